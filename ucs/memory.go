@@ -1,0 +1,56 @@
+package ucs
+
+import "strconv"
+
+// MemoryType says where memory lives. The zero value means "detect". Wire gives
+// the number C UCX uses.
+type MemoryType uint8
+
+// Memory types, in the order of ucs_memory_type_t after MemoryUnknown.
+const (
+	MemoryUnknown MemoryType = iota
+	MemoryHost
+	MemoryCUDA
+	MemoryCUDAManaged
+	MemoryROCm
+	MemoryROCmManaged
+	MemoryRDMA
+	MemoryZEHost
+	MemoryZEDevice
+	MemoryZEManaged
+	memoryLast
+)
+
+var memoryNames = [memoryLast]string{
+	"unknown", "host", "cuda", "cuda-managed", "rocm", "rocm-managed",
+	"rdma", "ze-host", "ze-device", "ze-managed",
+}
+
+// Valid reports whether t is one of the declared types.
+func (t MemoryType) Valid() bool { return t < memoryLast }
+
+// Wire returns the number of ucs_memory_type_t that travels in packed keys and
+// headers. MemoryUnknown and MemoryHost both give 0, host memory.
+func (t MemoryType) Wire() uint8 {
+	if t == MemoryUnknown {
+		return 0
+	}
+	return uint8(t) - 1
+}
+
+// MemoryTypeFromWire is the inverse of Wire; ok is false for a number that is
+// no memory type.
+func MemoryTypeFromWire(n uint8) (t MemoryType, ok bool) {
+	if n >= uint8(memoryLast)-1 {
+		return MemoryUnknown, false
+	}
+	return MemoryType(n + 1), true
+}
+
+// String returns the name C UCX prints.
+func (t MemoryType) String() string {
+	if t.Valid() {
+		return memoryNames[t]
+	}
+	return "memory type " + strconv.Itoa(int(t))
+}

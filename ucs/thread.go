@@ -1,0 +1,27 @@
+package ucs
+
+import "strconv"
+
+// ThreadMode says how goroutines may share an object. The numbers are those of
+// ucs_thread_mode_t.
+type ThreadMode uint8
+
+// Thread modes.
+const (
+	ThreadModeSingle     ThreadMode = 0 // one goroutine uses the object
+	ThreadModeSerialized ThreadMode = 1 // several goroutines, never two at once
+	ThreadModeMulti      ThreadMode = 2 // any goroutine at any time
+)
+
+// String returns the name used by the C tools.
+func (m ThreadMode) String() string {
+	switch m {
+	case ThreadModeSingle:
+		return "single"
+	case ThreadModeSerialized:
+		return "serialized"
+	case ThreadModeMulti:
+		return "multi"
+	}
+	return "thread mode " + strconv.Itoa(int(m))
+}

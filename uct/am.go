@@ -1,0 +1,46 @@
+package uct
+
+// AMID identifies an active message's handler at the receiver. The wire has
+// five bits for it.
+type AMID uint8
+
+// MaxAMIDs is the number of active message ids.
+const MaxAMIDs = 32
+
+// AMHandler receives the messages of one id. data is the library's and valid
+// only during the call, unless desc is not nil and the handler returns
+// ucs.InProgress: then data stays valid until desc.Release. Any other result
+// gives the data back. It runs inside progress, or inside the send for a
+// transport that delivers inline, and may send.
+type AMHandler func(data []byte, desc *AMDesc) error
+
+// AMDesc is receive memory that a handler may keep.
+type AMDesc struct {
+	Owner DescOwner // the transport's receive side
+	Index int       // the transport's
+}
+
+// DescOwner takes back receive memory.
+type DescOwner interface {
+	ReleaseDesc(d *AMDesc)
+}
+
+// Release gives the memory back to its transport.
+func (d *AMDesc) Release() { d.Owner.ReleaseDesc(d) }
+
+// SendFlags modify a send.
+type SendFlags uint8
+
+// Send flags.
+const (
+	// SendSignaled asks for an EventRecvSig at the receiver.
+	SendSignaled SendFlags = 1 << 0
+
+	// SendNow forbids leaving the bytes in the transport's buffer: they are
+	// handed over in the call, or the call returns ucs.ErrNoResource.
+	SendNow SendFlags = 1 << 1
+)
+
+// AMTracer sees every active message for debugging, received ones when rx is
+// set.
+type AMTracer func(rx bool, id AMID, data []byte)

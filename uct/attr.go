@@ -1,0 +1,269 @@
+package uct
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// Resource is one transport on one device.
+type Resource struct {
+	Transport string
+	Device    string
+	Type      DeviceType
+	SysDevice int // position in the machine's topology, -1 when unknown
+}
+
+// String returns "transport/device".
+func (r Resource) String() string { return r.Transport + "/" + r.Device }
+
+// DeviceType groups devices for UCX_*_DEVICES (uct_device_type_t).
+type DeviceType uint8
+
+// Device types.
+const (
+	DeviceNetwork DeviceType = iota
+	DeviceShared
+	DeviceAccelerator
+	DeviceSelf
+)
+
+// String returns the name the C tools print.
+func (t DeviceType) String() string {
+	switch t {
+	case DeviceNetwork:
+		return "network"
+	case DeviceShared:
+		return "shared memory"
+	case DeviceAccelerator:
+		return "accelerator"
+	case DeviceSelf:
+		return "loopback"
+	}
+	return fmt.Sprintf("device type %d", uint8(t))
+}
+
+// IfaceFlags are capabilities of an Iface (UCT_IFACE_FLAG_*), with C's bit
+// numbers: UCP packs some of them into its address.
+type IfaceFlags uint64
+
+// Iface flags.
+const (
+	IfaceAMShort            IfaceFlags = 1 << 0
+	IfaceAMBcopy            IfaceFlags = 1 << 1
+	IfaceAMZcopy            IfaceFlags = 1 << 2
+	IfacePending            IfaceFlags = 1 << 3
+	IfacePutShort           IfaceFlags = 1 << 4
+	IfacePutBcopy           IfaceFlags = 1 << 5
+	IfacePutZcopy           IfaceFlags = 1 << 6
+	IfaceGetShort           IfaceFlags = 1 << 8
+	IfaceGetBcopy           IfaceFlags = 1 << 9
+	IfaceGetZcopy           IfaceFlags = 1 << 10
+	IfaceAtomicCPU          IfaceFlags = 1 << 30
+	IfaceAtomicDevice       IfaceFlags = 1 << 31
+	IfaceErrHandleShortBuf  IfaceFlags = 1 << 32
+	IfaceErrHandleBcopyBuf  IfaceFlags = 1 << 33
+	IfaceErrHandleZcopyBuf  IfaceFlags = 1 << 34
+	IfaceErrHandleAMID      IfaceFlags = 1 << 35
+	IfaceErrHandleRemoteMem IfaceFlags = 1 << 36
+	IfaceErrHandleBcopyLen  IfaceFlags = 1 << 37
+	IfaceErrHandlePeerFail  IfaceFlags = 1 << 38
+	IfaceEpCheck            IfaceFlags = 1 << 39
+	IfaceConnectToIface     IfaceFlags = 1 << 40
+	IfaceConnectToEP        IfaceFlags = 1 << 41
+	IfaceConnectToSockAddr  IfaceFlags = 1 << 42
+	IfaceAMDup              IfaceFlags = 1 << 43
+	IfaceCBSync             IfaceFlags = 1 << 44
+	IfaceCBAsync            IfaceFlags = 1 << 45
+	IfaceEpKeepalive        IfaceFlags = 1 << 46
+	IfacePutAMOrder         IfaceFlags = 1 << 47
+	IfaceTagEagerShort      IfaceFlags = 1 << 50
+	IfaceTagEagerBcopy      IfaceFlags = 1 << 51
+	IfaceTagEagerZcopy      IfaceFlags = 1 << 52
+	IfaceTagRndvZcopy       IfaceFlags = 1 << 53
+	IfaceInterNode          IfaceFlags = 1 << 54
+)
+
+// Has reports whether all bits of want are set.
+func (f IfaceFlags) Has(want IfaceFlags) bool { return f&want == want }
+
+// EventFlags are the events an Iface can signal (UCT_IFACE_FLAG_EVENT_*).
+type EventFlags uint32
+
+// Event flags, with C's bit numbers.
+const (
+	EventSendComp EventFlags = 1 << 0
+	EventRecv     EventFlags = 1 << 1
+	EventRecvSig  EventFlags = 1 << 2
+	EventFD       EventFlags = 1 << 3 // has a descriptor in the worker's set
+	EventAsyncCB  EventFlags = 1 << 4
+)
+
+// Unlimited is the value of a size limit that does not exist.
+const Unlimited = math.MaxInt
+
+// IfaceAttr describes an open Iface: capabilities, limits and performance.
+type IfaceAttr struct {
+	Resource Resource
+	Flags    IfaceFlags
+	Events   EventFlags
+
+	AM       AMLimits
+	Put      RMALimits
+	Get      RMALimits
+	Atomic32 AtomicOps
+	Atomic64 AtomicOps
+	Tag      TagLimits
+
+	DeviceAddrLen int // bytes of the packed addresses
+	IfaceAddrLen  int
+	EpAddrLen     int
+
+	MaxEndpoints int
+	NumPaths     int // parallel paths worth using, at least 1
+	MaxConnPriv  int // bytes of private data a connection manager carries
+
+	Perf Perf
+}
+
+// AMLimits are sizes of active messages, in bytes, header included.
+type AMLimits struct {
+	MaxShort      int // with the 8-byte header
+	MaxBcopy      int
+	MinZcopy      int
+	MaxZcopy      int
+	MaxZcopyHdr   int
+	MaxIOV        int
+	OptZcopyAlign int
+	AlignMTU      int
+}
+
+// RMALimits are sizes of put or get operations, in bytes.
+type RMALimits struct {
+	MaxShort      int
+	MaxBcopy      int
+	MinZcopy      int
+	MaxZcopy      int
+	MaxIOV        int
+	OptZcopyAlign int
+	AlignMTU      int
+}
+
+// AtomicOps are the atomic operations of one operand size, one bit per AtomicOp.
+type AtomicOps struct {
+	Post  uint32 // without result
+	Fetch uint32 // with result
+}
+
+// TagLimits are the limits of tag matching done by the device. No software
+// transport has it.
+type TagLimits struct {
+	MinRecv        int
+	MaxRecvZcopy   int
+	MaxRecvIOV     int
+	MaxOutstanding int
+	MaxEagerShort  int
+	MaxEagerBcopy  int
+	MaxEagerZcopy  int
+	MaxEagerIOV    int
+	MaxRndvZcopy   int
+	MaxRndvHdr     int
+	MaxRndvIOV     int
+}
+
+// Linear is a cost: C + M·n.
+type Linear struct {
+	C float64
+	M float64
+}
+
+// At returns the cost for n.
+func (l Linear) At(n float64) float64 { return l.C + l.M*n }
+
+// Perf is the performance model of an Iface, the input of lane and protocol
+// selection. Times are in seconds, bandwidths in bytes per second.
+type Perf struct {
+	Overhead           float64 // CPU per message, as published in addresses
+	SendOverhead       float64 // CPU to post
+	RecvOverhead       float64 // CPU to receive
+	BandwidthDedicated float64 // per iface
+	BandwidthShared    float64 // shared by the processes of a node
+	Latency            Linear  // grows with the number of endpoints
+	Priority           uint8   // breaks ties between devices
+}
+
+// Bandwidth is what one of ppn processes on the node gets.
+func (p *Perf) Bandwidth(ppn int) float64 {
+	if ppn < 1 {
+		ppn = 1
+	}
+	return p.BandwidthDedicated + p.BandwidthShared/float64(ppn)
+}
+
+// IfaceParams are the parameters of MemoryDomain.OpenIface.
+type IfaceParams struct {
+	Transport string
+	Device    string
+
+	// OnError is told when an endpoint failed: the value given as
+	// EndpointParams.UserData, and why. It runs inside progress, once per
+	// endpoint, after the endpoint's completions have been given their error.
+	// When it returns the endpoint accepts only PendingPurge and Close. Nil:
+	// the failure is logged.
+	OnError func(ep Endpoint, userData any, err error)
+
+	// OnUnknownAM is told about messages whose id has no handler. Nil: they are
+	// dropped with a warning.
+	OnUnknownAM func(id AMID, data []byte)
+
+	// RxHeadroom is the number of bytes kept free in front of a receive
+	// descriptor that is handed over.
+	RxHeadroom int
+
+	// KeepaliveInterval is the time in seconds between keepalive rounds of
+	// transports that do them themselves; 0: the transport's setting.
+	KeepaliveInterval float64
+}
+
+// AtomicOp is a UCT atomic operation, with C's numbers. They differ from UCP's.
+type AtomicOp uint8
+
+// Atomic operations.
+const (
+	AtomicAdd AtomicOp = iota
+	AtomicAnd
+	AtomicOr
+	AtomicXor
+	AtomicSwap
+	AtomicCSwap
+)
+
+// Operation names an operation for performance estimates (uct_ep_operation_t).
+type Operation uint8
+
+// Operations.
+const (
+	OpAMShort Operation = iota
+	OpAMBcopy
+	OpAMZcopy
+	OpPutShort
+	OpPutBcopy
+	OpPutZcopy
+	OpGetShort
+	OpGetBcopy
+	OpGetZcopy
+	OpEagerShort
+	OpEagerBcopy
+	OpEagerZcopy
+	OpRndvZcopy
+	OpAtomicPost
+	OpAtomicFetch
+)
+
+// PerfParams asks for an estimate.
+type PerfParams struct {
+	Operation    Operation
+	LocalMemory  ucs.MemoryType
+	RemoteMemory ucs.MemoryType
+}

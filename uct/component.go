@@ -1,0 +1,76 @@
+package uct
+
+import (
+	"fmt"
+	"sort"
+	"sync"
+
+	"github.com/ucx-go/ucx/ucs/config"
+)
+
+// Component is one family of transports.
+type Component interface {
+	// Name is the component's unique name.
+	Name() string
+
+	// Flags says what the component offers besides memory domains.
+	Flags() ComponentFlags
+
+	// MemoryDomains lists the domains this machine has. An empty list is not an
+	// error: the hardware is absent.
+	MemoryDomains(cfg *config.Set) ([]MDResource, error)
+
+	// OpenMD opens a domain by name; an unknown name gives ucs.ErrNoDevice. The
+	// settings are read during the call and not kept.
+	OpenMD(name string, cfg *config.Set) (MemoryDomain, error)
+
+	// OpenCM opens the connection manager of a component that has
+	// ComponentFlagCM; others return ucs.ErrUnsupported.
+	OpenCM(w *Worker, cfg *config.Set) (ConnManager, error)
+}
+
+// MDResource names a memory domain that can be opened.
+type MDResource struct {
+	Name string
+}
+
+// ComponentFlags are properties of a Component (UCT_COMPONENT_FLAG_*).
+type ComponentFlags uint64
+
+// Component flags.
+const (
+	ComponentFlagCM      ComponentFlags = 1 << 0 // has a connection manager
+	ComponentFlagRkeyPtr ComponentFlags = 1 << 1 // remote keys may give a local pointer
+)
+
+var registry struct {
+	mu     sync.Mutex
+	byName map[string]Component // guarded by mu
+}
+
+// Register makes a component known to Components. Transports call it from init.
+// Two components of one name are a programming error and panic.
+func Register(c Component) {
+	registry.mu.Lock()
+	defer registry.mu.Unlock()
+	if _, dup := registry.byName[c.Name()]; dup {
+		panic(fmt.Sprintf("uct: component %q registered twice", c.Name()))
+	}
+	if registry.byName == nil {
+		registry.byName = make(map[string]Component)
+	}
+	registry.byName[c.Name()] = c
+}
+
+// Components returns the registered components, ordered by name. Any goroutine
+// may call it.
+func Components() []Component {
+	registry.mu.Lock()
+	defer registry.mu.Unlock()
+	list := make([]Component, 0, len(registry.byName))
+	for _, c := range registry.byName {
+		list = append(list, c)
+	}
+	sort.Slice(list, func(i, j int) bool { return list[i].Name() < list[j].Name() })
+	return list
+}

@@ -1,0 +1,47 @@
+// Package uct is the transport contract: what a transport offers to the layer
+// above it, and what it may ask for.
+//
+// The objects, from the outside in:
+//
+//   - A Component is a family of transports ("tcp", "self", …). It registers
+//     itself with Register and lists memory domains.
+//   - A MemoryDomain registers and allocates memory and lists the transport
+//     resources (transport name and device) that work with it.
+//   - An Iface is one opened resource: its own address, its capabilities and
+//     its receive side. It is progressed by the Worker it was opened on.
+//   - An Endpoint is the send side toward one peer Iface.
+//   - A Worker is one progress engine with one event set, shared by its Ifaces.
+//
+// # Goroutines
+//
+// A Worker and all that was opened on it belong to one goroutine at a time;
+// the layer above arranges that. Handlers and completions run inside
+// Worker.Progress, or inside the call that caused them where that is said, and
+// may start new operations. They must not call Progress.
+//
+// # Results of an operation
+//
+// Every operation that can be refused returns one of three things:
+//
+//   - nil: done. The buffer may be reused and no completion follows.
+//   - ucs.InProgress: accepted. The Completion given is told when it is over;
+//     a nil Completion means that the caller does not want to know.
+//   - an error: nothing was started, nothing was packed and no completion
+//     follows. ucs.ErrNoResource means "later": queue a Pending and it is
+//     dispatched, in order, when the transport can go on.
+//
+// Buffered writes are not done writes: a transport that collects small messages
+// returns ucs.InProgress until the bytes have left its buffer.
+//
+// # Allocation
+//
+// Slices and structs that pass through an interface call escape to the heap, so
+// the hot calls take none that the caller would have to build: headers are
+// scalars or are packed straight into the transmit buffer by a Packer, which
+// the caller's request object implements, and scatter-gather lists are kept in
+// that same object. A conforming transport allocates nothing per operation in
+// steady state; ucttest checks it through the interfaces.
+//
+// To add a transport, read this package and one existing transport (self is the
+// smallest), register a Component from init, and run ucttest.Run against it.
+package uct

@@ -1,0 +1,137 @@
+package uct
+
+import (
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+)
+
+// MemoryDomain registers and allocates memory for the transports that work with
+// it. It is opened once per context and shared by its workers: all methods may
+// be called from any goroutine.
+type MemoryDomain interface {
+	// Attr describes the domain. The result does not change and is not to be
+	// modified.
+	Attr() *MDAttr
+
+	// Resources lists the transports and devices of the domain; it may be empty.
+	Resources() ([]Resource, error)
+
+	// OpenIface opens one resource on a worker; an unknown resource gives
+	// ucs.ErrNoDevice.
+	OpenIface(w *Worker, p IfaceParams, cfg *config.Set) (Iface, error)
+
+	// Alloc allocates memory that is registered from the start. Without
+	// MDFlagAlloc it returns ucs.ErrUnsupported.
+	Alloc(p AllocParams) (MemHandle, error)
+
+	// Register makes the caller's memory usable for zero-copy and, where access
+	// asks for it, for remote operations. The caller keeps buf reachable and in
+	// place until Deregister. Without MDFlagRegister it returns
+	// ucs.ErrUnsupported.
+	Register(buf []byte, access Access) (MemHandle, error)
+
+	// Deregister ends a registration or frees an allocation. A remote operation
+	// that arrives afterwards is refused.
+	Deregister(m MemHandle) error
+
+	// Advise gives a hint about a part of a registration.
+	Advise(m MemHandle, offset, length int, advice Advice) error
+
+	// AppendKey appends the packed remote key of m, exactly
+	// Attr().RkeyPackedSize bytes.
+	AppendKey(b []byte, m MemHandle) ([]byte, error)
+
+	// UnpackRkey reads a peer's packed key. The bytes are untrusted.
+	UnpackRkey(packed []byte) (*Rkey, error)
+
+	// RkeyPtr returns the part of the peer's memory that key opens, as memory of
+	// this process. Domains without MDFlagRkeyPtr return ucs.ErrUnsupported.
+	RkeyPtr(key *Rkey, raddr uint64, length int) ([]byte, error)
+
+	// ReleaseRkey gives back what UnpackRkey attached.
+	ReleaseRkey(key *Rkey) error
+
+	// Close closes the domain. Its ifaces and handles must be gone.
+	Close() error
+}
+
+// MDAttr describes a memory domain.
+type MDAttr struct {
+	Component      string
+	Name           string
+	Flags          MDFlags
+	RegTypes       []ucs.MemoryType // memory that can be registered
+	AllocTypes     []ucs.MemoryType // memory that can be allocated
+	AccessTypes    []ucs.MemoryType // memory the CPU-driven transports can touch
+	MaxAlloc       uint64           // bytes
+	MaxReg         uint64           // bytes
+	RegCost        Linear           // seconds, and seconds per byte
+	RkeyPackedSize int              // bytes; 0: a key carries nothing
+	LocalCPUs      []int            // CPUs near the device; empty: all
+	GlobalID       string
+}
+
+// MDFlags are capabilities of a memory domain (UCT_MD_FLAG_*).
+type MDFlags uint64
+
+// Memory domain flags, with C's bit numbers.
+const (
+	MDFlagAlloc        MDFlags = 1 << 0
+	MDFlagRegister     MDFlags = 1 << 1
+	MDFlagNeedMemh     MDFlags = 1 << 2 // zero-copy needs a local handle
+	MDFlagNeedRkey     MDFlags = 1 << 3 // remote access needs a key
+	MDFlagAdvise       MDFlags = 1 << 4
+	MDFlagFixed        MDFlags = 1 << 5 // allocates at a given address
+	MDFlagRkeyPtr      MDFlags = 1 << 6
+	MDFlagSockAddr     MDFlags = 1 << 7
+	MDFlagInvalidate   MDFlags = 1 << 8
+	MDFlagExportedMkey MDFlags = 1 << 9
+	MDFlagRegDmabuf    MDFlags = 1 << 10
+)
+
+// Access says what may be done with registered memory (UCT_MD_MEM_ACCESS_*).
+type Access uint32
+
+// Access rights, with C's bit numbers.
+const (
+	AccessRemotePut    Access = 1 << 5
+	AccessRemoteGet    Access = 1 << 6
+	AccessRemoteAtomic Access = 1 << 7
+	AccessLocalRead    Access = 1 << 8
+	AccessLocalWrite   Access = 1 << 9
+
+	AccessLocal  = AccessLocalRead | AccessLocalWrite
+	AccessRemote = AccessRemotePut | AccessRemoteGet | AccessRemoteAtomic
+	AccessAll    = AccessLocal | AccessRemote
+)
+
+// AllocParams are the parameters of MemoryDomain.Alloc.
+type AllocParams struct {
+	Length   int    // bytes; the domain may round up
+	Address  uint64 // with Fixed: exactly there; otherwise a hint, 0 for none
+	Fixed    bool
+	Nonblock bool // do not populate pages
+	Access   Access
+	Name     string // for debugging
+}
+
+// Advice is a usage hint.
+type Advice uint8
+
+// Hints.
+const (
+	AdviceNormal   Advice = 0
+	AdviceWillNeed Advice = 1
+)
+
+// MemHandle is memory known to one domain.
+type MemHandle interface {
+	// Bytes is the memory itself.
+	Bytes() []byte
+}
+
+// Rkey opens a peer's memory for one-sided operations of this process.
+type Rkey struct {
+	Value  uint64 // what the transport's fast path needs
+	Handle any    // what the domain attached, nil for most
+}

@@ -1,0 +1,32 @@
+package uct
+
+// Packer writes a message, or the header of a zero-copy message, into transport
+// memory. The caller's request implements it, so passing one allocates nothing.
+// Pack runs exactly once inside a call that accepts the operation and never in
+// one that returns an error.
+type Packer interface {
+	// Pack fills dst from its start and returns the number of bytes written. dst
+	// is at least the operation's limit long.
+	Pack(dst []byte) int
+}
+
+// Unpacker takes the bytes of a buffered get, exactly once.
+type Unpacker interface {
+	Unpack(src []byte)
+}
+
+// IOV is one entry of a scatter-gather list. A list lives in the caller's
+// request until the operation's completion.
+type IOV struct {
+	Data []byte
+	Mem  MemHandle // nil where the domain needs no local handle
+}
+
+// IOVLen returns the bytes of a list.
+func IOVLen(iov []IOV) int {
+	n := 0
+	for i := range iov {
+		n += len(iov[i].Data)
+	}
+	return n
+}

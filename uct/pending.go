@@ -1,0 +1,103 @@
+package uct
+
+import "github.com/ucx-go/ucx/ucs"
+
+// Pending is a send that met ucs.ErrNoResource and waits in its endpoint's
+// queue. It is embedded in the caller's request, so queueing allocates nothing.
+// The transport owns it from PendingAdd until it is dispatched or purged.
+type Pending struct {
+	Owner PendingOwner
+
+	next   *Pending
+	queued bool
+}
+
+// PendingOwner is called back when its send may succeed.
+type PendingOwner interface {
+	// Dispatch tries again. nil: done, and removed from the queue;
+	// ucs.InProgress: some progress was made, stays at the head and is tried
+	// again at once; any other error: no progress, stays at the head and the
+	// scan of this endpoint ends.
+	Dispatch(p *Pending) error
+}
+
+// Queued reports whether p waits in a queue.
+func (p *Pending) Queued() bool { return p.queued }
+
+// PendingQueue is the queue of one endpoint, for transports. While it holds
+// something every new send must be refused, except those of the dispatch
+// itself: nothing overtakes. The zero value is empty.
+type PendingQueue struct {
+	head, tail  *Pending
+	dispatching bool
+}
+
+// Empty reports whether nothing waits.
+func (q *PendingQueue) Empty() bool { return q.head == nil }
+
+// Blocks reports whether a send that arrives now must be refused because others
+// wait before it.
+func (q *PendingQueue) Blocks() bool { return q.head != nil && !q.dispatching }
+
+// Add appends p. A p that is already queued is a programming error.
+func (q *PendingQueue) Add(p *Pending) {
+	if p.queued {
+		panic("uct: pending request queued twice")
+	}
+	p.queued = true
+	p.next = nil
+	if q.tail == nil {
+		q.head = p
+	} else {
+		q.tail.next = p
+	}
+	q.tail = p
+}
+
+// Dispatch lets waiting requests try again, in order, until one cannot. It
+// returns the number of requests that made progress. A dispatch that is already
+// running is not entered again.
+func (q *PendingQueue) Dispatch() int {
+	if q.head == nil || q.dispatching {
+		return 0
+	}
+	n := 0
+	q.dispatching = true
+	for q.head != nil {
+		p := q.head
+		err := p.Owner.Dispatch(p)
+		if q.head != p {
+			// The callback failed the endpoint: the queue was purged under us.
+			break
+		}
+		if err == nil {
+			q.pop()
+			n++
+			continue
+		}
+		if err != ucs.InProgress {
+			break
+		}
+		n++
+	}
+	q.dispatching = false
+	return n
+}
+
+// Purge empties the queue, handing each request to fn in order.
+func (q *PendingQueue) Purge(fn func(*Pending)) {
+	for q.head != nil {
+		fn(q.pop())
+	}
+}
+
+func (q *PendingQueue) pop() *Pending {
+	p := q.head
+	q.head = p.next
+	if q.head == nil {
+		q.tail = nil
+	}
+	p.next = nil
+	p.queued = false
+	return p
+}

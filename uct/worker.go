@@ -1,0 +1,170 @@
+package uct
+
+import (
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/event"
+)
+
+// Progressor is something a Worker progresses: an Iface, or a service that
+// several ifaces share.
+type Progressor interface {
+	// Progress does what can be done now and returns the number of events
+	// handled. It may register and unregister progressors.
+	Progress() int
+}
+
+// Armer is a Progressor that takes part in waiting. Arm returns nil when the
+// event set will report everything still to come, ucs.ErrBusy when Progress
+// must be called first.
+type Armer interface {
+	Arm() error
+}
+
+// Worker is a progress engine: the list of what is to be progressed, and one
+// event set that ifaces share. It belongs to one goroutine at a time; the layer
+// above arranges that.
+type Worker struct {
+	set        *event.Set
+	timers     *event.Timers
+	progress   []Progressor
+	services   map[string]Service
+	inProgress bool
+	polled     bool // the event set was polled in this round
+	mustPoll   bool // somebody may have slept on the event set since the last poll
+	epoch      uint64
+}
+
+// pollEvery is the number of rounds after which the event set is polled although
+// no progressor asked for it: timers and rare events live there.
+const pollEvery = 256
+
+// NewWorker creates a worker with an empty event set.
+func NewWorker() (*Worker, error) {
+	set, err := event.NewSet()
+	if err != nil {
+		return nil, err
+	}
+	return &Worker{set: set, timers: event.NewTimers(set)}, nil
+}
+
+// Events is the set shared by all ifaces of the worker. It is polled at most
+// once a round, see PollEvents.
+func (w *Worker) Events() *event.Set { return w.set }
+
+// Timers run their functions inside Progress.
+func (w *Worker) Timers() *event.Timers { return w.timers }
+
+// EventFD is readable when progress may be made, once Arm has returned nil. It
+// belongs to the worker.
+func (w *Worker) EventFD() int { return w.set.FD() }
+
+// AddProgress adds p to what Progress calls.
+func (w *Worker) AddProgress(p Progressor) { w.progress = append(w.progress, p) }
+
+// RemoveProgress removes p.
+func (w *Worker) RemoveProgress(p Progressor) {
+	for i, q := range w.progress {
+		if q == p {
+			// A new slice: Progress may be walking the old one.
+			w.progress = append(append([]Progressor(nil), w.progress[:i]...), w.progress[i+1:]...)
+			return
+		}
+	}
+}
+
+// Progress runs one round and returns the number of events handled. Called from
+// inside a round it does nothing.
+func (w *Worker) Progress() int {
+	if w.inProgress {
+		return 0
+	}
+	w.inProgress = true
+	w.epoch++
+	w.polled = false
+	n := 0
+	for _, p := range w.progress {
+		n += p.Progress()
+	}
+	if !w.polled && (w.mustPoll || w.epoch%pollEvery == 0) {
+		n += w.PollEvents()
+	}
+	w.inProgress = false
+	return n
+}
+
+// PollEvents polls the event set, once per round however often it is called,
+// and returns the number of handlers run. A progressor whose work arrives
+// through descriptors calls it; the others need not.
+func (w *Worker) PollEvents() int {
+	if w.polled {
+		return 0
+	}
+	w.polled, w.mustPoll = true, false
+	return w.set.Poll()
+}
+
+// Epoch counts progress rounds: work that is to be done once a round compares
+// it with the value it saw last.
+func (w *Worker) Epoch() uint64 { return w.epoch }
+
+// Arm prepares for a wait on EventFD: nil, or ucs.ErrBusy when there is
+// something to progress.
+func (w *Worker) Arm() error {
+	for _, p := range w.progress {
+		if a, ok := p.(Armer); ok {
+			if err := a.Arm(); err != nil {
+				return err
+			}
+		}
+	}
+	w.mustPoll = true
+	return nil
+}
+
+// Service is what ifaces of one transport share on a worker.
+type Service interface {
+	Progressor
+	Close() error
+}
+
+// Service returns the worker's service of that name, made by open the first
+// time. It lives until the worker is closed.
+func (w *Worker) Service(name string, open func() (Service, error)) (Service, error) {
+	if s := w.services[name]; s != nil {
+		return s, nil
+	}
+	s, err := open()
+	if err != nil {
+		return nil, err
+	}
+	if w.services == nil {
+		w.services = make(map[string]Service)
+	}
+	w.services[name] = s
+	w.AddProgress(s)
+	return s, nil
+}
+
+// Close closes the services and the event set. The worker's ifaces must be
+// closed.
+func (w *Worker) Close() error {
+	if w.set == nil {
+		return ucs.ErrInvalidParam
+	}
+	var first error
+	for name, s := range w.services {
+		w.RemoveProgress(s)
+		if err := s.Close(); err != nil && first == nil {
+			first = err
+		}
+		delete(w.services, name)
+	}
+	if err := w.timers.Close(); err != nil && first == nil {
+		first = err
+	}
+	if err := w.set.Close(); err != nil && first == nil {
+		first = err
+	}
+	w.set = nil
+	return first
+}
