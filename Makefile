@@ -1,0 +1,40 @@
+# Everything but the race run is built without cgo; `make race` turns it on for
+# test binaries only, because the race detector needs it.
+export CGO_ENABLED := 0
+
+GO       ?= go
+FUZZTIME ?= 60s
+# Further C UCX installations to test and measure against, as prefixes: /a:/b.
+# Without it, the distribution's.
+export CPEERS
+
+.PHONY: build demo test unit race cross interop bench fuzz lint clean
+
+build:
+	@mkdir -p bin
+	$(GO) build -o bin/ ./cmd/... ./examples/...
+
+# Two processes exchange tagged messages over every transport of this machine.
+demo: build
+	@bin/demo
+
+# Installs what the tests need, then runs every suite.
+test:
+	@scripts/test
+
+# The suites of `make test`, one by one, without the installation.
+unit race cross interop:
+	@scripts/test $@
+
+# Interleaved with the C tool; ratios to it.
+bench: build
+	@scripts/bench
+
+fuzz:
+	@scripts/fuzz $(FUZZTIME)
+
+lint:
+	@scripts/lint
+
+clean:
+	rm -rf bin
