@@ -1,24 +1,201 @@
-// Package config reads UCX settings: UCX_* variables, a ucx.conf file and calls
-// to Modify, with C UCX's names, units and lists.
-//
-// A package that has settings declares a struct whose fields carry tags and
-// registers it as a Section; whoever needs the values asks a Set to Load them
-// into such a struct. A Set is a snapshot: later changes of the environment do
-// not reach it.
 package config
 
-// Section describes the settings of one subject. Name identifies it ("tcp"),
-// Prefix stands before the setting's name in a variable ("TCP_", "" for global
-// settings), Title is a line for listings and New returns a pointer to a zero
-// struct of settings. Fields are tagged
-//
-//	TxSegSize Bytes `ucx:"TX_SEG_SIZE" default:"8k" doc:"Size of a send buffer."`
-//
-// and may be bool, int, uint, float64, string, time.Duration, Bytes, Time,
-// Ternary, List, []string, or any type whose pointer implements Value.
-type Section struct {
-	Name   string
-	Prefix string
-	Title  string
-	New    func() any
+import (
+	"fmt"
+	"maps"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// defaultPrefix stands before every name in the environment and in files.
+const defaultPrefix = "UCX_"
+
+// Set is a snapshot of settings. It remembers where each value came from. A nil
+// *Set stands for defaults only. Methods that only read may be called from any
+// goroutine as long as none calls Modify.
+type Set struct {
+	prefix string  // what listings put before names: "UCX_", "APP_UCX_"
+	layers []layer // weakest first: UCX_ names, then those with the user's prefix
+	calls  []entry // calls to Modify, oldest first
+}
+
+// layer holds what the environment and the files give under one prefix, by name
+// without the prefix.
+type layer map[string]entry
+
+// entry is one value with its name and origin.
+type entry struct {
+	name   string // without prefix; of a call, possibly a pattern
+	value  string
+	origin Origin
+}
+
+// ValueError says that a setting has a value that cannot be used. It matches
+// ucs.ErrInvalidParam.
+type ValueError struct {
+	Name    string // without UCX_
+	Value   string
+	Origin  Origin
+	Allowed string // what would do, as listings print it
+	Err     error
+}
+
+// Error implements error.
+func (e *ValueError) Error() string {
+	return fmt.Sprintf("config: %s%s=%s from %v: %v; expected %s",
+		defaultPrefix, e.Name, quote(e.Value), e.Origin, e.Err, e.Allowed)
+}
+
+// Unwrap makes the error match ucs.ErrInvalidParam and its cause.
+func (e *ValueError) Unwrap() []error { return []error{ucs.ErrInvalidParam, e.Err} }
+
+// quote quotes a value for a message, cut to a readable length.
+func quote(s string) string {
+	const most = 128
+	if len(s) > most {
+		return fmt.Sprintf("%.*q...", most, s)
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+// Modify changes one setting, named with or without UCX_; the name may be a
+// pattern as in path.Match and then means every setting it fits. A value that
+// cannot be used gives an error that matches ucs.ErrInvalidParam and changes
+// nothing. A name that no section knows is kept for whoever asks later, see
+// Unknown.
+func (s *Set) Modify(name, value string) error {
+	name = strings.TrimPrefix(strings.TrimPrefix(name, s.prefix), defaultPrefix)
+	if _, err := path.Match(name, ""); err != nil || name == "" {
+		return fmt.Errorf("config: bad name %s: %w", quote(name), ucs.ErrInvalidParam)
+	}
+	e := entry{name: name, value: value, origin: Origin{Kind: FromCall}}
+	for _, sec := range sections() {
+		v := reflect.New(sec.typ).Elem()
+		for i := range sec.fields {
+			f := &sec.fields[i]
+			if f.named(name) {
+				if err := f.store(v, e); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	s.calls = slices.DeleteFunc(s.calls, func(o entry) bool { return o.name == name })
+	s.calls = append(s.calls, e)
+	return nil
+}
+
+// Load fills dst, a pointer to the struct of the named section's settings.
+func (s *Set) Load(name string, dst any) error {
+	sec := lookupSection(name)
+	if sec == nil {
+		return fmt.Errorf("config: no section %q: %w", name, ucs.ErrInvalidParam)
+	}
+	v := reflect.ValueOf(dst)
+	if v.Kind() != reflect.Pointer || v.Type().Elem() != sec.typ || v.IsNil() {
+		return fmt.Errorf("config: section %q loads into *%v, not %T: %w", name, sec.typ, dst, ucs.ErrInvalidParam)
+	}
+	return s.load(sec, v.Elem())
+}
+
+func (s *Set) load(sec *section, v reflect.Value) error {
+	for i := range sec.fields {
+		f := &sec.fields[i]
+		if err := f.store(v, s.effective(f)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// effective returns the value of f that counts.
+func (s *Set) effective(f *field) entry {
+	e := entry{name: f.fullName(), value: f.def}
+	if s == nil {
+		return e
+	}
+	for _, l := range s.layers {
+		f.candidates(func(name string) {
+			if got, ok := l[name]; ok {
+				e = got
+			}
+		})
+	}
+	for _, c := range s.calls {
+		if f.named(c.name) {
+			e = c
+		}
+	}
+	return e
+}
+
+// named reports whether a name or pattern given to Modify means f.
+func (f *field) named(pattern string) bool {
+	found := false
+	f.candidates(func(name string) {
+		if !found {
+			found, _ = path.Match(pattern, name)
+		}
+	})
+	return found
+}
+
+// store parses e into the field of v, a struct of the section's type.
+func (f *field) store(v reflect.Value, e entry) error {
+	fv := v.FieldByIndex(f.index)
+	if err := parseInto(fv, e.value); err != nil {
+		return &ValueError{Name: f.fullName(), Value: e.value, Origin: e.origin, Allowed: syntax(fv), Err: err}
+	}
+	return nil
+}
+
+// Clone returns an independent copy.
+func (s *Set) Clone() *Set {
+	if s == nil {
+		return nil
+	}
+	c := &Set{prefix: s.prefix, layers: make([]layer, len(s.layers)), calls: slices.Clone(s.calls)}
+	for i, l := range s.layers {
+		c.layers[i] = maps.Clone(l)
+	}
+	return c
+}
+
+// Lookup returns the value of a setting as it was given, and where that was.
+// ok is false for a name that neither a section nor the environment, a file or
+// a call knows.
+func (s *Set) Lookup(name string) (value string, origin Origin, ok bool) {
+	name = strings.TrimPrefix(name, defaultPrefix)
+	for _, sec := range sections() {
+		for i := range sec.fields {
+			f := &sec.fields[i]
+			known := false
+			own := f.prefixes[len(f.prefixes)-1]
+			for _, n := range append([]string{f.name}, f.aliases...) {
+				known = known || own+n == name
+			}
+			if known {
+				e := s.effective(f)
+				return e.value, e.origin, true
+			}
+		}
+	}
+	if s == nil {
+		return "", Origin{}, false
+	}
+	for i := len(s.calls) - 1; i >= 0; i-- {
+		if s.calls[i].name == name {
+			return s.calls[i].value, s.calls[i].origin, true
+		}
+	}
+	for i := len(s.layers) - 1; i >= 0; i-- {
+		if e, found := s.layers[i][name]; found {
+			return e.value, e.origin, true
+		}
+	}
+	return "", Origin{}, false
 }

@@ -1,0 +1,36 @@
+package config
+
+import "strconv"
+
+// OriginKind says what kind of place a value came from.
+type OriginKind uint8
+
+// Kinds of places, weakest first.
+const (
+	FromDefault OriginKind = iota
+	FromFile
+	FromEnv
+	FromCall
+)
+
+// Origin is the place a value came from.
+type Origin struct {
+	Kind     OriginKind
+	Path     string // of the file, for FromFile
+	Line     int    // in the file, counted from 1
+	Variable string // name as written, for FromFile and FromEnv
+}
+
+// String names the place for people: "default", "ucx.conf:12 (UCX_TLS)",
+// "environment (APP_UCX_TLS)" or "call".
+func (o Origin) String() string {
+	switch o.Kind {
+	case FromFile:
+		return o.Path + ":" + strconv.Itoa(o.Line) + " (" + o.Variable + ")"
+	case FromEnv:
+		return "environment (" + o.Variable + ")"
+	case FromCall:
+		return "call"
+	}
+	return "default"
+}

@@ -1,0 +1,198 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"sort"
+	"strings"
+	"sync"
+)
+
+// Section describes the settings of one subject. Name identifies it ("tcp"),
+// Prefix stands before the setting's name in a variable ("TCP_", "" for global
+// settings), Title is a line for listings and New returns a pointer to a zero
+// struct of settings. Fields are tagged
+//
+//	TxSegSize Bytes `ucx:"TX_SEG_SIZE" default:"8k" doc:"Size of a send buffer."`
+//
+// and may be bool, int, uint, float64, string, time.Duration, Bytes, Time,
+// Ternary, List, []string, or any type whose pointer implements Value.
+//
+// The ucx tag may list further names after the first, separated by commas:
+// aliases, which are older or other spellings of the same setting. The tag
+// deprecated:"y" hides a setting from listings. A field that is a struct
+// without a ucx tag is a group: its fields belong to the section, and with the
+// tag prefix:"MM_" they are also set by names with that prefix, which count
+// less than names with the section's own (C calls this inheritance). Fields
+// with neither tag are not settings.
+type Section struct {
+	Name   string
+	Prefix string
+	Title  string
+	New    func() any
+}
+
+var registry struct {
+	mu     sync.Mutex
+	byName map[string]*section // guarded by mu
+}
+
+// section is a registered Section with what its tags say.
+type section struct {
+	Section
+	typ    reflect.Type
+	fields []field
+}
+
+// field is one setting of a section.
+type field struct {
+	name       string   // without prefix
+	aliases    []string // without prefix
+	prefixes   []string // weakest first; the last one is the section's own
+	def        string
+	doc        string
+	deprecated bool
+	index      []int // for reflect.Value.FieldByIndex
+}
+
+// Register makes a section known to every Set that is read from then on.
+// Packages call it from init. A section that cannot work (a second one of the
+// same name, a bad tag, a default that does not parse) is a programming error
+// and panics.
+func Register(s Section) {
+	sec, err := newSection(s)
+	if err != nil {
+		panic(fmt.Sprintf("config: section %q: %v", s.Name, err))
+	}
+	registry.mu.Lock()
+	defer registry.mu.Unlock()
+	if _, dup := registry.byName[s.Name]; dup {
+		panic(fmt.Sprintf("config: section %q registered twice", s.Name))
+	}
+	if registry.byName == nil {
+		registry.byName = make(map[string]*section)
+	}
+	registry.byName[s.Name] = sec
+}
+
+// Sections returns the registered sections: those without a prefix first, then
+// by prefix and name. Any goroutine may call it.
+func Sections() []Section {
+	secs := sections()
+	list := make([]Section, len(secs))
+	for i, s := range secs {
+		list[i] = s.Section
+	}
+	return list
+}
+
+func sections() []*section {
+	registry.mu.Lock()
+	defer registry.mu.Unlock()
+	list := make([]*section, 0, len(registry.byName))
+	for _, s := range registry.byName {
+		list = append(list, s)
+	}
+	sort.Slice(list, func(i, j int) bool {
+		if list[i].Prefix != list[j].Prefix {
+			return list[i].Prefix < list[j].Prefix
+		}
+		return list[i].Name < list[j].Name
+	})
+	return list
+}
+
+func lookupSection(name string) *section {
+	registry.mu.Lock()
+	defer registry.mu.Unlock()
+	return registry.byName[name]
+}
+
+// newSection reads the tags of s and checks that its defaults parse.
+func newSection(s Section) (*section, error) {
+	typ := reflect.TypeOf(s.New())
+	if typ == nil || typ.Kind() != reflect.Pointer || typ.Elem().Kind() != reflect.Struct {
+		return nil, fmt.Errorf("New returns %v, not a pointer to a struct", typ)
+	}
+	sec := &section{Section: s, typ: typ.Elem()}
+	if err := sec.addFields(typ.Elem(), nil, []string{s.Prefix}); err != nil {
+		return nil, err
+	}
+	v := reflect.New(typ.Elem()).Elem()
+	for i := range sec.fields {
+		f := &sec.fields[i]
+		if err := parseInto(v.FieldByIndex(f.index), f.def); err != nil {
+			return nil, fmt.Errorf("default of %s: %w", f.name, err)
+		}
+	}
+	return sec, nil
+}
+
+func (sec *section) addFields(typ reflect.Type, index []int, prefixes []string) error {
+	for i := range typ.NumField() {
+		sf := typ.Field(i)
+		at := append(append([]int(nil), index...), i)
+		tag, ok := sf.Tag.Lookup("ucx")
+		if !ok {
+			if sf.Type.Kind() != reflect.Struct {
+				continue
+			}
+			inner := prefixes
+			if p := sf.Tag.Get("prefix"); p != "" {
+				inner = append([]string{p}, prefixes...)
+			}
+			if err := sec.addFields(sf.Type, at, inner); err != nil {
+				return err
+			}
+			continue
+		}
+		if !sf.IsExported() {
+			return fmt.Errorf("field %s is not exported", sf.Name)
+		}
+		names := strings.Split(tag, ",")
+		for _, n := range names {
+			if !validName(n) {
+				return fmt.Errorf("field %s: bad name %q", sf.Name, n)
+			}
+		}
+		if !supported(sf.Type) {
+			return fmt.Errorf("field %s: settings of type %v are not supported", sf.Name, sf.Type)
+		}
+		sec.fields = append(sec.fields, field{
+			name:       names[0],
+			aliases:    names[1:],
+			prefixes:   prefixes,
+			def:        sf.Tag.Get("default"),
+			doc:        sf.Tag.Get("doc"),
+			deprecated: sf.Tag.Get("deprecated") != "",
+			index:      at,
+		})
+	}
+	return nil
+}
+
+// candidates calls fn with every name that sets f, without UCX_, weakest first:
+// by prefix, and aliases before the name itself.
+func (f *field) candidates(fn func(name string)) {
+	for _, p := range f.prefixes {
+		for _, a := range f.aliases {
+			fn(p + a)
+		}
+		fn(p + f.name)
+	}
+}
+
+// fullName is the name of f in its section, without UCX_.
+func (f *field) fullName() string { return f.prefixes[len(f.prefixes)-1] + f.name }
+
+// validName accepts the names a setting may have: capital letters, digits and
+// underscores.
+func validName(n string) bool {
+	for i := range len(n) {
+		c := n[i]
+		if (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return n != ""
+}

@@ -1,0 +1,244 @@
+package config
+
+import (
+	"math"
+	"math/bits"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bytes is an amount of memory: a number with an optional unit b, k, m, g or t
+// in powers of 1024, optionally followed by b ("8k", "8kb", "1M"), "inf" or
+// "auto".
+type Bytes uint64
+
+// Bytes with a meaning of their own, with the numbers C UCX gives them
+// (UCS_MEMUNITS_INF, UCS_MEMUNITS_AUTO).
+const (
+	BytesInf  Bytes = math.MaxUint64
+	BytesAuto Bytes = math.MaxUint64 - 1
+)
+
+const bytesUnits = "bkmgt"
+
+// ParseConfig implements Value.
+func (b *Bytes) ParseConfig(s string) error {
+	switch strings.ToLower(s) {
+	case "inf":
+		*b = BytesInf
+		return nil
+	case "auto":
+		*b = BytesAuto
+		return nil
+	}
+	num := strings.TrimRight(s, "bkmgtBKMGT")
+	unit := strings.ToLower(s[len(num):])
+	shift := 0
+	switch {
+	case unit == "":
+	case len(unit) == 1 || len(unit) == 2 && unit[1] == 'b':
+		shift = 10 * strings.IndexByte(bytesUnits, unit[0])
+	default:
+		return errSyntax
+	}
+	n, err := strconv.ParseUint(num, 10, 64)
+	if err != nil {
+		return numError(err)
+	}
+	if bits.Len64(n)+shift > 63 {
+		return errRange
+	}
+	*b = Bytes(n << shift)
+	return nil
+}
+
+// String prints b with the largest unit that divides it, as C UCX does.
+func (b Bytes) String() string {
+	switch b {
+	case BytesInf:
+		return "inf"
+	case BytesAuto:
+		return "auto"
+	}
+	unit := 0
+	for b >= 1024 && b%1024 == 0 && unit+1 < len(bytesUnits) {
+		b /= 1024
+		unit++
+	}
+	s := strconv.FormatUint(uint64(b), 10)
+	if unit > 0 {
+		s += strings.ToUpper(bytesUnits[unit : unit+1])
+	}
+	return s
+}
+
+// ConfigSyntax implements Syntaxer.
+func (Bytes) ConfigSyntax() string {
+	return `memory units: <number>[b|kb|mb|gb], "inf", or "auto"`
+}
+
+// IsAuto reports whether the choice is left to the library.
+func (b Bytes) IsAuto() bool { return b == BytesAuto }
+
+// Int returns b as an int, clipped to what an int holds; an infinite amount
+// gives the largest int and auto gives the alternative.
+func (b Bytes) Int(auto int) int {
+	switch {
+	case b == BytesAuto:
+		return auto
+	case b > math.MaxInt:
+		return math.MaxInt
+	}
+	return int(b)
+}
+
+// Count is a number, "inf" or "auto" (UCS_CONFIG_TYPE_ULUNITS).
+type Count uint64
+
+// Counts with a meaning of their own, with the numbers C UCX gives them
+// (UCS_ULUNITS_INF, UCS_ULUNITS_AUTO).
+const (
+	CountInf  Count = math.MaxUint64
+	CountAuto Count = math.MaxUint64 - 1
+)
+
+// ParseConfig implements Value.
+func (c *Count) ParseConfig(s string) error {
+	switch strings.ToLower(s) {
+	case "inf":
+		*c = CountInf
+		return nil
+	case "auto":
+		*c = CountAuto
+		return nil
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 63)
+	if err != nil {
+		return numError(err)
+	}
+	*c = Count(n)
+	return nil
+}
+
+// String implements Value.
+func (c Count) String() string {
+	switch c {
+	case CountInf:
+		return "inf"
+	case CountAuto:
+		return "auto"
+	}
+	return strconv.FormatUint(uint64(c), 10)
+}
+
+// ConfigSyntax implements Syntaxer.
+func (Count) ConfigSyntax() string {
+	return `unsigned long: <number>, "inf", or "auto"`
+}
+
+// IsAuto reports whether the choice is left to the library.
+func (c Count) IsAuto() bool { return c == CountAuto }
+
+// Int returns c as an int, clipped to what an int holds; an infinite count gives
+// the largest int and auto gives the alternative.
+func (c Count) Int(auto int) int { return Bytes(c).Int(auto) }
+
+// Time is a span of time with a unit m, s, ms, us or ns (seconds without one),
+// "inf" or "auto" (UCS_CONFIG_TYPE_TIME_UNITS). A setting that allows neither
+// inf nor auto is a time.Duration.
+type Time time.Duration
+
+// Times with a meaning of their own.
+const (
+	TimeInf  Time = math.MaxInt64
+	TimeAuto Time = math.MinInt64
+)
+
+// ParseConfig implements Value.
+func (t *Time) ParseConfig(s string) error {
+	switch strings.ToLower(s) {
+	case "inf":
+		*t = TimeInf
+		return nil
+	case "auto":
+		*t = TimeAuto
+		return nil
+	}
+	d, err := parseDuration(s)
+	if err != nil {
+		return err
+	}
+	*t = Time(d)
+	return nil
+}
+
+// String implements Value.
+func (t Time) String() string {
+	switch t {
+	case TimeInf:
+		return "inf"
+	case TimeAuto:
+		return "auto"
+	}
+	return formatDuration(time.Duration(t))
+}
+
+// ConfigSyntax implements Syntaxer.
+func (Time) ConfigSyntax() string {
+	return `time value: <number>[m|s|ms|us|ns], "inf", or "auto"`
+}
+
+// IsAuto reports whether the choice is left to the library.
+func (t Time) IsAuto() bool { return t == TimeAuto }
+
+// Duration returns t; an infinite time gives the longest Duration and auto gives
+// the alternative.
+func (t Time) Duration(auto time.Duration) time.Duration {
+	if t == TimeAuto {
+		return auto
+	}
+	return time.Duration(t)
+}
+
+// parseDuration reads a number with an optional unit; without one it means
+// seconds. Times are not negative.
+func parseDuration(s string) (time.Duration, error) {
+	s = strings.TrimSpace(s)
+	num := strings.TrimRight(s, "munsMUNS")
+	var unit time.Duration
+	switch s[len(num):] {
+	case "", "s":
+		unit = time.Second
+	case "m":
+		unit = time.Minute
+	case "ms":
+		unit = time.Millisecond
+	case "us":
+		unit = time.Microsecond
+	case "ns":
+		unit = time.Nanosecond
+	default:
+		return 0, errSyntax
+	}
+	f, err := strconv.ParseFloat(num, 64)
+	if err != nil {
+		return 0, numError(err)
+	}
+	f = math.Round(f * float64(unit))
+	if !(f >= 0 && f < math.MaxInt64) {
+		return 0, errRange
+	}
+	return time.Duration(f), nil
+}
+
+// formatDuration prints microseconds with two decimals, as C UCX does; a time
+// finer than that is printed in full, so that it reads back unchanged.
+func formatDuration(d time.Duration) string {
+	us := float64(d) / float64(time.Microsecond)
+	prec := 2
+	if d%(10*time.Nanosecond) != 0 {
+		prec = 3
+	}
+	return strconv.FormatFloat(us, 'f', prec, 64) + "us"
+}

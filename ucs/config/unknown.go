@@ -1,0 +1,108 @@
+package config
+
+import "sort"
+
+// UnknownName is a name that was set but that no section knows.
+type UnknownName struct {
+	Name    string // without UCX_
+	Origin  Origin
+	Nearest string // the nearest known name, without UCX_; "" if none is near
+}
+
+// maxDistance is the number of edits within which a known name is worth
+// mentioning, as in C UCX.
+const maxDistance = 3
+
+// reserved are names that have a meaning but are no settings.
+var reserved = map[string]bool{"CONFIG_DIR": true}
+
+// Unknown returns the names that were set in the environment, in a file or by a
+// call and that no section knows, ordered by name. It knows the sections of the
+// packages linked into the program: settings of absent transports are unknown.
+func (s *Set) Unknown() []UnknownName {
+	if s == nil {
+		return nil
+	}
+	known := knownNames()
+	seen := make(map[string]Origin)
+	for _, l := range s.layers {
+		for name, e := range l {
+			if !known[name] && !reserved[name] {
+				seen[name] = e.origin
+			}
+		}
+	}
+	for _, c := range s.calls {
+		if !known[c.name] && !matchesAny(c.name) {
+			seen[c.name] = c.origin
+		}
+	}
+	list := make([]UnknownName, 0, len(seen))
+	for name, o := range seen {
+		list = append(list, UnknownName{Name: name, Origin: o, Nearest: nearest(name, known)})
+	}
+	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
+	return list
+}
+
+// knownNames returns every name that sets something.
+func knownNames() map[string]bool {
+	known := make(map[string]bool)
+	for _, sec := range sections() {
+		for i := range sec.fields {
+			sec.fields[i].candidates(func(n string) { known[n] = true })
+		}
+	}
+	return known
+}
+
+// matchesAny reports whether a pattern means some setting.
+func matchesAny(pattern string) bool {
+	for _, sec := range sections() {
+		for i := range sec.fields {
+			if sec.fields[i].named(pattern) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// nearest returns the known name with the fewest edits from name, the first in
+// order of several.
+func nearest(name string, known map[string]bool) string {
+	best, bestDist := "", maxDistance+1
+	for k := range known {
+		d := distance(name, k, maxDistance)
+		if d < bestDist || d == bestDist && d <= maxDistance && k < best {
+			best, bestDist = k, d
+		}
+	}
+	return best
+}
+
+// distance counts the insertions, removals and replacements that turn a into b;
+// more than limit is reported as limit+1. Names of very different length are
+// told apart without looking at them.
+func distance(a, b string, limit int) int {
+	if d := len(a) - len(b); d > limit || -d > limit {
+		return limit + 1
+	}
+	prev := make([]int, len(b)+1)
+	row := make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(prev[j]+cost, prev[j+1]+1, row[j]+1)
+		}
+		prev, row = row, prev
+	}
+	return min(prev[len(b)], limit+1)
+}

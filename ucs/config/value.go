@@ -1,0 +1,202 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Value is a type that reads itself from a setting and prints itself in the
+// form ParseConfig reads. ParseConfig says in its error what is wrong with s;
+// the caller adds the name, the value and, from Syntaxer, what is allowed.
+type Value interface {
+	ParseConfig(s string) error
+	String() string
+}
+
+// Syntaxer is a Value that describes what it accepts, for error messages and
+// listings, as in "<y|n>".
+type Syntaxer interface {
+	ConfigSyntax() string
+}
+
+const (
+	// maxValue bounds the length of a value, in bytes.
+	maxValue = 64 << 10
+
+	// maxItems bounds the number of items in a list.
+	maxItems = 1024
+)
+
+var (
+	valueType    = reflect.TypeFor[Value]()
+	durationType = reflect.TypeFor[time.Duration]()
+	stringsType  = reflect.TypeFor[[]string]()
+
+	errSyntax = errors.New("not understood")
+	errRange  = errors.New("out of range")
+)
+
+// supported reports whether a field of type t can be a setting.
+func supported(t reflect.Type) bool {
+	if reflect.PointerTo(t).Implements(valueType) || t == durationType || t == stringsType {
+		return true
+	}
+	switch t {
+	case reflect.TypeFor[bool](), reflect.TypeFor[int](), reflect.TypeFor[uint](),
+		reflect.TypeFor[float64](), reflect.TypeFor[string]():
+		return true
+	}
+	return false
+}
+
+// parseInto stores the setting s in v, which is addressable and of a supported
+// type.
+func parseInto(v reflect.Value, s string) error {
+	if len(s) > maxValue {
+		return fmt.Errorf("%d bytes long, the limit is %d", len(s), maxValue)
+	}
+	if val, ok := v.Addr().Interface().(Value); ok {
+		return val.ParseConfig(s)
+	}
+	switch p := v.Addr().Interface().(type) {
+	case *bool:
+		b, ok := parseBool(s)
+		if !ok {
+			return errSyntax
+		}
+		*p = b
+	case *int:
+		n, err := strconv.ParseInt(strings.TrimSpace(s), 0, strconv.IntSize)
+		if err != nil {
+			return numError(err)
+		}
+		*p = int(n)
+	case *uint:
+		if strings.EqualFold(s, "inf") {
+			*p = math.MaxUint
+			return nil
+		}
+		n, err := strconv.ParseUint(strings.TrimSpace(s), 10, strconv.IntSize)
+		if err != nil {
+			return numError(err)
+		}
+		*p = uint(n)
+	case *float64:
+		f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+		if err != nil {
+			return numError(err)
+		}
+		if math.IsNaN(f) || math.IsInf(f, 0) {
+			return errRange
+		}
+		*p = f
+	case *string:
+		*p = s
+	case *time.Duration:
+		d, err := parseDuration(s)
+		if err != nil {
+			return err
+		}
+		*p = d
+	case *[]string:
+		items, err := splitItems(s)
+		if err != nil {
+			return err
+		}
+		*p = items
+	default:
+		return fmt.Errorf("settings of type %T are not supported", p)
+	}
+	return nil
+}
+
+// format prints the setting in v as C UCX does.
+func format(v reflect.Value) string {
+	switch p := v.Addr().Interface().(type) {
+	case Value:
+		return p.String()
+	case *bool:
+		if *p {
+			return "y"
+		}
+		return "n"
+	case *uint:
+		if *p == math.MaxUint {
+			return "inf"
+		}
+		return strconv.FormatUint(uint64(*p), 10)
+	case *int:
+		return strconv.Itoa(*p)
+	case *float64:
+		return strconv.FormatFloat(*p, 'f', 3, 64)
+	case *string:
+		return *p
+	case *time.Duration:
+		return formatDuration(*p)
+	case *[]string:
+		return strings.Join(*p, ",")
+	}
+	return ""
+}
+
+// syntax says what a setting of v's type accepts, in C UCX's words.
+func syntax(v reflect.Value) string {
+	switch p := v.Addr().Interface().(type) {
+	case Syntaxer:
+		return p.ConfigSyntax()
+	case *bool:
+		return "<y|n>"
+	case *int:
+		return "integer"
+	case *uint:
+		return "unsigned integer"
+	case *float64:
+		return "floating point number"
+	case *time.Duration:
+		return "time value: <number>[m|s|ms|us|ns]"
+	case *[]string:
+		return "comma-separated list of: string"
+	}
+	return "string"
+}
+
+func parseBool(s string) (value, ok bool) {
+	switch strings.ToLower(s) {
+	case "y", "yes", "on", "1":
+		return true, true
+	case "n", "no", "off", "0":
+		return false, true
+	}
+	return false, false
+}
+
+// numError says in few words why strconv refused a number.
+func numError(err error) error {
+	if errors.Is(err, strconv.ErrRange) {
+		return errRange
+	}
+	return errSyntax
+}
+
+// splitItems splits a comma-separated list. Empty items are dropped, as C UCX's
+// strtok does.
+func splitItems(s string) ([]string, error) {
+	var items []string
+	for s != "" {
+		var item string
+		item, s, _ = strings.Cut(s, ",")
+		if item == "" {
+			continue
+		}
+		if len(items) == maxItems {
+			return nil, fmt.Errorf("more than %d items", maxItems)
+		}
+		items = append(items, item)
+	}
+	return items, nil
+}

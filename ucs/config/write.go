@@ -1,0 +1,118 @@
+package config
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// PrintFlags say what Write prints, with the bits of ucs_config_print_flags_t.
+type PrintFlags uint32
+
+// Print flags.
+const (
+	PrintConfig         PrintFlags = 1 << 0 // the settings
+	PrintHeader         PrintFlags = 1 << 1 // a banner with the title
+	PrintDoc            PrintFlags = 1 << 2 // the help text of each setting
+	PrintHidden         PrintFlags = 1 << 3 // aliases and deprecated settings too
+	PrintCommentDefault PrintFlags = 1 << 4 // a # before settings that are not set anywhere
+)
+
+// Write prints settings as C UCX's ucx_info does, NAME=value in lines. It
+// prints the named sections under title, or, with no name, all sections, each
+// under its own title.
+func (s *Set) Write(w io.Writer, title string, flags PrintFlags, names ...string) error {
+	out := bufio.NewWriter(w)
+	if flags&(PrintConfig|PrintHeader) == PrintHeader {
+		writeBanner(out, title)
+		return out.Flush()
+	}
+	if flags&PrintConfig == 0 {
+		return nil
+	}
+	if flags&PrintDoc != 0 && len(names) == 0 {
+		fmt.Fprint(out, "# UCX library configuration file\n# Uncomment to modify values\n\n")
+	}
+	for _, sec := range sections() {
+		if len(names) > 0 && !slices.Contains(names, sec.Name) {
+			continue
+		}
+		if flags&PrintHeader != 0 {
+			if len(names) == 0 {
+				writeBanner(out, sec.Title+" configuration")
+			} else {
+				writeBanner(out, title)
+				flags &^= PrintHeader
+			}
+		}
+		if err := s.writeSection(out, sec, flags); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
+
+func writeBanner(w io.Writer, title string) {
+	fmt.Fprintf(w, "#\n# %s\n#\n\n", title)
+}
+
+func (s *Set) writeSection(w io.Writer, sec *section, flags PrintFlags) error {
+	v := reflect.New(sec.typ).Elem()
+	if err := s.load(sec, v); err != nil {
+		return err
+	}
+	for i := range sec.fields {
+		f := &sec.fields[i]
+		if f.deprecated && flags&PrintHidden == 0 {
+			continue
+		}
+		s.writeField(w, f, v.FieldByIndex(f.index), f.name, flags)
+		if flags&PrintHidden != 0 {
+			for _, a := range f.aliases {
+				s.writeField(w, f, v.FieldByIndex(f.index), a, flags)
+			}
+		}
+	}
+	return nil
+}
+
+// writeField prints f under one of its names, the way
+// ucs_config_parser_print_field does.
+func (s *Set) writeField(w io.Writer, f *field, v reflect.Value, name string, flags PrintFlags) {
+	env := defaultPrefix
+	if s != nil && s.prefix != "" {
+		env = s.prefix
+	}
+	own := len(f.prefixes) - 1
+	if flags&PrintDoc != 0 {
+		fmt.Fprintln(w, "#")
+		for line := range strings.SplitSeq(strings.TrimSuffix(f.doc, "\n"), "\n") {
+			fmt.Fprintf(w, "# %s\n", line)
+		}
+		fmt.Fprintf(w, "#\n# %-10s %s\n", "syntax:", syntax(v))
+		if name != f.name {
+			fmt.Fprintf(w, "# %-10s %s%s\n", "alias of:", env, f.fullName())
+		}
+		if own > 0 {
+			fmt.Fprintf(w, "# %-10s", "inherits:")
+			for i := own - 1; i >= 0; i-- {
+				fmt.Fprintf(w, " %s%s%s", env, f.prefixes[i], name)
+				if i > 0 {
+					fmt.Fprint(w, ",")
+				}
+			}
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintln(w, "#")
+	}
+	if flags&PrintCommentDefault != 0 && s.effective(f).origin.Kind == FromDefault {
+		fmt.Fprint(w, "# ")
+	}
+	fmt.Fprintf(w, "%s%s%s=%s\n", env, f.prefixes[own], name, format(v))
+	if flags&PrintDoc != 0 {
+		fmt.Fprintln(w)
+	}
+}
