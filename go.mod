@@ -2,4 +2,10 @@ module github.com/ucx-go/ucx
 
 go 1.24.0
 
-require golang.org/x/sys v0.40.0 // indirect
+require (
+	github.com/google/go-cmp v0.7.0 // indirect
+	go.uber.org/multierr v1.10.0 // indirect
+	go.uber.org/zap v1.28.0 // indirect
+	golang.org/x/sys v0.40.0 // indirect
+	pgregory.net/rapid v1.3.0 // indirect
+)

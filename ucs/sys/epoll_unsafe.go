@@ -1,7 +1,9 @@
+//go:build linux
+
 package sys
 
 // Soundness: the kernel writes at most len(events) entries into memory that the
-// caller keeps alive for the duration of the call.
+// conversion inside the call's argument list keeps alive and in place.
 
 import (
 	"unsafe"

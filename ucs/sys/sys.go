@@ -1,5 +1,8 @@
 // Package sys makes the few system calls of the hot path without telling Go's
-// scheduler. Each is used only where the kernel cannot sleep: non-blocking
-// descriptors, zero timeouts. Interrupted calls are repeated; an empty result
-// is reported as a number, not as an error, so nothing is allocated.
+// scheduler. Each is used only where the kernel does not wait: non-blocking
+// sockets, zero timeouts. Interrupted calls are repeated; results are numbers,
+// not errors, so nothing is allocated.
+//
+// A call holds its processor until it returns, and a garbage collection that
+// wants to start waits for it: callers bound what they hand over in one call.
 package sys

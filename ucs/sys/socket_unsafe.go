@@ -1,0 +1,88 @@
+//go:build linux
+
+package sys
+
+// Soundness: each call names memory by a conversion inside its argument list,
+// which keeps that memory alive and in place until the call returns, and by the
+// length of the slice it came from. What an IOVecs points to is held by the
+// typed pointers inside its entries.
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Recv reads what a socket has now into b, which must not be empty. 0 with no
+// errno is the end of the stream; unix.EAGAIN says that nothing is there.
+func Recv(fd int, b []byte) (int, unix.Errno) {
+	for {
+		n, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd),
+			uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
+			unix.MSG_DONTWAIT, 0, 0)
+		if e == 0 {
+			return int(n), 0
+		}
+		if e != unix.EINTR {
+			return 0, e
+		}
+	}
+}
+
+// Send writes as much of b as the socket takes now and returns how much that
+// was; unix.EAGAIN says that it takes nothing. A broken connection gives
+// unix.EPIPE or unix.ECONNRESET, never a signal. flags are added to
+// MSG_DONTWAIT and MSG_NOSIGNAL; most calls pass 0 or unix.MSG_MORE.
+func Send(fd int, b []byte, flags int) (int, unix.Errno) {
+	for {
+		n, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd),
+			uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
+			uintptr(flags|unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL), 0, 0)
+		if e == 0 {
+			return int(n), 0
+		}
+		if e != unix.EINTR {
+			return 0, e
+		}
+	}
+}
+
+// SendVec is Send of the first MaxIOVecs entries of v. It does not take what was
+// sent off v, see IOVecs.Advance.
+func SendVec(fd int, v *IOVecs, flags int) (int, unix.Errno) {
+	var h unix.Msghdr
+	v.fill(&h)
+	for {
+		n, _, e := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd),
+			uintptr(unsafe.Pointer(&h)), uintptr(flags|unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL))
+		if e == 0 {
+			return int(n), 0
+		}
+		if e != unix.EINTR {
+			return 0, e
+		}
+	}
+}
+
+// RecvVec is Recv into the first MaxIOVecs entries of v, which must hold at
+// least one byte. It does not take what was filled off v, see IOVecs.Advance.
+func RecvVec(fd int, v *IOVecs) (int, unix.Errno) {
+	var h unix.Msghdr
+	v.fill(&h)
+	for {
+		n, _, e := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(fd),
+			uintptr(unsafe.Pointer(&h)), unix.MSG_DONTWAIT)
+		if e == 0 {
+			return int(n), 0
+		}
+		if e != unix.EINTR {
+			return 0, e
+		}
+	}
+}
+
+// advance drops n bytes from the front of an entry that is longer than that.
+func advance(e *unix.Iovec, n int) {
+	e.Base = (*byte)(unsafe.Add(unsafe.Pointer(e.Base), n))
+	e.SetLen(int(e.Len) - n)
+}
