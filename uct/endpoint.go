@@ -29,9 +29,11 @@ type Endpoint interface {
 
 	// PutShort, PutBcopy and PutZcopy write to the peer's memory at raddr. Done
 	// means that the local buffer is reusable; visibility at the peer needs a
-	// Flush.
+	// Flush. PutBcopy packs at most length bytes, perhaps straight into the
+	// target; like PutShort it returns before anything is packed when the peer
+	// is known to refuse that many bytes there.
 	PutShort(buf []byte, raddr uint64, key *Rkey) error
-	PutBcopy(p Packer, raddr uint64, key *Rkey) (int, error)
+	PutBcopy(p Packer, length int, raddr uint64, key *Rkey) (int, error)
 	PutZcopy(iov []IOV, raddr uint64, key *Rkey, c *Completion) error
 
 	// GetShort, GetBcopy and GetZcopy read the peer's memory at raddr. Done

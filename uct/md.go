@@ -45,7 +45,8 @@ type MemoryDomain interface {
 	UnpackRkey(packed []byte) (*Rkey, error)
 
 	// RkeyPtr returns the part of the peer's memory that key opens, as memory of
-	// this process. Domains without MDFlagRkeyPtr return ucs.ErrUnsupported.
+	// this process. Domains of components without ComponentFlagRkeyPtr return
+	// ucs.ErrUnsupported.
 	RkeyPtr(key *Rkey, raddr uint64, length int) ([]byte, error)
 
 	// ReleaseRkey gives back what UnpackRkey attached.

@@ -6,7 +6,8 @@ package uct
 // one that returns an error.
 type Packer interface {
 	// Pack fills dst from its start and returns the number of bytes written. dst
-	// is at least the operation's limit long.
+	// is at least as long as the operation's limit, or as the length given to
+	// PutBcopy.
 	Pack(dst []byte) int
 }
 

@@ -21,7 +21,7 @@ func (Unsupported) AMZcopy(AMID, Packer, []IOV, SendFlags, *Completion) error {
 	return ucs.ErrUnsupported
 }
 func (Unsupported) PutShort([]byte, uint64, *Rkey) error             { return ucs.ErrUnsupported }
-func (Unsupported) PutBcopy(Packer, uint64, *Rkey) (int, error)      { return 0, ucs.ErrUnsupported }
+func (Unsupported) PutBcopy(Packer, int, uint64, *Rkey) (int, error) { return 0, ucs.ErrUnsupported }
 func (Unsupported) PutZcopy([]IOV, uint64, *Rkey, *Completion) error { return ucs.ErrUnsupported }
 func (Unsupported) GetShort([]byte, uint64, *Rkey) error             { return ucs.ErrUnsupported }
 func (Unsupported) GetZcopy([]IOV, uint64, *Rkey, *Completion) error { return ucs.ErrUnsupported }
