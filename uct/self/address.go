@@ -1,0 +1,43 @@
+package self
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// addrLen is the length of an iface address: one 64-bit number, little-endian
+// (uct_self_iface_addr_t in src/uct/sm/self/self.h).
+const addrLen = 8
+
+// ids numbers the ifaces of the process from a random start, so that no two
+// processes have an address in common.
+var ids atomic.Uint64
+
+func init() {
+	var seed [8]byte
+	rand.Read(seed[:]) // never fails
+	ids.Store(binary.LittleEndian.Uint64(seed[:]))
+}
+
+// newAddress makes the address of a new iface.
+func newAddress() []byte {
+	return binary.LittleEndian.AppendUint64(nil, ids.Add(1))
+}
+
+// Reachable implements uct.Iface: an iface reaches itself only.
+func (i *iface) Reachable(p uct.ReachableParams) error { return i.reaches(p.IfaceAddr) }
+
+func (i *iface) reaches(addr []byte) error {
+	if len(addr) != addrLen {
+		return fmt.Errorf("self: iface address of %d bytes, not %d: %w", len(addr), addrLen, ucs.ErrUnreachable)
+	}
+	if string(addr) != string(i.addr) {
+		return fmt.Errorf("self: address %x is not that of this iface, %x: %w", addr, i.addr, ucs.ErrUnreachable)
+	}
+	return nil
+}

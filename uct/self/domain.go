@@ -1,0 +1,139 @@
+package self
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/rma"
+)
+
+// domain is the memory domain. Registration costs nothing but an entry in the
+// table that remote accesses are checked against.
+type domain struct {
+	attr    uct.MDAttr
+	devices []uct.Resource
+	table   rma.Table
+	ifaces  atomic.Int32 // open ones
+}
+
+var _ uct.MemoryDomain = (*domain)(nil)
+
+func openDomain(cfg *config.Set) (*domain, error) {
+	s, err := loadDomainSettings(cfg)
+	if err != nil {
+		return nil, err
+	}
+	host := []ucs.MemoryType{ucs.MemoryHost}
+	d := &domain{attr: uct.MDAttr{
+		Component:   name,
+		Name:        name,
+		Flags:       uct.MDFlagRegister | uct.MDFlagNeedRkey,
+		RegTypes:    host,
+		AccessTypes: host,
+		MaxReg:      math.MaxUint64,
+	}}
+	for i := range s.NumDevices {
+		// "memory", with a number only when there are several
+		// (uct_self_query_tl_devices of C UCX 1.22).
+		dev := "memory"
+		if s.NumDevices > 1 {
+			dev += strconv.Itoa(i)
+		}
+		d.devices = append(d.devices, uct.Resource{
+			Transport: name, Device: dev, Type: uct.DeviceSelf, SysDevice: -1,
+		})
+	}
+	return d, nil
+}
+
+// Attr implements uct.MemoryDomain.
+func (d *domain) Attr() *uct.MDAttr { return &d.attr }
+
+// Resources implements uct.MemoryDomain.
+func (d *domain) Resources() ([]uct.Resource, error) {
+	return append([]uct.Resource(nil), d.devices...), nil
+}
+
+// OpenIface implements uct.MemoryDomain.
+func (d *domain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (uct.Iface, error) {
+	for _, r := range d.devices {
+		if r.Transport == p.Transport && r.Device == p.Device {
+			return openIface(d, w, r, p, cfg)
+		}
+	}
+	return nil, fmt.Errorf("self: no resource %s/%s: %w", p.Transport, p.Device, ucs.ErrNoDevice)
+}
+
+// Alloc implements uct.MemoryDomain.
+func (d *domain) Alloc(uct.AllocParams) (uct.MemHandle, error) { return nil, ucs.ErrUnsupported }
+
+// Register implements uct.MemoryDomain.
+func (d *domain) Register(buf []byte, access uct.Access) (uct.MemHandle, error) {
+	return d.table.Add(buf, access), nil
+}
+
+// Deregister implements uct.MemoryDomain.
+func (d *domain) Deregister(m uct.MemHandle) error {
+	r, err := region(m)
+	if err != nil {
+		return err
+	}
+	return d.table.Remove(r)
+}
+
+// Advise implements uct.MemoryDomain.
+func (d *domain) Advise(uct.MemHandle, int, int, uct.Advice) error { return ucs.ErrUnsupported }
+
+// AppendKey implements uct.MemoryDomain: a key carries nothing.
+func (d *domain) AppendKey(b []byte, m uct.MemHandle) ([]byte, error) {
+	if _, err := region(m); err != nil {
+		return b, err
+	}
+	return b, nil
+}
+
+// UnpackRkey implements uct.MemoryDomain.
+func (d *domain) UnpackRkey(packed []byte) (*uct.Rkey, error) {
+	if len(packed) != 0 {
+		return nil, fmt.Errorf("self: remote key of %d bytes, not 0: %w", len(packed), ucs.ErrInvalidParam)
+	}
+	return &uct.Rkey{}, nil
+}
+
+// RkeyPtr implements uct.MemoryDomain: the memory is this process's own.
+func (d *domain) RkeyPtr(_ *uct.Rkey, raddr uint64, length int) ([]byte, error) {
+	if length < 0 {
+		return nil, ucs.ErrInvalidParam
+	}
+	b, ok := d.table.Lookup(raddr, length, uct.AccessRemotePut|uct.AccessRemoteGet)
+	if !ok {
+		return nil, errNoAccess("pointer to", raddr, length)
+	}
+	return b, nil
+}
+
+// ReleaseRkey implements uct.MemoryDomain.
+func (d *domain) ReleaseRkey(*uct.Rkey) error { return nil }
+
+// Close implements uct.MemoryDomain. While something is open on the domain it
+// returns ucs.ErrBusy and closes nothing.
+func (d *domain) Close() error {
+	if i, r := d.ifaces.Load(), d.table.Len(); i != 0 || r != 0 {
+		return fmt.Errorf("self: closing a memory domain with %d ifaces and %d registrations: %w", i, r, ucs.ErrBusy)
+	}
+	return nil
+}
+
+// region is what m stands for.
+func region(m uct.MemHandle) (*rma.Region, error) {
+	r, ok := m.(*rma.Region)
+	if !ok {
+		return nil, fmt.Errorf("self: handle of another memory domain: %w", ucs.ErrInvalidParam)
+	}
+	return r, nil
+}

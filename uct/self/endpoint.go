@@ -1,0 +1,223 @@
+package self
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// endpoint leads from its iface back to it.
+type endpoint struct {
+	uct.Unsupported
+	tx      *iface // where sends go: home, or nowhere when no more are allowed
+	home    *iface
+	pending uct.PendingQueue
+	waits   bool // listed in home.waiting
+	closed  bool
+}
+
+var _ uct.Endpoint = (*endpoint)(nil)
+
+// nowhere is what an endpoint that accepts nothing leads to. All its fields are
+// zero and stay so: no send takes the fast path.
+var nowhere = new(iface)
+
+// headerLen is the length of the header of AMShort.
+const headerLen = 8
+
+// NewEndpoint implements uct.Iface.
+func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
+	if err := i.reaches(p.IfaceAddr); err != nil {
+		return nil, err
+	}
+	if p.PathIndex < 0 || p.PathIndex >= i.attr.NumPaths {
+		return nil, fmt.Errorf("self: path %d of %d: %w", p.PathIndex, i.attr.NumPaths, ucs.ErrInvalidParam)
+	}
+	if i.endpoints >= i.attr.MaxEndpoints {
+		return nil, fmt.Errorf("self: all %d endpoints are in use: %w", i.endpoints, ucs.ErrExceedsLimit)
+	}
+	i.endpoints++
+	return &endpoint{tx: i, home: i}, nil
+}
+
+// AMShort implements uct.Endpoint. It is the path to keep short: one check for
+// everything unusual, one copy, the handler.
+func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.SendFlags, _ *uct.Completion) error {
+	i := e.tx
+	n := headerLen + len(payload)
+	if i.depth >= i.inline || n > i.segSize || id >= uct.MaxAMIDs {
+		return e.amShortSlow(id, header, payload)
+	}
+	b := i.bufs[i.depth][:n]
+	binary.LittleEndian.PutUint64(b, header)
+	copy(b[headerLen:], payload)
+	i.deliver(id, b)
+	return nil
+}
+
+//go:noinline
+func (e *endpoint) amShortSlow(id uct.AMID, header uint64, payload []byte) error {
+	m, err := e.begin(id, headerLen+len(payload))
+	if err != nil {
+		return err
+	}
+	binary.LittleEndian.PutUint64(m.buf, header)
+	m.n = headerLen + copy(m.buf[headerLen:], payload)
+	e.home.finish(m)
+	return nil
+}
+
+// AMShortIOV implements uct.Endpoint.
+func (e *endpoint) AMShortIOV(id uct.AMID, iov []uct.IOV, _ uct.SendFlags, _ *uct.Completion) error {
+	m, err := e.begin(id, uct.IOVLen(iov))
+	if err != nil {
+		return err
+	}
+	for k := range iov {
+		m.n += copy(m.buf[m.n:], iov[k].Data)
+	}
+	e.home.finish(m)
+	return nil
+}
+
+// AMBcopy implements uct.Endpoint.
+func (e *endpoint) AMBcopy(id uct.AMID, p uct.Packer, _ uct.SendFlags, _ *uct.Completion) (int, error) {
+	if i := e.tx; i.depth < i.inline && id < uct.MaxAMIDs {
+		b := i.bufs[i.depth]
+		b = b[:p.Pack(b)]
+		i.deliver(id, b)
+		return len(b), nil
+	}
+	m, err := e.begin(id, 0)
+	if err != nil {
+		return 0, err
+	}
+	m.n = p.Pack(m.buf)
+	e.home.finish(m)
+	return m.n, nil
+}
+
+// begin returns an empty message with room for n bytes, or why it cannot be
+// sent now. finish must follow.
+func (e *endpoint) begin(id uct.AMID, n int) (message, error) {
+	i := e.tx
+	switch {
+	case i == nowhere:
+		return message{}, ucs.ErrNotConnected
+	case id >= uct.MaxAMIDs:
+		return message{}, errAMID(id)
+	case n > i.segSize:
+		return message{}, errTooLong(n, i.segSize)
+	case e.pending.Blocks() || i.backlog.full():
+		return message{}, ucs.ErrNoResource
+	case i.depth >= maxDepth || i.backlog.len() > 0 || i.pumping:
+		return message{id: id, deferred: true, buf: i.backlog.buffer(i.segSize)}, nil
+	}
+	if i.bufs[i.depth] == nil {
+		i.bufs[i.depth] = make([]byte, i.segSize)
+		i.updateInline()
+	}
+	return message{id: id, buf: i.bufs[i.depth]}, nil
+}
+
+// finish delivers or defers a message from begin.
+func (i *iface) finish(m message) {
+	if i.tracer != nil {
+		i.tracer(false, m.id, m.buf[:m.n])
+	}
+	if m.deferred {
+		i.backlog.push(m)
+		i.inline = 0
+		return
+	}
+	i.receive(m)
+}
+
+// Flush implements uct.Endpoint: what was accepted has left its sender and has
+// taken effect, or is a message on its way. With FlushCancel there is nothing
+// to cancel; the endpoint accepts nothing more.
+func (e *endpoint) Flush(flags uct.FlushFlags, _ *uct.Completion) error {
+	if flags&uct.FlushCancel != 0 {
+		e.tx = nowhere
+		e.leaveWaiting()
+		return nil
+	}
+	return e.ready()
+}
+
+// Fence implements uct.Endpoint: operations happen in order.
+func (e *endpoint) Fence() error { return e.ready() }
+
+// Check implements uct.Endpoint: the peer is there as long as the caller is.
+func (e *endpoint) Check(*uct.Completion) error { return e.ready() }
+
+// ready says whether an operation that needs no buffer may go on.
+func (e *endpoint) ready() error {
+	if e.tx == nowhere {
+		return ucs.ErrNotConnected
+	}
+	if e.pending.Blocks() {
+		return ucs.ErrNoResource
+	}
+	return nil
+}
+
+// PendingAdd implements uct.Endpoint.
+func (e *endpoint) PendingAdd(p *uct.Pending) error {
+	i := e.home
+	if e.tx == nowhere || e.pending.Empty() && !i.backlog.full() {
+		return ucs.ErrBusy // or the operation would not say what is wrong
+	}
+	if !e.waits {
+		e.waits = true
+		i.waiting = append(i.waiting, e)
+	}
+	e.pending.Add(p)
+	return nil
+}
+
+// PendingPurge implements uct.Endpoint.
+func (e *endpoint) PendingPurge(fn func(*uct.Pending)) {
+	e.pending.Purge(fn)
+	e.leaveWaiting()
+}
+
+func (e *endpoint) leaveWaiting() {
+	if !e.waits {
+		return
+	}
+	i := e.home
+	k := slices.Index(i.waiting, e)
+	i.waiting = slices.Delete(i.waiting, k, k+1)
+	e.waits = false
+	i.updateInline()
+}
+
+// IsConnected implements uct.Endpoint.
+func (e *endpoint) IsConnected(_, addr []byte) bool {
+	return e.tx != nowhere && e.home.reaches(addr) == nil
+}
+
+// Close implements uct.Endpoint. Messages that were accepted are delivered.
+func (e *endpoint) Close() {
+	if e.closed {
+		return
+	}
+	e.closed = true
+	e.tx = nowhere
+	e.leaveWaiting()
+	e.home.endpoints--
+}
+
+//go:noinline
+func errAMID(id uct.AMID) error {
+	return fmt.Errorf("self: active message id %d, not below %d: %w", id, uct.MaxAMIDs, ucs.ErrInvalidParam)
+}
+
+//go:noinline
+func errTooLong(n, limit int) error {
+	return fmt.Errorf("self: active message of %d bytes, at most %d: %w", n, limit, ucs.ErrInvalidParam)
+}

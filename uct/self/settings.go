@@ -1,0 +1,72 @@
+package self
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+)
+
+// Names of the sections of settings.
+const (
+	domainSection = "self memory domain"
+	ifaceSection  = "self"
+)
+
+// Limits of settings.
+const (
+	minSegSize = 64 // the headers of the layer above must fit
+	maxSegSize = 1 << 30
+	maxDevices = 64
+)
+
+func init() {
+	config.Register(config.Section{
+		Name:   domainSection,
+		Prefix: "SELF_",
+		Title:  "Self memory domain",
+		New:    func() any { return new(domainSettings) },
+	})
+	config.Register(config.Section{
+		Name:   ifaceSection,
+		Prefix: "SELF_",
+		Title:  "self transport",
+		New:    func() any { return new(ifaceSettings) },
+	})
+}
+
+// domainSettings are read when the domain is opened.
+type domainSettings struct {
+	NumDevices int `ucx:"NUM_DEVICES" default:"1" doc:"Number of \"self\" devices to create"`
+}
+
+// ifaceSettings are read when an iface is opened.
+type ifaceSettings struct {
+	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Maximum number of endpoints that the transport interface is able to create"`
+	SegSize   config.Bytes `ucx:"SEG_SIZE" default:"8k" doc:"Size of copy-out buffer"`
+}
+
+func loadDomainSettings(cfg *config.Set) (s domainSettings, err error) {
+	if err := cfg.Load(domainSection, &s); err != nil {
+		return s, err
+	}
+	if s.NumDevices < 1 || s.NumDevices > maxDevices {
+		return s, fmt.Errorf("self: UCX_SELF_NUM_DEVICES is %d, not 1 to %d: %w",
+			s.NumDevices, maxDevices, ucs.ErrInvalidParam)
+	}
+	return s, nil
+}
+
+func loadIfaceSettings(cfg *config.Set) (s ifaceSettings, err error) {
+	if err := cfg.Load(ifaceSection, &s); err != nil {
+		return s, err
+	}
+	if s.SegSize.IsAuto() {
+		s.SegSize = 8 << 10
+	}
+	if s.SegSize < minSegSize || s.SegSize > maxSegSize {
+		return s, fmt.Errorf("self: UCX_SELF_SEG_SIZE is %v, not %d bytes to %d: %w",
+			s.SegSize, minSegSize, maxSegSize, ucs.ErrInvalidParam)
+	}
+	return s, nil
+}
