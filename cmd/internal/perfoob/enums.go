@@ -1,0 +1,124 @@
+package perfoob
+
+import "fmt"
+
+// API is the layer under test (ucx_perf_api_t in api/libperf.h; so are the
+// other types here).
+type API uint32
+
+// APIs.
+const (
+	UCT API = iota
+	UCP
+	apiLast
+)
+
+// String returns the layer's name.
+func (a API) String() string {
+	switch a {
+	case UCT:
+		return "UCT"
+	case UCP:
+		return "UCP"
+	}
+	return fmt.Sprintf("API %d", uint32(a))
+}
+
+// Command is the operation under test.
+type Command uint32
+
+// Commands.
+const (
+	CmdAM Command = iota
+	CmdPut
+	CmdGet
+	CmdAdd
+	CmdFAdd
+	CmdSwap
+	CmdCSwap
+	CmdTag
+	CmdTagSync
+	CmdStream
+	cmdLast
+)
+
+// Type is the pattern of messages.
+type Type uint32
+
+// Types.
+const (
+	PingPong Type = iota
+	PingPongWaitMem
+	StreamUni // client to server
+	StreamBi
+	typeLast
+)
+
+// WaitMode says how to wait for progress.
+type WaitMode uint32
+
+// Wait modes.
+const (
+	WaitPoll WaitMode = iota
+	WaitSleep
+	WaitSpin
+	WaitDefault
+	waitLast
+)
+
+// Flags modify a test.
+type Flags uint32
+
+// Flags. Unknown ones are ignored, as C does.
+const (
+	FlagValidate         Flags = 1 << 1
+	FlagOneSided         Flags = 1 << 2
+	FlagMapNonblock      Flags = 1 << 3
+	FlagTagWildcard      Flags = 1 << 4
+	FlagTagUnexpProbe    Flags = 1 << 5
+	FlagVerbose          Flags = 1 << 7
+	FlagStreamRecvData   Flags = 1 << 8
+	FlagFlushEP          Flags = 1 << 9
+	FlagWakeup           Flags = 1 << 10
+	FlagErrHandling      Flags = 1 << 11
+	FlagLoopback         Flags = 1 << 12
+	FlagPreregistered    Flags = 1 << 13
+	FlagAMReceiverCopies Flags = 1 << 14
+)
+
+// Layout is how UCT gets the data.
+type Layout uint32
+
+// Layouts.
+const (
+	Short Layout = iota
+	ShortIOV
+	Bcopy
+	Zcopy
+	layoutLast
+)
+
+// String returns the name that the C tool prints.
+func (l Layout) String() string {
+	switch l {
+	case Short:
+		return "short"
+	case ShortIOV:
+		return "short iov"
+	case Bcopy:
+		return "bcopy"
+	case Zcopy:
+		return "zcopy"
+	}
+	return "(undefined)"
+}
+
+// Datatype is how UCP gets the data.
+type Datatype uint32
+
+// Datatypes.
+const (
+	Contig Datatype = iota
+	IOV
+	datatypeLast
+)

@@ -1,0 +1,99 @@
+package perfoob
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// infoLen is the size of ucx_perf_ep_info_t, which begins each endpoint's
+// information: five 8-byte numbers.
+const infoLen = 40
+
+// UCPInfo is what one side tells the other about a UCP worker.
+type UCPInfo struct {
+	Address    []byte // worker address
+	Rkey       []byte // packed key of the receive buffer, empty for tests without remote access
+	RecvBuffer uint64 // the receive buffer's address
+}
+
+// Append appends the information of one worker.
+func (i *UCPInfo) Append(b []byte) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint64(b, uint64(len(i.Address)))
+	b = le.AppendUint64(b, uint64(infoLen+len(i.Address)+len(i.Rkey)))
+	b = le.AppendUint64(b, 0) // C leaves whatever was there
+	b = le.AppendUint64(b, uint64(len(i.Rkey)))
+	b = le.AppendUint64(b, i.RecvBuffer)
+	b = append(b, i.Address...)
+	return append(b, i.Rkey...)
+}
+
+// ParseUCPInfo reads the information of one worker, the only one in b. The
+// result shares b's memory.
+func ParseUCPInfo(b []byte) (UCPInfo, error) {
+	if len(b) < infoLen {
+		return UCPInfo{}, fmt.Errorf("endpoint information of %d bytes, need %d: %w", len(b), infoLen, ucs.ErrMessageTruncated)
+	}
+	le := binary.LittleEndian
+	addr, total, rkey := le.Uint64(b[0:]), le.Uint64(b[8:]), le.Uint64(b[24:])
+	body := b[infoLen:]
+	if addr > uint64(len(body)) || rkey != uint64(len(body))-addr || total != uint64(len(b)) {
+		return UCPInfo{}, invalid("endpoint information of %d bytes with an address of %d and a key of %d bytes, %d in all",
+			len(b), addr, rkey, total)
+	}
+	return UCPInfo{
+		Address:    body[:addr:addr],
+		Rkey:       body[addr:],
+		RecvBuffer: le.Uint64(b[32:]),
+	}, nil
+}
+
+// UCTInfo is what one side tells the other about a UCT iface.
+type UCTInfo struct {
+	Rkey       []byte
+	DeviceAddr []byte
+	IfaceAddr  []byte
+	EpAddr     []byte // of ifaces that connect endpoint to endpoint
+	RecvBuffer uint64
+}
+
+// Append appends the information of one iface.
+func (i *UCTInfo) Append(b []byte) []byte {
+	le := binary.LittleEndian
+	b = le.AppendUint64(b, uint64(len(i.DeviceAddr)))
+	b = le.AppendUint64(b, uint64(len(i.IfaceAddr)))
+	b = le.AppendUint64(b, uint64(len(i.EpAddr)))
+	b = le.AppendUint64(b, uint64(len(i.Rkey)))
+	b = le.AppendUint64(b, i.RecvBuffer)
+	b = append(b, i.Rkey...)
+	b = append(b, i.DeviceAddr...)
+	b = append(b, i.IfaceAddr...)
+	return append(b, i.EpAddr...)
+}
+
+// ParseUCTInfo reads the information of one iface, the only one in b. The
+// result shares b's memory.
+func ParseUCTInfo(b []byte) (UCTInfo, error) {
+	if len(b) < infoLen {
+		return UCTInfo{}, fmt.Errorf("endpoint information of %d bytes, need %d: %w", len(b), infoLen, ucs.ErrMessageTruncated)
+	}
+	le := binary.LittleEndian
+	i := UCTInfo{RecvBuffer: le.Uint64(b[32:])}
+	body := b[infoLen:]
+	for _, part := range []struct {
+		dst *[]byte
+		off int
+	}{{&i.Rkey, 24}, {&i.DeviceAddr, 0}, {&i.IfaceAddr, 8}, {&i.EpAddr, 16}} {
+		n := le.Uint64(b[part.off:])
+		if n > uint64(len(body)) {
+			return UCTInfo{}, invalid("endpoint information of %d bytes lacks %d of a part", len(b), n-uint64(len(body)))
+		}
+		*part.dst, body = body[:n:n], body[n:]
+	}
+	if len(body) > 0 {
+		return UCTInfo{}, invalid("endpoint information with %d bytes too many", len(body))
+	}
+	return i, nil
+}
