@@ -1,0 +1,81 @@
+package log
+
+import (
+	"errors"
+	"strings"
+
+	"go.uber.org/zap/zapcore"
+)
+
+// Level says how much somebody cares about a message, with the numbers of
+// ucs_log_level_t: the higher, the more is printed. It reads and prints itself
+// as the setting UCX_LOG_LEVEL.
+type Level uint8
+
+// Levels. Nothing is logged at LevelFatal: as a setting it means silence.
+const (
+	LevelFatal Level = iota
+	LevelError
+	LevelWarn
+	LevelDiag
+	LevelInfo
+	LevelDebug
+	LevelTrace
+	LevelReq
+	LevelData
+	LevelAsync
+	LevelFunc
+	LevelPoll
+	levelLast
+)
+
+var levelNames = [levelLast]string{
+	"FATAL", "ERROR", "WARN", "DIAG", "INFO", "DEBUG",
+	"TRACE", "REQ", "DATA", "ASYNC", "FUNC", "POLL",
+}
+
+// zapLevels translates levels. Those below debug get numbers of their own below
+// zap's lowest; diag is zap's info. Nothing becomes zap's fatal or panic levels,
+// which end the process.
+var zapLevels = [levelLast]zapcore.Level{
+	zapcore.ErrorLevel, zapcore.ErrorLevel, zapcore.WarnLevel, zapcore.InfoLevel,
+	zapcore.InfoLevel, zapcore.DebugLevel,
+	zapcore.DebugLevel - 1, zapcore.DebugLevel - 2, zapcore.DebugLevel - 3,
+	zapcore.DebugLevel - 4, zapcore.DebugLevel - 5, zapcore.DebugLevel - 6,
+}
+
+// ParseConfig reads a level by name, in any case.
+func (l *Level) ParseConfig(s string) error {
+	for i, n := range levelNames {
+		if strings.EqualFold(n, s) {
+			*l = Level(i)
+			return nil
+		}
+	}
+	return errors.New("no such level")
+}
+
+// String returns the name C UCX uses.
+func (l Level) String() string {
+	if l < levelLast {
+		return levelNames[l]
+	}
+	return "level beyond POLL"
+}
+
+// ConfigSyntax says what ParseConfig accepts.
+func (Level) ConfigSyntax() string { return "[" + strings.Join(levelNames[:], "|") + "]" }
+
+// Zap returns the level a zap core sees. Levels below debug are below
+// zapcore.DebugLevel.
+func (l Level) Zap() zapcore.Level { return zapLevels[min(l, LevelPoll)] }
+
+// encodeLevel prints the names of this package for zap's numbers.
+func encodeLevel(z zapcore.Level, enc zapcore.PrimitiveArrayEncoder) {
+	if z < zapcore.DebugLevel {
+		l := min(LevelDebug+Level(zapcore.DebugLevel-z), LevelPoll)
+		enc.AppendString(levelNames[l])
+		return
+	}
+	enc.AppendString(z.CapitalString())
+}

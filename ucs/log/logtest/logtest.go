@@ -1,0 +1,149 @@
+// Package logtest makes a test fail when the library logs a warning or an error
+// that the test did not declare.
+package logtest
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/ucx-go/ucx/ucs/log"
+)
+
+// Watch takes the library's log for the rest of the test. When the test ends, a
+// message of level warn or error that no expectation covers fails it, and so
+// does an expectation that nothing met. Levels from info on go to t.Log when the
+// test fails or is verbose.
+//
+// There is one log in a process, so tests that watch it do not run in parallel;
+// a watch inside another one takes over until its test ends.
+func Watch(t testing.TB) *Log {
+	t.Helper()
+	l := &Log{t: t}
+	previous := log.SetLogger(zap.New((*core)(l)))
+	t.Cleanup(func() {
+		log.SetLogger(previous)
+		l.finish()
+	})
+	return l
+}
+
+// Log is the watched log of a test.
+type Log struct {
+	t testing.TB
+
+	mu       sync.Mutex
+	expected []*expectation // guarded by mu
+	surprise []string       // guarded by mu
+	closed   bool           // guarded by mu; t must not be used any more
+}
+
+type expectation struct {
+	text  string
+	must  bool
+	times int
+}
+
+// Expect declares that a warning or error with this text in its message or
+// fields will come at least once.
+func (l *Log) Expect(text string) { l.add(text, true) }
+
+// Allow declares that such a warning or error may come.
+func (l *Log) Allow(text string) { l.add(text, false) }
+
+func (l *Log) add(text string, must bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expected = append(l.expected, &expectation{text: text, must: must})
+}
+
+func (l *Log) finish() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	for _, line := range l.surprise {
+		l.t.Errorf("unexpected log message: %s", line)
+	}
+	for _, e := range l.expected {
+		if e.must && e.times == 0 {
+			l.t.Errorf("no log message with %q", e.text)
+		}
+	}
+}
+
+// take judges one message.
+func (l *Log) take(level zapcore.Level, line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.t.Log(line)
+	if level < zapcore.WarnLevel {
+		return
+	}
+	for _, e := range l.expected {
+		if strings.Contains(line, e.text) {
+			e.times++
+			return
+		}
+	}
+	l.surprise = append(l.surprise, line)
+}
+
+// core is a Log as zap sees it.
+type core Log
+
+var _ zapcore.Core = (*core)(nil)
+
+// withFields is a core with fields that every message gets.
+type withFields struct {
+	*core
+	fields []zapcore.Field
+}
+
+func (c *core) Enabled(level zapcore.Level) bool { return level >= zapcore.InfoLevel }
+
+func (c *core) With(fields []zapcore.Field) zapcore.Core { return &withFields{c, fields} }
+
+func (c *core) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(e.Level) {
+		return ce.AddCore(e, c)
+	}
+	return ce
+}
+
+func (c *core) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	enc := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{
+		LevelKey: "level", EncodeLevel: zapcore.CapitalLevelEncoder,
+		MessageKey: "msg", ConsoleSeparator: " ",
+		EncodeDuration: zapcore.StringDurationEncoder,
+	})
+	buf, err := enc.EncodeEntry(e, fields)
+	if err != nil {
+		return err
+	}
+	(*Log)(c).take(e.Level, strings.TrimSuffix(buf.String(), "\n"))
+	buf.Free()
+	return nil
+}
+
+func (c *core) Sync() error { return nil }
+
+func (w *withFields) With(fields []zapcore.Field) zapcore.Core {
+	return &withFields{w.core, append(w.fields[:len(w.fields):len(w.fields)], fields...)}
+}
+
+func (w *withFields) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if w.Enabled(e.Level) {
+		return ce.AddCore(e, w)
+	}
+	return ce
+}
+
+func (w *withFields) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	return w.core.Write(e, append(w.fields[:len(w.fields):len(w.fields)], fields...))
+}
