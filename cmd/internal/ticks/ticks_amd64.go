@@ -1,0 +1,55 @@
+package ticks
+
+import (
+	"os"
+	"strings"
+)
+
+// invariant says that the TSC runs at one rate in all power states, and that
+// the kernel keeps those of the CPUs together.
+var invariant = hasFlags("/proc/cpuinfo", "constant_tsc", "nonstop_tsc")
+
+// Now returns the time in ticks.
+func Now() uint64 {
+	if invariant {
+		return tsc()
+	}
+	return monotonic()
+}
+
+// tsc reads the time stamp counter.
+func tsc() uint64
+
+// frequency is known only of the monotonic clock; that of the TSC is measured.
+func frequency() float64 {
+	if invariant {
+		return 0
+	}
+	return 1e9
+}
+
+// hasFlags reports whether the first CPU in a file like /proc/cpuinfo has all
+// these flags.
+func hasFlags(file string, flags ...string) bool {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return false
+	}
+	for _, line := range strings.Split(string(text), "\n") {
+		key, value, _ := strings.Cut(line, ":")
+		if strings.TrimSpace(key) != "flags" {
+			continue
+		}
+		has := make(map[string]bool)
+		for _, f := range strings.Fields(value) {
+			has[f] = true
+		}
+		for _, f := range flags {
+			if !has[f] {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
