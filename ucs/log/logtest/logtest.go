@@ -3,6 +3,7 @@
 package logtest
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,7 +24,7 @@ import (
 func Watch(t testing.TB) *Log {
 	t.Helper()
 	l := &Log{t: t}
-	previous := log.SetLogger(zap.New((*core)(l)))
+	previous := log.SetLogger(zap.New(&core{log: l}))
 	t.Cleanup(func() {
 		log.SetLogger(previous)
 		l.finish()
@@ -94,20 +95,19 @@ func (l *Log) take(level zapcore.Level, line string) {
 	l.surprise = append(l.surprise, line)
 }
 
-// core is a Log as zap sees it.
-type core Log
-
-var _ zapcore.Core = (*core)(nil)
-
-// withFields is a core with fields that every message gets.
-type withFields struct {
-	*core
+// core is a Log as zap sees it, with the fields that every message gets.
+type core struct {
+	log    *Log
 	fields []zapcore.Field
 }
 
+var _ zapcore.Core = (*core)(nil)
+
 func (c *core) Enabled(level zapcore.Level) bool { return level >= zapcore.InfoLevel }
 
-func (c *core) With(fields []zapcore.Field) zapcore.Core { return &withFields{c, fields} }
+func (c *core) With(fields []zapcore.Field) zapcore.Core {
+	return &core{log: c.log, fields: slices.Concat(c.fields, fields)}
+}
 
 func (c *core) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if c.Enabled(e.Level) {
@@ -122,28 +122,13 @@ func (c *core) Write(e zapcore.Entry, fields []zapcore.Field) error {
 		MessageKey: "msg", ConsoleSeparator: " ",
 		EncodeDuration: zapcore.StringDurationEncoder,
 	})
-	buf, err := enc.EncodeEntry(e, fields)
+	buf, err := enc.EncodeEntry(e, slices.Concat(c.fields, fields))
 	if err != nil {
 		return err
 	}
-	(*Log)(c).take(e.Level, strings.TrimSuffix(buf.String(), "\n"))
+	c.log.take(e.Level, strings.TrimSuffix(buf.String(), "\n"))
 	buf.Free()
 	return nil
 }
 
 func (c *core) Sync() error { return nil }
-
-func (w *withFields) With(fields []zapcore.Field) zapcore.Core {
-	return &withFields{w.core, append(w.fields[:len(w.fields):len(w.fields)], fields...)}
-}
-
-func (w *withFields) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if w.Enabled(e.Level) {
-		return ce.AddCore(e, w)
-	}
-	return ce
-}
-
-func (w *withFields) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	return w.core.Write(e, append(w.fields[:len(w.fields):len(w.fields)], fields...))
-}
