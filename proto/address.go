@@ -1,0 +1,145 @@
+package proto
+
+import (
+	"fmt"
+	"strings"
+)
+
+// AddressVersion is the layout of a packed address (UCX_ADDRESS_VERSION).
+type AddressVersion uint8
+
+// Layouts. The numbers are those on the wire.
+const (
+	AddressV1 AddressVersion = 0
+	AddressV2 AddressVersion = 1
+)
+
+// String returns the name UCX_ADDRESS_VERSION takes.
+func (v AddressVersion) String() string { return fmt.Sprintf("v%d", uint8(v)+1) }
+
+// AddressFlags say which parts stand in front of the devices. The bits are
+// those of the packed header.
+type AddressFlags uint8
+
+// Address flags.
+const (
+	AddressHasName     AddressFlags = 1 << 0 // UCX_ADDRESS_DEBUG_INFO was on
+	AddressHasUUID     AddressFlags = 1 << 1
+	AddressHasClientID AddressFlags = 1 << 2
+	AddressAMOnly      AddressFlags = 1 << 3 // trimmed to the AM lane
+)
+
+// AddressForm says what kind of message an address travels in. The bytes do not
+// tell: both sides know.
+type AddressForm uint8
+
+// Parts of a form.
+const (
+	FormUUID     AddressForm = 1 << 0 // a uuid is there even if an old header does not say so
+	FormName     AddressForm = 1 << 1 // carries the worker's name where the header says so
+	FormRscIndex AddressForm = 1 << 2 // a resource index behind the attributes of each interface
+)
+
+// Forms of the messages there are.
+const (
+	FormWorker = FormUUID | FormName
+	FormWireup = FormUUID | FormName | FormRscIndex
+
+	// FormCM is the private data of a connection as 1.13.1 sends it, FormCMRsc as
+	// 1.22.0 does with UCX_CM_USE_ALL_DEVICES=y.
+	FormCM    AddressForm = 0
+	FormCMRsc AddressForm = FormRscIndex
+)
+
+// WorkerAddress is a packed address: ucp_unpacked_address_t and the layout of
+// src/ucp/wireup/address.c. The same format serves worker addresses, wireup
+// messages and connection data.
+type WorkerAddress struct {
+	Version  AddressVersion
+	Flags    AddressFlags
+	UUID     uint64 // identifies the worker; ties are broken by its order
+	ClientID uint64
+	Name     string
+
+	// Release is the minor release the sender announces: 22 for 1.22. 0 means
+	// that it does not: 1.15 or older, or an implementation that promises
+	// nothing. v1 announces it in a trailer behind the devices.
+	Release int
+
+	Devices []AddressDevice
+}
+
+// AddressDevice is one device of a worker and what it can be reached by.
+type AddressDevice struct {
+	MD uint8 // the sender's index of the memory domain, the bit in key maps
+
+	// MDCaps keeps the two capability bits that releases up to 1.18 pack above
+	// the index (0x40 alloc, 0x20 register). Nobody reads them.
+	MDCaps uint8
+
+	NumPaths uint8  // parallel paths, at least 1
+	SysDev   uint8  // SysDevUnknown if not told
+	Addr     []byte // the transport's
+	Ifaces   []AddressIface
+}
+
+// AddressIface is one transport on a device.
+type AddressIface struct {
+	Transport TransportID
+	Attr      IfaceAttr
+	RscIndex  uint8 // the sender's resource; meaningful in FormRscIndex
+	Addr      []byte
+	EpAddrs   []AddressEp
+}
+
+// AddressEp is an endpoint waiting to be connected pairwise.
+type AddressEp struct {
+	Lane uint8 // in a request the sender's lane, in a reply the receiver's
+	Addr []byte
+}
+
+// Ifaces calls yield for each transport in order with its position in the
+// list, which is the address index of UCP's lane configuration.
+func (a *WorkerAddress) Ifaces(yield func(index int, d *AddressDevice, i *AddressIface) bool) {
+	n := 0
+	for d := range a.Devices {
+		dev := &a.Devices[d]
+		for i := range dev.Ifaces {
+			if !yield(n, dev, &dev.Ifaces[i]) {
+				return
+			}
+			n++
+		}
+	}
+}
+
+// NumIfaces is the number of transports in the address.
+func (a *WorkerAddress) NumIfaces() int {
+	n := 0
+	for i := range a.Devices {
+		n += len(a.Devices[i].Ifaces)
+	}
+	return n
+}
+
+// String describes the address on one line per transport.
+func (a *WorkerAddress) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v uuid %#x", a.Version, a.UUID)
+	if a.Release != 0 {
+		fmt.Fprintf(&b, " release 1.%d", a.Release)
+	}
+	if a.Name != "" {
+		fmt.Fprintf(&b, " name %q", a.Name)
+	}
+	for i, d := range a.Devices {
+		for _, f := range d.Ifaces {
+			fmt.Fprintf(&b, "\n  device %d: %v md %d paths %d device address %x iface address %x %v",
+				i, f.Transport, d.MD, d.NumPaths, d.Addr, f.Addr, f.Attr)
+			if len(f.EpAddrs) > 0 {
+				fmt.Fprintf(&b, " eps %d", len(f.EpAddrs))
+			}
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,150 @@
+package proto
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// IfaceCaps are the capabilities of a transport as address v1 packs them
+// (UCP_ADDRESS_IFACE_FLAGS in src/ucp/wireup/address.h), at the bits they have
+// on the wire. The eight bits below are the priority.
+type IfaceCaps uint32
+
+// Interface capabilities.
+const (
+	CapAMBcopy        IfaceCaps = 1 << 8
+	CapPending        IfaceCaps = 1 << 9
+	CapPutShort       IfaceCaps = 1 << 10
+	CapPutBcopy       IfaceCaps = 1 << 11
+	CapPutZcopy       IfaceCaps = 1 << 12
+	CapGetShort       IfaceCaps = 1 << 13
+	CapGetBcopy       IfaceCaps = 1 << 14
+	CapGetZcopy       IfaceCaps = 1 << 15
+	CapConnectToIface IfaceCaps = 1 << 16
+	CapCBSync         IfaceCaps = 1 << 17
+	CapCBAsync        IfaceCaps = 1 << 18
+	CapTagEagerBcopy  IfaceCaps = 1 << 19
+	CapTagRndvZcopy   IfaceCaps = 1 << 20
+	CapEventRecv      IfaceCaps = 1 << 21
+	CapAtomic32       IfaceCaps = 1 << 30 // all 32-bit atomic operations
+	CapAtomic64       IfaceCaps = 1 << 31 // all 64-bit atomic operations
+
+	capPriorityMask IfaceCaps = 0xFF
+)
+
+// PeerFlags are what the other side learns from either version of the address
+// (UCP_ADDR_IFACE_FLAG_*), at the bits of version 2.
+type PeerFlags uint16
+
+// Peer flags.
+const (
+	PeerConnectToIface PeerFlags = 1 << 0
+	PeerAMSync         PeerFlags = 1 << 1 // delivers active messages in progress
+	PeerCBAsync        PeerFlags = 1 << 2
+	PeerPut            PeerFlags = 1 << 3
+	PeerGet            PeerFlags = 1 << 4
+	PeerTagEager       PeerFlags = 1 << 5
+	PeerTagRndv        PeerFlags = 1 << 6
+	PeerEventRecv      PeerFlags = 1 << 7
+	PeerAtomic32       PeerFlags = 1 << 8
+	PeerAtomic64       PeerFlags = 1 << 9
+)
+
+// Has reports whether all bits of want are set.
+func (f PeerFlags) Has(want PeerFlags) bool { return f&want == want }
+
+// Peer returns what the capabilities look like from outside.
+func (c IfaceCaps) Peer() PeerFlags {
+	var f PeerFlags
+	set := func(p PeerFlags, on bool) {
+		if on {
+			f |= p
+		}
+	}
+	set(PeerConnectToIface, c&CapConnectToIface != 0)
+	set(PeerAMSync, c&CapCBSync != 0 && c&CapAMBcopy != 0)
+	set(PeerCBAsync, c&CapCBAsync != 0)
+	set(PeerPut, c&(CapPutShort|CapPutBcopy|CapPutZcopy) != 0)
+	set(PeerGet, c&(CapGetShort|CapGetBcopy|CapGetZcopy) != 0)
+	set(PeerTagEager, c&CapTagEagerBcopy != 0)
+	set(PeerTagRndv, c&CapTagRndvZcopy != 0)
+	set(PeerEventRecv, c&CapEventRecv != 0)
+	set(PeerAtomic32, c&CapAtomic32 != 0)
+	set(PeerAtomic64, c&CapAtomic64 != 0)
+	return f
+}
+
+// IfaceAttr is the performance and the abilities of a transport, as published.
+// Parsing yields finite, non-negative times and a positive bandwidth, or fails.
+type IfaceAttr struct {
+	Overhead  float64 // seconds per message
+	Bandwidth float64 // bytes per second, for one process of the node
+	Latency   float64 // seconds; v1: without the share that grows with endpoints
+	Priority  uint8
+
+	// SegSize is the longest active message the transport takes, header
+	// included. 0: not told (v1), so a sender goes by its own.
+	SegSize int
+
+	// Caps is what v1 packs; a v2 address does not carry it.
+	Caps IfaceCaps
+
+	// Flags is set by parsing. Packing v1 uses Caps.
+	Flags PeerFlags
+}
+
+// String prints the attributes in the units of ucx_info.
+func (a IfaceAttr) String() string {
+	return fmt.Sprintf("bw %.2fMB/s lat %.0fns ovh %.0fns prio %d flags %#x seg %d",
+		a.Bandwidth/(1<<20), a.Latency*nsecPerSec, a.Overhead*nsecPerSec, a.Priority, uint16(a.Flags), a.SegSize)
+}
+
+const segSizeUnit = 64 // UCP_ADDRESS_IFACE_SEG_SIZE_FACTOR
+
+// appendV1 appends the attributes: ucp_address_packed_iface_attr_t.
+func (a *IfaceAttr) appendV1(b []byte) []byte {
+	b = le.AppendUint32(b, math.Float32bits(float32(a.Overhead)))
+	b = le.AppendUint32(b, math.Float32bits(float32(a.Bandwidth)))
+	b = le.AppendUint32(b, math.Float32bits(float32(a.Latency)))
+	return le.AppendUint32(b, uint32(a.Caps&^capPriorityMask)|uint32(a.Priority))
+}
+
+func parseAttrV1(r *reader) (a IfaceAttr) {
+	a.Overhead = float64(r.f32())
+	a.Bandwidth = float64(r.f32())
+	a.Latency = float64(r.f32())
+	caps := r.u32()
+	a.Priority = uint8(caps)
+	a.Caps = IfaceCaps(caps) &^ capPriorityMask
+	a.Flags = a.Caps.Peer()
+	return a
+}
+
+// parseAttrV2 reads ucp_address_v2_packed_iface_attr_t.
+func parseAttrV2(r *reader) (a IfaceAttr) {
+	a.Overhead = fp8Overhead.unpack(r.u8()) / nsecPerSec
+	a.Bandwidth = fp8Bandwidth.unpack(r.u8())
+	a.Latency = fp8Latency.unpack(r.u8()) / nsecPerSec
+	a.Priority = r.u8()
+	a.SegSize = int(r.u16()) * segSizeUnit
+	a.Flags = PeerFlags(r.u16())
+	return a
+}
+
+// check rejects what no transport can mean, so that nothing computed from a
+// peer's attributes divides by zero or compares with NaN. Releases up to 1.11
+// packed a negative bandwidth for shared devices; they are not supported.
+func (a *IfaceAttr) check() error {
+	if !(a.Bandwidth > 0) || math.IsInf(a.Bandwidth, 0) {
+		return formatErrorf(ucs.ErrInvalidAddr, "address", "invalid bandwidth %g", a.Bandwidth)
+	}
+	if !(a.Overhead >= 0) || math.IsInf(a.Overhead, 0) {
+		return formatErrorf(ucs.ErrInvalidAddr, "address", "invalid overhead %g", a.Overhead)
+	}
+	if !(a.Latency >= 0) || math.IsInf(a.Latency, 0) {
+		return formatErrorf(ucs.ErrInvalidAddr, "address", "invalid latency %g", a.Latency)
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+package proto
+
+import (
+	"math/bits"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+const (
+	rkeyHeaderSize = 9
+
+	// rkeyFlushBit in the system device says that access needs a flush at the
+	// remote side (UCP_SYS_DEVICE_FLUSH_BIT).
+	rkeyFlushBit = 0x80
+
+	rkeyDistanceSize = 3
+)
+
+// MinRkeySize is the size of a key that opens nothing: a zero MD map.
+const MinRkeySize = rkeyHeaderSize
+
+var errRkey error = &FormatError{What: "rkey", Reason: "ends in the middle", Status: ucs.ErrInvalidParam}
+
+// Rkey is a packed remote key (src/ucp/core/ucp_rkey.c): the keys of a piece of
+// memory for each of the owner's memory domains. Its byte slices alias what it
+// was parsed from. It is a plain value; copying it is cheap.
+type Rkey struct {
+	// MDMap has a bit for each of the owner's memory domains that the memory is
+	// registered with. 0: the key opens nothing and the fields below are empty.
+	MDMap   uint64
+	MemType uint8 // ucs_memory_type_t; numbers of newer releases may be unknown
+
+	keys []byte // length byte and key for each bit, ascending
+
+	// HasSysDev tells whether the system device is packed: always by 1.20 and
+	// later, only inside rendezvous messages and only if known by older ones.
+	HasSysDev bool
+	SysDev    uint8 // SysDevUnknown, or the device
+	Flush     bool  // access needs a remote flush
+
+	distances  []byte // 3 bytes each
+	terminated bool   // an 0xFF ends the distances, in keys for applications
+}
+
+// RkeyDistance is how far the memory is from one of the owner's devices.
+type RkeyDistance struct {
+	SysDev    uint8
+	Latency   float64 // seconds
+	Bandwidth float64 // bytes per second
+}
+
+// ParseRkey reads a packed key from the start of b and returns how many bytes it
+// took. A key of a domain may be empty: 1.13.1 packs tcp's that way. Behind the
+// keys, releases and uses of the format differ and nothing says which it is, so
+// whatever is there is read as the system device, distances and terminator; the
+// parts that are optional never make it an error. It does not allocate.
+func ParseRkey(b []byte) (k Rkey, n int, err error) {
+	if len(b) < rkeyHeaderSize {
+		return k, 0, errRkey
+	}
+	k.MDMap = le.Uint64(b)
+	k.MemType = b[8]
+	k.SysDev = SysDevUnknown
+	at := rkeyHeaderSize
+	if k.MDMap == 0 {
+		return k, at, nil
+	}
+	for range bits.OnesCount64(k.MDMap) {
+		if at == len(b) || int(b[at]) > len(b)-at-1 {
+			return Rkey{}, 0, errRkey
+		}
+		at += 1 + int(b[at])
+	}
+	k.keys = b[rkeyHeaderSize:at:at]
+	if at == len(b) {
+		return k, at, nil
+	}
+
+	k.HasSysDev = true
+	k.SysDev = b[at]
+	at++
+	if k.SysDev == SysDevUnknown {
+		return k, at, nil
+	}
+	k.Flush = k.SysDev&rkeyFlushBit != 0
+	k.SysDev &^= rkeyFlushBit
+	first := at
+	for len(b)-at >= rkeyDistanceSize && b[at] != SysDevUnknown {
+		at += rkeyDistanceSize
+	}
+	k.distances = b[first:at:at]
+	if at < len(b) && b[at] == SysDevUnknown {
+		k.terminated = true
+		at++
+	}
+	return k, at, nil
+}
+
+// NewRkey returns a key for memory of a type, with no domain yet.
+func NewRkey(memType uint8) Rkey { return Rkey{MemType: memType, SysDev: SysDevUnknown} }
+
+// Add adds the packed key of a memory domain. Domains are added in ascending
+// order.
+func (k *Rkey) Add(md uint8, key []byte) error {
+	if md >= MaxMDs || k.MDMap>>md != 0 {
+		return formatErrorf(ucs.ErrInvalidParam, "rkey", "memory domain %d out of order", md)
+	}
+	if len(key) > 0xFF {
+		return formatErrorf(ucs.ErrInvalidParam, "rkey", "key of %d bytes, limit 255", len(key))
+	}
+	k.MDMap |= 1 << md
+	k.keys = append(append(k.keys, byte(len(key))), key...)
+	return nil
+}
+
+// Append appends the packed key. A key that was parsed is reproduced; one built
+// by NewRkey and Add has a system device only if HasSysDev was set.
+func (k *Rkey) Append(b []byte) []byte {
+	b = append(le.AppendUint64(b, k.MDMap), k.MemType)
+	if k.MDMap == 0 {
+		return b
+	}
+	b = append(b, k.keys...)
+	if !k.HasSysDev {
+		return b
+	}
+	if k.SysDev == SysDevUnknown {
+		return append(b, SysDevUnknown)
+	}
+	dev := k.SysDev
+	if k.Flush {
+		dev |= rkeyFlushBit
+	}
+	b = append(append(b, dev), k.distances...)
+	if k.terminated {
+		b = append(b, SysDevUnknown)
+	}
+	return b
+}
+
+// Size is the length Append adds.
+func (k *Rkey) Size() int {
+	n := rkeyHeaderSize
+	if k.MDMap == 0 {
+		return n
+	}
+	n += len(k.keys)
+	if k.HasSysDev {
+		n += 1 + len(k.distances)
+		if k.terminated {
+			n++
+		}
+	}
+	return n
+}
+
+// Key returns the packed key of one of the owner's memory domains, possibly
+// empty; ok is false if the memory is not registered there.
+func (k *Rkey) Key(md uint8) (key []byte, ok bool) {
+	if md >= MaxMDs || k.MDMap&(1<<md) == 0 {
+		return nil, false
+	}
+	b := k.keys
+	for range bits.OnesCount64(k.MDMap & (1<<md - 1)) {
+		b = b[1+int(b[0]):]
+	}
+	n := int(b[0])
+	return b[1 : 1+n : 1+n], true
+}
+
+// Keys calls yield for each memory domain in ascending order.
+func (k *Rkey) Keys(yield func(md uint8, key []byte) bool) {
+	b := k.keys
+	for m := k.MDMap; m != 0; m &= m - 1 {
+		n := int(b[0])
+		if !yield(uint8(bits.TrailingZeros64(m)), b[1:1+n:1+n]) {
+			return
+		}
+		b = b[1+n:]
+	}
+}
+
+// Distances calls yield for each packed distance.
+func (k *Rkey) Distances(yield func(RkeyDistance) bool) {
+	for b := k.distances; len(b) >= rkeyDistanceSize; b = b[rkeyDistanceSize:] {
+		d := RkeyDistance{
+			SysDev:    b[0],
+			Latency:   fp8Latency.unpack(b[1]) / nsecPerSec,
+			Bandwidth: fp8Bandwidth.unpack(b[2]),
+		}
+		if !yield(d) {
+			return
+		}
+	}
+}

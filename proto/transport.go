@@ -1,0 +1,59 @@
+package proto
+
+import "fmt"
+
+// TransportID is the checksum by which an address names a transport: the
+// CRC-16/X-25 of the transport's name.
+type TransportID uint16
+
+// TransportIDOf returns the id of a transport name, as ucs_crc16_string does
+// (src/ucs/algorithm/crc.c): initial value 0xffff, polynomial 0x8408 in
+// reflected form, complemented.
+func TransportIDOf(name string) TransportID {
+	crc := uint16(0xffff)
+	for i := 0; i < len(name); i++ {
+		crc ^= uint16(name[i])
+		for range 8 {
+			if crc&1 != 0 {
+				crc = crc>>1 ^ 0x8408
+			} else {
+				crc >>= 1
+			}
+		}
+	}
+	return TransportID(^crc)
+}
+
+// Ids of the software transports.
+const (
+	TransportTCP   TransportID = 0x19CF
+	TransportSelf  TransportID = 0x7563
+	TransportPosix TransportID = 0xD3A7
+	TransportSysV  TransportID = 0x538D
+	TransportCMA   TransportID = 0x8B47
+)
+
+// transportNames serves printing only: an id that is not here is compared like
+// any other.
+var transportNames = map[TransportID]string{
+	TransportTCP:   "tcp",
+	TransportSelf:  "self",
+	TransportPosix: "posix",
+	TransportSysV:  "sysv",
+	TransportCMA:   "cma",
+	0x83DD:         "xpmem",
+	0x1377:         "knem",
+	0x8A27:         "rc_verbs",
+	0xD131:         "ud_verbs",
+	0xD47A:         "rc_mlx5",
+	0x397E:         "dc_mlx5",
+	0x0FB3:         "ud_mlx5",
+}
+
+// String returns the name of a transport C UCX has, or the number.
+func (t TransportID) String() string {
+	if n, ok := transportNames[t]; ok {
+		return n
+	}
+	return fmt.Sprintf("transport %#04x", uint16(t))
+}
