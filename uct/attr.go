@@ -35,7 +35,7 @@ func (t DeviceType) String() string {
 	case DeviceNetwork:
 		return "network"
 	case DeviceShared:
-		return "shared memory"
+		return "intra-node"
 	case DeviceAccelerator:
 		return "accelerator"
 	case DeviceSelf:
