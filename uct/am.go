@@ -10,8 +10,10 @@ const MaxAMIDs = 32
 // AMHandler receives the messages of one id. data is the library's and valid
 // only during the call, unless desc is not nil and the handler returns
 // ucs.InProgress: then data stays valid until desc.Release. Any other result
-// gives the data back. It runs inside progress, or inside the send for a
-// transport that delivers inline, and may send.
+// gives the data back; an error among them says that no peer in its right mind
+// sends such a message, and a transport with connections drops the one it came
+// on. It runs inside progress, or inside the send for a transport that delivers
+// inline, and may send.
 type AMHandler func(data []byte, desc *AMDesc) error
 
 // AMDesc is receive memory that a handler may keep.

@@ -1,0 +1,129 @@
+package ucp
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Address is a packed worker address. Peers, in Go or C, need it to reach the
+// worker; how they get it is the application's business.
+type Address []byte
+
+// AddressFlags select what goes into an address
+// (enum ucp_worker_address_flags_t).
+type AddressFlags uint32
+
+// AddressNetOnly leaves out transports that work only inside a host.
+const AddressNetOnly AddressFlags = 1 << 0
+
+// Address returns the worker's address. The bytes are the caller's.
+func (w *Worker) Address(flags AddressFlags) (Address, error) {
+	if flags&^AddressNetOnly != 0 {
+		return nil, ucs.ErrInvalidParam
+	}
+	if flags&AddressNetOnly == 0 {
+		return append(Address(nil), w.address...), nil
+	}
+	a := w.describe(func(i *iface) bool { return i.attr.Flags.Has(uct.IfaceInterNode) })
+	return a.Append(nil, proto.FormWorker)
+}
+
+// UID returns the id of the worker that the address belongs to. The bytes are
+// untrusted.
+func (a Address) UID() (uint64, error) {
+	p, _, err := proto.ParseAddress(a, proto.FormWorker)
+	if err != nil {
+		return 0, err
+	}
+	return p.UUID, nil
+}
+
+// packAddress describes the worker once and packs its address.
+func (w *Worker) packAddress() (err error) {
+	w.described = w.describe(func(*iface) bool { return true })
+	w.address, err = w.described.Append(nil, proto.FormWorker)
+	return err
+}
+
+// describe lists the interfaces that peers may use. Interfaces of one device and
+// domain share an entry.
+func (w *Worker) describe(use func(*iface) bool) proto.WorkerAddress {
+	a := proto.WorkerAddress{Flags: proto.AddressHasUUID, UUID: w.uuid}
+	at := make(map[string]int)
+	for _, i := range w.ifaces {
+		if !use(i) {
+			continue
+		}
+		dev := i.uct.DeviceAddress()
+		key := fmt.Sprintf("%d %s %x", i.md, i.attr.Resource.Device, dev)
+		k, ok := at[key]
+		if !ok {
+			k = len(a.Devices)
+			at[key] = k
+			a.Devices = append(a.Devices, proto.AddressDevice{
+				MD:       uint8(i.md),
+				NumPaths: uint8(min(max(i.attr.NumPaths, 1), 255)),
+				SysDev:   proto.SysDevUnknown,
+				Addr:     dev,
+			})
+		}
+		a.Devices[k].Ifaces = append(a.Devices[k].Ifaces, proto.AddressIface{
+			Transport: i.id,
+			Attr:      w.publish(i),
+			RscIndex:  i.index,
+			Addr:      i.uct.Address(),
+		})
+	}
+	return a
+}
+
+// capBits pairs transport capabilities with the bits of the address.
+var capBits = [...]struct {
+	iface uct.IfaceFlags
+	cap   proto.IfaceCaps
+}{
+	{uct.IfaceAMBcopy, proto.CapAMBcopy},
+	{uct.IfacePending, proto.CapPending},
+	{uct.IfacePutShort, proto.CapPutShort},
+	{uct.IfacePutBcopy, proto.CapPutBcopy},
+	{uct.IfacePutZcopy, proto.CapPutZcopy},
+	{uct.IfaceGetShort, proto.CapGetShort},
+	{uct.IfaceGetBcopy, proto.CapGetBcopy},
+	{uct.IfaceGetZcopy, proto.CapGetZcopy},
+	{uct.IfaceConnectToIface, proto.CapConnectToIface},
+	{uct.IfaceCBSync, proto.CapCBSync},
+	{uct.IfaceCBAsync, proto.CapCBAsync},
+	{uct.IfaceTagEagerBcopy, proto.CapTagEagerBcopy},
+	{uct.IfaceTagRndvZcopy, proto.CapTagRndvZcopy},
+}
+
+// publish returns the attributes of an interface as peers see them.
+func (w *Worker) publish(i *iface) proto.IfaceAttr {
+	_, ppn := w.ctx.estimates()
+	p := &i.attr.Perf
+	a := proto.IfaceAttr{
+		Overhead:  p.Overhead,
+		Bandwidth: p.Bandwidth(ppn),
+		Latency:   p.Latency.C,
+		Priority:  p.Priority,
+	}
+	for _, b := range capBits {
+		if i.attr.Flags.Has(b.iface) {
+			a.Caps |= b.cap
+		}
+	}
+	if i.attr.Events&uct.EventRecv != 0 {
+		a.Caps |= proto.CapEventRecv
+	}
+	const allPost, allFetch = 1<<uct.AtomicSwap - 1, 1<<(uct.AtomicCSwap+1) - 1
+	if i.attr.Atomic32.Post&allPost == allPost && i.attr.Atomic32.Fetch&allFetch == allFetch {
+		a.Caps |= proto.CapAtomic32
+	}
+	if i.attr.Atomic64.Post&allPost == allPost && i.attr.Atomic64.Fetch&allFetch == allFetch {
+		a.Caps |= proto.CapAtomic64
+	}
+	return a
+}

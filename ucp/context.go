@@ -1,0 +1,312 @@
+package ucp
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// EntityNameMax is the size limit of the names of contexts, workers and
+// endpoints, as C counts it: 31 visible bytes. Longer names are cut.
+const EntityNameMax = 32
+
+// ContextParams are the parameters of NewContext.
+type ContextParams struct {
+	// Features select the families of operations. None is allowed and leaves
+	// every operation refused.
+	Features Features
+
+	// RequestInit is called once for each request object the library makes, not
+	// for each use; RequestCleanup once for each of those when the worker is
+	// closed.
+	RequestInit    func(*Request)
+	RequestCleanup func(*Request)
+
+	// TagSenderMask has the tag bits set that tell senders apart. A hint.
+	TagSenderMask Tag
+
+	// MTWorkersShared says that workers of the context run on different
+	// goroutines. In this implementation they always may.
+	MTWorkersShared bool
+
+	// EstimatedEndpoints and EstimatedPPN are hints for the choice of transports:
+	// endpoints per worker and processes per host. 0 means 1.
+	EstimatedEndpoints int
+	EstimatedPPN       int
+
+	// Name names the context in logs; one is made up if empty.
+	Name string
+}
+
+// ContextAttr describes a context.
+type ContextAttr struct {
+	RequestSize int            // bytes of a Request, for information
+	ThreadMode  ucs.ThreadMode // how goroutines may share the context
+	MemoryTypes []ucs.MemoryType
+	Name        string
+}
+
+// Context holds the transports that workers are made of. All methods may be
+// called from any goroutine.
+type Context struct {
+	params   ContextParams
+	name     string
+	set      *config.Set
+	settings settings
+
+	mds       []openMD
+	resources []resource
+	skipped   []skippedResource
+
+	mu      sync.Mutex
+	workers int // open workers, guarded by mu
+	closed  bool
+}
+
+// openMD is a memory domain in use. Its position in Context.mds is the index
+// that travels in addresses and keys.
+type openMD struct {
+	component uct.Component
+	md        uct.MemoryDomain
+}
+
+// resource is a transport on a device that workers open. Its position in
+// Context.resources is its resource index.
+type resource struct {
+	uct.Resource
+	md int
+}
+
+// skippedResource is a transport that is not used, and why.
+type skippedResource struct {
+	name   string
+	reason string
+}
+
+// maxContextMDs keeps memory domain indices in the five bits that every release
+// of C reads from an address.
+const maxContextMDs = 32
+
+// contextSeq numbers contexts without a name.
+var contextSeq atomic.Uint64
+
+// NewContext opens the transports of this machine that the settings allow. cfg
+// nil means the settings of the environment. Without any transport left it
+// fails with ucs.ErrNoDevice.
+func NewContext(p ContextParams, cfg *Config) (*Context, error) {
+	if p.Features&^featuresKnown != 0 || p.EstimatedEndpoints < 0 || p.EstimatedPPN < 0 {
+		return nil, fmt.Errorf("ucp: context parameters: %w", ucs.ErrInvalidParam)
+	}
+	if cfg == nil {
+		var err error
+		if cfg, err = ReadConfig("", ""); err != nil {
+			return nil, err
+		}
+	}
+	c := &Context{params: p, set: cfg.set.Clone()}
+	if err := c.set.Load("ucp", &c.settings); err != nil {
+		return nil, err
+	}
+	c.name = entityName(p.Name, "ucp-context", &contextSeq)
+	if p.Features == 0 {
+		log.Warn("context without features", zap.String("context", c.name))
+	}
+	if err := c.openResources(); err != nil {
+		c.closeMDs()
+		return nil, err
+	}
+	return c, nil
+}
+
+// entityName cuts a name to its limit or makes one up.
+func entityName(name, kind string, seq *atomic.Uint64) string {
+	if name == "" {
+		name = fmt.Sprintf("%s-%d-%d", kind, os.Getpid(), seq.Add(1))
+	}
+	return name[:min(len(name), EntityNameMax-1)]
+}
+
+// openResources opens the memory domains that have an allowed resource.
+func (c *Context) openResources() error {
+	for _, comp := range uct.Components() {
+		mds, err := comp.MemoryDomains(c.set)
+		if err != nil {
+			c.skip(comp.Name(), err)
+			continue
+		}
+		for _, r := range mds {
+			if err := c.openMD(comp, r.Name); err != nil {
+				c.skip(r.Name, err)
+			}
+		}
+	}
+	if len(c.resources) == 0 {
+		return fmt.Errorf("ucp: no transport left by UCX_TLS=%s and the device settings: %w",
+			c.settings.TLS, ucs.ErrNoDevice)
+	}
+	return nil
+}
+
+// openMD opens one domain and keeps it if one of its resources is wanted.
+func (c *Context) openMD(comp uct.Component, name string) error {
+	if len(c.mds) == maxContextMDs {
+		return fmt.Errorf("more than %d memory domains: %w", maxContextMDs, ucs.ErrExceedsLimit)
+	}
+	md, err := comp.OpenMD(name, c.set)
+	if err != nil {
+		return err
+	}
+	list, err := md.Resources()
+	if err != nil {
+		md.Close()
+		return err
+	}
+	used := false
+	for _, r := range list {
+		if err := c.allowed(r); err != nil {
+			c.skip(r.String(), err)
+			continue
+		}
+		c.resources = append(c.resources, resource{Resource: r, md: len(c.mds)})
+		used = true
+	}
+	if !used {
+		return md.Close()
+	}
+	c.mds = append(c.mds, openMD{component: comp, md: md})
+	return nil
+}
+
+var (
+	errNotInTLS     = errors.New("not in UCX_TLS")
+	errNotInDevices = errors.New("not in the list of devices")
+)
+
+// allowed reports why the settings rule a resource out.
+func (c *Context) allowed(r uct.Resource) error {
+	if c.settings.TLS.Use(r.Transport) != config.UseAny {
+		return errNotInTLS
+	}
+	var devices *config.List
+	switch r.Type {
+	case uct.DeviceNetwork:
+		devices = &c.settings.NetDevices
+	case uct.DeviceShared:
+		devices = &c.settings.ShmDevices
+	case uct.DeviceAccelerator:
+		devices = &c.settings.AccDevices
+	default:
+		devices = &c.settings.SelfDevices
+	}
+	if !devices.MatchDevice(r.Device) {
+		return errNotInDevices
+	}
+	return nil
+}
+
+// skip records a transport that is not used.
+func (c *Context) skip(name string, err error) {
+	c.skipped = append(c.skipped, skippedResource{name: name, reason: err.Error()})
+	log.Debug("transport not used", zap.String("resource", name), zap.Error(err))
+}
+
+// Query describes the context.
+func (c *Context) Query() ContextAttr {
+	return ContextAttr{
+		RequestSize: requestSize,
+		ThreadMode:  ucs.ThreadModeMulti,
+		MemoryTypes: []ucs.MemoryType{ucs.MemoryHost},
+		Name:        c.name,
+	}
+}
+
+// WriteInfo lists the memory domains and transports of the context, and what is
+// not used and why.
+func (c *Context) WriteInfo(w io.Writer) error {
+	ew := errWriter{w: w}
+	ew.printf("#\n# UCP context %s\n#\n", c.name)
+	for i, m := range c.mds {
+		ew.printf("#     md %-2d :  %s (%s)\n", i, m.md.Attr().Name, m.component.Name())
+	}
+	ew.printf("#\n")
+	for i, r := range c.resources {
+		ew.printf("#     resource %-2d :  md %-2d  dev %-10s  %s\n", i, r.md, r.Device, r)
+	}
+	for _, s := range c.skipped {
+		ew.printf("#     not used :  %s: %s\n", s.name, s.reason)
+	}
+	ew.printf("#\n")
+	return ew.err
+}
+
+// Close releases the transports. Workers must be closed: ucs.ErrBusy otherwise.
+// A second Close does nothing.
+func (c *Context) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	if c.workers > 0 {
+		return fmt.Errorf("ucp: context %s has %d open workers: %w", c.name, c.workers, ucs.ErrBusy)
+	}
+	c.closed = true
+	return c.closeMDs()
+}
+
+func (c *Context) closeMDs() error {
+	var first error
+	for _, m := range c.mds {
+		if err := m.md.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	c.mds = nil
+	return first
+}
+
+// addWorker counts an opened worker, dropWorker a closed one.
+func (c *Context) addWorker() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("ucp: context %s is closed: %w", c.name, ucs.ErrInvalidParam)
+	}
+	c.workers++
+	return nil
+}
+
+func (c *Context) dropWorker() {
+	c.mu.Lock()
+	c.workers--
+	c.mu.Unlock()
+}
+
+// estimates are the numbers of endpoints and of processes per host that the
+// choice of transports assumes.
+func (c *Context) estimates() (eps, ppn int) {
+	return c.settings.NumEPs.Int(max(c.params.EstimatedEndpoints, 1)),
+		c.settings.NumPPN.Int(max(c.params.EstimatedPPN, 1))
+}
+
+// errWriter keeps the first error of a series of prints.
+type errWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (e *errWriter) printf(format string, args ...any) {
+	if e.err == nil {
+		_, e.err = fmt.Fprintf(e.w, format, args...)
+	}
+}

@@ -1,0 +1,73 @@
+package ucp
+
+import (
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Control messages are sent by the library itself: wireup, acknowledgements,
+// rendezvous answers. Their requests belong to nobody and vanish when sent. They
+// are small and copied, so "buffered" is as good as "sent".
+
+// control makes a request for a control message.
+func (ep *Endpoint) control(p *protocol) *Request {
+	r := ep.w.getRequest()
+	r.ep, r.proto, r.state = ep, p, stateFreed
+	return r
+}
+
+// controlSent turns the result of sending a control message into the result of
+// its protocol's progress.
+func controlSent(r *Request, err error) error {
+	if err == nil || err == ucs.InProgress {
+		r.finish(nil)
+		return nil
+	}
+	return err
+}
+
+// syncAck tells the sender of a synchronous message that it was matched.
+var syncAck = protocol{
+	name: "sync ack",
+	progress: func(r *Request) error {
+		_, err := r.ep.am().AMBcopy(uct.AMID(proto.IDEagerSyncAck), r, 0, nil)
+		return controlSent(r, err)
+	},
+	pack: func(r *Request, dst []byte) int {
+		return proto.EagerSyncAck{ReqID: proto.RequestID(r.peerID)}.Put(dst)
+	},
+}
+
+// rndvATS tells the sender of a rendezvous message that we are done with it.
+var rndvATS = protocol{
+	name: "rndv ats",
+	progress: func(r *Request) error {
+		_, err := r.ep.am().AMBcopy(uct.AMID(proto.IDRndvATS), r, 0, nil)
+		return controlSent(r, err)
+	},
+	pack: func(r *Request, dst []byte) int {
+		return proto.RndvAck{ReqID: proto.RequestID(r.peerID), Size: r.arrived, HasSize: true}.Put(dst)
+	},
+}
+
+// sendSyncAck acknowledges a synchronous message over the endpoint the sender
+// named. If that is gone nobody waits for it.
+func (w *Worker) sendSyncAck(id proto.EndpointID, req proto.RequestID) {
+	ep := w.endpoints.get(uint64(id))
+	if ep == nil || ep.err != nil {
+		w.stats.Dropped++
+		return
+	}
+	w.stats.SyncAcks++
+	r := ep.control(&syncAck)
+	r.peerID = uint64(req)
+	r.run()
+}
+
+// sendATS ends a rendezvous of the peer's without taking its data, or with.
+func (ep *Endpoint) sendATS(req proto.RequestID, size int) {
+	r := ep.control(&rndvATS)
+	r.peerID, r.arrived = uint64(req), size
+	r.run()
+}

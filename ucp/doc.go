@@ -1,0 +1,39 @@
+// Package ucp is the communication API of UCX: contexts, workers, endpoints and
+// requests, with tagged messages between workers of one process, of one host or
+// of different hosts, Go or C on either side.
+//
+// # Objects
+//
+// A Context holds the transports of the machine that the settings allow. A
+// Worker is a progress engine with its own receive queues and an Address that
+// peers need. An Endpoint is the way from a worker to one peer. An operation
+// that does not finish in its call returns a Request.
+//
+// # Starting and finishing
+//
+// A non-blocking call returns a request and an error, never both:
+//
+//	(nil, nil)  done; the callback will not run
+//	(req, nil)  in flight; the callback, if given, runs once, from progress
+//	(nil, err)  failed, nothing was started
+//
+// All methods of Request accept nil and then mean "done", so results can be
+// passed on unseen. Operations advance only while somebody calls
+// Worker.Progress, or one of the calls that wait: Request.Wait, Worker.Run,
+// Endpoint.Send, Worker.Recv, Endpoint.Close.
+//
+// # Goroutines
+//
+// A worker in ThreadModeSingle or ThreadModeSerialized, with everything that
+// belongs to it, is used by one goroutine at a time; the caller sees to that.
+// Worker.Signal is the exception: it may be called from anywhere. Different
+// workers are independent. Callbacks run on the goroutine that progresses, may
+// start operations and must not progress.
+//
+// # Memory
+//
+// A buffer given to an operation belongs to the library until the operation is
+// done: it is neither read nor written by the caller meanwhile. "Done" means for
+// a send that the buffer may be reused, for a synchronous send that the receiver
+// has matched it, for a receive that the data is there.
+package ucp

@@ -1,0 +1,329 @@
+package ucp
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// ErrMode says what happens when the peer of an endpoint fails
+// (ucp_err_handling_mode_t).
+type ErrMode = proto.ErrMode
+
+// Error handling modes.
+const (
+	// ErrModeNone promises nothing: the error handler is never called.
+	ErrModeNone = proto.ErrModeNone
+
+	// ErrModePeer ends every operation of the endpoint, with success or an
+	// error, and calls the error handler once.
+	ErrModePeer = proto.ErrModePeer
+)
+
+// EndpointFlags modify the creation of an endpoint.
+type EndpointFlags uint32
+
+// EndpointNoLoopback makes an endpoint toward its own worker connect to the next
+// endpoint created the same way instead of to itself.
+const EndpointNoLoopback EndpointFlags = 1 << 1
+
+// EndpointParams are the parameters of Worker.NewEndpoint.
+type EndpointParams struct {
+	// Address is the address of the peer's worker. It is untrusted and copied
+	// where kept.
+	Address Address
+
+	// ErrMode must be the same at both ends.
+	ErrMode ErrMode
+
+	// OnError is called once, from progress, when the peer has failed, in
+	// ErrModePeer only. arg is UserData. Operations started afterwards fail with
+	// the same error; the endpoint must still be closed.
+	OnError func(ep *Endpoint, err error, arg any)
+
+	// UserData is passed to OnError.
+	UserData any
+
+	Flags EndpointFlags
+
+	// Name names the endpoint in logs; one is made up if empty.
+	Name string
+}
+
+// Endpoint is the way from a worker to one peer. It belongs to its worker's
+// goroutine.
+type Endpoint struct {
+	w  *Worker
+	ue uct.Endpoint // of the lane for active messages
+
+	// short is the largest payload that goes inline, -1 while nothing may be
+	// sent straight away: the endpoint waits for the peer's id, has failed or is
+	// closed.
+	short int
+
+	cfg      *epConfig
+	lanes    []lane
+	err      error // why it failed
+	state    endpointState
+	errMode  ErrMode
+	connSN   uint16
+	localID  proto.EndpointID // by which the peer names this endpoint
+	remoteID proto.EndpointID // the peer's name for its end, 0 until wireup
+	peer     *peer
+
+	waiting     requestList // operations that need remoteID, and all after them
+	outstanding requestList // operations that wait for a message of the peer
+
+	onError  func(*Endpoint, error, any)
+	userData any
+	name     string
+}
+
+// lane is one transport connection of an endpoint.
+type lane struct {
+	iface *iface
+	uct   uct.Endpoint
+	addr  int // position in the peer's address
+}
+
+// endpointState is a set of flags.
+type endpointState uint8
+
+const (
+	epUser      endpointState = 1 << iota // created or adopted by the user
+	epRequested                           // a wireup request was sent
+	epClosing                             // close was called
+	epClosed
+	epDraining // the operations of the waiting list are being started
+)
+
+// endpointSeq numbers endpoints without a name.
+var endpointSeq atomic.Uint64
+
+// NewEndpoint creates an endpoint. It returns before the connection is made:
+// operations may be started at once and go out in order when it is. A peer that
+// no transport reaches gives ucs.ErrUnreachable, with the reason for each.
+func (w *Worker) NewEndpoint(p EndpointParams) (*Endpoint, error) {
+	if w.closed || len(p.Address) == 0 || p.ErrMode > ErrModePeer || p.Flags&^EndpointNoLoopback != 0 {
+		return nil, fmt.Errorf("ucp: endpoint parameters: %w", ucs.ErrInvalidParam)
+	}
+	addr, _, err := proto.ParseAddress(p.Address, proto.FormWorker)
+	if err != nil {
+		return nil, err
+	}
+	loopback := addr.UUID == w.uuid && p.Flags&EndpointNoLoopback == 0
+	var pr *peer
+	var sn uint16
+	var ep *Endpoint
+	if !loopback {
+		pr = w.peerOf(addr.UUID)
+		sn = pr.takeSN()
+		ep = pr.adopt(sn)
+	}
+	if ep == nil {
+		if ep, err = w.newEndpoint(&addr, p.ErrMode); err != nil {
+			return nil, err
+		}
+		ep.peer, ep.connSN = pr, sn
+	}
+	ep.state |= epUser
+	ep.onError, ep.userData, ep.name = p.OnError, p.UserData, p.Name
+	if loopback {
+		ep.remoteID = ep.localID
+	} else if ep.remoteID == 0 {
+		pr.expect(ep)
+	} else if ep.errMode != p.ErrMode {
+		err := fmt.Errorf("ucp: the peer's endpoint has error mode %d, this one %d: %w", ep.errMode, p.ErrMode, ucs.ErrUnsupported)
+		ep.destroy(err)
+		return nil, err
+	}
+	return ep, nil
+}
+
+// newEndpoint makes an endpoint toward an address, known to nobody yet.
+func (w *Worker) newEndpoint(addr *proto.WorkerAddress, mode ErrMode) (*Endpoint, error) {
+	ep := &Endpoint{w: w, errMode: mode, short: -1}
+	if err := ep.connect(addr); err != nil {
+		return nil, err
+	}
+	id := w.endpoints.put(ep)
+	if id == 0 {
+		ep.closeLanes()
+		return nil, fmt.Errorf("ucp: too many endpoints: %w", ucs.ErrExceedsLimit)
+	}
+	ep.localID = proto.EndpointID(id)
+	ep.open()
+	return ep, nil
+}
+
+// am is the lane of active messages: all first packets go there.
+func (ep *Endpoint) am() uct.Endpoint { return ep.ue }
+
+// open lets short messages through again.
+func (ep *Endpoint) open() {
+	ep.short = -1
+	if ep.err == nil && ep.state&(epClosing|epClosed|epDraining) == 0 && ep.waiting.head == nil &&
+		ep.w.ctx.params.Features&FeatureTag != 0 {
+		ep.short = ep.cfg.short
+	}
+}
+
+// usable returns why no operation can be started.
+func (ep *Endpoint) usable() error {
+	switch {
+	case ep.err != nil:
+		return ep.err
+	case ep.state&(epClosing|epClosed) != 0:
+		return ucs.ErrNotConnected
+	}
+	return nil
+}
+
+// start begins an operation that may have to wait for the peer's id: then it
+// queues, and everything started afterwards queues behind it.
+func (ep *Endpoint) start(r *Request, needID bool) {
+	if ep.waiting.head != nil || needID && ep.remoteID == 0 {
+		ep.waiting.push(r)
+		ep.short = -1
+		if ep.remoteID == 0 && ep.state&epRequested == 0 {
+			ep.requestWireup()
+		}
+		return
+	}
+	r.run()
+}
+
+// connected is called when the peer's id becomes known: what waited starts, in
+// order.
+func (ep *Endpoint) connected(id proto.EndpointID) {
+	if ep.remoteID != 0 || id == 0 {
+		return
+	}
+	ep.remoteID = id
+	if ep.state&epDraining != 0 {
+		return
+	}
+	ep.state |= epDraining
+	for ep.err == nil && ep.state&epClosed == 0 {
+		r := ep.waiting.head
+		if r == nil {
+			break
+		}
+		ep.waiting.remove(r)
+		r.run()
+	}
+	ep.state &^= epDraining
+	ep.open()
+}
+
+// endpointError is told by a transport that a lane failed.
+func endpointError(_ uct.Endpoint, userData any, err error) {
+	userData.(*Endpoint).fail(err)
+}
+
+// fail ends the endpoint because its peer is gone: every operation gets the
+// error, then the handler is called.
+func (ep *Endpoint) fail(err error) {
+	if ep.err != nil || ep.state&epClosed != 0 {
+		return
+	}
+	ep.err = fmt.Errorf("ucp: endpoint %s: %w", ep.describe(), err)
+	ep.short = -1
+	ep.w.stats.Failures++
+	log.Debug("endpoint failed", zap.String("endpoint", ep.describe()), zap.Error(err))
+	ep.purge(ep.err)
+	if ep.state&(epUser|epClosing) != epUser {
+		ep.destroy(ep.err)
+		return
+	}
+	if ep.errMode == ErrModePeer && ep.onError != nil {
+		ep.onError(ep, ep.err, ep.userData)
+	}
+}
+
+// purge ends all operations with err. Callbacks run.
+func (ep *Endpoint) purge(err error) {
+	for i := range ep.lanes {
+		ep.lanes[i].uct.PendingPurge(func(p *uct.Pending) {
+			if r, ok := p.Owner.(*Request); ok {
+				r.fail(err)
+			}
+		})
+	}
+	for r := ep.waiting.pop(); r != nil; r = ep.waiting.pop() {
+		r.finish(err)
+	}
+	for r := ep.outstanding.pop(); r != nil; r = ep.outstanding.pop() {
+		r.finish(err)
+	}
+}
+
+// destroy releases the endpoint; what is still outstanding ends with err.
+func (ep *Endpoint) destroy(err error) {
+	if ep.state&epClosed != 0 {
+		return
+	}
+	ep.state |= epClosed
+	ep.short = -1
+	ep.purge(err)
+	ep.closeLanes()
+	ep.w.endpoints.remove(uint64(ep.localID))
+	if ep.peer != nil {
+		ep.peer.forget(ep)
+	}
+	if ep.state&epUser == 0 {
+		ep.w.unexpected--
+	}
+}
+
+func (ep *Endpoint) closeLanes() {
+	for i := range ep.lanes {
+		ep.lanes[i].uct.Close()
+	}
+	ep.lanes, ep.ue = nil, refuse{}
+}
+
+// describe names the endpoint for people.
+func (ep *Endpoint) describe() string {
+	if ep.name == "" {
+		ep.name = entityName("", "ucp-ep", &endpointSeq)
+	}
+	return ep.name
+}
+
+// EndpointAttr describes an endpoint.
+type EndpointAttr struct {
+	Name       string
+	Transports []Transport // one entry per lane
+	UserData   any
+}
+
+// Transport is the transport and device of a lane.
+type Transport struct {
+	Name   string
+	Device string
+}
+
+// Query describes the endpoint.
+func (ep *Endpoint) Query() EndpointAttr {
+	return EndpointAttr{Name: ep.describe(), Transports: ep.Transports(), UserData: ep.userData}
+}
+
+// Transports lists the lanes of the endpoint.
+func (ep *Endpoint) Transports() []Transport {
+	list := make([]Transport, 0, len(ep.lanes))
+	for i := range ep.lanes {
+		r := ep.lanes[i].iface.attr.Resource
+		list = append(list, Transport{Name: r.Transport, Device: r.Device})
+	}
+	return list
+}
+
+// Err returns why the endpoint failed, nil while it has not.
+func (ep *Endpoint) Err() error { return ep.err }

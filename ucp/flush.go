@@ -1,0 +1,124 @@
+package ucp
+
+import (
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+var (
+	flushOp = protocol{name: "flush", progress: progressFlush, completed: (*Request).finish}
+	closeOp = protocol{name: "close", progress: progressFlush, completed: closeFlushed}
+
+	// workerFlush waits for the flushes of the worker's endpoints.
+	workerFlush = protocol{name: "worker flush", completed: (*Request).finish}
+)
+
+// progressFlush asks the transport to flush behind everything sent before.
+func progressFlush(r *Request) error {
+	err := r.ep.ue.Flush(uct.FlushRemote, &r.comp)
+	switch err {
+	case nil:
+		r.proto.completed(r, nil)
+		return nil
+	case ucs.InProgress:
+		return nil
+	}
+	return err
+}
+
+// Flush completes when all remote memory operations started on the endpoint
+// before have taken effect at the peer, and what was sent before has left. It
+// does not wait for messages to be matched. CloseFlags do not apply.
+func (ep *Endpoint) Flush(p *RequestParams) (*Request, error) {
+	if err := ep.usable(); err != nil {
+		return nil, err
+	}
+	return ep.startFlush(p, &flushOp)
+}
+
+func (ep *Endpoint) startFlush(p *RequestParams, op *protocol) (*Request, error) {
+	if p != nil && p.Attr&OpForceImmediate != 0 {
+		return nil, ucs.ErrNoResource
+	}
+	r, err := ep.w.useRequest(p)
+	if err != nil {
+		return nil, err
+	}
+	r.ep, r.proto = ep, op
+	ep.start(r, false)
+	return r.result()
+}
+
+// Flush flushes every endpoint of the worker.
+func (w *Worker) Flush(p *RequestParams) (*Request, error) {
+	if w.closed {
+		return nil, ucs.ErrInvalidParam
+	}
+	if p != nil && p.Attr&OpForceImmediate != 0 {
+		return nil, ucs.ErrNoResource
+	}
+	r, err := w.useRequest(p)
+	if err != nil {
+		return nil, err
+	}
+	r.proto = &workerFlush
+	w.endpoints.each(func(ep *Endpoint) {
+		if ep.err != nil {
+			return
+		}
+		r.comp.Count++
+		child := ep.control(&flushOp)
+		child.onSend, child.userData = flushed, r
+		ep.start(child, false)
+	})
+	r.comp.Done(nil)
+	return r.result()
+}
+
+// flushed is told that one endpoint of a worker flush is done. An endpoint that
+// failed meanwhile has nothing left to flush.
+func flushed(_ *Request, _ error, parent any) { parent.(*Request).comp.Done(nil) }
+
+// CloseAsync closes the endpoint. By default everything started before is
+// flushed first; messages the peer has not matched by then end with
+// ucs.ErrCanceled. With CloseForce the endpoint is released in the call, all its
+// operations end with ucs.ErrCanceled, and nothing is waited for; that needs
+// ErrModePeer. After a failure of the peer either form releases the endpoint at
+// once. A second close gives ucs.ErrNotConnected.
+func (ep *Endpoint) CloseAsync(p *RequestParams) (*Request, error) {
+	var flags CloseFlags
+	if p != nil {
+		flags = p.CloseFlags
+		if flags&^CloseForce != 0 || flags&CloseForce != 0 && p.Attr&OpNoImmediate != 0 {
+			return nil, ucs.ErrInvalidParam
+		}
+	}
+	if ep.state&(epClosing|epClosed) != 0 {
+		return nil, ucs.ErrNotConnected
+	}
+	if flags&CloseForce != 0 {
+		if ep.errMode == ErrModeNone {
+			return nil, ucs.ErrInvalidParam
+		}
+		ep.destroy(ucs.ErrCanceled)
+		return nil, nil
+	}
+	if ep.err != nil {
+		ep.destroy(ep.err)
+		return nil, nil
+	}
+	ep.state |= epClosing
+	ep.short = -1
+	r, err := ep.startFlush(p, &closeOp)
+	if err != nil && ep.state&epClosed == 0 {
+		ep.state &^= epClosing // the parameters were refused
+		ep.open()
+	}
+	return r, err
+}
+
+// closeFlushed releases an endpoint after its flush.
+func closeFlushed(r *Request, err error) {
+	r.ep.destroy(ucs.ErrCanceled)
+	r.finish(err)
+}

@@ -1,0 +1,85 @@
+package ucp
+
+import "math/rand/v2"
+
+// idTable gives objects the 64-bit ids that peers send back. Ids are odd, like
+// C UCX's indirect ids, and hold a slot number and a generation: an id that was
+// released, or was never given out, finds nothing. Generations start at random,
+// so a peer cannot guess an id and a restarted process does not honor the ids
+// of its predecessor.
+//
+//	bit 0      always set
+//	bits 1-24  slot
+//	bits 25-63 generation of the slot
+type idTable[T any] struct {
+	slots []idSlot[T]
+	free  []uint32
+}
+
+type idSlot[T any] struct {
+	obj *T
+	gen uint64
+}
+
+const (
+	idSlotBits = 24
+	idGenBits  = 64 - 1 - idSlotBits
+	maxIDs     = 1 << idSlotBits
+)
+
+// put stores obj and returns its id; 0 when the table is full.
+func (t *idTable[T]) put(obj *T) uint64 {
+	var i uint32
+	if n := len(t.free); n > 0 {
+		i = t.free[n-1]
+		t.free = t.free[:n-1]
+	} else {
+		if len(t.slots) == maxIDs {
+			return 0
+		}
+		i = uint32(len(t.slots))
+		t.slots = append(t.slots, idSlot[T]{gen: rand.Uint64() >> (64 - idGenBits)})
+	}
+	s := &t.slots[i]
+	s.obj = obj
+	return s.gen<<(idSlotBits+1) | uint64(i)<<1 | 1
+}
+
+// get returns the object of an id, nil for an id that is not in use.
+func (t *idTable[T]) get(id uint64) *T {
+	i := id >> 1 & (maxIDs - 1)
+	if id&1 == 0 || i >= uint64(len(t.slots)) {
+		return nil
+	}
+	if s := &t.slots[i]; s.gen == id>>(idSlotBits+1) {
+		return s.obj
+	}
+	return nil
+}
+
+// remove ends the life of an id and returns its object, nil when the id was not
+// in use.
+func (t *idTable[T]) remove(id uint64) *T {
+	obj := t.get(id)
+	if obj == nil {
+		return nil
+	}
+	i := uint32(id >> 1 & (maxIDs - 1))
+	s := &t.slots[i]
+	s.obj = nil
+	s.gen = (s.gen + 1) & (1<<idGenBits - 1)
+	t.free = append(t.free, i)
+	return obj
+}
+
+// len is the number of ids in use.
+func (t *idTable[T]) len() int { return len(t.slots) - len(t.free) }
+
+// each calls fn for every object. fn may remove ids.
+func (t *idTable[T]) each(fn func(*T)) {
+	for i := range t.slots {
+		if obj := t.slots[i].obj; obj != nil {
+			fn(obj)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package ucp
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// copyPiece is the largest single copy: bigger ones make Go's memmove switch to
+// stores that bypass the cache, which halves the speed of message-sized copies.
+const copyPiece = 512 << 10
+
+// copyBytes copies like copy, in pieces.
+func copyBytes(dst, src []byte) int {
+	n := min(len(dst), len(src))
+	if n <= copyPiece {
+		return copy(dst, src)
+	}
+	for off := 0; off < n; off += copyPiece {
+		end := min(off+copyPiece, n)
+		copy(dst[off:end], src[off:end])
+	}
+	return n
+}
+
+// payload is the user's memory of one operation, as a run of packed bytes that
+// can be read or written in fragments at any offset.
+type payload struct {
+	class  DatatypeClass
+	length int    // bytes to send, or room to receive into
+	buf    []byte // DatatypeContig
+	list   [][]byte
+	pack   PackState
+	unpack UnpackState
+
+	// Position of the last access to list: fragments mostly come in order.
+	piece    int
+	pieceOff int // offset of piece in the packed bytes
+}
+
+// initSend prepares b, or buf where b is zero or nil, as a source.
+func (p *payload) initSend(buf []byte, b *Buffer) error {
+	if b == nil || !b.set {
+		p.class, p.buf, p.length = DatatypeContig, buf, len(buf)
+		return nil
+	}
+	if b.class != DatatypeGeneric {
+		return p.initMemory(b)
+	}
+	if b.generic == nil || b.count < 0 {
+		return ucs.ErrInvalidParam
+	}
+	st, err := b.generic.ops.StartPack(b.object, b.count)
+	if err != nil {
+		return err
+	}
+	n := st.PackedSize()
+	if n < 0 {
+		st.Finish()
+		return fmt.Errorf("ucp: packed size %d of a generic datatype: %w", n, ucs.ErrInvalidParam)
+	}
+	p.class, p.pack, p.length = DatatypeGeneric, st, n
+	return nil
+}
+
+// initRecv prepares b, or buf where b is zero or nil, as a destination.
+func (p *payload) initRecv(buf []byte, b *Buffer) error {
+	if b == nil || !b.set {
+		p.class, p.buf, p.length = DatatypeContig, buf, len(buf)
+		return nil
+	}
+	if b.class != DatatypeGeneric {
+		return p.initMemory(b)
+	}
+	if b.generic == nil || b.count < 0 {
+		return ucs.ErrInvalidParam
+	}
+	st, err := b.generic.ops.StartUnpack(b.object, b.count)
+	if err != nil {
+		return err
+	}
+	p.class, p.unpack, p.length = DatatypeGeneric, st, max(st.PackedSize(), 0)
+	return nil
+}
+
+// initMemory prepares a contiguous buffer or a list.
+func (p *payload) initMemory(b *Buffer) error {
+	p.class = b.class
+	if b.class == DatatypeContig {
+		if err := b.checkContig(); err != nil {
+			return err
+		}
+		p.buf, p.length = b.bytes, len(b.bytes)
+		return nil
+	}
+	p.list, p.length, p.piece, p.pieceOff = b.list, 0, 0, 0
+	for _, e := range b.list {
+		p.length += len(e)
+	}
+	return nil
+}
+
+// finish ends a datatype state and forgets the user's memory. It is idempotent.
+func (p *payload) finish() {
+	if p.pack != nil {
+		p.pack.Finish()
+	}
+	if p.unpack != nil {
+		p.unpack.Finish()
+	}
+	*p = payload{}
+}
+
+// packAt copies packed bytes from offset on into dst and returns how many. Less
+// than asked for before the end means that a generic datatype gave up.
+func (p *payload) packAt(dst []byte, off int) int {
+	switch p.class {
+	case DatatypeContig:
+		return copyBytes(dst, p.buf[off:])
+	case DatatypeIOV:
+		n := 0
+		for n < len(dst) && p.seek(off+n) {
+			n += copyBytes(dst[n:], p.list[p.piece][off+n-p.pieceOff:])
+		}
+		return n
+	default:
+		dst = dst[:min(len(dst), p.length-off)]
+		n := 0
+		for n < len(dst) {
+			k := p.pack.Pack(off+n, dst[n:])
+			if k <= 0 || k > len(dst)-n {
+				break
+			}
+			n += k
+		}
+		return n
+	}
+}
+
+// unpackAt stores src at offset off. The caller has checked that it fits.
+func (p *payload) unpackAt(src []byte, off int) error {
+	switch p.class {
+	case DatatypeContig:
+		copyBytes(p.buf[off:], src)
+		return nil
+	case DatatypeIOV:
+		n := 0
+		for n < len(src) && p.seek(off+n) {
+			n += copyBytes(p.list[p.piece][off+n-p.pieceOff:], src[n:])
+		}
+		return nil
+	default:
+		return p.unpack.Unpack(off, src)
+	}
+}
+
+// gather lists the memory of up to limit packed bytes from offset on, in at most
+// len(dst) entries. It returns the entries used and the bytes they cover. It is
+// for contiguous memory and lists only.
+func (p *payload) gather(dst []uct.IOV, off, limit int) (entries, n int) {
+	limit = min(limit, p.length-off)
+	if p.class == DatatypeContig {
+		dst[0] = uct.IOV{Data: p.buf[off : off+limit]}
+		return 1, limit
+	}
+	for n < limit && entries < len(dst) && p.seek(off+n) {
+		e := p.list[p.piece][off+n-p.pieceOff:]
+		e = e[:min(len(e), limit-n)]
+		dst[entries] = uct.IOV{Data: e}
+		entries++
+		n += len(e)
+	}
+	return entries, n
+}
+
+// seek makes piece the list entry that holds offset off; false at the end.
+func (p *payload) seek(off int) bool {
+	if off < p.pieceOff {
+		p.piece, p.pieceOff = 0, 0
+	}
+	for p.piece < len(p.list) {
+		if n := len(p.list[p.piece]); off < p.pieceOff+n {
+			return true
+		}
+		p.pieceOff += len(p.list[p.piece])
+		p.piece++
+	}
+	return false
+}

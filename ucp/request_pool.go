@@ -1,0 +1,105 @@
+package ucp
+
+import "github.com/ucx-go/ucx/ucs"
+
+// getRequest takes a request from the worker's free list, or makes one. At rest
+// a request's completion counts one operation and holds no error, and it refers
+// to nothing of the user's.
+func (w *Worker) getRequest() *Request {
+	r := w.freeRequests
+	if r == nil {
+		return w.newRequest()
+	}
+	w.freeRequests = r.next
+	r.next = nil
+	r.state = 0
+	return r
+}
+
+// newRequest makes a request object. The initialization hook sees each once.
+func (w *Worker) newRequest() *Request {
+	r := &Request{w: w}
+	r.attach()
+	w.stats.Requests++
+	if fn := w.ctx.params.RequestInit; fn != nil {
+		fn(r)
+	}
+	if w.ctx.params.RequestCleanup != nil {
+		w.madeRequests = append(w.madeRequests, r)
+	}
+	return r
+}
+
+// attach makes the transport's links of r lead back to it.
+func (r *Request) attach() {
+	r.pend.Owner = r
+	r.comp.Owner = r
+	r.comp.Count = 1
+	r.comp.Err = nil
+}
+
+// putRequest takes a finished request back. What it refers to is dropped here,
+// so the free list keeps nothing of the user's alive.
+func (w *Worker) putRequest(r *Request) {
+	if r.list != nil || r.state&stateIdle != 0 {
+		panic("ucp: request freed twice or while queued")
+	}
+	r.ep, r.err, r.proto, r.userData = nil, nil, nil, nil
+	r.onSend, r.onTagRecv = nil, nil
+	r.comp.Count, r.comp.Err = 1, nil
+	r.state = stateIdle
+	if !recycleRequests {
+		return
+	}
+	r.next = w.freeRequests
+	w.freeRequests = r
+}
+
+// recycle puts back a request that was taken and not used.
+func (w *Worker) recycle(r *Request) {
+	r.state = stateIdle
+	if recycleRequests {
+		r.next = w.freeRequests
+		w.freeRequests = r
+	}
+}
+
+// useRequest returns the object for an operation: the user's own or one of the
+// library, with the parameters that all operations share.
+func (w *Worker) useRequest(p *RequestParams) (*Request, error) {
+	if p == nil {
+		r := w.getRequest()
+		r.state = stateInCall
+		return r, nil
+	}
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	var r *Request
+	if p.Request == nil {
+		r = w.getRequest()
+		r.state = stateInCall
+	} else {
+		r = p.Request
+		if r.list != nil || r.w != nil && !r.Done() {
+			return nil, ucs.ErrInvalidParam
+		}
+		*r = Request{Private: r.Private, w: w, state: stateInCall | stateUser, iov: r.iov}
+		r.attach()
+	}
+	if p.Attr&OpNoImmediate != 0 {
+		r.state |= stateNoImm
+	}
+	r.onSend, r.onTagRecv, r.userData = p.OnSend, p.OnTagRecv, p.UserData
+	return r, nil
+}
+
+// dropRequest gives back a request whose operation was never started.
+func (w *Worker) dropRequest(r *Request) {
+	r.data.finish()
+	if r.state&stateUser != 0 {
+		r.w = nil
+		return
+	}
+	w.putRequest(r)
+}

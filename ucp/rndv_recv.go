@@ -1,0 +1,189 @@
+package ucp
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Rendezvous, receiving side. Every offer is answered by one RTR for the whole
+// message, or by an ATS where there is nothing to fetch. Contiguous memory is
+// exposed for writing as long as the request lives; what arrives in messages and
+// what ATPs say was written adds up, over all connections of the peer, until
+// the message is complete.
+
+// rndvRTR asks for the data and then waits for it, in the endpoint's list of
+// outstanding requests.
+var rndvRTR = protocol{name: "tag rndv receive", progress: progressRTR, pack: packRTR}
+
+// onRndvRTS receives an offer.
+func (w *Worker) onRndvRTS(data []byte, _ *uct.AMDesc) error {
+	h, tail, err := proto.ParseRndvRTS(data)
+	if err != nil {
+		return w.malformed(err)
+	}
+	if h.Op != proto.RndvTag || w.endpoints.get(uint64(h.EpID)) == nil {
+		w.stats.Dropped++
+		return nil
+	}
+	if len(tail) > 0 {
+		if _, _, err := proto.ParseRkey(tail); err != nil {
+			return w.malformed(err)
+		}
+	}
+	tag := Tag(h.Header)
+	if r := w.tm.matchExpected(tag); r != nil {
+		w.fetch(r, &h)
+		return nil
+	}
+	if err := w.charge(len(data)); err != nil {
+		return err
+	}
+	w.stats.Unexpected++
+	d := w.newMessage(tag, messageRndv, h.Size)
+	d.rndv = h
+	w.tm.addUnexpected(d)
+	return nil
+}
+
+// fetch asks for the data of an offer that was matched.
+func (w *Worker) fetch(r *Request, h *proto.RndvRTS) {
+	r.info = TagRecvInfo{SenderTag: Tag(h.Header), Length: h.Size}
+	ep := w.endpoints.get(uint64(h.EpID))
+	switch {
+	case ep == nil:
+		r.finish(fmt.Errorf("ucp: the endpoint to the sender is closed: %w", ucs.ErrCanceled))
+		return
+	case ep.err != nil:
+		r.finish(ep.err)
+		return
+	case h.Size > r.data.length:
+		ep.sendATS(h.ReqID, h.Size) // the sender is not to blame
+		r.finish(ucs.ErrMessageTruncated)
+		return
+	case h.Size == 0:
+		ep.sendATS(h.ReqID, 0)
+		r.finish(nil)
+		return
+	}
+	r.localID = w.requestIDs.put(r)
+	if r.localID == 0 {
+		ep.sendATS(h.ReqID, h.Size)
+		r.finish(ucs.ErrNoMemory)
+		return
+	}
+	w.stats.RndvRecvs++
+	r.ep, r.proto, r.peerID = ep, &rndvRTR, uint64(h.ReqID)
+	r.arrived, r.ranges = 0, rangeSet{}
+	r.expose()
+	r.run()
+}
+
+// expose opens the destination to writes of the peer, where its memory and the
+// transport allow. Without, the data comes in messages.
+func (r *Request) expose() {
+	if r.data.class != DatatypeContig || !r.ep.cfg.put {
+		return
+	}
+	buf := r.data.buf[:r.info.Length]
+	md := r.w.mds[r.ep.lanes[0].iface.md]
+	mem, err := md.Register(buf, uct.AccessRemotePut)
+	if err != nil {
+		return
+	}
+	r.mem, r.memMD = mem, md
+}
+
+// conceal closes the destination again.
+func (r *Request) conceal() {
+	r.memMD.Deregister(r.mem)
+	r.mem, r.memMD = nil, nil
+}
+
+// progressRTR asks for the data. Over a transport that delivers inline the data
+// may arrive inside the call, so nothing is done after it.
+func progressRTR(r *Request) error {
+	if r.list == nil {
+		r.ep.outstanding.push(r)
+	}
+	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvRTR), r, 0, nil)
+	if err != nil && err != ucs.InProgress {
+		return err
+	}
+	return nil
+}
+
+func packRTR(r *Request, dst []byte) int {
+	h := proto.RndvRTR{
+		SendReqID: proto.RequestID(r.peerID),
+		RecvReqID: proto.RequestID(r.localID),
+		Size:      r.info.Length,
+	}
+	if r.mem == nil {
+		return h.Put(dst)
+	}
+	h.Address = memoryAddress(r.mem.Bytes())
+	n := h.Put(dst)
+	// A key that names no domain: all a transport needs that has none.
+	return n + copy(dst[n:], emptyRkey)
+}
+
+// emptyRkey is the packed key of host memory without domains.
+var emptyRkey = func() []byte { k := proto.NewRkey(ucs.MemoryHost.Wire()); return k.Append(nil) }()
+
+// waitsForData reports whether r is a receive whose data is on the way.
+func (r *Request) waitsForData() bool { return r != nil && r.proto == &rndvRTR }
+
+// onRndvData receives a part of a message.
+func (w *Worker) onRndvData(data []byte, _ *uct.AMDesc) error {
+	h, payload, err := proto.ParseRndvData(data)
+	if err != nil {
+		return w.malformed(err)
+	}
+	r := w.requestIDs.get(uint64(h.RecvReqID))
+	if !r.waitsForData() {
+		w.stats.Dropped++
+		return nil
+	}
+	if h.Offset+len(payload) > r.info.Length || !r.ranges.add(h.Offset, len(payload)) {
+		return w.malformed(ucs.ErrIO)
+	}
+	if err := r.data.unpackAt(payload, h.Offset); err != nil {
+		r.finish(err)
+		return nil
+	}
+	r.received(len(payload))
+	return nil
+}
+
+// onRndvATP is told that the peer has written to the destination.
+func (w *Worker) onRndvATP(data []byte, _ *uct.AMDesc) error {
+	h, err := proto.ParseRndvAck(data)
+	if err != nil {
+		return w.malformed(err)
+	}
+	r := w.requestIDs.get(uint64(h.ReqID))
+	if !r.waitsForData() {
+		w.stats.Dropped++
+		return nil
+	}
+	if err := h.Status.Err(); err != nil {
+		r.finish(err)
+		return nil
+	}
+	if !h.HasSize {
+		h.Size = r.info.Length // an old peer: one ATP is all
+	}
+	r.received(h.Size)
+	return nil
+}
+
+// received counts bytes that are in place.
+func (r *Request) received(n int) {
+	r.arrived += min(n, r.info.Length-r.arrived)
+	if r.arrived == r.info.Length {
+		r.finish(nil)
+	}
+}

@@ -1,0 +1,207 @@
+package ucp
+
+import (
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Rendezvous, sending side. The offer (RTS) names the request. The receiver
+// answers with where the data goes (RTR), once for the whole message or in
+// parts, or with the end (ATS). A destination with an address is written by the
+// transport and followed by an ATP on the same connection; one without gets the
+// data in messages.
+//
+//	RTS ──► …wait… ◄── RTR ──► put, put, … ATP ──► done when the transport is
+//	                      └──► data, data, …  ──► done when the transport is
+//	               ◄── ATS                        done
+
+// part is what one RTR asks for.
+type part struct {
+	reqID  proto.RequestID // the receiver's
+	addr   uint64          // 0: not writable
+	off, n int             // in the message
+}
+
+// The protocols of the sending side. rndvRTS offers the message and then waits,
+// in the endpoint's list of outstanding requests; the others carry out an RTR.
+var rndvRTS, rndvPut, rndvData protocol
+
+func init() {
+	rndvRTS = protocol{name: "tag rndv", progress: progressRTS, pack: packRTS}
+	rndvPut = protocol{name: "tag rndv put zero-copy", progress: progressRndvPut, completed: partSent, pack: packATP}
+	rndvData = protocol{name: "tag rndv am", progress: progressRndvData, completed: partSent, pack: packRndvData}
+}
+
+// progressRTS offers the message. Over a transport that delivers inline the
+// whole rendezvous may happen inside the call, so nothing is done after it.
+func progressRTS(r *Request) error {
+	if r.list == nil {
+		r.ep.outstanding.push(r)
+	}
+	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvRTS), r, 0, nil)
+	if err != nil && err != ucs.InProgress {
+		return err
+	}
+	return nil
+}
+
+// packRTS offers without a key: no transport reads the sender's memory yet.
+func packRTS(r *Request, dst []byte) int {
+	r.w.stats.RndvSends++
+	return proto.RndvRTS{
+		Header: uint64(r.tag),
+		EpID:   r.ep.remoteID,
+		ReqID:  proto.RequestID(r.localID),
+		Size:   r.data.length,
+		Op:     proto.RndvTag,
+	}.Put(dst)
+}
+
+// onRndvRTR is told where data of ours shall go.
+func (w *Worker) onRndvRTR(data []byte, _ *uct.AMDesc) error {
+	h, key, err := proto.ParseRndvRTR(data)
+	if err != nil {
+		return w.malformed(err)
+	}
+	r := w.requestIDs.get(uint64(h.SendReqID))
+	if r == nil || r.proto != &rndvRTS && r.proto != &rndvPut && r.proto != &rndvData {
+		w.stats.Dropped++
+		return nil
+	}
+	p := part{reqID: h.RecvReqID, addr: h.Address, off: h.Offset, n: h.Size}
+	if p.n == 0 && p.off == 0 {
+		p.n = r.data.length // 1.13.1 does not say, for scattered destinations
+	}
+	if p.off+p.n > r.data.length || !r.ranges.add(p.off, p.n) {
+		return w.malformed(ucs.ErrIO)
+	}
+	if len(key) > 0 {
+		if _, _, err := proto.ParseRkey(key); err != nil {
+			return w.malformed(err)
+		}
+	} else if p.addr != 0 {
+		p.addr = 0 // a destination without key cannot be written
+	}
+	if r.ranges.prefix == r.data.length {
+		w.requestIDs.remove(r.localID) // nothing more can be asked for
+		r.localID = 0
+	}
+	if r.proto != &rndvRTS {
+		r.parts = append(r.parts, p)
+		return nil
+	}
+	r.sendPart(p)
+	return nil
+}
+
+// sendPart starts on what an RTR asked for.
+func (r *Request) sendPart(p part) {
+	if r.list != nil {
+		r.list.remove(r)
+	}
+	r.part, r.offset = p, 0
+	if p.addr != 0 && r.ep.cfg.put && r.data.class != DatatypeGeneric {
+		r.proto = &rndvPut
+		r.w.stats.RndvPut++
+	} else {
+		r.proto = &rndvData
+		r.w.stats.RndvAM++
+	}
+	r.run()
+}
+
+// progressRndvPut writes the part to the receiver's memory and sends the ATP
+// behind it. One ATP for all: a 1.13.1 receiver takes the first as the end.
+func progressRndvPut(r *Request) error {
+	for r.offset < r.part.n {
+		var n int
+		n, r.frag = r.data.gather(r.iovec(), r.part.off+r.offset, min(r.part.n-r.offset, r.ep.cfg.putMax))
+		r.comp.Count++
+		err := r.ep.ue.PutZcopy(r.iov[:n], r.part.addr+uint64(r.offset), nil, &r.comp)
+		if err := r.fragmentSent(err); err != nil {
+			return err
+		}
+	}
+	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvATP), r, 0, nil)
+	if err != nil && err != ucs.InProgress {
+		return err
+	}
+	r.comp.Done(nil)
+	return nil
+}
+
+func packATP(r *Request, dst []byte) int {
+	return proto.RndvAck{ReqID: r.part.reqID, Size: r.part.n, HasSize: true}.Put(dst)
+}
+
+// progressRndvData sends the part in messages.
+func progressRndvData(r *Request) error {
+	c := r.ep.cfg
+	for r.offset < r.part.n {
+		var err error
+		r.comp.Count++
+		left := r.part.n - r.offset
+		if c.maxZcopy > 0 && r.data.class != DatatypeGeneric {
+			var n int
+			n, r.frag = r.data.gather(r.iovec(), r.part.off+r.offset, min(left, c.maxZcopy-proto.RndvDataSize))
+			err = r.ep.ue.AMZcopy(uct.AMID(proto.IDRndvData), r, r.iov[:n], 0, &r.comp)
+		} else {
+			r.frag = min(left, c.maxBcopy-proto.RndvDataSize)
+			_, err = r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvData), bcopyData{r}, 0, &r.comp)
+		}
+		if err := r.fragmentSent(err); err != nil {
+			return err
+		}
+	}
+	r.comp.Done(nil)
+	return nil
+}
+
+func packRndvData(r *Request, dst []byte) int {
+	return proto.RndvData{RecvReqID: r.part.reqID, Offset: r.offset}.Put(dst)
+}
+
+// bcopyData packs rendezvous data with its header.
+type bcopyData struct{ r *Request }
+
+func (d bcopyData) Pack(dst []byte) int {
+	r := d.r
+	n := packRndvData(r, dst)
+	r.frag = r.data.packAt(dst[n:n+r.frag], r.part.off+r.offset)
+	return n + r.frag
+}
+
+// partSent is told that the transport is done with a part.
+func partSent(r *Request, err error) {
+	r.arrived += r.part.n
+	if err != nil || r.arrived >= r.data.length {
+		r.finish(err)
+		return
+	}
+	r.comp.Count = 1
+	if len(r.parts) > 0 {
+		p := r.parts[0]
+		r.parts = r.parts[1:]
+		r.sendPart(p)
+		return
+	}
+	r.proto = &rndvRTS
+	r.ep.outstanding.push(r)
+}
+
+// onRndvATS is told that the receiver is done with a message of ours: it read
+// it, or does not want it.
+func (w *Worker) onRndvATS(data []byte, _ *uct.AMDesc) error {
+	h, err := proto.ParseRndvAck(data)
+	if err != nil {
+		return w.malformed(err)
+	}
+	r := w.requestIDs.get(uint64(h.ReqID))
+	if r == nil || r.proto != &rndvRTS {
+		w.stats.Dropped++
+		return nil
+	}
+	r.finish(h.Status.Err())
+	return nil
+}

@@ -1,0 +1,65 @@
+package ucp
+
+import (
+	"io"
+
+	"github.com/ucx-go/ucx/ucs/config"
+)
+
+// settings are the variables of the protocol layer (src/ucp/core/ucp_context.c,
+// ucp_global_config_table and ucp_context_config_table).
+type settings struct {
+	TLS         config.Transports `ucx:"TLS" default:"all" doc:"Transports to use, separated by commas; ^ before the list means all others. Groups: all, sm or shm (shared memory), mm, ib, rc, ud, dc; a backslash before a name takes it literally."`
+	NetDevices  config.List       `ucx:"NET_DEVICES" default:"all" doc:"Network devices to use."`
+	ShmDevices  config.List       `ucx:"SHM_DEVICES" default:"all" doc:"Shared memory devices to use."`
+	AccDevices  config.List       `ucx:"ACC_DEVICES" default:"all" doc:"Accelerator devices to use."`
+	SelfDevices config.List       `ucx:"SELF_DEVICES" default:"all" doc:"Loopback devices to use."`
+
+	BcopyThresh config.Bytes `ucx:"BCOPY_THRESH" default:"auto" doc:"Message size from which messages are copied to a buffer instead of sent inline."`
+	ZcopyThresh config.Bytes `ucx:"ZCOPY_THRESH" default:"auto" doc:"Message size from which messages are sent without copying."`
+	RndvThresh  rndvThresh   `ucx:"RNDV_THRESH" default:"auto" doc:"Message size from which the rendezvous protocol is used, for all peers or as intra:SIZE,inter:SIZE for peers on this host and on others."`
+	RndvNbr     config.Bytes `ucx:"RNDV_SEND_NBR_THRESH" default:"256k" doc:"The rendezvous threshold of sends that prefer early completion, where RNDV_THRESH is auto."`
+	RndvScheme  rndvScheme   `ucx:"RNDV_SCHEME" default:"auto" doc:"How rendezvous data travels: auto, put_zcopy (the sender writes), am (in messages)."`
+	BcopyBw     config.Bytes `ucx:"BCOPY_BW" default:"auto" doc:"Bytes per second at which memory is copied, for the cost model."`
+
+	MaxUnexpected config.Bytes `ucx:"MAX_UNEXP_BYTES" default:"4g" doc:"Memory that messages without a posted receive may take per worker. A connection that exceeds it is closed."`
+	MaxUnexpEps   int          `ucx:"MAX_UNEXP_EPS" default:"65536" doc:"Endpoints that peers may open toward a worker before it opens its own."`
+
+	NumEPs config.Count `ucx:"NUM_EPS" default:"auto" doc:"Number of endpoints to expect, overriding what the program estimates."`
+	NumPPN config.Count `ucx:"NUM_PPN" default:"auto" doc:"Number of processes per host to expect, overriding what the program estimates."`
+
+	ProtoInfo bool `ucx:"PROTO_INFO" default:"n" doc:"Print the protocols chosen for each endpoint configuration to the log."`
+}
+
+func init() {
+	config.Register(config.Section{
+		Name:  "ucp",
+		Title: "UCP",
+		New:   func() any { return new(settings) },
+	})
+}
+
+// Config is a snapshot of the UCX settings. It is not changed by the context
+// that is made with it and belongs to one goroutine at a time.
+type Config struct{ set *config.Set }
+
+// ReadConfig reads the settings: defaults, then the ucx.conf files and filename
+// if not empty, then UCX_* variables, then <envPrefix>_UCX_* variables. A file
+// that does not exist is not an error; a value that cannot be understood is.
+func ReadConfig(envPrefix, filename string) (*Config, error) {
+	set, err := config.Read(envPrefix, filename)
+	if err != nil {
+		return nil, err
+	}
+	return &Config{set: set}, nil
+}
+
+// Modify changes one setting by name, without the UCX_ prefix. Settings of
+// transports are known under their full name ("TCP_TX_SEG_SIZE"). A bad value
+// gives ucs.ErrInvalidParam; an unknown name is kept.
+func (c *Config) Modify(name, value string) error { return c.set.Modify(name, value) }
+
+// WriteInfo prints the settings under a title.
+func (c *Config) WriteInfo(w io.Writer, title string, flags config.PrintFlags) error {
+	return c.set.Write(w, title, flags)
+}

@@ -1,0 +1,28 @@
+package ucp
+
+// Stats are the counters of a worker. They are always on.
+type Stats struct {
+	TagSends    uint64 // sends started
+	TagRecvs    uint64 // receives posted
+	EagerShort  uint64 // messages sent by each protocol
+	EagerBcopy  uint64
+	EagerZcopy  uint64
+	EagerMulti  uint64
+	RndvSends   uint64
+	RndvPut     uint64 // rendezvous answered by writing to the receiver
+	RndvAM      uint64 // rendezvous answered by messages
+	RndvRecvs   uint64
+	Unexpected  uint64 // messages that found no receive
+	Pending     uint64 // sends that had to wait for the transport
+	Malformed   uint64 // messages that made no sense
+	Dropped     uint64 // messages for endpoints or requests that are gone
+	Failed      uint64 // requests that ended with an error
+	Failures    uint64 // endpoints that failed
+	Requests    uint64 // request objects made
+	SyncAcks    uint64 // acknowledgements of synchronous sends, sent
+	WireupSent  uint64 // wireup messages
+	WireupRecvd uint64
+
+	Endpoints       int // open endpoints, those opened by peers included
+	UnexpectedBytes int // memory held by messages without a receive
+}

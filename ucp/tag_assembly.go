@@ -1,0 +1,187 @@
+package ucp
+
+import (
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// assembly puts a multi-fragment message together. Fragments come in any order,
+// even before the first one, which alone carries tag and length. What arrives
+// before the message is matched is kept in pieces: memory follows what has
+// arrived, never what a header claims.
+type assembly struct {
+	id      proto.MessageID
+	req     *Request    // the receive, once matched
+	msg     *TagMessage // the unexpected message, until matched
+	total   int         // -1 until the first fragment is here
+	got     int
+	ranges  rangeSet
+	pieces  []piece
+	discard bool // the receive is over: the rest is only counted
+}
+
+// piece is a kept fragment.
+type piece struct {
+	off int
+	buf []byte
+}
+
+// maxAssemblies bounds the messages under assembly of a worker: each costs a
+// peer one small packet.
+const maxAssemblies = 1 << 16
+
+// onEagerFirst receives the first fragment of a message.
+func (w *Worker) onEagerFirst(data []byte, desc *uct.AMDesc) error {
+	h, payload, err := proto.ParseEagerFirst(data)
+	if err != nil {
+		return w.malformed(err)
+	}
+	_, err = w.firstFragment(&h, payload, desc)
+	return err
+}
+
+// onEagerSyncFirst receives the first fragment of a message whose sender waits
+// for the match.
+func (w *Worker) onEagerSyncFirst(data []byte, desc *uct.AMDesc) error {
+	h, payload, err := proto.ParseEagerSyncFirst(data)
+	if err != nil {
+		return w.malformed(err)
+	}
+	d, err := w.firstFragment(&h.EagerFirst, payload, desc)
+	if d != nil {
+		d.sync, d.epID, d.reqID = true, h.EpID, h.ReqID
+	} else if err == nil {
+		w.sendSyncAck(h.EpID, h.ReqID)
+	}
+	return err
+}
+
+// firstFragment matches a message. It returns the unexpected message if there
+// is no receive for it, and the handler's result.
+func (w *Worker) firstFragment(h *proto.EagerFirst, payload []byte, desc *uct.AMDesc) (*TagMessage, error) {
+	a := w.assemblies[h.MsgID]
+	if a != nil && (a.total >= 0 || !a.setTotal(h.TotalLen)) {
+		return nil, w.malformed(ucs.ErrIO)
+	}
+	if a == nil && len(payload) == h.TotalLen { // a message in one fragment
+		if r := w.tm.matchExpected(h.Tag); r != nil {
+			r.deliver(h.Tag, payload)
+			return nil, nil
+		}
+		return w.keepMessage(h.Tag, payload, desc)
+	}
+	if a == nil {
+		var err error
+		if a, err = w.newAssembly(h.MsgID, h.TotalLen); err != nil {
+			return nil, err
+		}
+	}
+	if r := w.tm.matchExpected(h.Tag); r != nil {
+		r.info = TagRecvInfo{SenderTag: h.Tag, Length: h.TotalLen}
+		a.attach(w, r)
+		return nil, a.add(w, 0, payload)
+	}
+	w.stats.Unexpected++
+	d := w.newMessage(h.Tag, messageMulti, h.TotalLen)
+	d.assembly, a.msg = a, d
+	w.tm.addUnexpected(d)
+	return d, a.add(w, 0, payload)
+}
+
+// onEagerMiddle receives a later fragment.
+func (w *Worker) onEagerMiddle(data []byte, _ *uct.AMDesc) error {
+	h, payload, err := proto.ParseEagerMiddle(data)
+	if err != nil {
+		return w.malformed(err)
+	}
+	a := w.assemblies[h.MsgID]
+	if a == nil {
+		if a, err = w.newAssembly(h.MsgID, -1); err != nil {
+			return err
+		}
+	}
+	return a.add(w, h.Offset, payload)
+}
+
+func (w *Worker) newAssembly(id proto.MessageID, total int) (*assembly, error) {
+	if len(w.assemblies) >= maxAssemblies {
+		return nil, w.malformed(ucs.ErrExceedsLimit)
+	}
+	a := &assembly{id: id, total: total}
+	w.assemblies[id] = a
+	return a, nil
+}
+
+// setTotal is told the length by a first fragment that came late.
+func (a *assembly) setTotal(total int) bool {
+	for _, p := range a.pieces {
+		if p.off+len(p.buf) > total {
+			return false
+		}
+	}
+	a.total = total
+	return true
+}
+
+// add takes a fragment. The error is the handler's result.
+func (a *assembly) add(w *Worker, off int, data []byte) error {
+	if a.total >= 0 && off+len(data) > a.total || !a.ranges.add(off, len(data)) {
+		return w.malformed(ucs.ErrIO)
+	}
+	switch {
+	case a.discard:
+	case a.req != nil:
+		a.unpack(off, data)
+	default:
+		if err := w.charge(len(data)); err != nil {
+			return err
+		}
+		b := w.buffers.get(len(data))
+		a.pieces = append(a.pieces, piece{off: off, buf: b[:copyBytes(b[:cap(b)], data)]})
+	}
+	a.got += len(data)
+	a.check(w)
+	return nil
+}
+
+// attach gives the message to a receive, with what has arrived so far.
+func (a *assembly) attach(w *Worker, r *Request) {
+	a.req = r
+	if a.total > r.data.length {
+		a.end(ucs.ErrMessageTruncated)
+	}
+	for _, p := range a.pieces {
+		if !a.discard {
+			a.unpack(p.off, p.buf)
+		}
+		w.buffers.put(p.buf)
+	}
+	a.pieces = nil
+	a.check(w)
+}
+
+// unpack stores a fragment in the user's memory.
+func (a *assembly) unpack(off int, data []byte) {
+	if err := a.req.data.unpackAt(data, off); err != nil {
+		a.end(err)
+	}
+}
+
+// end finishes the receive; later fragments are discarded.
+func (a *assembly) end(err error) {
+	r := a.req
+	a.req, a.discard = nil, true
+	r.finish(err)
+}
+
+// check finishes a message that is complete and belongs to somebody.
+func (a *assembly) check(w *Worker) {
+	if a.got != a.total {
+		return
+	}
+	delete(w.assemblies, a.id) // an unexpected message keeps it alive
+	if a.req != nil {
+		a.end(nil)
+	}
+}

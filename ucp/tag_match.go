@@ -1,0 +1,143 @@
+package ucp
+
+// Tag matching. A message and a receive match when their tags agree in the bits
+// of the receive's mask. Of the receives that match a message the one posted
+// first gets it; of the messages that match a receive the one that arrived first.
+//
+// Receives with a full mask sit in a hash table by tag, the others in one list;
+// a serial number restores the posting order between the two. Unexpected
+// messages are in arrival order in one list and, by tag, in a hash table for
+// receives with a full mask.
+
+const (
+	tagBuckets    = 1024
+	tagBucketBits = 10
+)
+
+// tagBucket spreads tags that differ in any bits over the buckets.
+func tagBucket(t Tag) uint64 {
+	return uint64(t) * 0x9E3779B97F4A7C15 >> (64 - tagBucketBits)
+}
+
+// tagMatcher holds the posted receives and the unexpected messages of a worker.
+type tagMatcher struct {
+	exact [tagBuckets]requestList
+	wild  requestList
+	sn    uint64 // of the next receive
+	wilds int    // receives in wild
+
+	byTag   [tagBuckets]messageList
+	arrived messageList
+}
+
+// addExpected posts a receive.
+func (m *tagMatcher) addExpected(r *Request) {
+	m.sn++
+	r.sn = m.sn
+	r.state |= stateExpect
+	if r.mask == FullMask {
+		m.exact[tagBucket(r.tag)].push(r)
+		return
+	}
+	m.wild.push(r)
+	m.wilds++
+}
+
+// removeExpected takes a posted receive out.
+func (m *tagMatcher) removeExpected(r *Request) {
+	r.state &^= stateExpect
+	if r.list == &m.wild {
+		m.wilds--
+	}
+	r.list.remove(r)
+}
+
+// matchExpected removes and returns the receive that gets a message, nil when
+// none matches.
+func (m *tagMatcher) matchExpected(tag Tag) *Request {
+	r := m.exact[tagBucket(tag)].head
+	for r != nil && r.tag != tag {
+		r = r.next
+	}
+	if m.wilds != 0 {
+		for q := m.wild.head; q != nil && (r == nil || q.sn < r.sn); q = q.next {
+			if (q.tag^tag)&q.mask == 0 {
+				r = q
+				break
+			}
+		}
+	}
+	if r != nil {
+		m.removeExpected(r)
+	}
+	return r
+}
+
+// addUnexpected keeps a message for which nothing is posted.
+func (m *tagMatcher) addUnexpected(d *TagMessage) {
+	d.queued = true
+	m.arrived.push(d, arrivalLinks)
+	m.byTag[tagBucket(d.tag)].push(d, bucketLinks)
+}
+
+// findUnexpected returns the oldest message that a receive of tag and mask gets,
+// nil when there is none.
+func (m *tagMatcher) findUnexpected(tag, mask Tag) *TagMessage {
+	if mask == FullMask {
+		for d := m.byTag[tagBucket(tag)].head; d != nil; d = d.links[bucketLinks].next {
+			if d.tag == tag {
+				return d
+			}
+		}
+		return nil
+	}
+	for d := m.arrived.head; d != nil; d = d.links[arrivalLinks].next {
+		if (d.tag^tag)&mask == 0 {
+			return d
+		}
+	}
+	return nil
+}
+
+// removeUnexpected takes a message out.
+func (m *tagMatcher) removeUnexpected(d *TagMessage) {
+	d.queued = false
+	m.arrived.remove(d, arrivalLinks)
+	m.byTag[tagBucket(d.tag)].remove(d, bucketLinks)
+}
+
+// A message is in two lists at once.
+const (
+	arrivalLinks = iota
+	bucketLinks
+)
+
+type messageLinks struct{ prev, next *TagMessage }
+
+// messageList is a FIFO of messages through one of their pairs of links.
+type messageList struct{ head, tail *TagMessage }
+
+func (l *messageList) push(d *TagMessage, k int) {
+	d.links[k] = messageLinks{prev: l.tail}
+	if l.tail == nil {
+		l.head = d
+	} else {
+		l.tail.links[k].next = d
+	}
+	l.tail = d
+}
+
+func (l *messageList) remove(d *TagMessage, k int) {
+	e := &d.links[k]
+	if e.prev == nil {
+		l.head = e.next
+	} else {
+		e.prev.links[k].next = e.next
+	}
+	if e.next == nil {
+		l.tail = e.prev
+	} else {
+		e.next.links[k].prev = e.prev
+	}
+	*e = messageLinks{}
+}

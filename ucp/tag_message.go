@@ -1,0 +1,138 @@
+package ucp
+
+import (
+	"math/bits"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// messageKind says how the rest of an unexpected message comes.
+type messageKind uint8
+
+const (
+	messageEager  messageKind = iota // whole message here
+	messageMulti                     // fragments, some here
+	messageRndv                      // offered; to be fetched
+	messageOrphan                    // fragments whose first one has not arrived
+)
+
+// TagMessage is a message that arrived before a receive was posted for it.
+// Worker.TagProbe hands one out.
+type TagMessage struct {
+	w    *Worker
+	tag  Tag
+	kind messageKind
+
+	total int    // bytes of the whole message
+	data  []byte // messageEager
+	desc  *uct.AMDesc
+
+	assembly *assembly // messageMulti
+
+	sync bool // the sender waits for the match
+	rndv proto.RndvRTS
+
+	epID  proto.EndpointID // the endpoint of ours that leads to the sender
+	reqID proto.RequestID  // the sender's request
+
+	queued  bool // in the matcher
+	removed bool // handed out by a probe
+	links   [2]messageLinks
+	buf     []byte // pooled memory behind data
+}
+
+// Info returns the sender's tag and the length of the whole message.
+func (d *TagMessage) Info() TagRecvInfo { return TagRecvInfo{SenderTag: d.tag, Length: d.total} }
+
+// newMessage takes a message object from the worker's free list.
+func (w *Worker) newMessage(tag Tag, kind messageKind, total int) *TagMessage {
+	var d *TagMessage
+	if n := len(w.freeMessages); n > 0 {
+		d = w.freeMessages[n-1]
+		w.freeMessages = w.freeMessages[:n-1]
+	} else {
+		d = &TagMessage{w: w}
+	}
+	d.tag, d.kind, d.total = tag, kind, total
+	return d
+}
+
+// putMessage takes a message object back with the memory it holds.
+func (w *Worker) putMessage(d *TagMessage) {
+	if d.desc != nil {
+		d.desc.Release()
+	}
+	if d.buf != nil {
+		w.buffers.put(d.buf)
+	}
+	*d = TagMessage{w: w}
+	if len(w.freeMessages) < maxFreeMessages {
+		w.freeMessages = append(w.freeMessages, d)
+	}
+}
+
+// maxFreeMessages bounds the idle message objects of a worker.
+const maxFreeMessages = 4096
+
+// keep stores the bytes of an eager message: in the transport's memory where it
+// lets us keep it, in our own otherwise. It reports whether desc is kept.
+func (d *TagMessage) keep(data []byte, desc *uct.AMDesc) bool {
+	if desc != nil {
+		d.data, d.desc = data, desc
+		return true
+	}
+	d.buf = d.w.buffers.get(len(data))
+	d.data = d.buf[:copyBytes(d.buf[:cap(d.buf)], data)]
+	return false
+}
+
+// bufferPool keeps idle buffers by power-of-two size. It belongs to one worker.
+type bufferPool struct {
+	free [bufferClasses][][]byte
+	used int // bytes handed out
+	idle int // bytes kept
+}
+
+const (
+	bufferMinBits = 6  // 64 bytes
+	bufferClasses = 21 // up to 64 MiB; larger ones are not kept
+	maxIdleBytes  = 64 << 20
+)
+
+// bufferClass returns the size class of n bytes; bufferClasses or more means
+// too large to be kept.
+func bufferClass(n int) int {
+	return max(bits.Len(uint(max(n, 1)-1)), bufferMinBits) - bufferMinBits
+}
+
+// get returns a buffer of length 0 with room for n bytes.
+func (p *bufferPool) get(n int) []byte {
+	c := bufferClass(n)
+	if c >= bufferClasses {
+		p.used += n
+		return make([]byte, 0, n)
+	}
+	size := 1 << (c + bufferMinBits)
+	p.used += size
+	if l := p.free[c]; len(l) > 0 {
+		b := l[len(l)-1]
+		l[len(l)-1] = nil
+		p.free[c] = l[:len(l)-1]
+		p.idle -= size
+		return b
+	}
+	return make([]byte, 0, size)
+}
+
+// put takes back a buffer of get.
+func (p *bufferPool) put(b []byte) {
+	size := cap(b)
+	p.used -= size
+	c := bufferClass(size)
+	if c >= bufferClasses || p.idle+size > maxIdleBytes {
+		return
+	}
+	p.idle += size
+	p.free[c] = append(p.free[c], b[:0])
+}

@@ -1,0 +1,205 @@
+package ucp
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// TagRecv receives the next message whose tag agrees with tag in the bits of
+// mask: the oldest that has arrived, or else the first to come. A message longer
+// than buf ends the receive with ucs.ErrMessageTruncated, says nothing about
+// the contents of buf and does not disturb the sender; a shorter one is a
+// success. With a message already here the receive may be done in the call.
+func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
+	r, err := w.startRecv(buf, p)
+	if err != nil {
+		return nil, err
+	}
+	r.tag, r.mask = tag, mask
+	d := w.tm.findUnexpected(tag, mask)
+	if p != nil && p.Attr&OpForceImmediate != 0 && (d == nil || d.kind != messageEager) {
+		w.dropRequest(r)
+		return nil, ucs.ErrNoResource
+	}
+	w.stats.TagRecvs++
+	if d == nil {
+		w.tm.addExpected(r)
+		r.state &^= stateInCall
+		return r, nil
+	}
+	w.tm.removeUnexpected(d)
+	w.receive(r, d)
+	return r.recvResult(p)
+}
+
+// TagProbe looks for a message that has arrived, without progress, and returns
+// the full length even if parts are still on the way. With remove the message
+// is taken out: it must be received with TagMessageRecv, once. Without remove
+// the message is only an indication and cannot be received.
+func (w *Worker) TagProbe(tag, mask Tag, remove bool) (*TagMessage, TagRecvInfo, bool) {
+	if w.closed || w.ctx.params.Features&FeatureTag == 0 {
+		return nil, TagRecvInfo{}, false
+	}
+	d := w.tm.findUnexpected(tag, mask)
+	if d == nil {
+		return nil, TagRecvInfo{}, false
+	}
+	if remove {
+		w.tm.removeUnexpected(d)
+		d.removed = true
+	}
+	return d, d.Info(), true
+}
+
+// TagMessageRecv receives a message that TagProbe took out.
+func (w *Worker) TagMessageRecv(m *TagMessage, buf []byte, p *RequestParams) (*Request, error) {
+	if m == nil || m.w != w || !m.removed {
+		return nil, ucs.ErrInvalidParam
+	}
+	if p != nil && p.Attr&OpForceImmediate != 0 && m.kind != messageEager {
+		return nil, ucs.ErrNoResource
+	}
+	r, err := w.startRecv(buf, p)
+	if err != nil {
+		return nil, err
+	}
+	r.tag, r.mask = m.tag, FullMask
+	w.stats.TagRecvs++
+	m.removed = false
+	w.receive(r, m)
+	return r.recvResult(p)
+}
+
+// startRecv makes the request of a receive.
+func (w *Worker) startRecv(buf []byte, p *RequestParams) (*Request, error) {
+	if w.closed || w.ctx.params.Features&FeatureTag == 0 {
+		return nil, ucs.ErrInvalidParam
+	}
+	r, err := w.useRequest(p)
+	if err != nil {
+		return nil, err
+	}
+	r.state |= stateRecv
+	r.proto, r.ep = nil, nil
+	if p == nil || !p.Buffer.set {
+		r.data.class, r.data.buf, r.data.length = DatatypeContig, buf, len(buf)
+		return r, nil
+	}
+	if err := r.data.initRecv(buf, &p.Buffer); err != nil {
+		w.dropRequest(r)
+		return nil, err
+	}
+	return r, nil
+}
+
+// recvResult is result for receives: it also tells what an immediate one got.
+func (r *Request) recvResult(p *RequestParams) (*Request, error) {
+	info := r.info
+	req, err := r.result()
+	if req == nil && err == nil && p != nil && p.TagInfo != nil {
+		*p.TagInfo = info
+	}
+	return req, err
+}
+
+// receive gives an unexpected message to a receive.
+func (w *Worker) receive(r *Request, d *TagMessage) {
+	sync, epID, reqID := d.sync, d.epID, d.reqID
+	switch d.kind {
+	case messageEager:
+		r.deliver(d.tag, d.data)
+		w.putMessage(d)
+	case messageMulti:
+		a := d.assembly
+		r.info = TagRecvInfo{SenderTag: d.tag, Length: d.total}
+		a.msg = nil
+		w.putMessage(d)
+		a.attach(w, r)
+	case messageRndv:
+		rts := d.rndv
+		w.putMessage(d)
+		w.fetch(r, &rts)
+		return
+	}
+	if sync {
+		w.sendSyncAck(epID, reqID)
+	}
+}
+
+// deliver completes a receive with a whole message.
+func (r *Request) deliver(tag Tag, data []byte) {
+	r.info = TagRecvInfo{SenderTag: tag, Length: len(data)}
+	if len(data) > r.data.length {
+		r.finish(ucs.ErrMessageTruncated)
+		return
+	}
+	if r.data.class == DatatypeContig {
+		copyBytes(r.data.buf, data)
+		r.finish(nil)
+		return
+	}
+	r.finish(r.data.unpackAt(data, 0))
+}
+
+// onEagerOnly receives a message that came whole.
+func (w *Worker) onEagerOnly(data []byte, desc *uct.AMDesc) error {
+	h, payload, err := proto.ParseEagerOnly(data)
+	if err != nil {
+		return w.malformed(err)
+	}
+	if r := w.tm.matchExpected(h.Tag); r != nil {
+		r.deliver(h.Tag, payload)
+		return nil
+	}
+	_, err = w.keepMessage(h.Tag, payload, desc)
+	return err
+}
+
+// onEagerSyncOnly receives a message that came whole and whose sender waits for
+// the match.
+func (w *Worker) onEagerSyncOnly(data []byte, desc *uct.AMDesc) error {
+	h, payload, err := proto.ParseEagerSyncOnly(data)
+	if err != nil {
+		return w.malformed(err)
+	}
+	if r := w.tm.matchExpected(h.Tag); r != nil {
+		r.deliver(h.Tag, payload)
+		w.sendSyncAck(h.EpID, h.ReqID)
+		return nil
+	}
+	d, err := w.keepMessage(h.Tag, payload, desc)
+	if d != nil {
+		d.sync, d.epID, d.reqID = true, h.EpID, h.ReqID
+	}
+	return err
+}
+
+// keepMessage stores a whole message until it is received. The error is the
+// handler's result.
+func (w *Worker) keepMessage(tag Tag, payload []byte, desc *uct.AMDesc) (*TagMessage, error) {
+	if err := w.charge(len(payload)); err != nil {
+		return nil, err
+	}
+	w.stats.Unexpected++
+	d := w.newMessage(tag, messageEager, len(payload))
+	kept := d.keep(payload, desc)
+	w.tm.addUnexpected(d)
+	if kept {
+		return d, ucs.InProgress
+	}
+	return d, nil
+}
+
+// charge reports whether n more bytes may be kept for receives that are not
+// posted. The limit protects the process: whoever exceeds it loses its
+// connection.
+func (w *Worker) charge(n int) error {
+	if limit := w.ctx.settings.MaxUnexpected.Int(1 << 62); w.buffers.used+n > limit {
+		return fmt.Errorf("ucp: unexpected messages hold %d bytes, %d more exceed UCX_MAX_UNEXP_BYTES=%d: %w",
+			w.buffers.used, n, limit, ucs.ErrExceedsLimit)
+	}
+	return nil
+}

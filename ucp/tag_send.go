@@ -1,0 +1,120 @@
+package ucp
+
+import (
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// A tagged send takes one of these ways, by length:
+//
+//	short        inline, straight from TagSend where nothing stands in the way
+//	bcopy        copied into the transport's buffer
+//	zcopy        header and user memory in one transport call
+//	multi        first fragment and middles, each bcopy or zcopy
+//	rendezvous   an offer; the receiver says where the data goes (rndv_send.go)
+//
+// All first packets of an endpoint go over one lane and in order, so messages
+// match in the order they were sent. A synchronous send is the same with
+// another header; it is over when the receiver's acknowledgement is here.
+
+// TagSend sends buf as a message labeled tag. Done means that buf may be
+// reused, not that the receiver has it. Messages of one endpoint that match the
+// same receive are received in the order they were sent.
+func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
+	if len(buf) > ep.short || p != nil && !p.plain() {
+		return ep.tagSend(tag, buf, p, 0)
+	}
+	w := ep.w
+	r := w.getRequest()
+	err := ep.ue.AMShort(uct.AMID(proto.IDEagerOnly), uint64(tag), buf, 0, &r.comp)
+	if err == nil {
+		w.recycle(r)
+		w.stats.TagSends++
+		w.stats.EagerShort++
+		return nil, nil
+	}
+	if err != ucs.InProgress {
+		w.recycle(r)
+		return ep.tagSend(tag, buf, p, 0) // queues it, or says what is wrong
+	}
+	w.stats.TagSends++
+	w.stats.EagerShort++
+	r.ep, r.proto = ep, &eagerShort
+	if p != nil {
+		r.onSend, r.userData = p.OnSend, p.UserData
+	}
+	return r, nil
+}
+
+// TagSendSync is TagSend whose request is done when the receiver has matched the
+// message; its data may still be on the way. It always returns a request.
+func (ep *Endpoint) TagSendSync(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
+	return ep.tagSend(tag, buf, p, stateSync|stateNoImm)
+}
+
+// plain reports whether p asks for nothing that the short path cannot do.
+func (p *RequestParams) plain() bool {
+	return p.Attr&^OpMultiSend == 0 && !p.Buffer.set && p.Request == nil && p.MemoryType <= ucs.MemoryHost
+}
+
+// tagSend starts a send of any kind.
+func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, flags requestState) (*Request, error) {
+	w := ep.w
+	if w.ctx.params.Features&FeatureTag == 0 {
+		return nil, ucs.ErrInvalidParam
+	}
+	if err := ep.usable(); err != nil {
+		return nil, err
+	}
+	r, err := w.useRequest(p)
+	if err != nil {
+		return nil, err
+	}
+	var buffer *Buffer
+	var attr OpFlags
+	if p != nil {
+		buffer, attr = &p.Buffer, p.Attr
+	}
+	if err := r.data.initSend(buf, buffer); err != nil {
+		w.dropRequest(r)
+		return nil, err
+	}
+	r.ep, r.tag, r.state = ep, tag, r.state|flags
+	r.offset, r.arrived, r.ranges, r.parts = 0, 0, rangeSet{}, nil
+	r.proto = ep.cfg.tagProtocol(r, attr)
+	if attr&OpForceImmediate != 0 {
+		return ep.tagSendNow(r)
+	}
+	w.stats.TagSends++
+	needID := r.state&stateSync != 0 || r.proto == &rndvRTS
+	if needID {
+		if id := w.requestIDs.put(r); id != 0 {
+			r.localID = id
+		} else {
+			w.dropRequest(r)
+			return nil, ucs.ErrNoMemory
+		}
+	}
+	ep.start(r, needID)
+	return r.result()
+}
+
+// tagSendNow sends in one step or not at all.
+func (ep *Endpoint) tagSendNow(r *Request) (*Request, error) {
+	err := error(ucs.ErrNoResource)
+	if ep.waiting.head == nil && r.state&stateSync == 0 && (r.proto == &eagerShort || r.proto == &eagerBcopy) {
+		_, err = ep.ue.AMBcopy(uct.AMID(proto.IDEagerOnly), eagerOnlyPacker{r}, uct.SendNow, nil)
+	}
+	ep.w.dropRequest(r)
+	if err == nil {
+		ep.w.stats.TagSends++
+		ep.w.stats.EagerBcopy++
+	}
+	return nil, err
+}
+
+// eagerOnlyPacker packs a whole message whatever the request's protocol is.
+type eagerOnlyPacker struct{ r *Request }
+
+func (p eagerOnlyPacker) Pack(dst []byte) int { return packEager(p.r, dst) }

@@ -1,0 +1,7 @@
+package ucp
+
+// The transports that are part of every program that uses ucp. This file is the
+// only place in the package that knows their names.
+import (
+	_ "github.com/ucx-go/ucx/uct/self"
+)

@@ -1,0 +1,223 @@
+package ucp
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/event"
+)
+
+// WakeupEvents are the completions that wake a worker (enum
+// ucp_wakeup_event_types).
+type WakeupEvents uint32
+
+// Wakeup events, with C's bit numbers.
+const (
+	WakeupRMA     WakeupEvents = 1 << 0
+	WakeupAMO     WakeupEvents = 1 << 1
+	WakeupTagSend WakeupEvents = 1 << 2
+	WakeupTagRecv WakeupEvents = 1 << 3
+	WakeupTX      WakeupEvents = 1 << 10
+	WakeupRX      WakeupEvents = 1 << 11
+	WakeupEdge    WakeupEvents = 1 << 16
+)
+
+// wakeup is how a worker sleeps and is woken.
+type wakeup struct {
+	signaled atomic.Bool // a Signal that no Arm has consumed
+
+	mu      sync.Mutex
+	eventFD int // written by Signal; guarded by mu, -1 when closed
+
+	sleeper *os.File // a duplicate of the event set's descriptor in Go's poller
+}
+
+// open puts the signal descriptor into the worker's event set.
+func (k *wakeup) open(w *Worker) error {
+	k.eventFD = -1
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return fmt.Errorf("ucp: eventfd: %w", err)
+	}
+	k.eventFD = fd
+	if err := w.uctw.Events().Add(fd, event.Read, k); err != nil {
+		return err
+	}
+	if ext := w.params.EventFD; ext != nil {
+		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(uint32(w.params.EventFDData)), Pad: int32(uint32(w.params.EventFDData >> 32))}
+		if w.params.Events&WakeupEdge != 0 {
+			ev.Events |= unix.EPOLLET
+		}
+		if err := unix.EpollCtl(*ext, unix.EPOLL_CTL_ADD, w.uctw.EventFD(), &ev); err != nil {
+			return fmt.Errorf("ucp: adding to the external event descriptor: %w", err)
+		}
+	}
+	return nil
+}
+
+// HandleEvent implements event.Handler: it takes the readiness away. That there
+// was a signal stays known until Arm.
+func (k *wakeup) HandleEvent(event.Events) {
+	var b [8]byte
+	unix.Read(k.eventFD, b[:]) // an empty descriptor means that Arm was here first
+}
+
+func (k *wakeup) close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.eventFD >= 0 {
+		unix.Close(k.eventFD)
+		k.eventFD = -1
+	}
+	if k.sleeper != nil {
+		k.sleeper.Close()
+		k.sleeper = nil
+	}
+}
+
+// needWakeup refuses the wakeup calls of contexts without FeatureWakeup.
+func (w *Worker) needWakeup() error {
+	if w.closed || w.ctx.params.Features&FeatureWakeup == 0 {
+		return ucs.ErrInvalidParam
+	}
+	return nil
+}
+
+// EventFD returns a descriptor that is readable when, after a successful Arm,
+// there is something to progress. It belongs to the worker and is always the
+// same. A worker with an external descriptor gives ucs.ErrUnsupported.
+func (w *Worker) EventFD() (int, error) {
+	if err := w.needWakeup(); err != nil {
+		return -1, err
+	}
+	if w.params.EventFD != nil {
+		return -1, ucs.ErrUnsupported
+	}
+	return w.uctw.EventFD(), nil
+}
+
+// Arm prepares the event descriptor: after nil every new event makes it
+// readable. ucs.ErrBusy means that there is something to progress already, or
+// that Signal was called; call Progress until it returns 0 and arm again. It has
+// to be called before each sleep.
+func (w *Worker) Arm() error {
+	if err := w.needWakeup(); err != nil {
+		return err
+	}
+	return w.arm()
+}
+
+func (w *Worker) arm() error {
+	if w.wake.signaled.Swap(false) {
+		w.wake.HandleEvent(event.Read)
+		return ucs.ErrBusy
+	}
+	return w.uctw.Arm()
+}
+
+// Signal makes the event descriptor readable, or lets Wait return. Any goroutine
+// may call it at any time, also on a closed worker, where it does nothing.
+func (w *Worker) Signal() error {
+	k := &w.wake
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.eventFD < 0 {
+		return ucs.ErrInvalidParam
+	}
+	k.signaled.Store(true)
+	one := [8]byte{1}
+	_, err := unix.Write(k.eventFD, one[:])
+	if err != nil && err != unix.EAGAIN { // EAGAIN: signaled more often than fits
+		return fmt.Errorf("ucp: eventfd write: %w", err)
+	}
+	return nil
+}
+
+// Wait sleeps until there is something to progress, or until ctx ends: then it
+// returns its error. It arms by itself, returns at once when there is something
+// already, and does not progress.
+func (w *Worker) Wait(ctx context.Context) error {
+	if err := w.needWakeup(); err != nil {
+		return err
+	}
+	if err := w.enterWait(); err != nil {
+		return err
+	}
+	defer w.leaveWait()
+	if err := w.arm(); err != nil {
+		if err == ucs.ErrBusy {
+			return nil
+		}
+		return err
+	}
+	return w.park(ctx)
+}
+
+// enterWait makes sure that one goroutine at a time waits on the worker.
+func (w *Worker) enterWait() error {
+	if w.inProgress {
+		return fmt.Errorf("ucp: waiting inside a callback: %w", ucs.ErrInvalidParam)
+	}
+	if !w.blockedCall.CompareAndSwap(false, true) {
+		return fmt.Errorf("ucp: another goroutine waits on worker %s, whose thread mode is %v: %w",
+			w.name, w.params.ThreadMode, ucs.ErrBusy)
+	}
+	return nil
+}
+
+func (w *Worker) leaveWait() { w.blockedCall.Store(false) }
+
+// park sleeps in Go's poller until the armed event set is readable or ctx ends.
+func (w *Worker) park(ctx context.Context) error {
+	f, err := w.sleeper()
+	if err != nil {
+		return err
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, func() { f.SetReadDeadline(time.Unix(1, 0)) })
+		defer func() {
+			if !stop() {
+				f.SetReadDeadline(time.Time{})
+			}
+		}()
+	}
+	// Go's poller is edge-triggered: the set itself is asked each time.
+	err = raw.Read(func(fd uintptr) bool {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(p, 0)
+		return n != 0 || err != nil && err != unix.EINTR
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// sleeper returns the duplicate of the event descriptor that Go's poller
+// watches. It is non-blocking before Go sees it, or Go would not watch it.
+func (w *Worker) sleeper() (*os.File, error) {
+	if w.wake.sleeper != nil {
+		return w.wake.sleeper, nil
+	}
+	fd, err := unix.FcntlInt(uintptr(w.uctw.EventFD()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("ucp: dup of the event descriptor: %w", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("ucp: event descriptor: %w", err)
+	}
+	w.wake.sleeper = os.NewFile(uintptr(fd), "ucp-events")
+	return w.wake.sleeper, nil
+}

@@ -1,0 +1,176 @@
+package ucp
+
+import (
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Wireup tells each side the other's id of an endpoint. Transports that connect
+// to an interface need none of it to send; it happens when the first operation
+// needs the peer's id. The messages come over any connection of the peer, in any
+// order with data.
+
+// wireupMessage is the protocol of wireup messages. A request that carries one
+// belongs to nobody and vanishes when sent.
+var wireupMessage = protocol{
+	name: "wireup",
+	progress: func(r *Request) error {
+		_, err := r.ep.am().AMBcopy(uct.AMID(proto.IDWireup), r, uct.SendSignaled, nil)
+		return controlSent(r, err)
+	},
+	pack: func(r *Request, dst []byte) int { return copy(dst, r.data.buf) },
+}
+
+// sendWireup sends one wireup message with the given address.
+func (ep *Endpoint) sendWireup(t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) {
+	m := proto.Wireup{Type: t, ErrMode: ep.errMode, ConnSN: ep.connSN, SrcEp: ep.localID, DstEp: dst, Address: addr}
+	packed, err := m.Append(nil)
+	if err == nil && len(packed) > ep.cfg.maxBcopy {
+		err = fmt.Errorf("%d bytes in messages of %d: %w", len(packed), ep.cfg.maxBcopy, ucs.ErrBufferTooSmall)
+	}
+	if err != nil {
+		log.Error("wireup message cannot be sent", zap.String("endpoint", ep.describe()), zap.Error(err))
+		return
+	}
+	ep.w.stats.WireupSent++
+	r := ep.control(&wireupMessage)
+	r.data.buf = packed
+	r.run()
+}
+
+// requestWireup asks the peer for its id. The address says exactly what the
+// worker address says: C 1.22.0 gives up when its choice of lanes changes.
+func (ep *Endpoint) requestWireup() {
+	ep.state |= epRequested
+	ep.sendWireup(proto.WireupRequest, 0, ep.w.described)
+}
+
+// emptyAddress is the address in messages that need none: who sends, no devices.
+func (w *Worker) emptyAddress() proto.WorkerAddress {
+	return proto.WorkerAddress{Flags: proto.AddressHasUUID, UUID: w.uuid}
+}
+
+// onWireup receives wireup messages.
+func (w *Worker) onWireup(data []byte, _ *uct.AMDesc) error {
+	m, err := proto.ParseWireup(data)
+	if err != nil {
+		return w.malformed(err)
+	}
+	w.stats.WireupRecvd++
+	switch m.Type {
+	case proto.WireupRequest:
+		return w.onWireupRequest(&m)
+	case proto.WireupReply, proto.WireupReplyReconfig:
+		ep := w.endpoints.get(uint64(m.DstEp))
+		if ep == nil {
+			w.stats.Dropped++
+			return nil
+		}
+		if ep.peer != nil {
+			ep.peer.forget(ep)
+		}
+		ep.connected(m.SrcEp)
+		if m.Type == proto.WireupReplyReconfig {
+			ep.sendWireup(proto.WireupAck, ep.remoteID, w.emptyAddress())
+		}
+	case proto.WireupEpCheck:
+		w.onEpCheck(&m)
+	case proto.WireupEpRemoved:
+		if ep := w.endpoints.get(uint64(m.DstEp)); ep != nil {
+			ep.fail(fmt.Errorf("the peer has closed its end: %w", ucs.ErrConnectionReset))
+		}
+	case proto.WireupAck:
+		// Only pairwise connected lanes wait for it.
+	default:
+		// Listener connections and lane recovery are not spoken here; a peer that
+		// follows our announced release does not send them.
+		w.stats.Dropped++
+	}
+	return nil
+}
+
+// onWireupRequest answers a peer that asks for our id.
+func (w *Worker) onWireupRequest(m *proto.Wireup) error {
+	if m.SrcEp == 0 || m.DstEp != 0 {
+		w.stats.Dropped++
+		return nil
+	}
+	p := w.peerOf(m.Address.UUID)
+	sn := m.ConnSN
+	if p.uuid == w.uuid {
+		sn ^= 1 // endpoints of one worker are paired two by two
+	}
+	ep := p.unmatched[sn]
+	if sn == proto.ConnSNNone {
+		ep = nil
+	}
+	if ep == nil {
+		return w.acceptEndpoint(p, m)
+	}
+	if ep.remoteID != 0 && ep.remoteID != m.SrcEp {
+		w.stats.Dropped++ // the number is taken
+		return nil
+	}
+	if ep.state&epUser != 0 {
+		p.forget(ep)
+		if ep.errMode != m.ErrMode {
+			ep.fail(fmt.Errorf("the peer's endpoint has error mode %d, this one %d: %w", m.ErrMode, ep.errMode, ucs.ErrUnsupported))
+			return nil
+		}
+	}
+	// When both ask at once the reply of one direction is enough: the worker with
+	// the larger id does not wait for an answer, it has ours by this request.
+	reply := ep.state&epRequested == 0 || p.uuid <= w.uuid
+	if reply {
+		ep.sendWireup(proto.WireupReply, m.SrcEp, w.emptyAddress())
+	}
+	ep.connected(m.SrcEp)
+	return nil
+}
+
+// acceptEndpoint opens an endpoint toward a peer that opened one toward us. The
+// user may create it later and then gets this one.
+func (w *Worker) acceptEndpoint(p *peer, m *proto.Wireup) error {
+	if w.unexpected >= w.ctx.settings.MaxUnexpEps {
+		log.Warn("too many endpoints opened by peers", zap.String("worker", w.name), zap.Int("limit", w.ctx.settings.MaxUnexpEps))
+		return ucs.ErrExceedsLimit
+	}
+	ep, err := w.newEndpoint(&m.Address, min(m.ErrMode, ErrModePeer))
+	if err != nil {
+		log.Warn("no way back to a peer", zap.String("worker", w.name), zap.Error(err))
+		return nil
+	}
+	w.unexpected++
+	ep.peer, ep.connSN = p, m.ConnSN
+	if p.uuid == w.uuid && ep.connSN != proto.ConnSNNone {
+		ep.connSN ^= 1
+	}
+	p.expect(ep)
+	ep.sendWireup(proto.WireupReply, m.SrcEp, w.emptyAddress())
+	ep.connected(m.SrcEp)
+	return nil
+}
+
+// onEpCheck answers a peer that asks whether its counterpart still exists. Only
+// "no" is answered, over an endpoint made for that.
+func (w *Worker) onEpCheck(m *proto.Wireup) {
+	if w.endpoints.get(uint64(m.DstEp)) != nil || w.unexpected >= w.ctx.settings.MaxUnexpEps {
+		return
+	}
+	ep, err := w.newEndpoint(&m.Address, ErrModeNone)
+	if err != nil {
+		return
+	}
+	w.unexpected++
+	ep.connSN = proto.ConnSNNone
+	ep.sendWireup(proto.WireupEpRemoved, m.SrcEp, w.emptyAddress())
+	if _, err := ep.CloseAsync(nil); err != nil {
+		ep.destroy(ucs.ErrCanceled)
+	}
+}

@@ -1,0 +1,300 @@
+package ucp
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// WorkerParams are the parameters of Context.NewWorker.
+type WorkerParams struct {
+	// ThreadMode says how goroutines share the worker. ThreadModeMulti is
+	// refused with ucs.ErrUnsupported so far.
+	ThreadMode ucs.ThreadMode
+
+	// Events limits which completions make the event descriptor readable; 0
+	// means all. A hint: other events may too.
+	Events WakeupEvents
+
+	// EventFD, if not nil, is an epoll descriptor of the application to which
+	// the worker adds its own, with EventFDData as user data. Worker.EventFD is
+	// refused then.
+	EventFD     *int
+	EventFDData uint64
+
+	// ClientID is sent to listeners by endpoints that ask for it.
+	ClientID uint64
+
+	// Name names the worker in logs; one is made up if empty.
+	Name string
+}
+
+// maxThreadMode is the most a worker can be asked for.
+const maxThreadMode = ucs.ThreadModeSerialized
+
+// WorkerAttr describes a worker.
+type WorkerAttr struct {
+	ThreadMode ucs.ThreadMode
+	Name       string
+	UID        uint64 // as Address.UID of its address
+}
+
+// Worker is a progress engine: it sends and receives for its endpoints. See the
+// package comment for which goroutine may use it.
+type Worker struct {
+	ctx    *Context
+	params WorkerParams
+	name   string
+	uuid   uint64
+
+	uctw   *uct.Worker
+	ifaces []*iface
+	mds    []uct.MemoryDomain // by index in the context
+
+	tm            tagMatcher
+	assemblies    map[proto.MessageID]*assembly
+	nextMessageID proto.MessageID
+	freeRequests  *Request
+	madeRequests  []*Request // only with a RequestCleanup hook
+	freeMessages  []*TagMessage
+	buffers       bufferPool
+	requestIDs    idTable[Request]
+
+	endpoints   idTable[Endpoint]
+	peers       map[uint64]*peer
+	unexpected  int // endpoints opened by peers
+	configs     map[string]*epConfig
+	described   proto.WorkerAddress
+	address     Address // described, packed for peers
+	flushing    requestList
+	wake        wakeup
+	stats       Stats
+	inProgress  bool
+	closed      bool
+	blockedCall atomic.Bool // a call that waits is under way
+}
+
+// iface is an open transport resource of a worker.
+type iface struct {
+	w     *Worker
+	index uint8 // resource index
+	md    int
+	uct   uct.Iface
+	attr  *uct.IfaceAttr
+	id    proto.TransportID
+}
+
+// workerSeq numbers workers without a name.
+var workerSeq atomic.Uint64
+
+// NewWorker opens the transports of the context for one progress engine.
+func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
+	switch {
+	case p.ThreadMode > ucs.ThreadModeMulti:
+		return nil, fmt.Errorf("ucp: %v: %w", p.ThreadMode, ucs.ErrInvalidParam)
+	case p.ThreadMode > maxThreadMode:
+		return nil, fmt.Errorf("ucp: thread mode %v: %w", p.ThreadMode, ucs.ErrUnsupported)
+	}
+	if err := c.addWorker(); err != nil {
+		return nil, err
+	}
+	w := &Worker{
+		ctx:           c,
+		params:        p,
+		name:          entityName(p.Name, "ucp-worker", &workerSeq),
+		uuid:          newWorkerUUID(),
+		assemblies:    make(map[proto.MessageID]*assembly),
+		nextMessageID: proto.MessageID(rand.Uint64()),
+		peers:         make(map[uint64]*peer),
+		configs:       make(map[string]*epConfig),
+	}
+	for _, m := range c.mds {
+		w.mds = append(w.mds, m.md)
+	}
+	if err := w.open(); err != nil {
+		w.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// newWorkerUUID returns a random id that is not zero: peers tell workers apart
+// by it, and order them.
+func newWorkerUUID() uint64 {
+	for {
+		u := uuid.New()
+		var id uint64
+		for i, b := range u { // both halves: some bits of a UUID are fixed
+			id ^= uint64(b) << (8 * (i % 8))
+		}
+		if id != 0 {
+			return id
+		}
+	}
+}
+
+// open opens the event set and every interface, and packs the address.
+func (w *Worker) open() error {
+	uw, err := uct.NewWorker()
+	if err != nil {
+		return err
+	}
+	w.uctw = uw
+	if err := w.wake.open(w); err != nil {
+		return err
+	}
+	var first error
+	for i := range w.ctx.resources {
+		if err := w.openIface(i); err != nil {
+			log.Warn("interface not usable", zap.Stringer("resource", w.ctx.resources[i]), zap.Error(err))
+			if first == nil {
+				first = err
+			}
+		}
+	}
+	if len(w.ifaces) == 0 {
+		return fmt.Errorf("ucp: no interface could be opened: %w", first)
+	}
+	return w.packAddress()
+}
+
+// openIface opens one resource and sets its message handlers.
+func (w *Worker) openIface(index int) error {
+	r := &w.ctx.resources[index]
+	ui, err := w.mds[r.md].OpenIface(w.uctw, uct.IfaceParams{
+		Transport: r.Transport,
+		Device:    r.Device,
+		OnError:   endpointError,
+	}, w.ctx.set)
+	if err != nil {
+		return err
+	}
+	if w.ctx.params.Features&FeatureWakeup != 0 && r.Type != uct.DeviceSelf && ui.Attr().Events&uct.EventFD == 0 {
+		ui.Close()
+		return fmt.Errorf("cannot signal events: %w", ucs.ErrUnsupported)
+	}
+	i := &iface{
+		w:     w,
+		index: uint8(index),
+		md:    r.md,
+		uct:   ui,
+		attr:  ui.Attr(),
+		id:    proto.TransportIDOf(r.Transport),
+	}
+	w.ifaces = append(w.ifaces, i)
+	return w.setHandlers(i)
+}
+
+// setHandlers connects the active messages of the requested features.
+func (w *Worker) setHandlers(i *iface) error {
+	handlers := map[proto.AMID]uct.AMHandler{proto.IDWireup: w.onWireup}
+	if w.ctx.params.Features&FeatureTag != 0 {
+		handlers[proto.IDEagerOnly] = w.onEagerOnly
+		handlers[proto.IDEagerFirst] = w.onEagerFirst
+		handlers[proto.IDEagerMiddle] = w.onEagerMiddle
+		handlers[proto.IDEagerSyncOnly] = w.onEagerSyncOnly
+		handlers[proto.IDEagerSyncFirst] = w.onEagerSyncFirst
+		handlers[proto.IDEagerSyncAck] = w.onEagerSyncAck
+		handlers[proto.IDRndvRTS] = w.onRndvRTS
+		handlers[proto.IDRndvRTR] = w.onRndvRTR
+		handlers[proto.IDRndvData] = w.onRndvData
+		handlers[proto.IDRndvATS] = w.onRndvATS
+		handlers[proto.IDRndvATP] = w.onRndvATP
+	}
+	for id, h := range handlers {
+		if err := i.uct.SetAMHandler(uct.AMID(id), h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Query describes the worker.
+func (w *Worker) Query() WorkerAttr {
+	return WorkerAttr{ThreadMode: w.params.ThreadMode, Name: w.name, UID: w.uuid}
+}
+
+// Progress advances communication without waiting and returns the number of
+// events handled. It runs callbacks. Called from a callback it does nothing.
+func (w *Worker) Progress() int {
+	if w.inProgress || w.closed {
+		return 0
+	}
+	w.inProgress = true
+	n := w.uctw.Progress()
+	w.inProgress = false
+	return n
+}
+
+// Stats returns the counters of the worker.
+func (w *Worker) Stats() Stats {
+	s := w.stats
+	s.Endpoints = w.endpoints.len()
+	s.UnexpectedBytes = w.buffers.used
+	return s
+}
+
+// Close ends what is in flight with ucs.ErrCanceled, closes the endpoints and
+// releases the worker. Callbacks run. A second Close does nothing.
+func (w *Worker) Close() error {
+	if w.closed {
+		return nil
+	}
+	w.endpoints.each(func(ep *Endpoint) { ep.destroy(ucs.ErrCanceled) })
+	w.cancelReceives()
+	w.closed = true
+	var first error
+	for _, i := range w.ifaces {
+		if err := i.uct.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	w.wake.close()
+	if w.uctw != nil {
+		if err := w.uctw.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	if fn := w.ctx.params.RequestCleanup; fn != nil {
+		for _, r := range w.madeRequests {
+			fn(r)
+		}
+	}
+	w.madeRequests, w.freeRequests, w.freeMessages = nil, nil, nil
+	w.ctx.dropWorker()
+	return first
+}
+
+// cancelReceives ends the posted and the partly received receives.
+func (w *Worker) cancelReceives() {
+	for i := range w.tm.exact {
+		for r := w.tm.exact[i].head; r != nil; r = w.tm.exact[i].head {
+			w.Cancel(r)
+		}
+	}
+	for r := w.tm.wild.head; r != nil; r = w.tm.wild.head {
+		w.Cancel(r)
+	}
+	for id, a := range w.assemblies {
+		delete(w.assemblies, id)
+		if a.req != nil {
+			a.req.finish(ucs.ErrCanceled)
+		}
+	}
+}
+
+// malformed notes a message that makes no sense. Its error tells the transport
+// to drop the connection it came on.
+func (w *Worker) malformed(err error) error {
+	w.stats.Malformed++
+	log.Debug("malformed message", zap.String("worker", w.name), zap.Error(err))
+	return err
+}
