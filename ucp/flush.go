@@ -68,6 +68,7 @@ func (w *Worker) Flush(p *RequestParams) (*Request, error) {
 		}
 		r.comp.Count++
 		child := ep.control(&flushOp)
+		child.state |= stateParams
 		child.onSend, child.userData = flushed, r
 		ep.start(child, false)
 	})

@@ -103,6 +103,10 @@ func (p *payload) initMemory(b *Buffer) error {
 
 // finish ends a datatype state and forgets the user's memory. It is idempotent.
 func (p *payload) finish() {
+	if p.class == DatatypeContig {
+		p.buf = nil // all that a contiguous payload sets but its length
+		return
+	}
 	if p.pack != nil {
 		p.pack.Finish()
 	}

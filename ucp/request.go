@@ -77,6 +77,7 @@ const (
 	stateReply                           // the sync acknowledgement has arrived
 	stateSent                            // all local work of a send is done
 	stateIdle                            // in no operation: freed, or never used
+	stateParams                          // holds a callback or other parameters
 )
 
 // protocol is one way to carry out an operation. Its functions are re-entered at
@@ -266,6 +267,22 @@ func (r *Request) finish(err error) {
 	if r.list != nil {
 		r.list.remove(r)
 	}
+	if r.proto != nil {
+		r.leaveProtocol()
+	}
+	r.data.finish()
+	r.err = err
+	r.state |= stateDone
+	if err != nil {
+		r.w.stats.Failed++
+	}
+	if r.state&(stateParams|stateFreed) != 0 {
+		r.leave(err)
+	}
+}
+
+// leaveProtocol gives back what a protocol may have taken.
+func (r *Request) leaveProtocol() {
 	if r.localID != 0 {
 		r.w.requestIDs.remove(r.localID)
 		r.localID = 0
@@ -273,13 +290,14 @@ func (r *Request) finish(err error) {
 	if r.mem != nil {
 		r.conceal()
 	}
-	r.data.finish()
-	clear(r.iov)
-	r.err = err
-	r.state |= stateDone
-	if err != nil {
-		r.w.stats.Failed++
+	if r.iov != nil {
+		clear(r.iov)
 	}
+}
+
+// leave runs the callback of a finished request, and puts the request back if
+// nobody will free it.
+func (r *Request) leave(err error) {
 	if r.state&(stateInCall|stateNoImm) != stateInCall {
 		r.notify(err)
 	}

@@ -44,9 +44,11 @@ func (w *Worker) putRequest(r *Request) {
 	if r.list != nil || r.state&stateIdle != 0 {
 		panic("ucp: request freed twice or while queued")
 	}
-	r.ep, r.err, r.proto, r.userData = nil, nil, nil, nil
-	r.onSend, r.onTagRecv = nil, nil
-	r.comp.Count, r.comp.Err = 1, nil
+	if r.proto != nil || r.err != nil || r.state&stateParams != 0 {
+		r.ep, r.err, r.proto, r.userData = nil, nil, nil, nil
+		r.onSend, r.onTagRecv = nil, nil
+		r.comp.Count, r.comp.Err = 1, nil
+	}
 	r.state = stateIdle
 	if !recycleRequests {
 		return
@@ -90,6 +92,7 @@ func (w *Worker) useRequest(p *RequestParams) (*Request, error) {
 	if p.Attr&OpNoImmediate != 0 {
 		r.state |= stateNoImm
 	}
+	r.state |= stateParams
 	r.onSend, r.onTagRecv, r.userData = p.OnSend, p.OnTagRecv, p.UserData
 	return r, nil
 }

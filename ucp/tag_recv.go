@@ -83,7 +83,6 @@ func (w *Worker) startRecv(buf []byte, p *RequestParams) (*Request, error) {
 		return nil, err
 	}
 	r.state |= stateRecv
-	r.proto, r.ep = nil, nil
 	if p == nil || !p.Buffer.set {
 		r.data.class, r.data.buf, r.data.length = DatatypeContig, buf, len(buf)
 		return r, nil

@@ -42,6 +42,7 @@ func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, er
 	w.stats.EagerShort++
 	r.ep, r.proto = ep, &eagerShort
 	if p != nil {
+		r.state |= stateParams
 		r.onSend, r.userData = p.OnSend, p.UserData
 	}
 	return r, nil
