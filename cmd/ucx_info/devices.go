@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// domain is what -d shows of a memory domain, or of a connection manager where
+// cm is set.
+type domain struct {
+	component      string
+	componentFlags uct.ComponentFlags
+	name           string
+	err            error // not opened
+	attr           *uct.MDAttr
+	ifaces         []iface // those of one transport together
+	cm             *connManager
+}
+
+// connManager is what -d shows of a component's connection manager.
+type connManager struct {
+	err     error
+	maxPriv int
+}
+
+// iface is one transport on one device.
+type iface struct {
+	resource uct.Resource
+	err      error // not opened
+	attr     *uct.IfaceAttr
+}
+
+// domains opens everything that is there, one after another, and takes down
+// what it says of itself. A transport's name limits it to that one.
+func domains(cfg *config.Set, transport string) []domain {
+	var list []domain
+	for _, c := range uct.Components() {
+		resources, err := c.MemoryDomains(cfg)
+		if err != nil {
+			list = append(list, domain{component: c.Name(), name: c.Name(), err: err})
+		}
+		for _, r := range resources {
+			d := openDomain(c, r.Name, cfg, transport)
+			if d.err == nil && transport != "" && len(d.ifaces) == 0 {
+				continue
+			}
+			list = append(list, d)
+		}
+		if c.Flags()&uct.ComponentFlagCM != 0 {
+			list = append(list, domain{component: c.Name(), cm: openCM(c, cfg)})
+		}
+	}
+	return list
+}
+
+func openDomain(c uct.Component, name string, cfg *config.Set, transport string) domain {
+	d := domain{component: c.Name(), componentFlags: c.Flags(), name: name}
+	md, err := c.OpenMD(name, cfg)
+	if err != nil {
+		d.err = err
+		return d
+	}
+	attr := *md.Attr()
+	d.attr = &attr
+	resources, err := md.Resources()
+	if err != nil {
+		d.err = err
+	}
+	for len(resources) > 0 {
+		tl := resources[0].Transport
+		if transport == "" || tl == transport {
+			d.ifaces = append(d.ifaces, openIfaces(md, tl, resources, cfg)...)
+		}
+		resources = slices.DeleteFunc(resources, func(r uct.Resource) bool { return r.Transport == tl })
+	}
+	if err := md.Close(); err != nil && d.err == nil {
+		d.err = err
+	}
+	return d
+}
+
+// openIfaces opens the resources of one transport, one at a time.
+func openIfaces(md uct.MemoryDomain, transport string, resources []uct.Resource, cfg *config.Set) []iface {
+	var list []iface
+	for _, r := range resources {
+		if r.Transport != transport {
+			continue
+		}
+		attr, err := ifaceAttr(md, r, cfg)
+		list = append(list, iface{resource: r, attr: attr, err: err})
+	}
+	return list
+}
+
+func ifaceAttr(md uct.MemoryDomain, r uct.Resource, cfg *config.Set) (_ *uct.IfaceAttr, err error) {
+	w, err := uct.NewWorker()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	i, err := md.OpenIface(w, uct.IfaceParams{Transport: r.Transport, Device: r.Device}, cfg)
+	if err != nil {
+		return nil, err
+	}
+	attr := *i.Attr()
+	return &attr, i.Close()
+}
+
+func openCM(c uct.Component, cfg *config.Set) *connManager {
+	w, err := uct.NewWorker()
+	if err != nil {
+		return &connManager{err: err}
+	}
+	m, err := c.OpenCM(w, cfg)
+	if err != nil {
+		return &connManager{err: errors.Join(err, w.Close())}
+	}
+	priv := m.MaxPrivateData()
+	return &connManager{maxPriv: priv, err: errors.Join(m.Close(), w.Close())}
+}

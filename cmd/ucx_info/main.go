@@ -1,0 +1,104 @@
+// Command ucx_info shows what this library finds on the machine: transports and
+// their capabilities, settings, versions. Options and output are those of C
+// UCX's tool of the same name, release 1.22 (openucx/ucx src/tools/info), so
+// that scripts which read it keep working. Options that it does not have yet
+// are refused with exit code 1.
+//
+// # JSON
+//
+// With -json the same facts are printed as one JSON object. -v, -b, -s, -d and
+// -c select its members "version", "build", "system", "devices" and "config":
+//
+//   - version: strings "library", "path", "api", "revision", "configuration".
+//   - build: an object of strings, one for each build setting.
+//   - system: numbers "timer_hz" and "timer_accuracy" (1 is exact), strings
+//     "cpu_vendor", "cpu_model" and "product".
+//   - devices: "memory_domains", an array, described below.
+//   - config: an array of objects with the strings "name" (with UCX_), "value"
+//     and "origin"; origin is "default" or says where the value was set.
+//
+// Sizes are bytes, null if there is no limit; times are seconds, bandwidths
+// bytes per second, a cost is {"fixed", "per_unit"}. A memory domain has
+//
+//   - "name", "component", and "error" if it could not be opened;
+//   - "allocate" and "register", each an object with "max", absent where the
+//     domain cannot; register has "cost" per byte;
+//   - "rkey_size", absent where no keys are needed, "rkey_ptr", "memh_needed",
+//     "invalidate": booleans; "memory_types": an object from the type's name to
+//     an array of "access", "alloc", "reg";
+//   - "transports": an array of interfaces, each with "transport", "device",
+//     "type", "system_device" (null: unknown), "error" if it could not be
+//     opened, and otherwise "bandwidth" {"dedicated", "shared"}, "latency" (a
+//     cost per endpoint), "overhead", "operations", "atomics", "connection",
+//     "priority", "paths", "max_endpoints", "device_address", "iface_address",
+//     "ep_address" (lengths), "error_handling";
+//   - operations maps "am_short", "put_zcopy" and so on to {"min", "max",
+//     "max_iov", "align", "mtu_align", "max_header"}, where they apply; atomics
+//     maps "add", "fadd" and so on to an array of operand sizes in bits.
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/ucx-go/ucx/ucs/config"
+)
+
+// Exit codes. Those for a wrong command line are C's -1 and -2.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUnsupported = 1
+	exitUsage       = 255
+	exitNothing     = 254
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func run(args []string, stdout, stderr io.Writer) int {
+	o, code := parse(args, stdout, stderr)
+	if o == nil {
+		return code
+	}
+	out := bufio.NewWriter(stdout)
+	err := o.show(out)
+	if err == nil {
+		err = out.Flush()
+	} else {
+		out.Flush() // what was found out before
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "ucx_info: %v\n", err)
+		return exitFailure
+	}
+	return exitOK
+}
+
+// show prints what was asked for, in the order of C's tool.
+func (o *options) show(w io.Writer) error {
+	cfg, err := config.Read("", "")
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return showJSON(w, o, cfg)
+	}
+	if o.version {
+		writeVersion(w, version())
+	}
+	if o.build {
+		writeBuild(w, buildSettings())
+	}
+	if o.devices {
+		writeDomains(w, domains(cfg, o.transport))
+	}
+	if o.system {
+		writeSystem(w, system("/"))
+	}
+	if o.print&config.PrintConfig != 0 {
+		return cfg.Write(w, "", o.print)
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestCommandLine(t *testing.T) {
+	tests := []struct {
+		name   string
+		args   string
+		code   int
+		stdout string // must begin so
+		stderr string
+	}{
+		{"nothing", "", exitNothing, "Usage:", ""},
+		{"help", "-h", exitOK, "Usage:", ""},
+		{"unknown option", "-z", exitUsage, "Usage:", "ucx_info: invalid option -- 'z'\n"},
+		{"later option", "-y", exitUnsupported, "", "ucx_info: option -y is not supported yet\n"},
+		{"later option with a value", "-um", exitUnsupported, "", "ucx_info: option -u is not supported yet\n"},
+		{"version", "-v", exitOK, "# Library version: 1.22.0\n# Library path: ", ""},
+		{"cluster in C's order", "-bv", exitOK, "# Library version: ", ""},
+		{"build", "-b", exitOK, "#define ", ""},
+		{"hidden settings alone print nothing", "-a", exitOK, "", ""},
+		{"settings", "-c", exitOK, "UCX_", ""},
+		{"commented settings", "-cC", exitOK, "# UCX_", ""},
+		{"explained settings", "-f", exitOK, "# UCX library configuration file", ""},
+		{"devices of one transport", "-d -t self", exitOK, "#\n# Memory domain: self\n", ""},
+		{"devices of no transport", "-dt none", exitOK, "", ""},
+		{"json of nothing", "-json", exitUsage, "", "ucx_info: -json needs one of -v, -b, -s, -d and -c\n"},
+		{"json", "-json -c", exitOK, "{\n  \"config\": [", ""},
+		{"json clustered and long", "-v --json", exitOK, "{\n  \"version\": {", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var stdout, stderr strings.Builder
+			if code := run(strings.Fields(tt.args), &stdout, &stderr); code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
+			}
+			if !strings.HasPrefix(stdout.String(), tt.stdout) || tt.stdout == "" && stdout.Len() > 0 {
+				t.Errorf("output %q, want it to begin with %q", stdout.String(), tt.stdout)
+			}
+			if diff := cmp.Diff(tt.stderr, stderr.String()); diff != "" {
+				t.Errorf("errors (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestSettingsJSON compares the two forms of the settings.
+func TestSettingsJSON(t *testing.T) {
+	t.Setenv("UCX_SELF_SEG_SIZE", "16k")
+	var plain, stderr strings.Builder
+	if code := run([]string{"-c"}, &plain, &stderr); code != exitOK {
+		t.Fatalf("-c: exit code %d: %s", code, stderr.String())
+	}
+	var out strings.Builder
+	if code := run([]string{"-c", "-json"}, &out, &stderr); code != exitOK {
+		t.Fatalf("-c -json: exit code %d: %s", code, stderr.String())
+	}
+	var doc document
+	if err := json.Unmarshal([]byte(out.String()), &doc); err != nil {
+		t.Fatal(err)
+	}
+	var lines strings.Builder
+	seen := false
+	for _, s := range doc.Config {
+		lines.WriteString(s.Name + "=" + s.Value + "\n")
+		if s.Name == "UCX_SELF_SEG_SIZE" {
+			seen = true
+			if s.Value != "16K" || s.Origin != "environment (UCX_SELF_SEG_SIZE)" {
+				t.Errorf("%s is %q from %q", s.Name, s.Value, s.Origin)
+			}
+		} else if s.Name == "UCX_SELF_MAX_NUM_EPS" && s.Origin != "default" {
+			t.Errorf("%s is from %q", s.Name, s.Origin)
+		}
+	}
+	if !seen {
+		t.Error("UCX_SELF_SEG_SIZE is missing")
+	}
+	if diff := cmp.Diff(plain.String(), lines.String()); diff != "" {
+		t.Errorf("settings (-text +json):\n%s", diff)
+	}
+}
+
+func TestMalformedSetting(t *testing.T) {
+	t.Setenv("UCX_SELF_SEG_SIZE", "lots")
+	var stdout, stderr strings.Builder
+	if code := run([]string{"-d"}, &stdout, &stderr); code != exitFailure {
+		t.Errorf("exit code %d, want %d", code, exitFailure)
+	}
+	if !strings.Contains(stderr.String(), "UCX_SELF_SEG_SIZE") {
+		t.Errorf("the message does not name the setting: %q", stderr.String())
+	}
+}
