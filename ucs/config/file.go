@@ -2,15 +2,16 @@ package config
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
 )
 
 const (
@@ -23,7 +24,8 @@ const (
 
 // searchPath lists the files Read looks at, weakest first: /etc/ucx, ../etc/ucx
 // beside the program (where C UCX looks beside its library), the home folder,
-// $UCX_CONFIG_DIR and the working folder (ucs_config_parse_config_files in C).
+// $UCX_CONFIG_DIR and the working folder (ucs_config_parse_config_files in
+// src/ucs/config/parser.c).
 func searchPath(getenv func(string) string, executable func() (string, error)) []string {
 	paths := []string{filepath.Join("/etc/ucx", fileName)}
 	if exe, err := executable(); err == nil {
@@ -38,29 +40,40 @@ func searchPath(getenv func(string) string, executable func() (string, error)) [
 	return append(paths, fileName)
 }
 
-// readFile hands the settings of one file to put. A file that is not there or
-// may not be read is skipped.
-func readFile(path string, put func(name, value string, o Origin)) error {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+// putFunc takes one line of a settings file.
+type putFunc func(variable, value string, o Origin)
+
+// readFile hands the settings of one file to put. What is no readable file is
+// passed over.
+func readFile(path string, h *host, put putFunc) error {
+	// Opening a pipe could wait forever.
+	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {
 		return nil
 	}
+	f, err := os.Open(path)
 	if err != nil {
-		return fmt.Errorf("config: %w", err)
+		log.Debug("configuration file passed over", zap.Error(err))
+		return nil
 	}
 	defer f.Close()
-	return parseFile(f, path, put)
+	return parseFile(f, path, h, put)
 }
 
 // parseFile reads lines "NAME=value" or "NAME: value". Lines that start with #
-// or ; are comments, as is the rest of a line after a blank and a ;. A [section]
-// groups lines.
-func parseFile(r io.Reader, path string, put func(name, value string, o Origin)) error {
+// or ; are comments, as is the rest of a line after a blank and a ;. Lines after
+// a [section] are about machines of one kind, if the section says which, see
+// host.
+func parseFile(r io.Reader, path string, h *host, put putFunc) error {
 	lr := &io.LimitedReader{R: r, N: maxFile + 1}
 	sc := bufio.NewScanner(lr)
 	sc.Buffer(make([]byte, 0, 4096), maxValue)
+	skip := false // the section is about other machines
 	for n := 1; sc.Scan(); n++ {
-		line := strings.TrimSpace(strings.TrimPrefix(sc.Text(), "\ufeff"))
+		text := sc.Text()
+		if n == 1 {
+			text = strings.TrimPrefix(text, "\ufeff")
+		}
+		line := strings.TrimSpace(text)
 		if line == "" || line[0] == '#' || line[0] == ';' {
 			continue
 		}
@@ -68,14 +81,21 @@ func parseFile(r io.Reader, path string, put func(name, value string, o Origin))
 			if !strings.Contains(line, "]") {
 				return fileError(path, n, "section without a closing bracket")
 			}
+			skip = false
 			continue
 		}
 		i := strings.IndexAny(line, "=:")
 		if i < 0 {
 			return fileError(path, n, "neither a setting nor a section")
 		}
-		name := strings.TrimSpace(line[:i])
-		put(name, strings.TrimSpace(cutComment(line[i+1:])), Origin{Kind: FromFile, Path: path, Line: n, Variable: name})
+		name, value := strings.TrimSpace(line[:i]), strings.TrimSpace(cutComment(line[i+1:]))
+		switch {
+		case skip:
+		case h.isFilter(name):
+			skip = !h.matches(name, value)
+		default:
+			put(name, value, Origin{Kind: FromFile, Path: path, Line: n, Variable: name})
+		}
 	}
 	if err := sc.Err(); err != nil {
 		return fmt.Errorf("config: %s: %w: %w", path, err, ucs.ErrInvalidParam)

@@ -13,6 +13,9 @@ import (
 //
 // Files and variables are equals in names: a file may hold <envPrefix>_UCX_*
 // names too, and of one name the variable counts.
+//
+// Read also makes the process log as much as LOG_LEVEL says and reports names
+// that no section knows, once each.
 func Read(envPrefix, file string) (*Set, error) {
 	prefixes := []string{defaultPrefix}
 	if envPrefix != "" {
@@ -27,7 +30,7 @@ func Read(envPrefix, file string) (*Set, error) {
 		paths = append(paths, file)
 	}
 	for _, path := range paths {
-		if err := readFile(path, func(variable, value string, o Origin) {
+		if err := readFile(path, &host{root: "/"}, func(variable, value string, o Origin) {
 			s.put(prefixes, variable, value, o)
 		}); err != nil {
 			return nil, err
@@ -41,6 +44,10 @@ func Read(envPrefix, file string) (*Set, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
+	if err := s.applyGlobal(); err != nil {
+		return nil, err
+	}
+	s.reportUnknown()
 	return s, nil
 }
 

@@ -15,16 +15,17 @@ import (
 //
 //	TxSegSize Bytes `ucx:"TX_SEG_SIZE" default:"8k" doc:"Size of a send buffer."`
 //
-// and may be bool, int, uint, float64, string, time.Duration, Bytes, Time,
-// Ternary, List, []string, or any type whose pointer implements Value.
+// and may be bool, int, uint, float64, string, time.Duration, any type whose
+// pointer implements Value (Bytes, Count, Time, Bandwidth, Ternary, List,
+// Transports, Range, a type of the package itself), or a slice of one of these,
+// which reads a comma-separated list.
 //
 // The ucx tag may list further names after the first, separated by commas:
-// aliases, which are older or other spellings of the same setting. The tag
-// deprecated:"y" hides a setting from listings. A field that is a struct
-// without a ucx tag is a group: its fields belong to the section, and with the
-// tag prefix:"MM_" they are also set by names with that prefix, which count
-// less than names with the section's own (C calls this inheritance). Fields
-// with neither tag are not settings.
+// aliases, which are older or other spellings of the same setting and shown only
+// with PrintHidden. A field that is a struct without a ucx tag is a group: its
+// fields belong to the section, and with the tag prefix:"MM_" (or prefix:"", for
+// settings of all transports) they are also set by names with that prefix, which
+// count less than names with the section's own; C calls this inheritance. Other fields without a ucx tag are not settings.
 type Section struct {
 	Name   string
 	Prefix string
@@ -46,13 +47,12 @@ type section struct {
 
 // field is one setting of a section.
 type field struct {
-	name       string   // without prefix
-	aliases    []string // without prefix
-	prefixes   []string // weakest first; the last one is the section's own
-	def        string
-	doc        string
-	deprecated bool
-	index      []int // for reflect.Value.FieldByIndex
+	name     string   // without prefix
+	aliases  []string // without prefix
+	prefixes []string // weakest first; the last one is the section's own
+	def      string
+	doc      string
+	index    []int // for reflect.Value.FieldByIndex
 }
 
 // Register makes a section known to every Set that is read from then on.
@@ -138,7 +138,7 @@ func (sec *section) addFields(typ reflect.Type, index []int, prefixes []string) 
 				continue
 			}
 			inner := prefixes
-			if p := sf.Tag.Get("prefix"); p != "" {
+			if p, ok := sf.Tag.Lookup("prefix"); ok {
 				inner = append([]string{p}, prefixes...)
 			}
 			if err := sec.addFields(sf.Type, at, inner); err != nil {
@@ -159,13 +159,12 @@ func (sec *section) addFields(typ reflect.Type, index []int, prefixes []string) 
 			return fmt.Errorf("field %s: settings of type %v are not supported", sf.Name, sf.Type)
 		}
 		sec.fields = append(sec.fields, field{
-			name:       names[0],
-			aliases:    names[1:],
-			prefixes:   prefixes,
-			def:        sf.Tag.Get("default"),
-			doc:        sf.Tag.Get("doc"),
-			deprecated: sf.Tag.Get("deprecated") != "",
-			index:      at,
+			name:     names[0],
+			aliases:  names[1:],
+			prefixes: prefixes,
+			def:      sf.Tag.Get("default"),
+			doc:      sf.Tag.Get("doc"),
+			index:    at,
 		})
 	}
 	return nil

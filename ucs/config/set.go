@@ -46,8 +46,11 @@ type ValueError struct {
 
 // Error implements error.
 func (e *ValueError) Error() string {
-	return fmt.Sprintf("config: %s%s=%s from %v: %v; expected %s",
-		defaultPrefix, e.Name, quote(e.Value), e.Origin, e.Err, e.Allowed)
+	msg := fmt.Sprintf("config: %s%s=%s from %v: %v", defaultPrefix, e.Name, quote(e.Value), e.Origin, e.Err)
+	if e.Allowed != "" {
+		msg += "; expected " + e.Allowed
+	}
+	return msg
 }
 
 // Unwrap makes the error match ucs.ErrInvalidParam and its cause.
@@ -86,7 +89,7 @@ func (s *Set) Modify(name, value string) error {
 	}
 	s.calls = slices.DeleteFunc(s.calls, func(o entry) bool { return o.name == name })
 	s.calls = append(s.calls, e)
-	return nil
+	return s.applyGlobal()
 }
 
 // Load fills dst, a pointer to the struct of the named section's settings.

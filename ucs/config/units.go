@@ -9,8 +9,8 @@ import (
 )
 
 // Bytes is an amount of memory: a number with an optional unit b, k, m, g or t
-// in powers of 1024, optionally followed by b ("8k", "8kb", "1M"), "inf" or
-// "auto".
+// in powers of 1024, optionally followed by b ("8k", "8kb", "1M"), "inf" or its
+// old spelling "-1", or "auto" (UCS_CONFIG_TYPE_MEMUNITS).
 type Bytes uint64
 
 // Bytes with a meaning of their own, with the numbers C UCX gives them
@@ -24,14 +24,12 @@ const bytesUnits = "bkmgt"
 
 // ParseConfig implements Value.
 func (b *Bytes) ParseConfig(s string) error {
-	switch strings.ToLower(s) {
-	case "inf":
-		*b = BytesInf
-		return nil
-	case "auto":
-		*b = BytesAuto
+	n, done := parseSpecial(s)
+	if done {
+		*b = Bytes(n)
 		return nil
 	}
+	s = strings.TrimSpace(s)
 	num := strings.TrimRight(s, "bkmgtBKMGT")
 	unit := strings.ToLower(s[len(num):])
 	shift := 0
@@ -93,7 +91,19 @@ func (b Bytes) Int(auto int) int {
 	return int(b)
 }
 
-// Count is a number, "inf" or "auto" (UCS_CONFIG_TYPE_ULUNITS).
+// parseSpecial reads the values of Bytes and Count that are no numbers.
+func parseSpecial(s string) (n uint64, ok bool) {
+	switch strings.ToLower(strings.TrimSpace(s)) {
+	case "inf", "-1":
+		return uint64(BytesInf), true
+	case "auto":
+		return uint64(BytesAuto), true
+	}
+	return 0, false
+}
+
+// Count is a number, "inf" or its old spelling "-1", or "auto"
+// (UCS_CONFIG_TYPE_ULUNITS).
 type Count uint64
 
 // Counts with a meaning of their own, with the numbers C UCX gives them
@@ -105,12 +115,9 @@ const (
 
 // ParseConfig implements Value.
 func (c *Count) ParseConfig(s string) error {
-	switch strings.ToLower(s) {
-	case "inf":
-		*c = CountInf
-		return nil
-	case "auto":
-		*c = CountAuto
+	n, done := parseSpecial(s)
+	if done {
+		*c = Count(n)
 		return nil
 	}
 	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 63)

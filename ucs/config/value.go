@@ -35,7 +35,6 @@ const (
 var (
 	valueType    = reflect.TypeFor[Value]()
 	durationType = reflect.TypeFor[time.Duration]()
-	stringsType  = reflect.TypeFor[[]string]()
 
 	errSyntax = errors.New("not understood")
 	errRange  = errors.New("out of range")
@@ -43,8 +42,11 @@ var (
 
 // supported reports whether a field of type t can be a setting.
 func supported(t reflect.Type) bool {
-	if reflect.PointerTo(t).Implements(valueType) || t == durationType || t == stringsType {
+	if reflect.PointerTo(t).Implements(valueType) || t == durationType {
 		return true
+	}
+	if t.Kind() == reflect.Slice {
+		return t.Elem().Kind() != reflect.Slice && supported(t.Elem())
 	}
 	switch t {
 	case reflect.TypeFor[bool](), reflect.TypeFor[int](), reflect.TypeFor[uint](),
@@ -103,15 +105,25 @@ func parseInto(v reflect.Value, s string) error {
 			return err
 		}
 		*p = d
-	case *[]string:
-		items, err := splitItems(s)
-		if err != nil {
-			return err
-		}
-		*p = items
 	default:
-		return fmt.Errorf("settings of type %T are not supported", p)
+		return parseSlice(v, s)
 	}
+	return nil
+}
+
+// parseSlice stores the comma-separated list s in v, a slice.
+func parseSlice(v reflect.Value, s string) error {
+	items, err := splitItems(s)
+	if err != nil {
+		return err
+	}
+	list := reflect.MakeSlice(v.Type(), len(items), len(items))
+	for i, item := range items {
+		if err := parseInto(list.Index(i), item); err != nil {
+			return fmt.Errorf("item %s: %w", quote(item), err)
+		}
+	}
+	v.Set(list)
 	return nil
 }
 
@@ -138,13 +150,16 @@ func format(v reflect.Value) string {
 		return *p
 	case *time.Duration:
 		return formatDuration(*p)
-	case *[]string:
-		return strings.Join(*p, ",")
 	}
-	return ""
+	items := make([]string, v.Len())
+	for i := range items {
+		items[i] = format(v.Index(i))
+	}
+	return strings.Join(items, ",")
 }
 
-// syntax says what a setting of v's type accepts, in C UCX's words.
+// syntax says what a setting of v's type accepts, in C UCX's words; "" when a
+// Value does not tell.
 func syntax(v reflect.Value) string {
 	switch p := v.Addr().Interface().(type) {
 	case Syntaxer:
@@ -159,10 +174,12 @@ func syntax(v reflect.Value) string {
 		return "floating point number"
 	case *time.Duration:
 		return "time value: <number>[m|s|ms|us|ns]"
-	case *[]string:
-		return "comma-separated list of: string"
+	case *string:
+		return "string"
+	case Value:
+		return ""
 	}
-	return "string"
+	return "comma-separated list of: " + syntax(reflect.New(v.Type().Elem()).Elem())
 }
 
 func parseBool(s string) (value, ok bool) {

@@ -17,7 +17,7 @@ const (
 	PrintConfig         PrintFlags = 1 << 0 // the settings
 	PrintHeader         PrintFlags = 1 << 1 // a banner with the title
 	PrintDoc            PrintFlags = 1 << 2 // the help text of each setting
-	PrintHidden         PrintFlags = 1 << 3 // aliases and deprecated settings too
+	PrintHidden         PrintFlags = 1 << 3 // aliases too
 	PrintCommentDefault PrintFlags = 1 << 4 // a # before settings that are not set anywhere
 )
 
@@ -66,9 +66,6 @@ func (s *Set) writeSection(w io.Writer, sec *section, flags PrintFlags) error {
 	}
 	for i := range sec.fields {
 		f := &sec.fields[i]
-		if f.deprecated && flags&PrintHidden == 0 {
-			continue
-		}
 		s.writeField(w, f, v.FieldByIndex(f.index), f.name, flags)
 		if flags&PrintHidden != 0 {
 			for _, a := range f.aliases {
@@ -89,10 +86,14 @@ func (s *Set) writeField(w io.Writer, f *field, v reflect.Value, name string, fl
 	own := len(f.prefixes) - 1
 	if flags&PrintDoc != 0 {
 		fmt.Fprintln(w, "#")
-		for line := range strings.SplitSeq(strings.TrimSuffix(f.doc, "\n"), "\n") {
-			fmt.Fprintf(w, "# %s\n", line)
+		for line := range strings.SplitSeq(f.doc, "\n") {
+			writeWrapped(w, line)
 		}
-		fmt.Fprintf(w, "#\n# %-10s %s\n", "syntax:", syntax(v))
+		syn := syntax(v)
+		if syn == "" {
+			syn = "string"
+		}
+		fmt.Fprintf(w, "#\n# %-10s %s\n", "syntax:", syn)
 		if name != f.name {
 			fmt.Fprintf(w, "# %-10s %s%s\n", "alias of:", env, f.fullName())
 		}
@@ -115,4 +116,28 @@ func (s *Set) writeField(w io.Writer, f *field, v reflect.Value, name string, fl
 	if flags&PrintDoc != 0 {
 		fmt.Fprintln(w)
 	}
+}
+
+// docWidth is the length at which lines of help are broken.
+const docWidth = 80
+
+// writeWrapped prints a line of help as comments, broken between words.
+func writeWrapped(w io.Writer, line string) {
+	col := 0
+	for word := range strings.FieldsSeq(line) {
+		if col > 0 && col+1+len(word) > docWidth {
+			fmt.Fprintln(w)
+			col = 0
+		}
+		if col == 0 {
+			col, _ = fmt.Fprint(w, "# ", word)
+		} else {
+			n, _ := fmt.Fprint(w, " ", word)
+			col += n
+		}
+	}
+	if col == 0 {
+		fmt.Fprint(w, "#")
+	}
+	fmt.Fprintln(w)
 }

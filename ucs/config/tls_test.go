@@ -1,0 +1,109 @@
+package config
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTransportsParse(t *testing.T) {
+	for in, printed := range map[string]string{
+		"all": "all", "tcp": "tcp", "^sm,self": "^sm,self", `\rc,ud:aux`: `\rc,ud:aux`,
+	} {
+		var tl Transports
+		if err := tl.ParseConfig(in); err != nil || tl.String() != printed {
+			t.Errorf("%q = %q, %v", in, tl, err)
+		}
+	}
+	for _, in := range []string{"", ",", "^", "all,tcp"} {
+		var tl Transports
+		if err := tl.ParseConfig(in); err == nil {
+			t.Errorf("%q is taken", in)
+		}
+	}
+	if (Transports{}).Use("tcp") != UseNone {
+		t.Error("the zero value allows something")
+	}
+}
+
+// TestTransportsUse holds what ucp_is_resource_in_transports_list of C UCX
+// 1.22.0 answers.
+func TestTransportsUse(t *testing.T) {
+	const (
+		none = UseNone
+		aux  = UseAuxiliary
+		any  = UseAny
+	)
+	for _, tc := range []struct {
+		tls  string
+		uses map[string]Use
+	}{
+		{"all", map[string]Use{"tcp": any, "self": any, "rc_verbs": any, "whatever": any}},
+		{"tcp", map[string]Use{"tcp": any, "self": none, "posix": none, "tcpx": none}},
+		{"tcp,self", map[string]Use{"tcp": any, "self": any, "sysv": none}},
+		{"sm", map[string]Use{"posix": any, "sysv": any, "xpmem": any, "cma": any, "knem": any, "self": none, "tcp": none}},
+		{"shm", map[string]Use{"posix": any, "cma": any, "tcp": none}},
+		{"mm", map[string]Use{"posix": any, "sysv": any, "cma": none}},
+		{"posix", map[string]Use{"posix": any, "sysv": none}},
+		{"^sm", map[string]Use{"posix": none, "cma": none, "tcp": any, "self": any, "rc_verbs": any}},
+		{"^tcp,self", map[string]Use{"tcp": none, "self": none, "posix": any}},
+		{"ib", map[string]Use{"rc_verbs": any, "ud_verbs": any, "dc_mlx5": any, "srd": any, "tcp": none}},
+		{"cuda", map[string]Use{"cuda_copy": any, "gdr_copy": any, "rocm_copy": none}},
+
+		// A datagram transport serves the connected ones.
+		{"rc", map[string]Use{"rc_verbs": any, "rc_mlx5": any, "ud_verbs": aux, "ud_mlx5": aux, "dc_mlx5": none}},
+		{"rc_v", map[string]Use{"rc_verbs": any, "ud_verbs": aux, "ud_mlx5": none, "rc_mlx5": none}},
+		{"rc_verbs", map[string]Use{"rc_verbs": any, "ud_verbs": none}},
+		{"rc_verbs,ud_verbs:aux", map[string]Use{"rc_verbs": any, "ud_verbs": aux}},
+		{"rc,ud", map[string]Use{"ud_verbs": any, "rc_mlx5": any}},
+		{"ud", map[string]Use{"ud_verbs": any, "ud_mlx5": any, "rc_verbs": none}},
+		{"ud:aux", map[string]Use{"ud_verbs": aux, "ud_mlx5": aux, "rc_verbs": none}},
+		{"ib:aux", map[string]Use{"ud_verbs": aux, "rc_verbs": aux}},
+
+		// A strict name is no alias.
+		{`\rc`, map[string]Use{"rc": any, "rc_verbs": none, "ud_verbs": none}},
+		{`\rc_verbs`, map[string]Use{"rc_verbs": any, "ud_verbs": none}},
+		{`\ud_verbs:aux`, map[string]Use{"ud_verbs": aux}},
+
+		// What others depend on is only refused if that is refused too.
+		{"^ud_verbs", map[string]Use{"ud_verbs": aux, "rc_verbs": any}},
+		{"^ud", map[string]Use{"ud_verbs": aux, "ud_mlx5": aux}},
+		{"^ud,ud:aux", map[string]Use{"ud_verbs": none, "ud_mlx5": none, "rc_verbs": any}},
+		{"^ud_verbs,ud_verbs:aux", map[string]Use{"ud_verbs": none, "ud_mlx5": any}},
+		{"^ud_verbs:aux", map[string]Use{"ud_verbs": any}},
+		{"^ib", map[string]Use{"ud_verbs": none, "rc_verbs": none, "tcp": any}},
+		{"^rc", map[string]Use{"rc_verbs": none, "rc_mlx5": none, "ud_verbs": any}},
+	} {
+		var tl Transports
+		if err := tl.ParseConfig(tc.tls); err != nil {
+			t.Errorf("%q: %v", tc.tls, err)
+			continue
+		}
+		for name, want := range tc.uses {
+			if got := tl.Use(name); got != want {
+				t.Errorf("UCX_TLS=%s: use of %s = %d, want %d", tc.tls, name, got, want)
+			}
+		}
+	}
+}
+
+func TestTransportsMissing(t *testing.T) {
+	here := []string{"self", "tcp", "posix", "ud_verbs"}
+	for _, tc := range []struct {
+		tls  string
+		want []string
+	}{
+		{"all", nil},
+		{"^nothing", nil},
+		{`tcp,sm,\self,ud:aux,rc`, nil}, // rc has its datagram transport here
+		{"tpc,cuda,self", []string{"tpc", "cuda"}},
+	} {
+		var tl Transports
+		if err := tl.ParseConfig(tc.tls); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tc.want, tl.Missing(here)); diff != "" {
+			t.Errorf("UCX_TLS=%s: %s", tc.tls, diff)
+		}
+	}
+}
