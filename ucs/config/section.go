@@ -112,7 +112,7 @@ func lookupSection(name string) *section {
 func newSection(s Section) (*section, error) {
 	typ := reflect.TypeOf(s.New())
 	if typ == nil || typ.Kind() != reflect.Pointer || typ.Elem().Kind() != reflect.Struct {
-		return nil, fmt.Errorf("New returns %v, not a pointer to a struct", typ)
+		return nil, fmt.Errorf("its settings are %v, not a pointer to a struct", typ)
 	}
 	sec := &section{Section: s, typ: typ.Elem()}
 	if err := sec.addFields(typ.Elem(), nil, []string{s.Prefix}); err != nil {

@@ -19,13 +19,12 @@ type base struct {
 }
 
 type testSettings struct {
-	Base    base          `prefix:"TESTBASE_"`
-	Seg     Bytes         `ucx:"SEG_SIZE,SEGMENT" default:"8k" doc:"Size of a buffer.\nIn bytes."`
-	Wait    time.Duration `ucx:"WAIT" default:"20ms" doc:"How long."`
-	Enable  Ternary       `ucx:"ENABLE" default:"try" doc:"Whether."`
-	Names   []string      `ucx:"NAMES" default:"a,b" doc:"Which."`
-	ignored int
-	Ignored map[string]int
+	Base   base          `prefix:"TESTBASE_"`
+	Seg    Bytes         `ucx:"SEG_SIZE,SEGMENT" default:"8k" doc:"Size of a buffer.\nIn bytes."`
+	Wait   time.Duration `ucx:"WAIT" default:"20ms" doc:"How long."`
+	Enable Ternary       `ucx:"ENABLE" default:"try" doc:"Whether."`
+	Names  []string      `ucx:"NAMES" default:"a,b" doc:"Which."`
+	NoTag  map[string]int
 }
 
 func newTest() any { return new(testSettings) }
@@ -78,7 +77,7 @@ func TestDefaults(t *testing.T) {
 	clean(t)
 	want := testSettings{Base: base{16}, Seg: 8192, Wait: 20 * time.Millisecond, Enable: Try, Names: []string{"a", "b"}}
 	for name, s := range map[string]*Set{"nil": nil, "zero": new(Set), "read": mustRead(t, "", "")} {
-		if diff := cmp.Diff(want, mustLoad(t, s), cmp.AllowUnexported(testSettings{})); diff != "" {
+		if diff := cmp.Diff(want, mustLoad(t, s)); diff != "" {
 			t.Errorf("%s set: %s", name, diff)
 		}
 		value, origin, ok := s.Lookup("TEST_SEG_SIZE")

@@ -129,7 +129,7 @@ func TestWriteAll(t *testing.T) {
 	// What is printed can be read: as a file it changes nothing.
 	file := write(t, fileName, text)
 	again := mustRead(t, "APP", file)
-	if diff := cmp.Diff(mustLoad(t, nil), mustLoad(t, again), cmp.AllowUnexported(testSettings{})); diff != "" {
+	if diff := cmp.Diff(mustLoad(t, nil), mustLoad(t, again)); diff != "" {
 		t.Error(diff)
 	}
 	if _, o, _ := again.Lookup("TEST_SEG_SIZE"); o.Kind != FromFile {

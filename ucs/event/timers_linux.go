@@ -67,6 +67,9 @@ func (tm *Timer) Stop() bool {
 	return true
 }
 
+// Active reports whether the timer is scheduled.
+func (tm *Timer) Active() bool { return tm.index >= 0 }
+
 // HandleEvent runs what is due.
 func (t *Timers) HandleEvent(Events) {
 	var buf [8]byte
