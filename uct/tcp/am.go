@@ -1,0 +1,190 @@
+package tcp
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// AMShort implements uct.Endpoint.
+func (ep *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, flags uct.SendFlags, comp *uct.Completion) error {
+	n := 8 + len(payload)
+	if n > ep.iface.attr.AM.MaxShort || id >= uct.MaxAMIDs {
+		return ep.badLength("short", id, n, ep.iface.attr.AM.MaxShort)
+	}
+	c, frame, now, err := ep.begin(hdrLen+n, flags)
+	if err != nil {
+		return err
+	}
+	putFrameHeader(frame, uint8(id), n)
+	le.PutUint64(frame[hdrLen:], header)
+	copy(frame[hdrLen+8:], payload)
+	return c.commit(frame, now, flags, comp)
+}
+
+// AMShortIOV implements uct.Endpoint.
+func (ep *endpoint) AMShortIOV(id uct.AMID, iov []uct.IOV, flags uct.SendFlags, comp *uct.Completion) error {
+	n := uct.IOVLen(iov)
+	if n > ep.iface.attr.AM.MaxShort || id >= uct.MaxAMIDs {
+		return ep.badLength("short", id, n, ep.iface.attr.AM.MaxShort)
+	}
+	c, frame, now, err := ep.begin(hdrLen+n, flags)
+	if err != nil {
+		return err
+	}
+	putFrameHeader(frame, uint8(id), n)
+	at := hdrLen
+	for i := range iov {
+		at += copy(frame[at:], iov[i].Data)
+	}
+	return c.commit(frame, now, flags, comp)
+}
+
+// AMBcopy implements uct.Endpoint.
+func (ep *endpoint) AMBcopy(id uct.AMID, p uct.Packer, flags uct.SendFlags, comp *uct.Completion) (int, error) {
+	limit := ep.iface.attr.AM.MaxBcopy
+	if id >= uct.MaxAMIDs {
+		return 0, ep.badLength("bcopy", id, 0, limit)
+	}
+	if flags&uct.SendNow != 0 && !ep.writable() {
+		return 0, ep.notReady()
+	}
+	c, frame, now, err := ep.begin(hdrLen+limit, flags)
+	if err != nil {
+		return 0, err
+	}
+	n := p.Pack(frame[hdrLen : hdrLen+limit : hdrLen+limit])
+	putFrameHeader(frame, uint8(id), n)
+	// What was packed cannot be taken back, so SendNow has done its part above.
+	return n, c.commit(frame[:hdrLen+n], now, 0, comp)
+}
+
+// AMZcopy implements uct.Endpoint.
+func (ep *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, flags uct.SendFlags, comp *uct.Completion) error {
+	a := &ep.iface.attr.AM
+	total := uct.IOVLen(iov)
+	if total > a.MaxZcopy || len(iov) > a.MaxIOV || id >= uct.MaxAMIDs {
+		return ep.badLength("zcopy", id, total, a.MaxZcopy)
+	}
+	if flags&uct.SendNow != 0 && !ep.writable() {
+		return ep.notReady()
+	}
+	c, frame, _, err := ep.begin(hdrLen+a.MaxZcopyHdr, flags)
+	if err != nil {
+		return err
+	}
+	n := 0
+	if hdr != nil {
+		n = hdr.Pack(frame[hdrLen : hdrLen+a.MaxZcopyHdr : hdrLen+a.MaxZcopyHdr])
+	}
+	if n+total > a.MaxZcopy {
+		c.unqueue(0)
+		return ep.badLength("zcopy", id, n+total, a.MaxZcopy)
+	}
+	putFrameHeader(frame, uint8(id), n+total)
+	if ep.iface.tracer != nil {
+		ep.iface.traceIOV(id, frame[hdrLen:hdrLen+n], iov)
+	}
+	c.queued(hdrLen + n)
+	c.probe = true
+	if !c.gather(iov, total) && c.state == stateClosed {
+		return ep.err
+	}
+	if c.written == c.accepted {
+		return nil
+	}
+	c.track(comp)
+	return ucs.InProgress
+}
+
+// gather puts the caller's memory behind the output and writes it. It reports
+// whether everything went.
+func (c *conn) gather(iov []uct.IOV, total int) bool {
+	if total > 0 {
+		c.zc = zcopy{iov: iov, left: total}
+		c.accepted += uint64(total)
+	}
+	c.sentEpoch = c.iface.svc.w.Epoch()
+	if !c.write() {
+		// Completions of earlier operations may be due.
+		c.iface.svc.markDirty(c)
+		return false
+	}
+	if c.writes.head != nil {
+		c.iface.svc.markDirty(c)
+	}
+	return true
+}
+
+// begin returns room for a frame of n bytes at the end of the output, and
+// whether it is to be written at once: it is the first of this round on a
+// connection where nothing waits.
+func (ep *endpoint) begin(n int, flags uct.SendFlags) (c *conn, frame []byte, now bool, err error) {
+	c, err = ep.ready()
+	if err != nil {
+		return nil, nil, false, err
+	}
+	b := c.out
+	now = b == nil && c.sentEpoch != c.iface.svc.w.Epoch()
+	if flags&uct.SendNow != 0 {
+		if b != nil && (c.blocked || !c.write()) {
+			return nil, nil, false, ep.notReady()
+		}
+		b, now = c.out, true
+	}
+	if b == nil || len(b.data)-b.w < n {
+		if c.room(n) == nil {
+			c.iface.svc.markDirty(c)
+			return nil, nil, false, ep.notReady()
+		}
+		b = c.out
+	}
+	return c, b.data[b.w : b.w+n], now, nil
+}
+
+// commit accepts a frame written into what begin returned.
+func (c *conn) commit(frame []byte, now bool, flags uct.SendFlags, comp *uct.Completion) error {
+	ep := c.ep
+	if c.iface.tracer != nil {
+		c.iface.tracer(false, uct.AMID(frame[0]), frame[hdrLen:])
+	}
+	c.queued(len(frame))
+	c.probe = true
+	if now {
+		c.sentEpoch = c.iface.svc.w.Epoch()
+		before := c.written
+		if c.write() {
+			return nil
+		}
+		if c.state == stateClosed {
+			return ep.err
+		}
+		if flags&uct.SendNow != 0 && c.written == before {
+			c.unqueue(len(frame))
+			return ucs.ErrNoResource
+		}
+	}
+	c.track(comp)
+	c.iface.svc.markDirty(c)
+	return ucs.InProgress
+}
+
+// writable writes what is collected and asks the kernel whether it would take
+// more. Only SendNow needs to know before anything is packed.
+func (ep *endpoint) writable() bool {
+	c, err := ep.ready()
+	if err != nil || c.blocked || !c.write() {
+		return false
+	}
+	fds := [1]unix.PollFd{{Fd: c.fd, Events: unix.POLLOUT}}
+	n, err := unix.Poll(fds[:], 0)
+	return err == nil && n == 1
+}
+
+//go:noinline
+func (ep *endpoint) badLength(kind string, id uct.AMID, n, limit int) error {
+	return fmt.Errorf("tcp: %s message with id %d and %d bytes, the limit is %d: %w", kind, id, n, limit, ucs.ErrInvalidParam)
+}

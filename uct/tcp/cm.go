@@ -1,0 +1,152 @@
+package tcp
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Connection management (src/uct/tcp/tcp_cm.c).
+//
+// A connects, sends REQ(n); B answers ACK and receives on that connection. When
+// B makes its n-th endpoint toward A, it takes the connection over, sends REQ
+// and gets ACK: both send on one socket.
+//
+// When both connect at once, each receives the other's REQ(n) on a socket of its
+// own while it has an endpoint n that is not connected. The socket of the side
+// with the smaller listener address survives. The larger side closes its own,
+// adopts the accepted one and answers ACK+REQ; the smaller side answers nothing
+// and keeps the accepted socket open, unread, until its own connection stands,
+// because the larger side would otherwise see it break and connect again.
+
+// handleCM handles a connection manager packet.
+func (c *conn) handleCM(b []byte) {
+	if len(b) < eventLen {
+		c.refuse(fmt.Errorf("connection packet of %d bytes: %w", len(b), errProtocol))
+		return
+	}
+	ev := cmEvent(le.Uint32(b))
+	if ev == eventReq {
+		r, err := parseRequest(b)
+		if err == nil && r.from.v6 != c.iface.addr.v6 {
+			err = fmt.Errorf("request of another address family: %w", errProtocol)
+		}
+		if err != nil {
+			c.refuse(err)
+			return
+		}
+		c.handleRequest(r)
+		return
+	}
+	if len(b) != eventLen || c.state == stateAccepting || c.toEP {
+		c.refuse(fmt.Errorf("connection event %d of %d bytes: %w", ev, len(b), errProtocol))
+		return
+	}
+	switch ev {
+	case eventAckReq:
+		c.rx = true
+		fallthrough
+	case eventAck:
+		if c.state == stateWaitingAck {
+			c.ep.connected()
+		}
+	case eventFin:
+		if c.ep == nil {
+			c.close()
+			return
+		}
+		c.rx = false
+	default:
+		c.refuse(fmt.Errorf("connection event %d: %w", ev, errProtocol))
+	}
+}
+
+// handleRequest handles REQ.
+func (c *conn) handleRequest(r request) {
+	if c.state != stateAccepting {
+		// The peer begins to send on a connection that stands.
+		if r.from != c.peer || r.id != c.sn || r.flags&reqToEP != 0 || c.toEP {
+			c.refuse(fmt.Errorf("second request, from %v with id %d: %w", r.from, r.id, errProtocol))
+			return
+		}
+		c.rx = true
+		c.owe(owedAck)
+		return
+	}
+	i := c.iface
+	i.endHalfOpen(c)
+	c.peer, c.sn = r.from, r.id
+	if r.flags&reqToEP != 0 {
+		c.acceptKey()
+		return
+	}
+	if c.peer == i.addr {
+		// A connection to self: the other half is an endpoint of its own.
+		c.receiveOnly()
+		return
+	}
+	m := i.match.entries[matchKey{c.peer, c.sn}]
+	switch {
+	case m.ep != nil:
+		c.simultaneous(m.ep)
+		return
+	case m.conn != nil && m.conn.dead():
+		// The peer lost that connection and knows it before we do.
+		m.conn.close()
+	case m.conn != nil:
+		c.close()
+		return
+	}
+	if c.sn == ^uint64(0) || i.match.full(c.peer) {
+		c.close()
+		return
+	}
+	i.matchConn(c)
+	c.receiveOnly()
+}
+
+// receiveOnly accepts a connection that has no endpoint.
+func (c *conn) receiveOnly() {
+	c.state = stateConnected
+	c.rx = true
+	c.owe(owedAck)
+}
+
+// simultaneous decides between an accepted connection and that of the endpoint
+// which both sides mean.
+func (c *conn) simultaneous(ep *endpoint) {
+	own := ep.conn
+	if own != nil && own.state == stateConnected {
+		own.rx = true
+		c.close()
+		return
+	}
+	if c.peer.compare(&c.iface.addr) < 0 {
+		if own != nil {
+			own.ep = nil
+			own.close()
+		}
+		ep.conn, c.ep = c, ep
+		c.rx = true
+		c.owe(owedAckReq)
+		ep.connected()
+		return
+	}
+	if own != nil && own.state == stateWaitingAck {
+		own.rx = true
+	}
+	if ep.stale != nil {
+		ep.stale.close()
+	}
+	ep.stale = c
+	c.state = stateStale
+	c.watch(0)
+}
+
+// dead reports whether the peer has closed the connection, without taking
+// anything from it.
+func (c *conn) dead() bool {
+	var b [1]byte
+	n, _, err := unix.Recvfrom(int(c.fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	return n == 0 && err == nil || err != nil && err != unix.EAGAIN && err != unix.EINTR
+}

@@ -1,0 +1,263 @@
+package tcp
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// connState is the state of a connection (uct_tcp_ep_conn_state_t).
+type connState uint8
+
+const (
+	stateConnecting connState = iota // connect has begun
+	stateWaitingAck                  // a request was sent, its answer is not here
+	stateMagic                       // accepted, nothing is known of the peer
+	stateAccepting                   // the magic is here, the request is not
+	stateConnected
+	stateStale  // accepted, but lost to the own connection; kept open until that stands
+	stateClosed // the socket is gone
+)
+
+// conn is one socket. It belongs to the worker's goroutine.
+type conn struct {
+	iface *iface
+	ep    *endpoint // the user's side; nil: this connection only receives
+
+	fd       int32
+	state    connState
+	rx       bool // the peer may send
+	toEP     bool // connects two endpoints by key: no ACK, no FIN
+	outgoing bool // we connected
+	matched  bool // in the iface's match table
+	hot      bool // in the service's hot list
+	dirty    bool // in the service's dirty list
+	blocked  bool // the kernel takes no output now; EPOLLOUT tells when it does
+	reading  bool // parse is running
+	ended    bool // the peer will not write any more, but may read
+	quiet    uint16
+	watched  event.Events // what the event set watches; 0: not in the set
+
+	peer sockaddr // the peer's listener
+	sn   uint64   // connection sequence number
+
+	in  *buffer // received, not yet parsed; nil while there is nothing
+	put putRecv
+
+	out       *buffer // accepted, not yet written; nil while there is nothing
+	zc        zcopy   // memory of the caller behind out
+	accepted  uint64  // bytes of all operations so far
+	written   uint64  // bytes the kernel took
+	writes    opQueue // waiting for written to pass them
+	acks      opQueue // waiting for the peer's acknowledgement
+	sentEpoch uint64  // round of the last send
+	putSN     uint32  // of the last put; they count from 0
+	ackSN     uint32  // last acknowledged by the peer
+	probe     bool    // something was sent that no put has followed
+	owed      owed    // control frames that wait for room
+	owedSN    uint32  // the put to be acknowledged
+	alive     aliveMark
+
+	prev, next *conn // all connections of the iface
+	half       halfOpen
+}
+
+// newConn adds a connection on a non-blocking socket.
+func (i *iface) newConn(fd int, state connState) *conn {
+	c := &conn{
+		iface: i,
+		fd:    int32(fd),
+		state: state,
+		putSN: ^uint32(0),
+		ackSN: ^uint32(0),
+		// No round has this number, so the first send is the first of its round.
+		sentEpoch: ^uint64(0),
+	}
+	c.next = i.conns
+	if c.next != nil {
+		c.next.prev = c
+	}
+	i.conns = c
+	return c
+}
+
+// readable reports whether reading c makes sense.
+func (c *conn) readable() bool { return c.watched&event.Read != 0 }
+
+// watch sets what the event set reports for c.
+func (c *conn) watch(ev event.Events) error {
+	if ev == c.watched {
+		return nil
+	}
+	set := c.iface.svc.w.Events()
+	var err error
+	switch {
+	case c.watched == 0:
+		err = set.Add(int(c.fd), ev, c)
+	case ev == 0:
+		err = set.Remove(int(c.fd))
+	default:
+		err = set.Modify(int(c.fd), ev)
+	}
+	c.watched = ev
+	return err
+}
+
+// HandleEvent is told that the socket is ready.
+func (c *conn) HandleEvent(ev event.Events) {
+	if c.state == stateConnecting {
+		c.connectDone()
+		return
+	}
+	if c.ended && ev&(event.Err|event.Hup) != 0 {
+		c.lost("read", c.socketError())
+		return
+	}
+	if ev&event.Write != 0 {
+		c.blocked = false
+		c.write()
+		c.iface.svc.markDirty(c)
+	}
+	if ev&(event.Read|event.Err|event.Hup) != 0 && c.state != stateClosed {
+		c.iface.svc.warm(c)
+		c.read()
+	}
+}
+
+// socketError takes the error the kernel keeps for the socket; nil when there is
+// none.
+func (c *conn) socketError() error {
+	errno, err := unix.GetsockoptInt(int(c.fd), unix.SOL_SOCKET, unix.SO_ERROR)
+	if err != nil {
+		return err
+	}
+	if errno != 0 {
+		return unix.Errno(errno)
+	}
+	return nil
+}
+
+// close releases the socket and everything that hangs on it but the completions:
+// those are ended by whoever knows the reason. It is idempotent.
+func (c *conn) close() {
+	if c.state == stateClosed {
+		return
+	}
+	i := c.iface
+	i.unmatch(c)
+	i.endHalfOpen(c)
+	c.watch(0)
+	unix.Close(int(c.fd))
+	c.fd = -1
+	c.state = stateClosed
+	c.rx = false
+	c.put = putRecv{}
+	if c.in != nil && !c.reading {
+		c.releaseIn()
+	}
+	if c.out != nil {
+		i.txPool.put(c.out)
+		c.out = nil
+	}
+	c.zc = zcopy{}
+	if c.prev != nil {
+		c.prev.next = c.next
+	} else {
+		i.conns = c.next
+	}
+	if c.next != nil {
+		c.next.prev = c.prev
+	}
+	c.prev, c.next = nil, nil
+}
+
+// releaseIn gives the receive buffer back.
+func (c *conn) releaseIn() {
+	c.iface.rxPool.put(c.in)
+	c.in = nil
+}
+
+// endOps ends all operations of c with err.
+func (c *conn) endOps(err error) {
+	ops := &c.iface.svc.ops
+	ops.finishAll(&c.writes, err)
+	ops.finishAll(&c.acks, err)
+}
+
+// lost is called when the connection broke: cause is nil at the end of the
+// stream.
+func (c *conn) lost(operation string, cause error) {
+	ep, state := c.ep, c.state
+	switch {
+	case ep == nil:
+		// Nobody of ours uses it to send. The peer may come back.
+		c.close()
+	case state == stateConnecting || state == stateWaitingAck:
+		c.close()
+		ep.conn = nil
+		ep.retry(operation, cause)
+	default:
+		ep.fail(operation, cause)
+	}
+}
+
+// refuse drops a connection whose peer did something it must not do.
+func (c *conn) refuse(cause error) {
+	if c.ep == nil {
+		c.close()
+		return
+	}
+	c.ep.fail("read", cause)
+}
+
+// settle does what c became dirty for and returns the number of things done.
+func (c *conn) settle() int {
+	if c.state == stateClosed {
+		return 0
+	}
+	n := 0
+	if !c.blocked && c.pay() {
+		c.write()
+	}
+	n += c.complete()
+	if ep := c.ep; ep != nil && c.state == stateConnected && !ep.pending.Empty() {
+		if c.acceptsMore() {
+			n += ep.pending.Dispatch()
+		}
+		if c.state == stateConnected && c.ep == ep && !ep.pending.Empty() && !c.blocked {
+			// It waits for something else than the socket.
+			c.iface.svc.markDirty(c)
+		}
+	}
+	if c.state != stateClosed && (c.due() || c.written != c.accepted && !c.blocked) {
+		c.iface.svc.markDirty(c)
+	}
+	return n
+}
+
+// due reports whether completions wait to be told.
+func (c *conn) due() bool {
+	o := c.writes.head
+	return o != nil && o.end <= c.written
+}
+
+// complete tells the owners of operations whose bytes are written.
+func (c *conn) complete() int {
+	n := 0
+	for c.due() {
+		c.iface.svc.ops.finish(c.writes.pop(), nil)
+		n++
+	}
+	return n
+}
+
+// track adds a completion for everything accepted so far. comp may be nil.
+func (c *conn) track(comp *uct.Completion) {
+	if comp == nil {
+		return
+	}
+	o := c.iface.svc.ops.get()
+	o.comp, o.end = comp, c.accepted
+	c.writes.push(o)
+}

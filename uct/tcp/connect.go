@@ -1,0 +1,188 @@
+package tcp
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// NewEndpoint implements uct.Iface.
+func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
+	if p.PathIndex != 0 {
+		return nil, fmt.Errorf("tcp: path %d of 1: %w", p.PathIndex, ucs.ErrInvalidParam)
+	}
+	if i.closed {
+		return nil, fmt.Errorf("tcp: iface is closed: %w", ucs.ErrInvalidParam)
+	}
+	if i.cannotBind != nil {
+		return nil, i.cannotBind
+	}
+	ep := &endpoint{iface: i, user: p.UserData}
+	if p.DeviceAddr == nil && p.IfaceAddr == nil {
+		i.addKey(ep)
+		i.addEndpoint(ep)
+		return ep, nil
+	}
+	d, peer, err := parsePeer(p.DeviceAddr, p.IfaceAddr)
+	if err != nil {
+		return nil, err
+	}
+	if d.v6 != i.addr.v6 {
+		return nil, fmt.Errorf("tcp: %v cannot connect to %v: %w", i.addr, peer, ucs.ErrUnreachable)
+	}
+	ep.peer, ep.sn = peer, i.match.takeSN(peer)
+	i.addEndpoint(ep)
+	if m := i.match.entries[matchKey{peer, ep.sn}]; m.conn != nil && peer != i.addr {
+		i.takeOver(ep, m.conn)
+		return ep, nil
+	}
+	i.matchEndpoint(ep)
+	ep.connect()
+	return ep, nil
+}
+
+// takeOver gives an endpoint the connection its peer has opened already
+// (uct_tcp_ep_connect). The peer is asked to receive on it.
+func (i *iface) takeOver(ep *endpoint, c *conn) {
+	i.unmatch(c)
+	ep.conn, c.ep = c, ep
+	i.matchEndpoint(ep)
+	c.state = stateWaitingAck
+	c.owe(owedReq)
+	if c.pay() && !c.blocked {
+		c.write()
+	}
+}
+
+// connect makes an attempt to reach the peer.
+func (ep *endpoint) connect() {
+	ep.attempts++
+	fd, err := ep.iface.socket()
+	if err != nil {
+		ep.retry("socket", err)
+		return
+	}
+	c := ep.iface.newConn(fd, stateConnecting)
+	c.ep, c.peer, c.sn, c.toEP, c.outgoing = ep, ep.peer, ep.sn, ep.toEP, true
+	ep.conn = c
+	if err := ep.iface.bindSource(fd); err != nil {
+		c.lost("bind", err)
+		return
+	}
+	switch err := unix.Connect(fd, ep.peer.unix()); err {
+	case nil:
+		c.established()
+	case unix.EINPROGRESS, unix.EINTR:
+		if err := c.watch(event.Write); err != nil {
+			c.lost("connect", err)
+		}
+	default:
+		c.lost("connect", err)
+	}
+}
+
+// connectDone is told that a connect ended, one way or the other.
+func (c *conn) connectDone() {
+	if err := c.socketError(); err != nil {
+		c.lost("connect", err)
+		return
+	}
+	c.established()
+}
+
+// established sends the first flight on a connection of ours.
+func (c *conn) established() {
+	if err := c.watch(event.Read); err != nil {
+		c.lost("connect", err)
+		return
+	}
+	r := request{id: c.sn, from: c.iface.addr}
+	if c.toEP {
+		r.flags = reqToEP
+	}
+	b := c.room(maxControl)
+	c.queued(len(appendRequest(appendMagic(b), r)) - len(b))
+	c.state = stateWaitingAck
+	if c.toEP {
+		// The keys say everything: there is no answer to wait for.
+		c.rx = true
+		c.ep.connected()
+	}
+	c.write()
+	if c.state != stateClosed {
+		c.iface.svc.markDirty(c)
+	}
+}
+
+// retryDelays bounds the time between attempts: the first follows at once, and
+// each waits twice as long as the one before.
+const (
+	retryFirst = time.Millisecond
+	retryMost  = 100 * time.Millisecond
+)
+
+// retry arranges another attempt after one that failed. The peer may have
+// dropped the connection because its own won (cm.go), or for lack of resources.
+// A refusal of the very first attempt is final: nobody listens there.
+func (ep *endpoint) retry(operation string, cause error) {
+	if ep.err != nil {
+		return
+	}
+	if ep.attempts >= ep.iface.opts.maxRetries || ep.attempts == 1 && cause == unix.ECONNREFUSED {
+		ep.fail(operation, cause)
+		return
+	}
+	delay := min(retryFirst<<min(ep.attempts-1, 20), retryMost)
+	if ep.timer == nil {
+		t, err := ep.iface.svc.w.Timers().After(delay, ep.again)
+		if err != nil {
+			ep.fail(operation, cause)
+		}
+		ep.timer = t
+		return
+	}
+	if err := ep.timer.Reset(delay); err != nil {
+		ep.fail(operation, cause)
+	}
+}
+
+// again is the next attempt.
+func (ep *endpoint) again() {
+	if ep.err == nil && !ep.closed && (ep.conn == nil || ep.conn.state == stateClosed) {
+		ep.connect()
+	}
+}
+
+// socket makes a socket with the iface's options.
+func (i *iface) socket() (int, error) {
+	fd, err := unix.Socket(i.addr.family(), unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	if err := i.opts.apply(fd); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// bindSource gives a socket the iface's address, so that the connection leaves
+// through its device. The port is chosen when it connects, which allows as many
+// connections as there are pairs of ports.
+func (i *iface) bindSource(fd int) error {
+	if i.opts.bindSource == config.No {
+		return nil
+	}
+	local := i.addr.withPort(0)
+	unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
+	if err := unix.Bind(fd, local.unix()); err != nil && i.opts.bindSource == config.Yes {
+		return err
+	}
+	return nil
+}

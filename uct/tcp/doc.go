@@ -1,0 +1,34 @@
+// Package tcp is the transport over TCP sockets: active messages, and puts that
+// the target's progress executes and acknowledges. It speaks the protocol of C
+// UCX's tcp transport (openucx/ucx src/uct/tcp), whose releases 1.13 and 1.22 do
+// not differ on the wire.
+//
+// # Life of a byte
+//
+// All tcp ifaces of one uct.Worker share a service. It owns what costs a system
+// call or memory: the readiness events, the list of hot connections, the list of
+// dirty connections and the buffers.
+//
+// Sending (tx.go, am.go, put.go): a message on an idle connection is framed in a
+// scratch buffer and written at once. Further messages of the same progress
+// round are collected in a buffer and leave with one call at the next Progress,
+// Flush or Arm, or when the buffer is full. A zero-copy message is the last thing
+// in the line: what is buffered, its header and the caller's memory go out in
+// one gathering call, and nothing is accepted behind it until it has left.
+//
+// Receiving (rx.go): a ready connection takes a buffer, reads as much as is
+// there, delivers every whole frame in place and gives the buffer back, unless a
+// frame is still incomplete. The payload of a put goes straight into the target.
+//
+// Connections that were active lately are hot: they are read directly, and the
+// event set is polled only every few rounds. Everything else waits for epoll,
+// level-triggered, so the worker's event descriptor tells the truth.
+//
+// # Endpoints and connections
+//
+// An endpoint is what the user holds, a conn is one socket. They are apart
+// because they change partners: a peer may connect first, its connection waits
+// in the iface's match table and the endpoint made later takes it over; and when
+// both sides connect at once, one of the two sockets is given up (cm.go has the
+// rules). A conn without endpoint only receives.
+package tcp

@@ -1,0 +1,225 @@
+package tcp
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// endpoint is the user's side of a connection. It belongs to the worker's
+// goroutine.
+type endpoint struct {
+	uct.Unsupported
+
+	iface *iface
+	conn  *conn // nil between attempts to connect; closed after a failure
+	stale *conn // the peer's connection that lost to ours, until ours stands
+
+	peer     sockaddr
+	sn       uint64 // connection sequence number, or the peer's endpoint key
+	key      uint64 // the own endpoint key
+	toEP     bool
+	attempts int
+	timer    *event.Timer // of the next attempt
+
+	pending uct.PendingQueue
+	checks  opQueue // Check calls that wait for the connection
+	user    any
+
+	err    error // why it failed; every operation returns it
+	closed bool
+}
+
+var _ uct.Endpoint = (*endpoint)(nil)
+
+// ready returns the connection when an operation may be started now.
+func (ep *endpoint) ready() (*conn, error) {
+	c := ep.conn
+	if c == nil || c.state != stateConnected || c.zc.left != 0 || ep.err != nil || ep.pending.Blocks() {
+		return nil, ep.notReady()
+	}
+	return c, nil
+}
+
+// notReady says why an operation cannot be started.
+//
+//go:noinline
+func (ep *endpoint) notReady() error {
+	if ep.err != nil {
+		return ep.err
+	}
+	return ucs.ErrNoResource
+}
+
+// PendingAdd implements uct.Endpoint.
+func (ep *endpoint) PendingAdd(p *uct.Pending) error {
+	if ep.err != nil {
+		return ep.err
+	}
+	if ep.pending.Empty() && ep.conn != nil && ep.conn.acceptsMore() {
+		return ucs.ErrBusy
+	}
+	ep.pending.Add(p)
+	return nil
+}
+
+// PendingPurge implements uct.Endpoint.
+func (ep *endpoint) PendingPurge(fn func(*uct.Pending)) { ep.pending.Purge(fn) }
+
+// Fence implements uct.Endpoint. The stream is ordered.
+func (ep *endpoint) Fence() error { return ep.err }
+
+// IsConnected implements uct.Endpoint.
+func (ep *endpoint) IsConnected(dev, iface []byte) bool {
+	_, peer, err := parsePeer(dev, iface)
+	return err == nil && ep.err == nil && !ep.closed && peer == ep.peer
+}
+
+// Check implements uct.Endpoint. On a connection it sends a keepalive frame if
+// nothing else is on its way: the answer, or its absence, is the kernel's.
+func (ep *endpoint) Check(comp *uct.Completion) error {
+	if ep.err != nil {
+		return ep.err
+	}
+	c := ep.conn
+	if c == nil || c.state != stateConnected {
+		if comp == nil {
+			return nil
+		}
+		o := ep.iface.svc.ops.get()
+		o.comp = comp
+		ep.checks.push(o)
+		return ucs.InProgress
+	}
+	if c.written != c.accepted || c.owed != 0 {
+		return nil // what is on its way does the same
+	}
+	b := c.room(hdrLen)
+	c.queued(len(appendFrameHeader(b, idKeepalive, 0)) - len(b))
+	c.probe = true
+	c.write()
+	c.iface.svc.markDirty(c)
+	return ep.err
+}
+
+// connected makes an endpoint usable whose connection stands.
+func (ep *endpoint) connected() {
+	c := ep.conn
+	c.state = stateConnected
+	if ep.stale != nil {
+		ep.stale.close()
+		ep.stale = nil
+	}
+	if ep.timer != nil {
+		ep.timer.Stop()
+	}
+	if !ep.pending.Empty() {
+		c.iface.svc.markDirty(c)
+	}
+	ep.iface.svc.ops.finishAll(&ep.checks, nil)
+}
+
+// fail ends an endpoint. Its operations are ended and its owner is told by the
+// next Progress, or the one that is running.
+func (ep *endpoint) fail(operation string, cause error) {
+	if ep.err != nil { // cancelled: nobody wants to know
+		ep.disconnect()
+		return
+	}
+	ep.err = ep.newError(operation, cause)
+	ep.disconnect()
+	ep.iface.svc.failed = append(ep.iface.svc.failed, ep)
+}
+
+// disconnect drops the sockets of an endpoint.
+func (ep *endpoint) disconnect() {
+	if ep.timer != nil {
+		ep.timer.Stop()
+	}
+	if ep.stale != nil {
+		ep.stale.close()
+		ep.stale = nil
+	}
+	if ep.conn != nil {
+		ep.conn.close()
+	}
+	ep.iface.unmatchEndpoint(ep)
+}
+
+// report tells everybody about the failure of ep.
+func (ep *endpoint) report() {
+	if ep.closed {
+		return
+	}
+	ep.endOps(ep.err)
+	if ep.closed {
+		return
+	}
+	if fn := ep.iface.params.OnError; fn != nil {
+		fn(ep, ep.user, ep.err)
+	} else {
+		ep.iface.logFailure(ep.err)
+	}
+}
+
+// endOps ends all operations with err.
+func (ep *endpoint) endOps(err error) {
+	if ep.conn != nil {
+		ep.conn.endOps(err)
+	}
+	ep.iface.svc.ops.finishAll(&ep.checks, err)
+}
+
+// Close implements uct.Endpoint. A connection on which the peer sends stays open
+// for that; the peer is told that nothing more will come.
+func (ep *endpoint) Close() {
+	if ep.closed {
+		return
+	}
+	ep.closed = true
+	reason := ep.err
+	if reason == nil {
+		ep.err = errClosed
+		reason = ucs.ErrCanceled
+	}
+	c := ep.conn
+	if c != nil && c.state != stateClosed && ep.canHalfClose() {
+		ep.halfClose()
+	} else {
+		if c != nil && c.state == stateConnected && !c.blocked {
+			c.write() // a last chance for what was collected
+		}
+		ep.disconnect()
+	}
+	ep.iface.removeEndpoint(ep)
+	ep.endOps(reason)
+	ep.conn = nil
+}
+
+var errClosed = fmt.Errorf("tcp: endpoint is closed: %w", ucs.ErrCanceled)
+
+// canHalfClose reports whether the connection can go on without the endpoint:
+// the peer uses it, and no message of ours is cut off in the middle.
+func (ep *endpoint) canHalfClose() bool {
+	c := ep.conn
+	if !c.rx || c.toEP || c.ended || c.zc.left != 0 {
+		return false
+	}
+	return c.state == stateConnected || c.state == stateWaitingAck && !c.outgoing
+}
+
+// halfClose leaves the connection to the peer.
+func (ep *endpoint) halfClose() {
+	c := ep.conn
+	c.iface.unmatchEndpoint(ep)
+	c.ep = nil
+	// The answer to a request of ours may still come; it is ignored then.
+	c.state = stateConnected
+	c.iface.matchConn(c)
+	c.owe(owedFin)
+	if c.pay() && !c.blocked {
+		c.write()
+	}
+}

@@ -1,0 +1,73 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// Error is the failure of a connection. errors.Is matches its Status and its
+// cause, a unix.Errno where the kernel gave one.
+type Error struct {
+	Op     string // what failed: "connect", "read", "write", …
+	Device string
+	Local  netip.AddrPort // listener of the own iface
+	Peer   netip.AddrPort // listener of the peer's iface
+	Status ucs.Status
+	Err    error // nil: the peer closed the connection
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	cause := "closed by the peer"
+	if e.Err != nil {
+		cause = e.Err.Error()
+	}
+	return fmt.Sprintf("tcp: %s %v to %v on %s: %s: %v", e.Op, e.Local, e.Peer, e.Device, cause, e.Status)
+}
+
+// Unwrap makes the error match its status and its cause.
+func (e *Error) Unwrap() []error {
+	if e.Err == nil {
+		return []error{e.Status}
+	}
+	return []error{e.Status, e.Err}
+}
+
+// Causes that are not the kernel's.
+var (
+	errProtocol  = errors.New("the peer broke the protocol")
+	errNoAnswer  = errors.New("the peer's machine does not answer")
+	errForbidden = errors.New("the peer wrote to memory that is not exposed")
+)
+
+// newError describes what happened to the connection of ep.
+func (ep *endpoint) newError(operation string, cause error) *Error {
+	return &Error{
+		Op:     operation,
+		Device: ep.iface.attr.Resource.Device,
+		Local:  ep.iface.addr.addrPort(),
+		Peer:   ep.peer.addrPort(),
+		Status: statusOf(cause),
+		Err:    cause,
+	}
+}
+
+// statusOf is the status users see for a cause (ucs_socket_errno_to_status and
+// uct_tcp_ep_handle_disconnected).
+func statusOf(cause error) ucs.Status {
+	var errno unix.Errno
+	if errors.As(cause, &errno) {
+		switch errno {
+		case unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, unix.EADDRNOTAVAIL, unix.EACCES, unix.EPERM:
+			return ucs.ErrIO
+		case unix.ENETUNREACH, unix.EHOSTUNREACH, unix.ENETDOWN, unix.EHOSTDOWN:
+			return ucs.ErrUnreachable
+		}
+	}
+	return ucs.ErrConnectionReset
+}

@@ -1,0 +1,299 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// iface is one device on one worker, with a listening socket of its own. It
+// belongs to the worker's goroutine.
+type iface struct {
+	uct.UnsupportedIface
+
+	md     *memoryDomain
+	svc    *service
+	params uct.IfaceParams
+	opts   options
+	attr   uct.IfaceAttr
+
+	dev       deviceAddr
+	devAddr   []byte
+	addr      sockaddr // of the listener
+	ifaceAddr []byte
+	index     int // of the device
+
+	handlers [uct.MaxAMIDs]uct.AMHandler
+	tracer   uct.AMTracer
+
+	listener listener
+	half     halfOpenList
+	match    matchTable
+	keys     map[uint64]*endpoint // endpoints that wait for ConnectToEP
+	lastKey  uint64
+
+	conns      *conn
+	endpoints  map[*endpoint]struct{}
+	maxFrame   int // largest frame that is built in a buffer
+	maxRxFrame int // largest frame that is accepted
+	txPool     *pool
+	rxPool     *pool
+
+	cannotBind error // why EP_BIND_SRC_ADDR=y cannot be done
+	closed     bool
+}
+
+var _ uct.Iface = (*iface)(nil)
+
+// Sizes of buffers: room for a batch of small messages, and for what one read
+// takes. They grow with the settings so that a largest frame fits.
+const (
+	txBufferSize = 64 << 10
+	rxBufferSize = 128 << 10
+)
+
+// minRxSeg is what every peer may send, whatever the own settings are
+// (RX_SEG_SIZE's default in both C releases).
+const minRxSeg = 64 << 10
+
+func openIface(m *memoryDomain, w *uct.Worker, p uct.IfaceParams, o options, d *netdev) (uct.Iface, error) {
+	svc, err := openService(w)
+	if err != nil {
+		return nil, err
+	}
+	i := &iface{
+		md:        m,
+		svc:       svc,
+		params:    p,
+		opts:      o,
+		dev:       localDeviceAddr(d.addr),
+		index:     d.index,
+		match:     newMatchTable(),
+		keys:      make(map[uint64]*endpoint),
+		endpoints: make(map[*endpoint]struct{}),
+	}
+	i.maxFrame = hdrLen + max(o.txSeg, o.maxHdr, putReqLen)
+	i.maxRxFrame = hdrLen + max(o.rxSeg, minRxSeg)
+	i.txPool = poolOf(svc.txPools, max(txBufferSize, i.maxFrame+maxControl))
+	i.rxPool = poolOf(svc.rxPools, max(rxBufferSize, i.maxRxFrame+hdrLen))
+	if o.bindSource == config.Yes && !d.addr.Is6() && sysfs.strictReverseFilter(d.name) {
+		i.cannotBind = fmt.Errorf("tcp: UCX_TCP_EP_BIND_SRC_ADDR=y, but net.ipv4.conf.%s.rp_filter is 1, which drops such traffic; set it to 0 or 2: %w",
+			d.name, ucs.ErrInvalidParam)
+	}
+	i.addr = makeSockaddr(d.addr, 0)
+	if err := i.listen(); err != nil {
+		return nil, err
+	}
+	i.devAddr = i.dev.pack()
+	i.ifaceAddr = binary.BigEndian.AppendUint16(nil, i.addr.port)
+	i.attr = i.describe(d)
+	return i, nil
+}
+
+// describe makes the attributes (uct_tcp_iface_query).
+func (i *iface) describe(d *netdev) uct.IfaceAttr {
+	o := &i.opts
+	a := uct.IfaceAttr{
+		Resource: d.resource(),
+		Flags: uct.IfaceConnectToIface | uct.IfaceConnectToEP | uct.IfaceAMShort | uct.IfaceAMBcopy |
+			uct.IfacePending | uct.IfaceCBSync | uct.IfaceEpCheck | uct.IfaceErrHandlePeerFail |
+			uct.IfaceInterNode,
+		Events: uct.EventSendComp | uct.EventRecv | uct.EventFD,
+		AM: uct.AMLimits{
+			MaxShort: o.txSeg,
+			MaxBcopy: o.txSeg,
+		},
+		DeviceAddrLen: len(i.devAddr),
+		IfaceAddrLen:  ifaceAddrLen,
+		EpAddrLen:     epAddrLen,
+		MaxEndpoints:  o.maxNumEPs,
+		NumPaths:      1,
+		Perf:          d.perf(o),
+	}
+	if o.keep.enabled {
+		a.Flags |= uct.IfaceEpKeepalive
+	}
+	if o.maxIOV > 0 {
+		a.Flags |= uct.IfaceAMZcopy
+		a.AM.MaxIOV = o.maxIOV
+		a.AM.MaxZcopy = o.rxSeg
+		a.AM.MaxZcopyHdr = o.maxHdr
+		a.AM.OptZcopyAlign = 1
+		if o.putEnable {
+			a.Flags |= uct.IfacePutZcopy
+			a.Put.MaxIOV = o.maxIOV
+			a.Put.MaxZcopy = maxPut
+			a.Put.OptZcopyAlign = 1
+		}
+	}
+	return a
+}
+
+// maxPut is the largest put. C UCX offers 2^64-26, more than a slice can hold.
+const maxPut = math.MaxInt - hdrLen - putReqLen
+
+// strictReverseFilter reports whether the kernel drops packets of a device whose
+// source would be reached through another.
+func (r fsRoot) strictReverseFilter(name string) bool {
+	b, err := os.ReadFile(filepath.Join(r.path("proc/sys/net/ipv4/conf"), name, "rp_filter"))
+	return err == nil && strings.TrimSpace(string(b)) == "1"
+}
+
+// Attr implements uct.Iface.
+func (i *iface) Attr() *uct.IfaceAttr { return &i.attr }
+
+// DeviceAddress implements uct.Iface.
+func (i *iface) DeviceAddress() []byte { return i.devAddr }
+
+// Address implements uct.Iface.
+func (i *iface) Address() []byte { return i.ifaceAddr }
+
+// Reachable implements uct.Iface (uct_tcp_iface_is_reachable_v2): loopback
+// reaches loopback in the same network namespace; anything else is reached if no
+// other device has a closer route.
+func (i *iface) Reachable(p uct.ReachableParams) error {
+	d, err := parseDeviceAddr(p.DeviceAddr)
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, ucs.ErrUnreachable)
+	}
+	switch {
+	case d.v6 != i.dev.v6:
+		return fmt.Errorf("tcp: %s has an address of another family: %w", i.attr.Resource.Device, ucs.ErrUnreachable)
+	case d.loopback != i.dev.loopback:
+		return fmt.Errorf("tcp: only loopback devices reach loopback devices: %w", ucs.ErrUnreachable)
+	case d.loopback && !d.sameNode(&i.dev):
+		return fmt.Errorf("tcp: loopback of another machine or network namespace: %w", ucs.ErrUnreachable)
+	case d.loopback:
+		return nil
+	case p.Scope == uct.ScopeDevice && d.ip != i.dev.ip:
+		return fmt.Errorf("tcp: %v is another device: %w", d.ip, ucs.ErrUnreachable)
+	}
+	routes := i.md.routes()
+	if !routes.best(i.index, d.ip) {
+		return fmt.Errorf("tcp: %s has no route to %v, or another device a closer one: %w",
+			i.attr.Resource.Device, d.ip, ucs.ErrUnreachable)
+	}
+	return nil
+}
+
+// SetAMHandler implements uct.Iface.
+func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error {
+	if id >= uct.MaxAMIDs {
+		return fmt.Errorf("tcp: active message id %d: %w", id, ucs.ErrInvalidParam)
+	}
+	i.handlers[id] = h
+	return nil
+}
+
+// SetAMTracer implements uct.Iface.
+func (i *iface) SetAMTracer(t uct.AMTracer) error {
+	i.tracer = t
+	return nil
+}
+
+// traceIOV shows a zero-copy message to the tracer.
+func (i *iface) traceIOV(id uct.AMID, hdr []byte, iov []uct.IOV) {
+	data := append([]byte(nil), hdr...)
+	for k := range iov {
+		data = append(data, iov[k].Data...)
+	}
+	i.tracer(false, id, data)
+}
+
+// deliver hands a received message to its handler.
+func (i *iface) deliver(id uct.AMID, data []byte) {
+	if i.tracer != nil {
+		i.tracer(true, id, data)
+	}
+	if h := i.handlers[id]; h != nil {
+		h(data, nil)
+		return
+	}
+	if i.params.OnUnknownAM != nil {
+		i.params.OnUnknownAM(id, data)
+		return
+	}
+	log.Warn("dropped an active message without handler", zap.Uint8("id", uint8(id)), zap.Int("bytes", len(data)))
+}
+
+// logFailure is what happens to a failure nobody handles.
+func (i *iface) logFailure(err error) {
+	log.Write(i.opts.failure, "endpoint failed", zap.Error(err))
+}
+
+// Flush implements uct.Iface.
+func (i *iface) Flush(uct.FlushFlags) error {
+	for ep := range i.endpoints {
+		if ep.err == nil && (ep.conn == nil || ep.conn.outstanding()) {
+			return ucs.InProgress
+		}
+	}
+	for c := i.conns; c != nil; c = c.next {
+		if c.ep == nil && c.outstanding() {
+			return ucs.InProgress
+		}
+	}
+	return nil
+}
+
+// outstanding reports whether c has something to send, to learn or to become.
+func (c *conn) outstanding() bool {
+	switch c.state {
+	case stateConnected:
+		return c.written != c.accepted || c.owed != 0 || c.writes.head != nil || c.putSN != c.ackSN
+	case stateConnecting, stateWaitingAck:
+		return true
+	}
+	return false
+}
+
+// Fence implements uct.Iface. Streams are ordered.
+func (i *iface) Fence() error { return nil }
+
+// Progress implements uct.Iface. The ifaces of a worker share their progress.
+func (i *iface) Progress() int { return i.svc.Progress() }
+
+// Arm implements uct.Iface.
+func (i *iface) Arm(uct.EventFlags) error { return i.svc.Arm() }
+
+// EstimatePerf implements uct.Iface. All operations are alike.
+func (i *iface) EstimatePerf(uct.PerfParams) uct.Perf { return i.attr.Perf }
+
+// MemoryTypes implements uct.Iface.
+func (i *iface) MemoryTypes() []ucs.MemoryType { return i.md.attr.AccessTypes }
+
+// addEndpoint and removeEndpoint keep track of the endpoints in use.
+func (i *iface) addEndpoint(ep *endpoint) { i.endpoints[ep] = struct{}{} }
+
+func (i *iface) removeEndpoint(ep *endpoint) {
+	delete(i.endpoints, ep)
+	i.removeKey(ep)
+}
+
+// Close implements uct.Iface.
+func (i *iface) Close() error {
+	if i.closed {
+		return nil
+	}
+	i.closed = true
+	for ep := range i.endpoints {
+		ep.pending.Purge(func(*uct.Pending) {})
+		ep.Close()
+	}
+	i.listener.close()
+	for i.conns != nil {
+		i.conns.close()
+	}
+	i.half.stop()
+	return nil
+}

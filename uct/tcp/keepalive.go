@@ -1,0 +1,87 @@
+package tcp
+
+import (
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// keepalive are the kernel's probes on connections without traffic. Both ends
+// send them, so each finds out alone that the other's machine is gone.
+type keepalive struct {
+	enabled bool
+	idle    time.Duration // before the first probe
+	intvl   time.Duration // between probes
+	cnt     int           // 0: the system's
+}
+
+// Defaults of C UCX (UCT_TCP_EP_DEFAULT_KEEPALIVE_IDLE and …_INTVL).
+const (
+	defaultKeepIdle  = 10 * time.Second
+	defaultKeepIntvl = 2 * time.Second
+)
+
+// keepalive reads the settings. An interval given by the layer above counts where
+// the setting is auto.
+func (s *settings) keepalive(p uct.IfaceParams) keepalive {
+	idle := defaultKeepIdle
+	if p.KeepaliveInterval > 0 {
+		idle = time.Duration(min(p.KeepaliveInterval, math.MaxInt16) * float64(time.Second))
+	}
+	return keepalive{
+		enabled: s.KeepIdle != config.TimeInf && s.KeepIntvl != config.TimeInf && s.KeepCnt != config.CountInf,
+		idle:    wholeSeconds(s.KeepIdle.Duration(idle)),
+		intvl:   wholeSeconds(s.KeepIntvl.Duration(defaultKeepIntvl)),
+		cnt:     min(s.KeepCnt.Int(0), math.MaxInt8),
+	}
+}
+
+// wholeSeconds is a time the kernel accepts.
+func wholeSeconds(d time.Duration) time.Duration {
+	return min(max(d.Truncate(time.Second), time.Second), math.MaxInt16*time.Second)
+}
+
+// apply turns keepalive on.
+func (k *keepalive) apply(fd int) error {
+	if !k.enabled {
+		return nil
+	}
+	err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(k.intvl/time.Second))
+	if err == nil && k.cnt > 0 {
+		err = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPCNT, k.cnt)
+	}
+	if err == nil {
+		err = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(k.idle/time.Second))
+	}
+	if err == nil {
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
+	}
+	return err
+}
+
+// total is how long a peer's machine may be silent.
+func (k *keepalive) total() time.Duration {
+	cnt := k.cnt
+	if cnt == 0 {
+		cnt = systemKeepCnt()
+	}
+	return k.idle + time.Duration(cnt)*k.intvl
+}
+
+// systemKeepCnt is the kernel's number of probes.
+func systemKeepCnt() int {
+	b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_keepalive_probes")
+	if err == nil {
+		if n, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && n > 0 {
+			return n
+		}
+	}
+	return 9 // TCP_KEEPALIVE_PROBES in include/net/tcp.h
+}

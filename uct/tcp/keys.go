@@ -1,0 +1,78 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// Endpoints can also be connected pairwise (CONNECT_TO_EP): each side makes one
+// and publishes its key, a number of its own choice. Of the two listeners the one
+// with the smaller address connects and sends the other's key; the other side
+// waits. The keys say everything, so nothing is answered.
+
+// addKey gives an endpoint a key.
+func (i *iface) addKey(ep *endpoint) {
+	// Odd keys, as C UCX makes them; a peer does not care.
+	i.lastKey += 2
+	ep.toEP, ep.key = true, i.lastKey+1
+	i.keys[ep.key] = ep
+}
+
+// removeKey forgets the key of an endpoint that still waits.
+func (i *iface) removeKey(ep *endpoint) {
+	if i.keys[ep.key] == ep {
+		delete(i.keys, ep.key)
+	}
+}
+
+// Address implements uct.Endpoint: the listener's port and the key.
+func (ep *endpoint) Address() ([]byte, error) {
+	if !ep.toEP {
+		return nil, fmt.Errorf("tcp: the endpoint was made for one peer: %w", ucs.ErrUnsupported)
+	}
+	b := binary.BigEndian.AppendUint16(nil, ep.iface.addr.port)
+	return le.AppendUint64(b, ep.key), nil
+}
+
+// ConnectToEP implements uct.Endpoint.
+func (ep *endpoint) ConnectToEP(dev, addr []byte) error {
+	if ep.err != nil {
+		return ep.err
+	}
+	if !ep.toEP || len(addr) != epAddrLen {
+		return fmt.Errorf("tcp: endpoint address of %d bytes: %w", len(addr), ucs.ErrInvalidParam)
+	}
+	d, peer, err := parsePeer(dev, addr[:ifaceAddrLen])
+	if err != nil {
+		return err
+	}
+	if d.v6 != ep.iface.addr.v6 {
+		return fmt.Errorf("tcp: %v cannot connect to %v: %w", ep.iface.addr, peer, ucs.ErrUnreachable)
+	}
+	if ep.conn != nil {
+		return nil // the peer was faster
+	}
+	ep.peer = peer
+	if peer.compare(&ep.iface.addr) < 0 {
+		return nil // the peer connects
+	}
+	ep.iface.removeKey(ep)
+	ep.sn = le.Uint64(addr[ifaceAddrLen:])
+	ep.connect()
+	return nil
+}
+
+// acceptKey gives a connection to the endpoint whose key its request names.
+func (c *conn) acceptKey() {
+	ep := c.iface.keys[c.sn]
+	if ep == nil {
+		c.close()
+		return
+	}
+	c.iface.removeKey(ep)
+	c.ep, ep.conn, ep.peer = ep, c, c.peer
+	c.toEP, c.rx = true, true
+	ep.connected()
+}

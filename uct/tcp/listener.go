@@ -1,0 +1,172 @@
+package tcp
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/ucs/log"
+)
+
+// limits bound what strangers can make us keep. Anyone who reaches the port can
+// connect. Tests change them.
+var limits = struct {
+	handshake         time.Duration // from accept to the request
+	halfOpen          int           // connections without request, per iface
+	unexpected        int           // connections without endpoint, per iface
+	unexpectedPerPeer int
+	acceptPause       time.Duration // when no descriptor is to be had
+}{
+	handshake:         10 * time.Second,
+	halfOpen:          256,
+	unexpected:        1 << 16,
+	unexpectedPerPeer: 1 << 14,
+	acceptPause:       100 * time.Millisecond,
+}
+
+// acceptBatch bounds the connections accepted in one round.
+const acceptBatch = 64
+
+// listener accepts the connections of an iface.
+type listener struct {
+	iface *iface
+	fd    int
+	open  bool
+	timer *event.Timer // ends a pause
+}
+
+// listen opens the iface's socket and completes its address with the port.
+func (i *iface) listen() error {
+	fd, port, err := i.bindListener()
+	if err != nil {
+		return fmt.Errorf("tcp: listen on %v: %w: %w", i.dev.ip, err, ucs.ErrIO)
+	}
+	i.addr.port = port
+	i.listener = listener{iface: i, fd: fd, open: true}
+	if err := i.svc.w.Events().Add(fd, event.Read, &i.listener); err != nil {
+		unix.Close(fd)
+		return err
+	}
+	return nil
+}
+
+// bindListener makes a listening socket on a port of the configured range.
+func (i *iface) bindListener() (fd int, port uint16, err error) {
+	ports := i.opts.ports
+	first, count := ports.First, ports.Last-ports.First+1
+	start := rand.Uint32N(count)
+	for k := range count {
+		port := uint16(first + (start+k)%count)
+		fd, err = i.bindTo(port)
+		if err != unix.EADDRINUSE {
+			break
+		}
+	}
+	if err != nil {
+		return -1, 0, err
+	}
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		unix.Close(fd)
+		return -1, 0, err
+	}
+	switch sa := sa.(type) {
+	case *unix.SockaddrInet4:
+		port = uint16(sa.Port)
+	case *unix.SockaddrInet6:
+		port = uint16(sa.Port)
+	}
+	return fd, port, nil
+}
+
+func (i *iface) bindTo(port uint16) (int, error) {
+	fd, err := i.socket()
+	if err != nil {
+		return -1, err
+	}
+	local := i.addr.withPort(port)
+	if err = unix.Bind(fd, local.unix()); err == nil {
+		err = unix.Listen(fd, unix.SOMAXCONN)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// HandleEvent accepts what waits.
+func (l *listener) HandleEvent(event.Events) {
+	for range acceptBatch {
+		fd, _, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		switch err {
+		case nil:
+			l.iface.accepted(fd)
+			if !l.open {
+				return
+			}
+		case unix.EAGAIN:
+			return
+		case unix.EINTR, unix.ECONNABORTED:
+		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
+			if !l.iface.half.evict() {
+				l.pause(err)
+				return
+			}
+		default:
+			// Errors of the connection, not of the socket (accept(2)).
+			log.Debug("accept failed", zap.Error(err))
+		}
+	}
+}
+
+// pause stops accepting for a while: the connection that cannot be accepted
+// keeps the socket ready, and would keep us busy.
+func (l *listener) pause(cause error) {
+	log.Diag("cannot accept connections for now", zap.Stringer("listener", l.iface.addr), zap.Error(cause))
+	l.iface.svc.w.Events().Modify(l.fd, 0)
+	if l.timer == nil {
+		l.timer, _ = l.iface.svc.w.Timers().After(limits.acceptPause, l.resume)
+		return
+	}
+	l.timer.Reset(limits.acceptPause)
+}
+
+func (l *listener) resume() {
+	if l.open {
+		l.iface.svc.w.Events().Modify(l.fd, event.Read)
+	}
+}
+
+// close stops listening.
+func (l *listener) close() {
+	if !l.open {
+		return
+	}
+	l.open = false
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	l.iface.svc.w.Events().Remove(l.fd)
+	unix.Close(l.fd)
+}
+
+// accepted starts on a connection of an unknown peer.
+func (i *iface) accepted(fd int) {
+	// The options of the listening socket are inherited.
+	c := i.newConn(fd, stateMagic)
+	if err := c.watch(event.Read); err != nil {
+		c.close()
+		return
+	}
+	// The request is usually there already.
+	c.read()
+	if c.state == stateMagic || c.state == stateAccepting {
+		i.half.add(c)
+	}
+}

@@ -1,0 +1,87 @@
+package tcp
+
+// matchKey identifies a connection between two ifaces: the peer's listener and
+// the number of the endpoint among those either side made toward the other. Both
+// sides count alike, so the endpoints they make in the same order meet
+// (ucs_conn_match in src/ucs/datastruct/conn_match.c).
+type matchKey struct {
+	peer sockaddr
+	sn   uint64
+}
+
+// match is what is known of a connection: an endpoint of ours, or a connection
+// of the peer's that has none.
+type match struct {
+	ep   *endpoint
+	conn *conn
+}
+
+// matchTable finds connections by their key.
+type matchTable struct {
+	next    map[sockaddr]uint64 // number of the next endpoint toward a peer
+	entries map[matchKey]match
+	waiting map[sockaddr]int // connections without endpoint, by peer
+	total   int              // of them
+}
+
+func newMatchTable() matchTable {
+	return matchTable{
+		next:    make(map[sockaddr]uint64),
+		entries: make(map[matchKey]match),
+		waiting: make(map[sockaddr]int),
+	}
+}
+
+// takeSN numbers a new endpoint toward peer.
+func (t *matchTable) takeSN(peer sockaddr) uint64 {
+	sn := t.next[peer]
+	t.next[peer] = sn + 1
+	return sn
+}
+
+// full reports whether another connection of peer without endpoint would be too
+// many.
+func (t *matchTable) full(peer sockaddr) bool {
+	return t.total >= limits.unexpected || t.waiting[peer] >= limits.unexpectedPerPeer
+}
+
+// matchEndpoint adds an endpoint.
+func (i *iface) matchEndpoint(ep *endpoint) {
+	if !ep.toEP && ep.peer != i.addr {
+		i.match.entries[matchKey{ep.peer, ep.sn}] = match{ep: ep}
+	}
+}
+
+// unmatchEndpoint removes an endpoint.
+func (i *iface) unmatchEndpoint(ep *endpoint) {
+	k := matchKey{ep.peer, ep.sn}
+	if i.match.entries[k].ep == ep {
+		delete(i.match.entries, k)
+	}
+}
+
+// matchConn adds a connection that has no endpoint.
+func (i *iface) matchConn(c *conn) {
+	if c.peer == i.addr {
+		return
+	}
+	t := &i.match
+	t.entries[matchKey{c.peer, c.sn}] = match{conn: c}
+	t.waiting[c.peer]++
+	t.total++
+	c.matched = true
+}
+
+// unmatch removes a connection that has no endpoint.
+func (i *iface) unmatch(c *conn) {
+	if !c.matched {
+		return
+	}
+	t := &i.match
+	c.matched = false
+	delete(t.entries, matchKey{c.peer, c.sn})
+	t.total--
+	if t.waiting[c.peer]--; t.waiting[c.peer] == 0 {
+		delete(t.waiting, c.peer)
+	}
+}

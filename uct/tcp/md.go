@@ -1,0 +1,130 @@
+package tcp
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// memoryDomain is the one domain of the component. It allocates nothing; what is
+// registered with uct.AccessRemotePut can be written by peers, and nothing else.
+// Keys are empty, as in C UCX: a put carries only an address.
+type memoryDomain struct {
+	attr    uct.MDAttr
+	opts    mdOptions
+	exposed exposedTable
+	routes  func() routeTable // read once
+}
+
+var _ uct.MemoryDomain = (*memoryDomain)(nil)
+
+func newMemoryDomain(opts mdOptions) *memoryDomain {
+	host := []ucs.MemoryType{ucs.MemoryHost}
+	return &memoryDomain{
+		attr: uct.MDAttr{
+			Component:   componentName,
+			Name:        componentName,
+			Flags:       uct.MDFlagRegister,
+			RegTypes:    host,
+			AccessTypes: host,
+			MaxReg:      ^uint64(0),
+		},
+		opts:   opts,
+		routes: sync.OnceValue(readRoutes),
+	}
+}
+
+// Attr implements uct.MemoryDomain.
+func (m *memoryDomain) Attr() *uct.MDAttr { return &m.attr }
+
+// Alloc implements uct.MemoryDomain.
+func (m *memoryDomain) Alloc(uct.AllocParams) (uct.MemHandle, error) { return nil, ucs.ErrUnsupported }
+
+// Register implements uct.MemoryDomain. Go memory is pinned; memory on a
+// goroutine's stack cannot get here, since passing it makes it escape. It
+// allocates nothing in steady state.
+func (m *memoryDomain) Register(buf []byte, access uct.Access) (uct.MemHandle, error) {
+	return m.exposed.add(buf, access&uct.AccessRemotePut != 0), nil
+}
+
+// Deregister implements uct.MemoryDomain. When it returns no peer writes to the
+// memory any more: a put that was under way loses its connection.
+func (m *memoryDomain) Deregister(h uct.MemHandle) error {
+	r, ok := h.(*region)
+	if !ok {
+		return fmt.Errorf("tcp: handle of another domain: %w", ucs.ErrInvalidParam)
+	}
+	return m.exposed.remove(r)
+}
+
+// Advise implements uct.MemoryDomain.
+func (m *memoryDomain) Advise(uct.MemHandle, int, int, uct.Advice) error { return ucs.ErrUnsupported }
+
+// AppendKey implements uct.MemoryDomain: keys are empty.
+func (m *memoryDomain) AppendKey(b []byte, _ uct.MemHandle) ([]byte, error) { return b, nil }
+
+// emptyKey is every key.
+var emptyKey uct.Rkey
+
+// UnpackRkey implements uct.MemoryDomain.
+func (m *memoryDomain) UnpackRkey(packed []byte) (*uct.Rkey, error) {
+	if len(packed) != 0 {
+		return nil, fmt.Errorf("tcp: remote key of %d bytes, expected none: %w", len(packed), ucs.ErrInvalidParam)
+	}
+	return &emptyKey, nil
+}
+
+// RkeyPtr implements uct.MemoryDomain.
+func (m *memoryDomain) RkeyPtr(*uct.Rkey, uint64, int) ([]byte, error) {
+	return nil, ucs.ErrUnsupported
+}
+
+// ReleaseRkey implements uct.MemoryDomain.
+func (m *memoryDomain) ReleaseRkey(*uct.Rkey) error { return nil }
+
+// Resources implements uct.MemoryDomain.
+func (m *memoryDomain) Resources() ([]uct.Resource, error) {
+	devs, err := netdevs(m.opts)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]uct.Resource, len(devs))
+	for i := range devs {
+		list[i] = devs[i].resource()
+	}
+	return list, nil
+}
+
+// OpenIface implements uct.MemoryDomain.
+func (m *memoryDomain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (uct.Iface, error) {
+	if p.Transport != componentName {
+		return nil, fmt.Errorf("tcp: no transport %q: %w", p.Transport, ucs.ErrNoDevice)
+	}
+	opts, err := loadOptions(cfg, p)
+	if err != nil {
+		return nil, err
+	}
+	devs, err := netdevs(m.opts)
+	if err != nil {
+		return nil, err
+	}
+	for i := range devs {
+		if devs[i].name == p.Device {
+			return openIface(m, w, p, opts, &devs[i])
+		}
+	}
+	return nil, fmt.Errorf("tcp: no usable device %q: %w", p.Device, ucs.ErrNoDevice)
+}
+
+// Close implements uct.MemoryDomain.
+func (m *memoryDomain) Close() error {
+	m.exposed.mu.Lock()
+	defer m.exposed.mu.Unlock()
+	if n := m.exposed.live; n != 0 {
+		return fmt.Errorf("tcp: %d registrations are left: %w", n, ucs.ErrBusy)
+	}
+	return nil
+}

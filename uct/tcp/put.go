@@ -1,0 +1,118 @@
+package tcp
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// PutZcopy implements uct.Endpoint. It completes when the peer has acknowledged
+// that the bytes are in place, so it never returns nil.
+func (ep *endpoint) PutZcopy(iov []uct.IOV, raddr uint64, _ *uct.Rkey, comp *uct.Completion) error {
+	a := &ep.iface.attr.Put
+	if a.MaxZcopy == 0 {
+		return ucs.ErrUnsupported
+	}
+	if len(iov) > a.MaxIOV {
+		return fmt.Errorf("tcp: put of %d entries, the limit is %d: %w", len(iov), a.MaxIOV, ucs.ErrInvalidParam)
+	}
+	return ep.put(iov, raddr, comp)
+}
+
+// put sends a put, or a probe when it has no bytes.
+func (ep *endpoint) put(iov []uct.IOV, raddr uint64, comp *uct.Completion) error {
+	c, err := ep.ready()
+	if err != nil {
+		return err
+	}
+	b := c.room(hdrLen + putReqLen)
+	if b == nil {
+		return ep.notReady()
+	}
+	total := uct.IOVLen(iov)
+	sn := c.putSN + 1
+	n := len(appendPutHeader(b, putHeader{addr: raddr, length: uint64(total), sn: sn})) - len(b)
+	c.queued(n)
+	if !c.gather(iov, total) && c.state == stateClosed {
+		return ep.err
+	}
+	c.putSN = sn
+	c.probe = false
+	c.waitAck(comp)
+	return ucs.InProgress
+}
+
+// waitAck adds a completion for all puts so far. comp may be nil.
+func (c *conn) waitAck(comp *uct.Completion) {
+	if comp == nil {
+		return
+	}
+	o := c.iface.svc.ops.get()
+	o.comp, o.sn = comp, c.putSN
+	c.acks.push(o)
+}
+
+// acked is told that the peer has done all puts up to sn.
+func (c *conn) acked(sn uint32) {
+	if int32(sn-c.ackSN) <= 0 || int32(c.putSN-sn) < 0 {
+		return // known already, or never sent
+	}
+	c.ackSN = sn
+	for o := c.acks.head; o != nil && int32(sn-o.sn) >= 0; o = c.acks.head {
+		c.iface.svc.ops.finish(c.acks.pop(), nil)
+	}
+}
+
+// Flush implements uct.Endpoint. A local flush ends when the kernel has all
+// bytes; a remote one when the peer's transport has handled them, which an empty
+// put finds out (uct_tcp_ep_flush).
+func (ep *endpoint) Flush(flags uct.FlushFlags, comp *uct.Completion) error {
+	if flags&uct.FlushCancel != 0 {
+		ep.cancel()
+		return nil
+	}
+	c, err := ep.ready()
+	if err != nil {
+		if c = ep.conn; flags&uct.FlushRemote != 0 || ep.err != nil || c == nil ||
+			c.state != stateConnected || !ep.pending.Empty() {
+			return err
+		}
+	}
+	if flags&uct.FlushRemote == 0 {
+		if !c.blocked && !c.write() && c.state == stateClosed {
+			return ep.err
+		}
+		if c.writes.head != nil {
+			c.iface.svc.markDirty(c)
+		}
+		if c.written == c.accepted {
+			return nil
+		}
+		c.track(comp)
+		return ucs.InProgress
+	}
+	if c.probe {
+		return ep.put(nil, 0, comp)
+	}
+	if c.putSN == c.ackSN {
+		return nil
+	}
+	c.waitAck(comp)
+	return ucs.InProgress
+}
+
+// cancel ends all operations and makes the endpoint unusable.
+func (ep *endpoint) cancel() {
+	if ep.err != nil {
+		return
+	}
+	ep.err = errCanceled
+	if c := ep.conn; c != nil && (c.zc.left != 0 || c.state != stateConnected) {
+		// A message would be cut off in the middle, or nobody needs the answer.
+		ep.disconnect()
+	}
+	ep.endOps(ucs.ErrCanceled)
+}
+
+var errCanceled = fmt.Errorf("tcp: endpoint was flushed with cancel: %w", ucs.ErrCanceled)

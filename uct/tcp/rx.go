@@ -1,0 +1,176 @@
+package tcp
+
+import (
+	"bytes"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/ucs/sys"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// magicBytes is what an accepted connection must begin with.
+var magicBytes = appendMagic(nil)
+
+// read takes what has arrived, in a bounded number of calls, and returns the
+// number of things that were done with it.
+func (c *conn) read() int {
+	done := 0
+	for polls := c.iface.opts.maxPoll; ; polls-- {
+		n, more := c.readOnce()
+		done += n
+		if !more || polls == 0 || c.state == stateClosed {
+			return done
+		}
+	}
+}
+
+// readOnce makes one call. more says that there is probably more to read.
+func (c *conn) readOnce() (done int, more bool) {
+	if c.put.left > 0 {
+		return c.readPut()
+	}
+	b := c.in
+	if b == nil {
+		b = c.iface.rxPool.get()
+		c.in = b
+	}
+	space := b.data[b.w:]
+	n, errno := sys.Recv(int(c.fd), space)
+	if n == 0 {
+		if b.r == b.w {
+			c.releaseIn()
+		}
+		return c.readFailed(errno), false
+	}
+	b.w += n
+	return c.parse() + 1, n == len(space)
+}
+
+// readFailed handles a call that brought nothing.
+func (c *conn) readFailed(errno unix.Errno) int {
+	switch {
+	case errno == unix.EAGAIN:
+		return 0
+	case errno != 0:
+		c.lost("read", errno)
+	case c.ep != nil && c.state == stateConnected && !c.rx && !c.toEP:
+		c.halfClosed()
+	default:
+		c.lost("read", nil)
+	}
+	return 1
+}
+
+// halfClosed handles the end of the stream of a peer that has said before that
+// it would not send any more. It may still receive. A peer that is gone answers
+// the next byte with a reset.
+func (c *conn) halfClosed() {
+	c.ended = true
+	c.watch(c.watched &^ event.Read)
+	c.ep.Check(nil)
+}
+
+// parse handles the whole frames in the receive buffer and returns their number.
+// A handler may close this connection: its buffer lives until parse ends.
+func (c *conn) parse() int {
+	b := c.in
+	c.reading = true
+	n := 0
+	for c.state != stateClosed && c.frame(b) {
+		n++
+	}
+	c.reading = false
+	switch {
+	case b.r == b.w || c.state == stateClosed:
+		c.releaseIn()
+	case len(b.data)-b.r < c.iface.maxRxFrame || b.w == len(b.data):
+		// The frame that has begun must fit.
+		b.w = copy(b.data, b.data[b.r:b.w])
+		b.r = 0
+	}
+	return n
+}
+
+// frame handles the first frame in b and reports whether there was a whole one.
+func (c *conn) frame(b *buffer) bool {
+	buf := b.data[b.r:b.w]
+	if c.state == stateMagic {
+		return c.checkMagic(b, buf)
+	}
+	if len(buf) < hdrLen {
+		return false
+	}
+	id, length := buf[0], uint(le.Uint32(buf[1:]))
+	if id < uct.MaxAMIDs {
+		if length > uint(c.iface.maxRxFrame-hdrLen) || c.state != stateConnected && !c.rx {
+			c.badFrame(id, length)
+			return false
+		}
+		end := hdrLen + int(length)
+		if len(buf) < end {
+			return false
+		}
+		b.r += end
+		c.iface.deliver(uct.AMID(id), buf[hdrLen:end])
+		return true
+	}
+	return c.controlFrame(b, buf, id, length)
+}
+
+// checkMagic checks the first bytes of an accepted connection, as many as are
+// there.
+func (c *conn) checkMagic(b *buffer, buf []byte) bool {
+	n := min(len(buf), magicLen)
+	if !bytes.Equal(buf[:n], magicBytes[:n]) {
+		c.close()
+		return false
+	}
+	if n < magicLen {
+		return false
+	}
+	b.r += magicLen
+	c.state = stateAccepting
+	return true
+}
+
+// controlFrame handles a frame that is no active message.
+func (c *conn) controlFrame(b *buffer, buf []byte, id byte, length uint) bool {
+	fits := false
+	open := c.state == stateConnected || c.rx
+	switch id {
+	case idCM:
+		fits = length <= reqLen+sockaddrLen6
+	case idPutReq:
+		fits = length == putReqLen && open
+	case idPutAck:
+		fits = length == putAckLen && open
+	case idKeepalive:
+		fits = length == 0 && open
+	}
+	if !fits {
+		c.badFrame(id, length)
+		return false
+	}
+	end := hdrLen + int(length)
+	if len(buf) < end {
+		return false
+	}
+	b.r += end
+	payload := buf[hdrLen:end]
+	switch id {
+	case idCM:
+		c.handleCM(payload)
+	case idPutReq:
+		return c.beginPut(b, parsePutHeader(payload))
+	case idPutAck:
+		c.acked(le.Uint32(payload))
+	}
+	return true
+}
+
+func (c *conn) badFrame(id byte, length uint) {
+	c.refuse(fmt.Errorf("frame with id %d and %d bytes: %w", id, length, errProtocol))
+}

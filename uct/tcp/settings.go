@@ -1,0 +1,260 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// settings are the variables UCX_TCP_*, with C UCX's names and defaults
+// (uct_tcp_md_config_table, uct_tcp_iface_config_table). Those of C that have no
+// meaning here are left out: connecting is never blocking (CONN_NB), and buffers
+// are not carved from chunks (TX_*, RX_*, ALLOC).
+type settings struct {
+	AFPrio        []string       `ucx:"AF_PRIO" default:"inet,inet6" doc:"Address families to use, the preferred one first. A device is used with the first family it has an address of."`
+	BridgeEnable  bool           `ucx:"BRIDGE_ENABLE" default:"n" doc:"Use network bridges as devices."`
+	MaxNumEPs     config.Count   `ucx:"MAX_NUM_EPS" default:"256" doc:"Number of endpoints up to which the transport is expected to scale. Only published."`
+	Failure       log.Level      `ucx:"FAILURE" default:"DIAG" doc:"Log level of endpoint failures that nobody handles."`
+	TxSegSize     config.Bytes   `ucx:"TX_SEG_SIZE" default:"8K" doc:"Largest message that is sent by copying it."`
+	RxSegSize     config.Bytes   `ucx:"RX_SEG_SIZE" default:"64K" doc:"Largest message that is sent from the user's memory, and largest that is accepted if that is more than 64K."`
+	MaxIOV        config.Count   `ucx:"MAX_IOV" default:"6" doc:"Largest number of memory pieces in one zero-copy operation; 0 turns zero-copy off."`
+	SendvThresh   config.Bytes   `ucx:"SENDV_THRESH" default:"2K" doc:"Short messages with more data than this are written from the user's memory when nothing waits before them."`
+	PreferDefault bool           `ucx:"PREFER_DEFAULT" default:"y" doc:"Give the device of the default route another priority than the rest."`
+	PutEnable     bool           `ucx:"PUT_ENABLE" default:"y" doc:"Offer writing to remote memory."`
+	MaxPoll       int            `ucx:"MAX_POLL" default:"16" doc:"How often to go on reading from a socket that has more than one buffer full; -1 means until it is empty."`
+	MaxConnRetry  uint           `ucx:"MAX_CONN_RETRIES" default:"25" doc:"Number of attempts to connect, when connections are dropped before they are accepted."`
+	NoDelay       bool           `ucx:"NODELAY" default:"y" doc:"Send small segments at once (TCP_NODELAY)."`
+	SndBuf        config.Bytes   `ucx:"SNDBUF" default:"auto" doc:"Size of the socket's send buffer."`
+	RcvBuf        config.Bytes   `ucx:"RCVBUF" default:"auto" doc:"Size of the socket's receive buffer."`
+	SynCnt        config.Count   `ucx:"SYN_CNT" default:"auto" doc:"How often to repeat the first packet of a connection, at most 255; auto leaves it to the system."`
+	UserTimeout   config.Time    `ucx:"USER_TIMEOUT" default:"auto" doc:"How long sent data may stay unacknowledged before the kernel gives up, even toward a peer that is only stopped. auto means that a peer is lost when its machine does not answer for as long as keepalive would wait."`
+	PortRange     config.Range   `ucx:"PORT_RANGE" default:"0" doc:"Ports to listen on; 0 means any."`
+	MaxBW         bandwidth      `ucx:"MAX_BW" default:"2200MBs" doc:"Bandwidth that the protocol stack can reach at most; auto means no such limit."`
+	KeepIdle      config.Time    `ucx:"KEEPIDLE" default:"10s" doc:"Time without traffic after which keepalive probes are sent; inf turns keepalive off."`
+	KeepCnt       config.Count   `ucx:"KEEPCNT" default:"auto" doc:"Number of unanswered keepalive probes after which a peer is lost; inf turns keepalive off."`
+	KeepIntvl     config.Time    `ucx:"KEEPINTVL" default:"2s" doc:"Time between keepalive probes; inf turns keepalive off."`
+	BindSrcAddr   config.Ternary `ucx:"EP_BIND_SRC_ADDR" default:"try" doc:"Connect from the address of the device."`
+}
+
+func init() {
+	config.Register(config.Section{
+		Name:   componentName,
+		Prefix: "TCP_",
+		Title:  "tcp transport configuration",
+		New:    func() any { return new(settings) },
+	})
+}
+
+// bandwidth is a number of bytes per second: a number with an optional unit K, M,
+// G or T in powers of 1024, B (bytes) or b (bits), and "ps", "/s" or "s"; or
+// "auto" (UCS_CONFIG_TYPE_BW).
+type bandwidth float64
+
+// ParseConfig implements config.Value.
+func (w *bandwidth) ParseConfig(s string) error {
+	if strings.EqualFold(s, "auto") {
+		*w = bandwidth(math.Inf(1))
+		return nil
+	}
+	num := strings.TrimRight(s, "KMGTBbps/")
+	v, err := strconv.ParseFloat(num, 64)
+	if err != nil || !(v >= 0) || math.IsInf(v, 0) {
+		return errors.New("not understood")
+	}
+	unit := s[len(num):]
+	for i, prefix := range "KMGT" {
+		if strings.HasPrefix(unit, string(prefix)) {
+			v *= float64(uint64(1) << (10 * (i + 1)))
+			unit = unit[1:]
+			break
+		}
+	}
+	switch {
+	case strings.HasPrefix(unit, "B"):
+	case strings.HasPrefix(unit, "b"):
+		v /= 8
+	default:
+		return errors.New("not understood")
+	}
+	switch unit[1:] {
+	case "", "s", "ps", "/s":
+	default:
+		return errors.New("not understood")
+	}
+	*w = bandwidth(v)
+	return nil
+}
+
+// String implements config.Value.
+func (w bandwidth) String() string {
+	v := float64(w)
+	if math.IsInf(v, 1) {
+		return "auto"
+	}
+	units := [...]string{"", "K", "M", "G", "T"}
+	i := 0
+	for v > 50000 && i < len(units)-1 { // as ucs_config_sprintf_bw prints it
+		v /= 1024
+		i++
+	}
+	return strconv.FormatFloat(v, 'f', 2, 64) + units[i] + "Bps"
+}
+
+// ConfigSyntax implements config.Syntaxer.
+func (bandwidth) ConfigSyntax() string {
+	return `bandwidth value: <number>[T|G|M|K]B|b[[p|/]s] or "auto"`
+}
+
+// mdOptions are the settings of a memory domain.
+type mdOptions struct {
+	families []bool // v6, in order of preference
+	bridges  bool
+}
+
+// loadMDOptions reads the settings of a domain.
+func loadMDOptions(cfg *config.Set) (mdOptions, error) {
+	var s settings
+	if err := cfg.Load(componentName, &s); err != nil {
+		return mdOptions{}, err
+	}
+	o := mdOptions{bridges: s.BridgeEnable}
+	for _, f := range s.AFPrio[:min(len(s.AFPrio), 2)] {
+		switch strings.ToLower(f) {
+		case "inet":
+			o.families = append(o.families, false)
+		case "inet6":
+			o.families = append(o.families, true)
+		default:
+			return o, fmt.Errorf("tcp: UCX_TCP_AF_PRIO names %q, expected inet or inet6: %w", f, ucs.ErrInvalidParam)
+		}
+	}
+	return o, nil
+}
+
+// options are the settings of an iface, checked and filled in.
+type options struct {
+	txSeg, rxSeg int
+	maxIOV       int // of the user
+	maxHdr       int // of a zero-copy message
+	sendv        int
+	maxNumEPs    int
+	prefer       bool
+	putEnable    bool
+	maxPoll      int
+	maxRetries   int
+	noDelay      bool
+	sndbuf       int // 0: the system's
+	rcvbuf       int
+	synCnt       int
+	userTimeout  time.Duration
+	ports        config.Range
+	maxBW        float64
+	keep         keepalive
+	bindSource   config.Ternary
+	failure      log.Level
+}
+
+// loadOptions reads the settings of an iface.
+func loadOptions(cfg *config.Set, p uct.IfaceParams) (options, error) {
+	var s settings
+	if err := cfg.Load(componentName, &s); err != nil {
+		return options{}, err
+	}
+	const most = 1 << 30 // keeps a frame's length and a buffer's size reasonable
+	o := options{
+		txSeg:      min(s.TxSegSize.Int(8<<10), most),
+		rxSeg:      min(s.RxSegSize.Int(64<<10), most),
+		maxIOV:     s.MaxIOV.Int(6),
+		sendv:      s.SendvThresh.Int(2 << 10),
+		maxNumEPs:  s.MaxNumEPs.Int(256),
+		prefer:     s.PreferDefault,
+		putEnable:  s.PutEnable,
+		maxPoll:    s.MaxPoll,
+		maxRetries: int(min(s.MaxConnRetry, math.MaxUint8+1)),
+		noDelay:    s.NoDelay,
+		sndbuf:     min(s.SndBuf.Int(0), math.MaxInt32),
+		rcvbuf:     min(s.RcvBuf.Int(0), math.MaxInt32),
+		synCnt:     s.SynCnt.Int(0),
+		ports:      s.PortRange,
+		maxBW:      float64(s.MaxBW),
+		bindSource: s.BindSrcAddr,
+		failure:    s.Failure,
+	}
+	o.maxIOV = min(o.maxIOV, maxIOV)
+	if o.maxRetries > math.MaxUint8 {
+		return o, fmt.Errorf("tcp: UCX_TCP_MAX_CONN_RETRIES is %d, the limit is %d: %w", s.MaxConnRetry, math.MaxUint8, ucs.ErrInvalidParam)
+	}
+	if o.txSeg < 8 || o.txSeg > o.rxSeg {
+		return o, fmt.Errorf("tcp: UCX_TCP_TX_SEG_SIZE is %d, expected 8 to UCX_TCP_RX_SEG_SIZE, %d: %w", o.txSeg, o.rxSeg, ucs.ErrInvalidParam)
+	}
+	if o.maxHdr = o.txSeg + hdrLen - zcopyContext - iovecSize*(o.maxIOV+serviceIOV); o.maxHdr < 0 {
+		if o.maxIOV > 0 {
+			return o, fmt.Errorf("tcp: UCX_TCP_TX_SEG_SIZE of %d is too small for UCX_TCP_MAX_IOV of %d: %w", o.txSeg, o.maxIOV, ucs.ErrInvalidParam)
+		}
+		o.maxHdr = 0
+	}
+	if o.synCnt > math.MaxUint8 {
+		return o, fmt.Errorf("tcp: UCX_TCP_SYN_CNT is %d, the limit is %d: %w", o.synCnt, math.MaxUint8, ucs.ErrInvalidParam)
+	}
+	if o.ports.Last > math.MaxUint16 {
+		return o, fmt.Errorf("tcp: UCX_TCP_PORT_RANGE ends at %d, the limit is %d: %w", o.ports.Last, math.MaxUint16, ucs.ErrInvalidParam)
+	}
+	if !s.UserTimeout.IsAuto() && s.UserTimeout != config.TimeInf {
+		o.userTimeout = s.UserTimeout.Duration(0)
+	}
+	o.keep = s.keepalive(p)
+	return o, nil
+}
+
+// The limit of a zero-copy header is what C UCX has left in its transmit buffer
+// after a context and the list of entries (uct_tcp_iface_t class init). It is
+// part of the published attributes.
+const (
+	zcopyContext = 32 // uct_tcp_ep_zcopy_tx_t
+	iovecSize    = 16 // struct iovec
+	serviceIOV   = 2  // UCT_TCP_EP_ZCOPY_SERVICE_IOV_COUNT
+
+	// maxIOV is what one call of the kernel takes, less the entries for headers.
+	maxIOV = 1024 - serviceIOV
+)
+
+// apply sets the options of a socket.
+func (o *options) apply(fd int) error {
+	set := func(level, name, value int) error {
+		return unix.SetsockoptInt(fd, level, name, value)
+	}
+	err := set(unix.IPPROTO_TCP, unix.TCP_NODELAY, boolInt(o.noDelay))
+	if err == nil && o.sndbuf > 0 {
+		err = set(unix.SOL_SOCKET, unix.SO_SNDBUF, o.sndbuf)
+	}
+	if err == nil && o.rcvbuf > 0 {
+		err = set(unix.SOL_SOCKET, unix.SO_RCVBUF, o.rcvbuf)
+	}
+	if err == nil && o.synCnt > 0 {
+		err = set(unix.IPPROTO_TCP, unix.TCP_SYNCNT, o.synCnt)
+	}
+	if err == nil && o.userTimeout > 0 {
+		err = set(unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(max(o.userTimeout/time.Millisecond, 1)))
+	}
+	if err == nil {
+		err = o.keep.apply(fd)
+	}
+	return err
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,199 @@
+package tcp
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/ucs/sys"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// zcopy is the caller's memory that follows the buffered output: entries from
+// index on, the first of them from offset on, left bytes in all. No operation is
+// accepted behind it.
+type zcopy struct {
+	iov    []uct.IOV
+	index  int
+	offset int
+	left   int
+}
+
+func (z *zcopy) advance(n int) {
+	z.left -= n
+	for n > 0 {
+		rest := len(z.iov[z.index].Data) - z.offset
+		if n < rest {
+			z.offset += n
+			return
+		}
+		n -= rest
+		z.index++
+		z.offset = 0
+	}
+	if z.left == 0 {
+		*z = zcopy{}
+	}
+}
+
+// owed are control frames that could not be queued because the caller's memory
+// was in the way. They follow it.
+type owed uint8
+
+const (
+	owedAck    owed = 1 << iota // answer to a request
+	owedAckReq                  // the same, and a request of our own
+	owedReq                     // a request on a connection taken over
+	owedPutAck                  // acknowledgement of puts, coalesced
+	owedFin                     // nothing will be sent any more
+)
+
+// owe queues a control frame. It leaves with the next write.
+func (c *conn) owe(o owed) {
+	c.owed |= o
+	c.iface.svc.markDirty(c)
+}
+
+// pay queues the owed control frames if it can, and reports whether there is
+// output.
+func (c *conn) pay() bool {
+	if c.owed != 0 && c.zc.left == 0 {
+		if b := c.room(maxControl); b != nil {
+			start := len(b)
+			if c.owed&owedAck != 0 {
+				b = appendEvent(b, eventAck)
+			}
+			if c.owed&owedAckReq != 0 {
+				b = appendEvent(b, eventAckReq)
+			}
+			if c.owed&owedReq != 0 {
+				b = appendRequest(b, request{id: c.sn, from: c.iface.addr})
+			}
+			if c.owed&owedPutAck != 0 {
+				b = appendPutAck(b, c.owedSN)
+			}
+			if c.owed&owedFin != 0 {
+				b = appendEvent(b, eventFin)
+			}
+			c.owed = 0
+			c.queued(len(b) - start)
+		}
+	}
+	return c.written != c.accepted
+}
+
+// room returns the output so far, with capacity for n more bytes that the caller
+// may append and then reports to queued. It returns nil when the output is full
+// and the kernel does not take it.
+func (c *conn) room(n int) []byte {
+	b := c.out
+	if b != nil && len(b.data)-b.w < n {
+		if c.blocked || !c.write() {
+			return nil
+		}
+		b = c.out
+	}
+	if b == nil {
+		b = c.iface.txPool.get()
+		c.out = b
+	}
+	return b.data[b.r:b.w]
+}
+
+// queued accounts for n bytes appended to what room returned.
+func (c *conn) queued(n int) {
+	c.out.w += n
+	c.accepted += uint64(n)
+}
+
+// unqueue takes back the last n bytes of output.
+func (c *conn) unqueue(n int) {
+	c.out.w -= n
+	c.accepted -= uint64(n)
+	if c.out.r == c.out.w {
+		c.iface.txPool.put(c.out)
+		c.out = nil
+	}
+}
+
+// acceptsMore reports whether an operation of any size would be accepted now.
+func (c *conn) acceptsMore() bool {
+	if c.state != stateConnected || c.zc.left != 0 {
+		return false
+	}
+	b := c.out
+	return !c.blocked || b == nil || len(b.data)-b.w >= c.iface.maxFrame
+}
+
+// write gives the kernel as much output as it takes and reports whether all of
+// it went. It runs no callback: a broken connection is reported by Progress.
+func (c *conn) write() bool {
+	for c.written != c.accepted {
+		n, want, errno := c.send()
+		if errno != 0 {
+			if errno == unix.EAGAIN {
+				c.block()
+			} else {
+				c.lost("write", errno)
+			}
+			return false
+		}
+		c.sent(n)
+		if n < want {
+			c.block()
+			return false
+		}
+	}
+	if c.blocked || c.watched&event.Write != 0 {
+		c.blocked = false
+		c.watch(c.watched &^ event.Write)
+	}
+	return true
+}
+
+// send makes one system call of the output and returns the bytes written and
+// offered.
+func (c *conn) send() (n, want int, errno unix.Errno) {
+	b := c.out
+	if c.zc.left == 0 {
+		buf := b.data[b.r:b.w]
+		n, errno = sys.Send(int(c.fd), buf, 0)
+		return n, len(buf), errno
+	}
+	v := &c.iface.svc.vec
+	if b != nil {
+		v.Add(b.data[b.r:b.w])
+	}
+	z := &c.zc
+	v.Add(z.iov[z.index].Data[z.offset:])
+	for i := z.index + 1; i < len(z.iov); i++ {
+		v.Add(z.iov[i].Data)
+	}
+	want = v.Bytes()
+	n, errno = sys.SendVec(int(c.fd), v, 0)
+	v.Reset()
+	return n, want, errno
+}
+
+// sent takes n written bytes off the output.
+func (c *conn) sent(n int) {
+	c.written += uint64(n)
+	c.iface.svc.watch.sent(c)
+	if b := c.out; b != nil {
+		k := min(n, b.w-b.r)
+		b.r += k
+		n -= k
+		if b.r == b.w {
+			c.iface.txPool.put(b)
+			c.out = nil
+		}
+	}
+	if n > 0 {
+		c.zc.advance(n)
+	}
+}
+
+// block waits for the kernel to take output again.
+func (c *conn) block() {
+	c.blocked = true
+	c.watch(c.watched | event.Write)
+}
