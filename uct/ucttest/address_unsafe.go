@@ -1,0 +1,10 @@
+package ucttest
+
+// Soundness: only the value of the pointer is read; it is never made a pointer
+// again.
+
+import "unsafe"
+
+// AddressOf is the address of the first byte of b, which must not be empty: what
+// peers call it in remote memory access.
+func AddressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(&b[0]))) }

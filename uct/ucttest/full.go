@@ -1,0 +1,200 @@
+package ucttest
+
+import (
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// stream sends numbered messages from a to b over one endpoint and collects
+// them, for tests of what happens when the endpoint is full.
+type stream struct {
+	t    *testing.T
+	a, b *Host
+	ep   uct.Endpoint
+	kind *Kind
+	size int // of each message
+	s    *Sender
+	next uint64   // number of the next message
+	got  []uint64 // numbers that arrived
+}
+
+const (
+	streamID = 9
+	nestID   = 10
+)
+
+// maxFill bounds what is sent in order to fill an endpoint, in bytes and in
+// messages.
+const (
+	maxFill         = 256 << 20
+	maxFillMessages = 1 << 16
+)
+
+// newStream opens two hosts, or one for loopback, and connects them.
+func newStream(t *testing.T, f *Fixture) *stream {
+	t.Helper()
+	a, b := f.Pair(t)
+	return newStreamBetween(t, a, b)
+}
+
+func newStreamBetween(t *testing.T, a, b *Host) *stream {
+	t.Helper()
+	st := &stream{t: t, a: a, b: b, ep: a.Connect(t, b)}
+	attr := a.Iface.Attr()
+	kinds := KindsOf(attr)
+	st.kind = &kinds[0]
+	for i := range kinds { // bcopy never needs the buffer afterwards
+		if kinds[i].Name == "bcopy" {
+			st.kind = &kinds[i]
+		}
+	}
+	st.size = min(4096, st.kind.Max(attr))
+	st.s = &Sender{T: t, From: a, Endpoint: st.ep, ID: streamID}
+	b.Handle(t, streamID, func(data []byte, _ *uct.AMDesc) error {
+		n := sequence(data)
+		SameBytes(t, "message", data, numbered(n, st.size))
+		st.got = append(st.got, n)
+		return nil
+	})
+	// Get over connecting.
+	Accept(t, st.send, a, b)
+	st.wait()
+	Settle(a, b)
+	return st
+}
+
+// send sends the next message.
+func (st *stream) send() error {
+	err := st.sendNumber(st.next)
+	if accepted(err) {
+		st.next++
+	}
+	return err
+}
+
+func (st *stream) sendNumber(n uint64) error {
+	return st.s.Send(st.kind, numbered(n, st.size))
+}
+
+// wait progresses until all that was numbered has arrived, and checks the order.
+func (st *stream) wait() {
+	st.t.Helper()
+	Until(st.t, "all messages", func() bool { return uint64(len(st.got)) >= st.next }, st.a, st.b)
+	for i, n := range st.got {
+		if n != uint64(i) {
+			st.t.Fatalf("message %d arrived in place %d", n, i)
+		}
+	}
+	if uint64(len(st.got)) != st.next {
+		st.t.Fatalf("%d messages arrived, %d were sent", len(st.got), st.next)
+	}
+}
+
+// fill sends until the endpoint refuses and reports whether it did.
+func (st *stream) fill() bool {
+	st.t.Helper()
+	for n := 0; n < maxFillMessages && n*st.size < maxFill; n++ {
+		switch err := st.send(); {
+		case err == ucs.ErrNoResource:
+			return true
+		case !accepted(err):
+			st.t.Fatalf("filling the endpoint: %v", err)
+		}
+	}
+	return false
+}
+
+// whenFull runs body at a moment when the endpoint refuses to send; body must
+// not progress. A transport that delivers inside the send is full only inside
+// nested handlers, and body then runs in the innermost. The test is skipped
+// when the endpoint never refuses.
+func (st *stream) whenFull(body func()) {
+	st.t.Helper()
+	if !st.inline() {
+		if !st.fill() {
+			st.t.Skipf("never refuses: took %d messages of %d bytes", st.next, st.size)
+		}
+		body()
+		return
+	}
+	nest := &Sender{T: st.t, From: st.a, Endpoint: st.ep, ID: nestID}
+	depth, ran, full := 0, false, false
+	st.b.Handle(st.t, nestID, func([]byte, *uct.AMDesc) error {
+		if ran {
+			return nil
+		}
+		depth++
+		before := depth
+		if err := nest.Number(st.kind, 0); accepted(err) && depth > before || ran {
+			return nil // went deeper
+		}
+		ran = true
+		if full = st.fill(); full {
+			body()
+		}
+		return nil
+	})
+	if err := nest.Number(st.kind, 0); !accepted(err) {
+		st.t.Fatalf("nesting handlers: %v", err)
+	}
+	Until(st.t, "the innermost handler", func() bool { return ran }, st.a, st.b)
+	if !full {
+		st.t.Skipf("never refuses: took %d messages of %d bytes", st.next, st.size)
+	}
+}
+
+// inline reports whether messages are delivered inside the send.
+func (st *stream) inline() bool {
+	st.t.Helper()
+	if err := st.send(); !accepted(err) {
+		st.t.Fatalf("sending on an idle endpoint: %v", err)
+	}
+	return uint64(len(st.got)) == st.next
+}
+
+// pend queues a request that sends the next message. It returns nil if
+// resources came back meanwhile, after having filled the endpoint again.
+func (st *stream) pend() *Pending {
+	st.t.Helper()
+	n := st.next
+	p := NewPending(func() error {
+		if err := st.sendNumber(n); !accepted(err) {
+			return err
+		}
+		return nil
+	})
+	switch err := st.ep.PendingAdd(&p.Pending); err {
+	case nil:
+		st.next++
+		if !p.Queued() {
+			st.t.Fatal("the request does not know that it is queued")
+		}
+		return p
+	case ucs.ErrBusy:
+		if !st.fill() {
+			st.t.Skip("the endpoint cannot be kept full")
+		}
+	default:
+		st.t.Fatalf("adding a pending request: %v", err)
+	}
+	return nil
+}
+
+// pendMany queues n requests.
+func (st *stream) pendMany(n int) []*Pending {
+	st.t.Helper()
+	var list []*Pending
+	for tries := 0; len(list) < n; tries++ {
+		if tries > n+1000 {
+			st.t.Fatal("PendingAdd keeps saying busy to an endpoint that refuses to send")
+		}
+		if p := st.pend(); p != nil {
+			list = append(list, p)
+		} else if len(list) > 0 {
+			st.t.Fatal("PendingAdd says busy while requests wait")
+		}
+	}
+	return list
+}

@@ -1,0 +1,136 @@
+package ucttest
+
+import (
+	"testing"
+
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Host is one side of a test: a worker with one iface, on a domain of its own.
+type Host struct {
+	Worker *uct.Worker
+	Domain uct.MemoryDomain
+	Iface  uct.Iface
+
+	// Failures and Unknown are what the iface reported.
+	Failures []Failure
+	Unknown  []Message
+
+	fixture   *Fixture
+	endpoints []uct.Endpoint
+	memory    []*Memory
+}
+
+// Failure is a call of IfaceParams.OnError.
+type Failure struct {
+	Endpoint uct.Endpoint
+	UserData any
+	Err      error
+}
+
+func (h *Host) onError(ep uct.Endpoint, userData any, err error) {
+	h.Failures = append(h.Failures, Failure{ep, userData, err})
+}
+
+func (h *Host) onUnknownAM(id uct.AMID, data []byte) {
+	h.Unknown = append(h.Unknown, Message{id, append([]byte(nil), data...)})
+}
+
+// Failed returns the error reported for ep, nil if there was none.
+func (h *Host) Failed(ep uct.Endpoint) error {
+	for _, f := range h.Failures {
+		if f.Endpoint == ep {
+			return f.Err
+		}
+	}
+	return nil
+}
+
+// Connect creates an endpoint to another host. Endpoints are closed with their
+// host.
+func (h *Host) Connect(t testing.TB, to *Host) uct.Endpoint {
+	t.Helper()
+	ep, _ := h.ConnectPair(t, to)
+	return ep
+}
+
+// ConnectPair creates an endpoint to another host and, where the transport
+// connects endpoints in pairs, the one there that belongs to it; otherwise back
+// is nil.
+func (h *Host) ConnectPair(t testing.TB, to *Host) (there, back uct.Endpoint) {
+	t.Helper()
+	if h.Iface.Attr().Flags.Has(uct.IfaceConnectToIface) {
+		return h.NewEndpoint(t, uct.EndpointParams{
+			DeviceAddr: to.Iface.DeviceAddress(),
+			IfaceAddr:  to.Iface.Address(),
+		}), nil
+	}
+	there = h.NewEndpoint(t, uct.EndpointParams{})
+	back = to.NewEndpoint(t, uct.EndpointParams{})
+	connectTo(t, there, to.Iface.DeviceAddress(), back)
+	connectTo(t, back, h.Iface.DeviceAddress(), there)
+	return there, back
+}
+
+// connectTo connects ep to the endpoint peer of an iface with device address
+// dev.
+func connectTo(t testing.TB, ep uct.Endpoint, dev []byte, peer uct.Endpoint) {
+	t.Helper()
+	addr, err := peer.Address()
+	if err != nil {
+		t.Fatalf("endpoint address: %v", err)
+	}
+	if err := ep.ConnectToEP(dev, addr); err != nil {
+		t.Fatalf("connecting endpoints: %v", err)
+	}
+}
+
+// NewEndpoint creates an endpoint that is closed with its host.
+func (h *Host) NewEndpoint(t testing.TB, p uct.EndpointParams) uct.Endpoint {
+	t.Helper()
+	ep, err := h.Iface.NewEndpoint(p)
+	if err != nil {
+		t.Fatalf("new endpoint: %v", err)
+	}
+	h.endpoints = append(h.endpoints, ep)
+	return ep
+}
+
+// Handle sets the handler of an id.
+func (h *Host) Handle(t testing.TB, id uct.AMID, fn uct.AMHandler) {
+	t.Helper()
+	if err := h.Iface.SetAMHandler(id, fn); err != nil {
+		t.Fatalf("setting handler %d: %v", id, err)
+	}
+}
+
+// Close closes all that was opened. Idempotent; tests need not call it.
+func (h *Host) Close(t testing.TB) {
+	t.Helper()
+	for _, ep := range h.endpoints {
+		ep.PendingPurge(func(*uct.Pending) {})
+		ep.Close()
+	}
+	h.endpoints = nil
+	for _, m := range h.memory {
+		m.Close(t)
+	}
+	if h.Iface != nil {
+		if err := h.Iface.Close(); err != nil {
+			t.Errorf("closing iface: %v", err)
+		}
+		h.Iface = nil
+	}
+	if h.Domain != nil {
+		if err := h.Domain.Close(); err != nil {
+			t.Errorf("closing memory domain: %v", err)
+		}
+		h.Domain = nil
+	}
+	if h.Worker != nil {
+		if err := h.Worker.Close(); err != nil {
+			t.Errorf("closing worker: %v", err)
+		}
+		h.Worker = nil
+	}
+}

@@ -1,0 +1,90 @@
+package ucttest
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// NoLeaks fails the test when it leaves goroutines or descriptors behind. Call
+// it before anything is opened.
+func NoLeaks(t testing.TB) {
+	t.Helper()
+	startPoller()
+	fds := openFDs(t)
+	before := goroutines()
+	t.Cleanup(func() {
+		leaked := func() (stacks []string) {
+			for id, stack := range goroutines() {
+				if _, ok := before[id]; !ok {
+					stacks = append(stacks, stack)
+				}
+			}
+			return stacks
+		}
+		stacks := leaked()
+		for i := 0; i < spinRounds && len(stacks) > 0; i++ {
+			runtime.Gosched() // one that ends may need a moment
+			stacks = leaked()
+		}
+		if len(stacks) > 0 {
+			t.Errorf("%d goroutines left behind:\n%s", len(stacks), strings.Join(stacks, "\n\n"))
+		}
+		for fd, name := range openFDs(t) {
+			if was, ok := fds[fd]; !ok {
+				t.Errorf("descriptor %d left open: %s", fd, name)
+			} else if was != name {
+				t.Errorf("descriptor %d is %s, was %s", fd, name, was)
+			}
+		}
+	})
+}
+
+// goroutines returns the stacks of all goroutines but those of package testing,
+// by number.
+func goroutines() map[string]string {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	stacks := make(map[string]string)
+	for _, stack := range strings.Split(string(buf), "\n\n") {
+		id, _, _ := strings.Cut(strings.TrimPrefix(stack, "goroutine "), " ")
+		if !strings.Contains(stack, "created by testing.") {
+			stacks[id] = stack
+		}
+	}
+	return stacks
+}
+
+// openFDs returns the descriptors of the process with what they are.
+func openFDs(t testing.TB) map[int]string {
+	t.Helper()
+	const dir = "/proc/self/fd"
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatalf("listing descriptors: %v", err)
+	}
+	fds := make(map[int]string)
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		// The descriptor of the listing itself is gone by now.
+		if name, err := os.Readlink(dir + "/" + e.Name()); err == nil {
+			fds[fd] = name
+		}
+	}
+	return fds
+}
+
+// startPoller makes the runtime open the descriptors of its own poller, which
+// stay.
+var startPoller = sync.OnceFunc(func() {
+	if r, w, err := os.Pipe(); err == nil {
+		r.Close()
+		w.Close()
+	}
+})

@@ -1,0 +1,96 @@
+package ucttest
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// Bounds of waiting. The kernel delivers some events later; after spinRounds
+// fruitless rounds each further one waits for a descriptor, at most 1 ms.
+const (
+	spinRounds = 2000
+	waitRounds = 10000
+)
+
+// Progress runs one round on each host and returns the number of events. A host
+// that is named twice or closed counts once or not at all.
+func Progress(hosts ...*Host) int {
+	n := 0
+	for i, h := range hosts {
+		if h.Worker != nil && (i == 0 || h != hosts[i-1]) {
+			n += h.Worker.Progress()
+		}
+	}
+	return n
+}
+
+// Until progresses the hosts until cond holds. It fails the test when that does
+// not come to pass.
+func Until(t testing.TB, what string, cond func() bool, hosts ...*Host) {
+	t.Helper()
+	if !Eventually(cond, hosts...) {
+		t.Fatalf("progressed for ever, still waiting for: %s", what)
+	}
+}
+
+// Eventually progresses the hosts until cond holds and reports whether that
+// came to pass.
+func Eventually(cond func() bool, hosts ...*Host) bool {
+	for idle := 0; idle < spinRounds+waitRounds; {
+		if cond() {
+			return true
+		}
+		if Progress(hosts...) > 0 {
+			idle = 0
+			continue
+		}
+		idle++
+		runtime.Gosched()
+		if idle > spinRounds {
+			wait(hosts)
+		}
+	}
+	return cond()
+}
+
+// wait waits until a worker's descriptor is readable, or a moment.
+func wait(hosts []*Host) {
+	var fds []unix.PollFd
+	for _, h := range hosts {
+		if h.Worker != nil {
+			fds = append(fds, unix.PollFd{Fd: int32(h.Worker.EventFD()), Events: unix.POLLIN})
+		}
+	}
+	unix.Poll(fds, 1)
+}
+
+// Settle progresses the hosts until nothing has happened for a while.
+func Settle(hosts ...*Host) {
+	for idle := 0; idle < spinRounds; idle++ {
+		if Progress(hosts...) > 0 {
+			idle = 0
+		}
+		runtime.Gosched()
+	}
+}
+
+// Accept calls op until it is not refused for want of resources, progressing
+// the hosts in between. It returns nil or ucs.InProgress; any other result fails
+// the test.
+func Accept(t testing.TB, op func() error, hosts ...*Host) error {
+	t.Helper()
+	var err error
+	Until(t, "resources to send", func() bool {
+		err = op()
+		return !errors.Is(err, ucs.ErrNoResource)
+	}, hosts...)
+	if err != nil && err != ucs.InProgress {
+		t.Fatalf("operation refused: %v", err)
+	}
+	return err
+}

@@ -1,0 +1,113 @@
+package ucttest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ucx-go/ucx/uct"
+)
+
+// tests is the suite. needs are the capabilities without which a test means
+// nothing; it is then skipped, naming them.
+var tests = []struct {
+	name  string
+	needs uct.IfaceFlags
+	run   func(t *testing.T, f *Fixture)
+}{
+	{"component", 0, testComponent},
+	{"attributes", 0, testAttributes},
+	{"unsupported", 0, testUnsupported},
+	{"addresses", 0, testAddresses},
+	{"hostile addresses", uct.IfaceConnectToIface, testHostileAddresses},
+	{"loopback only", 0, testLoopbackOnly},
+	{"am", anyAM, testAM},
+	{"am limits", anyAM, testAMLimits},
+	{"am short", uct.IfaceAMShort, testAMShort},
+	{"am bcopy", uct.IfaceAMBcopy, testAMBcopy},
+	{"am zcopy", uct.IfaceAMZcopy, testAMZcopy},
+	{"am order", anyAM, testAMOrder},
+	{"am both ways", anyAM, testAMBothWays},
+	{"am send now", anyAM, testAMSendNow},
+	{"am tracer", anyAM, testAMTracer},
+	{"am handlers", anyAM, testAMHandlers},
+	{"am from handlers", anyAM, testAMFromHandlers},
+	{"completion of many", anyAM, testCompletionOfMany},
+	{"refusal", anyAM | uct.IfacePending, testRefusal},
+	{"pending order", anyAM | uct.IfacePending, testPendingOrder},
+	{"pending dispatch", anyAM | uct.IfacePending, testPendingDispatch},
+	{"pending purge", anyAM | uct.IfacePending, testPendingPurge},
+	{"pending busy", anyAM | uct.IfacePending, testPendingBusy},
+	{"flush", 0, testFlush},
+	{"flush cancel", anyAM, testFlushCancel},
+	{"check", uct.IfaceEpCheck, testCheck},
+	{"put", anyPut, testPut},
+	{"get", anyGet, testGet},
+	{"remote memory refused", 0, testRemoteRefused},
+	{"remote permission refused", 0, testPermissionRefused},
+	{"atomic", anyAtomic, testAtomic},
+	{"atomic misaligned", anyAtomic, testAtomicMisaligned},
+	{"close", anyAM, testClose},
+	{"close in flight", anyAM, testCloseInFlight},
+	{"peer gone", anyAM | uct.IfaceErrHandlePeerFail, testPeerGone},
+	{"many endpoints", anyAM, testManyEndpoints},
+	{"two workers", anyAM, testTwoWorkers},
+	{"arm idle", 0, testArmIdle},
+	{"wakeup", anyAM, testWakeup},
+	{"no allocations", anyAM, testNoAllocations},
+}
+
+// Groups of capabilities of which one is enough.
+const (
+	anyAM     = uct.IfaceAMShort | uct.IfaceAMBcopy | uct.IfaceAMZcopy
+	anyPut    = uct.IfacePutShort | uct.IfacePutBcopy | uct.IfacePutZcopy
+	anyGet    = uct.IfaceGetShort | uct.IfaceGetBcopy | uct.IfaceGetZcopy
+	anyAtomic = uct.IfaceAtomicCPU | uct.IfaceAtomicDevice
+)
+
+// offers reports whether flags have what needs ask for: one bit of each group,
+// all others.
+func offers(flags, needs uct.IfaceFlags) bool {
+	for _, group := range []uct.IfaceFlags{anyAM, anyPut, anyGet, anyAtomic} {
+		if needs&group == group {
+			if flags&group == 0 {
+				return false
+			}
+			needs &^= group
+		}
+	}
+	return flags.Has(needs)
+}
+
+// Run tests a transport. Each test opens hosts of its own and must leave neither
+// goroutines nor descriptors behind.
+func Run(t *testing.T, f Fixture) {
+	t.Helper()
+	var flags uct.IfaceFlags
+	t.Run("open and close", func(t *testing.T) {
+		NoLeaks(t)
+		flags = f.Open(t).Iface.Attr().Flags
+	})
+	known := make(map[string]bool)
+	for _, test := range tests {
+		known[test.name] = true
+		t.Run(test.name, func(t *testing.T) {
+			if why := f.Skip[test.name]; why != "" {
+				t.Skip(why)
+			}
+			if !offers(flags, test.needs) {
+				t.Skipf("transport lacks capabilities %#x", uint64(test.needs&^flags))
+			}
+			NoLeaks(t)
+			test.run(t, &f)
+		})
+	}
+	var unknown []string
+	for name := range f.Skip {
+		if !known[name] {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) > 0 {
+		t.Errorf("Fixture.Skip names tests that do not exist: %s", strings.Join(unknown, ", "))
+	}
+}

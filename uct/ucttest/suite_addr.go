@@ -1,0 +1,122 @@
+package ucttest
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// testAddresses checks the addresses of two hosts and that they reach each
+// other.
+func testAddresses(t *testing.T, f *Fixture) {
+	a, b := f.Pair(t)
+	for _, h := range []*Host{a, b} {
+		attr := h.Iface.Attr()
+		dev, addr := h.Iface.DeviceAddress(), h.Iface.Address()
+		if len(dev) != attr.DeviceAddrLen || len(addr) != attr.IfaceAddrLen {
+			t.Errorf("addresses of %d and %d bytes, attributes say %d and %d",
+				len(dev), len(addr), attr.DeviceAddrLen, attr.IfaceAddrLen)
+		}
+		if !bytes.Equal(dev, h.Iface.DeviceAddress()) || !bytes.Equal(addr, h.Iface.Address()) {
+			t.Error("addresses change")
+		}
+	}
+	if !f.Loopback && len(a.Iface.Address()) > 0 && bytes.Equal(a.Iface.Address(), b.Iface.Address()) {
+		t.Error("two ifaces have the same address")
+	}
+	for _, scope := range []uct.ReachScope{uct.ScopeNetwork, uct.ScopeDevice} {
+		p := uct.ReachableParams{DeviceAddr: b.Iface.DeviceAddress(), IfaceAddr: b.Iface.Address(), Scope: scope}
+		if err := a.Iface.Reachable(p); err != nil {
+			t.Errorf("peer is not reachable, scope %d: %v", scope, err)
+		}
+	}
+	ep := a.Connect(t, b)
+	if a.Iface.Attr().Flags.Has(uct.IfaceConnectToIface) {
+		dev, addr := b.Iface.DeviceAddress(), b.Iface.Address()
+		if !ep.IsConnected(dev, addr) {
+			t.Error("endpoint does not lead to the addresses it was made of")
+		}
+		if len(addr) > 0 {
+			other := bytes.Clone(addr)
+			other[0] ^= 0x5a
+			if ep.IsConnected(dev, other) {
+				t.Error("endpoint leads to another address as well")
+			}
+		}
+	}
+	if a.Iface.Attr().Flags.Has(uct.IfaceConnectToEP) {
+		addr, err := ep.Address()
+		if err != nil || len(addr) != a.Iface.Attr().EpAddrLen {
+			t.Errorf("endpoint address of %d bytes, attributes say %d, error %v",
+				len(addr), a.Iface.Attr().EpAddrLen, err)
+		}
+	}
+}
+
+// testHostileAddresses offers addresses that are cut, extended or garbage.
+func testHostileAddresses(t *testing.T, f *Fixture) {
+	a, b := f.Pair(t)
+	dev, addr := b.Iface.DeviceAddress(), b.Iface.Address()
+	reachable := func(dev, addr []byte) bool {
+		err := a.Iface.Reachable(uct.ReachableParams{DeviceAddr: dev, IfaceAddr: addr})
+		if err != nil {
+			WantStatus(t, "unreachable address", err, ucs.ErrUnreachable)
+		}
+		return err == nil
+	}
+	if len(dev)+len(addr) > 0 && reachable(nil, nil) {
+		t.Error("the empty address is reachable")
+	}
+	refused := func(dev, addr []byte) {
+		if reachable(dev, addr) || len(dev)+len(addr) == 0 {
+			return // no promise, or an endpoint to be connected later
+		}
+		if ep, err := a.Iface.NewEndpoint(uct.EndpointParams{DeviceAddr: dev, IfaceAddr: addr}); err == nil {
+			ep.Close()
+			t.Errorf("endpoint to unreachable address % x, % x", dev, addr)
+		}
+	}
+	for n := range dev {
+		refused(dev[:n], addr)
+	}
+	for n := range addr {
+		refused(dev, addr[:n])
+	}
+	for seed := range uint64(200) {
+		garbage := Pattern(int(seed)%64, seed)
+		reachable(garbage, addr)
+		reachable(dev, garbage)
+		reachable(garbage, garbage)
+		reachable(append(bytes.Clone(dev), garbage...), addr)
+		reachable(dev, append(bytes.Clone(addr), garbage...))
+	}
+	for i := range 8 * len(dev) {
+		bad := bytes.Clone(dev)
+		bad[i/8] ^= 1 << (i % 8)
+		reachable(bad, addr)
+	}
+	// The iface is none the worse for it.
+	if !reachable(dev, addr) {
+		t.Error("the peer's own address is not reachable any more")
+	}
+	if a.Iface.Attr().NumPaths < 1<<30 {
+		_, err := a.Iface.NewEndpoint(uct.EndpointParams{DeviceAddr: dev, IfaceAddr: addr, PathIndex: 1 << 30})
+		WantStatus(t, "endpoint on a path that does not exist", err, ucs.ErrInvalidParam)
+	}
+	Settle(a, b)
+}
+
+// testLoopbackOnly checks that an iface of a loopback transport reaches nobody
+// else.
+func testLoopbackOnly(t *testing.T, f *Fixture) {
+	if !f.Loopback {
+		t.Skip("not a loopback transport")
+	}
+	a, b := f.Open(t), f.Open(t)
+	p := uct.ReachableParams{DeviceAddr: b.Iface.DeviceAddress(), IfaceAddr: b.Iface.Address()}
+	WantStatus(t, "reaching another iface", a.Iface.Reachable(p), ucs.ErrUnreachable)
+	_, err := a.Iface.NewEndpoint(uct.EndpointParams{DeviceAddr: p.DeviceAddr, IfaceAddr: p.IfaceAddr})
+	WantStatus(t, "endpoint to another iface", err, ucs.ErrUnreachable)
+}

@@ -1,0 +1,149 @@
+package ucttest
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// testAMHandlers sets, replaces and removes handlers, also from inside one, and
+// sends to ids that have none.
+func testAMHandlers(t *testing.T, f *Fixture) {
+	a, b := f.Pair(t)
+	k := &KindsOf(a.Iface.Attr())[0]
+	s := &Sender{T: t, From: a, Endpoint: a.Connect(t, b)}
+	first, second := new(Collector), new(Collector)
+	total := func() int { return first.Len() + second.Len() + len(b.Unknown) }
+	send := func(id uct.AMID, n uint64) {
+		t.Helper()
+		before := total()
+		s.ID = id
+		Accept(t, func() error { return s.Number(k, n) }, a, b)
+		Until(t, "the message", func() bool { return total() > before }, a, b)
+	}
+	send(3, 0)
+	if len(b.Unknown) != 1 || b.Unknown[0].ID != 3 || sequence(b.Unknown[0].Data) != 0 {
+		t.Fatalf("unknown messages %v, want message 0 with id 3", b.Unknown)
+	}
+	b.Handle(t, 3, first.Handler(3))
+	send(3, 1)
+	b.Handle(t, 3, second.Handler(3))
+	send(3, 2)
+	// A handler that replaces itself serves the message it was called for.
+	b.Handle(t, 3, func(data []byte, desc *uct.AMDesc) error {
+		b.Handle(t, 3, second.Handler(3))
+		return first.Handler(3)(data, desc)
+	})
+	send(3, 3)
+	send(3, 4)
+	b.Handle(t, 3, nil)
+	send(3, 5)
+	// Any result but InProgress gives the data back.
+	b.Handle(t, 3, func(data []byte, desc *uct.AMDesc) error {
+		first.Handler(3)(data, desc)
+		return ucs.ErrCanceled
+	})
+	send(3, 6)
+	send(4, 7)
+	for _, c := range []struct {
+		name string
+		got  []Message
+		want []uint64
+	}{
+		{"first handler", first.Messages, []uint64{1, 3, 6}},
+		{"second handler", second.Messages, []uint64{2, 4}},
+		{"no handler", b.Unknown, []uint64{0, 5, 7}},
+	} {
+		var got []uint64
+		for _, m := range c.got {
+			got = append(got, sequence(m.Data))
+		}
+		if len(got) != len(c.want) {
+			t.Errorf("%s got messages %v, want %v", c.name, got, c.want)
+			continue
+		}
+		for i := range got {
+			if got[i] != c.want[i] {
+				t.Errorf("%s got messages %v, want %v", c.name, got, c.want)
+				break
+			}
+		}
+	}
+}
+
+// testAMFromHandlers plays long ping-pong in which handlers answer, several
+// rallies at a time. The stack must not grow with their length.
+func testAMFromHandlers(t *testing.T, f *Fixture) {
+	const rallies, length = 4, 3000
+	a, b := f.Pair(t)
+	ab, ba := a.ConnectPair(t, b)
+	if ba == nil {
+		ba = b.Connect(t, a)
+	}
+	k := &KindsOf(a.Iface.Attr())[0]
+	frames, deepest, done := make([]uintptr, 2000), 0, 0
+	var last [rallies]uint64
+	// player answers each message with the next number, over to, at id.
+	player := func(from *Host, to uct.Endpoint, id uct.AMID) uct.AMHandler {
+		s := &Sender{T: t, From: from, Endpoint: to, ID: id}
+		var answer func(n uint64) // without a request of its own
+		answer = func(n uint64) {
+			switch err := s.Number(k, n); {
+			case accepted(err):
+			case err == ucs.ErrNoResource:
+				queue(t, to, func() error { return s.Number(k, n) }, func() { answer(n) })
+			default:
+				t.Errorf("answering: %v", err)
+			}
+		}
+		return func(data []byte, _ *uct.AMDesc) error {
+			deepest = max(deepest, runtime.Callers(0, frames))
+			n := sequence(data)
+			rally, step := n%rallies, n/rallies
+			if step < last[rally] {
+				t.Errorf("rally %d: step %d after %d", rally, step, last[rally])
+			}
+			last[rally] = step
+			if step == length {
+				done++
+				return nil
+			}
+			answer(n + rallies)
+			return nil
+		}
+	}
+	b.Handle(t, 6, player(b, ba, 7))
+	a.Handle(t, 7, player(a, ab, 6))
+	s := &Sender{T: t, From: a, Endpoint: ab, ID: 6}
+	for i := range uint64(rallies) {
+		Accept(t, func() error { return s.Number(k, i) }, a, b)
+	}
+	Until(t, "the rallies to end", func() bool { return done == rallies }, a, b)
+	if deepest > 400 {
+		t.Errorf("handlers ran on a stack of %d frames or more", deepest)
+	}
+}
+
+// queue adds a request that runs send when dispatched. If the endpoint turns out
+// to be able to send after all, busy is called instead.
+func queue(t testing.TB, ep uct.Endpoint, send func() error, busy func()) {
+	t.Helper()
+	p := NewPending(func() error {
+		if err := send(); !accepted(err) {
+			return err
+		}
+		return nil
+	})
+	switch err := ep.PendingAdd(&p.Pending); err {
+	case nil:
+	case ucs.ErrBusy:
+		busy()
+	default:
+		t.Fatalf("adding a pending request: %v", err)
+	}
+}
+
+// accepted reports whether a result means that the operation was accepted.
+func accepted(err error) bool { return err == nil || err == ucs.InProgress }

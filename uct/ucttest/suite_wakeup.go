@@ -1,0 +1,100 @@
+package ucttest
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// wakeTimeout bounds the wait for a wakeup that must come, in milliseconds.
+const wakeTimeout = 10000
+
+// readable waits for the worker's descriptor, at most ms milliseconds.
+func readable(t *testing.T, h *Host, ms int) bool {
+	t.Helper()
+	for {
+		fds := []unix.PollFd{{Fd: int32(h.Worker.EventFD()), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, ms)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			t.Fatalf("polling the worker's descriptor: %v", err)
+		}
+		return n > 0
+	}
+}
+
+// testWakeup checks the contract of Arm: once it has returned nil, whatever
+// comes makes the descriptor readable; what came before makes it refuse or the
+// descriptor readable. Nothing is lost.
+func testWakeup(t *testing.T, f *Fixture) {
+	st := newStream(t, f)
+	a, b := st.a, st.b
+	if a.Iface.Attr().Events&uct.EventFD == 0 {
+		t.Skip("no event descriptor")
+	}
+	fd := b.Worker.EventFD()
+	for round := range 20 {
+		Settle(a, b)
+		// Arm with nothing to do, then a message.
+		Until(t, "the worker to be armed", func() bool { return b.Worker.Arm() == nil }, a, b)
+		if readable(t, b, 0) {
+			Settle(a, b) // a stale event is allowed once
+			Until(t, "the worker to be armed", func() bool { return b.Worker.Arm() == nil }, a, b)
+		}
+		Accept(t, st.send, a)
+		flush(t, st.ep, a)
+		if !readable(t, b, wakeTimeout) {
+			t.Fatalf("round %d: armed, then a message came, and the descriptor stayed silent", round)
+		}
+		st.wait()
+
+		// A message, then Arm.
+		Settle(a, b)
+		Until(t, "the worker to be armed", func() bool { return b.Worker.Arm() == nil }, a, b)
+		Accept(t, st.send, a)
+		flush(t, st.ep, a)
+		if err := b.Worker.Arm(); err == nil {
+			if !readable(t, b, wakeTimeout) {
+				t.Fatalf("round %d: armed after a message came, and the descriptor stayed silent", round)
+			}
+		} else {
+			WantStatus(t, "arming after a message came", err, ucs.ErrBusy)
+		}
+		st.wait()
+
+		// Waiting by descriptor alone brings everything.
+		const burst = 10
+		for range burst {
+			Accept(t, st.send, a)
+		}
+		flush(t, st.ep, a)
+		for tries := 0; uint64(len(st.got)) < st.next; tries++ {
+			if tries > 1000 {
+				t.Fatalf("round %d: woken 1000 times, %d of %d messages", round, len(st.got), st.next)
+			}
+			if b.Worker.Progress() > 0 || b.Worker.Arm() != nil {
+				continue
+			}
+			if uint64(len(st.got)) < st.next && !readable(t, b, wakeTimeout) {
+				t.Fatalf("round %d: asleep with %d of %d messages", round, len(st.got), st.next)
+			}
+		}
+		st.wait()
+	}
+	if b.Worker.EventFD() != fd {
+		t.Error("the worker's descriptor changes")
+	}
+}
+
+// flush makes sure that what was sent has left, progressing the sender alone.
+func flush(t *testing.T, ep uct.Endpoint, h *Host) {
+	t.Helper()
+	c := NewCompletion(1)
+	err := Accept(t, func() error { return ep.Flush(uct.FlushLocal, &c.Completion) }, h)
+	c.Finish(t, err, h)
+}
