@@ -18,12 +18,14 @@ const (
 	MemoryZEHost
 	MemoryZEDevice
 	MemoryZEManaged
+	MemoryGaudi // known to C UCX 1.22.0
 	memoryLast
 )
 
 var memoryNames = [memoryLast]string{
 	"unknown", "host", "cuda", "cuda-managed", "rocm", "rocm-managed",
 	"rdma", "ze-host", "ze-device", "ze-managed",
+	"gaudi",
 }
 
 // Valid reports whether t is one of the declared types.

@@ -13,6 +13,9 @@ const (
 	ThreadModeMulti      ThreadMode = 2 // any goroutine at any time
 )
 
+// Valid reports whether m is one of the declared modes.
+func (m ThreadMode) Valid() bool { return m <= ThreadModeMulti }
+
 // String returns the name used by the C tools.
 func (m ThreadMode) String() string {
 	switch m {
