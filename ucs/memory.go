@@ -18,7 +18,7 @@ const (
 	MemoryZEHost
 	MemoryZEDevice
 	MemoryZEManaged
-	MemoryGaudi // known to C UCX 1.22.0
+	MemoryGaudi // known to C UCX from 1.21 on
 	memoryLast
 )
 
