@@ -1,0 +1,112 @@
+package interop
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// A program is a peer to start: where it is and what it needs.
+type program struct {
+	name string // "Go", or release and place of a C installation
+	path string // the peer
+	tool string // ucx_perftest
+	env  []string
+	ours bool
+}
+
+// need skips the test because something is missing, or fails it where the set-up
+// script was to provide everything.
+func need(t testing.TB, what string) {
+	t.Helper()
+	if os.Getenv("UCX_GO_REQUIRE") != "" {
+		t.Fatalf("missing although the set-up script has run: %s", what)
+	}
+	t.Skip("missing: " + what)
+}
+
+// distribution is the prefix of the C UCX that comes with the system.
+const distribution = "/usr"
+
+// prefixes lists the C installations to test: the distribution's if there is
+// one, and those of CPEERS.
+func prefixes() []string {
+	var list []string
+	if _, err := os.Stat(filepath.Join(distribution, "include/ucp/api/ucp.h")); err == nil {
+		list = append(list, distribution)
+	}
+	for _, p := range filepath.SplitList(os.Getenv("CPEERS")) {
+		if p != "" && p != distribution {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// buildC builds cpeer for every C installation into dir.
+func buildC(t *testing.T, dir string) []program {
+	t.Helper()
+	list := prefixes()
+	if len(list) == 0 {
+		need(t, "a C UCX to test against: "+distribution+"/include/ucp/api/ucp.h, or CPEERS")
+	}
+	if _, err := exec.LookPath("gcc"); err != nil {
+		need(t, "gcc, to build the C peer")
+	}
+	var programs []program
+	for i, prefix := range list {
+		out := filepath.Join(dir, fmt.Sprintf("cpeer%d", i))
+		lib := filepath.Join(prefix, "lib")
+		run(t, exec.Command("gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror",
+			"-isystem", filepath.Join(prefix, "include"), "../testdata/cpeer/cpeer.c", "-o", out,
+			"-L"+lib, "-Wl,-rpath,"+lib, "-lucp", "-lucs"))
+		p := program{path: out, tool: filepath.Join(prefix, "bin/ucx_perftest")}
+		if prefix != distribution {
+			p.env = []string{"LD_LIBRARY_PATH=" + lib}
+		}
+		p.name = release(t, p)
+		for _, other := range programs {
+			if other.name == p.name {
+				p.name += " " + prefix
+			}
+		}
+		programs = append(programs, p)
+	}
+	return programs
+}
+
+// buildGo builds the Go peer into dir.
+func buildGo(t *testing.T, dir string) program {
+	t.Helper()
+	run(t, exec.Command("go", "build", "-o", dir, "./gopeer"))
+	return program{name: "Go", path: filepath.Join(dir, "gopeer"), ours: true}
+}
+
+// buildTool builds our ucx_perftest into dir.
+func buildTool(t *testing.T, dir string) program {
+	t.Helper()
+	run(t, exec.Command("go", "build", "-o", dir, "../cmd/ucx_perftest"))
+	return program{name: "Go", tool: filepath.Join(dir, "ucx_perftest"), ours: true}
+}
+
+func run(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+	}
+}
+
+// release asks a peer for its release.
+func release(t *testing.T, p program) string {
+	t.Helper()
+	where := newPlace()
+	defer where.close()
+	started, err := startPeer(where, p.path, p.env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer started.kill()
+	return started.name
+}

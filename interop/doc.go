@@ -1,0 +1,46 @@
+// Package interop tests this module against C UCX, process against process.
+//
+// A peer is a program that carries out tag operations on command. There are two
+// kinds: testdata/cpeer, over the ucp.h of some C installation, and gopeer, over
+// package ucp. The tests start two peers, connect them to each other, give them
+// matching commands and compare what the receiver reports with what the sender
+// was told to send. Run one by hand to see what it does.
+//
+// The outcome is a matrix: operations, sizes and directions against C releases,
+// settings and network devices. CPEERS=/prefix1:/prefix2 names C installations
+// to test beside the distribution's. With -short a small part is run.
+//
+// # The protocol of the peers
+//
+// The peer first prints "ready" and its name, "Go" or "C" with the release. Every command is one
+// line and gets one line in reply: "ok", perhaps with values, or "err" and a
+// reason, or "timeout" where a time limit is an argument. Numbers are decimal or
+// 0x-hexadecimal. While a peer waits for a command it makes progress.
+//
+//	address                              ok ADDRESS
+//	connect EP none|peer ADDRESS         ok
+//	send REQ EP TAG SIZE SEED LAYOUT async|sync
+//	                                     ok
+//	recv REQ TAG MASK SIZE LAYOUT        ok
+//	probe TAG MASK keep|take MS          ok TAG LENGTH, or timeout
+//	mrecv REQ SIZE LAYOUT                ok; receives the message taken last
+//	wait REQ SEED MS                     ok STATUS, or for receives
+//	                                     ok STATUS TAG LENGTH VERDICT, or timeout
+//	cancel REQ                           ok
+//	flush REQ worker|EP                  ok
+//	close REQ EP flush|force             ok
+//	failure EP                           ok STATUS; what the error handler got
+//	progress MS                          ok, after as many milliseconds
+//	exit                                 ok
+//
+// EP and REQ are small numbers that the driver chooses. A command that starts an
+// operation answers at once, also when the operation fails; wait tells its
+// status, a number of ucs_status_t, and frees REQ. ADDRESS is hexadecimal.
+//
+// LAYOUT is how the message lies in memory: contig, generic (a user-defined
+// datatype) or iovN, N pieces of which the first is empty, the last takes the
+// remainder, and guard bytes separate all of them. SEED selects the contents of
+// a message: the little-endian words of a SplitMix64 generator. VERDICT compares
+// what was received with it: "same", "differs@OFFSET", or "overrun@OFFSET" for a
+// byte that was changed outside the message.
+package interop

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+const (
+	guard     = 64   // bytes around each piece that nobody may touch
+	filler    = 0xa5 // what guards and receive buffers hold at first
+	maxPieces = 16
+	maxSize   = 1 << 30
+)
+
+// buffer is a message in memory: one piece or several, guards around each.
+type buffer struct {
+	layout  string
+	storage []byte
+	pieces  [][]byte
+}
+
+// newBuffer lays out a buffer: "contig" and "generic" are one piece; "iovN" is N
+// pieces, of which the first is empty and the last takes the remainder.
+func newBuffer(layout string, size int) (*buffer, error) {
+	if size < 0 || size > maxSize {
+		return nil, fmt.Errorf("bad size: %d", size)
+	}
+	lengths := []int{size}
+	if count, isIOV := strings.CutPrefix(layout, "iov"); isIOV {
+		n, err := strconv.Atoi(count)
+		if err != nil || n < 2 || n > maxPieces {
+			return nil, fmt.Errorf("bad layout: %s", layout)
+		}
+		lengths = make([]int, n)
+		for i := 1; i < n; i++ {
+			lengths[i] = size / (n - 1)
+		}
+		lengths[n-1] += size % (n - 1)
+	} else if layout != "contig" && layout != "generic" {
+		return nil, fmt.Errorf("bad layout: %s", layout)
+	}
+
+	b := &buffer{layout: layout}
+	b.storage = bytes.Repeat([]byte{filler}, size+(len(lengths)+1)*guard)
+	next := guard
+	for _, n := range lengths {
+		b.pieces = append(b.pieces, b.storage[next:next+n:next+n])
+		next += n + guard
+	}
+	return b, nil
+}
+
+// argument is the buffer in the form that the calls of ucp take.
+func (b *buffer) argument(generic *ucp.GenericType) ([]byte, *ucp.RequestParams) {
+	params := new(ucp.RequestParams)
+	switch b.layout {
+	case "contig":
+		return b.pieces[0], params
+	case "generic":
+		params.Buffer = ucp.Generic(generic, b.pieces[0], len(b.pieces[0]))
+	default:
+		params.Buffer = ucp.IOV(b.pieces...)
+	}
+	return nil, params
+}
+
+// fill writes the message that seed selects.
+func (b *buffer) fill(seed uint64) {
+	offset := 0
+	for _, p := range b.pieces {
+		fillPattern(p, offset, seed)
+		offset += len(p)
+	}
+}
+
+// verify compares the first length bytes with the message that seed selects, and
+// everything else with what it held before. It returns "same" or where the first
+// bad byte is: an offset in the message, or in the storage for a byte that had no
+// business to change.
+func (b *buffer) verify(seed uint64, length int) string {
+	want := bytes.Repeat([]byte{filler}, len(b.storage))
+	start, offset := guard, 0
+	for _, p := range b.pieces {
+		part := want[start : start+min(len(p), length-offset)]
+		fillPattern(part, offset, seed)
+		if i := firstDifference(p[:len(part)], part); i >= 0 {
+			return fmt.Sprintf("differs@%d", offset+i)
+		}
+		offset += len(part)
+		start += len(p) + guard
+	}
+	if i := firstDifference(b.storage, want); i >= 0 {
+		return fmt.Sprintf("overrun@%d", i)
+	}
+	return "same"
+}
+
+// firstDifference returns where two slices of one length differ, or -1.
+func firstDifference(a, b []byte) int {
+	if bytes.Equal(a, b) {
+		return -1
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+// fillPattern writes bytes offset.. of the message that seed selects: byte i is
+// byte i%8, from the low end, of word i/8.
+func fillPattern(p []byte, offset int, seed uint64) {
+	for i := range p {
+		word, at := uint64(offset+i)/8, (offset+i)%8
+		p[i] = byte(patternWord(seed, word) >> (8 * at))
+	}
+}
+
+// patternWord is the SplitMix64 output function.
+func patternWord(seed, index uint64) uint64 {
+	x := seed + (index+1)*0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// copyType is a generic datatype that copies bytes.
+type copyType struct{}
+
+type copyState []byte
+
+func (copyType) StartPack(object any, _ int) (ucp.PackState, error) {
+	return copyState(object.([]byte)), nil
+}
+
+func (copyType) StartUnpack(object any, _ int) (ucp.UnpackState, error) {
+	return copyState(object.([]byte)), nil
+}
+
+func (s copyState) PackedSize() int { return len(s) }
+
+func (s copyState) Pack(offset int, dst []byte) int { return copy(dst, s[offset:]) }
+
+func (s copyState) Unpack(offset int, src []byte) error {
+	if offset > len(s) || len(src) > len(s)-offset {
+		return ucs.ErrMessageTruncated
+	}
+	copy(s[offset:], src)
+	return nil
+}
+
+func (copyState) Finish() {}

@@ -1,0 +1,329 @@
+package main
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+var errTimeout = errors.New("timeout")
+
+// commands maps names to the number of arguments and the function.
+var commands = map[string]struct {
+	args int
+	run  func(s *server, args []string) (string, error)
+}{
+	"address":  {0, (*server).address},
+	"connect":  {3, (*server).connect},
+	"send":     {7, (*server).send},
+	"recv":     {5, (*server).recv},
+	"probe":    {4, (*server).probe},
+	"mrecv":    {3, (*server).mrecv},
+	"wait":     {3, (*server).wait},
+	"cancel":   {1, (*server).cancel},
+	"flush":    {2, (*server).flush},
+	"close":    {3, (*server).close},
+	"failure":  {1, (*server).failure},
+	"progress": {1, (*server).progress},
+	"exit":     {0, (*server).exit},
+}
+
+// run carries out one command and returns the values of the reply.
+func (s *server) run(words []string) (string, error) {
+	if len(words) == 0 {
+		return "", errors.New("empty command")
+	}
+	name, args := words[0], words[1:]
+	c, known := commands[name]
+	if !known {
+		return "", fmt.Errorf("unknown command: %s", name)
+	}
+	if len(args) != c.args {
+		return "", fmt.Errorf("%s takes %d arguments, not %d", name, c.args, len(args))
+	}
+	return c.run(s, args)
+}
+
+// numbers parses arguments; the first bad one is the error.
+func numbers(args ...string) ([]uint64, error) {
+	list := make([]uint64, len(args))
+	for i, a := range args {
+		n, err := strconv.ParseUint(a, 0, 64)
+		if err != nil {
+			return nil, fmt.Errorf("bad number: %s", a)
+		}
+		list[i] = n
+	}
+	return list, nil
+}
+
+// newRequest keeps r under a number that must be free.
+func (s *server) newRequest(arg string, r *request) error {
+	n, err := strconv.Atoi(arg)
+	if err != nil {
+		return fmt.Errorf("bad number: %s", arg)
+	}
+	if s.requests[n] != nil {
+		return fmt.Errorf("request %d is in use", n)
+	}
+	s.requests[n] = r
+	return nil
+}
+
+func (s *server) request(arg string) (n int, r *request, err error) {
+	n, err = strconv.Atoi(arg)
+	if err != nil {
+		return 0, nil, fmt.Errorf("bad number: %s", arg)
+	}
+	if r = s.requests[n]; r == nil {
+		return 0, nil, fmt.Errorf("no request %d", n)
+	}
+	return n, r, nil
+}
+
+func (s *server) endpoint(arg string) (*endpoint, error) {
+	n, err := strconv.Atoi(arg)
+	if err != nil {
+		return nil, fmt.Errorf("bad number: %s", arg)
+	}
+	ep := s.endpoints[n]
+	if ep == nil || ep.Endpoint == nil {
+		return nil, fmt.Errorf("no endpoint %d", n)
+	}
+	return ep, nil
+}
+
+func (s *server) address([]string) (string, error) {
+	a, err := s.worker.Address(0)
+	return hex.EncodeToString(a), err
+}
+
+// connect EP none|peer ADDRESS
+func (s *server) connect(args []string) (string, error) {
+	n, err := strconv.Atoi(args[0])
+	if err != nil {
+		return "", fmt.Errorf("bad number: %s", args[0])
+	}
+	if old := s.endpoints[n]; old != nil && old.Endpoint != nil {
+		return "", fmt.Errorf("endpoint %d is in use", n)
+	}
+	address, err := hex.DecodeString(args[2])
+	if err != nil {
+		return "", err
+	}
+	ep := new(endpoint)
+	params := ucp.EndpointParams{Address: address}
+	if args[1] == "peer" {
+		params.ErrMode = ucp.ErrModePeer
+		params.OnError = func(_ *ucp.Endpoint, err error, _ any) { ep.failure = ucs.StatusOf(err) }
+	}
+	if ep.Endpoint, err = s.worker.NewEndpoint(params); err != nil {
+		return "", err
+	}
+	s.endpoints[n] = ep
+	return "", nil
+}
+
+// send REQ EP TAG SIZE SEED LAYOUT async|sync
+func (s *server) send(args []string) (string, error) {
+	ep, err := s.endpoint(args[1])
+	if err != nil {
+		return "", err
+	}
+	n, err := numbers(args[2:5]...)
+	if err != nil {
+		return "", err
+	}
+	b, err := newBuffer(args[5], int(n[1]))
+	if err != nil {
+		return "", err
+	}
+	b.fill(n[2])
+	r := &request{buffer: b}
+	if err := s.newRequest(args[0], r); err != nil {
+		return "", err
+	}
+	start := ep.TagSend
+	if args[6] == "sync" {
+		start = ep.TagSendSync
+	}
+	bytes, params := b.argument(s.generic)
+	r.handle, r.err = start(ucp.Tag(n[0]), bytes, params)
+	return "", nil
+}
+
+// recv REQ TAG MASK SIZE LAYOUT
+func (s *server) recv(args []string) (string, error) {
+	n, err := numbers(args[1:4]...)
+	if err != nil {
+		return "", err
+	}
+	return s.receive(args[0], int(n[2]), args[4], func(bytes []byte, p *ucp.RequestParams) (*ucp.Request, error) {
+		return s.worker.TagRecv(ucp.Tag(n[0]), ucp.Tag(n[1]), bytes, p)
+	})
+}
+
+// mrecv REQ SIZE LAYOUT
+func (s *server) mrecv(args []string) (string, error) {
+	n, err := numbers(args[1])
+	if err != nil {
+		return "", err
+	}
+	message := s.held
+	if message == nil {
+		return "", errors.New("no message was taken by a probe")
+	}
+	s.held = nil
+	return s.receive(args[0], int(n[0]), args[2], func(bytes []byte, p *ucp.RequestParams) (*ucp.Request, error) {
+		return s.worker.TagMessageRecv(message, bytes, p)
+	})
+}
+
+// receive starts a receive into a new buffer.
+func (s *server) receive(number string, size int, layout string, start func([]byte, *ucp.RequestParams) (*ucp.Request, error)) (string, error) {
+	b, err := newBuffer(layout, size)
+	if err != nil {
+		return "", err
+	}
+	r := &request{buffer: b, isReceive: true}
+	if err := s.newRequest(number, r); err != nil {
+		return "", err
+	}
+	bytes, params := b.argument(s.generic)
+	params.TagInfo = &r.info
+	r.handle, r.err = start(bytes, params)
+	return "", nil
+}
+
+// probe TAG MASK keep|take MS
+func (s *server) probe(args []string) (string, error) {
+	n, err := numbers(args[0], args[1], args[3])
+	if err != nil {
+		return "", err
+	}
+	take := args[2] == "take"
+	if take && s.held != nil {
+		return "", errors.New("a taken message waits for mrecv")
+	}
+	var info ucp.TagRecvInfo
+	err = s.progressUntil(milliseconds(n[2]), func() bool {
+		message, seen, found := s.worker.TagProbe(ucp.Tag(n[0]), ucp.Tag(n[1]), take)
+		if take {
+			s.held = message
+		}
+		info = seen
+		return found
+	})
+	return fmt.Sprintf("%#x %d", uint64(info.SenderTag), info.Length), err
+}
+
+// wait REQ SEED MS
+func (s *server) wait(args []string) (string, error) {
+	number, r, err := s.request(args[0])
+	if err != nil {
+		return "", err
+	}
+	n, err := numbers(args[1:]...)
+	if err != nil {
+		return "", err
+	}
+	if err := s.progressUntil(milliseconds(n[1]), r.handle.Done); err != nil {
+		return "", err
+	}
+	delete(s.requests, number)
+	if r.handle != nil {
+		r.err = r.handle.Err()
+		if r.isReceive && r.err == nil {
+			r.info, r.err = r.handle.TagRecvInfo()
+		}
+		r.handle.Free()
+	}
+	status := int(ucs.StatusOf(r.err))
+	switch {
+	case !r.isReceive:
+		return strconv.Itoa(status), nil
+	case r.err != nil:
+		// Only what lies outside the buffer is promised to be as it was.
+		return fmt.Sprintf("%d 0x0 0 same", status), nil
+	}
+	return fmt.Sprintf("0 %#x %d %s", uint64(r.info.SenderTag), r.info.Length, r.buffer.verify(n[0], r.info.Length)), nil
+}
+
+func (s *server) cancel(args []string) (string, error) {
+	_, r, err := s.request(args[0])
+	if err == nil && r.handle != nil {
+		s.worker.Cancel(r.handle)
+	}
+	return "", err
+}
+
+// flush REQ worker|EP
+func (s *server) flush(args []string) (string, error) {
+	start := s.worker.Flush
+	if args[1] != "worker" {
+		ep, err := s.endpoint(args[1])
+		if err != nil {
+			return "", err
+		}
+		start = ep.Flush
+	}
+	r := new(request)
+	if err := s.newRequest(args[0], r); err != nil {
+		return "", err
+	}
+	r.handle, r.err = start(nil)
+	return "", nil
+}
+
+// close REQ EP flush|force
+func (s *server) close(args []string) (string, error) {
+	ep, err := s.endpoint(args[1])
+	if err != nil {
+		return "", err
+	}
+	r := new(request)
+	if err := s.newRequest(args[0], r); err != nil {
+		return "", err
+	}
+	var params ucp.RequestParams
+	if args[2] == "force" {
+		params.CloseFlags = ucp.CloseForce
+	}
+	r.handle, r.err = ep.CloseAsync(&params)
+	ep.Endpoint = nil
+	return "", nil
+}
+
+// failure EP
+func (s *server) failure(args []string) (string, error) {
+	n, err := strconv.Atoi(args[0])
+	if err != nil || s.endpoints[n] == nil {
+		return "", fmt.Errorf("no endpoint %s", args[0])
+	}
+	return strconv.Itoa(int(s.endpoints[n].failure)), nil
+}
+
+// progress MS
+func (s *server) progress(args []string) (string, error) {
+	n, err := numbers(args[0])
+	if err != nil {
+		return "", err
+	}
+	if err := s.progressUntil(milliseconds(n[0]), func() bool { return false }); err != errTimeout {
+		return "", err
+	}
+	return "", nil
+}
+
+func (s *server) exit([]string) (string, error) {
+	err := errors.Join(s.worker.Close(), s.context.Close())
+	s.worker = nil
+	return "", err
+}
+
+func milliseconds(n uint64) time.Duration { return time.Duration(n) * time.Millisecond }

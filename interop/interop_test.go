@@ -1,0 +1,187 @@
+package interop
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+)
+
+// ourTransports keeps two peers of one machine on the network. C has all its
+// transports and must choose the common one.
+const ourTransports = "tcp"
+
+// setting is a group of columns.
+type setting struct {
+	name   string
+	both   []string // environment of both sides
+	theirs []string // of the other side only
+	mode   string   // error handling mode, if not none
+}
+
+func (s setting) errorMode() string {
+	if s.mode != "" {
+		return s.mode
+	}
+	return "none"
+}
+
+var settings = []setting{
+	{name: "defaults"},
+	{name: "rndv=0", both: []string{"UCX_RNDV_THRESH=0"}},
+	{name: "rndv=inf", both: []string{"UCX_RNDV_THRESH=inf"}},
+	{name: "address v2", theirs: []string{"UCX_ADDRESS_VERSION=v2"}},
+	{name: "proto=y", theirs: []string{"UCX_PROTO_ENABLE=y"}},
+	{name: "proto=n", theirs: []string{"UCX_PROTO_ENABLE=n"}},
+	{name: "error mode peer", mode: "peer"},
+}
+
+var sizes = []int{0, 1, 8, 200, 1024, 4096, 8192, 16384, 65536, 1 << 20, 16 << 20}
+
+// TestMatrix runs every operation with every peer, setting and device, in both
+// directions.
+func TestMatrix(t *testing.T) {
+	dir := t.TempDir()
+	c := buildC(t, dir)
+	ours := buildGo(t, dir)
+	for _, theirs := range append([]program{ours}, c...) {
+		t.Run(theirs.name, func(t *testing.T) { runMatrix(t, ours, theirs, settings, sizes) })
+	}
+}
+
+var fullControl = flag.Bool("fullcontrol", false, "TestControl: all settings and sizes")
+
+// TestControl runs C UCX against itself: a failure here is one of the driver, of
+// the C peer, or of C UCX.
+func TestControl(t *testing.T) {
+	settings, sizes := settings, sizes
+	if !*fullControl {
+		settings, sizes = settings[:1], []int{0, 8, 16384, 1 << 20}
+	}
+	for _, c := range buildC(t, t.TempDir()) {
+		t.Run(c.name, func(t *testing.T) { runMatrix(t, c, c, settings, sizes) })
+	}
+}
+
+// runMatrix runs the operations and prints the matrix.
+func runMatrix(t *testing.T, ours, theirs program, settings []setting, sizes []int) {
+	where := newPlace()
+	defer where.close()
+	devices := where.devices()
+	if testing.Short() {
+		settings, devices, sizes = settings[:1], devices[:1], []int{8, 16384, 1 << 20}
+	}
+	m := newMatrix(ours.name + " with " + theirs.name)
+	for _, s := range settings {
+		if theirs.ours && s.theirs != nil {
+			continue // what C does differently
+		}
+		for _, d := range devices {
+			t.Run(s.name+"/"+d.name, func(t *testing.T) {
+				r := runner{t: t, where: where, ours: ours, theirs: theirs, setting: s, device: d, matrix: m}
+				r.run(sizes)
+			})
+		}
+	}
+	m.print(os.Stdout)
+	fmt.Printf("%s: %s\n", m.title, m.count())
+	if where.eth == "" {
+		t.Run("devices eth and both", func(t *testing.T) { need(t, where.why) })
+	}
+}
+
+// maxFailures ends a column: what fails may fail by a hang, and hangs take time.
+const maxFailures = 4
+
+// runner fills one column of a matrix, with one pair of processes as long as
+// nothing fails.
+type runner struct {
+	t            *testing.T
+	where        *place
+	ours, theirs program
+	setting      setting
+	device       device
+	matrix       *matrix
+
+	pair     *pair
+	failures int
+}
+
+func (r *runner) run(sizes []int) {
+	for _, op := range operations {
+		for _, size := range sizes {
+			r.one(op, size, true)
+			r.one(op, size, false)
+		}
+	}
+	r.record(row{operation: "flush and close"}, noSize, r.close())
+}
+
+// one runs an operation of one size in one direction.
+func (r *runner) one(op operation, size int, weSend bool) {
+	at := row{op.name, r.theirs.name + " sends"}
+	if weSend {
+		at.direction = r.ours.name + " sends"
+	}
+	if r.failures >= maxFailures {
+		r.matrix.set(at, size, r.column(), notRun)
+		return
+	}
+	r.record(at, size, r.try(op, size, weSend))
+}
+
+// try runs an operation. After a failure the peers' state is unknown, so the
+// next one gets a new pair.
+func (r *runner) try(op operation, size int, weSend bool) error {
+	if r.pair == nil {
+		var err error
+		if r.pair, err = newPair(r.where, r.ours, r.theirs, r.setting, r.device); err != nil {
+			return err
+		}
+	}
+	from, to := r.pair.ours, r.pair.theirs
+	if !weSend {
+		from, to = to, from
+	}
+	err := op.run(from, to, &r.pair.msgs, size)
+	if err == nil || errors.Is(err, errNothingToDo) {
+		return err
+	}
+	err = errors.Join(err, r.pair.abort())
+	r.pair = nil
+	return err
+}
+
+func (r *runner) close() error {
+	if r.pair == nil {
+		return errNothingToDo
+	}
+	err := r.pair.close(r.setting.errorMode())
+	if err != nil {
+		err = errors.Join(err, r.pair.abort())
+	}
+	return err
+}
+
+// record stores the outcome and reports a failure.
+func (r *runner) record(at row, size int, err error) {
+	o := ok
+	switch {
+	case err == nil:
+	case errors.Is(err, errNothingToDo):
+		o = nothing
+	case errors.Is(err, errUnsupported):
+		o = unsupported
+	default:
+		o = failed
+		r.failures++
+		r.t.Errorf("%s, %s, %d bytes: %v", at.operation, at.direction, size, err)
+		if r.failures == maxFailures {
+			r.t.Errorf("giving up after %d failures", maxFailures)
+		}
+	}
+	r.matrix.set(at, size, r.column(), o)
+}
+
+func (r *runner) column() column { return column{r.setting.name, r.device.name} }

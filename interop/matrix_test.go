@@ -1,0 +1,167 @@
+package interop
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// outcome is what is known of one cell of the matrix.
+type outcome string
+
+const (
+	ok          outcome = "ok"
+	failed      outcome = "FAIL"
+	unsupported outcome = "uns"
+	nothing     outcome = "-" // nothing to do
+	notRun      outcome = ""
+)
+
+// row is an operation in one direction.
+type row struct{ operation, direction string }
+
+// column is a combination of settings and device.
+type column struct{ group, name string }
+
+// matrix is the outcomes with one peer. Rows, sizes and columns appear in the
+// order in which they were first seen.
+type matrix struct {
+	title   string
+	rows    []row
+	columns []column
+	sizes   map[row][]int
+	cells   map[cell]outcome
+}
+
+type cell struct {
+	row
+	column
+	size int
+}
+
+func newMatrix(title string) *matrix {
+	return &matrix{title: title, sizes: make(map[row][]int), cells: make(map[cell]outcome)}
+}
+
+// set stores an outcome.
+func (m *matrix) set(r row, size int, c column, o outcome) {
+	if !slices.Contains(m.rows, r) {
+		m.rows = append(m.rows, r)
+	}
+	if !slices.Contains(m.columns, c) {
+		m.columns = append(m.columns, c)
+	}
+	if !slices.Contains(m.sizes[r], size) {
+		m.sizes[r] = append(m.sizes[r], size)
+		slices.Sort(m.sizes[r])
+	}
+	m.cells[cell{r, c, size}] = o
+}
+
+// noSize is the size of rows that have none.
+const noSize = -1
+
+// print writes the matrix: a line for each row, or several where the outcome
+// depends on the size.
+func (m *matrix) print(w io.Writer) {
+	const label = 44
+	fmt.Fprintf(w, "\n%-*s", label, m.title)
+	for i, c := range m.columns {
+		text := ""
+		if i == 0 || m.columns[i-1].group != c.group {
+			text = c.group
+		}
+		fmt.Fprintf(w, " %-*s", m.width(c), text)
+	}
+	fmt.Fprintf(w, "\n%-*s", label, "")
+	for _, c := range m.columns {
+		fmt.Fprintf(w, " %-*s", m.width(c), c.name)
+	}
+	fmt.Fprintln(w)
+	for _, r := range m.rows {
+		for _, sizes := range m.alike(r) {
+			text := fmt.Sprintf("%-16s %-12s %s", r.operation, r.direction, m.span(r, sizes))
+			fmt.Fprintf(w, "%-*s", label, text)
+			for _, c := range m.columns {
+				fmt.Fprintf(w, " %-*s", m.width(c), m.cells[cell{r, c, sizes[0]}])
+			}
+			fmt.Fprintln(w)
+		}
+	}
+}
+
+// width returns the width of a column: a group's name must fit over its columns.
+func (m *matrix) width(c column) int {
+	in := 0
+	for _, other := range m.columns {
+		if other.group == c.group {
+			in++
+		}
+	}
+	return max(len(c.name), len(failed), (len(c.group)+in-1)/in)
+}
+
+// alike splits the sizes of a row into runs of the same outcomes. "Nothing to
+// do" goes with any neighbour.
+func (m *matrix) alike(r row) [][]int {
+	var runs [][]int
+	for _, size := range m.sizes[r] {
+		if n := len(runs); n > 0 && m.same(r, runs[n-1][len(runs[n-1])-1], size) {
+			runs[n-1] = append(runs[n-1], size)
+			continue
+		}
+		runs = append(runs, []int{size})
+	}
+	return runs
+}
+
+func (m *matrix) same(r row, a, b int) bool {
+	for _, c := range m.columns {
+		if m.cells[cell{r, c, a}] != m.cells[cell{r, c, b}] {
+			return false
+		}
+	}
+	return true
+}
+
+// span names a run of sizes.
+func (m *matrix) span(r row, sizes []int) string {
+	first, last := sizes[0], sizes[len(sizes)-1]
+	switch {
+	case first == noSize:
+		return ""
+	case first == last:
+		return sizeName(first)
+	}
+	return sizeName(first) + ".." + sizeName(last)
+}
+
+// sizeName prints a number of bytes the way people say it.
+func sizeName(size int) string {
+	switch {
+	case size >= 1<<20 && size%(1<<20) == 0:
+		return fmt.Sprintf("%dM", size>>20)
+	case size >= 1<<10 && size%(1<<10) == 0:
+		return fmt.Sprintf("%dK", size>>10)
+	}
+	return fmt.Sprint(size)
+}
+
+// count counts the outcomes.
+func (m *matrix) count() string {
+	counts := make(map[outcome]int)
+	for _, o := range m.cells {
+		counts[o]++
+	}
+	var parts []string
+	for _, o := range []struct {
+		outcome
+		name string
+	}{{ok, "ok"}, {failed, "failed"}, {unsupported, "unsupported"}, {notRun, "not run"}} {
+		if n := counts[o.outcome]; n > 0 || o.outcome == ok || o.outcome == failed {
+			parts = append(parts, fmt.Sprintf("%d %s", n, o.name))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,268 @@
+package interop
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// ep is the endpoint number the operations use on both sides.
+const ep = 0
+
+// operation is one row of the matrix: what two connected peers do. from sends.
+type operation struct {
+	name string
+	run  func(from, to *peer, msgs *messages, size int) error
+}
+
+var operations = []operation{
+	{"send", expected("contig", "contig", "async")},
+	{"send sync", expected("contig", "contig", "sync")},
+	{"send iov", expected("iov5", "contig", "async")},
+	{"recv iov", expected("contig", "iov4", "async")},
+	{"iov sync", expected("iov3", "iov7", "sync")},
+	{"generic", expected("generic", "generic", "async")},
+	{"unexpected", unexpected},
+	{"unexpected sync", unexpectedSync},
+	{"probe+msg recv", probed},
+	{"truncated", truncated},
+	{"wildcard", wildcard},
+	{"burst", burst},
+	{"exchange", exchange},
+}
+
+// expected sends to a receive that is posted already.
+func expected(sendLayout, recvLayout, mode string) func(from, to *peer, msgs *messages, size int) error {
+	return func(from, to *peer, msgs *messages, size int) error {
+		m := msgs.next(size)
+		r, err := to.recv(m.tag, fullMask, size, recvLayout)
+		if err != nil {
+			return err
+		}
+		s, err := from.send(ep, m, sendLayout, mode)
+		if err != nil {
+			return err
+		}
+		return both(from, s, to, r, m)
+	}
+}
+
+// both waits for the receive of a message and for its send.
+func both(from *peer, s int, to *peer, r int, m message) error {
+	if err := to.received(r, m); err != nil {
+		return err
+	}
+	return from.finish(s)
+}
+
+// unexpected posts the receive when the message, or its announcement, is there.
+// The buffer is larger than the message.
+func unexpected(from, to *peer, msgs *messages, size int) error {
+	m := msgs.next(size)
+	s, err := from.send(ep, m, "contig", "async")
+	if err != nil {
+		return err
+	}
+	if err := arrived(to, m, "keep"); err != nil {
+		return err
+	}
+	r, err := to.recv(m.tag, fullMask, size+100, "contig")
+	if err != nil {
+		return err
+	}
+	return both(from, s, to, r, m)
+}
+
+// arrived probes for a message.
+func arrived(to *peer, m message, how string) error {
+	seen, err := to.probe(m.tag, how)
+	if err != nil {
+		return err
+	}
+	if seen.tag != m.tag || seen.length != m.size {
+		return fmt.Errorf("%s: probe saw tag %v, %d bytes; sent %v, %d bytes", to.name, seen.tag, seen.length, m.tag, m.size)
+	}
+	return nil
+}
+
+// unexpectedSync checks that a synchronous send is not complete before its
+// message is matched.
+func unexpectedSync(from, to *peer, msgs *messages, size int) error {
+	m := msgs.next(size)
+	s, err := from.send(ep, m, "contig", "sync")
+	if err != nil {
+		return err
+	}
+	if err := arrived(to, m, "keep"); err != nil {
+		return err
+	}
+	switch _, err := from.waitFor(s, 0, 3*time.Millisecond); {
+	case err == nil:
+		return fmt.Errorf("%s: a synchronous send completed before it was matched", from.name)
+	case !errors.Is(err, errTimeout):
+		return err
+	}
+	r, err := to.recv(m.tag, fullMask, size, "contig")
+	if err != nil {
+		return err
+	}
+	return both(from, s, to, r, m)
+}
+
+// probed takes a message out of the unexpected queue and receives it, while a
+// receive for the same tag is posted and gets the message after it.
+func probed(from, to *peer, msgs *messages, size int) error {
+	first, second := msgs.next(size), msgs.next(size)
+	second.tag = first.tag
+	s1, err := from.send(ep, first, "contig", "async")
+	if err != nil {
+		return err
+	}
+	if err := arrived(to, first, "take"); err != nil {
+		return err
+	}
+	r2, err := to.recv(second.tag, fullMask, size, "contig")
+	if err != nil {
+		return err
+	}
+	r1, err := to.mrecv(size, "contig")
+	if err != nil {
+		return err
+	}
+	s2, err := from.send(ep, second, "contig", "async")
+	if err != nil {
+		return err
+	}
+	return errors.Join(both(from, s1, to, r1, first), both(from, s2, to, r2, second))
+}
+
+// truncated receives into half a buffer: the receiver sees it, the sender does
+// not, expected and unexpected alike, and the next message is whole.
+func truncated(from, to *peer, msgs *messages, size int) error {
+	if size == 0 {
+		return errNothingToDo // no byte to cut off
+	}
+	for _, late := range []bool{false, true} {
+		m := msgs.next(size)
+		receive := func() (int, error) { return to.recv(m.tag, fullMask, size/2, "contig") }
+		var r int
+		var err error
+		if !late {
+			if r, err = receive(); err != nil {
+				return err
+			}
+		}
+		s, err := from.send(ep, m, "contig", "async")
+		if err != nil {
+			return err
+		}
+		if late {
+			if err := arrived(to, m, "keep"); err != nil {
+				return err
+			}
+			if r, err = receive(); err != nil {
+				return err
+			}
+		}
+		got, err := to.wait(r, m.seed)
+		if err != nil {
+			return err
+		}
+		if got.status != ucs.ErrMessageTruncated || got.verdict != "same" {
+			return fmt.Errorf("%w, data %s", to.statusError("truncated receive", got.status), got.verdict)
+		}
+		if err := from.finish(s); err != nil {
+			return err
+		}
+	}
+	return expected("contig", "contig", "async")(from, to, msgs, size)
+}
+
+// wildcard receives by a mask that leaves the sender's part of the tag open,
+// then by an empty mask.
+func wildcard(from, to *peer, msgs *messages, size int) error {
+	for _, mask := range []tag{0xffff, 0} {
+		m := msgs.next(size)
+		r, err := to.recv(m.tag&mask, mask, size, "contig")
+		if err != nil {
+			return err
+		}
+		s, err := from.send(ep, m, "contig", "async")
+		if err != nil {
+			return err
+		}
+		if err := both(from, s, to, r, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// burst has several messages of one tag in flight, some of another size, half of
+// the receives posted in time: they match in the order of sending.
+func burst(from, to *peer, msgs *messages, size int) error {
+	const most = 12
+	count := most
+	if size > 1<<20 {
+		count = 4
+	}
+	list := [most]message{}
+	for i := range list[:count] {
+		list[i] = msgs.next(size)
+		if i%3 == 1 {
+			list[i].size = 8
+		}
+		list[i].tag = list[0].tag
+	}
+	var sends, receives [most]int
+	post := func(i int) (err error) {
+		receives[i], err = to.recv(list[i].tag, fullMask, list[i].size, "contig")
+		return err
+	}
+	for i := range count / 2 {
+		if err := post(i); err != nil {
+			return err
+		}
+	}
+	for i, m := range list[:count] {
+		var err error
+		if sends[i], err = from.send(ep, m, "contig", "async"); err != nil {
+			return err
+		}
+	}
+	for i := count / 2; i < count; i++ {
+		if err := post(i); err != nil {
+			return err
+		}
+	}
+	for i, m := range list[:count] {
+		if err := both(from, sends[i], to, receives[i], m); err != nil {
+			return fmt.Errorf("message %d of %d: %w", i, count, err)
+		}
+	}
+	return nil
+}
+
+// exchange sends in both directions at once.
+func exchange(from, to *peer, msgs *messages, size int) error {
+	there, back := msgs.next(size), msgs.next(size)
+	r1, err := to.recv(there.tag, fullMask, size, "contig")
+	if err != nil {
+		return err
+	}
+	r2, err := from.recv(back.tag, fullMask, size, "contig")
+	if err != nil {
+		return err
+	}
+	s1, err := from.send(ep, there, "contig", "async")
+	if err != nil {
+		return err
+	}
+	s2, err := to.send(ep, back, "contig", "async")
+	if err != nil {
+		return err
+	}
+	return errors.Join(both(from, s1, to, r1, there), both(to, s2, from, r2, back))
+}

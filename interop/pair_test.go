@@ -1,0 +1,93 @@
+package interop
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// pair is two connected peers. The first plays the role of this module.
+type pair struct {
+	ours, theirs *peer
+	msgs         messages
+}
+
+// newPair starts two peers with a setting on a device and connects them.
+func newPair(where *place, ours, theirs program, s setting, d device) (*pair, error) {
+	common := append([]string{"UCX_NET_DEVICES=" + d.list}, s.both...)
+	first := append(append([]string{"UCX_TLS=" + ourTransports}, common...), ours.env...)
+	second := append(append(common, s.theirs...), theirs.env...)
+	p := new(pair)
+	var err error
+	if p.ours, err = startPeer(where, ours.path, first); err != nil {
+		return nil, err
+	}
+	if p.theirs, err = startPeer(where, theirs.path, second); err != nil {
+		p.ours.kill()
+		return nil, err
+	}
+	if err := p.connect(s.errorMode()); err != nil {
+		return nil, errors.Join(err, p.abort())
+	}
+	return p, nil
+}
+
+// connect makes an endpoint on each side.
+func (p *pair) connect(errorMode string) error {
+	a, err := p.ours.address()
+	if err != nil {
+		return err
+	}
+	b, err := p.theirs.address()
+	if err != nil {
+		return err
+	}
+	if err := p.ours.do("connect", ep, errorMode, b); err != nil {
+		return err
+	}
+	return p.theirs.do("connect", ep, errorMode, a)
+}
+
+// close flushes and closes both endpoints and ends both processes. In peer error
+// mode the side that closes last may learn first that the other has gone.
+func (p *pair) close(errorMode string) error {
+	for _, side := range []*peer{p.ours, p.theirs} {
+		n := side.request()
+		if err := side.do("flush", n, "worker"); err != nil {
+			return err
+		}
+		if err := side.finish(n); err != nil {
+			return err
+		}
+	}
+	for i, side := range []*peer{p.ours, p.theirs} {
+		n := side.request()
+		if err := side.do("close", n, ep, "flush"); err != nil {
+			return err
+		}
+		got, err := side.wait(n, 0)
+		if err != nil {
+			return err
+		}
+		gone := i > 0 && errorMode == "peer" && got.status.IsError()
+		if got.status != ucs.OK && !gone {
+			return side.statusError("close", got.status)
+		}
+	}
+	return errors.Join(p.ours.exit(), p.theirs.exit())
+}
+
+// abort kills both processes and returns what they said last, as an error.
+func (p *pair) abort() error {
+	p.ours.kill()
+	p.theirs.kill()
+	var said []error
+	for _, side := range []*peer{p.ours, p.theirs} {
+		if text := strings.TrimSpace(side.process.output.String()); text != "" {
+			said = append(said, fmt.Errorf("standard error of %s:\n%s", side.name, text))
+		}
+	}
+	return errors.Join(said...)
+}

@@ -1,0 +1,82 @@
+package interop
+
+import (
+	"fmt"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+// process is a running program. The end of what it prints, and nobody else
+// reads, is kept for failure messages.
+type process struct {
+	cmd    *exec.Cmd
+	output *tail
+	ended  chan struct{} // closed when err is set
+	err    error
+}
+
+// startProcess starts cmd and collects its end. The caller's goroutine decides
+// the network namespace: see place.
+func startProcess(cmd *exec.Cmd) (*process, error) {
+	p := &process{cmd: cmd, output: new(tail), ended: make(chan struct{})}
+	cmd.Stderr = p.output
+	if cmd.Stdout == nil {
+		cmd.Stdout = p.output
+	}
+	// A child that inherited our pipes must not keep Wait from returning.
+	cmd.WaitDelay = time.Second
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// wait returns how the program ended, or an error if it goes on for longer than
+// limit; it is killed then.
+func (p *process) wait(limit time.Duration) error {
+	select {
+	case <-p.ended:
+	case <-time.After(limit):
+		p.kill()
+		return fmt.Errorf("%s did not end within %v\n%s", p.cmd.Path, limit, p.output)
+	}
+	if p.err != nil {
+		return fmt.Errorf("%s: %w\n%s", p.cmd.Path, p.err, p.output)
+	}
+	return nil
+}
+
+// kill ends the program and waits until it is gone.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // fails only if the program has ended already
+	<-p.ended
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex
+	text []byte // guarded by mu
+}
+
+const tailSize = 4096
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, b...)
+	if extra := len(t.text) - tailSize; extra > 0 {
+		t.text = append(t.text[:0], t.text[extra:]...)
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.text)
+}

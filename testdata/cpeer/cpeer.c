@@ -1,0 +1,949 @@
+/*
+ * A peer for the interop suite: drives the public API of C UCX by commands on
+ * standard input, one line each, and answers every command with one line on
+ * standard output. The Go peer (interop/gopeer) speaks the same protocol, which
+ * the comment of package interop describes.
+ *
+ * The peer makes progress while it waits for input, so that a rendezvous which
+ * the other side waits for completes. Settings come from UCX_* variables. All
+ * else that is printed, by UCX above all, goes to standard error.
+ *
+ *   gcc -std=c11 -O2 -Wall -Wextra -Werror cpeer.c -lucp -lucs -o cpeer
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include <ucp/api/ucp.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    MAX_LINE     = 64 * 1024, /* a command, worker addresses included */
+    MAX_ARGS     = 8,
+    MAX_EPS      = 64,
+    MAX_REQUESTS = 256,
+    MAX_SEGMENTS = 16,
+    GUARD        = 64,  /* bytes around each segment that nobody may touch */
+    FILL         = 0xa5, /* what guards and receive buffers hold at first */
+    SPINS        = 200  /* empty progress rounds before the peer sleeps */
+};
+
+/* A message buffer: one or several segments with guards around each. */
+typedef struct {
+    unsigned char *storage;
+    size_t         storage_size;
+    size_t         size; /* sum of the segments */
+    ucp_dt_iov_t   segment[MAX_SEGMENTS];
+    size_t         segments;
+    ucp_datatype_t datatype;
+    const void     *argument; /* what the UCP call gets: address, IOV list */
+    size_t         count;
+} buffer_t;
+
+typedef struct {
+    int                 used;
+    int                 done;
+    int                 is_receive;
+    ucs_status_t        status;
+    ucp_tag_recv_info_t info;
+    void                *handle; /* UCP's request, NULL if it needed none */
+    buffer_t            buffer;
+} request_t;
+
+typedef struct {
+    ucp_ep_h     handle;
+    ucs_status_t failure; /* what the error handler was told */
+} endpoint_t;
+
+static ucp_context_h     context;
+static ucp_worker_h      worker;
+static ucp_datatype_t    generic_datatype;
+static endpoint_t        endpoints[MAX_EPS];
+static request_t         requests[MAX_REQUESTS];
+static ucp_tag_message_h held_message; /* taken by the last probe */
+static FILE              *replies;
+
+/* Replies */
+
+static void reply(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vfprintf(replies, format, args);
+    va_end(args);
+    fputc('\n', replies);
+    if (fflush(replies) != 0) {
+        exit(1); /* the driver is gone */
+    }
+}
+
+static void die(const char *what, ucs_status_t status)
+{
+    fprintf(stderr, "cpeer: %s: %s\n", what, ucs_status_string(status));
+    exit(1);
+}
+
+static void *allocate(size_t size)
+{
+    void *p = malloc(size + 1);
+
+    if (p == NULL) {
+        die("malloc", UCS_ERR_NO_MEMORY);
+    }
+    return p;
+}
+
+/* Arguments */
+
+static int parse_number(const char *text, uint64_t *value)
+{
+    char *end;
+
+    errno  = 0;
+    *value = strtoull(text, &end, 0);
+    return (errno == 0) && (end != text) && (*end == '\0');
+}
+
+static int parse_index(const char *text, size_t limit, size_t *index)
+{
+    uint64_t value;
+
+    if (!parse_number(text, &value) || (value >= limit)) {
+        reply("err bad number: %s", text);
+        return 0;
+    }
+    *index = value;
+    return 1;
+}
+
+static request_t *new_request(const char *text)
+{
+    size_t index;
+
+    if (!parse_index(text, MAX_REQUESTS, &index)) {
+        return NULL;
+    }
+    if (requests[index].used) {
+        reply("err request %s is in use", text);
+        return NULL;
+    }
+    memset(&requests[index], 0, sizeof(requests[index]));
+    return &requests[index];
+}
+
+static request_t *find_request(const char *text)
+{
+    size_t index;
+
+    if (!parse_index(text, MAX_REQUESTS, &index)) {
+        return NULL;
+    }
+    if (!requests[index].used) {
+        reply("err no request %s", text);
+        return NULL;
+    }
+    return &requests[index];
+}
+
+static endpoint_t *find_endpoint(const char *text)
+{
+    size_t index;
+
+    if (!parse_index(text, MAX_EPS, &index)) {
+        return NULL;
+    }
+    if (endpoints[index].handle == NULL) {
+        reply("err no endpoint %s", text);
+        return NULL;
+    }
+    return &endpoints[index];
+}
+
+static int hex_digit(char c)
+{
+    if ((c >= '0') && (c <= '9')) {
+        return c - '0';
+    }
+    if ((c >= 'a') && (c <= 'f')) {
+        return c - 'a' + 10;
+    }
+    return -1;
+}
+
+static int parse_hex(const char *text, unsigned char *bytes)
+{
+    for (; *text != '\0'; text += 2) {
+        int high = hex_digit(text[0]);
+        int low  = (high < 0) ? -1 : hex_digit(text[1]);
+
+        if (low < 0) {
+            return 0;
+        }
+        *bytes++ = (unsigned char)((high << 4) | low);
+    }
+    return 1;
+}
+
+/* Message contents: byte i of a message is byte i % 8 (from the low end) of
+ * word(seed, i / 8), the SplitMix64 output function. */
+
+static uint64_t pattern_word(uint64_t seed, uint64_t index)
+{
+    uint64_t x = seed + ((index + 1) * 0x9e3779b97f4a7c15u);
+
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* Writes bytes offset.. of a message. */
+static void pattern_fill(unsigned char *bytes, size_t length, size_t offset,
+                         uint64_t seed)
+{
+    uint64_t word = pattern_word(seed, offset / 8) >> (8 * (offset % 8));
+
+    for (; length > 0; --length, ++offset, word >>= 8) {
+        if (offset % 8 == 0) {
+            word = pattern_word(seed, offset / 8);
+        }
+        *bytes++ = (unsigned char)word;
+    }
+}
+
+/* Returns how many bytes equal bytes offset.. of a message. */
+static size_t pattern_match(const unsigned char *bytes, size_t length, size_t offset,
+                            uint64_t seed)
+{
+    unsigned char expected[512];
+    size_t        matched, chunk, i;
+
+    for (matched = 0; matched < length; matched += chunk) {
+        chunk = length - matched;
+        chunk = (chunk < sizeof(expected)) ? chunk : sizeof(expected);
+        pattern_fill(expected, chunk, offset + matched, seed);
+        for (i = 0; i < chunk; ++i) {
+            if (bytes[matched + i] != expected[i]) {
+                return matched + i;
+            }
+        }
+    }
+    return length;
+}
+
+/* Buffers */
+
+/* Lays out a buffer: "contig" and "generic" are one segment; "iovN" is N
+ * segments, of which the first is empty and the last takes the remainder. */
+static int buffer_init(buffer_t *buffer, const char *layout, size_t size)
+{
+    uint64_t      segments = 1;
+    unsigned char *next;
+    size_t        i, each;
+
+    memset(buffer, 0, sizeof(*buffer));
+    if (strncmp(layout, "iov", 3) == 0) {
+        if (!parse_number(layout + 3, &segments) || (segments < 2) ||
+            (segments > MAX_SEGMENTS)) {
+            reply("err bad layout: %s", layout);
+            return 0;
+        }
+        buffer->datatype = UCP_DATATYPE_IOV;
+    } else if (strcmp(layout, "generic") == 0) {
+        buffer->datatype = generic_datatype;
+    } else if (strcmp(layout, "contig") == 0) {
+        buffer->datatype = ucp_dt_make_contig(1);
+    } else {
+        reply("err bad layout: %s", layout);
+        return 0;
+    }
+
+    buffer->size         = size;
+    buffer->segments     = segments;
+    buffer->storage_size = size + ((segments + 1) * GUARD);
+    buffer->storage      = allocate(buffer->storage_size);
+    memset(buffer->storage, FILL, buffer->storage_size);
+
+    each = (segments == 1) ? size : size / (segments - 1);
+    next = buffer->storage + GUARD;
+    for (i = 0; i < segments; ++i) {
+        size_t length = ((i == 0) && (segments > 1)) ? 0 : each;
+
+        if (i == segments - 1) {
+            length = size - ((segments == 1) ? 0 : each * (segments - 2));
+        }
+        buffer->segment[i].buffer = next;
+        buffer->segment[i].length = length;
+        next                     += length + GUARD;
+    }
+
+    if (buffer->datatype == UCP_DATATYPE_IOV) {
+        buffer->argument = buffer->segment;
+        buffer->count    = segments;
+    } else {
+        buffer->argument = buffer->segment[0].buffer;
+        buffer->count    = size;
+    }
+    return 1;
+}
+
+static void buffer_fill(buffer_t *buffer, uint64_t seed)
+{
+    size_t offset = 0;
+    size_t i;
+
+    for (i = 0; i < buffer->segments; ++i) {
+        pattern_fill(buffer->segment[i].buffer, buffer->segment[i].length, offset, seed);
+        offset += buffer->segment[i].length;
+    }
+}
+
+/* Returns the first byte of a range that no longer holds FILL, or NULL. */
+static const unsigned char *first_changed(const unsigned char *start,
+                                          const unsigned char *end)
+{
+    for (; start < end; ++start) {
+        if (*start != FILL) {
+            return start;
+        }
+    }
+    return NULL;
+}
+
+/* Compares the first length bytes with the pattern and everything else with
+ * what it held before the receive. Says "same" or where the first bad byte is:
+ * an offset in the message, or in the storage for a byte that had no business
+ * to change. */
+static void buffer_verify(const buffer_t *buffer, uint64_t seed, size_t length,
+                          char *verdict, size_t verdict_size)
+{
+    const unsigned char *next  = buffer->storage; /* all before it was looked at */
+    size_t              offset = 0;
+    const unsigned char *changed, *bytes;
+    size_t              i, part, matched;
+
+    for (i = 0; i < buffer->segments; ++i) {
+        bytes   = buffer->segment[i].buffer;
+        changed = first_changed(next, bytes);
+        if (changed != NULL) {
+            snprintf(verdict, verdict_size, "overrun@%td", changed - buffer->storage);
+            return;
+        }
+        part    = buffer->segment[i].length;
+        part    = (part < length - offset) ? part : length - offset;
+        matched = pattern_match(bytes, part, offset, seed);
+        offset += matched;
+        if (matched < part) {
+            snprintf(verdict, verdict_size, "differs@%zu", offset);
+            return;
+        }
+        next = bytes + part;
+    }
+    changed = first_changed(next, buffer->storage + buffer->storage_size);
+    if (changed != NULL) {
+        snprintf(verdict, verdict_size, "overrun@%td", changed - buffer->storage);
+    } else {
+        snprintf(verdict, verdict_size, "same");
+    }
+}
+
+/* The generic datatype: a plain copy through the pack and unpack callbacks. */
+
+typedef struct {
+    unsigned char *bytes;
+    size_t        size;
+} generic_state_t;
+
+static void *generic_start(void *bytes, size_t count)
+{
+    generic_state_t *state = allocate(sizeof(*state));
+
+    state->bytes = bytes;
+    state->size  = count;
+    return state;
+}
+
+static void *generic_start_pack(void *arg, const void *bytes, size_t count)
+{
+    (void)arg;
+    return generic_start((void*)(uintptr_t)bytes, count);
+}
+
+static void *generic_start_unpack(void *arg, void *bytes, size_t count)
+{
+    (void)arg;
+    return generic_start(bytes, count);
+}
+
+static size_t generic_packed_size(void *arg)
+{
+    return ((generic_state_t*)arg)->size;
+}
+
+static size_t generic_pack(void *arg, size_t offset, void *dest, size_t max_length)
+{
+    const generic_state_t *state = arg;
+    size_t                length = state->size - offset;
+
+    length = (length < max_length) ? length : max_length;
+    memcpy(dest, state->bytes + offset, length);
+    return length;
+}
+
+static ucs_status_t generic_unpack(void *arg, size_t offset, const void *src, size_t length)
+{
+    const generic_state_t *state = arg;
+
+    if ((offset > state->size) || (length > state->size - offset)) {
+        return UCS_ERR_MESSAGE_TRUNCATED;
+    }
+    memcpy(state->bytes + offset, src, length);
+    return UCS_OK;
+}
+
+static void generic_finish(void *arg)
+{
+    free(arg);
+}
+
+static const ucp_generic_dt_ops_t generic_ops = {
+    .start_pack   = generic_start_pack,
+    .start_unpack = generic_start_unpack,
+    .packed_size  = generic_packed_size,
+    .pack         = generic_pack,
+    .unpack       = generic_unpack,
+    .finish       = generic_finish
+};
+
+/* Requests */
+
+static void on_sent(void *handle, ucs_status_t status, void *user_data)
+{
+    request_t *request = user_data;
+
+    (void)handle;
+    request->status = status;
+    request->done   = 1;
+}
+
+static void on_received(void *handle, ucs_status_t status,
+                        const ucp_tag_recv_info_t *info, void *user_data)
+{
+    request_t *request = user_data;
+
+    (void)handle;
+    request->status = status;
+    request->info   = *info;
+    request->done   = 1;
+}
+
+static ucp_request_param_t send_params(request_t *request)
+{
+    ucp_request_param_t params = {0};
+
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+    params.cb.send      = on_sent;
+    params.user_data    = request;
+    if (request->buffer.storage != NULL) {
+        params.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+        params.datatype      = request->buffer.datatype;
+    }
+    return params;
+}
+
+/* 1.13.1 tells nothing about a receive that completes in its call, so receives
+ * complete by their callback. */
+static ucp_request_param_t receive_params(request_t *request)
+{
+    ucp_request_param_t params = send_params(request);
+
+    params.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+    params.cb.recv       = on_received;
+    return params;
+}
+
+/* Takes what a UCP call returned. */
+static void request_started(request_t *request, ucs_status_ptr_t result)
+{
+    request->used = 1;
+    if (UCS_PTR_IS_PTR(result)) {
+        request->handle = result;
+    } else {
+        request->status = UCS_PTR_STATUS(result);
+        request->done   = 1;
+    }
+    reply("ok");
+}
+
+/* Ends a request whose completion was seen. */
+static void request_release(request_t *request)
+{
+    if (request->handle != NULL) {
+        ucp_request_free(request->handle);
+    }
+    free(request->buffer.storage);
+    memset(request, 0, sizeof(*request));
+}
+
+/* Progress */
+
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return ((uint64_t)t.tv_sec * 1000) + (uint64_t)(t.tv_nsec / 1000000);
+}
+
+/* One round of progress; sleeps for a millisecond, or until input arrives when
+ * input is wanted, if the rounds before it found nothing to do either. Returns
+ * whether input was seen. */
+static int progress_once(int want_input)
+{
+    static unsigned idle;
+    struct pollfd   input = {.fd = want_input ? STDIN_FILENO : -1, .events = POLLIN};
+
+    if (ucp_worker_progress(worker) != 0) {
+        idle = 0;
+        return 0;
+    }
+    idle += (idle < SPINS);
+    return poll(&input, 1, (idle < SPINS) ? 0 : 1) > 0;
+}
+
+/* Commands. Each gets its arguments and sends exactly one reply. */
+
+static void do_address(char **args)
+{
+    ucp_address_t *address;
+    size_t        length, i;
+    ucs_status_t  status;
+    char          *hex;
+
+    (void)args;
+    status = ucp_worker_get_address(worker, &address, &length);
+    if (status != UCS_OK) {
+        reply("err ucp_worker_get_address: %s", ucs_status_string(status));
+        return;
+    }
+    hex    = allocate(2 * length);
+    hex[0] = '\0';
+    for (i = 0; i < length; ++i) {
+        sprintf(hex + (2 * i), "%02x", ((const unsigned char*)address)[i]);
+    }
+    reply("ok %s", hex);
+    free(hex);
+    ucp_worker_release_address(worker, address);
+}
+
+static void on_endpoint_error(void *arg, ucp_ep_h handle, ucs_status_t status)
+{
+    (void)handle;
+    ((endpoint_t*)arg)->failure = status;
+}
+
+/* connect EP none|peer ADDRESS */
+static void do_connect(char **args)
+{
+    ucp_ep_params_t params = {0};
+    ucs_status_t    status;
+    unsigned char   *address;
+    size_t          index;
+
+    if (!parse_index(args[0], MAX_EPS, &index)) {
+        return;
+    }
+    if (endpoints[index].handle != NULL) {
+        reply("err endpoint %s is in use", args[0]);
+        return;
+    }
+    address = allocate(strlen(args[2]));
+    if (!parse_hex(args[2], address)) {
+        reply("err the address is not hexadecimal");
+        free(address);
+        return;
+    }
+
+    endpoints[index].failure = UCS_OK;
+    params.field_mask        = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+    params.address           = (const ucp_address_t*)address;
+    if (strcmp(args[1], "peer") == 0) {
+        params.field_mask     |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                                 UCP_EP_PARAM_FIELD_ERR_HANDLER;
+        params.err_mode        = UCP_ERR_HANDLING_MODE_PEER;
+        params.err_handler.cb  = on_endpoint_error;
+        params.err_handler.arg = &endpoints[index];
+    }
+    status = ucp_ep_create(worker, &params, &endpoints[index].handle);
+    free(address);
+    if (status != UCS_OK) {
+        endpoints[index].handle = NULL;
+        reply("err ucp_ep_create: %s", ucs_status_string(status));
+        return;
+    }
+    reply("ok");
+}
+
+/* send REQUEST EP TAG SIZE SEED LAYOUT async|sync */
+static void do_send(char **args)
+{
+    endpoint_t          *endpoint = find_endpoint(args[1]);
+    request_t           *request  = (endpoint == NULL) ? NULL : new_request(args[0]);
+    ucp_request_param_t params;
+    ucs_status_ptr_t    result;
+    uint64_t            tag, size, seed;
+
+    if (request == NULL) {
+        return;
+    }
+    if (!parse_number(args[2], &tag) || !parse_number(args[3], &size) ||
+        !parse_number(args[4], &seed)) {
+        reply("err bad number");
+        return;
+    }
+    if (!buffer_init(&request->buffer, args[5], size)) {
+        return;
+    }
+    buffer_fill(&request->buffer, seed);
+    params = send_params(request);
+    if (strcmp(args[6], "sync") == 0) {
+        result = ucp_tag_send_sync_nbx(endpoint->handle, request->buffer.argument,
+                                       request->buffer.count, tag, &params);
+    } else {
+        result = ucp_tag_send_nbx(endpoint->handle, request->buffer.argument,
+                                  request->buffer.count, tag, &params);
+    }
+    request_started(request, result);
+}
+
+/* recv REQUEST TAG MASK SIZE LAYOUT */
+static void do_recv(char **args)
+{
+    request_t           *request = new_request(args[0]);
+    ucp_request_param_t params;
+    uint64_t            tag, mask, size;
+
+    if (request == NULL) {
+        return;
+    }
+    if (!parse_number(args[1], &tag) || !parse_number(args[2], &mask) ||
+        !parse_number(args[3], &size)) {
+        reply("err bad number");
+        return;
+    }
+    if (!buffer_init(&request->buffer, args[4], size)) {
+        return;
+    }
+    request->is_receive = 1;
+    params              = receive_params(request);
+    request_started(request,
+                    ucp_tag_recv_nbx(worker, (void*)(uintptr_t)request->buffer.argument,
+                                     request->buffer.count, tag, mask, &params));
+}
+
+/* probe TAG MASK keep|take MS */
+static void do_probe(char **args)
+{
+    int                 take = (strcmp(args[2], "take") == 0);
+    ucp_tag_recv_info_t info;
+    ucp_tag_message_h   message;
+    uint64_t            tag, mask, timeout, deadline;
+
+    if (!parse_number(args[0], &tag) || !parse_number(args[1], &mask) ||
+        !parse_number(args[3], &timeout)) {
+        reply("err bad number");
+        return;
+    }
+    if (take && (held_message != NULL)) {
+        reply("err a taken message waits for mrecv");
+        return;
+    }
+    deadline = now_ms() + timeout;
+    while ((message = ucp_tag_probe_nb(worker, tag, mask, take, &info)) == NULL) {
+        if (now_ms() > deadline) {
+            reply("timeout");
+            return;
+        }
+        progress_once(0);
+    }
+    if (take) {
+        held_message = message;
+    }
+    reply("ok 0x%llx %zu", (unsigned long long)info.sender_tag, info.length);
+}
+
+/* mrecv REQUEST SIZE LAYOUT */
+static void do_mrecv(char **args)
+{
+    request_t           *request = new_request(args[0]);
+    ucp_request_param_t params;
+    ucp_tag_message_h   message = held_message;
+    uint64_t            size;
+
+    if (request == NULL) {
+        return;
+    }
+    if (message == NULL) {
+        reply("err no message was taken by a probe");
+        return;
+    }
+    if (!parse_number(args[1], &size)) {
+        reply("err bad number: %s", args[1]);
+        return;
+    }
+    if (!buffer_init(&request->buffer, args[2], size)) {
+        return;
+    }
+    held_message        = NULL;
+    request->is_receive = 1;
+    params              = receive_params(request);
+    request_started(request,
+                    ucp_tag_msg_recv_nbx(worker, (void*)(uintptr_t)request->buffer.argument,
+                                         request->buffer.count, message, &params));
+}
+
+/* wait REQUEST SEED MS */
+static void do_wait(char **args)
+{
+    request_t *request = find_request(args[0]);
+    char      verdict[64];
+    uint64_t  seed, timeout, deadline;
+
+    if (request == NULL) {
+        return;
+    }
+    if (!parse_number(args[1], &seed) || !parse_number(args[2], &timeout)) {
+        reply("err bad number");
+        return;
+    }
+    deadline = now_ms() + timeout;
+    while (!request->done) {
+        if (now_ms() > deadline) {
+            reply("timeout");
+            return;
+        }
+        progress_once(0);
+    }
+    if (!request->is_receive) {
+        reply("ok %d", request->status);
+    } else if (request->status != UCS_OK) {
+        /* Only what lies outside the buffer is promised to be as it was. */
+        reply("ok %d 0x0 0 same", request->status);
+    } else {
+        buffer_verify(&request->buffer, seed, request->info.length, verdict,
+                      sizeof(verdict));
+        reply("ok 0 0x%llx %zu %s", (unsigned long long)request->info.sender_tag,
+              request->info.length, verdict);
+    }
+    request_release(request);
+}
+
+/* cancel REQUEST */
+static void do_cancel(char **args)
+{
+    request_t *request = find_request(args[0]);
+
+    if (request == NULL) {
+        return;
+    }
+    if (!request->done && (request->handle != NULL)) {
+        ucp_request_cancel(worker, request->handle);
+    }
+    reply("ok");
+}
+
+/* flush REQUEST EP|worker */
+static void do_flush(char **args)
+{
+    int        whole     = (strcmp(args[1], "worker") == 0);
+    endpoint_t *endpoint = whole ? NULL : find_endpoint(args[1]);
+    request_t  *request  = (whole || (endpoint != NULL)) ? new_request(args[0]) : NULL;
+    ucp_request_param_t params;
+
+    if (request == NULL) {
+        return;
+    }
+    params = send_params(request);
+    request_started(request, whole ? ucp_worker_flush_nbx(worker, &params) :
+                                     ucp_ep_flush_nbx(endpoint->handle, &params));
+}
+
+/* close REQUEST EP flush|force */
+static void do_close(char **args)
+{
+    endpoint_t          *endpoint = find_endpoint(args[1]);
+    request_t           *request  = (endpoint == NULL) ? NULL : new_request(args[0]);
+    ucp_request_param_t params;
+    ucp_ep_h            handle;
+
+    if (request == NULL) {
+        return;
+    }
+    params = send_params(request);
+    if (strcmp(args[2], "force") == 0) {
+        params.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+        params.flags         = UCP_EP_CLOSE_FLAG_FORCE;
+    }
+    handle           = endpoint->handle;
+    endpoint->handle = NULL;
+    request_started(request, ucp_ep_close_nbx(handle, &params));
+}
+
+/* failure EP */
+static void do_failure(char **args)
+{
+    size_t index;
+
+    if (parse_index(args[0], MAX_EPS, &index)) {
+        reply("ok %d", endpoints[index].failure);
+    }
+}
+
+/* progress MS */
+static void do_progress(char **args)
+{
+    uint64_t duration, end;
+
+    if (!parse_number(args[0], &duration)) {
+        reply("err bad number: %s", args[0]);
+        return;
+    }
+    for (end = now_ms() + duration; now_ms() < end;) {
+        progress_once(0);
+    }
+    reply("ok");
+}
+
+static void do_exit(char **args)
+{
+    (void)args;
+    ucp_dt_destroy(generic_datatype);
+    ucp_worker_destroy(worker);
+    ucp_cleanup(context);
+    reply("ok");
+    exit(0);
+}
+
+static const struct {
+    const char *name;
+    size_t     args;
+    void       (*run)(char **args);
+} commands[] = {
+    {"address", 0, do_address},
+    {"connect", 3, do_connect},
+    {"send", 7, do_send},
+    {"recv", 5, do_recv},
+    {"probe", 4, do_probe},
+    {"mrecv", 3, do_mrecv},
+    {"wait", 3, do_wait},
+    {"cancel", 1, do_cancel},
+    {"flush", 2, do_flush},
+    {"close", 3, do_close},
+    {"failure", 1, do_failure},
+    {"progress", 1, do_progress},
+    {"exit", 0, do_exit}
+};
+
+static void run_command(char *line)
+{
+    char   *args[MAX_ARGS + 1];
+    char   *rest  = line;
+    size_t count  = 0;
+    size_t i;
+
+    while ((count <= MAX_ARGS) && ((args[count] = strtok_r(rest, " ", &rest)) != NULL)) {
+        ++count;
+    }
+    if (count == 0) {
+        reply("err empty command");
+        return;
+    }
+    for (i = 0; i < sizeof(commands) / sizeof(commands[0]); ++i) {
+        if (strcmp(commands[i].name, args[0]) != 0) {
+            continue;
+        }
+        if (count - 1 != commands[i].args) {
+            reply("err %s takes %zu arguments, not %zu", args[0], commands[i].args,
+                  count - 1);
+        } else {
+            commands[i].run(args + 1);
+        }
+        return;
+    }
+    reply("err unknown command: %s", args[0]);
+}
+
+/* Reads what is there and runs every whole line. Returns 0 at the end of input. */
+static int read_commands(void)
+{
+    static char   line[MAX_LINE];
+    static size_t used;
+    ssize_t       count;
+    char          *start, *end;
+
+    count = read(STDIN_FILENO, line + used, sizeof(line) - used);
+    if (count < 0) {
+        return errno == EINTR;
+    }
+    used += (size_t)count;
+    for (start = line; (end = memchr(start, '\n', used)) != NULL; start = end + 1) {
+        used -= (size_t)(end + 1 - start);
+        *end  = '\0';
+        run_command(start);
+    }
+    memmove(line, start, used);
+    if (used == sizeof(line)) {
+        reply("err the command is longer than %d bytes", MAX_LINE);
+        return 0;
+    }
+    return count > 0;
+}
+
+static void start_ucp(void)
+{
+    ucp_params_t        params        = {0};
+    ucp_worker_params_t worker_params = {0};
+    ucs_status_t        status;
+
+    params.field_mask = UCP_PARAM_FIELD_FEATURES;
+    params.features   = UCP_FEATURE_TAG;
+    status            = ucp_init(&params, NULL, &context);
+    if (status != UCS_OK) {
+        die("ucp_init", status);
+    }
+    status = ucp_worker_create(context, &worker_params, &worker);
+    if (status != UCS_OK) {
+        die("ucp_worker_create", status);
+    }
+    status = ucp_dt_create_generic(&generic_ops, NULL, &generic_datatype);
+    if (status != UCS_OK) {
+        die("ucp_dt_create_generic", status);
+    }
+}
+
+int main(void)
+{
+    unsigned major, minor, release;
+    int      fd = dup(STDOUT_FILENO);
+
+    /* UCX logs to standard output; only replies may go there. */
+    if ((fd < 0) || (dup2(STDERR_FILENO, STDOUT_FILENO) < 0) ||
+        ((replies = fdopen(fd, "w")) == NULL)) {
+        die("standard output", UCS_ERR_IO_ERROR);
+    }
+    start_ucp();
+    ucp_get_version(&major, &minor, &release);
+    reply("ready C %u.%u.%u", major, minor, release);
+    for (;;) {
+        if (progress_once(1) && !read_commands()) {
+            return 0;
+        }
+    }
+}
