@@ -1,0 +1,101 @@
+package proto
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Limits for spreading a message over lanes, as C's defaults.
+const (
+	// laneMaxRatio drops lanes slower than the fastest by more than this
+	// (UCX_MULTI_LANE_MAX_RATIO).
+	laneMaxRatio = 4
+
+	// minLaneChunk is the least that is worth a lane of its own
+	// (UCX_MIN_RNDV_CHUNK_SIZE).
+	minLaneChunk = 16 << 10
+
+	// shareUnit is a whole message in the fixed-point shares of lanes.
+	shareUnit = 1 << 16
+)
+
+// LaneShares says how a long message is spread over lanes.
+type LaneShares struct {
+	lanes []int    // index of each lane used, in the list given
+	ends  []uint32 // where the lane's part ends, in units of 1/65536 of the message
+}
+
+// NewLaneShares spreads messages over lanes by their bandwidths, leaving out
+// those that are much slower than the fastest.
+func NewLaneShares(bandwidths []float64) LaneShares {
+	const absurd = 1e18 // bytes per second
+	best := 0.0
+	for _, b := range bandwidths {
+		if b > best && b < absurd {
+			best = b
+		}
+	}
+	var s LaneShares
+	sum := 0.0
+	for i, b := range bandwidths {
+		if b > 0 && b < absurd && b*laneMaxRatio >= best {
+			s.lanes = append(s.lanes, i)
+			sum += b
+		}
+	}
+	at := 0.0
+	for _, i := range s.lanes {
+		at += bandwidths[i]
+		s.ends = append(s.ends, uint32(math.Ceil(at/sum*shareUnit)))
+	}
+	return s
+}
+
+// Lanes is the number of lanes used.
+func (s *LaneShares) Lanes() int { return len(s.lanes) }
+
+// Part returns the k-th lane, as an index of the list given, and its part of a
+// message of n bytes. The parts follow each other and cover the message; a
+// message too short to be spread goes over the first lane. k is below Lanes.
+func (s *LaneShares) Part(k, n int) (lane, from, to int) {
+	if n < minLaneChunk*len(s.lanes) {
+		if k == 0 {
+			return s.lanes[0], 0, n
+		}
+		return s.lanes[k], n, n
+	}
+	if k > 0 {
+		from = scale(s.ends[k-1], n)
+	}
+	to = n
+	if k < len(s.ends)-1 {
+		to = scale(s.ends[k], n)
+	}
+	return s.lanes[k], from, to
+}
+
+// scale returns share·n/65536 without overflow.
+func scale(share uint32, n int) int {
+	return n/shareUnit*int(share) + n%shareUnit*int(share)/shareUnit
+}
+
+// describe prints shares as ucx_info does: "52% on tcp/lo and 48% on tcp/eth0".
+func (s *LaneShares) describe(name func(lane int) string) string {
+	if len(s.lanes) == 1 {
+		return name(s.lanes[0])
+	}
+	var b strings.Builder
+	from := uint32(0)
+	for k, lane := range s.lanes {
+		switch {
+		case k > 0 && k == len(s.lanes)-1:
+			b.WriteString(" and ")
+		case k > 0:
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%d%% on %s", int(math.Round(float64(s.ends[k]-from)*100/shareUnit)), name(lane))
+		from = s.ends[k]
+	}
+	return b.String()
+}

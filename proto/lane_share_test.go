@@ -1,0 +1,50 @@
+package proto
+
+import (
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestLaneShares(t *testing.T) {
+	names := []string{"tcp/lo", "tcp/eth0", "tcp/slow", "tcp/odd"}
+	for _, tc := range []struct {
+		name       string
+		bandwidths []float64
+		want       string
+	}{
+		{"one", []float64{11.91}, "tcp/lo"},
+		{"two", []float64{11.91, 11.27}, "51% on tcp/lo and 49% on tcp/eth0"},
+		{"one much slower", []float64{100, 90, 10}, "53% on tcp/lo and 47% on tcp/eth0"},
+		{"three", []float64{100, 100, 100}, "33% on tcp/lo, 33% on tcp/eth0 and 33% on tcp/slow"},
+		{"senseless numbers", []float64{math.NaN(), 5, -1, math.Inf(1)}, "tcp/eth0"},
+	} {
+		s := NewLaneShares(tc.bandwidths)
+		if got := s.describe(func(i int) string { return names[i] }); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+	if s := NewLaneShares(nil); s.Lanes() != 0 {
+		t.Errorf("no lanes: %d", s.Lanes())
+	}
+}
+
+// TestLaneSharesCover: the parts of any message lie end to end.
+func TestLaneSharesCover(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := NewLaneShares(rapid.SliceOfN(rapid.Float64(), 0, 8).Draw(t, "bandwidths"))
+		n := rapid.OneOf(rapid.IntRange(0, 1<<20), rapid.Just(math.MaxInt)).Draw(t, "n")
+		next := 0
+		for k := range s.Lanes() {
+			_, from, to := s.Part(k, n)
+			if from != next || to < from {
+				t.Fatalf("part %d is %d..%d, must start at %d", k, from, to, next)
+			}
+			next = to
+		}
+		if s.Lanes() > 0 && next != n {
+			t.Fatalf("parts end at %d of %d", next, n)
+		}
+	})
+}

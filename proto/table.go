@@ -1,0 +1,81 @@
+package proto
+
+import "math"
+
+// maxRanges bounds the ranges of a table. The lower envelope of seven lines that
+// end at different lengths has 13 pieces at most, and each of the three user
+// thresholds may cut one in two.
+const maxRanges = 16
+
+// Table maps message lengths to protocols. It is a plain value of fixed size;
+// the zero Table says ProtoNone for every length.
+type Table struct {
+	upTo  [maxRanges]int // last length of each range, ascending; the last in use is MaxInt
+	proto [maxRanges]Protocol
+}
+
+// Lookup returns the protocol for a message of n bytes, n ≥ 0. It is small
+// enough to be inlined and does not allocate.
+func (t *Table) Lookup(n int) Protocol {
+	i := 0
+	for i < maxRanges-1 && n > t.upTo[i] {
+		i++
+	}
+	return t.proto[i]
+}
+
+// MaxShort is the longest message of the short protocol, provided all shorter
+// ones use it too; -1 if there is none.
+func (t *Table) MaxShort() int {
+	if t.proto[0] != ProtoEagerShort {
+		return -1
+	}
+	return t.upTo[0]
+}
+
+// newTable packs the ranges of an explanation.
+func newTable(info *TableInfo) (t Table) {
+	for i := range info.Ranges {
+		if i == maxRanges-1 {
+			// More cuts than protocols and thresholds can make: the rest goes the
+			// way of the longest messages.
+			last := info.Ranges[len(info.Ranges)-1]
+			t.upTo[i], t.proto[i] = math.MaxInt, last.Proto
+			return t
+		}
+		t.upTo[i], t.proto[i] = info.Ranges[i].Max, info.Ranges[i].Proto
+	}
+	return t
+}
+
+// TableInfo is a table with its reasons.
+type TableInfo struct {
+	Title  string
+	Ranges []RangeInfo // they cover 0..MaxInt without gaps
+}
+
+// RangeInfo is one range of a table: the protocol, and what else there was.
+type RangeInfo struct {
+	Min, Max int
+	Proto    Protocol
+	Config   string  // the lanes and their shares
+	TimeMin  float64 // estimated seconds for Min bytes
+	TimeMax  float64 // for Max bytes; infinite for the last range
+	Forced   string  // the setting that decided, empty if the estimate did
+	Others   []RejectedProto
+}
+
+// RejectedProto is a protocol that was not chosen for a range.
+type RejectedProto struct {
+	Proto  Protocol
+	Time   float64 // estimated seconds for the range's Min bytes, 0 if not possible there
+	Reason string
+}
+
+// sizedTime is the estimate for n bytes.
+func sizedTime(l Linear, n int) float64 {
+	if n == math.MaxInt {
+		return math.Inf(1)
+	}
+	return l.At(float64(n))
+}

@@ -1,0 +1,168 @@
+package proto
+
+import "math"
+
+// ProtoInput is all that the choice of protocols of an endpoint depends on.
+type ProtoInput struct {
+	// AM is the lane of active messages.
+	AM LanePerf
+
+	// Put are the lanes over which the peer's memory can be written, best first.
+	Put []LanePerf
+
+	Settings ProtoSettings
+}
+
+// model is a ProtoInput made sane.
+type model struct {
+	am     laneCost
+	amName string
+	put    laneCost // all write lanes taken together; put.put is 0 without any
+	shares LaneShares
+	putTo  string
+	set    ProtoSettings
+}
+
+func newModel(in *ProtoInput) model {
+	m := model{am: in.AM.sane(in.Settings.CopyBW), amName: in.AM.Name, set: in.Settings}
+	var bandwidths []float64
+	var lanes []int
+	for i := range in.Put {
+		if in.Put[i].PutZcopy > 0 {
+			bandwidths = append(bandwidths, math.Max(in.Put[i].Bandwidth, 1))
+			lanes = append(lanes, i)
+		}
+	}
+	m.shares = NewLaneShares(bandwidths)
+	for k, i := range m.shares.lanes {
+		lane := in.Put[lanes[i]].sane(in.Settings.CopyBW)
+		m.shares.lanes[k] = lanes[i]
+		if k == 0 {
+			m.put = lane
+			continue
+		}
+		m.put.wire = 1 / (1/m.put.wire + 1/lane.wire)
+		m.put.lat = math.Max(m.put.lat, lane.lat)
+		m.put.send += lane.send
+		m.put.recv += lane.recv
+		m.put.reg.C += lane.reg.C
+		m.put.reg.M += lane.reg.M
+	}
+	if m.shares.Lanes() > 0 {
+		m.putTo = m.shares.describe(func(i int) string { return in.Put[i].Name })
+	}
+	return m
+}
+
+// TagTables are the decision tables of an endpoint for tagged sends. They do not
+// change once made and may be shared by endpoints and goroutines.
+type TagTables struct {
+	in     ProtoInput
+	tables [2][numDataClasses][numSendModes]Table
+	shares LaneShares
+}
+
+// NewTagTables makes the tables. in is copied.
+func NewTagTables(in *ProtoInput) *TagTables {
+	t := &TagTables{in: *in}
+	t.in.Put = append([]LanePerf(nil), in.Put...)
+	m := newModel(&t.in)
+	t.shares = m.shares
+	for sync := range t.tables {
+		for class := range t.tables[sync] {
+			for mode := range t.tables[sync][class] {
+				info := m.tagInfo(sync == 1, DataClass(class), SendMode(mode))
+				t.tables[sync][class][mode] = newTable(&info)
+			}
+		}
+	}
+	return t
+}
+
+// Send returns the table for a kind of send.
+func (t *TagTables) Send(sync bool, class DataClass, mode SendMode) *Table {
+	i := 0
+	if sync {
+		i = 1
+	}
+	return &t.tables[i][class][mode]
+}
+
+// PutShares says how data is spread over the lanes of ProtoInput.Put.
+func (t *TagTables) PutShares() *LaneShares { return &t.shares }
+
+// Explain returns a table with its reasons.
+func (t *TagTables) Explain(sync bool, class DataClass, mode SendMode) TableInfo {
+	m := newModel(&t.in)
+	return m.tagInfo(sync, class, mode)
+}
+
+// tagInfo decides for one kind of send.
+func (m *model) tagInfo(sync bool, class DataClass, mode SendMode) TableInfo {
+	title := "tagged message by ucp_tag_send*" + mode.String() + " from host memory"
+	only, first := EagerOnlySize, EagerFirstSize
+	if sync {
+		title = "synchronous tagged message by ucp_tag_send_sync*" + mode.String() + " from host memory"
+		only, first = EagerSyncOnlySize, EagerSyncFirstSize
+	}
+	if class != DataContig {
+		title += ", " + class.String()
+	}
+	am := &m.am
+
+	// A short message is a contiguous payload behind one 8-byte header.
+	short := option{proto: ProtoEagerShort, group: groupShort, max: -1, why: "needs contiguous data and a header of 8 bytes"}
+	if class == DataContig && !sync {
+		short = single(ProtoEagerShort, groupShort, am.short, only, am.copied(mode))
+	}
+	bcopyCost := am.copied(mode)
+	bcopyCost.C += requestCost
+	options := []option{
+		short,
+		single(ProtoEagerBcopy, groupBcopy, am.bcopy, only, bcopyCost),
+		multi(ProtoEagerMultiBcopy, groupBcopy, am, am.bcopy, first, bcopyCost, 0),
+	}
+	if class == DataGeneric {
+		const why = "data has to be packed"
+		options = append(options,
+			option{proto: ProtoEagerZcopy, group: groupZcopy, max: -1, why: why},
+			option{proto: ProtoEagerMultiZcopy, group: groupZcopy, max: -1, why: why})
+	} else {
+		options = append(options,
+			single(ProtoEagerZcopy, groupZcopy, am.zcopy, only, am.gathered()),
+			multi(ProtoEagerMultiZcopy, groupZcopy, am, am.zcopy, first, am.gathered(), zcopySetup))
+	}
+	// An offer of what fits into one message is never worth it.
+	largest := max(am.bcopy, am.zcopy) - only + 1
+	for _, o := range m.rendezvous(class) {
+		o.min = max(o.min, largest)
+		options = append(options, o)
+	}
+	for i := range options {
+		if options[i].config == "" {
+			options[i].config = m.amName
+		}
+	}
+	return choose(title, options, [numGroups]Threshold{
+		groupShort: ThreshAuto,
+		groupBcopy: m.set.BcopyThresh,
+		groupZcopy: m.set.ZcopyThresh,
+		groupRndv:  m.set.rndv(mode),
+	})
+}
+
+// single is a protocol of one message.
+func single(p Protocol, g group, limit, header int, cost Linear) option {
+	if limit <= header {
+		return option{proto: p, group: g, max: -1, why: "the lane does not have it"}
+	}
+	return option{proto: p, group: g, max: limit - header, cost: cost}
+}
+
+// multi is a protocol of as many messages as it takes.
+func multi(p Protocol, g group, l *laneCost, limit, header int, cost Linear, each float64) option {
+	if limit <= header {
+		return option{proto: p, group: g, max: -1, why: "the lane does not have it"}
+	}
+	return option{proto: p, group: g, max: math.MaxInt, cost: l.fragments(cost, limit-header, each)}
+}

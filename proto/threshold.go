@@ -1,0 +1,52 @@
+package proto
+
+import "math"
+
+// Threshold is a message size from which a user wants a protocol. The zero
+// value is a size, 0: from the first byte and without one.
+type Threshold int
+
+// Special thresholds.
+const (
+	ThreshAuto Threshold = -1          // the cost model decides
+	ThreshInf  Threshold = math.MaxInt // never, as long as there is another way
+)
+
+// RndvScheme restricts how rendezvous data travels (UCX_RNDV_SCHEME).
+type RndvScheme uint8
+
+// Schemes.
+const (
+	RndvSchemeAuto RndvScheme = iota
+	RndvSchemePut             // the sender writes into the receiver's memory
+	RndvSchemeAM              // in messages
+)
+
+// ProtoSettings are the user's settings for choosing protocols. They start from
+// DefaultProtoSettings.
+type ProtoSettings struct {
+	BcopyThresh Threshold // UCX_BCOPY_THRESH: from here copied instead of short
+	ZcopyThresh Threshold // UCX_ZCOPY_THRESH: from here zero-copy
+	RndvThresh  Threshold // UCX_RNDV_THRESH, the value for this peer: from here rendezvous
+	RndvFast    Threshold // UCX_RNDV_SEND_NBR_THRESH: RndvThresh of SendFast where that is auto
+	RndvScheme  RndvScheme
+	CopyBW      float64 // UCX_BCOPY_BW in bytes per second; 0: a default
+}
+
+// DefaultProtoSettings are C's defaults.
+func DefaultProtoSettings() ProtoSettings {
+	return ProtoSettings{
+		BcopyThresh: ThreshAuto,
+		ZcopyThresh: ThreshAuto,
+		RndvThresh:  ThreshAuto,
+		RndvFast:    256 << 10,
+	}
+}
+
+// rndv is the rendezvous threshold for a mode.
+func (s *ProtoSettings) rndv(mode SendMode) Threshold {
+	if s.RndvThresh == ThreshAuto && mode&SendFast != 0 {
+		return s.RndvFast
+	}
+	return s.RndvThresh
+}
