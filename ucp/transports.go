@@ -4,4 +4,5 @@ package ucp
 // only place in the package that knows their names.
 import (
 	_ "github.com/ucx-go/ucx/uct/self"
+	_ "github.com/ucx-go/ucx/uct/tcp"
 )
