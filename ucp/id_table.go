@@ -4,9 +4,9 @@ import "math/rand/v2"
 
 // idTable gives objects the 64-bit ids that peers send back. Ids are odd, like
 // C UCX's indirect ids, and hold a slot number and a generation: an id that was
-// released, or was never given out, finds nothing. Generations start at random,
-// so a peer cannot guess an id and a restarted process does not honor the ids
-// of its predecessor.
+// released, or was never given out, finds nothing. Generations are random, so a
+// peer cannot guess an id it was not told, not even from its predecessors, and a
+// restarted process does not honor the ids of the one before.
 //
 //	bit 0      always set
 //	bits 1-24  slot
@@ -38,10 +38,10 @@ func (t *idTable[T]) put(obj *T) uint64 {
 			return 0
 		}
 		i = uint32(len(t.slots))
-		t.slots = append(t.slots, idSlot[T]{gen: rand.Uint64() >> (64 - idGenBits)})
+		t.slots = append(t.slots, idSlot[T]{})
 	}
 	s := &t.slots[i]
-	s.obj = obj
+	s.obj, s.gen = obj, rand.Uint64()>>(64-idGenBits)
 	return s.gen<<(idSlotBits+1) | uint64(i)<<1 | 1
 }
 
@@ -65,9 +65,7 @@ func (t *idTable[T]) remove(id uint64) *T {
 		return nil
 	}
 	i := uint32(id >> 1 & (maxIDs - 1))
-	s := &t.slots[i]
-	s.obj = nil
-	s.gen = (s.gen + 1) & (1<<idGenBits - 1)
+	t.slots[i].obj = nil
 	t.free = append(t.free, i)
 	return obj
 }

@@ -41,7 +41,7 @@ func (s *rangeSet) add(off, n int) bool {
 		s.spans[i-1].end = end
 	case joinsRight:
 		s.spans[i].start = off
-	case len(s.spans) == maxSpans:
+	case len(s.spans) == maxSpans && off != s.prefix:
 		return false
 	default:
 		s.spans = slices.Insert(s.spans, i, span{off, end})
