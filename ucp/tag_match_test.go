@@ -1,0 +1,177 @@
+package ucp
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// matchModel is tag matching without any index: two lists, searched from the
+// front.
+type matchModel struct {
+	real    tagMatcher
+	posted  []*Request
+	arrived []*TagMessage
+}
+
+// agree is the definition of a match.
+func agree(sender, tag, mask Tag) bool { return (sender^tag)&mask == 0 }
+
+// modelTags are few, so that matches are frequent, differ in low and in high
+// bits, and share hash buckets.
+var modelTags = func() []Tag {
+	tags := []Tag{0, 1, 2, 3, 1 << 63, 1<<63 | 1, 0x5555_0000_0000_0001, ^Tag(0)}
+	for t := Tag(4); len(tags) < 11; t++ {
+		if tagBucket(t) == tagBucket(1) {
+			tags = append(tags, t)
+		}
+	}
+	return tags
+}()
+
+var modelMasks = []Tag{FullMask, FullMask, FullMask, 0, 1, 1 << 63, 0xFFFF_FFFF, ^Tag(1)}
+
+func (m *matchModel) post(t *rapid.T) {
+	r := &Request{
+		tag:  rapid.SampledFrom(modelTags).Draw(t, "tag"),
+		mask: rapid.SampledFrom(modelMasks).Draw(t, "mask"),
+	}
+	got := m.real.findUnexpected(r.tag, r.mask)
+	for i, d := range m.arrived {
+		if !agree(d.tag, r.tag, r.mask) {
+			continue
+		}
+		if got != d {
+			t.Fatalf("receive %#x/%#x found %v, want the message in place %d", r.tag, r.mask, got, i)
+		}
+		m.real.removeUnexpected(d)
+		m.arrived = append(m.arrived[:i:i], m.arrived[i+1:]...)
+		return
+	}
+	if got != nil {
+		t.Fatalf("receive %#x/%#x found a message with tag %#x", r.tag, r.mask, got.tag)
+	}
+	m.real.addExpected(r)
+	m.posted = append(m.posted, r)
+}
+
+func (m *matchModel) message(t *rapid.T) {
+	tag := rapid.SampledFrom(modelTags).Draw(t, "tag")
+	got := m.real.matchExpected(tag)
+	for i, r := range m.posted {
+		if !agree(tag, r.tag, r.mask) {
+			continue
+		}
+		if got != r {
+			t.Fatalf("message %#x did not go to the receive %#x/%#x in place %d", tag, r.tag, r.mask, i)
+		}
+		m.posted = append(m.posted[:i:i], m.posted[i+1:]...)
+		return
+	}
+	if got != nil {
+		t.Fatalf("message %#x went to the receive %#x/%#x", tag, got.tag, got.mask)
+	}
+	d := &TagMessage{tag: tag}
+	m.real.addUnexpected(d)
+	m.arrived = append(m.arrived, d)
+}
+
+func (m *matchModel) cancel(t *rapid.T) {
+	if len(m.posted) == 0 {
+		t.Skip("nothing posted")
+	}
+	i := rapid.IntRange(0, len(m.posted)-1).Draw(t, "victim")
+	m.real.removeExpected(m.posted[i])
+	m.posted = append(m.posted[:i:i], m.posted[i+1:]...)
+}
+
+func (m *matchModel) probe(t *rapid.T) {
+	tag := rapid.SampledFrom(modelTags).Draw(t, "tag")
+	mask := rapid.SampledFrom(modelMasks).Draw(t, "mask")
+	got := m.real.findUnexpected(tag, mask)
+	for i, d := range m.arrived {
+		if !agree(d.tag, tag, mask) {
+			continue
+		}
+		if got != d {
+			t.Fatalf("probe %#x/%#x found %v, want the message in place %d", tag, mask, got, i)
+		}
+		if rapid.Bool().Draw(t, "remove") {
+			m.real.removeUnexpected(d)
+			m.arrived = append(m.arrived[:i:i], m.arrived[i+1:]...)
+		}
+		return
+	}
+	if got != nil {
+		t.Fatalf("probe %#x/%#x found a message with tag %#x", tag, mask, got.tag)
+	}
+}
+
+// check compares the lists of the matcher with those of the model.
+func (m *matchModel) check(t *rapid.T) {
+	posted, wilds := 0, 0
+	for i := range m.real.exact {
+		for r := m.real.exact[i].head; r != nil; r = r.next {
+			posted++
+		}
+	}
+	for r := m.real.wild.head; r != nil; r = r.next {
+		wilds++
+	}
+	if posted+wilds != len(m.posted) || wilds != m.real.wilds {
+		t.Fatalf("%d exact and %d (counted as %d) wild receives, want %d", posted, wilds, m.real.wilds, len(m.posted))
+	}
+	for _, r := range m.posted {
+		if r.state&stateExpect == 0 || r.list == nil {
+			t.Fatalf("a posted receive has state %b and list %p", r.state, r.list)
+		}
+	}
+	i := 0
+	for d := m.real.arrived.head; d != nil; d = d.links[arrivalLinks].next {
+		if i >= len(m.arrived) || m.arrived[i] != d {
+			t.Fatalf("message %d of the arrival order is wrong", i)
+		}
+		i++
+	}
+	if i != len(m.arrived) {
+		t.Fatalf("%d messages wait, want %d", i, len(m.arrived))
+	}
+	hashed := 0
+	for i := range m.real.byTag {
+		for d := m.real.byTag[i].head; d != nil; d = d.links[bucketLinks].next {
+			hashed++
+		}
+	}
+	if hashed != len(m.arrived) {
+		t.Fatalf("%d messages are in the hash table, want %d", hashed, len(m.arrived))
+	}
+}
+
+// TestTagMatcherModel runs random posts, messages, cancels and probes against
+// plain lists.
+func TestTagMatcherModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := new(matchModel)
+		t.Repeat(map[string]func(*rapid.T){
+			"post":    m.post,
+			"message": m.message,
+			"cancel":  m.cancel,
+			"probe":   m.probe,
+			"":        m.check,
+		})
+	})
+}
+
+// TestTagBucketSpread: tags that differ only in some of their bits must not
+// crowd into few buckets.
+func TestTagBucketSpread(t *testing.T) {
+	for _, shift := range []int{0, 8, 16, 32, 48, 54} {
+		used := make(map[uint64]bool)
+		for i := range tagBuckets {
+			used[tagBucket(Tag(i)<<shift)] = true
+		}
+		if len(used) < tagBuckets/4 {
+			t.Errorf("tags that count in bit %d and above use %d of %d buckets", shift, len(used), tagBuckets)
+		}
+	}
+}
