@@ -60,7 +60,8 @@ type Endpoint interface {
 	TagRndvRequest(tag uint64, hdr Packer) error
 
 	// Flush completes when everything accepted before has left (and, for
-	// transports with remote access, has taken effect at the peer). With
+	// transports with remote access, has taken effect at the peer) and the
+	// completions of it have been told: closing then cancels nothing. With
 	// FlushCancel outstanding operations are ended with ucs.ErrCanceled instead
 	// and the endpoint accepts only Close afterwards. ucs.ErrNoResource allows a
 	// Pending.

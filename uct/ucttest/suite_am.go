@@ -49,14 +49,28 @@ func testAMLimits(t *testing.T, f *Fixture) {
 	for _, k := range KindsOf(attr) {
 		t.Run(k.Name, func(t *testing.T) {
 			s := &Sender{T: t, From: a, Endpoint: ep, ID: 5, Completion: NewCompletion(1)}
-			if k.Flag != uct.IfaceAMBcopy && k.max(attr) < 64<<20 {
-				msg := make([]byte, k.max(attr)+1)
-				WantStatus(t, "a message too long", s.Send(&k, msg), ucs.ErrInvalidParam)
+			// An endpoint that is still connecting may refuse anything for now.
+			refused := func(what string, send func() error) {
+				t.Helper()
+				var err error
+				Until(t, "resources", func() bool { err = send(); return err != ucs.ErrNoResource }, a, b)
+				WantStatus(t, what, err, ucs.ErrInvalidParam)
+			}
+			long := min(k.max(attr), 64<<20-1) + 1
+			switch {
+			case long <= k.max(attr), k.Flag == uct.IfaceAMBcopy:
+				// No limit to exceed, or one that the packer keeps.
+			case k.Flag == uct.IfaceAMZcopy:
+				// The length of a header is known only when it has been packed.
+				iov := []uct.IOV{a.IOV(t, make([]byte, long))}
+				refused("a message too long", func() error { return ep.AMZcopy(5, nil, iov, 0, s.completion()) })
+			default:
+				refused("a message too long", func() error { return s.Send(&k, make([]byte, long)) })
 			}
 			for _, id := range []uct.AMID{uct.MaxAMIDs, 255} {
 				s.ID = id
-				err := s.Send(&k, make([]byte, max(8, k.Min, attr.AM.MinZcopy)))
-				WantStatus(t, "a bad id", err, ucs.ErrInvalidParam)
+				msg := make([]byte, max(8, k.Min, attr.AM.MinZcopy))
+				refused("a bad id", func() error { return s.Send(&k, msg) })
 			}
 			if s.Completion.Fired != 0 {
 				t.Error("a refused message was completed")
@@ -69,7 +83,11 @@ func testAMLimits(t *testing.T, f *Fixture) {
 			iov[i] = a.IOV(t, make([]byte, 8))
 		}
 		packer := &Packer{Data: []byte{1}}
-		err := ep.AMZcopy(5, packer, iov, 0, nil)
+		var err error
+		Until(t, "resources", func() bool {
+			err = ep.AMZcopy(5, packer, iov, 0, nil)
+			return err != ucs.ErrNoResource
+		}, a, b)
 		WantStatus(t, "too many parts", err, ucs.ErrInvalidParam)
 		if packer.Calls != 0 {
 			t.Error("a refused message was packed")
