@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/sys"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -21,6 +22,9 @@ func (ep *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, flags uc
 	}
 	putFrameHeader(frame, uint8(id), n)
 	le.PutUint64(frame[hdrLen:], header)
+	if now && len(payload) > ep.iface.opts.sendv && ep.iface.tracer == nil {
+		return c.commitWith(frame, payload, flags, comp)
+	}
 	copy(frame[hdrLen+8:], payload)
 	return c.commit(frame, now, flags, comp)
 }
@@ -167,6 +171,39 @@ func (c *conn) commit(frame []byte, now bool, flags uct.SendFlags, comp *uct.Com
 			return ucs.ErrNoResource
 		}
 	}
+	c.track(comp)
+	c.iface.svc.markDirty(c)
+	return ucs.InProgress
+}
+
+// commitWith is commit of the first frame of a round, whose last bytes are still
+// in the caller's payload. They are copied only if the kernel does not take them.
+func (c *conn) commitWith(frame, payload []byte, flags uct.SendFlags, comp *uct.Completion) error {
+	head := len(frame) - len(payload)
+	v := &c.iface.svc.vec
+	v.Add(frame[:head])
+	v.Add(payload)
+	n, errno := sys.SendVec(int(c.fd), v, 0)
+	v.Reset()
+	c.sentEpoch = c.iface.svc.w.Epoch()
+	c.probe = true
+	switch {
+	case errno != 0 && errno != unix.EAGAIN:
+		ep := c.ep
+		c.lost("write", errno)
+		return ep.err
+	case n == 0 && flags&uct.SendNow != 0:
+		c.unqueue(0)
+		c.block()
+		return ucs.ErrNoResource
+	}
+	copy(frame[head:], payload[min(len(payload), max(n-head, 0)):])
+	c.queued(len(frame))
+	c.sent(n)
+	if n == len(frame) {
+		return nil
+	}
+	c.block()
 	c.track(comp)
 	c.iface.svc.markDirty(c)
 	return ucs.InProgress

@@ -44,7 +44,7 @@ func (c *conn) handleCM(b []byte) {
 	}
 	switch ev {
 	case eventAckReq:
-		c.rx = true
+		c.rx, c.finished = true, false
 		fallthrough
 	case eventAck:
 		if c.state == stateWaitingAck {
@@ -55,7 +55,7 @@ func (c *conn) handleCM(b []byte) {
 			c.close()
 			return
 		}
-		c.rx = false
+		c.rx, c.finished = false, true
 	default:
 		c.refuse(fmt.Errorf("connection event %d: %w", ev, errProtocol))
 	}
@@ -69,7 +69,7 @@ func (c *conn) handleRequest(r request) {
 			c.refuse(fmt.Errorf("second request, from %v with id %d: %w", r.from, r.id, errProtocol))
 			return
 		}
-		c.rx = true
+		c.rx, c.finished = true, false
 		c.owe(owedAck)
 		return
 	}

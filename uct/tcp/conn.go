@@ -35,7 +35,8 @@ type conn struct {
 	dirty    bool // in the service's dirty list
 	blocked  bool // the kernel takes no output now; EPOLLOUT tells when it does
 	reading  bool // parse is running
-	ended    bool // the peer will not write any more, but may read
+	finished bool // the peer has said that it will not send any more
+	ended    bool // the peer has closed its direction after that
 	quiet    uint16
 	watched  event.Events // what the event set watches; 0: not in the set
 

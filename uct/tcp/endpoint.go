@@ -40,6 +40,9 @@ func (ep *endpoint) ready() (*conn, error) {
 	if c == nil || c.state != stateConnected || c.zc.left != 0 || ep.err != nil || ep.pending.Blocks() {
 		return nil, ep.notReady()
 	}
+	if c.owed != 0 {
+		c.pay() // what answers the peer goes first
+	}
 	return c, nil
 }
 

@@ -20,6 +20,7 @@ type halfOpenList struct {
 	head, tail *conn
 	n          int
 	timer      *event.Timer
+	armed      bool // timer runs
 }
 
 func (l *halfOpenList) add(c *conn) {
@@ -71,9 +72,10 @@ func (l *halfOpenList) evict() bool {
 // schedule sets the timer to the first deadline, unless it runs already: the
 // first one cannot become earlier.
 func (l *halfOpenList) schedule(i *iface) {
-	if l.head == nil || l.timer != nil && l.timer.Active() {
+	if l.head == nil || l.armed {
 		return
 	}
+	l.armed = true
 	d := time.Until(l.head.half.deadline)
 	if l.timer == nil {
 		l.timer, _ = i.svc.w.Timers().After(d, func() { i.half.expire(i) })
@@ -84,6 +86,7 @@ func (l *halfOpenList) schedule(i *iface) {
 
 // expire closes the connections whose time is over.
 func (l *halfOpenList) expire(i *iface) {
+	l.armed = false
 	now := time.Now()
 	for l.head != nil && !l.head.half.deadline.After(now) {
 		l.head.close()

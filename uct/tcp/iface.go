@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -44,8 +45,9 @@ type iface struct {
 
 	conns      *conn
 	endpoints  map[*endpoint]struct{}
-	maxFrame   int // largest frame that is built in a buffer
-	maxRxFrame int // largest frame that is accepted
+	maxFrame   int           // largest frame that is built in a buffer
+	maxRxFrame int           // largest frame that is accepted
+	silence    time.Duration // after which a peer's machine counts as gone; 0: never
 	txPool     *pool
 	rxPool     *pool
 
@@ -81,6 +83,9 @@ func openIface(m *memoryDomain, w *uct.Worker, p uct.IfaceParams, o options, d *
 		match:     newMatchTable(),
 		keys:      make(map[uint64]*endpoint),
 		endpoints: make(map[*endpoint]struct{}),
+	}
+	if o.keep.enabled {
+		i.silence = o.keep.total()
 	}
 	i.maxFrame = hdrLen + max(o.txSeg, o.maxHdr, putReqLen)
 	i.maxRxFrame = hdrLen + max(o.rxSeg, minRxSeg)

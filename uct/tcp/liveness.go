@@ -1,10 +1,134 @@
 package tcp
 
-// liveness finds peers whose machine is gone while output is under way.
-type liveness struct{ svc *service }
+import (
+	"fmt"
+	"time"
 
-// aliveMark is a connection's part.
-type aliveMark struct{}
+	"golang.org/x/sys/unix"
 
-func (l *liveness) sent(*conn) {}
-func (l *liveness) stop()      {}
+	"github.com/ucx-go/ucx/ucs/event"
+)
+
+// liveness finds peers whose machine is gone while output is under way, when the
+// kernel's keepalive is silent. (A connection without output is the kernel's
+// business, see keepalive.)
+//
+// TCP_USER_TIMEOUT would be the obvious means, and is not used: it also counts
+// the time a peer's receive window is closed, although that peer answers every
+// probe. On Linux 6.18 a connection toward a stopped process, with a timeout of
+// 3 s and a full window, ends with ETIMEDOUT after 3 to 4 s; without the option
+// it stays. A stopped peer is alive here, however long. And the kernel would go
+// by its own clock while nobody calls Progress, so clearing the option in time is
+// no way out either. Instead TCP_INFO is asked, now and then, for those
+// connections only that have sent something since they were last found quiet: a
+// peer is gone when no acknowledgement of any kind has come for as long as
+// keepalive would wait, and the kernel has repeated itself to no avail.
+//
+// While the window is closed the kernel probes at intervals that grow up to two
+// minutes, so a machine lost in that state is found after three of them.
+type liveness struct {
+	svc   *service
+	list  []*conn // with output under way at the last look
+	timer *event.Timer
+	armed bool // timer runs
+}
+
+// aliveMark is a connection's part in it.
+type aliveMark struct {
+	listed bool
+	since  time.Duration // monotonic; no sign of life is known since then
+}
+
+const (
+	// livenessLooks is the number of looks in the time a peer may be silent.
+	livenessLooks = 8
+
+	// unanswered is the number of repetitions or probes without answer that make
+	// silence meaningful.
+	unanswered = 3
+)
+
+// sent notes that c has output under way.
+func (l *liveness) sent(c *conn) {
+	if !c.alive.listed && c.iface.silence > 0 {
+		l.add(c)
+	}
+}
+
+func (l *liveness) add(c *conn) {
+	c.alive = aliveMark{listed: true, since: -1}
+	l.list = append(l.list, c)
+	l.schedule(c.iface.silence / livenessLooks)
+}
+
+// schedule arranges the next look, unless one is due earlier.
+func (l *liveness) schedule(d time.Duration) {
+	if l.armed {
+		return
+	}
+	l.armed = true
+	if l.timer == nil {
+		// Without a timer nobody is found dead, which is no reason to fail.
+		l.timer, _ = l.svc.w.Timers().After(d, l.look)
+		return
+	}
+	l.timer.Reset(d)
+}
+
+// look looks at every listed connection.
+func (l *liveness) look() {
+	l.armed = false
+	now := monotonic()
+	kept := l.list[:0]
+	next := time.Duration(0)
+	for _, c := range l.list {
+		if c.state == stateClosed || !c.checkAlive(now) {
+			c.alive = aliveMark{}
+			continue
+		}
+		kept = append(kept, c)
+		if d := c.iface.silence / livenessLooks; next == 0 || d < next {
+			next = d
+		}
+	}
+	clear(l.list[len(kept):])
+	l.list = kept
+	if len(kept) > 0 {
+		l.schedule(next)
+	}
+}
+
+func (l *liveness) stop() {
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	l.list = nil
+}
+
+// checkAlive looks at one connection and reports whether it is to be looked at
+// again. It drops a connection whose peer is gone.
+func (c *conn) checkAlive(now time.Duration) bool {
+	info, err := unix.GetsockoptTCPInfo(int(c.fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil || info.Unacked == 0 && info.Notsent_bytes == 0 {
+		return false
+	}
+	m := &c.alive
+	lastAck := now - time.Duration(info.Last_ack_recv)*time.Millisecond
+	if m.since < 0 {
+		// The last acknowledgement may be old for want of anything to
+		// acknowledge. Silence counts from now on.
+		m.since = now
+	}
+	m.since = max(m.since, lastAck)
+	silent := now - m.since
+	if silent < c.iface.silence || info.Retransmits < unanswered && info.Probes < unanswered {
+		return true
+	}
+	c.lost("write", fmt.Errorf("%w, not even the kernel, for %v: %w", errNoAnswer, silent, unix.ETIMEDOUT))
+	return false
+}
+
+// monotonic is a clock that does not jump.
+func monotonic() time.Duration { return time.Since(clockStart) }
+
+var clockStart = time.Now()

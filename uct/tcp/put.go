@@ -59,6 +59,7 @@ func (c *conn) acked(sn uint32) {
 		return // known already, or never sent
 	}
 	c.ackSN = sn
+	c.complete() // what was written before is over before
 	for o := c.acks.head; o != nil && int32(sn-o.sn) >= 0; o = c.acks.head {
 		c.iface.svc.ops.finish(c.acks.pop(), nil)
 	}
@@ -83,22 +84,26 @@ func (ep *endpoint) Flush(flags uct.FlushFlags, comp *uct.Completion) error {
 		if !c.blocked && !c.write() && c.state == stateClosed {
 			return ep.err
 		}
-		if c.writes.head != nil {
-			c.iface.svc.markDirty(c)
-		}
-		if c.written == c.accepted {
-			return nil
-		}
-		c.track(comp)
-		return ucs.InProgress
+		return c.afterWrites(comp)
 	}
 	if c.probe {
 		return ep.put(nil, 0, comp)
 	}
 	if c.putSN == c.ackSN {
-		return nil
+		return c.afterWrites(comp)
 	}
 	c.waitAck(comp)
+	return ucs.InProgress
+}
+
+// afterWrites completes comp when everything accepted so far is written, behind
+// the completions of all that.
+func (c *conn) afterWrites(comp *uct.Completion) error {
+	if c.written == c.accepted && c.writes.head == nil {
+		return nil
+	}
+	c.track(comp)
+	c.iface.svc.markDirty(c)
 	return ucs.InProgress
 }
 

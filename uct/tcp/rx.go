@@ -56,7 +56,7 @@ func (c *conn) readFailed(errno unix.Errno) int {
 		return 0
 	case errno != 0:
 		c.lost("read", errno)
-	case c.ep != nil && c.state == stateConnected && !c.rx && !c.toEP:
+	case c.finished && c.ep != nil:
 		c.halfClosed()
 	default:
 		c.lost("read", nil)
@@ -69,7 +69,7 @@ func (c *conn) readFailed(errno unix.Errno) int {
 // the next byte with a reset.
 func (c *conn) halfClosed() {
 	c.ended = true
-	c.watch(c.watched &^ event.Read)
+	c.watch(c.watched&^event.Read | event.Hup)
 	c.ep.Check(nil)
 }
 
@@ -79,12 +79,12 @@ func (c *conn) parse() int {
 	b := c.in
 	c.reading = true
 	n := 0
-	for c.state != stateClosed && c.frame(b) {
+	for c.state < stateStale && c.frame(b) {
 		n++
 	}
 	c.reading = false
 	switch {
-	case b.r == b.w || c.state == stateClosed:
+	case b.r == b.w || c.state >= stateStale:
 		c.releaseIn()
 	case len(b.data)-b.r < c.iface.maxRxFrame || b.w == len(b.data):
 		// The frame that has begun must fit.

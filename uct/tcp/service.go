@@ -170,17 +170,16 @@ func (s *service) settle() int {
 // Arm writes what is collected and says whether the event set will report
 // everything that is still to come.
 func (s *service) Arm() error {
-	busy := len(s.failed) != 0
+	busy := false
 	for _, c := range s.dirty {
 		if c.state == stateClosed {
 			continue
 		}
-		if !c.blocked {
+		if !c.blocked && c.pay() {
 			c.write()
 		}
-		// What the kernel did not take is announced by EPOLLOUT. Everything else
-		// that makes a connection dirty needs Progress.
-		busy = busy || c.state == stateClosed || c.due() || !c.blocked
+		// What the kernel did not take is announced by EPOLLOUT.
+		busy = busy || c.due() || !c.blocked && (c.owed != 0 || c.ep != nil && !c.ep.pending.Empty())
 	}
 	if busy || len(s.failed) != 0 {
 		return ucs.ErrBusy
