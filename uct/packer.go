@@ -16,8 +16,9 @@ type Unpacker interface {
 	Unpack(src []byte)
 }
 
-// IOV is one entry of a scatter-gather list. A list lives in the caller's
-// request until the operation's completion.
+// IOV is one entry of a scatter-gather list. The list is read during the call
+// and may be reused afterwards; the memory it names is the transport's until the
+// operation's completion.
 type IOV struct {
 	Data []byte
 	Mem  MemHandle // nil where the domain needs no local handle

@@ -108,11 +108,12 @@ func (ep *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, flags uc
 // whether everything went.
 func (c *conn) gather(iov []uct.IOV, total int) bool {
 	if total > 0 {
-		c.zc = zcopy{iov: iov, left: total}
+		c.zc.iov, c.zc.left = iov, total
 		c.accepted += uint64(total)
 	}
 	c.sentEpoch = c.iface.svc.w.Epoch()
 	if !c.write() {
+		c.zc.keep()
 		// Completions of earlier operations may be due.
 		c.iface.svc.markDirty(c)
 		return false

@@ -161,7 +161,7 @@ func (c *conn) close() {
 		i.txPool.put(c.out)
 		c.out = nil
 	}
-	c.zc = zcopy{}
+	c.zc.reset()
 	if c.prev != nil {
 		c.prev.next = c.next
 	} else {

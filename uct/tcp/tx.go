@@ -12,7 +12,8 @@ import (
 // index on, the first of them from offset on, left bytes in all. No operation is
 // accepted behind it.
 type zcopy struct {
-	iov    []uct.IOV
+	iov    []uct.IOV // the caller's list during its call, then own
+	own    []uct.IOV // kept for the next time
 	index  int
 	offset int
 	left   int
@@ -31,8 +32,22 @@ func (z *zcopy) advance(n int) {
 		z.offset = 0
 	}
 	if z.left == 0 {
-		*z = zcopy{}
+		z.reset()
 	}
+}
+
+// keep copies what is left of the list: the caller reuses its own.
+func (z *zcopy) keep() {
+	if z.left > 0 {
+		z.own = append(z.own[:0], z.iov[z.index:]...)
+		z.iov, z.index = z.own, 0
+	}
+}
+
+// reset forgets the caller's memory.
+func (z *zcopy) reset() {
+	clear(z.own)
+	*z = zcopy{own: z.own[:0]}
 }
 
 // owed are control frames that could not be queued because the caller's memory
