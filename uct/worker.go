@@ -1,6 +1,8 @@
 package uct
 
 import (
+	"time"
+
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 )
@@ -26,6 +28,7 @@ type Armer interface {
 type Worker struct {
 	set        *event.Set
 	timers     *event.Timers
+	clock      event.Clock
 	progress   []Progressor
 	services   map[string]Service
 	inProgress bool
@@ -80,6 +83,7 @@ func (w *Worker) Progress() int {
 	}
 	w.inProgress = true
 	w.epoch++
+	w.clock.Tick()
 	w.polled = false
 	n := 0
 	for _, p := range w.progress {
@@ -106,6 +110,10 @@ func (w *Worker) PollEvents() int {
 // Epoch counts progress rounds: work that is to be done once a round compares
 // it with the value it saw last.
 func (w *Worker) Epoch() uint64 { return w.epoch }
+
+// Now is a coarse clock: the time since the process started, read at most once in
+// a progress round and only if somebody asks. Between rounds it stands still.
+func (w *Worker) Now() time.Duration { return w.clock.Now() }
 
 // Arm prepares for a wait on EventFD: nil, or ucs.ErrBusy when there is
 // something to progress.

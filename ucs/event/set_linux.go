@@ -1,8 +1,3 @@
-// Package event delivers readiness of file descriptors and expiry of timers.
-//
-// A Set is one epoll instance. Its owner polls it from one goroutine; the
-// instance's own descriptor becomes readable when something is pending, so a
-// Set can be waited on by any other poller, Go's included.
 package event
 
 import (
@@ -10,49 +5,32 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/sys"
 )
 
-// Events is a bit set of readiness kinds.
-type Events uint32
-
-// Readiness kinds, with the kernel's numbers (EPOLL* in linux/eventpoll.h).
-const (
-	Read  Events = unix.EPOLLIN
-	Write Events = unix.EPOLLOUT
-	Err   Events = unix.EPOLLERR
-	Hup   Events = unix.EPOLLHUP
-	Edge  Events = unix.EPOLLET
-)
-
-// Handler receives the readiness of one descriptor.
-type Handler interface {
-	// HandleEvent runs inside Poll, on the polling goroutine. It may add,
-	// change and remove descriptors of the same Set.
-	HandleEvent(ev Events)
-}
-
 // maxEvents bounds what one Poll takes from the kernel. More readiness than
-// that stays pending for the next Poll.
+// that stays pending for the next Poll; the kernel takes turns among the ready
+// descriptors, so none starves.
 const maxEvents = 64
 
 // slot is one registration. A slot number is reused only with another
 // generation, so a stale event of a removed descriptor is never delivered to
 // its successor.
 type slot struct {
-	handler Handler
-	fd      int32
+	handler Handler // nil: free
 	gen     uint32
 }
 
-// Set is a group of descriptors that are watched together. All methods but FD
-// belong to one goroutine at a time.
+// Set is a group of descriptors that are watched together. All methods belong to
+// one goroutine at a time; the number FD returns may be used by anybody.
 type Set struct {
-	fd     int
-	slots  []slot
-	free   []int32
-	byFD   map[int]int32
-	events [maxEvents]unix.EpollEvent
+	fd      int // -1 after Close
+	polling bool
+	slots   []slot
+	free    []int32
+	byFD    map[int]int32
+	events  [maxEvents]unix.EpollEvent
 }
 
 // NewSet opens an epoll instance.
@@ -64,17 +42,18 @@ func NewSet() (*Set, error) {
 	return &Set{fd: fd, byFD: make(map[int]int32)}, nil
 }
 
-// FD returns the epoll descriptor. It is readable while a watched descriptor is
-// ready. It belongs to the Set.
+// FD returns the epoll descriptor, -1 after Close. It is readable while a
+// watched descriptor is ready. It belongs to the Set.
 func (s *Set) FD() int { return s.fd }
 
 // Len returns the number of watched descriptors.
 func (s *Set) Len() int { return len(s.byFD) }
 
-// Add watches fd for ev and delivers to h. A descriptor is watched at most once.
+// Add watches fd for ev and delivers to h. A descriptor is watched at most once:
+// a second time gives an error that matches ucs.ErrAlreadyExists.
 func (s *Set) Add(fd int, ev Events, h Handler) error {
 	if _, dup := s.byFD[fd]; dup {
-		return fmt.Errorf("event: descriptor %d is already watched", fd)
+		return fmt.Errorf("event: descriptor %d is already watched: %w", fd, ucs.ErrAlreadyExists)
 	}
 	var i int32
 	if n := len(s.free); n > 0 {
@@ -89,39 +68,50 @@ func (s *Set) Add(fd int, ev Events, h Handler) error {
 		s.free = append(s.free, i)
 		return err
 	}
-	sl.handler, sl.fd = h, int32(fd)
+	sl.handler = h
 	s.byFD[fd] = i
 	return nil
 }
 
-// Modify changes what fd is watched for.
+// Modify changes what fd is watched for. With no events it is watched for Err
+// and Hup only.
 func (s *Set) Modify(fd int, ev Events) error {
 	i, ok := s.byFD[fd]
 	if !ok {
-		return fmt.Errorf("event: descriptor %d is not watched", fd)
+		return errNotWatched(fd)
 	}
 	return s.ctl(unix.EPOLL_CTL_MOD, fd, ev, i, s.slots[i].gen)
 }
 
-// Remove stops watching fd. It must be called before fd is closed.
+// Remove stops watching fd; its handler is not called any more, not even for
+// what the running Poll has already taken from the kernel. It must be called
+// before fd is closed.
 func (s *Set) Remove(fd int) error {
 	i, ok := s.byFD[fd]
 	if !ok {
-		return fmt.Errorf("event: descriptor %d is not watched", fd)
+		return errNotWatched(fd)
 	}
 	delete(s.byFD, fd)
-	s.slots[i] = slot{gen: s.slots[i].gen + 1, fd: -1}
+	s.slots[i] = slot{gen: s.slots[i].gen + 1}
 	s.free = append(s.free, i)
 	return s.ctl(unix.EPOLL_CTL_DEL, fd, 0, 0, 0)
 }
 
 // Poll takes what is ready now, with one system call and without waiting, and
-// runs the handlers. It returns the number of handlers run.
+// runs the handlers. It returns the number of handlers run. Called by a handler
+// it does nothing.
 func (s *Set) Poll() int {
+	if s.polling {
+		return 0
+	}
+	s.polling = true
 	n := sys.EpollPoll(s.fd, s.events[:])
 	ran := 0
-	for k := 0; k < n; k++ {
+	for k := range n {
 		e := &s.events[k]
+		if int(e.Fd) >= len(s.slots) {
+			break // a handler closed the set
+		}
 		sl := &s.slots[e.Fd]
 		if sl.handler == nil || sl.gen != uint32(e.Pad) {
 			continue // removed by an earlier handler of this round
@@ -129,11 +119,13 @@ func (s *Set) Poll() int {
 		sl.handler.HandleEvent(Events(e.Events))
 		ran++
 	}
+	s.polling = false
 	return ran
 }
 
 // Close closes the epoll instance. The watched descriptors stay open: they
-// belong to whoever added them.
+// belong to whoever added them. It is idempotent; after it nothing is watched
+// and nothing can be.
 func (s *Set) Close() error {
 	if s.fd < 0 {
 		return nil
@@ -151,4 +143,8 @@ func (s *Set) ctl(op, fd int, ev Events, i int32, gen uint32) error {
 		return fmt.Errorf("event: epoll_ctl of descriptor %d: %w", fd, err)
 	}
 	return nil
+}
+
+func errNotWatched(fd int) error {
+	return fmt.Errorf("event: descriptor %d is not watched: %w", fd, ucs.ErrNoElem)
 }

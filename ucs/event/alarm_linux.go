@@ -1,0 +1,48 @@
+package event
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// alarm is a timerfd in a set.
+type alarm struct{ fd int }
+
+func (a *alarm) open(set *Set, h Handler) error {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	if err != nil {
+		return fmt.Errorf("event: timerfd_create: %w", err)
+	}
+	if err := set.Add(fd, Read, h); err != nil {
+		unix.Close(fd)
+		return err
+	}
+	a.fd = fd
+	return nil
+}
+
+// set makes the descriptor readable d from now, which is positive: zero would
+// disarm it.
+func (a *alarm) set(d time.Duration) error {
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}
+	if err := unix.TimerfdSettime(a.fd, 0, &spec, nil); err != nil {
+		return fmt.Errorf("event: timerfd_settime: %w", err)
+	}
+	return nil
+}
+
+// clear ends readiness.
+func (a *alarm) clear() {
+	// The count of expiries does not matter, and there is none if the alarm was
+	// set anew after it went off.
+	var count [8]byte
+	_, _ = unix.Read(a.fd, count[:])
+}
+
+func (a *alarm) close(set *Set) error {
+	err := set.Remove(a.fd)
+	unix.Close(a.fd)
+	return err
+}
