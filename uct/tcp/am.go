@@ -198,7 +198,8 @@ func (c *conn) commitWith(frame, payload []byte, flags uct.SendFlags, comp *uct.
 		c.block()
 		return ucs.ErrNoResource
 	}
-	copy(frame[head:], payload[min(len(payload), max(n-head, 0)):])
+	done := max(n, head)
+	copy(frame[done:], payload[done-head:])
 	c.queued(len(frame))
 	c.sent(n)
 	if n == len(frame) {
