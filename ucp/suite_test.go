@@ -1,0 +1,74 @@
+package ucp_test
+
+import "testing"
+
+// The suite holds what must be true over every transport. Each test states the
+// rule it checks; where the rule is the C library's the C name is given.
+
+// need is what a test asks of a transport.
+type need uint8
+
+const (
+	anywhere need = 0
+
+	// twoSides: the sides are different workers.
+	twoSides need = 1 << iota
+
+	// everySwitch: the test is repeated under every switch.
+	everySwitch
+)
+
+type testCase struct {
+	name string
+	need need
+	run  func(t *testing.T, tr transport)
+}
+
+// switches are the settings that change the way a message takes.
+var switches = []struct {
+	name     string
+	settings []setting
+}{
+	{"defaults", nil},
+	{"rndv always", []setting{{"RNDV_THRESH", "0"}}},
+	{"rndv in messages", []setting{{"RNDV_THRESH", "0"}, {"RNDV_SCHEME", "am"}}},
+	{"rndv never", []setting{{"RNDV_THRESH", "inf"}}},
+	{"zcopy always", []setting{{"RNDV_THRESH", "inf"}, {"ZCOPY_THRESH", "0"}}},
+	{"zcopy never", []setting{{"RNDV_THRESH", "inf"}, {"ZCOPY_THRESH", "inf"}}},
+}
+
+func TestSuite(t *testing.T) {
+	groups := []struct {
+		name  string
+		cases []testCase
+	}{
+		{"transfer", transferCases},
+	}
+	for _, tr := range transports {
+		t.Run(tr.name, func(t *testing.T) {
+			for _, g := range groups {
+				t.Run(g.name, func(t *testing.T) {
+					for _, c := range g.cases {
+						runCase(t, c, tr)
+					}
+				})
+			}
+		})
+	}
+}
+
+// runCase runs a test on a transport, under every switch if it asks for that.
+func runCase(t *testing.T, c testCase, tr transport) {
+	if c.need&twoSides != 0 && tr.loopback {
+		return
+	}
+	t.Run(c.name, func(t *testing.T) {
+		if c.need&everySwitch == 0 {
+			c.run(t, tr)
+			return
+		}
+		for _, s := range switches {
+			t.Run(s.name, func(t *testing.T) { c.run(t, tr.with(s.settings...)) })
+		}
+	})
+}
