@@ -1,0 +1,256 @@
+package repocheck
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/ucx-go/ucx"
+
+// source is one Go file of the module, whatever system it is for.
+type source struct {
+	name    string // relative to the module's root, with slashes
+	file    *ast.File
+	imports []string
+}
+
+func (s *source) dir() string  { return path.Dir(s.name) }
+func (s *source) test() bool   { return strings.HasSuffix(s.name, "_test.go") }
+func (s *source) unsafe() bool { return strings.HasSuffix(s.name, "_unsafe.go") }
+
+// sources parses all Go files of the module.
+func sources(t *testing.T) []*source {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil {
+		t.Skipf("the module's source is not here: %v", err)
+	}
+	var list []*source
+	fset := token.NewFileSet()
+	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && p != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "bin") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || filepath.Ext(p) != ".go" {
+			return nil
+		}
+		f, err := parser.ParseFile(fset, p, nil, parser.ParseComments|parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		s := &source{name: filepath.ToSlash(rel), file: f}
+		for _, imp := range f.Imports {
+			name, err := strconv.Unquote(imp.Path.Value)
+			if err != nil {
+				return err
+			}
+			s.imports = append(s.imports, name)
+		}
+		list = append(list, s)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) < 20 {
+		t.Fatalf("only %d Go files found", len(list))
+	}
+	return list
+}
+
+// TestPackageComments wants one comment per package that is more than its name,
+// in the form tools show.
+func TestPackageComments(t *testing.T) {
+	comments := make(map[string]int)
+	for _, s := range sources(t) {
+		if s.test() {
+			continue
+		}
+		comments[s.dir()] += 0
+		if s.file.Doc == nil {
+			continue
+		}
+		comments[s.dir()]++
+		want := "Package " + s.file.Name.Name + " "
+		text := s.file.Doc.Text()
+		if s.file.Name.Name == "main" {
+			// "Command name does" or "Name does".
+			want = path.Base(s.dir()) + " "
+			text = strings.TrimPrefix(text, "Command ")
+			text = strings.ToLower(text[:1]) + text[1:]
+		}
+		if !strings.HasPrefix(text, want) || len(text) < len(want)+20 {
+			t.Errorf("%s: the comment is %.60q, want %q and what it is for", s.name, text, want)
+		}
+	}
+	for dir, n := range comments {
+		if n != 1 {
+			t.Errorf("package %s has %d comments, want 1", dir, n)
+		}
+	}
+}
+
+// TestUnsafe wants unsafe in files that carry it in their name, and a file of
+// that name to use it and to say in a comment why it is sound.
+func TestUnsafe(t *testing.T) {
+	for _, s := range sources(t) {
+		uses := slices.Contains(s.imports, "unsafe")
+		switch {
+		case uses && !s.unsafe() && !s.test():
+			t.Errorf("%s imports unsafe; only files named *_unsafe.go may", s.name)
+		case !uses && s.unsafe():
+			t.Errorf("%s does not import unsafe", s.name)
+		case uses && s.unsafe() && !explained(s.file):
+			t.Errorf("%s does not begin with the invariant that makes it sound", s.name)
+		}
+	}
+}
+
+// explained reports whether a comment stands between the package clause and the
+// imports.
+func explained(f *ast.File) bool {
+	return slices.ContainsFunc(f.Comments, func(c *ast.CommentGroup) bool {
+		return c.Pos() > f.Name.End() && c.End() < f.Decls[0].Pos()
+	})
+}
+
+func TestNoCgo(t *testing.T) {
+	for _, s := range sources(t) {
+		if slices.Contains(s.imports, "C") {
+			t.Errorf("%s imports C", s.name)
+		}
+	}
+}
+
+// layers says for each part of the module which other parts it may import; the
+// first entry whose name fits a folder counts. A trailing /... means all below.
+// Tests may import what they need, but ucs and uct stay below everything.
+var layers = []struct {
+	dir     string
+	imports []string
+}{
+	{"ucs/...", []string{"ucs/..."}},
+	{"uct/ucttest/...", []string{"ucs/...", "uct", "uct/ucttest/...", "uct/internal/..."}},
+	{"uct/internal/...", []string{"ucs/...", "uct", "uct/internal/..."}},
+	{"uct", []string{"ucs/..."}},
+	{"uct/ib/verbs/...", []string{"ucs/...", "uct/ib/verbs/..."}},
+	{"proto/...", []string{"ucs/...", "uct", "proto/..."}},
+	{"ucp/...", []string{"ucs/...", "uct", "proto/...", "ucp/..."}},
+	{"internal/...", []string{"ucs/...", "internal/..."}},
+}
+
+// TestLayers wants imports to point down: ucs, then uct, then one transport each
+// and proto, then ucp, then programs.
+func TestLayers(t *testing.T) {
+	bundles := make(map[string][]string) // files of ucp that import transports
+	for _, s := range sources(t) {
+		if s.test() {
+			continue
+		}
+		for _, imp := range s.imports {
+			to, ours := strings.CutPrefix(imp, module+"/")
+			if !ours {
+				continue
+			}
+			switch {
+			case within(s.dir(), "ucp/...") && isTransport(to):
+				bundles[s.dir()] = append(bundles[s.dir()], s.name)
+			case !allowed(s.dir(), to):
+				t.Errorf("%s imports %s", s.name, to)
+			}
+		}
+	}
+	for dir, files := range bundles {
+		if files = slices.Compact(files); len(files) > 1 {
+			t.Errorf("%s imports transports in %v; one file registers them all", dir, files)
+		}
+	}
+}
+
+// allowed reports whether a package in one folder may import the other.
+func allowed(from, to string) bool {
+	if isTransport(from) {
+		// A transport knows itself and what all share, not its siblings.
+		own := strings.Join(strings.Split(from, "/")[:2], "/") + "/..."
+		return within(to, "ucs/...") || to == "uct" || within(to, "uct/internal/...") || within(to, own)
+	}
+	for _, l := range layers {
+		if within(from, l.dir) {
+			return slices.ContainsFunc(l.imports, func(pattern string) bool { return within(to, pattern) })
+		}
+	}
+	return true // programs and their helpers
+}
+
+// isTransport reports whether a folder belongs to a transport.
+func isTransport(dir string) bool {
+	rest, ok := strings.CutPrefix(dir, "uct/")
+	return ok && !within(dir, "uct/ucttest/...") && !within(dir, "uct/internal/...") &&
+		!within(dir, "uct/ib/verbs/...") && rest != ""
+}
+
+// within reports whether a folder fits a pattern.
+func within(dir, pattern string) bool {
+	prefix, all := strings.CutSuffix(pattern, "/...")
+	return dir == prefix || all && strings.HasPrefix(dir, prefix+"/")
+}
+
+func TestAllowed(t *testing.T) {
+	for _, tc := range []struct {
+		from, to string
+		want     bool
+	}{
+		{"ucs/config", "ucs/log", true},
+		{"ucs", "ucs/sys", true},
+		{"ucs/event", "uct", false},
+		{"uct", "ucs/event", true},
+		{"uct", "uct/tcp", false},
+		{"uct", "proto", false},
+		{"uct/tcp", "uct", true},
+		{"uct/tcp", "uct/internal/rma", true},
+		{"uct/tcp", "uct/tcp/wire", true},
+		{"uct/tcp/wire", "uct/tcp", true},
+		{"uct/tcp", "uct/self", false},
+		{"uct/tcp", "proto", false},
+		{"uct/ib", "uct/ib/verbs", true},
+		{"uct/ib/verbs", "uct", false},
+		{"uct/ucttest", "uct/tcp", false},
+		{"proto", "uct", true},
+		{"proto", "uct/tcp", false},
+		{"proto", "ucp", false},
+		{"ucp", "proto", true},
+		{"ucp", "cmd/internal/getopt", false},
+		{"cmd/ucx_info", "ucp", true},
+	} {
+		if got := allowed(tc.from, tc.to); got != tc.want {
+			t.Errorf("%s may import %s: %v", tc.from, tc.to, got)
+		}
+	}
+	for dir, want := range map[string]bool{
+		"uct/tcp": true, "uct/tcp/wire": true, "uct/ib": true,
+		"uct": false, "uct/ucttest": false, "uct/internal/rma": false, "uct/ib/verbs": false, "ucp": false,
+	} {
+		if isTransport(dir) != want {
+			t.Errorf("%s is a transport: %v", dir, !want)
+		}
+	}
+}
