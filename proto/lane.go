@@ -1,0 +1,130 @@
+package proto
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// LaneType is a use of a lane (ucp_lane_type_t).
+type LaneType uint8
+
+// Lane types, in C's order.
+const (
+	LaneAM        LaneType = iota // active messages
+	LaneAMBW                      // long eager messages
+	LaneRMA                       // remote memory access
+	LaneRMABW                     // long remote memory access, rendezvous
+	LaneRkeyPtr                   // pointers into the peer's memory
+	LaneAMO                       // atomic operations
+	LaneTag                       // tag matching in the device; never selected
+	LaneCM                        // the connection manager
+	LaneKeepalive                 // checks of the peer
+	numLaneTypes
+)
+
+var laneTypeNames = [numLaneTypes]string{"am", "am_bw", "rma", "rma_bw", "rkey_ptr", "amo", "tag", "cm", "keepalive"}
+
+// String returns the name ucx_info -e prints.
+func (t LaneType) String() string {
+	if t < numLaneTypes {
+		return laneTypeNames[t]
+	}
+	return fmt.Sprintf("lane type %d", uint8(t))
+}
+
+// fastPath types count against LaneLimits.FastPath.
+func (t LaneType) fastPath() bool {
+	return t == LaneAM || t == LaneRMA || t == LaneAMO || t == LaneCM || t == LaneTag
+}
+
+// LaneTypes is a set of lane types.
+type LaneTypes uint16
+
+// Has reports whether t is in the set.
+func (s LaneTypes) Has(t LaneType) bool { return s&(1<<t) != 0 }
+
+// Lane is a connection of an endpoint: one of our resources and one entry of
+// the peer's address.
+type Lane struct {
+	Local     int // index in LaneInput.Local; -1 for the connection manager
+	Name      string
+	MD        uint8
+	Remote    int // index of the address entry, as WorkerAddress.Ifaces counts; -1 likewise
+	Peer      TransportID
+	Path      int // of the parallel paths of the device
+	DstMD     uint8
+	DstSysDev uint8
+	SegSize   int // longest active message the peer takes; 0: not told
+	Types     LaneTypes
+	Scores    [numLaneTypes]float64
+}
+
+// LaneConfig is the lanes of an endpoint and their uses. Lists are ordered best
+// first; a single lane is NullLane if there is none.
+type LaneConfig struct {
+	Lanes []Lane
+
+	AM        uint8
+	RkeyPtr   uint8
+	CM        uint8
+	Keepalive uint8
+
+	// Wireup is the lane of wireup requests and replies; it may differ from AM.
+	// If it is NullLane they go over AM. Acks always go over AM.
+	Wireup uint8
+
+	AMBW, RMA, RMABW, AMO []uint8
+}
+
+// uses lists what a lane is used for.
+func (c *LaneConfig) uses(lane uint8) string {
+	var b strings.Builder
+	list := func(t LaneType, lanes []uint8) {
+		for i, l := range lanes {
+			if l == lane {
+				fmt.Fprintf(&b, " %v#%d", t, i)
+			}
+		}
+	}
+	one := func(name string, l uint8) {
+		if l == lane {
+			b.WriteString(" " + name)
+		}
+	}
+	list(LaneRMABW, c.RMABW)
+	list(LaneRMA, c.RMA)
+	list(LaneAMO, c.AMO)
+	one("am", c.AM)
+	one("rkey_ptr", c.RkeyPtr)
+	list(LaneAMBW, c.AMBW)
+	one("cm", c.CM)
+	one("keepalive", c.Keepalive)
+	one("wireup", c.Wireup)
+	return strings.TrimPrefix(b.String(), " ")
+}
+
+// Lines describes the lanes in the layout of ucx_info -e
+// (ucp_ep_config_lane_info_str in src/ucp/core/ucp_ep.c), one line each.
+func (c *LaneConfig) Lines() []string {
+	var out []string
+	for i := range c.Lanes {
+		l := &c.Lanes[i]
+		if l.Local < 0 {
+			out = append(out, fmt.Sprintf("lane[%d]: cm", i))
+			continue
+		}
+		seg := uint32(math.MaxUint32) // what C keeps for "not told"
+		if l.SegSize > 0 {
+			seg = uint32(l.SegSize)
+		}
+		head := fmt.Sprintf("lane[%d]: %2d:%s.%d md[%d] ", i, l.Local, l.Name, l.Path, l.MD)
+		pad := 21 - len(l.Name)
+		if l.MD > 9 {
+			pad--
+		}
+		out = append(out, fmt.Sprintf("%s%s-> md[%d]/%v/sysdev[%d] seg %d %s", head, strings.Repeat(" ", max(pad, 1)),
+			l.DstMD, l.Peer, l.DstSysDev, seg, c.uses(uint8(i))))
+	}
+	return out
+}

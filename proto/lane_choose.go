@@ -1,0 +1,172 @@
+package proto
+
+import "math"
+
+// pick is a chosen pair of a resource and an entry of the peer's address.
+type pick struct {
+	local, remote int
+	path          int // -1: any
+	score         float64
+	tiebreak      float64
+	priority      int
+	candidate     int // in the trace
+}
+
+// scope is what one search may choose from.
+type scope struct {
+	local  []bool // our resources
+	remote []bool // entries of the address
+	used   paths
+}
+
+// scope is everything enabled.
+func (s *selector) scope() scope {
+	sc := scope{
+		local:  append([]bool(nil), s.enabled...),
+		remote: make([]bool, len(s.remotes)),
+		used:   paths{map[int]int{}, map[int]int{}},
+	}
+	for i := range sc.remote {
+		sc.remote[i] = true
+	}
+	return sc
+}
+
+// leaveMD removes both sides' memory domains of a pick.
+func (sc *scope) leaveMD(s *selector, p pick) {
+	md, dst := s.in.Local[p.local].MD.Index, s.remotes[p.remote].dev.MD
+	for i := range sc.local {
+		sc.local[i] = sc.local[i] && s.in.Local[i].MD.Index != md
+	}
+	for i := range sc.remote {
+		sc.remote[i] = sc.remote[i] && s.remotes[i].dev.MD != dst
+	}
+}
+
+func (sc *scope) leaveDevice(s *selector, device int) {
+	for i := range sc.local {
+		sc.local[i] = sc.local[i] && s.in.Local[i].Device != device
+	}
+}
+
+func (sc *scope) leaveRemoteDevice(s *selector, device int) {
+	for i := range sc.remote {
+		sc.remote[i] = sc.remote[i] && s.remotes[i].device != device
+	}
+}
+
+// choose finds the best pair for a use (ucp_wireup_select_transport) and records
+// the search.
+func (s *selector) choose(c criteria, from scope) (best pick, ok bool) {
+	step := LaneStep{Type: c.lane, Title: c.title, Chosen: -1}
+	defer func() {
+		if ok {
+			step.Chosen = best.candidate
+		} else {
+			step.Outcome = "none"
+		}
+		s.trace.Steps = append(s.trace.Steps, step)
+	}()
+
+	serves := make([]bool, len(s.remotes))
+	for i, r := range s.remotes {
+		if !from.remote[i] {
+			continue
+		}
+		if why := c.rejectRemote(r.iface.Attr.Flags); why != "" {
+			step.Candidates = append(step.Candidates, LaneCandidate{Local: -1, Remote: i, Peer: r.iface.Transport, Rejected: why})
+			continue
+		}
+		serves[i] = true
+	}
+
+	var found []pick
+	for i := range s.in.Local {
+		l := &s.in.Local[i]
+		if !from.local[i] {
+			continue
+		}
+		if why := c.rejectLocal(l, s.p2p(l)); why != "" {
+			step.Candidates = append(step.Candidates, LaneCandidate{Local: i, Name: l.Name, Remote: -1, Rejected: why})
+			continue
+		}
+		for j, r := range s.remotes {
+			if !serves[j] || r.iface.Transport != l.Transport || !s.mayJoin(c.lane, i, j) {
+				continue
+			}
+			cand := LaneCandidate{Local: i, Name: l.Name, Remote: j, Peer: r.iface.Transport}
+			if err := s.reachable(i, j); err != nil {
+				cand.Rejected = err.Error()
+				step.Candidates = append(step.Candidates, cand)
+				continue
+			}
+			cand.Score = c.score(l, r, from.used)
+			cand.Priority = int(l.Priority) + int(r.iface.Attr.Priority)
+			if c.tiebreak {
+				cand.Tiebreak = s.scorer.bandwidth(l, r)
+			}
+			found = append(found, pick{
+				local: i, remote: j, path: -1, score: cand.Score, tiebreak: cand.Tiebreak,
+				priority: cand.Priority, candidate: len(step.Candidates),
+			})
+			step.Candidates = append(step.Candidates, cand)
+		}
+	}
+	if len(found) == 0 {
+		return pick{}, false
+	}
+	best = found[0]
+	for _, p := range found[1:] {
+		if comparePriority(p.score, p.priority, best.score, best.priority) > 0 {
+			best = p
+		}
+	}
+	if !c.tiebreak {
+		return best, true
+	}
+	// Among those about as good, the widest; compared with the best score, so
+	// that the order of candidates does not matter.
+	reference, first := best.score, true
+	for _, p := range found {
+		if compareScores(p.score, reference) != 0 && math.Abs(p.score-reference) > c.tolerance*reference {
+			continue
+		}
+		if first || comparePriority(p.tiebreak, p.priority, best.tiebreak, best.priority) > 0 {
+			best, first = p, false
+		}
+	}
+	return best, true
+}
+
+// mayJoin: at the limit only lanes that exist may get another type, so that a
+// selection from a wireup message finds the same lanes as one from an address.
+func (s *selector) mayJoin(t LaneType, local, remote int) bool {
+	limit := s.limits.Total
+	if t.fastPath() {
+		limit = s.limits.FastPath
+	}
+	if len(s.lanes) < limit {
+		return true
+	}
+	for i := range s.lanes {
+		if s.lanes[i].Local == local && s.lanes[i].Remote == remote {
+			return true
+		}
+	}
+	return false
+}
+
+// reachable asks once per pair.
+func (s *selector) reachable(local, remote int) error {
+	if s.in.Reachable == nil {
+		return nil
+	}
+	key := [2]int{local, remote}
+	err, known := s.reach[key]
+	if !known {
+		r := s.remotes[remote]
+		err = s.in.Reachable(local, r.dev, r.iface)
+		s.reach[key] = err
+	}
+	return err
+}

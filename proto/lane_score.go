@@ -1,0 +1,163 @@
+package proto
+
+import "math"
+
+// remote is an entry of the peer's address.
+type remote struct {
+	dev   *AddressDevice
+	iface *AddressIface
+
+	// device numbers the peer's devices. Those with the same known system device
+	// are one (ucp_address_get_remote_device_index).
+	device int
+}
+
+func remoteList(a *WorkerAddress) []remote {
+	var list []remote
+	devices := 0
+	bySys := map[uint8]int{}
+	for i := range a.Devices {
+		d := &a.Devices[i]
+		device, known := bySys[d.SysDev]
+		if !known || d.SysDev == SysDevUnknown {
+			device = devices
+			devices++
+			bySys[d.SysDev] = device
+		}
+		for f := range d.Ifaces {
+			list = append(list, remote{d, &d.Ifaces[f], device})
+		}
+	}
+	return list
+}
+
+// scoreEpsilon is the relative difference below which scores count as equal
+// (ucs_fp_compare_thresh).
+const scoreEpsilon = 1e-6
+
+// compareScores returns the sign of a − b, or 0 if they count as equal.
+func compareScores(a, b float64) int {
+	switch d := a - b; {
+	case math.Abs(d) < (a+b)*scoreEpsilon, d == 0:
+		return 0
+	case d > 0:
+		return 1
+	}
+	return -1
+}
+
+// comparePriority also looks at device priorities.
+func comparePriority(a float64, aPrio int, b float64, bPrio int) int {
+	if c := compareScores(a, b); c != 0 {
+		return c
+	}
+	return aPrio - bPrio
+}
+
+// paths counts how often devices are used already, for scores of further lanes.
+type paths struct {
+	local, remote map[int]int
+}
+
+// scorer computes the scores of src/ucp/wireup/select.c. Higher is better.
+// Numbers that no transport can mean are made harmless, so that a score is
+// always positive and finite.
+type scorer struct {
+	v2        bool // the peer sent an address v2: it sees rounded numbers
+	endpoints float64
+}
+
+func newScorer(in *LaneInput) scorer {
+	return scorer{v2: in.Remote.Version == AddressV2, endpoints: math.Max(1, float64(in.NumEndpoints))}
+}
+
+// seconds makes a time harmless.
+func seconds(v float64) float64 {
+	if !(v > 0) {
+		return 0
+	}
+	return math.Min(v, 1)
+}
+
+// rate makes a bandwidth harmless.
+func rate(v float64) float64 {
+	if !(v >= 1) {
+		return 1
+	}
+	return math.Min(v, 1e18)
+}
+
+// inverse divides by a sum of times, which may all be zero.
+func inverse(unit, t float64) float64 { return unit / math.Max(t, 1e-12) }
+
+// latency is the mean of both sides' (ucp_wireup_tl_iface_latency). v1 carries
+// no growth, so the local one counts for both; with v2 both sides round alike.
+func (s scorer) latency(l *LocalIface, r remote) float64 {
+	theirs := seconds(r.iface.Attr.Latency)
+	growth := seconds(l.Latency.M) * s.endpoints
+	if s.v2 {
+		ours := seconds(l.Latency.C) + growth
+		return (theirs + fp8Latency.round(ours*nsecPerSec)/nsecPerSec) / 2
+	}
+	return (seconds(l.Latency.C)+theirs)/2 + growth
+}
+
+// bandwidth is the smaller one (ucp_wireup_iface_score_bandwidth).
+func (s scorer) bandwidth(l *LocalIface, r remote) float64 {
+	return math.Min(s.ours(l), rate(r.iface.Attr.Bandwidth))
+}
+
+// ours is the local bandwidth as the peer sees it.
+func (s scorer) ours(l *LocalIface) float64 {
+	b := rate(l.Bandwidth)
+	if s.v2 {
+		b = fp8Bandwidth.round(b)
+	}
+	return b
+}
+
+// available is the bandwidth left on partly used devices
+// (ucp_wireup_iface_avail_bandwidth).
+func (s scorer) available(l *LocalIface, r remote, p paths) float64 {
+	const epsilon = 1e-3
+	share := func(used, n int) float64 {
+		return math.Max(1e-5, 1-float64(used)/float64(max(n, 1)))
+	}
+	ours := s.ours(l) * share(p.local[l.Device], l.NumPaths)
+	theirs := rate(r.iface.Attr.Bandwidth) * share(p.remote[r.device], int(r.dev.NumPaths))
+	return math.Min(ours, theirs) + epsilon*(ours+theirs)
+}
+
+// am rates lanes for active messages, wireup and keepalive by latency from end
+// to end. (C also scales keepalive by the endpoints a transport can keep busy,
+// the same number for all transports of ours.)
+func (s scorer) am(l *LocalIface, r remote, _ paths) float64 {
+	return inverse(1e-3, s.latency(l, r)+seconds(l.Overhead)+seconds(r.iface.Attr.Overhead))
+}
+
+// rma rates by the time of 4 KiB.
+func (s scorer) rma(l *LocalIface, r remote, _ paths) float64 {
+	return inverse(1e-3, s.latency(l, r)+seconds(l.Overhead)+4096/s.bandwidth(l, r))
+}
+
+// amo rates by one-sided latency.
+func (s scorer) amo(l *LocalIface, r remote, _ paths) float64 {
+	return inverse(1e-3, s.latency(l, r)+seconds(l.Overhead))
+}
+
+// rmaBW rates by the time of 256 KiB.
+func (s scorer) rmaBW(l *LocalIface, r remote, p paths) float64 {
+	const size = 262144
+	reg := Linear{seconds(l.MD.RegCost.C), seconds(l.MD.RegCost.M)}
+	return inverse(1, size/s.available(l, r, p)+s.latency(l, r)+seconds(l.Overhead)+reg.At(size))
+}
+
+// amBW rates by the throughput of the longest message.
+func (s scorer) amBW(l *LocalIface, r remote, p paths) float64 {
+	size := float64(max(l.MaxBcopy, 1))
+	if seg := r.iface.Attr.SegSize; seg > 0 {
+		size = math.Min(size, float64(seg))
+	}
+	t := size/s.available(l, r, p) + s.latency(l, r) + seconds(l.Overhead) + seconds(r.iface.Attr.Overhead)
+	return inverse(size*1e-5, t)
+}

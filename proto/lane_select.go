@@ -1,0 +1,435 @@
+package proto
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// minBcopy is the shortest active message a lane may be limited to
+// (UCP_MIN_BCOPY).
+const minBcopy = 64
+
+// SelectLanes chooses the lanes of an endpoint: which of our resources are
+// connected to which entries of the peer's address, and for what. It follows
+// src/ucp/wireup/select.c, whose choice counts where endpoints are connected
+// pairwise: then both sides must find the same lanes. The trace says why, also
+// when there is an error; that wraps ucs.ErrUnreachable.
+func SelectLanes(in *LaneInput) (LaneConfig, LaneTrace, error) {
+	// First with resources that scale to the number of endpoints, then with all.
+	s := newSelector(in, true)
+	if s.scalable {
+		if err := s.search(); err == nil {
+			return s.config(), s.trace, nil
+		}
+	}
+	s = newSelector(in, false)
+	if err := s.search(); err != nil {
+		return LaneConfig{}, s.trace, err
+	}
+	return s.config(), s.trace, nil
+}
+
+// selector is one run of the selection.
+type selector struct {
+	in      *LaneInput
+	limits  LaneLimits
+	scorer  scorer
+	remotes []remote
+	reach   map[[2]int]error
+
+	enabled  []bool // local resources to choose from
+	scalable bool   // some resource is enabled
+
+	lanes   []Lane
+	pathSet []bool // lanes whose path is decided
+	needAM  bool   // something is emulated over active messages
+	trace   LaneTrace
+}
+
+func newSelector(in *LaneInput, onlyScalable bool) *selector {
+	s := &selector{
+		in: in, limits: in.Limits.orDefault(), scorer: newScorer(in),
+		remotes: remoteList(in.Remote), reach: map[[2]int]error{},
+		enabled: make([]bool, len(in.Local)),
+	}
+	for i := range in.Local {
+		m := in.Local[i].MaxEndpoints
+		s.enabled[i] = !onlyScalable || m == 0 || m >= max(in.NumEndpoints, 1)
+		s.scalable = s.scalable || s.enabled[i]
+	}
+	return s
+}
+
+// search adds the lanes in the order that gives them their numbers.
+func (s *selector) search() error {
+	if s.in.CM {
+		s.add(LaneCM, pick{local: -1, remote: -1, path: -1})
+	}
+	for _, step := range []func() error{
+		s.addRMA, s.addAMO, s.addAM, s.addRkeyPtr, s.addRMABW, s.addAMBW, s.addKeepalive,
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	if len(s.lanes) == 0 {
+		return fmt.Errorf("proto: no feature needs a lane: %w", ucs.ErrUnreachable)
+	}
+	return nil
+}
+
+// p2p reports whether endpoints of a resource are connected pairwise
+// (ucp_wireup_connect_p2p).
+func (s *selector) p2p(l *LocalIface) bool {
+	if s.in.CM {
+		return l.Flags&FlagConnectToEP != 0
+	}
+	return l.Flags&FlagConnectToIface == 0
+}
+
+// errFlags are what an error mode asks of every lane.
+func (s *selector) errFlags() IfaceFlags {
+	if s.in.ErrMode == ErrModeNone {
+		return 0
+	}
+	return FlagErrHandlePeer
+}
+
+// wakeupEvents are what sleeping receivers ask of lanes that carry messages.
+func (s *selector) wakeupEvents() EventFlags {
+	if s.in.Features.has(FeatureTag | FeatureWakeup) {
+		return EventSendComp | EventRecv
+	}
+	return 0
+}
+
+func (s *selector) addRMA() error {
+	if s.in.Features&FeatureRMA == 0 {
+		return nil
+	}
+	s.addMemory(criteria{
+		lane: LaneRMA, title: "remote %s memory access",
+		flags: FlagPutShort | FlagPutBcopy | FlagGetBcopy | FlagPending | s.errFlags(),
+		peer:  PeerPut | PeerGet,
+		score: s.scorer.rma,
+	}, func(*LocalIface) bool { return true })
+	return nil
+}
+
+func (s *selector) addAMO() error {
+	if s.in.Features&(FeatureAtomic32|FeatureAtomic64) == 0 {
+		return nil
+	}
+	// A pairwise connected resource would need the peer to choose it as well.
+	s.addMemory(criteria{
+		lane: LaneAMO, title: "atomic operations on %s memory",
+		flags:    FlagPending | s.errFlags(),
+		atomic32: s.in.Features&FeatureAtomic32 != 0,
+		atomic64: s.in.Features&FeatureAtomic64 != 0,
+		score:    s.scorer.amo,
+	}, func(l *LocalIface) bool { return l.Flags&FlagConnectToIface != 0 })
+	return nil
+}
+
+// addMemory adds the best lane to registered memory and better ones to memory
+// that their domains allocate (ucp_wireup_add_memaccess_lanes). Without any,
+// the operations are emulated over active messages.
+func (s *selector) addMemory(c criteria, usable func(*LocalIface) bool) {
+	title := c.title
+	from := s.scope()
+	for i := range from.local {
+		from.local[i] = from.local[i] && usable(&s.in.Local[i])
+	}
+	c.title, c.memory = fmt.Sprintf(title, "registered"), memoryUser
+	best := 0.0
+	if p, ok := s.choose(c, from); ok && s.add(c.lane, p) {
+		best = p.score
+		from.leaveMD(s, p)
+	} else {
+		s.needAM = true
+	}
+	c.title, c.memory = fmt.Sprintf(title, "allocated"), memoryLocal
+	for {
+		p, ok := s.choose(c, from)
+		if !ok || compareScores(p.score, best) <= 0 || !s.add(c.lane, p) {
+			return
+		}
+		from.leaveMD(s, p)
+	}
+}
+
+// amRequired reports whether the endpoint needs a lane for active messages
+// (ucp_wireup_is_am_required).
+func (s *selector) amRequired() bool {
+	if s.needAM || s.in.ErrMode != ErrModeNone || s.in.Features&(FeatureTag|FeatureStream|FeatureAM) != 0 {
+		return true
+	}
+	for i := range s.lanes {
+		if l := s.lanes[i].Local; l >= 0 && s.in.Local[l].Flags&FlagConnectToIface == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *selector) addAM() error {
+	if !s.amRequired() {
+		return nil
+	}
+	from := s.scope()
+	for i := range from.local {
+		if n := s.in.Local[i].MaxBcopy; n < minBcopy && s.in.Local[i].Flags&FlagAMBcopy != 0 {
+			from.local[i] = false
+		}
+	}
+	c := criteria{
+		lane: LaneAM, title: "active messages",
+		flags: FlagAMBcopy | s.errFlags(), peer: PeerAMSync, events: s.wakeupEvents(),
+		score: s.scorer.am, tiebreak: true,
+	}
+	p, ok := s.choose(c, from)
+	if !ok {
+		return s.unreachable()
+	}
+	if !s.add(LaneAM, p) {
+		return fmt.Errorf("proto: more than %d lanes: %w", s.limits.FastPath, ucs.ErrExceedsLimit)
+	}
+	return nil
+}
+
+// unreachable makes an error of the last search.
+func (s *selector) unreachable() error {
+	step := &s.trace.Steps[len(s.trace.Steps)-1]
+	var why []string
+	for i := range step.Candidates {
+		why = append(why, step.Candidates[i].text(false))
+	}
+	if len(why) == 0 {
+		why = []string{"the peer's address has no transport in common with ours"}
+	}
+	return fmt.Errorf("proto: no transport for %s: %s: %w", step.Title, strings.Join(why, "; "), ucs.ErrUnreachable)
+}
+
+func (s *selector) addRkeyPtr() error {
+	if !s.longAccess() || s.in.RndvScheme != RndvSchemeAuto {
+		return nil
+	}
+	s.addWide(criteria{
+		lane: LaneRkeyPtr, title: "obtain remote memory pointer",
+		flags: FlagPending | s.errFlags(), events: s.wakeupEvents(),
+		rkeyPtr: true, memory: memoryRegPtr, score: s.scorer.rmaBW,
+	}, 1)
+	return nil
+}
+
+// longAccess reports whether lanes for long remote access are of use
+// (ucp_wireup_is_rma_bw_needed).
+func (s *selector) longAccess() bool {
+	need := s.in.Features & FeatureRMA
+	if s.in.RndvScheme != RndvSchemeAM {
+		need |= s.in.Features & (FeatureTag | FeatureAM)
+	}
+	return need != 0 && s.limits.Rndv > 0
+}
+
+// addRMABW adds lanes for rendezvous, those that read or write.
+func (s *selector) addRMABW() error {
+	if !s.longAccess() {
+		return nil
+	}
+	c := criteria{
+		lane: LaneRMABW, title: "high-bw remote memory access",
+		flags: FlagPending | s.errFlags(), events: s.wakeupEvents(),
+		any: FlagGetZcopy | FlagPutZcopy, anyOf: PeerGet | PeerPut,
+		memory: memoryUser, score: s.scorer.rmaBW,
+		// A rendezvous that fails half-way must not leave the peer writing.
+		invalidate: s.in.ErrMode != ErrModeNone && s.in.Features&(FeatureTag|FeatureAM) != 0,
+	}
+	if s.in.RndvScheme == RndvSchemePut {
+		c.any, c.anyOf = 0, 0
+		c.flags |= FlagPutZcopy
+		c.peer = PeerPut
+	}
+	s.addWide(c, s.limits.Rndv)
+	return nil
+}
+
+func (s *selector) addAMBW() error {
+	if s.in.Features&(FeatureTag|FeatureAM) == 0 || s.limits.Eager < 2 {
+		return nil
+	}
+	s.addWide(criteria{
+		lane: LaneAMBW, title: "high-bw active messages",
+		flags: FlagAMBcopy | s.errFlags(), peer: PeerAMSync, events: s.wakeupEvents(),
+		score: s.scorer.amBW,
+	}, max(s.limits.Eager, s.limits.Rndv))
+	return nil
+}
+
+func (s *selector) addKeepalive() error {
+	if s.in.ErrMode == ErrModeNone || !s.in.Keepalive {
+		return nil
+	}
+	p, ok := s.choose(criteria{
+		lane: LaneKeepalive, title: "keepalive",
+		flags: s.errFlags(), keepalive: true, auxiliary: true,
+		score: s.scorer.am, tiebreak: true, tolerance: 0.02,
+	}, s.scope())
+	if !ok {
+		return s.unreachable()
+	}
+	if !s.add(LaneKeepalive, p) {
+		return fmt.Errorf("proto: more than %d lanes: %w", s.limits.Total, ucs.ErrExceedsLimit)
+	}
+	return nil
+}
+
+// addWide adds up to n lanes over different devices or paths, dropping those
+// much slower than the fastest (ucp_wireup_add_bw_lanes_pairwise and
+// ucp_wireup_add_fast_lanes_pairwise). It reports whether there is any.
+func (s *selector) addWide(c criteria, n int) bool {
+	from := s.scope()
+	var found []pick
+	for len(found) < n {
+		p, ok := s.choose(c, from)
+		if !ok {
+			break
+		}
+		l, r := &s.in.Local[p.local], s.remotes[p.remote]
+		p.path = from.used.local[l.Device]
+		found = append(found, p)
+		from.used.local[l.Device]++
+		from.used.remote[r.device]++
+		if from.used.local[l.Device] >= max(l.NumPaths, 1) {
+			from.leaveDevice(s, l.Device)
+		}
+		if from.used.remote[r.device] >= int(r.dev.NumPaths) {
+			from.leaveRemoteDevice(s, r.device)
+		}
+	}
+	best := 0.0
+	for _, p := range found {
+		best = max(best, s.scorer.bandwidth(&s.in.Local[p.local], s.remotes[p.remote]))
+	}
+	added := false
+	for _, p := range found {
+		if b := s.scorer.bandwidth(&s.in.Local[p.local], s.remotes[p.remote]); b < best/s.limits.MaxRatio {
+			s.outcome(fmt.Sprintf("%s dropped, %.2f MB/s against %.2f", s.in.Local[p.local].Name, b/(1<<20), best/(1<<20)))
+			continue
+		}
+		if !s.add(c.lane, p) {
+			break
+		}
+		added = true
+	}
+	return added
+}
+
+// add gives a lane a type, making a new lane if there is none yet for the same
+// resource, entry and path. It reports false at the limit.
+func (s *selector) add(t LaneType, p pick) bool {
+	for i := range s.lanes {
+		l := &s.lanes[i]
+		if l.Local != p.local || l.Remote != p.remote || p.path >= 0 && s.pathSet[i] && l.Path != p.path {
+			continue
+		}
+		if p.path >= 0 && !s.pathSet[i] {
+			l.Path, s.pathSet[i] = p.path, true
+		}
+		l.Types |= 1 << t
+		l.Scores[t] = p.score
+		return true
+	}
+	limit := s.limits.Total
+	if t.fastPath() {
+		limit = s.limits.FastPath
+	}
+	if len(s.lanes) >= limit {
+		s.outcome(fmt.Sprintf("limit of %d lanes reached", limit))
+		return false
+	}
+	l := Lane{Local: p.local, Remote: p.remote, Path: max(p.path, 0), DstMD: NullResource, DstSysDev: SysDevUnknown, Types: 1 << t}
+	if p.local >= 0 {
+		local, r := &s.in.Local[p.local], s.remotes[p.remote]
+		l.Name, l.MD, l.Peer = local.Name, local.MD.Index, r.iface.Transport
+		l.DstMD, l.DstSysDev, l.SegSize = r.dev.MD, r.dev.SysDev, r.iface.Attr.SegSize
+	}
+	l.Scores[t] = p.score
+	s.lanes = append(s.lanes, l)
+	s.pathSet = append(s.pathSet, p.path >= 0)
+	return true
+}
+
+// outcome notes what became of the last search.
+func (s *selector) outcome(text string) {
+	if n := len(s.trace.Steps); n > 0 {
+		if o := &s.trace.Steps[n-1].Outcome; *o != "" {
+			*o += "; " + text
+		} else {
+			*o = text
+		}
+	}
+}
+
+// config arranges the lanes by use.
+func (s *selector) config() LaneConfig {
+	c := LaneConfig{Lanes: s.lanes, AM: NullLane, RkeyPtr: NullLane, CM: NullLane, Keepalive: NullLane}
+	sorted := func(t LaneType) (list []uint8) {
+		for i := range s.lanes {
+			if s.lanes[i].Types.Has(t) {
+				list = append(list, uint8(i))
+			}
+		}
+		slices.SortStableFunc(list, func(a, b uint8) int {
+			return -compareScores(s.lanes[a].Scores[t], s.lanes[b].Scores[t])
+		})
+		return list
+	}
+	first := func(t LaneType) uint8 {
+		if l := sorted(t); len(l) > 0 {
+			return l[0]
+		}
+		return NullLane
+	}
+	c.AM, c.RkeyPtr, c.CM, c.Keepalive = first(LaneAM), first(LaneRkeyPtr), first(LaneCM), first(LaneKeepalive)
+	if c.Keepalive != NullLane {
+		// A pairwise connection with keepalive of its own needs no help.
+		l := &s.in.Local[s.lanes[c.Keepalive].Local]
+		if l.Flags&FlagEpKeepalive != 0 && s.p2p(l) {
+			c.Keepalive = NullLane
+		}
+	}
+	c.AMBW, c.RMA, c.RMABW, c.AMO = sorted(LaneAMBW), sorted(LaneRMA), sorted(LaneRMABW), sorted(LaneAMO)
+	c.Wireup = s.wireupLane()
+	return c
+}
+
+// wireupLane chooses the lane of wireup requests and replies
+// (ucp_wireup_select_wireup_msg_lane): the first that takes messages without a
+// connection and answers even while its owner computes, or else the last that
+// is able to connect pairwise, as tcp is.
+func (s *selector) wireupLane() uint8 {
+	c := criteria{flags: FlagAMBcopy | FlagPending | s.errFlags(), peer: PeerAMSync, auxiliary: true}
+	if !s.in.CM {
+		c.flags |= FlagConnectToIface
+		c.peer |= PeerConnectToIface | PeerCBAsync
+	}
+	last := uint8(NullLane)
+	for i := range s.lanes {
+		l := &s.lanes[i]
+		if l.Local < 0 {
+			continue
+		}
+		local := &s.in.Local[l.Local]
+		if c.rejectLocal(local, false) == "" && c.rejectRemote(s.remotes[l.Remote].iface.Attr.Flags) == "" {
+			return uint8(i)
+		}
+		if local.Flags&FlagConnectToEP != 0 {
+			last = uint8(i)
+		}
+	}
+	return last
+}
