@@ -43,6 +43,7 @@ func TestSuite(t *testing.T) {
 		cases []testCase
 	}{
 		{"transfer", transferCases},
+		{"matching", matchCases},
 	}
 	for _, tr := range transports {
 		t.Run(tr.name, func(t *testing.T) {
