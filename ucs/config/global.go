@@ -14,7 +14,7 @@ type global struct {
 	WarnUnused bool      `ucx:"WARN_UNUSED_ENV_VARS" default:"y" doc:"Warn about UCX_ variables and settings in files that nothing knows."`
 }
 
-const globalName = "ucs"
+const globalName = "global"
 
 func init() {
 	Register(Section{Name: globalName, Title: "UCS global", New: func() any { return new(global) }})

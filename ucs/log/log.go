@@ -1,9 +1,11 @@
 package log
 
 import (
+	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -34,11 +36,17 @@ func init() {
 // package.
 func stderrLogger(w zapcore.WriteSyncer) *zap.Logger {
 	enc := zap.NewProductionEncoderConfig()
-	enc.EncodeTime = zapcore.EpochTimeEncoder
+	enc.EncodeTime = encodeTime
 	enc.EncodeLevel = encodeLevel
 	enc.EncodeDuration = zapcore.StringDurationEncoder
 	all := zap.LevelEnablerFunc(func(zapcore.Level) bool { return true })
 	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(enc), w, all)).Named("ucx")
+}
+
+// encodeTime prints seconds since 1970 with microseconds, as C UCX does: easy to
+// subtract, and to merge with the output of a C process.
+func encodeTime(t time.Time, enc zapcore.PrimitiveArrayEncoder) {
+	enc.AppendString(fmt.Sprintf("[%d.%06d]", t.Unix(), t.Nanosecond()/1000))
 }
 
 // SetLevel sets what the default logger prints. It has no effect on a logger

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -42,8 +43,9 @@ func TestLevels(t *testing.T) {
 				if l == LevelDiag {
 					name = "INFO" // zap has no such level
 				}
-				if s := buf.String(); !strings.Contains(s, "\t"+name+"\tucx\tmessage\t{\"n\": 7}\n") {
-					t.Errorf("%v printed as %q", l, s)
+				want := regexp.MustCompile(`^\[\d+\.\d{6}\]\t` + name + `\tucx\tmessage\t\{"n": 7\}\n$`)
+				if !want.Match(buf.Bytes()) {
+					t.Errorf("%v printed as %q", l, buf)
 				}
 			}
 		}

@@ -50,7 +50,7 @@ func init() {
 	config.Register(config.Section{
 		Name:   componentName,
 		Prefix: "TCP_",
-		Title:  "tcp transport configuration",
+		Title:  "tcp transport",
 		New:    func() any { return new(settings) },
 	})
 }
