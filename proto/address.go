@@ -1,7 +1,9 @@
 package proto
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -120,6 +122,27 @@ func (a *WorkerAddress) NumIfaces() int {
 		n += len(a.Devices[i].Ifaces)
 	}
 	return n
+}
+
+// Clone returns a copy that shares no memory with a, nor with what a was parsed
+// from.
+func (a *WorkerAddress) Clone() *WorkerAddress {
+	c := *a
+	c.Devices = slices.Clone(a.Devices)
+	for d := range c.Devices {
+		dev := &c.Devices[d]
+		dev.Addr = bytes.Clone(dev.Addr)
+		dev.Ifaces = slices.Clone(dev.Ifaces)
+		for i := range dev.Ifaces {
+			f := &dev.Ifaces[i]
+			f.Addr = bytes.Clone(f.Addr)
+			f.EpAddrs = slices.Clone(f.EpAddrs)
+			for e := range f.EpAddrs {
+				f.EpAddrs[e].Addr = bytes.Clone(f.EpAddrs[e].Addr)
+			}
+		}
+	}
+	return &c
 }
 
 // String describes the address on one line per transport.

@@ -80,26 +80,6 @@ func (w *Worker) describe(use func(*iface) bool) proto.WorkerAddress {
 	return a
 }
 
-// capBits pairs transport capabilities with the bits of the address.
-var capBits = [...]struct {
-	iface uct.IfaceFlags
-	cap   proto.IfaceCaps
-}{
-	{uct.IfaceAMBcopy, proto.CapAMBcopy},
-	{uct.IfacePending, proto.CapPending},
-	{uct.IfacePutShort, proto.CapPutShort},
-	{uct.IfacePutBcopy, proto.CapPutBcopy},
-	{uct.IfacePutZcopy, proto.CapPutZcopy},
-	{uct.IfaceGetShort, proto.CapGetShort},
-	{uct.IfaceGetBcopy, proto.CapGetBcopy},
-	{uct.IfaceGetZcopy, proto.CapGetZcopy},
-	{uct.IfaceConnectToIface, proto.CapConnectToIface},
-	{uct.IfaceCBSync, proto.CapCBSync},
-	{uct.IfaceCBAsync, proto.CapCBAsync},
-	{uct.IfaceTagEagerBcopy, proto.CapTagEagerBcopy},
-	{uct.IfaceTagRndvZcopy, proto.CapTagRndvZcopy},
-}
-
 // publish returns the attributes of an interface as peers see them.
 func (w *Worker) publish(i *iface) proto.IfaceAttr {
 	_, ppn := w.ctx.estimates()
@@ -110,20 +90,9 @@ func (w *Worker) publish(i *iface) proto.IfaceAttr {
 		Latency:   p.Latency.C,
 		Priority:  p.Priority,
 	}
-	for _, b := range capBits {
-		if i.attr.Flags.Has(b.iface) {
-			a.Caps |= b.cap
-		}
-	}
-	if i.attr.Events&uct.EventRecv != 0 {
-		a.Caps |= proto.CapEventRecv
-	}
+	// UCP's atomics need every operation of a size.
 	const allPost, allFetch = 1<<uct.AtomicSwap - 1, 1<<(uct.AtomicCSwap+1) - 1
-	if i.attr.Atomic32.Post&allPost == allPost && i.attr.Atomic32.Fetch&allFetch == allFetch {
-		a.Caps |= proto.CapAtomic32
-	}
-	if i.attr.Atomic64.Post&allPost == allPost && i.attr.Atomic64.Fetch&allFetch == allFetch {
-		a.Caps |= proto.CapAtomic64
-	}
+	all := func(o uct.AtomicOps) bool { return o.Post&allPost == allPost && o.Fetch&allFetch == allFetch }
+	a.Caps = proto.Caps(proto.IfaceFlags(i.attr.Flags), proto.EventFlags(i.attr.Events), all(i.attr.Atomic32), all(i.attr.Atomic64))
 	return a
 }

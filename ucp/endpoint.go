@@ -85,13 +85,6 @@ type Endpoint struct {
 	name     string
 }
 
-// lane is one transport connection of an endpoint.
-type lane struct {
-	iface *iface
-	uct   uct.Endpoint
-	addr  int // position in the peer's address
-}
-
 // endpointState is a set of flags.
 type endpointState uint8
 
@@ -122,7 +115,7 @@ func (w *Worker) NewEndpoint(p EndpointParams) (*Endpoint, error) {
 	var sn uint16
 	var ep *Endpoint
 	if !loopback {
-		pr = w.peerOf(addr.UUID)
+		pr = w.peerOf(&addr)
 		sn = pr.takeSN()
 		ep = pr.adopt(sn)
 	}
@@ -274,11 +267,12 @@ func (ep *Endpoint) destroy(err error) {
 	ep.purge(err)
 	ep.closeLanes()
 	ep.w.endpoints.remove(uint64(ep.localID))
-	if ep.peer != nil {
-		ep.peer.forget(ep)
-	}
 	if ep.state&epUser == 0 {
 		ep.w.unexpected--
+	}
+	if ep.peer != nil {
+		ep.peer.forget(ep)
+		ep.w.releasePeer(ep.peer)
 	}
 }
 

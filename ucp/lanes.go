@@ -1,121 +1,122 @@
 package ucp
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// candidate is a pair of an interface of ours and an entry of the peer's
-// address.
-type candidate struct {
+// lane is one transport connection of an endpoint.
+type lane struct {
 	iface *iface
-	addr  int
-	dev   *proto.AddressDevice
-	peer  *proto.AddressIface
-	score float64
-	why   error // why it cannot be used
+	uct   uct.Endpoint
 }
 
-// amScore rates a lane for active messages: higher is better. Both sides'
-// attributes enter as they are published (src/ucp/wireup/wireup.c,
-// ucp_wireup_am_score_func).
-func amScore(own, peer *proto.IfaceAttr) float64 {
-	return 1e-3 / ((own.Latency+peer.Latency)/2 + own.Overhead + peer.Overhead)
-}
-
-// candidates lists how the worker could reach an address, unusable ways
-// included.
-func (w *Worker) candidates(addr *proto.WorkerAddress) []candidate {
-	var list []candidate
-	addr.Ifaces(func(n int, d *proto.AddressDevice, f *proto.AddressIface) bool {
-		for _, i := range w.ifaces {
-			if i.id != f.Transport {
-				continue
-			}
-			c := candidate{iface: i, addr: n, dev: d, peer: f}
-			c.why = i.usableFor(d, f)
-			own := w.publish(i)
-			c.score = amScore(&own, &f.Attr)
-			list = append(list, c)
-		}
-		return true
-	})
-	return list
-}
-
-// usableFor reports why an interface cannot carry active messages to an entry
-// of an address.
-func (i *iface) usableFor(d *proto.AddressDevice, f *proto.AddressIface) error {
-	const need = uct.IfaceAMBcopy | uct.IfacePending | uct.IfaceConnectToIface
-	if !i.attr.Flags.Has(need) || !f.Attr.Flags.Has(proto.PeerConnectToIface|proto.PeerAMSync) {
-		return errors.New("no active messages")
-	}
-	return i.uct.Reachable(uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr})
-}
-
-// scoreTolerance is the relative difference below which scores count as equal
-// (ucp_score_cmp).
-const scoreTolerance = 1e-6
-
-// better orders candidates: by score, then by the sum of the devices'
-// priorities, then by position.
-func (c *candidate) better(o *candidate) bool {
-	if d := c.score - o.score; d > scoreTolerance*(c.score+o.score) {
-		return true
-	} else if -d > scoreTolerance*(c.score+o.score) {
-		return false
-	}
-	return int(c.iface.attr.Perf.Priority)+int(c.peer.Attr.Priority) >
-		int(o.iface.attr.Perf.Priority)+int(o.peer.Attr.Priority)
-}
-
-// connect chooses the endpoint's lanes and creates them.
+// connect chooses the lane toward an address and creates it. Messages and
+// rendezvous writes share one connection, so an ATP needs no round trip to stay
+// behind the data it announces.
 func (ep *Endpoint) connect(addr *proto.WorkerAddress) error {
-	list := ep.w.candidates(addr)
-	var best *candidate
-	for i := range list {
-		if c := &list[i]; c.why == nil && (best == nil || c.better(best)) {
-			best = c
-		}
+	w := ep.w
+	lanes, _, err := w.selectLanes(addr, ep.errMode)
+	if err != nil {
+		return err
 	}
-	if best == nil {
-		return unreachable(addr, list)
+	if lanes.AM == proto.NullLane {
+		return fmt.Errorf("ucp: no lane for messages: %w", ucs.ErrUnreachable)
 	}
-	ue, err := best.iface.uct.NewEndpoint(uct.EndpointParams{
-		DeviceAddr: best.dev.Addr,
-		IfaceAddr:  best.peer.Addr,
+	l := &lanes.Lanes[lanes.AM]
+	dev, f := addressEntry(addr, l.Remote)
+	i := w.ifaces[l.Local]
+	ue, err := i.uct.NewEndpoint(uct.EndpointParams{
+		DeviceAddr: dev.Addr,
+		IfaceAddr:  f.Addr,
+		PathIndex:  l.Path,
 		UserData:   ep,
 	})
 	if err != nil {
 		return err
 	}
-	ep.lanes = []lane{{iface: best.iface, uct: ue, addr: best.addr}}
+	ep.lanes = []lane{{iface: i, uct: ue}}
 	ep.ue = ue
-	ep.cfg = ep.w.configFor(best)
+	ep.cfg = w.configFor(i, f.Attr.SegSize)
 	return nil
 }
 
-// unreachable explains why none of the transports of an address can be used.
-func unreachable(addr *proto.WorkerAddress, list []candidate) error {
-	if len(list) == 0 {
-		var names []string
-		addr.Ifaces(func(_ int, _ *proto.AddressDevice, f *proto.AddressIface) bool {
-			names = append(names, f.Transport.String())
-			return true
-		})
-		return fmt.Errorf("ucp: no transport in common with the peer, which has [%s]: %w",
-			strings.Join(names, " "), ucs.ErrUnreachable)
+// selectLanes decides which interface leads to which entry of an address.
+func (w *Worker) selectLanes(addr *proto.WorkerAddress, mode ErrMode) (proto.LaneConfig, proto.LaneTrace, error) {
+	eps, _ := w.ctx.estimates()
+	// Interfaces that cannot wake a sleeper are not opened where that matters.
+	features := proto.Features(w.ctx.params.Features & (FeatureTag | FeatureStream | FeatureAM))
+	limits := proto.DefaultLaneLimits()
+	limits.Total = 1
+	return proto.SelectLanes(&proto.LaneInput{
+		Features:  features | proto.FeatureTag, // wireup needs messages in any case
+		ErrMode:   mode,
+		Keepalive: mode != ErrModeNone,
+		Local:     w.locals,
+		Remote:    addr,
+		Reachable: func(local int, d *proto.AddressDevice, f *proto.AddressIface) error {
+			return w.ifaces[local].uct.Reachable(uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr})
+		},
+		NumEndpoints: eps,
+		RndvScheme:   proto.RndvScheme(w.ctx.settings.RndvScheme),
+		Limits:       limits,
+	})
+}
+
+// addressEntry returns an entry of an address by its number.
+func addressEntry(addr *proto.WorkerAddress, index int) (dev *proto.AddressDevice, f *proto.AddressIface) {
+	addr.Ifaces(func(n int, d *proto.AddressDevice, i *proto.AddressIface) bool {
+		if n == index {
+			dev, f = d, i
+		}
+		return f == nil
+	})
+	return dev, f
+}
+
+// local describes an interface for the selection of lanes.
+func (w *Worker) local(i *iface) proto.LocalIface {
+	a, md := i.attr, w.mds[i.md].Attr()
+	pub := w.publish(i)
+	return proto.LocalIface{
+		Name:      a.Resource.String(),
+		Transport: i.id,
+		Device:    w.deviceNumber(i),
+		MD: proto.LocalMD{
+			Index:    uint8(i.md),
+			Register: md.Flags&uct.MDFlagRegister != 0,
+			Access:   true,
+			Alloc:    md.Flags&uct.MDFlagAlloc != 0,
+			NeedMemh: md.Flags&uct.MDFlagNeedMemh != 0,
+			NeedRkey: md.Flags&uct.MDFlagNeedRkey != 0,
+			RkeyPtr:  md.Flags&uct.MDFlagRkeyPtr != 0,
+			RegCost:  proto.Linear(md.RegCost),
+		},
+		Flags:        proto.IfaceFlags(a.Flags),
+		Events:       proto.EventFlags(a.Events),
+		Atomic32:     pub.Caps&proto.CapAtomic32 != 0,
+		Atomic64:     pub.Caps&proto.CapAtomic64 != 0,
+		MaxBcopy:     a.AM.MaxBcopy,
+		MaxEndpoints: a.MaxEndpoints,
+		NumPaths:     a.NumPaths,
+		Overhead:     pub.Overhead,
+		Bandwidth:    pub.Bandwidth,
+		Latency:      proto.Linear(a.Perf.Latency),
+		Priority:     pub.Priority,
 	}
-	var b strings.Builder
-	for i := range list {
-		fmt.Fprintf(&b, "; %s: %v", list[i].iface.attr.Resource, list[i].why)
+}
+
+// deviceNumber gives interfaces of one device the same number.
+func (w *Worker) deviceNumber(i *iface) int {
+	for k, o := range w.ifaces {
+		if o == i || o.md == i.md && o.attr.Resource.Device == i.attr.Resource.Device {
+			return k
+		}
 	}
-	return fmt.Errorf("ucp: peer not reachable%s: %w", b.String(), ucs.ErrUnreachable)
+	return len(w.ifaces)
 }
 
 // laneName returns "transport/device" of a lane.

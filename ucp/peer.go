@@ -6,19 +6,21 @@ import "github.com/ucx-go/ucx/proto"
 // one side creates toward the other is paired with the k-th of the other side:
 // both number them from 0 (ucp_ep_match in src/ucp/wireup/ep_match.c).
 type peer struct {
-	uuid   uint64
-	nextSN uint16
+	uuid    uint64
+	address *proto.WorkerAddress // as it came first
+	nextSN  uint16
 
 	// Endpoints that wait for their counterpart: created here and not yet named
 	// by the peer, or opened by the peer and not yet created here.
 	unmatched map[uint16]*Endpoint
 }
 
-func (w *Worker) peerOf(uuid uint64) *peer {
-	p := w.peers[uuid]
+// peerOf returns what is known about the worker of an address.
+func (w *Worker) peerOf(addr *proto.WorkerAddress) *peer {
+	p := w.peers[addr.UUID]
 	if p == nil {
-		p = &peer{uuid: uuid}
-		w.peers[uuid] = p
+		p = &peer{uuid: addr.UUID, address: addr.Clone()}
+		w.peers[addr.UUID] = p
 	}
 	return p
 }
@@ -60,5 +62,13 @@ func (p *peer) expect(ep *Endpoint) {
 func (p *peer) forget(ep *Endpoint) {
 	if p.unmatched[ep.connSN] == ep {
 		delete(p.unmatched, ep.connSN)
+	}
+}
+
+// releasePeer drops what is known about a peer toward which nothing was ever
+// created here: strangers must not make the worker grow.
+func (w *Worker) releasePeer(p *peer) {
+	if p.nextSN == 0 && len(p.unmatched) == 0 {
+		delete(w.peers, p.uuid)
 	}
 }

@@ -84,7 +84,7 @@ func (w *Worker) fetch(r *Request, h *proto.RndvRTS) {
 // expose opens the destination to writes of the peer, where its memory and the
 // transport allow. Without, the data comes in messages.
 func (r *Request) expose() {
-	if r.data.class != DatatypeContig || !r.ep.cfg.put {
+	if r.ep.cfg.rndv.Ask(r.class()).Lookup(r.info.Length) != proto.ProtoAskPut {
 		return
 	}
 	buf := r.data.buf[:r.info.Length]

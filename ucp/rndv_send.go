@@ -25,12 +25,13 @@ type part struct {
 
 // The protocols of the sending side. rndvRTS offers the message and then waits,
 // in the endpoint's list of outstanding requests; the others carry out an RTR.
-var rndvRTS, rndvPut, rndvData protocol
+var rndvRTS, rndvPut, rndvZcopy, rndvBcopy protocol
 
 func init() {
 	rndvRTS = protocol{name: "tag rndv", progress: progressRTS, pack: packRTS}
 	rndvPut = protocol{name: "tag rndv put zero-copy", progress: progressRndvPut, completed: partSent, pack: packATP}
-	rndvData = protocol{name: "tag rndv am", progress: progressRndvData, completed: partSent, pack: packRndvData}
+	rndvZcopy = protocol{name: "tag rndv am zero-copy", progress: progressRndvZcopy, completed: partSent, pack: packRndvHeader}
+	rndvBcopy = protocol{name: "tag rndv am copy-in", progress: progressRndvBcopy, completed: partSent, pack: packRndvData}
 }
 
 // progressRTS offers the message. Over a transport that delivers inline the
@@ -65,7 +66,7 @@ func (w *Worker) onRndvRTR(data []byte, _ *uct.AMDesc) error {
 		return w.malformed(err)
 	}
 	r := w.requestIDs.get(uint64(h.SendReqID))
-	if r == nil || r.proto != &rndvRTS && r.proto != &rndvPut && r.proto != &rndvData {
+	if !r.offersData() {
 		w.stats.Dropped++
 		return nil
 	}
@@ -101,11 +102,10 @@ func (r *Request) sendPart(p part) {
 		r.list.remove(r)
 	}
 	r.part, r.offset = p, 0
-	if p.addr != 0 && r.ep.cfg.put && r.data.class != DatatypeGeneric {
-		r.proto = &rndvPut
+	r.proto = protocolOf[r.ep.cfg.rndv.Answer(r.class(), p.addr != 0).Lookup(p.n)]
+	if r.proto == &rndvPut {
 		r.w.stats.RndvPut++
 	} else {
-		r.proto = &rndvData
 		r.w.stats.RndvAM++
 	}
 	r.run()
@@ -116,7 +116,7 @@ func (r *Request) sendPart(p part) {
 func progressRndvPut(r *Request) error {
 	for r.offset < r.part.n {
 		var n int
-		n, r.frag = r.data.gather(r.iovec(), r.part.off+r.offset, min(r.part.n-r.offset, r.ep.cfg.putMax))
+		n, r.frag = r.data.gather(r.iovec(), r.part.off+r.offset, min(r.part.n-r.offset, r.ep.cfg.maxPut))
 		r.comp.Count++
 		err := r.ep.ue.PutZcopy(r.iov[:n], r.part.addr+uint64(r.offset), nil, &r.comp)
 		if err := r.fragmentSent(err); err != nil {
@@ -135,21 +135,13 @@ func packATP(r *Request, dst []byte) int {
 	return proto.RndvAck{ReqID: r.part.reqID, Size: r.part.n, HasSize: true}.Put(dst)
 }
 
-// progressRndvData sends the part in messages.
-func progressRndvData(r *Request) error {
-	c := r.ep.cfg
+// progressRndvZcopy sends the part in messages from the user's memory.
+func progressRndvZcopy(r *Request) error {
 	for r.offset < r.part.n {
-		var err error
+		var n int
+		n, r.frag = r.data.gather(r.iovec(), r.part.off+r.offset, min(r.part.n-r.offset, r.ep.cfg.maxZcopy-proto.RndvDataSize))
 		r.comp.Count++
-		left := r.part.n - r.offset
-		if c.maxZcopy > 0 && r.data.class != DatatypeGeneric {
-			var n int
-			n, r.frag = r.data.gather(r.iovec(), r.part.off+r.offset, min(left, c.maxZcopy-proto.RndvDataSize))
-			err = r.ep.ue.AMZcopy(uct.AMID(proto.IDRndvData), r, r.iov[:n], 0, &r.comp)
-		} else {
-			r.frag = min(left, c.maxBcopy-proto.RndvDataSize)
-			_, err = r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvData), bcopyData{r}, 0, &r.comp)
-		}
+		err := r.ep.ue.AMZcopy(uct.AMID(proto.IDRndvData), r, r.iov[:n], 0, &r.comp)
 		if err := r.fragmentSent(err); err != nil {
 			return err
 		}
@@ -158,18 +150,33 @@ func progressRndvData(r *Request) error {
 	return nil
 }
 
-func packRndvData(r *Request, dst []byte) int {
+// progressRndvBcopy sends the part in copied messages.
+func progressRndvBcopy(r *Request) error {
+	for r.offset < r.part.n {
+		r.comp.Count++
+		_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvData), r, 0, &r.comp)
+		if err := r.fragmentSent(err); err != nil {
+			return err
+		}
+	}
+	r.comp.Done(nil)
+	return nil
+}
+
+func packRndvHeader(r *Request, dst []byte) int {
 	return proto.RndvData{RecvReqID: r.part.reqID, Offset: r.offset}.Put(dst)
 }
 
-// bcopyData packs rendezvous data with its header.
-type bcopyData struct{ r *Request }
-
-func (d bcopyData) Pack(dst []byte) int {
-	r := d.r
-	n := packRndvData(r, dst)
-	r.frag = r.data.packAt(dst[n:n+r.frag], r.part.off+r.offset)
+func packRndvData(r *Request, dst []byte) int {
+	n := packRndvHeader(r, dst)
+	room := min(len(dst), r.ep.cfg.maxBcopy) - n
+	r.frag = r.data.packAt(dst[n:n+min(room, r.part.n-r.offset)], r.part.off+r.offset)
 	return n + r.frag
+}
+
+// offersData reports whether r is a send that the peer may ask the data of.
+func (r *Request) offersData() bool {
+	return r != nil && (r.proto == &rndvRTS || r.proto == &rndvPut || r.proto == &rndvZcopy || r.proto == &rndvBcopy)
 }
 
 // partSent is told that the transport is done with a part.

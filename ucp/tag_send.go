@@ -83,7 +83,15 @@ func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, flags request
 	}
 	r.ep, r.tag, r.state = ep, tag, r.state|flags
 	r.offset, r.arrived, r.ranges, r.parts = 0, 0, rangeSet{}, nil
-	r.proto = ep.cfg.tagProtocol(r, attr)
+	r.proto = protocolOf[ep.cfg.tag.Send(flags&stateSync != 0, r.class(), sendMode(attr)).Lookup(r.data.length)]
+	if r.proto == nil {
+		w.dropRequest(r)
+		return nil, ucs.ErrUnsupported
+	}
+	if r.proto == &eagerMultiBcopy || r.proto == &eagerMultiZcopy {
+		w.nextMessageID++
+		r.msgID = w.nextMessageID
+	}
 	if attr&OpForceImmediate != 0 {
 		return ep.tagSendNow(r)
 	}

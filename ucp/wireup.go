@@ -101,7 +101,7 @@ func (w *Worker) onWireupRequest(m *proto.Wireup) error {
 		w.stats.Dropped++
 		return nil
 	}
-	p := w.peerOf(m.Address.UUID)
+	p := w.peerOf(&m.Address)
 	sn := m.ConnSN
 	if p.uuid == w.uuid {
 		sn ^= 1 // endpoints of one worker are paired two by two
@@ -137,6 +137,7 @@ func (w *Worker) onWireupRequest(m *proto.Wireup) error {
 // acceptEndpoint opens an endpoint toward a peer that opened one toward us. The
 // user may create it later and then gets this one.
 func (w *Worker) acceptEndpoint(p *peer, m *proto.Wireup) error {
+	defer w.releasePeer(p) // unless the endpoint is made
 	if w.unexpected >= w.ctx.settings.MaxUnexpEps {
 		log.Warn("too many endpoints opened by peers", zap.String("worker", w.name), zap.Int("limit", w.ctx.settings.MaxUnexpEps))
 		return ucs.ErrExceedsLimit

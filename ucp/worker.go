@@ -58,6 +58,7 @@ type Worker struct {
 	uctw   *uct.Worker
 	ifaces []*iface
 	mds    []uct.MemoryDomain // by index in the context
+	locals []proto.LocalIface // ifaces, as selection sees them
 
 	tm            tagMatcher
 	assemblies    map[proto.MessageID]*assembly
@@ -71,7 +72,7 @@ type Worker struct {
 	endpoints   idTable[Endpoint]
 	peers       map[uint64]*peer
 	unexpected  int // endpoints opened by peers
-	configs     map[string]*epConfig
+	configs     map[configKey]*epConfig
 	described   proto.WorkerAddress
 	address     Address // described, packed for peers
 	flushing    requestList
@@ -114,7 +115,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		assemblies:    make(map[proto.MessageID]*assembly),
 		nextMessageID: proto.MessageID(rand.Uint64()),
 		peers:         make(map[uint64]*peer),
-		configs:       make(map[string]*epConfig),
+		configs:       make(map[configKey]*epConfig),
 	}
 	for _, m := range c.mds {
 		w.mds = append(w.mds, m.md)
@@ -162,6 +163,9 @@ func (w *Worker) open() error {
 	}
 	if len(w.ifaces) == 0 {
 		return fmt.Errorf("ucp: no interface could be opened: %w", first)
+	}
+	for _, i := range w.ifaces {
+		w.locals = append(w.locals, w.local(i))
 	}
 	return w.packAddress()
 }

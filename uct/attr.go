@@ -120,6 +120,10 @@ type IfaceAttr struct {
 	IfaceAddrLen  int
 	EpAddrLen     int
 
+	// Batches says that copied messages are collected and handed over many at a
+	// time when they come in a row.
+	Batches bool
+
 	MaxEndpoints int
 	NumPaths     int // parallel paths worth using, at least 1
 	MaxConnPriv  int // bytes of private data a connection manager carries

@@ -26,6 +26,7 @@ type iface struct {
 	svc    *service
 	params uct.IfaceParams
 	opts   options
+	bounds bounds
 	attr   uct.IfaceAttr
 
 	dev       deviceAddr
@@ -78,6 +79,7 @@ func openIface(m *memoryDomain, w *uct.Worker, p uct.IfaceParams, o options, d *
 		svc:       svc,
 		params:    p,
 		opts:      o,
+		bounds:    limits.fitting(),
 		dev:       localDeviceAddr(d.addr),
 		index:     d.index,
 		match:     newMatchTable(),
@@ -123,6 +125,7 @@ func (i *iface) describe(d *netdev) uct.IfaceAttr {
 		EpAddrLen:     epAddrLen,
 		MaxEndpoints:  o.maxNumEPs,
 		NumPaths:      1,
+		Batches:       true,
 		Perf:          d.perf(o),
 	}
 	if o.keep.enabled {

@@ -1,0 +1,163 @@
+package ucp
+
+import (
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// epConfig is what endpoints with the same lane have in common: the limits of
+// the transport and the decision tables. It does not change once made.
+type epConfig struct {
+	short    int // largest payload that TagSend sends inline, -1 for none
+	maxBcopy int // longest message, headers included
+	maxZcopy int // same for zero-copy, 0 for none
+	maxIOV   int // entries of a list the transport takes
+	maxPut   int // longest write into the peer's memory
+	tag      *proto.TagTables
+	rndv     *proto.RndvTables
+}
+
+// configKey is what a configuration depends on, within a worker.
+type configKey struct {
+	iface   uint8
+	segSize int
+}
+
+// configFor returns the configuration for an interface and the longest message
+// the peer takes, 0 if it did not say.
+func (w *Worker) configFor(i *iface, segSize int) *epConfig {
+	key := configKey{i.index, segSize}
+	if c := w.configs[key]; c != nil {
+		return c
+	}
+	a := i.attr
+	perf := w.lanePerf(i, segSize)
+	in := proto.ProtoInput{AM: perf, Settings: w.protoSettings(i)}
+	if perf.PutZcopy > 0 {
+		in.Put = []proto.LanePerf{perf}
+	}
+	c := &epConfig{
+		maxBcopy: a.AM.MaxBcopy,
+		maxZcopy: perf.MaxZcopy,
+		maxIOV:   min(max(a.AM.MaxIOV, 1), maxIOVEntries),
+		maxPut:   perf.PutZcopy,
+		tag:      proto.NewTagTables(&in),
+		rndv:     proto.NewRndvTables(&in),
+	}
+	if c.maxPut > 0 {
+		c.maxIOV = min(c.maxIOV, max(a.Put.MaxIOV, 1))
+	}
+	if segSize > 0 {
+		c.maxBcopy = min(c.maxBcopy, segSize)
+		c.maxZcopy = min(c.maxZcopy, segSize)
+	}
+	c.short = min(c.tag.Send(false, proto.DataContig, 0).MaxShort(),
+		c.tag.Send(false, proto.DataContig, proto.SendMulti).MaxShort())
+	w.configs[key] = c
+	return c
+}
+
+// maxIOVEntries bounds the list a request keeps.
+const maxIOVEntries = 16
+
+// lanePerf describes an interface for the cost model.
+func (w *Worker) lanePerf(i *iface, segSize int) proto.LanePerf {
+	a, md := i.attr, w.mds[i.md].Attr()
+	_, ppn := w.ctx.estimates()
+	p := proto.LanePerf{
+		Name:         a.Resource.String(),
+		MaxBcopy:     a.AM.MaxBcopy,
+		SegSize:      segSize,
+		SendOverhead: a.Perf.SendOverhead,
+		RecvOverhead: a.Perf.RecvOverhead,
+		Latency:      a.Perf.Latency.C,
+		Bandwidth:    a.Perf.Bandwidth(ppn),
+		Batches:      a.Batches,
+	}
+	if a.Flags.Has(uct.IfaceAMShort) {
+		p.MaxShort = a.AM.MaxShort
+	}
+	if a.Flags.Has(uct.IfaceAMZcopy) {
+		p.MaxZcopy = a.AM.MaxZcopy
+	}
+	// Keys of the peer's memory are not exchanged yet: only a transport that
+	// needs none can write it.
+	if a.Flags.Has(uct.IfacePutZcopy) && md.Flags&uct.MDFlagNeedRkey == 0 {
+		p.PutZcopy = a.Put.MaxZcopy
+	}
+	if md.Flags&uct.MDFlagNeedMemh != 0 {
+		p.RegCost = proto.Linear(md.RegCost)
+	}
+	return p
+}
+
+// protoSettings are the user's thresholds for an interface.
+func (w *Worker) protoSettings(i *iface) proto.ProtoSettings {
+	s := &w.ctx.settings
+	rndv := s.RndvThresh.Inter
+	if i.attr.Resource.Type != uct.DeviceNetwork {
+		rndv = s.RndvThresh.Intra
+	}
+	p := proto.DefaultProtoSettings()
+	p.BcopyThresh = threshold(s.BcopyThresh)
+	p.ZcopyThresh = threshold(s.ZcopyThresh)
+	p.RndvThresh = threshold(rndv)
+	p.RndvFast = threshold(s.RndvNbr)
+	p.RndvScheme = proto.RndvScheme(s.RndvScheme)
+	if !s.BcopyBw.IsAuto() {
+		p.CopyBW = float64(s.BcopyBw)
+	}
+	return p
+}
+
+// threshold turns a setting into a threshold of the cost model.
+func threshold(b config.Bytes) proto.Threshold {
+	switch b {
+	case config.BytesAuto:
+		return proto.ThreshAuto
+	case config.BytesInf:
+		return proto.ThreshInf
+	}
+	return proto.Threshold(b.Int(0))
+}
+
+// sendMode translates the flags of an operation for the tables.
+func sendMode(attr OpFlags) proto.SendMode {
+	var m proto.SendMode
+	if attr&OpFastComplete != 0 {
+		m |= proto.SendFast
+	}
+	if attr&OpMultiSend != 0 {
+		m |= proto.SendMulti
+	}
+	return m
+}
+
+// class is the shape of the request's data for the tables.
+func (r *Request) class() proto.DataClass {
+	switch {
+	case r.data.class == DatatypeContig:
+		return proto.DataContig
+	case r.data.class == DatatypeIOV && len(r.data.list) <= r.ep.cfg.maxIOV:
+		return proto.DataIOV
+	}
+	return proto.DataGeneric
+}
+
+// protocolOf are the state machines of the tables' entries, filled in by init
+// because they refer to it.
+var protocolOf [256]*protocol
+
+func init() {
+	protocolOf[proto.ProtoEagerShort] = &eagerShort
+	protocolOf[proto.ProtoEagerBcopy] = &eagerBcopy
+	protocolOf[proto.ProtoEagerZcopy] = &eagerZcopy
+	protocolOf[proto.ProtoEagerMultiBcopy] = &eagerMultiBcopy
+	protocolOf[proto.ProtoEagerMultiZcopy] = &eagerMultiZcopy
+	protocolOf[proto.ProtoRndvAM] = &rndvRTS
+	protocolOf[proto.ProtoRndvPut] = &rndvRTS
+	protocolOf[proto.ProtoDataBcopy] = &rndvBcopy
+	protocolOf[proto.ProtoDataZcopy] = &rndvZcopy
+	protocolOf[proto.ProtoDataPut] = &rndvPut
+}
