@@ -2,7 +2,8 @@
 // types and thread modes, with the numbers C UCX gives them.
 //
 // Its sub-packages are the services the layers stand on: config (UCX_*
-// settings), log, event (epoll sets and timers), queue (lock-free queues) and
-// sys (system calls without the scheduler's detour). Nothing here knows a
-// transport or a message.
+// settings), log, event (epoll sets, timers and a coarse clock), queue (a
+// lock-free queue), sys (system calls without the scheduler's detour) and topo
+// (which machine and which namespaces this is). Nothing here knows a transport or
+// a message, but for the names that UCX_TLS may hold, in config.
 package ucs

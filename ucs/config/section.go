@@ -10,8 +10,9 @@ import (
 
 // Section describes the settings of one subject. Name identifies it ("tcp"),
 // Prefix stands before the setting's name in a variable ("TCP_", "" for global
-// settings), Title is a line for listings and New returns a pointer to a zero
-// struct of settings. Fields are tagged
+// settings), Title names it in listings, which add "configuration" ("tcp
+// transport"), and New returns a pointer to a zero struct of settings. Fields are
+// tagged
 //
 //	TxSegSize Bytes `ucx:"TX_SEG_SIZE" default:"8k" doc:"Size of a send buffer."`
 //
