@@ -219,19 +219,19 @@ func (i *iface) traceIOV(id uct.AMID, hdr []byte, iov []uct.IOV) {
 }
 
 // deliver hands a received message to its handler.
-func (i *iface) deliver(id uct.AMID, data []byte) {
+func (i *iface) deliver(id uct.AMID, data []byte) error {
 	if i.tracer != nil {
 		i.tracer(true, id, data)
 	}
 	if h := i.handlers[id]; h != nil {
-		h(data, nil)
-		return
+		return h(data, nil)
 	}
 	if i.params.OnUnknownAM != nil {
 		i.params.OnUnknownAM(id, data)
-		return
+		return nil
 	}
 	log.Warn("dropped an active message without handler", zap.Uint8("id", uint8(id)), zap.Int("bytes", len(data)))
+	return nil
 }
 
 // logFailure is what happens to a failure nobody handles.
