@@ -26,7 +26,8 @@ import (
 // with PrintHidden. A field that is a struct without a ucx tag is a group: its
 // fields belong to the section, and with the tag prefix:"MM_" (or prefix:"", for
 // settings of all transports) they are also set by names with that prefix, which
-// count less than names with the section's own; C calls this inheritance. Other fields without a ucx tag are not settings.
+// count less than names with the section's own; C calls this inheritance. Other
+// fields without a ucx tag are not settings.
 type Section struct {
 	Name   string
 	Prefix string
