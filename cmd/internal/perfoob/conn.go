@@ -183,6 +183,26 @@ func (c *Conn) tryRead(b []byte) (n int, err error) {
 	return n, nil
 }
 
+// Alive returns an error if the peer has closed the connection. It reads nothing.
+func (c *Conn) Alive() (err error) {
+	var n int
+	ctlErr := c.raw.Control(func(fd uintptr) {
+		var b [1]byte
+		n, _, err = unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	})
+	switch {
+	case ctlErr != nil:
+		return ctlErr
+	case err == unix.EAGAIN || err == unix.EINTR:
+		return nil
+	case err != nil:
+		return fmt.Errorf("recvfrom: %w: %w", err, ucs.ErrConnectionReset)
+	case n == 0:
+		return errClosed
+	}
+	return nil
+}
+
 // pollReadable waits a moment for something to read.
 func (c *Conn) pollReadable() (err error) {
 	ctlErr := c.raw.Control(func(fd uintptr) {
@@ -214,6 +234,8 @@ func readFull(from io.Reader, b []byte) error {
 		return nil
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return errClosed
+	case errors.Is(err, unix.ECONNRESET):
+		return fmt.Errorf("%w: %w", err, ucs.ErrConnectionReset)
 	}
 	return fmt.Errorf("%w: %w", err, ucs.ErrIO)
 }

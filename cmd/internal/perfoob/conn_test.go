@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -153,6 +154,45 @@ func TestBarrierFailures(t *testing.T) {
 			t.Errorf("got %v, want %v", err, ucs.ErrInvalidParam)
 		}
 	})
+}
+
+func TestAlive(t *testing.T) {
+	c, far := pair(t)
+	if err := c.Alive(); err != nil {
+		t.Errorf("idle: %v", err)
+	}
+	if _, err := far.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.pollUntilReadable(t); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Alive(); err != nil {
+		t.Errorf("with something to read: %v", err)
+	}
+	if n, err := c.tryRead(make([]byte, 8)); n != 1 || err != nil {
+		t.Errorf("read %d bytes, %v, want 1", n, err)
+	}
+	far.Close()
+	if err := c.pollUntilReadable(t); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Alive(); !errors.Is(err, ucs.ErrConnectionReset) {
+		t.Errorf("closed: got %v, want %v", err, ucs.ErrConnectionReset)
+	}
+}
+
+// pollUntilReadable waits for bytes or the end of the connection.
+func (c *Conn) pollUntilReadable(t *testing.T) (err error) {
+	t.Helper()
+	ctlErr := c.raw.Control(func(fd uintptr) {
+		for {
+			if _, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1); err != unix.EINTR {
+				return
+			}
+		}
+	})
+	return errors.Join(ctlErr, err)
 }
 
 func TestHostileVectors(t *testing.T) {

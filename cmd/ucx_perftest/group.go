@@ -1,0 +1,63 @@
+package main
+
+import (
+	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// group is the two sides of a test, or one with itself.
+type group interface {
+	// index is 0 for the server, which goes first in a ping-pong, and 1 for the
+	// client, which sends in a stream.
+	index() int
+	loopback() bool
+
+	// release is that of the protocol which the sides speak.
+	release() perfoob.Release
+
+	// barrier waits for the other side and calls progress meanwhile.
+	barrier(progress func() int) error
+
+	// exchange gives the other side bytes and takes its own, at most limit.
+	exchange(v []byte, limit int) ([]byte, error)
+
+	// exchangeStatus does the same with a status.
+	exchangeStatus(s ucs.Status) (ucs.Status, error)
+
+	// alive returns an error once the other side is known to be gone.
+	alive() error
+
+	close() error
+}
+
+// pair is the group of two processes.
+type pair struct {
+	conn *perfoob.Conn
+	idx  int
+	rel  perfoob.Release
+}
+
+func (g *pair) index() int                        { return g.idx }
+func (g *pair) loopback() bool                    { return false }
+func (g *pair) release() perfoob.Release          { return g.rel }
+func (g *pair) barrier(progress func() int) error { return g.conn.Barrier(progress) }
+func (g *pair) alive() error                      { return g.conn.Alive() }
+func (g *pair) close() error                      { return g.conn.Close() }
+
+func (g *pair) exchange(v []byte, limit int) ([]byte, error) {
+	return g.conn.ExchangeVector(v, limit)
+}
+
+func (g *pair) exchangeStatus(s ucs.Status) (ucs.Status, error) { return g.conn.ExchangeStatus(s) }
+
+// alone is the group of one process that talks to itself.
+type alone struct{}
+
+func (alone) index() int                                      { return 0 }
+func (alone) loopback() bool                                  { return true }
+func (alone) release() perfoob.Release                        { return perfoob.Release122 }
+func (alone) barrier(func() int) error                        { return nil }
+func (alone) exchange(v []byte, _ int) ([]byte, error)        { return v, nil }
+func (alone) exchangeStatus(s ucs.Status) (ucs.Status, error) { return s, nil }
+func (alone) alive() error                                    { return nil }
+func (alone) close() error                                    { return nil }

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"io"
+	"testing"
+
+	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+)
+
+// loopback makes a runner that talks to itself, from a command line.
+func loopback(tb testing.TB, args ...string) (runner, *counter) {
+	tb.Helper()
+	tb.Setenv("UCX_TLS", "self")
+	o, err := parseOptions(append([]string{"-l"}, args...))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := adjust(&o.params); err != nil {
+		tb.Fatal(err)
+	}
+	c := new(counter)
+	c.init(&o.params, func(*result) { tb.Error("a report nobody asked for") })
+	r, err := newRunner(alone{}, &o.params, c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := r.finish(); err != nil {
+			tb.Error(err)
+		}
+		if err := r.close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return r, c
+}
+
+var loops = []struct {
+	name string
+	args []string
+}{
+	{"tag_lat", []string{"-t", "tag_lat"}},
+	{"tag_lat of nothing", []string{"-t", "tag_lat", "-s0"}},
+	{"tag_lat of parts", []string{"-t", "tag_lat", "-s8,16,4", "-i100", "-Diov,iov"}},
+	{"tag_lat wildcard", []string{"-t", "tag_lat", "-C"}},
+	{"tag_lat unexpected", []string{"-t", "tag_lat", "-U"}},
+	{"tag_bw", []string{"-t", "tag_bw", "-s1000"}},
+	{"tag_bw large", []string{"-t", "tag_bw", "-s200000"}},
+	{"tag_sync_lat", []string{"-t", "tag_sync_lat"}},
+	{"tag_sync_bw", []string{"-t", "tag_sync_bw"}},
+	{"tag_bw with error handling", []string{"-t", "tag_bw", "-e"}},
+	{"am_lat", []string{"-t", "am_lat", "-dmemory", "-xself"}},
+	{"am_lat shortiov", []string{"-t", "am_lat", "-dmemory", "-xself", "-Dshortiov", "-s4,4"}},
+	{"am_bw bcopy", []string{"-t", "am_bw", "-dmemory", "-xself", "-Dbcopy"}},
+	{"put_lat", []string{"-t", "put_lat", "-dmemory", "-xself"}},
+	{"put_bw bcopy", []string{"-t", "put_bw", "-dmemory", "-xself", "-Dbcopy", "-s5000"}},
+}
+
+// TestLoops runs every loop over the self transport and counts.
+func TestLoops(t *testing.T) {
+	for _, l := range loops {
+		t.Run(l.name, func(t *testing.T) {
+			r, c := loopback(t, l.args...)
+			for _, n := range []uint64{1, 2, 1000} {
+				c.prepare(n, forever, forever)
+				if err := r.stage(); err != nil {
+					t.Fatal(err)
+				}
+				if c.iters != n {
+					t.Errorf("%d iterations, want %d", c.iters, n)
+				}
+			}
+		})
+	}
+}
+
+// TestLoopAllocs proves that measuring does not disturb: no loop allocates.
+func TestLoopAllocs(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	for _, l := range loops {
+		t.Run(l.name, func(t *testing.T) {
+			r, c := loopback(t, l.args...)
+			run := func() {
+				c.prepare(200, forever, forever)
+				if err := r.stage(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			run()
+			if n := testing.AllocsPerRun(5, run); n > 0 {
+				t.Errorf("%v allocations in 200 iterations", n)
+			}
+		})
+	}
+}
+
+func BenchmarkLoops(b *testing.B) {
+	for _, l := range loops {
+		b.Run(l.name, func(b *testing.B) {
+			r, c := loopback(b, l.args...)
+			c.prepare(uint64(b.N), forever, forever)
+			b.ReportAllocs()
+			b.ResetTimer()
+			if err := r.stage(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+// TestRunLoopback runs whole tests, warm-up and reports included.
+func TestRunLoopback(t *testing.T) {
+	t.Setenv("UCX_TLS", "self")
+	for _, name := range []string{"tag_lat", "tag_bw", "tag_sync_lat", "tag_sync_bw"} {
+		t.Run(name, func(t *testing.T) {
+			p := perfoob.DefaultParams()
+			p.Test = perfoob.TestByName(name)
+			p.Flags |= perfoob.FlagLoopback
+			p.Iters, p.WarmupIters = 500, 100
+			if err := adjust(&p); err != nil {
+				t.Fatal(err)
+			}
+			if err := runTest(alone{}, &p, &printer{w: io.Discard, results: true}); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

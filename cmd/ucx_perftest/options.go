@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/ucx-go/ucx/cmd/internal/getopt"
+	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// options is the command line.
+type options struct {
+	server  string // host to connect to; "": be the server
+	port    uint16
+	network string // "tcp4" or "tcp6"
+	peer    perfoob.Release
+	cpus    []int
+	batches []string // files of tests
+
+	final   bool
+	csv     bool
+	numeric bool
+
+	params perfoob.Params // the defaults of all tests
+}
+
+// Letters of options. Those of tests may also be given in a batch file.
+const (
+	letters      = "p:b:6NfvXc:P:hK:k"
+	testLetters  = "t:n:s:W:O:w:D:i:H:oSCIqM:r:E:T:d:x:A:BUem:a:R:lyzL:F:Y:g:G:"
+	laterLetters = "XPKk" // not supported yet, like those that setTestOption does not know
+)
+
+const defaultPort = 13337
+
+var (
+	errHelp   = errors.New("help wanted")
+	errNoTest = errors.New("missing test name, need -t")
+
+	// errNotYet says that C's tool can do what was asked for and this one cannot.
+	errNotYet = fmt.Errorf("not supported yet: %w", ucs.ErrUnsupported)
+)
+
+var longOptions = []getopt.Long{
+	{Name: "peer", Value: true},
+	{Name: "daemon-local", Value: true, Returned: "g"},
+	{Name: "daemon-remote", Value: true, Returned: "G"},
+}
+
+// parseOptions reads the command line. Options and the host's name may come in
+// any order.
+func parseOptions(args []string) (*options, error) {
+	o := &options{
+		port:    defaultPort,
+		network: "tcp4",
+		peer:    perfoob.Release122,
+		params:  perfoob.DefaultParams(),
+	}
+	p := getopt.New(args, letters+testLetters, longOptions)
+	for {
+		opt, value, err := p.Next()
+		if err != nil {
+			return nil, err
+		}
+		if opt == "" {
+			break
+		}
+		if err := o.set(opt, value); err != nil {
+			return nil, err
+		}
+	}
+	if rest := p.Operands(); len(rest) > 0 {
+		o.server = rest[0]
+		if o.params.Flags&perfoob.FlagLoopback != 0 {
+			return nil, errors.New("a server's name makes no sense with -l: the process talks to itself")
+		}
+	}
+	return o, o.params.Validate()
+}
+
+func (o *options) set(opt, value string) (err error) {
+	switch opt {
+	case "p":
+		var port uint64
+		if port, err = strconv.ParseUint(value, 10, 16); err != nil {
+			return badValue(opt, value, "a port")
+		}
+		o.port = uint16(port)
+	case "6":
+		o.network = "tcp6"
+	case "b":
+		o.batches = append(o.batches, value)
+	case "N":
+		o.numeric = true
+	case "f":
+		o.final = true
+	case "v":
+		o.csv = true
+	case "c":
+		o.cpus, err = parseCPUs(value)
+	case "peer":
+		o.peer, err = perfoob.ParseRelease(value)
+	case "h":
+		return errHelp
+	default:
+		if strings.Contains(laterLetters, opt) {
+			return fmt.Errorf("option -%s: %w", opt, errNotYet)
+		}
+		return setTestOption(&o.params, opt, value)
+	}
+	return err
+}
+
+func parseCPUs(value string) ([]int, error) {
+	var list []int
+	for _, part := range strings.Split(value, ",") {
+		n, err := number[uint32]("c", part)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, int(n))
+	}
+	return list, nil
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+func TestParseOptions(t *testing.T) {
+	defaults := func(f func(o *options)) *options {
+		o := &options{port: 13337, network: "tcp4", peer: perfoob.Release122, params: perfoob.DefaultParams()}
+		f(o)
+		return o
+	}
+	tests := []struct {
+		args string
+		want *options
+	}{
+		{"", defaults(func(*options) {})},
+		{"-t tag_lat host", defaults(func(o *options) {
+			o.server, o.params.Test = "host", perfoob.TestByName("tag_lat")
+		})},
+		{"host -p 99 -6 --peer 1.13", defaults(func(o *options) {
+			o.server, o.port, o.network, o.peer = "host", 99, "tcp6", perfoob.Release113
+		})},
+		{"-vfNc 0,1 -bx -by", defaults(func(o *options) {
+			o.csv, o.final, o.numeric, o.cpus, o.batches = true, true, true, []int{0, 1}, []string{"x", "y"}
+		})},
+		{"-n0 -w 5 -s16,48 -i 64 -O7 -W 3 -H16 -R 99.9", defaults(func(o *options) {
+			p := &o.params
+			p.Iters, p.WarmupIters, p.Sizes, p.Stride, p.Window = 0, 5, []int{16, 48}, 64, 7
+			p.FCWindow, p.UCTHeader, p.UCPHeader, p.Percentile = 3, 16, 16, 99.9
+		})},
+		{"-s 1024:3", defaults(func(o *options) { o.params.Sizes = []int{1024, 1024, 1024} })},
+		{"-lCUIe -q", defaults(func(o *options) {
+			o.params.Flags = perfoob.FlagLoopback | perfoob.FlagTagWildcard | perfoob.FlagTagUnexpProbe |
+				perfoob.FlagWakeup | perfoob.FlagErrHandling
+		})},
+		{"-D iov,contig -E sleep -M multi -T 1 -m host,host", defaults(func(o *options) {
+			p := &o.params
+			p.SendType, p.WaitMode, p.ThreadMode = perfoob.IOV, perfoob.WaitSleep, ucs.ThreadModeMulti
+		})},
+		{"-d lo -x tcp -Dzcopy", defaults(func(o *options) {
+			o.params.Device, o.params.Transport, o.params.Layout = "lo", "tcp", perfoob.Zcopy
+		})},
+	}
+	for _, tt := range tests {
+		t.Run(tt.args, func(t *testing.T) {
+			got, err := parseOptions(strings.Fields(tt.args))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(options{})); diff != "" {
+				t.Errorf("options (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRefusedOptions(t *testing.T) {
+	tests := []struct {
+		args string
+		code int
+	}{
+		{"-z", exitUnsupported}, {"-A signal", exitUnsupported}, {"-a cuda", exitUnsupported}, {"-X", exitUnsupported},
+		{"-K mlx5_0:1", exitUnsupported}, {"-T 2", exitUnsupported}, {"-T 2:2", exitUsage}, {"-m cuda", exitUnsupported},
+		{"-m host,cuda", exitUnsupported}, {"-t ucp_get", exitUnsupported}, {"-t ucp_am_lat", exitUnsupported},
+		{"-t add_mr", exitUnsupported}, {"--daemon-local 1.2.3.4", exitUnsupported}, {"-o", exitUnsupported},
+		{"-P 1", exitUnsupported}, {"-k", exitUnsupported}, {"-S", exitUnsupported},
+		{"-t nothing", exitUsage}, {"-Q", exitUsage}, {"-n", exitUsage}, {"-n -5", exitUsage}, {"-n 1e6", exitUsage},
+		{"-s 8,", exitUsage}, {"-s -1", exitUsage}, {"-s 8:0", exitUsage}, {"-s 8:129", exitUsage},
+		{"-s 99999999999999999999", exitUsage}, {"-s 2000000000", exitUsage}, {"-O 4294967296", exitUsage},
+		{"-p 65536", exitUsage}, {"-R 101", exitUsage}, {"-R x", exitUsage}, {"-W 128", exitUsage}, {"-D odd", exitUsage},
+		{"-D iov,odd", exitUsage}, {"-E never", exitUsage}, {"-M many", exitUsage}, {"-c 1,x", exitUsage},
+		{"-s 16 -i 8", exitUsage}, {"--peer 1.12", exitUsage}, {"-l host", exitUsage},
+	}
+	for _, tt := range tests {
+		t.Run(tt.args, func(t *testing.T) {
+			var stdout, stderr strings.Builder
+			if code := run(strings.Fields(tt.args), &stdout, &stderr); code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
+			}
+			if !strings.HasPrefix(stderr.String(), "ucx_perftest: ") || strings.Count(stderr.String(), "\n") != 1 {
+				t.Errorf("message %q", stderr.String())
+			}
+			if usage := strings.Contains(stdout.String(), "Usage:"); usage != (tt.code == exitUsage) {
+				t.Errorf("usage printed: %v", usage)
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	var stdout, stderr strings.Builder
+	if code := run([]string{"-t", "tag_lat", "-h"}, &stdout, &stderr); code != exitOK || stderr.Len() > 0 {
+		t.Errorf("exit code %d, message %q", code, stderr.String())
+	}
+	for _, name := range []string{"tag_lat", "tag_bw", "tag_sync_lat", "tag_sync_bw", "am_lat", "am_bw", "put_lat", "put_bw"} {
+		if !strings.Contains(stdout.String(), " "+name+" - ") {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	if strings.Contains(stdout.String(), "ucp_get") {
+		t.Error("a test is listed that cannot be run")
+	}
+}
+
+// TestCheck gives parameters that only a client of C's tool can send.
+func TestCheck(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(p *perfoob.Params)
+		want   error
+	}{
+		{"fine", func(*perfoob.Params) {}, nil},
+		{"test of another kind", func(p *perfoob.Params) { p.Test = perfoob.TestByName("stream_bw") }, errNotYet},
+		{"no test", func(p *perfoob.Params) { p.Test = nil }, errNoTest},
+		{"threads", func(p *perfoob.Params) { p.Threads = 2 }, errNotYet},
+		{"memory", func(p *perfoob.Params) { p.RecvMem = ucs.MemoryCUDA }, errNotYet},
+		{"one-sided", func(p *perfoob.Params) { p.Flags |= perfoob.FlagOneSided }, errNotYet},
+		{"registered", func(p *perfoob.Params) { p.Flags |= perfoob.FlagPreregistered }, errNotYet},
+		{"spinning", func(p *perfoob.Params) { p.WaitMode = perfoob.WaitSpin }, errNotYet},
+		{"no device", func(p *perfoob.Params) { p.Test, p.Transport = perfoob.TestByName("am_lat"), "self" }, ucs.ErrInvalidParam},
+		{"no transport", func(p *perfoob.Params) { p.Test, p.Device = perfoob.TestByName("am_lat"), "memory" }, ucs.ErrInvalidParam},
+		{"nothing to put", func(p *perfoob.Params) {
+			p.Test, p.Device, p.Transport, p.Sizes = perfoob.TestByName("put_bw"), "memory", "self", []int{0}
+		}, ucs.ErrInvalidParam},
+		{"huge", func(p *perfoob.Params) { p.Sizes = []int{perfoob.MaxMessage, 1} }, ucs.ErrInvalidParam},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := perfoob.DefaultParams()
+			p.Test = perfoob.TestByName("tag_bw")
+			tt.change(&p)
+			if err := adjust(&p); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
+				t.Errorf("got %v, want %v", err, tt.want)
+			}
+			if tt.want == nil && p.Window != 32 {
+				t.Errorf("window %d, want the test's own, 32", p.Window)
+			}
+		})
+	}
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// sides runs a server and a client in this process, over a real connection, and
+// returns what each printed. The client's arguments lack the server's address.
+func sides(t *testing.T, serverArgs, clientArgs []string) (server, client string, errs [2]error) {
+	t.Helper()
+	t.Setenv("UCX_TLS", "tcp")
+	t.Setenv("UCX_NET_DEVICES", "lo")
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	options := func(args []string) *options {
+		o, err := parseOptions(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	so := options(serverArgs)
+	co := options(append(clientArgs, "127.0.0.1", "-p", port))
+
+	var serverOut, clientOut bytes.Buffer
+	done := make(chan error, 1)
+	go func() {
+		g, err := accept(so, l, &serverOut)
+		if err == nil {
+			err = errors.Join(runAll(so, g, newPrinter(so, g, &serverOut)), g.close())
+		}
+		done <- err
+	}()
+	g, err := connectClient(co)
+	if err == nil {
+		err = errors.Join(runAll(co, g, newPrinter(co, g, &clientOut)), g.close())
+	}
+	errs[1] = err
+	errs[0] = <-done
+	return serverOut.String(), clientOut.String(), errs
+}
+
+// TestPair runs each test between two sides, in both dialects.
+func TestPair(t *testing.T) {
+	tests := []string{
+		"-t tag_lat", "-t tag_lat -s 100000", "-t tag_lat -U -C", "-t tag_lat -s 16,48 -D iov,iov -i 64", "-t tag_lat -e",
+		"-t tag_lat -E sleep", "-t tag_lat -s0",
+		"-t tag_bw", "-t tag_bw -s 100000", "-t tag_bw -s 3000,5000 -D iov", "-t tag_bw -O 1", "-t tag_bw -E sleep -I",
+		"-t tag_sync_lat", "-t tag_sync_bw",
+		"-t am_lat -x tcp -d lo", "-t am_lat -x tcp -d lo -D bcopy -s 1000", "-t am_lat -x tcp -d lo -D zcopy -s 4000 -H 0",
+		"-t am_bw -x tcp -d lo -W 10", "-t am_bw -x tcp -d lo -D zcopy -s 1000,500 -O 4",
+		"-t put_lat -x tcp -d lo -D zcopy -s 64", "-t put_bw -x tcp -d lo -D zcopy -s 30000",
+	}
+	for _, peer := range []string{"1.13", "1.22"} {
+		for _, args := range tests {
+			t.Run(peer+" "+args, func(t *testing.T) {
+				words := append(strings.Fields(args), "--peer", peer, "-n", "100", "-w", "15", "-f")
+				server, client, errs := sides(t, nil, words)
+				if err := errors.Join(errs[:]...); err != nil {
+					t.Fatalf("server: %v, client: %v", errs[0], errs[1])
+				}
+				if !strings.Contains(server, "Accepted connection from 127.0.0.1:") || !strings.Contains(server, "| Test: ") ||
+					strings.Contains(server, "iterations") {
+					t.Errorf("the server printed:\n%s", server)
+				}
+				lines := strings.Split(strings.TrimSpace(client), "\n")
+				if got := strings.Fields(lines[len(lines)-1]); len(got) != 8 || got[0] != "100" {
+					t.Errorf("the client printed:\n%s", client)
+				}
+			})
+		}
+	}
+}
+
+func TestPairBatch(t *testing.T) {
+	batch := filepath.Join("testdata", "first")
+	_, client, errs := sides(t, []string{"-b", batch}, []string{"-b", batch, "-n", "200", "-w", "10", "-v"})
+	if err := errors.Join(errs[:]...); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(client), "\n")
+	if len(lines) != 3 || !strings.HasPrefix(lines[0], "first,iterations,") || !strings.HasPrefix(lines[1], "small, 200,") ||
+		!strings.HasPrefix(lines[2], "big,1000,") {
+		t.Errorf("the client printed:\n%s", client)
+	}
+}
+
+// TestPairRefusals has one side that cannot run the test: both must end with an
+// error that says so.
+func TestPairRefusals(t *testing.T) {
+	tests := []struct {
+		name           string
+		server, client string
+		want           [2]error
+	}{
+		{"transport lacks the operation", "", "-t put_lat -x tcp -d lo -D short", [2]error{ucs.ErrUnsupported, ucs.ErrUnsupported}},
+		{"no such device on the server", "-d none", "-t am_lat -x tcp -d lo", [2]error{ucs.ErrNoDevice, ucs.ErrNoDevice}},
+		{"no such transport", "", "-t am_lat -x none -d lo", [2]error{ucs.ErrNoDevice, ucs.ErrNoDevice}},
+		{"message too long", "", "-t am_lat -x tcp -d lo -s 100000", [2]error{ucs.ErrUnsupported, ucs.ErrUnsupported}},
+		{"batch on one side only", "", "-b " + filepath.Join("testdata", "first"), [2]error{errNoTest, ucs.ErrConnectionReset}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, _, errs := sides(t, strings.Fields(tt.server), strings.Fields(tt.client))
+			for i, side := range []string{"server", "client"} {
+				if !errors.Is(errs[i], tt.want[i]) {
+					t.Errorf("%s: got %v, want %v", side, errs[i], tt.want[i])
+				}
+			}
+		})
+	}
+}
+
+// TestClientDisappears closes the coordinating connection in the middle of a
+// test: the server must notice, although its endpoint is fine.
+func TestClientDisappears(t *testing.T) {
+	t.Setenv("UCX_TLS", "tcp")
+	t.Setenv("UCX_NET_DEVICES", "lo")
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		so, err := parseOptions(nil)
+		if err != nil {
+			done <- err
+			return
+		}
+		g, err := accept(so, l, io.Discard)
+		if err == nil {
+			err = errors.Join(runAll(so, g, newPrinter(so, g, io.Discard)), g.close())
+		}
+		done <- err
+	}()
+	o, err := parseOptions([]string{"-t", "tag_bw", "127.0.0.1", "-p", strconv.Itoa(l.Addr().(*net.TCPAddr).Port)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := connectClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := adjust(&o.params); err != nil {
+		t.Fatal(err)
+	}
+	r, err := newUCP(g, &o.params, new(counter))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.barrier(r.progress); err != nil { // the first stage begins
+		t.Fatal(err)
+	}
+	g.close()
+	if err := <-done; !errors.Is(err, ucs.ErrConnectionReset) {
+		t.Errorf("got %v, want %v", err, ucs.ErrConnectionReset)
+	}
+	if err := r.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBatchErrors(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "batch")
+	for text, want := range map[string]error{
+		"a -t ucp_get\n":         errNotYet,
+		"a -n 5\n":               errNoTest,
+		"a -t tag_lat -s 8 -i 4": ucs.ErrInvalidParam,
+		"a -Z\n":                 nil,
+		"a -b other\n":           nil,
+	} {
+		if err := os.WriteFile(file, []byte("\n# comment\n"+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := perfoob.DefaultParams()
+		err := runBatches(alone{}, &p, []string{file}, &printer{w: io.Discard})
+		if err == nil || want != nil && !errors.Is(err, want) || !strings.Contains(err.Error(), "batch, line 3: ") {
+			t.Errorf("%q: got %v, want %v", text, err, want)
+		}
+	}
+	p := perfoob.DefaultParams()
+	if err := runBatches(alone{}, &p, []string{file + ".none"}, &printer{w: io.Discard}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+}

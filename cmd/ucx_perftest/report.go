@@ -1,0 +1,141 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+)
+
+// printer writes headers and results the way C's tool does
+// (perftest_run.c), byte for byte.
+type printer struct {
+	w       io.Writer
+	csv     bool
+	final   bool // no intermediate results
+	numeric bool // group digits
+	test    bool // print what is tested: the server
+	results bool // print results: the client
+	names   []string
+}
+
+func newPrinter(o *options, g group, w io.Writer) *printer {
+	return &printer{
+		w:       w,
+		csv:     o.csv,
+		final:   o.final,
+		numeric: o.numeric,
+		test:    g.index() == 0,
+		results: g.loopback() || g.index() == 1,
+	}
+}
+
+// header prints what is tested and the head of the table. With batch files the
+// test is not known yet.
+func (o *printer) header(p *perfoob.Params, batches []string) {
+	const line = "+----------------------------------------------------------------------------------------------------------+\n"
+	t := p.Test
+	if o.test && t != nil && len(batches) == 0 {
+		api, data := "protocol layer", "(automatic)"
+		if t.API == perfoob.UCT {
+			api, data = "transport layer", p.Layout.String()
+		}
+		fmt.Fprint(o.w, line)
+		for _, row := range []struct {
+			label string
+			value any
+		}{
+			{"API:", api}, {"Test:", t.Desc}, {"Data layout:", data}, {"Send memory:", p.SendMem},
+			{"Recv memory:", p.RecvMem}, {"Message size:", p.MessageSize()}, {"Window size:", p.Window},
+		} {
+			fmt.Fprintf(o.w, "| %-13s %-60v                               |\n", row.label, row.value)
+		}
+	}
+	switch {
+	case o.csv:
+		if o.results {
+			for _, b := range batches {
+				fmt.Fprintf(o.w, "%s,", filepath.Base(b))
+			}
+			fmt.Fprintf(o.w, "iterations,%.1f_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr\n", p.Percentile)
+		}
+	case o.results:
+		overhead, stage := "overhead", "Stage"
+		if t != nil && len(batches) == 0 {
+			overhead = t.Overhead
+		}
+		if o.final {
+			stage = "Test"
+		}
+		fmt.Fprint(o.w, "+--------------+--------------+------------------------------+---------------------+-----------------------+\n")
+		fmt.Fprintf(o.w, "|              |              |       %8s (usec)        |   bandwidth (MB/s)  |  message rate (msg/s) |\n", overhead)
+		fmt.Fprint(o.w, separator+"\n")
+		fmt.Fprintf(o.w, "|    %5s     | # iterations | %4.1f%%ile | average | overall |  average |  overall |  average  |  overall  |\n", stage, p.Percentile)
+		fmt.Fprint(o.w, separator+"\n")
+	case o.test:
+		fmt.Fprint(o.w, line)
+	}
+}
+
+const separator = "+--------------+--------------+----------+---------+---------+----------+----------+-----------+-----------+"
+
+// testName prints a line with the names of a test from batch files.
+func (o *printer) testName() {
+	if o.csv || o.final || !o.results || len(o.names) == 0 {
+		return
+	}
+	name := strings.Join(o.names, "/")
+	line := "+" + name
+	if len(line) < len(separator) {
+		line += separator[len(line):]
+	}
+	fmt.Fprintln(o.w, line)
+}
+
+// line prints one line of results.
+func (o *printer) line(r *result, final bool) {
+	if !o.results || !final && o.final {
+		return
+	}
+	var b strings.Builder
+	if o.csv {
+		for _, n := range o.names {
+			fmt.Fprintf(&b, "%s,", n)
+		}
+	}
+	switch {
+	case !final:
+		b.WriteString("[thread 0]")
+	case o.csv:
+	case o.final:
+		fmt.Fprintf(&b, "%s%10s", strings.Join(o.names, "/"), "")
+	default:
+		b.WriteString("Final:    ")
+	}
+	const usec, mb = 1e6, 1 << 20
+	iters := fmt.Sprintf("%d", r.iters)
+	rateMoment, rateTotal := fmt.Sprintf("%.0f", r.rateMoment), fmt.Sprintf("%.0f", r.rateTotal)
+	format := "%18s %10.3f %9.3f %9.3f %11.2f %10.2f %11s %11s\n"
+	if o.csv {
+		format = "%4s,%.3f,%.3f,%.3f,%.2f,%.2f,%s,%s\n"
+	} else if o.numeric {
+		iters, rateMoment, rateTotal = grouped(iters), grouped(rateMoment), grouped(rateTotal)
+	}
+	fmt.Fprintf(&b, format, iters,
+		r.latency*usec, r.latencyMoment*usec, r.latencyTotal*usec,
+		r.bandwidthMoment/mb, r.bandwidthTotal/mb, rateMoment, rateTotal)
+	io.WriteString(o.w, b.String())
+}
+
+// grouped puts commas between thousands, as the locale en_US does.
+func grouped(digits string) string {
+	if strings.Trim(digits, "0123456789") != "" {
+		return digits // infinite, or no number
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}

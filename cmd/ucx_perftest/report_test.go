@@ -1,0 +1,136 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestReportAsC prints again what C UCX 1.22.0 printed: the first line of each
+// capture is the command, and its numbers are given to the printer. Output
+// must be C's, byte for byte.
+func TestReportAsC(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "*.txt"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no captures: %v", err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			command, want, _ := strings.Cut(string(text), "\n")
+			o, err := parseOptions(strings.Fields(command)[2:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b strings.Builder
+			out := newPrinter(o, alone{}, &b)
+			if len(o.batches) == 0 {
+				if err := adjust(&o.params); err != nil {
+					t.Fatal(err)
+				}
+			}
+			out.header(&o.params, o.batches)
+			for _, line := range strings.Split(want, "\n") {
+				replay(t, out, line)
+			}
+			if diff := cmp.Diff(want, b.String()); diff != "" {
+				t.Errorf("output (-C +ours):\n%s", diff)
+			}
+		})
+	}
+}
+
+var (
+	nameLine   = regexp.MustCompile(`^\+([a-z/]+)-+\+`)
+	resultLine = regexp.MustCompile(`^(\[thread 0\]|Final:    |[a-z/]* {10})((?: +[0-9.]+){8})$`)
+	csvLine    = regexp.MustCompile(`^(\[thread 0\]|(?:[a-z]+,)*)([0-9.]+(?:,[0-9.]+){7})$`)
+)
+
+// replay gives the numbers of a captured line to the printer.
+func replay(t *testing.T, out *printer, line string) {
+	t.Helper()
+	if m := nameLine.FindStringSubmatch(line); m != nil {
+		out.names = strings.Split(m[1], "/")
+		out.testName()
+		return
+	}
+	m := resultLine.FindStringSubmatch(line)
+	separator := " "
+	if m == nil {
+		m, separator = csvLine.FindStringSubmatch(line), ","
+	}
+	if m == nil {
+		return // of the header
+	}
+	var v []float64
+	for _, field := range strings.FieldsFunc(m[2], func(c rune) bool { return string(c) == separator }) {
+		f, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v = append(v, f)
+	}
+	final := m[1] != "[thread 0]"
+	if final && (out.csv || out.final) {
+		out.names = strings.FieldsFunc(m[1], func(c rune) bool { return strings.ContainsRune(" ,/", c) })
+	}
+	const mb = 1 << 20
+	out.line(&result{
+		iters:   uint64(v[0]),
+		latency: v[1] / 1e6, latencyMoment: v[2] / 1e6, latencyTotal: v[3] / 1e6,
+		bandwidthMoment: v[4] * mb, bandwidthTotal: v[5] * mb,
+		rateMoment: v[6], rateTotal: v[7],
+	}, final)
+}
+
+func TestReportServer(t *testing.T) {
+	var b strings.Builder
+	o, err := parseOptions(strings.Fields("-t tag_bw -s 16,48"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := adjust(&o.params); err != nil {
+		t.Fatal(err)
+	}
+	out := &printer{w: &b, test: true}
+	out.header(&o.params, nil)
+	out.testName()
+	out.line(&result{}, false)
+	out.line(&result{}, true)
+	const want = `+----------------------------------------------------------------------------------------------------------+
+| API:          protocol layer                                                                             |
+| Test:         tag match bandwidth                                                                        |
+| Data layout:  (automatic)                                                                                |
+| Send memory:  host                                                                                       |
+| Recv memory:  host                                                                                       |
+| Message size: 64                                                                                         |
+| Window size:  32                                                                                         |
++----------------------------------------------------------------------------------------------------------+
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+}
+
+func TestReportNumeric(t *testing.T) {
+	var b strings.Builder
+	out := &printer{w: &b, results: true, numeric: true}
+	out.line(&result{iters: 1234567, rateMoment: 999, rateTotal: 47486629.4}, true)
+	const want = "Final:             1,234,567      0.000     0.000     0.000        0.00       0.00         999  47,486,629\n"
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("line (-want +got):\n%s", diff)
+	}
+	for in, want := range map[string]string{"": "", "1": "1", "123": "123", "1234": "1,234", "123456": "123,456", "+Inf": "+Inf"} {
+		if got := grouped(in); got != want {
+			t.Errorf("grouped(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// setTestOption sets an option of a test.
+func setTestOption(p *perfoob.Params, opt, value string) (err error) {
+	switch opt {
+	case "t":
+		if p.Test = perfoob.TestByName(value); p.Test == nil {
+			return badValue(opt, value, "a test; -h lists them")
+		}
+		return runnable(p.Test)
+	case "n":
+		p.Iters, err = number[uint64](opt, value)
+	case "w":
+		p.WarmupIters, err = number[uint64](opt, value)
+	case "s":
+		p.Sizes, err = parseSizes(value)
+	case "i":
+		p.Stride, err = number[int](opt, value)
+	case "O":
+		p.Window, err = number[uint32](opt, value)
+	case "W":
+		p.FCWindow, err = number[uint32](opt, value)
+	case "H":
+		p.UCTHeader, err = number[int](opt, value)
+		p.UCPHeader = p.UCTHeader
+	case "R":
+		if p.Percentile, err = strconv.ParseFloat(value, 64); err != nil {
+			return badValue(opt, value, "a number from 0 to 100")
+		}
+	case "D":
+		return setLayout(p, value)
+	case "d":
+		p.Device = value
+	case "x":
+		p.Transport = value
+	case "T":
+		if p.Threads, err = number[uint32](opt, value); err == nil && p.Threads > 1 {
+			return fmt.Errorf("option -T %s, several threads: %w", value, errNotYet)
+		}
+	case "M":
+		p.ThreadMode, err = choice(opt, value, map[string]ucs.ThreadMode{
+			"single": ucs.ThreadModeSingle, "serialized": ucs.ThreadModeSerialized, "multi": ucs.ThreadModeMulti,
+		})
+	case "E":
+		p.WaitMode, err = choice(opt, value, map[string]perfoob.WaitMode{
+			"poll": perfoob.WaitPoll, "sleep": perfoob.WaitSleep,
+		})
+	case "m":
+		for _, m := range strings.Split(value, ",") {
+			if m != "host" {
+				return fmt.Errorf("option -m %s: only host memory: %w", value, errNotYet)
+			}
+		}
+	case "l":
+		p.Flags |= perfoob.FlagLoopback
+	case "C":
+		p.Flags |= perfoob.FlagTagWildcard
+	case "U":
+		p.Flags |= perfoob.FlagTagUnexpProbe
+	case "I":
+		p.Flags |= perfoob.FlagWakeup
+	case "e":
+		p.Flags |= perfoob.FlagErrHandling
+	case "q":
+		p.Flags &^= perfoob.FlagVerbose
+	default:
+		return fmt.Errorf("option -%s: %w", opt, errNotYet)
+	}
+	return err
+}
+
+// parseSizes reads "8", "16,48,4096" or "1024:16", sixteen times 1024.
+func parseSizes(value string) ([]int, error) {
+	if size, count, ok := strings.Cut(value, ":"); ok {
+		n, err := number[int]("s", count)
+		if err != nil {
+			return nil, err
+		}
+		s, err := number[int]("s", size)
+		if err != nil {
+			return nil, err
+		}
+		if n < 1 || n > perfoob.MaxSizes {
+			return nil, badValue("s", value, fmt.Sprintf("at most %d parts", perfoob.MaxSizes))
+		}
+		list := make([]int, n)
+		for i := range list {
+			list[i] = s
+		}
+		return list, nil
+	}
+	var list []int
+	for _, part := range strings.Split(value, ",") {
+		s, err := number[int]("s", part)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// setLayout reads a UCT layout, or the UCP datatypes of sender and receiver.
+func setLayout(p *perfoob.Params, value string) error {
+	layouts := map[string]perfoob.Layout{
+		"short": perfoob.Short, "shortiov": perfoob.ShortIOV, "bcopy": perfoob.Bcopy, "zcopy": perfoob.Zcopy,
+	}
+	if l, ok := layouts[value]; ok {
+		p.Layout = l
+		return nil
+	}
+	datatypes := map[string]perfoob.Datatype{"contig": perfoob.Contig, "iov": perfoob.IOV}
+	send, recv, both := strings.Cut(value, ",")
+	s, ok := datatypes[send]
+	if !ok {
+		return badValue("D", value, "short, shortiov, bcopy, zcopy, contig or iov")
+	}
+	p.SendType = s
+	if both {
+		if p.RecvType, ok = datatypes[recv]; !ok {
+			return badValue("D", value, "contig or iov after the comma")
+		}
+	}
+	return nil
+}
+
+// number reads a decimal number that is not negative.
+func number[T int | uint32 | uint64](opt, value string) (T, error) {
+	n, err := strconv.ParseUint(value, 10, 64)
+	if err != nil || uint64(T(n)) != n || T(n) < 0 {
+		return 0, badValue(opt, value, "a number")
+	}
+	return T(n), nil
+}
+
+func choice[T any](opt, value string, choices map[string]T) (T, error) {
+	v, ok := choices[value]
+	if !ok {
+		return v, badValue(opt, value, "one of the choices in -h")
+	}
+	return v, nil
+}
+
+func badValue(opt, value, want string) error {
+	return fmt.Errorf("option -%s %q, need %s", opt, value, want)
+}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// The loops of the tag tests (lib/ucp_tests.cc). In a ping-pong the server sends
+// first and the client answers. In a stream the client sends, with at most a
+// window of messages outstanding, and the server receives; between 1.22
+// programs the server says at the end that it has got everything.
+
+// tag labels every message of the tests.
+const tag ucp.Tag = 0x1337a880
+
+// stage implements runner.
+func (r *ucpRunner) stage() error {
+	if err := r.g.barrier(r.poll); err != nil {
+		return err
+	}
+	r.c.begin()
+	if err := r.traffic(); err != nil {
+		return err
+	}
+	if err := r.flush(); err != nil {
+		return err
+	}
+	if r.err != nil {
+		return r.err
+	}
+	r.c.stop()
+	return r.g.barrier(r.poll)
+}
+
+func (r *ucpRunner) traffic() error {
+	switch {
+	case r.p.Test.Type == perfoob.PingPong && r.g.index() == 0:
+		return r.ping()
+	case r.p.Test.Type == perfoob.PingPong:
+		return r.pong()
+	case r.g.loopback():
+		return r.streamToSelf()
+	case r.g.index() == 0:
+		return r.streamIn()
+	}
+	return r.streamOut()
+}
+
+func (r *ucpRunner) ping() error {
+	for !r.c.done() {
+		if err := r.sendOne(); err != nil {
+			return err
+		}
+		if err := r.recvOne(); err != nil {
+			return err
+		}
+		for r.receives > 0 {
+			if err := r.advance(); err != nil {
+				return err
+			}
+		}
+		r.c.update()
+	}
+	return r.drain()
+}
+
+func (r *ucpRunner) pong() error {
+	for !r.c.done() {
+		if err := r.recvOne(); err != nil {
+			return err
+		}
+		for r.receives > 0 {
+			if err := r.advance(); err != nil {
+				return err
+			}
+		}
+		if err := r.sendOne(); err != nil {
+			return err
+		}
+		r.c.update()
+	}
+	return r.drain()
+}
+
+func (r *ucpRunner) streamToSelf() error {
+	for !r.c.done() {
+		if err := r.sendOne(); err != nil {
+			return err
+		}
+		if err := r.recvOne(); err != nil {
+			return err
+		}
+		r.c.update()
+	}
+	return r.drain()
+}
+
+func (r *ucpRunner) streamIn() error {
+	for !r.c.done() {
+		if err := r.recvOne(); err != nil {
+			return err
+		}
+		r.c.update()
+	}
+	if err := r.drain(); err != nil || !r.g.release().StreamAck() {
+		return err
+	}
+	return r.sendAck()
+}
+
+func (r *ucpRunner) streamOut() error {
+	for !r.c.done() {
+		if err := r.sendOne(); err != nil {
+			return err
+		}
+		r.c.update()
+	}
+	if err := r.drain(); err != nil || !r.g.release().StreamAck() {
+		return err
+	}
+	return r.recvAck()
+}
+
+// sendOne sends a message, once there is room in the window.
+func (r *ucpRunner) sendOne() error {
+	for r.sending >= r.window {
+		if err := r.advance(); err != nil {
+			return err
+		}
+	}
+	var req *ucp.Request
+	var err error
+	if r.sync {
+		req, err = r.ep.TagSendSync(tag, r.sendBuf, &r.send)
+	} else {
+		req, err = r.ep.TagSend(tag, r.sendBuf, &r.send)
+	}
+	if req != nil {
+		r.sending++
+	}
+	return err
+}
+
+// recvOne posts a receive, once there is room in the window.
+func (r *ucpRunner) recvOne() error {
+	for r.receives >= r.window {
+		if err := r.advance(); err != nil {
+			return err
+		}
+	}
+	if r.probe {
+		if err := r.awaitMessage(); err != nil {
+			return err
+		}
+	}
+	req, err := r.w.TagRecv(tag, r.mask, r.recvBuf, &r.recv)
+	if req != nil {
+		r.receives++
+	}
+	return err
+}
+
+// awaitMessage waits for a message to arrive before a receive is posted for it.
+func (r *ucpRunner) awaitMessage() error {
+	for {
+		if _, _, ok := r.w.TagProbe(tag, r.mask, false); ok {
+			return nil
+		}
+		if err := r.advance(); err != nil {
+			return err
+		}
+	}
+}
+
+// sent is told that a send has finished.
+func (r *ucpRunner) sent(req *ucp.Request, err error, _ any) {
+	r.sending--
+	if err != nil {
+		r.fail(err)
+	}
+	req.Free()
+}
+
+// received is told that a receive has finished.
+func (r *ucpRunner) received(req *ucp.Request, err error, _ ucp.TagRecvInfo, _ any) {
+	r.receives--
+	if err != nil {
+		r.fail(err)
+	}
+	req.Free()
+}
+
+// drain waits for everything outstanding.
+func (r *ucpRunner) drain() error {
+	for r.receives > 0 || r.sending > 0 {
+		if err := r.advance(); err != nil {
+			return err
+		}
+	}
+	return r.err
+}
+
+// sendAck tells the sender of a stream that everything has arrived.
+func (r *ucpRunner) sendAck() error {
+	var req *ucp.Request
+	var err error
+	if r.sync {
+		req, err = r.ep.TagSendSync(tag, nil, &r.ack)
+	} else {
+		req, err = r.ep.TagSend(tag, nil, &r.ack)
+	}
+	if err != nil {
+		return err
+	}
+	if req != nil {
+		r.sending++
+	}
+	return r.drain()
+}
+
+// recvAck waits for the other side's sendAck.
+func (r *ucpRunner) recvAck() error {
+	req, err := r.w.TagRecv(tag, r.mask, r.ackBuf, nil)
+	if err != nil {
+		return err
+	}
+	err = r.await(req)
+	if ucs.StatusOf(err) == ucs.ErrMessageTruncated {
+		return nil // it has arrived, longer than expected
+	}
+	return err
+}

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// uctRunner runs tests of one transport on one device, without UCP. What it
+// sends is in uct_send.go, its loops are in uct_loops.go.
+type uctRunner struct {
+	g group
+	p *perfoob.Params
+	c *counter
+
+	poll  func() int // progress, for barriers
+	w     *uct.Worker
+	md    uct.MemoryDomain
+	iface uct.Iface
+	ep    uct.Endpoint
+	rkey  *uct.Rkey
+	raddr uint64 // the peer's receive buffer
+
+	sendMem, recvMem memory
+	sendBuf, recvBuf []byte
+	iov              []uct.IOV
+	post             func(sn uint8, c *uct.Completion) error
+	windowed         bool // sends complete later and are counted
+	inflight         uct.Completion
+	window           int
+	length           int // of a message
+	snAt             int // where a put has its sequence number
+
+	lastSN uint8 // of the last active message
+	posts  uint  // sends accepted
+	idle   int   // rounds of progress without any
+	err    error // why the endpoint failed
+}
+
+// newUCT opens the transport and connects it to the other side's.
+func newUCT(g group, p *perfoob.Params, c *counter) (runner, error) {
+	r := &uctRunner{g: g, p: p, c: c, window: int(p.Window), length: p.MessageSize()}
+	r.poll = r.progress
+	if err := r.setUp(); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+// setUp is the order of uct_perf_setup (lib/libperf.c), which both sides keep.
+func (r *uctRunner) setUp() error {
+	err := r.open()
+	if err == nil {
+		err = checkTransport(r.p, r.iface.Attr())
+	}
+	if err := agree(r.g, err); err != nil {
+		return err
+	}
+	if err := r.allocate(); err != nil {
+		return err
+	}
+	if err := r.prepare(); err != nil {
+		return err
+	}
+	if err := r.connect(); err != nil {
+		return err
+	}
+	if err := r.flush(); err != nil {
+		return err
+	}
+	return r.g.barrier(r.poll)
+}
+
+// open opens the worker, the memory domain and the iface.
+func (r *uctRunner) open() error {
+	cfg, err := config.Read("", "")
+	if err != nil {
+		return err
+	}
+	if r.w, err = uct.NewWorker(); err != nil {
+		return err
+	}
+	if r.md, err = findDomain(cfg, r.p.Transport, r.p.Device); err != nil {
+		return err
+	}
+	r.iface, err = r.md.OpenIface(r.w, uct.IfaceParams{
+		Transport: r.p.Transport,
+		Device:    r.p.Device,
+		OnError:   func(_ uct.Endpoint, _ any, err error) { r.err = fmt.Errorf("endpoint: %w", err) },
+	}, cfg)
+	return err
+}
+
+// findDomain opens the memory domain that has a transport on a device.
+func findDomain(cfg *config.Set, transport, device string) (uct.MemoryDomain, error) {
+	var there []string
+	for _, c := range uct.Components() {
+		mds, err := c.MemoryDomains(cfg)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range mds {
+			md, err := c.OpenMD(m.Name, cfg)
+			if err != nil {
+				return nil, err
+			}
+			resources, err := md.Resources()
+			for _, res := range resources {
+				if res.Transport == transport && res.Device == device {
+					return md, nil
+				}
+				there = append(there, res.String())
+			}
+			if err := errors.Join(err, md.Close()); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.Sort(there)
+	return nil, fmt.Errorf("no %s/%s among %s: %w", transport, device, strings.Join(there, ", "), ucs.ErrNoDevice)
+}
+
+// connect exchanges addresses and connects the endpoint.
+func (r *uctRunner) connect() error {
+	attr := r.iface.Attr()
+	pairwise := attr.Flags.Has(uct.IfaceConnectToEP)
+	own := perfoob.UCTInfo{
+		DeviceAddr: r.iface.DeviceAddress(),
+		IfaceAddr:  r.iface.Address(),
+		RecvBuffer: addressOf(r.recvBuf),
+	}
+	var err error
+	if md := r.md.Attr(); md.Flags&(uct.MDFlagAlloc|uct.MDFlagRegister) != 0 {
+		if own.Rkey, err = r.md.AppendKey(nil, r.recvMem.handle); err != nil {
+			return err
+		}
+	}
+	if pairwise {
+		if r.ep, err = r.iface.NewEndpoint(uct.EndpointParams{}); err != nil {
+			return err
+		}
+		if own.EpAddr, err = r.ep.Address(); err != nil {
+			return err
+		}
+	}
+	v, err := r.g.exchange(own.Append(nil), r.g.release().MaxInfo())
+	if err != nil {
+		return err
+	}
+	peer, err := perfoob.ParseUCTInfo(v)
+	if err != nil {
+		return err
+	}
+	if err := r.iface.Reachable(uct.ReachableParams{DeviceAddr: peer.DeviceAddr, IfaceAddr: peer.IfaceAddr}); err != nil {
+		return err
+	}
+	if r.md.Attr().Flags&uct.MDFlagNeedRkey != 0 {
+		if r.rkey, err = r.md.UnpackRkey(peer.Rkey); err != nil {
+			return err
+		}
+	}
+	r.raddr = peer.RecvBuffer
+	if pairwise {
+		return r.ep.ConnectToEP(peer.DeviceAddr, peer.EpAddr)
+	}
+	r.ep, err = r.iface.NewEndpoint(uct.EndpointParams{DeviceAddr: peer.DeviceAddr, IfaceAddr: peer.IfaceAddr})
+	return err
+}
+
+// flush waits until the peer has everything.
+func (r *uctRunner) flush() error {
+	for {
+		err := r.iface.Flush(uct.FlushRemote)
+		if err == nil {
+			return nil
+		}
+		if err != ucs.InProgress && err != ucs.ErrNoResource {
+			return err
+		}
+		if err := r.advance(); err != nil {
+			return err
+		}
+	}
+}
+
+// advance progresses the worker.
+func (r *uctRunner) advance() error {
+	if r.w.Progress() > 0 {
+		r.idle = 0
+		return nil
+	}
+	if r.idle++; r.idle < spinRounds {
+		return nil
+	}
+	return r.idled()
+}
+
+// idled looks for a reason not to wait any longer, and lets others run.
+//
+//go:noinline
+func (r *uctRunner) idled() error {
+	if r.err != nil {
+		return r.err
+	}
+	if r.idle%checkRounds == 0 {
+		if err := r.g.alive(); err != nil {
+			return err
+		}
+	}
+	giveWay()
+	return nil
+}
+
+// progress implements runner.
+func (r *uctRunner) progress() int { return r.w.Progress() }
+
+// finish implements runner: the other side may still be served until it comes
+// here too.
+func (r *uctRunner) finish() error { return r.g.barrier(r.poll) }
+
+// close implements runner.
+func (r *uctRunner) close() error {
+	var err error
+	if r.ep != nil {
+		r.ep.PendingPurge(func(*uct.Pending) {})
+		r.ep.Close()
+	}
+	if r.rkey != nil {
+		err = r.md.ReleaseRkey(r.rkey)
+	}
+	if r.iface != nil {
+		err = errors.Join(err, r.iface.Close())
+	}
+	if r.md != nil {
+		err = errors.Join(err, r.sendMem.free(r.md), r.recvMem.free(r.md), r.md.Close())
+	}
+	if r.w != nil {
+		err = errors.Join(err, r.w.Close())
+	}
+	return err
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// need is what a test needs of a transport.
+type need struct {
+	flag     uct.IfaceFlags
+	what     string
+	min, max int // bytes of a message
+	maxIOV   int
+}
+
+// needs finds out what a test needs, and how far the transport has it.
+func needs(p *perfoob.Params, a *uct.IfaceAttr) need {
+	if p.Test.Command == perfoob.CmdAM {
+		switch p.Layout {
+		case perfoob.Bcopy:
+			return need{uct.IfaceAMBcopy, "am bcopy", 0, a.AM.MaxBcopy, 0}
+		case perfoob.Zcopy:
+			return need{uct.IfaceAMZcopy, "am zcopy", a.AM.MinZcopy, a.AM.MaxZcopy, a.AM.MaxIOV}
+		case perfoob.ShortIOV:
+			return need{uct.IfaceAMShort, "am short", 0, a.AM.MaxShort, a.AM.MaxIOV}
+		}
+		return need{uct.IfaceAMShort, "am short", 0, a.AM.MaxShort, 0}
+	}
+	switch p.Layout {
+	case perfoob.Bcopy:
+		return need{uct.IfacePutBcopy, "put bcopy", 0, a.Put.MaxBcopy, 0}
+	case perfoob.Zcopy:
+		return need{uct.IfacePutZcopy, "put zcopy", a.Put.MinZcopy, a.Put.MaxZcopy, a.Put.MaxIOV}
+	}
+	return need{uct.IfacePutShort, "put short", 0, a.Put.MaxShort, 0}
+}
+
+// checkTransport says whether a transport can do a test
+// (uct_perf_test_check_capabilities in lib/libperf.c).
+func checkTransport(p *perfoob.Params, a *uct.IfaceAttr) error {
+	n, size := needs(p, a), p.MessageSize()
+	switch {
+	case p.Test.Command == perfoob.CmdPut && p.Layout == perfoob.ShortIOV:
+		return fmt.Errorf("layout %v is for active messages: %w", p.Layout, ucs.ErrInvalidParam)
+	case !a.Flags.Has(n.flag):
+		return fmt.Errorf("%v does not have %s: %w", a.Resource, n.what, ucs.ErrUnsupported)
+	case size < n.min:
+		return fmt.Errorf("message of %d bytes, %s of %v takes at least %d: %w", size, n.what, a.Resource, n.min, ucs.ErrUnsupported)
+	case size > n.max:
+		return fmt.Errorf("message of %d bytes, %s of %v takes at most %d: %w", size, n.what, a.Resource, n.max, ucs.ErrUnsupported)
+	case n.maxIOV > 0 && len(p.Sizes) > n.maxIOV:
+		return fmt.Errorf("message of %d parts, %s of %v takes at most %d: %w", len(p.Sizes), n.what, a.Resource, n.maxIOV, ucs.ErrUnsupported)
+	}
+	if p.Test.Command == perfoob.CmdAM {
+		return checkHeader(p, a)
+	}
+	return nil
+}
+
+// checkHeader checks the header of active messages.
+func checkHeader(p *perfoob.Params, a *uct.IfaceAttr) error {
+	h := p.UCTHeader
+	switch {
+	case p.Layout == perfoob.Short && h != 8:
+		return fmt.Errorf("header of %d bytes, short messages need 8: %w", h, ucs.ErrInvalidParam)
+	case h > p.MessageSize():
+		return fmt.Errorf("header of %d bytes in a message of %d: %w", h, p.MessageSize(), ucs.ErrInvalidParam)
+	case p.Layout == perfoob.Zcopy && h > a.AM.MaxZcopyHdr:
+		return fmt.Errorf("header of %d bytes, %v takes at most %d: %w", h, a.Resource, a.AM.MaxZcopyHdr, ucs.ErrUnsupported)
+	case p.Layout == perfoob.Zcopy && len(p.Sizes) > 1 && h > p.Sizes[0]:
+		return fmt.Errorf("header of %d bytes, first part of %d: %w", h, p.Sizes[0], ucs.ErrInvalidParam)
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+package main
+
+import "github.com/ucx-go/ucx/cmd/internal/perfoob"
+
+// The loops of the UCT tests (lib/uct_tests.cc). Every message carries a
+// sequence number of 8 bits, which is all that a receiver looks at: that of the
+// last active message, or a byte of the memory that puts write to.
+
+// unknownSN is a sequence number that no first message has.
+const unknownSN = 0xff
+
+// sentinel is the number of the put that ends a stream of puts.
+const sentinel = 2
+
+// stage implements runner.
+func (r *uctRunner) stage() error {
+	pingPong := r.p.Test.Type == perfoob.PingPong
+	if pingPong {
+		r.setReceived(unknownSN)
+	} else {
+		clear(r.sendBuf)
+		clear(r.recvBuf)
+		r.lastSN = 0
+	}
+	if err := r.g.barrier(r.poll); err != nil {
+		return err
+	}
+	r.c.begin()
+	if err := r.traffic(pingPong); err != nil {
+		return err
+	}
+	if err := r.flush(); err != nil {
+		return err
+	}
+	if r.err != nil {
+		return r.err
+	}
+	r.c.stop()
+	if !pingPong && r.g.index() == 1 {
+		r.c.extra++ // the sentinel, which C counts for active messages too
+	}
+	return nil
+}
+
+func (r *uctRunner) traffic(pingPong bool) error {
+	am := r.p.Test.Command == perfoob.CmdAM
+	sends := r.g.loopback() || r.g.index() == 1
+	switch {
+	case pingPong && r.g.index() == 0:
+		return r.ping()
+	case pingPong:
+		return r.pong()
+	case am && sends:
+		return r.streamMessages()
+	case am:
+		return r.receiveMessages()
+	case sends:
+		return r.streamPuts()
+	}
+	return r.awaitSN(sentinel)
+}
+
+// received is the sequence number of the last message.
+func (r *uctRunner) received() uint8 {
+	switch {
+	case r.p.Test.Command == perfoob.CmdAM:
+		return r.lastSN
+	case r.p.Test.Type == perfoob.PingPong:
+		return r.recvBuf[r.length-1]
+	}
+	return r.recvBuf[0]
+}
+
+func (r *uctRunner) setReceived(sn uint8) {
+	r.lastSN = sn
+	r.recvBuf[r.length-1] = sn
+}
+
+// awaitSN progresses until the message with number sn is there.
+func (r *uctRunner) awaitSN(sn uint8) error {
+	for {
+		if err := r.advance(); err != nil {
+			return err
+		}
+		if r.received() == sn {
+			return nil
+		}
+	}
+}
+
+func (r *uctRunner) ping() error {
+	for sn := uint8(0); !r.c.done(); sn++ {
+		if err := r.sendOne(sn); err != nil {
+			return err
+		}
+		r.c.update()
+		if err := r.awaitSN(sn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *uctRunner) pong() error {
+	for sn := uint8(0); !r.c.done(); sn++ {
+		if err := r.awaitSN(sn); err != nil {
+			return err
+		}
+		if err := r.sendOne(sn); err != nil {
+			return err
+		}
+		r.c.update()
+	}
+	return nil
+}
+
+// streamMessages sends numbered active messages. The receiver handles them in
+// software, so it is asked to keep up: at most a window of them may lack an
+// acknowledgement, which is a message back with the last number received.
+func (r *uctRunner) streamMessages() error {
+	window := uint8(r.p.FCWindow)
+	sn := uint8(1)
+	for !r.c.done() {
+		for newer(sn, r.received()+window) {
+			if err := r.advance(); err != nil {
+				return err
+			}
+		}
+		if err := r.sendOne(sn); err != nil {
+			return err
+		}
+		sn++
+		r.c.update()
+	}
+	for newer(sn-1, r.received()) {
+		if err := r.advance(); err != nil {
+			return err
+		}
+	}
+	return r.await(0)
+}
+
+// receiveMessages counts numbered messages and acknowledges every half window
+// of them.
+func (r *uctRunner) receiveMessages() error {
+	half := uint8(r.p.FCWindow / 2)
+	acked := uint8(unknownSN)
+	for !r.c.done() {
+		if err := r.advance(); err != nil {
+			return err
+		}
+		sn := r.received()
+		if newer(sn, acked+half) {
+			if err := r.sendOne(sn); err != nil {
+				return err
+			}
+			acked = sn
+		}
+		r.c.iters += uint64(sn - uint8(r.c.iters))
+	}
+	if sn := r.received(); newer(sn, acked) {
+		if err := r.sendOne(sn); err != nil {
+			return err
+		}
+	}
+	return r.await(0)
+}
+
+// streamPuts writes to the same memory again and again, and another number at
+// last.
+func (r *uctRunner) streamPuts() error {
+	for !r.c.done() {
+		if err := r.sendOne(0); err != nil {
+			return err
+		}
+		r.c.update()
+	}
+	if err := r.ep.Fence(); err != nil {
+		return err
+	}
+	if err := r.sendOne(sentinel); err != nil {
+		return err
+	}
+	return r.await(0)
+}
+
+// newer compares sequence numbers around the end of their 8 bits.
+func newer(a, b uint8) bool { return int8(a-b) > 0 }

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// memory is a buffer that a memory domain may know.
+type memory struct {
+	buf    []byte
+	handle uct.MemHandle // nil: it does not
+}
+
+// newMemory allocates n bytes the way the domain can: registered, from the
+// domain itself, or unknown to it.
+func newMemory(md uct.MemoryDomain, n int, access uct.Access) (memory, error) {
+	flags := md.Attr().Flags
+	switch {
+	case flags&uct.MDFlagRegister != 0:
+		buf := make([]byte, n)
+		h, err := md.Register(buf, access)
+		return memory{buf, h}, err
+	case flags&uct.MDFlagAlloc != 0:
+		h, err := md.Alloc(uct.AllocParams{Length: n, Access: access, Name: "perftest"})
+		if err != nil {
+			return memory{}, err
+		}
+		return memory{h.Bytes()[:n], h}, nil
+	}
+	return memory{buf: make([]byte, n)}, nil
+}
+
+// free gives the memory back.
+func (m *memory) free(md uct.MemoryDomain) error {
+	if m.handle == nil {
+		return nil
+	}
+	h := m.handle
+	m.handle = nil
+	return md.Deregister(h)
+}
+
+// allocate makes the buffers of both directions.
+func (r *uctRunner) allocate() (err error) {
+	n := r.p.Extent()
+	if r.sendMem, err = newMemory(r.md, n, uct.AccessLocal); err != nil {
+		return err
+	}
+	if r.recvMem, err = newMemory(r.md, n, uct.AccessLocal|uct.AccessRemotePut); err != nil {
+		return err
+	}
+	r.sendBuf, r.recvBuf = r.sendMem.buf, r.recvMem.buf
+	r.snAt = r.length - 1
+	if r.p.Layout == perfoob.Zcopy {
+		r.snAt = n - 1 // with gaps between the parts
+	}
+	return nil
+}
+
+// list makes the scatter-gather list of a message, without its first skip bytes.
+func (r *uctRunner) list(skip int) []uct.IOV {
+	var iov []uct.IOV
+	for _, part := range pieces(r.sendBuf, r.p) {
+		n := min(skip, len(part))
+		skip -= n
+		iov = append(iov, uct.IOV{Data: part[n:], Mem: r.sendMem.handle})
+	}
+	return iov
+}

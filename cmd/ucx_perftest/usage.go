@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+)
+
+func usage(w io.Writer) {
+	fmt.Fprint(w, `  Usage: ucx_perftest [ server-address ] [ options ]
+
+  Without a server's address the process waits for a client, which decides about
+  the test. Either side may be the ucx_perftest of C UCX 1.13 or 1.22.
+
+  Common options:
+     -t <test>      test to run:
+`)
+	for i := range perfoob.Tests {
+		t := &perfoob.Tests[i]
+		if runnable(t) == nil {
+			fmt.Fprintf(w, "    %13s - %v %s\n", t.Name, t.API, t.Desc)
+		}
+	}
+	p := perfoob.DefaultParams()
+	fmt.Fprintf(w, `
+     -s <size>      bytes of a message, or of its parts: 16,48,4096, or 1024:16
+                    for 16 parts of 1024 (%d)
+     -n <iters>     iterations, 0: no end (%d)
+     -w <iters>     iterations to warm up, at most (%d)
+     -O <count>     sends outstanding at most, 0: as the test has it (%d)
+     -i <bytes>     from the start of one part of a message to the next,
+                    0: no gaps (%d)
+     -c <cpus>      bind to these CPUs, separated by commas
+     -l             loopback: the process talks to itself
+     -b <file>      run the tests of a file: in each line a name, then options
+     -R <rank>      which percentile to print (%.1f)
+     -p <port>      TCP port where the two sides meet (%d)
+     -6             meet over IPv6
+     --peer <rel>   release of the server if it is C's, 1.13 or 1.22 (%v)
+     -h             print this text
+
+  Output:
+     -N             group digits in thousands
+     -f             print final numbers only
+     -v             print CSV
+     -q             no error messages once the command line is read
+
+  UCT only:
+     -d <device>    device
+     -x <tl>        transport
+     -D <layout>    how to send: short, shortiov, bcopy, zcopy (short)
+     -W <count>     active messages on their way, at most %d (%d)
+     -H <bytes>     active message header, part of the message (%d)
+
+  UCP only; UCX_TLS and UCX_NET_DEVICES select transports and devices:
+     -M <mode>      thread mode: single, serialized, multi (serialized)
+     -D <type>[,<type>]
+                    data of sender and receiver: contig, iov (contig)
+     -C             receive any tag
+     -U             receive only what has arrived, by probing
+     -I             ask for wakeup support
+     -e             handle errors of endpoints
+     -E <mode>      wait by poll or by sleep (poll)
+
+  Of C's options these are not supported yet: -a -A -B -F -g -G -K -L -o -r -X
+  -y -Y -z, and -T and -m with other values than 1 and host.
+
+`,
+		p.Sizes[0], p.Iters, p.WarmupIters, p.Window, p.Stride, p.Percentile, defaultPort, perfoob.Release122,
+		perfoob.MaxFCWindow, p.FCWindow, p.UCTHeader)
+}
