@@ -25,6 +25,10 @@ type transport struct {
 	// loopback says that a worker reaches itself only: both sides of a test are
 	// the same worker.
 	loopback bool
+
+	// few limits the tests that run under every switch to those switches that
+	// change most.
+	few bool
 }
 
 // setting is a variable without its prefix UCX_.
@@ -35,7 +39,8 @@ var transports = []transport{
 	{name: "tcp", settings: []setting{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}}},
 
 	// The kernel takes little at a time: operations stop in the middle.
-	{name: "tcp with small buffers", settings: []setting{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}, {"TCP_SNDBUF", "4k"}, {"TCP_RCVBUF", "4k"}}},
+	{name: "tcp with small buffers", few: true,
+		settings: []setting{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}, {"TCP_SNDBUF", "4k"}, {"TCP_RCVBUF", "4k"}}},
 }
 
 // with returns the transport with more settings.
@@ -179,7 +184,7 @@ func (s *side) address() ucp.Address {
 // that wait for an event of a worker for up to a millisecond.
 const (
 	spinRounds = 2000
-	waitRounds = 5000
+	waitRounds = 2000
 )
 
 // progress runs one round on every worker.
@@ -282,6 +287,29 @@ func (r *rig) inTheCall(req *ucp.Request, err error) {
 	if req != nil {
 		r.Fatalf("still running, want it finished in the call: %v", req.Err())
 	}
+}
+
+// sendAndTake sends a message, receives it when it has arrived and checks it.
+func (r *rig) sendAndTake(ep *ucp.Endpoint, to *side, tag ucp.Tag, src []byte) {
+	r.Helper()
+	sreq, err := ep.TagSend(tag, src, nil)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.arrived(to, tag)
+	buf := make([]byte, len(src)+1)
+	var info ucp.TagRecvInfo
+	req, err := to.TagRecv(tag, ucp.FullMask, buf, &ucp.RequestParams{TagInfo: &info})
+	if req != nil {
+		r.until("a receive", req.Done)
+		info, err = req.TagRecvInfo()
+		req.Free()
+	}
+	if want := (ucp.TagRecvInfo{SenderTag: tag, Length: len(src)}); err != nil || info != want {
+		r.Fatalf("receive: %v, %+v, want %+v", err, info, want)
+	}
+	ucttest.SameBytes(r, "message", buf[:len(src)], src)
+	r.must(sreq, nil)
 }
 
 // warmTag labels messages of the harness itself.
