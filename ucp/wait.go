@@ -27,6 +27,9 @@ func (r *Request) Wait(ctx context.Context) error {
 	}
 	r.checkLive()
 	w := r.w
+	if w == nil {
+		return ucs.ErrInvalidParam // the user's object, in no operation
+	}
 	if err := w.progressUntil(ctx, r); err != nil {
 		if ctx.Err() == nil {
 			return err

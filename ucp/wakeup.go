@@ -41,7 +41,6 @@ type wakeup struct {
 
 // open puts the signal descriptor into the worker's event set.
 func (k *wakeup) open(w *Worker) error {
-	k.eventFD = -1
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		return fmt.Errorf("ucp: eventfd: %w", err)

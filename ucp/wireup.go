@@ -171,7 +171,9 @@ func (w *Worker) onEpCheck(m *proto.Wireup) {
 	w.unexpected++
 	ep.connSN = proto.ConnSNNone
 	ep.sendWireup(proto.WireupEpRemoved, m.SrcEp, w.emptyAddress())
-	if _, err := ep.CloseAsync(nil); err != nil {
+	if r, err := ep.CloseAsync(nil); err != nil {
 		ep.destroy(ucs.ErrCanceled)
+	} else {
+		r.Free()
 	}
 }

@@ -117,6 +117,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		peers:         make(map[uint64]*peer),
 		configs:       make(map[configKey]*epConfig),
 	}
+	w.wake.eventFD = -1
 	for _, m := range c.mds {
 		w.mds = append(w.mds, m.md)
 	}
@@ -252,9 +253,9 @@ func (w *Worker) Close() error {
 	if w.closed {
 		return nil
 	}
+	w.closed = true // callbacks find nothing to start anew
 	w.endpoints.each(func(ep *Endpoint) { ep.destroy(ucs.ErrCanceled) })
 	w.cancelReceives()
-	w.closed = true
 	var first error
 	for _, i := range w.ifaces {
 		if err := i.uct.Close(); err != nil && first == nil {
