@@ -59,13 +59,20 @@ func (h *Host) Connect(t testing.TB, to *Host) uct.Endpoint {
 // is nil.
 func (h *Host) ConnectPair(t testing.TB, to *Host) (there, back uct.Endpoint) {
 	t.Helper()
+	return h.connectPair(t, to, nil)
+}
+
+// connectPair is ConnectPair with user data for the first endpoint.
+func (h *Host) connectPair(t testing.TB, to *Host, userData any) (there, back uct.Endpoint) {
+	t.Helper()
 	if h.Iface.Attr().Flags.Has(uct.IfaceConnectToIface) {
 		return h.NewEndpoint(t, uct.EndpointParams{
 			DeviceAddr: to.Iface.DeviceAddress(),
 			IfaceAddr:  to.Iface.Address(),
+			UserData:   userData,
 		}), nil
 	}
-	there = h.NewEndpoint(t, uct.EndpointParams{})
+	there = h.NewEndpoint(t, uct.EndpointParams{UserData: userData})
 	back = to.NewEndpoint(t, uct.EndpointParams{})
 	connectTo(t, there, to.Iface.DeviceAddress(), back)
 	connectTo(t, back, h.Iface.DeviceAddress(), there)

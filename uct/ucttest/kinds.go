@@ -116,8 +116,12 @@ type Sender struct {
 // message must stay as they are until its completion.
 func (s *Sender) Send(k *Kind, msg []byte) error {
 	s.T.Helper()
+	before := 0
+	if s.Completion != nil {
+		before = s.Completion.Fired
+	}
 	err := k.send(s, msg)
-	if s.Completion != nil && err != nil && !accepted(err) && s.Completion.Fired > 0 {
+	if !accepted(err) && s.Completion != nil && s.Completion.Fired != before {
 		s.T.Fatalf("%s: refused with %v and completed as well", k.Name, err)
 	}
 	return err
@@ -130,8 +134,8 @@ func (s *Sender) completion() *uct.Completion {
 	return &s.Completion.Completion
 }
 
-// Number sends a message of the kind's shortest useful length that carries n,
-// see Collector and Numbers.
+// Number sends a message of the kind's shortest useful length that starts with
+// n, little-endian.
 func (s *Sender) Number(k *Kind, n uint64) error {
 	s.T.Helper()
 	return s.Send(k, numbered(n, max(8, k.Min)))

@@ -77,9 +77,7 @@ func testPeerGone(t *testing.T, f *Fixture) {
 	}
 	a, b := f.Open(t), f.Open(t)
 	st := newStreamBetween(t, a, b)
-	ep := a.NewEndpoint(t, uct.EndpointParams{
-		DeviceAddr: b.Iface.DeviceAddress(), IfaceAddr: b.Iface.Address(), UserData: "user data",
-	})
+	ep, _ := a.connectPair(t, b, "user data")
 	st.ep, st.s.Endpoint = ep, ep
 	Accept(t, st.send, a, b)
 	st.wait()

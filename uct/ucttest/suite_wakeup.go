@@ -69,8 +69,7 @@ func testWakeup(t *testing.T, f *Fixture) {
 
 		// Waiting by descriptor alone brings everything.
 		const burst = 10
-		for range burst {
-			Accept(t, st.send, a)
+		for k := 0; k < burst && accepted(st.send()); k++ {
 		}
 		flush(t, st.ep, a)
 		for tries := 0; uint64(len(st.got)) < st.next; tries++ {

@@ -1,0 +1,130 @@
+// Package fault says what shall go wrong with the operations of a transport
+// under test. A Plan decides about each operation from its number and kind, so
+// a failing run can be repeated. Package sim follows plans.
+package fault
+
+import (
+	"math/rand/v2"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Op is an operation that is about to be accepted.
+type Op struct {
+	Kind     uct.Operation
+	ID       uct.AMID // of an active message
+	Endpoint int      // number of the endpoint, from 0 in the order of creation
+	N        int      // number of the operation on its endpoint, from 1; refused ones do not count
+	Attempt  int      // number of the attempt on its endpoint, from 1; all count
+}
+
+// Effect is what happens to an operation. The zero value is: nothing. The
+// fields are looked at in their order, and the first that refuses decides.
+type Effect struct {
+	// Stall makes the endpoint refuse everything with ucs.ErrNoResource until
+	// its iface has been progressed that many rounds.
+	Stall int
+
+	// Refuse is returned by the call. Nothing is started.
+	Refuse error
+
+	// Drop breaks the connection: the operation is accepted and lost, and all
+	// endpoints between the two ifaces, either way, fail with this error.
+	Drop error
+
+	// Fail ends the operation with this error instead of doing it. The endpoint
+	// goes on. Operations without a completion, and active messages that would be
+	// done at once, just vanish.
+	Fail error
+
+	// Late makes the completion come that many rounds later.
+	Late int
+
+	// Cut shortens an active message by that many bytes, as a broken or hostile
+	// peer would.
+	Cut int
+}
+
+// Plan decides about an operation. It may keep state; a transport asks it for
+// one operation at a time, once per attempt.
+type Plan func(op Op) Effect
+
+// At applies e to the n-th operation of every endpoint.
+func At(n int, e Effect) Plan {
+	return func(op Op) (none Effect) {
+		if op.N == n {
+			return e
+		}
+		return none
+	}
+}
+
+// From applies e to the n-th operation of every endpoint and all later ones.
+func From(n int, e Effect) Plan {
+	return func(op Op) (none Effect) {
+		if op.N >= n {
+			return e
+		}
+		return none
+	}
+}
+
+// DropAt breaks the connection at the n-th operation of every endpoint.
+func DropAt(n int) Plan { return At(n, Effect{Drop: ucs.ErrConnectionReset}) }
+
+// FailAt ends the n-th operation of every endpoint with err.
+func FailAt(n int, err error) Plan { return At(n, Effect{Fail: err}) }
+
+// Late lets every completion come the given number of rounds late.
+func Late(rounds int) Plan { return From(1, Effect{Late: rounds}) }
+
+// Storm stalls endpoints at random: about percent of the attempts, each time
+// for 1 to longest rounds. Equal seeds give equal storms.
+func Storm(seed uint64, percent, longest int) Plan {
+	rng := rand.New(rand.NewPCG(seed, 0x5704))
+	return func(Op) (none Effect) {
+		if rng.IntN(100) < percent {
+			return Effect{Stall: 1 + rng.IntN(longest)}
+		}
+		return none
+	}
+}
+
+// Only limits a plan to operations for which cond holds.
+func Only(cond func(op Op) bool, p Plan) Plan {
+	return func(op Op) (none Effect) {
+		if cond(op) {
+			return p(op)
+		}
+		return none
+	}
+}
+
+// All combines plans: each field comes from the first plan that sets it.
+func All(plans ...Plan) Plan {
+	return func(op Op) (sum Effect) {
+		for _, p := range plans {
+			e := p(op)
+			if sum.Stall == 0 {
+				sum.Stall = e.Stall
+			}
+			if sum.Refuse == nil {
+				sum.Refuse = e.Refuse
+			}
+			if sum.Drop == nil {
+				sum.Drop = e.Drop
+			}
+			if sum.Fail == nil {
+				sum.Fail = e.Fail
+			}
+			if sum.Late == 0 {
+				sum.Late = e.Late
+			}
+			if sum.Cut == 0 {
+				sum.Cut = e.Cut
+			}
+		}
+		return sum
+	}
+}

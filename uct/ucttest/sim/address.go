@@ -1,0 +1,83 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Lengths of addresses: the number of the network; that of the iface; those of
+// the iface and of the endpoint. All numbers are 64 bits, little-endian.
+const (
+	deviceAddrLen = 8
+	ifaceAddrLen  = 8
+	epAddrLen     = 16
+)
+
+// DeviceAddress implements uct.Iface.
+func (i *iface) DeviceAddress() []byte { return i.dev }
+
+// Address implements uct.Iface.
+func (i *iface) Address() []byte { return i.addr }
+
+// Reachable implements uct.Iface.
+func (i *iface) Reachable(p uct.ReachableParams) error {
+	if len(p.DeviceAddr) != deviceAddrLen || len(p.IfaceAddr) != ifaceAddrLen {
+		return fmt.Errorf("sim: addresses of %d and %d bytes, not %d and %d: %w",
+			len(p.DeviceAddr), len(p.IfaceAddr), deviceAddrLen, ifaceAddrLen, ucs.ErrUnreachable)
+	}
+	if !bytes.Equal(p.DeviceAddr, i.dev) {
+		return fmt.Errorf("sim: address of another network: %w", ucs.ErrUnreachable)
+	}
+	return nil
+}
+
+// Address implements uct.Endpoint.
+func (e *endpoint) Address() ([]byte, error) {
+	if !e.home.attr.Flags.Has(uct.IfaceConnectToEP) {
+		return nil, ucs.ErrUnsupported
+	}
+	return binary.LittleEndian.AppendUint64(bytes.Clone(e.home.addr), e.id), nil
+}
+
+// ConnectToEP implements uct.Endpoint.
+func (e *endpoint) ConnectToEP(dev, ep []byte) error {
+	if !e.home.attr.Flags.Has(uct.IfaceConnectToEP) {
+		return ucs.ErrUnsupported
+	}
+	if e.peer != nil {
+		return fmt.Errorf("sim: endpoint is connected already: %w", ucs.ErrInvalidParam)
+	}
+	if len(ep) != epAddrLen {
+		return fmt.Errorf("sim: endpoint address of %d bytes, not %d: %w", len(ep), epAddrLen, ucs.ErrUnreachable)
+	}
+	if err := e.home.Reachable(uct.ReachableParams{DeviceAddr: dev, IfaceAddr: ep[:ifaceAddrLen]}); err != nil {
+		return err
+	}
+	e.connect(ep[:ifaceAddrLen])
+	return nil
+}
+
+// IsConnected implements uct.Endpoint.
+func (e *endpoint) IsConnected(dev, addr []byte) bool {
+	return e.peer != nil && bytes.Equal(dev, e.peer.dev) && bytes.Equal(addr, e.peer.addr)
+}
+
+// connect makes e lead to the iface of an address. One that does not exist
+// makes e fail at the next progress.
+func (e *endpoint) connect(addr []byte) {
+	n := e.home.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	e.readyAt = e.home.round + uint64(e.home.o.ConnectDelay)
+	peer := n.ifaces[binary.LittleEndian.Uint64(addr)]
+	if peer == nil {
+		e.lose(fmt.Errorf("sim: nobody has address %x: %w", addr, ucs.ErrUnreachable))
+		return
+	}
+	e.peer = peer
+	peer.incoming[e] = struct{}{}
+}

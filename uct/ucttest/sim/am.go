@@ -1,0 +1,152 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest/fault"
+)
+
+// checkAM refuses an active message that can never be sent.
+func (e *endpoint) checkAM(flag uct.IfaceFlags, id uct.AMID, n, limit int) error {
+	switch {
+	case !e.home.attr.Flags.Has(flag):
+		return ucs.ErrUnsupported
+	case id >= uct.MaxAMIDs:
+		return fmt.Errorf("sim: active message id %d: %w", id, ucs.ErrInvalidParam)
+	case n > limit:
+		return fmt.Errorf("sim: active message of %d bytes, at most %d: %w", n, limit, ucs.ErrInvalidParam)
+	}
+	return nil
+}
+
+// AMShort implements uct.Endpoint.
+func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, flags uct.SendFlags, c *uct.Completion) error {
+	if err := e.checkAM(uct.IfaceAMShort, id, 8+len(payload), e.home.attr.AM.MaxShort); err != nil {
+		return err
+	}
+	eff, err := e.admit(uct.OpAMShort, id)
+	if err != nil {
+		return err
+	}
+	p := e.home.net.packet(e.peer.params.RxHeadroom, 8+len(payload))
+	binary.LittleEndian.PutUint64(p.data(), header)
+	copy(p.data()[8:], payload)
+	return e.post(p, id, eff, flags, c)
+}
+
+// AMShortIOV implements uct.Endpoint.
+func (e *endpoint) AMShortIOV(id uct.AMID, iov []uct.IOV, flags uct.SendFlags, c *uct.Completion) error {
+	if err := e.checkAM(uct.IfaceAMShort, id, uct.IOVLen(iov), e.home.attr.AM.MaxShort); err != nil {
+		return err
+	}
+	eff, err := e.admit(uct.OpAMShort, id)
+	if err != nil {
+		return err
+	}
+	p := e.home.net.packet(e.peer.params.RxHeadroom, uct.IOVLen(iov))
+	at := p.data()
+	for i := range iov {
+		at = at[copy(at, iov[i].Data):]
+	}
+	return e.post(p, id, eff, flags, c)
+}
+
+// AMBcopy implements uct.Endpoint.
+func (e *endpoint) AMBcopy(id uct.AMID, packer uct.Packer, flags uct.SendFlags, c *uct.Completion) (int, error) {
+	if err := e.checkAM(uct.IfaceAMBcopy, id, 0, 0); err != nil {
+		return 0, err
+	}
+	eff, err := e.admit(uct.OpAMBcopy, id)
+	if err != nil {
+		return 0, err
+	}
+	p := e.home.net.packet(e.peer.params.RxHeadroom, e.home.attr.AM.MaxBcopy)
+	n := packer.Pack(p.data())
+	p.buf = p.buf[:p.headroom+n]
+	return n, e.post(p, id, eff, flags, c)
+}
+
+// AMZcopy implements uct.Endpoint.
+func (e *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, flags uct.SendFlags, c *uct.Completion) error {
+	a := &e.home.attr.AM
+	if err := e.checkAM(uct.IfaceAMZcopy, id, uct.IOVLen(iov), a.MaxZcopy); err != nil {
+		return err
+	}
+	if err := e.checkIOV(iov, a.MaxIOV); err != nil {
+		return err
+	}
+	eff, err := e.admit(uct.OpAMZcopy, id)
+	if err != nil {
+		return err
+	}
+	p := e.home.net.packet(e.peer.params.RxHeadroom, a.MaxZcopyHdr)
+	n := 0
+	if hdr != nil {
+		n = hdr.Pack(p.data())
+	}
+	p.buf = p.buf[:p.headroom+n]
+	p.iov = iov
+	p.op = e.home.newOp()
+	return e.post(p, id, eff, flags, c)
+}
+
+// post puts a message on its way, or not, as the effect says.
+func (e *endpoint) post(p *packet, id uct.AMID, eff fault.Effect, flags uct.SendFlags, c *uct.Completion) error {
+	if t := e.home.tracer; t != nil {
+		t(false, id, p.data())
+	}
+	o := p.op
+	if o == nil && (eff.Late > 0 || eff.Fail != nil || eff.Drop != nil || e.home.o.Buffered && flags&uct.SendNow == 0) {
+		o = e.home.newOp()
+	}
+	if o != nil {
+		o.comp, o.err = c, eff.Fail
+		e.push(o, eff.Late)
+	}
+	if eff.Drop != nil || eff.Fail != nil {
+		e.home.net.recycle(p)
+	} else {
+		p.from, p.id, p.cut = e, id, eff.Cut
+		e.dispatch(p)
+	}
+	if o != nil {
+		return ucs.InProgress
+	}
+	return nil
+}
+
+// dispatch puts p into the peer's inbox.
+func (e *endpoint) dispatch(p *packet) {
+	e.home.net.mu.Lock()
+	defer e.home.net.mu.Unlock()
+	if e.lost != nil { // and nobody has noticed yet
+		e.home.net.recycleLocked(p)
+		return
+	}
+	if p.op != nil {
+		p.op.packet = p
+	}
+	e.sent++
+	p.due = e.peer.round + 1 + uint64(e.peer.o.Latency)
+	e.peer.inbox = append(e.peer.inbox, p)
+	e.peer.wake()
+}
+
+// checkIOV refuses a list that is too long or lacks handles.
+func (e *endpoint) checkIOV(iov []uct.IOV, limit int) error {
+	if len(iov) > limit {
+		return fmt.Errorf("sim: list of %d entries, at most %d: %w", len(iov), limit, ucs.ErrInvalidParam)
+	}
+	if e.home.domain.attr.Flags&uct.MDFlagNeedMemh == 0 {
+		return nil
+	}
+	for k := range iov {
+		if len(iov[k].Data) > 0 && iov[k].Mem == nil {
+			return fmt.Errorf("sim: entry %d is not registered: %w", k, ucs.ErrInvalidParam)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package sim
+
+import (
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Progress implements uct.Iface: one round. Messages that are due are handed
+// out, then each endpoint goes on.
+func (i *iface) Progress() int {
+	if i.inProgress {
+		return 0
+	}
+	i.inProgress = true
+	i.receive()
+	n := len(i.batch)
+	if i.shuffle != nil {
+		i.reorder()
+	}
+	for k, p := range i.batch {
+		i.batch[k] = nil
+		if i.closed { // by a handler
+			i.net.recycle(p)
+			continue
+		}
+		i.deliver(p)
+	}
+	i.batch = i.batch[:0]
+	for _, e := range i.endpoints {
+		n += e.progress()
+	}
+	i.inProgress = false
+	return n
+}
+
+// receive starts a round and moves what is due from the inbox to the batch.
+// Zero-copy messages are read from the sender's memory here.
+func (i *iface) receive() {
+	i.net.mu.Lock()
+	defer i.net.mu.Unlock()
+	i.round++
+	taken := 0
+	for _, p := range i.inbox {
+		if p.due > i.round {
+			break
+		}
+		taken++
+		if p.canceled {
+			i.net.recycleLocked(p)
+			continue
+		}
+		p.gather()
+		e := p.from
+		e.arrived++
+		if p.op != nil {
+			p.op.packet = nil
+			p.op = nil
+			e.home.wake()
+		}
+		if e.watching {
+			e.watching = false
+			e.home.wake()
+		}
+		i.batch = append(i.batch, p)
+	}
+	rest := copy(i.inbox, i.inbox[taken:])
+	clear(i.inbox[rest:])
+	i.inbox = i.inbox[:rest]
+}
+
+// reorder mixes the messages of the batch, leaving those of one endpoint in
+// their order.
+func (i *iface) reorder() {
+	queues := make(map[*endpoint][]*packet)
+	turns := make([]*endpoint, len(i.batch))
+	for k, p := range i.batch {
+		queues[p.from] = append(queues[p.from], p)
+		turns[k] = p.from
+	}
+	i.shuffle.Shuffle(len(turns), func(a, b int) { turns[a], turns[b] = turns[b], turns[a] })
+	for k, e := range turns {
+		i.batch[k] = queues[e][0]
+		queues[e] = queues[e][1:]
+	}
+}
+
+// deliver runs the handler of p.
+func (i *iface) deliver(p *packet) {
+	data := p.data()
+	if i.tracer != nil {
+		i.tracer(true, p.id, data)
+	}
+	h := i.handlers[p.id]
+	switch {
+	case h == nil:
+		if i.params.OnUnknownAM != nil {
+			i.params.OnUnknownAM(p.id, data)
+		}
+	case i.o.KeepData:
+		p.desc = uct.AMDesc{Owner: i, Index: i.keep(p)}
+		if h(data, &p.desc) == ucs.InProgress {
+			return
+		}
+		i.kept[p.desc.Index] = nil
+	default:
+		h(data, nil)
+	}
+	i.net.recycle(p)
+}
+
+// keep finds a place for a packet that may be kept.
+func (i *iface) keep(p *packet) int {
+	for k, q := range i.kept {
+		if q == nil {
+			i.kept[k] = p
+			return k
+		}
+	}
+	i.kept = append(i.kept, p)
+	return len(i.kept) - 1
+}
+
+// ReleaseDesc implements uct.DescOwner.
+func (i *iface) ReleaseDesc(d *uct.AMDesc) {
+	p := i.kept[d.Index]
+	if p == nil || &p.desc != d {
+		panic("sim: received data released twice")
+	}
+	i.kept[d.Index] = nil
+	i.net.recycle(p)
+}

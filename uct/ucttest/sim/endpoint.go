@@ -1,0 +1,265 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest/fault"
+)
+
+// endpoint leads to a peer. Fields without a remark belong to the goroutine that
+// progresses its iface.
+type endpoint struct {
+	uct.Unsupported
+	home     *iface
+	peer     *iface // nil until connected
+	id       uint64
+	number   int // in the order of creation on the network
+	userData any
+
+	pending  uct.PendingQueue
+	ops      opQueue
+	readyAt  uint64 // round from which it can send
+	accepted int    // operations
+	attempts int
+	failed   error // why nothing is accepted any more
+	closed   bool
+
+	// Guarded by home.net.mu.
+	sent     uint64 // messages put on their way
+	arrived  uint64 // of those, taken by the peer or lost
+	watching bool   // wants to know of arrivals
+	lost     error  // the connection is broken; progress will see to it
+}
+
+var _ uct.Endpoint = (*endpoint)(nil)
+
+// NewEndpoint implements uct.Iface.
+func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
+	if p.PathIndex < 0 || p.PathIndex >= i.attr.NumPaths {
+		return nil, fmt.Errorf("sim: path %d of %d: %w", p.PathIndex, i.attr.NumPaths, ucs.ErrInvalidParam)
+	}
+	if len(i.endpoints) >= i.attr.MaxEndpoints {
+		return nil, fmt.Errorf("sim: all %d endpoints are in use: %w", len(i.endpoints), ucs.ErrExceedsLimit)
+	}
+	later := p.DeviceAddr == nil && p.IfaceAddr == nil
+	want := uct.IfaceConnectToIface
+	if later {
+		want = uct.IfaceConnectToEP
+	}
+	if !i.attr.Flags.Has(want) {
+		return nil, ucs.ErrUnsupported
+	}
+	e := &endpoint{home: i, id: i.net.number(), userData: p.UserData}
+	if !later {
+		if err := i.Reachable(uct.ReachableParams{DeviceAddr: p.DeviceAddr, IfaceAddr: p.IfaceAddr}); err != nil {
+			return nil, err
+		}
+		e.connect(p.IfaceAddr)
+	}
+	i.net.mu.Lock()
+	e.number = i.net.eps
+	i.net.eps++
+	i.net.mu.Unlock()
+	i.endpoints = append(i.endpoints[:len(i.endpoints):len(i.endpoints)], e)
+	return e, nil
+}
+
+// admit decides whether an operation is accepted, and what happens to it.
+func (e *endpoint) admit(kind uct.Operation, id uct.AMID) (fault.Effect, error) {
+	var eff fault.Effect
+	if err := e.ready(); err != nil {
+		return eff, err
+	}
+	if !e.canSend() {
+		return eff, ucs.ErrNoResource
+	}
+	if plan := e.home.o.Plan; plan != nil {
+		e.attempts++
+		eff = plan(fault.Op{Kind: kind, ID: id, Endpoint: e.number, N: e.accepted + 1, Attempt: e.attempts})
+	}
+	if eff.Stall > 0 {
+		e.readyAt = e.home.round + uint64(eff.Stall)
+		return eff, ucs.ErrNoResource
+	}
+	if eff.Refuse != nil {
+		return eff, eff.Refuse
+	}
+	e.accepted++
+	if eff.Drop != nil {
+		e.home.net.mu.Lock()
+		e.drop(eff.Drop)
+		e.home.net.mu.Unlock()
+	}
+	return eff, nil
+}
+
+// ready says whether an operation may go on that needs no resources.
+func (e *endpoint) ready() error {
+	if e.failed != nil {
+		return e.failed
+	}
+	if e.pending.Blocks() {
+		return ucs.ErrNoResource
+	}
+	return nil
+}
+
+// canSend says whether there are resources.
+func (e *endpoint) canSend() bool {
+	e.home.net.mu.Lock()
+	defer e.home.net.mu.Unlock()
+	return e.canSendLocked()
+}
+
+func (e *endpoint) canSendLocked() bool {
+	return e.peer != nil && e.home.round >= e.readyAt &&
+		int(e.sent-e.arrived)+e.ops.count < e.home.o.Window
+}
+
+// busy says whether progress can do something for e. The caller holds net.mu.
+func (e *endpoint) busy() bool {
+	if e.failed != nil {
+		return false
+	}
+	if e.lost != nil || e.ops.head != nil && !e.waitsForPeer(e.ops.head) {
+		return true
+	}
+	return !e.pending.Empty() && e.peer != nil && (e.canSendLocked() || e.home.round < e.readyAt)
+}
+
+// progress does what e can do in this round and returns how much that was.
+func (e *endpoint) progress() int {
+	if e.failed != nil {
+		return 0
+	}
+	e.home.net.mu.Lock()
+	lost := e.lost
+	e.home.net.mu.Unlock()
+	if lost != nil {
+		e.fail(lost)
+		return 1
+	}
+	n := e.runOps()
+	if e.failed == nil && !e.pending.Empty() && e.canSend() {
+		n += e.pending.Dispatch()
+	}
+	return n
+}
+
+// lose breaks the connection of e: what is on its way is lost, and the next
+// progress reports the failure. The caller holds net.mu.
+func (e *endpoint) lose(err error) {
+	if e.lost == nil {
+		e.lost = err
+	}
+	e.recall(false)
+	e.home.wake()
+}
+
+// drop breaks all connections between the two ifaces, either way. The caller
+// holds net.mu.
+func (e *endpoint) drop(err error) {
+	for other := range e.peer.incoming {
+		if other.home == e.home {
+			other.lose(err)
+		}
+	}
+	for other := range e.home.incoming {
+		if other.home == e.peer {
+			other.lose(err)
+		}
+	}
+}
+
+// recall takes back messages that are on their way, all or only those that are
+// still in the sender's memory. The caller holds net.mu.
+func (e *endpoint) recall(zcopyOnly bool) {
+	if e.peer == nil {
+		return
+	}
+	for _, p := range e.peer.inbox {
+		if p.from != e || p.canceled || zcopyOnly && p.op == nil {
+			continue
+		}
+		p.canceled = true
+		p.iov = nil
+		e.arrived++
+		if p.op != nil {
+			p.op.packet = nil
+			p.op = nil
+		}
+	}
+}
+
+// end stops e for good: operations in flight end with err, and so does what is
+// tried later.
+func (e *endpoint) end(err error, zcopyOnly bool) {
+	e.failed = err
+	e.home.net.mu.Lock()
+	e.recall(zcopyOnly)
+	if e.peer != nil {
+		delete(e.peer.incoming, e)
+	}
+	e.home.net.mu.Unlock()
+	e.endOps(err)
+}
+
+// fail ends e with err and reports it.
+func (e *endpoint) fail(err error) {
+	e.end(err, false)
+	if e.home.params.OnError != nil && !e.closed {
+		e.home.params.OnError(e, e.userData, err)
+	}
+}
+
+// Fence implements uct.Endpoint: operations happen in order.
+func (e *endpoint) Fence() error { return e.ready() }
+
+// Check implements uct.Endpoint. A peer that is gone has been found out already.
+func (e *endpoint) Check(*uct.Completion) error {
+	if !e.home.attr.Flags.Has(uct.IfaceEpCheck) {
+		return ucs.ErrUnsupported
+	}
+	return e.ready()
+}
+
+// PendingAdd implements uct.Endpoint.
+func (e *endpoint) PendingAdd(p *uct.Pending) error {
+	if e.failed != nil || e.pending.Empty() && e.canSend() {
+		return ucs.ErrBusy
+	}
+	e.pending.Add(p)
+	e.watch()
+	return nil
+}
+
+// watch asks for a wakeup at the next arrival.
+func (e *endpoint) watch() {
+	e.home.net.mu.Lock()
+	e.watching = true
+	e.home.net.mu.Unlock()
+}
+
+// PendingPurge implements uct.Endpoint.
+func (e *endpoint) PendingPurge(fn func(*uct.Pending)) { e.pending.Purge(fn) }
+
+// Close implements uct.Endpoint. Messages whose bytes have been taken are still
+// delivered.
+func (e *endpoint) Close() {
+	if e.closed {
+		return
+	}
+	e.closed = true
+	if e.failed == nil {
+		e.end(ucs.ErrCanceled, true)
+	}
+	open := make([]*endpoint, 0, len(e.home.endpoints))
+	for _, other := range e.home.endpoints {
+		if other != e {
+			open = append(open, other)
+		}
+	}
+	e.home.endpoints = open
+}

@@ -1,0 +1,198 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// iface is one end of the network. Fields without a remark belong to the
+// goroutine that progresses it.
+type iface struct {
+	uct.UnsupportedIface
+	net     *Network
+	o       *Options
+	domain  *domain
+	worker  *uct.Worker
+	attr    uct.IfaceAttr
+	params  uct.IfaceParams
+	id      uint64
+	dev     []byte
+	addr    []byte
+	fd      int // eventfd, -1 when none was announced
+	shuffle *rand.Rand
+
+	handlers   [uct.MaxAMIDs]uct.AMHandler
+	tracer     uct.AMTracer
+	endpoints  []*endpoint // open ones; replaced, not changed, when one closes
+	batch      []*packet
+	kept       []*packet // received data that handlers keep, by index of the descriptor
+	ops        *op       // free ones
+	inProgress bool
+
+	// Guarded by net.mu. The round is written by the owner only, who may read
+	// it without.
+	round    uint64
+	inbox    []*packet // in the order of arrival
+	incoming map[*endpoint]struct{}
+	armed    bool
+	closed   bool
+}
+
+var _ uct.Iface = (*iface)(nil)
+
+func openIface(d *domain, w *uct.Worker, r uct.Resource, dev int, p uct.IfaceParams) (*iface, error) {
+	net := d.o.Network
+	i := &iface{
+		net:      net,
+		o:        d.o,
+		domain:   d,
+		worker:   w,
+		attr:     d.o.attributes(r, dev),
+		params:   p,
+		id:       net.number(),
+		dev:      binary.LittleEndian.AppendUint64(nil, net.id),
+		fd:       -1,
+		incoming: make(map[*endpoint]struct{}),
+	}
+	i.addr = binary.LittleEndian.AppendUint64(nil, i.id)
+	if d.o.Reorder != 0 {
+		i.shuffle = rand.New(rand.NewPCG(d.o.Reorder, i.id))
+	}
+	if i.attr.Events&uct.EventFD != 0 {
+		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+		if err != nil {
+			return nil, fmt.Errorf("sim: eventfd: %w", err)
+		}
+		if err := w.Events().Add(fd, event.Read, waker(fd)); err != nil {
+			unix.Close(fd)
+			return nil, err
+		}
+		i.fd = fd
+	}
+	net.mu.Lock()
+	net.ifaces[i.id] = i
+	net.mu.Unlock()
+	d.ifaces.Add(1)
+	w.AddProgress(progressor{i})
+	return i, nil
+}
+
+// waker takes the readiness of an eventfd; progress does the rest.
+type waker int
+
+// HandleEvent implements event.Handler.
+func (w waker) HandleEvent(event.Events) {
+	var buf [8]byte
+	unix.Read(int(w), buf[:])
+}
+
+// Attr implements uct.Iface.
+func (i *iface) Attr() *uct.IfaceAttr { return &i.attr }
+
+// SetAMHandler implements uct.Iface.
+func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error {
+	if id >= uct.MaxAMIDs {
+		return fmt.Errorf("sim: active message id %d: %w", id, ucs.ErrInvalidParam)
+	}
+	i.handlers[id] = h
+	return nil
+}
+
+// SetAMTracer implements uct.Iface.
+func (i *iface) SetAMTracer(t uct.AMTracer) error {
+	i.tracer = t
+	return nil
+}
+
+// Flush implements uct.Iface.
+func (i *iface) Flush(flags uct.FlushFlags) error {
+	for _, e := range i.endpoints {
+		if e.failed == nil && !e.flushed(flags) {
+			return ucs.InProgress
+		}
+	}
+	return nil
+}
+
+// Fence implements uct.Iface: operations of an endpoint happen in order.
+func (i *iface) Fence() error { return nil }
+
+// EstimatePerf implements uct.Iface.
+func (i *iface) EstimatePerf(uct.PerfParams) uct.Perf { return i.attr.Perf }
+
+// MemoryTypes implements uct.Iface.
+func (i *iface) MemoryTypes() []ucs.MemoryType { return i.domain.attr.AccessTypes }
+
+// Arm implements uct.Iface.
+func (i *iface) Arm(uct.EventFlags) error {
+	if i.fd < 0 {
+		return ucs.ErrUnsupported
+	}
+	return progressor{i}.Arm()
+}
+
+// progressor is what the worker sees of an iface. It is a type of its own
+// because uct.Armer and uct.Iface both have a method Arm.
+type progressor struct{ *iface }
+
+// Arm implements uct.Armer. Waiting is right when only a peer can go on.
+func (p progressor) Arm() error {
+	i := p.iface
+	i.net.mu.Lock()
+	defer i.net.mu.Unlock()
+	if len(i.inbox) > 0 || slices.ContainsFunc(i.endpoints, (*endpoint).busy) {
+		return ucs.ErrBusy
+	}
+	i.armed = true
+	return nil
+}
+
+// wake makes the descriptor readable if somebody may be waiting for it. The
+// caller holds net.mu.
+func (i *iface) wake() {
+	if !i.armed || i.fd < 0 {
+		return
+	}
+	i.armed = false
+	one := [8]byte{1}
+	unix.Write(i.fd, one[:])
+}
+
+// Close implements uct.Iface. While endpoints are open it returns ucs.ErrBusy
+// and closes nothing. Endpoints that lead here fail.
+func (i *iface) Close() error {
+	if n := len(i.endpoints); n > 0 {
+		return fmt.Errorf("sim: closing an iface with %d open endpoints: %w", n, ucs.ErrBusy)
+	}
+	i.net.mu.Lock()
+	if i.closed {
+		i.net.mu.Unlock()
+		return nil
+	}
+	i.closed = true
+	delete(i.net.ifaces, i.id)
+	for e := range i.incoming {
+		e.lose(ucs.ErrConnectionReset)
+	}
+	for _, p := range i.inbox {
+		i.net.recycleLocked(p)
+	}
+	i.inbox = nil
+	i.net.mu.Unlock()
+	i.worker.RemoveProgress(progressor{i})
+	i.domain.ifaces.Add(-1)
+	if i.fd >= 0 {
+		err := i.worker.Events().Remove(i.fd)
+		unix.Close(i.fd)
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package sim
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Network is where ifaces find each other. Its methods may be called from any
+// goroutine.
+type Network struct {
+	id uint64 // unique in the process
+
+	mu     sync.Mutex
+	last   uint64            // guarded by mu; numbers handed out
+	eps    int               // guarded by mu; endpoints made
+	ifaces map[uint64]*iface // guarded by mu
+	free   []*packet         // guarded by mu
+}
+
+var networks atomic.Uint64
+
+// NewNetwork makes an empty network.
+func NewNetwork() *Network {
+	return &Network{id: networks.Add(1), ifaces: make(map[uint64]*iface)}
+}
+
+// Drop breaks all connections. The endpoints fail with err when their ifaces
+// are progressed; messages on their way are lost.
+func (n *Network) Drop(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, i := range n.ifaces {
+		for e := range i.incoming {
+			e.lose(err)
+		}
+	}
+}
+
+// Pending returns the number of messages that have been sent and not yet been
+// delivered.
+func (n *Network) Pending() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	count := 0
+	for _, i := range n.ifaces {
+		count += len(i.inbox)
+	}
+	return count
+}
+
+// number hands out a number that is unique on the network.
+func (n *Network) number() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.last++
+	return n.last
+}
+
+// packet is an active message on its way.
+type packet struct {
+	from     *endpoint
+	id       uct.AMID
+	buf      []byte    // headroom and message; of zero-copy messages, the header
+	headroom int       // bytes of buf in front of the message
+	iov      []uct.IOV // rest of a zero-copy message, in the sender's memory
+	cut      int       // bytes to lose at the end
+	op       *op       // to be told of the delivery
+	due      uint64    // round of the receiver
+	canceled bool
+	desc     uct.AMDesc
+}
+
+// packet returns a packet for a message of size bytes.
+func (n *Network) packet(headroom, size int) *packet {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var p *packet
+	if k := len(n.free); k > 0 {
+		p, n.free = n.free[k-1], n.free[:k-1]
+	} else {
+		p = new(packet)
+	}
+	if cap(p.buf) < headroom+size {
+		p.buf = make([]byte, headroom+size)
+	}
+	*p = packet{buf: p.buf[:headroom+size], headroom: headroom}
+	return p
+}
+
+// recycle takes a packet back.
+func (n *Network) recycle(p *packet) {
+	n.mu.Lock()
+	n.recycleLocked(p)
+	n.mu.Unlock()
+}
+
+// recycleLocked is recycle with n.mu held.
+func (n *Network) recycleLocked(p *packet) {
+	*p = packet{buf: p.buf}
+	n.free = append(n.free, p)
+}
+
+// data is the message.
+func (p *packet) data() []byte { return p.buf[p.headroom:] }
+
+// gather completes a zero-copy message and applies the cut.
+func (p *packet) gather() {
+	for i := range p.iov {
+		p.buf = append(p.buf, p.iov[i].Data...)
+	}
+	p.iov = nil
+	p.buf = p.buf[:max(p.headroom, len(p.buf)-p.cut)]
+}

@@ -1,0 +1,200 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/rma"
+)
+
+// access is an operation on remote memory.
+type access struct {
+	kind     accessKind
+	addr     uint64
+	key      uint64
+	size     int
+	own      []byte // what a short or buffered put writes
+	iov      []uct.IOV
+	unpacker uct.Unpacker
+	atomic   uct.AtomicOp
+	x, y     uint64 // operand, or compare and swap
+	r32      *uint32
+	r64      *uint64
+}
+
+type accessKind uint8
+
+const (
+	accessPut accessKind = iota + 1
+	accessPutIOV
+	accessGet
+	accessGetIOV
+	accessAtomic
+)
+
+// want is the permission an access needs.
+func (k accessKind) want() uct.Access {
+	switch k {
+	case accessPut, accessPutIOV:
+		return uct.AccessRemotePut
+	case accessGet, accessGetIOV:
+		return uct.AccessRemoteGet
+	}
+	return uct.AccessRemoteAtomic
+}
+
+// perform does a. An error is the target's refusal.
+func (e *endpoint) perform(a *access) error {
+	if a.size == 0 {
+		if a.unpacker != nil {
+			a.unpacker.Unpack(nil)
+		}
+		return nil
+	}
+	b, ok := e.peer.domain.table.Lookup(a.addr, a.size, a.kind.want())
+	if !ok || a.key != e.peer.domain.id {
+		return fmt.Errorf("sim: remote access of %d bytes at %#x with key %d refused: %w",
+			a.size, a.addr, a.key, ucs.ErrInvalidAddr)
+	}
+	switch a.kind {
+	case accessPut:
+		copy(b, a.own)
+	case accessPutIOV:
+		for i := range a.iov {
+			b = b[copy(b, a.iov[i].Data):]
+		}
+	case accessGet:
+		a.unpacker.Unpack(b)
+	case accessGetIOV:
+		for i := range a.iov {
+			b = b[copy(a.iov[i].Data, b):]
+		}
+	case accessAtomic:
+		a.update(b)
+	}
+	return nil
+}
+
+// update is an atomic operation on b.
+func (a *access) update(b []byte) {
+	var old uint64
+	switch {
+	case a.atomic == uct.AtomicCSwap && a.size == 4:
+		old = uint64(rma.CSwap32(b, uint32(a.x), uint32(a.y)))
+	case a.atomic == uct.AtomicCSwap:
+		old = rma.CSwap64(b, a.x, a.y)
+	case a.size == 4:
+		v, _ := rma.Apply32(b, a.atomic, uint32(a.x)) // checked when it was accepted
+		old = uint64(v)
+	default:
+		old, _ = rma.Apply64(b, a.atomic, a.x)
+	}
+	if a.r32 != nil {
+		*a.r32 = uint32(old)
+	}
+	if a.r64 != nil {
+		*a.r64 = old
+	}
+}
+
+// begin accepts an access, or says why not. The caller fills in the rest and
+// calls push.
+func (e *endpoint) begin(kind uct.Operation, how accessKind, size int, addr uint64, key *uct.Rkey, c *uct.Completion) (o *op, late int, err error) {
+	if key == nil {
+		return nil, 0, fmt.Errorf("sim: remote access without a key: %w", ucs.ErrInvalidParam)
+	}
+	eff, err := e.admit(kind, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	o = e.home.newOp()
+	o.comp, o.err = c, eff.Fail
+	o.access.kind, o.access.size, o.access.addr, o.access.key = how, size, addr, key.Value
+	return o, eff.Late + e.home.o.Latency, nil
+}
+
+// checkRMA refuses an access that can never be done.
+func (e *endpoint) checkRMA(flag uct.IfaceFlags, n, limit int) error {
+	if !e.home.attr.Flags.Has(flag) {
+		return ucs.ErrUnsupported
+	}
+	if n < 0 || n > limit {
+		return fmt.Errorf("sim: remote access of %d bytes, at most %d: %w", n, limit, ucs.ErrInvalidParam)
+	}
+	return nil
+}
+
+// PutShort implements uct.Endpoint.
+func (e *endpoint) PutShort(buf []byte, raddr uint64, key *uct.Rkey) error {
+	if err := e.checkRMA(uct.IfacePutShort, len(buf), e.home.attr.Put.MaxShort); err != nil {
+		return err
+	}
+	o, late, err := e.begin(uct.OpPutShort, accessPut, len(buf), raddr, key, nil)
+	if err != nil {
+		return err
+	}
+	o.access.own = append(o.access.own, buf...)
+	e.push(o, late)
+	return nil
+}
+
+// PutBcopy implements uct.Endpoint.
+func (e *endpoint) PutBcopy(p uct.Packer, length int, raddr uint64, key *uct.Rkey) (int, error) {
+	if err := e.checkRMA(uct.IfacePutBcopy, length, e.home.attr.Put.MaxBcopy); err != nil {
+		return 0, err
+	}
+	o, late, err := e.begin(uct.OpPutBcopy, accessPut, length, raddr, key, nil)
+	if err != nil {
+		return 0, err
+	}
+	a := &o.access
+	if cap(a.own) < length {
+		a.own = make([]byte, length)
+	}
+	n := p.Pack(a.own[:length])
+	a.own, a.size = a.own[:n], n
+	e.push(o, late)
+	return n, nil
+}
+
+// PutZcopy implements uct.Endpoint.
+func (e *endpoint) PutZcopy(iov []uct.IOV, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
+	return e.zcopy(uct.IfacePutZcopy, uct.OpPutZcopy, accessPutIOV, &e.home.attr.Put, iov, raddr, key, c)
+}
+
+// GetZcopy implements uct.Endpoint.
+func (e *endpoint) GetZcopy(iov []uct.IOV, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
+	return e.zcopy(uct.IfaceGetZcopy, uct.OpGetZcopy, accessGetIOV, &e.home.attr.Get, iov, raddr, key, c)
+}
+
+func (e *endpoint) zcopy(flag uct.IfaceFlags, kind uct.Operation, how accessKind, limits *uct.RMALimits, iov []uct.IOV, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
+	n := uct.IOVLen(iov)
+	if err := e.checkRMA(flag, n, limits.MaxZcopy); err != nil {
+		return err
+	}
+	if err := e.checkIOV(iov, limits.MaxIOV); err != nil {
+		return err
+	}
+	o, late, err := e.begin(kind, how, n, raddr, key, c)
+	if err != nil {
+		return err
+	}
+	o.access.iov = iov
+	e.push(o, late)
+	return ucs.InProgress
+}
+
+// GetBcopy implements uct.Endpoint.
+func (e *endpoint) GetBcopy(u uct.Unpacker, length int, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
+	if err := e.checkRMA(uct.IfaceGetBcopy, length, e.home.attr.Get.MaxBcopy); err != nil {
+		return err
+	}
+	o, late, err := e.begin(uct.OpGetBcopy, accessGet, length, raddr, key, c)
+	if err != nil {
+		return err
+	}
+	o.access.unpacker = u
+	e.push(o, late)
+	return ucs.InProgress
+}
