@@ -97,7 +97,7 @@ func (c *conn) handleRequest(r request) {
 		c.close()
 		return
 	}
-	if c.sn == ^uint64(0) || i.match.full(c.peer) {
+	if c.sn == ^uint64(0) || i.match.full(c.peer, &i.bounds) {
 		c.close()
 		return
 	}

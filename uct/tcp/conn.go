@@ -173,12 +173,6 @@ func (c *conn) close() {
 	c.prev, c.next = nil, nil
 }
 
-// releaseIn gives the receive buffer back.
-func (c *conn) releaseIn() {
-	c.iface.rxPool.put(c.in)
-	c.in = nil
-}
-
 // endOps ends all operations of c with err.
 func (c *conn) endOps(err error) {
 	ops := &c.iface.svc.ops

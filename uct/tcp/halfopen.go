@@ -25,7 +25,7 @@ type halfOpenList struct {
 
 func (l *halfOpenList) add(c *conn) {
 	h := &c.half
-	h.deadline, h.listed = time.Now().Add(limits.handshake), true
+	h.deadline, h.listed = time.Now().Add(c.iface.bounds.handshake), true
 	h.prev = l.tail
 	if l.tail != nil {
 		l.tail.half.next = c
@@ -33,7 +33,7 @@ func (l *halfOpenList) add(c *conn) {
 		l.head = c
 	}
 	l.tail = c
-	if l.n++; l.n > limits.halfOpen {
+	if l.n++; l.n > c.iface.bounds.halfOpen {
 		l.evict()
 	}
 	l.schedule(c.iface)

@@ -13,20 +13,37 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// limits bound what strangers can make us keep. Anyone who reaches the port can
-// connect. Tests change them.
-var limits = struct {
+// bounds are limits of what strangers can make an iface keep: anyone who reaches
+// the port can connect.
+type bounds struct {
 	handshake         time.Duration // from accept to the request
-	halfOpen          int           // connections without request, per iface
-	unexpected        int           // connections without endpoint, per iface
+	halfOpen          int           // connections without request
+	unexpected        int           // connections without endpoint
 	unexpectedPerPeer int
 	acceptPause       time.Duration // when no descriptor is to be had
-}{
+}
+
+// limits are the bounds of ifaces that are opened from now on. Tests change
+// them.
+var limits = bounds{
 	handshake:         10 * time.Second,
 	halfOpen:          256,
 	unexpected:        1 << 16,
 	unexpectedPerPeer: 1 << 14,
 	acceptPause:       100 * time.Millisecond,
+}
+
+// fitting returns b made smaller where the process may not open that many
+// descriptors: some are for connections of our own.
+func (b bounds) fitting() bounds {
+	var files unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil && files.Cur < 1<<30 {
+		n := int(files.Cur)
+		b.halfOpen = min(b.halfOpen, n/8+1)
+		b.unexpected = min(b.unexpected, n/2+1)
+		b.unexpectedPerPeer = min(b.unexpectedPerPeer, n/2+1)
+	}
+	return b
 }
 
 // acceptBatch bounds the connections accepted in one round.
@@ -47,10 +64,16 @@ func (i *iface) listen() error {
 		return fmt.Errorf("tcp: listen on %v: %w: %w", i.dev.ip, err, ucs.ErrIO)
 	}
 	i.addr.port = port
-	i.listener = listener{iface: i, fd: fd, open: true}
-	if err := i.svc.w.Events().Add(fd, event.Read, &i.listener); err != nil {
+	l := &i.listener
+	*l = listener{iface: i, fd: fd, open: true}
+	// The timer is made now: when it is needed there are no descriptors.
+	if l.timer, err = i.svc.w.Timers().After(time.Hour, l.resume); err == nil {
+		l.timer.Stop()
+		err = i.svc.w.Events().Add(fd, event.Read, l)
+	}
+	if err != nil {
 		unix.Close(fd)
-		return err
+		return fmt.Errorf("tcp: listen on %v: %w: %w", i.dev.ip, err, ucs.ErrIO)
 	}
 	return nil
 }
@@ -130,11 +153,7 @@ func (l *listener) HandleEvent(event.Events) {
 func (l *listener) pause(cause error) {
 	log.Diag("cannot accept connections for now", zap.Stringer("listener", l.iface.addr), zap.Error(cause))
 	l.iface.svc.w.Events().Modify(l.fd, 0)
-	if l.timer == nil {
-		l.timer, _ = l.iface.svc.w.Timers().After(limits.acceptPause, l.resume)
-		return
-	}
-	l.timer.Reset(limits.acceptPause)
+	l.timer.Reset(l.iface.bounds.acceptPause)
 }
 
 func (l *listener) resume() {
@@ -149,9 +168,7 @@ func (l *listener) close() {
 		return
 	}
 	l.open = false
-	if l.timer != nil {
-		l.timer.Stop()
-	}
+	l.timer.Stop()
 	l.iface.svc.w.Events().Remove(l.fd)
 	unix.Close(l.fd)
 }

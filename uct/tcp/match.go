@@ -41,8 +41,8 @@ func (t *matchTable) takeSN(peer sockaddr) uint64 {
 
 // full reports whether another connection of peer without endpoint would be too
 // many.
-func (t *matchTable) full(peer sockaddr) bool {
-	return t.total >= limits.unexpected || t.waiting[peer] >= limits.unexpectedPerPeer
+func (t *matchTable) full(peer sockaddr, b *bounds) bool {
+	return t.total >= b.unexpected || t.waiting[peer] >= b.unexpectedPerPeer
 }
 
 // matchEndpoint adds an endpoint.

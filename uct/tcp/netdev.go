@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"net/netip"
@@ -64,24 +65,22 @@ func netdevs(o mdOptions) ([]netdev, error) {
 // parseNetdevs reads two netlink dumps, of links and of addresses.
 func parseNetdevs(links, addrs []byte) ([]netdev, error) {
 	var devs []netdev
-	err := eachMessage(links, unix.RTM_NEWLINK, func(m *syscall.NetlinkMessage) error {
-		if len(m.Data) < unix.SizeofIfInfomsg {
-			return nil
-		}
+	err := eachMessage(links, unix.RTM_NEWLINK, unix.SizeofIfInfomsg, func(m *syscall.NetlinkMessage) {
 		d := netdev{
-			arp:   le.Uint16(m.Data[2:]),
-			index: int(int32(le.Uint32(m.Data[4:]))),
-			flags: le.Uint32(m.Data[8:]),
+			arp:   binary.NativeEndian.Uint16(m.Data[2:]),
+			index: int(int32(binary.NativeEndian.Uint32(m.Data[4:]))),
+			flags: binary.NativeEndian.Uint32(m.Data[8:]),
 			mtu:   unknownMTU,
 		}
-		return eachAttr(m, func(typ uint16, v []byte) {
+		eachAttr(m, unix.SizeofIfInfomsg, func(typ uint16, v []byte) {
 			switch {
 			case typ == unix.IFLA_IFNAME:
 				d.name = cstring(v)
 			case typ == unix.IFLA_MTU && len(v) == 4:
-				d.mtu = int(min(le.Uint32(v), math.MaxInt32))
+				d.mtu = int(min(binary.NativeEndian.Uint32(v), math.MaxInt32))
 			}
-		}, func() { devs = append(devs, d) })
+		})
+		devs = append(devs, d)
 	})
 	if err != nil {
 		return nil, err
@@ -90,37 +89,36 @@ func parseNetdevs(links, addrs []byte) ([]netdev, error) {
 	for i := range devs {
 		byIndex[devs[i].index] = &devs[i]
 	}
-	err = eachMessage(addrs, unix.RTM_NEWADDR, func(m *syscall.NetlinkMessage) error {
-		if len(m.Data) < unix.SizeofIfAddrmsg {
-			return nil
+	err = eachMessage(addrs, unix.RTM_NEWADDR, unix.SizeofIfAddrmsg, func(m *syscall.NetlinkMessage) {
+		if d := byIndex[int(binary.NativeEndian.Uint32(m.Data[4:]))]; d != nil {
+			d.addAddr(m)
 		}
-		d := byIndex[int(le.Uint32(m.Data[4:]))]
-		if d == nil {
-			return nil
-		}
-		var addr, local netip.Addr
-		label := d.name
-		return eachAttr(m, func(typ uint16, v []byte) {
-			switch typ {
-			case unix.IFA_ADDRESS:
-				addr, _ = netip.AddrFromSlice(v)
-			case unix.IFA_LOCAL:
-				local, _ = netip.AddrFromSlice(v)
-			case unix.IFA_LABEL:
-				label = cstring(v)
-			}
-		}, func() {
-			if local.IsValid() {
-				addr = local
-			}
-			// C UCX compares the label with the device's name, so the addresses
-			// of aliases are not used.
-			if addr.IsValid() && label == d.name && !addr.IsLinkLocalUnicast() {
-				d.addrs = append(d.addrs, addr)
-			}
-		})
 	})
 	return devs, err
+}
+
+// addAddr adds the address of a netlink message, if it can be used.
+func (d *netdev) addAddr(m *syscall.NetlinkMessage) {
+	var addr, local netip.Addr
+	label := d.name
+	eachAttr(m, unix.SizeofIfAddrmsg, func(typ uint16, v []byte) {
+		switch typ {
+		case unix.IFA_ADDRESS:
+			addr, _ = netip.AddrFromSlice(v)
+		case unix.IFA_LOCAL:
+			local, _ = netip.AddrFromSlice(v)
+		case unix.IFA_LABEL:
+			label = cstring(v)
+		}
+	})
+	if local.IsValid() {
+		addr = local // of a point-to-point link the other is the peer's
+	}
+	// C UCX compares the label with the device's name, so the addresses of
+	// aliases are not used.
+	if addr.IsValid() && label == d.name && !addr.IsLinkLocalUnicast() {
+		d.addrs = append(d.addrs, addr)
+	}
 }
 
 // chooseAddr sets the device's address: the first one of the first family that
@@ -141,32 +139,36 @@ func (d *netdev) chooseAddr(families []bool) bool {
 }
 
 // eachMessage calls fn for the messages of one type in a netlink dump.
-func eachMessage(dump []byte, typ uint16, fn func(*syscall.NetlinkMessage) error) error {
+// Messages shorter than their fixed part are left out.
+func eachMessage(dump []byte, typ uint16, fixed int, fn func(*syscall.NetlinkMessage)) error {
 	msgs, err := syscall.ParseNetlinkMessage(dump)
 	if err != nil {
 		return fmt.Errorf("tcp: netlink: %w: %w", err, ucs.ErrIO)
 	}
 	for i := range msgs {
-		if msgs[i].Header.Type == typ {
-			if err := fn(&msgs[i]); err != nil {
-				return err
-			}
+		if msgs[i].Header.Type == typ && len(msgs[i].Data) >= fixed {
+			fn(&msgs[i])
 		}
 	}
 	return nil
 }
 
-// eachAttr calls attr for the attributes of a message and then done.
-func eachAttr(m *syscall.NetlinkMessage, attr func(typ uint16, value []byte), done func()) error {
-	attrs, err := syscall.ParseNetlinkRouteAttr(m)
-	if err != nil {
-		return fmt.Errorf("tcp: netlink: %w: %w", err, ucs.ErrIO)
+// nlaTypeMask takes the flags off an attribute's type (NLA_TYPE_MASK in
+// linux/netlink.h).
+const nlaTypeMask = 1<<14 - 1
+
+// eachAttr calls attr for the attributes of a message, which follow its fixed
+// part. A malformed one ends them.
+func eachAttr(m *syscall.NetlinkMessage, fixed int, attr func(typ uint16, value []byte)) {
+	b := m.Data[fixed:]
+	for len(b) >= unix.SizeofRtAttr {
+		n := int(binary.NativeEndian.Uint16(b))
+		if n < unix.SizeofRtAttr || n > len(b) {
+			return
+		}
+		attr(binary.NativeEndian.Uint16(b[2:])&nlaTypeMask, b[unix.SizeofRtAttr:n])
+		b = b[min((n+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1), len(b)):]
 	}
-	for _, a := range attrs {
-		attr(a.Attr.Type, a.Value)
-	}
-	done()
-	return nil
 }
 
 // cstring is a netlink string, which ends with a zero byte.

@@ -28,6 +28,7 @@ func (ep *endpoint) put(iov []uct.IOV, raddr uint64, comp *uct.Completion) error
 	}
 	b := c.room(hdrLen + putReqLen)
 	if b == nil {
+		c.iface.svc.markDirty(c)
 		return ep.notReady()
 	}
 	total := uct.IOVLen(iov)

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"syscall"
 
@@ -35,38 +36,33 @@ func readRoutes() routeTable {
 
 // parse adds the routes of a netlink dump.
 func (t *routeTable) parse(dump []byte) error {
-	return eachMessage(dump, unix.RTM_NEWROUTE, func(m *syscall.NetlinkMessage) error {
-		if len(m.Data) < unix.SizeofRtMsg {
-			return nil
-		}
+	return eachMessage(dump, unix.RTM_NEWROUTE, unix.SizeofRtMsg, func(m *syscall.NetlinkMessage) {
 		v6 := m.Data[0] == unix.AF_INET6
 		bits := int(m.Data[1])
 		device := -1
-		dst := netip.IPv4Unspecified()
+		dst, hasDst := netip.IPv4Unspecified(), false
 		if v6 {
 			dst = netip.IPv6Unspecified()
 		}
-		hasDst := false
-		return eachAttr(m, func(typ uint16, v []byte) {
+		eachAttr(m, unix.SizeofRtMsg, func(typ uint16, v []byte) {
 			switch {
 			case typ == unix.RTA_OIF && len(v) == 4:
-				device = int(int32(le.Uint32(v)))
+				device = int(int32(binary.NativeEndian.Uint32(v)))
 			case typ == unix.RTA_DST:
 				if a, ok := netip.AddrFromSlice(v); ok && a.Is6() == v6 {
 					dst, hasDst = a, true
 				}
 			}
-		}, func() {
-			if device < 0 || bits != 0 && !hasDst {
-				return
-			}
-			if p, err := dst.Prefix(bits); err == nil {
-				if t.byDevice == nil {
-					t.byDevice = make(map[int][]netip.Prefix)
-				}
-				t.byDevice[device] = append(t.byDevice[device], p)
-			}
 		})
+		if device < 0 || bits != 0 && !hasDst {
+			return
+		}
+		if p, err := dst.Prefix(bits); err == nil {
+			if t.byDevice == nil {
+				t.byDevice = make(map[int][]netip.Prefix)
+			}
+			t.byDevice[device] = append(t.byDevice[device], p)
+		}
 	})
 }
 

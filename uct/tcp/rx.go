@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/ucs/sys"
 	"github.com/ucx-go/ucx/uct"
@@ -32,17 +33,11 @@ func (c *conn) readOnce() (done int, more bool) {
 	if c.put.left > 0 {
 		return c.readPut()
 	}
-	b := c.in
-	if b == nil {
-		b = c.iface.rxPool.get()
-		c.in = b
-	}
+	b := c.openIn()
 	space := b.data[b.w:]
 	n, errno := sys.Recv(int(c.fd), space)
 	if n == 0 {
-		if b.r == b.w {
-			c.releaseIn()
-		}
+		c.closeIn()
 		return c.readFailed(errno), false
 	}
 	b.w += n
@@ -83,15 +78,60 @@ func (c *conn) parse() int {
 		n++
 	}
 	c.reading = false
-	switch {
-	case b.r == b.w || c.state >= stateStale:
+	if c.state >= stateStale {
 		c.releaseIn()
+	} else {
+		c.closeIn()
+	}
+	return n
+}
+
+// smallBuffer is the size of what is kept for a connection that is between
+// reads with only the beginning of a frame. Large buffers are for those in the
+// middle of one.
+const smallBuffer = 512
+
+// openIn returns a receive buffer with room.
+func (c *conn) openIn() *buffer {
+	b := c.in
+	if b != nil && len(b.data) > smallBuffer {
+		return b
+	}
+	big := c.iface.rxPool.get()
+	c.in = big
+	if b != nil {
+		big.w = copy(big.data, b.data[b.r:b.w])
+		c.iface.svc.small.put(b)
+	}
+	return big
+}
+
+// closeIn leaves the receive buffer until the next read: not at all, small, or
+// with room for the frame that has begun.
+func (c *conn) closeIn() {
+	b := c.in
+	switch n := b.w - b.r; {
+	case n == 0:
+		c.releaseIn()
+	case n <= smallBuffer:
+		small := c.iface.svc.small.get()
+		small.w = copy(small.data, b.data[b.r:b.w])
+		c.releaseIn()
+		c.in = small
 	case len(b.data)-b.r < c.iface.maxRxFrame || b.w == len(b.data):
-		// The frame that has begun must fit.
 		b.w = copy(b.data, b.data[b.r:b.w])
 		b.r = 0
 	}
-	return n
+}
+
+// releaseIn gives the receive buffer back.
+func (c *conn) releaseIn() {
+	if len(c.in.data) == smallBuffer {
+		c.iface.svc.small.put(c.in)
+	} else {
+		c.iface.rxPool.put(c.in)
+	}
+	c.in = nil
 }
 
 // frame handles the first frame in b and reports whether there was a whole one.
@@ -114,7 +154,10 @@ func (c *conn) frame(b *buffer) bool {
 			return false
 		}
 		b.r += end
-		c.iface.deliver(uct.AMID(id), buf[hdrLen:end])
+		if err := c.iface.deliver(uct.AMID(id), buf[hdrLen:end]); err != nil && err != ucs.InProgress {
+			c.refuse(fmt.Errorf("active message %d refused by its handler: %w", id, err))
+			return false
+		}
 		return true
 	}
 	return c.controlFrame(b, buf, id, length)

@@ -43,6 +43,7 @@ type service struct {
 
 	txPools map[int]*pool // by size
 	rxPools map[int]*pool
+	small   pool // for the beginnings of frames
 	ops     opPool
 	vec     sys.IOVecs // for one call
 }
@@ -55,7 +56,12 @@ var _ interface {
 // openService returns the service of a worker.
 func openService(w *uct.Worker) (*service, error) {
 	s, err := w.Service("tcp", func() (uct.Service, error) {
-		s := &service{w: w, txPools: make(map[int]*pool), rxPools: make(map[int]*pool)}
+		s := &service{
+			w:       w,
+			txPools: make(map[int]*pool),
+			rxPools: make(map[int]*pool),
+			small:   pool{size: smallBuffer},
+		}
 		s.watch.svc = s
 		return s, nil
 	})

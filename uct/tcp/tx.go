@@ -139,10 +139,21 @@ func (c *conn) acceptsMore() bool {
 	return !c.blocked || b == nil || len(b.data)-b.w >= c.iface.maxFrame
 }
 
+// Bounds of output, so that neither the scheduler nor other connections are kept
+// waiting by a peer that reads as fast as we write.
+const (
+	maxSend  = 1 << 20 // bytes of one call
+	maxSends = 4       // calls in a row
+)
+
 // write gives the kernel as much output as it takes and reports whether all of
 // it went. It runs no callback: a broken connection is reported by Progress.
 func (c *conn) write() bool {
-	for c.written != c.accepted {
+	for calls := 0; c.written != c.accepted; calls++ {
+		if calls == maxSends {
+			c.iface.svc.markDirty(c) // goes on in the next round
+			return false
+		}
 		n, want, errno := c.send()
 		if errno != 0 {
 			if errno == unix.EAGAIN {
@@ -179,9 +190,11 @@ func (c *conn) send() (n, want int, errno unix.Errno) {
 		v.Add(b.data[b.r:b.w])
 	}
 	z := &c.zc
-	v.Add(z.iov[z.index].Data[z.offset:])
-	for i := z.index + 1; i < len(z.iov); i++ {
-		v.Add(z.iov[i].Data)
+	offset := z.offset
+	for i := z.index; i < len(z.iov) && v.Bytes() < maxSend; i++ {
+		data := z.iov[i].Data[offset:]
+		v.Add(data[:min(len(data), maxSend-v.Bytes())])
+		offset = 0
 	}
 	want = v.Bytes()
 	n, errno = sys.SendVec(int(c.fd), v, 0)

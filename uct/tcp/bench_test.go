@@ -1,0 +1,162 @@
+package tcp
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// echo lets b answer every message of a in a goroutine of its own, until stop is
+// called.
+func echo(b *host, answer func()) (stop func()) {
+	b.iface.SetAMHandler(1, func([]byte, *uct.AMDesc) error {
+		answer()
+		return nil
+	})
+	var over atomic.Bool
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for !over.Load() {
+			b.w.Progress()
+		}
+	}()
+	return func() {
+		over.Store(true)
+		<-ended
+	}
+}
+
+// BenchmarkAMShortPingPong measures a round trip of 8 bytes over loopback, both
+// sides polling. Half of it is the latency.
+func BenchmarkAMShortPingPong(b *testing.B) {
+	x, y, ep := pair(b)
+	back := y.connect(x)
+	until(b, "connect back", func() bool { return back.conn.state == stateConnected }, x, y)
+	stop := echo(y, func() { back.AMShort(1, 0, nil, 0, nil) })
+	defer stop()
+	got := 0
+	x.iface.SetAMHandler(1, func([]byte, *uct.AMDesc) error { got++; return nil })
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		ep.AMShort(1, 0, nil, 0, nil)
+		for got <= i {
+			x.w.Progress()
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/2, "ns/one-way")
+}
+
+// BenchmarkAMShortRate streams 8-byte messages.
+func BenchmarkAMShortRate(b *testing.B) {
+	x, y, ep := pair(b)
+	n := 0
+	stop := echo(y, func() { n++ })
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		for {
+			err := ep.AMShort(1, 0, nil, 0, nil)
+			if err == nil || err == ucs.InProgress {
+				break
+			}
+			x.w.Progress()
+		}
+		if i%64 == 0 {
+			x.w.Progress()
+		}
+	}
+	for ep.Flush(uct.FlushLocal, nil) != nil {
+		x.w.Progress()
+	}
+	b.StopTimer()
+	stop()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds()/1e6, "Mmsg/s")
+}
+
+// BenchmarkAMZcopy streams messages from the user's memory.
+func BenchmarkAMZcopy(b *testing.B) {
+	for _, size := range []int{4 << 10, 64 << 10} {
+		b.Run(fmt.Sprintf("%dK", size>>10), func(b *testing.B) {
+			x, y, ep := pair(b)
+			stop := echo(y, func() {})
+			iov := []uct.IOV{{Data: make([]byte, size)}}
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				for {
+					err := ep.AMZcopy(1, nil, iov, 0, nil)
+					if err == nil || err == ucs.InProgress {
+						break
+					}
+					x.w.Progress()
+				}
+			}
+			for ep.Flush(uct.FlushLocal, nil) != nil {
+				x.w.Progress()
+			}
+			b.StopTimer()
+			stop()
+		})
+	}
+}
+
+// BenchmarkPutZcopy streams 1 MiB puts, up to four under way.
+func BenchmarkPutZcopy(b *testing.B) {
+	x, y, ep := pair(b)
+	const size = 1 << 20
+	target := make([]byte, size)
+	mem, _ := y.md.Register(target, uct.AccessRemotePut)
+	stop := echo(y, func() {})
+	iov := []uct.IOV{{Data: make([]byte, size)}}
+	under := 0
+	c := uct.Completion{Owner: counter{&under}}
+	b.SetBytes(size)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		for under >= 4 || ep.PutZcopy(iov, addressOf(target), nil, &c) != ucs.InProgress {
+			x.w.Progress()
+		}
+		under++
+		c.Count = 1
+	}
+	for under > 0 {
+		x.w.Progress()
+	}
+	b.StopTimer()
+	stop()
+	y.md.Deregister(mem)
+}
+
+// counter counts down at each completion.
+type counter struct{ n *int }
+
+func (k counter) Completed(c *uct.Completion) { *k.n--; c.Count = 1 }
+
+// BenchmarkIdleProgress measures a round with nothing to do, on a worker with
+// many connections.
+func BenchmarkIdleProgress(b *testing.B) {
+	for _, n := range []int{1, 100} {
+		b.Run(fmt.Sprintf("%d endpoints", n), func(b *testing.B) {
+			x, y, _ := pair(b)
+			for range n - 1 {
+				ep := x.connect(y)
+				until(b, "connect", func() bool { return ep.conn.state == stateConnected }, x, y)
+			}
+			for range 10 * hotRounds {
+				x.w.Progress()
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				x.w.Progress()
+			}
+		})
+	}
+}

@@ -1,0 +1,355 @@
+package tcp
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// outgoing connects an endpoint of h to a raw peer.
+func outgoing(t testing.TB, h *host) (*endpoint, *rawPeer) {
+	t.Helper()
+	l := listenRaw(t, h, false)
+	ep := l.endpoint(h)
+	p := l.accept(h)
+	p.want(flight(h.iface.addr, 0))
+	p.send(ack)
+	until(t, "connect", connected(ep), h)
+	h.w.Progress()
+	return ep, p
+}
+
+// pendingBytes reads what the host has sent so far, without stepping it.
+func (p *rawPeer) pendingBytes() []byte {
+	b := make([]byte, 1<<20)
+	n, err := unix.Read(p.fd, b)
+	if err != nil {
+		return nil
+	}
+	return b[:n]
+}
+
+func short(n int) []byte { return am(1, strings.Repeat("\x00", 8)+strings.Repeat("s", n)) }
+
+// The first send on an idle connection leaves at once; the next of the same
+// round wait for its end and are not reported as done before.
+func TestBatching(t *testing.T) {
+	h := newHost(t, "")
+	ep, p := outgoing(t, h)
+	first, second, third := newDone(), newDone(), newDone()
+	if err := ep.AMShort(1, 0, nil, 0, &first.comp); err != nil {
+		t.Fatalf("first send: %v", err)
+	}
+	if got := p.pendingBytes(); !bytes.Equal(got, short(0)) {
+		t.Fatalf("after the first send: %x", got)
+	}
+	if err := ep.AMShort(1, 0, []byte("s"), 0, &second.comp); err != ucs.InProgress {
+		t.Fatalf("second send: %v", err)
+	}
+	if _, err := ep.AMBcopy(2, text("b"), 0, &third.comp); err != ucs.InProgress {
+		t.Fatalf("third send: %v", err)
+	}
+	if got := p.pendingBytes(); len(got) != 0 || second.n+third.n != 0 {
+		t.Fatalf("without progress %x was sent, %d and %d completions", got, second.n, third.n)
+	}
+	h.w.Progress()
+	if got := p.pendingBytes(); !bytes.Equal(got, append(short(1), am(2, "b")...)) {
+		t.Fatalf("after progress: %x", got)
+	}
+	if first.n != 0 || second.n != 1 || third.n != 1 {
+		t.Errorf("completions: %d, %d, %d", first.n, second.n, third.n)
+	}
+	// A lone send of the next round leaves at once again.
+	if err := ep.AMShort(1, 0, nil, 0, nil); err != nil {
+		t.Errorf("send in the next round: %v", err)
+	}
+}
+
+// What ends a batch: Flush, Arm, a zero-copy message, SendNow, a full buffer,
+// and progress; and what handlers send leaves in the same round.
+func TestBatchEnds(t *testing.T) {
+	h := newHost(t, "")
+	ep, p := outgoing(t, h)
+	fill := func() {
+		t.Helper()
+		h.w.Progress()
+		p.pendingBytes()
+		if err := ep.AMShort(1, 0, nil, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := ep.AMShort(1, 0, nil, 0, nil); err != ucs.InProgress {
+			t.Fatal(err)
+		}
+	}
+	both := append(short(0), short(0)...)
+	want := func(what string, bytesWanted ...[]byte) {
+		t.Helper()
+		if diff := cmp.Diff(bytes.Join(bytesWanted, nil), p.pendingBytes()); diff != "" {
+			t.Errorf("%s: %s", what, diff)
+		}
+	}
+	fill()
+	if err := ep.Flush(uct.FlushLocal, nil); err != nil {
+		t.Errorf("flush: %v", err)
+	}
+	want("flush", both)
+
+	fill()
+	if err := h.w.Arm(); err != nil {
+		t.Errorf("arm: %v", err)
+	}
+	want("arm", both)
+
+	fill()
+	if err := ep.AMZcopy(3, text("h"), []uct.IOV{{Data: []byte("z")}, {}, {Data: []byte("c")}}, 0, nil); err != nil {
+		t.Errorf("zcopy: %v", err)
+	}
+	want("zcopy", both, am(3, "hzc"))
+
+	fill()
+	if err := ep.AMShort(1, 0, []byte("s"), uct.SendNow, nil); err != nil {
+		t.Errorf("short now: %v", err)
+	}
+	want("short now", both, short(1))
+	fill()
+	if n, err := ep.AMBcopy(4, text("now"), uct.SendNow, nil); err != nil || n != 3 {
+		t.Errorf("bcopy now: %d, %v", n, err)
+	}
+	want("bcopy now", both, am(4, "now"))
+
+	fill()
+	big := strings.Repeat("x", 8000)
+	sent := []byte(nil)
+	for len(p.pendingBytes()) == 0 || len(sent) < 2*txBufferSize {
+		if _, err := ep.AMBcopy(5, text(big), 0, nil); err != ucs.InProgress {
+			t.Fatalf("bcopy: %v", err)
+		}
+		sent = append(sent, big...)
+	}
+
+	h.w.Progress()
+	p.pendingBytes()
+	h.iface.SetAMHandler(9, func([]byte, *uct.AMDesc) error {
+		ep.AMShort(1, 0, nil, 0, nil)
+		return ep.AMShort(1, 0, nil, 0, nil)
+	})
+	p.send(req(ep.peer, 0), am(9, ""))
+	p.want(ack, both)
+}
+
+// Short messages with much data are sent from the caller's memory.
+func TestLongShort(t *testing.T) {
+	for _, thresh := range []string{"SENDV_THRESH=2k", "SENDV_THRESH=inf", "SENDV_THRESH=0"} {
+		h := newHost(t, "", thresh)
+		ep, p := outgoing(t, h)
+		for _, n := range []int{0, 1, 2048, 2049, 8184} {
+			if err := ep.AMShort(1, 0, bytes.Repeat([]byte("s"), n), 0, nil); err != nil {
+				t.Errorf("%s: %d bytes: %v", thresh, n, err)
+			}
+			p.want(short(n))
+			h.w.Progress()
+		}
+	}
+}
+
+// block fills the connection until nothing is accepted any more and returns what
+// was sent.
+func block(t *testing.T, ep *endpoint) (sent []byte, dones []*done) {
+	t.Helper()
+	data := strings.Repeat("f", 8192)
+	for {
+		d := newDone()
+		_, err := ep.AMBcopy(6, text(data), 0, &d.comp)
+		switch err {
+		case ucs.InProgress:
+			dones = append(dones, d)
+			fallthrough
+		case nil:
+			sent = append(sent, am(6, data)...)
+		case ucs.ErrNoResource:
+			return sent, dones
+		default:
+			t.Fatal(err)
+		}
+	}
+}
+
+// A peer that does not read: everything waits in order and arrives whole.
+func TestBlocked(t *testing.T) {
+	h := newHost(t, "", "SNDBUF=16k")
+	ep, p := outgoing(t, h)
+	want, dones := block(t, ep)
+	if err := ep.AMShort(1, 0, make([]byte, 8184), uct.SendNow, nil); err != ucs.ErrNoResource {
+		t.Errorf("short now: %v", err)
+	}
+	if _, err := ep.AMBcopy(1, text("x"), uct.SendNow, nil); err != ucs.ErrNoResource {
+		t.Errorf("bcopy now: %v", err)
+	}
+	flush := newDone()
+	if err := ep.Flush(uct.FlushLocal, &flush.comp); err != ucs.InProgress {
+		t.Errorf("flush: %v", err)
+	}
+	order := []string{}
+	q := &queued{ep: ep, order: &order}
+	for i := range 3 {
+		q.add(t, string(rune('a'+i)))
+	}
+	// Nothing overtakes those that wait.
+	if err := ep.AMShort(1, 0, nil, 0, nil); err != ucs.ErrNoResource {
+		t.Errorf("send behind the queue: %v", err)
+	}
+	if err := ep.Check(nil); err != nil {
+		t.Errorf("check of a busy connection: %v", err)
+	}
+	for h.w.Progress() > 0 { // the sockets still take some
+	}
+	if h.w.Arm() != nil {
+		t.Error("a blocked connection keeps the worker from sleeping")
+	}
+	p.want(want)
+	p.want(am(7, "a"), am(7, "b"), am(7, "c"))
+	until(t, "flush", func() bool { return flush.n == 1 }, h)
+	for i, d := range dones {
+		if d.n != 1 || d.comp.Err != nil {
+			t.Errorf("send %d told %d times, %v", i, d.n, d.comp.Err)
+		}
+	}
+	if strings.Join(order, "") != "abc" {
+		t.Errorf("dispatched %v", order)
+	}
+	if err := ep.AMShort(1, 0, nil, 0, nil); err != nil {
+		t.Errorf("send after all: %v", err)
+	}
+}
+
+// queued is a pending request.
+type queued struct {
+	ep    *endpoint
+	order *[]string
+	list  []*pendingText
+}
+
+type pendingText struct {
+	uct.Pending
+	q *queued
+	s string
+}
+
+func (q *queued) add(t *testing.T, s string) {
+	t.Helper()
+	p := &pendingText{q: q, s: s}
+	p.Owner = p
+	if err := q.ep.PendingAdd(&p.Pending); err != nil {
+		t.Fatal(err)
+	}
+	q.list = append(q.list, p)
+}
+
+func (p *pendingText) Dispatch(*uct.Pending) error {
+	_, err := p.q.ep.AMBcopy(7, text(p.s), 0, nil)
+	if err == nil || err == ucs.InProgress {
+		*p.q.order = append(*p.q.order, p.s)
+		return nil
+	}
+	return err
+}
+
+// A zero-copy message that is partly written goes on from the caller's memory,
+// and what follows stays behind it.
+func TestPartialZcopy(t *testing.T) {
+	h := newHost(t, "", "SNDBUF=16k", "RX_SEG_SIZE=4m")
+	ep, p := outgoing(t, h)
+	var parts []uct.IOV
+	var all strings.Builder
+	for i := range 6 {
+		s := strings.Repeat(string(rune('A'+i)), 500000+i)
+		parts = append(parts, uct.IOV{Data: []byte(s)})
+		all.WriteString(s)
+	}
+	d := newDone()
+	if err := ep.AMZcopy(3, text("head"), parts, 0, &d.comp); err != ucs.InProgress {
+		t.Fatal(err)
+	}
+	if err := ep.AMShort(1, 0, nil, 0, nil); err != ucs.ErrNoResource {
+		t.Errorf("send behind a message that is under way: %v", err)
+	}
+	// Control frames wait for their turn.
+	p.send(req(ep.peer, 0), putReq(0, 0, 0))
+	h.w.Progress()
+	p.want(am(3, "head"+all.String()), ack, appendPutAck(nil, 0))
+	until(t, "completion", func() bool { return d.n == 1 }, h)
+	if ep.conn.zc.iov != nil || ep.conn.out != nil {
+		t.Error("memory of the caller is still referenced")
+	}
+}
+
+func TestPendingWhileConnecting(t *testing.T) {
+	h := newHost(t, "")
+	l := listenRaw(t, h, false)
+	ep := l.endpoint(h)
+	order := []string{}
+	q := &queued{ep: ep, order: &order}
+	q.add(t, "1")
+	q.add(t, "2")
+	p := l.accept(h)
+	p.want(flight(h.iface.addr, 0))
+	p.send(ack)
+	p.want(am(7, "1"), am(7, "2"))
+	r := &pendingText{q: q}
+	r.Owner = r
+	until(t, "the queue to be empty", ep.pending.Empty, h)
+	if err := ep.PendingAdd(&r.Pending); err != ucs.ErrBusy {
+		t.Errorf("queueing on an idle connection: %v", err)
+	}
+}
+
+func TestTracer(t *testing.T) {
+	a, b, ep := pair(t)
+	var seen []message
+	a.iface.SetAMTracer(func(rx bool, id uct.AMID, data []byte) { seen = append(seen, message{id, string(data)}) })
+	b.iface.SetAMTracer(func(rx bool, id uct.AMID, data []byte) {
+		if !rx {
+			t.Error("receiving was traced as sending")
+		}
+		seen = append(seen, message{id, string(data)})
+	})
+	ep.AMZcopy(1, text("h"), []uct.IOV{{Data: []byte("z")}}, 0, nil)
+	ep.AMBcopy(2, text("b"), 0, nil)
+	until(t, "messages", func() bool { return len(b.got) == 2 }, a, b)
+	want := []message{{1, "hz"}, {2, "b"}, {1, "hz"}, {2, "b"}}
+	if diff := cmp.Diff(want, seen, allowMessage); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestIfaceFlush(t *testing.T) {
+	h := newHost(t, "")
+	if err := h.iface.Flush(0); err != nil {
+		t.Errorf("flush of nothing: %v", err)
+	}
+	l := listenRaw(t, h, false)
+	ep := l.endpoint(h)
+	if err := h.iface.Flush(0); err != ucs.InProgress {
+		t.Errorf("flush while connecting: %v", err)
+	}
+	p := l.accept(h)
+	p.want(flight(h.iface.addr, 0))
+	p.send(ack)
+	until(t, "flush", func() bool { return h.iface.Flush(0) == nil }, h)
+	ep.Flush(uct.FlushRemote, nil)
+	ep.AMShort(1, 0, nil, 0, nil)
+	ep.Flush(uct.FlushRemote, nil)
+	if err := h.iface.Flush(0); err != ucs.InProgress {
+		t.Errorf("flush of a probe: %v", err)
+	}
+	p.recv(hdrLen + 8)
+	p.want(putReq(0, 0, 0))
+	p.send(appendPutAck(nil, 0))
+	until(t, "flush", func() bool { return h.iface.Flush(0) == nil }, h)
+}
