@@ -1,7 +1,7 @@
 package config
 
 import (
-	"fmt"
+	"errors"
 	"strconv"
 	"strings"
 )
@@ -36,9 +36,15 @@ func (l *List) ParseConfig(s string) error {
 	if err != nil {
 		return err
 	}
+	for _, it := range items {
+		// C UCX takes it for a part of the name, which is never what is meant.
+		if it[0] == '^' {
+			return errors.New("^ stands before the whole list only")
+		}
+	}
 	if len(items) > 0 && items[0] == "all" {
 		if len(items) > 1 {
-			return fmt.Errorf(`"all" stands with other items`)
+			return errors.New(`"all" stands with other items`)
 		}
 		// As in C UCX, "^all" means all too.
 		*l = List{Mode: ListAll}

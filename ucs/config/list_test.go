@@ -18,7 +18,7 @@ func TestListParse(t *testing.T) {
 		{"eth[0-3]", List{Items: []string{"eth[0-3]"}}, "eth[0-3]"}, // C prints it expanded
 		{"a,all", List{Items: []string{"a", "all"}}, "a,all"},
 		{"", List{}, ""},
-	}, "all,b", "^all,b")
+	}, "all,b", "^all,b", "a,^b", ",^", "^^a")
 }
 
 func TestListMatch(t *testing.T) {
