@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/ucx-go/ucx/ucp"
+)
+
+// server answers one client.
+type server struct {
+	worker   *ucp.Worker
+	endpoint *ucp.Endpoint
+}
+
+// runServer serves the process that started this one.
+func runServer(ctx context.Context, path string) error {
+	c, w, err := open(path)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	defer w.Close()
+	ep, err := connect(w, os.Stdin, os.Stdout)
+	if err != nil {
+		return err
+	}
+	s := server{w, ep}
+	for {
+		o, err := s.order(ctx)
+		if err != nil {
+			return err
+		}
+		switch o.pattern {
+		case pingPong:
+			err = s.echo(ctx, o)
+		case stream:
+			err = s.sink(ctx, o)
+		case finish:
+			return ep.Close(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// order waits for the next order.
+func (s server) order(ctx context.Context) (order, error) {
+	var b [orderSize]byte
+	info, err := s.worker.Recv(ctx, tagOrder, ucp.FullMask, b[:])
+	if err != nil {
+		return order{}, err
+	}
+	return parseOrder(b[:info.Length])
+}
+
+// echo sends every message back.
+func (s server) echo(ctx context.Context, o order) error {
+	buf := make([]byte, o.size)
+	for range o.count {
+		info, err := s.worker.Recv(ctx, tagData, ucp.FullMask, buf)
+		if err != nil {
+			return err
+		}
+		if err := s.endpoint.Send(ctx, tagEcho, buf[:info.Length]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sink receives all messages, with a window of receives posted ahead, and says
+// when it has them.
+func (s server) sink(ctx context.Context, o order) error {
+	requests := make(ring, window(o.size))
+	buf := make([]byte, len(requests)*o.size)
+	for i := range o.count {
+		err := requests.put(ctx, i, func(slot int) (*ucp.Request, error) {
+			return s.worker.TagRecv(tagData, ucp.FullMask, buf[slot*o.size:][:o.size], nil)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := requests.drain(ctx); err != nil {
+		return err
+	}
+	return s.endpoint.Send(ctx, tagEcho, nil)
+}
