@@ -31,8 +31,8 @@ func (r *Request) Wait(ctx context.Context) error {
 		return ucs.ErrInvalidParam // the user's object, in no operation
 	}
 	if err := w.progressUntil(ctx, r); err != nil {
-		if ctx.Err() == nil {
-			return err
+		if err != ctx.Err() {
+			return err // another goroutine may have the worker
 		}
 		w.Cancel(r)
 		if !r.Done() {
@@ -62,7 +62,7 @@ func (w *Worker) progressUntil(ctx context.Context, r *Request) error {
 		return err
 	}
 	defer w.leaveWait()
-	for idle := 0; ; {
+	for round, idle := 1, 0; ; round++ {
 		if w.closed {
 			return ucs.ErrInvalidParam
 		}
@@ -74,7 +74,7 @@ func (w *Worker) progressUntil(ctx context.Context, r *Request) error {
 			idle = 0
 		}
 		idle++
-		if idle%64 == 0 || n > 0 && r == nil {
+		if round%64 == 0 || n > 0 && r == nil {
 			if err := ctx.Err(); err != nil {
 				return err
 			}

@@ -159,14 +159,16 @@ func (w *Worker) Wait(ctx context.Context) error {
 	return w.park(ctx)
 }
 
-// enterWait makes sure that one goroutine at a time waits on the worker.
+// enterWait makes sure that one goroutine at a time waits on the worker. Only the
+// one that does may look at the worker's state.
 func (w *Worker) enterWait() error {
-	if w.inProgress {
-		return fmt.Errorf("ucp: waiting inside a callback: %w", ucs.ErrInvalidParam)
-	}
 	if !w.blockedCall.CompareAndSwap(false, true) {
-		return fmt.Errorf("ucp: another goroutine waits on worker %s, whose thread mode is %v: %w",
+		return fmt.Errorf("ucp: worker %s, whose thread mode is %v, waits already, for another goroutine or around this callback: %w",
 			w.name, w.params.ThreadMode, ucs.ErrBusy)
+	}
+	if w.inProgress {
+		w.leaveWait()
+		return fmt.Errorf("ucp: waiting inside a callback: %w", ucs.ErrInvalidParam)
 	}
 	return nil
 }
@@ -184,9 +186,14 @@ func (w *Worker) park(ctx context.Context) error {
 		return err
 	}
 	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, func() { f.SetReadDeadline(time.Unix(1, 0)) })
+		ended := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			f.SetReadDeadline(time.Unix(1, 0))
+			close(ended)
+		})
 		defer func() {
 			if !stop() {
+				<-ended // or it would set the deadline after it is cleared here
 				f.SetReadDeadline(time.Time{})
 			}
 		}()
