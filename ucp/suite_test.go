@@ -46,6 +46,7 @@ func TestSuite(t *testing.T) {
 		{"transfer", transferCases},
 		{"matching", matchCases},
 		{"completion", completeCases},
+		{"requests", requestCases},
 	}
 	for _, tr := range transports {
 		t.Run(tr.name, func(t *testing.T) {
