@@ -4,6 +4,7 @@ export CGO_ENABLED := 0
 
 GO       ?= go
 FUZZTIME ?= 60s
+ROUNDS   ?= 15
 # Further C UCX installations to test and measure against, as prefixes: /a:/b.
 # Without it, the distribution's.
 export CPEERS
@@ -26,9 +27,9 @@ test:
 unit race cross interop:
 	@scripts/test $@
 
-# Interleaved with the C tool; ratios to it.
-bench: build
-	@scripts/bench
+# Ratios to the C tool, by turns with it: the first of CPEERS, or the distribution's.
+bench:
+	@$(GO) test -count=1 -timeout 60m -run '^TestRatio$$' -v ./interop -rounds $(ROUNDS)
 
 fuzz:
 	@scripts/fuzz $(FUZZTIME)

@@ -170,7 +170,7 @@ func (r *runner) record(at row, size int, err error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, errNothingToDo):
-		o = nothing
+		return
 	case errors.Is(err, errUnsupported):
 		o = unsupported
 	default:

@@ -14,7 +14,6 @@ const (
 	ok          outcome = "ok"
 	failed      outcome = "FAIL"
 	unsupported outcome = "uns"
-	nothing     outcome = "-" // nothing to do
 	notRun      outcome = ""
 )
 
@@ -102,8 +101,7 @@ func (m *matrix) width(c column) int {
 	return max(len(c.name), len(failed), (len(c.group)+in-1)/in)
 }
 
-// alike splits the sizes of a row into runs of the same outcomes. "Nothing to
-// do" goes with any neighbour.
+// alike splits the sizes of a row into runs of the same outcomes.
 func (m *matrix) alike(r row) [][]int {
 	var runs [][]int
 	for _, size := range m.sizes[r] {

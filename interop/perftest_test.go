@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -47,23 +48,27 @@ func runPerftest(t *testing.T, ours, theirs program) {
 			for _, test := range perftests {
 				for _, run := range runs {
 					for _, weServe := range []bool{true, false} {
-						server, client, at := theirs, ours, row{test, ours.name + " client"}
+						r := perfRun{server: theirs, client: ours, peer: theirs, device: d,
+							test: test, size: run.size, iterations: run.iterations, warmup: 10}
+						// Our side keeps to the network. C has all its
+						// transports and must choose the common one.
+						r.clientEnv = []string{"UCX_TLS=" + ourTransports}
+						at := row{test, ours.name + " client"}
 						if weServe {
-							server, client, at = ours, theirs, row{test, ours.name + " server"}
+							r.server, r.client = r.client, r.server
+							r.serverEnv, r.clientEnv = r.clientEnv, nil
+							at.direction = ours.name + " server"
 						}
-						to := column{"defaults", d.name}
-						if failures >= maxFailures {
-							m.set(at, run.size, to, notRun)
-							continue
+						o := notRun
+						if failures < maxFailures {
+							o = ok
+							if _, err := r.run(where); err != nil {
+								o = failed
+								failures++
+								t.Errorf("%s, %s, %d bytes: %v", at.operation, at.direction, run.size, err)
+							}
 						}
-						err := perftest(where, server, client, theirs, d, test, run.size, run.iterations)
-						if err != nil {
-							failures++
-							m.set(at, run.size, to, failed)
-							t.Errorf("%s, %s, %d bytes: %v", at.operation, at.direction, run.size, err)
-							continue
-						}
-						m.set(at, run.size, to, ok)
+						m.set(at, run.size, column{"defaults", d.name}, o)
 					}
 				}
 			}
@@ -73,51 +78,83 @@ func runPerftest(t *testing.T, ours, theirs program) {
 	fmt.Printf("%s: %s\n", m.title, m.count())
 }
 
-// perftest runs one test between two processes. Our side keeps to tcp; C has all
-// its transports and must choose the common one.
-func perftest(where *place, server, client, theirs program, d device, test string, size, iterations int) error {
+// perfRun is one run of ucx_perftest between two processes.
+type perfRun struct {
+	server, client program
+	peer           program // the C side, if there is one
+	device         device
+	test           string
+	size           int
+	iterations     int
+	warmup         int
+	serverEnv      []string
+	clientEnv      []string
+	pinned         bool // server to CPU 0 and client to CPU 1
+}
+
+// start starts one of the processes.
+func (r perfRun) start(where *place, p program, cpu string, env []string, stdout io.Writer, args ...string) (*process, error) {
+	name := p.tool
+	if r.pinned {
+		name, args = "taskset", append([]string{"-c", cpu, p.tool}, args...)
+	}
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(append(cleanEnv(), "UCX_NET_DEVICES="+r.device.list), env...)
+	cmd.Env = append(cmd.Env, p.env...)
+	cmd.Stdout = stdout
+	return where.start(cmd)
+}
+
+// arguments are those of the side that decides.
+func (r perfRun) arguments() []string {
+	args := []string{"-t", r.test, "-s", strconv.Itoa(r.size),
+		"-n", strconv.Itoa(r.iterations), "-w", strconv.Itoa(r.warmup), "-f"}
+	if r.client.ours && r.peer.name != "" {
+		args = append(args, "--peer", majorMinor(r.peer.name))
+	}
+	return args
+}
+
+// run runs both processes and returns the result.
+func (r perfRun) run(where *place) (perfResult, error) {
 	port, err := where.freePort()
 	if err != nil {
-		return err
+		return perfResult{}, err
 	}
-	command := func(p program, args ...string) *exec.Cmd {
-		cmd := exec.Command(p.tool, args...)
-		cmd.Env = append(cleanEnv(), "UCX_NET_DEVICES="+d.list)
-		cmd.Env = append(cmd.Env, p.env...)
-		if p.ours {
-			cmd.Env = append(cmd.Env, "UCX_TLS="+ourTransports)
-		}
-		return cmd
-	}
-	s, err := where.start(command(server, "-p", port))
+	s, err := r.start(where, r.server, "0", r.serverEnv, nil, "-p", port)
 	if err != nil {
-		return err
+		return perfResult{}, err
 	}
 	defer s.kill()
 	if err := s.listening(port); err != nil {
-		return err
+		return perfResult{}, err
 	}
-
-	args := []string{"127.0.0.1", "-p", port, "-t", test, "-s", strconv.Itoa(size),
-		"-n", strconv.Itoa(iterations), "-w", "10", "-f"}
-	if client.ours {
-		args = append(args, "--peer", majorMinor(theirs.name))
-	}
-	cmd := command(client, args...)
 	var stdout bytes.Buffer
-	cmd.Stdout = &stdout
-	c, err := where.start(cmd)
+	c, err := r.start(where, r.client, "1", r.clientEnv, &stdout, append([]string{"127.0.0.1", "-p", port}, r.arguments()...)...)
 	if err != nil {
-		return err
+		return perfResult{}, err
 	}
 	defer c.kill()
 	if err := c.wait(operationLimit); err != nil {
-		return fmt.Errorf("client: %w\n%sserver:\n%s", err, &stdout, s.output)
+		return perfResult{}, fmt.Errorf("client: %w\n%sserver:\n%s", err, &stdout, s.output)
 	}
 	if err := s.wait(exitLimit); err != nil {
-		return fmt.Errorf("server: %w", err)
+		return perfResult{}, fmt.Errorf("server: %w", err)
 	}
-	return finalLine(stdout.String(), iterations)
+	return parsePerf(stdout.String(), r.iterations)
+}
+
+// runAlone runs the client with itself as its peer.
+func (r perfRun) runAlone(where *place) (perfResult, error) {
+	var stdout bytes.Buffer
+	p, err := r.start(where, r.client, "1", r.clientEnv, &stdout, append([]string{"-l"}, r.arguments()...)...)
+	if err != nil {
+		return perfResult{}, err
+	}
+	if err := p.wait(operationLimit); err != nil {
+		return perfResult{}, fmt.Errorf("%w\n%s", err, &stdout)
+	}
+	return parsePerf(stdout.String(), r.iterations)
 }
 
 // majorMinor turns "C 1.13.1 …" into "1.13".
@@ -129,21 +166,32 @@ func majorMinor(name string) string {
 	return release
 }
 
-// finalLine checks the last line of the client: the iterations and eight more
-// numbers, as latency, bandwidth and rate.
-func finalLine(output string, iterations int) error {
+// perfResult is the last line of ucx_perftest.
+type perfResult struct {
+	typical   float64 // latency, microseconds, 50th percentile
+	mean      float64 // latency, microseconds, over all iterations
+	bandwidth float64 // MiB per second
+	rate      float64 // messages per second
+}
+
+// parsePerf reads the last line: iterations, then latency (percentile, recent,
+// overall), bandwidth (recent, overall) and rate (recent, overall).
+func parsePerf(output string, iterations int) (perfResult, error) {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	fields := strings.Fields(lines[len(lines)-1])
 	bad := fmt.Errorf("no result of %d iterations in the client's output:\n%s", iterations, output)
 	if len(fields) != 8 || fields[0] != strconv.Itoa(iterations) {
-		return bad
+		return perfResult{}, bad
 	}
-	for _, f := range fields {
-		if v, err := strconv.ParseFloat(f, 64); err != nil || v < 0 {
-			return bad
+	values := make([]float64, len(fields))
+	for i, f := range fields {
+		v, err := strconv.ParseFloat(f, 64)
+		if err != nil || v < 0 {
+			return perfResult{}, bad
 		}
+		values[i] = v
 	}
-	return nil
+	return perfResult{typical: values[1], mean: values[3], bandwidth: values[5], rate: values[7]}, nil
 }
 
 // listening waits until a program in the network of the process listens on a TCP

@@ -1,0 +1,95 @@
+package interop
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"os/exec"
+	"slices"
+	"testing"
+)
+
+var rounds = flag.Int("rounds", 0, "TestRatio: rounds to measure; 0 skips it")
+
+// ratioCases are what is measured, with the ratio to reach. For latency less is
+// better, for the others more.
+var ratioCases = []struct {
+	name       string
+	tls        string
+	test       string
+	size       int
+	iterations int
+	unit       string
+	value      func(perfResult) float64
+	target     string
+}{
+	{"tcp tag_lat 8 B", "tcp", "tag_lat", 8, 20000, "µs", perfResult.latency, "≤ 0.95"},
+	{"tcp tag_bw 8 B", "tcp", "tag_bw", 8, 200000, "k msg/s", perfResult.thousands, "≥ 2.00"},
+	{"tcp tag_bw 4 KiB", "tcp", "tag_bw", 4096, 50000, "MiB/s", perfResult.mebibytes, "≥ 1.50"},
+	{"tcp tag_bw 1 MiB", "tcp", "tag_bw", 1 << 20, 1000, "MiB/s", perfResult.mebibytes, "≥ 0.95"},
+	{"self tag_lat 8 B", "self", "tag_lat", 8, 2000000, "µs", perfResult.latency, "≤ 1.50"},
+}
+
+func (r perfResult) latency() float64   { return r.typical }
+func (r perfResult) mebibytes() float64 { return r.bandwidth }
+func (r perfResult) thousands() float64 { return r.rate / 1000 }
+
+// TestRatio measures our ucx_perftest and C's by turns, each between two
+// processes of its own kind over the loopback device, and prints medians,
+// quartiles and ratios. It asserts nothing about them. The reference is the first
+// installation of CPEERS, or the distribution's.
+func TestRatio(t *testing.T) {
+	if *rounds == 0 {
+		t.Skip("asked for by -rounds")
+	}
+	dir := t.TempDir()
+	c := buildC(t, dir)
+	reference := c[min(1, len(c)-1)]
+	ours := buildTool(t, dir)
+	if _, err := exec.LookPath("taskset"); err != nil {
+		need(t, "taskset")
+	}
+	where := newPlace()
+	defer where.close()
+
+	fmt.Printf("Go against %s, %d rounds: median (quartiles); line: round trip of a cache line\n", reference.name, *rounds)
+	fmt.Printf("%-18s %-8s %30s %30s %8s  %-8s %s\n", "", "", reference.name, ours.name, "Go/C", "target", "line")
+	for _, k := range ratioCases {
+		var samples [2][]float64
+		for round := range *rounds {
+			for turn := range samples {
+				i := (turn + round) % 2 // nobody is always first
+				p := []program{reference, ours}[i]
+				env := []string{"UCX_TLS=" + k.tls}
+				r := perfRun{server: p, client: p, device: device{list: "lo"}, test: k.test, size: k.size,
+					iterations: k.iterations, warmup: k.iterations / 10, serverEnv: env, clientEnv: env, pinned: true}
+				run := r.run
+				if k.tls == "self" {
+					run = r.runAlone
+				}
+				got, err := run(where)
+				if err != nil {
+					t.Fatalf("%s, %s: %v", k.name, p.name, err)
+				}
+				samples[i] = append(samples[i], k.value(got))
+			}
+		}
+		line, err := lineRoundTrip()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("%-18s %-8s %30s %30s %8.2f  %-8s %v\n", k.name, k.unit, summary(samples[0]), summary(samples[1]),
+			quantile(samples[1], 0.5)/quantile(samples[0], 0.5), k.target, line)
+	}
+}
+
+// summary prints median and quartiles.
+func summary(samples []float64) string {
+	return fmt.Sprintf("%.4g (%.4g–%.4g)", quantile(samples, 0.5), quantile(samples, 0.25), quantile(samples, 0.75))
+}
+
+// quantile returns the sample at a fraction of the sorted list.
+func quantile(samples []float64, q float64) float64 {
+	s := slices.Sorted(slices.Values(samples))
+	return s[int(math.Round(q*float64(len(s)-1)))]
+}
