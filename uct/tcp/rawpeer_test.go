@@ -32,6 +32,7 @@ func dial(t testing.TB, h *host) *rawPeer {
 
 func newRawPeer(t testing.TB, h *host, fd int) *rawPeer {
 	unix.SetNonblock(fd, true)
+	unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 	p := &rawPeer{t: t, h: h, fd: fd}
 	t.Cleanup(p.close)
 	return p
