@@ -1,11 +1,184 @@
 package self
 
 import (
+	"errors"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-func TestConformance(t *testing.T) {
-	ucttest.Run(t, ucttest.Fixture{Component: component{}, Loopback: true})
+func fixture(settings ...string) ucttest.Fixture {
+	f := ucttest.Fixture{Component: component{}, Loopback: true, Config: new(config.Set)}
+	for i := 0; i < len(settings); i += 2 {
+		if err := f.Config.Modify(settings[i], settings[i+1]); err != nil {
+			panic(err)
+		}
+	}
+	return f
 }
+
+func TestConformance(t *testing.T) { ucttest.Run(t, fixture()) }
+
+func TestConformanceSmall(t *testing.T) {
+	f := fixture("SELF_SEG_SIZE", "64", "SELF_NUM_DEVICES", "2")
+	f.Device = "memory1"
+	ucttest.Run(t, f)
+}
+
+// TestAttributes compares with what C UCX 1.22 prints (ucx_info -d) and
+// announces.
+func TestAttributes(t *testing.T) {
+	f := fixture()
+	h := f.Open(t)
+	want := uct.IfaceAttr{
+		Resource: uct.Resource{Transport: "self", Device: "memory", Type: uct.DeviceSelf, SysDevice: -1},
+		Flags:    0x11804000023b,
+		AM:       uct.AMLimits{MaxShort: 8192, MaxBcopy: 8192, MaxIOV: uct.Unlimited, OptZcopyAlign: 1, AlignMTU: 1},
+		Put: uct.RMALimits{
+			MaxShort: 4294967295, MaxBcopy: uct.Unlimited, MaxIOV: 1, OptZcopyAlign: 1, AlignMTU: 1,
+		},
+		Get:          uct.RMALimits{MaxBcopy: uct.Unlimited, MaxIOV: 1, OptZcopyAlign: 1, AlignMTU: 1},
+		Atomic32:     uct.AtomicOps{Post: 0xf, Fetch: 0x3f},
+		Atomic64:     uct.AtomicOps{Post: 0xf, Fetch: 0x3f},
+		IfaceAddrLen: 8,
+		MaxEndpoints: uct.Unlimited,
+		NumPaths:     1,
+		Perf: uct.Perf{
+			Overhead: 10e-9, SendOverhead: 10e-9, RecvOverhead: 10e-9, BandwidthDedicated: 19360 * 1024 * 1024,
+		},
+	}
+	if diff := cmp.Diff(&want, h.Iface.Attr()); diff != "" {
+		t.Errorf("iface (-want +got):\n%s", diff)
+	}
+	md := h.Domain.Attr()
+	if md.Flags != 0xa || md.RkeyPackedSize != 0 || md.Name != "self" || md.Component != "self" {
+		t.Errorf("domain %+v", md)
+	}
+	if !cmp.Equal(md.RegTypes, []ucs.MemoryType{ucs.MemoryHost}) || !cmp.Equal(md.AccessTypes, md.RegTypes) {
+		t.Errorf("domain registers %v, accesses %v", md.RegTypes, md.AccessTypes)
+	}
+	if got := (component{}).Flags(); got != uct.ComponentFlagRkeyPtr {
+		t.Errorf("component flags %#x", got)
+	}
+}
+
+func TestRegistered(t *testing.T) {
+	for _, c := range uct.Components() {
+		if c == (component{}) {
+			return
+		}
+	}
+	t.Error("the component is not registered")
+}
+
+func TestSettings(t *testing.T) {
+	devices := func(s ...string) (names []string) {
+		t.Helper()
+		f := fixture(s...)
+		md, err := f.Component.OpenMD("self", f.Config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := md.Resources()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range list {
+			names = append(names, r.Device)
+		}
+		return names
+	}
+	if got := devices(); !cmp.Equal(got, []string{"memory"}) {
+		t.Errorf("devices %v", got)
+	}
+	if got := devices("SELF_NUM_DEVICES", "3"); !cmp.Equal(got, []string{"memory0", "memory1", "memory2"}) {
+		t.Errorf("three devices: %v", got)
+	}
+	for _, n := range []string{"0", "-1", "65", "1000000000"} {
+		_, err := component{}.OpenMD("self", fixture("SELF_NUM_DEVICES", n).Config)
+		ucttest.WantStatus(t, n+" devices", err, ucs.ErrInvalidParam)
+	}
+	h := (&ucttest.Fixture{Component: component{}, Loopback: true}).Open(t)
+	for _, n := range []string{"0", "63", "inf", "2g"} {
+		_, err := h.Domain.OpenIface(h.Worker, uct.IfaceParams{Transport: "self", Device: "memory"},
+			fixture("SELF_SEG_SIZE", n).Config)
+		ucttest.WantStatus(t, "segments of "+n, err, ucs.ErrInvalidParam)
+	}
+	f := fixture("SELF_SEG_SIZE", "auto")
+	if a := f.Open(t).Iface.Attr(); a.AM.MaxShort != 8192 || a.AM.MaxBcopy != 8192 {
+		t.Errorf("segments of auto: %+v", a.AM)
+	}
+	f = fixture("SELF_SEG_SIZE", "1k", "SELF_MAX_NUM_EPS", "2")
+	h = f.Open(t)
+	if a := h.Iface.Attr(); a.AM.MaxShort != 1024 || a.AM.MaxBcopy != 1024 || a.MaxEndpoints != 2 {
+		t.Errorf("segments of 1k, 2 endpoints: %+v, %d", a.AM, a.MaxEndpoints)
+	}
+	h.Connect(t, h)
+	ep := h.Connect(t, h)
+	third := uct.EndpointParams{IfaceAddr: h.Iface.Address()}
+	_, err := h.Iface.NewEndpoint(third)
+	ucttest.WantStatus(t, "third of two endpoints", err, ucs.ErrExceedsLimit)
+	ep.Close()
+	h.NewEndpoint(t, third)
+}
+
+// Closing something in use is refused and changes nothing.
+func TestCloseInUse(t *testing.T) {
+	f := fixture()
+	h := f.Open(t)
+	ep := h.Connect(t, h)
+	ucttest.WantStatus(t, "closing an iface with an endpoint", h.Iface.Close(), ucs.ErrBusy)
+	if err := ep.AMShort(1, 0, nil, 0, nil); err != nil {
+		t.Errorf("sending afterwards: %v", err)
+	}
+	ep.Close()
+	ucttest.WantStatus(t, "closing a domain with an iface", h.Domain.Close(), ucs.ErrBusy)
+	m, err := h.Domain.Register(make([]byte, 8), uct.AccessAll)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := h.Iface.Close(); err != nil {
+			t.Errorf("closing the iface: %v", err)
+		}
+	}
+	ucttest.WantStatus(t, "closing a domain with a registration", h.Domain.Close(), ucs.ErrBusy)
+	if err := h.Domain.Deregister(m); err != nil {
+		t.Errorf("deregistering: %v", err)
+	}
+	ucttest.WantStatus(t, "deregistering twice", h.Domain.Deregister(m), ucs.ErrInvalidParam)
+}
+
+func TestRkeyPtr(t *testing.T) {
+	f := fixture()
+	h := f.Open(t)
+	m := h.Expose(t, make([]byte, 64), uct.AccessAll)
+	key := h.Key(t, m)
+	b, err := h.Domain.RkeyPtr(key, m.Addr+8, 16)
+	if err != nil || len(b) != 16 || &b[0] != &m.Bytes[8] {
+		t.Errorf("pointer to 16 bytes: %d bytes, %v", len(b), err)
+	}
+	ro := h.Expose(t, make([]byte, 64), uct.AccessRemoteGet)
+	for name, err := range map[string]error{
+		"outside":   second(h.Domain.RkeyPtr(key, m.Addr+60, 8)),
+		"negative":  second(h.Domain.RkeyPtr(key, m.Addr, -1)),
+		"read only": second(h.Domain.RkeyPtr(key, ro.Addr, 8)),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := h.Domain.UnpackRkey([]byte{1}); !errors.Is(err, ucs.ErrInvalidParam) {
+		t.Errorf("key with a byte: %v", err)
+	}
+	if _, err := h.Domain.AppendKey(nil, nil); !errors.Is(err, ucs.ErrInvalidParam) {
+		t.Errorf("key of nothing: %v", err)
+	}
+}
+
+func second(_ []byte, err error) error { return err }

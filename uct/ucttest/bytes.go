@@ -1,6 +1,8 @@
 package ucttest
 
 import (
+	"bytes"
+	"encoding/binary"
 	"slices"
 	"testing"
 )
@@ -9,13 +11,13 @@ import (
 // shifted, swapped or stale bytes are noticed. It returns b.
 func Fill(b []byte, seed uint64) []byte {
 	x := seed*0x9e3779b97f4a7c15 + 0x2545f4914f6cdd1d
-	for i := range b {
-		if i%8 == 0 {
-			x ^= x << 13
-			x ^= x >> 7
-			x ^= x << 17
-		}
-		b[i] = byte(x >> (8 * (i % 8)))
+	var word [8]byte
+	for rest := b; len(rest) > 0; {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+		binary.LittleEndian.PutUint64(word[:], x)
+		rest = rest[copy(rest, word[:]):]
 	}
 	return b
 }
@@ -28,6 +30,9 @@ func SameBytes(t testing.TB, what string, got, want []byte) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("%s: %d bytes, want %d", what, len(got), len(want))
+	}
+	if bytes.Equal(got, want) {
+		return
 	}
 	for i := range got {
 		if got[i] != want[i] {

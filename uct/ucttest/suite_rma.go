@@ -31,7 +31,7 @@ func (w *window) intact(t *testing.T) {
 // testPut writes all sizes at several places and checks every byte of the
 // memory around.
 func testPut(t *testing.T, f *Fixture) {
-	const size = 1 << 18
+	const size = 1 << 17
 	w := newWindow(size)
 	r := newRemoteAccess(t, f, w.middle(), uct.AccessAll)
 	for _, k := range accessKinds(r.a.Iface.Attr(), putKinds) {
@@ -45,7 +45,7 @@ func testPut(t *testing.T, f *Fixture) {
 				if err := r.do(&k, data, r.mem.Addr+uint64(at)); err != nil {
 					t.Fatalf("%d bytes at offset %d: %v", n, at, err)
 				}
-				copy(before[at:], data)
+				copy(before[at:], data) // what it should be now
 				SameBytes(t, fmt.Sprintf("memory after %d bytes at offset %d", n, at), r.mem.Bytes, before)
 			}
 			w.intact(t)
@@ -55,8 +55,9 @@ func testPut(t *testing.T, f *Fixture) {
 
 // testGet reads all sizes at several places.
 func testGet(t *testing.T, f *Fixture) {
-	const size = 1 << 18
-	r := newRemoteAccess(t, f, Pattern(size, 5), uct.AccessAll)
+	const size = 1 << 17
+	content := Pattern(size, 5)
+	r := newRemoteAccess(t, f, append([]byte(nil), content...), uct.AccessAll)
 	for _, k := range accessKinds(r.a.Iface.Attr(), getKinds) {
 		t.Run(k.name, func(t *testing.T) {
 			r.t = t
@@ -67,13 +68,13 @@ func testGet(t *testing.T, f *Fixture) {
 				if err := r.do(&k, buf, r.mem.Addr+uint64(at)); err != nil {
 					t.Fatalf("%d bytes at offset %d: %v", n, at, err)
 				}
-				SameBytes(t, fmt.Sprintf("%d bytes at offset %d", n, at), buf, Pattern(size, 5)[at:at+n])
+				SameBytes(t, fmt.Sprintf("%d bytes at offset %d", n, at), buf, content[at:at+n])
 				if u := r.unpacker; u != nil && (u.calls != 1 || u.n != n) {
 					t.Fatalf("%d bytes were unpacked in %d calls, the last of %d", n, u.calls, u.n)
 				}
 				r.unpacker = nil
 			}
-			SameBytes(t, "memory that was only read", r.mem.Bytes, Pattern(size, 5))
+			SameBytes(t, "memory that was only read", r.mem.Bytes, content)
 		})
 	}
 }

@@ -1,0 +1,71 @@
+package self
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// BenchmarkAM is one message from the call to the end of its handler, through
+// the interfaces.
+func BenchmarkAM(b *testing.B) {
+	l := newLoop(b)
+	got := 0
+	l.Handle(b, 1, func(data []byte, _ *uct.AMDesc) error { got += len(data); return nil })
+	for _, size := range []int{0, 8, 64, 1024, 8184} {
+		payload := make([]byte, size)
+		b.Run(fmt.Sprintf("short/%d", size), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := l.ep.AMShort(1, 2, payload, 0, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	p := &ucttest.Packer{Data: make([]byte, 8)}
+	b.Run("bcopy/8", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := l.ep.AMBcopy(1, p, 0, nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkProgress is a round with nothing to do.
+func BenchmarkProgress(b *testing.B) {
+	l := newLoop(b)
+	for b.Loop() {
+		l.Worker.Progress()
+	}
+}
+
+// BenchmarkRemote is access to registered memory.
+func BenchmarkRemote(b *testing.B) {
+	l := newLoop(b)
+	m := l.Expose(b, make([]byte, 1<<20), uct.AccessAll)
+	key := l.Key(b, m)
+	for _, size := range []int{8, 1 << 20} {
+		buf := make([]byte, size)
+		b.Run(fmt.Sprintf("put/%d", size), func(b *testing.B) {
+			b.SetBytes(int64(size))
+			for b.Loop() {
+				if err := l.ep.PutShort(buf, m.Addr, key); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	b.Run("fetch-add", func(b *testing.B) {
+		var old uint64
+		for b.Loop() {
+			if err := l.ep.Atomic64Fetch(uct.AtomicAdd, 1, &old, m.Addr, key, nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
