@@ -10,7 +10,7 @@ import (
 // loopback makes a runner that talks to itself, from a command line.
 func loopback(tb testing.TB, args ...string) (runner, *counter) {
 	tb.Helper()
-	tb.Setenv("UCX_TLS", "self")
+	tb.Setenv("UCX_TLS", "self") // for UCP; UCT tests name a transport
 	o, err := parseOptions(append([]string{"-l"}, args...))
 	if err != nil {
 		tb.Fatal(err)
@@ -53,6 +53,9 @@ var loops = []struct {
 	{"am_lat shortiov", []string{"-t", "am_lat", "-dmemory", "-xself", "-Dshortiov", "-s4,4"}},
 	{"am_bw bcopy", []string{"-t", "am_bw", "-dmemory", "-xself", "-Dbcopy"}},
 	{"put_lat", []string{"-t", "put_lat", "-dmemory", "-xself"}},
+	{"am_lat tcp", []string{"-t", "am_lat", "-dlo", "-xtcp"}},
+	{"am_bw tcp zcopy", []string{"-t", "am_bw", "-dlo", "-xtcp", "-Dzcopy", "-s500,500", "-O7"}},
+	{"put_bw tcp", []string{"-t", "put_bw", "-dlo", "-xtcp", "-Dzcopy", "-s5000"}},
 	{"put_bw bcopy", []string{"-t", "put_bw", "-dmemory", "-xself", "-Dbcopy", "-s5000"}},
 }
 

@@ -88,7 +88,7 @@ func TestPair(t *testing.T) {
 
 func TestPairBatch(t *testing.T) {
 	batch := filepath.Join("testdata", "first")
-	_, client, errs := sides(t, []string{"-b", batch}, []string{"-b", batch, "-n", "200", "-w", "10", "-v"})
+	_, client, errs := sides(t, []string{"-b", batch}, []string{"-b", batch, "-n", "200", "-w", "10", "-vf"})
 	if err := errors.Join(errs[:]...); err != nil {
 		t.Fatal(err)
 	}

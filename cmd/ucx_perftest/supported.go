@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -50,6 +51,9 @@ func check(p *perfoob.Params) error {
 		return fmt.Errorf("wait mode %d: %w", p.WaitMode, errNotYet)
 	case p.Test.API == perfoob.UCT && p.MessageSize() < 1:
 		return fmt.Errorf("message of 0 bytes in test %s: %w", p.Test.Name, ucs.ErrInvalidParam)
+	}
+	if top := ucp.QueryLibrary().MaxThreadMode; p.Test.API == perfoob.UCP && p.ThreadMode > top {
+		return fmt.Errorf("thread mode %v, more than %v: %w", p.ThreadMode, top, errNotYet)
 	}
 	if p.Test.API == perfoob.UCT {
 		if p.Device == perfoob.None {
