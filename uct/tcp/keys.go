@@ -10,7 +10,9 @@ import (
 // Endpoints can also be connected pairwise (CONNECT_TO_EP): each side makes one
 // and publishes its key, a number of its own choice. Of the two listeners the one
 // with the smaller address connects and sends the other's key; the other side
-// waits. The keys say everything, so nothing is answered.
+// waits. The keys say everything, so nothing is answered. Between endpoints of
+// one iface neither address is smaller and both connect: a connection then goes
+// one way.
 
 // addKey gives an endpoint a key.
 func (i *iface) addKey(ep *endpoint) {
@@ -58,7 +60,9 @@ func (ep *endpoint) ConnectToEP(dev, addr []byte) error {
 	if peer.compare(&ep.iface.addr) < 0 {
 		return nil // the peer connects
 	}
-	ep.iface.removeKey(ep)
+	if peer != ep.iface.addr {
+		ep.iface.removeKey(ep)
+	}
 	ep.sn = le.Uint64(addr[ifaceAddrLen:])
 	ep.connect()
 	return nil
@@ -72,7 +76,11 @@ func (c *conn) acceptKey() {
 		return
 	}
 	c.iface.removeKey(ep)
-	c.ep, ep.conn, ep.peer = ep, c, c.peer
 	c.toEP, c.rx = true, true
+	if ep.conn != nil {
+		c.state = stateConnected // the endpoint sends on its own
+		return
+	}
+	c.ep, ep.conn, ep.peer = ep, c, c.peer
 	ep.connected()
 }
