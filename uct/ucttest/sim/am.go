@@ -88,7 +88,7 @@ func (e *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, flags uct
 		n = hdr.Pack(p.data())
 	}
 	p.buf = p.buf[:p.headroom+n]
-	p.iov = iov
+	p.iov = append(p.iov, iov...)
 	p.op = e.home.newOp()
 	return e.post(p, id, eff, flags, c)
 }

@@ -184,7 +184,7 @@ func (e *endpoint) recall(zcopyOnly bool) {
 			continue
 		}
 		p.canceled = true
-		p.iov = nil
+		p.forget()
 		e.arrived++
 		if p.op != nil {
 			p.op.packet = nil

@@ -85,7 +85,7 @@ func (n *Network) packet(headroom, size int) *packet {
 	if cap(p.buf) < headroom+size {
 		p.buf = make([]byte, headroom+size)
 	}
-	*p = packet{buf: p.buf[:headroom+size], headroom: headroom}
+	*p = packet{buf: p.buf[:headroom+size], headroom: headroom, iov: p.iov}
 	return p
 }
 
@@ -98,18 +98,25 @@ func (n *Network) recycle(p *packet) {
 
 // recycleLocked is recycle with n.mu held.
 func (n *Network) recycleLocked(p *packet) {
-	*p = packet{buf: p.buf}
+	p.forget()
+	*p = packet{buf: p.buf, iov: p.iov}
 	n.free = append(n.free, p)
 }
 
 // data is the message.
 func (p *packet) data() []byte { return p.buf[p.headroom:] }
 
+// forget lets go of the sender's memory.
+func (p *packet) forget() {
+	clear(p.iov)
+	p.iov = p.iov[:0]
+}
+
 // gather completes a zero-copy message and applies the cut.
 func (p *packet) gather() {
 	for i := range p.iov {
 		p.buf = append(p.buf, p.iov[i].Data...)
 	}
-	p.iov = nil
+	p.forget()
 	p.buf = p.buf[:max(p.headroom, len(p.buf)-p.cut)]
 }

@@ -33,9 +33,10 @@ func (i *iface) newOp() *op {
 	return o
 }
 
-// freeOp gives one back, keeping its buffer.
+// freeOp gives one back, keeping its buffer and list.
 func (i *iface) freeOp(o *op) {
-	*o = op{next: i.ops, access: access{own: o.access.own[:0]}}
+	clear(o.access.iov)
+	*o = op{next: i.ops, access: access{own: o.access.own[:0], iov: o.access.iov[:0]}}
 	i.ops = o
 }
 

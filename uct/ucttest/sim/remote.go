@@ -180,7 +180,7 @@ func (e *endpoint) zcopy(flag uct.IfaceFlags, kind uct.Operation, how accessKind
 	if err != nil {
 		return err
 	}
-	o.access.iov = iov
+	o.access.iov = append(o.access.iov, iov...)
 	e.push(o, late)
 	return ucs.InProgress
 }
