@@ -1,6 +1,7 @@
 package uct
 
 import (
+	"slices"
 	"time"
 
 	"github.com/ucx-go/ucx/ucs"
@@ -11,7 +12,8 @@ import (
 // several ifaces share.
 type Progressor interface {
 	// Progress does what can be done now and returns the number of events
-	// handled. It may register and unregister progressors.
+	// handled. It may register progressors, which are called from the next round
+	// on, and unregister them, after which they are not called any more.
 	Progress() int
 }
 
@@ -30,6 +32,7 @@ type Worker struct {
 	timers     *event.Timers
 	clock      event.Clock
 	progress   []Progressor
+	walking    []Progressor // what the current round goes through
 	services   map[string]Service
 	inProgress bool
 	polled     bool // the event set was polled in this round
@@ -66,12 +69,14 @@ func (w *Worker) AddProgress(p Progressor) { w.progress = append(w.progress, p) 
 
 // RemoveProgress removes p.
 func (w *Worker) RemoveProgress(p Progressor) {
-	for i, q := range w.progress {
-		if q == p {
-			// A new slice: Progress may be walking the old one.
-			w.progress = append(append([]Progressor(nil), w.progress[:i]...), w.progress[i+1:]...)
-			return
-		}
+	i := slices.Index(w.progress, p)
+	if i < 0 {
+		return
+	}
+	// A new slice: a round may be walking the old one.
+	w.progress = slices.Concat(w.progress[:i], w.progress[i+1:])
+	if i = slices.Index(w.walking, p); i >= 0 {
+		w.walking[i] = nil
 	}
 }
 
@@ -86,9 +91,13 @@ func (w *Worker) Progress() int {
 	w.clock.Tick()
 	w.polled = false
 	n := 0
-	for _, p := range w.progress {
-		n += p.Progress()
+	w.walking = w.progress
+	for _, p := range w.walking {
+		if p != nil { // not removed meanwhile
+			n += p.Progress()
+		}
 	}
+	w.walking = nil
 	if !w.polled && (w.mustPoll || w.epoch%pollEvery == 0) {
 		n += w.PollEvents()
 	}

@@ -68,8 +68,7 @@ func TestOrder(t *testing.T) {
 	eps := []uct.Endpoint{l.ep, l.Connect(t, l.Host), l.Connect(t, l.Host)}
 	var script []int // sends that the next handlers make
 	var accepted, handled uint64
-	var send func()
-	send = func() {
+	send := func() {
 		ep := eps[accepted%3]
 		var err error
 		n := accepted

@@ -38,10 +38,10 @@ func newLink(t *testing.T, o Options) *link {
 	return l
 }
 
-// send sends the byte n and returns the result and the completion.
-func (l *link) send(n byte) (error, *ucttest.Completion) {
+// send sends the byte n and returns the completion and the result.
+func (l *link) send(n byte) (*ucttest.Completion, error) {
 	c := ucttest.NewCompletion(1)
-	return l.ab.AMShort(testID, uint64(n), []byte{n}, 0, &c.Completion), c
+	return c, l.ab.AMShort(testID, uint64(n), []byte{n}, 0, &c.Completion)
 }
 
 // rounds progresses both hosts n times.
@@ -63,7 +63,7 @@ func (l *link) numbers() string {
 func TestDrop(t *testing.T) {
 	l := newLink(t, Options{Plan: fault.DropAt(3)})
 	for n := range byte(2) {
-		if err, _ := l.send(n); err != nil {
+		if _, err := l.send(n); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -74,7 +74,7 @@ func TestDrop(t *testing.T) {
 	if err != ucs.InProgress {
 		t.Fatalf("the operation that drops: %v", err)
 	}
-	if err, _ := l.send(3); err != nil {
+	if _, err := l.send(3); err != nil {
 		t.Fatalf("before the failure is known: %v", err)
 	}
 	if len(l.a.Failures) != 0 {
@@ -93,7 +93,7 @@ func TestDrop(t *testing.T) {
 			t.Errorf("failures %v, want one connection reset", h.Failures)
 		}
 	}
-	if err, _ := l.send(4); err != ucs.ErrConnectionReset {
+	if _, err := l.send(4); err != ucs.ErrConnectionReset {
 		t.Errorf("on a failed endpoint: %v", err)
 	}
 	if err := l.ab.Flush(uct.FlushLocal, nil); err != ucs.ErrConnectionReset {
@@ -101,7 +101,7 @@ func TestDrop(t *testing.T) {
 	}
 	// A new endpoint works up to its own third operation.
 	l.ab = l.a.Connect(t, l.b)
-	if err, _ := l.send(5); err != nil {
+	if _, err := l.send(5); err != nil {
 		t.Fatal(err)
 	}
 	l.rounds(2)
@@ -114,7 +114,7 @@ func TestFail(t *testing.T) {
 	l := newLink(t, Options{Plan: fault.FailAt(2, ucs.ErrTimedOut)})
 	var got []error
 	for n := range byte(3) {
-		err, c := l.send(n)
+		c, err := l.send(n)
 		if err == ucs.InProgress {
 			l.rounds(2)
 			if c.Fired != 1 {
@@ -163,16 +163,16 @@ func TestStall(t *testing.T) {
 		}
 		return e
 	}})
-	if err, _ := l.send(0); err != nil {
+	if _, err := l.send(0); err != nil {
 		t.Fatal(err)
 	}
-	if err, _ := l.send(1); err != ucs.ErrNoResource {
+	if _, err := l.send(1); err != ucs.ErrNoResource {
 		t.Fatalf("while stalled: %v", err)
 	}
 	var order []byte
 	for n := byte(1); n <= 2; n++ {
 		p := ucttest.NewPending(func() error {
-			err, _ := l.send(n)
+			_, err := l.send(n)
 			if err == nil {
 				order = append(order, n)
 			}
@@ -199,7 +199,7 @@ func TestStall(t *testing.T) {
 
 func TestLate(t *testing.T) {
 	l := newLink(t, Options{Plan: fault.Late(5)})
-	err, c := l.send(1)
+	c, err := l.send(1)
 	if err != ucs.InProgress {
 		t.Fatal(err)
 	}

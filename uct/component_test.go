@@ -1,0 +1,90 @@
+package uct
+
+import (
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+)
+
+// named is a Component that only has a name.
+type named string
+
+func (n named) Name() string                                   { return string(n) }
+func (named) Flags() ComponentFlags                            { return 0 }
+func (named) MemoryDomains(*config.Set) ([]MDResource, error)  { return nil, nil }
+func (named) OpenMD(string, *config.Set) (MemoryDomain, error) { return nil, ucs.ErrNoDevice }
+func (named) OpenCM(*Worker, *config.Set) (ConnManager, error) { return nil, ucs.ErrUnsupported }
+
+// withRegistry runs a test on an empty registry.
+func withRegistry(t *testing.T) {
+	t.Helper()
+	registry.mu.Lock()
+	defer registry.mu.Unlock()
+	old := registry.byName
+	registry.byName = nil
+	t.Cleanup(func() {
+		registry.mu.Lock()
+		defer registry.mu.Unlock()
+		registry.byName = old
+	})
+}
+
+func names() (list []string) {
+	for _, c := range Components() {
+		list = append(list, c.Name())
+	}
+	return list
+}
+
+func TestRegister(t *testing.T) {
+	withRegistry(t)
+	if n := len(Components()); n != 0 {
+		t.Fatalf("%d components in an empty registry", n)
+	}
+	for _, n := range []named{"tcp", "self", "ib", "posix"} {
+		Register(n)
+	}
+	want := []string{"ib", "posix", "self", "tcp"}
+	if got := names(); !slices.Equal(got, want) {
+		t.Errorf("components %v, want %v", got, want)
+	}
+	// The list belongs to the caller.
+	Components()[0] = named("changed")
+	if got := names(); !slices.Equal(got, want) {
+		t.Errorf("components %v after the list was changed, want %v", got, want)
+	}
+}
+
+func TestRegisterTwicePanics(t *testing.T) {
+	withRegistry(t)
+	Register(named("tcp"))
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+		if got := names(); !slices.Equal(got, []string{"tcp"}) {
+			t.Errorf("components %v", got)
+		}
+	}()
+	Register(named("tcp"))
+}
+
+func TestRegisterConcurrently(t *testing.T) {
+	withRegistry(t)
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			Register(named('a' + rune(i)))
+			Components()
+		}()
+	}
+	wg.Wait()
+	if n := len(Components()); n != 20 {
+		t.Errorf("%d components, want 20", n)
+	}
+}

@@ -1,0 +1,343 @@
+package uct
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/event"
+)
+
+func newWorker(t *testing.T) *Worker {
+	t.Helper()
+	w, err := NewWorker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if w.set != nil {
+			if err := w.Close(); err != nil {
+				t.Errorf("closing the worker: %v", err)
+			}
+		}
+	})
+	return w
+}
+
+// part is a Progressor, Armer and Service that logs.
+type part struct {
+	name     string
+	log      *[]string
+	n        int
+	arm      error
+	closeErr error
+	do       func()
+}
+
+func (p *part) Progress() int {
+	*p.log = append(*p.log, p.name)
+	if p.do != nil {
+		p.do()
+	}
+	return p.n
+}
+
+func (p *part) Arm() error { return p.arm }
+
+func (p *part) Close() error {
+	*p.log = append(*p.log, "close "+p.name)
+	return p.closeErr
+}
+
+// plain is a Progressor and nothing else.
+type plain struct{ n int }
+
+func (p *plain) Progress() int { return p.n }
+
+func TestWorkerProgress(t *testing.T) {
+	w := newWorker(t)
+	var log []string
+	a := &part{name: "a", log: &log, n: 2}
+	b := &part{name: "b", log: &log, n: 3}
+	w.AddProgress(a)
+	w.AddProgress(b)
+	epoch := w.Epoch()
+	if n := w.Progress(); n != 5 || !slices.Equal(log, []string{"a", "b"}) {
+		t.Errorf("%d events, calls %v", n, log)
+	}
+	if w.Epoch() != epoch+1 {
+		t.Errorf("epoch %d after one round, was %d", w.Epoch(), epoch)
+	}
+	log = nil
+	w.RemoveProgress(a)
+	w.RemoveProgress(a) // unknown ones are left alone
+	if n := w.Progress(); n != 3 || !slices.Equal(log, []string{"b"}) {
+		t.Errorf("%d events, calls %v after removing a", n, log)
+	}
+}
+
+// A round called from inside a round does nothing.
+func TestWorkerProgressNested(t *testing.T) {
+	w := newWorker(t)
+	var log []string
+	a := &part{name: "a", log: &log, n: 1}
+	a.do = func() {
+		epoch := w.Epoch()
+		if n := w.Progress(); n != 0 || w.Epoch() != epoch {
+			t.Errorf("nested round: %d events, epoch %d, was %d", n, w.Epoch(), epoch)
+		}
+	}
+	w.AddProgress(a)
+	for range 2 {
+		if n := w.Progress(); n != 1 {
+			t.Errorf("%d events, want 1", n)
+		}
+	}
+	if !slices.Equal(log, []string{"a", "a"}) {
+		t.Errorf("calls %v", log)
+	}
+}
+
+// Progressors come and go inside a round: who came is called from the next one
+// on, who went is not called any more, nobody else is left out.
+func TestWorkerChangedWhileProgressing(t *testing.T) {
+	w := newWorker(t)
+	var log []string
+	a := &part{name: "a", log: &log}
+	b := &part{name: "b", log: &log}
+	c := &part{name: "c", log: &log}
+	d := &part{name: "d", log: &log}
+	e := &part{name: "e", log: &log}
+	a.do = func() {
+		w.AddProgress(d)
+		w.RemoveProgress(a)
+		w.RemoveProgress(c)
+		w.RemoveProgress(d)
+		w.AddProgress(d)
+	}
+	for _, p := range []*part{a, b, c, e} {
+		w.AddProgress(p)
+	}
+	w.Progress()
+	if !slices.Equal(log, []string{"a", "b", "e"}) {
+		t.Errorf("round with changes called %v", log)
+	}
+	log = nil
+	w.Progress()
+	if !slices.Equal(log, []string{"b", "e", "d"}) {
+		t.Errorf("round after the changes called %v", log)
+	}
+}
+
+// watched is an eventfd that counts what its handler is told.
+type watched struct {
+	fd    int
+	calls int
+}
+
+func newWatched(t *testing.T, w *Worker) *watched {
+	t.Helper()
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &watched{fd: fd}
+	if err := w.Events().Add(fd, event.Read, h); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	return h
+}
+
+func (h *watched) HandleEvent(event.Events) {
+	h.calls++
+	var buf [8]byte
+	unix.Read(h.fd, buf[:])
+}
+
+func (h *watched) signal() {
+	one := [8]byte{1}
+	unix.Write(h.fd, one[:])
+}
+
+func readable(t *testing.T, fd int) bool {
+	t.Helper()
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n > 0
+}
+
+// However many progressors ask, a round polls once.
+func TestWorkerPollsOncePerRound(t *testing.T) {
+	w := newWorker(t)
+	h := newWatched(t, w)
+	var log []string
+	var got []int
+	poll := func() {
+		got = append(got, w.PollEvents())
+		h.signal() // more for the next poll, if there was one
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		w.AddProgress(&part{name: name, log: &log, do: poll})
+	}
+	h.signal()
+	w.Progress()
+	if !slices.Equal(got, []int{1, 0, 0}) || h.calls != 1 {
+		t.Errorf("polls gave %v, handler ran %d times", got, h.calls)
+	}
+	got = nil
+	w.Progress()
+	if !slices.Equal(got, []int{1, 0, 0}) || h.calls != 2 {
+		t.Errorf("second round: polls gave %v, handler ran %d times", got, h.calls)
+	}
+}
+
+// Without anybody who asks, the set is polled after Arm and once in a while.
+func TestWorkerPollsWithoutBeingAsked(t *testing.T) {
+	w := newWorker(t)
+	h := newWatched(t, w)
+	h.signal()
+	for h.calls == 0 && w.Epoch() < 2*pollEvery {
+		w.Progress()
+	}
+	if h.calls != 1 || w.Epoch()%pollEvery != 0 {
+		t.Errorf("handler ran %d times by round %d", h.calls, w.Epoch())
+	}
+	if err := w.Arm(); err != nil {
+		t.Fatal(err)
+	}
+	if readable(t, w.EventFD()) {
+		t.Error("readable with nothing to do")
+	}
+	h.signal()
+	if !readable(t, w.EventFD()) {
+		t.Error("armed, signalled and not readable")
+	}
+	if n := w.Progress(); n != 1 || h.calls != 2 {
+		t.Errorf("first round after Arm: %d events, handler ran %d times", n, h.calls)
+	}
+}
+
+func TestWorkerArm(t *testing.T) {
+	w := newWorker(t)
+	var log []string
+	a := &part{name: "a", log: &log}
+	b := &part{name: "b", log: &log}
+	w.AddProgress(&plain{}) // takes no part
+	w.AddProgress(a)
+	w.AddProgress(b)
+	if err := w.Arm(); err != nil {
+		t.Errorf("nothing to do: %v", err)
+	}
+	b.arm = ucs.ErrBusy
+	if err := w.Arm(); err != ucs.ErrBusy {
+		t.Errorf("b is busy: %v", err)
+	}
+	b.arm = nil
+	if err := w.Arm(); err != nil {
+		t.Errorf("not busy any more: %v", err)
+	}
+	if len(log) != 0 {
+		t.Errorf("Arm progressed %v", log)
+	}
+}
+
+func TestWorkerService(t *testing.T) {
+	w := newWorker(t)
+	var log []string
+	opened := 0
+	open := func() (Service, error) {
+		opened++
+		return &part{name: "s", log: &log, n: 1}, nil
+	}
+	first, err := w.Service("s", open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := w.Service("s", open)
+	if err != nil || first != second || opened != 1 {
+		t.Errorf("second time: same %v, opened %d times, error %v", first == second, opened, err)
+	}
+	refused := errors.New("refused")
+	if _, err := w.Service("x", func() (Service, error) { return nil, refused }); err != refused {
+		t.Errorf("service that does not open: %v", err)
+	}
+	if n := w.Progress(); n != 1 || !slices.Equal(log, []string{"s"}) {
+		t.Errorf("%d events, calls %v", n, log)
+	}
+	log = nil
+	if err := w.Close(); err != nil || !slices.Equal(log, []string{"close s"}) {
+		t.Errorf("closing: %v, calls %v", err, log)
+	}
+	if err := w.Close(); err != ucs.ErrInvalidParam {
+		t.Errorf("closing twice: %v", err)
+	}
+}
+
+// The first error is returned, and the rest is closed all the same.
+func TestWorkerCloseError(t *testing.T) {
+	w := newWorker(t)
+	var log []string
+	bad := errors.New("bad")
+	for _, name := range []string{"a", "b"} {
+		if _, err := w.Service(name, func() (Service, error) {
+			return &part{name: name, log: &log, closeErr: bad}, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fd := w.EventFD()
+	if err := w.Close(); err != bad || len(log) != 2 {
+		t.Errorf("closing: %v, calls %v", err, log)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != unix.EBADF {
+		t.Errorf("the worker's descriptor after closing: %v", err)
+	}
+}
+
+func TestWorkerTimers(t *testing.T) {
+	w := newWorker(t)
+	fired := 0
+	if _, err := w.Timers().After(0, func() { fired++ }); err != nil {
+		t.Fatal(err)
+	}
+	never, err := w.Timers().After(time.Hour, func() { t.Error("a stopped timer ran") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !never.Stop() {
+		t.Error("the timer was not scheduled")
+	}
+	if err := w.Arm(); err != nil {
+		t.Fatal(err)
+	}
+	fds := []unix.PollFd{{Fd: int32(w.EventFD()), Events: unix.POLLIN}}
+	for {
+		if _, err := unix.Poll(fds, -1); err != unix.EINTR {
+			break
+		}
+	}
+	w.Progress()
+	if fired != 1 {
+		t.Errorf("ran %d times, want 1", fired)
+	}
+}
+
+func TestWorkerProgressDoesNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	w := newWorker(t)
+	for range 3 {
+		w.AddProgress(&plain{})
+	}
+	if n := testing.AllocsPerRun(1000, func() { w.Progress() }); n != 0 {
+		t.Errorf("%v allocations per round", n)
+	}
+}
