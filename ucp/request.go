@@ -164,6 +164,10 @@ func (r *Request) Free() {
 	if r == nil || r.w == nil {
 		return
 	}
+	if r.state == stateRecv|stateDone && r.err == nil && r.proto == nil {
+		r.w.recycle(r) // holds nothing
+		return
+	}
 	r.checkLive()
 	if r.state&stateDone == 0 {
 		r.onSend, r.onTagRecv = nil, nil

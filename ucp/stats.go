@@ -2,7 +2,7 @@ package ucp
 
 // Stats are the counters of a worker. They are always on.
 type Stats struct {
-	TagSends    uint64 // sends started
+	TagSends    uint64 // tagged messages sent or offered
 	TagRecvs    uint64 // receives posted
 	EagerShort  uint64 // messages sent by each protocol
 	EagerBcopy  uint64

@@ -73,6 +73,14 @@ func (m *tagMatcher) matchExpected(tag Tag) *Request {
 	return r
 }
 
+// mayHold reports whether an unexpected message may match; false is certain.
+func (m *tagMatcher) mayHold(tag, mask Tag) bool {
+	if mask == FullMask {
+		return m.byTag[tagBucket(tag)].head != nil
+	}
+	return m.arrived.head != nil
+}
+
 // addUnexpected keeps a message for which nothing is posted.
 func (m *tagMatcher) addUnexpected(d *TagMessage) {
 	d.queued = true

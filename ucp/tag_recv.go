@@ -14,6 +14,20 @@ import (
 // the contents of buf and does not disturb the sender; a shorter one is a
 // success. With a message already here the receive may be done in the call.
 func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
+	if p == nil && w.tagOK && !w.tm.mayHold(tag, mask) {
+		r := w.getRequest()
+		r.state = stateRecv
+		r.data.buf, r.data.length = buf, len(buf)
+		r.tag, r.mask = tag, mask
+		w.stats.TagRecvs++
+		w.tm.addExpected(r)
+		return r, nil
+	}
+	return w.tagRecv(tag, mask, buf, p)
+}
+
+// tagRecv is TagRecv with parameters, or with a message that may match.
+func (w *Worker) tagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
 	r, err := w.startRecv(buf, p)
 	if err != nil {
 		return nil, err
@@ -40,7 +54,7 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 // is taken out: it must be received with TagMessageRecv, once. Without remove
 // the message is only an indication and cannot be received.
 func (w *Worker) TagProbe(tag, mask Tag, remove bool) (*TagMessage, TagRecvInfo, bool) {
-	if w.closed || w.ctx.params.Features&FeatureTag == 0 {
+	if !w.tagOK {
 		return nil, TagRecvInfo{}, false
 	}
 	d := w.tm.findUnexpected(tag, mask)
@@ -75,7 +89,7 @@ func (w *Worker) TagMessageRecv(m *TagMessage, buf []byte, p *RequestParams) (*R
 
 // startRecv makes the request of a receive.
 func (w *Worker) startRecv(buf []byte, p *RequestParams) (*Request, error) {
-	if w.closed || w.ctx.params.Features&FeatureTag == 0 {
+	if !w.tagOK {
 		return nil, ucs.ErrInvalidParam
 	}
 	r, err := w.useRequest(p)
@@ -131,6 +145,12 @@ func (w *Worker) receive(r *Request, d *TagMessage) {
 // deliver completes a receive with a whole message.
 func (r *Request) deliver(tag Tag, data []byte) {
 	r.info = TagRecvInfo{SenderTag: tag, Length: len(data)}
+	if r.state == stateRecv && len(data) <= min(r.data.length, copyPiece) && r.data.class == DatatypeContig {
+		copy(r.data.buf, data)
+		r.data.buf = nil
+		r.state = stateRecv | stateDone
+		return
+	}
 	if len(data) > r.data.length {
 		r.finish(ucs.ErrMessageTruncated)
 		return

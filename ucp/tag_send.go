@@ -26,19 +26,16 @@ func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, er
 		return ep.tagSend(tag, buf, p, 0)
 	}
 	w := ep.w
-	r := w.getRequest()
+	r := w.spare // used only if the send goes on after the call
 	err := ep.ue.AMShort(uct.AMID(proto.IDEagerOnly), uint64(tag), buf, 0, &r.comp)
 	if err == nil {
-		w.recycle(r)
-		w.stats.TagSends++
 		w.stats.EagerShort++
 		return nil, nil
 	}
 	if err != ucs.InProgress {
-		w.recycle(r)
 		return ep.tagSend(tag, buf, p, 0) // queues it, or says what is wrong
 	}
-	w.stats.TagSends++
+	w.spare = w.getRequest()
 	w.stats.EagerShort++
 	r.ep, r.proto = ep, &eagerShort
 	if p != nil {
@@ -95,7 +92,6 @@ func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, flags request
 	if attr&OpForceImmediate != 0 {
 		return ep.tagSendNow(r)
 	}
-	w.stats.TagSends++
 	needID := r.state&stateSync != 0 || r.proto == &rndvRTS
 	if needID {
 		if id := w.requestIDs.put(r); id != 0 {
@@ -117,7 +113,6 @@ func (ep *Endpoint) tagSendNow(r *Request) (*Request, error) {
 	}
 	ep.w.dropRequest(r)
 	if err == nil {
-		ep.w.stats.TagSends++
 		ep.w.stats.EagerBcopy++
 	}
 	return nil, err

@@ -64,6 +64,7 @@ type Worker struct {
 	assemblies    map[proto.MessageID]*assembly
 	nextMessageID proto.MessageID
 	freeRequests  *Request
+	spare         *Request   // lent to short sends
 	madeRequests  []*Request // only with a RequestCleanup hook
 	freeMessages  []*TagMessage
 	buffers       bufferPool
@@ -78,6 +79,7 @@ type Worker struct {
 	flushing    requestList
 	wake        wakeup
 	stats       Stats
+	tagOK       bool // tagged messages may be used
 	inProgress  bool
 	closed      bool
 	blockedCall atomic.Bool // a call that waits is under way
@@ -118,6 +120,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		configs:       make(map[configKey]*epConfig),
 	}
 	w.wake.eventFD = -1
+	w.tagOK = c.params.Features&FeatureTag != 0
 	for _, m := range c.mds {
 		w.mds = append(w.mds, m.md)
 	}
@@ -125,6 +128,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		w.Close()
 		return nil, err
 	}
+	w.spare = w.getRequest()
 	return w, nil
 }
 
@@ -242,6 +246,7 @@ func (w *Worker) Progress() int {
 // Stats returns the counters of the worker.
 func (w *Worker) Stats() Stats {
 	s := w.stats
+	s.TagSends = s.EagerShort + s.EagerBcopy + s.EagerZcopy + s.EagerMulti + s.RndvSends
 	s.Endpoints = w.endpoints.len()
 	s.UnexpectedBytes = w.buffers.used
 	return s
@@ -253,7 +258,7 @@ func (w *Worker) Close() error {
 	if w.closed {
 		return nil
 	}
-	w.closed = true // callbacks find nothing to start anew
+	w.closed, w.tagOK = true, false // callbacks find nothing to start anew
 	w.endpoints.each(func(ep *Endpoint) { ep.destroy(ucs.ErrCanceled) })
 	w.cancelReceives()
 	var first error
@@ -273,7 +278,7 @@ func (w *Worker) Close() error {
 			fn(r)
 		}
 	}
-	w.madeRequests, w.freeRequests, w.freeMessages = nil, nil, nil
+	w.madeRequests, w.freeRequests, w.spare, w.freeMessages = nil, nil, nil, nil
 	w.ctx.dropWorker()
 	return first
 }

@@ -30,6 +30,10 @@
 //     follows. ucs.ErrNoResource means "later": queue a Pending and it is
 //     dispatched, in order, when the transport can go on.
 //
+// A call that ran a handler, because the transport delivers inline, never
+// returns ucs.InProgress: a completion may be lent to a call that most likely
+// needs none.
+//
 // Buffered writes are not done writes: a transport that collects small messages
 // returns ucs.InProgress until the bytes have left its buffer.
 //
