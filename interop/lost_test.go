@@ -66,18 +66,24 @@ func waiting(t *testing.T, p *pair) (requests []int, sent []message) {
 	return requests, sent
 }
 
-// killed: everything toward the peer ends with a status, the error handler runs,
-// and our process goes on.
+// killed: everything toward the peer ends.
 func killed(t *testing.T, p *pair) {
 	requests, _ := waiting(t, p)
 	p.theirs.process.kill()
+	expectFailure(t, p, requests)
+}
+
+// expectFailure checks that requests end with a status, that the error handler
+// runs, and that our process goes on.
+func expectFailure(t *testing.T, p *pair, requests []int) {
+	t.Helper()
 	for _, n := range requests {
 		got, err := p.ours.wait(n, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !got.status.IsError() {
-			t.Errorf("send to a killed peer: %v", got.status)
+			t.Errorf("send to a lost peer: %v", got.status)
 		}
 	}
 	values, err := p.ours.command("failure", ep)
@@ -158,5 +164,49 @@ func signal(t *testing.T, p *peer, s syscall.Signal) {
 	t.Helper()
 	if err := p.process.cmd.Process.Signal(s); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestUnplugged cuts the cable between two peers. Nothing tells either of them,
+// so the time limits of the connection must.
+func TestUnplugged(t *testing.T) {
+	dir := t.TempDir()
+	c := buildC(t, dir)
+	ours := buildGo(t, dir)
+	limits := setting{mode: "peer", both: []string{
+		"UCX_TCP_KEEPIDLE=1s", "UCX_TCP_KEEPINTVL=1s", "UCX_TCP_KEEPCNT=2"}}
+	for _, theirs := range append([]program{ours}, c...) {
+		for _, ends := range []string{"near end", "far end"} {
+			t.Run(theirs.name+"/"+ends, func(t *testing.T) {
+				here, there, err := newLinkedPlaces()
+				if err != nil {
+					need(t, "two network namespaces: "+err.Error())
+				}
+				defer here.close()
+				defer there.close()
+				p, err := newPairApart(here, there, ours, theirs, limits,
+					device{list: here.eth}, device{list: there.eth})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() {
+					if said := p.abort(); t.Failed() && said != nil {
+						t.Log(said)
+					}
+				}()
+				if err := expected("contig", "contig", "sync")(p.ours, p.theirs, &p.msgs, 100); err != nil {
+					t.Fatal(err)
+				}
+				requests, _ := waiting(t, p)
+				cut := here
+				if ends == "far end" {
+					cut = there
+				}
+				if err := cut.ip("link set " + cut.eth + " down"); err != nil {
+					t.Fatal(err)
+				}
+				expectFailure(t, p, requests)
+			})
+		}
 	}
 }

@@ -3,6 +3,7 @@ package interop
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ucx-go/ucx/ucs"
@@ -16,15 +17,21 @@ type pair struct {
 
 // newPair starts two peers with a setting on a device and connects them.
 func newPair(where *place, ours, theirs program, s setting, d device) (*pair, error) {
-	common := append([]string{"UCX_NET_DEVICES=" + d.list}, s.both...)
-	first := append(append([]string{"UCX_TLS=" + ourTransports}, common...), ours.env...)
-	second := append(append(common, s.theirs...), theirs.env...)
+	return newPairApart(where, where, ours, theirs, s, d, d)
+}
+
+// newPairApart is newPair with a place and a device for each of the two.
+func newPairApart(here, there *place, ours, theirs program, s setting, d, e device) (*pair, error) {
 	p := new(pair)
 	var err error
-	if p.ours, err = startPeer(where, ours.path, first); err != nil {
+	p.ours, err = startPeer(here, ours.path,
+		slices.Concat([]string{"UCX_TLS=" + ourTransports, "UCX_NET_DEVICES=" + d.list}, s.both, ours.env))
+	if err != nil {
 		return nil, err
 	}
-	if p.theirs, err = startPeer(where, theirs.path, second); err != nil {
+	p.theirs, err = startPeer(there, theirs.path,
+		slices.Concat([]string{"UCX_NET_DEVICES=" + e.list}, s.both, s.theirs, theirs.env))
+	if err != nil {
 		p.ours.kill()
 		return nil, err
 	}

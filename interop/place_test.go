@@ -1,16 +1,20 @@
 package interop
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// place is where the peers run: a network with a loopback device and, if there
+// place is where processes run: a network with a loopback device and, if there
 // is one, a device that looks like an Ethernet card. As root it is a namespace of
 // its own, so that the result does not depend on the devices of the machine.
 //
@@ -24,27 +28,109 @@ type place struct {
 
 // Addresses from the range that RFC 2544 sets aside for tests.
 const (
-	vethAddress = "198.18.0.1/24"
-	vethName    = "ucx0"
+	firstDevice, firstAddress   = "ucx0", "198.18.0.1/24"
+	secondDevice, secondAddress = "ucx1", "198.18.0.2/24"
 )
 
-// newPlace prepares the network: a namespace, or else what the machine has. It
-// is given up by close.
+// newPlace prepares the network: a namespace with a pair of devices, one of them
+// with an address, or else what the machine has. It is given up by close.
 func newPlace() *place {
-	calls, err := serve(enterNamespace)
+	p, err := newNamespace()
 	if err == nil {
-		return &place{calls: calls, eth: vethName}
+		err = p.ip("link add "+firstDevice+" type veth peer name "+secondDevice,
+			"addr add "+firstAddress+" dev "+firstDevice,
+			"link set "+firstDevice+" up",
+			"link set "+secondDevice+" up")
+		if err == nil {
+			err = p.useDevice(firstDevice)
+		}
+		if err == nil {
+			return p
+		}
+		p.close()
 	}
-	calls, _ = serve(func() error { return nil })
-	p := &place{calls: calls}
+	p, _ = serve(func() error { return nil })
 	if p.eth, p.why = machineDevice(); p.eth == "" {
 		p.why += ", and no namespace of our own: " + err.Error()
 	}
 	return p
 }
 
-// serve prepares a thread and then runs the functions of the channel on it.
-func serve(prepare func() error) (chan<- func(), error) {
+// newLinkedPlaces makes two namespaces, each with a device, and a cable between
+// these.
+func newLinkedPlaces() (first, second *place, err error) {
+	if first, err = newNamespace(); err != nil {
+		return nil, nil, err
+	}
+	if second, err = newNamespace(); err != nil {
+		first.close()
+		return nil, nil, err
+	}
+	var thread int
+	second.do(func() { thread = unix.Gettid() })
+	err = first.ip("link add "+firstDevice+" type veth peer name "+secondDevice,
+		"link set "+secondDevice+" netns "+strconv.Itoa(thread),
+		"addr add "+firstAddress+" dev "+firstDevice,
+		"link set "+firstDevice+" up")
+	if err == nil {
+		err = second.ip("addr add "+secondAddress+" dev "+secondDevice, "link set "+secondDevice+" up")
+	}
+	if err == nil {
+		err = errors.Join(first.useDevice(firstDevice), second.useDevice(secondDevice))
+	}
+	if err != nil {
+		first.close()
+		second.close()
+		return nil, nil, err
+	}
+	return first, second, nil
+}
+
+// useDevice waits until a device is up, which takes a moment after the command,
+// and makes it the second device of the place.
+func (p *place) useDevice(name string) error {
+	var state []byte
+	for end := time.Now().Add(exitLimit); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		var err error
+		p.do(func() { state, err = os.ReadFile("/sys/class/net/" + name + "/operstate") })
+		if err != nil {
+			return err
+		}
+		if string(state) == "up\n" {
+			p.eth = name
+			return nil
+		}
+	}
+	return fmt.Errorf("device %s is %q", name, state)
+}
+
+// newNamespace makes a place with nothing but a loopback device, and a view of
+// /sys to go with it: UCX lists the devices there.
+func newNamespace() (*place, error) {
+	p, err := serve(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("unshare: %w", err)
+		}
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			return fmt.Errorf("private mounts: %w", err)
+		}
+		if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
+			return fmt.Errorf("mount of /sys: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := p.ip("link set lo up"); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// serve makes a place of a thread that prepare has been run on.
+func serve(prepare func() error) (*place, error) {
 	calls, ready := make(chan func()), make(chan error)
 	go func() {
 		// Never unlocked: the thread ends with the goroutine, and the
@@ -59,33 +145,68 @@ func serve(prepare func() error) (chan<- func(), error) {
 			call()
 		}
 	}()
-	return calls, <-ready
+	if err := <-ready; err != nil {
+		return nil, err
+	}
+	return &place{calls: calls}, nil
 }
 
-// enterNamespace gives the calling thread a network of its own with a pair of
-// devices, and a view of /sys to go with it: UCX lists the devices there.
-func enterNamespace() error {
-	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("unshare: %w", err)
+// do runs f on the thread of the place.
+func (p *place) do(f func()) {
+	done := make(chan struct{})
+	p.calls <- func() {
+		defer close(done)
+		f()
 	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("private mounts: %w", err)
-	}
-	if err := unix.Mount("sysfs", "/sys", "sysfs", 0, ""); err != nil {
-		return fmt.Errorf("mount of /sys: %w", err)
-	}
-	for _, command := range []string{
-		"link set lo up",
-		"link add " + vethName + " type veth peer name ucx1",
-		"addr add " + vethAddress + " dev " + vethName,
-		"link set " + vethName + " up",
-		"link set ucx1 up",
-	} {
-		if out, err := exec.Command("ip", strings.Fields(command)...).CombinedOutput(); err != nil {
-			return fmt.Errorf("ip %s: %w: %s", command, err, out)
+	<-done
+}
+
+// close gives the place up.
+func (p *place) close() { close(p.calls) }
+
+// ip runs commands of the ip tool.
+func (p *place) ip(commands ...string) (err error) {
+	p.do(func() {
+		for _, command := range commands {
+			out, failed := exec.Command("ip", strings.Fields(command)...).CombinedOutput()
+			if failed != nil {
+				err = fmt.Errorf("ip %s: %w: %s", command, failed, out)
+				return
+			}
 		}
+	})
+	return err
+}
+
+// start starts a program in the place.
+func (p *place) start(cmd *exec.Cmd) (started *process, err error) {
+	p.do(func() { started, err = startProcess(cmd) })
+	return started, err
+}
+
+// freePort returns a TCP port that nobody uses in the place.
+func (p *place) freePort() (port string, err error) {
+	p.do(func() {
+		var l net.Listener
+		if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			return
+		}
+		_, port, _ = net.SplitHostPort(l.Addr().String())
+		err = l.Close()
+	})
+	return port, err
+}
+
+// device is a choice of UCX_NET_DEVICES.
+type device struct{ name, list string }
+
+// devices lists the choices the place offers.
+func (p *place) devices() []device {
+	list := []device{{"lo", "lo"}}
+	if p.eth != "" {
+		list = append(list, device{"eth", p.eth}, device{"both", "lo," + p.eth})
 	}
-	return nil
+	return list
 }
 
 // machineDevice returns the first device of the machine that is up, is not the
@@ -110,46 +231,4 @@ func machineDevice() (name, why string) {
 		}
 	}
 	return "", "no network device but lo has an IPv4 address"
-}
-
-// start starts a program in the place.
-func (p *place) start(cmd *exec.Cmd) (started *process, err error) {
-	done := make(chan struct{})
-	p.calls <- func() {
-		started, err = startProcess(cmd)
-		close(done)
-	}
-	<-done
-	return started, err
-}
-
-// freePort returns a TCP port that nobody uses in the place.
-func (p *place) freePort() (port string, err error) {
-	done := make(chan struct{})
-	p.calls <- func() {
-		defer close(done)
-		var l net.Listener
-		if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-			return
-		}
-		_, port, _ = net.SplitHostPort(l.Addr().String())
-		err = l.Close()
-	}
-	<-done
-	return port, err
-}
-
-// close gives the place up.
-func (p *place) close() { close(p.calls) }
-
-// device is a choice of UCX_NET_DEVICES.
-type device struct{ name, list string }
-
-// devices lists the choices the place offers.
-func (p *place) devices() []device {
-	list := []device{{"lo", "lo"}}
-	if p.eth != "" {
-		list = append(list, device{"eth", p.eth}, device{"both", "lo," + p.eth})
-	}
-	return list
 }
