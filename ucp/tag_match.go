@@ -73,17 +73,8 @@ func (m *tagMatcher) matchExpected(tag Tag) *Request {
 	return r
 }
 
-// mayHold reports whether an unexpected message may match; false is certain.
-func (m *tagMatcher) mayHold(tag, mask Tag) bool {
-	if mask == FullMask {
-		return m.byTag[tagBucket(tag)].head != nil
-	}
-	return m.arrived.head != nil
-}
-
 // addUnexpected keeps a message for which nothing is posted.
 func (m *tagMatcher) addUnexpected(d *TagMessage) {
-	d.queued = true
 	m.arrived.push(d, arrivalLinks)
 	m.byTag[tagBucket(d.tag)].push(d, bucketLinks)
 }
@@ -109,7 +100,6 @@ func (m *tagMatcher) findUnexpected(tag, mask Tag) *TagMessage {
 
 // removeUnexpected takes a message out.
 func (m *tagMatcher) removeUnexpected(d *TagMessage) {
-	d.queued = false
 	m.arrived.remove(d, arrivalLinks)
 	m.byTag[tagBucket(d.tag)].remove(d, bucketLinks)
 }

@@ -36,11 +36,14 @@ type TagMessage struct {
 	epID  proto.EndpointID // the endpoint of ours that leads to the sender
 	reqID proto.RequestID  // the sender's request
 
-	queued  bool // in the matcher
 	removed bool // handed out by a probe
 	links   [2]messageLinks
 	buf     []byte // pooled memory behind data
+	inline  [inlineBytes]byte
 }
+
+// inlineBytes is the longest message kept in the message object itself.
+const inlineBytes = 64
 
 // Info returns the sender's tag and the length of the whole message.
 func (d *TagMessage) Info() TagRecvInfo { return TagRecvInfo{SenderTag: d.tag, Length: d.total} }
@@ -62,11 +65,13 @@ func (w *Worker) newMessage(tag Tag, kind messageKind, total int) *TagMessage {
 func (w *Worker) putMessage(d *TagMessage) {
 	if d.desc != nil {
 		d.desc.Release()
+		d.desc = nil
 	}
 	if d.buf != nil {
 		w.buffers.put(d.buf)
+		d.buf = nil
 	}
-	*d = TagMessage{w: w}
+	d.data, d.assembly, d.sync, d.removed = nil, nil, false, false
 	if len(w.freeMessages) < maxFreeMessages {
 		w.freeMessages = append(w.freeMessages, d)
 	}
@@ -81,6 +86,10 @@ func (d *TagMessage) keep(data []byte, desc *uct.AMDesc) bool {
 	if desc != nil {
 		d.data, d.desc = data, desc
 		return true
+	}
+	if len(data) <= inlineBytes {
+		d.data = d.inline[:copy(d.inline[:], data)]
+		return false
 	}
 	d.buf = d.w.buffers.get(len(data))
 	d.data = d.buf[:copyBytes(d.buf[:cap(d.buf)], data)]

@@ -14,26 +14,55 @@ import (
 // the contents of buf and does not disturb the sender; a shorter one is a
 // success. With a message already here the receive may be done in the call.
 func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
-	if p == nil && w.tagOK && !w.tm.mayHold(tag, mask) {
-		r := w.getRequest()
-		r.state = stateRecv
-		r.data.buf, r.data.length = buf, len(buf)
-		r.tag, r.mask = tag, mask
-		w.stats.TagRecvs++
-		w.tm.addExpected(r)
-		return r, nil
+	if !w.tagOK {
+		return nil, ucs.ErrInvalidParam
 	}
-	return w.tagRecv(tag, mask, buf, p)
+	d := w.tm.findUnexpected(tag, mask)
+	if p != nil && !p.plain() || d != nil && d.kind != messageEager {
+		return w.tagRecv(tag, mask, buf, p, d)
+	}
+	w.stats.TagRecvs++
+	if d != nil {
+		w.tm.removeUnexpected(d)
+		return nil, w.take(d, buf, p)
+	}
+	r := w.getRequest()
+	r.state = stateRecv
+	if p != nil {
+		r.state = stateRecv | stateParams
+		r.onTagRecv, r.userData = p.OnTagRecv, p.UserData
+	}
+	r.data.buf, r.data.length = buf, len(buf)
+	r.tag, r.mask = tag, mask
+	w.tm.addExpected(r)
+	return r, nil
 }
 
-// tagRecv is TagRecv with parameters, or with a message that may match.
-func (w *Worker) tagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
+// take receives a message that is here whole, without a request.
+func (w *Worker) take(d *TagMessage, buf []byte, p *RequestParams) (err error) {
+	if len(d.data) > len(buf) {
+		err = ucs.ErrMessageTruncated
+		w.stats.Failed++
+	} else {
+		copyBytes(buf, d.data)
+		if p != nil && p.TagInfo != nil {
+			*p.TagInfo = d.Info()
+		}
+	}
+	if d.sync {
+		w.sendSyncAck(d.epID, d.reqID)
+	}
+	w.putMessage(d)
+	return err
+}
+
+// tagRecv is TagRecv in general, with the message that matches if there is one.
+func (w *Worker) tagRecv(tag, mask Tag, buf []byte, p *RequestParams, d *TagMessage) (*Request, error) {
 	r, err := w.startRecv(buf, p)
 	if err != nil {
 		return nil, err
 	}
 	r.tag, r.mask = tag, mask
-	d := w.tm.findUnexpected(tag, mask)
 	if p != nil && p.Attr&OpForceImmediate != 0 && (d == nil || d.kind != messageEager) {
 		w.dropRequest(r)
 		return nil, ucs.ErrNoResource
@@ -145,22 +174,19 @@ func (w *Worker) receive(r *Request, d *TagMessage) {
 // deliver completes a receive with a whole message.
 func (r *Request) deliver(tag Tag, data []byte) {
 	r.info = TagRecvInfo{SenderTag: tag, Length: len(data)}
-	if r.state == stateRecv && len(data) <= min(r.data.length, copyPiece) && r.data.class == DatatypeContig {
-		copy(r.data.buf, data)
-		r.data.buf = nil
-		r.state = stateRecv | stateDone
-		return
-	}
-	if len(data) > r.data.length {
+	switch {
+	case len(data) > r.data.length:
 		r.finish(ucs.ErrMessageTruncated)
-		return
-	}
-	if r.data.class == DatatypeContig {
+	case r.data.class != DatatypeContig:
+		r.finish(r.data.unpackAt(data, 0))
+	default: // all that finish does for such a receive
 		copyBytes(r.data.buf, data)
-		r.finish(nil)
-		return
+		r.data.buf = nil
+		r.state |= stateDone
+		if r.state&(stateParams|stateFreed) != 0 {
+			r.leave(nil)
+		}
 	}
-	r.finish(r.data.unpackAt(data, 0))
 }
 
 // onEagerOnly receives a message that came whole.
