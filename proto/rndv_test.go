@@ -21,6 +21,7 @@ var rndvCodecs = map[string]recode{
 		return append(h.Append(nil), data...), err
 	},
 	"RNDV_ATP": recodeRndvAck,
+	"RNDV_ATS": recodeRndvAck,
 }
 
 func recodeRndvAck(b []byte) ([]byte, error) {
@@ -159,7 +160,7 @@ func FuzzRndvData(f *testing.F) {
 }
 
 func FuzzRndvAck(f *testing.F) {
-	seed(f, "rndv.txt", "RNDV_ATP")
+	seed(f, "rndv.txt", "RNDV_ATP", "RNDV_ATS")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := ParseRndvAck(b)
 		if err != nil {

@@ -1,0 +1,165 @@
+package proto
+
+import "fmt"
+
+// Sizes of atomic operations by active messages (src/ucp/rma/rma.h): a request
+// without its operands and a reply without its value.
+const (
+	AtomicReqSize = 26
+	AtomicRepSize = 8
+)
+
+var (
+	errAtomic      = amError("atomic request", "shorter than its header and operands")
+	errAtomicOp    = amError("atomic request", "unknown operation")
+	errAtomicSize  = amError("atomic request", "operand is neither 4 nor 8 bytes")
+	errAtomicAlign = amError("atomic request", "address is not aligned")
+	errAtomicReply = amError("atomic request", "swap without a request to answer")
+	errAtomicRep   = amError("atomic reply", "shorter than its header and value")
+)
+
+// AtomicOp is an operation of an AtomicReq (uct_atomic_op_t as UCP sends it).
+type AtomicOp uint8
+
+// Atomic operations. Swap and CSwap always have a reply.
+const (
+	AtomicAdd   AtomicOp = 0
+	AtomicAnd   AtomicOp = 1
+	AtomicOr    AtomicOp = 2
+	AtomicXor   AtomicOp = 3
+	AtomicSwap  AtomicOp = 4
+	AtomicCSwap AtomicOp = 5
+)
+
+var atomicNames = [...]string{"add", "and", "or", "xor", "swap", "cswap"}
+
+// String returns the operation's name.
+func (o AtomicOp) String() string {
+	if int(o) < len(atomicNames) {
+		return atomicNames[o]
+	}
+	return fmt.Sprintf("atomic op %d", uint8(o))
+}
+
+// AtomicReq asks for an atomic operation on the receiver's memory:
+// ucp_atomic_req_hdr_t and its operands.
+type AtomicReq struct {
+	Address uint64
+	EpID    EndpointID // the receiver's end
+	ReqID   RequestID  // the sender's request; 0: no result wanted, answered by a Cmpl
+	Size    uint8      // of the operand: 4 or 8 bytes
+	Op      AtomicOp
+	Value   uint64 // operand; the new value of Swap and CSwap
+	Compare uint64 // CSwap: the expected value
+}
+
+// Len is the size of the packed message.
+func (h AtomicReq) Len() int {
+	if h.Op == AtomicCSwap {
+		return AtomicReqSize + 2*int(h.Size)
+	}
+	return AtomicReqSize + int(h.Size)
+}
+
+// Put packs the message at the start of dst and returns its size.
+func (h AtomicReq) Put(dst []byte) int {
+	_ = dst[AtomicReqSize-1]
+	le.PutUint64(dst, h.Address)
+	le.PutUint64(dst[8:], uint64(h.EpID))
+	le.PutUint64(dst[16:], uint64(h.ReqID))
+	dst[24] = h.Size
+	dst[25] = byte(h.Op)
+	n := AtomicReqSize
+	if h.Op == AtomicCSwap {
+		n += putOperand(dst[n:], h.Compare, h.Size)
+	}
+	return n + putOperand(dst[n:], h.Value, h.Size)
+}
+
+// Append appends the packed message.
+func (h AtomicReq) Append(b []byte) []byte {
+	var buf [AtomicReqSize + 16]byte
+	return append(b, buf[:h.Put(buf[:])]...)
+}
+
+// ParseAtomicReq reads a request whose operation, operand size and alignment are
+// valid. C ends the process on one that is not.
+func ParseAtomicReq(b []byte) (h AtomicReq, err error) {
+	if len(b) < AtomicReqSize {
+		return h, errAtomic
+	}
+	size, op := b[24], AtomicOp(b[25])
+	addr, req := le.Uint64(b), RequestID(le.Uint64(b[16:]))
+	switch {
+	case size != 4 && size != 8:
+		return h, errAtomicSize
+	case op > AtomicCSwap:
+		return h, errAtomicOp
+	case addr%uint64(size) != 0:
+		return h, errAtomicAlign
+	case op >= AtomicSwap && req == 0:
+		return h, errAtomicReply
+	}
+	h = AtomicReq{Address: addr, EpID: EndpointID(le.Uint64(b[8:])), ReqID: req, Size: size, Op: op}
+	if len(b) < h.Len() {
+		return AtomicReq{}, errAtomic
+	}
+	operands := b[AtomicReqSize:]
+	if op == AtomicCSwap {
+		h.Compare = getOperand(operands, size)
+		operands = operands[size:]
+	}
+	h.Value = getOperand(operands, size)
+	return h, nil
+}
+
+// AtomicRep returns the value from before the operation: ucp_rma_rep_hdr_t and
+// the value. The requester knows its size.
+type AtomicRep struct {
+	ReqID RequestID
+	Size  uint8 // 4 or 8
+	Value uint64
+}
+
+// Put packs the message at the start of dst and returns its size.
+func (h AtomicRep) Put(dst []byte) int {
+	le.PutUint64(dst, uint64(h.ReqID))
+	return AtomicRepSize + putOperand(dst[AtomicRepSize:], h.Value, h.Size)
+}
+
+// Append appends the packed message.
+func (h AtomicRep) Append(b []byte) []byte {
+	var buf [AtomicRepSize + 8]byte
+	return append(b, buf[:h.Put(buf[:])]...)
+}
+
+// ParseAtomicRep reads a reply; its size is that of the value behind the header.
+func ParseAtomicRep(b []byte) (h AtomicRep, err error) {
+	switch len(b) {
+	case AtomicRepSize + 4:
+		h.Size = 4
+	case AtomicRepSize + 8:
+		h.Size = 8
+	default:
+		return h, errAtomicRep
+	}
+	h.ReqID = RequestID(le.Uint64(b))
+	h.Value = getOperand(b[AtomicRepSize:], h.Size)
+	return h, nil
+}
+
+func putOperand(dst []byte, v uint64, size uint8) int {
+	if size == 4 {
+		le.PutUint32(dst, uint32(v))
+		return 4
+	}
+	le.PutUint64(dst, v)
+	return 8
+}
+
+func getOperand(b []byte, size uint8) uint64 {
+	if size == 4 {
+		return uint64(le.Uint32(b))
+	}
+	return le.Uint64(b)
+}

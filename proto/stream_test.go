@@ -1,0 +1,25 @@
+package proto
+
+import "testing"
+
+func recodeStream(b []byte) ([]byte, error) {
+	h, data, err := ParseStreamData(b)
+	return append(h.Append(nil), data...), err
+}
+
+func TestStreamGolden(t *testing.T) {
+	checkGolden(t, "stream.txt", map[string]recode{"STREAM_DATA": recodeStream})
+}
+
+func TestStreamPut(t *testing.T) {
+	checkPut(t, StreamDataSize, StreamData{1})
+	checkTruncation(t, StreamDataSize, func(b []byte) error { _, _, err := ParseStreamData(b); return err })
+	if w := (StreamData{EpID: 7}).Word(); w != 7 {
+		t.Errorf("Word %#x", w)
+	}
+}
+
+func FuzzStreamData(f *testing.F) {
+	seed(f, "stream.txt")
+	f.Fuzz(func(t *testing.T, b []byte) { checkExact(t, b, recodeStream) })
+}
