@@ -29,7 +29,7 @@ type endpoint struct {
 	// Guarded by home.net.mu.
 	sent     uint64 // messages put on their way
 	arrived  uint64 // of those, taken by the peer or lost
-	watching bool   // wants to know of arrivals
+	watching bool   // sleeps until one arrives
 	lost     error  // the connection is broken; progress will see to it
 }
 
@@ -231,15 +231,7 @@ func (e *endpoint) PendingAdd(p *uct.Pending) error {
 		return ucs.ErrBusy
 	}
 	e.pending.Add(p)
-	e.watch()
 	return nil
-}
-
-// watch asks for a wakeup at the next arrival.
-func (e *endpoint) watch() {
-	e.home.net.mu.Lock()
-	e.watching = true
-	e.home.net.mu.Unlock()
 }
 
 // PendingPurge implements uct.Endpoint.

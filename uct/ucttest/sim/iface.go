@@ -151,6 +151,9 @@ func (p progressor) Arm() error {
 	if len(i.inbox) > 0 || slices.ContainsFunc(i.endpoints, (*endpoint).busy) {
 		return ucs.ErrBusy
 	}
+	for _, e := range i.endpoints {
+		e.watching = !e.pending.Empty() || e.ops.head != nil
+	}
 	i.armed = true
 	return nil
 }

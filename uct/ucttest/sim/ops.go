@@ -134,7 +134,6 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 	if flags&uct.FlushRemote != 0 {
 		e.home.net.mu.Lock()
 		o.sent = e.sent
-		e.watching = true
 		e.home.net.mu.Unlock()
 	}
 	e.push(o, 0)
