@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"math"
 
+	"go.uber.org/zap"
+
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/rma"
 )
@@ -68,7 +71,7 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, p uct.IfaceParams, cfg 
 		attr:        attributes(r, s),
 	}
 	if i.onUnknownAM == nil {
-		i.onUnknownAM = func(uct.AMID, []byte) {}
+		i.onUnknownAM = dropUnknownAM
 	}
 	for id := range i.handlers {
 		i.handlers[id] = i.unknown(uct.AMID(id))
@@ -135,6 +138,11 @@ func (i *iface) unknown(id uct.AMID) uct.AMHandler {
 		i.onUnknownAM(id, data)
 		return nil
 	}
+}
+
+// dropUnknownAM is told of such messages when nobody else wants to be.
+func dropUnknownAM(id uct.AMID, data []byte) {
+	log.Warn("dropped an active message without handler", zap.Uint8("id", uint8(id)), zap.Int("bytes", len(data)))
 }
 
 // SetAMTracer implements uct.Iface.

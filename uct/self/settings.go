@@ -37,13 +37,15 @@ func init() {
 
 // domainSettings are read when the domain is opened.
 type domainSettings struct {
-	NumDevices int `ucx:"NUM_DEVICES" default:"1" doc:"Number of \"self\" devices to create"`
+	NumDevices int `ucx:"NUM_DEVICES" default:"1" doc:"Number of loopback devices."`
 }
 
-// ifaceSettings are read when an iface is opened.
+// ifaceSettings are read when an iface is opened. Those of C UCX that have no
+// meaning here are left out: buffers come from the heap (ALLOC), and endpoints do
+// not fail (FAILURE).
 type ifaceSettings struct {
-	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Maximum number of endpoints that the transport interface is able to create"`
-	SegSize   config.Bytes `ucx:"SEG_SIZE" default:"8k" doc:"Size of copy-out buffer"`
+	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints that one interface may have at a time."`
+	SegSize   config.Bytes `ucx:"SEG_SIZE" default:"8k" doc:"Largest message, and size of the buffers that messages are copied to."`
 }
 
 func loadDomainSettings(cfg *config.Set) (s domainSettings, err error) {

@@ -53,6 +53,7 @@ var tests = []struct {
 	{"two workers", anyAM, testTwoWorkers},
 	{"arm idle", 0, testArmIdle},
 	{"wakeup", anyAM, testWakeup},
+	{"wakeup of the sender", anyAM | uct.IfacePending, testWakeupSender},
 	{"no allocations", anyAM, testNoAllocations},
 }
 

@@ -90,6 +90,34 @@ func testWakeup(t *testing.T, f *Fixture) {
 	}
 }
 
+// testWakeupSender lets the sender sleep on a full endpoint with requests
+// waiting: when the peer takes what was sent, the sender is woken.
+func testWakeupSender(t *testing.T, f *Fixture) {
+	st := newStream(t, f)
+	a, b := st.a, st.b
+	if a.Iface.Attr().Events&uct.EventFD == 0 {
+		t.Skip("no event descriptor")
+	}
+	for round := range 5 {
+		st.whenFull(func() { st.pendMany(5) })
+		for tries := 0; uint64(len(st.got)) < st.next; tries++ {
+			if tries > 1000 {
+				t.Fatalf("round %d: woken 1000 times, %d of %d messages", round, len(st.got), st.next)
+			}
+			Until(t, "the sender to be armed", func() bool {
+				return a.Worker.Progress() == 0 && a.Worker.Arm() == nil
+			})
+			before := len(st.got)
+			Settle(b)
+			if uint64(len(st.got)) < st.next && !readable(t, a, wakeTimeout) {
+				t.Fatalf("round %d: asleep with %d of %d messages, %d of which arrived meanwhile",
+					round, len(st.got), st.next, len(st.got)-before)
+			}
+		}
+		st.wait()
+	}
+}
+
 // flush makes sure that what was sent has left, progressing the sender alone.
 func flush(t *testing.T, ep uct.Endpoint, h *Host) {
 	t.Helper()
