@@ -68,6 +68,9 @@ type Context struct {
 	resources []resource
 	skipped   []skippedResource
 
+	seenTransports []string // of this machine, whether or not allowed
+	seenNetDevices []string
+
 	mu      sync.Mutex
 	workers int // open workers, guarded by mu
 	closed  bool
@@ -150,11 +153,23 @@ func (c *Context) openResources() error {
 			}
 		}
 	}
+	c.warnMissing()
 	if len(c.resources) == 0 {
 		return fmt.Errorf("ucp: no transport left by UCX_TLS=%s and the device settings: %w",
 			c.settings.TLS, ucs.ErrNoDevice)
 	}
 	return nil
+}
+
+// warnMissing reports transports and network devices that were asked for by
+// name and do not exist.
+func (c *Context) warnMissing() {
+	for _, name := range c.settings.TLS.Missing(c.seenTransports) {
+		log.Warn("transport in UCX_TLS is not available", zap.String("transport", name))
+	}
+	for _, name := range c.settings.NetDevices.MissingDevices(c.seenNetDevices) {
+		log.Warn("device in UCX_NET_DEVICES is not available", zap.String("device", name))
+	}
 }
 
 // openMD opens one domain and keeps it if one of its resources is wanted.
@@ -173,6 +188,10 @@ func (c *Context) openMD(comp uct.Component, name string) error {
 	}
 	used := false
 	for _, r := range list {
+		c.seenTransports = append(c.seenTransports, r.Transport)
+		if r.Type == uct.DeviceNetwork {
+			c.seenNetDevices = append(c.seenNetDevices, r.Device)
+		}
 		if err := c.allowed(r); err != nil {
 			c.skip(r.String(), err)
 			continue

@@ -3,6 +3,7 @@ package ucp
 import (
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -55,7 +56,31 @@ func (w *Worker) configFor(i *iface, segSize int) *epConfig {
 	c.short = min(c.tag.Send(false, proto.DataContig, 0).MaxShort(),
 		c.tag.Send(false, proto.DataContig, proto.SendMulti).MaxShort())
 	w.configs[key] = c
+	if w.ctx.settings.ProtoInfo {
+		c.print(w.name + " " + perf.Name)
+	}
 	return c
+}
+
+// print shows the decision tables (UCX_PROTO_INFO).
+func (c *epConfig) print(owner string) {
+	for _, t := range c.explain() {
+		for _, l := range t.Lines(owner) {
+			log.Print(l)
+		}
+	}
+}
+
+// explain returns the decision tables for contiguous memory with their reasons.
+func (c *epConfig) explain() []proto.TableInfo {
+	return []proto.TableInfo{
+		c.tag.Explain(false, proto.DataContig, 0),
+		c.tag.Explain(true, proto.DataContig, 0),
+		c.tag.Explain(false, proto.DataContig, proto.SendFast),
+		c.tag.Explain(false, proto.DataContig, proto.SendMulti),
+		c.rndv.ExplainAsk(proto.DataContig),
+		c.rndv.ExplainAnswer(proto.DataContig, true),
+	}
 }
 
 // maxIOVEntries bounds the list a request keeps.

@@ -38,15 +38,7 @@ func (ep *Endpoint) Explain() Explanation {
 	e.Peer, e.Release = addr.UUID, addr.Release
 	lanes, trace, _ := w.selectLanes(addr, ep.errMode)
 	e.Lanes, e.Trace = lanes.Lines(), &trace
-	t := ep.cfg.tag
-	e.Protocols = []proto.TableInfo{
-		t.Explain(false, proto.DataContig, 0),
-		t.Explain(true, proto.DataContig, 0),
-		t.Explain(false, proto.DataContig, proto.SendFast),
-		t.Explain(false, proto.DataContig, proto.SendMulti),
-		ep.cfg.rndv.ExplainAsk(proto.DataContig),
-		ep.cfg.rndv.ExplainAnswer(proto.DataContig, true),
-	}
+	e.Protocols = ep.cfg.explain()
 	for _, s := range w.ctx.skipped {
 		e.Unused = append(e.Unused, s.name+": "+s.reason)
 	}

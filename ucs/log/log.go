@@ -91,6 +91,17 @@ func Write(l Level, msg string, fields ...zap.Field) {
 	}
 }
 
+// Print writes what the user asked for by a setting of its own, whatever the
+// level: to the user's logger, or to the default one.
+func Print(msg string, fields ...zap.Field) {
+	s := current.Load()
+	if s.user != nil {
+		s.user.Info(msg, fields...)
+		return
+	}
+	s.logger.Info(msg, fields...)
+}
+
 // Error logs that something cannot go on.
 func Error(msg string, fields ...zap.Field) { Write(LevelError, msg, fields...) }
 
