@@ -11,10 +11,11 @@
 // alias the input.
 //
 // Decisions. SelectLanes scores the resources of two workers against each other
-// and says which lanes an endpoint has; NewTable turns the attributes of those
-// lanes into tables from message length to protocol. Both are functions from
-// plain attribute structs, which package ucp fills, to plain values that print
-// themselves: candidates, scores, and why each of the others was rejected.
+// and says which lanes an endpoint has; NewTagTables and NewRndvTables turn the
+// attributes of those lanes into tables from message length to protocol. All are
+// functions from plain attribute structs, which package ucp fills, to plain
+// values that print themselves: candidates, scores, and why each of the others
+// was rejected.
 //
 // The package knows no transport and no UCP object.
 package proto

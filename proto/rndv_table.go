@@ -132,10 +132,7 @@ func (m *model) askInfo(class DataClass) TableInfo {
 	if m.set.RndvScheme == RndvSchemePut && put.max >= 0 {
 		ask.max, ask.why = -1, schemeWantsPut
 	}
-	title := "rendezvous data receive into host memory"
-	if class != DataContig {
-		title += ", " + class.String()
-	}
+	title := "rendezvous data fetch into " + hostMemory(class) + " from host"
 	return choose(title, []option{ask, put}, [numGroups]Threshold{groupShort: ThreshAuto})
 }
 
@@ -146,12 +143,9 @@ func (m *model) answerInfo(class DataClass, address bool) TableInfo {
 			am[i].max, am[i].why = -1, schemeWantsPut
 		}
 	}
-	title := "rendezvous data send from host memory"
+	title := "rendezvous data send from " + hostMemory(class)
 	if address {
 		title += " to host"
-	}
-	if class != DataContig {
-		title += ", " + class.String()
 	}
 	return choose(title, append(am, put), [numGroups]Threshold{
 		groupShort: ThreshAuto,

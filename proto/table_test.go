@@ -208,6 +208,22 @@ func TestMaxShort(t *testing.T) {
 	}
 }
 
+// TestTableFull: more ranges than there is room for go the way of the longest
+// messages instead of past the end.
+func TestTableFull(t *testing.T) {
+	var info TableInfo
+	for i := range maxRanges + 4 {
+		info.Ranges = append(info.Ranges, RangeInfo{Min: i, Max: i, Proto: Protocol(i%2 + 1)})
+	}
+	info.Ranges[maxRanges+3].Max, info.Ranges[maxRanges+3].Proto = math.MaxInt, ProtoRndvPut
+	table := newTable(&info)
+	for n, want := range map[int]Protocol{0: 1, maxRanges - 2: 1, maxRanges - 1: ProtoRndvPut, math.MaxInt: ProtoRndvPut} {
+		if got := table.Lookup(n); got != want {
+			t.Errorf("%d bytes: %v, want %v", n, got, want)
+		}
+	}
+}
+
 // drawFloat gives times and bandwidths as a careless or hostile party states
 // them.
 func drawFloat(t *rapid.T, name string) float64 {
@@ -393,6 +409,22 @@ func TestTableLines(t *testing.T) {
 | 8185..inf | multi-frag eager copy-in copy-out | tcp/lo            |
 +-----------+-----------------------------------+-------------------+
 `)
+}
+
+func TestTitles(t *testing.T) {
+	tag, rndv := NewTagTables(tcpInput()), NewRndvTables(tcpInput())
+	for _, tc := range []struct{ got, want string }{
+		{tag.Explain(false, DataContig, 0).Title, "tagged message by ucp_tag_send* from host memory"},
+		{tag.Explain(false, DataIOV, SendFast|SendMulti).Title, "tagged message by ucp_tag_send*(fast-completion|multi) from iov host memory"},
+		{tag.Explain(true, DataGeneric, SendFast).Title, "synchronous tagged message by ucp_tag_send_sync*(fast-completion) from generic host memory"},
+		{rndv.ExplainAsk(DataContig).Title, "rendezvous data fetch into host memory from host"},
+		{rndv.ExplainAnswer(DataContig, true).Title, "rendezvous data send from host memory to host"},
+		{rndv.ExplainAnswer(DataIOV, false).Title, "rendezvous data send from iov host memory"},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("%q, want %q", tc.got, tc.want)
+		}
+	}
 }
 
 func TestRangeText(t *testing.T) {

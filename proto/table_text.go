@@ -63,6 +63,15 @@ func (i *TableInfo) String() string {
 	return b.String()
 }
 
+// hostMemory names data in titles: ucp_proto_select_param_str puts the class in
+// front of the memory, for all but contiguous data.
+func hostMemory(class DataClass) string {
+	if class == DataContig {
+		return "host memory"
+	}
+	return class.String() + " host memory"
+}
+
 // rangeText prints a range with its bounds in C's memory units
 // (ucs_memunits_range_str).
 func rangeText(lo, hi int) string {

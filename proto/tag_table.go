@@ -99,15 +99,13 @@ func (t *TagTables) Explain(sync bool, class DataClass, mode SendMode) TableInfo
 
 // tagInfo decides for one kind of send.
 func (m *model) tagInfo(sync bool, class DataClass, mode SendMode) TableInfo {
-	title := "tagged message by ucp_tag_send*" + mode.String() + " from host memory"
+	op := "tagged message by ucp_tag_send*"
 	only, first := EagerOnlySize, EagerFirstSize
 	if sync {
-		title = "synchronous tagged message by ucp_tag_send_sync*" + mode.String() + " from host memory"
+		op = "synchronous tagged message by ucp_tag_send_sync*"
 		only, first = EagerSyncOnlySize, EagerSyncFirstSize
 	}
-	if class != DataContig {
-		title += ", " + class.String()
-	}
+	title := op + mode.String() + " from " + hostMemory(class)
 	am := &m.am
 
 	// A short message is a contiguous payload behind one 8-byte header.

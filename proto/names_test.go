@@ -1,0 +1,61 @@
+package proto
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestNames: known values have their name, unknown ones their number, and none
+// panics.
+func TestNames(t *testing.T) {
+	for _, tc := range []struct {
+		v    fmt.Stringer
+		want string
+	}{
+		{IDEagerOnly, "EAGER_ONLY"},
+		{IDAMMiddlePSN, "AM_MIDDLE_PSN"},
+		{AMID(5), "AM id 5"},
+		{AMID(200), "AM id 200"},
+		{WireupRequest, "REQ"},
+		{WireupLanesAddrReply, "LANES_ADDR_REP"},
+		{WireupType(99), "wireup type 99"},
+		{LaneRMABW, "rma_bw"},
+		{LaneType(99), "lane type 99"},
+		{ProtoEagerShort, "egr/short"},
+		{Protocol(99), "protocol 99"},
+		{DataIOV, "iov"},
+		{DataClass(9), "data class 9"},
+		{AtomicCSwap, "cswap"},
+		{AtomicOp(9), "atomic op 9"},
+		{AddressV2, "v2"},
+	} {
+		if got := tc.v.String(); got != tc.want {
+			t.Errorf("%T: %q, want %q", tc.v, got, tc.want)
+		}
+	}
+	if got := Protocol(99).Description(); got != "protocol 99" {
+		t.Errorf("description %q", got)
+	}
+	for p := ProtoNone; p < protoLast; p++ {
+		if p.String() == "" || p.Description() == "" {
+			t.Errorf("protocol %d has no name", uint8(p))
+		}
+	}
+	if IDEagerOnly.Known() != true || AMID(13).Known() || AMID(255).Known() {
+		t.Error("Known is wrong")
+	}
+}
+
+func TestErrorText(t *testing.T) {
+	_, _, err := ParseEagerFirst(nil)
+	if err.Error() != "eager first: shorter than its header" {
+		t.Errorf("%q", err)
+	}
+	a := full()
+	for _, part := range []string{"v1 uuid 0x1", "release 1.22", `name "host:1"`, "device 0: tcp md 70 paths 3", "eps 2"} {
+		if s := a.String(); !strings.Contains(s, part) {
+			t.Errorf("no %q in %s", part, s)
+		}
+	}
+}
