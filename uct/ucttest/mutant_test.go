@@ -1,0 +1,206 @@
+package ucttest_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest"
+	"github.com/ucx-go/ucx/uct/ucttest/sim"
+)
+
+// mutants are ways of breaking a good transport, each with a test of the suite
+// that must notice.
+var mutants = []struct {
+	name string
+	test string
+	wrap func(ep uct.Endpoint) uct.Endpoint
+}{
+	{"changes a byte", "am", func(ep uct.Endpoint) uct.Endpoint { return &changesByte{ep} }},
+	{"swaps the header", "am short", func(ep uct.Endpoint) uct.Endpoint { return &swapsHeader{ep} }},
+	{"packs twice", "am bcopy", func(ep uct.Endpoint) uct.Endpoint { return &packsTwice{ep} }},
+	{"swallows long messages", "am limits", func(ep uct.Endpoint) uct.Endpoint { return &swallows{ep} }},
+	{"never queues", "pending order", func(ep uct.Endpoint) uct.Endpoint { return &neverQueues{ep} }},
+	{"purges twice", "pending purge", func(ep uct.Endpoint) uct.Endpoint { return &purgesTwice{ep} }},
+	{"flushes too early", "flush", func(ep uct.Endpoint) uct.Endpoint { return &flushesEarly{ep} }},
+	{"completes twice", "flush", func(ep uct.Endpoint) uct.Endpoint { return &completesTwice{ep} }},
+	{"miscounts", "atomic", func(ep uct.Endpoint) uct.Endpoint { return &miscounts{ep} }},
+	{"writes next to the target", "put", func(ep uct.Endpoint) uct.Endpoint { return &writesBeside{ep} }},
+	{"goes on after close", "close", func(ep uct.Endpoint) uct.Endpoint { return &undead{Endpoint: ep} }},
+	{"allocates", "no allocations", func(ep uct.Endpoint) uct.Endpoint { return &allocates{Endpoint: ep} }},
+	{"leaks a descriptor", "am", func(ep uct.Endpoint) uct.Endpoint {
+		unix.Eventfd(0, unix.EFD_CLOEXEC)
+		return ep
+	}},
+	{"leaks a goroutine", "am", func(ep uct.Endpoint) uct.Endpoint {
+		go func() { select {} }()
+		return ep
+	}},
+}
+
+type changesByte struct{ uct.Endpoint }
+
+func (e *changesByte) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c *uct.Completion) error {
+	if len(b) > 100 {
+		b[100] ^= 1
+	}
+	return e.Endpoint.AMShort(id, h, b, f, c)
+}
+
+type swapsHeader struct{ uct.Endpoint }
+
+func (e *swapsHeader) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c *uct.Completion) error {
+	return e.Endpoint.AMShort(id, h<<8|h>>56, b, f, c)
+}
+
+type packsTwice struct{ uct.Endpoint }
+
+func (e *packsTwice) AMBcopy(id uct.AMID, p uct.Packer, f uct.SendFlags, c *uct.Completion) (int, error) {
+	p.Pack(make([]byte, 8192))
+	return e.Endpoint.AMBcopy(id, p, f, c)
+}
+
+type swallows struct{ uct.Endpoint }
+
+func (e *swallows) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c *uct.Completion) error {
+	if len(b) > 248 {
+		return nil
+	}
+	return e.Endpoint.AMShort(id, h, b, f, c)
+}
+
+type neverQueues struct{ uct.Endpoint }
+
+func (e *neverQueues) PendingAdd(*uct.Pending) error { return nil }
+
+type purgesTwice struct{ uct.Endpoint }
+
+func (e *purgesTwice) PendingPurge(fn func(*uct.Pending)) {
+	e.Endpoint.PendingPurge(func(p *uct.Pending) { fn(p); fn(p) })
+}
+
+type flushesEarly struct{ uct.Endpoint }
+
+func (e *flushesEarly) Flush(uct.FlushFlags, *uct.Completion) error { return nil }
+
+type completesTwice struct{ uct.Endpoint }
+
+func (e *completesTwice) Flush(f uct.FlushFlags, c *uct.Completion) error {
+	err := e.Endpoint.Flush(f, c)
+	if err == nil && c != nil {
+		c.Owner.Completed(c)
+	}
+	return err
+}
+
+type miscounts struct{ uct.Endpoint }
+
+func (e *miscounts) Atomic64Post(op uct.AtomicOp, v, raddr uint64, key *uct.Rkey) error {
+	return e.Endpoint.Atomic64Post(op, v+1, raddr, key)
+}
+
+type writesBeside struct{ uct.Endpoint }
+
+func (e *writesBeside) PutShort(b []byte, raddr uint64, key *uct.Rkey) error {
+	return e.Endpoint.PutShort(append(b, 0xff), raddr, key)
+}
+
+type undead struct {
+	uct.Endpoint
+	closed bool
+}
+
+func (e *undead) Close() {
+	e.closed = true
+	e.Endpoint.Close()
+}
+
+func (e *undead) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c *uct.Completion) error {
+	if e.closed {
+		return nil
+	}
+	return e.Endpoint.AMShort(id, h, b, f, c)
+}
+
+type allocates struct {
+	uct.Endpoint
+	last []byte
+}
+
+func (e *allocates) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c *uct.Completion) error {
+	e.last = append([]byte(nil), b...)
+	return e.Endpoint.AMShort(id, h, e.last, f, c)
+}
+
+// mutated is a component whose endpoints are wrapped.
+type mutated struct {
+	uct.Component
+	wrap func(uct.Endpoint) uct.Endpoint
+}
+
+func (m *mutated) OpenMD(name string, cfg *config.Set) (uct.MemoryDomain, error) {
+	md, err := m.Component.OpenMD(name, cfg)
+	return &mutatedDomain{md, m.wrap}, err
+}
+
+type mutatedDomain struct {
+	uct.MemoryDomain
+	wrap func(uct.Endpoint) uct.Endpoint
+}
+
+func (d *mutatedDomain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (uct.Iface, error) {
+	i, err := d.MemoryDomain.OpenIface(w, p, cfg)
+	return &mutatedIface{i, d.wrap}, err
+}
+
+type mutatedIface struct {
+	uct.Iface
+	wrap func(uct.Endpoint) uct.Endpoint
+}
+
+func (i *mutatedIface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
+	ep, err := i.Iface.NewEndpoint(p)
+	if err != nil {
+		return nil, err
+	}
+	return i.wrap(ep), nil
+}
+
+// mutantVar tells the child which mutant to test.
+const mutantVar = "UCTTEST_MUTANT"
+
+// TestMutant runs the suite on a mutant. It is run by TestSuiteNoticesMutants, in
+// a process of its own, and meant to fail.
+func TestMutant(t *testing.T) {
+	name, ok := os.LookupEnv(mutantVar)
+	if !ok {
+		t.Skip("run by TestSuiteNoticesMutants")
+	}
+	for _, m := range mutants {
+		if m.name == name {
+			ucttest.Run(t, ucttest.Fixture{Component: &mutated{sim.New(sim.Options{}), m.wrap}})
+		}
+	}
+}
+
+func TestSuiteNoticesMutants(t *testing.T) {
+	for _, m := range mutants {
+		if ucttest.RaceEnabled && m.test == "no allocations" {
+			continue
+		}
+		t.Run(m.name, func(t *testing.T) {
+			test := strings.ReplaceAll(m.test, " ", "_")
+			cmd := exec.Command(os.Args[0], "-test.run=^TestMutant$/^(open_and_close|"+test+")$", "-test.v")
+			cmd.Env = append(os.Environ(), mutantVar+"="+m.name)
+			out, err := cmd.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), "--- FAIL: TestMutant/"+test) {
+				t.Errorf("test %q did not notice (%v):\n%s", m.test, err, out)
+			}
+		})
+	}
+}
