@@ -29,6 +29,11 @@ type transport struct {
 	// few limits the tests that run under every switch to those switches that
 	// change most.
 	few bool
+
+	// busy says that nothing can be expected to finish in its call.
+	busy bool
+
+	sim *simulated // nil for the others
 }
 
 // setting is a variable without its prefix UCX_.
@@ -41,6 +46,10 @@ var transports = []transport{
 	// The kernel takes little at a time: operations stop in the middle.
 	{name: "tcp with small buffers", few: true,
 		settings: []setting{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}, {"TCP_SNDBUF", "4k"}, {"TCP_RCVBUF", "4k"}}},
+
+	simPlain,
+	simLate.rough(),
+	simStorm.rough(),
 }
 
 // with returns the transport with more settings.

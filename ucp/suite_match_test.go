@@ -15,7 +15,7 @@ var matchCases = []testCase{
 	{"the sender's whole tag is reported", everySwitch, testSenderTag},
 	{"mask 0 matches everything", anywhere, testMaskZero},
 	{"bits outside the mask are ignored", anywhere, testMaskedBits},
-	{"probe does not progress", twoSides, testProbeDoesNotProgress},
+	{"probe does not progress", twoSides | prompt, testProbeDoesNotProgress},
 	{"probe with remove hides the message", everySwitch, testProbeRemove},
 	{"probe without remove shows it again", everySwitch, testProbeKeeps},
 	{"a probed message is received once", everySwitch, testProbedOnce},

@@ -17,7 +17,7 @@ var requestCases = []testCase{
 	{"double free panics", anywhere, testDoubleFree},
 	{"requests are recycled", everySwitch, testRecycled},
 	{"the user's own request", everySwitch, testUserRequest},
-	{"the user's request in the call", anywhere, testUserRequestInCall},
+	{"the user's request in the call", prompt, testUserRequestInCall},
 	{"the user's request twice", everySwitch, testUserRequestBusy},
 	{"free of the user's request", everySwitch, testUserRequestFree},
 	{"hooks see each request once", everySwitch, testRequestHooks},

@@ -14,6 +14,9 @@ const (
 	// twoSides: the sides are different workers.
 	twoSides need = 1 << iota
 
+	// prompt: what can finish in its call does.
+	prompt
+
 	// everySwitch: the test is repeated under every switch.
 	everySwitch
 )
@@ -63,7 +66,7 @@ func TestSuite(t *testing.T) {
 
 // runCase runs a test on a transport, under every switch if it asks for that.
 func runCase(t *testing.T, c testCase, tr transport) {
-	if c.need&twoSides != 0 && tr.loopback {
+	if c.need&twoSides != 0 && tr.loopback || c.need&prompt != 0 && tr.busy {
 		return
 	}
 	t.Run(c.name, func(t *testing.T) {
