@@ -126,7 +126,8 @@ func (w *Worker) NewEndpoint(p EndpointParams) (*Endpoint, error) {
 		ep.peer, ep.connSN = pr, sn
 	}
 	ep.state |= epUser
-	ep.onError, ep.userData, ep.name = p.OnError, p.UserData, p.Name
+	ep.onError, ep.userData = p.OnError, p.UserData
+	ep.name = p.Name[:min(len(p.Name), EntityNameMax-1)]
 	if loopback {
 		ep.remoteID = ep.localID
 	} else if ep.remoteID == 0 {
