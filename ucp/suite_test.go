@@ -50,6 +50,8 @@ func TestSuite(t *testing.T) {
 		{"matching", matchCases},
 		{"completion", completeCases},
 		{"requests", requestCases},
+		{"order", orderCases},
+		{"wireup", wireupCases},
 	}
 	for _, tr := range transports {
 		t.Run(tr.name, func(t *testing.T) {
