@@ -68,7 +68,7 @@ func TestPair(t *testing.T) {
 	for _, peer := range []string{"1.13", "1.22"} {
 		for _, args := range tests {
 			t.Run(peer+" "+args, func(t *testing.T) {
-				words := append(strings.Fields(args), "--peer", peer, "-n", "100", "-w", "15", "-f")
+				words := append(strings.Fields(args), "--peer", peer, "-n", "20", "-w", "3", "-f")
 				server, client, errs := sides(t, nil, words)
 				if err := errors.Join(errs[:]...); err != nil {
 					t.Fatalf("server: %v, client: %v", errs[0], errs[1])
@@ -78,7 +78,7 @@ func TestPair(t *testing.T) {
 					t.Errorf("the server printed:\n%s", server)
 				}
 				lines := strings.Split(strings.TrimSpace(client), "\n")
-				if got := strings.Fields(lines[len(lines)-1]); len(got) != 8 || got[0] != "100" {
+				if got := strings.Fields(lines[len(lines)-1]); len(got) != 8 || got[0] != "20" {
 					t.Errorf("the client printed:\n%s", client)
 				}
 			})
@@ -88,13 +88,13 @@ func TestPair(t *testing.T) {
 
 func TestPairBatch(t *testing.T) {
 	batch := filepath.Join("testdata", "first")
-	_, client, errs := sides(t, []string{"-b", batch}, []string{"-b", batch, "-n", "200", "-w", "10", "-vf"})
+	_, client, errs := sides(t, []string{"-b", batch}, []string{"-b", batch, "-n", "40", "-w", "3", "-vf"})
 	if err := errors.Join(errs[:]...); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(client), "\n")
-	if len(lines) != 3 || !strings.HasPrefix(lines[0], "first,iterations,") || !strings.HasPrefix(lines[1], "small, 200,") ||
-		!strings.HasPrefix(lines[2], "big,1000,") {
+	if len(lines) != 3 || !strings.HasPrefix(lines[0], "first,iterations,") || !strings.HasPrefix(lines[1], "small,  40,") ||
+		!strings.HasPrefix(lines[2], "big,  60,") {
 		t.Errorf("the client printed:\n%s", client)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // keeps the other side from running, and each message takes a time slice.
 const (
 	spinRounds  = 512     // rounds after which others may run
-	checkRounds = 1 << 14 // rounds between looks whether the other side is there
+	checkRounds = 1 << 10 // rounds between looks whether the other side is there
 )
 
 // giveWay lets other goroutines and other processes run, if any wants to.
