@@ -1,7 +1,6 @@
 package proto
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -34,49 +33,93 @@ const (
 
 var groupSettings = [numGroups]string{"", "UCX_BCOPY_THRESH", "UCX_ZCOPY_THRESH", "UCX_RNDV_THRESH"}
 
-// choose makes the table: in every range the cheapest of the options that the
+// noThresholds leaves everything to the estimate.
+var noThresholds = [numGroups]Threshold{ThreshAuto, ThreshAuto, ThreshAuto, ThreshAuto}
+
+// choice is what to choose from, and how.
+type choice struct {
+	options    []option
+	thresholds [numGroups]Threshold
+}
+
+// table makes the table: in every range the cheapest of the options that the
 // limits and the user's thresholds leave.
-func choose(title string, options []option, thresholds [numGroups]Threshold) TableInfo {
-	cuts := cutPoints(options, thresholds)
+func (c *choice) table() (t Table) {
+	n := 0
+	c.ranges(func(lo, hi int) {
+		proto := ProtoNone
+		if best, _ := c.best(lo, hi); best >= 0 {
+			proto = c.options[best].proto
+		}
+		if n > 0 && t.proto[n-1] == proto {
+			t.upTo[n-1] = hi
+			return
+		}
+		// More changes than protocols and thresholds can make: the rest goes the
+		// way of the longest messages.
+		n = min(n+1, maxRanges)
+		t.upTo[n-1], t.proto[n-1] = hi, proto
+	})
+	return t
+}
+
+// explain makes the same table with its reasons.
+func (c *choice) explain(title string) TableInfo {
 	info := TableInfo{Title: title}
+	c.ranges(func(lo, hi int) {
+		r := c.explainRange(lo, hi)
+		if n := len(info.Ranges); n > 0 && info.Ranges[n-1].Proto == r.Proto && info.Ranges[n-1].Forced == r.Forced {
+			info.Ranges[n-1].Max, info.Ranges[n-1].TimeMax = r.Max, r.TimeMax
+			return
+		}
+		info.Ranges = append(info.Ranges, r)
+	})
+	return info
+}
+
+// maxCuts is room for the cuts of seven options and four thresholds: two per
+// option, one per pair of options and one per threshold.
+const maxCuts = 64
+
+// ranges calls fn for each range inside which neither limits, thresholds nor the
+// order of costs change, from 0 to MaxInt.
+func (c *choice) ranges(fn func(lo, hi int)) {
+	var buf [maxCuts]int
+	cuts := c.cutPoints(buf[:0])
 	for i, lo := range cuts {
 		hi := math.MaxInt
 		if i+1 < len(cuts) {
 			hi = cuts[i+1] - 1
 		}
-		r := chooseRange(lo, hi, options, thresholds)
-		if n := len(info.Ranges); n > 0 && info.Ranges[n-1].Proto == r.Proto && info.Ranges[n-1].Forced == r.Forced {
-			info.Ranges[n-1].Max, info.Ranges[n-1].TimeMax = r.Max, r.TimeMax
-			continue
-		}
-		info.Ranges = append(info.Ranges, r)
+		fn(lo, hi)
 	}
-	return info
 }
 
-// cutPoints returns the first lengths, ascending from 0, of ranges inside which
-// neither limits, thresholds nor the order of costs change.
-func cutPoints(options []option, thresholds [numGroups]Threshold) []int {
-	cuts := []int{0}
+// cutPoints appends the first lengths of the ranges, ascending from 0.
+func (c *choice) cutPoints(cuts []int) []int {
+	cuts = append(cuts, 0)
 	add := func(n int) {
 		if n > 0 && n < math.MaxInt {
 			cuts = append(cuts, n)
 		}
 	}
-	for _, t := range thresholds {
+	for _, t := range c.thresholds {
 		add(int(t))
 	}
-	for i := range options {
-		a := &options[i]
+	for i := range c.options {
+		a := &c.options[i]
+		if a.max < 0 {
+			continue
+		}
 		add(a.min)
-		if a.max >= 0 && a.max < math.MaxInt {
+		if a.max < math.MaxInt {
 			add(a.max + 1)
 		}
-		for j := range options[:i] {
-			b := &options[j]
+		for j := range c.options[:i] {
+			b := &c.options[j]
 			// The length at which the costs meet. A quotient that is no length (of
 			// parallel costs: NaN or infinite) is no cut.
-			if n := (a.cost.C - b.cost.C) / (b.cost.M - a.cost.M); n >= 1 && n < 1<<62 {
+			if n := (a.cost.C - b.cost.C) / (b.cost.M - a.cost.M); b.max >= 0 && n >= 1 && n < 1<<62 {
 				add(int(math.Ceil(n)))
 			}
 		}
@@ -85,98 +128,128 @@ func cutPoints(options []option, thresholds [numGroups]Threshold) []int {
 	return slices.Compact(cuts)
 }
 
-// chooseRange chooses for lo..hi, where one option is the best throughout.
-func chooseRange(lo, hi int, options []option, thresholds [numGroups]Threshold) RangeInfo {
-	r := RangeInfo{Min: lo, Max: hi}
-
-	// The last group whose threshold is passed, if any of it can carry the
-	// message, is what the user asked for.
-	wanted := groupShort
-	for g := groupBcopy; g < numGroups; g++ {
-		if t := thresholds[g]; t != ThreshAuto && t != ThreshInf && lo >= int(t) && groupFits(options, g, lo) {
-			wanted = g
-		}
-	}
-	reject := func(o *option) string {
-		t := thresholds[o.group]
-		switch {
-		case o.max < lo:
-			if o.why != "" {
-				return o.why
-			}
-			return "limit " + strconv.Itoa(o.max) + " bytes"
-		case o.group < wanted:
-			return groupSettings[wanted] + " is passed"
-		case t != ThreshAuto && lo < int(t):
-			return "below " + groupSettings[o.group]
-		case t == ThreshAuto && lo < o.min:
-			return "not worth an offer below " + memUnits(o.min)
-		}
-		return ""
-	}
-
-	best := -1
-	for i := range options {
-		if reject(&options[i]) == "" && (best < 0 || cheaper(&options[i], &options[best], lo, hi)) {
+// best returns the option for lo..hi, where one is the best throughout; -1 if
+// none is possible. wanted is the group whose threshold decided.
+func (c *choice) best(lo, hi int) (best int, wanted group) {
+	wanted = c.wanted(lo)
+	best = -1
+	for i := range c.options {
+		if c.reject(i, lo, wanted) == accepted && (best < 0 || c.cheaper(i, best, lo, hi)) {
 			best = i
 		}
 	}
-	// Nothing is left between thresholds that leave no way: then what is possible
-	// counts, the wish does not.
-	if best < 0 {
-		for i := range options {
-			if options[i].max >= lo && (best < 0 || cheaper(&options[i], &options[best], lo, hi)) {
-				best = i
-			}
+	if best >= 0 {
+		return best, wanted
+	}
+	// Thresholds that leave no way are a wish; what is possible counts.
+	for i := range c.options {
+		if c.options[i].max >= lo && (best < 0 || c.cheaper(i, best, lo, hi)) {
+			best = i
 		}
 	}
-	if best < 0 {
-		r.Proto, r.Config = ProtoNone, "-"
-	} else {
-		b := &options[best]
-		r.Proto, r.Config = b.proto, b.config
-		r.TimeMin, r.TimeMax = sizedTime(b.cost, lo), sizedTime(b.cost, hi)
-		if b.group == wanted {
-			r.Forced = groupSettings[wanted]
-		}
-	}
-	for i := range options {
-		if i == best {
-			continue
-		}
-		o := &options[i]
-		rej := RejectedProto{Proto: o.proto, Reason: reject(o)}
-		if o.max >= lo {
-			rej.Time = o.cost.At(float64(lo))
-			if rej.Reason == "" {
-				rej.Reason = fmt.Sprintf("slower, %s", usec(rej.Time))
-			}
-		}
-		r.Others = append(r.Others, rej)
-	}
-	return r
+	return best, wanted
 }
 
-// groupFits reports whether an option of a group can carry n bytes.
-func groupFits(options []option, g group, n int) bool {
-	for i := range options {
-		if options[i].group == g && options[i].max >= n {
+// wanted is the last group whose threshold is passed, if any of it can carry the
+// message: what the user asked for.
+func (c *choice) wanted(n int) group {
+	wanted := groupShort
+	for g := groupBcopy; g < numGroups; g++ {
+		if t := c.thresholds[g]; t != ThreshAuto && t != ThreshInf && n >= int(t) && c.fits(g, n) {
+			wanted = g
+		}
+	}
+	return wanted
+}
+
+// fits reports whether an option of a group can carry n bytes.
+func (c *choice) fits(g group, n int) bool {
+	for i := range c.options {
+		if c.options[i].group == g && c.options[i].max >= n {
 			return true
 		}
 	}
 	return false
 }
 
+// rejection is why an option is left out.
+type rejection uint8
+
+const (
+	accepted rejection = iota
+	tooLong
+	outvoted // by the threshold of a later group
+	belowThreshold
+	tooSmall
+)
+
+// reject says whether an option is left out for n bytes.
+func (c *choice) reject(i, n int, wanted group) rejection {
+	o := &c.options[i]
+	switch t := c.thresholds[o.group]; {
+	case o.max < n:
+		return tooLong
+	case o.group < wanted:
+		return outvoted
+	case t != ThreshAuto && n < int(t):
+		return belowThreshold
+	case t == ThreshAuto && n < o.min:
+		return tooSmall
+	}
+	return accepted
+}
+
+// explainRange tells the choice for lo..hi and what became of the others.
+func (c *choice) explainRange(lo, hi int) RangeInfo {
+	r := RangeInfo{Min: lo, Max: hi, Proto: ProtoNone, Config: "-"}
+	best, wanted := c.best(lo, hi)
+	if best >= 0 {
+		b := &c.options[best]
+		r.Proto, r.Config = b.proto, b.config
+		r.TimeMin, r.TimeMax = sizedTime(b.cost, lo), sizedTime(b.cost, hi)
+		if b.group == wanted {
+			r.Forced = groupSettings[wanted]
+		}
+	}
+	for i := range c.options {
+		if i == best {
+			continue
+		}
+		o := &c.options[i]
+		out := RejectedProto{Proto: o.proto}
+		if o.max >= lo {
+			out.Time = o.cost.At(float64(lo))
+		}
+		switch c.reject(i, lo, wanted) {
+		case accepted:
+			out.Reason = "slower, " + usec(out.Time)
+		case tooLong:
+			out.Reason = o.why
+			if out.Reason == "" {
+				out.Reason = "limit " + strconv.Itoa(o.max) + " bytes"
+			}
+		case outvoted:
+			out.Reason = groupSettings[wanted] + " is passed"
+		case belowThreshold:
+			out.Reason = "below " + groupSettings[o.group]
+		case tooSmall:
+			out.Reason = "not worth an offer below " + memUnits(o.min)
+		}
+		r.Others = append(r.Others, out)
+	}
+	return r
+}
+
 // cheaper compares two options in the middle of a range in which their order
 // does not change. The earlier option wins a draw.
-func cheaper(a, b *option, lo, hi int) bool {
+func (c *choice) cheaper(i, j, lo, hi int) bool {
 	at := float64(lo)
 	if hi != math.MaxInt {
 		at += float64(hi-lo) / 2
 	} else {
 		at += 1 << 40
 	}
-	return a.cost.At(at) < b.cost.At(at)
+	return c.options[i].cost.At(at) < c.options[j].cost.At(at)
 }
 
 // usec prints a time.

@@ -84,11 +84,11 @@ func NewRndvTables(in *ProtoInput) *RndvTables {
 	t.in.Put = append([]LanePerf(nil), in.Put...)
 	m := newModel(&t.in)
 	for class := range t.ask {
-		info := m.askInfo(DataClass(class))
-		t.ask[class] = newTable(&info)
+		ask := m.askChoice(DataClass(class))
+		t.ask[class] = ask.table()
 		for address := range t.answer {
-			info := m.answerInfo(DataClass(class), address == 1)
-			t.answer[address][class] = newTable(&info)
+			answer := m.answerChoice(DataClass(class), address == 1)
+			t.answer[address][class] = answer.table()
 		}
 	}
 	return t
@@ -111,16 +111,23 @@ func (t *RndvTables) Answer(class DataClass, address bool) *Table {
 // ExplainAsk returns the table of Ask with its reasons.
 func (t *RndvTables) ExplainAsk(class DataClass) TableInfo {
 	m := newModel(&t.in)
-	return m.askInfo(class)
+	c := m.askChoice(class)
+	return c.explain("rendezvous data fetch into " + hostMemory(class) + " from host")
 }
 
 // ExplainAnswer returns the table of Answer with its reasons.
 func (t *RndvTables) ExplainAnswer(class DataClass, address bool) TableInfo {
 	m := newModel(&t.in)
-	return m.answerInfo(class, address)
+	c := m.answerChoice(class, address)
+	title := "rendezvous data send from " + hostMemory(class)
+	if address {
+		title += " to host"
+	}
+	return c.explain(title)
 }
 
-func (m *model) askInfo(class DataClass) TableInfo {
+// askChoice is what a receiver may ask for.
+func (m *model) askChoice(class DataClass) choice {
 	// The sender's data is most likely one piece.
 	am, put := m.deliver(DataContig, class == DataContig)
 	if class != DataContig {
@@ -132,25 +139,18 @@ func (m *model) askInfo(class DataClass) TableInfo {
 	if m.set.RndvScheme == RndvSchemePut && put.max >= 0 {
 		ask.max, ask.why = -1, schemeWantsPut
 	}
-	title := "rendezvous data fetch into " + hostMemory(class) + " from host"
-	return choose(title, []option{ask, put}, [numGroups]Threshold{groupShort: ThreshAuto})
+	return choice{[]option{ask, put}, noThresholds}
 }
 
-func (m *model) answerInfo(class DataClass, address bool) TableInfo {
+// answerChoice is how a sender may deliver.
+func (m *model) answerChoice(class DataClass, address bool) choice {
 	am, put := m.deliver(class, address)
 	if m.set.RndvScheme == RndvSchemePut && put.max >= 0 {
 		for i := range am {
 			am[i].max, am[i].why = -1, schemeWantsPut
 		}
 	}
-	title := "rendezvous data send from " + hostMemory(class)
-	if address {
-		title += " to host"
-	}
-	return choose(title, append(am, put), [numGroups]Threshold{
-		groupShort: ThreshAuto,
-		groupBcopy: ThreshAuto,
-		groupZcopy: m.set.ZcopyThresh,
-		groupRndv:  ThreshAuto,
-	})
+	thresholds := noThresholds
+	thresholds[groupZcopy] = m.set.ZcopyThresh
+	return choice{append(am, put), thresholds}
 }

@@ -33,21 +33,6 @@ func (t *Table) MaxShort() int {
 	return t.upTo[0]
 }
 
-// newTable packs the ranges of an explanation.
-func newTable(info *TableInfo) (t Table) {
-	for i := range info.Ranges {
-		if i == maxRanges-1 {
-			// More cuts than protocols and thresholds can make: the rest goes the
-			// way of the longest messages.
-			last := info.Ranges[len(info.Ranges)-1]
-			t.upTo[i], t.proto[i] = math.MaxInt, last.Proto
-			return t
-		}
-		t.upTo[i], t.proto[i] = info.Ranges[i].Max, info.Ranges[i].Proto
-	}
-	return t
-}
-
 // TableInfo is a table with its reasons.
 type TableInfo struct {
 	Title  string

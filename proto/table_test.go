@@ -208,19 +208,27 @@ func TestMaxShort(t *testing.T) {
 	}
 }
 
-// TestTableFull: more ranges than there is room for go the way of the longest
+// TestTableFull: more changes than there is room for go the way of the longest
 // messages instead of past the end.
 func TestTableFull(t *testing.T) {
-	var info TableInfo
-	for i := range maxRanges + 4 {
-		info.Ranges = append(info.Ranges, RangeInfo{Min: i, Max: i, Proto: Protocol(i%2 + 1)})
+	c := choice{thresholds: noThresholds}
+	const n = maxRanges + 4
+	for i := range n {
+		p := ProtoEagerShort + Protocol(i%2)
+		c.options = append(c.options, option{proto: p, max: 10*i + 9, cost: Linear{C: float64(i)}})
 	}
-	info.Ranges[maxRanges+3].Max, info.Ranges[maxRanges+3].Proto = math.MaxInt, ProtoRndvPut
-	table := newTable(&info)
-	for n, want := range map[int]Protocol{0: 1, maxRanges - 2: 1, maxRanges - 1: ProtoRndvPut, math.MaxInt: ProtoRndvPut} {
-		if got := table.Lookup(n); got != want {
-			t.Errorf("%d bytes: %v, want %v", n, got, want)
+	c.options[n-1].proto, c.options[n-1].max = ProtoRndvPut, math.MaxInt
+	table := c.table()
+	for length, want := range map[int]Protocol{
+		0: ProtoEagerShort, 9: ProtoEagerShort, 10: ProtoEagerBcopy, 10*maxRanges - 11: ProtoEagerShort,
+		10*maxRanges - 10: ProtoRndvPut, math.MaxInt: ProtoRndvPut,
+	} {
+		if got := table.Lookup(length); got != want {
+			t.Errorf("%d bytes: %v, want %v", length, got, want)
 		}
+	}
+	if info := c.explain(""); len(info.Ranges) != n {
+		t.Errorf("%d ranges explained, want %d", len(info.Ranges), n)
 	}
 }
 

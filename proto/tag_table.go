@@ -71,8 +71,8 @@ func NewTagTables(in *ProtoInput) *TagTables {
 	for sync := range t.tables {
 		for class := range t.tables[sync] {
 			for mode := range t.tables[sync][class] {
-				info := m.tagInfo(sync == 1, DataClass(class), SendMode(mode))
-				t.tables[sync][class][mode] = newTable(&info)
+				c := m.tagChoice(sync == 1, DataClass(class), SendMode(mode))
+				t.tables[sync][class][mode] = c.table()
 			}
 		}
 	}
@@ -94,18 +94,20 @@ func (t *TagTables) PutShares() *LaneShares { return &t.shares }
 // Explain returns a table with its reasons.
 func (t *TagTables) Explain(sync bool, class DataClass, mode SendMode) TableInfo {
 	m := newModel(&t.in)
-	return m.tagInfo(sync, class, mode)
-}
-
-// tagInfo decides for one kind of send.
-func (m *model) tagInfo(sync bool, class DataClass, mode SendMode) TableInfo {
+	c := m.tagChoice(sync, class, mode)
 	op := "tagged message by ucp_tag_send*"
-	only, first := EagerOnlySize, EagerFirstSize
 	if sync {
 		op = "synchronous tagged message by ucp_tag_send_sync*"
+	}
+	return c.explain(op + mode.String() + " from " + hostMemory(class))
+}
+
+// tagChoice is what there is for one kind of send.
+func (m *model) tagChoice(sync bool, class DataClass, mode SendMode) choice {
+	only, first := EagerOnlySize, EagerFirstSize
+	if sync {
 		only, first = EagerSyncOnlySize, EagerSyncFirstSize
 	}
-	title := op + mode.String() + " from " + hostMemory(class)
 	am := &m.am
 
 	// A short message is a contiguous payload behind one 8-byte header.
@@ -141,12 +143,12 @@ func (m *model) tagInfo(sync bool, class DataClass, mode SendMode) TableInfo {
 			options[i].config = m.amName
 		}
 	}
-	return choose(title, options, [numGroups]Threshold{
+	return choice{options, [numGroups]Threshold{
 		groupShort: ThreshAuto,
 		groupBcopy: m.set.BcopyThresh,
 		groupZcopy: m.set.ZcopyThresh,
 		groupRndv:  m.set.rndv(mode),
-	})
+	}}
 }
 
 // single is a protocol of one message.
