@@ -19,7 +19,7 @@ func TestDemo(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, size := range sizes {
-		row := regexp.MustCompile(`(?m)^ *` + sizeName(size) + ` +[\d.]+ µs +[\d.]+ MiB/s +[\d.]+ k msg/s$`)
+		row := regexp.MustCompile(`(?m)^ *` + sizeName(size) + ` +[\d.]+ µs +[\d.]+ MiB/s +\d+ msg/s$`)
 		if !row.Match(out) {
 			t.Errorf("no row for %s in\n%s", sizeName(size), out)
 		}

@@ -32,8 +32,8 @@ func (t table) row(r result) {
 		fmt.Print("\r")
 	}
 	microseconds := float64(r.latency) / float64(time.Microsecond)
-	fmt.Printf("%10s %11.2f µs %12.1f MiB/s %10.1f k msg/s\n",
-		sizeName(r.size), microseconds, r.rate*float64(r.size)/(1<<20), r.rate/1000)
+	fmt.Printf("%10s %11.2f µs %12.1f MiB/s %12.0f msg/s\n",
+		sizeName(r.size), microseconds, r.rate*float64(r.size)/(1<<20), r.rate)
 }
 
 // sizeName prints a number of bytes the way people say it.
