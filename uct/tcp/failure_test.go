@@ -27,7 +27,7 @@ func load(t *testing.T) *loaded {
 	h := newHost(t, "", "SNDBUF=16k")
 	l := &loaded{h: h, dones: make(map[string]*done)}
 	l.other, l.q = outgoing(t, h)
-	ep, p := outgoing(t, h)
+	ep, p := narrow(t, h)
 	l.ep, l.p = ep, p
 	inProgress := func(what string, f func(d *done) error) {
 		t.Helper()

@@ -104,7 +104,7 @@ func (h *host) connect(o *host) *endpoint {
 // the workers' descriptors.
 func until(t testing.TB, what string, cond func() bool, hosts ...*host) {
 	t.Helper()
-	for range 20000 {
+	for idle := 0; idle < 1000; {
 		n := 0
 		for _, h := range hosts {
 			n += h.w.Progress()
@@ -113,6 +113,7 @@ func until(t testing.TB, what string, cond func() bool, hosts ...*host) {
 			return
 		}
 		if n == 0 {
+			idle++
 			wait(hosts)
 		}
 	}
@@ -170,4 +171,16 @@ func openFDs(t testing.TB) int {
 	return len(names)
 }
 
-func TestMain(m *testing.M) { os.Exit(m.Run()) }
+func TestMain(m *testing.M) {
+	if os.Getenv(childVar) != "" {
+		child()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// enoughFiles reports whether the process may open n descriptors.
+func enoughFiles(n uint64) bool {
+	var r unix.Rlimit
+	return unix.Getrlimit(unix.RLIMIT_NOFILE, &r) == nil && r.Cur >= n
+}

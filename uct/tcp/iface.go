@@ -97,6 +97,7 @@ func openIface(m *memoryDomain, w *uct.Worker, p uct.IfaceParams, o options, d *
 		i.cannotBind = fmt.Errorf("tcp: UCX_TCP_EP_BIND_SRC_ADDR=y, but net.ipv4.conf.%s.rp_filter is 1, which drops such traffic; set it to 0 or 2: %w",
 			d.name, ucs.ErrInvalidParam)
 	}
+	d.querySpeed()
 	i.addr = makeSockaddr(d.addr, 0)
 	if err := i.listen(); err != nil {
 		return nil, err

@@ -109,23 +109,48 @@ func (l *liveness) stop() {
 // again. It drops a connection whose peer is gone.
 func (c *conn) checkAlive(now time.Duration) bool {
 	info, err := unix.GetsockoptTCPInfo(int(c.fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-	if err != nil || info.Unacked == 0 && info.Notsent_bytes == 0 {
+	if err != nil {
 		return false
 	}
-	m := &c.alive
-	lastAck := now - time.Duration(info.Last_ack_recv)*time.Millisecond
+	switch c.alive.judge(now, info, c.iface.silence) {
+	case verdictWait:
+		return true
+	case verdictGone:
+		c.gone(now - c.alive.since)
+	}
+	return false
+}
+
+// gone drops a connection after so much silence.
+func (c *conn) gone(silent time.Duration) {
+	c.lost("write", fmt.Errorf("%w, not even its kernel, for %v: %w",
+		errNoAnswer, silent.Round(time.Millisecond), unix.ETIMEDOUT))
+}
+
+// verdict is the outcome of a look.
+type verdict uint8
+
+const (
+	verdictIdle verdict = iota // nothing is under way
+	verdictWait                // alive, or not known to be gone
+	verdictGone
+)
+
+// judge decides by what the kernel knows at a time.
+func (m *aliveMark) judge(now time.Duration, info *unix.TCPInfo, limit time.Duration) verdict {
+	if info.Unacked == 0 && info.Notsent_bytes == 0 {
+		return verdictIdle
+	}
 	if m.since < 0 {
 		// The last acknowledgement may be old for want of anything to
 		// acknowledge. Silence counts from now on.
 		m.since = now
 	}
-	m.since = max(m.since, lastAck)
-	silent := now - m.since
-	if silent < c.iface.silence || info.Retransmits < unanswered && info.Probes < unanswered {
-		return true
+	m.since = max(m.since, now-time.Duration(info.Last_ack_recv)*time.Millisecond)
+	if now-m.since >= limit && max(info.Retransmits, info.Probes) >= unanswered {
+		return verdictGone
 	}
-	c.lost("write", fmt.Errorf("%w, not even the kernel, for %v: %w", errNoAnswer, silent, unix.ETIMEDOUT))
-	return false
+	return verdictWait
 }
 
 // monotonic is a clock that does not jump.

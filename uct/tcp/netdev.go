@@ -22,6 +22,8 @@ type netdev struct {
 	arp   uint16 // ARPHRD_*
 	mtu   int
 	flags uint32 // IFF_*
+	kind  string // of a virtual device: "bridge", "veth", …
+	speed uint32 // Mbit/s, see querySpeed
 	addr  netip.Addr
 	addrs []netip.Addr // all that can be used, in the kernel's order
 }
@@ -54,7 +56,7 @@ func netdevs(o mdOptions) ([]netdev, error) {
 	}
 	devs := all[:0]
 	for _, d := range all {
-		if d.chooseAddr(o.families) && (o.bridges || !sysfs.isBridge(d.name)) {
+		if d.chooseAddr(o.families) && (o.bridges || d.kind != "bridge") {
 			devs = append(devs, d)
 		}
 	}
@@ -72,12 +74,18 @@ func parseNetdevs(links, addrs []byte) ([]netdev, error) {
 			flags: binary.NativeEndian.Uint32(m.Data[8:]),
 			mtu:   unknownMTU,
 		}
-		eachAttr(m, unix.SizeofIfInfomsg, func(typ uint16, v []byte) {
+		eachAttr(m.Data[unix.SizeofIfInfomsg:], func(typ uint16, v []byte) {
 			switch {
 			case typ == unix.IFLA_IFNAME:
 				d.name = cstring(v)
 			case typ == unix.IFLA_MTU && len(v) == 4:
 				d.mtu = int(min(binary.NativeEndian.Uint32(v), math.MaxInt32))
+			case typ == unix.IFLA_LINKINFO:
+				eachAttr(v, func(typ uint16, v []byte) {
+					if typ == unix.IFLA_INFO_KIND {
+						d.kind = cstring(v)
+					}
+				})
 			}
 		})
 		devs = append(devs, d)
@@ -101,7 +109,7 @@ func parseNetdevs(links, addrs []byte) ([]netdev, error) {
 func (d *netdev) addAddr(m *syscall.NetlinkMessage) {
 	var addr, local netip.Addr
 	label := d.name
-	eachAttr(m, unix.SizeofIfAddrmsg, func(typ uint16, v []byte) {
+	eachAttr(m.Data[unix.SizeofIfAddrmsg:], func(typ uint16, v []byte) {
 		switch typ {
 		case unix.IFA_ADDRESS:
 			addr, _ = netip.AddrFromSlice(v)
@@ -157,10 +165,8 @@ func eachMessage(dump []byte, typ uint16, fixed int, fn func(*syscall.NetlinkMes
 // linux/netlink.h).
 const nlaTypeMask = 1<<14 - 1
 
-// eachAttr calls attr for the attributes of a message, which follow its fixed
-// part. A malformed one ends them.
-func eachAttr(m *syscall.NetlinkMessage, fixed int, attr func(typ uint16, value []byte)) {
-	b := m.Data[fixed:]
+// eachAttr calls attr for a list of attributes. A malformed one ends them.
+func eachAttr(b []byte, attr func(typ uint16, value []byte)) {
 	for len(b) >= unix.SizeofRtAttr {
 		n := int(binary.NativeEndian.Uint16(b))
 		if n < unix.SizeofRtAttr || n > len(b) {

@@ -16,7 +16,22 @@ import (
 const (
 	unknownSpeed = 100 // Mbit/s
 	unknownMTU   = 1500
+
+	speedUnknown = ^uint32(0) // SPEED_UNKNOWN in linux/ethtool.h
 )
+
+// querySpeed asks for the device's speed.
+func (d *netdev) querySpeed() {
+	d.speed = unknownSpeed
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if speed, err := ethtoolSpeed(fd, d.name); err == nil && speed != speedUnknown {
+		d.speed = speed
+	}
+}
 
 // cpuOverhead is the estimated cost of one message, in seconds
 // (uct_tcp_iface_query).
@@ -26,7 +41,7 @@ const cpuOverhead = 50e-6
 // addresses and both sides choose lanes by them, so they must be C UCX's to the
 // bit: the order of operations is that of uct_tcp_netif_caps.
 func (d *netdev) perf(o *options) uct.Perf {
-	speed := float64(sysfs.speed(d.name)) * 1e6
+	speed := float64(d.speed) * 1e6
 	network := speed / 8 * float64(d.mtu-40) / float64(d.mtu+linkHeader(d.arp))
 	p := uct.Perf{
 		Overhead:        cpuOverhead,
@@ -62,24 +77,6 @@ func (r fsRoot) path(elem ...string) string {
 }
 
 func (r fsRoot) dev(name string) string { return r.path("sys/class/net", name) }
-
-// isBridge reports whether a device is a bridge.
-func (r fsRoot) isBridge(name string) bool {
-	st, err := os.Stat(filepath.Join(r.dev(name), "bridge"))
-	return err == nil && st.IsDir()
-}
-
-// speed returns a device's speed in Mbit/s. It is what the ethtool call of C UCX
-// reports.
-func (r fsRoot) speed(name string) uint32 {
-	b, err := os.ReadFile(filepath.Join(r.dev(name), "speed"))
-	if err == nil {
-		if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 32); err == nil && n >= 0 {
-			return uint32(n)
-		}
-	}
-	return unknownSpeed
-}
 
 // defaultRoute reports whether a device has an IPv4 route with an empty mask
 // (uct_tcp_netif_is_default).

@@ -44,7 +44,7 @@ func (t *routeTable) parse(dump []byte) error {
 		if v6 {
 			dst = netip.IPv6Unspecified()
 		}
-		eachAttr(m, unix.SizeofRtMsg, func(typ uint16, v []byte) {
+		eachAttr(m.Data[unix.SizeofRtMsg:], func(typ uint16, v []byte) {
 			switch {
 			case typ == unix.RTA_OIF && len(v) == 4:
 				device = int(int32(binary.NativeEndian.Uint32(v)))

@@ -15,14 +15,27 @@ import (
 // outgoing connects an endpoint of h to a raw peer.
 func outgoing(t testing.TB, h *host) (*endpoint, *rawPeer) {
 	t.Helper()
-	l := listenRaw(t, h, false)
+	return listenRaw(t, h, false).connect(h)
+}
+
+// connect connects an endpoint of h to the listener.
+func (l *rawListener) connect(h *host) (*endpoint, *rawPeer) {
+	l.t.Helper()
 	ep := l.endpoint(h)
 	p := l.accept(h)
-	p.want(flight(h.iface.addr, 0))
+	p.want(flight(h.iface.addr, ep.sn))
 	p.send(ack)
-	until(t, "connect", connected(ep), h)
+	until(l.t, "connect", connected(ep), h)
 	h.w.Progress()
 	return ep, p
+}
+
+// narrow is outgoing toward a peer whose receive window is small.
+func narrow(t testing.TB, h *host) (*endpoint, *rawPeer) {
+	t.Helper()
+	l := listenRaw(t, h, false)
+	unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 4096)
+	return l.connect(h)
 }
 
 // pendingBytes reads what the host has sent so far, without stepping it.
@@ -183,7 +196,7 @@ func block(t *testing.T, ep *endpoint) (sent []byte, dones []*done) {
 // A peer that does not read: everything waits in order and arrives whole.
 func TestBlocked(t *testing.T) {
 	h := newHost(t, "", "SNDBUF=16k")
-	ep, p := outgoing(t, h)
+	ep, p := narrow(t, h)
 	want, dones := block(t, ep)
 	if err := ep.AMShort(1, 0, make([]byte, 8184), uct.SendNow, nil); err != ucs.ErrNoResource {
 		t.Errorf("short now: %v", err)

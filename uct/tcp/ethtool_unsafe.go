@@ -1,0 +1,61 @@
+package tcp
+
+// Soundness: the kernel reads and writes at most the 44 bytes of an ethtool_cmd
+// through the pointer in the request; both live until the call returns.
+
+import (
+	"structs"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ethtoolCmd is struct ethtool_cmd of linux/ethtool.h.
+type ethtoolCmd struct {
+	_             structs.HostLayout
+	Cmd           uint32
+	Supported     uint32
+	Advertising   uint32
+	Speed         uint16
+	Duplex        uint8
+	Port          uint8
+	PhyAddress    uint8
+	Transceiver   uint8
+	Autoneg       uint8
+	MdioSupport   uint8
+	Maxtxpkt      uint32
+	Maxrxpkt      uint32
+	SpeedHi       uint16
+	EthTpMdix     uint8
+	EthTpMdixCtrl uint8
+	LpAdvertising uint32
+	Reserved      [2]uint32
+}
+
+// ifreqData is struct ifreq of linux/if.h with its pointer member.
+type ifreqData struct {
+	_    structs.HostLayout
+	Name [unix.IFNAMSIZ]byte
+	Data *ethtoolCmd
+	_    [16]byte // the union has members that are larger
+}
+
+const (
+	_ = uint(44 - unsafe.Sizeof(ethtoolCmd{}))
+	_ = uint(unsafe.Sizeof(ethtoolCmd{}) - 44)
+	_ = uint(40 - unsafe.Sizeof(ifreqData{}))
+	_ = uint(unsafe.Sizeof(ifreqData{}) - 40)
+)
+
+// ethtoolSpeed asks the driver of a device for its speed in Mbit/s; 0xffffffff
+// means that the driver does not know. fd is any socket.
+func ethtoolSpeed(fd int, name string) (uint32, error) {
+	cmd := ethtoolCmd{Cmd: unix.ETHTOOL_GSET}
+	req := ifreqData{Data: &cmd}
+	copy(req.Name[:len(req.Name)-1], name)
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req)))
+	if errno != 0 {
+		return 0, errno
+	}
+	return uint32(cmd.SpeedHi)<<16 | uint32(cmd.Speed), nil
+}

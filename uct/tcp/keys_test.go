@@ -1,0 +1,159 @@
+package tcp
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// bare makes an endpoint to be connected by key, and its address.
+func (h *host) bare() (*endpoint, []byte) {
+	h.t.Helper()
+	e, err := h.iface.NewEndpoint(uct.EndpointParams{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	b, err := e.Address()
+	if err != nil || len(b) != h.iface.Attr().EpAddrLen {
+		h.t.Fatalf("address %x, %v", b, err)
+	}
+	return e.(*endpoint), b
+}
+
+func TestConnectToEP(t *testing.T) {
+	for _, order := range []string{"smaller first", "larger first", "larger late"} {
+		t.Run(order, func(t *testing.T) {
+			a, b := newHost(t, ""), newHost(t, "")
+			if a.iface.addr.compare(&b.iface.addr) > 0 {
+				a, b = b, a
+			}
+			ab, abAddr := a.bare()
+			ba, baAddr := b.bare()
+			if err := ab.AMShort(1, 0, nil, 0, nil); err != ucs.ErrNoResource {
+				t.Errorf("send before connecting: %v", err)
+			}
+			smaller := func() {
+				t.Helper()
+				if err := ab.ConnectToEP(b.iface.DeviceAddress(), baAddr); err != nil {
+					t.Fatal(err)
+				}
+			}
+			larger := func() {
+				t.Helper()
+				if err := ba.ConnectToEP(a.iface.DeviceAddress(), abAddr); err != nil {
+					t.Fatal(err)
+				}
+			}
+			switch order {
+			case "smaller first":
+				smaller()
+				larger()
+			case "larger first":
+				larger()
+				smaller()
+			case "larger late":
+				smaller()
+				until(t, "connect", connected(ab, ba), a, b)
+				larger()
+			}
+			until(t, "connect", connected(ab, ba), a, b)
+			exchange(t, a, b, ab, ba)
+			exact(t, a, 1)
+			exact(t, b, 1)
+			if len(a.iface.keys)+len(b.iface.keys) != 0 {
+				t.Error("keys of connected endpoints are kept")
+			}
+			// Whoever closes first ends it for both.
+			ab.Close()
+			until(t, "failure", func() bool { return len(b.errs) == 1 }, a, b)
+			if err := ba.ConnectToEP(a.iface.DeviceAddress(), abAddr); !errors.Is(err, ucs.ErrConnectionReset) {
+				t.Errorf("connecting after the loss: %v", err)
+			}
+		})
+	}
+}
+
+// The bytes of C UCX: the request carries the peer's key, nothing is answered,
+// and messages may follow at once.
+func TestKeyBytes(t *testing.T) {
+	h := newHost(t, "")
+	l := listenRaw(t, h, false)
+	ep, _ := h.bare()
+	theirs := append([]byte{byte(l.addr.port >> 8), byte(l.addr.port)}, 3, 0, 0, 0, 0, 0, 0, 0)
+	if err := ep.ConnectToEP(h.iface.DeviceAddress(), theirs); err != nil {
+		t.Fatal(err)
+	}
+	p := l.accept(h)
+	p.want(magicBytes, appendRequest(nil, request{flags: reqToEP, id: 3, from: h.iface.addr}))
+	until(t, "connect", connected(ep), h)
+	p.send(am(1, "x"))
+	until(t, "message", func() bool { return len(h.got) == 1 }, h)
+	ep.Close()
+	p.wantClosed()
+
+	ep, mine := h.bare()
+	key := le.Uint64(mine[2:])
+	if key%2 == 0 || !bytes.Equal(mine[:2], h.iface.Address()) {
+		t.Errorf("address %x", mine)
+	}
+	q := dial(t, h)
+	q.send(magicBytes, appendRequest(nil, request{flags: reqToEP, id: key, from: addr("127.0.0.1:5")}), am(2, "glued"))
+	until(t, "message", func() bool { return len(h.got) == 2 }, h)
+	if err := ep.AMShort(1, 0, nil, 0, nil); err != nil {
+		t.Error(err)
+	}
+	q.want(short(0))
+	// The key is used up, and neither ACK nor FIN belongs here.
+	r := dial(t, h)
+	r.send(magicBytes, appendRequest(nil, request{flags: reqToEP, id: key, from: addr("127.0.0.1:5")}))
+	r.wantClosed()
+	q.send(fin)
+	q.wantClosed()
+	until(t, "failure", func() bool { return len(h.errs) == 1 }, h)
+}
+
+func TestBadEndpointAddress(t *testing.T) {
+	h := newHost(t, "")
+	ep, good := h.bare()
+	dev := h.iface.DeviceAddress()
+	for _, c := range []struct{ dev, ep []byte }{
+		{dev, nil}, {dev, good[:9]}, {dev, append(good[:10:10], 0)}, {nil, good}, {dev[:5], good},
+		{unhex(t, devEth0v6), good},
+	} {
+		if err := ep.ConnectToEP(c.dev, c.ep); err == nil {
+			t.Errorf("accepted %x %x", c.dev, c.ep)
+		}
+	}
+	made := h.connect(h)
+	if _, err := made.Address(); !errors.Is(err, ucs.ErrUnsupported) {
+		t.Errorf("address of an endpoint to an iface: %v", err)
+	}
+	if err := made.ConnectToEP(dev, good); !errors.Is(err, ucs.ErrInvalidParam) {
+		t.Errorf("connecting it twice: %v", err)
+	}
+	ep.Close()
+	if len(h.iface.keys) != 0 {
+		t.Error("the key of a closed endpoint is kept")
+	}
+}
+
+// Closing the losing side's listener before it is asked is a refusal like any.
+func TestKeyRefused(t *testing.T) {
+	h := newHost(t, "")
+	l := listenRaw(t, h, false)
+	l.close()
+	ep, _ := h.bare()
+	theirs := append([]byte{byte(l.addr.port >> 8), byte(l.addr.port)}, 3, 0, 0, 0, 0, 0, 0, 0)
+	if err := ep.ConnectToEP(h.iface.DeviceAddress(), theirs); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "failure", func() bool { return len(h.errs) == 1 }, h)
+	if !errors.Is(h.errs[0], unix.ECONNREFUSED) {
+		t.Error(h.errs[0])
+	}
+}

@@ -1,0 +1,295 @@
+package tcp
+
+import (
+	"bufio"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Tests with network devices of their own run children of this test binary in
+// fresh network namespaces and speak with them in lines.
+
+const childVar = "UCT_TCP_TEST_CHILD"
+
+// node is a child in a network namespace.
+type node struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+// startNode starts a child; its loopback device is up.
+func startNode(t *testing.T) *node {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("network namespaces need root")
+	}
+	for _, tool := range []string{"ip", "nsenter"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("no %s command", tool)
+		}
+	}
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), childVar+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Skipf("cannot make a network namespace: %v", err)
+	}
+	n := &node{t: t, cmd: cmd, in: in, out: bufio.NewScanner(out)}
+	t.Cleanup(func() {
+		in.Close()
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	n.ip("link", "set", "lo", "up")
+	return n
+}
+
+// ip runs the ip command in the namespace.
+func (n *node) ip(args ...string) {
+	n.t.Helper()
+	args = append([]string{"-t", strconv.Itoa(n.cmd.Process.Pid), "-n", "ip"}, args...)
+	if out, err := exec.Command("nsenter", args...).CombinedOutput(); err != nil {
+		n.t.Skipf("cannot set up network devices: %v: %s", err, out)
+	}
+}
+
+// do sends a command and returns the words of the answer.
+func (n *node) do(format string, args ...any) []string {
+	n.t.Helper()
+	fmt.Fprintf(n.in, format+"\n", args...)
+	return n.next()
+}
+
+// next returns the words of the next line.
+func (n *node) next() []string {
+	n.t.Helper()
+	if !n.out.Scan() {
+		n.t.Fatalf("child ended: %v", n.out.Err())
+	}
+	f := strings.Fields(n.out.Text())
+	if len(f) > 0 && f[0] == "error" {
+		n.t.Fatalf("child: %s", n.out.Text())
+	}
+	return f
+}
+
+// wire joins two nodes by a pair of devices with the given names and networks.
+func wire(a, b *node, name, addrA, addrB string) {
+	a.t.Helper()
+	a.ip("link", "add", name, "type", "veth", "peer", "name", name, "netns", strconv.Itoa(b.cmd.Process.Pid))
+	for n, addr := range map[*node]string{a: addrA, b: addrB} {
+		n.ip("addr", "add", addr, "dev", name)
+		n.ip("link", "set", name, "up")
+	}
+}
+
+// child is the other side: it opens devices, connects and reports what happens.
+//
+//	devices                     the usable devices
+//	open DEVICE NAME=VALUE...   opens one, answers with its addresses
+//	connect DEV IFACE           makes an endpoint
+//	reach DEV IFACE             yes or no
+//	send N TEXT                 sends on an endpoint
+//	got                         waits for a message
+//	failed                      waits for a failure, answers with the endpoint
+func child() {
+	var h *host
+	var eps []*endpoint
+	t := &testing.T{}
+	unhexed := func(s string) []byte { b, _ := hex.DecodeString(s); return b }
+	lines := make(chan string)
+	go func() {
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			lines <- in.Text()
+		}
+		os.Exit(0)
+	}()
+	for {
+		var f []string
+		select {
+		case line := <-lines:
+			f = strings.Fields(line)
+		default:
+			if h != nil {
+				h.w.Progress()
+				wait([]*host{h})
+				continue
+			}
+			f = strings.Fields(<-lines)
+		}
+		switch f[0] {
+		case "devices":
+			md := newMemoryDomain(mdOptions{families: []bool{false, true}})
+			list, err := md.Resources()
+			if err != nil {
+				fmt.Println("error", err)
+			}
+			var names []string
+			for _, r := range list {
+				names = append(names, r.Device)
+			}
+			fmt.Println(strings.Join(names, " "))
+		case "open":
+			if !appears(f[1]) {
+				fmt.Println("error: no device", f[1])
+				continue
+			}
+			h = newHost(t, f[1], f[2:]...)
+			fmt.Printf("%x %x\n", h.iface.DeviceAddress(), h.iface.Address())
+		case "connect":
+			ep, err := h.iface.NewEndpoint(uct.EndpointParams{DeviceAddr: unhexed(f[1]), IfaceAddr: unhexed(f[2])})
+			if err != nil {
+				fmt.Println("error", err)
+				continue
+			}
+			eps = append(eps, ep.(*endpoint))
+			for !connected(eps...)() && len(h.errs) == 0 {
+				h.w.Progress()
+				wait([]*host{h})
+			}
+			fmt.Println("connected", len(h.errs))
+		case "reach":
+			if h.iface.Reachable(uct.ReachableParams{DeviceAddr: unhexed(f[1]), IfaceAddr: unhexed(f[2])}) == nil {
+				fmt.Println("yes")
+			} else {
+				fmt.Println("no")
+			}
+		case "send":
+			i, _ := strconv.Atoi(f[1])
+			fmt.Println("sent", eps[i].AMShort(1, 0, []byte(f[2]), 0, nil))
+		case "got":
+			for len(h.got) == 0 {
+				h.w.Progress()
+				wait([]*host{h})
+			}
+			fmt.Println(h.got[0].data[8:])
+			h.got = h.got[1:]
+		case "failed":
+			for len(h.failed) == 0 {
+				h.w.Progress()
+				wait([]*host{h})
+			}
+			i := 0
+			for uct.Endpoint(eps[i]) != h.failed[0] {
+				i++
+			}
+			fmt.Println(i, h.errs[0])
+			h.failed, h.errs = h.failed[1:], h.errs[1:]
+		}
+	}
+}
+
+// appears waits for a device to be usable: it takes the kernel a moment to notice
+// that a cable is in.
+func appears(name string) bool {
+	for range 500 {
+		devs, err := netdevs(mdOptions{families: []bool{false}})
+		for _, d := range devs {
+			if d.name == name {
+				return true
+			}
+		}
+		if err != nil {
+			break
+		}
+		unix.Poll(nil, 10)
+	}
+	return false
+}
+
+// Every usable device is a resource of its own, and messages take the one they
+// were sent on.
+func TestTwoDevices(t *testing.T) {
+	a, b := startNode(t), startNode(t)
+	wire(a, b, "net0", "10.1.0.1/24", "10.1.0.2/24")
+	wire(a, b, "net1", "10.2.0.1/24", "10.2.0.2/24")
+	a.ip("link", "add", "br0", "type", "bridge")
+	a.ip("addr", "add", "10.3.0.1/24", "dev", "br0")
+	a.ip("link", "set", "br0", "up")
+	a.ip("link", "add", "down0", "type", "veth", "peer", "name", "local0")
+	a.ip("addr", "add", "10.4.0.1/24", "dev", "down0")
+	a.ip("addr", "add", "169.254.7.7/16", "dev", "local0")
+	a.ip("link", "set", "local0", "up")
+	a.ip("link", "add", "cut0", "type", "veth", "peer", "name", "cut1")
+	a.ip("addr", "add", "10.5.0.1/24", "dev", "cut0")
+	a.ip("link", "set", "cut0", "up") // without carrier
+	a.do("open net0")
+	a.do("open net1")
+	if got := strings.Join(a.do("devices"), " "); got != "lo net0 net1" {
+		t.Fatalf("devices %q", got)
+	}
+	for i, dev := range []string{"net0", "net1"} {
+		addrA, addrB := a.do("open %s", dev), b.do("open %s", dev)
+		if len(addrA) != 2 || addrA[0] != fmt.Sprintf("00020a0%d0001", i+1) {
+			t.Errorf("%s has address %v", dev, addrA)
+		}
+		if r := a.do("reach %s %s", addrB[0], addrB[1]); r[0] != "yes" {
+			t.Errorf("%s does not reach its other end", dev)
+		}
+		other := fmt.Sprintf("00020a0%d0002", 2-i)
+		if r := a.do("reach %s 0001", other); r[0] != "no" {
+			t.Errorf("%s claims to reach the other network", dev)
+		}
+		if r := a.do("connect %s %s", addrB[0], addrB[1]); r[1] != "0" {
+			t.Fatalf("%s: %v", dev, r)
+		}
+		a.do("send %d over-%s", i, dev)
+		if got := b.do("got"); got[0] != "over-"+dev {
+			t.Errorf("%s: got %v", dev, got)
+		}
+	}
+}
+
+// A peer that is unplugged is found by keepalive where nothing is under way, and
+// by unanswered output where something is, on both ends.
+func TestUnplugged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for keepalive")
+	}
+	a, b := startNode(t), startNode(t)
+	wire(a, b, "net0", "10.1.0.1/24", "10.1.0.2/24")
+	const keep = "KEEPIDLE=1s KEEPINTVL=1s KEEPCNT=2"
+	a.do("open net0 " + keep)
+	addrB := b.do("open net0 " + keep)
+	for range 2 {
+		a.do("connect %s %s", addrB[0], addrB[1])
+	}
+	b.ip("link", "set", "net0", "down")
+	begin := time.Now()
+	a.do("send 1 lost")
+	seen := map[string]bool{}
+	for range 2 {
+		f := a.do("failed")
+		seen[f[0]] = true
+		if msg := strings.Join(f, " "); !strings.Contains(msg, unix.ETIMEDOUT.Error()) && !strings.Contains(msg, unix.EHOSTUNREACH.Error()) {
+			t.Errorf("failure %q", msg)
+		}
+	}
+	if !seen["0"] || !seen["1"] {
+		t.Errorf("failed: %v", seen)
+	}
+	t.Logf("found after %v", time.Since(begin))
+}

@@ -1,0 +1,218 @@
+package tcp
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
+)
+
+func set(t *testing.T, vars ...string) *config.Set {
+	t.Helper()
+	cfg := new(config.Set)
+	for i := 0; i < len(vars); i += 2 {
+		if err := cfg.Modify("TCP_"+vars[i], vars[i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cfg
+}
+
+// The limits that C UCX publishes with its defaults, and how settings change
+// them.
+func TestLimits(t *testing.T) {
+	for _, c := range []struct {
+		vars []string
+		am   uct.AMLimits
+		put  uct.RMALimits
+	}{
+		{
+			nil,
+			uct.AMLimits{MaxShort: 8192, MaxBcopy: 8192, MaxZcopy: 65536, MaxZcopyHdr: 8037, MaxIOV: 6, OptZcopyAlign: 1},
+			uct.RMALimits{MaxZcopy: maxPut, MaxIOV: 6, OptZcopyAlign: 1},
+		},
+		{
+			[]string{"TX_SEG_SIZE", "16k", "RX_SEG_SIZE", "1m", "MAX_IOV", "10"},
+			uct.AMLimits{MaxShort: 16384, MaxBcopy: 16384, MaxZcopy: 1 << 20, MaxZcopyHdr: 16384 + 5 - 32 - 12*16, MaxIOV: 10, OptZcopyAlign: 1},
+			uct.RMALimits{MaxZcopy: maxPut, MaxIOV: 10, OptZcopyAlign: 1},
+		},
+		{
+			[]string{"MAX_IOV", "0", "TX_SEG_SIZE", "100"},
+			uct.AMLimits{MaxShort: 100, MaxBcopy: 100},
+			uct.RMALimits{},
+		},
+		{
+			[]string{"PUT_ENABLE", "n"},
+			uct.AMLimits{MaxShort: 8192, MaxBcopy: 8192, MaxZcopy: 65536, MaxZcopyHdr: 8037, MaxIOV: 6, OptZcopyAlign: 1},
+			uct.RMALimits{},
+		},
+	} {
+		o, err := loadOptions(set(t, c.vars...), uct.IfaceParams{})
+		if err != nil {
+			t.Errorf("%v: %v", c.vars, err)
+			continue
+		}
+		i := &iface{opts: o}
+		a := i.describe(&netdev{name: "none", mtu: 1500})
+		if a.AM != c.am || a.Put != c.put {
+			t.Errorf("%v: %+v %+v", c.vars, a.AM, a.Put)
+		}
+		if a.Flags.Has(uct.IfaceAMZcopy) != (c.am.MaxZcopy > 0) || a.Flags.Has(uct.IfacePutZcopy) != (c.put.MaxZcopy > 0) {
+			t.Errorf("%v: flags %x", c.vars, a.Flags)
+		}
+	}
+}
+
+// The capabilities C UCX 1.22.0 reports.
+func TestCapabilities(t *testing.T) {
+	h := newHost(t, "")
+	a := h.iface.Attr()
+	if a.Flags != 0x4053c00000004f || a.Events != 0xb {
+		t.Errorf("flags %#x, events %#x", uint64(a.Flags), uint32(a.Events))
+	}
+	if a.DeviceAddrLen != 18 || a.IfaceAddrLen != 2 || a.EpAddrLen != 10 || a.MaxEndpoints != 256 || a.NumPaths != 1 {
+		t.Errorf("%+v", a)
+	}
+	if many := newHost(t, "", "MAX_NUM_EPS=1000").iface.Attr().MaxEndpoints; many != 1000 {
+		t.Errorf("MAX_NUM_EPS=1000 gives %d", many)
+	}
+	md := h.md.Attr()
+	if md.Flags != uct.MDFlagRegister || md.RkeyPackedSize != 0 || md.Component != "tcp" || md.Name != "tcp" {
+		t.Errorf("domain %+v", md)
+	}
+}
+
+func TestBadSettings(t *testing.T) {
+	for _, vars := range [][]string{
+		{"TX_SEG_SIZE", "128k"},                  // more than RX_SEG_SIZE
+		{"TX_SEG_SIZE", "4"},                     // not even a header
+		{"TX_SEG_SIZE", "100"},                   // no room for six entries
+		{"MAX_IOV", "600"},                       // likewise
+		{"MAX_CONN_RETRIES", "256"},              //
+		{"SYN_CNT", "256"},                       //
+		{"PORT_RANGE", "1-70000"},                //
+		{"RX_SEG_SIZE", "1k", "MAX_IOV", "1000"}, //
+	} {
+		if _, err := loadOptions(set(t, vars...), uct.IfaceParams{}); !errors.Is(err, ucs.ErrInvalidParam) {
+			t.Errorf("%v: %v", vars, err)
+		}
+	}
+	if _, err := (component{}).OpenMD("tcp", set(t, "AF_PRIO", "inet,ipx")); !errors.Is(err, ucs.ErrInvalidParam) {
+		t.Errorf("family ipx: %v", err)
+	}
+	if _, err := (component{}).OpenMD("udp", nil); !errors.Is(err, ucs.ErrNoDevice) {
+		t.Errorf("domain udp: %v", err)
+	}
+	h := newHost(t, "")
+	for _, p := range []uct.IfaceParams{{Transport: "udp", Device: "lo"}, {Transport: "tcp", Device: "nosuch0"}} {
+		if _, err := h.md.OpenIface(h.w, p, nil); !errors.Is(err, ucs.ErrNoDevice) {
+			t.Errorf("%+v: %v", p, err)
+		}
+	}
+}
+
+func TestKeepaliveSettings(t *testing.T) {
+	for _, c := range []struct {
+		vars  []string
+		above float64 // KeepaliveInterval
+		want  keepalive
+	}{
+		{nil, 0, keepalive{true, 10e9, 2e9, 0}},
+		{nil, 5, keepalive{true, 10e9, 2e9, 0}}, // the setting is not auto
+		{[]string{"KEEPIDLE", "auto"}, 5, keepalive{true, 5e9, 2e9, 0}},
+		{[]string{"KEEPIDLE", "auto"}, 0, keepalive{true, 10e9, 2e9, 0}},
+		{[]string{"KEEPIDLE", "auto", "KEEPINTVL", "auto"}, 1e30, keepalive{true, math.MaxInt16 * 1e9, 2e9, 0}},
+		{[]string{"KEEPIDLE", "1ms", "KEEPINTVL", "1500ms", "KEEPCNT", "1000"}, 0, keepalive{true, 1e9, 1e9, 127}},
+	} {
+		o, err := loadOptions(set(t, c.vars...), uct.IfaceParams{KeepaliveInterval: c.above})
+		if err != nil || o.keep != c.want {
+			t.Errorf("%v, %v: %+v, %v", c.vars, c.above, o.keep, err)
+		}
+	}
+	k := keepalive{true, 10e9, 2e9, 3}
+	if k.total() != 16e9 {
+		t.Errorf("total %v", k.total())
+	}
+	if n := systemKeepCnt(); n < 1 {
+		t.Errorf("the system probes %d times", n)
+	}
+}
+
+func TestBandwidth(t *testing.T) {
+	for _, c := range []struct {
+		s    string
+		want float64
+		out  string
+	}{
+		{"2200MBs", 2200 << 20, "2200.00MBps"}, // as C UCX prints its default
+		{"1GB/s", 1 << 30, "1024.00MBps"},
+		{"100Gbps", 100 << 30 / 8, "12800.00MBps"},
+		{"8b", 1, "1.00Bps"},
+		{"1.5KBps", 1536, "1536.00Bps"},
+		{"auto", math.Inf(1), "auto"},
+	} {
+		var b bandwidth
+		if err := b.ParseConfig(c.s); err != nil || float64(b) != c.want {
+			t.Errorf("%q: %v, %v; want %v", c.s, float64(b), err, c.want)
+		}
+		if b.String() != c.out {
+			t.Errorf("%q prints as %q, want %q", c.s, b, c.out)
+		}
+	}
+	for _, s := range []string{"", "5", "x", "5XB", "-1MB", "5MBx", "5MBss", "nanMB", "infMB", "5M"} {
+		var b bandwidth
+		if err := b.ParseConfig(s); err == nil {
+			t.Errorf("%q was read as %v", s, float64(b))
+		}
+	}
+}
+
+// C UCX's names, each with a default that C UCX prints.
+func TestSettingNames(t *testing.T) {
+	cfg := new(config.Set)
+	for name, want := range map[string]string{
+		"AF_PRIO": "inet,inet6", "BRIDGE_ENABLE": "n", "MAX_NUM_EPS": "256", "FAILURE": "DIAG",
+		"TX_SEG_SIZE": "8K", "RX_SEG_SIZE": "64K", "MAX_IOV": "6", "SENDV_THRESH": "2K",
+		"PREFER_DEFAULT": "y", "PUT_ENABLE": "y", "MAX_POLL": "16", "MAX_CONN_RETRIES": "25",
+		"NODELAY": "y", "SNDBUF": "auto", "RCVBUF": "auto", "SYN_CNT": "auto", "USER_TIMEOUT": "auto",
+		"PORT_RANGE": "0", "MAX_BW": "2200MBs", "KEEPIDLE": "10s", "KEEPCNT": "auto", "KEEPINTVL": "2s",
+		"EP_BIND_SRC_ADDR": "try",
+	} {
+		if got, _, ok := cfg.Lookup("TCP_" + name); !ok || got != want {
+			t.Errorf("%s is %q (%v), want %q", name, got, ok, want)
+		}
+	}
+}
+
+// MAX_POLL bounds how long one connection is read in a round.
+func TestMaxPoll(t *testing.T) {
+	const buffers = 6
+	for _, c := range []struct {
+		set  string
+		want int // buffers read
+	}{{"MAX_POLL=0", 1}, {"MAX_POLL=2", 3}, {"MAX_POLL=-1", buffers}} {
+		h := newHost(t, "", c.set)
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fds[1])
+		unix.SetsockoptInt(fds[1], unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 8<<20)
+		conn := h.iface.newConn(fds[0], stateConnected)
+		msg := am(1, string(make([]byte, rxBufferSize/2-hdrLen)))
+		for range 2 * buffers {
+			if n, err := unix.Write(fds[1], msg); n != len(msg) {
+				t.Skipf("socket buffers are too small: %d, %v", n, err)
+			}
+		}
+		conn.read()
+		if len(h.got) != 2*c.want {
+			t.Errorf("%s: %d buffers were read, want %d", c.set, len(h.got)/2, c.want)
+		}
+	}
+}
