@@ -37,7 +37,7 @@ func runServer(ctx context.Context, path string) error {
 		case stream:
 			err = s.sink(ctx, o)
 		case finish:
-			return ep.Close(ctx)
+			return nil // closing the worker closes the endpoint
 		}
 		if err != nil {
 			return err
