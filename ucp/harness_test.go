@@ -58,6 +58,14 @@ func (tr transport) with(more ...setting) transport {
 	return tr
 }
 
+// peerMode is ErrModePeer where the transport can tell of lost peers.
+func (tr transport) peerMode() ucp.ErrMode {
+	if tr.loopback {
+		return ucp.ErrModeNone
+	}
+	return ucp.ErrModePeer
+}
+
 // byName returns one of the transports.
 func byName(t testing.TB, name string) transport {
 	t.Helper()

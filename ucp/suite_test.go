@@ -52,6 +52,7 @@ func TestSuite(t *testing.T) {
 		{"requests", requestCases},
 		{"order", orderCases},
 		{"wireup", wireupCases},
+		{"close", closeCases},
 	}
 	for _, tr := range transports {
 		t.Run(tr.name, func(t *testing.T) {

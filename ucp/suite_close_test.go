@@ -1,0 +1,594 @@
+package ucp_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+var closeCases = []testCase{
+	{"flush does not wait for a match", everySwitch, testFlush},
+	{"worker flush", everySwitch, testWorkerFlush},
+	{"worker flush covers endpoints that close", twoSides | everySwitch, testFlushClosing},
+	{"close delivers what was sent before", everySwitch, testCloseDelivers},
+	{"close ends what is not matched", anywhere, testCloseUnmatched},
+	{"close twice", anywhere, testCloseTwice},
+	{"operations after close", anywhere, testAfterClose},
+	{"close an unused endpoint", anywhere, testCloseUnused},
+	{"close while the connection is made", twoSides, testCloseConnecting},
+	{"close flags", anywhere, testCloseFlags},
+	{"forced close", twoSides, testForcedClose},
+	{"forced close needs peer mode", anywhere, testForcedCloseMode},
+	{"close with an ended context", twoSides, testCloseEndedContext},
+	{"close inside a callback", everySwitch, testCloseInCallback},
+	{"many endpoints come and go", everySwitch, testComeAndGo},
+	{"worker close cancels everything", everySwitch, testWorkerClose},
+	{"callbacks of a closing worker start nothing", everySwitch, testWorkerCloseCallbacks},
+	{"a closed worker refuses", anywhere, testClosedWorker},
+	{"a context with open workers", anywhere, testContextBusy},
+}
+
+// force is a forced close.
+var force = &ucp.RequestParams{CloseFlags: ucp.CloseForce}
+
+// closings are two ways to close an endpoint, different ones where both exist.
+func (tr transport) closings() []*ucp.RequestParams {
+	if tr.loopback {
+		return []*ucp.RequestParams{nil, nil}
+	}
+	return []*ucp.RequestParams{nil, force}
+}
+
+// testFlush: a flush ends although a message is still unmatched.
+func testFlush(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	for range 2 { // before the connection stands, and after
+		var o outcome
+		sync := r.started(ep.TagSendSync(1, make([]byte, 100), nil))
+		large, err := ep.TagSend(1, make([]byte, 1<<20), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.must(ep.Flush(&ucp.RequestParams{OnSend: o.onSend, Attr: ucp.OpNoImmediate}))
+		o.once(t)
+		if sync.Done() {
+			t.Error("the synchronous send is done without a receive")
+		}
+		r.arrived(b, 1)
+		b.take(1, 0, 100)
+		r.arrived(b, 1)
+		b.take(1, 0, 1<<20)
+		r.must(sync, nil)
+		r.must(large, nil)
+	}
+}
+
+func testWorkerFlush(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	r.must(a.Flush(nil)) // without endpoints
+	for range 3 {
+		ep := a.connect(b)
+		sreq, err := ep.TagSend(1, make([]byte, 50_000), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sreq.Free()
+	}
+	var o outcome
+	r.must(a.Flush(&ucp.RequestParams{OnSend: o.onSend, Attr: ucp.OpNoImmediate, UserData: 4}))
+	o.once(t)
+	if o.data != 4 || o.err != nil {
+		t.Errorf("callback: %+v", o)
+	}
+	if req, err := a.Flush(&ucp.RequestParams{Attr: ucp.OpForceImmediate}); req != nil || !errors.Is(err, ucs.ErrNoResource) {
+		t.Errorf("forced flush: %v, %v", req, err)
+	}
+	for range 3 {
+		r.arrived(b, 1)
+		b.take(1, 0, 50_000)
+	}
+	r.settle()
+}
+
+// testFlushClosing: a flush of the worker ends behind the closes under way, and
+// ends also when an endpoint is released meanwhile.
+func testFlushClosing(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	one := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+	two := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+	sends := []*ucp.Request{
+		r.started(one.TagSendSync(1, nil, nil)),
+		r.started(two.TagSendSync(2, nil, nil)),
+	}
+	closing, err := one.CloseAsync(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flush, err := a.Flush(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.inTheCall(two.CloseAsync(force))
+	r.must(closing, nil)
+	r.must(flush, nil)
+	for _, req := range sends {
+		if err := r.finish(req, nil); !errors.Is(err, ucs.ErrCanceled) {
+			t.Errorf("send: %v", err)
+		}
+	}
+}
+
+// testCloseDelivers: close waits for what was sent before it. The peer gets all
+// of it.
+func testCloseDelivers(t *testing.T, tr transport) {
+	r := newRig(t, tr.with(setting{"RNDV_THRESH", "inf"}))
+	a, b := r.pair()
+	ep := a.connect(b)
+	lengths := []int{8, 0, 100_000, 8, 1 << 20, 5000, 8}
+	var sreqs []*ucp.Request
+	for i, n := range lengths {
+		req, err := ep.TagSend(1, ucttest.Pattern(n, uint64(i)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sreqs = append(sreqs, req)
+	}
+	var o outcome
+	r.must(ep.CloseAsync(&ucp.RequestParams{OnSend: o.onSend, Attr: ucp.OpNoImmediate}))
+	o.once(t)
+	r.endpoints(0, a)
+	for _, req := range sreqs {
+		r.must(req, nil)
+	}
+	for i, n := range lengths {
+		r.arrived(b, 1)
+		got, _ := b.take(1, 0, 1<<20)
+		ucttest.SameBytes(t, "message", got, ucttest.Pattern(n, uint64(i)))
+	}
+}
+
+// testCloseUnmatched: messages that wait for the receiver when the close is
+// through end Canceled, once.
+func testCloseUnmatched(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	var sync, rndv outcome
+	sreq := r.started(ep.TagSendSync(1, message(1), &ucp.RequestParams{OnSend: sync.onSend}))
+	rreq := r.started(ep.TagSend(1, make([]byte, 1<<22), &ucp.RequestParams{OnSend: rndv.onSend, Attr: ucp.OpNoImmediate}))
+	r.must(ep.CloseAsync(nil))
+	for what, err := range map[string]error{"sync": r.finish(sreq, nil), "rndv": r.finish(rreq, nil)} {
+		if !errors.Is(err, ucs.ErrCanceled) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	sync.once(t)
+	rndv.once(t)
+	// The receiver has the synchronous message, and an offer that nobody
+	// answers any more.
+	r.arrived(b, 1)
+	got, _ := b.take(1, 0, 16)
+	ucttest.SameBytes(t, "message", got, message(1))
+	r.settle()
+}
+
+func testCloseTwice(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connectWith(b, ucp.EndpointParams{ErrMode: tr.peerMode()})
+	r.warm(ep, b)
+	first, err := ep.CloseAsync(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := func() {
+		t.Helper()
+		for _, p := range []*ucp.RequestParams{nil, force} {
+			if req, err := ep.CloseAsync(p); req != nil || !errors.Is(err, ucs.ErrNotConnected) {
+				t.Errorf("second close: %v, %v", req, err)
+			}
+		}
+		if err := ep.Close(t.Context()); !errors.Is(err, ucs.ErrNotConnected) {
+			t.Errorf("second close: %v", err)
+		}
+	}
+	again()
+	r.must(first, nil)
+	again()
+}
+
+func testAfterClose(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	r.warm(ep, b)
+	r.must(ep.CloseAsync(nil))
+	for what, call := range map[string]func() (*ucp.Request, error){
+		"short": func() (*ucp.Request, error) { return ep.TagSend(1, message(1), nil) },
+		"large": func() (*ucp.Request, error) { return ep.TagSend(1, make([]byte, 1<<20), nil) },
+		"sync":  func() (*ucp.Request, error) { return ep.TagSendSync(1, nil, nil) },
+		"flush": func() (*ucp.Request, error) { return ep.Flush(nil) },
+		"blocking": func() (*ucp.Request, error) {
+			return nil, ep.Send(t.Context(), 1, message(1))
+		},
+	} {
+		if req, err := call(); req != nil || !errors.Is(err, ucs.ErrNotConnected) {
+			t.Errorf("%s: %v, %v", what, req, err)
+		}
+	}
+	if len(ep.Transports()) != 0 || ep.Explain().String() == "" || ep.Query().Name == "" {
+		t.Error("a closed endpoint cannot be described")
+	}
+}
+
+func testCloseUnused(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	r.must(a.connect(b).CloseAsync(nil))
+	if !tr.loopback {
+		r.inTheCall(a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer}).CloseAsync(force))
+	}
+	r.settle()
+	r.endpoints(0, a, b)
+}
+
+// testCloseConnecting closes right behind the first sends.
+func testCloseConnecting(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	if _, err := ep.TagSend(1, message(1), nil); err != nil {
+		t.Fatal(err)
+	}
+	r.must(ep.CloseAsync(nil))
+	r.arrived(b, 1)
+	got, _ := b.take(1, 0, 16)
+	ucttest.SameBytes(t, "message", got, message(1))
+
+	ep = a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+	req := r.started(ep.TagSendSync(2, message(1), nil))
+	r.inTheCall(ep.CloseAsync(force))
+	if err := r.finish(req, nil); !errors.Is(err, ucs.ErrCanceled) {
+		t.Errorf("send: %v", err)
+	}
+	r.settle()
+	r.endpoints(0, a)
+}
+
+func testCloseFlags(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connectWith(b, ucp.EndpointParams{ErrMode: tr.peerMode()})
+	for what, p := range map[string]*ucp.RequestParams{
+		"unknown flag":        {CloseFlags: 1 << 9},
+		"force, no-immediate": {CloseFlags: ucp.CloseForce, Attr: ucp.OpNoImmediate},
+		"contradictory flags": {Attr: ucp.OpFastComplete | ucp.OpMultiSend},
+	} {
+		if req, err := ep.CloseAsync(p); req != nil || !errors.Is(err, ucs.ErrInvalidParam) {
+			t.Errorf("%s: %v, %v", what, req, err)
+		}
+	}
+	if req, err := ep.CloseAsync(&ucp.RequestParams{Attr: ucp.OpForceImmediate}); req != nil || !errors.Is(err, ucs.ErrNoResource) {
+		t.Errorf("close that must finish in the call: %v, %v", req, err)
+	}
+	r.warm(ep, b) // what was refused did nothing
+	r.must(ep.CloseAsync(nil))
+}
+
+// testForcedClose: all operations end Canceled, once, in the call, with and
+// without a connection, while the peer does nothing at all.
+func testForcedClose(t *testing.T, tr transport) {
+	for _, connected := range []bool{false, true} {
+		r := newRig(t, tr)
+		a, b := r.pair()
+		failed := 0
+		ep := a.connectWith(b, ucp.EndpointParams{
+			ErrMode: ucp.ErrModePeer,
+			OnError: func(*ucp.Endpoint, error, any) { failed++ },
+		})
+		other := a.connect(b)
+		if connected {
+			r.warm(ep, b)
+		}
+		var outs [40]outcome
+		var reqs []*ucp.Request
+		for i := range outs {
+			send, n := ep.TagSend, []int{1 << 20, 8, 70_000, 0}[i%4]
+			if i%5 == 0 {
+				send = ep.TagSendSync
+			}
+			req, err := send(1, make([]byte, n), &ucp.RequestParams{OnSend: outs[i].onSend, Attr: ucp.OpNoImmediate})
+			if err != nil {
+				t.Fatal(err)
+			}
+			reqs = append(reqs, req)
+			a.Progress()
+		}
+		flush, err := ep.Flush(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.inTheCall(ep.CloseAsync(force))
+		canceled := 0
+		for i, req := range reqs {
+			if !req.Done() {
+				t.Fatalf("send %d is not done", i)
+			}
+			outs[i].once(t)
+			if err := req.Err(); err != nil {
+				canceled++
+				if !errors.Is(err, ucs.ErrCanceled) {
+					t.Errorf("send %d: %v", i, err)
+				}
+			}
+		}
+		if canceled == 0 || flush != nil && !flush.Done() {
+			t.Errorf("%d sends were canceled; flush %v", canceled, flush.Err())
+		}
+		if failed != 0 {
+			t.Error("the error handler ran for a close of our own")
+		}
+		// The rest of the worker goes on.
+		r.warm(other, b)
+	}
+}
+
+func testForcedCloseMode(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	if req, err := ep.CloseAsync(force); req != nil || !errors.Is(err, ucs.ErrInvalidParam) {
+		t.Errorf("forced close in mode none: %v, %v", req, err)
+	}
+	r.warm(ep, b)
+	r.must(ep.CloseAsync(nil))
+}
+
+// testCloseEndedContext: Close gives up waiting when its context ends. In peer
+// mode the endpoint is released then; otherwise it goes on closing.
+func testCloseEndedContext(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	silent := r.open()
+	r.sides = r.sides[:2] // nobody progresses it
+	defer silent.close()
+	ep := a.connectWith(silent, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+	var o outcome
+	req := r.started(ep.TagSendSync(1, message(1), &ucp.RequestParams{OnSend: o.onSend}))
+	if err := ep.Close(ended()); err != context.Canceled {
+		t.Errorf("close: %v", err)
+	}
+	if err := r.finish(req, nil); !errors.Is(err, ucs.ErrCanceled) {
+		t.Errorf("send: %v", err)
+	}
+	o.once(t)
+	r.endpoints(0, a)
+
+	ep = a.connect(b)
+	for range 20 {
+		if _, err := ep.TagSend(1, make([]byte, 8000), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ep.Close(ended()); err != nil && err != context.Canceled {
+		t.Errorf("close: %v", err)
+	}
+	for range 20 {
+		r.arrived(b, 1)
+		b.take(1, 0, 8000)
+	}
+	r.until("the end of the close", func() bool { return a.Stats().Endpoints == 0 })
+}
+
+// testCloseInCallback closes an endpoint, by flush and by force, in the callback
+// of one of its own operations, with others behind it.
+func testCloseInCallback(t *testing.T, tr transport) {
+	for _, p := range tr.closings() {
+		r := newRig(t, tr)
+		a, b := r.pair()
+		ep := a.connectWith(b, ucp.EndpointParams{ErrMode: tr.peerMode()})
+		var closing *ucp.Request
+		var closeErr error
+		closed := false
+		onSend := func(*ucp.Request, error, any) {
+			if !closed {
+				closed = true
+				closing, closeErr = ep.CloseAsync(p)
+			}
+		}
+		var reqs []*ucp.Request
+		recv, err := b.TagRecv(1, 0, make([]byte, 200_000), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []int{8, 200_000, 100, 100_000} {
+			req, err := ep.TagSendSync(1, make([]byte, n), &ucp.RequestParams{OnSend: onSend})
+			if errors.Is(err, ucs.ErrNotConnected) && closed {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			reqs = append(reqs, req)
+		}
+		r.until("the close", func() bool { return closed && closing.Done() })
+		if closeErr != nil || closing.Err() != nil {
+			t.Errorf("close: %v, %v", closeErr, closing.Err())
+		}
+		for i, req := range reqs {
+			if err := r.finish(req, nil); err != nil && !errors.Is(err, ucs.ErrCanceled) {
+				t.Errorf("send %d: %v", i, err)
+			}
+		}
+		r.endpoints(0, a)
+		r.must(recv, nil)
+	}
+}
+
+// testComeAndGo: endpoints that are closed leave nothing behind.
+func testComeAndGo(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	for i := range 30 {
+		there := a.connectWith(b, ucp.EndpointParams{ErrMode: tr.peerMode()})
+		r.sendAndTake(there, b, 1, message(i))
+		r.must(there.CloseAsync(tr.closings()[i%2]))
+		if i%3 == 0 {
+			back := b.connectWith(a, ucp.EndpointParams{ErrMode: tr.peerMode()})
+			r.must(back.CloseAsync(nil))
+		}
+		r.settle()
+	}
+	r.endpoints(0, a)
+}
+
+// pile starts operations of all kinds that cannot finish without the peer.
+func pile(r *rig, a, b *side, ep *ucp.Endpoint, note func(*ucp.Request, error)) (reqs []*ucp.Request) {
+	r.Helper()
+	onSend := func(req *ucp.Request, err error, _ any) { note(req, err) }
+	onRecv := func(req *ucp.Request, err error, _ ucp.TagRecvInfo, _ any) { note(req, err) }
+	d := newSlices()
+	add := func(req *ucp.Request, err error) {
+		r.Helper()
+		reqs = append(reqs, r.started(req, err))
+	}
+	for _, mask := range []ucp.Tag{ucp.FullMask, 0xFF} {
+		add(a.TagRecv(0x77, mask, make([]byte, 10), &ucp.RequestParams{OnTagRecv: onRecv}))
+		mem := make([]byte, 10)
+		add(a.TagRecv(0x78, mask, nil, &ucp.RequestParams{OnTagRecv: onRecv, Buffer: ucp.Generic(d.dt, mem, len(mem))}))
+	}
+	for _, n := range []int{0, 100, 9000, 100_000, 1 << 20} {
+		mem := make([]byte, n)
+		add(ep.TagSendSync(1, mem, &ucp.RequestParams{OnSend: onSend}))
+		add(ep.TagSendSync(1, nil, &ucp.RequestParams{OnSend: onSend, Buffer: ucp.Generic(d.dt, mem, n)}))
+	}
+	r.Cleanup(func() {
+		if d.started == 0 || d.started != d.finished {
+			r.Errorf("generic states: %d started, %d finished", d.started, d.finished)
+		}
+	})
+	return reqs
+}
+
+// testWorkerClose: closing a worker ends everything that is under way with
+// Canceled, once each.
+func testWorkerClose(t *testing.T, tr transport) {
+	for _, progressed := range []bool{false, true} {
+		r := newRig(t, tr)
+		a, b := r.pair()
+		ep := a.connect(b)
+		calls := make(map[*ucp.Request]int)
+		reqs := pile(r, a, b, ep, func(req *ucp.Request, _ error) { calls[req]++ })
+		if progressed {
+			r.settle()
+		}
+		a.close()
+		for i, req := range reqs {
+			if !req.Done() || calls[req] != 1 || !errors.Is(req.Err(), ucs.ErrCanceled) {
+				t.Errorf("request %d: done %v, %v, the callback ran %d times", i, req.Done(), req.Err(), calls[req])
+			}
+		}
+		if err := a.Worker.Close(); err != nil {
+			t.Errorf("second close: %v", err)
+		}
+	}
+}
+
+// testWorkerCloseCallbacks: what the callbacks of a closing worker start is
+// refused, so that a server that posts its receives anew does not go on for ever.
+func testWorkerCloseCallbacks(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	refused := 0
+	pile(r, a, b, ep, func(*ucp.Request, error) {
+		if refused > 100 {
+			return
+		}
+		if req, err := a.TagRecv(0x77, 0xFF, nil, &ucp.RequestParams{OnTagRecv: func(*ucp.Request, error, ucp.TagRecvInfo, any) {
+			t.Error("a receive was posted on a closing worker")
+		}}); req == nil && err != nil {
+			refused++
+		}
+		if req, err := ep.TagSend(1, make([]byte, 100_000), nil); req == nil && err != nil {
+			refused++
+		}
+		if ep, err := a.NewEndpoint(ucp.EndpointParams{Address: b.address()}); ep == nil && err != nil {
+			refused++
+		}
+		a.Progress()
+		if err := a.Worker.Close(); err != nil {
+			t.Errorf("nested close: %v", err)
+		}
+	})
+	if tr.loopback {
+		b = a
+	}
+	a.close()
+	if refused == 0 {
+		t.Error("no callback ran")
+	}
+}
+
+func testClosedWorker(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	addr := b.address()
+	ep := a.connect(b)
+	a.close()
+	for what, call := range map[string]func() error{
+		"send":     func() error { _, err := ep.TagSend(1, nil, nil); return err },
+		"endpoint": func() error { _, err := a.NewEndpoint(ucp.EndpointParams{Address: addr}); return err },
+		"receive":  func() error { _, err := a.TagRecv(1, 0, nil, nil); return err },
+		"flush":    func() error { _, err := a.Worker.Flush(nil); return err },
+		"close":    func() error { _, err := ep.CloseAsync(nil); return err },
+		"run":      func() error { return a.Run(t.Context()) },
+		"wait":     func() error { return a.Wait(t.Context()) },
+		"arm":      func() error { return a.Arm() },
+		"event fd": func() error { _, err := a.EventFD(); return err },
+		"signal":   func() error { return a.Signal() },
+	} {
+		if err := call(); err == nil {
+			t.Errorf("%s on a closed worker succeeded", what)
+		}
+	}
+	if n := a.Progress(); n != 0 {
+		t.Errorf("progress handled %d events", n)
+	}
+	if _, _, ok := a.TagProbe(0, 0, false); ok {
+		t.Error("probe found a message")
+	}
+	if s := a.Stats(); s.Endpoints != 0 {
+		t.Errorf("counters %+v", s)
+	}
+}
+
+func testContextBusy(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a := r.open()
+	if err := a.ctx.Close(); !errors.Is(err, ucs.ErrBusy) {
+		t.Errorf("closing a context with a worker: %v", err)
+	}
+	second, err := a.ctx.NewWorker(ucp.WorkerParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	a.close()
+	if err := a.ctx.Close(); err != nil {
+		t.Errorf("second close: %v", err)
+	}
+	if _, err := a.ctx.NewWorker(ucp.WorkerParams{}); !errors.Is(err, ucs.ErrInvalidParam) {
+		t.Errorf("a worker of a closed context: %v", err)
+	}
+}
