@@ -5,13 +5,15 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-var (
-	flushOp = protocol{name: "flush", progress: progressFlush, completed: (*Request).finish}
-	closeOp = protocol{name: "close", progress: progressFlush, completed: closeFlushed}
+// flushOp flushes an endpoint, closeOp does so and releases it when finished,
+// workerFlush waits for the flushes of the worker's endpoints.
+var flushOp, closeOp, workerFlush protocol
 
-	// workerFlush waits for the flushes of the worker's endpoints.
+func init() {
+	flushOp = protocol{name: "flush", progress: progressFlush, completed: (*Request).finish}
+	closeOp = protocol{name: "close", progress: progressFlush, completed: (*Request).finish}
 	workerFlush = protocol{name: "worker flush", completed: (*Request).finish}
-)
+}
 
 // progressFlush asks the transport to flush behind everything sent before.
 func progressFlush(r *Request) error {
@@ -116,10 +118,4 @@ func (ep *Endpoint) CloseAsync(p *RequestParams) (*Request, error) {
 		ep.open()
 	}
 	return r, err
-}
-
-// closeFlushed releases an endpoint after its flush.
-func closeFlushed(r *Request, err error) {
-	r.ep.destroy(ucs.ErrCanceled)
-	r.finish(err)
 }

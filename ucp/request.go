@@ -78,6 +78,7 @@ const (
 	stateSent                            // all local work of a send is done
 	stateIdle                            // in no operation: freed, or never used
 	stateParams                          // holds a callback or other parameters
+	stateAgain                           // has another stage to run in its dispatch
 )
 
 // protocol is one way to carry out an operation. Its functions are re-entered at
@@ -192,14 +193,35 @@ func (w *Worker) Cancel(r *Request) {
 	r.finish(ucs.ErrCanceled)
 }
 
-// Dispatch implements uct.PendingOwner.
+// Dispatch implements uct.PendingOwner. While it runs the request is still at
+// the head of the lane's queue and the queue lets sends through, so what the
+// request's end brings about, a callback that sends or the object's next use,
+// is put off to the end of the progress round.
 func (r *Request) Dispatch(*uct.Pending) error {
+	w := r.w
+	w.dispatching = r
 	err := r.proto.progress(r)
-	if err == nil || err == ucs.ErrNoResource {
-		return err
+	if err != nil && err != ucs.ErrNoResource {
+		r.fail(err)
+		err = nil
 	}
-	r.fail(err)
-	return nil
+	w.dispatching = nil
+	if err == nil && r.state&stateAgain != 0 {
+		r.state &^= stateAgain
+		return ucs.InProgress
+	}
+	return err
+}
+
+// finishDispatched ends the requests whose end was put off, and returns their
+// number.
+func (w *Worker) finishDispatched() int {
+	n := 0
+	for r := w.dispatched.pop(); r != nil; r = w.dispatched.pop() {
+		r.finish(r.err)
+		n++
+	}
+	return n
 }
 
 // Completed implements uct.CompletionOwner.
@@ -211,6 +233,10 @@ func (r *Request) Pack(dst []byte) int { return r.proto.pack(r, dst) }
 // run takes the protocol as far as it goes now and queues the request where the
 // transport cannot go on.
 func (r *Request) run() {
+	if r == r.w.dispatching {
+		r.state |= stateAgain // it is in the queue, at its head
+		return
+	}
 	for {
 		err := r.proto.progress(r)
 		if err == nil {
@@ -271,6 +297,11 @@ func (r *Request) finish(err error) {
 	if r.list != nil {
 		r.list.remove(r)
 	}
+	if r == r.w.dispatching {
+		r.err = err
+		r.w.dispatched.push(r)
+		return
+	}
 	if r.proto != nil {
 		r.leaveProtocol()
 	}
@@ -296,6 +327,9 @@ func (r *Request) leaveProtocol() {
 	}
 	if r.iov != nil {
 		clear(r.iov)
+	}
+	if r.proto == &closeOp {
+		r.ep.destroy(ucs.ErrCanceled)
 	}
 }
 

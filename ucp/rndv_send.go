@@ -135,9 +135,11 @@ func packATP(r *Request, dst []byte) int {
 	return proto.RndvAck{ReqID: r.part.reqID, Size: r.part.n, HasSize: true}.Put(dst)
 }
 
-// progressRndvZcopy sends the part in messages from the user's memory.
+// progressRndvZcopy sends the part in messages from the user's memory. A part
+// without bytes takes a message too: 1.13.1 asks for the data of an empty
+// message and waits for it.
 func progressRndvZcopy(r *Request) error {
-	for r.offset < r.part.n {
+	for first := true; first || r.offset < r.part.n; first = false {
 		var n int
 		n, r.frag = r.data.gather(r.iovec(), r.part.off+r.offset, min(r.part.n-r.offset, r.ep.cfg.maxZcopy-proto.RndvDataSize))
 		r.comp.Count++
@@ -150,9 +152,9 @@ func progressRndvZcopy(r *Request) error {
 	return nil
 }
 
-// progressRndvBcopy sends the part in copied messages.
+// progressRndvBcopy sends the part in copied messages, at least one.
 func progressRndvBcopy(r *Request) error {
-	for r.offset < r.part.n {
+	for first := true; first || r.offset < r.part.n; first = false {
 		r.comp.Count++
 		_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvData), r, 0, &r.comp)
 		if err := r.fragmentSent(err); err != nil {

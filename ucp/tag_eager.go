@@ -92,7 +92,7 @@ func (r *Request) fragmentSent(err error) error {
 	if err != nil && err != ucs.InProgress {
 		return err
 	}
-	if r.frag <= 0 {
+	if r.frag <= 0 && r.data.length > 0 {
 		return fmt.Errorf("ucp: the datatype packed nothing at offset %d of %d: %w", r.offset, r.data.length, ucs.ErrInvalidParam)
 	}
 	r.offset += r.frag

@@ -118,6 +118,9 @@ func (w *Worker) arm() error {
 		w.wake.HandleEvent(event.Read)
 		return ucs.ErrBusy
 	}
+	if w.dispatched.head != nil {
+		return ucs.ErrBusy
+	}
 	return w.uctw.Arm()
 }
 

@@ -76,10 +76,11 @@ type Worker struct {
 	configs     map[configKey]*epConfig
 	described   proto.WorkerAddress
 	address     Address // described, packed for peers
-	flushing    requestList
 	wake        wakeup
 	stats       Stats
-	tagOK       bool // tagged messages may be used
+	dispatching *Request    // is being tried again by its lane
+	dispatched  requestList // finished in their dispatch, to be ended
+	tagOK       bool        // tagged messages may be used
 	inProgress  bool
 	closed      bool
 	blockedCall atomic.Bool // a call that waits is under way
@@ -239,6 +240,9 @@ func (w *Worker) Progress() int {
 	}
 	w.inProgress = true
 	n := w.uctw.Progress()
+	if w.dispatched.head != nil {
+		n += w.finishDispatched()
+	}
 	w.inProgress = false
 	return n
 }
@@ -260,6 +264,7 @@ func (w *Worker) Close() error {
 	}
 	w.closed, w.tagOK = true, false // callbacks find nothing to start anew
 	w.endpoints.each(func(ep *Endpoint) { ep.destroy(ucs.ErrCanceled) })
+	w.finishDispatched()
 	w.cancelReceives()
 	var first error
 	for _, i := range w.ifaces {
