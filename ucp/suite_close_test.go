@@ -229,13 +229,26 @@ func testAfterClose(t *testing.T, tr transport) {
 	}
 }
 
+// testCloseUnused closes endpoints whose connections are not made, or are being
+// made, with a callback and with a request that nobody waits for.
 func testCloseUnused(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
-	r.must(a.connect(b).CloseAsync(nil))
+	var o outcome
+	r.must(a.connect(b).CloseAsync(&ucp.RequestParams{OnSend: o.onSend, Attr: ucp.OpNoImmediate}))
+	o.once(t)
+	if o.err != nil {
+		t.Errorf("the callback was told %v", o.err)
+	}
+	req, err := a.connect(b).CloseAsync(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Free()
 	if !tr.loopback {
 		r.inTheCall(a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer}).CloseAsync(force))
 	}
+	r.until("the closes", func() bool { return a.Stats().Endpoints == 0 })
 	r.settle()
 	r.endpoints(0, a, b)
 }

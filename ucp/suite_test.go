@@ -53,6 +53,7 @@ func TestSuite(t *testing.T) {
 		{"order", orderCases},
 		{"wireup", wireupCases},
 		{"close", closeCases},
+		{"failure", failureCases},
 	}
 	for _, tr := range transports {
 		t.Run(tr.name, func(t *testing.T) {

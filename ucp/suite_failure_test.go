@@ -1,0 +1,521 @@
+package ucp_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ucttest"
+	"github.com/ucx-go/ucx/uct/ucttest/fault"
+)
+
+var failureCases = []testCase{
+	{"the peer's worker is closed", twoSides, testPeerCloses},
+	{"no handler in mode none", twoSides, testPeerClosesModeNone},
+	{"close after a failure", twoSides, testCloseAfterFailure},
+	{"close before the failure is noticed", twoSides | everySwitch, testCloseUnnoticed},
+	{"the handler may close and start anew", twoSides, testHandlerReconnects},
+	{"receives outlive a sender", twoSides, testReceivesOutlive},
+	{"a peer that does nothing is alive", twoSides, testStoppedPeer},
+	{"the connection breaks at every operation", twoSides | everySwitch, testDropAnywhere},
+	{"any operation fails", twoSides | everySwitch, testFailAnywhere},
+	{"any message is cut short", twoSides | everySwitch, testCutAnywhere},
+}
+
+// failure records what an error handler was told.
+type failure struct {
+	calls int
+	ep    *ucp.Endpoint
+	err   error
+	arg   any
+}
+
+func (f *failure) onError(ep *ucp.Endpoint, err error, arg any) {
+	*f = failure{f.calls + 1, ep, err, arg}
+}
+
+// stage is how far an exchange is when the peer is lost.
+type stage struct {
+	name string
+
+	// start begins operations on ep, from a to b. They cannot finish with success
+	// once b is gone.
+	start func(r *rig, ep *ucp.Endpoint, a, b *side) []started
+}
+
+// started is an operation and what its callback was told.
+type started struct {
+	req *ucp.Request
+	out *outcome
+}
+
+func (r *rig) startSend(send func(ucp.Tag, []byte, *ucp.RequestParams) (*ucp.Request, error), n int) started {
+	r.Helper()
+	o := new(outcome)
+	return started{r.started(send(1, make([]byte, n), &ucp.RequestParams{OnSend: o.onSend, Attr: ucp.OpNoImmediate})), o}
+}
+
+var stages = []stage{
+	{"idle", func(r *rig, ep *ucp.Endpoint, a, b *side) []started {
+		r.warm(ep, b)
+		return nil
+	}},
+	{"before the connection", func(r *rig, ep *ucp.Endpoint, a, b *side) []started {
+		return []started{r.startSend(ep.TagSendSync, 8), r.startSend(ep.TagSend, 8), r.startSend(ep.TagSend, 1<<20)}
+	}},
+	{"synchronous sends without match", func(r *rig, ep *ucp.Endpoint, a, b *side) []started {
+		list := []started{r.startSend(ep.TagSendSync, 8), r.startSend(ep.TagSendSync, 50_000)}
+		r.settle()
+		return list
+	}},
+	{"an offer without match", func(r *rig, ep *ucp.Endpoint, a, b *side) []started {
+		list := []started{r.startSend(ep.TagSend, 8<<20)}
+		r.settle()
+		return list
+	}},
+	{"in the middle of a rendezvous", func(r *rig, ep *ucp.Endpoint, a, b *side) []started {
+		r.warm(ep, b)
+		list := []started{r.startSend(ep.TagSend, 32<<20)}
+		r.arrived(b, 1)
+		r.started(b.TagRecv(1, 0, make([]byte, 32<<20), nil)) // answers, and reads no more
+		for range 3 {
+			a.Progress()
+		}
+		return list
+	}},
+	{"receiving a rendezvous", func(r *rig, ep *ucp.Endpoint, a, b *side) []started {
+		r.warm(ep, b)
+		back := b.connectWith(a, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+		r.started(back.TagSend(2, make([]byte, 32<<20), nil))
+		r.arrived(a, 2)
+		o := new(outcome)
+		return []started{{r.started(a.TagRecv(2, 0, make([]byte, 32<<20), &ucp.RequestParams{OnTagRecv: o.onRecv})), o}}
+	}},
+	{"with a full connection", func(r *rig, ep *ucp.Endpoint, a, b *side) []started {
+		r.warm(ep, b)
+		var list []started
+		for range 100 {
+			list = append(list, r.startSend(ep.TagSend, 100_000))
+		}
+		return append(list, r.startSend(ep.TagSendSync, 8))
+	}},
+}
+
+// testPeerCloses: when the peer is lost every operation of the endpoint ends,
+// once; the last ones with an error. The handler runs once with the user's data,
+// later operations get its error, the endpoint is closed at once, and the other
+// endpoints of the worker go on.
+func testPeerCloses(t *testing.T, tr transport) {
+	for _, st := range stages {
+		t.Run(st.name, func(t *testing.T) {
+			r := newRig(t, tr)
+			a, b, c := r.open(), r.open(), r.open()
+			other := a.connect(c)
+			r.warm(other, c)
+			var f failure
+			ep := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer, OnError: f.onError, UserData: "mine"})
+			ops := st.start(r, ep, a, b)
+			b.close()
+			r.until("the failure", func() bool { return f.calls > 0 })
+			r.settle()
+			if f.calls != 1 || f.ep != ep || f.arg != "mine" || f.err == nil || f.err != ep.Err() {
+				t.Errorf("handler: %+v; the endpoint's error is %v", f, ep.Err())
+			}
+			for i, op := range ops {
+				if !op.req.Done() {
+					t.Fatalf("operation %d did not end", i)
+				}
+				op.out.once(t)
+				if err := op.req.Err(); err != nil && ucs.StatusOf(err) == ucs.OK {
+					t.Errorf("operation %d: %v", i, err)
+				}
+			}
+			if len(ops) > 0 && ops[len(ops)-1].req.Err() == nil {
+				t.Error("the last operation succeeded")
+			}
+			for _, call := range []func() (*ucp.Request, error){
+				func() (*ucp.Request, error) { return ep.TagSend(1, nil, nil) },
+				func() (*ucp.Request, error) { return ep.TagSendSync(1, make([]byte, 1<<20), nil) },
+				func() (*ucp.Request, error) { return ep.Flush(nil) },
+			} {
+				if req, err := call(); req != nil || err != f.err {
+					t.Errorf("later operation: %v, %v, want %v", req, err, f.err)
+				}
+			}
+			r.warm(other, c)
+			r.must(a.Flush(nil))
+			if got := a.Stats().Failures; got != 1 {
+				t.Errorf("%d failures are counted", got)
+			}
+			r.inTheCall(ep.CloseAsync(nil))
+			r.endpoints(1, a)
+			if f.calls != 1 {
+				t.Errorf("the handler ran %d times", f.calls)
+			}
+		})
+	}
+}
+
+// testPeerClosesModeNone: without ErrModePeer the handler is never called.
+func testPeerClosesModeNone(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	var f failure
+	ep := a.connectWith(b, ucp.EndpointParams{OnError: f.onError})
+	r.warm(ep, b)
+	var o outcome
+	req := r.started(ep.TagSendSync(1, message(1), &ucp.RequestParams{OnSend: o.onSend}))
+	b.close()
+	r.settle()
+	if f.calls != 0 {
+		t.Errorf("the handler ran %d times", f.calls)
+	}
+	if closing, err := ep.CloseAsync(nil); err == nil && closing != nil {
+		r.eventually(closing.Done)
+		if !closing.Done() {
+			t.Error("close hangs")
+		}
+	}
+	a.close()
+	o.once(t)
+	if req.Err() == nil {
+		t.Error("the send succeeded")
+	}
+}
+
+// testCloseAfterFailure: every kind of close releases a failed endpoint in its
+// call.
+func testCloseAfterFailure(t *testing.T, tr transport) {
+	for _, how := range []string{"flush", "force", "blocking"} {
+		r := newRig(t, tr)
+		a, b := r.pair()
+		var f failure
+		ep := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer, OnError: f.onError})
+		r.warm(ep, b)
+		b.close()
+		r.until("the failure", func() bool { return f.calls > 0 })
+		switch how {
+		case "flush":
+			r.inTheCall(ep.CloseAsync(nil))
+		case "force":
+			r.inTheCall(ep.CloseAsync(force))
+		default:
+			if err := ep.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		r.endpoints(0, a)
+		if _, err := ep.CloseAsync(nil); !errors.Is(err, ucs.ErrNotConnected) {
+			t.Errorf("second close: %v", err)
+		}
+	}
+}
+
+// testCloseUnnoticed closes endpoints whose peer is gone without progress in
+// between, with and without a send that runs into it: the endpoint is released
+// whatever close reports, and the handler of a closed endpoint does not run.
+func testCloseUnnoticed(t *testing.T, tr transport) {
+	for _, sends := range []int{0, 1, 50} {
+		for _, attr := range []ucp.OpFlags{0, ucp.OpNoImmediate} {
+			r := newRig(t, tr)
+			a, b := r.pair()
+			var f failure
+			ep := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer, OnError: f.onError})
+			r.warm(ep, b)
+			b.close()
+			var ops []started
+			for range sends {
+				o := new(outcome)
+				req, err := ep.TagSend(1, make([]byte, 5000), &ucp.RequestParams{OnSend: o.onSend, Attr: ucp.OpNoImmediate})
+				if err == nil {
+					ops = append(ops, started{req, o})
+				}
+			}
+			closing, err := ep.CloseAsync(&ucp.RequestParams{Attr: attr})
+			if err == nil && closing != nil {
+				r.until("the close", closing.Done)
+			}
+			r.settle()
+			r.endpoints(0, a)
+			for i, op := range ops {
+				if !op.req.Done() {
+					t.Fatalf("send %d of %d did not end", i, sends)
+				}
+				op.out.once(t)
+			}
+			if _, err := ep.CloseAsync(nil); !errors.Is(err, ucs.ErrNotConnected) {
+				t.Errorf("second close: %v", err)
+			}
+		}
+	}
+}
+
+// testHandlerReconnects: the handler may close the endpoint and create another
+// one. The callbacks of the failed operations have run by then.
+func testHandlerReconnects(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b, c := r.open(), r.open(), r.open()
+	var o outcome
+	var next *ucp.Endpoint
+	ep := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer, OnError: func(ep *ucp.Endpoint, err error, _ any) {
+		if o.calls != 1 || !errors.Is(o.err, ucs.StatusOf(err)) {
+			t.Errorf("the send's callback ran %d times, with %v; the endpoint failed with %v", o.calls, o.err, err)
+		}
+		if req, err := ep.CloseAsync(nil); req != nil || err != nil {
+			t.Errorf("close in the handler: %v, %v", req, err)
+		}
+		next = a.connect(c)
+		if _, err := next.TagSend(1, message(1), nil); err != nil {
+			t.Error(err)
+		}
+	}})
+	r.warm(ep, b)
+	r.started(ep.TagSendSync(1, nil, &ucp.RequestParams{OnSend: o.onSend}))
+	b.close()
+	r.until("the handler", func() bool { return next != nil })
+	r.arrived(c, 1)
+	r.endpoints(1, a)
+}
+
+// testReceivesOutlive: posted receives do not belong to an endpoint; they wait
+// for the next sender. What a lost sender has sent can still be received.
+func testReceivesOutlive(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b, c := r.open(), r.open(), r.open()
+	ep := b.connectWith(a, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+	r.warm(ep, a)
+	r.must(ep.TagSend(5, message(5), nil))
+	r.arrived(a, 5)
+	offer := r.started(ep.TagSend(6, make([]byte, 8<<20), nil))
+	r.arrived(a, 6)
+	offer.Free()
+	req := a.recvInto(1, ucp.FullMask, make([]byte, 16), nil)
+	b.close()
+	r.settle()
+	got, _ := a.take(5, ucp.FullMask, 16)
+	ucttest.SameBytes(t, "message of the lost peer", got, message(5))
+	// The data of an offer is gone with the peer.
+	rreq, err := a.TagRecv(6, ucp.FullMask, make([]byte, 8<<20), nil)
+	if err := r.finish(rreq, err); err == nil {
+		t.Error("data of a lost peer was received")
+	}
+	if req.Done() {
+		t.Fatalf("the posted receive ended: %v", req.Err())
+	}
+	r.must(c.connect(a).TagSend(1, message(1), nil))
+	r.must(req, nil)
+}
+
+// testStoppedPeer: a peer that does not progress is not lost. It goes on when it
+// does.
+func testStoppedPeer(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	var f failure
+	ep := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer, OnError: f.onError})
+	r.warm(ep, b)
+	var ops []started
+	for range 100 {
+		ops = append(ops, r.startSend(ep.TagSend, 70_000))
+	}
+	ops = append(ops, r.startSend(ep.TagSendSync, 1<<20))
+	for range 5000 {
+		a.Progress()
+	}
+	if f.calls != 0 || ep.Err() != nil || ops[100].req.Done() {
+		t.Fatalf("handler ran %d times, %v", f.calls, ep.Err())
+	}
+	for i := range ops {
+		r.arrived(b, 1)
+		_, info := b.take(1, ucp.FullMask, 1<<20)
+		if want := []int{70_000, 1 << 20}[i/100]; info.Length != want {
+			t.Fatalf("message %d has %d bytes, want %d", i, info.Length, want)
+		}
+	}
+	for _, op := range ops {
+		r.must(op.req, nil)
+		op.out.once(t)
+	}
+}
+
+// converse runs a conversation in which something goes wrong, gives it up when
+// it stands still, and checks that every operation ended exactly once and that
+// what succeeded is right. It returns the number of sends that failed.
+//
+// With cut, messages may have lost their ends: the receiver of a message in one
+// piece has no way to know.
+func converse(t *testing.T, r *rig, a, b *side, cut bool) (failed int) {
+	t.Helper()
+	faults := [2]*failure{new(failure), new(failure)}
+	there := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer, OnError: faults[0].onError})
+	back := b.connectWith(a, ucp.EndpointParams{ErrMode: ucp.ErrModePeer, OnError: faults[1].onError})
+	type transfer struct {
+		send, recv   started
+		src, dst     []byte
+		refused      error // by the call that sends
+		pack, unpack *sliceType
+	}
+	var list []*transfer
+	for i, n := range []int{8, 0, 20_000, 100_000, 300, 70_000} {
+		for way, ep := range []*ucp.Endpoint{there, back} {
+			x := &transfer{src: ucttest.Pattern(n, uint64(i)), dst: make([]byte, n), pack: newSlices(), unpack: newSlices()}
+			list = append(list, x)
+			to, send := []*side{b, a}[way], ep.TagSend
+			if i%2 == 1 {
+				send = ep.TagSendSync
+			}
+			sp := &ucp.RequestParams{Attr: ucp.OpNoImmediate}
+			rp := &ucp.RequestParams{}
+			if i%3 == 2 {
+				sp.Buffer = ucp.Generic(x.pack.dt, x.src, n)
+				rp.Buffer = ucp.Generic(x.unpack.dt, x.dst, n)
+			}
+			x.send.out, x.recv.out = new(outcome), new(outcome)
+			sp.OnSend, rp.OnTagRecv = x.send.out.onSend, x.recv.out.onRecv
+			tag := ucp.Tag(way)<<8 | ucp.Tag(i)
+			var err error
+			if i%4 != 3 {
+				if x.recv.req, err = to.TagRecv(tag, ucp.FullMask, x.dst, rp); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if x.send.req, x.refused = send(tag, x.src, sp); x.refused != nil && ucs.StatusOf(x.refused) >= 0 {
+				t.Fatalf("send refused with %v", x.refused)
+			}
+			if i%4 == 3 {
+				r.progress()
+				rp.Attr |= ucp.OpNoImmediate
+				if x.recv.req, err = to.TagRecv(tag, ucp.FullMask, x.dst, rp); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	done := func() bool {
+		for _, x := range list {
+			if !x.recv.req.Done() || !x.send.req.Done() {
+				return false
+			}
+		}
+		return true
+	}
+	for idle := 0; idle < 100 && !done(); idle++ {
+		if r.progress() > 0 {
+			idle = 0
+		}
+	}
+	for _, x := range list { // receives whose message will not come
+		a.Cancel(x.recv.req)
+		b.Cancel(x.recv.req)
+	}
+	for _, ep := range []*ucp.Endpoint{there, back} {
+		r.inTheCall(ep.CloseAsync(force))
+	}
+	for i, x := range list {
+		what := fmt.Sprintf("message %d of %d bytes", i, len(x.src))
+		if x.refused == nil {
+			if !x.send.req.Done() {
+				t.Fatalf("%s: the send did not end", what)
+			}
+			x.send.out.once(t)
+		}
+		if x.refused != nil || x.send.req.Err() != nil {
+			failed++
+		}
+		if x.pack.started != x.pack.finished {
+			t.Errorf("%s: %d pack states started, %d finished", what, x.pack.started, x.pack.finished)
+		}
+		if !x.recv.req.Done() {
+			continue // in fragments, some of which are lost
+		}
+		if x.unpack.started != x.unpack.finished {
+			t.Errorf("%s: %d unpack states started, %d finished", what, x.unpack.started, x.unpack.finished)
+		}
+		x.recv.out.once(t)
+		if x.recv.req.Err() == nil {
+			n := x.recv.out.info.Length
+			if n > len(x.src) || n < len(x.src) && !cut {
+				t.Fatalf("%s: %d bytes were received", what, n)
+			}
+			ucttest.SameBytes(t, what, x.dst[:n], x.src[:n])
+		}
+	}
+	for _, f := range faults {
+		if f.calls > 1 {
+			t.Errorf("an error handler ran %d times", f.calls)
+		}
+	}
+	a.close()
+	b.close()
+	for i, x := range list {
+		if !x.recv.req.Done() || x.recv.out.calls != 1 || x.unpack.started != x.unpack.finished {
+			t.Errorf("message %d: the receive did not end with its worker: done %v, callback ran %d times, states %d and %d",
+				i, x.recv.req.Done(), x.recv.out.calls, x.unpack.started, x.unpack.finished)
+		}
+	}
+	return failed
+}
+
+// anywhereIn repeats a conversation with something wrong at its n-th operation,
+// for every n until nothing goes wrong any more.
+func anywhereIn(t *testing.T, tr transport, e fault.Effect) (met, failed int) {
+	t.Helper()
+	if tr.sim == nil {
+		t.Skip("only a simulated transport has faults on demand")
+	}
+	const most = 200
+	for n := 1; ; n++ {
+		if n == most {
+			t.Fatalf("the conversation has more than %d operations", most)
+		}
+		r := newRig(t, tr)
+		hit := false
+		plan := tr.sim.plan
+		if plan == nil {
+			plan = fault.All()
+		}
+		base := fault.At(n, e)
+		tr.sim.inject(t, fault.All(func(op fault.Op) fault.Effect {
+			eff := base(op)
+			hit = hit || eff != fault.Effect{}
+			return eff
+		}, plan))
+		a, b := r.pair()
+		f := converse(t, r, a, b, e.Cut > 0)
+		if t.Failed() {
+			t.Fatalf("after trouble at operation %d", n)
+		}
+		tr.sim.plan = plan
+		if !hit {
+			return met, failed
+		}
+		met++
+		failed += f
+	}
+}
+
+func testDropAnywhere(t *testing.T, tr transport) {
+	met, failed := anywhereIn(t, tr, fault.Effect{Drop: ucs.ErrConnectionReset})
+	t.Logf("%d conversations, %d sends failed", met, failed)
+	if met < 5 || failed == 0 {
+		t.Errorf("%d conversations were disturbed, %d sends failed", met, failed)
+	}
+}
+
+func testFailAnywhere(t *testing.T, tr transport) {
+	met, _ := anywhereIn(t, tr, fault.Effect{Fail: ucs.ErrIO})
+	if met < 5 {
+		t.Errorf("%d conversations were disturbed", met)
+	}
+}
+
+func testCutAnywhere(t *testing.T, tr transport) {
+	for _, cut := range []int{1, 1 << 20} {
+		met, _ := anywhereIn(t, tr, fault.Effect{Cut: cut})
+		if met < 5 {
+			t.Errorf("%d conversations were disturbed", met)
+		}
+	}
+}
