@@ -37,6 +37,7 @@ type conn struct {
 	reading  bool // parse is running
 	finished bool // the peer has said that it will not send any more
 	ended    bool // the peer has closed its direction after that
+	bulk     bool // the last put was large
 	quiet    uint16
 	watched  event.Events // what the event set watches; 0: not in the set
 

@@ -120,36 +120,47 @@ func (c *conn) established() {
 	}
 }
 
-// retryDelays bounds the time between attempts: the first follows at once, and
-// each waits twice as long as the one before.
+// Time between attempts: each waits twice as long as the one before.
 const (
 	retryFirst = time.Millisecond
 	retryMost  = 100 * time.Millisecond
 )
 
-// retry arranges another attempt after one that failed. The peer may have
-// dropped the connection because its own won (cm.go), or for lack of resources.
-// A refusal of the very first attempt is final: nobody listens there.
+// retry arranges another attempt after one that failed, if there is hope.
 func (ep *endpoint) retry(operation string, cause error) {
 	if ep.err != nil {
 		return
 	}
-	if ep.attempts >= ep.iface.opts.maxRetries || ep.attempts == 1 && cause == unix.ECONNREFUSED {
+	if ep.attempts >= ep.iface.opts.maxRetries || !ep.transient(operation, cause) {
 		ep.fail(operation, cause)
 		return
 	}
 	delay := min(retryFirst<<min(ep.attempts-1, 20), retryMost)
+	var err error
 	if ep.timer == nil {
-		t, err := ep.iface.svc.w.Timers().After(delay, ep.again)
-		if err != nil {
-			ep.fail(operation, cause)
-		}
-		ep.timer = t
-		return
+		ep.timer, err = ep.iface.svc.w.Timers().After(delay, ep.again)
+	} else {
+		err = ep.timer.Reset(delay)
 	}
-	if err := ep.timer.Reset(delay); err != nil {
+	if err != nil {
 		ep.fail(operation, cause)
 	}
+}
+
+// transient reports whether an attempt that failed for this cause may be
+// repeated. The peer may have dropped the connection because its own won (cm.go)
+// or for lack of resources, and we may lack some. But a connect that is refused
+// the first time, or not answered, is answer enough (uct_tcp_cm_conn_start).
+func (ep *endpoint) transient(operation string, cause error) bool {
+	switch cause {
+	case nil, unix.ECONNRESET, unix.EPIPE, unix.ECONNABORTED,
+		unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, unix.EAGAIN,
+		unix.EADDRNOTAVAIL, unix.EADDRINUSE:
+		return true
+	case unix.ECONNREFUSED:
+		return operation != "connect" || ep.attempts > 1
+	}
+	return false
 }
 
 // again is the next attempt.

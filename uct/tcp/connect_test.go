@@ -297,6 +297,23 @@ func TestRetriesEnd(t *testing.T) {
 	}
 }
 
+// Causes after which trying again makes no sense.
+func TestTransient(t *testing.T) {
+	ep := &endpoint{attempts: 2}
+	for cause, want := range map[error]bool{
+		nil: true, unix.ECONNRESET: true, unix.EMFILE: true, unix.ECONNREFUSED: true,
+		unix.ETIMEDOUT: false, unix.EHOSTUNREACH: false, unix.EACCES: false, errProtocol: false,
+	} {
+		if got := ep.transient("connect", cause); got != want {
+			t.Errorf("%v: %v", cause, got)
+		}
+	}
+	ep.attempts = 1
+	if ep.transient("connect", unix.ECONNREFUSED) || !ep.transient("read", unix.ECONNREFUSED) {
+		t.Error("a refusal of the first connect")
+	}
+}
+
 func TestRefused(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, false)
@@ -392,6 +409,19 @@ func hasIPv6Loopback() bool {
 		}
 	}
 	return false
+}
+
+func TestCheckBytes(t *testing.T) {
+	h := newHost(t, "")
+	ep, p := outgoing(t, h)
+	if err := ep.Check(nil); err != nil {
+		t.Fatal(err)
+	}
+	p.want(am(idKeepalive, ""))
+	// The probe is output like any: a remote flush waits for it.
+	if err := ep.Flush(uct.FlushRemote, nil); err != ucs.InProgress {
+		t.Error(err)
+	}
 }
 
 func TestIsConnected(t *testing.T) {

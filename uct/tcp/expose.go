@@ -20,6 +20,8 @@ type region struct {
 	remote bool           // peers may write
 	live   bool           // registered; guarded by the table's mu
 
+	prev, next *region // live ones; guarded by the table's mu
+
 	// use holds the generation in the upper bits, the open bit, and the number of
 	// writers. A region is recycled with another generation, so a put that began
 	// before cannot go on in its successor.
@@ -72,6 +74,7 @@ type exposedTable struct {
 	reach   []uint64  // largest end of regions[:i+1]; guarded by mu
 	spare   []*region // to be used again; guarded by mu
 	live    int       // guarded by mu
+	head    *region   // of the live ones; guarded by mu
 }
 
 // maxSpare bounds the regions kept for later.
@@ -91,6 +94,10 @@ func (t *exposedTable) add(buf []byte, remote bool) *region {
 	}
 	r.buf, r.remote, r.live = buf, remote && len(buf) > 0, true
 	t.live++
+	if r.next = t.head; r.next != nil {
+		r.next.prev = r
+	}
+	t.head = r
 	if len(buf) == 0 {
 		return r
 	}
@@ -116,6 +123,15 @@ func (t *exposedTable) remove(r *region) error {
 	}
 	r.live = false
 	t.live--
+	if r.prev != nil {
+		r.prev.next = r.next
+	} else {
+		t.head = r.next
+	}
+	if r.next != nil {
+		r.next.prev = r.prev
+	}
+	r.prev, r.next = nil, nil
 	if r.remote {
 		at := slices.Index(t.regions, r)
 		t.regions = slices.Delete(t.regions, at, at+1)
@@ -129,6 +145,16 @@ func (t *exposedTable) remove(r *region) error {
 		t.spare = append(t.spare, r)
 	}
 	return nil
+}
+
+// abandon unpins what was never deregistered: the runtime ends the program when
+// a forgotten pin is collected.
+func (t *exposedTable) abandon() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for r := t.head; r != nil; r = r.next {
+		r.pinner.Unpin()
+	}
 }
 
 // find returns an exposed region that holds n bytes at addr, its generation and

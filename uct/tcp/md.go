@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 
 	"github.com/ucx-go/ucx/ucs"
@@ -23,7 +24,7 @@ var _ uct.MemoryDomain = (*memoryDomain)(nil)
 
 func newMemoryDomain(opts mdOptions) *memoryDomain {
 	host := []ucs.MemoryType{ucs.MemoryHost}
-	return &memoryDomain{
+	m := &memoryDomain{
 		attr: uct.MDAttr{
 			Component:   componentName,
 			Name:        componentName,
@@ -35,6 +36,8 @@ func newMemoryDomain(opts mdOptions) *memoryDomain {
 		opts:   opts,
 		routes: sync.OnceValue(readRoutes),
 	}
+	runtime.SetFinalizer(m, func(m *memoryDomain) { m.exposed.abandon() })
+	return m
 }
 
 // Attr implements uct.MemoryDomain.

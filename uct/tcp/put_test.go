@@ -3,6 +3,7 @@ package tcp
 import (
 	"bytes"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -267,5 +268,31 @@ func TestKeys(t *testing.T) {
 	}
 	if b, err := h.md.AppendKey([]byte("x"), nil); string(b) != "x" || err != nil {
 		t.Errorf("packed %q, %v", b, err)
+	}
+}
+
+// A domain that is dropped with registrations left must not end the program, as
+// a forgotten pin does.
+func TestForgottenRegistration(t *testing.T) {
+	unpinned := make(chan bool)
+	func() {
+		m := newMemoryDomain(mdOptions{})
+		m.Register(make([]byte, 100), uct.AccessRemotePut)
+		m.Register(make([]byte, 100), 0)
+		runtime.SetFinalizer(m, nil)
+		runtime.SetFinalizer(m, func(m *memoryDomain) {
+			m.exposed.abandon()
+			close(unpinned)
+		})
+	}()
+	for {
+		runtime.GC()
+		select {
+		case <-unpinned:
+			runtime.GC()
+			runtime.GC()
+			return
+		default:
+		}
 	}
 }

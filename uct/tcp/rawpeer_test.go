@@ -100,6 +100,13 @@ func (p *rawPeer) wantClosed() {
 	}, p.h)
 }
 
+// gone reports whether the host has closed the connection.
+func (p *rawPeer) gone() bool {
+	var b [1]byte
+	n, _, err := unix.Recvfrom(p.fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	return n == 0 && err == nil || err == unix.ECONNRESET
+}
+
 // wantSilence expects nothing from the host in a few rounds, and an open
 // connection.
 func (p *rawPeer) wantSilence() {

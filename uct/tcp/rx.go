@@ -34,7 +34,7 @@ func (c *conn) readOnce() (done int, more bool) {
 		return c.readPut()
 	}
 	b := c.openIn()
-	space := b.data[b.w:]
+	space := b.data[b.w : b.w+c.readSize(b)]
 	n, errno := sys.Recv(int(c.fd), space)
 	if n == 0 {
 		c.closeIn()
@@ -42,6 +42,37 @@ func (c *conn) readOnce() (done int, more bool) {
 	}
 	b.w += n
 	return c.parse() + 1, n == len(space)
+}
+
+// Sizes of reads, in bytes.
+const (
+	// alignRead is what a frame must still lack for a read that stops at its end.
+	// The next read then begins with a frame, and what it begins is not moved.
+	alignRead = 4 << 10
+
+	// bulkPut is the length of a put after which another one is expected, whose
+	// payload should not pass through the buffer.
+	bulkPut = 64 << 10
+
+	// headRead is enough for the frames between bulk puts.
+	headRead = 1 << 10
+)
+
+// readSize is how much to read into a buffer: all that is there of small frames,
+// one frame of large ones.
+func (c *conn) readSize(b *buffer) int {
+	size := min(len(b.data)-b.w, c.iface.maxRxFrame)
+	if begun := b.w - b.r; begun >= hdrLen && c.state != stateMagic {
+		lack := hdrLen + int(le.Uint32(b.data[b.r+1:])) - begun
+		if lack >= alignRead {
+			return min(size, lack)
+		}
+	}
+	if c.bulk {
+		c.bulk = false
+		return min(size, headRead)
+	}
+	return size
 }
 
 // readFailed handles a call that brought nothing.

@@ -33,6 +33,7 @@ func (c *conn) beginPut(b *buffer, h putHeader) bool {
 		return false
 	}
 	c.put.region, c.put.gen, c.put.at, c.put.left = r, gen, at, int(h.length)
+	c.bulk = h.length >= bulkPut
 	n := min(b.w-b.r, c.put.left)
 	target := c.openTarget(n)
 	if target == nil {

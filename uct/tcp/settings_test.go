@@ -191,11 +191,11 @@ func TestSettingNames(t *testing.T) {
 
 // MAX_POLL bounds how long one connection is read in a round.
 func TestMaxPoll(t *testing.T) {
-	const buffers = 6
+	const messages = 8
 	for _, c := range []struct {
 		set  string
-		want int // buffers read
-	}{{"MAX_POLL=0", 1}, {"MAX_POLL=2", 3}, {"MAX_POLL=-1", buffers}} {
+		want int // reads, each of one message
+	}{{"MAX_POLL=0", 1}, {"MAX_POLL=2", 3}, {"MAX_POLL=-1", messages}} {
 		h := newHost(t, "", c.set)
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
@@ -204,15 +204,15 @@ func TestMaxPoll(t *testing.T) {
 		defer unix.Close(fds[1])
 		unix.SetsockoptInt(fds[1], unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 8<<20)
 		conn := h.iface.newConn(fds[0], stateConnected)
-		msg := am(1, string(make([]byte, rxBufferSize/2-hdrLen)))
-		for range 2 * buffers {
+		msg := am(1, string(make([]byte, h.iface.maxRxFrame-hdrLen)))
+		for range messages {
 			if n, err := unix.Write(fds[1], msg); n != len(msg) {
 				t.Skipf("socket buffers are too small: %d, %v", n, err)
 			}
 		}
 		conn.read()
-		if len(h.got) != 2*c.want {
-			t.Errorf("%s: %d buffers were read, want %d", c.set, len(h.got)/2, c.want)
+		if len(h.got) != c.want {
+			t.Errorf("%s: %d messages were read, want %d", c.set, len(h.got), c.want)
 		}
 	}
 }
