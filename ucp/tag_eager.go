@@ -29,6 +29,9 @@ func progressShort(r *Request) error {
 // progressBcopy sends a message in one copied packet.
 func progressBcopy(r *Request) error {
 	_, err := r.ep.ue.AMBcopy(r.eagerID(), r, 0, &r.comp)
+	if (err == nil || err == ucs.InProgress) && r.frag < r.data.length {
+		r.comp.Fail(r.packedNothing(r.frag)) // what there was is on its way
+	}
 	return singleSent(r, err, &r.w.stats.EagerBcopy)
 }
 
@@ -47,7 +50,7 @@ func singleSent(r *Request, err error, counter *uint64) error {
 	}
 	*counter++
 	if err == nil {
-		sent(r, nil)
+		sent(r, r.comp.Err)
 	}
 	return nil
 }
@@ -93,10 +96,17 @@ func (r *Request) fragmentSent(err error) error {
 		return err
 	}
 	if r.frag <= 0 && r.data.length > 0 {
-		return fmt.Errorf("ucp: the datatype packed nothing at offset %d of %d: %w", r.offset, r.data.length, ucs.ErrInvalidParam)
+		return r.packedNothing(r.offset)
 	}
 	r.offset += r.frag
 	return nil
+}
+
+// packedNothing is the error of a datatype that gives up before the end.
+//
+//go:noinline
+func (r *Request) packedNothing(offset int) error {
+	return fmt.Errorf("ucp: the datatype packed nothing at offset %d of %d: %w", offset, r.data.length, ucs.ErrInvalidParam)
 }
 
 // sent is told that all bytes of an eager message have left.
