@@ -54,6 +54,7 @@ func TestSuite(t *testing.T) {
 		{"wireup", wireupCases},
 		{"close", closeCases},
 		{"failure", failureCases},
+		{"datatypes", genericCases},
 	}
 	for _, tr := range transports {
 		t.Run(tr.name, func(t *testing.T) {
