@@ -127,6 +127,9 @@ func (w *Worker) arm() error {
 // Signal makes the event descriptor readable, or lets Wait return. Any goroutine
 // may call it at any time, also on a closed worker, where it does nothing.
 func (w *Worker) Signal() error {
+	if w.ctx.params.Features&FeatureWakeup == 0 {
+		return ucs.ErrInvalidParam
+	}
 	k := &w.wake
 	k.mu.Lock()
 	defer k.mu.Unlock()
