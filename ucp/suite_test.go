@@ -55,6 +55,7 @@ func TestSuite(t *testing.T) {
 		{"close", closeCases},
 		{"failure", failureCases},
 		{"datatypes", genericCases},
+		{"wakeup", wakeupCases},
 	}
 	for _, tr := range transports {
 		t.Run(tr.name, func(t *testing.T) {
