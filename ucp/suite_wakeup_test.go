@@ -72,6 +72,19 @@ func (s *side) arm() {
 	s.rig.Fatal("the worker stays busy")
 }
 
+// alone progresses one worker until its send is done: the message has left, and
+// nobody has received it.
+func (s *side) alone(req *ucp.Request) {
+	s.rig.Helper()
+	for range spinRounds {
+		if req.Done() {
+			return
+		}
+		s.Progress()
+	}
+	s.rig.Fatal("the send does not end")
+}
+
 // testNoWakeup: without FeatureWakeup the calls are refused, but waiting for
 // requests works.
 func testNoWakeup(t *testing.T, tr transport) {
@@ -125,9 +138,7 @@ func testArmThenMessage(t *testing.T, tr transport) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 10 { // a batch goes with its sender's progress
-			a.Progress()
-		}
+		a.alone(sreq)
 		if !readable(t, b.fd, longEnough) {
 			t.Fatalf("message %d did not make the descriptor readable", i)
 		}
@@ -157,9 +168,7 @@ func testMessageThenArm(t *testing.T, tr transport) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 10 {
-			a.Progress()
-		}
+		a.alone(sreq)
 		if err := b.Arm(); err == nil {
 			if !readable(t, b.fd, longEnough) {
 				t.Fatalf("message %d was lost", i)
@@ -225,7 +234,7 @@ func testSendWakes(t *testing.T, tr transport) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 10 { // without a
+		for range spinRounds { // without a
 			b.Progress()
 		}
 		if !readable(t, a.fd, longEnough) {
@@ -341,9 +350,7 @@ func testWaitDoesNotProgress(t *testing.T, tr transport) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 10 {
-		a.Progress()
-	}
+	a.alone(sreq)
 	if err := b.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -447,9 +454,7 @@ func testExternalFD(t *testing.T, tr transport) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 10 {
-			b.Progress()
-		}
+		b.alone(sreq)
 		if got := epollWait(t, set, longEnough); len(got) != 1 || got[0] != userData {
 			t.Errorf("after a message: %#x", got)
 		}
