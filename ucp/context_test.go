@@ -1,0 +1,318 @@
+package ucp_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/log/logtest"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// newContext opens a context on the self transport, closed with the test.
+func newContext(t *testing.T, p ucp.ContextParams, settings ...setting) *ucp.Context {
+	t.Helper()
+	cfg, err := ucp.ReadConfig("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range append([]setting{{"TLS", "self"}}, settings...) {
+		if err := cfg.Modify(s.name, s.value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, err := ucp.NewContext(p, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := ctx.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return ctx
+}
+
+func TestContextParams(t *testing.T) {
+	for what, p := range map[string]ucp.ContextParams{
+		"unknown feature":    {Features: 1 << 40},
+		"negative endpoints": {EstimatedEndpoints: -1},
+		"negative processes": {EstimatedPPN: -1},
+	} {
+		if ctx, err := ucp.NewContext(p, nil); ctx != nil || !errors.Is(err, ucs.ErrInvalidParam) {
+			t.Errorf("%s: %v, %v", what, ctx, err)
+		}
+	}
+	ctx := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag, EstimatedEndpoints: 1000, EstimatedPPN: 64, Name: "mine"})
+	attr := ctx.Query()
+	if attr.Name != "mine" || attr.ThreadMode != ucs.ThreadModeMulti || attr.RequestSize <= 0 ||
+		len(attr.MemoryTypes) != 1 || attr.MemoryTypes[0] != ucs.MemoryHost {
+		t.Errorf("query: %+v", attr)
+	}
+}
+
+// TestNoFeatures: a context without features is accepted, and each family of
+// operations is refused.
+func TestNoFeatures(t *testing.T) {
+	ucttest.NoLeaks(t)
+	logtest.Watch(t).Expect("context without features")
+	ctx := newContext(t, ucp.ContextParams{})
+	w, err := ctx.NewWorker(ucp.WorkerParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	addr, err := w.Address(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ep, err := w.NewEndpoint(ucp.EndpointParams{Address: addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, call := range map[string]func() error{
+		"send":      func() error { _, err := ep.TagSend(1, nil, nil); return err },
+		"sync send": func() error { _, err := ep.TagSendSync(1, nil, nil); return err },
+		"receive":   func() error { _, err := w.TagRecv(1, 0, nil, nil); return err },
+		"arm":       w.Arm,
+	} {
+		if err := call(); !errors.Is(err, ucs.ErrInvalidParam) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, _, ok := w.TagProbe(0, 0, false); ok {
+		t.Error("probe found a message")
+	}
+}
+
+// TestNames: names are cut at 31 bytes, and those that are not given are made up
+// and differ.
+func TestNames(t *testing.T) {
+	long := strings.Repeat("x", 100)
+	ctx := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag, Name: long})
+	if n := ctx.Query().Name; n != long[:31] {
+		t.Errorf("context %q", n)
+	}
+	other, third := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag}), newContext(t, ucp.ContextParams{Features: ucp.FeatureTag})
+	if a, b := other.Query().Name, third.Query().Name; a == b || a == "" || len(a) > 31 {
+		t.Errorf("contexts %q and %q", a, b)
+	}
+	names := make(map[string]bool)
+	for _, name := range []string{long, "short", "", ""} {
+		w, err := ctx.NewWorker(ucp.WorkerParams{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		got := w.Query().Name
+		if name != "" && got != name[:min(len(name), 31)] || names[got] {
+			t.Errorf("worker %q is called %q", name, got)
+		}
+		names[got] = true
+	}
+}
+
+func TestThreadModes(t *testing.T) {
+	ctx := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag})
+	for mode, want := range map[ucs.ThreadMode]error{
+		ucs.ThreadModeSingle:     nil,
+		ucs.ThreadModeSerialized: nil,
+		ucs.ThreadModeMulti:      ucs.ErrUnsupported,
+		ucs.ThreadModeMulti + 1:  ucs.ErrInvalidParam,
+	} {
+		w, err := ctx.NewWorker(ucp.WorkerParams{ThreadMode: mode})
+		if !errors.Is(err, want) || (err == nil) != (w != nil) {
+			t.Errorf("mode %d: %v, %v, want %v", mode, w, err, want)
+		}
+		if w != nil {
+			if got := w.Query().ThreadMode; got != mode {
+				t.Errorf("mode %v is reported as %v", mode, got)
+			}
+			if mode > ucp.QueryLibrary().MaxThreadMode {
+				t.Errorf("mode %v is more than the library says it has", mode)
+			}
+			w.Close()
+		}
+	}
+}
+
+// TestWorkersDiffer: workers have ids of their own.
+func TestWorkersDiffer(t *testing.T) {
+	ctx := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag})
+	seen := make(map[uint64]bool)
+	for range 20 {
+		w, err := ctx.NewWorker(ucp.WorkerParams{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		if id := w.Query().UID; id == 0 || seen[id] {
+			t.Errorf("id %#x is zero or taken", id)
+		}
+		seen[w.Query().UID] = true
+	}
+}
+
+// TestConfigIsolated: changes of a Config after a context was made do not reach
+// the context.
+func TestConfigIsolated(t *testing.T) {
+	cfg, err := ucp.ReadConfig("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Modify("TLS", "self")
+	cfg.Modify("SELF_SEG_SIZE", "2k") // a name of the transport's, through UCP
+	ctx, err := ucp.NewContext(ucp.ContextParams{Features: ucp.FeatureTag}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ctx.Close()
+	explain := func() string {
+		w, err := ctx.NewWorker(ucp.WorkerParams{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		addr, _ := w.Address(0)
+		ep, err := w.NewEndpoint(ucp.EndpointParams{Address: addr, Name: "same"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := ep.Explain().String()
+		_, text, _ = strings.Cut(text, "\n") // without the worker's id
+		return text
+	}
+	before := explain()
+	if !strings.Contains(before, "2040") && !strings.Contains(before, "2K") && !strings.Contains(before, "2047") {
+		t.Errorf("the segment size does not show:\n%s", before)
+	}
+	for _, s := range []setting{{"SELF_SEG_SIZE", "64k"}, {"RNDV_THRESH", "0"}, {"TLS", "tcp"}, {"ZCOPY_THRESH", "1"}} {
+		if err := cfg.Modify(s.name, s.value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := explain(); after != before {
+		t.Errorf("the context has changed from\n%s\nto\n%s", before, after)
+	}
+}
+
+func TestConfigModify(t *testing.T) {
+	cfg, err := ucp.ReadConfig("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []setting{
+		{"RNDV_THRESH", "lots"}, {"ZCOPY_THRESH", "-3"}, {"RNDV_SCHEME", "teleport"},
+		{"MAX_UNEXP_EPS", "x"}, {"TCP_NODELAY", "perhaps"}, {"", "1"},
+	} {
+		if err := cfg.Modify(s.name, s.value); !errors.Is(err, ucs.ErrInvalidParam) {
+			t.Errorf("%v: %v", s, err)
+		}
+	}
+	if err := cfg.Modify("NO_SUCH_SETTING", "1"); err != nil {
+		t.Errorf("an unknown name: %v", err)
+	}
+	if err := cfg.Modify("RNDV_THRESH", "intra:1m,inter:2m"); err != nil {
+		t.Error(err)
+	}
+	var text strings.Builder
+	if err := cfg.WriteInfo(&text, "settings", config.PrintConfig); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), "UCX_RNDV_THRESH=intra:1M,inter:2M") {
+		t.Errorf("the change is not printed:\n%s", text.String())
+	}
+}
+
+// TestConfigFile: a file counts unless it is missing; what cannot be understood
+// in it is an error.
+func TestConfigFile(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	if _, err := ucp.ReadConfig("", filepath.Join(dir, "missing")); err != nil {
+		t.Errorf("a missing file: %v", err)
+	}
+	cfg, err := ucp.ReadConfig("APP", write("good", "UCX_SELF_SEG_SIZE=3k\nAPP_UCX_MAX_UNEXP_EPS=77\nUCX_MAX_UNEXP_EPS=5\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := cfg.WriteInfo(&text, "settings", config.PrintConfig); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"SELF_SEG_SIZE=3K", "MAX_UNEXP_EPS=77"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+	if _, err := ucp.ReadConfig("", write("bad", "UCX_RNDV_THRESH=lots\n")); !errors.Is(err, ucs.ErrInvalidParam) {
+		t.Errorf("a bad value: %v", err)
+	}
+}
+
+// TestNoTransport: a context that may use nothing says what ruled it out.
+func TestNoTransport(t *testing.T) {
+	ucttest.NoLeaks(t)
+	logtest.Watch(t).Allow("") // names that match nothing are reported
+	cfg, err := ucp.ReadConfig("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Modify("TLS", "tcp")
+	cfg.Modify("NET_DEVICES", "nosuchdevice0")
+	ctx, err := ucp.NewContext(ucp.ContextParams{Features: ucp.FeatureTag}, cfg)
+	if ctx != nil || !errors.Is(err, ucs.ErrNoDevice) {
+		t.Errorf("%v, %v", ctx, err)
+	}
+}
+
+func TestContextWriteInfo(t *testing.T) {
+	ctx := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag, Name: "informed"})
+	var text strings.Builder
+	if err := ctx.WriteInfo(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"informed", "self/memory", "not used", "tcp"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+	broken := errors.New("disk full")
+	if err := ctx.WriteInfo(failingWriter{broken}); !errors.Is(err, broken) {
+		t.Errorf("writing to a full disk: %v", err)
+	}
+}
+
+type failingWriter struct{ err error }
+
+func (f failingWriter) Write([]byte) (int, error) { return 0, f.err }
+
+func TestFeatureNames(t *testing.T) {
+	for f, want := range map[ucp.Features]string{
+		0:              "none",
+		ucp.FeatureTag: "tag",
+		ucp.FeatureTag | ucp.FeatureWakeup | ucp.FeatureExportedMemh: "tag|wakeup|exported_memh",
+	} {
+		if f.String() != want {
+			t.Errorf("%#x is %q, want %q", uint64(f), f, want)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	major, minor, release := ucp.Version()
+	if major != 1 || minor < 13 || ucp.VersionString() != "1.22.0" && release == 0 && minor == 22 {
+		t.Errorf("version %d.%d.%d, %q", major, minor, release, ucp.VersionString())
+	}
+}
