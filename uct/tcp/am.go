@@ -69,6 +69,9 @@ func (ep *endpoint) AMBcopy(id uct.AMID, p uct.Packer, flags uct.SendFlags, comp
 // AMZcopy implements uct.Endpoint.
 func (ep *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, flags uct.SendFlags, comp *uct.Completion) error {
 	a := &ep.iface.attr.AM
+	if a.MaxZcopy == 0 {
+		return ucs.ErrUnsupported
+	}
 	total := uct.IOVLen(iov)
 	if total > a.MaxZcopy || len(iov) > a.MaxIOV || id >= uct.MaxAMIDs {
 		return ep.badLength("zcopy", id, total, a.MaxZcopy)

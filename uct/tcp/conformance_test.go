@@ -7,5 +7,22 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	ucttest.Run(t, ucttest.Fixture{Component: component{}, Transport: "tcp", Device: "lo"})
+	for name, vars := range map[string][]string{
+		"defaults":      nil,
+		"inet6":         {"AF_PRIO", "inet6"},
+		"small sockets": {"SNDBUF", "8k", "RCVBUF", "8k"},
+		"odd sizes":     {"TX_SEG_SIZE", "4095", "RX_SEG_SIZE", "100001", "MAX_IOV", "3", "SENDV_THRESH", "1"},
+		"no zcopy":      {"MAX_IOV", "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "inet6" && !hasIPv6Loopback() {
+				t.Skip("lo has no IPv6 address")
+			}
+			f := ucttest.Fixture{Component: component{}, Transport: "tcp", Device: "lo", Config: set(t, vars...)}
+			if name == "small sockets" {
+				f.Skip = map[string]string{"wakeup": "flushes more than the sockets hold before the peer may read"}
+			}
+			ucttest.Run(t, f)
+		})
+	}
 }
