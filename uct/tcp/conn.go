@@ -213,8 +213,8 @@ func (c *conn) settle() int {
 		return 0
 	}
 	n := 0
-	if !c.blocked && c.pay() {
-		c.write()
+	for !c.blocked && c.pay() && c.write() {
+		// Control frames may have waited for the caller's memory to go.
 	}
 	n += c.complete()
 	if ep := c.ep; ep != nil && c.state == stateConnected && !ep.pending.Empty() {

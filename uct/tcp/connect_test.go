@@ -314,6 +314,23 @@ func TestTransient(t *testing.T) {
 	}
 }
 
+func TestConnectStatus(t *testing.T) {
+	h := newHost(t, "")
+	ep, _ := outgoing(t, h)
+	for cause, want := range map[error]ucs.Status{
+		unix.EHOSTUNREACH: ucs.ErrUnreachable, unix.ETIMEDOUT: ucs.ErrUnreachable,
+		unix.EMFILE: ucs.ErrIO, unix.ECONNREFUSED: ucs.ErrConnectionReset, nil: ucs.ErrConnectionReset,
+	} {
+		if got := connectStatus(cause); got != want {
+			t.Errorf("%v while connecting: %v", cause, got)
+		}
+		// Once connected, whatever ends it is the end of it.
+		if e := ep.newError("read", cause); e.Status != ucs.ErrConnectionReset {
+			t.Errorf("%v of a connection: %v", cause, e.Status)
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, false)

@@ -47,25 +47,29 @@ var (
 
 // newError describes what happened to the connection of ep.
 func (ep *endpoint) newError(operation string, cause error) *Error {
+	status := ucs.ErrConnectionReset
+	if ep.conn == nil || ep.conn.state != stateConnected {
+		status = connectStatus(cause)
+	}
 	return &Error{
 		Op:     operation,
 		Device: ep.iface.attr.Resource.Device,
 		Local:  ep.iface.addr.addrPort(),
 		Peer:   ep.peer.addrPort(),
-		Status: statusOf(cause),
+		Status: status,
 		Err:    cause,
 	}
 }
 
-// statusOf is the status users see for a cause (ucs_socket_errno_to_status and
-// uct_tcp_ep_handle_disconnected).
-func statusOf(cause error) ucs.Status {
+// connectStatus is the status users see when a connection cannot be made
+// (ucs_socket_errno_to_status).
+func connectStatus(cause error) ucs.Status {
 	var errno unix.Errno
 	if errors.As(cause, &errno) {
 		switch errno {
 		case unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS, unix.EADDRNOTAVAIL, unix.EACCES, unix.EPERM:
 			return ucs.ErrIO
-		case unix.ENETUNREACH, unix.EHOSTUNREACH, unix.ENETDOWN, unix.EHOSTDOWN:
+		case unix.ENETUNREACH, unix.EHOSTUNREACH, unix.ENETDOWN, unix.EHOSTDOWN, unix.ETIMEDOUT:
 			return ucs.ErrUnreachable
 		}
 	}

@@ -223,5 +223,7 @@ func (c *conn) sent(n int) {
 // block waits for the kernel to take output again.
 func (c *conn) block() {
 	c.blocked = true
-	c.watch(c.watched | event.Write)
+	if err := c.watch(c.watched | event.Write); err != nil {
+		c.lost("write", err)
+	}
 }

@@ -302,6 +302,26 @@ func TestPartialZcopy(t *testing.T) {
 	}
 }
 
+// Everything that can be owed at once fits into what is kept free for it.
+func TestOwedAtOnce(t *testing.T) {
+	h := newHost(t, "", "TX_SEG_SIZE=60k")
+	ep, p := outgoing(t, h)
+	c := ep.conn
+	ep.AMShort(1, 0, nil, 0, nil)
+	// The end of a buffer.
+	big := strings.Repeat("b", len(c.room(0))+txBufferSize-60)
+	b := c.room(len(big))
+	n := copy(b[len(b):cap(b)], big)
+	c.queued(n)
+	c.iface.addr.v6 = true // the longest form
+	c.owed = owedAck | owedAckReq | owedReq | owedPutAck | owedFin
+	c.owedSN = 7
+	c.pay()
+	c.write()
+	p.want(short(0), []byte(big), ack, ackReq, req(c.iface.addr, 0), appendPutAck(nil, 7), fin)
+	c.iface.addr.v6 = false
+}
+
 func TestPendingWhileConnecting(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, false)

@@ -51,9 +51,12 @@ const (
 // receiver (UCT_TCP_CM_CONN_REQ_PKT_FLAG_CONNECT_TO_EP).
 const reqToEP = 1 << 0
 
-// maxControl is the longest run of control bytes that is ever queued at once:
-// the first flight with an IPv6 address.
-const maxControl = magicLen + hdrLen + reqLen + sockaddrLen6
+// maxControl is the longest run of control bytes that is queued at once: each
+// kind of frame that can be owed, or the first flight.
+const maxControl = magicLen +
+	hdrLen + reqLen + sockaddrLen6 +
+	3*(hdrLen+eventLen) +
+	hdrLen + putAckLen
 
 var le = binary.LittleEndian
 
