@@ -12,9 +12,8 @@ import (
 // arrived, never what a header claims.
 type assembly struct {
 	id      proto.MessageID
-	req     *Request    // the receive, once matched
-	msg     *TagMessage // the unexpected message, until matched
-	total   int         // -1 until the first fragment is here
+	req     *Request // the receive, once matched
+	total   int      // -1 until the first fragment is here
 	got     int
 	ranges  rangeSet
 	pieces  []piece
@@ -84,7 +83,7 @@ func (w *Worker) firstFragment(h *proto.EagerFirst, payload []byte, desc *uct.AM
 	}
 	w.stats.Unexpected++
 	d := w.newMessage(h.Tag, messageMulti, h.TotalLen)
-	d.assembly, a.msg = a, d
+	d.assembly = a
 	w.tm.addUnexpected(d)
 	return d, a.add(w, 0, payload)
 }
@@ -108,9 +107,31 @@ func (w *Worker) newAssembly(id proto.MessageID, total int) (*assembly, error) {
 	if len(w.assemblies) >= maxAssemblies {
 		return nil, w.malformed(ucs.ErrExceedsLimit)
 	}
-	a := &assembly{id: id, total: total}
+	var a *assembly
+	if n := len(w.freeAssemblies); n > 0 {
+		a = w.freeAssemblies[n-1]
+		w.freeAssemblies = w.freeAssemblies[:n-1]
+	} else {
+		a = new(assembly)
+	}
+	a.id, a.total = id, total
 	w.assemblies[id] = a
 	return a, nil
+}
+
+// Bounds of the idle assemblies of a worker, and of the lists they keep.
+const (
+	maxFreeAssemblies = 64
+	maxFreePieces     = 1024
+)
+
+// putAssembly takes back an assembly that nobody refers to any more.
+func (w *Worker) putAssembly(a *assembly) {
+	if len(w.freeAssemblies) == maxFreeAssemblies || cap(a.pieces) > maxFreePieces {
+		return
+	}
+	*a = assembly{pieces: a.pieces[:0]}
+	w.freeAssemblies = append(w.freeAssemblies, a)
 }
 
 // setTotal is told the length by a first fragment that came late.
@@ -124,13 +145,14 @@ func (a *assembly) setTotal(total int) bool {
 	return true
 }
 
-// add takes a fragment. The error is the handler's result.
+// add takes a fragment. It may be the last, so a must not be used after it. The
+// error is the handler's result.
 func (a *assembly) add(w *Worker, off int, data []byte) error {
 	if a.total >= 0 && off+len(data) > a.total || !a.ranges.add(off, len(data)) {
 		return w.malformed(ucs.ErrIO)
 	}
 	switch {
-	case a.discard:
+	case a.discard || len(data) == 0:
 	case a.req != nil:
 		a.unpack(off, data)
 	default:
@@ -145,20 +167,26 @@ func (a *assembly) add(w *Worker, off int, data []byte) error {
 	return nil
 }
 
-// attach gives the message to a receive, with what has arrived so far.
+// attach gives the message to a receive, with what has arrived so far. A check or
+// another fragment must follow.
 func (a *assembly) attach(w *Worker, r *Request) {
 	a.req = r
 	if a.total > r.data.length {
 		a.end(ucs.ErrMessageTruncated)
 	}
+	for i := 0; i < len(a.pieces) && !a.discard; i++ {
+		a.unpack(a.pieces[i].off, a.pieces[i].buf)
+	}
+	a.dropPieces(w)
+}
+
+// dropPieces gives back the memory of what was kept.
+func (a *assembly) dropPieces(w *Worker) {
 	for _, p := range a.pieces {
-		if !a.discard {
-			a.unpack(p.off, p.buf)
-		}
 		w.buffers.put(p.buf)
 	}
-	a.pieces = nil
-	a.check(w)
+	clear(a.pieces)
+	a.pieces = a.pieces[:0]
 }
 
 // unpack stores a fragment in the user's memory.
@@ -175,13 +203,18 @@ func (a *assembly) end(err error) {
 	r.finish(err)
 }
 
-// check finishes a message that is complete and belongs to somebody.
+// check finishes a message that is complete and belongs to somebody. The assembly
+// is over then.
 func (a *assembly) check(w *Worker) {
 	if a.got != a.total {
 		return
 	}
-	delete(w.assemblies, a.id) // an unexpected message keeps it alive
+	delete(w.assemblies, a.id)
+	if a.req == nil && !a.discard {
+		return // its unexpected message keeps it alive
+	}
 	if a.req != nil {
 		a.end(nil)
 	}
+	w.putAssembly(a)
 }

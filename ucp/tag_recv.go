@@ -157,9 +157,9 @@ func (w *Worker) receive(r *Request, d *TagMessage) {
 	case messageMulti:
 		a := d.assembly
 		r.info = TagRecvInfo{SenderTag: d.tag, Length: d.total}
-		a.msg = nil
 		w.putMessage(d)
 		a.attach(w, r)
+		a.check(w)
 	case messageRndv:
 		rts := d.rndv
 		w.putMessage(d)

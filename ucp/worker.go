@@ -60,15 +60,16 @@ type Worker struct {
 	mds    []uct.MemoryDomain // by index in the context
 	locals []proto.LocalIface // ifaces, as selection sees them
 
-	tm            tagMatcher
-	assemblies    map[proto.MessageID]*assembly
-	nextMessageID proto.MessageID
-	freeRequests  *Request
-	spare         *Request   // lent to short sends
-	madeRequests  []*Request // only with a RequestCleanup hook
-	freeMessages  []*TagMessage
-	buffers       bufferPool
-	requestIDs    idTable[Request]
+	tm             tagMatcher
+	assemblies     map[proto.MessageID]*assembly
+	nextMessageID  proto.MessageID
+	freeRequests   *Request
+	spare          *Request   // lent to short sends
+	madeRequests   []*Request // only with a RequestCleanup hook
+	freeMessages   []*TagMessage
+	freeAssemblies []*assembly
+	buffers        bufferPool
+	requestIDs     idTable[Request]
 
 	endpoints   idTable[Endpoint]
 	peers       map[uint64]*peer
@@ -266,6 +267,7 @@ func (w *Worker) Close() error {
 	w.endpoints.each(func(ep *Endpoint) { ep.destroy(ucs.ErrCanceled) })
 	w.finishDispatched()
 	w.cancelReceives()
+	w.dropMessages()
 	var first error
 	for _, i := range w.ifaces {
 		if err := i.uct.Close(); err != nil && first == nil {
@@ -283,7 +285,7 @@ func (w *Worker) Close() error {
 			fn(r)
 		}
 	}
-	w.madeRequests, w.freeRequests, w.spare, w.freeMessages = nil, nil, nil, nil
+	w.madeRequests, w.freeRequests, w.spare, w.freeMessages, w.freeAssemblies = nil, nil, nil, nil, nil
 	w.ctx.dropWorker()
 	return first
 }
@@ -300,9 +302,22 @@ func (w *Worker) cancelReceives() {
 	}
 	for id, a := range w.assemblies {
 		delete(w.assemblies, id)
+		a.dropPieces(w)
 		if a.req != nil {
-			a.req.finish(ucs.ErrCanceled)
+			a.end(ucs.ErrCanceled)
 		}
+	}
+}
+
+// dropMessages gives up the messages nobody has received. Some are kept in
+// memory of a transport, which must have it back before it is closed.
+func (w *Worker) dropMessages() {
+	for d := w.tm.arrived.head; d != nil; d = w.tm.arrived.head {
+		w.tm.removeUnexpected(d)
+		if d.assembly != nil {
+			d.assembly.dropPieces(w)
+		}
+		w.putMessage(d)
 	}
 }
 
