@@ -27,6 +27,7 @@ var closeCases = []testCase{
 	{"close inside a callback", everySwitch, testCloseInCallback},
 	{"many endpoints come and go", everySwitch, testComeAndGo},
 	{"worker close cancels everything", everySwitch, testWorkerClose},
+	{"worker close drops what nobody received", everySwitch, testWorkerCloseDrops},
 	{"callbacks of a closing worker start nothing", everySwitch, testWorkerCloseCallbacks},
 	{"a closed worker refuses", anywhere, testClosedWorker},
 	{"a context with open workers", anywhere, testContextBusy},
@@ -512,6 +513,41 @@ func testWorkerClose(t *testing.T, tr transport) {
 		if err := a.Worker.Close(); err != nil {
 			t.Errorf("second close: %v", err)
 		}
+	}
+}
+
+// testWorkerCloseDrops: messages without a receive, whole, in parts and offered,
+// give their memory back.
+func testWorkerCloseDrops(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	for _, n := range []int{8, 0, 20_000, 100_000, 1 << 20} {
+		for _, tag := range []ucp.Tag{1, 2} {
+			req, err := ep.TagSend(tag, make([]byte, n), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Free()
+		}
+		r.arrived(b, 2)
+		if _, _, ok := b.TagProbe(2, ucp.FullMask, true); !ok { // and never received
+			t.Fatal("the message is gone")
+		}
+	}
+	var list [][]byte
+	for range 20 {
+		list = append(list, make([]byte, 100_000))
+	}
+	req, err := ep.TagSend(3, nil, &ucp.RequestParams{Buffer: ucp.IOV(list...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Free()
+	b.Progress()
+	b.close()
+	if _, _, ok := b.TagProbe(0, 0, false); ok {
+		t.Error("a message is left")
 	}
 }
 

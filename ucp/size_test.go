@@ -1,0 +1,30 @@
+package ucp
+
+import (
+	"testing"
+	"unsafe"
+)
+
+// TestSizes: memory grows with operations in flight, not with endpoints. Raise a
+// limit only for something that every endpoint or request needs.
+func TestSizes(t *testing.T) {
+	for _, s := range []struct {
+		name       string
+		size, most uintptr
+	}{
+		{"an endpoint with one lane", unsafe.Sizeof(Endpoint{}) + unsafe.Sizeof(lane{}), 240},
+		{"what is known about a peer", unsafe.Sizeof(peer{}), 48},
+		{"the slot of an endpoint's id", unsafe.Sizeof(idSlot[Endpoint]{}), 16},
+		{"a request", unsafe.Sizeof(Request{}), 576},
+		{"an unexpected message", unsafe.Sizeof(TagMessage{}), 288},
+		{"a message in fragments", unsafe.Sizeof(assembly{}), 112},
+	} {
+		t.Logf("%s: %d bytes", s.name, s.size)
+		if s.size > s.most {
+			t.Errorf("%s takes %d bytes, at most %d are allowed", s.name, s.size, s.most)
+		}
+	}
+	if requestSize != int(unsafe.Sizeof(Request{})) {
+		t.Errorf("Context.Query reports requests of %d bytes, they have %d", requestSize, unsafe.Sizeof(Request{}))
+	}
+}
