@@ -203,7 +203,8 @@ func testForceSend(t *testing.T, tr transport) {
 		r.arrived(b, tag)
 		b.take(tag, ucp.FullMask, 16)
 	}
-	if s := a.Stats(); s.TagSends != sends || s.Requests > requests+1 {
+	// Race builds make a request for each call.
+	if s := a.Stats(); s.TagSends != sends || !ucttest.RaceEnabled && s.Requests > requests+1 {
 		t.Errorf("refused sends count: %+v", s)
 	}
 
