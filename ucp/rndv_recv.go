@@ -38,7 +38,7 @@ func (w *Worker) onRndvRTS(data []byte, _ *uct.AMDesc) error {
 		w.fetch(r, &h)
 		return nil
 	}
-	if err := w.charge(len(data)); err != nil {
+	if err := w.charge(messageSize); err != nil {
 		return err
 	}
 	w.stats.Unexpected++

@@ -23,6 +23,10 @@ type part struct {
 	off, n int             // in the message
 }
 
+// maxParts bounds the parts of a message that wait for the one being sent.
+// Receivers ask for one per lane, or for pipelined fragments of half a megabyte.
+const maxParts = 4096
+
 // The protocols of the sending side. rndvRTS offers the message and then waits,
 // in the endpoint's list of outstanding requests; the others carry out an RTR.
 var rndvRTS, rndvPut, rndvZcopy, rndvBcopy protocol
@@ -74,7 +78,7 @@ func (w *Worker) onRndvRTR(data []byte, _ *uct.AMDesc) error {
 	if p.n == 0 && p.off == 0 {
 		p.n = r.data.length // 1.13.1 does not say, for scattered destinations
 	}
-	if p.off+p.n > r.data.length || !r.ranges.add(p.off, p.n) {
+	if p.off+p.n > r.data.length || p.n == 0 && p.off != 0 || len(r.parts) == maxParts || !r.ranges.add(p.off, p.n) {
 		return w.malformed(ucs.ErrIO)
 	}
 	if len(key) > 0 {

@@ -1,8 +1,11 @@
 package ucp
 
-// Only asks for a size; touches no memory.
+// Only asks for sizes; touches no memory.
 
 import "unsafe"
 
 // requestSize is reported by Context.Query.
 const requestSize = int(unsafe.Sizeof(Request{}))
+
+// messageSize is what an unexpected message takes besides its bytes.
+const messageSize = int(unsafe.Sizeof(TagMessage{}))

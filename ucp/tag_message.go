@@ -58,12 +58,15 @@ func (w *Worker) newMessage(tag Tag, kind messageKind, total int) *TagMessage {
 		d = &TagMessage{w: w}
 	}
 	d.tag, d.kind, d.total = tag, kind, total
+	w.kept += messageSize
 	return d
 }
 
 // putMessage takes a message object back with the memory it holds.
 func (w *Worker) putMessage(d *TagMessage) {
+	w.kept -= messageSize
 	if d.desc != nil {
+		w.kept -= len(d.data)
 		d.desc.Release()
 		d.desc = nil
 	}
@@ -85,6 +88,7 @@ const maxFreeMessages = 4096
 func (d *TagMessage) keep(data []byte, desc *uct.AMDesc) bool {
 	if desc != nil {
 		d.data, d.desc = data, desc
+		d.w.kept += len(data)
 		return true
 	}
 	if len(data) <= inlineBytes {

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
@@ -225,7 +226,7 @@ func (w *Worker) onEagerSyncOnly(data []byte, desc *uct.AMDesc) error {
 // keepMessage stores a whole message until it is received. The error is the
 // handler's result.
 func (w *Worker) keepMessage(tag Tag, payload []byte, desc *uct.AMDesc) (*TagMessage, error) {
-	if err := w.charge(len(payload)); err != nil {
+	if err := w.charge(messageSize + len(payload)); err != nil {
 		return nil, err
 	}
 	w.stats.Unexpected++
@@ -242,9 +243,13 @@ func (w *Worker) keepMessage(tag Tag, payload []byte, desc *uct.AMDesc) (*TagMes
 // posted. The limit protects the process: whoever exceeds it loses its
 // connection.
 func (w *Worker) charge(n int) error {
-	if limit := w.ctx.settings.MaxUnexpected.Int(1 << 62); w.buffers.used+n > limit {
+	if held, limit := w.held(), w.ctx.settings.MaxUnexpected.Int(math.MaxInt); n > limit-held {
 		return fmt.Errorf("ucp: unexpected messages hold %d bytes, %d more exceed UCX_MAX_UNEXP_BYTES=%d: %w",
-			w.buffers.used, n, limit, ucs.ErrExceedsLimit)
+			held, n, limit, ucs.ErrExceedsLimit)
 	}
 	return nil
 }
+
+// held is the memory of messages without a receive: our buffers, and message
+// objects with the transports' memory that they keep.
+func (w *Worker) held() int { return w.buffers.used + w.kept }

@@ -69,6 +69,7 @@ type Worker struct {
 	freeMessages   []*TagMessage
 	freeAssemblies []*assembly
 	buffers        bufferPool
+	kept           int // bytes of unexpected messages besides buffers
 	requestIDs     idTable[Request]
 
 	endpoints   idTable[Endpoint]
@@ -253,7 +254,7 @@ func (w *Worker) Stats() Stats {
 	s := w.stats
 	s.TagSends = s.EagerShort + s.EagerBcopy + s.EagerZcopy + s.EagerMulti + s.RndvSends
 	s.Endpoints = w.endpoints.len()
-	s.UnexpectedBytes = w.buffers.used
+	s.UnexpectedBytes = w.held()
 	return s
 }
 
