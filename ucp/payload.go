@@ -40,17 +40,28 @@ type payload struct {
 }
 
 // initSend prepares b, or buf where b is zero or nil, as a source.
-func (p *payload) initSend(buf []byte, b *Buffer) error {
-	if b == nil || !b.set {
+func (p *payload) initSend(buf []byte, b *Buffer) error { return p.init(buf, b, true) }
+
+// initRecv prepares b, or buf where b is zero or nil, as a destination.
+func (p *payload) initRecv(buf []byte, b *Buffer) error { return p.init(buf, b, false) }
+
+func (p *payload) init(buf []byte, b *Buffer, send bool) error {
+	switch {
+	case b == nil || !b.set:
 		p.class, p.buf, p.length = DatatypeContig, buf, len(buf)
 		return nil
-	}
-	if b.class != DatatypeGeneric {
+	case b.class != DatatypeGeneric:
 		return p.initMemory(b)
-	}
-	if b.generic == nil || b.count < 0 {
+	case b.generic == nil || b.count < 0:
 		return ucs.ErrInvalidParam
+	case send:
+		return p.startPack(b)
 	}
+	return p.startUnpack(b)
+}
+
+// startPack begins the packing of a generic datatype.
+func (p *payload) startPack(b *Buffer) error {
 	st, err := b.generic.ops.StartPack(b.object, b.count)
 	if err != nil {
 		return err
@@ -64,18 +75,8 @@ func (p *payload) initSend(buf []byte, b *Buffer) error {
 	return nil
 }
 
-// initRecv prepares b, or buf where b is zero or nil, as a destination.
-func (p *payload) initRecv(buf []byte, b *Buffer) error {
-	if b == nil || !b.set {
-		p.class, p.buf, p.length = DatatypeContig, buf, len(buf)
-		return nil
-	}
-	if b.class != DatatypeGeneric {
-		return p.initMemory(b)
-	}
-	if b.generic == nil || b.count < 0 {
-		return ucs.ErrInvalidParam
-	}
+// startUnpack begins the unpacking of a generic datatype.
+func (p *payload) startUnpack(b *Buffer) error {
 	st, err := b.generic.ops.StartUnpack(b.object, b.count)
 	if err != nil {
 		return err
