@@ -191,6 +191,9 @@ func TestConfigIsolated(t *testing.T) {
 	if !strings.Contains(before, "2040") && !strings.Contains(before, "2K") && !strings.Contains(before, "2047") {
 		t.Errorf("the segment size does not show:\n%s", before)
 	}
+	if !strings.Contains(before, "lane[0]:") {
+		t.Errorf("an endpoint to its own worker shows no lane:\n%s", before)
+	}
 	for _, s := range []setting{{"SELF_SEG_SIZE", "64k"}, {"RNDV_THRESH", "0"}, {"TLS", "tcp"}, {"ZCOPY_THRESH", "1"}} {
 		if err := cfg.Modify(s.name, s.value); err != nil {
 			t.Fatal(err)
