@@ -259,10 +259,14 @@ func (w *Worker) Stats() Stats {
 }
 
 // Close ends what is in flight with ucs.ErrCanceled, closes the endpoints and
-// releases the worker. Callbacks run. A second Close does nothing.
+// releases the worker. Callbacks run. Inside a callback of the worker's progress
+// it is refused with ucs.ErrBusy. A second Close does nothing.
 func (w *Worker) Close() error {
 	if w.closed {
 		return nil
+	}
+	if w.inProgress {
+		return fmt.Errorf("ucp: closing worker %s inside a callback: %w", w.name, ucs.ErrBusy)
 	}
 	w.closed, w.tagOK = true, false // callbacks find nothing to start anew
 	w.endpoints.each(func(ep *Endpoint) { ep.destroy(ucs.ErrCanceled) })
