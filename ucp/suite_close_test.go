@@ -29,6 +29,7 @@ var closeCases = []testCase{
 	{"worker close cancels everything", everySwitch, testWorkerClose},
 	{"worker close drops what nobody received", everySwitch, testWorkerCloseDrops},
 	{"callbacks of a closing worker start nothing", everySwitch, testWorkerCloseCallbacks},
+	{"worker close inside a callback", twoSides | everySwitch, testWorkerCloseInCallback},
 	{"a closed worker refuses", anywhere, testClosedWorker},
 	{"a context with open workers", anywhere, testContextBusy},
 }
@@ -584,6 +585,36 @@ func testWorkerCloseCallbacks(t *testing.T, tr transport) {
 	a.close()
 	if refused == 0 {
 		t.Error("no callback ran")
+	}
+}
+
+// testWorkerCloseInCallback: a worker cannot be closed from under its own
+// progress. The attempt is refused and does no harm.
+func testWorkerCloseInCallback(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	r.warm(ep, b)
+	for _, n := range []int{8, 100_000} {
+		ran := false
+		req := r.started(b.TagRecv(1, 0, make([]byte, n), &ucp.RequestParams{
+			OnTagRecv: func(*ucp.Request, error, ucp.TagRecvInfo, any) {
+				ran = true
+				if err := b.Worker.Close(); !errors.Is(err, ucs.ErrBusy) {
+					t.Errorf("close: %v", err)
+				}
+			},
+		}))
+		sreq, err := ep.TagSend(1, make([]byte, n), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.must(req, nil)
+		r.must(sreq, nil)
+		if !ran {
+			t.Error("the callback did not run")
+		}
+		r.sendAndTake(ep, b, 1, message(1))
 	}
 }
 
