@@ -23,8 +23,8 @@ type region struct {
 	prev, next *region // live ones; guarded by the table's mu
 
 	// use holds the generation in the upper bits, the open bit, and the number of
-	// writers. A region is recycled with another generation, so a put that began
-	// before cannot go on in its successor.
+	// writers. Generations count the registrations of the table, so a put that
+	// began before a region was recycled cannot go on in its successor.
 	use atomic.Uint64
 }
 
@@ -39,11 +39,12 @@ const (
 func (r *region) Bytes() []byte { return r.buf }
 
 // acquire keeps the memory from being deregistered until release. It fails when
-// that has happened already. Any goroutine may call it.
-func (r *region) acquire(gen uint64) bool {
+// that has happened already, or when it was registered later than since. Any
+// goroutine may call it.
+func (r *region) acquire(since uint64) bool {
 	for {
 		u := r.use.Load()
-		if u&useOpen == 0 || u/useGen != gen || u&useCount == useCount {
+		if u&useOpen == 0 || u/useGen > since || u&useCount == useCount {
 			return false
 		}
 		if r.use.CompareAndSwap(u, u+1) {
@@ -55,7 +56,7 @@ func (r *region) acquire(gen uint64) bool {
 func (r *region) release() { r.use.Add(^uint64(0)) }
 
 // open starts a new generation, which writers may acquire.
-func (r *region) open() { r.use.Store((r.use.Load()/useGen+1)*useGen | useOpen) }
+func (r *region) open(gen uint64) { r.use.Store(gen*useGen | useOpen) }
 
 // shut refuses further writers and waits for those that are copying. They hold
 // the region for one system call at most.
@@ -74,6 +75,7 @@ type exposedTable struct {
 	reach   []uint64  // largest end of regions[:i+1]; guarded by mu
 	spare   []*region // to be used again; guarded by mu
 	live    int       // guarded by mu
+	gen     uint64    // of the last registration; guarded by mu
 	head    *region   // of the live ones; guarded by mu
 }
 
@@ -103,7 +105,8 @@ func (t *exposedTable) add(buf []byte, remote bool) *region {
 	}
 	r.pinner.Pin(&buf[0])
 	r.base = addressOf(buf)
-	r.open()
+	t.gen++
+	r.open(t.gen)
 	if r.remote {
 		at := t.after(r.base)
 		t.regions = slices.Insert(t.regions, at, r)
@@ -157,9 +160,13 @@ func (t *exposedTable) abandon() {
 	}
 }
 
-// find returns an exposed region that holds n bytes at addr, its generation and
-// where in it they are; nil when there is none.
-func (t *exposedTable) find(addr, n uint64) (r *region, gen uint64, at int) {
+// anyGen is later than every registration.
+const anyGen = ^uint64(0)
+
+// find returns an exposed region of generation since at most that holds n bytes
+// at addr, where in it they are, and the last generation there is; nil when there
+// is none.
+func (t *exposedTable) find(addr, n, since uint64) (r *region, at int, gen uint64) {
 	end := addr + n
 	if end < addr {
 		return nil, 0, 0
@@ -167,8 +174,8 @@ func (t *exposedTable) find(addr, n uint64) (r *region, gen uint64, at int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := t.after(addr) - 1; i >= 0 && t.reach[i] >= end; i-- {
-		if r := t.regions[i]; r.base+uint64(len(r.buf)) >= end {
-			return r, r.use.Load() / useGen, int(addr - r.base)
+		if r := t.regions[i]; r.base+uint64(len(r.buf)) >= end && r.use.Load()/useGen <= since {
+			return r, int(addr - r.base), t.gen
 		}
 	}
 	return nil, 0, 0

@@ -150,6 +150,31 @@ func TestDeregisterUnderPut(t *testing.T) {
 	other.want(appendPutAck(nil, 0))
 }
 
+// A put goes on when one of two registrations it lies in ends: the receives of
+// two peers may share a buffer, or be parts of memory exposed for longer.
+func TestDeregisterOther(t *testing.T) {
+	h := newHost(t, "")
+	target := make([]byte, 1000)
+	h.expose(target)
+	inner, err := h.md.Register(target[100:900], uct.AccessRemotePut)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := dial(t, h)
+	p.send(flight(addr("127.0.0.1:5"), 0))
+	p.want(ack)
+	p.send(putReq(addressOf(target[200:]), 500, 0), bytes.Repeat([]byte{1}, 100))
+	until(t, "the first part", func() bool { return target[299] == 1 }, h)
+	if err := h.md.Deregister(inner); err != nil {
+		t.Fatal(err)
+	}
+	p.send(bytes.Repeat([]byte{2}, 400))
+	p.want(appendPutAck(nil, 0))
+	if !bytes.Equal(target[300:700], bytes.Repeat([]byte{2}, 400)) || target[299] != 1 || target[700] != 0 {
+		t.Error("the rest went elsewhere")
+	}
+}
+
 func TestNotExposed(t *testing.T) {
 	h := newHost(t, "")
 	local := make([]byte, 100)
@@ -202,7 +227,7 @@ func TestExposedTable(t *testing.T) {
 	same := table.add(all[:500], true)
 	table.add(nil, true)
 	find := func(at, n int) *region {
-		r, _, off := table.find(base+uint64(at), uint64(n))
+		r, off, _ := table.find(base+uint64(at), uint64(n), anyGen)
 		if r != nil && &r.buf[off] != &all[at] {
 			t.Errorf("%d bytes at %d: offset %d", n, at, off)
 		}

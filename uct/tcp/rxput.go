@@ -9,8 +9,9 @@ import (
 // putRecv is a put whose payload is still arriving.
 type putRecv struct {
 	region *region
-	gen    uint64 // of the region when the put began
-	at     int    // where in the region the next byte goes
+	gen    uint64 // the last registration when the put began
+	addr   uint64 // where the next byte goes
+	at     int    // the same in the region
 	left   int    // bytes that are still to come
 	sn     uint32
 }
@@ -22,17 +23,16 @@ const maxPutRead = 1 << 20
 // beginPut handles the announcement of a put: it takes what is buffered of the
 // payload; readPut gets the rest.
 func (c *conn) beginPut(b *buffer, h putHeader) bool {
-	c.put = putRecv{sn: h.sn}
 	if h.length == 0 {
-		c.putDone()
+		c.putDone(h.sn)
 		return true
 	}
-	r, gen, at := c.iface.md.exposed.find(h.addr, h.length)
+	r, at, gen := c.iface.md.exposed.find(h.addr, h.length, anyGen)
 	if r == nil {
 		c.refuse(fmt.Errorf("put of %d bytes to address 0x%x: %w", h.length, h.addr, errForbidden))
 		return false
 	}
-	c.put.region, c.put.gen, c.put.at, c.put.left = r, gen, at, int(h.length)
+	c.put = putRecv{region: r, gen: gen, addr: h.addr, at: at, left: int(h.length), sn: h.sn}
 	c.bulk = h.length >= bulkPut
 	n := min(b.w-b.r, c.put.left)
 	target := c.openTarget(n)
@@ -51,10 +51,14 @@ func (c *conn) beginPut(b *buffer, h putHeader) bool {
 // and returns nil.
 func (c *conn) openTarget(n int) []byte {
 	p := &c.put
-	if !p.region.acquire(p.gen) {
-		c.put = putRecv{}
-		c.refuse(fmt.Errorf("the target was deregistered with %d bytes to come: %w", p.left, errForbidden))
-		return nil
+	for !p.region.acquire(p.gen) {
+		// The memory may have been exposed more than once.
+		r, at, _ := c.iface.md.exposed.find(p.addr, uint64(p.left), p.gen)
+		if r == nil {
+			c.refuse(fmt.Errorf("the target was deregistered with %d bytes to come: %w", p.left, errForbidden))
+			return nil
+		}
+		p.region, p.at = r, at
 	}
 	return p.region.buf[p.at : p.at+n : p.at+n]
 }
@@ -78,18 +82,19 @@ func (c *conn) readPut() (done int, more bool) {
 
 // advancePut accounts for n bytes in place.
 func (c *conn) advancePut(n int) {
+	c.put.addr += uint64(n)
 	c.put.at += n
 	c.put.left -= n
 	if c.put.left == 0 {
-		c.putDone()
+		c.putDone(c.put.sn)
 	}
 }
 
 // putDone acknowledges the put. Acknowledgements are cumulative, so those of one
 // read leave as one; if another put begins before it could leave, the earlier one
 // is left out as C UCX does.
-func (c *conn) putDone() {
-	c.owedSN = c.put.sn
+func (c *conn) putDone(sn uint32) {
+	c.owedSN = sn
 	c.put = putRecv{}
 	c.owe(owedPutAck)
 }
