@@ -185,7 +185,8 @@ func (s *service) Arm() error {
 			c.write()
 		}
 		// What the kernel did not take is announced by EPOLLOUT.
-		busy = busy || c.due() || !c.blocked && (c.owed != 0 || c.ep != nil && !c.ep.pending.Empty())
+		busy = busy || c.due() ||
+			!c.blocked && (c.written != c.accepted || c.owed != 0 || c.ep != nil && !c.ep.pending.Empty())
 	}
 	if busy || len(s.failed) != 0 {
 		return ucs.ErrBusy

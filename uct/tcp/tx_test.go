@@ -302,6 +302,35 @@ func TestPartialZcopy(t *testing.T) {
 	}
 }
 
+// A write stops after some calls even if the kernel would take more. No event
+// tells when to go on, so the worker must not sleep.
+func TestBoundedWrite(t *testing.T) {
+	h := newHost(t, "")
+	l := listenRaw(t, h, false)
+	if err := unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20); err != nil {
+		t.Skipf("large socket buffers need CAP_NET_ADMIN: %v", err)
+	}
+	ep, p := l.connect(h)
+	if err := unix.SetsockoptInt(int(ep.conn.fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 64<<20); err != nil {
+		t.Skipf("large socket buffers need CAP_NET_ADMIN: %v", err)
+	}
+	data := make([]byte, 2*maxSends*maxSend)
+	d := newDone()
+	if err := ep.PutZcopy([]uct.IOV{{Data: data}}, 0, nil, &d.comp); err != ucs.InProgress {
+		t.Fatal(err)
+	}
+	if c := ep.conn; c.blocked || c.written == c.accepted {
+		t.Fatalf("%d of %d bytes written, blocked: %v", c.written, c.accepted, c.blocked)
+	}
+	for h.w.Arm() != nil {
+		h.w.Progress()
+	}
+	if c := ep.conn; !c.blocked && c.written != c.accepted {
+		t.Error("armed with output that nothing will write")
+	}
+	p.recv(hdrLen + putReqLen + len(data))
+}
+
 // Everything that can be owed at once fits into what is kept free for it.
 func TestOwedAtOnce(t *testing.T) {
 	h := newHost(t, "", "TX_SEG_SIZE=60k")
