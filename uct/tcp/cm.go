@@ -80,11 +80,6 @@ func (c *conn) handleRequest(r request) {
 		c.acceptKey()
 		return
 	}
-	if c.peer == i.addr {
-		// A connection to self: the other half is an endpoint of its own.
-		c.receiveOnly()
-		return
-	}
 	m := i.match.entries[matchKey{c.peer, c.sn}]
 	switch {
 	case m.ep != nil:
@@ -102,11 +97,6 @@ func (c *conn) handleRequest(r request) {
 		return
 	}
 	i.matchConn(c)
-	c.receiveOnly()
-}
-
-// receiveOnly accepts a connection that has no endpoint.
-func (c *conn) receiveOnly() {
 	c.state = stateConnected
 	c.rx = true
 	c.owe(owedAck)

@@ -30,7 +30,7 @@ type conn struct {
 	rx       bool // the peer may send
 	toEP     bool // connects two endpoints by key: no ACK, no FIN
 	outgoing bool // we connected
-	matched  bool // in the iface's match table
+	matched  bool // counted in the iface's match table
 	hot      bool // in the service's hot list
 	dirty    bool // in the service's dirty list
 	blocked  bool // the kernel takes no output now; EPOLLOUT tells when it does
@@ -55,6 +55,7 @@ type conn struct {
 	acks      opQueue // waiting for the peer's acknowledgement
 	sentEpoch uint64  // round of the last send
 	putSN     uint32  // of the last put; they count from 0
+	putEnd    uint64  // position in the stream after it
 	ackSN     uint32  // last acknowledged by the peer
 	probe     bool    // something was sent that no put has followed
 	owed      owed    // control frames that wait for room

@@ -109,14 +109,15 @@ func (c *conn) established() {
 	b := c.room(maxControl)
 	c.queued(len(appendRequest(appendMagic(b), r)) - len(b))
 	c.state = stateWaitingAck
+	c.write()
+	if c.state == stateClosed {
+		return
+	}
+	c.iface.svc.markDirty(c)
 	if c.toEP {
 		// The keys say everything: there is no answer to wait for.
 		c.rx = true
 		c.ep.connected()
-	}
-	c.write()
-	if c.state != stateClosed {
-		c.iface.svc.markDirty(c)
 	}
 }
 

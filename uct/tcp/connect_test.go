@@ -234,7 +234,7 @@ func exact(t *testing.T, h *host, want int) {
 
 // The peer closes a connection before it answers: we try again, and succeed.
 func TestRetry(t *testing.T) {
-	for _, how := range []string{"end", "reset"} {
+	for _, how := range []string{"end", "reset", "fin and end"} {
 		t.Run(how, func(t *testing.T) {
 			h := newHost(t, "")
 			l := listenRaw(t, h, false)
@@ -242,11 +242,13 @@ func TestRetry(t *testing.T) {
 			for range 4 {
 				p := l.accept(h)
 				p.want(flight(h.iface.addr, 0))
-				if how == "reset" {
+				switch how {
+				case "reset":
 					p.reset()
-				} else {
-					p.close()
+				case "fin and end":
+					p.send(fin)
 				}
+				p.close()
 			}
 			p := l.accept(h)
 			p.want(flight(h.iface.addr, 0))

@@ -274,6 +274,25 @@ func TestCloseInCallbacks(t *testing.T) {
 			t.Errorf("a closed endpoint was reported: %v", h.errs)
 		}
 	})
+	t.Run("endpoint in a completion of connecting", func(t *testing.T) {
+		h := newHost(t, "")
+		l := listenRaw(t, h, false)
+		ep, _ := h.bare()
+		closed := false
+		ep.Check(newCloser(func() { closed = true; ep.Close() }))
+		theirs := append([]byte{byte(l.addr.port >> 8), byte(l.addr.port)}, 3, 0, 0, 0, 0, 0, 0, 0)
+		if err := ep.ConnectToEP(h.iface.DeviceAddress(), theirs); err != nil {
+			t.Fatal(err)
+		}
+		// The kernel connects before we look, and the first flight fails.
+		fds := []unix.PollFd{{Fd: ep.conn.fd, Events: unix.POLLOUT}}
+		if n, err := unix.Poll(fds, 1000); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		unix.Shutdown(int(ep.conn.fd), unix.SHUT_WR)
+		until(t, "completion", func() bool { return closed }, h)
+		exact(t, h, 0)
+	})
 	t.Run("endpoint in OnError", func(t *testing.T) {
 		h := newHost(t, "")
 		ep, p := outgoing(t, h)

@@ -140,6 +140,27 @@ func TestFalseAcknowledgement(t *testing.T) {
 	p.wantSilence()
 }
 
+// A put is not over before its bytes are written, whatever the peer says: its
+// memory would be the caller's again while it is still being sent.
+func TestEarlyAcknowledgement(t *testing.T) {
+	h := newHost(t, "", "SNDBUF=16k")
+	ep, p := narrow(t, h)
+	data := make([]byte, 200<<10)
+	d := newDone()
+	if err := ep.PutZcopy([]uct.IOV{{Data: data}}, 0, nil, &d.comp); err != ucs.InProgress {
+		t.Fatal(err)
+	}
+	p.send(appendPutAck(nil, 0))
+	for h.w.Progress() > 0 { // the sockets still take some
+	}
+	if d.n != 0 {
+		t.Fatal("complete before it was written")
+	}
+	p.recv(hdrLen + putReqLen + len(data))
+	p.send(appendPutAck(nil, 0))
+	until(t, "completion", func() bool { return d.n == 1 }, h)
+}
+
 // The largest message is accepted, and each length around the edges.
 func TestLargestMessage(t *testing.T) {
 	for _, c := range []struct {
@@ -282,6 +303,8 @@ func TestUnexpectedLimits(t *testing.T) {
 		open("127.0.0.1:6", sn).want(ack)
 	}
 	open("127.0.0.1:7", 0).wantClosed()
+	// Nor does our own address help.
+	open(h.iface.addr.String(), 0).wantClosed()
 	// Those who are in go on, and who leaves makes room.
 	peers[0].send(am(1, "x"), fin)
 	peers[0].wantClosed()

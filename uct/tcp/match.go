@@ -16,12 +16,13 @@ type match struct {
 	conn *conn
 }
 
-// matchTable finds connections by their key.
+// matchTable finds connections by their key. A connection of an iface to itself
+// cannot be found: its other half is a connection of its own.
 type matchTable struct {
 	next    map[sockaddr]uint64 // number of the next endpoint toward a peer
-	entries map[matchKey]match
-	waiting map[sockaddr]int // connections without endpoint, by peer
-	total   int              // of them
+	entries map[matchKey]match  // none toward the own listener
+	waiting map[sockaddr]int    // connections without endpoint, by peer
+	total   int                 // of them
 }
 
 func newMatchTable() matchTable {
@@ -62,11 +63,10 @@ func (i *iface) unmatchEndpoint(ep *endpoint) {
 
 // matchConn adds a connection that has no endpoint.
 func (i *iface) matchConn(c *conn) {
-	if c.peer == i.addr {
-		return
-	}
 	t := &i.match
-	t.entries[matchKey{c.peer, c.sn}] = match{conn: c}
+	if c.peer != i.addr {
+		t.entries[matchKey{c.peer, c.sn}] = match{conn: c}
+	}
 	t.waiting[c.peer]++
 	t.total++
 	c.matched = true

@@ -28,7 +28,7 @@ func (d *netdev) querySpeed() {
 		return
 	}
 	defer unix.Close(fd)
-	if speed, err := ethtoolSpeed(fd, d.name); err == nil && speed != speedUnknown {
+	if speed, err := ethtoolSpeed(fd, d.name); err == nil && speed != 0 && speed != speedUnknown {
 		d.speed = speed
 	}
 }

@@ -38,7 +38,7 @@ func (ep *endpoint) put(iov []uct.IOV, raddr uint64, comp *uct.Completion) error
 	if !c.gather(iov, total) && c.state == stateClosed {
 		return ep.err
 	}
-	c.putSN = sn
+	c.putSN, c.putEnd = sn, c.accepted
 	c.probe = false
 	c.waitAck(comp)
 	return ucs.InProgress
@@ -58,6 +58,9 @@ func (c *conn) waitAck(comp *uct.Completion) {
 func (c *conn) acked(sn uint32) {
 	if int32(sn-c.ackSN) <= 0 || int32(c.putSN-sn) < 0 {
 		return // known already, or never sent
+	}
+	if sn == c.putSN && c.written < c.putEnd {
+		return // not sent yet; its memory is still in use
 	}
 	c.ackSN = sn
 	c.complete() // what was written before is over before

@@ -22,7 +22,7 @@ func (c *conn) read() int {
 	for polls := c.iface.opts.maxPoll; ; polls-- {
 		n, more := c.readOnce()
 		done += n
-		if !more || polls == 0 || c.state == stateClosed {
+		if !more || polls == 0 || c.state >= stateStale {
 			return done
 		}
 	}
@@ -82,7 +82,7 @@ func (c *conn) readFailed(errno unix.Errno) int {
 		return 0
 	case errno != 0:
 		c.lost("read", errno)
-	case c.finished && c.ep != nil:
+	case c.finished && c.state == stateConnected && c.ep != nil:
 		c.halfClosed()
 	default:
 		c.lost("read", nil)
