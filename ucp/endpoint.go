@@ -232,6 +232,9 @@ func (ep *Endpoint) fail(err error) {
 	ep.w.stats.Failures++
 	log.Debug("endpoint failed", zap.String("endpoint", ep.describe()), zap.Error(err))
 	ep.purge(ep.err)
+	if ep.state&epClosed != 0 {
+		return // by a callback
+	}
 	if ep.state&(epUser|epClosing) != epUser {
 		ep.destroy(ep.err)
 		return

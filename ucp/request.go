@@ -336,10 +336,11 @@ func (r *Request) leaveProtocol() {
 // leave runs the callback of a finished request, and puts the request back if
 // nobody will free it.
 func (r *Request) leave(err error) {
+	freed := r.state&stateFreed != 0 // the callback may free r and use it again
 	if r.state&(stateInCall|stateNoImm) != stateInCall {
 		r.notify(err)
 	}
-	if r.state&stateFreed != 0 {
+	if freed {
 		r.w.putRequest(r)
 	}
 }

@@ -209,7 +209,9 @@ func (a *assembly) check(w *Worker) {
 	if a.got != a.total {
 		return
 	}
-	delete(w.assemblies, a.id)
+	if w.assemblies[a.id] == a { // or a later message has the id by now
+		delete(w.assemblies, a.id)
+	}
 	if a.req == nil && !a.discard {
 		return // its unexpected message keeps it alive
 	}

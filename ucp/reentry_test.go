@@ -1,0 +1,119 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// What callbacks do to the objects whose end they are told, and what comes back
+// under a name that was used before.
+
+// TestFreeAndReuseInCallback: a callback frees its request and starts an
+// operation that gets the same object, without an interest in its end. That
+// operation is not disturbed by the end of the first.
+func TestFreeAndReuseInCallback(t *testing.T) {
+	v := newVictim(t)
+	buf := make([]byte, 8)
+	called := 0
+	first, err := v.TagRecv(1, FullMask, make([]byte, 8), &RequestParams{
+		OnTagRecv: func(r *Request, err error, _ TagRecvInfo, _ any) {
+			called++
+			r.Free()
+			next, err := v.TagRecv(2, FullMask, buf, nil)
+			if err != nil {
+				t.Error(err)
+			}
+			if recycleRequests && next != r {
+				t.Error("the object is not used again: the test tests nothing")
+			}
+			next.Free()
+		},
+	})
+	if err != nil || first == nil {
+		t.Fatal(first, err)
+	}
+	if _, err := v.ep.TagSend(1, []byte("firstone"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.ep.TagSend(2, []byte("theother"), nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		v.Progress()
+	}
+	if called != 1 || string(buf) != "theother" {
+		t.Errorf("%d calls, received %q", called, buf)
+	}
+	v.exchange()
+}
+
+// TestCloseWhileFailing: an endpoint that a callback closes while it fails has
+// no error handler to call any more.
+func TestCloseWhileFailing(t *testing.T) {
+	v := newVictim(t)
+	handled := 0
+	ep, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback,
+		OnError: func(*Endpoint, error, any) { handled++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ep.errMode = ErrModePeer // self has nobody to lose
+	sent := 0
+	r, err := ep.TagSendSync(1, nil, &RequestParams{OnSend: func(_ *Request, err error, _ any) {
+		sent++
+		if _, err := ep.CloseAsync(nil); err != nil {
+			t.Error(err)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ep.fail(ucs.ErrConnectionReset)
+	if sent != 1 || handled != 0 {
+		t.Errorf("%d completions, %d calls of the handler of a closed endpoint", sent, handled)
+	}
+	r.Free()
+}
+
+// TestMessageIDAgain: a message that is complete and waits for its receive does
+// not take a later one of the same id with it.
+func TestMessageIDAgain(t *testing.T) {
+	v := newVictim(t)
+	first := func(tag Tag) {
+		b := make([]byte, proto.EagerFirstSize+1)
+		proto.EagerFirst{Tag: tag, TotalLen: 2, MsgID: 77}.Put(b)
+		b[proto.EagerFirstSize] = byte(tag)
+		if err := v.onEagerFirst(b, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rest := func() {
+		b := make([]byte, proto.EagerMiddleSize+1)
+		proto.EagerMiddle{MsgID: 77, Offset: 1}.Put(b)
+		if err := v.onEagerMiddle(b, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first(1)
+	rest()
+	first(2)
+	for tag := Tag(1); tag <= 2; tag++ {
+		buf := make([]byte, 2)
+		r, err := v.TagRecv(tag, FullMask, buf, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tag == 2 {
+			rest()
+		}
+		if !r.Done() || buf[0] != byte(tag) {
+			t.Errorf("message %d: %v, received %v", tag, r.Err(), buf)
+		}
+		r.Free()
+	}
+	if len(v.assemblies) != 0 {
+		t.Errorf("%d assemblies are left", len(v.assemblies))
+	}
+}
