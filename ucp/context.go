@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -96,6 +97,8 @@ type skippedResource struct {
 	reason string
 }
 
+func (s skippedResource) String() string { return s.name + ": " + s.reason }
+
 // maxContextMDs keeps memory domain indices in the five bits that every release
 // of C reads from an address.
 const maxContextMDs = 32
@@ -144,19 +147,23 @@ func (c *Context) openResources() error {
 	for _, comp := range uct.Components() {
 		mds, err := comp.MemoryDomains(c.set)
 		if err != nil {
-			c.skip(comp.Name(), err)
+			c.refuse(comp.Name(), err)
 			continue
 		}
 		for _, r := range mds {
 			if err := c.openMD(comp, r.Name); err != nil {
-				c.skip(r.Name, err)
+				c.refuse(r.Name, err)
 			}
 		}
 	}
 	c.warnMissing()
 	if len(c.resources) == 0 {
-		return fmt.Errorf("ucp: no transport left by UCX_TLS=%s and the device settings: %w",
-			c.settings.TLS, ucs.ErrNoDevice)
+		reasons := make([]string, len(c.skipped))
+		for i, s := range c.skipped {
+			reasons[i] = s.String()
+		}
+		return fmt.Errorf("ucp: no transport left by UCX_TLS=%s and the device settings: %s: %w",
+			c.settings.TLS, strings.Join(reasons, ", "), ucs.ErrNoDevice)
 	}
 	return nil
 }
@@ -233,7 +240,13 @@ func (c *Context) allowed(r uct.Resource) error {
 	return nil
 }
 
-// skip records a transport that is not used.
+// refuse records a transport that cannot be used and says so.
+func (c *Context) refuse(name string, err error) {
+	c.skipped = append(c.skipped, skippedResource{name: name, reason: err.Error()})
+	log.Warn("transport not usable", zap.String("transport", name), zap.Error(err))
+}
+
+// skip records a transport that is not wanted.
 func (c *Context) skip(name string, err error) {
 	c.skipped = append(c.skipped, skippedResource{name: name, reason: err.Error()})
 	log.Debug("transport not used", zap.String("resource", name), zap.Error(err))
@@ -262,7 +275,7 @@ func (c *Context) WriteInfo(w io.Writer) error {
 		ew.printf("#     resource %-2d :  md %-2d  dev %-10s  %s\n", i, r.md, r.Device, r)
 	}
 	for _, s := range c.skipped {
-		ew.printf("#     not used :  %s: %s\n", s.name, s.reason)
+		ew.printf("#     not used :  %s\n", s)
 	}
 	ew.printf("#\n")
 	return ew.err

@@ -278,6 +278,9 @@ func TestNoTransport(t *testing.T) {
 	if ctx != nil || !errors.Is(err, ucs.ErrNoDevice) {
 		t.Errorf("%v, %v", ctx, err)
 	}
+	if want := "tcp/lo: not in the list of devices"; err != nil && !strings.Contains(err.Error(), want) {
+		t.Errorf("%q does not say %q", err, want)
+	}
 }
 
 func TestContextWriteInfo(t *testing.T) {

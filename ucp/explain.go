@@ -40,7 +40,7 @@ func (ep *Endpoint) Explain() Explanation {
 	e.Lanes, e.Trace = lanes.Lines(), &trace
 	e.Protocols = ep.cfg.explain()
 	for _, s := range w.ctx.skipped {
-		e.Unused = append(e.Unused, s.name+": "+s.reason)
+		e.Unused = append(e.Unused, s.String())
 	}
 	return e
 }
