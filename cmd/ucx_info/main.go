@@ -44,6 +44,7 @@ import (
 	"os"
 
 	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // Exit codes. Those for a wrong command line are C's -1 and -2.
@@ -55,7 +56,10 @@ const (
 	exitNothing     = 254
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	log.SetLevel(log.LevelWarn) // as C's tools; UCX_LOG_LEVEL overrides it
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
 
 func run(args []string, stdout, stderr io.Writer) int {
 	o, code := parse(args, stdout, stderr)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/ucx-go/ucx/cmd/internal/perfoob"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // Exit codes. The last two are C's -1 and -127.
@@ -32,7 +33,10 @@ const (
 	exitUsage       = 129
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	log.SetLevel(log.LevelWarn) // as C's tools; UCX_LOG_LEVEL overrides it
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
 
 func run(args []string, stdout, stderr io.Writer) int {
 	o, err := parseOptions(args)
