@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -43,8 +42,10 @@ func measurePath(ctx context.Context, path string, duration time.Duration) (err 
 	defer func() {
 		if err != nil {
 			peer.Process.Kill()
+			peer.Wait() // says no more than that it was killed
+			return
 		}
-		err = errors.Join(err, peer.Wait())
+		err = peer.Wait()
 	}()
 
 	context, w, err := open(path)

@@ -4,10 +4,11 @@
 //
 //	demo [-time 100ms] [transport/device ...]
 //
-// Without arguments every transport and device is used. This process is the
-// client; the server is the same program, started once for each line of the list
-// above. The two tell each other their worker addresses over the server's
-// standard input and output; everything else goes through UCX.
+// Without arguments every transport and device is used, whatever UCX_TLS and
+// UCX_NET_DEVICES say; other settings count. This process is the client; the
+// server is the same program, started once for each line of the list above. The
+// two tell each other their worker addresses over the server's standard input
+// and output; everything else goes through UCX.
 package main
 
 import (
@@ -18,6 +19,8 @@ import (
 	"os/signal"
 	"slices"
 	"time"
+
+	"github.com/ucx-go/ucx/ucs/log"
 )
 
 func main() {
@@ -42,6 +45,7 @@ func main() {
 
 // runClient measures each of the wanted transports, or all.
 func runClient(ctx context.Context, wanted []string, duration time.Duration) error {
+	log.SetLevel(log.LevelWarn) // unless UCX_LOG_LEVEL says otherwise; the servers need not repeat it
 	found, err := paths()
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -17,14 +18,17 @@ func paths() ([]string, error) {
 		return nil, err
 	}
 	var list []string
+	failures := []error{errors.New("this machine has no transport between processes")}
 	for _, component := range uct.Components() {
 		domains, err := component.MemoryDomains(set)
 		if err != nil {
-			continue // the hardware is there but not usable; ucx_info says why
+			failures = append(failures, err)
+			continue
 		}
 		for _, d := range domains {
 			domain, err := component.OpenMD(d.Name, set)
 			if err != nil {
+				failures = append(failures, err)
 				continue
 			}
 			resources, err := domain.Resources()
@@ -41,7 +45,7 @@ func paths() ([]string, error) {
 		}
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("this machine has no transport between processes")
+		return nil, errors.Join(failures...)
 	}
 	return list, nil
 }
