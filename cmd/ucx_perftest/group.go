@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/ucx-go/ucx/cmd/internal/perfoob"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -44,8 +46,14 @@ func (g *pair) barrier(progress func() int) error { return g.conn.Barrier(progre
 func (g *pair) alive() error                      { return g.conn.Alive() }
 func (g *pair) close() error                      { return g.conn.Close() }
 
+// exchange is the first answer that a client gets: a C server of another release
+// than the client speaks to has hung up by then.
 func (g *pair) exchange(v []byte, limit int) ([]byte, error) {
-	return g.conn.ExchangeVector(v, limit)
+	got, err := g.conn.ExchangeVector(v, limit)
+	if err != nil && g.idx == 1 {
+		err = fmt.Errorf("%w; the server was taken for release %v, --peer names another", err, g.rel)
+	}
+	return got, err
 }
 
 func (g *pair) exchangeStatus(s ucs.Status) (ucs.Status, error) { return g.conn.ExchangeStatus(s) }
