@@ -223,10 +223,10 @@ func (r *rig) eventually(cond func() bool) bool {
 			idle = 0
 			continue
 		}
-		idle++
-		runtime.Gosched()
-		if idle > spinRounds {
+		if idle++; idle > spinRounds {
 			r.sleep(1)
+		} else if idle%64 == 0 {
+			runtime.Gosched()
 		}
 	}
 	return cond()

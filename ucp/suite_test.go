@@ -17,8 +17,10 @@ const (
 	// prompt: what can finish in its call does.
 	prompt
 
-	// everySwitch: the test is repeated under every switch.
+	// everySwitch: the test is repeated under every switch, or under those that
+	// change most.
 	everySwitch
+	fewSwitches
 )
 
 type testCase struct {
@@ -76,12 +78,12 @@ func runCase(t *testing.T, c testCase, tr transport) {
 		return
 	}
 	t.Run(c.name, func(t *testing.T) {
-		if c.need&everySwitch == 0 {
+		if c.need&(everySwitch|fewSwitches) == 0 {
 			c.run(t, tr)
 			return
 		}
 		for _, s := range switches {
-			if tr.few && !s.few {
+			if (tr.few || c.need&fewSwitches != 0) && !s.few {
 				continue
 			}
 			t.Run(s.name, func(t *testing.T) { c.run(t, tr.with(s.settings...)) })
