@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/ucx-go/ucx/proto"
@@ -18,7 +19,7 @@ func TestFreeAndReuseInCallback(t *testing.T) {
 	buf := make([]byte, 8)
 	called := 0
 	first, err := v.TagRecv(1, FullMask, make([]byte, 8), &RequestParams{
-		OnTagRecv: func(r *Request, err error, _ TagRecvInfo, _ any) {
+		OnTagRecv: func(r *Request, _ error, _ TagRecvInfo, _ any) {
 			called++
 			r.Free()
 			next, err := v.TagRecv(2, FullMask, buf, nil)
@@ -115,5 +116,37 @@ func TestMessageIDAgain(t *testing.T) {
 	}
 	if len(v.assemblies) != 0 {
 		t.Errorf("%d assemblies are left", len(v.assemblies))
+	}
+}
+
+// TestBlockingInCallback: a blocking call where nobody may wait does not start
+// what it could not end.
+func TestBlockingInCallback(t *testing.T) {
+	v := newVictim(t)
+	var sendErr, recvErr error
+	r, err := v.TagRecv(1, FullMask, nil, &RequestParams{OnTagRecv: func(r *Request, _ error, _ TagRecvInfo, _ any) {
+		sendErr = v.ep.Send(t.Context(), 2, nil)
+		_, recvErr = v.Recv(t.Context(), 3, FullMask, nil)
+		r.Free()
+	}})
+	if err != nil || r == nil {
+		t.Fatal(r, err)
+	}
+	v.inProgress = true // self delivers inside the send
+	if _, err := v.ep.TagSend(1, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	v.inProgress = false
+	if !errors.Is(sendErr, ucs.ErrInvalidParam) || !errors.Is(recvErr, ucs.ErrInvalidParam) {
+		t.Errorf("send: %v, receive: %v", sendErr, recvErr)
+	}
+	if _, _, found := v.TagProbe(2, FullMask, false); found {
+		t.Error("the message was sent all the same")
+	}
+	if _, err := v.ep.TagSend(3, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, found := v.TagProbe(3, FullMask, false); !found {
+		t.Error("a receive that nobody waits for took the message")
 	}
 }

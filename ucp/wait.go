@@ -20,19 +20,31 @@ const (
 // can be: the error then matches ucs.ErrCanceled and the context's error, and
 // the request is freed. If it cannot, Wait returns the context's error alone:
 // the request is still in flight, its buffer stays the library's until Done, and
-// Wait may be called again. A request of the user's is not freed.
+// Wait may be called again. A request of the user's is not freed. Inside a
+// callback, or while another goroutine waits on the worker, Wait is refused and
+// leaves the request as it is.
 func (r *Request) Wait(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
-	r.checkLive()
 	w := r.w
 	if w == nil {
 		return ucs.ErrInvalidParam // the user's object, in no operation
 	}
+	if err := w.enterWait(); err != nil {
+		return err
+	}
+	defer w.leaveWait()
+	r.checkLive()
+	return r.await(ctx)
+}
+
+// await is Wait where the worker is the caller's to wait on.
+func (r *Request) await(ctx context.Context) error {
+	w := r.w
 	if err := w.progressUntil(ctx, r); err != nil {
 		if err != ctx.Err() {
-			return err // another goroutine may have the worker
+			return err
 		}
 		w.Cancel(r)
 		if !r.Done() {
@@ -50,18 +62,20 @@ func (r *Request) Wait(ctx context.Context) error {
 
 // Run progresses the worker, sleeping while there is nothing to do, until ctx
 // ends; it returns the context's error.
-func (w *Worker) Run(ctx context.Context) error { return w.progressUntil(ctx, nil) }
-
-// progressUntil progresses until r is done or ctx ends: busily for a while, then
-// asleep between events.
-func (w *Worker) progressUntil(ctx context.Context, r *Request) error {
-	if r != nil && r.Done() {
-		return nil
-	}
+func (w *Worker) Run(ctx context.Context) error {
 	if err := w.enterWait(); err != nil {
 		return err
 	}
 	defer w.leaveWait()
+	return w.progressUntil(ctx, nil)
+}
+
+// progressUntil progresses until r is done or ctx ends: busily for a while, then
+// asleep between events. The caller has entered the wait.
+func (w *Worker) progressUntil(ctx context.Context, r *Request) error {
+	if r != nil && r.Done() {
+		return nil
+	}
 	for round, idle := 1, 0; ; round++ {
 		if w.closed {
 			return ucs.ErrInvalidParam
@@ -100,8 +114,16 @@ func (w *Worker) progressUntil(ctx context.Context, r *Request) error {
 // before that it returns its error and buf stays the library's until the
 // endpoint is closed.
 func (ep *Endpoint) Send(ctx context.Context, tag Tag, buf []byte) error {
+	// Before anything is started: an error must not leave a message behind.
+	if err := ep.w.enterWait(); err != nil {
+		return err
+	}
+	defer ep.w.leaveWait()
 	req, err := ep.TagSend(tag, buf, nil)
-	return ep.w.finishBlocking(ctx, req, err)
+	if err != nil || req == nil {
+		return err
+	}
+	return req.awaitUnseen(ctx)
 }
 
 // Recv receives a tagged message and waits for it. If ctx ends before a message
@@ -109,6 +131,10 @@ func (ep *Endpoint) Send(ctx context.Context, tag Tag, buf []byte) error {
 // matches ucs.ErrCanceled. If a message is arriving by then, the error is the
 // context's alone and buf stays the library's until the worker is closed.
 func (w *Worker) Recv(ctx context.Context, tag, mask Tag, buf []byte) (TagRecvInfo, error) {
+	if err := w.enterWait(); err != nil {
+		return TagRecvInfo{}, err
+	}
+	defer w.leaveWait()
 	var info TagRecvInfo
 	p := RequestParams{TagInfo: &info}
 	req, err := w.TagRecv(tag, mask, buf, &p)
@@ -120,16 +146,14 @@ func (w *Worker) Recv(ctx context.Context, tag, mask Tag, buf []byte) (TagRecvIn
 		req.Free()
 		return info, err
 	}
-	return TagRecvInfo{}, w.finishBlocking(ctx, req, nil)
+	return TagRecvInfo{}, req.awaitUnseen(ctx)
 }
 
-// finishBlocking waits for an operation whose request the caller will not see.
-func (w *Worker) finishBlocking(ctx context.Context, req *Request, err error) error {
-	if err != nil || req == nil {
-		return err
-	}
-	if err = req.Wait(ctx); err != nil && err == ctx.Err() {
-		req.Free()
+// awaitUnseen is await for a request that the caller will not see.
+func (r *Request) awaitUnseen(ctx context.Context) error {
+	err := r.await(ctx)
+	if err != nil && err == ctx.Err() {
+		r.Free()
 	}
 	return err
 }
@@ -143,7 +167,10 @@ func (ep *Endpoint) Close(ctx context.Context) error {
 	if err != nil || req == nil {
 		return err
 	}
-	err = ep.w.progressUntil(ctx, req)
+	if err = ep.w.enterWait(); err == nil {
+		err = ep.w.progressUntil(ctx, req)
+		ep.w.leaveWait()
+	}
 	if err == nil {
 		err = req.Err()
 	} else if ctx.Err() != nil && ep.errMode != ErrModeNone {
