@@ -121,6 +121,10 @@ func (w *Worker) NewEndpoint(p EndpointParams) (*Endpoint, error) {
 	}
 	if ep == nil {
 		if ep, err = w.newEndpoint(&addr, p.ErrMode); err != nil {
+			if pr != nil {
+				pr.returnSN(sn)
+				w.releasePeer(pr)
+			}
 			return nil, err
 		}
 		ep.peer, ep.connSN = pr, sn
@@ -186,7 +190,10 @@ func (ep *Endpoint) start(r *Request, needID bool) {
 		ep.waiting.push(r)
 		ep.short = -1
 		if ep.remoteID == 0 && ep.state&epRequested == 0 {
-			ep.requestWireup()
+			if err := ep.requestWireup(); err != nil {
+				r.finish(err)
+				ep.open()
+			}
 		}
 		return
 	}

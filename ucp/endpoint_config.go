@@ -25,6 +25,10 @@ type configKey struct {
 	segSize int
 }
 
+// maxConfigs bounds the configurations that a worker keeps for the next
+// endpoint: peers choose segSize.
+const maxConfigs = 64
+
 // configFor returns the configuration for an interface and the longest message
 // the peer takes, 0 if it did not say.
 func (w *Worker) configFor(i *iface, segSize int) *epConfig {
@@ -55,7 +59,9 @@ func (w *Worker) configFor(i *iface, segSize int) *epConfig {
 	}
 	c.short = min(c.tag.Send(false, proto.DataContig, 0).MaxShort(),
 		c.tag.Send(false, proto.DataContig, proto.SendMulti).MaxShort())
-	w.configs[key] = c
+	if len(w.configs) < maxConfigs {
+		w.configs[key] = c
+	}
 	if w.ctx.settings.ProtoInfo {
 		c.print(w.name + " " + perf.Name)
 	}

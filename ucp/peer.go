@@ -35,6 +35,9 @@ func (p *peer) takeSN() uint16 {
 	return sn
 }
 
+// returnSN takes back the number just taken: its endpoint could not be made.
+func (p *peer) returnSN(sn uint16) { p.nextSN = sn }
+
 // adopt returns the endpoint the peer opened under this number, if any, which
 // becomes the one created here.
 func (p *peer) adopt(sn uint16) *Endpoint {
@@ -68,7 +71,7 @@ func (p *peer) forget(ep *Endpoint) {
 // releasePeer drops what is known about a peer toward which nothing was ever
 // created here: strangers must not make the worker grow.
 func (w *Worker) releasePeer(p *peer) {
-	if p.nextSN == 0 && len(p.unmatched) == 0 {
+	if p.nextSN == 0 && len(p.unmatched) == 0 && w.peers[p.uuid] == p {
 		delete(w.peers, p.uuid)
 	}
 }

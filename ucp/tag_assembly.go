@@ -70,7 +70,8 @@ func (w *Worker) firstFragment(h *proto.EagerFirst, payload []byte, desc *uct.AM
 		}
 		return w.keepMessage(h.Tag, payload, desc)
 	}
-	if a == nil {
+	created := a == nil
+	if created {
 		var err error
 		if a, err = w.newAssembly(h.MsgID, h.TotalLen); err != nil {
 			return nil, err
@@ -80,6 +81,13 @@ func (w *Worker) firstFragment(h *proto.EagerFirst, payload []byte, desc *uct.AM
 		r.info = TagRecvInfo{SenderTag: h.Tag, Length: h.TotalLen}
 		a.attach(w, r)
 		return nil, a.add(w, 0, payload)
+	}
+	if err := w.charge(messageSize + len(payload)); err != nil {
+		if created { // a message without its beginning would never be complete
+			delete(w.assemblies, a.id)
+			w.putAssembly(a)
+		}
+		return nil, err
 	}
 	w.stats.Unexpected++
 	d := w.newMessage(h.Tag, messageMulti, h.TotalLen)

@@ -27,28 +27,35 @@ var wireupMessage = protocol{
 	pack: func(r *Request, dst []byte) int { return copy(dst, r.data.buf) },
 }
 
-// sendWireup sends one wireup message with the given address.
-func (ep *Endpoint) sendWireup(t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) {
+// sendWireup sends one wireup message with the given address. The error says
+// that there is no way to; one of sending arrives like that of any message.
+func (ep *Endpoint) sendWireup(t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) error {
 	m := proto.Wireup{Type: t, ErrMode: ep.errMode, ConnSN: ep.connSN, SrcEp: ep.localID, DstEp: dst, Address: addr}
 	packed, err := m.Append(nil)
 	if err == nil && len(packed) > ep.cfg.maxBcopy {
 		err = fmt.Errorf("%d bytes in messages of %d: %w", len(packed), ep.cfg.maxBcopy, ucs.ErrBufferTooSmall)
 	}
 	if err != nil {
-		log.Error("wireup message cannot be sent", zap.String("endpoint", ep.describe()), zap.Error(err))
-		return
+		err = fmt.Errorf("ucp: endpoint %s: wireup message: %w", ep.describe(), err)
+		log.Debug("wireup message cannot be sent", zap.Error(err))
+		return err
 	}
 	ep.w.stats.WireupSent++
 	r := ep.control(&wireupMessage)
 	r.data.buf = packed
 	r.run()
+	return nil
 }
 
 // requestWireup asks the peer for its id. The address says exactly what the
 // worker address says: C 1.22.0 gives up when its choice of lanes changes.
-func (ep *Endpoint) requestWireup() {
-	ep.state |= epRequested
-	ep.sendWireup(proto.WireupRequest, 0, ep.w.described)
+func (ep *Endpoint) requestWireup() error {
+	ep.state |= epRequested // the reply may come inside the call
+	err := ep.sendWireup(proto.WireupRequest, 0, ep.w.described)
+	if err != nil {
+		ep.state &^= epRequested
+	}
+	return err
 }
 
 // emptyAddress is the address in messages that need none: who sends, no devices.
@@ -68,10 +75,11 @@ func (w *Worker) onWireup(data []byte, _ *uct.AMDesc) error {
 		return w.onWireupRequest(&m)
 	case proto.WireupReply, proto.WireupReplyReconfig:
 		ep := w.endpoints.get(uint64(m.DstEp))
-		if ep == nil {
-			w.stats.Dropped++
+		if ep == nil || ep.state&epRequested == 0 || m.SrcEp == 0 {
+			w.stats.Dropped++ // one reply to a request
 			return nil
 		}
+		ep.state &^= epRequested
 		if ep.peer != nil {
 			ep.peer.forget(ep)
 		}
@@ -113,8 +121,8 @@ func (w *Worker) onWireupRequest(m *proto.Wireup) error {
 	if ep == nil {
 		return w.acceptEndpoint(p, m)
 	}
-	if ep.remoteID != 0 && ep.remoteID != m.SrcEp {
-		w.stats.Dropped++ // the number is taken
+	if ep.remoteID != 0 {
+		w.stats.Dropped++ // the number is taken, or this was answered before
 		return nil
 	}
 	if ep.state&epUser != 0 {

@@ -1,0 +1,153 @@
+package ucp
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// What a peer makes a worker remember or answer is bounded.
+
+func (v *victim) wireup(m proto.Wireup) error {
+	v.Helper()
+	b, err := m.Append(nil)
+	if err != nil {
+		v.Fatal(err)
+	}
+	return v.onWireup(b, nil)
+}
+
+// stranger is a request of an unknown worker that can be reached here.
+func (v *victim) stranger(uuid uint64, sn uint16) proto.Wireup {
+	addr := v.described
+	addr.UUID = uuid
+	return proto.Wireup{Type: proto.WireupRequest, ConnSN: sn, SrcEp: 33, Address: addr}
+}
+
+// TestAnswersOnce: a peer that repeats itself and does not read is not answered
+// each time: the answers would pile up.
+func TestAnswersOnce(t *testing.T) {
+	v := newVictim(t)
+	for range 10 {
+		if err := v.wireup(v.stranger(5, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := v.stats.WireupSent; n != 1 {
+		t.Errorf("%d answers to ten equal requests", n)
+	}
+	v.stats.WireupSent = 0
+	ep, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ep.state |= epRequested
+	for range 10 {
+		m := proto.Wireup{Type: proto.WireupReplyReconfig, SrcEp: 7, DstEp: ep.localID, Address: v.emptyAddress()}
+		if err := v.wireup(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := v.stats.WireupSent; n != 1 || ep.remoteID != 7 {
+		t.Errorf("%d answers to ten equal replies, the peer's id is %d", n, ep.remoteID)
+	}
+}
+
+// TestPeerForgottenOnce: the end of an endpoint without a number does not make
+// the worker forget endpoints created toward the same peer since.
+func TestPeerForgottenOnce(t *testing.T) {
+	v := newVictim(t)
+	if err := v.wireup(v.stranger(5, proto.ConnSNNone)); err != nil {
+		t.Fatal(err)
+	}
+	var numberless *Endpoint
+	v.endpoints.each(func(ep *Endpoint) {
+		if ep != v.ep {
+			numberless = ep
+		}
+	})
+	addr := v.described
+	addr.UUID = 5
+	packed, err := addr.Append(nil, proto.FormWorker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ep, err := v.NewEndpoint(EndpointParams{Address: packed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	numberless.destroy(ucs.ErrCanceled)
+	if p := v.peers[5]; p == nil || p != ep.peer {
+		t.Error("the peer of an open endpoint is forgotten")
+	}
+}
+
+// TestUnreachablePeerForgotten: an address that leads nowhere leaves nothing.
+func TestUnreachablePeerForgotten(t *testing.T) {
+	v := newVictim(t)
+	packed, err := (&proto.WorkerAddress{Flags: proto.AddressHasUUID, UUID: 5}).Append(nil, proto.FormWorker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.NewEndpoint(EndpointParams{Address: packed}); !errors.Is(err, ucs.ErrUnreachable) {
+		t.Fatal(err)
+	}
+	if len(v.peers) != 0 {
+		t.Errorf("%d peers are remembered", len(v.peers))
+	}
+}
+
+// TestConfigsBounded: peers choose the length on which a configuration depends.
+func TestConfigsBounded(t *testing.T) {
+	v := newVictim(t)
+	for n := range 1000 {
+		if c := v.configFor(v.ifaces[0], 64*(n+1)); c.maxBcopy > 64*(n+1) {
+			t.Fatalf("messages of %d bytes for a peer that takes %d", c.maxBcopy, 64*(n+1))
+		}
+	}
+	if len(v.configs) > maxConfigs {
+		t.Errorf("%d configurations are kept", len(v.configs))
+	}
+}
+
+// TestFirstOverLimit: the first fragment of a message that cannot be kept leaves
+// no message whose rest never comes.
+func TestFirstOverLimit(t *testing.T) {
+	v := newVictim(t, "MAX_UNEXP_BYTES", "1k")
+	b := make([]byte, proto.EagerFirstSize+2000)
+	proto.EagerFirst{Tag: 1, TotalLen: 4000, MsgID: 77}.Put(b)
+	if err := v.onEagerFirst(b, nil); !errors.Is(err, ucs.ErrExceedsLimit) {
+		t.Error(err)
+	}
+	if _, _, found := v.TagProbe(1, FullMask, false); found || len(v.assemblies) != 0 || v.held() != 0 {
+		t.Errorf("found %v, %d assemblies, %d bytes held", found, len(v.assemblies), v.held())
+	}
+}
+
+// TestWireupTooLong: a request that does not fit into the peer's messages ends
+// the operation that needs it.
+func TestWireupTooLong(t *testing.T) {
+	v := newVictim(t)
+	ep, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback})
+	if err != nil {
+		t.Fatal(err)
+	}
+	small := *ep.cfg
+	small.maxBcopy = 40
+	ep.cfg = &small
+	for range 2 {
+		r, err := ep.TagSendSync(1, nil, nil)
+		if err == nil {
+			err = r.Err()
+			r.Free()
+		}
+		if !errors.Is(err, ucs.ErrBufferTooSmall) {
+			t.Error(err)
+		}
+	}
+	if ep.waiting.head != nil || ep.short < 0 {
+		t.Error("the endpoint still waits")
+	}
+}
