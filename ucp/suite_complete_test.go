@@ -19,6 +19,7 @@ var completeCases = []testCase{
 	{"force-immediate receive", everySwitch, testForceRecv},
 	{"contradictory flags", anywhere, testContradictions},
 	{"fast-complete and multi-send", everySwitch, testHints},
+	{"fast-complete buffers more", anywhere, testFastComplete},
 	{"synchronous send waits for the match", everySwitch, testSyncWaits},
 	{"truncated receive", everySwitch, testTruncated},
 	{"shorter message", everySwitch, testShorter},
@@ -304,6 +305,35 @@ func testHints(t *testing.T, tr transport) {
 			r.must(sreq, err)
 			ucttest.SameBytes(t, "message", buf, src)
 		}
+	}
+}
+
+// testFastComplete: UCP_OP_ATTR_FLAG_FAST_CMPL raises the size up to which a
+// message is buffered instead of offered, to UCX_RNDV_SEND_NBR_THRESH. The send
+// is then done although nobody receives.
+func testFastComplete(t *testing.T, tr transport) {
+	const n = 300_000
+	r := newRig(t, tr.with(setting{"RNDV_SEND_NBR_THRESH", "1m"}))
+	a, b := r.pair()
+	ep := a.connect(b)
+	fast := &ucp.RequestParams{Attr: ucp.OpFastComplete}
+	r.must(ep.TagSend(1, make([]byte, n), fast))
+	if s := a.Stats(); s.RndvSends != 0 {
+		t.Errorf("a fast send was offered: %+v", s)
+	}
+	offer, err := ep.TagSend(2, make([]byte, 4*n), fast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for tag, n := range map[ucp.Tag]int{1: n, 2: 4 * n} {
+		r.arrived(b, tag)
+		if _, info := b.take(tag, ucp.FullMask, n); info.Length != n {
+			t.Errorf("%d bytes, want %d", info.Length, n)
+		}
+	}
+	r.must(offer, nil)
+	if s := a.Stats(); s.RndvSends != 1 {
+		t.Errorf("%d offers for a send above both thresholds", s.RndvSends)
 	}
 }
 

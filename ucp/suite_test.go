@@ -29,7 +29,8 @@ type testCase struct {
 	run  func(t *testing.T, tr transport)
 }
 
-// switches are the settings that change the way a message takes.
+// switches are the settings that change the way a message takes. Without
+// rendezvous everything goes at once, with and without copies.
 var switches = []struct {
 	name     string
 	few      bool // among the few
@@ -38,9 +39,8 @@ var switches = []struct {
 	{"defaults", true, nil},
 	{"rndv always", false, []setting{{"RNDV_THRESH", "0"}}},
 	{"rndv in messages", true, []setting{{"RNDV_THRESH", "0"}, {"RNDV_SCHEME", "am"}}},
-	{"rndv never", false, []setting{{"RNDV_THRESH", "inf"}}},
-	{"zcopy always", true, []setting{{"RNDV_THRESH", "inf"}, {"ZCOPY_THRESH", "0"}}},
-	{"zcopy never", false, []setting{{"RNDV_THRESH", "inf"}, {"ZCOPY_THRESH", "inf"}}},
+	{"eager, zcopy always", true, []setting{{"RNDV_THRESH", "inf"}, {"ZCOPY_THRESH", "0"}}},
+	{"eager, zcopy never", false, []setting{{"RNDV_THRESH", "inf"}, {"ZCOPY_THRESH", "inf"}}},
 }
 
 func TestSuite(t *testing.T) {
