@@ -283,6 +283,39 @@ func TestNoTransport(t *testing.T) {
 	}
 }
 
+// TestInterfaceNotOpened: a worker does without an interface that cannot be
+// opened, and says so where it is missed.
+func TestInterfaceNotOpened(t *testing.T) {
+	ucttest.NoLeaks(t)
+	logtest.Watch(t).Allow("interface not usable")
+	ctx := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag}, setting{"TLS", "self,tcp"}, setting{"TCP_TX_SEG_SIZE", "inf"})
+	w, err := ctx.NewWorker(ucp.WorkerParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	const reason = "tcp/lo: tcp: UCX_TCP_TX_SEG_SIZE"
+	addr, _ := w.Address(0)
+	// The self transport has no failure handling.
+	_, err = w.NewEndpoint(ucp.EndpointParams{Address: addr, ErrMode: ucp.ErrModePeer})
+	if !errors.Is(err, ucs.ErrUnreachable) || !strings.Contains(err.Error(), reason) {
+		t.Errorf("%v, want %v and %q", err, ucs.ErrUnreachable, reason)
+	}
+	ep, err := w.NewEndpoint(ucp.EndpointParams{Address: addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info strings.Builder
+	if err := w.WriteInfo(&info); err != nil {
+		t.Fatal(err)
+	}
+	for what, text := range map[string]string{"worker": info.String(), "endpoint": ep.Explain().String()} {
+		if !strings.Contains(text, "not used: "+reason) {
+			t.Errorf("the %s does not say %q:\n%s", what, reason, text)
+		}
+	}
+}
+
 func TestContextWriteInfo(t *testing.T) {
 	ctx := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag, Name: "informed"})
 	var text strings.Builder

@@ -3,6 +3,7 @@ package ucp
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/ucx-go/ucx/proto"
@@ -22,7 +23,7 @@ type Explanation struct {
 	// OpMultiSend; then those of a rendezvous.
 	Protocols []proto.TableInfo
 
-	// Unused are the transports of the context that are not used at all.
+	// Unused are the transports that are not used at all, with the reason.
 	Unused []string
 }
 
@@ -39,7 +40,7 @@ func (ep *Endpoint) Explain() Explanation {
 	lanes, trace, _ := w.selectLanes(addr, ep.errMode)
 	e.Lanes, e.Trace = lanes.Lines(), &trace
 	e.Protocols = ep.cfg.explain()
-	for _, s := range w.ctx.skipped {
+	for _, s := range slices.Concat(w.unopened, w.ctx.skipped) {
 		e.Unused = append(e.Unused, s.String())
 	}
 	return e
@@ -86,13 +87,17 @@ func (ep *Endpoint) WriteInfo(w io.Writer) error {
 	return ew.err
 }
 
-// WriteInfo prints the worker's name, its address and its interfaces.
+// WriteInfo prints the worker's name, its address and its interfaces, and those
+// that could not be opened.
 func (w *Worker) WriteInfo(out io.Writer) error {
 	ew := errWriter{w: out}
 	ew.printf("#\n# UCP worker '%s'\n#\n", w.name)
 	ew.printf("#                 address: %d bytes\n", len(w.address))
 	for _, l := range strings.Split(w.described.String(), "\n") {
 		ew.printf("#                 %s\n", strings.TrimSpace(l))
+	}
+	for _, s := range w.unopened {
+		ew.printf("#                not used: %s\n", s)
 	}
 	ew.printf("#\n")
 	return ew.err

@@ -21,6 +21,9 @@ func (ep *Endpoint) connect(addr *proto.WorkerAddress) error {
 	w := ep.w
 	lanes, _, err := w.selectLanes(addr, ep.errMode)
 	if err != nil {
+		for _, s := range w.unopened {
+			err = fmt.Errorf("%w; not opened: %s", err, s)
+		}
 		return err
 	}
 	if lanes.AM == proto.NullLane {

@@ -60,6 +60,8 @@ type Worker struct {
 	mds    []uct.MemoryDomain // by index in the context
 	locals []proto.LocalIface // ifaces, as selection sees them
 
+	unopened []skippedResource // resources of the context that gave no interface
+
 	tm             tagMatcher
 	assemblies     map[proto.MessageID]*assembly
 	nextMessageID  proto.MessageID
@@ -163,7 +165,9 @@ func (w *Worker) open() error {
 	var first error
 	for i := range w.ctx.resources {
 		if err := w.openIface(i); err != nil {
-			log.Warn("interface not usable", zap.Stringer("resource", w.ctx.resources[i]), zap.Error(err))
+			name := w.ctx.resources[i].String()
+			log.Warn("interface not usable", zap.String("resource", name), zap.Error(err))
+			w.unopened = append(w.unopened, skippedResource{name: name, reason: err.Error()})
 			if first == nil {
 				first = err
 			}
