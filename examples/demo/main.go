@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ucx-go/ucx/ucs/log"
@@ -58,7 +59,7 @@ func runClient(ctx context.Context, wanted []string, duration time.Duration) err
 	if len(wanted) == 0 {
 		wanted = found
 	}
-	fmt.Printf("Two processes, %d transports: %v\n", len(wanted), wanted)
+	fmt.Println("Two processes over", strings.Join(wanted, ", "))
 	for _, name := range wanted {
 		if err := measurePath(ctx, name, duration); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
