@@ -111,10 +111,15 @@ func (ep *Endpoint) tagSendNow(r *Request) (*Request, error) {
 	if ep.waiting.head == nil && r.state&stateSync == 0 && (r.proto == &eagerShort || r.proto == &eagerBcopy) {
 		_, err = ep.ue.AMBcopy(uct.AMID(proto.IDEagerOnly), eagerOnlyPacker{r}, uct.SendNow, nil)
 	}
-	ep.w.dropRequest(r)
-	if err == nil {
+	if err == nil || err == ucs.InProgress {
+		// What a transport has begun to write leaves without further ado.
+		err = nil
 		ep.w.stats.EagerBcopy++
+		if r.frag < r.data.length {
+			err = r.packedNothing(r.frag)
+		}
 	}
+	ep.w.dropRequest(r)
 	return nil, err
 }
 
