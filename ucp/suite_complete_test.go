@@ -16,6 +16,7 @@ var completeCases = []testCase{
 	{"callback runs once with its data", everySwitch, testCallback},
 	{"receive info is for immediate success", everySwitch, testTagInfo},
 	{"force-immediate send", prompt, testForceSend},
+	{"force-immediate sends until the transport is full", twoSides, testForcePressure},
 	{"force-immediate receive", everySwitch, testForceRecv},
 	{"contradictory flags", anywhere, testContradictions},
 	{"fast-complete and multi-send", everySwitch, testHints},
@@ -221,6 +222,55 @@ func testForceSend(t *testing.T, tr transport) {
 		req, err = fresh.TagSend(1, message(1), force)
 		refused("behind a waiting send", req, err)
 	}
+}
+
+// testForcePressure: forced sends are accepted until the transport has no room;
+// the peer gets exactly the accepted ones. A datatype that gives up is an error
+// here too.
+func testForcePressure(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	r.warm(ep, b)
+	const most = 20_000
+	sent := 0
+	for i := range most {
+		n := []int{8, 200, 3000, 8000}[i%4]
+		req, err := ep.TagSend(1, ucttest.Pattern(n, uint64(i)), &ucp.RequestParams{Attr: ucp.OpForceImmediate})
+		if req != nil || err != nil && !errors.Is(err, ucs.ErrNoResource) {
+			t.Fatalf("send %d of %d bytes: %v, %v", i, n, req, err)
+		}
+		if err != nil {
+			break
+		}
+		sent++
+	}
+	for i := range sent {
+		r.arrived(b, 1)
+		got, _ := b.take(1, ucp.FullMask, 8000)
+		ucttest.SameBytes(t, "message", got, ucttest.Pattern([]int{8, 200, 3000, 8000}[i%4], uint64(i)))
+	}
+	r.settle()
+	if _, _, ok := b.TagProbe(0, 0, false); ok {
+		t.Error("a refused send arrived")
+	}
+	r.must(ep.Flush(nil))
+	d := newSlices()
+	d.step, d.packStop = 10, 50
+	for range spinRounds { // until there is room again
+		_, err := ep.TagSend(2, nil, &ucp.RequestParams{
+			Attr: ucp.OpForceImmediate, Buffer: ucp.Generic(d.dt, make([]byte, 100), 100),
+		})
+		if errors.Is(err, ucs.ErrNoResource) {
+			r.progress()
+			continue
+		}
+		if !errors.Is(err, ucs.ErrInvalidParam) {
+			t.Errorf("a datatype that stops packing: %v", err)
+		}
+		return
+	}
+	t.Error("no room for a forced send on an idle endpoint")
 }
 
 // testForceRecv: a forced receive gets a message that is wholly there; others stay
