@@ -21,7 +21,7 @@ type program struct {
 // script was to provide everything.
 func need(t testing.TB, what string) {
 	t.Helper()
-	if os.Getenv("UCX_GO_REQUIRE") != "" {
+	if os.Getenv("REQUIRE_TEST_TOOLS") != "" {
 		t.Fatalf("missing although the set-up script has run: %s", what)
 	}
 	t.Skip("missing: " + what)
