@@ -2,6 +2,8 @@ package ucp_test
 
 import (
 	"errors"
+	"io"
+	"strings"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucp"
@@ -356,6 +358,13 @@ func testEndpointQuery(t *testing.T, tr transport) {
 	}
 	if one.Explain().String() == "" {
 		t.Error("no explanation")
+	}
+	var text strings.Builder
+	if err := two.WriteInfo(&text); err != nil || !strings.Contains(text.String(), two.Query().Name) {
+		t.Errorf("%v in\n%s", err, text.String())
+	}
+	if err := two.WriteInfo(failingWriter{io.ErrShortWrite}); err != io.ErrShortWrite {
+		t.Errorf("writing that fails: %v", err)
 	}
 	if one.Err() != nil {
 		t.Errorf("error %v", one.Err())
