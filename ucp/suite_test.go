@@ -17,6 +17,9 @@ const (
 	// prompt: what can finish in its call does.
 	prompt
 
+	// onDemand: things go wrong when the test asks for it.
+	onDemand
+
 	// everySwitch: the test is repeated under every switch, or under those that
 	// change most.
 	everySwitch
@@ -51,13 +54,20 @@ func TestSuite(t *testing.T) {
 		{"transfer", transferCases},
 		{"matching", matchCases},
 		{"completion", completeCases},
+		{"forced completion", forceCases},
+		{"lengths", lengthCases},
+		{"datatypes", genericCases},
 		{"requests", requestCases},
+		{"waiting", waitCases},
 		{"order", orderCases},
 		{"wireup", wireupCases},
+		{"flush", flushCases},
 		{"close", closeCases},
+		{"worker close", workerCloseCases},
 		{"failure", failureCases},
-		{"datatypes", genericCases},
+		{"faults", faultCases},
 		{"wakeup", wakeupCases},
+		{"signals", signalCases},
 	}
 	for _, tr := range transports {
 		t.Run(tr.name, func(t *testing.T) {
@@ -74,7 +84,7 @@ func TestSuite(t *testing.T) {
 
 // runCase runs a test on a transport, under every switch if it asks for that.
 func runCase(t *testing.T, c testCase, tr transport) {
-	if c.need&twoSides != 0 && tr.loopback || c.need&prompt != 0 && tr.busy {
+	if c.need&twoSides != 0 && tr.loopback || c.need&prompt != 0 && tr.busy || c.need&onDemand != 0 && tr.sim == nil {
 		return
 	}
 	t.Run(c.name, func(t *testing.T) {

@@ -1,0 +1,143 @@
+package ucp
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// TestHostileRTR: nobody is sent more than there is, or the same twice.
+func TestHostileRTR(t *testing.T) {
+	v := newVictim(t)
+	req := v.offer(offerLength)
+	id := proto.RequestID(req.localID)
+	rtr := func(off, n int) error {
+		return v.onRndvRTR(proto.RndvRTR{SendReqID: id, RecvReqID: 99, Size: n, Offset: off}.Append(nil), nil)
+	}
+	for what, err := range map[string]error{
+		"more than the message":   rtr(0, offerLength+1),
+		"from behind the message": rtr(offerLength, 1),
+		"across the end":          rtr(offerLength-1, 2),
+		"far away":                rtr(math.MaxInt-10, 5),
+		"nothing, in the middle":  rtr(10, 0),
+	} {
+		if err == nil || req.Done() {
+			t.Errorf("%s: %v, done %v", what, err, req.Done())
+		}
+	}
+	v.refused("parts that are not there", ucs.ErrIO)
+	if err := rtr(0, 1000); err != nil {
+		t.Fatal(err)
+	}
+	v.refused("the same part again", rtr(0, 1000))
+	v.refused("an overlapping part", rtr(999, 2))
+	key := append(proto.RndvRTR{SendReqID: id, Size: 8, Offset: 5000, Address: 1}.Append(nil), 0xFF, 0xFF, 1, 2, 3)
+	v.refused("a key that makes no sense", v.onRndvRTR(key, nil))
+	for v.Progress() > 0 {
+	}
+	if req.Done() {
+		t.Fatalf("the send is done: %v", req.Err())
+	}
+	v.stats.Dropped = 0 // the data nobody asked for
+	if err := v.onRndvATS(proto.RndvAck{ReqID: id, Status: ucs.ErrCanceled}.Append(nil), nil); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(req.Err(), ucs.ErrCanceled) {
+		t.Errorf("the send ended with %v", req.Err())
+	}
+	v.dropped("a second ats", v.onRndvATS(proto.RndvAck{ReqID: id}.Append(nil), nil))
+	v.exchange()
+}
+
+// TestHostileParts: a peer that asks for a byte at a time while nothing can be
+// sent does not make the list of parts grow for ever.
+func TestHostileParts(t *testing.T) {
+	v := newVictim(t)
+	req := v.offer(offerLength)
+	id := proto.RequestID(req.localID)
+	req.proto = &rndvBcopy // as if a part was being sent
+	accepted := 0
+	for ; accepted < 2*maxParts; accepted++ {
+		if v.onRndvRTR(proto.RndvRTR{SendReqID: id, Size: 1, Offset: accepted}.Append(nil), nil) != nil {
+			break
+		}
+	}
+	if accepted != maxParts || len(req.parts) != maxParts {
+		t.Errorf("%d parts were accepted", accepted)
+	}
+	req.proto = &rndvRTS
+}
+
+// TestHostileData: data outside the buffer, or twice, is not stored.
+func TestHostileData(t *testing.T) {
+	v := newVictim(t)
+	mem := make([]byte, 100+8)
+	buf, fence := mem[:100:100], mem[100:]
+	req := v.fetching(buf)
+	data := func(off, n int) error {
+		b := proto.RndvData{RecvReqID: proto.RequestID(req.localID), Offset: off}.Append(nil)
+		return v.onRndvData(append(b, bytes.Repeat([]byte{0xEE}, n)...), nil)
+	}
+	for what, at := range map[string][2]int{
+		"across the end": {96, 8}, "behind the end": {100, 1}, "far away": {math.MaxInt - 100, 8}, "too much": {0, 101},
+	} {
+		v.refused(what, data(at[0], at[1]))
+	}
+	if err := data(0, 40); err != nil {
+		t.Fatal(err)
+	}
+	v.refused("the same again", data(0, 40))
+	v.refused("overlapping", data(39, 2))
+	if !bytes.Equal(fence, make([]byte, 8)) || !bytes.Equal(buf[40:], make([]byte, 60)) {
+		t.Error("memory was written that no data was accepted for")
+	}
+	if err := data(60, 40); err != nil || req.Done() {
+		t.Fatalf("%v, done %v", err, req.Done())
+	}
+	if err := data(40, 20); err != nil || !req.Done() || req.Err() != nil {
+		t.Fatalf("%v, done %v, %v", err, req.Done(), req.Err())
+	}
+	if !bytes.Equal(buf, bytes.Repeat([]byte{0xEE}, 100)) {
+		t.Error("the data is wrong")
+	}
+	id := req.localID
+	v.dropped("data after the end", v.onRndvData(proto.RndvData{RecvReqID: proto.RequestID(id)}.Append(nil), nil))
+	req.Free()
+	v.exchange()
+}
+
+// TestHostileATP: acknowledgements with wrong sizes or statuses end a receive at
+// most once.
+func TestHostileATP(t *testing.T) {
+	for _, ack := range []proto.RndvAck{
+		{Size: 0, HasSize: true},
+		{Size: math.MaxInt, HasSize: true},
+		{HasSize: false},
+		{Status: ucs.ErrIO},
+		{Status: ucs.InProgress},
+		{Status: -128},
+	} {
+		v := newVictim(t)
+		req := v.fetching(make([]byte, 100))
+		ack.ReqID = proto.RequestID(req.localID)
+		for range 3 {
+			if err := v.onRndvATP(ack.Append(nil), nil); err != nil {
+				t.Errorf("%+v: %v", ack, err)
+			}
+		}
+		ended := ack.Size != 0 || !ack.HasSize
+		if req.Done() != ended {
+			t.Errorf("%+v: done %v", ack, req.Done())
+		}
+		if !ended {
+			v.ep.destroy(ucs.ErrCanceled)
+		}
+		if bad := ack.Status != ucs.OK; ended && bad && req.Err() == nil {
+			t.Errorf("%+v: success", ack)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package ucp
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// TestHostileWireup: strangers open endpoints up to the limit, and nothing is
+// remembered about those over it.
+func TestHostileWireup(t *testing.T) {
+	const limit = 10
+	v := newVictim(t, "MAX_UNEXP_EPS", "10")
+	request := func(uuid uint64, sn uint16, src proto.EndpointID) error {
+		addr := v.described
+		addr.UUID = uuid
+		m := proto.Wireup{Type: proto.WireupRequest, ConnSN: sn, SrcEp: src, Address: addr}
+		b, err := m.Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.onWireup(b, nil)
+	}
+	for i := range 1000 {
+		err := request(uint64(0xABC000+i), uint16(i), proto.EndpointID(2*i+1))
+		if (i < limit) != (err == nil) {
+			t.Fatalf("stranger %d: %v", i, err)
+		}
+	}
+	if len(v.peers) != limit || v.unexpected != limit {
+		t.Errorf("%d strangers are remembered, %d endpoints counted", len(v.peers), v.unexpected)
+	}
+	before := v.Stats().Endpoints
+	for range 10 { // the same again finds what is there
+		if err := request(0xABC000, 0, 1); err != nil {
+			t.Error(err)
+		}
+	}
+	v.dropped("another endpoint under a number that is taken", request(0xABC000, 0, 33))
+	v.dropped("a request without an endpoint", request(0xABC000, 0, 0))
+	if after := v.Stats().Endpoints; after != before {
+		t.Errorf("%d endpoints, before %d", after, before)
+	}
+	v.endpoints.each(func(ep *Endpoint) {
+		if ep != v.ep {
+			ep.destroy(ucs.ErrCanceled)
+		}
+	})
+	if v.unexpected != 0 || len(v.peers) != 0 {
+		t.Errorf("%d unexpected endpoints and %d peers are left", v.unexpected, len(v.peers))
+	}
+	for i := range 2 * limit { // there is room again
+		if err := request(uint64(0xDEF000+i), 0, 1); (i < limit) != (err == nil) {
+			t.Fatalf("stranger %d: %v", i, err)
+		}
+	}
+	v.exchange()
+}
+
+// TestHostileWireupTypes: messages of types that are not spoken, and for
+// endpoints that do not exist, do nothing.
+func TestHostileWireupTypes(t *testing.T) {
+	v := newVictim(t)
+	for kind := range 256 {
+		m := proto.Wireup{Type: proto.WireupType(kind), SrcEp: 5, DstEp: 0xFFFF, Address: v.emptyAddress()}
+		b, err := m.Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := v.onWireup(b, nil); err != nil && !errors.Is(err, ucs.ErrIO) {
+			t.Errorf("type %d: %v", kind, err)
+		}
+	}
+	for range 1000 {
+		v.Progress()
+	}
+	if v.ep.err != nil || v.Stats().Endpoints != 1 {
+		t.Errorf("endpoint %v, counters %+v", v.ep.err, v.Stats())
+	}
+	v.exchange()
+}
+
+// TestEpCheck: a peer that asks for an endpoint which is gone is told so, and
+// its end fails with ConnectionReset. One that is there is not disturbed.
+func TestEpCheck(t *testing.T) {
+	v := newVictim(t)
+	p := EndpointParams{Address: v.address, Flags: EndpointNoLoopback}
+	ep, err := v.NewEndpoint(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(dst proto.EndpointID) {
+		m := proto.Wireup{Type: proto.WireupEpCheck, SrcEp: ep.localID, DstEp: dst, Address: v.described}
+		b, err := m.Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := v.onWireup(b, nil); err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			v.Progress()
+		}
+	}
+	check(v.ep.localID)
+	if ep.err != nil {
+		t.Fatal(ep.err)
+	}
+	check(0x77777777)
+	if !errors.Is(ep.err, ucs.ErrConnectionReset) {
+		t.Errorf("the endpoint's error is %v", ep.err)
+	}
+	if n := v.Stats().Endpoints; n != 2 || v.unexpected != 0 {
+		t.Errorf("%d endpoints, %d of them opened by peers", n, v.unexpected)
+	}
+	v.exchange()
+}

@@ -1,0 +1,177 @@
+package ucp
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs/log/logtest"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// victim is a worker with an endpoint to itself.
+type victim struct {
+	testing.TB
+	*Worker
+	ep *Endpoint
+}
+
+func newVictim(t testing.TB, settings ...string) *victim {
+	t.Helper()
+	log := logtest.Watch(t)
+	log.Allow("too many endpoints opened by peers")
+	log.Allow("no way back to a peer")
+	cfg, err := ReadConfig("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings = append([]string{"TLS", "self", "MAX_UNEXP_BYTES", "1m"}, settings...)
+	for i := 0; i < len(settings); i += 2 {
+		if err := cfg.Modify(settings[i], settings[i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, err := NewContext(ContextParams{Features: FeatureTag}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := ctx.NewWorker(WorkerParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := ctx.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	v := &victim{TB: t, Worker: w}
+	if v.ep, err = w.NewEndpoint(EndpointParams{Address: w.address}); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// handlers are the entries for messages of peers.
+func (v *victim) handlers() map[string]uct.AMHandler {
+	w := v.Worker
+	return map[string]uct.AMHandler{
+		"wireup":     w.onWireup,
+		"eager only": w.onEagerOnly, "eager first": w.onEagerFirst, "eager middle": w.onEagerMiddle,
+		"sync only": w.onEagerSyncOnly, "sync first": w.onEagerSyncFirst, "sync ack": w.onEagerSyncAck,
+		"rts": w.onRndvRTS, "rtr": w.onRndvRTR, "data": w.onRndvData, "ats": w.onRndvATS, "atp": w.onRndvATP,
+	}
+}
+
+// exchange sends messages of all kinds to itself and checks them.
+func (v *victim) exchange() {
+	v.Helper()
+	for i, n := range []int{0, 8, 5000, 100_000, 1 << 20} {
+		src := bytes.Repeat([]byte{byte(i + 1)}, n)
+		buf := make([]byte, n)
+		recv, err := v.TagRecv(0x600D, FullMask, buf, nil)
+		if err != nil || recv == nil {
+			v.Fatalf("receive: %v, %v", recv, err)
+		}
+		send, err := v.ep.TagSendSync(0x600D, src, nil)
+		if err != nil {
+			v.Fatal(err)
+		}
+		for range 10_000 {
+			if recv.Done() && send.Done() {
+				break
+			}
+			v.Progress()
+		}
+		if err := recv.Err(); err != nil {
+			v.Fatalf("%d bytes: receive: %v", n, err)
+		}
+		if err := send.Err(); err != nil {
+			v.Fatalf("%d bytes: send: %v", n, err)
+		}
+		if !bytes.Equal(buf, src) {
+			v.Fatalf("%d bytes: wrong message", n)
+		}
+		recv.Free()
+		send.Free()
+	}
+}
+
+// refused checks that a message is an error of the sender, and counted.
+func (v *victim) refused(what string, err error) {
+	v.Helper()
+	if err == nil {
+		v.Errorf("%s: accepted", what)
+	}
+	if v.stats.Malformed == 0 {
+		v.Errorf("%s: not counted", what)
+	}
+	v.stats.Malformed = 0
+}
+
+// dropped checks that a message for something that is gone is ignored, and
+// counted.
+func (v *victim) dropped(what string, err error) {
+	v.Helper()
+	if err != nil {
+		v.Errorf("%s: %v", what, err)
+	}
+	if v.stats.Dropped == 0 {
+		v.Errorf("%s: not counted", what)
+	}
+	v.stats.Dropped = 0
+}
+
+// syncSend starts a synchronous send that is not matched: the posted
+// receives are put aside meanwhile.
+func (v *victim) syncSend(tag Tag) *Request {
+	v.Helper()
+	posted := v.tm
+	v.tm = tagMatcher{}
+	req, err := v.ep.TagSendSync(tag, make([]byte, 8), nil)
+	if err != nil || req.Done() {
+		v.Fatalf("synchronous send: %v, %v", req, err)
+	}
+	for d := v.tm.arrived.head; d != nil; d = v.tm.arrived.head {
+		v.tm.removeUnexpected(d)
+		v.putMessage(d)
+	}
+	v.tm = posted
+	return req
+}
+
+// offer starts a rendezvous of n bytes that nobody has answered.
+func (v *victim) offer(n int) *Request {
+	v.Helper()
+	req, err := v.ep.TagSend(0xBAD, make([]byte, n), nil)
+	if err != nil || req == nil || req.Done() || req.proto != &rndvRTS {
+		v.Fatalf("a large send is no offer: %v, %v", req, err)
+	}
+	for d := v.tm.arrived.head; d != nil; d = v.tm.arrived.head {
+		v.tm.removeUnexpected(d)
+		v.putMessage(d)
+	}
+	return req
+}
+
+const offerLength = 1 << 20
+
+// fetching is a receive that has asked for data which does not come.
+func (v *victim) fetching(buf []byte) *Request {
+	v.Helper()
+	req, err := v.TagRecv(0xF0, FullMask, buf, nil)
+	if err != nil {
+		v.Fatal(err)
+	}
+	rts := proto.RndvRTS{Header: 0xF0, EpID: v.ep.localID, ReqID: 0x1234567, Size: len(buf)}
+	if err := v.onRndvRTS(rts.Append(nil), nil); err != nil {
+		v.Fatal(err)
+	}
+	v.stats.Dropped = 0 // the answer to a request that is not there
+	if req.Done() || req.proto != &rndvRTR {
+		v.Fatal("the receive does not wait for data")
+	}
+	return req
+}
