@@ -21,14 +21,10 @@ func Apply32(b []byte, op uct.AtomicOp, v uint32) (old uint32, err error) {
 	switch op {
 	case uct.AtomicAdd:
 		return atomic.AddUint32(p, v) - v, nil
-	case uct.AtomicAnd:
-		return atomic.AndUint32(p, v), nil
-	case uct.AtomicOr:
-		return atomic.OrUint32(p, v), nil
-	case uct.AtomicXor:
+	case uct.AtomicAnd, uct.AtomicOr, uct.AtomicXor:
 		for {
 			old = atomic.LoadUint32(p)
-			if atomic.CompareAndSwapUint32(p, old, old^v) {
+			if atomic.CompareAndSwapUint32(p, old, combine(op, old, v)) {
 				return old, nil
 			}
 		}
@@ -44,14 +40,10 @@ func Apply64(b []byte, op uct.AtomicOp, v uint64) (old uint64, err error) {
 	switch op {
 	case uct.AtomicAdd:
 		return atomic.AddUint64(p, v) - v, nil
-	case uct.AtomicAnd:
-		return atomic.AndUint64(p, v), nil
-	case uct.AtomicOr:
-		return atomic.OrUint64(p, v), nil
-	case uct.AtomicXor:
+	case uct.AtomicAnd, uct.AtomicOr, uct.AtomicXor:
 		for {
 			old = atomic.LoadUint64(p)
-			if atomic.CompareAndSwapUint64(p, old, old^v) {
+			if atomic.CompareAndSwapUint64(p, old, combine(op, old, v)) {
 				return old, nil
 			}
 		}
@@ -59,6 +51,19 @@ func Apply64(b []byte, op uct.AtomicOp, v uint64) (old uint64, err error) {
 		return atomic.SwapUint64(p, v), nil
 	}
 	return 0, ucs.ErrUnsupported
+}
+
+// combine is a bitwise operation. Its callers try until nothing comes between,
+// instead of using the functions of package atomic: what Go 1.24.0 compiles for
+// those overwrites a register on amd64.
+func combine[T uint32 | uint64](op uct.AtomicOp, old, v T) T {
+	switch op {
+	case uct.AtomicAnd:
+		return old & v
+	case uct.AtomicOr:
+		return old | v
+	}
+	return old ^ v
 }
 
 // CSwap32 stores swap in the naturally aligned 4 bytes of b if they hold
