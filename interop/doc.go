@@ -12,10 +12,10 @@
 //
 // # The protocol of the peers
 //
-// The peer first prints "ready" and its name, "Go" or "C" with the release. Every command is one
-// line and gets one line in reply: "ok", perhaps with values, or "err" and a
-// reason, or "timeout" where a time limit is an argument. Numbers are decimal or
-// 0x-hexadecimal. While a peer waits for a command it makes progress.
+// The peer first prints "ready" and its name, "Go" or "C" with the release. Every
+// command is one line and gets one line in reply: "ok", perhaps with values, or
+// "err" and a reason, or "timeout" where a time limit is an argument. Numbers are
+// decimal or 0x-hexadecimal. While a peer waits for a command it makes progress.
 //
 //	address                              ok ADDRESS
 //	connect EP none|peer ADDRESS         ok
