@@ -29,7 +29,7 @@ func cTools(t *testing.T) []string {
 		tools = append(tools, tool)
 	}
 	if len(tools) == 0 {
-		if os.Getenv("UCX_GO_REQUIRE") != "" {
+		if os.Getenv("REQUIRE_TEST_TOOLS") != "" {
 			t.Fatal("C's ucx_info is missing although the set-up script has run")
 		}
 		t.Skip("C's ucx_info is not installed (Debian package ucx-utils)")

@@ -39,7 +39,7 @@ func startNode(t *testing.T) *node {
 	}
 	for _, tool := range []string{"ip", "nsenter"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			if os.Getenv("UCX_GO_REQUIRE") != "" {
+			if os.Getenv("REQUIRE_TEST_TOOLS") != "" {
 				t.Fatalf("no %s command although the set-up script has run", tool)
 			}
 			t.Skipf("no %s command", tool)
