@@ -3,7 +3,6 @@ package interop
 import (
 	"errors"
 	"flag"
-	"fmt"
 	"os"
 	"testing"
 )
@@ -85,7 +84,6 @@ func runMatrix(t *testing.T, ours, theirs program, settings []setting, sizes []i
 		}
 	}
 	m.print(os.Stdout)
-	fmt.Printf("%s: %s\n", m.title, m.count())
 	if where.eth == "" {
 		t.Run("devices eth and both", func(t *testing.T) { need(t, where.why) })
 	}
@@ -166,22 +164,19 @@ func (r *runner) close() error {
 
 // record stores the outcome and reports a failure.
 func (r *runner) record(at row, size int, err error) {
-	o := ok
 	switch {
 	case err == nil:
+		r.matrix.set(at, size, r.column(), ok)
 	case errors.Is(err, errNothingToDo):
-		return
 	case errors.Is(err, errUnsupported):
-		o = unsupported
+		r.matrix.set(at, size, r.column(), unsupported)
 	default:
-		o = failed
 		r.failures++
-		r.t.Errorf("%s, %s, %d bytes: %v", at.operation, at.direction, size, err)
+		r.matrix.fail(r.t, at, size, r.column(), err)
 		if r.failures == maxFailures {
 			r.t.Errorf("giving up after %d failures", maxFailures)
 		}
 	}
-	r.matrix.set(at, size, r.column(), o)
 }
 
 func (r *runner) column() column { return column{r.setting.name, r.device.name} }

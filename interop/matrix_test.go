@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"testing"
 )
 
 // outcome is what is known of one cell of the matrix.
@@ -31,6 +32,7 @@ type matrix struct {
 	columns []column
 	sizes   map[row][]int
 	cells   map[cell]outcome
+	reasons []string // of the failures, in the order in which they happened
 }
 
 type cell struct {
@@ -58,11 +60,20 @@ func (m *matrix) set(r row, size int, c column, o outcome) {
 	m.cells[cell{r, c, size}] = o
 }
 
+// fail stores a failure and reports it to t.
+func (m *matrix) fail(t *testing.T, at row, size int, c column, err error) {
+	t.Helper()
+	m.set(at, size, c, failed)
+	reason := fmt.Sprintf("%s, %s, %d bytes, %s, %s: %v", at.operation, at.direction, size, c.group, c.name, err)
+	m.reasons = append(m.reasons, reason)
+	t.Error(reason)
+}
+
 // noSize is the size of rows that have none.
 const noSize = -1
 
 // print writes the matrix: a line for each row, or several where the outcome
-// depends on the size.
+// depends on the size; then why things failed, and the counts.
 func (m *matrix) print(w io.Writer) {
 	const label = 44
 	fmt.Fprintf(w, "\n%-*s", label, m.title)
@@ -88,6 +99,11 @@ func (m *matrix) print(w io.Writer) {
 			fmt.Fprintln(w)
 		}
 	}
+	// Again, where a reader of the last lines finds them.
+	for _, reason := range m.reasons {
+		fmt.Fprintln(w, reason)
+	}
+	fmt.Fprintf(w, "%s: %s\n", m.title, m.count())
 }
 
 // width returns the width of a column: a group's name must fit over its columns.

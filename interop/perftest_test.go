@@ -59,23 +59,21 @@ func runPerftest(t *testing.T, ours, theirs program) {
 							r.serverEnv, r.clientEnv = r.clientEnv, nil
 							at.direction = ours.name + " server"
 						}
-						o := notRun
-						if failures < maxFailures {
-							o = ok
-							if _, err := r.run(where); err != nil {
-								o = failed
-								failures++
-								t.Errorf("%s, %s, %d bytes: %v", at.operation, at.direction, run.size, err)
-							}
+						in := column{"defaults", d.name}
+						if failures == maxFailures {
+							m.set(at, run.size, in, notRun)
+						} else if _, err := r.run(where); err != nil {
+							failures++
+							m.fail(t, at, run.size, in, err)
+						} else {
+							m.set(at, run.size, in, ok)
 						}
-						m.set(at, run.size, column{"defaults", d.name}, o)
 					}
 				}
 			}
 		})
 	}
 	m.print(os.Stdout)
-	fmt.Printf("%s: %s\n", m.title, m.count())
 }
 
 // perfRun is one run of ucx_perftest between two processes.
