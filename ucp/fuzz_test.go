@@ -85,7 +85,7 @@ func newFuzzTarget(t testing.TB) *fuzzTarget {
 	f.open = []*Request{offer, sync, fetch}
 	f.live = []uint64{uint64(v.ep.localID), offer.localID, sync.localID, fetch.localID, 0x1111}
 	first := proto.EagerFirst{Tag: 0x52, TotalLen: 1000, MsgID: 0x1111}.Append(nil)
-	if err := v.onEagerFirst(append(first, 1, 2, 3), nil); err != nil {
+	if err := v.onEagerFirst(nil, append(first, 1, 2, 3), nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, mask := range []Tag{FullMask, 0xFF} {
@@ -111,7 +111,7 @@ func (f *fuzzTarget) play(s script) {
 		if at := patchOffsets[int(patch>>4)%len(patchOffsets)]; at >= 0 && at+8 <= len(message) {
 			binary.LittleEndian.PutUint64(message[at:], f.live[int(patch&0xF)%len(f.live)])
 		}
-		f.handlers[h](message, nil)
+		f.handlers[h](nil, message, nil)
 		f.Progress()
 	}
 }

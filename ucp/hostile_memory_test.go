@@ -16,7 +16,7 @@ func (v *victim) wireup(m proto.Wireup) error {
 	if err != nil {
 		v.Fatal(err)
 	}
-	return v.onWireup(b, nil)
+	return v.onWireup(nil, b, nil)
 }
 
 // stranger is a request of an unknown worker that can be reached here.
@@ -118,7 +118,7 @@ func TestFirstOverLimit(t *testing.T) {
 	v := newVictim(t, "MAX_UNEXP_BYTES", "1k")
 	b := make([]byte, proto.EagerFirstSize+2000)
 	proto.EagerFirst{Tag: 1, TotalLen: 4000, MsgID: 77}.Put(b)
-	if err := v.onEagerFirst(b, nil); !errors.Is(err, ucs.ErrExceedsLimit) {
+	if err := v.onEagerFirst(nil, b, nil); !errors.Is(err, ucs.ErrExceedsLimit) {
 		t.Error(err)
 	}
 	if _, _, found := v.TagProbe(1, FullMask, false); found || len(v.assemblies) != 0 || v.held() != 0 {

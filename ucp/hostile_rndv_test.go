@@ -16,7 +16,7 @@ func TestHostileRTR(t *testing.T) {
 	req := v.offer(offerLength)
 	id := proto.RequestID(req.localID)
 	rtr := func(off, n int) error {
-		return v.onRndvRTR(proto.RndvRTR{SendReqID: id, RecvReqID: 99, Size: n, Offset: off}.Append(nil), nil)
+		return v.onRndvRTR(nil, proto.RndvRTR{SendReqID: id, RecvReqID: 99, Size: n, Offset: off}.Append(nil), nil)
 	}
 	for what, err := range map[string]error{
 		"more than the message":   rtr(0, offerLength+1),
@@ -36,20 +36,20 @@ func TestHostileRTR(t *testing.T) {
 	v.refused("the same part again", rtr(0, 1000))
 	v.refused("an overlapping part", rtr(999, 2))
 	key := append(proto.RndvRTR{SendReqID: id, Size: 8, Offset: 5000, Address: 1}.Append(nil), 0xFF, 0xFF, 1, 2, 3)
-	v.refused("a key that makes no sense", v.onRndvRTR(key, nil))
+	v.refused("a key that makes no sense", v.onRndvRTR(nil, key, nil))
 	for v.Progress() > 0 {
 	}
 	if req.Done() {
 		t.Fatalf("the send is done: %v", req.Err())
 	}
 	v.stats.Dropped = 0 // the data nobody asked for
-	if err := v.onRndvATS(proto.RndvAck{ReqID: id, Status: ucs.ErrCanceled}.Append(nil), nil); err != nil {
+	if err := v.onRndvATS(nil, proto.RndvAck{ReqID: id, Status: ucs.ErrCanceled}.Append(nil), nil); err != nil {
 		t.Fatal(err)
 	}
 	if !errors.Is(req.Err(), ucs.ErrCanceled) {
 		t.Errorf("the send ended with %v", req.Err())
 	}
-	v.dropped("a second ats", v.onRndvATS(proto.RndvAck{ReqID: id}.Append(nil), nil))
+	v.dropped("a second ats", v.onRndvATS(nil, proto.RndvAck{ReqID: id}.Append(nil), nil))
 	v.exchange()
 }
 
@@ -62,7 +62,7 @@ func TestHostileParts(t *testing.T) {
 	req.proto = &rndvBcopy // as if a part was being sent
 	accepted := 0
 	for ; accepted < 2*maxParts; accepted++ {
-		if v.onRndvRTR(proto.RndvRTR{SendReqID: id, Size: 1, Offset: accepted}.Append(nil), nil) != nil {
+		if v.onRndvRTR(nil, proto.RndvRTR{SendReqID: id, Size: 1, Offset: accepted}.Append(nil), nil) != nil {
 			break
 		}
 	}
@@ -80,7 +80,7 @@ func TestHostileData(t *testing.T) {
 	req := v.fetching(buf)
 	data := func(off, n int) error {
 		b := proto.RndvData{RecvReqID: proto.RequestID(req.localID), Offset: off}.Append(nil)
-		return v.onRndvData(append(b, bytes.Repeat([]byte{0xEE}, n)...), nil)
+		return v.onRndvData(nil, append(b, bytes.Repeat([]byte{0xEE}, n)...), nil)
 	}
 	for what, at := range map[string][2]int{
 		"across the end": {96, 8}, "behind the end": {100, 1}, "far away": {math.MaxInt - 100, 8}, "too much": {0, 101},
@@ -105,7 +105,7 @@ func TestHostileData(t *testing.T) {
 		t.Error("the data is wrong")
 	}
 	id := req.localID
-	v.dropped("data after the end", v.onRndvData(proto.RndvData{RecvReqID: proto.RequestID(id)}.Append(nil), nil))
+	v.dropped("data after the end", v.onRndvData(nil, proto.RndvData{RecvReqID: proto.RequestID(id)}.Append(nil), nil))
 	req.Free()
 	v.exchange()
 }
@@ -125,7 +125,7 @@ func TestHostileATP(t *testing.T) {
 		req := v.fetching(make([]byte, 100))
 		ack.ReqID = proto.RequestID(req.localID)
 		for range 3 {
-			if err := v.onRndvATP(ack.Append(nil), nil); err != nil {
+			if err := v.onRndvATP(nil, ack.Append(nil), nil); err != nil {
 				t.Errorf("%+v: %v", ack, err)
 			}
 		}

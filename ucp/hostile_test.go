@@ -22,7 +22,7 @@ func TestHostileLengths(t *testing.T) {
 	for name, h := range v.handlers() {
 		for n := range 120 {
 			for _, fill := range []byte{0, 0xFF, 0x01, 0x80} {
-				err := h(bytes.Repeat([]byte{fill}, n), nil)
+				err := h(nil, bytes.Repeat([]byte{fill}, n), nil)
 				if n < 8 && err == nil {
 					t.Errorf("%s: %d bytes were taken for a message", name, n)
 				}
@@ -41,19 +41,19 @@ func TestHostileIDs(t *testing.T) {
 	v := newVictim(t)
 	for _, id := range []uint64{0, 1, 2, 3, math.MaxUint64, uint64(v.ep.localID) ^ 2, uint64(v.ep.localID) ^ 1<<40} {
 		req, ep := proto.RequestID(id), proto.EndpointID(id)
-		v.dropped("sync ack", v.onEagerSyncAck(proto.EagerSyncAck{ReqID: req}.Append(nil), nil))
-		v.dropped("rtr", v.onRndvRTR(proto.RndvRTR{SendReqID: req, Size: 8}.Append(nil), nil))
-		v.dropped("data", v.onRndvData(proto.RndvData{RecvReqID: req}.Append(nil), nil))
-		v.dropped("ats", v.onRndvATS(proto.RndvAck{ReqID: req, HasSize: true}.Append(nil), nil))
-		v.dropped("atp", v.onRndvATP(proto.RndvAck{ReqID: req, HasSize: true}.Append(nil), nil))
-		v.dropped("rts", v.onRndvRTS(proto.RndvRTS{EpID: ep, ReqID: 5, Size: 100}.Append(nil), nil))
+		v.dropped("sync ack", v.onEagerSyncAck(nil, proto.EagerSyncAck{ReqID: req}.Append(nil), nil))
+		v.dropped("rtr", v.onRndvRTR(nil, proto.RndvRTR{SendReqID: req, Size: 8}.Append(nil), nil))
+		v.dropped("data", v.onRndvData(nil, proto.RndvData{RecvReqID: req}.Append(nil), nil))
+		v.dropped("ats", v.onRndvATS(nil, proto.RndvAck{ReqID: req, HasSize: true}.Append(nil), nil))
+		v.dropped("atp", v.onRndvATP(nil, proto.RndvAck{ReqID: req, HasSize: true}.Append(nil), nil))
+		v.dropped("rts", v.onRndvRTS(nil, proto.RndvRTS{EpID: ep, ReqID: 5, Size: 100}.Append(nil), nil))
 		if id != 0 {
 			m := proto.Wireup{Type: proto.WireupReply, SrcEp: 7, DstEp: ep, Address: v.emptyAddress()}
 			b, err := m.Append(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			v.dropped("wireup reply", v.onWireup(b, nil))
+			v.dropped("wireup reply", v.onWireup(nil, b, nil))
 		}
 	}
 	// The ids of requests of another kind.
@@ -63,10 +63,10 @@ func TestHostileIDs(t *testing.T) {
 	}
 	sync := v.syncSend(2)
 	id := proto.RequestID(sync.localID)
-	v.dropped("rtr for a synchronous send", v.onRndvRTR(proto.RndvRTR{SendReqID: id, Size: 8}.Append(nil), nil))
-	v.dropped("data for a synchronous send", v.onRndvData(proto.RndvData{RecvReqID: id}.Append(nil), nil))
-	v.dropped("ats for a synchronous send", v.onRndvATS(proto.RndvAck{ReqID: id}.Append(nil), nil))
-	v.dropped("atp for a synchronous send", v.onRndvATP(proto.RndvAck{ReqID: id}.Append(nil), nil))
+	v.dropped("rtr for a synchronous send", v.onRndvRTR(nil, proto.RndvRTR{SendReqID: id, Size: 8}.Append(nil), nil))
+	v.dropped("data for a synchronous send", v.onRndvData(nil, proto.RndvData{RecvReqID: id}.Append(nil), nil))
+	v.dropped("ats for a synchronous send", v.onRndvATS(nil, proto.RndvAck{ReqID: id}.Append(nil), nil))
+	v.dropped("atp for a synchronous send", v.onRndvATP(nil, proto.RndvAck{ReqID: id}.Append(nil), nil))
 	if recv.Done() || sync.Done() {
 		t.Error("an operation was ended")
 	}
@@ -80,11 +80,11 @@ func TestHostileFragments(t *testing.T) {
 	v := newVictim(t)
 	first := func(id, total, n int) error {
 		b := proto.EagerFirst{Tag: 0xF1, TotalLen: total, MsgID: proto.MessageID(id)}.Append(nil)
-		return v.onEagerFirst(append(b, make([]byte, n)...), nil)
+		return v.onEagerFirst(nil, append(b, make([]byte, n)...), nil)
 	}
 	middle := func(id, off, n int) error {
 		b := proto.EagerMiddle{MsgID: proto.MessageID(id), Offset: off}.Append(nil)
-		return v.onEagerMiddle(append(b, make([]byte, n)...), nil)
+		return v.onEagerMiddle(nil, append(b, make([]byte, n)...), nil)
 	}
 	if err := first(1, 100, 10); err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestHostileFragments(t *testing.T) {
 	// Negative, as an int.
 	b := proto.EagerFirst{Tag: 0xF1, MsgID: 7}.Append(nil)
 	binary.LittleEndian.PutUint64(b[8:], 1<<63)
-	v.refused("a length of 2^63", v.onEagerFirst(b, nil))
+	v.refused("a length of 2^63", v.onEagerFirst(nil, b, nil))
 	v.exchange()
 }
 
@@ -135,24 +135,24 @@ func TestHostileFragments(t *testing.T) {
 func TestHostileUnexpected(t *testing.T) {
 	const limit = 1 << 20
 	for name, message := range map[string]func(v *victim, i int) error{
-		"empty": func(v *victim, _ int) error { return v.onEagerOnly(make([]byte, 8), nil) },
-		"large": func(v *victim, _ int) error { return v.onEagerOnly(make([]byte, 5000), nil) },
+		"empty": func(v *victim, _ int) error { return v.onEagerOnly(nil, make([]byte, 8), nil) },
+		"large": func(v *victim, _ int) error { return v.onEagerOnly(nil, make([]byte, 5000), nil) },
 		"offers": func(v *victim, _ int) error {
-			return v.onRndvRTS(proto.RndvRTS{EpID: v.ep.localID, ReqID: 1, Size: math.MaxInt}.Append(nil), nil)
+			return v.onRndvRTS(nil, proto.RndvRTS{EpID: v.ep.localID, ReqID: 1, Size: math.MaxInt}.Append(nil), nil)
 		},
 		"orphan fragments": func(v *victim, i int) error {
 			b := proto.EagerMiddle{MsgID: proto.MessageID(i), Offset: 8}.Append(nil)
-			return v.onEagerMiddle(append(b, make([]byte, 100)...), nil)
+			return v.onEagerMiddle(nil, append(b, make([]byte, 100)...), nil)
 		},
 		"one message for ever": func(v *victim, i int) error {
 			b := proto.EagerMiddle{MsgID: 1, Offset: i * 100}.Append(nil)
-			return v.onEagerMiddle(append(b, make([]byte, 100)...), nil)
+			return v.onEagerMiddle(nil, append(b, make([]byte, 100)...), nil)
 		},
 		"fragments without bytes": func(v *victim, i int) error {
 			if i == limit {
 				return ucs.ErrExceedsLimit // there is no end to them, and no need for one
 			}
-			return v.onEagerMiddle(proto.EagerMiddle{MsgID: 1, Offset: i}.Append(nil), nil)
+			return v.onEagerMiddle(nil, proto.EagerMiddle{MsgID: 1, Offset: i}.Append(nil), nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestHostileAssemblies(t *testing.T) {
 		if i > maxAssemblies {
 			t.Fatal("no limit")
 		}
-		if v.onEagerMiddle(proto.EagerMiddle{MsgID: proto.MessageID(i)}.Append(nil), nil) != nil {
+		if v.onEagerMiddle(nil, proto.EagerMiddle{MsgID: proto.MessageID(i)}.Append(nil), nil) != nil {
 			break
 		}
 	}

@@ -21,7 +21,7 @@ func TestHostileWireup(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return v.onWireup(b, nil)
+		return v.onWireup(nil, b, nil)
 	}
 	for i := range 1000 {
 		err := request(uint64(0xABC000+i), uint16(i), proto.EndpointID(2*i+1))
@@ -69,7 +69,7 @@ func TestHostileWireupTypes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := v.onWireup(b, nil); err != nil && !errors.Is(err, ucs.ErrIO) {
+		if err := v.onWireup(nil, b, nil); err != nil && !errors.Is(err, ucs.ErrIO) {
 			t.Errorf("type %d: %v", kind, err)
 		}
 	}
@@ -97,7 +97,7 @@ func TestEpCheck(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := v.onWireup(b, nil); err != nil {
+		if err := v.onWireup(nil, b, nil); err != nil {
 			t.Fatal(err)
 		}
 		for range 100 {

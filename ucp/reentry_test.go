@@ -86,14 +86,14 @@ func TestMessageIDAgain(t *testing.T) {
 		b := make([]byte, proto.EagerFirstSize+1)
 		proto.EagerFirst{Tag: tag, TotalLen: 2, MsgID: 77}.Put(b)
 		b[proto.EagerFirstSize] = byte(tag)
-		if err := v.onEagerFirst(b, nil); err != nil {
+		if err := v.onEagerFirst(nil, b, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	rest := func() {
 		b := make([]byte, proto.EagerMiddleSize+1)
 		proto.EagerMiddle{MsgID: 77, Offset: 1}.Put(b)
-		if err := v.onEagerMiddle(b, nil); err != nil {
+		if err := v.onEagerMiddle(nil, b, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 var rndvRTR = protocol{name: "tag rndv receive", progress: progressRTR, pack: packRTR}
 
 // onRndvRTS receives an offer.
-func (w *Worker) onRndvRTS(data []byte, _ *uct.AMDesc) error {
+func (w *Worker) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, tail, err := proto.ParseRndvRTS(data)
 	if err != nil {
 		return w.malformed(err)
@@ -137,7 +137,7 @@ var emptyRkey = func() []byte { k := proto.NewRkey(ucs.MemoryHost.Wire()); retur
 func (r *Request) waitsForData() bool { return r != nil && r.proto == &rndvRTR }
 
 // onRndvData receives a part of a message.
-func (w *Worker) onRndvData(data []byte, _ *uct.AMDesc) error {
+func (w *Worker) onRndvData(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, payload, err := proto.ParseRndvData(data)
 	if err != nil {
 		return w.malformed(err)
@@ -159,7 +159,7 @@ func (w *Worker) onRndvData(data []byte, _ *uct.AMDesc) error {
 }
 
 // onRndvATP is told that the peer has written to the destination.
-func (w *Worker) onRndvATP(data []byte, _ *uct.AMDesc) error {
+func (w *Worker) onRndvATP(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, err := proto.ParseRndvAck(data)
 	if err != nil {
 		return w.malformed(err)

@@ -64,7 +64,7 @@ func packRTS(r *Request, dst []byte) int {
 }
 
 // onRndvRTR is told where data of ours shall go.
-func (w *Worker) onRndvRTR(data []byte, _ *uct.AMDesc) error {
+func (w *Worker) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, key, err := proto.ParseRndvRTR(data)
 	if err != nil {
 		return w.malformed(err)
@@ -205,7 +205,7 @@ func partSent(r *Request, err error) {
 
 // onRndvATS is told that the receiver is done with a message of ours: it read
 // it, or does not want it.
-func (w *Worker) onRndvATS(data []byte, _ *uct.AMDesc) error {
+func (w *Worker) onRndvATS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, err := proto.ParseRndvAck(data)
 	if err != nil {
 		return w.malformed(err)

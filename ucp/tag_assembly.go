@@ -31,7 +31,7 @@ type piece struct {
 const maxAssemblies = 1 << 16
 
 // onEagerFirst receives the first fragment of a message.
-func (w *Worker) onEagerFirst(data []byte, desc *uct.AMDesc) error {
+func (w *Worker) onEagerFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 	h, payload, err := proto.ParseEagerFirst(data)
 	if err != nil {
 		return w.malformed(err)
@@ -42,7 +42,7 @@ func (w *Worker) onEagerFirst(data []byte, desc *uct.AMDesc) error {
 
 // onEagerSyncFirst receives the first fragment of a message whose sender waits
 // for the match.
-func (w *Worker) onEagerSyncFirst(data []byte, desc *uct.AMDesc) error {
+func (w *Worker) onEagerSyncFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 	h, payload, err := proto.ParseEagerSyncFirst(data)
 	if err != nil {
 		return w.malformed(err)
@@ -97,7 +97,7 @@ func (w *Worker) firstFragment(h *proto.EagerFirst, payload []byte, desc *uct.AM
 }
 
 // onEagerMiddle receives a later fragment.
-func (w *Worker) onEagerMiddle(data []byte, _ *uct.AMDesc) error {
+func (w *Worker) onEagerMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, payload, err := proto.ParseEagerMiddle(data)
 	if err != nil {
 		return w.malformed(err)

@@ -199,7 +199,7 @@ func (r *Request) iovec() []uct.IOV {
 }
 
 // onEagerSyncAck is told that a synchronous message was matched.
-func (w *Worker) onEagerSyncAck(data []byte, _ *uct.AMDesc) error {
+func (w *Worker) onEagerSyncAck(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, err := proto.ParseEagerSyncAck(data)
 	if err != nil {
 		return w.malformed(err)

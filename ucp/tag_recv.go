@@ -191,7 +191,7 @@ func (r *Request) deliver(tag Tag, data []byte) {
 }
 
 // onEagerOnly receives a message that came whole.
-func (w *Worker) onEagerOnly(data []byte, desc *uct.AMDesc) error {
+func (w *Worker) onEagerOnly(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 	h, payload, err := proto.ParseEagerOnly(data)
 	if err != nil {
 		return w.malformed(err)
@@ -206,7 +206,7 @@ func (w *Worker) onEagerOnly(data []byte, desc *uct.AMDesc) error {
 
 // onEagerSyncOnly receives a message that came whole and whose sender waits for
 // the match.
-func (w *Worker) onEagerSyncOnly(data []byte, desc *uct.AMDesc) error {
+func (w *Worker) onEagerSyncOnly(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 	h, payload, err := proto.ParseEagerSyncOnly(data)
 	if err != nil {
 		return w.malformed(err)

@@ -166,7 +166,7 @@ func (v *victim) fetching(buf []byte) *Request {
 		v.Fatal(err)
 	}
 	rts := proto.RndvRTS{Header: 0xF0, EpID: v.ep.localID, ReqID: 0x1234567, Size: len(buf)}
-	if err := v.onRndvRTS(rts.Append(nil), nil); err != nil {
+	if err := v.onRndvRTS(nil, rts.Append(nil), nil); err != nil {
 		v.Fatal(err)
 	}
 	v.stats.Dropped = 0 // the answer to a request that is not there

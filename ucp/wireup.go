@@ -64,7 +64,7 @@ func (w *Worker) emptyAddress() proto.WorkerAddress {
 }
 
 // onWireup receives wireup messages.
-func (w *Worker) onWireup(data []byte, _ *uct.AMDesc) error {
+func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	m, err := proto.ParseWireup(data)
 	if err != nil {
 		return w.malformed(err)

@@ -11,10 +11,50 @@ const MaxAMIDs = 32
 // only during the call, unless desc is not nil and the handler returns
 // ucs.InProgress: then data stays valid until desc.Release. Any other result
 // gives the data back; an error among them says that no peer in its right mind
-// sends such a message, and a transport with connections drops the one it came
-// on. It runs inside progress, or inside the send for a transport that delivers
-// inline, and may send.
-type AMHandler func(data []byte, desc *AMDesc) error
+// sends such a message, and a transport with connections drops src, the one it
+// came on. It runs inside progress, or inside the send for a transport that
+// delivers inline, and may send.
+//
+// src is nil where the transport cannot tell its peers apart.
+type AMHandler func(src *Source, data []byte, desc *AMDesc) error
+
+// Source is a connection as its receiving side sees it. A transport embeds one
+// in each of its connections; it allocates nothing for it.
+type Source struct {
+	// Owner is the transport's connection.
+	Owner SourceOwner
+
+	// User belongs to the iface's user, who may set it in a handler. It is told
+	// once when no more messages will come from here, and the Source must not be
+	// used after that.
+	User SourceUser
+}
+
+// SourceOwner is a connection that can be dropped.
+type SourceOwner interface {
+	// DropSource drops the connection as if a handler had returned err.
+	DropSource(err error)
+}
+
+// SourceUser wants to know of the end of a connection.
+type SourceUser interface {
+	// SourceGone is called at the end, of whatever kind, by whoever closes the
+	// connection: inside progress, a send or a Close. It must neither send nor
+	// call users.
+	SourceGone()
+}
+
+// Drop drops the connection. The user is told before it returns; data of a
+// message that is just being handled stays valid until its handler returns.
+func (s *Source) Drop(err error) { s.Owner.DropSource(err) }
+
+// Gone tells the user of the source, once. Transports call it.
+func (s *Source) Gone() {
+	if u := s.User; u != nil {
+		s.User = nil
+		u.SourceGone()
+	}
+}
 
 // AMDesc is receive memory that a handler may keep.
 type AMDesc struct {

@@ -211,8 +211,9 @@ type IfaceParams struct {
 	Device    string
 
 	// OnError is told when an endpoint failed: the value given as
-	// EndpointParams.UserData, and why. It runs inside progress, once per
-	// endpoint, after the endpoint's completions have been given their error.
+	// EndpointParams.UserData, and why. It runs inside progress, never inside a
+	// send, once per endpoint, after the endpoint's completions have been given
+	// their error; no operation succeeds after it.
 	// When it returns the endpoint accepts only PendingPurge and Close. Nil:
 	// the failure is logged.
 	OnError func(ep Endpoint, userData any, err error)

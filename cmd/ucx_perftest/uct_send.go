@@ -43,7 +43,7 @@ func (r *uctRunner) prepare() error {
 	if !am {
 		return nil
 	}
-	return r.iface.SetAMHandler(amID, func(data []byte, _ *uct.AMDesc) error {
+	return r.iface.SetAMHandler(amID, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 		if len(data) > 0 {
 			r.lastSN = data[0]
 		}

@@ -3,6 +3,10 @@ package self
 import (
 	"slices"
 
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -11,6 +15,7 @@ const maxBacklog = 64
 
 // message is a message in a buffer.
 type message struct {
+	from     *endpoint
 	buf      []byte // of segSize bytes
 	n        int    // bytes of it that are the message
 	id       uct.AMID
@@ -52,7 +57,7 @@ func (b *backlog) push(m message) {
 // pop removes the oldest message. There must be one.
 func (b *backlog) pop() message {
 	m := b.ring[b.first]
-	b.ring[b.first].buf = nil
+	b.ring[b.first] = message{}
 	b.first = (b.first + 1) % maxBacklog
 	b.count--
 	return m
@@ -62,7 +67,7 @@ func (b *backlog) pop() message {
 // lets pending requests try again. What that adds to the backlog is for the next
 // round. Inside a handler it does nothing.
 func (i *iface) Progress() int {
-	if i.backlog.count == 0 && len(i.waiting) == 0 || i.depth > 0 {
+	if i.idle() || i.depth > 0 {
 		return 0
 	}
 	n := i.backlog.len()
@@ -73,9 +78,34 @@ func (i *iface) Progress() int {
 			return k + 1
 		}
 		i.backlog.release(m.buf)
+		if e := m.from; e.closed && e.queued == 0 {
+			e.src.Gone()
+		}
 	}
-	n += i.pump()
+	n += i.pump() + i.reportFailed()
 	i.updateInline()
+	return n
+}
+
+// idle reports whether there is nothing to do for Progress.
+func (i *iface) idle() bool {
+	return i.backlog.count == 0 && len(i.waiting) == 0 && len(i.failed) == 0
+}
+
+// reportFailed tells the users of endpoints that the receiver dropped.
+func (i *iface) reportFailed() int {
+	n := len(i.failed)
+	for len(i.failed) > 0 {
+		e := i.failed[0]
+		i.failed = slices.Delete(i.failed, 0, 1)
+		switch {
+		case e.closed:
+		case i.onError != nil:
+			i.onError(e, e.user, e.failure)
+		default:
+			log.Warn("endpoint failed", zap.Error(e.failure))
+		}
+	}
 	return n
 }
 
@@ -117,15 +147,33 @@ func (i *iface) updateInline() {
 
 // receive delivers a message that did not take the fast path.
 func (i *iface) receive(m message) {
+	if m.deferred {
+		m.from.queued--
+	}
+	if m.from.failure != nil {
+		return
+	}
 	if i.tracer != nil {
 		i.tracer(true, m.id, m.buf[:m.n])
 	}
-	i.deliver(m.id, m.buf[:m.n])
+	if err := i.deliver(&m.from.src, m.id, m.buf[:m.n]); err != nil {
+		m.from.refused(err)
+	}
 }
 
 // deliver runs the handler of a message. It must stay inlinable.
-func (i *iface) deliver(id uct.AMID, data []byte) {
+func (i *iface) deliver(src *uct.Source, id uct.AMID, data []byte) error {
 	i.depth++
-	i.handlers[id](data, nil)
+	err := i.handlers[id](src, data, nil)
 	i.depth--
+	return err
+}
+
+// refused is told the result of a handler that is not nil.
+//
+//go:noinline
+func (e *endpoint) refused(err error) {
+	if err != ucs.InProgress {
+		e.DropSource(err)
+	}
 }

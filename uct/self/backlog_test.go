@@ -28,7 +28,7 @@ func newLoop(t testing.TB) *loop {
 func TestDepth(t *testing.T) {
 	l := newLoop(t)
 	depth, deepest, total := 0, 0, 0
-	l.Handle(t, 1, func([]byte, *uct.AMDesc) error {
+	l.Handle(t, 1, func(*uct.Source, []byte, *uct.AMDesc) error {
 		depth++
 		deepest = max(deepest, depth)
 		total++
@@ -86,7 +86,7 @@ func TestOrder(t *testing.T) {
 			t.Fatalf("sending: %v", err)
 		}
 	}
-	l.Handle(t, 1, func(data []byte, _ *uct.AMDesc) error {
+	l.Handle(t, 1, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 		if n := uint64(data[0]) | uint64(data[1])<<8; n != handled&0xffff {
 			t.Fatalf("message %d handled in place %d", n, handled)
 		}
@@ -122,7 +122,7 @@ func TestOrder(t *testing.T) {
 func (l *loop) atBottom(t *testing.T, body func()) {
 	t.Helper()
 	depth := 0
-	l.Handle(t, 30, func([]byte, *uct.AMDesc) error {
+	l.Handle(t, 30, func(*uct.Source, []byte, *uct.AMDesc) error {
 		if depth++; depth < maxDepth {
 			return l.ep.AMShort(30, 0, nil, 0, nil)
 		}
@@ -138,7 +138,7 @@ func (l *loop) atBottom(t *testing.T, body func()) {
 // id 29.
 func (l *loop) whenFull(t *testing.T, body func()) {
 	t.Helper()
-	l.Handle(t, 29, func([]byte, *uct.AMDesc) error { return nil })
+	l.Handle(t, 29, func(*uct.Source, []byte, *uct.AMDesc) error { return nil })
 	l.atBottom(t, func() {
 		for range maxBacklog {
 			if err := l.ep.AMShort(29, 0, nil, 0, nil); err != nil {
@@ -155,7 +155,7 @@ func (l *loop) whenFull(t *testing.T, body func()) {
 func TestPendingIsFair(t *testing.T) {
 	l := newLoop(t)
 	greedy, modest := l.Connect(t, l.Host), l.Connect(t, l.Host)
-	l.Handle(t, 1, func([]byte, *uct.AMDesc) error { return nil })
+	l.Handle(t, 1, func(*uct.Source, []byte, *uct.AMDesc) error { return nil })
 	served := 0
 	hog := ucttest.NewPending(func() error {
 		if err := greedy.AMShort(1, 0, nil, 0, nil); err != nil {
@@ -195,7 +195,7 @@ func TestDispatchDoesNotDeliver(t *testing.T) {
 	l := newLoop(t)
 	dispatching := false
 	handled := 0
-	l.Handle(t, 1, func([]byte, *uct.AMDesc) error {
+	l.Handle(t, 1, func(*uct.Source, []byte, *uct.AMDesc) error {
 		handled++
 		if dispatching {
 			t.Error("handled inside a dispatch")
@@ -224,7 +224,7 @@ func TestDispatchDoesNotDeliver(t *testing.T) {
 func TestCloseWithBacklog(t *testing.T) {
 	l := newLoop(t)
 	handled := 0
-	l.Handle(t, 1, func([]byte, *uct.AMDesc) error {
+	l.Handle(t, 1, func(*uct.Source, []byte, *uct.AMDesc) error {
 		handled++
 		l.ep.Close()
 		if err := l.Iface.Close(); err != nil {
@@ -256,7 +256,7 @@ func TestBacklogDoesNotAllocate(t *testing.T) {
 	}
 	l := newLoop(t)
 	left := 0
-	l.Handle(t, 1, func([]byte, *uct.AMDesc) error {
+	l.Handle(t, 1, func(*uct.Source, []byte, *uct.AMDesc) error {
 		if left > 0 {
 			left--
 			return l.ep.AMShort(1, 0, nil, 0, nil)

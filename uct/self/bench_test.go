@@ -13,7 +13,7 @@ import (
 func BenchmarkAM(b *testing.B) {
 	l := newLoop(b)
 	got := 0
-	l.Handle(b, 1, func(data []byte, _ *uct.AMDesc) error { got += len(data); return nil })
+	l.Handle(b, 1, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error { got += len(data); return nil })
 	for _, size := range []int{0, 8, 64, 1024, 8184} {
 		payload := make([]byte, size)
 		b.Run(fmt.Sprintf("short/%d", size), func(b *testing.B) {

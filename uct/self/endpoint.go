@@ -15,7 +15,11 @@ type endpoint struct {
 	tx      *iface // where sends go: home, or nowhere when no more are allowed
 	home    *iface
 	pending uct.PendingQueue
-	waits   bool // listed in home.waiting
+	src     uct.Source // of what it sends
+	failure error      // why the receiver dropped it
+	user    any        // for OnError
+	queued  int        // messages of its in the backlog
+	waits   bool       // listed in home.waiting
 	closed  bool
 }
 
@@ -40,7 +44,9 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 		return nil, fmt.Errorf("self: all %d endpoints are in use: %w", i.endpoints, ucs.ErrExceedsLimit)
 	}
 	i.endpoints++
-	return &endpoint{tx: i, home: i}, nil
+	e := &endpoint{tx: i, home: i, user: p.UserData}
+	e.src.Owner = e
+	return e, nil
 }
 
 // AMShort implements uct.Endpoint. It is the path to keep short: one check for
@@ -54,7 +60,9 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.Sen
 	b := i.bufs[i.depth][:n]
 	binary.LittleEndian.PutUint64(b, header)
 	copy(b[headerLen:], payload)
-	i.deliver(id, b)
+	if err := i.deliver(&e.src, id, b); err != nil {
+		e.refused(err)
+	}
 	return nil
 }
 
@@ -88,7 +96,9 @@ func (e *endpoint) AMBcopy(id uct.AMID, p uct.Packer, _ uct.SendFlags, _ *uct.Co
 	if i := e.tx; i.depth < i.inline && id < uct.MaxAMIDs {
 		b := i.bufs[i.depth]
 		b = b[:p.Pack(b)]
-		i.deliver(id, b)
+		if err := i.deliver(&e.src, id, b); err != nil {
+			e.refused(err)
+		}
 		return len(b), nil
 	}
 	m, err := e.begin(id, 0)
@@ -106,7 +116,7 @@ func (e *endpoint) begin(id uct.AMID, n int) (message, error) {
 	i := e.tx
 	switch {
 	case i == nowhere:
-		return message{}, ucs.ErrNotConnected
+		return message{}, e.refusal()
 	case id >= uct.MaxAMIDs:
 		return message{}, errAMID(id)
 	case n > i.segSize:
@@ -114,13 +124,13 @@ func (e *endpoint) begin(id uct.AMID, n int) (message, error) {
 	case e.pending.Blocks() || i.backlog.full():
 		return message{}, ucs.ErrNoResource
 	case i.depth >= maxDepth || i.backlog.len() > 0 || i.pumping:
-		return message{id: id, deferred: true, buf: i.backlog.buffer(i.segSize)}, nil
+		return message{from: e, id: id, deferred: true, buf: i.backlog.buffer(i.segSize)}, nil
 	}
 	if i.bufs[i.depth] == nil {
 		i.bufs[i.depth] = make([]byte, i.segSize)
 		i.updateInline()
 	}
-	return message{id: id, buf: i.bufs[i.depth]}, nil
+	return message{from: e, id: id, buf: i.bufs[i.depth]}, nil
 }
 
 // finish delivers or defers a message from begin.
@@ -129,6 +139,7 @@ func (i *iface) finish(m message) {
 		i.tracer(false, m.id, m.buf[:m.n])
 	}
 	if m.deferred {
+		m.from.queued++
 		i.backlog.push(m)
 		i.inline = 0
 		return
@@ -157,12 +168,32 @@ func (e *endpoint) Check(*uct.Completion) error { return e.ready() }
 // ready says whether an operation that needs no buffer may go on.
 func (e *endpoint) ready() error {
 	if e.tx == nowhere {
-		return ucs.ErrNotConnected
+		return e.refusal()
 	}
 	if e.pending.Blocks() {
 		return ucs.ErrNoResource
 	}
 	return nil
+}
+
+// refusal is why an endpoint that leads nowhere accepts nothing.
+func (e *endpoint) refusal() error {
+	if e.failure != nil {
+		return e.failure
+	}
+	return ucs.ErrNotConnected
+}
+
+// DropSource implements uct.SourceOwner: the endpoint accepts nothing more, what
+// it sent and has not been delivered is dropped, and progress tells its user.
+func (e *endpoint) DropSource(err error) {
+	if e.closed || e.failure != nil {
+		return
+	}
+	e.failure = fmt.Errorf("self: dropped by the receiver: %w: %w", err, ucs.ErrConnectionReset)
+	e.tx = nowhere
+	e.home.failed = append(e.home.failed, e)
+	e.src.Gone()
 }
 
 // PendingAdd implements uct.Endpoint.
@@ -210,6 +241,9 @@ func (e *endpoint) Close() {
 	e.tx = nowhere
 	e.leaveWaiting()
 	e.home.endpoints--
+	if e.queued == 0 {
+		e.src.Gone()
+	}
 }
 
 //go:noinline

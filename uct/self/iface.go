@@ -31,10 +31,12 @@ type iface struct {
 
 	backlog backlog
 	waiting []*endpoint // with pending requests, each once
+	failed  []*endpoint // dropped by the receiver, to be reported
 	pumping bool        // pending requests are being dispatched
 	tracer  uct.AMTracer
 
 	onUnknownAM func(id uct.AMID, data []byte)
+	onError     func(ep uct.Endpoint, userData any, err error)
 	domain      *domain
 	worker      *uct.Worker
 	endpoints   int // open ones
@@ -51,7 +53,7 @@ type progressor struct{ *iface }
 
 // Arm implements uct.Armer: no descriptor would tell of the backlog.
 func (p progressor) Arm() error {
-	if p.backlog.len() > 0 || len(p.waiting) > 0 {
+	if !p.idle() {
 		return ucs.ErrBusy
 	}
 	return nil
@@ -65,6 +67,7 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, p uct.IfaceParams, cfg 
 	i := &iface{
 		segSize:     int(s.SegSize),
 		onUnknownAM: p.OnUnknownAM,
+		onError:     p.OnError,
 		domain:      d,
 		worker:      w,
 		addr:        newAddress(),
@@ -134,7 +137,7 @@ func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error {
 
 // unknown is the handler of an id that has none.
 func (i *iface) unknown(id uct.AMID) uct.AMHandler {
-	return func(data []byte, _ *uct.AMDesc) error {
+	return func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 		i.onUnknownAM(id, data)
 		return nil
 	}

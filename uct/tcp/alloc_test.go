@@ -57,7 +57,7 @@ func TestNoAllocations(t *testing.T) {
 	s.pend.Owner = s
 	s.iov = [2]uct.IOV{{Data: make([]byte, 30000)}, {Data: make([]byte, 500)}}
 	big := []uct.IOV{{Data: make([]byte, len(target))}}
-	b.iface.SetAMHandler(1, func(data []byte, _ *uct.AMDesc) error { s.got++; return nil })
+	b.iface.SetAMHandler(1, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error { s.got++; return nil })
 	for name, op := range map[string]func(){
 		"idle progress": func() { s.w.Progress() },
 		"short": func() {

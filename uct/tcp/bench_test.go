@@ -12,7 +12,7 @@ import (
 // echo lets b answer every message of a in a goroutine of its own, until stop is
 // called.
 func echo(b *host, answer func()) (stop func()) {
-	b.iface.SetAMHandler(1, func([]byte, *uct.AMDesc) error {
+	b.iface.SetAMHandler(1, func(*uct.Source, []byte, *uct.AMDesc) error {
 		answer()
 		return nil
 	})
@@ -39,7 +39,7 @@ func BenchmarkAMShortPingPong(b *testing.B) {
 	stop := echo(y, func() { back.AMShort(1, 0, nil, 0, nil) })
 	defer stop()
 	got := 0
-	x.iface.SetAMHandler(1, func([]byte, *uct.AMDesc) error { got++; return nil })
+	x.iface.SetAMHandler(1, func(*uct.Source, []byte, *uct.AMDesc) error { got++; return nil })
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range b.N {

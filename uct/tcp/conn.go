@@ -1,6 +1,8 @@
 package tcp
 
 import (
+	"fmt"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs/event"
@@ -64,6 +66,7 @@ type conn struct {
 
 	prev, next *conn // all connections of the iface
 	half       halfOpen
+	src        uct.Source
 }
 
 // newConn adds a connection on a non-blocking socket.
@@ -77,6 +80,7 @@ func (i *iface) newConn(fd int, state connState) *conn {
 		// No round has this number, so the first send is the first of its round.
 		sentEpoch: ^uint64(0),
 	}
+	c.src.Owner = c
 	c.next = i.conns
 	if c.next != nil {
 		c.next.prev = c
@@ -173,6 +177,14 @@ func (c *conn) close() {
 		c.next.prev = c.prev
 	}
 	c.prev, c.next = nil, nil
+	c.src.Gone()
+}
+
+// DropSource implements uct.SourceOwner.
+func (c *conn) DropSource(err error) {
+	if c.state != stateClosed {
+		c.refuse(fmt.Errorf("dropped by the receiver: %w", err))
+	}
 }
 
 // endOps ends all operations of c with err.

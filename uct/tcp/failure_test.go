@@ -319,7 +319,7 @@ func TestCloseInCallbacks(t *testing.T) {
 			p.send(req(ep.peer, 0))
 			p.want(ack)
 			delivered := 0
-			h.iface.SetAMHandler(1, func([]byte, *uct.AMDesc) error {
+			h.iface.SetAMHandler(1, func(*uct.Source, []byte, *uct.AMDesc) error {
 				delivered++
 				if what == "endpoint" {
 					ep.Close()
@@ -395,7 +395,7 @@ func TestUnknownMessage(t *testing.T) {
 		t.Errorf("%v, %v", seen, b.got)
 	}
 	// A handler that refuses a message refuses its sender.
-	b.iface.SetAMHandler(5, func([]byte, *uct.AMDesc) error { return ucs.ErrInvalidParam })
+	b.iface.SetAMHandler(5, func(*uct.Source, []byte, *uct.AMDesc) error { return ucs.ErrInvalidParam })
 	ep.AMBcopy(5, text("mad"), 0, nil)
 	until(t, "failure", func() bool { return len(a.errs) == 1 }, a, b)
 	exact(t, b, 0)

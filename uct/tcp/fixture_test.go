@@ -68,7 +68,7 @@ func newHost(t testing.TB, device string, vars ...string) *host {
 	}
 	h.iface = i.(*iface)
 	for id := range uct.AMID(uct.MaxAMIDs) {
-		i.SetAMHandler(id, func(data []byte, _ *uct.AMDesc) error {
+		i.SetAMHandler(id, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 			h.got = append(h.got, message{id, string(data)})
 			return nil
 		})

@@ -220,12 +220,12 @@ func (i *iface) traceIOV(id uct.AMID, hdr []byte, iov []uct.IOV) {
 }
 
 // deliver hands a received message to its handler.
-func (i *iface) deliver(id uct.AMID, data []byte) error {
+func (i *iface) deliver(src *uct.Source, id uct.AMID, data []byte) error {
 	if i.tracer != nil {
 		i.tracer(true, id, data)
 	}
 	if h := i.handlers[id]; h != nil {
-		return h(data, nil)
+		return h(src, data, nil)
 	}
 	if i.params.OnUnknownAM != nil {
 		i.params.OnUnknownAM(id, data)

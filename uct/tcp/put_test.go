@@ -56,7 +56,7 @@ func TestPutOrder(t *testing.T) {
 	base := b.expose(target)
 	src := make([]byte, len(target))
 	seen := 0
-	b.iface.SetAMHandler(1, func(data []byte, _ *uct.AMDesc) error {
+	b.iface.SetAMHandler(1, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 		seen++
 		if target[0] != byte(seen) || target[len(target)-1] != byte(seen) {
 			t.Errorf("message %d before its put", seen)

@@ -95,6 +95,7 @@ func (c *conn) readFailed(errno unix.Errno) int {
 // the next byte with a reset.
 func (c *conn) halfClosed() {
 	c.ended = true
+	c.src.Gone()
 	c.watch(c.watched&^event.Read | event.Hup)
 	c.ep.Check(nil)
 }
@@ -185,7 +186,7 @@ func (c *conn) frame(b *buffer) bool {
 			return false
 		}
 		b.r += end
-		if err := c.iface.deliver(uct.AMID(id), buf[hdrLen:end]); err != nil && err != ucs.InProgress {
+		if err := c.iface.deliver(&c.src, uct.AMID(id), buf[hdrLen:end]); err != nil && err != ucs.InProgress {
 			c.refuse(fmt.Errorf("active message %d refused by its handler: %w", id, err))
 			return false
 		}

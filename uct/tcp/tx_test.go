@@ -148,7 +148,7 @@ func TestBatchEnds(t *testing.T) {
 
 	h.w.Progress()
 	p.pendingBytes()
-	h.iface.SetAMHandler(9, func([]byte, *uct.AMDesc) error {
+	h.iface.SetAMHandler(9, func(*uct.Source, []byte, *uct.AMDesc) error {
 		ep.AMShort(1, 0, nil, 0, nil)
 		return ep.AMShort(1, 0, nil, 0, nil)
 	})

@@ -52,7 +52,7 @@ func newStreamBetween(t *testing.T, a, b *Host) *stream {
 	}
 	st.size = min(4096, st.kind.Max(attr))
 	st.s = &Sender{T: t, From: a, Endpoint: st.ep, ID: streamID}
-	b.Handle(t, streamID, func(data []byte, _ *uct.AMDesc) error {
+	b.Handle(t, streamID, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 		n := sequence(data)
 		SameBytes(t, "message", data, numbered(n, st.size))
 		st.got = append(st.got, n)
@@ -121,7 +121,7 @@ func (st *stream) whenFull(body func()) {
 	}
 	nest := &Sender{T: st.t, From: st.a, Endpoint: st.ep, ID: nestID}
 	depth, ran, full := 0, false, false
-	st.b.Handle(st.t, nestID, func([]byte, *uct.AMDesc) error {
+	st.b.Handle(st.t, nestID, func(*uct.Source, []byte, *uct.AMDesc) error {
 		if ran {
 			return nil
 		}

@@ -22,7 +22,7 @@ type Collector struct {
 
 // Handler returns a handler that collects messages under the given id.
 func (c *Collector) Handler(id uct.AMID) uct.AMHandler {
-	return func(data []byte, _ *uct.AMDesc) error {
+	return func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 		c.Messages = append(c.Messages, Message{id, append([]byte(nil), data...)})
 		return nil
 	}

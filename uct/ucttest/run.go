@@ -31,6 +31,7 @@ var tests = []struct {
 	{"am tracer", anyAM, testAMTracer},
 	{"am handlers", anyAM, testAMHandlers},
 	{"am from handlers", anyAM, testAMFromHandlers},
+	{"sources", anyAM, testSources},
 	{"completion of many", anyAM, testCompletionOfMany},
 	{"refusal", anyAM | uct.IfacePending, testRefusal},
 	{"pending order", anyAM | uct.IfacePending, testPendingOrder},

@@ -18,7 +18,7 @@ func testNoAllocations(t *testing.T, f *Fixture) {
 	ep := a.Connect(t, b)
 	attr := a.Iface.Attr()
 	var got int
-	b.Handle(t, 1, func([]byte, *uct.AMDesc) error { got++; return nil })
+	b.Handle(t, 1, func(*uct.Source, []byte, *uct.AMDesc) error { got++; return nil })
 	payload := make([]byte, 16)
 	packer := &Packer{Data: make([]byte, 100)}
 	c := NewCompletion(0)

@@ -110,7 +110,7 @@ func (st *stream) launch() []*Completion {
 	kinds := KindsOf(attr)
 	s := &Sender{T: st.t, From: st.a, Endpoint: st.ep, ID: streamID + 2}
 	delivered := 0
-	st.b.Handle(st.t, s.ID, func([]byte, *uct.AMDesc) error { delivered++; return nil })
+	st.b.Handle(st.t, s.ID, func(*uct.Source, []byte, *uct.AMDesc) error { delivered++; return nil })
 	var list []*Completion
 	for i := len(kinds) - 1; i >= 0; i-- { // those that copy least first
 		k := &kinds[i]

@@ -32,9 +32,9 @@ func testAMHandlers(t *testing.T, f *Fixture) {
 	b.Handle(t, 3, second.Handler(3))
 	send(3, 2)
 	// A handler that replaces itself serves the message it was called for.
-	b.Handle(t, 3, func(data []byte, desc *uct.AMDesc) error {
+	b.Handle(t, 3, func(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 		b.Handle(t, 3, second.Handler(3))
-		return first.Handler(3)(data, desc)
+		return first.Handler(3)(src, data, desc)
 	})
 	send(3, 3)
 	send(3, 4)
@@ -42,8 +42,8 @@ func testAMHandlers(t *testing.T, f *Fixture) {
 	send(3, 5)
 	send(4, 6)
 	// An error gives the data back as well, and may cost the connection.
-	b.Handle(t, 3, func(data []byte, desc *uct.AMDesc) error {
-		first.Handler(3)(data, desc)
+	b.Handle(t, 3, func(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+		first.Handler(3)(src, data, desc)
 		return ucs.ErrCanceled
 	})
 	send(3, 7)
@@ -98,7 +98,7 @@ func testAMFromHandlers(t *testing.T, f *Fixture) {
 				t.Errorf("answering: %v", err)
 			}
 		}
-		return func(data []byte, _ *uct.AMDesc) error {
+		return func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 			deepest = max(deepest, runtime.Callers(0, frames))
 			n := sequence(data)
 			rally, step := n%rallies, n/rallies

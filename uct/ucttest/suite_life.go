@@ -12,7 +12,7 @@ import (
 func testClose(t *testing.T, f *Fixture) {
 	st := newStream(t, f)
 	other := newStreamBetween(t, st.a, st.b)
-	st.b.Handle(t, streamID, func(data []byte, _ *uct.AMDesc) error {
+	st.b.Handle(t, streamID, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 		other.got = append(other.got, sequence(data))
 		return nil
 	})
@@ -33,7 +33,7 @@ func testClose(t *testing.T, f *Fixture) {
 
 	// From inside a handler, perhaps in the middle of its own send.
 	closed := false
-	st.b.Handle(t, streamID, func([]byte, *uct.AMDesc) error {
+	st.b.Handle(t, streamID, func(*uct.Source, []byte, *uct.AMDesc) error {
 		st.ep.Close()
 		closed = true
 		return nil
@@ -180,7 +180,7 @@ func testTwoWorkers(t *testing.T, f *Fixture) {
 		st.kind = &KindsOf(p[0].Iface.Attr())[0]
 		st.s = &Sender{T: t, From: p[0], Endpoint: st.ep, ID: streamID}
 		st.next = uint64(i) << 32
-		p[1].Handle(t, streamID, func(data []byte, _ *uct.AMDesc) error {
+		p[1].Handle(t, streamID, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 			at[sequence(data)]++
 			return nil
 		})

@@ -49,6 +49,10 @@ func (i *iface) receive() {
 			i.net.recycleLocked(p)
 			continue
 		}
+		if p.last {
+			i.batch = append(i.batch, p)
+			continue
+		}
 		p.gather()
 		e := p.from
 		e.arrived++
@@ -86,11 +90,18 @@ func (i *iface) reorder() {
 
 // deliver runs the handler of p.
 func (i *iface) deliver(p *packet) {
+	if p.last {
+		i.forgetSource(p.from)
+		i.net.recycle(p)
+		return
+	}
+	src := i.source(p.from)
 	data := p.data()
 	if i.tracer != nil {
 		i.tracer(true, p.id, data)
 	}
 	h := i.handlers[p.id]
+	var err error
 	switch {
 	case h == nil:
 		if i.params.OnUnknownAM != nil {
@@ -98,14 +109,53 @@ func (i *iface) deliver(p *packet) {
 		}
 	case i.o.KeepData:
 		p.desc = uct.AMDesc{Owner: i, Index: i.keep(p)}
-		if h(data, &p.desc) == ucs.InProgress {
+		if err = h(&src.Source, data, &p.desc); err == ucs.InProgress {
 			return
 		}
 		i.kept[p.desc.Index] = nil
 	default:
-		h(data, nil)
+		err = h(&src.Source, data, nil)
+	}
+	if err != nil {
+		src.DropSource(err)
 	}
 	i.net.recycle(p)
+}
+
+// source is an endpoint of a peer as the receiver sees it.
+type source struct {
+	uct.Source
+	from *endpoint
+}
+
+// source returns what the receiver keeps for an endpoint.
+func (i *iface) source(from *endpoint) *source {
+	s := i.sources[from]
+	if s == nil {
+		s = &source{from: from}
+		s.Owner = s
+		i.sources[from] = s
+	}
+	return s
+}
+
+// DropSource implements uct.SourceOwner.
+func (s *source) DropSource(error) {
+	net := s.from.home.net
+	net.mu.Lock()
+	if _, open := s.from.peer.incoming[s.from]; open {
+		s.from.lose(ucs.ErrConnectionReset)
+	}
+	net.mu.Unlock()
+	s.Gone()
+}
+
+// forgetSource is called after the last message of an endpoint.
+func (i *iface) forgetSource(from *endpoint) {
+	if s := i.sources[from]; s != nil {
+		delete(i.sources, from)
+		s.Gone()
+	}
 }
 
 // keep finds a place for a packet that may be kept.

@@ -201,9 +201,25 @@ func (e *endpoint) end(err error, zcopyOnly bool) {
 	e.recall(zcopyOnly)
 	if e.peer != nil {
 		delete(e.peer.incoming, e)
+		e.sayLast()
 	}
 	e.home.net.mu.Unlock()
 	e.endOps(err)
+}
+
+// sayLast lets the peer know, behind the last message, that no more will come.
+// The caller holds net.mu.
+func (e *endpoint) sayLast() {
+	i := e.peer
+	if i.closed {
+		return
+	}
+	p := &packet{from: e, last: true, due: i.round + 1 + uint64(i.o.Latency)}
+	if n := len(i.inbox); n > 0 {
+		p.due = max(p.due, i.inbox[n-1].due)
+	}
+	i.inbox = append(i.inbox, p)
+	i.wake()
 }
 
 // fail ends e with err and reports it.

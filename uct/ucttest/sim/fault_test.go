@@ -389,7 +389,7 @@ func TestKeepData(t *testing.T) {
 	ep := a.Connect(t, b)
 	var kept [][]byte
 	var descs []*uct.AMDesc
-	b.Handle(t, testID, func(data []byte, desc *uct.AMDesc) error {
+	b.Handle(t, testID, func(_ *uct.Source, data []byte, desc *uct.AMDesc) error {
 		if len(kept) == 5 {
 			return nil
 		}

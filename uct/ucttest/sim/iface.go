@@ -33,6 +33,7 @@ type iface struct {
 	tracer     uct.AMTracer
 	endpoints  []*endpoint // open ones; replaced, not changed, when one closes
 	batch      []*packet
+	sources    map[*endpoint]*source
 	kept       []*packet // received data that handlers keep, by index of the descriptor
 	ops        *op       // free ones
 	inProgress bool
@@ -61,6 +62,7 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, dev int, p uct.IfacePar
 		dev:      binary.LittleEndian.AppendUint64(nil, net.id),
 		fd:       -1,
 		incoming: make(map[*endpoint]struct{}),
+		sources:  make(map[*endpoint]*source),
 	}
 	i.addr = binary.LittleEndian.AppendUint64(nil, i.id)
 	if d.o.Reorder != 0 {
@@ -190,6 +192,9 @@ func (i *iface) Close() error {
 	}
 	i.inbox = nil
 	i.net.mu.Unlock()
+	for from := range i.sources {
+		i.forgetSource(from)
+	}
 	i.worker.RemoveProgress(progressor{i})
 	i.domain.ifaces.Add(-1)
 	if i.fd >= 0 {

@@ -45,7 +45,11 @@ func (n *Network) Pending() int {
 	defer n.mu.Unlock()
 	count := 0
 	for _, i := range n.ifaces {
-		count += len(i.inbox)
+		for _, p := range i.inbox {
+			if !p.last {
+				count++
+			}
+		}
 	}
 	return count
 }
@@ -69,6 +73,7 @@ type packet struct {
 	op       *op       // to be told of the delivery
 	due      uint64    // round of the receiver
 	canceled bool
+	last     bool // no message: from sends no more
 	desc     uct.AMDesc
 }
 

@@ -1,0 +1,75 @@
+package ucttest
+
+import (
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// sourceUser counts how often it is told of an end.
+type sourceUser struct{ gone int }
+
+func (u *sourceUser) SourceGone() { u.gone++ }
+
+// testSources checks that messages of an endpoint come from one source, that the
+// end of that is told, and that a receiver can drop it. Transports that cannot
+// tell peers apart name no sources.
+func testSources(t *testing.T, f *Fixture) {
+	const dropped = ^uint64(0)
+	a, b := f.Pair(t)
+	k := &KindsOf(a.Iface.Attr())[0]
+	var last *uct.Source
+	total := 0
+	b.Handle(t, 5, func(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+		last = src
+		total++
+		if sequence(data) == dropped {
+			return ucs.ErrInvalidParam
+		}
+		return nil
+	})
+	from := func(ep uct.Endpoint, n uint64) *uct.Source {
+		t.Helper()
+		before := total
+		s := &Sender{T: t, From: a, Endpoint: ep, ID: 5}
+		Accept(t, func() error { return s.Number(k, n) }, a, b)
+		Until(t, "the message", func() bool { return total > before }, a, b)
+		return last
+	}
+	first := a.Connect(t, b)
+	src := from(first, 0)
+	if src == nil {
+		t.Skip("the transport does not know where messages come from")
+	}
+	user := new(sourceUser)
+	src.User = user
+	if again := from(first, 1); again != src {
+		t.Error("two messages of one endpoint come from different sources")
+	}
+	second := a.Connect(t, b)
+	other := new(sourceUser)
+	if s := from(second, 2); s == src {
+		t.Error("messages of two endpoints come from the same source")
+	} else {
+		s.User = other
+	}
+	first.Close()
+	Until(t, "the end of the first endpoint to be told", func() bool { return user.gone > 0 }, a, b)
+	if other.gone != 0 {
+		t.Error("the end of one endpoint is told for another")
+	}
+	from(second, dropped)
+	Until(t, "the end of a refused source to be told", func() bool { return other.gone > 0 }, a, b)
+	Until(t, "the failure of its endpoint", func() bool { return a.Failed(second) != nil }, a, b)
+
+	third := a.Connect(t, b)
+	user2 := new(sourceUser)
+	src = from(third, 3)
+	src.User = user2
+	src.Drop(ucs.ErrCanceled)
+	Until(t, "the failure of a dropped endpoint", func() bool { return a.Failed(third) != nil }, a, b)
+	if user.gone != 1 || other.gone != 1 || user2.gone != 1 {
+		t.Errorf("the ends were told %d, %d and %d times, want once each", user.gone, other.gone, user2.gone)
+	}
+}
