@@ -76,6 +76,7 @@ type Endpoint struct {
 	localID  proto.EndpointID // by which the peer names this endpoint
 	remoteID proto.EndpointID // the peer's name for its end, 0 until wireup
 	peer     *peer
+	openedBy *source // the peer's, until the user claims the endpoint
 
 	waiting     requestList // operations that need remoteID, and all after them
 	outstanding requestList // operations that wait for a message of the peer
@@ -278,9 +279,7 @@ func (ep *Endpoint) destroy(err error) {
 	ep.purge(err)
 	ep.closeLanes()
 	ep.w.endpoints.remove(uint64(ep.localID))
-	if ep.state&epUser == 0 {
-		ep.w.unexpected--
-	}
+	ep.uncount()
 	if ep.peer != nil {
 		ep.peer.forget(ep)
 		ep.w.releasePeer(ep.peer)

@@ -46,7 +46,7 @@ func (p *peer) adopt(sn uint16) *Endpoint {
 		return nil
 	}
 	delete(p.unmatched, sn)
-	ep.w.unexpected--
+	ep.uncount()
 	return ep
 }
 

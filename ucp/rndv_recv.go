@@ -38,11 +38,12 @@ func (w *Worker) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		w.fetch(r, &h)
 		return nil
 	}
-	if err := w.charge(messageSize); err != nil {
+	from := w.sourceOf(src)
+	if err := w.charge(from, messageSize); err != nil {
 		return err
 	}
 	w.stats.Unexpected++
-	d := w.newMessage(tag, messageRndv, h.Size)
+	d := w.newMessage(from, tag, messageRndv, h.Size)
 	d.rndv = h
 	w.tm.addUnexpected(d)
 	return nil

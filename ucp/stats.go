@@ -15,6 +15,8 @@ type Stats struct {
 	Unexpected  uint64 // messages that found no receive
 	Pending     uint64 // sends that had to wait for the transport
 	Malformed   uint64 // messages that made no sense
+	Evicted     uint64 // connections dropped because they made us hold the most
+	Abandoned   uint64 // messages whose connection broke before they were complete
 	Dropped     uint64 // messages for endpoints or requests that are gone
 	Failed      uint64 // requests that ended with an error
 	Failures    uint64 // endpoints that failed

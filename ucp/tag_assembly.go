@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"time"
+
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -12,18 +14,57 @@ import (
 // arrived, never what a header claims.
 type assembly struct {
 	id      proto.MessageID
-	req     *Request // the receive, once matched
-	total   int      // -1 until the first fragment is here
+	req     *Request    // the receive, once matched
+	message *TagMessage // the unexpected message, until matched
+	total   int         // -1 until the first fragment is here
 	got     int
 	ranges  rangeSet
 	pieces  []piece
-	discard bool // the receive is over: the rest is only counted
+	discard bool  // the receive is over: the rest is only counted
+	err     error // the rest will not come
+
+	// While fragments are missing, in a list: of the source that brought the last
+	// one, or of the orphans, until the given time.
+	list       *assemblyList
+	prev, next *assembly
+	until      time.Duration // on the worker's clock
 }
 
 // piece is a kept fragment.
 type piece struct {
-	off int
-	buf []byte
+	off  int
+	buf  []byte
+	from *source // which pays for it
+}
+
+// assemblyList is a FIFO of assemblies.
+type assemblyList struct{ head, tail *assembly }
+
+// moveTo puts a at the end of l, or in no list if that is nil.
+func (a *assembly) moveTo(l *assemblyList) {
+	if old := a.list; old != nil {
+		if a.prev == nil {
+			old.head = a.next
+		} else {
+			a.prev.next = a.next
+		}
+		if a.next == nil {
+			old.tail = a.prev
+		} else {
+			a.next.prev = a.prev
+		}
+	}
+	a.list, a.prev, a.next = l, nil, nil
+	if l == nil {
+		return
+	}
+	a.prev = l.tail
+	if l.tail == nil {
+		l.head = a
+	} else {
+		l.tail.next = a
+	}
+	l.tail = a
 }
 
 // maxAssemblies bounds the messages under assembly of a worker: each costs a
@@ -36,7 +77,7 @@ func (w *Worker) onEagerFirst(src *uct.Source, data []byte, desc *uct.AMDesc) er
 	if err != nil {
 		return w.malformed(err)
 	}
-	_, err = w.firstFragment(&h, payload, desc)
+	_, err = w.firstFragment(w.sourceOf(src), &h, payload, desc)
 	return err
 }
 
@@ -47,7 +88,7 @@ func (w *Worker) onEagerSyncFirst(src *uct.Source, data []byte, desc *uct.AMDesc
 	if err != nil {
 		return w.malformed(err)
 	}
-	d, err := w.firstFragment(&h.EagerFirst, payload, desc)
+	d, err := w.firstFragment(w.sourceOf(src), &h.EagerFirst, payload, desc)
 	if d != nil {
 		d.sync, d.epID, d.reqID = true, h.EpID, h.ReqID
 	} else if err == nil {
@@ -58,7 +99,7 @@ func (w *Worker) onEagerSyncFirst(src *uct.Source, data []byte, desc *uct.AMDesc
 
 // firstFragment matches a message. It returns the unexpected message if there
 // is no receive for it, and the handler's result.
-func (w *Worker) firstFragment(h *proto.EagerFirst, payload []byte, desc *uct.AMDesc) (*TagMessage, error) {
+func (w *Worker) firstFragment(from *source, h *proto.EagerFirst, payload []byte, desc *uct.AMDesc) (*TagMessage, error) {
 	a := w.assemblies[h.MsgID]
 	if a != nil && (a.total >= 0 || !a.setTotal(h.TotalLen)) {
 		return nil, w.malformed(ucs.ErrIO)
@@ -68,7 +109,7 @@ func (w *Worker) firstFragment(h *proto.EagerFirst, payload []byte, desc *uct.AM
 			r.deliver(h.Tag, payload)
 			return nil, nil
 		}
-		return w.keepMessage(h.Tag, payload, desc)
+		return w.keepMessage(from, h.Tag, payload, desc)
 	}
 	created := a == nil
 	if created {
@@ -79,21 +120,24 @@ func (w *Worker) firstFragment(h *proto.EagerFirst, payload []byte, desc *uct.AM
 	}
 	if r := w.tm.matchExpected(h.Tag); r != nil {
 		r.info = TagRecvInfo{SenderTag: h.Tag, Length: h.TotalLen}
-		a.attach(w, r)
-		return nil, a.add(w, 0, payload)
+		a.attach(r)
+		return nil, a.add(from, 0, payload)
 	}
-	if err := w.charge(messageSize + len(payload)); err != nil {
+	if err := w.charge(from, messageSize+len(payload)); err != nil {
 		if created { // a message without its beginning would never be complete
-			delete(w.assemblies, a.id)
+			w.forget(a)
 			w.putAssembly(a)
 		}
 		return nil, err
 	}
+	if a.discard { // to make room
+		return nil, w.malformed(ucs.ErrExceedsLimit)
+	}
 	w.stats.Unexpected++
-	d := w.newMessage(h.Tag, messageMulti, h.TotalLen)
-	d.assembly = a
+	d := w.newMessage(from, h.Tag, messageMulti, h.TotalLen)
+	d.assembly, a.message = a, d
 	w.tm.addUnexpected(d)
-	return d, a.add(w, 0, payload)
+	return d, a.add(from, 0, payload)
 }
 
 // onEagerMiddle receives a later fragment.
@@ -108,7 +152,7 @@ func (w *Worker) onEagerMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 			return err
 		}
 	}
-	return a.add(w, h.Offset, payload)
+	return a.add(w.sourceOf(src), h.Offset, payload)
 }
 
 func (w *Worker) newAssembly(id proto.MessageID, total int) (*assembly, error) {
@@ -133,6 +177,15 @@ const (
 	maxFreePieces     = 1024
 )
 
+// forget takes a message that is complete, or never will be, out of those that
+// wait for fragments.
+func (w *Worker) forget(a *assembly) {
+	a.moveTo(nil)
+	if w.assemblies[a.id] == a { // or a later message has the id by now
+		delete(w.assemblies, a.id)
+	}
+}
+
 // putAssembly takes back an assembly that nobody refers to any more.
 func (w *Worker) putAssembly(a *assembly) {
 	if len(w.freeAssemblies) == maxFreeAssemblies || cap(a.pieces) > maxFreePieces {
@@ -155,7 +208,8 @@ func (a *assembly) setTotal(total int) bool {
 
 // add takes a fragment. It may be the last, so a must not be used after it. The
 // error is the handler's result.
-func (a *assembly) add(w *Worker, off int, data []byte) error {
+func (a *assembly) add(from *source, off int, data []byte) error {
+	w := from.w
 	if a.total >= 0 && off+len(data) > a.total || !a.ranges.add(off, len(data)) {
 		return w.malformed(ucs.ErrIO)
 	}
@@ -164,34 +218,44 @@ func (a *assembly) add(w *Worker, off int, data []byte) error {
 	case a.req != nil:
 		a.unpack(off, data)
 	default:
-		if err := w.charge(len(data)); err != nil {
+		if err := w.charge(from, len(data)); err != nil {
 			return err
 		}
+		if a.discard { // to make room
+			return nil
+		}
 		b := w.buffers.get(len(data))
-		a.pieces = append(a.pieces, piece{off: off, buf: b[:copyBytes(b[:cap(b)], data)]})
+		a.pieces = append(a.pieces, piece{off: off, buf: b[:copyBytes(b[:cap(b)], data)], from: from})
+		from.held += cap(b)
 	}
 	a.got += len(data)
+	if a.got != a.total && a.list != &from.fragments {
+		a.moveTo(&from.fragments)
+	}
 	a.check(w)
 	return nil
 }
 
 // attach gives the message to a receive, with what has arrived so far. A check or
 // another fragment must follow.
-func (a *assembly) attach(w *Worker, r *Request) {
-	a.req = r
-	if a.total > r.data.length {
+func (a *assembly) attach(r *Request) {
+	a.req, a.message = r, nil
+	if a.err != nil {
+		a.end(a.err)
+	} else if a.total > r.data.length {
 		a.end(ucs.ErrMessageTruncated)
 	}
 	for i := 0; i < len(a.pieces) && !a.discard; i++ {
 		a.unpack(a.pieces[i].off, a.pieces[i].buf)
 	}
-	a.dropPieces(w)
+	a.dropPieces()
 }
 
 // dropPieces gives back the memory of what was kept.
-func (a *assembly) dropPieces(w *Worker) {
+func (a *assembly) dropPieces() {
 	for _, p := range a.pieces {
-		w.buffers.put(p.buf)
+		p.from.held -= cap(p.buf)
+		p.from.w.buffers.put(p.buf)
 	}
 	clear(a.pieces)
 	a.pieces = a.pieces[:0]
@@ -214,12 +278,10 @@ func (a *assembly) end(err error) {
 // check finishes a message that is complete and belongs to somebody. The assembly
 // is over then.
 func (a *assembly) check(w *Worker) {
-	if a.got != a.total {
+	if a.got != a.total && a.err == nil {
 		return
 	}
-	if w.assemblies[a.id] == a { // or a later message has the id by now
-		delete(w.assemblies, a.id)
-	}
+	w.forget(a)
 	if a.req == nil && !a.discard {
 		return // its unexpected message keeps it alive
 	}

@@ -21,6 +21,7 @@ const (
 // Worker.TagProbe hands one out.
 type TagMessage struct {
 	w    *Worker
+	from *source // which pays for it
 	tag  Tag
 	kind messageKind
 
@@ -49,7 +50,7 @@ const inlineBytes = 64
 func (d *TagMessage) Info() TagRecvInfo { return TagRecvInfo{SenderTag: d.tag, Length: d.total} }
 
 // newMessage takes a message object from the worker's free list.
-func (w *Worker) newMessage(tag Tag, kind messageKind, total int) *TagMessage {
+func (w *Worker) newMessage(from *source, tag Tag, kind messageKind, total int) *TagMessage {
 	var d *TagMessage
 	if n := len(w.freeMessages); n > 0 {
 		d = w.freeMessages[n-1]
@@ -57,24 +58,28 @@ func (w *Worker) newMessage(tag Tag, kind messageKind, total int) *TagMessage {
 	} else {
 		d = &TagMessage{w: w}
 	}
-	d.tag, d.kind, d.total = tag, kind, total
+	d.from, d.tag, d.kind, d.total = from, tag, kind, total
 	w.kept += messageSize
+	from.held += messageSize
 	return d
 }
 
 // putMessage takes a message object back with the memory it holds.
 func (w *Worker) putMessage(d *TagMessage) {
 	w.kept -= messageSize
+	d.from.held -= messageSize
 	if d.desc != nil {
 		w.kept -= len(d.data)
+		d.from.held -= len(d.data)
 		d.desc.Release()
 		d.desc = nil
 	}
 	if d.buf != nil {
+		d.from.held -= cap(d.buf)
 		w.buffers.put(d.buf)
 		d.buf = nil
 	}
-	d.data, d.assembly, d.sync, d.removed = nil, nil, false, false
+	d.from, d.data, d.assembly, d.sync, d.removed = nil, nil, nil, false, false
 	if len(w.freeMessages) < maxFreeMessages {
 		w.freeMessages = append(w.freeMessages, d)
 	}
@@ -89,6 +94,7 @@ func (d *TagMessage) keep(data []byte, desc *uct.AMDesc) bool {
 	if desc != nil {
 		d.data, d.desc = data, desc
 		d.w.kept += len(data)
+		d.from.held += len(data)
 		return true
 	}
 	if len(data) <= inlineBytes {
@@ -96,6 +102,7 @@ func (d *TagMessage) keep(data []byte, desc *uct.AMDesc) bool {
 		return false
 	}
 	d.buf = d.w.buffers.get(len(data))
+	d.from.held += cap(d.buf)
 	d.data = d.buf[:copyBytes(d.buf[:cap(d.buf)], data)]
 	return false
 }

@@ -1,9 +1,6 @@
 package ucp
 
 import (
-	"fmt"
-	"math"
-
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -159,7 +156,7 @@ func (w *Worker) receive(r *Request, d *TagMessage) {
 		a := d.assembly
 		r.info = TagRecvInfo{SenderTag: d.tag, Length: d.total}
 		w.putMessage(d)
-		a.attach(w, r)
+		a.attach(r)
 		a.check(w)
 	case messageRndv:
 		rts := d.rndv
@@ -200,7 +197,7 @@ func (w *Worker) onEagerOnly(src *uct.Source, data []byte, desc *uct.AMDesc) err
 		r.deliver(h.Tag, payload)
 		return nil
 	}
-	_, err = w.keepMessage(h.Tag, payload, desc)
+	_, err = w.keepMessage(w.sourceOf(src), h.Tag, payload, desc)
 	return err
 }
 
@@ -216,7 +213,7 @@ func (w *Worker) onEagerSyncOnly(src *uct.Source, data []byte, desc *uct.AMDesc)
 		w.sendSyncAck(h.EpID, h.ReqID)
 		return nil
 	}
-	d, err := w.keepMessage(h.Tag, payload, desc)
+	d, err := w.keepMessage(w.sourceOf(src), h.Tag, payload, desc)
 	if d != nil {
 		d.sync, d.epID, d.reqID = true, h.EpID, h.ReqID
 	}
@@ -225,12 +222,12 @@ func (w *Worker) onEagerSyncOnly(src *uct.Source, data []byte, desc *uct.AMDesc)
 
 // keepMessage stores a whole message until it is received. The error is the
 // handler's result.
-func (w *Worker) keepMessage(tag Tag, payload []byte, desc *uct.AMDesc) (*TagMessage, error) {
-	if err := w.charge(messageSize + len(payload)); err != nil {
+func (w *Worker) keepMessage(from *source, tag Tag, payload []byte, desc *uct.AMDesc) (*TagMessage, error) {
+	if err := w.charge(from, messageSize+len(payload)); err != nil {
 		return nil, err
 	}
 	w.stats.Unexpected++
-	d := w.newMessage(tag, messageEager, len(payload))
+	d := w.newMessage(from, tag, messageEager, len(payload))
 	kept := d.keep(payload, desc)
 	w.tm.addUnexpected(d)
 	if kept {
@@ -238,18 +235,3 @@ func (w *Worker) keepMessage(tag Tag, payload []byte, desc *uct.AMDesc) (*TagMes
 	}
 	return d, nil
 }
-
-// charge reports whether n more bytes may be kept for receives that are not
-// posted. The limit protects the process: whoever exceeds it loses its
-// connection.
-func (w *Worker) charge(n int) error {
-	if held, limit := w.held(), w.ctx.settings.MaxUnexpected.Int(math.MaxInt); n > limit-held {
-		return fmt.Errorf("ucp: unexpected messages hold %d bytes, %d more exceed UCX_MAX_UNEXP_BYTES=%d: %w",
-			held, n, limit, ucs.ErrExceedsLimit)
-	}
-	return nil
-}
-
-// held is the memory of messages without a receive: our buffers, and message
-// objects with the transports' memory that they keep.
-func (w *Worker) held() int { return w.buffers.used + w.kept }

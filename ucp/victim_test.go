@@ -13,7 +13,8 @@ import (
 type victim struct {
 	testing.TB
 	*Worker
-	ep *Endpoint
+	ep  *Endpoint
+	log *logtest.Log
 }
 
 func newVictim(t testing.TB, settings ...string) *victim {
@@ -47,7 +48,7 @@ func newVictim(t testing.TB, settings ...string) *victim {
 			t.Error(err)
 		}
 	})
-	v := &victim{TB: t, Worker: w}
+	v := &victim{TB: t, Worker: w, log: log}
 	if v.ep, err = w.NewEndpoint(EndpointParams{Address: w.address}); err != nil {
 		t.Fatal(err)
 	}

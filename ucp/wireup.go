@@ -72,7 +72,7 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	w.stats.WireupRecvd++
 	switch m.Type {
 	case proto.WireupRequest:
-		return w.onWireupRequest(&m)
+		return w.onWireupRequest(w.sourceOf(src), &m)
 	case proto.WireupReply, proto.WireupReplyReconfig:
 		ep := w.endpoints.get(uint64(m.DstEp))
 		if ep == nil || ep.state&epRequested == 0 || m.SrcEp == 0 {
@@ -88,7 +88,7 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 			ep.sendWireup(proto.WireupAck, ep.remoteID, w.emptyAddress())
 		}
 	case proto.WireupEpCheck:
-		w.onEpCheck(&m)
+		return w.onEpCheck(w.sourceOf(src), &m)
 	case proto.WireupEpRemoved:
 		if ep := w.endpoints.get(uint64(m.DstEp)); ep != nil {
 			ep.fail(fmt.Errorf("the peer has closed its end: %w", ucs.ErrConnectionReset))
@@ -104,7 +104,7 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 }
 
 // onWireupRequest answers a peer that asks for our id.
-func (w *Worker) onWireupRequest(m *proto.Wireup) error {
+func (w *Worker) onWireupRequest(from *source, m *proto.Wireup) error {
 	if m.SrcEp == 0 || m.DstEp != 0 {
 		w.stats.Dropped++
 		return nil
@@ -119,7 +119,7 @@ func (w *Worker) onWireupRequest(m *proto.Wireup) error {
 		ep = nil
 	}
 	if ep == nil {
-		return w.acceptEndpoint(p, m)
+		return w.acceptEndpoint(from, p, m)
 	}
 	if ep.remoteID != 0 {
 		w.stats.Dropped++ // the number is taken, or this was answered before
@@ -144,18 +144,17 @@ func (w *Worker) onWireupRequest(m *proto.Wireup) error {
 
 // acceptEndpoint opens an endpoint toward a peer that opened one toward us. The
 // user may create it later and then gets this one.
-func (w *Worker) acceptEndpoint(p *peer, m *proto.Wireup) error {
+func (w *Worker) acceptEndpoint(from *source, p *peer, m *proto.Wireup) error {
 	defer w.releasePeer(p) // unless the endpoint is made
-	if w.unexpected >= w.ctx.settings.MaxUnexpEps {
-		log.Warn("too many endpoints opened by peers", zap.String("worker", w.name), zap.Int("limit", w.ctx.settings.MaxUnexpEps))
-		return ucs.ErrExceedsLimit
+	if err := w.mayOpen(from); err != nil {
+		return w.malformed(err)
 	}
 	ep, err := w.newEndpoint(&m.Address, min(m.ErrMode, ErrModePeer))
 	if err != nil {
 		log.Warn("no way back to a peer", zap.String("worker", w.name), zap.Error(err))
 		return nil
 	}
-	w.unexpected++
+	ep.countAs(from)
 	ep.peer, ep.connSN = p, m.ConnSN
 	if p.uuid == w.uuid && ep.connSN != proto.ConnSNNone {
 		ep.connSN ^= 1
@@ -166,17 +165,36 @@ func (w *Worker) acceptEndpoint(p *peer, m *proto.Wireup) error {
 	return nil
 }
 
+// countAs notes who opened an endpoint that the user does not know of yet.
+func (ep *Endpoint) countAs(from *source) {
+	ep.openedBy = from
+	ep.w.unexpected++
+	from.opened++
+}
+
+// uncount ends that.
+func (ep *Endpoint) uncount() {
+	if ep.openedBy != nil {
+		ep.openedBy.opened--
+		ep.w.unexpected--
+		ep.openedBy = nil
+	}
+}
+
 // onEpCheck answers a peer that asks whether its counterpart still exists. Only
 // "no" is answered, over an endpoint made for that.
-func (w *Worker) onEpCheck(m *proto.Wireup) {
-	if w.endpoints.get(uint64(m.DstEp)) != nil || w.unexpected >= w.ctx.settings.MaxUnexpEps {
-		return
+func (w *Worker) onEpCheck(from *source, m *proto.Wireup) error {
+	if w.endpoints.get(uint64(m.DstEp)) != nil {
+		return nil
+	}
+	if err := w.mayOpen(from); err != nil {
+		return w.malformed(err)
 	}
 	ep, err := w.newEndpoint(&m.Address, ErrModeNone)
 	if err != nil {
-		return
+		return nil
 	}
-	w.unexpected++
+	ep.countAs(from)
 	ep.connSN = proto.ConnSNNone
 	ep.sendWireup(proto.WireupEpRemoved, m.SrcEp, w.emptyAddress())
 	if r, err := ep.CloseAsync(nil); err != nil {
@@ -184,4 +202,5 @@ func (w *Worker) onEpCheck(m *proto.Wireup) {
 	} else {
 		r.Free()
 	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -74,6 +75,11 @@ type Worker struct {
 	kept           int // bytes of unexpected messages besides buffers
 	requestIDs     idTable[Request]
 
+	sources     []*source    // connections that made the worker hold something
+	unnamed     source       // of transports that do not tell them apart
+	orphans     assemblyList // incomplete messages of connections that are over
+	orphanTimer *event.Timer
+
 	endpoints   idTable[Endpoint]
 	peers       map[uint64]*peer
 	unexpected  int // endpoints opened by peers
@@ -124,6 +130,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		peers:         make(map[uint64]*peer),
 		configs:       make(map[configKey]*epConfig),
 	}
+	w.unnamed.w = w
 	w.wake.eventFD = -1
 	w.tagOK = c.params.Features&FeatureTag != 0
 	for _, m := range c.mds {
@@ -309,9 +316,9 @@ func (w *Worker) cancelReceives() {
 	for r := w.tm.wild.head; r != nil; r = w.tm.wild.head {
 		w.Cancel(r)
 	}
-	for id, a := range w.assemblies {
-		delete(w.assemblies, id)
-		a.dropPieces(w)
+	for _, a := range w.assemblies {
+		w.forget(a)
+		a.dropPieces()
 		if a.req != nil {
 			a.end(ucs.ErrCanceled)
 		}
@@ -322,11 +329,7 @@ func (w *Worker) cancelReceives() {
 // memory of a transport, which must have it back before it is closed.
 func (w *Worker) dropMessages() {
 	for d := w.tm.arrived.head; d != nil; d = w.tm.arrived.head {
-		w.tm.removeUnexpected(d)
-		if d.assembly != nil {
-			d.assembly.dropPieces(w)
-		}
-		w.putMessage(d)
+		w.discardMessage(d)
 	}
 }
 

@@ -1,0 +1,303 @@
+package ucp
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// conn is a connection of a transport that messages come on.
+type conn struct {
+	uct.Source
+	dropped error
+}
+
+func newConn() *conn {
+	c := new(conn)
+	c.Owner = c
+	return c
+}
+
+func (c *conn) DropSource(err error) {
+	c.dropped = err
+	c.Gone()
+}
+
+func first(tag Tag, id proto.MessageID, total int, payload []byte) []byte {
+	return append(proto.EagerFirst{Tag: tag, TotalLen: total, MsgID: id}.Append(nil), payload...)
+}
+
+func middle(id proto.MessageID, off int, payload []byte) []byte {
+	return append(proto.EagerMiddle{MsgID: id, Offset: off}.Append(nil), payload...)
+}
+
+func eager(tag Tag, payload []byte) []byte {
+	return append(proto.EagerOnly{Tag: tag}.Append(nil), payload...)
+}
+
+// handle runs a handler that must accept.
+func (v *victim) handle(h uct.AMHandler, c *conn, data []byte) {
+	v.Helper()
+	if err := h(&c.Source, data, nil); err != nil {
+		v.Fatal(err)
+	}
+}
+
+// passOrphanTime lets the time pass that orphans have.
+func (v *victim) passOrphanTime() {
+	for a := v.orphans.head; a != nil; a = a.next {
+		a.until = 0
+	}
+	v.expireOrphans()
+}
+
+// checkEmpty: nothing is held for anybody.
+func (v *victim) checkEmpty(conns ...*conn) {
+	v.Helper()
+	if n, bytes := len(v.assemblies), v.held(); n != 0 || bytes != 0 || v.orphans.head != nil {
+		v.Errorf("%d assemblies and %d bytes are left, orphans %v", n, bytes, v.orphans.head != nil)
+	}
+	for _, s := range append(v.sources, &v.unnamed) {
+		if s.held != 0 || s.opened != 0 || s.fragments.head != nil {
+			v.Errorf("a connection still pays for %d bytes and %d endpoints, fragments %v", s.held, s.opened, s.fragments.head != nil)
+		}
+	}
+	for _, c := range conns {
+		if s, ok := c.User.(*source); ok && s.held != 0 {
+			v.Errorf("%d bytes are charged for nothing", s.held)
+		}
+	}
+}
+
+// TestSenderDiesMidMessage: what becomes of a message whose connection ends
+// before it is complete, by who has it.
+func TestSenderDiesMidMessage(t *testing.T) {
+	for name, run := range map[string]func(v *victim, c *conn) *Request{
+		"matched": func(v *victim, c *conn) *Request {
+			r := v.post(1, 100)
+			v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
+			return r
+		},
+		"matched between fragments": func(v *victim, c *conn) *Request {
+			v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
+			r := v.post(1, 100)
+			v.handle(v.onEagerMiddle, c, middle(7, 40, make([]byte, 40)))
+			return r
+		},
+		"truncated": func(v *victim, c *conn) *Request {
+			r := v.post(1, 10)
+			v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
+			if !errors.Is(r.Err(), ucs.ErrMessageTruncated) {
+				v.Errorf("a short receive: %v", r.Err())
+			}
+			return nil
+		},
+		"unexpected": func(v *victim, c *conn) *Request {
+			v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
+			return nil
+		},
+		"without its first fragment": func(v *victim, c *conn) *Request {
+			v.handle(v.onEagerMiddle, c, middle(7, 40, make([]byte, 40)))
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newVictim(t)
+			c := newConn()
+			r := run(v, c)
+			c.Gone()
+			if r != nil && r.Done() {
+				t.Fatalf("ended at once, although the rest may come on another connection: %v", r.Err())
+			}
+			v.passOrphanTime()
+			if r != nil && (!r.Done() || !errors.Is(r.Err(), ucs.ErrConnectionReset)) {
+				t.Errorf("the receive: done %v, %v", r.Done(), r.Err())
+			}
+			if _, _, found := v.TagProbe(1, FullMask, false); found {
+				t.Error("a message that cannot be received is found")
+			}
+			if v.Stats().Abandoned != 1 {
+				t.Errorf("%d messages given up", v.Stats().Abandoned)
+			}
+			v.checkEmpty(c)
+		})
+	}
+}
+
+// post posts a receive.
+func (v *victim) post(tag Tag, n int) *Request {
+	v.Helper()
+	r, err := v.TagRecv(tag, FullMask, make([]byte, n), &RequestParams{Attr: OpNoImmediate})
+	if err != nil {
+		v.Fatal(err)
+	}
+	return r
+}
+
+// TestProbedMessageDies: a message in the hands of the user, from a probe, whose
+// rest does not come.
+func TestProbedMessageDies(t *testing.T) {
+	v := newVictim(t)
+	c := newConn()
+	v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
+	m, _, found := v.TagProbe(1, FullMask, true)
+	if !found {
+		t.Fatal("the message is not found")
+	}
+	c.Gone()
+	v.passOrphanTime()
+	r, err := v.TagMessageRecv(m, make([]byte, 100), &RequestParams{Attr: OpNoImmediate})
+	if err != nil || !r.Done() || !errors.Is(r.Err(), ucs.ErrConnectionReset) {
+		t.Errorf("receiving it: %v, %v", err, r.Err())
+	}
+	v.checkEmpty(c)
+}
+
+// TestFragmentsOutliveTheirConnection: a message on two connections of which the
+// first ends early, and one whose rest comes after the end of all.
+func TestFragmentsOutliveTheirConnection(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		v := newVictim(t)
+		a, b := newConn(), newConn()
+		payload := []byte("0123456789")
+		buf := make([]byte, len(payload))
+		r, err := v.TagRecv(1, FullMask, buf, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.handle(v.onEagerFirst, a, first(1, 7, len(payload), payload[:4]))
+		if !late {
+			v.handle(v.onEagerMiddle, b, middle(7, 4, payload[4:6]))
+		}
+		a.Gone()
+		if late {
+			v.handle(v.onEagerMiddle, b, middle(7, 4, payload[4:6]))
+		}
+		v.passOrphanTime()
+		v.handle(v.onEagerMiddle, b, middle(7, 6, payload[6:]))
+		if !r.Done() || r.Err() != nil || !bytes.Equal(buf, payload) {
+			t.Errorf("late %v: done %v, %v, %q", late, r.Done(), r.Err(), buf)
+		}
+		v.checkEmpty(a, b)
+	}
+}
+
+// TestOrphanTimer: the time passes by itself.
+func TestOrphanTimer(t *testing.T) {
+	v := newVictim(t)
+	c := newConn()
+	r := v.post(1, 100)
+	v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
+	c.Gone()
+	if err := r.Wait(t.Context()); !errors.Is(err, ucs.ErrConnectionReset) {
+		t.Error(err)
+	}
+	v.checkEmpty(c)
+}
+
+// TestHogGivesWay: at the limit the connection that holds most loses its
+// messages; another one is served.
+func TestHogGivesWay(t *testing.T) {
+	v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
+	v.log.Expect("dropping the connection that holds most")
+	hog, modest := newConn(), newConn()
+	v.handle(v.onEagerOnly, modest, eager(1, make([]byte, 100)))
+	v.handle(v.onEagerFirst, hog, first(2, 7, 60_000, make([]byte, 1000)))
+	v.handle(v.onEagerMiddle, hog, middle(8, 40, make([]byte, 1000)))
+	v.handle(v.onEagerFirst, hog, first(4, 9, 60_000, make([]byte, 1000)))
+	fourth := v.post(4, 60_000) // this one is half received
+	for v.held() < 60_000 {
+		v.handle(v.onEagerOnly, hog, eager(3, make([]byte, 1000)))
+	}
+	v.handle(v.onEagerOnly, modest, eager(1, make([]byte, 6000)))
+	if !errors.Is(hog.dropped, ucs.ErrExceedsLimit) || modest.dropped != nil {
+		t.Fatalf("dropped: %v and %v", hog.dropped, modest.dropped)
+	}
+	for tag, want := range map[Tag]bool{1: true, 2: false, 3: false} {
+		if _, _, found := v.TagProbe(tag, FullMask, false); found != want {
+			t.Errorf("messages with tag %d: found %v", tag, found)
+		}
+	}
+	// The first fragment of a message whose others were thrown away.
+	if err := v.onEagerFirst(&modest.Source, first(5, 8, 60_000, make([]byte, 40)), nil); err != nil {
+		t.Error(err)
+	}
+	modest.Gone()
+	v.passOrphanTime()
+	if !errors.Is(fourth.Err(), ucs.ErrConnectionReset) {
+		t.Errorf("the receive of the hog's message: %v", fourth.Err())
+	}
+	v.dropMessages()
+	v.checkEmpty(hog, modest)
+	if v.Stats().Evicted != 1 {
+		t.Errorf("%d connections dropped", v.Stats().Evicted)
+	}
+	// One that exceeds the limit by itself.
+	if err := v.onEagerOnly(&newConn().Source, eager(1, make([]byte, 70_000)), nil); !errors.Is(err, ucs.ErrExceedsLimit) {
+		t.Error(err)
+	}
+}
+
+// TestEvictedWhileAdding: a fragment finds no room, and what gives way is the
+// beginning of its own message.
+func TestEvictedWhileAdding(t *testing.T) {
+	for _, withFirst := range []bool{true, false} {
+		v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
+		v.log.Expect("dropping the connection that holds most")
+		hog, other := newConn(), newConn()
+		if withFirst {
+			v.handle(v.onEagerFirst, hog, first(1, 7, 100_000, make([]byte, 8000)))
+		} else {
+			v.handle(v.onEagerMiddle, hog, middle(7, 40_000, make([]byte, 8000)))
+		}
+		for v.held() < 60_000 {
+			v.handle(v.onEagerOnly, hog, eager(3, make([]byte, 1000)))
+		}
+		if withFirst {
+			v.handle(v.onEagerMiddle, other, middle(7, 20_000, make([]byte, 6000)))
+		} else if err := v.onEagerFirst(&other.Source, first(1, 7, 100_000, make([]byte, 6000)), nil); !errors.Is(err, ucs.ErrExceedsLimit) {
+			t.Errorf("the first fragment of a message that was thrown away: %v", err)
+		}
+		if hog.dropped == nil {
+			t.Error("the hog was not dropped: the test tests nothing")
+		}
+		if _, _, found := v.TagProbe(1, FullMask, false); found {
+			t.Error("a message that lost its beginning is found")
+		}
+		v.passOrphanTime()
+		v.checkEmpty(hog, other)
+	}
+}
+
+// TestEndpointsOfAHog: a peer that opens endpoints without end does not keep
+// another from opening one.
+func TestEndpointsOfAHog(t *testing.T) {
+	v := newVictim(t, "MAX_UNEXP_EPS", "20")
+	v.log.Expect("dropping the connection that holds most")
+	hog, modest := newConn(), newConn()
+	open := func(c *conn, k uint64) error {
+		m := v.stranger(k, 0)
+		b, err := m.Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.onWireup(&c.Source, b, nil)
+	}
+	for k := range uint64(19) {
+		if err := open(hog, 100+k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for k := range uint64(2) {
+		if err := open(modest, 200+k); err != nil {
+			t.Errorf("endpoint %d of a modest peer: %v", k, err)
+		}
+	}
+	if !errors.Is(hog.dropped, ucs.ErrExceedsLimit) || modest.dropped != nil || v.unexpected != 2 {
+		t.Errorf("dropped %v and %v, %d endpoints of peers", hog.dropped, modest.dropped, v.unexpected)
+	}
+}
