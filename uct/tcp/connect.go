@@ -136,7 +136,8 @@ func (ep *endpoint) retry(operation string, cause error) {
 		ep.fail(operation, cause)
 		return
 	}
-	delay := min(retryFirst<<min(ep.attempts-1, 20), retryMost)
+	// An endpoint that lost a connection it had taken over has made none so far.
+	delay := min(retryFirst<<min(max(ep.attempts-1, 0), 20), retryMost)
 	var err error
 	if ep.timer == nil {
 		ep.timer, err = ep.iface.svc.w.Timers().After(delay, ep.again)

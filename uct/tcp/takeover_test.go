@@ -1,0 +1,60 @@
+package tcp
+
+import (
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A connection that was taken over breaks before the peer has answered: we
+// connect ourselves, as if it had never been.
+func TestTakeOverLost(t *testing.T) {
+	for _, how := range []string{"end", "reset", "at once"} {
+		t.Run(how, func(t *testing.T) {
+			h := newHost(t, "")
+			l := listenRaw(t, h, true)
+			p := dial(t, h)
+			p.send(flight(l.addr, 0))
+			p.want(ack)
+			var ep *endpoint
+			switch how {
+			case "end":
+				ep = l.endpoint(h)
+				p.want(req(h.iface.addr, 0))
+				p.close()
+			case "reset":
+				ep = l.endpoint(h)
+				p.reset()
+			case "at once": // the request meets a broken connection
+				p.reset()
+				ep = l.endpoint(h)
+			}
+			q := l.accept(h)
+			q.want(flight(h.iface.addr, 0))
+			q.send(ack)
+			until(t, "connect", connected(ep), h)
+			exact(t, h, 1)
+			if len(h.errs) != 0 {
+				t.Errorf("failures: %v", h.errs)
+			}
+		})
+	}
+}
+
+// The same when the peer is gone: the endpoint fails.
+func TestTakeOverGone(t *testing.T) {
+	h := newHost(t, "")
+	l := listenRaw(t, h, true)
+	p := dial(t, h)
+	p.send(flight(l.addr, 0))
+	p.want(ack)
+	l.endpoint(h)
+	l.close()
+	p.reset()
+	until(t, "failure", func() bool { return len(h.errs) == 1 }, h)
+	if !errors.Is(h.errs[0], unix.ECONNREFUSED) {
+		t.Errorf("failure: %v", h.errs[0])
+	}
+	exact(t, h, 0)
+}
