@@ -51,6 +51,19 @@ var rndvATS = protocol{
 	},
 }
 
+// rndvAbort tells the receiver of a rendezvous message that the rest of the data
+// will not come.
+var rndvAbort = protocol{
+	name: "rndv abort",
+	progress: func(r *Request) error {
+		_, err := r.ep.am().AMBcopy(uct.AMID(proto.IDRndvATP), r, 0, nil)
+		return controlSent(r, err)
+	},
+	pack: func(r *Request, dst []byte) int {
+		return proto.RndvAck{ReqID: proto.RequestID(r.peerID), Status: ucs.ErrCanceled, Size: r.arrived, HasSize: true}.Put(dst)
+	},
+}
+
 // sendSyncAck acknowledges a synchronous message over the endpoint the sender
 // named. If that is gone nobody waits for it.
 func (w *Worker) sendSyncAck(id proto.EndpointID, req proto.RequestID) {
@@ -66,8 +79,13 @@ func (w *Worker) sendSyncAck(id proto.EndpointID, req proto.RequestID) {
 }
 
 // sendATS ends a rendezvous of the peer's without taking its data, or with.
-func (ep *Endpoint) sendATS(req proto.RequestID, size int) {
-	r := ep.control(&rndvATS)
+func (ep *Endpoint) sendATS(req proto.RequestID, size int) { ep.sendAck(&rndvATS, req, size) }
+
+// sendAbort ends a rendezvous of ours with size bytes missing.
+func (ep *Endpoint) sendAbort(req proto.RequestID, size int) { ep.sendAck(&rndvAbort, req, size) }
+
+func (ep *Endpoint) sendAck(p *protocol, req proto.RequestID, size int) {
+	r := ep.control(p)
 	r.peerID, r.arrived = uint64(req), size
 	r.run()
 }

@@ -80,7 +80,13 @@ func (w *Worker) Flush(p *RequestParams) (*Request, error) {
 
 // flushed is told that one endpoint of a worker flush is done. An endpoint that
 // failed meanwhile has nothing left to flush.
-func flushed(_ *Request, _ error, parent any) { parent.(*Request).comp.Done(nil) }
+func flushed(_ *Request, err error, parent any) {
+	r := parent.(*Request)
+	if !r.w.closed {
+		err = nil
+	}
+	r.comp.Done(err)
+}
 
 // CloseAsync closes the endpoint. By default everything started before is
 // flushed first; messages the peer has not matched by then end with

@@ -161,7 +161,11 @@ func progressRndvBcopy(r *Request) error {
 	for first := true; first || r.offset < r.part.n; first = false {
 		r.comp.Count++
 		_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvData), r, 0, &r.comp)
+		accepted := err == nil || err == ucs.InProgress
 		if err := r.fragmentSent(err); err != nil {
+			if accepted { // the datatype gave up: the receiver must not wait for the rest
+				r.ep.sendAbort(r.part.reqID, r.part.n-r.offset)
+			}
 			return err
 		}
 	}

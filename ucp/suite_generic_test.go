@@ -117,6 +117,7 @@ func testGenericPackStops(t *testing.T, tr transport) {
 		d := newSlices()
 		d.packStop = n / 2
 		d.step = n / 4
+		offers := a.Stats().RndvSends
 		rreq := r.started(b.TagRecv(1, ucp.FullMask, make([]byte, n), nil))
 		sreq, serr := ep.TagSend(1, nil, &ucp.RequestParams{Buffer: ucp.Generic(d.dt, make([]byte, n), n)})
 		if err := r.finish(sreq, serr); !errors.Is(err, ucs.ErrInvalidParam) {
@@ -126,6 +127,10 @@ func testGenericPackStops(t *testing.T, tr transport) {
 			t.Errorf("%d states started, %d finished", d.started, d.finished)
 		}
 		r.settle()
+		// A rendezvous can tell the receiver.
+		if a.Stats().RndvSends > offers && !errors.Is(rreq.Err(), ucs.ErrCanceled) {
+			t.Errorf("%d bytes: the receive: done %v, %v", n, rreq.Done(), rreq.Err())
+		}
 		b.Cancel(rreq)
 		rreq.Free()
 		r.sendAndTake(ep, b, 2, message(1))

@@ -57,7 +57,15 @@ func testWorkerClose(t *testing.T, tr transport) {
 		if progressed {
 			r.settle()
 		}
+		flush, ferr := a.Flush(nil)
+		if ferr != nil {
+			t.Fatal(ferr)
+		}
+		flushed := flush.Done()
 		a.close()
+		if err := flush.Err(); !flushed && (!flush.Done() || !errors.Is(err, ucs.ErrCanceled)) {
+			t.Errorf("flush of the worker: done %v, %v", flush.Done(), err)
+		}
 		for i, req := range reqs {
 			if !req.Done() || calls[req] != 1 || !errors.Is(req.Err(), ucs.ErrCanceled) {
 				t.Errorf("request %d: done %v, %v, the callback ran %d times", i, req.Done(), req.Err(), calls[req])

@@ -161,17 +161,19 @@ func (r *Request) awaitUnseen(ctx context.Context) error {
 // Close flushes the endpoint and releases it. If ctx ends before the flush is
 // over, an endpoint in ErrModePeer is released at once and its operations end
 // with ucs.ErrCanceled; one in ErrModeNone goes on closing in the background of
-// the worker's progress. Either way the context's error is returned.
+// the worker's progress. Either way the context's error is returned. Where
+// waiting is refused, inside a callback for one, nothing is started: CloseAsync
+// serves there.
 func (ep *Endpoint) Close(ctx context.Context) error {
+	if err := ep.w.enterWait(); err != nil {
+		return err
+	}
+	defer ep.w.leaveWait()
 	req, err := ep.CloseAsync(nil)
 	if err != nil || req == nil {
 		return err
 	}
-	if err = ep.w.enterWait(); err == nil {
-		err = ep.w.progressUntil(ctx, req)
-		ep.w.leaveWait()
-	}
-	if err == nil {
+	if err = ep.w.progressUntil(ctx, req); err == nil {
 		err = req.Err()
 	} else if ctx.Err() != nil && ep.errMode != ErrModeNone {
 		ep.destroy(ucs.ErrCanceled)

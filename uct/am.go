@@ -78,8 +78,10 @@ const (
 	// SendSignaled asks for an EventRecvSig at the receiver.
 	SendSignaled SendFlags = 1 << 0
 
-	// SendNow forbids leaving the bytes in the transport's buffer: they are
-	// handed over in the call, or the call returns ucs.ErrNoResource.
+	// SendNow forbids keeping the whole message in the transport's buffer: it is
+	// handed over in the call, or the call returns ucs.ErrNoResource. Of a message
+	// that could be handed over in part the rest follows as soon as possible; the
+	// result is ucs.InProgress then.
 	SendNow SendFlags = 1 << 1
 )
 
