@@ -1,0 +1,77 @@
+package word_test
+
+import (
+	"encoding/binary"
+	"sync"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs/word"
+)
+
+func TestOperations(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		op       word.Op
+		old, v   uint64
+		w32, w64 uint64
+	}{
+		{"add wraps 32", word.Add, 0xffffffff, 1, 0, 0x100000000},
+		{"add wraps 64", word.Add, ^uint64(0), 2, 1, 1},
+		{"and", word.And, 0xff00ff, 0x0ff00f, 0x0f000f, 0x0f000f},
+		{"or", word.Or, 0xf0, 0x0f, 0xff, 0xff},
+		{"xor", word.Xor, 0xff, 0x0f, 0xf0, 0xf0},
+		{"swap", word.Swap, 1, 1 << 40, 0, 1 << 40},
+	} {
+		b := make([]byte, 24)
+		binary.NativeEndian.PutUint64(b[8:], c.old)
+		old, ok := word.Do64(b[8:16], c.op, c.v)
+		if got := binary.NativeEndian.Uint64(b[8:]); !ok || old != c.old || got != c.w64 {
+			t.Errorf("%s, 64 bits: %#x, was %#x, %v", c.name, got, old, ok)
+		}
+		clear(b)
+		binary.NativeEndian.PutUint32(b[12:], uint32(c.old))
+		old32, ok := word.Do32(b[12:16], c.op, uint32(c.v))
+		if got := binary.NativeEndian.Uint32(b[12:]); !ok || old32 != uint32(c.old) || got != uint32(c.w32) {
+			t.Errorf("%s, 32 bits: %#x, was %#x, %v", c.name, got, old32, ok)
+		}
+		binary.NativeEndian.PutUint32(b[12:], 0)
+		if string(b) != string(make([]byte, 24)) {
+			t.Errorf("%s: neighbors touched: %x", c.name, b)
+		}
+	}
+	if _, ok := word.Do32(make([]byte, 8), 5, 1); ok {
+		t.Error("an unknown operation was done")
+	}
+	if _, ok := word.Do64(make([]byte, 8), 255, 1); ok {
+		t.Error("an unknown operation was done")
+	}
+}
+
+// TestConcurrent: nothing is lost when goroutines update one word.
+func TestConcurrent(t *testing.T) {
+	const goroutines, rounds = 4, 1000
+	b := make([]byte, 8)
+	var wg sync.WaitGroup
+	for range goroutines {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for range rounds {
+				word.Do32(b[:4], word.Add, 1)
+				for {
+					old, _ := word.Do32(b[4:], word.Or, 0)
+					if word.CompareSwap32(b[4:], old, old+1) == old {
+						break
+					}
+				}
+			}
+		}()
+	}
+	wg.Wait()
+	if n, m := binary.NativeEndian.Uint32(b), binary.NativeEndian.Uint32(b[4:]); n != goroutines*rounds || m != n {
+		t.Errorf("%d and %d, want %d", n, m, goroutines*rounds)
+	}
+	if old := word.CompareSwap64(b, 1, 2); old == 1 {
+		t.Error("swapped")
+	}
+}
