@@ -27,6 +27,10 @@ type Fixture struct {
 	// transport "self". Both sides of a test are then the same host.
 	Loopback bool
 
+	// SharedAddress says that all ifaces of a process have the same address, as
+	// those of a transport that addresses processes.
+	SharedAddress bool
+
 	// Expose makes buf accessible to peers of the domain and returns a function
 	// that ends it. nil: MemoryDomain.Register is used.
 	Expose func(md uct.MemoryDomain, buf []byte, access uct.Access) (end func() error, err error)
