@@ -36,7 +36,7 @@ type settings struct {
 	NoDelay       bool           `ucx:"NODELAY" default:"y" doc:"Send small segments at once (TCP_NODELAY)."`
 	SndBuf        config.Bytes   `ucx:"SNDBUF" default:"auto" doc:"Size of the socket's send buffer."`
 	RcvBuf        config.Bytes   `ucx:"RCVBUF" default:"auto" doc:"Size of the socket's receive buffer."`
-	SynCnt        config.Count   `ucx:"SYN_CNT" default:"auto" doc:"How often to repeat the first packet of a connection, at most 255; auto leaves it to the system."`
+	SynCnt        config.Count   `ucx:"SYN_CNT" default:"auto" doc:"How often to repeat the first packet of a connection, at most 127; auto leaves it to the system."`
 	UserTimeout   config.Time    `ucx:"USER_TIMEOUT" default:"auto" doc:"How long sent data may stay unacknowledged before the kernel gives up, even toward a peer that is only stopped. auto means that a peer is lost when its machine does not answer for as long as keepalive would wait."`
 	PortRange     config.Range   `ucx:"PORT_RANGE" default:"0" doc:"Ports to listen on; 0 means any."`
 	MaxBW         bandwidth      `ucx:"MAX_BW" default:"2200MBs" doc:"Bandwidth that the protocol stack can reach at most; auto means no such limit."`
@@ -170,10 +170,9 @@ func loadOptions(cfg *config.Set, p uct.IfaceParams) (options, error) {
 	if err := cfg.Load(componentName, &s); err != nil {
 		return options{}, err
 	}
-	const most = 1 << 30 // keeps a frame's length and a buffer's size reasonable
 	o := options{
-		txSeg:      min(s.TxSegSize.Int(8<<10), most),
-		rxSeg:      min(s.RxSegSize.Int(64<<10), most),
+		txSeg:      s.TxSegSize.Int(8 << 10),
+		rxSeg:      s.RxSegSize.Int(64 << 10),
 		maxIOV:     s.MaxIOV.Int(6),
 		sendv:      s.SendvThresh.Int(2 << 10),
 		maxNumEPs:  s.MaxNumEPs.Int(256),
@@ -192,19 +191,22 @@ func loadOptions(cfg *config.Set, p uct.IfaceParams) (options, error) {
 	}
 	o.maxIOV = min(o.maxIOV, maxIOV)
 	if o.maxRetries > math.MaxUint8 {
-		return o, fmt.Errorf("tcp: UCX_TCP_MAX_CONN_RETRIES is %d, the limit is %d: %w", s.MaxConnRetry, math.MaxUint8, ucs.ErrInvalidParam)
+		return o, fmt.Errorf("tcp: UCX_TCP_MAX_CONN_RETRIES is %v, the limit is %d: %w", config.Count(s.MaxConnRetry), math.MaxUint8, ucs.ErrInvalidParam)
+	}
+	if o.rxSeg > maxSeg {
+		return o, fmt.Errorf("tcp: UCX_TCP_RX_SEG_SIZE is %v, the limit is %v: %w", s.RxSegSize, config.Bytes(maxSeg), ucs.ErrInvalidParam)
 	}
 	if o.txSeg < 8 || o.txSeg > o.rxSeg {
-		return o, fmt.Errorf("tcp: UCX_TCP_TX_SEG_SIZE is %d, expected 8 to UCX_TCP_RX_SEG_SIZE, %d: %w", o.txSeg, o.rxSeg, ucs.ErrInvalidParam)
+		return o, fmt.Errorf("tcp: UCX_TCP_TX_SEG_SIZE is %v, expected 8 to UCX_TCP_RX_SEG_SIZE, %v: %w", s.TxSegSize, config.Bytes(o.rxSeg), ucs.ErrInvalidParam)
 	}
 	if o.maxHdr = o.txSeg + hdrLen - zcopyContext - iovecSize*(o.maxIOV+serviceIOV); o.maxHdr < 0 {
 		if o.maxIOV > 0 {
-			return o, fmt.Errorf("tcp: UCX_TCP_TX_SEG_SIZE of %d is too small for UCX_TCP_MAX_IOV of %d: %w", o.txSeg, o.maxIOV, ucs.ErrInvalidParam)
+			return o, fmt.Errorf("tcp: UCX_TCP_TX_SEG_SIZE of %v is too small for UCX_TCP_MAX_IOV of %v: %w", config.Bytes(o.txSeg), s.MaxIOV, ucs.ErrInvalidParam)
 		}
 		o.maxHdr = 0
 	}
-	if o.synCnt > math.MaxUint8 {
-		return o, fmt.Errorf("tcp: UCX_TCP_SYN_CNT is %d, the limit is %d: %w", o.synCnt, math.MaxUint8, ucs.ErrInvalidParam)
+	if o.synCnt > maxSynCnt {
+		return o, fmt.Errorf("tcp: UCX_TCP_SYN_CNT is %v, the limit is %d: %w", s.SynCnt, maxSynCnt, ucs.ErrInvalidParam)
 	}
 	if o.ports.Last > math.MaxUint16 {
 		return o, fmt.Errorf("tcp: UCX_TCP_PORT_RANGE ends at %d, the limit is %d: %w", o.ports.Last, math.MaxUint16, ucs.ErrInvalidParam)
@@ -215,6 +217,15 @@ func loadOptions(cfg *config.Set, p uct.IfaceParams) (options, error) {
 	o.keep = s.keepalive(p)
 	return o, nil
 }
+
+// Limits of settings.
+const (
+	// maxSeg keeps buffers reasonable: one receives a largest frame.
+	maxSeg = 1 << 30
+
+	// maxSynCnt is the kernel's (MAX_TCP_SYNCNT in include/net/tcp.h).
+	maxSynCnt = 127
+)
 
 // The limit of a zero-copy header is what C UCX has left in its transmit buffer
 // after a context and the list of entries (uct_tcp_iface_t class init). It is
@@ -244,7 +255,7 @@ func (o *options) apply(fd int) error {
 		err = set(unix.IPPROTO_TCP, unix.TCP_SYNCNT, o.synCnt)
 	}
 	if err == nil && o.userTimeout > 0 {
-		err = set(unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(max(o.userTimeout/time.Millisecond, 1)))
+		err = set(unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(min(max(o.userTimeout/time.Millisecond, 1), math.MaxInt32)))
 	}
 	if err == nil {
 		err = o.keep.apply(fd)

@@ -3,6 +3,7 @@ package tcp
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -88,18 +89,28 @@ func TestCapabilities(t *testing.T) {
 }
 
 func TestBadSettings(t *testing.T) {
-	for _, vars := range [][]string{
-		{"TX_SEG_SIZE", "128k"},                  // more than RX_SEG_SIZE
-		{"TX_SEG_SIZE", "4"},                     // not even a header
-		{"TX_SEG_SIZE", "100"},                   // no room for six entries
-		{"MAX_IOV", "600"},                       // likewise
-		{"MAX_CONN_RETRIES", "256"},              //
-		{"SYN_CNT", "256"},                       //
-		{"PORT_RANGE", "1-70000"},                //
-		{"RX_SEG_SIZE", "1k", "MAX_IOV", "1000"}, //
+	for _, c := range []struct {
+		says string // with the value as it was given
+		vars []string
+	}{
+		{"TX_SEG_SIZE is 128K, expected 8 to UCX_TCP_RX_SEG_SIZE, 64K", []string{"TX_SEG_SIZE", "128k"}},
+		{"TX_SEG_SIZE is inf, ", []string{"TX_SEG_SIZE", "-1"}},
+		{"TX_SEG_SIZE is 4, ", []string{"TX_SEG_SIZE", "4"}},          // not even a header
+		{"TX_SEG_SIZE of 100 is too", []string{"TX_SEG_SIZE", "100"}}, // no room for six entries
+		{"MAX_IOV of 600", []string{"MAX_IOV", "600"}},                // likewise
+		{"MAX_IOV of inf", []string{"MAX_IOV", "inf"}},
+		{"MAX_CONN_RETRIES is 256, the limit is 255", []string{"MAX_CONN_RETRIES", "256"}},
+		{"MAX_CONN_RETRIES is inf, ", []string{"MAX_CONN_RETRIES", "inf"}},
+		{"SYN_CNT is 128, the limit is 127", []string{"SYN_CNT", "128"}},
+		{"SYN_CNT is inf, ", []string{"SYN_CNT", "inf"}},
+		{"PORT_RANGE ends at 70000", []string{"PORT_RANGE", "1-70000"}},
+		{"TX_SEG_SIZE is 8K, expected 8 to UCX_TCP_RX_SEG_SIZE, 1K", []string{"RX_SEG_SIZE", "1k", "MAX_IOV", "1000"}},
+		{"RX_SEG_SIZE is inf, the limit is 1G", []string{"RX_SEG_SIZE", "inf"}}, // a stranger's first byte would take that much
+		{"RX_SEG_SIZE is 3G, ", []string{"RX_SEG_SIZE", "3g"}},
 	} {
-		if _, err := loadOptions(set(t, vars...), uct.IfaceParams{}); !errors.Is(err, ucs.ErrInvalidParam) {
-			t.Errorf("%v: %v", vars, err)
+		_, err := loadOptions(set(t, c.vars...), uct.IfaceParams{})
+		if !errors.Is(err, ucs.ErrInvalidParam) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v: %v, want %q", c.vars, err, c.says)
 		}
 	}
 	if _, err := (component{}).OpenMD("tcp", set(t, "AF_PRIO", "inet,ipx")); !errors.Is(err, ucs.ErrInvalidParam) {
@@ -113,6 +124,26 @@ func TestBadSettings(t *testing.T) {
 		if _, err := h.md.OpenIface(h.w, p, nil); !errors.Is(err, ucs.ErrNoDevice) {
 			t.Errorf("%+v: %v", p, err)
 		}
+	}
+}
+
+// Values that are more than the kernel takes, or that mean no limit, are as much
+// as there is.
+func TestLargestSettings(t *testing.T) {
+	for _, v := range []string{
+		"USER_TIMEOUT=3000000s", "USER_TIMEOUT=5000000s", "USER_TIMEOUT=inf", "SYN_CNT=127", "KEEPCNT=1000", "KEEPIDLE=100000s",
+		"KEEPINTVL=100000s", "SNDBUF=inf", "RCVBUF=inf", "SENDV_THRESH=inf", "MAX_NUM_EPS=inf", "MAX_POLL=-1", "MAX_CONN_RETRIES=255",
+	} {
+		t.Run(v, func(t *testing.T) {
+			_, b, ep := pair(t, v)
+			if v == "USER_TIMEOUT=5000000s" {
+				ms, err := unix.GetsockoptInt(int(ep.conn.fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
+				if err != nil || ms != math.MaxInt32 {
+					t.Errorf("user timeout %d ms, %v", ms, err)
+				}
+			}
+			exact(t, b, 1)
+		})
 	}
 }
 
