@@ -42,6 +42,9 @@ func (ep *endpoint) ready() (*conn, error) {
 	}
 	if c.owed != 0 {
 		c.pay() // what answers the peer goes first
+		if c.state != stateConnected {
+			return nil, ep.notReady() // making room for it found the connection broken
+		}
 	}
 	return c, nil
 }
@@ -216,6 +219,10 @@ func (ep *endpoint) canHalfClose() bool {
 // halfClose leaves the connection to the peer.
 func (ep *endpoint) halfClose() {
 	c := ep.conn
+	if ep.stale != nil {
+		ep.stale.close()
+		ep.stale = nil
+	}
 	c.iface.unmatchEndpoint(ep)
 	c.ep = nil
 	// The answer to a request of ours may still come; it is ignored then.

@@ -84,6 +84,19 @@ func (h *host) close() {
 	if err := h.iface.Close(); err != nil {
 		h.t.Error(err)
 	}
+	for size, p := range h.iface.svc.txPools {
+		if p.used != 0 {
+			h.t.Errorf("%d transmit buffers of %d bytes are left", p.used, size)
+		}
+	}
+	for size, p := range h.iface.svc.rxPools {
+		if p.used != 0 {
+			h.t.Errorf("%d receive buffers of %d bytes are left", p.used, size)
+		}
+	}
+	if n := h.iface.svc.small.used; n != 0 {
+		h.t.Errorf("%d small receive buffers are left", n)
+	}
 	h.iface = nil
 	if err := h.w.Close(); err != nil {
 		h.t.Error(err)

@@ -58,3 +58,28 @@ func TestTakeOverGone(t *testing.T) {
 	}
 	exact(t, h, 0)
 }
+
+// A second connection of the peer that waits behind the one taken over goes with
+// the endpoint, also when that is closed before the peer has answered.
+func TestTakeOverClosed(t *testing.T) {
+	h := newHost(t, "")
+	l := listenRaw(t, h, false)
+	p := dial(t, h)
+	p.send(flight(l.addr, 0))
+	p.want(ack)
+	ep := l.endpoint(h)
+	p.want(req(h.iface.addr, 0))
+	second := dial(t, h)
+	second.send(flight(l.addr, 0))
+	second.wantSilence()
+	exact(t, h, 2)
+	ep.Close()
+	second.wantClosed()
+	p.want(fin)
+	p.send(am(1, "in"), fin)
+	p.wantClosed()
+	exact(t, h, 0)
+	if len(h.got) != 1 {
+		t.Errorf("received %v", h.got)
+	}
+}

@@ -351,6 +351,38 @@ func TestOwedAtOnce(t *testing.T) {
 	c.iface.addr.v6 = false
 }
 
+// Making room for what the peer is owed may find the connection broken: the send
+// that wanted to follow is refused.
+func TestBrokenByDebt(t *testing.T) {
+	h := newHost(t, "")
+	ep, p := outgoing(t, h)
+	p.send(req(ep.peer, 0))
+	p.want(ack)
+	h.iface.SetAMHandler(1, func(*uct.Source, []byte, *uct.AMDesc) error {
+		for c := ep.conn; c.out == nil || len(c.out.data)-c.out.w >= maxControl; {
+			n := 1000
+			if c.out != nil {
+				n = min(n, len(c.out.data)-c.out.w-hdrLen-8)
+			}
+			if err := ep.AMShort(1, 0, make([]byte, n), 0, nil); err != nil && err != ucs.InProgress {
+				t.Fatal(err)
+			}
+		}
+		return nil
+	})
+	var err error
+	h.iface.SetAMHandler(2, func(*uct.Source, []byte, *uct.AMDesc) error {
+		unix.Shutdown(int(ep.conn.fd), unix.SHUT_WR)
+		err = ep.AMShort(1, 0, nil, 0, nil)
+		return nil
+	})
+	p.send(am(1, ""), putReq(0, 0, 0), am(2, ""))
+	until(t, "failure", func() bool { return len(h.errs) == 1 }, h)
+	if err != h.errs[0] {
+		t.Errorf("the send says %v, the endpoint %v", err, h.errs[0])
+	}
+}
+
 func TestPendingWhileConnecting(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, false)
