@@ -8,8 +8,8 @@ import (
 
 // ExportedMemory is a memory handle packed for another process to import
 // (ucp_memh_pack with UCP_MEMH_PACK_FLAG_EXPORT, src/ucp/core/ucp_rkey.c). It
-// needs memory domains that can import, which none of ours is: it is read so
-// that it can be told apart and skipped.
+// needs memory domains that can export and import, which none of ours is: it is
+// read so that it can be told apart and skipped.
 type ExportedMemory struct {
 	MDMap          uint64 // the exporter's memory domains
 	MemType        uint8
@@ -73,6 +73,34 @@ func ParseExportedMemory(b []byte) (m ExportedMemory, n int, err error) {
 		m.Keys = append(m.Keys, k)
 	}
 	return m, all.off, nil
+}
+
+// Append appends the packed handle; that of the zero value stands for an empty
+// region. There must be a key of at most 255 bytes, with a global id as short,
+// for each bit of MDMap.
+func (m ExportedMemory) Append(b []byte) []byte {
+	if m.MDMap == 0 && m.Length == 0 {
+		return append(b, 0, 0, 0)
+	}
+	info := le.AppendUint16(nil, memhFlagExported)
+	info = append(le.AppendUint64(info, m.MDMap), m.MemType)
+	for _, v := range []uint64{m.Address, m.Length, m.ContextUUID, m.RegistrationID} {
+		info = le.AppendUint64(info, v)
+	}
+	b = appendSized(b, info)
+	for _, k := range m.Keys {
+		part := append([]byte{byte(len(k.Key))}, k.Key...)
+		b = appendSized(b, append(append(part, byte(len(k.GlobalID))), k.GlobalID...))
+	}
+	return b
+}
+
+// appendSized is the inverse of sized.
+func appendSized(b, part []byte) []byte {
+	if len(part) > 0xFF {
+		return append(le.AppendUint16(append(b, 0), uint16(len(part))), part...)
+	}
+	return append(append(b, byte(len(part))), part...)
 }
 
 // sized returns a part that starts with the number of bytes that follow: one

@@ -51,6 +51,12 @@ func TestExportedMemory(t *testing.T) {
 			}
 		}
 	}
+	if again := want.Append(nil); !bytes.Equal(again, exportedMemory(0, keys...)) {
+		t.Errorf("packed again: %x", again)
+	}
+	if b := (ExportedMemory{}).Append(nil); !bytes.Equal(b, []byte{0, 0, 0}) {
+		t.Errorf("empty region packed: %x", b)
+	}
 	if m, n, err := ParseExportedMemory([]byte{0, 0, 0}); err != nil || n != 3 || m.MDMap != 0 {
 		t.Errorf("empty region: %+v, %d, %v", m, n, err)
 	}

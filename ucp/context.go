@@ -72,9 +72,13 @@ type Context struct {
 	seenTransports []string // of this machine, whether or not allowed
 	seenNetDevices []string
 
-	mu      sync.Mutex
-	workers int // open workers, guarded by mu
-	closed  bool
+	table regionTable // memory that peers may access by messages
+	pins  *pinBoard
+
+	mu       sync.Mutex
+	workers  int                  // open workers, guarded by mu
+	memories map[*Memory]struct{} // registered, guarded by mu
+	closed   bool                 // guarded by mu
 }
 
 // openMD is a memory domain in use. Its position in Context.mds is the index
@@ -119,7 +123,7 @@ func NewContext(p ContextParams, cfg *Config) (*Context, error) {
 			return nil, err
 		}
 	}
-	c := &Context{params: p, set: cfg.set.Clone()}
+	c := &Context{params: p, set: cfg.set.Clone(), pins: newPinBoard(), memories: make(map[*Memory]struct{})}
 	if err := c.set.Load("ucp", &c.settings); err != nil {
 		return nil, err
 	}
@@ -281,8 +285,8 @@ func (c *Context) WriteInfo(w io.Writer) error {
 	return ew.err
 }
 
-// Close releases the transports. Workers must be closed: ucs.ErrBusy otherwise.
-// A second Close does nothing.
+// Close releases the transports. Workers must be closed and memory unmapped:
+// ucs.ErrBusy otherwise. A second Close does nothing.
 func (c *Context) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -291,6 +295,9 @@ func (c *Context) Close() error {
 	}
 	if c.workers > 0 {
 		return fmt.Errorf("ucp: context %s has %d open workers: %w", c.name, c.workers, ucs.ErrBusy)
+	}
+	if n := len(c.memories); n > 0 {
+		return fmt.Errorf("ucp: context %s has %d memory handles: %w", c.name, n, ucs.ErrBusy)
 	}
 	c.closed = true
 	return c.closeMDs()

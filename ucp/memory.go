@@ -1,0 +1,199 @@
+package ucp
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/arena"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Memory is registered memory: peers that were given its packed key may access
+// it, within the rights it was mapped with, until Unmap. Any part of it may be
+// used. All methods may be called from any goroutine.
+type Memory struct {
+	ctx     *Context
+	buf     []byte
+	memType ucs.MemoryType
+	prot    MemProt
+	method  string // how it was allocated, "" for the caller's own
+
+	// handles are those of the memory domains that know the memory, by index in
+	// the context, nil for the others. owner is the one that allocated it, -1 for
+	// none.
+	handles []uct.MemHandle
+	owner   int
+
+	region *region // nil for an empty handle
+	mapped []byte  // to be unmapped at the end
+	pin    *runtime.Pinner
+	done   bool // guarded by ctx.mu
+}
+
+// MemAttr describes a Memory.
+type MemAttr struct {
+	Address    uint64 // of the first byte, as peers name it
+	Length     int    // bytes; of an allocation at least as many as asked for
+	MemoryType ucs.MemoryType
+}
+
+// Query describes the memory.
+func (m *Memory) Query() MemAttr {
+	a := MemAttr{Length: len(m.buf), MemoryType: m.memType}
+	if len(m.buf) > 0 {
+		a.Address = memoryAddress(m.buf)
+	}
+	return a
+}
+
+// Bytes is the memory itself: the caller's slice, or what was allocated. That of
+// an allocation must not be used after Unmap.
+func (m *Memory) Bytes() []byte { return m.buf }
+
+// Unmap ends the registration. What peers start afterwards is refused; what they
+// are just reading is kept until they are done. The caller's own memory is left
+// alone, allocated memory is freed. A second Unmap does nothing.
+func (m *Memory) Unmap() error {
+	if m.region == nil {
+		return nil
+	}
+	m.ctx.mu.Lock()
+	done := m.done
+	m.done = true
+	m.ctx.mu.Unlock()
+	if done {
+		return nil
+	}
+	m.ctx.table.remove(m.region)
+	err := m.deregister()
+	m.region.close()
+	return err
+}
+
+// deregister takes the memory away from the domains that did not allocate it.
+func (m *Memory) deregister() error {
+	var first error
+	for i, h := range m.handles {
+		if h == nil || i == m.owner {
+			continue
+		}
+		if err := m.ctx.mds[i].md.Deregister(h); err != nil && first == nil {
+			first = err
+		}
+		m.handles[i] = nil
+	}
+	return first
+}
+
+// free gives the memory back, when nobody accesses it any more.
+func (m *Memory) free() {
+	if m.owner >= 0 {
+		m.ctx.mds[m.owner].md.Deregister(m.handles[m.owner])
+	}
+	if m.mapped != nil {
+		arena.Unmap(m.mapped)
+	}
+	if m.pin != nil {
+		m.ctx.pins.unpin(m.pin)
+	}
+	m.ctx.dropMemory(m)
+}
+
+// MemAdvice is a hint (enum ucp_mem_advice).
+type MemAdvice uint8
+
+// Hints, with C's numbers.
+const (
+	AdviceNormal   MemAdvice = 0 // nothing special
+	AdviceWillNeed MemAdvice = 1 // have the pages ready
+)
+
+// MemAdviseParams are the parameters of Memory.Advise.
+type MemAdviseParams struct {
+	Offset int // of the part in the memory
+	Length int // bytes
+	Advice MemAdvice
+}
+
+// Advise gives a hint about a part of the memory. A part that is not inside, or
+// an unknown hint, gives ucs.ErrInvalidParam; a hint may otherwise be ignored.
+func (m *Memory) Advise(p MemAdviseParams) error {
+	if p.Advice > AdviceWillNeed || p.Offset < 0 || p.Length < 0 || p.Offset > len(m.buf) || p.Length > len(m.buf)-p.Offset {
+		return fmt.Errorf("ucp: advice %d about %d bytes at offset %d of %d: %w",
+			p.Advice, p.Length, p.Offset, len(m.buf), ucs.ErrInvalidParam)
+	}
+	for i, h := range m.handles {
+		md := m.ctx.mds[i].md
+		if h == nil || md.Attr().Flags&uct.MDFlagAdvise == 0 {
+			continue
+		}
+		if err := md.Advise(h, p.Offset, p.Length, uct.Advice(p.Advice)); err != nil {
+			return err
+		}
+	}
+	if m.mapped != nil && p.Advice == AdviceWillNeed {
+		arena.WillNeed(m.mapped, p.Offset, p.Length)
+	}
+	return nil
+}
+
+// PackRkey returns the key that peers need to access the memory, for
+// Endpoint.UnpackRkey or ucp_ep_rkey_unpack. How they get it is the
+// application's business.
+func (m *Memory) PackRkey() ([]byte, error) {
+	k := proto.NewRkey(m.memType.Wire())
+	for i, h := range m.handles {
+		if h == nil {
+			continue
+		}
+		// A domain that needs no key is not named: 1.22.0 does not unpack the
+		// empty key that 1.13.1 packs for tcp.
+		md := m.ctx.mds[i].md
+		if md.Attr().Flags&uct.MDFlagNeedRkey == 0 {
+			continue
+		}
+		key, err := md.AppendKey(nil, h)
+		if err != nil {
+			return nil, err
+		}
+		if err := k.Add(uint8(i), key); err != nil {
+			return nil, err
+		}
+	}
+	return k.Append(nil), nil
+}
+
+// Export returns a handle for a process that shares the device of a memory
+// domain, to be given to MemMap there (ucp_memh_pack with
+// UCP_MEMH_PACK_FLAG_EXPORT). Where no domain can export the memory, which is
+// so for all of host memory, it gives ucs.ErrUnsupported.
+func (m *Memory) Export() ([]byte, error) {
+	if m.region == nil {
+		return proto.ExportedMemory{}.Append(nil), nil
+	}
+	return nil, fmt.Errorf("ucp: exporting memory: %w", m.ctx.noExport())
+}
+
+// noExport says why memory can neither be exported nor imported.
+func (c *Context) noExport() error {
+	for _, m := range c.mds {
+		if m.md.Attr().Flags&uct.MDFlagExportedMkey != 0 {
+			return fmt.Errorf("domain %s offers it, but not through this interface: %w", m.md.Attr().Name, ucs.ErrUnsupported)
+		}
+	}
+	return fmt.Errorf("none of %d memory domains can, it takes a device with cross-process keys: %w", len(c.mds), ucs.ErrUnsupported)
+}
+
+// holds reports whether b lies in the memory.
+func (m *Memory) holds(b []byte) bool {
+	if len(b) == 0 {
+		return true
+	}
+	if len(b) > len(m.buf) {
+		return false
+	}
+	at, base := memoryAddress(b), memoryAddress(m.buf)
+	return at >= base && at-base <= uint64(len(m.buf)-len(b))
+}

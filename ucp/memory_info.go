@@ -1,0 +1,62 @@
+package ucp
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/arena"
+	"github.com/ucx-go/ucx/ucs/config"
+)
+
+// WriteMemInfo allocates memory, prints where it came from and which domains
+// know it, and frees it (ucp_mem_print_info). spec is "<size>[,<type>]", as
+// "1m,host".
+func (c *Context) WriteMemInfo(w io.Writer, spec string) error {
+	size, kind, _ := strings.Cut(spec, ",")
+	var bytes config.Bytes
+	if err := bytes.ParseConfig(size); err != nil {
+		return fmt.Errorf("ucp: memory size %q: %w: %w", size, err, ucs.ErrInvalidParam)
+	}
+	n := bytes.Int(0)
+	if n <= 0 {
+		return fmt.Errorf("ucp: memory size %q: need more than 0 bytes: %w", size, ucs.ErrInvalidParam)
+	}
+	if kind != "" && kind != ucs.MemoryHost.String() {
+		return fmt.Errorf("ucp: memory type %q: only host memory can be allocated: %w", kind, ucs.ErrInvalidParam)
+	}
+	m, err := c.MemMap(MemMapParams{Length: n, Flags: MemMapAllocate})
+	if err != nil {
+		return err
+	}
+	err = m.WriteInfo(w)
+	if failed := m.Unmap(); err == nil {
+		err = failed
+	}
+	return err
+}
+
+// WriteInfo prints where the memory is and which domains know it.
+func (m *Memory) WriteInfo(w io.Writer) error {
+	ew := errWriter{w: w}
+	a := m.Query()
+	how := "registered"
+	if m.method != "" {
+		how = "allocated"
+	}
+	ew.printf("#\n# UCP memory allocation\n#\n")
+	ew.printf("#  %s %v at address %#x", how, config.Bytes(a.Length), a.Address)
+	if m.method != "" {
+		ew.printf(" with %s", m.method)
+	}
+	ew.printf(", pagesize: %v\n", config.Bytes(arena.PageSize))
+	names := make([]string, 0, len(m.handles))
+	for i, h := range m.handles {
+		if h != nil {
+			names = append(names, m.ctx.mds[i].md.Attr().Name)
+		}
+	}
+	ew.printf("#  registered on: %s\n#\n", strings.Join(names, " "))
+	return ew.err
+}

@@ -1,0 +1,300 @@
+package ucp
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/arena"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// MemMapFlags modify Context.MemMap (UCP_MEM_MAP_*).
+type MemMapFlags uint32
+
+// Mapping flags, with C's bit numbers.
+const (
+	MemMapNonblock      MemMapFlags = 1 << 0 // pages may come later; never changes the result
+	MemMapAllocate      MemMapFlags = 1 << 1 // the library allocates
+	MemMapFixed         MemMapFlags = 1 << 2 // exactly at Address; needs MemMapAllocate
+	MemMapSymmetricRkey MemMapFlags = 1 << 3 // a wish for the same key everywhere
+
+	memMapKnown = MemMapSymmetricRkey<<1 - 1
+)
+
+// MemProt are the accesses that memory is registered for (UCP_MEM_MAP_PROT_*).
+type MemProt uint32
+
+// Accesses, with C's bit numbers. Atomic operations need remote reading and
+// writing.
+const (
+	ProtLocalRead   MemProt = 1 << 0
+	ProtLocalWrite  MemProt = 1 << 1
+	ProtRemoteRead  MemProt = 1 << 8
+	ProtRemoteWrite MemProt = 1 << 9
+
+	ProtAll = ProtLocalRead | ProtLocalWrite | ProtRemoteRead | ProtRemoteWrite
+)
+
+// access translates the rights for memory domains.
+func (p MemProt) access() uct.Access {
+	var a uct.Access
+	if p&ProtLocalRead != 0 {
+		a |= uct.AccessLocalRead
+	}
+	if p&ProtLocalWrite != 0 {
+		a |= uct.AccessLocalWrite
+	}
+	if p&ProtRemoteRead != 0 {
+		a |= uct.AccessRemoteGet
+	}
+	if p&ProtRemoteWrite != 0 {
+		a |= uct.AccessRemotePut
+	}
+	if p&ProtRemoteRead != 0 && p&ProtRemoteWrite != 0 {
+		a |= uct.AccessRemoteAtomic
+	}
+	return a
+}
+
+// MemMapParams are the parameters of Context.MemMap. One of three things is
+// asked for:
+//
+//   - registering Buffer, which belongs to the caller and is pinned until Unmap;
+//   - allocating Length bytes (MemMapAllocate), anywhere, near Address, or with
+//     MemMapFixed exactly there;
+//   - importing what a peer exported (Exported).
+//
+// A length of 0, with a Buffer that is not nil, a flag or an address to say that
+// it is meant, gives an empty handle, which all calls accept. Other combinations
+// give ucs.ErrInvalidParam.
+type MemMapParams struct {
+	Buffer  []byte // memory to register
+	Length  int    // bytes to allocate
+	Address uint64 // wanted for an allocation, 0 for anywhere; a whole page with MemMapFixed
+	Flags   MemMapFlags
+	Prot    MemProt // 0 is ProtAll
+
+	// MemoryType is the memory to allocate or that Buffer is; the zero value
+	// means host memory, the only kind so far.
+	MemoryType ucs.MemoryType
+
+	Exported []byte // from Memory.Export; untrusted
+
+	Name string // of an allocation, for debugging
+}
+
+// check completes the parameters and says whether they make sense. empty: the
+// result is an empty handle.
+func (p *MemMapParams) check() (empty bool, err error) {
+	bad := func(format string, args ...any) (bool, error) {
+		return false, fmt.Errorf("ucp: memory parameters: %s: %w", fmt.Sprintf(format, args...), ucs.ErrInvalidParam)
+	}
+	if p.Prot == 0 {
+		p.Prot = ProtAll
+	}
+	address := p.Address
+	if len(p.Buffer) > 0 {
+		address = memoryAddress(p.Buffer)
+	}
+	allocate, fixed := p.Flags&MemMapAllocate != 0, p.Flags&MemMapFixed != 0
+	switch {
+	case p.Flags&^memMapKnown != 0 || p.Prot&^ProtAll != 0:
+		return bad("unknown flags %#x or rights %#x", p.Flags, p.Prot)
+	case fixed && address%uint64(arena.PageSize) != 0:
+		return bad("the fixed address %#x is not a multiple of a page of %d bytes", address, arena.PageSize)
+	case p.Length < 0 || p.Buffer != nil && p.Length != 0 && p.Length != len(p.Buffer):
+		return bad("length %d", p.Length)
+	case p.Buffer != nil && p.Address != 0:
+		return bad("a buffer and an address")
+	case !p.MemoryType.Valid():
+		return bad("memory type %d", p.MemoryType)
+	case p.Exported != nil && (allocate || p.Buffer != nil):
+		return bad("an exported handle and memory of its own")
+	case p.Exported != nil:
+		return false, nil
+	}
+	length := max(p.Length, len(p.Buffer))
+	switch {
+	case length == 0 && p.Buffer == nil && p.Address == 0 && p.Flags == 0:
+		return bad("nothing to map")
+	case length == 0:
+		return true, nil
+	case allocate && p.Buffer != nil:
+		return bad("a buffer to allocate")
+	case allocate && fixed && address == 0:
+		return bad("a fixed allocation without an address")
+	case !allocate && fixed:
+		return bad("a fixed address of memory that is there")
+	case !allocate && p.Buffer == nil:
+		return bad("%d bytes, neither given nor to be allocated", length)
+	}
+	return false, nil
+}
+
+// MemMap registers memory of the caller or allocates some, so that peers can
+// access it. The handle must be unmapped before the context is closed.
+func (c *Context) MemMap(p MemMapParams) (*Memory, error) {
+	empty, err := p.check()
+	if err != nil {
+		return nil, err
+	}
+	if p.Exported != nil {
+		m, _, err := proto.ParseExportedMemory(p.Exported)
+		if err != nil {
+			return nil, err
+		}
+		if m.Length > 0 || m.MDMap != 0 {
+			return nil, fmt.Errorf("ucp: importing memory: %w", c.noExport())
+		}
+		empty = true
+	}
+	if p.MemoryType > ucs.MemoryHost {
+		return nil, fmt.Errorf("ucp: %v memory: %w", p.MemoryType, ucs.ErrUnsupported)
+	}
+	m := &Memory{ctx: c, memType: ucs.MemoryHost, prot: p.Prot, owner: -1}
+	if empty {
+		return m, nil
+	}
+	if err := c.addMemory(m); err != nil {
+		return nil, err
+	}
+	m.handles = make([]uct.MemHandle, len(c.mds))
+	if p.Flags&MemMapAllocate != 0 {
+		if err := m.allocate(&p); err != nil {
+			c.dropMemory(m)
+			return nil, err
+		}
+	} else {
+		m.buf = p.Buffer
+		m.pin = c.pins.pin(m.buf)
+	}
+	m.register()
+	m.region = &region{base: memoryAddress(m.buf), buf: m.buf, access: p.Prot.access(), free: m.free}
+	c.table.add(m.region)
+	return m, nil
+}
+
+// addMemory counts a handle that keeps the context open, dropMemory one that is
+// gone.
+func (c *Context) addMemory(m *Memory) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("ucp: context %s is closed: %w", c.name, ucs.ErrInvalidParam)
+	}
+	c.memories[m] = struct{}{}
+	return nil
+}
+
+func (c *Context) dropMemory(m *Memory) {
+	c.mu.Lock()
+	delete(c.memories, m)
+	c.mu.Unlock()
+}
+
+// register makes the memory known to the domains that did not allocate it. One
+// that will not have it is left out: its transports do without.
+func (m *Memory) register() {
+	for i := range m.ctx.mds {
+		md := m.ctx.mds[i].md
+		a := md.Attr()
+		if i == m.owner || a.Flags&uct.MDFlagRegister == 0 || uint64(len(m.buf)) > a.MaxReg {
+			continue
+		}
+		h, err := md.Register(m.buf, m.prot.access())
+		if err != nil {
+			log.Debug("memory domain does not register", zap.String("domain", a.Name), zap.Int("bytes", len(m.buf)), zap.Error(err))
+			continue
+		}
+		m.handles[i] = h
+	}
+}
+
+// allocate gets memory by the first way of UCX_ALLOC_PRIO that works.
+func (m *Memory) allocate(p *MemMapParams) error {
+	var reasons []error
+	for _, way := range m.ctx.settings.AllocPrio.Items {
+		var err error
+		if name, ok := strings.CutPrefix(way, "md:"); ok {
+			err = m.allocateFrom(name, p)
+		} else {
+			err = m.allocateArena(way, p)
+		}
+		if err == nil {
+			return nil
+		}
+		reasons = append(reasons, fmt.Errorf("%s: %w", way, err))
+	}
+	return fmt.Errorf("ucp: allocating %d bytes by UCX_ALLOC_PRIO=%v: %w: %w",
+		p.Length, m.ctx.settings.AllocPrio, errors.Join(reasons...), ucs.ErrNoMemory)
+}
+
+var errNotThere = errors.New("no domain that can")
+
+// allocateFrom gets memory from the memory domains of a component, or of any.
+func (m *Memory) allocateFrom(name string, p *MemMapParams) error {
+	err := errNotThere
+	for i := range m.ctx.mds {
+		o := &m.ctx.mds[i]
+		a := o.md.Attr()
+		fixed := p.Flags&MemMapFixed != 0
+		if a.Flags&uct.MDFlagAlloc == 0 || name != "*" && name != o.component.Name() || uint64(p.Length) > a.MaxAlloc ||
+			fixed && a.Flags&uct.MDFlagFixed == 0 {
+			continue
+		}
+		h, failed := o.md.Alloc(uct.AllocParams{
+			Length:   p.Length,
+			Address:  p.Address,
+			Fixed:    fixed,
+			Nonblock: p.Flags&MemMapNonblock != 0,
+			Access:   p.Prot.access(),
+			Name:     p.Name,
+		})
+		if failed != nil {
+			err = failed
+			continue
+		}
+		m.handles[i], m.owner, m.buf, m.method = h, i, h.Bytes(), a.Name
+		return nil
+	}
+	return err
+}
+
+// allocateArena gets memory from the kernel. The Go heap is none of the ways: it
+// ends the program when there is not enough.
+func (m *Memory) allocateArena(way string, p *MemMapParams) error {
+	o := arena.Options{
+		Address:  p.Address,
+		Fixed:    p.Flags&MemMapFixed != 0,
+		Populate: p.Flags&MemMapNonblock == 0,
+	}
+	switch way {
+	case "huge":
+		o.Huge = arena.HugePages
+	case "thp":
+		if p.Length < arena.HugePageSize {
+			return fmt.Errorf("%d bytes are less than a huge page of %d", p.Length, arena.HugePageSize)
+		}
+		o.Huge = arena.TransparentPages
+	case "mmap":
+	case "heap", "libc":
+		if o.Fixed {
+			return errors.New("not at a fixed address")
+		}
+		o.Populate = false // as a heap does it
+	default:
+		return fmt.Errorf("not a way to allocate: %w", ucs.ErrInvalidParam)
+	}
+	b, err := arena.Map(p.Length, o)
+	if err != nil {
+		return err
+	}
+	m.buf, m.mapped, m.method = b, b, way
+	return nil
+}
