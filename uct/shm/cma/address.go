@@ -1,0 +1,93 @@
+package cma
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/topo"
+	"github.com/ucx-go/ucx/uct/shm/internal/host"
+)
+
+// An iface address is the process's number (ucs_cma_iface_base_device_addr_t in
+// src/uct/sm/scopy/cma/cma_iface.h). Outside the initial PID namespace bit 31 is
+// set and the namespace's number follows (ucs_cma_iface_ext_device_addr_t): 1.13
+// has it in 8 bytes behind 4 of padding, 1.22 in 4 bytes at once. With the
+// number in both places either release reads it.
+const (
+	shortAddrLen   = 4
+	longAddrLen122 = 8
+	longAddrLen    = 16
+
+	otherNamespace = 1 << 31 // UCT_CMA_IFACE_ADDR_FLAG_PID_NS
+)
+
+// address is an iface address.
+type address struct {
+	pid int
+	ns  host.Namespace
+}
+
+func localAddress() address {
+	return address{pid: os.Getpid(), ns: host.OwnNamespace(topo.NamespacePID)}
+}
+
+// pack returns the form that both releases read.
+func (a address) pack() []byte {
+	if !a.ns.Other {
+		return binary.LittleEndian.AppendUint32(nil, uint32(a.pid))
+	}
+	b := binary.LittleEndian.AppendUint32(make([]byte, 0, longAddrLen), uint32(a.pid)|otherNamespace)
+	b = binary.LittleEndian.AppendUint32(b, a.ns.Inode)
+	return a.ns.Append(b)
+}
+
+// parseAddress reads a peer's address, all of b, in the form of any release.
+func parseAddress(b []byte) (address, error) {
+	var a address
+	switch len(b) {
+	case shortAddrLen, longAddrLen122, longAddrLen:
+	default:
+		return a, fmt.Errorf("cma: iface address of %d bytes: %w", len(b), ucs.ErrInvalidAddr)
+	}
+	word := binary.LittleEndian.Uint32(b)
+	if long := word&otherNamespace != 0; long != (len(b) > shortAddrLen) {
+		return a, fmt.Errorf("cma: iface address %x of %d bytes: %w", b, len(b), ucs.ErrInvalidAddr)
+	}
+	a.pid = int(word &^ otherNamespace)
+	if a.pid < 1 || a.pid > host.MaxPID {
+		return a, fmt.Errorf("cma: iface address with process number %d: %w", a.pid, ucs.ErrInvalidAddr)
+	}
+	if len(b) > shortAddrLen {
+		ns := b[shortAddrLen:]
+		if len(b) == longAddrLen {
+			ns = b[longAddrLen122:]
+		}
+		var err error
+		if a.ns, err = host.ParseNamespace(ns); err != nil {
+			return a, err
+		}
+	}
+	return a, nil
+}
+
+// peer finds the process behind untrusted addresses, as far as this process may
+// access it. Errors match ucs.ErrUnreachable and name the obstacle.
+func (i *iface) peer(dev, addr []byte) (host.Process, error) {
+	if err := i.dev.ReachAddr(dev); err != nil {
+		return host.Process{}, fmt.Errorf("cma: %w", err)
+	}
+	a, err := parseAddress(addr)
+	if err != nil {
+		return host.Process{}, fmt.Errorf("%w: %w", err, ucs.ErrUnreachable)
+	}
+	if err := i.own.ns.ReachPID(a.ns); err != nil {
+		return host.Process{}, fmt.Errorf("cma: %w", err)
+	}
+	p, err := host.Find(a.pid)
+	if err != nil {
+		return p, fmt.Errorf("cma: %w", err)
+	}
+	return p, i.probe.tryPeer(a.pid)
+}

@@ -1,0 +1,51 @@
+package cma
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// name is the name of the component, of its domain and of its transport.
+const name = "cma"
+
+// device is the name of the one device, as of the other shared-memory
+// transports (UCT_SM_DEVICE_NAME).
+const device = "memory"
+
+func init() { uct.Register(component{}) }
+
+// component is the only uct.Component of the package.
+type component struct{}
+
+var _ uct.Component = component{}
+
+// Name implements uct.Component.
+func (component) Name() string { return name }
+
+// Flags implements uct.Component.
+func (component) Flags() uct.ComponentFlags { return 0 }
+
+// MemoryDomains implements uct.Component. The domain is listed even where the
+// machine does not allow it: opening it says why.
+func (component) MemoryDomains(*config.Set) ([]uct.MDResource, error) {
+	return []uct.MDResource{{Name: name}}, nil
+}
+
+// OpenMD implements uct.Component.
+func (component) OpenMD(md string, _ *config.Set) (uct.MemoryDomain, error) {
+	if md != name {
+		return nil, fmt.Errorf("cma: no memory domain %q: %w", md, ucs.ErrNoDevice)
+	}
+	if err := machine.usable(); err != nil {
+		return nil, err
+	}
+	return newDomain(), nil
+}
+
+// OpenCM implements uct.Component.
+func (component) OpenCM(*uct.Worker, *config.Set) (uct.ConnManager, error) {
+	return nil, ucs.ErrUnsupported
+}

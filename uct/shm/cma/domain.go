@@ -1,0 +1,89 @@
+package cma
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// domain is the memory domain. As in C UCX 1.22 there is nothing to register: all
+// memory can be used on both sides (uct_cma_md_query).
+type domain struct {
+	attr   uct.MDAttr
+	ifaces atomic.Int32 // open ones
+}
+
+var _ uct.MemoryDomain = (*domain)(nil)
+
+var resource = uct.Resource{Transport: name, Device: device, Type: uct.DeviceShared, SysDevice: -1}
+
+func newDomain() *domain {
+	return &domain{attr: uct.MDAttr{
+		Component:   name,
+		Name:        name,
+		AccessTypes: []ucs.MemoryType{ucs.MemoryHost},
+	}}
+}
+
+// Attr implements uct.MemoryDomain.
+func (d *domain) Attr() *uct.MDAttr { return &d.attr }
+
+// Resources implements uct.MemoryDomain.
+func (d *domain) Resources() ([]uct.Resource, error) { return []uct.Resource{resource}, nil }
+
+// OpenIface implements uct.MemoryDomain.
+func (d *domain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (uct.Iface, error) {
+	if p.Transport != name || p.Device != device {
+		return nil, fmt.Errorf("cma: no resource %s/%s: %w", p.Transport, p.Device, ucs.ErrNoDevice)
+	}
+	return openIface(d, w, p, cfg)
+}
+
+// Alloc implements uct.MemoryDomain.
+func (d *domain) Alloc(uct.AllocParams) (uct.MemHandle, error) { return nil, ucs.ErrUnsupported }
+
+// Register implements uct.MemoryDomain.
+func (d *domain) Register([]byte, uct.Access) (uct.MemHandle, error) {
+	return nil, ucs.ErrUnsupported
+}
+
+// Deregister implements uct.MemoryDomain: there are no handles.
+func (d *domain) Deregister(uct.MemHandle) error { return ucs.ErrInvalidParam }
+
+// Advise implements uct.MemoryDomain.
+func (d *domain) Advise(uct.MemHandle, int, int, uct.Advice) error { return ucs.ErrUnsupported }
+
+// AppendKey implements uct.MemoryDomain: there are no handles.
+func (d *domain) AppendKey(b []byte, _ uct.MemHandle) ([]byte, error) {
+	return b, ucs.ErrUnsupported
+}
+
+// emptyKey is every key. Nothing of it is read.
+var emptyKey uct.Rkey
+
+// UnpackRkey implements uct.MemoryDomain. Release 1.13 of C UCX has keys, of no
+// bytes; they are not needed.
+func (d *domain) UnpackRkey(packed []byte) (*uct.Rkey, error) {
+	if len(packed) != 0 {
+		return nil, fmt.Errorf("cma: remote key of %d bytes, not 0: %w", len(packed), ucs.ErrInvalidParam)
+	}
+	return &emptyKey, nil
+}
+
+// RkeyPtr implements uct.MemoryDomain.
+func (d *domain) RkeyPtr(*uct.Rkey, uint64, int) ([]byte, error) { return nil, ucs.ErrUnsupported }
+
+// ReleaseRkey implements uct.MemoryDomain.
+func (d *domain) ReleaseRkey(*uct.Rkey) error { return nil }
+
+// Close implements uct.MemoryDomain. While ifaces are open it returns
+// ucs.ErrBusy and closes nothing.
+func (d *domain) Close() error {
+	if n := d.ifaces.Load(); n != 0 {
+		return fmt.Errorf("cma: closing a memory domain with %d open ifaces: %w", n, ucs.ErrBusy)
+	}
+	return nil
+}

@@ -1,0 +1,244 @@
+package cma
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/shm/internal/host"
+)
+
+// endpoint leads to one process.
+type endpoint struct {
+	uct.Unsupported
+	iface   *iface
+	peer    host.Process
+	checked time.Duration // when the peer was last known to live
+
+	queue   queue
+	pending uct.PendingQueue
+	user    any // for OnError
+
+	// In iface.active.
+	next   *endpoint
+	listed bool
+
+	end      error // why nothing is accepted any more; nil: it is
+	failure  bool  // end is a failure, to be reported
+	reported bool  // it has been
+	closed   bool
+}
+
+var _ uct.Endpoint = (*endpoint)(nil)
+
+// Bounds.
+const (
+	// inlineMax is the number of bytes up to which an operation is carried out
+	// inside the call that starts it. Copying them takes about as long as the way
+	// into the kernel and back.
+	inlineMax = 16 << 10
+
+	// checkEvery is the time after which the peer's identity is checked again: a
+	// process number comes back only when all others have been used.
+	checkEvery = time.Second
+)
+
+// NewEndpoint implements uct.Iface. The peer is there and can be accessed when it
+// succeeds.
+func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
+	peer, err := i.peer(p.DeviceAddr, p.IfaceAddr)
+	if err != nil {
+		return nil, err
+	}
+	if p.PathIndex < 0 || p.PathIndex >= i.attr.NumPaths {
+		return nil, fmt.Errorf("cma: path %d of %d: %w", p.PathIndex, i.attr.NumPaths, ucs.ErrInvalidParam)
+	}
+	i.endpoints++
+	return &endpoint{iface: i, peer: peer, user: p.UserData, checked: i.worker.Now()}, nil
+}
+
+// PutZcopy implements uct.Endpoint.
+func (e *endpoint) PutZcopy(iov []uct.IOV, raddr uint64, _ *uct.Rkey, c *uct.Completion) error {
+	return e.start(opPut, iov, raddr, c)
+}
+
+// GetZcopy implements uct.Endpoint.
+func (e *endpoint) GetZcopy(iov []uct.IOV, raddr uint64, _ *uct.Rkey, c *uct.Completion) error {
+	return e.start(opGet, iov, raddr, c)
+}
+
+// start carries out or queues an operation.
+func (e *endpoint) start(kind opKind, iov []uct.IOV, raddr uint64, c *uct.Completion) error {
+	if err := e.ready(); err != nil {
+		return err
+	}
+	n := uct.IOVLen(iov)
+	switch {
+	case len(iov) > e.iface.opts.maxIOV:
+		return errTooMany(len(iov), e.iface.opts.maxIOV)
+	case n == 0:
+		return nil
+	case uint64(n) > math.MaxUint64-raddr:
+		return errRange(kind, n, raddr)
+	}
+	o := e.iface.take()
+	if o == nil {
+		return ucs.ErrNoResource
+	}
+	o.set(kind, iov, n, raddr, c)
+	if n <= inlineMax && e.queue.head == nil {
+		if e.lost() {
+			e.iface.give(o)
+			e.iface.active.push(e)
+			return e.end
+		}
+		// What cannot be done now, for whatever reason, is for progress.
+		done, _ := o.piece(e.peer.PID, e.iface.opts.segSize)
+		if done == n {
+			e.iface.give(o)
+			return nil
+		}
+		o.advance(done)
+	}
+	e.queue.push(o)
+	e.iface.active.push(e)
+	return ucs.InProgress
+}
+
+// ready says whether an operation may start.
+func (e *endpoint) ready() error {
+	if e.end != nil {
+		return e.end
+	}
+	if e.pending.Blocks() {
+		return ucs.ErrNoResource
+	}
+	return nil
+}
+
+// failed reports whether the endpoint has ended by a failure.
+func (e *endpoint) failed() bool { return e.failure }
+
+// lost checks now and then that the process number still means the peer. If it
+// does not, the endpoint has failed.
+func (e *endpoint) lost() bool {
+	now := e.iface.worker.Now()
+	if now-e.checked < checkEvery {
+		return false
+	}
+	e.checked = now
+	if e.peer.Alive() {
+		return false
+	}
+	e.end, e.failure = errEnded(e.peer.PID), true
+	return true
+}
+
+// Flush implements uct.Endpoint.
+func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
+	if flags&uct.FlushCancel != 0 && !e.closed && !e.failed() {
+		e.end = ucs.ErrCanceled
+		e.drop(ucs.ErrCanceled)
+		return nil
+	}
+	if err := e.ready(); err != nil {
+		return err
+	}
+	if e.queue.head == nil {
+		return nil
+	}
+	if c != nil {
+		o := e.iface.take()
+		if o == nil {
+			return ucs.ErrNoResource
+		}
+		o.set(opFlush, nil, 0, 0, c)
+		e.queue.push(o)
+	}
+	return ucs.InProgress
+}
+
+// Fence implements uct.Endpoint, see iface.Fence.
+func (e *endpoint) Fence() error { return nil }
+
+// Check implements uct.Endpoint.
+func (e *endpoint) Check(*uct.Completion) error {
+	if e.end != nil {
+		return e.end
+	}
+	if !e.peer.Alive() {
+		e.fail(errEnded(e.peer.PID))
+	}
+	return nil
+}
+
+// PendingAdd implements uct.Endpoint.
+func (e *endpoint) PendingAdd(p *uct.Pending) error {
+	if e.end != nil {
+		return e.end
+	}
+	if e.pending.Empty() && e.iface.ops < e.iface.opts.maxOps {
+		return ucs.ErrBusy
+	}
+	e.pending.Add(p)
+	e.iface.active.push(e)
+	return nil
+}
+
+// PendingPurge implements uct.Endpoint.
+func (e *endpoint) PendingPurge(fn func(p *uct.Pending)) { e.pending.Purge(fn) }
+
+// IsConnected implements uct.Endpoint.
+func (e *endpoint) IsConnected(dev, addr []byte) bool {
+	a, err := parseAddress(addr)
+	return err == nil && a.pid == e.peer.PID && a.ns == e.iface.own.ns && e.iface.dev.ReachAddr(dev) == nil
+}
+
+// Close implements uct.Endpoint.
+func (e *endpoint) Close() {
+	if e.closed {
+		return
+	}
+	e.closed = true
+	e.end = ucs.ErrNotConnected
+	e.iface.endpoints--
+	e.drop(ucs.ErrCanceled)
+}
+
+// accessError is the failure of an endpoint by a call of the kernel.
+//
+//go:noinline
+func (e *endpoint) accessError(o *op, errno unix.Errno) error {
+	n := min(o.left, e.iface.opts.segSize)
+	status := ucs.ErrIO
+	switch {
+	case errno == unix.ESRCH || !e.peer.Alive():
+		status = ucs.ErrConnectionReset
+	case errno == unix.EFAULT:
+		status = ucs.ErrInvalidAddr
+	case errno == unix.EPERM:
+		status = ucs.ErrRejected
+	case errno == unix.ENOMEM:
+		status = ucs.ErrNoMemory
+	}
+	return fmt.Errorf("cma: %v of %d bytes at %#x of process %d: %w: %w", o.kind, n, o.raddr, e.peer.PID, errno, status)
+}
+
+//go:noinline
+func errEnded(pid int) error {
+	return fmt.Errorf("cma: process %d has ended: %w", pid, ucs.ErrConnectionReset)
+}
+
+//go:noinline
+func errTooMany(n, limit int) error {
+	return fmt.Errorf("cma: %d memory pieces, at most %d: %w", n, limit, ucs.ErrInvalidParam)
+}
+
+//go:noinline
+func errRange(kind opKind, n int, raddr uint64) error {
+	return fmt.Errorf("cma: %v of %d bytes at %#x goes beyond the end of memory: %w", kind, n, raddr, ucs.ErrInvalidAddr)
+}

@@ -1,0 +1,212 @@
+package cma
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/shm/internal/host"
+)
+
+// iface is the transport on one worker. It has no receive side.
+type iface struct {
+	uct.UnsupportedIface
+
+	opts    options
+	attr    uct.IfaceAttr
+	domain  *domain
+	worker  *uct.Worker
+	probe   *probe
+	onError func(ep uct.Endpoint, userData any, err error)
+
+	dev     host.DeviceAddr
+	own     address
+	devAddr []byte
+	addr    []byte
+
+	active    activeList
+	free      *op // linked by next
+	ops       int // under way, of all endpoints
+	endpoints int // open ones
+	closed    bool
+}
+
+var _ uct.Iface = (*iface)(nil)
+
+// progressor is what the worker sees of an iface. It is a type of its own
+// because uct.Armer and uct.Iface both have a method Arm.
+type progressor struct{ *iface }
+
+// Arm implements uct.Armer: no descriptor would tell that copying can go on.
+func (p progressor) Arm() error {
+	if p.active.first != nil {
+		return ucs.ErrBusy
+	}
+	return nil
+}
+
+func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (*iface, error) {
+	o, err := loadOptions(cfg)
+	if err != nil {
+		return nil, err
+	}
+	i := &iface{
+		opts:    o,
+		domain:  d,
+		worker:  w,
+		probe:   &machine,
+		onError: p.OnError,
+		dev:     host.LocalDeviceAddr(),
+		own:     localAddress(),
+	}
+	if i.onError == nil {
+		i.onError = i.logFailure
+	}
+	i.devAddr, i.addr = i.dev.Append(nil), i.own.pack()
+	i.attr = i.describe()
+	d.ifaces.Add(1)
+	w.AddProgress(progressor{i})
+	return i, nil
+}
+
+// describe makes the attributes: those of C UCX, of both releases
+// (uct_scopy_iface_query, uct_cma_iface_query), and 1.22's estimate of the cost
+// of an operation (UCT_SCOPY_IFACE_OVERHEAD).
+func (i *iface) describe() uct.IfaceAttr {
+	limits := uct.RMALimits{
+		MaxZcopy:      uct.Unlimited,
+		MaxIOV:        i.opts.maxIOV,
+		OptZcopyAlign: 1,
+		AlignMTU:      1,
+	}
+	return uct.IfaceAttr{
+		Resource: resource,
+		Flags: uct.IfacePutZcopy | uct.IfaceGetZcopy | uct.IfacePending | uct.IfaceConnectToIface |
+			uct.IfaceErrHandlePeerFail | uct.IfaceEpCheck,
+		Events:        uct.EventSendComp | uct.EventRecv | uct.EventAsyncCB,
+		Put:           limits,
+		Get:           limits,
+		DeviceAddrLen: len(i.devAddr),
+		IfaceAddrLen:  len(i.addr),
+		MaxEndpoints:  i.opts.maxNumEPs,
+		NumPaths:      1,
+		Perf: uct.Perf{
+			Overhead:           overhead(i.probe.root),
+			SendOverhead:       500e-9,
+			RecvOverhead:       500e-9,
+			BandwidthDedicated: i.opts.bandwidth,
+			Latency:            uct.Linear{C: 80e-9},
+		},
+	}
+}
+
+// overhead is the cost of a message that addresses publish: peers must all
+// compute the same lanes, so it does not follow measurements
+// (UCT_SCOPY_IFACE_DEFAULT_OVERHEAD, and its exception for Fujitsu's A64FX).
+func overhead(root string) float64 {
+	if runtime.GOARCH == "arm64" {
+		if f, err := os.Open(filepath.Join(root, "proc/cpuinfo")); err == nil {
+			defer f.Close()
+			text := make([]byte, 4096) // the first CPU
+			n, _ := io.ReadFull(f, text)
+			if isA64FX(string(text[:n])) {
+				return 6e-6
+			}
+		}
+	}
+	return 2e-6
+}
+
+// isA64FX looks for the maker and the part that arm64 kernels show in
+// /proc/cpuinfo.
+func isA64FX(text string) bool {
+	found := 0
+	for line := range strings.Lines(text) {
+		k, v, _ := strings.Cut(line, ":")
+		switch strings.TrimSpace(k) + "=" + strings.TrimSpace(v) {
+		case "CPU implementer=0x46", "CPU part=0x001":
+			found++
+		}
+	}
+	return found == 2
+}
+
+// Attr implements uct.Iface.
+func (i *iface) Attr() *uct.IfaceAttr { return &i.attr }
+
+// DeviceAddress implements uct.Iface.
+func (i *iface) DeviceAddress() []byte { return i.devAddr }
+
+// Address implements uct.Iface. All ifaces of a process have the same.
+func (i *iface) Address() []byte { return i.addr }
+
+// Reachable implements uct.Iface. It asks the kernel about the peer, as C UCX
+// does since 1.22, so a transport that is denied is not chosen.
+func (i *iface) Reachable(p uct.ReachableParams) error {
+	_, err := i.peer(p.DeviceAddr, p.IfaceAddr)
+	return err
+}
+
+// SetAMHandler implements uct.Iface. As in C UCX any iface takes handlers; no
+// message comes here.
+func (i *iface) SetAMHandler(id uct.AMID, _ uct.AMHandler) error {
+	if id >= uct.MaxAMIDs {
+		return fmt.Errorf("cma: active message id %d, need at most %d: %w", id, uct.MaxAMIDs-1, ucs.ErrInvalidParam)
+	}
+	return nil
+}
+
+// SetAMTracer implements uct.Iface. There is nothing to see.
+func (i *iface) SetAMTracer(uct.AMTracer) error { return nil }
+
+// Flush implements uct.Iface.
+func (i *iface) Flush(uct.FlushFlags) error {
+	if i.ops > 0 {
+		return ucs.InProgress
+	}
+	return nil
+}
+
+// Fence implements uct.Iface. The operations of an endpoint are carried out one
+// after the other; each is complete when the kernel returns.
+func (i *iface) Fence() error { return nil }
+
+// Progress implements uct.Iface.
+func (i *iface) Progress() int {
+	if i.active.first == nil {
+		return 0
+	}
+	return i.work()
+}
+
+// Arm implements uct.Iface: there is no descriptor.
+func (i *iface) Arm(uct.EventFlags) error { return ucs.ErrUnsupported }
+
+// EstimatePerf implements uct.Iface: all operations cost the same.
+func (i *iface) EstimatePerf(uct.PerfParams) uct.Perf { return i.attr.Perf }
+
+// MemoryTypes implements uct.Iface.
+func (i *iface) MemoryTypes() []ucs.MemoryType { return i.domain.attr.AccessTypes }
+
+// Close implements uct.Iface. While endpoints are open it returns ucs.ErrBusy
+// and closes nothing.
+func (i *iface) Close() error {
+	if i.closed {
+		return nil
+	}
+	if i.endpoints > 0 {
+		return fmt.Errorf("cma: closing an iface with %d open endpoints: %w", i.endpoints, ucs.ErrBusy)
+	}
+	i.closed = true
+	i.active = activeList{}
+	i.free = nil
+	i.worker.RemoveProgress(progressor{i})
+	i.domain.ifaces.Add(-1)
+	return nil
+}

@@ -1,0 +1,162 @@
+package cma
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// files makes a file system.
+func files(t *testing.T, content map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range content {
+		p := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+const scopeFile = "proc/sys/kernel/yama/ptrace_scope"
+
+func TestUsable(t *testing.T) {
+	ok := func() error { return nil }
+	denied := func() error { return unix.EPERM }
+	for _, tc := range []struct {
+		name     string
+		scope    string // empty: no Yama
+		test     func() error
+		cap      bool
+		allow    func() error
+		obstacle string // empty: usable
+		asked    bool   // peers were allowed
+	}{
+		{name: "no yama", test: ok, allow: ok},
+		{name: "scope 0", scope: "0\n", test: ok, allow: ok},
+		{name: "scope 1", scope: "1\n", test: ok, allow: ok, asked: true},
+		{name: "scope 1 without prctl", scope: "1\n", test: ok, allow: denied, asked: true, obstacle: "set kernel.yama.ptrace_scope to 0"},
+		{name: "scope 2", scope: "2\n", test: ok, allow: ok, obstacle: "CAP_SYS_PTRACE"},
+		{name: "scope 2 with capability", scope: "2\n", test: ok, allow: ok, cap: true},
+		{name: "scope 3", scope: "3\n", test: ok, allow: ok, cap: true, obstacle: "ptrace_scope is 3"},
+		{name: "unknown scope", scope: "x\n", test: ok, allow: ok, cap: true, obstacle: "forbids"},
+		{name: "self test", test: func() error { return errors.Join(unix.ENOSYS, ucs.ErrUnsupported) }, allow: ok, obstacle: "not implemented"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			content := map[string]string{}
+			if tc.scope != "" {
+				content[scopeFile] = tc.scope
+			}
+			asked := false
+			p := probe{
+				root:     files(t, content),
+				selfTest: tc.test,
+				hasCap:   func() bool { return tc.cap },
+				allow:    func() error { asked = true; return tc.allow() },
+			}
+			err := p.usable()
+			switch {
+			case tc.obstacle == "":
+				if err != nil {
+					t.Error(err)
+				}
+			case !errors.Is(err, ucs.ErrUnsupported) || !strings.Contains(err.Error(), tc.obstacle):
+				t.Errorf("got %v, want %q", err, tc.obstacle)
+			}
+			if asked != tc.asked {
+				t.Errorf("peers were allowed: %v, want %v", asked, tc.asked)
+			}
+		})
+	}
+}
+
+// TestAllowAll makes the system call. A kernel without Yama does not know it.
+func TestAllowAll(t *testing.T) {
+	if err := allowAll(); err != nil && err != unix.EINVAL {
+		t.Errorf("prctl: %v", err)
+	}
+}
+
+func TestDenialTexts(t *testing.T) {
+	own := strconv.Itoa(os.Getuid())
+	for _, tc := range []struct {
+		name, scope, status, want string
+	}{
+		{"other user", "0", "Name:\tx\nUid:\t54321\t0\t0\t0\n", "belongs to user 54321"},
+		{"scope 1", "1", "Uid:\t" + own + "\t0\t0\t0\n", "PR_SET_PTRACER"},
+		{"scope 2", "2", "Uid:\t" + own + "\n", "CAP_SYS_PTRACE"},
+		{"scope 3", "3", "Uid:\n", "restarted"},
+		{"other reasons", "0", "Uid:\tx\n", "dumpable"},
+		{"no status", "", "", "dumpable"},
+	} {
+		content := map[string]string{}
+		if tc.status != "" {
+			content["proc/77/status"] = tc.status
+		}
+		if tc.scope != "" {
+			content[scopeFile] = tc.scope
+		}
+		p := probe{root: files(t, content)}
+		if got := p.denial(77); !strings.Contains(got, tc.want) {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
+
+// TestDenied asks the kernel for a process that it does not give away, from a
+// thread without capabilities.
+func TestDenied(t *testing.T) {
+	needCMA(t)
+	victim := newProcess(t, "undumpable", 0)
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		hdr := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var none [2]unix.CapUserData
+		if err = unix.Capset(&hdr, &none[0]); err == nil {
+			err = machine.tryPeer(victim.cmd.Process.Pid)
+		}
+	}()
+	<-done
+	if !errors.Is(err, ucs.ErrUnreachable) || !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "CAP_SYS_PTRACE") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestIsA64FX(t *testing.T) {
+	const a64fx = "processor\t: 0\nCPU implementer\t: 0x46\nCPU architecture: 8\nCPU part\t: 0x001\n"
+	if !isA64FX(a64fx) {
+		t.Error("not recognised")
+	}
+	for _, other := range []string{"", strings.Replace(a64fx, "0x46", "0x41", 1), strings.Replace(a64fx, "0x001", "0x002", 1)} {
+		if isA64FX(other) {
+			t.Errorf("%q is taken for an A64FX", other)
+		}
+	}
+}
+
+func TestOpenRefused(t *testing.T) {
+	was := machine
+	defer func() { machine = was }()
+	machine.selfTest = func() error { return errors.Join(unix.EPERM, ucs.ErrUnsupported) }
+	if _, err := (component{}).OpenMD(name, nil); !errors.Is(err, ucs.ErrUnsupported) {
+		t.Errorf("got %v", err)
+	}
+	if list, err := (component{}).MemoryDomains(nil); err != nil || len(list) != 1 {
+		t.Errorf("domains %v, %v", list, err)
+	}
+}

@@ -1,0 +1,86 @@
+package cma
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// settings are the variables UCX_CMA_*, with C UCX's names and defaults
+// (uct_scopy_iface_config_table, uct_sm_iface_config_table). Those of C that have
+// no meaning here are left out: records of operations are not carved from chunks
+// (ALLOC, TX_BUFS_GROW and the like), and MEMORY_INVALIDATE announces what the
+// transport cannot do.
+type settings struct {
+	MaxNumEPs config.Count     `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which the transport is expected to scale. Only published."`
+	Failure   log.Level        `ucx:"FAILURE" default:"DIAG" doc:"Log level of endpoint failures that nobody handles."`
+	BW        config.Bandwidth `ucx:"BW" default:"11145MBs" doc:"Effective bandwidth of memory. Only published."`
+	MaxIOV    uint             `ucx:"MAX_IOV" default:"16" doc:"Largest number of memory pieces in one operation."`
+	SegSize   config.Bytes     `ucx:"SEG_SIZE" default:"512K" doc:"Largest number of bytes that are copied in one call of the kernel."`
+	TxQuota   uint             `ucx:"TX_QUOTA" default:"1" doc:"Number of such calls in one round of progress."`
+	TxMaxBufs int              `ucx:"TX_MAX_BUFS" default:"-1" doc:"Number of operations of an interface that may be under way; -1 means no limit."`
+}
+
+func init() {
+	config.Register(config.Section{
+		Name:   name,
+		Prefix: "CMA_",
+		Title:  "cma transport",
+		New:    func() any { return new(settings) },
+	})
+}
+
+// Limits of settings.
+const (
+	defaultSegSize = 512 << 10
+	maxSegSize     = 1 << 30
+	maxIOV         = 1024 // UIO_MAXIOV
+	defaultBW      = 11145 << 20
+)
+
+// options are the settings of an iface, checked.
+type options struct {
+	maxNumEPs int
+	failure   log.Level
+	bandwidth float64
+	maxIOV    int
+	segSize   int
+	quota     int
+	maxOps    int
+}
+
+func loadOptions(cfg *config.Set) (options, error) {
+	var s settings
+	if err := cfg.Load(name, &s); err != nil {
+		return options{}, err
+	}
+	o := options{
+		maxNumEPs: s.MaxNumEPs.Int(uct.Unlimited),
+		failure:   s.Failure,
+		bandwidth: float64(s.BW),
+		maxIOV:    int(min(s.MaxIOV, maxIOV)),
+		segSize:   min(s.SegSize.Int(defaultSegSize), maxSegSize),
+		quota:     int(min(s.TxQuota, 1<<30)),
+		maxOps:    s.TxMaxBufs,
+	}
+	if s.BW.IsAuto() {
+		o.bandwidth = defaultBW
+	}
+	if o.maxOps < 0 {
+		o.maxOps = uct.Unlimited
+	}
+	for _, v := range []struct {
+		name  string
+		value int
+	}{
+		{"MAX_IOV", o.maxIOV}, {"SEG_SIZE", o.segSize}, {"TX_QUOTA", o.quota}, {"TX_MAX_BUFS", o.maxOps},
+	} {
+		if v.value < 1 {
+			return o, fmt.Errorf("cma: UCX_CMA_%s is %d, need at least 1: %w", v.name, v.value, ucs.ErrInvalidParam)
+		}
+	}
+	return o, nil
+}
