@@ -92,7 +92,7 @@ func (c *conn) handleRequest(r request) {
 		c.close()
 		return
 	}
-	if c.sn == ^uint64(0) || i.match.full(c.peer, &i.bounds) {
+	if c.sn == ^uint64(0) || i.full(c.peer) {
 		c.close()
 		return
 	}

@@ -314,6 +314,33 @@ func TestUnexpectedLimits(t *testing.T) {
 	}
 }
 
+// Each listener of a worker is a way in, and the descriptors are the same.
+func TestUnexpectedLimitOfWorker(t *testing.T) {
+	old := limits
+	limits.unexpected = 3
+	defer func() { limits = old }()
+	h := newHost(t, "")
+	i, err := h.md.OpenIface(h.w, uct.IfaceParams{Transport: "tcp", Device: "lo"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer i.Close()
+	other := &host{t: t, w: h.w, iface: i.(*iface)}
+	open := func(h *host, sn uint64) *rawPeer {
+		p := dial(t, h)
+		p.send(flight(addr("127.0.0.1:5"), sn))
+		return p
+	}
+	open(h, 0).want(ack)
+	open(other, 0).want(ack)
+	last := open(other, 1)
+	last.want(ack)
+	open(h, 1).wantClosed()
+	last.send(fin)
+	last.wantClosed()
+	open(h, 1).want(ack)
+}
+
 // A connection with the identity of another is dropped while that one lives, and
 // takes its place when it is dead.
 func TestDuplicateIdentity(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 type bounds struct {
 	handshake         time.Duration // from accept to the request
 	halfOpen          int           // connections without request
-	unexpected        int           // connections without endpoint
+	unexpected        int           // connections without endpoint, of all ifaces of a worker
 	unexpectedPerPeer int
 	acceptPause       time.Duration // when no descriptor is to be had
 }

@@ -22,7 +22,6 @@ type matchTable struct {
 	next    map[sockaddr]uint64 // number of the next endpoint toward a peer
 	entries map[matchKey]match  // none toward the own listener
 	waiting map[sockaddr]int    // connections without endpoint, by peer
-	total   int                 // of them
 }
 
 func newMatchTable() matchTable {
@@ -41,9 +40,9 @@ func (t *matchTable) takeSN(peer sockaddr) uint64 {
 }
 
 // full reports whether another connection of peer without endpoint would be too
-// many.
-func (t *matchTable) full(peer sockaddr, b *bounds) bool {
-	return t.total >= b.unexpected || t.waiting[peer] >= b.unexpectedPerPeer
+// many. All ifaces of a worker take from the same descriptors.
+func (i *iface) full(peer sockaddr) bool {
+	return i.svc.unexpected >= i.bounds.unexpected || i.match.waiting[peer] >= i.bounds.unexpectedPerPeer
 }
 
 // matchEndpoint adds an endpoint.
@@ -68,7 +67,7 @@ func (i *iface) matchConn(c *conn) {
 		t.entries[matchKey{c.peer, c.sn}] = match{conn: c}
 	}
 	t.waiting[c.peer]++
-	t.total++
+	i.svc.unexpected++
 	c.matched = true
 }
 
@@ -80,7 +79,7 @@ func (i *iface) unmatch(c *conn) {
 	t := &i.match
 	c.matched = false
 	delete(t.entries, matchKey{c.peer, c.sn})
-	t.total--
+	i.svc.unexpected--
 	if t.waiting[c.peer]--; t.waiting[c.peer] == 0 {
 		delete(t.waiting, c.peer)
 	}

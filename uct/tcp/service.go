@@ -41,6 +41,8 @@ type service struct {
 
 	watch liveness
 
+	unexpected int // connections without endpoint
+
 	txPools map[int]*pool // by size
 	rxPools map[int]*pool
 	small   pool // for the beginnings of frames
