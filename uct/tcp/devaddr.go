@@ -90,6 +90,9 @@ func parseDeviceAddr(b []byte) (deviceAddr, error) {
 		if !ok || ip.Is6() != d.v6 {
 			return d, fmt.Errorf("tcp: device address of family %d and %d bytes: %w", b[1], len(b), ucs.ErrInvalidAddr)
 		}
+		if !isDevice(ip) {
+			return d, fmt.Errorf("tcp: %v is not the address of a device: %w", ip, ucs.ErrInvalidAddr)
+		}
 		d.ip = ip
 		return d, nil
 	}
@@ -107,6 +110,14 @@ func parseDeviceAddr(b []byte) (deviceAddr, error) {
 	}
 	d.system = le.Uint64(rest)
 	return d, nil
+}
+
+// isDevice reports whether ip can be that of a peer's device. The kernel takes
+// the unspecified address, and IPv4 in the form of IPv6, for the own machine or
+// for another address than the one that was judged; a link-local address of IPv6
+// means nothing without the device, and C UCX publishes none.
+func isDevice(ip netip.Addr) bool {
+	return !ip.IsUnspecified() && !ip.IsMulticast() && !ip.Is4In6() && (ip.Is4() || !ip.IsLinkLocalUnicast())
 }
 
 // sameNode reports whether two loopback devices are one: same machine, same

@@ -32,6 +32,7 @@ func TestParseDeviceAddr(t *testing.T) {
 	}{
 		{devEth0, deviceAddr{ip: netip.MustParseAddr("192.0.2.2")}},
 		{devEth0v6, deviceAddr{v6: true, ip: netip.MustParseAddr("fd00::2")}},
+		{"0002a9fe0102", deviceAddr{ip: netip.MustParseAddr("169.254.1.2")}}, // 1.13.1 uses them
 		{devLo1131, ns},
 		{devLo1220, ns},
 		{devLo1131old, initial},
@@ -75,6 +76,10 @@ func TestParseDeviceAddrRefuses(t *testing.T) {
 		"000ac0000202", "000a" + strings.Repeat("00", 15), "000a" + strings.Repeat("00", 17),
 		"01", "0102", "0102" + strings.Repeat("00", 7), "0102" + strings.Repeat("00", 9),
 		"0102" + strings.Repeat("00", 13), "0102" + strings.Repeat("00", 17), "0101" + strings.Repeat("00", 8),
+		"000200000000", "0002e0000001", // unspecified, multicast
+		"000a" + strings.Repeat("00", 16), "000aff02" + strings.Repeat("00", 13) + "01",
+		"000a" + strings.Repeat("00", 10) + "ffff7f000001", // IPv4 in disguise
+		"000afe80" + strings.Repeat("00", 13) + "01",       // link-local, of which device?
 	} {
 		if _, err := parseDeviceAddr(unhex(t, h)); !errors.Is(err, ucs.ErrInvalidAddr) {
 			t.Errorf("%q: %v", h, err)
