@@ -229,7 +229,23 @@ type IfaceParams struct {
 	// KeepaliveInterval is the time in seconds between keepalive rounds of
 	// transports that do them themselves; 0: the transport's setting.
 	KeepaliveInterval float64
+
+	// PeerRelease says which release of C UCX peers have, for the few things
+	// that no single published form serves: the default length of the rings of
+	// shared-memory transports.
+	PeerRelease PeerRelease
 }
+
+// PeerRelease is a range of releases of C UCX that peers can be of. This library
+// talks to any, whatever the range.
+type PeerRelease uint8
+
+// Ranges of releases.
+const (
+	PeerReleaseAny PeerRelease = iota // 1.16 and later where a choice must be made
+	PeerRelease113                    // 1.13 to 1.15
+	PeerRelease122                    // 1.16 and later
+)
 
 // AtomicOp is a UCT atomic operation, with C's numbers. They differ from UCP's.
 type AtomicOp uint8

@@ -9,7 +9,9 @@ type Iface interface {
 	Attr() *IfaceAttr
 
 	// DeviceAddress and Address are what a peer needs to reach this iface. They
-	// do not change and are not to be modified.
+	// are not to be modified. The device address does not change; the other one
+	// may when a transport had to rebuild its receive side, so whoever publishes
+	// it asks each time. A peer that has the old one finds its endpoint failed.
 	DeviceAddress() []byte
 	Address() []byte
 

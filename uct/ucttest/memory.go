@@ -12,6 +12,10 @@ type Memory struct {
 	Addr   uint64 // of the first byte, as peers name it
 	Handle uct.MemHandle
 
+	// Open is the number of bytes that peers may touch: more than Bytes where the
+	// domain rounds allocations up.
+	Open int
+
 	packed []byte // key
 	end    func() error
 }
@@ -21,7 +25,7 @@ type Memory struct {
 // and its content. It ends with the host.
 func (h *Host) Expose(t testing.TB, buf []byte, access uct.Access) *Memory {
 	t.Helper()
-	m := &Memory{Bytes: buf}
+	m := &Memory{Bytes: buf, Open: len(buf)}
 	var err error
 	switch md := h.Domain; {
 	case h.fixture.Expose != nil:
@@ -30,6 +34,7 @@ func (h *Host) Expose(t testing.TB, buf []byte, access uct.Access) *Memory {
 		m.Handle, err = md.Register(buf, access)
 	default:
 		if m.Handle, err = md.Alloc(uct.AllocParams{Length: len(buf), Access: access, Name: "ucttest"}); err == nil {
+			m.Open = len(m.Handle.Bytes())
 			m.Bytes = m.Handle.Bytes()[:len(buf)]
 			copy(m.Bytes, buf)
 		}

@@ -158,7 +158,7 @@ func testAtomicMisaligned(t *testing.T, f *Fixture) {
 			err := o.run(r, r.mem.Addr+64+uint64(off), 1, 2)
 			WantStatus(t, fmt.Sprintf("%s at offset %d", o.name, off), err, ucs.ErrInvalidParam)
 		}
-		for _, addr := range []uint64{0, r.mem.Addr - 8, r.mem.Addr + size, ^uint64(7)} {
+		for _, addr := range []uint64{0, r.mem.Addr - 8, r.mem.Addr + uint64(r.mem.Open), ^uint64(7)} {
 			if err := o.run(r, addr, 1, 2); err == nil {
 				t.Errorf("%s at %#x, which is not registered, succeeded", o.name, addr)
 			}
