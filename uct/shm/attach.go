@@ -1,0 +1,74 @@
+package shm
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// attachment is a peer's segment mapped into this process. However many
+// endpoints and keys use a segment, it is mapped once.
+type attachment struct {
+	ident  identity
+	mem    []byte // whole pages, all of them backed by the segment when it was attached
+	size   int    // of the segment at that time
+	shrink bool   // the segment can get shorter: touching it needs a fence
+	refs   int    // guarded by attachTable.mu
+}
+
+// attachTable holds the attachments of a domain. Its methods may be called from
+// any goroutine.
+type attachTable struct {
+	m       mapper
+	mu      sync.Mutex
+	byIdent map[identity]*attachment // guarded by mu
+}
+
+// attach attaches the segment a peer named; release must follow. Segments are
+// told apart by what they are and not by their names, which the owner may give
+// to another one later.
+func (t *attachTable) attach(ref reference) (*attachment, error) {
+	o, err := t.m.open(ref)
+	if err != nil {
+		return nil, err
+	}
+	defer t.m.close(o)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if a := t.byIdent[o.ident]; a != nil && a.size == o.size {
+		a.refs++
+		return a, nil
+	}
+	mem, err := t.m.mmap(o)
+	if err != nil {
+		return nil, fmt.Errorf("mapping %d bytes of the peer: %w: %w", o.size, err, ucs.ErrUnreachable)
+	}
+	a := &attachment{ident: o.ident, mem: mem, size: o.size, shrink: o.shrink, refs: 1}
+	if t.byIdent == nil {
+		t.byIdent = make(map[identity]*attachment)
+	}
+	t.byIdent[o.ident] = a
+	return a, nil
+}
+
+// release gives an attachment back.
+func (t *attachTable) release(a *attachment) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if a.refs--; a.refs > 0 {
+		return
+	}
+	if t.byIdent[a.ident] == a {
+		delete(t.byIdent, a.ident)
+	}
+	t.m.unmap(a.mem)
+	a.mem = nil
+}
+
+// len is the number of segments attached.
+func (t *attachTable) len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.byIdent)
+}

@@ -1,0 +1,151 @@
+package shm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/shm/internal/host"
+)
+
+// txRing is a peer's ring as an endpoint uses it.
+type txRing struct {
+	head    *uint64
+	addrLen *uint32
+	elems   []byte
+	tail    uint64 // as of the last look
+	n       uint64 // elements
+	elem    int
+	peer    *uint64 // the tail
+	seg     *attachment
+	ref     reference
+	pid     int
+	proc    host.Process
+	wakeup  *unix.SockaddrUnix // nil: the peer cannot be woken
+}
+
+// connect attaches the ring that two addresses name and checks that it can be
+// used: nil, or an error that matches ucs.ErrUnreachable. The attachment is the
+// caller's.
+func (i *iface) connect(dev, addr []byte) (*txRing, error) {
+	m := i.domain.m
+	if err := i.domain.device.ReachAddr(dev); err != nil {
+		return nil, err
+	}
+	ref, err := m.parseAddress(addr)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.reachable(ref); err != nil {
+		return nil, err
+	}
+	a, err := i.domain.attached.attach(ref)
+	if err != nil {
+		return nil, err
+	}
+	r := &txRing{seg: a, ref: ref, elem: i.o.elem}
+	if err = i.examine(r); err == nil {
+		r.proc, err = host.Find(r.pid)
+	}
+	if err != nil {
+		i.domain.attached.release(a)
+		return nil, err
+	}
+	return r, nil
+}
+
+// examine finds the parts of a peer's ring and checks what can be checked.
+func (i *iface) examine(r *txRing) (err error) {
+	if r.seg.shrink {
+		defer func(old bool) {
+			debug.SetPanicOnFault(old)
+			if p := recover(); p != nil {
+				addr := faultAddress(p)
+				if !covers(r.seg.mem, addr) {
+					panic(p)
+				}
+				err = fmt.Errorf("%w: %w", errFault(addr), ucs.ErrUnreachable)
+			}
+		}(debug.SetPanicOnFault(true))
+	}
+	n, err := ringLen(r.seg.size, r.elem)
+	if err != nil {
+		return err
+	}
+	b := r.seg.mem
+	r.n = uint64(n)
+	r.head = word64(b, headOffset)
+	r.addrLen = word32(b, addrLenOffset)
+	r.peer = word64(b, tailOffset)
+	r.elems = b[elemsOffset : elemsOffset+n*r.elem]
+	r.tail = atomic.LoadUint64(r.peer)
+	r.pid = int(int32(binary.LittleEndian.Uint32(b[pidOffset:])))
+
+	length := atomic.LoadUint32(r.addrLen)
+	if length == 0 {
+		return fmt.Errorf("the peer has closed its ring: %w", ucs.ErrUnreachable)
+	}
+	if name, ok := parseSockaddr(b[addrOffset:addrOffset+sockaddrLen], length); ok {
+		r.wakeup = &unix.SockaddrUnix{Name: "@" + name}
+	}
+	owner := i.domain.m.owner(r.ref.id)
+	if owner != 0 && owner != r.pid {
+		return fmt.Errorf("the ring of process %d says that it belongs to %d: %w", owner, r.pid, ucs.ErrUnreachable)
+	}
+	// The ring's length follows from its size, if elements have the length we
+	// have here: then each has a descriptor.
+	for k := range n {
+		d := readDescriptor(r.elems[k*r.elem:])
+		if d.seg == 0 || uint64(d.offset)+uint64(i.o.seg) > uint64(d.size) || owner != i.domain.m.owner(d.seg) {
+			return fmt.Errorf("the ring of process %d, in %d bytes, does not have %d elements of %d bytes: "+
+				"UCX_*_FIFO_SIZE and UCX_*_FIFO_ELEM_SIZE must not make it larger than it needs to be, "+
+				"UCX_*_SEG_SIZE must be the same: element %d is wrong: %w", r.pid, r.seg.size, n, r.elem, k, ucs.ErrUnreachable)
+		}
+	}
+	if n != i.o.ring && binary.LittleEndian.Uint32(b[markOffset:]) != mark {
+		return fmt.Errorf("the ring of process %d has %d elements, the own one has %d: C UCX assumes that all have the same; "+
+			"set UCX_PEER_RELEASE for its release, or UCX_*_FIFO_SIZE=%d: %w", r.pid, n, i.o.ring, n, ucs.ErrUnreachable)
+	}
+	return nil
+}
+
+// Reachable implements uct.Iface. It looks at the peer's ring.
+func (i *iface) Reachable(p uct.ReachableParams) error {
+	r, err := i.connect(p.DeviceAddr, p.IfaceAddr)
+	if err != nil {
+		return fmt.Errorf("shm: %s: %w", i.domain.attr.Component, err)
+	}
+	i.domain.attached.release(r.seg)
+	return nil
+}
+
+// NewEndpoint implements uct.Iface.
+func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
+	if p.PathIndex < 0 || p.PathIndex >= i.attr.NumPaths {
+		return nil, fmt.Errorf("shm: path %d of %d: %w", p.PathIndex, i.attr.NumPaths, ucs.ErrInvalidParam)
+	}
+	r, err := i.connect(p.DeviceAddr, p.IfaceAddr)
+	if err != nil {
+		return nil, fmt.Errorf("shm: %s: %w", i.domain.attr.Component, err)
+	}
+	i.endpoints++
+	return &endpoint{
+		txRing:   *r,
+		i:        i,
+		fenced:   r.seg.shrink,
+		maxShort: i.o.elem - elemPayload,
+		user:     p.UserData,
+		addr:     bytes.Clone(p.IfaceAddr),
+	}, nil
+}
+
+// IsConnected implements uct.Endpoint.
+func (e *endpoint) IsConnected(dev, addr []byte) bool {
+	return !e.refusing && e.i.domain.device.ReachAddr(dev) == nil && bytes.Equal(addr, e.addr)
+}

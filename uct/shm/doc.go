@@ -1,0 +1,42 @@
+// Package shm holds the transports "posix" and "sysv": processes on one host
+// exchange active messages through rings in shared memory, and reach memory that
+// was allocated from the domain directly. The bytes in shared memory, in
+// addresses and in keys are those of C UCX's mm transports.
+//
+// # The ring
+//
+// Each interface owns one ring (layout.go) that all its peers write to. A sender
+// claims an element with a compare-and-swap on the ring's head, copies its
+// message into the element, or into the receive descriptor the element names,
+// and publishes it with one store of the element's first word. The receiver
+// reads elements in order and tells how far it is in the ring's tail, now and
+// then. Nothing says who sent a message: handlers get a nil Source.
+//
+// The ring's length travels nowhere. A receiver has the length its peers of C
+// UCX expect (uct.IfaceParams.PeerRelease, UCX_*_FIFO_SIZE); a sender derives it
+// from the size of the peer's segment.
+//
+// # What cannot be trusted
+//
+// Peers write to our rings and descriptors, and their processes own the segments
+// we write to. Of what the ring holds the receiver reads an element's first word
+// only, once, and checks it; where descriptors are is kept in private memory.
+// Inline messages are copied before a handler sees them. A buffered message is
+// handed over where it lies: its bytes may change while the handler runs, if the
+// peer is hostile, so handlers read each once.
+//
+// A peer can cut its segment short under us; touching it is then a fault. Calls
+// that touch segments which can shrink run inside a fence (fence.go) that turns
+// faults inside these segments into an error of the endpoint. Our own memory
+// files are sealed, System V segments never shrink: they need no fence.
+//
+// # Closed rings
+//
+// A ring is closed when its interface is, when an element that was claimed stays
+// unpublished for long because its sender died, and when it holds nonsense. The
+// mark for that is the length of the wakeup address, which is zero then: it is in
+// the cache line senders claim from, so looking at it is free, and C UCX does not
+// read it unless asked to wake somebody. Endpoints of this library fail when they
+// see it. After the second and the third the interface opens a new ring; posix
+// does so under the same address.
+package shm

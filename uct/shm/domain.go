@@ -1,0 +1,155 @@
+package shm
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/shm/internal/host"
+)
+
+// domain is the memory domain of posix or sysv. It registers nothing: memory
+// that peers may reach is allocated from it.
+type domain struct {
+	attr     uct.MDAttr
+	m        mapper
+	attached attachTable
+	device   host.DeviceAddr
+	resource uct.Resource
+	ifaces   atomic.Int32 // open ones
+	allocs   atomic.Int32 // live ones
+}
+
+var _ uct.MemoryDomain = (*domain)(nil)
+
+func openDomain(c component, m mapper) *domain {
+	mem := []ucs.MemoryType{ucs.MemoryHost}
+	return &domain{
+		attr: uct.MDAttr{
+			Component:      c.name,
+			Name:           c.name,
+			Flags:          uct.MDFlagAlloc | uct.MDFlagNeedRkey | uct.MDFlagFixed | uct.MDFlagRkeyPtr,
+			AllocTypes:     mem,
+			AccessTypes:    mem,
+			MaxAlloc:       m.maxAlloc(),
+			RkeyPackedSize: m.keyLen(),
+		},
+		m:        m,
+		attached: attachTable{m: m},
+		device:   host.LocalDeviceAddr(),
+		resource: uct.Resource{Transport: c.name, Device: deviceName, Type: uct.DeviceShared, SysDevice: -1},
+	}
+}
+
+// Attr implements uct.MemoryDomain.
+func (d *domain) Attr() *uct.MDAttr { return &d.attr }
+
+// Resources implements uct.MemoryDomain.
+func (d *domain) Resources() ([]uct.Resource, error) { return []uct.Resource{d.resource}, nil }
+
+// OpenIface implements uct.MemoryDomain.
+func (d *domain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (uct.Iface, error) {
+	if p.Transport != d.resource.Transport || p.Device != d.resource.Device {
+		return nil, fmt.Errorf("shm: no resource %s/%s: %w", p.Transport, p.Device, ucs.ErrNoDevice)
+	}
+	o, err := loadOptions(cfg, d.resource.Transport, p)
+	if err != nil {
+		return nil, err
+	}
+	return openIface(d, w, p, o)
+}
+
+// allocation is memory that peers may reach.
+type allocation struct {
+	d     *domain
+	seg   *segment
+	freed atomic.Bool
+}
+
+// Bytes implements uct.MemHandle: whole pages.
+func (a *allocation) Bytes() []byte { return a.seg.mem }
+
+// Alloc implements uct.MemoryDomain. What peers may do is not limited by
+// p.Access: a key opens all of the memory for everything, as with C UCX.
+func (d *domain) Alloc(p uct.AllocParams) (uct.MemHandle, error) {
+	switch {
+	case p.Length <= 0:
+		return nil, fmt.Errorf("shm: allocating %d bytes: %w", p.Length, ucs.ErrInvalidParam)
+	case p.Fixed && (p.Address == 0 || p.Address%uint64(pageSize) != 0):
+		return nil, fmt.Errorf("shm: fixed address %#x is not that of a page: %w", p.Address, ucs.ErrInvalidParam)
+	case uint64(p.Length) > min(d.attr.MaxAlloc, maxObject):
+		return nil, fmt.Errorf("shm: allocating %d bytes, at most %d: %w", p.Length, min(d.attr.MaxAlloc, maxObject), ucs.ErrNoMemory)
+	}
+	s, err := d.m.create(segmentOptions{
+		size:  pages(p.Length),
+		addr:  p.Address &^ uint64(pageSize-1),
+		fixed: p.Fixed,
+		what:  "memory",
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !p.Nonblock {
+		// A wish: pages come when they are touched where the kernel cannot.
+		_ = unix.Madvise(s.mem, unix.MADV_POPULATE_WRITE)
+	}
+	d.allocs.Add(1)
+	return &allocation{d: d, seg: s}, nil
+}
+
+// Register implements uct.MemoryDomain.
+func (d *domain) Register([]byte, uct.Access) (uct.MemHandle, error) {
+	return nil, ucs.ErrUnsupported
+}
+
+// Deregister implements uct.MemoryDomain: it frees an allocation. Peers that
+// have unpacked its key keep the memory as long as they keep the key.
+func (d *domain) Deregister(m uct.MemHandle) error {
+	a, err := d.allocation(m)
+	if err != nil {
+		return err
+	}
+	if !a.freed.CompareAndSwap(false, true) {
+		return fmt.Errorf("shm: freeing an allocation twice: %w", ucs.ErrInvalidParam)
+	}
+	d.allocs.Add(-1)
+	return d.m.destroy(a.seg)
+}
+
+// allocation is what m stands for.
+func (d *domain) allocation(m uct.MemHandle) (*allocation, error) {
+	a, ok := m.(*allocation)
+	if !ok || a.d != d {
+		return nil, fmt.Errorf("shm: handle of another memory domain: %w", ucs.ErrInvalidParam)
+	}
+	return a, nil
+}
+
+// Advise implements uct.MemoryDomain.
+func (d *domain) Advise(uct.MemHandle, int, int, uct.Advice) error { return ucs.ErrUnsupported }
+
+// AppendKey implements uct.MemoryDomain.
+func (d *domain) AppendKey(b []byte, m uct.MemHandle) ([]byte, error) {
+	a, err := d.allocation(m)
+	if err != nil {
+		return b, err
+	}
+	if a.freed.Load() {
+		return b, fmt.Errorf("shm: key of an allocation that was freed: %w", ucs.ErrInvalidParam)
+	}
+	return d.m.appendKey(b, a.seg), nil
+}
+
+// Close implements uct.MemoryDomain. While something is open on the domain it
+// returns ucs.ErrBusy and closes nothing.
+func (d *domain) Close() error {
+	if i, a, k := d.ifaces.Load(), d.allocs.Load(), d.attached.len(); i != 0 || a != 0 || k != 0 {
+		return fmt.Errorf("shm: closing a memory domain with %d ifaces, %d allocations and %d attached segments: %w",
+			i, a, k, ucs.ErrBusy)
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+package shm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// endpoint writes to a peer's ring.
+type endpoint struct {
+	uct.Unsupported
+	txRing
+	fenced   bool // the ring or a segment of its descriptors can be cut short
+	refusing bool // nothing is sent any more
+	closed   bool
+	waits    bool // listed in i.waiting
+	full     bool // the ring had no room at the last look
+	maxShort int
+	pending  uct.PendingQueue
+	i        *iface
+
+	lastID  uint64 // of the descriptor segment used last
+	lastMem []byte
+	segs    map[uint64]*attachment // descriptor segments by id
+	mapped  int                    // bytes in them
+
+	failure error
+	user    any
+	addr    []byte
+	rounds  uint // spent waiting for room
+}
+
+var _ uct.Endpoint = (*endpoint)(nil)
+
+// headerLen is the length of the header of AMShort.
+const headerLen = 8
+
+// AMShort implements uct.Endpoint: one compare-and-swap, one copy, one store.
+func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.SendFlags, _ *uct.Completion) error {
+	if e.fenced {
+		return e.amShortFenced(id, header, payload)
+	}
+	return e.amShort(id, header, payload)
+}
+
+//go:noinline
+func (e *endpoint) amShortFenced(id uct.AMID, header uint64, payload []byte) (err error) {
+	defer e.fence(debug.SetPanicOnFault(true), &err)
+	return e.amShort(id, header, payload)
+}
+
+func (e *endpoint) amShort(id uct.AMID, header uint64, payload []byte) error {
+	n := headerLen + len(payload)
+	if e.refusing || n > e.maxShort || id >= uct.MaxAMIDs || e.pending.Blocks() {
+		return e.refuse(id, n)
+	}
+	h, err := e.claim()
+	if err != nil {
+		return err
+	}
+	el := e.element(h)
+	binary.LittleEndian.PutUint64(el[elemPayload:], header)
+	copy(el[elemPayload+headerLen:], payload)
+	e.publish(el, h, flagInline, id, n)
+	return nil
+}
+
+// AMShortIOV implements uct.Endpoint.
+func (e *endpoint) AMShortIOV(id uct.AMID, iov []uct.IOV, _ uct.SendFlags, _ *uct.Completion) (err error) {
+	if e.fenced {
+		defer e.fence(debug.SetPanicOnFault(true), &err)
+	}
+	n := uct.IOVLen(iov)
+	if e.refusing || n > e.maxShort || id >= uct.MaxAMIDs || e.pending.Blocks() {
+		return e.refuse(id, n)
+	}
+	h, err := e.claim()
+	if err != nil {
+		return err
+	}
+	el := e.element(h)
+	at := elemPayload
+	for k := range iov {
+		at += copy(el[at:], iov[k].Data)
+	}
+	e.publish(el, h, flagInline, id, n)
+	return nil
+}
+
+// AMBcopy implements uct.Endpoint.
+func (e *endpoint) AMBcopy(id uct.AMID, p uct.Packer, _ uct.SendFlags, _ *uct.Completion) (int, error) {
+	if e.fenced {
+		return e.amBcopyFenced(id, p)
+	}
+	return e.amBcopy(id, p)
+}
+
+//go:noinline
+func (e *endpoint) amBcopyFenced(id uct.AMID, p uct.Packer) (n int, err error) {
+	defer e.fence(debug.SetPanicOnFault(true), &err)
+	return e.amBcopy(id, p)
+}
+
+func (e *endpoint) amBcopy(id uct.AMID, p uct.Packer) (int, error) {
+	if e.refusing || id >= uct.MaxAMIDs || e.pending.Blocks() {
+		return 0, e.refuse(id, 0)
+	}
+	for {
+		h := atomic.LoadUint64(e.head)
+		if h&^armed-e.tail >= e.n || atomic.LoadUint32(e.addrLen) == 0 {
+			if err := e.room(); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		// The descriptor is attached before the element is claimed: failing
+		// afterwards would leave an element that nobody fills. It cannot change in
+		// between unless somebody else claims the element.
+		el := e.element(h)
+		d := readDescriptor(el)
+		seg := e.i.o.seg
+		mem := e.lastMem
+		if d.seg != e.lastID || uint64(d.offset)+uint64(seg) > uint64(len(mem)) {
+			var err error
+			if mem, err = e.attach(d); err != nil {
+				return 0, err
+			}
+		}
+		if !atomic.CompareAndSwapUint64(e.head, h, (h+1)&^armed) {
+			continue
+		}
+		n := p.Pack(mem[d.offset : uint64(d.offset)+uint64(seg) : uint64(d.offset)+uint64(seg)])
+		if e.i.tracer != nil {
+			e.i.tracer(false, id, mem[d.offset:uint64(d.offset)+uint64(n)])
+		}
+		e.publish(el, h, 0, id, n)
+		return n, nil
+	}
+}
+
+// claim takes the next element of the peer's ring and returns the head it was
+// at, for publish. It must be published.
+func (e *endpoint) claim() (uint64, error) {
+	for {
+		h := atomic.LoadUint64(e.head)
+		if h&^armed-e.tail < e.n && atomic.LoadUint32(e.addrLen) != 0 {
+			if atomic.CompareAndSwapUint64(e.head, h, (h+1)&^armed) {
+				return h, nil
+			}
+		} else if err := e.room(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// element is the element of head h.
+func (e *endpoint) element(h uint64) []byte {
+	at := int(h&(e.n-1)) * e.elem
+	return e.elems[at : at+e.elem]
+}
+
+// publish makes a claimed element the peer's and wakes it if it wants that.
+func (e *endpoint) publish(el []byte, h uint64, flags uint32, id uct.AMID, n int) {
+	if flags&flagInline != 0 && e.i.tracer != nil {
+		e.i.tracer(false, id, el[elemPayload:elemPayload+n])
+	}
+	if h&e.n != 0 {
+		flags |= flagPhase
+	}
+	raceSent()
+	atomic.StoreUint32(word32(el, 0), word(flags, uint8(id), n))
+	if h&armed != 0 {
+		e.i.sock.wake(e.wakeup)
+	}
+}
+
+// room looks at the peer's tail: nil when its ring has room, ucs.ErrNoResource
+// when it is full. The endpoint fails when the ring is closed.
+//
+//go:noinline
+func (e *endpoint) room() error {
+	if atomic.LoadUint32(e.addrLen) == 0 {
+		return e.fail(errClosed())
+	}
+	tail := atomic.LoadUint64(e.peer)
+	used := atomic.LoadUint64(e.head)&^armed - tail
+	e.tail = tail
+	e.full = used >= e.n // more than that: others were faster, or nonsense
+	if e.full {
+		return ucs.ErrNoResource
+	}
+	raceReceived()
+	return nil
+}
+
+// refuse says why a message of n bytes is not sent.
+//
+//go:noinline
+func (e *endpoint) refuse(id uct.AMID, n int) error {
+	switch {
+	case e.refusing:
+		return e.refusal()
+	case id >= uct.MaxAMIDs:
+		return errAMID(id)
+	case n > e.maxShort:
+		return fmt.Errorf("shm: short message of %d bytes, at most %d: %w", n, e.maxShort, ucs.ErrInvalidParam)
+	}
+	return ucs.ErrNoResource
+}
+
+// refusal is why an endpoint accepts nothing any more.
+func (e *endpoint) refusal() error {
+	if e.failure != nil {
+		return e.failure
+	}
+	return ucs.ErrNotConnected
+}
+
+// ready says whether an operation that needs no element may go on.
+func (e *endpoint) ready() error {
+	if e.refusing {
+		return e.refusal()
+	}
+	if e.pending.Blocks() {
+		return ucs.ErrNoResource
+	}
+	return nil
+}
+
+// Flush implements uct.Endpoint: what was accepted is in the peer's memory. With
+// FlushCancel there is nothing to cancel; the endpoint accepts nothing more.
+func (e *endpoint) Flush(flags uct.FlushFlags, _ *uct.Completion) error {
+	if flags&uct.FlushCancel != 0 {
+		e.refusing = true
+		e.leaveWaiting()
+		return nil
+	}
+	return e.ready()
+}
+
+// Fence implements uct.Endpoint: operations happen in order.
+func (e *endpoint) Fence() error { return e.ready() }
+
+// Close implements uct.Endpoint. Messages that were accepted are in the peer's
+// ring and stay there.
+func (e *endpoint) Close() {
+	if e.closed {
+		return
+	}
+	e.closed, e.refusing = true, true
+	e.leaveWaiting()
+	table := &e.i.domain.attached
+	for _, a := range e.segs {
+		table.release(a)
+	}
+	table.release(e.seg)
+	e.segs, e.lastMem, e.lastID = nil, nil, 0
+	e.i.endpoints--
+}
+
+//go:noinline
+func errAMID(id uct.AMID) error {
+	return fmt.Errorf("shm: active message id %d, not below %d: %w", id, uct.MaxAMIDs, ucs.ErrInvalidParam)
+}
+
+func errClosed() error {
+	return fmt.Errorf("shm: the peer has closed its ring: %w", ucs.ErrConnectionReset)
+}

@@ -1,0 +1,115 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// errCreate says why a file of size bytes could not be made and what helps.
+func errCreate(call, dir string, size int, err error) error {
+	switch {
+	case errors.Is(err, unix.EMFILE):
+		var l unix.Rlimit
+		unix.Getrlimit(unix.RLIMIT_NOFILE, &l)
+		return fmt.Errorf("shm: %s: %w: all %d descriptors of the process are in use, raise the limit (ulimit -n): %w",
+			call, err, l.Cur, ucs.ErrNoMemory)
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		var st unix.Statfs_t
+		unix.Statfs(dir, &st)
+		return fmt.Errorf("shm: %s: %w: need %d bytes, %s has %d free; enlarge it (mount -o remount,size=...; "+
+			"docker --shm-size) or set UCX_POSIX_USE_PROC_LINK=y, which does not need it: %w",
+			call, err, size, dir, st.Bavail*uint64(st.Bsize), ucs.ErrNoMemory)
+	case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		return fmt.Errorf("shm: %s: %w: %s must be a directory this user may write to; set UCX_POSIX_DIR, "+
+			"or UCX_POSIX_USE_PROC_LINK=y, which does not need it: %w", call, err, dir, ucs.ErrShmemSegment)
+	case errors.Is(err, unix.EFBIG):
+		var l unix.Rlimit
+		unix.Getrlimit(unix.RLIMIT_FSIZE, &l)
+		return fmt.Errorf("shm: %s: %w: need %d bytes, the limit of a file is %d (ulimit -f): %w",
+			call, err, size, l.Cur, ucs.ErrNoMemory)
+	case errors.Is(err, unix.ENOMEM):
+		return fmt.Errorf("shm: %s: %w: need %d bytes: %w", call, err, size, ucs.ErrNoMemory)
+	}
+	return fmt.Errorf("shm: %s: %w: %w", call, err, ucs.ErrShmemSegment)
+}
+
+// errMap says why a segment could not be mapped.
+func errMap(o segmentOptions, err error) error {
+	switch {
+	case errors.Is(err, unix.EEXIST):
+		return fmt.Errorf("shm: %d bytes at %#x: something else is mapped there: %w", o.size, o.addr, ucs.ErrBusy)
+	case errors.Is(err, unix.EAGAIN):
+		var l unix.Rlimit
+		unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l)
+		return fmt.Errorf("shm: mapping %d bytes: %w: %d bytes may be locked, raise the limit (ulimit -l): %w",
+			o.size, err, l.Cur, ucs.ErrNoMemory)
+	case errors.Is(err, unix.ENOMEM):
+		return fmt.Errorf("shm: mapping %d bytes: %w: at most %d mappings (sysctl vm.max_map_count), ulimit -v: %w",
+			o.size, err, readLimit("/proc/sys/vm/max_map_count", 0), ucs.ErrNoMemory)
+	}
+	return fmt.Errorf("shm: mapping %d bytes at %#x: %w: %w", o.size, o.addr, err, ucs.ErrShmemSegment)
+}
+
+// errShmget says which limit a new System V segment met.
+func errShmget(size int, err error) error {
+	switch {
+	case errors.Is(err, unix.EINVAL):
+		return fmt.Errorf("shm: shmget: %w: need %d bytes, at most %d are allowed (sysctl kernel.shmmax): %w",
+			err, size, readLimit("/proc/sys/kernel/shmmax", 0), ucs.ErrNoMemory)
+	case errors.Is(err, unix.ENOSPC):
+		return fmt.Errorf("shm: shmget: %w: need one segment of %d bytes, at most %d segments and %d pages are allowed "+
+			"(sysctl kernel.shmmni, kernel.shmall; ipcs -m lists them): %w", err, size,
+			readLimit("/proc/sys/kernel/shmmni", 0), readLimit("/proc/sys/kernel/shmall", 0), ucs.ErrNoMemory)
+	case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EPERM):
+		return fmt.Errorf("shm: shmget: %w: need %d bytes; huge pages are limited by sysctl vm.nr_hugepages and "+
+			"vm.hugetlb_shm_group, UCX_SYSV_HUGETLB_MODE=n does without: %w", err, size, ucs.ErrNoMemory)
+	}
+	return fmt.Errorf("shm: shmget of %d bytes: %w: %w", size, err, ucs.ErrShmemSegment)
+}
+
+// errShm says why a peer's System V segment cannot be used.
+func errShm(doing string, id uint64, err error) error {
+	switch {
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EIDRM):
+		return fmt.Errorf("%s System V segment %d: %w: the peer has ended, or is in another IPC namespace: %w",
+			doing, id, err, ucs.ErrUnreachable)
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%s System V segment %d: %w: both processes must belong to one user: %w",
+			doing, id, err, ucs.ErrUnreachable)
+	}
+	return fmt.Errorf("%s System V segment %d: %w: %w", doing, id, err, ucs.ErrUnreachable)
+}
+
+// readLimit reads a number from /proc, or returns otherwise.
+func readLimit(path string, otherwise uint64) uint64 {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return otherwise
+	}
+	return n
+}
+
+// hugePageSize is the size of the system's huge pages, 0 without any.
+var hugePageSize = sync.OnceValue(func() int {
+	text, _ := os.ReadFile("/proc/meminfo")
+	for _, line := range strings.Split(string(text), "\n") {
+		if rest, ok := strings.CutPrefix(line, "Hugepagesize:"); ok {
+			if n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(rest, "kB"))); err == nil && n > 0 {
+				return n << 10
+			}
+		}
+	}
+	return 0
+})

@@ -1,0 +1,118 @@
+package shm
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// A ring's segment (uct_mm_fifo_ctl_t and uct_mm_fifo_element_t in
+// src/uct/sm/mm/base/mm_iface.h), with 64-byte cache lines:
+//
+//	  0  u64 head, bit 63: wake the receiver     first line: senders
+//	  8  u32 length of the wakeup address
+//	 12  sockaddr_un
+//	128  u64 tail                                third line: the receiver
+//	136  i32 process id of the owner
+//	144  u32 mark of this library, in padding
+//	192  elements
+const (
+	headOffset    = 0
+	addrLenOffset = 8
+	addrOffset    = 12
+	tailOffset    = 128
+	pidOffset     = 136
+	markOffset    = 144
+	elemsOffset   = 192
+
+	cacheLine = 64
+
+	// sockaddrLen is the size of struct sockaddr_un.
+	sockaddrLen = 110
+)
+
+// Bits of head. C UCX takes the count and all bits but armed for one number: a
+// head that is far ahead of the tail is a full ring for every release, including
+// 1.13, which compares the lower 32 bits as a signed number.
+const (
+	armed  = 1 << 63 // UCT_MM_IFACE_FIFO_HEAD_EVENT_ARMED
+	beyond = 1<<62 | 1<<30
+)
+
+// mark in the padding says that the owner is this library, whose endpoints take
+// the length of a peer's ring from its segment.
+const mark = 0x4f47_4355 // "UCGO"
+
+// An element:
+//
+//	 0  u8 flags, u8 active message id, u16 length     the sender, last
+//	 4  u64 segment, u32 its size, u32 offset          the receiver: descriptor
+//	20  u64 private to the receiver
+//	28  inline payload
+const (
+	elemDesc     = 4
+	elemDescSize = 12
+	elemDescOff  = 16
+	elemPayload  = 28
+
+	flagPhase  = 1 << 0 // UCT_MM_FIFO_ELEM_FLAG_OWNER
+	flagInline = 1 << 1 // UCT_MM_FIFO_ELEM_FLAG_INLINE
+)
+
+// Limits of what can be set.
+const (
+	minRing     = 2
+	maxRing     = 1 << 20
+	minElemSize = 64
+	maxElemSize = 1 << 14
+	maxSegSize  = 1<<16 - 1 // an element's length has 16 bits
+)
+
+// ringSize is the size of a segment for n elements of elem bytes
+// (UCT_MM_GET_FIFO_SIZE).
+func ringSize(n, elem int) int { return elemsOffset + n*elem + cacheLine - 1 }
+
+// ringLen is the number of elements in a ring whose segment has size bytes: the
+// largest power of two that fits, since segments are rounded to pages at most.
+func ringLen(size, elem int) (int, error) {
+	room := (size - ringSize(0, elem)) / elem
+	if size > ringSize(maxRing, elem) || room < minRing {
+		return 0, fmt.Errorf("a ring of elements of %d bytes does not have %d bytes: %w", elem, size, ucs.ErrUnreachable)
+	}
+	n := minRing
+	for n*2 <= room {
+		n *= 2
+	}
+	return n, nil
+}
+
+// descriptor says where the payload of a buffered message goes.
+type descriptor struct {
+	seg    uint64 // id of the segment
+	size   uint32 // of the segment
+	offset uint32 // in the segment
+}
+
+// put writes d into an element.
+func (d *descriptor) put(elem []byte) {
+	_ = elem[elemPayload]
+	binary.LittleEndian.PutUint64(elem[elemDesc:], d.seg)
+	binary.LittleEndian.PutUint32(elem[elemDescSize:], d.size)
+	binary.LittleEndian.PutUint32(elem[elemDescOff:], d.offset)
+}
+
+// readDescriptor reads what the owner of a ring wrote into an element.
+func readDescriptor(elem []byte) descriptor {
+	_ = elem[elemPayload]
+	return descriptor{
+		seg:    binary.LittleEndian.Uint64(elem[elemDesc:]),
+		size:   binary.LittleEndian.Uint32(elem[elemDescSize:]),
+		offset: binary.LittleEndian.Uint32(elem[elemDescOff:]),
+	}
+}
+
+// word is the first word of an element.
+func word(flags uint32, id uint8, length int) uint32 {
+	return flags | uint32(id)<<8 | uint32(length)<<16
+}

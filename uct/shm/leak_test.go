@@ -1,0 +1,74 @@
+package shm
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// noSegments fails the test when it leaves segments behind: files, System V
+// segments that this process made, or mappings of either.
+func noSegments(t testing.TB) {
+	t.Helper()
+	before := segments(t)
+	t.Cleanup(func() {
+		for s := range segments(t) {
+			if !before[s] {
+				t.Errorf("left behind: %s", s)
+			}
+		}
+	})
+}
+
+// segments lists what there is.
+func segments(t testing.TB) map[string]bool {
+	t.Helper()
+	list := make(map[string]bool)
+	files, err := filepath.Glob(filepath.Join(defaultDir, "ucx_shm_posix_*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		var st unix.Stat_t
+		// Those of other processes do not matter; ours are locked by us.
+		if n, ok := strings.CutPrefix(filepath.Base(f), "ucx_shm_posix_8"); ok && len(n) >= 8 && unix.Stat(f, &st) == nil && openHere(&st) {
+			list[f] = true
+		}
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(string(maps), "\n") {
+		f := strings.Fields(line)
+		if len(f) > 5 && (strings.Contains(line, "ucx_") || strings.Contains(f[5], "/SYSV")) {
+			list["mapping "+line] = true
+		}
+	}
+	sysv, err := os.ReadFile("/proc/sysvipc/shm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(string(sysv), "\n")[1:] {
+		// key shmid perms size cpid ...
+		if f := strings.Fields(line); len(f) > 4 && f[4] == strconv.Itoa(os.Getpid()) {
+			list["System V segment "+f[1]] = true
+		}
+	}
+	return list
+}
+
+// openHere reports whether a descriptor of this process is the file.
+func openHere(st *unix.Stat_t) bool {
+	for fd := range 1024 {
+		var have unix.Stat_t
+		if unix.Fstat(fd, &have) == nil && have.Dev == st.Dev && have.Ino == st.Ino {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,127 @@
+package shm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"path/filepath"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/shm/internal/host"
+)
+
+// Ids of posix segments (src/uct/sm/mm/posix/mm_posix.c).
+const (
+	idProcFS  = 1 << 63 // UCT_POSIX_SEG_FLAG_PROCFS: file descriptor of a process
+	idShmOpen = 1 << 62 // UCT_POSIX_SEG_FLAG_SHM_OPEN: file in /dev/shm
+	idHugeTLB = 1 << 61 // UCT_POSIX_SEG_FLAG_HUGETLB
+	idPIDNS   = 1 << 60 // UCT_POSIX_SEG_FLAG_PID_NS: the namespace is in the address
+	idFlags   = idProcFS | idShmOpen | idHugeTLB | idPIDNS
+
+	idFieldBits = 30 // of process and descriptor
+	idFieldMask = 1<<idFieldBits - 1
+)
+
+// defaultDir is where shm_open has its files.
+const defaultDir = "/dev/shm"
+
+// idOurs marks the numbers of this library's named files: their owner holds a
+// lock while it lives.
+const idOurs = 1 << 59
+
+// procID is the id of a descriptor of a process.
+func procID(pid, fd int, ns host.Namespace) uint64 {
+	id := idProcFS | idShmOpen | uint64(fd)<<idFieldBits | uint64(pid)
+	if ns.Other {
+		id |= idPIDNS
+	}
+	return id
+}
+
+// procOf is the process and the descriptor of an id with idProcFS.
+func procOf(id uint64) (pid, fd int) {
+	return int(id & idFieldMask), int(id >> idFieldBits & idFieldMask)
+}
+
+// fileName is the name of an object without idProcFS.
+func fileName(id uint64) string { return fmt.Sprintf("ucx_shm_posix_%x", id&^idFlags) }
+
+// posixAddr is an interface address of posix.
+type posixAddr struct {
+	ref reference
+	ns  host.Namespace // of the process in the id
+}
+
+// parsePosixAddr reads a peer's interface address, all of b.
+func parsePosixAddr(b []byte) (posixAddr, error) {
+	var a posixAddr
+	if len(b) < 8 {
+		return a, fmt.Errorf("interface address of %d bytes: %w", len(b), ucs.ErrInvalidAddr)
+	}
+	a.ref.id = binary.LittleEndian.Uint64(b)
+	rest := b[8:]
+	switch id := a.ref.id; {
+	case id&idProcFS != 0 && id&idPIDNS != 0:
+		ns, err := host.ParseNamespace(rest)
+		if err != nil {
+			return a, fmt.Errorf("interface address of %d bytes: %w", len(b), err)
+		}
+		a.ns = ns
+		return a, nil
+	case id&(idProcFS|idShmOpen) == 0:
+		dir, err := parseDir(rest)
+		a.ref.dir = dir
+		return a, err
+	}
+	if len(rest) != 0 {
+		return a, fmt.Errorf("interface address of %d bytes, not 8: %w", len(b), ucs.ErrInvalidAddr)
+	}
+	return a, nil
+}
+
+// maxDir bounds the length of a directory's name.
+const maxDir = 1024
+
+// parseDir reads the name of a directory, all of b, that ends with a zero byte.
+func parseDir(b []byte) (string, error) {
+	n := bytes.IndexByte(b, 0)
+	if n < 1 || n != len(b)-1 || n > maxDir || b[0] != '/' || filepath.Clean(string(b[:n])) != string(b[:n]) {
+		return "", fmt.Errorf("directory of a segment, %d bytes, is not understood: %w", len(b), ucs.ErrInvalidAddr)
+	}
+	return string(b[:n]), nil
+}
+
+// posixKeyLen is the fixed part of a packed key (uct_posix_packed_rkey_t).
+const posixKeyLen = 24
+
+// appendPosixKey appends a packed key; extra is the mapper data that follows.
+func appendPosixKey(b []byte, id, base, length uint64, extra []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, id)
+	b = binary.LittleEndian.AppendUint64(b, base)
+	b = binary.LittleEndian.AppendUint64(b, length)
+	return append(b, extra...)
+}
+
+// parsePosixKey reads a peer's key, all of b. Where the id needs no directory C
+// UCX leaves as many bytes as its addresses have behind the key, with anything
+// in them.
+func parsePosixKey(b []byte) (key, error) {
+	var k key
+	if len(b) < posixKeyLen || len(b) > posixKeyLen+maxDir+1 {
+		return k, fmt.Errorf("remote key of %d bytes: %w", len(b), ucs.ErrInvalidParam)
+	}
+	k.ref.id = binary.LittleEndian.Uint64(b)
+	k.base = binary.LittleEndian.Uint64(b[8:])
+	k.length = binary.LittleEndian.Uint64(b[16:])
+	if k.ref.id&(idProcFS|idShmOpen) == 0 {
+		dir, err := parseDir(b[posixKeyLen:])
+		if err != nil {
+			return k, err
+		}
+		k.ref.dir = dir
+	}
+	if k.length == 0 || k.base+k.length < k.base {
+		return k, fmt.Errorf("remote key for %d bytes at %#x: %w", k.length, k.base, ucs.ErrInvalidParam)
+	}
+	return k, nil
+}

@@ -1,0 +1,118 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// maxObject bounds the size of a peer's file, which must fit an address space.
+const maxObject = 1 << 46
+
+// open opens a peer's file. It may be anything, so it is looked at before it is
+// opened for more than that.
+func (m *posix) open(ref reference) (object, error) {
+	if err := m.reachable(ref); err != nil {
+		return object{}, err
+	}
+	var path string
+	flags := unix.O_PATH | unix.O_CLOEXEC
+	switch {
+	case ref.id&idProcFS != 0:
+		pid, fd := procOf(ref.id)
+		path = "/proc/" + strconv.Itoa(pid) + "/fd/" + strconv.Itoa(fd)
+	case ref.id&idShmOpen != 0:
+		path = filepath.Join(defaultDir, fileName(ref.id))
+		flags |= unix.O_NOFOLLOW
+	default:
+		path = filepath.Join(ref.dir, fileName(ref.id))
+		flags |= unix.O_NOFOLLOW
+	}
+	look, err := unix.Open(path, flags, 0)
+	if err != nil {
+		return object{}, errOpen(path, err)
+	}
+	defer unix.Close(look)
+	var st unix.Stat_t
+	var fs unix.Statfs_t
+	if err = unix.Fstat(look, &st); err == nil {
+		err = unix.Fstatfs(look, &fs)
+	}
+	if err != nil {
+		return object{}, errOpen(path, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size <= 0 || st.Size > maxObject || !m.shared(&st, &fs) {
+		return object{}, fmt.Errorf("%s is no shared memory: mode %#o, %d bytes, file system %#x: %w",
+			path, st.Mode, st.Size, fs.Type, ucs.ErrUnreachable)
+	}
+	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(look), unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return object{}, errOpen(path, err)
+	}
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	return object{
+		ident:  identity{uint64(st.Dev), st.Ino},
+		size:   int(st.Size),
+		shrink: err != nil || seals&unix.F_SEAL_SHRINK == 0,
+		fd:     fd,
+	}, nil
+}
+
+// shared reports whether a file is in memory, or where the user wants it.
+func (m *posix) shared(st *unix.Stat_t, fs *unix.Statfs_t) bool {
+	if fs.Type == unix.TMPFS_MAGIC {
+		return true
+	}
+	var dir unix.Stat_t
+	return m.dir != defaultDir && unix.Stat(m.dir, &dir) == nil && dir.Dev == st.Dev && fs.Type != unix.HUGETLBFS_MAGIC
+}
+
+func (m *posix) mmap(o object) ([]byte, error) { return mmap(o.fd, pages(o.size), 0, false) }
+
+func (m *posix) close(o object) { unix.Close(o.fd) }
+
+func (m *posix) unmap(mem []byte) error { return munmap(mem) }
+
+// reclaim removes files of this library in dir whose owners have died: nobody
+// holds their lock.
+func reclaim(dir string) {
+	names, err := filepath.Glob(filepath.Join(dir, "ucx_shm_posix_8????????*"))
+	if err != nil {
+		return
+	}
+	for _, path := range names {
+		number, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(path), "ucx_shm_posix_"), ".")
+		if n, err := strconv.ParseUint(number, 16, 64); err != nil || n&^(1<<31-1) != idOurs {
+			continue
+		}
+		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		if err != nil {
+			continue
+		}
+		if unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
+			os.Remove(path)
+		}
+		unix.Close(fd)
+	}
+}
+
+// errOpen says why a peer's file cannot be opened and what helps.
+func errOpen(path string, err error) error {
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ESRCH), errors.Is(err, unix.ENXIO):
+		return fmt.Errorf("opening %s: %w: the peer has ended, closed it, or is in another PID namespace: %w",
+			path, err, ucs.ErrUnreachable)
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return fmt.Errorf("opening %s: %w: both processes must belong to one user, "+
+			"and the peer must not be protected from tracing (setuid, PR_SET_DUMPABLE): %w",
+			path, err, ucs.ErrUnreachable)
+	}
+	return fmt.Errorf("opening %s: %w: %w", path, err, ucs.ErrUnreachable)
+}

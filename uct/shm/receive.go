@@ -1,0 +1,161 @@
+package shm
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Progress implements uct.Progressor. A round without a message is one load of
+// the next element and a comparison.
+func (i *iface) Progress() int {
+	n := 0
+	if i.chores {
+		n = i.doChores()
+	}
+	if i.fenced || i.dead {
+		return n + i.receiveFenced()
+	}
+	return n + i.receive()
+}
+
+// receiveFenced is receive for a ring that can be cut short: that of a file with
+// a name. It is not used any more then.
+//
+//go:noinline
+func (i *iface) receiveFenced() (n int) {
+	if i.dead {
+		return 0
+	}
+	defer i.fence(debug.SetPanicOnFault(true))
+	return i.receive()
+}
+
+// fence ends a call that may have met a fault in the own segments.
+func (i *iface) fence(old bool) {
+	debug.SetPanicOnFault(old)
+	if r := recover(); r != nil {
+		i.cutShort(r)
+	}
+}
+
+// receive delivers the messages that are there.
+func (i *iface) receive() int {
+	r := &i.rx
+	w := atomic.LoadUint32(word32(r.elems, r.pos))
+	if w&flagPhase != r.phase {
+		if i.idle++; i.idle%watchEvery == 0 {
+			i.watch()
+		}
+		return 0
+	}
+	i.idle = 0
+	i.inRound = true
+	n := 0
+	for {
+		raceReceived()
+		if weakOrder {
+			// A sender writes the flags last, but a wider load may be older in its
+			// other parts.
+			w = atomic.LoadUint32(word32(r.elems, r.pos))
+		}
+		if !i.deliver(w) {
+			i.inRound = false
+			i.corrupt(fmt.Sprintf("element with id %d of %d bytes, flags %#x", uint8(w>>8), w>>16, uint8(w)))
+			return n
+		}
+		r.next()
+		if n++; n >= i.o.maxPoll {
+			break
+		}
+		if w = atomic.LoadUint32(word32(r.elems, r.pos)); w&flagPhase != r.phase {
+			break
+		}
+	}
+	i.inRound = false
+	return n
+}
+
+// weakOrder says that loads of one word may be reordered with each other.
+const weakOrder = runtime.GOARCH != "amd64"
+
+// deliver hands the next message, whose element begins with w, to its handler.
+// It returns false when no sender writes such an element.
+func (i *iface) deliver(w uint32) bool {
+	r := &i.rx
+	id, n := w>>8&0xff, int(w>>16)
+	if id >= uct.MaxAMIDs {
+		return false
+	}
+	if w&flagInline == 0 {
+		return i.deliverBuffered(uct.AMID(id), n, true)
+	}
+	if n > len(i.inline) {
+		return false
+	}
+	data := i.inline[:n:n]
+	copy(data, r.elems[r.pos+elemPayload:r.pos+r.elem])
+	if i.tracer != nil {
+		i.tracer(true, uct.AMID(id), data)
+	}
+	if err := i.handlers[id](nil, data, nil); err != nil {
+		i.handlerFailed(uct.AMID(id), err)
+	}
+	return true
+}
+
+// deliverBuffered delivers a message that is in the descriptor of its element.
+// The handler may keep that if another one can take its place.
+func (i *iface) deliverBuffered(id uct.AMID, n int, mayKeep bool) bool {
+	r := &i.rx
+	slot := int(r.read & uint64(r.n-1))
+	d := i.pool.all[r.slots[slot]]
+	if n > len(d.data) {
+		return false
+	}
+	data := d.data[:n:n]
+	if i.tracer != nil {
+		i.tracer(true, id, data)
+	}
+	var desc *uct.AMDesc
+	if mayKeep && i.pool.available() {
+		desc = &d.AMDesc
+		d.state = descOffered
+	}
+	err := i.handlers[id](nil, data, desc)
+	if err == ucs.InProgress && desc != nil {
+		if d.state == descOffered {
+			d.state = descKept
+			i.pool.kept++
+			k := i.pool.take()
+			r.slots[slot] = k
+			i.pool.all[k].at.put(r.elems[r.pos : r.pos+r.elem])
+		}
+		return true
+	}
+	d.state = descOurs
+	if err != nil {
+		i.handlerFailed(id, err)
+	}
+	return true
+}
+
+// handlerFailed is told of messages that no peer in its right mind sends. Nobody
+// knows who sent them, so nobody can be held responsible.
+//
+//go:noinline
+func (i *iface) handlerFailed(id uct.AMID, err error) {
+	write := log.Debug
+	if !i.refused {
+		write = log.Diag
+	}
+	i.refused = true
+	write("a message was refused by its handler", zap.Uint8("id", uint8(id)), zap.Error(err))
+}

@@ -1,0 +1,190 @@
+package shm
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+const (
+	// watchEvery is the number of rounds without a message after which the ring
+	// is checked for elements that stay unpublished.
+	watchEvery = 1024
+
+	// stuckAfter is how long an element may stay claimed and unpublished. Between
+	// the two a sender copies a few KiB; one that was stopped just there loses its
+	// endpoint when it goes on later than that.
+	stuckAfter = 10 * time.Second
+
+	// maxRenewals bounds what a hostile peer can make us do.
+	maxRenewals = 16
+)
+
+// stall remembers an element that is claimed and not published.
+type stall struct {
+	watching bool
+	read     uint64
+	since    time.Duration
+}
+
+// watch looks for an element that a sender has claimed and never published, and
+// for a head that cannot be.
+//
+//go:noinline
+func (i *iface) watch() {
+	n := i.rx.claimed()
+	switch {
+	case n == 0:
+		i.stall.watching = false
+	case n > uint64(i.rx.n):
+		i.corrupt(fmt.Sprintf("%d elements claimed", n))
+	case !i.stall.watching || i.stall.read != i.rx.read:
+		i.stall = stall{watching: true, read: i.rx.read, since: i.worker.Now()}
+	case i.worker.Now()-i.stall.since > i.stuckAfter:
+		i.stall.watching = false
+		i.retire("a peer has claimed an element of the ring and not filled it: it must have died in between", true)
+	}
+}
+
+// armRing asks for a wakeup. It fails when something was claimed.
+func (i *iface) armRing() (ok bool) {
+	if i.fenced {
+		defer i.fence(debug.SetPanicOnFault(true))
+	}
+	if i.rx.arm() {
+		return true
+	}
+	if !i.published() {
+		i.watch()
+	}
+	return false
+}
+
+// published reports whether the next element holds a message.
+func (i *iface) published() bool {
+	r := &i.rx
+	return atomic.LoadUint32(word32(r.elems, r.pos))&flagPhase == r.phase
+}
+
+// corrupt gives up a ring with content that no sender leaves.
+//
+//go:noinline
+func (i *iface) corrupt(what string) {
+	i.retire("a peer has left nonsense in the ring: "+what, false)
+}
+
+// cutShort gives up a ring or descriptors whose memory is gone. Any other panic
+// than that of a fault there goes on.
+func (i *iface) cutShort(r any) {
+	addr := faultAddress(r)
+	ours := covers(i.rx.seg.mem, addr)
+	for _, c := range i.pool.chunks {
+		ours = ours || covers(c.mem, addr)
+	}
+	if !ours {
+		panic(r)
+	}
+	i.inRound = false
+	// Any of the descriptors may be gone.
+	i.pool.spare = nil
+	i.renew("somebody has cut the shared memory short")
+}
+
+// retire closes the ring for good and opens a new one. Endpoints of this library
+// that use the old one fail; to others it looks full from now on. With drain,
+// messages behind the element that stays empty are delivered: their senders
+// published them, and claimed nothing behind an element of theirs that is empty.
+func (i *iface) retire(why string, drain bool) {
+	n := i.rx.shut()
+	if drain {
+		i.inRound = true
+		for range min(n, uint64(i.rx.n)) {
+			if i.published() && !i.deliverLast() {
+				break
+			}
+			i.rx.skip()
+		}
+		i.inRound = false
+	}
+	i.renew(why)
+}
+
+// deliverLast is deliver for a ring whose descriptors are not replaced any more.
+func (i *iface) deliverLast() bool {
+	w := atomic.LoadUint32(word32(i.rx.elems, i.rx.pos))
+	if w&flagInline != 0 || w>>8&0xff >= uct.MaxAMIDs {
+		return i.deliver(w)
+	}
+	return i.deliverBuffered(uct.AMID(w>>8&0xff), int(w>>16), false)
+}
+
+// skip moves on without giving room back.
+func (r *ring) skip() {
+	r.release = 1<<63 - 1
+	r.next()
+}
+
+// renew replaces the ring. Its descriptors are not used again: a peer that was
+// only late may still write to them.
+func (i *iface) renew(why string) {
+	fields := []zap.Field{
+		zap.String("transport", i.domain.attr.Component), zap.String("why", why), zap.Stringer("ring", &i.rx),
+	}
+	old := i.rx.seg
+	err := fmt.Errorf("it has been renewed %d times", i.renewals)
+	if i.renewals < maxRenewals {
+		i.renewals++
+		err = i.replaceRing()
+	}
+	if err != nil {
+		i.dead = true
+		log.Error("shared-memory ring closed, nothing can be received any more", append(fields, zap.Error(err))...)
+	} else {
+		log.Error("shared-memory ring closed, endpoints to it fail, new ones are served by a new ring", fields...)
+	}
+	i.domain.m.destroy(old)
+	if err != nil {
+		i.rx = ring{}
+	}
+}
+
+func (i *iface) replaceRing() error {
+	slots, err := i.slots()
+	if err != nil {
+		return err
+	}
+	seg, err := i.domain.m.replace(i.rx.seg, i.ringOptions(), func(s *segment) {
+		i.fillRing(s, slots)
+	})
+	if err != nil {
+		i.pool.spare = append(i.pool.spare, slots...)
+		return err
+	}
+	i.useRing(seg, slots)
+	return nil
+}
+
+// closeRing ends the ring of an interface that is closed.
+func (i *iface) closeRing() error {
+	func() {
+		if i.fenced {
+			defer i.fenceClosing(debug.SetPanicOnFault(true))
+		}
+		i.rx.close()
+	}()
+	return i.domain.m.destroy(i.rx.seg)
+}
+
+// fenceClosing is fence for a ring that is not needed any more.
+func (i *iface) fenceClosing(old bool) {
+	debug.SetPanicOnFault(old)
+	if r := recover(); r != nil && !covers(i.rx.seg.mem, faultAddress(r)) {
+		panic(r)
+	}
+}

@@ -1,0 +1,127 @@
+package shm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// ring is the receive side: an interface's own ring, of which it reads what it
+// must and believes nothing else.
+type ring struct {
+	elems   []byte
+	pos     int    // of the next element, in elems
+	phase   uint32 // flagPhase of the next element when it is published
+	elem    int    // size of an element
+	read    uint64 // messages received
+	release uint64 // the tail is told when these bits of read are zero
+	tail    *uint64
+	head    *uint64
+	addrLen *uint32
+	n       int
+	slots   []int32 // descriptor of each element
+	seg     *segment
+}
+
+// viewRing finds the parts of an empty ring in a segment. slots are the
+// descriptors of its elements.
+func viewRing(s *segment, o *options, slots []int32) ring {
+	return ring{
+		elems:   s.mem[elemsOffset : elemsOffset+len(slots)*o.elem],
+		elem:    o.elem,
+		release: o.release,
+		tail:    word64(s.mem, tailOffset),
+		head:    word64(s.mem, headOffset),
+		addrLen: word32(s.mem, addrLenOffset),
+		n:       len(slots),
+		slots:   slots,
+		seg:     s,
+	}
+}
+
+// fill writes what senders find in a new ring, whose memory is zero.
+func (r *ring) fill(pid int, wakeup string, pool *rxPool) {
+	b := r.seg.mem
+	binary.LittleEndian.PutUint32(b[pidOffset:], uint32(pid))
+	binary.LittleEndian.PutUint32(b[markOffset:], mark)
+	*r.addrLen = uint32(putSockaddr(b[addrOffset:addrOffset+sockaddrLen], wakeup))
+	for k, d := range r.slots {
+		e := r.elems[k*r.elem : (k+1)*r.elem]
+		e[0] = flagPhase
+		pool.all[d].at.put(e)
+	}
+}
+
+// putSockaddr writes the abstract address name as a sockaddr_un and returns its
+// length.
+func putSockaddr(b []byte, name string) int {
+	binary.NativeEndian.PutUint16(b, unix.AF_UNIX)
+	b[2] = 0
+	return 3 + copy(b[3:], name)
+}
+
+// parseSockaddr reads an abstract address from the first n bytes of a
+// sockaddr_un. Nothing else is what C UCX binds, and a path could be anybody's
+// socket.
+func parseSockaddr(b []byte, n uint32) (name string, ok bool) {
+	if n < 4 || n > sockaddrLen || binary.NativeEndian.Uint16(b) != unix.AF_UNIX || b[2] != 0 {
+		return "", false
+	}
+	return string(b[3:n]), true
+}
+
+// next moves on to the next element and gives room back to senders.
+func (r *ring) next() {
+	r.pos += r.elem
+	if r.pos == len(r.elems) {
+		r.pos = 0
+		r.phase ^= flagPhase
+	}
+	r.read++
+	if r.read&r.release == 0 {
+		raceSent()
+		atomic.StoreUint64(r.tail, r.read)
+	}
+}
+
+// claimed is the number of elements that senders have claimed and that have not
+// been received.
+func (r *ring) claimed() uint64 { return atomic.LoadUint64(r.head)&^armed - r.read }
+
+// arm asks the next sender for a wakeup. It fails when something has been
+// claimed.
+func (r *ring) arm() bool {
+	h := atomic.LoadUint64(r.head)
+	return h&^armed == r.read && atomic.CompareAndSwapUint64(r.head, h, h|armed)
+}
+
+// close lets endpoints of this library know that the ring is not used any more.
+// To others it looks as before: what they still send is lost.
+func (r *ring) close() {
+	atomic.StoreUint32(r.addrLen, 0)
+	for {
+		h := atomic.LoadUint64(r.head)
+		if atomic.CompareAndSwapUint64(r.head, h, h&^armed) {
+			return
+		}
+	}
+}
+
+// shut closes the ring to everybody: it looks full for ever. It returns the
+// number of elements that were claimed before and have not been received.
+func (r *ring) shut() uint64 {
+	atomic.StoreUint32(r.addrLen, 0)
+	for {
+		h := atomic.LoadUint64(r.head)
+		if atomic.CompareAndSwapUint64(r.head, h, h&^armed+beyond) {
+			return h&^armed - r.read
+		}
+	}
+}
+
+// String describes the ring for the log.
+func (r *ring) String() string {
+	return fmt.Sprintf("%d elements of %d bytes, %d received", r.n, r.elem, r.read)
+}

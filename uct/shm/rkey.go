@@ -1,0 +1,98 @@
+package shm
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// remoteKey is an unpacked key: an attached segment and where it is in its
+// owner.
+type remoteKey struct {
+	d        *domain
+	seg      *attachment
+	base     uint64 // address in the owner
+	length   uint64 // bytes the key opens, all of them mapped
+	released atomic.Bool
+}
+
+// UnpackRkey implements uct.MemoryDomain: it attaches the segment. Value of the
+// result is what is to be added to a remote address, as with C UCX.
+func (d *domain) UnpackRkey(packed []byte) (*uct.Rkey, error) {
+	k, err := d.m.parseKey(packed)
+	if err != nil {
+		return nil, fmt.Errorf("shm: %s: %w", d.attr.Component, err)
+	}
+	a, err := d.attached.attach(k.ref)
+	if err != nil {
+		return nil, fmt.Errorf("shm: %s: remote key: %w", d.attr.Component, err)
+	}
+	have := uint64(len(a.mem))
+	if k.length == 0 {
+		k.length = have
+	}
+	if k.length > have || k.base+k.length < k.base || k.base%uint64(pageSize) != 0 {
+		d.attached.release(a)
+		return nil, fmt.Errorf("shm: %s: remote key for %d bytes at %#x of a segment of %d bytes: %w",
+			d.attr.Component, k.length, k.base, have, ucs.ErrInvalidParam)
+	}
+	return &uct.Rkey{
+		Value:  addressOf(a.mem) - k.base,
+		Handle: &remoteKey{d: d, seg: a, base: k.base, length: k.length},
+	}, nil
+}
+
+// ReleaseRkey implements uct.MemoryDomain. Memory that RkeyPtr gave must not be
+// touched any more.
+func (d *domain) ReleaseRkey(key *uct.Rkey) error {
+	k, err := d.key(key)
+	if err != nil {
+		return err
+	}
+	if !k.released.CompareAndSwap(false, true) {
+		return fmt.Errorf("shm: releasing a remote key twice: %w", ucs.ErrInvalidParam)
+	}
+	d.attached.release(k.seg)
+	return nil
+}
+
+// RkeyPtr implements uct.MemoryDomain. The owner may take pages of the memory
+// away if it is hostile and not a System V segment or a sealed file; touching
+// them is a fault then.
+func (d *domain) RkeyPtr(key *uct.Rkey, raddr uint64, length int) ([]byte, error) {
+	k, err := d.key(key)
+	if err != nil {
+		return nil, err
+	}
+	b, ok := k.bytes(raddr, length)
+	if !ok {
+		return nil, errNoAccess(raddr, length)
+	}
+	return b, nil
+}
+
+// key is what a key of this domain stands for.
+func (d *domain) key(key *uct.Rkey) (*remoteKey, error) {
+	if key != nil {
+		if k, ok := key.Handle.(*remoteKey); ok && k.d == d {
+			return k, nil
+		}
+	}
+	return nil, fmt.Errorf("shm: key of another memory domain: %w", ucs.ErrInvalidParam)
+}
+
+// bytes returns the n bytes at raddr if the key opens them all.
+func (k *remoteKey) bytes(raddr uint64, n int) ([]byte, bool) {
+	off := raddr - k.base
+	if n < 0 || off > k.length || uint64(n) > k.length-off {
+		return nil, false
+	}
+	return k.seg.mem[off : off+uint64(n) : off+uint64(n)], true
+}
+
+//go:noinline
+func errNoAccess(raddr uint64, n int) error {
+	return fmt.Errorf("shm: access to %d bytes at %#x, which the key does not open: %w", n, raddr, ucs.ErrInvalidAddr)
+}

@@ -1,0 +1,87 @@
+package shm
+
+import "os"
+
+// segment is shared memory that this process owns.
+type segment struct {
+	id     uint64 // as peers name it
+	size   int    // bytes asked for
+	mem    []byte // size rounded up to whole pages
+	shrink bool   // others can cut it short
+	fd     int    // posix: of the file, kept open for the segment's life
+	path   string // posix: of a file with a name
+}
+
+// segmentOptions say what to create.
+type segmentOptions struct {
+	size  int    // bytes, positive
+	addr  uint64 // where, 0: anywhere
+	fixed bool   // there and nowhere else
+	what  string // for error texts
+}
+
+// reference names a peer's segment.
+type reference struct {
+	id  uint64
+	dir string // posix: directory of a file that is neither in /dev/shm nor a link
+}
+
+// key is a remote key as it travels. Where it has no length, length is 0.
+type key struct {
+	ref    reference
+	base   uint64 // address of the segment in its owner
+	length uint64
+}
+
+// object is a peer's segment, found but not yet mapped.
+type object struct {
+	ident  identity
+	size   int
+	shrink bool // it can get shorter
+	fd     int  // posix
+}
+
+// identity tells objects apart for as long as somebody holds them: device and
+// inode of a file, or the number of a System V segment.
+type identity struct{ dev, ino uint64 }
+
+// mapper is one way of sharing memory. Its methods may be called from any
+// goroutine.
+type mapper interface {
+	create(o segmentOptions) (*segment, error)
+
+	// replace creates a segment and, when fill has filled it, lets it take the
+	// place of old, under the same id if the mapper can. The memory of old stays
+	// mapped.
+	replace(old *segment, o segmentOptions, fill func(*segment)) (*segment, error)
+
+	// destroy unmaps s and lets go of it. Peers that have attached it keep it.
+	destroy(s *segment) error
+
+	appendAddress(b []byte, id uint64) []byte
+	parseAddress(b []byte) (reference, error)
+
+	// reachable checks a parsed address without opening anything.
+	reachable(ref reference) error
+
+	keyLen() int
+	appendKey(b []byte, s *segment) []byte
+	parseKey(b []byte) (key, error)
+
+	// open finds a peer's segment; close must follow. mmap maps it, unmap ends
+	// that.
+	open(ref reference) (object, error)
+	mmap(o object) ([]byte, error)
+	close(o object)
+	unmap(mem []byte) error
+
+	// owner is the process id in the id of a segment, 0 where there is none.
+	owner(id uint64) int
+
+	maxAlloc() uint64
+}
+
+var pageSize = os.Getpagesize()
+
+// pages rounds n up to whole pages.
+func pages(n int) int { return (n + pageSize - 1) &^ (pageSize - 1) }

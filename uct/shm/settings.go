@@ -1,0 +1,198 @@
+package shm
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+func init() {
+	for _, s := range []struct {
+		name, prefix string
+		domain       func() any
+	}{
+		{sysvName, "SYSV_", func() any { return new(sysvDomainSettings) }},
+		{posixName, "POSIX_", func() any { return new(posixDomainSettings) }},
+	} {
+		config.Register(config.Section{
+			Name: s.name + " memory domain", Prefix: s.prefix,
+			Title: s.name + " memory domain", New: s.domain,
+		})
+		config.Register(config.Section{
+			Name: s.name, Prefix: s.prefix,
+			Title: s.name + " transport", New: func() any { return new(ifaceSettings) },
+		})
+	}
+}
+
+// sysvDomainSettings are read when a sysv domain is opened
+// (uct_mm_md_config_table).
+type sysvDomainSettings struct {
+	Huge config.Ternary `ucx:"HUGETLB_MODE" default:"try" doc:"Allocate memory in huge pages: y means only so, try where it can be had and is worth it."`
+}
+
+// posixDomainSettings are read when a posix domain is opened
+// (uct_posix_md_config_table). SHM_MIN_SIZE of C is left out: memory does not
+// come from the file system unless USE_PROC_LINK is off, and then its pages are
+// taken at once.
+type posixDomainSettings struct {
+	Huge        config.Ternary `ucx:"HUGETLB_MODE" default:"try" doc:"Use huge pages. Shared memory files have none, so y is refused."`
+	Dir         string         `ucx:"DIR" default:"/dev/shm" doc:"Directory of shared memory files that have a name. Processes that talk to each other must use the same."`
+	UseProcLink bool           `ucx:"USE_PROC_LINK" default:"y" doc:"Share memory without a name through /proc/PID/fd. Otherwise it has files in DIR, and processes that talk to each other must agree on that."`
+}
+
+// ifaceSettings are read when an interface is opened (uct_mm_iface_config_table,
+// uct_sm_iface_config_table).
+type ifaceSettings struct {
+	SM smSettings `prefix:"SM_"`
+	MM mmSettings `prefix:"MM_"`
+}
+
+type smSettings struct {
+	Failure   log.Level        `ucx:"FAILURE" default:"DIAG" doc:"Log level of endpoint failures that nobody handles."`
+	MaxNumEPs config.Count     `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which the transport is expected to scale. Only published."`
+	BW        config.Bandwidth `ucx:"BW" default:"15360MBs" doc:"Memory bandwidth to assume."`
+}
+
+type mmSettings struct {
+	FifoSize      uint         `ucx:"FIFO_SIZE" default:"256" doc:"Number of elements in the receive ring, a power of two. C UCX assumes that its peers have the same; up to 1.15 its default is 64, and if the peer's release is set that is the default here, too."`
+	SegSize       config.Bytes `ucx:"SEG_SIZE" default:"8256" doc:"Largest message that is sent by copying it, and size of receive buffers. Must be the same in all processes."`
+	ReleaseFactor float64      `ucx:"FIFO_RELEASE_FACTOR" default:"0.5" doc:"Part of the ring that is received before its room is given back to senders, 0 up to but not including 1."`
+	RxMaxBufs     int          `ucx:"RX_MAX_BUFS" default:"-1" doc:"Number of receive buffers at most, those in the ring included; -1 means no limit."`
+	RxBufsGrow    uint         `ucx:"RX_BUFS_GROW" default:"512" doc:"Number of receive buffers to add when there are no more."`
+	RxMaxChunk    config.Bytes `ucx:"RX_MAX_CHUNK_SIZE" default:"128M" doc:"Size of a chunk of receive buffers at most."`
+	FifoHuge      bool         `ucx:"FIFO_HUGETLB" default:"n" doc:"Huge pages for the ring. They would hide its length from peers, so y is refused."`
+	FifoElemSize  uint         `ucx:"FIFO_ELEM_SIZE" default:"128" doc:"Size of a ring's elements. Must be the same in all processes."`
+	FifoMaxPoll   config.Count `ucx:"FIFO_MAX_POLL" default:"16" doc:"Number of messages to receive in one round of progress at most."`
+	ErrorHandling bool         `ucx:"ERROR_HANDLING" default:"n" doc:"Announce that failures of peers are detected."`
+	SendOverhead  overhead     `ucx:"SEND_OVERHEAD" default:"am_short:10ns,am_bcopy:10ns" doc:"Time a send takes."`
+	RecvOverhead  overhead     `ucx:"RECV_OVERHEAD" default:"am_short:10ns,am_bcopy:10ns" doc:"Time a receive takes."`
+}
+
+// overhead is a list of times by operation, as "am_short:10ns,am_bcopy:20ns".
+type overhead struct{ short, bcopy config.Time }
+
+// ParseConfig implements config.Value.
+func (o *overhead) ParseConfig(s string) error {
+	for _, item := range strings.Split(s, ",") {
+		name, value, _ := strings.Cut(item, ":")
+		var t config.Time
+		if err := t.ParseConfig(value); err != nil {
+			return err
+		}
+		switch {
+		case t.IsAuto() || t == config.TimeInf:
+			return errors.New("needs a number")
+		case name == "am_short":
+			o.short = t
+		case name == "am_bcopy":
+			o.bcopy = t
+		default:
+			return errors.New("not understood")
+		}
+	}
+	return nil
+}
+
+// String implements config.Value.
+func (o overhead) String() string {
+	return "am_short:" + o.short.String() + ",am_bcopy:" + o.bcopy.String()
+}
+
+// ConfigSyntax implements config.Syntaxer.
+func (overhead) ConfigSyntax() string { return "am_short:<time>,am_bcopy:<time>" }
+
+// seconds is a time for the performance model.
+func seconds(t config.Time) float64 { return t.Duration(0).Seconds() }
+
+// options are the settings of an interface, checked and filled in.
+type options struct {
+	ring      int // elements of the own ring
+	elem      int // their size, and that of peers' rings
+	seg       int // largest buffered message
+	release   uint64
+	maxBufs   int
+	growBufs  int
+	maxChunk  int
+	maxPoll   int
+	maxNumEPs int
+	handling  bool
+	failure   log.Level
+	perf      uct.Perf
+	perfBcopy uct.Perf
+}
+
+// ring113 is the default number of elements up to release 1.15 of C UCX.
+const ring113 = 64
+
+// loadOptions reads the settings of an interface of a transport.
+func loadOptions(cfg *config.Set, transport string, p uct.IfaceParams) (options, error) {
+	var s ifaceSettings
+	if err := cfg.Load(transport, &s); err != nil {
+		return options{}, err
+	}
+	prefix := strings.ToUpper(transport) + "_"
+	bad := func(name string, value any, want string) (options, error) {
+		return options{}, fmt.Errorf("shm: UCX_%s%s is %v, not %s: %w", prefix, name, value, want, ucs.ErrInvalidParam)
+	}
+	mm := &s.MM
+	if _, from, ok := cfg.Lookup(prefix + "FIFO_SIZE"); p.PeerRelease == uct.PeerRelease113 && ok && from.Kind == config.FromDefault {
+		mm.FifoSize = ring113
+	}
+	o := options{
+		ring:      int(min(mm.FifoSize, maxRing+1)),
+		elem:      int(min(mm.FifoElemSize, maxElemSize+1)),
+		seg:       mm.SegSize.Int(8256),
+		maxBufs:   mm.RxMaxBufs,
+		growBufs:  int(min(mm.RxBufsGrow, maxRing)),
+		maxChunk:  mm.RxMaxChunk.Int(128 << 20),
+		maxPoll:   max(mm.FifoMaxPoll.Int(16), 1),
+		maxNumEPs: s.SM.MaxNumEPs.Int(uct.Unlimited),
+		handling:  mm.ErrorHandling,
+		failure:   s.SM.Failure,
+	}
+	switch {
+	case o.ring < minRing || o.ring > maxRing || o.ring&(o.ring-1) != 0:
+		return bad("FIFO_SIZE", mm.FifoSize, fmt.Sprintf("a power of two from %d to %d", minRing, maxRing))
+	case o.elem < minElemSize || o.elem > maxElemSize || o.elem%8 != 0:
+		return bad("FIFO_ELEM_SIZE", mm.FifoElemSize, fmt.Sprintf("a multiple of 8 from %d to %d", minElemSize, maxElemSize))
+	case o.seg < minElemSize || o.seg > maxSegSize:
+		return bad("SEG_SIZE", mm.SegSize, fmt.Sprintf("%d to %d", minElemSize, maxSegSize))
+	case !(mm.ReleaseFactor >= 0 && mm.ReleaseFactor < 1):
+		return bad("FIFO_RELEASE_FACTOR", mm.ReleaseFactor, "at least 0 and less than 1")
+	case mm.FifoHuge:
+		return bad("FIFO_HUGETLB", "y", "n")
+	case o.maxBufs >= 0 && o.maxBufs < o.ring:
+		return bad("RX_MAX_BUFS", o.maxBufs, fmt.Sprintf("-1 or at least UCX_%sFIFO_SIZE, %d", prefix, o.ring))
+	}
+	// The tail moves at multiples of the largest power of two in that part.
+	step := uint64(1)
+	for float64(step*2) <= float64(o.ring)*mm.ReleaseFactor {
+		step *= 2
+	}
+	o.release = step - 1
+	bw := float64(s.SM.BW)
+	if s.SM.BW.IsAuto() {
+		bw = 15360 << 20
+	}
+	o.perf = uct.Perf{
+		Overhead:           10e-9,
+		SendOverhead:       seconds(mm.SendOverhead.short),
+		RecvOverhead:       seconds(mm.RecvOverhead.short),
+		BandwidthDedicated: bw,
+		Latency:            uct.Linear{C: float64(80*time.Nanosecond) / float64(time.Second)},
+	}
+	o.perfBcopy = o.perf
+	o.perfBcopy.SendOverhead, o.perfBcopy.RecvOverhead = seconds(mm.SendOverhead.bcopy), seconds(mm.RecvOverhead.bcopy)
+	return o, nil
+}
+
+// maxPutShort is the limit C UCX publishes.
+const maxPutShort = math.MaxUint32

@@ -1,0 +1,157 @@
+package shm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+)
+
+// sysv shares System V segments. They are marked for removal as soon as they are
+// attached, so that nothing is left when the process ends; Linux lets peers
+// attach them all the same. They never change their size.
+type sysv struct{ huge config.Ternary }
+
+var _ mapper = (*sysv)(nil)
+
+// sysvAddrLen is the length of addresses: an id, and no mapper data.
+const sysvAddrLen = 8
+
+// sysvKeyLen is the length of a packed key: u32 id, u64 address
+// (uct_sysv_packed_rkey_t in src/uct/sm/mm/sysv/mm_sysv.c).
+const sysvKeyLen = 12
+
+// shmHugeTLB is SHM_HUGETLB of linux/shm.h.
+const shmHugeTLB = 0o4000
+
+func (m *sysv) create(o segmentOptions) (*segment, error) {
+	size := pages(o.size)
+	id, err := m.get(&size, o.addr == 0)
+	if err != nil {
+		return nil, errShmget(size, err)
+	}
+	mem, err := unix.SysvShmAttach(id, uintptr(o.addr), 0)
+	if err != nil && o.addr != 0 && !o.fixed {
+		mem, err = unix.SysvShmAttach(id, 0, 0)
+	}
+	// From here on the kernel removes it with the last process that has it.
+	if _, e := unix.SysvShmCtl(id, unix.IPC_RMID, nil); err == nil && e != nil {
+		unix.SysvShmDetach(mem)
+		err = e
+	}
+	if err != nil {
+		if errors.Is(err, unix.EINVAL) && o.fixed {
+			err = unix.EEXIST
+		}
+		return nil, errMap(o, err)
+	}
+	return &segment{id: uint64(id), size: size, mem: mem, fd: -1}, nil
+}
+
+// get makes a segment of huge pages where that is wanted, possible and does not
+// waste more than it holds, and of small ones otherwise. It rounds size.
+func (m *sysv) get(size *int, anywhere bool) (int, error) {
+	const mode = unix.IPC_CREAT | 0o600
+	if h := hugePageSize(); m.huge != config.No && h > 0 && anywhere {
+		rounded := (*size + h - 1) &^ (h - 1)
+		if m.huge == config.Yes || rounded <= 2**size {
+			id, err := unix.SysvShmGet(unix.IPC_PRIVATE, rounded, mode|shmHugeTLB)
+			if err == nil || m.huge == config.Yes {
+				*size = rounded
+				return id, err
+			}
+		}
+	}
+	return unix.SysvShmGet(unix.IPC_PRIVATE, *size, mode)
+}
+
+func (m *sysv) replace(_ *segment, o segmentOptions, fill func(*segment)) (*segment, error) {
+	s, err := m.create(o)
+	if err == nil {
+		fill(s)
+	}
+	return s, err
+}
+
+func (m *sysv) destroy(s *segment) error {
+	err := unix.SysvShmDetach(s.mem)
+	s.mem = nil
+	return err
+}
+
+func (m *sysv) appendAddress(b []byte, id uint64) []byte {
+	return binary.LittleEndian.AppendUint64(b, id)
+}
+
+func (m *sysv) parseAddress(b []byte) (reference, error) {
+	if len(b) != sysvAddrLen {
+		return reference{}, fmt.Errorf("interface address of %d bytes, not %d: %w: %w",
+			len(b), sysvAddrLen, ucs.ErrInvalidAddr, ucs.ErrUnreachable)
+	}
+	return reference{id: binary.LittleEndian.Uint64(b)}, nil
+}
+
+func (m *sysv) reachable(ref reference) error {
+	if ref.id > math.MaxInt32 {
+		return fmt.Errorf("no System V segment has the number %#x: %w", ref.id, ucs.ErrUnreachable)
+	}
+	return nil
+}
+
+func (m *sysv) keyLen() int { return sysvKeyLen }
+
+func (m *sysv) appendKey(b []byte, s *segment) []byte {
+	b = binary.LittleEndian.AppendUint32(b, uint32(s.id))
+	return binary.LittleEndian.AppendUint64(b, addressOf(s.mem))
+}
+
+func (m *sysv) parseKey(b []byte) (key, error) {
+	if len(b) != sysvKeyLen {
+		return key{}, fmt.Errorf("remote key of %d bytes, not %d: %w", len(b), sysvKeyLen, ucs.ErrInvalidParam)
+	}
+	return key{
+		ref:  reference{id: uint64(binary.LittleEndian.Uint32(b))},
+		base: binary.LittleEndian.Uint64(b[4:]),
+	}, nil
+}
+
+func (m *sysv) owner(uint64) int { return 0 }
+
+func (m *sysv) maxAlloc() uint64 {
+	return min(readLimit("/proc/sys/kernel/shmmax", math.MaxInt64), math.MaxInt64)
+}
+
+func (m *sysv) open(ref reference) (object, error) {
+	if err := m.reachable(ref); err != nil {
+		return object{}, err
+	}
+	var d unix.SysvShmDesc
+	if _, err := unix.SysvShmCtl(int(ref.id), unix.IPC_STAT, &d); err != nil {
+		return object{}, errShm("looking at", ref.id, err)
+	}
+	if d.Segsz == 0 || uint64(d.Segsz) > maxObject {
+		return object{}, fmt.Errorf("segment %d of System V has %d bytes: %w", ref.id, d.Segsz, ucs.ErrUnreachable)
+	}
+	return object{ident: identity{ino: ref.id}, size: int(d.Segsz), fd: -1}, nil
+}
+
+func (m *sysv) mmap(o object) ([]byte, error) {
+	mem, err := unix.SysvShmAttach(int(o.ident.ino), 0, 0)
+	if err != nil {
+		return nil, errShm("attaching", o.ident.ino, err)
+	}
+	if len(mem) < o.size { // the number was given away in between
+		unix.SysvShmDetach(mem)
+		return nil, errShm("attaching", o.ident.ino, unix.EIDRM)
+	}
+	return mem[:o.size], nil
+}
+
+func (m *sysv) close(object) {}
+
+func (m *sysv) unmap(mem []byte) error { return unix.SysvShmDetach(mem) }

@@ -1,0 +1,61 @@
+package shm
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// Limits of what a peer can make us attach.
+const (
+	maxSegments = 4096
+	maxMapped   = 64 << 30
+)
+
+// attach finds the segment of a descriptor among those of the endpoint, or
+// attaches it, and makes it the one used last. The endpoint fails if the
+// descriptor is not what a peer of ours writes.
+//
+//go:noinline
+func (e *endpoint) attach(d descriptor) ([]byte, error) {
+	a := e.segs[d.seg]
+	if a == nil {
+		var err error
+		if a, err = e.attachNew(d); err == ucs.ErrNoResource {
+			return nil, err
+		} else if err != nil {
+			return nil, e.fail(fmt.Errorf("shm: receive buffers of the peer: %w", err))
+		}
+	}
+	if uint64(d.offset)+uint64(e.i.o.seg) > uint64(len(a.mem)) {
+		return nil, e.fail(fmt.Errorf("shm: the peer names a receive buffer at %d in a segment of %d bytes: %w",
+			d.offset, len(a.mem), ucs.ErrConnectionReset))
+	}
+	e.lastID, e.lastMem = d.seg, a.mem
+	return a.mem, nil
+}
+
+func (e *endpoint) attachNew(d descriptor) (*attachment, error) {
+	m := e.i.domain.m
+	if m.owner(d.seg) != m.owner(e.ref.id) {
+		return nil, fmt.Errorf("segment %#x is that of another process: %w", d.seg, ucs.ErrConnectionReset)
+	}
+	if len(e.segs) >= maxSegments || e.mapped > maxMapped {
+		return nil, fmt.Errorf("%d segments of %d bytes are attached already: %w", len(e.segs), e.mapped, ucs.ErrExceedsLimit)
+	}
+	a, err := e.i.domain.attached.attach(reference{id: d.seg, dir: e.ref.dir})
+	if err != nil {
+		return nil, err
+	}
+	if e.segs == nil {
+		e.segs = make(map[uint64]*attachment)
+	}
+	e.segs[d.seg] = a
+	e.mapped += len(a.mem)
+	if a.shrink && !e.fenced {
+		// The call that is running has no fence yet.
+		e.fenced = true
+		return nil, ucs.ErrNoResource
+	}
+	return a, nil
+}

@@ -1,0 +1,86 @@
+package shm
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/ucs/sys"
+)
+
+// wakeSocket is a datagram socket with an abstract address of the kernel's
+// choice. Senders that find a ring armed send it one byte. It is also what the
+// interface's own wakeups are sent from.
+type wakeSocket struct {
+	fd   int
+	name string // without the leading zero byte
+	buf  [8]byte
+}
+
+func (s *wakeSocket) open() error {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return errCreate("socket", defaultDir, 0, err)
+	}
+	var name string
+	if err = unix.Bind(fd, &unix.SockaddrUnix{}); err == nil {
+		var sa unix.Sockaddr
+		if sa, err = unix.Getsockname(fd); err == nil {
+			name = sa.(*unix.SockaddrUnix).Name
+		}
+	}
+	if err == nil && (len(name) < 2 || name[0] != '@') {
+		err = unix.EADDRNOTAVAIL
+	}
+	if err != nil {
+		unix.Close(fd)
+		return fmt.Errorf("shm: binding a socket for wakeups: %w: %w", err, ucs.ErrIO)
+	}
+	s.fd, s.name = fd, name[1:]
+	return nil
+}
+
+// HandleEvent implements event.Handler: it takes what woke the worker.
+func (s *wakeSocket) HandleEvent(event.Events) { s.drain() }
+
+// drain empties the socket and reports whether something was there.
+func (s *wakeSocket) drain() bool {
+	for any := false; ; any = true {
+		if _, e := sys.Recv(s.fd, s.buf[:]); e != 0 {
+			return any
+		}
+	}
+}
+
+func (s *wakeSocket) close() error { return unix.Close(s.fd) }
+
+// wakeByte is what C UCX sends.
+var wakeByte = []byte{0}
+
+// wake sends a wakeup to a peer that has asked for one. If its socket is full it
+// is awake anyway; if it is gone nothing can be done.
+func (s *wakeSocket) wake(to *unix.SockaddrUnix) {
+	if to == nil {
+		return
+	}
+	for unix.Sendto(s.fd, wakeByte, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, to) == unix.EINTR {
+	}
+}
+
+// arm says whether a message to come will make the socket readable.
+func (i *iface) arm() error {
+	switch {
+	case len(i.waiting) > 0 || len(i.failed) > 0:
+		// Nothing tells when a peer's ring has room again.
+		return ucs.ErrBusy
+	case i.dead:
+		return nil
+	case !i.armRing():
+		return ucs.ErrBusy
+	case i.sock.drain():
+		return ucs.ErrBusy
+	}
+	return nil
+}
