@@ -184,11 +184,13 @@ func (p *place) start(cmd *exec.Cmd) (started *process, err error) {
 	return started, err
 }
 
-// freePort returns a TCP port that nobody uses in the place.
+// freePort returns a TCP port that nobody uses in the place, on any address: the
+// server will listen on all of them, and connections of earlier processes may
+// still occupy a port of one device.
 func (p *place) freePort() (port string, err error) {
 	p.do(func() {
 		var l net.Listener
-		if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		if l, err = net.Listen("tcp", ":0"); err != nil {
 			return
 		}
 		_, port, _ = net.SplitHostPort(l.Addr().String())
