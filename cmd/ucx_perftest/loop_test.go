@@ -59,6 +59,22 @@ var loops = []struct {
 	{"am_bw tcp zcopy", []string{"-t", "am_bw", "-dlo", "-xtcp", "-Dzcopy", "-s500,500", "-O7"}},
 	{"put_bw tcp", []string{"-t", "put_bw", "-dlo", "-xtcp", "-Dzcopy", "-s5000"}},
 	{"put_bw bcopy", []string{"-t", "put_bw", "-dmemory", "-xself", "-Dbcopy", "-s5000"}},
+	{"get bcopy", []string{"-t", "get", "-dmemory", "-xself", "-Dbcopy", "-s100"}},
+	{"get_bw bcopy", []string{"-t", "get_bw", "-dmemory", "-xself", "-Dbcopy", "-s5000"}},
+	{"add_lat", []string{"-t", "add_lat", "-dmemory", "-xself"}},
+	{"add_lat 4", []string{"-t", "add_lat", "-dmemory", "-xself", "-s4"}},
+	{"add_mr", []string{"-t", "add_mr", "-dmemory", "-xself"}},
+	{"add_mr 4", []string{"-t", "add_mr", "-dmemory", "-xself", "-s4"}},
+	{"fadd", []string{"-t", "fadd", "-dmemory", "-xself"}},
+	{"fadd 4", []string{"-t", "fadd", "-dmemory", "-xself", "-s4"}},
+	{"swap", []string{"-t", "swap", "-dmemory", "-xself"}},
+	{"swap 4", []string{"-t", "swap", "-dmemory", "-xself", "-s4"}},
+	{"cswap", []string{"-t", "cswap", "-dmemory", "-xself"}},
+	{"cswap 4", []string{"-t", "cswap", "-dmemory", "-xself", "-s4"}},
+	{"put_lat cma", []string{"-t", "put_lat", "-dmemory", "-xcma", "-Dzcopy"}},
+	{"put_bw cma", []string{"-t", "put_bw", "-dmemory", "-xcma", "-Dzcopy", "-s20000"}},
+	{"get cma", []string{"-t", "get", "-dmemory", "-xcma", "-Dzcopy", "-s3,5", "-i64"}},
+	{"get_bw cma", []string{"-t", "get_bw", "-dmemory", "-xcma", "-Dzcopy", "-s20000"}},
 }
 
 // TestLoops runs every loop over the self transport and counts.

@@ -70,7 +70,7 @@ func TestRefusedOptions(t *testing.T) {
 		{"-z", exitUnsupported}, {"-A signal", exitUnsupported}, {"-a cuda", exitUnsupported}, {"-X", exitUnsupported},
 		{"-K mlx5_0:1", exitUnsupported}, {"-T 2", exitUnsupported}, {"-T 2:2", exitUsage}, {"-m cuda", exitUnsupported},
 		{"-m host,cuda", exitUnsupported}, {"-t ucp_get", exitUnsupported}, {"-t ucp_am_lat", exitUnsupported},
-		{"-t add_mr", exitUnsupported}, {"--daemon-local 1.2.3.4", exitUnsupported}, {"-o", exitUnsupported},
+		{"--daemon-local 1.2.3.4", exitUnsupported}, {"-o", exitUnsupported},
 		{"-P 1", exitUnsupported}, {"-k", exitUnsupported}, {"-S", exitUnsupported},
 		{"-t nothing", exitUsage}, {"-Q", exitUsage}, {"-n", exitUsage}, {"-n -5", exitUsage}, {"-n 1e6", exitUsage},
 		{"-s 8,", exitUsage}, {"-s -1", exitUsage}, {"-s 8:0", exitUsage}, {"-s 8:129", exitUsage},
@@ -100,7 +100,8 @@ func TestHelp(t *testing.T) {
 	if code := run([]string{"-t", "tag_lat", "-h"}, &stdout, &stderr); code != exitOK || stderr.Len() > 0 {
 		t.Errorf("exit code %d, message %q", code, stderr.String())
 	}
-	for _, name := range []string{"tag_lat", "tag_bw", "tag_sync_lat", "tag_sync_bw", "am_lat", "am_bw", "put_lat", "put_bw"} {
+	for _, name := range []string{"tag_lat", "tag_bw", "tag_sync_lat", "tag_sync_bw", "am_lat", "am_bw", "put_lat", "put_bw",
+		"get", "get_bw", "add_lat", "add_mr", "fadd", "swap", "cswap"} {
 		if !strings.Contains(stdout.String(), " "+name+" - ") {
 			t.Errorf("%s is missing", name)
 		}

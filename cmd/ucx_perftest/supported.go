@@ -13,7 +13,7 @@ func runnable(t *perfoob.Test) error {
 	switch {
 	case t.API == perfoob.UCP && (t.Command == perfoob.CmdTag || t.Command == perfoob.CmdTagSync):
 		return nil
-	case t.API == perfoob.UCT && (t.Command == perfoob.CmdAM || t.Command == perfoob.CmdPut):
+	case t.API == perfoob.UCT:
 		return nil
 	}
 	return fmt.Errorf("test %s: %w", t.Name, errNotYet)

@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/ucx-go/ucx/cmd/internal/perfoob"
 	"github.com/ucx-go/ucx/ucs"
@@ -30,12 +28,14 @@ type uctRunner struct {
 	sendMem, recvMem memory
 	sendBuf, recvBuf []byte
 	iov              []uct.IOV
-	post             func(sn uint8, c *uct.Completion) error
-	windowed         bool // sends complete later and are counted
+	post             func(sn, prev uint8, c *uct.Completion) error
+	windowed         bool // operations complete later and are counted
 	inflight         uct.Completion
 	window           int
-	length           int // of a message
-	snAt             int // where a put has its sequence number
+	length           int    // of a message
+	snAt             int    // where a put has its sequence number
+	old32            uint32 // what atomic operations found
+	old64            uint64
 
 	lastSN uint8 // of the last active message
 	posts  uint  // sends accepted
@@ -97,35 +97,6 @@ func (r *uctRunner) open() error {
 	return err
 }
 
-// findDomain opens the memory domain that has a transport on a device.
-func findDomain(cfg *config.Set, transport, device string) (uct.MemoryDomain, error) {
-	var there []string
-	for _, c := range uct.Components() {
-		mds, err := c.MemoryDomains(cfg)
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range mds {
-			md, err := c.OpenMD(m.Name, cfg)
-			if err != nil {
-				return nil, err
-			}
-			resources, err := md.Resources()
-			for _, res := range resources {
-				if res.Transport == transport && res.Device == device {
-					return md, nil
-				}
-				there = append(there, res.String())
-			}
-			if err := errors.Join(err, md.Close()); err != nil {
-				return nil, err
-			}
-		}
-	}
-	slices.Sort(there)
-	return nil, fmt.Errorf("no %s/%s among %s: %w", transport, device, strings.Join(there, ", "), ucs.ErrNoDevice)
-}
-
 // connect exchanges addresses and connects the endpoint.
 func (r *uctRunner) connect() error {
 	attr := r.iface.Attr()
@@ -136,7 +107,7 @@ func (r *uctRunner) connect() error {
 		RecvBuffer: addressOf(r.recvBuf),
 	}
 	var err error
-	if md := r.md.Attr(); md.Flags&(uct.MDFlagAlloc|uct.MDFlagRegister) != 0 {
+	if r.recvMem.handle != nil {
 		if own.Rkey, err = r.md.AppendKey(nil, r.recvMem.handle); err != nil {
 			return err
 		}

@@ -29,21 +29,32 @@ func needs(p *perfoob.Params, a *uct.IfaceAttr) need {
 		}
 		return need{uct.IfaceAMShort, "am short", 0, a.AM.MaxShort, 0}
 	}
-	switch p.Layout {
-	case perfoob.Bcopy:
-		return need{uct.IfacePutBcopy, "put bcopy", 0, a.Put.MaxBcopy, 0}
-	case perfoob.Zcopy:
-		return need{uct.IfacePutZcopy, "put zcopy", a.Put.MinZcopy, a.Put.MaxZcopy, a.Put.MaxIOV}
+	if p.Test.Command == perfoob.CmdGet {
+		return needsAccess(p.Layout, "get", a.Get, uct.IfaceGetShort, uct.IfaceGetBcopy, uct.IfaceGetZcopy)
 	}
-	return need{uct.IfacePutShort, "put short", 0, a.Put.MaxShort, 0}
+	return needsAccess(p.Layout, "put", a.Put, uct.IfacePutShort, uct.IfacePutBcopy, uct.IfacePutZcopy)
+}
+
+// needsAccess is needs for access to the peer's memory.
+func needsAccess(l perfoob.Layout, what string, have uct.RMALimits, short, bcopy, zcopy uct.IfaceFlags) need {
+	switch l {
+	case perfoob.Bcopy:
+		return need{bcopy, what + " bcopy", 0, have.MaxBcopy, 0}
+	case perfoob.Zcopy:
+		return need{zcopy, what + " zcopy", have.MinZcopy, have.MaxZcopy, have.MaxIOV}
+	}
+	return need{short, what + " short", 0, have.MaxShort, 0}
 }
 
 // checkTransport says whether a transport can do a test
 // (uct_perf_test_check_capabilities in lib/libperf.c).
 func checkTransport(p *perfoob.Params, a *uct.IfaceAttr) error {
+	if isAtomic(p.Test.Command) {
+		return checkAtomic(p, a)
+	}
 	n, size := needs(p, a), p.MessageSize()
 	switch {
-	case p.Test.Command == perfoob.CmdPut && p.Layout == perfoob.ShortIOV:
+	case p.Test.Command != perfoob.CmdAM && p.Layout == perfoob.ShortIOV:
 		return fmt.Errorf("layout %v is for active messages: %w", p.Layout, ucs.ErrInvalidParam)
 	case !a.Flags.Has(n.flag):
 		return fmt.Errorf("%v does not have %s: %w", a.Resource, n.what, ucs.ErrUnsupported)
@@ -72,6 +83,44 @@ func checkHeader(p *perfoob.Params, a *uct.IfaceAttr) error {
 		return fmt.Errorf("header of %d bytes, %v takes at most %d: %w", h, a.Resource, a.AM.MaxZcopyHdr, ucs.ErrUnsupported)
 	case p.Layout == perfoob.Zcopy && len(p.Sizes) > 1 && h > p.Sizes[0]:
 		return fmt.Errorf("header of %d bytes, first part of %d: %w", h, p.Sizes[0], ucs.ErrInvalidParam)
+	}
+	return nil
+}
+
+// isAtomic reports whether a test consists of atomic operations. They have no
+// layout.
+func isAtomic(c perfoob.Command) bool {
+	switch c {
+	case perfoob.CmdAdd, perfoob.CmdFAdd, perfoob.CmdSwap, perfoob.CmdCSwap:
+		return true
+	}
+	return false
+}
+
+// checkAtomic says whether a transport has the operation of a test on operands
+// of the message's size.
+func checkAtomic(p *perfoob.Params, a *uct.IfaceAttr) error {
+	var ops uct.AtomicOps
+	size := p.MessageSize()
+	switch size {
+	case 4:
+		ops = a.Atomic32
+	case 8:
+		ops = a.Atomic64
+	default:
+		return fmt.Errorf("message of %d bytes, operands of atomics have 4 or 8: %w", size, ucs.ErrInvalidParam)
+	}
+	have, op, what := ops.Fetch, uct.AtomicAdd, "fetch-and-add"
+	switch p.Test.Command {
+	case perfoob.CmdAdd:
+		have, what = ops.Post, "add"
+	case perfoob.CmdSwap:
+		op, what = uct.AtomicSwap, "swap"
+	case perfoob.CmdCSwap:
+		op, what = uct.AtomicCSwap, "compare-and-swap"
+	}
+	if have&(1<<op) == 0 {
+		return fmt.Errorf("%v does not have atomic %s of %d bits: %w", a.Resource, what, 8*size, ucs.ErrUnsupported)
 	}
 	return nil
 }

@@ -1,15 +1,21 @@
 package main
 
-import "github.com/ucx-go/ucx/cmd/internal/perfoob"
+import (
+	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/cmd/internal/ticks"
+	"github.com/ucx-go/ucx/ucs"
+)
 
 // The loops of the UCT tests (lib/uct_tests.cc). Every message carries a
 // sequence number of 8 bits, which is all that a receiver looks at: that of the
-// last active message, or a byte of the memory that puts write to.
+// last active message, or a byte of the memory that puts and atomics write to.
+// Who only reads leaves a number for the other side to read in turn.
 
 // unknownSN is a sequence number that no first message has.
 const unknownSN = 0xff
 
-// sentinel is the number of the put that ends a stream of puts.
+// sentinel is the number of the operation that ends a stream of puts, gets or
+// atomics.
 const sentinel = 2
 
 // stage implements runner.
@@ -44,6 +50,7 @@ func (r *uctRunner) stage() error {
 
 func (r *uctRunner) traffic(pingPong bool) error {
 	am := r.p.Test.Command == perfoob.CmdAM
+	get := r.p.Test.Command == perfoob.CmdGet
 	sends := r.g.loopback() || r.g.index() == 1
 	switch {
 	case pingPong && r.g.index() == 0:
@@ -54,26 +61,35 @@ func (r *uctRunner) traffic(pingPong bool) error {
 		return r.streamMessages()
 	case am:
 		return r.receiveMessages()
+	case get && sends:
+		return r.streamGets()
+	case get:
+		return r.serveGets()
 	case sends:
-		return r.streamPuts()
+		return r.streamWrites()
 	}
 	return r.awaitSN(sentinel)
 }
 
 // received is the sequence number of the last message.
 func (r *uctRunner) received() uint8 {
-	switch {
-	case r.p.Test.Command == perfoob.CmdAM:
+	if r.p.Test.Command == perfoob.CmdAM {
 		return r.lastSN
-	case r.p.Test.Type == perfoob.PingPong:
-		return r.recvBuf[r.length-1]
 	}
-	return r.recvBuf[0]
+	return r.recvBuf[r.recvSN()]
+}
+
+// recvSN is where the receive buffer gets a sequence number.
+func (r *uctRunner) recvSN() int {
+	if r.p.Test.Command == perfoob.CmdPut && r.p.Test.Type == perfoob.PingPong {
+		return r.length - 1
+	}
+	return 0
 }
 
 func (r *uctRunner) setReceived(sn uint8) {
 	r.lastSN = sn
-	r.recvBuf[r.length-1] = sn
+	r.recvBuf[r.recvSN()] = sn
 }
 
 // awaitSN progresses until the message with number sn is there.
@@ -90,7 +106,7 @@ func (r *uctRunner) awaitSN(sn uint8) error {
 
 func (r *uctRunner) ping() error {
 	for sn := uint8(0); !r.c.done(); sn++ {
-		if err := r.sendOne(sn); err != nil {
+		if err := r.sendOne(sn, sn-1); err != nil {
 			return err
 		}
 		r.c.update()
@@ -106,7 +122,7 @@ func (r *uctRunner) pong() error {
 		if err := r.awaitSN(sn); err != nil {
 			return err
 		}
-		if err := r.sendOne(sn); err != nil {
+		if err := r.sendOne(sn, sn-1); err != nil {
 			return err
 		}
 		r.c.update()
@@ -126,7 +142,7 @@ func (r *uctRunner) streamMessages() error {
 				return err
 			}
 		}
-		if err := r.sendOne(sn); err != nil {
+		if err := r.sendOne(sn, sn-1); err != nil {
 			return err
 		}
 		sn++
@@ -151,7 +167,7 @@ func (r *uctRunner) receiveMessages() error {
 		}
 		sn := r.received()
 		if newer(sn, acked+half) {
-			if err := r.sendOne(sn); err != nil {
+			if err := r.sendOne(sn, sn-1); err != nil {
 				return err
 			}
 			acked = sn
@@ -159,27 +175,74 @@ func (r *uctRunner) receiveMessages() error {
 		r.c.iters += uint64(sn - uint8(r.c.iters))
 	}
 	if sn := r.received(); newer(sn, acked) {
-		if err := r.sendOne(sn); err != nil {
+		if err := r.sendOne(sn, sn-1); err != nil {
 			return err
 		}
 	}
 	return r.await(0)
 }
 
-// streamPuts writes to the same memory again and again, and another number at
-// last.
-func (r *uctRunner) streamPuts() error {
+// streamWrites writes or updates the same memory again and again, to no effect,
+// and to one that is seen at last.
+func (r *uctRunner) streamWrites() error {
 	for !r.c.done() {
-		if err := r.sendOne(0); err != nil {
+		if err := r.sendOne(0, 0); err != nil {
 			return err
 		}
 		r.c.update()
 	}
-	if err := r.ep.Fence(); err != nil {
+	if err := r.fence(); err != nil {
 		return err
 	}
-	if err := r.sendOne(sentinel); err != nil {
+	if err := r.sendOne(sentinel, 0); err != nil {
 		return err
+	}
+	return r.await(0)
+}
+
+// fence orders what comes after what was started.
+func (r *uctRunner) fence() error {
+	for {
+		err := r.ep.Fence()
+		if err != ucs.ErrNoResource {
+			return err
+		}
+		if err := r.advance(); err != nil {
+			return err
+		}
+	}
+}
+
+// streamGets reads the same memory again and again. The other side learns of
+// the end by reading the sentinel here.
+func (r *uctRunner) streamGets() error {
+	for !r.c.done() {
+		if err := r.sendOne(0, 0); err != nil {
+			return err
+		}
+		r.c.update()
+	}
+	if err := r.await(0); err != nil {
+		return err
+	}
+	r.recvBuf[0] = sentinel
+	return nil
+}
+
+// serveGets lets the other side read, and looks there now and then until it has
+// left the sentinel.
+func (r *uctRunner) serveGets() error {
+	pause := ticks.FromSeconds(1e-3)
+	for last := ticks.Now(); r.sendBuf[0] != sentinel; {
+		if err := r.advance(); err != nil {
+			return err
+		}
+		if now := ticks.Now(); now-last > pause {
+			if err := r.sendOne(0, 0); err != nil {
+				return err
+			}
+			last = now
+		}
 	}
 	return r.await(0)
 }

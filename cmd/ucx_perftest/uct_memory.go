@@ -11,23 +11,27 @@ type memory struct {
 	handle uct.MemHandle // nil: it does not
 }
 
-// newMemory allocates n bytes the way the domain can: registered, from the
-// domain itself, or unknown to it.
+// memoryAlign is the alignment of buffers, and their sizes are multiples of it:
+// the two directions share no cache line, and words are aligned.
+const memoryAlign = 64
+
+// newMemory allocates n bytes the way the domain can: from the domain itself,
+// which may reach more, registered, or unknown to it.
 func newMemory(md uct.MemoryDomain, n int, access uct.Access) (memory, error) {
 	flags := md.Attr().Flags
-	switch {
-	case flags&uct.MDFlagRegister != 0:
-		buf := make([]byte, n)
-		h, err := md.Register(buf, access)
-		return memory{buf, h}, err
-	case flags&uct.MDFlagAlloc != 0:
+	if flags&uct.MDFlagAlloc != 0 {
 		h, err := md.Alloc(uct.AllocParams{Length: n, Access: access, Name: "perftest"})
 		if err != nil {
 			return memory{}, err
 		}
 		return memory{h.Bytes()[:n], h}, nil
 	}
-	return memory{buf: make([]byte, n)}, nil
+	buf := make([]byte, (n+memoryAlign-1)/memoryAlign*memoryAlign)[:n]
+	if flags&uct.MDFlagRegister == 0 {
+		return memory{buf: buf}, nil
+	}
+	h, err := md.Register(buf, access)
+	return memory{buf, h}, err
 }
 
 // free gives the memory back.
@@ -46,7 +50,7 @@ func (r *uctRunner) allocate() (err error) {
 	if r.sendMem, err = newMemory(r.md, n, uct.AccessLocal); err != nil {
 		return err
 	}
-	if r.recvMem, err = newMemory(r.md, n, uct.AccessLocal|uct.AccessRemotePut); err != nil {
+	if r.recvMem, err = newMemory(r.md, n, uct.AccessAll); err != nil {
 		return err
 	}
 	r.sendBuf, r.recvBuf = r.sendMem.buf, r.recvMem.buf

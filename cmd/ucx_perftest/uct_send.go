@@ -15,88 +15,63 @@ const shortHeader = 8
 
 // prepare chooses how to send and says how to receive.
 func (r *uctRunner) prepare() error {
-	r.windowed = r.p.Layout == perfoob.Zcopy && r.p.Test.Type == perfoob.StreamUni
 	r.inflight = uct.Completion{Owner: r, Count: 1} // one too many: it never gets to 0
-	am := r.p.Test.Command == perfoob.CmdAM
+	switch r.p.Test.Command {
+	case perfoob.CmdPut:
+		r.preparePut()
+	case perfoob.CmdGet:
+		r.prepareGet()
+	case perfoob.CmdAM:
+		r.prepareAM()
+		return r.iface.SetAMHandler(amID, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
+			if len(data) > 0 {
+				r.lastSN = data[0]
+			}
+			return nil
+		})
+	default:
+		r.prepareAtomic()
+	}
+	return nil
+}
+
+func (r *uctRunner) prepareAM() {
 	switch r.p.Layout {
 	case perfoob.Short:
-		r.post = r.putShort
-		if am {
-			r.post = r.amShort
-		}
+		r.post = r.amShort
 	case perfoob.ShortIOV:
 		r.iov = r.list(0)
 		r.post = r.amShortIOV
 	case perfoob.Bcopy:
-		r.post = r.putBcopy
-		if am {
-			r.post = r.amBcopy
-		}
+		r.post = r.amBcopy
 	case perfoob.Zcopy:
-		r.iov = r.list(0)
-		r.post = r.putZcopy
-		if am {
-			r.iov = r.list(r.p.UCTHeader)
-			r.post = r.amZcopy
-		}
+		r.iov = r.list(r.p.UCTHeader)
+		r.post = r.amZcopy
+		r.windowed = r.p.Test.Type == perfoob.StreamUni
 	}
-	if !am {
-		return nil
-	}
-	return r.iface.SetAMHandler(amID, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
-		if len(data) > 0 {
-			r.lastSN = data[0]
-		}
-		return nil
-	})
 }
 
-func (r *uctRunner) amShort(sn uint8, c *uct.Completion) error {
+func (r *uctRunner) amShort(sn, _ uint8, c *uct.Completion) error {
 	return r.ep.AMShort(amID, uint64(sn), r.sendBuf[shortHeader:r.length], 0, c)
 }
 
-func (r *uctRunner) amShortIOV(sn uint8, c *uct.Completion) error {
+func (r *uctRunner) amShortIOV(sn, _ uint8, c *uct.Completion) error {
 	r.sendBuf[0] = sn
 	return r.ep.AMShortIOV(amID, r.iov, 0, c)
 }
 
-func (r *uctRunner) amBcopy(sn uint8, c *uct.Completion) error {
+func (r *uctRunner) amBcopy(sn, _ uint8, c *uct.Completion) error {
 	r.sendBuf[0] = sn
 	_, err := r.ep.AMBcopy(amID, r, 0, c)
 	return err
 }
 
-func (r *uctRunner) amZcopy(sn uint8, c *uct.Completion) error {
+func (r *uctRunner) amZcopy(sn, _ uint8, c *uct.Completion) error {
 	r.sendBuf[0] = sn
 	if r.p.UCTHeader == 0 {
 		return r.ep.AMZcopy(amID, nil, r.iov, 0, c)
 	}
 	return r.ep.AMZcopy(amID, (*header)(r), r.iov, 0, c)
-}
-
-func (r *uctRunner) putShort(sn uint8, _ *uct.Completion) error {
-	r.sendBuf[r.putSN()] = sn
-	return r.ep.PutShort(r.sendBuf[:r.length], r.raddr, r.rkey)
-}
-
-func (r *uctRunner) putBcopy(sn uint8, _ *uct.Completion) error {
-	r.sendBuf[r.putSN()] = sn
-	_, err := r.ep.PutBcopy(r, r.length, r.raddr, r.rkey)
-	return err
-}
-
-func (r *uctRunner) putZcopy(sn uint8, c *uct.Completion) error {
-	r.sendBuf[r.putSN()] = sn
-	return r.ep.PutZcopy(r.iov, r.raddr, r.rkey, c)
-}
-
-// putSN is where a put has its sequence number: what is polled last in a
-// ping-pong, the first byte in a stream.
-func (r *uctRunner) putSN() int {
-	if r.p.Test.Type == perfoob.PingPong {
-		return r.snAt
-	}
-	return 0
 }
 
 // Pack implements uct.Packer: the whole message.
@@ -111,12 +86,13 @@ func (h *header) Pack(dst []byte) int { return copy(dst, h.sendBuf[:h.p.UCTHeade
 // Completed implements uct.CompletionOwner; it is not called.
 func (r *uctRunner) Completed(*uct.Completion) {}
 
-// progressEvery is the number of sends done at once between rounds of progress
+// progressEvery is the number of operations done at once between rounds of progress
 // (N_SEND_B_PER_PROGRESS in lib/uct_tests.cc).
 const progressEvery = 16
 
-// sendOne sends a message, as soon as the transport and the window allow.
-func (r *uctRunner) sendOne(sn uint8) error {
+// sendOne starts an operation with a sequence number, that of the one before
+// being prev, as soon as the transport and the window allow.
+func (r *uctRunner) sendOne(sn, prev uint8) error {
 	var c *uct.Completion
 	if r.windowed {
 		if err := r.await(r.window - 1); err != nil {
@@ -128,7 +104,7 @@ func (r *uctRunner) sendOne(sn uint8) error {
 		if c != nil {
 			c.Count++
 		}
-		err := r.post(sn, c)
+		err := r.post(sn, prev, c)
 		if err == ucs.InProgress {
 			return r.advance()
 		}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// devices says where each transport that two processes can use is tested.
+var devices = map[string]string{"tcp": "lo", "posix": "memory", "sysv": "memory", "cma": "memory"}
+
+// works lists what each transport can do, as test/layout; atomics have no
+// layout. Everything else must be refused, by both sides, in words.
+var works = map[string][]string{
+	"tcp": {
+		"am_lat/short", "am_lat/bcopy", "am_lat/zcopy", "am_lat/shortiov", "am_bw/short", "am_bw/bcopy", "am_bw/zcopy",
+		"am_bw/shortiov", "put_lat/zcopy", "put_bw/zcopy",
+	},
+	"posix": mapped,
+	"sysv":  mapped,
+	"cma":   {"put_lat/zcopy", "put_bw/zcopy", "get/zcopy", "get_bw/zcopy"},
+}
+
+// mapped is what transports can do that map the peer's memory.
+var mapped = []string{
+	"am_lat/short", "am_lat/bcopy", "am_lat/shortiov", "am_bw/short", "am_bw/bcopy", "am_bw/shortiov",
+	"put_lat/short", "put_lat/bcopy", "put_bw/short", "put_bw/bcopy", "get/bcopy", "get_bw/bcopy",
+	"add_lat", "add_mr", "fadd", "swap", "cswap",
+}
+
+// TestMatrix runs every UCT test with every layout over every transport there
+// is, between two sides, in both dialects.
+func TestMatrix(t *testing.T) {
+	for _, c := range uct.Components() {
+		transport := c.Name()
+		device, known := devices[transport]
+		if !known {
+			if transport != "self" {
+				t.Errorf("transport %s is not tested", transport)
+			}
+			continue
+		}
+		for i := range perfoob.Tests {
+			test := &perfoob.Tests[i]
+			if test.API != perfoob.UCT {
+				continue
+			}
+			layouts := []string{"short", "shortiov", "bcopy", "zcopy"}
+			sizes := []string{"8", "64"}
+			if isAtomic(test.Command) {
+				layouts, sizes = []string{""}, []string{"4", "8"}
+			}
+			for _, layout := range layouts {
+				name := strings.TrimSuffix(test.Name+"/"+layout, "/")
+				for k, size := range sizes {
+					args := []string{"-t", test.Name, "-x", transport, "-d", device, "-s", size,
+						"--peer", []string{"1.13", "1.22"}[k], "-n", "300", "-w", "3", "-f"}
+					if layout != "" {
+						args = append(args, "-D", layout)
+					}
+					t.Run(fmt.Sprintf("%s/%s/%s", transport, name, size), func(t *testing.T) {
+						runCell(t, args, slices.Contains(works[transport], name))
+					})
+				}
+			}
+		}
+	}
+}
+
+// runCell runs one test, which must work or be refused.
+func runCell(t *testing.T, args []string, want bool) {
+	t.Helper()
+	_, client, errs := sides(t, nil, args)
+	if want {
+		if err := errors.Join(errs[:]...); err != nil {
+			t.Fatalf("server: %v, client: %v", errs[0], errs[1])
+		}
+		lines := strings.Split(strings.TrimSpace(client), "\n")
+		if got := strings.Fields(lines[len(lines)-1]); len(got) != 8 || got[0] != "300" {
+			t.Errorf("the client printed:\n%s", client)
+		}
+		return
+	}
+	for i, side := range []string{"server", "client"} {
+		if !errors.Is(errs[i], ucs.ErrUnsupported) && !errors.Is(errs[i], ucs.ErrInvalidParam) {
+			t.Errorf("%s: %v", side, errs[i])
+		}
+		if text := fmt.Sprint(errs[i]); !strings.Contains(text, "does not have") && !strings.Contains(text, "is for active messages") {
+			t.Errorf("%s: %q does not say what is missing", side, text)
+		}
+	}
+}
+
+// TestOperandSizes offers atomics operands that they do not have.
+func TestOperandSizes(t *testing.T) {
+	for _, args := range []string{"-t fadd -s 16", "-t add_mr -s 2", "-t cswap -s 1", "-t swap -s 4,8"} {
+		_, _, errs := sides(t, nil, append(strings.Fields(args), "-x", "tcp", "-d", "lo"))
+		for i, side := range []string{"server", "client"} {
+			if !errors.Is(errs[i], ucs.ErrInvalidParam) || !strings.Contains(errs[i].Error(), "4 or 8") {
+				t.Errorf("%s, %s: %v", args, side, errs[i])
+			}
+		}
+	}
+}
+
+// TestStep adds up to the sequence number, without an overflow into the bytes
+// behind it.
+func TestStep(t *testing.T) {
+	var word uint64 = unknownSN
+	for sn := range 1000 {
+		word += uint64(step(uint8(sn), uint8(sn-1)))
+		if word != uint64(uint8(sn)) {
+			t.Fatalf("after %d steps the word is %#x", sn+1, word)
+		}
+	}
+}
+
+// TestFindDomain names what there is, and why something is not.
+func TestFindDomain(t *testing.T) {
+	_, err := newUCT(alone{}, &perfoob.Params{Transport: "none", Device: "memory", Test: perfoob.TestByName("am_lat")}, new(counter))
+	if !errors.Is(err, ucs.ErrNoDevice) || !strings.Contains(err.Error(), "self/memory") {
+		t.Errorf("got %v", err)
+	}
+}
