@@ -40,24 +40,38 @@ var _ uct.Endpoint = (*endpoint)(nil)
 const headerLen = 8
 
 // AMShort implements uct.Endpoint: one compare-and-swap, one copy, one store.
+// Everything unusual, a ring that looks full included, is for amShortSlow.
 func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.SendFlags, _ *uct.Completion) error {
-	if e.fenced {
-		return e.amShortFenced(id, header, payload)
+	n := headerLen + len(payload)
+	if e.fenced || e.refusing || n > e.maxShort || id >= uct.MaxAMIDs || e.pending.Blocks() {
+		return e.amShortSlow(id, header, payload)
 	}
-	return e.amShort(id, header, payload)
+	h := atomic.LoadUint64(e.head)
+	if h&^armed-e.tail >= e.n || atomic.LoadUint32(e.addrLen) == 0 ||
+		!atomic.CompareAndSwapUint64(e.head, h, (h+1)&^armed) {
+		return e.amShort(id, header, payload)
+	}
+	at := int(h&(e.n-1)) * e.elem
+	el := e.elems[at : at+e.elem]
+	binary.LittleEndian.PutUint64(el[elemPayload:], header)
+	copy(el[elemPayload+headerLen:], payload)
+	e.publish(el, h, flagInline, id, n)
+	return nil
 }
 
 //go:noinline
-func (e *endpoint) amShortFenced(id uct.AMID, header uint64, payload []byte) (err error) {
-	defer e.fence(debug.SetPanicOnFault(true), &err)
+func (e *endpoint) amShortSlow(id uct.AMID, header uint64, payload []byte) (err error) {
+	if n := headerLen + len(payload); e.refusing || n > e.maxShort || id >= uct.MaxAMIDs || e.pending.Blocks() {
+		return e.refuse(id, n)
+	}
+	if e.fenced {
+		defer e.fence(debug.SetPanicOnFault(true), &err)
+	}
 	return e.amShort(id, header, payload)
 }
 
+// amShort sends a message that may be sent.
 func (e *endpoint) amShort(id uct.AMID, header uint64, payload []byte) error {
-	n := headerLen + len(payload)
-	if e.refusing || n > e.maxShort || id >= uct.MaxAMIDs || e.pending.Blocks() {
-		return e.refuse(id, n)
-	}
 	h, err := e.claim()
 	if err != nil {
 		return err
@@ -65,7 +79,7 @@ func (e *endpoint) amShort(id uct.AMID, header uint64, payload []byte) error {
 	el := e.element(h)
 	binary.LittleEndian.PutUint64(el[elemPayload:], header)
 	copy(el[elemPayload+headerLen:], payload)
-	e.publish(el, h, flagInline, id, n)
+	e.publish(el, h, flagInline, id, headerLen+len(payload))
 	return nil
 }
 
@@ -172,7 +186,7 @@ func (e *endpoint) publish(el []byte, h uint64, flags uint32, id uct.AMID, n int
 		flags |= flagPhase
 	}
 	raceSent()
-	atomic.StoreUint32(word32(el, 0), word(flags, uint8(id), n))
+	storeRelease(word32(el, 0), word(flags, uint8(id), n))
 	if h&armed != 0 {
 		e.i.sock.wake(e.wakeup)
 	}
