@@ -94,8 +94,10 @@ func (h *host) close() {
 			h.t.Errorf("%d receive buffers of %d bytes are left", p.used, size)
 		}
 	}
-	if n := h.iface.svc.small.used; n != 0 {
-		h.t.Errorf("%d small receive buffers are left", n)
+	for _, p := range h.iface.svc.pieces {
+		if p.used != 0 {
+			h.t.Errorf("%d pieces of %d bytes are left", p.used, p.size)
+		}
 	}
 	h.iface = nil
 	if err := h.w.Close(); err != nil {

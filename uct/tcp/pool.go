@@ -1,6 +1,10 @@
 package tcp
 
-import "github.com/ucx-go/ucx/uct"
+import (
+	"math/bits"
+
+	"github.com/ucx-go/ucx/uct"
+)
 
 // buffer holds bytes r to w of a stream: received and not yet parsed, or
 // accepted and not yet written.
@@ -42,6 +46,37 @@ func (p *pool) put(b *buffer) {
 	b.next, p.free = p.free, b
 	p.idle++
 }
+
+// Sizes of pieces: powers of two from smallPiece on. A largest frame that is not
+// complete may not fit, and stays in its large buffer.
+const (
+	smallPiece = 512
+	pieceSizes = 8
+)
+
+// piecePools keep buffers for what has arrived of incomplete frames.
+type piecePools [pieceSizes]pool
+
+func (p *piecePools) init() {
+	for k := range p {
+		p[k].size = smallPiece << k
+	}
+}
+
+// get returns a buffer for n bytes and at most as many more, nil when they are
+// too many.
+func (p *piecePools) get(n int) *buffer {
+	if k := pieceSize(n); k < pieceSizes {
+		return p[k].get()
+	}
+	return nil
+}
+
+// put takes back what get returned.
+func (p *piecePools) put(b *buffer) { p[pieceSize(len(b.data))].put(b) }
+
+// pieceSize is the index of the smallest size for n bytes, which are not none.
+func pieceSize(n int) int { return bits.Len(uint(n-1) / smallPiece) }
 
 // op is a completion that waits for bytes to be written or for a put to be
 // acknowledged.

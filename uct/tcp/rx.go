@@ -118,39 +118,44 @@ func (c *conn) parse() int {
 	return n
 }
 
-// smallBuffer is the size of what is kept for a connection that is between
-// reads with only the beginning of a frame. Large buffers are for those in the
-// middle of one.
-const smallBuffer = 512
-
 // openIn returns a receive buffer with room.
 func (c *conn) openIn() *buffer {
-	b := c.in
-	if b != nil && len(b.data) > smallBuffer {
+	b, pool := c.in, c.iface.rxPool
+	if b != nil && len(b.data) == pool.size {
 		return b
 	}
-	big := c.iface.rxPool.get()
+	big := pool.get()
 	c.in = big
 	if b != nil {
 		big.w = copy(big.data, b.data[b.r:b.w])
-		c.iface.svc.small.put(b)
+		c.iface.svc.pieces.put(b)
 	}
 	return big
 }
 
-// closeIn leaves the receive buffer until the next read: not at all, small, or
-// with room for the frame that has begun.
+// crowd is the number of connections in the middle of a frame that may keep a
+// large buffer between reads. Beyond it each keeps only what has arrived: what a
+// frame claims to be may never come.
+const crowd = 64
+
+// closeIn leaves the receive buffer until the next read: not at all, with just
+// the piece of a frame that is there, or with room for all of it.
 func (c *conn) closeIn() {
 	b := c.in
-	switch n := b.w - b.r; {
-	case n == 0:
+	n := b.w - b.r
+	if n == 0 {
 		c.releaseIn()
-	case n <= smallBuffer:
-		small := c.iface.svc.small.get()
-		small.w = copy(small.data, b.data[b.r:b.w])
-		c.releaseIn()
-		c.in = small
-	case len(b.data)-b.r < c.iface.maxRxFrame || b.w == len(b.data):
+		return
+	}
+	if n <= smallPiece || c.iface.rxPool.used > crowd {
+		if piece := c.iface.svc.pieces.get(n); piece != nil {
+			piece.w = copy(piece.data, b.data[b.r:b.w])
+			c.releaseIn()
+			c.in = piece
+			return
+		}
+	}
+	if len(b.data)-b.r < c.iface.maxRxFrame || b.w == len(b.data) {
 		b.w = copy(b.data, b.data[b.r:b.w])
 		b.r = 0
 	}
@@ -158,10 +163,10 @@ func (c *conn) closeIn() {
 
 // releaseIn gives the receive buffer back.
 func (c *conn) releaseIn() {
-	if len(c.in.data) == smallBuffer {
-		c.iface.svc.small.put(c.in)
-	} else {
+	if len(c.in.data) == c.iface.rxPool.size {
 		c.iface.rxPool.put(c.in)
+	} else {
+		c.iface.svc.pieces.put(c.in)
 	}
 	c.in = nil
 }

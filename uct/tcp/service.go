@@ -45,7 +45,7 @@ type service struct {
 
 	txPools map[int]*pool // by size
 	rxPools map[int]*pool
-	small   pool // for the beginnings of frames
+	pieces  piecePools // for the beginnings of frames
 	ops     opPool
 	vec     sys.IOVecs // for one call
 }
@@ -62,9 +62,9 @@ func openService(w *uct.Worker) (*service, error) {
 			w:       w,
 			txPools: make(map[int]*pool),
 			rxPools: make(map[int]*pool),
-			small:   pool{size: smallBuffer},
 		}
 		s.watch.svc = s
+		s.pieces.init()
 		return s, nil
 	})
 	if err != nil {
