@@ -90,11 +90,21 @@ func (r *uctRunner) open() error {
 		return err
 	}
 	r.iface, err = r.md.OpenIface(r.w, uct.IfaceParams{
-		Transport: r.p.Transport,
-		Device:    r.p.Device,
-		OnError:   func(_ uct.Endpoint, _ any, err error) { r.err = fmt.Errorf("endpoint: %w", err) },
+		Transport:   r.p.Transport,
+		Device:      r.p.Device,
+		PeerRelease: peerRelease(r.g.release()),
+		OnError:     func(_ uct.Endpoint, _ any, err error) { r.err = fmt.Errorf("endpoint: %w", err) },
 	}, cfg)
 	return err
+}
+
+// peerRelease says what the other side is: whoever speaks a release's form of the
+// protocol is of that release, or this library and as told.
+func peerRelease(r perfoob.Release) uct.PeerRelease {
+	if r == perfoob.Release113 {
+		return uct.PeerRelease113
+	}
+	return uct.PeerRelease122
 }
 
 // connect exchanges addresses and connects the endpoint.

@@ -106,6 +106,7 @@ func (r *uctRunner) sendOne(sn, prev uint8) error {
 		}
 		err := r.post(sn, prev, c)
 		if err == ucs.InProgress {
+			r.idle = 0
 			return r.advance()
 		}
 		if c != nil {
@@ -113,9 +114,9 @@ func (r *uctRunner) sendOne(sn, prev uint8) error {
 		}
 		switch err {
 		case nil:
-			r.posts++
-			if r.posts%progressEvery == 1 {
-				return r.advance()
+			r.idle = 0 // although no event follows
+			if r.posts++; r.posts%progressEvery == 1 {
+				return r.between()
 			}
 			return nil
 		case ucs.ErrNoResource:
@@ -126,6 +127,20 @@ func (r *uctRunner) sendOne(sn, prev uint8) error {
 			return err
 		}
 	}
+}
+
+// checkEvery is the number of operations done at once between looks whether the
+// other side is there, a multiple of progressEvery.
+const checkEvery = 1 << 16
+
+// between progresses between operations that were done at once. Nothing is
+// waited for, so it gives nothing away.
+func (r *uctRunner) between() error {
+	r.w.Progress()
+	if r.posts%checkEvery == 1 {
+		return r.g.alive()
+	}
+	return nil
 }
 
 // await progresses until at most n counted sends are outstanding.
