@@ -42,7 +42,6 @@ type iface struct {
 	half     halfOpenList
 	match    matchTable
 	keys     map[uint64]*endpoint // endpoints that wait for ConnectToEP
-	lastKey  uint64
 
 	conns      *conn
 	endpoints  map[*endpoint]struct{}
@@ -243,7 +242,7 @@ func (i *iface) logFailure(err error) {
 // Flush implements uct.Iface.
 func (i *iface) Flush(uct.FlushFlags) error {
 	for ep := range i.endpoints {
-		if ep.err == nil && (ep.conn == nil || ep.conn.outstanding()) {
+		if ep.err == nil && (ep.conn == nil && ep.attempts > 0 || ep.conn != nil && ep.conn.outstanding()) {
 			return ucs.InProgress
 		}
 	}

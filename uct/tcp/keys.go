@@ -3,6 +3,7 @@ package tcp
 import (
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -14,11 +15,14 @@ import (
 // one iface neither address is smaller and both connect: a connection then goes
 // one way.
 
-// addKey gives an endpoint a key.
+// addKey gives an endpoint a key. Who knows it is taken for the peer, so it is not
+// one that strangers can guess, as those of C UCX are, which counts. It is odd
+// like those; a peer does not care.
 func (i *iface) addKey(ep *endpoint) {
-	// Odd keys, as C UCX makes them; a peer does not care.
-	i.lastKey += 2
-	ep.toEP, ep.key = true, i.lastKey+1
+	for ep.key = 0; ep.key == 0 || i.keys[ep.key] != nil; {
+		ep.key = rand.Uint64() | 1
+	}
+	ep.toEP = true
 	i.keys[ep.key] = ep
 }
 

@@ -117,6 +117,34 @@ func TestKeyBytes(t *testing.T) {
 	until(t, "failure", func() bool { return len(h.errs) == 1 }, h)
 }
 
+// A stranger who knows how keys come about, or has seen some, does not know the
+// next one; and an endpoint that nobody has connected holds up no flush.
+func TestKeysAreNotGuessed(t *testing.T) {
+	h := newHost(t, "")
+	seen := make(map[uint64]bool)
+	var last uint64
+	for range 50 {
+		ep, b := h.bare()
+		key := le.Uint64(b[ifaceAddrLen:])
+		if seen[key] || key < 1<<32 || key-last < 1<<32 || last-key < 1<<32 {
+			t.Errorf("key %x after %x", key, last)
+		}
+		if h.iface.keys[key] != ep {
+			t.Errorf("key %x finds nobody", key)
+		}
+		seen[key], last = true, key
+	}
+	if err := h.iface.Flush(0); err != nil {
+		t.Errorf("flush of endpoints without connection: %v", err)
+	}
+	p := dial(t, h)
+	p.send(magicBytes, appendRequest(nil, request{flags: reqToEP, id: 3, from: addr("127.0.0.1:5")}))
+	p.wantClosed()
+	if len(h.iface.keys) != 50 {
+		t.Errorf("%d of 50 keys are left", len(h.iface.keys))
+	}
+}
+
 func TestBadEndpointAddress(t *testing.T) {
 	h := newHost(t, "")
 	ep, good := h.bare()
