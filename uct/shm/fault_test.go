@@ -1,0 +1,372 @@
+package shm
+
+import (
+	"runtime/debug"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log/logtest"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// connected starts another process and connects with it both ways.
+func connected(t *testing.T, f *ucttest.Fixture, settings ...string) (*ucttest.Host, *goPeer, uct.Endpoint) {
+	t.Helper()
+	h := f.Open(t)
+	p := startPeer(t, f.Component.Name(), settings...)
+	ep := h.NewEndpoint(t, uct.EndpointParams{DeviceAddr: p.dev, IfaceAddr: p.addr})
+	p.do("connect %x %x", h.Iface.DeviceAddress(), h.Iface.Address())
+	return h, p, ep
+}
+
+// TestTwoProcesses exchanges messages and accesses memory of another process.
+func TestTwoProcesses(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		h, p, ep := connected(t, f)
+		p.do("progress")
+		n := count(t, h, 1)
+		for k := range 1000 {
+			ucttest.Accept(t, func() error { return ep.AMShort(1, 0, nil, 0, nil) }, h)
+			ucttest.Until(t, "the echo", func() bool { return *n == k+1 }, h)
+		}
+		key, err := h.Domain.UnpackRkey(p.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := ucttest.Pattern(1<<20, 1)
+		if err := ep.PutShort(data, p.mem, key); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 1<<20)
+		if err := ep.GetBcopy(into(got), len(got), p.mem, key, nil); err != nil {
+			t.Fatal(err)
+		}
+		ucttest.SameBytes(t, "memory of the peer", got, data)
+		if err := h.Domain.ReleaseRkey(key); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestPeerKilled kills a peer that has sent messages and takes none: what it sent
+// arrives, the endpoint to it fails when it is checked, or by itself when
+// requests wait for it.
+func TestPeerKilled(t *testing.T) {
+	for _, waiting := range []bool{false, true} {
+		both(t, func(t *testing.T, f *ucttest.Fixture) {
+			h, p, ep := connected(t, f)
+			n := count(t, h, 2)
+			p.do("send 100")
+			if err := ep.Check(nil); err != nil {
+				t.Fatal(err)
+			}
+			if waiting {
+				for ep.AMShort(2, 0, nil, 0, nil) == nil {
+				}
+				req := ucttest.NewPending(func() error { return ep.AMShort(2, 0, nil, 0, nil) })
+				if err := ep.PendingAdd(&req.Pending); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.kill()
+			ucttest.Until(t, "its messages", func() bool { return *n == 100 }, h)
+			if h.Failed(ep) != nil {
+				t.Fatalf("failed before it was checked: %v", h.Failed(ep))
+			}
+			if waiting {
+				for range checkRounds {
+					h.Worker.Progress()
+				}
+			} else if err := ep.Check(nil); err != nil {
+				t.Errorf("check: %v", err)
+			}
+			ucttest.Until(t, "the failure", func() bool { return h.Failed(ep) != nil }, h)
+			ucttest.WantStatus(t, "failure", h.Failed(ep), ucs.ErrConnectionReset)
+			ucttest.WantStatus(t, "sending after it", ep.AMShort(2, 0, nil, 0, nil), ucs.ErrConnectionReset)
+			_, err := h.Iface.NewEndpoint(uct.EndpointParams{DeviceAddr: p.dev, IfaceAddr: p.addr})
+			ucttest.WantStatus(t, "endpoint to a dead peer", err, ucs.ErrUnreachable)
+		})
+	}
+}
+
+// TestClaimedByTheDead kills a peer between claiming an element and filling it.
+// Messages of others behind the hole are delivered in order, the ring is closed,
+// endpoints to it fail, and new ones are served.
+func TestClaimedByTheDead(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		logs := logtest.Watch(t)
+		h, p, _ := connected(t, f)
+		n := count(t, h, 2)
+		p.do("send 10")
+		p.do("claim")
+		p.cmd.Wait()
+		i := h.Iface.(*iface)
+		other := f.Open(t)
+		ep := other.Connect(t, h)
+		before := append([]byte(nil), h.Iface.Address()...)
+		for k := range 20 {
+			if k%2 == 0 {
+				if _, err := ep.AMBcopy(2, &ucttest.Packer{Data: make([]byte, 500)}, 0, nil); err != nil {
+					t.Fatal(err)
+				}
+			} else if err := ep.AMShort(2, 0, nil, 0, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ucttest.Settle(h)
+		if *n != 10 {
+			t.Fatalf("%d messages, want the 10 before the hole", *n)
+		}
+		if err := h.Iface.Arm(uct.EventRecv); err != ucs.ErrBusy {
+			t.Errorf("arming while an element is claimed: %v", err)
+		}
+		logs.Expect("must have died")
+		i.stuckAfter = time.Millisecond
+		ucttest.Until(t, "the ring to be replaced", func() bool { return i.renewals == 1 }, h)
+		if *n != 30 {
+			t.Errorf("%d messages, want 10 and the 20 behind the hole", *n)
+		}
+		if same := string(before) == string(h.Iface.Address()); same != (f.Component.Name() == posixName) {
+			t.Errorf("address is the same: %v", same)
+		}
+		ucttest.WantStatus(t, "sending to the old ring", ep.AMShort(2, 0, nil, 0, nil), ucs.ErrConnectionReset)
+		ucttest.Until(t, "its failure", func() bool { return other.Failed(ep) != nil }, other)
+		talks(t, other, h)
+		ucttest.Until(t, "being armed again", func() bool { return h.Worker.Arm() == nil }, h)
+		// With the old address there is an answer, too.
+		late, err := other.Iface.NewEndpoint(uct.EndpointParams{DeviceAddr: h.Iface.DeviceAddress(), IfaceAddr: before})
+		if f.Component.Name() == sysvName {
+			ucttest.WantStatus(t, "endpoint to the ring that was closed", err, ucs.ErrUnreachable)
+		} else if err != nil {
+			t.Error(err)
+		} else {
+			late.Close()
+		}
+	})
+}
+
+// TestSlowSender checks that a sender that is merely slow loses nothing.
+func TestSlowSender(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		a, b := f.Pair(t)
+		n := count(t, b, 2)
+		e := a.Connect(t, b).(*endpoint)
+		h, err := e.claim()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 * watchEvery {
+			b.Worker.Progress()
+		}
+		el := e.element(h)
+		binaryPut(el)
+		e.publish(el, h, flagInline, 2, 8)
+		ucttest.Until(t, "the message", func() bool { return *n == 1 }, b)
+		if b.Iface.(*iface).renewals != 0 {
+			t.Error("the ring was closed")
+		}
+	})
+}
+
+func binaryPut(el []byte) { copy(el[elemPayload:], "12345678") }
+
+// TestTruncated cuts the memory of another process, or our own, short. Only
+// files with names can be.
+func TestTruncated(t *testing.T) {
+	f := &ucttest.Fixture{Component: component{posixName}, Config: setting(t, map[string]string{"POSIX_USE_PROC_LINK": "n"})}
+	op := map[string]func(ep uct.Endpoint, key *uct.Rkey, addr uint64) error{
+		"short":     func(ep uct.Endpoint, _ *uct.Rkey, _ uint64) error { return ep.AMShort(2, 0, nil, 0, nil) },
+		"short iov": func(ep uct.Endpoint, _ *uct.Rkey, _ uint64) error { return ep.AMShortIOV(2, nil, 0, nil) },
+		"bcopy": func(ep uct.Endpoint, _ *uct.Rkey, _ uint64) error {
+			_, err := ep.AMBcopy(2, &ucttest.Packer{Data: make([]byte, 100)}, 0, nil)
+			return err
+		},
+		"put": func(ep uct.Endpoint, key *uct.Rkey, addr uint64) error {
+			return ep.PutShort(make([]byte, 1<<20), addr, key)
+		},
+		"put bcopy": func(ep uct.Endpoint, key *uct.Rkey, addr uint64) error {
+			_, err := ep.PutBcopy(&ucttest.Packer{Data: make([]byte, 100)}, 100, addr, key)
+			return err
+		},
+		"get": func(ep uct.Endpoint, key *uct.Rkey, addr uint64) error {
+			return ep.GetBcopy(into(make([]byte, 100)), 100, addr, key, nil)
+		},
+		"fetch 32": func(ep uct.Endpoint, key *uct.Rkey, addr uint64) error {
+			return ep.Atomic32Fetch(uct.AtomicAdd, 1, new(uint32), addr, key, nil)
+		},
+		"fetch 64": func(ep uct.Endpoint, key *uct.Rkey, addr uint64) error {
+			return ep.Atomic64Fetch(uct.AtomicSwap, 1, new(uint64), addr, key, nil)
+		},
+		"cswap 32": func(ep uct.Endpoint, key *uct.Rkey, addr uint64) error {
+			return ep.AtomicCSwap32(1, 2, addr, key, new(uint32), nil)
+		},
+		"cswap 64": func(ep uct.Endpoint, key *uct.Rkey, addr uint64) error {
+			return ep.AtomicCSwap64(1, 2, addr, key, new(uint64), nil)
+		},
+		"check": func(ep uct.Endpoint, _ *uct.Rkey, _ uint64) error {
+			ep.Check(nil)
+			return ep.AMShort(2, 0, nil, 0, nil)
+		},
+	}
+	for name, run := range op {
+		t.Run(name, func(t *testing.T) {
+			noSegments(t)
+			ucttest.NoLeaks(t)
+			h, p, ep := connected(t, f, "POSIX_USE_PROC_LINK=n")
+			key, err := h.Domain.UnpackRkey(p.key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := run(ep, key, p.mem); err != nil {
+				t.Fatalf("before: %v", err)
+			}
+			p.do("truncate")
+			old := debug.SetPanicOnFault(false)
+			ucttest.WantStatus(t, name, run(ep, key, p.mem), ucs.ErrConnectionReset)
+			if debug.SetPanicOnFault(old) {
+				t.Error("faults are panics after the call")
+			}
+			ucttest.Until(t, "the failure", func() bool { return h.Failed(ep) != nil }, h)
+			_, err = h.Iface.NewEndpoint(uct.EndpointParams{DeviceAddr: p.dev, IfaceAddr: p.addr})
+			ucttest.WantStatus(t, "endpoint to nothing", err, ucs.ErrUnreachable)
+			if err := h.Domain.ReleaseRkey(key); err != nil {
+				t.Error(err)
+			}
+			a := f.Open(t)
+			talks(t, a, h)
+		})
+	}
+	t.Run("own ring", func(t *testing.T) {
+		noSegments(t)
+		ucttest.NoLeaks(t)
+		logs := logtest.Watch(t)
+		logs.Expect("cut the shared memory short")
+		a, b := f.Pair(t)
+		ep := a.Connect(t, b)
+		i := b.Iface.(*iface)
+		for _, s := range append(i.pool.chunks, i.rx.seg) {
+			if err := unix.Ftruncate(s.fd, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ucttest.Until(t, "a new ring", func() bool { return i.renewals == 1 }, b)
+		ucttest.WantStatus(t, "sending", ep.AMShort(2, 0, nil, 0, nil), ucs.ErrConnectionReset)
+		talks(t, a, b)
+	})
+	t.Run("buffers only", func(t *testing.T) {
+		noSegments(t)
+		ucttest.NoLeaks(t)
+		logs := logtest.Watch(t)
+		logs.Expect("cut the shared memory short")
+		a, b := f.Pair(t)
+		ep := a.Connect(t, b)
+		n := 0
+		b.Handle(t, 2, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error { n += int(data[0]); return nil })
+		if _, err := ep.AMBcopy(2, &ucttest.Packer{Data: []byte{1}}, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		i := b.Iface.(*iface)
+		if err := unix.Ftruncate(i.pool.chunks[0].fd, 0); err != nil {
+			t.Fatal(err)
+		}
+		ucttest.Until(t, "a new ring", func() bool { return i.renewals == 1 }, b)
+		talks(t, a, b)
+	})
+}
+
+// TestOtherPanics checks that a fence lets everything through that is not a
+// fault in the memory it is for.
+func TestOtherPanics(t *testing.T) {
+	f := &ucttest.Fixture{Component: component{posixName}, Config: setting(t, map[string]string{"POSIX_USE_PROC_LINK": "n"})}
+	a, b := f.Pair(t)
+	ep := a.Connect(t, b)
+	panics := func(name string, fn func()) (r any) {
+		t.Helper()
+		defer func() {
+			if r = recover(); r == nil {
+				t.Errorf("%s: no panic", name)
+			}
+		}()
+		fn()
+		return nil
+	}
+	if r := panics("packer", func() { ep.AMBcopy(2, bomb(func() { panic("mine") }), 0, nil) }); r != "mine" {
+		t.Errorf("panic became %v", r)
+	}
+	mem, err := mmapForFault(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	panics("fault elsewhere", func() {
+		ep.AMBcopy(2, bomb(func() { mem[0] = 1 }), 0, nil)
+	})
+	if ep.(*endpoint).failure != nil {
+		t.Errorf("the endpoint failed: %v", ep.(*endpoint).failure)
+	}
+}
+
+type bomb func()
+
+func (b bomb) Pack([]byte) int { b(); return 0 }
+
+// mmapForFault maps a page of a file that has none.
+func mmapForFault(t *testing.T) ([]byte, error) {
+	fd, err := unix.MemfdCreate("nothing", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	mem, err := mmap(fd, pageSize, 0, false)
+	unix.Close(fd)
+	if err == nil {
+		t.Cleanup(func() { munmap(mem) })
+	}
+	return mem, err
+}
+
+// TestSealed checks that nobody can cut our own memory short.
+func TestSealed(t *testing.T) {
+	f := &ucttest.Fixture{Component: component{posixName}}
+	h := f.Open(t)
+	i := h.Iface.(*iface)
+	for _, s := range append(i.pool.chunks, i.rx.seg) {
+		if err := unix.Ftruncate(s.fd, 0); err != unix.EPERM {
+			t.Errorf("truncating: %v", err)
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(s.fd, &st); err != nil || st.Mode&0o777 != 0o600 {
+			t.Errorf("mode %#o, %v", st.Mode, err)
+		}
+	}
+	o, err := i.domain.m.open(reference{id: i.rx.seg.id})
+	if err != nil || o.shrink || o.size != 33023 {
+		t.Errorf("opened: %+v, %v", o, err)
+	}
+	i.domain.m.close(o)
+}
+
+// TestArmWhileBlocked: nothing tells that a peer's ring has room again, so a
+// worker with requests waiting for that must not sleep.
+func TestArmWhileBlocked(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		a, b := f.Pair(t)
+		ep := a.Connect(t, b)
+		n := count(t, b, 2)
+		for ep.AMShort(2, 0, nil, 0, nil) == nil {
+		}
+		sent := int(atomic.LoadUint64(b.Iface.(*iface).rx.head) &^ armed)
+		ucttest.Until(t, "being armed", func() bool { return a.Worker.Arm() == nil }, a)
+		req := ucttest.NewPending(func() error { return ep.AMShort(2, 0, nil, 0, nil) })
+		if err := ep.PendingAdd(&req.Pending); err != nil {
+			t.Fatal(err)
+		}
+		ucttest.Progress(a)
+		ucttest.WantStatus(t, "arming with a request that waits", a.Worker.Arm(), ucs.ErrBusy)
+		ucttest.Until(t, "all messages", func() bool { return *n == sent+1 }, a, b)
+		ucttest.Until(t, "being armed", func() bool { return a.Worker.Arm() == nil }, a)
+	})
+}
