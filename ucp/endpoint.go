@@ -69,7 +69,8 @@ type Endpoint struct {
 
 	cfg      *epConfig
 	lanes    []lane
-	err      error // why it failed
+	refused  map[laneRoute]error // lanes that could not be created, and why
+	err      error               // why it failed
 	state    endpointState
 	errMode  ErrMode
 	connSN   uint16
@@ -260,6 +261,15 @@ func (ep *Endpoint) purge(err error) {
 				r.fail(err)
 			}
 		})
+	}
+	for r := ep.w.dispatched.head; r != nil; {
+		next := r.next
+		if r.ep == ep && r.state&stateMoves != 0 {
+			r.state &^= stateMoves
+			r.list.remove(r)
+			r.fail(err)
+		}
+		r = next
 	}
 	for r := ep.waiting.pop(); r != nil; r = ep.waiting.pop() {
 		r.finish(err)

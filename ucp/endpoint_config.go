@@ -1,58 +1,82 @@
 package ucp
 
 import (
+	"encoding/binary"
+
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// epConfig is what endpoints with the same lane have in common: the limits of
-// the transport and the decision tables. It does not change once made.
+// epConfig is what endpoints with the same lanes have in common: the limits of
+// the transports and the decision tables. It does not change once made.
 type epConfig struct {
 	short    int // largest payload that TagSend sends inline, -1 for none
 	maxBcopy int // longest message, headers included
 	maxZcopy int // same for zero-copy, 0 for none
 	maxIOV   int // entries of a list the transport takes
-	maxPut   int // longest write into the peer's memory
-	tag      *proto.TagTables
-	rndv     *proto.RndvTables
+	put      []putLane
+
+	// putInOrder says that no message overtakes a write into the peer's memory:
+	// both travel on one connection.
+	putInOrder bool
+
+	tag  *proto.TagTables
+	rndv *proto.RndvTables
 }
 
-// configKey is what a configuration depends on, within a worker.
-type configKey struct {
-	iface   uint8
-	segSize int
+// putLane is a lane that can write into the peer's memory.
+type putLane struct {
+	lane uint8
+	max  int // longest write
 }
 
 // maxConfigs bounds the configurations that a worker keeps for the next
-// endpoint: peers choose segSize.
+// endpoint: peers choose the length of messages.
 const maxConfigs = 64
 
-// configFor returns the configuration for an interface and the longest message
-// the peer takes, 0 if it did not say.
-func (w *Worker) configFor(i *iface, segSize int) *epConfig {
-	key := configKey{i.index, segSize}
+// key is what a configuration depends on, within a worker.
+func (p *lanePlan) key() string {
+	b := make([]byte, 0, 64)
+	for _, l := range p.lanes {
+		b = append(b, byte(l.Local))
+		b = binary.AppendUvarint(b, uint64(l.SegSize))
+	}
+	b = append(b, 0xFF)
+	return string(append(b, p.put...))
+}
+
+// configFor returns the configuration for a choice of lanes.
+func (w *Worker) configFor(p *lanePlan) *epConfig {
+	key := p.key()
 	if c := w.configs[key]; c != nil {
 		return c
 	}
+	am := p.lanes[amLane]
+	i, segSize := w.ifaces[am.Local], am.SegSize
 	a := i.attr
 	perf := w.lanePerf(i, segSize)
 	in := proto.ProtoInput{AM: perf, Settings: w.protoSettings(i)}
-	if perf.PutZcopy > 0 {
-		in.Put = []proto.LanePerf{perf}
-	}
 	c := &epConfig{
 		maxBcopy: a.AM.MaxBcopy,
 		maxZcopy: perf.MaxZcopy,
 		maxIOV:   min(max(a.AM.MaxIOV, 1), maxIOVEntries),
-		maxPut:   perf.PutZcopy,
-		tag:      proto.NewTagTables(&in),
-		rndv:     proto.NewRndvTables(&in),
 	}
-	if c.maxPut > 0 {
-		c.maxIOV = min(c.maxIOV, max(a.Put.MaxIOV, 1))
+	for _, k := range p.put {
+		l := p.lanes[k]
+		i := w.ifaces[l.Local]
+		perf := w.lanePerf(i, l.SegSize)
+		if perf.PutZcopy == 0 {
+			continue
+		}
+		in.Put = append(in.Put, perf)
+		c.put = append(c.put, putLane{lane: k, max: perf.PutZcopy})
+		c.maxIOV = min(c.maxIOV, max(i.attr.Put.MaxIOV, 1))
 	}
+	c.putInOrder = len(c.put) == 1 && c.put[0].lane == amLane && a.Flags.Has(uct.IfacePutAMOrder)
+	c.tag = proto.NewTagTables(&in)
+	c.rndv = proto.NewRndvTables(&in)
 	if segSize > 0 {
 		c.maxBcopy = min(c.maxBcopy, segSize)
 		c.maxZcopy = min(c.maxZcopy, segSize)

@@ -37,7 +37,7 @@ func (ep *Endpoint) Explain() Explanation {
 		addr = ep.peer.address
 	}
 	e.Peer, e.Release = addr.UUID, addr.Release
-	lanes, trace, _ := w.selectLanes(addr, ep.errMode)
+	lanes, trace, _ := w.selectLanes(addr, ep.errMode, ep.refused)
 	e.Lanes, e.Trace = lanes.Lines(), &trace
 	e.Protocols = ep.cfg.explain()
 	for _, s := range slices.Concat(w.unopened, w.ctx.skipped) {

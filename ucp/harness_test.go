@@ -50,6 +50,8 @@ var transports = []transport{
 	simPlain,
 	simLate.rough(),
 	simStorm.rough(),
+	simLanes.rough(),
+	simLanesStorm.rough(),
 }
 
 // with returns the transport with more settings.

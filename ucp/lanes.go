@@ -14,46 +14,111 @@ type lane struct {
 	uct   uct.Endpoint
 }
 
-// connect chooses the lane toward an address and creates it. Messages and
-// rendezvous writes share one connection, so an ATP needs no round trip to stay
-// behind the data it announces.
+// amLane is the lane of active messages: all first packets go there.
+const amLane = 0
+
+// connect chooses the lanes toward an address and creates them. What turns out
+// not to work is left out, and the choice made anew without it.
 func (ep *Endpoint) connect(addr *proto.WorkerAddress) error {
 	w := ep.w
-	lanes, _, err := w.selectLanes(addr, ep.errMode)
-	if err != nil {
-		for _, s := range w.unopened {
-			err = fmt.Errorf("%w; not opened: %s", err, s)
+	for {
+		chosen, _, err := w.selectLanes(addr, ep.errMode, ep.refused)
+		if err != nil {
+			for _, s := range w.unopened {
+				err = fmt.Errorf("%w; not opened: %s", err, s)
+			}
+			return err
 		}
-		return err
+		plan := planLanes(&chosen)
+		if plan.lanes == nil {
+			return fmt.Errorf("ucp: no lane for messages: %w", ucs.ErrUnreachable)
+		}
+		if ep.openLanes(addr, plan.lanes) {
+			ep.ue = ep.lanes[amLane].uct
+			ep.cfg = w.configFor(&plan)
+			return nil
+		}
 	}
-	if lanes.AM == proto.NullLane {
-		return fmt.Errorf("ucp: no lane for messages: %w", ucs.ErrUnreachable)
+}
+
+// openLanes creates the lanes. If one cannot be, it notes why and closes all.
+func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, lanes []*proto.Lane) bool {
+	w := ep.w
+	ep.lanes = make([]lane, 0, len(lanes))
+	for _, l := range lanes {
+		dev, f := addressEntry(addr, l.Remote)
+		i := w.ifaces[l.Local]
+		ue, err := i.uct.NewEndpoint(uct.EndpointParams{
+			DeviceAddr: dev.Addr,
+			IfaceAddr:  f.Addr,
+			PathIndex:  l.Path,
+			UserData:   ep,
+		})
+		if err != nil {
+			if ep.refused == nil {
+				ep.refused = make(map[laneRoute]error)
+			}
+			ep.refused[laneRoute{l.Local, l.Remote}] = err
+			ep.closeLanes()
+			return false
+		}
+		ep.lanes = append(ep.lanes, lane{iface: i, uct: ue})
 	}
-	l := &lanes.Lanes[lanes.AM]
-	dev, f := addressEntry(addr, l.Remote)
-	i := w.ifaces[l.Local]
-	ue, err := i.uct.NewEndpoint(uct.EndpointParams{
-		DeviceAddr: dev.Addr,
-		IfaceAddr:  f.Addr,
-		PathIndex:  l.Path,
-		UserData:   ep,
-	})
-	if err != nil {
-		return err
+	return true
+}
+
+// laneRoute is an interface and an entry of the peer's address, by number.
+type laneRoute struct{ local, remote int }
+
+// lanePlan is the lanes of an endpoint in our order, the one for active messages
+// first, and what they are for.
+type lanePlan struct {
+	lanes []*proto.Lane
+	put   []uint8 // may carry the data of a rendezvous, best first
+}
+
+// planLanes puts chosen lanes in order. There are none without one for messages.
+func planLanes(c *proto.LaneConfig) (p lanePlan) {
+	if c.AM == proto.NullLane {
+		return p
 	}
-	ep.lanes = []lane{{iface: i, uct: ue}}
-	ep.ue = ue
-	ep.cfg = w.configFor(i, f.Attr.SegSize)
-	return nil
+	number := make([]uint8, len(c.Lanes))
+	p.lanes = append(p.lanes, &c.Lanes[c.AM])
+	for i := range c.Lanes {
+		if i != int(c.AM) {
+			number[i] = uint8(len(p.lanes))
+			p.lanes = append(p.lanes, &c.Lanes[i])
+		}
+	}
+	for _, l := range c.RMABW {
+		p.put = append(p.put, number[l])
+	}
+	if p.put == nil {
+		p.put = []uint8{amLane}
+	}
+	return p
+}
+
+// lane returns the transport's endpoint of a lane; one that refuses when the
+// endpoint is closed.
+func (ep *Endpoint) lane(k uint8) uct.Endpoint {
+	if int(k) < len(ep.lanes) {
+		return ep.lanes[k].uct
+	}
+	return refuse{}
 }
 
 // selectLanes decides which interface leads to which entry of an address.
-func (w *Worker) selectLanes(addr *proto.WorkerAddress, mode ErrMode) (proto.LaneConfig, proto.LaneTrace, error) {
+// Routes that were tried in vain are out.
+func (w *Worker) selectLanes(addr *proto.WorkerAddress, mode ErrMode, refused map[laneRoute]error) (proto.LaneConfig, proto.LaneTrace, error) {
 	eps, _ := w.ctx.estimates()
 	// Interfaces that cannot wake a sleeper are not opened where that matters.
 	features := proto.Features(w.ctx.params.Features & (FeatureTag | FeatureStream | FeatureAM))
-	limits := proto.DefaultLaneLimits()
-	limits.Total = 1
+	numbers := make(map[*proto.AddressIface]int)
+	addr.Ifaces(func(n int, _ *proto.AddressDevice, f *proto.AddressIface) bool {
+		numbers[f] = n
+		return true
+	})
 	return proto.SelectLanes(&proto.LaneInput{
 		Features:  features | proto.FeatureTag, // wireup needs messages in any case
 		ErrMode:   mode,
@@ -61,11 +126,13 @@ func (w *Worker) selectLanes(addr *proto.WorkerAddress, mode ErrMode) (proto.Lan
 		Local:     w.locals,
 		Remote:    addr,
 		Reachable: func(local int, d *proto.AddressDevice, f *proto.AddressIface) error {
+			if err := refused[laneRoute{local, numbers[f]}]; err != nil {
+				return err
+			}
 			return w.ifaces[local].uct.Reachable(uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr})
 		},
 		NumEndpoints: eps,
 		RndvScheme:   proto.RndvScheme(w.ctx.settings.RndvScheme),
-		Limits:       limits,
 	})
 }
 

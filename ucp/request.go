@@ -41,7 +41,9 @@ type Request struct {
 	peerID  uint64 // the peer's request
 	sn      uint64 // posting order of a receive
 	ranges  rangeSet
-	part    part // of a rendezvous, being sent
+	part    part  // of a rendezvous, being sent
+	lane    uint8 // on which it goes on
+	step    uint8 // of a protocol with several
 	parts   []part
 	mem     uct.MemHandle // destination open to the peer
 	memMD   uct.MemoryDomain
@@ -79,6 +81,7 @@ const (
 	stateIdle                            // in no operation: freed, or never used
 	stateParams                          // holds a callback or other parameters
 	stateAgain                           // has another stage to run in its dispatch
+	stateMoves                           // goes on on another lane, after its dispatch
 )
 
 // protocol is one way to carry out an operation. Its functions are re-entered at
@@ -200,9 +203,16 @@ func (w *Worker) Cancel(r *Request) {
 func (r *Request) Dispatch(*uct.Pending) error {
 	w := r.w
 	w.dispatching = r
+	lane := r.lane
 	err := r.proto.progress(r)
-	if err != nil && err != ucs.ErrNoResource {
+	switch {
+	case err == nil:
+	case err != ucs.ErrNoResource:
 		r.fail(err)
+		err = nil
+	case r.lane != lane: // to queue there it must leave this queue first
+		r.state |= stateMoves
+		w.dispatched.push(r)
 		err = nil
 	}
 	w.dispatching = nil
@@ -213,12 +223,17 @@ func (r *Request) Dispatch(*uct.Pending) error {
 	return err
 }
 
-// finishDispatched ends the requests whose end was put off, and returns their
-// number.
+// finishDispatched ends the requests whose end was put off, goes on with those
+// that have to wait for another lane than before, and returns their number.
 func (w *Worker) finishDispatched() int {
 	n := 0
 	for r := w.dispatched.pop(); r != nil; r = w.dispatched.pop() {
-		r.finish(r.err)
+		if r.state&stateMoves != 0 {
+			r.state &^= stateMoves
+			r.run()
+		} else {
+			r.finish(r.err)
+		}
 		n++
 	}
 	return n
@@ -246,7 +261,7 @@ func (r *Request) run() {
 			r.fail(err)
 			return
 		}
-		err = r.ep.am().PendingAdd(&r.pend)
+		err = r.ep.lane(r.lane).PendingAdd(&r.pend)
 		if err == nil {
 			r.w.stats.Pending++
 			return

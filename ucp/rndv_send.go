@@ -33,7 +33,7 @@ var rndvRTS, rndvPut, rndvZcopy, rndvBcopy protocol
 
 func init() {
 	rndvRTS = protocol{name: "tag rndv", progress: progressRTS, pack: packRTS}
-	rndvPut = protocol{name: "tag rndv put zero-copy", progress: progressRndvPut, completed: partSent, pack: packATP}
+	rndvPut = protocol{name: "tag rndv put zero-copy", progress: progressRndvPut, completed: putDone, pack: packATP}
 	rndvZcopy = protocol{name: "tag rndv am zero-copy", progress: progressRndvZcopy, completed: partSent, pack: packRndvHeader}
 	rndvBcopy = protocol{name: "tag rndv am copy-in", progress: progressRndvBcopy, completed: partSent, pack: packRndvData}
 }
@@ -105,7 +105,7 @@ func (r *Request) sendPart(p part) {
 	if r.list != nil {
 		r.list.remove(r)
 	}
-	r.part, r.offset = p, 0
+	r.part, r.offset, r.step = p, 0, 0
 	r.proto = protocolOf[r.ep.cfg.rndv.Answer(r.class(), p.addr != 0).Lookup(p.n)]
 	if r.proto == &rndvPut {
 		r.w.stats.RndvPut++
@@ -115,24 +115,67 @@ func (r *Request) sendPart(p part) {
 	r.run()
 }
 
-// progressRndvPut writes the part to the receiver's memory and sends the ATP
-// behind it. One ATP for all: a 1.13.1 receiver takes the first as the end.
+// stepATP is the last step of a rendezvous put: its data is in place, or on the
+// way on the connection of the ATP. The steps before are one write for each
+// lane, then one flush for each.
+const stepATP = 255
+
+// progressRndvPut writes the part to the receiver's memory, over one lane after
+// the other, and sends the ATP behind it. One ATP for all: a 1.13.1 receiver takes
+// the first as the end. Lanes whose writes the ATP could overtake are flushed
+// first.
 func progressRndvPut(r *Request) error {
-	for r.offset < r.part.n {
-		var n int
-		n, r.frag = r.data.gather(r.iovec(), r.part.off+r.offset, min(r.part.n-r.offset, r.ep.cfg.maxPut))
-		r.comp.Count++
-		err := r.ep.ue.PutZcopy(r.iov[:n], r.part.addr+uint64(r.offset), nil, &r.comp)
-		if err := r.fragmentSent(err); err != nil {
-			return err
+	c := r.ep.cfg
+	shares := c.tag.PutShares()
+	lanes := shares.Lanes()
+	for ; int(r.step) < lanes; r.step++ {
+		k, _, end := shares.Part(int(r.step), r.part.n)
+		l := &c.put[k]
+		r.lane = l.lane
+		for r.offset < end {
+			var n int
+			n, r.frag = r.data.gather(r.iovec(), r.part.off+r.offset, min(end-r.offset, l.max))
+			r.comp.Count++
+			err := r.ep.lane(l.lane).PutZcopy(r.iov[:n], r.part.addr+uint64(r.offset), nil, &r.comp)
+			if err := r.fragmentSent(err); err != nil {
+				return err
+			}
 		}
 	}
+	if !c.putInOrder && r.step != stepATP {
+		for ; int(r.step) < 2*lanes; r.step++ {
+			k, _, _ := shares.Part(int(r.step)-lanes, r.part.n)
+			r.lane = c.put[k].lane
+			r.comp.Count++
+			if err := r.ep.lane(r.lane).Flush(uct.FlushRemote, &r.comp); err != ucs.InProgress {
+				r.comp.Count--
+				if err != nil {
+					return err
+				}
+			}
+		}
+		r.lane = amLane
+		r.comp.Done(nil) // putDone goes on
+		return nil
+	}
+	r.step, r.lane = stepATP, amLane
 	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvATP), r, 0, nil)
 	if err != nil && err != ucs.InProgress {
 		return err
 	}
 	r.comp.Done(nil)
 	return nil
+}
+
+// putDone is told that all writes, and flushes, are done.
+func putDone(r *Request, err error) {
+	if err != nil || r.step == stepATP {
+		partSent(r, err)
+		return
+	}
+	r.step = stepATP
+	r.comp.Count = 1
+	r.run()
 }
 
 func packATP(r *Request, dst []byte) int {

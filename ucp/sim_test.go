@@ -54,4 +54,21 @@ var (
 
 	// simStorm has no resources most of the time.
 	simStorm = simulate("simstorm", sim.Options{Window: 3, Plan: fault.Storm(7, 40, 4)})
+
+	// simLanes has two devices and writes of the peer's memory, which messages
+	// overtake.
+	simLanes = simulate("simlanes", sim.Options{
+		Devices: 2, Keyless: true,
+		Plan: func(op fault.Op) (e fault.Effect) {
+			if op.Kind == uct.OpPutZcopy {
+				e.Late = 6
+			}
+			return e
+		},
+	})
+
+	// simLanesStorm is that without resources most of the time.
+	simLanesStorm = simulate("simlanesstorm", sim.Options{
+		Devices: 2, Keyless: true, Latency: 1, Window: 2, Plan: fault.Storm(5, 30, 4),
+	})
 )

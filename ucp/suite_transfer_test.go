@@ -1,6 +1,7 @@
 package ucp_test
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 
@@ -12,6 +13,7 @@ var transferCases = []testCase{
 	{"sizes and datatypes", everySwitch, testTransfer},
 	{"datatypes at both ends", everySwitch, testMixedDatatypes},
 	{"both directions at once", everySwitch, testBothDirections},
+	{"a completed receive has its data", everySwitch, testDataInPlace},
 }
 
 // sizes are those of the interoperability matrix, and those next to the limits
@@ -43,6 +45,31 @@ func pieces(mem []byte) ucp.Buffer {
 
 // flat is contiguous memory, given the short way.
 func flat(mem []byte) ucp.Buffer { return ucp.Buffer{} }
+
+// testDataInPlace looks at the data when the receive is told to be over, not
+// later: a message that says "written" must not overtake what was written.
+func testDataInPlace(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	for _, n := range []int{100, 9000, 70_000, 300_000, 1 << 20} {
+		src, dst := ucttest.Pattern(n, uint64(n)), make([]byte, n)
+		told := 0
+		rreq := r.started(b.TagRecv(1, ucp.FullMask, dst, &ucp.RequestParams{
+			OnTagRecv: func(*ucp.Request, error, ucp.TagRecvInfo, any) {
+				told++
+				if !bytes.Equal(dst, src) {
+					t.Errorf("%d bytes: the data is not there yet", n)
+				}
+			},
+		}))
+		r.must(ep.TagSend(1, src, nil))
+		r.must(rreq, nil)
+		if told != 1 {
+			t.Errorf("%d bytes: told %d times", n, told)
+		}
+	}
+}
 
 // testTransfer sends messages of every size and layout, plain and synchronous,
 // to receives posted before and after they arrive.

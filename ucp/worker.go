@@ -83,7 +83,7 @@ type Worker struct {
 	endpoints   idTable[Endpoint]
 	peers       map[uint64]*peer
 	unexpected  int // endpoints opened by peers
-	configs     map[configKey]*epConfig
+	configs     map[string]*epConfig
 	described   proto.WorkerAddress
 	address     Address // described, packed for peers
 	wake        wakeup
@@ -128,7 +128,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		assemblies:    make(map[proto.MessageID]*assembly),
 		nextMessageID: proto.MessageID(rand.Uint64()),
 		peers:         make(map[uint64]*peer),
-		configs:       make(map[configKey]*epConfig),
+		configs:       make(map[string]*epConfig),
 	}
 	w.unnamed.w = w
 	w.wake.eventFD = -1

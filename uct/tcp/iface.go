@@ -114,7 +114,7 @@ func (i *iface) describe(d *netdev) uct.IfaceAttr {
 		Resource: d.resource(),
 		Flags: uct.IfaceConnectToIface | uct.IfaceConnectToEP | uct.IfaceAMShort | uct.IfaceAMBcopy |
 			uct.IfacePending | uct.IfaceCBSync | uct.IfaceEpCheck | uct.IfaceErrHandlePeerFail |
-			uct.IfaceInterNode,
+			uct.IfaceInterNode | uct.IfacePutAMOrder,
 		Events: uct.EventSendComp | uct.EventRecv | uct.EventFD,
 		AM: uct.AMLimits{
 			MaxShort: o.txSeg,

@@ -69,11 +69,12 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// The capabilities C UCX 1.22.0 reports.
+// The capabilities C UCX 1.22.0 reports, and the order of puts and messages, which
+// one stream has and C does not announce.
 func TestCapabilities(t *testing.T) {
 	h := newHost(t, "")
 	a := h.iface.Attr()
-	if a.Flags != 0x4053c00000004f || a.Events != 0xb {
+	if a.Flags != 0x4053c00000004f|uct.IfacePutAMOrder || a.Events != 0xb {
 		t.Errorf("flags %#x, events %#x", uint64(a.Flags), uint32(a.Events))
 	}
 	if a.DeviceAddrLen != 18 || a.IfaceAddrLen != 2 || a.EpAddrLen != 10 || a.MaxEndpoints != 256 || a.NumPaths != 1 {

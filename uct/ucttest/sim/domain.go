@@ -39,6 +39,10 @@ func newDomain(o *Options) *domain {
 		MaxReg:         math.MaxUint64,
 		RkeyPackedSize: keyLen,
 	}}
+	if o.Keyless {
+		d.attr.Flags &^= uct.MDFlagNeedRkey
+		d.attr.RkeyPackedSize = 0
+	}
 	if o.DomainAttr != nil {
 		o.DomainAttr(&d.attr)
 	}
@@ -104,11 +108,17 @@ func (d *domain) AppendKey(b []byte, m uct.MemHandle) ([]byte, error) {
 	if _, ok := m.(*rma.Region); !ok {
 		return b, fmt.Errorf("sim: handle of another memory domain: %w", ucs.ErrInvalidParam)
 	}
+	if d.o.Keyless {
+		return b, nil
+	}
 	return binary.LittleEndian.AppendUint64(b, d.id), nil
 }
 
 // UnpackRkey implements uct.MemoryDomain.
 func (d *domain) UnpackRkey(packed []byte) (*uct.Rkey, error) {
+	if d.o.Keyless && len(packed) == 0 {
+		return &uct.Rkey{}, nil
+	}
 	if len(packed) != keyLen {
 		return nil, fmt.Errorf("sim: remote key of %d bytes, not %d: %w", len(packed), keyLen, ucs.ErrInvalidParam)
 	}

@@ -28,6 +28,10 @@ type Options struct {
 	// complete in the next round, as if they had to leave a buffer.
 	Buffered bool
 
+	// Keyless makes remote access need no key, as over tcp: registered memory is
+	// open to every peer.
+	Keyless bool
+
 	// KeepData offers handlers to keep received data.
 	KeepData bool
 

@@ -25,6 +25,7 @@ func TestConformance(t *testing.T) {
 		{"small window", Options{Window: 1}},
 		{"several devices", Options{Name: "many", Devices: 3}},
 		{"reorder", Options{Reorder: 1}},
+		{"keyless", Options{Keyless: true}},
 		{"pairs", Options{Attr: without(uct.IfaceConnectToIface)}},
 		{"short only", Options{Attr: without(uct.IfaceAMBcopy | uct.IfaceAMZcopy | uct.IfaceConnectToEP)}},
 		{"no descriptor", Options{Attr: func(_ int, a *uct.IfaceAttr) { a.Events = 0 }}},
