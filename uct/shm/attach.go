@@ -14,6 +14,7 @@ type attachment struct {
 	mem    []byte // whole pages, all of them backed by the segment when it was attached
 	size   int    // of the segment at that time
 	shrink bool   // the segment can get shorter: touching it needs a fence
+	owner  int    // as in object
 	refs   int    // guarded by attachTable.mu
 }
 
@@ -44,7 +45,7 @@ func (t *attachTable) attach(ref reference) (*attachment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mapping %d bytes of the peer: %w: %w", o.size, err, ucs.ErrUnreachable)
 	}
-	a := &attachment{ident: o.ident, mem: mem, size: o.size, shrink: o.shrink, refs: 1}
+	a := &attachment{ident: o.ident, mem: mem, size: o.size, shrink: o.shrink, owner: o.owner, refs: 1}
 	if t.byIdent == nil {
 		t.byIdent = make(map[identity]*attachment)
 	}

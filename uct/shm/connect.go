@@ -74,16 +74,14 @@ func (i *iface) examine(r *txRing) (err error) {
 			}
 		}(debug.SetPanicOnFault(true))
 	}
-	n, err := ringLen(r.seg.size, r.elem)
+	most, err := ringLen(r.seg.size, r.elem)
 	if err != nil {
 		return err
 	}
 	b := r.seg.mem
-	r.n = uint64(n)
 	r.head = word64(b, headOffset)
 	r.addrLen = word32(b, addrLenOffset)
 	r.peer = word64(b, tailOffset)
-	r.elems = b[elemsOffset : elemsOffset+n*r.elem]
 	r.tail = atomic.LoadUint64(r.peer)
 	r.pid = int(int32(binary.LittleEndian.Uint32(b[pidOffset:])))
 
@@ -94,25 +92,43 @@ func (i *iface) examine(r *txRing) (err error) {
 	if name, ok := parseSockaddr(b[addrOffset:addrOffset+sockaddrLen], length); ok {
 		r.wakeup = &unix.SockaddrUnix{Name: "@" + name}
 	}
+	switch {
+	case r.seg.owner < 0:
+		return fmt.Errorf("the peer, process %d of its PID namespace, is not visible in this one: %w", r.pid, ucs.ErrUnreachable)
+	case r.seg.owner != 0 && r.seg.owner != r.pid:
+		return fmt.Errorf("the ring of process %d says that it belongs to %d: "+
+			"the peer is in another PID namespace, or hostile: %w", r.seg.owner, r.pid, ucs.ErrUnreachable)
+	}
 	owner := i.domain.m.owner(r.ref.id)
-	if owner != 0 && owner != r.pid {
-		return fmt.Errorf("the ring of process %d says that it belongs to %d: %w", owner, r.pid, ucs.ErrUnreachable)
+	n, bad := i.countElements(b[elemsOffset:], most, owner)
+	if n < minRing {
+		return fmt.Errorf("the ring of process %d, in %d bytes, has no elements of %d bytes with buffers for %d: "+
+			"UCX_*_FIFO_ELEM_SIZE and UCX_*_SEG_SIZE must be the same in all processes; element %d is wrong: %w",
+			r.pid, r.seg.size, r.elem, i.o.seg, bad, ucs.ErrUnreachable)
 	}
-	// The ring's length follows from its size, if elements have the length we
-	// have here: then each has a descriptor.
-	for k := range n {
-		d := readDescriptor(r.elems[k*r.elem:])
-		if d.seg == 0 || uint64(d.offset)+uint64(i.o.seg) > uint64(d.size) || owner != i.domain.m.owner(d.seg) {
-			return fmt.Errorf("the ring of process %d, in %d bytes, does not have %d elements of %d bytes: "+
-				"UCX_*_FIFO_SIZE and UCX_*_FIFO_ELEM_SIZE must not make it larger than it needs to be, "+
-				"UCX_*_SEG_SIZE must be the same: element %d is wrong: %w", r.pid, r.seg.size, n, r.elem, k, ucs.ErrUnreachable)
-		}
-	}
+	r.n = uint64(n)
+	r.elems = b[elemsOffset : elemsOffset+n*r.elem]
 	if n != i.o.ring && binary.LittleEndian.Uint32(b[markOffset:]) != mark {
 		return fmt.Errorf("the ring of process %d has %d elements, the own one has %d: C UCX assumes that all have the same; "+
 			"set UCX_PEER_RELEASE for its release, or UCX_*_FIFO_SIZE=%d: %w", r.pid, n, i.o.ring, n, ucs.ErrUnreachable)
 	}
 	return nil
+}
+
+// countElements finds how many elements a ring has: the largest power of two, most
+// at most, of elements that all have a descriptor. The rest of a segment that
+// was rounded up to pages is zero. It returns as well the first element without.
+func (i *iface) countElements(elems []byte, most, owner int) (n, bad int) {
+	for bad < most {
+		d := readDescriptor(elems[bad*i.o.elem:])
+		if d.seg == 0 || uint64(d.offset)+uint64(i.o.seg) > uint64(d.size) || owner != i.domain.m.owner(d.seg) {
+			break
+		}
+		bad++
+	}
+	for n = most; n > bad; n /= 2 {
+	}
+	return n, bad
 }
 
 // Reachable implements uct.Iface. It looks at the peer's ring.

@@ -73,8 +73,9 @@ const (
 // (UCT_MM_GET_FIFO_SIZE).
 func ringSize(n, elem int) int { return elemsOffset + n*elem + cacheLine - 1 }
 
-// ringLen is the number of elements in a ring whose segment has size bytes: the
-// largest power of two that fits, since segments are rounded to pages at most.
+// ringLen is the number of elements in a ring whose segment has size bytes, at
+// most: the largest power of two that fits. Rings of the default lengths have no
+// fewer, however their segments are rounded to pages.
 func ringLen(size, elem int) (int, error) {
 	room := (size - ringSize(0, elem)) / elem
 	if size > ringSize(maxRing, elem) || room < minRing {

@@ -46,6 +46,12 @@ type goPeer struct {
 
 func startPeer(t testing.TB, transport string, settings ...string) *goPeer {
 	t.Helper()
+	return startPeerIn(t, 0, transport, settings...)
+}
+
+// startPeerIn starts the peer in new namespaces.
+func startPeerIn(t testing.TB, namespaces uintptr, transport string, settings ...string) *goPeer {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +59,7 @@ func startPeer(t testing.TB, transport string, settings ...string) *goPeer {
 	p := &goPeer{t: t, cmd: exec.Command(exe)}
 	p.cmd.Env = append(os.Environ(), peerVariable+"="+strings.Join(append([]string{transport}, settings...), " "))
 	p.cmd.Stderr = os.Stderr
-	p.cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	p.cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL, Cloneflags: namespaces}
 	in, err := p.cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -64,6 +70,9 @@ func startPeer(t testing.TB, transport string, settings ...string) *goPeer {
 	}
 	p.in, p.out = in, bufio.NewScanner(out)
 	if err := p.cmd.Start(); err != nil {
+		if namespaces != 0 {
+			t.Skipf("missing: the right to make namespaces: %v", err)
+		}
 		t.Fatal(err)
 	}
 	t.Cleanup(p.kill)

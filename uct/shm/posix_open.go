@@ -61,6 +61,7 @@ func (m *posix) open(ref reference) (object, error) {
 		ident:  identity{uint64(st.Dev), st.Ino},
 		size:   int(st.Size),
 		shrink: err != nil || seals&unix.F_SEAL_SHRINK == 0,
+		owner:  m.owner(ref.id),
 		fd:     fd,
 	}, nil
 }

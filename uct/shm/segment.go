@@ -38,6 +38,7 @@ type object struct {
 	ident  identity
 	size   int
 	shrink bool // it can get shorter
+	owner  int  // process that made it, by its number here; 0: unknown, -1: not visible here
 	fd     int  // posix
 }
 

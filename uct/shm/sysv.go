@@ -137,7 +137,11 @@ func (m *sysv) open(ref reference) (object, error) {
 	if d.Segsz == 0 || uint64(d.Segsz) > maxObject {
 		return object{}, fmt.Errorf("segment %d of System V has %d bytes: %w", ref.id, d.Segsz, ucs.ErrUnreachable)
 	}
-	return object{ident: identity{ino: ref.id}, size: int(d.Segsz), fd: -1}, nil
+	owner := int(d.Cpid) // the kernel gives the number in this namespace
+	if owner == 0 {
+		owner = -1
+	}
+	return object{ident: identity{ino: ref.id}, size: int(d.Segsz), owner: owner, fd: -1}, nil
 }
 
 func (m *sysv) mmap(o object) ([]byte, error) {

@@ -1,0 +1,295 @@
+package shm
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// TestNoAllocations covers what the conformance suite does not: kept
+// descriptors, waiting requests, one-sided operations, checks and wakeups.
+func TestNoAllocations(t *testing.T) {
+	if ucttest.RaceEnabled {
+		t.Skip("allocation test: the race detector allocates")
+	}
+	for _, c := range configs {
+		t.Run(c.name, func(t *testing.T) {
+			f := &ucttest.Fixture{Component: c.component, Config: setting(t, c.settings)}
+			a, b := f.Pair(t)
+			ep := a.Connect(t, b)
+			got := 0
+			b.Handle(t, 1, func(_ *uct.Source, _ []byte, desc *uct.AMDesc) error {
+				got++
+				if desc != nil {
+					desc.Release()
+					return ucs.InProgress
+				}
+				return nil
+			})
+			var desc *uct.AMDesc
+			b.Handle(t, 2, func(_ *uct.Source, _ []byte, d *uct.AMDesc) error {
+				got++
+				if desc = d; d != nil {
+					return ucs.InProgress
+				}
+				return nil
+			})
+			mem := b.Expose(t, make([]byte, 4096), uct.AccessAll)
+			key := a.Key(t, mem)
+			buf := make([]byte, 64)
+			packer := &ucttest.Packer{Data: buf}
+			var unpacker uct.Unpacker = into(buf)
+			var r32 uint32
+			var r64 uint64
+			pend := ucttest.NewPending(func() error { return ep.AMShort(1, 0, nil, 0, nil) })
+			must := func(err error) {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			drain := func() {
+				for b.Worker.Progress() > 0 || a.Worker.Progress() > 0 {
+				}
+			}
+			for name, run := range map[string]func(){
+				"kept": func() {
+					_, err := ep.AMBcopy(2, packer, 0, nil)
+					must(err)
+					drain()
+					if desc != nil {
+						desc.Release()
+					}
+				},
+				"given back in the handler": func() {
+					_, err := ep.AMBcopy(1, packer, 0, nil)
+					must(err)
+					drain()
+				},
+				"pending": func() {
+					for ep.AMShort(1, 0, nil, 0, nil) == nil {
+					}
+					must(ep.PendingAdd(&pend.Pending))
+					drain()
+				},
+				"put":       func() { must(ep.PutShort(buf, mem.Addr, key)) },
+				"put bcopy": func() { _, err := ep.PutBcopy(packer, len(buf), mem.Addr, key); must(err) },
+				"get":       func() { must(ep.GetBcopy(unpacker, len(buf), mem.Addr, key, nil)) },
+				"post 32":   func() { must(ep.Atomic32Post(uct.AtomicAdd, 1, mem.Addr, key)) },
+				"post 64":   func() { must(ep.Atomic64Post(uct.AtomicOr, 1, mem.Addr, key)) },
+				"fetch 32":  func() { must(ep.Atomic32Fetch(uct.AtomicAdd, 1, &r32, mem.Addr, key, nil)) },
+				"fetch 64":  func() { must(ep.Atomic64Fetch(uct.AtomicSwap, 1, &r64, mem.Addr, key, nil)) },
+				"cswap 32":  func() { must(ep.AtomicCSwap32(1, 2, mem.Addr, key, &r32, nil)) },
+				"cswap 64":  func() { must(ep.AtomicCSwap64(1, 2, mem.Addr, key, &r64, nil)) },
+				"check":     func() { must(ep.Check(nil)) },
+				"wakeup": func() {
+					for b.Worker.Arm() != nil {
+						b.Worker.Progress()
+					}
+					must(ep.AMShort(1, 0, nil, 0, nil))
+					drain()
+				},
+			} {
+				for range 100 {
+					run()
+				}
+				if n := testing.AllocsPerRun(100, run); n != 0 {
+					t.Errorf("%s: %v allocations", name, n)
+				}
+			}
+		})
+	}
+}
+
+// TestMemory allocates in all the ways there are.
+func TestMemory(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		md, err := f.Component.OpenMD(f.Component.Name(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alloc := func(p uct.AllocParams) uct.MemHandle {
+			t.Helper()
+			m, err := md.Alloc(p)
+			if err != nil {
+				t.Fatalf("%+v: %v", p, err)
+			}
+			b := m.Bytes()
+			if len(b) < p.Length || len(b)%pageSize != 0 || addressOf(b)%uint64(pageSize) != 0 {
+				t.Errorf("%+v: %d bytes at %#x", p, len(b), addressOf(b))
+			}
+			b[0], b[len(b)-1] = 1, 2
+			return m
+		}
+		m := alloc(uct.AllocParams{Length: 1})
+		at := addressOf(m.Bytes())
+		if err := md.Close(); !errors.Is(err, ucs.ErrBusy) {
+			t.Errorf("closing with an allocation: %v", err)
+		}
+		if _, err := md.Alloc(uct.AllocParams{Length: 1, Address: at, Fixed: true}); !errors.Is(err, ucs.ErrBusy) {
+			t.Errorf("allocating on top of another allocation: %v", err)
+		}
+		hint := alloc(uct.AllocParams{Length: 1, Address: at})
+		if err := md.Deregister(m); err != nil {
+			t.Fatal(err)
+		}
+		ucttest.WantStatus(t, "freeing twice", md.Deregister(m), ucs.ErrInvalidParam)
+		if _, err := md.AppendKey(nil, m); !errors.Is(err, ucs.ErrInvalidParam) {
+			t.Errorf("key of what was freed: %v", err)
+		}
+		fixed, err := md.Alloc(uct.AllocParams{Length: 1, Address: at, Fixed: true, Nonblock: true})
+		if err != nil && !errors.Is(err, ucs.ErrBusy) { // another thread may have mapped something
+			t.Error(err)
+		}
+		if err == nil {
+			if got := addressOf(fixed.Bytes()); got != at {
+				t.Errorf("fixed memory at %#x, want %#x", got, at)
+			}
+			if err := md.Deregister(fixed); err != nil {
+				t.Error(err)
+			}
+		}
+		big := alloc(uct.AllocParams{Length: 5 << 20, Nonblock: true})
+		for _, h := range []uct.MemHandle{hint, big} {
+			if err := md.Deregister(h); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, p := range []uct.AllocParams{
+			{}, {Length: -1}, {Length: 1, Fixed: true}, {Length: 1, Fixed: true, Address: at + 1},
+		} {
+			if _, err := md.Alloc(p); !errors.Is(err, ucs.ErrInvalidParam) {
+				t.Errorf("%+v: %v", p, err)
+			}
+		}
+		for _, n := range []int{1 << 46, 1<<63 - 1} {
+			if _, err := md.Alloc(uct.AllocParams{Length: n, Nonblock: true}); !errors.Is(err, ucs.ErrNoMemory) {
+				t.Errorf("%d bytes: %v", n, err)
+			}
+		}
+		ucttest.WantStatus(t, "freeing a foreign handle", md.Deregister(nil), ucs.ErrInvalidParam)
+		if err := md.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestKeptMemory checks that an unpacked key keeps memory that was freed, and
+// that the name of freed memory does not lead to what has the name next.
+func TestKeptMemory(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		a, b := f.Pair(t)
+		ep := a.Connect(t, b)
+		first := b.Expose(t, ucttest.Pattern(4096, 1), uct.AccessAll)
+		packed, _ := b.Domain.AppendKey(nil, first.Handle)
+		key := a.Key(t, first)
+		again := a.Key(t, first)
+		if n := a.Domain.(*domain).attached.len(); n != 2 { // the ring and the memory
+			t.Errorf("%d segments attached", n)
+		}
+		first.Close(t)
+		second := b.Expose(t, ucttest.Pattern(4096, 2), uct.AccessAll)
+		other := a.Key(t, second) // posix: the same descriptor number
+		got := make([]byte, 4096)
+		for k, c := range map[*uct.Rkey]struct{ addr, want uint64 }{
+			key: {first.Addr, 1}, again: {first.Addr, 1}, other: {second.Addr, 2},
+		} {
+			if err := ep.GetBcopy(into(got), 4096, c.addr, k, nil); err != nil {
+				t.Fatal(err)
+			}
+			ucttest.SameBytes(t, "memory", got, ucttest.Pattern(4096, c.want))
+		}
+		if f.Component.Name() == posixName && packed[0] != 0 {
+			second.Close(t)
+			if _, err := a.Domain.UnpackRkey(packed); !errors.Is(err, ucs.ErrUnreachable) {
+				t.Errorf("key of memory that is gone: %v", err)
+			}
+		}
+	})
+}
+
+// TestKeptDescriptors closes an interface while a handler keeps a message.
+func TestKeptDescriptors(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		a, b := f.Pair(t)
+		var data []byte
+		var desc *uct.AMDesc
+		b.Handle(t, 1, func(_ *uct.Source, d []byte, x *uct.AMDesc) error {
+			data, desc = d, x
+			return ucs.InProgress
+		})
+		ep := a.Connect(t, b)
+		if _, err := ep.AMBcopy(1, &ucttest.Packer{Data: ucttest.Pattern(500, 3)}, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		ucttest.Until(t, "the message", func() bool { return desc != nil }, b)
+		b.Close(t)
+		ucttest.SameBytes(t, "kept message", data, ucttest.Pattern(500, 3))
+		desc.Release()
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a second release went unnoticed")
+				}
+			}()
+			desc.Release()
+		}()
+	})
+}
+
+// TestFullDirectory lets memory run out: the error says what is needed, what is
+// there and what helps, and nothing is left behind.
+func TestFullDirectory(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("missing: the right to mount a file system: %v", err)
+	}
+	defer unix.Unmount(dir, 0)
+	ucttest.NoLeaks(t)
+	open := func(settings map[string]string) error {
+		cfg := setting(t, settings)
+		md, err := component{posixName}.OpenMD(posixName, cfg)
+		if err != nil {
+			return err
+		}
+		defer md.Close()
+		w, err := uct.NewWorker()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		i, err := md.OpenIface(w, uct.IfaceParams{Transport: posixName, Device: deviceName}, cfg)
+		if err == nil {
+			err = i.Close()
+		}
+		return err
+	}
+	named := map[string]string{"POSIX_USE_PROC_LINK": "n", "POSIX_DIR": dir}
+	err := open(named)
+	ucttest.WantStatus(t, "a directory that is too small", err, ucs.ErrNoMemory)
+	for _, part := range []string{"need 4227072 bytes", dir + " has ", " free", "remount"} {
+		if err != nil && !contains(err.Error(), part) {
+			t.Errorf("%q does not say %q", err, part)
+		}
+	}
+	if list, _ := os.ReadDir(dir); len(list) != 0 {
+		t.Errorf("%v left behind", list)
+	}
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	err = open(named)
+	ucttest.WantStatus(t, "a directory that is read-only", err, ucs.ErrShmemSegment)
+	if err != nil && !contains(err.Error(), "UCX_POSIX_DIR") {
+		t.Errorf("%q does not say what helps", err)
+	}
+	// Memory without names does not need it.
+	if err := open(map[string]string{"POSIX_DIR": dir}); err != nil {
+		t.Error(err)
+	}
+}
