@@ -45,6 +45,10 @@ type ContextParams struct {
 	EstimatedEndpoints int
 	EstimatedPPN       int
 
+	// PeerRelease says which release of C UCX the peers are of, if any are. The
+	// setting UCX_PEER_RELEASE overrides it.
+	PeerRelease PeerRelease
+
 	// Name names the context in logs; one is made up if empty.
 	Name string
 }
@@ -114,7 +118,7 @@ var contextSeq atomic.Uint64
 // nil means the settings of the environment. Without any transport left it
 // fails with ucs.ErrNoDevice.
 func NewContext(p ContextParams, cfg *Config) (*Context, error) {
-	if p.Features&^featuresKnown != 0 || p.EstimatedEndpoints < 0 || p.EstimatedPPN < 0 {
+	if p.Features&^featuresKnown != 0 || p.EstimatedEndpoints < 0 || p.EstimatedPPN < 0 || p.PeerRelease > PeerRelease122 {
 		return nil, fmt.Errorf("ucp: context parameters: %w", ucs.ErrInvalidParam)
 	}
 	if cfg == nil {

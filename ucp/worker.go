@@ -193,9 +193,10 @@ func (w *Worker) open() error {
 func (w *Worker) openIface(index int) error {
 	r := &w.ctx.resources[index]
 	ui, err := w.mds[r.md].OpenIface(w.uctw, uct.IfaceParams{
-		Transport: r.Transport,
-		Device:    r.Device,
-		OnError:   endpointError,
+		Transport:   r.Transport,
+		Device:      r.Device,
+		OnError:     endpointError,
+		PeerRelease: w.ctx.peerRelease(),
 	}, w.ctx.set)
 	if err != nil {
 		return err

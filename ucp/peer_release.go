@@ -1,0 +1,46 @@
+package ucp
+
+import (
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// PeerRelease is a range of releases of C UCX that peers can be of. Programs of
+// this library talk to each other and to any of them, whatever the range; it
+// decides only what no single published form serves, as the default length of
+// shared-memory rings.
+type PeerRelease = uct.PeerRelease
+
+// Ranges of releases.
+const (
+	PeerReleaseAny = uct.PeerReleaseAny // 1.16 and later where a choice must be made
+	PeerRelease113 = uct.PeerRelease113 // 1.13 to 1.15
+	PeerRelease122 = uct.PeerRelease122 // 1.16 and later
+)
+
+// peerReleases names the values of the setting, by PeerRelease.
+var peerReleases = []string{PeerReleaseAny: "auto", PeerRelease113: "1.13", PeerRelease122: "1.22"}
+
+// peerRelease is a PeerRelease as a setting.
+type peerRelease PeerRelease
+
+// ParseConfig implements config.Value.
+func (r *peerRelease) ParseConfig(s string) error {
+	n, err := config.ParseEnum(s, peerReleases)
+	*r = peerRelease(n)
+	return err
+}
+
+// String implements config.Value.
+func (r peerRelease) String() string { return peerReleases[r] }
+
+// ConfigSyntax implements config.Syntaxer.
+func (peerRelease) ConfigSyntax() string { return config.EnumSyntax(peerReleases) }
+
+// peerRelease is that of the settings if they have one, or the program's.
+func (c *Context) peerRelease() PeerRelease {
+	if r := PeerRelease(c.settings.PeerRelease); r != PeerReleaseAny {
+		return r
+	}
+	return c.params.PeerRelease
+}
