@@ -222,8 +222,11 @@ func (ep *endpoint) writable() bool {
 		return false
 	}
 	fds := [1]unix.PollFd{{Fd: c.fd, Events: unix.POLLOUT}}
-	n, err := unix.Poll(fds[:], 0)
-	return err == nil && n == 1
+	if n, err := unix.Poll(fds[:], 0); err != nil || n != 1 {
+		c.block() // so that whoever waits for it is told
+		return false
+	}
+	return true
 }
 
 //go:noinline

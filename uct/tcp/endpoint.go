@@ -64,7 +64,8 @@ func (ep *endpoint) PendingAdd(p *uct.Pending) error {
 	if ep.err != nil {
 		return ep.err
 	}
-	if ep.pending.Empty() && ep.conn != nil && ep.conn.acceptsMore() {
+	// A blocked connection may have room in its buffer, but not for a SendNow.
+	if c := ep.conn; ep.pending.Empty() && c != nil && !c.blocked && c.acceptsMore() {
 		return ucs.ErrBusy
 	}
 	ep.pending.Add(p)

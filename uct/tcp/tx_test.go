@@ -383,6 +383,59 @@ func TestBrokenByDebt(t *testing.T) {
 	}
 }
 
+// A SendNow that is refused may wait for its turn: sending is not possible for it
+// while the kernel takes nothing, whatever room our buffer has.
+func TestPendingSendNow(t *testing.T) {
+	for name, send := range map[string]func(*endpoint) error{
+		"short": func(ep *endpoint) error { return ep.AMShort(1, 0, make([]byte, 2000), uct.SendNow, nil) },
+		"bcopy": func(ep *endpoint) error {
+			_, err := ep.AMBcopy(1, text(strings.Repeat("b", 2008)), uct.SendNow, nil)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, "", "SNDBUF=16k")
+			ep, p := narrow(t, h)
+			sent := 0
+			var err error
+			for ; sent < 10000 && err == nil; sent++ {
+				if err = send(ep); err == ucs.InProgress {
+					h.w.Progress() // the beginning is with the kernel
+					err = nil
+				}
+			}
+			if err != ucs.ErrNoResource {
+				t.Fatalf("%d sends, then %v", sent, err)
+			}
+			sent--
+			w := &waiting{send: func() error { return send(ep) }}
+			w.pend.Owner = w
+			if err := ep.PendingAdd(&w.pend); err != nil {
+				t.Fatalf("adding what was just refused: %v", err)
+			}
+			const size = hdrLen + 8 + 2000
+			for range sent {
+				p.recv(size)
+			}
+			until(t, "its turn", func() bool { return !w.pend.Queued() }, h)
+			p.recv(size)
+		})
+	}
+}
+
+// waiting is a pending request that sends one message.
+type waiting struct {
+	pend uct.Pending
+	send func() error
+}
+
+func (w *waiting) Dispatch(*uct.Pending) error {
+	if err := w.send(); err != ucs.InProgress {
+		return err
+	}
+	return nil
+}
+
 func TestPendingWhileConnecting(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, false)
