@@ -69,7 +69,11 @@ func (r *ucpRunner) open() error {
 	if err != nil {
 		return err
 	}
-	params := ucp.ContextParams{Features: ucp.FeatureTag, Name: "perftest"}
+	params := ucp.ContextParams{
+		Features:    ucp.FeatureTag,
+		PeerRelease: peerRelease(r.g.release()),
+		Name:        "perftest",
+	}
 	if r.sleep || r.p.Flags&perfoob.FlagWakeup != 0 {
 		params.Features |= ucp.FeatureWakeup
 	}
