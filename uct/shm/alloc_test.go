@@ -293,3 +293,27 @@ func TestFullDirectory(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestManyChunks opens rings whose descriptors do not fit one chunk.
+func TestManyChunks(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		f.Config = setting(t, map[string]string{"MM_RX_MAX_CHUNK_SIZE": "100k", "MM_FIFO_SIZE": "64"})
+		a, b := f.Pair(t)
+		if n := len(b.Iface.(*iface).pool.chunks); n != 6 {
+			t.Errorf("%d chunks", n)
+		}
+		talks(t, a, b)
+		ep := a.Connect(t, b)
+		n := count(t, b, 4)
+		for range 200 {
+			ucttest.Accept(t, func() error {
+				_, err := ep.AMBcopy(4, &ucttest.Packer{Data: make([]byte, 8256)}, 0, nil)
+				return err
+			}, a, b)
+		}
+		ucttest.Until(t, "all messages", func() bool { return *n == 200 }, a, b)
+		if n := len(ep.(*endpoint).segs); n != 6 {
+			t.Errorf("%d segments attached", n)
+		}
+	})
+}

@@ -201,131 +201,152 @@ func overC(t *testing.T, test func(t *testing.T, c cInstallation, transport stri
 }
 
 // openFor opens a host for peers of a release.
-func openFor(t *testing.T, transport string, release uct.PeerRelease) *ucttest.Host {
+func openFor(t *testing.T, transport string, release uct.PeerRelease, settings map[string]string) *ucttest.Host {
 	t.Helper()
-	f := ucttest.Fixture{Component: component{transport}}
+	all := map[string]string{}
 	if release == uct.PeerRelease113 {
-		f.Config = setting(t, map[string]string{strings.ToUpper(transport) + "_FIFO_SIZE": "64"})
+		all[strings.ToUpper(transport)+"_FIFO_SIZE"] = "64"
 	}
-	return f.Open(t)
+	for name, value := range settings {
+		all[name] = value
+	}
+	return (&ucttest.Fixture{Component: component{transport}, Config: setting(t, all)}).Open(t)
 }
 
 func TestAgainstC(t *testing.T) {
 	overC(t, func(t *testing.T, c cInstallation, transport string) {
-		h := openFor(t, transport, c.release)
-		hosts := []*ucttest.Host{h}
-		p := startC(t, c, transport)
-		received := uint64(0)
-		var keep []*uct.AMDesc
-		handler := func(_ *uct.Source, data []byte, desc *uct.AMDesc) error {
-			ucttest.SameBytes(t, fmt.Sprintf("message %d", received), data, pattern(len(data), received))
-			received++
-			if desc != nil && received%5 == 0 {
-				keep = append(keep, desc)
-				return ucs.InProgress
-			}
-			return nil
+		modes := []map[string]string{nil}
+		if transport == posixName {
+			modes = append(modes,
+				map[string]string{"POSIX_USE_PROC_LINK": "n"},
+				map[string]string{"POSIX_USE_PROC_LINK": "n", "POSIX_DIR": shmDir(t)})
 		}
-		h.Handle(t, 5, handler)
-		h.Handle(t, 6, handler)
-		ep := h.NewEndpoint(t, uct.EndpointParams{DeviceAddr: p.dev, IfaceAddr: p.addr})
-		p.want("ok", nil, "connect %x %x", h.Iface.DeviceAddress(), h.Iface.Address())
-
-		// Messages to us, several rounds of the ring.
-		const many = 1000
-		p.want("ok", hosts, "short 0 %d 18", many)
-		p.want("ok", hosts, "bcopy %d %d 8256", many, many)
-		p.want("ok", hosts, "short %d %d 100", 2*many, many)
-		ucttest.Until(t, "all messages", func() bool { return received == 3*many }, h)
-		for _, d := range keep {
-			d.Release()
+		for n, mode := range modes {
+			t.Run(fmt.Sprint("mode ", n), func(t *testing.T) { exchangeWithC(t, c, transport, mode) })
 		}
-
-		// Messages to C, which keeps some, in the same way.
-		p.want("ok", nil, "keep 300")
-		p.send("receive %d", 3*many)
-		for n := range uint64(3 * many) {
-			msg := pattern([]int{18, 8256, 100}[n/many], n)
-			ucttest.Accept(t, func() error {
-				if n/many == 1 {
-					_, err := ep.AMBcopy(6, &ucttest.Packer{Data: msg}, 0, nil)
-					return err
-				}
-				return ep.AMShort(5, n, msg[8:], 0, nil)
-			}, h)
-		}
-		if got := p.line(); got != "ok 0 wrong" {
-			t.Fatalf("the C peer has received: %s", got)
-		}
-		p.want("ok", nil, "release")
-
-		// Waking each other.
-		ucttest.Settle(h)
-		ucttest.Until(t, "being armed", func() bool { return h.Worker.Arm() == nil }, h)
-		p.want("ok", nil, "short %d 1 20", 3*many)
-		fds := []unix.PollFd{{Fd: int32(h.Worker.EventFD()), Events: unix.POLLIN}}
-		if n, err := unix.Poll(fds, 20000); n != 1 {
-			t.Fatalf("not woken by C: %v", err)
-		}
-		ucttest.Until(t, "the message that woke us", func() bool { return received == 3*many+1 }, h)
-		p.want("armed", nil, "sleep")
-		ucttest.Accept(t, func() error { return ep.AMShort(5, 3*many, pattern(20, 3*many)[8:], 0, nil) }, h)
-		if got := p.line(); got != "woken" {
-			t.Fatalf("the C peer is %s", got)
-		}
-		p.want("ok 0 wrong", nil, "receive %d", 3*many+1)
-
-		// Our access to its memory.
-		key, err := h.Domain.UnpackRkey(p.key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := ep.PutShort(pattern(40000, 77), p.mem, key); err != nil {
-			t.Fatal(err)
-		}
-		p.want("77", nil, "word 0")
-		var old uint64
-		if err := ep.Atomic64Fetch(uct.AtomicAdd, 5, &old, p.mem, key, nil); err != nil || old != 77 {
-			t.Fatalf("fetch and add: %d, %v", old, err)
-		}
-		p.want("82", nil, "word 0")
-		ptr, err := h.Domain.RkeyPtr(key, p.mem, 40000)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ucttest.SameBytes(t, "memory of the peer", ptr[8:], pattern(40000, 77)[8:])
-		if err := ep.PutShort(make([]byte, 8), p.mem+65536, key); !errors.Is(err, ucs.ErrInvalidAddr) {
-			t.Errorf("put behind the key: %v", err)
-		}
-		if err := h.Domain.ReleaseRkey(key); err != nil {
-			t.Error(err)
-		}
-
-		// Its access to ours.
-		mem := h.Expose(t, make([]byte, 65536), uct.AccessAll)
-		packed, err := h.Domain.AppendKey(nil, mem.Handle)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.want("ok", nil, "unpack %x %d", packed, mem.Addr)
-		p.want("ok", nil, "put 16 5000")
-		ucttest.SameBytes(t, "memory that C has put to", mem.Bytes[16:5016], pattern(5000, 16))
-		p.want("16", nil, "fadd 16 4")
-		p.want("20", nil, "fadd 16 0")
-		if got := binary.LittleEndian.Uint64(mem.Bytes[16:]); got != 20 {
-			t.Errorf("memory that C has added to holds %d", got)
-		}
-		p.want(hex.EncodeToString(mem.Bytes[16:116]), nil, "get 16 100")
-		p.want("Success", nil, "check")
-
-		// It ends: a message already sent is lost, the next check fails.
-		p.send("quit")
-		p.cmd.Wait()
-		ucttest.Until(t, "the end of the peer to be noticed", func() bool {
-			ep.Check(nil)
-			return h.Failed(ep) != nil
-		}, h)
 	})
+}
+
+// exchangeWithC does everything there is between a C process and this one, both
+// with the same settings.
+func exchangeWithC(t *testing.T, c cInstallation, transport string, settings map[string]string) {
+	h := openFor(t, transport, c.release, settings)
+	hosts := []*ucttest.Host{h}
+	var env []string
+	for name, value := range settings {
+		env = append(env, "UCX_"+name+"="+value)
+	}
+	p := startC(t, c, transport, env...)
+	received := uint64(0)
+	var keep []*uct.AMDesc
+	handler := func(_ *uct.Source, data []byte, desc *uct.AMDesc) error {
+		ucttest.SameBytes(t, fmt.Sprintf("message %d", received), data, pattern(len(data), received))
+		received++
+		if desc != nil && received%5 == 0 {
+			keep = append(keep, desc)
+			return ucs.InProgress
+		}
+		return nil
+	}
+	h.Handle(t, 5, handler)
+	h.Handle(t, 6, handler)
+	ep := h.NewEndpoint(t, uct.EndpointParams{DeviceAddr: p.dev, IfaceAddr: p.addr})
+	p.want("ok", nil, "connect %x %x", h.Iface.DeviceAddress(), h.Iface.Address())
+
+	// Messages to us, several rounds of the ring.
+	const many = 1000
+	p.want("ok", hosts, "short 0 %d 18", many)
+	p.want("ok", hosts, "bcopy %d %d 8256", many, many)
+	p.want("ok", hosts, "short %d %d 100", 2*many, many)
+	ucttest.Until(t, "all messages", func() bool { return received == 3*many }, h)
+	for _, d := range keep {
+		d.Release()
+	}
+
+	// Messages to C, which keeps some, in the same way.
+	p.want("ok", nil, "keep 300")
+	p.send("receive %d", 3*many)
+	for n := range uint64(3 * many) {
+		msg := pattern([]int{18, 8256, 100}[n/many], n)
+		ucttest.Accept(t, func() error {
+			if n/many == 1 {
+				_, err := ep.AMBcopy(6, &ucttest.Packer{Data: msg}, 0, nil)
+				return err
+			}
+			return ep.AMShort(5, n, msg[8:], 0, nil)
+		}, h)
+	}
+	if got := p.line(); got != "ok 0 wrong" {
+		t.Fatalf("the C peer has received: %s", got)
+	}
+	p.want("ok", nil, "release")
+
+	// Waking each other.
+	ucttest.Settle(h)
+	ucttest.Until(t, "being armed", func() bool { return h.Worker.Arm() == nil }, h)
+	p.want("ok", nil, "short %d 1 20", 3*many)
+	fds := []unix.PollFd{{Fd: int32(h.Worker.EventFD()), Events: unix.POLLIN}}
+	if n, err := unix.Poll(fds, 20000); n != 1 {
+		t.Fatalf("not woken by C: %v", err)
+	}
+	ucttest.Until(t, "the message that woke us", func() bool { return received == 3*many+1 }, h)
+	p.want("armed", nil, "sleep")
+	ucttest.Accept(t, func() error { return ep.AMShort(5, 3*many, pattern(20, 3*many)[8:], 0, nil) }, h)
+	if got := p.line(); got != "woken" {
+		t.Fatalf("the C peer is %s", got)
+	}
+	p.want("ok 0 wrong", nil, "receive %d", 3*many+1)
+
+	// Our access to its memory.
+	key, err := h.Domain.UnpackRkey(p.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ep.PutShort(pattern(40000, 77), p.mem, key); err != nil {
+		t.Fatal(err)
+	}
+	p.want("77", nil, "word 0")
+	var old uint64
+	if err := ep.Atomic64Fetch(uct.AtomicAdd, 5, &old, p.mem, key, nil); err != nil || old != 77 {
+		t.Fatalf("fetch and add: %d, %v", old, err)
+	}
+	p.want("82", nil, "word 0")
+	ptr, err := h.Domain.RkeyPtr(key, p.mem, 40000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ucttest.SameBytes(t, "memory of the peer", ptr[8:], pattern(40000, 77)[8:])
+	if err := ep.PutShort(make([]byte, 8), p.mem+65536, key); !errors.Is(err, ucs.ErrInvalidAddr) {
+		t.Errorf("put behind the key: %v", err)
+	}
+	if err := h.Domain.ReleaseRkey(key); err != nil {
+		t.Error(err)
+	}
+
+	// Its access to ours.
+	mem := h.Expose(t, make([]byte, 65536), uct.AccessAll)
+	packed, err := h.Domain.AppendKey(nil, mem.Handle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.want("ok", nil, "unpack %x %d", packed, mem.Addr)
+	p.want("ok", nil, "put 16 5000")
+	ucttest.SameBytes(t, "memory that C has put to", mem.Bytes[16:5016], pattern(5000, 16))
+	p.want("16", nil, "fadd 16 4")
+	p.want("20", nil, "fadd 16 0")
+	if got := binary.LittleEndian.Uint64(mem.Bytes[16:]); got != 20 {
+		t.Errorf("memory that C has added to holds %d", got)
+	}
+	p.want(hex.EncodeToString(mem.Bytes[16:116]), nil, "get 16 100")
+	p.want("Success", nil, "check")
+
+	// It ends: a message already sent is lost, the next check fails.
+	p.send("quit")
+	p.cmd.Wait()
+	ucttest.Until(t, "the end of the peer to be noticed", func() bool {
+		ep.Check(nil)
+		return h.Failed(ep) != nil
+	}, h)
 }
 
 // TestOtherRing checks that a ring of C with another length than ours, or than a
@@ -333,7 +354,7 @@ func TestAgainstC(t *testing.T) {
 func TestOtherRing(t *testing.T) {
 	overC(t, func(t *testing.T, c cInstallation, transport string) {
 		other := uct.PeerRelease113 + uct.PeerRelease122 - c.release
-		h := openFor(t, transport, other)
+		h := openFor(t, transport, other, nil)
 		p := startC(t, c, transport)
 		err := h.Iface.Reachable(uct.ReachableParams{DeviceAddr: p.dev, IfaceAddr: p.addr})
 		if !errors.Is(err, ucs.ErrUnreachable) || !strings.Contains(err.Error(), "UCX_PEER_RELEASE") {

@@ -67,7 +67,7 @@ func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, o options) (_ *iface
 		stuckAfter: stuckAfter,
 		dev:        d.device.Append(nil),
 	}
-	i.pool = rxPool{m: d.m, owner: i, o: &i.o, headroom: max(p.RxHeadroom, 0)}
+	i.pool = rxPool{m: d.m, owner: i, o: &i.o, headroom: p.RxHeadroom}
 	for id := range i.handlers {
 		i.handlers[id] = i.unknown(uct.AMID(id))
 	}
@@ -114,8 +114,8 @@ func (i *iface) ringOptions() segmentOptions {
 // slots takes descriptors for a new ring. Each element needs one, always: a
 // sender may use any for a buffered message.
 func (i *iface) slots() ([]int32, error) {
-	if len(i.pool.spare) < i.o.ring {
-		if err := i.pool.grow(i.o.ring); err != nil {
+	for len(i.pool.spare) < i.o.ring {
+		if err := i.pool.grow(i.o.ring - len(i.pool.spare)); err != nil {
 			return nil, err
 		}
 	}

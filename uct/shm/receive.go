@@ -86,6 +86,9 @@ func (i *iface) receive() int {
 // weakOrder says that loads of one word may be reordered with each other.
 const weakOrder = runtime.GOARCH != "amd64"
 
+// fewBytes is what is copied in line. Every element has room for it.
+const fewBytes = 16
+
 // deliver hands the next message, whose element begins with w, to its handler.
 // It returns false when no sender writes such an element.
 func (i *iface) deliver(w uint32) bool {
@@ -101,7 +104,13 @@ func (i *iface) deliver(w uint32) bool {
 		return false
 	}
 	data := i.inline[:n:n]
-	copy(data, r.elems[r.pos+elemPayload:r.pos+r.elem])
+	src := r.elems[r.pos+elemPayload : r.pos+r.elem]
+	if n <= fewBytes {
+		// Two loads and stores cost less than a call.
+		*(*[fewBytes]byte)(i.inline) = *(*[fewBytes]byte)(src)
+	} else {
+		copy(data, src)
+	}
 	if i.tracer != nil {
 		i.tracer(true, uct.AMID(id), data)
 	}

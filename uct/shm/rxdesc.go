@@ -44,14 +44,14 @@ func (p *rxPool) stride() int {
 	return (p.headroom + p.o.seg + cacheLine - 1) &^ (cacheLine - 1)
 }
 
-// grow adds a chunk with at least need descriptors.
-func (p *rxPool) grow(need int) error {
-	n := max(p.o.growBufs, need)
+// grow adds a chunk of descriptors, want of them if that fits a chunk.
+func (p *rxPool) grow(want int) error {
+	n := max(p.o.growBufs, want)
 	if p.o.maxBufs >= 0 {
 		n = min(n, p.o.maxBufs-len(p.all))
 	}
-	n = min(n, max(p.o.maxChunk/p.stride(), need))
-	if n < need {
+	n = min(n, max(p.o.maxChunk/p.stride(), 1))
+	if n < 1 {
 		return fmt.Errorf("shm: all %d receive buffers are in use: %w", len(p.all), ucs.ErrNoMemory)
 	}
 	s, err := p.m.create(segmentOptions{size: n * p.stride(), what: "receive"})

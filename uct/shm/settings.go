@@ -152,11 +152,14 @@ func loadOptions(cfg *config.Set, transport string, p uct.IfaceParams) (options,
 		seg:       mm.SegSize.Int(8256),
 		maxBufs:   mm.RxMaxBufs,
 		growBufs:  int(min(mm.RxBufsGrow, maxRing)),
-		maxChunk:  mm.RxMaxChunk.Int(128 << 20),
+		maxChunk:  min(mm.RxMaxChunk.Int(128<<20), maxChunk),
 		maxPoll:   max(mm.FifoMaxPoll.Int(16), 1),
 		maxNumEPs: s.SM.MaxNumEPs.Int(uct.Unlimited),
 		handling:  mm.ErrorHandling,
 		failure:   s.SM.Failure,
+	}
+	if p.RxHeadroom < 0 || p.RxHeadroom > maxHeadroom {
+		return o, fmt.Errorf("shm: headroom of %d bytes, not 0 to %d: %w", p.RxHeadroom, maxHeadroom, ucs.ErrInvalidParam)
 	}
 	switch {
 	case o.ring < minRing || o.ring > maxRing || o.ring&(o.ring-1) != 0:
