@@ -96,6 +96,7 @@ const (
 	epClosing                             // close was called
 	epClosed
 	epDraining // the operations of the waiting list are being started
+	epChecking // a keepalive message is on its way
 )
 
 // endpointSeq numbers endpoints without a name.
@@ -158,6 +159,7 @@ func (w *Worker) newEndpoint(addr *proto.WorkerAddress, mode ErrMode) (*Endpoint
 		return nil, fmt.Errorf("ucp: too many endpoints: %w", ucs.ErrExceedsLimit)
 	}
 	ep.localID = proto.EndpointID(id)
+	w.watch()
 	ep.open()
 	return ep, nil
 }

@@ -33,6 +33,9 @@ type transport struct {
 	// busy says that nothing can be expected to finish in its call.
 	busy bool
 
+	// polls says that senders without room cannot sleep.
+	polls bool
+
 	sim *simulated // nil for the others
 }
 
@@ -46,6 +49,11 @@ var transports = []transport{
 	// The kernel takes little at a time: operations stop in the middle.
 	{name: "tcp with small buffers", few: true,
 		settings: []setting{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}, {"TCP_SNDBUF", "4k"}, {"TCP_RCVBUF", "4k"}}},
+
+	{name: "posix", settings: []setting{{"TLS", "posix"}}},
+	{name: "sysv", few: true, settings: []setting{{"TLS", "sysv"}}},
+	{name: "posix and cma", few: true, settings: []setting{{"TLS", "posix,cma"}}},
+	{name: "a small ring", few: true, polls: true, settings: []setting{{"TLS", "posix"}, {"POSIX_FIFO_SIZE", "4"}}},
 
 	simPlain,
 	simLate.rough(),

@@ -81,3 +81,22 @@ func (t *idTable[T]) each(fn func(*T)) {
 		}
 	}
 }
+
+// some calls fn for at most n objects, from slot from on and around, each once,
+// and returns the slot to go on with. fn may remove ids.
+func (t *idTable[T]) some(from, n int, fn func(*T)) int {
+	for range len(t.slots) {
+		if n == 0 {
+			break
+		}
+		if from >= len(t.slots) {
+			from = 0
+		}
+		if obj := t.slots[from].obj; obj != nil {
+			fn(obj)
+			n--
+		}
+		from++
+	}
+	return from
+}

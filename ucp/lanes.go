@@ -151,6 +151,12 @@ func addressEntry(addr *proto.WorkerAddress, index int) (dev *proto.AddressDevic
 func (w *Worker) local(i *iface) proto.LocalIface {
 	a, md := i.attr, w.mds[i.md].Attr()
 	pub := w.publish(i)
+	flags := proto.IfaceFlags(a.Flags)
+	if a.Resource.Type == uct.DeviceShared && a.Flags.Has(uct.IfaceEpCheck) {
+		// Shared memory tells of no failure, but the kernel knows which processes
+		// live and the keepalive asks it.
+		flags |= proto.FlagErrHandlePeer
+	}
 	return proto.LocalIface{
 		Name:      a.Resource.String(),
 		Transport: i.id,
@@ -165,7 +171,7 @@ func (w *Worker) local(i *iface) proto.LocalIface {
 			RkeyPtr:  md.Flags&uct.MDFlagRkeyPtr != 0,
 			RegCost:  proto.Linear(md.RegCost),
 		},
-		Flags:        proto.IfaceFlags(a.Flags),
+		Flags:        flags,
 		Events:       proto.EventFlags(a.Events),
 		Atomic32:     pub.Caps&proto.CapAtomic32 != 0,
 		Atomic64:     pub.Caps&proto.CapAtomic64 != 0,

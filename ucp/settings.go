@@ -25,6 +25,9 @@ type settings struct {
 	MaxUnexpected config.Bytes `ucx:"MAX_UNEXP_BYTES" default:"4g" doc:"Memory that messages without a posted receive may take per worker. A connection that exceeds it is closed."`
 	MaxUnexpEps   int          `ucx:"MAX_UNEXP_EPS" default:"65536" doc:"Endpoints that peers may open toward a worker before it opens its own."`
 
+	KeepaliveInterval config.Time `ucx:"KEEPALIVE_INTERVAL" default:"20s" doc:"Time between rounds of checks whether peers are still there; inf or 0 for never."`
+	KeepaliveEps      int         `ucx:"KEEPALIVE_NUM_EPS" default:"128" doc:"Endpoints checked in a round."`
+
 	AllocPrio config.List `ucx:"ALLOC_PRIO" default:"md:sysv,md:posix,thp,md:*,mmap,heap" doc:"Ways to allocate memory, the first that works is taken: md:NAME for the memory domains of a component, md:* for any, thp, huge and mmap for pages of the kernel, heap."`
 
 	NumEPs config.Count `ucx:"NUM_EPS" default:"auto" doc:"Number of endpoints to expect, overriding what the program estimates."`

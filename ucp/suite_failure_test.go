@@ -10,13 +10,14 @@ import (
 )
 
 var failureCases = []testCase{
-	{"the peer's worker is closed", twoSides, testPeerCloses},
-	{"no handler in mode none", twoSides, testPeerClosesModeNone},
-	{"close after a failure", twoSides, testCloseAfterFailure},
+	{"the peer's worker is closed", twoSides | watchful, testPeerCloses},
+	{"the peer closes its end", twoSides | watchful, testPeerClosesEnd},
+	{"no handler in mode none", twoSides | watchful, testPeerClosesModeNone},
+	{"close after a failure", twoSides | watchful, testCloseAfterFailure},
 	{"close before the failure is noticed", twoSides | everySwitch, testCloseUnnoticed},
-	{"the handler may close and start anew", twoSides, testHandlerReconnects},
-	{"receives outlive a sender", twoSides, testReceivesOutlive},
-	{"a peer that does nothing is alive", twoSides, testStoppedPeer},
+	{"the handler may close and start anew", twoSides | watchful, testHandlerReconnects},
+	{"receives outlive a sender", twoSides | watchful, testReceivesOutlive},
+	{"a peer that does nothing is alive", twoSides | watchful, testStoppedPeer},
 }
 
 // failure records what an error handler was told.
@@ -301,6 +302,28 @@ func testReceivesOutlive(t *testing.T, tr transport) {
 	}
 	r.must(c.connect(a).TagSend(1, message(1), nil))
 	r.must(req, nil)
+}
+
+// testPeerClosesEnd: the peer goes on and closes its end of the endpoint only. What
+// waits for an answer from there ends.
+func testPeerClosesEnd(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	var f failure
+	ep := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer, OnError: f.onError})
+	r.warm(ep, b)
+	back := b.connectWith(a, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+	r.warm(back, a)
+	op := r.startSend(ep.TagSendSync, 8)
+	r.arrived(b, 1)
+	r.must(back.CloseAsync(nil))
+	r.until("the failure", func() bool { return f.calls > 0 })
+	if !errors.Is(f.err, ucs.ErrConnectionReset) || !op.req.Done() || op.req.Err() == nil {
+		t.Errorf("%v; the send: done %v, %v", f.err, op.req.Done(), op.req.Err())
+	}
+	op.req.Free()
+	b.take(1, ucp.FullMask, 8)
+	r.inTheCall(ep.CloseAsync(nil))
 }
 
 // testStoppedPeer: a peer that does not progress is not lost. It goes on when it

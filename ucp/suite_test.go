@@ -20,6 +20,13 @@ const (
 	// onDemand: things go wrong when the test asks for it.
 	onDemand
 
+	// sleepy: senders sleep until there is room.
+	sleepy
+
+	// watchful: the keepalive looks for peers all the time. Nothing else tells of
+	// those that are gone over shared memory.
+	watchful
+
 	// everySwitch: the test is repeated under every switch, or under those that
 	// change most.
 	everySwitch
@@ -84,8 +91,12 @@ func TestSuite(t *testing.T) {
 
 // runCase runs a test on a transport, under every switch if it asks for that.
 func runCase(t *testing.T, c testCase, tr transport) {
-	if c.need&twoSides != 0 && tr.loopback || c.need&prompt != 0 && tr.busy || c.need&onDemand != 0 && tr.sim == nil {
+	if c.need&twoSides != 0 && tr.loopback || c.need&prompt != 0 && tr.busy || c.need&onDemand != 0 && tr.sim == nil ||
+		c.need&sleepy != 0 && tr.polls {
 		return
+	}
+	if c.need&watchful != 0 {
+		tr = tr.with(setting{"KEEPALIVE_INTERVAL", "1ms"})
 	}
 	t.Run(c.name, func(t *testing.T) {
 		if c.need&(everySwitch|fewSwitches) == 0 {

@@ -4,5 +4,7 @@ package ucp
 // only place in the package that knows their names.
 import (
 	_ "github.com/ucx-go/ucx/uct/self"
+	_ "github.com/ucx-go/ucx/uct/shm"
+	_ "github.com/ucx-go/ucx/uct/shm/cma"
 	_ "github.com/ucx-go/ucx/uct/tcp"
 )

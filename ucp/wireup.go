@@ -30,6 +30,10 @@ var wireupMessage = protocol{
 // sendWireup sends one wireup message with the given address. The error says
 // that there is no way to; one of sending arrives like that of any message.
 func (ep *Endpoint) sendWireup(t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) error {
+	return ep.sendWireupBy(&wireupMessage, t, dst, addr)
+}
+
+func (ep *Endpoint) sendWireupBy(p *protocol, t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) error {
 	m := proto.Wireup{Type: t, ErrMode: ep.errMode, ConnSN: ep.connSN, SrcEp: ep.localID, DstEp: dst, Address: addr}
 	packed, err := m.Append(nil)
 	if err == nil && len(packed) > ep.cfg.maxBcopy {
@@ -41,7 +45,7 @@ func (ep *Endpoint) sendWireup(t proto.WireupType, dst proto.EndpointID, addr pr
 		return err
 	}
 	ep.w.stats.WireupSent++
-	r := ep.control(&wireupMessage)
+	r := ep.control(p)
 	r.data.buf = packed
 	r.run()
 	return nil

@@ -87,6 +87,7 @@ type Worker struct {
 	described   proto.WorkerAddress
 	address     Address // described, packed for peers
 	wake        wakeup
+	keep        keepalive
 	stats       Stats
 	dispatching *Request    // is being tried again by its lane
 	dispatched  requestList // finished in their dispatch, to be ended
@@ -201,7 +202,7 @@ func (w *Worker) openIface(index int) error {
 	if err != nil {
 		return err
 	}
-	if w.ctx.params.Features&FeatureWakeup != 0 && r.Type != uct.DeviceSelf && ui.Attr().Events&uct.EventFD == 0 {
+	if w.ctx.params.Features&FeatureWakeup != 0 && !canSleep(ui.Attr()) {
 		ui.Close()
 		return fmt.Errorf("cannot signal events: %w", ucs.ErrUnsupported)
 	}
@@ -215,6 +216,14 @@ func (w *Worker) openIface(index int) error {
 	}
 	w.ifaces = append(w.ifaces, i)
 	return w.setHandlers(i)
+}
+
+// canSleep reports whether a worker may sleep with such an interface open. What
+// only progress can bring about keeps the worker awake by itself; messages from
+// elsewhere must wake it.
+func canSleep(a *uct.IfaceAttr) bool {
+	const messages = uct.IfaceAMShort | uct.IfaceAMBcopy | uct.IfaceAMZcopy
+	return a.Resource.Type == uct.DeviceSelf || a.Events&uct.EventFD != 0 || a.Flags&messages == 0
 }
 
 // setHandlers connects the active messages of the requested features.

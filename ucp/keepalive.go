@@ -1,0 +1,84 @@
+package ucp
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// keepalive finds out about peers that went without a word. Every
+// UCX_KEEPALIVE_INTERVAL it asks for a number of endpoints in turn: the
+// transport whether the peer's process lives, where the transport does not watch
+// by itself, and in ErrModePeer the peer's worker whether the other end of the
+// endpoint still exists (ucp_worker_do_ep_keepalive in src/ucp/core/ucp_worker.c).
+type keepalive struct {
+	timer *event.Timer
+	next  int // slot of the endpoint to go on with
+}
+
+// watch makes sure that the keepalive runs once there is an endpoint.
+func (w *Worker) watch() {
+	k := &w.keep
+	interval := time.Duration(w.ctx.settings.KeepaliveInterval)
+	if k.timer != nil || interval <= 0 || w.ctx.settings.KeepaliveEps <= 0 {
+		return
+	}
+	var err error
+	if k.timer, err = w.uctw.Timers().After(interval, w.keepaliveRound); err != nil {
+		log.Warn("no keepalive", zap.String("worker", w.name), zap.Error(err))
+	}
+}
+
+// keepaliveRound looks at the next endpoints.
+func (w *Worker) keepaliveRound() {
+	k := &w.keep
+	k.next = w.endpoints.some(k.next, w.ctx.settings.KeepaliveEps, (*Endpoint).keepalive)
+	if w.endpoints.len() == 0 {
+		k.timer.Stop()
+		k.timer = nil
+		return
+	}
+	if err := k.timer.Reset(time.Duration(w.ctx.settings.KeepaliveInterval)); err != nil {
+		log.Warn("no keepalive", zap.String("worker", w.name), zap.Error(err))
+	}
+}
+
+// keepalive asks for one endpoint. What is found out arrives like any failure.
+func (ep *Endpoint) keepalive() {
+	if ep.usable() != nil {
+		return
+	}
+	for i := range ep.lanes {
+		l := &ep.lanes[i]
+		if f := l.iface.attr.Flags; f.Has(uct.IfaceEpCheck) && !f.Has(uct.IfaceEpKeepalive) {
+			_ = l.uct.Check(nil) // what it says now is also reported
+		}
+	}
+	loopback := ep.peer == nil || ep.peer.uuid == ep.w.uuid
+	if ep.errMode == ErrModeNone || ep.remoteID == 0 || loopback || ep.state&epChecking != 0 {
+		return
+	}
+	ep.state |= epChecking // one at a time: a peer may be stopped for long
+	if ep.sendWireupBy(&checkMessage, proto.WireupEpCheck, ep.remoteID, ep.w.described) != nil {
+		ep.state &^= epChecking
+	}
+}
+
+// checkMessage is the protocol of the question whether the peer's end exists.
+var checkMessage = protocol{
+	name: "keepalive",
+	progress: func(r *Request) error {
+		ep := r.ep // a request that is sent is gone
+		err := wireupMessage.progress(r)
+		if err == nil {
+			ep.state &^= epChecking
+		}
+		return err
+	},
+	pack: wireupMessage.pack,
+}
