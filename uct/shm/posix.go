@@ -90,12 +90,18 @@ func (m *posix) owner(id uint64) int {
 	return pid
 }
 
+// maxAlloc is what the file system has free, or all memory of the machine for
+// files without a name, which are in no file system.
 func (m *posix) maxAlloc() uint64 {
+	var info unix.Sysinfo_t
 	var st unix.Statfs_t
-	if unix.Statfs(m.dir, &st) != nil {
-		return math.MaxInt64
+	switch {
+	case m.link && unix.Sysinfo(&info) == nil:
+		return (uint64(info.Totalram) + uint64(info.Totalswap)) * uint64(info.Unit)
+	case !m.link && unix.Statfs(m.dir, &st) == nil:
+		return st.Bavail * uint64(st.Bsize)
 	}
-	return st.Bavail * uint64(st.Bsize)
+	return math.MaxInt64
 }
 
 func (m *posix) create(o segmentOptions) (*segment, error) {

@@ -56,11 +56,16 @@ func (m *posix) open(ref reference) (object, error) {
 	if err != nil {
 		return object{}, errOpen(path, err)
 	}
-	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	// The seals first: a file that is sealed now keeps the size it has now.
+	seals, sealErr := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err := unix.Fstat(fd, &st); err != nil || st.Size <= 0 || st.Size > maxObject {
+		unix.Close(fd)
+		return object{}, fmt.Errorf("%s has %d bytes, %v: %w", path, st.Size, err, ucs.ErrUnreachable)
+	}
 	return object{
 		ident:  identity{uint64(st.Dev), st.Ino},
 		size:   int(st.Size),
-		shrink: err != nil || seals&unix.F_SEAL_SHRINK == 0,
+		shrink: sealErr != nil || seals&unix.F_SEAL_SHRINK == 0,
 		owner:  m.owner(ref.id),
 		fd:     fd,
 	}, nil
