@@ -127,7 +127,7 @@ func (e *endpoint) amBcopy(id uct.AMID, p uct.Packer) (int, error) {
 	if e.refusing || id >= uct.MaxAMIDs || e.pending.Blocks() {
 		return 0, e.refuse(id, 0)
 	}
-	for {
+	for range maxTries {
 		h := atomic.LoadUint64(e.head)
 		if h&^armed-e.tail >= e.n || atomic.LoadUint32(e.addrLen) == 0 {
 			if err := e.room(); err != nil {
@@ -158,12 +158,13 @@ func (e *endpoint) amBcopy(id uct.AMID, p uct.Packer) (int, error) {
 		e.publish(el, h, 0, id, n)
 		return n, nil
 	}
+	return 0, e.fail(errRestless())
 }
 
 // claim takes the next element of the peer's ring and returns the head it was
 // at, for publish. It must be published.
 func (e *endpoint) claim() (uint64, error) {
-	for {
+	for range maxTries {
 		h := atomic.LoadUint64(e.head)
 		if h&^armed-e.tail < e.n && atomic.LoadUint32(e.addrLen) != 0 {
 			if atomic.CompareAndSwapUint64(e.head, h, (h+1)&^armed) {
@@ -173,7 +174,12 @@ func (e *endpoint) claim() (uint64, error) {
 			return 0, err
 		}
 	}
+	return 0, e.fail(errRestless())
 }
+
+// maxTries bounds how often claiming an element is tried while others are faster.
+// No real senders are that often; a hostile owner of the ring could be.
+const maxTries = 1 << 20
 
 // element is the element of head h.
 func (e *endpoint) element(h uint64) []byte {
@@ -287,4 +293,9 @@ func errAMID(id uct.AMID) error {
 
 func errClosed() error {
 	return fmt.Errorf("shm: the peer has closed its ring: %w", ucs.ErrConnectionReset)
+}
+
+//go:noinline
+func errRestless() error {
+	return fmt.Errorf("shm: the head of the peer's ring does not stop changing: %w", ucs.ErrConnectionReset)
 }
