@@ -317,3 +317,75 @@ func TestManyChunks(t *testing.T) {
 		}
 	})
 }
+
+// TestNoDescriptors runs out of descriptors at each step of opening: the error
+// says so, and nothing is left behind.
+func TestNoDescriptors(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		a := f.Open(t)
+		var limit unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+		params := uct.IfaceParams{Transport: f.Component.Name(), Device: deviceName}
+		refused := 0
+		const tries = 20
+		for spare := range tries {
+			// Descriptors up to the first free ones, and as many more as spare says.
+			fd, err := unix.Dup(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			unix.Close(fd)
+			low := unix.Rlimit{Cur: uint64(fd + spare), Max: limit.Max}
+			if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
+				t.Fatal(err)
+			}
+			i, openErr := a.Domain.OpenIface(a.Worker, params, nil)
+			err = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if openErr == nil {
+				if err := i.Close(); err != nil {
+					t.Error(err)
+				}
+				break
+			}
+			refused++
+			ucttest.WantStatus(t, "opening", openErr, ucs.ErrNoMemory)
+			if !contains(openErr.Error(), "ulimit -n") {
+				t.Errorf("%q does not say what helps", openErr)
+			}
+		}
+		if least := map[string]int{posixName: 3, sysvName: 1}[f.Component.Name()]; refused < least || refused == tries {
+			t.Errorf("refused %d times, want at least %d and not always", refused, least)
+		}
+	})
+}
+
+// TestHugePages asks for huge pages: memory in them, or an error that says what
+// is missing.
+func TestHugePages(t *testing.T) {
+	md, err := component{sysvName}.OpenMD(sysvName, setting(t, map[string]string{"SYSV_HUGETLB_MODE": "y"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := md.Alloc(uct.AllocParams{Length: 1, Nonblock: true})
+	if err != nil {
+		ucttest.WantStatus(t, "allocating", err, ucs.ErrNoMemory)
+		if !contains(err.Error(), "vm.nr_hugepages") {
+			t.Errorf("%q does not say what helps", err)
+		}
+	} else {
+		if n := len(m.Bytes()); n != hugePageSize() {
+			t.Errorf("%d bytes", n)
+		}
+		if err := md.Deregister(m); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := md.Close(); err != nil {
+		t.Error(err)
+	}
+}
