@@ -1,13 +1,15 @@
 // Package ucp is the communication API of UCX: contexts, workers, endpoints and
-// requests, with tagged messages between workers of one process, of one host or
-// of different hosts, Go or C on either side.
+// requests, with tagged messages and one-sided access to registered memory
+// between workers of one process, of one host or of different hosts, Go or C on
+// either side.
 //
 // # Objects
 //
 // A Context holds the transports of the machine that the settings allow. A
 // Worker is a progress engine with its own receive queues and an Address that
 // peers need. An Endpoint is the way from a worker to one peer. An operation
-// that does not finish in its call returns a Request.
+// that does not finish in its call returns a Request. A Memory is registered
+// memory; an Rkey is the right to access a peer's.
 //
 // # Starting and finishing
 //
@@ -35,5 +37,12 @@
 // A buffer given to an operation belongs to the library until the operation is
 // done: it is neither read nor written by the caller meanwhile. "Done" means for
 // a send that the buffer may be reused, for a synchronous send that the receiver
-// has matched it, for a receive that the data is there.
+// has matched it, for a receive that the data is there, for a put that the buffer
+// may be reused, for a get or a fetching atomic operation that the result is
+// there. That a put or an atomic operation has taken effect at the peer takes a
+// flush.
+//
+// Peers access what Context.MemMap has registered, within its rights, and nothing
+// else: every access that the worker carries out for a peer is checked, whatever
+// the peer says, and refused by dropping the peer's connection.
 package ucp

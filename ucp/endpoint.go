@@ -81,6 +81,7 @@ type Endpoint struct {
 
 	waiting     requestList // operations that need remoteID, and all after them
 	outstanding requestList // operations that wait for a message of the peer
+	rma         *rmaFlow    // nil before the first one-sided operation
 
 	onError  func(*Endpoint, error, any)
 	userData any
@@ -96,6 +97,7 @@ const (
 	epClosing                             // close was called
 	epClosed
 	epDraining // the operations of the waiting list are being started
+	epRejected // the peer was told that its end is of no use
 	epChecking // a keepalive message is on its way
 )
 
@@ -190,7 +192,7 @@ func (ep *Endpoint) usable() error {
 // start begins an operation that may have to wait for the peer's id: then it
 // queues, and everything started afterwards queues behind it.
 func (ep *Endpoint) start(r *Request, needID bool) {
-	if ep.waiting.head != nil || needID && ep.remoteID == 0 {
+	if ep.waiting.head != nil || needID && ep.remoteID == 0 || ep.heldBack(r) {
 		ep.waiting.push(r)
 		ep.short = -1
 		if ep.remoteID == 0 && ep.state&epRequested == 0 {
@@ -211,13 +213,18 @@ func (ep *Endpoint) connected(id proto.EndpointID) {
 		return
 	}
 	ep.remoteID = id
+	ep.drain()
+}
+
+// drain starts what waits, in order, until a fence holds something back.
+func (ep *Endpoint) drain() {
 	if ep.state&epDraining != 0 {
 		return
 	}
 	ep.state |= epDraining
 	for ep.err == nil && ep.state&epClosed == 0 {
 		r := ep.waiting.head
-		if r == nil {
+		if r == nil || ep.heldBack(r) {
 			break
 		}
 		ep.waiting.remove(r)
@@ -278,6 +285,11 @@ func (ep *Endpoint) purge(err error) {
 	}
 	for r := ep.outstanding.pop(); r != nil; r = ep.outstanding.pop() {
 		r.finish(err)
+	}
+	if f := ep.rma; f != nil {
+		for r := f.flushing.pop(); r != nil; r = f.flushing.pop() {
+			r.finish(err)
+		}
 	}
 }
 

@@ -110,6 +110,14 @@ type RequestParams struct {
 	// Only host memory exists so far.
 	MemoryType ucs.MemoryType
 
+	// Memory, if not nil, is registered memory that holds the buffer of a send,
+	// put or get. It must not be unmapped before the operation is done.
+	Memory *Memory
+
+	// ReplyBuffer takes the value from before an atomic operation: 4 or 8 bytes
+	// in the byte order of the machine, like the operand.
+	ReplyBuffer []byte
+
 	// CloseFlags apply to Endpoint.CloseAsync.
 	CloseFlags CloseFlags
 }

@@ -10,22 +10,31 @@ import (
 var flushOp, closeOp, workerFlush protocol
 
 func init() {
-	flushOp = protocol{name: "flush", progress: progressFlush, completed: (*Request).finish}
-	closeOp = protocol{name: "close", progress: progressFlush, completed: (*Request).finish}
+	flushOp = protocol{name: "flush", progress: progressFlush, completed: lanesFlushed}
+	closeOp = protocol{name: "close", progress: progressFlush, completed: lanesFlushed}
 	workerFlush = protocol{name: "worker flush", completed: (*Request).finish}
 }
 
-// progressFlush asks the transport to flush behind everything sent before.
+// progressFlush asks the transports to flush behind everything sent before, one
+// lane after the other. What went by messages is waited for afterwards.
 func progressFlush(r *Request) error {
-	err := r.ep.ue.Flush(uct.FlushRemote, &r.comp)
-	switch err {
-	case nil:
-		r.proto.completed(r, nil)
-		return nil
-	case ucs.InProgress:
-		return nil
+	if len(r.ep.lanes) == 0 {
+		return ucs.ErrNotConnected
 	}
-	return err
+	for ; int(r.step) < len(r.ep.lanes); r.step++ {
+		r.lane = r.step
+		r.comp.Count++
+		err := r.ep.lanes[r.step].uct.Flush(uct.FlushRemote, &r.comp)
+		if err == ucs.InProgress {
+			continue
+		}
+		r.comp.Count--
+		if err != nil {
+			return err
+		}
+	}
+	r.comp.Done(nil)
+	return nil
 }
 
 // Flush completes when all remote memory operations started on the endpoint
@@ -46,7 +55,7 @@ func (ep *Endpoint) startFlush(p *RequestParams, op *protocol) (*Request, error)
 	if err != nil {
 		return nil, err
 	}
-	r.ep, r.proto = ep, op
+	r.ep, r.proto, r.step = ep, op, 0
 	ep.start(r, false)
 	return r.result()
 }
@@ -71,6 +80,7 @@ func (w *Worker) Flush(p *RequestParams) (*Request, error) {
 		r.comp.Count++
 		child := ep.control(&flushOp)
 		child.state |= stateParams
+		child.step = 0
 		child.onSend, child.userData = flushed, r
 		ep.start(child, false)
 	})

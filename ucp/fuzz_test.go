@@ -46,6 +46,7 @@ type fuzzTarget struct {
 	handlers []uct.AMHandler
 	live     []uint64 // ids that peers may know
 	open     []*Request
+	memory   *target // that peers may access
 }
 
 // The handlers by number, as scripts name them.
@@ -62,7 +63,17 @@ const (
 	fuzzData
 	fuzzATS
 	fuzzATP
+	fuzzPut
+	fuzzGetReq
+	fuzzGetRep
+	fuzzAtomicReq
+	fuzzAtomicRep
+	fuzzCompletion
 )
+
+// fuzzEndpointAt is where messages have the endpoint's id that have an address,
+// too, which a patch is for.
+var fuzzEndpointAt = map[int]int{fuzzPut: 8, fuzzGetReq: 16, fuzzAtomicReq: 8}
 
 // The live ids by number.
 const (
@@ -71,6 +82,9 @@ const (
 	liveSync
 	liveFetch
 	liveMessage
+	liveMemory
+	liveGet
+	liveAtomic
 )
 
 func newFuzzTarget(t testing.TB) *fuzzTarget {
@@ -78,12 +92,18 @@ func newFuzzTarget(t testing.TB) *fuzzTarget {
 	f := &fuzzTarget{victim: v, handlers: []uct.AMHandler{
 		v.onWireup, v.onEagerOnly, v.onEagerFirst, v.onEagerMiddle, v.onEagerSyncOnly, v.onEagerSyncFirst,
 		v.onEagerSyncAck, v.onRndvRTS, v.onRndvRTR, v.onRndvData, v.onRndvATS, v.onRndvATP,
+		v.onPut, v.onGetReq, v.onGetRep, v.onAtomicReq, v.onAtomicRep, v.onCompletion,
 	}}
 	offer := v.offer(offerLength)
 	sync := v.syncSend(0x51)
 	fetch := v.fetching(make([]byte, 300))
-	f.open = []*Request{offer, sync, fetch}
-	f.live = []uint64{uint64(v.ep.localID), offer.localID, sync.localID, fetch.localID, 0x1111}
+	f.memory = v.memory(200, ProtAll)
+	get, amo := v.waiting(&getMessages, make([]byte, 100)), v.waiting(&atomicFetch, make([]byte, 8))
+	f.open = []*Request{offer, sync, fetch, get, amo}
+	f.live = []uint64{
+		uint64(v.ep.localID), offer.localID, sync.localID, fetch.localID, 0x1111,
+		f.memory.addr, get.localID, amo.localID,
+	}
 	first := proto.EagerFirst{Tag: 0x52, TotalLen: 1000, MsgID: 0x1111}.Append(nil)
 	if err := v.onEagerFirst(nil, append(first, 1, 2, 3), nil); err != nil {
 		t.Fatal(err)
@@ -108,6 +128,9 @@ func (f *fuzzTarget) play(s script) {
 		h, patch, n := int(s[0])%len(f.handlers), s[1], min(int(s[2]), len(s)-3)
 		message := append([]byte(nil), s[3:3+n]...)
 		s = s[3+n:]
+		if at := fuzzEndpointAt[h]; at > 0 && patch>>4 != 0 && at+8 <= len(message) {
+			binary.LittleEndian.PutUint64(message[at:], f.live[liveEndpoint])
+		}
 		if at := patchOffsets[int(patch>>4)%len(patchOffsets)]; at >= 0 && at+8 <= len(message) {
 			binary.LittleEndian.PutUint64(message[at:], f.live[int(patch&0xF)%len(f.live)])
 		}
@@ -120,6 +143,10 @@ func (f *fuzzTarget) play(s script) {
 func (f *fuzzTarget) finish() {
 	for range 300 {
 		f.Progress()
+	}
+	f.memory.untouched(f)
+	if f.serving != 0 {
+		f.Errorf("%d answers are still under way", f.serving)
 	}
 	if held := f.Stats().UnexpectedBytes; held < 0 || held > 2<<20 {
 		f.Errorf("%d bytes are held", held)
@@ -172,6 +199,13 @@ func seeds() []script {
 		step(fuzzData, patchAt0+liveFetch, with(proto.RndvData{}.Append(nil))),
 		step(fuzzATS, patchAt0+liveOffer, proto.RndvAck{Size: offerLength, HasSize: true}.Append(nil)),
 		step(fuzzATP, patchAt0+liveFetch, proto.RndvAck{Size: 300, HasSize: true}.Append(nil)),
+		step(fuzzPut, patchAt0+liveMemory, with(proto.Put{}.Append(nil))),
+		step(fuzzGetReq, patchAt0+liveMemory, proto.GetReq{Length: 200, ReqID: 9}.Append(nil)),
+		step(fuzzGetRep, patchAt0+liveGet, with(proto.GetRep{Offset: 5}.Append(nil))),
+		step(fuzzAtomicReq, patchAt0+liveMemory, proto.AtomicReq{Size: 8, Op: proto.AtomicCSwap, ReqID: 9}.Append(nil)),
+		step(fuzzAtomicReq, patchAt0+liveMemory, proto.AtomicReq{Size: 4, Value: 1}.Append(nil)),
+		step(fuzzAtomicRep, patchAt0+liveAtomic, proto.AtomicRep{Size: 8}.Append(nil)),
+		step(fuzzCompletion, patchAt0+liveEndpoint, proto.Cmpl{}.Append(nil)),
 		step(fuzzWireup, 0, wireup(proto.Wireup{Type: proto.WireupRequest, SrcEp: 5, Address: none})),
 		step(fuzzWireup, patchAt12+liveEndpoint, wireup(proto.Wireup{Type: proto.WireupReply, SrcEp: 5, Address: none})),
 		step(fuzzWireup, patchAt12+liveEndpoint, wireup(proto.Wireup{Type: proto.WireupEpRemoved, SrcEp: 5, Address: none})),

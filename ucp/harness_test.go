@@ -95,6 +95,7 @@ type rig struct {
 	transport
 	log   *logtest.Log
 	sides []*side
+	keys  []*ucp.Rkey // to be closed at the end
 }
 
 // side is a worker with a context of its own.
@@ -103,6 +104,8 @@ type side struct {
 	rig *rig
 	ctx *ucp.Context
 	fd  int
+
+	unmap []*ucp.Memory // at the end
 }
 
 // features are what the suite asks for.
@@ -165,6 +168,16 @@ func (s *side) close() {
 	s.fd = -1
 	if err := s.Worker.Close(); err != nil {
 		s.rig.Errorf("closing worker: %v", err)
+	}
+	for _, m := range s.unmap {
+		if err := m.Unmap(); err != nil {
+			s.rig.Errorf("unmapping memory: %v", err)
+		}
+	}
+	for _, k := range s.rig.keys {
+		if err := k.Close(); err != nil {
+			s.rig.Errorf("closing a key: %v", err)
+		}
 	}
 	if err := s.ctx.Close(); err != nil {
 		s.rig.Errorf("closing context: %v", err)

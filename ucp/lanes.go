@@ -10,8 +10,9 @@ import (
 
 // lane is one transport connection of an endpoint.
 type lane struct {
-	iface *iface
-	uct   uct.Endpoint
+	iface  *iface
+	uct    uct.Endpoint
+	peerMD uint8 // memory domain of the peer, as its keys number them
 }
 
 // amLane is the lane of active messages: all first packets go there.
@@ -62,7 +63,7 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, lanes []*proto.Lane) bo
 			ep.closeLanes()
 			return false
 		}
-		ep.lanes = append(ep.lanes, lane{iface: i, uct: ue})
+		ep.lanes = append(ep.lanes, lane{iface: i, uct: ue, peerMD: l.DstMD})
 	}
 	return true
 }

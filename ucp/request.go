@@ -41,13 +41,19 @@ type Request struct {
 	peerID  uint64 // the peer's request
 	sn      uint64 // posting order of a receive
 	ranges  rangeSet
-	part    part  // of a rendezvous, being sent
+	part    part  // of a rendezvous, being sent, or the peer's memory
 	lane    uint8 // on which it goes on
 	step    uint8 // of a protocol with several
 	parts   []part
 	mem     uct.MemHandle // destination open to the peer
 	memMD   uct.MemoryDomain
 	iov     []uct.IOV // reused; grows to the transport's limit at first use
+
+	// One-sided operations.
+	key    *Rkey     // of an operation of ours
+	route  *rkeyWay  // it takes, nil for messages
+	amo    *atomicOp // reused
+	region *region   // that an answer is read from
 
 	pend uct.Pending
 	comp uct.Completion
@@ -82,6 +88,7 @@ const (
 	stateParams                          // holds a callback or other parameters
 	stateAgain                           // has another stage to run in its dispatch
 	stateMoves                           // goes on on another lane, after its dispatch
+	stateServes                          // answers a peer, and is counted for that
 )
 
 // protocol is one way to carry out an operation. Its functions are re-entered at
@@ -152,7 +159,7 @@ func (r *Request) Query() (RequestAttr, error) {
 	a := RequestAttr{Err: r.Err(), MemoryType: ucs.MemoryHost}
 	switch {
 	case r.proto != nil && r.ep != nil:
-		a.Info = r.proto.name + " " + r.ep.laneName(0)
+		a.Info = r.proto.name + " " + r.ep.laneName(int(r.lane))
 	case r.proto != nil:
 		a.Info = r.proto.name
 	case r.state&stateRecv != 0:
@@ -342,6 +349,9 @@ func (r *Request) leaveProtocol() {
 	}
 	if r.iov != nil {
 		clear(r.iov)
+	}
+	if r.key != nil || r.state&stateServes != 0 {
+		r.leaveAccess()
 	}
 	if r.proto == &closeOp {
 		r.ep.destroy(ucs.ErrCanceled)

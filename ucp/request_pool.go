@@ -87,7 +87,7 @@ func (w *Worker) useRequest(p *RequestParams) (*Request, error) {
 		if r.list != nil || r.w != nil && !r.Done() {
 			return nil, ucs.ErrInvalidParam
 		}
-		*r = Request{Private: r.Private, w: w, state: stateInCall | stateUser, iov: r.iov}
+		*r = Request{Private: r.Private, w: w, state: stateInCall | stateUser, iov: r.iov, amo: r.amo}
 		r.attach()
 	}
 	if p.Attr&OpNoImmediate != 0 {

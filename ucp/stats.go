@@ -21,6 +21,11 @@ type Stats struct {
 	Failed      uint64 // requests that ended with an error
 	Failures    uint64 // endpoints that failed
 	Requests    uint64 // request objects made
+	Puts        uint64 // one-sided operations started
+	Gets        uint64
+	Atomics     uint64
+	Served      uint64 // one-sided operations of peers carried out by messages
+	Denied      uint64 // those refused: the memory was not registered for it
 	SyncAcks    uint64 // acknowledgements of synchronous sends, sent
 	WireupSent  uint64 // wireup messages
 	WireupRecvd uint64

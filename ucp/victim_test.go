@@ -32,7 +32,7 @@ func newVictim(t testing.TB, settings ...string) *victim {
 			t.Fatal(err)
 		}
 	}
-	ctx, err := NewContext(ContextParams{Features: FeatureTag}, cfg)
+	ctx, err := NewContext(ContextParams{Features: FeatureTag | FeatureRMA | FeatureAMO32 | FeatureAMO64}, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +63,8 @@ func (v *victim) handlers() map[string]uct.AMHandler {
 		"eager only": w.onEagerOnly, "eager first": w.onEagerFirst, "eager middle": w.onEagerMiddle,
 		"sync only": w.onEagerSyncOnly, "sync first": w.onEagerSyncFirst, "sync ack": w.onEagerSyncAck,
 		"rts": w.onRndvRTS, "rtr": w.onRndvRTR, "data": w.onRndvData, "ats": w.onRndvATS, "atp": w.onRndvATP,
+		"put": w.onPut, "get request": w.onGetReq, "get reply": w.onGetRep, "completion": w.onCompletion,
+		"atomic request": w.onAtomicReq, "atomic reply": w.onAtomicRep,
 	}
 }
 

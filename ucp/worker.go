@@ -83,6 +83,7 @@ type Worker struct {
 	endpoints   idTable[Endpoint]
 	peers       map[uint64]*peer
 	unexpected  int // endpoints opened by peers
+	serving     int // answers to one-sided operations of peers under way
 	configs     map[string]*epConfig
 	described   proto.WorkerAddress
 	address     Address // described, packed for peers
@@ -242,6 +243,7 @@ func (w *Worker) setHandlers(i *iface) error {
 		handlers[proto.IDRndvATS] = w.onRndvATS
 		handlers[proto.IDRndvATP] = w.onRndvATP
 	}
+	w.addRMAHandlers(handlers)
 	for id, h := range handlers {
 		if err := i.uct.SetAMHandler(uct.AMID(id), h); err != nil {
 			return err

@@ -1,0 +1,281 @@
+package ucp
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// AtomicOp is an atomic operation (enum ucp_atomic_op_t).
+type AtomicOp uint8
+
+// Atomic operations, with C's numbers. X is the operand, Y the peer's word; all
+// arithmetic wraps.
+const (
+	AtomicAdd         AtomicOp = 0 // Y + X
+	AtomicSwap        AtomicOp = 1 // X; needs a reply buffer
+	AtomicCompareSwap AtomicOp = 2 // if Y equals X, what the reply buffer holds; needs one
+	AtomicAnd         AtomicOp = 3 // Y and X
+	AtomicOr          AtomicOp = 4 // Y or X
+	AtomicXor         AtomicOp = 5 // Y xor X
+
+	numAtomicOps = 6
+)
+
+// transportOps are the numbers of transports and messages (uct_atomic_op_t).
+var transportOps = [numAtomicOps]uct.AtomicOp{
+	AtomicAdd: uct.AtomicAdd, AtomicSwap: uct.AtomicSwap, AtomicCompareSwap: uct.AtomicCSwap,
+	AtomicAnd: uct.AtomicAnd, AtomicOr: uct.AtomicOr, AtomicXor: uct.AtomicXor,
+}
+
+// atomicOp is an atomic operation under way, or its result on the way back. A
+// request keeps it for its next use.
+type atomicOp struct {
+	op      uct.AtomicOp
+	size    uint8 // 4 or 8 bytes
+	value   uint64
+	compare uint64
+	old32   uint32
+	old64   uint64
+	packed  [8]byte
+}
+
+// Atomic changes the 4 or 8 bytes at raddr of the peer, which key opens, by an
+// operand of as many bytes in the byte order of the machine. raddr must be a
+// multiple of the size.
+//
+// With RequestParams.ReplyBuffer, of the same size, the value from before is
+// stored there, and done means that it is there. AtomicCompareSwap takes the new
+// value from there. Without, the operation is done at once for the caller, even
+// if it has not left: the result is nil and no callback runs, unless
+// OpNoImmediate asks for it. A flush says when it has taken effect.
+func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+	if err := ep.checkAtomic(op, operand, raddr, key, p); err != nil {
+		return nil, err
+	}
+	var reply []byte
+	var attr OpFlags
+	if p != nil {
+		reply, attr = p.ReplyBuffer, p.Attr
+	}
+	ep.w.stats.Atomics++
+	way := key.amo64
+	if len(operand) == 4 {
+		way = key.amo32
+	}
+	if reply == nil && attr&OpNoImmediate == 0 {
+		return nil, ep.post(op, operand, raddr, key, way, attr)
+	}
+	r, err := ep.w.useRequest(p)
+	if err != nil {
+		return nil, err
+	}
+	a := r.atomic()
+	a.set(op, operand, reply)
+	r.ep, r.key, r.part = ep, key, part{addr: raddr}
+	r.data.initRecv(reply, nil)
+	switch {
+	case attr&OpForceImmediate != 0:
+		return ep.fetchNow(r, way)
+	case way != nil:
+		r.way(&atomicDirect, way)
+		ep.start(r, false)
+	case reply == nil:
+		r.proto = &atomicPost
+		ep.markMessages()
+		ep.start(r, true)
+	default:
+		r.proto = &atomicFetch
+		return ep.startAnswered(r)
+	}
+	return r.result()
+}
+
+// checkAtomic refuses what is no atomic operation.
+func (ep *Endpoint) checkAtomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) error {
+	feature := FeatureAMO64
+	if len(operand) == 4 {
+		feature = FeatureAMO32
+	}
+	var reply []byte
+	if p != nil {
+		reply = p.ReplyBuffer
+		if p.Memory != nil || p.Buffer.set {
+			return errAtomic("it takes no buffer but the operand and the reply")
+		}
+		if err := p.check(); err != nil {
+			return err
+		}
+	}
+	switch n := len(operand); {
+	case op >= numAtomicOps:
+		return errAtomic("unknown operation")
+	case n != 4 && n != 8:
+		return errAtomic("the operand has neither 4 nor 8 bytes")
+	case raddr%uint64(n) != 0:
+		return errAtomic("the address is not a multiple of the size")
+	case ep.w.ctx.params.Features&feature == 0:
+		return errAtomic("the context was made without the feature")
+	case !key.opens(ep):
+		return errAtomic("the key does not belong to the endpoint")
+	case reply == nil && (op == AtomicSwap || op == AtomicCompareSwap):
+		return errAtomic("a swap needs a reply buffer")
+	case reply != nil && len(reply) != n:
+		return errAtomic("the reply buffer has another size than the operand")
+	}
+	return ep.usable()
+}
+
+//go:noinline
+func errAtomic(reason string) error {
+	return fmt.Errorf("ucp: atomic operation: %s: %w", reason, ucs.ErrInvalidParam)
+}
+
+// atomic returns the request's atomic operation.
+func (r *Request) atomic() *atomicOp {
+	if r.amo == nil {
+		r.amo = new(atomicOp)
+	}
+	return r.amo
+}
+
+// set fills in an operation.
+func (a *atomicOp) set(op AtomicOp, operand, reply []byte) {
+	a.op, a.size = transportOps[op], uint8(len(operand))
+	a.value = loadWord(operand)
+	if op == AtomicCompareSwap {
+		a.compare, a.value = a.value, loadWord(reply)
+	}
+}
+
+func loadWord(b []byte) uint64 {
+	if len(b) == 4 {
+		return uint64(binary.NativeEndian.Uint32(b))
+	}
+	return binary.NativeEndian.Uint64(b)
+}
+
+func storeWord(b []byte, v uint64) {
+	if len(b) == 4 {
+		binary.NativeEndian.PutUint32(b, uint32(v))
+	} else {
+		binary.NativeEndian.PutUint64(b, v)
+	}
+}
+
+// post starts an operation without result that nobody waits for.
+func (ep *Endpoint) post(op AtomicOp, operand []byte, raddr uint64, key *Rkey, way *rkeyWay, attr OpFlags) error {
+	v := loadWord(operand)
+	if way != nil && ep.ready() {
+		err := postWord(ep.lanes[way.lane].uct, transportOps[op], uint8(len(operand)), v, raddr, way.key)
+		if err != ucs.ErrNoResource {
+			ep.markDirect()
+			return err
+		}
+	}
+	now := attr&OpForceImmediate != 0
+	if now && (way != nil || !ep.ready() || ep.remoteID == 0) {
+		return ucs.ErrNoResource
+	}
+	r := ep.control(&atomicPost)
+	r.atomic().set(op, operand, nil)
+	r.key, r.part = key, part{addr: raddr}
+	r.data.initRecv(nil, nil) // no result
+	switch {
+	case now:
+		ep.markMessages()
+		err := sendPost(r, uct.SendNow)
+		ep.w.dropAccess(r)
+		return err
+	case way != nil:
+		r.way(&atomicDirect, way)
+		ep.start(r, false)
+	default:
+		ep.markMessages()
+		ep.start(r, true)
+	}
+	return nil
+}
+
+func postWord(ue uct.Endpoint, op uct.AtomicOp, size uint8, v, raddr uint64, key *uct.Rkey) error {
+	if size == 4 {
+		return ue.Atomic32Post(op, uint32(v), raddr, key)
+	}
+	return ue.Atomic64Post(op, v, raddr, key)
+}
+
+// atomicDirect goes straight to the peer's memory; atomicPost and atomicFetch
+// ask the peer's worker.
+var atomicDirect, atomicPost, atomicFetch protocol
+
+func init() {
+	atomicDirect = protocol{name: "atomic", progress: progressAtomicDirect, completed: atomicDone}
+	atomicPost = protocol{name: "atomic by messages", pack: packAtomicReq,
+		progress: func(r *Request) error {
+			if err := sendPost(r, 0); err != nil {
+				return err
+			}
+			r.finish(nil)
+			return nil
+		},
+	}
+	atomicFetch = protocol{name: "fetching atomic by messages", pack: packAtomicReq,
+		progress: func(r *Request) error { return sendAsking(r, proto.IDAtomicReq) },
+	}
+}
+
+func progressAtomicDirect(r *Request) error {
+	a, ue, key := r.amo, r.ep.lane(r.lane), r.route.key
+	var err error
+	switch {
+	case r.data.length == 0:
+		err = postWord(ue, a.op, a.size, a.value, r.part.addr, key)
+	case a.op == uct.AtomicCSwap && a.size == 4:
+		err = ue.AtomicCSwap32(uint32(a.compare), uint32(a.value), r.part.addr, key, &a.old32, &r.comp)
+	case a.op == uct.AtomicCSwap:
+		err = ue.AtomicCSwap64(a.compare, a.value, r.part.addr, key, &a.old64, &r.comp)
+	case a.size == 4:
+		err = ue.Atomic32Fetch(a.op, uint32(a.value), &a.old32, r.part.addr, key, &r.comp)
+	default:
+		err = ue.Atomic64Fetch(a.op, a.value, &a.old64, r.part.addr, key, &r.comp)
+	}
+	switch err {
+	case nil:
+		atomicDone(r, nil)
+	case ucs.InProgress:
+	default:
+		return err
+	}
+	return nil
+}
+
+// atomicDone stores the result of a direct operation.
+func atomicDone(r *Request, err error) {
+	if err == nil && r.data.length > 0 {
+		old := r.amo.old64
+		if r.amo.size == 4 {
+			old = uint64(r.amo.old32)
+		}
+		storeWord(r.data.buf, old)
+	}
+	r.finish(err)
+}
+
+// fetchNow does an operation with result in the call or not at all.
+func (ep *Endpoint) fetchNow(r *Request, way *rkeyWay) (*Request, error) {
+	// A transport that would finish later cannot be asked to try: the operation
+	// cannot be taken back.
+	if way == nil || !way.attr.Flags.Has(uct.IfaceAtomicCPU) || !ep.ready() {
+		ep.w.dropAccess(r)
+		return nil, ucs.ErrNoResource
+	}
+	r.way(&atomicDirect, way)
+	if err := progressAtomicDirect(r); err != nil {
+		ep.w.dropAccess(r)
+		return nil, err
+	}
+	return r.result()
+}
