@@ -1,6 +1,6 @@
 // Package interop tests this module against C UCX, process against process.
 //
-// A peer is a program that carries out tag operations on command. There are two
+// A peer is a program that carries out operations on command. There are two
 // kinds: testdata/cpeer, over the ucp.h of some C installation, and gopeer, over
 // package ucp. The tests start two peers, connect them to each other, give them
 // matching commands and compare what the receiver reports with what the sender
@@ -31,11 +31,25 @@
 //	close REQ EP flush|force             ok
 //	failure EP                           ok STATUS; what the error handler got
 //	progress MS                          ok, after as many milliseconds
+//	map MEM SIZE SEED                    ok ADDR KEY; SEED 0: filler bytes
+//	unmap MEM                            ok
+//	check MEM SEED LENGTH                ok VERDICT; filler bytes behind LENGTH
+//	word MEM OFFSET SIZE                 ok VALUE
+//	setword MEM OFFSET SIZE VALUE        ok
+//	unpack RKEY EP KEY                   ok
+//	release RKEY                         ok
+//	put REQ EP RKEY ADDR SIZE SEED       ok
+//	get REQ EP RKEY ADDR SIZE            ok; wait replies as for receives
+//	atomic REQ EP RKEY ADDR SIZE OP OPERAND REPLY post|fetch
+//	                                     ok; a fetching one's wait replies
+//	                                     ok STATUS OLD SIZE same
+//	fence                                ok
 //	exit                                 ok
 //
-// EP and REQ are small numbers that the driver chooses. A command that starts an
+// EP, REQ, MEM and RKEY are small numbers that the driver chooses. A command that starts an
 // operation answers at once, also when the operation fails; wait tells its
-// status, a number of ucs_status_t, and frees REQ. ADDRESS is hexadecimal.
+// status, a number of ucs_status_t, and frees REQ. ADDRESS and KEY, a packed remote
+// key, are hexadecimal.
 //
 // LAYOUT is how the message lies in memory: contig, generic (a user-defined
 // datatype) or iovN, N pieces of which the first is empty, the last takes the

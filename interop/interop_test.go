@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"regexp"
 	"testing"
 )
 
@@ -106,8 +107,17 @@ type runner struct {
 	failures int
 }
 
+var only = flag.String("operations", "", "regular expression: only operations whose names match")
+
 func (r *runner) run(sizes []int) {
+	wanted, err := regexp.Compile(*only)
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	for _, op := range operations {
+		if !wanted.MatchString(op.name) {
+			continue
+		}
 		for _, size := range sizes {
 			r.one(op, size, true)
 			r.one(op, size, false)

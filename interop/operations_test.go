@@ -31,6 +31,11 @@ var operations = []operation{
 	{"wildcard", wildcard},
 	{"burst", burst},
 	{"exchange", exchange},
+	{"put", putting},
+	{"get", getting},
+	{"puts and gets", accesses},
+	{"atomics", atomically},
+	{"fence", fenced},
 }
 
 // expected sends to a receive that is posted already.

@@ -245,6 +245,10 @@ func (s *server) wait(args []string) (string, error) {
 	}
 	status := int(ucs.StatusOf(r.err))
 	switch {
+	case r.reply != nil && r.err == nil:
+		return fmt.Sprintf("0 %#x %d same", decode(r.reply), len(r.reply)), nil
+	case r.isGet && r.err == nil:
+		return fmt.Sprintf("0 0x0 %d %s", len(r.buffer.pieces[0]), r.buffer.verify(n[0], len(r.buffer.pieces[0]))), nil
 	case !r.isReceive:
 		return strconv.Itoa(status), nil
 	case r.err != nil:
@@ -321,7 +325,11 @@ func (s *server) progress(args []string) (string, error) {
 }
 
 func (s *server) exit([]string) (string, error) {
-	err := errors.Join(s.worker.Close(), s.context.Close())
+	err := s.worker.Close()
+	for _, m := range s.memories {
+		err = errors.Join(err, m.Unmap())
+	}
+	err = errors.Join(err, s.context.Close())
 	s.worker = nil
 	return "", err
 }

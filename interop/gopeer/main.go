@@ -1,4 +1,4 @@
-// Gopeer is the peer of the interop suite over package ucp: it carries out tag
+// Gopeer is the peer of the interop suite over package ucp: it carries out
 // operations by commands on standard input. The comment of package interop
 // describes them; testdata/cpeer is its counterpart over C UCX.
 package main
@@ -28,6 +28,8 @@ type server struct {
 	endpoints map[int]*endpoint
 	requests  map[int]*request
 	held      *ucp.TagMessage // taken by the last probe
+	memories  map[uint64]*memory
+	keys      map[uint64]*ucp.Rkey
 
 	lines <-chan string // commands; closed at the end of input
 	idle  int           // empty progress rounds in a row
@@ -45,7 +47,9 @@ type request struct {
 	err       error // of the call that started it
 	info      ucp.TagRecvInfo
 	isReceive bool
+	isGet     bool
 	buffer    *buffer
+	reply     []byte // of an atomic operation, nil if it has none
 }
 
 func main() {
@@ -78,7 +82,9 @@ func main() {
 
 // newServer opens UCX with the settings of the environment.
 func newServer() (*server, error) {
-	context, err := ucp.NewContext(ucp.ContextParams{Features: ucp.FeatureTag, Name: "gopeer"}, nil)
+	context, err := ucp.NewContext(ucp.ContextParams{
+		Features: ucp.FeatureTag | ucp.FeatureRMA | ucp.FeatureAMO32 | ucp.FeatureAMO64, Name: "gopeer",
+	}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -101,6 +107,8 @@ func newServer() (*server, error) {
 		generic:   ucp.NewGeneric(copyType{}),
 		endpoints: make(map[int]*endpoint),
 		requests:  make(map[int]*request),
+		memories:  make(map[uint64]*memory),
+		keys:      make(map[uint64]*ucp.Rkey),
 		lines:     lines,
 	}, nil
 }

@@ -26,9 +26,10 @@
 
 enum {
     MAX_LINE     = 64 * 1024, /* a command, worker addresses included */
-    MAX_ARGS     = 8,
+    MAX_ARGS     = 10,
     MAX_EPS      = 64,
     MAX_REQUESTS = 256,
+    MAX_MEMORIES = 64, /* and as many keys */
     MAX_SEGMENTS = 16,
     GUARD        = 64,  /* bytes around each segment that nobody may touch */
     FILL         = 0xa5, /* what guards and receive buffers hold at first */
@@ -55,7 +56,16 @@ typedef struct {
     ucp_tag_recv_info_t info;
     void                *handle; /* UCP's request, NULL if it needed none */
     buffer_t            buffer;
+    uint64_t            operand; /* of an atomic operation */
+    uint64_t            result;  /* of one that fetches */
+    int                 is_fetch;
 } request_t;
+
+/* Memory that the other side may access. */
+typedef struct {
+    ucp_mem_h handle; /* NULL: not in use */
+    buffer_t  buffer;
+} memory_t;
 
 typedef struct {
     ucp_ep_h     handle;
@@ -67,6 +77,8 @@ static ucp_worker_h      worker;
 static ucp_datatype_t    generic_datatype;
 static endpoint_t        endpoints[MAX_EPS];
 static request_t         requests[MAX_REQUESTS];
+static memory_t          memories[MAX_MEMORIES];
+static ucp_rkey_h        keys[MAX_MEMORIES];
 static ucp_tag_message_h held_message; /* taken by the last probe */
 static FILE              *replies;
 
@@ -731,7 +743,10 @@ static void do_wait(char **args)
         }
         progress_once(0);
     }
-    if (!request->is_receive) {
+    if (request->is_fetch && (request->status == UCS_OK)) {
+        reply("ok 0 0x%llx %zu same", (unsigned long long)request->result,
+              request->info.length);
+    } else if (!request->is_receive) {
         reply("ok %d", request->status);
     } else if (request->status != UCS_OK) {
         /* Only what lies outside the buffer is promised to be as it was. */
@@ -773,6 +788,325 @@ static void do_flush(char **args)
     params = send_params(request);
     request_started(request, whole ? ucp_worker_flush_nbx(worker, &params) :
                                      ucp_ep_flush_nbx(endpoint->handle, &params));
+}
+
+/* map MEMORY SIZE SEED */
+static void do_map(char **args)
+{
+    ucp_mem_map_params_t params = {0};
+    memory_t             *memory;
+    ucs_status_t         status;
+    uint64_t             size, seed;
+    size_t               index, length, i;
+    void                 *key;
+    char                 *hex;
+
+    if (!parse_index(args[0], MAX_MEMORIES, &index)) {
+        return;
+    }
+    memory = &memories[index];
+    if (memory->handle != NULL) {
+        reply("err memory %s is in use", args[0]);
+        return;
+    }
+    if (!parse_number(args[1], &size) || !parse_number(args[2], &seed)) {
+        reply("err bad number");
+        return;
+    }
+    if (!buffer_init(&memory->buffer, "contig", size)) {
+        return;
+    }
+    if (seed != 0) {
+        buffer_fill(&memory->buffer, seed);
+    }
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+    params.address    = memory->buffer.segment[0].buffer;
+    params.length     = size;
+    status            = ucp_mem_map(context, &params, &memory->handle);
+    if (status != UCS_OK) {
+        memory->handle = NULL;
+        free(memory->buffer.storage);
+        reply("err ucp_mem_map: %s", ucs_status_string(status));
+        return;
+    }
+    status = ucp_rkey_pack(context, memory->handle, &key, &length);
+    if (status != UCS_OK) {
+        reply("err ucp_rkey_pack: %s", ucs_status_string(status));
+        return;
+    }
+    hex    = allocate(2 * length);
+    hex[0] = '\0';
+    for (i = 0; i < length; ++i) {
+        sprintf(hex + (2 * i), "%02x", ((const unsigned char*)key)[i]);
+    }
+    reply("ok 0x%llx %s", (unsigned long long)(uintptr_t)params.address, hex);
+    free(hex);
+    ucp_rkey_buffer_release(key);
+}
+
+static memory_t *find_memory(const char *text)
+{
+    size_t index;
+
+    if (!parse_index(text, MAX_MEMORIES, &index)) {
+        return NULL;
+    }
+    if (memories[index].handle == NULL) {
+        reply("err no memory %s", text);
+        return NULL;
+    }
+    return &memories[index];
+}
+
+/* unmap MEMORY */
+static void do_unmap(char **args)
+{
+    memory_t *memory = find_memory(args[0]);
+
+    if (memory != NULL) {
+        ucp_mem_unmap(context, memory->handle);
+        free(memory->buffer.storage);
+        memset(memory, 0, sizeof(*memory));
+        reply("ok");
+    }
+}
+
+/* check MEMORY SEED LENGTH */
+static void do_check(char **args)
+{
+    memory_t *memory = find_memory(args[0]);
+    uint64_t seed, length;
+    char     verdict[64];
+
+    if (memory == NULL) {
+        return;
+    }
+    if (!parse_number(args[1], &seed) || !parse_number(args[2], &length)) {
+        reply("err bad number");
+        return;
+    }
+    buffer_verify(&memory->buffer, seed, length, verdict, sizeof(verdict));
+    reply("ok %s", verdict);
+}
+
+/* Returns where a word of a memory is, after a reply if it is nowhere. */
+static void *find_word(char **args, uint64_t *size)
+{
+    memory_t *memory = find_memory(args[0]);
+    uint64_t offset;
+
+    if (memory == NULL) {
+        return NULL;
+    }
+    if (!parse_number(args[1], &offset) || !parse_number(args[2], size) ||
+        ((*size != 4) && (*size != 8)) || (offset + *size > memory->buffer.size)) {
+        reply("err bad number");
+        return NULL;
+    }
+    return (char*)memory->buffer.segment[0].buffer + offset;
+}
+
+/* word MEMORY OFFSET SIZE */
+static void do_word(char **args)
+{
+    uint64_t size;
+    void     *at = find_word(args, &size);
+
+    if (at != NULL) {
+        reply("ok 0x%llx", (size == 4) ? (unsigned long long)*(volatile uint32_t*)at :
+                                         (unsigned long long)*(volatile uint64_t*)at);
+    }
+}
+
+/* setword MEMORY OFFSET SIZE VALUE */
+static void do_setword(char **args)
+{
+    uint64_t size, value;
+    void     *at = find_word(args, &size);
+
+    if (at == NULL) {
+        return;
+    }
+    if (!parse_number(args[3], &value)) {
+        reply("err bad number: %s", args[3]);
+        return;
+    }
+    if (size == 4) {
+        *(volatile uint32_t*)at = (uint32_t)value;
+    } else {
+        *(volatile uint64_t*)at = value;
+    }
+    reply("ok");
+}
+
+/* unpack KEY EP PACKED */
+static void do_unpack(char **args)
+{
+    endpoint_t    *endpoint = find_endpoint(args[1]);
+    ucs_status_t  status;
+    unsigned char *packed;
+    size_t        index;
+
+    if ((endpoint == NULL) || !parse_index(args[0], MAX_MEMORIES, &index)) {
+        return;
+    }
+    if (keys[index] != NULL) {
+        reply("err key %s is in use", args[0]);
+        return;
+    }
+    packed = allocate(strlen(args[2]));
+    if (!parse_hex(args[2], packed)) {
+        reply("err the key is not hexadecimal");
+        free(packed);
+        return;
+    }
+    status = ucp_ep_rkey_unpack(endpoint->handle, packed, &keys[index]);
+    free(packed);
+    if (status != UCS_OK) {
+        keys[index] = NULL;
+        reply("err ucp_ep_rkey_unpack: %s", ucs_status_string(status));
+        return;
+    }
+    reply("ok");
+}
+
+/* release KEY */
+static void do_release(char **args)
+{
+    size_t index;
+
+    if (!parse_index(args[0], MAX_MEMORIES, &index)) {
+        return;
+    }
+    if (keys[index] != NULL) {
+        ucp_rkey_destroy(keys[index]);
+        keys[index] = NULL;
+    }
+    reply("ok");
+}
+
+/* What put, get and atomic have in common: REQUEST EP KEY ADDRESS SIZE */
+typedef struct {
+    endpoint_t *endpoint;
+    request_t  *request;
+    ucp_rkey_h key;
+    uint64_t   address, size;
+} access_t;
+
+static int parse_access(char **args, access_t *a)
+{
+    size_t index;
+
+    a->endpoint = find_endpoint(args[1]);
+    a->request  = (a->endpoint == NULL) ? NULL : new_request(args[0]);
+    if ((a->request == NULL) || !parse_index(args[2], MAX_MEMORIES, &index)) {
+        return 0;
+    }
+    a->key = keys[index];
+    if ((a->key == NULL) || !parse_number(args[3], &a->address) ||
+        !parse_number(args[4], &a->size)) {
+        reply("err bad key or number");
+        return 0;
+    }
+    return 1;
+}
+
+/* put REQUEST EP KEY ADDRESS SIZE SEED */
+static void do_put(char **args)
+{
+    access_t            a;
+    ucp_request_param_t params;
+    uint64_t            seed;
+
+    if (!parse_access(args, &a)) {
+        return;
+    }
+    if (!parse_number(args[5], &seed)) {
+        reply("err bad number: %s", args[5]);
+        return;
+    }
+    if (!buffer_init(&a.request->buffer, "contig", a.size)) {
+        return;
+    }
+    buffer_fill(&a.request->buffer, seed);
+    params = send_params(a.request);
+    request_started(a.request,
+                    ucp_put_nbx(a.endpoint->handle, a.request->buffer.argument, a.size,
+                                a.address, a.key, &params));
+}
+
+/* get REQUEST EP KEY ADDRESS SIZE */
+static void do_get(char **args)
+{
+    access_t            a;
+    ucp_request_param_t params;
+
+    if (!parse_access(args, &a) ||
+        !buffer_init(&a.request->buffer, "contig", a.size)) {
+        return;
+    }
+    a.request->is_receive  = 1;
+    a.request->info.length = a.size;
+    params                 = send_params(a.request);
+    request_started(a.request,
+                    ucp_get_nbx(a.endpoint->handle,
+                                (void*)(uintptr_t)a.request->buffer.argument, a.size,
+                                a.address, a.key, &params));
+}
+
+/* atomic REQUEST EP KEY ADDRESS SIZE OP OPERAND REPLY post|fetch */
+static void do_atomic(char **args)
+{
+    static const struct {
+        const char      *name;
+        ucp_atomic_op_t op;
+    } ops[] = {
+        {"add", UCP_ATOMIC_OP_ADD}, {"swap", UCP_ATOMIC_OP_SWAP},
+        {"cswap", UCP_ATOMIC_OP_CSWAP}, {"and", UCP_ATOMIC_OP_AND},
+        {"or", UCP_ATOMIC_OP_OR}, {"xor", UCP_ATOMIC_OP_XOR}
+    };
+    ucp_request_param_t params;
+    access_t            a;
+    size_t              i;
+
+    if (!parse_access(args, &a)) {
+        return;
+    }
+    for (i = 0; (i < 6) && (strcmp(ops[i].name, args[5]) != 0); ++i) {
+    }
+    if ((i == 6) || !parse_number(args[6], &a.request->operand) ||
+        !parse_number(args[7], &a.request->result)) {
+        reply("err bad operation or number");
+        return;
+    }
+    params               = send_params(a.request);
+    params.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+    params.datatype      = ucp_dt_make_contig(a.size);
+    if (strcmp(args[8], "fetch") == 0) {
+        params.op_attr_mask    |= UCP_OP_ATTR_FIELD_REPLY_BUFFER;
+        params.reply_buffer     = &a.request->result;
+        a.request->is_fetch     = 1;
+        a.request->info.length  = a.size;
+        if (a.size == 4) {
+            a.request->result &= 0xffffffffu;
+        }
+    }
+    request_started(a.request,
+                    ucp_atomic_op_nbx(a.endpoint->handle, ops[i].op, &a.request->operand,
+                                      1, a.address, a.key, &params));
+}
+
+/* fence */
+static void do_fence(char **args)
+{
+    ucs_status_t status = ucp_worker_fence(worker);
+
+    (void)args;
+    if (status != UCS_OK) {
+        reply("err ucp_worker_fence: %s", ucs_status_string(status));
+    } else {
+        reply("ok");
+    }
 }
 
 /* close REQUEST EP flush|force */
@@ -846,6 +1180,17 @@ static const struct {
     {"cancel", 1, do_cancel},
     {"flush", 2, do_flush},
     {"close", 3, do_close},
+    {"map", 3, do_map},
+    {"unmap", 1, do_unmap},
+    {"check", 3, do_check},
+    {"word", 3, do_word},
+    {"setword", 4, do_setword},
+    {"unpack", 3, do_unpack},
+    {"release", 1, do_release},
+    {"put", 6, do_put},
+    {"get", 5, do_get},
+    {"atomic", 9, do_atomic},
+    {"fence", 0, do_fence},
     {"failure", 1, do_failure},
     {"progress", 1, do_progress},
     {"exit", 0, do_exit}
@@ -913,7 +1258,8 @@ static void start_ucp(void)
     ucs_status_t        status;
 
     params.field_mask = UCP_PARAM_FIELD_FEATURES;
-    params.features   = UCP_FEATURE_TAG;
+    params.features   = UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AMO32 |
+                        UCP_FEATURE_AMO64;
     status            = ucp_init(&params, NULL, &context);
     if (status != UCS_OK) {
         die("ucp_init", status);
