@@ -11,7 +11,7 @@ import (
 // runnable says whether a test is one that this tool has.
 func runnable(t *perfoob.Test) error {
 	switch {
-	case t.API == perfoob.UCP && (t.Command == perfoob.CmdTag || t.Command == perfoob.CmdTagSync):
+	case t.API == perfoob.UCP && (t.Command == perfoob.CmdTag || t.Command == perfoob.CmdTagSync || isOneSided(t.Command)):
 		return nil
 	case t.API == perfoob.UCT:
 		return nil
@@ -38,6 +38,11 @@ func check(p *perfoob.Params) error {
 	}
 	if err := p.Validate(); err != nil {
 		return err
+	}
+	if p.Test.API == perfoob.UCP && isOneSided(p.Test.Command) {
+		if err := checkOneSided(p); err != nil {
+			return err
+		}
 	}
 	const later = perfoob.FlagOneSided | perfoob.FlagMapNonblock | perfoob.FlagPreregistered
 	switch {

@@ -10,8 +10,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// ucpRunner runs tests of tagged messages over UCP. Its loops are in
-// ucp_tag.go.
+// ucpRunner runs tests over UCP. Their loops are in ucp_tag.go and ucp_rma.go.
 type ucpRunner struct {
 	g group
 	p *perfoob.Params
@@ -32,6 +31,7 @@ type ucpRunner struct {
 	recv     ucp.RequestParams
 	ack      ucp.RequestParams // sends one byte
 	ackBuf   []byte            // takes it
+	rma      oneSided
 	window   int
 	sending  int   // sends outstanding
 	receives int   // receives outstanding
@@ -54,6 +54,10 @@ func newUCP(g group, p *perfoob.Params, c *counter) (runner, error) {
 		r.mask = 0
 	}
 	err := r.open()
+	if err == nil && isOneSided(p.Test.Command) {
+		r.rma.cmd = p.Test.Command
+		err = r.mapMemory()
+	}
 	if err == nil {
 		r.prepare()
 		err = r.connect()
@@ -70,7 +74,7 @@ func (r *ucpRunner) open() error {
 		return err
 	}
 	params := ucp.ContextParams{
-		Features:    ucp.FeatureTag,
+		Features:    ucpFeatures(r.p),
 		PeerRelease: peerRelease(r.g.release()),
 		Name:        "perftest",
 	}
@@ -88,6 +92,9 @@ func (r *ucpRunner) open() error {
 // which do not change during the test.
 func (r *ucpRunner) prepare() {
 	sendMem, recvMem := newMessage(r.p), newMessage(r.p)
+	if m := r.rma.memory; m != nil {
+		recvMem = m.Bytes()
+	}
 	r.send.OnSend, r.recv.OnTagRecv, r.ack.OnSend = r.sent, r.received, r.sent
 	if r.p.Test.Type == perfoob.StreamUni {
 		r.send.Attr |= ucp.OpMultiSend
@@ -100,6 +107,9 @@ func (r *ucpRunner) prepare() {
 		r.ack.Buffer = ucp.IOV(parts[0]) // as C: one entry, not one byte
 	} else {
 		r.sendBuf = sendMem[:r.p.MessageSize()]
+		if isAtomic(r.rma.cmd) && r.rma.memory != nil && r.rma.cmd != perfoob.CmdAdd {
+			r.send.ReplyBuffer = r.sendBuf
+		}
 		r.ack.Buffer = ucp.Bytes(sendMem[:1])
 	}
 	if r.p.RecvType == perfoob.IOV {
@@ -112,11 +122,10 @@ func (r *ucpRunner) prepare() {
 
 // connect exchanges addresses and connects.
 func (r *ucpRunner) connect() error {
-	address, err := r.w.Address(0)
+	own, err := r.info()
 	if err != nil {
 		return err
 	}
-	own := perfoob.UCPInfo{Address: address}
 	v, err := r.g.exchange(own.Append(nil), r.g.release().MaxInfo())
 	if err != nil {
 		return err
@@ -138,8 +147,10 @@ func (r *ucpRunner) connectTo(info []byte) error {
 		params.ErrMode = ucp.ErrModePeer
 		params.OnError = func(_ *ucp.Endpoint, err error, _ any) { r.fail(fmt.Errorf("endpoint: %w", err)) }
 	}
-	r.ep, err = r.w.NewEndpoint(params)
-	return err
+	if r.ep, err = r.w.NewEndpoint(params); err != nil {
+		return err
+	}
+	return r.openKey(&peer)
 }
 
 // fail keeps the first failure.
@@ -219,6 +230,9 @@ func (r *ucpRunner) finish() error {
 	if err := r.g.barrier(r.poll); err != nil {
 		return err
 	}
+	if err := r.closeKey(); err != nil {
+		return err
+	}
 	req, err := r.ep.CloseAsync(nil)
 	if err != nil {
 		return err
@@ -232,10 +246,11 @@ func (r *ucpRunner) finish() error {
 
 // close implements runner.
 func (r *ucpRunner) close() error {
-	var err error
+	err := r.closeKey()
 	if r.w != nil {
-		err = r.w.Close()
+		err = errors.Join(err, r.w.Close())
 	}
+	err = errors.Join(err, r.unmap())
 	if r.ctx != nil {
 		err = errors.Join(err, r.ctx.Close())
 	}

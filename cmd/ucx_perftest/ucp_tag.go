@@ -16,6 +16,7 @@ const tag ucp.Tag = 0x1337a880
 
 // stage implements runner.
 func (r *ucpRunner) stage() error {
+	r.resetMemory()
 	if err := r.g.barrier(r.poll); err != nil {
 		return err
 	}
@@ -35,6 +36,8 @@ func (r *ucpRunner) stage() error {
 
 func (r *ucpRunner) traffic() error {
 	switch {
+	case r.rma.memory != nil:
+		return r.oneSidedTraffic()
 	case r.p.Test.Type == perfoob.PingPong && r.g.index() == 0:
 		return r.ping()
 	case r.p.Test.Type == perfoob.PingPong:

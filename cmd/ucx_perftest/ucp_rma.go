@@ -1,0 +1,310 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// The loops of the one-sided tests (lib/ucp_tests.cc). The last byte of a
+// message is its number. In a ping-pong each side puts a message and waits for
+// the number of the other's in its own memory. In a stream the client does all,
+// and at the end sets the last byte of the server's memory, which the server
+// waits for: it has nothing else to tell it that the stage is over. Between 1.22
+// programs the server then does one operation of its own.
+
+const (
+	unknownNumber = 0xFF // before a ping-pong: no number that comes soon
+	lastNumber    = 1    // of the last message of a stream
+)
+
+// oneSided is what the one-sided tests need besides a worker.
+type oneSided struct {
+	cmd    perfoob.Command
+	memory *ucp.Memory // that the other side accesses
+	key    *ucp.Rkey   // of the other side's memory
+	remote uint64      // its address
+	number byte        // of the next message
+}
+
+// isOneSided reports whether a command is about the other side's memory.
+func isOneSided(c perfoob.Command) bool {
+	return c == perfoob.CmdPut || c == perfoob.CmdGet || isAtomic(c)
+}
+
+// ucpFeatures are the features of the context for a test.
+func ucpFeatures(p *perfoob.Params) ucp.Features {
+	switch c := p.Test.Command; {
+	case isAtomic(c) && p.MessageSize() == 4:
+		return ucp.FeatureAMO32
+	case isAtomic(c):
+		return ucp.FeatureAMO64
+	case isOneSided(c):
+		return ucp.FeatureRMA
+	}
+	return ucp.FeatureTag
+}
+
+// checkOneSided says whether a one-sided test can be run.
+func checkOneSided(p *perfoob.Params) error {
+	n := p.MessageSize()
+	switch {
+	case isAtomic(p.Test.Command) && n != 4 && n != 8:
+		return fmt.Errorf("message of %d bytes in test %s, need 4 or 8: %w", n, p.Test.Name, ucs.ErrInvalidParam)
+	case n < 1:
+		return fmt.Errorf("message of 0 bytes in test %s: %w", p.Test.Name, ucs.ErrInvalidParam)
+	case p.SendType == perfoob.IOV || p.RecvType == perfoob.IOV:
+		return fmt.Errorf("scattered memory in test %s: %w", p.Test.Name, errNotYet)
+	}
+	return nil
+}
+
+// mapMemory allocates memory for the other side.
+func (r *ucpRunner) mapMemory() (err error) {
+	r.rma.memory, err = r.ctx.MemMap(ucp.MemMapParams{
+		Length: max(r.p.Extent(), 1), Flags: ucp.MemMapAllocate, Name: "perftest",
+	})
+	return err
+}
+
+// info is what the other side is told.
+func (r *ucpRunner) info() (perfoob.UCPInfo, error) {
+	address, err := r.w.Address(0)
+	info := perfoob.UCPInfo{Address: address}
+	if m := r.rma.memory; m != nil && err == nil {
+		info.RecvBuffer = m.Query().Address
+		info.Rkey, err = m.PackRkey()
+	}
+	return info, err
+}
+
+// openKey opens the other side's memory.
+func (r *ucpRunner) openKey(peer *perfoob.UCPInfo) (err error) {
+	if r.rma.memory == nil {
+		return nil
+	}
+	r.rma.remote = peer.RecvBuffer
+	r.rma.key, err = r.ep.UnpackRkey(peer.Rkey)
+	return err
+}
+
+// closeKey releases the other side's memory, unmap the own.
+func (r *ucpRunner) closeKey() error {
+	if r.rma.key == nil {
+		return nil
+	}
+	err := r.rma.key.Close()
+	r.rma.key = nil
+	return err
+}
+
+func (r *ucpRunner) unmap() error {
+	if r.rma.memory == nil {
+		return nil
+	}
+	return r.rma.memory.Unmap()
+}
+
+// resetMemory prepares both buffers for a stage.
+func (r *ucpRunner) resetMemory() {
+	if r.rma.memory == nil {
+		return
+	}
+	r.rma.number = 0
+	mark := byte(0)
+	if r.p.Test.Type == perfoob.PingPong {
+		mark = unknownNumber
+	}
+	n := len(r.sendBuf)
+	r.sendBuf[n-1], r.recvBuf[n-1] = mark, mark
+}
+
+// oneSidedTraffic is traffic for the one-sided tests.
+func (r *ucpRunner) oneSidedTraffic() error {
+	switch {
+	case r.p.Test.Type == perfoob.PingPong:
+		return r.putPingPong(r.g.index() == 0)
+	case r.g.loopback():
+		return r.accesses(r.progressOnce)
+	case r.g.index() == 0:
+		return r.serveAccesses()
+	}
+	if err := r.accesses(nil); err != nil {
+		return err
+	}
+	return r.lastAccess()
+}
+
+// putPingPong puts numbered messages in turn with the other side.
+func (r *ucpRunner) putPingPong(first bool) error {
+	for !r.c.done() {
+		if first {
+			if err := r.putNumber(); err != nil {
+				return err
+			}
+		}
+		if err := r.awaitNumber(r.rma.number); err != nil {
+			return err
+		}
+		if !first {
+			if err := r.putNumber(); err != nil {
+				return err
+			}
+		}
+		r.rma.number++
+		r.c.update()
+	}
+	return r.drain()
+}
+
+func (r *ucpRunner) putNumber() error {
+	if err := r.awaitRoom(); err != nil {
+		return err
+	}
+	r.sendBuf[len(r.sendBuf)-1] = r.rma.number
+	return r.accessStarted(r.ep.Put(r.sendBuf, r.rma.remote, r.rma.key, &r.send))
+}
+
+// awaitNumber waits until the last byte of the own memory is n.
+func (r *ucpRunner) awaitNumber(n byte) error {
+	last := &r.recvBuf[len(r.recvBuf)-1]
+	for *last != n {
+		if err := r.advance(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// accesses does the operation of the test until the stage is over.
+func (r *ucpRunner) accesses(between func() error) error {
+	for !r.c.done() {
+		if err := r.awaitRoom(); err != nil {
+			return err
+		}
+		if err := r.access(len(r.sendBuf)); err != nil {
+			return err
+		}
+		if between != nil {
+			if err := between(); err != nil {
+				return err
+			}
+		}
+		r.c.update()
+	}
+	return r.drain()
+}
+
+// noChange is the operand of the atomic operations.
+var noChange = make([]byte, 8)
+
+// access starts an operation on n bytes.
+func (r *ucpRunner) access(n int) error {
+	buf, key := r.sendBuf[:n], r.rma.key
+	switch r.rma.cmd {
+	case perfoob.CmdPut:
+		return r.accessStarted(r.ep.Put(buf, r.rma.remote, key, &r.send))
+	case perfoob.CmdGet:
+		return r.accessStarted(r.ep.Get(buf, r.rma.remote, key, &r.send))
+	}
+	return r.accessStarted(r.ep.Atomic(atomicOpOf(r.rma.cmd), noChange[:len(r.sendBuf)], r.rma.remote, key, &r.send))
+}
+
+func atomicOpOf(c perfoob.Command) ucp.AtomicOp {
+	switch c {
+	case perfoob.CmdSwap:
+		return ucp.AtomicSwap
+	case perfoob.CmdCSwap:
+		return ucp.AtomicCompareSwap
+	}
+	return ucp.AtomicAdd
+}
+
+// accessStarted counts an operation that has not finished in its call.
+func (r *ucpRunner) accessStarted(req *ucp.Request, err error) error {
+	if req != nil {
+		r.sending++
+	}
+	return err
+}
+
+// awaitRoom waits until there is room in the window.
+func (r *ucpRunner) awaitRoom() error {
+	for r.sending >= r.window {
+		if err := r.advance(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *ucpRunner) progressOnce() error {
+	r.w.Progress()
+	return nil
+}
+
+// serveAccesses progresses until the client has set the last byte; 1.13.1 does
+// not after gets.
+func (r *ucpRunner) serveAccesses() error {
+	for !r.c.done() {
+		r.w.Progress()
+		r.c.update()
+	}
+	if r.marksEnd() {
+		if err := r.awaitNumber(lastNumber); err != nil {
+			return err
+		}
+	}
+	if !r.g.release().StreamAck() {
+		return nil
+	}
+	n := 1
+	if isAtomic(r.rma.cmd) {
+		n = len(r.sendBuf)
+	}
+	if err := r.access(n); err != nil {
+		return err
+	}
+	return r.drain()
+}
+
+// marksEnd reports whether the client sets the last byte at the end.
+func (r *ucpRunner) marksEnd() bool {
+	return r.rma.cmd != perfoob.CmdGet || r.g.release().StreamAck()
+}
+
+// lastAccess sets the last byte of the server's memory.
+func (r *ucpRunner) lastAccess() error {
+	if !r.marksEnd() {
+		return nil
+	}
+	if err := r.w.Fence(); err != nil {
+		return err
+	}
+	n := len(r.sendBuf)
+	mark := make([]byte, n)
+	mark[n-1] = lastNumber
+	p := &ucp.RequestParams{OnSend: r.sent}
+	var err error
+	switch r.rma.cmd {
+	case perfoob.CmdPut:
+		r.sendBuf[n-1] = lastNumber
+		err = r.accessStarted(r.ep.Put(r.sendBuf, r.rma.remote, r.rma.key, p))
+	case perfoob.CmdGet:
+		err = r.accessStarted(r.ep.Put(mark[n-1:], r.rma.remote+uint64(n-1), r.rma.key, p))
+	case perfoob.CmdCSwap:
+		p.ReplyBuffer = mark // the new value
+		err = r.accessStarted(r.ep.Atomic(ucp.AtomicCompareSwap, noChange[:n], r.rma.remote, r.rma.key, p))
+	default:
+		if r.rma.cmd != perfoob.CmdAdd {
+			p.ReplyBuffer = r.sendBuf
+		}
+		err = r.accessStarted(r.ep.Atomic(atomicOpOf(r.rma.cmd), mark, r.rma.remote, r.rma.key, p))
+	}
+	if err != nil {
+		return err
+	}
+	return r.drain()
+}
