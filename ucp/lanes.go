@@ -114,7 +114,7 @@ func (ep *Endpoint) lane(k uint8) uct.Endpoint {
 func (w *Worker) selectLanes(addr *proto.WorkerAddress, mode ErrMode, refused map[laneRoute]error) (proto.LaneConfig, proto.LaneTrace, error) {
 	eps, _ := w.ctx.estimates()
 	// Interfaces that cannot wake a sleeper are not opened where that matters.
-	features := proto.Features(w.ctx.params.Features & (FeatureTag | FeatureStream | FeatureAM))
+	features := proto.Features(w.ctx.params.Features & (FeatureTag | FeatureStream | FeatureAM | FeatureRMA | FeatureAMO32 | FeatureAMO64))
 	numbers := make(map[*proto.AddressIface]int)
 	addr.Ifaces(func(n int, _ *proto.AddressDevice, f *proto.AddressIface) bool {
 		numbers[f] = n
