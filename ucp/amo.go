@@ -69,6 +69,12 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 	if reply == nil && attr&OpNoImmediate == 0 {
 		return nil, ep.post(op, operand, raddr, key, way, attr)
 	}
+	if reply != nil && way != nil && ep.ready() && p.plain() {
+		r, err := ep.fetchDirect(op, operand, raddr, key, way, p)
+		if err != ucs.ErrNoResource {
+			return r, err
+		}
+	}
 	r, err := ep.w.useRequest(p)
 	if err != nil {
 		return nil, err
@@ -227,20 +233,65 @@ func init() {
 	}
 }
 
+// fetchDirect does an operation with result in the call if the transport does,
+// or lends it a request for the time after.
+func (ep *Endpoint) fetchDirect(op AtomicOp, operand []byte, raddr uint64, key *Rkey, way *rkeyWay, p *RequestParams) (*Request, error) {
+	w := ep.w
+	r := w.spare // used only if the operation goes on after the call
+	a := r.atomic()
+	a.set(op, operand, p.ReplyBuffer)
+	err := a.fetch(ep.lanes[way.lane].uct, raddr, way.key, &r.comp)
+	if err != nil && err != ucs.InProgress {
+		return nil, err
+	}
+	ep.markDirect()
+	if err == nil {
+		storeWord(p.ReplyBuffer, a.old())
+		return nil, nil
+	}
+	w.spare = w.getRequest()
+	r.lend(ep, key, way, &atomicDirect, p)
+	r.data.initRecv(p.ReplyBuffer, nil)
+	return r, nil
+}
+
+// lend makes the spare request that of a direct operation under way.
+func (r *Request) lend(ep *Endpoint, key *Rkey, way *rkeyWay, proto *protocol, p *RequestParams) {
+	r.ep, r.key, r.route, r.lane, r.proto = ep, key, way, way.lane, proto
+	if p != nil {
+		r.state |= stateParams
+		r.onSend, r.userData = p.OnSend, p.UserData
+	}
+}
+
+// fetch starts an operation with result.
+func (a *atomicOp) fetch(ue uct.Endpoint, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
+	switch {
+	case a.op == uct.AtomicCSwap && a.size == 4:
+		return ue.AtomicCSwap32(uint32(a.compare), uint32(a.value), raddr, key, &a.old32, c)
+	case a.op == uct.AtomicCSwap:
+		return ue.AtomicCSwap64(a.compare, a.value, raddr, key, &a.old64, c)
+	case a.size == 4:
+		return ue.Atomic32Fetch(a.op, uint32(a.value), &a.old32, raddr, key, c)
+	}
+	return ue.Atomic64Fetch(a.op, a.value, &a.old64, raddr, key, c)
+}
+
+// old is the result.
+func (a *atomicOp) old() uint64 {
+	if a.size == 4 {
+		return uint64(a.old32)
+	}
+	return a.old64
+}
+
 func progressAtomicDirect(r *Request) error {
 	a, ue, key := r.amo, r.ep.lane(r.lane), r.route.key
 	var err error
-	switch {
-	case r.data.length == 0:
+	if r.data.length == 0 {
 		err = postWord(ue, a.op, a.size, a.value, r.part.addr, key)
-	case a.op == uct.AtomicCSwap && a.size == 4:
-		err = ue.AtomicCSwap32(uint32(a.compare), uint32(a.value), r.part.addr, key, &a.old32, &r.comp)
-	case a.op == uct.AtomicCSwap:
-		err = ue.AtomicCSwap64(a.compare, a.value, r.part.addr, key, &a.old64, &r.comp)
-	case a.size == 4:
-		err = ue.Atomic32Fetch(a.op, uint32(a.value), &a.old32, r.part.addr, key, &r.comp)
-	default:
-		err = ue.Atomic64Fetch(a.op, a.value, &a.old64, r.part.addr, key, &r.comp)
+	} else {
+		err = a.fetch(ue, r.part.addr, key, &r.comp)
 	}
 	switch err {
 	case nil:
@@ -255,11 +306,7 @@ func progressAtomicDirect(r *Request) error {
 // atomicDone stores the result of a direct operation.
 func atomicDone(r *Request, err error) {
 	if err == nil && r.data.length > 0 {
-		old := r.amo.old64
-		if r.amo.size == 4 {
-			old = uint64(r.amo.old32)
-		}
-		storeWord(r.data.buf, old)
+		storeWord(r.data.buf, r.amo.old())
 	}
 	r.finish(err)
 }

@@ -34,6 +34,7 @@ type Rkey struct {
 	amo32, amo64      *rkeyWay
 	putFrom, getFrom  int
 	shortPut          int // largest put that is one short call, 0 for none
+	shortGet          int // largest get that is one copying call
 
 	closed bool
 }
@@ -153,11 +154,15 @@ func (k *Rkey) choosePut() {
 		k.putFrom = 1
 	}
 	k.putFrom = max(k.zcopyFrom(k.putFrom), z.attr.Put.MinZcopy)
+	k.shortPut = min(k.shortPut, k.putFrom-1)
 }
 
 func (k *Rkey) chooseGet() {
 	k.getCopy = k.best(func(w *rkeyWay) bool { return w.getBcopy > 0 })
 	k.getZcopy = k.best(func(w *rkeyWay) bool { return w.zcopy(uct.IfaceGetZcopy) })
+	if k.getCopy != nil {
+		k.shortGet = min(k.getCopy.getBcopy, copyPiece)
+	}
 	if k.getZcopy == nil {
 		return
 	}
@@ -166,6 +171,7 @@ func (k *Rkey) chooseGet() {
 		k.getFrom = copyLimit(k.getCopy.getBcopy)
 	}
 	k.getFrom = max(k.zcopyFrom(k.getFrom), k.getZcopy.attr.Get.MinZcopy)
+	k.shortGet = min(k.shortGet, k.getFrom-1)
 }
 
 // copyLimit is the size from which zero-copy is preferred to copies of n bytes.

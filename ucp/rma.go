@@ -75,6 +75,13 @@ func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 	if p != nil && p.Attr&OpForceImmediate != 0 {
 		return nil, ucs.ErrNoResource
 	}
+	if key != nil && len(buf) <= key.shortGet && raddr+uint64(len(buf)) > raddr && key.ep == ep && ep.ready() &&
+		(p == nil || p.plain() && p.Memory == nil) {
+		r, err := ep.getDirect(buf, raddr, key, p)
+		if err != ucs.ErrNoResource {
+			return r, err
+		}
+	}
 	r, err := ep.access(buf, raddr, key, p, false)
 	if err != nil || r.data.length == 0 {
 		return ep.accessNothing(r, err)
@@ -91,6 +98,29 @@ func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 	}
 	ep.start(r, false)
 	return r.result()
+}
+
+// getDirect reads in the call if the transport does, or lends it a request for
+// the time after.
+func (ep *Endpoint) getDirect(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+	w, way := ep.w, key.getCopy
+	r := w.spare // used only if the operation goes on after the call
+	r.data.initRecv(buf, nil)
+	r.arrived = 0
+	err := ep.lanes[way.lane].uct.GetBcopy(r, len(buf), raddr, way.key, &r.comp)
+	if err != nil && err != ucs.InProgress {
+		r.data.finish()
+		return nil, err
+	}
+	w.stats.Gets++
+	ep.markDirect()
+	if err == nil {
+		r.data.finish()
+		return nil, nil
+	}
+	w.spare = w.getRequest()
+	r.lend(ep, key, way, &getCopy, p)
+	return r, nil
 }
 
 // access checks the parameters of a put or get and makes its request.
