@@ -2,6 +2,7 @@ package ucp_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"log"
 
@@ -168,4 +169,49 @@ func ExampleWorker_Arm() {
 		break
 	}
 	// Output: ready: 1 <nil>
+}
+
+// One side registers memory and gives away its address and key; the other writes
+// to it, reads it and counts in it. A flush says that everything has taken effect.
+func ExampleEndpoint_Put() {
+	ctx, w, ep := openSelf(ucp.FeatureRMA | ucp.FeatureAMO64)
+	defer ctx.Close()
+	defer w.Close()
+
+	mem, err := ctx.MemMap(ucp.MemMapParams{Length: 4096, Flags: ucp.MemMapAllocate})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer mem.Unmap()
+	packed, err := mem.PackRkey()
+	if err != nil {
+		log.Fatal(err)
+	}
+	addr := mem.Query().Address // packed and addr go to the peer, by whatever means
+
+	key, err := ep.UnpackRkey(packed)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer key.Close()
+	must := func(req *ucp.Request, err error) {
+		if err == nil {
+			err = req.Wait(context.Background())
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	must(ep.Put([]byte("hello"), addr+64, key, nil))
+	must(ep.Flush(nil))
+	buf := make([]byte, 5)
+	must(ep.Get(buf, addr+64, key, nil))
+
+	old := make([]byte, 8)
+	one := binary.NativeEndian.AppendUint64(nil, 1)
+	for range 3 {
+		must(ep.Atomic(ucp.AtomicAdd, one, addr, key, &ucp.RequestParams{ReplyBuffer: old}))
+	}
+	fmt.Printf("%s, %d\n", buf, binary.NativeEndian.Uint64(old))
+	// Output: hello, 2
 }
