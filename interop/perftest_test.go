@@ -17,7 +17,14 @@ import (
 // ours. The counts are for data, not for timing.
 var perftestRuns = []struct{ size, iterations int }{{8, 1000}, {65536, 200}, {4 << 20, 20}}
 
-var perftests = []string{"tag_lat", "tag_bw", "tag_sync_lat", "tag_sync_bw"}
+var perftests = []struct {
+	name  string
+	words bool // of 8 bytes only
+}{
+	{"tag_lat", false}, {"tag_bw", false}, {"tag_sync_lat", false}, {"tag_sync_bw", false},
+	{"ucp_put_lat", false}, {"ucp_put_bw", false}, {"ucp_get", false},
+	{"ucp_add", true}, {"ucp_fadd", true}, {"ucp_swap", true}, {"ucp_cswap", true},
+}
 
 // TestPerftest runs the C tool against ours, in both roles.
 func TestPerftest(t *testing.T) {
@@ -47,13 +54,16 @@ func runPerftest(t *testing.T, ours, theirs program) {
 			failures := 0
 			for _, test := range perftests {
 				for _, run := range runs {
+					if test.words && run.size != 8 {
+						continue
+					}
 					for _, weServe := range []bool{true, false} {
 						r := perfRun{server: theirs, client: ours, peer: theirs, device: d,
-							test: test, size: run.size, iterations: run.iterations, warmup: 10}
+							test: test.name, size: run.size, iterations: run.iterations, warmup: 10}
 						// Our side keeps to the network. C has all its
 						// transports and must choose the common one.
 						r.clientEnv = []string{"UCX_TLS=" + ourTransports}
-						at := row{test, ours.name + " client"}
+						at := row{test.name, ours.name + " client"}
 						if weServe {
 							r.server, r.client = r.client, r.server
 							r.serverEnv, r.clientEnv = r.clientEnv, nil
