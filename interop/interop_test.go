@@ -5,12 +5,9 @@ import (
 	"flag"
 	"os"
 	"regexp"
+	"slices"
 	"testing"
 )
-
-// ourTransports keeps two peers of one machine on the network. C has all its
-// transports and must choose the common one.
-const ourTransports = "tcp"
 
 // setting is a group of columns.
 type setting struct {
@@ -37,57 +34,98 @@ var settings = []setting{
 	{name: "error mode peer", mode: "peer"},
 }
 
-var sizes = []int{0, 1, 8, 200, 1024, 4096, 8192, 16384, 65536, 1 << 20, 16 << 20}
+// group is a setting and the routes to try it on.
+type group struct {
+	setting
+	routes []route
+}
 
-// TestMatrix runs every operation with every peer, setting and device, in both
+// networkGroups are all settings on all devices.
+func networkGroups(where *place) []group {
+	var networks []route
+	for _, d := range where.devices() {
+		networks = append(networks, network(d))
+	}
+	var list []group
+	for _, s := range settings {
+		list = append(list, group{s, networks})
+	}
+	return list
+}
+
+// sharedGroups are what can differ within a machine. What posix does with a
+// setting sysv does, too.
+func sharedGroups(theirs program) []group {
+	two := []route{posix, posixCMA}
+	return []group{
+		{settings[0], sharedRoutes},
+		{settings[1], two},
+		{settings[2], two},
+		{theirs.otherEngine(), two},
+		{setting{name: "error mode peer", mode: "peer"}, []route{posix, sysv, posixCMA, allTransports}},
+	}
+}
+
+var allSizes = []int{0, 1, 8, 200, 1024, 4096, 8192, 16384, 65536, 1 << 20, 16 << 20}
+
+// TestMatrix runs every operation with every peer, setting and route, in both
 // directions.
 func TestMatrix(t *testing.T) {
 	dir := t.TempDir()
 	c := buildC(t, dir)
 	ours := buildGo(t, dir)
+	where := newPlace()
+	defer where.close()
 	for _, theirs := range append([]program{ours}, c...) {
-		t.Run(theirs.name, func(t *testing.T) { runMatrix(t, ours, theirs, settings, sizes) })
+		t.Run(theirs.name+"/tcp", func(t *testing.T) {
+			runMatrix(t, where, ours, theirs, networkGroups(where), allSizes)
+			if where.eth == "" {
+				t.Run("devices eth and both", func(t *testing.T) { need(t, where.why) })
+			}
+		})
+		t.Run(theirs.name+"/shm", func(t *testing.T) {
+			runMatrix(t, where, ours, theirs, sharedGroups(theirs), allSizes)
+		})
 	}
 }
 
-var fullControl = flag.Bool("fullcontrol", false, "TestControl: all settings and sizes")
+var fullControl = flag.Bool("fullcontrol", false, "TestControl: all settings, routes and sizes")
 
 // TestControl runs C UCX against itself: a failure here is one of the driver, of
 // the C peer, or of C UCX.
 func TestControl(t *testing.T) {
-	settings, sizes := settings, sizes
-	if !*fullControl {
-		settings, sizes = settings[:1], []int{0, 8, 16384, 1 << 20}
-	}
+	where := newPlace()
+	defer where.close()
 	for _, c := range buildC(t, t.TempDir()) {
-		t.Run(c.name, func(t *testing.T) { runMatrix(t, c, c, settings, sizes) })
+		t.Run(c.name, func(t *testing.T) {
+			if *fullControl {
+				runMatrix(t, where, c, c, slices.Concat(networkGroups(where), sharedGroups(c)), allSizes)
+				return
+			}
+			groups := []group{{settings[0], []route{lo, allTransports}}}
+			runMatrix(t, where, c, c, groups, []int{0, 8, 16384, 1 << 20})
+		})
 	}
 }
 
 // runMatrix runs the operations and prints the matrix.
-func runMatrix(t *testing.T, ours, theirs program, settings []setting, sizes []int) {
-	where := newPlace()
-	defer where.close()
-	devices := where.devices()
+func runMatrix(t *testing.T, where *place, ours, theirs program, groups []group, sizes []int) {
 	if testing.Short() {
-		settings, devices, sizes = settings[:1], devices[:1], []int{8, 16384, 1 << 20}
+		groups, sizes = groups[:1], []int{8, 16384, 1 << 20}
 	}
 	m := newMatrix(ours.name + " with " + theirs.name)
-	for _, s := range settings {
-		if theirs.ours && s.theirs != nil {
+	for _, g := range groups {
+		if theirs.ours && g.theirs != nil {
 			continue // what C does differently
 		}
-		for _, d := range devices {
-			t.Run(s.name+"/"+d.name, func(t *testing.T) {
-				r := runner{t: t, where: where, ours: ours, theirs: theirs, setting: s, device: d, matrix: m}
+		for _, over := range g.routes {
+			t.Run(g.name+"/"+over.name, func(t *testing.T) {
+				r := runner{t: t, where: where, ours: ours, theirs: theirs, setting: g.setting, route: over, matrix: m}
 				r.run(sizes)
 			})
 		}
 	}
 	m.print(os.Stdout)
-	if where.eth == "" {
-		t.Run("devices eth and both", func(t *testing.T) { need(t, where.why) })
-	}
 }
 
 // maxFailures ends a column: what fails may fail by a hang, and hangs take time.
@@ -100,7 +138,7 @@ type runner struct {
 	where        *place
 	ours, theirs program
 	setting      setting
-	device       device
+	route        route
 	matrix       *matrix
 
 	pair     *pair
@@ -144,7 +182,7 @@ func (r *runner) one(op operation, size int, weSend bool) {
 func (r *runner) try(op operation, size int, weSend bool) error {
 	if r.pair == nil {
 		var err error
-		if r.pair, err = newPair(r.where, r.ours, r.theirs, r.setting, r.device); err != nil {
+		if r.pair, err = newPair(r.where, r.ours, r.theirs, r.setting, r.route); err != nil {
 			return err
 		}
 	}
@@ -189,4 +227,4 @@ func (r *runner) record(at row, size int, err error) {
 	}
 }
 
-func (r *runner) column() column { return column{r.setting.name, r.device.name} }
+func (r *runner) column() column { return column{r.setting.name, r.route.name} }

@@ -32,7 +32,7 @@ func TestLostPeer(t *testing.T) {
 		for _, d := range where.devices() {
 			for _, test := range lostCases {
 				t.Run(theirs.name+"/"+d.name+"/"+test.name, func(t *testing.T) {
-					p, err := newPair(where, ours, theirs, setting{mode: "peer"}, d)
+					p, err := newPair(where, ours, theirs, setting{mode: "peer"}, network(d))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -185,7 +185,7 @@ func TestUnplugged(t *testing.T) {
 				defer here.close()
 				defer there.close()
 				p, err := newPairApart(here, there, ours, theirs, limits,
-					device{list: here.eth}, device{list: there.eth})
+					network(device{list: here.eth}), network(device{list: there.eth}))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -15,22 +15,22 @@ type pair struct {
 	msgs         messages
 }
 
-// newPair starts two peers with a setting on a device and connects them.
-func newPair(where *place, ours, theirs program, s setting, d device) (*pair, error) {
-	return newPairApart(where, where, ours, theirs, s, d, d)
+// newPair starts two peers with a setting and connects them over a route.
+func newPair(where *place, ours, theirs program, s setting, over route) (*pair, error) {
+	return newPairApart(where, where, ours, theirs, s, over, over)
 }
 
-// newPairApart is newPair with a place and a device for each of the two.
-func newPairApart(here, there *place, ours, theirs program, s setting, d, e device) (*pair, error) {
+// newPairApart is newPair with a place and a route for each of the two.
+func newPairApart(here, there *place, ours, theirs program, s setting, over, back route) (*pair, error) {
 	p := new(pair)
 	var err error
 	p.ours, err = startPeer(here, ours.path,
-		slices.Concat([]string{"UCX_TLS=" + ourTransports, "UCX_NET_DEVICES=" + d.list}, s.both, ours.env))
+		slices.Concat(over.env(true), over.errorEnv(s.mode), s.both, ours.envToward(theirs)))
 	if err != nil {
 		return nil, err
 	}
 	p.theirs, err = startPeer(there, theirs.path,
-		slices.Concat([]string{"UCX_NET_DEVICES=" + e.list}, s.both, s.theirs, theirs.env))
+		slices.Concat(back.env(false), back.errorEnv(s.mode), s.both, s.theirs, theirs.envToward(ours)))
 	if err != nil {
 		p.ours.kill()
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -45,12 +46,16 @@ func runPerftest(t *testing.T, ours, theirs program) {
 	where := newPlace()
 	defer where.close()
 	m := newMatrix("ucx_perftest, " + ours.name + " with " + theirs.name)
-	devices, runs := where.devices(), perftestRuns
-	if testing.Short() {
-		devices, runs = devices[:1], runs[:1]
+	var routes []route
+	for _, d := range where.devices() {
+		routes = append(routes, network(d))
 	}
-	for _, d := range devices {
-		t.Run(d.name, func(t *testing.T) {
+	routes, runs := append(routes, sharedRoutes...), perftestRuns
+	if testing.Short() {
+		routes, runs = routes[:1], runs[:1]
+	}
+	for _, over := range routes {
+		t.Run(over.name, func(t *testing.T) {
 			failures := 0
 			for _, test := range perftests {
 				for _, run := range runs {
@@ -58,18 +63,16 @@ func runPerftest(t *testing.T, ours, theirs program) {
 						continue
 					}
 					for _, weServe := range []bool{true, false} {
-						r := perfRun{server: theirs, client: ours, peer: theirs, device: d,
-							test: test.name, size: run.size, iterations: run.iterations, warmup: 10}
-						// Our side keeps to the network. C has all its
-						// transports and must choose the common one.
-						r.clientEnv = []string{"UCX_TLS=" + ourTransports}
+						r := perfRun{server: theirs, client: ours, peer: theirs,
+							test: test.name, size: run.size, iterations: run.iterations, warmup: 10,
+							serverEnv: over.env(false), clientEnv: over.env(true)}
 						at := row{test.name, ours.name + " client"}
 						if weServe {
 							r.server, r.client = r.client, r.server
-							r.serverEnv, r.clientEnv = r.clientEnv, nil
+							r.serverEnv, r.clientEnv = r.clientEnv, r.serverEnv
 							at.direction = ours.name + " server"
 						}
-						in := column{"defaults", d.name}
+						in := column{"defaults", over.name}
 						if failures == maxFailures {
 							m.set(at, run.size, in, notRun)
 						} else if _, err := r.run(where); err != nil {
@@ -90,7 +93,6 @@ func runPerftest(t *testing.T, ours, theirs program) {
 type perfRun struct {
 	server, client program
 	peer           program // the C side, if there is one
-	device         device
 	test           string
 	size           int
 	iterations     int
@@ -107,8 +109,7 @@ func (r perfRun) start(where *place, p program, cpu string, env []string, stdout
 		name, args = "taskset", append([]string{"-c", cpu, p.tool}, args...)
 	}
 	cmd := exec.Command(name, args...)
-	cmd.Env = append(append(cleanEnv(), "UCX_NET_DEVICES="+r.device.list), env...)
-	cmd.Env = append(cmd.Env, p.env...)
+	cmd.Env = slices.Concat(cleanEnv(), env, p.env)
 	cmd.Stdout = stdout
 	return where.start(cmd)
 }
@@ -163,15 +164,6 @@ func (r perfRun) runAlone(where *place) (perfResult, error) {
 		return perfResult{}, fmt.Errorf("%w\n%s", err, &stdout)
 	}
 	return parsePerf(stdout.String(), r.iterations)
-}
-
-// majorMinor turns "C 1.13.1 …" into "1.13".
-func majorMinor(name string) string {
-	release, _, _ := strings.Cut(strings.TrimPrefix(name, "C "), " ")
-	if parts := strings.SplitN(release, ".", 3); len(parts) == 3 {
-		return parts[0] + "." + parts[1]
-	}
-	return release
 }
 
 // perfResult is the last line of ucx_perftest.

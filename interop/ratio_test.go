@@ -60,8 +60,8 @@ func TestRatio(t *testing.T) {
 			for turn := range samples {
 				i := (turn + round) % 2 // nobody is always first
 				p := []program{reference, ours}[i]
-				env := []string{"UCX_TLS=" + k.tls}
-				r := perfRun{server: p, client: p, device: device{list: "lo"}, test: k.test, size: k.size,
+				env := []string{"UCX_TLS=" + k.tls, "UCX_NET_DEVICES=lo"}
+				r := perfRun{server: p, client: p, test: k.test, size: k.size,
 					iterations: k.iterations, warmup: k.iterations / 10, serverEnv: env, clientEnv: env, pinned: true}
 				run := r.run
 				if k.tls == "self" {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"strconv"
 	"strings"
@@ -116,9 +117,11 @@ func firstDifference(a, b []byte) int {
 // fillPattern writes bytes offset.. of the message that seed selects: byte i is
 // byte i%8, from the low end, of word i/8.
 func fillPattern(p []byte, offset int, seed uint64) {
-	for i := range p {
-		word, at := uint64(offset+i)/8, (offset+i)%8
-		p[i] = byte(patternWord(seed, word) >> (8 * at))
+	for len(p) > 0 {
+		var word [8]byte
+		binary.LittleEndian.PutUint64(word[:], patternWord(seed, uint64(offset)/8))
+		n := copy(p, word[offset%8:])
+		p, offset = p[n:], offset+n
 	}
 }
 
