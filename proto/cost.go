@@ -20,6 +20,7 @@ type LanePerf struct {
 	MaxBcopy int
 	MaxZcopy int
 	PutZcopy int // longest zero-copy write, 0 if the lane has none or it needs a key the peer cannot give
+	GetZcopy int // longest zero-copy read, likewise
 
 	// SegSize is the longest message the peer takes, 0 if it did not say.
 	SegSize int
@@ -169,4 +170,9 @@ func (l *laneCost) dataGathered(frag int) Linear {
 // says it is there.
 func (l *laneCost) written() Linear {
 	return Linear{C: l.message() + requestCost + zcopySetup + l.reg.C + l.send + l.recv, M: l.wire + l.reg.M}
+}
+
+// read is a zero-copy read of the sender's memory.
+func (l *laneCost) read() Linear {
+	return Linear{C: l.message() + requestCost + zcopySetup + l.reg.C, M: l.wire + l.reg.M}
 }

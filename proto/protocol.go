@@ -16,14 +16,16 @@ const (
 	ProtoEagerMultiBcopy // in fragments, copied
 	ProtoEagerMultiZcopy // in fragments, from user memory
 
-	// Rendezvous messages are offered first. Which of the two it becomes is the
+	// Rendezvous messages are offered first. Which of them it becomes is the
 	// peer's choice as well; this is what is expected of a peer like us.
 	ProtoRndvAM  // data in messages
 	ProtoRndvPut // data written into the receiver's memory
+	ProtoRndvGet // data read from the sender's memory
 
 	// Answers of a rendezvous receiver to an offer.
 	ProtoAskAM  // wants messages: no address in its answer
 	ProtoAskPut // wants its memory written
+	ProtoRead   // reads the sender's memory, then says so
 
 	// Ways of a rendezvous sender to deliver what was asked for.
 	ProtoDataBcopy
@@ -42,8 +44,10 @@ var protocolText = [protoLast]struct{ name, desc string }{
 	ProtoEagerMultiZcopy: {"egr/multi/zcopy", "multi-frag eager zero-copy copy-out"},
 	ProtoRndvAM:          {"rndv/am", "(?) rendezvous fragmented copy-in copy-out"},
 	ProtoRndvPut:         {"rndv/put/zcopy", "(?) rendezvous zero-copy write to remote"},
+	ProtoRndvGet:         {"rndv/get/zcopy", "(?) rendezvous zero-copy read from remote"},
 	ProtoAskAM:           {"rndv/rtr/am", "receive fragments"},
 	ProtoAskPut:          {"rndv/rtr/put", "receive by remote write"},
+	ProtoRead:            {"rndv/get", "zero-copy read from remote"},
 	ProtoDataBcopy:       {"rndv/am/bcopy", "fragmented copy-in copy-out"},
 	ProtoDataZcopy:       {"rndv/am/zcopy", "fragmented zero-copy copy-out"},
 	ProtoDataPut:         {"rndv/send/put", "zero-copy write to remote"},
@@ -66,7 +70,7 @@ func (p Protocol) Description() string {
 }
 
 // Rendezvous reports whether the message is offered before it is sent.
-func (p Protocol) Rendezvous() bool { return p == ProtoRndvAM || p == ProtoRndvPut }
+func (p Protocol) Rendezvous() bool { return p >= ProtoRndvAM && p <= ProtoRndvGet }
 
 // DataClass is the shape of user data.
 type DataClass uint8

@@ -2,29 +2,47 @@ package proto
 
 import "math"
 
-// rendezvous returns the two ways a message may be offered, with the whole time
-// they take.
+// rendezvous returns the ways a message may be offered, with the whole time they
+// take.
 func (m *model) rendezvous(class DataClass) []option {
 	am, put := m.deliver(class, true)
 	data := bestOf(am)
 	hs := m.am.handshake()
-	offer := func(p Protocol, o option) option {
+	offer := func(p Protocol, o option, start float64) option {
 		o.proto, o.group = p, groupRndv
-		o.cost.C += hs
+		o.cost.C += start
 		return o
 	}
-	byAM, byPut := offer(ProtoRndvAM, data), offer(ProtoRndvPut, put)
+	// What is read needs no answer before the data, only one after it.
+	byGet := offer(ProtoRndvGet, m.read(class, true), m.am.message()+m.am.send+m.am.recv+rndvControl)
+	byAM, byPut := offer(ProtoRndvAM, data, hs), offer(ProtoRndvPut, put, hs)
 	byAM.min = rndvAMMin
-	if m.set.RndvScheme == RndvSchemePut && byPut.max >= 0 {
-		byAM.max, byAM.why = -1, schemeWantsPut
-	}
-	return []option{byAM, byPut}
+	m.obey(&byAM, &byPut, &byGet)
+	return []option{byAM, byPut, byGet}
 }
 
 const (
 	schemeWantsPut = "UCX_RNDV_SCHEME wants put_zcopy"
+	schemeWantsGet = "UCX_RNDV_SCHEME wants get_zcopy"
 	schemeWantsAM  = "UCX_RNDV_SCHEME wants am"
 )
+
+// obey rules out what a scheme that is possible does not want.
+func (m *model) obey(am, put, get *option) {
+	rule := func(out *option, why string) {
+		if out.max >= 0 {
+			out.max, out.why = -1, why
+		}
+	}
+	switch {
+	case m.set.RndvScheme == RndvSchemePut && put.max >= 0:
+		rule(am, schemeWantsPut)
+		rule(get, schemeWantsPut)
+	case m.set.RndvScheme == RndvSchemeGet && get.max >= 0:
+		rule(am, schemeWantsGet)
+		rule(put, schemeWantsGet)
+	}
+}
 
 // bestOf returns the option that is cheapest for a long message.
 func bestOf(options []option) option {
@@ -59,14 +77,33 @@ func (m *model) deliver(class DataClass, address bool) (am []option, put option)
 		put = no(ProtoDataPut, "data has to be packed")
 	case m.set.RndvScheme == RndvSchemeAM:
 		put = no(ProtoDataPut, schemeWantsAM)
-	case m.shares.Lanes() == 0:
+	case m.put.shares.Lanes() == 0:
 		put = no(ProtoDataPut, "no lane writes into the peer's memory")
 	case !address:
 		put = no(ProtoDataPut, "the receiver gave no address")
 	default:
-		put = option{proto: ProtoDataPut, group: groupZcopy, max: math.MaxInt, cost: m.put.written(), config: m.putTo}
+		put = option{proto: ProtoDataPut, group: groupZcopy, max: math.MaxInt, cost: m.put.cost.written(), config: m.put.config}
 	}
 	return []option{bcopy, zcopy}, put
+}
+
+// read returns the way to fetch data by reading the sender's memory, if the
+// offer gives its address.
+func (m *model) read(class DataClass, address bool) option {
+	o := option{proto: ProtoRead, group: groupZcopy, max: -1}
+	switch {
+	case class == DataGeneric:
+		o.why = "data has to be packed"
+	case m.set.RndvScheme == RndvSchemeAM:
+		o.why = schemeWantsAM
+	case m.get.shares.Lanes() == 0:
+		o.why = "no lane reads the peer's memory"
+	case !address:
+		o.why = "the offer gives no address"
+	default:
+		o.max, o.cost, o.config = math.MaxInt, m.get.cost.read(), m.get.config
+	}
+	return o
 }
 
 // RndvTables are the decision tables of an endpoint for both sides of a
@@ -74,19 +111,22 @@ func (m *model) deliver(class DataClass, address bool) (am []option, put option)
 // goroutines.
 type RndvTables struct {
 	in     ProtoInput
-	ask    [numDataClasses]Table
+	ask    [2][numDataClasses]Table
 	answer [2][numDataClasses]Table
+	put    LaneShares
+	get    LaneShares
 }
 
 // NewRndvTables makes the tables. in is copied.
 func NewRndvTables(in *ProtoInput) *RndvTables {
 	t := &RndvTables{in: *in}
-	t.in.Put = append([]LanePerf(nil), in.Put...)
+	t.in.own()
 	m := newModel(&t.in)
-	for class := range t.ask {
-		ask := m.askChoice(DataClass(class))
-		t.ask[class] = ask.table()
-		for address := range t.answer {
+	t.put, t.get = m.put.shares, m.get.shares
+	for address := range t.answer {
+		for class := range t.ask[address] {
+			ask := m.askChoice(DataClass(class), address == 1)
+			t.ask[address][class] = ask.table()
 			answer := m.answerChoice(DataClass(class), address == 1)
 			t.answer[address][class] = answer.table()
 		}
@@ -94,10 +134,23 @@ func NewRndvTables(in *ProtoInput) *RndvTables {
 	return t
 }
 
-// Ask returns the table by which a receiver answers an offer: ProtoAskPut or
-// ProtoAskAM by the length of the data. Only contiguous memory can be written
-// by the peer.
-func (t *RndvTables) Ask(class DataClass) *Table { return &t.ask[class] }
+// PutShares and GetShares say how data is spread over the lanes of
+// ProtoInput.Put and ProtoInput.Get.
+func (t *RndvTables) PutShares() *LaneShares { return &t.put }
+
+// GetShares is described at PutShares.
+func (t *RndvTables) GetShares() *LaneShares { return &t.get }
+
+// Ask returns the table by which a receiver answers an offer: ProtoRead,
+// ProtoAskPut or ProtoAskAM by the length of the data. address says that the
+// offer gave the address of the sender's memory. Only contiguous memory can be
+// written by the peer.
+func (t *RndvTables) Ask(class DataClass, address bool) *Table {
+	if address {
+		return &t.ask[1][class]
+	}
+	return &t.ask[0][class]
+}
 
 // Answer returns the table by which a sender delivers what was asked for.
 // address says that the receiver gave the address of its memory.
@@ -109,9 +162,9 @@ func (t *RndvTables) Answer(class DataClass, address bool) *Table {
 }
 
 // ExplainAsk returns the table of Ask with its reasons.
-func (t *RndvTables) ExplainAsk(class DataClass) TableInfo {
+func (t *RndvTables) ExplainAsk(class DataClass, address bool) TableInfo {
 	m := newModel(&t.in)
-	c := m.askChoice(class)
+	c := m.askChoice(class, address)
 	return c.explain("rendezvous data fetch into " + hostMemory(class) + " from host")
 }
 
@@ -126,29 +179,30 @@ func (t *RndvTables) ExplainAnswer(class DataClass, address bool) TableInfo {
 	return c.explain(title)
 }
 
-// askChoice is what a receiver may ask for.
-func (m *model) askChoice(class DataClass) choice {
+// askChoice is what a receiver may do about an offer.
+func (m *model) askChoice(class DataClass, address bool) choice {
 	// The sender's data is most likely one piece.
 	am, put := m.deliver(DataContig, class == DataContig)
 	if class != DataContig {
 		put.why = "only contiguous memory can be written"
 	}
-	ask := bestOf(am)
+	ask, read := bestOf(am), m.read(class, address)
 	ask.proto, ask.group = ProtoAskAM, groupShort
 	put.proto, put.group = ProtoAskPut, groupShort
-	if m.set.RndvScheme == RndvSchemePut && put.max >= 0 {
-		ask.max, ask.why = -1, schemeWantsPut
-	}
-	return choice{[]option{ask, put}, noThresholds}
+	read.group = groupShort
+	// An answer costs a message that a read spares, and its own one comes after
+	// the data.
+	ask.cost.C += m.am.message()
+	put.cost.C += m.am.message()
+	m.obey(&ask, &put, &read)
+	return choice{[]option{ask, put, read}, noThresholds}
 }
 
 // answerChoice is how a sender may deliver.
 func (m *model) answerChoice(class DataClass, address bool) choice {
 	am, put := m.deliver(class, address)
-	if m.set.RndvScheme == RndvSchemePut && put.max >= 0 {
-		for i := range am {
-			am[i].max, am[i].why = -1, schemeWantsPut
-		}
+	for i := range am {
+		m.obey(&am[i], &put, &option{max: -1})
 	}
 	thresholds := noThresholds
 	thresholds[groupZcopy] = m.set.ZcopyThresh

@@ -7,7 +7,13 @@ func TestRndvTables(t *testing.T) {
 	am := func(in *ProtoInput) { in.Settings.RndvScheme = RndvSchemeAM }
 	put := func(in *ProtoInput) { in.Settings.RndvScheme = RndvSchemePut }
 	zcopy := func(in *ProtoInput) { in.Settings.ZcopyThresh = 0 }
-	ask := func(in *ProtoInput, class DataClass) string { return ranges(NewRndvTables(in).ExplainAsk(class)) }
+	get := func(in *ProtoInput) { in.Settings.RndvScheme = RndvSchemeGet }
+	ask := func(in *ProtoInput, class DataClass) string {
+		return ranges(NewRndvTables(in).ExplainAsk(class, false))
+	}
+	read := func(in *ProtoInput, class DataClass) string {
+		return ranges(NewRndvTables(in).ExplainAsk(class, true))
+	}
 	answer := func(in *ProtoInput, class DataClass, address bool) string {
 		return ranges(NewRndvTables(in).ExplainAnswer(class, address))
 	}
@@ -21,6 +27,15 @@ func TestRndvTables(t *testing.T) {
 		{"ask, put, iov", ask(tcpInput(put), DataIOV), "rndv/rtr/am"},
 		{"ask, put, not writable", ask(tcpInput(put, noPut), DataContig), "rndv/rtr/am"},
 		{"ask, posix", ask(posixInput(), DataContig), "rndv/rtr/am"},
+		{"ask, get, not readable", ask(tcpInput(get), DataContig), "rndv/rtr/am..~ rndv/rtr/put"},
+		{"ask, cma, no address", ask(cmaInput(), DataContig), "rndv/rtr/am..~ rndv/rtr/put"},
+		{"read", read(tcpInput(), DataContig), "rndv/rtr/am..~ rndv/rtr/put"},
+		{"read, cma", read(cmaInput(), DataContig), "rndv/rtr/am..~ rndv/get"},
+		{"read, cma, iov", read(cmaInput(), DataIOV), "rndv/rtr/am..~ rndv/get"},
+		{"read, cma, generic", read(cmaInput(), DataGeneric), "rndv/rtr/am"},
+		{"read, cma, put", read(cmaInput(put), DataContig), "rndv/rtr/put"},
+		{"read, cma, get", read(cmaInput(get), DataContig), "rndv/get"},
+		{"read, cma, am", read(cmaInput(am), DataContig), "rndv/rtr/am"},
 
 		{"answer", answer(tcpInput(), DataContig, true), "rndv/am/bcopy..~ rndv/am/zcopy..~ rndv/send/put"},
 		{"answer, iov", answer(tcpInput(), DataIOV, true), "rndv/am/bcopy..~ rndv/am/zcopy..~ rndv/send/put"},
@@ -46,7 +61,7 @@ func TestRndvPutLanes(t *testing.T) {
 	second.Name, second.Bandwidth = "tcp/eth0", 11.27*(1<<20)
 	in := tcpInput(func(in *ProtoInput) { in.Put = append(in.Put, LanePerf{Name: "no put"}, second) })
 	tables := NewTagTables(in)
-	s := tables.PutShares()
+	s := NewRndvTables(in).PutShares()
 	if s.Lanes() != 2 {
 		t.Fatalf("%d lanes", s.Lanes())
 	}

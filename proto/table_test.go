@@ -35,6 +35,20 @@ func posixInput() *ProtoInput {
 	}
 }
 
+// cmaInput is messages over posix, and cma to the peer's memory.
+func cmaInput(edit ...func(*ProtoInput)) *ProtoInput {
+	in := posixInput()
+	lane := []LanePerf{{
+		Name: "cma/memory", PutZcopy: math.MaxInt, GetZcopy: math.MaxInt,
+		SendOverhead: 0.5e-6, RecvOverhead: 0.5e-6, Latency: 80e-9, Bandwidth: 11145 << 20,
+	}}
+	in.Put, in.Get = lane, lane
+	for _, f := range edit {
+		f(in)
+	}
+	return in
+}
+
 // ranges prints a table's choices: "egr/short..~ rndv/put/zcopy".
 func ranges(info TableInfo) string {
 	var s []string
@@ -318,8 +332,8 @@ func TestTablesComplete(t *testing.T) {
 					}
 				}
 			}
-			checkCovers(t, rndv.ExplainAsk(class), rndv.Ask(class))
 			for _, address := range []bool{false, true} {
+				checkCovers(t, rndv.ExplainAsk(class, address), rndv.Ask(class, address))
 				checkCovers(t, rndv.ExplainAnswer(class, address), rndv.Answer(class, address))
 			}
 		}
@@ -425,7 +439,7 @@ func TestTitles(t *testing.T) {
 		{tag.Explain(false, DataContig, 0).Title, "tagged message by ucp_tag_send* from host memory"},
 		{tag.Explain(false, DataIOV, SendFast|SendMulti).Title, "tagged message by ucp_tag_send*(fast-completion|multi) from iov host memory"},
 		{tag.Explain(true, DataGeneric, SendFast).Title, "synchronous tagged message by ucp_tag_send_sync*(fast-completion) from generic host memory"},
-		{rndv.ExplainAsk(DataContig).Title, "rendezvous data fetch into host memory from host"},
+		{rndv.ExplainAsk(DataContig, true).Title, "rendezvous data fetch into host memory from host"},
 		{rndv.ExplainAnswer(DataContig, true).Title, "rendezvous data send from host memory to host"},
 		{rndv.ExplainAnswer(DataIOV, false).Title, "rendezvous data send from iov host memory"},
 	} {

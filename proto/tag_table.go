@@ -7,51 +7,74 @@ type ProtoInput struct {
 	// AM is the lane of active messages.
 	AM LanePerf
 
-	// Put are the lanes over which the peer's memory can be written, best first.
+	// Put and Get are the lanes over which the peer's memory can be written and
+	// read, best first. The peer is taken to have the same.
 	Put []LanePerf
+	Get []LanePerf
 
 	Settings ProtoSettings
+}
+
+// own gives a copied input lists of its own.
+func (in *ProtoInput) own() {
+	in.Put = append([]LanePerf(nil), in.Put...)
+	in.Get = append([]LanePerf(nil), in.Get...)
 }
 
 // model is a ProtoInput made sane.
 type model struct {
 	am     laneCost
 	amName string
-	put    laneCost // all write lanes taken together; put.put is 0 without any
-	shares LaneShares
-	putTo  string
+	put    access
+	get    access
 	set    ProtoSettings
 }
 
+// access is a way to the peer's memory over all lanes that have it.
+type access struct {
+	cost   laneCost // all lanes taken together
+	shares LaneShares
+	config string
+}
+
 func newModel(in *ProtoInput) model {
-	m := model{am: in.AM.sane(in.Settings.CopyBW), amName: in.AM.Name, set: in.Settings}
+	set := &in.Settings
+	return model{
+		am: in.AM.sane(set.CopyBW), amName: in.AM.Name, set: *set,
+		put: newAccess(in.Put, set.CopyBW, func(l *LanePerf) int { return l.PutZcopy }),
+		get: newAccess(in.Get, set.CopyBW, func(l *LanePerf) int { return l.GetZcopy }),
+	}
+}
+
+// newAccess takes the lanes together that carry anything.
+func newAccess(list []LanePerf, copyBW float64, limit func(*LanePerf) int) (a access) {
 	var bandwidths []float64
 	var lanes []int
-	for i := range in.Put {
-		if in.Put[i].PutZcopy > 0 {
-			bandwidths = append(bandwidths, math.Max(in.Put[i].Bandwidth, 1))
+	for i := range list {
+		if limit(&list[i]) > 0 {
+			bandwidths = append(bandwidths, math.Max(list[i].Bandwidth, 1))
 			lanes = append(lanes, i)
 		}
 	}
-	m.shares = NewLaneShares(bandwidths)
-	for k, i := range m.shares.lanes {
-		lane := in.Put[lanes[i]].sane(in.Settings.CopyBW)
-		m.shares.lanes[k] = lanes[i]
+	a.shares = NewLaneShares(bandwidths)
+	for k, i := range a.shares.lanes {
+		lane := list[lanes[i]].sane(copyBW)
+		a.shares.lanes[k] = lanes[i]
 		if k == 0 {
-			m.put = lane
+			a.cost = lane
 			continue
 		}
-		m.put.wire = 1 / (1/m.put.wire + 1/lane.wire)
-		m.put.lat = math.Max(m.put.lat, lane.lat)
-		m.put.send += lane.send
-		m.put.recv += lane.recv
-		m.put.reg.C += lane.reg.C
-		m.put.reg.M += lane.reg.M
+		a.cost.wire = 1 / (1/a.cost.wire + 1/lane.wire)
+		a.cost.lat = math.Max(a.cost.lat, lane.lat)
+		a.cost.send += lane.send
+		a.cost.recv += lane.recv
+		a.cost.reg.C += lane.reg.C
+		a.cost.reg.M += lane.reg.M
 	}
-	if m.shares.Lanes() > 0 {
-		m.putTo = m.shares.describe(func(i int) string { return in.Put[i].Name })
+	if a.shares.Lanes() > 0 {
+		a.config = a.shares.describe(func(i int) string { return list[i].Name })
 	}
-	return m
+	return a
 }
 
 // TagTables are the decision tables of an endpoint for tagged sends. They do not
@@ -59,15 +82,13 @@ func newModel(in *ProtoInput) model {
 type TagTables struct {
 	in     ProtoInput
 	tables [2][numDataClasses][numSendModes]Table
-	shares LaneShares
 }
 
 // NewTagTables makes the tables. in is copied.
 func NewTagTables(in *ProtoInput) *TagTables {
 	t := &TagTables{in: *in}
-	t.in.Put = append([]LanePerf(nil), in.Put...)
+	t.in.own()
 	m := newModel(&t.in)
-	t.shares = m.shares
 	for sync := range t.tables {
 		for class := range t.tables[sync] {
 			for mode := range t.tables[sync][class] {
@@ -87,9 +108,6 @@ func (t *TagTables) Send(sync bool, class DataClass, mode SendMode) *Table {
 	}
 	return &t.tables[i][class][mode]
 }
-
-// PutShares says how data is spread over the lanes of ProtoInput.Put.
-func (t *TagTables) PutShares() *LaneShares { return &t.shares }
 
 // Explain returns a table with its reasons.
 func (t *TagTables) Explain(sync bool, class DataClass, mode SendMode) TableInfo {

@@ -20,6 +20,7 @@ const (
 	RndvSchemeAuto RndvScheme = iota
 	RndvSchemePut             // the sender writes into the receiver's memory
 	RndvSchemeAM              // in messages
+	RndvSchemeGet             // the receiver reads the sender's memory
 )
 
 // ProtoSettings are the user's settings for choosing protocols. They start from

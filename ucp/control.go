@@ -39,29 +39,30 @@ var syncAck = protocol{
 	},
 }
 
-// rndvATS tells the sender of a rendezvous message that we are done with it.
-var rndvATS = protocol{
-	name: "rndv ats",
-	progress: func(r *Request) error {
-		_, err := r.ep.am().AMBcopy(uct.AMID(proto.IDRndvATS), r, 0, nil)
-		return controlSent(r, err)
-	},
-	pack: func(r *Request, dst []byte) int {
-		return proto.RndvAck{ReqID: proto.RequestID(r.peerID), Size: r.arrived, HasSize: true}.Put(dst)
-	},
-}
+// rndvATS tells the sender of a rendezvous message that we are done with it;
+// rndvATP the receiver that the data is there or will not come.
+var (
+	rndvATS = protocol{
+		name: "rndv ats",
+		progress: func(r *Request) error {
+			_, err := r.ep.am().AMBcopy(uct.AMID(proto.IDRndvATS), r, 0, nil)
+			return controlSent(r, err)
+		},
+		pack: packAck,
+	}
+	rndvATP = protocol{
+		name: "rndv atp",
+		progress: func(r *Request) error {
+			_, err := r.ep.am().AMBcopy(uct.AMID(proto.IDRndvATP), r, 0, nil)
+			return controlSent(r, err)
+		},
+		pack: packAck,
+	}
+)
 
-// rndvAbort tells the receiver of a rendezvous message that the rest of the data
-// will not come.
-var rndvAbort = protocol{
-	name: "rndv abort",
-	progress: func(r *Request) error {
-		_, err := r.ep.am().AMBcopy(uct.AMID(proto.IDRndvATP), r, 0, nil)
-		return controlSent(r, err)
-	},
-	pack: func(r *Request, dst []byte) int {
-		return proto.RndvAck{ReqID: proto.RequestID(r.peerID), Status: ucs.ErrCanceled, Size: r.arrived, HasSize: true}.Put(dst)
-	},
+func packAck(r *Request, dst []byte) int {
+	h := proto.RndvAck{ReqID: proto.RequestID(r.peerID), Status: ucs.Status(r.frag), Size: r.arrived, HasSize: true}
+	return h.Put(dst)
 }
 
 // sendSyncAck acknowledges a synchronous message over the endpoint the sender
@@ -78,14 +79,19 @@ func (w *Worker) sendSyncAck(id proto.EndpointID, req proto.RequestID) {
 	r.run()
 }
 
-// sendATS ends a rendezvous of the peer's without taking its data, or with.
-func (ep *Endpoint) sendATS(req proto.RequestID, size int) { ep.sendAck(&rndvATS, req, size) }
+// sendATS ends a rendezvous of the peer's with the data taken, not wanted, or, by
+// status, not to be had.
+func (ep *Endpoint) sendATS(req proto.RequestID, size int, status ucs.Status) {
+	ep.sendAck(&rndvATS, req, size, status)
+}
 
 // sendAbort ends a rendezvous of ours with size bytes missing.
-func (ep *Endpoint) sendAbort(req proto.RequestID, size int) { ep.sendAck(&rndvAbort, req, size) }
+func (ep *Endpoint) sendAbort(req proto.RequestID, size int) {
+	ep.sendAck(&rndvATP, req, size, ucs.ErrCanceled)
+}
 
-func (ep *Endpoint) sendAck(p *protocol, req proto.RequestID, size int) {
+func (ep *Endpoint) sendAck(p *protocol, req proto.RequestID, size int, status ucs.Status) {
 	r := ep.control(p)
-	r.peerID, r.arrived = uint64(req), size
+	r.peerID, r.arrived, r.frag = uint64(req), size, int(status)
 	r.run()
 }

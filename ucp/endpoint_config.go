@@ -12,11 +12,12 @@ import (
 // epConfig is what endpoints with the same lanes have in common: the limits of
 // the transports and the decision tables. It does not change once made.
 type epConfig struct {
-	short    int // largest payload that TagSend sends inline, -1 for none
-	maxBcopy int // longest message, headers included
-	maxZcopy int // same for zero-copy, 0 for none
-	maxIOV   int // entries of a list the transport takes
-	put      []putLane
+	short    int          // largest payload that TagSend sends inline, -1 for none
+	maxBcopy int          // longest message, headers included
+	maxZcopy int          // same for zero-copy, 0 for none
+	maxIOV   int          // entries of a list the transport takes
+	put      []memoryLane // over which the peer's memory can be written
+	get      []memoryLane // and read
 
 	// putInOrder says that no message overtakes a write into the peer's memory:
 	// both travel on one connection.
@@ -26,10 +27,10 @@ type epConfig struct {
 	rndv *proto.RndvTables
 }
 
-// putLane is a lane that can write into the peer's memory.
-type putLane struct {
+// memoryLane is a lane that reaches the peer's memory.
+type memoryLane struct {
 	lane uint8
-	max  int // longest write
+	max  int // longest operation
 }
 
 // maxConfigs bounds the configurations that a worker keeps for the next
@@ -44,7 +45,7 @@ func (p *lanePlan) key() string {
 		b = binary.AppendUvarint(b, uint64(l.SegSize))
 	}
 	b = append(b, 0xFF)
-	return string(append(b, p.put...))
+	return string(append(b, p.memory...))
 }
 
 // configFor returns the configuration for a choice of lanes.
@@ -63,16 +64,20 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 		maxZcopy: perf.MaxZcopy,
 		maxIOV:   min(max(a.AM.MaxIOV, 1), maxIOVEntries),
 	}
-	for _, k := range p.put {
+	for _, k := range p.memory {
 		l := p.lanes[k]
 		i := w.ifaces[l.Local]
 		perf := w.lanePerf(i, l.SegSize)
-		if perf.PutZcopy == 0 {
-			continue
+		if perf.PutZcopy > 0 {
+			in.Put = append(in.Put, perf)
+			c.put = append(c.put, memoryLane{lane: k, max: perf.PutZcopy})
+			c.maxIOV = min(c.maxIOV, max(i.attr.Put.MaxIOV, 1))
 		}
-		in.Put = append(in.Put, perf)
-		c.put = append(c.put, putLane{lane: k, max: perf.PutZcopy})
-		c.maxIOV = min(c.maxIOV, max(i.attr.Put.MaxIOV, 1))
+		if perf.GetZcopy > 0 {
+			in.Get = append(in.Get, perf)
+			c.get = append(c.get, memoryLane{lane: k, max: perf.GetZcopy})
+			c.maxIOV = min(c.maxIOV, max(i.attr.Get.MaxIOV, 1))
+		}
 	}
 	c.putInOrder = len(c.put) == 1 && c.put[0].lane == amLane && a.Flags.Has(uct.IfacePutAMOrder)
 	c.tag = proto.NewTagTables(&in)
@@ -108,7 +113,7 @@ func (c *epConfig) explain() []proto.TableInfo {
 		c.tag.Explain(true, proto.DataContig, 0),
 		c.tag.Explain(false, proto.DataContig, proto.SendFast),
 		c.tag.Explain(false, proto.DataContig, proto.SendMulti),
-		c.rndv.ExplainAsk(proto.DataContig),
+		c.rndv.ExplainAsk(proto.DataContig, true),
 		c.rndv.ExplainAnswer(proto.DataContig, true),
 	}
 }
@@ -136,10 +141,15 @@ func (w *Worker) lanePerf(i *iface, segSize int) proto.LanePerf {
 	if a.Flags.Has(uct.IfaceAMZcopy) {
 		p.MaxZcopy = a.AM.MaxZcopy
 	}
-	// Keys of the peer's memory are not exchanged yet: only a transport that
-	// needs none can write it.
-	if a.Flags.Has(uct.IfacePutZcopy) && md.Flags&uct.MDFlagNeedRkey == 0 {
-		p.PutZcopy = a.Put.MaxZcopy
+	// Only a transport that needs no key reaches memory that was not registered
+	// before.
+	if md.Flags&uct.MDFlagNeedRkey == 0 {
+		if a.Flags.Has(uct.IfacePutZcopy) {
+			p.PutZcopy = a.Put.MaxZcopy
+		}
+		if a.Flags.Has(uct.IfaceGetZcopy) {
+			p.GetZcopy = a.Get.MaxZcopy
+		}
 	}
 	if md.Flags&uct.MDFlagNeedMemh != 0 {
 		p.RegCost = proto.Linear(md.RegCost)
@@ -212,6 +222,7 @@ func init() {
 	protocolOf[proto.ProtoEagerMultiZcopy] = &eagerMultiZcopy
 	protocolOf[proto.ProtoRndvAM] = &rndvRTS
 	protocolOf[proto.ProtoRndvPut] = &rndvRTS
+	protocolOf[proto.ProtoRndvGet] = &rndvRTS
 	protocolOf[proto.ProtoDataBcopy] = &rndvBcopy
 	protocolOf[proto.ProtoDataZcopy] = &rndvZcopy
 	protocolOf[proto.ProtoDataPut] = &rndvPut

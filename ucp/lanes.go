@@ -74,8 +74,8 @@ type laneRoute struct{ local, remote int }
 // lanePlan is the lanes of an endpoint in our order, the one for active messages
 // first, and what they are for.
 type lanePlan struct {
-	lanes []*proto.Lane
-	put   []uint8 // may carry the data of a rendezvous, best first
+	lanes  []*proto.Lane
+	memory []uint8 // may carry the data of a rendezvous, best first
 }
 
 // planLanes puts chosen lanes in order. There are none without one for messages.
@@ -92,10 +92,10 @@ func planLanes(c *proto.LaneConfig) (p lanePlan) {
 		}
 	}
 	for _, l := range c.RMABW {
-		p.put = append(p.put, number[l])
+		p.memory = append(p.memory, number[l])
 	}
-	if p.put == nil {
-		p.put = []uint8{amLane}
+	if p.memory == nil {
+		p.memory = []uint8{amLane}
 	}
 	return p
 }

@@ -45,9 +45,8 @@ type Request struct {
 	lane    uint8 // on which it goes on
 	step    uint8 // of a protocol with several
 	parts   []part
-	mem     uct.MemHandle // destination open to the peer
-	memMD   uct.MemoryDomain
-	iov     []uct.IOV // reused; grows to the transport's limit at first use
+	exposed []uct.MemHandle // destination open to the peer, for each of the worker's guards
+	iov     []uct.IOV       // reused; grows to the transport's limit at first use
 
 	// One-sided operations.
 	key    *Rkey     // of an operation of ours
@@ -344,7 +343,7 @@ func (r *Request) leaveProtocol() {
 		r.w.requestIDs.remove(r.localID)
 		r.localID = 0
 	}
-	if r.mem != nil {
+	if len(r.exposed) > 0 {
 		r.conceal()
 	}
 	if r.iov != nil {

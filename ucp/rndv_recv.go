@@ -2,17 +2,19 @@ package ucp
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Rendezvous, receiving side. Every offer is answered by one RTR for the whole
-// message, or by an ATS where there is nothing to fetch. Contiguous memory is
-// exposed for writing as long as the request lives; what arrives in messages and
-// what ATPs say was written adds up, over all connections of the peer, until
-// the message is complete.
+// Rendezvous, receiving side. An offer whose data can be read is read, and then
+// acknowledged by an ATS; so is one with nothing to fetch. Any other is answered
+// by one RTR for the whole message. Contiguous memory is exposed for writing as
+// long as the request lives; what arrives in messages and what ATPs say was
+// written adds up, over all connections of the peer, until the message is
+// complete.
 
 // rndvRTR asks for the data and then waits for it, in the endpoint's list of
 // outstanding requests.
@@ -61,46 +63,71 @@ func (w *Worker) fetch(r *Request, h *proto.RndvRTS) {
 		r.finish(ep.err)
 		return
 	case h.Size > r.data.length:
-		ep.sendATS(h.ReqID, h.Size) // the sender is not to blame
+		ep.sendATS(h.ReqID, h.Size, ucs.OK) // the sender is not to blame
 		r.finish(ucs.ErrMessageTruncated)
 		return
 	case h.Size == 0:
-		ep.sendATS(h.ReqID, 0)
+		ep.sendATS(h.ReqID, 0, ucs.OK)
 		r.finish(nil)
 		return
 	}
 	r.localID = w.requestIDs.put(r)
 	if r.localID == 0 {
-		ep.sendATS(h.ReqID, h.Size)
+		ep.sendATS(h.ReqID, h.Size, ucs.OK)
 		r.finish(ucs.ErrNoMemory)
 		return
 	}
 	w.stats.RndvRecvs++
-	r.ep, r.proto, r.peerID = ep, &rndvRTR, uint64(h.ReqID)
-	r.arrived, r.ranges = 0, rangeSet{}
-	r.expose()
+	r.ep, r.peerID = ep, uint64(h.ReqID)
+	r.arrived, r.ranges, r.part = 0, rangeSet{}, part{}
+	switch ep.cfg.rndv.Ask(r.class(), h.Address != 0).Lookup(h.Size) {
+	case proto.ProtoRead:
+		w.stats.RndvGet++
+		r.proto = &rndvGet
+		r.part, r.offset, r.step = part{addr: h.Address, n: h.Size}, 0, 0
+	case proto.ProtoAskPut:
+		r.proto = &rndvRTR
+		r.expose()
+	default:
+		r.proto = &rndvRTR
+	}
 	r.run()
 }
 
-// expose opens the destination to writes of the peer, where its memory and the
-// transport allow. Without, the data comes in messages.
+// expose opens the destination to writes of the peer. The peer may use other
+// lanes than we would, so every domain is told that guards memory. If one of them
+// refuses, the data comes in messages.
 func (r *Request) expose() {
-	if r.ep.cfg.rndv.Ask(r.class()).Lookup(r.info.Length) != proto.ProtoAskPut {
-		return
-	}
 	buf := r.data.buf[:r.info.Length]
-	md := r.w.mds[r.ep.lanes[0].iface.md]
-	mem, err := md.Register(buf, uct.AccessRemotePut)
-	if err != nil {
-		return
+	for _, md := range r.w.guards {
+		mem, err := md.Register(buf, uct.AccessRemotePut)
+		if err != nil {
+			r.conceal()
+			return
+		}
+		r.exposed = append(r.exposed, mem)
 	}
-	r.mem, r.memMD = mem, md
+	r.part.addr = memoryAddress(buf)
 }
 
 // conceal closes the destination again.
 func (r *Request) conceal() {
-	r.memMD.Deregister(r.mem)
-	r.mem, r.memMD = nil, nil
+	for i, mem := range r.exposed {
+		// It is a registration of ours: there is nothing it could be refused for.
+		_ = r.w.guards[i].Deregister(mem)
+	}
+	clear(r.exposed)
+	r.exposed = r.exposed[:0]
+}
+
+// guard adds the domain of an interface over which peers write into registered
+// memory without a key.
+func (w *Worker) guard(i *iface) {
+	md := w.mds[i.md]
+	f := md.Attr().Flags
+	if i.attr.Flags.Has(uct.IfacePutZcopy) && f&uct.MDFlagRegister != 0 && f&uct.MDFlagNeedRkey == 0 && !slices.Contains(w.guards, md) {
+		w.guards = append(w.guards, md)
+	}
 }
 
 // progressRTR asks for the data. Over a transport that delivers inline the data
@@ -122,10 +149,10 @@ func packRTR(r *Request, dst []byte) int {
 		RecvReqID: proto.RequestID(r.localID),
 		Size:      r.info.Length,
 	}
-	if r.mem == nil {
+	if r.part.addr == 0 {
 		return h.Put(dst)
 	}
-	h.Address = memoryAddress(r.mem.Bytes())
+	h.Address = r.part.addr
 	n := h.Put(dst)
 	// A key that names no domain: all a transport needs that has none.
 	return n + copy(dst[n:], emptyRkey)

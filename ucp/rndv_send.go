@@ -51,16 +51,23 @@ func progressRTS(r *Request) error {
 	return nil
 }
 
-// packRTS offers without a key: no transport reads the sender's memory yet.
+// packRTS makes the offer. It gives the address of the data where a lane can read
+// it, with a key that names no domain: such lanes need none.
 func packRTS(r *Request, dst []byte) int {
 	r.w.stats.RndvSends++
-	return proto.RndvRTS{
+	h := proto.RndvRTS{
 		Header: uint64(r.tag),
 		EpID:   r.ep.remoteID,
 		ReqID:  proto.RequestID(r.localID),
 		Size:   r.data.length,
 		Op:     proto.RndvTag,
-	}.Put(dst)
+	}
+	if r.data.class != DatatypeContig || len(r.ep.cfg.get) == 0 || r.data.length == 0 {
+		return h.Put(dst)
+	}
+	h.Address = memoryAddress(r.data.buf)
+	n := h.Put(dst)
+	return n + copy(dst[n:], emptyRkey)
 }
 
 // onRndvRTR is told where data of ours shall go.
@@ -126,7 +133,7 @@ const stepATP = 255
 // first.
 func progressRndvPut(r *Request) error {
 	c := r.ep.cfg
-	shares := c.tag.PutShares()
+	shares := c.rndv.PutShares()
 	lanes := shares.Lanes()
 	for ; int(r.step) < lanes; r.step++ {
 		k, _, end := shares.Part(int(r.step), r.part.n)

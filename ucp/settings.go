@@ -19,7 +19,7 @@ type settings struct {
 	ZcopyThresh config.Bytes `ucx:"ZCOPY_THRESH" default:"auto" doc:"Message size from which messages are sent without copying."`
 	RndvThresh  rndvThresh   `ucx:"RNDV_THRESH" default:"auto" doc:"Message size from which the rendezvous protocol is used, for all peers or as intra:SIZE,inter:SIZE for peers on this host and on others."`
 	RndvNbr     config.Bytes `ucx:"RNDV_SEND_NBR_THRESH" default:"256k" doc:"The rendezvous threshold of sends that prefer early completion, where RNDV_THRESH is auto."`
-	RndvScheme  rndvScheme   `ucx:"RNDV_SCHEME" default:"auto" doc:"How rendezvous data travels: auto, put_zcopy (the sender writes), am (in messages)."`
+	RndvScheme  rndvScheme   `ucx:"RNDV_SCHEME" default:"auto" doc:"How rendezvous data travels: auto, get_zcopy (the receiver reads), put_zcopy (the sender writes), am (in messages)."`
 	BcopyBw     config.Bytes `ucx:"BCOPY_BW" default:"auto" doc:"Bytes per second at which memory is copied, for the cost model."`
 
 	MaxUnexpected config.Bytes `ucx:"MAX_UNEXP_BYTES" default:"4g" doc:"Memory that messages without a posted receive may take per worker. A connection that exceeds it is closed."`

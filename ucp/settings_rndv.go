@@ -63,19 +63,22 @@ const (
 	rndvSchemeAuto rndvScheme = iota
 	rndvSchemePut
 	rndvSchemeAM
+	rndvSchemeGet
 )
 
-var rndvSchemeNames = [...]string{"auto", "put_zcopy", "am"}
+var rndvSchemeNames = [...]string{"auto", "put_zcopy", "am", "get_zcopy"}
 
 // ParseConfig implements config.Value. The schemes of C UCX that have no
-// counterpart here yet (reading by the receiver, pipelines) are taken as auto,
-// which is what C does where a scheme is not possible.
+// counterpart here (pipelines, pointers) are taken as auto, which is what C does
+// where a scheme is not possible.
 func (v *rndvScheme) ParseConfig(s string) error {
 	switch strings.ToLower(strings.TrimSpace(s)) {
-	case "auto", "get_zcopy", "get_ppln", "put_ppln", "rkey_ptr":
+	case "auto", "get_ppln", "put_ppln", "rkey_ptr":
 		*v = rndvSchemeAuto
 	case "put_zcopy":
 		*v = rndvSchemePut
+	case "get_zcopy":
+		*v = rndvSchemeGet
 	case "am":
 		*v = rndvSchemeAM
 	default:
@@ -88,4 +91,4 @@ func (v *rndvScheme) ParseConfig(s string) error {
 func (v rndvScheme) String() string { return rndvSchemeNames[v] }
 
 // ConfigSyntax describes the values for error messages and listings.
-func (rndvScheme) ConfigSyntax() string { return "auto, put_zcopy, am" }
+func (rndvScheme) ConfigSyntax() string { return "auto, get_zcopy, put_zcopy, am" }

@@ -71,6 +71,33 @@ func testDataInPlace(t *testing.T, tr transport) {
 	}
 }
 
+// TestRendezvousReads: where a lane reads the sender's memory, large messages are
+// fetched that way, by the settings' leave.
+func TestRendezvousReads(t *testing.T) {
+	for scheme, want := range map[string]uint64{"auto": 1, "get_zcopy": 1, "put_zcopy": 0, "am": 0} {
+		t.Run(scheme, func(t *testing.T) {
+			r := newRig(t, byName(t, "posix and cma").with(setting{"RNDV_SCHEME", scheme}))
+			a, b := r.pair()
+			ep := a.connect(b)
+			src, dst := ucttest.Pattern(1<<20, 3), make([]byte, 1<<20)
+			sreq, err := ep.TagSend(1, src, &ucp.RequestParams{Attr: ucp.OpFastComplete})
+			r.must(b.TagRecv(1, ucp.FullMask, dst, nil))
+			r.must(sreq, err)
+			ucttest.SameBytes(t, "message", dst, src)
+			if s := b.Stats(); s.RndvGet != want {
+				t.Errorf("%d reads, want %d", s.RndvGet, want)
+			}
+			put := uint64(0)
+			if scheme == "put_zcopy" {
+				put = 1
+			}
+			if s := a.Stats(); s.RndvPut != put || s.RndvPut+s.RndvAM != 1-want || s.RndvSends != 1 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
 // testTransfer sends messages of every size and layout, plain and synchronous,
 // to receives posted before and after they arrive.
 func testTransfer(t *testing.T, tr transport) {
