@@ -117,7 +117,7 @@ func (s *selector) choose(c criteria, from scope) (best pick, ok bool) {
 	}
 	best = found[0]
 	for _, p := range found[1:] {
-		if comparePriority(p.score, p.priority, best.score, best.priority) > 0 {
+		if d := comparePriority(p.score, p.priority, best.score, best.priority); d > 0 || d == 0 && s.listedBefore(p, best) {
 			best = p
 		}
 	}
@@ -131,11 +131,23 @@ func (s *selector) choose(c criteria, from scope) (best pick, ok bool) {
 		if compareScores(p.score, reference) != 0 && math.Abs(p.score-reference) > c.tolerance*reference {
 			continue
 		}
-		if first || comparePriority(p.tiebreak, p.priority, best.tiebreak, best.priority) > 0 {
+		d := 1
+		if !first {
+			d = comparePriority(p.tiebreak, p.priority, best.tiebreak, best.priority)
+		}
+		if d > 0 || d == 0 && s.listedBefore(p, best) {
 			best, first = p, false
 		}
 	}
 	return best, true
+}
+
+// listedBefore decides between equal candidates: of two transports, the one that
+// the peer lists first. It is the one that C takes, and an interface that C does
+// not send on receives only when a wakeup tells it to, which does not cross
+// network namespaces.
+func (s *selector) listedBefore(p, q pick) bool {
+	return s.in.Local[p.local].Transport != s.in.Local[q.local].Transport && p.remote < q.remote
 }
 
 // mayJoin: at the limit only lanes that exist may get another type, so that a

@@ -379,3 +379,27 @@ func drawLaneInput(t *rapid.T) *LaneInput {
 	}
 	return in
 }
+
+// TestSelectLanesEqual: of equal transports the one that the peer lists first is
+// taken, whatever the order here.
+func TestSelectLanesEqual(t *testing.T) {
+	for _, want := range []TransportID{TransportPosix, TransportSysV} {
+		a := *capturedAddress(t, "1.22.0", "tcp", "lo", "v1")
+		f := a.Devices[0].Ifaces[0]
+		f.Transport = TransportPosix ^ TransportSysV ^ want
+		g := f
+		g.Transport = want
+		a.Devices[0].Ifaces = []AddressIface{g, f}
+		in := laneInput(&a)
+		for range 2 {
+			in.Local[0], in.Local[1] = in.Local[1], in.Local[0]
+			c, trace, err := SelectLanes(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := in.Local[c.Lanes[c.AM].Local].Transport; got != want {
+				t.Errorf("%v, want %v\n%s", got, want, trace.String())
+			}
+		}
+	}
+}
