@@ -30,6 +30,7 @@
 //	flush REQ worker|EP                  ok
 //	close REQ EP flush|force             ok
 //	failure EP                           ok STATUS; what the error handler got
+//	transports EP                        ok TRANSPORT/DEVICE…, of each lane; Go only
 //	progress MS                          ok, after as many milliseconds
 //	map MEM SIZE SEED                    ok ADDR KEY; SEED 0: filler bytes
 //	unmap MEM                            ok

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +25,11 @@ type place struct {
 	calls chan<- func()
 	eth   string // name of the second device, empty if there is none
 	why   string // why there is none
+
+	namespaces uintptr // which each program gets for itself, as flags of clone
+	ownProc    bool    // and a view of /proc with them
+
+	ending []func() // what close does, last first
 }
 
 // Addresses from the range that RFC 2544 sets aside for tests.
@@ -162,7 +168,12 @@ func (p *place) do(f func()) {
 }
 
 // close gives the place up.
-func (p *place) close() { close(p.calls) }
+func (p *place) close() {
+	for _, end := range slices.Backward(p.ending) {
+		end()
+	}
+	close(p.calls)
+}
 
 // ip runs commands of the ip tool.
 func (p *place) ip(commands ...string) (err error) {
@@ -180,6 +191,7 @@ func (p *place) ip(commands ...string) (err error) {
 
 // start starts a program in the place.
 func (p *place) start(cmd *exec.Cmd) (started *process, err error) {
+	p.separate(cmd)
 	p.do(func() { started, err = startProcess(cmd) })
 	return started, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ucx-go/ucx/ucp"
@@ -18,19 +19,20 @@ var commands = map[string]struct {
 	args int
 	run  func(s *server, args []string) (string, error)
 }{
-	"address":  {0, (*server).address},
-	"connect":  {3, (*server).connect},
-	"send":     {7, (*server).send},
-	"recv":     {5, (*server).recv},
-	"probe":    {4, (*server).probe},
-	"mrecv":    {3, (*server).mrecv},
-	"wait":     {3, (*server).wait},
-	"cancel":   {1, (*server).cancel},
-	"flush":    {2, (*server).flush},
-	"close":    {3, (*server).close},
-	"failure":  {1, (*server).failure},
-	"progress": {1, (*server).progress},
-	"exit":     {0, (*server).exit},
+	"address":    {0, (*server).address},
+	"connect":    {3, (*server).connect},
+	"send":       {7, (*server).send},
+	"recv":       {5, (*server).recv},
+	"probe":      {4, (*server).probe},
+	"mrecv":      {3, (*server).mrecv},
+	"wait":       {3, (*server).wait},
+	"cancel":     {1, (*server).cancel},
+	"flush":      {2, (*server).flush},
+	"close":      {3, (*server).close},
+	"failure":    {1, (*server).failure},
+	"transports": {1, (*server).transports},
+	"progress":   {1, (*server).progress},
+	"exit":       {0, (*server).exit},
 }
 
 // run carries out one command and returns the values of the reply.
@@ -310,6 +312,19 @@ func (s *server) failure(args []string) (string, error) {
 		return "", fmt.Errorf("no endpoint %s", args[0])
 	}
 	return strconv.Itoa(int(s.endpoints[n].failure)), nil
+}
+
+// transports EP
+func (s *server) transports(args []string) (string, error) {
+	ep, err := s.endpoint(args[0])
+	if err != nil {
+		return "", err
+	}
+	var list []string
+	for _, t := range ep.Transports() {
+		list = append(list, t.Name+"/"+t.Device)
+	}
+	return strings.Join(list, " "), nil
 }
 
 // progress MS

@@ -1,0 +1,222 @@
+package interop
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// inside is the place for programs that each get namespaces of their own, and
+// with them a view of /proc if they are to have one.
+func (p *place) inside(namespaces uintptr, ownProc bool) *place {
+	q := *p
+	q.namespaces, q.ownProc = namespaces, ownProc
+	return &q
+}
+
+// separate changes a command for the namespaces of the place.
+func (p *place) separate(cmd *exec.Cmd) {
+	if p.namespaces == 0 {
+		return
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: p.namespaces}
+	if p.ownProc {
+		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWNS
+		const script = `mount -t proc proc /proc && exec "$0" "$@"`
+		cmd.Args = append([]string{"sh", "-c", script, cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = "/bin/sh"
+	}
+}
+
+// newContainer makes a place like a container: with PIDs, IPC, network and
+// /dev/shm of its own, which all programs in it share.
+func newContainer() (*place, error) {
+	p, err := newNamespace()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.enclose(); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// enclose gives a namespace PIDs and shared memory of its own.
+func (p *place) enclose() (err error) {
+	// The first process of a PID namespace, as long as which it lives.
+	first := exec.Command("sleep", "infinity")
+	first.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
+	p.do(func() {
+		if err = unix.Unshare(unix.CLONE_NEWIPC); err == nil {
+			err = unix.Mount("tmpfs", "/dev/shm", "tmpfs", 0, "")
+		}
+		if err == nil {
+			err = first.Start()
+		}
+	})
+	if err != nil {
+		return err
+	}
+	p.ending = append(p.ending, func() {
+		_ = first.Process.Kill()
+		_ = first.Wait() // says no more than that it was killed
+	})
+	p.do(func() {
+		var fd int
+		fd, err = unix.Open(fmt.Sprintf("/proc/%d/ns/pid", first.Process.Pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return
+		}
+		defer unix.Close(fd)
+		// For the children of this thread.
+		if err = unix.Setns(fd, unix.CLONE_NEWPID); err != nil {
+			return
+		}
+		out, failed := exec.Command("mount", "-t", "proc", "proc", "/proc").CombinedOutput()
+		if failed != nil {
+			err = fmt.Errorf("mount of /proc: %w: %s", failed, out)
+		}
+	})
+	return err
+}
+
+// separations are what may lie between two processes of one machine. Best is
+// the transport that messages must travel by when both are of this module.
+var separations = []struct {
+	name  string
+	best  string
+	build func() (here, there *place, err error)
+}{
+	{"nothing", "posix", beside(0, false)},
+	{"IPC", "tcp", beside(unix.CLONE_NEWIPC, false)},
+	{"PID", "tcp", beside(unix.CLONE_NEWPID, false)},
+	{"PID and proc", "tcp", beside(unix.CLONE_NEWPID, true)},
+	{"network", "posix", newUnlinkedPlaces},
+	{"PID IPC network", "tcp", newLinkedContainers},
+	{"nothing in a container", "posix", func() (*place, *place, error) {
+		p, err := newContainer()
+		return p, p, err
+	}},
+}
+
+// beside makes a place whose programs see each other, and one like it whose
+// programs are separated from those.
+func beside(namespaces uintptr, ownProc bool) func() (*place, *place, error) {
+	return func() (*place, *place, error) {
+		p, err := newNamespace()
+		if err != nil {
+			return nil, nil, err
+		}
+		return p, p.inside(namespaces, ownProc), nil
+	}
+}
+
+func newUnlinkedPlaces() (*place, *place, error) {
+	here, err := newNamespace()
+	if err != nil {
+		return nil, nil, err
+	}
+	there, err := newNamespace()
+	if err != nil {
+		here.close()
+		return nil, nil, err
+	}
+	return here, there, nil
+}
+
+func newLinkedContainers() (*place, *place, error) {
+	here, there, err := newLinkedPlaces()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := errors.Join(here.enclose(), there.enclose()); err != nil {
+		here.close()
+		there.close()
+		return nil, nil, err
+	}
+	return here, there, nil
+}
+
+// TestSeparated connects processes that have all transports and do not share all
+// namespaces. They must find what works between them.
+func TestSeparated(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("missing: root, to make namespaces")
+	}
+	dir := t.TempDir()
+	c := buildC(t, dir)
+	ours := buildGo(t, dir)
+	for _, s := range separations {
+		here, there, err := s.build()
+		if err != nil {
+			t.Run(s.name, func(t *testing.T) { need(t, "namespaces: "+err.Error()) })
+			continue
+		}
+		for _, theirs := range append([]program{ours}, c...) {
+			best := s.best
+			if !theirs.ours {
+				best = ""
+			}
+			t.Run(s.name+"/"+theirs.name, func(t *testing.T) { separated(t, here, there, ours, theirs, best) })
+			if here != there {
+				t.Run(s.name+"/"+theirs.name+", we are there", func(t *testing.T) {
+					separated(t, there, here, ours, theirs, best)
+				})
+			}
+		}
+		here.close()
+		if there.calls != here.calls {
+			there.close()
+		}
+	}
+}
+
+// separated lets two peers exchange some messages.
+func separated(t *testing.T, here, there *place, ours, theirs program, best string) {
+	p, err := newPairApart(here, there, ours, theirs, setting{}, allTransports, allTransports)
+	if err != nil && !theirs.ours {
+		// It may be C's own choice that does not work.
+		q, control := newPairApart(here, there, theirs, theirs, setting{}, allTransports, allTransports)
+		if control != nil {
+			t.Skipf("C cannot talk to itself: %v", control)
+		}
+		q.abort()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if said := p.abort(); t.Failed() && said != nil {
+			t.Log(said)
+		}
+	}()
+	for _, size := range []int{8, 16384, 1 << 20} {
+		for _, op := range operations {
+			switch op.name {
+			case "send", "send sync", "burst", "exchange", "put", "get", "atomics":
+				err := errors.Join(op.run(p.ours, p.theirs, &p.msgs, size), op.run(p.theirs, p.ours, &p.msgs, size))
+				if err != nil && !errors.Is(err, errNothingToDo) && !errors.Is(err, errUnsupported) {
+					t.Fatalf("%s of %d bytes: %v", op.name, size, err)
+				}
+			}
+		}
+	}
+	lanes, err := p.ours.command("transports", ep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log("our lanes:", strings.Join(lanes, " "))
+	if best != "" && !strings.HasPrefix(lanes[0], best+"/") {
+		t.Errorf("messages travel by %s, not %s", lanes[0], best)
+	}
+	if err := p.close("none"); err != nil {
+		t.Error(err)
+	}
+}
