@@ -26,6 +26,8 @@
 //	mrecv REQ SIZE LAYOUT                ok; receives the message taken last
 //	wait REQ SEED MS                     ok STATUS, or for receives
 //	                                     ok STATUS TAG LENGTH VERDICT, or timeout
+//	sleep REQ MS                         ok STATUS, or timeout; waits for a send
+//	                                     without spinning; Go only
 //	cancel REQ                           ok
 //	flush REQ worker|EP                  ok
 //	close REQ EP flush|force             ok

@@ -9,46 +9,82 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// lostCases are what may happen to a peer. Each gets a fresh pair in peer error
+// A lostCase is what may happen to a peer. Each gets a fresh pair in peer error
 // mode; ours stays, theirs suffers.
-var lostCases = []struct {
+type lostCase struct {
 	name string
 	run  func(t *testing.T, p *pair)
-}{
-	{"killed", killed},
-	{"stopped and continued", stopped},
-	{"stopped, closed by force", stoppedForced},
+	env  []string
 }
 
+var lostCases = []lostCase{
+	{name: "killed", run: killed},
+	{name: "stopped and continued", run: stopped},
+	{name: "stopped, closed by force", run: stoppedForced},
+	{name: "killed before a send", run: killedBefore},
+	{name: "killed amid transfers", run: killedAmid},
+	{name: "killed with messages queued", run: killedQueued, env: []string{"UCX_RNDV_THRESH=inf"}},
+	{name: "killed while we sleep", run: killedAsleep},
+}
+
+// often lets the keepalive find out soon what nothing else tells.
+const often = "UCX_KEEPALIVE_INTERVAL=50ms"
+
 // TestLostPeer checks that the operations toward a peer that dies end with a
-// status, and that those toward a peer that merely stands still do not.
+// status, and that those toward a peer that merely stands still do not. When
+// both are gone, nothing of their shared memory is left.
 func TestLostPeer(t *testing.T) {
 	dir := t.TempDir()
 	c := buildC(t, dir)
 	ours := buildGo(t, dir)
 	where := newPlace()
 	defer where.close()
+	memory := where.ownMemory()
+	before := where.sharedMemory(t)
 	for _, theirs := range append([]program{ours}, c...) {
-		for _, d := range where.devices() {
+		routes := []route{lo, posix, sysv, posixCMA}
+		if theirs.ours {
+			routes = append(routes, posixFiles)
+		}
+		for _, over := range routes {
 			for _, test := range lostCases {
+				t.Run(theirs.name+"/"+over.name+"/"+test.name, func(t *testing.T) {
+					lose(t, where, ours, theirs, over, test)
+					if over.name == posixFiles.name {
+						reclaim(t, where, ours)
+					}
+					where.nothingLeft(t, before)
+				})
+			}
+		}
+		for _, d := range where.devices()[1:] {
+			for _, test := range lostCases[:3] {
 				t.Run(theirs.name+"/"+d.name+"/"+test.name, func(t *testing.T) {
-					p, err := newPair(where, ours, theirs, setting{mode: "peer"}, network(d))
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer func() {
-						if said := p.abort(); t.Failed() && said != nil {
-							t.Log(said)
-						}
-					}()
-					if err := expected("contig", "contig", "sync")(p.ours, p.theirs, &p.msgs, 100); err != nil {
-						t.Fatal(err)
-					}
-					test.run(t, p)
+					lose(t, where, ours, theirs, network(d), test)
 				})
 			}
 		}
 	}
+	if memory != nil {
+		t.Logf("looked for leftovers in the machine's shared memory: %v", memory)
+	}
+}
+
+// lose runs a case.
+func lose(t *testing.T, where *place, ours, theirs program, over route, test lostCase) {
+	p, err := newPair(where, ours, theirs, setting{mode: "peer", both: append(test.env, often)}, over)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if said := p.abort(); t.Failed() && said != nil {
+			t.Log(said)
+		}
+	}()
+	if err := expected("contig", "contig", "sync")(p.ours, p.theirs, &p.msgs, 100); err != nil {
+		t.Fatal(err)
+	}
+	test.run(t, p)
 }
 
 // waiting are sends that cannot end without the peer: a small synchronous one
@@ -86,14 +122,130 @@ func expectFailure(t *testing.T, p *pair, requests []int) {
 			t.Errorf("send to a lost peer: %v", got.status)
 		}
 	}
-	values, err := p.ours.command("failure", ep)
+	expectLost(t, p)
+	closeAndExit(t, p, "flush")
+}
+
+// killedBefore: what is started toward a dead peer ends.
+func killedBefore(t *testing.T, p *pair) {
+	p.theirs.process.kill()
+	requests, _ := waiting(t, p)
+	expectFailure(t, p, requests)
+}
+
+// killedAmid: some of many large messages in both directions are through.
+func killedAmid(t *testing.T, p *pair) {
+	const count, size = 6, 16 << 20
+	var sends, receives []int
+	for range count {
+		there, back := p.msgs.next(size), p.msgs.next(size)
+		_, err := p.theirs.recv(there.tag, fullMask, size, "contig")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := p.ours.recv(back.tag, fullMask, size, "contig")
+		if err != nil {
+			t.Fatal(err)
+		}
+		receives = append(receives, r)
+		s, err := p.ours.send(ep, there, "contig", "async")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sends = append(sends, s)
+		if _, err := p.theirs.send(ep, back, "contig", "async"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range []int{sends[0], receives[0]} {
+		if err := p.ours.finish(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.theirs.process.kill()
+	expectLost(t, p)
+	// Receives of messages that never came belong to nobody.
+	for _, n := range receives[1:] {
+		if err := p.ours.do("cancel", n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range append(sends[1:], receives[1:]...) {
+		if _, err := p.ours.wait(n, 0); err != nil { // any status will do
+			t.Fatal(err)
+		}
+	}
+	closeAndExit(t, p, "flush")
+}
+
+// killedQueued: the peer has stopped taking messages, which wait for room, and
+// then it dies.
+func killedQueued(t *testing.T, p *pair) {
+	const count, size = 100, 256 << 10
+	signal(t, p.theirs, syscall.SIGSTOP)
+	var sends []int
+	for range count {
+		n, err := p.ours.send(ep, p.msgs.next(size), "contig", "async")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sends = append(sends, n)
+	}
+	p.theirs.process.kill()
+	expectLost(t, p)
+	bad := 0
+	for _, n := range sends {
+		got, err := p.ours.wait(n, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.status.IsError() {
+			bad++
+		}
+	}
+	if bad == 0 {
+		t.Error("all messages are said to be sent")
+	}
+	closeAndExit(t, p, "flush")
+}
+
+// killedAsleep: the peer dies while we sleep on the event descriptor.
+func killedAsleep(t *testing.T, p *pair) {
+	requests, _ := waiting(t, p)
+	n := requests[len(requests)-1]
+	if err := p.ours.tell("sleep", n, operationLimit.Milliseconds()); err != nil {
+		t.Fatal(err)
+	}
+	p.ours.process.asleep(t)
+	p.theirs.process.kill()
+	values, err := p.ours.answer("sleep")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := parseResult(values); err != nil || !r.status.IsError() {
-		t.Errorf("error handler was told %v", values)
+	if got, err := parseResult(values); err != nil || !got.status.IsError() {
+		t.Errorf("send to a lost peer: %q", values)
 	}
-	closeAndExit(t, p, "flush")
+	expectFailure(t, p, requests[:len(requests)-1])
+}
+
+// expectLost waits until our side knows that the peer is lost.
+func expectLost(t *testing.T, p *pair) {
+	t.Helper()
+	for end := time.Now().Add(operationLimit); ; {
+		values, err := p.ours.command("failure", ep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := parseResult(values); err != nil || r.status.IsError() {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("nobody noticed that the peer is lost")
+		}
+		if err := p.ours.do("progress", 5); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // stopped: nothing times out, and all goes on when the peer does.

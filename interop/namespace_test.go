@@ -50,16 +50,14 @@ func newContainer() (*place, error) {
 
 // enclose gives a namespace PIDs and shared memory of its own.
 func (p *place) enclose() (err error) {
+	if err := p.ownMemory(); err != nil {
+		return err
+	}
 	// The first process of a PID namespace, as long as which it lives.
 	first := exec.Command("sleep", "infinity")
 	first.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
 	p.do(func() {
-		if err = unix.Unshare(unix.CLONE_NEWIPC); err == nil {
-			err = unix.Mount("tmpfs", "/dev/shm", "tmpfs", 0, "")
-		}
-		if err == nil {
-			err = first.Start()
-		}
+		err = first.Start()
 	})
 	if err != nil {
 		return err

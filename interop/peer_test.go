@@ -100,10 +100,22 @@ func (p *peer) reply() (string, error) {
 
 // command sends a command and returns the values of its reply.
 func (p *peer) command(words ...any) ([]string, error) {
-	line := strings.TrimSuffix(fmt.Sprintln(words...), "\n")
-	if _, err := fmt.Fprintln(p.stdin, line); err != nil {
-		return nil, fmt.Errorf("%s: %w", p.name, err)
+	if err := p.tell(words...); err != nil {
+		return nil, err
 	}
+	return p.answer(words...)
+}
+
+// tell sends a command. Its answer has to be read before the next.
+func (p *peer) tell(words ...any) error {
+	if _, err := fmt.Fprintln(p.stdin, words...); err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
+	return nil
+}
+
+// answer returns the values of the reply to a command.
+func (p *peer) answer(words ...any) ([]string, error) {
 	answer, err := p.reply()
 	if err != nil {
 		return nil, err
@@ -117,6 +129,7 @@ func (p *peer) command(words ...any) ([]string, error) {
 	default:
 		err = errors.New(answer)
 	}
+	line := strings.TrimSuffix(fmt.Sprintln(words...), "\n")
 	if len(line) > 60 {
 		line = line[:60] + "…"
 	}

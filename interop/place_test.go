@@ -23,6 +23,7 @@ import (
 // thread that starts it. So one goroutine, locked to its thread, starts all.
 type place struct {
 	calls chan<- func()
+	own   bool   // its network and mounts are not the machine's
 	eth   string // name of the second device, empty if there is none
 	why   string // why there is none
 
@@ -128,6 +129,7 @@ func newNamespace() (*place, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.own = true
 	if err := p.ip("link set lo up"); err != nil {
 		p.close()
 		return nil, err

@@ -2,8 +2,12 @@ package interop
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"sync"
+	"testing"
 	"time"
 )
 
@@ -79,4 +83,28 @@ func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return string(t.text)
+}
+
+// asleep waits until no thread of the program runs any more.
+func (p *process) asleep(t *testing.T) {
+	t.Helper()
+	quiet := 0
+	for end := time.Now().Add(exitLimit); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+		if err != nil || len(threads) == 0 {
+			t.Fatalf("%s has no threads: %v", p.cmd.Path, err)
+		}
+		quiet++
+		for _, name := range threads {
+			stat, err := os.ReadFile(name)
+			// The state comes after the name, which is in parentheses.
+			if _, after, _ := strings.Cut(string(stat), ") "); err == nil && strings.HasPrefix(after, "R") {
+				quiet = 0
+			}
+		}
+		if quiet == 10 {
+			return
+		}
+	}
+	t.Fatalf("%s does not sleep", p.cmd.Path)
 }

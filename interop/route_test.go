@@ -7,7 +7,8 @@ type route struct {
 	name    string
 	tls     string // UCX_TLS of our side, and of the other if both is set
 	both    bool
-	devices string // UCX_NET_DEVICES of both
+	devices string   // UCX_NET_DEVICES of both
+	more    []string // further environment of both
 }
 
 // network is a route over network devices. The other side has all its transports
@@ -24,6 +25,9 @@ var (
 	allTransports = route{name: "all"}
 )
 
+// posixFiles is posix with shared memory that has names in /dev/shm.
+var posixFiles = route{name: "posix files", tls: "posix", both: true, more: []string{"UCX_POSIX_USE_PROC_LINK=n"}}
+
 var sharedRoutes = []route{posix, sysv, posixCMA, selfShared, allTransports}
 
 // lo is the network of the loopback device.
@@ -38,7 +42,7 @@ func (r route) env(ourSide bool) []string {
 	if r.devices != "" {
 		env = append(env, "UCX_NET_DEVICES="+r.devices)
 	}
-	return env
+	return append(env, r.more...)
 }
 
 // announce is what C needs in peer error mode: its shared memory does not handle

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ var commands = map[string]struct {
 	"flush":      {2, (*server).flush},
 	"close":      {3, (*server).close},
 	"failure":    {1, (*server).failure},
+	"sleep":      {2, (*server).sleep},
 	"transports": {1, (*server).transports},
 	"progress":   {1, (*server).progress},
 	"exit":       {0, (*server).exit},
@@ -258,6 +260,27 @@ func (s *server) wait(args []string) (string, error) {
 		return fmt.Sprintf("%d 0x0 0 same", status), nil
 	}
 	return fmt.Sprintf("0 %#x %d %s", uint64(r.info.SenderTag), r.info.Length, r.buffer.verify(n[0], r.info.Length)), nil
+}
+
+// sleep REQ MS
+func (s *server) sleep(args []string) (string, error) {
+	number, r, err := s.request(args[0])
+	if err != nil {
+		return "", err
+	}
+	n, err := numbers(args[1])
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), milliseconds(n[0]))
+	defer cancel()
+	delete(s.requests, number)
+	if r.handle != nil {
+		if r.err = r.handle.Wait(ctx); ctx.Err() != nil {
+			return "", errTimeout
+		}
+	}
+	return strconv.Itoa(int(ucs.StatusOf(r.err))), nil
 }
 
 func (s *server) cancel(args []string) (string, error) {
