@@ -11,22 +11,19 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// client measures over one path.
+// client talks to a server in another process.
 type client struct {
 	worker   *ucp.Worker
 	endpoint *ucp.Endpoint
-	duration time.Duration // of one measurement, at least
 }
 
-var sizes = []int{8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 4 << 20}
-
-// measurePath starts a server and prints the table of one path.
-func measurePath(ctx context.Context, path string, duration time.Duration) (err error) {
+// measurePair starts a server and prints the table of one path.
+func measurePair(ctx context.Context, p path, t table, duration time.Duration) (err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	peer := exec.CommandContext(ctx, program, "-serve", path)
+	peer := exec.CommandContext(ctx, program, "-serve", p.name)
 	peer.Stderr = os.Stderr
 	in, err := peer.StdinPipe()
 	if err != nil {
@@ -48,7 +45,7 @@ func measurePath(ctx context.Context, path string, duration time.Duration) (err 
 		err = peer.Wait()
 	}()
 
-	context, w, err := open(path)
+	context, w, err := p.open()
 	if err != nil {
 		return err
 	}
@@ -58,81 +55,35 @@ func measurePath(ctx context.Context, path string, duration time.Duration) (err 
 	if err != nil {
 		return err
 	}
-	c := client{w, ep, duration}
-	t := newTable(path)
-	for _, size := range sizes {
-		t.busy(size)
-		r, err := c.measure(ctx, size)
-		if err != nil {
-			return err
-		}
-		t.row(r)
+	c := client{w, ep}
+	if err := t.fill(ctx, c, duration); err != nil {
+		return err
 	}
 	// No flush of the endpoint after this: the server may be gone by then.
-	return c.send(ctx, order{pattern: finish})
+	return c.begin(ctx, order{pattern: finish})
 }
 
-// result is one row of the table.
-type result struct {
-	size    int
-	latency time.Duration // one way
-	rate    float64       // messages per second, in a stream
-}
-
-// measure takes both measurements of one size.
-func (c client) measure(ctx context.Context, size int) (result, error) {
-	roundTrip, err := c.repeat(ctx, order{pattern: pingPong, size: size}, c.bounce)
-	if err != nil {
-		return result{}, err
-	}
-	each, err := c.repeat(ctx, order{pattern: stream, size: size}, c.flood)
-	if err != nil {
-		return result{}, err
-	}
-	return result{size, roundTrip / 2, float64(time.Second) / float64(max(each, 1))}, nil
-}
-
-// repeat runs an exchange with more and more messages until it takes long
-// enough, and returns the time for one message.
-func (c client) repeat(ctx context.Context, o order, run func(context.Context, order) error) (time.Duration, error) {
-	for o.count = 4; ; o.count *= 2 {
-		if err := c.send(ctx, o); err != nil {
-			return 0, err
-		}
-		start := time.Now()
-		if err := run(ctx, o); err != nil {
-			return 0, err
-		}
-		if elapsed := time.Since(start); elapsed >= c.duration {
-			return elapsed / time.Duration(o.count), nil
-		}
-	}
-}
-
-// send tells the server what comes next.
-func (c client) send(ctx context.Context, o order) error {
+// begin tells the server what comes next.
+func (c client) begin(ctx context.Context, o order) error {
 	return c.endpoint.Send(ctx, tagOrder, o.bytes())
 }
 
 // bounce sends messages one by one, each when the one before has come back, and
 // checks what came back last.
-func (c client) bounce(ctx context.Context, o order) error {
-	message, back := make([]byte, o.size), make([]byte, o.size)
-	for i := range message {
-		message[i] = byte(i*7 + o.count)
-	}
+func (c client) bounce(ctx context.Context, o order) (int, error) {
+	message, back := newMessage(o), make([]byte, o.size)
 	for range o.count {
 		if err := c.endpoint.Send(ctx, tagData, message); err != nil {
-			return err
+			return 0, err
 		}
 		if _, err := c.worker.Recv(ctx, tagEcho, ucp.FullMask, back); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	if !bytes.Equal(message, back) {
-		return fmt.Errorf("a message of %d bytes came back changed", o.size)
+		return 0, fmt.Errorf("a message of %d bytes came back changed", o.size)
 	}
-	return nil
+	return 2 * o.count, nil
 }
 
 // flood sends messages with a window of them in flight.

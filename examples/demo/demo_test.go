@@ -4,34 +4,74 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
+
+	"github.com/ucx-go/ucx/uct"
 )
 
-// TestDemo runs the program over the loopback device and looks for a row of each
-// size.
+// TestDemo runs the program over every transport of the machine, and over one
+// that is named, and looks for a row of each size in each table.
 func TestDemo(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "demo")
 	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	out, err := exec.Command(program, "-time", "1ms", "tcp/lo").CombinedOutput()
+	found, err := paths()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatal(err)
 	}
-	for _, size := range sizes {
-		row := regexp.MustCompile(`(?m)^ *` + sizeName(size) + ` +[\d.]+ µs +[\d.]+ MiB/s +\d+ msg/s$`)
-		if !row.Match(out) {
-			t.Errorf("no row for %s in\n%s", sizeName(size), out)
+	for _, tc := range []struct {
+		args []string
+		want []path
+	}{
+		{[]string{"-time", "1us"}, found},
+		{[]string{"-time", "1us", found[0].name}, found[:1]},
+	} {
+		out, err := exec.Command(program, tc.args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		tables := strings.Split(string(out), "\n\n")[1:]
+		if len(tables) != len(tc.want) {
+			t.Fatalf("%d tables, want %d:\n%s", len(tables), len(tc.want), out)
+		}
+		for i, p := range tc.want {
+			if !strings.HasPrefix(tables[i], p.title()) {
+				t.Errorf("table of %s begins with %q", p.name, tables[i])
+			}
+			for _, size := range sizes {
+				row := regexp.MustCompile(`(?m)^ *` + sizeName(size) + ` +[\d.]+ µs +[\d.]+ MiB/s +\d+ msg/s$`)
+				if !row.MatchString(tables[i]) {
+					t.Errorf("no row for %s in\n%s", sizeName(size), tables[i])
+				}
+			}
 		}
 	}
 }
 
+// TestPaths expects those that every machine has, in this order.
+func TestPaths(t *testing.T) {
+	found, err := paths()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, p := range found {
+		names = append(names, p.name)
+	}
+	all := strings.Join(names, " ")
+	if !regexp.MustCompile(`^self (posix )?(sysv )?(cma )?(tcp/\S+ ?)*$`).MatchString(all) {
+		t.Errorf("paths %q", all)
+	}
+}
+
 func TestUnknownPath(t *testing.T) {
-	if _, _, err := open("tcp/no-such-device"); err == nil {
+	if _, _, err := (path{name: "tcp/no-such-device", kind: uct.DeviceNetwork}).open(); err == nil {
 		t.Error("a device that does not exist was opened")
 	}
-	if _, _, err := open("tcp"); err == nil {
-		t.Error("a path without device was opened")
+	if _, err := find([]path{{name: "self"}}, "tcp"); err == nil {
+		t.Error("a path that does not exist was found")
 	}
 }
 

@@ -1,10 +1,11 @@
 // Demo shows what this machine's transports do: for each of them, two processes
 // exchange tagged messages of 8 bytes to 4 MiB, and a table of latency,
-// bandwidth and message rate grows while they run.
+// bandwidth and message rate grows while they run. Over the transport "self" one
+// process sends to itself.
 //
-//	demo [-time 100ms] [transport/device ...]
+//	demo [-time 100ms] [self|posix|sysv|cma|tcp/device ...]
 //
-// Without arguments every transport and device is used, whatever UCX_TLS and
+// Without arguments every transport and network device is used, whatever UCX_TLS and
 // UCX_NET_DEVICES say; other settings count. This process is the client; the
 // server is the same program, started once for each line of the list above. The
 // two tell each other their worker addresses over the server's standard input
@@ -17,8 +18,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/ucx-go/ucx/ucs/log"
@@ -26,7 +25,7 @@ import (
 
 func main() {
 	duration := flag.Duration("time", 100*time.Millisecond, "least duration of one measurement")
-	serve := flag.String("serve", "", "be the server over this transport/device (used by the client)")
+	serve := flag.String("serve", "", "be the server over this transport (used by the client)")
 	flag.Parse()
 	// An interrupt ends the process by closing what is open, server included.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -51,18 +50,25 @@ func runClient(ctx context.Context, wanted []string, duration time.Duration) err
 	if err != nil {
 		return err
 	}
+	list := found
+	if len(wanted) > 0 {
+		list = nil
+	}
 	for _, name := range wanted {
-		if !slices.Contains(found, name) {
-			return fmt.Errorf("no transport %s here; there are: %v", name, found)
+		p, err := find(found, name)
+		if err != nil {
+			return err
 		}
+		list = append(list, p)
 	}
-	if len(wanted) == 0 {
-		wanted = found
-	}
-	fmt.Println("Two processes over", strings.Join(wanted, ", "))
-	for _, name := range wanted {
-		if err := measurePath(ctx, name, duration); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+	fmt.Println("Messages between two processes, and within one: latency one way, bandwidth and rate of a stream.")
+	for i, p := range list {
+		measure := measurePair
+		if p.alone() {
+			measure = measureLoop
+		}
+		if err := measure(ctx, p, newTable(p.title(), i+1, len(list)), duration); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ucx-go/ucx/ucp"
@@ -10,15 +11,44 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// paths lists the transports and devices that can connect two processes, as
-// "transport/device".
-func paths() ([]string, error) {
+// path is a way for messages: a transport, or one on one of several devices.
+type path struct {
+	name string // "posix", "tcp/lo"
+	kind uct.DeviceType
+}
+
+// alone says that the path leads nowhere but to the worker itself.
+func (p path) alone() bool { return p.kind == uct.DeviceSelf }
+
+// transports are the settings for the path, as UCX_TLS. Cma copies large
+// messages only, so posix carries the others.
+func (p path) transports() string {
+	transport, _, _ := strings.Cut(p.name, "/")
+	if transport == "cma" {
+		return "posix,cma"
+	}
+	return transport
+}
+
+// title describes the path to people.
+func (p path) title() string {
+	switch {
+	case p.alone():
+		return p.name + ", a worker with itself"
+	case strings.Contains(p.transports(), ","):
+		return p.name + ", with " + strings.TrimSuffix(p.transports(), ","+p.name) + " for small messages"
+	}
+	return p.name
+}
+
+// paths lists the paths of this machine, the shortest first.
+func paths() ([]path, error) {
 	set, err := config.Read("", "")
 	if err != nil {
 		return nil, err
 	}
-	var list []string
-	failures := []error{errors.New("this machine has no transport between processes")}
+	var list []path
+	failures := []error{errors.New("this machine has no transport")}
 	for _, component := range uct.Components() {
 		domains, err := component.MemoryDomains(set)
 		if err != nil {
@@ -32,12 +62,15 @@ func paths() ([]string, error) {
 				continue
 			}
 			resources, err := domain.Resources()
-			if err == nil {
-				for _, r := range resources {
-					if r.Type != uct.DeviceSelf {
-						list = append(list, r.String())
-					}
+			if err != nil {
+				failures = append(failures, err)
+			}
+			for _, r := range resources {
+				p := path{name: r.Transport, kind: r.Type}
+				if r.Type == uct.DeviceNetwork {
+					p.name = r.String()
 				}
+				list = append(list, p)
 			}
 			if err := domain.Close(); err != nil {
 				return nil, err
@@ -47,20 +80,44 @@ func paths() ([]string, error) {
 	if len(list) == 0 {
 		return nil, errors.Join(failures...)
 	}
+	slices.SortStableFunc(list, func(a, b path) int { return distance(a) - distance(b) })
 	return list, nil
 }
 
-// open makes a context and a worker that use one transport and device.
-func open(path string) (*ucp.Context, *ucp.Worker, error) {
-	transport, device, ok := strings.Cut(path, "/")
-	if !ok {
-		return nil, nil, fmt.Errorf("%q is not of the form transport/device", path)
+// distance orders paths by how far they lead.
+func distance(p path) int {
+	order := []uct.DeviceType{uct.DeviceSelf, uct.DeviceShared, uct.DeviceNetwork}
+	n := 2 * slices.Index(order, p.kind)
+	if strings.Contains(p.transports(), ",") {
+		n++ // after what it needs
 	}
+	return n
+}
+
+// find returns the path of a name.
+func find(list []path, name string) (path, error) {
+	i := slices.IndexFunc(list, func(p path) bool { return p.name == name })
+	if i < 0 {
+		var names []string
+		for _, p := range list {
+			names = append(names, p.name)
+		}
+		return path{}, fmt.Errorf("no transport %s here; there are: %s", name, strings.Join(names, " "))
+	}
+	return list[i], nil
+}
+
+// open makes a context and a worker that use nothing but the path.
+func (p path) open() (*ucp.Context, *ucp.Worker, error) {
 	cfg, err := ucp.ReadConfig("", "")
 	if err != nil {
 		return nil, nil, err
 	}
-	for name, value := range map[string]string{"TLS": transport, "NET_DEVICES": device, "SHM_DEVICES": device} {
+	values := map[string]string{"TLS": p.transports(), "NET_DEVICES": "all", "SHM_DEVICES": "all", "SELF_DEVICES": "all"}
+	if _, device, ok := strings.Cut(p.name, "/"); ok {
+		values["NET_DEVICES"] = device
+	}
+	for name, value := range values {
 		if err := cfg.Modify(name, value); err != nil {
 			return nil, nil, err
 		}

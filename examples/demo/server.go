@@ -14,8 +14,16 @@ type server struct {
 }
 
 // runServer serves the process that started this one.
-func runServer(ctx context.Context, path string) error {
-	c, w, err := open(path)
+func runServer(ctx context.Context, name string) error {
+	found, err := paths()
+	if err != nil {
+		return err
+	}
+	p, err := find(found, name)
+	if err != nil {
+		return err
+	}
+	c, w, err := p.open()
 	if err != nil {
 		return err
 	}

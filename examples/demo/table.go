@@ -9,14 +9,14 @@ import (
 // table prints the results of one path as they come. On a terminal it says
 // what is being measured meanwhile.
 type table struct {
-	path     string
 	terminal bool
 }
 
-func newTable(path string) table {
-	fmt.Printf("\n%s\n%10s %14s %18s %18s\n", path, "size", "latency", "bandwidth", "rate")
+// newTable prints the head of the n-th table of so many.
+func newTable(title string, n, of int) table {
+	fmt.Printf("\n%s (%d of %d)\n%10s %14s %18s %18s\n", title, n, of, "size", "latency", "bandwidth", "rate")
 	info, err := os.Stdout.Stat()
-	return table{path, err == nil && info.Mode()&os.ModeCharDevice != 0}
+	return table{err == nil && info.Mode()&os.ModeCharDevice != 0}
 }
 
 // busy says that a size is being measured.
