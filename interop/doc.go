@@ -34,7 +34,8 @@
 //	failure EP                           ok STATUS; what the error handler got
 //	transports EP                        ok TRANSPORT/DEVICE…, of each lane; Go only
 //	progress MS                          ok, after as many milliseconds
-//	map MEM SIZE SEED                    ok ADDR KEY; SEED 0: filler bytes
+//	map MEM SIZE SEED own|new            ok ADDR KEY; memory of the program, or
+//	                                     allocated by UCX; SEED 0: filler bytes
 //	unmap MEM                            ok
 //	check MEM SEED LENGTH                ok VERDICT; filler bytes behind LENGTH
 //	word MEM OFFSET SIZE                 ok VALUE

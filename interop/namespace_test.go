@@ -198,7 +198,7 @@ func separated(t *testing.T, here, there *place, ours, theirs program, best stri
 	for _, size := range []int{8, 16384, 1 << 20} {
 		for _, op := range operations {
 			switch op.name {
-			case "send", "send sync", "burst", "exchange", "put", "get", "atomics":
+			case "send", "send sync", "burst", "exchange", "put", "get", "atomics", "put alloc", "get alloc", "atomics alloc":
 				err := errors.Join(op.run(p.ours, p.theirs, &p.msgs, size), op.run(p.theirs, p.ours, &p.msgs, size))
 				if err != nil && !errors.Is(err, errNothingToDo) && !errors.Is(err, errUnsupported) {
 					t.Fatalf("%s of %d bytes: %v", op.name, size, err)

@@ -31,11 +31,16 @@ var operations = []operation{
 	{"wildcard", wildcard},
 	{"burst", burst},
 	{"exchange", exchange},
-	{"put", putting},
-	{"get", getting},
-	{"puts and gets", accesses},
-	{"atomics", atomically},
-	{"fence", fenced},
+	{"put", on(own, putting)},
+	{"get", on(own, getting)},
+	{"puts and gets", on(own, accesses)},
+	{"atomics", on(own, atomically)},
+	{"fence", on(own, fenced)},
+	{"put alloc", on(allocated, putting)},
+	{"get alloc", on(allocated, getting)},
+	{"puts, gets alloc", on(allocated, accesses)},
+	{"atomics alloc", on(allocated, atomically)},
+	{"fence alloc", on(allocated, fenced)},
 }
 
 // expected sends to a receive that is posted already.

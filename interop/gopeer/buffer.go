@@ -47,13 +47,28 @@ func newBuffer(layout string, size int) (*buffer, error) {
 	}
 
 	b := &buffer{layout: layout}
-	b.storage = bytes.Repeat([]byte{filler}, size+(len(lengths)+1)*guard)
+	b.place(make([]byte, size+(len(lengths)+1)*guard), lengths)
+	return b, nil
+}
+
+// place fills storage and cuts pieces of the given lengths from it.
+func (b *buffer) place(storage []byte, lengths []int) {
+	b.storage = storage
+	for i := range storage {
+		storage[i] = filler
+	}
 	next := guard
 	for _, n := range lengths {
 		b.pieces = append(b.pieces, b.storage[next:next+n:next+n])
 		next += n + guard
 	}
-	return b, nil
+}
+
+// bufferIn is one piece in memory that exists, guards around it included.
+func bufferIn(storage []byte) *buffer {
+	b := &buffer{layout: "contig"}
+	b.place(storage, []int{len(storage) - 2*guard})
+	return b
 }
 
 // argument is the buffer in the form that the calls of ucp take.

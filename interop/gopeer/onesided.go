@@ -14,6 +14,7 @@ import (
 type memory struct {
 	*ucp.Memory
 	buffer *buffer
+	start  uint64 // of the buffer's piece in the mapping
 }
 
 // The commands for one-sided operations.
@@ -22,7 +23,7 @@ func init() {
 		args int
 		run  func(s *server, args []string) (string, error)
 	}{
-		"map":     {3, (*server).mapMemory},
+		"map":     {4, (*server).mapMemory},
 		"unmap":   {1, (*server).unmap},
 		"check":   {3, (*server).check},
 		"word":    {3, (*server).word},
@@ -38,32 +39,54 @@ func init() {
 	}
 }
 
-// mapMemory MEMORY SIZE SEED
+// mapMemory MEMORY SIZE SEED own|new
 func (s *server) mapMemory(args []string) (string, error) {
-	n, err := numbers(args...)
+	n, err := numbers(args[:3]...)
 	if err != nil {
 		return "", err
 	}
 	if s.memories[n[0]] != nil {
 		return "", fmt.Errorf("memory %d is in use", n[0])
 	}
-	b, err := newBuffer("contig", int(n[1]))
+	mapped := s.register
+	if args[3] == "new" {
+		mapped = s.allocate
+	}
+	m, err := mapped(int(n[1]))
 	if err != nil {
 		return "", err
 	}
 	if n[2] != 0 {
-		b.fill(n[2])
-	}
-	m, err := s.context.MemMap(ucp.MemMapParams{Buffer: b.pieces[0]})
-	if err != nil {
-		return "", err
+		m.buffer.fill(n[2])
 	}
 	key, err := m.PackRkey()
 	if err != nil {
 		return "", err
 	}
-	s.memories[n[0]] = &memory{m, b}
-	return fmt.Sprintf("%#x %s", m.Query().Address, hex.EncodeToString(key)), nil
+	s.memories[n[0]] = m
+	return fmt.Sprintf("%#x %s", m.Query().Address+m.start, hex.EncodeToString(key)), nil
+}
+
+// register maps memory of the program.
+func (s *server) register(size int) (*memory, error) {
+	b, err := newBuffer("contig", size)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.context.MemMap(ucp.MemMapParams{Buffer: b.pieces[0]})
+	return &memory{m, b, 0}, err
+}
+
+// allocate lets the library allocate memory, with guards.
+func (s *server) allocate(size int) (*memory, error) {
+	if size < 0 || size > maxSize {
+		return nil, fmt.Errorf("bad size: %d", size)
+	}
+	m, err := s.context.MemMap(ucp.MemMapParams{Length: size + 2*guard, Flags: ucp.MemMapAllocate})
+	if err != nil {
+		return nil, err
+	}
+	return &memory{m, bufferIn(m.Bytes()[:size+2*guard]), guard}, nil
 }
 
 func (s *server) memory(arg string) (uint64, *memory, error) {
@@ -107,7 +130,7 @@ func (s *server) at(args []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := m.Bytes()
+	b := m.buffer.pieces[0]
 	if n[1] != 4 && n[1] != 8 || n[0]+n[1] > uint64(len(b)) {
 		return nil, errors.New("bad number")
 	}

@@ -64,6 +64,7 @@ typedef struct {
 /* Memory that the other side may access. */
 typedef struct {
     ucp_mem_h handle; /* NULL: not in use */
+    int       allocated; /* by UCX */
     buffer_t  buffer;
 } memory_t;
 
@@ -253,8 +254,9 @@ static size_t pattern_match(const unsigned char *bytes, size_t length, size_t of
 /* Buffers */
 
 /* Lays out a buffer: "contig" and "generic" are one segment; "iovN" is N
- * segments, of which the first is empty and the last takes the remainder. */
-static int buffer_init(buffer_t *buffer, const char *layout, size_t size)
+ * segments, of which the first is empty and the last takes the remainder. The
+ * storage is allocated if it is NULL. */
+static int buffer_init_at(buffer_t *buffer, const char *layout, size_t size, void *storage)
 {
     uint64_t      segments = 1;
     unsigned char *next;
@@ -280,7 +282,7 @@ static int buffer_init(buffer_t *buffer, const char *layout, size_t size)
     buffer->size         = size;
     buffer->segments     = segments;
     buffer->storage_size = size + ((segments + 1) * GUARD);
-    buffer->storage      = allocate(buffer->storage_size);
+    buffer->storage      = (storage != NULL) ? storage : allocate(buffer->storage_size);
     memset(buffer->storage, FILL, buffer->storage_size);
 
     each = (segments == 1) ? size : size / (segments - 1);
@@ -304,6 +306,11 @@ static int buffer_init(buffer_t *buffer, const char *layout, size_t size)
         buffer->count    = size;
     }
     return 1;
+}
+
+static int buffer_init(buffer_t *buffer, const char *layout, size_t size)
+{
+    return buffer_init_at(buffer, layout, size, NULL);
 }
 
 static void buffer_fill(buffer_t *buffer, uint64_t seed)
@@ -790,16 +797,49 @@ static void do_flush(char **args)
                                      ucp_ep_flush_nbx(endpoint->handle, &params));
 }
 
-/* map MEMORY SIZE SEED */
-static void do_map(char **args)
+/* Maps memory of the program for size bytes. */
+static ucs_status_t memory_map(memory_t *memory, size_t size)
 {
     ucp_mem_map_params_t params = {0};
-    memory_t             *memory;
+
+    buffer_init(&memory->buffer, "contig", size);
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+    params.address    = memory->buffer.segment[0].buffer;
+    params.length     = size;
+    return ucp_mem_map(context, &params, &memory->handle);
+}
+
+/* Lets UCX allocate memory for size bytes and guards around them. */
+static ucs_status_t memory_allocate(memory_t *memory, size_t size)
+{
+    ucp_mem_map_params_t params = {0};
+    ucp_mem_attr_t       attr   = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS};
     ucs_status_t         status;
-    uint64_t             size, seed;
-    size_t               index, length, i;
-    void                 *key;
-    char                 *hex;
+
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
+    params.length     = size + (2 * GUARD);
+    params.flags      = UCP_MEM_MAP_ALLOCATE;
+    status            = ucp_mem_map(context, &params, &memory->handle);
+    if (status != UCS_OK) {
+        return status;
+    }
+    status = ucp_mem_query(memory->handle, &attr);
+    if (status == UCS_OK) {
+        memory->allocated = 1;
+        buffer_init_at(&memory->buffer, "contig", size, attr.address);
+    }
+    return status;
+}
+
+/* map MEMORY SIZE SEED own|new */
+static void do_map(char **args)
+{
+    memory_t     *memory;
+    ucs_status_t status;
+    uint64_t     size, seed;
+    size_t       index, length, i;
+    void         *key;
+    char         *hex;
 
     if (!parse_index(args[0], MAX_MEMORIES, &index)) {
         return;
@@ -813,21 +853,15 @@ static void do_map(char **args)
         reply("err bad number");
         return;
     }
-    if (!buffer_init(&memory->buffer, "contig", size)) {
+    status = (strcmp(args[3], "new") == 0) ? memory_allocate(memory, size) :
+                                             memory_map(memory, size);
+    if (status != UCS_OK) {
+        memory->handle = NULL;
+        reply("err ucp_mem_map: %s", ucs_status_string(status));
         return;
     }
     if (seed != 0) {
         buffer_fill(&memory->buffer, seed);
-    }
-    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
-    params.address    = memory->buffer.segment[0].buffer;
-    params.length     = size;
-    status            = ucp_mem_map(context, &params, &memory->handle);
-    if (status != UCS_OK) {
-        memory->handle = NULL;
-        free(memory->buffer.storage);
-        reply("err ucp_mem_map: %s", ucs_status_string(status));
-        return;
     }
     status = ucp_rkey_pack(context, memory->handle, &key, &length);
     if (status != UCS_OK) {
@@ -839,7 +873,7 @@ static void do_map(char **args)
     for (i = 0; i < length; ++i) {
         sprintf(hex + (2 * i), "%02x", ((const unsigned char*)key)[i]);
     }
-    reply("ok 0x%llx %s", (unsigned long long)(uintptr_t)params.address, hex);
+    reply("ok 0x%llx %s", (unsigned long long)(uintptr_t)memory->buffer.segment[0].buffer, hex);
     free(hex);
     ucp_rkey_buffer_release(key);
 }
@@ -865,7 +899,9 @@ static void do_unmap(char **args)
 
     if (memory != NULL) {
         ucp_mem_unmap(context, memory->handle);
-        free(memory->buffer.storage);
+        if (!memory->allocated) {
+            free(memory->buffer.storage);
+        }
         memset(memory, 0, sizeof(*memory));
         reply("ok");
     }
@@ -1180,7 +1216,7 @@ static const struct {
     {"cancel", 1, do_cancel},
     {"flush", 2, do_flush},
     {"close", 3, do_close},
-    {"map", 3, do_map},
+    {"map", 4, do_map},
     {"unmap", 1, do_unmap},
     {"check", 3, do_check},
     {"word", 3, do_word},
