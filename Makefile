@@ -5,6 +5,7 @@ export CGO_ENABLED := 0
 GO       ?= go
 FUZZTIME ?= 60s
 ROUNDS   ?= 15
+RATIOS   ?= .
 # Further C UCX installations to test and measure against, as prefixes: /a:/b.
 # Without it, the distribution's.
 export CPEERS
@@ -27,9 +28,10 @@ test:
 unit race cross interop:
 	@scripts/test $@
 
-# Ratios to the C tool, by turns with it: the first of CPEERS, or the distribution's.
+# Ratios to the C tool, by turns with it: the first of CPEERS, or the
+# distribution's. RATIOS selects rows: make bench RATIOS=posix ROUNDS=5
 bench:
-	@$(GO) test -count=1 -timeout 60m -run '^TestRatio$$' -v ./interop -rounds $(ROUNDS)
+	@$(GO) test -count=1 -timeout 60m -run '^TestRatio$$' -v ./interop -rounds $(ROUNDS) -ratios '$(RATIOS)'
 
 fuzz:
 	@scripts/fuzz $(FUZZTIME)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os/exec"
+	"regexp"
 	"slices"
 	"testing"
 )
@@ -28,19 +29,37 @@ var ratioCases = []struct {
 	{"tcp tag_bw 4 KiB", "tcp", "tag_bw", 4096, 50000, "MiB/s", perfResult.mebibytes, "≥ 1.50"},
 	{"tcp tag_bw 1 MiB", "tcp", "tag_bw", 1 << 20, 1000, "MiB/s", perfResult.mebibytes, "≥ 0.95"},
 	{"self tag_lat 8 B", "self", "tag_lat", 8, 2000000, "µs", perfResult.latency, "≤ 1.50"},
+	{"posix tag_lat 8 B", "posix", "tag_lat", 8, 500000, "µs", perfResult.latency, "≤ 1.00"},
+	{"posix tag_bw 8 B", "posix", "tag_bw", 8, 2000000, "k msg/s", perfResult.thousands, "≥ 1.00"},
+	{"posix tag_bw 4 KiB", "posix", "tag_bw", 4096, 200000, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
+	{"posix tag_bw 64 KiB", "posix", "tag_bw", 64 << 10, 20000, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
+	{"posix tag_bw 1 MiB", "posix", "tag_bw", 1 << 20, 1000, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
+	{"posix tag_bw 16 MiB", "posix", "tag_bw", 16 << 20, 60, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
+	{"cma tag_lat 8 B", "posix,cma", "tag_lat", 8, 500000, "µs", perfResult.latency, "≤ 1.00"},
+	{"cma tag_bw 8 B", "posix,cma", "tag_bw", 8, 2000000, "k msg/s", perfResult.thousands, "≥ 1.00"},
+	{"cma tag_bw 4 KiB", "posix,cma", "tag_bw", 4096, 200000, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
+	{"cma tag_bw 64 KiB", "posix,cma", "tag_bw", 64 << 10, 20000, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
+	{"cma tag_bw 1 MiB", "posix,cma", "tag_bw", 1 << 20, 1000, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
+	{"cma tag_bw 16 MiB", "posix,cma", "tag_bw", 16 << 20, 60, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
 }
+
+var ratios = flag.String("ratios", "", "TestRatio: regular expression, only cases whose names match")
 
 func (r perfResult) latency() float64   { return r.typical }
 func (r perfResult) mebibytes() float64 { return r.bandwidth }
 func (r perfResult) thousands() float64 { return r.rate / 1000 }
 
 // TestRatio measures our ucx_perftest and C's by turns, each between two
-// processes of its own kind over the loopback device, and prints medians,
+// processes of its own kind on this machine, and prints medians,
 // quartiles and ratios. It asserts nothing about them. The reference is the first
 // installation of CPEERS, or the distribution's.
 func TestRatio(t *testing.T) {
 	if *rounds == 0 {
 		t.Skip("asked for by -rounds")
+	}
+	wanted, err := regexp.Compile(*ratios)
+	if err != nil {
+		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	c := buildC(t, dir)
@@ -53,14 +72,20 @@ func TestRatio(t *testing.T) {
 	defer where.close()
 
 	fmt.Printf("Go against %s, %d rounds: median (quartiles); line: round trip of a cache line\n", reference.name, *rounds)
-	fmt.Printf("%-18s %-8s %30s %30s %8s  %-8s %s\n", "", "", reference.name, ours.name, "Go/C", "target", "line")
+	fmt.Printf("%-19s %-8s %30s %30s %8s  %-8s %s\n", "", "", reference.name, ours.name, "Go/C", "target", "line")
 	for _, k := range ratioCases {
+		if !wanted.MatchString(k.name) {
+			continue
+		}
 		var samples [2][]float64
 		for round := range *rounds {
 			for turn := range samples {
 				i := (turn + round) % 2 // nobody is always first
 				p := []program{reference, ours}[i]
-				env := []string{"UCX_TLS=" + k.tls, "UCX_NET_DEVICES=lo"}
+				env := []string{"UCX_TLS=" + k.tls}
+				if k.tls == "tcp" {
+					env = append(env, "UCX_NET_DEVICES=lo")
+				}
 				r := perfRun{server: p, client: p, test: k.test, size: k.size,
 					iterations: k.iterations, warmup: k.iterations / 10, serverEnv: env, clientEnv: env, pinned: true}
 				run := r.run
@@ -78,7 +103,7 @@ func TestRatio(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Printf("%-18s %-8s %30s %30s %8.2f  %-8s %v\n", k.name, k.unit, summary(samples[0]), summary(samples[1]),
+		fmt.Printf("%-19s %-8s %30s %30s %8.2f  %-8s %v\n", k.name, k.unit, summary(samples[0]), summary(samples[1]),
 			quantile(samples[1], 0.5)/quantile(samples[0], 0.5), k.target, line)
 	}
 }
