@@ -151,8 +151,13 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 		return nil, fmt.Errorf("shm: %s: %w", i.domain.attr.Component, err)
 	}
 	i.endpoints++
+	deaf := r.proc.OtherNetwork()
+	if deaf {
+		i.naps.deaf++
+	}
 	return &endpoint{
 		txRing:   *r,
+		deaf:     deaf,
 		i:        i,
 		fenced:   r.seg.shrink,
 		maxShort: i.o.elem - elemPayload,

@@ -18,6 +18,7 @@ type endpoint struct {
 	refusing bool // nothing is sent any more
 	closed   bool
 	waits    bool // listed in i.waiting
+	deaf     bool // the peer cannot wake us
 	full     bool // the ring had no room at the last look
 	maxShort int
 	pending  uct.PendingQueue
@@ -284,6 +285,9 @@ func (e *endpoint) Close() {
 	table.release(e.seg)
 	e.segs, e.lastMem, e.lastID = nil, nil, 0
 	e.i.endpoints--
+	if e.deaf {
+		e.i.hearAgain()
+	}
 }
 
 //go:noinline

@@ -33,6 +33,7 @@ type iface struct {
 	failed  []*endpoint // to be reported
 	tracer  uct.AMTracer
 	stall   stall
+	naps    naps
 	refused bool // a handler's error was logged
 
 	o          options

@@ -82,5 +82,8 @@ func (i *iface) arm() error {
 	case i.sock.drain():
 		return ucs.ErrBusy
 	}
+	if i.naps.deaf > 0 {
+		i.limitNap()
+	}
 	return nil
 }

@@ -144,3 +144,14 @@ func parseNumber(word []byte) (n uint64, ok bool) {
 	}
 	return n, len(word) > 0
 }
+
+// OtherNetwork reports whether a process is in another network namespace than
+// this one, as far as this one may know.
+func (p Process) OtherNetwork() bool {
+	own, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		return false
+	}
+	theirs, err := os.Readlink("/proc/" + strconv.Itoa(p.PID) + "/ns/net")
+	return err == nil && own != theirs
+}

@@ -1,0 +1,52 @@
+package shm
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/ucs/log"
+)
+
+// Wakeups are datagrams, and an abstract address is known in its network
+// namespace only: a peer in another one can write to our ring and not wake us.
+// While there are endpoints to such peers a sleep ends by itself after a while,
+// first a short one, then longer and longer ones until a message comes.
+const (
+	shortestNap = 250 * time.Microsecond
+	longestNap  = 16 * time.Millisecond
+)
+
+// naps is how an interface sleeps that cannot count on wakeups.
+type naps struct {
+	deaf  int // open endpoints to peers in other network namespaces
+	timer *event.Timer
+	next  time.Duration
+	read  uint64 // messages received before the last nap
+}
+
+// limitNap lets the sleep that is about to begin end in time.
+func (i *iface) limitNap() {
+	n := &i.naps
+	if n.read != i.rx.read || n.next == 0 {
+		n.next, n.read = shortestNap, i.rx.read
+	}
+	var err error
+	if n.timer == nil {
+		n.timer, err = i.worker.Timers().After(n.next, func() {})
+	} else {
+		err = n.timer.Reset(n.next)
+	}
+	if err != nil {
+		log.Warn("peers in other network namespaces cannot wake this process", zap.Error(err))
+	}
+	n.next = min(2*n.next, longestNap)
+}
+
+// hearAgain is told that an endpoint to such a peer is closed.
+func (i *iface) hearAgain() {
+	if i.naps.deaf--; i.naps.deaf == 0 && i.naps.timer != nil {
+		i.naps.timer.Stop()
+	}
+}

@@ -1,0 +1,52 @@
+package shm
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// TestDeaf: with an endpoint to a peer in another network namespace, which cannot
+// wake us, a sleep ends by itself. Without one it goes on.
+func TestDeaf(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		near, far := startPeer(t, f.Component.Name()), startPeerIn(t, unix.CLONE_NEWNET, f.Component.Name())
+		h := f.Open(t)
+		i := h.Iface.(*iface)
+		open := func(p *goPeer) uct.Endpoint {
+			t.Helper()
+			ep, err := i.NewEndpoint(uct.EndpointParams{DeviceAddr: p.dev, IfaceAddr: p.addr})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ep
+		}
+		defer open(near).Close()
+		if i.naps.deaf != 0 {
+			t.Errorf("%d peers cannot wake us", i.naps.deaf)
+		}
+		ep := open(far)
+		for range 3 {
+			for h.Worker.Progress() > 0 {
+			}
+			if err := h.Worker.Arm(); err != nil {
+				t.Fatal(err)
+			}
+			fds := []unix.PollFd{{Fd: int32(h.Worker.EventFD()), Events: unix.POLLIN}}
+			if n, err := unix.Poll(fds, int(time.Minute/time.Millisecond)); n != 1 {
+				t.Fatalf("still asleep: %v", err)
+			}
+		}
+		if n := i.naps.next; n != 8*shortestNap {
+			t.Errorf("the next nap takes %v, want %v", n, 8*shortestNap)
+		}
+		ep.Close()
+		if i.naps.deaf != 0 || i.naps.timer.Stop() {
+			t.Error("sleep is short without reason")
+		}
+	})
+}
