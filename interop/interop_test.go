@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -184,6 +185,13 @@ func (r *runner) try(op operation, size int, weSend bool) error {
 		var err error
 		if r.pair, err = newPair(r.where, r.ours, r.theirs, r.setting, r.route); err != nil {
 			return err
+		}
+		if r.ours.ours && r.route.name == allTransports.name {
+			lanes, err := r.pair.ours.command("transports", ep)
+			if err != nil {
+				return err
+			}
+			r.t.Log("our lanes:", strings.Join(lanes, " "))
 		}
 	}
 	from, to := r.pair.ours, r.pair.theirs

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
 )
 
 // inside is the place for programs that each get namespaces of their own, and
@@ -206,6 +208,9 @@ func separated(t *testing.T, here, there *place, ours, theirs program, best stri
 			}
 		}
 	}
+	if err := woken(t, p); err != nil {
+		t.Fatal(err)
+	}
 	lanes, err := p.ours.command("transports", ep)
 	if err != nil {
 		t.Fatal(err)
@@ -217,4 +222,33 @@ func separated(t *testing.T, here, there *place, ours, theirs program, best stri
 	if err := p.close("none"); err != nil {
 		t.Error(err)
 	}
+}
+
+// woken lets our side sleep until a message of the other comes.
+func woken(t *testing.T, p *pair) error {
+	m := p.msgs.next(100)
+	s, err := p.ours.send(ep, m, "contig", "sync")
+	if err != nil {
+		return err
+	}
+	if err := p.ours.tell("sleep", s, operationLimit.Milliseconds()); err != nil {
+		return err
+	}
+	p.ours.process.asleep(t)
+	r, err := p.theirs.recv(m.tag, fullMask, m.size, "contig")
+	if err != nil {
+		return err
+	}
+	if err := p.theirs.received(r, m); err != nil {
+		return err
+	}
+	values, err := p.ours.answer("sleep")
+	if err != nil {
+		return err
+	}
+	got, err := parseResult(values)
+	if err == nil && got.status != ucs.OK {
+		err = p.ours.statusError("send", got.status)
+	}
+	return err
 }
