@@ -45,8 +45,8 @@ type Request struct {
 	lane    uint8 // on which it goes on
 	step    uint8 // of a protocol with several
 	parts   []part
-	exposed []uct.MemHandle // destination open to the peer, for each of the worker's guards
-	iov     []uct.IOV       // reused; grows to the transport's limit at first use
+	exposed []exposure // memory open to the peer
+	iov     []uct.IOV  // reused; grows to the transport's limit at first use
 
 	// One-sided operations.
 	key    *Rkey     // of an operation of ours

@@ -3,14 +3,17 @@ package ucp
 import (
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
 )
 
-// rndvGet reads the data of an offer from the sender's memory. The transport
-// finishes it; an ATS with the result lets go of the sender.
-var rndvGet protocol
+// rndvGet reads the data of an offer from the sender's memory; rndvGetATS then lets
+// go of the sender. The receive is over only when that has left: whoever waited
+// for it may not progress for a while.
+var rndvGet, rndvGetATS protocol
 
 func init() {
 	rndvGet = protocol{name: "tag rndv get zero-copy", progress: progressRndvGet, completed: getDone}
+	rndvGetATS = protocol{name: "tag rndv get ats", progress: progressGetATS, completed: getOver, pack: packGetATS}
 }
 
 // progressRndvGet reads over one lane after the other.
@@ -38,8 +41,37 @@ func progressRndvGet(r *Request) error {
 
 // getDone is told that the data is here, or will not come.
 func getDone(r *Request, err error) {
-	if r.ep.err == nil && r.ep.state&epClosed == 0 {
-		r.ep.sendATS(proto.RequestID(r.peerID), r.part.n, ucs.StatusOf(err))
+	if r.ep.err != nil || r.ep.state&epClosed != 0 {
+		r.finish(err)
+		return
+	}
+	r.err = err
+	r.proto = &rndvGetATS
+	r.comp.Count, r.comp.Err = 1, nil
+	r.run()
+}
+
+func progressGetATS(r *Request) error {
+	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvATS), r, 0, &r.comp)
+	switch err {
+	case nil:
+		getOver(r, nil)
+		return nil
+	case ucs.InProgress:
+		return nil
+	}
+	return err
+}
+
+func packGetATS(r *Request, dst []byte) int {
+	h := proto.RndvAck{ReqID: proto.RequestID(r.peerID), Status: ucs.StatusOf(r.err), Size: r.part.n, HasSize: true}
+	return h.Put(dst)
+}
+
+// getOver is told that the ATS has left.
+func getOver(r *Request, err error) {
+	if r.err != nil {
+		err = r.err
 	}
 	r.finish(err)
 }

@@ -2,7 +2,6 @@ package ucp
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
@@ -87,47 +86,11 @@ func (w *Worker) fetch(r *Request, h *proto.RndvRTS) {
 		r.part, r.offset, r.step = part{addr: h.Address, n: h.Size}, 0, 0
 	case proto.ProtoAskPut:
 		r.proto = &rndvRTR
-		r.expose()
+		r.expose(r.data.buf[:h.Size], w.guards.put, uct.AccessRemotePut)
 	default:
 		r.proto = &rndvRTR
 	}
 	r.run()
-}
-
-// expose opens the destination to writes of the peer. The peer may use other
-// lanes than we would, so every domain is told that guards memory. If one of them
-// refuses, the data comes in messages.
-func (r *Request) expose() {
-	buf := r.data.buf[:r.info.Length]
-	for _, md := range r.w.guards {
-		mem, err := md.Register(buf, uct.AccessRemotePut)
-		if err != nil {
-			r.conceal()
-			return
-		}
-		r.exposed = append(r.exposed, mem)
-	}
-	r.part.addr = memoryAddress(buf)
-}
-
-// conceal closes the destination again.
-func (r *Request) conceal() {
-	for i, mem := range r.exposed {
-		// It is a registration of ours: there is nothing it could be refused for.
-		_ = r.w.guards[i].Deregister(mem)
-	}
-	clear(r.exposed)
-	r.exposed = r.exposed[:0]
-}
-
-// guard adds the domain of an interface over which peers write into registered
-// memory without a key.
-func (w *Worker) guard(i *iface) {
-	md := w.mds[i.md]
-	f := md.Attr().Flags
-	if i.attr.Flags.Has(uct.IfacePutZcopy) && f&uct.MDFlagRegister != 0 && f&uct.MDFlagNeedRkey == 0 && !slices.Contains(w.guards, md) {
-		w.guards = append(w.guards, md)
-	}
 }
 
 // progressRTR asks for the data. Over a transport that delivers inline the data

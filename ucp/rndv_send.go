@@ -43,6 +43,10 @@ func init() {
 func progressRTS(r *Request) error {
 	if r.list == nil {
 		r.ep.outstanding.push(r)
+		r.part = part{}
+		if r.data.class == DatatypeContig && r.data.length > 0 && len(r.ep.cfg.get) > 0 {
+			r.expose(r.data.buf, r.w.guards.get, uct.AccessRemoteGet)
+		}
 	}
 	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvRTS), r, 0, nil)
 	if err != nil && err != ucs.InProgress {
@@ -62,10 +66,10 @@ func packRTS(r *Request, dst []byte) int {
 		Size:   r.data.length,
 		Op:     proto.RndvTag,
 	}
-	if r.data.class != DatatypeContig || len(r.ep.cfg.get) == 0 || r.data.length == 0 {
+	if r.part.addr == 0 {
 		return h.Put(dst)
 	}
-	h.Address = memoryAddress(r.data.buf)
+	h.Address = r.part.addr
 	n := h.Put(dst)
 	return n + copy(dst[n:], emptyRkey)
 }

@@ -60,7 +60,7 @@ type Worker struct {
 	ifaces []*iface
 	mds    []uct.MemoryDomain // by index in the context
 	locals []proto.LocalIface // ifaces, as selection sees them
-	guards []uct.MemoryDomain // of transports over which peers write registered memory
+	guards guards
 
 	unopened []skippedResource // resources of the context that gave no interface
 
@@ -188,7 +188,7 @@ func (w *Worker) open() error {
 	}
 	for _, i := range w.ifaces {
 		w.locals = append(w.locals, w.local(i))
-		w.guard(i)
+		w.guards.add(w.mds[i.md], i.attr)
 	}
 	return w.packAddress()
 }
