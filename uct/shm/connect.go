@@ -116,12 +116,14 @@ func (i *iface) examine(r *txRing) (err error) {
 }
 
 // countElements finds how many elements a ring has: the largest power of two, most
-// at most, of elements that all have a descriptor. The rest of a segment that
-// was rounded up to pages is zero. It returns as well the first element without.
+// at most, of elements that all have a descriptor. The rest of a segment that was
+// rounded up to pages is zero, so is its size there; an id may be zero, that of the
+// first System V segment in an IPC namespace is. It returns as well the first
+// element without.
 func (i *iface) countElements(elems []byte, most, owner int) (n, bad int) {
 	for bad < most {
 		d := readDescriptor(elems[bad*i.o.elem:])
-		if d.seg == 0 || uint64(d.offset)+uint64(i.o.seg) > uint64(d.size) || owner != i.domain.m.owner(d.seg) {
+		if uint64(d.offset)+uint64(i.o.seg) > uint64(d.size) || owner != i.domain.m.owner(d.seg) {
 			break
 		}
 		bad++

@@ -170,7 +170,7 @@ func TestHostileDescriptors(t *testing.T) {
 		name string
 		hurt func(d *descriptor)
 	}{
-		{"no segment", func(d *descriptor) { d.seg = 0 }},
+		{"no segment", func(d *descriptor) { *d = descriptor{} }},
 		{"segment that is not there", func(d *descriptor) { d.seg ^= 1 << 40 }},
 		{"segment of another process", func(d *descriptor) { d.seg ^= 1 << 3 }},
 		{"offset behind the segment", func(d *descriptor) { d.offset = d.size }},

@@ -218,3 +218,23 @@ func FuzzKey(f *testing.F) {
 		}
 	})
 }
+
+// TestCountElements counts the elements of rings whose descriptors are in the
+// segment with the id 0: the first one of a System V IPC namespace.
+func TestCountElements(t *testing.T) {
+	i := &iface{o: options{elem: minElemSize + 64, seg: 8256}, domain: &domain{m: &sysv{}}}
+	for _, n := range []int{0, 1, 64, 100, 256} {
+		elems := make([]byte, 300*i.o.elem)
+		for k := range n {
+			d := descriptor{size: 1 << 20, offset: uint32(k * 8300 % 1000)}
+			d.put(elems[k*i.o.elem:])
+		}
+		want := 0
+		for p := 1; p <= n; p *= 2 {
+			want = p
+		}
+		if got, bad := i.countElements(elems, 256, 0); got != want || bad != n {
+			t.Errorf("%d descriptors: %d elements, the first without one is %d; want %d and %d", n, got, bad, want, n)
+		}
+	}
+}
