@@ -38,11 +38,19 @@ type Worker struct {
 	polled     bool // the event set was polled in this round
 	mustPoll   bool // somebody may have slept on the event set since the last poll
 	epoch      uint64
+	nextPoll   uint64 // round of the next poll that nobody asked for
+	pollGap    uint64 // rounds between these
 }
 
-// pollEvery is the number of rounds after which the event set is polled although
-// no progressor asked for it: timers and rare events live there.
-const pollEvery = 256
+// Timers and rare events live in the event set, so it is polled once in a while
+// although no progressor asked for it. The rounds between such polls grow as
+// long as they find nothing: where all traffic goes through shared memory, system
+// calls must not grow with messages. At 10 ns and more for an idle round the
+// longest gap is some milliseconds.
+const (
+	minPollGap = 256
+	maxPollGap = 1 << 18
+)
 
 // NewWorker creates a worker with an empty event set.
 func NewWorker() (*Worker, error) {
@@ -50,7 +58,7 @@ func NewWorker() (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Worker{set: set, timers: event.NewTimers(set)}, nil
+	return &Worker{set: set, timers: event.NewTimers(set), nextPoll: minPollGap, pollGap: minPollGap}, nil
 }
 
 // Events is the set shared by all ifaces of the worker. It is polled at most
@@ -98,8 +106,10 @@ func (w *Worker) Progress() int {
 		}
 	}
 	w.walking = nil
-	if !w.polled && (w.mustPoll || w.epoch%pollEvery == 0) {
+	if !w.polled && (w.mustPoll || w.epoch >= w.nextPoll) {
 		n += w.PollEvents()
+		w.pollGap = min(2*w.pollGap, maxPollGap)
+		w.nextPoll = w.epoch + w.pollGap
 	}
 	w.inProgress = false
 	return n
@@ -113,7 +123,12 @@ func (w *Worker) PollEvents() int {
 		return 0
 	}
 	w.polled, w.mustPoll = true, false
-	return w.set.Poll()
+	n := w.set.Poll()
+	if n > 0 {
+		w.pollGap = minPollGap
+		w.nextPoll = w.epoch + minPollGap
+	}
+	return n
 }
 
 // Epoch counts progress rounds: work that is to be done once a round compares

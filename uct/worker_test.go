@@ -203,11 +203,24 @@ func TestWorkerPollsWithoutBeingAsked(t *testing.T) {
 	w := newWorker(t)
 	h := newWatched(t, w)
 	h.signal()
-	for h.calls == 0 && w.Epoch() < 2*pollEvery {
+	for h.calls == 0 && w.Epoch() < 2*minPollGap {
 		w.Progress()
 	}
-	if h.calls != 1 || w.Epoch()%pollEvery != 0 {
+	if h.calls != 1 {
 		t.Errorf("handler ran %d times by round %d", h.calls, w.Epoch())
+	}
+	// The gaps grow while nothing happens, to a limit, and are short again when
+	// something has.
+	for range 4 * maxPollGap {
+		w.Progress()
+	}
+	h.signal()
+	idle := w.Epoch()
+	for h.calls == 1 && w.Epoch() < idle+2*maxPollGap {
+		w.Progress()
+	}
+	if gap := w.pollGap; h.calls != 2 || w.Epoch()-idle > maxPollGap || gap != 2*minPollGap {
+		t.Errorf("handler ran %d times, %d rounds after the event; the next gap is %d", h.calls, w.Epoch()-idle, gap)
 	}
 	if err := w.Arm(); err != nil {
 		t.Fatal(err)
@@ -219,7 +232,7 @@ func TestWorkerPollsWithoutBeingAsked(t *testing.T) {
 	if !readable(t, w.EventFD()) {
 		t.Error("armed, signalled and not readable")
 	}
-	if n := w.Progress(); n != 1 || h.calls != 2 {
+	if n := w.Progress(); n != 1 || h.calls != 3 {
 		t.Errorf("first round after Arm: %d events, handler ran %d times", n, h.calls)
 	}
 }
