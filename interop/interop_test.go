@@ -153,7 +153,11 @@ func (r *runner) run(sizes []int) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	for _, op := range operations {
+	list := operations
+	if !r.route.isNetwork() {
+		list = slices.Concat(operations, sharedOperations)
+	}
+	for _, op := range list {
 		if !wanted.MatchString(op.name) {
 			continue
 		}

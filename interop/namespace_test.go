@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -198,7 +199,7 @@ func separated(t *testing.T, here, there *place, ours, theirs program, best stri
 		}
 	}()
 	for _, size := range []int{8, 16384, 1 << 20} {
-		for _, op := range operations {
+		for _, op := range slices.Concat(operations, sharedOperations) {
 			switch op.name {
 			case "send", "send sync", "burst", "exchange", "put", "get", "atomics", "put alloc", "get alloc", "atomics alloc":
 				err := errors.Join(op.run(p.ours, p.theirs, &p.msgs, size), op.run(p.theirs, p.ours, &p.msgs, size))

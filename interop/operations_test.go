@@ -36,6 +36,10 @@ var operations = []operation{
 	{"puts and gets", on(own, accesses)},
 	{"atomics", on(own, atomically)},
 	{"fence", on(own, fenced)},
+}
+
+// sharedOperations are those that go another way within a machine only.
+var sharedOperations = []operation{
 	{"put alloc", on(allocated, putting)},
 	{"get alloc", on(allocated, getting)},
 	{"puts, gets alloc", on(allocated, accesses)},

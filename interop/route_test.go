@@ -33,6 +33,9 @@ var sharedRoutes = []route{posix, sysv, posixCMA, selfShared, allTransports}
 // lo is the network of the loopback device.
 var lo = network(device{"lo", "lo"})
 
+// isNetwork says that all goes over network devices.
+func (r route) isNetwork() bool { return r.tls == "tcp" }
+
 // env is the environment of one of the two sides.
 func (r route) env(ourSide bool) []string {
 	var env []string
