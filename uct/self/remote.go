@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/word"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/rma"
 )
@@ -124,7 +125,7 @@ func (e *endpoint) Atomic64Fetch(op uct.AtomicOp, value uint64, result *uint64, 
 func (e *endpoint) AtomicCSwap32(compare, swap uint32, raddr uint64, _ *uct.Rkey, result *uint32, _ *uct.Completion) error {
 	b, err := e.word(raddr, 4)
 	if err == nil {
-		*result = rma.CSwap32(b, compare, swap)
+		*result = word.CompareSwap32(b, compare, swap)
 	}
 	return err
 }
@@ -133,7 +134,7 @@ func (e *endpoint) AtomicCSwap32(compare, swap uint32, raddr uint64, _ *uct.Rkey
 func (e *endpoint) AtomicCSwap64(compare, swap uint64, raddr uint64, _ *uct.Rkey, result *uint64, _ *uct.Completion) error {
 	b, err := e.word(raddr, 8)
 	if err == nil {
-		*result = rma.CSwap64(b, compare, swap)
+		*result = word.CompareSwap64(b, compare, swap)
 	}
 	return err
 }

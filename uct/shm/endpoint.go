@@ -197,7 +197,7 @@ func (e *endpoint) publish(el []byte, h uint64, flags uint32, id uct.AMID, n int
 		flags |= flagPhase
 	}
 	raceSent()
-	storeRelease(word32(el, 0), word(flags, uint8(id), n))
+	storeRelease(word32(el, 0), elementWord(flags, uint8(id), n))
 	if h&armed != 0 {
 		e.i.sock.wake(e.wakeup)
 	}

@@ -57,11 +57,11 @@ func TestHostileElements(t *testing.T) {
 		name string
 		hurt func(i *iface)
 	}{
-		{"id", func(i *iface) { publishRaw(i, word(flagInline, 32, 8)) }},
-		{"id 255", func(i *iface) { publishRaw(i, word(0xfe, 255, 8)) }},
-		{"inline length", func(i *iface) { publishRaw(i, word(flagInline, 3, 101)) }},
-		{"inline length 65535", func(i *iface) { publishRaw(i, word(flagInline, 3, 65535)) }},
-		{"buffered length", func(i *iface) { publishRaw(i, word(0, 3, 8257)) }},
+		{"id", func(i *iface) { publishRaw(i, elementWord(flagInline, 32, 8)) }},
+		{"id 255", func(i *iface) { publishRaw(i, elementWord(0xfe, 255, 8)) }},
+		{"inline length", func(i *iface) { publishRaw(i, elementWord(flagInline, 3, 101)) }},
+		{"inline length 65535", func(i *iface) { publishRaw(i, elementWord(flagInline, 3, 65535)) }},
+		{"buffered length", func(i *iface) { publishRaw(i, elementWord(0, 3, 8257)) }},
 		{"head too far", func(i *iface) { atomic.StoreUint64(i.rx.head, i.rx.read+257) }},
 		{"head backwards", func(i *iface) { atomic.StoreUint64(i.rx.head, i.rx.read-1) }},
 		{"head of a closed ring", func(i *iface) { atomic.StoreUint64(i.rx.head, beyond) }},

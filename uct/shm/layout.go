@@ -115,7 +115,7 @@ func readDescriptor(elem []byte) descriptor {
 	}
 }
 
-// word is the first word of an element.
-func word(flags uint32, id uint8, length int) uint32 {
+// elementWord is the first word of an element.
+func elementWord(flags uint32, id uint8, length int) uint32 {
 	return flags | uint32(id)<<8 | uint32(length)<<16
 }

@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/word"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/rma"
 )
@@ -175,7 +176,7 @@ func (e *endpoint) AtomicCSwap32(compare, swap uint32, raddr uint64, key *uct.Rk
 	if a.shrink {
 		defer e.fenceRemote(debug.SetPanicOnFault(true), a, &err)
 	}
-	*result = rma.CSwap32(b, compare, swap)
+	*result = word.CompareSwap32(b, compare, swap)
 	return nil
 }
 
@@ -188,7 +189,7 @@ func (e *endpoint) AtomicCSwap64(compare, swap uint64, raddr uint64, key *uct.Rk
 	if a.shrink {
 		defer e.fenceRemote(debug.SetPanicOnFault(true), a, &err)
 	}
-	*result = rma.CSwap64(b, compare, swap)
+	*result = word.CompareSwap64(b, compare, swap)
 	return nil
 }
 

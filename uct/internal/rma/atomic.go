@@ -14,7 +14,7 @@ const (
 )
 
 // Apply32 does op on the 4 bytes of b, which must be naturally aligned, and
-// returns the old value. Compare-and-swap is CSwap32.
+// returns the old value. Compare-and-swap is another matter: see package word.
 func Apply32(b []byte, op uct.AtomicOp, v uint32) (old uint32, err error) {
 	old, ok := word.Do32(b, word.Op(op), v)
 	if !ok {
@@ -31,10 +31,3 @@ func Apply64(b []byte, op uct.AtomicOp, v uint64) (old uint64, err error) {
 	}
 	return old, nil
 }
-
-// CSwap32 stores swap in the naturally aligned 4 bytes of b if they hold
-// compare, and returns the old value in either case.
-func CSwap32(b []byte, compare, swap uint32) uint32 { return word.CompareSwap32(b, compare, swap) }
-
-// CSwap64 is CSwap32 for 8 bytes.
-func CSwap64(b []byte, compare, swap uint64) uint64 { return word.CompareSwap64(b, compare, swap) }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/word"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -53,26 +54,6 @@ func TestApply(t *testing.T) {
 	}
 }
 
-func TestCSwap(t *testing.T) {
-	b := make([]byte, 8)
-	binary.LittleEndian.PutUint64(b, 3<<32|2)
-	if old := CSwap32(b[4:], 2, 9); old != 3 {
-		t.Errorf("32 bits, unequal: was %d, want 3", old)
-	}
-	if old := CSwap32(b[4:], 3, 9); old != 3 {
-		t.Errorf("32 bits, equal: was %d, want 3", old)
-	}
-	if old := CSwap64(b, 1, 0); old != 9<<32|2 {
-		t.Errorf("64 bits, unequal: was %#x", old)
-	}
-	if old := CSwap64(b, 9<<32|2, 77); old != 9<<32|2 {
-		t.Errorf("64 bits, equal: was %#x", old)
-	}
-	if got := binary.LittleEndian.Uint64(b); got != 77 {
-		t.Errorf("left %d, want 77", got)
-	}
-}
-
 // Nothing is lost when goroutines update one word.
 func TestAtomicity(t *testing.T) {
 	const goroutines, rounds = 4, 1000
@@ -89,7 +70,7 @@ func TestAtomicity(t *testing.T) {
 			}
 			for {
 				old, _ := Apply64(b[8:], uct.AtomicAdd, 0)
-				if CSwap64(b[8:], old, old+1) == old {
+				if word.CompareSwap64(b[8:], old, old+1) == old {
 					return
 				}
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/word"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/rma"
 )
@@ -81,9 +82,9 @@ func (a *access) update(b []byte) {
 	var old uint64
 	switch {
 	case a.atomic == uct.AtomicCSwap && a.size == 4:
-		old = uint64(rma.CSwap32(b, uint32(a.x), uint32(a.y)))
+		old = uint64(word.CompareSwap32(b, uint32(a.x), uint32(a.y)))
 	case a.atomic == uct.AtomicCSwap:
-		old = rma.CSwap64(b, a.x, a.y)
+		old = word.CompareSwap64(b, a.x, a.y)
 	case a.size == 4:
 		v, _ := rma.Apply32(b, a.atomic, uint32(a.x)) // checked when it was accepted
 		old = uint64(v)
