@@ -1,6 +1,10 @@
 package ucp_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
 
 // The suite holds what must be true over every transport. Each test states the
 // rule it checks; where the rule is the C library's the C name is given.
@@ -28,7 +32,7 @@ const (
 	watchful
 
 	// everySwitch: the test is repeated under every switch, or under those that
-	// change most.
+	// change most. With the race detector the latter are enough.
 	everySwitch
 	fewSwitches
 )
@@ -104,7 +108,7 @@ func runCase(t *testing.T, c testCase, tr transport) {
 			return
 		}
 		for _, s := range switches {
-			if (tr.few || c.need&fewSwitches != 0) && !s.few {
+			if (tr.few || ucttest.RaceEnabled || c.need&fewSwitches != 0) && !s.few {
 				continue
 			}
 			t.Run(s.name, func(t *testing.T) { c.run(t, tr.with(s.settings...)) })
