@@ -29,7 +29,7 @@ func TestHostileLengths(t *testing.T) {
 			}
 		}
 	}
-	for r := v.tm.arrived.head; r != nil; r = v.tm.arrived.head {
+	for r := v.tm.oldest(); r != nil; r = v.tm.oldest() {
 		v.tm.removeUnexpected(r)
 		v.putMessage(r)
 	}

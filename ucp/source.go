@@ -2,7 +2,6 @@ package ucp
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -54,10 +53,16 @@ func (s *source) SourceGone() {
 // not posted. Beyond the limit, which protects the process, the connection that
 // holds most loses its messages and is dropped: by the error, if it is s.
 func (w *Worker) charge(s *source, n int) error {
-	limit := w.ctx.settings.MaxUnexpected.Int(math.MaxInt)
-	for n > limit-w.held() {
+	if n <= w.maxHeld-w.held() {
+		return nil
+	}
+	return w.makeRoom(s, n)
+}
+
+func (w *Worker) makeRoom(s *source, n int) error {
+	for n > w.maxHeld-w.held() {
 		err := fmt.Errorf("ucp: unexpected messages hold %d bytes, %d more exceed UCX_MAX_UNEXP_BYTES=%d: %w",
-			w.held(), n, limit, ucs.ErrExceedsLimit)
+			w.held(), n, w.maxHeld, ucs.ErrExceedsLimit)
 		hog := w.greediest(func(s *source) int { return s.held })
 		if hog == nil || hog.held <= s.held+n {
 			return err
@@ -100,7 +105,7 @@ func (w *Worker) evict(s *source, reason error) {
 	log.Warn("dropping the connection that holds most", zap.String("worker", w.name), zap.Int("bytes", s.held),
 		zap.Int("endpoints", s.opened), zap.Error(reason))
 	w.stats.Evicted++
-	for d := w.tm.arrived.head; d != nil; {
+	for d := w.tm.oldest(); d != nil; {
 		next := d.links[arrivalLinks].next
 		if d.from == s {
 			w.discardMessage(d)

@@ -7,7 +7,8 @@ package ucp
 // Receives with a full mask sit in a hash table by tag, the others in one list;
 // a serial number restores the posting order between the two. Unexpected
 // messages are in arrival order in one list and, by tag, in a hash table for
-// receives with a full mask.
+// receives with a full mask. One that is alone is in neither: most are received
+// before the next comes.
 
 const (
 	tagBuckets    = 1024
@@ -28,6 +29,7 @@ type tagMatcher struct {
 
 	byTag   [tagBuckets]messageList
 	arrived messageList
+	alone   *TagMessage // all there is, and in no list
 }
 
 // addExpected posts a receive.
@@ -75,6 +77,29 @@ func (m *tagMatcher) matchExpected(tag Tag) *Request {
 
 // addUnexpected keeps a message for which nothing is posted.
 func (m *tagMatcher) addUnexpected(d *TagMessage) {
+	if m.arrived.head == nil && m.alone == nil {
+		m.alone = d
+		return
+	}
+	m.list()
+	m.link(d)
+}
+
+// list puts a message that is alone into the lists.
+func (m *tagMatcher) list() {
+	if d := m.alone; d != nil {
+		m.alone = nil
+		m.link(d)
+	}
+}
+
+// oldest returns the first unexpected message in a list of all.
+func (m *tagMatcher) oldest() *TagMessage {
+	m.list()
+	return m.arrived.head
+}
+
+func (m *tagMatcher) link(d *TagMessage) {
 	m.arrived.push(d, arrivalLinks)
 	m.byTag[tagBucket(d.tag)].push(d, bucketLinks)
 }
@@ -82,6 +107,15 @@ func (m *tagMatcher) addUnexpected(d *TagMessage) {
 // findUnexpected returns the oldest message that a receive of tag and mask gets,
 // nil when there is none.
 func (m *tagMatcher) findUnexpected(tag, mask Tag) *TagMessage {
+	if d := m.alone; d != nil {
+		if (d.tag^tag)&mask != 0 {
+			d = nil
+		}
+		return d
+	}
+	if m.arrived.head == nil {
+		return nil
+	}
 	if mask == FullMask {
 		for d := m.byTag[tagBucket(tag)].head; d != nil; d = d.links[bucketLinks].next {
 			if d.tag == tag {
@@ -100,6 +134,10 @@ func (m *tagMatcher) findUnexpected(tag, mask Tag) *TagMessage {
 
 // removeUnexpected takes a message out.
 func (m *tagMatcher) removeUnexpected(d *TagMessage) {
+	if d == m.alone {
+		m.alone = nil
+		return
+	}
 	m.arrived.remove(d, arrivalLinks)
 	m.byTag[tagBucket(d.tag)].remove(d, bucketLinks)
 }

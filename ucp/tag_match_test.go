@@ -126,6 +126,12 @@ func (m *matchModel) check(t *rapid.T) {
 			t.Fatalf("a posted receive has state %b and list %p", r.state, r.list)
 		}
 	}
+	if d := m.real.alone; d != nil {
+		if len(m.arrived) != 1 || m.arrived[0] != d || m.real.arrived.head != nil {
+			t.Fatal("a message that is not alone is in no list")
+		}
+		return
+	}
 	i := 0
 	for d := m.real.arrived.head; d != nil; d = d.links[arrivalLinks].next {
 		if i >= len(m.arrived) || m.arrived[i] != d {

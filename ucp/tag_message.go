@@ -68,6 +68,18 @@ func (w *Worker) newMessage(from *source, tag Tag, kind messageKind, total int) 
 func (w *Worker) putMessage(d *TagMessage) {
 	w.kept -= messageSize
 	d.from.held -= messageSize
+	if d.desc != nil || d.buf != nil || d.assembly != nil {
+		w.dropContents(d)
+	}
+	d.sync, d.removed = false, false
+	if len(w.freeMessages) < maxFreeMessages {
+		w.freeMessages = append(w.freeMessages, d)
+	}
+}
+
+// dropContents gives back the memory behind a message that has not all of it in
+// itself.
+func (w *Worker) dropContents(d *TagMessage) {
 	if d.desc != nil {
 		w.kept -= len(d.data)
 		d.from.held -= len(d.data)
@@ -79,10 +91,7 @@ func (w *Worker) putMessage(d *TagMessage) {
 		w.buffers.put(d.buf)
 		d.buf = nil
 	}
-	d.from, d.data, d.assembly, d.sync, d.removed = nil, nil, nil, false, false
-	if len(w.freeMessages) < maxFreeMessages {
-		w.freeMessages = append(w.freeMessages, d)
-	}
+	d.data, d.assembly = nil, nil
 }
 
 // maxFreeMessages bounds the idle message objects of a worker.

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync/atomic"
 
@@ -74,6 +75,7 @@ type Worker struct {
 	freeAssemblies []*assembly
 	buffers        bufferPool
 	kept           int // bytes of unexpected messages besides buffers
+	maxHeld        int // what both may come to
 	requestIDs     idTable[Request]
 
 	sources     []*source    // connections that made the worker hold something
@@ -134,6 +136,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		configs:       make(map[string]*epConfig),
 	}
 	w.unnamed.w = w
+	w.maxHeld = c.settings.MaxUnexpected.Int(math.MaxInt)
 	w.wake.eventFD = -1
 	w.tagOK = c.params.Features&FeatureTag != 0
 	for _, m := range c.mds {
@@ -342,7 +345,7 @@ func (w *Worker) cancelReceives() {
 // dropMessages gives up the messages nobody has received. Some are kept in
 // memory of a transport, which must have it back before it is closed.
 func (w *Worker) dropMessages() {
-	for d := w.tm.arrived.head; d != nil; d = w.tm.arrived.head {
+	for d := w.tm.oldest(); d != nil; d = w.tm.oldest() {
 		w.discardMessage(d)
 	}
 }
