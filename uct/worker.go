@@ -31,8 +31,7 @@ type Worker struct {
 	set        *event.Set
 	timers     *event.Timers
 	clock      event.Clock
-	progress   []Progressor
-	walking    []Progressor // what the current round goes through
+	progress   []*progressor // replaced, not changed, when one leaves
 	services   map[string]Service
 	inProgress bool
 	polled     bool // the event set was polled in this round
@@ -40,6 +39,12 @@ type Worker struct {
 	epoch      uint64
 	nextPoll   uint64 // round of the next poll that nobody asked for
 	pollGap    uint64 // rounds between these
+}
+
+// progressor is an entry of the list of what is to be progressed.
+type progressor struct {
+	Progressor
+	gone bool // removed while a round may be at it
 }
 
 // Timers and rare events live in the event set, so it is polled once in a while
@@ -73,19 +78,18 @@ func (w *Worker) Timers() *event.Timers { return w.timers }
 func (w *Worker) EventFD() int { return w.set.FD() }
 
 // AddProgress adds p to what Progress calls.
-func (w *Worker) AddProgress(p Progressor) { w.progress = append(w.progress, p) }
+func (w *Worker) AddProgress(p Progressor) {
+	w.progress = append(w.progress, &progressor{Progressor: p})
+}
 
 // RemoveProgress removes p.
 func (w *Worker) RemoveProgress(p Progressor) {
-	i := slices.Index(w.progress, p)
+	i := slices.IndexFunc(w.progress, func(e *progressor) bool { return e.Progressor == p })
 	if i < 0 {
 		return
 	}
-	// A new slice: a round may be walking the old one.
+	w.progress[i].gone = true
 	w.progress = slices.Concat(w.progress[:i], w.progress[i+1:])
-	if i = slices.Index(w.walking, p); i >= 0 {
-		w.walking[i] = nil
-	}
 }
 
 // Progress runs one round and returns the number of events handled. Called from
@@ -99,13 +103,11 @@ func (w *Worker) Progress() int {
 	w.clock.Tick()
 	w.polled = false
 	n := 0
-	w.walking = w.progress
-	for _, p := range w.walking {
-		if p != nil { // not removed meanwhile
-			n += p.Progress()
+	for _, e := range w.progress {
+		if !e.gone { // meanwhile
+			n += e.Progress()
 		}
 	}
-	w.walking = nil
 	if !w.polled && (w.mustPoll || w.epoch >= w.nextPoll) {
 		n += w.PollEvents()
 		w.pollGap = min(2*w.pollGap, maxPollGap)
@@ -142,8 +144,8 @@ func (w *Worker) Now() time.Duration { return w.clock.Now() }
 // Arm prepares for a wait on EventFD: nil, or ucs.ErrBusy when there is
 // something to progress.
 func (w *Worker) Arm() error {
-	for _, p := range w.progress {
-		if a, ok := p.(Armer); ok {
+	for _, e := range w.progress {
+		if a, ok := e.Progressor.(Armer); ok {
 			if err := a.Arm(); err != nil {
 				return err
 			}
