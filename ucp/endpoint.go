@@ -189,6 +189,18 @@ func (ep *Endpoint) usable() error {
 	return nil
 }
 
+// gone returns the error of operations that wait for the peer when the endpoint
+// has failed or is released, nil as long as they may wait.
+func (ep *Endpoint) gone() error {
+	switch {
+	case ep.err != nil:
+		return ep.err
+	case ep.state&epClosed != 0:
+		return ucs.ErrCanceled
+	}
+	return nil
+}
+
 // start begins an operation that may have to wait for the peer's id: then it
 // queues, and everything started afterwards queues behind it.
 func (ep *Endpoint) start(r *Request, needID bool) {
@@ -264,7 +276,7 @@ func (ep *Endpoint) fail(err error) {
 
 // purge ends all operations with err. Callbacks run.
 func (ep *Endpoint) purge(err error) {
-	for i := range ep.lanes {
+	for i := 0; i < len(ep.lanes); i++ { // a callback may close the endpoint
 		ep.lanes[i].uct.PendingPurge(func(p *uct.Pending) {
 			if r, ok := p.Owner.(*Request); ok {
 				r.fail(err)
@@ -277,6 +289,7 @@ func (ep *Endpoint) purge(err error) {
 			r.state &^= stateMoves
 			r.list.remove(r)
 			r.fail(err)
+			next = ep.w.dispatched.head // callbacks may have changed the list
 		}
 		r = next
 	}

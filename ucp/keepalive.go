@@ -45,6 +45,7 @@ func (w *Worker) keepaliveRound() {
 	}
 	if err := k.timer.Reset(time.Duration(w.ctx.settings.KeepaliveInterval)); err != nil {
 		log.Warn("no keepalive", zap.String("worker", w.name), zap.Error(err))
+		k.timer = nil // the next endpoint tries again
 	}
 }
 

@@ -224,7 +224,11 @@ func (r *Request) Dispatch(*uct.Pending) error {
 	w.dispatching = nil
 	if err == nil && r.state&stateAgain != 0 {
 		r.state &^= stateAgain
-		return ucs.InProgress
+		if r.lane == lane {
+			return ucs.InProgress
+		}
+		r.state |= stateMoves
+		w.dispatched.push(r)
 	}
 	return err
 }
@@ -318,7 +322,7 @@ func (r *Request) finish(err error) {
 	if r.list != nil {
 		r.list.remove(r)
 	}
-	if r == r.w.dispatching {
+	if r == r.w.dispatching || r.w.evicting {
 		r.err = err
 		r.w.dispatched.push(r)
 		return

@@ -30,7 +30,11 @@ func progressRndvGet(r *Request) error {
 			r.comp.Count++
 			err := r.ep.lane(l.lane).GetZcopy(r.iov[:n], r.part.addr+uint64(r.offset), nil, &r.comp)
 			if err := r.fragmentSent(err); err != nil {
-				return err
+				if err == ucs.ErrNoResource {
+					return err
+				}
+				r.comp.Done(err) // the sender has to be told
+				return nil
 			}
 		}
 	}
@@ -41,11 +45,14 @@ func progressRndvGet(r *Request) error {
 
 // getDone is told that the data is here, or will not come.
 func getDone(r *Request, err error) {
-	if r.ep.err != nil || r.ep.state&epClosed != 0 {
+	if gone := r.ep.gone(); gone != nil {
+		if err == nil {
+			err = gone
+		}
 		r.finish(err)
 		return
 	}
-	r.err = err
+	r.err, r.lane = err, amLane
 	r.proto = &rndvGetATS
 	r.comp.Count, r.comp.Err = 1, nil
 	r.run()

@@ -257,6 +257,10 @@ func partSent(r *Request, err error) {
 		r.sendPart(p)
 		return
 	}
+	if err := r.ep.gone(); err != nil {
+		r.finish(err)
+		return
+	}
 	r.proto = &rndvRTS
 	r.ep.outstanding.push(r)
 }

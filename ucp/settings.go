@@ -22,7 +22,7 @@ type settings struct {
 	RndvScheme  rndvScheme   `ucx:"RNDV_SCHEME" default:"auto" doc:"How rendezvous data travels: auto, get_zcopy (the receiver reads), put_zcopy (the sender writes), am (in messages)."`
 	BcopyBw     config.Bytes `ucx:"BCOPY_BW" default:"auto" doc:"Bytes per second at which memory is copied, for the cost model."`
 
-	MaxUnexpected config.Bytes `ucx:"MAX_UNEXP_BYTES" default:"4g" doc:"Memory that messages without a posted receive may take per worker. A connection that exceeds it is closed."`
+	MaxUnexpected config.Bytes `ucx:"MAX_UNEXP_BYTES" default:"4g" doc:"Memory that messages without a posted receive may take per worker. Beyond it the connection that holds most is closed; over shared memory, which does not tell senders apart, the message is dropped."`
 	MaxUnexpEps   int          `ucx:"MAX_UNEXP_EPS" default:"65536" doc:"Endpoints that peers may open toward a worker before it opens its own."`
 
 	KeepaliveInterval config.Time `ucx:"KEEPALIVE_INTERVAL" default:"20s" doc:"Time between rounds of checks whether peers are still there; inf or 0 for never."`

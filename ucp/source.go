@@ -43,10 +43,17 @@ func (w *Worker) sourceOf(src *uct.Source) *source {
 func (s *source) SourceGone() {
 	w := s.w
 	s.uct = nil
+	if s.held == 0 && s.opened == 0 {
+		w.leave(s)
+	} // or it still counts: closing a connection gives nothing back
+	w.orphan(&s.fragments)
+}
+
+// leave takes a source off the list.
+func (w *Worker) leave(s *source) {
 	if i := slices.Index(w.sources, s); i >= 0 {
 		w.sources = slices.Delete(w.sources, i, i+1)
 	}
-	w.orphan(&s.fragments)
 }
 
 // charge reports whether n more bytes from s may be kept for receives that are
@@ -64,7 +71,7 @@ func (w *Worker) makeRoom(s *source, n int) error {
 		err := fmt.Errorf("ucp: unexpected messages hold %d bytes, %d more exceed UCX_MAX_UNEXP_BYTES=%d: %w",
 			w.held(), n, w.maxHeld, ucs.ErrExceedsLimit)
 		hog := w.greediest(func(s *source) int { return s.held })
-		if hog == nil || hog.held <= s.held+n {
+		if hog == nil || hog.held <= s.held+n || hog.held <= w.unnamed.held {
 			return err
 		}
 		w.evict(hog, err)
@@ -89,8 +96,10 @@ func (w *Worker) mayOpen(s *source) error {
 	return nil
 }
 
-// greediest returns the connection with the most of something.
+// greediest returns the connection with the most of something. It forgets those
+// that are over and hold nothing any more.
 func (w *Worker) greediest(amount func(*source) int) *source {
+	w.sources = slices.DeleteFunc(w.sources, func(s *source) bool { return s.uct == nil && s.held == 0 && s.opened == 0 })
 	var hog *source
 	for _, s := range w.sources {
 		if hog == nil || amount(s) > amount(hog) {
@@ -105,6 +114,8 @@ func (w *Worker) evict(s *source, reason error) {
 	log.Warn("dropping the connection that holds most", zap.String("worker", w.name), zap.Int("bytes", s.held),
 		zap.Int("endpoints", s.opened), zap.Error(reason))
 	w.stats.Evicted++
+	w.leave(s)
+	w.evicting = true
 	for d := w.tm.oldest(); d != nil; {
 		next := d.links[arrivalLinks].next
 		if d.from == s {
@@ -115,7 +126,7 @@ func (w *Worker) evict(s *source, reason error) {
 	for a := s.fragments.head; a != nil; {
 		next := a.next
 		if a.req == nil {
-			w.discard(a)
+			w.giveUp(a, reason)
 		}
 		a = next
 	}
@@ -127,6 +138,7 @@ func (w *Worker) evict(s *source, reason error) {
 	if s.uct != nil {
 		s.uct.Drop(reason)
 	}
+	w.evicting = false
 }
 
 // orphanTime is how long the rest of a message may take after the end of the
@@ -178,14 +190,23 @@ func (w *Worker) expireOrphans() {
 // abandon ends a message that will never be complete.
 func (w *Worker) abandon(a *assembly) {
 	w.stats.Abandoned++
+	err := fmt.Errorf("ucp: the connection broke in the middle of a message: %w", ucs.ErrConnectionReset)
+	if a.req == nil {
+		w.giveUp(a, err)
+		return
+	}
 	w.forget(a)
-	switch err := fmt.Errorf("ucp: the connection broke in the middle of a message: %w", ucs.ErrConnectionReset); {
-	case a.req != nil:
-		a.end(err)
-		w.putAssembly(a)
+	a.end(err)
+	w.putAssembly(a)
+}
+
+// giveUp ends a message without a receive that will never be complete.
+func (w *Worker) giveUp(a *assembly, err error) {
+	switch {
 	case a.message == nil: // nobody has seen it, or its receive is over
 		w.discard(a)
 	case a.message.removed: // in the hands of the user
+		w.forget(a)
 		a.dropPieces()
 		a.err = err
 	default:

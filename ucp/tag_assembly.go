@@ -20,8 +20,9 @@ type assembly struct {
 	got     int
 	ranges  rangeSet
 	pieces  []piece
-	discard bool  // the receive is over: the rest is only counted
-	err     error // the rest will not come
+	discard bool    // the receive is over: the rest is only counted
+	err     error   // the rest will not come
+	payer   *source // for the assembly itself
 
 	// While fragments are missing, in a list: of the source that brought the last
 	// one, or of the orphans, until the given time.
@@ -67,9 +68,9 @@ func (a *assembly) moveTo(l *assemblyList) {
 	l.tail = a
 }
 
-// maxAssemblies bounds the messages under assembly of a worker: each costs a
-// peer one small packet.
-const maxAssemblies = 1 << 16
+// assemblySize is what a message under assembly is charged with: each costs a peer
+// one small packet.
+const assemblySize = 160
 
 // onEagerFirst receives the first fragment of a message.
 func (w *Worker) onEagerFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error {
@@ -114,7 +115,7 @@ func (w *Worker) firstFragment(from *source, h *proto.EagerFirst, payload []byte
 	created := a == nil
 	if created {
 		var err error
-		if a, err = w.newAssembly(h.MsgID, h.TotalLen); err != nil {
+		if a, err = w.newAssembly(from, h.MsgID, h.TotalLen); err != nil {
 			return nil, err
 		}
 	}
@@ -146,18 +147,24 @@ func (w *Worker) onEagerMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 	if err != nil {
 		return w.malformed(err)
 	}
+	from := w.sourceOf(src)
 	a := w.assemblies[h.MsgID]
-	if a == nil {
-		if a, err = w.newAssembly(h.MsgID, -1); err != nil {
+	created := a == nil
+	if created {
+		if a, err = w.newAssembly(from, h.MsgID, -1); err != nil {
 			return err
 		}
 	}
-	return a.add(w.sourceOf(src), h.Offset, payload)
+	err = a.add(from, h.Offset, payload)
+	if err != nil && created {
+		w.forget(a)
+	}
+	return err
 }
 
-func (w *Worker) newAssembly(id proto.MessageID, total int) (*assembly, error) {
-	if len(w.assemblies) >= maxAssemblies {
-		return nil, w.malformed(ucs.ErrExceedsLimit)
+func (w *Worker) newAssembly(from *source, id proto.MessageID, total int) (*assembly, error) {
+	if err := w.charge(from, assemblySize); err != nil {
+		return nil, err
 	}
 	var a *assembly
 	if n := len(w.freeAssemblies); n > 0 {
@@ -166,8 +173,11 @@ func (w *Worker) newAssembly(id proto.MessageID, total int) (*assembly, error) {
 	} else {
 		a = new(assembly)
 	}
-	a.id, a.total = id, total
+	a.id, a.total, a.payer = id, total, from
+	w.kept += assemblySize
+	from.held += assemblySize
 	w.assemblies[id] = a
+	a.moveTo(&from.fragments)
 	return a, nil
 }
 
@@ -181,6 +191,11 @@ const (
 // wait for fragments.
 func (w *Worker) forget(a *assembly) {
 	a.moveTo(nil)
+	if a.payer != nil {
+		a.payer.held -= assemblySize
+		w.kept -= assemblySize
+		a.payer = nil
+	}
 	if w.assemblies[a.id] == a { // or a later message has the id by now
 		delete(w.assemblies, a.id)
 	}
@@ -221,7 +236,7 @@ func (a *assembly) add(from *source, off int, data []byte) error {
 		if err := w.charge(from, len(data)); err != nil {
 			return err
 		}
-		if a.discard { // to make room
+		if a.discard || a.err != nil { // to make room
 			return nil
 		}
 		b := w.buffers.get(len(data))

@@ -115,6 +115,10 @@ func sent(r *Request, err error) {
 		r.finish(err)
 		return
 	}
+	if err := r.ep.gone(); err != nil { // inside the call that delivered it
+		r.finish(err)
+		return
+	}
 	r.state |= stateSent
 	if r.state&stateReply != 0 {
 		r.finish(r.err)

@@ -137,7 +137,7 @@ func (v *victim) syncSend(tag Tag) *Request {
 	if err != nil || req.Done() {
 		v.Fatalf("synchronous send: %v, %v", req, err)
 	}
-	for d := v.tm.arrived.head; d != nil; d = v.tm.arrived.head {
+	for d := v.tm.oldest(); d != nil; d = v.tm.oldest() {
 		v.tm.removeUnexpected(d)
 		v.putMessage(d)
 	}
@@ -152,7 +152,7 @@ func (v *victim) offer(n int) *Request {
 	if err != nil || req == nil || req.Done() || req.proto != &rndvRTS {
 		v.Fatalf("a large send is no offer: %v, %v", req, err)
 	}
-	for d := v.tm.arrived.head; d != nil; d = v.tm.arrived.head {
+	for d := v.tm.oldest(); d != nil; d = v.tm.oldest() {
 		v.tm.removeUnexpected(d)
 		v.putMessage(d)
 	}

@@ -149,10 +149,11 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup) error {
 // acceptEndpoint opens an endpoint toward a peer that opened one toward us. The
 // user may create it later and then gets this one.
 func (w *Worker) acceptEndpoint(from *source, p *peer, m *proto.Wireup) error {
-	defer w.releasePeer(p) // unless the endpoint is made
+	defer func() { w.releasePeer(p) }() // unless the endpoint is made
 	if err := w.mayOpen(from); err != nil {
 		return w.malformed(err)
 	}
+	p = w.peerOf(&m.Address) // it may have gone with a connection that gave way
 	ep, err := w.newEndpoint(&m.Address, min(m.ErrMode, ErrModePeer))
 	if err != nil {
 		log.Warn("no way back to a peer", zap.String("worker", w.name), zap.Error(err))

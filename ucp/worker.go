@@ -74,8 +74,9 @@ type Worker struct {
 	freeMessages   []*TagMessage
 	freeAssemblies []*assembly
 	buffers        bufferPool
-	kept           int // bytes of unexpected messages besides buffers
-	maxHeld        int // what both may come to
+	kept           int  // bytes of unexpected messages besides buffers
+	maxHeld        int  // what both may come to
+	evicting       bool // ends are put off: a handler up the stack is in the middle of something
 	requestIDs     idTable[Request]
 
 	sources     []*source    // connections that made the worker hold something

@@ -37,8 +37,9 @@ type Worker struct {
 	polled     bool // the event set was polled in this round
 	mustPoll   bool // somebody may have slept on the event set since the last poll
 	epoch      uint64
-	nextPoll   uint64 // round of the next poll that nobody asked for
-	pollGap    uint64 // rounds between these
+	nextPoll   uint64        // round of the next poll that nobody asked for
+	pollGap    uint64        // rounds between these
+	pollBy     time.Duration // time of it at the latest
 }
 
 // progressor is an entry of the list of what is to be progressed.
@@ -51,10 +52,12 @@ type progressor struct {
 // although no progressor asked for it. The rounds between such polls grow as
 // long as they find nothing: where all traffic goes through shared memory, system
 // calls must not grow with messages. At 10 ns and more for an idle round the
-// longest gap is some milliseconds.
+// longest gap is some milliseconds; for those who progress rarely a look at the
+// clock, every minPollGap rounds, limits it.
 const (
-	minPollGap = 256
-	maxPollGap = 1 << 18
+	minPollGap  = 256
+	maxPollGap  = 1 << 18
+	maxPollTime = 10 * time.Millisecond
 )
 
 // NewWorker creates a worker with an empty event set.
@@ -108,10 +111,11 @@ func (w *Worker) Progress() int {
 			n += e.Progress()
 		}
 	}
-	if !w.polled && (w.mustPoll || w.epoch >= w.nextPoll) {
+	if !w.polled && (w.mustPoll || w.epoch >= w.nextPoll || w.epoch%minPollGap == 0 && w.Now() >= w.pollBy) {
 		n += w.PollEvents()
 		w.pollGap = min(2*w.pollGap, maxPollGap)
 		w.nextPoll = w.epoch + w.pollGap
+		w.pollBy = w.Now() + maxPollTime
 	}
 	w.inProgress = false
 	return n

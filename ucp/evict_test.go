@@ -1,0 +1,252 @@
+package ucp
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// What becomes of messages, endpoints and requests when a connection gives way to
+// another one, or fails, in the middle of something.
+
+// fill lets a connection bring messages up to a limit of 64 KiB.
+func (v *victim) fill(c *conn) {
+	v.Helper()
+	v.log.Allow("dropping the connection that holds most")
+	for v.held() < 60_000 {
+		v.handle(v.onEagerOnly, c, eager(3, make([]byte, 1000)))
+	}
+}
+
+// TestProbedMessageEvicted: a message in the hands of the user whose rest is given
+// up.
+func TestProbedMessageEvicted(t *testing.T) {
+	v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
+	hog, other := newConn(), newConn()
+	v.handle(v.onEagerFirst, hog, first(1, 7, 100, make([]byte, 40)))
+	m, _, _ := v.TagProbe(1, FullMask, true)
+	v.fill(hog)
+	v.handle(v.onEagerOnly, other, eager(9, make([]byte, 6000)))
+	if hog.dropped == nil {
+		t.Fatal("the hog was not dropped: the test tests nothing")
+	}
+	r, err := v.TagMessageRecv(m, make([]byte, 100), &RequestParams{Attr: OpNoImmediate})
+	if err != nil || !r.Done() || r.Err() == nil {
+		t.Errorf("receiving it: %v, done %v, %v", err, r.Done(), r.Err())
+	}
+}
+
+// TestEvictedHalf: the last fragment of a message came from the hog, the first from
+// somebody else. It is gone as a whole.
+func TestEvictedHalf(t *testing.T) {
+	v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
+	hog, other := newConn(), newConn()
+	v.handle(v.onEagerFirst, other, first(1, 7, 100, make([]byte, 40)))
+	v.handle(v.onEagerMiddle, hog, middle(7, 40, make([]byte, 10)))
+	v.fill(hog)
+	v.handle(v.onEagerOnly, other, eager(9, make([]byte, 6000)))
+	if hog.dropped == nil {
+		t.Fatal("the hog was not dropped: the test tests nothing")
+	}
+	if _, _, found := v.TagProbe(1, FullMask, false); found {
+		t.Error("a message that will never be complete is found")
+	}
+	v.dropMessages()
+	v.checkEmpty(hog, other)
+}
+
+// TestRefusedMiddle: a fragment that is refused leaves nothing.
+func TestRefusedMiddle(t *testing.T) {
+	v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
+	c := newConn()
+	if err := v.onEagerMiddle(&c.Source, middle(100, 40, make([]byte, 70_000)), nil); !errors.Is(err, ucs.ErrExceedsLimit) {
+		t.Fatal(err)
+	}
+	v.checkEmpty(c)
+}
+
+// TestFragmentsWithoutBytes: messages under assembly are charged even when they
+// bring nothing.
+func TestFragmentsWithoutBytes(t *testing.T) {
+	v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
+	v.log.Expect("dropping the connection that holds most")
+	hog, modest := newConn(), newConn()
+	for k := 0; v.held() < 65_300; k++ {
+		v.handle(v.onEagerMiddle, hog, middle(proto.MessageID(1000+k), 40, nil))
+	}
+	v.handle(v.onEagerFirst, modest, first(1, 7, 100, make([]byte, 40)))
+	if hog.dropped == nil || modest.dropped != nil {
+		t.Errorf("dropped: %v and %v", hog.dropped, modest.dropped)
+	}
+}
+
+// TestLimitsOutliveConnections: closing a connection gives back nothing of what it
+// brought, so it still counts when a limit is reached.
+func TestLimitsOutliveConnections(t *testing.T) {
+	t.Run("bytes", func(t *testing.T) {
+		v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
+		hog, modest := newConn(), newConn()
+		v.fill(hog)
+		hog.Gone()
+		v.handle(v.onEagerOnly, modest, eager(1, make([]byte, 6000)))
+		v.dropMessages()
+		v.checkEmpty(hog, modest)
+	})
+	t.Run("endpoints", func(t *testing.T) {
+		v := newVictim(t, "MAX_UNEXP_EPS", "5")
+		v.log.Expect("dropping the connection that holds most")
+		hog, modest := newConn(), newConn()
+		for k := range uint64(6) {
+			m := v.stranger(100+k, 0)
+			b, err := m.Append(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := hog
+			if k == 5 {
+				hog.Gone()
+				c = modest
+			}
+			v.handle(v.onWireup, c, b)
+		}
+	})
+}
+
+// TestEvictionKeepsPeer: the endpoint that a peer opens is known under the peer
+// even if its others have just gone with a connection that gave way.
+func TestEvictionKeepsPeer(t *testing.T) {
+	v := newVictim(t, "MAX_UNEXP_EPS", "5")
+	v.log.Expect("dropping the connection that holds most")
+	hog, modest := newConn(), newConn()
+	for k := range uint16(6) {
+		m := v.stranger(100, k)
+		b, err := m.Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := hog
+		if k == 5 {
+			c = modest
+		}
+		v.handle(v.onWireup, c, b)
+	}
+	v.endpoints.each(func(ep *Endpoint) {
+		if ep.openedBy != nil && v.peers[ep.peer.uuid] != ep.peer {
+			t.Error("an endpoint of a peer that the worker does not know")
+		}
+	})
+}
+
+// TestCallbackOfEviction: what ends because a connection gives way is told later,
+// not in the middle of the message that needs the room.
+func TestCallbackOfEviction(t *testing.T) {
+	for name, send := range map[string]func(v *victim, c *conn, payload []byte, last bool){
+		"whole": func(v *victim, c *conn, payload []byte, last bool) {
+			if last {
+				v.handle(v.onEagerOnly, c, eager(9, payload))
+			}
+		},
+		"fragments": func(v *victim, c *conn, payload []byte, last bool) {
+			if last {
+				v.handle(v.onEagerMiddle, c, middle(7, 40, payload[40:]))
+			} else {
+				v.handle(v.onEagerFirst, c, first(9, 7, len(payload), payload[:40]))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
+			hog, other := newConn(), newConn()
+			payload, got := bytes.Repeat([]byte{0xAB}, 6040), make([]byte, 6040)
+			send(v, other, payload, false)
+			v.fill(hog)
+			v.ep.countAs(v.sourceOf(&hog.Source)) // as one that the hog opened
+			r := v.fetching(make([]byte, 1<<20))
+			var late *Request
+			r.state |= stateParams
+			r.onTagRecv = func(*Request, error, TagRecvInfo, any) {
+				late = v.post(9, len(got))
+				late.data.buf = got
+			}
+			send(v, other, payload, true)
+			if late != nil {
+				t.Fatal("told in the middle of a message")
+			}
+			v.Progress()
+			if late == nil || !late.Done() || late.Err() != nil {
+				t.Fatalf("the receive that the callback posted: %v", late.Err())
+			}
+			if _, _, found := v.TagProbe(9, FullMask, false); found {
+				t.Error("the message is still there")
+			}
+			v.dropMessages()
+			v.checkEmpty(hog, other)
+		})
+	}
+}
+
+// queueEndpoint is a lane on which everything waits.
+type queueEndpoint struct {
+	refuse
+	q uct.PendingQueue
+}
+
+func (e *queueEndpoint) PendingPurge(fn func(*uct.Pending)) { e.q.Purge(fn) }
+
+// TestCloseInPurge: a callback closes the endpoint while the requests of its first
+// lane are being ended.
+func TestCloseInPurge(t *testing.T) {
+	v := newVictim(t)
+	ep, err := v.NewEndpoint(EndpointParams{Address: v.address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := ep.lanes[0]
+	defer old.uct.Close()
+	one, two := &queueEndpoint{}, &queueEndpoint{}
+	ep.lanes = []lane{{iface: old.iface, uct: one}, {iface: old.iface, uct: two}}
+	ep.ue = one
+	r := v.getRequest()
+	r.ep, r.proto, r.state = ep, &eagerBcopy, stateParams
+	called := 0
+	r.onSend = func(*Request, error, any) {
+		called++
+		if _, err := ep.CloseAsync(nil); err != nil {
+			t.Error(err)
+		}
+	}
+	one.q.Add(&r.pend)
+	ep.fail(ucs.ErrConnectionReset)
+	if called != 1 {
+		t.Errorf("the callback ran %d times", called)
+	}
+}
+
+// TestCloseInDelivery: a callback closes the endpoint inside the call of a
+// synchronous send over it. The send ends all the same.
+func TestCloseInDelivery(t *testing.T) {
+	v := newVictim(t)
+	if _, err := v.TagRecv(1, FullMask, make([]byte, 8), &RequestParams{
+		OnTagRecv: func(*Request, error, TagRecvInfo, any) {
+			if _, err := v.ep.CloseAsync(nil); err != nil {
+				t.Error(err)
+			}
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := v.ep.TagSendSync(1, make([]byte, 8), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		v.Progress()
+	}
+	if !r.Done() {
+		t.Error("the send hangs")
+	}
+}
