@@ -57,7 +57,7 @@ type progressor struct {
 const (
 	minPollGap  = 256
 	maxPollGap  = 1 << 18
-	maxPollTime = 10 * time.Millisecond
+	maxPollTime = 100 * time.Millisecond
 )
 
 // NewWorker creates a worker with an empty event set.
