@@ -1,7 +1,9 @@
 package ucp
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
@@ -19,12 +21,17 @@ type AddressFlags uint32
 // AddressNetOnly leaves out transports that work only inside a host.
 const AddressNetOnly AddressFlags = 1 << 0
 
-// Address returns the worker's address. The bytes are the caller's.
+// Address returns the worker's address as it is now: a transport that had to
+// rebuild its receive side has a new one, and endpoints that are made with the
+// old one fail. The bytes are the caller's.
 func (w *Worker) Address(flags AddressFlags) (Address, error) {
 	if flags&^AddressNetOnly != 0 {
 		return nil, ucs.ErrInvalidParam
 	}
 	if flags&AddressNetOnly == 0 {
+		if err := w.packAddress(); err != nil {
+			return nil, err
+		}
 		return append(Address(nil), w.address...), nil
 	}
 	a := w.describe(func(i *iface) bool { return i.attr.Flags.Has(uct.IfaceInterNode) })
@@ -41,12 +48,27 @@ func (a Address) UID() (uint64, error) {
 	return p.UUID, nil
 }
 
-// packAddress describes the worker once and packs its address.
-func (w *Worker) packAddress() (err error) {
-	w.described = w.describe(func(*iface) bool { return true })
-	w.address, err = w.described.Append(nil, proto.FormWorker)
-	return err
+// packAddress describes the worker and packs its address, anew if an interface
+// has another address than before.
+func (w *Worker) packAddress() error {
+	if w.address != nil && !slices.ContainsFunc(w.ifaces, (*iface).moved) {
+		return nil
+	}
+	described := w.describe(func(*iface) bool { return true })
+	packed, err := described.Append(nil, proto.FormWorker)
+	if err != nil {
+		return err
+	}
+	w.described, w.address = described, packed
+	for _, i := range w.ifaces {
+		i.published = bytes.Clone(i.uct.Address())
+	}
+	return nil
 }
+
+// moved reports whether the interface has another address than the worker's has
+// for it.
+func (i *iface) moved() bool { return !bytes.Equal(i.published, i.uct.Address()) }
 
 // describe lists the interfaces that peers may use. Interfaces of one device and
 // domain share an entry.
@@ -74,7 +96,7 @@ func (w *Worker) describe(use func(*iface) bool) proto.WorkerAddress {
 			Transport: i.id,
 			Attr:      w.publish(i),
 			RscIndex:  i.index,
-			Addr:      i.uct.Address(),
+			Addr:      bytes.Clone(i.uct.Address()), // it may change
 		})
 	}
 	return a

@@ -90,6 +90,9 @@ func (ep *Endpoint) WriteInfo(w io.Writer) error {
 // WriteInfo prints the worker's name, its address and its interfaces, and those
 // that could not be opened.
 func (w *Worker) WriteInfo(out io.Writer) error {
+	if err := w.packAddress(); err != nil {
+		return err
+	}
 	ew := errWriter{w: out}
 	ew.printf("#\n# UCP worker '%s'\n#\n", w.name)
 	ew.printf("#                 address: %d bytes\n", len(w.address))

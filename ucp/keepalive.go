@@ -64,6 +64,9 @@ func (ep *Endpoint) keepalive() {
 	if ep.errMode == ErrModeNone || ep.remoteID == 0 || loopback || ep.state&epChecking != 0 {
 		return
 	}
+	if ep.w.packAddress() != nil {
+		return
+	}
 	ep.state |= epChecking // one at a time: a peer may be stopped for long
 	if ep.sendWireupBy(&checkMessage, proto.WireupEpCheck, ep.remoteID, ep.w.described) != nil {
 		ep.state &^= epChecking

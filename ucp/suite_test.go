@@ -72,6 +72,7 @@ func TestSuite(t *testing.T) {
 		{"waiting", waitCases},
 		{"order", orderCases},
 		{"wireup", wireupCases},
+		{"addresses", readdressCases},
 		{"flush", flushCases},
 		{"close", closeCases},
 		{"worker close", workerCloseCases},

@@ -51,12 +51,16 @@ func (ep *Endpoint) sendWireupBy(p *protocol, t proto.WireupType, dst proto.Endp
 	return nil
 }
 
-// requestWireup asks the peer for its id. The address says exactly what the
-// worker address says: C 1.22.0 gives up when its choice of lanes changes.
+// requestWireup asks the peer for its id. The address has exactly the resources
+// and attributes of the worker address: C 1.22.0 gives up when its choice of
+// lanes changes.
 func (ep *Endpoint) requestWireup() error {
-	ep.state |= epRequested // the reply may come inside the call
-	err := ep.sendWireup(proto.WireupRequest, 0, ep.w.described)
+	err := ep.w.packAddress()
 	if err != nil {
+		return err
+	}
+	ep.state |= epRequested // the reply may come inside the call
+	if err = ep.sendWireup(proto.WireupRequest, 0, ep.w.described); err != nil {
 		ep.state &^= epRequested
 	}
 	return err

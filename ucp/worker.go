@@ -89,8 +89,8 @@ type Worker struct {
 	unexpected  int // endpoints opened by peers
 	serving     int // answers to one-sided operations of peers under way
 	configs     map[string]*epConfig
-	described   proto.WorkerAddress
-	address     Address // described, packed for peers
+	described   proto.WorkerAddress // what packAddress has found
+	address     Address             // that, packed for peers
 	wake        wakeup
 	keep        keepalive
 	stats       Stats
@@ -110,6 +110,8 @@ type iface struct {
 	uct   uct.Iface
 	attr  *uct.IfaceAttr
 	id    proto.TransportID
+
+	published []byte // address of the interface in the worker's
 }
 
 // workerSeq numbers workers without a name.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/binary"
 	"sync"
 	"sync/atomic"
 
@@ -35,6 +36,22 @@ func (n *Network) Drop(err error) {
 		for e := range i.incoming {
 			e.lose(err)
 		}
+	}
+}
+
+// Readdress gives every iface a new address, as a transport does that had to
+// rebuild its receive side. Endpoints that are made with an old one fail; those
+// that exist go on. Only the goroutine that uses the ifaces may call it.
+func (n *Network) Readdress() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	old := n.ifaces
+	n.ifaces = make(map[uint64]*iface)
+	for _, i := range old {
+		n.last++
+		i.id = n.last
+		i.addr = binary.LittleEndian.AppendUint64(nil, i.id)
+		n.ifaces[i.id] = i
 	}
 }
 
