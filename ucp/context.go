@@ -3,7 +3,6 @@ package ucp
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"sync"
@@ -270,25 +269,6 @@ func (c *Context) Query() ContextAttr {
 	}
 }
 
-// WriteInfo lists the memory domains and transports of the context, and what is
-// not used and why.
-func (c *Context) WriteInfo(w io.Writer) error {
-	ew := errWriter{w: w}
-	ew.printf("#\n# UCP context %s\n#\n", c.name)
-	for i, m := range c.mds {
-		ew.printf("#     md %-2d :  %s (%s)\n", i, m.md.Attr().Name, m.component.Name())
-	}
-	ew.printf("#\n")
-	for i, r := range c.resources {
-		ew.printf("#     resource %-2d :  md %-2d  dev %-10s  %s\n", i, r.md, r.Device, r)
-	}
-	for _, s := range c.skipped {
-		ew.printf("#     not used :  %s\n", s)
-	}
-	ew.printf("#\n")
-	return ew.err
-}
-
 // Close releases the transports. Workers must be closed and memory unmapped:
 // ucs.ErrBusy otherwise. A second Close does nothing.
 func (c *Context) Close() error {
@@ -340,16 +320,4 @@ func (c *Context) dropWorker() {
 func (c *Context) estimates() (eps, ppn int) {
 	return c.settings.NumEPs.Int(max(c.params.EstimatedEndpoints, 1)),
 		c.settings.NumPPN.Int(max(c.params.EstimatedPPN, 1))
-}
-
-// errWriter keeps the first error of a series of prints.
-type errWriter struct {
-	w   io.Writer
-	err error
-}
-
-func (e *errWriter) printf(format string, args ...any) {
-	if e.err == nil {
-		_, e.err = fmt.Fprintf(e.w, format, args...)
-	}
 }

@@ -317,12 +317,12 @@ func TestInterfaceNotOpened(t *testing.T) {
 }
 
 func TestContextWriteInfo(t *testing.T) {
-	ctx := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag, Name: "informed"})
+	ctx := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag})
 	var text strings.Builder
 	if err := ctx.WriteInfo(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"informed", "self/memory", "not used", "tcp"} {
+	for _, want := range []string{"component 0  :  cma\n", "md 0  :  component ", "dev 0  flags -- self/memory\n", "not used    :  tcp/"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())
 		}

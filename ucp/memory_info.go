@@ -37,7 +37,8 @@ func (c *Context) WriteMemInfo(w io.Writer, spec string) error {
 	return err
 }
 
-// WriteInfo prints where the memory is and which domains know it.
+// WriteInfo prints where the memory is, which domains know it and how long its
+// key is, in the layout of ucx_info -m.
 func (m *Memory) WriteInfo(w io.Writer) error {
 	ew := errWriter{w: w}
 	a := m.Query()
@@ -50,13 +51,22 @@ func (m *Memory) WriteInfo(w io.Writer) error {
 	if m.method != "" {
 		ew.printf(" with %s", m.method)
 	}
-	ew.printf(", pagesize: %v\n", config.Bytes(arena.PageSize))
-	names := make([]string, 0, len(m.handles))
+	smallest, largest := arena.PageSizes(m.buf)
+	ew.printf(", pagesize: %v", config.Bytes(smallest))
+	if smallest != largest {
+		ew.printf("-%v", config.Bytes(largest))
+	}
+	ew.printf("\n#  registered on: ")
 	for i, h := range m.handles {
 		if h != nil {
-			names = append(names, m.ctx.mds[i].md.Attr().Name)
+			ew.printf("%s ", m.ctx.mds[i].md.Attr().Name)
 		}
 	}
-	ew.printf("#  registered on: %s\n#\n", strings.Join(names, " "))
+	ew.printf("\n#\n")
+	key, err := m.PackRkey()
+	if err != nil {
+		return err
+	}
+	ew.printf("#  rkey size: %d\n", len(key))
 	return ew.err
 }

@@ -41,3 +41,6 @@ func Unmap([]byte) error { return nil }
 
 // WillNeed does nothing.
 func WillNeed([]byte, int, int) {}
+
+// PageSizes returns the smallest and the largest size of the pages of memory.
+func PageSizes([]byte) (smallest, largest int) { return PageSize, PageSize }
