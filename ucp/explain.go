@@ -2,7 +2,6 @@ package ucp
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -65,43 +64,4 @@ func (e Explanation) String() string {
 		fmt.Fprintf(&b, "not used: %s\n", u)
 	}
 	return b.String()
-}
-
-// WriteInfo prints the lanes and protocols of the endpoint in the layout of
-// ucx_info -e.
-func (ep *Endpoint) WriteInfo(w io.Writer) error {
-	e := ep.Explain()
-	ew := errWriter{w: w}
-	ew.printf("#\n# UCP endpoint %s\n#\n", e.Endpoint)
-	ew.printf("#               peer: uuid %#x\n", e.Peer)
-	for _, l := range e.Lanes {
-		ew.printf("#                 %s\n", l)
-	}
-	ew.printf("#\n")
-	for i := range e.Protocols {
-		for _, l := range e.Protocols[i].Lines(ep.w.name) {
-			ew.printf("# %s\n", l)
-		}
-		ew.printf("#\n")
-	}
-	return ew.err
-}
-
-// WriteInfo prints the worker's name, its address and its interfaces, and those
-// that could not be opened.
-func (w *Worker) WriteInfo(out io.Writer) error {
-	if err := w.packAddress(); err != nil {
-		return err
-	}
-	ew := errWriter{w: out}
-	ew.printf("#\n# UCP worker '%s'\n#\n", w.name)
-	ew.printf("#                 address: %d bytes\n", len(w.address))
-	for _, l := range strings.Split(w.described.String(), "\n") {
-		ew.printf("#                 %s\n", strings.TrimSpace(l))
-	}
-	for _, s := range w.unopened {
-		ew.printf("#                not used: %s\n", s)
-	}
-	ew.printf("#\n")
-	return ew.err
 }

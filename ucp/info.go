@@ -3,6 +3,7 @@ package ucp
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/ucx-go/ucx/uct"
 )
@@ -51,4 +52,52 @@ func (e *errWriter) printf(format string, args ...any) {
 	if e.err == nil {
 		_, e.err = fmt.Fprintf(e.w, format, args...)
 	}
+}
+
+// WriteInfo prints the worker's name, the size of its address and the interfaces
+// that do atomics by themselves in the layout of ucx_info -w, and then the
+// interfaces that could not be opened.
+func (w *Worker) WriteInfo(out io.Writer) error {
+	if err := w.packAddress(); err != nil {
+		return err
+	}
+	ew := errWriter{w: out}
+	ew.printf("#\n# UCP worker '%s'\n#\n", w.name)
+	ew.printf("#                 address: %d bytes\n", len(w.address))
+	if w.ctx.params.Features&(FeatureAMO32|FeatureAMO64) != 0 {
+		var list []string
+		for k, i := range w.ifaces {
+			if w.locals[k].Atomic32 || w.locals[k].Atomic64 {
+				list = append(list, fmt.Sprintf("%d:%s", i.index, i.attr.Resource))
+			}
+		}
+		ew.printf("#                 atomics: %s\n", strings.Join(list, ", "))
+	}
+	ew.printf("#\n")
+	for _, s := range w.unopened {
+		ew.printf("#                not used: %s\n", s)
+	}
+	if len(w.unopened) > 0 {
+		ew.printf("#\n")
+	}
+	return ew.err
+}
+
+// WriteInfo prints the lanes and protocols of the endpoint in the layout of
+// ucx_info -e.
+func (ep *Endpoint) WriteInfo(w io.Writer) error {
+	e := ep.Explain()
+	ew := errWriter{w: w}
+	ew.printf("#\n# UCP endpoint %s\n#\n", e.Endpoint)
+	ew.printf("#               peer: uuid %#x\n", e.Peer)
+	for _, l := range e.Lanes {
+		ew.printf("#                 %s\n", l)
+	}
+	ew.printf("#\n")
+	for i := range e.Protocols {
+		for _, l := range e.Protocols[i].Lines(ep.w.name) {
+			ew.printf("# %s\n", l)
+		}
+	}
+	return ew.err
 }
