@@ -64,6 +64,8 @@ type MDAttr struct {
 	RegTypes       []ucs.MemoryType // memory that can be registered
 	AllocTypes     []ucs.MemoryType // memory that can be allocated
 	AccessTypes    []ucs.MemoryType // memory the CPU-driven transports can touch
+	NonblockTypes  []ucs.MemoryType // memory whose registration does not wait for pages
+	CacheTypes     []ucs.MemoryType // memory whose registrations may be kept for later
 	MaxAlloc       uint64           // bytes
 	MaxReg         uint64           // bytes
 	RegCost        Linear           // seconds, and seconds per byte

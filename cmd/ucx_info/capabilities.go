@@ -167,20 +167,25 @@ type memoryUse struct {
 
 // domainMemory lists the types of memory that a domain registers or allocates.
 func domainMemory(a *uct.MDAttr) []memoryUse {
+	uses := []struct {
+		types []ucs.MemoryType
+		name  string
+	}{
+		{a.AccessTypes, "access"}, {a.AllocTypes, "alloc"}, {a.NonblockTypes, "reg_nonblock"},
+		{a.RegTypes, "reg"}, {a.CacheTypes, "cache"},
+	}
 	var list []memoryUse
 	for t := ucs.MemoryHost; t.Valid(); t++ {
-		var uses []string
-		for _, u := range []struct {
-			types []ucs.MemoryType
-			name  string
-		}{{a.AccessTypes, "access"}, {a.AllocTypes, "alloc"}, {a.RegTypes, "reg"}} {
+		if !slices.Contains(a.AllocTypes, t) && !slices.Contains(a.RegTypes, t) {
+			continue
+		}
+		m := memoryUse{memory: t}
+		for _, u := range uses {
 			if slices.Contains(u.types, t) {
-				uses = append(uses, u.name)
+				m.uses = append(m.uses, u.name)
 			}
 		}
-		if slices.Contains(uses, "alloc") || slices.Contains(uses, "reg") {
-			list = append(list, memoryUse{t, uses})
-		}
+		list = append(list, m)
 	}
 	return list
 }

@@ -33,11 +33,26 @@ type iface struct {
 	attr     *uct.IfaceAttr
 }
 
+// components are those of the library in the order of C's tool, others behind
+// them.
+func components() []uct.Component {
+	list := uct.Components()
+	known := []string{"self", "tcp", "sysv", "posix", "cma"}
+	rank := func(c uct.Component) int {
+		if k := slices.Index(known, c.Name()); k >= 0 {
+			return k
+		}
+		return len(known)
+	}
+	slices.SortStableFunc(list, func(a, b uct.Component) int { return rank(a) - rank(b) })
+	return list
+}
+
 // domains opens everything that is there, one after another, and takes down
 // what it says of itself. A transport's name limits it to that one.
 func domains(cfg *config.Set, transport string) []domain {
 	var list []domain
-	for _, c := range uct.Components() {
+	for _, c := range components() {
 		resources, err := c.MemoryDomains(cfg)
 		if err != nil {
 			list = append(list, domain{component: c.Name(), name: c.Name(), err: err})

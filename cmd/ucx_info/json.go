@@ -185,19 +185,19 @@ func ifaceJSON(i *iface) jsonIface {
 		Connection:    orEmpty(connections(a)),
 		Priority:      int(a.Perf.Priority),
 		Paths:         a.NumPaths,
-		MaxEndpoints:  bounded(uint64(a.MaxEndpoints)),
+		MaxEndpoints:  bounded(wide(a.MaxEndpoints)),
 		DeviceAddress: a.DeviceAddrLen,
 		IfaceAddress:  a.IfaceAddrLen,
 		EpAddress:     a.EpAddrLen,
 		ErrorHandling: orEmpty(errorHandling(a)),
 	}
 	for _, o := range operations(a) {
-		m := map[string]any{"max": bounded(uint64(o.max))}
+		m := map[string]any{"max": bounded(wide(o.max))}
 		if o.iov {
-			m["min"], m["max_iov"] = o.min, bounded(uint64(o.maxIOV))
+			m["min"], m["max_iov"] = o.min, bounded(wide(o.maxIOV))
 		}
 		for _, d := range o.details {
-			m[d.key] = bounded(uint64(d.value))
+			m[d.key] = bounded(wide(d.value))
 		}
 		j.Operations[o.name] = m
 	}
@@ -228,9 +228,9 @@ func settingsJSON(cfg *config.Set, flags config.PrintFlags) ([]jsonSetting, erro
 	return list, nil
 }
 
-// bounded is a limit in JSON: nil if there is none.
+// bounded is a limit in JSON: nil if there is none, or none that matters.
 func bounded(n uint64) *uint64 {
-	if unlimited(n) {
+	if n >= uct.Unlimited {
 		return nil
 	}
 	return &n

@@ -61,7 +61,7 @@ func TestDevicesJSON(t *testing.T) {
 		{[]any{"memory_domains", 0, "register"}, map[string]any{"max": nil, "cost": map[string]any{"fixed": 0.0, "per_unit": 0.0}}},
 		{[]any{"memory_domains", 0, "rkey_size"}, 0.0},
 		{[]any{"memory_domains", 0, "rkey_ptr"}, true},
-		{[]any{"memory_domains", 0, "memory_types"}, map[string]any{"host": []any{"access", "reg"}}},
+		{[]any{"memory_domains", 0, "memory_types"}, map[string]any{"host": []any{"access", "reg_nonblock", "reg", "cache"}}},
 		{[]any{"memory_domains", 0, "transports", 0, "type"}, "loopback"},
 		{[]any{"memory_domains", 0, "transports", 0, "system_device"}, nil},
 		{[]any{"memory_domains", 0, "transports", 0, "operations"}, map[string]any{

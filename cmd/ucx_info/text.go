@@ -122,7 +122,7 @@ func writeCapabilities(w io.Writer, a *uct.IfaceAttr) {
 	fmt.Fprintf(w, "#           connection:%s\n", joined("to ", connections(a)))
 	fmt.Fprintf(w, "#      device priority: %d\n", a.Perf.Priority)
 	fmt.Fprintf(w, "#     device num paths: %d\n", a.NumPaths)
-	fmt.Fprintf(w, "#              max eps: %v\n", size(uint64(a.MaxEndpoints)))
+	fmt.Fprintf(w, "#              max eps: %v\n", size(wide(a.MaxEndpoints)))
 	fmt.Fprintf(w, "#       device address: %d bytes\n", a.DeviceAddrLen)
 	if a.Flags.Has(uct.IfaceConnectToIface) {
 		fmt.Fprintf(w, "#        iface address: %d bytes\n", a.IfaceAddrLen)
@@ -134,13 +134,13 @@ func writeCapabilities(w io.Writer, a *uct.IfaceAttr) {
 }
 
 func writeOperation(w io.Writer, o *operation) {
-	value := limit(uint64(o.min), uint64(o.max))
+	value := limit(uint64(o.min), wide(o.max))
 	if o.iov {
 		value += fmt.Sprintf(", up to %d iov", uint64(o.maxIOV))
 	}
 	fmt.Fprintf(w, "#      %15s: %s\n", o.name, value)
 	for _, d := range o.details {
-		fmt.Fprintf(w, "#%21s: %s\n", d.label, limit(0, uint64(d.value)))
+		fmt.Fprintf(w, "#%21s: %s\n", d.label, limit(0, wide(d.value)))
 	}
 }
 
@@ -189,8 +189,18 @@ func limit(low, high uint64) string {
 	return size(low).String() + ".." + size(high).String()
 }
 
-// unlimited recognises the limits that do not exist, in an int and in 64 bits.
-func unlimited(n uint64) bool { return n == uct.Unlimited || n == math.MaxUint64 }
+// wide is a limit as C's size_t has it: no limit is the largest number, and where
+// a header takes its part of no limit, that is missing from it.
+func wide(n int) uint64 {
+	const header = 1 << 10
+	if n > uct.Unlimited-header {
+		return math.MaxUint64 - uint64(uct.Unlimited-n)
+	}
+	return uint64(n)
+}
+
+// unlimited recognises a limit that does not exist.
+func unlimited(n uint64) bool { return n == math.MaxUint64 }
 
 // size gives a number C's units: 8192 is 8K, no limit is inf.
 func size(n uint64) config.Bytes {

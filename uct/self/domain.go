@@ -30,12 +30,14 @@ func openDomain(cfg *config.Set) (*domain, error) {
 	}
 	host := []ucs.MemoryType{ucs.MemoryHost}
 	d := &domain{attr: uct.MDAttr{
-		Component:   name,
-		Name:        name,
-		Flags:       uct.MDFlagRegister | uct.MDFlagNeedRkey,
-		RegTypes:    host,
-		AccessTypes: host,
-		MaxReg:      math.MaxUint64,
+		Component:     name,
+		Name:          name,
+		Flags:         uct.MDFlagRegister | uct.MDFlagNeedRkey,
+		RegTypes:      host,
+		AccessTypes:   host,
+		NonblockTypes: host,
+		CacheTypes:    host,
+		MaxReg:        math.MaxUint64,
 	}}
 	for i := range s.NumDevices {
 		// "memory", with a number only when there are several

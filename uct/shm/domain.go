@@ -35,6 +35,7 @@ func openDomain(c component, m mapper) *domain {
 			Flags:          uct.MDFlagAlloc | uct.MDFlagNeedRkey | uct.MDFlagFixed | uct.MDFlagRkeyPtr,
 			AllocTypes:     mem,
 			AccessTypes:    mem,
+			CacheTypes:     mem,
 			MaxAlloc:       m.maxAlloc(),
 			RkeyPackedSize: m.keyLen(),
 		},
