@@ -56,6 +56,14 @@ type MemoryDomain interface {
 	Close() error
 }
 
+// RkeyChecker is a MemoryDomain whose unpacked keys may be kept: the name in a
+// packed key may come to mean other memory, which the domain can tell.
+type RkeyChecker interface {
+	// RkeyCurrent reports whether the packed key that key was unpacked from still
+	// names the memory that key has attached. It does not allocate.
+	RkeyCurrent(key *Rkey) bool
+}
+
 // MDAttr describes a memory domain.
 type MDAttr struct {
 	Component      string

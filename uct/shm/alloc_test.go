@@ -192,9 +192,24 @@ func TestKeptMemory(t *testing.T) {
 		if n := a.Domain.(*domain).attached.len(); n != 2 { // the ring and the memory
 			t.Errorf("%d segments attached", n)
 		}
+		current := func(what string, k *uct.Rkey, want bool) {
+			t.Helper()
+			if got := a.Domain.(uct.RkeyChecker).RkeyCurrent(k); got != want {
+				t.Errorf("%s: current %v", what, got)
+			}
+		}
+		current("key of live memory", key, true)
+		if n := testing.AllocsPerRun(10, func() { current("key of live memory", key, true) }); n != 0 && !ucttest.RaceEnabled {
+			t.Errorf("%v allocations", n)
+		}
+		kept := f.Component.Name() == sysvName // a number is not given away while the segment is attached
 		first.Close(t)
+		current("key of memory that is gone", key, kept)
 		second := b.Expose(t, ucttest.Pattern(4096, 2), uct.AccessAll)
 		other := a.Key(t, second) // posix: the same descriptor number
+		current("key whose name other memory has", key, kept)
+		current("its own key", other, true)
+		current("foreign key", &uct.Rkey{}, false)
 		got := make([]byte, 4096)
 		for k, c := range map[*uct.Rkey]struct{ addr, want uint64 }{
 			key: {first.Addr, 1}, again: {first.Addr, 1}, other: {second.Addr, 2},

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/sys"
 )
 
 // maxObject bounds the size of a peer's file, which must fit an address space.
@@ -69,6 +70,24 @@ func (m *posix) open(ref reference) (object, error) {
 		owner:  m.owner(ref.id),
 		fd:     fd,
 	}, nil
+}
+
+// names looks at the file: its owner may have closed it and opened another one
+// under the same number. A file that is mapped here keeps its inode.
+func (m *posix) names(ref reference, ident identity) bool {
+	var st unix.Stat_t
+	if ref.id&idProcFS == 0 {
+		dir := ref.dir
+		if ref.id&idShmOpen != 0 {
+			dir = defaultDir
+		}
+		return unix.Lstat(filepath.Join(dir, fileName(ref.id)), &st) == nil && ident == identity{uint64(st.Dev), st.Ino}
+	}
+	pid, fd := procOf(ref.id)
+	var buf [64]byte
+	path := append(strconv.AppendInt(append(buf[:0], "/proc/"...), int64(pid), 10), "/fd/"...)
+	path = append(strconv.AppendInt(path, int64(fd), 10), 0)
+	return sys.Stat(path, &st) == nil && ident == identity{uint64(st.Dev), st.Ino}
 }
 
 // shared reports whether a file is in memory, or where the user wants it.

@@ -12,6 +12,7 @@ import (
 // owner.
 type remoteKey struct {
 	d        *domain
+	ref      reference
 	seg      *attachment
 	base     uint64 // address in the owner
 	length   uint64 // bytes the key opens, all of them mapped
@@ -40,8 +41,16 @@ func (d *domain) UnpackRkey(packed []byte) (*uct.Rkey, error) {
 	}
 	return &uct.Rkey{
 		Value:  addressOf(a.mem) - k.base,
-		Handle: &remoteKey{d: d, seg: a, base: k.base, length: k.length},
+		Handle: &remoteKey{d: d, ref: k.ref, seg: a, base: k.base, length: k.length},
 	}, nil
+}
+
+var _ uct.RkeyChecker = (*domain)(nil)
+
+// RkeyCurrent implements uct.RkeyChecker.
+func (d *domain) RkeyCurrent(key *uct.Rkey) bool {
+	k, err := d.key(key)
+	return err == nil && !k.released.Load() && d.m.names(k.ref, k.seg.ident)
 }
 
 // ReleaseRkey implements uct.MemoryDomain. Memory that RkeyPtr gave must not be

@@ -76,6 +76,9 @@ type mapper interface {
 	close(o object)
 	unmap(mem []byte) error
 
+	// names reports whether ref still names a segment that is mapped here.
+	names(ref reference, ident identity) bool
+
 	// owner is the process id in the id of a segment, 0 where there is none.
 	owner(id uint64) int
 
