@@ -31,21 +31,16 @@ type Worker struct {
 	set        *event.Set
 	timers     *event.Timers
 	clock      event.Clock
-	progress   []*progressor // replaced, not changed, when one leaves
+	progress   []Progressor
 	services   map[string]Service
 	inProgress bool
-	polled     bool // the event set was polled in this round
 	mustPoll   bool // somebody may have slept on the event set since the last poll
 	epoch      uint64
+	polled     uint64        // round of the last poll
+	nextLook   uint64        // round in which to see whether to poll unasked
 	nextPoll   uint64        // round of the next poll that nobody asked for
 	pollGap    uint64        // rounds between these
 	pollBy     time.Duration // time of it at the latest
-}
-
-// progressor is an entry of the list of what is to be progressed.
-type progressor struct {
-	Progressor
-	gone bool // removed while a round may be at it
 }
 
 // Timers and rare events live in the event set, so it is polled once in a while
@@ -66,7 +61,14 @@ func NewWorker() (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Worker{set: set, timers: event.NewTimers(set), nextPoll: minPollGap, pollGap: minPollGap}, nil
+	return &Worker{
+		set:      set,
+		timers:   event.NewTimers(set),
+		epoch:    1, // polled in none yet
+		nextLook: minPollGap,
+		nextPoll: minPollGap,
+		pollGap:  minPollGap,
+	}, nil
 }
 
 // Events is the set shared by all ifaces of the worker. It is polled at most
@@ -81,19 +83,26 @@ func (w *Worker) Timers() *event.Timers { return w.timers }
 func (w *Worker) EventFD() int { return w.set.FD() }
 
 // AddProgress adds p to what Progress calls.
-func (w *Worker) AddProgress(p Progressor) {
-	w.progress = append(w.progress, &progressor{Progressor: p})
-}
+func (w *Worker) AddProgress(p Progressor) { w.progress = append(w.progress, p) }
 
 // RemoveProgress removes p.
 func (w *Worker) RemoveProgress(p Progressor) {
-	i := slices.IndexFunc(w.progress, func(e *progressor) bool { return e.Progressor == p })
+	i := slices.Index(w.progress, p)
 	if i < 0 {
 		return
 	}
-	w.progress[i].gone = true
-	w.progress = slices.Concat(w.progress[:i], w.progress[i+1:])
+	if w.inProgress { // the round counts on places
+		w.progress[i] = gone{}
+		w.nextLook = 0
+		return
+	}
+	w.progress = slices.Delete(w.progress, i, i+1)
 }
+
+// gone stands for what was removed in this round.
+type gone struct{}
+
+func (gone) Progress() int { return 0 }
 
 // Progress runs one round and returns the number of events handled. Called from
 // inside a round it does nothing.
@@ -103,21 +112,31 @@ func (w *Worker) Progress() int {
 	}
 	w.inProgress = true
 	w.epoch++
-	w.clock.Tick()
-	w.polled = false
 	n := 0
-	for _, e := range w.progress {
-		if !e.gone { // meanwhile
-			n += e.Progress()
-		}
+	for i, end := 0, len(w.progress); i < end; i++ {
+		n += w.progress[i].Progress()
 	}
-	if !w.polled && (w.mustPoll || w.epoch >= w.nextPoll || w.epoch%minPollGap == 0 && w.Now() >= w.pollBy) {
-		n += w.PollEvents()
-		w.pollGap = min(2*w.pollGap, maxPollGap)
-		w.nextPoll = w.epoch + w.pollGap
-		w.pollBy = w.Now() + maxPollTime
+	if w.epoch >= w.nextLook {
+		n += w.look()
 	}
 	w.inProgress = false
+	return n
+}
+
+// look tidies up after a round, and polls the event set if nobody has done that
+// for long.
+//
+//go:noinline
+func (w *Worker) look() int {
+	w.nextLook = w.epoch + minPollGap
+	w.progress = slices.DeleteFunc(w.progress, func(p Progressor) bool { return p == gone{} })
+	if w.polled == w.epoch || !w.mustPoll && w.epoch < w.nextPoll && w.Now() < w.pollBy {
+		return 0
+	}
+	n := w.PollEvents()
+	w.pollGap = min(2*w.pollGap, maxPollGap)
+	w.nextPoll = w.epoch + w.pollGap
+	w.pollBy = w.Now() + maxPollTime
 	return n
 }
 
@@ -125,10 +144,10 @@ func (w *Worker) Progress() int {
 // and returns the number of handlers run. A progressor whose work arrives
 // through descriptors calls it; the others need not.
 func (w *Worker) PollEvents() int {
-	if w.polled {
+	if w.polled == w.epoch {
 		return 0
 	}
-	w.polled, w.mustPoll = true, false
+	w.polled, w.mustPoll = w.epoch, false
 	n := w.set.Poll()
 	if n > 0 {
 		w.pollGap = minPollGap
@@ -143,19 +162,19 @@ func (w *Worker) Epoch() uint64 { return w.epoch }
 
 // Now is a coarse clock: the time since the process started, read at most once in
 // a progress round and only if somebody asks. Between rounds it stands still.
-func (w *Worker) Now() time.Duration { return w.clock.Now() }
+func (w *Worker) Now() time.Duration { return w.clock.Now(w.epoch) }
 
 // Arm prepares for a wait on EventFD: nil, or ucs.ErrBusy when there is
 // something to progress.
 func (w *Worker) Arm() error {
-	for _, e := range w.progress {
-		if a, ok := e.Progressor.(Armer); ok {
+	for _, p := range w.progress {
+		if a, ok := p.(Armer); ok {
 			if err := a.Arm(); err != nil {
 				return err
 			}
 		}
 	}
-	w.mustPoll = true
+	w.mustPoll, w.nextLook = true, 0
 	return nil
 }
 

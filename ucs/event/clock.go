@@ -8,22 +8,19 @@ var start = time.Now()
 // monotonic is the time since the process started. It does not jump.
 func monotonic() time.Duration { return time.Since(start) }
 
-// Clock is a clock that is read at most once between two calls of Tick, for
+// Clock is a clock that is read at most once in a round of its user, for
 // everything that wants to know about when something happened. It belongs to one
 // goroutine. The zero value is ready.
 type Clock struct {
-	now   time.Duration
-	fresh bool
+	now  time.Duration
+	read uint64 // the round after that of the last reading
 }
 
-// Tick lets the clock go on: the next Now reads the time.
-func (c *Clock) Tick() { c.fresh = false }
-
-// Now returns the time since the process started, as of the first call after
-// the last Tick.
-func (c *Clock) Now() time.Duration {
-	if !c.fresh {
-		c.now, c.fresh = monotonic(), true
+// Now returns the time since the process started, as of the first call in this
+// round. Rounds are numbered by the caller.
+func (c *Clock) Now(round uint64) time.Duration {
+	if c.read != round+1 {
+		c.now, c.read = monotonic(), round+1
 	}
 	return c.now
 }
