@@ -94,10 +94,27 @@ func (ep *Endpoint) WriteInfo(w io.Writer) error {
 		ew.printf("#                 %s\n", l)
 	}
 	ew.printf("#\n")
+	if !ep.w.tagOK {
+		return ew.err
+	}
+	owner := ep.w.ctx.name + " " + ep.placement()
 	for i := range e.Protocols {
-		for _, l := range e.Protocols[i].Lines(ep.w.name) {
+		for _, l := range e.Protocols[i].Lines(owner) {
 			ew.printf("# %s\n", l)
 		}
 	}
 	return ew.err
+}
+
+// placement says where the peer is, as far as the lane for messages tells.
+func (ep *Endpoint) placement() string {
+	if len(ep.lanes) > 0 {
+		switch ep.lanes[amLane].iface.attr.Resource.Type {
+		case uct.DeviceSelf:
+			return "self"
+		case uct.DeviceShared:
+			return "intra-node"
+		}
+	}
+	return "inter-node"
 }

@@ -1,8 +1,9 @@
 // Command ucx_info shows what this library finds on the machine: transports and
 // their capabilities, settings, versions. Options and output are those of C
 // UCX's tool of the same name, release 1.22 (openucx/ucx src/tools/info), so
-// that scripts which read it keep working. Options that it does not have yet
-// are refused with exit code 1.
+// that scripts which read it keep working. Options that it does not have (-y
+// lists structures of C, -A and -6 need a connection manager, -T devices with a
+// place in the topology) are refused with exit code 1.
 //
 // # JSON
 //
@@ -101,8 +102,18 @@ func (o *options) show(w io.Writer) error {
 	if o.system {
 		writeSystem(w, system("/"))
 	}
+	if o.copies {
+		if err := writeCopyBandwidth(w, 256<<20, copyTime); err != nil {
+			return err
+		}
+	}
 	if o.print&config.PrintConfig != 0 {
-		return cfg.Write(w, "", o.print)
+		if err := cfg.WriteMatching(w, o.print, o.filter); err != nil {
+			return err
+		}
+	}
+	if o.wantsUCP() {
+		return showUCP(w, o)
 	}
 	return nil
 }

@@ -3,79 +3,179 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 
 	"github.com/ucx-go/ucx/cmd/internal/getopt"
+	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs/config"
 )
 
 // options is the command line.
 type options struct {
-	version, build, system, devices bool
+	version, build, system, devices, copies bool
+	context, worker, endpoint               bool // of the protocol layer
+	memory                                  string
 
 	print     config.PrintFlags
+	filter    string // only settings with that in their names
 	json      bool
 	transport string // only this one, "": all
+
+	features      ucp.Features
+	errorHandling bool
+	numEPs        int    // estimated endpoints
+	numPPN        int    // and those on a host
+	deviceType    string // only these, "": all
+	place         placement
 }
 
 // unsupported are options of C's tool that this one does not have.
-const unsupported = "ywpe6TMF:n:u:D:P:m:N:A:"
+const unsupported = "y6TA:"
 
 // parse reads the command line. Without options to act on it returns the
 // process's exit code.
 func parse(args []string, stdout, stderr io.Writer) (*options, int) {
-	o := new(options)
-	p := getopt.New(args, "vbsdcCafht:"+unsupported, []getopt.Long{{Name: "json", OneDash: true}})
+	o := &options{place: placeSelf, numEPs: 1, numPPN: 1}
+	p := getopt.New(args, "vbsdcCafhpweMt:F:m:u:n:N:D:P:"+unsupported, []getopt.Long{{Name: "json", OneDash: true}})
 	for {
 		opt, value, err := p.Next()
+		if opt == "" && err == nil {
+			return o.check(stdout, stderr)
+		}
+		if opt == "h" {
+			usage(stdout)
+			return nil, exitOK
+		}
+		if err == nil && opt != "" && strings.Contains(strings.ReplaceAll(unsupported, ":", ""), opt) {
+			fmt.Fprintf(stderr, "ucx_info: option -%s is not supported\n", opt)
+			return nil, exitUnsupported
+		}
+		if err == nil {
+			err = o.set(opt, value)
+		}
 		if err != nil {
 			fmt.Fprintf(stderr, "ucx_info: %v\n", err)
 			usage(stdout)
 			return nil, exitUsage
 		}
-		switch opt {
-		case "":
-			return o.check(stdout, stderr)
-		case "v":
-			o.version = true
-		case "b":
-			o.build = true
-		case "s":
-			o.system = true
-		case "d":
-			o.devices = true
-		case "t":
-			o.transport = value
-		case "c":
-			o.print |= config.PrintConfig
-		case "C":
-			o.print |= config.PrintCommentDefault
-		case "a":
-			o.print |= config.PrintHidden
-		case "f":
-			o.print |= config.PrintConfig | config.PrintHeader | config.PrintDoc
-		case "json":
-			o.json = true
-		case "h":
-			usage(stdout)
-			return nil, exitOK
+	}
+}
+
+// set takes in one option.
+func (o *options) set(opt, value string) error {
+	switch opt {
+	case "v":
+		o.version = true
+	case "b":
+		o.build = true
+	case "s":
+		o.system = true
+	case "d":
+		o.devices = true
+	case "M":
+		o.copies = true
+	case "p":
+		o.context = true
+	case "w":
+		o.worker = true
+	case "e":
+		o.endpoint = true
+	case "m":
+		if value == "" {
+			return fmt.Errorf("-m needs a size")
+		}
+		o.memory = value
+	case "t":
+		o.transport = value
+	case "F":
+		o.filter = value
+	case "c":
+		o.print |= config.PrintConfig
+	case "C":
+		o.print |= config.PrintCommentDefault
+	case "a":
+		o.print |= config.PrintHidden
+	case "f":
+		o.print |= config.PrintConfig | config.PrintHeader | config.PrintDoc
+	case "u":
+		return o.setFeatures(value)
+	case "n", "N":
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 0 {
+			return fmt.Errorf("-%s %s: not a number of endpoints", opt, value)
+		}
+		if opt == "n" {
+			o.numEPs = n
+		} else {
+			o.numPPN = n
+		}
+	case "D":
+		return o.setDeviceType(strings.ToLower(value))
+	case "P":
+		o.place = placement(strings.ToLower(value))
+		if o.place != placeSelf && o.place != placeIntra && o.place != placeInter {
+			return fmt.Errorf("-P %s: not self, intra or inter", value)
+		}
+	case "json":
+		o.json = true
+	}
+	return nil
+}
+
+func (o *options) setDeviceType(kind string) error {
+	switch kind {
+	case "all":
+		o.deviceType = ""
+	case "self", "shm", "net":
+		o.deviceType = kind
+	default:
+		return fmt.Errorf("-D %s: not all, shm, net or self", kind)
+	}
+	return nil
+}
+
+// setFeatures reads the letters of -u.
+func (o *options) setFeatures(letters string) error {
+	for _, l := range letters {
+		switch l {
+		case 'a':
+			o.features |= ucp.FeatureAMO32 | ucp.FeatureAMO64
+		case 'r':
+			o.features |= ucp.FeatureRMA
+		case 't':
+			o.features |= ucp.FeatureTag
+		case 's':
+			o.features |= ucp.FeatureStream
+		case 'm':
+			o.features |= ucp.FeatureAM
+		case 'x':
+			o.features |= ucp.FeatureExportedMemh
+		case 'w':
+			o.features |= ucp.FeatureWakeup
+		case 'e':
+			o.errorHandling = true
 		default:
-			fmt.Fprintf(stderr, "ucx_info: option -%s is not supported yet\n", opt)
-			return nil, exitUnsupported
+			return fmt.Errorf("-u %s: no feature %q", letters, l)
 		}
 	}
+	return nil
 }
 
 // check refuses a command line that asks for nothing. The modifiers of -c alone
 // are enough for C's tool, which then prints nothing.
 func (o *options) check(stdout, stderr io.Writer) (*options, int) {
-	if o.version || o.build || o.system || o.devices || o.print&config.PrintConfig != 0 {
-		return o, exitOK
-	}
-	if o.json {
-		fmt.Fprintln(stderr, "ucx_info: -json needs one of -v, -b, -s, -d and -c")
+	const needed = ucp.FeatureAMO32 | ucp.FeatureAMO64 | ucp.FeatureRMA | ucp.FeatureTag | ucp.FeatureAM
+	inJSON := o.version || o.build || o.system || o.devices || o.print&config.PrintConfig != 0
+	switch {
+	case o.json && (!inJSON || o.copies || o.wantsUCP() || o.filter != ""):
+		fmt.Fprintln(stderr, "ucx_info: -json needs one of -v, -b, -s, -d and -c and takes nothing else but -t")
 		return nil, exitUsage
-	}
-	if o.print != 0 {
+	case o.wantsUCP() && o.features&needed == 0:
+		fmt.Fprintln(stderr, "ucx_info: -p, -w, -e and -m need at least one of the features a, r, t, m, with -u")
+		usage(stdout)
+		return nil, exitUsage
+	case inJSON || o.copies || o.wantsUCP() || o.print != 0:
 		return o, exitOK
 	}
 	usage(stdout)
@@ -89,17 +189,30 @@ One of these is needed; they may be combined ("-vd"):
   -d          memory domains, transports and devices
   -b          build settings
   -s          the machine: timer, CPU, product
+  -M          bandwidth of copies in memory
   -c          settings, as UCX_NAME=value
   -f          settings with explanations
 With -c or -f:
   -C          put a # before settings that have their default
   -a          also show aliases and deprecated names
+  -F <text>   only settings with that in their name
 With -d:
   -t <name>   only this transport
+Of the protocol layer, all with -u:
+  -p          context: memory domains and resources
+  -w          worker
+  -e          endpoint: lanes and protocols
+  -m <size>   how memory of that size is allocated
+  -u <letters> features: a atomics, r remote memory access, t tag matching,
+              s stream, m active messages, x exported memory handles; w wakeup,
+              e error handling
+  -n <count>  endpoints to expect, -N <count> of them on a host
+  -D <type>   devices: all, shm, net or self
+  -P <place>  peer of the endpoint: self (same worker), intra (same host), inter
 Other:
   -json       print JSON; "go doc ./cmd/ucx_info" describes it
   -h          print this text
 
-Not supported yet: -y -F -p -w -e -m -u -n -N -D -P -A -6 -T -M.
+Not supported: -y -A -6 -T.
 `)
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"reflect"
@@ -25,6 +26,16 @@ const (
 // prints the named sections under title, or, with no name, all sections, each
 // under its own title.
 func (s *Set) Write(w io.Writer, title string, flags PrintFlags, names ...string) error {
+	return s.write(w, title, flags, "", names)
+}
+
+// WriteMatching prints all sections, but of each only the settings whose name,
+// which begins with UCX_, contains part.
+func (s *Set) WriteMatching(w io.Writer, flags PrintFlags, part string) error {
+	return s.write(w, "", flags, part, nil)
+}
+
+func (s *Set) write(w io.Writer, title string, flags PrintFlags, part string, names []string) error {
 	out := bufio.NewWriter(w)
 	if flags&(PrintConfig|PrintHeader) == PrintHeader {
 		writeBanner(out, title)
@@ -40,6 +51,13 @@ func (s *Set) Write(w io.Writer, title string, flags PrintFlags, names ...string
 		if len(names) > 0 && !slices.Contains(names, sec.Name) {
 			continue
 		}
+		var text bytes.Buffer
+		if err := s.writeSection(&text, sec, flags, part); err != nil {
+			return err
+		}
+		if part != "" && text.Len() == 0 {
+			continue
+		}
 		if flags&PrintHeader != 0 {
 			if len(names) == 0 {
 				writeBanner(out, sec.Title+" configuration")
@@ -48,9 +66,7 @@ func (s *Set) Write(w io.Writer, title string, flags PrintFlags, names ...string
 				flags &^= PrintHeader
 			}
 		}
-		if err := s.writeSection(out, sec, flags); err != nil {
-			return err
-		}
+		text.WriteTo(out) // out keeps errors
 	}
 	return out.Flush()
 }
@@ -59,31 +75,34 @@ func writeBanner(w io.Writer, title string) {
 	fmt.Fprintf(w, "#\n# %s\n#\n\n", title)
 }
 
-func (s *Set) writeSection(w io.Writer, sec *section, flags PrintFlags) error {
+func (s *Set) writeSection(w io.Writer, sec *section, flags PrintFlags, part string) error {
 	v := reflect.New(sec.typ).Elem()
 	if err := s.load(sec, v); err != nil {
 		return err
 	}
 	for i := range sec.fields {
 		f := &sec.fields[i]
-		s.writeField(w, f, v.FieldByIndex(f.index), f.name, flags)
+		s.writeField(w, f, v.FieldByIndex(f.index), f.name, flags, part)
 		if flags&PrintHidden != 0 {
 			for _, a := range f.aliases {
-				s.writeField(w, f, v.FieldByIndex(f.index), a, flags)
+				s.writeField(w, f, v.FieldByIndex(f.index), a, flags, part)
 			}
 		}
 	}
 	return nil
 }
 
-// writeField prints f under one of its names, the way
+// writeField prints f under one of its names, if part is in that, the way
 // ucs_config_parser_print_field does.
-func (s *Set) writeField(w io.Writer, f *field, v reflect.Value, name string, flags PrintFlags) {
+func (s *Set) writeField(w io.Writer, f *field, v reflect.Value, name string, flags PrintFlags, part string) {
 	env := defaultPrefix
 	if s != nil && s.prefix != "" {
 		env = s.prefix
 	}
 	own := len(f.prefixes) - 1
+	if !strings.Contains(env+f.prefixes[own]+name, part) {
+		return
+	}
 	if flags&PrintDoc != 0 {
 		fmt.Fprintln(w, "#")
 		for line := range strings.SplitSeq(f.doc, "\n") {

@@ -172,3 +172,22 @@ func TestWrap(t *testing.T) {
 		}
 	}
 }
+
+func TestWriteMatching(t *testing.T) {
+	clean(t)
+	s := mustRead(t, "", "")
+	for _, tc := range []struct {
+		part  string
+		flags PrintFlags
+		want  string
+	}{
+		{"TEST_SEG", PrintConfig, "UCX_TEST_SEG_SIZE=8K\n"},
+		{"UCX_TEST_SEG", PrintConfig | PrintHeader, "#\n# test transport configuration\n#\n\nUCX_TEST_SEG_SIZE=8K\n"},
+		{"NO_SUCH_NAME", PrintConfig | PrintHeader, ""},
+	} {
+		var b strings.Builder
+		if err := s.WriteMatching(&b, tc.flags, tc.part); err != nil || b.String() != tc.want {
+			t.Errorf("%s: %v, %q, want %q", tc.part, err, b.String(), tc.want)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucp"
+)
+
+// placement is where the peer of the endpoint that -e shows is to be.
+type placement string
+
+const (
+	placeSelf  placement = "self"  // the same worker
+	placeIntra placement = "intra" // another worker of the process
+	placeInter placement = "inter" // as that, by what reaches other hosts
+)
+
+// endpointLimit bounds the wait for the endpoint's wireup.
+const endpointLimit = time.Minute
+
+// wantsUCP reports whether something is to be shown that takes a context.
+func (o *options) wantsUCP() bool { return o.context || o.worker || o.endpoint || o.memory != "" }
+
+// showUCP opens a context, and what else is asked for, and prints it, in the
+// order of C's tool (src/tools/info/proto_info.c).
+func showUCP(w io.Writer, o *options) (err error) {
+	cfg, err := ucp.ReadConfig("", "")
+	if err != nil {
+		return err
+	}
+	if o.deviceType != "" {
+		for kind, variable := range map[string]string{"self": "SELF_DEVICES", "shm": "SHM_DEVICES", "net": "NET_DEVICES"} {
+			if kind == o.deviceType {
+				continue
+			}
+			if err := cfg.Modify(variable, ""); err != nil {
+				return err
+			}
+		}
+	}
+	before := usageNow()
+	ctx, err := ucp.NewContext(ucp.ContextParams{
+		Features:           o.features,
+		EstimatedEndpoints: o.numEPs,
+		EstimatedPPN:       o.numPPN,
+		Name:               "ucx_info",
+	}, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ctx.Close()) }()
+	if o.memory != "" {
+		if err := ctx.WriteMemInfo(w, o.memory); err != nil {
+			return err
+		}
+	}
+	if o.context {
+		if err := ctx.WriteInfo(w); err != nil {
+			return err
+		}
+		writeUsage(w, before)
+	}
+	if !o.worker && !o.endpoint {
+		return nil
+	}
+	return showWorker(w, o, ctx)
+}
+
+func showWorker(w io.Writer, o *options, ctx *ucp.Context) (err error) {
+	before := usageNow()
+	worker, err := newWorker(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, worker.Close()) }()
+	if o.worker {
+		if err := worker.WriteInfo(w); err != nil {
+			return err
+		}
+		writeUsage(w, before)
+	}
+	if !o.endpoint {
+		return nil
+	}
+	peer := worker
+	if o.place != placeSelf {
+		if peer, err = newWorker(ctx); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, peer.Close()) }()
+	}
+	return showEndpoint(w, o, worker, peer)
+}
+
+// newWorker names workers as C does, by host and process.
+func newWorker(ctx *ucp.Context) (*ucp.Worker, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	return ctx.NewWorker(ucp.WorkerParams{Name: fmt.Sprintf("%s:%d", host, os.Getpid())})
+}
+
+// showEndpoint connects to a worker and prints the endpoint when wireup is over.
+func showEndpoint(w io.Writer, o *options, worker, peer *ucp.Worker) error {
+	var flags ucp.AddressFlags
+	if o.place == placeInter {
+		flags = ucp.AddressNetOnly
+	}
+	addr, err := peer.Address(flags)
+	if err != nil {
+		return err
+	}
+	p := ucp.EndpointParams{Address: addr}
+	if o.errorHandling {
+		p.ErrMode = ucp.ErrModePeer
+		p.OnError = func(*ucp.Endpoint, error, any) {} // operations tell
+	}
+	ep, err := worker.NewEndpoint(p)
+	if err != nil {
+		return err
+	}
+	finish := func(r *ucp.Request, err error) error {
+		for end := time.Now().Add(endpointLimit); err == nil && !r.Done(); {
+			if worker.Progress()+peer.Progress() == 0 && time.Now().After(end) {
+				return fmt.Errorf("the endpoint to a peer on this machine takes longer than %v", endpointLimit)
+			}
+		}
+		if err == nil && r != nil {
+			err = r.Err()
+			r.Free()
+		}
+		return err
+	}
+	if err := finish(ep.Flush(nil)); err != nil {
+		return err
+	}
+	return errors.Join(ep.WriteInfo(w), finish(ep.CloseAsync(nil)))
+}
+
+// resources is what the process uses.
+type resources struct {
+	when   time.Time
+	memory int64 // bytes, the most so far; -1: unknown
+	fds    int   // -1: unknown
+}
+
+func usageNow() resources {
+	u := resources{when: time.Now(), memory: -1, fds: -1}
+	var r unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &r) == nil {
+		u.memory = int64(r.Maxrss) << 10
+	}
+	if list, err := os.ReadDir("/proc/self/fd"); err == nil {
+		u.fds = len(list)
+	}
+	return u
+}
+
+// writeUsage prints what has been taken since before.
+func writeUsage(w io.Writer, before resources) {
+	now := usageNow()
+	if now.memory != -1 && before.memory != -1 && now.fds != -1 && before.fds != -1 {
+		fmt.Fprintf(w, "# memory: %.2fMB, file descriptors: %d\n", float64(now.memory-before.memory)/mbyte, now.fds-before.fds)
+	}
+	fmt.Fprintf(w, "# create time: %.3f ms\n#\n", float64(now.when.Sub(before.when))/float64(time.Millisecond))
+}

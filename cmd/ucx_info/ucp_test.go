@@ -1,0 +1,174 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// shownTransports are those whose output is compared with C's.
+const shownTransports = "self,posix,sysv,cma,tcp"
+
+// ofTool runs C's tool.
+func ofTool(t *testing.T, tool, args string) string {
+	t.Helper()
+	cmd := exec.Command(tool, strings.Fields(args)...)
+	cmd.Env = append(os.Environ(), "UCX_TLS="+shownTransports)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v", tool, args, err)
+	}
+	return string(out)
+}
+
+// ofOurs runs this one.
+func ofOurs(t *testing.T, args string) string {
+	t.Helper()
+	t.Setenv("UCX_TLS", shownTransports)
+	var stdout, stderr strings.Builder
+	if code := run(strings.Fields(args), &stdout, &stderr); code != exitOK {
+		t.Fatalf("ucx_info %s: exit code %d: %s", args, code, stderr.String())
+	}
+	return stdout.String()
+}
+
+// shapes are what may vary between two tools and two runs of one.
+var shapes = []struct {
+	re *regexp.Regexp
+	to string
+}{
+	{regexp.MustCompile(`^#  registered on: (\w+ )*$`), "#  registered on: DOMAINS "},
+	{regexp.MustCompile(`^#     component \d+  :  \w+$`), "#     component N  :  NAME"},
+	{regexp.MustCompile(`^#            md \d+  :  component \d+  \w+ $`), "#            md N  :  component N  NAME "},
+	{regexp.MustCompile(`^#      resource \d+  :  md \d+  dev \d+  flags -- \w+/\w+$`), "#      resource N  :  md N  dev N  flags -- NAME"},
+	{regexp.MustCompile(`^# UCP worker '[^']+:\d+'$`), "# UCP worker 'HOST:PID'"},
+	{regexp.MustCompile(`^(#                 atomics: )(\d+:\w+/\w+(, )?)*$`), "${1}RESOURCES"},
+	{regexp.MustCompile(`^# UCP endpoint .*$`), "# UCP endpoint NAME"},
+	{regexp.MustCompile(`^(#               peer: ).*$`), "${1}NAME"},
+	{regexp.MustCompile(`^(#                 lane\[)\d+(\]:) [ \d]\d:\w+/\w+\.\d+ md\[\d+\] +-> md\[\d+\]/\w+/sysdev\[\d+\]( seg \d+)?( [a-z_]+(#\d+)?)*$`), "${1}N${2} LANE"},
+	{regexp.MustCompile(`0x[0-9a-f]+`), "ADDRESS"},
+	{regexp.MustCompile(`-?\d+(\.\d+)?`), "N"},
+}
+
+// shape reduces a text to what does not vary, with runs of lines that look the
+// same as one.
+func shape(text string) []string {
+	var list []string
+	for _, l := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+		for _, s := range shapes {
+			l = s.re.ReplaceAllString(l, s.to)
+		}
+		if strings.HasPrefix(l, "# +-") || strings.HasPrefix(l, "# | ") {
+			l = "# TABLE" // of protocols, which differ
+		}
+		if strings.HasPrefix(l, "#      not used") || strings.HasPrefix(l, "#                not used") {
+			continue // ours alone, with a blank line behind
+		}
+		if len(list) == 0 || list[len(list)-1] != l {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+// TestUCPAsC compares what is shown of the protocol layer with C's tool.
+func TestUCPAsC(t *testing.T) {
+	for _, tool := range cTools(t) {
+		t.Run(tool, func(t *testing.T) {
+			recent := strings.Contains(ofTool(t, tool, "-d -t self"), "memory types:")
+			for _, args := range []string{
+				"-m 1M -u r", "-m 64k -u ta -D net", "-p -u tr", "-p -u tr -D shm", "-w -u t", "-w -u ra", "-wp -u a -n 4 -N 2",
+				"-e -u t", "-e -u ram", "-e -u tr -P intra", "-e -u t -P inter", "-e -u te -P intra", "-pwe -u rat -D shm",
+			} {
+				want, got := shape(ofTool(t, tool, args)), shape(ofOurs(t, args))
+				if !recent {
+					if strings.HasPrefix(args, "-m") {
+						got = slices.DeleteFunc(got, func(l string) bool { return strings.HasPrefix(l, "#  rkey size") })
+					}
+					if strings.Contains(args, "e") { // 1.13 lists thresholds, not protocols
+						want = upTo(want, "#                tag_send")
+						got = upTo(got, "# TABLE")
+						want, got = upTo(want, "#                  put[N]"), upTo(got, "#                  put[N]")
+						want, got = upTo(want, "#                 am_send"), upTo(got, "#                 am_send")
+					}
+				}
+				// Which features have protocols to show is not compared.
+				drop := func(l string) bool { return l == "# TABLE" }
+				want, got = slices.DeleteFunc(want, drop), slices.DeleteFunc(got, drop)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s (-C +ours):\n%s", args, diff)
+				}
+			}
+		})
+	}
+}
+
+// upTo is the part of a list before the line that begins so.
+func upTo(list []string, prefix string) []string {
+	for i, l := range list {
+		if strings.HasPrefix(l, prefix) {
+			return list[:i]
+		}
+	}
+	return list
+}
+
+// TestSameResourcesAsC compares the domains and resources of a context.
+func TestSameResourcesAsC(t *testing.T) {
+	names := func(text string) []string {
+		var list []string
+		for _, l := range strings.Split(text, "\n") {
+			if _, name, ok := strings.Cut(l, "flags -- "); ok {
+				list = append(list, strings.Replace(name, "memory0", "memory", 1))
+			}
+		}
+		slices.Sort(list)
+		return list
+	}
+	for _, tool := range cTools(t) {
+		for _, args := range []string{"-p -u t", "-p -u t -D net", "-p -u t -D shm", "-p -u t -D self"} {
+			if diff := cmp.Diff(names(ofTool(t, tool, args)), names(ofOurs(t, args))); diff != "" {
+				t.Errorf("%s %s (-C +ours):\n%s", tool, args, diff)
+			}
+		}
+	}
+}
+
+// TestUCPValues looks at numbers and names in the output.
+func TestUCPValues(t *testing.T) {
+	for _, tt := range []struct {
+		args string
+		want []string
+	}{
+		{"-m 100m,host -u r", []string{`allocated 100M at address 0x[0-9a-f]+000 with sysv, pagesize: 4K`, `registered on: (\w+ )*sysv `, `rkey size: \d+`}},
+		{"-m 1m -u r -D net", []string{`with mmap, `, `registered on: tcp \n`, `rkey size: 9\n`}},
+		{"-p -u t -D self", []string{`flags -- self/memory\n`, `not used    :  tcp/lo: not in the list of devices`}},
+		{"-e -u tr -P intra", []string{`lane\[0\].*posix/memory.* am`, `\| ucx_info intra-node +\|`, `cma/memory`}},
+		{"-e -u t", []string{`lane\[0\].*self/memory.* am`, `\| ucx_info self +\|`}},
+		{"-e -u t -P inter", []string{`lane\[0\].*tcp/`, `\| ucx_info inter-node +\|`}},
+		{"-c -F POSIX_HUGE", []string{`^UCX_POSIX_HUGETLB_MODE=try\n$`}},
+	} {
+		out := ofOurs(t, tt.args)
+		for _, want := range tt.want {
+			if !regexp.MustCompile(want).MatchString(out) {
+				t.Errorf("%s: no %q in\n%s", tt.args, want, out)
+			}
+		}
+	}
+}
+
+func TestCopyBandwidth(t *testing.T) {
+	var b strings.Builder
+	if err := writeCopyBandwidth(&b, 8192, time.Microsecond); err != nil {
+		t.Fatal(err)
+	}
+	if want := `^# Using .*\n# Memcpy bandwidth:\n#           4096 bytes: \d+\.\d{3} MB/s\n#           8192 bytes: \d+\.\d{3} MB/s\n$`; !regexp.MustCompile(want).MatchString(b.String()) {
+		t.Errorf("not %q:\n%s", want, b.String())
+	}
+}
