@@ -17,8 +17,9 @@ import (
 )
 
 // Rkey opens memory of the peer for the operations of the endpoint that unpacked
-// it, and of no other. It must stay open while operations use it. It belongs to
-// the endpoint's goroutine.
+// it, and of no other. It must stay open while operations use it, and be closed
+// before its worker: Worker.Close closes the keys that are left, after that they
+// open nothing. It belongs to the endpoint's goroutine.
 //
 // What a lane can reach without the peer's help it does; everything else goes by
 // messages, which the peer's worker carries out when it is progressed.
@@ -36,7 +37,8 @@ type Rkey struct {
 	shortPut          int // largest put that is one short call, 0 for none
 	shortGet          int // largest get that is one copying call
 
-	closed bool
+	closed     bool
+	prev, next *Rkey // in Worker.keys, while it is open
 }
 
 // rkeyWay is a lane that reaches the memory directly.
@@ -85,7 +87,40 @@ func (ep *Endpoint) UnpackRkey(packed []byte) (*Rkey, error) {
 		}
 	}
 	k.choose()
+	k.enlist()
 	return k, nil
+}
+
+// enlist notes an open key with its worker, delist that it is closed.
+func (k *Rkey) enlist() {
+	w := k.ep.w
+	if k.next = w.keys; k.next != nil {
+		k.next.prev = k
+	}
+	w.keys = k
+}
+
+func (k *Rkey) delist() {
+	w := k.ep.w
+	if k.next != nil {
+		k.next.prev = k.prev
+	}
+	if k.prev != nil {
+		k.prev.next = k.next
+	} else if w.keys == k {
+		w.keys = k.next
+	}
+}
+
+// closeKeys closes the keys that are still open.
+func (w *Worker) closeKeys() error {
+	var first error
+	for w.keys != nil {
+		if err := w.keys.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
 }
 
 // addWay notes a lane if it opens the memory.
@@ -226,7 +261,7 @@ func allAtomics(o uct.AtomicOps) bool {
 }
 
 // Close releases the key. All operations that use it must be done. A second
-// Close does nothing.
+// Close, or one after that of the worker, does nothing.
 func (k *Rkey) Close() error {
 	if k.closed {
 		return nil
@@ -239,6 +274,7 @@ func (k *Rkey) Close() error {
 			}
 		}
 	}
+	k.delist()
 	*k = Rkey{ep: k.ep, key: k.key, closed: true}
 	return first
 }
@@ -263,7 +299,7 @@ func (k *Rkey) Compare(other *Rkey) int {
 }
 
 // Ptr returns n bytes at an address of the peer as memory of this process, valid
-// until the key is closed. It takes a lane through shared memory:
+// until the key or its worker is closed. It takes a lane through shared memory:
 // ucs.ErrUnreachable without one, ucs.ErrInvalidAddr for an address outside of
 // what the key opens.
 func (k *Rkey) Ptr(raddr uint64, n int) ([]byte, error) {

@@ -125,6 +125,7 @@ var rmaCases = []testCase{
 	{"denied to oneself", anywhere, testDeniedToOneself},
 	{"parameters", anywhere, testAccessParameters},
 	{"keys", anywhere, testRkeys},
+	{"worker close with open keys", anywhere, testCloseWithKeys},
 	{"forced close", twoSides | fewSwitches, testForceCloseAccess},
 	{"unmapped while read", twoSides | fewSwitches, testUnmapWhileRead},
 	{"the connection breaks", onDemand | fewSwitches, testAccessFaults},

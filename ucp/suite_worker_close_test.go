@@ -232,3 +232,62 @@ func testContextBusy(t *testing.T, tr transport) {
 		t.Errorf("a worker of a closed context: %v", err)
 	}
 }
+
+// testCloseWithKeys: remote keys that are still open give back what they have
+// attached when their worker is closed. They open nothing any more, and closing
+// them is harmless.
+func testCloseWithKeys(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.oneSidedPair()
+	ep := a.connect(b)
+	m, err := b.ctx.MemMap(ucp.MemMapParams{Length: 8192, Flags: ucp.MemMapAllocate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.unmap = append(b.unmap, m)
+	packed, err := m.PackRkey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []*ucp.Rkey
+	for range 4 {
+		k, err := ep.UnpackRkey(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, k)
+	}
+	buf := make([]byte, 8)
+	r.must(ep.Put(buf, m.Query().Address, keys[0], nil))
+	r.must(ep.Flush(nil))
+	for _, k := range []int{1, 3} { // in the middle and at an end of the worker's list
+		if err := keys[k].Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if b != a {
+		b.close()
+	}
+	a.close() // fails the test if something is still attached
+	r.sides = nil
+	for i, k := range keys {
+		if k.String() != "closed" {
+			t.Errorf("key %d: %v", i, k)
+		}
+		if _, err := k.Ptr(m.Query().Address, 1); !errors.Is(err, ucs.ErrInvalidParam) {
+			t.Errorf("key %d: pointer: %v", i, err)
+		}
+		if req, err := ep.Put(buf, m.Query().Address, k, nil); req != nil || err == nil {
+			t.Errorf("key %d: put: %v, %v", i, req, err)
+		}
+		if req, err := ep.Get(buf, m.Query().Address, k, nil); req != nil || err == nil {
+			t.Errorf("key %d: get: %v, %v", i, req, err)
+		}
+		if req, err := ep.Atomic(ucp.AtomicAdd, buf, m.Query().Address, k, nil); req != nil || err == nil {
+			t.Errorf("key %d: atomic: %v, %v", i, req, err)
+		}
+		if err := k.Close(); err != nil {
+			t.Errorf("key %d: %v", i, err)
+		}
+	}
+}

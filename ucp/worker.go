@@ -85,6 +85,7 @@ type Worker struct {
 	orphanTimer *event.Timer
 
 	endpoints   idTable[Endpoint]
+	keys        *Rkey // open ones
 	peers       map[uint64]*peer
 	unexpected  int // endpoints opened by peers
 	serving     int // answers to one-sided operations of peers under way
@@ -239,7 +240,7 @@ func canSleep(a *uct.IfaceAttr) bool {
 func (w *Worker) setHandlers(i *iface) error {
 	handlers := map[proto.AMID]uct.AMHandler{proto.IDWireup: w.onWireup}
 	if w.ctx.params.Features&FeatureTag != 0 {
-		handlers[proto.IDEagerOnly] = w.onEagerOnly
+		handlers[proto.IDEagerOnly] = w.onEagerOnly()
 		handlers[proto.IDEagerFirst] = w.onEagerFirst
 		handlers[proto.IDEagerMiddle] = w.onEagerMiddle
 		handlers[proto.IDEagerSyncOnly] = w.onEagerSyncOnly
@@ -290,7 +291,7 @@ func (w *Worker) Stats() Stats {
 }
 
 // Close ends what is in flight with ucs.ErrCanceled, closes the endpoints and
-// releases the worker. Callbacks run. Inside a callback of the worker's progress
+// their remote keys and releases the worker. Callbacks run. Inside a callback of the worker's progress
 // it is refused with ucs.ErrBusy. A second Close does nothing.
 func (w *Worker) Close() error {
 	if w.closed {
@@ -304,7 +305,7 @@ func (w *Worker) Close() error {
 	w.finishDispatched()
 	w.cancelReceives()
 	w.dropMessages()
-	var first error
+	first := w.closeKeys()
 	for _, i := range w.ifaces {
 		if err := i.uct.Close(); err != nil && first == nil {
 			first = err
