@@ -3,6 +3,7 @@ package shm
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -16,6 +17,35 @@ type attachment struct {
 	shrink bool   // the segment can get shorter: touching it needs a fence
 	owner  int    // as in object
 	refs   int    // guarded by attachTable.mu
+}
+
+// Limits of what peers can make this process map. Files without pages cost them
+// nothing, and a process whose address space is full, or that has as many mappings
+// as it may, ends: Go cannot get memory for its own use any more.
+const (
+	maxAttached      = 1 << 15 // half of what vm.max_map_count is at least
+	maxAttachedBytes = 1 << 45 // a quarter of the address space
+)
+
+// mappedTotal counts segments and their bytes.
+type mappedTotal struct{ count, bytes atomic.Int64 }
+
+// attachedAll is the segments that all domains have attached.
+var attachedAll mappedTotal
+
+// take counts a segment of n bytes, if there may be one more.
+func (m *mappedTotal) take(n int) bool {
+	count, bytes := m.count.Add(1), m.bytes.Add(int64(n))
+	if count > maxAttached || bytes > maxAttachedBytes {
+		m.give(n)
+		return false
+	}
+	return true
+}
+
+func (m *mappedTotal) give(n int) {
+	m.count.Add(-1)
+	m.bytes.Add(-int64(n))
 }
 
 // attachTable holds the attachments of a domain. Its methods may be called from
@@ -41,8 +71,13 @@ func (t *attachTable) attach(ref reference) (*attachment, error) {
 		a.refs++
 		return a, nil
 	}
+	if !attachedAll.take(o.size) {
+		return nil, fmt.Errorf("mapping %d bytes of the peer: %d bytes in %d segments of peers are mapped already: %w: %w",
+			o.size, attachedAll.bytes.Load(), attachedAll.count.Load(), ucs.ErrExceedsLimit, ucs.ErrUnreachable)
+	}
 	mem, err := t.m.mmap(o)
 	if err != nil {
+		attachedAll.give(o.size)
 		return nil, fmt.Errorf("mapping %d bytes of the peer: %w: %w", o.size, err, ucs.ErrUnreachable)
 	}
 	a := &attachment{ident: o.ident, mem: mem, size: o.size, shrink: o.shrink, owner: o.owner, refs: 1}
@@ -65,6 +100,7 @@ func (t *attachTable) release(a *attachment) {
 	}
 	t.m.unmap(a.mem)
 	a.mem = nil
+	attachedAll.give(a.size)
 }
 
 // len is the number of segments attached.

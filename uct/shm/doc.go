@@ -22,8 +22,9 @@
 // we write to. Of what the ring holds the receiver reads an element's first word
 // only, once, and checks it; where descriptors are is kept in private memory.
 // Inline messages are copied before a handler sees them. A buffered message is
-// handed over where it lies: its bytes may change while the handler runs, if the
-// peer is hostile, so handlers read each once.
+// handed over where it lies, but copied from memory that can shrink: its bytes may
+// change while the handler runs, if the peer is hostile, so handlers read each
+// once.
 //
 // A peer can cut its segment short under us; touching it is then a fault. Calls
 // that touch segments which can shrink run inside a fence (fence.go) that turns

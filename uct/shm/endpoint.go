@@ -145,8 +145,11 @@ func (e *endpoint) amBcopy(id uct.AMID, p uct.Packer) (int, error) {
 		mem := e.lastMem
 		if d.seg != e.lastID || uint64(d.offset)+uint64(seg) > uint64(len(mem)) {
 			var err error
-			if mem, err = e.attach(d); err != nil {
+			if mem, err = e.attach(d, h); err != nil {
 				return 0, err
+			}
+			if mem == nil {
+				continue
 			}
 		}
 		if !atomic.CompareAndSwapUint64(e.head, h, (h+1)&^armed) {

@@ -115,6 +115,7 @@ func (e *endpoint) leaveWaiting() {
 //go:noinline
 func (i *iface) doChores() int {
 	n := 0
+	i.inRound = true // what is called may not close the interface
 	for k := 0; k < len(i.waiting); {
 		e := i.waiting[k]
 		n += e.dispatch()
@@ -140,6 +141,7 @@ func (i *iface) doChores() int {
 			log.Write(i.o.failure, "shared-memory endpoint failed", zap.Error(e.failure))
 		}
 	}
+	i.inRound = false
 	i.chores = len(i.waiting) > 0 || len(i.failed) > 0
 	return n
 }

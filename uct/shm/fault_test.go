@@ -279,6 +279,72 @@ func TestTruncated(t *testing.T) {
 	})
 }
 
+// TestCutWhileHandled cuts own memory short while a handler is at work with a
+// message in it, and later: the handler has all of the message, is not stopped
+// half way, and is not given anything to keep.
+func TestCutWhileHandled(t *testing.T) {
+	noSegments(t)
+	ucttest.NoLeaks(t)
+	logs := logtest.Watch(t)
+	logs.Allow("cut the shared memory short")
+	f := &ucttest.Fixture{Component: component{posixName}, Config: setting(t, map[string]string{"POSIX_USE_PROC_LINK": "n"})}
+	a, b := f.Pair(t)
+	ep := a.Connect(t, b)
+	i := b.Iface.(*iface)
+	want := ucttest.Pattern(5000, 1)
+	done := 0
+	b.Handle(t, 2, func(_ *uct.Source, data []byte, desc *uct.AMDesc) error {
+		for _, s := range i.pool.chunks {
+			if err := unix.Ftruncate(s.fd, 0); err != nil {
+				t.Error(err)
+			}
+		}
+		ucttest.SameBytes(t, "message", data, want)
+		if desc != nil {
+			t.Error("a handler may keep memory that can be cut short")
+		}
+		done++
+		return nil
+	})
+	if _, err := ep.AMBcopy(2, &ucttest.Packer{Data: want}, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	ucttest.Progress(b)
+	if done != 1 {
+		t.Errorf("the handler came to its end %d times", done)
+	}
+}
+
+// TestCutWhileFilled cuts a ring short before it is filled.
+func TestCutWhileFilled(t *testing.T) {
+	noSegments(t)
+	ucttest.NoLeaks(t)
+	f := &ucttest.Fixture{Component: component{posixName}, Config: setting(t, map[string]string{"POSIX_USE_PROC_LINK": "n"})}
+	h := f.Open(t)
+	i := h.Iface.(*iface)
+	slots, err := i.slots()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := i.rx.seg.path
+	_, err = i.domain.m.replace(i.rx.seg, i.ringOptions(), func(s *segment) error {
+		if err := unix.Ftruncate(s.fd, 0); err != nil {
+			t.Error(err)
+		}
+		old := debug.SetPanicOnFault(false)
+		err := i.fillRing(s, slots)
+		if debug.SetPanicOnFault(old) {
+			t.Error("faults are panics after the call")
+		}
+		return err
+	})
+	ucttest.WantStatus(t, "filling what is not there", err, ucs.ErrShmemSegment)
+	if i.rx.seg.path != path || i.rx.seg.fd < 0 {
+		t.Errorf("the old ring has lost its file")
+	}
+	talks(t, f.Open(t), h)
+}
+
 // TestOtherPanics checks that a fence lets everything through that is not a
 // fault in the memory it is for.
 func TestOtherPanics(t *testing.T) {

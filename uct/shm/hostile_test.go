@@ -275,6 +275,8 @@ func TestForeignKeys(t *testing.T) {
 				t.Error(err)
 			}
 			ucttest.WantStatus(t, "releasing a key twice", a.Domain.ReleaseRkey(key), ucs.ErrInvalidParam)
+			_, err = a.Domain.RkeyPtr(key, rk.base, 8)
+			ucttest.WantStatus(t, "pointer of a key that was released", err, ucs.ErrInvalidParam)
 		}
 		ep := a.Connect(t, b)
 		key := a.Key(t, mem)

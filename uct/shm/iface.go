@@ -3,6 +3,7 @@ package shm
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"go.uber.org/zap"
@@ -26,6 +27,7 @@ type iface struct {
 	inRound  bool // messages are being delivered
 	idle     uint // rounds without a message
 	inline   []byte
+	private  []byte                      // copies of buffered messages, when fenced
 	handlers [uct.MaxAMIDs]uct.AMHandler // never nil
 	pool     rxPool
 
@@ -103,7 +105,10 @@ func (i *iface) firstRing() (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	i.fillRing(seg, slots)
+	if err := i.fillRing(seg, slots); err != nil {
+		i.domain.m.destroy(seg)
+		return nil, err
+	}
 	i.useRing(seg, slots)
 	return seg, nil
 }
@@ -130,14 +135,29 @@ func (i *iface) slots() ([]int32, error) {
 // useRing makes seg, which is filled, the ring.
 func (i *iface) useRing(seg *segment, slots []int32) {
 	i.rx = viewRing(seg, &i.o, slots)
-	i.fenced = seg.shrink
+	i.stall = stall{}
+	if i.fenced = seg.shrink; i.fenced && i.private == nil {
+		i.private = make([]byte, i.o.seg)
+	}
 	i.addr = i.domain.m.appendAddress(nil, seg.id)
 }
 
 // fillRing makes seg an empty ring.
-func (i *iface) fillRing(seg *segment, slots []int32) {
+func (i *iface) fillRing(seg *segment, slots []int32) (err error) {
+	if seg.shrink {
+		defer func(old bool) {
+			debug.SetPanicOnFault(old)
+			if p := recover(); p != nil {
+				if !covers(seg.mem, faultAddress(p)) {
+					panic(p)
+				}
+				err = fmt.Errorf("shm: somebody has cut the new ring short: %w", ucs.ErrShmemSegment)
+			}
+		}(debug.SetPanicOnFault(true))
+	}
 	r := viewRing(seg, &i.o, slots)
 	r.fill(os.Getpid(), i.sock.name, &i.pool)
+	return nil
 }
 
 // describe makes the attributes (uct_mm_iface_query).

@@ -68,6 +68,10 @@ func (m *posix) reachable(ref reference) error {
 	if ref.id&idHugeTLB != 0 {
 		return fmt.Errorf("peer's ring is in huge pages of a file, set UCX_POSIX_HUGETLB_MODE=n there: %w", ucs.ErrUnreachable)
 	}
+	if ref.id&(idProcFS|idShmOpen) == 0 && ref.dir != m.dir {
+		return fmt.Errorf("peer's memory has files in %q, here it is %q; set UCX_POSIX_DIR to the same: %w",
+			ref.dir, m.dir, ucs.ErrUnreachable)
+	}
 	if pid, _ := procOf(ref.id); ref.id&idProcFS != 0 && (pid == 0 || pid > host.MaxPID) {
 		return fmt.Errorf("no process has the number %d: %w", pid, ucs.ErrUnreachable)
 	}
@@ -206,7 +210,7 @@ func (s *segment) openLocked(path string) error {
 	return nil
 }
 
-func (m *posix) replace(old *segment, o segmentOptions, fill func(*segment)) (*segment, error) {
+func (m *posix) replace(old *segment, o segmentOptions, fill func(*segment) error) (*segment, error) {
 	s := &segment{id: old.id, size: o.size, fd: -1}
 	if m.link {
 		if err := m.anonymous(s, o); err != nil {
@@ -229,7 +233,10 @@ func (m *posix) replace(old *segment, o segmentOptions, fill func(*segment)) (*s
 	if s.mem, err = mmap(s.fd, pages(o.size), 0, false); err != nil {
 		return fail(errMap(o, err))
 	}
-	fill(s)
+	if err = fill(s); err != nil {
+		munmap(s.mem)
+		return fail(err)
+	}
 	if m.link {
 		// The new file takes the number of the old one.
 		err = unix.Dup3(s.fd, old.fd, unix.O_CLOEXEC)

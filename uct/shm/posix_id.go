@@ -1,10 +1,10 @@
 package shm
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/shm/internal/host"
@@ -84,11 +84,13 @@ const maxDir = 1024
 
 // parseDir reads the name of a directory, all of b, that ends with a zero byte.
 func parseDir(b []byte) (string, error) {
-	n := bytes.IndexByte(b, 0)
-	if n < 1 || n != len(b)-1 || n > maxDir || b[0] != '/' || filepath.Clean(string(b[:n])) != string(b[:n]) {
-		return "", fmt.Errorf("directory of a segment, %d bytes, is not understood: %w", len(b), ucs.ErrInvalidAddr)
+	if len(b) <= maxDir+1 {
+		dir, rest, ok := strings.Cut(string(b), "\x00")
+		if ok && rest == "" && strings.HasPrefix(dir, "/") && filepath.Clean(dir) == dir {
+			return dir, nil
+		}
 	}
-	return string(b[:n]), nil
+	return "", fmt.Errorf("directory of a segment, %d bytes, is not understood: %w", len(b), ucs.ErrInvalidAddr)
 }
 
 // posixKeyLen is the fixed part of a packed key (uct_posix_packed_rkey_t).

@@ -121,7 +121,9 @@ func (i *iface) deliver(w uint32) bool {
 }
 
 // deliverBuffered delivers a message that is in the descriptor of its element.
-// The handler may keep that if another one can take its place.
+// The handler may keep that if another one can take its place. Of memory that can
+// be cut short handlers get a copy: a fault would leave their work half done, and
+// what they keep they read where no fence is.
 func (i *iface) deliverBuffered(id uct.AMID, n int, mayKeep bool) bool {
 	r := &i.rx
 	slot := int(r.read & uint64(r.n-1))
@@ -130,6 +132,10 @@ func (i *iface) deliverBuffered(id uct.AMID, n int, mayKeep bool) bool {
 		return false
 	}
 	data := d.data[:n:n]
+	if i.fenced {
+		data = i.private[:copy(i.private, data)]
+		mayKeep = false
+	}
 	if i.tracer != nil {
 		i.tracer(true, id, data)
 	}

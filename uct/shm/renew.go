@@ -60,9 +60,9 @@ func (i *iface) armRing() (ok bool) {
 	if i.rx.arm() {
 		return true
 	}
-	if !i.published() {
-		i.watch()
-	}
+	// The next round without a message looks into it: what has to be delivered
+	// then is for progress.
+	i.idle = watchEvery - 1
 	return false
 }
 
@@ -159,8 +159,8 @@ func (i *iface) replaceRing() error {
 	if err != nil {
 		return err
 	}
-	seg, err := i.domain.m.replace(i.rx.seg, i.ringOptions(), func(s *segment) {
-		i.fillRing(s, slots)
+	seg, err := i.domain.m.replace(i.rx.seg, i.ringOptions(), func(s *segment) error {
+		return i.fillRing(s, slots)
 	})
 	if err != nil {
 		i.pool.spare = append(i.pool.spare, slots...)

@@ -75,6 +75,9 @@ func (d *domain) RkeyPtr(key *uct.Rkey, raddr uint64, length int) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
+	if k.released.Load() {
+		return nil, errKey()
+	}
 	b, ok := k.bytes(raddr, length)
 	if !ok {
 		return nil, errNoAccess(raddr, length)

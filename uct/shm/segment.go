@@ -54,7 +54,7 @@ type mapper interface {
 	// replace creates a segment and, when fill has filled it, lets it take the
 	// place of old, under the same id if the mapper can. The memory of old stays
 	// mapped.
-	replace(old *segment, o segmentOptions, fill func(*segment)) (*segment, error)
+	replace(old *segment, o segmentOptions, fill func(*segment) error) (*segment, error)
 
 	// destroy unmaps s and lets go of it. Peers that have attached it keep it.
 	destroy(s *segment) error

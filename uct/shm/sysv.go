@@ -70,12 +70,16 @@ func (m *sysv) get(size *int, anywhere bool) (int, error) {
 	return unix.SysvShmGet(unix.IPC_PRIVATE, *size, mode)
 }
 
-func (m *sysv) replace(_ *segment, o segmentOptions, fill func(*segment)) (*segment, error) {
+func (m *sysv) replace(_ *segment, o segmentOptions, fill func(*segment) error) (*segment, error) {
 	s, err := m.create(o)
-	if err == nil {
-		fill(s)
+	if err != nil {
+		return nil, err
 	}
-	return s, err
+	if err := fill(s); err != nil {
+		m.destroy(s)
+		return nil, err
+	}
+	return s, nil
 }
 
 func (m *sysv) destroy(s *segment) error {

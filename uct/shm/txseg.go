@@ -2,6 +2,7 @@ package shm
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -14,25 +15,32 @@ const (
 
 // attach finds the segment of a descriptor among those of the endpoint, or
 // attaches it, and makes it the one used last. The endpoint fails if the
-// descriptor is not what a peer of ours writes.
+// descriptor is not what a peer of ours writes. The descriptor was read when the
+// head was h. If that has moved on, the owner may have been writing another one
+// meanwhile, and what was read is of no use: the result is nil then.
 //
 //go:noinline
-func (e *endpoint) attach(d descriptor) ([]byte, error) {
-	a := e.segs[d.seg]
+func (e *endpoint) attach(d descriptor, h uint64) ([]byte, error) {
+	a, err := e.segs[d.seg], error(nil)
 	if a == nil {
-		var err error
-		if a, err = e.attachNew(d); err == ucs.ErrNoResource {
-			return nil, err
-		} else if err != nil {
-			return nil, e.fail(fmt.Errorf("shm: receive buffers of the peer: %w", err))
-		}
+		a, err = e.attachNew(d)
 	}
-	if uint64(d.offset)+uint64(e.i.o.seg) > uint64(len(a.mem)) {
-		return nil, e.fail(fmt.Errorf("shm: the peer names a receive buffer at %d in a segment of %d bytes: %w",
-			d.offset, len(a.mem), ucs.ErrConnectionReset))
+	switch {
+	case err == ucs.ErrNoResource:
+		return nil, err
+	case err != nil:
+		err = fmt.Errorf("shm: receive buffers of the peer: %w", err)
+	case uint64(d.offset)+uint64(e.i.o.seg) > uint64(len(a.mem)):
+		err = fmt.Errorf("shm: the peer names a receive buffer at %d in a segment of %d bytes: %w",
+			d.offset, len(a.mem), ucs.ErrConnectionReset)
+	default:
+		e.lastID, e.lastMem = d.seg, a.mem
+		return a.mem, nil
 	}
-	e.lastID, e.lastMem = d.seg, a.mem
-	return a.mem, nil
+	if atomic.LoadUint64(e.head)&^armed != h&^armed {
+		return nil, nil
+	}
+	return nil, e.fail(err)
 }
 
 func (e *endpoint) attachNew(d descriptor) (*attachment, error) {

@@ -1,0 +1,282 @@
+package shm
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/ucs/log/logtest"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// TestFullAddressSpace attaches files that are huge and have no pages: what they
+// take of the address space is limited, and given back.
+func TestFullAddressSpace(t *testing.T) {
+	if ucttest.RaceEnabled {
+		t.Skip("the race detector leaves no room for mappings of this size")
+	}
+	d := openDomain(component{posixName}, newPosix(posixDomainSettings{UseProcLink: true, Dir: defaultDir}))
+	before := attachedAll.bytes.Load()
+	const size = 1 << 43
+	huge := func() *attachment {
+		t.Helper()
+		fd, err := unix.MemfdCreate("huge", unix.MFD_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+		if err := unix.Ftruncate(fd, size); err != nil {
+			t.Fatal(err)
+		}
+		a, err := d.attached.attach(reference{id: idProcFS | uint64(fd)<<idFieldBits | uint64(os.Getpid())})
+		if err != nil {
+			ucttest.WantStatus(t, "one too many", err, ucs.ErrExceedsLimit)
+			ucttest.WantStatus(t, "one too many", err, ucs.ErrUnreachable)
+		}
+		return a
+	}
+	var list []*attachment
+	for len(list) < 1<<47/size {
+		a := huge()
+		if a == nil {
+			break
+		}
+		list = append(list, a)
+	}
+	if n := len(list); n == 0 || n > maxAttachedBytes/size {
+		t.Errorf("%d segments of %d bytes were attached", n, size)
+	}
+	for _, a := range list {
+		d.attached.release(a)
+	}
+	if after := attachedAll.bytes.Load(); after != before {
+		t.Errorf("%d bytes counted, %d before", after, before)
+	}
+	a := huge()
+	if a == nil {
+		t.Fatal("nothing can be attached any more")
+	}
+	d.attached.release(a)
+}
+
+// TestFlood queues more datagrams than are taken at once: who sends without end
+// does not keep the receiver busy without end.
+func TestFlood(t *testing.T) {
+	text, err := os.ReadFile("/proc/sys/net/unix/max_dgram_qlen")
+	if err != nil {
+		t.Skipf("missing: the length of a socket's queue: %v", err)
+	}
+	if n, _ := strconv.Atoi(strings.TrimSpace(string(text))); n < maxDrain {
+		t.Skipf("sockets queue no more than %d datagrams", n)
+	}
+	f := &ucttest.Fixture{Component: component{posixName}}
+	a, b := f.Pair(t)
+	i := b.Iface.(*iface)
+	sender := &a.Iface.(*iface).sock
+	to := &unix.SockaddrUnix{Name: "@" + i.sock.name}
+	sent := 0
+	for sent < 1000 && unix.Sendto(sender.fd, wakeByte, unix.MSG_DONTWAIT, to) == nil {
+		sent++
+	}
+	i.sock.HandleEvent(event.Read)
+	left := 0
+	for i.sock.drainOne() {
+		left++
+	}
+	if left == 0 || left+maxDrain != sent {
+		t.Errorf("%d datagrams left of %d", left, sent)
+	}
+	if err := unix.Sendto(sender.fd, wakeByte, unix.MSG_DONTWAIT, to); err != nil {
+		t.Fatal(err)
+	}
+	ucttest.WantStatus(t, "arming with a datagram in the queue", i.arm(), ucs.ErrBusy)
+	if err := i.arm(); err != nil {
+		t.Errorf("arming without: %v", err)
+	}
+}
+
+func (s *wakeSocket) drainOne() bool {
+	_, _, err := unix.Recvfrom(s.fd, s.buf[:], unix.MSG_DONTWAIT)
+	return err == nil
+}
+
+// movingMapper lets something happen while a segment is opened.
+type movingMapper struct {
+	mapper
+	move func()
+}
+
+func (m *movingMapper) open(ref reference) (object, error) {
+	if m.move != nil {
+		m.move()
+	}
+	return m.mapper.open(ref)
+}
+
+// TestTornDescriptor lets the owner of a ring replace the descriptor of an
+// element, which another sender was given, while this one reads it: what it reads
+// makes no sense, and nobody is to blame.
+func TestTornDescriptor(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		torn func(d *descriptor)
+	}{
+		{"segment", func(d *descriptor) { d.seg ^= 1 << 40 }},
+		{"offset", func(d *descriptor) { d.offset = ^uint32(0) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := &ucttest.Fixture{Component: component{posixName}}
+			a, b := f.Pair(t)
+			n := count(t, b, 2)
+			e := a.Connect(t, b).(*endpoint)
+			other := b.Connect(t, b)
+			r := &b.Iface.(*iface).rx
+			good := readDescriptor(r.elems)
+			torn := good
+			c.torn(&torn)
+			torn.put(r.elems)
+			m := &movingMapper{mapper: a.Domain.(*domain).m}
+			m.move = func() {
+				m.move = nil
+				if err := other.AMShort(2, 0, nil, 0, nil); err != nil {
+					t.Error(err)
+				}
+				good.put(r.elems)
+			}
+			a.Domain.(*domain).attached.m = m
+			if _, err := e.AMBcopy(2, &ucttest.Packer{Data: make([]byte, 8)}, 0, nil); err != nil {
+				t.Errorf("sending: %v", err)
+			}
+			ucttest.Until(t, "both messages", func() bool { return *n == 2 }, b)
+			if e.failure != nil {
+				t.Errorf("the endpoint failed: %v", e.failure)
+			}
+		})
+	}
+}
+
+// TestCloseInCallback closes an interface where it is being worked on.
+func TestCloseInCallback(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		a, b := f.Pair(t)
+		ep := a.Connect(t, b)
+		n := count(t, b, 2)
+		for ep.AMShort(2, 0, nil, 0, nil) == nil {
+		}
+		called := false
+		req := ucttest.NewPending(func() error {
+			called = true
+			ep.Close()
+			ucttest.WantStatus(t, "closing inside progress", a.Iface.Close(), ucs.ErrBusy)
+			return nil
+		})
+		if err := ep.PendingAdd(&req.Pending); err != nil {
+			t.Fatal(err)
+		}
+		ucttest.Until(t, "the request", func() bool { return called }, b, a)
+		ucttest.Until(t, "messages", func() bool { return *n > 0 }, b, a)
+	})
+}
+
+// TestDeliveredByProgress: messages behind an element that stays empty are
+// delivered by progress, not by arming.
+func TestDeliveredByProgress(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		logs := logtest.Watch(t)
+		logs.Expect("must have died")
+		a, b := f.Pair(t)
+		e := a.Connect(t, b).(*endpoint)
+		n := count(t, b, 2)
+		if _, err := e.claim(); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.AMShort(2, 0, nil, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		i := b.Iface.(*iface)
+		i.stuckAfter = 0
+		ucttest.Until(t, "the ring to be replaced", func() bool {
+			before := *n
+			if err := b.Iface.Arm(uct.EventRecv); err != nil && err != ucs.ErrBusy {
+				t.Fatal(err)
+			}
+			if *n != before {
+				t.Fatal("a handler ran inside Arm")
+			}
+			return i.renewals == 1
+		}, b)
+		if *n != 1 {
+			t.Errorf("%d messages", *n)
+		}
+	})
+}
+
+// TestNewRingNotStuck: how long an element of the old ring stayed empty says
+// nothing about the new one.
+func TestNewRingNotStuck(t *testing.T) {
+	logs := logtest.Watch(t)
+	logs.Expect("nonsense")
+	f := &ucttest.Fixture{Component: component{posixName}}
+	a, b := f.Pair(t)
+	e := a.Connect(t, b).(*endpoint)
+	if _, err := e.claim(); err != nil {
+		t.Fatal(err)
+	}
+	i := b.Iface.(*iface)
+	i.watch()
+	if !i.stall.watching {
+		t.Fatal("an empty element is not watched")
+	}
+	i.stall.since -= 2 * stuckAfter
+	atomic.StoreUint64(i.rx.head, 1<<20)
+	i.watch()
+	if i.renewals != 1 {
+		t.Fatal("the ring was not replaced")
+	}
+	e = a.Connect(t, b).(*endpoint)
+	if _, err := e.claim(); err != nil {
+		t.Fatal(err)
+	}
+	if i.watch(); i.renewals != 1 {
+		t.Error("the new ring was taken for one that is stuck")
+	}
+	ucttest.Until(t, "the failure of the first endpoint", func() bool { return true }, a)
+}
+
+// TestForeignDirectory: a peer cannot make this process look into directories
+// other than its own, which may be anywhere, on file systems of the peer's too.
+func TestForeignDirectory(t *testing.T) {
+	dir := shmDir(t)
+	for _, m := range []*posix{
+		newPosix(posixDomainSettings{UseProcLink: true, Dir: defaultDir}),
+		newPosix(posixDomainSettings{Dir: dir}),
+	} {
+		other := shmDir(t)
+		for _, at := range []string{other, ""} {
+			name := fileName(idOurs | 5)
+			if at != "" {
+				name = at + "/" + name
+			} else {
+				t.Cleanup(func() { os.Remove(name) })
+			}
+			if err := os.WriteFile(name, []byte("content"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			o, err := m.open(reference{id: idOurs | 5, dir: at})
+			if err == nil {
+				m.close(o)
+			}
+			ucttest.WantStatus(t, "opening a file in "+at, err, ucs.ErrUnreachable)
+			if err != nil && !strings.Contains(err.Error(), "UCX_POSIX_DIR") {
+				t.Errorf("error says no remedy: %v", err)
+			}
+		}
+	}
+}
