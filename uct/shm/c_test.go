@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log/logtest"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -356,6 +357,8 @@ func TestOtherRing(t *testing.T) {
 		other := uct.PeerRelease113 + uct.PeerRelease122 - c.release
 		h := openFor(t, transport, other, nil)
 		p := startC(t, c, transport)
+		logs := logtest.Watch(t)
+		logs.Expect("probably\": \"UCX_PEER_RELEASE=" + map[uct.PeerRelease]string{uct.PeerRelease113: "1.13", uct.PeerRelease122: "1.22"}[c.release])
 		err := h.Iface.Reachable(uct.ReachableParams{DeviceAddr: p.dev, IfaceAddr: p.addr})
 		if !errors.Is(err, ucs.ErrUnreachable) || !strings.Contains(err.Error(), "UCX_PEER_RELEASE") {
 			t.Errorf("reachable: %v", err)

@@ -7,9 +7,11 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/shm/internal/host"
 )
@@ -109,10 +111,27 @@ func (i *iface) examine(r *txRing) (err error) {
 	r.n = uint64(n)
 	r.elems = b[elemsOffset : elemsOffset+n*r.elem]
 	if n != i.o.ring && binary.LittleEndian.Uint32(b[markOffset:]) != mark {
+		i.warnOtherRing(r.pid, n)
 		return fmt.Errorf("the ring of process %d has %d elements, the own one has %d: C UCX assumes that all have the same; "+
 			"set UCX_PEER_RELEASE for its release, or UCX_*_FIFO_SIZE=%d: %w", r.pid, n, i.o.ring, n, ucs.ErrUnreachable)
 	}
 	return nil
+}
+
+// warnOtherRing says, once in a domain, what an error that is only a reason for
+// another transport does not: the peer of C UCX takes our ring to be as long as
+// its own, and what it sends there gets lost or stuck.
+func (i *iface) warnOtherRing(pid, n int) {
+	if i.domain.warned.Swap(true) {
+		return
+	}
+	release := "1.22"
+	if n == ring113 {
+		release = "1.13"
+	}
+	log.Warn("a peer of C UCX assumes another ring length and may hang: set UCX_PEER_RELEASE for its release, or UCX_*_FIFO_SIZE",
+		zap.String("transport", i.domain.attr.Component), zap.Int("peer", pid), zap.Int("its length", n), zap.Int("ours", i.o.ring),
+		zap.String("probably", "UCX_PEER_RELEASE="+release))
 }
 
 // countElements finds how many elements a ring has: the largest power of two, most
