@@ -159,32 +159,39 @@ func (w *Worker) orphan(l *assemblyList) {
 	w.watchOrphans()
 }
 
-// watchOrphans sees to it that the oldest orphan is looked at in time.
+// watchOrphans sees to it that the oldest orphan is looked at in time: by a
+// timer, or where there is no descriptor for one in every round of progress,
+// which also tries again to set it.
 func (w *Worker) watchOrphans() {
 	a := w.orphans.head
 	if a == nil {
+		w.untimed = false
 		return
 	}
 	wait := a.until - w.uctw.Now()
 	var err error
 	if w.orphanTimer == nil {
-		w.orphanTimer, err = w.uctw.Timers().After(wait, w.expireOrphans)
+		w.orphanTimer, err = w.uctw.Timers().After(wait, func() { w.expireOrphans() })
 	} else {
 		err = w.orphanTimer.Reset(wait)
 	}
-	if err != nil { // no descriptor for a timer: not later, then
+	if err != nil && !w.untimed {
 		log.Warn("no timer for incomplete messages", zap.String("worker", w.name), zap.Error(err))
-		a.until = 0
 	}
+	w.untimed = err != nil
 }
 
-// expireOrphans ends the messages whose rest has not come.
-func (w *Worker) expireOrphans() {
+// expireOrphans ends the messages whose rest has not come, and returns their
+// number.
+func (w *Worker) expireOrphans() int {
+	n := 0
 	now := w.uctw.Now()
 	for a := w.orphans.head; a != nil && a.until <= now; a = w.orphans.head {
 		w.abandon(a)
+		n++
 	}
 	w.watchOrphans()
+	return n
 }
 
 // abandon ends a message that will never be complete.

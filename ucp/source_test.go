@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -197,6 +199,65 @@ func TestOrphanTimer(t *testing.T) {
 		t.Error(err)
 	}
 	v.checkEmpty(c)
+}
+
+// TestOrphansWithoutTimer: the time passes although there is no descriptor for a
+// timer, and the timer is used as soon as there is one.
+func TestOrphansWithoutTimer(t *testing.T) {
+	v := newVictim(t, "KEEPALIVE_INTERVAL", "0")
+	v.log.Expect("no timer for incomplete messages")
+	c := newConn()
+	r := v.post(1, 100)
+	v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
+	restore := noDescriptors(t)
+	c.Gone()
+	v.Progress()
+	if !v.untimed || v.orphanTimer != nil || r.Done() {
+		t.Fatalf("there is a timer, or the receive is done %v: the test tests nothing", r.Done())
+	}
+	if err := v.arm(); !errors.Is(err, ucs.ErrBusy) {
+		t.Errorf("asleep without a timer: %v", err)
+	}
+	v.orphans.head.until = 0 // the time passes
+	v.Progress()
+	if !r.Done() || !errors.Is(r.Err(), ucs.ErrConnectionReset) || v.untimed {
+		t.Errorf("the receive: done %v, %v, still without timer %v", r.Done(), r.Err(), v.untimed)
+	}
+
+	again := v.post(1, 100)
+	c = newConn()
+	v.handle(v.onEagerFirst, c, first(1, 8, 100, make([]byte, 40)))
+	c.Gone()
+	v.Progress()
+	restore()
+	v.Progress()
+	if v.untimed || v.orphanTimer == nil {
+		t.Error("the timer was not tried again")
+	}
+	if err := again.Wait(t.Context()); !errors.Is(err, ucs.ErrConnectionReset) {
+		t.Error(err)
+	}
+	v.checkEmpty(c)
+}
+
+// noDescriptors lets no more descriptors be opened until restore, at the end of
+// the test at the latest.
+func noDescriptors(t *testing.T) (restore func()) {
+	t.Helper()
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	restore = func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(restore)
+	return restore
 }
 
 // TestHogGivesWay: at the limit the connection that holds most loses its

@@ -121,6 +121,9 @@ func (w *Worker) arm() error {
 	if w.dispatched.head != nil {
 		return ucs.ErrBusy
 	}
+	if w.untimed { // nothing would wake the sleeper; it lasts for orphanTime at most
+		return ucs.ErrBusy
+	}
 	return w.uctw.Arm()
 }
 

@@ -83,6 +83,7 @@ type Worker struct {
 	unnamed     source       // of transports that do not tell them apart
 	orphans     assemblyList // incomplete messages of connections that are over
 	orphanTimer *event.Timer
+	untimed     bool // the timer could not be set: progress looks after the orphans
 
 	endpoints   idTable[Endpoint]
 	keys        *Rkey // open ones
@@ -276,6 +277,9 @@ func (w *Worker) Progress() int {
 	n := w.uctw.Progress()
 	if w.dispatched.head != nil {
 		n += w.finishDispatched()
+	}
+	if w.untimed {
+		n += w.expireOrphans()
 	}
 	w.inProgress = false
 	return n
