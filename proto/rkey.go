@@ -23,7 +23,8 @@ var errRkey error = &FormatError{What: "rkey", Reason: "ends in the middle", Sta
 
 // Rkey is a packed remote key (src/ucp/core/ucp_rkey.c): the keys of a piece of
 // memory for each of the owner's memory domains. Its byte slices alias what it
-// was parsed from. It is a plain value; copying it is cheap.
+// was parsed from; if a peer can change that, its methods return nonsense then,
+// but nothing beyond it. It is a plain value; copying it is cheap.
 type Rkey struct {
 	// MDMap has a bit for each of the owner's memory domains that the memory is
 	// registered with. 0: the key opens nothing and the fields below are empty.
@@ -66,10 +67,11 @@ func ParseRkey(b []byte) (k Rkey, n int, err error) {
 		return k, at, nil
 	}
 	for range bits.OnesCount64(k.MDMap) {
-		if at == len(b) || int(b[at]) > len(b)-at-1 {
+		_, rest, ok := cutKey(b[at:])
+		if !ok {
 			return Rkey{}, 0, errRkey
 		}
-		at += 1 + int(b[at])
+		at = len(b) - len(rest)
 	}
 	k.keys = b[rkeyHeaderSize:at:at]
 	if at == len(b) {
@@ -162,21 +164,35 @@ func (k *Rkey) Key(md uint8) (key []byte, ok bool) {
 	}
 	b := k.keys
 	for range bits.OnesCount64(k.MDMap & (1<<md - 1)) {
-		b = b[1+int(b[0]):]
+		if _, b, ok = cutKey(b); !ok {
+			return nil, false
+		}
 	}
-	n := int(b[0])
-	return b[1 : 1+n : 1+n], true
+	key, _, ok = cutKey(b)
+	return key, ok
+}
+
+// cutKey cuts a length byte and a key off b. It reads the length once.
+func cutKey(b []byte) (key, rest []byte, ok bool) {
+	if len(b) == 0 {
+		return nil, nil, false
+	}
+	n := 1 + int(b[0])
+	if n > len(b) {
+		return nil, nil, false
+	}
+	return b[1:n:n], b[n:], true
 }
 
 // Keys calls yield for each memory domain in ascending order.
 func (k *Rkey) Keys(yield func(md uint8, key []byte) bool) {
 	b := k.keys
 	for m := k.MDMap; m != 0; m &= m - 1 {
-		n := int(b[0])
-		if !yield(uint8(bits.TrailingZeros64(m)), b[1:1+n:1+n]) {
+		key, rest, ok := cutKey(b)
+		if !ok || !yield(uint8(bits.TrailingZeros64(m)), key) {
 			return
 		}
-		b = b[1+n:]
+		b = rest
 	}
 }
 

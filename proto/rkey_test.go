@@ -158,3 +158,34 @@ func FuzzRkey(f *testing.F) {
 		}
 	})
 }
+
+// TestRkeyChanged changes what a key was parsed from: a message in shared memory
+// is still the peer's.
+func TestRkeyChanged(t *testing.T) {
+	k := NewRkey(0)
+	for md := range uint8(3) {
+		if err := k.Add(md, []byte{1, 2, 3, 4}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for at := range 3 {
+		for _, n := range []byte{0, 3, 5, 9, 14, 255} {
+			b := k.Append(nil)
+			got, _, err := ParseRkey(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b[rkeyHeaderSize+5*at] = n
+			for md := range uint8(4) {
+				if key, ok := got.Key(md); len(key) > len(b) || !ok && key != nil {
+					t.Errorf("key of %d bytes, %v", len(key), ok)
+				}
+			}
+			for _, key := range got.Keys {
+				if len(key) > len(b) {
+					t.Errorf("key of %d bytes", len(key))
+				}
+			}
+		}
+	}
+}

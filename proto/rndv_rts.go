@@ -64,7 +64,8 @@ func ParseRndvRTS(b []byte) (h RndvRTS, tail []byte, err error) {
 	if size > maxSize {
 		return h, nil, errRTSSize
 	}
-	if RndvOp(b[40]) > RndvRMA {
+	op := RndvOp(b[40])
+	if op > RndvRMA {
 		return h, nil, errRTSOpcode
 	}
 	h.Header = le.Uint64(b)
@@ -72,7 +73,7 @@ func ParseRndvRTS(b []byte) (h RndvRTS, tail []byte, err error) {
 	h.ReqID = RequestID(le.Uint64(b[16:]))
 	h.Address = le.Uint64(b[24:])
 	h.Size = int(size)
-	h.Op = RndvOp(b[40])
+	h.Op = op
 	return h, b[RndvRTSSize:], nil
 }
 

@@ -76,7 +76,10 @@ func (ep *Endpoint) UnpackRkey(packed []byte) (*Rkey, error) {
 	}
 	own := bytes.Clone(packed[:n])
 	k := &Rkey{ep: ep}
-	k.key, _, _ = proto.ParseRkey(own)
+	// It may be a message in memory that a peer has changed meanwhile.
+	if k.key, _, err = proto.ParseRkey(own); err != nil {
+		return nil, err
+	}
 	if t, ok := ucs.MemoryTypeFromWire(k.key.MemType); !ok || t != ucs.MemoryHost {
 		return nil, fmt.Errorf("ucp: remote key of memory of type %d: %w", k.key.MemType, ucs.ErrUnsupported)
 	}
