@@ -90,7 +90,7 @@ const (
 func newFuzzTarget(t testing.TB) *fuzzTarget {
 	v := newVictim(t, "MAX_UNEXP_EPS", "20")
 	f := &fuzzTarget{victim: v, handlers: []uct.AMHandler{
-		v.onWireup, v.onEagerOnly, v.onEagerFirst, v.onEagerMiddle, v.onEagerSyncOnly, v.onEagerSyncFirst,
+		v.onWireup, v.onEagerOnly(), v.onEagerFirst, v.onEagerMiddle, v.onEagerSyncOnly, v.onEagerSyncFirst,
 		v.onEagerSyncAck, v.onRndvRTS, v.onRndvRTR, v.onRndvData, v.onRndvATS, v.onRndvATP,
 		v.onPut, v.onGetReq, v.onGetRep, v.onAtomicReq, v.onAtomicRep, v.onCompletion,
 	}}

@@ -135,8 +135,8 @@ func TestHostileFragments(t *testing.T) {
 func TestHostileUnexpected(t *testing.T) {
 	const limit = 1 << 20
 	for name, message := range map[string]func(v *victim, i int) error{
-		"empty": func(v *victim, _ int) error { return v.onEagerOnly(nil, make([]byte, 8), nil) },
-		"large": func(v *victim, _ int) error { return v.onEagerOnly(nil, make([]byte, 5000), nil) },
+		"empty": func(v *victim, _ int) error { return v.onEagerOnly()(nil, make([]byte, 8), nil) },
+		"large": func(v *victim, _ int) error { return v.onEagerOnly()(nil, make([]byte, 5000), nil) },
 		"offers": func(v *victim, _ int) error {
 			return v.onRndvRTS(nil, proto.RndvRTS{EpID: v.ep.localID, ReqID: 1, Size: math.MaxInt}.Append(nil), nil)
 		},

@@ -17,21 +17,29 @@ type Request struct {
 	// per request object; the library does not touch it.
 	Private any
 
-	w     *Worker
-	ep    *Endpoint
+	// Position in the one list the request is in: the free list, a receive
+	// queue, or one of its endpoint's lists. These and what follows them is all
+	// that most receives use: the fewer cache lines, the better.
+	list       *requestList
+	prev, next *Request
+
 	state requestState
 	err   error // the result, once stateDone is set
+	w     *Worker
 
-	data payload
 	tag  Tag
 	mask Tag
+	sn   uint64 // posting order of a receive
 	info TagRecvInfo
 
-	onSend    func(*Request, error, any)
 	onTagRecv func(*Request, error, TagRecvInfo, any)
 	userData  any
 
+	data payload
+
 	// What the protocol keeps between its steps.
+	ep      *Endpoint
+	onSend  func(*Request, error, any)
 	proto   *protocol
 	offset  int // packed bytes handed to the transport so far
 	frag    int // bytes of the fragment being packed
@@ -39,7 +47,6 @@ type Request struct {
 	msgID   proto.MessageID
 	localID uint64 // id by which the peer names this request, 0 for none
 	peerID  uint64 // the peer's request
-	sn      uint64 // posting order of a receive
 	ranges  rangeSet
 	part    part  // of a rendezvous, being sent, or the peer's memory
 	lane    uint8 // on which it goes on
@@ -56,11 +63,6 @@ type Request struct {
 
 	pend uct.Pending
 	comp uct.Completion
-
-	// Position in the one list the request is in: the free list, a receive
-	// queue, or one of its endpoint's lists.
-	list       *requestList
-	prev, next *Request
 }
 
 var (
@@ -174,8 +176,11 @@ func (r *Request) Free() {
 	if r == nil || r.w == nil {
 		return
 	}
-	if r.state == stateRecv|stateDone && r.err == nil && r.proto == nil {
-		r.w.recycle(r) // holds nothing
+	if r.state&^stateParams == stateRecv|stateDone && r.err == nil && r.proto == nil {
+		if r.state != stateRecv|stateDone {
+			r.onSend, r.onTagRecv, r.userData = nil, nil, nil
+		}
+		r.w.recycle(r) // holds nothing else
 		return
 	}
 	r.checkLive()

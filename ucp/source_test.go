@@ -266,15 +266,15 @@ func TestHogGivesWay(t *testing.T) {
 	v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
 	v.log.Expect("dropping the connection that holds most")
 	hog, modest := newConn(), newConn()
-	v.handle(v.onEagerOnly, modest, eager(1, make([]byte, 100)))
+	v.handle(v.onEagerOnly(), modest, eager(1, make([]byte, 100)))
 	v.handle(v.onEagerFirst, hog, first(2, 7, 60_000, make([]byte, 1000)))
 	v.handle(v.onEagerMiddle, hog, middle(8, 40, make([]byte, 1000)))
 	v.handle(v.onEagerFirst, hog, first(4, 9, 60_000, make([]byte, 1000)))
 	fourth := v.post(4, 60_000) // this one is half received
 	for v.held() < 60_000 {
-		v.handle(v.onEagerOnly, hog, eager(3, make([]byte, 1000)))
+		v.handle(v.onEagerOnly(), hog, eager(3, make([]byte, 1000)))
 	}
-	v.handle(v.onEagerOnly, modest, eager(1, make([]byte, 6000)))
+	v.handle(v.onEagerOnly(), modest, eager(1, make([]byte, 6000)))
 	if !errors.Is(hog.dropped, ucs.ErrExceedsLimit) || modest.dropped != nil {
 		t.Fatalf("dropped: %v and %v", hog.dropped, modest.dropped)
 	}
@@ -298,7 +298,7 @@ func TestHogGivesWay(t *testing.T) {
 		t.Errorf("%d connections dropped", v.Stats().Evicted)
 	}
 	// One that exceeds the limit by itself.
-	if err := v.onEagerOnly(&newConn().Source, eager(1, make([]byte, 70_000)), nil); !errors.Is(err, ucs.ErrExceedsLimit) {
+	if err := v.onEagerOnly()(&newConn().Source, eager(1, make([]byte, 70_000)), nil); !errors.Is(err, ucs.ErrExceedsLimit) {
 		t.Error(err)
 	}
 }
@@ -316,7 +316,7 @@ func TestEvictedWhileAdding(t *testing.T) {
 			v.handle(v.onEagerMiddle, hog, middle(7, 40_000, make([]byte, 8000)))
 		}
 		for v.held() < 60_000 {
-			v.handle(v.onEagerOnly, hog, eager(3, make([]byte, 1000)))
+			v.handle(v.onEagerOnly(), hog, eager(3, make([]byte, 1000)))
 		}
 		if withFirst {
 			v.handle(v.onEagerMiddle, other, middle(7, 20_000, make([]byte, 6000)))

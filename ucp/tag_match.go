@@ -57,7 +57,25 @@ func (m *tagMatcher) removeExpected(r *Request) {
 // matchExpected removes and returns the receive that gets a message, nil when
 // none matches.
 func (m *tagMatcher) matchExpected(tag Tag) *Request {
-	r := m.exact[tagBucket(tag)].head
+	l := &m.exact[tagBucket(tag)]
+	r := l.head
+	if r == nil || r.tag != tag || m.wilds != 0 {
+		return m.searchExpected(r, tag)
+	}
+	// What removeExpected does with the first of a list.
+	r.state &^= stateExpect
+	if l.head = r.next; r.next == nil {
+		l.tail = nil
+	} else {
+		r.next.prev, r.next = nil, nil
+	}
+	r.list = nil
+	return r
+}
+
+// searchExpected is matchExpected in general; r is the first receive in the
+// bucket of tag.
+func (m *tagMatcher) searchExpected(r *Request, tag Tag) *Request {
 	for r != nil && r.tag != tag {
 		r = r.next
 	}
@@ -107,14 +125,18 @@ func (m *tagMatcher) link(d *TagMessage) {
 // findUnexpected returns the oldest message that a receive of tag and mask gets,
 // nil when there is none.
 func (m *tagMatcher) findUnexpected(tag, mask Tag) *TagMessage {
+	if m.alone == nil && m.arrived.head == nil {
+		return nil
+	}
+	return m.searchUnexpected(tag, mask)
+}
+
+func (m *tagMatcher) searchUnexpected(tag, mask Tag) *TagMessage {
 	if d := m.alone; d != nil {
 		if (d.tag^tag)&mask != 0 {
 			d = nil
 		}
 		return d
-	}
-	if m.arrived.head == nil {
-		return nil
 	}
 	if mask == FullMask {
 		for d := m.byTag[tagBucket(tag)].head; d != nil; d = d.links[bucketLinks].next {

@@ -178,27 +178,37 @@ func (r *Request) deliver(tag Tag, data []byte) {
 	case r.data.class != DatatypeContig:
 		r.finish(r.data.unpackAt(data, 0))
 	default: // all that finish does for such a receive
-		copyBytes(r.data.buf, data)
+		if len(data) == 8 { // as costs no call
+			*(*[8]byte)(r.data.buf) = [8]byte(data)
+		} else {
+			copyBytes(r.data.buf, data)
+		}
 		r.data.buf = nil
 		r.state |= stateDone
-		if r.state&(stateParams|stateFreed) != 0 {
+		if fn := r.onTagRecv; fn != nil && r.state&(stateInCall|stateFreed) == 0 {
+			r.onTagRecv = nil
+			fn(r, nil, r.info, r.userData)
+		} else if r.state&(stateParams|stateFreed) != 0 {
 			r.leave(nil)
 		}
 	}
 }
 
-// onEagerOnly receives a message that came whole.
-func (w *Worker) onEagerOnly(src *uct.Source, data []byte, desc *uct.AMDesc) error {
-	h, payload, err := proto.ParseEagerOnly(data)
-	if err != nil {
-		return w.malformed(err)
+// onEagerOnly is the handler of messages that come whole. It is a function
+// literal, not a method, because calling a method value costs a second call.
+func (w *Worker) onEagerOnly() uct.AMHandler {
+	return func(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+		h, payload, err := proto.ParseEagerOnly(data)
+		if err != nil {
+			return w.malformed(err)
+		}
+		if r := w.tm.matchExpected(h.Tag); r != nil {
+			r.deliver(h.Tag, payload)
+			return nil
+		}
+		_, err = w.keepMessage(w.sourceOf(src), h.Tag, payload, desc)
+		return err
 	}
-	if r := w.tm.matchExpected(h.Tag); r != nil {
-		r.deliver(h.Tag, payload)
-		return nil
-	}
-	_, err = w.keepMessage(w.sourceOf(src), h.Tag, payload, desc)
-	return err
 }
 
 // onEagerSyncOnly receives a message that came whole and whose sender waits for

@@ -60,7 +60,7 @@ func (v *victim) handlers() map[string]uct.AMHandler {
 	w := v.Worker
 	return map[string]uct.AMHandler{
 		"wireup":     w.onWireup,
-		"eager only": w.onEagerOnly, "eager first": w.onEagerFirst, "eager middle": w.onEagerMiddle,
+		"eager only": w.onEagerOnly(), "eager first": w.onEagerFirst, "eager middle": w.onEagerMiddle,
 		"sync only": w.onEagerSyncOnly, "sync first": w.onEagerSyncFirst, "sync ack": w.onEagerSyncAck,
 		"rts": w.onRndvRTS, "rtr": w.onRndvRTR, "data": w.onRndvData, "ats": w.onRndvATS, "atp": w.onRndvATP,
 		"put": w.onPut, "get request": w.onGetReq, "get reply": w.onGetRep, "completion": w.onCompletion,

@@ -241,7 +241,7 @@ func canSleep(a *uct.IfaceAttr) bool {
 func (w *Worker) setHandlers(i *iface) error {
 	handlers := map[proto.AMID]uct.AMHandler{proto.IDWireup: w.onWireup}
 	if w.ctx.params.Features&FeatureTag != 0 {
-		handlers[proto.IDEagerOnly] = w.onEagerOnly
+		handlers[proto.IDEagerOnly] = w.onEagerOnly()
 		handlers[proto.IDEagerFirst] = w.onEagerFirst
 		handlers[proto.IDEagerMiddle] = w.onEagerMiddle
 		handlers[proto.IDEagerSyncOnly] = w.onEagerSyncOnly

@@ -54,13 +54,25 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.Sen
 	}
 	at := int(h&(e.n-1)) * e.elem
 	el := e.elems[at : at+e.elem]
-	binary.LittleEndian.PutUint64(el[elemPayload:], header)
+	few := (*[minElemSize]byte)(el) // constant indices need no checks
+	binary.LittleEndian.PutUint64(few[elemPayload:], header)
 	if len(payload) == 8 { // as costs no call
-		*(*[8]byte)(el[elemPayload+headerLen:]) = [8]byte(payload)
+		*(*[8]byte)(few[elemPayload+headerLen:]) = [8]byte(payload)
 	} else if len(payload) > 0 {
 		copy(el[elemPayload+headerLen:], payload)
 	}
-	e.publish(el, h, flagInline, id, n)
+	if e.i.tracer != nil {
+		e.i.tracer(false, id, el[elemPayload:elemPayload+n])
+	}
+	flags := uint32(flagInline)
+	if h&e.n != 0 {
+		flags |= flagPhase
+	}
+	raceSent()
+	storeRelease(firstWord(few), elementWord(flags, uint8(id), n))
+	if h&armed != 0 {
+		e.i.sock.wake(e.wakeup)
+	}
 	return nil
 }
 

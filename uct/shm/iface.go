@@ -27,7 +27,8 @@ type iface struct {
 	inRound  bool // messages are being delivered
 	idle     uint // rounds without a message
 	inline   []byte
-	private  []byte                      // copies of buffered messages, when fenced
+	private  []byte // copies of buffered messages, when fenced
+	few      [fewBytes]byte
 	handlers [uct.MaxAMIDs]uct.AMHandler // never nil
 	pool     rxPool
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -16,6 +15,22 @@ import (
 // Progress implements uct.Progressor. A round without a message is one load of
 // the next element and a comparison.
 func (i *iface) Progress() int {
+	if i.chores || i.fenced || i.dead {
+		return i.progressOdd()
+	}
+	if w := i.rx.word(); w&flagPhase == i.rx.phase { // as poll, without its call
+		return i.receive(w)
+	}
+	if i.idle++; i.idle%watchEvery == 0 {
+		i.watch()
+	}
+	return 0
+}
+
+// progressOdd is Progress when there is more to do than to receive.
+//
+//go:noinline
+func (i *iface) progressOdd() int {
 	n := 0
 	if i.chores {
 		n = i.doChores()
@@ -23,10 +38,21 @@ func (i *iface) Progress() int {
 	if i.fenced || i.dead {
 		return n + i.receiveFenced()
 	}
-	return n + i.receive()
+	return n + i.poll()
 }
 
-// receiveFenced is receive for a ring that can be cut short: that of a file with
+// poll receives what is there.
+func (i *iface) poll() int {
+	if w := i.rx.word(); w&flagPhase == i.rx.phase {
+		return i.receive(w)
+	}
+	if i.idle++; i.idle%watchEvery == 0 {
+		i.watch()
+	}
+	return 0
+}
+
+// receiveFenced is poll for a ring that can be cut short: that of a file with
 // a name. It is not used any more then.
 //
 //go:noinline
@@ -35,7 +61,7 @@ func (i *iface) receiveFenced() (n int) {
 		return 0
 	}
 	defer i.fence(debug.SetPanicOnFault(true))
-	return i.receive()
+	return i.poll()
 }
 
 // fence ends a call that may have met a fault in the own segments.
@@ -46,16 +72,10 @@ func (i *iface) fence(old bool) {
 	}
 }
 
-// receive delivers the messages that are there.
-func (i *iface) receive() int {
+// receive delivers the messages that are there, of which there is one: w is the
+// first word of its element.
+func (i *iface) receive(w uint32) int {
 	r := &i.rx
-	w := atomic.LoadUint32(word32(r.elems, r.pos))
-	if w&flagPhase != r.phase {
-		if i.idle++; i.idle%watchEvery == 0 {
-			i.watch()
-		}
-		return 0
-	}
 	i.idle = 0
 	i.inRound = true
 	n := 0
@@ -64,9 +84,15 @@ func (i *iface) receive() int {
 		if weakOrder {
 			// A sender writes the flags last, but a wider load may be older in its
 			// other parts.
-			w = atomic.LoadUint32(word32(r.elems, r.pos))
+			w = r.word()
 		}
-		if !i.deliver(w) {
+		if id, size := w>>8&0xff, w>>16; w&flagInline != 0 && size <= fewBytes && id < uct.MaxAMIDs && i.tracer == nil {
+			// Two loads and stores cost less than a call.
+			i.few = [fewBytes]byte(r.first[elemPayload : elemPayload+fewBytes])
+			if err := i.handlers[id](nil, i.few[:size:size], nil); err != nil {
+				i.handlerFailed(uct.AMID(id), err)
+			}
+		} else if !i.deliver(w) {
 			i.inRound = false
 			i.corrupt(fmt.Sprintf("element with id %d of %d bytes, flags %#x", uint8(w>>8), w>>16, uint8(w)))
 			return n
@@ -75,7 +101,7 @@ func (i *iface) receive() int {
 		if n++; n >= i.o.maxPoll {
 			break
 		}
-		if w = atomic.LoadUint32(word32(r.elems, r.pos)); w&flagPhase != r.phase {
+		if w = r.word(); w&flagPhase != r.phase {
 			break
 		}
 	}
@@ -104,13 +130,7 @@ func (i *iface) deliver(w uint32) bool {
 		return false
 	}
 	data := i.inline[:n:n]
-	src := r.elems[r.pos+elemPayload : r.pos+r.elem]
-	if n <= fewBytes {
-		// Two loads and stores cost less than a call.
-		*(*[fewBytes]byte)(i.inline) = *(*[fewBytes]byte)(src)
-	} else {
-		copy(data, src)
-	}
+	copy(data, r.elems[r.pos+elemPayload:r.pos+r.elem])
 	if i.tracer != nil {
 		i.tracer(true, uct.AMID(id), data)
 	}

@@ -11,6 +11,7 @@ import (
 // ring is the receive side: an interface's own ring, of which it reads what it
 // must and believes nothing else.
 type ring struct {
+	first   *[minElemSize]byte // bytes of the next element
 	elems   []byte
 	pos     int    // of the next element, in elems
 	phase   uint32 // flagPhase of the next element when it is published
@@ -28,8 +29,10 @@ type ring struct {
 // viewRing finds the parts of an empty ring in a segment. slots are the
 // descriptors of its elements.
 func viewRing(s *segment, o *options, slots []int32) ring {
+	elems := s.mem[elemsOffset : elemsOffset+len(slots)*o.elem]
 	return ring{
-		elems:   s.mem[elemsOffset : elemsOffset+len(slots)*o.elem],
+		first:   (*[minElemSize]byte)(elems),
+		elems:   elems,
 		elem:    o.elem,
 		release: o.release,
 		tail:    word64(s.mem, tailOffset),
@@ -72,6 +75,9 @@ func parseSockaddr(b []byte, n uint32) (name string, ok bool) {
 	return string(b[3:n]), true
 }
 
+// word is the first word of the next element.
+func (r *ring) word() uint32 { return atomic.LoadUint32(firstWord(r.first)) }
+
 // next moves on to the next element and gives room back to senders.
 func (r *ring) next() {
 	r.pos += r.elem
@@ -79,6 +85,7 @@ func (r *ring) next() {
 		r.pos = 0
 		r.phase ^= flagPhase
 	}
+	r.first = (*[minElemSize]byte)(r.elems[r.pos:])
 	r.read++
 	if r.read&r.release == 0 {
 		raceSent()

@@ -19,5 +19,8 @@ func word64(b []byte, off int) *uint64 {
 	return (*uint64)(unsafe.Pointer(unsafe.SliceData(b[off : off+8])))
 }
 
+// firstWord is the first 4 bytes of an element.
+func firstWord(el *[minElemSize]byte) *uint32 { return (*uint32)(unsafe.Pointer(el)) }
+
 // addressOf is the address of the first byte of b, which must not be empty.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
