@@ -250,6 +250,7 @@ func (c *Context) allowed(r uct.Resource) error {
 // refuse records a transport that cannot be used and says so.
 func (c *Context) refuse(name string, err error) {
 	c.skipped = append(c.skipped, skippedResource{name: name, reason: err.Error()})
+	c.seenTransports = append(c.seenTransports, name) // it is there, but not usable
 	log.Warn("transport not usable", zap.String("transport", name), zap.Error(err))
 }
 

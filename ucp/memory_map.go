@@ -244,7 +244,7 @@ func (m *Memory) allocateFrom(name string, p *MemMapParams) error {
 		o := &m.ctx.mds[i]
 		a := o.md.Attr()
 		fixed := p.Flags&MemMapFixed != 0
-		if a.Flags&uct.MDFlagAlloc == 0 || name != "*" && name != o.component.Name() || uint64(p.Length) > a.MaxAlloc ||
+		if a.Flags&uct.MDFlagAlloc == 0 || name != "*" && name != o.component.Name() ||
 			fixed && a.Flags&uct.MDFlagFixed == 0 {
 			continue
 		}

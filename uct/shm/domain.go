@@ -83,8 +83,8 @@ func (d *domain) Alloc(p uct.AllocParams) (uct.MemHandle, error) {
 		return nil, fmt.Errorf("shm: allocating %d bytes: %w", p.Length, ucs.ErrInvalidParam)
 	case p.Fixed && (p.Address == 0 || p.Address%uint64(pageSize) != 0):
 		return nil, fmt.Errorf("shm: fixed address %#x is not that of a page: %w", p.Address, ucs.ErrInvalidParam)
-	case uint64(p.Length) > min(d.attr.MaxAlloc, maxObject):
-		return nil, fmt.Errorf("shm: allocating %d bytes, at most %d: %w", p.Length, min(d.attr.MaxAlloc, maxObject), ucs.ErrNoMemory)
+	case uint64(p.Length) > d.most():
+		return nil, fmt.Errorf("shm: allocating %d bytes: at most %d, the memory and swap of the machine: %w", p.Length, d.most(), ucs.ErrNoMemory)
 	}
 	s, err := d.m.create(segmentOptions{
 		size:  pages(p.Length),
@@ -120,6 +120,16 @@ func (d *domain) Deregister(m uct.MemHandle) error {
 	}
 	d.allocs.Add(-1)
 	return d.m.destroy(a.seg)
+}
+
+// most is the limit for an allocation. What is taken from a file system or from
+// System V the kernel refuses by itself when there is not enough at that time; of
+// files without a name it gives more than it has.
+func (d *domain) most() uint64 {
+	if m, ok := d.m.(*posix); ok && m.link {
+		return min(d.attr.MaxAlloc, maxObject)
+	}
+	return maxObject
 }
 
 // allocation is what m stands for.
