@@ -77,7 +77,7 @@ func (c *choice) explain(title string) TableInfo {
 	return info
 }
 
-// maxCuts is room for the cuts of seven options and four thresholds: two per
+// maxCuts is room for the cuts of nine options and four thresholds: two per
 // option, one per pair of options and one per threshold.
 const maxCuts = 64
 

@@ -72,6 +72,10 @@ const (
 	// spares is memory at a receiver that is late.
 	rndvAMMin = 256 << 10
 
+	// rndvPtrMin is where it may start for memory that the peer may map. A C peer
+	// does not, and asks for messages.
+	rndvPtrMin = 64 << 10
+
 	// batchShare is the part of a send's overhead that falls on one of many
 	// copied messages which are handed over together.
 	batchShare = 1.0 / 8
@@ -170,6 +174,12 @@ func (l *laneCost) dataGathered(frag int) Linear {
 // says it is there.
 func (l *laneCost) written() Linear {
 	return Linear{C: l.message() + requestCost + zcopySetup + l.reg.C + l.send + l.recv, M: l.wire + l.reg.M}
+}
+
+// attached is one copy out of the sender's memory, mapped here, and the message
+// that says that it is done. The memory is mapped once and stays so.
+func (l *laneCost) attached(ptr *laneCost) Linear {
+	return Linear{C: l.message() + requestCost + ptr.recv, M: ptr.wire}
 }
 
 // read is a zero-copy read of the sender's memory.

@@ -229,7 +229,7 @@ func (s *selector) addRkeyPtr() error {
 // (ucp_wireup_is_rma_bw_needed).
 func (s *selector) longAccess() bool {
 	need := s.in.Features & FeatureRMA
-	if s.in.RndvScheme != RndvSchemeAM {
+	if s.in.RndvScheme != RndvSchemeAM && s.in.RndvScheme != RndvSchemePtr {
 		need |= s.in.Features & (FeatureTag | FeatureAM)
 	}
 	return need != 0 && s.limits.Rndv > 0

@@ -21,11 +21,13 @@ const (
 	ProtoRndvAM  // data in messages
 	ProtoRndvPut // data written into the receiver's memory
 	ProtoRndvGet // data read from the sender's memory
+	ProtoRndvPtr // data copied from the sender's memory, which the receiver maps
 
 	// Answers of a rendezvous receiver to an offer.
 	ProtoAskAM  // wants messages: no address in its answer
 	ProtoAskPut // wants its memory written
 	ProtoRead   // reads the sender's memory, then says so
+	ProtoAttach // maps the sender's memory and copies, then says so
 
 	// Ways of a rendezvous sender to deliver what was asked for.
 	ProtoDataBcopy
@@ -45,9 +47,11 @@ var protocolText = [protoLast]struct{ name, desc string }{
 	ProtoRndvAM:          {"rndv/am", "(?) rendezvous fragmented copy-in copy-out"},
 	ProtoRndvPut:         {"rndv/put/zcopy", "(?) rendezvous zero-copy write to remote"},
 	ProtoRndvGet:         {"rndv/get/zcopy", "(?) rendezvous zero-copy read from remote"},
+	ProtoRndvPtr:         {"rndv/rkey_ptr", "(?) rendezvous copy from mapped remote memory"},
 	ProtoAskAM:           {"rndv/rtr/am", "receive fragments"},
 	ProtoAskPut:          {"rndv/rtr/put", "receive by remote write"},
 	ProtoRead:            {"rndv/get", "zero-copy read from remote"},
+	ProtoAttach:          {"rndv/attach", "copy from mapped remote memory"},
 	ProtoDataBcopy:       {"rndv/am/bcopy", "fragmented copy-in copy-out"},
 	ProtoDataZcopy:       {"rndv/am/zcopy", "fragmented zero-copy copy-out"},
 	ProtoDataPut:         {"rndv/send/put", "zero-copy write to remote"},
@@ -70,7 +74,7 @@ func (p Protocol) Description() string {
 }
 
 // Rendezvous reports whether the message is offered before it is sent.
-func (p Protocol) Rendezvous() bool { return p >= ProtoRndvAM && p <= ProtoRndvGet }
+func (p Protocol) Rendezvous() bool { return p >= ProtoRndvAM && p <= ProtoRndvPtr }
 
 // DataClass is the shape of user data.
 type DataClass uint8
@@ -80,6 +84,7 @@ const (
 	DataContig  DataClass = iota // one piece
 	DataIOV                      // a list of pieces the transport can gather
 	DataGeneric                  // packed by the application, or a list too long to gather
+	DataMapped                   // one piece, in memory that the peer can map; to be sent only
 	numDataClasses
 )
 
@@ -92,9 +97,25 @@ func (c DataClass) String() string {
 		return "iov"
 	case DataGeneric:
 		return "generic"
+	case DataMapped:
+		return "allocated"
 	}
 	return fmt.Sprintf("data class %d", uint8(c))
 }
+
+// contig reports whether the data is one piece.
+func (c DataClass) contig() bool { return c == DataContig || c == DataMapped }
+
+// Offer is what an offer says about the sender's memory.
+type Offer uint8
+
+// Kinds of offers.
+const (
+	OfferPlain   Offer = iota // nothing
+	OfferAddress              // where it is
+	OfferKey                  // and the key of a domain that maps it here
+	numOffers
+)
 
 // SendMode is what the caller says about its sends (UCP_OP_ATTR_FLAG_*).
 type SendMode uint8

@@ -17,18 +17,21 @@ func (m *model) rendezvous(class DataClass) []option {
 	byGet := offer(ProtoRndvGet, m.read(class, true), m.am.message()+m.am.send+m.am.recv+rndvControl)
 	byAM, byPut := offer(ProtoRndvAM, data, hs), offer(ProtoRndvPut, put, hs)
 	byAM.min = rndvAMMin
-	m.obey(&byAM, &byPut, &byGet)
-	return []option{byAM, byPut, byGet}
+	byPtr := offer(ProtoRndvPtr, m.attach(class == DataMapped, "the memory was not allocated by a domain of the peer's machine"), m.am.message()+m.am.send+m.am.recv+rndvControl)
+	byPtr.min = rndvPtrMin
+	m.obey(&byAM, &byPut, &byGet, &byPtr)
+	return []option{byAM, byPut, byGet, byPtr}
 }
 
 const (
 	schemeWantsPut = "UCX_RNDV_SCHEME wants put_zcopy"
 	schemeWantsGet = "UCX_RNDV_SCHEME wants get_zcopy"
+	schemeWantsPtr = "UCX_RNDV_SCHEME wants rkey_ptr"
 	schemeWantsAM  = "UCX_RNDV_SCHEME wants am"
 )
 
 // obey rules out what a scheme that is possible does not want.
-func (m *model) obey(am, put, get *option) {
+func (m *model) obey(am, put, get, ptr *option) {
 	rule := func(out *option, why string) {
 		if out.max >= 0 {
 			out.max, out.why = -1, why
@@ -38,9 +41,15 @@ func (m *model) obey(am, put, get *option) {
 	case m.set.RndvScheme == RndvSchemePut && put.max >= 0:
 		rule(am, schemeWantsPut)
 		rule(get, schemeWantsPut)
+		rule(ptr, schemeWantsPut)
 	case m.set.RndvScheme == RndvSchemeGet && get.max >= 0:
 		rule(am, schemeWantsGet)
 		rule(put, schemeWantsGet)
+		rule(ptr, schemeWantsGet)
+	case m.set.RndvScheme == RndvSchemePtr && ptr.max >= 0:
+		rule(am, schemeWantsPtr)
+		rule(put, schemeWantsPtr)
+		rule(get, schemeWantsPtr)
 	}
 }
 
@@ -106,12 +115,29 @@ func (m *model) read(class DataClass, address bool) option {
 	return o
 }
 
+// attach returns the way to copy out of the sender's memory, if the offer has a
+// key for it; why says what is the matter if not.
+func (m *model) attach(key bool, why string) option {
+	o := option{proto: ProtoAttach, group: groupZcopy, max: -1}
+	switch {
+	case m.set.RndvScheme == RndvSchemeAM:
+		o.why = schemeWantsAM
+	case m.ptrBy == "":
+		o.why = "no domain maps the peer's memory"
+	case !key:
+		o.why = why
+	default:
+		o.max, o.cost, o.config = math.MaxInt, m.am.attached(&m.ptr), m.ptrBy
+	}
+	return o
+}
+
 // RndvTables are the decision tables of an endpoint for both sides of a
 // rendezvous. They do not change once made and may be shared by endpoints and
 // goroutines.
 type RndvTables struct {
 	in     ProtoInput
-	ask    [2][numDataClasses]Table
+	ask    [numOffers][numDataClasses]Table
 	answer [2][numDataClasses]Table
 	put    LaneShares
 	get    LaneShares
@@ -123,10 +149,14 @@ func NewRndvTables(in *ProtoInput) *RndvTables {
 	t.in.own()
 	m := newModel(&t.in)
 	t.put, t.get = m.put.shares, m.get.shares
+	for offer := range t.ask {
+		for class := range t.ask[offer] {
+			ask := m.askChoice(DataClass(class), Offer(offer))
+			t.ask[offer][class] = ask.table()
+		}
+	}
 	for address := range t.answer {
-		for class := range t.ask[address] {
-			ask := m.askChoice(DataClass(class), address == 1)
-			t.ask[address][class] = ask.table()
+		for class := range t.answer[address] {
 			answer := m.answerChoice(DataClass(class), address == 1)
 			t.answer[address][class] = answer.table()
 		}
@@ -141,16 +171,10 @@ func (t *RndvTables) PutShares() *LaneShares { return &t.put }
 // GetShares is described at PutShares.
 func (t *RndvTables) GetShares() *LaneShares { return &t.get }
 
-// Ask returns the table by which a receiver answers an offer: ProtoRead,
-// ProtoAskPut or ProtoAskAM by the length of the data. address says that the
-// offer gave the address of the sender's memory. Only contiguous memory can be
-// written by the peer.
-func (t *RndvTables) Ask(class DataClass, address bool) *Table {
-	if address {
-		return &t.ask[1][class]
-	}
-	return &t.ask[0][class]
-}
+// Ask returns the table by which a receiver answers an offer: ProtoAttach,
+// ProtoRead, ProtoAskPut or ProtoAskAM by the length of the data. Only contiguous
+// memory can be written by the peer.
+func (t *RndvTables) Ask(class DataClass, offer Offer) *Table { return &t.ask[offer][class] }
 
 // Answer returns the table by which a sender delivers what was asked for.
 // address says that the receiver gave the address of its memory.
@@ -162,10 +186,14 @@ func (t *RndvTables) Answer(class DataClass, address bool) *Table {
 }
 
 // ExplainAsk returns the table of Ask with its reasons.
-func (t *RndvTables) ExplainAsk(class DataClass, address bool) TableInfo {
+func (t *RndvTables) ExplainAsk(class DataClass, offer Offer) TableInfo {
 	m := newModel(&t.in)
-	c := m.askChoice(class, address)
-	return c.explain("rendezvous data fetch into " + hostMemory(class) + " from host")
+	c := m.askChoice(class, offer)
+	title := "rendezvous data fetch into " + hostMemory(class) + " from host"
+	if offer == OfferKey {
+		title += " memory that is mapped"
+	}
+	return c.explain(title)
 }
 
 // ExplainAnswer returns the table of Answer with its reasons.
@@ -180,29 +208,30 @@ func (t *RndvTables) ExplainAnswer(class DataClass, address bool) TableInfo {
 }
 
 // askChoice is what a receiver may do about an offer.
-func (m *model) askChoice(class DataClass, address bool) choice {
+func (m *model) askChoice(class DataClass, offer Offer) choice {
 	// The sender's data is most likely one piece.
-	am, put := m.deliver(DataContig, class == DataContig)
-	if class != DataContig {
+	am, put := m.deliver(DataContig, class.contig())
+	if !class.contig() {
 		put.why = "only contiguous memory can be written"
 	}
-	ask, read := bestOf(am), m.read(class, address)
+	ask, read := bestOf(am), m.read(class, offer != OfferPlain)
+	attach := m.attach(offer == OfferKey, "the offer has no key for a domain that maps")
 	ask.proto, ask.group = ProtoAskAM, groupShort
 	put.proto, put.group = ProtoAskPut, groupShort
-	read.group = groupShort
+	read.group, attach.group = groupShort, groupShort
 	// An answer costs a message that a read spares, and its own one comes after
 	// the data.
 	ask.cost.C += m.am.message()
 	put.cost.C += m.am.message()
-	m.obey(&ask, &put, &read)
-	return choice{[]option{ask, put, read}, noThresholds}
+	m.obey(&ask, &put, &read, &attach)
+	return choice{[]option{ask, put, read, attach}, noThresholds}
 }
 
 // answerChoice is how a sender may deliver.
 func (m *model) answerChoice(class DataClass, address bool) choice {
 	am, put := m.deliver(class, address)
 	for i := range am {
-		m.obey(&am[i], &put, &option{max: -1})
+		m.obey(&am[i], &put, &option{max: -1}, &option{max: -1})
 	}
 	thresholds := noThresholds
 	thresholds[groupZcopy] = m.set.ZcopyThresh

@@ -9,10 +9,18 @@ func TestRndvTables(t *testing.T) {
 	zcopy := func(in *ProtoInput) { in.Settings.ZcopyThresh = 0 }
 	get := func(in *ProtoInput) { in.Settings.RndvScheme = RndvSchemeGet }
 	ask := func(in *ProtoInput, class DataClass) string {
-		return ranges(NewRndvTables(in).ExplainAsk(class, false))
+		return ranges(NewRndvTables(in).ExplainAsk(class, OfferPlain))
 	}
 	read := func(in *ProtoInput, class DataClass) string {
-		return ranges(NewRndvTables(in).ExplainAsk(class, true))
+		return ranges(NewRndvTables(in).ExplainAsk(class, OfferAddress))
+	}
+	ptr := func(in *ProtoInput) { in.Settings.RndvScheme = RndvSchemePtr }
+	mapped := func(in *ProtoInput) { in.Map = []LanePerf{posixInput().AM} }
+	attach := func(in *ProtoInput, class DataClass, edit ...func(*ProtoInput)) string {
+		for _, f := range edit {
+			f(in)
+		}
+		return ranges(NewRndvTables(in).ExplainAsk(class, OfferKey))
 	}
 	answer := func(in *ProtoInput, class DataClass, address bool) string {
 		return ranges(NewRndvTables(in).ExplainAnswer(class, address))
@@ -36,6 +44,20 @@ func TestRndvTables(t *testing.T) {
 		{"read, cma, put", read(cmaInput(put), DataContig), "rndv/rtr/put"},
 		{"read, cma, get", read(cmaInput(get), DataContig), "rndv/get"},
 		{"read, cma, am", read(cmaInput(am), DataContig), "rndv/rtr/am"},
+		{"read, mapping, no key", read(cmaInput(mapped), DataContig), "rndv/rtr/am..~ rndv/get"},
+
+		{"key, nothing maps", attach(posixInput(), DataContig), "rndv/rtr/am"},
+		{"key", attach(posixInput(), DataContig, mapped), "rndv/attach"},
+		{"key, iov", attach(posixInput(), DataIOV, mapped), "rndv/attach"},
+		{"key, generic", attach(posixInput(), DataGeneric, mapped), "rndv/attach"},
+		{"key, cma", attach(cmaInput(), DataContig, mapped), "rndv/attach"},
+		{"key, tcp", attach(tcpInput(), DataContig), "rndv/rtr/am..~ rndv/rtr/put"},
+		{"key, am", attach(posixInput(), DataContig, mapped, am), "rndv/rtr/am"},
+		{"key, get", attach(cmaInput(), DataContig, mapped, get), "rndv/get"},
+		{"key, get, not readable", attach(posixInput(), DataContig, mapped, get), "rndv/attach"},
+		{"key, put", attach(cmaInput(), DataContig, mapped, put), "rndv/rtr/put"},
+		{"key, rkey_ptr", attach(cmaInput(), DataContig, mapped, ptr), "rndv/attach"},
+		{"no key, rkey_ptr", read(cmaInput(ptr), DataContig), "rndv/rtr/am..~ rndv/get"},
 
 		{"answer", answer(tcpInput(), DataContig, true), "rndv/am/bcopy..~ rndv/am/zcopy..~ rndv/send/put"},
 		{"answer, iov", answer(tcpInput(), DataIOV, true), "rndv/am/bcopy..~ rndv/am/zcopy..~ rndv/send/put"},

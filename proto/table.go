@@ -2,9 +2,9 @@ package proto
 
 import "math"
 
-// maxRanges bounds the ranges of a table. The lower envelope of seven lines that
-// end at different lengths has 13 pieces at most, and each of the three user
-// thresholds may cut one in two.
+// maxRanges bounds the ranges of a table: nine lines, of which three end at a
+// length and four start at one, and three user thresholds that each may cut a
+// range in two. choice.table cuts off what is too much.
 const maxRanges = 16
 
 // Table maps message lengths to protocols. It is a plain value of fixed size;
@@ -12,6 +12,22 @@ const maxRanges = 16
 type Table struct {
 	upTo  [maxRanges]int // last length of each range, ascending; the last in use is MaxInt
 	proto [maxRanges]Protocol
+}
+
+// FirstRendezvous is the shortest length at which a message is offered before it is
+// sent, math.MaxInt if none is.
+func (t *Table) FirstRendezvous() int {
+	from := 0
+	for i := range t.upTo {
+		if t.proto[i].Rendezvous() {
+			return from
+		}
+		if t.upTo[i] == math.MaxInt {
+			break
+		}
+		from = t.upTo[i] + 1
+	}
+	return math.MaxInt
 }
 
 // Lookup returns the protocol for a message of n bytes, n ≥ 0. It is small

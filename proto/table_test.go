@@ -35,6 +35,16 @@ func posixInput() *ProtoInput {
 	}
 }
 
+// mappedInput is messages over posix, to a peer whose memory posix maps.
+func mappedInput(edit ...func(*ProtoInput)) *ProtoInput {
+	in := posixInput()
+	in.Map = []LanePerf{in.AM}
+	for _, f := range edit {
+		f(in)
+	}
+	return in
+}
+
 // cmaInput is messages over posix, and cma to the peer's memory.
 func cmaInput(edit ...func(*ProtoInput)) *ProtoInput {
 	in := posixInput()
@@ -106,6 +116,16 @@ func TestTagTables(t *testing.T) {
 			want: "egr/single/bcopy..8184 egr/multi/bcopy..~ rndv/am"},
 		{name: "tcp, peer not writable", in: tcpInput(noPut),
 			want: "egr/short..~ egr/single/zcopy..65528 egr/multi/zcopy..~ rndv/am"},
+		{name: "posix, memory that is mapped", in: mappedInput(), class: DataMapped,
+			want: "egr/short..92 egr/single/bcopy..8248 egr/multi/bcopy..65535 rndv/rkey_ptr"},
+		{name: "posix, other memory", in: mappedInput(),
+			want: "egr/short..92 egr/single/bcopy..8248 egr/multi/bcopy..262143 rndv/am"},
+		{name: "posix, memory nothing maps", in: posixInput(), class: DataMapped,
+			want: "egr/short..92 egr/single/bcopy..8248 egr/multi/bcopy..262143 rndv/am"},
+		{name: "posix, mapped, from the first byte", in: mappedInput(set(func(s *ProtoSettings) { s.RndvThresh = 0 })), class: DataMapped,
+			want: "rndv/rkey_ptr"},
+		{name: "posix, mapped, am", in: mappedInput(set(func(s *ProtoSettings) { s.RndvScheme = RndvSchemeAM })), class: DataMapped,
+			want: "egr/short..92 egr/single/bcopy..8248 egr/multi/bcopy..262143 rndv/am"},
 		{name: "posix", in: posixInput(),
 			want: "egr/short..92 egr/single/bcopy..8248 egr/multi/bcopy..262143 rndv/am"},
 		{name: "peer with small segments", in: tcpInput(func(in *ProtoInput) { in.AM.SegSize = 8192 }),
@@ -286,6 +306,9 @@ func drawInput(t *rapid.T) *ProtoInput {
 	for i := range rapid.IntRange(0, 3).Draw(t, "put lanes") {
 		in.Put = append(in.Put, drawLane(t, string(rune('a'+i))))
 	}
+	for range rapid.IntRange(0, 2).Draw(t, "mapping interfaces") {
+		in.Map = append(in.Map, drawLane(t, "m"))
+	}
 	return in
 }
 
@@ -332,8 +355,10 @@ func TestTablesComplete(t *testing.T) {
 					}
 				}
 			}
+			for offer := range Offer(numOffers) {
+				checkCovers(t, rndv.ExplainAsk(class, offer), rndv.Ask(class, offer))
+			}
 			for _, address := range []bool{false, true} {
-				checkCovers(t, rndv.ExplainAsk(class, address), rndv.Ask(class, address))
 				checkCovers(t, rndv.ExplainAnswer(class, address), rndv.Answer(class, address))
 			}
 		}
@@ -349,7 +374,7 @@ func checkCarries(t *rapid.T, in *ProtoInput, sync bool, class DataClass, r Rang
 	limit, ok := math.MaxInt, true
 	switch r.Proto {
 	case ProtoEagerShort:
-		limit, ok = l.short-header, class == DataContig && !sync
+		limit, ok = l.short-header, class.contig() && !sync
 	case ProtoEagerBcopy:
 		limit = l.bcopy - header
 	case ProtoEagerZcopy:
@@ -360,6 +385,8 @@ func checkCarries(t *rapid.T, in *ProtoInput, sync bool, class DataClass, r Rang
 		ok = l.zcopy > EagerFirstSize && class != DataGeneric
 	case ProtoRndvPut:
 		ok = class != DataGeneric && len(in.Put) > 0 && in.Settings.RndvScheme != RndvSchemeAM
+	case ProtoRndvPtr:
+		ok = class == DataMapped && len(in.Map) > 0 && in.Settings.RndvScheme != RndvSchemeAM
 	case ProtoNone:
 		ok = l.bcopy <= EagerSyncFirstSize // with fragments any length goes
 	}
@@ -439,7 +466,9 @@ func TestTitles(t *testing.T) {
 		{tag.Explain(false, DataContig, 0).Title, "tagged message by ucp_tag_send* from host memory"},
 		{tag.Explain(false, DataIOV, SendFast|SendMulti).Title, "tagged message by ucp_tag_send*(fast-completion|multi) from iov host memory"},
 		{tag.Explain(true, DataGeneric, SendFast).Title, "synchronous tagged message by ucp_tag_send_sync*(fast-completion) from generic host memory"},
-		{rndv.ExplainAsk(DataContig, true).Title, "rendezvous data fetch into host memory from host"},
+		{rndv.ExplainAsk(DataContig, OfferAddress).Title, "rendezvous data fetch into host memory from host"},
+		{rndv.ExplainAsk(DataContig, OfferKey).Title, "rendezvous data fetch into host memory from host memory that is mapped"},
+		{tag.Explain(false, DataMapped, 0).Title, "tagged message by ucp_tag_send* from allocated host memory"},
 		{rndv.ExplainAnswer(DataContig, true).Title, "rendezvous data send from host memory to host"},
 		{rndv.ExplainAnswer(DataIOV, false).Title, "rendezvous data send from iov host memory"},
 	} {

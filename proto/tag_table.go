@@ -12,6 +12,10 @@ type ProtoInput struct {
 	Put []LanePerf
 	Get []LanePerf
 
+	// Map are the interfaces whose memory domain maps memory that the peer's has
+	// allocated, best first. They need not be lanes.
+	Map []LanePerf
+
 	Settings ProtoSettings
 }
 
@@ -19,6 +23,7 @@ type ProtoInput struct {
 func (in *ProtoInput) own() {
 	in.Put = append([]LanePerf(nil), in.Put...)
 	in.Get = append([]LanePerf(nil), in.Get...)
+	in.Map = append([]LanePerf(nil), in.Map...)
 }
 
 // model is a ProtoInput made sane.
@@ -27,6 +32,8 @@ type model struct {
 	amName string
 	put    access
 	get    access
+	ptr    laneCost // of the first that maps
+	ptrBy  string   // its name, empty for none
 	set    ProtoSettings
 }
 
@@ -39,11 +46,15 @@ type access struct {
 
 func newModel(in *ProtoInput) model {
 	set := &in.Settings
-	return model{
+	m := model{
 		am: in.AM.sane(set.CopyBW), amName: in.AM.Name, set: *set,
 		put: newAccess(in.Put, set.CopyBW, func(l *LanePerf) int { return l.PutZcopy }),
 		get: newAccess(in.Get, set.CopyBW, func(l *LanePerf) int { return l.GetZcopy }),
 	}
+	if len(in.Map) > 0 {
+		m.ptr, m.ptrBy = in.Map[0].sane(set.CopyBW), in.Map[0].Name
+	}
+	return m
 }
 
 // newAccess takes the lanes together that carry anything.
@@ -130,7 +141,7 @@ func (m *model) tagChoice(sync bool, class DataClass, mode SendMode) choice {
 
 	// A short message is a contiguous payload behind one 8-byte header.
 	short := option{proto: ProtoEagerShort, group: groupShort, max: -1, why: "needs contiguous data and a header of 8 bytes"}
-	if class == DataContig && !sync {
+	if class.contig() && !sync {
 		short = single(ProtoEagerShort, groupShort, am.short, only, am.copied(mode))
 	}
 	bcopyCost := am.copied(mode)

@@ -21,6 +21,7 @@ const (
 	RndvSchemePut             // the sender writes into the receiver's memory
 	RndvSchemeAM              // in messages
 	RndvSchemeGet             // the receiver reads the sender's memory
+	RndvSchemePtr             // the receiver maps the sender's memory and copies
 )
 
 // ProtoSettings are the user's settings for choosing protocols. They start from

@@ -293,6 +293,14 @@ func (ep *Endpoint) purge(err error) {
 		}
 		r = next
 	}
+	for r := ep.w.copying.head; r != nil; {
+		next := r.next
+		if r.ep == ep {
+			r.finish(err)
+			next = ep.w.copying.head
+		}
+		r = next
+	}
 	for r := ep.waiting.pop(); r != nil; r = ep.waiting.pop() {
 		r.finish(err)
 	}
@@ -315,6 +323,7 @@ func (ep *Endpoint) destroy(err error) {
 	ep.short = -1
 	ep.purge(err)
 	ep.closeLanes()
+	ep.w.forgetAttachments(ep)
 	ep.w.endpoints.remove(uint64(ep.localID))
 	ep.uncount()
 	if ep.peer != nil {

@@ -23,6 +23,10 @@ type epConfig struct {
 	// both travel on one connection.
 	putInOrder bool
 
+	maps    []mapping // domains that map the peer's memory
+	mapMDs  uint64    // domains of ours whose memory the peer may map
+	mapFrom int       // shortest message that is offered out of such memory
+
 	tag  *proto.TagTables
 	rndv *proto.RndvTables
 }
@@ -45,7 +49,14 @@ func (p *lanePlan) key() string {
 		b = binary.AppendUvarint(b, uint64(l.SegSize))
 	}
 	b = append(b, 0xFF)
-	return string(append(b, p.memory...))
+	b = append(append(b, p.memory...), 0xFF)
+	for _, m := range p.maps {
+		b = append(b, m.peerMD, m.iface.index)
+	}
+	if p.offers {
+		b = append(b, 1)
+	}
+	return string(b)
 }
 
 // configFor returns the configuration for a choice of lanes.
@@ -79,9 +90,14 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 			c.maxIOV = min(c.maxIOV, max(i.attr.Get.MaxIOV, 1))
 		}
 	}
+	c.maps = p.maps
+	for _, m := range p.maps {
+		in.Map = append(in.Map, w.lanePerf(m.iface, 0))
+	}
 	c.putInOrder = len(c.put) == 1 && c.put[0].lane == amLane && a.Flags.Has(uct.IfacePutAMOrder)
 	c.tag = proto.NewTagTables(&in)
 	c.rndv = proto.NewRndvTables(&in)
+	c.offerMapped(p)
 	if segSize > 0 {
 		c.maxBcopy = min(c.maxBcopy, segSize)
 		c.maxZcopy = min(c.maxZcopy, segSize)
@@ -97,6 +113,23 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 	return c
 }
 
+// offerMapped decides from where on messages out of memory that the peer may map
+// are offered to it.
+func (c *epConfig) offerMapped(p *lanePlan) {
+	c.mapFrom = never
+	if !p.offers {
+		return
+	}
+	for _, m := range p.maps {
+		c.mapMDs |= 1 << m.md
+	}
+	for mode := proto.SendMode(0); mode <= proto.SendFast|proto.SendMulti; mode++ {
+		for _, sync := range []bool{false, true} {
+			c.mapFrom = min(c.mapFrom, c.tag.Send(sync, proto.DataMapped, mode).FirstRendezvous())
+		}
+	}
+}
+
 // print shows the decision tables (UCX_PROTO_INFO).
 func (c *epConfig) print(owner string) {
 	for _, t := range c.explain() {
@@ -108,14 +141,21 @@ func (c *epConfig) print(owner string) {
 
 // explain returns the decision tables for contiguous memory with their reasons.
 func (c *epConfig) explain() []proto.TableInfo {
-	return []proto.TableInfo{
+	list := []proto.TableInfo{
 		c.tag.Explain(false, proto.DataContig, 0),
 		c.tag.Explain(true, proto.DataContig, 0),
 		c.tag.Explain(false, proto.DataContig, proto.SendFast),
 		c.tag.Explain(false, proto.DataContig, proto.SendMulti),
-		c.rndv.ExplainAsk(proto.DataContig, true),
+		c.rndv.ExplainAsk(proto.DataContig, proto.OfferAddress),
 		c.rndv.ExplainAnswer(proto.DataContig, true),
 	}
+	if c.mapMDs != 0 {
+		list = append(list, c.tag.Explain(false, proto.DataMapped, 0))
+	}
+	if len(c.maps) > 0 {
+		list = append(list, c.rndv.ExplainAsk(proto.DataContig, proto.OfferKey))
+	}
+	return list
 }
 
 // maxIOVEntries bounds the list a request keeps.
@@ -223,6 +263,7 @@ func init() {
 	protocolOf[proto.ProtoRndvAM] = &rndvRTS
 	protocolOf[proto.ProtoRndvPut] = &rndvRTS
 	protocolOf[proto.ProtoRndvGet] = &rndvRTS
+	protocolOf[proto.ProtoRndvPtr] = &rndvRTS
 	protocolOf[proto.ProtoDataBcopy] = &rndvBcopy
 	protocolOf[proto.ProtoDataZcopy] = &rndvZcopy
 	protocolOf[proto.ProtoDataPut] = &rndvPut

@@ -36,6 +36,11 @@ func (ep *Endpoint) connect(addr *proto.WorkerAddress) error {
 		}
 		if ep.openLanes(addr, plan.lanes) {
 			ep.ue = ep.lanes[amLane].uct
+			plan.maps = ep.mappings(addr)
+			// C maps memory of domains that register any, as xpmem, not of these:
+			// neither release packs their keys or looks for them (local_md_flags in
+			// ucp_wireup_add_rma_bw_lanes). 1.13.1 cannot be told from this library.
+			plan.offers = len(plan.maps) > 0 && addr.Release == 0 && w.ctx.peerRelease() != PeerRelease113
 			ep.cfg = w.configFor(&plan)
 			return nil
 		}
@@ -76,6 +81,9 @@ type laneRoute struct{ local, remote int }
 type lanePlan struct {
 	lanes  []*proto.Lane
 	memory []uint8 // may carry the data of a rendezvous, best first
+
+	maps   []mapping
+	offers bool // the peer may map our memory
 }
 
 // planLanes puts chosen lanes in order. There are none without one for messages.

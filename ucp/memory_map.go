@@ -176,8 +176,27 @@ func (c *Context) MemMap(p MemMapParams) (*Memory, error) {
 	}
 	m.register()
 	m.region = &region{base: memoryAddress(m.buf), buf: m.buf, access: p.Prot.access(), free: m.free}
+	m.keyForMessages()
 	c.table.add(m.region)
 	return m, nil
+}
+
+// keyForMessages packs the key that messages out of the memory carry, if it is of
+// a domain whose memory peers can map.
+func (m *Memory) keyForMessages() {
+	if m.owner < 0 || m.ctx.mds[m.owner].md.Attr().Flags&uct.MDFlagRkeyPtr == 0 {
+		return
+	}
+	key, err := m.ctx.mds[m.owner].md.AppendKey(nil, m.handles[m.owner])
+	k := proto.NewRkey(m.memType.Wire())
+	if err == nil {
+		err = k.Add(uint8(m.owner), key)
+	}
+	if err != nil {
+		log.Debug("memory has no key for messages", zap.String("domain", m.method), zap.Error(err))
+		return
+	}
+	m.region.mapMD, m.region.rkey = 1<<m.owner, k.Append(nil)
 }
 
 // addMemory counts a handle that keeps the context open, dropMemory one that is

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -17,6 +18,11 @@ type region struct {
 	buf    []byte
 	access uct.Access
 	free   func() // called once, when closed and no longer accessed
+
+	// Of memory that peers can map: the domain that allocated it, as a bit, and
+	// its packed key, which peers may be given with messages.
+	mapMD uint64
+	rkey  []byte
 
 	use atomic.Int64 // accesses under way; regionClosed added when closed
 }
@@ -98,9 +104,25 @@ func (t *regionTable) remove(r *region) {
 // find returns a region that holds the n bytes at addr and allows want, acquired,
 // and the bytes; nil when there is none.
 func (t *regionTable) find(addr uint64, n int, want uct.Access) (*region, []byte) {
+	r := t.search(addr, n, want, math.MaxUint64)
+	if r == nil {
+		return nil, nil
+	}
+	off := addr - r.base
+	return r, r.buf[off : off+uint64(n) : off+uint64(n)]
+}
+
+// findMapped returns a region, acquired, that holds the n bytes at addr and that
+// peers may map for reading through one of some domains; nil when there is none.
+func (t *regionTable) findMapped(addr uint64, n int, mds uint64) *region {
+	return t.search(addr, n, uct.AccessRemoteGet, mds)
+}
+
+// search is find for regions of some domains, all bits: of any or none.
+func (t *regionTable) search(addr uint64, n int, want uct.Access, mds uint64) *region {
 	end := addr + uint64(n)
 	if end < addr || n < 0 {
-		return nil, nil
+		return nil
 	}
 	list := t.entries()
 	lo, hi := 0, len(list) // to the first that starts behind addr
@@ -113,12 +135,12 @@ func (t *regionTable) find(addr uint64, n int, want uct.Access) (*region, []byte
 		}
 	}
 	for i := lo - 1; i >= 0 && list[i].reach >= end; i-- {
-		if r := list[i].region; r.limit() >= end && r.access&want == want && r.acquire() {
-			off := addr - r.base
-			return r, r.buf[off : off+uint64(n) : off+uint64(n)]
+		r := list[i].region
+		if r.limit() >= end && r.access&want == want && (mds == math.MaxUint64 || r.mapMD&mds != 0) && r.acquire() {
+			return r
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 func (t *regionTable) entries() []regionEntry {

@@ -59,7 +59,9 @@ type Request struct {
 	key    *Rkey     // of an operation of ours
 	route  *rkeyWay  // it takes, nil for messages
 	amo    *atomicOp // reused
-	region *region   // that an answer is read from
+	region *region   // that an answer is read from, or that the peer may map
+
+	attached *attachment // of the peer, that a message is copied from
 
 	pend uct.Pending
 	comp uct.Completion
@@ -358,8 +360,11 @@ func (r *Request) leaveProtocol() {
 	if r.iov != nil {
 		clear(r.iov)
 	}
-	if r.key != nil || r.state&stateServes != 0 {
+	if r.key != nil || r.region != nil || r.state&stateServes != 0 {
 		r.leaveAccess()
+	}
+	if r.attached != nil {
+		r.detach()
 	}
 	if r.proto == &closeOp {
 		r.ep.destroy(ucs.ErrCanceled)

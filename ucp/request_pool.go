@@ -101,6 +101,10 @@ func (w *Worker) useRequest(p *RequestParams) (*Request, error) {
 // dropRequest gives back a request whose operation was never started.
 func (w *Worker) dropRequest(r *Request) {
 	r.data.finish()
+	if r.region != nil {
+		r.region.release()
+		r.region = nil
+	}
 	if r.state&stateUser != 0 {
 		r.w = nil
 		return

@@ -8,8 +8,9 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Rendezvous, receiving side. An offer whose data can be read is read, and then
-// acknowledged by an ATS; so is one with nothing to fetch. Any other is answered
+// Rendezvous, receiving side. An offer whose data can be read, or copied out of
+// memory that is mapped, is, and then acknowledged by an ATS; so is one with
+// nothing to fetch. Any other is answered
 // by one RTR for the whole message. Contiguous memory is exposed for writing as
 // long as the request lives; what arrives in messages and what ATPs say was
 // written adds up, over all connections of the peer, until the message is
@@ -30,28 +31,40 @@ func (w *Worker) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		return nil
 	}
 	if len(tail) > 0 {
-		if _, _, err := proto.ParseRkey(tail); err != nil {
+		_, n, err := proto.ParseRkey(tail)
+		if err != nil {
 			return w.malformed(err)
 		}
+		tail = tail[:n]
 	}
 	tag := Tag(h.Header)
 	if r := w.tm.matchExpected(tag); r != nil {
-		w.fetch(r, &h)
+		w.fetch(r, &h, tail)
 		return nil
 	}
+	if n := len(tail); n == proto.MinRkeySize || n > maxOfferKey {
+		tail = nil // it opens nothing, or nothing that is mapped
+	}
 	from := w.sourceOf(src)
-	if err := w.charge(from, messageSize); err != nil {
+	if err := w.charge(from, messageSize+len(tail)); err != nil {
 		return err
 	}
 	w.stats.Unexpected++
 	d := w.newMessage(from, tag, messageRndv, h.Size)
-	d.rndv = h
+	d.rndv, d.data = h, nil
+	if len(tail) > 0 {
+		d.keep(tail, nil)
+	}
 	w.tm.addUnexpected(d)
 	return nil
 }
 
-// fetch asks for the data of an offer that was matched.
-func (w *Worker) fetch(r *Request, h *proto.RndvRTS) {
+// maxOfferKey bounds the key that is kept with an offer.
+const maxOfferKey = 2048
+
+// fetch gets the data of an offer that was matched. key is the packed key that
+// came with it, if one did.
+func (w *Worker) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 	r.info = TagRecvInfo{SenderTag: Tag(h.Header), Length: h.Size}
 	ep := w.endpoints.get(uint64(h.EpID))
 	switch {
@@ -79,7 +92,11 @@ func (w *Worker) fetch(r *Request, h *proto.RndvRTS) {
 	w.stats.RndvRecvs++
 	r.ep, r.peerID = ep, uint64(h.ReqID)
 	r.arrived, r.ranges, r.part = 0, rangeSet{}, part{}
-	switch ep.cfg.rndv.Ask(r.class(), h.Address != 0).Lookup(h.Size) {
+	switch r.answerTo(h, key) {
+	case proto.ProtoAttach:
+		w.stats.RndvPtr++
+		r.proto = &rndvPtr
+		r.part, r.offset = part{addr: h.Address, n: h.Size}, 0
 	case proto.ProtoRead:
 		w.stats.RndvGet++
 		r.proto = &rndvGet
@@ -91,6 +108,21 @@ func (w *Worker) fetch(r *Request, h *proto.RndvRTS) {
 		r.proto = &rndvRTR
 	}
 	r.run()
+}
+
+// answerTo decides what to do about an offer. If it is to be copied out of the
+// sender's memory, that is mapped.
+func (r *Request) answerTo(h *proto.RndvRTS, key []byte) proto.Protocol {
+	c, class := r.ep.cfg, r.class()
+	if h.Address == 0 {
+		return c.rndv.Ask(class, proto.OfferPlain).Lookup(h.Size)
+	}
+	if len(key) > proto.MinRkeySize && len(c.maps) > 0 && c.rndv.Ask(class, proto.OfferKey).Lookup(h.Size) == proto.ProtoAttach {
+		if r.attached = r.w.attach(r.ep, key, h.Address, h.Size); r.attached != nil {
+			return proto.ProtoAttach
+		}
+	}
+	return c.rndv.Ask(class, proto.OfferAddress).Lookup(h.Size)
 }
 
 // progressRTR asks for the data. Over a transport that delivers inline the data

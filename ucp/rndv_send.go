@@ -47,6 +47,9 @@ func progressRTS(r *Request) error {
 		if r.data.class == DatatypeContig && r.data.length > 0 && len(r.ep.cfg.get) > 0 {
 			r.expose(r.data.buf, r.w.guards.get, uct.AccessRemoteGet)
 		}
+		if r.region != nil {
+			r.part.addr = memoryAddress(r.data.buf)
+		}
 	}
 	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvRTS), r, 0, nil)
 	if err != nil && err != ucs.InProgress {
@@ -56,7 +59,8 @@ func progressRTS(r *Request) error {
 }
 
 // packRTS makes the offer. It gives the address of the data where a lane can read
-// it, with a key that names no domain: such lanes need none.
+// it, with a key that names no domain: such lanes need none. For memory that the
+// peer may map the key names its domain.
 func packRTS(r *Request, dst []byte) int {
 	r.w.stats.RndvSends++
 	h := proto.RndvRTS{
@@ -71,6 +75,9 @@ func packRTS(r *Request, dst []byte) int {
 	}
 	h.Address = r.part.addr
 	n := h.Put(dst)
+	if r.region != nil {
+		return n + copy(dst[n:], r.region.rkey)
+	}
 	return n + copy(dst[n:], emptyRkey)
 }
 

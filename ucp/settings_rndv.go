@@ -64,21 +64,24 @@ const (
 	rndvSchemePut
 	rndvSchemeAM
 	rndvSchemeGet
+	rndvSchemePtr
 )
 
-var rndvSchemeNames = [...]string{"auto", "put_zcopy", "am", "get_zcopy"}
+var rndvSchemeNames = [...]string{"auto", "put_zcopy", "am", "get_zcopy", "rkey_ptr"}
 
 // ParseConfig implements config.Value. The schemes of C UCX that have no
-// counterpart here (pipelines, pointers) are taken as auto, which is what C does
-// where a scheme is not possible.
+// counterpart here (pipelines) are taken as auto, which is what C does where a
+// scheme is not possible.
 func (v *rndvScheme) ParseConfig(s string) error {
 	switch strings.ToLower(strings.TrimSpace(s)) {
-	case "auto", "get_ppln", "put_ppln", "rkey_ptr":
+	case "auto", "get_ppln", "put_ppln":
 		*v = rndvSchemeAuto
 	case "put_zcopy":
 		*v = rndvSchemePut
 	case "get_zcopy":
 		*v = rndvSchemeGet
+	case "rkey_ptr":
+		*v = rndvSchemePtr
 	case "am":
 		*v = rndvSchemeAM
 	default:
@@ -91,4 +94,4 @@ func (v *rndvScheme) ParseConfig(s string) error {
 func (v rndvScheme) String() string { return rndvSchemeNames[v] }
 
 // ConfigSyntax describes the values for error messages and listings.
-func (rndvScheme) ConfigSyntax() string { return "auto, get_zcopy, put_zcopy, am" }
+func (rndvScheme) ConfigSyntax() string { return "auto, get_zcopy, put_zcopy, rkey_ptr, am" }

@@ -13,6 +13,7 @@ type Stats struct {
 	RndvAM      uint64 // rendezvous answered by messages
 	RndvRecvs   uint64
 	RndvGet     uint64 // of those, read from the sender's memory
+	RndvPtr     uint64 // copied from it, mapped here
 	Unexpected  uint64 // messages that found no receive
 	Pending     uint64 // sends that had to wait for the transport
 	Malformed   uint64 // messages that made no sense

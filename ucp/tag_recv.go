@@ -160,8 +160,9 @@ func (w *Worker) receive(r *Request, d *TagMessage) {
 		a.check(w)
 	case messageRndv:
 		rts := d.rndv
+		w.offerKey = append(w.offerKey[:0], d.data...)
 		w.putMessage(d)
-		w.fetch(r, &rts)
+		w.fetch(r, &rts, w.offerKey)
 		return
 	}
 	if sync {

@@ -80,7 +80,17 @@ func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, flags request
 	}
 	r.ep, r.tag, r.state = ep, tag, r.state|flags
 	r.offset, r.arrived, r.ranges, r.parts = 0, 0, rangeSet{}, nil
-	r.proto = protocolOf[ep.cfg.tag.Send(flags&stateSync != 0, r.class(), sendMode(attr)).Lookup(r.data.length)]
+	class := r.class()
+	if class == proto.DataContig && r.data.length >= ep.cfg.mapFrom {
+		if r.region = w.ctx.table.findMapped(memoryAddress(r.data.buf), r.data.length, ep.cfg.mapMDs); r.region != nil {
+			class = proto.DataMapped
+		}
+	}
+	r.proto = protocolOf[ep.cfg.tag.Send(flags&stateSync != 0, class, sendMode(attr)).Lookup(r.data.length)]
+	if r.region != nil && r.proto != &rndvRTS {
+		r.region.release()
+		r.region = nil
+	}
 	if r.proto == nil {
 		w.dropRequest(r)
 		return nil, ucs.ErrUnsupported

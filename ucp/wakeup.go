@@ -118,7 +118,7 @@ func (w *Worker) arm() error {
 		w.wake.HandleEvent(event.Read)
 		return ucs.ErrBusy
 	}
-	if w.dispatched.head != nil {
+	if w.dispatched.head != nil || w.copying.head != nil {
 		return ucs.ErrBusy
 	}
 	if w.untimed { // nothing would wake the sleeper; it lasts for orphanTime at most

@@ -78,6 +78,10 @@ type Worker struct {
 	maxHeld        int  // what both may come to
 	evicting       bool // ends are put off: a handler up the stack is in the middle of something
 	requestIDs     idTable[Request]
+	attached       []*attachment // memory of peers, the latest used first
+	offerKey       []byte        // of the offer that is being received
+	copying        requestList   // messages that are copied out of it, a piece a round
+	pieceSize      int
 
 	sources     []*source    // connections that made the worker hold something
 	unnamed     source       // of transports that do not tell them apart
@@ -141,6 +145,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		configs:       make(map[string]*epConfig),
 	}
 	w.unnamed.w = w
+	w.pieceSize = max(c.settings.RkeyPtrSeg.Int(copyPiece), 1)
 	w.maxHeld = c.settings.MaxUnexpected.Int(math.MaxInt)
 	w.wake.eventFD = -1
 	w.tagOK = c.params.Features&FeatureTag != 0
@@ -275,6 +280,10 @@ func (w *Worker) Progress() int {
 	}
 	w.inProgress = true
 	n := w.uctw.Progress()
+	if r := w.copying.head; r != nil {
+		r.copyPiece()
+		n++
+	}
 	if w.dispatched.head != nil {
 		n += w.finishDispatched()
 	}

@@ -1,0 +1,155 @@
+package ucp
+
+import (
+	"bytes"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// mapping says that a memory domain of ours maps what one of the peer's has
+// allocated. It takes no lane.
+type mapping struct {
+	peerMD uint8 // as the peer's keys number it
+	md     uint8 // index in the context
+	iface  *iface
+}
+
+// mappings finds the domains that have an interface which reaches one of the
+// peer's with the same transport.
+func (ep *Endpoint) mappings(addr *proto.WorkerAddress) (list []mapping) {
+	const flags = uct.MDFlagNeedRkey | uct.MDFlagRkeyPtr
+	for local, i := range ep.w.ifaces {
+		if ep.w.mds[i.md].Attr().Flags&flags != flags {
+			continue
+		}
+		addr.Ifaces(func(n int, d *proto.AddressDevice, f *proto.AddressIface) bool {
+			if f.Transport != i.id || ep.refused[laneRoute{local, n}] != nil ||
+				i.uct.Reachable(uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr}) != nil {
+				return true
+			}
+			list = append(list, mapping{peerMD: d.MD, md: uint8(i.md), iface: i})
+			return false
+		})
+	}
+	return list
+}
+
+// attachment is memory of a peer, mapped here. It stays mapped for the next
+// message: until the peer gives its name to other memory, the endpoint is
+// closed, or many others were used later.
+type attachment struct {
+	ep     *Endpoint // that used it last
+	md     uint8
+	packed []byte // the domain's key
+	key    *uct.Rkey
+	use    int  // requests that copy from it
+	gone   bool // to be unmapped after them
+}
+
+// maxAttachments bounds the attachments a worker keeps without using them.
+const maxAttachments = 64
+
+// attach maps the n bytes at addr of the peer if one of the domains in packed, a
+// packed key, opens them all. It counts a use. The bytes are untrusted: what
+// makes no sense maps nothing, and the message takes another way.
+func (w *Worker) attach(ep *Endpoint, packed []byte, addr uint64, n int) *attachment {
+	k, _, err := proto.ParseRkey(packed)
+	if err != nil {
+		return nil
+	}
+	if t, ok := ucs.MemoryTypeFromWire(k.MemType); !ok || t != ucs.MemoryHost {
+		return nil
+	}
+	for i := range ep.cfg.maps {
+		m := &ep.cfg.maps[i]
+		key, ok := k.Key(m.peerMD)
+		if !ok {
+			continue
+		}
+		a, err := w.attachKey(ep, m.md, key)
+		if err == nil {
+			_, err = w.mds[a.md].RkeyPtr(a.key, addr, n)
+		}
+		if err == nil {
+			a.use++
+			return a
+		}
+		w.attachFailed(m, err)
+	}
+	return nil
+}
+
+//go:noinline
+func (w *Worker) attachFailed(m *mapping, err error) {
+	log.Debug("memory of the peer is not mapped", zap.String("worker", w.name),
+		zap.String("domain", m.iface.attr.Resource.String()), zap.Error(err))
+}
+
+// attachKey returns the attachment of a key, the latest first.
+func (w *Worker) attachKey(ep *Endpoint, md uint8, packed []byte) (*attachment, error) {
+	for i, a := range w.attached {
+		if a.md != md || !bytes.Equal(a.packed, packed) {
+			continue
+		}
+		if c, ok := w.mds[md].(uct.RkeyChecker); !ok || !c.RkeyCurrent(a.key) {
+			w.forgetAttachment(i)
+			break
+		}
+		copy(w.attached[1:i+1], w.attached[:i])
+		w.attached[0] = a
+		a.ep = ep
+		return a, nil
+	}
+	key, err := w.mds[md].UnpackRkey(packed)
+	if err != nil {
+		return nil, err
+	}
+	for i := len(w.attached) - 1; i >= 0 && len(w.attached) >= maxAttachments; i-- {
+		if w.attached[i].use == 0 {
+			w.forgetAttachment(i)
+		}
+	}
+	a := &attachment{ep: ep, md: md, packed: bytes.Clone(packed), key: key}
+	w.attached = slices.Insert(w.attached, 0, a)
+	return a, nil
+}
+
+// forgetAttachment takes an attachment out of the list, and unmaps it when nobody
+// uses it.
+func (w *Worker) forgetAttachment(i int) {
+	a := w.attached[i]
+	w.attached = slices.Delete(w.attached, i, i+1)
+	a.gone = true
+	w.unmapAttachment(a)
+}
+
+// forgetAttachments forgets those of an endpoint.
+func (w *Worker) forgetAttachments(ep *Endpoint) {
+	for i := len(w.attached) - 1; i >= 0; i-- {
+		if w.attached[i].ep == ep {
+			w.forgetAttachment(i)
+		}
+	}
+}
+
+func (w *Worker) unmapAttachment(a *attachment) {
+	if a.gone && a.use == 0 {
+		// It is a key of ours, released once.
+		_ = w.mds[a.md].ReleaseRkey(a.key)
+		a.key = nil
+	}
+}
+
+// detach ends the use of an attachment by r.
+func (r *Request) detach() {
+	a := r.attached
+	r.attached = nil
+	a.use--
+	r.w.unmapAttachment(a)
+}
