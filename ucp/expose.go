@@ -27,9 +27,10 @@ func (g *guards) add(md uct.MemoryDomain, a *uct.IfaceAttr) {
 	}
 }
 
-// exposure is memory of a request that a peer may reach.
+// exposure is memory of a request that is registered as long as the request
+// lives: for a peer to reach it, or for a lane of ours that needs a local handle.
 type exposure struct {
-	md  uct.MemoryDomain
+	md  uct.MemoryDomain // nil: somebody else's registration
 	mem uct.MemHandle
 }
 
@@ -50,6 +51,9 @@ func (r *Request) expose(buf []byte, guards []uct.MemoryDomain, access uct.Acces
 // conceal closes it again.
 func (r *Request) conceal() {
 	for _, e := range r.exposed {
+		if e.md == nil {
+			continue
+		}
 		// It is a registration of ours: there is nothing it could be refused for.
 		_ = e.md.Deregister(e.mem)
 	}

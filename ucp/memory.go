@@ -187,13 +187,16 @@ func (c *Context) noExport() error {
 }
 
 // holds reports whether b lies in the memory.
-func (m *Memory) holds(b []byte) bool {
+func (m *Memory) holds(b []byte) bool { return within(m.buf, b) }
+
+// within reports whether b lies in mem.
+func within(mem, b []byte) bool {
 	if len(b) == 0 {
 		return true
 	}
-	if len(b) > len(m.buf) {
+	if len(b) > len(mem) {
 		return false
 	}
-	at, base := memoryAddress(b), memoryAddress(m.buf)
-	return at >= base && at-base <= uint64(len(m.buf)-len(b))
+	at, base := memoryAddress(b), memoryAddress(mem)
+	return at >= base && at-base <= uint64(len(mem)-len(b))
 }

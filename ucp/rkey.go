@@ -43,11 +43,12 @@ type Rkey struct {
 
 // rkeyWay is a lane that reaches the memory directly.
 type rkeyWay struct {
-	lane uint8
-	md   uct.MemoryDomain
-	attr *uct.IfaceAttr
-	key  *uct.Rkey // nil where none is needed
-	name string
+	lane    uint8
+	mdIndex uint8 // of md in the context
+	md      uct.MemoryDomain
+	attr    *uct.IfaceAttr
+	key     *uct.Rkey // nil where none is needed
+	name    string
 
 	// Most bytes of a call, 0 where the lane has none of its kind.
 	putShort, putBcopy, getBcopy int
@@ -130,7 +131,7 @@ func (w *Worker) closeKeys() error {
 func (k *Rkey) addWay(lane uint8) error {
 	l := &k.ep.lanes[lane]
 	md := k.ep.w.mds[l.iface.md]
-	way := rkeyWay{lane: lane, md: md, attr: l.iface.attr, name: l.iface.attr.Resource.String()}
+	way := rkeyWay{lane: lane, mdIndex: uint8(l.iface.md), md: md, attr: l.iface.attr, name: l.iface.attr.Resource.String()}
 	blob, has := k.key.Key(l.peerMD)
 	if md.Attr().Flags&uct.MDFlagNeedRkey != 0 {
 		if !has {
@@ -232,10 +233,11 @@ func (k *Rkey) zcopyFrom(auto int) int {
 	}
 }
 
-// zcopy reports whether a way can do without copies of memory that is not
-// registered.
+// zcopy reports whether a way can do without copies, by itself or with memory
+// that is registered for the purpose.
 func (w *rkeyWay) zcopy(flag uct.IfaceFlags) bool {
-	return w.attr.Flags.Has(flag) && w.md.Attr().Flags&uct.MDFlagNeedMemh == 0
+	f := w.md.Attr().Flags
+	return w.attr.Flags.Has(flag) && (f&uct.MDFlagNeedMemh == 0 || f&uct.MDFlagRegister != 0)
 }
 
 // best returns the way that moves a page soonest among those that fit.

@@ -27,10 +27,10 @@ func init() {
 	getZcopy = protocol{name: "get zero-copy", progress: progressGetZcopy, completed: (*Request).finish}
 }
 
-// Put writes buf to the peer's memory at raddr, which key opens. Done means that
-// buf may be reused; a flush makes sure that the data is there. An address the
-// peer has not registered for that ends the operation, where the transport
-// knows, or the connection.
+// Put writes buf, or RequestParams.Buffer of any datatype, to the peer's memory
+// at raddr, which key opens. Done means that buf may be reused; a flush makes
+// sure that the data is there. An address the peer has not registered for that
+// ends the operation, where the transport knows, or the connection.
 func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	if key != nil && len(buf) <= key.shortPut && raddr+uint64(len(buf)) > raddr && key.ep == ep && ep.ready() &&
 		(p == nil || p.plain() && p.Memory == nil) {
@@ -54,7 +54,7 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 		return ep.putNow(r)
 	}
 	switch {
-	case r.data.length >= key.putFrom:
+	case r.data.length >= key.putFrom && r.data.class != DatatypeGeneric && r.handles(key.putZcopy, p, uct.AccessLocalRead):
 		r.way(&putZcopy, key.putZcopy)
 	case key.putCopy != nil:
 		r.way(&putCopy, key.putCopy)
@@ -68,9 +68,10 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 	return r.result()
 }
 
-// Get reads from the peer's memory at raddr, which key opens, into buf. Done
-// means that the data is there. With OpForceImmediate it always gives
-// ucs.ErrNoResource.
+// Get reads from the peer's memory at raddr, which key opens, into buf or
+// RequestParams.Buffer. Done means that the data is there. With OpForceImmediate
+// it always gives ucs.ErrNoResource, into a generic datatype, as with every
+// release of C, ucs.ErrUnsupported.
 func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	if p != nil && p.Attr&OpForceImmediate != 0 {
 		return nil, ucs.ErrNoResource
@@ -88,7 +89,7 @@ func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 	}
 	ep.w.stats.Gets++
 	switch {
-	case r.data.length >= key.getFrom:
+	case r.data.length >= key.getFrom && r.handles(key.getZcopy, p, uct.AccessLocalWrite):
 		r.way(&getZcopy, key.getZcopy)
 	case key.getCopy != nil:
 		r.way(&getCopy, key.getCopy)
@@ -140,11 +141,12 @@ func (ep *Endpoint) access(buf []byte, raddr uint64, key *Rkey, p *RequestParams
 	if p != nil {
 		buffer = &p.Buffer
 	}
-	if buffer != nil && buffer.set && buffer.class == DatatypeGeneric {
-		err = fmt.Errorf("ucp: one-sided access with a generic datatype: %w", ucs.ErrUnsupported)
-	} else if send {
+	switch {
+	case send:
 		err = r.data.initSend(buf, buffer)
-	} else {
+	case buffer != nil && buffer.class == DatatypeGeneric:
+		err = fmt.Errorf("ucp: get into a generic datatype: %w", ucs.ErrUnsupported)
+	default:
 		err = r.data.initRecv(buf, buffer)
 	}
 	if err == nil && p != nil && p.Memory != nil && !p.Memory.covers(w.ctx, &r.data) {
@@ -249,8 +251,12 @@ func (r *Request) putPiece(n int) error {
 		}
 	} else {
 		r.frag = min(n, way.putBcopy)
-		if _, err := ue.PutBcopy(r, r.frag, addr, way.key); err != nil {
+		packed, err := ue.PutBcopy(r, r.frag, addr, way.key)
+		if err != nil {
 			return err
+		}
+		if packed < r.frag {
+			return r.packedNothing(r.offset + packed)
 		}
 		n = r.frag
 	}
@@ -269,6 +275,7 @@ func progressPutZcopy(r *Request) error {
 	for r.offset < r.data.length {
 		var n int
 		n, r.frag = r.data.gather(r.iovec()[:r.listLimit(l)], r.offset, min(r.data.length-r.offset, l.MaxZcopy))
+		r.addHandles(n)
 		r.comp.Count++
 		err := ue.PutZcopy(r.iov[:n], r.part.addr+uint64(r.offset), r.route.key, &r.comp)
 		if err := r.fragmentSent(err); err != nil {
@@ -310,6 +317,7 @@ func progressGetZcopy(r *Request) error {
 	for r.offset < r.data.length {
 		var n int
 		n, r.frag = r.data.gather(r.iovec()[:r.listLimit(l)], r.offset, min(r.data.length-r.offset, l.MaxZcopy))
+		r.addHandles(n)
 		r.comp.Count++
 		err := ue.GetZcopy(r.iov[:n], r.part.addr+uint64(r.offset), r.route.key, &r.comp)
 		if err := r.fragmentSent(err); err != nil {

@@ -39,6 +39,9 @@ func sendPut(r *Request, flags uct.SendFlags) error {
 		f.posted--
 		return err
 	}
+	if r.frag <= 0 {
+		return r.packedNothing(r.offset)
+	}
 	r.offset += r.frag
 	return nil
 }

@@ -41,9 +41,20 @@ var rmaTransports = append(append([]transport(nil), transports...),
 	simulate("simput", sim.Options{Attr: without(allGets, true), Latency: 1}).rough(),
 	simulate("simbcopy", sim.Options{Attr: without(uct.IfacePutShort|uct.IfacePutZcopy|uct.IfaceGetZcopy, false)}),
 	simulate("simzcopy", sim.Options{Attr: without(uct.IfacePutShort|uct.IfacePutBcopy|uct.IfaceGetBcopy, true)}),
+	simHandles,
 	simulate("simmsglate", sim.Options{Attr: without(allPuts|allGets, true), Latency: 2, ConnectDelay: 3, Buffered: true, KeepData: true, Plan: fault.Late(3)}).rough(),
 	simulate("simmsgstorm", sim.Options{Attr: without(allPuts|allGets, true), Window: 3, Plan: fault.Storm(9, 40, 4)}).rough(),
 )
+
+// simHandles registers memory for each operation.
+var simHandles = func() transport {
+	tr := simulate("simhandles", sim.Options{
+		Attr:       without(uct.IfacePutShort|uct.IfacePutBcopy|uct.IfaceGetBcopy|uct.IfaceAMZcopy, false),
+		DomainAttr: func(a *uct.MDAttr) { a.Flags |= uct.MDFlagNeedMemh },
+	})
+	tr.few = true // registrations allocate
+	return tr
+}()
 
 func TestOneSided(t *testing.T) {
 	groups := []struct {
@@ -116,6 +127,8 @@ var rmaCases = []testCase{
 	{"put", everySwitch, testPut},
 	{"get", everySwitch, testGet},
 	{"scattered", fewSwitches, testScatteredAccess},
+	{"datatypes", fewSwitches, testGenericAccess},
+	{"a datatype that stops", fewSwitches, testGenericAccessStops},
 	{"no bytes", anywhere, testEmptyAccess},
 	{"many in flight", fewSwitches, testManyAccesses},
 	{"completion", fewSwitches, testAccessCompletion},
@@ -174,30 +187,6 @@ func testGet(t *testing.T, tr transport) {
 			t.Errorf("%d bytes: memory behind was changed", n)
 		}
 		w.key.Close()
-	}
-}
-
-// testScatteredAccess: local memory may be in pieces, some of them empty.
-func testScatteredAccess(t *testing.T, tr transport) {
-	r := newRig(t, tr)
-	a, b := r.oneSidedPair()
-	ep := a.connect(b)
-	for _, n := range []int{10, 3000, 20_000, 300_000} {
-		mem := make([]byte, n)
-		w := r.unpack(ep, b.expose(mem, 0))
-		src, dst := ucttest.Pattern(n, 1), make([]byte, n)
-		pieces := func(b []byte) ucp.Buffer {
-			list := [][]byte{nil}
-			for k := range 20 {
-				list = append(list, b[k*n/20:(k+1)*n/20])
-			}
-			return ucp.IOV(list...)
-		}
-		r.must(ep.Put(nil, w.addr, w.key, &ucp.RequestParams{Buffer: pieces(src)}))
-		r.must(ep.Flush(nil))
-		ucttest.SameBytes(t, "put", mem, src)
-		r.must(ep.Get(nil, w.addr, w.key, &ucp.RequestParams{Buffer: pieces(dst)}))
-		ucttest.SameBytes(t, "get", dst, src)
 	}
 }
 
@@ -516,7 +505,6 @@ func testAccessParameters(t *testing.T, tr transport) {
 		"wrapping address":     {ep, w.key, ^uint64(0) - 3, nil, ucs.ErrInvalidAddr},
 		"other memory":         {ep, w.key, w.addr, &ucp.RequestParams{Memory: local}, ucs.ErrInvalidParam},
 		"contradictory flags":  {ep, w.key, w.addr, &ucp.RequestParams{Attr: ucp.OpFastComplete | ucp.OpMultiSend}, ucs.ErrInvalidParam},
-		"a datatype":           {ep, w.key, w.addr, &ucp.RequestParams{Buffer: ucp.Generic(newSlices().dt, buf, 10)}, ucs.ErrUnsupported},
 		"bad elements":         {ep, w.key, w.addr, &ucp.RequestParams{Buffer: ucp.Elements(buf, 3)}, ucs.ErrInvalidParam},
 		"memory that is a GPU": {ep, w.key, w.addr, &ucp.RequestParams{MemoryType: ucs.MemoryCUDA}, ucs.ErrUnsupported},
 	} {
