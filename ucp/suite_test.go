@@ -58,10 +58,7 @@ var switches = []struct {
 }
 
 func TestSuite(t *testing.T) {
-	groups := []struct {
-		name  string
-		cases []testCase
-	}{
+	runGroups(t, transports, []caseGroup{
 		{"transfer", transferCases},
 		{"matching", matchCases},
 		{"completion", completeCases},
@@ -80,8 +77,18 @@ func TestSuite(t *testing.T) {
 		{"faults", faultCases},
 		{"wakeup", wakeupCases},
 		{"signals", signalCases},
-	}
-	for _, tr := range transports {
+	})
+}
+
+// caseGroup is the tests of one subject.
+type caseGroup struct {
+	name  string
+	cases []testCase
+}
+
+// runGroups runs groups of tests on transports.
+func runGroups(t *testing.T, on []transport, groups []caseGroup) {
+	for _, tr := range on {
 		t.Run(tr.name, func(t *testing.T) {
 			for _, g := range groups {
 				t.Run(g.name, func(t *testing.T) {
