@@ -1,0 +1,351 @@
+package ucp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// file is memory as a peer shares it over posix, which may lie about it.
+type file struct {
+	testing.TB
+	fd   int
+	size int
+}
+
+func newFile(t testing.TB, size int) *file {
+	t.Helper()
+	fd, err := unix.MemfdCreate("ucp-test", unix.MFD_CLOEXEC)
+	if err == nil {
+		err = unix.Ftruncate(fd, int64(size))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &file{TB: t, fd: fd, size: size}
+	t.Cleanup(f.close)
+	return f
+}
+
+func (f *file) close() {
+	if f.fd >= 0 {
+		unix.Close(f.fd)
+		f.fd = -1
+	}
+}
+
+func (f *file) shrink(size int) {
+	f.Helper()
+	if err := unix.Ftruncate(f.fd, int64(size)); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *file) write(b []byte) {
+	f.Helper()
+	if _, err := unix.Pwrite(f.fd, b, 0); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// fileBase is where the files are in the memory of the peer that does not exist.
+const fileBase = 0x7000_0000_0000
+
+// posixKey is a key of posix (uct_posix_packed_rkey_t).
+func posixKey(pid, fd int, base, length uint64) []byte {
+	b := binary.LittleEndian.AppendUint64(nil, 1<<63|1<<62|uint64(fd)<<30|uint64(pid))
+	b = binary.LittleEndian.AppendUint64(b, base)
+	return binary.LittleEndian.AppendUint64(b, length)
+}
+
+func (f *file) key() []byte { return posixKey(os.Getpid(), f.fd, fileBase, uint64(f.size)) }
+
+// packed makes a key of domain md.
+func packed(t testing.TB, md uint8, blob []byte) []byte {
+	t.Helper()
+	k := proto.NewRkey(ucs.MemoryHost.Wire())
+	if err := k.Add(md, blob); err != nil {
+		t.Fatal(err)
+	}
+	return k.Append(nil)
+}
+
+// offered is a receive of n bytes that has been offered data at addr, with a key.
+func (v *victim) offered(n int, addr uint64, key []byte) (*Request, []byte) {
+	v.Helper()
+	buf := make([]byte, n)
+	req, err := v.TagRecv(0xF0, FullMask, buf, nil)
+	if err != nil {
+		v.Fatal(err)
+	}
+	rts := proto.RndvRTS{Header: 0xF0, EpID: v.ep.localID, ReqID: 0x1234567, Size: n, Address: addr}
+	if err := v.onRndvRTS(nil, append(rts.Append(nil), key...), nil); err != nil {
+		v.Fatal(err)
+	}
+	return req, buf
+}
+
+// until progresses a while until the request is done.
+func (v *victim) until(req *Request) {
+	v.Helper()
+	for range 10_000 {
+		if req.Done() {
+			return
+		}
+		v.Progress()
+	}
+	v.Fatal("the receive does not end")
+}
+
+func newMappedVictim(t testing.TB) *victim {
+	t.Helper()
+	ucttest.NoLeaks(t)
+	v := newVictim(t, "TLS", "posix")
+	if len(v.ep.cfg.maps) != 1 || v.ep.cfg.maps[0].peerMD != 0 {
+		t.Fatalf("%+v", v.ep.cfg.maps)
+	}
+	return v
+}
+
+// TestHostileKeys: a key that opens nothing, or not all that is offered, makes the
+// receiver ask for the data. No byte is read by it.
+func TestHostileKeys(t *testing.T) {
+	const n = 100_000
+	v := newMappedVictim(t)
+	f := newFile(t, 1<<20)
+	pid := os.Getpid()
+	pipe := make([]int, 2)
+	if err := unix.Pipe2(pipe, unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[0])
+	defer unix.Close(pipe[1])
+	devices, err := unix.Open("/dev/zero", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(devices)
+	good := f.key()
+	other := packed(t, 0, good)
+	other[8] = 77 // a memory type
+	for what, c := range map[string]struct {
+		addr uint64
+		key  []byte
+	}{
+		"no key":                        {fileBase, nil},
+		"no domain":                     {fileBase, emptyRkey},
+		"another domain":                {fileBase, packed(t, 1, good)},
+		"the last domain":               {fileBase, packed(t, 63, good)},
+		"other memory":                  {fileBase, other},
+		"empty":                         {fileBase, packed(t, 0, nil)},
+		"short":                         {fileBase, packed(t, 0, good[:23])},
+		"garbage":                       {fileBase, packed(t, 0, bytes.Repeat([]byte{0xEE}, 255))},
+		"zeroes":                        {fileBase, packed(t, 0, make([]byte, 24))},
+		"a process that is not there":   {fileBase, packed(t, 0, posixKey(1<<29, f.fd, fileBase, 1<<20))},
+		"a descriptor that is not open": {fileBase, packed(t, 0, posixKey(pid, 1<<20, fileBase, 1<<20))},
+		"a pipe":                        {fileBase, packed(t, 0, posixKey(pid, pipe[0], fileBase, 1<<20))},
+		"a device":                      {fileBase, packed(t, 0, posixKey(pid, devices, fileBase, 1<<20))},
+		"longer than the file":          {fileBase, packed(t, 0, posixKey(pid, f.fd, fileBase, 1<<20+4096))},
+		"as long as can be":             {fileBase, packed(t, 0, posixKey(pid, f.fd, fileBase, math.MaxUint64))},
+		"no length":                     {fileBase, packed(t, 0, posixKey(pid, f.fd, fileBase, 0))},
+		"a base inside a page":          {fileBase, packed(t, 0, posixKey(pid, f.fd, fileBase+8, 4096))},
+		"a base at the end":             {fileBase, packed(t, 0, posixKey(pid, f.fd, -(1<<20)&math.MaxUint64, 1<<20+4096))},
+		"before it":                     {fileBase - 1, packed(t, 0, good)},
+		"across its end":                {fileBase + 1<<20 - n + 1, packed(t, 0, good)},
+		"behind it":                     {fileBase + 1<<20, packed(t, 0, good)},
+		"far away":                      {math.MaxUint64 - 10, packed(t, 0, good)},
+	} {
+		req, buf := v.offered(n, c.addr, c.key)
+		if req.Done() || req.proto != &rndvRTR || req.attached != nil || v.stats.RndvPtr != 0 {
+			t.Errorf("%s: the receive does not ask for the data: done %v, %v", what, req.Done(), req.Err())
+		}
+		if !bytes.Equal(buf, make([]byte, n)) {
+			t.Errorf("%s: bytes were read", what)
+		}
+		req.finish(ucs.ErrCanceled)
+		req.Free()
+	}
+	for _, a := range v.attached {
+		if a.use != 0 {
+			t.Errorf("an attachment is used %d times", a.use)
+		}
+	}
+	v.exchange()
+
+	want := ucttest.Pattern(n, 3)
+	f.write(want)
+	req, buf := v.offered(n, fileBase, packed(t, 0, good))
+	v.until(req)
+	if req.Err() != nil || v.stats.RndvPtr != 1 {
+		t.Errorf("the good key: %v", req.Err())
+	}
+	ucttest.SameBytes(t, "message", buf, want)
+	req.Free()
+}
+
+// TestHostileUnexpectedKey: so does one whose receive comes later; what is kept
+// until then is bounded.
+func TestHostileUnexpectedKey(t *testing.T) {
+	v := newMappedVictim(t)
+	f := newFile(t, 1<<20)
+	want := ucttest.Pattern(1<<20, 4)
+	f.write(want)
+	long := append(packed(t, 0, f.key()), bytes.Repeat([]byte{0x10}, 4000)...) // distances, and more of them
+	for _, key := range [][]byte{packed(t, 0, f.key()), long} {
+		before := v.held()
+		rts := proto.RndvRTS{Header: 0xF0, EpID: v.ep.localID, ReqID: 0x1234567, Size: 1 << 20, Address: fileBase}
+		if err := v.onRndvRTS(nil, append(rts.Append(nil), key...), nil); err != nil {
+			t.Fatal(err)
+		}
+		if held := v.held() - before; held > messageSize+2*maxOfferKey {
+			t.Errorf("%d bytes are kept of a key of %d", held, len(key))
+		}
+		buf := make([]byte, 1<<20)
+		req, err := v.TagRecv(0xF0, FullMask, buf, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(key) > maxOfferKey {
+			if req.Done() || req.proto != &rndvRTR {
+				t.Errorf("the receive does not ask for the data")
+			}
+			req.finish(ucs.ErrCanceled)
+		} else {
+			v.until(req)
+			ucttest.SameBytes(t, "message", buf, want)
+		}
+		req.Free()
+		if v.held() != before {
+			t.Errorf("%d bytes held, %d before", v.held(), before)
+		}
+	}
+}
+
+// TestHostileShrink: a sender that cuts its memory short, before the first piece
+// or between two, ends this receive and nothing else.
+func TestHostileShrink(t *testing.T) {
+	for what, pieces := range map[string]int{"at once": 0, "after a piece": 1, "before the last": 3} {
+		t.Run(what, func(t *testing.T) {
+			v := newMappedVictim(t)
+			f := newFile(t, 2<<20)
+			want := ucttest.Pattern(2<<20, 6)
+			f.write(want)
+			key := packed(t, 0, f.key())
+			// Attached and whole.
+			req, buf := v.offered(100_000, fileBase+5, key)
+			v.until(req)
+			ucttest.SameBytes(t, "message", buf, want[5:][:100_000])
+			req.Free()
+
+			req, _ = v.offered(2<<20, fileBase, key)
+			for range pieces {
+				v.Progress()
+			}
+			if req.Done() {
+				t.Fatalf("the receive is over: %v", req.Err())
+			}
+			f.shrink(pieces * (512 << 10) / 2)
+			v.until(req)
+			if !errors.Is(req.Err(), ucs.ErrConnectionReset) {
+				t.Errorf("the receive ended with %v", req.Err())
+			}
+			req.Free()
+
+			// The memory is still the same file, and attached: short messages too.
+			req, _ = v.offered(70_000, fileBase+1<<20, key)
+			v.until(req)
+			if !errors.Is(req.Err(), ucs.ErrConnectionReset) {
+				t.Errorf("a message of one piece ended with %v", req.Err())
+			}
+			req.Free()
+			v.exchange()
+		})
+	}
+}
+
+// TestHostileClosed: memory whose name is gone, or names another file, is not what
+// is attached.
+func TestHostileClosed(t *testing.T) {
+	v := newMappedVictim(t)
+	f := newFile(t, 1<<20)
+	f.write(bytes.Repeat([]byte{1}, 1<<20))
+	key := packed(t, 0, f.key())
+	read := func() []byte {
+		t.Helper()
+		req, buf := v.offered(1<<20, fileBase, key)
+		v.until(req)
+		if req.Err() != nil {
+			t.Fatal(req.Err())
+		}
+		req.Free()
+		return buf
+	}
+	if got := read(); got[0] != 1 {
+		t.Errorf("%d", got[0])
+	}
+	fd := f.fd
+	f.close()
+	req, _ := v.offered(1<<20, fileBase, key)
+	if req.Done() || req.proto != &rndvRTR || len(v.attached) != 0 {
+		t.Errorf("memory that is gone: done %v, %d attachments", req.Done(), len(v.attached))
+	}
+	req.finish(ucs.ErrCanceled)
+	req.Free()
+	second := newFile(t, 1<<20)
+	if second.fd != fd {
+		t.Skipf("the number %d was not given out again, but %d", fd, second.fd)
+	}
+	second.write(bytes.Repeat([]byte{2}, 1<<20))
+	if got := read(); got[0] != 2 {
+		t.Errorf("%d: the memory of the first file", got[0])
+	}
+	// While a message is copied out of the second it may become the third.
+	req, buf := v.offered(1<<20, fileBase, key)
+	v.Progress()
+	second.close()
+	third := newFile(t, 1<<20)
+	third.write(bytes.Repeat([]byte{3}, 1<<20))
+	next, other := v.offered(1<<20, fileBase, key)
+	v.until(req)
+	v.until(next)
+	if want := bytes.Repeat([]byte{2}, 1<<20); !bytes.Equal(buf, want) || req.Err() != nil {
+		t.Errorf("%d, %v", buf[1<<20-1], req.Err())
+	}
+	if want := bytes.Repeat([]byte{3}, 1<<20); third.fd == fd && (!bytes.Equal(other, want) || next.Err() != nil) {
+		t.Errorf("%d, %v", other[1<<20-1], next.Err())
+	}
+	req.Free()
+	next.Free()
+}
+
+// TestHostileAttachments: a peer that names ever more memory does not fill ours
+// with mappings.
+func TestHostileAttachments(t *testing.T) {
+	v := newMappedVictim(t)
+	for i := range 3 * maxAttachments {
+		f := newFile(t, 1<<17)
+		f.write([]byte{byte(i)})
+		req, buf := v.offered(1<<17, fileBase, packed(t, 0, f.key()))
+		v.until(req)
+		if req.Err() != nil || buf[0] != byte(i) {
+			t.Fatalf("%d: %v, %d", i, req.Err(), buf[0])
+		}
+		req.Free()
+		if len(v.attached) > maxAttachments {
+			t.Fatalf("%d attachments", len(v.attached))
+		}
+	}
+	v.ep.destroy(ucs.ErrCanceled)
+	if len(v.attached) != 0 {
+		t.Errorf("%d attachments of an endpoint that is closed", len(v.attached))
+	}
+}
