@@ -6,6 +6,7 @@ import (
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // What a peer makes a worker remember or answer is bounded.
@@ -149,5 +150,41 @@ func TestWireupTooLong(t *testing.T) {
 	}
 	if ep.waiting.head != nil || ep.short < 0 {
 		t.Error("the endpoint still waits")
+	}
+}
+
+// lender lets handlers keep receive memory and counts what is kept.
+type lender struct{ lent int }
+
+func (l *lender) ReleaseDesc(*uct.AMDesc) { l.lent-- }
+
+// TestKeptMemoryCounted: a short message in a large piece of receive memory costs
+// what the piece takes, so it is copied, or counted as that.
+func TestKeptMemoryCounted(t *testing.T) {
+	const size, limit = 8 << 10, 1 << 20
+	for _, n := range []int{0, 8, 100, 1000, 1100, 4000, size - proto.EagerOnlySize} {
+		v := newVictim(t, "MAX_UNEXP_BYTES", "1m")
+		l := new(lender)
+		h := v.handlers()["eager only"]
+		refused := false
+		for range limit {
+			err := h(nil, eager(3, make([]byte, n)), &uct.AMDesc{Owner: l, Size: size})
+			if err == ucs.InProgress {
+				l.lent++
+			} else if err != nil {
+				refused = true
+				break
+			}
+			if own := v.held() - l.lent*size; own < 0 || l.lent*size > limit+size {
+				t.Fatalf("%d bytes each: %d pieces of %d bytes are kept, %d bytes counted", n, l.lent, size, v.held())
+			}
+		}
+		if !refused {
+			t.Errorf("%d bytes each: nothing was refused", n)
+		}
+		v.dropMessages()
+		if v.held() != 0 || l.lent != 0 {
+			t.Errorf("%d bytes each: %d bytes, %d pieces at the end", n, v.held(), l.lent)
+		}
 	}
 }

@@ -81,8 +81,9 @@ func (w *Worker) putMessage(d *TagMessage) {
 // itself.
 func (w *Worker) dropContents(d *TagMessage) {
 	if d.desc != nil {
-		w.kept -= len(d.data)
-		d.from.held -= len(d.data)
+		n := keeps(d.data, d.desc)
+		w.kept -= n
+		d.from.held -= n
 		d.desc.Release()
 		d.desc = nil
 	}
@@ -97,13 +98,22 @@ func (w *Worker) dropContents(d *TagMessage) {
 // maxFreeMessages bounds the idle message objects of a worker.
 const maxFreeMessages = 4096
 
+// keeps is the memory that keeping data in desc takes.
+func keeps(data []byte, desc *uct.AMDesc) int { return max(len(data), desc.Size) }
+
+// mostWaste is how many times its length a message may take that is kept in the
+// transport's memory. A copy of a shorter one costs less than so much memory.
+const mostWaste = 8
+
 // keep stores the bytes of an eager message: in the transport's memory where it
-// lets us keep it, in our own otherwise. It reports whether desc is kept.
+// lets us keep it and there is not much more of it, in our own otherwise. It
+// reports whether desc is kept.
 func (d *TagMessage) keep(data []byte, desc *uct.AMDesc) bool {
-	if desc != nil {
+	if desc != nil && desc.Size <= mostWaste*len(data) {
 		d.data, d.desc = data, desc
-		d.w.kept += len(data)
-		d.from.held += len(data)
+		n := keeps(data, desc)
+		d.w.kept += n
+		d.from.held += n
 		return true
 	}
 	if len(data) <= inlineBytes {

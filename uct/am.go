@@ -60,6 +60,7 @@ func (s *Source) Gone() {
 type AMDesc struct {
 	Owner DescOwner // the transport's receive side
 	Index int       // the transport's
+	Size  int       // bytes it takes as long as it is kept, 0: those of the data
 }
 
 // DescOwner takes back receive memory.

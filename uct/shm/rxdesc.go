@@ -63,7 +63,7 @@ func (p *rxPool) grow(want int) error {
 	for k := range list {
 		d := &list[k]
 		off := k*p.stride() + p.headroom
-		d.Owner, d.Index = p.owner, len(p.all)
+		d.Owner, d.Index, d.Size = p.owner, len(p.all), p.stride()
 		d.at = descriptor{seg: s.id, size: uint32(s.size), offset: uint32(off)}
 		d.data = s.mem[off : off+p.o.seg : off+p.o.seg]
 		p.spare = append(p.spare, int32(len(p.all)))
