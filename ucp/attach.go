@@ -106,6 +106,9 @@ func (w *Worker) attachKey(ep *Endpoint, md uint8, packed []byte) (*attachment, 
 		a.ep = ep
 		return a, nil
 	}
+	// The peer may change the message that packed is in: what later keys are
+	// compared with must be what was mapped.
+	packed = bytes.Clone(packed)
 	key, err := w.mds[md].UnpackRkey(packed)
 	if err != nil {
 		return nil, err
@@ -115,7 +118,7 @@ func (w *Worker) attachKey(ep *Endpoint, md uint8, packed []byte) (*attachment, 
 			w.forgetAttachment(i)
 		}
 	}
-	a := &attachment{ep: ep, md: md, packed: bytes.Clone(packed), key: key}
+	a := &attachment{ep: ep, md: md, packed: packed, key: key}
 	w.attached = slices.Insert(w.attached, 0, a)
 	return a, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // TestHostileRTR: nobody is sent more than there is, or the same twice.
@@ -140,4 +141,36 @@ func TestHostileATP(t *testing.T) {
 			t.Errorf("%+v: success", ack)
 		}
 	}
+}
+
+// fickleDomain unpacks keys of a message that the peer changes meanwhile.
+type fickleDomain struct {
+	uct.MemoryDomain
+	message  []byte
+	unpacked [][]byte
+}
+
+func (d *fickleDomain) UnpackRkey(packed []byte) (*uct.Rkey, error) {
+	d.unpacked = append(d.unpacked, bytes.Clone(packed))
+	clear(d.message)
+	return &uct.Rkey{}, nil
+}
+
+func (d *fickleDomain) ReleaseRkey(*uct.Rkey) error { return nil }
+
+// TestKeyChangedWhileMapped: what is mapped for one key is not used for another,
+// which the peer puts in its place.
+func TestKeyChangedWhileMapped(t *testing.T) {
+	v := newVictim(t)
+	d := &fickleDomain{message: []byte("a key of the peer")}
+	v.mds = append(v.mds, d)
+	md := uint8(len(v.mds) - 1)
+	a, err := v.attachKey(v.ep, md, d.message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(a.packed, d.unpacked[0]) {
+		t.Errorf("%q was mapped, and is found as %q", d.unpacked[0], a.packed)
+	}
+	v.forgetAttachments(v.ep)
 }
