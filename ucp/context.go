@@ -74,6 +74,7 @@ type Context struct {
 
 	seenTransports []string // of this machine, whether or not allowed
 	seenNetDevices []string
+	unsure         bool // a transport that was refused may have more
 
 	table regionTable // memory that peers may access by messages
 	pins  *pinBoard
@@ -181,6 +182,9 @@ func (c *Context) warnMissing() {
 	for _, name := range c.settings.TLS.Missing(c.seenTransports) {
 		log.Warn("transport in UCX_TLS is not available", zap.String("transport", name))
 	}
+	if c.unsure {
+		return
+	}
 	for _, name := range c.settings.NetDevices.MissingDevices(c.seenNetDevices) {
 		log.Warn("device in UCX_NET_DEVICES is not available", zap.String("device", name))
 	}
@@ -251,6 +255,7 @@ func (c *Context) allowed(r uct.Resource) error {
 func (c *Context) refuse(name string, err error) {
 	c.skipped = append(c.skipped, skippedResource{name: name, reason: err.Error()})
 	c.seenTransports = append(c.seenTransports, name) // it is there, but not usable
+	c.unsure = true
 	log.Warn("transport not usable", zap.String("transport", name), zap.Error(err))
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/ucs/sys"
 )
 
 // WakeupEvents are the completions that wake a worker (enum
@@ -43,7 +44,7 @@ type wakeup struct {
 func (k *wakeup) open(w *Worker) error {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
-		return fmt.Errorf("ucp: eventfd: %w", err)
+		return fmt.Errorf("ucp: eventfd: %w", sys.WithLimit(err))
 	}
 	k.eventFD = fd
 	if err := w.uctw.Events().Add(fd, event.Read, k); err != nil {

@@ -61,7 +61,7 @@ func Map(length int, o Options) ([]byte, error) {
 		if o.Fixed && err == unix.EEXIST {
 			status = ucs.ErrBusy
 		}
-		return nil, fmt.Errorf("arena: mmap of %d bytes at %#x: %w: %w", length, o.Address, err, status)
+		return nil, fmt.Errorf("arena: mmap of %d bytes at %#x: %w: %w", length, o.Address, WithLimit(err), status)
 	}
 	if o.Fixed && address(b) != uintptr(o.Address) {
 		// Kernels before 4.17 take the address for a hint.

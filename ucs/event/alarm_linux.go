@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs/sys"
 )
 
 // alarm is a timerfd in a set.
@@ -13,7 +15,7 @@ type alarm struct{ fd int }
 func (a *alarm) open(set *Set, h Handler) error {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
-		return fmt.Errorf("event: timerfd_create: %w", err)
+		return fmt.Errorf("event: timerfd_create: %w", sys.WithLimit(err))
 	}
 	if err := set.Add(fd, Read, h); err != nil {
 		unix.Close(fd)

@@ -37,7 +37,7 @@ type Set struct {
 func NewSet() (*Set, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("event: epoll_create1: %w", err)
+		return nil, fmt.Errorf("event: epoll_create1: %w", sys.WithLimit(err))
 	}
 	return &Set{fd: fd, byFD: make(map[int]int32)}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/arena"
 )
 
 // attachment is a peer's segment mapped into this process. However many
@@ -78,7 +79,7 @@ func (t *attachTable) attach(ref reference) (*attachment, error) {
 	mem, err := t.m.mmap(o)
 	if err != nil {
 		attachedAll.give(o.size)
-		return nil, fmt.Errorf("mapping %d bytes of the peer: %w: %w", o.size, err, ucs.ErrUnreachable)
+		return nil, fmt.Errorf("mapping %d bytes of the peer: %w: %w", o.size, arena.WithLimit(err), ucs.ErrUnreachable)
 	}
 	a := &attachment{ident: o.ident, mem: mem, size: o.size, shrink: o.shrink, owner: o.owner, refs: 1}
 	if t.byIdent == nil {

@@ -11,16 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/arena"
+	"github.com/ucx-go/ucx/ucs/sys"
 )
 
 // errCreate says why a file of size bytes could not be made and what helps.
 func errCreate(call, dir string, size int, err error) error {
 	switch {
-	case errors.Is(err, unix.EMFILE):
-		var l unix.Rlimit
-		unix.Getrlimit(unix.RLIMIT_NOFILE, &l)
-		return fmt.Errorf("shm: %s: %w: all %d descriptors of the process are in use, raise the limit (ulimit -n): %w",
-			call, err, l.Cur, ucs.ErrNoMemory)
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+		return fmt.Errorf("shm: %s: %w: %w", call, sys.WithLimit(err), ucs.ErrNoMemory)
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		var st unix.Statfs_t
 		unix.Statfs(dir, &st)
@@ -46,14 +45,8 @@ func errMap(o segmentOptions, err error) error {
 	switch {
 	case errors.Is(err, unix.EEXIST):
 		return fmt.Errorf("shm: %d bytes at %#x: something else is mapped there: %w", o.size, o.addr, ucs.ErrBusy)
-	case errors.Is(err, unix.EAGAIN):
-		var l unix.Rlimit
-		unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l)
-		return fmt.Errorf("shm: mapping %d bytes: %w: %d bytes may be locked, raise the limit (ulimit -l): %w",
-			o.size, err, l.Cur, ucs.ErrNoMemory)
-	case errors.Is(err, unix.ENOMEM):
-		return fmt.Errorf("shm: mapping %d bytes: %w: at most %d mappings (sysctl vm.max_map_count), ulimit -v: %w",
-			o.size, err, readLimit("/proc/sys/vm/max_map_count", 0), ucs.ErrNoMemory)
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.ENOMEM):
+		return fmt.Errorf("shm: mapping %d bytes: %w: %w", o.size, arena.WithLimit(err), ucs.ErrNoMemory)
 	}
 	return fmt.Errorf("shm: mapping %d bytes at %#x: %w: %w", o.size, o.addr, err, ucs.ErrShmemSegment)
 }

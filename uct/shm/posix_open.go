@@ -139,5 +139,5 @@ func errOpen(path string, err error) error {
 			"and the peer must not be protected from tracing (setuid, PR_SET_DUMPABLE): %w",
 			path, err, ucs.ErrUnreachable)
 	}
-	return fmt.Errorf("opening %s: %w: %w", path, err, ucs.ErrUnreachable)
+	return fmt.Errorf("opening %s: %w: %w", path, sys.WithLimit(err), ucs.ErrUnreachable)
 }

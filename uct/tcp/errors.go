@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/sys"
 )
 
 // Error is the failure of a connection. errors.Is matches its Status and its
@@ -57,7 +58,7 @@ func (ep *endpoint) newError(operation string, cause error) *Error {
 		Local:  ep.iface.addr.addrPort(),
 		Peer:   ep.peer.addrPort(),
 		Status: status,
-		Err:    cause,
+		Err:    sys.WithLimit(cause),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/sys"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -44,11 +45,11 @@ func (d *netdev) resource() uct.Resource {
 func netdevs(o mdOptions) ([]netdev, error) {
 	links, err := syscall.NetlinkRIB(unix.RTM_GETLINK, unix.AF_UNSPEC)
 	if err != nil {
-		return nil, fmt.Errorf("tcp: listing network devices: %w: %w", err, ucs.ErrIO)
+		return nil, fmt.Errorf("tcp: listing network devices: %w: %w", sys.WithLimit(err), ucs.ErrIO)
 	}
 	addrs, err := syscall.NetlinkRIB(unix.RTM_GETADDR, unix.AF_UNSPEC)
 	if err != nil {
-		return nil, fmt.Errorf("tcp: listing network addresses: %w: %w", err, ucs.ErrIO)
+		return nil, fmt.Errorf("tcp: listing network addresses: %w: %w", sys.WithLimit(err), ucs.ErrIO)
 	}
 	all, err := parseNetdevs(links, addrs)
 	if err != nil {

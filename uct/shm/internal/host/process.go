@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/sys"
 )
 
 // Process is one run of a process: its number in this PID namespace and when it
@@ -38,7 +39,7 @@ func Find(pid int) (Process, error) {
 		return Process{}, fmt.Errorf("process %d is not visible here: it has ended, "+
 			"or is in another PID namespace, or /proc hides it (hidepid): %w", pid, ucs.ErrUnreachable)
 	case e != 0:
-		return Process{}, fmt.Errorf("/proc/%d/stat: %w: %w", pid, e, ucs.ErrUnreachable)
+		return Process{}, fmt.Errorf("/proc/%d/stat: %w: %w", pid, sys.WithLimit(e), ucs.ErrUnreachable)
 	case st.dead():
 		return Process{}, fmt.Errorf("process %d has ended: %w", pid, ucs.ErrUnreachable)
 	}

@@ -1,0 +1,5 @@
+//go:build cgo
+
+package ucp_test
+
+const cgoEnabled = true

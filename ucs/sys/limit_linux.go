@@ -1,0 +1,26 @@
+package sys
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// WithLimit adds to the error of a call that met the limit of open files, of the
+// process or of the machine, how many there may be and how to get more. It
+// returns other errors as they are.
+func WithLimit(err error) error {
+	switch {
+	case errors.Is(err, unix.EMFILE):
+		var l unix.Rlimit
+		unix.Getrlimit(unix.RLIMIT_NOFILE, &l)
+		return fmt.Errorf("%w: all %d descriptors of the process are in use, raise the limit (ulimit -n)", err, l.Cur)
+	case errors.Is(err, unix.ENFILE):
+		most, _ := os.ReadFile("/proc/sys/fs/file-max")
+		return fmt.Errorf("%w: all %s files of the machine are open, raise the limit (sysctl fs.file-max)", err, strings.TrimSpace(string(most)))
+	}
+	return err
+}
