@@ -55,10 +55,11 @@
 // status, a number of ucs_status_t, and frees REQ. ADDRESS and KEY, a packed remote
 // key, are hexadecimal.
 //
-// LAYOUT is how the message lies in memory: contig, generic (a user-defined
-// datatype) or iovN, N pieces of which the first is empty, the last takes the
-// remainder, and guard bytes separate all of them. SEED selects the contents of
-// a message: the little-endian words of a SplitMix64 generator. VERDICT compares
-// what was received with it: "same", "differs@OFFSET", or "overrun@OFFSET" for a
-// byte that was changed outside the message.
+// LAYOUT is how the message lies in memory: contig, new (contiguous and allocated
+// by UCX), generic (a user-defined datatype) or iovN, N pieces of which the first
+// is empty, the last takes the remainder, and guard bytes separate all of them.
+// SEED selects the contents of a message: the little-endian words of a SplitMix64
+// generator. VERDICT compares what was received with it: "same",
+// "differs@OFFSET", or "overrun@OFFSET" for a byte that was changed outside the
+// message.
 package interop

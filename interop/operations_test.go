@@ -24,7 +24,7 @@ var operations = []operation{
 	{"recv iov", expected("contig", "iov4", "async")},
 	{"iov sync", expected("iov3", "iov7", "sync")},
 	{"generic", expected("generic", "generic", "async")},
-	{"unexpected", unexpected},
+	{"unexpected", late("contig", "contig")},
 	{"unexpected sync", unexpectedSync},
 	{"probe+msg recv", probed},
 	{"truncated", truncated},
@@ -45,6 +45,11 @@ var sharedOperations = []operation{
 	{"puts, gets alloc", on(allocated, accesses)},
 	{"atomics alloc", on(allocated, atomically)},
 	{"fence alloc", on(allocated, fenced)},
+	{"send alloc", expected(allocated, "contig", "async")},
+	{"sync alloc", expected(allocated, "iov3", "sync")},
+	{"late alloc", late(allocated, "generic")},
+	{"recv alloc", expected("contig", allocated, "async")},
+	{"both alloc", late(allocated, allocated)},
 }
 
 // expected sends to a receive that is posted already.
@@ -71,22 +76,24 @@ func both(from *peer, s int, to *peer, r int, m message) error {
 	return from.finish(s)
 }
 
-// unexpected posts the receive when the message, or its announcement, is there.
-// The buffer is larger than the message.
-func unexpected(from, to *peer, msgs *messages, size int) error {
-	m := msgs.next(size)
-	s, err := from.send(ep, m, "contig", "async")
-	if err != nil {
-		return err
+// late posts the receive when the message, or its announcement, is there. The
+// buffer is larger than the message.
+func late(sendLayout, recvLayout string) func(from, to *peer, msgs *messages, size int) error {
+	return func(from, to *peer, msgs *messages, size int) error {
+		m := msgs.next(size)
+		s, err := from.send(ep, m, sendLayout, "async")
+		if err != nil {
+			return err
+		}
+		if err := arrived(to, m, "keep"); err != nil {
+			return err
+		}
+		r, err := to.recv(m.tag, fullMask, size+100, recvLayout)
+		if err != nil {
+			return err
+		}
+		return both(from, s, to, r, m)
 	}
-	if err := arrived(to, m, "keep"); err != nil {
-		return err
-	}
-	r, err := to.recv(m.tag, fullMask, size+100, "contig")
-	if err != nil {
-		return err
-	}
-	return both(from, s, to, r, m)
 }
 
 // arrived probes for a message.

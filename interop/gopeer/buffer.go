@@ -23,6 +23,7 @@ type buffer struct {
 	layout  string
 	storage []byte
 	pieces  [][]byte
+	memory  *ucp.Memory // of the storage if the library allocated it
 }
 
 // newBuffer lays out a buffer: "contig" and "generic" are one piece; "iovN" is N
@@ -49,6 +50,28 @@ func newBuffer(layout string, size int) (*buffer, error) {
 	b := &buffer{layout: layout}
 	b.place(make([]byte, size+(len(lengths)+1)*guard), lengths)
 	return b, nil
+}
+
+// newBuffer lays out a buffer as the function does, or, if layout is "new", as one
+// piece in memory that the library allocates.
+func (s *server) newBuffer(layout string, size int) (*buffer, error) {
+	if layout != "new" {
+		return newBuffer(layout, size)
+	}
+	m, err := s.allocate(size)
+	if err != nil {
+		return nil, err
+	}
+	m.buffer.memory = m.Memory
+	return m.buffer, nil
+}
+
+// release gives the storage back.
+func (b *buffer) release() error {
+	if b == nil || b.memory == nil {
+		return nil
+	}
+	return b.memory.Unmap()
 }
 
 // place fills storage and cuts pieces of the given lengths from it.

@@ -143,7 +143,7 @@ func (s *server) send(args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	b, err := newBuffer(args[5], int(n[1]))
+	b, err := s.newBuffer(args[5], int(n[1]))
 	if err != nil {
 		return "", err
 	}
@@ -190,7 +190,7 @@ func (s *server) mrecv(args []string) (string, error) {
 
 // receive starts a receive into a new buffer.
 func (s *server) receive(number string, size int, layout string, start func([]byte, *ucp.RequestParams) (*ucp.Request, error)) (string, error) {
-	b, err := newBuffer(layout, size)
+	b, err := s.newBuffer(layout, size)
 	if err != nil {
 		return "", err
 	}
@@ -240,6 +240,13 @@ func (s *server) wait(args []string) (string, error) {
 		return "", err
 	}
 	delete(s.requests, number)
+	said := r.result(n[0])
+	return said, r.buffer.release()
+}
+
+// result frees the request and says how its operation ended; seed selects the
+// message that was to be received.
+func (r *request) result(seed uint64) string {
 	if r.handle != nil {
 		r.err = r.handle.Err()
 		if r.isReceive && r.err == nil {
@@ -250,16 +257,16 @@ func (s *server) wait(args []string) (string, error) {
 	status := int(ucs.StatusOf(r.err))
 	switch {
 	case r.reply != nil && r.err == nil:
-		return fmt.Sprintf("0 %#x %d same", decode(r.reply), len(r.reply)), nil
+		return fmt.Sprintf("0 %#x %d same", decode(r.reply), len(r.reply))
 	case r.isGet && r.err == nil:
-		return fmt.Sprintf("0 0x0 %d %s", len(r.buffer.pieces[0]), r.buffer.verify(n[0], len(r.buffer.pieces[0]))), nil
+		return fmt.Sprintf("0 0x0 %d %s", len(r.buffer.pieces[0]), r.buffer.verify(seed, len(r.buffer.pieces[0])))
 	case !r.isReceive:
-		return strconv.Itoa(status), nil
+		return strconv.Itoa(status)
 	case r.err != nil:
 		// Only what lies outside the buffer is promised to be as it was.
-		return fmt.Sprintf("%d 0x0 0 same", status), nil
+		return fmt.Sprintf("%d 0x0 0 same", status)
 	}
-	return fmt.Sprintf("0 %#x %d %s", uint64(r.info.SenderTag), r.info.Length, r.buffer.verify(n[0], r.info.Length)), nil
+	return fmt.Sprintf("0 %#x %d %s", uint64(r.info.SenderTag), r.info.Length, r.buffer.verify(seed, r.info.Length))
 }
 
 // sleep REQ MS

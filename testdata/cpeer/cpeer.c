@@ -38,6 +38,7 @@ enum {
 
 /* A message buffer: one or several segments with guards around each. */
 typedef struct {
+    ucp_mem_h     memory; /* of the storage if UCX allocated it, or NULL */
     unsigned char *storage;
     size_t         storage_size;
     size_t         size; /* sum of the segments */
@@ -308,9 +309,51 @@ static int buffer_init_at(buffer_t *buffer, const char *layout, size_t size, voi
     return 1;
 }
 
+/* Lets UCX allocate memory for size bytes and guards around them. */
+static ucs_status_t mapped_storage(size_t size, ucp_mem_h *handle, void **storage)
+{
+    ucp_mem_map_params_t params = {0};
+    ucp_mem_attr_t       attr   = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS};
+    ucs_status_t         status;
+
+    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
+    params.length     = size + (2 * GUARD);
+    params.flags      = UCP_MEM_MAP_ALLOCATE;
+    status            = ucp_mem_map(context, &params, handle);
+    if (status == UCS_OK) {
+        status   = ucp_mem_query(*handle, &attr);
+        *storage = attr.address;
+    }
+    return status;
+}
+
+/* "new" is one segment in memory that UCX allocates. */
 static int buffer_init(buffer_t *buffer, const char *layout, size_t size)
 {
-    return buffer_init_at(buffer, layout, size, NULL);
+    ucp_mem_h    memory;
+    void         *storage;
+    ucs_status_t status;
+
+    if (strcmp(layout, "new") != 0) {
+        return buffer_init_at(buffer, layout, size, NULL);
+    }
+    status = mapped_storage(size, &memory, &storage);
+    if (status != UCS_OK) {
+        reply("err ucp_mem_map: %s", ucs_status_string(status));
+        return 0;
+    }
+    buffer_init_at(buffer, "contig", size, storage);
+    buffer->memory = memory;
+    return 1;
+}
+
+static void buffer_release(buffer_t *buffer)
+{
+    if (buffer->memory != NULL) {
+        ucp_mem_unmap(context, buffer->memory);
+    } else {
+        free(buffer->storage);
+    }
 }
 
 static void buffer_fill(buffer_t *buffer, uint64_t seed)
@@ -507,7 +550,7 @@ static void request_release(request_t *request)
     if (request->handle != NULL) {
         ucp_request_free(request->handle);
     }
-    free(request->buffer.storage);
+    buffer_release(&request->buffer);
     memset(request, 0, sizeof(*request));
 }
 
@@ -809,24 +852,15 @@ static ucs_status_t memory_map(memory_t *memory, size_t size)
     return ucp_mem_map(context, &params, &memory->handle);
 }
 
-/* Lets UCX allocate memory for size bytes and guards around them. */
+/* Maps memory that UCX allocates. */
 static ucs_status_t memory_allocate(memory_t *memory, size_t size)
 {
-    ucp_mem_map_params_t params = {0};
-    ucp_mem_attr_t       attr   = {.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS};
-    ucs_status_t         status;
+    void         *storage;
+    ucs_status_t status = mapped_storage(size, &memory->handle, &storage);
 
-    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
-    params.length     = size + (2 * GUARD);
-    params.flags      = UCP_MEM_MAP_ALLOCATE;
-    status            = ucp_mem_map(context, &params, &memory->handle);
-    if (status != UCS_OK) {
-        return status;
-    }
-    status = ucp_mem_query(memory->handle, &attr);
     if (status == UCS_OK) {
         memory->allocated = 1;
-        buffer_init_at(&memory->buffer, "contig", size, attr.address);
+        buffer_init_at(&memory->buffer, "contig", size, storage);
     }
     return status;
 }
