@@ -95,7 +95,7 @@ var refusals = []refusal{
 	{
 		name: "huge pages of System V", prepare: needNoHugePages,
 		transport: "sysv", settings: []setting{{"SYSV_HUGETLB_MODE", "y"}},
-		reason: []string{"need ", " bytes; huge pages are limited by sysctl vm.nr_hugepages", "UCX_SYSV_HUGETLB_MODE=n"},
+		reason: []string{"need ", " bytes, 0 huge pages of ", " bytes are free; sysctl vm.nr_hugepages", "UCX_SYSV_HUGETLB_MODE=n"},
 		status: ucs.ErrNoMemory, memory: 4 << 20,
 	},
 	{

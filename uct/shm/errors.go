@@ -62,8 +62,9 @@ func errShmget(size int, err error) error {
 			"(sysctl kernel.shmmni, kernel.shmall; ipcs -m lists them): %w", err, size,
 			readLimit("/proc/sys/kernel/shmmni", 0), readLimit("/proc/sys/kernel/shmall", 0), ucs.ErrNoMemory)
 	case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EPERM):
-		return fmt.Errorf("shm: shmget: %w: need %d bytes; huge pages are limited by sysctl vm.nr_hugepages and "+
-			"vm.hugetlb_shm_group, UCX_SYSV_HUGETLB_MODE=n does without: %w", err, size, ucs.ErrNoMemory)
+		return fmt.Errorf("shm: shmget: %w: need %d bytes, %d huge pages of %d bytes are free; sysctl vm.nr_hugepages and "+
+			"vm.hugetlb_shm_group limit them, UCX_SYSV_HUGETLB_MODE=n does without: %w",
+			err, size, memInfo("HugePages_Free"), hugePageSize(), ucs.ErrNoMemory)
 	}
 	return fmt.Errorf("shm: shmget of %d bytes: %w: %w", size, err, ucs.ErrShmemSegment)
 }
@@ -95,14 +96,17 @@ func readLimit(path string, otherwise uint64) uint64 {
 }
 
 // hugePageSize is the size of the system's huge pages, 0 without any.
-var hugePageSize = sync.OnceValue(func() int {
+var hugePageSize = sync.OnceValue(func() int { return max(memInfo("Hugepagesize"), 0) << 10 })
+
+// memInfo is a number from /proc/meminfo, in KiB if it is of bytes; 0 if it is
+// not there.
+func memInfo(key string) int {
 	text, _ := os.ReadFile("/proc/meminfo")
 	for _, line := range strings.Split(string(text), "\n") {
-		if rest, ok := strings.CutPrefix(line, "Hugepagesize:"); ok {
-			if n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(rest, "kB"))); err == nil && n > 0 {
-				return n << 10
-			}
+		if rest, ok := strings.CutPrefix(line, key+":"); ok {
+			n, _ := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(rest, "kB")))
+			return n
 		}
 	}
 	return 0
-})
+}
