@@ -235,3 +235,43 @@ func (c *refusal) allocate(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestFullLater: /dev/shm holds what is there from the start and no more. Many
+// messages that nobody receives yet arrive all the same.
+func TestFullLater(t *testing.T) {
+	if !confined(t, unix.CLONE_NEWNS) {
+		return
+	}
+	mountShm(t, "size=8600k", 0)
+	r := newRig(t, transport{name: "posix", settings: []setting{{"TLS", "posix"}, named}})
+	a, b := r.open(), r.open()
+	ep := a.connect(b)
+	const count, size = 2000, 4096
+	var sends []*ucp.Request
+	for i := range count {
+		req, err := ep.TagSend(ucp.Tag(i), ucttest.Pattern(size, uint64(i)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if req != nil {
+			sends = append(sends, req)
+		}
+		r.progress()
+	}
+	r.arrived(b, count-1)
+	buf := make([]byte, size)
+	for i := range count {
+		r.must(b.TagRecv(ucp.Tag(i), ucp.FullMask, buf, nil))
+		ucttest.SameBytes(t, "message", buf, ucttest.Pattern(size, uint64(i)))
+	}
+	for _, req := range sends {
+		r.must(req, nil)
+	}
+	m, err := a.ctx.MemMap(ucp.MemMapParams{Length: 1 << 20, Flags: ucp.MemMapAllocate})
+	if err != nil {
+		t.Fatalf("allocating: %v", err)
+	}
+	if err := m.Unmap(); err != nil {
+		t.Error(err)
+	}
+}
