@@ -293,10 +293,17 @@ func (ep *Endpoint) purge(err error) {
 		}
 		r = next
 	}
+	if ep.rma != nil && ep.rma.copies != nil {
+		parked := &ep.rma.copies.parked
+		for r := parked.pop(); r != nil; r = parked.pop() {
+			r.finish(err)
+		}
+	}
 	for r := ep.w.copying.head; r != nil; {
 		next := r.next
 		if r.ep == ep {
-			r.finish(err)
+			r.list.remove(r)
+			r.fail(err)
 			next = ep.w.copying.head
 		}
 		r = next

@@ -16,10 +16,17 @@ func init() {
 }
 
 // progressFlush asks the transports to flush behind everything sent before, one
-// lane after the other. What went by messages is waited for afterwards.
+// lane after the other, when all of it has been sent. What went by messages is
+// waited for afterwards.
 func progressFlush(r *Request) error {
 	if len(r.ep.lanes) == 0 {
 		return ucs.ErrNotConnected
+	}
+	if f := r.ep.rma; f != nil && r.state&stateBehind == 0 {
+		r.state |= stateBehind
+		if f.copies.park(r) {
+			return nil
+		}
 	}
 	for ; int(r.step) < len(r.ep.lanes); r.step++ {
 		r.lane = r.step

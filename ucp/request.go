@@ -92,6 +92,8 @@ const (
 	stateAgain                           // has another stage to run in its dispatch
 	stateMoves                           // goes on on another lane, after its dispatch
 	stateServes                          // answers a peer, and is counted for that
+	stateSplit                           // goes on in pieces, and is counted for that
+	stateBehind                          // a flush that has waited for those
 )
 
 // protocol is one way to carry out an operation. Its functions are re-entered at
@@ -109,6 +111,9 @@ type protocol struct {
 
 	// pack writes the message or header being sent.
 	pack func(r *Request, dst []byte) int
+
+	// piece copies the next piece of a request in Worker.copying.
+	piece func(r *Request)
 }
 
 // Done reports whether the operation has finished.

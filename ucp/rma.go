@@ -21,9 +21,9 @@ import (
 var putCopy, putZcopy, getCopy, getZcopy protocol
 
 func init() {
-	putCopy = protocol{name: "put copy-in", progress: progressPutCopy, completed: (*Request).finish, pack: packPutData}
+	putCopy = protocol{name: "put copy-in", progress: progressPutCopy, completed: (*Request).finish, pack: packPutData, piece: nextPieces}
 	putZcopy = protocol{name: "put zero-copy", progress: progressPutZcopy, completed: (*Request).finish}
-	getCopy = protocol{name: "get copy-out", progress: progressGetCopy, completed: (*Request).finish}
+	getCopy = protocol{name: "get copy-out", progress: progressGetCopy, completed: (*Request).finish, piece: nextPieces}
 	getZcopy = protocol{name: "get zero-copy", progress: progressGetZcopy, completed: (*Request).finish}
 }
 
@@ -229,11 +229,16 @@ func (w *Worker) dropAccess(r *Request) {
 	w.dropRequest(r)
 }
 
-// progressPutCopy writes a piece after the other.
+// progressPutCopy writes a piece after the other, and what is too much for one
+// round of progress in the next ones.
 func progressPutCopy(r *Request) error {
 	most := min(r.route.putMost(), copyPiece)
-	for r.offset < r.data.length {
-		if err := r.putPiece(min(r.data.length-r.offset, most)); err != nil {
+	for end := r.offset + copyPiece; r.offset < r.data.length; {
+		if r.offset >= end {
+			r.later()
+			return nil
+		}
+		if err := r.putPiece(min(r.data.length-r.offset, most, end-r.offset)); err != nil {
 			return err
 		}
 	}
@@ -289,13 +294,21 @@ func progressPutZcopy(r *Request) error {
 // listLimit is the length of scatter-gather lists for a lane.
 func (r *Request) listLimit(l *uct.RMALimits) int { return min(max(l.MaxIOV, 1), len(r.iov)) }
 
-// progressGetCopy reads a piece after the other. Pieces arrive in order.
+// progressGetCopy reads a piece after the other. Pieces arrive in order. What is
+// too much to be copied in one round of progress comes in the next ones.
 func progressGetCopy(r *Request) error {
 	ue, way := r.ep.lane(r.lane), r.route
-	for r.offset < r.data.length {
-		r.frag = min(r.data.length-r.offset, way.getBcopy, copyPiece)
+	for copied := 0; r.offset < r.data.length; {
+		if copied >= copyPiece {
+			r.later()
+			return nil
+		}
+		r.frag = min(r.data.length-r.offset, way.getBcopy, copyPiece-copied)
 		r.comp.Count++
 		err := ue.GetBcopy(r, r.frag, r.part.addr+uint64(r.offset), way.key, &r.comp)
+		if err == nil {
+			copied += r.frag
+		}
 		if err := r.fragmentSent(err); err != nil {
 			return err
 		}
@@ -330,6 +343,10 @@ func progressGetZcopy(r *Request) error {
 
 // leaveAccess lets go of what a one-sided operation refers to.
 func (r *Request) leaveAccess() {
+	if r.state&stateSplit != 0 {
+		r.state &^= stateSplit
+		r.ep.rma.copies.leave(r)
+	}
 	r.key, r.route, r.lane = nil, nil, amLane
 	if r.state&stateServes != 0 {
 		r.state &^= stateServes

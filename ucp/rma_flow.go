@@ -19,6 +19,8 @@ type rmaFlow struct {
 	flushing requestList // flushes that wait for answers, in order
 	fencing  *Request    // a fence that holds back what was started behind it
 
+	copies *copyFlow // nil before the first operation in pieces
+
 	owed       int  // CMPLs to send to the peer
 	completing bool // a request that sends them is under way
 	direct     bool // something was started that goes straight to the peer's memory, since the last fence
@@ -108,7 +110,7 @@ func (ep *Endpoint) fence() error {
 	if !f.direct && !f.messages {
 		return nil
 	}
-	strong := len(ep.lanes) > 1
+	strong := len(ep.lanes) > 1 || f.copies.busy()
 	for i := range ep.lanes {
 		a := ep.lanes[i].iface.attr
 		strong = strong || f.direct && !a.Flags.Has(uct.IfacePutAMOrder)

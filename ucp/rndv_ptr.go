@@ -24,7 +24,7 @@ import (
 var rndvPtr protocol
 
 func init() {
-	rndvPtr = protocol{name: "tag rndv copy from mapped memory", progress: progressRndvPtr}
+	rndvPtr = protocol{name: "tag rndv copy from mapped memory", progress: progressRndvPtr, piece: (*Request).copyPiece}
 }
 
 // progressRndvPtr copies a message of one piece in the call if it is the only one.

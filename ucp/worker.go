@@ -80,7 +80,7 @@ type Worker struct {
 	requestIDs     idTable[Request]
 	attached       []*attachment // memory of peers, the latest used first
 	offerKey       []byte        // of the offer that is being received
-	copying        requestList   // messages that are copied out of it, a piece a round
+	copying        requestList   // what is copied to or from it by us, a piece a round
 	pieceSize      int
 
 	sources     []*source    // connections that made the worker hold something
@@ -281,7 +281,7 @@ func (w *Worker) Progress() int {
 	w.inProgress = true
 	n := w.uctw.Progress()
 	if r := w.copying.head; r != nil {
-		r.copyPiece()
+		r.proto.piece(r)
 		n++
 	}
 	if w.dispatched.head != nil {
