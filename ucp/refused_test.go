@@ -16,7 +16,8 @@ import (
 // A refusal is something that the machine does not give to a transport.
 type refusal struct {
 	name       string
-	namespaces uintptr // that the test needs to bring it about
+	own        bool    // the test needs a process of its own to bring it about
+	namespaces uintptr // and these
 	prepare    func(t *testing.T)
 
 	transport string    // that is refused
@@ -83,6 +84,17 @@ var refusals = []refusal{
 		status:    ucs.ErrNoMemory,
 	},
 	{
+		name: "file size", own: true,
+		prepare: func(t *testing.T) {
+			if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 1 << 20, Max: 1 << 20}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		transport: "posix",
+		reason:    []string{"need ", " bytes, the limit of a file is 1048576", "ulimit -f"},
+		status:    ucs.ErrNoMemory, memory: 2 << 20,
+	},
+	{
 		name:      "huge pages of files",
 		transport: "posix", settings: []setting{{"POSIX_HUGETLB_MODE", "y"}},
 		reason: []string{"UCX_POSIX_HUGETLB_MODE=y", "use try"},
@@ -128,7 +140,7 @@ func needNoHugePages(t *testing.T) {
 func TestRefused(t *testing.T) {
 	for _, c := range refusals {
 		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
-			if c.namespaces != 0 && !confined(t, c.namespaces) {
+			if (c.own || c.namespaces != 0) && !confined(t, c.namespaces) {
 				return
 			}
 			if c.prepare != nil {
