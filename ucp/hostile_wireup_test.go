@@ -8,6 +8,49 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
+// located is a connection that knows where its peer is.
+type located struct {
+	conn
+	elsewhere bool
+}
+
+func (l *located) Elsewhere() bool { return l.elsewhere }
+
+// TestRequestFromElsewhere: who is on another machine cannot say that he is a
+// process of this one. He could have us read and write its memory.
+func TestRequestFromElsewhere(t *testing.T) {
+	for _, tls := range []string{"posix", "sysv", "posix,cma", "self"} {
+		for _, kind := range []proto.WireupType{proto.WireupRequest, proto.WireupEpCheck} {
+			for _, elsewhere := range []bool{false, true} {
+				v := newVictim(t, "TLS", tls)
+				from := &located{elsewhere: elsewhere}
+				from.Owner = from
+				m := v.stranger(0xABC, 0)
+				m.Type = kind
+				if kind == proto.WireupEpCheck {
+					m.DstEp = 0xFFFF
+				}
+				b, err := m.Append(nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				before := v.stats.WireupSent
+				if err := v.onWireup(&from.Source, b, nil); err != nil {
+					t.Fatal(err)
+				}
+				if answered := v.stats.WireupSent > before; answered == elsewhere {
+					t.Errorf("%s: %v from another machine: %v, answered: %v", tls, kind, elsewhere, answered)
+				}
+				v.endpoints.each(func(ep *Endpoint) {
+					if ep != v.ep {
+						ep.destroy(ucs.ErrCanceled)
+					}
+				})
+			}
+		}
+	}
+}
+
 // TestHostileWireup: strangers open endpoints up to the limit, and nothing is
 // remembered about those over it.
 func TestHostileWireup(t *testing.T) {

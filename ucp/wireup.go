@@ -158,6 +158,7 @@ func (w *Worker) acceptEndpoint(from *source, p *peer, m *proto.Wireup) error {
 		return w.malformed(err)
 	}
 	p = w.peerOf(&m.Address) // it may have gone with a connection that gave way
+	w.doubt(from, &m.Address)
 	ep, err := w.newEndpoint(&m.Address, min(m.ErrMode, ErrModePeer))
 	if err != nil {
 		log.Warn("no way back to a peer", zap.String("worker", w.name), zap.Error(err))
@@ -199,6 +200,7 @@ func (w *Worker) onEpCheck(from *source, m *proto.Wireup) error {
 	if err := w.mayOpen(from); err != nil {
 		return w.malformed(err)
 	}
+	w.doubt(from, &m.Address)
 	ep, err := w.newEndpoint(&m.Address, ErrModeNone)
 	if err != nil {
 		return nil

@@ -36,6 +36,14 @@ type SourceOwner interface {
 	DropSource(err error)
 }
 
+// SourceLocator is a SourceOwner that knows where its peer is, whatever the peer
+// says about that.
+type SourceLocator interface {
+	// Elsewhere reports whether the peer is on another machine, as far as that can
+	// be told. It may make system calls.
+	Elsewhere() bool
+}
+
 // SourceUser wants to know of the end of a connection.
 type SourceUser interface {
 	// SourceGone is called at the end, of whatever kind, by whoever closes the

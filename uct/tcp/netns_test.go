@@ -117,6 +117,7 @@ func wire(a, b *node, name, addrA, addrB string) {
 //	reach DEV IFACE             yes or no
 //	send N TEXT                 sends on an endpoint
 //	got                         waits for a message
+//	where                       how many connections lead elsewhere, and how many not
 //	failed                      waits for a failure, answers with the endpoint
 func child() {
 	var h *host
@@ -190,6 +191,12 @@ func child() {
 			}
 			fmt.Println(h.got[0].data[8:])
 			h.got = h.got[1:]
+		case "where":
+			n := map[bool]int{}
+			for c := h.iface.conns; c != nil; c = c.next {
+				n[c.Elsewhere()]++
+			}
+			fmt.Println(n[true], n[false])
 		case "failed":
 			for len(h.failed) == 0 {
 				h.w.Progress()
@@ -263,6 +270,25 @@ func TestTwoDevices(t *testing.T) {
 		if got := b.do("got"); got[0] != "over-"+dev {
 			t.Errorf("%s: got %v", dev, got)
 		}
+	}
+}
+
+// TestElsewhere: connections know whether they leave the machine, here the network
+// namespace.
+func TestElsewhere(t *testing.T) {
+	a, b := startNode(t), startNode(t)
+	wire(a, b, "net0", "10.1.0.1/24", "10.1.0.2/24")
+	addrA, addrB := a.do("open net0"), b.do("open net0")
+	a.do("connect %s %s", addrB[0], addrB[1])
+	a.do("send 0 there")
+	b.do("got")
+	if n := b.do("where"); n[0] != "1" || n[1] != "0" {
+		t.Errorf("of the connections of the other machine lead elsewhere, and not: %v", n)
+	}
+	// To itself, by the address of the device: both ends are here.
+	a.do("connect %s %s", addrA[0], addrA[1])
+	if n := a.do("where"); n[0] != "1" || n[1] != "2" {
+		t.Errorf("of connections to another machine and to this one lead elsewhere, and not: %v", n)
 	}
 }
 
