@@ -52,8 +52,14 @@ type attachment struct {
 	gone   bool // to be unmapped after them
 }
 
-// maxAttachments bounds the attachments a worker keeps without using them.
-const maxAttachments = 64
+const (
+	// maxAttachments bounds the attachments a worker keeps without using them.
+	maxAttachments = 64
+
+	// maxLooks is how many of them are looked at for each new one: has the peer
+	// freed the memory?
+	maxLooks = 4
+)
 
 // attach maps the n bytes at addr of the peer if one of the domains in packed, a
 // packed key, opens them all. It counts a use. The bytes are untrusted: what
@@ -113,14 +119,29 @@ func (w *Worker) attachKey(ep *Endpoint, md uint8, packed []byte) (*attachment, 
 	if err != nil {
 		return nil, err
 	}
-	for i := len(w.attached) - 1; i >= 0 && len(w.attached) >= maxAttachments; i-- {
-		if w.attached[i].use == 0 {
-			w.forgetAttachment(i)
-		}
-	}
+	w.trimAttachments()
 	a := &attachment{ep: ep, md: md, packed: packed, key: key}
 	w.attached = slices.Insert(w.attached, 0, a)
 	return a, nil
+}
+
+// trimAttachments makes room for a new attachment, at the end of those that were
+// not used for long.
+func (w *Worker) trimAttachments() {
+	for i, looks := len(w.attached)-1, 0; i >= 0; i-- {
+		full := len(w.attached) >= maxAttachments
+		if !full && looks == maxLooks {
+			return
+		}
+		a := w.attached[i]
+		if a.use > 0 {
+			continue
+		}
+		looks++
+		if c, ok := w.mds[a.md].(uct.RkeyChecker); full || ok && c.RkeyAbandoned(a.key) {
+			w.forgetAttachment(i)
+		}
+	}
 }
 
 // forgetAttachment takes an attachment out of the list, and unmaps it when nobody

@@ -349,3 +349,43 @@ func TestHostileAttachments(t *testing.T) {
 		t.Errorf("%d attachments of an endpoint that is closed", len(v.attached))
 	}
 }
+
+// TestAbandonedAttachments: memory that its owner has freed is not kept for long.
+func TestAbandonedAttachments(t *testing.T) {
+	for _, tls := range []string{"posix", "sysv"} {
+		t.Run(tls, func(t *testing.T) {
+			ucttest.NoLeaks(t)
+			v := newVictim(t, "TLS", tls)
+			const n = 1 << 17
+			for i := range 50 {
+				m, err := v.ctx.MemMap(MemMapParams{Length: n, Flags: MemMapAllocate})
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.Bytes()[n-1] = byte(i)
+				buf := make([]byte, n)
+				req, err := v.TagRecv(1, FullMask, buf, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				send, err := v.ep.TagSend(1, m.Bytes()[:n], nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				v.until(req)
+				v.until(send)
+				if err := m.Unmap(); err != nil || req.Err() != nil || buf[n-1] != byte(i) {
+					t.Fatal(err, req.Err(), buf[n-1])
+				}
+				req.Free()
+				send.Free()
+				if len(v.attached) > 2 {
+					t.Fatalf("%d attachments", len(v.attached))
+				}
+			}
+			if v.stats.RndvPtr != 50 {
+				t.Errorf("%d messages copied out of mapped memory", v.stats.RndvPtr)
+			}
+		})
+	}
+}

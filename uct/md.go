@@ -62,6 +62,10 @@ type RkeyChecker interface {
 	// RkeyCurrent reports whether the packed key that key was unpacked from still
 	// names the memory that key has attached. It does not allocate.
 	RkeyCurrent(key *Rkey) bool
+
+	// RkeyAbandoned reports whether the owner has freed the memory, which then
+	// takes room only because it is attached. The domain may not know.
+	RkeyAbandoned(key *Rkey) bool
 }
 
 // MDAttr describes a memory domain.

@@ -199,12 +199,18 @@ func TestKeptMemory(t *testing.T) {
 			}
 		}
 		current("key of live memory", key, true)
+		if a.Domain.(uct.RkeyChecker).RkeyAbandoned(key) {
+			t.Error("live memory is abandoned")
+		}
 		if n := testing.AllocsPerRun(10, func() { current("key of live memory", key, true) }); n != 0 && !ucttest.RaceEnabled {
 			t.Errorf("%v allocations", n)
 		}
 		kept := f.Component.Name() == sysvName // a number is not given away while the segment is attached
 		first.Close(t)
 		current("key of memory that is gone", key, kept)
+		if !a.Domain.(uct.RkeyChecker).RkeyAbandoned(key) {
+			t.Error("memory that is gone is not abandoned")
+		}
 		second := b.Expose(t, ucttest.Pattern(4096, 2), uct.AccessAll)
 		other := a.Key(t, second) // posix: the same descriptor number
 		current("key whose name other memory has", key, kept)

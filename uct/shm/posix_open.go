@@ -90,6 +90,8 @@ func (m *posix) names(ref reference, ident identity) bool {
 	return sys.Stat(path, &st) == nil && ident == identity{uint64(st.Dev), st.Ino}
 }
 
+func (m *posix) abandoned(ref reference, ident identity) bool { return !m.names(ref, ident) }
+
 // shared reports whether a file is in memory, or where the user wants it.
 func (m *posix) shared(st *unix.Stat_t, fs *unix.Statfs_t) bool {
 	if fs.Type == unix.TMPFS_MAGIC {

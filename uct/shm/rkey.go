@@ -53,6 +53,12 @@ func (d *domain) RkeyCurrent(key *uct.Rkey) bool {
 	return err == nil && !k.released.Load() && d.m.names(k.ref, k.seg.ident)
 }
 
+// RkeyAbandoned implements uct.RkeyChecker.
+func (d *domain) RkeyAbandoned(key *uct.Rkey) bool {
+	k, err := d.key(key)
+	return err == nil && !k.released.Load() && d.m.abandoned(k.ref, k.seg.ident)
+}
+
 // ReleaseRkey implements uct.MemoryDomain. Memory that RkeyPtr gave must not be
 // touched any more.
 func (d *domain) ReleaseRkey(key *uct.Rkey) error {

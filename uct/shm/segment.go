@@ -79,6 +79,9 @@ type mapper interface {
 	// names reports whether ref still names a segment that is mapped here.
 	names(ref reference, ident identity) bool
 
+	// abandoned reports whether its owner has let go of it.
+	abandoned(ref reference, ident identity) bool
+
 	// owner is the process id in the id of a segment, 0 where there is none.
 	owner(id uint64) int
 

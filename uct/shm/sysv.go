@@ -164,6 +164,17 @@ func (m *sysv) mmap(o object) ([]byte, error) {
 // attached.
 func (m *sysv) names(reference, identity) bool { return true }
 
+// abandoned tells that nobody else has it attached, or that the last to attach or
+// detach any was its owner, with a detach: that can be wrong where a process
+// attaches its own.
+func (m *sysv) abandoned(_ reference, ident identity) bool {
+	var d unix.SysvShmDesc
+	if _, err := unix.SysvShmCtl(int(ident.ino), unix.IPC_STAT, &d); err != nil {
+		return false
+	}
+	return d.Nattch <= 1 || d.Lpid == d.Cpid && d.Dtime >= d.Atime
+}
+
 func (m *sysv) close(object) {}
 
 func (m *sysv) unmap(mem []byte) error { return unix.SysvShmDetach(mem) }
