@@ -38,6 +38,7 @@ type iface struct {
 	stall   stall
 	naps    naps
 	refused bool // a handler's error was logged
+	unheard bool // a message without handler was logged
 
 	o          options
 	params     uct.IfaceParams
@@ -218,10 +219,14 @@ func (i *iface) unknown(id uct.AMID) uct.AMHandler {
 	return func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 		if i.params.OnUnknownAM != nil {
 			i.params.OnUnknownAM(id, data)
-		} else {
-			log.Warn("dropped an active message without handler",
-				zap.Uint8("id", uint8(id)), zap.Int("bytes", len(data)))
+			return nil
 		}
+		write := log.Debug // peers can send any number of them
+		if !i.unheard {
+			write = log.Warn
+		}
+		i.unheard = true
+		write("dropped an active message without handler", zap.Uint8("id", uint8(id)), zap.Int("bytes", len(data)))
 		return nil
 	}
 }

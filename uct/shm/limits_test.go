@@ -7,10 +7,14 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/ucs/log/logtest"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -278,5 +282,28 @@ func TestForeignDirectory(t *testing.T) {
 				t.Errorf("error says no remedy: %v", err)
 			}
 		}
+	}
+}
+
+// TestUnknownMessagesLogged: messages that nobody handles do not fill the log.
+func TestUnknownMessagesLogged(t *testing.T) {
+	core, logs := observer.New(zapcore.WarnLevel)
+	defer log.SetLogger(log.SetLogger(zap.New(core)))
+	f := &ucttest.Fixture{Component: component{posixName}}
+	a, b := f.Pair(t)
+	b.Iface.(*iface).params.OnUnknownAM = nil
+	ep := a.Connect(t, b)
+	n := count(t, b, 2)
+	for range 100 {
+		if err := ep.AMShort(17, 0, nil, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ep.AMShort(2, 0, nil, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	ucttest.Until(t, "all messages", func() bool { return *n == 1 }, b)
+	if logs.Len() != 1 {
+		t.Errorf("%d warnings", logs.Len())
 	}
 }

@@ -52,6 +52,7 @@ type iface struct {
 	rxPool     *pool
 
 	cannotBind error // why EP_BIND_SRC_ADDR=y cannot be done
+	unheard    bool  // a message without handler was logged
 	closed     bool
 }
 
@@ -230,7 +231,12 @@ func (i *iface) deliver(src *uct.Source, id uct.AMID, data []byte) error {
 		i.params.OnUnknownAM(id, data)
 		return nil
 	}
-	log.Warn("dropped an active message without handler", zap.Uint8("id", uint8(id)), zap.Int("bytes", len(data)))
+	write := log.Debug // peers can send any number of them
+	if !i.unheard {
+		write = log.Warn
+	}
+	i.unheard = true
+	write("dropped an active message without handler", zap.Uint8("id", uint8(id)), zap.Int("bytes", len(data)))
 	return nil
 }
 
