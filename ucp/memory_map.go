@@ -138,7 +138,9 @@ func (p *MemMapParams) check() (empty bool, err error) {
 }
 
 // MemMap registers memory of the caller or allocates some, so that peers can
-// access it. The handle must be unmapped before the context is closed.
+// access it. Large messages sent out of memory that a shared-memory domain
+// allocated carry its key, if it may be read remotely: a receiver on this machine
+// maps all of the allocation and copies them out of it. The handle must be unmapped before the context is closed.
 func (c *Context) MemMap(p MemMapParams) (*Memory, error) {
 	empty, err := p.check()
 	if err != nil {
