@@ -272,6 +272,38 @@ func TestHostileShrink(t *testing.T) {
 	}
 }
 
+// TestMappedFailure: the end of the endpoint ends what is being copied, and lets go
+// of the memory.
+func TestMappedFailure(t *testing.T) {
+	v := newMappedVictim(t)
+	f := newFile(t, 2<<20)
+	key := packed(t, 0, f.key())
+	var reqs []*Request
+	for range 3 {
+		req, _ := v.offered(2<<20, fileBase, key)
+		reqs = append(reqs, req)
+	}
+	v.Progress()
+	if a := v.attached[0]; len(v.attached) != 1 || a.use != 3 {
+		t.Fatalf("%d attachments, used %d times", len(v.attached), a.use)
+	}
+	a := v.attached[0]
+	v.ep.fail(ucs.ErrConnectionReset)
+	for _, req := range reqs {
+		if !errors.Is(req.Err(), ucs.ErrConnectionReset) {
+			t.Errorf("a receive ended with %v", req.Err())
+		}
+		req.Free()
+	}
+	if a.use != 0 || v.copying.head != nil {
+		t.Errorf("the memory is used %d times", a.use)
+	}
+	v.ep.destroy(ucs.ErrCanceled)
+	if a.key != nil {
+		t.Error("the memory is still attached")
+	}
+}
+
 // TestHostileClosed: memory whose name is gone, or names another file, is not what
 // is attached.
 func TestHostileClosed(t *testing.T) {

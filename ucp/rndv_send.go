@@ -47,7 +47,7 @@ func progressRTS(r *Request) error {
 		if r.data.class == DatatypeContig && r.data.length > 0 && len(r.ep.cfg.get) > 0 {
 			r.expose(r.data.buf, r.w.guards.get, uct.AccessRemoteGet)
 		}
-		if r.region != nil {
+		if r.region != nil && r.data.length > 0 {
 			r.part.addr = memoryAddress(r.data.buf)
 		}
 	}
