@@ -3,6 +3,7 @@ package ucp
 import (
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/word"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -137,6 +138,7 @@ func (ep *Endpoint) fenceOver(r *Request) {
 		return
 	}
 	ep.rma.fencing = nil
+	word.Fence() // what was written through mappings is seen before what follows
 	if ep.err == nil && (ep.remoteID != 0 || ep.waiting.head == nil) {
 		ep.drain()
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/word"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -279,11 +280,16 @@ func (e *endpoint) Flush(flags uct.FlushFlags, _ *uct.Completion) error {
 		e.leaveWaiting()
 		return nil
 	}
+	storeFence()
 	return e.ready()
 }
 
-// Fence implements uct.Endpoint: operations happen in order.
-func (e *endpoint) Fence() error { return e.ready() }
+// Fence implements uct.Endpoint: operations happen in order, but what they do to
+// memory is not seen in order by itself.
+func (e *endpoint) Fence() error {
+	word.Fence()
+	return e.ready()
+}
 
 // Close implements uct.Endpoint. Messages that were accepted are in the peer's
 // ring and stay there.

@@ -11,6 +11,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/ucs/word"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/rma"
 )
@@ -241,10 +242,16 @@ func (i *iface) SetAMTracer(t uct.AMTracer) error {
 func (i *iface) ReleaseDesc(d *uct.AMDesc) { i.pool.release(d) }
 
 // Flush implements uct.Iface: what was accepted is in the peers' memory.
-func (i *iface) Flush(uct.FlushFlags) error { return nil }
+func (i *iface) Flush(uct.FlushFlags) error {
+	storeFence()
+	return nil
+}
 
-// Fence implements uct.Iface: operations happen in order.
-func (i *iface) Fence() error { return nil }
+// Fence implements uct.Iface, see endpoint.Fence.
+func (i *iface) Fence() error {
+	word.Fence()
+	return nil
+}
 
 // Arm implements uct.Iface.
 func (i *iface) Arm(uct.EventFlags) error { return i.arm() }
