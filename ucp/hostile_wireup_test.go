@@ -4,8 +4,13 @@ import (
 	"errors"
 	"testing"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // located is a connection that knows where its peer is.
@@ -48,6 +53,27 @@ func TestRequestFromElsewhere(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestNoWayBackLogged: requests that cannot be answered do not fill the log.
+func TestNoWayBackLogged(t *testing.T) {
+	v := newVictim(t)
+	core, logs := observer.New(zapcore.WarnLevel)
+	defer log.SetLogger(log.SetLogger(zap.New(core)))
+	for k := range 100 {
+		m := v.stranger(uint64(0xABC+k), 0)
+		m.Address.Devices = nil
+		b, err := m.Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := v.onWireup(nil, b, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if logs.Len() != 1 || len(v.peers) != 0 {
+		t.Errorf("%d warnings, %d peers remembered", logs.Len(), len(v.peers))
 	}
 }
 

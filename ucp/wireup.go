@@ -161,7 +161,12 @@ func (w *Worker) acceptEndpoint(from *source, p *peer, m *proto.Wireup) error {
 	w.doubt(from, &m.Address)
 	ep, err := w.newEndpoint(&m.Address, min(m.ErrMode, ErrModePeer))
 	if err != nil {
-		log.Warn("no way back to a peer", zap.String("worker", w.name), zap.Error(err))
+		write := log.Debug // peers can ask any number of times
+		if !w.noWayBack {
+			write = log.Warn
+		}
+		w.noWayBack = true
+		write("no way back to a peer", zap.String("worker", w.name), zap.Error(err))
 		return nil
 	}
 	ep.countAs(from)

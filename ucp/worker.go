@@ -79,6 +79,7 @@ type Worker struct {
 	evicting       bool // ends are put off: a handler up the stack is in the middle of something
 	requestIDs     idTable[Request]
 	attached       []*attachment // memory of peers, the latest used first
+	noWayBack      bool          // a peer that could not be answered was logged
 	offerKey       []byte        // of the offer that is being received
 	copying        requestList   // what is copied to or from it by us, a piece a round
 	pieceSize      int
