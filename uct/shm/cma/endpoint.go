@@ -58,7 +58,7 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 		return nil, fmt.Errorf("cma: path %d of %d: %w", p.PathIndex, i.attr.NumPaths, ucs.ErrInvalidParam)
 	}
 	i.endpoints++
-	return &endpoint{iface: i, peer: peer, user: p.UserData, checked: i.worker.Now()}, nil
+	return &endpoint{iface: i, peer: peer, user: p.UserData, checked: now()}, nil
 }
 
 // PutZcopy implements uct.Endpoint.
@@ -123,14 +123,21 @@ func (e *endpoint) ready() error {
 // failed reports whether the endpoint has ended by a failure.
 func (e *endpoint) failed() bool { return e.failure }
 
+// start is the zero of now.
+var start = time.Now()
+
+// now is a clock. The worker's stands still while nobody progresses it, and then
+// the number of a peer that has ended may long be that of another process.
+func now() time.Duration { return time.Since(start) }
+
 // lost checks now and then that the process number still means the peer. If it
 // does not, the endpoint has failed.
 func (e *endpoint) lost() bool {
-	now := e.iface.worker.Now()
-	if now-e.checked < checkEvery {
+	t := now()
+	if t-e.checked < checkEvery {
 		return false
 	}
-	e.checked = now
+	e.checked = t
 	if e.peer.Alive() {
 		return false
 	}

@@ -402,6 +402,30 @@ func TestNumberUsedAgain(t *testing.T) {
 	}
 }
 
+// TestNumberUsedAgainUnseen is the same without progress in between.
+func TestNumberUsedAgainUnseen(t *testing.T) {
+	h := open(t)
+	ep := self(t, h)
+	dst := make([]byte, 8)
+	put := func() error { return ep.PutZcopy(iovOf(ucttest.Pattern(8, 1)), addressOf(dst), nil, nil) }
+	if err := put(); err != nil {
+		t.Fatal(err)
+	}
+	before := h.Worker.Now()
+	clear(dst)
+	ep.peer.Start++
+	for ep.checked = now() - checkEvery + 1; now()-ep.checked < checkEvery; {
+	}
+	if err := put(); !errors.Is(err, ucs.ErrConnectionReset) {
+		t.Errorf("put: %v", err)
+	}
+	if h.Worker.Now() != before {
+		t.Error("the worker's clock has moved: the test tests nothing")
+	}
+	ucttest.SameBytes(t, "memory of the wrong process", dst, make([]byte, 8))
+	ucttest.Until(t, "the failure", func() bool { return errors.Is(h.Failed(ep), ucs.ErrConnectionReset) }, h)
+}
+
 func TestSettings(t *testing.T) {
 	for _, bad := range []string{"MAX_IOV=0", "SEG_SIZE=0", "TX_QUOTA=0", "TX_MAX_BUFS=0"} {
 		t.Run(bad, func(t *testing.T) {
