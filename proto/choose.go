@@ -11,12 +11,16 @@ import (
 type option struct {
 	proto  Protocol
 	min    int // shorter messages do not need it, unless the user's threshold says so
+	floor  int // shorter messages it cannot carry
 	max    int // longest message it can carry; -1: none
 	why    string
 	cost   Linear
 	config string
 	group  group
 }
+
+// carries reports whether n bytes are within the limits.
+func (o *option) carries(n int) bool { return o.floor <= n && n <= o.max }
 
 // group is what a user threshold speaks about. When several thresholds are
 // passed the later group wins (short 0, bcopy 20, zcopy 30, rendezvous 60 in
@@ -112,6 +116,7 @@ func (c *choice) cutPoints(cuts []int) []int {
 			continue
 		}
 		add(a.min)
+		add(a.floor)
 		if a.max < math.MaxInt {
 			add(a.max + 1)
 		}
@@ -143,7 +148,7 @@ func (c *choice) best(lo, hi int) (best int, wanted group) {
 	}
 	// Thresholds that leave no way are a wish; what is possible counts.
 	for i := range c.options {
-		if c.options[i].max >= lo && (best < 0 || c.cheaper(i, best, lo, hi)) {
+		if c.options[i].carries(lo) && (best < 0 || c.cheaper(i, best, lo, hi)) {
 			best = i
 		}
 	}
@@ -165,7 +170,7 @@ func (c *choice) wanted(n int) group {
 // fits reports whether an option of a group can carry n bytes.
 func (c *choice) fits(g group, n int) bool {
 	for i := range c.options {
-		if c.options[i].group == g && c.options[i].max >= n {
+		if c.options[i].group == g && c.options[i].carries(n) {
 			return true
 		}
 	}
@@ -178,6 +183,7 @@ type rejection uint8
 const (
 	accepted rejection = iota
 	tooLong
+	tooShort
 	outvoted // by the threshold of a later group
 	belowThreshold
 	tooSmall
@@ -189,6 +195,8 @@ func (c *choice) reject(i, n int, wanted group) rejection {
 	switch t := c.thresholds[o.group]; {
 	case o.max < n:
 		return tooLong
+	case n < o.floor:
+		return tooShort
 	case o.group < wanted:
 		return outvoted
 	case t != ThreshAuto && n < int(t):
@@ -228,6 +236,8 @@ func (c *choice) explainRange(lo, hi int) RangeInfo {
 			if out.Reason == "" {
 				out.Reason = "limit " + strconv.Itoa(o.max) + " bytes"
 			}
+		case tooShort:
+			out.Reason = "from " + memUnits(o.floor) + " on"
 		case outvoted:
 			out.Reason = groupSettings[wanted] + " is passed"
 		case belowThreshold:

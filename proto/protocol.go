@@ -34,6 +34,18 @@ const (
 	ProtoDataZcopy
 	ProtoDataPut
 
+	// One-sided operations: what a lane does, and what the peer's worker does by
+	// messages.
+	ProtoPutShort
+	ProtoPutBcopy
+	ProtoPutZcopy
+	ProtoPutAM
+	ProtoGetBcopy
+	ProtoGetZcopy
+	ProtoGetAM
+	ProtoAtomic
+	ProtoAtomicAM
+
 	protoLast
 )
 
@@ -55,6 +67,15 @@ var protocolText = [protoLast]struct{ name, desc string }{
 	ProtoDataBcopy:       {"rndv/am/bcopy", "fragmented copy-in copy-out"},
 	ProtoDataZcopy:       {"rndv/am/zcopy", "fragmented zero-copy copy-out"},
 	ProtoDataPut:         {"rndv/send/put", "zero-copy write to remote"},
+	ProtoPutShort:        {"put/offload/short", "short"},
+	ProtoPutBcopy:        {"put/offload/bcopy", "copy-in"},
+	ProtoPutZcopy:        {"put/offload/zcopy", "zero-copy"},
+	ProtoPutAM:           {"put/am/bcopy", "software emulation"},
+	ProtoGetBcopy:        {"get/bcopy", "copy-out"},
+	ProtoGetZcopy:        {"get/zcopy", "zero-copy"},
+	ProtoGetAM:           {"get/am/bcopy", "software emulation"},
+	ProtoAtomic:          {"amo", "native"},
+	ProtoAtomicAM:        {"amo/sw", "software emulation"},
 }
 
 // String returns the name C UCX has for the protocol, or a like one.

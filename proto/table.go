@@ -40,10 +40,13 @@ func (t *Table) Lookup(n int) Protocol {
 	return t.proto[i]
 }
 
-// MaxShort is the longest message of the short protocol, provided all shorter
-// ones use it too; -1 if there is none.
-func (t *Table) MaxShort() int {
-	if t.proto[0] != ProtoEagerShort {
+// MaxShort is MaxFirst of the short protocol of messages.
+func (t *Table) MaxShort() int { return t.MaxFirst(ProtoEagerShort) }
+
+// MaxFirst is the longest message of a protocol, provided all shorter ones use it
+// too; -1 if there is none.
+func (t *Table) MaxFirst(p Protocol) int {
+	if t.proto[0] != p {
 		return -1
 	}
 	return t.upTo[0]

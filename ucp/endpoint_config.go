@@ -10,12 +10,14 @@ import (
 )
 
 // epConfig is what endpoints with the same lanes have in common: the limits of
-// the transports and the decision tables. It does not change once made.
+// the transports and the decision tables. It does not change once made, but for
+// the tables of rma, which are made with the first key.
 type epConfig struct {
 	short    int          // largest payload that TagSend sends inline, -1 for none
 	maxBcopy int          // longest message, headers included
 	maxZcopy int          // same for zero-copy, 0 for none
 	maxIOV   int          // entries of a list the transport takes
+	segSize  int          // longest message the peer takes, 0 if it did not say
 	put      []memoryLane // over which the peer's memory can be written
 	get      []memoryLane // and read
 
@@ -29,6 +31,7 @@ type epConfig struct {
 
 	tag  *proto.TagTables
 	rndv *proto.RndvTables
+	rma  map[uint64]*proto.RMATables // by the lanes that open the memory of a key
 }
 
 // memoryLane is a lane that reaches the peer's memory.
@@ -74,6 +77,7 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 		maxBcopy: a.AM.MaxBcopy,
 		maxZcopy: perf.MaxZcopy,
 		maxIOV:   min(max(a.AM.MaxIOV, 1), maxIOVEntries),
+		segSize:  segSize,
 	}
 	for _, k := range p.memory {
 		l := p.lanes[k]

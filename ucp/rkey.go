@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 
 	"go.uber.org/zap"
@@ -28,14 +27,14 @@ type Rkey struct {
 	key  proto.Rkey
 	ways []rkeyWay
 
-	// The ways for each kind of operation, nil for messages. Puts and gets of at
-	// least putFrom and getFrom bytes go without copying.
-	putCopy, putZcopy *rkeyWay
-	getCopy, getZcopy *rkeyWay
-	amo32, amo64      *rkeyWay
-	putFrom, getFrom  int
-	shortPut          int // largest put that is one short call, 0 for none
-	shortGet          int // largest get that is one copying call
+	// The ways for each kind of operation, nil where no lane has it.
+	putShort, putBcopy, putZcopy *rkeyWay
+	getBcopy, getZcopy           *rkeyWay
+	amo32, amo64                 *rkeyWay
+
+	tables   *proto.RMATables // which is taken for how many bytes
+	shortPut int              // largest put that is one short call, -1 for none
+	shortGet int              // largest get that is one copying call, -1 for none
 
 	closed     bool
 	prev, next *Rkey // in Worker.keys, while it is open
@@ -49,16 +48,7 @@ type rkeyWay struct {
 	attr    *uct.IfaceAttr
 	key     *uct.Rkey // nil where none is needed
 	name    string
-
-	// Most bytes of a call, 0 where the lane has none of its kind.
-	putShort, putBcopy, getBcopy int
 }
-
-// putMost is the longest put that copies.
-func (w *rkeyWay) putMost() int { return max(w.putShort, w.putBcopy) }
-
-// never is a size that nothing reaches.
-const never = math.MaxInt
 
 // UnpackRkey reads the packed key of a peer's memory (ucp_ep_rkey_unpack). The
 // bytes are untrusted and not kept. Keys of domains that no lane leads to are
@@ -127,12 +117,17 @@ func (w *Worker) closeKeys() error {
 	return first
 }
 
+// way is a lane as a way, without a key.
+func (ep *Endpoint) way(lane uint8) rkeyWay {
+	i := ep.lanes[lane].iface
+	return rkeyWay{lane: lane, mdIndex: uint8(i.md), md: ep.w.mds[i.md], attr: i.attr, name: i.attr.Resource.String()}
+}
+
 // addWay notes a lane if it opens the memory.
 func (k *Rkey) addWay(lane uint8) error {
-	l := &k.ep.lanes[lane]
-	md := k.ep.w.mds[l.iface.md]
-	way := rkeyWay{lane: lane, mdIndex: uint8(l.iface.md), md: md, attr: l.iface.attr, name: l.iface.attr.Resource.String()}
-	blob, has := k.key.Key(l.peerMD)
+	way := k.ep.way(lane)
+	md := way.md
+	blob, has := k.key.Key(k.ep.lanes[lane].peerMD)
 	if md.Attr().Flags&uct.MDFlagNeedRkey != 0 {
 		if !has {
 			return nil
@@ -147,116 +142,33 @@ func (k *Rkey) addWay(lane uint8) error {
 		}
 		way.key = key
 	}
-	if way.attr.Flags.Has(uct.IfacePutShort) {
-		way.putShort = way.attr.Put.MaxShort
-	}
-	if way.attr.Flags.Has(uct.IfacePutBcopy) {
-		way.putBcopy = way.attr.Put.MaxBcopy
-	}
-	if way.attr.Flags.Has(uct.IfaceGetBcopy) {
-		way.getBcopy = way.attr.Get.MaxBcopy
-	}
 	k.ways = append(k.ways, way)
 	return nil
 }
 
 // choose decides which way each kind of operation takes.
 func (k *Rkey) choose() {
-	features := k.ep.w.ctx.params.Features
-	k.putFrom, k.getFrom = never, never
-	if features&FeatureRMA != 0 {
-		k.choosePut()
-		k.chooseGet()
+	k.tables = k.ep.rmaTables(k)
+	way := func(i int) *rkeyWay {
+		if i < 0 {
+			return nil
+		}
+		return &k.ways[i]
 	}
-	k.amo32 = k.best(func(w *rkeyWay) bool { return features&FeatureAMO32 != 0 && allAtomics(w.attr.Atomic32) })
-	k.amo64 = k.best(func(w *rkeyWay) bool { return features&FeatureAMO64 != 0 && allAtomics(w.attr.Atomic64) })
-}
-
-func (k *Rkey) choosePut() {
-	k.putCopy = k.best(func(w *rkeyWay) bool { return w.putMost() > 0 })
-	k.putZcopy = k.best(func(w *rkeyWay) bool { return w.zcopy(uct.IfacePutZcopy) })
-	if k.putCopy != nil {
-		k.shortPut = min(k.putCopy.putShort, copyPiece)
-	}
-	z := k.putZcopy
-	if z == nil {
+	r := k.tables.Routes()
+	k.putShort, k.putBcopy, k.putZcopy = way(r.PutShort), way(r.PutBcopy), way(r.PutZcopy)
+	k.getBcopy, k.getZcopy = way(r.GetBcopy), way(r.GetZcopy)
+	k.amo32, k.amo64 = way(r.Atomic32), way(r.Atomic64)
+	k.shortPut, k.shortGet = -1, -1
+	if k.ep.w.ctx.params.Features&FeatureRMA == 0 {
 		return
 	}
-	switch {
-	case k.putCopy != nil:
-		k.putFrom = copyLimit(k.putCopy.putMost())
-	case z.lane == amLane:
-		// A put in one message is answered as fast as a write would be, and done
-		// in the call.
-		k.putFrom = k.ep.cfg.maxBcopy - proto.PutSize + 1
-	default:
-		k.putFrom = 1
+	if k.putShort != nil {
+		k.shortPut = min(k.tables.Put(proto.DataContig).MaxFirst(proto.ProtoPutShort), copyPiece)
 	}
-	k.putFrom = max(k.zcopyFrom(k.putFrom), z.attr.Put.MinZcopy)
-	k.shortPut = min(k.shortPut, k.putFrom-1)
-}
-
-func (k *Rkey) chooseGet() {
-	k.getCopy = k.best(func(w *rkeyWay) bool { return w.getBcopy > 0 })
-	k.getZcopy = k.best(func(w *rkeyWay) bool { return w.zcopy(uct.IfaceGetZcopy) })
-	if k.getCopy != nil {
-		k.shortGet = min(k.getCopy.getBcopy, copyPiece)
+	if k.getBcopy != nil {
+		k.shortGet = min(k.tables.Get(proto.DataContig).MaxFirst(proto.ProtoGetBcopy), copyPiece, k.getBcopy.attr.Get.MaxBcopy)
 	}
-	if k.getZcopy == nil {
-		return
-	}
-	k.getFrom = 1
-	if k.getCopy != nil {
-		k.getFrom = copyLimit(k.getCopy.getBcopy)
-	}
-	k.getFrom = max(k.zcopyFrom(k.getFrom), k.getZcopy.attr.Get.MinZcopy)
-	k.shortGet = min(k.shortGet, k.getFrom-1)
-}
-
-// copyLimit is the size from which zero-copy is preferred to copies of n bytes.
-func copyLimit(n int) int {
-	if n == uct.Unlimited {
-		return never
-	}
-	return n + 1
-}
-
-// zcopyFrom is the user's threshold, or auto.
-func (k *Rkey) zcopyFrom(auto int) int {
-	switch t := threshold(k.ep.w.ctx.settings.ZcopyThresh); t {
-	case proto.ThreshAuto:
-		return auto
-	case proto.ThreshInf:
-		return never
-	default:
-		return int(t)
-	}
-}
-
-// zcopy reports whether a way can do without copies, by itself or with memory
-// that is registered for the purpose.
-func (w *rkeyWay) zcopy(flag uct.IfaceFlags) bool {
-	f := w.md.Attr().Flags
-	return w.attr.Flags.Has(flag) && (f&uct.MDFlagNeedMemh == 0 || f&uct.MDFlagRegister != 0)
-}
-
-// best returns the way that moves a page soonest among those that fit.
-func (k *Rkey) best(fits func(*rkeyWay) bool) *rkeyWay {
-	_, ppn := k.ep.w.ctx.estimates()
-	var best *rkeyWay
-	least := math.Inf(1)
-	for i := range k.ways {
-		w := &k.ways[i]
-		p := &w.attr.Perf
-		cost := p.Latency.C + p.SendOverhead
-		if bw := p.Bandwidth(ppn); bw > 0 {
-			cost += 4096 / bw
-		}
-		if fits(w) && cost < least {
-			best, least = w, cost
-		}
-	}
-	return best
 }
 
 // allAtomics reports whether a lane has every operation: UCP uses all or none.
@@ -280,7 +192,7 @@ func (k *Rkey) Close() error {
 		}
 	}
 	k.delist()
-	*k = Rkey{ep: k.ep, key: k.key, closed: true}
+	*k = Rkey{ep: k.ep, key: k.key, shortPut: -1, shortGet: -1, closed: true}
 	return first
 }
 
@@ -329,25 +241,26 @@ func (k *Rkey) String() string {
 	if k.closed {
 		return "closed"
 	}
-	name := func(w *rkeyWay) string {
-		if w == nil {
-			return "messages"
+	var b strings.Builder
+	for i, t := range k.tables.Explain(proto.DataContig) {
+		b.WriteString([...]string{"put", "; get", "; atomic32", "; atomic64"}[i])
+		last := ""
+		for n, r := range t.Ranges {
+			way := r.Config
+			switch r.Proto {
+			case proto.ProtoPutAM, proto.ProtoGetAM, proto.ProtoAtomicAM:
+				way = "messages"
+			case proto.ProtoPutZcopy, proto.ProtoGetZcopy:
+				way += " zcopy"
+			}
+			switch {
+			case n == 0:
+				b.WriteString(" " + way)
+			case way != last:
+				fmt.Fprintf(&b, ", from %d %s", r.Min, way)
+			}
+			last = way
 		}
-		return w.name
 	}
-	ranges := func(what string, copied, zcopy *rkeyWay, from int) string {
-		switch {
-		case zcopy == nil || from == never:
-			return what + " " + name(copied)
-		case from <= 1:
-			return what + " " + zcopy.name + " zcopy"
-		}
-		return fmt.Sprintf("%s %s, from %d %s zcopy", what, name(copied), from, zcopy.name)
-	}
-	return strings.Join([]string{
-		ranges("put", k.putCopy, k.putZcopy, k.putFrom),
-		ranges("get", k.getCopy, k.getZcopy, k.getFrom),
-		"atomic32 " + name(k.amo32),
-		"atomic64 " + name(k.amo64),
-	}, "; ")
+	return b.String()
 }

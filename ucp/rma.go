@@ -10,17 +10,18 @@ import (
 
 // One-sided operations take one of these ways, by what the key opens:
 //
-//	put, get short and copied   a transport call for each piece
-//	put, get zero-copy          straight between the user's memory and the peer's
-//	messages                    PUT, GET_REQ: the peer's worker does it (rma_messages.go)
+//	put short, put and get copied   a transport call for each piece (rma_pieces.go)
+//	put, get zero-copy              straight between the user's memory and the peer's
+//	messages                        PUT, GET_REQ: the peer's worker does it (rma_messages.go)
 //
 // A put is done when its buffer may be reused; only a flush says that it has
 // taken effect (flush.go).
 
 // The protocols that reach the peer's memory directly.
-var putCopy, putZcopy, getCopy, getZcopy protocol
+var putShort, putCopy, putZcopy, getCopy, getZcopy protocol
 
 func init() {
+	putShort = protocol{name: "put short", progress: progressPutCopy, completed: (*Request).finish, piece: nextPieces}
 	putCopy = protocol{name: "put copy-in", progress: progressPutCopy, completed: (*Request).finish, pack: packPutData, piece: nextPieces}
 	putZcopy = protocol{name: "put zero-copy", progress: progressPutZcopy, completed: (*Request).finish}
 	getCopy = protocol{name: "get copy-out", progress: progressGetCopy, completed: (*Request).finish, piece: nextPieces}
@@ -34,7 +35,7 @@ func init() {
 func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	if key != nil && len(buf) <= key.shortPut && raddr+uint64(len(buf)) > raddr && key.ep == ep && ep.ready() &&
 		(p == nil || p.plain() && p.Memory == nil) {
-		way := key.putCopy
+		way := key.putShort
 		switch err := ep.lanes[way.lane].uct.PutShort(buf, raddr, way.key); err {
 		case nil:
 			ep.w.stats.Puts++
@@ -53,11 +54,17 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 	if p != nil && p.Attr&OpForceImmediate != 0 {
 		return ep.putNow(r)
 	}
-	switch {
-	case r.data.length >= key.putFrom && r.data.class != DatatypeGeneric && r.handles(key.putZcopy, p, uct.AccessLocalRead):
+	way := key.tables.Put(r.class()).Lookup(r.data.length)
+	if way == proto.ProtoPutZcopy && !r.handles(key.putZcopy, p, uct.AccessLocalRead) {
+		way = key.tables.Put(proto.DataGeneric).Lookup(r.data.length)
+	}
+	switch way {
+	case proto.ProtoPutShort:
+		r.way(&putShort, key.putShort)
+	case proto.ProtoPutBcopy:
+		r.way(&putCopy, key.putBcopy)
+	case proto.ProtoPutZcopy:
 		r.way(&putZcopy, key.putZcopy)
-	case key.putCopy != nil:
-		r.way(&putCopy, key.putCopy)
 	default:
 		r.proto = &putMessages
 		ep.markMessages()
@@ -88,11 +95,15 @@ func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 		return ep.accessNothing(r, err)
 	}
 	ep.w.stats.Gets++
-	switch {
-	case r.data.length >= key.getFrom && r.handles(key.getZcopy, p, uct.AccessLocalWrite):
+	way := key.tables.Get(r.class()).Lookup(r.data.length)
+	if way == proto.ProtoGetZcopy && !r.handles(key.getZcopy, p, uct.AccessLocalWrite) {
+		way = key.tables.Get(proto.DataGeneric).Lookup(r.data.length)
+	}
+	switch way {
+	case proto.ProtoGetBcopy:
+		r.way(&getCopy, key.getBcopy)
+	case proto.ProtoGetZcopy:
 		r.way(&getZcopy, key.getZcopy)
-	case key.getCopy != nil:
-		r.way(&getCopy, key.getCopy)
 	default:
 		r.proto = &getMessages
 		return ep.startAnswered(r)
@@ -104,7 +115,7 @@ func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 // getDirect reads in the call if the transport does, or lends it a request for
 // the time after.
 func (ep *Endpoint) getDirect(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
-	w, way := ep.w, key.getCopy
+	w, way := ep.w, key.getBcopy
 	r := w.spare // used only if the operation goes on after the call
 	r.data.initRecv(buf, nil)
 	r.arrived = 0
@@ -209,12 +220,15 @@ func (r *Request) way(p *protocol, w *rkeyWay) {
 func (ep *Endpoint) putNow(r *Request) (*Request, error) {
 	err := error(ucs.ErrNoResource)
 	key, n := r.key, r.data.length
-	switch way := key.putCopy; {
+	switch short, bcopy := key.putShort, key.putBcopy; {
 	case !ep.ready():
-	case way != nil && n <= way.putMost():
-		r.way(&putCopy, way)
+	case short != nil && r.data.class == DatatypeContig && n <= short.attr.Put.MaxShort:
+		r.way(&putShort, short)
 		err = r.putPiece(n)
-	case way == nil && ep.remoteID != 0 && n <= ep.cfg.maxBcopy-proto.PutSize:
+	case bcopy != nil && n <= bcopy.attr.Put.MaxBcopy:
+		r.way(&putCopy, bcopy)
+		err = r.putPiece(n)
+	case short == nil && bcopy == nil && ep.remoteID != 0 && n <= ep.cfg.maxBcopy-proto.PutSize:
 		r.proto = &putMessages
 		ep.markMessages()
 		err = sendPut(r, uct.SendNow)
@@ -232,7 +246,10 @@ func (w *Worker) dropAccess(r *Request) {
 // progressPutCopy writes a piece after the other, and what is too much for one
 // round of progress in the next ones.
 func progressPutCopy(r *Request) error {
-	most := min(r.route.putMost(), copyPiece)
+	most := copyPiece
+	if r.proto == &putShort {
+		most = min(most, r.route.attr.Put.MaxShort)
+	}
 	for end := r.offset + copyPiece; r.offset < r.data.length; {
 		if r.offset >= end {
 			r.later()
@@ -250,12 +267,12 @@ func progressPutCopy(r *Request) error {
 func (r *Request) putPiece(n int) error {
 	ue, way := r.ep.lane(r.lane), r.route
 	addr := r.part.addr + uint64(r.offset)
-	if n <= way.putShort && r.data.class == DatatypeContig {
+	if r.proto == &putShort {
 		if err := ue.PutShort(r.data.buf[r.offset:r.offset+n], addr, way.key); err != nil {
 			return err
 		}
 	} else {
-		r.frag = min(n, way.putBcopy)
+		r.frag = min(n, way.attr.Put.MaxBcopy)
 		packed, err := ue.PutBcopy(r, r.frag, addr, way.key)
 		if err != nil {
 			return err
@@ -303,7 +320,7 @@ func progressGetCopy(r *Request) error {
 			r.later()
 			return nil
 		}
-		r.frag = min(r.data.length-r.offset, way.getBcopy, copyPiece-copied)
+		r.frag = min(r.data.length-r.offset, way.attr.Get.MaxBcopy, copyPiece-copied)
 		r.comp.Count++
 		err := ue.GetBcopy(r, r.frag, r.part.addr+uint64(r.offset), way.key, &r.comp)
 		if err == nil {
