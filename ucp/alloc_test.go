@@ -17,6 +17,28 @@ func skipUnderRace(t *testing.T) {
 	}
 }
 
+// spin is must for tests of allocations: it does nothing else.
+func (r *rig) spin(req *ucp.Request, err error) {
+	if err != nil {
+		r.Fatal(err)
+	}
+	for !req.Done() {
+		r.progress()
+	}
+	req.Free()
+}
+
+// allocatesNothing runs something until the free lists are filled, and then counts.
+func (r *rig) allocatesNothing(what string, run func()) {
+	r.Helper()
+	for range 50 {
+		run()
+	}
+	if got := testing.AllocsPerRun(50, run); got != 0 {
+		r.Errorf("%s: %v allocations", what, got)
+	}
+}
+
 // TestNoAllocations: in steady state a message costs no allocation, whatever way
 // it takes, at either end.
 func TestNoAllocations(t *testing.T) {
@@ -40,15 +62,7 @@ func TestNoAllocations(t *testing.T) {
 				// The list is the caller's: it is made once.
 				half := [][]byte{src[:n/2], src[n/2:]}
 				iov := &ucp.RequestParams{Buffer: ucp.IOV(half...)}
-				finish := func(req *ucp.Request, err error) {
-					if err != nil {
-						t.Fatal(err)
-					}
-					for !req.Done() {
-						r.progress()
-					}
-					req.Free()
-				}
+				finish := r.spin
 				for _, c := range []struct {
 					name string
 					run  func()
@@ -84,12 +98,7 @@ func TestNoAllocations(t *testing.T) {
 						finish(send, serr)
 					}},
 				} {
-					for range 50 {
-						c.run() // fill the free lists
-					}
-					if got := testing.AllocsPerRun(50, c.run); got != 0 {
-						t.Errorf("%d bytes, %s: %v allocations", n, c.name, got)
-					}
+					r.allocatesNothing(sizeText(c.name, n), c.run)
 				}
 			}
 			if got := testing.AllocsPerRun(100, func() { r.progress() }); got != 0 {

@@ -22,6 +22,17 @@ func (v *victim) fill(c *conn) {
 	}
 }
 
+// opens lets a peer open an endpoint over a connection.
+func (v *victim) opens(c *conn, uuid uint64, sn uint16) error {
+	v.Helper()
+	m := v.stranger(uuid, sn)
+	b, err := m.Append(nil)
+	if err != nil {
+		v.Fatal(err)
+	}
+	return v.onWireup(&c.Source, b, nil)
+}
+
 // TestProbedMessageEvicted: a message in the hands of the user whose rest is given
 // up.
 func TestProbedMessageEvicted(t *testing.T) {
@@ -101,17 +112,14 @@ func TestLimitsOutliveConnections(t *testing.T) {
 		v.log.Expect("dropping the connection that holds most")
 		hog, modest := newConn(), newConn()
 		for k := range uint64(6) {
-			m := v.stranger(100+k, 0)
-			b, err := m.Append(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
 			c := hog
 			if k == 5 {
 				hog.Gone()
 				c = modest
 			}
-			v.handle(v.onWireup, c, b)
+			if err := v.opens(c, 100+k, 0); err != nil {
+				t.Fatal(err)
+			}
 		}
 	})
 }
@@ -123,16 +131,13 @@ func TestEvictionKeepsPeer(t *testing.T) {
 	v.log.Expect("dropping the connection that holds most")
 	hog, modest := newConn(), newConn()
 	for k := range uint16(6) {
-		m := v.stranger(100, k)
-		b, err := m.Append(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
 		c := hog
 		if k == 5 {
 			c = modest
 		}
-		v.handle(v.onWireup, c, b)
+		if err := v.opens(c, 100, k); err != nil {
+			t.Fatal(err)
+		}
 	}
 	v.endpoints.each(func(ep *Endpoint) {
 		if ep.openedBy != nil && v.peers[ep.peer.uuid] != ep.peer {

@@ -271,9 +271,7 @@ func TestHogGivesWay(t *testing.T) {
 	v.handle(v.onEagerMiddle, hog, middle(8, 40, make([]byte, 1000)))
 	v.handle(v.onEagerFirst, hog, first(4, 9, 60_000, make([]byte, 1000)))
 	fourth := v.post(4, 60_000) // this one is half received
-	for v.held() < 60_000 {
-		v.handle(v.onEagerOnly(), hog, eager(3, make([]byte, 1000)))
-	}
+	v.fill(hog)
 	v.handle(v.onEagerOnly(), modest, eager(1, make([]byte, 6000)))
 	if !errors.Is(hog.dropped, ucs.ErrExceedsLimit) || modest.dropped != nil {
 		t.Fatalf("dropped: %v and %v", hog.dropped, modest.dropped)
@@ -315,9 +313,7 @@ func TestEvictedWhileAdding(t *testing.T) {
 		} else {
 			v.handle(v.onEagerMiddle, hog, middle(7, 40_000, make([]byte, 8000)))
 		}
-		for v.held() < 60_000 {
-			v.handle(v.onEagerOnly(), hog, eager(3, make([]byte, 1000)))
-		}
+		v.fill(hog)
 		if withFirst {
 			v.handle(v.onEagerMiddle, other, middle(7, 20_000, make([]byte, 6000)))
 		} else if err := v.onEagerFirst(&other.Source, first(1, 7, 100_000, make([]byte, 6000)), nil); !errors.Is(err, ucs.ErrExceedsLimit) {
@@ -340,21 +336,13 @@ func TestEndpointsOfAHog(t *testing.T) {
 	v := newVictim(t, "MAX_UNEXP_EPS", "20")
 	v.log.Expect("dropping the connection that holds most")
 	hog, modest := newConn(), newConn()
-	open := func(c *conn, k uint64) error {
-		m := v.stranger(k, 0)
-		b, err := m.Append(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v.onWireup(&c.Source, b, nil)
-	}
 	for k := range uint64(19) {
-		if err := open(hog, 100+k); err != nil {
+		if err := v.opens(hog, 100+k, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for k := range uint64(2) {
-		if err := open(modest, 200+k); err != nil {
+		if err := v.opens(modest, 200+k, 0); err != nil {
 			t.Errorf("endpoint %d of a modest peer: %v", k, err)
 		}
 	}

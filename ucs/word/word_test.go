@@ -15,6 +15,7 @@ func TestOperations(t *testing.T) {
 		old, v   uint64
 		w32, w64 uint64
 	}{
+		{"add", word.Add, 5, 7, 12, 12},
 		{"add wraps 32", word.Add, 0xffffffff, 1, 0, 0x100000000},
 		{"add wraps 64", word.Add, ^uint64(0), 2, 1, 1},
 		{"and", word.And, 0xff00ff, 0x0ff00f, 0x0f000f, 0x0f000f},
@@ -47,20 +48,31 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// TestConcurrent: nothing is lost when goroutines update one word.
+// TestConcurrent: nothing is lost when goroutines update one word, by any
+// operation that can lose something.
 func TestConcurrent(t *testing.T) {
 	const goroutines, rounds = 4, 1000
-	b := make([]byte, 8)
+	b := make([]byte, 32)
+	add32, swap32, xor32 := b[:4], b[4:8], b[8:12]
+	add64, swap64 := b[16:24], b[24:]
 	var wg sync.WaitGroup
-	for range goroutines {
+	for g := range goroutines {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
 			for range rounds {
-				word.Do32(b[:4], word.Add, 1)
+				word.Do32(add32, word.Add, 1)
+				word.Do64(add64, word.Add, 1)
+				word.Do32(xor32, word.Xor, 1<<g)
 				for {
-					old, _ := word.Do32(b[4:], word.Or, 0)
-					if word.CompareSwap32(b[4:], old, old+1) == old {
+					old, _ := word.Do32(swap32, word.Or, 0)
+					if word.CompareSwap32(swap32, old, old+1) == old {
+						break
+					}
+				}
+				for {
+					old, _ := word.Do64(swap64, word.Or, 0)
+					if word.CompareSwap64(swap64, old, old+1) == old {
 						break
 					}
 				}
@@ -68,10 +80,20 @@ func TestConcurrent(t *testing.T) {
 		}()
 	}
 	wg.Wait()
-	if n, m := binary.NativeEndian.Uint32(b), binary.NativeEndian.Uint32(b[4:]); n != goroutines*rounds || m != n {
-		t.Errorf("%d and %d, want %d", n, m, goroutines*rounds)
+	for name, n := range map[string]uint64{
+		"32 bits, add":          uint64(binary.NativeEndian.Uint32(add32)),
+		"32 bits, compare-swap": uint64(binary.NativeEndian.Uint32(swap32)),
+		"64 bits, add":          binary.NativeEndian.Uint64(add64),
+		"64 bits, compare-swap": binary.NativeEndian.Uint64(swap64),
+	} {
+		if n != goroutines*rounds {
+			t.Errorf("%s: %d, want %d", name, n, goroutines*rounds)
+		}
 	}
-	if old := word.CompareSwap64(b, 1, 2); old == 1 {
+	if n := binary.NativeEndian.Uint32(xor32); n != 0 {
+		t.Errorf("an even number of toggles left %#x", n)
+	}
+	if old := word.CompareSwap64(add64, 1, 2); old == 1 {
 		t.Error("swapped")
 	}
 }

@@ -127,18 +127,9 @@ func startC(t *testing.T, c cInstallation, transport string, env ...string) *cPe
 	if len(f) != 4 {
 		t.Fatalf("address of the C peer: %q", f)
 	}
-	p.dev, p.addr, p.key = unhex(t, f[0]), unhex(t, f[1]), unhex(t, f[2])
+	p.dev, p.addr, p.key = ucttest.Unhex(t, f[0]), ucttest.Unhex(t, f[1]), ucttest.Unhex(t, f[2])
 	fmt.Sscan(f[3], &p.mem)
 	return p
-}
-
-func unhex(t testing.TB, s string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }
 
 func (p *cPeer) send(format string, args ...any) {

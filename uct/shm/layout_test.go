@@ -49,7 +49,7 @@ func TestGoldenRing(t *testing.T) {
 	ucttest.Until(t, "being armed", func() bool { return b.Iface.Arm(uct.EventRecv) == nil }, a, b)
 	equal := func(what string, got []byte, want string) {
 		t.Helper()
-		if !bytes.Equal(got, unhex(t, want)) {
+		if !bytes.Equal(got, ucttest.Unhex(t, want)) {
 			t.Errorf("%s: % x, want %s", what, got, want)
 		}
 	}
@@ -89,14 +89,14 @@ func TestGoldenRing(t *testing.T) {
 // addresses and key blobs.
 func TestGoldenAddresses(t *testing.T) {
 	p, s := &posix{link: true, dir: defaultDir, pid: 0x1edb}, new(sysv)
-	ref, err := p.parseAddress(unhex(t, "db 1e 00 c0 00 00 00 c0"))
+	ref, err := p.parseAddress(ucttest.Unhex(t, "db 1e 00 c0 00 00 00 c0"))
 	if pid, fd := procOf(ref.id); err != nil || pid != 7899 || fd != 3 {
 		t.Errorf("posix: process %d, descriptor %d, %v", pid, fd, err)
 	}
 	if id := procID(7899, 3, host.Namespace{}); id != ref.id {
 		t.Errorf("packed again: %#x, want %#x", id, ref.id)
 	}
-	packed := unhex(t, "db1e0080010000c0 00303cb9187f0000 0000010000000000")
+	packed := ucttest.Unhex(t, "db1e0080010000c0 00303cb9187f0000 0000010000000000")
 	k, err := p.parseKey(packed)
 	if err != nil || k.base != 0x7f18b93c3000 || k.length != 64<<10 || p.owner(k.ref.id) != 7899 {
 		t.Errorf("posix key: %+v, %v", k, err)
@@ -105,15 +105,15 @@ func TestGoldenAddresses(t *testing.T) {
 		t.Errorf("packed again: % x", again)
 	}
 	// 1.13.1, 8192 bytes allocated by UCP.
-	k, err = p.parseKey(unhex(t, "106d0000030000c000005fa8437f0000002000000000 0000"))
+	k, err = p.parseKey(ucttest.Unhex(t, "106d0000030000c000005fa8437f0000002000000000 0000"))
 	if err != nil || k.base != 0x7f43a85f0000 || k.length != 8192 {
 		t.Errorf("posix key of 1.13.1: %+v, %v", k, err)
 	}
-	ref, err = s.parseAddress(unhex(t, "15004c0000000000"))
+	ref, err = s.parseAddress(ucttest.Unhex(t, "15004c0000000000"))
 	if err != nil || ref.id != 0x4c0015 || s.reachable(ref) != nil {
 		t.Errorf("sysv: %+v, %v", ref, err)
 	}
-	k, err = s.parseKey(unhex(t, "17004c0000703cd90d7f0000"))
+	k, err = s.parseKey(ucttest.Unhex(t, "17004c0000703cd90d7f0000"))
 	if err != nil || k.ref.id != 0x4c0017 || k.base != 0x7f0dd93c7000 || k.length != 0 {
 		t.Errorf("sysv key: %+v, %v", k, err)
 	}
@@ -121,16 +121,16 @@ func TestGoldenAddresses(t *testing.T) {
 	id := procID(7, 3, host.Namespace{Other: true, Inode: 0xf0000123})
 	head := binary.LittleEndian.AppendUint64(nil, id)
 	for _, ns := range []string{"23 01 00 f0", "23 01 00 f0 00 00 00 00"} {
-		a, err := parsePosixAddr(append(bytes.Clone(head), unhex(t, ns)...))
+		a, err := parsePosixAddr(append(bytes.Clone(head), ucttest.Unhex(t, ns)...))
 		if err != nil || !a.ns.Other || a.ns.Inode != 0xf0000123 {
 			t.Errorf("namespace %s: %+v, %v", ns, a, err)
 		}
-		if _, err := p.parseAddress(append(bytes.Clone(head), unhex(t, ns)...)); !errors.Is(err, ucs.ErrUnreachable) {
+		if _, err := p.parseAddress(append(bytes.Clone(head), ucttest.Unhex(t, ns)...)); !errors.Is(err, ucs.ErrUnreachable) {
 			t.Errorf("a process of another namespace: %v", err)
 		}
 	}
 	q := &posix{link: true, dir: defaultDir, ns: host.Namespace{Other: true, Inode: 0xf0000123}}
-	if b := q.appendAddress(nil, id); !bytes.Equal(b[8:], unhex(t, "23 01 00 f0 00 00 00 00")) || q.keyLen() != 32 {
+	if b := q.appendAddress(nil, id); !bytes.Equal(b[8:], ucttest.Unhex(t, "23 01 00 f0 00 00 00 00")) || q.keyLen() != 32 {
 		t.Errorf("address in a namespace % x, keys of %d bytes", b, q.keyLen())
 	}
 	if _, err := q.parseAddress(q.appendAddress(nil, id)); err != nil {
@@ -139,7 +139,7 @@ func TestGoldenAddresses(t *testing.T) {
 	// A file elsewhere.
 	named := &posix{dir: "/tmp/x"}
 	b := named.appendAddress(nil, 5)
-	if !bytes.Equal(b, append(unhex(t, "05 00 00 00 00 00 00 00"), "/tmp/x\x00"...)) {
+	if !bytes.Equal(b, append(ucttest.Unhex(t, "05 00 00 00 00 00 00 00"), "/tmp/x\x00"...)) {
 		t.Errorf("address of a file % x", b)
 	}
 	if ref, err := p.parseAddress(b); err != nil || ref.dir != "/tmp/x" || fileName(ref.id) != "ucx_shm_posix_5" {
@@ -151,7 +151,7 @@ func TestGoldenAddresses(t *testing.T) {
 		"05 00 00 00 00 00 00 00 61 00", "05 00 00 00 00 00 00 00 2f 2e 2e 00", // "a", "/.."
 		"05 00 00 00 00 00 00 40 2f 00", // a name in /dev/shm with a directory
 	} {
-		if ref, err := p.parseAddress(unhex(t, bad)); !errors.Is(err, ucs.ErrUnreachable) {
+		if ref, err := p.parseAddress(ucttest.Unhex(t, bad)); !errors.Is(err, ucs.ErrUnreachable) {
 			t.Errorf("parseAddress(%s) = %+v, %v", bad, ref, err)
 		}
 	}
@@ -161,7 +161,7 @@ func TestGoldenAddresses(t *testing.T) {
 		"db1e0080010000c0 00f0ffffffffffff 0000010000000000", // around the end
 		"db1e008001000000 00303cb9187f0000 0000010000000000", // no directory
 	} {
-		if k, err := p.parseKey(unhex(t, bad)); !errors.Is(err, ucs.ErrInvalidParam) && !errors.Is(err, ucs.ErrInvalidAddr) {
+		if k, err := p.parseKey(ucttest.Unhex(t, bad)); !errors.Is(err, ucs.ErrInvalidParam) && !errors.Is(err, ucs.ErrInvalidAddr) {
 			t.Errorf("parseKey(%s) = %+v, %v", bad, k, err)
 		}
 	}
@@ -172,9 +172,9 @@ func TestGoldenAddresses(t *testing.T) {
 }
 
 func FuzzAddress(f *testing.F) {
-	f.Add(unhex(f, "db 1e 00 c0 00 00 00 c0"))
-	f.Add(append(unhex(f, "05 00 00 00 00 00 00 00"), "/tmp/x\x00"...))
-	f.Add(unhex(f, "15004c0000000000"))
+	f.Add(ucttest.Unhex(f, "db 1e 00 c0 00 00 00 c0"))
+	f.Add(append(ucttest.Unhex(f, "05 00 00 00 00 00 00 00"), "/tmp/x\x00"...))
+	f.Add(ucttest.Unhex(f, "15004c0000000000"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, m := range []mapper{&posix{link: true, dir: defaultDir}, &posix{dir: "/tmp"}, new(sysv)} {
 			ref, err := m.parseAddress(b)
@@ -199,8 +199,8 @@ func FuzzAddress(f *testing.F) {
 }
 
 func FuzzKey(f *testing.F) {
-	f.Add(unhex(f, "db1e0080010000c0 00303cb9187f0000 0000010000000000"))
-	f.Add(unhex(f, "17004c0000703cd90d7f0000"))
+	f.Add(ucttest.Unhex(f, "db1e0080010000c0 00303cb9187f0000 0000010000000000"))
+	f.Add(ucttest.Unhex(f, "17004c0000703cd90d7f0000"))
 	d := openDomain(component{posixName}, &posix{link: true, dir: defaultDir})
 	s := openDomain(component{sysvName}, new(sysv))
 	f.Fuzz(func(t *testing.T, b []byte) {

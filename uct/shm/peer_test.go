@@ -16,6 +16,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
 // peerVariable makes the test binary a peer: it names the transport, and
@@ -80,7 +81,7 @@ func startPeerIn(t testing.TB, namespaces uintptr, transport string, settings ..
 	if len(f) != 5 || f[0] != "at" {
 		t.Fatalf("the peer says %q", f)
 	}
-	p.dev, p.addr, p.key = unhex(t, f[1]), unhex(t, f[2]), unhex(t, f[3])
+	p.dev, p.addr, p.key = ucttest.Unhex(t, f[1]), ucttest.Unhex(t, f[2]), ucttest.Unhex(t, f[3])
 	fmt.Sscan(f[4], &p.mem)
 	return p
 }

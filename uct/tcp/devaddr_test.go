@@ -9,6 +9,7 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
 // Device addresses of C UCX, from packed worker addresses of both releases.
@@ -39,7 +40,7 @@ func TestParseDeviceAddr(t *testing.T) {
 		{devLo1220old, initial},
 		{devLoBare, initial},
 	} {
-		d, err := parseDeviceAddr(unhex(t, c.hex))
+		d, err := parseDeviceAddr(ucttest.Unhex(t, c.hex))
 		if err != nil {
 			t.Errorf("%s: %v", c.hex, err)
 			continue
@@ -55,11 +56,11 @@ func TestParseDeviceAddr(t *testing.T) {
 
 func TestPackDeviceAddr(t *testing.T) {
 	for _, h := range []string{devEth0, devEth0v6, devLo1131, devLo1220old} {
-		d, err := parseDeviceAddr(unhex(t, h))
+		d, err := parseDeviceAddr(ucttest.Unhex(t, h))
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := unhex(t, h)
+		want := ucttest.Unhex(t, h)
 		if d.loopback {
 			// Both releases read the wide form.
 			want = append(want, make([]byte, devLoopbackLen-len(want))...)
@@ -81,7 +82,7 @@ func TestParseDeviceAddrRefuses(t *testing.T) {
 		"000a" + strings.Repeat("00", 10) + "ffff7f000001", // IPv4 in disguise
 		"000afe80" + strings.Repeat("00", 13) + "01",       // link-local, of which device?
 	} {
-		if _, err := parseDeviceAddr(unhex(t, h)); !errors.Is(err, ucs.ErrInvalidAddr) {
+		if _, err := parseDeviceAddr(ucttest.Unhex(t, h)); !errors.Is(err, ucs.ErrInvalidAddr) {
 			t.Errorf("%q: %v", h, err)
 		}
 	}
@@ -89,7 +90,7 @@ func TestParseDeviceAddrRefuses(t *testing.T) {
 
 func TestSameNode(t *testing.T) {
 	parse := func(h string) *deviceAddr {
-		d, err := parseDeviceAddr(unhex(t, h))
+		d, err := parseDeviceAddr(ucttest.Unhex(t, h))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +121,7 @@ func TestReachable(t *testing.T) {
 	}
 	for _, scope := range []uct.ReachScope{uct.ScopeNetwork, uct.ScopeDevice} {
 		for _, h := range []string{devEth0, devEth0v6, devLoBare[:4] + "0011223344556677", "", "00"} {
-			err := lo.iface.Reachable(uct.ReachableParams{DeviceAddr: unhex(t, h), Scope: scope})
+			err := lo.iface.Reachable(uct.ReachableParams{DeviceAddr: ucttest.Unhex(t, h), Scope: scope})
 			if !errors.Is(err, ucs.ErrUnreachable) {
 				t.Errorf("lo to %q: %v", h, err)
 			}

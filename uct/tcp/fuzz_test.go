@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
 // FuzzFrames feeds a stream of bytes from a peer to the parser, cut in two. It
@@ -14,7 +15,7 @@ import (
 func FuzzFrames(f *testing.F) {
 	var everything []byte
 	for _, g := range goldenFrames {
-		b := unhex(f, g.hex)
+		b := ucttest.Unhex(f, g.hex)
 		f.Add(b, 10)
 		everything = append(everything, b...)
 	}
@@ -70,7 +71,7 @@ func FuzzFrames(f *testing.F) {
 // FuzzAddresses gives addresses from strangers to everything that reads them.
 func FuzzAddresses(f *testing.F) {
 	for _, s := range []string{devEth0, devEth0v6, devLo1131, devLo1220, devLoBare, ""} {
-		f.Add(unhex(f, s), []byte{1, 2})
+		f.Add(ucttest.Unhex(f, s), []byte{1, 2})
 	}
 	h := newHost(f, "")
 	f.Fuzz(func(t *testing.T, dev, iface []byte) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
 // bare makes an endpoint to be connected by key, and its address.
@@ -151,7 +152,7 @@ func TestBadEndpointAddress(t *testing.T) {
 	dev := h.iface.DeviceAddress()
 	for _, c := range []struct{ dev, ep []byte }{
 		{dev, nil}, {dev, good[:9]}, {dev, append(good[:10:10], 0)}, {nil, good}, {dev[:5], good},
-		{unhex(t, devEth0v6), good},
+		{ucttest.Unhex(t, devEth0v6), good},
 	} {
 		if err := ep.ConnectToEP(c.dev, c.ep); err == nil {
 			t.Errorf("accepted %x %x", c.dev, c.ep)

@@ -2,19 +2,10 @@ package tcp
 
 import (
 	"bytes"
-	"encoding/hex"
+	"github.com/ucx-go/ucx/uct/ucttest"
 	"net/netip"
 	"testing"
 )
-
-func unhex(t testing.TB, s string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
 
 func addr(s string) sockaddr {
 	a := netip.MustParseAddrPort(s)
@@ -74,7 +65,7 @@ var goldenFrames = []struct {
 func TestGoldenFrames(t *testing.T) {
 	for _, g := range goldenFrames {
 		t.Run(g.name, func(t *testing.T) {
-			want := unhex(t, g.hex)
+			want := ucttest.Unhex(t, g.hex)
 			if got := g.make(); !bytes.Equal(got, want) {
 				t.Errorf("encoded\n%x, C sends\n%x", got, want)
 			}
@@ -84,7 +75,7 @@ func TestGoldenFrames(t *testing.T) {
 
 func TestParseGolden(t *testing.T) {
 	for _, g := range goldenFrames {
-		b := bytes.TrimPrefix(unhex(t, g.hex), magicBytes)
+		b := bytes.TrimPrefix(ucttest.Unhex(t, g.hex), magicBytes)
 		payload := b[hdrLen:]
 		if int(le.Uint32(b[1:])) != len(payload) {
 			t.Errorf("%s: length field %d, payload %d", g.name, le.Uint32(b[1:]), len(payload))

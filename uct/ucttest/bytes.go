@@ -3,7 +3,9 @@ package ucttest
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -55,4 +57,15 @@ func Sizes(lo, hi int) []int {
 	list = slices.DeleteFunc(list, func(n int) bool { return n < lo || n > hi })
 	slices.Sort(list)
 	return slices.Compact(list)
+}
+
+// Unhex reads hexadecimal digits, with blanks between bytes where the test likes
+// them.
+func Unhex(t testing.TB, digits string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(strings.ReplaceAll(digits, " ", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }

@@ -2,7 +2,6 @@ package cma
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"os"
 	"strings"
@@ -14,15 +13,6 @@ import (
 	"github.com/ucx-go/ucx/uct/shm/internal/host"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
-
-func unhex(t testing.TB, s string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
 
 func TestAddressForms(t *testing.T) {
 	inNS := address{pid: 7899, ns: host.Namespace{Other: true, Inode: 0xf0000123}}
@@ -37,7 +27,7 @@ func TestAddressForms(t *testing.T) {
 		{"1.13", "db 1e 00 80 aa bb cc dd 23 01 00 f0 00 00 00 00", inNS, false},
 		{"ours", "db 1e 00 80 23 01 00 f0 23 01 00 f0 00 00 00 00", inNS, true},
 	} {
-		b := unhex(t, tc.bytes)
+		b := ucttest.Unhex(t, tc.bytes)
 		a, err := parseAddress(b)
 		if err != nil || a != tc.want {
 			t.Errorf("%s: %+v, %v; want %+v", tc.name, a, err, tc.want)
@@ -52,16 +42,16 @@ func TestAddressForms(t *testing.T) {
 		"00 00 00 00", "01 00 40 00", "ff ff ff 7f", // no process number
 		"00 00 00 80 23 01 00 f0",
 	} {
-		if a, err := parseAddress(unhex(t, bad)); !errors.Is(err, ucs.ErrInvalidAddr) {
+		if a, err := parseAddress(ucttest.Unhex(t, bad)); !errors.Is(err, ucs.ErrInvalidAddr) {
 			t.Errorf("%q: %+v, %v; want %v", bad, a, err, ucs.ErrInvalidAddr)
 		}
 	}
 }
 
 func FuzzParseAddress(f *testing.F) {
-	f.Add(unhex(f, "db 1e 00 00"))
-	f.Add(unhex(f, "db 1e 00 80 23 01 00 f0"))
-	f.Add(unhex(f, "db 1e 00 80 aa bb cc dd 23 01 00 f0 00 00 00 00"))
+	f.Add(ucttest.Unhex(f, "db 1e 00 00"))
+	f.Add(ucttest.Unhex(f, "db 1e 00 80 23 01 00 f0"))
+	f.Add(ucttest.Unhex(f, "db 1e 00 80 aa bb cc dd 23 01 00 f0 00 00 00 00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a, err := parseAddress(b)
 		if err != nil {

@@ -2,23 +2,14 @@ package host
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"strings"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/topo"
+	"github.com/ucx-go/ucx/uct/ucttest"
 )
-
-func unhex(t testing.TB, s string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
 
 // vector is the device address that C UCX of either release published in the
 // initial IPC namespace, on a machine whose boot id was
@@ -41,7 +32,7 @@ func TestDeviceAddrForms(t *testing.T) {
 		{"1.13, other namespace", other + "23 01 00 f0 00 00 00 00", inNS, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := unhex(t, tc.bytes)
+			b := ucttest.Unhex(t, tc.bytes)
 			got, err := ParseDeviceAddr(b)
 			if err != nil || got != tc.want {
 				t.Fatalf("ParseDeviceAddr = %+v, %v; want %+v", got, err, tc.want)
@@ -62,10 +53,10 @@ func TestDeviceAddrForms(t *testing.T) {
 		other + "23", other + "23 01 00", // cut
 		other + "23 01 00 f0 00", other + "23 01 00 f0 00 00 00 00 00",
 	} {
-		if d, err := ParseDeviceAddr(unhex(t, bad)); !errors.Is(err, ucs.ErrInvalidAddr) {
+		if d, err := ParseDeviceAddr(ucttest.Unhex(t, bad)); !errors.Is(err, ucs.ErrInvalidAddr) {
 			t.Errorf("ParseDeviceAddr(%s) = %+v, %v; want %v", bad, d, err, ucs.ErrInvalidAddr)
 		}
-		err := DeviceAddr{System: vectorSystem}.ReachAddr(unhex(t, bad))
+		err := DeviceAddr{System: vectorSystem}.ReachAddr(ucttest.Unhex(t, bad))
 		if !errors.Is(err, ucs.ErrUnreachable) || !errors.Is(err, ucs.ErrInvalidAddr) {
 			t.Errorf("ReachAddr(%s) = %v", bad, err)
 		}
@@ -127,11 +118,11 @@ func TestLocalDeviceAddr(t *testing.T) {
 func TestNamespaceForms(t *testing.T) {
 	ns := Namespace{Other: true, Inode: 0xf0000123}
 	wide := ns.Append(nil)
-	if want := unhex(t, "23 01 00 f0 00 00 00 00"); !bytes.Equal(wide, want) {
+	if want := ucttest.Unhex(t, "23 01 00 f0 00 00 00 00"); !bytes.Equal(wide, want) {
 		t.Errorf("Append = % x, want % x", wide, want)
 	}
 	// 1.22 reads the first four bytes, and so do we, whatever the others hold.
-	for _, b := range [][]byte{wide, wide[:4], unhex(t, "23 01 00 f0 ff ff ff ff")} {
+	for _, b := range [][]byte{wide, wide[:4], ucttest.Unhex(t, "23 01 00 f0 ff ff ff ff")} {
 		if got, err := ParseNamespace(b); err != nil || got != ns {
 			t.Errorf("ParseNamespace(% x) = %+v, %v", b, got, err)
 		}
@@ -147,9 +138,9 @@ func TestNamespaceForms(t *testing.T) {
 }
 
 func FuzzParseDeviceAddr(f *testing.F) {
-	f.Add(unhex(f, vector))
-	f.Add(unhex(f, "09 11 89 74 af 6c 94 f8 23 01 00 f0"))
-	f.Add(unhex(f, "09 11 89 74 af 6c 94 f8 23 01 00 f0 00 00 00 00"))
+	f.Add(ucttest.Unhex(f, vector))
+	f.Add(ucttest.Unhex(f, "09 11 89 74 af 6c 94 f8 23 01 00 f0"))
+	f.Add(ucttest.Unhex(f, "09 11 89 74 af 6c 94 f8 23 01 00 f0 00 00 00 00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := ParseDeviceAddr(b)
 		if err != nil {
