@@ -2,7 +2,10 @@ package ucp_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp"
@@ -11,6 +14,7 @@ import (
 
 var readdressCases = []testCase{
 	{"an interface gets another address", onDemand, testReaddress},
+	{"a ring is replaced", twoSides, testReplacedRing},
 	{"address of an unchanged worker", anywhere, testSameAddress},
 }
 
@@ -80,6 +84,30 @@ func testReaddress(t *testing.T, tr transport) {
 	}
 	r.must(old.TagSendSync(3, src, nil))
 	r.must(recv, nil)
+}
+
+// testReplacedRing: a System V ring that a peer has spoiled is replaced by one of
+// another number, and the worker's address has it.
+func testReplacedRing(t *testing.T, tr transport) {
+	if tr.name != "sysv" {
+		return // posix keeps its address
+	}
+	r := newRig(t, tr)
+	r.log.Expect("shared-memory ring closed")
+	a, b := r.pair()
+	before := b.address()
+	id := binary.LittleEndian.Uint64(r.parsed(before).Devices[0].Ifaces[0].Addr)
+	ring, err := unix.SysvShmAttach(int(id), 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary.NativeEndian.PutUint64(ring, 1<<40) // the head
+	if err := unix.SysvShmDetach(ring); err != nil {
+		t.Fatal(err)
+	}
+	r.until("another address", func() bool { return !bytes.Equal(b.address(), before) })
+	r.warm(a.connect(b), b) // by the new address
+	r.warm(b.connect(a), a) // which is also in the wireup request
 }
 
 // testSameAddress: it is the same every time, and the bytes are the caller's.
