@@ -61,12 +61,15 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 	switch way {
 	case proto.ProtoPutShort:
 		r.way(&putShort, key.putShort)
+		r.split()
 	case proto.ProtoPutBcopy:
 		r.way(&putCopy, key.putBcopy)
+		r.split()
 	case proto.ProtoPutZcopy:
 		r.way(&putZcopy, key.putZcopy)
 	default:
 		r.proto = &putMessages
+		r.split()
 		ep.markMessages()
 		ep.start(r, true)
 		return r.result()
@@ -102,6 +105,7 @@ func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 	switch way {
 	case proto.ProtoGetBcopy:
 		r.way(&getCopy, key.getBcopy)
+		r.split()
 	case proto.ProtoGetZcopy:
 		r.way(&getZcopy, key.getZcopy)
 	default:

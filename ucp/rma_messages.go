@@ -15,12 +15,18 @@ import (
 var putMessages, getMessages protocol
 
 func init() {
-	putMessages = protocol{name: "put by messages", progress: progressPutMessages, pack: packPut}
+	putMessages = protocol{name: "put by messages", progress: progressPutMessages, pack: packPut, piece: nextPieces}
 	getMessages = protocol{name: "get by messages", progress: progressGetMessages, pack: packGetReq}
 }
 
+// progressPutMessages sends what the transport takes, as far as that is not too
+// much for one round of progress.
 func progressPutMessages(r *Request) error {
-	for r.offset < r.data.length {
+	for end := r.offset + copyPiece; r.offset < r.data.length; {
+		if r.offset >= end {
+			r.later()
+			return nil
+		}
 		if err := sendPut(r, 0); err != nil {
 			return err
 		}

@@ -1,7 +1,7 @@
 package ucp
 
-// Puts and gets that the CPU copies straight to or from the peer's memory take
-// the time of the copy. Long ones are cut into pieces of copyPiece bytes, one in
+// Puts and gets that the CPU copies straight to or from the peer's memory, and puts
+// by messages, take the time of the copy. Long ones are cut into pieces of copyPiece bytes, one in
 // a round of progress, so that everything else goes on meanwhile. Several take
 // turns.
 
@@ -15,18 +15,23 @@ type copyFlow struct {
 	parked requestList
 }
 
-// later puts the rest of an operation off to the next round of progress.
-func (r *Request) later() {
-	if r.state&stateSplit == 0 {
-		r.state |= stateSplit
-		f := r.ep.flow()
-		if f.copies == nil {
-			f.copies = new(copyFlow)
-		}
-		f.copies.enter(r)
+// split counts an operation that will go on in pieces, before it starts: fences and
+// flushes must know of it while it waits for something else.
+func (r *Request) split() {
+	if r.data.length <= copyPiece {
+		return
 	}
-	r.w.copying.push(r)
+	f := r.ep.flow()
+	if f.copies == nil {
+		f.copies = new(copyFlow)
+	}
+	r.state |= stateSplit
+	f.copies.enter(r)
 }
+
+// later puts the rest of an operation that was split off to the next round of
+// progress.
+func (r *Request) later() { r.w.copying.push(r) }
 
 // nextPieces goes on with an operation whose turn it is.
 func nextPieces(r *Request) {

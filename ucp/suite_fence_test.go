@@ -56,3 +56,53 @@ func testFence(t *testing.T, tr transport) {
 	}
 	r.must(a.Flush(nil))
 }
+
+// testFenceBehindPieces: pieces of a put that are still to be sent when another is
+// started behind a fence come first, also where both wait: for the peer's id, or
+// for the transport.
+func testFenceBehindPieces(t *testing.T, tr transport) {
+	for _, wait := range []string{"nothing", "the peer's id", "the transport"} {
+		r := newRig(t, tr.with(setting{"ZCOPY_THRESH", "inf"}))
+		a, b := r.oneSidedPair()
+		ep := a.connect(b)
+		const n = 3 * pieceSize
+		mem, flag := make([]byte, n), make([]byte, 8)
+		w, f := r.unpack(ep, b.expose(mem, 0)), r.unpack(ep, b.expose(flag, 0))
+		src := bytes.Repeat([]byte{1}, n)
+		var open []*ucp.Request
+		add := func(req *ucp.Request, err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, req)
+		}
+		if wait != "the peer's id" {
+			r.warm(ep, b)
+		}
+		for wait == "the transport" && a.Stats().Pending == 0 {
+			add(ep.Put(src[:8000], w.addr, w.key, nil))
+			if len(open) > 5000 {
+				break // it takes all there is
+			}
+		}
+		add(ep.Put(src, w.addr, w.key, nil))
+		if err := a.Fence(); err != nil {
+			t.Fatal(err)
+		}
+		add(ep.Put([]byte{1}, f.addr, f.key, nil))
+		r.until("the put behind the fence", func() bool {
+			if flag[0] == 0 {
+				return false
+			}
+			if !bytes.Equal(mem, src) {
+				t.Fatalf("waiting for %s: the put behind the fence has overtaken", wait)
+			}
+			return true
+		})
+		for _, req := range open {
+			r.must(req, nil)
+		}
+		r.must(ep.Flush(nil))
+	}
+}

@@ -115,6 +115,44 @@ func testPieces(t *testing.T, tr transport) {
 	ucttest.SameBytes(t, "get", dst, mem)
 }
 
+// testPiecesByMessages: the same holds for what goes by messages.
+func testPiecesByMessages(t *testing.T, tr transport) {
+	switch tr.name {
+	case "tcp", "posix", "simmsg":
+	default:
+		return
+	}
+	r := newRig(t, tr.with(setting{"ZCOPY_THRESH", "inf"}))
+	const n = 8 * pieceSize
+	a, b := r.oneSidedPair()
+	ep := a.connect(b)
+	r.warm(ep, b)
+	mem := make([]byte, n)
+	w := r.unpack(ep, b.expose(mem, 0))
+	src := bytes.Repeat([]byte{3}, n)
+	put := r.started(ep.Put(src, w.addr, w.key, nil))
+	flush := r.started(ep.Flush(nil))
+	come := func() int {
+		for b.Progress() > 0 {
+		}
+		return written(mem, src)
+	}
+	const most = pieceSize + 64<<10 // whole messages
+	for before := 0; ; {
+		got := come()
+		if got-before > most {
+			t.Fatalf("%d bytes in one round", got-before)
+		}
+		if before = got; got == n {
+			break
+		}
+		a.Progress()
+	}
+	r.must(put, nil)
+	r.must(flush, nil)
+	ucttest.SameBytes(t, "put", mem, src)
+}
+
 // testFlushBehindPieces: a flush, and a fence, wait for what was started before
 // and for nothing that was started later.
 func testFlushBehindPieces(t *testing.T, tr transport) {
