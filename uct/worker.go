@@ -48,7 +48,7 @@ type Worker struct {
 // long as they find nothing: where all traffic goes through shared memory, system
 // calls must not grow with messages. At 10 ns and more for an idle round the
 // longest gap is some milliseconds; for those who progress rarely a look at the
-// clock, every minPollGap rounds, limits it.
+// clock, every minPollGap to maxPollGap/64 rounds, limits it.
 const (
 	minPollGap  = 256
 	maxPollGap  = 1 << 18
@@ -128,7 +128,7 @@ func (w *Worker) Progress() int {
 //
 //go:noinline
 func (w *Worker) look() int {
-	w.nextLook = w.epoch + minPollGap
+	w.nextLook = w.epoch + max(w.pollGap/64, minPollGap)
 	w.progress = slices.DeleteFunc(w.progress, func(p Progressor) bool { return p == gone{} })
 	if w.polled == w.epoch || !w.mustPoll && w.epoch < w.nextPoll && w.Now() < w.pollBy {
 		return 0

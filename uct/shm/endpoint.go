@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/cpu"
 	"github.com/ucx-go/ucx/ucs/word"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -74,6 +75,7 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.Sen
 	if h&armed != 0 {
 		e.i.sock.wake(e.wakeup)
 	}
+	e.foresee(at)
 	return nil
 }
 
@@ -217,7 +219,35 @@ func (e *endpoint) publish(el []byte, h uint64, flags uint32, id uct.AMID, n int
 	if h&armed != 0 {
 		e.i.sock.wake(e.wakeup)
 	}
+	e.foresee(int(h&(e.n-1)) * e.elem)
 }
+
+// foresee is told where the element is that was sent last, and prepares for what
+// is likely to come. An answer to the next message goes to the element behind it,
+// which Progress asks for as soon as there is a message: its receiver has been
+// looking at it, and getting it takes longer than handling a message. In a burst,
+// several messages in a round, elements further on are asked for, where the
+// receiver is not yet.
+func (e *endpoint) foresee(at int) {
+	next := at + e.elem
+	if next == len(e.elems) {
+		next = 0
+	}
+	i := e.i
+	i.likely = &e.elems[next]
+	round := i.worker.Epoch()
+	if round != i.sentIn {
+		i.sentIn = round
+		return
+	}
+	if next += foresight * e.elem; next < len(e.elems) {
+		cpu.PrefetchWrite(&e.elems[next])
+	}
+}
+
+// foresight is how many elements beyond the next are asked for in a burst, of
+// sending or receiving.
+const foresight = 3
 
 // room looks at the peer's tail: nil when its ring has room, ucs.ErrNoResource
 // when it is full. The endpoint fails when the ring is closed.
@@ -305,6 +335,7 @@ func (e *endpoint) Close() {
 	}
 	table.release(e.seg)
 	e.segs, e.lastMem, e.lastID = nil, nil, 0
+	e.i.likely = nil
 	e.i.endpoints--
 	if e.deaf {
 		e.i.hearAgain()

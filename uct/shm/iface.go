@@ -33,6 +33,9 @@ type iface struct {
 	handlers [uct.MaxAMIDs]uct.AMHandler // never nil
 	pool     rxPool
 
+	likely *byte  // of the element that is written next, probably
+	sentIn uint64 // round in which something was sent
+
 	waiting []*endpoint // with pending requests, each once
 	failed  []*endpoint // to be reported
 	tracer  uct.AMTracer
@@ -56,12 +59,12 @@ type iface struct {
 
 var _ uct.Iface = (*iface)(nil)
 
-// progressor is what the worker sees of an iface. It is a type of its own
-// because uct.Armer and uct.Iface both have a method Arm.
-type progressor struct{ *iface }
+// progressor is an iface as the worker sees it. It is a type of its own because
+// uct.Armer and uct.Iface both have a method Arm.
+type progressor iface
 
 // Arm implements uct.Armer.
-func (p progressor) Arm() error { return p.iface.arm() }
+func (p *progressor) Arm() error { return (*iface)(p).arm() }
 
 func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, o options) (_ *iface, err error) {
 	i := &iface{
@@ -94,7 +97,7 @@ func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, o options) (_ *iface
 	}
 	i.attr = i.describe()
 	d.ifaces.Add(1)
-	w.AddProgress(progressor{i})
+	w.AddProgress((*progressor)(i))
 	return i, nil
 }
 
@@ -278,7 +281,7 @@ func (i *iface) Close() error {
 		return fmt.Errorf("shm: closing an iface with %d open endpoints, in a handler: %v: %w", i.endpoints, i.inRound, ucs.ErrBusy)
 	}
 	i.closed = true
-	i.worker.RemoveProgress(progressor{i})
+	i.worker.RemoveProgress((*progressor)(i))
 	first := i.worker.Events().Remove(i.sock.fd)
 	keep := func(err error) {
 		if first == nil {

@@ -8,13 +8,18 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/cpu"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
+// Progress implements uct.Iface.
+func (i *iface) Progress() int { return (*progressor)(i).Progress() }
+
 // Progress implements uct.Progressor. A round without a message is one load of
 // the next element and a comparison.
-func (i *iface) Progress() int {
+func (p *progressor) Progress() int {
+	i := (*iface)(p)
 	if i.chores || i.fenced || i.dead {
 		return i.progressOdd()
 	}
@@ -75,6 +80,9 @@ func (i *iface) fence(old bool) {
 // receive delivers the messages that are there, of which there is one: w is the
 // first word of its element.
 func (i *iface) receive(w uint32) int {
+	if i.likely != nil {
+		cpu.PrefetchWrite(i.likely)
+	}
 	r := &i.rx
 	i.idle = 0
 	i.inRound = true
@@ -87,6 +95,9 @@ func (i *iface) receive(w uint32) int {
 			w = r.word()
 		}
 		if id, size := w>>8&0xff, w>>16; w&flagInline != 0 && size <= fewBytes && id < uct.MaxAMIDs && i.tracer == nil {
+			if ahead := r.pos + (1+foresight)*r.elem; n > 1 && ahead < len(r.elems) {
+				cpu.PrefetchRead(&r.elems[ahead])
+			}
 			// Two loads and stores cost less than a call.
 			i.few = [fewBytes]byte(r.first[elemPayload : elemPayload+fewBytes])
 			if err := i.handlers[id](nil, i.few[:size:size], nil); err != nil {

@@ -1,0 +1,2 @@
+// Package cpu has the instructions that Go has no name for.
+package cpu

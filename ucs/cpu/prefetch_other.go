@@ -1,0 +1,9 @@
+//go:build !amd64 && !arm64
+
+package cpu
+
+// PrefetchWrite does nothing here.
+func PrefetchWrite(*byte) {}
+
+// PrefetchRead does nothing here.
+func PrefetchRead(*byte) {}
