@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/cpu"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -15,11 +16,11 @@ const copyPiece = 512 << 10
 func copyBytes(dst, src []byte) int {
 	n := min(len(dst), len(src))
 	if n <= copyPiece {
-		return copy(dst, src)
+		return cpu.Copy(dst, src)
 	}
 	for off := 0; off < n; off += copyPiece {
 		end := min(off+copyPiece, n)
-		copy(dst[off:end], src[off:end])
+		cpu.Copy(dst[off:end], src[off:end])
 	}
 	return n
 }

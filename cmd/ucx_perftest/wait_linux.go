@@ -10,7 +10,7 @@ import (
 // at full speed for ever; on a machine with fewer free CPUs than processes that
 // keeps the other side from running, and each message takes a time slice.
 const (
-	spinRounds  = 512     // rounds after which others may run
+	spinRounds  = 1 << 12 // rounds after which others may run: longer than it takes to empty a ring
 	checkRounds = 1 << 10 // rounds between looks whether the other side is there
 )
 

@@ -1,2 +1,3 @@
-// Package cpu has the instructions that Go has no name for.
+// Package cpu has instructions that Go has no name for, and does without where the
+// processor does not have them.
 package cpu

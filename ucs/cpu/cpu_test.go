@@ -1,0 +1,51 @@
+package cpu
+
+import (
+	"bytes"
+	"testing"
+)
+
+// TestCopy copies lengths on both sides of where the ways change, at all kinds of
+// alignment, and looks at what is around.
+func TestCopy(t *testing.T) {
+	src := make([]byte, 1<<16)
+	for i := range src {
+		src[i] = byte(i*7 + i>>8)
+	}
+	for _, n := range []int{0, 1, 15, 2047, 2048, 2049, 4096, 10_000, 60_000} {
+		for _, off := range []int{0, 1, 7, 63} {
+			for _, room := range []int{n - 1, n, n + 3} {
+				if room < 0 {
+					continue
+				}
+				dst := bytes.Repeat([]byte{0xee}, room+128)
+				want := bytes.Clone(dst)
+				k := min(n, room)
+				copy(want[64:64+k], src[off:])
+				if got := Copy(dst[64:64+room], src[off:off+n]); got != k {
+					t.Fatalf("copying %d bytes to %d returned %d", n, room, got)
+				}
+				if !bytes.Equal(dst, want) {
+					t.Fatalf("copying %d bytes from offset %d to %d: wrong bytes", n, off, room)
+				}
+			}
+		}
+	}
+}
+
+// Prefetching is not seen; it must do no harm wherever it points.
+func TestPrefetch(t *testing.T) {
+	b := make([]byte, 1)
+	for _, p := range []*byte{&b[0], nil} {
+		PrefetchRead(p)
+		PrefetchWrite(p)
+	}
+}
+
+func BenchmarkCopy(b *testing.B) {
+	src, dst := make([]byte, 8<<10), make([]byte, 8<<10)
+	b.SetBytes(int64(len(src)))
+	for b.Loop() {
+		Copy(dst, src)
+	}
+}
