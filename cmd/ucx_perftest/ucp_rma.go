@@ -175,6 +175,7 @@ func (r *ucpRunner) awaitNumber(n byte) error {
 			return err
 		}
 	}
+	r.idle = 0 // progress does not see what arrives this way
 	return nil
 }
 

@@ -3,6 +3,7 @@ package cma
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/ucs/sys"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -51,7 +52,10 @@ func (o *op) reset() {
 
 // piece copies at most seg bytes in one call of the kernel and returns how many
 // it copied. They stay part of the op, see advance. The call may wait, for pages
-// of either process; Go's scheduler is told.
+// of either process. Go's scheduler is not told: it would watch each call, at a
+// sixth of the rate of 64 KiB messages. A peer could make us wait by means of its
+// memory; but unless we are privileged the kernel lets us do this only to processes
+// of the same user, and such a one could as well stop us by a signal.
 func (o *op) piece(pid, seg int) (int, unix.Errno) {
 	var local [maxVec]unix.Iovec
 	entries, n := 0, 0
@@ -65,21 +69,11 @@ func (o *op) piece(pid, seg int) (int, unix.Errno) {
 		entries++
 		n += len(b)
 	}
-	remote := [1]unix.RemoteIovec{{Base: uintptr(o.raddr), Len: n}}
-	for {
-		var err error
-		if o.kind == opPut {
-			n, err = unix.ProcessVMWritev(pid, local[:entries], remote[:], 0)
-		} else {
-			n, err = unix.ProcessVMReadv(pid, local[:entries], remote[:], 0)
-		}
-		if err == nil {
-			return n, 0
-		}
-		if e, _ := err.(unix.Errno); e != unix.EINTR {
-			return 0, e
-		}
+	remote := unix.RemoteIovec{Base: uintptr(o.raddr), Len: n}
+	if o.kind == opPut {
+		return sys.WriteProcess(pid, local[:entries], &remote)
 	}
+	return sys.ReadProcess(pid, local[:entries], &remote)
 }
 
 // advance takes n bytes off the front, at most what a piece had.
