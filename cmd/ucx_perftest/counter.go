@@ -19,6 +19,7 @@ type counter struct {
 	end      uint64 // time when the stage is over
 	interval uint64 // ticks between reports
 	span     uint64 // ticks the stage may last
+	spin     uint64 // ticks to wait busily for an iteration
 
 	iters uint64
 	extra uint64 // messages that are no iteration
@@ -45,6 +46,7 @@ type mark struct {
 func (c *counter) init(p *perfoob.Params, report func(*result)) {
 	c.bytes = p.MessageSize()
 	c.rank = p.Percentile
+	c.spin = ticks.FromSeconds(spinTime)
 	c.factor = 1
 	if p.Test.Type == perfoob.PingPong {
 		c.factor = 2 // an iteration is two messages

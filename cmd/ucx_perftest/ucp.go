@@ -217,7 +217,7 @@ func (r *ucpRunner) idled() error {
 	if r.sleep {
 		return r.w.Wait(context.Background())
 	}
-	giveWay()
+	r.c.giveWay()
 	return nil
 }
 

@@ -194,7 +194,7 @@ func (r *uctRunner) idled() error {
 			return err
 		}
 	}
-	giveWay()
+	r.c.giveWay()
 	return nil
 }
 
