@@ -100,7 +100,8 @@ type perfRun struct {
 	warmup         int
 	serverEnv      []string
 	clientEnv      []string
-	pinned         bool // server to CPU 0 and client to CPU 1
+	pinned         bool     // server to CPU 0 and client to CPU 1
+	options        []string // of both sides
 }
 
 // start starts one of the processes.
@@ -119,6 +120,7 @@ func (r perfRun) start(where *place, p program, cpu string, env []string, stdout
 func (r perfRun) arguments() []string {
 	args := []string{"-t", r.test, "-s", strconv.Itoa(r.size),
 		"-n", strconv.Itoa(r.iterations), "-w", strconv.Itoa(r.warmup), "-f"}
+	args = append(args, r.options...)
 	if r.client.ours && r.peer.name != "" {
 		args = append(args, "--peer", majorMinor(r.peer.name))
 	}
@@ -131,7 +133,7 @@ func (r perfRun) run(where *place) (perfResult, error) {
 	if err != nil {
 		return perfResult{}, err
 	}
-	s, err := r.start(where, r.server, "0", r.serverEnv, nil, "-p", port)
+	s, err := r.start(where, r.server, "0", r.serverEnv, nil, append([]string{"-p", port}, r.options...)...)
 	if err != nil {
 		return perfResult{}, err
 	}

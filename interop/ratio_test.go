@@ -41,7 +41,17 @@ var ratioCases = []struct {
 	{"cma tag_bw 64 KiB", "posix,cma", "tag_bw", 64 << 10, 20000, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
 	{"cma tag_bw 1 MiB", "posix,cma", "tag_bw", 1 << 20, 1000, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
 	{"cma tag_bw 16 MiB", "posix,cma", "tag_bw", 16 << 20, 60, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
+	{"posix put_lat 8 B", "posix", "ucp_put_lat", 8, 500000, "µs", perfResult.latency, ""},
+	{"posix put_bw 1 MiB", "posix", "ucp_put_bw", 1 << 20, 5000, "MiB/s", perfResult.mebibytes, "≥ 0.95"},
+	{"posix get 1 MiB", "posix", "ucp_get", 1 << 20, 5000, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
+	{"posix fadd 8 B", "posix", "ucp_fadd", 8, 1000000, "k op/s", perfResult.thousands, ""},
+	{"tcp put_bw 1 MiB", "tcp", "ucp_put_bw", 1 << 20, 1000, "MiB/s", perfResult.mebibytes, ""},
+	{"tcp get 1 MiB", "tcp", "ucp_get", 1 << 20, 1000, "MiB/s", perfResult.mebibytes, ""},
+	{"uct am_lat 8 B", uctPosix, "am_lat", 8, 500000, "µs", perfResult.latency, "≤ 1.05"},
 }
+
+// uctPosix stands for tests of the transport alone.
+const uctPosix = "posix, no UCP"
 
 var ratios = flag.String("ratios", "", "TestRatio: regular expression, only cases whose names match")
 
@@ -83,11 +93,15 @@ func TestRatio(t *testing.T) {
 				i := (turn + round) % 2 // nobody is always first
 				p := []program{reference, ours}[i]
 				env := []string{"UCX_TLS=" + k.tls}
-				if k.tls == "tcp" {
+				var options []string
+				switch k.tls {
+				case "tcp":
 					env = append(env, "UCX_NET_DEVICES=lo")
+				case uctPosix:
+					env, options = nil, []string{"-d", "memory", "-x", "posix"}
 				}
 				r := perfRun{server: p, client: p, test: k.test, size: k.size,
-					iterations: k.iterations, warmup: k.iterations / 10, serverEnv: env, clientEnv: env, pinned: true}
+					iterations: k.iterations, warmup: k.iterations / 10, serverEnv: env, clientEnv: env, pinned: true, options: options}
 				run := r.run
 				if k.tls == "self" {
 					run = r.runAlone
