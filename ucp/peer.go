@@ -7,7 +7,7 @@ import "github.com/ucx-go/ucx/proto"
 // both number them from 0 (ucp_ep_match in src/ucp/wireup/ep_match.c).
 type peer struct {
 	uuid    uint64
-	address *proto.WorkerAddress // as it came first
+	address *proto.WorkerAddress // as it came last
 	nextSN  uint16
 
 	// Endpoints that wait for their counterpart: created here and not yet named
@@ -15,12 +15,16 @@ type peer struct {
 	unmatched map[uint16]*Endpoint
 }
 
-// peerOf returns what is known about the worker of an address.
+// peerOf returns what is known about the worker of an address, and keeps that: an
+// interface gets a new one when its ring is replaced.
 func (w *Worker) peerOf(addr *proto.WorkerAddress) *peer {
 	p := w.peers[addr.UUID]
 	if p == nil {
-		p = &peer{uuid: addr.UUID, address: addr.Clone()}
+		p = &peer{uuid: addr.UUID}
 		w.peers[addr.UUID] = p
+	}
+	if p.address == nil || len(addr.Devices) > 0 {
+		p.address = addr.Clone()
 	}
 	return p
 }

@@ -96,6 +96,8 @@ func testReplacedRing(t *testing.T, tr transport) {
 	r.log.Expect("shared-memory ring closed")
 	a, b := r.pair()
 	before := b.address()
+	a.connect(b) // these two are of no use afterwards
+	b.connect(a)
 	id := binary.LittleEndian.Uint64(r.parsed(before).Devices[0].Ifaces[0].Addr)
 	ring, err := unix.SysvShmAttach(int(id), 0, 0)
 	if err != nil {
@@ -106,7 +108,11 @@ func testReplacedRing(t *testing.T, tr transport) {
 		t.Fatal(err)
 	}
 	r.until("another address", func() bool { return !bytes.Equal(b.address(), before) })
-	r.warm(a.connect(b), b) // by the new address
+	fresh := a.connect(b) // by the new address
+	r.warm(fresh, b)
+	if e := fresh.Explain(); len(e.Lanes) == 0 {
+		t.Errorf("the endpoint is explained with the address of the old ring:\n%s", e)
+	}
 	r.warm(b.connect(a), a) // which is also in the wireup request
 }
 
