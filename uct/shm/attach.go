@@ -76,7 +76,7 @@ func (t *attachTable) attach(ref reference) (*attachment, error) {
 		return nil, fmt.Errorf("mapping %d bytes of the peer: %d bytes in %d segments of peers are mapped already: %w: %w",
 			o.size, attachedAll.bytes.Load(), attachedAll.count.Load(), ucs.ErrExceedsLimit, ucs.ErrUnreachable)
 	}
-	mem, err := t.m.mmap(o)
+	mem, err := t.m.mmap(&o)
 	if err != nil {
 		attachedAll.give(o.size)
 		return nil, fmt.Errorf("mapping %d bytes of the peer: %w: %w", o.size, arena.WithLimit(err), ucs.ErrUnreachable)

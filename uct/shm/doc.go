@@ -29,7 +29,8 @@
 // A peer can cut its segment short under us; touching it is then a fault. Calls
 // that touch segments which can shrink run inside a fence (fence.go) that turns
 // faults inside these segments into an error of the endpoint. Our own memory
-// files are sealed, System V segments never shrink: they need no fence.
+// files are sealed, System V segments never shrink: they need no fence, unless
+// they have huge pages, which peers can take away.
 //
 // # Closed rings
 //

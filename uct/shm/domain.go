@@ -87,10 +87,11 @@ func (d *domain) Alloc(p uct.AllocParams) (uct.MemHandle, error) {
 		return nil, fmt.Errorf("shm: allocating %d bytes: at most %d, the memory and swap of the machine: %w", p.Length, d.most(), ucs.ErrNoMemory)
 	}
 	s, err := d.m.create(segmentOptions{
-		size:  pages(p.Length),
-		addr:  p.Address &^ uint64(pageSize-1),
-		fixed: p.Fixed,
-		what:  "memory",
+		size:    pages(p.Length),
+		addr:    p.Address &^ uint64(pageSize-1),
+		fixed:   p.Fixed,
+		mayHuge: true,
+		what:    "memory",
 	})
 	if err != nil {
 		return nil, err

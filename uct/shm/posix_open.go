@@ -101,7 +101,7 @@ func (m *posix) shared(st *unix.Stat_t, fs *unix.Statfs_t) bool {
 	return m.dir != defaultDir && unix.Stat(m.dir, &dir) == nil && dir.Dev == st.Dev && fs.Type != unix.HUGETLBFS_MAGIC
 }
 
-func (m *posix) mmap(o object) ([]byte, error) { return mmap(o.fd, pages(o.size), 0, false) }
+func (m *posix) mmap(o *object) ([]byte, error) { return mmap(o.fd, pages(o.size), 0, false) }
 
 func (m *posix) close(o object) { unix.Close(o.fd) }
 

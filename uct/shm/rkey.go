@@ -74,8 +74,8 @@ func (d *domain) ReleaseRkey(key *uct.Rkey) error {
 }
 
 // RkeyPtr implements uct.MemoryDomain. The owner may take pages of the memory
-// away if it is hostile and not a System V segment or a sealed file; touching
-// them is a fault then.
+// away if it is hostile and not a System V segment of small pages or a sealed
+// file; touching them is a fault then.
 func (d *domain) RkeyPtr(key *uct.Rkey, raddr uint64, length int) ([]byte, error) {
 	k, err := d.key(key)
 	if err != nil {

@@ -14,10 +14,11 @@ type segment struct {
 
 // segmentOptions say what to create.
 type segmentOptions struct {
-	size  int    // bytes, positive
-	addr  uint64 // where, 0: anywhere
-	fixed bool   // there and nowhere else
-	what  string // for error texts
+	size    int    // bytes, positive
+	addr    uint64 // where, 0: anywhere
+	fixed   bool   // there and nowhere else
+	mayHuge bool   // huge pages are welcome
+	what    string // for error texts
 }
 
 // reference names a peer's segment.
@@ -69,10 +70,10 @@ type mapper interface {
 	appendKey(b []byte, s *segment) []byte
 	parseKey(b []byte) (key, error)
 
-	// open finds a peer's segment; close must follow. mmap maps it, unmap ends
-	// that.
+	// open finds a peer's segment; close must follow. mmap maps it, and knows
+	// better whether it can shrink; unmap ends that.
 	open(ref reference) (object, error)
-	mmap(o object) ([]byte, error)
+	mmap(o *object) ([]byte, error)
 	close(o object)
 	unmap(mem []byte) error
 

@@ -35,7 +35,7 @@ func init() {
 // sysvDomainSettings are read when a sysv domain is opened
 // (uct_mm_md_config_table).
 type sysvDomainSettings struct {
-	Huge config.Ternary `ucx:"HUGETLB_MODE" default:"try" doc:"Allocate memory in huge pages: y means only so, try where it can be had and is worth it."`
+	Huge config.Ternary `ucx:"HUGETLB_MODE" default:"try" doc:"Allocate memory in huge pages: y means only so, rings and receive buffers too, try where it can be had and is worth it. A hostile peer can take huge pages away, and touching them is a fault then, which transports survive and programs may not."`
 }
 
 // posixDomainSettings are read when a posix domain is opened

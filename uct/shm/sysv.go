@@ -14,7 +14,10 @@ import (
 
 // sysv shares System V segments. They are marked for removal as soon as they are
 // attached, so that nothing is left when the process ends; Linux lets peers
-// attach them all the same. They never change their size.
+// attach them all the same. They never change their size, but any process that
+// has one of huge pages can give these back (MADV_REMOVE), and touching it is a
+// fault as long as the machine has no others: such a segment counts as one that
+// can be cut short.
 type sysv struct{ huge config.Ternary }
 
 var _ mapper = (*sysv)(nil)
@@ -30,44 +33,46 @@ const sysvKeyLen = 12
 const shmHugeTLB = 0o4000
 
 func (m *sysv) create(o segmentOptions) (*segment, error) {
-	size := pages(o.size)
-	id, err := m.get(&size, o.addr == 0)
-	if err != nil {
-		return nil, errShmget(size, err)
-	}
-	mem, err := unix.SysvShmAttach(id, uintptr(o.addr), 0)
-	if err != nil && o.addr != 0 && !o.fixed {
-		mem, err = unix.SysvShmAttach(id, 0, 0)
-	}
-	// From here on the kernel removes it with the last process that has it.
-	if _, e := unix.SysvShmCtl(id, unix.IPC_RMID, nil); err == nil && e != nil {
-		unix.SysvShmDetach(mem)
-		err = e
-	}
-	if err != nil {
-		if errors.Is(err, unix.EINVAL) && o.fixed {
-			err = unix.EEXIST
+	const mode = unix.IPC_CREAT | 0o600
+	s := &segment{size: pages(o.size), fd: -1}
+	var id int
+	var get, err error
+	huge := m.hugeSize(o)
+	if s.shrink = huge > 0; s.shrink {
+		id, s.mem, get, err = newSysv(huge, mode|shmHugeTLB, o.addr, o.fixed)
+		if s.shrink = get == nil || m.huge == config.Yes; s.shrink {
+			s.size = huge
 		}
+	}
+	if !s.shrink {
+		id, s.mem, get, err = newSysv(s.size, mode, o.addr, o.fixed)
+	}
+	switch {
+	case get != nil:
+		return nil, errShmget(s.size, get)
+	case errors.Is(err, unix.EINVAL) && o.fixed:
+		return nil, errMap(o, unix.EEXIST)
+	case err != nil:
 		return nil, errMap(o, err)
 	}
-	return &segment{id: uint64(id), size: size, mem: mem, fd: -1}, nil
+	s.id = uint64(id)
+	return s, nil
 }
 
-// get makes a segment of huge pages where that is wanted, possible and does not
-// waste more than it holds, and of small ones otherwise. It rounds size.
-func (m *sysv) get(size *int, anywhere bool) (int, error) {
-	const mode = unix.IPC_CREAT | 0o600
-	if h := hugePageSize(); m.huge != config.No && h > 0 && anywhere {
-		rounded := (*size + h - 1) &^ (h - 1)
-		if m.huge == config.Yes || rounded <= 2**size {
-			id, err := unix.SysvShmGet(unix.IPC_PRIVATE, rounded, mode|shmHugeTLB)
-			if err == nil || m.huge == config.Yes {
-				*size = rounded
-				return id, err
-			}
-		}
+// hugeSize is the size of a segment that is to be of huge pages, 0 for small
+// ones: huge ones are for where they are wanted, possible and do not waste more
+// than they hold. The ring and what is received have them only if the user
+// insists: peers can take them away.
+func (m *sysv) hugeSize(o segmentOptions) int {
+	h := hugePageSize()
+	if h == 0 || o.addr != 0 || m.huge == config.No || m.huge != config.Yes && !o.mayHuge {
+		return 0
 	}
-	return unix.SysvShmGet(unix.IPC_PRIVATE, *size, mode)
+	small := pages(o.size)
+	if huge := (small + h - 1) &^ (h - 1); m.huge == config.Yes || huge <= 2*small {
+		return huge
+	}
+	return 0
 }
 
 func (m *sysv) replace(_ *segment, o segmentOptions, fill func(*segment) error) (*segment, error) {
@@ -145,10 +150,17 @@ func (m *sysv) open(ref reference) (object, error) {
 	if owner == 0 {
 		owner = -1
 	}
-	return object{ident: identity{ino: ref.id}, size: int(d.Segsz), owner: owner, fd: -1}, nil
+	h := hugePageSize()
+	return object{
+		ident:  identity{ino: ref.id},
+		size:   int(d.Segsz),
+		shrink: h > 0 && int(d.Segsz)%h == 0, // mmap finds out
+		owner:  owner,
+		fd:     -1,
+	}, nil
 }
 
-func (m *sysv) mmap(o object) ([]byte, error) {
+func (m *sysv) mmap(o *object) ([]byte, error) {
 	mem, err := unix.SysvShmAttach(int(o.ident.ino), 0, 0)
 	if err != nil {
 		return nil, errShm("attaching", o.ident.ino, err)
@@ -156,6 +168,12 @@ func (m *sysv) mmap(o object) ([]byte, error) {
 	if len(mem) < o.size { // the number was given away in between
 		unix.SysvShmDetach(mem)
 		return nil, errShm("attaching", o.ident.ino, unix.EIDRM)
+	}
+	if o.shrink {
+		// The kernel does not say what pages a segment has. It refuses this advice,
+		// which changes nothing worth mentioning, for huge ones; a kernel before
+		// 5.4 always does.
+		o.shrink = unix.Madvise(mem[:pageSize], unix.MADV_COLD) != nil
 	}
 	return mem[:o.size], nil
 }
