@@ -89,5 +89,8 @@ func (i *iface) peer(dev, addr []byte) (host.Process, error) {
 	if err != nil {
 		return p, fmt.Errorf("cma: %w", err)
 	}
-	return p, i.probe.tryPeer(a.pid)
+	if err := i.probe.tryPeer(a.pid); err != nil || i.opts.otherUsers {
+		return p, err
+	}
+	return p, i.probe.sameUser(a.pid)
 }

@@ -21,6 +21,13 @@
 // every failed access it ends the endpoint. Parts of an operation that were
 // copied before stay.
 //
+// # What guards the initiator
+//
+// A target can make whoever accesses its memory wait without end, inside a call
+// of the kernel (userfaultfd). Processes of one user could do worse to each
+// other; a privileged one leaves those of other users alone, unless
+// UCX_CMA_OTHER_USERS says otherwise.
+//
 // # How it works
 //
 // A call copies at most UCX_CMA_SEG_SIZE bytes. An operation that is small and

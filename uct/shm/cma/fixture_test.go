@@ -47,6 +47,11 @@ func peerMain(kind string) error {
 			return err
 		}
 	}
+	if kind == "nobody" {
+		if err := syscall.Setresuid(65534, 65534, 65534); err != nil {
+			return err
+		}
+	}
 	mem, err := unix.Mmap(-1, 0, childMemory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return err

@@ -125,7 +125,7 @@ func (p *probe) tryPeer(pid int) error {
 
 // denial explains EPERM and says what helps.
 func (p *probe) denial(pid int) string {
-	if uid, ok := p.uidOf(pid); ok && uid != os.Getuid() {
+	if uid, _, ok := p.usersOf(pid); ok && uid != os.Getuid() {
 		return fmt.Sprintf("it belongs to user %d and this one to %d; run both as one user or give this one CAP_SYS_PTRACE", uid, os.Getuid())
 	}
 	switch p.ptraceScope() {
@@ -142,19 +142,36 @@ func (p *probe) denial(pid int) string {
 		"give this process CAP_SYS_PTRACE"
 }
 
-// uidOf returns the real user of a process.
-func (p *probe) uidOf(pid int) (uid int, ok bool) {
+// sameUser says whether a process acts for the user that this one acts for: nil,
+// or an error that matches ucs.ErrUnreachable. A privileged process may access
+// those of others, but they can make it wait for their memory without end
+// (userfaultfd(2), or a file system of theirs behind it), inside a call that
+// nothing ends.
+func (p *probe) sameUser(pid int) error {
+	_, effective, ok := p.usersOf(pid)
+	switch own := os.Geteuid(); {
+	case !ok:
+		return fmt.Errorf("cma: whose process %d is cannot be found out; set UCX_CMA_OTHER_USERS=y to do without: %w", pid, ucs.ErrUnreachable)
+	case effective != own:
+		return fmt.Errorf("cma: process %d acts for user %d and this one for %d, who would have to trust it; "+
+			"run both as one user or set UCX_CMA_OTHER_USERS=y: %w", pid, effective, own, ucs.ErrUnreachable)
+	}
+	return nil
+}
+
+// usersOf returns the real and the effective user of a process.
+func (p *probe) usersOf(pid int) (real, effective int, ok bool) {
 	text, err := os.ReadFile(filepath.Join(p.root, "proc", strconv.Itoa(pid), "status"))
 	if err != nil {
-		return 0, false
+		return 0, 0, false
 	}
 	for line := range strings.Lines(string(text)) {
-		if rest, is := strings.CutPrefix(line, "Uid:"); is {
-			if f := strings.Fields(rest); len(f) > 0 {
-				uid, err = strconv.Atoi(f[0])
-				return uid, err == nil
-			}
+		rest, is := strings.CutPrefix(line, "Uid:")
+		if !is {
+			continue
 		}
+		n, _ := fmt.Sscan(rest, &real, &effective)
+		return real, effective, n == 2
 	}
-	return 0, false
+	return 0, 0, false
 }

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
 // files makes a file system.
@@ -96,7 +98,7 @@ func TestDenialTexts(t *testing.T) {
 	}{
 		{"other user", "0", "Name:\tx\nUid:\t54321\t0\t0\t0\n", "belongs to user 54321"},
 		{"scope 1", "1", "Uid:\t" + own + "\t0\t0\t0\n", "PR_SET_PTRACER"},
-		{"scope 2", "2", "Uid:\t" + own + "\n", "CAP_SYS_PTRACE"},
+		{"scope 2", "2", "Uid:\t" + own + "\t0\n", "CAP_SYS_PTRACE"},
 		{"scope 3", "3", "Uid:\n", "restarted"},
 		{"other reasons", "0", "Uid:\tx\n", "dumpable"},
 		{"no status", "", "", "dumpable"},
@@ -111,6 +113,52 @@ func TestDenialTexts(t *testing.T) {
 		p := probe{root: files(t, content)}
 		if got := p.denial(77); !strings.Contains(got, tc.want) {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
+
+// TestOtherUser: a privileged process leaves those of other users alone unless it
+// is told otherwise.
+func TestOtherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("missing: root, to access processes of others")
+	}
+	p := newProcess(t, "nobody", 0)
+	reach := uct.ReachableParams{DeviceAddr: p.dev, IfaceAddr: p.addr}
+	h := open(t)
+	err := h.Iface.Reachable(reach)
+	if !errors.Is(err, ucs.ErrUnreachable) || !strings.Contains(err.Error(), "user 65534") || !strings.Contains(err.Error(), "UCX_CMA_OTHER_USERS") {
+		t.Errorf("got %v", err)
+	}
+	_, err = h.Iface.NewEndpoint(uct.EndpointParams{DeviceAddr: p.dev, IfaceAddr: p.addr})
+	ucttest.WantStatus(t, "endpoint", err, ucs.ErrUnreachable)
+
+	h = open(t, "OTHER_USERS=y")
+	if err := h.Iface.Reachable(reach); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.connect(t, h).PutZcopy(iovOf([]byte("bytes")), p.mem, nil, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSameUser(t *testing.T) {
+	own := strconv.Itoa(os.Geteuid())
+	for status, want := range map[string]string{
+		"Uid:\t54321\t" + own + "\t1\t1\n": "",
+		"Uid:\t" + own + "\t54321\t1\t1\n": "user 54321",
+		"Uid:\t" + own + "\n":              "cannot be found out",
+		"Uid:\tx\n":                        "cannot be found out",
+		"":                                 "cannot be found out",
+	} {
+		p := probe{root: files(t, map[string]string{"proc/77/status": status})}
+		err := p.sameUser(77)
+		if want == "" {
+			if err != nil {
+				t.Errorf("%q: %v", status, err)
+			}
+		} else if !errors.Is(err, ucs.ErrUnreachable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", status, err, want)
 		}
 	}
 }

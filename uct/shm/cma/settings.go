@@ -21,6 +21,7 @@ type settings struct {
 	MaxIOV    uint             `ucx:"MAX_IOV" default:"16" doc:"Largest number of memory pieces in one operation."`
 	SegSize   config.Bytes     `ucx:"SEG_SIZE" default:"512K" doc:"Largest number of bytes that are copied in one call of the kernel."`
 	TxQuota   uint             `ucx:"TX_QUOTA" default:"1" doc:"Number of such calls in one round of progress."`
+	Others    bool             `ucx:"OTHER_USERS" default:"n" doc:"Access processes that act for another user, where the kernel allows it: from a privileged process. They can make this one wait without end. C UCX has no such setting and always does."`
 	TxMaxBufs int              `ucx:"TX_MAX_BUFS" default:"-1" doc:"Number of operations of an interface that may be under way; -1 means no limit."`
 }
 
@@ -50,6 +51,8 @@ type options struct {
 	segSize   int
 	quota     int
 	maxOps    int
+
+	otherUsers bool
 }
 
 func loadOptions(cfg *config.Set) (options, error) {
@@ -65,6 +68,8 @@ func loadOptions(cfg *config.Set) (options, error) {
 		segSize:   min(s.SegSize.Int(defaultSegSize), maxSegSize),
 		quota:     int(min(s.TxQuota, 1<<30)),
 		maxOps:    s.TxMaxBufs,
+
+		otherUsers: s.Others,
 	}
 	if s.BW.IsAuto() {
 		o.bandwidth = defaultBW
