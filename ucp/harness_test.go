@@ -275,15 +275,17 @@ func (r *rig) sleep(ms int) {
 }
 
 // settle progresses until nothing has happened for a while. The kernel may take a
-// moment; the other transports do not.
+// moment; the other transports do not. Timers of the transports may go on for
+// ever, so there is an end to the moments.
 func (r *rig) settle() {
-	const rounds = 100
-	for idle := 0; idle < rounds; idle++ {
+	const rounds, moments = 100, 50
+	for idle, slept := 0, 0; idle < rounds && slept < moments; idle++ {
 		if r.progress() > 0 {
 			idle = 0
 		}
 		if idle >= rounds-2 && r.sim == nil && !r.loopback {
 			r.sleep(1)
+			slept++
 		}
 	}
 }
