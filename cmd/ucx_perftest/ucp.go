@@ -25,7 +25,8 @@ type ucpRunner struct {
 	probe    bool // receive only what has arrived
 	sleep    bool // wait asleep
 	mask     ucp.Tag
-	sendBuf  []byte // nil: the parameters have the data
+	memory   [2]*ucp.Memory // of the messages
+	sendBuf  []byte         // nil: the parameters have the data
 	recvBuf  []byte
 	send     ucp.RequestParams
 	recv     ucp.RequestParams
@@ -54,9 +55,8 @@ func newUCP(g group, p *perfoob.Params, c *counter) (runner, error) {
 		r.mask = 0
 	}
 	err := r.open()
-	if err == nil && isOneSided(p.Test.Command) {
-		r.rma.cmd = p.Test.Command
-		err = r.mapMemory()
+	if err == nil {
+		err = r.allocate()
 	}
 	if err == nil {
 		r.prepare()
@@ -88,13 +88,46 @@ func (r *ucpRunner) open() error {
 	return err
 }
 
-// prepare allocates the messages and sets the parameters of the operations,
-// which do not change during the test.
-func (r *ucpRunner) prepare() {
-	sendMem, recvMem := newMessage(r.p), newMessage(r.p)
-	if m := r.rma.memory; m != nil {
-		recvMem = m.Bytes()
+// allocate allocates the messages from the library, as C's tool does
+// (ucp_perf_test_alloc_mem in lib/libperf_memory.c). One-sided tests open the
+// received one to the other side.
+func (r *ucpRunner) allocate() error {
+	for k := range r.memory {
+		m, err := r.ctx.MemMap(ucp.MemMapParams{
+			Length: max(r.p.Extent(), 1), Flags: ucp.MemMapAllocate, Name: "perftest",
+		})
+		if err != nil {
+			return err
+		}
+		r.memory[k] = m
 	}
+	if isOneSided(r.p.Test.Command) {
+		r.rma.cmd = r.p.Test.Command
+		r.rma.memory = r.memory[received]
+	}
+	return nil
+}
+
+// Indices of ucpRunner.memory.
+const (
+	sent = iota
+	received
+)
+
+// unmap releases the messages.
+func (r *ucpRunner) unmap() (err error) {
+	for _, m := range r.memory {
+		if m != nil {
+			err = errors.Join(err, m.Unmap())
+		}
+	}
+	return err
+}
+
+// prepare sets the parameters of the operations, which do not change during the
+// test.
+func (r *ucpRunner) prepare() {
+	sendMem, recvMem := r.memory[sent].Bytes(), r.memory[received].Bytes()
 	r.send.OnSend, r.recv.OnTagRecv, r.ack.OnSend = r.sent, r.received, r.sent
 	if r.p.Test.Type == perfoob.StreamUni {
 		r.send.Attr |= ucp.OpMultiSend

@@ -61,14 +61,6 @@ func checkOneSided(p *perfoob.Params) error {
 	return nil
 }
 
-// mapMemory allocates memory for the other side.
-func (r *ucpRunner) mapMemory() (err error) {
-	r.rma.memory, err = r.ctx.MemMap(ucp.MemMapParams{
-		Length: max(r.p.Extent(), 1), Flags: ucp.MemMapAllocate, Name: "perftest",
-	})
-	return err
-}
-
 // info is what the other side is told.
 func (r *ucpRunner) info() (perfoob.UCPInfo, error) {
 	address, err := r.w.Address(0)
@@ -90,7 +82,7 @@ func (r *ucpRunner) openKey(peer *perfoob.UCPInfo) (err error) {
 	return err
 }
 
-// closeKey releases the other side's memory, unmap the own.
+// closeKey releases the other side's memory.
 func (r *ucpRunner) closeKey() error {
 	if r.rma.key == nil {
 		return nil
@@ -98,13 +90,6 @@ func (r *ucpRunner) closeKey() error {
 	err := r.rma.key.Close()
 	r.rma.key = nil
 	return err
-}
-
-func (r *ucpRunner) unmap() error {
-	if r.rma.memory == nil {
-		return nil
-	}
-	return r.rma.memory.Unmap()
 }
 
 // resetMemory prepares both buffers for a stage.
