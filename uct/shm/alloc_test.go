@@ -189,7 +189,7 @@ func TestKeptMemory(t *testing.T) {
 		packed, _ := b.Domain.AppendKey(nil, first.Handle)
 		key := a.Key(t, first)
 		again := a.Key(t, first)
-		if n := a.Domain.(*domain).attached.len(); n != 2 { // the ring and the memory
+		if n := a.Domain.(*domain).attached.len(); n != 3 { // the ring, its buffers and the memory
 			t.Errorf("%d segments attached", n)
 		}
 		current := func(what string, k *uct.Rkey, want bool) {

@@ -57,11 +57,11 @@ type attachTable struct {
 	byIdent map[identity]*attachment // guarded by mu
 }
 
-// attach attaches the segment a peer named; release must follow. Segments are
-// told apart by what they are and not by their names, which the owner may give
-// to another one later.
-func (t *attachTable) attach(ref reference) (*attachment, error) {
-	o, err := t.m.open(ref)
+// attach attaches the segment a peer named; release must follow. It must be that
+// of process pid, 0 where that is not known. Segments are told apart by what they
+// are and not by their names, which the owner may give to another one later.
+func (t *attachTable) attach(ref reference, pid int) (*attachment, error) {
+	o, err := t.m.open(ref, pid)
 	if err != nil {
 		return nil, err
 	}

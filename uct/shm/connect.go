@@ -47,13 +47,16 @@ func (i *iface) connect(dev, addr []byte) (*txRing, error) {
 	if err := m.reachable(ref); err != nil {
 		return nil, err
 	}
-	a, err := i.domain.attached.attach(ref)
+	a, err := i.domain.attached.attach(ref, 0)
 	if err != nil {
 		return nil, err
 	}
 	r := &txRing{seg: a, ref: ref, elem: i.o.elem}
 	if err = i.examine(r); err == nil {
 		r.proc, err = host.Find(r.pid)
+	}
+	if err == nil && a.owner == 0 {
+		err = i.checkNamed(r)
 	}
 	if err != nil {
 		i.domain.attached.release(a)
@@ -62,19 +65,24 @@ func (i *iface) connect(dev, addr []byte) (*txRing, error) {
 	return r, nil
 }
 
+// checkNamed checks that a ring in a file with a name, which could be anybody's,
+// is that of the process it names.
+func (i *iface) checkNamed(r *txRing) error {
+	a, err := i.domain.attached.attach(r.ref, r.pid)
+	if err != nil {
+		return err
+	}
+	i.domain.attached.release(a)
+	if a != r.seg {
+		return fmt.Errorf("the peer has replaced its ring meanwhile: %w", ucs.ErrUnreachable)
+	}
+	return nil
+}
+
 // examine finds the parts of a peer's ring and checks what can be checked.
 func (i *iface) examine(r *txRing) (err error) {
 	if r.seg.shrink {
-		defer func(old bool) {
-			debug.SetPanicOnFault(old)
-			if p := recover(); p != nil {
-				addr := faultAddress(p)
-				if !covers(r.seg.mem, addr) {
-					panic(p)
-				}
-				err = fmt.Errorf("%w: %w", errFault(addr), ucs.ErrUnreachable)
-			}
-		}(debug.SetPanicOnFault(true))
+		defer r.fence(debug.SetPanicOnFault(true), &err)
 	}
 	most, err := ringLen(r.seg.size, r.elem)
 	if err != nil {
@@ -118,6 +126,18 @@ func (i *iface) examine(r *txRing) (err error) {
 	return nil
 }
 
+// fence ends a call that may have met a fault in a ring that is being looked at.
+func (r *txRing) fence(old bool, err *error) {
+	debug.SetPanicOnFault(old)
+	if p := recover(); p != nil {
+		addr := faultAddress(p)
+		if !covers(r.seg.mem, addr) {
+			panic(p)
+		}
+		*err = fmt.Errorf("%w: %w", errFault(addr), ucs.ErrUnreachable)
+	}
+}
+
 // warnOtherRing says, once in a domain, what an error that is only a reason for
 // another transport does not: the peer of C UCX takes our ring to be as long as
 // its own, and what it sends there gets lost or stuck.
@@ -154,15 +174,25 @@ func (i *iface) countElements(elems []byte, most, owner int) (n, bad int) {
 
 // Reachable implements uct.Iface. It looks at the peer's ring.
 func (i *iface) Reachable(p uct.ReachableParams) error {
-	r, err := i.connect(p.DeviceAddr, p.IfaceAddr)
-	if err != nil {
-		return fmt.Errorf("shm: %s: %w", i.domain.attr.Component, err)
-	}
-	i.domain.attached.release(r.seg)
-	return nil
+	_, err := i.FindProcess(p)
+	return err
 }
 
-// NewEndpoint implements uct.Iface.
+var _ uct.ProcessFinder = (*iface)(nil)
+
+// FindProcess implements uct.ProcessFinder.
+func (i *iface) FindProcess(p uct.ReachableParams) (uct.Process, error) {
+	r, err := i.connect(p.DeviceAddr, p.IfaceAddr)
+	if err != nil {
+		return 0, fmt.Errorf("shm: %s: %w", i.domain.attr.Component, err)
+	}
+	i.domain.attached.release(r.seg)
+	return r.proc.ID(), nil
+}
+
+// NewEndpoint implements uct.Iface. It attaches the receive buffers that are in
+// the peer's ring now: what stands in the way of that should rather be known
+// before a message depends on it.
 func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	if p.PathIndex < 0 || p.PathIndex >= i.attr.NumPaths {
 		return nil, fmt.Errorf("shm: path %d of %d: %w", p.PathIndex, i.attr.NumPaths, ucs.ErrInvalidParam)
@@ -171,21 +201,29 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shm: %s: %w", i.domain.attr.Component, err)
 	}
-	i.endpoints++
-	deaf := r.proc.OtherNetwork()
-	if deaf {
-		i.naps.deaf++
-	}
-	return &endpoint{
+	e := &endpoint{
 		txRing:   *r,
-		deaf:     deaf,
 		i:        i,
 		fenced:   r.seg.shrink,
 		maxShort: i.o.elem - elemPayload,
 		user:     p.UserData,
 		addr:     bytes.Clone(p.IfaceAddr),
-	}, nil
+	}
+	i.endpoints++
+	if err := e.attachBuffers(); err != nil {
+		e.Close()
+		return nil, fmt.Errorf("shm: %s: receive buffers of the peer: %w: %w", i.domain.attr.Component, err, ucs.ErrUnreachable)
+	}
+	if e.deaf = r.proc.OtherNetwork(); e.deaf {
+		i.naps.deaf++
+	}
+	return e, nil
 }
+
+var _ uct.ProcessEndpoint = (*endpoint)(nil)
+
+// Process implements uct.ProcessEndpoint.
+func (e *endpoint) Process() uct.Process { return e.proc.ID() }
 
 // IsConnected implements uct.Endpoint.
 func (e *endpoint) IsConnected(dev, addr []byte) bool {

@@ -32,6 +32,13 @@
 // files are sealed, System V segments never shrink: they need no fence, unless
 // they have huge pages, which peers can take away.
 //
+// Keys, descriptors and addresses are names, and we open what they name with our
+// rights. Memory is used only if the kernel says that the peer has it as well:
+// that its descriptor is open for writing (posix), that it has mapped the file
+// (posix with names) or made the segment (sysv). Which process the peer is its
+// ring says. An address can name the ring of somebody else; whoever gives it to
+// an endpoint decides whom to believe.
+//
 // # Closed rings
 //
 // A ring is closed when its interface is, when an element that was claimed stays

@@ -408,7 +408,7 @@ func TestSealed(t *testing.T) {
 			t.Errorf("mode %#o, %v", st.Mode, err)
 		}
 	}
-	o, err := i.domain.m.open(reference{id: i.rx.seg.id})
+	o, err := i.domain.m.open(reference{id: i.rx.seg.id}, 0)
 	if err != nil || o.shrink || o.size != 33023 {
 		t.Errorf("opened: %+v, %v", o, err)
 	}

@@ -19,9 +19,12 @@ const maxObject = 1 << 46
 
 // open opens a peer's file. It may be anything, so it is looked at before it is
 // opened for more than that.
-func (m *posix) open(ref reference) (object, error) {
+func (m *posix) open(ref reference, pid int) (object, error) {
 	if err := m.reachable(ref); err != nil {
 		return object{}, err
+	}
+	if owner := m.owner(ref.id); owner != 0 && pid != 0 && owner != pid {
+		return object{}, fmt.Errorf("memory of process %d in the name of process %d: %w", owner, pid, ucs.ErrUnreachable)
 	}
 	var path string
 	flags := unix.O_PATH | unix.O_CLOEXEC
@@ -52,6 +55,9 @@ func (m *posix) open(ref reference) (object, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size <= 0 || st.Size > maxObject || !m.shared(&st, &fs) {
 		return object{}, fmt.Errorf("%s is no shared memory: mode %#o, %d bytes, file system %#x: %w",
 			path, st.Mode, st.Size, fs.Type, ucs.ErrUnreachable)
+	}
+	if err := checkOwner(ref, pid, look, &st, &fs); err != nil {
+		return object{}, fmt.Errorf("%s: %w", path, err)
 	}
 	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(look), unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {

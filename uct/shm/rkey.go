@@ -6,6 +6,7 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/shm/internal/host"
 )
 
 // remoteKey is an unpacked key: an attached segment and where it is in its
@@ -21,12 +22,27 @@ type remoteKey struct {
 
 // UnpackRkey implements uct.MemoryDomain: it attaches the segment. Value of the
 // result is what is to be added to a remote address, as with C UCX.
-func (d *domain) UnpackRkey(packed []byte) (*uct.Rkey, error) {
+func (d *domain) UnpackRkey(packed []byte) (*uct.Rkey, error) { return d.unpack(packed, 0) }
+
+var _ uct.ProcessKeys = (*domain)(nil)
+
+// UnpackRkeyOf implements uct.ProcessKeys.
+func (d *domain) UnpackRkeyOf(p uct.Process, packed []byte) (*uct.Rkey, error) {
+	owner := host.OfID(p)
+	if !owner.Alive() {
+		return nil, fmt.Errorf("shm: %s: remote key of process %d, which has ended: %w", d.attr.Component, owner.PID, ucs.ErrUnreachable)
+	}
+	return d.unpack(packed, owner.PID)
+}
+
+// unpack attaches the segment that a key names. It must be that of process pid,
+// 0 for any.
+func (d *domain) unpack(packed []byte, pid int) (*uct.Rkey, error) {
 	k, err := d.m.parseKey(packed)
 	if err != nil {
 		return nil, fmt.Errorf("shm: %s: %w", d.attr.Component, err)
 	}
-	a, err := d.attached.attach(k.ref)
+	a, err := d.attached.attach(k.ref, pid)
 	if err != nil {
 		return nil, fmt.Errorf("shm: %s: remote key: %w", d.attr.Component, err)
 	}

@@ -72,7 +72,9 @@ type mapper interface {
 
 	// open finds a peer's segment; close must follow. mmap maps it, and knows
 	// better whether it can shrink; unmap ends that.
-	open(ref reference) (object, error)
+	// With a process's number the segment must be that process's, as far as the
+	// kernel can tell.
+	open(ref reference, pid int) (object, error)
 	mmap(o *object) ([]byte, error)
 	close(o object)
 	unmap(mem []byte) error

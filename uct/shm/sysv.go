@@ -135,7 +135,7 @@ func (m *sysv) maxAlloc() uint64 {
 	return min(readLimit("/proc/sys/kernel/shmmax", math.MaxInt64), math.MaxInt64)
 }
 
-func (m *sysv) open(ref reference) (object, error) {
+func (m *sysv) open(ref reference, pid int) (object, error) {
 	if err := m.reachable(ref); err != nil {
 		return object{}, err
 	}
@@ -149,6 +149,9 @@ func (m *sysv) open(ref reference) (object, error) {
 	owner := int(d.Cpid) // the kernel gives the number in this namespace
 	if owner == 0 {
 		owner = -1
+	}
+	if pid != 0 && owner != pid {
+		return object{}, fmt.Errorf("System V segment %d was made by process %d, not by %d: %w", ref.id, owner, pid, ucs.ErrUnreachable)
 	}
 	h := hugePageSize()
 	return object{

@@ -58,7 +58,7 @@ func TestSmallPagesSteady(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.m.destroy(s)
-	a, err := d.attached.attach(reference{id: s.id})
+	a, err := d.attached.attach(reference{id: s.id}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

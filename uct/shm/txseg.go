@@ -2,6 +2,8 @@ package shm
 
 import (
 	"fmt"
+	"runtime/debug"
+	"slices"
 	"sync/atomic"
 
 	"github.com/ucx-go/ucx/ucs"
@@ -44,26 +46,81 @@ func (e *endpoint) attach(d descriptor, h uint64) ([]byte, error) {
 }
 
 func (e *endpoint) attachNew(d descriptor) (*attachment, error) {
+	a, err := e.attachSegment(d.seg)
+	if err == nil && a.shrink && !e.fenced {
+		// The call that is running has no fence yet.
+		e.fenced = true
+		return nil, ucs.ErrNoResource
+	}
+	return a, err
+}
+
+// attachSegment attaches a segment of the peer's receive buffers for the life of
+// the endpoint. It must be the peer's own.
+func (e *endpoint) attachSegment(id uint64) (*attachment, error) {
 	m := e.i.domain.m
-	if m.owner(d.seg) != m.owner(e.ref.id) {
-		return nil, fmt.Errorf("segment %#x is that of another process: %w", d.seg, ucs.ErrConnectionReset)
+	if m.owner(id) != m.owner(e.ref.id) {
+		return nil, fmt.Errorf("segment %#x is that of another process: %w", id, ucs.ErrConnectionReset)
 	}
 	if len(e.segs) >= maxSegments || e.mapped > maxMapped {
 		return nil, fmt.Errorf("%d segments of %d bytes are attached already: %w", len(e.segs), e.mapped, ucs.ErrExceedsLimit)
 	}
-	a, err := e.i.domain.attached.attach(reference{id: d.seg, dir: e.ref.dir})
+	a, err := e.i.domain.attached.attach(reference{id: id, dir: e.ref.dir}, e.proc.PID)
 	if err != nil {
 		return nil, err
 	}
 	if e.segs == nil {
 		e.segs = make(map[uint64]*attachment)
 	}
-	e.segs[d.seg] = a
+	e.segs[id] = a
 	e.mapped += len(a.mem)
-	if a.shrink && !e.fenced {
-		// The call that is running has no fence yet.
-		e.fenced = true
-		return nil, ucs.ErrNoResource
-	}
 	return a, nil
+}
+
+// maxEarly is how many segments of receive buffers are attached in advance. A ring
+// begins with buffers from one or two; what comes later is attached when it is
+// needed.
+const maxEarly = 16
+
+// attachBuffers attaches the segments that the descriptors in the ring name. The
+// owner may be writing others meanwhile: what was read half then is not there the
+// next time.
+func (e *endpoint) attachBuffers() (err error) {
+	for range 3 {
+		if err = e.tryAttachBuffers(); err == nil {
+			break
+		}
+	}
+	return err
+}
+
+func (e *endpoint) tryAttachBuffers() error {
+	ids, err := e.bufferIDs()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if e.segs[id] != nil {
+			continue
+		}
+		a, err := e.attachSegment(id)
+		if err != nil {
+			return err
+		}
+		e.fenced = e.fenced || a.shrink
+	}
+	return nil
+}
+
+// bufferIDs lists the segments that the descriptors name, maxEarly at most.
+func (r *txRing) bufferIDs() (ids []uint64, err error) {
+	if r.seg.shrink {
+		defer r.fence(debug.SetPanicOnFault(true), &err)
+	}
+	for at := 0; at < len(r.elems) && len(ids) < maxEarly; at += r.elem {
+		if id := readDescriptor(r.elems[at:]).seg; !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
 }

@@ -41,5 +41,6 @@
 // each second, so a number that is used again does not lead to another process.
 //
 // C UCX's transport of that name is in src/uct/sm/scopy. Peers of it must be
-// able to reach this process, and are reached, under the same rules.
+// able to reach this process, and are reached, under the same rules; it accesses
+// processes of any user that the kernel lets it.
 package cma

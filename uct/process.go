@@ -1,0 +1,26 @@
+package uct
+
+// Process identifies a process of this machine: its number, and that it is not
+// another one that got the number later. 0 is none.
+type Process uint64
+
+// ProcessFinder is an Iface whose peers are processes of this machine.
+type ProcessFinder interface {
+	// FindProcess is Reachable that says which process the addresses lead to.
+	FindProcess(p ReachableParams) (Process, error)
+}
+
+// ProcessEndpoint is an Endpoint that leads to a process of this machine.
+type ProcessEndpoint interface {
+	// Process is the process as of the endpoint's creation.
+	Process() Process
+}
+
+// ProcessKeys is a MemoryDomain whose keys are names of memory on this machine. A
+// peer could name memory of somebody else, which this process may touch and the
+// peer may not.
+type ProcessKeys interface {
+	// UnpackRkeyOf is UnpackRkey for a key that a process sent. Memory that is not
+	// that process's gives ucs.ErrUnreachable.
+	UnpackRkeyOf(p Process, packed []byte) (*Rkey, error)
+}

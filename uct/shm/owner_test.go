@@ -1,0 +1,210 @@
+package shm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/shm/internal/host"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// threeWays runs a test over both transports, and over files with names.
+func threeWays(t *testing.T, test func(t *testing.T, transport, setting string)) {
+	for _, c := range []struct{ name, transport, setting string }{
+		{"posix", posixName, ""}, {"posix with names", posixName, "POSIX_USE_PROC_LINK=n"}, {"sysv", sysvName, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			noSegments(t)
+			ucttest.NoLeaks(t)
+			test(t, c.transport, c.setting)
+		})
+	}
+}
+
+func settingsList(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
+}
+
+func fixtureWith(t *testing.T, transport, s string) *ucttest.Fixture {
+	f := &ucttest.Fixture{Component: component{transport}}
+	if name, value, ok := strings.Cut(s, "="); ok {
+		f.Config = setting(t, map[string]string{name: value})
+	}
+	return f
+}
+
+// TestKeyOfAnother: a peer sends the key of memory of a third process. It opens
+// nothing; that of its own memory does.
+func TestKeyOfAnother(t *testing.T) {
+	threeWays(t, func(t *testing.T, transport, s string) {
+		h := fixtureWith(t, transport, s).Open(t)
+		peer, third := startPeer(t, transport, settingsList(s)...), startPeer(t, transport, settingsList(s)...)
+		id, err := h.Iface.(uct.ProcessFinder).FindProcess(uct.ReachableParams{DeviceAddr: peer.dev, IfaceAddr: peer.addr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pid := host.OfID(id).PID; pid != peer.cmd.Process.Pid {
+			t.Fatalf("process %d, not %d", pid, peer.cmd.Process.Pid)
+		}
+		ep := h.NewEndpoint(t, uct.EndpointParams{DeviceAddr: peer.dev, IfaceAddr: peer.addr})
+		if ep.(uct.ProcessEndpoint).Process() != id {
+			t.Error("the endpoint leads to another process")
+		}
+		keys := h.Domain.(uct.ProcessKeys)
+		_, err = keys.UnpackRkeyOf(id, third.key)
+		ucttest.WantStatus(t, "key of another process", err, ucs.ErrUnreachable)
+		key, err := keys.UnpackRkeyOf(id, peer.key)
+		if err != nil {
+			t.Fatalf("key of the peer: %v", err)
+		}
+		if err := ep.PutShort([]byte("8 bytes."), peer.mem, key); err != nil {
+			t.Error(err)
+		}
+		if err := h.Domain.ReleaseRkey(key); err != nil {
+			t.Error(err)
+		}
+		// Its number may become that of another process.
+		_, err = keys.UnpackRkeyOf(id+1<<40, peer.key)
+		ucttest.WantStatus(t, "key of a process that has ended", err, ucs.ErrUnreachable)
+		if n := h.Domain.(*domain).attached.len(); n != 2 { // the ring and its buffers
+			t.Errorf("%d segments attached", n)
+		}
+	})
+}
+
+// TestRingOfAnother: a ring in a file with a name says that it is that of a process
+// that has nothing to do with it.
+func TestRingOfAnother(t *testing.T) {
+	ucttest.NoLeaks(t)
+	third := startPeer(t, posixName)
+	a, b := fixtureWith(t, posixName, "POSIX_USE_PROC_LINK=n").Pair(t)
+	ring := b.Iface.(*iface).rx.seg.mem
+	own := binary.LittleEndian.Uint32(ring[pidOffset:])
+	binary.LittleEndian.PutUint32(ring[pidOffset:], uint32(third.cmd.Process.Pid))
+	err := a.Iface.Reachable(uct.ReachableParams{DeviceAddr: b.Iface.DeviceAddress(), IfaceAddr: b.Iface.Address()})
+	ucttest.WantStatus(t, "ring of another process", err, ucs.ErrUnreachable)
+	if err == nil || !contains(err.Error(), "has not mapped this file") {
+		t.Errorf("got %v", err)
+	}
+	binary.LittleEndian.PutUint32(ring[pidOffset:], own)
+	a.Connect(t, b)
+}
+
+// TestBuffersOfAnother: the descriptors in a ring name memory of a third process.
+// Nothing is written there.
+func TestBuffersOfAnother(t *testing.T) {
+	threeWays(t, func(t *testing.T, transport, s string) {
+		a, b := fixtureWith(t, transport, s).Pair(t)
+		early := a.Connect(t, b)
+		third := startPeer(t, transport, settingsList(s)...)
+		k, err := b.Domain.(*domain).m.parseKey(third.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &b.Iface.(*iface).rx
+		for n := range r.n {
+			(&descriptor{seg: k.ref.id, size: 1 << 20}).put(r.elems[n*r.elem : (n+1)*r.elem])
+		}
+		p := &ucttest.Packer{Data: []byte("message")}
+		if _, err := early.AMBcopy(1, p, 0, nil); err == nil || err == ucs.ErrNoResource || p.Calls != 0 {
+			t.Errorf("sending there: %v, packed %d times", err, p.Calls)
+		}
+		ucttest.Until(t, "the failure", func() bool { return a.Failed(early) != nil }, a)
+		_, err = a.Iface.NewEndpoint(uct.EndpointParams{DeviceAddr: b.Iface.DeviceAddress(), IfaceAddr: b.Iface.Address()})
+		ucttest.WantStatus(t, "endpoint", err, ucs.ErrUnreachable)
+	})
+}
+
+// TestFileWithoutRight: what a process has got hold of without the right to write
+// it, nobody writes in its stead.
+func TestFileWithoutRight(t *testing.T) {
+	ucttest.NoLeaks(t)
+	h := (&ucttest.Fixture{Component: component{posixName}}).Open(t)
+	path := fmt.Sprintf("%s/ucx_owner_test_%d", defaultDir, os.Getpid())
+	if err := os.WriteFile(path, make([]byte, pageSize), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(path)
+	for _, c := range []struct {
+		name  string
+		flags int
+		ok    bool
+	}{{"path", unix.O_PATH, false}, {"read", unix.O_RDONLY, false}, {"write", unix.O_WRONLY, false}, {"both", unix.O_RDWR, true}} {
+		fd, err := unix.Open(path, c.flags|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		packed := appendPosixKey(nil, procID(os.Getpid(), fd, host.Namespace{}), 1<<40, uint64(pageSize), nil)
+		key, err := h.Domain.UnpackRkey(packed)
+		if err == nil {
+			err = h.Domain.ReleaseRkey(key)
+		}
+		if c.ok != (err == nil) || err != nil && !errors.Is(err, ucs.ErrUnreachable) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		unix.Close(fd)
+	}
+}
+
+// TestEarlyBuffers: what stands in the way of a peer's receive buffers is known
+// when the endpoint is made, so that another transport is taken.
+func TestEarlyBuffers(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		a, b := f.Pair(t)
+		d := a.Domain.(*domain)
+		ep := a.Connect(t, b).(*endpoint)
+		if len(ep.segs) != 1 || d.attached.len() != 2 {
+			t.Errorf("%d segments of buffers, %d in all", len(ep.segs), d.attached.len())
+		}
+		ep.Close()
+		d.attached.m = &fullMapper{mapper: d.m, left: 1} // the ring
+		_, err := a.Iface.NewEndpoint(uct.EndpointParams{DeviceAddr: b.Iface.DeviceAddress(), IfaceAddr: b.Iface.Address()})
+		ucttest.WantStatus(t, "endpoint", err, ucs.ErrUnreachable)
+		if err == nil || !errors.Is(err, unix.EMFILE) || d.attached.len() != 0 {
+			t.Errorf("%v; %d segments attached", err, d.attached.len())
+		}
+		d.attached.m = d.m
+		talks(t, a, b)
+
+		// Of many only some are attached in advance.
+		r := &b.Iface.(*iface).rx
+		p := &b.Iface.(*iface).pool
+		for n := range r.n {
+			if len(p.chunks) <= 2*maxEarly {
+				if err := p.grow(1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			chunk := p.chunks[n%len(p.chunks)]
+			(&descriptor{seg: chunk.id, size: uint32(chunk.size)}).put(r.elems[n*r.elem : (n+1)*r.elem])
+		}
+		ep = a.Connect(t, b).(*endpoint)
+		if len(ep.segs) != maxEarly {
+			t.Errorf("%d segments of buffers are attached, want %d", len(ep.segs), maxEarly)
+		}
+	})
+}
+
+// fullMapper opens only some segments before the limit is met.
+type fullMapper struct {
+	mapper
+	left int
+}
+
+func (m *fullMapper) open(ref reference, pid int) (object, error) {
+	if m.left--; m.left < 0 {
+		return object{}, errOpen("it", unix.EMFILE)
+	}
+	return m.mapper.open(ref, pid)
+}
