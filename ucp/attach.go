@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 
 	"go.uber.org/zap"
@@ -30,7 +31,7 @@ func (ep *Endpoint) mappings(addr *proto.WorkerAddress) (list []mapping) {
 		}
 		addr.Ifaces(func(n int, d *proto.AddressDevice, f *proto.AddressIface) bool {
 			if f.Transport != i.id || ep.refused[laneRoute{local, n}] != nil ||
-				i.uct.Reachable(uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr}) != nil {
+				ep.reaches(i.uct, uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr}) != nil {
 				return true
 			}
 			list = append(list, mapping{peerMD: d.MD, md: uint8(i.md), iface: i})
@@ -40,16 +41,43 @@ func (ep *Endpoint) mappings(addr *proto.WorkerAddress) (list []mapping) {
 	return list
 }
 
+// reaches says whether an interface reaches the endpoint's peer at an address.
+func (ep *Endpoint) reaches(i uct.Iface, p uct.ReachableParams) error {
+	f, ok := i.(uct.ProcessFinder)
+	if !ok {
+		return i.Reachable(p)
+	}
+	process, err := f.FindProcess(p)
+	if err != nil {
+		return err
+	}
+	return ep.meet(process)
+}
+
+// unpackKey unpacks a key that the peer sent. The bytes are untrusted. Where a key
+// could name memory of another process, it must be that of the peer's.
+func (ep *Endpoint) unpackKey(md uct.MemoryDomain, packed []byte) (*uct.Rkey, error) {
+	d, ok := md.(uct.ProcessKeys)
+	switch {
+	case !ok:
+		return md.UnpackRkey(packed)
+	case ep.process == 0:
+		return nil, fmt.Errorf("ucp: no lane says which process sent a key of %s: %w", md.Attr().Name, ucs.ErrUnreachable)
+	}
+	return d.UnpackRkeyOf(ep.process, packed)
+}
+
 // attachment is memory of a peer, mapped here. It stays mapped for the next
 // message: until the peer gives its name to other memory, the endpoint is
 // closed, or many others were used later.
 type attachment struct {
-	ep     *Endpoint // that used it last
-	md     uint8
-	packed []byte // the domain's key
-	key    *uct.Rkey
-	use    int  // requests that copy from it
-	gone   bool // to be unmapped after them
+	ep      *Endpoint   // that used it last
+	process uct.Process // the peer's
+	md      uint8
+	packed  []byte // the domain's key
+	key     *uct.Rkey
+	use     int  // requests that copy from it
+	gone    bool // to be unmapped after them
 }
 
 const (
@@ -100,7 +128,7 @@ func (w *Worker) attachFailed(m *mapping, err error) {
 // attachKey returns the attachment of a key, the latest first.
 func (w *Worker) attachKey(ep *Endpoint, md uint8, packed []byte) (*attachment, error) {
 	for i, a := range w.attached {
-		if a.md != md || !bytes.Equal(a.packed, packed) {
+		if a.md != md || a.process != ep.process || !bytes.Equal(a.packed, packed) {
 			continue
 		}
 		if c, ok := w.mds[md].(uct.RkeyChecker); !ok || !c.RkeyCurrent(a.key) {
@@ -115,12 +143,12 @@ func (w *Worker) attachKey(ep *Endpoint, md uint8, packed []byte) (*attachment, 
 	// The peer may change the message that packed is in: what later keys are
 	// compared with must be what was mapped.
 	packed = bytes.Clone(packed)
-	key, err := w.mds[md].UnpackRkey(packed)
+	key, err := ep.unpackKey(w.mds[md], packed)
 	if err != nil {
 		return nil, err
 	}
 	w.trimAttachments()
-	a := &attachment{ep: ep, md: md, packed: packed, key: key}
+	a := &attachment{ep: ep, process: ep.process, md: md, packed: packed, key: key}
 	w.attached = slices.Insert(w.attached, 0, a)
 	return a, nil
 }

@@ -77,7 +77,8 @@ type Endpoint struct {
 	localID  proto.EndpointID // by which the peer names this endpoint
 	remoteID proto.EndpointID // the peer's name for its end, 0 until wireup
 	peer     *peer
-	openedBy *source // the peer's, until the user claims the endpoint
+	process  uct.Process // the peer's, where it is on this machine and a lane knows
+	openedBy *source     // the peer's, until the user claims the endpoint
 
 	waiting     requestList // operations that need remoteID, and all after them
 	outstanding requestList // operations that wait for a message of the peer

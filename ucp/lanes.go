@@ -51,6 +51,7 @@ func (ep *Endpoint) connect(addr *proto.WorkerAddress) error {
 func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, lanes []*proto.Lane) bool {
 	w := ep.w
 	ep.lanes = make([]lane, 0, len(lanes))
+	ep.process = 0
 	for _, l := range lanes {
 		dev, f := addressEntry(addr, l.Remote)
 		i := w.ifaces[l.Local]
@@ -60,6 +61,11 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, lanes []*proto.Lane) bo
 			PathIndex:  l.Path,
 			UserData:   ep,
 		})
+		if p, ok := ue.(uct.ProcessEndpoint); ok && err == nil {
+			if err = ep.meet(p.Process()); err != nil {
+				ue.Close()
+			}
+		}
 		if err != nil {
 			if ep.refused == nil {
 				ep.refused = make(map[laneRoute]error)
@@ -71,6 +77,18 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, lanes []*proto.Lane) bo
 		ep.lanes = append(ep.lanes, lane{iface: i, uct: ue, peerMD: l.DstMD})
 	}
 	return true
+}
+
+// meet is told which process of this machine a lane leads to. All lead to the one
+// of the first: an address could name memory of somebody else besides its own.
+func (ep *Endpoint) meet(p uct.Process) error {
+	if ep.process == 0 {
+		ep.process = p
+	}
+	if ep.process != p {
+		return fmt.Errorf("ucp: the address leads to another process than the lanes before: %w", ucs.ErrUnreachable)
+	}
+	return nil
 }
 
 // laneRoute is an interface and an entry of the peer's address, by number.

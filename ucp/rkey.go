@@ -132,7 +132,7 @@ func (k *Rkey) addWay(lane uint8) error {
 		if !has {
 			return nil
 		}
-		key, err := md.UnpackRkey(blob)
+		key, err := k.ep.unpackKey(md, blob)
 		switch {
 		case errors.Is(err, ucs.ErrInvalidParam):
 			return fmt.Errorf("ucp: remote key for %s: %w", way.name, err)

@@ -151,7 +151,7 @@ func (m *sysv) open(ref reference, pid int) (object, error) {
 		owner = -1
 	}
 	if pid != 0 && owner != pid {
-		return object{}, fmt.Errorf("System V segment %d was made by process %d, not by %d: %w", ref.id, owner, pid, ucs.ErrUnreachable)
+		return object{}, fmt.Errorf("segment %d of System V was made by process %d, not by %d: %w", ref.id, owner, pid, ucs.ErrUnreachable)
 	}
 	h := hugePageSize()
 	return object{

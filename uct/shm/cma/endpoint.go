@@ -61,6 +61,11 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	return &endpoint{iface: i, peer: peer, user: p.UserData, checked: now()}, nil
 }
 
+var _ uct.ProcessEndpoint = (*endpoint)(nil)
+
+// Process implements uct.ProcessEndpoint.
+func (e *endpoint) Process() uct.Process { return e.peer.ID() }
+
 // PutZcopy implements uct.Endpoint.
 func (e *endpoint) PutZcopy(iov []uct.IOV, raddr uint64, _ *uct.Rkey, c *uct.Completion) error {
 	return e.start(opPut, iov, raddr, c)
