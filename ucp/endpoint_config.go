@@ -18,6 +18,7 @@ type epConfig struct {
 	maxZcopy int          // same for zero-copy, 0 for none
 	maxIOV   int          // entries of a list the transport takes
 	segSize  int          // longest message the peer takes, 0 if it did not say
+	needMemh bool         // a lane wants local handles
 	put      []memoryLane // over which the peer's memory can be written
 	get      []memoryLane // and read
 
@@ -78,6 +79,11 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 		maxZcopy: perf.MaxZcopy,
 		maxIOV:   min(max(a.AM.MaxIOV, 1), maxIOVEntries),
 		segSize:  segSize,
+	}
+	for _, l := range p.lanes {
+		if w.mds[w.ifaces[l.Local].md].Attr().Flags&uct.MDFlagNeedMemh != 0 {
+			c.needMemh = true
+		}
 	}
 	for _, k := range p.memory {
 		l := p.lanes[k]

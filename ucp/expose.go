@@ -30,8 +30,10 @@ func (g *guards) add(md uct.MemoryDomain, a *uct.IfaceAttr) {
 // exposure is memory of a request that is registered as long as the request
 // lives: for a peer to reach it, or for a lane of ours that needs a local handle.
 type exposure struct {
-	md  uct.MemoryDomain // nil: somebody else's registration
-	mem uct.MemHandle
+	md       uct.MemoryDomain
+	mem      uct.MemHandle
+	local    bool // a handle of this side's
+	borrowed bool // somebody else's registration
 }
 
 // expose opens the user's memory to the peer as long as the request lives, and
@@ -43,7 +45,7 @@ func (r *Request) expose(buf []byte, guards []uct.MemoryDomain, access uct.Acces
 			r.conceal()
 			return
 		}
-		r.exposed = append(r.exposed, exposure{md, mem})
+		r.exposed = append(r.exposed, exposure{md: md, mem: mem})
 	}
 	r.part.addr = memoryAddress(buf)
 }
@@ -51,7 +53,7 @@ func (r *Request) expose(buf []byte, guards []uct.MemoryDomain, access uct.Acces
 // conceal closes it again.
 func (r *Request) conceal() {
 	for _, e := range r.exposed {
-		if e.md == nil {
+		if e.borrowed {
 			continue
 		}
 		// It is a registration of ours: there is nothing it could be refused for.

@@ -41,20 +41,19 @@ func TestHandles(t *testing.T) {
 	list := [][]byte{make([]byte, 10), nil, make([]byte, 20), make([]byte, 30)}
 	for left := range 5 {
 		md := &fewHandles{left: left}
-		way := &rkeyWay{md: md}
 		r := &Request{iov: make([]uct.IOV, 4)}
 		b := IOV(list...)
 		if err := r.data.initSend(nil, &b); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := r.handles(way, nil, uct.AccessLocalRead), left >= 3; got != want {
+		if got, want := r.handles(md, 0, nil, uct.AccessLocalRead), left >= 3; got != want {
 			t.Errorf("%d handles: %v, want %v", left, got, want)
 		} else if !got && md.live != 0 {
 			t.Errorf("%d handles: %d are left", left, md.live)
 		} else if got {
 			// From the middle of the first piece on.
 			n, _ := r.data.gather(r.iov, 5, 55)
-			r.addHandles(n)
+			r.addHandlesOf(md, n)
 			for i, e := range r.iov[:n] {
 				if e.Mem == nil || !within(e.Mem.Bytes(), e.Data) {
 					t.Errorf("entry %d of %d bytes has the handle %v", i, len(e.Data), e.Mem)
@@ -75,11 +74,11 @@ func TestHandles(t *testing.T) {
 	if err := r.data.initSend(mem[10:20], nil); err != nil {
 		t.Fatal(err)
 	}
-	if !r.handles(&rkeyWay{md: md, mdIndex: 1}, &RequestParams{Memory: m}, uct.AccessLocalRead) {
+	if !r.handles(md, 1, m, uct.AccessLocalRead) {
 		t.Fatal("no handle")
 	}
 	n, _ := r.data.gather(r.iov, 0, 10)
-	r.addHandles(n)
+	r.addHandlesOf(md, n)
 	if r.iov[0].Mem == nil {
 		t.Error("the entry has no handle")
 	}

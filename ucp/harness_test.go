@@ -60,6 +60,8 @@ var transports = []transport{
 	simStorm.rough(),
 	simLanes.rough(),
 	simLanesStorm.rough(),
+	simMemh,
+	simNoMemh,
 }
 
 // with returns the transport with more settings.

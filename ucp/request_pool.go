@@ -101,6 +101,9 @@ func (w *Worker) useRequest(p *RequestParams) (*Request, error) {
 // dropRequest gives back a request whose operation was never started.
 func (w *Worker) dropRequest(r *Request) {
 	r.data.finish()
+	if len(r.exposed) > 0 {
+		r.conceal()
+	}
 	if r.region != nil {
 		r.region.release()
 		r.region = nil

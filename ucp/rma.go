@@ -55,7 +55,7 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 		return ep.putNow(r)
 	}
 	way := key.tables.Put(r.class()).Lookup(r.data.length)
-	if way == proto.ProtoPutZcopy && !r.handles(key.putZcopy, p, uct.AccessLocalRead) {
+	if way == proto.ProtoPutZcopy && !r.handles(key.putZcopy.md, int(key.putZcopy.mdIndex), p.memory(), uct.AccessLocalRead) {
 		way = key.tables.Put(proto.DataGeneric).Lookup(r.data.length)
 	}
 	switch way {
@@ -99,7 +99,7 @@ func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 	}
 	ep.w.stats.Gets++
 	way := key.tables.Get(r.class()).Lookup(r.data.length)
-	if way == proto.ProtoGetZcopy && !r.handles(key.getZcopy, p, uct.AccessLocalWrite) {
+	if way == proto.ProtoGetZcopy && !r.handles(key.getZcopy.md, int(key.getZcopy.mdIndex), p.memory(), uct.AccessLocalWrite) {
 		way = key.tables.Get(proto.DataGeneric).Lookup(r.data.length)
 	}
 	switch way {
@@ -178,6 +178,14 @@ func (ep *Endpoint) access(buf []byte, raddr uint64, key *Rkey, p *RequestParams
 	r.part = part{addr: raddr}
 	r.offset, r.arrived, r.ranges = 0, 0, rangeSet{}
 	return r, nil
+}
+
+// memory is the registered memory given with an operation.
+func (p *RequestParams) memory() *Memory {
+	if p == nil {
+		return nil
+	}
+	return p.Memory
 }
 
 // accessNothing is the result of an operation on no bytes, or of one that was
@@ -301,7 +309,7 @@ func progressPutZcopy(r *Request) error {
 	for r.offset < r.data.length {
 		var n int
 		n, r.frag = r.data.gather(r.iovec()[:r.listLimit(l)], r.offset, min(r.data.length-r.offset, l.MaxZcopy))
-		r.addHandles(n)
+		r.addHandlesOf(r.route.md, n)
 		r.comp.Count++
 		err := ue.PutZcopy(r.iov[:n], r.part.addr+uint64(r.offset), r.route.key, &r.comp)
 		if err := r.fragmentSent(err); err != nil {
@@ -351,7 +359,7 @@ func progressGetZcopy(r *Request) error {
 	for r.offset < r.data.length {
 		var n int
 		n, r.frag = r.data.gather(r.iovec()[:r.listLimit(l)], r.offset, min(r.data.length-r.offset, l.MaxZcopy))
-		r.addHandles(n)
+		r.addHandlesOf(r.route.md, n)
 		r.comp.Count++
 		err := ue.GetZcopy(r.iov[:n], r.part.addr+uint64(r.offset), r.route.key, &r.comp)
 		if err := r.fragmentSent(err); err != nil {

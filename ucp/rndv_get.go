@@ -27,6 +27,7 @@ func progressRndvGet(r *Request) error {
 		for r.offset < end {
 			var n int
 			n, r.frag = r.data.gather(r.iovec(), r.offset, min(end-r.offset, l.max))
+			r.addHandles(n, l.lane)
 			r.comp.Count++
 			err := r.ep.lane(l.lane).GetZcopy(r.iov[:n], r.part.addr+uint64(r.offset), nil, &r.comp)
 			if err := r.fragmentSent(err); err != nil {

@@ -122,7 +122,11 @@ func (r *Request) answerTo(h *proto.RndvRTS, key []byte) proto.Protocol {
 			return proto.ProtoAttach
 		}
 	}
-	return c.rndv.Ask(class, proto.OfferAddress).Lookup(h.Size)
+	p := c.rndv.Ask(class, proto.OfferAddress).Lookup(h.Size)
+	if p == proto.ProtoRead && !r.shareHandles(c.get, c.rndv.GetShares(), h.Size, uct.AccessLocalWrite) {
+		p = c.rndv.Ask(class, proto.OfferPlain).Lookup(h.Size)
+	}
+	return p
 }
 
 // progressRTR asks for the data. Over a transport that delivers inline the data

@@ -124,7 +124,12 @@ func (r *Request) sendPart(p part) {
 		r.list.remove(r)
 	}
 	r.part, r.offset, r.step = p, 0, 0
-	r.proto = protocolOf[r.ep.cfg.rndv.Answer(r.class(), p.addr != 0).Lookup(p.n)]
+	c := r.ep.cfg
+	r.proto = protocolOf[c.rndv.Answer(r.class(), p.addr != 0).Lookup(p.n)]
+	if r.proto == &rndvPut && !r.shareHandles(c.put, c.rndv.PutShares(), p.n, uct.AccessLocalRead) ||
+		r.proto == &rndvZcopy && !r.laneHandles(amLane, nil, uct.AccessLocalRead) {
+		r.proto = protocolOf[c.rndv.Answer(proto.DataGeneric, p.addr != 0).Lookup(p.n)]
+	}
 	if r.proto == &rndvPut {
 		r.w.stats.RndvPut++
 	} else {
@@ -153,6 +158,7 @@ func progressRndvPut(r *Request) error {
 		for r.offset < end {
 			var n int
 			n, r.frag = r.data.gather(r.iovec(), r.part.off+r.offset, min(end-r.offset, l.max))
+			r.addHandles(n, l.lane)
 			r.comp.Count++
 			err := r.ep.lane(l.lane).PutZcopy(r.iov[:n], r.part.addr+uint64(r.offset), nil, &r.comp)
 			if err := r.fragmentSent(err); err != nil {
@@ -207,6 +213,7 @@ func progressRndvZcopy(r *Request) error {
 	for first := true; first || r.offset < r.part.n; first = false {
 		var n int
 		n, r.frag = r.data.gather(r.iovec(), r.part.off+r.offset, min(r.part.n-r.offset, r.ep.cfg.maxZcopy-proto.RndvDataSize))
+		r.addHandles(n, amLane)
 		r.comp.Count++
 		err := r.ep.ue.AMZcopy(uct.AMID(proto.IDRndvData), r, r.iov[:n], 0, &r.comp)
 		if err := r.fragmentSent(err); err != nil {

@@ -67,6 +67,23 @@ var (
 		},
 	})
 
+	// simMemh wants memory registered that is sent or received without copies.
+	simMemh = func() transport {
+		tr := simulate("simmemh", sim.Options{
+			Devices: 2, Keyless: true, Latency: 1,
+			DomainAttr: func(a *uct.MDAttr) { a.Flags |= uct.MDFlagNeedMemh },
+		}).rough()
+		return tr
+	}()
+
+	// simNoMemh wants that and registers nothing: all is copied.
+	simNoMemh = simulate("simnomemh", sim.Options{
+		Attr: without(allPuts|allGets, false),
+		DomainAttr: func(a *uct.MDAttr) {
+			a.Flags = a.Flags&^uct.MDFlagRegister | uct.MDFlagNeedMemh
+		},
+	}).rough()
+
 	// simLanesStorm is that without resources most of the time.
 	simLanesStorm = simulate("simlanesstorm", sim.Options{
 		Devices: 2, Keyless: true, Latency: 1, Window: 2, Plan: fault.Storm(5, 30, 4),

@@ -48,7 +48,7 @@ var rmaTransports = append(append([]transport(nil), transports...),
 // simHandles registers memory for each operation.
 var simHandles = func() transport {
 	tr := simulate("simhandles", sim.Options{
-		Attr:       without(uct.IfacePutShort|uct.IfacePutBcopy|uct.IfaceGetBcopy|uct.IfaceAMZcopy, false),
+		Attr:       without(uct.IfacePutShort|uct.IfacePutBcopy|uct.IfaceGetBcopy, false),
 		DomainAttr: func(a *uct.MDAttr) { a.Flags |= uct.MDFlagNeedMemh },
 	})
 	tr.few = true // registrations allocate

@@ -95,6 +95,9 @@ func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, flags request
 		w.dropRequest(r)
 		return nil, ucs.ErrUnsupported
 	}
+	if !r.sendHandles(p) {
+		r.proto = protocolOf[ep.cfg.tag.Send(flags&stateSync != 0, proto.DataGeneric, sendMode(attr)).Lookup(r.data.length)]
+	}
 	if r.proto == &eagerMultiBcopy || r.proto == &eagerMultiZcopy {
 		w.nextMessageID++
 		r.msgID = w.nextMessageID

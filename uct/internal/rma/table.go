@@ -28,6 +28,17 @@ func (r *Region) Addr() uint64 { return r.base }
 // Access is what peers may do.
 func (r *Region) Access() uct.Access { return r.access }
 
+// Holds reports whether b is in the region and the region in a table.
+func (r *Region) Holds(t *Table, b []byte) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r.table != t || r.removed || len(b) == 0 {
+		return false
+	}
+	at := addressOf(b)
+	return at >= r.base && at+uint64(len(b)) <= r.end()
+}
+
 // end is the address after the last byte.
 func (r *Region) end() uint64 { return r.base + uint64(len(r.buf)) }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/rma"
 	"github.com/ucx-go/ucx/uct/ucttest/fault"
 )
 
@@ -144,7 +145,8 @@ func (e *endpoint) checkIOV(iov []uct.IOV, limit int) error {
 		return nil
 	}
 	for k := range iov {
-		if len(iov[k].Data) > 0 && iov[k].Mem == nil {
+		r, ok := iov[k].Mem.(*rma.Region)
+		if len(iov[k].Data) > 0 && (!ok || !r.Holds(&e.home.domain.table, iov[k].Data)) {
 			return fmt.Errorf("sim: entry %d is not registered: %w", k, ucs.ErrInvalidParam)
 		}
 	}
