@@ -208,3 +208,52 @@ func (m *fullMapper) open(ref reference, pid int) (object, error) {
 	}
 	return m.mapper.open(ref, pid)
 }
+
+// TestOwnerByUser: where mappings tell nothing, a file with a name is that of its
+// user's processes.
+func TestOwnerByUser(t *testing.T) {
+	ref, fs := reference{id: idOurs | 5, dir: "/somewhere"}, unix.Statfs_t{Type: unix.EXT4_SUPER_MAGIC}
+	st := unix.Stat_t{Uid: uint32(os.Geteuid())}
+	if err := checkOwner(ref, os.Getpid(), -1, &st, &fs); err != nil {
+		t.Error(err)
+	}
+	st.Uid++
+	ucttest.WantStatus(t, "file of another user", checkOwner(ref, os.Getpid(), -1, &st, &fs), ucs.ErrUnreachable)
+	ucttest.WantStatus(t, "file of no process", checkOwner(ref, host.MaxPID, -1, &st, &fs), ucs.ErrUnreachable)
+	if err := checkOwner(ref, 0, -1, &st, &fs); err != nil {
+		t.Errorf("of whom it is is not known: %v", err)
+	}
+}
+
+// TestSwappedFile: a process shows a descriptor that it may write, and puts
+// another file in its place before that is opened.
+func TestSwappedFile(t *testing.T) {
+	fd, err := unix.MemfdCreate("swapped", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		t.Fatal(err)
+	}
+	fs := unix.Statfs_t{Type: unix.TMPFS_MAGIC}
+	shown, err := host.FileOf(os.Getpid(), fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !sameFile(shown, fd, &st, &fs) {
+		t.Errorf("%+v is not inode %d", shown, st.Ino)
+	}
+	if shown.Inode == 0 || shown.Mount == 0 {
+		t.Skip("missing: a kernel that shows inodes and mounts of descriptors, 5.14")
+	}
+	for _, other := range []host.OpenFile{
+		{Flags: shown.Flags, Inode: shown.Inode + 1, Mount: shown.Mount},
+		{Flags: shown.Flags, Inode: shown.Inode, Mount: shown.Mount + 1},
+	} {
+		if sameFile(other, fd, &st, &fs) {
+			t.Errorf("%+v is taken for %+v", other, shown)
+		}
+	}
+}
