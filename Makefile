@@ -10,7 +10,7 @@ RATIOS   ?= .
 # Without it, the distribution's.
 export CPEERS
 
-.PHONY: build demo test unit race cross interop bench fuzz lint clean
+.PHONY: build demo test unit race cross interop test-rxe test-rxe-long bench fuzz lint clean
 
 build:
 	@mkdir -p bin
@@ -27,6 +27,14 @@ test:
 # The suites of `make test`, one by one, without the installation.
 unit race cross interop:
 	@scripts/test $@
+
+# The tests that need an RDMA device: here if there is one, else in a virtual
+# machine with soft-RoCE. Installs what that needs.
+test-rxe:
+	@scripts/test-rxe
+
+test-rxe-long:
+	@scripts/test-rxe -long
 
 # Ratios to the C tool, by turns with it: the first of CPEERS, or the
 # distribution's. RATIOS selects rows: make bench RATIOS=posix ROUNDS=5
