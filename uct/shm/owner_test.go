@@ -24,6 +24,7 @@ func threeWays(t *testing.T, test func(t *testing.T, transport, setting string))
 		t.Run(c.name, func(t *testing.T) {
 			noSegments(t)
 			ucttest.NoLeaks(t)
+			t.Cleanup(func() { reclaim(defaultDir) }) // files of the peers, which are killed before
 			test(t, c.transport, c.setting)
 		})
 	}
