@@ -1,0 +1,140 @@
+package abi
+
+import "reflect"
+
+// Kind says what an attribute is and which way it goes.
+type Kind uint8
+
+// Kinds of attributes.
+const (
+	In            Kind = iota // bytes for the kernel
+	Out                       // bytes from the kernel
+	Const                     // a number for the kernel, 8 bytes whatever it needs
+	Handle                    // an object
+	NewHandle                 // an object the kernel makes
+	DestroyHandle             // an object that goes
+	FD                        // a descriptor
+	NewFD                     // a descriptor the kernel makes
+)
+
+// String returns the name of the kind.
+func (k Kind) String() string {
+	return [...]string{"in", "out", "const", "handle", "new handle", "destroyed handle", "fd", "new fd"}[k]
+}
+
+// FromKernel reports whether the kernel writes the attribute.
+func (k Kind) FromKernel() bool { return k == Out || k == NewHandle || k == NewFD }
+
+// AttrSpec describes an attribute of a method.
+type AttrSpec struct {
+	ID        uint16
+	Name      string
+	Kind      Kind
+	Min, Max  int          // bytes of In and Out
+	Type      reflect.Type // the struct of In and Out, nil for numbers
+	Object    uint16       // of the kinds with handles
+	Mandatory bool         // the method does not go without
+}
+
+// MethodSpec describes a method of an object.
+type MethodSpec struct {
+	Object, ID    uint16
+	Name          string // OBJECT.METHOD
+	Since         string // the kernel that has it first, roughly
+	UHW           bool   // a driver may add data of its own
+	Attrs         []AttrSpec
+	byID          [16]*AttrSpec
+	uhwIn, uhwOut AttrSpec
+}
+
+// Attr returns the description of an attribute, nil if there is none.
+func (m *MethodSpec) Attr(id uint16) *AttrSpec {
+	switch {
+	case int(id) < len(m.byID):
+		return m.byID[id]
+	case m.UHW && id == UVERBS_ATTR_UHW_IN:
+		return &m.uhwIn
+	case m.UHW && id == UVERBS_ATTR_UHW_OUT:
+		return &m.uhwOut
+	}
+	return nil
+}
+
+// Probeable reports whether a call without attributes cannot do anything: a
+// kernel that knows the method misses a mandatory one.
+func (m *MethodSpec) Probeable() bool {
+	for i := range m.Attrs {
+		if m.Attrs[i].Mandatory {
+			return true
+		}
+	}
+	return false
+}
+
+// CommandSpec describes a command of INVOKE_WRITE.
+type CommandSpec struct {
+	ID      uint32 // with IB_USER_VERBS_CMD_FLAG_EXTENDED
+	Name    string
+	In, Out reflect.Type // Out is nil if nothing is answered
+	UHW     bool         // a driver may add data of its own
+}
+
+// MaxDriverData bounds what a driver adds, either way.
+const MaxDriverData = 4096
+
+// Lookup returns the description of a method, nil if there is none.
+func Lookup(object, method uint16) *MethodSpec { return methods[methodKey{object, method}] }
+
+// LookupCommand returns the description of a command, nil if there is none.
+func LookupCommand(id uint32) *CommandSpec { return commands[id] }
+
+type methodKey struct{ object, method uint16 }
+
+var (
+	methods  = make(map[methodKey]*MethodSpec)
+	commands = make(map[uint32]*CommandSpec)
+)
+
+func init() {
+	for i := range Methods {
+		m := &Methods[i]
+		for j := range m.Attrs {
+			m.byID[m.Attrs[j].ID] = &m.Attrs[j]
+		}
+		m.uhwIn = AttrSpec{ID: UVERBS_ATTR_UHW_IN, Name: "UHW_IN", Kind: In, Max: MaxDriverData}
+		m.uhwOut = AttrSpec{ID: UVERBS_ATTR_UHW_OUT, Name: "UHW_OUT", Kind: Out, Max: MaxDriverData}
+		methods[methodKey{m.Object, m.ID}] = m
+	}
+	for i := range Commands {
+		commands[Commands[i].ID] = &Commands[i]
+	}
+}
+
+// Constructors for the table.
+
+func must(a AttrSpec) AttrSpec { a.Mandatory = true; return a }
+
+func num(kind Kind, id uint16, name string, size int) AttrSpec {
+	return AttrSpec{ID: id, Name: name, Kind: kind, Min: size, Max: size}
+}
+
+func obj[T Struct](kind Kind, id uint16, name string) AttrSpec {
+	t := reflect.TypeFor[T]()
+	return AttrSpec{ID: id, Name: name, Kind: kind, Min: int(t.Size()), Max: int(t.Size()), Type: t}
+}
+
+func konst(id uint16, name string) AttrSpec { return num(Const, id, name, 8) }
+
+func handle(kind Kind, id uint16, name string, object uint16) AttrSpec {
+	return AttrSpec{ID: id, Name: name, Kind: kind, Object: object}
+}
+
+func command[I Struct](id uint32, name string) CommandSpec {
+	return CommandSpec{ID: id, Name: name, In: reflect.TypeFor[I]()}
+}
+
+func request[I, O Struct](id uint32, name string) CommandSpec {
+	return CommandSpec{ID: id, Name: name, In: reflect.TypeFor[I](), Out: reflect.TypeFor[O]()}
+}
+
+func driver(c CommandSpec) CommandSpec { c.UHW = true; return c }
