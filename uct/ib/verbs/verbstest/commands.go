@@ -1,0 +1,331 @@
+package verbstest
+
+import (
+	"syscall"
+
+	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+)
+
+// invoke answers what goes through INVOKE_WRITE.
+func (f *file) invoke(r *uverbs.Request) syscall.Errno {
+	spec := abi.LookupCommand(uint32(u64(r.Attr(abi.UVERBS_ATTR_WRITE_CMD).Bytes)))
+	if spec == nil {
+		return syscall.EOPNOTSUPP
+	}
+	var in, out, uhw []byte
+	if a := r.Attr(abi.UVERBS_ATTR_CORE_IN); a != nil {
+		in = a.Bytes
+	}
+	if a := r.Attr(abi.UVERBS_ATTR_CORE_OUT); a != nil {
+		out = a.Bytes
+	}
+	if a := r.Attr(abi.UVERBS_ATTR_UHW_OUT); a != nil {
+		uhw = a.Bytes
+	}
+	if len(in) < int(spec.In.Size()) || spec.Out != nil && len(out) < int(spec.Out.Size()) {
+		return syscall.ENOSPC
+	}
+	if !f.context {
+		return syscall.EINVAL
+	}
+	if e := f.k.failing(spec.Name); e != 0 {
+		return e
+	}
+	switch spec.ID {
+	case abi.IB_USER_VERBS_CMD_FLAG_EXTENDED | abi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE:
+		if load[abi.ExQueryDevice](in).CompMask != 0 {
+			return syscall.EINVAL
+		}
+		store(out, deviceAttr)
+		return 0
+	case abi.IB_USER_VERBS_CMD_ALLOC_PD:
+		store(out, abi.AllocPdResp{PdHandle: f.add(&pd{})})
+		return 0
+	case abi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL:
+		read, write, errno := f.pipe()
+		if errno != 0 {
+			return errno
+		}
+		if f.byFD == nil {
+			f.byFD = make(map[int]int)
+		}
+		f.byFD[read] = write
+		store(out, abi.CreateCompChannelResp{Fd: uint32(read)})
+		return 0
+	case abi.IB_USER_VERBS_CMD_REG_MR:
+		return f.regMR(load[abi.RegMr](in), out)
+	case abi.IB_USER_VERBS_CMD_CREATE_AH:
+		return f.createAH(load[abi.CreateAh](in), out, uhw)
+	case abi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ:
+		return f.reqNotify(load[abi.ReqNotifyCq](in))
+	case abi.IB_USER_VERBS_CMD_RESIZE_CQ:
+		return f.resizeCQ(load[abi.ResizeCq](in), out, uhw)
+	case abi.IB_USER_VERBS_CMD_MODIFY_QP:
+		return f.modifyQP(load[abi.ModifyQp](in))
+	case abi.IB_USER_VERBS_CMD_QUERY_QP:
+		return f.queryQP(load[abi.QueryQp](in), out)
+	case abi.IB_USER_VERBS_CMD_POST_SEND:
+		return f.postSend(load[abi.PostSend](in))
+	case abi.IB_USER_VERBS_CMD_MODIFY_SRQ:
+		m := load[abi.ModifySrq](in)
+		s, ok := find[*srq](f, m.SrqHandle)
+		if !ok {
+			return syscall.ENOENT
+		}
+		if m.AttrMask != 2 || m.SrqLimit > s.ring.mask || r.Attr(abi.UVERBS_ATTR_UHW_IN) == nil { // only the limit
+			return syscall.EINVAL
+		}
+		s.limit = m.SrqLimit
+		return 0
+	case abi.IB_USER_VERBS_CMD_QUERY_SRQ:
+		s, ok := find[*srq](f, load[abi.QuerySrq](in).SrqHandle)
+		if !ok {
+			return syscall.ENOENT
+		}
+		store(out, abi.QuerySrqResp{MaxWr: s.ring.mask, MaxSge: s.maxSGE, SrqLimit: s.limit})
+		return 0
+	}
+	return syscall.EOPNOTSUPP
+}
+
+// deviceAttr is the device, with the numbers of rdma_rxe.
+var deviceAttr = abi.ExQueryDeviceResp{
+	Base: abi.QueryDeviceResp{
+		MaxMrSize: ^uint64(0), PageSizeCap: 0xfffff000, VendorId: 0xffffff, MaxQp: 0xffff0, MaxQpWr: maxQPWR,
+		DeviceCapFlags: 0x1223c76, MaxSge: maxSGE, MaxSgeRd: maxSGE, MaxCq: 0xfffff, MaxCqe: maxCQE, MaxMr: 0x7ffff,
+		MaxPd: 0xffffc, MaxQpRdAtom: maxRdAtomic, MaxResRdAtom: 0x3f000, MaxQpInitRdAtom: maxRdAtomic, AtomicCap: 1,
+		MaxMcastGrp: 8192, MaxMcastQpAttach: 56, MaxTotalMcastQpAttach: 8192 * 56, MaxAh: 0x7fff, MaxSrq: 0x7fff,
+		MaxSrqWr: maxQPWR, MaxSrqSge: maxSRQSGE, MaxPkeys: 64, LocalCaAckDelay: 15, PhysPortCnt: portCount,
+	},
+	ResponseLength: 304,
+}
+
+func (f *file) regMR(m abi.RegMr, out []byte) syscall.Errno {
+	p, ok := find[*pd](f, m.PdHandle)
+	if !ok {
+		return syscall.ENOENT
+	}
+	const remote = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_READ | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
+	const writes = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
+	known := uint32(remote | abi.IB_UVERBS_ACCESS_LOCAL_WRITE | abi.IB_UVERBS_ACCESS_MW_BIND | abi.IB_UVERBS_ACCESS_OPTIONAL_RANGE)
+	if m.AccessFlags&^known != 0 || m.AccessFlags&writes != 0 && m.AccessFlags&abi.IB_UVERBS_ACCESS_LOCAL_WRITE == 0 ||
+		(m.HcaVa^m.Start)&4095 != 0 || m.HcaVa+m.Length < m.HcaVa {
+		return syscall.EINVAL
+	}
+	if !mapped(m.Start, m.Length) {
+		return syscall.EFAULT
+	}
+	o := &mr{pd: p, index: f.k.nextKey, start: m.Start, iova: m.HcaVa, length: m.Length, access: m.AccessFlags}
+	f.k.nextKey++
+	o.lkey = o.index<<8 | 0x5a
+	if m.AccessFlags&remote != 0 {
+		o.rkey = o.lkey
+	}
+	f.k.mrs[o.index] = o
+	p.refs++
+	store(out, abi.RegMrResp{MrHandle: f.add(o), Lkey: o.lkey, Rkey: o.rkey})
+	return 0
+}
+
+func (f *file) createAH(m abi.CreateAh, out, uhw []byte) syscall.Errno {
+	p, ok := find[*pd](f, m.PdHandle)
+	if !ok {
+		return syscall.ENOENT
+	}
+	if m.Attr.PortNum != 1 || m.Attr.IsGlobal != 1 {
+		return syscall.EINVAL
+	}
+	if _, ok := f.gidEntry(uint32(m.Attr.Grh.SgidIndex)); !ok {
+		return syscall.EINVAL
+	}
+	a := &ah{pd: p, num: f.k.nextAH, attr: m.Attr}
+	f.k.nextAH++
+	f.k.ahs[a.num] = a
+	p.refs++
+	store(out, abi.CreateAhResp{AhHandle: f.add(a)})
+	store(uhw, abi.RxeCreateAhResp{AhNum: a.num})
+	return 0
+}
+
+func (f *file) reqNotify(m abi.ReqNotifyCq) syscall.Errno {
+	c, ok := find[*cq](f, m.CqHandle)
+	if !ok {
+		return syscall.ENOENT
+	}
+	f.k.run() // as if the network had been faster
+	if m.SolicitedOnly == 0 {
+		c.armed = armedNext
+	} else {
+		c.armed = max(c.armed, armedSolicited)
+	}
+	return 0
+}
+
+func (f *file) resizeCQ(m abi.ResizeCq, out, uhw []byte) syscall.Errno {
+	c, ok := find[*cq](f, m.CqHandle)
+	if !ok {
+		return syscall.ENOENT
+	}
+	unread := (c.ring.index - c.ring.header().ConsumerIndex) & c.ring.mask
+	if m.Cqe == 0 || m.Cqe > maxCQE || m.Cqe < unread || len(uhw) < 16 {
+		return syscall.EINVAL
+	}
+	bigger, errno := newRing(m.Cqe, 128)
+	if errno != 0 {
+		return errno
+	}
+	for i := c.ring.index - unread; unread > 0; unread-- {
+		copy(bigger.at(bigger.index), c.ring.at(i))
+		bigger.produce()
+		i++
+	}
+	f.drop(c.ring)
+	c.ring = bigger
+	store(uhw, abi.RxeCreateCqResp{Mi: f.offer(bigger)})
+	store(out, abi.ResizeCqResp{Cqe: bigger.mask})
+	return 0
+}
+
+// Bits of the attribute mask; enum ib_qp_attr_mask, ib_verbs.h.
+const (
+	maskState       = 1 << 0
+	maskAccess      = 1 << 3
+	maskPkeyIndex   = 1 << 4
+	maskPort        = 1 << 5
+	maskQkey        = 1 << 6
+	maskAV          = 1 << 7
+	maskPathMTU     = 1 << 8
+	maskTimeout     = 1 << 9
+	maskRetry       = 1 << 10
+	maskRNR         = 1 << 11
+	maskRQPSN       = 1 << 12
+	maskMaxRd       = 1 << 13
+	maskMinRNR      = 1 << 15
+	maskSQPSN       = 1 << 16
+	maskMaxDestRd   = 1 << 17
+	maskDestQPN     = 1 << 20
+	maskUnsupported = 1<<14 | 1<<18 | 1<<19 | 1<<25 // other paths, capabilities, rates
+)
+
+// needed is what a change of state must set, by type of the queue pair.
+func needed(typ uint32, from, to uint8) (mask uint32, ok bool) {
+	rc, ud := typ == abi.IB_UVERBS_QPT_RC, typ == abi.IB_UVERBS_QPT_UD
+	switch {
+	case to == stateReset, to == stateErr:
+		return 0, true
+	case from == stateReset && to == stateInit && ud:
+		return maskPkeyIndex | maskPort | maskQkey, true
+	case from == stateReset && to == stateInit:
+		return maskPkeyIndex | maskPort | maskAccess, true
+	case from == stateInit && to == stateInit:
+		return 0, true
+	case from == stateInit && to == stateRTR:
+		switch {
+		case rc:
+			return maskAV | maskPathMTU | maskDestQPN | maskRQPSN | maskMaxDestRd | maskMinRNR, true
+		case ud:
+			return 0, true
+		}
+		return maskAV | maskPathMTU | maskDestQPN | maskRQPSN, true
+	case from == stateRTR && to == stateRTS:
+		if rc {
+			return maskTimeout | maskRetry | maskRNR | maskSQPSN | maskMaxRd, true
+		}
+		return maskSQPSN, true
+	case from == stateRTS && (to == stateRTS || to == stateSQD), from == stateSQD && (to == stateRTS || to == stateSQD),
+		from == stateSQE && to == stateRTS:
+		return 0, true
+	}
+	return 0, false
+}
+
+func (f *file) modifyQP(m abi.ModifyQp) syscall.Errno {
+	q, ok := find[*qp](f, m.QpHandle)
+	if !ok {
+		return syscall.ENOENT
+	}
+	from, to := q.attr.QpState, q.attr.QpState
+	if m.AttrMask&maskState != 0 {
+		to = m.QpState
+	}
+	mask, ok := needed(q.typ, from, to)
+	if !ok || m.AttrMask&mask != mask || m.AttrMask&maskUnsupported != 0 ||
+		m.AttrMask&maskPort != 0 && m.PortNum != 1 || m.AttrMask&maskPkeyIndex != 0 && m.PkeyIndex != 0 ||
+		m.AttrMask&maskPathMTU != 0 && (m.PathMtu < 1 || m.PathMtu > mtuEnum) ||
+		m.AttrMask&maskMaxRd != 0 && m.MaxRdAtomic > maxRdAtomic || m.AttrMask&maskMaxDestRd != 0 && m.MaxDestRdAtomic > maxRdAtomic {
+		return syscall.EINVAL
+	}
+	if m.AttrMask&maskAV != 0 {
+		if _, ok := f.gidEntry(uint32(m.Dest.SgidIndex)); !ok || m.Dest.IsGlobal != 1 || m.Dest.PortNum != 1 {
+			return syscall.EINVAL
+		}
+		q.attr.Dest = m.Dest
+	}
+	set := func(bit uint32, to, from *uint8) {
+		if m.AttrMask&bit != 0 {
+			*to = *from
+		}
+	}
+	set32 := func(bit uint32, to, from *uint32) {
+		if m.AttrMask&bit != 0 {
+			*to = *from
+		}
+	}
+	a := &q.attr
+	set(maskPort, &a.PortNum, &m.PortNum)
+	set(maskPathMTU, &a.PathMtu, &m.PathMtu)
+	set(maskTimeout, &a.Timeout, &m.Timeout)
+	set(maskRetry, &a.RetryCnt, &m.RetryCnt)
+	set(maskRNR, &a.RnrRetry, &m.RnrRetry)
+	set(maskMaxRd, &a.MaxRdAtomic, &m.MaxRdAtomic)
+	set(maskMaxDestRd, &a.MaxDestRdAtomic, &m.MaxDestRdAtomic)
+	set(maskMinRNR, &a.MinRnrTimer, &m.MinRnrTimer)
+	set32(maskAccess, &a.QpAccessFlags, &m.QpAccessFlags)
+	set32(maskQkey, &a.Qkey, &m.Qkey)
+	set32(maskRQPSN, &a.RqPsn, &m.RqPsn)
+	set32(maskSQPSN, &a.SqPsn, &m.SqPsn)
+	set32(maskDestQPN, &a.DestQpNum, &m.DestQpNum)
+	a.QpState = to
+	switch {
+	case to == stateReset:
+		q.reset()
+	case to == stateErr && from != stateErr:
+		q.fail()
+	}
+	f.k.run()
+	return 0
+}
+
+func (f *file) queryQP(m abi.QueryQp, out []byte) syscall.Errno {
+	q, ok := find[*qp](f, m.QpHandle)
+	if !ok {
+		return syscall.ENOENT
+	}
+	a := &q.attr
+	r := abi.QueryQpResp{
+		Dest: a.Dest, MaxSendWr: q.cap.MaxSendWr, MaxRecvWr: q.cap.MaxRecvWr, MaxSendSge: q.cap.MaxSendSge,
+		MaxRecvSge: q.cap.MaxRecvSge, MaxInlineData: q.cap.MaxInlineData, Qkey: a.Qkey, RqPsn: a.RqPsn, SqPsn: a.SqPsn,
+		DestQpNum: a.DestQpNum, QpAccessFlags: a.QpAccessFlags, QpState: a.QpState, CurQpState: a.QpState,
+		PathMtu: a.PathMtu, MaxRdAtomic: a.MaxRdAtomic, MaxDestRdAtomic: a.MaxDestRdAtomic, MinRnrTimer: a.MinRnrTimer,
+		PortNum: a.PortNum, Timeout: a.Timeout, RetryCnt: a.RetryCnt, RnrRetry: a.RnrRetry,
+	}
+	if q.sigAll {
+		r.SqSigAll = 1
+	}
+	store(out, r)
+	return 0
+}
+
+// postSend is the doorbell.
+func (f *file) postSend(m abi.PostSend) syscall.Errno {
+	q, ok := find[*qp](f, m.QpHandle)
+	if !ok {
+		return syscall.EINVAL
+	}
+	if m.WrCount != 0 || m.SgeCount != 0 || m.WqeSize < 56 || q.attr.QpState < stateRTS {
+		return syscall.EINVAL
+	}
+	f.k.run()
+	return 0
+}

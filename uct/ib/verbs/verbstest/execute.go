@@ -1,0 +1,272 @@
+package verbstest
+
+import (
+	"github.com/ucx-go/ucx/ucs/word"
+	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+)
+
+const grhLength = 40
+
+// execute does one work request and returns its status, or wait.
+func (q *qp) execute(w *request) uint32 {
+	wr := &w.wqe.Wr
+	if w.broken || w.wqe.Dma.Length > maxMsgSize {
+		return wcLocLen
+	}
+	if !q.allows(wr.Opcode) || wr.SendFlags&flagInline != 0 && (wr.Opcode == abi.IB_UVERBS_WR_RDMA_READ || isAtomic(wr.Opcode)) {
+		return wcLocQPOp
+	}
+	if wr.Opcode == abi.IB_UVERBS_WR_LOCAL_INV {
+		return wcLocQPOp // there are no memory windows
+	}
+	access := uint32(0)
+	if wr.Opcode == abi.IB_UVERBS_WR_RDMA_READ || isAtomic(wr.Opcode) {
+		access = abi.IB_UVERBS_ACCESS_LOCAL_WRITE
+	}
+	var local [][]byte
+	if wr.SendFlags&flagInline != 0 {
+		local = [][]byte{w.tail[:w.wqe.Dma.Length]}
+	} else {
+		var ok bool
+		if local, ok = q.pd.local(q.f.k, w.sges, access); !ok {
+			return wcLocProt
+		}
+	}
+	if q.typ == abi.IB_UVERBS_QPT_UD {
+		return q.datagram(w, local)
+	}
+	to := q.peer()
+	if to == nil {
+		if q.typ == abi.IB_UVERBS_QPT_UC {
+			return wcSuccess // lost
+		}
+		return retry(&q.retries, q.attr.RetryCnt, wcRetryExc)
+	}
+	status := q.connected(w, local, to)
+	if q.typ == abi.IB_UVERBS_QPT_UC && status != wcSuccess {
+		return wcSuccess // lost
+	}
+	return status
+}
+
+func isAtomic(opcode uint32) bool {
+	return opcode == abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP || opcode == abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD
+}
+
+// allows reports whether the type of queue pair has an operation.
+func (q *qp) allows(opcode uint32) bool {
+	switch opcode {
+	case abi.IB_UVERBS_WR_SEND, abi.IB_UVERBS_WR_SEND_WITH_IMM:
+		return true
+	case abi.IB_UVERBS_WR_RDMA_WRITE, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM:
+		return q.typ != abi.IB_UVERBS_QPT_UD
+	case abi.IB_UVERBS_WR_RDMA_READ, abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD,
+		abi.IB_UVERBS_WR_SEND_WITH_INV, abi.IB_UVERBS_WR_LOCAL_INV:
+		return q.typ == abi.IB_UVERBS_QPT_RC
+	}
+	return false
+}
+
+// peer is the queue pair at the other end, nil while it cannot be reached.
+func (q *qp) peer() *qp {
+	k := q.f.k
+	to := k.qps[q.attr.DestQpNum]
+	if !k.active || to == nil || !k.hasGID(q.attr.Dest.Dgid) || to.typ != q.typ || to.attr.DestQpNum != q.num ||
+		to.attr.QpState < stateRTR || to.attr.QpState == stateErr {
+		return nil
+	}
+	return to
+}
+
+// connected does a work request of a connected queue pair.
+func (q *qp) connected(w *request, local [][]byte, to *qp) uint32 {
+	wr, n := &w.wqe.Wr, uint64(w.wqe.Dma.Length)
+	wc := abi.Wc{Opcode: abi.IB_WC_RECV, ByteLen: uint32(n), WcFlags: abi.IB_WC_GRH, SrcQp: q.num}
+	switch wr.Opcode {
+	case abi.IB_UVERBS_WR_SEND_WITH_IMM:
+		wc.WcFlags |= abi.IB_WC_WITH_IMM
+		wc.Ex = wr.Ex
+	case abi.IB_UVERBS_WR_SEND_WITH_INV:
+		wc.WcFlags |= abi.IB_WC_WITH_INVALIDATE
+		wc.Ex = wr.Ex
+	}
+	solicited := wr.SendFlags&flagSolicited != 0
+	switch wr.Opcode {
+	case abi.IB_UVERBS_WR_SEND, abi.IB_UVERBS_WR_SEND_WITH_IMM, abi.IB_UVERBS_WR_SEND_WITH_INV:
+		return q.answer(to.receive(local, nil, wc, solicited))
+	case abi.IB_UVERBS_WR_RDMA_WRITE, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM:
+		rdma := view[abi.RxeRdmaWr](wr)
+		var dst []byte
+		if n > 0 {
+			var ok bool
+			if dst, ok = to.remote(rdma.Rkey, rdma.RemoteAddr, n, abi.IB_UVERBS_ACCESS_REMOTE_WRITE); !ok {
+				return to.refuse()
+			}
+		}
+		if wr.Opcode == abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM {
+			wc.Opcode, wc.Ex = abi.IB_WC_RECV_RDMA_WITH_IMM, wr.Ex
+			wc.WcFlags |= abi.IB_WC_WITH_IMM
+			if status := q.answer(to.receive(nil, func() { gather(dst, local) }, wc, solicited)); status != wcSuccess {
+				return status
+			}
+			return wcSuccess
+		}
+		gather(dst, local)
+		return wcSuccess
+	case abi.IB_UVERBS_WR_RDMA_READ:
+		rdma := view[abi.RxeRdmaWr](wr)
+		if n == 0 {
+			return wcSuccess
+		}
+		src, ok := to.remote(rdma.Rkey, rdma.RemoteAddr, n, abi.IB_UVERBS_ACCESS_REMOTE_READ)
+		if !ok {
+			return to.refuse()
+		}
+		scatter(local, src)
+		return wcSuccess
+	}
+	return q.atomic(w, local, to)
+}
+
+// atomic does compare-and-swap and fetch-and-add.
+func (q *qp) atomic(w *request, local [][]byte, to *qp) uint32 {
+	a := view[abi.RxeAtomicWr](&w.wqe.Wr)
+	if w.wqe.Dma.Length != 8 {
+		return wcLocLen
+	}
+	b, ok := to.remote(a.Rkey, a.RemoteAddr, 8, abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC)
+	if !ok {
+		return to.refuse()
+	}
+	if a.RemoteAddr%8 != 0 {
+		to.fail()
+		return wcRemInvReq
+	}
+	var old uint64
+	if w.wqe.Wr.Opcode == abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP {
+		old = word.CompareSwap64(b, a.CompareAdd, a.Swap)
+	} else {
+		old, _ = word.Do64(b, word.Add, a.CompareAdd)
+	}
+	var result [8]byte
+	putU64(result[:], old)
+	scatter(local, result[:])
+	return wcSuccess
+}
+
+// refuse is the answer to access that is not allowed: the queue pair fails.
+func (q *qp) refuse() uint32 {
+	if q.typ == abi.IB_UVERBS_QPT_RC {
+		q.f.event(eventQPAccessErr, q.user)
+		q.fail()
+	}
+	return wcRemAccess
+}
+
+// answer turns what the receiver made of a message into what the sender does.
+func (q *qp) answer(status uint32) uint32 {
+	if status == wcRNRRetryExc && q.typ == abi.IB_UVERBS_QPT_RC {
+		return retry(&q.rnr, q.attr.RnrRetry, wcRNRRetryExc)
+	}
+	return status
+}
+
+// receive takes a receive request, scatters a message into it and completes it.
+// before is called when the receive is there.
+func (q *qp) receive(data [][]byte, before func(), wc abi.Wc, solicited bool) uint32 {
+	r, most := q.rq, q.cap.MaxRecvSge
+	if q.srq != nil {
+		r, most = q.srq.ring, q.srq.maxSGE
+	}
+	if r.waiting() == 0 {
+		return wcRNRRetryExc
+	}
+	b := r.at(r.index)
+	wqe := load[abi.RxeRecvWqe](b)
+	list, broken := sges(&wqe.Dma, append([]byte(nil), b[recvWQESize:]...), most)
+	wc.WrId, wc.QpNum, wc.PortNum = wqe.WrId, q.num, 1
+	space, ok := q.pd.local(q.f.k, list, abi.IB_UVERBS_ACCESS_LOCAL_WRITE)
+	n := 0
+	for _, p := range data {
+		n += len(p)
+	}
+	r.consume()
+	if q.srq != nil && q.srq.limit > 0 && r.waiting() < q.srq.limit {
+		q.srq.limit = 0
+		q.f.event(eventSRQLimit, q.srq.user)
+	}
+	switch {
+	case broken || n > int(wqe.Dma.Length):
+		wc.Status = wcLocLen
+	case !ok:
+		wc.Status = wcLocProt
+	}
+	if wc.Status != wcSuccess {
+		q.recv.complete(abi.Wc{WrId: wc.WrId, Status: wc.Status, QpNum: q.num}, true)
+		if q.typ != abi.IB_UVERBS_QPT_UD {
+			q.fail()
+		}
+		return wcRemInvReq
+	}
+	if before != nil {
+		before()
+	}
+	message := make([]byte, n)
+	gather(message, data)
+	scatter(space, message)
+	q.msgs++
+	q.recv.complete(wc, solicited)
+	return wcSuccess
+}
+
+// datagram sends one message of an unreliable datagram queue pair.
+func (q *qp) datagram(w *request, local [][]byte) uint32 {
+	k, wr := q.f.k, &w.wqe.Wr
+	ud := view[abi.RxeUdWr](wr)
+	a := k.ahs[ud.AhNum]
+	if a == nil || a.pd != q.pd {
+		return wcLocQPOp
+	}
+	if w.wqe.Dma.Length > mtuBytes {
+		return wcLocLen
+	}
+	to := k.qps[ud.RemoteQpn]
+	if !k.active || to == nil || to.typ != q.typ || to.attr.QpState < stateRTR || to.attr.QpState == stateErr ||
+		!k.hasGID(a.attr.Grh.Dgid) || to.attr.Qkey != ud.RemoteQkey {
+		return wcSuccess // lost
+	}
+	var grh [grhLength]byte
+	from := k.gids[a.attr.Grh.SgidIndex%gidTable]
+	if a.attr.Grh.Dgid[10] == 0xff && a.attr.Grh.Dgid[11] == 0xff && a.attr.Grh.Dgid[0] == 0 {
+		grh[20] = 0x45 // an IPv4 header in the second half
+		grh[29] = 17
+		copy(grh[32:], from[12:])
+		copy(grh[36:], a.attr.Grh.Dgid[12:])
+	} else {
+		grh[0] = 0x60
+		grh[6], grh[7] = 17, a.attr.Grh.HopLimit
+		copy(grh[8:], from[:])
+		copy(grh[24:], a.attr.Grh.Dgid[:])
+	}
+	wc := abi.Wc{Opcode: abi.IB_WC_RECV, ByteLen: w.wqe.Dma.Length + grhLength, WcFlags: abi.IB_WC_GRH, SrcQp: q.num}
+	if wr.Opcode == abi.IB_UVERBS_WR_SEND_WITH_IMM {
+		wc.WcFlags |= abi.IB_WC_WITH_IMM
+		wc.Ex = wr.Ex
+	}
+	to.receive(append([][]byte{grh[:]}, local...), nil, wc, wr.SendFlags&flagSolicited != 0)
+	return wcSuccess
+}
+
+// gather copies pieces into dst.
+func gather(dst []byte, pieces [][]byte) {
+	for _, p := range pieces {
+		dst = dst[copy(dst, p):]
+	}
+}
+
+// scatter copies src into pieces.
+func scatter(pieces [][]byte, src []byte) {
+	for _, p := range pieces {
+		src = src[copy(p, src):]
+	}
+}

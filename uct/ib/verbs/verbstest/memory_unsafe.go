@@ -1,0 +1,125 @@
+package verbstest
+
+// Soundness: a ring's memory is a mapping of its own that stays until the object
+// and, separately, the user's mapping of the same pages are gone; every index is
+// masked and the mask is the kernel's own copy. Structs are read from bytes by
+// copying. Addresses of memory regions were checked to be mapped when they were
+// registered; that they stay is what registering promises, in C as here.
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+)
+
+const queueHeader = int(unsafe.Sizeof(abi.RxeQueueBuf{}))
+
+// ring is a queue shared with the user, as rxe_queue.c makes it.
+type ring struct {
+	mem    []byte // this side's mapping
+	fd     int    // of the memory, until the user has mapped it; then -1
+	offset uint64
+	log2   uint
+	mask   uint32
+	index  uint32 // what this side writes: consumer of work, producer of completions
+}
+
+// newRing makes a queue of at least n elements.
+func newRing(n uint32, elem int) (*ring, syscall.Errno) {
+	r := &ring{log2: uint(bits.Len(uint(max(elem, 64) - 1))), mask: 1<<bits.Len32(n) - 1}
+	size := (queueHeader + int(r.mask+1)<<r.log2 + 4095) &^ 4095
+	fd, err := unix.MemfdCreate("verbstest", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, syscall.ENOMEM
+	}
+	if err = unix.Ftruncate(fd, int64(size)); err == nil {
+		r.mem, err = unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, syscall.ENOMEM
+	}
+	r.fd = fd
+	h := r.header()
+	h.Log2ElemSize, h.IndexMask = uint32(r.log2), r.mask
+	return r, 0
+}
+
+func (r *ring) header() *abi.RxeQueueBuf {
+	return (*abi.RxeQueueBuf)(unsafe.Pointer(unsafe.SliceData(r.mem)))
+}
+
+// at is the memory of element i.
+func (r *ring) at(i uint32) []byte {
+	off := queueHeader + int(i&r.mask)<<r.log2
+	return r.mem[off : off+1<<r.log2]
+}
+
+// produced is how far the user has filled the queue.
+func (r *ring) produced() uint32 { return atomic.LoadUint32(&r.header().ProducerIndex) & r.mask }
+
+// consume gives the element at index back to the user.
+func (r *ring) consume() {
+	r.index = (r.index + 1) & r.mask
+	atomic.StoreUint32(&r.header().ConsumerIndex, r.index)
+}
+
+// full reports whether the user has left no room for a completion.
+func (r *ring) full() bool {
+	return (r.index+1)&r.mask == atomic.LoadUint32(&r.header().ConsumerIndex)&r.mask
+}
+
+// produce hands the element at index to the user.
+func (r *ring) produce() {
+	r.index = (r.index + 1) & r.mask
+	atomic.StoreUint32(&r.header().ProducerIndex, r.index)
+}
+
+// waiting counts the elements the user has filled.
+func (r *ring) waiting() uint32 { return (r.produced() - r.index) & r.mask }
+
+// free gives the memory back; the user's mapping stays.
+func (r *ring) free() {
+	unix.Munmap(r.mem)
+	if r.fd >= 0 {
+		unix.Close(r.fd)
+	}
+}
+
+// load reads a struct from as many bytes as there are.
+func load[T abi.Struct](b []byte) T {
+	var v T
+	copy(abi.Bytes(&v), b)
+	return v
+}
+
+// store writes as much of a struct as there is room for.
+func store[T abi.Struct](b []byte, v T) { copy(b, abi.Bytes(&v)) }
+
+// view reads a member of the union in a work request.
+func view[T abi.RxeRdmaWr | abi.RxeAtomicWr | abi.RxeUdWr](wr *abi.RxeSendWr) T {
+	return *(*T)(unsafe.Pointer(&wr.Wr))
+}
+
+// mapped reports whether the process has memory at an address.
+func mapped(addr, n uint64) bool {
+	const page = 4096
+	if n == 0 || n > 1<<32 || addr > 1<<48 {
+		return false
+	}
+	from := addr &^ (page - 1)
+	pages := (addr + n - from + page - 1) / page
+	vec := make([]byte, pages)
+	_, _, e := unix.Syscall(unix.SYS_MINCORE, uintptr(from), uintptr(pages*page), uintptr(unsafe.Pointer(&vec[0])))
+	return e == 0
+}
+
+// memory is n bytes of the process.
+func memory(addr uint64, n int) []byte {
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n)
+}

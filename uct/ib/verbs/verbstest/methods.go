@@ -1,0 +1,295 @@
+package verbstest
+
+import (
+	"syscall"
+
+	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+)
+
+// methods says who answers what. Methods of the table that are not here are those
+// of a kernel too old for them.
+var methods = map[*abi.MethodSpec]func(*file, *uverbs.Request) syscall.Errno{
+	abi.Lookup(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_INVOKE_WRITE):           (*file).invoke,
+	abi.Lookup(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_GET_CONTEXT):            (*file).getContext,
+	abi.Lookup(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_PORT):             (*file).queryPort,
+	abi.Lookup(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_GID_TABLE):        (*file).queryGIDTable,
+	abi.Lookup(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_QUERY_GID_ENTRY):        (*file).queryGIDEntry,
+	abi.Lookup(abi.UVERBS_OBJECT_ASYNC_EVENT, abi.UVERBS_METHOD_ASYNC_EVENT_ALLOC): (*file).allocAsync,
+	abi.Lookup(abi.UVERBS_OBJECT_PD, abi.UVERBS_METHOD_PD_DESTROY):                 (*file).destroyAny,
+	abi.Lookup(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_MR_DESTROY):                 (*file).destroyAny,
+	abi.Lookup(abi.UVERBS_OBJECT_AH, abi.UVERBS_METHOD_AH_DESTROY):                 (*file).destroyAny,
+	abi.Lookup(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE):                  (*file).createCQ,
+	abi.Lookup(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_DESTROY):                 (*file).destroyAny,
+	abi.Lookup(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_CREATE):                  (*file).createQP,
+	abi.Lookup(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_DESTROY):                 (*file).destroyAny,
+	abi.Lookup(abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_CREATE):                (*file).createSRQ,
+	abi.Lookup(abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_DESTROY):               (*file).destroyAny,
+}
+
+// answer writes to an attribute if it was given.
+func answer(r *uverbs.Request, id uint16, b []byte) {
+	if a := r.Attr(id); a != nil {
+		copy(a.Bytes, b)
+	}
+}
+
+func answerU32(r *uverbs.Request, id uint16, v uint32) {
+	var b [4]byte
+	putU32(b[:], v)
+	answer(r, id, b[:])
+}
+
+func answerU64(r *uverbs.Request, id uint16, v uint64) {
+	var b [8]byte
+	putU64(b[:], v)
+	answer(r, id, b[:])
+}
+
+// object is the object an attribute names; a missing attribute names none.
+func object[T any](f *file, r *uverbs.Request, id uint16) (o T, errno syscall.Errno) {
+	a := r.Attr(id)
+	if a == nil {
+		return o, syscall.EINVAL
+	}
+	o, ok := find[T](f, uint32(a.Raw.Data))
+	if !ok {
+		return o, syscall.ENOENT
+	}
+	return o, 0
+}
+
+func (f *file) getContext(r *uverbs.Request) syscall.Errno {
+	if f.context {
+		return syscall.EINVAL
+	}
+	f.context = true
+	answerU32(r, abi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, vectors)
+	answerU64(r, abi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, abi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS)
+	return 0
+}
+
+func (f *file) allocAsync(r *uverbs.Request) syscall.Errno {
+	read, write, errno := f.pipe()
+	if errno != 0 {
+		return errno
+	}
+	f.asyncFD, f.async = write, true
+	r.Attr(abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE).Raw.Data = uint64(read)
+	return 0
+}
+
+func (f *file) queryPort(r *uverbs.Request) syscall.Errno {
+	if u64(r.Attr(abi.UVERBS_ATTR_QUERY_PORT_PORT_NUM).Bytes) != 1 {
+		return syscall.EINVAL
+	}
+	p := abi.QueryPortRespEx{LegacyResp: abi.QueryPortResp{
+		PortCapFlags: 0x1010000, MaxMsgSz: maxMsgSize, GidTblLen: gidTable, PkeyTblLen: 1, State: 1, MaxMtu: mtuEnum,
+		ActiveMtu: mtuEnum, MaxVlNum: 1, ActiveWidth: 1, ActiveSpeed: 1, PhysState: 3, LinkLayer: 2, Flags: 1,
+	}}
+	if f.k.active {
+		p.LegacyResp.State, p.LegacyResp.PhysState = 4, 5
+	}
+	answer(r, abi.UVERBS_ATTR_QUERY_PORT_RESP, abi.Bytes(&p))
+	return 0
+}
+
+// gidEntry is an entry of the port's table; all are of RoCE v2.
+func (f *file) gidEntry(index uint32) (abi.GidEntry, bool) {
+	if index >= gidTable || f.k.gids[index] == ([16]byte{}) {
+		return abi.GidEntry{}, false
+	}
+	return abi.GidEntry{Gid: f.k.gids[index], GidIndex: index, PortNum: 1, GidType: abi.IB_UVERBS_GID_TYPE_ROCE_V2, NetdevIfindex: 1}, true
+}
+
+func (f *file) queryGIDEntry(r *uverbs.Request) syscall.Errno {
+	port, index := u64(r.Attr(abi.UVERBS_ATTR_QUERY_GID_ENTRY_PORT).Bytes), u64(r.Attr(abi.UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX).Bytes)
+	if port != 1 || index >= gidTable || u32(r.Attr(abi.UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS).Bytes) != 0 {
+		return syscall.EINVAL
+	}
+	e, ok := f.gidEntry(uint32(index))
+	if !ok {
+		return syscall.ENODATA
+	}
+	answer(r, abi.UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, abi.Bytes(&e))
+	return 0
+}
+
+func (f *file) queryGIDTable(r *uverbs.Request) syscall.Errno {
+	out := r.Attr(abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES).Bytes
+	size := len(abi.Bytes(&abi.GidEntry{}))
+	if u64(r.Attr(abi.UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE).Bytes) != uint64(size) {
+		return syscall.EINVAL
+	}
+	n := 0
+	for i := range uint32(gidTable) {
+		e, ok := f.gidEntry(i)
+		if !ok {
+			continue
+		}
+		if len(out) < (n+1)*size {
+			return syscall.EINVAL
+		}
+		copy(out[n*size:], abi.Bytes(&e))
+		n++
+	}
+	answerU64(r, abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, uint64(n))
+	return 0
+}
+
+// destroyAny serves all methods that destroy, whose first attribute is the object
+// and whose second, if any, says how many events there were.
+func (f *file) destroyAny(r *uverbs.Request) syscall.Errno {
+	h := uint32(r.Attr(0).Raw.Data)
+	var kind uint16
+	var events uint32
+	switch o := f.objects[h].(type) {
+	case *pd:
+		kind = abi.UVERBS_OBJECT_PD
+	case *mr:
+		kind = abi.UVERBS_OBJECT_MR
+	case *ah:
+		kind = abi.UVERBS_OBJECT_AH
+	case *cq:
+		kind, events = abi.UVERBS_OBJECT_CQ, o.events
+	case *qp:
+		kind = abi.UVERBS_OBJECT_QP
+	case *srq:
+		kind = abi.UVERBS_OBJECT_SRQ
+	}
+	if kind != r.Spec.Object {
+		return syscall.ENOENT
+	}
+	if e := f.destroy(h); e != 0 {
+		return e
+	}
+	answerU32(r, 1, events)
+	return 0
+}
+
+func (f *file) createCQ(r *uverbs.Request) syscall.Errno {
+	cqe := u32(r.Attr(abi.UVERBS_ATTR_CREATE_CQ_CQE).Bytes)
+	if cqe == 0 || cqe > maxCQE || u32(r.Attr(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR).Bytes) >= vectors {
+		return syscall.EINVAL
+	}
+	if a := r.Attr(abi.UVERBS_ATTR_CREATE_CQ_FLAGS); a != nil && u32(a.Bytes) != 0 {
+		return syscall.EOPNOTSUPP
+	}
+	c := &cq{f: f, user: u64(r.Attr(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE).Bytes), channel: -1}
+	if a := r.Attr(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL); a != nil {
+		w, ok := f.byFD[int(int64(a.Raw.Data))]
+		if !ok {
+			return syscall.EBADF
+		}
+		c.channel = w
+	}
+	mi := r.Attr(abi.UVERBS_ATTR_UHW_OUT)
+	if mi == nil || len(mi.Bytes) < 16 {
+		return syscall.EINVAL
+	}
+	var errno syscall.Errno
+	if c.ring, errno = newRing(cqe, 128); errno != 0 {
+		return errno
+	}
+	store(mi.Bytes, abi.RxeCreateCqResp{Mi: f.offer(c.ring)})
+	answerU32(r, abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, c.ring.mask)
+	r.Attr(abi.UVERBS_ATTR_CREATE_CQ_HANDLE).Raw.Data = uint64(f.add(c))
+	return 0
+}
+
+func (f *file) createSRQ(r *uverbs.Request) syscall.Errno {
+	p, errno := object[*pd](f, r, abi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE)
+	if errno != 0 {
+		return errno
+	}
+	wr, sge := u32(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_MAX_WR).Bytes), u32(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE).Bytes)
+	limit := u32(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_LIMIT).Bytes)
+	uhw := r.Attr(abi.UVERBS_ATTR_UHW_OUT)
+	if wr == 0 || wr > maxQPWR || sge > maxSRQSGE || limit > wr || uhw == nil || len(uhw.Bytes) < 24 {
+		return syscall.EINVAL
+	}
+	if u64(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_TYPE).Bytes) != abi.IB_UVERBS_SRQT_BASIC {
+		return syscall.EOPNOTSUPP
+	}
+	s := &srq{f: f, pd: p, user: u64(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE).Bytes), maxSGE: max(sge, 1), limit: limit}
+	if s.ring, errno = newRing(wr, recvWQESize+16*int(s.maxSGE)); errno != 0 {
+		return errno
+	}
+	p.refs++
+	h := f.add(s)
+	store(uhw.Bytes, abi.RxeCreateSrqResp{Mi: f.offer(s.ring), SrqNum: h})
+	answerU32(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, s.ring.mask)
+	answerU32(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, s.maxSGE)
+	answerU32(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, h)
+	r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_HANDLE).Raw.Data = uint64(h)
+	return 0
+}
+
+// Sizes of the fixed parts of work requests.
+const (
+	sendWQESize = 208
+	recvWQESize = 40
+)
+
+func (f *file) createQP(r *uverbs.Request) syscall.Errno {
+	q := &qp{f: f, typ: uint32(u64(r.Attr(abi.UVERBS_ATTR_CREATE_QP_TYPE).Bytes))}
+	if q.typ != abi.IB_UVERBS_QPT_RC && q.typ != abi.IB_UVERBS_QPT_UC && q.typ != abi.IB_UVERBS_QPT_UD {
+		return syscall.EOPNOTSUPP
+	}
+	var errno [3]syscall.Errno
+	q.pd, errno[0] = object[*pd](f, r, abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE)
+	q.send, errno[1] = object[*cq](f, r, abi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE)
+	q.recv, errno[2] = object[*cq](f, r, abi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE)
+	for _, e := range errno {
+		if e != 0 {
+			return e
+		}
+	}
+	if r.Attr(abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE) != nil {
+		if q.srq, errno[0] = object[*srq](f, r, abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE); errno[0] != 0 {
+			return errno[0]
+		}
+	}
+	if a := r.Attr(abi.UVERBS_ATTR_CREATE_QP_FLAGS); a != nil {
+		if u32(a.Bytes)&^abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL != 0 {
+			return syscall.EOPNOTSUPP
+		}
+		q.sigAll = u32(a.Bytes) != 0
+	}
+	q.cap = load[abi.QpCap](r.Attr(abi.UVERBS_ATTR_CREATE_QP_CAP).Bytes)
+	uhw := r.Attr(abi.UVERBS_ATTR_UHW_OUT)
+	if q.cap.MaxSendWr > maxQPWR || q.cap.MaxRecvWr > maxQPWR || q.cap.MaxSendSge > maxSGE || q.cap.MaxRecvSge > maxSGE ||
+		q.cap.MaxInlineData > 512 || uhw == nil || len(uhw.Bytes) < 32 || r.Attr(abi.UVERBS_ATTR_UHW_IN) != nil {
+		return syscall.EINVAL
+	}
+	extra := max(16*int(q.cap.MaxSendSge), int(q.cap.MaxInlineData))
+	q.cap.MaxInlineData, q.cap.MaxSendSge = uint32(extra), uint32(extra/16)
+	if q.sq, errno[0] = newRing(max(q.cap.MaxSendWr, 1), sendWQESize+extra); errno[0] != 0 {
+		return errno[0]
+	}
+	var resp abi.RxeCreateQpResp
+	if q.srq == nil {
+		if q.rq, errno[0] = newRing(max(q.cap.MaxRecvWr, 1), recvWQESize+16*int(q.cap.MaxRecvSge)); errno[0] != 0 {
+			q.sq.free()
+			return errno[0]
+		}
+		resp.RqMi = f.offer(q.rq)
+		q.cap.MaxRecvSge = uint32((1<<q.rq.log2 - recvWQESize) / 16)
+	} else {
+		q.srq.refs++
+	}
+	resp.SqMi = f.offer(q.sq)
+	store(uhw.Bytes, resp)
+	q.pd.refs++
+	q.send.refs++
+	q.recv.refs++
+	q.user = u64(r.Attr(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE).Bytes)
+	q.num = f.k.nextQPN
+	f.k.nextQPN++
+	f.k.qps[q.num] = q
+	q.handle = f.add(q)
+	answer(r, abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, abi.Bytes(&q.cap))
+	answerU32(r, abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, q.num)
+	r.Attr(abi.UVERBS_ATTR_CREATE_QP_HANDLE).Raw.Data = uint64(q.handle)
+	return 0
+}

@@ -1,0 +1,150 @@
+package verbstest
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+)
+
+type pd struct {
+	refs int
+}
+
+type mr struct {
+	pd     *pd
+	index  uint32
+	start  uint64 // in the process
+	iova   uint64 // for peers
+	length uint64
+	access uint32
+	lkey   uint32
+	rkey   uint32 // 0 without remote access
+}
+
+type cq struct {
+	f       *file
+	ring    *ring
+	user    uint64
+	channel int // write end, -1 for none
+	armed   uint8
+	dead    bool
+	refs    int
+	events  uint32
+}
+
+// How a completion queue is armed.
+const (
+	armedSolicited = 1
+	armedNext      = 2
+)
+
+type srq struct {
+	f      *file
+	pd     *pd
+	ring   *ring
+	user   uint64
+	maxSGE uint32
+	limit  uint32
+	refs   int
+}
+
+type ah struct {
+	pd   *pd
+	num  uint32
+	attr abi.AhAttr
+}
+
+type qp struct {
+	f       *file
+	pd      *pd
+	handle  uint32
+	num     uint32
+	typ     uint32
+	user    uint64
+	cap     abi.QpCap
+	sigAll  bool
+	send    *cq
+	recv    *cq
+	srq     *srq
+	sq, rq  *ring
+	attr    abi.ModifyQp // what MODIFY_QP has set
+	retries uint8
+	rnr     uint8
+	msgs    uint32 // received
+}
+
+// States of a queue pair; enum ib_qp_state, ib_verbs.h.
+const (
+	stateReset = iota
+	stateInit
+	stateRTR
+	stateRTS
+	stateSQD
+	stateSQE
+	stateErr
+)
+
+// destroy ends an object that nothing refers to.
+func (f *file) destroy(h uint32) syscall.Errno {
+	switch o := f.objects[h].(type) {
+	case *pd:
+		if o.refs > 0 {
+			return syscall.EBUSY
+		}
+	case *mr:
+		o.pd.refs--
+		delete(f.k.mrs, o.index)
+	case *ah:
+		o.pd.refs--
+		delete(f.k.ahs, o.num)
+	case *cq:
+		if o.refs > 0 {
+			return syscall.EBUSY
+		}
+		f.drop(o.ring)
+	case *srq:
+		if o.refs > 0 {
+			return syscall.EBUSY
+		}
+		o.pd.refs--
+		f.drop(o.ring)
+	case *qp:
+		o.pd.refs--
+		o.send.refs--
+		o.recv.refs--
+		if o.srq != nil {
+			o.srq.refs--
+		}
+		delete(f.k.qps, o.num)
+		f.drop(o.sq)
+		f.drop(o.rq)
+	default:
+		return syscall.ENOENT
+	}
+	delete(f.objects, h)
+	return 0
+}
+
+// complete adds a completion.
+func (c *cq) complete(wc abi.Wc, solicited bool) {
+	if c.dead {
+		return
+	}
+	if c.ring.full() {
+		c.dead = true
+		c.f.event(eventCQErr, c.user)
+		return
+	}
+	store(c.ring.at(c.ring.index), wc)
+	c.ring.produce()
+	if c.armed == armedNext || c.armed == armedSolicited && (solicited || wc.Status != 0) {
+		c.armed = 0
+		c.events++
+		if c.channel >= 0 {
+			e := abi.CompEventDesc{CqHandle: c.user}
+			unix.Write(c.channel, abi.Bytes(&e)) // a reader too slow loses events
+		}
+	}
+}
