@@ -1,0 +1,99 @@
+package verbs
+
+import (
+	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+)
+
+// AHAttr is the way to a port; struct ibv_ah_attr. With RoCE, Global must be set
+// and DLID and SL are not used.
+type AHAttr struct {
+	Global       bool // the fields up to TrafficClass are valid
+	DGID         GID
+	SGIDIndex    uint8 // of the local port's table; its type decides between RoCE v1 and v2
+	HopLimit     uint8
+	TrafficClass uint8
+	FlowLabel    uint32
+	DLID         LID
+	SL           uint8
+	SrcPathBits  uint8
+	StaticRate   uint8
+	Port         uint8 // the local one
+}
+
+func flag(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (a *AHAttr) ah() abi.AhAttr {
+	return abi.AhAttr{
+		Grh:  abi.GlobalRoute{Dgid: a.DGID, FlowLabel: a.FlowLabel, SgidIndex: a.SGIDIndex, HopLimit: a.HopLimit, TrafficClass: a.TrafficClass},
+		Dlid: uint16(a.DLID), Sl: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate, IsGlobal: flag(a.Global), PortNum: a.Port,
+	}
+}
+
+func (a *AHAttr) dest() abi.QpDest {
+	return abi.QpDest{
+		Dgid: a.DGID, FlowLabel: a.FlowLabel, Dlid: uint16(a.DLID), SgidIndex: a.SGIDIndex, HopLimit: a.HopLimit,
+		TrafficClass: a.TrafficClass, Sl: a.SL, SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate, IsGlobal: flag(a.Global),
+		PortNum: a.Port,
+	}
+}
+
+func ahAttr(d *abi.QpDest) AHAttr {
+	return AHAttr{
+		Global: d.IsGlobal != 0, DGID: d.Dgid, SGIDIndex: d.SgidIndex, HopLimit: d.HopLimit, TrafficClass: d.TrafficClass,
+		FlowLabel: d.FlowLabel, DLID: LID(d.Dlid), SL: d.Sl, SrcPathBits: d.SrcPathBits, StaticRate: d.StaticRate, Port: d.PortNum,
+	}
+}
+
+// AH is an address handle: where datagrams go to. Any goroutine may use it.
+type AH struct {
+	pd     *PD
+	handle uint32
+	id     uint64
+	drv    driverAH
+	num    uint32 // what the device calls it
+}
+
+// CreateAH makes an address handle; ibv_create_ah. With RoCE the kernel looks the
+// neighbor up, which may take seconds if it does not answer.
+func (p *PD) CreateAH(attr *AHAttr) (*AH, error) {
+	a := &AH{pd: p, drv: p.ctx.drv.newAH()}
+	id, err := p.ctx.begin(a, turnUsed)
+	if err != nil {
+		return nil, err
+	}
+	a.id = id
+	in, out := a.drv.data()
+	req := abi.CreateAh{UserHandle: a.id, PdHandle: p.handle, Attr: attr.ah()}
+	var resp abi.CreateAhResp
+	call := uverbs.Invoke(abi.IB_USER_VERBS_CMD_CREATE_AH, abi.Bytes(&req), abi.Bytes(&resp))
+	if err := p.ctx.do(call.DriverIn(in).DriverOut(out)); err != nil {
+		p.ctx.end(a, a.id)
+		return nil, err
+	}
+	a.handle = resp.AhHandle
+	if err := a.drv.attach(a); err != nil {
+		a.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+// Close ends the address handle; ibv_destroy_ah. Datagrams to it must have
+// completed.
+func (a *AH) Close() error {
+	err := a.pd.ctx.do(uverbs.NewCall(abi.UVERBS_OBJECT_AH, abi.UVERBS_METHOD_AH_DESTROY).
+		Destroy(abi.UVERBS_ATTR_DESTROY_AH_HANDLE, a.handle))
+	if err == nil {
+		a.drv.detach()
+		a.pd.ctx.end(a, a.id)
+	}
+	return err
+}
+
+func (a *AH) abandon() { a.drv.detach() }

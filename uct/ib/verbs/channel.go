@@ -1,0 +1,67 @@
+package verbs
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+)
+
+// CompChannel is a completion channel: where completion queues tell of
+// completions. Any goroutine may use it; events go to one reader each.
+type CompChannel struct {
+	ctx    *Context
+	id     uint64
+	events *eventFD
+	users  atomic.Int32 // completion queues
+}
+
+// CreateCompChannel makes a completion channel; ibv_create_comp_channel.
+func (c *Context) CreateCompChannel() (*CompChannel, error) {
+	ch := &CompChannel{ctx: c}
+	id, err := c.begin(ch, turnBase)
+	if err != nil {
+		return nil, err
+	}
+	ch.id = id
+	var resp abi.CreateCompChannelResp
+	err = c.invoke(abi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, abi.Bytes(&abi.CreateCompChannel{}), abi.Bytes(&resp))
+	if err == nil {
+		ch.events, err = newEventFD(int(resp.Fd), c.Name()+" completions")
+	}
+	if err != nil {
+		c.end(ch, ch.id)
+		return nil, err
+	}
+	return ch, nil
+}
+
+// GetEvent waits for the event of an armed completion queue and returns the queue,
+// nil if it has been closed since; ibv_get_cq_event. There is nothing to
+// acknowledge. The queue has to be armed again for the next one.
+func (ch *CompChannel) GetEvent(ctx context.Context) (*CQ, error) {
+	var d abi.CompEventDesc
+	b := make([]byte, len(abi.Bytes(&d)))
+	if err := ch.events.read(ctx, b); err != nil {
+		return nil, err
+	}
+	copy(abi.Bytes(&d), b)
+	q, _ := ch.ctx.object(d.CqHandle).(*CQ)
+	if q != nil {
+		q.armed.Store(false)
+	}
+	return q, nil
+}
+
+// FD is the descriptor that becomes readable with an event. It stays the
+// channel's.
+func (ch *CompChannel) FD() int { return ch.events.fd }
+
+// Close ends the channel; ibv_destroy_comp_channel. Queues that use it no longer
+// tell anybody.
+func (ch *CompChannel) Close() error {
+	ch.ctx.end(ch, ch.id)
+	return ch.events.close()
+}
+
+func (ch *CompChannel) abandon() {}

@@ -1,0 +1,199 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+)
+
+// Context is an open device. Any goroutine may use it.
+type Context struct {
+	file        uverbs.File
+	driver      *driver
+	drv         driverContext
+	events      *eventFD
+	features    uverbs.Features
+	compVectors uint32
+	coreSupport uint64
+	bells       slab
+
+	mu       sync.Mutex
+	closed   bool              // under mu
+	children map[closer]int    // under mu: in which turn Close closes them
+	byID     map[uint64]closer // under mu: what events name
+	nextID   uint64            // under mu
+}
+
+// closer is an object of a Context.
+type closer interface {
+	Close() error
+	abandon() // gives back what is here of an object that the kernel has ended
+}
+
+// The turns in which Context.Close closes its children: what uses others first.
+const (
+	turnQP   = iota
+	turnUsed // SRQs, AHs, MRs, CQs
+	turnBase // PDs, channels
+	turns
+)
+
+// opened keeps every open Context, and with it the memory its device may write to,
+// from the garbage collector.
+var opened sync.Map // of *Context
+
+// Open opens the device; ibv_open_device.
+func (d *Device) Open() (*Context, error) {
+	f, err := uverbs.Open(d.Path, d.Uverbs, d.Rdev)
+	if err != nil {
+		return nil, err
+	}
+	return NewContext(f, d.ABIVersion)
+}
+
+// NewContext makes a Context of a device that is open already and closes it with
+// the Context, also if this fails. abiVersion is that of the driver, 0 if it is
+// not known.
+func NewContext(f uverbs.File, abiVersion int) (*Context, error) {
+	c := &Context{file: f, children: make(map[closer]int), byID: make(map[uint64]closer)}
+	if err := c.open(abiVersion); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	opened.Store(c, nil)
+	return c, nil
+}
+
+func (c *Context) open(abiVersion int) (err error) {
+	if c.driver, err = driverOf(c.file, abiVersion); err != nil {
+		return err
+	}
+	c.drv = c.driver.open(c)
+	in, out := c.drv.data()
+	var vectors, support [8]byte
+	err = c.do(uverbs.NewCall(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_GET_CONTEXT).
+		Out(abi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, vectors[:4]).
+		Out(abi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, support[:]).
+		DriverIn(in).DriverOut(out))
+	if err != nil {
+		return err
+	}
+	c.compVectors, c.coreSupport = native32(vectors[:]), native64(support[:])
+	var fd uint32
+	err = c.do(uverbs.NewCall(abi.UVERBS_OBJECT_ASYNC_EVENT, abi.UVERBS_METHOD_ASYNC_EVENT_ALLOC).
+		NewFD(abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, &fd))
+	if err != nil {
+		return err
+	}
+	c.events, err = newEventFD(int(fd), c.file.Name()+" events")
+	return err
+}
+
+// do makes a call.
+func (c *Context) do(call *uverbs.Call) error { return call.Do(c.file, c.driver.id) }
+
+// invoke makes a command.
+func (c *Context) invoke(command uint32, in, out []byte) error {
+	return c.do(uverbs.Invoke(command, in, out))
+}
+
+// Driver is the name of the kernel's driver: rxe.
+func (c *Context) Driver() string { return c.driver.name }
+
+// Name is the name of the device's node: uverbs0.
+func (c *Context) Name() string { return c.file.Name() }
+
+// NumCompVectors is how many completion vectors CreateCQ can choose from.
+func (c *Context) NumCompVectors() int { return int(c.compVectors) }
+
+// begin gives a new object a number for events and remembers it.
+func (c *Context) begin(o closer, turn int) (uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return 0, fmt.Errorf("verbs: %s is closed: %w", c.Name(), ucs.ErrInvalidParam)
+	}
+	c.nextID++
+	c.children[o] = turn
+	c.byID[c.nextID] = o
+	return c.nextID, nil
+}
+
+// end forgets an object.
+func (c *Context) end(o closer, id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.children, o)
+	delete(c.byID, id)
+}
+
+// object is what an event names, nil if it is gone.
+func (c *Context) object(id uint64) closer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byID[id]
+}
+
+// next is an object to be closed in a turn, nil if there is none.
+func (c *Context) next(turn int) closer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for o, t := range c.children {
+		if t == turn {
+			return o
+		}
+	}
+	return nil
+}
+
+// Close closes all objects of the device that are left, then the device. The
+// caller has to make sure that no goroutine uses them.
+func (c *Context) Close() error {
+	c.mu.Lock()
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		return nil
+	}
+	var errs []error
+	var left []closer
+	for turn := range turns {
+		for o := c.next(turn); o != nil; o = c.next(turn) {
+			if err := o.Close(); err != nil {
+				// Closing the device ends it all the same.
+				errs = append(errs, err)
+				left = append(left, o)
+				c.mu.Lock()
+				delete(c.children, o)
+				c.mu.Unlock()
+			}
+		}
+	}
+	errs = append(errs, c.events.close(), c.file.Close())
+	for _, o := range left {
+		o.abandon()
+	}
+	c.bells.free()
+	opened.Delete(c)
+	return errors.Join(errs...)
+}
+
+// Probe returns nil if the kernel can do a method of package abi on this device,
+// else an error that names the kernel it needs. It asks the kernel once.
+func (c *Context) Probe(object, method uint16) error {
+	return c.features.Probe(c.file, c.driver.id, object, method)
+}
+
+// waitCanceled is the error of a call that ctx has ended.
+func waitCanceled(ctx context.Context) error {
+	status := ucs.ErrCanceled
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		status = ucs.ErrTimedOut
+	}
+	return fmt.Errorf("verbs: waiting for an event: %w: %w", ctx.Err(), status)
+}

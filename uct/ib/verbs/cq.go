@@ -1,0 +1,158 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+)
+
+// CQ is a completion queue. One goroutine at a time polls it, waits for it or
+// resizes it.
+type CQ struct {
+	ctx     *Context
+	handle  uint32
+	id      uint64
+	cqe     int
+	channel *CompChannel
+	ring    driverCQ
+	armed   atomic.Bool // an event will come, or is there
+}
+
+// CreateCQ makes a completion queue for at least cqe completions; ibv_create_cq.
+// More than it has room for are lost, with an EventCQErr. channel may be nil: then
+// the queue can only be polled. vector is below NumCompVectors.
+func (c *Context) CreateCQ(cqe int, channel *CompChannel, vector int) (*CQ, error) {
+	if cqe < 1 || int64(cqe) > 1<<31 {
+		return nil, fmt.Errorf("verbs: %s: a queue of %d completions: %w", c.Name(), cqe, ucs.ErrInvalidParam)
+	}
+	q := &CQ{ctx: c, channel: channel, ring: c.drv.newCQ(cqe)}
+	id, err := c.begin(q, turnUsed)
+	if err != nil {
+		return nil, err
+	}
+	q.id = id
+	in, out := q.ring.data()
+	var resp [4]byte
+	call := uverbs.NewCall(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE).
+		New(abi.UVERBS_ATTR_CREATE_CQ_HANDLE, &q.handle).
+		U32(abi.UVERBS_ATTR_CREATE_CQ_CQE, uint32(cqe)).
+		U64(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, q.id).
+		U32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, uint32(vector)).
+		Out(abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, resp[:]).
+		FD(abi.UVERBS_ATTR_CREATE_CQ_EVENT_FD, c.events.fd).
+		DriverIn(in).DriverOut(out)
+	if channel != nil {
+		call.FD(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, channel.events.fd)
+	}
+	if err := c.do(call); err != nil {
+		q.ring.detach()
+		c.end(q, q.id)
+		return nil, err
+	}
+	q.cqe = int(native32(resp[:]))
+	if channel != nil {
+		channel.users.Add(1)
+	}
+	if err := q.ring.attach(q); err != nil {
+		q.Close()
+		return nil, err
+	}
+	return q, nil
+}
+
+// CQE is how many completions the queue has room for.
+func (q *CQ) CQE() int { return q.cqe }
+
+// Channel is the completion channel, nil for none.
+func (q *CQ) Channel() *CompChannel { return q.channel }
+
+// Poll takes up to len(wc) completions and returns how many; ibv_poll_cq. It makes
+// no system call and does not wait.
+func (q *CQ) Poll(wc []WC) int { return q.ring.poll(wc) }
+
+// ReqNotify asks for one event on the channel when the next completion comes, or
+// the next that is solicited or an error; ibv_req_notify_cq. Completions that are
+// there already do not count: poll once more after it.
+func (q *CQ) ReqNotify(solicitedOnly bool) error {
+	if err := q.ring.arm(solicitedOnly); err != nil {
+		return err
+	}
+	if !solicitedOnly {
+		q.armed.Store(true)
+	}
+	return nil
+}
+
+// Wait takes up to len(wc) completions, at least one, and waits for it if there is
+// none yet. The queue must have a channel to itself; of a shared one, read the
+// events with CompChannel.GetEvent.
+func (q *CQ) Wait(ctx context.Context, wc []WC) (int, error) {
+	if n := q.Poll(wc); n > 0 || len(wc) == 0 {
+		return n, nil
+	}
+	if q.channel == nil || q.channel.users.Load() != 1 {
+		return 0, fmt.Errorf("verbs: %s: waiting for a completion queue that has no channel to itself: %w", q.ctx.Name(), ucs.ErrInvalidParam)
+	}
+	for {
+		if !q.armed.Load() {
+			if err := q.ReqNotify(false); err != nil {
+				return 0, err
+			}
+			// What came between the last look and this will not be told of.
+			if n := q.Poll(wc); n > 0 {
+				return n, nil
+			}
+		}
+		if _, err := q.channel.GetEvent(ctx); err != nil {
+			return 0, err
+		}
+		if n := q.Poll(wc); n > 0 {
+			return n, nil
+		}
+	}
+}
+
+// Resize gives the queue room for at least cqe completions, but not for fewer than
+// are in it; ibv_resize_cq.
+func (q *CQ) Resize(cqe int) error {
+	if cqe < 1 || int64(cqe) > 1<<31 {
+		return fmt.Errorf("verbs: %s: a queue of %d completions: %w", q.ctx.Name(), cqe, ucs.ErrInvalidParam)
+	}
+	ring := q.ring.resize(cqe)
+	in, out := ring.data()
+	var resp abi.ResizeCqResp
+	call := uverbs.Invoke(abi.IB_USER_VERBS_CMD_RESIZE_CQ, abi.Bytes(&abi.ResizeCq{CqHandle: q.handle, Cqe: uint32(cqe)}), abi.Bytes(&resp))
+	if err := q.ctx.do(call.DriverIn(in).DriverOut(out)); err != nil {
+		ring.detach()
+		return err
+	}
+	q.ring.detach()
+	q.ring = ring
+	q.cqe = int(resp.Cqe)
+	return ring.attach(q)
+}
+
+// Close ends the queue; ibv_destroy_cq. It is ucs.ErrBusy while queue pairs use it.
+func (q *CQ) Close() error {
+	var resp abi.DestroyCqResp
+	err := q.ctx.do(uverbs.NewCall(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_DESTROY).
+		Destroy(abi.UVERBS_ATTR_DESTROY_CQ_HANDLE, q.handle).
+		Out(abi.UVERBS_ATTR_DESTROY_CQ_RESP, abi.Bytes(&resp)))
+	if err != nil {
+		return err
+	}
+	q.abandon()
+	q.ctx.end(q, q.id)
+	return nil
+}
+
+func (q *CQ) abandon() {
+	q.ring.detach()
+	if q.channel != nil {
+		q.channel.users.Add(-1)
+	}
+}

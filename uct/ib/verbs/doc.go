@@ -1,0 +1,34 @@
+// Package verbs is InfiniBand verbs in Go on the kernel's interface: devices,
+// protection domains, memory regions, completion queues and channels, queue pairs,
+// shared receive queues, address handles and work requests, without C libraries.
+// Who knows ibv_* finds everything under its name: ibv_reg_mr is PD.RegMR,
+// ibv_post_send is QP.PostSend, ibv_poll_cq is CQ.Poll.
+//
+// # Objects
+//
+// A Context is an open device; everything else is made from it or from its
+// children and is closed by its Close method. What others still use cannot be
+// closed: Close then returns an error that is ucs.ErrBusy and changes nothing.
+// Context.Close closes all that is left. A Context that is not closed stays open,
+// with its memory registered, as long as the process lives: the device may be
+// writing to it.
+//
+// # Goroutines
+//
+// Any goroutine may make and close objects and ask for their attributes. Of one
+// queue pair, one goroutine at a time posts sends and one posts receives; of one
+// completion queue or shared receive queue, one goroutine at a time polls or
+// posts. Nothing is locked on these paths and nothing is allocated.
+//
+// # Memory
+//
+// Memory that the device reads and writes must stay in place: PD.RegMR pins what
+// it is given until MR.Close. A work request names it by address and key, see
+// MR.SGE; nothing in a work request but inline data is kept or looked at after it
+// is posted.
+//
+// # Errors
+//
+// errors.Is finds the ucs.Status and the syscall.Errno of a failed call. A work
+// request that fails says so in its completion, see WC.
+package verbs

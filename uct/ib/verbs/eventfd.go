@@ -1,0 +1,70 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// eventFD is a descriptor that records can be read from, one at a time, without
+// keeping a thread.
+type eventFD struct {
+	mu sync.Mutex // one reader at a time
+	fd int
+	f  *os.File
+}
+
+// newEventFD takes over a descriptor of the kernel.
+func newEventFD(fd int, name string) (*eventFD, error) {
+	unix.CloseOnExec(fd)
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("verbs: %s: %w: %w", name, err, ucs.ErrIO)
+	}
+	return &eventFD{fd: fd, f: os.NewFile(uintptr(fd), name)}, nil
+}
+
+func (e *eventFD) close() error {
+	if e == nil {
+		return nil
+	}
+	return e.f.Close()
+}
+
+// read waits for one record.
+func (e *eventFD) read(ctx context.Context, b []byte) error {
+	if ctx.Err() != nil {
+		return waitCanceled(ctx)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		e.f.SetReadDeadline(time.Unix(1, 0)) // long ago
+		close(over)
+	})
+	n, err := e.f.Read(b)
+	if !stop() {
+		<-over
+		e.f.SetReadDeadline(time.Time{})
+	}
+	switch {
+	case err == nil && n == len(b):
+		return nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return waitCanceled(ctx)
+	case errors.Is(err, syscall.EIO):
+		return fmt.Errorf("verbs: %s: the device is gone: %w: %w", e.f.Name(), err, ucs.ErrNoDevice)
+	case err == nil:
+		err = fmt.Errorf("%d bytes of %d", n, len(b))
+	}
+	return fmt.Errorf("verbs: %s: %w: %w", e.f.Name(), err, ucs.ErrIO)
+}

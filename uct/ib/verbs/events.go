@@ -1,0 +1,97 @@
+package verbs
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+)
+
+// EventType is what has happened to a device or an object.
+type EventType uint32
+
+// Events; enum ib_event_type, ib_verbs.h.
+const (
+	EventCQErr EventType = iota
+	EventQPFatal
+	EventQPReqErr
+	EventQPAccessErr
+	EventCommEst
+	EventSQDrained
+	EventPathMig
+	EventPathMigErr
+	EventDeviceFatal
+	EventPortActive
+	EventPortErr
+	EventLIDChange
+	EventPKeyChange
+	EventSMChange
+	EventSRQErr
+	EventSRQLimitReached
+	EventQPLastWQEReached
+	EventClientReregister
+	EventGIDChange
+	EventWQFatal
+	EventDeviceSpeedChange
+)
+
+var eventNames = []string{"CQ error", "QP fatal error", "QP request error", "QP access error", "communication established",
+	"SQ drained", "path migrated", "path migration failed", "device fatal error", "port active", "port error", "LID change",
+	"P_Key change", "SM change", "SRQ error", "SRQ limit reached", "QP last WQE reached", "client reregister", "GID change",
+	"WQ fatal error", "device speed change"}
+
+// String describes the event.
+func (t EventType) String() string { return name(int(t), eventNames...) }
+
+// AsyncEvent is something that happened without being asked for. At most one of
+// the objects is set; none is if it has been closed since.
+type AsyncEvent struct {
+	Type EventType
+	Port int // of events of ports
+	CQ   *CQ
+	QP   *QP
+	SRQ  *SRQ
+}
+
+// String describes the event.
+func (e AsyncEvent) String() string {
+	switch {
+	case e.Port != 0:
+		return fmt.Sprintf("%v, port %d", e.Type, e.Port)
+	case e.QP != nil:
+		return fmt.Sprintf("%v, QP %#x", e.Type, uint32(e.QP.qpn))
+	}
+	return e.Type.String()
+}
+
+// GetAsyncEvent waits for the next event of the device; ibv_get_async_event. There
+// is nothing to acknowledge. It fails with ucs.ErrNoDevice when the device is gone.
+func (c *Context) GetAsyncEvent(ctx context.Context) (AsyncEvent, error) {
+	var d abi.AsyncEventDesc
+	b := make([]byte, len(abi.Bytes(&d)))
+	if err := c.events.read(ctx, b); err != nil {
+		return AsyncEvent{}, err
+	}
+	copy(abi.Bytes(&d), b)
+	e := AsyncEvent{Type: EventType(d.EventType &^ (1 << 31))}
+	switch e.Type {
+	case EventPortActive, EventPortErr, EventLIDChange, EventPKeyChange, EventSMChange, EventClientReregister,
+		EventGIDChange, EventDeviceSpeedChange:
+		e.Port = int(d.Element)
+	case EventDeviceFatal:
+	default:
+		switch o := c.object(d.Element).(type) {
+		case *CQ:
+			e.CQ = o
+		case *QP:
+			e.QP = o
+		case *SRQ:
+			e.SRQ = o
+		}
+	}
+	return e, nil
+}
+
+// AsyncFD is the descriptor that becomes readable with an event. It stays the
+// Context's.
+func (c *Context) AsyncFD() int { return c.events.fd }

@@ -1,0 +1,149 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+)
+
+// MR is a memory region: memory that the device may use. Any goroutine may use it.
+type MR struct {
+	pd     *PD
+	handle uint32
+	id     uint64
+	b      []byte
+	unpin  func()
+	iova   uint64
+	length uint64
+	lkey   LKey
+	rkey   RKey
+}
+
+// RegMR registers b, which may be of Go's heap or mapped; ibv_reg_mr. It pins b
+// until Close: b stays alive and in place, and its pages with it. Peers name it by
+// MR.Addr. The registration must not outlive its use: what the kernel pins counts
+// against RLIMIT_MEMLOCK.
+func (p *PD) RegMR(b []byte, access Access) (*MR, error) {
+	if len(b) == 0 {
+		return nil, fmt.Errorf("verbs: %s: registration of no memory: %w", p.ctx.Name(), ucs.ErrInvalidParam)
+	}
+	if access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0 {
+		return nil, fmt.Errorf("verbs: %s: access %#x: peers write only where AccessLocalWrite is given: %w",
+			p.ctx.Name(), uint32(access), ucs.ErrInvalidParam)
+	}
+	if p.ctx.coreSupport&abi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS == 0 {
+		access &^= accessOptional
+	}
+	m := &MR{pd: p, b: b, length: uint64(len(b))}
+	id, err := p.ctx.begin(m, turnUsed)
+	if err != nil {
+		return nil, err
+	}
+	m.id = id
+	m.unpin = pin(b)
+	m.iova = addressOf(b)
+	req := abi.RegMr{Start: m.iova, Length: m.length, HcaVa: m.iova, PdHandle: p.handle, AccessFlags: uint32(access)}
+	var resp abi.RegMrResp
+	if err := p.ctx.invoke(abi.IB_USER_VERBS_CMD_REG_MR, abi.Bytes(&req), abi.Bytes(&resp)); err != nil {
+		m.abandon()
+		p.ctx.end(m, m.id)
+		return nil, lockLimit(err, len(b))
+	}
+	m.handle, m.lkey, m.rkey = resp.MrHandle, LKey(resp.Lkey), RKey(resp.Rkey)
+	return m, nil
+}
+
+// lockLimit adds to the error of a registration which limit it has probably met.
+func lockLimit(err error, n int) error {
+	var e *uverbs.Error
+	if !errors.As(err, &e) || e.Errno != syscall.ENOMEM {
+		return err
+	}
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) == nil && l.Cur != unix.RLIM_INFINITY {
+		e.Hint = fmt.Sprintf("%d bytes wanted, %d may be locked in all: raise the limit (ulimit -l, LimitMEMLOCK=, or CAP_IPC_LOCK)", n, l.Cur)
+	}
+	return err
+}
+
+// RegDMABufMR registers memory of another device, given as a dma-buf; ibv_reg_dmabuf_mr.
+// iova is the address peers will use. Few drivers have it, from Linux 5.12 on.
+func (p *PD) RegDMABufMR(offset, length, iova uint64, fd int, access Access) (*MR, error) {
+	m := &MR{pd: p, iova: iova, length: length}
+	id, err := p.ctx.begin(m, turnUsed)
+	if err != nil {
+		return nil, err
+	}
+	m.id = id
+	var lkey, rkey [4]byte
+	err = p.ctx.do(uverbs.NewCall(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_REG_DMABUF_MR).
+		New(abi.UVERBS_ATTR_REG_DMABUF_MR_HANDLE, &m.handle).
+		Handle(abi.UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, p.handle).
+		U64(abi.UVERBS_ATTR_REG_DMABUF_MR_OFFSET, offset).
+		U64(abi.UVERBS_ATTR_REG_DMABUF_MR_LENGTH, length).
+		U64(abi.UVERBS_ATTR_REG_DMABUF_MR_IOVA, iova).
+		U32(abi.UVERBS_ATTR_REG_DMABUF_MR_FD, uint32(fd)).
+		U32(abi.UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, uint32(access)).
+		Out(abi.UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, lkey[:]).
+		Out(abi.UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, rkey[:]))
+	if err != nil {
+		p.ctx.end(m, m.id)
+		return nil, err
+	}
+	m.lkey, m.rkey = LKey(native32(lkey[:])), RKey(native32(rkey[:]))
+	return m, nil
+}
+
+// LKey is the key for local use.
+func (m *MR) LKey() LKey { return m.lkey }
+
+// RKey is the key for peers, 0 if they have no access.
+func (m *MR) RKey() RKey { return m.rkey }
+
+// Addr is the address of the first byte, for work requests here and at peers.
+func (m *MR) Addr() uint64 { return m.iova }
+
+// Len is the length in bytes.
+func (m *MR) Len() int { return int(m.length) }
+
+// Bytes is the memory, nil of a dma-buf.
+func (m *MR) Bytes() []byte { return m.b }
+
+// SGE names n bytes of the region from off on in a work request. It panics if the
+// region does not have them, as slicing does.
+func (m *MR) SGE(off, n int) SGE {
+	if off < 0 || n < 0 || uint64(off)+uint64(n) > m.length || uint64(n) > 1<<31 {
+		panic(sgeRange(off, n, m.length))
+	}
+	return SGE{Addr: m.iova + uint64(off), Length: uint32(n), LKey: m.lkey}
+}
+
+//go:noinline
+func sgeRange(off, n int, length uint64) string {
+	return fmt.Sprintf("verbs: %d bytes from %d on of a region of %d", n, off, length)
+}
+
+// Close ends the registration and unpins the memory; ibv_dereg_mr.
+func (m *MR) Close() error {
+	err := m.pd.ctx.do(uverbs.NewCall(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_MR_DESTROY).
+		Destroy(abi.UVERBS_ATTR_DESTROY_MR_HANDLE, m.handle))
+	if err != nil {
+		return err
+	}
+	m.abandon()
+	m.pd.ctx.end(m, m.id)
+	return nil
+}
+
+func (m *MR) abandon() {
+	if m.unpin != nil {
+		m.unpin()
+	}
+	m.unpin, m.b = nil, nil
+}

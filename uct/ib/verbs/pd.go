@@ -1,0 +1,47 @@
+package verbs
+
+import (
+	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+)
+
+// PD is a protection domain: memory, queue pairs and addresses work together only
+// within one. Any goroutine may use it.
+type PD struct {
+	ctx    *Context
+	handle uint32
+	id     uint64
+}
+
+// AllocPD makes a protection domain; ibv_alloc_pd.
+func (c *Context) AllocPD() (*PD, error) {
+	p := &PD{ctx: c}
+	id, err := c.begin(p, turnBase)
+	if err != nil {
+		return nil, err
+	}
+	p.id = id
+	var resp abi.AllocPdResp
+	if err := c.invoke(abi.IB_USER_VERBS_CMD_ALLOC_PD, abi.Bytes(&abi.AllocPd{}), abi.Bytes(&resp)); err != nil {
+		c.end(p, p.id)
+		return nil, err
+	}
+	p.handle = resp.PdHandle
+	return p, nil
+}
+
+// Context is the device of the protection domain.
+func (p *PD) Context() *Context { return p.ctx }
+
+// Close ends the protection domain; ibv_dealloc_pd. It is ucs.ErrBusy while
+// something is in it.
+func (p *PD) Close() error {
+	err := p.ctx.do(uverbs.NewCall(abi.UVERBS_OBJECT_PD, abi.UVERBS_METHOD_PD_DESTROY).
+		Destroy(abi.UVERBS_ATTR_DESTROY_PD_HANDLE, p.handle))
+	if err == nil {
+		p.ctx.end(p, p.id)
+	}
+	return err
+}
+
+func (p *PD) abandon() {}

@@ -1,0 +1,187 @@
+package verbs
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+)
+
+// QPType is the service of a queue pair.
+type QPType uint8
+
+// Services; enum ib_uverbs_qp_type.
+const (
+	RC QPType = 2 // reliable connection
+	UC QPType = 3 // unreliable connection
+	UD QPType = 4 // unreliable datagram
+)
+
+// String returns the name of the service.
+func (t QPType) String() string { return name(int(t), "", "", "RC", "UC", "UD") }
+
+// QPCap is how much a queue pair takes; struct ibv_qp_cap.
+type QPCap struct {
+	MaxSendWR  int
+	MaxRecvWR  int
+	MaxSendSGE int
+	MaxRecvSGE int
+	MaxInline  int // bytes
+}
+
+func (c QPCap) abi() abi.QpCap {
+	return abi.QpCap{MaxSendWr: uint32(c.MaxSendWR), MaxRecvWr: uint32(c.MaxRecvWR), MaxSendSge: uint32(c.MaxSendSGE),
+		MaxRecvSge: uint32(c.MaxRecvSGE), MaxInlineData: uint32(c.MaxInline)}
+}
+
+// QPInitAttr is what a queue pair is to be; struct ibv_qp_init_attr.
+type QPInitAttr struct {
+	Type   QPType
+	SendCQ *CQ
+	RecvCQ *CQ
+	SRQ    *SRQ // nil: the queue pair has a receive queue of its own
+	Cap    QPCap
+	SigAll bool // every request completes as if it were SendSignaled
+}
+
+// QP is a queue pair. One goroutine at a time posts sends, one posts receives, and
+// nobody does while its state is changed.
+type QP struct {
+	pd     *PD
+	handle uint32
+	id     uint64
+	qpn    QPN
+	typ    QPType
+	cap    QPCap
+	init   QPInitAttr
+	state  atomic.Uint32 // QPState, as far as it is known here
+	ring   driverQP
+}
+
+// CreateQP makes a queue pair in state QPReset; ibv_create_qp. Its Cap may be more
+// than was asked for.
+func (p *PD) CreateQP(a *QPInitAttr) (*QP, error) {
+	c := a.Cap
+	switch {
+	case a.Type != RC && a.Type != UC && a.Type != UD:
+		return nil, fmt.Errorf("verbs: %s: a queue pair of type %v: %w", p.ctx.Name(), a.Type, ucs.ErrUnsupported)
+	case a.SendCQ == nil || a.RecvCQ == nil:
+		return nil, fmt.Errorf("verbs: %s: a queue pair without completion queues: %w", p.ctx.Name(), ucs.ErrInvalidParam)
+	case c.MaxSendWR < 0 || c.MaxRecvWR < 0 || c.MaxSendSGE < 0 || c.MaxRecvSGE < 0 || c.MaxInline < 0 ||
+		int64(c.MaxSendWR|c.MaxRecvWR|c.MaxSendSGE|c.MaxRecvSGE|c.MaxInline) > 1<<31:
+		return nil, fmt.Errorf("verbs: %s: a queue pair for %+v: %w", p.ctx.Name(), c, ucs.ErrInvalidParam)
+	}
+	q := &QP{pd: p, typ: a.Type, init: *a, ring: p.ctx.drv.newQP(a)}
+	id, err := p.ctx.begin(q, turnQP)
+	if err != nil {
+		return nil, err
+	}
+	q.id = id
+	in, out := q.ring.data()
+	want := c.abi()
+	var got abi.QpCap
+	var num [4]byte
+	call := uverbs.NewCall(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_CREATE).
+		New(abi.UVERBS_ATTR_CREATE_QP_HANDLE, &q.handle).
+		Handle(abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE, p.handle).
+		Handle(abi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, a.SendCQ.handle).
+		Handle(abi.UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, a.RecvCQ.handle).
+		U64(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE, q.id).
+		In(abi.UVERBS_ATTR_CREATE_QP_CAP, abi.Bytes(&want)).
+		Const(abi.UVERBS_ATTR_CREATE_QP_TYPE, uint64(a.Type)).
+		FD(abi.UVERBS_ATTR_CREATE_QP_EVENT_FD, p.ctx.events.fd).
+		Out(abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, abi.Bytes(&got)).
+		Out(abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, num[:]).
+		DriverIn(in).DriverOut(out)
+	if a.SRQ != nil {
+		call.Handle(abi.UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, a.SRQ.handle)
+	}
+	if a.SigAll {
+		call.U32(abi.UVERBS_ATTR_CREATE_QP_FLAGS, abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL)
+	}
+	if err := p.ctx.do(call); err != nil {
+		q.ring.detach()
+		p.ctx.end(q, q.id)
+		return nil, err
+	}
+	q.qpn = QPN(native32(num[:]))
+	q.cap = QPCap{MaxSendWR: int(got.MaxSendWr), MaxRecvWR: int(got.MaxRecvWr), MaxSendSGE: int(got.MaxSendSge),
+		MaxRecvSGE: int(got.MaxRecvSge), MaxInline: int(got.MaxInlineData)}
+	if err := q.ring.attach(q); err != nil {
+		q.Close()
+		return nil, err
+	}
+	return q, nil
+}
+
+// QPN is the number of the queue pair, which peers need to know.
+func (q *QP) QPN() QPN { return q.qpn }
+
+// Type is the service.
+func (q *QP) Type() QPType { return q.typ }
+
+// Cap is how much the queue pair takes.
+func (q *QP) Cap() QPCap { return q.cap }
+
+// State is the state the queue pair was last set to or, by Query, found in.
+func (q *QP) State() QPState { return QPState(q.state.Load()) }
+
+// PostSend posts work requests in their order, rings the device's bell once for
+// all and returns how many are in the queue; ibv_post_send. An error is that of
+// the request behind these: ucs.ErrNoResource if the queue is full; or that of the
+// bell, if all are in the queue: another call, also one without requests, rings it
+// again.
+//
+// wr and what it points to belong to the caller again, but for the memory that
+// SGList names.
+func (q *QP) PostSend(wr []SendWR) (int, error) {
+	if s := q.state.Load(); s < uint32(QPRTS) {
+		return 0, errState
+	}
+	return q.ring.postSend(wr)
+}
+
+// PostRecv posts work requests to the receive queue and returns how many are in
+// it; ibv_post_recv. It makes no system call. A full queue is ucs.ErrNoResource.
+func (q *QP) PostRecv(wr []RecvWR) (int, error) {
+	if q.state.Load() == uint32(QPReset) {
+		return 0, errState
+	}
+	return q.ring.postRecv(wr)
+}
+
+// Close ends the queue pair; ibv_destroy_qp. What is posted does not complete.
+func (q *QP) Close() error {
+	var resp abi.DestroyQpResp
+	err := q.pd.ctx.do(uverbs.NewCall(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_DESTROY).
+		Destroy(abi.UVERBS_ATTR_DESTROY_QP_HANDLE, q.handle).
+		Out(abi.UVERBS_ATTR_DESTROY_QP_RESP, abi.Bytes(&resp)))
+	if err != nil {
+		return err
+	}
+	q.ring.detach()
+	q.pd.ctx.end(q, q.id)
+	return nil
+}
+
+func (q *QP) abandon() { q.ring.detach() }
+
+// AttachMcast makes a datagram queue pair receive what is sent to a multicast
+// group; ibv_attach_mcast. lid is that of the group, 0 with RoCE.
+func (q *QP) AttachMcast(gid GID, lid LID) error {
+	return q.mcast(abi.IB_USER_VERBS_CMD_ATTACH_MCAST, gid, lid)
+}
+
+// DetachMcast undoes AttachMcast; ibv_detach_mcast.
+func (q *QP) DetachMcast(gid GID, lid LID) error {
+	return q.mcast(abi.IB_USER_VERBS_CMD_DETACH_MCAST, gid, lid)
+}
+
+func (q *QP) mcast(command uint32, gid GID, lid LID) error {
+	if q.typ != UD {
+		return fmt.Errorf("verbs: QP %#x: multicast with a queue pair of type %v: %w", uint32(q.qpn), q.typ, ucs.ErrInvalidParam)
+	}
+	return q.pd.ctx.invoke(command, abi.Bytes(&abi.AttachMcast{Gid: gid, QpHandle: q.handle, Mlid: uint16(lid)}), nil)
+}

@@ -1,0 +1,137 @@
+package verbs
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+)
+
+// QPAttr is what a queue pair is set to and found as; struct ibv_qp_attr.
+type QPAttr struct {
+	State           QPState
+	CurState        QPState
+	PathMTU         MTU
+	QKey            QKey
+	RQPSN           PSN
+	SQPSN           PSN
+	DestQPN         QPN
+	Access          Access // what the peer may do
+	AH              AHAttr // the way to the peer
+	PKeyIndex       uint16
+	Port            uint8
+	MaxRdAtomic     uint8 // reads and atomics under way from here
+	MaxDestRdAtomic uint8 // and to here
+	MinRNRTimer     uint8 // code of the time a sender waits for a receive, 0 is the longest
+	Timeout         uint8 // of an acknowledgment: 4.096 µs · 2^n, 0 for ever
+	RetryCount      uint8 // up to 7; rxe takes 7 for ever
+	RNRRetry        uint8 // up to 7, which is for ever
+	SQDrainEvent    bool  // an EventSQDrained when what is under way is done
+	SQDraining      bool  // Query only
+	Cap             QPCap // Query only
+	SigAll          bool  // Query only
+}
+
+// QPAttrMask says which fields of a QPAttr count.
+type QPAttrMask uint32
+
+// Fields of QPAttr; enum ib_qp_attr_mask, ib_verbs.h.
+const (
+	QPAttrState           QPAttrMask = 1 << 0
+	QPAttrCurState        QPAttrMask = 1 << 1
+	QPAttrSQDrainEvent    QPAttrMask = 1 << 2
+	QPAttrAccess          QPAttrMask = 1 << 3
+	QPAttrPKeyIndex       QPAttrMask = 1 << 4
+	QPAttrPort            QPAttrMask = 1 << 5
+	QPAttrQKey            QPAttrMask = 1 << 6
+	QPAttrAH              QPAttrMask = 1 << 7
+	QPAttrPathMTU         QPAttrMask = 1 << 8
+	QPAttrTimeout         QPAttrMask = 1 << 9
+	QPAttrRetryCount      QPAttrMask = 1 << 10
+	QPAttrRNRRetry        QPAttrMask = 1 << 11
+	QPAttrRQPSN           QPAttrMask = 1 << 12
+	QPAttrMaxRdAtomic     QPAttrMask = 1 << 13
+	QPAttrMinRNRTimer     QPAttrMask = 1 << 15
+	QPAttrSQPSN           QPAttrMask = 1 << 16
+	QPAttrMaxDestRdAtomic QPAttrMask = 1 << 17
+	QPAttrCap             QPAttrMask = 1 << 19 // Query only
+	QPAttrDestQPN         QPAttrMask = 1 << 20
+)
+
+var attrNames = map[QPAttrMask]string{
+	QPAttrState: "State", QPAttrCurState: "CurState", QPAttrSQDrainEvent: "SQDrainEvent", QPAttrAccess: "Access",
+	QPAttrPKeyIndex: "PKeyIndex", QPAttrPort: "Port", QPAttrQKey: "QKey", QPAttrAH: "AH", QPAttrPathMTU: "PathMTU",
+	QPAttrTimeout: "Timeout", QPAttrRetryCount: "RetryCount", QPAttrRNRRetry: "RNRRetry", QPAttrRQPSN: "RQPSN",
+	QPAttrMaxRdAtomic: "MaxRdAtomic", QPAttrMinRNRTimer: "MinRNRTimer", QPAttrSQPSN: "SQPSN",
+	QPAttrMaxDestRdAtomic: "MaxDestRdAtomic", QPAttrCap: "Cap", QPAttrDestQPN: "DestQPN",
+}
+
+// String lists the fields.
+func (m QPAttrMask) String() string {
+	var names []string
+	for bit := QPAttrMask(1); bit != 0; bit <<= 1 {
+		if m&bit == 0 {
+			continue
+		}
+		if n := attrNames[bit]; n != "" {
+			names = append(names, n)
+		} else {
+			names = append(names, fmt.Sprintf("%#x", uint32(bit)))
+		}
+	}
+	return strings.Join(names, "|")
+}
+
+const mask24 = 1<<24 - 1
+
+// Modify sets the fields in mask, among them the state; ibv_modify_qp. What the
+// change of state needs and does not allow is checked here, with errors that say
+// so. With RoCE a change to QPRTR looks the peer up, which may take seconds.
+func (q *QP) Modify(a *QPAttr, mask QPAttrMask) error {
+	from := q.State()
+	if mask&QPAttrCurState != 0 {
+		from = a.CurState
+	}
+	to := from
+	if mask&QPAttrState != 0 {
+		to = a.State
+	}
+	if err := checkModify(q.typ, from, to, a, mask); err != nil {
+		return fmt.Errorf("verbs: QP %#x: %w: %w", uint32(q.qpn), err, ucs.ErrInvalidParam)
+	}
+	req := abi.ModifyQp{
+		QpHandle: q.handle, AttrMask: uint32(mask), Qkey: uint32(a.QKey), RqPsn: uint32(a.RQPSN) & mask24,
+		SqPsn: uint32(a.SQPSN) & mask24, DestQpNum: uint32(a.DestQPN), QpAccessFlags: uint32(a.Access), PkeyIndex: a.PKeyIndex,
+		QpState: uint8(a.State), CurQpState: uint8(a.CurState), PathMtu: uint8(a.PathMTU), EnSqdAsyncNotify: flag(a.SQDrainEvent),
+		MaxRdAtomic: a.MaxRdAtomic, MaxDestRdAtomic: a.MaxDestRdAtomic, MinRnrTimer: a.MinRNRTimer, PortNum: a.Port,
+		Timeout: a.Timeout, RetryCnt: a.RetryCount, RnrRetry: a.RNRRetry,
+	}
+	if mask&QPAttrAH != 0 {
+		req.Dest = a.AH.dest()
+	}
+	if err := q.pd.ctx.invoke(abi.IB_USER_VERBS_CMD_MODIFY_QP, abi.Bytes(&req), nil); err != nil {
+		return err
+	}
+	q.state.Store(uint32(to))
+	return nil
+}
+
+// Query asks the kernel for the attributes in mask and maybe more; ibv_query_qp.
+func (q *QP) Query(mask QPAttrMask) (QPAttr, error) {
+	var r abi.QueryQpResp
+	if err := q.pd.ctx.invoke(abi.IB_USER_VERBS_CMD_QUERY_QP, abi.Bytes(&abi.QueryQp{QpHandle: q.handle, AttrMask: uint32(mask)}), abi.Bytes(&r)); err != nil {
+		return QPAttr{}, err
+	}
+	if mask&QPAttrState != 0 {
+		q.state.Store(uint32(r.QpState))
+	}
+	return QPAttr{
+		State: QPState(r.QpState), CurState: QPState(r.CurQpState), PathMTU: MTU(r.PathMtu), QKey: QKey(r.Qkey), RQPSN: PSN(r.RqPsn),
+		SQPSN: PSN(r.SqPsn), DestQPN: QPN(r.DestQpNum), Access: Access(r.QpAccessFlags), AH: ahAttr(&r.Dest), PKeyIndex: r.PkeyIndex,
+		Port: r.PortNum, MaxRdAtomic: r.MaxRdAtomic, MaxDestRdAtomic: r.MaxDestRdAtomic, MinRNRTimer: r.MinRnrTimer,
+		Timeout: r.Timeout, RetryCount: r.RetryCnt, RNRRetry: r.RnrRetry, SQDraining: r.SqDraining != 0, SigAll: r.SqSigAll != 0,
+		Cap: QPCap{MaxSendWR: int(r.MaxSendWr), MaxRecvWR: int(r.MaxRecvWr), MaxSendSGE: int(r.MaxSendSge),
+			MaxRecvSGE: int(r.MaxRecvSge), MaxInline: int(r.MaxInlineData)},
+	}, nil
+}

@@ -1,0 +1,258 @@
+package verbs_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// patience bounds what must happen, for the case that it does not.
+const patience = 30 * time.Second
+
+// rig is a device that tests run on: one without a kernel, or a real one.
+type rig struct {
+	open     func(t *testing.T) *verbs.Context // one more time
+	kernel   *verbstest.Kernel                 // nil with a real one
+	gidIndex int
+	gid      verbs.GID
+	mtu      verbs.MTU
+}
+
+// fakeRig is the device without a kernel.
+func fakeRig(t *testing.T) *rig {
+	t.Helper()
+	ucttest.NoLeaks(t)
+	k := verbstest.New()
+	t.Cleanup(func() {
+		if k.Objects() != 0 || k.Mapped() != 0 {
+			t.Errorf("%d objects and %d mappings left behind", k.Objects(), k.Mapped())
+		}
+	})
+	r := &rig{kernel: k, open: func(t *testing.T) *verbs.Context {
+		t.Helper()
+		c, err := verbs.NewContext(k.Open(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := c.Close(); err != nil {
+				t.Errorf("closing the device: %v", err)
+			}
+		})
+		return c
+	}}
+	r.find(t)
+	return r
+}
+
+// find chooses a GID: IPv4 if there is one.
+func (r *rig) find(t *testing.T) {
+	t.Helper()
+	c := r.open(t)
+	port, err := c.QueryPort(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.mtu = port.ActiveMTU
+	gids, err := c.QueryGIDTable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range gids {
+		if g.Port == 1 && (r.gid.IsZero() || g.GID.Addr().Is4() && g.Type == verbs.GIDRoCEv2) {
+			r.gid, r.gidIndex = g.GID, g.Index
+		}
+	}
+	if r.gid.IsZero() {
+		t.Fatal("port 1 has no GID")
+	}
+}
+
+// side is one end of a connection.
+type side struct {
+	r   *rig
+	ctx *verbs.Context
+	pd  *verbs.PD
+	cq  *verbs.CQ
+	qp  *verbs.QP
+	mr  *verbs.MR
+	buf []byte
+}
+
+const bufSize = 64 << 10
+
+// all that peers may do
+const fullAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+
+// option changes what a queue pair is to be.
+type option func(*verbs.QPInitAttr)
+
+// newSide opens the device and makes one of everything.
+func (r *rig) newSide(t *testing.T, typ verbs.QPType, opts ...option) *side {
+	t.Helper()
+	c := r.open(t)
+	s := &side{r: r, ctx: c, pd: must(c.AllocPD())(t)}
+	ch := must(c.CreateCompChannel())(t)
+	s.cq = must(c.CreateCQ(256, ch, 0))(t)
+	s.buf = make([]byte, bufSize)
+	s.mr = must(s.pd.RegMR(s.buf, fullAccess))(t)
+	s.newQP(t, typ, opts...)
+	return s
+}
+
+func (s *side) newQP(t *testing.T, typ verbs.QPType, opts ...option) {
+	t.Helper()
+	a := &verbs.QPInitAttr{Type: typ, SendCQ: s.cq, RecvCQ: s.cq,
+		Cap: verbs.QPCap{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 128}}
+	for _, o := range opts {
+		o(a)
+	}
+	s.qp = must(s.pd.CreateQP(a))(t)
+}
+
+const qkey = 0x1234
+
+// up takes the queue pair to RTS, connected to peer unless it is UD.
+func (s *side) up(t *testing.T, peer *side, change ...func(*verbs.QPAttr)) {
+	t.Helper()
+	s.toInit(t)
+	s.toRTS(t, peer, change...)
+}
+
+func (s *side) toInit(t *testing.T) {
+	t.Helper()
+	mask := verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort
+	if s.qp.Type() == verbs.UD {
+		mask |= verbs.QPAttrQKey
+	} else {
+		mask |= verbs.QPAttrAccess
+	}
+	check(t, s.qp.Modify(&verbs.QPAttr{State: verbs.QPInit, Port: 1, QKey: qkey, Access: fullAccess}, mask))
+}
+
+// path is the way to the port itself.
+func (r *rig) path() verbs.AHAttr {
+	return verbs.AHAttr{Global: true, DGID: r.gid, SGIDIndex: uint8(r.gidIndex), HopLimit: 64, Port: 1}
+}
+
+func (s *side) toRTS(t *testing.T, peer *side, change ...func(*verbs.QPAttr)) {
+	t.Helper()
+	a := &verbs.QPAttr{State: verbs.QPRTR, PathMTU: s.r.mtu, AH: s.r.path(), RQPSN: 0x111, SQPSN: 0x111,
+		MaxDestRdAtomic: 4, MaxRdAtomic: 4, MinRNRTimer: 1, Timeout: 14, RetryCount: 6, RNRRetry: 6}
+	if peer != nil {
+		a.DestQPN = peer.qp.QPN()
+	}
+	for _, f := range change {
+		f(a)
+	}
+	rtr, rts := verbs.QPAttrState, verbs.QPAttrState|verbs.QPAttrSQPSN
+	switch s.qp.Type() {
+	case verbs.RC:
+		rtr |= verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
+		rts |= verbs.QPAttrTimeout | verbs.QPAttrRetryCount | verbs.QPAttrRNRRetry | verbs.QPAttrMaxRdAtomic
+		fallthrough
+	case verbs.UC:
+		rtr |= verbs.QPAttrAH | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
+	}
+	check(t, s.qp.Modify(a, rtr))
+	a.State = verbs.QPRTS
+	check(t, s.qp.Modify(a, rts))
+}
+
+// pair makes two ends and connects them.
+func (r *rig) pair(t *testing.T, typ verbs.QPType, change ...func(*verbs.QPAttr)) (a, b *side) {
+	t.Helper()
+	a, b = r.newSide(t, typ), r.newSide(t, typ)
+	a.up(t, b, change...)
+	b.up(t, a, change...)
+	return a, b
+}
+
+// poll waits for n completions.
+func (s *side) poll(t *testing.T, n int) []verbs.WC {
+	t.Helper()
+	wc := make([]verbs.WC, n)
+	got := 0
+	for end := time.Now().Add(patience); got < n; {
+		k := s.cq.Poll(wc[got:])
+		got += k
+		if k > 0 {
+			continue
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d completions of %d: %+v", got, n, wc[:got])
+		}
+		if s.r.kernel != nil {
+			s.r.kernel.Progress()
+		}
+		runtime.Gosched()
+	}
+	return wc
+}
+
+// done waits for one completion, which must be a success.
+func (s *side) done(t *testing.T, id uint64, op verbs.WCOpcode) verbs.WC {
+	t.Helper()
+	wc := s.poll(t, 1)[0]
+	if wc.Err() != nil || wc.ID != id || wc.Opcode != op || wc.QPN != s.qp.QPN() {
+		t.Fatalf("%+v (%v), want %d %v on QP %#x", wc, wc.Err(), id, op, s.qp.QPN())
+	}
+	return wc
+}
+
+func (s *side) send(t *testing.T, wr ...verbs.SendWR) {
+	t.Helper()
+	if n, err := s.qp.PostSend(wr); err != nil || n != len(wr) {
+		t.Fatalf("%d of %d sends posted: %v", n, len(wr), err)
+	}
+}
+
+func (s *side) recv(t *testing.T, wr ...verbs.RecvWR) {
+	t.Helper()
+	if n, err := s.qp.PostRecv(wr); err != nil || n != len(wr) {
+		t.Fatalf("%d of %d receives posted: %v", n, len(wr), err)
+	}
+}
+
+// fill writes a pattern.
+func fill(b []byte, seed byte) {
+	for i := range b {
+		b[i] = seed + byte(i) + byte(i>>8)
+	}
+}
+
+func timeout(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns a result or ends the test.
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		check(t, err)
+		return v
+	}
+}
+
+// wantErr checks what an error is.
+func wantErr(t *testing.T, err, want error, what string) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: %v, want %v", what, err, want)
+	}
+}

@@ -1,0 +1,65 @@
+package verbs
+
+// Soundness: the cells are memory that Go's runtime does not manage and that stays
+// mapped until the Context is closed, after every object with a cell; so their
+// addresses may be kept as numbers inside commands.
+
+import (
+	"encoding/binary"
+	"sync"
+	"unsafe"
+
+	"github.com/ucx-go/ucx/ucs/arena"
+)
+
+// cellSize is enough for a command of a doorbell with its answer.
+const cellSize = 64
+
+// slab hands out small pieces of memory that never move.
+type slab struct {
+	mu    sync.Mutex
+	pages [][]byte // under mu
+	spare [][]byte // under mu
+}
+
+// get returns a zeroed cell.
+func (s *slab) get() ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.spare) == 0 {
+		page, err := arena.Map(arena.PageSize, arena.Options{})
+		if err != nil {
+			return nil, err
+		}
+		s.pages = append(s.pages, page)
+		for off := 0; off+cellSize <= len(page); off += cellSize {
+			s.spare = append(s.spare, page[off:off+cellSize:off+cellSize])
+		}
+	}
+	cell := s.spare[len(s.spare)-1]
+	s.spare = s.spare[:len(s.spare)-1]
+	clear(cell)
+	return cell, nil
+}
+
+func (s *slab) put(cell []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spare = append(s.spare, cell)
+}
+
+// free gives all memory back.
+func (s *slab) free() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, page := range s.pages {
+		arena.Unmap(page)
+	}
+	s.pages, s.spare = nil, nil
+}
+
+// addressOf is where memory is that does not move.
+func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+
+func native32(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }
+func native64(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }

@@ -1,0 +1,114 @@
+package verbs
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+)
+
+// SRQInitAttr is what a shared receive queue is to have; struct ibv_srq_init_attr.
+type SRQInitAttr struct {
+	MaxWR  int // work requests
+	MaxSGE int // pieces of memory in each
+	Limit  int // see SRQ.SetLimit
+}
+
+// SRQ is a shared receive queue. One goroutine at a time posts to it.
+type SRQ struct {
+	pd     *PD
+	handle uint32
+	id     uint64
+	num    uint32
+	attr   SRQInitAttr
+	ring   driverSRQ
+}
+
+// CreateSRQ makes a shared receive queue; ibv_create_srq.
+func (p *PD) CreateSRQ(a *SRQInitAttr) (*SRQ, error) {
+	if a.MaxWR < 1 || a.MaxSGE < 0 || a.Limit < 0 || int64(a.MaxWR|a.MaxSGE|a.Limit) > 1<<31 {
+		return nil, fmt.Errorf("verbs: %s: a shared receive queue of %+v: %w", p.ctx.Name(), *a, ucs.ErrInvalidParam)
+	}
+	s := &SRQ{pd: p, ring: p.ctx.drv.newSRQ(a)}
+	id, err := p.ctx.begin(s, turnUsed)
+	if err != nil {
+		return nil, err
+	}
+	s.id = id
+	in, out := s.ring.data()
+	var wr, sge, num [4]byte
+	err = p.ctx.do(uverbs.NewCall(abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_CREATE).
+		New(abi.UVERBS_ATTR_CREATE_SRQ_HANDLE, &s.handle).
+		Handle(abi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, p.handle).
+		U64(abi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, s.id).
+		U32(abi.UVERBS_ATTR_CREATE_SRQ_MAX_WR, uint32(a.MaxWR)).
+		U32(abi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE, uint32(a.MaxSGE)).
+		U32(abi.UVERBS_ATTR_CREATE_SRQ_LIMIT, uint32(a.Limit)).
+		Const(abi.UVERBS_ATTR_CREATE_SRQ_TYPE, abi.IB_UVERBS_SRQT_BASIC).
+		FD(abi.UVERBS_ATTR_CREATE_SRQ_EVENT_FD, p.ctx.events.fd).
+		Out(abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, wr[:]).
+		Out(abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, sge[:]).
+		Out(abi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, num[:]).
+		DriverIn(in).DriverOut(out))
+	if err != nil {
+		s.ring.detach()
+		p.ctx.end(s, s.id)
+		return nil, err
+	}
+	s.num = native32(num[:])
+	s.attr = SRQInitAttr{MaxWR: int(native32(wr[:])), MaxSGE: int(native32(sge[:])), Limit: a.Limit}
+	if err := s.ring.attach(s); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// MaxWR is how many work requests the queue has room for.
+func (s *SRQ) MaxWR() int { return s.attr.MaxWR }
+
+// MaxSGE is how many pieces of memory a work request may have.
+func (s *SRQ) MaxSGE() int { return s.attr.MaxSGE }
+
+// PostRecv posts work requests and returns how many; ibv_post_srq_recv. It makes
+// no system call. A full queue is ucs.ErrNoResource.
+func (s *SRQ) PostRecv(wr []RecvWR) (int, error) { return s.ring.postRecv(wr) }
+
+// SetLimit asks for one EventSRQLimitReached when fewer than limit work requests
+// are left; ibv_modify_srq. 0 asks for none.
+func (s *SRQ) SetLimit(limit int) error {
+	const attrLimit = 1 << 1 // enum ib_srq_attr_mask, ib_verbs.h
+	if limit < 0 || limit > s.attr.MaxWR {
+		return fmt.Errorf("verbs: %s: a limit of %d for %d work requests: %w", s.pd.ctx.Name(), limit, s.attr.MaxWR, ucs.ErrInvalidParam)
+	}
+	req := abi.ModifySrq{SrqHandle: s.handle, AttrMask: attrLimit, SrqLimit: uint32(limit)}
+	return s.pd.ctx.do(uverbs.Invoke(abi.IB_USER_VERBS_CMD_MODIFY_SRQ, abi.Bytes(&req), nil).DriverIn(s.ring.modifyData()))
+}
+
+// Query asks the kernel for the attributes; ibv_query_srq. Limit is 0 when the
+// event has been sent.
+func (s *SRQ) Query() (SRQInitAttr, error) {
+	var resp abi.QuerySrqResp
+	if err := s.pd.ctx.invoke(abi.IB_USER_VERBS_CMD_QUERY_SRQ, abi.Bytes(&abi.QuerySrq{SrqHandle: s.handle}), abi.Bytes(&resp)); err != nil {
+		return SRQInitAttr{}, err
+	}
+	return SRQInitAttr{MaxWR: int(resp.MaxWr), MaxSGE: int(resp.MaxSge), Limit: int(resp.SrqLimit)}, nil
+}
+
+// Close ends the queue; ibv_destroy_srq. It is ucs.ErrBusy while queue pairs use
+// it.
+func (s *SRQ) Close() error {
+	var resp abi.DestroySrqResp
+	err := s.pd.ctx.do(uverbs.NewCall(abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_DESTROY).
+		Destroy(abi.UVERBS_ATTR_DESTROY_SRQ_HANDLE, s.handle).
+		Out(abi.UVERBS_ATTR_DESTROY_SRQ_RESP, abi.Bytes(&resp)))
+	if err != nil {
+		return err
+	}
+	s.ring.detach()
+	s.pd.ctx.end(s, s.id)
+	return nil
+}
+
+func (s *SRQ) abandon() { s.ring.detach() }
