@@ -233,13 +233,19 @@ func readInt(name string) (int, bool) {
 // leadingInt is the number of a text like "4: ACTIVE", 0 if there is none.
 func leadingInt(s string) uint8 {
 	num, _, _ := strings.Cut(s, ":")
-	n, _ := strconv.ParseUint(num, 10, 8)
+	n, err := strconv.ParseUint(num, 10, 8)
+	if err != nil {
+		return 0
+	}
 	return uint8(n)
 }
 
 // hexInt is the number of a text like "0xffff", 0 if it is not one.
 func hexInt(s string) uint16 {
-	n, _ := strconv.ParseUint(strings.TrimPrefix(s, "0x"), 16, 16)
+	n, err := strconv.ParseUint(strings.TrimPrefix(s, "0x"), 16, 16)
+	if err != nil {
+		return 0
+	}
 	return uint16(n)
 }
 

@@ -34,12 +34,15 @@ func (f *file) Ioctl(frame *uverbs.Frame) syscall.Errno {
 	if errno != 0 {
 		return errno
 	}
-	if r.Driver != Driver || r.Missing() != nil {
+	if r.Driver != Driver {
 		return syscall.EINVAL
 	}
 	serve := methods[r.Spec]
 	if serve == nil {
 		return syscall.EPROTONOSUPPORT
+	}
+	if r.Missing() != nil {
+		return syscall.EINVAL
 	}
 	f.k.mu.Lock()
 	defer f.k.mu.Unlock()

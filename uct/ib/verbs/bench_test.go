@@ -1,0 +1,114 @@
+package verbs_test
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+)
+
+// muffled is a device whose bell is counted and not heard.
+type muffled struct {
+	uverbs.File
+	rung int
+}
+
+func (m *muffled) Write(b []byte) (int, syscall.Errno) {
+	m.rung++
+	return len(b), 0
+}
+
+// muffledPair is a queue pair connected to itself, with room for n requests.
+func muffledPair(t testing.TB, n int) (*verbstest.Kernel, *muffled, *verbs.QP, *verbs.CQ, *verbs.MR) {
+	k := verbstest.New()
+	m := &muffled{File: k.Open()}
+	c, err := verbs.NewContext(m, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pd, err := c.AllocPD()
+	ok(err)
+	cq, err := c.CreateCQ(2*n, nil, 0)
+	ok(err)
+	qp, err := pd.CreateQP(&verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: n, MaxRecvWR: 1, MaxSendSGE: 1, MaxInline: 64}})
+	ok(err)
+	mr, err := pd.RegMR(make([]byte, 4096), fullAccess)
+	ok(err)
+	gid, err := c.QueryGID(1, 1)
+	ok(err)
+	a := &verbs.QPAttr{State: verbs.QPInit, Port: 1, Access: fullAccess, PathMTU: verbs.MTU4096, DestQPN: qp.QPN(),
+		AH: verbs.AHAttr{Global: true, DGID: gid.GID, SGIDIndex: 1, Port: 1}}
+	ok(qp.Modify(a, verbs.QPAttrState|verbs.QPAttrPort|verbs.QPAttrPKeyIndex|verbs.QPAttrAccess))
+	a.State = verbs.QPRTR
+	ok(qp.Modify(a, verbs.QPAttrState|verbs.QPAttrAH|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|verbs.QPAttrRQPSN|verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer))
+	a.State = verbs.QPRTS
+	ok(qp.Modify(a, verbs.QPAttrState|verbs.QPAttrTimeout|verbs.QPAttrRetryCount|verbs.QPAttrRNRRetry|verbs.QPAttrSQPSN|verbs.QPAttrMaxRdAtomic))
+	return k, m, qp, cq, mr
+}
+
+// TestOneBell: a batch rings once, and an empty queue is not worth a bell of its
+// own.
+func TestOneBell(t *testing.T) {
+	k, m, qp, cq, mr := muffledPair(t, 64)
+	wr := make([]verbs.SendWR, 32)
+	for i := range wr {
+		wr[i] = verbs.SendWR{ID: uint64(i), Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: []verbs.SGE{mr.SGE(0, 8)},
+			RemoteAddr: mr.Addr() + 8, RKey: mr.RKey()}
+	}
+	if n, err := qp.PostSend(wr); n != 32 || err != nil || m.rung != 1 {
+		t.Errorf("%d posted, %d bells: %v", n, m.rung, err)
+	}
+	if n, err := qp.PostSend([]verbs.SendWR{{Opcode: 99}}); n != 0 || err == nil || m.rung != 1 {
+		t.Errorf("%d posted, %d bells: %v", n, m.rung, err)
+	}
+	k.Progress()
+	if n := cq.Poll(make([]verbs.WC, 64)); n != 32 {
+		t.Errorf("%d completions", n)
+	}
+}
+
+// BenchmarkPostPoll is one small write, posted and polled by itself. The time
+// of the kernel is not counted, nor are its allocations.
+func BenchmarkPostPoll(b *testing.B) {
+	for _, c := range []struct {
+		name  string
+		flags verbs.SendFlags
+	}{{"inline", verbs.SendInline}, {"sge", 0}} {
+		b.Run(c.name, func(b *testing.B) {
+			const room = 100
+			k, _, qp, cq, mr := muffledPair(b, room)
+			wr := []verbs.SendWR{{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled | c.flags, Inline: [][]byte{mr.Bytes()[:8]},
+				SGList: []verbs.SGE{mr.SGE(0, 8)}, RemoteAddr: mr.Addr() + 64, RKey: mr.RKey()}}
+			wc := make([]verbs.WC, 1)
+			var spent time.Duration
+			for done := 0; done < b.N; {
+				n := min(room, b.N-done)
+				start := time.Now()
+				for range n {
+					qp.PostSend(wr)
+				}
+				spent += time.Since(start)
+				k.Progress()
+				start = time.Now()
+				for range n {
+					if cq.Poll(wc) != 1 || wc[0].Status != verbs.WCSuccess {
+						b.Fatalf("%+v", wc[0])
+					}
+				}
+				spent += time.Since(start)
+				done += n
+			}
+			b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N), "ns/op")
+		})
+	}
+}

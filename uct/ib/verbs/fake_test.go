@@ -1,0 +1,288 @@
+package verbs_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// What only a device without a kernel can be made to do.
+
+// makeAll makes one of everything and returns the first error.
+func makeAll(k *verbstest.Kernel) error {
+	c, err := verbs.NewContext(k.Open(), 2)
+	if err != nil {
+		return err
+	}
+	err = func() error {
+		pd, err := c.AllocPD()
+		if err != nil {
+			return err
+		}
+		ch, err := c.CreateCompChannel()
+		if err != nil {
+			return err
+		}
+		cq, err := c.CreateCQ(10, ch, 0)
+		if err != nil {
+			return err
+		}
+		if err := cq.Resize(20); err != nil {
+			return err
+		}
+		if err := cq.ReqNotify(false); err != nil {
+			return err
+		}
+		if _, err := pd.RegMR(make([]byte, 10), 0); err != nil {
+			return err
+		}
+		srq, err := pd.CreateSRQ(&verbs.SRQInitAttr{MaxWR: 10, MaxSGE: 1})
+		if err != nil {
+			return err
+		}
+		if err := srq.SetLimit(1); err != nil {
+			return err
+		}
+		if _, err := srq.Query(); err != nil {
+			return err
+		}
+		qp, err := pd.CreateQP(&verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: 4, MaxRecvWR: 4}})
+		if err != nil {
+			return err
+		}
+		if err := qp.Modify(&verbs.QPAttr{State: verbs.QPReset}, verbs.QPAttrState); err != nil {
+			return err
+		}
+		if _, err := qp.Query(verbs.QPAttrState); err != nil {
+			return err
+		}
+		gids, err := c.QueryGIDTable()
+		if err != nil {
+			return err
+		}
+		if _, err := c.QueryGID(1, gids[0].Index); err != nil {
+			return err
+		}
+		if _, err := c.QueryPort(1); err != nil {
+			return err
+		}
+		if _, err := c.QueryDevice(); err != nil {
+			return err
+		}
+		ah, err := pd.CreateAH(&verbs.AHAttr{Global: true, DGID: gids[0].GID, Port: 1})
+		if err != nil {
+			return err
+		}
+		for _, o := range []interface{ Close() error }{ah, qp, srq, cq, ch} {
+			if err := o.Close(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}()
+	return errors.Join(err, c.Close())
+}
+
+// TestFaults makes each call fail in turn: the error comes through, and nothing is
+// left behind.
+func TestFaults(t *testing.T) {
+	names := []string{"mmap"}
+	for i := range abi.Methods {
+		switch m := abi.Methods[i].Name; m {
+		case "DEVICE.INVOKE_WRITE", "DEVICE.INFO_HANDLES", "DEVICE.QUERY_CONTEXT", "MR.QUERY", "MR.REG_DMABUF", "MR.DESTROY", "PD.DESTROY":
+		default:
+			names = append(names, m)
+		}
+	}
+	for i := range abi.Commands {
+		switch c := abi.Commands[i].Name; c {
+		case "POST_SEND", "ATTACH_MCAST", "DETACH_MCAST":
+		default:
+			names = append(names, c)
+		}
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			ucttest.NoLeaks(t)
+			for skip := range 5 { // queues are mapped several times
+				k := verbstest.New()
+				k.FailCall(name, skip, syscall.ENOMEM)
+				err := makeAll(k)
+				if k.Objects() != 0 || k.Mapped() != 0 {
+					t.Errorf("%d objects and %d mappings left", k.Objects(), k.Mapped())
+				}
+				if skip == 0 {
+					wantErr(t, err, ucs.ErrNoMemory, name)
+					wantErr(t, err, syscall.ENOMEM, name)
+				} else if err == nil {
+					break
+				}
+			}
+		})
+	}
+	ucttest.NoLeaks(t)
+	check(t, makeAll(verbstest.New()))
+}
+
+// TestLockLimit: the error names the limit.
+func TestLockLimit(t *testing.T) {
+	r := fakeRig(t)
+	pd := must(r.open(t).AllocPD())(t)
+	var l syscall.Rlimit
+	const memlock = 8
+	if syscall.Getrlimit(memlock, &l) != nil || l.Cur == ^uint64(0) {
+		t.Skip("RLIMIT_MEMLOCK is unlimited here")
+	}
+	r.kernel.FailCall("REG_MR", 0, syscall.ENOMEM)
+	_, err := pd.RegMR(make([]byte, 12345), 0)
+	wantErr(t, err, ucs.ErrNoMemory, "beyond the limit")
+	if !strings.Contains(err.Error(), "12345 bytes wanted") || !strings.Contains(err.Error(), "ulimit -l") {
+		t.Error(err)
+	}
+}
+
+// TestDoorbell: a bell that fails leaves the requests in the queue for the next.
+func TestDoorbell(t *testing.T) {
+	r := fakeRig(t)
+	a, b := r.pair(t, verbs.RC)
+	b.recv(t, verbs.RecvWR{SGList: b.at(0, 8)})
+	r.kernel.FailCall("write", 0, syscall.EACCES)
+	n, err := a.qp.PostSend([]verbs.SendWR{{ID: 6, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 8)}})
+	wantErr(t, err, syscall.EACCES, "the bell")
+	if n != 1 || !strings.Contains(err.Error(), "credentials") {
+		t.Errorf("%d posted: %v", n, err)
+	}
+	if a.cq.Poll(make([]verbs.WC, 1)) != 0 {
+		t.Error("it was sent all the same")
+	}
+	if _, err := a.qp.PostSend(nil); err != nil {
+		t.Error(err)
+	}
+	a.done(t, 6, verbs.WCSend)
+	b.done(t, 0, verbs.WCRecv)
+}
+
+func TestAsyncEvents(t *testing.T) {
+	r := fakeRig(t)
+	a, b := r.pair(t, verbs.RC)
+	next := func(s *side) verbs.AsyncEvent {
+		t.Helper()
+		return must(s.ctx.GetAsyncEvent(timeout(t)))(t)
+	}
+	r.kernel.SetPort(false)
+	if e := next(a); e.Type != verbs.EventPortErr || e.Port != 1 || e.String() != "port error, port 1" {
+		t.Errorf("%v", e)
+	}
+	if p := must(a.ctx.QueryPort(1))(t); p.State != verbs.PortDown {
+		t.Errorf("%v", p.State)
+	}
+	r.kernel.SetPort(true)
+	if e := next(a); e.Type != verbs.EventPortActive || e.Port != 1 {
+		t.Errorf("%v", e)
+	}
+	r.kernel.SetGID(5, [16]byte{15: 9})
+	if e := next(a); e.Type != verbs.EventGIDChange || e.Port != 1 {
+		t.Errorf("%v", e)
+	}
+	for range 3 {
+		next(b)
+	}
+	// A wrong key is told at the other end.
+	a.send(t, verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: a.at(0, 8), RemoteAddr: b.mr.Addr(), RKey: 1})
+	if e := next(b); e.Type != verbs.EventQPAccessErr || e.QP != b.qp || e.CQ != nil {
+		t.Errorf("%v", e)
+	}
+	// More completions than there is room for.
+	c, d := r.pair(t, verbs.RC)
+	small := must(d.ctx.CreateCQ(1, nil, 0))(t)
+	check(t, d.qp.Close())
+	d.newQP(t, verbs.RC, func(a *verbs.QPInitAttr) { a.RecvCQ = small })
+	check(t, c.qp.Modify(&verbs.QPAttr{State: verbs.QPReset}, verbs.QPAttrState))
+	d.up(t, c)
+	c.up(t, d)
+	for range small.CQE() + 1 {
+		d.recv(t, verbs.RecvWR{})
+		c.send(t, verbs.SendWR{Opcode: verbs.WRSend})
+	}
+	if e := next(d); e.Type != verbs.EventCQErr || e.CQ != small {
+		t.Errorf("%v", e)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := c.ctx.GetAsyncEvent(ctx)
+	wantErr(t, err, ucs.ErrCanceled, "no event")
+}
+
+// TestPortDown: what is under way waits for the port, as long as there are
+// retries.
+func TestPortDown(t *testing.T) {
+	r := fakeRig(t)
+	a, b := r.pair(t, verbs.RC, func(a *verbs.QPAttr) { a.RetryCount = 3 })
+	b.recv(t, verbs.RecvWR{SGList: b.at(0, 8)})
+	r.kernel.SetPort(false)
+	a.send(t, verbs.SendWR{ID: 1, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 8)})
+	r.kernel.SetPort(true)
+	a.done(t, 1, verbs.WCSend)
+	r.kernel.SetPort(false)
+	a.send(t, verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 8)})
+	if wc := a.poll(t, 1)[0]; wc.Status != verbs.WCRetryExcErr {
+		t.Errorf("%+v (%v)", wc, wc.Status)
+	}
+}
+
+// otherDriver is a device of another driver.
+type otherDriver struct {
+	uverbs.File
+	id uint32
+}
+
+func (o otherDriver) Ioctl(f *uverbs.Frame) syscall.Errno {
+	if f.Header().DriverId != o.id {
+		return syscall.EINVAL
+	}
+	f.Header().DriverId = verbstest.Driver
+	return o.File.Ioctl(f)
+}
+
+// TestOtherDrivers: an error says what the device is and what is missing.
+func TestOtherDrivers(t *testing.T) {
+	for id, says := range map[uint32]string{
+		abi.RDMA_DRIVER_MLX5: "the kernel's driver mlx5, for whose queues there is no code here, only for rxe",
+		31:                   "the kernel's driver number 31,",
+		99:                   "no driver known here",
+	} {
+		ucttest.NoLeaks(t)
+		_, err := verbs.NewContext(otherDriver{verbstest.New().Open(), id}, 1)
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("driver %d: %v", id, err)
+		}
+	}
+	_, err := verbs.NewContext(verbstest.New().Open(), 3)
+	wantErr(t, err, ucs.ErrUnsupported, "another version")
+	if err == nil || !strings.Contains(err.Error(), "driver rxe has version 3 of its interface, not 2 to 2") {
+		t.Error(err)
+	}
+}
+
+// TestProbe: methods this kernel lacks are named, with the kernel that has them.
+func TestProbe(t *testing.T) {
+	c := fakeRig(t).open(t)
+	err := c.Probe(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_REG_DMABUF_MR)
+	wantErr(t, err, ucs.ErrUnsupported, "dma-buf")
+	if err == nil || !strings.Contains(err.Error(), "needs Linux 5.12") {
+		t.Error(err)
+	}
+	check(t, c.Probe(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_CREATE))
+	pd := must(c.AllocPD())(t)
+	_, err = pd.RegDMABufMR(0, 4096, 0, 0, verbs.AccessLocalWrite)
+	wantErr(t, err, ucs.ErrUnsupported, "dma-buf")
+}
