@@ -116,7 +116,8 @@ func (s *side) newQP(t *testing.T, typ verbs.QPType, opts ...option) {
 	s.qp = must(s.pd.CreateQP(a))(t)
 }
 
-const qkey = 0x1234
+// qkey is that of the C examples.
+const qkey = 0x11111111
 
 // up takes the queue pair to RTS, connected to peer unless it is UD.
 func (s *side) up(t *testing.T, peer *side, change ...func(*verbs.QPAttr)) {

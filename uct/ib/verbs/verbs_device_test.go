@@ -3,6 +3,7 @@ package verbs_test
 import (
 	"os"
 	"runtime/debug"
+	"sync"
 	"testing"
 
 	"github.com/ucx-go/ucx/uct/ib/verbs"
@@ -11,26 +12,34 @@ import (
 
 func scavenge() { debug.FreeOSMemory() }
 
-// deviceRig is the RDMA device of this machine: the one VERBS_DEVICE names, else
-// the first.
+// devices reads sysfs once: there are thousands of files.
+var devices = sync.OnceValues(func() ([]verbs.Device, error) { return verbs.Devices("") })
+
+// device is the RDMA device of this machine: the one VERBS_DEVICE names, else the
+// first.
+func device(t *testing.T) *verbs.Device {
+	t.Helper()
+	list, err := devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := os.Getenv("VERBS_DEVICE")
+	for i := range list {
+		if name == "" || list[i].Name == name {
+			return &list[i]
+		}
+	}
+	t.Fatalf("VERBS_DEVICE=%q is not among %d devices", name, len(list))
+	return nil
+}
+
+// deviceRig is a real device. Without one the test is skipped.
 func deviceRig(t *testing.T) *rig {
 	t.Helper()
 	if _, err := os.Stat("/dev/infiniband/uverbs0"); err != nil {
 		t.Skip("no RDMA device; make test-rxe runs these in a VM")
 	}
-	list, err := verbs.Devices("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(list) == 0 {
-		t.Fatal("/dev/infiniband/uverbs0 is there, but sysfs has no device")
-	}
-	d := &list[0]
-	if name := os.Getenv("VERBS_DEVICE"); name != "" {
-		if d, err = verbs.FindDevice("", name); err != nil {
-			t.Fatal(err)
-		}
-	}
+	d := device(t)
 	ucttest.NoLeaks(t)
 	r := &rig{open: func(t *testing.T) *verbs.Context {
 		t.Helper()
