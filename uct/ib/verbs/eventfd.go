@@ -61,6 +61,8 @@ func (e *eventFD) read(ctx context.Context, b []byte) error {
 		return nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return waitCanceled(ctx)
+	case errors.Is(err, os.ErrClosed):
+		return fmt.Errorf("verbs: %s: closed: %w: %w", e.f.Name(), err, ucs.ErrCanceled)
 	case errors.Is(err, syscall.EIO):
 		return fmt.Errorf("verbs: %s: the device is gone: %w: %w", e.f.Name(), err, ucs.ErrNoDevice)
 	case err == nil:

@@ -220,6 +220,14 @@ func TestAsyncEvents(t *testing.T) {
 	cancel()
 	_, err := c.ctx.GetAsyncEvent(ctx)
 	wantErr(t, err, ucs.ErrCanceled, "no event")
+	// Closing the device ends the waiting.
+	end := make(chan error)
+	go func() {
+		_, err := c.ctx.GetAsyncEvent(context.Background())
+		end <- err
+	}()
+	check(t, c.ctx.Close())
+	wantErr(t, <-end, ucs.ErrCanceled, "a closed device")
 }
 
 // TestPortDown: what is under way waits for the port, as long as there are

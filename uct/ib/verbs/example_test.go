@@ -1,0 +1,62 @@
+package verbs_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+)
+
+// A queue pair connected to itself writes from one half of its memory to the
+// other. On a real device, the Context comes from FindDevice("", "rxe0") and
+// Device.Open, and the number, PSN and GID from the peer.
+func Example() {
+	dev, err := verbs.NewContext(verbstest.New().Open(), 0)
+	fail(err)
+	defer dev.Close()
+	pd, err := dev.AllocPD()
+	fail(err)
+	channel, err := dev.CreateCompChannel()
+	fail(err)
+	cq, err := dev.CreateCQ(16, channel, 0)
+	fail(err)
+	access := verbs.AccessLocalWrite | verbs.AccessRemoteWrite
+	mr, err := pd.RegMR(make([]byte, 4096), access)
+	fail(err)
+	qp, err := pd.CreateQP(&verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq, RecvCQ: cq,
+		Cap: verbs.QPCap{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 1, MaxRecvSGE: 1}})
+	fail(err)
+
+	gid, err := dev.QueryGID(1, 1)
+	fail(err)
+	port, err := dev.QueryPort(1)
+	fail(err)
+	attr := verbs.QPAttr{State: verbs.QPInit, Port: 1, Access: access}
+	fail(qp.Modify(&attr, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccess))
+	attr = verbs.QPAttr{State: verbs.QPRTR, PathMTU: port.ActiveMTU, DestQPN: qp.QPN(), MaxDestRdAtomic: 1, MinRNRTimer: 12,
+		AH: verbs.AHAttr{Global: true, DGID: gid.GID, SGIDIndex: uint8(gid.Index), HopLimit: 64, Port: 1}}
+	fail(qp.Modify(&attr, verbs.QPAttrState|verbs.QPAttrAH|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|verbs.QPAttrRQPSN|
+		verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer))
+	attr = verbs.QPAttr{State: verbs.QPRTS, Timeout: 14, RetryCount: 6, RNRRetry: 6, MaxRdAtomic: 1}
+	fail(qp.Modify(&attr, verbs.QPAttrState|verbs.QPAttrSQPSN|verbs.QPAttrTimeout|verbs.QPAttrRetryCount|
+		verbs.QPAttrRNRRetry|verbs.QPAttrMaxRdAtomic))
+
+	n := copy(mr.Bytes(), "hello, device")
+	_, err = qp.PostSend([]verbs.SendWR{{ID: 1, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,
+		SGList: []verbs.SGE{mr.SGE(0, n)}, RemoteAddr: mr.Addr() + 2048, RKey: mr.RKey()}})
+	fail(err)
+	wc := make([]verbs.WC, 1)
+	_, err = cq.Wait(context.Background(), wc)
+	fail(err)
+	fail(wc[0].Err())
+	fmt.Printf("%v: %s\n", wc[0].Opcode, mr.Bytes()[2048:2048+n])
+	// Output: RDMA_WRITE: hello, device
+}
+
+func fail(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

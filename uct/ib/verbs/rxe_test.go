@@ -1,0 +1,96 @@
+package verbs
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+)
+
+// memoryFile maps what a test gives it.
+type memoryFile struct {
+	uverbs.File
+	mem      []byte
+	unmapped int
+}
+
+func (m *memoryFile) Name() string                             { return "memory" }
+func (m *memoryFile) Mmap(uint64, int) ([]byte, syscall.Errno) { return m.mem, 0 }
+func (m *memoryFile) Munmap([]byte) syscall.Errno              { m.unmapped++; return 0 }
+
+// newMemory is a ring as the kernel would make it, in memory aligned for it.
+func newMemory(size int, log2, mask uint32) (*memoryFile, *abi.RxeQueueBuf) {
+	words := make([]uint64, size/8)
+	mem := unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), size)
+	h := (*abi.RxeQueueBuf)(unsafe.Pointer(&words[0]))
+	h.Log2ElemSize, h.IndexMask = log2, mask
+	return &memoryFile{mem: mem}, h
+}
+
+// TestRingChecks: a ring that does not fit its mapping is not used.
+func TestRingChecks(t *testing.T) {
+	for what, c := range map[string]struct {
+		log2, mask, size uint32
+		elem             int
+		ok               bool
+	}{
+		"good":           {8, 7, 4096, 200, true},
+		"just fits":      {8, 7, 384 + 2048, 256, true},
+		"one byte short": {8, 7, 384 + 2048 - 8, 256, false},
+		"small elements": {6, 7, 4096, 65, false},
+		"odd mask":       {6, 6, 4096, 48, false},
+		"huge elements":  {40, 1, 4096, 48, false},
+		"huge mask":      {6, 0xffffffff, 4096, 48, false},
+		"no header":      {6, 0, 128, 48, false},
+	} {
+		f, _ := newMemory(4096, c.log2, c.mask)
+		f.mem = f.mem[:c.size]
+		var r rxeRing
+		err := r.mmap(f, abi.Mminfo{Size: c.size}, c.elem)
+		if c.ok != (err == nil) || !c.ok && !errors.Is(err, ucs.ErrIO) {
+			t.Errorf("%s: %v", what, err)
+		}
+		r.unmap()
+		r.unmap()
+		if want := 1; c.size >= 384 && f.unmapped != want {
+			t.Errorf("%s: unmapped %d times", what, f.unmapped)
+		}
+	}
+}
+
+// TestRingIndices: indices of the other side are taken for what they are modulo
+// the size, whatever they are.
+func TestRingIndices(t *testing.T) {
+	f, h := newMemory(4096, 6, 7)
+	q := &rxeCQ{}
+	if err := q.ring.mmap(f, abi.Mminfo{Size: 4096}, 48); err != nil {
+		t.Fatal(err)
+	}
+	wc := make([]WC, 20)
+	h.ProducerIndex = 0xfffffffb // 3
+	if n := q.poll(wc); n != 3 || h.ConsumerIndex != 3 {
+		t.Errorf("%d completions, index %d", n, h.ConsumerIndex)
+	}
+	h.ProducerIndex = 2 // once around
+	if n := q.poll(wc); n != 7 || h.ConsumerIndex != 2 {
+		t.Errorf("%d completions, index %d", n, h.ConsumerIndex)
+	}
+	f, h = newMemory(4096, 6, 7)
+	var rq rxeRecvQueue
+	if err := rq.mmap(f, abi.Mminfo{Size: 4096}, 1); err != nil {
+		t.Fatal(err)
+	}
+	h.ConsumerIndex = 0xfffffff8 // 0
+	n, err := rq.post(make([]RecvWR, 20))
+	if n != 7 || !errors.Is(err, ucs.ErrNoResource) || h.ProducerIndex != 7 {
+		t.Errorf("%d receives, index %d: %v", n, h.ProducerIndex, err)
+	}
+	h.ConsumerIndex = 3
+	if n, err := rq.post(make([]RecvWR, 3)); n != 3 || err != nil || h.ProducerIndex != 2 {
+		t.Errorf("%d receives, index %d: %v", n, h.ProducerIndex, err)
+	}
+}
