@@ -98,8 +98,17 @@ const maxDriverID = 32
 // driver and is refused with EINVAL if it is another's; the right one gets as far
 // as the buffers that this request lacks.
 func identify(f uverbs.File) (uint32, error) {
-	var last error
+	var ids []uint32
+	for id := range drivers {
+		ids = append(ids, id)
+	}
 	for id := range uint32(maxDriverID) {
+		if drivers[id] == nil {
+			ids = append(ids, id)
+		}
+	}
+	var last error
+	for _, id := range ids {
 		call := uverbs.NewCall(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_INVOKE_WRITE)
 		err := call.Const(abi.UVERBS_ATTR_WRITE_CMD, abi.IB_USER_VERBS_CMD_ALLOC_PD).Do(f, id)
 		switch uverbs.Errno(err) {

@@ -22,6 +22,7 @@ type rig struct {
 	gidIndex int
 	gid      verbs.GID
 	mtu      verbs.MTU
+	peer     *rig // where the other end of a pair is; nil for here
 }
 
 // fakeRig is the device without a kernel.
@@ -147,7 +148,7 @@ func (s *side) toRTS(t *testing.T, peer *side, change ...func(*verbs.QPAttr)) {
 	a := &verbs.QPAttr{State: verbs.QPRTR, PathMTU: s.r.mtu, AH: s.r.path(), RQPSN: 0x111, SQPSN: 0x111,
 		MaxDestRdAtomic: 4, MaxRdAtomic: 4, MinRNRTimer: 1, Timeout: 14, RetryCount: 6, RNRRetry: 6}
 	if peer != nil {
-		a.DestQPN = peer.qp.QPN()
+		a.DestQPN, a.AH.DGID = peer.qp.QPN(), peer.r.gid
 	}
 	for _, f := range change {
 		f(a)
@@ -166,10 +167,18 @@ func (s *side) toRTS(t *testing.T, peer *side, change ...func(*verbs.QPAttr)) {
 	check(t, s.qp.Modify(a, rts))
 }
 
+// other is the device of the other end.
+func (r *rig) other() *rig {
+	if r.peer != nil {
+		return r.peer
+	}
+	return r
+}
+
 // pair makes two ends and connects them.
 func (r *rig) pair(t *testing.T, typ verbs.QPType, change ...func(*verbs.QPAttr)) (a, b *side) {
 	t.Helper()
-	a, b = r.newSide(t, typ), r.newSide(t, typ)
+	a, b = r.newSide(t, typ), r.other().newSide(t, typ)
 	a.up(t, b, change...)
 	b.up(t, a, change...)
 	return a, b

@@ -314,10 +314,11 @@ func testUC(t *testing.T, r *rig) {
 }
 
 func testUD(t *testing.T, r *rig) {
-	a, b := r.newSide(t, verbs.UD), r.newSide(t, verbs.UD)
+	a, b := r.newSide(t, verbs.UD), r.other().newSide(t, verbs.UD)
 	a.up(t, nil)
 	b.up(t, nil)
 	path := r.path()
+	path.DGID = b.r.gid
 	ah := must(a.pd.CreateAH(&path))(t)
 	for _, n := range []int{0, 1, r.mtu.Bytes()} {
 		fill(a.buf[:n], byte(n))
@@ -333,7 +334,7 @@ func testUD(t *testing.T, r *rig) {
 		if !bytes.Equal(b.buf[verbs.GRHLength:verbs.GRHLength+n], a.buf[:n]) || b.buf[verbs.GRHLength+n] != 0 {
 			t.Errorf("%d bytes: wrong ones", n)
 		}
-		if g := r.gid; g.Addr().Is4() && !bytes.Equal(b.buf[32:40], append(g[12:16:16], g[12:]...)) {
+		if from, to := r.gid, b.r.gid; to.Addr().Is4() && !bytes.Equal(b.buf[32:40], append(from[12:16:16], to[12:]...)) {
 			t.Errorf("%d bytes: from and to % x in the header", n, b.buf[32:40])
 		}
 	}

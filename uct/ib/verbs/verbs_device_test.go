@@ -19,17 +19,22 @@ var devices = sync.OnceValues(func() ([]verbs.Device, error) { return verbs.Devi
 // first.
 func device(t *testing.T) *verbs.Device {
 	t.Helper()
+	return named(t, os.Getenv("VERBS_DEVICE"))
+}
+
+// named is the device of a name, the first for "".
+func named(t *testing.T, name string) *verbs.Device {
+	t.Helper()
 	list, err := devices()
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := os.Getenv("VERBS_DEVICE")
 	for i := range list {
 		if name == "" || list[i].Name == name {
 			return &list[i]
 		}
 	}
-	t.Fatalf("VERBS_DEVICE=%q is not among %d devices", name, len(list))
+	t.Fatalf("%q is not among %d RDMA devices", name, len(list))
 	return nil
 }
 
@@ -39,7 +44,11 @@ func deviceRig(t *testing.T) *rig {
 	if _, err := os.Stat("/dev/infiniband/uverbs0"); err != nil {
 		t.Skip("no RDMA device; make test-rxe runs these in a VM")
 	}
-	d := device(t)
+	return openRig(t, device(t))
+}
+
+func openRig(t *testing.T, d *verbs.Device) *rig {
+	t.Helper()
 	ucttest.NoLeaks(t)
 	r := &rig{open: func(t *testing.T) *verbs.Context {
 		t.Helper()
@@ -63,5 +72,25 @@ func TestDevice(t *testing.T) {
 	deviceRig(t)
 	for _, s := range suite {
 		t.Run(s.name, func(t *testing.T) { s.test(t, deviceRig(t)) })
+	}
+}
+
+// TestTwoDevices runs the suite between two devices that reach each other: the one
+// VERBS_PEER names and the first, or those of the virtual machine.
+func TestTwoDevices(t *testing.T) {
+	deviceRig(t)
+	peer := os.Getenv("VERBS_PEER")
+	if peer == "" && os.Getenv("VM_NET") == "veth" {
+		peer = "rxe1"
+	}
+	if peer == "" {
+		t.Skip("VERBS_PEER names no second RDMA device; make test-rxe has two in a VM")
+	}
+	for _, s := range suite {
+		t.Run(s.name, func(t *testing.T) {
+			r := deviceRig(t)
+			r.peer = openRig(t, named(t, peer))
+			s.test(t, r)
+		})
 	}
 }

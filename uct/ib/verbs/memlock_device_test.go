@@ -1,0 +1,50 @@
+package verbs_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// TestMemlock registers more than RLIMIT_MEMLOCK allows, in a process that may not
+// exceed it.
+func TestMemlock(t *testing.T) {
+	const child = "VERBS_MEMLOCK_CHILD"
+	if os.Getenv(child) == "" {
+		deviceRig(t)
+		if os.Getuid() != 0 {
+			t.Skip("only root can start a process without rights here")
+		}
+		exe := must(os.Executable())(t)
+		cmd := exec.Command(exe, "-test.run=^TestMemlock$", "-test.v")
+		cmd.Env = append(os.Environ(), child+"=1")
+		cmd.Dir = "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		out, err := cmd.CombinedOutput()
+		if errors.Is(err, syscall.EACCES) {
+			t.Skipf("the test's program is not for everybody: %v", err)
+		}
+		if err != nil || !strings.Contains(string(out), "--- PASS: TestMemlock") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	const limit = 256 << 10
+	check(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}))
+	r := deviceRig(t)
+	pd := must(r.open(t).AllocPD())(t)
+	small := must(pd.RegMR(make([]byte, limit/4), fullAccess))(t)
+	_, err := pd.RegMR(make([]byte, 2*limit), fullAccess)
+	wantErr(t, err, ucs.ErrNoMemory, "beyond the limit")
+	if err != nil && !strings.Contains(err.Error(), "524288 bytes wanted, 262144 may be locked in all: raise the limit (ulimit -l") {
+		t.Error(err)
+	}
+	check(t, small.Close())
+}
