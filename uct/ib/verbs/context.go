@@ -37,7 +37,8 @@ type closer interface {
 
 // The turns in which Context.Close closes its children: what uses others first.
 const (
-	turnQP   = iota
+	turnMW = iota
+	turnQP
 	turnUsed // SRQs, AHs, MRs, CQs
 	turnBase // PDs, channels
 	turns

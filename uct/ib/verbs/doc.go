@@ -1,6 +1,7 @@
 // Package verbs is InfiniBand verbs in Go on the kernel's interface: devices,
-// protection domains, memory regions, completion queues and channels, queue pairs,
-// shared receive queues, address handles and work requests, without C libraries.
+// protection domains, memory regions and windows, completion queues and channels,
+// queue pairs, shared receive queues, address handles and work requests, without C
+// libraries.
 // Who knows ibv_* finds everything under its name: ibv_reg_mr is PD.RegMR,
 // ibv_post_send is QP.PostSend, ibv_poll_cq is CQ.Poll.
 //

@@ -45,6 +45,10 @@ func makeAll(k *verbstest.Kernel) error {
 		if _, err := pd.RegMR(make([]byte, 10), 0); err != nil {
 			return err
 		}
+		mw, err := pd.AllocMW()
+		if err != nil {
+			return err
+		}
 		srq, err := pd.CreateSRQ(&verbs.SRQInitAttr{MaxWR: 10, MaxSGE: 1})
 		if err != nil {
 			return err
@@ -82,7 +86,7 @@ func makeAll(k *verbstest.Kernel) error {
 		if err != nil {
 			return err
 		}
-		for _, o := range []interface{ Close() error }{ah, qp, srq, cq, ch} {
+		for _, o := range []interface{ Close() error }{mw, ah, qp, srq, cq, ch} {
 			if err := o.Close(); err != nil {
 				return err
 			}

@@ -124,6 +124,11 @@ func (m *MR) SGE(off, n int) SGE {
 	return SGE{Addr: m.iova + uint64(off), Length: uint32(n), LKey: m.lkey}
 }
 
+// has reports whether n bytes from an address on are in the region.
+func (m *MR) has(addr, n uint64) bool {
+	return addr >= m.iova && addr-m.iova <= m.length && n <= m.length-(addr-m.iova)
+}
+
 //go:noinline
 func sgeRange(off, n int, length uint64) string {
 	return fmt.Sprintf("verbs: %d bytes from %d on of a region of %d", n, off, length)

@@ -159,6 +159,8 @@ func (s *rxeSendQueue) fill(wr *SendWR) error {
 			return errOpcode
 		}
 		w.Wr.Ex = uint32(wr.InvalidateKey)
+	case WRBindMW:
+		return s.bind(w, wr.Bind)
 	default:
 		return errOpcode
 	}
@@ -185,6 +187,18 @@ func (s *rxeSendQueue) fill(wr *SendWR) error {
 		n += copy(dst[n:], b)
 	}
 	w.Dma.Length, w.Dma.Resid = uint32(n), uint32(n)
+	return nil
+}
+
+// bind writes what a request for a memory window has instead of data.
+func (s *rxeSendQueue) bind(w *abi.RxeSendWqe, b *MWBind) error {
+	if s.typ == UD || b == nil || b.MW == nil || b.MR == nil || b.MW.pd != s.pd || b.MR.pd != s.pd || !b.MR.has(b.Addr, b.Length) {
+		return errNoMW
+	}
+	key := b.MW.nextKey()
+	mw := (*abi.RxeMwWr)(unsafe.Pointer(&w.Wr.Wr))
+	*mw = abi.RxeMwWr{Addr: b.Addr, Length: b.Length, MrLkey: uint32(b.MR.lkey), MwRkey: b.MW.rkey.Load(), Rkey: key, Access: uint32(b.Access)}
+	b.MW.rkey.Store(key)
 	return nil
 }
 

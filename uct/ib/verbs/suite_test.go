@@ -20,6 +20,7 @@ var suite = []struct {
 	{"SendRecv", testSendRecv},
 	{"RDMA", testRDMA},
 	{"Atomics", testAtomics},
+	{"Windows", testWindows},
 	{"Sizes", testSizes},
 	{"Inline", testInline},
 	{"Gather", testGather},

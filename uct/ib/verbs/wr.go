@@ -59,12 +59,14 @@ type SendWR struct {
 	Inline [][]byte // with SendInline: what is sent instead of SGList; it may be used again at once
 
 	Imm           uint32 // WITH_IMM, in the machine's order; it arrives as it is
-	InvalidateKey RKey   // SEND_WITH_INV, LOCAL_INV
+	InvalidateKey RKey   // SEND_WITH_INV: of a window of the peer; LOCAL_INV: of one here
 
 	RemoteAddr uint64 // RDMA and atomics
 	RKey       RKey
 	CompareAdd uint64 // atomics: what to compare with, or to add
 	Swap       uint64
+
+	Bind *MWBind // BIND_MW
 
 	AH         *AH // UD
 	RemoteQPN  QPN
@@ -88,6 +90,7 @@ var (
 	errOpcode     = fmt.Errorf("verbs: not an operation of this type of queue pair: %w", ucs.ErrUnsupported)
 	errFlags      = fmt.Errorf("verbs: unknown flags: %w", ucs.ErrInvalidParam)
 	errNoAH       = fmt.Errorf("verbs: a datagram needs an address of the queue pair's domain: %w", ucs.ErrInvalidParam)
+	errNoMW       = fmt.Errorf("verbs: a bind needs a window and a region of the queue pair's domain, and a range of the region: %w", ucs.ErrInvalidParam)
 	errState      = fmt.Errorf("verbs: the state of the queue pair does not allow it: %w", ucs.ErrInvalidParam)
 	errNoRQ       = fmt.Errorf("verbs: the queue pair receives from a shared queue: %w", ucs.ErrInvalidParam)
 )

@@ -226,3 +226,19 @@ type PostSendResp struct {
 	_     structs.HostLayout
 	BadWr uint32
 }
+
+// AllocMw is struct ib_uverbs_alloc_mw, ib_user_verbs.h.
+type AllocMw struct {
+	_        structs.HostLayout
+	Response uint64
+	PdHandle uint32
+	MwType   uint8
+	Reserved [3]uint8
+}
+
+// AllocMwResp is struct ib_uverbs_alloc_mw_resp, ib_user_verbs.h.
+type AllocMwResp struct {
+	_        structs.HostLayout
+	MwHandle uint32
+	Rkey     uint32
+}

@@ -113,7 +113,7 @@ var cFields = map[string]string{
 }
 
 // The members of the union in struct rxe_send_wr.
-var unions = map[string]string{"RxeRdmaWr": "rdma", "RxeAtomicWr": "atomic", "RxeUdWr": "ud"}
+var unions = map[string]string{"RxeRdmaWr": "rdma", "RxeAtomicWr": "atomic", "RxeUdWr": "ud", "RxeMwWr": "mw"}
 
 // structTypes are the structs of this package.
 func structTypes() map[string]reflect.Type {
@@ -125,7 +125,7 @@ func structTypes() map[string]reflect.Type {
 		AttachMcast{}, PostSend{}, PostSendResp{}, QueryDeviceResp{}, ExQueryDevice{}, OdpCaps{}, RssCaps{}, TmCaps{},
 		CqModerationCaps{}, ExQueryDeviceResp{}, QueryPortResp{}, QueryPortRespEx{}, QpCap{}, QpDest{}, ModifyQp{}, QueryQp{},
 		QueryQpResp{}, DestroyQpResp{}, Mminfo{}, RxeCreateCqResp{}, RxeCreateQpResp{}, RxeCreateSrqResp{}, RxeModifySrqCmd{},
-		RxeCreateAhResp{}, RxeQueueBuf{}, RxeSge{}, RxeDmaInfo{}, RxeSendWr{}, RxeRdmaWr{}, RxeAtomicWr{}, RxeUdWr{},
+		RxeCreateAhResp{}, RxeQueueBuf{}, RxeSge{}, RxeDmaInfo{}, RxeSendWr{}, RxeRdmaWr{}, RxeAtomicWr{}, RxeUdWr{}, RxeMwWr{}, AllocMw{}, AllocMwResp{},
 		RxeSendWqe{}, RxeRecvWqe{},
 	} {
 		m[reflect.TypeOf(v).Name()] = reflect.TypeOf(v)

@@ -79,7 +79,7 @@ type RxeDmaInfo struct {
 }
 
 // RxeSendWr is struct rxe_send_wr, rdma_user_rxe.h. Wr is a union of RxeRdmaWr,
-// RxeAtomicWr, RxeUdWr and others.
+// RxeAtomicWr, RxeMwWr, RxeUdWr and others.
 type RxeSendWr struct {
 	_         structs.HostLayout
 	WrId      uint64
@@ -106,6 +106,17 @@ type RxeAtomicWr struct {
 	Swap       uint64
 	Rkey       uint32
 	Reserved   uint32
+}
+
+// RxeMwWr is the member mw of the union in struct rxe_send_wr.
+type RxeMwWr struct {
+	_      structs.HostLayout
+	Addr   uint64
+	Length uint64
+	MrLkey uint32
+	MwRkey uint32 // that the window has
+	Rkey   uint32 // and that it gets
+	Access uint32
 }
 
 // RxeUdWr is the member ud of the union in struct rxe_send_wr. Kernels from 5.16

@@ -36,6 +36,9 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(AttachMcast{})-24]
 	_ = [1]struct{}{}[unsafe.Sizeof(PostSend{})-24]
 	_ = [1]struct{}{}[unsafe.Sizeof(PostSendResp{})-4]
+	_ = [1]struct{}{}[unsafe.Sizeof(AllocMw{})-16]
+	_ = [1]struct{}{}[unsafe.Sizeof(AllocMwResp{})-8]
+	_ = [1]struct{}{}[unsafe.Sizeof(RxeMwWr{})-32]
 	_ = [1]struct{}{}[unsafe.Sizeof(QueryDeviceResp{})-176]
 	_ = [1]struct{}{}[unsafe.Sizeof(ExQueryDevice{})-8]
 	_ = [1]struct{}{}[unsafe.Sizeof(OdpCaps{})-24]
@@ -99,6 +102,9 @@ type Struct interface {
 		AttachMcast |
 		PostSend |
 		PostSendResp |
+		AllocMw |
+		AllocMwResp |
+		RxeMwWr |
 		QueryDeviceResp |
 		ExQueryDevice |
 		OdpCaps |

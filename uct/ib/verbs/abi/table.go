@@ -65,6 +65,9 @@ var Methods = []MethodSpec{
 		must(num(Out, UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, "RESP_LKEY", 4)),
 		must(num(Out, UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, "RESP_RKEY", 4)),
 	}},
+	{Object: UVERBS_OBJECT_MW, ID: UVERBS_METHOD_MW_DESTROY, Name: "MW.DESTROY", Since: "4.19", Attrs: []AttrSpec{
+		must(handle(DestroyHandle, UVERBS_ATTR_DESTROY_MW_HANDLE, "HANDLE", UVERBS_OBJECT_MW)),
+	}},
 	{Object: UVERBS_OBJECT_AH, ID: UVERBS_METHOD_AH_DESTROY, Name: "AH.DESTROY", Since: "4.19", Attrs: []AttrSpec{
 		must(handle(DestroyHandle, UVERBS_ATTR_DESTROY_AH_HANDLE, "HANDLE", UVERBS_OBJECT_AH)),
 	}},
@@ -126,6 +129,7 @@ var Commands = []CommandSpec{
 	driver(request[AllocPd, AllocPdResp](IB_USER_VERBS_CMD_ALLOC_PD, "ALLOC_PD")),
 	driver(request[CreateAh, CreateAhResp](IB_USER_VERBS_CMD_CREATE_AH, "CREATE_AH")),
 	driver(request[RegMr, RegMrResp](IB_USER_VERBS_CMD_REG_MR, "REG_MR")),
+	driver(request[AllocMw, AllocMwResp](IB_USER_VERBS_CMD_ALLOC_MW, "ALLOC_MW")),
 	request[CreateCompChannel, CreateCompChannelResp](IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, "CREATE_COMP_CHANNEL"),
 	driver(request[ResizeCq, ResizeCqResp](IB_USER_VERBS_CMD_RESIZE_CQ, "RESIZE_CQ")),
 	command[ReqNotifyCq](IB_USER_VERBS_CMD_REQ_NOTIFY_CQ, "REQ_NOTIFY_CQ"),

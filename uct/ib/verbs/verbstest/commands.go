@@ -53,6 +53,22 @@ func (f *file) invoke(r *uverbs.Request) syscall.Errno {
 		f.byFD[read] = write
 		store(out, abi.CreateCompChannelResp{Fd: uint32(read)})
 		return 0
+	case abi.IB_USER_VERBS_CMD_ALLOC_MW:
+		m := load[abi.AllocMw](in)
+		p, ok := find[*pd](f, m.PdHandle)
+		if !ok {
+			return syscall.ENOENT
+		}
+		if m.MwType != 2 {
+			return syscall.EOPNOTSUPP
+		}
+		w := &mw{pd: p, index: f.k.nextKey}
+		f.k.nextKey++
+		w.rkey = w.index << 8
+		f.k.mws[w.index] = w
+		p.refs++
+		store(out, abi.AllocMwResp{MwHandle: f.add(w), Rkey: w.rkey})
+		return 0
 	case abi.IB_USER_VERBS_CMD_REG_MR:
 		return f.regMR(load[abi.RegMr](in), out)
 	case abi.IB_USER_VERBS_CMD_CREATE_AH:
@@ -94,7 +110,7 @@ var deviceAttr = abi.ExQueryDeviceResp{
 	Base: abi.QueryDeviceResp{
 		MaxMrSize: ^uint64(0), PageSizeCap: 0xfffff000, VendorId: 0xffffff, MaxQp: 0xffff0, MaxQpWr: maxQPWR,
 		DeviceCapFlags: 0x1223c76, MaxSge: maxSGE, MaxSgeRd: maxSGE, MaxCq: 0xfffff, MaxCqe: maxCQE, MaxMr: 0x7ffff,
-		MaxPd: 0xffffc, MaxQpRdAtom: maxRdAtomic, MaxResRdAtom: 0x3f000, MaxQpInitRdAtom: maxRdAtomic, AtomicCap: 1,
+		MaxPd: 0xffffc, MaxQpRdAtom: maxRdAtomic, MaxResRdAtom: 0x3f000, MaxQpInitRdAtom: maxRdAtomic, AtomicCap: 1, MaxMw: 0x7ffff,
 		MaxMcastGrp: 8192, MaxMcastQpAttach: 56, MaxTotalMcastQpAttach: 8192 * 56, MaxAh: 0x7fff, MaxSrq: 0x7fff,
 		MaxSrqWr: maxQPWR, MaxSrqSge: maxSRQSGE, MaxPkeys: 64, LocalCaAckDelay: 15, PhysPortCnt: portCount,
 	},

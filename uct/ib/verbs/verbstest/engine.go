@@ -9,6 +9,7 @@ const (
 	wcLocQPOp     = 2
 	wcLocProt     = 4
 	wcFlush       = 5
+	wcMWBind      = 6
 	wcRemInvReq   = 9
 	wcRemAccess   = 10
 	wcRetryExc    = 12
@@ -131,6 +132,12 @@ func (q *qp) remote(key uint32, addr, n uint64, access uint32) ([]byte, bool) {
 	if q.attr.QpAccessFlags&access != access {
 		return nil, false
 	}
+	if w := q.f.k.mws[key>>8]; w != nil {
+		if w.rkey != key || w.qp != q || w.access&access != access || addr < w.addr || addr-w.addr > w.length || n > w.length-(addr-w.addr) {
+			return nil, false
+		}
+		return w.mr.at(addr, n)
+	}
 	m := q.f.k.mrs[key>>8]
 	if m == nil || m.rkey == 0 || m.rkey != key || m.pd != q.pd || m.access&access != access {
 		return nil, false
@@ -151,6 +158,7 @@ func (q *qp) complete(w *request, status uint32) {
 			abi.IB_UVERBS_WR_RDMA_WRITE: abi.IB_UVERBS_WC_RDMA_WRITE, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM: abi.IB_UVERBS_WC_RDMA_WRITE,
 			abi.IB_UVERBS_WR_RDMA_READ: abi.IB_UVERBS_WC_RDMA_READ, abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP: abi.IB_UVERBS_WC_COMP_SWAP,
 			abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD: abi.IB_UVERBS_WC_FETCH_ADD, abi.IB_UVERBS_WR_LOCAL_INV: abi.IB_UVERBS_WC_LOCAL_INV,
+			abi.IB_UVERBS_WR_BIND_MW: abi.IB_UVERBS_WC_BIND_MW,
 		}[wr.Opcode] // sends are 0
 		wc.ByteLen = w.wqe.Dma.Length
 	}

@@ -16,8 +16,14 @@ func (q *qp) execute(w *request) uint32 {
 	if !q.allows(wr.Opcode) || wr.SendFlags&flagInline != 0 && (wr.Opcode == abi.IB_UVERBS_WR_RDMA_READ || isAtomic(wr.Opcode)) {
 		return wcLocQPOp
 	}
-	if wr.Opcode == abi.IB_UVERBS_WR_LOCAL_INV {
-		return wcLocQPOp // there are no memory windows
+	switch wr.Opcode {
+	case abi.IB_UVERBS_WR_BIND_MW:
+		return q.bind(view[abi.RxeMwWr](wr))
+	case abi.IB_UVERBS_WR_LOCAL_INV:
+		if !q.invalidate(wr.Ex) {
+			return wcLocQPOp
+		}
+		return wcSuccess
 	}
 	access := uint32(0)
 	if wr.Opcode == abi.IB_UVERBS_WR_RDMA_READ || isAtomic(wr.Opcode) {
@@ -58,7 +64,7 @@ func (q *qp) allows(opcode uint32) bool {
 	switch opcode {
 	case abi.IB_UVERBS_WR_SEND, abi.IB_UVERBS_WR_SEND_WITH_IMM:
 		return true
-	case abi.IB_UVERBS_WR_RDMA_WRITE, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM:
+	case abi.IB_UVERBS_WR_RDMA_WRITE, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, abi.IB_UVERBS_WR_BIND_MW:
 		return q.typ != abi.IB_UVERBS_QPT_UD
 	case abi.IB_UVERBS_WR_RDMA_READ, abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD,
 		abi.IB_UVERBS_WR_SEND_WITH_INV, abi.IB_UVERBS_WR_LOCAL_INV:
@@ -92,7 +98,12 @@ func (q *qp) connected(w *request, local [][]byte, to *qp) uint32 {
 	}
 	solicited := wr.SendFlags&flagSolicited != 0
 	switch wr.Opcode {
-	case abi.IB_UVERBS_WR_SEND, abi.IB_UVERBS_WR_SEND_WITH_IMM, abi.IB_UVERBS_WR_SEND_WITH_INV:
+	case abi.IB_UVERBS_WR_SEND_WITH_INV:
+		if to.hasReceive() && !to.invalidate(wr.Ex) {
+			return to.refuse()
+		}
+		return q.answer(to.receive(local, nil, wc, solicited))
+	case abi.IB_UVERBS_WR_SEND, abi.IB_UVERBS_WR_SEND_WITH_IMM:
 		return q.answer(to.receive(local, nil, wc, solicited))
 	case abi.IB_UVERBS_WR_RDMA_WRITE, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM:
 		rdma := view[abi.RxeRdmaWr](wr)
@@ -161,6 +172,41 @@ func (q *qp) refuse() uint32 {
 		q.fail()
 	}
 	return wcRemAccess
+}
+
+// bind opens a memory window.
+func (q *qp) bind(b abi.RxeMwWr) uint32 {
+	k := q.f.k
+	w, m := k.mws[b.MwRkey>>8], k.mrs[b.MrLkey>>8]
+	if w == nil || m == nil || w.rkey != b.MwRkey || m.lkey != b.MrLkey || w.pd != q.pd || m.pd != q.pd || w.mr != nil ||
+		b.Length == 0 || b.Rkey&0xff == w.rkey&0xff || m.access&abi.IB_UVERBS_ACCESS_MW_BIND == 0 ||
+		b.Access&^m.access&abi.IB_UVERBS_ACCESS_LOCAL_WRITE != 0 {
+		return wcMWBind
+	}
+	if _, ok := m.at(b.Addr, b.Length); !ok {
+		return wcMWBind
+	}
+	w.rkey = w.rkey&^0xff | b.Rkey&0xff
+	w.mr, w.qp, w.addr, w.length, w.access = m, q, b.Addr, b.Length, b.Access
+	return wcSuccess
+}
+
+// invalidate closes a memory window.
+func (q *qp) invalidate(key uint32) bool {
+	w := q.f.k.mws[key>>8]
+	if w == nil || w.rkey != key || w.qp != q {
+		return false
+	}
+	w.mr, w.qp = nil, nil
+	return true
+}
+
+// hasReceive reports whether a message can be received.
+func (q *qp) hasReceive() bool {
+	if q.srq != nil {
+		return q.srq.ring.waiting() > 0
+	}
+	return q.rq.waiting() > 0
 }
 
 // answer turns what the receiver made of a message into what the sender does.

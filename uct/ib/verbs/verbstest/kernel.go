@@ -32,6 +32,7 @@ type Kernel struct {
 	files   map[*file]bool
 	qps     map[uint32]*qp // by number
 	mrs     map[uint32]*mr // by index of the keys
+	mws     map[uint32]*mw // by index of the key
 	ahs     map[uint32]*ah // by number
 	nextQPN uint32
 	nextKey uint32
@@ -50,7 +51,7 @@ type fault struct {
 // ::ffff:127.0.0.1 and ::1.
 func New() *Kernel {
 	k := &Kernel{
-		active: true, files: make(map[*file]bool), qps: make(map[uint32]*qp), mrs: make(map[uint32]*mr),
+		active: true, files: make(map[*file]bool), qps: make(map[uint32]*qp), mrs: make(map[uint32]*mr), mws: make(map[uint32]*mw),
 		ahs: make(map[uint32]*ah), nextQPN: 0x11, nextKey: 2, nextAH: 1, nextOff: 0x1000, failAt: make(map[string]*fault),
 	}
 	copy(k.gids[0][:], []byte{0xfe, 0x80, 8: 2, 11: 0xff, 12: 0xfe, 15: 0})

@@ -102,7 +102,7 @@ func load[T abi.Struct](b []byte) T {
 func store[T abi.Struct](b []byte, v T) { copy(b, abi.Bytes(&v)) }
 
 // view reads a member of the union in a work request.
-func view[T abi.RxeRdmaWr | abi.RxeAtomicWr | abi.RxeUdWr](wr *abi.RxeSendWr) T {
+func view[T abi.RxeRdmaWr | abi.RxeAtomicWr | abi.RxeMwWr | abi.RxeUdWr](wr *abi.RxeSendWr) T {
 	return *(*T)(unsafe.Pointer(&wr.Wr))
 }
 

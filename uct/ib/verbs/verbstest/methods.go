@@ -18,6 +18,7 @@ var methods = map[*abi.MethodSpec]func(*file, *uverbs.Request) syscall.Errno{
 	abi.Lookup(abi.UVERBS_OBJECT_ASYNC_EVENT, abi.UVERBS_METHOD_ASYNC_EVENT_ALLOC): (*file).allocAsync,
 	abi.Lookup(abi.UVERBS_OBJECT_PD, abi.UVERBS_METHOD_PD_DESTROY):                 (*file).destroyAny,
 	abi.Lookup(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_MR_DESTROY):                 (*file).destroyAny,
+	abi.Lookup(abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY):                 (*file).destroyAny,
 	abi.Lookup(abi.UVERBS_OBJECT_AH, abi.UVERBS_METHOD_AH_DESTROY):                 (*file).destroyAny,
 	abi.Lookup(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE):                  (*file).createCQ,
 	abi.Lookup(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_DESTROY):                 (*file).destroyAny,
@@ -148,6 +149,8 @@ func (f *file) destroyAny(r *uverbs.Request) syscall.Errno {
 		kind = abi.UVERBS_OBJECT_PD
 	case *mr:
 		kind = abi.UVERBS_OBJECT_MR
+	case *mw:
+		kind = abi.UVERBS_OBJECT_MW
 	case *ah:
 		kind = abi.UVERBS_OBJECT_AH
 	case *cq:

@@ -23,6 +23,18 @@ type mr struct {
 	rkey   uint32 // 0 without remote access
 }
 
+// mw is a memory window of type 2.
+type mw struct {
+	pd     *pd
+	index  uint32
+	rkey   uint32
+	mr     *mr // nil while it opens nothing
+	qp     *qp
+	addr   uint64
+	length uint64
+	access uint32
+}
+
 type cq struct {
 	f       *file
 	ring    *ring
@@ -94,8 +106,16 @@ func (f *file) destroy(h uint32) syscall.Errno {
 			return syscall.EBUSY
 		}
 	case *mr:
+		for _, w := range f.k.mws {
+			if w.mr == o {
+				return syscall.EINVAL // as rdma_rxe
+			}
+		}
 		o.pd.refs--
 		delete(f.k.mrs, o.index)
+	case *mw:
+		o.pd.refs--
+		delete(f.k.mws, o.index)
 	case *ah:
 		o.pd.refs--
 		delete(f.k.ahs, o.num)
@@ -116,6 +136,11 @@ func (f *file) destroy(h uint32) syscall.Errno {
 		o.recv.refs--
 		if o.srq != nil {
 			o.srq.refs--
+		}
+		for _, w := range f.k.mws {
+			if w.qp == o {
+				w.mr, w.qp = nil, nil
+			}
 		}
 		delete(f.k.qps, o.num)
 		f.drop(o.sq)

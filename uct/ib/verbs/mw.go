@@ -1,0 +1,73 @@
+package verbs
+
+import (
+	"sync/atomic"
+
+	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+)
+
+// MW is a memory window of type 2: a key for a part of a region that is given and
+// taken by work requests, without a system call. Any goroutine may use it; binds
+// of one window come one after the other.
+type MW struct {
+	pd     *PD
+	handle uint32
+	id     uint64
+	rkey   atomic.Uint32
+}
+
+// AllocMW makes a memory window that opens nothing yet; ibv_alloc_mw.
+func (p *PD) AllocMW() (*MW, error) {
+	const type2 = 2 // enum ib_mw_type, ib_verbs.h
+	w := &MW{pd: p}
+	id, err := p.ctx.begin(w, turnMW)
+	if err != nil {
+		return nil, err
+	}
+	w.id = id
+	var resp abi.AllocMwResp
+	if err := p.ctx.invoke(abi.IB_USER_VERBS_CMD_ALLOC_MW, abi.Bytes(&abi.AllocMw{PdHandle: p.handle, MwType: type2}), abi.Bytes(&resp)); err != nil {
+		p.ctx.end(w, w.id)
+		return nil, err
+	}
+	w.handle = resp.MwHandle
+	w.rkey.Store(resp.Rkey)
+	return w, nil
+}
+
+// RKey is the key for peers: from the post of a WRBindMW on, the one it gives the
+// window.
+func (w *MW) RKey() RKey { return RKey(w.rkey.Load()) }
+
+// Close ends the window, open or not; ibv_dealloc_mw. It comes before closing the
+// region and the queue pair that the window was opened with: rdma_rxe waits 20
+// seconds to destroy a queue pair with an open one.
+func (w *MW) Close() error {
+	err := w.pd.ctx.do(uverbs.NewCall(abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY).
+		Destroy(abi.UVERBS_ATTR_DESTROY_MW_HANDLE, w.handle))
+	if err == nil {
+		w.pd.ctx.end(w, w.id)
+	}
+	return err
+}
+
+func (w *MW) abandon() {}
+
+// MWBind is what a WRBindMW opens: Length bytes from Addr on of a region with
+// AccessMWBind, to the peer of the queue pair it is posted to. The window must be
+// new or invalidated, by WRLocalInv or the peer's WRSendWithInv.
+type MWBind struct {
+	MW     *MW
+	MR     *MR
+	Addr   uint64
+	Length uint64
+	Access Access
+}
+
+// nextKey is the key that the next bind gives: the 8 low bits are the owner's to
+// choose, so that old keys do not open what is new.
+func (w *MW) nextKey() uint32 {
+	k := w.rkey.Load()
+	return k&^0xff | (k+1)&0xff
+}
