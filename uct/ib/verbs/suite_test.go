@@ -27,6 +27,7 @@ var suite = []struct {
 	{"Batch", testBatch},
 	{"UC", testUC},
 	{"UD", testUD},
+	{"Multicast", testMulticast},
 	{"SRQ", testSRQ},
 	{"Arena", testArena},
 	{"Wait", testWait},
@@ -349,6 +350,20 @@ func testUD(t *testing.T, r *rig) {
 	_, err = b.qp.PostSend([]verbs.SendWR{wr})
 	wantErr(t, err, ucs.ErrInvalidParam, "an address of another domain")
 	check(t, ah.Close())
+}
+
+// testMulticast attaches to a group. Who joins the group in the network is not the
+// queue pair's business.
+func testMulticast(t *testing.T, r *rig) {
+	s := r.newSide(t, verbs.UD)
+	s.up(t, nil)
+	group := verbs.GID{0: 0xff, 1: 0x0e, 10: 0xff, 11: 0xff, 12: 239, 13: 1, 14: 2, 15: 3}
+	check(t, s.qp.AttachMcast(group, 0))
+	check(t, s.qp.DetachMcast(group, 0))
+	wantErr(t, s.qp.DetachMcast(group, 0), ucs.ErrInvalidParam, "leaving a group twice")
+	wantErr(t, s.qp.AttachMcast(r.gid, 0), ucs.ErrInvalidParam, "a group that is none")
+	c := r.newSide(t, verbs.RC)
+	wantErr(t, c.qp.AttachMcast(group, 0), ucs.ErrInvalidParam, "a connected queue pair")
 }
 
 func testSRQ(t *testing.T, r *rig) {

@@ -83,6 +83,8 @@ func (f *file) invoke(r *uverbs.Request) syscall.Errno {
 		return f.queryQP(load[abi.QueryQp](in), out)
 	case abi.IB_USER_VERBS_CMD_POST_SEND:
 		return f.postSend(load[abi.PostSend](in))
+	case abi.IB_USER_VERBS_CMD_ATTACH_MCAST, abi.IB_USER_VERBS_CMD_DETACH_MCAST:
+		return f.multicast(load[abi.AttachMcast](in), spec.ID == abi.IB_USER_VERBS_CMD_ATTACH_MCAST)
 	case abi.IB_USER_VERBS_CMD_MODIFY_SRQ:
 		m := load[abi.ModifySrq](in)
 		s, ok := find[*srq](f, m.SrqHandle)
@@ -103,6 +105,27 @@ func (f *file) invoke(r *uverbs.Request) syscall.Errno {
 		return 0
 	}
 	return syscall.EOPNOTSUPP
+}
+
+// multicast attaches a queue pair to a group or detaches it. Nothing is delivered to
+// groups.
+func (f *file) multicast(m abi.AttachMcast, attach bool) syscall.Errno {
+	q, ok := find[*qp](f, m.QpHandle)
+	if !ok {
+		return syscall.ENOENT
+	}
+	if q.typ != abi.IB_UVERBS_QPT_UD || m.Gid[0] != 0xff || !attach && !q.groups[m.Gid] {
+		return syscall.EINVAL
+	}
+	if q.groups == nil {
+		q.groups = make(map[[16]byte]bool)
+	}
+	if attach {
+		q.groups[m.Gid] = true
+	} else {
+		delete(q.groups, m.Gid)
+	}
+	return 0
 }
 
 // deviceAttr is the device, with the numbers of rdma_rxe.

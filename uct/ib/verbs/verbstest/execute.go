@@ -260,7 +260,6 @@ func (q *qp) receive(data [][]byte, before func(), wc abi.Wc, solicited bool) ui
 	message := make([]byte, n)
 	gather(message, data)
 	scatter(space, message)
-	q.msgs++
 	q.recv.complete(wc, solicited)
 	return wcSuccess
 }

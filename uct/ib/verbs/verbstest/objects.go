@@ -84,7 +84,7 @@ type qp struct {
 	attr    abi.ModifyQp // what MODIFY_QP has set
 	retries uint8
 	rnr     uint8
-	msgs    uint32 // received
+	groups  map[[16]byte]bool // of multicast
 }
 
 // States of a queue pair; enum ib_qp_state, ib_verbs.h.
