@@ -25,6 +25,15 @@ func copyBytes(dst, src []byte) int {
 	return n
 }
 
+// copyMessage is copyBytes for a whole message, to memory that has room for it.
+func copyMessage(dst, src []byte) {
+	if len(src) == 8 { // as costs no call
+		*(*[8]byte)(dst) = [8]byte(src)
+		return
+	}
+	copyBytes(dst, src)
+}
+
 // payload is the user's memory of one operation, as a run of packed bytes that
 // can be read or written in fragments at any offset.
 type payload struct {

@@ -125,19 +125,20 @@ func (m *tagMatcher) link(d *TagMessage) {
 // findUnexpected returns the oldest message that a receive of tag and mask gets,
 // nil when there is none.
 func (m *tagMatcher) findUnexpected(tag, mask Tag) *TagMessage {
-	if m.alone == nil && m.arrived.head == nil {
+	if d := m.alone; d != nil {
+		if (d.tag^tag)&mask != 0 {
+			return nil
+		}
+		return d
+	}
+	if m.arrived.head == nil {
 		return nil
 	}
 	return m.searchUnexpected(tag, mask)
 }
 
+// searchUnexpected is findUnexpected in the lists.
 func (m *tagMatcher) searchUnexpected(tag, mask Tag) *TagMessage {
-	if d := m.alone; d != nil {
-		if (d.tag^tag)&mask != 0 {
-			d = nil
-		}
-		return d
-	}
 	if mask == FullMask {
 		for d := m.byTag[tagBucket(tag)].head; d != nil; d = d.links[bucketLinks].next {
 			if d.tag == tag {

@@ -117,7 +117,8 @@ func (d *TagMessage) keep(data []byte, desc *uct.AMDesc) bool {
 		return true
 	}
 	if len(data) <= inlineBytes {
-		d.data = d.inline[:copy(d.inline[:], data)]
+		d.data = d.inline[:len(data)]
+		copyMessage(d.data, data)
 		return false
 	}
 	d.buf = d.w.buffers.get(len(data))

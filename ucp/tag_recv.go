@@ -42,7 +42,7 @@ func (w *Worker) take(d *TagMessage, buf []byte, p *RequestParams) (err error) {
 		err = ucs.ErrMessageTruncated
 		w.stats.Failed++
 	} else {
-		copyBytes(buf, d.data)
+		copyMessage(buf, d.data)
 		if p != nil && p.TagInfo != nil {
 			*p.TagInfo = d.Info()
 		}
@@ -179,11 +179,7 @@ func (r *Request) deliver(tag Tag, data []byte) {
 	case r.data.class != DatatypeContig:
 		r.finish(r.data.unpackAt(data, 0))
 	default: // all that finish does for such a receive
-		if len(data) == 8 { // as costs no call
-			*(*[8]byte)(r.data.buf) = [8]byte(data)
-		} else {
-			copyBytes(r.data.buf, data)
-		}
+		copyMessage(r.data.buf, data)
 		r.data.buf = nil
 		r.state |= stateDone
 		if fn := r.onTagRecv; fn != nil && r.state&(stateInCall|stateFreed) == 0 {
