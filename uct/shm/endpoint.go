@@ -63,6 +63,7 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.Sen
 	} else if len(payload) > 0 {
 		copy(el[elemPayload+headerLen:], payload)
 	}
+	// As publish, whose call would cost as much as this.
 	if e.i.tracer != nil {
 		e.i.tracer(false, id, el[elemPayload:elemPayload+n])
 	}
