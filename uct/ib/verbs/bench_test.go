@@ -44,15 +44,11 @@ func muffledPair(t testing.TB, n int) (*verbstest.Kernel, *muffled, *verbs.QP, *
 	ok(err)
 	mr, err := pd.RegMR(make([]byte, 4096), fullAccess)
 	ok(err)
-	gid, err := c.QueryGID(1, 1)
+	gid, err := c.DefaultGID(1)
 	ok(err)
-	a := &verbs.QPAttr{State: verbs.QPInit, Port: 1, Access: fullAccess, PathMTU: verbs.MTU4096, DestQPN: qp.QPN(),
-		AH: verbs.AHAttr{Global: true, DGID: gid.GID, SGIDIndex: 1, Port: 1}}
-	ok(qp.Modify(a, verbs.QPAttrState|verbs.QPAttrPort|verbs.QPAttrPKeyIndex|verbs.QPAttrAccess))
-	a.State = verbs.QPRTR
-	ok(qp.Modify(a, verbs.QPAttrState|verbs.QPAttrAH|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|verbs.QPAttrRQPSN|verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer))
-	a.State = verbs.QPRTS
-	ok(qp.Modify(a, verbs.QPAttrState|verbs.QPAttrTimeout|verbs.QPAttrRetryCount|verbs.QPAttrRNRRetry|verbs.QPAttrSQPSN|verbs.QPAttrMaxRdAtomic))
+	a := &verbs.QPAttr{Port: 1, Access: fullAccess, PathMTU: verbs.MTU4096, DestQPN: qp.QPN(), AH: gid.To(gid.GID)}
+	ok(qp.Init(a))
+	ok(qp.Connect(a))
 	return k, m, qp, cq, mr
 }
 

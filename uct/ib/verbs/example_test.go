@@ -29,19 +29,12 @@ func Example() {
 		Cap: verbs.QPCap{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 1, MaxRecvSGE: 1}})
 	fail(err)
 
-	gid, err := dev.QueryGID(1, 1)
+	gid, err := dev.DefaultGID(1)
 	fail(err)
-	port, err := dev.QueryPort(1)
-	fail(err)
-	attr := verbs.QPAttr{State: verbs.QPInit, Port: 1, Access: access}
-	fail(qp.Modify(&attr, verbs.QPAttrState|verbs.QPAttrPKeyIndex|verbs.QPAttrPort|verbs.QPAttrAccess))
-	attr = verbs.QPAttr{State: verbs.QPRTR, PathMTU: port.ActiveMTU, DestQPN: qp.QPN(), MaxDestRdAtomic: 1, MinRNRTimer: 12,
-		AH: verbs.AHAttr{Global: true, DGID: gid.GID, SGIDIndex: uint8(gid.Index), HopLimit: 64, Port: 1}}
-	fail(qp.Modify(&attr, verbs.QPAttrState|verbs.QPAttrAH|verbs.QPAttrPathMTU|verbs.QPAttrDestQPN|verbs.QPAttrRQPSN|
-		verbs.QPAttrMaxDestRdAtomic|verbs.QPAttrMinRNRTimer))
-	attr = verbs.QPAttr{State: verbs.QPRTS, Timeout: 14, RetryCount: 6, RNRRetry: 6, MaxRdAtomic: 1}
-	fail(qp.Modify(&attr, verbs.QPAttrState|verbs.QPAttrSQPSN|verbs.QPAttrTimeout|verbs.QPAttrRetryCount|
-		verbs.QPAttrRNRRetry|verbs.QPAttrMaxRdAtomic))
+	attr := verbs.QPAttr{Port: 1, Access: access, PathMTU: verbs.MTU1024, DestQPN: qp.QPN(), AH: gid.To(gid.GID),
+		Timeout: 14, RetryCount: 6, RNRRetry: 6, MinRNRTimer: 12, MaxRdAtomic: 1, MaxDestRdAtomic: 1}
+	fail(qp.Init(&attr))
+	fail(qp.Connect(&attr))
 
 	n := copy(mr.Bytes(), "hello, device")
 	_, err = qp.PostSend([]verbs.SendWR{{ID: 1, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled,

@@ -79,7 +79,7 @@ func pingPong(t *testing.T, r *rig, tool string, typ verbs.QPType, size int, eve
 	if !serve {
 		l.Close() // theirs now
 	}
-	args := []string{"-d", device(t).Name, "-g", fmt.Sprint(r.gidIndex), "-n", fmt.Sprint(rounds), "-s", fmt.Sprint(size), "-p", fmt.Sprint(addr.Port)}
+	args := []string{"-d", device(t).Name, "-g", fmt.Sprint(r.local.Index), "-n", fmt.Sprint(rounds), "-s", fmt.Sprint(size), "-p", fmt.Sprint(addr.Port)}
 	if events {
 		args = append(args, "-e")
 	}

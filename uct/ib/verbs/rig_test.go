@@ -17,12 +17,12 @@ const patience = 30 * time.Second
 
 // rig is a device that tests run on: one without a kernel, or a real one.
 type rig struct {
-	open     func(t *testing.T) *verbs.Context // one more time
-	kernel   *verbstest.Kernel                 // nil with a real one
-	gidIndex int
-	gid      verbs.GID
-	mtu      verbs.MTU
-	peer     *rig // where the other end of a pair is; nil for here
+	open   func(t *testing.T) *verbs.Context // one more time
+	kernel *verbstest.Kernel                 // nil with a real one
+	local  verbs.GIDEntry
+	gid    verbs.GID // that of local
+	mtu    verbs.MTU
+	peer   *rig // where the other end of a pair is; nil for here
 }
 
 // fakeRig is the device without a kernel.
@@ -52,27 +52,13 @@ func fakeRig(t *testing.T) *rig {
 	return r
 }
 
-// find chooses a GID: IPv4 if there is one.
+// find chooses a GID.
 func (r *rig) find(t *testing.T) {
 	t.Helper()
 	c := r.open(t)
-	port, err := c.QueryPort(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.mtu = port.ActiveMTU
-	gids, err := c.QueryGIDTable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, g := range gids {
-		if g.Port == 1 && (r.gid.IsZero() || g.GID.Addr().Is4() && g.Type == verbs.GIDRoCEv2) {
-			r.gid, r.gidIndex = g.GID, g.Index
-		}
-	}
-	if r.gid.IsZero() {
-		t.Fatal("port 1 has no GID")
-	}
+	r.mtu = must(c.QueryPort(1))(t).ActiveMTU
+	r.local = must(c.DefaultGID(1))(t)
+	r.gid = r.local.GID
 }
 
 // side is one end of a connection.
@@ -129,23 +115,17 @@ func (s *side) up(t *testing.T, peer *side, change ...func(*verbs.QPAttr)) {
 
 func (s *side) toInit(t *testing.T) {
 	t.Helper()
-	mask := verbs.QPAttrState | verbs.QPAttrPKeyIndex | verbs.QPAttrPort
-	if s.qp.Type() == verbs.UD {
-		mask |= verbs.QPAttrQKey
-	} else {
-		mask |= verbs.QPAttrAccess
-	}
-	check(t, s.qp.Modify(&verbs.QPAttr{State: verbs.QPInit, Port: 1, QKey: qkey, Access: fullAccess}, mask))
+	check(t, s.qp.Init(&verbs.QPAttr{Port: 1, QKey: qkey, Access: fullAccess}))
 }
 
 // path is the way to the port itself.
 func (r *rig) path() verbs.AHAttr {
-	return verbs.AHAttr{Global: true, DGID: r.gid, SGIDIndex: uint8(r.gidIndex), HopLimit: 64, Port: 1}
+	return r.local.To(r.gid)
 }
 
 func (s *side) toRTS(t *testing.T, peer *side, change ...func(*verbs.QPAttr)) {
 	t.Helper()
-	a := &verbs.QPAttr{State: verbs.QPRTR, PathMTU: s.r.mtu, AH: s.r.path(), RQPSN: 0x111, SQPSN: 0x111,
+	a := &verbs.QPAttr{PathMTU: s.r.mtu, AH: s.r.path(), RQPSN: 0x111, SQPSN: 0x111,
 		MaxDestRdAtomic: 4, MaxRdAtomic: 4, MinRNRTimer: 1, Timeout: 14, RetryCount: 6, RNRRetry: 6}
 	if peer != nil {
 		a.DestQPN, a.AH.DGID = peer.qp.QPN(), peer.r.gid
@@ -153,18 +133,7 @@ func (s *side) toRTS(t *testing.T, peer *side, change ...func(*verbs.QPAttr)) {
 	for _, f := range change {
 		f(a)
 	}
-	rtr, rts := verbs.QPAttrState, verbs.QPAttrState|verbs.QPAttrSQPSN
-	switch s.qp.Type() {
-	case verbs.RC:
-		rtr |= verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrMinRNRTimer
-		rts |= verbs.QPAttrTimeout | verbs.QPAttrRetryCount | verbs.QPAttrRNRRetry | verbs.QPAttrMaxRdAtomic
-		fallthrough
-	case verbs.UC:
-		rtr |= verbs.QPAttrAH | verbs.QPAttrPathMTU | verbs.QPAttrDestQPN | verbs.QPAttrRQPSN
-	}
-	check(t, s.qp.Modify(a, rtr))
-	a.State = verbs.QPRTS
-	check(t, s.qp.Modify(a, rts))
+	check(t, s.qp.Connect(a))
 }
 
 // other is the device of the other end.

@@ -34,6 +34,7 @@ var suite = []struct {
 	{"SharedChannel", testSharedChannel},
 	{"Resize", testResize},
 	{"Modify", testModify},
+	{"Connect", testConnect},
 	{"Reset", testReset},
 	{"RemoteAccess", testRemoteAccess},
 	{"LocalErrors", testLocalErrors},
