@@ -10,9 +10,9 @@ import (
 )
 
 // A queue pair connected to itself writes from one half of its memory to the
-// other. On a real device, the Context comes from FindDevice("", "rxe0") and
-// Device.Open, and the number, PSN and GID from the peer.
+// other. README.md has the same lines.
 func Example() {
+	// A device made up for tests. Another: verbs.FindDevice("", "rxe0"), then Open.
 	dev, err := verbs.NewContext(verbstest.New().Open(), 0)
 	fail(err)
 	defer dev.Close()
@@ -29,6 +29,7 @@ func Example() {
 		Cap: verbs.QPCap{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 1, MaxRecvSGE: 1}})
 	fail(err)
 
+	// The number, PSN and GID of the peer; here its own.
 	gid, err := dev.DefaultGID(1)
 	fail(err)
 	attr := verbs.QPAttr{Port: 1, Access: access, PathMTU: verbs.MTU1024, DestQPN: qp.QPN(), AH: gid.To(gid.GID),
