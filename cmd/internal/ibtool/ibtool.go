@@ -1,0 +1,81 @@
+package ibtool
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// Open opens the device of a name, the first one for "".
+func Open(name string) (*verbs.Context, error) {
+	if name != "" {
+		d, err := verbs.FindDevice("", name)
+		if err != nil {
+			return nil, err
+		}
+		return d.Open()
+	}
+	list, err := verbs.Devices("")
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("no RDMA devices found: %w", ucs.ErrNoDevice)
+	}
+	return list[0].Open()
+}
+
+// Port is a port and the GID that is used there.
+type Port struct {
+	verbs.PortAttr
+	Num int
+	GID verbs.GIDEntry // the zero one: peers are found by their LID
+}
+
+// NoIndex stands for a GID index that was not given.
+const NoIndex = -1
+
+// FindPort asks for a port and for the GID of an index. With NoIndex, that is none
+// on InfiniBand and, since RoCE has no other addresses, the port's DefaultGID there.
+func FindPort(c *verbs.Context, num, index int) (Port, error) {
+	p := Port{Num: num}
+	var err error
+	if p.PortAttr, err = c.QueryPort(num); err != nil {
+		return Port{}, err
+	}
+	switch {
+	case index >= 0:
+		p.GID, err = c.QueryGID(num, index)
+	case p.LinkLayer == verbs.LinkEthernet:
+		p.GID, err = c.DefaultGID(num)
+	case p.LID == 0:
+		err = fmt.Errorf("%s: port %d is %v and has no LID yet: %w", c.Name(), num, p.State, ucs.ErrUnreachable)
+	}
+	return p, err
+}
+
+// To is the way from the port to a peer: to its GID if this end has one too, else
+// to its LID.
+func (p Port) To(gid verbs.GID, lid verbs.LID, sl uint8) (verbs.AHAttr, error) {
+	a := verbs.AHAttr{Port: uint8(p.Num)}
+	switch {
+	case !gid.IsZero() && !p.GID.GID.IsZero():
+		a = p.GID.To(gid)
+	case p.LinkLayer == verbs.LinkEthernet:
+		return a, fmt.Errorf("the peer has no GID, and RoCE has no other addresses: %w", ucs.ErrUnreachable)
+	}
+	a.DLID, a.SL = lid, sl
+	return a, nil
+}
+
+// Number reads the value of a flag as C's strtol(value, 0) does: decimal,
+// hexadecimal or octal.
+func Number(flag, value string, least, most int) (int, error) {
+	n, err := strconv.ParseInt(value, 0, 64)
+	if err != nil || n < int64(least) || n > int64(most) {
+		return 0, fmt.Errorf("%s: %q is not a number from %d to %d", flag, value, least, most)
+	}
+	return int(n), nil
+}
