@@ -87,13 +87,11 @@ func (p *PD) CreateAH(attr *AHAttr) (*AH, error) {
 // Close ends the address handle; ibv_destroy_ah. Datagrams to it must have
 // completed.
 func (a *AH) Close() error {
-	err := a.pd.ctx.do(uverbs.NewCall(abi.UVERBS_OBJECT_AH, abi.UVERBS_METHOD_AH_DESTROY).
+	return a.pd.ctx.destroy(a, a.id, &a.handle, uverbs.NewCall(abi.UVERBS_OBJECT_AH, abi.UVERBS_METHOD_AH_DESTROY).
 		Destroy(abi.UVERBS_ATTR_DESTROY_AH_HANDLE, a.handle))
-	if err == nil {
-		a.drv.detach()
-		a.pd.ctx.end(a, a.id)
-	}
-	return err
 }
 
-func (a *AH) abandon() { a.drv.detach() }
+func (a *AH) abandon() {
+	a.drv.detach()
+	a.num = 0
+}

@@ -132,6 +132,24 @@ func (c *Context) end(o closer, id uint64) {
 	delete(c.byID, id)
 }
 
+// noHandle is the handle of an object that is closed. The kernel gives the number
+// it had to the next object, which a call for the closed one must not reach.
+const noHandle = ^uint32(0)
+
+// destroy ends an object by a call, and forgets it and its handle.
+func (c *Context) destroy(o closer, id uint64, handle *uint32, call *uverbs.Call) error {
+	if *handle == noHandle {
+		return errClosed
+	}
+	if err := c.do(call); err != nil {
+		return err
+	}
+	*handle = noHandle
+	o.abandon()
+	c.end(o, id)
+	return nil
+}
+
 // object is what an event names, nil if it is gone.
 func (c *Context) object(id uint64) closer {
 	c.mu.Lock()

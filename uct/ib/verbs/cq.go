@@ -139,15 +139,9 @@ func (q *CQ) Resize(cqe int) error {
 // Close ends the queue; ibv_destroy_cq. It is ucs.ErrBusy while queue pairs use it.
 func (q *CQ) Close() error {
 	var resp abi.DestroyCqResp
-	err := q.ctx.do(uverbs.NewCall(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_DESTROY).
+	return q.ctx.destroy(q, q.id, &q.handle, uverbs.NewCall(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_DESTROY).
 		Destroy(abi.UVERBS_ATTR_DESTROY_CQ_HANDLE, q.handle).
 		Out(abi.UVERBS_ATTR_DESTROY_CQ_RESP, abi.Bytes(&resp)))
-	if err != nil {
-		return err
-	}
-	q.abandon()
-	q.ctx.end(q, q.id)
-	return nil
 }
 
 func (q *CQ) abandon() {

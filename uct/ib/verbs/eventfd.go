@@ -36,6 +36,7 @@ func (e *eventFD) close() error {
 	if e == nil {
 		return nil
 	}
+	e.fd = -1 // the number may become another's
 	return e.f.Close()
 }
 

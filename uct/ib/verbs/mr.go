@@ -136,14 +136,8 @@ func sgeRange(off, n int, length uint64) string {
 
 // Close ends the registration and unpins the memory; ibv_dereg_mr.
 func (m *MR) Close() error {
-	err := m.pd.ctx.do(uverbs.NewCall(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_MR_DESTROY).
+	return m.pd.ctx.destroy(m, m.id, &m.handle, uverbs.NewCall(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_MR_DESTROY).
 		Destroy(abi.UVERBS_ATTR_DESTROY_MR_HANDLE, m.handle))
-	if err != nil {
-		return err
-	}
-	m.abandon()
-	m.pd.ctx.end(m, m.id)
-	return nil
 }
 
 func (m *MR) abandon() {

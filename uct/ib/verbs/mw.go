@@ -44,12 +44,8 @@ func (w *MW) RKey() RKey { return RKey(w.rkey.Load()) }
 // region and the queue pair that the window was opened with: rdma_rxe waits 20
 // seconds to destroy a queue pair with an open one.
 func (w *MW) Close() error {
-	err := w.pd.ctx.do(uverbs.NewCall(abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY).
+	return w.pd.ctx.destroy(w, w.id, &w.handle, uverbs.NewCall(abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY).
 		Destroy(abi.UVERBS_ATTR_DESTROY_MW_HANDLE, w.handle))
-	if err == nil {
-		w.pd.ctx.end(w, w.id)
-	}
-	return err
 }
 
 func (w *MW) abandon() {}

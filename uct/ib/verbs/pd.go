@@ -36,12 +36,8 @@ func (p *PD) Context() *Context { return p.ctx }
 // Close ends the protection domain; ibv_dealloc_pd. It is ucs.ErrBusy while
 // something is in it.
 func (p *PD) Close() error {
-	err := p.ctx.do(uverbs.NewCall(abi.UVERBS_OBJECT_PD, abi.UVERBS_METHOD_PD_DESTROY).
+	return p.ctx.destroy(p, p.id, &p.handle, uverbs.NewCall(abi.UVERBS_OBJECT_PD, abi.UVERBS_METHOD_PD_DESTROY).
 		Destroy(abi.UVERBS_ATTR_DESTROY_PD_HANDLE, p.handle))
-	if err == nil {
-		p.ctx.end(p, p.id)
-	}
-	return err
 }
 
 func (p *PD) abandon() {}

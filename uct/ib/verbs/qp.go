@@ -155,18 +155,15 @@ func (q *QP) PostRecv(wr []RecvWR) (int, error) {
 // Close ends the queue pair; ibv_destroy_qp. What is posted does not complete.
 func (q *QP) Close() error {
 	var resp abi.DestroyQpResp
-	err := q.pd.ctx.do(uverbs.NewCall(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_DESTROY).
+	return q.pd.ctx.destroy(q, q.id, &q.handle, uverbs.NewCall(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_DESTROY).
 		Destroy(abi.UVERBS_ATTR_DESTROY_QP_HANDLE, q.handle).
 		Out(abi.UVERBS_ATTR_DESTROY_QP_RESP, abi.Bytes(&resp)))
-	if err != nil {
-		return err
-	}
-	q.ring.detach()
-	q.pd.ctx.end(q, q.id)
-	return nil
 }
 
-func (q *QP) abandon() { q.ring.detach() }
+func (q *QP) abandon() {
+	q.state.Store(uint32(QPReset)) // where nothing is posted
+	q.ring.detach()
+}
 
 // AttachMcast makes a datagram queue pair receive what is sent to a multicast
 // group; ibv_attach_mcast. lid is that of the group, 0 with RoCE.

@@ -165,7 +165,7 @@ func (s *rxeSendQueue) fill(wr *SendWR) error {
 		return errOpcode
 	}
 	if s.typ == UD {
-		if wr.AH == nil || wr.AH.pd != s.pd {
+		if wr.AH == nil || wr.AH.pd != s.pd || wr.AH.num == 0 {
 			return errNoAH
 		}
 		ud := (*abi.RxeUdWr)(unsafe.Pointer(&w.Wr.Wr))

@@ -100,15 +100,9 @@ func (s *SRQ) Query() (SRQInitAttr, error) {
 // it.
 func (s *SRQ) Close() error {
 	var resp abi.DestroySrqResp
-	err := s.pd.ctx.do(uverbs.NewCall(abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_DESTROY).
+	return s.pd.ctx.destroy(s, s.id, &s.handle, uverbs.NewCall(abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_DESTROY).
 		Destroy(abi.UVERBS_ATTR_DESTROY_SRQ_HANDLE, s.handle).
 		Out(abi.UVERBS_ATTR_DESTROY_SRQ_RESP, abi.Bytes(&resp)))
-	if err != nil {
-		return err
-	}
-	s.ring.detach()
-	s.pd.ctx.end(s, s.id)
-	return nil
 }
 
 func (s *SRQ) abandon() { s.ring.detach() }

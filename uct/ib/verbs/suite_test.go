@@ -42,6 +42,7 @@ var suite = []struct {
 	{"RNR", testRNR},
 	{"Retry", testRetry},
 	{"Flush", testFlush},
+	{"Closed", testClosed},
 	{"Order", testOrder},
 	{"ManyQPs", testManyQPs},
 	{"Allocations", testAllocations},

@@ -79,7 +79,7 @@ type RecvWR struct {
 	SGList []SGE
 }
 
-// What is wrong with a work request. They are made once: posting does not allocate.
+// What is wrong with a call. They are made once: posting does not allocate.
 var (
 	errQueueFull  = fmt.Errorf("verbs: the queue is full: %w", ucs.ErrNoResource)
 	errManySGE    = fmt.Errorf("verbs: more pieces than the queue takes: %w", ucs.ErrInvalidParam)
@@ -92,5 +92,6 @@ var (
 	errNoAH       = fmt.Errorf("verbs: a datagram needs an address of the queue pair's domain: %w", ucs.ErrInvalidParam)
 	errNoMW       = fmt.Errorf("verbs: a bind needs a window and a region of the queue pair's domain, and a range of the region: %w", ucs.ErrInvalidParam)
 	errState      = fmt.Errorf("verbs: the state of the queue pair does not allow it: %w", ucs.ErrInvalidParam)
-	errNoRQ       = fmt.Errorf("verbs: the queue pair receives from a shared queue: %w", ucs.ErrInvalidParam)
+	errClosed     = fmt.Errorf("verbs: closed already: %w", ucs.ErrInvalidParam)
+	errNoRQ       = fmt.Errorf("verbs: no receive queue: it is shared, or closed: %w", ucs.ErrInvalidParam)
 )

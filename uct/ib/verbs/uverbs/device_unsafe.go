@@ -83,7 +83,9 @@ func (d *device) Munmap(b []byte) syscall.Errno {
 }
 
 func (d *device) Close() error {
-	if err := unix.Close(d.fd); err != nil {
+	fd := d.fd
+	d.fd = -1 // the number may become another's
+	if err := unix.Close(fd); err != nil {
 		return &Error{Device: d.name, Call: "close", Errno: err.(syscall.Errno)}
 	}
 	return nil
