@@ -50,6 +50,10 @@ var opened sync.Map // of *Context
 
 // Open opens the device; ibv_open_device.
 func (d *Device) Open() (*Context, error) {
+	if d.Uverbs == "" {
+		return nil, fmt.Errorf("verbs: %s has no node to open: the kernel's module ib_uverbs is not loaded, or does not know the device: %w",
+			d.Name, ucs.ErrNoDevice)
+	}
 	f, err := uverbs.Open(d.Path, d.Uverbs, d.Rdev)
 	if err != nil {
 		return nil, err

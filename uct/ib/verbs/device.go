@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -17,11 +15,11 @@ import (
 // nothing. What the kernel does not tell is zero, or as the field says.
 type Device struct {
 	Name         string // rxe0, mlx5_0
-	Uverbs       string // uverbs0
+	Uverbs       string // uverbs0; "" if there is none, see AllDevices
 	Path         string // /dev/infiniband/uverbs0
 	Rdev         uint64 // the number of that node
 	ABIVersion   int    // of the driver
-	Driver       string // the kernel's driver, if sysfs tells: mlx5_core. rxe and siw do not
+	Driver       string // of the device below: mlx5_core, ice; rxe and siw have none
 	NodeType     NodeType
 	NodeGUID     GUID
 	SysImageGUID GUID
@@ -29,7 +27,11 @@ type Device struct {
 	BoardID      string
 	NodeDesc     string
 	Parent       string // the network interface below rxe
-	NUMANode     int    // -1 if there is none
+	HCAType      string // MT4123; of mlx5 and others
+	PCI          string // 0000:81:00.0; "" if it is not a PCI device
+	PCIVendor    uint16 // 0x15b3; 0 if it is not a PCI device
+	PCIDevice    uint16
+	NUMANode     int // -1 if there is none
 	Ports        []Port
 }
 
@@ -57,10 +59,11 @@ type PortGID struct {
 
 const (
 	sysfs = "/sys"
-	// maxTable bounds the tables of a port, maxPorts its number: devices have a few
-	// hundred entries and, of a switch, some tens of ports.
-	maxTable = 1 << 16
-	maxPorts = 255
+	// What is read at most: devices, ports of one (where each virtual function has one
+	// there are hundreds), entries of a table of a port (the index has 16 bits).
+	maxDevices = 1 << 12
+	maxPorts   = 1 << 12
+	maxTable   = 1 << 16
 	// coreABI is the only version of the core that kernels of interest have.
 	coreABI = 6
 )
@@ -72,7 +75,7 @@ func Devices(root string) ([]Device, error) {
 		root = sysfs
 	}
 	class := filepath.Join(root, "class/infiniband_verbs")
-	entries, err := os.ReadDir(class)
+	names, err := list(class, maxDevices)
 	if os.IsNotExist(err) {
 		return nil, nil
 	}
@@ -82,24 +85,54 @@ func Devices(root string) ([]Device, error) {
 	if v, ok := readInt(filepath.Join(class, "abi_version")); ok && v != coreABI {
 		return nil, fmt.Errorf("verbs: the kernel's interface has version %d, not %d: %w", v, coreABI, ucs.ErrUnsupported)
 	}
-	var list []Device
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), "uverbs") {
+	var found []Device
+	for _, uverbs := range names {
+		if !strings.HasPrefix(uverbs, "uverbs") {
 			continue
 		}
-		dir := filepath.Join(class, e.Name())
+		dir := filepath.Join(class, uverbs)
 		name := readText(filepath.Join(dir, "ibdev"))
-		if name == "" || strings.Contains(name, "/") {
+		if !plain(name) {
 			continue // going, or not ours to see
 		}
 		d := readDevice(filepath.Join(root, "class/infiniband", name))
-		d.Name, d.Uverbs, d.Path = name, e.Name(), filepath.Join("/dev/infiniband", e.Name())
+		d.Name, d.Uverbs, d.Path = name, uverbs, filepath.Join("/dev/infiniband", uverbs)
 		d.ABIVersion, _ = readInt(filepath.Join(dir, "abi_version"))
 		d.Rdev = parseRdev(readText(filepath.Join(dir, "dev")))
-		list = append(list, d)
+		found = append(found, d)
 	}
-	sort.Slice(list, func(i, j int) bool { return order(list[i].Uverbs) < order(list[j].Uverbs) })
-	return list, nil
+	sort.SliceStable(found, func(i, j int) bool { return order(found[i].Uverbs) < order(found[j].Uverbs) })
+	return found, nil
+}
+
+// AllDevices is Devices and then those that programs cannot open, because the
+// kernel's module ib_uverbs is not loaded or knows nothing of them. They have no
+// Uverbs.
+func AllDevices(root string) ([]Device, error) {
+	if root == "" {
+		root = sysfs
+	}
+	found, err := Devices(root)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[string]bool)
+	for i := range found {
+		known[found[i].Name] = true
+	}
+	class := filepath.Join(root, "class/infiniband")
+	names, err := list(class, maxDevices)
+	if err != nil && !os.IsNotExist(err) {
+		return nil, fmt.Errorf("verbs: %w: %w", err, ucs.ErrIO)
+	}
+	for _, name := range names {
+		if !known[name] && plain(name) {
+			d := readDevice(filepath.Join(class, name))
+			d.Name = name
+			found = append(found, d)
+		}
+	}
+	return found, nil
 }
 
 // FindDevice returns the device with a name, of the device or its node.
@@ -134,13 +167,17 @@ func readDevice(dir string) Device {
 		BoardID:      readText(filepath.Join(dir, "board_id")),
 		NodeDesc:     readText(filepath.Join(dir, "node_desc")),
 		Parent:       readText(filepath.Join(dir, "parent")),
+		HCAType:      readText(filepath.Join(dir, "hca_type")),
+		Driver:       linked(filepath.Join(dir, "device/driver")),
 		NUMANode:     -1,
 	}
-	if n, ok := readInt(filepath.Join(dir, "device/numa_node")); ok {
+	if n, ok := readInt(filepath.Join(dir, "device/numa_node")); ok && n >= 0 {
 		d.NUMANode = n
 	}
-	if link, err := os.Readlink(filepath.Join(dir, "device/driver")); err == nil {
-		d.Driver = filepath.Base(link)
+	if slot := linked(filepath.Join(dir, "device")); isPCI(slot) {
+		d.PCI = slot
+		d.PCIVendor = hexInt(readText(filepath.Join(dir, "device/vendor")))
+		d.PCIDevice = hexInt(readText(filepath.Join(dir, "device/device")))
 	}
 	for _, n := range numbers(filepath.Join(dir, "ports"), maxPorts) {
 		d.Ports = append(d.Ports, readPort(filepath.Join(dir, "ports", strconv.Itoa(n)), n))
@@ -160,9 +197,7 @@ func readPort(dir string, num int) Port {
 	if _, text, ok := strings.Cut(readText(filepath.Join(dir, "phys_state")), ": "); ok {
 		p.PhysState = text
 	}
-	if f := strings.Fields(p.RateText); len(f) > 0 {
-		p.Rate, _ = strconv.ParseFloat(f[0], 64)
-	}
+	p.Rate = parseRate(p.RateText)
 	for _, i := range numbers(filepath.Join(dir, "gids"), maxTable) {
 		index := strconv.Itoa(i)
 		gid, ok := parseGID(readText(filepath.Join(dir, "gids", index)))
@@ -183,121 +218,22 @@ func readPort(dir string, num int) Port {
 	return p
 }
 
-// gidType reads the protocol of a GID. Old kernels do not tell: they know one.
+// gidType reads the protocol of a GID. Where there is but one, old kernels do not
+// tell.
 func gidType(dir, index string, link LinkLayer) GIDType {
-	if _, err := os.Stat(dir); err != nil {
-		if link == LinkEthernet {
+	text := readText(filepath.Join(dir, index))
+	if text == "" && link == LinkEthernet {
+		if _, err := os.Stat(dir); err != nil {
 			return GIDRoCEv1
 		}
-		return GIDInfiniBand
 	}
-	switch readText(filepath.Join(dir, index)) {
-	case "IB/RoCE v1":
-		if link == LinkEthernet {
-			return GIDRoCEv1
-		}
-		return GIDInfiniBand
-	case "RoCE v2":
+	switch {
+	case text == "RoCE v2":
 		return GIDRoCEv2
+	case link == LinkEthernet && text == "IB/RoCE v1":
+		return GIDRoCEv1
+	case link != LinkEthernet && (text == "" || text == "IB/RoCE v1"):
+		return GIDInfiniBand
 	}
 	return GIDUnknown
-}
-
-// numbers lists the numbers below limit that a folder has entries for.
-func numbers(dir string, limit int) []int {
-	entries, _ := os.ReadDir(dir)
-	var list []int
-	for _, e := range entries {
-		if n, err := strconv.Atoi(e.Name()); err == nil && n >= 0 && n < limit && strconv.Itoa(n) == e.Name() {
-			list = append(list, n)
-		}
-	}
-	sort.Ints(list)
-	return list
-}
-
-// readText is the text of a file, "" if it cannot be read.
-func readText(name string) string {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(b))
-}
-
-func readInt(name string) (int, bool) {
-	n, err := strconv.Atoi(readText(name))
-	return n, err == nil
-}
-
-// leadingInt is the number of a text like "4: ACTIVE", 0 if there is none.
-func leadingInt(s string) uint8 {
-	num, _, _ := strings.Cut(s, ":")
-	n, err := strconv.ParseUint(num, 10, 8)
-	if err != nil {
-		return 0
-	}
-	return uint8(n)
-}
-
-// hexInt is the number of a text like "0xffff", 0 if it is not one.
-func hexInt(s string) uint16 {
-	n, err := strconv.ParseUint(strings.TrimPrefix(s, "0x"), 16, 16)
-	if err != nil {
-		return 0
-	}
-	return uint16(n)
-}
-
-// parseGUID reads 0000:0000:0000:0000, 0 if it is not that.
-func parseGUID(s string) GUID {
-	groups := strings.Split(s, ":")
-	if len(groups) != 4 {
-		return 0
-	}
-	var g GUID
-	for _, t := range groups {
-		n, err := strconv.ParseUint(t, 16, 16)
-		if err != nil || len(t) != 4 {
-			return 0
-		}
-		g = g<<16 | GUID(n)
-	}
-	return g
-}
-
-// parseGID reads a GID of 8 groups.
-func parseGID(s string) (g GID, ok bool) {
-	groups := strings.Split(s, ":")
-	if len(groups) != 8 {
-		return g, false
-	}
-	for i, t := range groups {
-		n, err := strconv.ParseUint(t, 16, 16)
-		if err != nil || len(t) != 4 {
-			return GID{}, false
-		}
-		g[2*i], g[2*i+1] = byte(n>>8), byte(n)
-	}
-	return g, true
-}
-
-// parseRdev reads major:minor.
-func parseRdev(s string) uint64 {
-	major, minor, _ := strings.Cut(s, ":")
-	a, err1 := strconv.ParseUint(major, 10, 32)
-	b, err2 := strconv.ParseUint(minor, 10, 32)
-	if err1 != nil || err2 != nil {
-		return 0
-	}
-	return unix.Mkdev(uint32(a), uint32(b))
-}
-
-func parseLinkLayer(s string) LinkLayer {
-	for l := LinkUnspecified; l <= LinkEthernet; l++ {
-		if strings.EqualFold(s, l.String()) {
-			return l
-		}
-	}
-	return LinkUnspecified
 }

@@ -127,10 +127,51 @@ const (
 	NodeSwitch
 	NodeRouter
 	NodeRNIC
+	NodeUSNIC
+	NodeUSNICUDP
+	NodeUnspecified
 )
 
 // String returns the name that sysfs has.
-func (n NodeType) String() string { return name(int(n), "unknown", "CA", "switch", "router", "RNIC") }
+func (n NodeType) String() string {
+	return name(int(n), "unknown", "CA", "switch", "router", "RNIC", "usNIC", "usNIC UDP", "unspecified")
+}
+
+// Transport is what a device of the type speaks.
+func (n NodeType) Transport() TransportType {
+	switch n {
+	case NodeCA, NodeSwitch, NodeRouter:
+		return TransportIB
+	case NodeRNIC:
+		return TransportIWARP
+	case NodeUSNIC:
+		return TransportUSNIC
+	case NodeUSNICUDP:
+		return TransportUSNICUDP
+	case NodeUnspecified:
+		return TransportUnspecified
+	}
+	return TransportUnknown
+}
+
+// TransportType is what a device speaks.
+type TransportType int8
+
+// What devices speak; enum ibv_transport_type, rdma-core libibverbs/verbs.h. RoCE is
+// TransportIB.
+const (
+	TransportUnknown TransportType = iota - 1
+	TransportIB
+	TransportIWARP
+	TransportUSNIC
+	TransportUSNICUDP
+	TransportUnspecified
+)
+
+// String returns the name of the transport.
+func (t TransportType) String() string {
+	return name(int(t), "InfiniBand", "iWARP", "usNIC", "usNIC UDP", "unspecified")
+}
 
 // Access says what may be done with memory, and by whom; in a queue pair, what
 // peers may do through it.

@@ -65,3 +65,16 @@ func status(e syscall.Errno) ucs.Status {
 	}
 	return ucs.ErrIO
 }
+
+// openHint is what may help where a node cannot be opened.
+func openHint(e syscall.Errno) string {
+	switch e {
+	case syscall.EACCES:
+		return "needs permission to read and write it: udev rules of rdma-core, or a group that has it"
+	case syscall.EPERM:
+		return "a container has to be given it (--device)"
+	case syscall.ENOENT:
+		return "a container has to be given it (--device), a machine needs udev"
+	}
+	return ""
+}

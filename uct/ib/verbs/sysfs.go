@@ -1,0 +1,176 @@
+package verbs
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"golang.org/x/sys/unix"
+)
+
+// Files of sysfs, as drivers/infiniband/core/sysfs.c of Linux writes them. What is
+// not of that form counts as not there.
+
+// list is what a folder has, sorted, of the first limit entries.
+func list(dir string, limit int) ([]string, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(limit)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	sort.Strings(names)
+	return names, nil
+}
+
+// numbers lists the numbers below limit that a folder has entries for.
+func numbers(dir string, limit int) []int {
+	names, _ := list(dir, limit)
+	var found []int
+	for _, name := range names {
+		if n, err := strconv.Atoi(name); err == nil && n >= 0 && n < limit && strconv.Itoa(n) == name {
+			found = append(found, n)
+		}
+	}
+	sort.Ints(found)
+	return found
+}
+
+// plain reports whether a name is one of a file in a folder, in one word.
+func plain(name string) bool {
+	odd := func(r rune) bool { return r == '/' || !unicode.IsPrint(r) || unicode.IsSpace(r) }
+	return name != "" && name != "." && name != ".." && strings.IndexFunc(name, odd) < 0
+}
+
+// linked is the last part of where a link leads, "" if it is not one.
+func linked(name string) string {
+	target, err := os.Readlink(name)
+	if err != nil || !plain(filepath.Base(target)) {
+		return ""
+	}
+	return filepath.Base(target)
+}
+
+// maxText is what the kernel shows of an attribute at most: a page.
+const maxText = 4096
+
+// readText is the first line of a file, "" if it cannot be read.
+func readText(name string) string {
+	f, err := os.Open(name)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxText))
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(b), "\n")
+	return strings.TrimSpace(line)
+}
+
+func readInt(name string) (int, bool) {
+	n, err := strconv.Atoi(readText(name))
+	return n, err == nil
+}
+
+// leadingInt is the number of a text like "4: ACTIVE", 0 if there is none.
+func leadingInt(s string) uint8 {
+	num, _, _ := strings.Cut(s, ":")
+	n, err := strconv.ParseUint(num, 10, 8)
+	if err != nil {
+		return 0
+	}
+	return uint8(n)
+}
+
+// hexInt is the number of a text like "0xffff", 0 if it is not one.
+func hexInt(s string) uint16 {
+	n, err := strconv.ParseUint(strings.TrimPrefix(s, "0x"), 16, 16)
+	if err != nil {
+		return 0
+	}
+	return uint16(n)
+}
+
+// parseGUID reads 0000:0000:0000:0000, 0 if it is not that.
+func parseGUID(s string) GUID {
+	groups := strings.Split(s, ":")
+	if len(groups) != 4 {
+		return 0
+	}
+	var g GUID
+	for _, t := range groups {
+		n, err := strconv.ParseUint(t, 16, 16)
+		if err != nil || len(t) != 4 {
+			return 0
+		}
+		g = g<<16 | GUID(n)
+	}
+	return g
+}
+
+// parseGID reads a GID of 8 groups.
+func parseGID(s string) (g GID, ok bool) {
+	groups := strings.Split(s, ":")
+	if len(groups) != 8 {
+		return g, false
+	}
+	for i, t := range groups {
+		n, err := strconv.ParseUint(t, 16, 16)
+		if err != nil || len(t) != 4 {
+			return GID{}, false
+		}
+		g[2*i], g[2*i+1] = byte(n>>8), byte(n)
+	}
+	return g, true
+}
+
+// parseRdev reads major:minor.
+func parseRdev(s string) uint64 {
+	major, minor, _ := strings.Cut(s, ":")
+	a, err1 := strconv.ParseUint(major, 10, 32)
+	b, err2 := strconv.ParseUint(minor, 10, 32)
+	if err1 != nil || err2 != nil {
+		return 0
+	}
+	return unix.Mkdev(uint32(a), uint32(b))
+}
+
+// parseRate reads the number of a text like "2.5 Gb/sec (1X SDR)", 0 if it is not
+// one.
+func parseRate(s string) float64 {
+	num, _, _ := strings.Cut(s, " ")
+	rate, err := strconv.ParseFloat(num, 64)
+	if err != nil || !(rate >= 0 && rate <= maxRate) {
+		return 0
+	}
+	return rate
+}
+
+// maxRate bounds the rate of a port, in Gb/s.
+const maxRate = 1e6
+
+// isPCI reports whether s is an address like 0000:81:00.0.
+func isPCI(s string) bool {
+	var domain, bus, slot, function uint32
+	n, err := fmt.Sscanf(s, "%x:%x:%x.%x", &domain, &bus, &slot, &function)
+	return err == nil && n == 4 && s == fmt.Sprintf("%04x:%02x:%02x.%x", domain, bus, slot, function)
+}
+
+func parseLinkLayer(s string) LinkLayer {
+	for l := LinkUnspecified; l <= LinkEthernet; l++ {
+		if strings.EqualFold(s, l.String()) {
+			return l
+		}
+	}
+	return LinkUnspecified
+}

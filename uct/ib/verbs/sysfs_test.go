@@ -1,0 +1,115 @@
+package verbs
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// oddFiles are the files that are read of a device with one port.
+var oddFiles = []string{
+	"class/infiniband_verbs/uverbs0/ibdev", "class/infiniband_verbs/uverbs0/dev", "class/infiniband_verbs/uverbs0/abi_version",
+	"class/infiniband_verbs/abi_version", "class/infiniband/x/node_type", "class/infiniband/x/node_guid", "class/infiniband/x/sys_image_guid",
+	"class/infiniband/x/fw_ver", "class/infiniband/x/board_id", "class/infiniband/x/hca_type", "class/infiniband/x/node_desc",
+	"class/infiniband/x/parent", "class/infiniband/x/device/numa_node", "class/infiniband/x/device/vendor", "class/infiniband/x/device/device",
+	"class/infiniband/x/ports/1/state", "class/infiniband/x/ports/1/phys_state", "class/infiniband/x/ports/1/link_layer",
+	"class/infiniband/x/ports/1/lid", "class/infiniband/x/ports/1/sm_lid", "class/infiniband/x/ports/1/rate", "class/infiniband/x/ports/1/gids/0",
+	"class/infiniband/x/ports/1/gid_attrs/types/0", "class/infiniband/x/ports/1/gid_attrs/ndevs/0", "class/infiniband/x/ports/1/pkeys/0",
+}
+
+// FuzzSysfs fills the files with the parts of data, between NULs, and puts an entry
+// of an odd name into each folder whose entries are counted.
+func FuzzSysfs(f *testing.F) {
+	usual := []string{
+		"x", "231:192", "2", "6", "1: CA", "0200:00ff:fe00:0000", "0200:00ff:fe00:0000", "20.29.1016", "MT_0000000008", "MT4123", "rxe", "lo", "0",
+		"0x15b3", "0x101b", "4: ACTIVE", "5: LinkUp", "Ethernet", "0x1f", "0x1", "100 Gb/sec (4X EDR)", "fe80:0000:0000:0000:0200:00ff:fe00:0000",
+		"RoCE v2", "lo", "0xffff",
+	}
+	f.Add([]byte(strings.Join(usual, "\x00")), "7")
+	f.Add([]byte(strings.Join(usual, "\n\x00")), "65535")
+	f.Add([]byte("x\x001:2:3\x00-1\x006\x00999: X\x00"), "007")
+	f.Add([]byte(strings.Repeat("x\x00", 40)), "-0")
+	root := f.TempDir()
+	for _, name := range oddFiles {
+		write(f, root, name, "")
+	}
+	f.Fuzz(func(t *testing.T, data []byte, entry string) {
+		parts := bytes.Split(data, []byte{0})
+		for i, name := range oddFiles {
+			var text []byte
+			if i < len(parts) {
+				text = parts[i]
+			}
+			if err := os.WriteFile(filepath.Join(root, name), text, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if entry != "." && entry != ".." && !strings.ContainsAny(entry, "/\x00") && len(entry) < 100 {
+			for _, dir := range []string{"ports", "ports/1/gids", "ports/1/pkeys"} {
+				name := filepath.Join(root, "class/infiniband/x", dir, entry)
+				if _, err := os.Lstat(name); err != nil && os.WriteFile(name, parts[0], 0o644) == nil {
+					defer os.Remove(name)
+				}
+			}
+		}
+		list, err := AllDevices(root)
+		if err != nil {
+			return
+		}
+		for i := range list {
+			checkDevice(t, &list[i])
+		}
+	})
+}
+
+// checkDevice looks for what no file may lead to.
+func checkDevice(t *testing.T, d *Device) {
+	t.Helper()
+	if !plain(d.Name) || d.Uverbs != "" && !plain(d.Uverbs) || d.NUMANode < -1 {
+		t.Errorf("%q, %q, node %d", d.Name, d.Uverbs, d.NUMANode)
+	}
+	for _, s := range []string{d.Firmware, d.BoardID, d.HCAType, d.NodeDesc, d.Parent, d.Driver, d.PCI} {
+		if len(s) > maxText || strings.Contains(s, "\n") {
+			t.Errorf("%d bytes of text: %.100q", len(s), s)
+		}
+	}
+	if len(d.Ports) > maxPorts {
+		t.Errorf("%d ports", len(d.Ports))
+	}
+	for _, p := range d.Ports {
+		if math.IsNaN(p.Rate) || p.Rate < 0 || p.Rate > maxRate || len(p.GIDs) > maxTable || len(p.PKeys) > maxTable || p.Num < 0 || p.Num >= maxPorts {
+			t.Errorf("port %d: rate %v, %d GIDs, %d P_Keys", p.Num, p.Rate, len(p.GIDs), len(p.PKeys))
+		}
+		for _, g := range p.GIDs {
+			if g.GID.IsZero() || g.Index < 0 || g.Index >= maxTable {
+				t.Errorf("%+v", g)
+			}
+		}
+	}
+}
+
+// TestSysfsHuge: a file without an end is not read to its end.
+func TestSysfsHuge(t *testing.T) {
+	root := tree(t, "siw")
+	dir := filepath.Join(root, "devices/virtual/infiniband/siw0")
+	for _, name := range []string{"fw_ver", "node_desc", "ports/1/rate", "ports/1/gids/0"} {
+		if err := os.Truncate(filepath.Join(dir, name), 1<<30); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	list, err := Devices(root)
+	runtime.ReadMemStats(&after)
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%d devices, %v", len(list), err)
+	}
+	checkDevice(t, &list[0])
+	if n := after.TotalAlloc - before.TotalAlloc; n > 4<<20 {
+		t.Errorf("%d bytes allocated", n)
+	}
+}
