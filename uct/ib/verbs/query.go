@@ -10,45 +10,103 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
 )
 
-// DeviceAttr is what a device can do; struct ibv_device_attr_ex.
+// DeviceAttr is what a device can do; struct ibv_device_attr_ex. What the kernel or
+// the driver does not tell is 0.
 type DeviceAttr struct {
-	FirmwareVersion    uint64
-	NodeGUID           GUID
-	SysImageGUID       GUID
-	MaxMRSize          uint64
-	PageSizeCap        uint64
-	VendorID           uint32
-	VendorPartID       uint32
-	HWVersion          uint32
-	MaxQP              int
-	MaxQPWR            int
-	CapFlags           uint64 // IB_UVERBS_DEVICE_*
-	MaxSGE             int
-	MaxSGERead         int
-	MaxCQ              int
-	MaxCQE             int
-	MaxMR              int
-	MaxPD              int
-	MaxQPRdAtom        int // reads and atomics a queue pair can be the target of
-	MaxQPInitRdAtom    int // and that it can have under way
-	MaxResRdAtom       int
-	AtomicCap          int // 0 none, 1 within the device, 2 with the CPU too
-	MaxMW              int
-	MaxMcastGroups     int
-	MaxMcastQPAttach   int
-	MaxAH              int
-	MaxSRQ             int // 0: no shared receive queues
-	MaxSRQWR           int
-	MaxSRQSGE          int
-	MaxPKeys           int
-	LocalCAAckDelay    int
-	Ports              int
-	ODPCaps            uint64
-	TimestampMask      uint64
-	CoreClockKHz       uint64
-	MaxDeviceMemory    uint64
-	CQModerationCount  int
-	CQModerationPeriod int
+	FirmwareVersion      uint64 // three parts: from bit 32, 16 and 0
+	Firmware             string // the same as the tools print it
+	NodeGUID             GUID
+	SysImageGUID         GUID
+	MaxMRSize            uint64 // bytes
+	PageSizeCap          uint64 // a bit for each size
+	VendorID             uint32
+	VendorPartID         uint32
+	HWVersion            uint32
+	MaxQP                int
+	MaxQPWR              int
+	CapFlags             DeviceCap
+	MaxSGE               int
+	MaxSGERead           int
+	MaxCQ                int
+	MaxCQE               int
+	MaxMR                int
+	MaxPD                int
+	MaxQPRdAtom          int // reads and atomics a queue pair can be the target of
+	MaxQPInitRdAtom      int // and that it can have under way
+	MaxResRdAtom         int
+	MaxEE                int // of reliable datagrams, which no device has
+	MaxEERdAtom          int
+	MaxEEInitRdAtom      int
+	MaxRDD               int
+	AtomicCap            AtomicCap
+	MaxMW                int
+	MaxRawIPv6QP         int
+	MaxRawEthyQP         int
+	MaxMcastGroups       int
+	MaxMcastQPAttach     int
+	MaxTotalMcastAttach  int
+	MaxAH                int
+	MaxFMR               int
+	MaxMapPerFMR         int
+	MaxSRQ               int // 0: no shared receive queues
+	MaxSRQWR             int
+	MaxSRQSGE            int
+	MaxPKeys             int
+	LocalCAAckDelay      int
+	Ports                int // at most 255; Device.Ports has them all
+	ODP                  ODPCaps
+	TimestampMask        uint64 // of completions; 0: they have none
+	CoreClockKHz         uint64 // of these timestamps
+	RSS                  RSSCaps
+	TSO                  TSOCaps
+	PacketPacing         PacketPacingCaps
+	TagMatching          TMCaps
+	RawPacket            RawPacketCap
+	MaxWQTypeRQ          int
+	MaxDeviceMemory      uint64 // bytes
+	CQModerationCount    int    // completions
+	CQModerationPeriodUs int
+}
+
+// ODPCaps is what a device can do with memory that is not pinned; struct
+// ibv_odp_caps.
+type ODPCaps struct {
+	General         ODPGeneralCap
+	RC, UC, UD, XRC ODPCap // by transport
+}
+
+// RSSCaps is how a device can spread what it receives; struct ibv_rss_caps. The
+// hash's are the driver's to tell.
+type RSSCaps struct {
+	QPTypes                    uint32 // 1 << QPType
+	MaxRWQIndirectionTables    uint32
+	MaxRWQIndirectionTableSize uint32
+	RxHashFieldsMask           uint64
+	RxHashFunction             uint8
+}
+
+// TSOCaps is how a device can segment what it sends; struct ibv_tso_caps. The driver
+// tells.
+type TSOCaps struct {
+	MaxTSO  uint32 // bytes; 0: it cannot
+	QPTypes uint32 // 1 << QPType
+}
+
+// PacketPacingCaps is how a device can limit the rate of a queue pair; struct
+// ibv_packet_pacing_caps. The driver tells.
+type PacketPacingCaps struct {
+	MinKbps uint32
+	MaxKbps uint32 // 0: it cannot
+	QPTypes uint32 // 1 << QPType
+}
+
+// TMCaps is how a device can match tags; struct ibv_tm_caps.
+type TMCaps struct {
+	MaxRndvHdrSize uint32 // bytes
+	MaxNumTags     uint32 // 0: it cannot
+	MaxOps         uint32
+	MaxSGE         uint32
+	RC             bool
 }
 
 // QueryDevice asks what the device can do; ibv_query_device_ex.
@@ -59,25 +117,51 @@ func (c *Context) QueryDevice() (DeviceAttr, error) {
 	if err != nil {
 		return DeviceAttr{}, err
 	}
+	return deviceAttr(&resp), nil
+}
+
+// deviceAttr translates the kernel's answer. What it has not filled in is 0.
+func deviceAttr(resp *abi.ExQueryDeviceResp) DeviceAttr {
 	b := &resp.Base
 	a := DeviceAttr{
-		FirmwareVersion: b.FwVer, NodeGUID: GUID(bigEndian(b.NodeGuid)), SysImageGUID: GUID(bigEndian(b.SysImageGuid)),
+		FirmwareVersion: b.FwVer, Firmware: firmware(b.FwVer),
+		NodeGUID: GUID(bigEndian(b.NodeGuid)), SysImageGUID: GUID(bigEndian(b.SysImageGuid)),
 		MaxMRSize: b.MaxMrSize, PageSizeCap: b.PageSizeCap, VendorID: b.VendorId, VendorPartID: b.VendorPartId,
-		HWVersion: b.HwVer, MaxQP: int(b.MaxQp), MaxQPWR: int(b.MaxQpWr), CapFlags: uint64(b.DeviceCapFlags),
+		HWVersion: b.HwVer, MaxQP: int(b.MaxQp), MaxQPWR: int(b.MaxQpWr), CapFlags: DeviceCap(b.DeviceCapFlags),
 		MaxSGE: int(b.MaxSge), MaxSGERead: int(b.MaxSgeRd), MaxCQ: int(b.MaxCq), MaxCQE: int(b.MaxCqe), MaxMR: int(b.MaxMr),
 		MaxPD: int(b.MaxPd), MaxQPRdAtom: int(b.MaxQpRdAtom), MaxQPInitRdAtom: int(b.MaxQpInitRdAtom),
-		MaxResRdAtom: int(b.MaxResRdAtom), AtomicCap: int(b.AtomicCap), MaxMW: int(b.MaxMw), MaxMcastGroups: int(b.MaxMcastGrp),
-		MaxMcastQPAttach: int(b.MaxMcastQpAttach), MaxAH: int(b.MaxAh), MaxSRQ: int(b.MaxSrq), MaxSRQWR: int(b.MaxSrqWr),
-		MaxSRQSGE: int(b.MaxSrqSge), MaxPKeys: int(b.MaxPkeys), LocalCAAckDelay: int(b.LocalCaAckDelay), Ports: int(b.PhysPortCnt),
-		// What the kernel has not filled in is 0.
-		ODPCaps: resp.OdpCaps.GeneralCaps, TimestampMask: resp.TimestampMask, CoreClockKHz: resp.HcaCoreClock,
-		MaxDeviceMemory: resp.MaxDmSize, CQModerationCount: int(resp.CqModerationCaps.MaxCqModerationCount),
-		CQModerationPeriod: int(resp.CqModerationCaps.MaxCqModerationPeriod),
+		MaxResRdAtom: int(b.MaxResRdAtom), MaxEE: int(b.MaxEe), MaxEERdAtom: int(b.MaxEeRdAtom), MaxEEInitRdAtom: int(b.MaxEeInitRdAtom),
+		MaxRDD: int(b.MaxRdd), AtomicCap: AtomicCap(b.AtomicCap), MaxMW: int(b.MaxMw), MaxRawIPv6QP: int(b.MaxRawIpv6Qp),
+		MaxRawEthyQP: int(b.MaxRawEthyQp), MaxMcastGroups: int(b.MaxMcastGrp), MaxMcastQPAttach: int(b.MaxMcastQpAttach),
+		MaxTotalMcastAttach: int(b.MaxTotalMcastQpAttach), MaxAH: int(b.MaxAh), MaxFMR: int(b.MaxFmr), MaxMapPerFMR: int(b.MaxMapPerFmr),
+		MaxSRQ: int(b.MaxSrq), MaxSRQWR: int(b.MaxSrqWr), MaxSRQSGE: int(b.MaxSrqSge), MaxPKeys: int(b.MaxPkeys),
+		LocalCAAckDelay: int(b.LocalCaAckDelay), Ports: int(b.PhysPortCnt),
+		ODP: ODPCaps{
+			General: ODPGeneralCap(resp.OdpCaps.GeneralCaps), RC: ODPCap(resp.OdpCaps.RcOdpCaps), UC: ODPCap(resp.OdpCaps.UcOdpCaps),
+			UD: ODPCap(resp.OdpCaps.UdOdpCaps), XRC: ODPCap(resp.XrcOdpCaps),
+		},
+		TimestampMask: resp.TimestampMask, CoreClockKHz: resp.HcaCoreClock,
+		RSS: RSSCaps{
+			QPTypes: resp.RssCaps.SupportedQpts, MaxRWQIndirectionTables: resp.RssCaps.MaxRwqIndirectionTables,
+			MaxRWQIndirectionTableSize: resp.RssCaps.MaxRwqIndirectionTableSize,
+		},
+		TagMatching: TMCaps{
+			MaxRndvHdrSize: resp.TmCaps.MaxRndvHdrSize, MaxNumTags: resp.TmCaps.MaxNumTags, MaxOps: resp.TmCaps.MaxOps,
+			MaxSGE: resp.TmCaps.MaxSge, RC: resp.TmCaps.Flags&abi.IB_TM_CAP_RNDV_RC != 0,
+		},
+		RawPacket: RawPacketCap(resp.RawPacketCaps), MaxWQTypeRQ: int(resp.MaxWqTypeRq), MaxDeviceMemory: resp.MaxDmSize,
+		CQModerationCount:    int(resp.CqModerationCaps.MaxCqModerationCount),
+		CQModerationPeriodUs: int(resp.CqModerationCaps.MaxCqModerationPeriod),
 	}
-	if resp.DeviceCapFlagsEx != 0 {
-		a.CapFlags = resp.DeviceCapFlagsEx
-	}
-	return a, nil
+	// The kernel puts the lower flags into both.
+	a.CapFlags |= DeviceCap(resp.DeviceCapFlagsEx)
+	return a
+}
+
+// firmware is the version as the library of rxe and siw prints it (rdma-core
+// providers/rxe/rxe.c). That of mlx5 pads the last part to 4 digits.
+func firmware(v uint64) string {
+	return fmt.Sprintf("%d.%d.%d", uint16(v>>32), uint16(v>>16), uint16(v))
 }
 
 // PortAttr is the state of a port; struct ibv_port_attr.

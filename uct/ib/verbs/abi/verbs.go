@@ -20,6 +20,9 @@ const (
 // What the core supports; enum ib_uverbs_core_support, ib_user_ioctl_verbs.h.
 const IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS = 1 << 0
 
+// Matching of tags; enum ib_tm_cap_flags, include/rdma/ib_verbs.h.
+const IB_TM_CAP_RNDV_RC = 1 << 0
+
 // Access to memory; enum ib_uverbs_access_flags, ib_user_ioctl_verbs.h.
 const (
 	IB_UVERBS_ACCESS_LOCAL_WRITE      = 1 << 0
