@@ -20,7 +20,7 @@ type Context struct {
 	features    uverbs.Features
 	compVectors uint32
 	coreSupport uint64
-	bells       slab
+	cells       slab // for what the kernel answers to an address in a request
 
 	mu       sync.Mutex
 	closed   bool              // under mu
@@ -201,7 +201,7 @@ func (c *Context) Close() error {
 	for _, o := range left {
 		o.abandon()
 	}
-	c.bells.free()
+	c.cells.free()
 	opened.Delete(c)
 	return errors.Join(errs...)
 }

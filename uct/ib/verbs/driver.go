@@ -66,6 +66,9 @@ type driverSRQ interface {
 	postRecv(wr []RecvWR) (int, error)
 	// modifyData is what goes with MODIFY_SRQ of the limit.
 	modifyData() []byte
+	// resize is newSRQ for a queue that takes the place of this one; its data goes
+	// with MODIFY_SRQ of the size.
+	resize(s *SRQ, maxWR int) (driverSRQ, error)
 }
 
 // driverAH is what a device needs to know of an address.

@@ -33,9 +33,8 @@ func (p *PD) RegMR(b []byte, access Access) (*MR, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("verbs: %s: registration of no memory: %w", p.ctx.Name(), ucs.ErrInvalidParam)
 	}
-	if access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0 {
-		return nil, fmt.Errorf("verbs: %s: access %#x: peers write only where AccessLocalWrite is given: %w",
-			p.ctx.Name(), uint32(access), ucs.ErrInvalidParam)
+	if err := p.ctx.checkAccess(access); err != nil {
+		return nil, err
 	}
 	if p.ctx.coreSupport&abi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS == 0 {
 		access &^= accessOptional
@@ -98,6 +97,71 @@ func (p *PD) RegDMABufMR(offset, length, iova uint64, fd int, access Access) (*M
 	}
 	m.lkey, m.rkey = LKey(native32(lkey[:])), RKey(native32(rkey[:]))
 	return m, nil
+}
+
+// ReregFlags say what MR.Rereg changes.
+type ReregFlags uint32
+
+// What MR.Rereg changes; enum ib_mr_rereg_flags, ib_verbs.h.
+const (
+	ReregTranslation ReregFlags = 1 << 0 // the memory
+	ReregPD          ReregFlags = 1 << 1
+	ReregAccess      ReregFlags = 1 << 2
+)
+
+// Rereg changes what flags say of a registration: its memory to b, its domain to
+// pd, what peers may do to access; ibv_rereg_mr. The keys may change with it. Nobody
+// may use the region meanwhile. What a driver cannot change is ucs.ErrUnsupported:
+// rdma_rxe has it from Linux 6.4, but not for the memory. After an error the region
+// is as before.
+func (m *MR) Rereg(flags ReregFlags, pd *PD, b []byte, access Access) error {
+	c := m.pd.ctx
+	if flags == 0 || flags&ReregTranslation != 0 && len(b) == 0 || flags&ReregPD != 0 && (pd == nil || pd.ctx != c) {
+		return fmt.Errorf("verbs: %s: reregistration of %#x without what is to be changed: %w", c.Name(), uint32(flags), ucs.ErrInvalidParam)
+	}
+	if c.coreSupport&abi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS == 0 {
+		access &^= accessOptional
+	}
+	req := abi.ReregMr{MrHandle: m.handle, Flags: uint32(flags)}
+	if flags&ReregAccess != 0 {
+		if err := c.checkAccess(access); err != nil {
+			return err
+		}
+		req.AccessFlags = uint32(access)
+	}
+	if flags&ReregPD != 0 {
+		req.PdHandle = pd.handle
+	}
+	unpin := m.unpin
+	if flags&ReregTranslation != 0 {
+		unpin = pin(b)
+		req.Start, req.Length = addressOf(b), uint64(len(b))
+		req.HcaVa = req.Start
+	}
+	var resp abi.ReregMrResp
+	if err := c.invoke(abi.IB_USER_VERBS_CMD_REREG_MR, abi.Bytes(&req), abi.Bytes(&resp)); err != nil {
+		if flags&ReregTranslation != 0 {
+			unpin()
+		}
+		return lockLimit(err, len(b))
+	}
+	m.lkey, m.rkey = LKey(resp.Lkey), RKey(resp.Rkey)
+	if flags&ReregPD != 0 {
+		m.pd = pd
+	}
+	if flags&ReregTranslation != 0 {
+		m.abandon()
+		m.unpin, m.b, m.iova, m.length = unpin, b, req.Start, req.Length
+	}
+	return nil
+}
+
+// checkAccess refuses what the kernel would.
+func (c *Context) checkAccess(access Access) error {
+	if access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0 {
+		return fmt.Errorf("verbs: %s: access %#x: peers write only where AccessLocalWrite is given: %w", c.Name(), uint32(access), ucs.ErrInvalidParam)
+	}
+	return nil
 }
 
 // LKey is the key for local use.

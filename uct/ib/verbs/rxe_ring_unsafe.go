@@ -76,6 +76,14 @@ func (r *rxeRing) room() bool {
 	return next != r.peer
 }
 
+// held counts the slots of a producer that the other side has not taken yet.
+func (r *rxeRing) held() int {
+	if r.mem == nil {
+		return 0
+	}
+	return int((r.own - atomic.LoadUint32(&r.header().ConsumerIndex)) & r.mask)
+}
+
 // publish hands the slots before own to the kernel.
 func (r *rxeRing) publish() { atomic.StoreUint32(&r.header().ProducerIndex, r.own) }
 
@@ -229,7 +237,12 @@ type rxeRecvQueue struct {
 
 func (q *rxeRecvQueue) mmap(f uverbs.File, mi abi.Mminfo, sges int) error {
 	q.sges = sges
-	return q.ring.mmap(f, mi, rxeRecvSize+sges*rxeSGESize)
+	if err := q.ring.mmap(f, mi, rxeRecvSize+sges*rxeSGESize); err != nil {
+		return err
+	}
+	// A ring that takes the place of another begins with what was in that.
+	q.ring.own = atomic.LoadUint32(&q.ring.header().ProducerIndex) & q.ring.mask
+	return nil
 }
 
 // post fills slots and hands them to the kernel, which looks for them itself.

@@ -12,7 +12,8 @@ import (
 	"github.com/ucx-go/ucx/ucs/arena"
 )
 
-// cellSize is enough for a command of a doorbell with its answer.
+// cellSize is enough for a command of a doorbell with its answer, and for the place
+// of a ring.
 const cellSize = 64
 
 // slab hands out small pieces of memory that never move.

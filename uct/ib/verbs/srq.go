@@ -15,7 +15,7 @@ type SRQInitAttr struct {
 	Limit  int // see SRQ.SetLimit
 }
 
-// SRQ is a shared receive queue. One goroutine at a time posts to it.
+// SRQ is a shared receive queue. One goroutine at a time posts to it or resizes it.
 type SRQ struct {
 	pd     *PD
 	handle uint32
@@ -78,13 +78,48 @@ func (s *SRQ) PostRecv(wr []RecvWR) (int, error) { return s.ring.postRecv(wr) }
 // SetLimit asks for one EventSRQLimitReached when fewer than limit work requests
 // are left; ibv_modify_srq. 0 asks for none.
 func (s *SRQ) SetLimit(limit int) error {
-	const attrLimit = 1 << 1 // enum ib_srq_attr_mask, ib_verbs.h
 	if limit < 0 || limit > s.attr.MaxWR {
 		return fmt.Errorf("verbs: %s: a limit of %d for %d work requests: %w", s.pd.ctx.Name(), limit, s.attr.MaxWR, ucs.ErrInvalidParam)
 	}
 	req := abi.ModifySrq{SrqHandle: s.handle, AttrMask: attrLimit, SrqLimit: uint32(limit)}
 	return s.pd.ctx.do(uverbs.Invoke(abi.IB_USER_VERBS_CMD_MODIFY_SRQ, abi.Bytes(&req), nil).DriverIn(s.ring.modifyData()))
 }
+
+// Resize gives the queue room for at least maxWR work requests, but not for fewer
+// than are in it, nor than its limit; ibv_modify_srq. What is posted stays.
+func (s *SRQ) Resize(maxWR int) error {
+	if maxWR < 1 || int64(maxWR) > 1<<31 {
+		return fmt.Errorf("verbs: %s: a shared receive queue for %d work requests: %w", s.pd.ctx.Name(), maxWR, ucs.ErrInvalidParam)
+	}
+	ring, err := s.ring.resize(s, maxWR)
+	if err != nil {
+		return err
+	}
+	in, out := ring.data()
+	req := abi.ModifySrq{SrqHandle: s.handle, AttrMask: attrMaxWR, MaxWr: uint32(maxWR)}
+	call := uverbs.Invoke(abi.IB_USER_VERBS_CMD_MODIFY_SRQ, abi.Bytes(&req), nil)
+	if err := s.pd.ctx.do(call.DriverIn(in).DriverOut(out)); err != nil {
+		ring.detach()
+		return err
+	}
+	s.ring.detach()
+	s.ring = ring
+	if err := ring.attach(s); err != nil {
+		return err
+	}
+	a, err := s.Query()
+	if err != nil {
+		return err
+	}
+	s.attr.MaxWR = a.MaxWR
+	return nil
+}
+
+// What MODIFY_SRQ changes; enum ib_srq_attr_mask, ib_verbs.h.
+const (
+	attrMaxWR = 1 << 0
+	attrLimit = 1 << 1
+)
 
 // Query asks the kernel for the attributes; ibv_query_srq. Limit is 0 when the
 // event has been sent.

@@ -67,6 +67,26 @@ type RegMrResp struct {
 	Rkey     uint32
 }
 
+// ReregMr is struct ib_uverbs_rereg_mr, ib_user_verbs.h.
+type ReregMr struct {
+	_           structs.HostLayout
+	Response    uint64
+	MrHandle    uint32
+	Flags       uint32 // IB_MR_REREG_*, ib_verbs.h
+	Start       uint64
+	Length      uint64
+	HcaVa       uint64
+	PdHandle    uint32
+	AccessFlags uint32
+}
+
+// ReregMrResp is struct ib_uverbs_rereg_mr_resp, ib_user_verbs.h.
+type ReregMrResp struct {
+	_    structs.HostLayout
+	Lkey uint32
+	Rkey uint32
+}
+
 // CreateCompChannel is struct ib_uverbs_create_comp_channel, ib_user_verbs.h.
 type CreateCompChannel struct {
 	_        structs.HostLayout

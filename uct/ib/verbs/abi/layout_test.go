@@ -120,7 +120,7 @@ func structTypes() map[string]reflect.Type {
 	m := make(map[string]reflect.Type)
 	for _, v := range []any{
 		IoctlHdr{}, Attr{}, CmdHdr{}, AsyncEventDesc{}, CompEventDesc{}, GidEntry{}, AllocPd{}, AllocPdResp{}, RegMr{},
-		RegMrResp{}, CreateCompChannel{}, CreateCompChannelResp{}, ResizeCq{}, ResizeCqResp{}, ReqNotifyCq{}, DestroyCqResp{},
+		RegMrResp{}, ReregMr{}, ReregMrResp{}, CreateCompChannel{}, CreateCompChannelResp{}, ResizeCq{}, ResizeCqResp{}, ReqNotifyCq{}, DestroyCqResp{},
 		Wc{}, ModifySrq{}, QuerySrq{}, QuerySrqResp{}, DestroySrqResp{}, GlobalRoute{}, AhAttr{}, CreateAh{}, CreateAhResp{},
 		AttachMcast{}, PostSend{}, PostSendResp{}, QueryDeviceResp{}, ExQueryDevice{}, OdpCaps{}, RssCaps{}, TmCaps{},
 		CqModerationCaps{}, ExQueryDeviceResp{}, QueryPortResp{}, QueryPortRespEx{}, QpCap{}, QpDest{}, ModifyQp{}, QueryQp{},

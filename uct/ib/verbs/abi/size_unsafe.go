@@ -18,6 +18,8 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(AllocPdResp{})-4]
 	_ = [1]struct{}{}[unsafe.Sizeof(RegMr{})-40]
 	_ = [1]struct{}{}[unsafe.Sizeof(RegMrResp{})-12]
+	_ = [1]struct{}{}[unsafe.Sizeof(ReregMr{})-48]
+	_ = [1]struct{}{}[unsafe.Sizeof(ReregMrResp{})-8]
 	_ = [1]struct{}{}[unsafe.Sizeof(CreateCompChannel{})-8]
 	_ = [1]struct{}{}[unsafe.Sizeof(CreateCompChannelResp{})-4]
 	_ = [1]struct{}{}[unsafe.Sizeof(ResizeCq{})-16]
@@ -84,6 +86,8 @@ type Struct interface {
 		AllocPdResp |
 		RegMr |
 		RegMrResp |
+		ReregMr |
+		ReregMrResp |
 		CreateCompChannel |
 		CreateCompChannelResp |
 		ResizeCq |

@@ -129,6 +129,7 @@ var Commands = []CommandSpec{
 	driver(request[AllocPd, AllocPdResp](IB_USER_VERBS_CMD_ALLOC_PD, "ALLOC_PD")),
 	driver(request[CreateAh, CreateAhResp](IB_USER_VERBS_CMD_CREATE_AH, "CREATE_AH")),
 	driver(request[RegMr, RegMrResp](IB_USER_VERBS_CMD_REG_MR, "REG_MR")),
+	driver(request[ReregMr, ReregMrResp](IB_USER_VERBS_CMD_REREG_MR, "REREG_MR")),
 	driver(request[AllocMw, AllocMwResp](IB_USER_VERBS_CMD_ALLOC_MW, "ALLOC_MW")),
 	request[CreateCompChannel, CreateCompChannelResp](IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, "CREATE_COMP_CHANNEL"),
 	driver(request[ResizeCq, ResizeCqResp](IB_USER_VERBS_CMD_RESIZE_CQ, "RESIZE_CQ")),

@@ -1,6 +1,7 @@
 package verbstest
 
 import (
+	"sync/atomic"
 	"syscall"
 
 	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
@@ -85,17 +86,14 @@ func (f *file) invoke(r *uverbs.Request) syscall.Errno {
 		return f.postSend(load[abi.PostSend](in))
 	case abi.IB_USER_VERBS_CMD_ATTACH_MCAST, abi.IB_USER_VERBS_CMD_DETACH_MCAST:
 		return f.multicast(load[abi.AttachMcast](in), spec.ID == abi.IB_USER_VERBS_CMD_ATTACH_MCAST)
+	case abi.IB_USER_VERBS_CMD_REREG_MR:
+		return f.reregMR(load[abi.ReregMr](in), out)
 	case abi.IB_USER_VERBS_CMD_MODIFY_SRQ:
-		m := load[abi.ModifySrq](in)
-		s, ok := find[*srq](f, m.SrqHandle)
-		if !ok {
-			return syscall.ENOENT
-		}
-		if m.AttrMask != 2 || m.SrqLimit > s.ring.mask || r.Attr(abi.UVERBS_ATTR_UHW_IN) == nil { // only the limit
+		a := r.Attr(abi.UVERBS_ATTR_UHW_IN)
+		if a == nil {
 			return syscall.EINVAL
 		}
-		s.limit = m.SrqLimit
-		return 0
+		return f.modifySRQ(load[abi.ModifySrq](in), load[abi.RxeModifySrqCmd](a.Bytes))
 	case abi.IB_USER_VERBS_CMD_QUERY_SRQ:
 		s, ok := find[*srq](f, load[abi.QuerySrq](in).SrqHandle)
 		if !ok {
@@ -107,14 +105,51 @@ func (f *file) invoke(r *uverbs.Request) syscall.Errno {
 	return syscall.EOPNOTSUPP
 }
 
-// multicast attaches a queue pair to a group or detaches it. Nothing is delivered to
-// groups.
+// modifySRQ sets the limit of a shared receive queue or its size.
+func (f *file) modifySRQ(m abi.ModifySrq, uhw abi.RxeModifySrqCmd) syscall.Errno {
+	const (
+		size  = 1 << 0 // enum ib_srq_attr_mask, ib_verbs.h
+		limit = 1 << 1
+	)
+	s, ok := find[*srq](f, m.SrqHandle)
+	if !ok {
+		return syscall.ENOENT
+	}
+	held := s.ring.waiting()
+	if m.AttrMask&limit != 0 && m.SrqLimit > s.ring.mask ||
+		m.AttrMask&size != 0 && (m.MaxWr == 0 || m.MaxWr > maxQPWR || m.MaxWr < s.limit || m.MaxWr < held) {
+		return syscall.EINVAL
+	}
+	if m.AttrMask&size != 0 {
+		other, errno := newRing(m.MaxWr, recvWQESize+16*int(s.maxSGE))
+		if errno != 0 {
+			return errno
+		}
+		mi := f.offer(other)
+		if !writeUser(uhw.MmapInfoAddr, abi.Bytes(&mi)) {
+			f.drop(other)
+			return syscall.EFAULT
+		}
+		for i := range held {
+			copy(other.at(i), s.ring.at(s.ring.index+i))
+		}
+		atomic.StoreUint32(&other.header().ProducerIndex, held)
+		f.drop(s.ring)
+		s.ring = other
+	}
+	if m.AttrMask&limit != 0 {
+		s.limit = m.SrqLimit
+	}
+	return 0
+}
+
+// multicast attaches a queue pair to a group or detaches it.
 func (f *file) multicast(m abi.AttachMcast, attach bool) syscall.Errno {
 	q, ok := find[*qp](f, m.QpHandle)
 	if !ok {
 		return syscall.ENOENT
 	}
-	if q.typ != abi.IB_UVERBS_QPT_UD || m.Gid[0] != 0xff || !attach && !q.groups[m.Gid] {
+	if q.typ != abi.IB_UVERBS_QPT_UD || !isMulticast(m.Gid) || !attach && !q.groups[m.Gid] {
 		return syscall.EINVAL
 	}
 	if q.groups == nil {
@@ -126,6 +161,13 @@ func (f *file) multicast(m abi.AttachMcast, attach bool) syscall.Errno {
 		delete(q.groups, m.Gid)
 	}
 	return 0
+}
+
+// isMulticast reports whether a GID is that of a group: of IPv6, or of IPv4 mapped
+// into it (rdma_is_multicast_addr, ib_addr.h).
+func isMulticast(gid [16]byte) bool {
+	v4 := [12]byte{10: 0xff, 11: 0xff}
+	return gid[0] == 0xff || [12]byte(gid[:12]) == v4 && gid[12]&0xf0 == 0xe0
 }
 
 // deviceAttr is the device, with the numbers of rdma_rxe.
@@ -145,11 +187,7 @@ func (f *file) regMR(m abi.RegMr, out []byte) syscall.Errno {
 	if !ok {
 		return syscall.ENOENT
 	}
-	const remote = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_READ | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
-	const writes = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
-	known := uint32(remote | abi.IB_UVERBS_ACCESS_LOCAL_WRITE | abi.IB_UVERBS_ACCESS_MW_BIND | abi.IB_UVERBS_ACCESS_OPTIONAL_RANGE)
-	if m.AccessFlags&^known != 0 || m.AccessFlags&writes != 0 && m.AccessFlags&abi.IB_UVERBS_ACCESS_LOCAL_WRITE == 0 ||
-		(m.HcaVa^m.Start)&4095 != 0 || m.HcaVa+m.Length < m.HcaVa {
+	if !validAccess(m.AccessFlags) || (m.HcaVa^m.Start)&4095 != 0 || m.HcaVa+m.Length < m.HcaVa {
 		return syscall.EINVAL
 	}
 	if !mapped(m.Start, m.Length) {
@@ -158,12 +196,66 @@ func (f *file) regMR(m abi.RegMr, out []byte) syscall.Errno {
 	o := &mr{pd: p, index: f.k.nextKey, start: m.Start, iova: m.HcaVa, length: m.Length, access: m.AccessFlags}
 	f.k.nextKey++
 	o.lkey = o.index<<8 | 0x5a
-	if m.AccessFlags&remote != 0 {
-		o.rkey = o.lkey
-	}
+	o.setAccess(m.AccessFlags)
 	f.k.mrs[o.index] = o
 	p.refs++
 	store(out, abi.RegMrResp{MrHandle: f.add(o), Lkey: o.lkey, Rkey: o.rkey})
+	return 0
+}
+
+// remoteAccess is what makes a key for peers.
+const remoteAccess = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_READ | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
+
+func validAccess(access uint32) bool {
+	const writes = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
+	const known = remoteAccess | abi.IB_UVERBS_ACCESS_LOCAL_WRITE | abi.IB_UVERBS_ACCESS_MW_BIND | abi.IB_UVERBS_ACCESS_OPTIONAL_RANGE
+	return access&^known == 0 && (access&writes == 0 || access&abi.IB_UVERBS_ACCESS_LOCAL_WRITE != 0)
+}
+
+func (m *mr) setAccess(access uint32) {
+	m.access, m.rkey = access, 0
+	if access&remoteAccess != 0 {
+		m.rkey = m.lkey
+	}
+}
+
+// reregMR changes a region. This is more than rdma_rxe can do, which has nothing of
+// it up to Linux 6.3.
+func (f *file) reregMR(m abi.ReregMr, out []byte) syscall.Errno {
+	const (
+		translation = 1 << 0 // enum ib_mr_rereg_flags, ib_verbs.h
+		domain      = 1 << 1
+		access      = 1 << 2
+	)
+	o, ok := find[*mr](f, m.MrHandle)
+	if !ok {
+		return syscall.ENOENT
+	}
+	switch {
+	case m.Flags&^(translation|domain|access) != 0:
+		return syscall.EOPNOTSUPP
+	case m.Flags == 0, m.Flags&access != 0 && !validAccess(m.AccessFlags),
+		m.Flags&translation != 0 && ((m.HcaVa^m.Start)&4095 != 0 || m.HcaVa+m.Length < m.HcaVa):
+		return syscall.EINVAL
+	case m.Flags&translation != 0 && !mapped(m.Start, m.Length):
+		return syscall.EFAULT
+	}
+	if m.Flags&domain != 0 {
+		p, ok := find[*pd](f, m.PdHandle)
+		if !ok {
+			return syscall.ENOENT
+		}
+		o.pd.refs--
+		o.pd = p
+		p.refs++
+	}
+	if m.Flags&access != 0 {
+		o.setAccess(m.AccessFlags)
+	}
+	if m.Flags&translation != 0 {
+		o.start, o.iova, o.length = m.Start, m.HcaVa, m.Length
+	}
+	store(out, abi.ReregMrResp{Lkey: o.lkey, Rkey: o.rkey})
 	return 0
 }
 

@@ -275,11 +275,6 @@ func (q *qp) datagram(w *request, local [][]byte) uint32 {
 	if w.wqe.Dma.Length > mtuBytes {
 		return wcLocLen
 	}
-	to := k.qps[ud.RemoteQpn]
-	if !k.active || to == nil || to.typ != q.typ || to.attr.QpState < stateRTR || to.attr.QpState == stateErr ||
-		!k.hasGID(a.attr.Grh.Dgid) || to.attr.Qkey != ud.RemoteQkey {
-		return wcSuccess // lost
-	}
 	var grh [grhLength]byte
 	from := k.gids[a.attr.Grh.SgidIndex%gidTable]
 	if a.attr.Grh.Dgid[10] == 0xff && a.attr.Grh.Dgid[11] == 0xff && a.attr.Grh.Dgid[0] == 0 {
@@ -298,8 +293,26 @@ func (q *qp) datagram(w *request, local [][]byte) uint32 {
 		wc.WcFlags |= abi.IB_WC_WITH_IMM
 		wc.Ex = wr.Ex
 	}
-	to.receive(append([][]byte{grh[:]}, local...), nil, wc, wr.SendFlags&flagSolicited != 0)
+	for _, to := range q.hearers(a.attr.Grh.Dgid, ud) {
+		to.receive(append([][]byte{grh[:]}, local...), nil, wc, wr.SendFlags&flagSolicited != 0)
+	}
 	return wcSuccess
+}
+
+// hearers are the queue pairs that get a datagram; none and it is lost.
+func (q *qp) hearers(dgid [16]byte, ud abi.RxeUdWr) (to []*qp) {
+	k := q.f.k
+	group := isMulticast(dgid)
+	if !k.active || !group && !k.hasGID(dgid) {
+		return nil
+	}
+	for num, o := range k.qps {
+		ready := o.typ == q.typ && o.attr.QpState >= stateRTR && o.attr.QpState != stateErr && o.attr.Qkey == ud.RemoteQkey
+		if ready && (group && o.groups[dgid] || !group && num == ud.RemoteQpn) {
+			to = append(to, o)
+		}
+	}
+	return to
 }
 
 // gather copies pieces into dst.

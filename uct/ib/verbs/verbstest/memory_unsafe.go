@@ -119,6 +119,15 @@ func mapped(addr, n uint64) bool {
 	return e == 0
 }
 
+// writeUser writes to an address that may be anything.
+func writeUser(addr uint64, b []byte) bool {
+	to := unix.RemoteIovec{Base: uintptr(addr), Len: len(b)}
+	from := unix.Iovec{Base: unsafe.SliceData(b)}
+	from.SetLen(len(b))
+	n, err := unix.ProcessVMWritev(unix.Getpid(), []unix.Iovec{from}, []unix.RemoteIovec{to}, 0)
+	return err == nil && n == len(b)
+}
+
 // memory is n bytes of the process.
 func memory(addr uint64, n int) []byte {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n)
