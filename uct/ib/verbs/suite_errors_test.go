@@ -162,49 +162,6 @@ func testReset(t *testing.T, r *rig) {
 	}
 }
 
-func testRemoteAccess(t *testing.T, r *rig) {
-	for what, c := range map[string]struct {
-		op     verbs.WROpcode
-		access verbs.Access
-		change func(*verbs.SendWR)
-	}{
-		"a wrong key":     {verbs.WRRDMAWrite, fullAccess, func(w *verbs.SendWR) { w.RKey ^= 0x5500 }},
-		"out of range":    {verbs.WRRDMAWrite, fullAccess, func(w *verbs.SendWR) { w.RemoteAddr += 100 }},
-		"before it":       {verbs.WRRDMARead, fullAccess, func(w *verbs.SendWR) { w.RemoteAddr-- }},
-		"no write":        {verbs.WRRDMAWrite, verbs.AccessRemoteRead, nil},
-		"no read":         {verbs.WRRDMARead, verbs.AccessLocalWrite | verbs.AccessRemoteWrite, nil},
-		"no remote right": {verbs.WRRDMARead, verbs.AccessLocalWrite, func(w *verbs.SendWR) { w.RKey = 0x7700 }},
-		"no atomics":      {verbs.WRAtomicFetchAndAdd, verbs.AccessLocalWrite | verbs.AccessRemoteWrite, nil},
-	} {
-		t.Run(what, func(t *testing.T) {
-			a, b := r.pair(t, verbs.RC)
-			target := make([]byte, 4096)
-			mr := must(b.pd.RegMR(target, c.access))(t)
-			n := len(target)
-			if c.op == verbs.WRAtomicFetchAndAdd {
-				n = 8
-			}
-			fill(a.buf, 1)
-			wr := verbs.SendWR{ID: 5, Opcode: c.op, Flags: verbs.SendSignaled, SGList: a.at(0, n), RemoteAddr: mr.Addr(), RKey: mr.RKey(), CompareAdd: 1}
-			if c.change != nil {
-				c.change(&wr)
-			}
-			a.send(t, wr)
-			wc := a.poll(t, 1)[0]
-			if wc.ID != 5 || wc.Status != verbs.WCRemAccessErr {
-				t.Errorf("%+v (%v)", wc, wc.Status)
-			}
-			wantErr(t, wc.Err(), ucs.ErrRejected, "its error")
-			if s := a.state(t); s != verbs.QPErr {
-				t.Errorf("the sender is in %v", s)
-			}
-			if !bytes.Equal(target, make([]byte, len(target))) {
-				t.Error("something was written")
-			}
-		})
-	}
-}
-
 func testLocalErrors(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
 	_, err := a.pd.RegMR(nil, 0)
@@ -243,36 +200,6 @@ func testTooLong(t *testing.T, r *rig) {
 	}
 	if b.buf[10] != 0 {
 		t.Error("a byte too many was written")
-	}
-}
-
-func testRNR(t *testing.T, r *rig) {
-	a, _ := r.pair(t, verbs.RC, func(a *verbs.QPAttr) { a.RNRRetry = 2 })
-	a.send(t, verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 11)})
-	wc := a.poll(t, 1)[0]
-	if wc.Status != verbs.WCRNRRetryExcErr || wc.ID != 2 {
-		t.Errorf("%+v (%v)", wc, wc.Status)
-	}
-	wantErr(t, wc.Err(), ucs.ErrEndpointTimeout, "its error")
-	// 7 waits for ever, until there is a receive.
-	a, b := r.pair(t, verbs.RC, func(a *verbs.QPAttr) { a.RNRRetry = 7 })
-	a.send(t, verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 11)})
-	b.recv(t, verbs.RecvWR{ID: 4, SGList: b.at(0, 11)})
-	a.done(t, 3, verbs.WCSend)
-	b.done(t, 4, verbs.WCRecv)
-}
-
-// testRetry sends to a queue pair that is not there.
-func testRetry(t *testing.T, r *rig) {
-	a := r.newSide(t, verbs.RC)
-	nobody := r.newSide(t, verbs.RC) // not connected
-	a.up(t, nobody, func(a *verbs.QPAttr) { a.RetryCount, a.Timeout = 2, 8 })
-	a.send(t, verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 11)})
-	if wc := a.poll(t, 1)[0]; wc.Status != verbs.WCRetryExcErr || wc.ID != 2 {
-		t.Errorf("%+v (%v)", wc, wc.Status)
-	}
-	if s := a.state(t); s != verbs.QPErr {
-		t.Errorf("in %v, want ERR", s)
 	}
 }
 

@@ -44,6 +44,8 @@ var suite = []struct {
 	{"TooLong", testTooLong},
 	{"RNR", testRNR},
 	{"Retry", testRetry},
+	{"PeerGone", testPeerGone},
+	{"UDLost", testUDLost},
 	{"Flush", testFlush},
 	{"Closed", testClosed},
 	{"Order", testOrder},

@@ -129,9 +129,6 @@ func (m *mr) at(addr, n uint64) ([]byte, bool) {
 
 // remote is memory of a peer's protection domain.
 func (q *qp) remote(key uint32, addr, n uint64, access uint32) ([]byte, bool) {
-	if q.attr.QpAccessFlags&access != access {
-		return nil, false
-	}
 	if w := q.f.k.mws[key>>8]; w != nil {
 		if w.rkey != key || w.qp != q || w.access&access != access || addr < w.addr || addr-w.addr > w.length || n > w.length-(addr-w.addr) {
 			return nil, false

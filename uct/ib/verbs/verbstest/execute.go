@@ -97,10 +97,15 @@ func (q *qp) connected(w *request, local [][]byte, to *qp) uint32 {
 		wc.Ex = wr.Ex
 	}
 	solicited := wr.SendFlags&flagSolicited != 0
+	// What the queue pair has no right to is not a request it understands
+	// (check_op_valid, drivers/infiniband/sw/rxe/rxe_resp.c).
+	if need := rights(wr.Opcode); to.attr.QpAccessFlags&need != need {
+		return to.refuse(wcRemInvReq)
+	}
 	switch wr.Opcode {
 	case abi.IB_UVERBS_WR_SEND_WITH_INV:
 		if to.hasReceive() && !to.invalidate(wr.Ex) {
-			return to.refuse()
+			return to.refuse(wcRemAccess)
 		}
 		return q.answer(to.receive(local, nil, wc, solicited))
 	case abi.IB_UVERBS_WR_SEND, abi.IB_UVERBS_WR_SEND_WITH_IMM:
@@ -111,7 +116,7 @@ func (q *qp) connected(w *request, local [][]byte, to *qp) uint32 {
 		if n > 0 {
 			var ok bool
 			if dst, ok = to.remote(rdma.Rkey, rdma.RemoteAddr, n, abi.IB_UVERBS_ACCESS_REMOTE_WRITE); !ok {
-				return to.refuse()
+				return to.refuse(wcRemAccess)
 			}
 		}
 		if wr.Opcode == abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM {
@@ -131,12 +136,25 @@ func (q *qp) connected(w *request, local [][]byte, to *qp) uint32 {
 		}
 		src, ok := to.remote(rdma.Rkey, rdma.RemoteAddr, n, abi.IB_UVERBS_ACCESS_REMOTE_READ)
 		if !ok {
-			return to.refuse()
+			return to.refuse(wcRemAccess)
 		}
 		scatter(local, src)
 		return wcSuccess
 	}
 	return q.atomic(w, local, to)
+}
+
+// rights are those that an operation needs at the other end.
+func rights(opcode uint32) uint32 {
+	switch opcode {
+	case abi.IB_UVERBS_WR_RDMA_WRITE, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM:
+		return abi.IB_UVERBS_ACCESS_REMOTE_WRITE
+	case abi.IB_UVERBS_WR_RDMA_READ:
+		return abi.IB_UVERBS_ACCESS_REMOTE_READ
+	case abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD:
+		return abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
+	}
+	return 0
 }
 
 // atomic does compare-and-swap and fetch-and-add.
@@ -147,11 +165,10 @@ func (q *qp) atomic(w *request, local [][]byte, to *qp) uint32 {
 	}
 	b, ok := to.remote(a.Rkey, a.RemoteAddr, 8, abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC)
 	if !ok {
-		return to.refuse()
+		return to.refuse(wcRemAccess)
 	}
 	if a.RemoteAddr%8 != 0 {
-		to.fail()
-		return wcRemInvReq
+		return to.refuse(wcRemInvReq)
 	}
 	var old uint64
 	if w.wqe.Wr.Opcode == abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP {
@@ -166,12 +183,12 @@ func (q *qp) atomic(w *request, local [][]byte, to *qp) uint32 {
 }
 
 // refuse is the answer to access that is not allowed: the queue pair fails.
-func (q *qp) refuse() uint32 {
+func (q *qp) refuse(status uint32) uint32 {
 	if q.typ == abi.IB_UVERBS_QPT_RC {
 		q.f.event(eventQPAccessErr, q.user)
 		q.fail()
 	}
-	return wcRemAccess
+	return status
 }
 
 // bind opens a memory window.
