@@ -22,8 +22,11 @@ var suite = []struct {
 	{"Atomics", testAtomics},
 	{"Windows", testWindows},
 	{"Sizes", testSizes},
+	{"Datagrams", testDatagrams},
 	{"Inline", testInline},
+	{"InlineSizes", testInlineSizes},
 	{"Gather", testGather},
+	{"GatherMost", testGatherMost},
 	{"Batch", testBatch},
 	{"UC", testUC},
 	{"UD", testUD},
@@ -183,28 +186,6 @@ func testAtomics(t *testing.T, r *rig) {
 	wantErr(t, err, ucs.ErrInvalidParam, "an odd address")
 	_, err = a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRAtomicFetchAndAdd, SGList: a.at(0, 4), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}})
 	wantErr(t, err, ucs.ErrInvalidParam, "4 bytes")
-}
-
-// testSizes sends around the edges of packets, up to 8 MiB.
-func testSizes(t *testing.T, r *rig) {
-	a, b := r.pair(t, verbs.RC)
-	const most = 8 << 20
-	src, dst := make([]byte, most), make([]byte, most)
-	fill(src, 1)
-	from := must(a.pd.RegMR(src, 0))(t)
-	to := must(b.pd.RegMR(dst, fullAccess))(t)
-	mtu := r.mtu.Bytes()
-	for _, n := range []int{1, 7, mtu - 1, mtu, mtu + 1, 3*mtu + 5, 1 << 20, most} {
-		b.recv(t, verbs.RecvWR{SGList: []verbs.SGE{to.SGE(0, n)}})
-		a.send(t, verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{from.SGE(most-n, n)}})
-		a.done(t, 0, verbs.WCSend)
-		if wc := b.done(t, 0, verbs.WCRecv); int(wc.ByteLen) != n {
-			t.Errorf("%d bytes: %d arrived", n, wc.ByteLen)
-		}
-		if !bytes.Equal(dst[:n], src[most-n:]) {
-			t.Errorf("%d bytes: wrong ones", n)
-		}
-	}
 }
 
 func testInline(t *testing.T, r *rig) {
