@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
@@ -17,9 +16,9 @@ import (
 // eventFD is a descriptor that records can be read from, one at a time, without
 // keeping a thread.
 type eventFD struct {
-	mu sync.Mutex // one reader at a time
-	fd int
-	f  *os.File
+	turn chan struct{} // one reader at a time: full while there is one
+	fd   int
+	f    *os.File
 }
 
 // newEventFD takes over a descriptor of the kernel.
@@ -29,7 +28,7 @@ func newEventFD(fd int, name string) (*eventFD, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("verbs: %s: %w: %w", name, err, ucs.ErrIO)
 	}
-	return &eventFD{fd: fd, f: os.NewFile(uintptr(fd), name)}, nil
+	return &eventFD{turn: make(chan struct{}, 1), fd: fd, f: os.NewFile(uintptr(fd), name)}, nil
 }
 
 func (e *eventFD) close() error {
@@ -45,8 +44,12 @@ func (e *eventFD) read(ctx context.Context, b []byte) error {
 	if ctx.Err() != nil {
 		return waitCanceled(ctx)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	select {
+	case e.turn <- struct{}{}:
+		defer func() { <-e.turn }()
+	case <-ctx.Done():
+		return waitCanceled(ctx)
+	}
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		e.f.SetReadDeadline(time.Unix(1, 0)) // long ago

@@ -85,7 +85,10 @@ func (r *rxeRing) held() int {
 }
 
 // publish hands the slots before own to the kernel.
-func (r *rxeRing) publish() { atomic.StoreUint32(&r.header().ProducerIndex, r.own) }
+func (r *rxeRing) publish() {
+	uverbs.RaceSent()
+	atomic.StoreUint32(&r.header().ProducerIndex, r.own)
+}
 
 // rxeSendQueue is the ring of sends of a queue pair.
 type rxeSendQueue struct {
@@ -297,6 +300,7 @@ func (r *rxeCQ) poll(wc []WC) int {
 		ring.own = (ring.own + 1) & ring.mask
 	}
 	if n > 0 {
+		uverbs.RaceReceived()
 		atomic.StoreUint32(&ring.header().ConsumerIndex, ring.own)
 	}
 	return n

@@ -1,6 +1,9 @@
 package verbstest
 
-import "github.com/ucx-go/ucx/uct/ib/verbs/abi"
+import (
+	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+)
 
 // Statuses of completions; enum ib_wc_status, ib_verbs.h.
 const (
@@ -27,6 +30,7 @@ const (
 
 // run does all work requests that can be done. Lock held.
 func (k *Kernel) run() {
+	uverbs.RaceReceived()
 	// A request that comes to its end may let another end that was looked at
 	// before; queues are bounded, so rounds are too.
 	for again := true; again; {

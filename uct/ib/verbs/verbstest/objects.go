@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
 )
 
 type pd struct {
@@ -163,6 +164,7 @@ func (c *cq) complete(wc abi.Wc, solicited bool) {
 		return
 	}
 	store(c.ring.at(c.ring.index), wc)
+	uverbs.RaceSent()
 	c.ring.produce()
 	if c.armed == armedNext || c.armed == armedSolicited && (solicited || wc.Status != 0) {
 		c.armed = 0

@@ -1,0 +1,382 @@
+package verbs_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// testArmRace plays ping-pong with both ends waiting for events, so that
+// completions come at any moment between a look at the queue, its arming and the
+// second look. An event missed is a test that hangs.
+func testArmRace(t *testing.T, r *rig) {
+	a, b := r.pair(t, verbs.RC)
+	rounds := r.often(5000, 400, 20000)
+	ctx := timeout(t)
+	play := func(s *side, serve bool) error {
+		const depth = 4
+		wc := make([]verbs.WC, 3)
+		for i := range depth {
+			if _, err := s.qp.PostRecv([]verbs.RecvWR{{ID: uint64(i), SGList: s.at(1000+8*i, 8)}}); err != nil {
+				return err
+			}
+		}
+		next := func(n uint64) error {
+			binary.NativeEndian.PutUint64(s.buf, n)
+			_, err := s.qp.PostSend([]verbs.SendWR{{ID: 100, Opcode: verbs.WRSend, Flags: verbs.SendSignaled | verbs.SendInline, Inline: [][]byte{s.buf[:8]}}})
+			return err
+		}
+		if serve {
+			if err := next(0); err != nil {
+				return err
+			}
+		}
+		for sent, got := 0, 0; sent < rounds || got < rounds; {
+			n, err := s.cq.Wait(ctx, wc)
+			if err != nil {
+				return err
+			}
+			for _, w := range wc[:n] {
+				if err := w.Err(); err != nil {
+					return err
+				}
+				if w.ID == 100 {
+					sent++
+					continue
+				}
+				off := 1000 + 8*int(w.ID)
+				if v := binary.NativeEndian.Uint64(s.buf[off:]); v != uint64(got) {
+					t.Errorf("message %d holds %d", got, v)
+				}
+				got++
+				if _, err := s.qp.PostRecv([]verbs.RecvWR{{ID: w.ID, SGList: s.at(off, 8)}}); err != nil {
+					return err
+				}
+				if !serve || got < rounds {
+					if err := next(uint64(got) - uint64(1-btoi(serve))); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		return nil
+	}
+	ends := make(chan error, 2)
+	go func() { ends <- play(b, false) }()
+	go func() { ends <- play(a, true) }()
+	check(t, errors.Join(<-ends, <-ends))
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// testFlood has one end send as fast as it can while the other waits for events in
+// small batches: none is lost, none comes twice.
+func testFlood(t *testing.T, r *rig) {
+	a, b := r.pair(t, verbs.RC, func(a *verbs.QPAttr) { a.RNRRetry = 7 })
+	total := r.often(4000, 1000, 50000)
+	const depth = 32
+	for i := range depth {
+		b.recv(t, verbs.RecvWR{ID: uint64(i), SGList: b.at(0, 8)})
+	}
+	sender := make(chan error, 1)
+	ctx := timeout(t)
+	go func() {
+		wc := make([]verbs.WC, 16)
+		wr := make([]verbs.SendWR, 8)
+		for i := range wr {
+			wr[i] = verbs.SendWR{Opcode: verbs.WRSend, SGList: a.at(8*i, 8)}
+		}
+		wr[len(wr)-1].Flags = verbs.SendSignaled
+		for out, sent := 0, 0; sent < total; {
+			if out < 4 && sent+8*out < total {
+				if n, err := a.qp.PostSend(wr); err != nil || n != len(wr) {
+					sender <- errors.Join(err, errors.New("not all posted"))
+					return
+				}
+				out++
+				continue
+			}
+			n, err := a.cq.Wait(ctx, wc)
+			for _, w := range wc[:n] {
+				err = errors.Join(err, w.Err())
+			}
+			if err != nil {
+				sender <- err
+				return
+			}
+			out -= n
+			sent += 8 * n
+		}
+		sender <- nil
+	}()
+	wc := make([]verbs.WC, 3)
+	for got := 0; got < total; {
+		n, err := b.cq.Wait(ctx, wc)
+		check(t, err)
+		for _, w := range wc[:n] {
+			if w.Status != verbs.WCSuccess || w.ID != uint64(got%depth) {
+				t.Fatalf("message %d: %+v (%v)", got, w, w.Status)
+			}
+			got++
+			b.recv(t, verbs.RecvWR{ID: w.ID, SGList: b.at(0, 8)})
+		}
+		if r.kernel != nil {
+			r.kernel.Progress() // who waits for receives is tried again
+		}
+	}
+	check(t, <-sender)
+}
+
+// testResizeLoad gives a completion queue more and less room while completions
+// come in.
+func testResizeLoad(t *testing.T, r *rig) {
+	a, b := r.pair(t, verbs.RC, func(a *verbs.QPAttr) { a.RNRRetry = 7 })
+	total := r.often(2000, 600, 20000)
+	ctx, cancel := context.WithCancel(timeout(t))
+	defer cancel()
+	sender := make(chan error, 1)
+	go func() {
+		wc := make([]verbs.WC, 16)
+		for i := range total {
+			_, err := a.qp.PostSend([]verbs.SendWR{{ID: uint64(i), Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 8)}})
+			if err == nil {
+				_, err = a.cq.Wait(ctx, wc)
+			}
+			if err != nil {
+				sender <- err
+				return
+			}
+		}
+		sender <- nil
+	}()
+	posted := 0
+	wc := make([]verbs.WC, 5)
+	for got, size := 0, 0; got < total; {
+		for posted < total && posted-got < 30 {
+			b.recv(t, verbs.RecvWR{ID: uint64(posted), SGList: b.at(0, 8)})
+			posted++
+		}
+		if r.kernel != nil {
+			r.kernel.Progress()
+		}
+		n, err := b.cq.Wait(ctx, wc)
+		check(t, err)
+		for _, w := range wc[:n] {
+			if w.Status != verbs.WCSuccess || w.ID != uint64(got) {
+				t.Fatalf("message %d: %+v (%v)", got, w, w.Status)
+			}
+			got++
+		}
+		if got/20 != size {
+			size = got / 20
+			check(t, b.cq.Resize(40+size*37%500))
+			if b.cq.CQE() < 40 {
+				t.Fatalf("room for %d", b.cq.CQE())
+			}
+		}
+	}
+	check(t, <-sender)
+}
+
+// testOverrun puts more completions into a queue than it has room for: an event
+// says so, and the rest of the device works on.
+func testOverrun(t *testing.T, r *rig) {
+	a, b := r.pair(t, verbs.RC)
+	small := must(b.ctx.CreateCQ(4, nil, 0))(t)
+	over := *b
+	over.newQP(t, verbs.RC, func(a *verbs.QPInitAttr) { a.RecvCQ = small })
+	c := r.newSide(t, verbs.RC)
+	over.up(t, c)
+	c.up(t, &over, impatient(1))
+	n := small.CQE() + 1
+	for i := range n {
+		over.recv(t, verbs.RecvWR{ID: uint64(i), SGList: b.at(0, 8)})
+	}
+	for range n {
+		c.send(t, verbs.SendWR{Opcode: verbs.WRSend, SGList: c.at(0, 8)})
+	}
+	for {
+		e := must(b.ctx.GetAsyncEvent(timeout(t)))(t)
+		if e.Type == verbs.EventCQErr {
+			if e.CQ != small {
+				t.Errorf("%v of another queue", e)
+			}
+			break
+		}
+		t.Logf("%v", e)
+	}
+	a.works(t, b, 1)
+	check(t, over.qp.Close())
+	check(t, small.Close())
+}
+
+// testWaiters has many goroutines wait on one channel: each event goes to one of
+// them, and every one ends when it shall.
+func testWaiters(t *testing.T, r *rig) {
+	b := r.newSide(t, verbs.RC)
+	ch := must(b.ctx.CreateCompChannel())(t)
+	const queues, waiters = 6, 12
+	type link struct {
+		a  *side
+		to side
+	}
+	var links []link
+	index := make(map[*verbs.CQ]int)
+	for i := range queues {
+		to := *b
+		to.cq = must(b.ctx.CreateCQ(64, ch, 0))(t)
+		to.newQP(t, verbs.RC)
+		a := r.other().newSide(t, verbs.RC)
+		to.up(t, a)
+		a.up(t, &to)
+		links = append(links, link{a, to})
+		index[to.cq] = i
+	}
+	rounds := r.often(100, 20, 1000)
+	ctx, cancel := context.WithCancel(timeout(t))
+	events := make(chan *verbs.CQ, queues)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var ends []error
+	for range waiters {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for {
+				q, err := ch.GetEvent(ctx)
+				if err != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					ends = append(ends, err)
+					return
+				}
+				events <- q
+			}
+		}()
+	}
+	for round := range rounds {
+		for i := range links {
+			l := &links[i]
+			check(t, l.to.cq.ReqNotify(false))
+			l.to.recv(t, verbs.RecvWR{ID: uint64(round), SGList: b.at(0, 8)})
+			l.a.send(t, verbs.SendWR{Opcode: verbs.WRSend, SGList: l.a.at(0, 8)})
+		}
+		seen := make(map[*verbs.CQ]bool)
+		for range queues {
+			select {
+			case q := <-events:
+				if _, ok := index[q]; !ok || seen[q] {
+					t.Fatalf("round %d: an event of queue %d, seen %v", round, index[q], seen[q])
+				}
+				seen[q] = true
+				links[index[q]].to.done(t, uint64(round), verbs.WCRecv)
+			case <-ctx.Done():
+				t.Fatalf("round %d: %d events of %d", round, len(seen), queues)
+			}
+		}
+	}
+	// Of many that wait, one that is canceled does not wait for the others.
+	one, stop := context.WithCancel(context.Background())
+	stopped := make(chan error)
+	for range 4 {
+		go func() {
+			_, err := ch.GetEvent(one)
+			stopped <- err
+		}()
+	}
+	stop()
+	for range 4 {
+		wantErr(t, <-stopped, ucs.ErrCanceled, "a canceled one among many")
+	}
+	cancel()
+	all.Wait()
+	for _, err := range ends {
+		wantErr(t, err, context.Canceled, "the end of a waiter")
+	}
+	// Closing the channel ends all that wait for it.
+	for range waiters {
+		go func() {
+			_, err := ch.GetEvent(context.Background())
+			stopped <- err
+		}()
+	}
+	check(t, ch.Close())
+	for range waiters {
+		wantErr(t, <-stopped, ucs.ErrCanceled, "waiting on a closed channel")
+	}
+	_, err := links[0].to.cq.Wait(timeout(t), make([]verbs.WC, 1))
+	wantErr(t, err, ucs.ErrInvalidParam, "waiting for a queue of a closed, shared channel")
+}
+
+// testCloseWaiting closes the channel of a queue that somebody waits for, and the
+// device of who waits for its events.
+func testCloseWaiting(t *testing.T, r *rig) {
+	for range r.often(50, 20, 200) {
+		s := r.newSide(t, verbs.RC)
+		ends := make(chan error)
+		go func() {
+			_, err := s.cq.Wait(context.Background(), make([]verbs.WC, 1))
+			ends <- err
+		}()
+		for range 2 {
+			go func() {
+				_, err := s.ctx.GetAsyncEvent(context.Background())
+				ends <- err
+			}()
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		canceled := make(chan error)
+		go func() {
+			_, err := s.ctx.GetAsyncEvent(ctx)
+			canceled <- err
+		}()
+		cancel()
+		wantErr(t, <-canceled, context.Canceled, "a canceled one among three")
+		check(t, s.cq.Channel().Close())
+		wantErr(t, <-ends, ucs.ErrCanceled, "waiting for completions")
+		check(t, s.ctx.Close())
+		for range 2 {
+			wantErr(t, <-ends, ucs.ErrCanceled, "waiting for events")
+		}
+	}
+}
+
+// testStaleEvent closes a queue that has told of a completion: its event names
+// nothing, and the next names its queue.
+func testStaleEvent(t *testing.T, r *rig) {
+	a, b := r.pair(t, verbs.RC)
+	ch := b.cq.Channel()
+	check(t, b.cq.ReqNotify(false))
+	b.recv(t, verbs.RecvWR{SGList: b.at(0, 8)})
+	a.send(t, verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 8)})
+	a.done(t, 0, verbs.WCSend)
+	b.poll(t, 1)
+	check(t, b.qp.Close())
+	check(t, b.cq.Close()) // takes its events with it, in Linux
+	b.cq = must(b.ctx.CreateCQ(16, ch, 0))(t)
+	b.newQP(t, verbs.RC)
+	check(t, a.qp.Close())
+	a.newQP(t, verbs.RC)
+	a.up(t, b)
+	b.up(t, a)
+	check(t, b.cq.ReqNotify(false))
+	b.recv(t, verbs.RecvWR{SGList: b.at(0, 8)})
+	a.send(t, verbs.SendWR{Opcode: verbs.WRSend, SGList: a.at(0, 8)})
+	q := must(ch.GetEvent(timeout(t)))(t)
+	if q == nil {
+		q = must(ch.GetEvent(timeout(t)))(t)
+	}
+	if q != b.cq {
+		t.Error("an event of another queue")
+	}
+}
