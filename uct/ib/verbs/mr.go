@@ -21,6 +21,7 @@ type MR struct {
 	unpin  func()
 	iova   uint64
 	length uint64
+	access Access
 	lkey   LKey
 	rkey   RKey
 }
@@ -39,7 +40,7 @@ func (p *PD) RegMR(b []byte, access Access) (*MR, error) {
 	if p.ctx.coreSupport&abi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS == 0 {
 		access &^= accessOptional
 	}
-	m := &MR{pd: p, b: b, length: uint64(len(b))}
+	m := &MR{pd: p, b: b, length: uint64(len(b)), access: access}
 	id, err := p.ctx.begin(m, turnUsed)
 	if err != nil {
 		return nil, err
@@ -54,7 +55,8 @@ func (p *PD) RegMR(b []byte, access Access) (*MR, error) {
 		p.ctx.end(m, m.id)
 		return nil, lockLimit(err, len(b))
 	}
-	m.handle, m.lkey, m.rkey = resp.MrHandle, LKey(resp.Lkey), RKey(resp.Rkey)
+	m.handle = resp.MrHandle
+	m.setKeys(resp.Lkey, resp.Rkey)
 	return m, nil
 }
 
@@ -74,7 +76,7 @@ func lockLimit(err error, n int) error {
 // RegDMABufMR registers memory of another device, given as a dma-buf; ibv_reg_dmabuf_mr.
 // iova is the address peers will use. Few drivers have it, from Linux 5.12 on.
 func (p *PD) RegDMABufMR(offset, length, iova uint64, fd int, access Access) (*MR, error) {
-	m := &MR{pd: p, iova: iova, length: length}
+	m := &MR{pd: p, iova: iova, length: length, access: access}
 	id, err := p.ctx.begin(m, turnUsed)
 	if err != nil {
 		return nil, err
@@ -95,7 +97,7 @@ func (p *PD) RegDMABufMR(offset, length, iova uint64, fd int, access Access) (*M
 		p.ctx.end(m, m.id)
 		return nil, err
 	}
-	m.lkey, m.rkey = LKey(native32(lkey[:])), RKey(native32(rkey[:]))
+	m.setKeys(native32(lkey[:]), native32(rkey[:]))
 	return m, nil
 }
 
@@ -145,7 +147,10 @@ func (m *MR) Rereg(flags ReregFlags, pd *PD, b []byte, access Access) error {
 		}
 		return lockLimit(err, len(b))
 	}
-	m.lkey, m.rkey = LKey(resp.Lkey), RKey(resp.Rkey)
+	if flags&ReregAccess != 0 {
+		m.access = access
+	}
+	m.setKeys(resp.Lkey, resp.Rkey)
 	if flags&ReregPD != 0 {
 		m.pd = pd
 	}
@@ -162,6 +167,16 @@ func (c *Context) checkAccess(access Access) error {
 		return fmt.Errorf("verbs: %s: access %#x: peers write only where AccessLocalWrite is given: %w", c.Name(), uint32(access), ucs.ErrInvalidParam)
 	}
 	return nil
+}
+
+// setKeys takes the keys over. Some kernels name a key for peers also where peers
+// may do nothing.
+func (m *MR) setKeys(lkey, rkey uint32) {
+	m.lkey = LKey(lkey)
+	m.rkey = 0
+	if m.access&accessRemote != 0 {
+		m.rkey = RKey(rkey)
+	}
 }
 
 // LKey is the key for local use.

@@ -191,6 +191,7 @@ const (
 	AccessRelaxedOrdering Access = 1 << 20 // ignored where it is not known
 
 	accessOptional = 0x3ff << 20
+	accessRemote   = AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic
 )
 
 // name is the i-th name, or the number.
