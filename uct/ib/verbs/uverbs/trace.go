@@ -56,7 +56,7 @@ func (t *tracer) Write(b []byte) (int, syscall.Errno) {
 	what := hex.EncodeToString(b)
 	if len(b) >= 8 {
 		if c := abi.LookupCommand(binary.NativeEndian.Uint32(b)); c != nil && len(b)-8 >= int(c.In.Size()) {
-			what = c.Name + formatStruct(c.In, b[8:])
+			what = c.Name + FormatStruct(c.In, b[8:])
 		}
 	}
 	if e != 0 {
@@ -137,7 +137,7 @@ func formatAttr(a *RequestAttr, typ reflect.Type) string {
 	switch a.Spec.Kind {
 	case abi.In, abi.Out, abi.Const:
 		if typ != nil && len(a.Bytes) >= int(typ.Size()) {
-			return formatStruct(typ, a.Bytes)
+			return FormatStruct(typ, a.Bytes)
 		}
 		switch len(a.Bytes) {
 		case 4:
@@ -150,8 +150,9 @@ func formatAttr(a *RequestAttr, typ reflect.Type) string {
 	return fmt.Sprint(int64(a.Raw.Data))
 }
 
-// formatStruct prints the fields of a struct of package abi that are not 0.
-func formatStruct(typ reflect.Type, b []byte) string {
+// FormatStruct prints the fields of a struct of package abi that are not 0. b has as
+// many bytes at least.
+func FormatStruct(typ reflect.Type, b []byte) string {
 	var parts []string
 	for i := range typ.NumField() {
 		f := typ.Field(i)
@@ -162,7 +163,7 @@ func formatStruct(typ reflect.Type, b []byte) string {
 		text := ""
 		switch f.Type.Kind() {
 		case reflect.Struct:
-			text = formatStruct(f.Type, part)
+			text = FormatStruct(f.Type, part)
 			if text == "{}" {
 				continue
 			}
