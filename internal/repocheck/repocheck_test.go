@@ -153,6 +153,7 @@ var layers = []struct {
 	{"uct/internal/...", []string{"ucs/...", "uct", "uct/internal/..."}},
 	{"uct", []string{"ucs/..."}},
 	{"uct/ib/verbs/...", []string{"ucs/...", "uct/ib/verbs/..."}},
+	{"uct/ib/rdmacm/...", []string{"ucs/...", "uct/ib/verbs/...", "uct/ib/rdmacm/..."}},
 	{"proto/...", []string{"ucs/...", "uct", "proto/..."}},
 	{"ucp/...", []string{"ucs/...", "uct", "proto/...", "ucp/..."}},
 	{"internal/...", []string{"ucs/...", "internal/..."}},
@@ -205,7 +206,7 @@ func allowed(from, to string) bool {
 func isTransport(dir string) bool {
 	rest, ok := strings.CutPrefix(dir, "uct/")
 	return ok && !within(dir, "uct/ucttest/...") && !within(dir, "uct/internal/...") &&
-		!within(dir, "uct/ib/verbs/...") && rest != ""
+		!within(dir, "uct/ib/verbs/...") && !within(dir, "uct/ib/rdmacm/...") && rest != ""
 }
 
 // within reports whether a folder fits a pattern.
@@ -233,6 +234,9 @@ func TestAllowed(t *testing.T) {
 		{"uct/tcp", "proto", false},
 		{"uct/ib", "uct/ib/verbs", true},
 		{"uct/ib/verbs", "uct", false},
+		{"uct/ib", "uct/ib/rdmacm", true},
+		{"uct/ib/rdmacm", "uct/ib/verbs", true},
+		{"uct/ib/verbs", "uct/ib/rdmacm", false},
 		{"uct/ucttest", "uct/tcp", false},
 		{"proto", "uct", true},
 		{"proto", "uct/tcp", false},
@@ -247,7 +251,7 @@ func TestAllowed(t *testing.T) {
 	}
 	for dir, want := range map[string]bool{
 		"uct/tcp": true, "uct/tcp/wire": true, "uct/ib": true,
-		"uct": false, "uct/ucttest": false, "uct/internal/rma": false, "uct/ib/verbs": false, "ucp": false,
+		"uct": false, "uct/ucttest": false, "uct/internal/rma": false, "uct/ib/verbs": false, "uct/ib/rdmacm": false, "ucp": false,
 	} {
 		if isTransport(dir) != want {
 			t.Errorf("%s is a transport: %v", dir, !want)

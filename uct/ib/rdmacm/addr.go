@@ -1,0 +1,171 @@
+package rdmacm
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// Addr is where an ID is: its addresses and, once one of them has chosen it, its
+// device.
+type Addr struct {
+	Src, Dst netip.AddrPort // not valid: not known yet
+	NodeGUID verbs.GUID     // of the device, 0 for none yet
+	Index    int            // the kernel's number of the device, 0 from kernels before 5.7
+	Port     int            // of the device
+	PKey     verbs.PKey     // of IP over InfiniBand, 0 with RoCE
+}
+
+// QueryAddr tells the addresses and the device.
+func (id *ID) QueryAddr() (Addr, error) {
+	var r abi.QueryAddrResp
+	req := abi.Query{Id: id.handle, Option: abi.RDMA_USER_CM_QUERY_ADDR}
+	if err := id.do(abi.RDMA_USER_CM_CMD_QUERY, abi.Bytes(&req), abi.Bytes(&r)); err != nil {
+		return Addr{}, err
+	}
+	return Addr{
+		Src: getSockaddr(r.SrcAddr[:]), Dst: getSockaddr(r.DstAddr[:]), NodeGUID: verbs.GUID(bigEndian64(r.NodeGuid)),
+		Index: int(r.IbdevIndex), Port: int(r.PortNum), PKey: verbs.PKey(bigEndian16(r.Pkey)),
+	}, nil
+}
+
+// LocalAddr is the address and port of this end.
+func (id *ID) LocalAddr() (netip.AddrPort, error) {
+	a, err := id.QueryAddr()
+	return a.Src, err
+}
+
+// Path is the way that has been resolved; struct ibv_sa_path_rec, in part.
+type Path struct {
+	SGID, DGID   verbs.GID
+	SLID, DLID   verbs.LID
+	SL           uint8
+	PKey         verbs.PKey
+	MTU          verbs.MTU
+	FlowLabel    uint32
+	HopLimit     uint8
+	TrafficClass uint8
+	Rate         uint8 // enum ib_rate
+}
+
+// QueryRoute tells the ways to the peer, none before they are resolved.
+func (id *ID) QueryRoute() ([]Path, error) {
+	var r abi.QueryRouteResp
+	if err := id.do(abi.RDMA_USER_CM_CMD_QUERY_ROUTE, abi.Bytes(&abi.Query{Id: id.handle}), abi.Bytes(&r)); err != nil {
+		return nil, err
+	}
+	list := make([]Path, min(int64(r.NumPaths), int64(len(r.IbRoute))))
+	for i := range list {
+		p := &r.IbRoute[i]
+		list[i] = Path{
+			SGID: p.Sgid, DGID: p.Dgid, SLID: verbs.LID(bigEndian16(p.Slid)), DLID: verbs.LID(bigEndian16(p.Dlid)), SL: p.Sl,
+			PKey: verbs.PKey(bigEndian16(p.Pkey)), MTU: verbs.MTU(p.Mtu), FlowLabel: bigEndian32(p.FlowLabel),
+			HopLimit: p.HopLimit, TrafficClass: p.TrafficClass, Rate: p.Rate,
+		}
+	}
+	return list, nil
+}
+
+// FindDevice is the device that a names, of those in a list from verbs.Devices.
+// Where several have its GUID, as those of soft-RoCE on interfaces with one
+// hardware address have, it is the one with the local address.
+func (a *Addr) FindDevice(list []verbs.Device) (*verbs.Device, error) {
+	var found *verbs.Device
+	for i := range list {
+		d := &list[i]
+		if d.NodeGUID != a.NodeGUID || a.NodeGUID == 0 {
+			continue
+		}
+		if found == nil || a.isAt(d) {
+			found = d
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("rdmacm: no device has the GUID %v: %w", a.NodeGUID, ucs.ErrNoDevice)
+	}
+	return found, nil
+}
+
+// isAt reports whether the local address is one of a device's.
+func (a *Addr) isAt(d *verbs.Device) bool {
+	if !a.Src.IsValid() {
+		return false
+	}
+	gid := verbs.GIDFromAddr(a.Src.Addr().WithZone(""))
+	for _, p := range d.Ports {
+		for _, g := range p.GIDs {
+			if p.Num == a.Port && g.GID == gid {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Contexts opens each device once, for all connections over it. The zero value has
+// none open. Any goroutine may use it.
+type Contexts struct {
+	mu      sync.Mutex
+	devices []verbs.Device            // under mu
+	open    map[string]*verbs.Context // under mu: by the name of the node
+}
+
+// Open is the open device that a names. It stays the Contexts'.
+func (c *Contexts) Open(a Addr) (*verbs.Context, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d, err := a.FindDevice(c.devices)
+	if err != nil { // it may be new
+		if c.devices, err = verbs.Devices(""); err != nil {
+			return nil, err
+		}
+		if d, err = a.FindDevice(c.devices); err != nil {
+			return nil, err
+		}
+	}
+	if ctx := c.open[d.Uverbs]; ctx != nil {
+		return ctx, nil
+	}
+	ctx, err := d.Open()
+	if err != nil {
+		return nil, err
+	}
+	if c.open == nil {
+		c.open = make(map[string]*verbs.Context)
+	}
+	c.open[d.Uverbs] = ctx
+	return ctx, nil
+}
+
+// Close closes the devices and all objects of them.
+func (c *Contexts) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var first error
+	for _, ctx := range c.open {
+		if err := ctx.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	c.open = nil
+	return first
+}
+
+// The kernel's big-endian numbers, as the machine has read them.
+
+func bigEndian16(v uint16) uint16 {
+	return binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, v))
+}
+
+func bigEndian32(v uint32) uint32 {
+	return binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, v))
+}
+
+func bigEndian64(v uint64) uint64 {
+	return binary.BigEndian.Uint64(binary.NativeEndian.AppendUint64(nil, v))
+}

@@ -1,0 +1,263 @@
+package rdmacm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
+	"github.com/ucx-go/ucx/uct/ib/rdmacm/ucm"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// EventChannel is where the events of IDs come out; struct rdma_event_channel.
+type EventChannel struct {
+	file    ucm.File
+	raw     syscall.RawConn
+	reading sync.Mutex // one waits at a time
+
+	mu     sync.Mutex
+	closed bool                  // under mu
+	ids    map[uint64]*ID        // under mu: what events name
+	groups map[uint64]*Multicast // under mu
+}
+
+// lastUID is the number that events were last given to name something: never 0,
+// which the kernel has for what nobody has accepted, and never used again, over all
+// channels, for IDs move from one to another.
+var lastUID atomic.Uint64
+
+// NewEventChannel opens the kernel's connection manager; rdma_create_event_channel.
+func NewEventChannel() (*EventChannel, error) {
+	f, err := ucm.Open()
+	if err != nil {
+		return nil, err
+	}
+	return NewChannel(f)
+}
+
+// NewChannel makes a channel of a connection manager that is open already and
+// closes it with the channel, also if this fails.
+func NewChannel(f ucm.File) (*EventChannel, error) {
+	raw, err := f.Poll().SyscallConn()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("rdmacm: %s: %w: %w", f.Name(), err, ucs.ErrIO), f.Close())
+	}
+	return &EventChannel{file: f, raw: raw, ids: make(map[uint64]*ID), groups: make(map[uint64]*Multicast)}, nil
+}
+
+// FD is the descriptor that becomes readable with an event. It stays the channel's.
+func (c *EventChannel) FD() int { return c.file.FD() }
+
+// do makes a command.
+func (c *EventChannel) do(cmd uint32, in, data []byte) error {
+	if e := c.file.Command(cmd, in, data); e != 0 {
+		return &ucm.Error{Call: abi.Lookup(cmd).Name, Errno: e}
+	}
+	return nil
+}
+
+// PollEvent returns the next event without waiting, ucs.ErrNoMessage if there is
+// none.
+func (c *EventChannel) PollEvent() (*Event, error) {
+	for {
+		var r abi.EventResp
+		switch e := c.file.Command(abi.RDMA_USER_CM_CMD_GET_EVENT, abi.Bytes(&abi.GetEvent{}), abi.Bytes(&r)); e {
+		case 0:
+		case syscall.EAGAIN:
+			return nil, errNone
+		case syscall.EBADF:
+			return nil, errClosed
+		default:
+			return nil, &ucm.Error{Call: "GET_EVENT", Errno: e}
+		}
+		if e := c.deliver(&r); e != nil {
+			return e, nil
+		}
+	}
+}
+
+// GetEvent waits for the next event; rdma_get_cm_event. It fails with
+// ucs.ErrCanceled or ucs.ErrTimedOut when ctx ends, and with ucs.ErrCanceled when
+// the channel is closed.
+func (c *EventChannel) GetEvent(ctx context.Context) (*Event, error) {
+	if ctx.Err() != nil {
+		return nil, canceled(ctx)
+	}
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		c.wake()
+		close(over)
+	})
+	defer func() {
+		if !stop() {
+			<-over
+			c.file.Poll().SetReadDeadline(time.Time{})
+		}
+	}()
+	for {
+		var e *Event
+		var err error
+		waited := c.raw.Read(func(uintptr) bool {
+			e, err = c.PollEvent()
+			return !errors.Is(err, ucs.ErrNoMessage)
+		})
+		switch {
+		case e != nil:
+			return e, nil
+		case errors.Is(waited, os.ErrDeadlineExceeded):
+			// Woken to look again, or because ctx has ended: asked only now, or its
+			// end would be missed when the deadline it sets is taken away.
+			c.file.Poll().SetReadDeadline(time.Time{})
+			if ctx.Err() != nil {
+				return nil, canceled(ctx)
+			}
+		case waited != nil && c.isClosed():
+			return nil, errClosed
+		case waited != nil:
+			return nil, fmt.Errorf("rdmacm: %w: %w", waited, ucs.ErrIO)
+		default:
+			return nil, err
+		}
+	}
+}
+
+func (c *EventChannel) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
+// wake makes a GetEvent that waits look again.
+func (c *EventChannel) wake() { c.file.Poll().SetReadDeadline(time.Unix(1, 0)) } // long ago
+
+// deliver finds what an event is about. It is nil if that has been closed: here is
+// why an ID need not wait for its events to be acknowledged before it is closed, as
+// in C, where the event would point to what is freed.
+func (c *EventChannel) deliver(r *abi.EventResp) *Event {
+	if r.Event == abi.RDMA_CM_EVENT_MULTICAST_JOIN || r.Event == abi.RDMA_CM_EVENT_MULTICAST_ERROR {
+		c.mu.Lock()
+		m := c.groups[r.Uid]
+		c.mu.Unlock()
+		if m == nil {
+			return nil
+		}
+		e := event(r, verbs.UD)
+		e.ID, e.Multicast = m.id, m
+		if e.Type == EventMulticastJoin {
+			m.joined(&e.UD)
+		}
+		return e
+	}
+	id := c.find(r)
+	if r.Event == abi.RDMA_CM_EVENT_CONNECT_REQUEST {
+		return c.request(id, r)
+	}
+	if id == nil {
+		return nil
+	}
+	e := event(r, id.typ)
+	e.ID = id
+	return e
+}
+
+// find is the ID of an event, nil if it is closed. Kernels before 5.4 could tell
+// that a connection is established without the number we have given.
+func (c *EventChannel) find(r *abi.EventResp) *ID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.Uid != 0 || r.Event != abi.RDMA_CM_EVENT_ESTABLISHED {
+		return c.ids[r.Uid]
+	}
+	for _, id := range c.ids {
+		if id.handle == r.Id {
+			return id
+		}
+	}
+	return nil
+}
+
+// request makes the ID of one who connects. If nobody listens any more, it is
+// refused.
+func (c *EventChannel) request(listener *ID, r *abi.EventResp) *Event {
+	if listener == nil {
+		c.destroy(r.Id)
+		return nil
+	}
+	id := &ID{ch: c, uid: lastUID.Add(1), handle: r.Id, ps: listener.ps, typ: listener.typ}
+	e := event(r, id.typ)
+	e.ID, e.Listener = id, listener
+	id.resources, id.depth = e.Conn.ResponderResources, e.Conn.InitiatorDepth
+	if !c.adopt(id, nil) {
+		return nil // the kernel has closed it with the channel
+	}
+	return e
+}
+
+// adopt lets events of an ID and its memberships be delivered here. It reports false
+// if the channel is closed.
+func (c *EventChannel) adopt(id *ID, groups []*Multicast) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.ids[id.uid] = id
+	for _, m := range groups {
+		c.groups[m.uid] = m
+	}
+	return true
+}
+
+// memberships are those of an ID.
+func (c *EventChannel) memberships(id *ID) (list []*Multicast) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.groups {
+		if m.id == id {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// forget ends the delivery of events of an ID.
+func (c *EventChannel) forget(id *ID) {
+	groups := c.memberships(id)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.ids, id.uid)
+	for _, m := range groups {
+		delete(c.groups, m.uid)
+	}
+}
+
+// destroy ends something of the kernel. How many events it has told of does not
+// matter: see deliver.
+func (c *EventChannel) destroy(handle uint32) error {
+	var resp abi.DestroyIdResp
+	return c.do(abi.RDMA_USER_CM_CMD_DESTROY_ID, abi.Bytes(&abi.DestroyId{Id: handle}), abi.Bytes(&resp))
+}
+
+// Close closes the channel and all its IDs; rdma_destroy_event_channel. GetEvent
+// then fails.
+func (c *EventChannel) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	clear(c.ids)
+	clear(c.groups)
+	c.mu.Unlock()
+	return c.file.Close()
+}

@@ -1,0 +1,317 @@
+package rdmacm
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// Config says how Resolve and Listen do what they do. The zero value is a good one,
+// and so is nil.
+type Config struct {
+	Source         netip.AddrPort // of Resolve: the local address; default: what the routes say
+	TypeOfService  uint8          // of the packets
+	AckTimeout     uint8          // of the queue pair: 4.096 µs · 2^n; default: what the route says
+	ResolveTimeout time.Duration  // of Resolve, for the address and again for the route; default 2 s
+	Backlog        int            // of Listen: see ID.Listen
+	// NewChannel makes the channels; default: NewEventChannel.
+	NewChannel func() (*EventChannel, error)
+}
+
+const defaultResolveTimeout = 2 * time.Second
+
+// newChannel makes a channel and an ID of PortSpaceTCP with the options in it. It
+// closes all if init fails.
+func (cfg *Config) newChannel(init func(*ID) error) (*EventChannel, *ID, error) {
+	open := NewEventChannel
+	if cfg.NewChannel != nil {
+		open = cfg.NewChannel
+	}
+	ch, err := open()
+	if err != nil {
+		return nil, nil, err
+	}
+	id, err := ch.CreateID(PortSpaceTCP, verbs.RC)
+	if err == nil && cfg.TypeOfService != 0 {
+		err = id.SetTypeOfService(cfg.TypeOfService)
+	}
+	if err == nil && cfg.AckTimeout != 0 {
+		err = id.SetAckTimeout(cfg.AckTimeout)
+	}
+	if err == nil {
+		err = init(id)
+	}
+	if err != nil {
+		ch.Close()
+		return nil, nil, err
+	}
+	return ch, id, nil
+}
+
+// Conn is a reliable connection, or what Resolve and Listener.GetRequest have begun.
+// It has an event channel to itself. Close gives that back; the queue pair stays
+// the caller's. One goroutine at a time uses it, but for Close.
+type Conn struct {
+	ch   *EventChannel
+	id   *ID
+	qp   *verbs.QP
+	addr Addr
+	peer ConnParam
+	over bool // an end has been told of
+}
+
+// Resolve finds the device and the way to an address: the first half of connecting.
+// The second is Conn.Connect with a queue pair of that device, see Conn.Addr.
+func Resolve(ctx context.Context, dst netip.AddrPort, cfg *Config) (*Conn, error) {
+	if cfg == nil {
+		cfg = &Config{}
+	}
+	timeout := cfg.ResolveTimeout
+	if timeout <= 0 {
+		timeout = defaultResolveTimeout
+	}
+	c := &Conn{}
+	var err error
+	c.ch, c.id, err = cfg.newChannel(func(id *ID) error { return id.ResolveAddr(cfg.Source, dst, timeout) })
+	if err != nil {
+		return nil, err
+	}
+	if _, err = c.await(ctx, EventAddrResolved); err == nil {
+		err = c.id.ResolveRoute(timeout)
+	}
+	if err == nil {
+		_, err = c.await(ctx, EventRouteResolved)
+	}
+	if err == nil {
+		c.addr, err = c.id.QueryAddr()
+	}
+	if err != nil {
+		c.Close()
+		return nil, fmt.Errorf("resolving %v: %w", dst, err)
+	}
+	return c, nil
+}
+
+// ID is the connection's ID, for what Conn does not do: ID.InitQP, so that receives
+// can be posted before Connect or Accept, options, routes.
+func (c *Conn) ID() *ID { return c.id }
+
+// Addr is where the connection is: its device, for Contexts.Open, and addresses.
+func (c *Conn) Addr() Addr { return c.addr }
+
+// Peer is what the peer has said: in its request, or when it accepted.
+func (c *Conn) Peer() ConnParam { return c.peer }
+
+// await waits for an event. Another one is an error, what it says or that it came.
+func (c *Conn) await(ctx context.Context, want EventType) (*Event, error) {
+	for {
+		e, err := c.ch.GetEvent(ctx)
+		if err != nil {
+			return nil, err
+		}
+		switch e.Type {
+		case EventDisconnected, EventDeviceRemoval, EventRejected, EventUnreachable, EventConnectError:
+			c.over = true
+		case EventAddrChange, EventTimewaitExit:
+			continue
+		}
+		if e.Type == want && (want == EventDisconnected || e.Err() == nil) {
+			return e, nil
+		}
+		if err := e.Err(); err != nil {
+			return nil, err
+		}
+		return nil, &EventError{Type: e.Type}
+	}
+}
+
+// prepare takes a new queue pair to where Connect and Accept want it.
+func (c *Conn) prepare(qp *verbs.QP) error {
+	c.qp = qp
+	if qp.State() != verbs.QPReset {
+		return nil
+	}
+	return c.id.InitQP(qp)
+}
+
+// Connect connects a queue pair, which is new or prepared by ID.InitQP, to the peer
+// that accepts; a nil p is DefaultConnParam. p.QPN is not looked at. Peer then tells
+// the answer. If the peer refuses, the error is a *RejectedError. After an error or
+// when ctx has ended, Close is all that can be done.
+func (c *Conn) Connect(ctx context.Context, qp *verbs.QP, p *ConnParam) error {
+	if err := c.prepare(qp); err != nil {
+		return err
+	}
+	param := DefaultConnParam()
+	if p != nil {
+		param = *p
+	}
+	param.QPN = qp.QPN()
+	if err := c.id.Connect(&param); err != nil {
+		return err
+	}
+	e, err := c.await(ctx, EventConnectResponse)
+	if err != nil {
+		return fmt.Errorf("connecting to %v: %w", c.addr.Dst, err)
+	}
+	c.peer = e.Conn
+	if err := c.id.ConnectQP(qp, nil); err != nil {
+		c.id.Reject(nil) // the peer waits; if this fails too, Close tells it
+		return err
+	}
+	return c.id.Establish()
+}
+
+// Accept connects a queue pair, which is new or prepared by ID.InitQP, to the peer
+// that has asked for it; a nil p is DefaultConnParam, with no more reads and atomics
+// than the peer wants. p.QPN is not looked at.
+func (c *Conn) Accept(ctx context.Context, qp *verbs.QP, p *ConnParam) error {
+	if err := c.prepare(qp); err != nil {
+		return err
+	}
+	param := DefaultConnParam()
+	if p != nil {
+		param = *p
+	} else {
+		param.ResponderResources = min(param.ResponderResources, c.id.resources)
+		param.InitiatorDepth = min(param.InitiatorDepth, c.id.depth)
+	}
+	param.QPN = qp.QPN()
+	if err := c.id.ConnectQP(qp, &param); err != nil {
+		return err
+	}
+	if err := c.id.Accept(&param); err != nil {
+		return err
+	}
+	if _, err := c.await(ctx, EventEstablished); err != nil {
+		return fmt.Errorf("accepting %v: %w", c.addr.Dst, err)
+	}
+	return nil
+}
+
+// Reject refuses the peer that has asked, with data for it, and closes c.
+func (c *Conn) Reject(data []byte) error {
+	if err := c.id.Reject(data); err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// Wait waits until the peer ends the connection; nil says that it has. What the
+// peer has posted completes with errors then, and what is posted here after
+// Disconnect.
+func (c *Conn) Wait(ctx context.Context) error {
+	if c.over {
+		return nil
+	}
+	_, err := c.await(ctx, EventDisconnected)
+	return err
+}
+
+// Disconnect ends the connection: what is posted to the queue pair completes, as
+// flushed if it has not before. It waits until the peer knows, or has ended the
+// connection itself; a peer that is gone makes that long, which ctx is for.
+func (c *Conn) Disconnect(ctx context.Context) error {
+	if c.qp == nil {
+		return fmt.Errorf("rdmacm: disconnecting what is not connected: %w", ucs.ErrNotConnected)
+	}
+	if err := c.qp.Modify(&verbs.QPAttr{State: verbs.QPErr}, verbs.QPAttrState); err != nil {
+		return err
+	}
+	err := c.id.Disconnect()
+	if c.over {
+		return nil // this only told the peer that we know
+	}
+	if err != nil {
+		return err
+	}
+	return c.Wait(ctx)
+}
+
+// Close ends the connection, if it has not ended, and the channel. It does not
+// touch the queue pair and does not wait for the peer.
+func (c *Conn) Close() error { return c.ch.Close() }
+
+// Listener waits for peers that connect. Any goroutine may use it.
+type Listener struct {
+	cfg  Config
+	ch   *EventChannel
+	id   *ID
+	addr netip.AddrPort
+}
+
+// Listen waits for peers at an address, of a device or unspecified for all; port 0
+// is any free one.
+func Listen(addr netip.AddrPort, cfg *Config) (*Listener, error) {
+	l := &Listener{}
+	if cfg != nil {
+		l.cfg = *cfg
+	}
+	var err error
+	l.ch, l.id, err = l.cfg.newChannel(func(id *ID) error {
+		if err := id.BindAddr(addr); err != nil {
+			return err
+		}
+		if err := id.Listen(l.cfg.Backlog); err != nil {
+			return err
+		}
+		l.addr, err = id.LocalAddr()
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listening at %v: %w", addr, err)
+	}
+	return l, nil
+}
+
+// Addr is where the listener listens.
+func (l *Listener) Addr() netip.AddrPort { return l.addr }
+
+// GetRequest waits for the next peer; rdma_get_request. Conn.Peer says what it
+// wants. The Conn is for Accept, with a queue pair of its device, or Reject; Close
+// without either refuses too.
+func (l *Listener) GetRequest(ctx context.Context) (*Conn, error) {
+	for {
+		e, err := l.ch.GetEvent(ctx)
+		if err != nil {
+			return nil, err
+		}
+		switch e.Type {
+		case EventConnectRequest:
+			return l.request(e)
+		case EventDeviceRemoval:
+			return nil, e.Err()
+		}
+	}
+}
+
+// request gives a connection a channel of its own.
+func (l *Listener) request(e *Event) (*Conn, error) {
+	open := NewEventChannel
+	if l.cfg.NewChannel != nil {
+		open = l.cfg.NewChannel
+	}
+	ch, err := open()
+	if err != nil {
+		e.ID.Close()
+		return nil, err
+	}
+	c := &Conn{ch: ch, id: e.ID, peer: e.Conn}
+	if err = e.ID.Migrate(ch); err != nil {
+		e.ID.Close()
+	} else {
+		c.addr, err = e.ID.QueryAddr()
+	}
+	if err != nil {
+		ch.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Close stops listening. Connections stay.
+func (l *Listener) Close() error { return l.ch.Close() }

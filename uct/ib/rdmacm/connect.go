@@ -1,0 +1,109 @@
+package rdmacm
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
+	"github.com/ucx-go/ucx/uct/ib/rdmacm/ucm"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// checkData bounds private data by what the kernel's structs hold.
+func checkData(data []byte) error {
+	if len(data) > maxPrivateData {
+		return fmt.Errorf("rdmacm: %d bytes of private data, at most %d fit: %w", len(data), maxPrivateData, ucs.ErrExceedsLimit)
+	}
+	return nil
+}
+
+// tooMuch says in an EINVAL that there may be more data than the message takes.
+func (id *ID) tooMuch(err error, data []byte, rc, ud int) error {
+	limit := rc
+	if id.typ == verbs.UD {
+		limit = ud
+	}
+	if len(data) > limit {
+		return hint(err, syscall.EINVAL, fmt.Sprintf("%d bytes of private data, on InfiniBand and RoCE at most %d fit", len(data), limit))
+	}
+	return err
+}
+
+// Connect asks the peer for a connection; rdma_connect. The way has been resolved
+// and p.QPN is a queue pair that InitQP has prepared. EventConnectResponse follows
+// (then call ConnectQP and Establish), EventRejected or EventUnreachable. With
+// datagrams it is EventEstablished, which tells of the peer, or EventUnreachable.
+func (id *ID) Connect(p *ConnParam) error {
+	if err := checkData(p.PrivateData); err != nil {
+		return err
+	}
+	req := abi.Connect{ConnParam: p.abi(), Id: id.handle}
+	err := id.do(abi.RDMA_USER_CM_CMD_CONNECT, abi.Bytes(&req), nil)
+	return id.tooMuch(err, p.PrivateData, MaxConnectData, MaxConnectUD)
+}
+
+// Accept agrees to a connection that a peer has asked for; rdma_accept. p.QPN is a
+// queue pair that ConnectQP has taken to where it sends; it is not to send before
+// EventEstablished, or before the peer has sent. With datagrams it is any queue
+// pair of the device, and no event follows.
+//
+// The kernel tells of nothing that happens to a request before Accept: if the peer
+// has gone, this fails, or EventUnreachable follows.
+func (id *ID) Accept(p *ConnParam) error {
+	if err := checkData(p.PrivateData); err != nil {
+		return err
+	}
+	req := abi.Accept{Uid: id.uid, ConnParam: p.abi(), Id: id.handle}
+	err := id.do(abi.RDMA_USER_CM_CMD_ACCEPT, abi.Bytes(&req), nil)
+	return id.tooMuch(err, p.PrivateData, MaxAcceptData, MaxAcceptUD)
+}
+
+// Establish tells the peer that has accepted that its answer has come and the queue
+// pair here is ready; rdma_establish. If it fails, the peer is told so.
+func (id *ID) Establish() error {
+	req := abi.Accept{Id: id.handle} // without parameters: not valid
+	return id.do(abi.RDMA_USER_CM_CMD_ACCEPT, abi.Bytes(&req), nil)
+}
+
+// Reject refuses a connection that a peer has asked for; rdma_reject. The peer gets
+// EventRejected with the data. The ID is still to be closed.
+func (id *ID) Reject(data []byte) error { return id.RejectReason(RejectConsumerDefined, data) }
+
+// RejectReason is Reject for a reason, which is RejectConsumerDefined or, from Linux
+// 5.10 on, RejectVendorOption; rdma_reject_ece.
+func (id *ID) RejectReason(reason RejectReason, data []byte) error {
+	if err := checkData(data); err != nil {
+		return err
+	}
+	req := abi.Reject{Id: id.handle, PrivateDataLen: uint8(len(data))}
+	copy(req.PrivateData[:], data)
+	switch reason {
+	case RejectConsumerDefined: // 0 is the same, on every kernel
+	case RejectVendorOption:
+		req.Reason = uint8(reason)
+	default:
+		return fmt.Errorf("rdmacm: rejecting for %v: %w", reason, ucs.ErrInvalidParam)
+	}
+	err := id.do(abi.RDMA_USER_CM_CMD_REJECT, abi.Bytes(&req), nil)
+	return id.tooMuch(err, data, MaxRejectData, MaxAcceptUD)
+}
+
+// Disconnect ends the connection; rdma_disconnect. EventDisconnected comes at both
+// ends; the one that has not begun has to call this too, or Close. Queue pairs
+// stay as they are: set them to verbs.QPErr first, for what they have posted to
+// complete. A connection that the peer has ended already is no error.
+func (id *ID) Disconnect() error {
+	err := id.do(abi.RDMA_USER_CM_CMD_DISCONNECT, abi.Bytes(&abi.Disconnect{Id: id.handle}), nil)
+	if ucm.Errno(err) == syscall.EINVAL {
+		return fmt.Errorf("%w: %w", err, ucs.ErrNotConnected)
+	}
+	return err
+}
+
+// Notify tells the connection manager of an event of the queue pair; rdma_notify.
+// verbs.EventCommEst, if the peer has sent before EventEstablished came, makes that
+// come.
+func (id *ID) Notify(event verbs.EventType) error {
+	return id.do(abi.RDMA_USER_CM_CMD_NOTIFY, abi.Bytes(&abi.Notify{Id: id.handle, Event: uint32(event)}), nil)
+}

@@ -1,0 +1,122 @@
+package rdmacm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/rdmacm/ucm"
+)
+
+// Error is a command that the kernel refused: its name, errno, and maybe a hint.
+type Error = ucm.Error
+
+// RejectReason is why a connection was refused.
+type RejectReason int
+
+// Reasons a program meets; enum ib_cm_rej_reason, rdma/ib_cm.h.
+const (
+	RejectTimeout          RejectReason = 4
+	RejectInvalidServiceID RejectReason = 8 // nobody listens
+	RejectStaleConn        RejectReason = 10
+	RejectConsumerDefined  RejectReason = 28 // the peer's program said so
+	RejectVendorOption     RejectReason = 35 // it does not like an option
+)
+
+var rejectNames = map[RejectReason]string{
+	1: "no queue pair", 2: "no end-to-end context", 3: "no resources", RejectTimeout: "timeout", 5: "unsupported request",
+	6: "invalid communication ID", 7: "invalid communication instance", RejectInvalidServiceID: "nobody listens there",
+	9: "invalid transport type", RejectStaleConn: "stale connection", 11: "RDC does not exist", 12: "invalid GID",
+	13: "invalid LID", 14: "invalid SL", 15: "invalid traffic class", 16: "invalid hop limit", 17: "invalid packet rate",
+	24: "port and CM redirection", 25: "port redirection", 26: "invalid path MTU", 27: "insufficient responder resources",
+	RejectConsumerDefined: "by the program there", 29: "invalid RNR retry count", 30: "duplicate communication ID",
+	31: "invalid class version", 32: "invalid flow label", 33: "invalid alternate flow label",
+	RejectVendorOption: "vendor option not supported",
+}
+
+// String describes the reason.
+func (r RejectReason) String() string {
+	if s := rejectNames[r]; s != "" {
+		return s
+	}
+	return fmt.Sprintf("reason %d", int(r))
+}
+
+// RejectedError is a handshake that the other side refused. It is ucs.ErrRejected.
+type RejectedError struct {
+	Reason      RejectReason // 0 in PortSpaceUDP
+	SIDR        int          // in PortSpaceUDP: the status, 1 if nobody listens, 2 if the program refused
+	PrivateData []byte       // of the peer's Reject, with zeros behind it
+}
+
+// Error says why.
+func (e *RejectedError) Error() string {
+	if e.SIDR == 0 {
+		return fmt.Sprintf("rdmacm: rejected: %v", e.Reason)
+	}
+	why := fmt.Sprintf("status %d", e.SIDR)
+	switch e.SIDR {
+	case sidrUnsupported:
+		why = RejectInvalidServiceID.String()
+	case sidrReject:
+		why = RejectConsumerDefined.String()
+	}
+	return "rdmacm: rejected: " + why
+}
+
+// Unwrap returns ucs.ErrRejected.
+func (e *RejectedError) Unwrap() error { return ucs.ErrRejected }
+
+// Statuses of SIDR_REP; enum ib_cm_sidr_status, rdma/ib_cm.h.
+const (
+	sidrUnsupported = 1
+	sidrReject      = 2
+)
+
+// EventError is an event that tells of a failure, or of another end than was
+// waited for.
+type EventError struct {
+	Type  EventType
+	Errno syscall.Errno // 0 if the kernel gives none
+}
+
+// Error names the event.
+func (e *EventError) Error() string {
+	if e.Errno == 0 {
+		return fmt.Sprintf("rdmacm: %v", e.Type)
+	}
+	return fmt.Sprintf("rdmacm: %v: %v", e.Type, e.Errno)
+}
+
+// Unwrap returns the status of the event, and errno with its own.
+func (e *EventError) Unwrap() []error {
+	status := ucs.ErrIO
+	switch e.Type {
+	case EventAddrError, EventRouteError, EventUnreachable, EventMulticastError:
+		status = ucs.ErrUnreachable
+	case EventDisconnected, EventTimewaitExit:
+		status = ucs.ErrConnectionReset
+	case EventDeviceRemoval:
+		status = ucs.ErrNoDevice
+	}
+	if e.Errno == 0 {
+		return []error{status}
+	}
+	return []error{status, e.Errno, ucm.Status(e.Errno)}
+}
+
+// canceled is the error of a call that ctx has ended.
+func canceled(ctx context.Context) error {
+	status := ucs.ErrCanceled
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		status = ucs.ErrTimedOut
+	}
+	return fmt.Errorf("rdmacm: waiting for an event: %w: %w", ctx.Err(), status)
+}
+
+var (
+	errClosed = fmt.Errorf("rdmacm: closed: %w", ucs.ErrCanceled)
+	errNone   = fmt.Errorf("rdmacm: no event: %w", ucs.ErrNoMessage)
+)

@@ -1,0 +1,107 @@
+package rdmacm
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// EventType is what an Event tells.
+type EventType uint32
+
+// Events; enum rdma_cm_event_type, rdma_cma.h.
+const (
+	EventAddrResolved    EventType = abi.RDMA_CM_EVENT_ADDR_RESOLVED
+	EventAddrError       EventType = abi.RDMA_CM_EVENT_ADDR_ERROR
+	EventRouteResolved   EventType = abi.RDMA_CM_EVENT_ROUTE_RESOLVED
+	EventRouteError      EventType = abi.RDMA_CM_EVENT_ROUTE_ERROR
+	EventConnectRequest  EventType = abi.RDMA_CM_EVENT_CONNECT_REQUEST  // somebody connects: Event.ID is new
+	EventConnectResponse EventType = abi.RDMA_CM_EVENT_CONNECT_RESPONSE // the peer accepts: ConnectQP, then Establish
+	EventConnectError    EventType = abi.RDMA_CM_EVENT_CONNECT_ERROR
+	EventUnreachable     EventType = abi.RDMA_CM_EVENT_UNREACHABLE
+	EventRejected        EventType = abi.RDMA_CM_EVENT_REJECTED
+	EventEstablished     EventType = abi.RDMA_CM_EVENT_ESTABLISHED // to who has accepted; with datagrams to who has connected
+	EventDisconnected    EventType = abi.RDMA_CM_EVENT_DISCONNECTED
+	EventDeviceRemoval   EventType = abi.RDMA_CM_EVENT_DEVICE_REMOVAL // close what uses it
+	EventMulticastJoin   EventType = abi.RDMA_CM_EVENT_MULTICAST_JOIN
+	EventMulticastError  EventType = abi.RDMA_CM_EVENT_MULTICAST_ERROR
+	EventAddrChange      EventType = abi.RDMA_CM_EVENT_ADDR_CHANGE
+	EventTimewaitExit    EventType = abi.RDMA_CM_EVENT_TIMEWAIT_EXIT // the queue pair may connect again
+)
+
+var eventNames = []string{"ADDR_RESOLVED", "ADDR_ERROR", "ROUTE_RESOLVED", "ROUTE_ERROR", "CONNECT_REQUEST", "CONNECT_RESPONSE",
+	"CONNECT_ERROR", "UNREACHABLE", "REJECTED", "ESTABLISHED", "DISCONNECTED", "DEVICE_REMOVAL", "MULTICAST_JOIN",
+	"MULTICAST_ERROR", "ADDR_CHANGE", "TIMEWAIT_EXIT"}
+
+// String is the name as librdmacm has it, without its prefix.
+func (t EventType) String() string {
+	if int(t) < len(eventNames) {
+		return eventNames[t]
+	}
+	return fmt.Sprintf("EVENT_%d", uint32(t))
+}
+
+// Event is something that happened to an ID. It is the reader's: there is nothing
+// to acknowledge.
+type Event struct {
+	Type      EventType
+	ID        *ID        // for EventConnectRequest a new one, for Accept or Reject, and Close
+	Listener  *ID        // of EventConnectRequest
+	Status    int        // 0, a negative errno, or the reason of EventRejected
+	Conn      ConnParam  // what a peer tells of itself, not of datagrams
+	UD        UDParam    // of datagrams: the peer, or with EventMulticastJoin the group
+	Multicast *Multicast // of events of multicast
+}
+
+// PrivateData is what the peer has sent with the event.
+func (e *Event) PrivateData() []byte {
+	if e.UD.PrivateData != nil {
+		return e.UD.PrivateData
+	}
+	return e.Conn.PrivateData
+}
+
+// Err is nil for what has gone well, else what has not: a *RejectedError or an
+// *EventError.
+func (e *Event) Err() error {
+	switch e.Type {
+	case EventAddrResolved, EventRouteResolved, EventConnectRequest, EventConnectResponse, EventEstablished,
+		EventMulticastJoin, EventAddrChange:
+		if e.Status == 0 {
+			return nil
+		}
+	case EventRejected:
+		if e.Status >= 0 { // else it is an errno, of iWARP
+			return &RejectedError{Reason: RejectReason(e.Status), PrivateData: e.PrivateData()}
+		}
+	case EventUnreachable:
+		if e.Status > 0 { // of SIDR
+			return &RejectedError{SIDR: e.Status, PrivateData: e.PrivateData()}
+		}
+	}
+	err := &EventError{Type: e.Type}
+	if e.Status < 0 {
+		err.Errno = syscall.Errno(-int64(e.Status))
+	}
+	return err
+}
+
+// event reads what the kernel tells; the objects are found by the channel.
+func event(r *abi.EventResp, typ verbs.QPType) *Event {
+	e := &Event{Type: EventType(r.Event), Status: int(int32(r.Status))}
+	if typ == verbs.UD {
+		var p abi.UdParam
+		copy(abi.Bytes(&p), r.Param[:])
+		e.UD = udParam(&p)
+	} else {
+		var p abi.ConnParam
+		copy(abi.Bytes(&p), r.Param[:])
+		e.Conn = connParam(&p)
+	}
+	if e.Type == EventMulticastJoin || e.Type == EventMulticastError {
+		e.UD.PrivateData = nil // there the kernel has a number of its own
+	}
+	return e
+}

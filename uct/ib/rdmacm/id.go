@@ -1,0 +1,186 @@
+package rdmacm
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
+	"github.com/ucx-go/ucx/uct/ib/rdmacm/ucm"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// ID is one end of a connection, or of what is to become one, or a listener;
+// struct rdma_cm_id. Its methods start something and do not wait for the peer:
+// events on its channel tell how it ends.
+type ID struct {
+	uid    uint64
+	handle uint32
+	ps     PortSpace
+	typ    verbs.QPType
+	// What a peer that connects wants, in its request.
+	resources, depth uint8
+
+	// Context is the caller's. What an ID of EventConnectRequest has there is nil.
+	Context any
+
+	mu     sync.Mutex
+	ch     *EventChannel // under mu
+	closed bool          // under mu
+}
+
+// CreateID makes an ID; rdma_create_id. typ is for PortSpaceIB; elsewhere it is
+// that of the port space, and may be 0.
+func (c *EventChannel) CreateID(ps PortSpace, typ verbs.QPType) (*ID, error) {
+	want := verbs.RC
+	if ps == PortSpaceUDP || ps == PortSpaceIPoIB {
+		want = verbs.UD
+	}
+	if typ == 0 {
+		typ = want
+	}
+	if typ != want && ps != PortSpaceIB {
+		return nil, fmt.Errorf("rdmacm: queue pairs of type %v in port space %v: %w", typ, ps, ucs.ErrInvalidParam)
+	}
+	id := &ID{ch: c, uid: lastUID.Add(1), ps: ps, typ: typ}
+	req := abi.CreateId{Uid: id.uid, Ps: uint16(ps), QpType: uint8(typ)}
+	var resp abi.CreateIdResp
+	if err := c.do(abi.RDMA_USER_CM_CMD_CREATE_ID, abi.Bytes(&req), abi.Bytes(&resp)); err != nil {
+		return nil, err
+	}
+	id.handle = resp.Id
+	if !c.adopt(id, nil) {
+		return nil, errClosed
+	}
+	return id, nil
+}
+
+// PortSpace is that of the ID.
+func (id *ID) PortSpace() PortSpace { return id.ps }
+
+// QPType is the type of queue pairs the ID is for.
+func (id *ID) QPType() verbs.QPType { return id.typ }
+
+// Channel is where the events of the ID come out.
+func (id *ID) Channel() *EventChannel {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	return id.ch
+}
+
+// do makes a command for the ID.
+func (id *ID) do(cmd uint32, in, data []byte) error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.closed {
+		return errClosed
+	}
+	return id.ch.do(cmd, in, data)
+}
+
+// hint adds to an error with one errno what it probably means.
+func hint(err error, errno syscall.Errno, text string) error {
+	var e *ucm.Error
+	if errors.As(err, &e) && e.Errno == errno && e.Hint == "" {
+		e.Hint = text
+	}
+	return err
+}
+
+// BindAddr gives the ID a local address, and a port, any free one if it is 0;
+// rdma_bind_addr. An address of a device chooses the device.
+func (id *ID) BindAddr(addr netip.AddrPort) error {
+	req := abi.Bind{Id: id.handle}
+	var err error
+	if req.AddrSize, err = putSockaddr(&req.Addr, addr); err != nil {
+		return err
+	}
+	err = id.do(abi.RDMA_USER_CM_CMD_BIND, abi.Bytes(&req), nil)
+	return hint(err, syscall.ENODEV, "no RDMA device has this address")
+}
+
+// ResolveAddr finds the device for a destination; rdma_resolve_addr. src is the
+// local address, or none. EventAddrResolved or EventAddrError follows, within the
+// timeout.
+func (id *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error {
+	req := abi.ResolveAddr{Id: id.handle, TimeoutMs: milliseconds(timeout)}
+	var err error
+	if req.SrcSize, err = putSockaddr(&req.SrcAddr, src); err != nil {
+		return err
+	}
+	if req.DstSize, err = putSockaddr(&req.DstAddr, dst); err != nil {
+		return err
+	}
+	err = id.do(abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, abi.Bytes(&req), nil)
+	return hint(err, syscall.ENODEV, "no RDMA device on the way there")
+}
+
+// ResolveRoute finds the way to the resolved address; rdma_resolve_route.
+// EventRouteResolved or EventRouteError follows, within the timeout.
+func (id *ID) ResolveRoute(timeout time.Duration) error {
+	req := abi.ResolveRoute{Id: id.handle, TimeoutMs: milliseconds(timeout)}
+	return id.do(abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE, abi.Bytes(&req), nil)
+}
+
+// milliseconds rounds up, so that a short time is not none.
+func milliseconds(d time.Duration) uint32 {
+	ms := (d + time.Millisecond - 1) / time.Millisecond
+	return uint32(min(max(ms, 0), 1<<31-1))
+}
+
+// Listen waits for peers at the bound address; rdma_listen. Each makes an
+// EventConnectRequest, up to backlog of them that nobody has read yet; more are
+// refused. 0 is the kernel's limit, 1024 unless changed.
+func (id *ID) Listen(backlog int) error {
+	req := abi.Listen{Id: id.handle, Backlog: uint32(max(backlog, 0))}
+	return id.do(abi.RDMA_USER_CM_CMD_LISTEN, abi.Bytes(&req), nil)
+}
+
+// Migrate moves the ID and its events to another channel; rdma_migrate_id. Events
+// that have been read stay read.
+func (id *ID) Migrate(to *EventChannel) error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.closed {
+		return errClosed
+	}
+	from := id.ch
+	if from == to {
+		return nil
+	}
+	if !to.adopt(id, from.memberships(id)) { // before the first event can come there
+		return errClosed
+	}
+	var resp abi.MigrateResp
+	req := abi.MigrateId{Id: id.handle, Fd: uint32(from.FD())}
+	if err := to.do(abi.RDMA_USER_CM_CMD_MIGRATE_ID, abi.Bytes(&req), abi.Bytes(&resp)); err != nil {
+		to.forget(id)
+		return err
+	}
+	id.ch = to
+	from.forget(id)
+	to.wake() // the kernel does not tell of events that have moved
+	return nil
+}
+
+// Close ends whatever the ID is: it stops listening, refuses a request, leaves a
+// connection, which the peer is told of; rdma_destroy_id. No event that names it
+// comes any more.
+func (id *ID) Close() error {
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.closed {
+		return nil
+	}
+	id.closed = true
+	id.ch.forget(id)
+	err := id.ch.destroy(id.handle)
+	if ucm.Errno(err) == syscall.EBADF {
+		return nil // the kernel has closed it with the channel
+	}
+	return err
+}

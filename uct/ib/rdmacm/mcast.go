@@ -1,0 +1,76 @@
+package rdmacm
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// Multicast is the membership of an ID in a group.
+type Multicast struct {
+	id     *ID
+	uid    uint64
+	handle uint32
+	addr   netip.Addr
+}
+
+// Addr is the group.
+func (m *Multicast) Addr() netip.Addr { return m.addr }
+
+// joined completes what EventMulticastJoin tells: who sends to a group sends to
+// every queue pair.
+func (m *Multicast) joined(p *UDParam) { p.QPN = verbs.QPN(maxQPNumber) }
+
+// JoinMulticast joins a group with the ID, which has a device; sendOnly is for who
+// does not receive; rdma_join_multicast_ex. EventMulticastJoin follows with the
+// address and key of the group, for verbs.PD.CreateAH and, to receive, for
+// verbs.QP.AttachMcast with UDParam.AH.DGID and DLID; or EventMulticastError.
+func (id *ID) JoinMulticast(addr netip.Addr, sendOnly bool) (*Multicast, error) {
+	m := &Multicast{id: id, uid: lastUID.Add(1), addr: addr}
+	req := abi.JoinMcast{Uid: m.uid, Id: id.handle, JoinFlags: abi.RDMA_MC_JOIN_FLAG_FULLMEMBER}
+	if sendOnly {
+		req.JoinFlags = abi.RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER
+	}
+	var err error
+	if req.AddrSize, err = putSockaddr(&req.Addr, netip.AddrPortFrom(addr, 0)); err != nil {
+		return nil, err
+	}
+	id.mu.Lock()
+	defer id.mu.Unlock()
+	if id.closed {
+		return nil, errClosed
+	}
+	c := id.ch
+	if !c.adopt(id, []*Multicast{m}) { // before the event can come
+		return nil, errClosed
+	}
+	var resp abi.CreateIdResp
+	if err := c.do(abi.RDMA_USER_CM_CMD_JOIN_MCAST, abi.Bytes(&req), abi.Bytes(&resp)); err != nil {
+		c.mu.Lock()
+		delete(c.groups, m.uid)
+		c.mu.Unlock()
+		return nil, err
+	}
+	m.handle = resp.Id
+	return m, nil
+}
+
+// Leave leaves the group; rdma_leave_multicast. A queue pair that is attached to
+// it is to be detached first. No event that names m comes any more.
+func (m *Multicast) Leave() error {
+	m.id.mu.Lock()
+	defer m.id.mu.Unlock()
+	c := m.id.ch
+	c.mu.Lock()
+	_, member := c.groups[m.uid]
+	delete(c.groups, m.uid)
+	c.mu.Unlock()
+	if m.id.closed || !member {
+		return fmt.Errorf("rdmacm: not in the group %v: %w", m.addr, ucs.ErrNoElem)
+	}
+	var resp abi.DestroyIdResp
+	return c.do(abi.RDMA_USER_CM_CMD_LEAVE_MCAST, abi.Bytes(&abi.DestroyId{Id: m.handle}), abi.Bytes(&resp))
+}

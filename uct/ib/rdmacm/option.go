@@ -1,0 +1,39 @@
+package rdmacm
+
+import (
+	"encoding/binary"
+
+	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
+)
+
+// setOption sets an option of level RDMA_OPTION_ID.
+func (id *ID) setOption(name uint32, value []byte) error {
+	req := abi.SetOption{Id: id.handle, Level: abi.RDMA_OPTION_ID, Optname: name, Optlen: uint32(len(value))}
+	return id.do(abi.RDMA_USER_CM_CMD_SET_OPTION, abi.Bytes(&req), value)
+}
+
+func intOption(on bool) []byte {
+	return binary.NativeEndian.AppendUint32(nil, uint32(boolByte(on)))
+}
+
+// SetTypeOfService sets the type of service of the packets, before the route is
+// resolved; RDMA_OPTION_ID_TOS.
+func (id *ID) SetTypeOfService(tos uint8) error {
+	return id.setOption(abi.RDMA_OPTION_ID_TOS, []byte{tos})
+}
+
+// SetReuseAddr lets others that have set it too bind the same address, before it is
+// bound; RDMA_OPTION_ID_REUSEADDR.
+func (id *ID) SetReuseAddr(on bool) error {
+	return id.setOption(abi.RDMA_OPTION_ID_REUSEADDR, intOption(on))
+}
+
+// SetAFOnly keeps an ID that is bound to the IPv6 address for any from being that
+// for IPv4 too; RDMA_OPTION_ID_AFONLY.
+func (id *ID) SetAFOnly(on bool) error { return id.setOption(abi.RDMA_OPTION_ID_AFONLY, intOption(on)) }
+
+// SetAckTimeout sets what the queue pair's timeout is going to be, 4.096 µs · 2^n,
+// before it connects; RDMA_OPTION_ID_ACK_TIMEOUT, from Linux 5.2 on.
+func (id *ID) SetAckTimeout(n uint8) error {
+	return id.setOption(abi.RDMA_OPTION_ID_ACK_TIMEOUT, []byte{n})
+}

@@ -1,0 +1,97 @@
+package rdmacm
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+	vabi "github.com/ucx-go/ucx/uct/ib/verbs/abi"
+)
+
+func ahAttr(a *vabi.AhAttr) verbs.AHAttr {
+	return verbs.AHAttr{
+		Global: a.IsGlobal != 0, DGID: a.Grh.Dgid, SGIDIndex: a.Grh.SgidIndex, HopLimit: a.Grh.HopLimit,
+		TrafficClass: a.Grh.TrafficClass, FlowLabel: a.Grh.FlowLabel, DLID: verbs.LID(a.Dlid), SL: a.Sl,
+		SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate, Port: a.PortNum,
+	}
+}
+
+// attrMask are the attributes that package verbs has. Kernels before 4.7 answer
+// others too, for RoCE, which are none of the program's; alternate paths, which
+// package verbs leaves out, nobody asks for here.
+const attrMask = verbs.QPAttrState | verbs.QPAttrAccess | verbs.QPAttrPKeyIndex | verbs.QPAttrPort | verbs.QPAttrQKey |
+	verbs.QPAttrAH | verbs.QPAttrPathMTU | verbs.QPAttrTimeout | verbs.QPAttrRetryCount | verbs.QPAttrRNRRetry |
+	verbs.QPAttrRQPSN | verbs.QPAttrMaxRdAtomic | verbs.QPAttrMinRNRTimer | verbs.QPAttrSQPSN |
+	verbs.QPAttrMaxDestRdAtomic | verbs.QPAttrDestQPN
+
+// InitQPAttr asks what a queue pair is to be set to in a state, for the handshake
+// as far as it has come: verbs.QPInit once there is a device, verbs.QPRTR and
+// verbs.QPRTS when the peer is known; rdma_init_qp_attr. The result is for
+// verbs.QP.Modify.
+func (id *ID) InitQPAttr(state verbs.QPState) (verbs.QPAttr, verbs.QPAttrMask, error) {
+	var r abi.QpAttr
+	req := abi.InitQpAttr{Id: id.handle, QpState: uint32(state)}
+	if err := id.do(abi.RDMA_USER_CM_CMD_INIT_QP_ATTR, abi.Bytes(&req), abi.Bytes(&r)); err != nil {
+		return verbs.QPAttr{}, 0, err
+	}
+	return verbs.QPAttr{
+		State: verbs.QPState(r.QpState), CurState: verbs.QPState(r.CurQpState), PathMTU: verbs.MTU(r.PathMtu),
+		QKey: verbs.QKey(r.Qkey), RQPSN: verbs.PSN(r.RqPsn), SQPSN: verbs.PSN(r.SqPsn), DestQPN: verbs.QPN(r.DestQpNum),
+		Access: verbs.Access(r.QpAccessFlags), AH: ahAttr(&r.AhAttr), PKeyIndex: r.PkeyIndex, Port: r.PortNum,
+		MaxRdAtomic: r.MaxRdAtomic, MaxDestRdAtomic: r.MaxDestRdAtomic, MinRNRTimer: r.MinRnrTimer, Timeout: r.Timeout,
+		RetryCount: r.RetryCnt, RNRRetry: r.RnrRetry,
+	}, verbs.QPAttrMask(r.QpAttrMask) & attrMask, nil
+}
+
+// set takes a queue pair to a state; change may alter what the kernel says.
+func (id *ID) set(qp *verbs.QP, state verbs.QPState, change func(*verbs.QPAttr)) error {
+	a, mask, err := id.InitQPAttr(state)
+	if err != nil {
+		return err
+	}
+	if change != nil {
+		change(&a)
+	}
+	return qp.Modify(&a, mask)
+}
+
+// InitQP prepares a new queue pair of the ID's device: a connected one to
+// verbs.QPInit, where receives can be posted, one of datagrams to verbs.QPRTS, all
+// the way. It is what rdma_create_qp does after it has made one.
+func (id *ID) InitQP(qp *verbs.QP) error {
+	if qp.Type() != id.typ {
+		return fmt.Errorf("rdmacm: a queue pair of type %v, not %v: %w", qp.Type(), id.typ, ucs.ErrInvalidParam)
+	}
+	if err := id.set(qp, verbs.QPInit, nil); err != nil || id.typ != verbs.UD {
+		return err
+	}
+	if err := qp.Modify(&verbs.QPAttr{State: verbs.QPRTR}, verbs.QPAttrState); err != nil {
+		return err
+	}
+	return qp.Modify(&verbs.QPAttr{State: verbs.QPRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN)
+}
+
+// ConnectQP takes a prepared queue pair to verbs.QPRTS: after EventConnectResponse
+// with a nil p, or before Accept with what Accept is going to be given. Peers may
+// write, and read if there is room for it; see verbs.AccessRemoteWrite and its
+// neighbors.
+func (id *ID) ConnectQP(qp *verbs.QP, p *ConnParam) error {
+	// Once more, now with what the peer may do.
+	if err := id.set(qp, verbs.QPInit, nil); err != nil {
+		return err
+	}
+	err := id.set(qp, verbs.QPRTR, func(a *verbs.QPAttr) {
+		if p != nil {
+			a.MaxDestRdAtomic = p.ResponderResources
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return id.set(qp, verbs.QPRTS, func(a *verbs.QPAttr) {
+		if p != nil {
+			a.MaxRdAtomic = p.InitiatorDepth
+		}
+	})
+}

@@ -1,0 +1,59 @@
+package rdmacm_test
+
+import (
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/ucx-go/ucx/uct/ib/rdmacm"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// deviceRig is the kernel with the devices of the addresses that CM_CLIENT and
+// CM_SERVER name; those of the virtual machine's cable; or one device twice.
+func deviceRig(t *testing.T) *rig {
+	t.Helper()
+	if _, err := os.Stat("/dev/infiniband/rdma_cm"); err != nil {
+		t.Skip("no RDMA connection manager; make test-rxe runs these in a VM")
+	}
+	ucttest.NoLeaks(t)
+	client, server := addresses(t)
+	devices := new(rdmacm.Contexts)
+	t.Cleanup(func() {
+		if err := devices.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &rig{channel: rdmacm.NewEventChannel, open: devices.Open, client: client, server: server}
+}
+
+func addresses(t *testing.T) (client, server netip.Addr) {
+	t.Helper()
+	if c, s := os.Getenv("CM_CLIENT"), os.Getenv("CM_SERVER"); c != "" && s != "" {
+		return netip.MustParseAddr(c), netip.MustParseAddr(s)
+	}
+	if os.Getenv("VM_NET") == "veth" {
+		return netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10.9.0.2")
+	}
+	list := must(verbs.Devices(""))(t)
+	for _, d := range list {
+		for _, p := range d.Ports {
+			for _, g := range p.GIDs {
+				if a := g.GID.Addr(); a.Is4() {
+					return a, a
+				}
+			}
+		}
+	}
+	t.Skipf("none of %d RDMA devices has an IPv4 address", len(list))
+	return
+}
+
+// TestDevice runs the suite on the devices of this machine.
+func TestDevice(t *testing.T) {
+	deviceRig(t)
+	for _, s := range suite {
+		t.Run(s.name, func(t *testing.T) { s.test(t, deviceRig(t)) })
+	}
+}

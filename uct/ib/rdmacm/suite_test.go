@@ -1,0 +1,546 @@
+package rdmacm_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/rdmacm"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// suite is what every rig passes.
+var suite = []struct {
+	name string
+	test func(*testing.T, *rig)
+}{
+	{"Connect", testConnect}, {"DisconnectServer", testDisconnectServer}, {"Vanish", testVanish}, {"Reject", testReject},
+	{"Nobody", testNobody}, {"Cancel", testCancel}, {"Async", testAsync}, {"Datagrams", testDatagrams},
+	{"DatagramsRefused", testDatagramsRefused}, {"ListenerCloses", testListenerCloses}, {"Migrate", testMigrate},
+	{"Multicast", testMulticast}, {"Options", testOptions}, {"Limits", testLimits}, {"Closed", testClosed}, {"Many", testMany},
+}
+
+// begins reports whether private data is some text, with zeros behind it.
+func begins(data []byte, text string) bool {
+	return bytes.HasPrefix(data, []byte(text)) && len(bytes.Trim(data[len(text):], "\x00")) == 0
+}
+
+// testConnect: data of the handshake and of the connection goes both ways, and the
+// client ends it.
+func testConnect(t *testing.T, r *rig) {
+	l := r.listen(t)
+	p := r.connect(t, l)
+	defer p.close(t)
+	if c := p.server.Peer(); !begins(c.PrivateData, "question") || c.QPN != p.a.qp.QPN() || c.ResponderResources != 4 ||
+		c.InitiatorDepth != 4 || c.RNRRetryCount != 6 {
+		t.Errorf("the request: %+v", c)
+	}
+	if c := p.client.Peer(); !begins(c.PrivateData, "answer") || c.QPN != p.b.qp.QPN() || c.ResponderResources != 4 {
+		t.Errorf("the answer: %+v", c)
+	}
+	ca, sa := p.client.Addr(), p.server.Addr()
+	if ca.Dst != l.Addr() || sa.Src != l.Addr() || ca.Src.Addr() != r.client || sa.Dst.Addr() != r.client {
+		t.Errorf("addresses %+v and %+v, listening at %v", ca, sa, l.Addr())
+	}
+	if ca.NodeGUID == 0 || ca.Port != 1 || sa.Port != 1 {
+		t.Errorf("devices %+v and %+v", ca, sa)
+	}
+	paths := must(p.client.ID().QueryRoute())(t)
+	if len(paths) != 1 || paths[0].DGID != verbs.GIDFromAddr(r.server.WithZone("")) || paths[0].SGID != verbs.GIDFromAddr(r.client.WithZone("")) ||
+		paths[0].MTU.Bytes() == 0 {
+		t.Errorf("ways %+v", paths)
+	}
+	talk(t, p.a, p.b, "there")
+	talk(t, p.b, p.a, "and back")
+	ended := make(chan error)
+	go func() { ended <- p.server.Disconnect(timeout(t)) }() // both at once are fine
+	check(t, p.client.Disconnect(timeout(t)))
+	check(t, <-ended)
+	if p.a.qp.State() != verbs.QPErr {
+		t.Errorf("the queue pair is in %v", p.a.qp.State())
+	}
+}
+
+// testDisconnectServer: the server ends a connection, the client hears of it.
+func testDisconnectServer(t *testing.T, r *rig) {
+	p := r.connect(t, r.listen(t))
+	defer p.close(t)
+	ended := make(chan error)
+	go func() { ended <- p.server.Disconnect(timeout(t)) }()
+	check(t, p.client.Wait(timeout(t)))
+	check(t, p.client.Wait(timeout(t))) // still so
+	check(t, p.client.Disconnect(timeout(t)))
+	check(t, <-ended)
+}
+
+// testVanish: an end that only closes is noticed.
+func testVanish(t *testing.T, r *rig) {
+	p := r.connect(t, r.listen(t))
+	check(t, p.server.Close())
+	check(t, p.client.Wait(timeout(t)))
+	p.client.Disconnect(timeout(t))
+	p.close(t)
+}
+
+// testReject: a refusal carries data.
+func testReject(t *testing.T, r *rig) {
+	l := r.listen(t)
+	for _, data := range []string{"", "not today", strings.Repeat("x", rdmacm.MaxRejectData)} {
+		failed := make(chan error)
+		go func() {
+			c, err := l.GetRequest(timeout(t))
+			if err == nil {
+				err = c.Reject([]byte(data))
+			}
+			failed <- err
+		}()
+		c := must(rdmacm.Resolve(timeout(t), l.Addr(), r.config()))(t)
+		e := r.newEnd(t, c.Addr(), verbs.RC)
+		err := c.Connect(timeout(t), e.qp, nil)
+		var rejected *rdmacm.RejectedError
+		if !errors.As(err, &rejected) || rejected.Reason != rdmacm.RejectConsumerDefined || !begins(rejected.PrivateData, data) {
+			t.Errorf("rejected with %q: %v", data, err)
+		}
+		wantErr(t, err, ucs.ErrRejected, "rejection")
+		check(t, <-failed)
+		check(t, c.Close())
+		e.close(t)
+	}
+	// Closing a request refuses it too.
+	failed := make(chan error)
+	go func() {
+		c, err := l.GetRequest(timeout(t))
+		if err == nil {
+			err = c.Close()
+		}
+		failed <- err
+	}()
+	c := must(rdmacm.Resolve(timeout(t), l.Addr(), r.config()))(t)
+	e := r.newEnd(t, c.Addr(), verbs.RC)
+	wantErr(t, c.Connect(timeout(t), e.qp, nil), ucs.ErrRejected, "a closed request")
+	check(t, <-failed)
+	check(t, c.Close())
+	e.close(t)
+}
+
+// testNobody: nobody listens.
+func testNobody(t *testing.T, r *rig) {
+	l := r.listen(t)
+	check(t, l.Close())
+	c := must(rdmacm.Resolve(timeout(t), l.Addr(), r.config()))(t)
+	e := r.newEnd(t, c.Addr(), verbs.RC)
+	err := c.Connect(timeout(t), e.qp, nil)
+	var rejected *rdmacm.RejectedError
+	if !errors.As(err, &rejected) || rejected.Reason != rdmacm.RejectInvalidServiceID {
+		t.Errorf("nobody listens: %v", err)
+	}
+	wantErr(t, err, ucs.ErrRejected, "nobody listens")
+	wantErr(t, c.Connect(timeout(t), e.qp, nil), ucs.ErrInvalidParam, "once more")
+	check(t, c.Close())
+	e.close(t)
+}
+
+// testCancel: a context ends each call that waits.
+func testCancel(t *testing.T, r *rig) {
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	l := r.listen(t)
+	_, err := rdmacm.Resolve(gone, l.Addr(), r.config())
+	wantErr(t, err, ucs.ErrCanceled, "resolving")
+	wantErr(t, err, context.Canceled, "resolving")
+	_, err = l.GetRequest(gone)
+	wantErr(t, err, ucs.ErrCanceled, "a request")
+	short, stop := context.WithTimeout(context.Background(), time.Millisecond)
+	defer stop()
+	_, err = l.GetRequest(short)
+	wantErr(t, err, ucs.ErrTimedOut, "a request")
+
+	// The peer does not answer.
+	c := must(rdmacm.Resolve(timeout(t), l.Addr(), r.config()))(t)
+	e := r.newEnd(t, c.Addr(), verbs.RC)
+	waiting, cancel := context.WithCancel(context.Background())
+	failed := make(chan error)
+	go func() { failed <- c.Connect(waiting, e.qp, nil) }()
+	request := must(l.GetRequest(timeout(t)))(t)
+	cancel()
+	wantErr(t, <-failed, ucs.ErrCanceled, "connecting")
+	// The client is gone before the server accepts.
+	check(t, c.Close())
+	f := r.newEnd(t, request.Addr(), verbs.RC)
+	if err := request.Accept(timeout(t), f.qp, nil); err == nil {
+		t.Error("a request of nobody is accepted")
+	}
+	check(t, request.Close())
+	// A connection that lasts.
+	p := r.connect(t, l)
+	short, stop = context.WithTimeout(context.Background(), time.Millisecond)
+	defer stop()
+	wantErr(t, p.client.Wait(short), ucs.ErrTimedOut, "a connection's end")
+	p.close(t)
+	e.close(t)
+	f.close(t)
+}
+
+// readable reports whether a descriptor is.
+func readable(t *testing.T, fd int) bool {
+	t.Helper()
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
+		if n, err := unix.Poll(fds, 0); err != unix.EINTR {
+			check(t, err)
+			return n > 0
+		}
+	}
+}
+
+// testAsync does a handshake by events on one channel for all, never waiting but in
+// poll(2).
+func testAsync(t *testing.T, r *rig) {
+	ch := must(r.channel())(t)
+	defer ch.Close()
+	listener := must(ch.CreateID(rdmacm.PortSpaceTCP, 0))(t)
+	check(t, listener.BindAddr(netip.AddrPortFrom(r.server, 0)))
+	check(t, listener.Listen(1))
+	client := must(ch.CreateID(rdmacm.PortSpaceTCP, 0))(t)
+	client.Context = "client"
+	if _, err := ch.PollEvent(); !errors.Is(err, ucs.ErrNoMessage) || readable(t, ch.FD()) {
+		t.Fatalf("an empty channel: %v", err)
+	}
+	check(t, client.ResolveAddr(netip.AddrPortFrom(r.client, 0), must(listener.LocalAddr())(t), 2*time.Second))
+	var server *rdmacm.ID
+	var a, b *end
+	param := func(e *end) *rdmacm.ConnParam {
+		p := rdmacm.DefaultConnParam()
+		p.QPN, p.ResponderResources, p.InitiatorDepth = e.qp.QPN(), 2, 1
+		return &p
+	}
+	var trace []string
+	done := false
+	for !done {
+		fds := []unix.PollFd{{Fd: int32(ch.FD()), Events: unix.POLLIN}}
+		if _, err := unix.Poll(fds, int(patience/time.Millisecond)); err == unix.EINTR {
+			continue
+		}
+		e := must(ch.PollEvent())(t)
+		if e.Type != rdmacm.EventDisconnected {
+			check(t, e.Err())
+		}
+		trace = append(trace, e.Type.String())
+		switch e.Type {
+		case rdmacm.EventAddrResolved:
+			if e.ID.Context != "client" {
+				t.Error("another ID")
+			}
+			check(t, e.ID.ResolveRoute(2*time.Second))
+		case rdmacm.EventRouteResolved:
+			a = r.newEnd(t, must(e.ID.QueryAddr())(t), verbs.RC)
+			check(t, e.ID.InitQP(a.qp))
+			a.recv(t)
+			check(t, e.ID.Connect(param(a)))
+		case rdmacm.EventConnectRequest:
+			server = e.ID
+			if e.Listener != listener || e.Conn.ResponderResources != 1 || e.Conn.InitiatorDepth != 2 {
+				t.Errorf("the request: %+v", e)
+			}
+			b = r.newEnd(t, must(server.QueryAddr())(t), verbs.RC)
+			check(t, server.InitQP(b.qp))
+			b.recv(t)
+			check(t, server.ConnectQP(b.qp, param(b)))
+			check(t, server.Accept(param(b)))
+		case rdmacm.EventConnectResponse:
+			check(t, e.ID.ConnectQP(a.qp, nil))
+			check(t, e.ID.Establish())
+		case rdmacm.EventEstablished:
+			if e.ID != server {
+				t.Error("another ID is established")
+			}
+			talk(t, a, b, "hello")
+			talk(t, b, a, "hello yourself")
+			check(t, client.Disconnect())
+		case rdmacm.EventDisconnected:
+			if e.ID == server {
+				check(t, server.Disconnect())
+			}
+			done = len(trace) > 6
+		}
+	}
+	want := "ADDR_RESOLVED ROUTE_RESOLVED CONNECT_REQUEST CONNECT_RESPONSE ESTABLISHED DISCONNECTED DISCONNECTED"
+	if got := strings.Join(trace, " "); got != want {
+		t.Errorf("events %s, want %s", got, want)
+	}
+	for _, id := range []*rdmacm.ID{client, server, listener, listener} {
+		check(t, id.Close())
+	}
+	a.close(t)
+	b.close(t)
+}
+
+// udPair resolves a datagram listener.
+func udPair(t *testing.T, r *rig) (ch *rdmacm.EventChannel, listener, client *rdmacm.ID) {
+	t.Helper()
+	ch = must(r.channel())(t)
+	t.Cleanup(func() { ch.Close() })
+	listener = must(ch.CreateID(rdmacm.PortSpaceUDP, 0))(t)
+	check(t, listener.BindAddr(netip.AddrPortFrom(r.server, 0)))
+	check(t, listener.Listen(4))
+	client = must(ch.CreateID(rdmacm.PortSpaceUDP, 0))(t)
+	check(t, client.ResolveAddr(netip.AddrPortFrom(r.client, 0), must(listener.LocalAddr())(t), 2*time.Second))
+	next(t, ch, rdmacm.EventAddrResolved)
+	check(t, client.ResolveRoute(2*time.Second))
+	next(t, ch, rdmacm.EventRouteResolved)
+	return ch, listener, client
+}
+
+// testDatagrams: the handshake tells where to send datagrams.
+func testDatagrams(t *testing.T, r *rig) {
+	ch, _, client := udPair(t, r)
+	a := r.newEnd(t, must(client.QueryAddr())(t), verbs.UD)
+	check(t, client.InitQP(a.qp))
+	check(t, client.Connect(&rdmacm.ConnParam{QPN: a.qp.QPN(), PrivateData: []byte("where are you?")}))
+	e := next(t, ch, rdmacm.EventConnectRequest)
+	if !begins(e.PrivateData(), "where are you?") {
+		t.Errorf("the request: %q", e.PrivateData())
+	}
+	server := e.ID
+	b := r.newEnd(t, must(server.QueryAddr())(t), verbs.UD)
+	check(t, server.InitQP(b.qp))
+	b.recv(t)
+	check(t, server.Accept(&rdmacm.ConnParam{QPN: b.qp.QPN(), PrivateData: []byte("here")}))
+	e = next(t, ch, rdmacm.EventEstablished)
+	if e.UD.QPN != b.qp.QPN() || !begins(e.PrivateData(), "here") || e.ID != client {
+		t.Fatalf("the answer: %+v", e)
+	}
+	ah := must(a.pd.CreateAH(&e.UD.AH))(t)
+	a.send(t, "a datagram", verbs.SendWR{AH: ah, RemoteQPN: e.UD.QPN, RemoteQKey: e.UD.QKey})
+	a.done(t, verbs.WCSend)
+	wc := b.done(t, verbs.WCRecv)
+	if got := string(b.buf[verbs.GRHLength:wc.ByteLen]); got != "a datagram" || wc.SrcQPN != a.qp.QPN() {
+		t.Errorf("received %q from %#x", got, wc.SrcQPN)
+	}
+	check(t, ah.Close())
+	check(t, server.Close())
+	check(t, client.Close())
+	a.close(t)
+	b.close(t)
+}
+
+// testDatagramsRefused: by the program, and because nobody listens.
+func testDatagramsRefused(t *testing.T, r *rig) {
+	ch, listener, client := udPair(t, r)
+	a := r.newEnd(t, must(client.QueryAddr())(t), verbs.UD)
+	check(t, client.InitQP(a.qp))
+	check(t, client.Connect(&rdmacm.ConnParam{QPN: a.qp.QPN()}))
+	e := next(t, ch, rdmacm.EventConnectRequest)
+	check(t, e.ID.Reject([]byte("no")))
+	check(t, e.ID.Close())
+	e = next(t, ch, rdmacm.EventUnreachable)
+	var rejected *rdmacm.RejectedError
+	if !errors.As(e.Err(), &rejected) || rejected.SIDR != 2 || !begins(rejected.PrivateData, "no") {
+		t.Errorf("%v: %+v", e.Err(), e)
+	}
+	where := must(listener.LocalAddr())(t)
+	check(t, listener.Close())
+	check(t, client.Close())
+	client = must(ch.CreateID(rdmacm.PortSpaceUDP, 0))(t)
+	check(t, client.ResolveAddr(netip.AddrPortFrom(r.client, 0), where, 2*time.Second))
+	next(t, ch, rdmacm.EventAddrResolved)
+	check(t, client.ResolveRoute(2*time.Second))
+	next(t, ch, rdmacm.EventRouteResolved)
+	check(t, client.Connect(&rdmacm.ConnParam{QPN: a.qp.QPN()}))
+	e = next(t, ch, rdmacm.EventUnreachable)
+	wantErr(t, e.Err(), ucs.ErrRejected, "nobody listens")
+	check(t, client.Close())
+	a.close(t)
+}
+
+// testListenerCloses: who waits to be accepted is refused when the listener closes,
+// whether the request has been read or not.
+func testListenerCloses(t *testing.T, r *rig) {
+	ch := must(r.channel())(t)
+	defer ch.Close()
+	listener := must(ch.CreateID(rdmacm.PortSpaceTCP, 0))(t)
+	check(t, listener.BindAddr(netip.AddrPortFrom(r.server, 0)))
+	check(t, listener.Listen(2))
+	c := must(rdmacm.Resolve(timeout(t), must(listener.LocalAddr())(t), r.config()))(t)
+	e := r.newEnd(t, c.Addr(), verbs.RC)
+	failed := make(chan error)
+	go func() { failed <- c.Connect(timeout(t), e.qp, nil) }()
+	for deadline := time.Now().Add(patience); !readable(t, ch.FD()); {
+		if time.Now().After(deadline) {
+			t.Fatal("no request")
+		}
+	}
+	check(t, listener.Close())
+	wantErr(t, <-failed, ucs.ErrRejected, "a listener that has closed")
+	if _, err := ch.PollEvent(); !errors.Is(err, ucs.ErrNoMessage) {
+		t.Errorf("an event of a closed listener: %v", err)
+	}
+	check(t, c.Close())
+	e.close(t)
+}
+
+// testMigrate: an event that has not been read moves with its ID, also to one who
+// waits there already.
+func testMigrate(t *testing.T, r *rig) {
+	for _, waits := range []bool{false, true} {
+		from, to := must(r.channel())(t), must(r.channel())(t)
+		id := must(from.CreateID(rdmacm.PortSpaceTCP, 0))(t)
+		check(t, id.ResolveAddr(netip.AddrPortFrom(r.client, 0), netip.AddrPortFrom(r.server, 7471), 2*time.Second))
+		for deadline := time.Now().Add(patience); !readable(t, from.FD()); {
+			if time.Now().After(deadline) {
+				t.Fatal("no event")
+			}
+		}
+		got := make(chan error, 1)
+		read := func() {
+			e, err := to.GetEvent(timeout(t))
+			if err == nil && (e.ID != id || e.Type != rdmacm.EventAddrResolved) {
+				err = errors.New(e.Type.String())
+			}
+			got <- err
+		}
+		if waits {
+			go read()
+		}
+		check(t, id.Migrate(to))
+		if !waits {
+			read()
+		}
+		check(t, <-got)
+		if _, err := from.PollEvent(); !errors.Is(err, ucs.ErrNoMessage) || id.Channel() != to {
+			t.Errorf("the old channel: %v", err)
+		}
+		check(t, from.Close())
+		check(t, id.ResolveRoute(2*time.Second))
+		next(t, to, rdmacm.EventRouteResolved)
+		wantErr(t, id.Migrate(from), ucs.ErrCanceled, "to a closed channel")
+		check(t, id.Close())
+		check(t, to.Close())
+	}
+}
+
+// testMulticast joins a group and sends to it.
+func testMulticast(t *testing.T, r *rig) {
+	ch := must(r.channel())(t)
+	defer ch.Close()
+	id := must(ch.CreateID(rdmacm.PortSpaceUDP, 0))(t)
+	check(t, id.BindAddr(netip.AddrPortFrom(r.server, 0)))
+	a := r.newEnd(t, must(id.QueryAddr())(t), verbs.UD)
+	check(t, id.InitQP(a.qp))
+	group := netip.MustParseAddr("239.1.2.3")
+	if r.server.Is6() {
+		group = netip.MustParseAddr("ff0e::1:2:3")
+	}
+	m := must(id.JoinMulticast(group, false))(t)
+	e := next(t, ch, rdmacm.EventMulticastJoin)
+	if e.Multicast != m || e.ID != id || m.Addr() != group || e.UD.QPN != 0xffffff || e.UD.AH.DGID.IsZero() {
+		t.Errorf("joined: %+v", e)
+	}
+	ah := must(a.pd.CreateAH(&e.UD.AH))(t)
+	check(t, ah.Close())
+	check(t, a.qp.AttachMcast(e.UD.AH.DGID, e.UD.AH.DLID))
+	check(t, a.qp.DetachMcast(e.UD.AH.DGID, e.UD.AH.DLID))
+	check(t, m.Leave())
+	wantErr(t, m.Leave(), ucs.ErrNoElem, "once more")
+	must(id.JoinMulticast(group, false))(t) // ends with the ID
+	check(t, id.Close())
+	a.close(t)
+}
+
+func testOptions(t *testing.T, r *rig) {
+	ch := must(r.channel())(t)
+	defer ch.Close()
+	a, b := must(ch.CreateID(rdmacm.PortSpaceTCP, 0))(t), must(ch.CreateID(rdmacm.PortSpaceTCP, 0))(t)
+	check(t, a.SetTypeOfService(32))
+	check(t, a.SetAckTimeout(17))
+	check(t, a.SetAFOnly(true))
+	any := netip.AddrPortFrom(r.server, 0)
+	check(t, a.SetReuseAddr(true))
+	check(t, a.BindAddr(any))
+	same := must(a.LocalAddr())(t)
+	wantErr(t, b.BindAddr(same), ucs.ErrBusy, "an address in use")
+	check(t, b.SetReuseAddr(true))
+	check(t, b.BindAddr(same))
+	wantErr(t, b.BindAddr(netip.MustParseAddrPort("192.0.2.1:0")), ucs.ErrInvalidParam, "bound already")
+	c := must(ch.CreateID(rdmacm.PortSpaceTCP, 0))(t)
+	if err := c.BindAddr(netip.MustParseAddrPort("192.0.2.1:0")); err == nil {
+		t.Error("an address of another host is bound")
+	}
+	if err := c.ResolveRoute(time.Second); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("a route without an address: %v", err)
+	}
+	_, err := ch.CreateID(rdmacm.PortSpaceTCP, verbs.UD)
+	wantErr(t, err, ucs.ErrInvalidParam, "datagrams over TCP")
+	wantErr(t, c.RejectReason(rdmacm.RejectTimeout, nil), ucs.ErrInvalidParam, "a reason of the system's")
+	if _, err := ch.CreateID(rdmacm.PortSpaceIB, verbs.UC); err != nil {
+		t.Errorf("port space IB: %v", err)
+	}
+	conn := must(rdmacm.Resolve(timeout(t), netip.AddrPortFrom(r.server, 9), &rdmacm.Config{NewChannel: r.channel,
+		Source: netip.AddrPortFrom(r.client, 0), TypeOfService: 64, AckTimeout: 15}))(t)
+	check(t, conn.Close())
+}
+
+// testLimits: data that is too long says so.
+func testLimits(t *testing.T, r *rig) {
+	l := r.listen(t)
+	c := must(rdmacm.Resolve(timeout(t), l.Addr(), r.config()))(t)
+	e := r.newEnd(t, c.Addr(), verbs.RC)
+	err := c.Connect(timeout(t), e.qp, &rdmacm.ConnParam{PrivateData: make([]byte, 256)})
+	wantErr(t, err, ucs.ErrExceedsLimit, "256 bytes")
+	err = c.Connect(timeout(t), e.qp, &rdmacm.ConnParam{PrivateData: make([]byte, rdmacm.MaxConnectData+1)})
+	if err == nil || !strings.Contains(err.Error(), "at most 56 fit") {
+		t.Errorf("57 bytes: %v", err)
+	}
+	check(t, c.Close())
+	e.close(t)
+}
+
+// testClosed: what is closed says so, and does not wait.
+func testClosed(t *testing.T, r *rig) {
+	ch := must(r.channel())(t)
+	id := must(ch.CreateID(rdmacm.PortSpaceTCP, 0))(t)
+	other := must(ch.CreateID(rdmacm.PortSpaceTCP, 0))(t)
+	check(t, id.Close())
+	check(t, id.Close())
+	wantErr(t, id.Listen(0), ucs.ErrCanceled, "a closed ID")
+	waits := make(chan error, 1)
+	go func() {
+		_, err := ch.GetEvent(timeout(t))
+		waits <- err
+	}()
+	check(t, ch.Close())
+	check(t, ch.Close())
+	wantErr(t, <-waits, ucs.ErrCanceled, "waiting on a closed channel")
+	_, err := ch.PollEvent()
+	wantErr(t, err, ucs.ErrCanceled, "polling a closed channel")
+	_, err = ch.CreateID(rdmacm.PortSpaceTCP, 0)
+	wantErr(t, err, ucs.ErrCanceled, "an ID of a closed channel")
+	wantErr(t, other.Listen(0), ucs.ErrCanceled, "an ID of a closed channel")
+	check(t, other.Close())
+	l := r.listen(t)
+	check(t, l.Close())
+	_, err = l.GetRequest(timeout(t))
+	wantErr(t, err, ucs.ErrCanceled, "a closed listener")
+}
+
+// testMany makes connections and closes them.
+func testMany(t *testing.T, r *rig) {
+	n := 100
+	if testing.Short() {
+		n = 10
+	}
+	l := r.listen(t)
+	for range n {
+		p := r.connect(t, l)
+		talk(t, p.a, p.b, "one of many")
+		p.close(t)
+	}
+}

@@ -1,0 +1,121 @@
+package rdmacm
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// PortSpace is what a port number belongs to. Ports of different spaces have
+// nothing to do with each other, nor with those of sockets.
+type PortSpace uint16
+
+// Port spaces; enum rdma_port_space, rdma_cma.h.
+const (
+	PortSpaceTCP   PortSpace = abi.RDMA_PS_TCP   // reliable connections
+	PortSpaceUDP   PortSpace = abi.RDMA_PS_UDP   // datagrams: the handshake tells the peer's address, queue pair and key
+	PortSpaceIB    PortSpace = abi.RDMA_PS_IB    // any type of queue pair
+	PortSpaceIPoIB PortSpace = abi.RDMA_PS_IPOIB // datagrams with IP over InfiniBand
+)
+
+// String returns the name.
+func (p PortSpace) String() string {
+	switch p {
+	case PortSpaceTCP:
+		return "TCP"
+	case PortSpaceUDP:
+		return "UDP"
+	case PortSpaceIB:
+		return "IB"
+	case PortSpaceIPoIB:
+		return "IPoIB"
+	}
+	return fmt.Sprintf("PortSpace(%#x)", uint16(p))
+}
+
+// How much data the messages of the handshake carry on InfiniBand and RoCE with
+// IP addresses, in bytes (ib_cm.h, and struct cma_hdr in drivers/infiniband/core/cma.c,
+// which takes 36 bytes of a request).
+const (
+	MaxConnectData  = 56  // Connect
+	MaxAcceptData   = 196 // Accept
+	MaxRejectData   = 148 // Reject
+	MaxConnectUD    = 180 // Connect in PortSpaceUDP
+	MaxAcceptUD     = 136 // Accept and Reject there
+	maxPrivateData  = 255 // what the kernel's interface has room for
+	maxQPNumber     = 1<<24 - 1
+	defaultRdAtomic = 16
+	defaultRetry    = 7
+)
+
+// ConnParam is what one side of a handshake tells the other; struct
+// rdma_conn_param.
+type ConnParam struct {
+	PrivateData        []byte    // see MaxConnectData and its neighbors
+	ResponderResources uint8     // reads and atomics of the peer that this side has room for
+	InitiatorDepth     uint8     // and that it will have under way itself
+	FlowControl        bool      // by the hardware
+	RetryCount         uint8     // of Connect: up to 7, of both sides; rxe takes 7 for ever
+	RNRRetryCount      uint8     // up to 7, which is for ever: of the peer, for receives missing here
+	SRQ                bool      // the queue pair has a shared receive queue
+	QPN                verbs.QPN // the queue pair
+}
+
+// DefaultConnParam is what librdmacm takes where it is told nothing, but for the
+// number of reads and atomics, which it asks the device for.
+func DefaultConnParam() ConnParam {
+	return ConnParam{ResponderResources: defaultRdAtomic, InitiatorDepth: defaultRdAtomic, RetryCount: defaultRetry,
+		RNRRetryCount: defaultRetry}
+}
+
+// UDParam is what an event tells of a peer to send datagrams to, or of a multicast
+// group; struct rdma_ud_param.
+type UDParam struct {
+	PrivateData []byte
+	AH          verbs.AHAttr
+	QPN         verbs.QPN
+	QKey        verbs.QKey
+}
+
+func boolByte(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// abi turns p into what the kernel takes. The data has been checked.
+func (p *ConnParam) abi() abi.ConnParam {
+	a := abi.ConnParam{
+		QpNum: uint32(p.QPN), PrivateDataLen: uint8(len(p.PrivateData)), Srq: boolByte(p.SRQ),
+		ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth, FlowControl: boolByte(p.FlowControl),
+		RetryCount: p.RetryCount, RnrRetryCount: p.RNRRetryCount, Valid: 1,
+	}
+	copy(a.PrivateData[:], p.PrivateData)
+	return a
+}
+
+func connParam(a *abi.ConnParam) ConnParam {
+	return ConnParam{
+		PrivateData: privateData(&a.PrivateData, a.PrivateDataLen), ResponderResources: a.ResponderResources,
+		InitiatorDepth: a.InitiatorDepth, FlowControl: a.FlowControl != 0, RetryCount: a.RetryCount,
+		RNRRetryCount: a.RnrRetryCount, SRQ: a.Srq != 0, QPN: verbs.QPN(a.QpNum & maxQPNumber),
+	}
+}
+
+func udParam(a *abi.UdParam) UDParam {
+	return UDParam{
+		PrivateData: privateData(&a.PrivateData, a.PrivateDataLen), AH: ahAttr(&a.AhAttr),
+		QPN: verbs.QPN(a.QpNum & maxQPNumber), QKey: verbs.QKey(a.Qkey),
+	}
+}
+
+// privateData copies what has come. The length has 8 bits and so is within the
+// array.
+func privateData(b *[abi.RDMA_MAX_PRIVATE_DATA]byte, n uint8) []byte {
+	if n == 0 {
+		return nil
+	}
+	return append([]byte(nil), b[:n]...)
+}
