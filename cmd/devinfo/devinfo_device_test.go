@@ -1,0 +1,5 @@
+package main
+
+import "testing"
+
+func TestAgainstC(t *testing.T) { compareWithC(t) }

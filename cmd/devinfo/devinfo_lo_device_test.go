@@ -1,0 +1,5 @@
+package main
+
+import "testing"
+
+func TestAgainstCOnLoopback(t *testing.T) { compareWithC(t) }

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// compareWithC runs this command and the C tools on the devices of this machine.
+func compareWithC(t *testing.T) {
+	if _, err := os.Stat("/dev/infiniband/uverbs0"); err != nil {
+		t.Skip("no RDMA device; make test-rxe runs these in a VM")
+	}
+	if _, err := exec.LookPath("ibv_devinfo"); err != nil {
+		if os.Getenv("REQUIRE_TEST_TOOLS") == "1" {
+			t.Fatal(err)
+		}
+		t.Skipf("%v (apt-get install ibverbs-utils)", err)
+	}
+	ucttest.NoLeaks(t)
+	list, err := verbs.Devices("")
+	if err != nil || len(list) == 0 {
+		t.Fatalf("%d devices, %v", len(list), err)
+	}
+	first := list[0].Name
+	for _, args := range [][]string{
+		{}, {"-v"}, {"-l"}, {"--list"}, {"-d", first}, {"-v", "--ib-dev=" + first}, {"-vi1"}, {"-i", "0x1"}, {"-d", first, "-i", "1"},
+		{"-d", "nosuch"}, {"-i", "200"}, {"-d", first, "-i", "2"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(args, &stdout, &stderr)
+		c := exec.Command("ibv_devinfo", args...)
+		want, err := c.Output()
+		if c.ProcessState == nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), stdout.String()); diff != "" {
+			t.Errorf("%q (-C +ours):\n%s", args, diff)
+		}
+		if code != c.ProcessState.ExitCode() || (code == 0) != (stderr.Len() == 0) {
+			t.Errorf("%q: exit code %d, of C %d; %s", args, code, c.ProcessState.ExitCode(), &stderr)
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "    %-16s\t   node GUID\n    %-16s\t----------------\n", "device", "------")
+	for _, d := range list {
+		fmt.Fprintf(&b, "    %-16s\t%016x\n", d.Name, uint64(d.NodeGUID))
+	}
+	want, err := exec.Command("ibv_devices").Output()
+	if diff := cmp.Diff(string(want), b.String()); diff != "" || err != nil {
+		t.Errorf("devices (-C +ours): %v\n%s", err, diff)
+	}
+}
