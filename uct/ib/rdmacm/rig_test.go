@@ -22,7 +22,6 @@ type rig struct {
 	client   netip.Addr // what clients bind to
 	server   netip.Addr
 	progress func()
-	fake     bool
 }
 
 func (r *rig) config() *rdmacm.Config {

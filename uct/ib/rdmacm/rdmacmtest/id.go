@@ -1,0 +1,257 @@
+package rdmacmtest
+
+import (
+	"net/netip"
+	"syscall"
+
+	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
+	vabi "github.com/ucx-go/ucx/uct/ib/verbs/abi"
+)
+
+// state is how far an ID has come.
+type state int
+
+const (
+	stateIdle state = iota
+	stateBound
+	stateAddr      // is resolved
+	stateRoute     // is resolved
+	stateListening //
+	stateAsking    // has sent a request
+	stateAsked     // has got one
+	stateAnswered  // has accepted
+	stateAnswer    // has got the answer
+	stateConnected
+	stateEnding // has sent the end
+	stateEnded  // has got the end, or its answer
+)
+
+// id is an rdma_cm_id.
+type id struct {
+	f        *file
+	handle   uint32
+	uid      uint64 // 0 until a request is accepted: it is told of nothing
+	ps       uint16
+	typ      uint8
+	state    state
+	src, dst netip.AddrPort
+	reuse    bool
+	tos      uint8
+	timeout  uint8
+	backlog  uint32 // room in it
+	reported uint32
+	peer     *id // other end of a handshake, nil if it is gone
+	psn      uint32
+	param    abi.ConnParam // what it has said
+}
+
+// device reports whether an address has chosen the device.
+func (i *id) device() bool {
+	return i.src.IsValid() && !i.src.Addr().IsUnspecified()
+}
+
+// tell queues an event with what the peer says.
+func (i *id) tell(event uint32, status int) *abi.EventResp { return i.push(event, status, nil) }
+
+func (i *id) push(what uint32, status int, request *id) *abi.EventResp {
+	e := &event{id: i, request: request, resp: abi.EventResp{Uid: i.uid, Id: i.handle, Event: what, Status: uint32(int32(status))}}
+	if i.uid != 0 {
+		i.f.push(e)
+	}
+	return &e.resp
+}
+
+// say puts a peer's data into an event, with zeros to the length of the message.
+func (i *id) say(r *abi.EventResp, from *id, p *abi.ConnParam, room uint8) {
+	if i.typ == vabi.IB_UVERBS_QPT_UD {
+		u := abi.UdParam{QpNum: p.QpNum, Qkey: qkey, PrivateData: p.PrivateData, PrivateDataLen: room}
+		if from != nil && from.src.IsValid() {
+			u.AhAttr = ahTo(i.src.Addr(), from.src.Addr().As16())
+		}
+		copy(r.Param[:], abi.Bytes(&u))
+		return
+	}
+	c := *p
+	c.PrivateDataLen, c.Valid = room, 0
+	copy(r.Param[:], abi.Bytes(&c))
+}
+
+// bind gives an ID a local address.
+func (i *id) bind(a netip.AddrPort) syscall.Errno {
+	if i.state != stateIdle || !a.IsValid() {
+		return syscall.EINVAL
+	}
+	if !a.Addr().IsUnspecified() && gidIndex(a.Addr()) == 0 {
+		return syscall.ENODEV
+	}
+	if a.Port() == 0 {
+		a = netip.AddrPortFrom(a.Addr(), i.f.k.nextPort)
+		i.f.k.nextPort++
+	}
+	for _, o := range i.f.k.ids {
+		if o != i && o.ps == i.ps && o.src.Port() == a.Port() && o.state != stateAsked && !(o.reuse && i.reuse) &&
+			(o.src.Addr() == a.Addr() || o.src.Addr().IsUnspecified() || a.Addr().IsUnspecified()) {
+			return syscall.EADDRINUSE
+		}
+	}
+	i.src, i.state = a, stateBound
+	return 0
+}
+
+func (i *id) resolve(src, dst netip.AddrPort) syscall.Errno {
+	if i.state > stateBound || !dst.IsValid() {
+		return syscall.EINVAL
+	}
+	if i.state == stateIdle {
+		if !src.IsValid() {
+			src = netip.AddrPortFrom(dst.Addr(), 0)
+			if gidIndex(dst.Addr()) == 0 {
+				src = netip.AddrPortFrom(gids[1], 0)
+			}
+		}
+		if e := i.bind(src); e != 0 {
+			return e
+		}
+	}
+	i.dst = dst
+	if gidIndex(dst.Addr()) == 0 { // the neighbor does not answer
+		i.tell(abi.RDMA_CM_EVENT_ADDR_ERROR, -int(syscall.ETIMEDOUT))
+		return 0
+	}
+	i.state = stateAddr
+	i.tell(abi.RDMA_CM_EVENT_ADDR_RESOLVED, 0)
+	return 0
+}
+
+// advance takes a step that always goes well.
+func (i *id) advance(from, to state, event uint32) syscall.Errno {
+	if i.state != from {
+		return syscall.EINVAL
+	}
+	i.state = to
+	i.tell(event, 0)
+	return 0
+}
+
+func (i *id) listen(backlog uint32) syscall.Errno {
+	if i.state != stateBound {
+		return syscall.EINVAL
+	}
+	const most = 1024
+	if backlog == 0 || backlog > most {
+		backlog = most
+	}
+	i.state, i.backlog = stateListening, backlog
+	return 0
+}
+
+// destroy ends an ID and tells its peer.
+func (i *id) destroy() {
+	k := i.f.k
+	delete(k.ids, i.handle)
+	for h, g := range k.groups {
+		if g.i == i {
+			delete(k.groups, h)
+		}
+	}
+	for _, e := range i.f.drop(func(e *event) bool { return e.id == i }) {
+		if e.request != nil {
+			e.request.destroy()
+		}
+	}
+	p := i.peer
+	if p == nil {
+		return
+	}
+	i.peer, p.peer = nil, nil
+	switch i.state {
+	case stateAsked:
+		p.refused(rejConsumer, &abi.ConnParam{}, 0)
+	case stateAnswer, stateAnswered, stateConnected, stateEnding, stateEnded:
+		if p.state == stateConnected || p.state == stateEnding {
+			p.state = stateEnded
+			p.tell(abi.RDMA_CM_EVENT_DISCONNECTED, 0)
+		} else if p.state != stateEnded {
+			p.refused(rejConsumer, &abi.ConnParam{}, 0)
+		}
+	}
+}
+
+// Values of QueryAddr and INIT_QP_ATTR.
+const (
+	mtu4096 = 5
+	qkey    = 0x01234567 // RDMA_UDP_QKEY, rdma/rdma_cm.h
+)
+
+func (i *id) queryAddr(data []byte) syscall.Errno {
+	var r abi.QueryAddrResp
+	r.SrcSize, r.DstSize = putSockaddr(r.SrcAddr[:], i.src), putSockaddr(r.DstAddr[:], i.dst)
+	if i.device() {
+		r.NodeGuid, r.PortNum = bigEndian64(NodeGUID), 1
+	}
+	store(data, r)
+	return 0
+}
+
+func (i *id) queryRoute(data []byte) syscall.Errno {
+	var r abi.QueryRouteResp
+	putSockaddr(r.SrcAddr[:], i.src)
+	putSockaddr(r.DstAddr[:], i.dst)
+	if i.device() {
+		r.NodeGuid, r.PortNum = bigEndian64(NodeGUID), 1
+	}
+	if i.state >= stateRoute && i.state != stateListening {
+		r.NumPaths = 1
+		r.IbRoute[0] = abi.UserPathRec{Sgid: i.src.Addr().As16(), Dgid: i.dst.Addr().As16(), Mtu: mtu4096, HopLimit: 1, Pkey: 0xffff,
+			TrafficClass: i.tos}
+	}
+	store(data, r)
+	return 0
+}
+
+// ahTo is the way from a local address to a GID.
+func ahTo(from netip.Addr, to [16]byte) vabi.AhAttr {
+	return vabi.AhAttr{Grh: vabi.GlobalRoute{Dgid: to, SgidIndex: uint8(gidIndex(from)), HopLimit: 1}, IsGlobal: 1, PortNum: 1}
+}
+
+// initQPAttr answers what rdma_init_qp_attr does; the masks are those of
+// cm_init_qp_*_attr, drivers/infiniband/core/cm.c.
+func (i *id) initQPAttr(want uint32, data []byte) syscall.Errno {
+	const (
+		state, access, pkey, port, key, av, mtu = 1 << 0, 1 << 3, 1 << 4, 1 << 5, 1 << 6, 1 << 7, 1 << 8
+		timeout, retry, rnr, rqPSN, rdAtomic    = 1 << 9, 1 << 10, 1 << 11, 1 << 12, 1 << 13
+		minRNR, sqPSN, destRdAtomic, destQPN    = 1 << 15, 1 << 16, 1 << 17, 1 << 20
+		stateINIT, stateRTR, stateRTS           = 1, 2, 3
+	)
+	if !i.device() {
+		return syscall.EINVAL
+	}
+	r := abi.QpAttr{QpState: want, PortNum: 1, Qkey: qkey}
+	switch {
+	case i.typ == vabi.IB_UVERBS_QPT_UD && want == stateINIT:
+		r.QpAttrMask = state | pkey | port | key
+	case want == stateINIT:
+		r.QpAttrMask = state | pkey | port | access
+		if i.peer != nil && i.state >= stateAsked {
+			r.QpAccessFlags = vabi.IB_UVERBS_ACCESS_REMOTE_WRITE | vabi.IB_UVERBS_ACCESS_REMOTE_READ | vabi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
+		}
+	case i.peer == nil || i.state < stateAsked || i.typ == vabi.IB_UVERBS_QPT_UD:
+		return syscall.EINVAL
+	case want == stateRTR:
+		r.QpAttrMask = state | av | mtu | destQPN | rqPSN | destRdAtomic | minRNR
+		r.AhAttr = ahTo(i.src.Addr(), i.dst.Addr().As16())
+		r.PathMtu, r.DestQpNum, r.RqPsn, r.MinRnrTimer = mtu4096, i.peer.param.QpNum, i.peer.psn, 12
+		r.MaxDestRdAtomic = i.peer.param.InitiatorDepth
+	case want == stateRTS:
+		r.QpAttrMask = state | timeout | retry | rnr | sqPSN | rdAtomic
+		r.SqPsn, r.Timeout, r.RetryCnt, r.RnrRetry = i.psn, 18, 7, i.peer.param.RnrRetryCount
+		if i.timeout != 0 {
+			r.Timeout = i.timeout
+		}
+		r.MaxRdAtomic = i.peer.param.ResponderResources
+	default:
+		return syscall.EINVAL
+	}
+	store(data, r)
+	return 0
+}
