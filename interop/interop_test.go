@@ -41,14 +41,20 @@ type group struct {
 	routes []route
 }
 
-// networkGroups are all settings on all devices.
+var full = flag.Bool("full", false, "TestMatrix: all sizes and devices with all settings, not only with the defaults")
+
+// networkGroups are all settings, the defaults on each device and the others on
+// all together.
 func networkGroups(where *place) []group {
 	var networks []route
 	for _, d := range where.devices() {
 		networks = append(networks, network(d))
 	}
 	var list []group
-	for _, s := range settings {
+	for i, s := range settings {
+		if i > 0 && !*full {
+			networks = networks[len(networks)-1:]
+		}
 		list = append(list, group{s, networks})
 	}
 	return list
@@ -67,7 +73,12 @@ func sharedGroups(theirs program) []group {
 	}
 }
 
-var allSizes = []int{0, 1, 8, 200, 1024, 4096, 8192, 16384, 65536, 1 << 20, 16 << 20}
+// The largest takes half of a column's time and goes no other way than the one
+// before it.
+var (
+	allSizes = []int{0, 1, 8, 200, 1024, 4096, 8192, 16384, 65536, 1 << 20, 16 << 20}
+	smaller  = allSizes[:len(allSizes)-1]
+)
 
 // TestMatrix runs every operation with every peer, setting and route, in both
 // directions.
@@ -90,7 +101,7 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-var fullControl = flag.Bool("fullcontrol", false, "TestControl: all settings, routes and sizes")
+var fullControl = flag.Bool("fullcontrol", false, "TestControl: all settings and routes, as TestMatrix")
 
 // TestControl runs C UCX against itself: a failure here is one of the driver, of
 // the C peer, or of C UCX.
@@ -115,7 +126,10 @@ func runMatrix(t *testing.T, where *place, ours, theirs program, groups []group,
 		groups, sizes = groups[:1], []int{8, 16384, 1 << 20}
 	}
 	m := newMatrix(ours.name + " with " + theirs.name)
-	for _, g := range groups {
+	for i, g := range groups {
+		if i > 0 && !*full {
+			sizes = smaller
+		}
 		if theirs.ours && g.theirs != nil {
 			continue // what C does differently
 		}
