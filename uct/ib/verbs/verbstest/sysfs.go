@@ -37,32 +37,32 @@ func sysfsLine(dir, line string) error {
 	} else if p, text, ok := strings.Cut(line, ": "); ok {
 		path, create = p, func(name string) error { return os.WriteFile(name, []byte(text+"\n"), 0o644) }
 	} else if p, _, ok := strings.Cut(line, " ! "); ok {
-		path, create = p, func(name string) error { return os.MkdirAll(name, 0o755) } // reading it fails
+		path, create = p, func(name string) error { return os.Symlink("nowhere", name) }
 	} else {
 		return fmt.Errorf("neither a file nor a link")
 	}
 	head, rest, ok := strings.Cut(path, "{")
+	if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, head+"x")), 0o755); err != nil {
+		return err
+	}
 	if !ok {
-		return makeEntry(filepath.Join(dir, path), create)
+		return create(filepath.Join(dir, path))
 	}
 	numbers, tail, _ := strings.Cut(rest, "}")
 	first, last, _ := strings.Cut(numbers, "..")
 	from, err1 := strconv.Atoi(first)
 	to, err2 := strconv.Atoi(last)
-	if err1 != nil || err2 != nil {
-		return fmt.Errorf("{%s} is not a range", numbers)
+	if err1 != nil || err2 != nil || strings.Contains(tail, "/") {
+		return fmt.Errorf("{%s}%s is not a range at the end", numbers, tail)
 	}
-	for i := from; i <= to; i++ {
-		if err := makeEntry(filepath.Join(dir, head+strconv.Itoa(i)+tail), create); err != nil {
+	one := filepath.Join(dir, head+first+tail)
+	if err := create(one); err != nil {
+		return err
+	}
+	for i := from + 1; i <= to; i++ {
+		if err := os.Link(one, filepath.Join(dir, head+strconv.Itoa(i)+tail)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func makeEntry(name string, create func(string) error) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return err
-	}
-	return create(name)
 }
