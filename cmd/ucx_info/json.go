@@ -22,6 +22,8 @@ type document struct {
 type jsonDevices struct {
 	MemoryDomains      []jsonDomain `json:"memory_domains"`
 	ConnectionManagers []jsonCM     `json:"connection_managers,omitempty"`
+	RDMADevices        []jsonRDMA   `json:"rdma_devices,omitempty"`
+	RDMAError          string       `json:"rdma_error,omitempty"`
 }
 
 type jsonCM struct {
@@ -105,6 +107,10 @@ func showJSON(w io.Writer, o *options, cfg *config.Set) error {
 	}
 	if o.devices {
 		doc.Devices = devicesJSON(domains(cfg, o.transport))
+		if o.transport == "" {
+			r := thisMachine.find()
+			doc.Devices.RDMADevices, doc.Devices.RDMAError = rdmaJSON(r), text(r.err)
+		}
 	}
 	if o.print&config.PrintConfig != 0 {
 		var err error

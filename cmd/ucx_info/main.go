@@ -1,9 +1,10 @@
 // Command ucx_info shows what this library finds on the machine: transports and
-// their capabilities, settings, versions. Options and output are those of C
-// UCX's tool of the same name, release 1.22 (openucx/ucx src/tools/info), so
-// that scripts which read it keep working. Options that it does not have (-y
-// lists structures of C, -A and -6 need a connection manager, -T devices with a
-// place in the topology) are refused with exit code 1.
+// their capabilities, RDMA devices, settings, versions. Options and output are those
+// of C UCX's tool of the same name, release 1.22 (openucx/ucx src/tools/info), so that
+// scripts which read it keep working; what it does not have, RDMA devices by
+// themselves, follows the rest of -d. Options that this one does not have (-y lists
+// structures of C, -A and -6 need a connection manager, -T devices with a place in
+// the topology) are refused with exit code 1.
 //
 // # JSON
 //
@@ -36,6 +37,19 @@
 //   - operations maps "am_short", "put_zcopy" and so on to {"min", "max",
 //     "max_iov", "align", "mtu_align", "max_header"}, where they apply; atomics
 //     maps "add", "fadd" and so on to an array of operand sizes in bits.
+//
+// Beside "memory_domains" devices has "rdma_devices" where there are any, and
+// "rdma_error" if they could not be listed. Each has
+//
+//   - "name", "node_type", "node_guid", "sys_image_guid"; "driver", "firmware",
+//     "hca_type", "board_id" and "parent" (the network interface below) as far as they
+//     are known; "error" says why it cannot be used;
+//   - "pci", absent if it is none: {"address", "vendor", "device"}; "numa_node", null
+//     if there is none; "transports": an empty array, until UCX runs over verbs;
+//   - "ports": an array, each with "port", "state", "physical_state", "link_layer",
+//     "bandwidth", "speed" (4X EDR), "mtu" and "max_mtu" (null: not known, the device
+//     cannot be opened), "lid", "sm_lid" and "gids": an array of {"index", "gid",
+//     "type", "netdev"}.
 package main
 
 import (
@@ -98,6 +112,9 @@ func (o *options) show(w io.Writer) error {
 	}
 	if o.devices {
 		writeDomains(w, domains(cfg, o.transport))
+		if o.transport == "" {
+			writeRDMA(w, thisMachine.find())
+		}
 	}
 	if o.system {
 		writeSystem(w, system("/"))

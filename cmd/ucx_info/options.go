@@ -186,7 +186,7 @@ func usage(w io.Writer) {
 	fmt.Fprint(w, `Usage: ucx_info [options]
 One of these is needed; they may be combined ("-vd"):
   -v          versions
-  -d          memory domains, transports and devices
+  -d          memory domains, transports and devices, RDMA devices
   -b          build settings
   -s          the machine: timer, CPU, product
   -M          bandwidth of copies in memory
