@@ -46,7 +46,7 @@ type Port struct {
 	Rate      float64 // Gb/s
 	RateText  string  // 100 Gb/sec (4X EDR)
 	GIDs      []PortGID
-	PKeys     []PKey // with their index; 0 is empty
+	PKeys     []PKey // by their index, as ibv_query_pkey; 0 is empty
 }
 
 // PortGID is an entry of a port's GID table that is not empty.
@@ -135,18 +135,19 @@ func AllDevices(root string) ([]Device, error) {
 	return found, nil
 }
 
-// FindDevice returns the device with a name, of the device or its node.
+// FindDevice returns the device with a name, of the device or its node, from
+// AllDevices.
 func FindDevice(root, name string) (*Device, error) {
-	list, err := Devices(root)
+	found, err := AllDevices(root)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
-	for i := range list {
-		if list[i].Name == name || list[i].Uverbs == name {
-			return &list[i], nil
+	for i := range found {
+		if found[i].Name == name || found[i].Uverbs == name && name != "" {
+			return &found[i], nil
 		}
-		names = append(names, list[i].Name)
+		names = append(names, found[i].Name)
 	}
 	return nil, fmt.Errorf("verbs: no device %s, there are [%s]: %w", name, strings.Join(names, " "), ucs.ErrNoDevice)
 }

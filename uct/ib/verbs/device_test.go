@@ -200,7 +200,11 @@ func TestWithoutUverbs(t *testing.T) {
 	if all[0].NodeGUID != 0x081ee4fffebf8233 || len(all[0].Ports) != 1 {
 		t.Errorf("%+v", all[0])
 	}
-	_, err = all[0].Open()
+	d, err := FindDevice(root, "rxe0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = d.Open()
 	if !errors.Is(err, ucs.ErrNoDevice) || !strings.Contains(err.Error(), "ib_uverbs") {
 		t.Error(err)
 	}
@@ -267,7 +271,17 @@ func TestSysfsOddly(t *testing.T) {
 	if d, err := FindDevice(root, "uverbs0"); err != nil || d.Name != "odd" {
 		t.Error(d, err)
 	}
-	if _, err := list[0].Open(); err == nil {
-		t.Error("a device that is not there was opened")
+	if _, err := FindDevice(root, ""); !errors.Is(err, ucs.ErrNoDevice) {
+		t.Error(err)
+	}
+	list[0].Path = filepath.Join(root, "uverbs0")
+	_, err = list[0].Open()
+	if !errors.Is(err, ucs.ErrNoDevice) || !strings.Contains(err.Error(), "--device") {
+		t.Errorf("a node that is not there: %v", err)
+	}
+	write(t, root, "uverbs0", "")
+	_, err = list[0].Open()
+	if !errors.Is(err, ucs.ErrNoDevice) || !strings.Contains(err.Error(), "is not device") {
+		t.Errorf("a node that is a file: %v", err)
 	}
 }
