@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"github.com/ucx-go/ucx/cmd/internal/getopt"
+)
+
+// What librdmacm/examples/rping.c takes.
+const (
+	defaultPort = 7174
+	defaultSize = 64
+	minSize     = 23 // room for the head of a text
+	maxSize     = 64<<10 - 1
+)
+
+// options is the command line.
+type options struct {
+	server     bool
+	addr       netip.AddrPort
+	source     netip.AddrPort // of the client
+	persistent bool
+	count      int // 0: until the end
+	size       int
+	verbose    bool
+	validate   bool
+	debug      bool
+	ownQP      bool
+}
+
+var errUsage = errors.New("usage")
+
+func parseOptions(args []string) (*options, error) {
+	o := &options{size: defaultSize}
+	addr, port := netip.IPv4Unspecified(), uint16(defaultPort)
+	role := false
+	var invalid error // C reads on
+	p := getopt.New(args, "a:I:Pp:C:S:t:scvVdq", nil)
+	for {
+		opt, value, err := p.Next()
+		if err != nil {
+			return nil, errUsage
+		}
+		n, _ := strconv.Atoi(value) // 0 if it is none, as atoi
+		switch opt {
+		case "":
+			switch {
+			case invalid != nil:
+				return nil, invalid
+			case !role:
+				return nil, errUsage
+			}
+			o.addr = netip.AddrPortFrom(addr, port)
+			return o, nil
+		case "a":
+			if addr, err = lookup(value); err != nil {
+				invalid = err
+			}
+		case "I":
+			var source netip.Addr
+			if source, err = lookup(value); err != nil {
+				invalid = err
+			}
+			o.source = netip.AddrPortFrom(source, 0)
+		case "P":
+			o.persistent = true
+		case "p":
+			port = uint16(n)
+		case "s", "c":
+			o.server, role = opt == "s", true
+		case "S":
+			if o.size = n; n < minSize || n > maxSize {
+				invalid = fmt.Errorf("Invalid size %d (valid range is %d to %d)", n, minSize, maxSize) //lint:ignore ST1005 C's words
+			}
+		case "C":
+			if o.count = n; n < 0 {
+				invalid = fmt.Errorf("Invalid count %d", n) //lint:ignore ST1005 C's words
+			}
+		case "v":
+			o.verbose = true
+		case "V":
+			o.validate = true
+		case "d":
+			o.debug = true
+		case "q":
+			o.ownQP = true
+		default:
+			return nil, errUsage
+		}
+	}
+}
+
+// lookup is the first address of a host.
+func lookup(host string) (netip.Addr, error) {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a, nil
+	}
+	list, err := net.DefaultResolver.LookupNetIP(context.Background(), "ip", host)
+	if err == nil && len(list) == 0 {
+		err = errors.New("no address")
+	}
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("getaddrinfo failed (%w) - invalid hostname or IP address", err)
+	}
+	return list[0].Unmap(), nil
+}
+
+func usage(w io.Writer) {
+	fmt.Fprint(w, `rping -s [-vVdqP] [-S size] [-a addr] [-p port]
+rping -c [-vVdq] [-S size] [-C count] [-I addr] -a addr [-p port]
+	-c		client side
+	-I		Source address to bind to for client.
+	-s		server side.  To bind to any address with IPv6 use -a ::0
+	-v		display ping data to stdout
+	-V		validate ping data
+	-d		debug printfs
+	-S size 	ping data size
+	-C count	ping count times
+	-a addr		address
+	-p port		port
+	-P		persistent server mode allowing multiple connections
+	-q		use self-created, self-modified QP
+`)
+}

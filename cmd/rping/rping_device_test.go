@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ucx-go/ucx/uct/ib/rdmacm"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// deviceSystem is the kernel, and which addresses to use there.
+func deviceSystem(t *testing.T) (sys *system, client, server string) {
+	t.Helper()
+	if _, err := os.Stat("/dev/infiniband/rdma_cm"); err != nil {
+		t.Skip("no RDMA connection manager; make test-rxe runs these in a VM")
+	}
+	ucttest.NoLeaks(t)
+	devices := new(rdmacm.Contexts)
+	t.Cleanup(func() {
+		if err := devices.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	sys = &system{rdmacm.NewEventChannel, devices.Open}
+	if os.Getenv("VM_NET") == "veth" {
+		return sys, "10.9.0.1", "10.9.0.2"
+	}
+	list, err := verbs.Devices("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range list {
+		for _, p := range d.Ports {
+			for _, g := range p.GIDs {
+				if a := g.GID.Addr(); a.Is4() {
+					return sys, a.String(), a.String()
+				}
+			}
+		}
+	}
+	t.Skipf("none of %d RDMA devices has an IPv4 address", len(list))
+	return
+}
+
+// c starts the C program, which ends with the test.
+func c(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *lines) {
+	t.Helper()
+	if _, err := exec.LookPath("rping"); err != nil {
+		t.Skipf("%v (apt-get install rdmacm-utils)", err)
+	}
+	stdout, stderr = newLines("rdma_listen"), newLines("")
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	// The C program does not flush what it prints into a pipe before it ends.
+	cmd = exec.CommandContext(ctx, "rping", args...)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	if err := cmd.Start(); err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		cmd.Wait()
+	})
+	return cmd, stdout, stderr
+}
+
+// flagSets are what both sides are run with.
+var flagSets = [][]string{{"-S", "64"}, {"-S", "23", "-V"}, {"-S", "65535", "-V"}, {"-S", "1000", "-V", "-q"}}
+
+// TestGoGo: both sides are ours.
+func TestGoGo(t *testing.T) {
+	for _, flags := range flagSets {
+		t.Run(strings.Join(flags, ""), func(t *testing.T) {
+			sys, from, to := deviceSystem(t)
+			args := append([]string{"-a", to}, flags...)
+			_, errs, wait := server(t, sys, args...)
+			status, _, stderr := client(t, sys, append(args, "-V", "-I", from, "-C", "10")...)
+			if n := wait(); n != 0 || status != 0 {
+				t.Errorf("server %d, client %d\n%s\n%s", n, status, errs, stderr)
+			}
+		})
+	}
+}
+
+// TestServeC: the client is C's.
+func TestServeC(t *testing.T) {
+	for _, flags := range flagSets {
+		t.Run(strings.Join(flags, ""), func(t *testing.T) {
+			sys, from, to := deviceSystem(t)
+			args := append([]string{"-v", "-a", to}, flags...)
+			out, errs, wait := server(t, sys, args...)
+			cmd, stdout, stderr := c(t, append(args, "-c", "-V", "-I", from, "-C", "10")...)
+			err := cmd.Wait()
+			if n := wait(); n != 0 || err != nil {
+				t.Errorf("server %d, C client %v\n%s\n%s", n, err, errs, stderr)
+			}
+			for _, line := range strings.Split(strings.TrimSpace(stdout.String()), "\n") {
+				if !strings.HasPrefix(line, "ping data: rdma-ping-") || !strings.Contains(out.String(), "server "+line+"\n") {
+					t.Errorf("C prints %.99q, we have not printed it", line)
+				}
+			}
+		})
+	}
+}
+
+// TestClientOfC: the server is C's, and both print the same.
+func TestClientOfC(t *testing.T) {
+	for _, flags := range flagSets {
+		t.Run(strings.Join(flags, ""), func(t *testing.T) {
+			sys, from, to := deviceSystem(t)
+			args := append([]string{"-v", "-a", to}, flags...)
+			cmd, stdout, stderr := c(t, append(args, "-s")...)
+			status, out, errs := retry(t, sys, append(args, "-V", "-I", from, "-C", "10")...)
+			if err := cmd.Wait(); err != nil || status != 0 {
+				t.Errorf("C server %v, client %d\n%s\n%s", err, status, stderr, errs)
+			}
+			if n := strings.Count(out, "ping data: rdma-ping-"); n != 10 {
+				t.Errorf("%d pings", n)
+			}
+			for _, line := range strings.Split(strings.TrimSpace(out), "\n") {
+				if !strings.Contains(stdout.String(), "server "+line+"\n") {
+					t.Errorf("we print %.99q, C has not printed it", line)
+				}
+			}
+		})
+	}
+}
+
+// retry runs a client until the server listens, which the C program does not tell.
+func retry(t *testing.T, sys *system, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; {
+		status, stdout, stderr = client(t, sys, args...)
+		if !strings.HasPrefix(stderr, "cma event RDMA_CM_EVENT_REJECTED, error 8\n") || time.Now().After(end) {
+			return status, stdout, stderr
+		}
+	}
+}
+
+// TestPersistentC: a server of ours for many clients of C, and the other way round.
+func TestPersistentC(t *testing.T) {
+	sys, from, to := deviceSystem(t)
+	_, errs, wait := server(t, sys, "-P", "-a", to)
+	var cmds []*exec.Cmd
+	for range 3 {
+		cmd, _, _ := c(t, "-c", "-V", "-a", to, "-I", from, "-C", "10")
+		cmds = append(cmds, cmd)
+	}
+	for _, cmd := range cmds {
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("C client: %v\n%s", err, errs)
+		}
+	}
+	wait()
+	if n := strings.Count(errs.String(), "server DISCONNECT EVENT...\n"); n != 3 {
+		t.Errorf("%d ends:\n%s", n, errs)
+	}
+
+	cmd, _, stderr := c(t, "-s", "-P", "-a", to, "-p", "7175")
+	for i := range 3 {
+		if status, _, errs := retry(t, sys, "-V", "-a", to, "-I", from, "-C", "10", "-p", "7175"); status != 0 {
+			t.Errorf("client %d: %d\n%s\n%s", i, status, errs, stderr)
+		}
+	}
+	cmd.Process.Kill()
+}
+
+// TestKilledPeer: whoever has a C peer that is killed ends, and leaves nothing.
+func TestKilledPeer(t *testing.T) {
+	sys, from, to := deviceSystem(t)
+	out, errs, wait := server(t, sys, "-v", "-a", to)
+	cmd, _, _ := c(t, "-c", "-a", to, "-I", from) // for ever
+	for end := time.Now().Add(patience); !strings.Contains(out.String(), "server ping data: rdma-ping-3:"); {
+		if time.Now().After(end) {
+			t.Fatalf("no pings\n%s%s", out, errs)
+		}
+	}
+	cmd.Process.Kill()
+	if n := wait(); n != 0 {
+		t.Errorf("the server of a killed client: %d\n%s", n, errs)
+	}
+
+	cmd, _, _ = c(t, "-s", "-a", to, "-p", "7176")
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var stderr bytes.Buffer
+	status := make(chan int, 1)
+	var pings *lines
+	for end := time.Now().Add(patience); ; {
+		pings = newLines("rdma-ping-3:")
+		stderr.Reset()
+		go func() {
+			status <- run(ctx, sys, []string{"-c", "-v", "-a", to, "-I", from, "-p", "7176"}, pings, &stderr)
+		}()
+		select {
+		case <-pings.seen:
+		case n := <-status: // it does not listen yet
+			if time.Now().After(end) {
+				t.Fatalf("client: %d\n%s", n, &stderr)
+			}
+			continue
+		}
+		break
+	}
+	cmd.Process.Kill()
+	if n := <-status; n != exitFailure || !strings.Contains(stderr.String(), "client DISCONNECT EVENT...\n") {
+		t.Errorf("the client of a killed server: %d\n%s", n, fmt.Sprint(&stderr))
+	}
+}
