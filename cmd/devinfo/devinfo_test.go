@@ -223,7 +223,7 @@ func TestErrors(t *testing.T) {
 		{"not queried", "", one, "EX_QUERY_DEVICE", 2, "", "rxe0: not queried: "},
 		{"no such port", "-i 2", one, "", 4, "", "rxe0: port 2: the device has no such port, it has 1"},
 		{"the port fails", "", one, "DEVICE.QUERY_PORT", int(syscall.EIO), "hca_id:\trxe0\n", "rxe0: not all queried: "},
-		{"the table fails", "-v", one, "DEVICE.QUERY_GID_TABLE", int(syscall.EIO), "hca_id:\trxe0\n", "rxe0: not all queried: "},
+		{"the table fails", "-v", one, "DEVICE.QUERY_GID_TABLE", 255, "hca_id:\trxe0\n", "rxe0: not all queried: no table of GIDs: "},
 		{"no port", "-i 0", one, "", 1, "Usage: ", "-i 0: not the number of a port"},
 		{"a negative port", "-i -1", one, "", 1, "Usage: ", "not the number of a port"},
 		{"a word for a port", "--ib-port=one", one, "", 1, "Usage: ", "-i one: not the number of a port"},

@@ -176,6 +176,9 @@ func (m machine) showDevice(out *bufio.Writer, stderr io.Writer, d *verbs.Device
 // exitCode is the errno of a call, as that of the C tool.
 func exitCode(err error) int {
 	var errno syscall.Errno
+	if errors.Is(err, errGIDs) {
+		return exitFailure
+	}
 	if errors.As(err, &errno) && errno&0xff != 0 {
 		return int(errno & 0xff)
 	}

@@ -21,8 +21,10 @@ type port struct {
 	gids []verbs.GIDEntry
 }
 
-// errNoPort is what a wrong -i gives.
-var errNoPort = errors.New("the device has no such port")
+var (
+	errNoPort = errors.New("the device has no such port") // what a wrong -i gives
+	errGIDs   = errors.New("no table of GIDs")
+)
 
 // query asks the device. With an error the result is what was known before it, nil
 // if that is nothing.
@@ -36,10 +38,9 @@ func query(c *verbs.Context, d *verbs.Device, o *options) (*hca, error) {
 		return h, fmt.Errorf("%w, it has %d", errNoPort, attr.Ports)
 	}
 	var gids []verbs.GIDEntry
+	var gidErr error
 	if o.verbose {
-		if gids, err = c.QueryGIDTable(); err != nil {
-			return h, err
-		}
+		gids, gidErr = c.QueryGIDTable() // of all ports
 	}
 	for num := 1; num <= attr.Ports; num++ {
 		if o.port != 0 && num != o.port {
@@ -55,6 +56,9 @@ func query(c *verbs.Context, d *verbs.Device, o *options) (*hca, error) {
 			}
 		}
 		h.ports = append(h.ports, p)
+		if gidErr != nil {
+			return h, fmt.Errorf("%w: %w", errGIDs, gidErr)
+		}
 	}
 	return h, nil
 }
