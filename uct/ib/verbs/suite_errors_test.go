@@ -1,7 +1,6 @@
 package verbs_test
 
 import (
-	"bytes"
 	"context"
 	"runtime"
 	"strings"
@@ -300,29 +299,5 @@ func testAllocations(t *testing.T, r *rig) {
 		}
 	}); n != 0 {
 		t.Errorf("a round of sends allocates %v times", n)
-	}
-}
-
-// testCollector lets the runtime collect and give pages back while a peer writes
-// into memory of its heap.
-func testCollector(t *testing.T, r *rig) {
-	a, b := r.pair(t, verbs.RC)
-	var regions []*verbs.MR
-	for i := range 8 {
-		regions = append(regions, must(b.pd.RegMR(make([]byte, 3000+1000*i), fullAccess))(t)) // nothing else holds it
-	}
-	for round := range 5 {
-		for range 100 {
-			_ = make([]byte, 100_000)
-		}
-		scavenge()
-		for i, m := range regions {
-			fill(a.buf[:m.Len()], byte(round+i))
-			a.send(t, verbs.SendWR{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.at(0, m.Len()), RemoteAddr: m.Addr(), RKey: m.RKey()})
-			a.done(t, 0, verbs.WCRDMAWrite)
-			if !bytes.Equal(m.Bytes(), a.buf[:m.Len()]) {
-				t.Fatalf("round %d, region %d: wrong bytes", round, i)
-			}
-		}
 	}
 }

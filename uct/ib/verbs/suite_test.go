@@ -3,7 +3,6 @@ package verbs_test
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucs"
@@ -59,6 +58,7 @@ var suite = []struct {
 	{"Flush", testFlush},
 	{"Closed", testClosed},
 	{"Order", testOrder},
+	{"AnyOrder", testAnyOrder},
 	{"ManyQPs", testManyQPs},
 	{"Allocations", testAllocations},
 	{"Collector", testCollector},
@@ -441,21 +441,4 @@ func testArena(t *testing.T, r *rig) {
 func (s *side) state(t *testing.T) verbs.QPState {
 	t.Helper()
 	return must(s.qp.Query(verbs.QPAttrState))(t).State
-}
-
-func testManyQPs(t *testing.T, r *rig) {
-	s := r.newSide(t, verbs.RC)
-	seen := make(map[verbs.QPN]bool)
-	for i := range 200 {
-		q := must(s.pd.CreateQP(&verbs.QPInitAttr{Type: verbs.QPType(2 + i%3), SendCQ: s.cq, RecvCQ: s.cq,
-			Cap: verbs.QPCap{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)
-		seen[q.QPN()] = true
-		check(t, q.Close())
-	}
-	if len(seen) < 2 {
-		t.Errorf("%d numbers", len(seen))
-	}
-	if fmt.Sprint(verbs.RC, verbs.UC, verbs.UD) != "RC UC UD" {
-		t.Error(verbs.RC, verbs.UC, verbs.UD)
-	}
 }
