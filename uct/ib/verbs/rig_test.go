@@ -59,6 +59,7 @@ func (r *rig) find(t *testing.T) {
 	r.mtu = must(c.QueryPort(1))(t).ActiveMTU
 	r.local = must(c.DefaultGID(1))(t)
 	r.gid = r.local.GID
+	check(t, c.Close())
 }
 
 // side is one end of a connection.

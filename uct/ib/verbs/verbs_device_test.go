@@ -1,8 +1,11 @@
 package verbs_test
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"testing"
 
@@ -13,7 +16,11 @@ import (
 func scavenge() { debug.FreeOSMemory() }
 
 // devices reads sysfs once: there are thousands of files.
-var devices = sync.OnceValues(func() ([]verbs.Device, error) { return verbs.Devices("") })
+var devices = readDevices()
+
+func readDevices() func() ([]verbs.Device, error) {
+	return sync.OnceValues(func() ([]verbs.Device, error) { return verbs.Devices("") })
+}
 
 // device is the RDMA device of this machine: the one VERBS_DEVICE names, else the
 // first.
@@ -65,6 +72,35 @@ func openRig(t *testing.T, d *verbs.Device) *rig {
 	}}
 	r.find(t)
 	return r
+}
+
+// ours is rxe0 with rxe1 for a peer, in the virtual machine, whose network is ours to
+// spoil.
+func ours(t *testing.T) *rig {
+	t.Helper()
+	if os.Getenv("VM_NET") != "veth" {
+		t.Skip("only the network of make test-rxe's VM is ours to spoil")
+	}
+	r := openRig(t, named(t, "rxe0"))
+	r.peer = openRig(t, named(t, "rxe1"))
+	return r
+}
+
+// command runs a program of the virtual machine.
+func command(t *testing.T, line string) string {
+	t.Helper()
+	out, err := run(line)
+	check(t, err)
+	return out
+}
+
+func run(line string) (string, error) {
+	args := strings.Fields(line)
+	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %s", line, err, out)
+	}
+	return string(out), nil
 }
 
 // TestDevice runs the suite on the device of this machine.

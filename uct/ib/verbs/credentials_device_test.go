@@ -1,0 +1,56 @@
+package verbs_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+)
+
+// TestCredentials changes the credentials of the process after the device was
+// opened. The kernel takes no write(2) from then on, and sends go out all the same.
+func TestCredentials(t *testing.T) {
+	const child = "VERBS_CREDENTIALS_CHILD"
+	if os.Getenv(child) == "" {
+		deviceRig(t)
+		if os.Getuid() != 0 {
+			t.Skip("only root can change its credentials")
+		}
+		cmd := exec.Command(must(os.Executable())(t), "-test.run=^TestCredentials$", "-test.v")
+		cmd.Env = append(os.Environ(), child+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestCredentials") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	r := deviceRig(t)
+	d := device(t)
+	f := must(uverbs.Open(d.Path, d.Uverbs, d.Rdev))(t)
+	defer f.Close()
+	a, b := r.pair(t, verbs.RC)
+	a.works(t, b, 1)
+	refused := func() bool {
+		_, errno := f.Write(make([]byte, 8)) // no command
+		return errors.Is(errno, syscall.EACCES)
+	}
+	if refused() {
+		t.Error("refused before anything has changed")
+	}
+	check(t, syscall.Setgroups([]int{1, 2, 3}))
+	if !refused() {
+		t.Error("this kernel does not look at credentials: the test is worth nothing")
+	}
+	a.works(t, b, 2)
+	check(t, syscall.Setuid(65534))
+	for i := range 20 {
+		a.works(t, b, byte(i))
+	}
+	// What was opened before stays usable, to its end.
+	b.newQP(t, verbs.RC)
+	check(t, b.qp.Close())
+}
