@@ -26,6 +26,9 @@ const patience = 60 * time.Second
 // fakeSystem is a machine without a kernel.
 func fakeSystem(t *testing.T) *system {
 	t.Helper()
+	if raceEnabled {
+		t.Skip("the race detector does not see that a mapped queue orders what one goroutine writes and another's device reads")
+	}
 	ucttest.NoLeaks(t)
 	cm, device := rdmacmtest.New(), verbstest.New()
 	dev, err := verbs.NewContext(device.Open(), 0)
