@@ -71,6 +71,21 @@ const (
 // Devices lists the RDMA devices in their order; ibv_get_device_list. root is
 // where sysfs is, /sys if empty. Without the kernel's modules there are none.
 func Devices(root string) ([]Device, error) {
+	return readAll(root, outlines)
+}
+
+// readAll reads what outline lists.
+func readAll(root string, outline func(root string) ([]Device, error)) ([]Device, error) {
+	found, err := outline(root)
+	for i := range found {
+		found[i].read(root)
+	}
+	return found, err
+}
+
+// outlines lists the devices with no more than it takes to open them. To read the
+// rest takes long where the table of GIDs, with a file for each entry, is large.
+func outlines(root string) ([]Device, error) {
 	if root == "" {
 		root = sysfs
 	}
@@ -95,8 +110,7 @@ func Devices(root string) ([]Device, error) {
 		if !plain(name) {
 			continue // going, or not ours to see
 		}
-		d := readDevice(filepath.Join(root, "class/infiniband", name))
-		d.Name, d.Uverbs, d.Path = name, uverbs, filepath.Join("/dev/infiniband", uverbs)
+		d := Device{Name: name, Uverbs: uverbs, Path: filepath.Join("/dev/infiniband", uverbs)}
 		d.ABIVersion, _ = readInt(filepath.Join(dir, "abi_version"))
 		d.Rdev = parseRdev(readText(filepath.Join(dir, "dev")))
 		found = append(found, d)
@@ -109,10 +123,14 @@ func Devices(root string) ([]Device, error) {
 // kernel's module ib_uverbs is not loaded or knows nothing of them. They have no
 // Uverbs.
 func AllDevices(root string) ([]Device, error) {
+	return readAll(root, allOutlines)
+}
+
+func allOutlines(root string) ([]Device, error) {
 	if root == "" {
 		root = sysfs
 	}
-	found, err := Devices(root)
+	found, err := outlines(root)
 	if err != nil {
 		return nil, err
 	}
@@ -127,9 +145,7 @@ func AllDevices(root string) ([]Device, error) {
 	}
 	for _, name := range names {
 		if !known[name] && plain(name) {
-			d := readDevice(filepath.Join(class, name))
-			d.Name = name
-			found = append(found, d)
+			found = append(found, Device{Name: name})
 		}
 	}
 	return found, nil
@@ -138,13 +154,14 @@ func AllDevices(root string) ([]Device, error) {
 // FindDevice returns the device with a name, of the device or its node, from
 // AllDevices.
 func FindDevice(root, name string) (*Device, error) {
-	found, err := AllDevices(root)
+	found, err := allOutlines(root)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
 	for i := range found {
 		if found[i].Name == name || found[i].Uverbs == name && name != "" {
+			found[i].read(root)
 			return &found[i], nil
 		}
 		names = append(names, found[i].Name)
@@ -158,20 +175,22 @@ func order(name string) int {
 	return n
 }
 
-// readDevice reads a folder of class/infiniband.
-func readDevice(dir string) Device {
-	d := Device{
-		NodeType:     NodeType(leadingInt(readText(filepath.Join(dir, "node_type")))),
-		NodeGUID:     parseGUID(readText(filepath.Join(dir, "node_guid"))),
-		SysImageGUID: parseGUID(readText(filepath.Join(dir, "sys_image_guid"))),
-		Firmware:     readText(filepath.Join(dir, "fw_ver")),
-		BoardID:      readText(filepath.Join(dir, "board_id")),
-		NodeDesc:     readText(filepath.Join(dir, "node_desc")),
-		Parent:       readText(filepath.Join(dir, "parent")),
-		HCAType:      readText(filepath.Join(dir, "hca_type")),
-		Driver:       linked(filepath.Join(dir, "device/driver")),
-		NUMANode:     -1,
+// read reads the device's folder of class/infiniband.
+func (d *Device) read(root string) {
+	if root == "" {
+		root = sysfs
 	}
+	dir := filepath.Join(root, "class/infiniband", d.Name)
+	d.NodeType = NodeType(leadingInt(readText(filepath.Join(dir, "node_type"))))
+	d.NodeGUID = parseGUID(readText(filepath.Join(dir, "node_guid")))
+	d.SysImageGUID = parseGUID(readText(filepath.Join(dir, "sys_image_guid")))
+	d.Firmware = readText(filepath.Join(dir, "fw_ver"))
+	d.BoardID = readText(filepath.Join(dir, "board_id"))
+	d.NodeDesc = readText(filepath.Join(dir, "node_desc"))
+	d.Parent = readText(filepath.Join(dir, "parent"))
+	d.HCAType = readText(filepath.Join(dir, "hca_type"))
+	d.Driver = linked(filepath.Join(dir, "device/driver"))
+	d.NUMANode = -1
 	if n, ok := readInt(filepath.Join(dir, "device/numa_node")); ok && n >= 0 {
 		d.NUMANode = n
 	}
@@ -183,7 +202,6 @@ func readDevice(dir string) Device {
 	for _, n := range numbers(filepath.Join(dir, "ports"), maxPorts) {
 		d.Ports = append(d.Ports, readPort(filepath.Join(dir, "ports", strconv.Itoa(n)), n))
 	}
-	return d
 }
 
 func readPort(dir string, num int) Port {

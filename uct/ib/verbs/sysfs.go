@@ -62,18 +62,26 @@ func linked(name string) string {
 // maxText is what the kernel shows of an attribute at most: a page.
 const maxText = 4096
 
-// readText is the first line of a file, "" if it cannot be read.
+// readText is the first line of a file, "" if it cannot be read. What is in a file
+// of sysfs comes by one call of read(2); package os makes five calls in all.
 func readText(name string) string {
-	f, err := os.Open(name)
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	for err == unix.EINTR {
+		fd, err = unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	}
 	if err != nil {
 		return ""
 	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxText))
+	defer unix.Close(fd)
+	var b [maxText]byte
+	n, err := unix.Read(fd, b[:])
+	for err == unix.EINTR {
+		n, err = unix.Read(fd, b[:])
+	}
 	if err != nil {
 		return ""
 	}
-	line, _, _ := strings.Cut(string(b), "\n")
+	line, _, _ := strings.Cut(string(b[:n]), "\n")
 	return strings.TrimSpace(line)
 }
 
