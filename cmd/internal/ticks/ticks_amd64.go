@@ -53,3 +53,13 @@ func hasFlags(file string, flags ...string) bool {
 	}
 	return false
 }
+
+// TrustCounter makes Now read the TSC also where the CPU does not promise that it
+// runs evenly, as in virtual machines, where the system's clock may take a call of
+// microseconds. It must come before all other calls.
+func TrustCounter() {
+	if !invariant {
+		invariant = true
+		origin = reading()
+	}
+}

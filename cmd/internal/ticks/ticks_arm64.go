@@ -8,3 +8,6 @@ func Now() uint64
 func counterFrequency() uint64
 
 func frequency() float64 { return float64(counterFrequency()) }
+
+// TrustCounter does nothing: the counter runs evenly.
+func TrustCounter() {}

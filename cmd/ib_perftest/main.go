@@ -1,0 +1,72 @@
+// Command ib_perftest measures the latency and bandwidth of an RDMA device between
+// two processes. It is all of perftest's ib_write_lat, ib_read_lat, ib_send_lat,
+// ib_atomic_lat, ib_write_bw, ib_read_bw, ib_send_bw and ib_atomic_bw, and either
+// side may be the C program, of perftest 4.5 or another release that is compatible
+// with it: tests, flags, columns and the conversation of the two sides are theirs
+// (linux-rdma/perftest). What C has and this tool does not is refused.
+//
+//	ib_perftest write_lat -d rxe0             # waits for a client
+//	ib_perftest write_lat -d rxe0 -s 8 HOST
+//
+// How it is put together: options.go reads the command line; wire.go has the bytes
+// that the sides exchange over TCP, peer.go exchanges them; session.go goes through
+// a test, on the memory and queues of endpoint.go, with the loops of lat.go and
+// bw.go; report.go prints.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/ucx-go/ucx/cmd/internal/ibtool"
+	"github.com/ucx-go/ucx/cmd/internal/ticks"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// version is that of the perftest whose conversation this is: 4.5 calls itself so.
+const version = "6.06"
+
+func main() {
+	ticks.TrustCounter() // as C does
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parseOptions(args)
+	switch {
+	case errors.Is(err, errHelp):
+		usage(stdout)
+		return 0
+	case errors.Is(err, errVersion):
+		fmt.Fprintf(stdout, "Version: %s\n", version)
+		return 0
+	case err == nil:
+		err = (&session{options: o, out: stdout, open: openDevice}).run(ctx)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "ib_perftest: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// openDevice opens the device of a name, the first one for "", and returns its
+// name too.
+func openDevice(name string) (*verbs.Context, string, error) {
+	if name == "" {
+		list, err := verbs.Devices("")
+		if err != nil {
+			return nil, "", err
+		}
+		if len(list) == 0 {
+			return nil, "", fmt.Errorf("no RDMA devices found: %w", ucs.ErrNoDevice)
+		}
+		name = list[0].Name
+	}
+	c, err := ibtool.Open(name)
+	return c, name, err
+}

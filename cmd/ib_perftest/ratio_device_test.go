@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// ratios are what is compared with C.
+var ratios = []struct {
+	args   string
+	column int // of the result
+	best   int // column of the best case
+	target float64
+}{
+	{"write_lat -s 8 -n 1000", 4, 2, 1.1},
+	{"send_lat -s 8 -n 1000", 4, 2, 1.1},
+	{"read_lat -s 8 -n 1000", 4, 2, 1.1},
+	{"atomic_lat -n 1000", 4, 2, 1.1},
+	{"write_bw -s 65536 -n 300", 3, 2, 0.9},
+}
+
+// TestRatios compares with perftest, by turns with it: both sides ours, both C's,
+// and our client with a server of C's. It prints medians of the typical latency or
+// the average bandwidth, beside them those of the best latency or the peak. They
+// decide nothing: machines are noisy. RXE_ROUNDS says how often.
+func TestRatios(t *testing.T) {
+	flags := onDevice(t)
+	rounds := 1
+	if os.Getenv("RXE_LONG") != "" {
+		rounds = 11
+	}
+	if n, err := strconv.Atoi(os.Getenv("RXE_ROUNDS")); err == nil && n > 0 {
+		rounds = n
+	}
+	fmt.Printf("%-26s %21s %21s %21s %15s %15s  target\n", "median of "+strconv.Itoa(rounds), "C - C", "Go - Go", "Go client - C", "Go/C", "mixed/C")
+	for _, row := range ratios {
+		name, _, _ := strings.Cut(row.args, " ")
+		needC(t, "ib_"+name)
+		var results [3][2][]float64
+		for range rounds {
+			for i, ours := range [][2]bool{{false, false}, {true, true}, {false, true}} {
+				// C's clock may fail: then there is no number, or not even a row.
+				for try := 0; ; try++ {
+					server, client, err := processes(t, ours[0], ours[1], row.args+flags)
+					var got []float64
+					if err == nil {
+						got = clientRow(client.out.String())
+					}
+					if len(got) > row.column && got[row.column] > 0 && !math.IsInf(got[row.column], 0) {
+						results[i][0] = append(results[i][0], got[row.column])
+						results[i][1] = append(results[i][1], got[row.best])
+						break
+					}
+					if try == 5 || ours == [2]bool{true, true} {
+						t.Fatalf("%v\n%v\n%v", err, server, client)
+					}
+				}
+			}
+		}
+		var cells, quotients []string
+		var base [2]float64
+		for i := range results {
+			m := [2]float64{median(results[i][0]), median(results[i][1])}
+			cells = append(cells, fmt.Sprintf("%10.2f %10.2f", m[0], m[1]))
+			if i == 0 {
+				base = m
+			} else {
+				quotients = append(quotients, fmt.Sprintf("%7.2f %7.2f", m[0]/base[0], m[1]/base[1]))
+			}
+		}
+		fmt.Printf("%-26s %s %s  %4.1f\n", row.args, strings.Join(cells, " "), strings.Join(quotients, " "), row.target)
+	}
+}
+
+// clientRow is the first row of what a client has printed.
+func clientRow(out string) []float64 {
+	_, table, _ := strings.Cut(out, " #bytes")
+	lines := strings.Split(table, "\n")
+	if len(lines) < 2 {
+		return nil
+	}
+	var row []float64
+	for _, f := range strings.Fields(lines[1]) {
+		v, err := strconv.ParseFloat(f, 64)
+		if err != nil {
+			return nil
+		}
+		row = append(row, v)
+	}
+	return row
+}
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	n := len(v)
+	return (v[(n-1)/2] + v[n/2]) / 2
+}
