@@ -187,6 +187,9 @@ func (c *Context) Close() error {
 	var left []closer
 	for turn := range turns {
 		for o := c.next(turn); o != nil; o = c.next(turn) {
+			if q, ok := o.(*QP); ok {
+				q.leaveMcast()
+			}
 			if err := o.Close(); err != nil {
 				// Closing the device ends it all the same.
 				errs = append(errs, err)

@@ -45,18 +45,6 @@ func (s *side) event(t *testing.T, typ verbs.EventType) verbs.AsyncEvent {
 	}
 }
 
-// nothing checks that a queue pair has no completions and is in RTS.
-func (s *side) nothing(t *testing.T, who string) {
-	t.Helper()
-	wc := make([]verbs.WC, 4)
-	if n := s.cq.Poll(wc); n != 0 {
-		t.Errorf("%s: %+v (%v)", who, wc[0], wc[0].Status)
-	}
-	if st := s.state(t); st != verbs.QPRTS {
-		t.Errorf("%s: in %v", who, st)
-	}
-}
-
 // TestLinkDown takes the link down under connections. Who has sends outstanding
 // learns of it, with every number of retries; who is idle does not, and goes on when
 // the link is there again.

@@ -58,6 +58,7 @@ type QP struct {
 	init   QPInitAttr
 	state  atomic.Uint32 // QPState, as far as it is known here
 	ring   driverQP
+	mcast  mcastGroups
 }
 
 // CreateQP makes a queue pair in state QPReset; ibv_create_qp. Its Cap may be more
@@ -152,7 +153,8 @@ func (q *QP) PostRecv(wr []RecvWR) (int, error) {
 	return q.ring.postRecv(wr)
 }
 
-// Close ends the queue pair; ibv_destroy_qp. What is posted does not complete.
+// Close ends the queue pair; ibv_destroy_qp. What is posted does not complete. It is
+// ucs.ErrBusy while the queue pair is attached to multicast groups.
 func (q *QP) Close() error {
 	var resp abi.DestroyQpResp
 	return q.pd.ctx.destroy(q, q.id, &q.handle, uverbs.NewCall(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_DESTROY).
@@ -163,22 +165,4 @@ func (q *QP) Close() error {
 func (q *QP) abandon() {
 	q.state.Store(uint32(QPReset)) // where nothing is posted
 	q.ring.detach()
-}
-
-// AttachMcast makes a datagram queue pair receive what is sent to a multicast
-// group; ibv_attach_mcast. lid is that of the group, 0 with RoCE.
-func (q *QP) AttachMcast(gid GID, lid LID) error {
-	return q.mcast(abi.IB_USER_VERBS_CMD_ATTACH_MCAST, gid, lid)
-}
-
-// DetachMcast undoes AttachMcast; ibv_detach_mcast.
-func (q *QP) DetachMcast(gid GID, lid LID) error {
-	return q.mcast(abi.IB_USER_VERBS_CMD_DETACH_MCAST, gid, lid)
-}
-
-func (q *QP) mcast(command uint32, gid GID, lid LID) error {
-	if q.typ != UD {
-		return fmt.Errorf("verbs: QP %#x: multicast with a queue pair of type %v: %w", uint32(q.qpn), q.typ, ucs.ErrInvalidParam)
-	}
-	return q.pd.ctx.invoke(command, abi.Bytes(&abi.AttachMcast{Gid: gid, QpHandle: q.handle, Mlid: uint16(lid)}), nil)
 }

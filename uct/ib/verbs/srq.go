@@ -91,6 +91,9 @@ func (s *SRQ) Resize(maxWR int) error {
 	if maxWR < 1 || int64(maxWR) > 1<<31 {
 		return fmt.Errorf("verbs: %s: a shared receive queue for %d work requests: %w", s.pd.ctx.Name(), maxWR, ucs.ErrInvalidParam)
 	}
+	if s.handle == noHandle {
+		return errClosed
+	}
 	ring, err := s.ring.resize(s, maxWR)
 	if err != nil {
 		return err

@@ -75,6 +75,18 @@ func (s *side) works(t *testing.T, peer *side, seed byte) {
 	}
 }
 
+// nothing checks that a queue pair has no completions and is in RTS.
+func (s *side) nothing(t *testing.T, who string) {
+	t.Helper()
+	wc := make([]verbs.WC, 4)
+	if n := s.cq.Poll(wc); n != 0 {
+		t.Errorf("%s: %+v (%v)", who, wc[0], wc[0].Status)
+	}
+	if st := s.state(t); st != verbs.QPRTS {
+		t.Errorf("%s: in %v", who, st)
+	}
+}
+
 // again makes new queue pairs of both and uses them.
 func (s *side) again(t *testing.T, peer *side) {
 	t.Helper()

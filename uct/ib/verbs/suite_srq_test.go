@@ -157,6 +157,9 @@ func testSRQResize(t *testing.T, r *rig) {
 			break
 		}
 	}
+	check(t, b.qp.Close())
+	check(t, srq.Close())
+	wantErr(t, srq.Resize(10), ucs.ErrInvalidParam, "a closed queue")
 }
 
 // testRereg changes what peers may do with a region, and its domain.

@@ -352,13 +352,70 @@ func testUD(t *testing.T, r *rig) {
 func testMulticast(t *testing.T, r *rig) {
 	s := r.newSide(t, verbs.UD)
 	s.up(t, nil)
-	group := verbs.GID{0: 0xff, 1: 0x0e, 10: 0xff, 11: 0xff, 12: 239, 13: 1, 14: 2, 15: 3}
-	check(t, s.qp.AttachMcast(group, 0))
-	check(t, s.qp.DetachMcast(group, 0))
-	wantErr(t, s.qp.DetachMcast(group, 0), ucs.ErrInvalidParam, "leaving a group twice")
+	// As in IPv6, and IPv4 mapped into it.
+	for _, group := range []verbs.GID{{0: 0xff, 1: 0x0e, 10: 0xff, 11: 0xff, 12: 239, 13: 1, 14: 2, 15: 3}, {10: 0xff, 11: 0xff, 12: 239, 15: 3}} {
+		check(t, s.qp.AttachMcast(group, 0))
+		check(t, s.qp.DetachMcast(group, 0))
+		wantErr(t, s.qp.DetachMcast(group, 0), ucs.ErrInvalidParam, "leaving a group twice")
+	}
 	wantErr(t, s.qp.AttachMcast(r.gid, 0), ucs.ErrInvalidParam, "a group that is none")
+	check(t, s.qp.AttachMcast(verbs.GID{0: 0xff, 15: 1}, 0))
+	check(t, s.qp.AttachMcast(verbs.GID{0: 0xff, 15: 2}, 0))
+	wantErr(t, s.qp.Close(), ucs.ErrBusy, "closing a queue pair in a group")
+	check(t, s.ctx.Close())
 	c := r.newSide(t, verbs.RC)
-	wantErr(t, c.qp.AttachMcast(group, 0), ucs.ErrInvalidParam, "a connected queue pair")
+	wantErr(t, c.qp.AttachMcast(verbs.GID{0: 0xff}, 0), ucs.ErrInvalidParam, "a connected queue pair")
+	if r.kernel != nil {
+		multicast(t, r.newSide(t, verbs.UD), r)
+	}
+}
+
+// multicast sends to the group 239.1.2.3, in which are two queue pairs of a device,
+// then one, while a third is not, and a fourth has another key.
+func multicast(t *testing.T, a *side, to *rig) {
+	t.Helper()
+	group := verbs.GID{10: 0xff, 11: 0xff, 12: 239, 13: 1, 14: 2, 15: 3}
+	const n, all = 1000, 0xffffff
+	a.up(t, nil)
+	path := a.r.path()
+	path.DGID = group
+	ah := must(a.pd.CreateAH(&path))(t)
+	var hears [4]*side
+	for i := range hears {
+		s := to.newSide(t, verbs.UD)
+		s.up(t, nil)
+		if i != 2 {
+			check(t, s.qp.AttachMcast(group, 0))
+		}
+		if i == 3 {
+			check(t, s.qp.Modify(&verbs.QPAttr{State: verbs.QPRTS, QKey: qkey + 1}, verbs.QPAttrState|verbs.QPAttrQKey))
+		}
+		for id := range uint64(3) {
+			s.recv(t, verbs.RecvWR{ID: id, SGList: s.at(2000*int(id), n+verbs.GRHLength)})
+		}
+		hears[i] = s
+	}
+	for k := range 3 {
+		fill(a.buf[:n], byte(k))
+		a.send(t, verbs.SendWR{ID: 5, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, n), AH: ah, RemoteQPN: all, RemoteQKey: qkey})
+		a.done(t, 5, verbs.WCSend)
+		for i, s := range hears[:2] {
+			if i == 1 && k == 2 {
+				continue // it has left
+			}
+			wc := s.done(t, uint64(k), verbs.WCRecv)
+			data := s.buf[2000*k+verbs.GRHLength:][:n]
+			if int(wc.ByteLen) != n+verbs.GRHLength || wc.SrcQPN != a.qp.QPN() || !bytes.Equal(data, a.buf[:n]) {
+				t.Errorf("message %d at %d: %+v, or wrong bytes", k, i, wc)
+			}
+		}
+		if k == 1 {
+			check(t, hears[1].qp.DetachMcast(group, 0))
+		}
+	}
+	for _, s := range hears[1:] {
+		s.nothing(t, "not in the group")
+	}
 }
 
 func testSRQ(t *testing.T, r *rig) {

@@ -134,6 +134,11 @@ func (f *file) Close() error {
 		return syscall.EBADF
 	}
 	f.closed = true
+	for _, o := range f.objects {
+		if q, ok := o.(*qp); ok {
+			q.groups = nil
+		}
+	}
 	for range 5 { // the depth of references among objects
 		for h := range f.objects {
 			f.destroy(h)

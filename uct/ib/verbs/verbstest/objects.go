@@ -132,6 +132,9 @@ func (f *file) destroy(h uint32) syscall.Errno {
 		o.pd.refs--
 		f.drop(o.ring)
 	case *qp:
+		if len(o.groups) > 0 {
+			return syscall.EBUSY
+		}
 		o.pd.refs--
 		o.send.refs--
 		o.recv.refs--

@@ -1,0 +1,66 @@
+package verbs
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+)
+
+// mcastGroups are those that a queue pair is attached to.
+type mcastGroups struct {
+	mu   sync.Mutex
+	list map[mcastGroup]bool // under mu
+}
+
+type mcastGroup struct {
+	gid GID
+	lid LID
+}
+
+// AttachMcast makes a datagram queue pair receive what is sent to a multicast
+// group; ibv_attach_mcast. lid is that of the group, 0 with RoCE. Whether the
+// network brings it here is another matter: the host has to be in the group.
+func (q *QP) AttachMcast(gid GID, lid LID) error {
+	q.mcast.mu.Lock()
+	defer q.mcast.mu.Unlock()
+	g := mcastGroup{gid, lid}
+	if err := q.tellMcast(abi.IB_USER_VERBS_CMD_ATTACH_MCAST, g); err != nil {
+		return err
+	}
+	if q.mcast.list == nil {
+		q.mcast.list = make(map[mcastGroup]bool)
+	}
+	q.mcast.list[g] = true
+	return nil
+}
+
+// DetachMcast undoes AttachMcast; ibv_detach_mcast.
+func (q *QP) DetachMcast(gid GID, lid LID) error {
+	q.mcast.mu.Lock()
+	defer q.mcast.mu.Unlock()
+	g := mcastGroup{gid, lid}
+	if err := q.tellMcast(abi.IB_USER_VERBS_CMD_DETACH_MCAST, g); err != nil {
+		return err
+	}
+	delete(q.mcast.list, g)
+	return nil
+}
+
+// leaveMcast undoes every AttachMcast, as far as that goes.
+func (q *QP) leaveMcast() {
+	q.mcast.mu.Lock()
+	defer q.mcast.mu.Unlock()
+	for g := range q.mcast.list {
+		q.tellMcast(abi.IB_USER_VERBS_CMD_DETACH_MCAST, g) // else Close says what is wrong
+	}
+	q.mcast.list = nil
+}
+
+func (q *QP) tellMcast(command uint32, g mcastGroup) error {
+	if q.typ != UD {
+		return fmt.Errorf("verbs: QP %#x: multicast with a queue pair of type %v: %w", uint32(q.qpn), q.typ, ucs.ErrInvalidParam)
+	}
+	return q.pd.ctx.invoke(command, abi.Bytes(&abi.AttachMcast{Gid: g.gid, QpHandle: q.handle, Mlid: uint16(g.lid)}), nil)
+}
