@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,26 +16,29 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
+// devices reads sysfs once: there are thousands of files.
+var devices = sync.OnceValues(func() ([]verbs.Device, error) { return verbs.Devices("") })
+
 // deviceSystem is the kernel, and which addresses to use there.
 func deviceSystem(t *testing.T) (sys *system, client, server string) {
 	t.Helper()
 	if _, err := os.Stat("/dev/infiniband/rdma_cm"); err != nil {
 		t.Skip("no RDMA connection manager; make test-rxe runs these in a VM")
 	}
+	list, err := devices()
+	if err != nil {
+		t.Fatal(err)
+	}
 	ucttest.NoLeaks(t)
-	devices := new(rdmacm.Contexts)
+	open := &rdmacm.Contexts{Devices: list}
 	t.Cleanup(func() {
-		if err := devices.Close(); err != nil {
+		if err := open.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	sys = &system{rdmacm.NewEventChannel, devices.Open}
+	sys = &system{rdmacm.NewEventChannel, open.Open}
 	if os.Getenv("VM_NET") == "veth" {
 		return sys, "10.9.0.1", "10.9.0.2"
-	}
-	list, err := verbs.Devices("")
-	if err != nil {
-		t.Fatal(err)
 	}
 	for _, d := range list {
 		for _, p := range d.Ports {

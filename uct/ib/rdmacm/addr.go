@@ -14,7 +14,7 @@ import (
 // Addr is where an ID is: its addresses and, once one of them has chosen it, its
 // device.
 type Addr struct {
-	Src, Dst netip.AddrPort // not valid: not known yet
+	Src, Dst netip.AddrPort // not valid: not known yet; of a request, IPv6 without zone
 	NodeGUID verbs.GUID     // of the device, 0 for none yet
 	Index    int            // the kernel's number of the device, 0 from kernels before 5.7
 	Port     int            // of the device
@@ -110,21 +110,24 @@ func (a *Addr) isAt(d *verbs.Device) bool {
 // Contexts opens each device once, for all connections over it. The zero value has
 // none open. Any goroutine may use it.
 type Contexts struct {
-	mu      sync.Mutex
-	devices []verbs.Device            // under mu
-	open    map[string]*verbs.Context // under mu: by the name of the node
+	// Devices is what verbs.Devices has found, which takes a while. It is looked for
+	// again when a device is not among it.
+	Devices []verbs.Device
+
+	mu   sync.Mutex                // guards Devices too, once Open is called
+	open map[string]*verbs.Context // under mu: by the name of the node
 }
 
 // Open is the open device that a names. It stays the Contexts'.
 func (c *Contexts) Open(a Addr) (*verbs.Context, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	d, err := a.FindDevice(c.devices)
-	if err != nil { // it may be new
-		if c.devices, err = verbs.Devices(""); err != nil {
+	d, err := a.FindDevice(c.Devices)
+	if err != nil {
+		if c.Devices, err = verbs.Devices(""); err != nil {
 			return nil, err
 		}
-		if d, err = a.FindDevice(c.devices); err != nil {
+		if d, err = a.FindDevice(c.Devices); err != nil {
 			return nil, err
 		}
 	}

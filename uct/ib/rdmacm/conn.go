@@ -114,7 +114,10 @@ func (c *Conn) await(ctx context.Context, want EventType) (*Event, error) {
 			return nil, err
 		}
 		switch e.Type {
-		case EventDisconnected, EventDeviceRemoval, EventRejected, EventUnreachable, EventConnectError:
+		case EventDisconnected:
+			c.over = true
+			c.id.Disconnect() // lets the peer's Disconnect return; an error says that it was ours
+		case EventDeviceRemoval, EventRejected, EventUnreachable, EventConnectError:
 			c.over = true
 		case EventAddrChange, EventTimewaitExit:
 			continue
@@ -201,9 +204,8 @@ func (c *Conn) Reject(data []byte) error {
 	return c.Close()
 }
 
-// Wait waits until the peer ends the connection; nil says that it has. What the
-// peer has posted completes with errors then, and what is posted here after
-// Disconnect.
+// Wait waits until the peer ends the connection; nil says that it has. What is posted
+// here completes, as flushed, after Disconnect.
 func (c *Conn) Wait(ctx context.Context) error {
 	if c.over {
 		return nil
@@ -222,11 +224,10 @@ func (c *Conn) Disconnect(ctx context.Context) error {
 	if err := c.qp.Modify(&verbs.QPAttr{State: verbs.QPErr}, verbs.QPAttrState); err != nil {
 		return err
 	}
-	err := c.id.Disconnect()
 	if c.over {
-		return nil // this only told the peer that we know
+		return nil
 	}
-	if err != nil {
+	if err := c.id.Disconnect(); err != nil {
 		return err
 	}
 	return c.Wait(ctx)

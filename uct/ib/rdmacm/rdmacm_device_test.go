@@ -3,12 +3,16 @@ package rdmacm_test
 import (
 	"net/netip"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
+
+// devices reads sysfs once: there are thousands of files.
+var devices = sync.OnceValues(func() ([]verbs.Device, error) { return verbs.Devices("") })
 
 // deviceRig is the kernel with the devices of the addresses that CM_CLIENT and
 // CM_SERVER name; those of the virtual machine's cable; or one device twice.
@@ -17,15 +21,16 @@ func deviceRig(t *testing.T) *rig {
 	if _, err := os.Stat("/dev/infiniband/rdma_cm"); err != nil {
 		t.Skip("no RDMA connection manager; make test-rxe runs these in a VM")
 	}
+	list := must(devices())(t)
 	ucttest.NoLeaks(t)
 	client, server := addresses(t)
-	devices := new(rdmacm.Contexts)
+	open := &rdmacm.Contexts{Devices: list}
 	t.Cleanup(func() {
-		if err := devices.Close(); err != nil {
+		if err := open.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return &rig{channel: rdmacm.NewEventChannel, open: devices.Open, client: client, server: server}
+	return &rig{channel: rdmacm.NewEventChannel, open: open.Open, client: client, server: server}
 }
 
 func addresses(t *testing.T) (client, server netip.Addr) {
@@ -36,7 +41,7 @@ func addresses(t *testing.T) (client, server netip.Addr) {
 	if os.Getenv("VM_NET") == "veth" {
 		return netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10.9.0.2")
 	}
-	list := must(verbs.Devices(""))(t)
+	list := must(devices())(t)
 	for _, d := range list {
 		for _, p := range d.Ports {
 			for _, g := range p.GIDs {

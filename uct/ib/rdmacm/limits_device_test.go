@@ -1,0 +1,162 @@
+package rdmacm_test
+
+import (
+	"bufio"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/rdmacm"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// childEnv makes the test binary a client of the address in it, which connects and
+// then waits to be killed.
+const childEnv = "CM_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if to := os.Getenv(childEnv); to != "" {
+		os.Exit(child(to))
+	}
+	os.Exit(m.Run())
+}
+
+func child(to string) int {
+	from, dst, _ := strings.Cut(to, " ")
+	var t testing.T // its methods are for failures only, which end the process
+	r := &rig{channel: rdmacm.NewEventChannel, open: new(rdmacm.Contexts).Open, client: netip.MustParseAddr(from)}
+	c, err := rdmacm.Resolve(timeout(&t), netip.MustParseAddrPort(dst), r.config())
+	if err != nil {
+		os.Stderr.WriteString(err.Error() + "\n")
+		return 1
+	}
+	e := r.newEnd(&t, c.Addr(), verbs.RC)
+	if err := c.Connect(timeout(&t), e.qp, nil); err != nil {
+		os.Stderr.WriteString(err.Error() + "\n")
+		return 1
+	}
+	os.Stdout.WriteString("connected\n")
+	select {}
+}
+
+// TestKilled: a peer that is killed is noticed.
+func TestKilled(t *testing.T) {
+	r := deviceRig(t)
+	l := r.listen(t)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+r.client.String()+" "+l.Addr().String())
+	cmd.Stderr = os.Stderr
+	out := must(cmd.StdoutPipe())(t)
+	check(t, cmd.Start())
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	c := must(l.GetRequest(timeout(t)))(t)
+	e := r.newEnd(t, c.Addr(), verbs.RC)
+	check(t, c.Accept(timeout(t), e.qp, nil))
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "connected\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	check(t, cmd.Process.Kill())
+	check(t, c.Wait(timeout(t)))
+	check(t, c.Disconnect(timeout(t)))
+	check(t, c.Close())
+	e.close(t)
+}
+
+// resources is what `rdma resource` counts.
+func resources(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("rdma", "resource").Output()
+	if err != nil {
+		t.Skipf("rdma resource: %v (apt-get install iproute2)", err)
+	}
+	return string(out)
+}
+
+// TestNothingLeft: connections that come and go leave nothing in the kernel.
+func TestNothingLeft(t *testing.T) {
+	before := resources(t)
+	t.Cleanup(func() { // when all of the rig is closed
+		for deadline := time.Now().Add(patience); resources(t) != before; {
+			if time.Now().After(deadline) {
+				t.Fatalf("before\n%safter\n%s", before, resources(t))
+			}
+		}
+	})
+	r := deviceRig(t)
+	l := r.listen(t)
+	var open []*pair
+	for range 20 {
+		open = append(open, r.connect(t, l))
+	}
+	if during := resources(t); during == before {
+		t.Errorf("20 connections do not show:\n%s", during)
+	}
+	for i, p := range open {
+		if i%2 == 0 {
+			ended := make(chan error)
+			go func() { ended <- p.server.Wait(timeout(t)) }()
+			check(t, p.client.Disconnect(timeout(t)))
+			check(t, <-ended)
+		}
+		p.close(t)
+	}
+}
+
+// TestNoNeighbor: there is a way, but nobody at its end.
+func TestNoNeighbor(t *testing.T) {
+	r := deviceRig(t)
+	if os.Getenv("VM_NET") != "veth" {
+		t.Skip("which address nobody has is known in the VM only")
+	}
+	cfg := r.config()
+	cfg.ResolveTimeout = 100 * time.Millisecond
+	_, err := rdmacm.Resolve(timeout(t), netip.MustParseAddrPort("10.9.0.77:1"), cfg)
+	wantErr(t, err, ucs.ErrUnreachable, "an address nobody has")
+	_, err = rdmacm.Resolve(timeout(t), netip.MustParseAddrPort("192.0.2.1:1"), cfg)
+	if err == nil {
+		t.Error("an address no way leads to")
+	}
+	t.Log(err)
+}
+
+// TestIPv6 connects by the address of a link.
+func TestIPv6(t *testing.T) {
+	r := deviceRig(t)
+	for _, d := range must(devices())(t) {
+		i, err := net.InterfaceByName(d.Parent)
+		if err != nil {
+			continue
+		}
+		for _, a := range must(i.Addrs())(t) {
+			ip, err := netip.ParsePrefix(a.String())
+			if err != nil || !ip.Addr().Is6() || ip.Addr().Is4In6() {
+				continue
+			}
+			r.client = ip.Addr()
+			if r.client.IsLinkLocalUnicast() {
+				r.client = r.client.WithZone(i.Name)
+			}
+			r.server = r.client
+			for deadline := time.Now().Add(patience); ; { // the address is being checked for another owner at first
+				l, err := rdmacm.Listen(netip.AddrPortFrom(r.server, 0), r.config())
+				if err == nil {
+					l.Close()
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatal(err)
+				}
+			}
+			testConnect(t, r)
+			testDatagrams(t, r)
+			return
+		}
+	}
+	t.Skip("no RDMA device has an IPv6 address")
+}
