@@ -9,23 +9,7 @@ import (
 )
 
 // Open opens the device of a name, the first one for "".
-func Open(name string) (*verbs.Context, error) {
-	if name != "" {
-		d, err := verbs.FindDevice("", name)
-		if err != nil {
-			return nil, err
-		}
-		return d.Open()
-	}
-	list, err := verbs.Devices("")
-	if err != nil {
-		return nil, err
-	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("no RDMA devices found: %w", ucs.ErrNoDevice)
-	}
-	return list[0].Open()
-}
+func Open(name string) (*verbs.Context, error) { return verbs.OpenDevice("", name) }
 
 // Port is a port and the GID that is used there.
 type Port struct {

@@ -23,6 +23,7 @@ const envTool = "PINGPONG_TEST_TOOL"
 var tools = []*Tool{RC, UC, UD, SRQ}
 
 func TestMain(m *testing.M) {
+	grace = 2 * time.Second
 	name := os.Getenv(envTool)
 	for _, t := range tools {
 		if t.Name == name {
