@@ -181,14 +181,37 @@ func testCancel(t *testing.T, r *rig) {
 		t.Error("a request of nobody is accepted")
 	}
 	check(t, request.Close())
-	// A connection that lasts.
+	// The client does not say that the answer has come.
+	ch := must(r.channel())(t)
+	id := must(ch.CreateID(rdmacm.PortSpaceTCP, 0))(t)
+	check(t, id.ResolveAddr(netip.AddrPortFrom(r.client, 0), l.Addr(), 2*time.Second))
+	next(t, ch, rdmacm.EventAddrResolved)
+	check(t, id.ResolveRoute(2*time.Second))
+	next(t, ch, rdmacm.EventRouteResolved)
+	param := rdmacm.DefaultConnParam()
+	g := r.newEnd(t, must(id.QueryAddr())(t), verbs.RC)
+	param.QPN = g.qp.QPN()
+	check(t, id.Connect(&param))
+	request = must(l.GetRequest(timeout(t)))(t)
+	h := r.newEnd(t, request.Addr(), verbs.RC)
+	waiting, cancel = context.WithCancel(context.Background())
+	go func() { failed <- request.Accept(waiting, h.qp, nil) }()
+	next(t, ch, rdmacm.EventConnectResponse)
+	cancel()
+	wantErr(t, <-failed, ucs.ErrCanceled, "accepting")
+	check(t, request.Close())
+	wantErr(t, next(t, ch, rdmacm.EventRejected).Err(), ucs.ErrRejected, "an answer that is taken back")
+	check(t, ch.Close())
+	// A connection that lasts, and one whose peer does not see its end.
 	p := r.connect(t, l)
 	short, stop = context.WithTimeout(context.Background(), time.Millisecond)
 	defer stop()
 	wantErr(t, p.client.Wait(short), ucs.ErrTimedOut, "a connection's end")
+	wantErr(t, p.client.Disconnect(short), ucs.ErrTimedOut, "a connection's end that is not answered")
 	p.close(t)
-	e.close(t)
-	f.close(t)
+	for _, e := range []*end{e, f, g, h} {
+		e.close(t)
+	}
 }
 
 // readable reports whether a descriptor is.
