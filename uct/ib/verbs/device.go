@@ -46,7 +46,7 @@ type Port struct {
 	Rate      float64 // Gb/s
 	RateText  string  // 100 Gb/sec (4X EDR)
 	GIDs      []PortGID
-	PKeys     []PKey // by their index, as ibv_query_pkey; 0 is empty
+	PKeys     []PKey // with their index; 0 is empty. After EventPKeyChange, list the device again
 }
 
 // PortGID is an entry of a port's GID table that is not empty.
