@@ -20,7 +20,7 @@ import (
 type EventChannel struct {
 	file    ucm.File
 	raw     syscall.RawConn
-	reading sync.Mutex // one waits at a time
+	reading chan struct{} // holds one token while somebody waits
 
 	mu     sync.Mutex
 	closed bool                  // under mu
@@ -49,7 +49,8 @@ func NewChannel(f ucm.File) (*EventChannel, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("rdmacm: %s: %w: %w", f.Name(), err, ucs.ErrIO), f.Close())
 	}
-	return &EventChannel{file: f, raw: raw, ids: make(map[uint64]*ID), groups: make(map[uint64]*Multicast)}, nil
+	return &EventChannel{file: f, raw: raw, reading: make(chan struct{}, 1), ids: make(map[uint64]*ID),
+		groups: make(map[uint64]*Multicast)}, nil
 }
 
 // FD is the descriptor that becomes readable with an event. It stays the channel's.
@@ -90,8 +91,12 @@ func (c *EventChannel) GetEvent(ctx context.Context) (*Event, error) {
 	if ctx.Err() != nil {
 		return nil, canceled(ctx)
 	}
-	c.reading.Lock()
-	defer c.reading.Unlock()
+	select {
+	case c.reading <- struct{}{}:
+		defer func() { <-c.reading }()
+	case <-ctx.Done():
+		return nil, canceled(ctx)
+	}
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		c.wake()

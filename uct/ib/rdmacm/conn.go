@@ -162,7 +162,10 @@ func (c *Conn) Connect(ctx context.Context, qp *verbs.QP, p *ConnParam) error {
 		return fmt.Errorf("connecting to %v: %w", c.addr.Dst, err)
 	}
 	c.peer = e.Conn
-	if err := c.id.ConnectQP(qp, nil); err != nil {
+	// No more than was asked for, whatever the peer says.
+	param.ResponderResources = min(param.ResponderResources, e.Conn.ResponderResources)
+	param.InitiatorDepth = min(param.InitiatorDepth, e.Conn.InitiatorDepth)
+	if err := c.id.ConnectQP(qp, &param); err != nil {
 		c.id.Reject(nil) // the peer waits; if this fails too, Close tells it
 		return err
 	}

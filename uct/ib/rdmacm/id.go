@@ -100,12 +100,14 @@ func (id *ID) BindAddr(addr netip.AddrPort) error {
 		return err
 	}
 	err = id.do(abi.RDMA_USER_CM_CMD_BIND, abi.Bytes(&req), nil)
+	err = hint(err, syscall.EADDRNOTAVAIL, "no RDMA device has this address, or the port is taken at another")
 	return hint(err, syscall.ENODEV, "no RDMA device has this address")
 }
 
 // ResolveAddr finds the device for a destination; rdma_resolve_addr. src is the
 // local address, or none. EventAddrResolved or EventAddrError follows, within the
-// timeout.
+// timeout. Addresses of the loopback interface lead to no soft-RoCE device, also not
+// to one on it.
 func (id *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error {
 	req := abi.ResolveAddr{Id: id.handle, TimeoutMs: milliseconds(timeout)}
 	var err error

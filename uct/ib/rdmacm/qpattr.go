@@ -72,10 +72,10 @@ func (id *ID) InitQP(qp *verbs.QP) error {
 	return qp.Modify(&verbs.QPAttr{State: verbs.QPRTS}, verbs.QPAttrState|verbs.QPAttrSQPSN)
 }
 
-// ConnectQP takes a prepared queue pair to verbs.QPRTS: after EventConnectResponse
-// with a nil p, or before Accept with what Accept is going to be given. Peers may
-// write, and read if there is room for it; see verbs.AccessRemoteWrite and its
-// neighbors.
+// ConnectQP takes a prepared queue pair to verbs.QPRTS: before Accept with what
+// Accept is going to be given, or after EventConnectResponse; then p may be nil, for
+// as many reads and atomics as the peer says. Peers may write, and read if there is
+// room for it; see verbs.AccessRemoteWrite and its neighbors.
 func (id *ID) ConnectQP(qp *verbs.QP, p *ConnParam) error {
 	// Once more, now with what the peer may do.
 	if err := id.set(qp, verbs.QPInit, nil); err != nil {

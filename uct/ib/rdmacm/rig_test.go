@@ -128,7 +128,7 @@ func (r *rig) connect(t *testing.T, l *rdmacm.Listener) *pair {
 		}
 		if err == nil {
 			p.b.recv(t)
-			err = p.server.Accept(ctx, p.b.qp, &rdmacm.ConnParam{ResponderResources: 4, InitiatorDepth: 4, RNRRetryCount: 6,
+			err = p.server.Accept(ctx, p.b.qp, &rdmacm.ConnParam{ResponderResources: 3, InitiatorDepth: 2, RNRRetryCount: 6,
 				PrivateData: []byte("answer")})
 		}
 		failed <- err
@@ -137,7 +137,7 @@ func (r *rig) connect(t *testing.T, l *rdmacm.Listener) *pair {
 	p.a = r.newEnd(t, p.client.Addr(), verbs.RC)
 	check(t, p.client.ID().InitQP(p.a.qp))
 	p.a.recv(t)
-	check(t, p.client.Connect(ctx, p.a.qp, &rdmacm.ConnParam{ResponderResources: 4, InitiatorDepth: 4, RetryCount: 6,
+	check(t, p.client.Connect(ctx, p.a.qp, &rdmacm.ConnParam{ResponderResources: 4, InitiatorDepth: 5, RetryCount: 6,
 		RNRRetryCount: 6, PrivateData: []byte("question")}))
 	check(t, <-failed)
 	return p

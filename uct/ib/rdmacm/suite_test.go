@@ -39,12 +39,23 @@ func testConnect(t *testing.T, r *rig) {
 	l := r.listen(t)
 	p := r.connect(t, l)
 	defer p.close(t)
-	if c := p.server.Peer(); !begins(c.PrivateData, "question") || c.QPN != p.a.qp.QPN() || c.ResponderResources != 4 ||
+	if c := p.server.Peer(); !begins(c.PrivateData, "question") || c.QPN != p.a.qp.QPN() || c.ResponderResources != 5 ||
 		c.InitiatorDepth != 4 || c.RNRRetryCount != 6 {
 		t.Errorf("the request: %+v", c)
 	}
-	if c := p.client.Peer(); !begins(c.PrivateData, "answer") || c.QPN != p.b.qp.QPN() || c.ResponderResources != 4 {
+	if c := p.client.Peer(); !begins(c.PrivateData, "answer") || c.QPN != p.b.qp.QPN() || c.ResponderResources != 2 ||
+		c.InitiatorDepth != 3 {
 		t.Errorf("the answer: %+v", c)
+	}
+	for _, e := range []struct {
+		*end
+		reads, served uint8
+	}{{p.a, 3, 2}, {p.b, 2, 3}} {
+		a := must(e.qp.Query(verbs.QPAttrMaxRdAtomic | verbs.QPAttrMaxDestRdAtomic))(t)
+		// rxe rounds up to a power of 2.
+		if a.MaxRdAtomic < e.reads || a.MaxRdAtomic > 4 || a.MaxDestRdAtomic < e.served || a.MaxDestRdAtomic > 4 {
+			t.Errorf("%d reads, room for %d; want %d and %d", a.MaxRdAtomic, a.MaxDestRdAtomic, e.reads, e.served)
+		}
 	}
 	ca, sa := p.client.Addr(), p.server.Addr()
 	// Of a request the kernel does not tell the zone of its addresses.
@@ -165,10 +176,24 @@ func testCancel(t *testing.T, r *rig) {
 	_, err = l.GetRequest(short)
 	wantErr(t, err, ucs.ErrTimedOut, "a request")
 
+	// Behind another who waits.
+	first := make(chan error)
+	waiting, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, err := l.GetRequest(waiting)
+		first <- err
+	}()
+	short, stop = context.WithTimeout(context.Background(), time.Millisecond)
+	defer stop()
+	_, err = l.GetRequest(short)
+	wantErr(t, err, ucs.ErrTimedOut, "a request")
+	cancel()
+	wantErr(t, <-first, ucs.ErrCanceled, "a request")
+
 	// The peer does not answer.
 	c := must(rdmacm.Resolve(timeout(t), l.Addr(), r.config()))(t)
 	e := r.newEnd(t, c.Addr(), verbs.RC)
-	waiting, cancel := context.WithCancel(context.Background())
+	waiting, cancel = context.WithCancel(context.Background())
 	failed := make(chan error)
 	go func() { failed <- c.Connect(waiting, e.qp, nil) }()
 	request := must(l.GetRequest(timeout(t)))(t)
@@ -229,12 +254,18 @@ func readable(t *testing.T, fd int) bool {
 // testAsync does a handshake by events on one channel for all, never waiting but in
 // poll(2).
 func testAsync(t *testing.T, r *rig) {
+	for _, ps := range []rdmacm.PortSpace{rdmacm.PortSpaceTCP, rdmacm.PortSpaceIB} {
+		async(t, r, ps)
+	}
+}
+
+func async(t *testing.T, r *rig, ps rdmacm.PortSpace) {
 	ch := must(r.channel())(t)
 	defer ch.Close()
-	listener := must(ch.CreateID(rdmacm.PortSpaceTCP, 0))(t)
+	listener := must(ch.CreateID(ps, 0))(t)
 	check(t, listener.BindAddr(netip.AddrPortFrom(r.server, 0)))
 	check(t, listener.Listen(1))
-	client := must(ch.CreateID(rdmacm.PortSpaceTCP, 0))(t)
+	client := must(ch.CreateID(ps, 0))(t)
 	client.Context = "client"
 	if _, err := ch.PollEvent(); !errors.Is(err, ucs.ErrNoMessage) || readable(t, ch.FD()) {
 		t.Fatalf("an empty channel: %v", err)

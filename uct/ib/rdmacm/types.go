@@ -50,11 +50,12 @@ const (
 )
 
 // ConnParam is what one side of a handshake tells the other; struct
-// rdma_conn_param.
+// rdma_conn_param. What an event says of the two numbers of reads and atomics has
+// been turned round already: they are the reader's own limits.
 type ConnParam struct {
 	PrivateData        []byte    // see MaxConnectData and its neighbors
-	ResponderResources uint8     // reads and atomics of the peer that this side has room for
-	InitiatorDepth     uint8     // and that it will have under way itself
+	ResponderResources uint8     // reads and atomics of the other side that this one has room for
+	InitiatorDepth     uint8     // and that it may have under way itself
 	FlowControl        bool      // by the hardware
 	RetryCount         uint8     // of Connect: up to 7, of both sides; rxe takes 7 for ever
 	RNRRetryCount      uint8     // up to 7, which is for ever: of the peer, for receives missing here

@@ -49,9 +49,7 @@ func (i *id) connect(p *abi.ConnParam) syscall.Errno {
 	c.state, c.src, c.dst, c.peer, i.peer = stateAsked, i.dst, i.src, i, c
 	r := l.push(abi.RDMA_CM_EVENT_CONNECT_REQUEST, 0, c)
 	r.Id = c.handle
-	seen := *p // the other end's view
-	seen.ResponderResources, seen.InitiatorDepth = p.InitiatorDepth, p.ResponderResources
-	l.say(r, nil, &seen, room)
+	l.say(r, nil, p, room)
 	return 0
 }
 

@@ -73,6 +73,7 @@ func (i *id) say(r *abi.EventResp, from *id, p *abi.ConnParam, room uint8) {
 	}
 	c := *p
 	c.PrivateDataLen, c.Valid = room, 0
+	c.ResponderResources, c.InitiatorDepth = p.InitiatorDepth, p.ResponderResources // as i sees it
 	copy(r.Param[:], abi.Bytes(&c))
 }
 

@@ -10,13 +10,17 @@ package ucm
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
 )
 
@@ -33,8 +37,15 @@ type device struct {
 	fd  int
 }
 
+// abiVersion tells the version of the interface.
+const abiVersion = "/sys/class/misc/rdma_cm/abi_version"
+
 // Open opens the connection manager of the kernel.
 func Open() (File, error) {
+	if b, err := os.ReadFile(abiVersion); err == nil && strings.TrimSpace(string(b)) != strconv.Itoa(abi.RDMA_USER_CM_ABI_VERSION) {
+		return nil, fmt.Errorf("rdma_cm: the kernel's interface has version %.9q, not %d: %w", b, abi.RDMA_USER_CM_ABI_VERSION,
+			ucs.ErrUnsupported)
+	}
 	fd, err := unix.Open(Path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		e := &Error{Call: "open " + Path, Errno: err.(syscall.Errno)}
