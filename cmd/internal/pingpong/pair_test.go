@@ -75,7 +75,7 @@ func TestPair(t *testing.T) {
 			t.Run(tool.Name+flags, func(t *testing.T) {
 				k := newKernel(t)
 				port := freePort(t)
-				args := append(strings.Fields(flags), "-d", "rxe0", "-p", fmt.Sprint(port))
+				args := append([]string{"-n", "200", "-d", "rxe0", "-p", fmt.Sprint(port)}, strings.Fields(flags)...)
 				server := start(t, k, tool, args...)
 				listened(t, port, server.ended)
 				client := start(t, k, tool, append(args, "localhost")...)

@@ -150,7 +150,7 @@ func TestDevice(t *testing.T) {
 	iters, depth := 30, "20"
 	long := os.Getenv("RXE_LONG") != ""
 	if long {
-		iters, depth = 2000, "500"
+		iters, depth = 1000, "500"
 	}
 	for _, tool := range tools {
 		sizes := []int{9000}
