@@ -220,6 +220,18 @@ func testOverrun(t *testing.T, r *rig) {
 	check(t, small.Close())
 }
 
+// watched is a context that tells when somebody begins to wait for its end.
+type watched struct {
+	context.Context
+	once  sync.Once
+	asked chan struct{}
+}
+
+func (w *watched) Done() <-chan struct{} {
+	w.once.Do(func() { close(w.asked) })
+	return w.Context.Done()
+}
+
 // testWaiters has many goroutines wait on one channel: each event goes to one of
 // them, and every one ends when it shall.
 func testWaiters(t *testing.T, r *rig) {
@@ -286,17 +298,23 @@ func testWaiters(t *testing.T, r *rig) {
 		}
 	}
 	// Of many that wait, one that is canceled does not wait for the others.
-	one, stop := context.WithCancel(context.Background())
 	stopped := make(chan error)
 	for range 4 {
+		one, stop := context.WithCancel(context.Background())
+		w := &watched{Context: one, asked: make(chan struct{})}
 		go func() {
-			_, err := ch.GetEvent(one)
+			_, err := ch.GetEvent(w)
 			stopped <- err
 		}()
-	}
-	stop()
-	for range 4 {
-		wantErr(t, <-stopped, ucs.ErrCanceled, "a canceled one among many")
+		select {
+		case <-w.asked: // it waits
+			stop()
+			wantErr(t, <-stopped, ucs.ErrCanceled, "a canceled one among many")
+		case <-ctx.Done():
+			stop()
+			t.Error("one among many waits without looking at its context")
+			go func() { <-stopped }()
+		}
 	}
 	cancel()
 	all.Wait()
