@@ -65,7 +65,9 @@ func (e AsyncEvent) String() string {
 }
 
 // GetAsyncEvent waits for the next event of the device; ibv_get_async_event. There
-// is nothing to acknowledge. It fails with ucs.ErrNoDevice when the device is gone.
+// is nothing to acknowledge. It fails with ucs.ErrNoDevice when the device is gone,
+// if its driver takes it from those who have it open: rdma_rxe does not, and its
+// removal waits for them without telling.
 func (c *Context) GetAsyncEvent(ctx context.Context) (AsyncEvent, error) {
 	var d abi.AsyncEventDesc
 	b := make([]byte, len(abi.Bytes(&d)))

@@ -115,9 +115,12 @@ const (
 // pd, what peers may do to access; ibv_rereg_mr. The keys may change with it. Nobody
 // may use the region meanwhile. What a driver cannot change is ucs.ErrUnsupported:
 // rdma_rxe has it from Linux 6.4, but not for the memory. After an error the region
-// is as before.
+// still has to be closed.
 func (m *MR) Rereg(flags ReregFlags, pd *PD, b []byte, access Access) error {
 	c := m.pd.ctx
+	if m.handle == noHandle {
+		return errClosed
+	}
 	if flags == 0 || flags&ReregTranslation != 0 && len(b) == 0 || flags&ReregPD != 0 && (pd == nil || pd.ctx != c) {
 		return fmt.Errorf("verbs: %s: reregistration of %#x without what is to be changed: %w", c.Name(), uint32(flags), ucs.ErrInvalidParam)
 	}

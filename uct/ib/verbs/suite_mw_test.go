@@ -14,7 +14,26 @@ func testWindows(t *testing.T, r *rig) {
 	if must(r.open(t).QueryDevice())(t).MaxMW == 0 {
 		t.Skip("the device has no memory windows")
 	}
-	a, b := r.pair(t, verbs.RC)
+	for _, swap := range []bool{false, true} {
+		a, b := r.pair(t, verbs.RC)
+		if swap {
+			a, b = b, a
+		}
+		windows(t, a, b)
+	}
+	// Closing the device closes an open window before its region.
+	_, c := r.pair(t, verbs.RC)
+	held := must(c.pd.RegMR(make([]byte, 8192), verbs.AccessLocalWrite|verbs.AccessMWBind))(t)
+	c.send(t, verbs.SendWR{ID: 7, Opcode: verbs.WRBindMW, Flags: verbs.SendSignaled,
+		Bind: &verbs.MWBind{MW: must(c.pd.AllocMW())(t), MR: held, Addr: held.Addr(), Length: 1}})
+	c.done(t, 7, verbs.WCBindMW)
+	wantErr(t, held.Close(), ucs.ErrInvalidParam, "closing a region with a window")
+	check(t, c.ctx.Close())
+}
+
+// windows has a use the windows of b.
+func windows(t *testing.T, a, b *side) {
+	t.Helper()
 	region := must(b.pd.RegMR(make([]byte, 8192), verbs.AccessLocalWrite|verbs.AccessMWBind))(t)
 	mw := must(b.pd.AllocMW())(t)
 	bind := func() {
@@ -61,7 +80,7 @@ func testWindows(t *testing.T, r *rig) {
 		wantErr(t, err, ucs.ErrInvalidParam, what)
 	}
 	try()
-	if r.kernel != nil {
+	if a.r.kernel != nil {
 		// One byte beyond the window, within the region: rdma_rxe of Linux 6.1 does
 		// not look (check_rkey, drivers/infiniband/sw/rxe/rxe_resp.c).
 		write.RemoteAddr++
@@ -79,12 +98,4 @@ func testWindows(t *testing.T, r *rig) {
 	}
 	check(t, mw.Close())
 	check(t, region.Close())
-	// Closing the device closes an open window before its region.
-	_, c := r.pair(t, verbs.RC)
-	held := must(c.pd.RegMR(make([]byte, 8192), verbs.AccessLocalWrite|verbs.AccessMWBind))(t)
-	c.send(t, verbs.SendWR{ID: 7, Opcode: verbs.WRBindMW, Flags: verbs.SendSignaled,
-		Bind: &verbs.MWBind{MW: must(c.pd.AllocMW())(t), MR: held, Addr: held.Addr(), Length: 1}})
-	c.done(t, 7, verbs.WCBindMW)
-	wantErr(t, held.Close(), ucs.ErrInvalidParam, "closing a region with a window")
-	check(t, c.ctx.Close())
 }

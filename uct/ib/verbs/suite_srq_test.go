@@ -206,4 +206,5 @@ func testRereg(t *testing.T, r *rig) {
 		t.Errorf("changed, but %v", err)
 	}
 	check(t, mr.Close())
+	wantErr(t, mr.Rereg(verbs.ReregAccess, nil, nil, 0), ucs.ErrInvalidParam, "a closed region")
 }

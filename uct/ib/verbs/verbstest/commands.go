@@ -321,6 +321,7 @@ func (f *file) resizeCQ(m abi.ResizeCq, out, uhw []byte) syscall.Errno {
 // Bits of the attribute mask; enum ib_qp_attr_mask, ib_verbs.h.
 const (
 	maskState       = 1 << 0
+	maskSQDNotify   = 1 << 2
 	maskAccess      = 1 << 3
 	maskPkeyIndex   = 1 << 4
 	maskPort        = 1 << 5
@@ -425,6 +426,9 @@ func (f *file) modifyQP(m abi.ModifyQp) syscall.Errno {
 		q.fail()
 	}
 	f.k.run()
+	if to == stateSQD && from == stateRTS && m.AttrMask&maskSQDNotify != 0 && m.EnSqdAsyncNotify != 0 {
+		f.event(eventSQDrained, q.user) // what could be done is
+	}
 	return 0
 }
 

@@ -146,6 +146,7 @@ const (
 	eventCQErr       = 0
 	eventQPReqErr    = 2
 	eventQPAccessErr = 3
+	eventSQDrained   = 5
 	eventPortActive  = 9
 	eventPortErr     = 10
 	eventSRQLimit    = 15

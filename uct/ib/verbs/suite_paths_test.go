@@ -1,0 +1,135 @@
+package verbs_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// testContention has queue pairs add to one word at the same time: each addition
+// finds another value.
+func testContention(t *testing.T, r *rig) {
+	b := r.other().newSide(t, verbs.RC)
+	const pairs, each, word = 4, 60, 5000
+	var sides []*side
+	for range pairs {
+		a, to := r.newSide(t, verbs.RC), *b
+		to.newQP(t, verbs.RC)
+		a.up(t, &to)
+		to.up(t, a)
+		sides = append(sides, a)
+	}
+	for _, a := range sides {
+		var batch []verbs.SendWR
+		for i := range each {
+			batch = append(batch, verbs.SendWR{ID: uint64(i), Opcode: verbs.WRAtomicFetchAndAdd, SGList: a.at(8*i, 8),
+				RemoteAddr: b.mr.Addr() + word, RKey: b.mr.RKey(), CompareAdd: 1})
+		}
+		batch[each-1].Flags = verbs.SendSignaled
+		a.send(t, batch...)
+	}
+	found := make(map[uint64]bool)
+	for n, a := range sides {
+		a.done(t, each-1, verbs.WCFetchAdd)
+		last := -1
+		for i := range each {
+			v := binary.NativeEndian.Uint64(a.buf[8*i:])
+			if v >= pairs*each || found[v] || int(v) <= last {
+				t.Errorf("addition %d of %d found %d after %d, seen %v", i, n, v, last, found[v])
+			}
+			found[v], last = true, int(v)
+		}
+	}
+	if v := binary.NativeEndian.Uint64(b.buf[word:]); v != pairs*each {
+		t.Errorf("%d additions make %d", pairs*each, v)
+	}
+}
+
+// testGIDs connects and sends datagrams from each GID of the port to itself, of IPv4
+// and IPv6.
+func testGIDs(t *testing.T, r *rig) {
+	families := make(map[bool]int)
+	for _, g := range must(r.open(t).QueryGIDTable())(t) {
+		if g.Port != 1 || g.Type != verbs.GIDRoCEv2 {
+			continue
+		}
+		families[g.GID.Addr().Is4()]++
+		path := func(a *verbs.QPAttr) { a.AH.DGID, a.AH.SGIDIndex = g.GID, uint8(g.Index) }
+		a, b := r.newSide(t, verbs.RC), r.newSide(t, verbs.RC)
+		a.up(t, b, path)
+		b.up(t, a, path)
+		a.works(t, b, byte(g.Index))
+		a, b = r.newSide(t, verbs.UD), r.newSide(t, verbs.UD)
+		a.up(t, nil)
+		b.up(t, nil)
+		to := r.path()
+		to.DGID, to.SGIDIndex = g.GID, uint8(g.Index)
+		ah := must(a.pd.CreateAH(&to))(t)
+		fill(a.buf[:200], byte(g.Index+1))
+		b.recv(t, verbs.RecvWR{ID: 1, SGList: b.at(0, 240)})
+		a.send(t, verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 200), AH: ah, RemoteQPN: b.qp.QPN(), RemoteQKey: qkey})
+		a.done(t, 2, verbs.WCSend)
+		if wc := b.done(t, 1, verbs.WCRecv); wc.ByteLen != 240 || !bytes.Equal(b.buf[40:240], a.buf[:200]) {
+			t.Errorf("%v: %+v, or wrong bytes", g.GID, wc)
+		}
+		if from := b.buf[8:24]; !g.GID.Addr().Is4() && !bytes.Equal(from, g.GID[:]) {
+			t.Errorf("%v: from % x in the header", g.GID, from)
+		}
+	}
+	if families[false] == 0 || families[true] == 0 {
+		t.Errorf("%d of IPv4, %d of IPv6", families[true], families[false])
+	}
+}
+
+// testDrain lets the send queue run dry and go on: an event tells when it is, and
+// what is posted meanwhile waits.
+func testDrain(t *testing.T, r *rig) {
+	a, b := r.pair(t, verbs.RC)
+	for round := range 3 {
+		for i := range 10 {
+			b.recv(t, verbs.RecvWR{ID: uint64(i), SGList: b.at(100*i, 100)})
+			fill(a.buf[100*i:100*(i+1)], byte(round+i))
+			a.send(t, verbs.SendWR{ID: uint64(i), Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(100*i, 100)})
+			if i != 7 {
+				continue
+			}
+			check(t, a.qp.Modify(&verbs.QPAttr{State: verbs.QPSQD, SQDrainEvent: true}, verbs.QPAttrState|verbs.QPAttrSQDrainEvent))
+			for {
+				e := must(a.ctx.GetAsyncEvent(timeout(t)))(t)
+				if e.Type == verbs.EventSQDrained {
+					if e.QP != a.qp {
+						t.Errorf("%v", e)
+					}
+					break
+				}
+			}
+		}
+		// The event comes after all that was posted before, and those who were are 8.
+		for i, wc := range a.poll(t, 8) {
+			if wc.ID != uint64(i) || wc.Status != verbs.WCSuccess {
+				t.Errorf("send %d: %+v (%v)", i, wc, wc.Status)
+			}
+		}
+		if n := a.cq.Poll(make([]verbs.WC, 1)); n != 0 {
+			t.Error("a send in SQD has completed")
+		}
+		if st := a.state(t); st != verbs.QPSQD {
+			t.Errorf("in %v", st)
+		}
+		check(t, a.qp.Modify(&verbs.QPAttr{State: verbs.QPRTS}, verbs.QPAttrState))
+		if _, err := a.qp.PostSend(nil); err != nil { // what waits wants to be told of
+			t.Error(err)
+		}
+		for i := range 2 {
+			a.done(t, uint64(8+i), verbs.WCSend)
+		}
+		for i := range 10 {
+			b.done(t, uint64(i), verbs.WCRecv)
+		}
+		if !bytes.Equal(b.buf[:1000], a.buf[:1000]) {
+			t.Errorf("round %d: wrong bytes", round)
+		}
+	}
+}
