@@ -10,7 +10,7 @@ RATIOS   ?= .
 # Without it, the distribution's.
 export CPEERS
 
-.PHONY: build demo test unit race cross interop test-rxe test-rxe-long bench fuzz lint clean
+.PHONY: build demo test unit race cross interop test-rxe test-rxe-long bench bench-rxe fuzz lint clean
 
 build:
 	@mkdir -p bin
@@ -40,6 +40,10 @@ test-rxe-long:
 # distribution's. RATIOS selects rows: make bench RATIOS=posix ROUNDS=5
 bench:
 	@$(GO) test -count=1 -timeout 60m -run '^TestRatio$$' -v ./interop -rounds $(ROUNDS) -ratios '$(RATIOS)'
+
+# Ratios to perftest of ib_perftest, where test-rxe runs.
+bench-rxe:
+	@scripts/bench-rxe $(ROUNDS)
 
 fuzz:
 	@scripts/fuzz $(FUZZTIME)

@@ -76,10 +76,8 @@ func (s *session) bwSend(ctx context.Context, size int) error {
 		}
 		if n > 0 {
 			spins = 0
-		} else if spins&patience == 0 {
-			if err := s.idle(ctx); err != nil {
-				return err
-			}
+		} else if err := s.idle(ctx, spins); err != nil {
+			return err
 		}
 	}
 	if s.noPeak {
@@ -148,10 +146,8 @@ func (s *session) bwReceive(ctx context.Context, size int) error {
 		}
 		if n > 0 {
 			spins = 0
-		} else if spins&patience == 0 {
-			if err := s.idle(ctx); err != nil {
-				return err
-			}
+		} else if err := s.idle(ctx, spins); err != nil {
+			return err
 		}
 	}
 	s.done[0] = ticks.Now()
@@ -200,10 +196,8 @@ func (s *session) bwBoth(ctx context.Context, size int) error {
 		}
 		if received+sent > 0 {
 			spins = 0
-		} else if spins&patience == 0 {
-			if err := s.idle(ctx); err != nil {
-				return err
-			}
+		} else if err := s.idle(ctx, spins); err != nil {
+			return err
 		}
 	}
 	if s.noPeak {

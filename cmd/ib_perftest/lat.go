@@ -4,28 +4,53 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-
 	"github.com/ucx-go/ucx/cmd/internal/ticks"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// patience is how many times a loop looks in vain before it asks whether it still
-// makes sense; less one.
-const patience = 1<<12 - 1
+// What happens in loops that find nothing.
+const (
+	patience = 1<<9 - 1 // rounds between looks at the clock, less one
+	spinTime = 50e-6    // seconds after which others may run
+	calmness = 30e-3    // seconds until Go's monitor thread is calm, see settle
+)
 
 // silence is after how many seconds without a message the loops of receivers give
 // up: datagrams may be lost. 0 stands for never.
 const silence = 120
 
-// idle is called now and then by loops that wait.
-func (s *session) idle(ctx context.Context) error {
-	runtime.Gosched()
+// settle keeps this goroutine running for a while. As long as goroutines come and
+// go, a thread of Go's runtime looks after them every 20 us, and then less and less
+// often: at the beginning of a loop it would be most of what a latency test sees
+// besides the messages.
+func settle() {
+	for end := ticks.Now() + ticks.FromSeconds(calmness); ticks.Now() < end; {
+	}
+}
+
+// idle is called in every round of a loop that finds nothing, with how many there
+// were in a row. On a machine with fewer free CPUs than there are processes, what
+// handles the message may wait for this one: the other side, or the kernel's thread
+// for soft-RoCE. So others may run if it takes long.
+func (s *session) idle(ctx context.Context, rounds int) error {
+	if rounds&patience != 0 {
+		return nil
+	}
+	return s.idling(ctx, rounds)
+}
+
+//go:noinline
+func (s *session) idling(ctx context.Context, rounds int) error {
+	now := ticks.Now()
+	if rounds == patience+1 {
+		s.idleSince = now
+	} else if now-s.idleSince > s.spin {
+		s.yield()
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	now := ticks.Now()
 	if now >= s.clock.end {
 		return errOver
 	}
@@ -44,10 +69,8 @@ func (s *session) complete(ctx context.Context, cq *verbs.CQ) error {
 		return s.wc[0].Err()
 	}
 	for spins := 1; cq.Poll(s.wc[:1]) == 0; spins++ {
-		if spins&patience == 0 {
-			if err := s.idle(ctx); err != nil {
-				return err
-			}
+		if err := s.idle(ctx, spins); err != nil {
+			return err
 		}
 	}
 	return s.wc[0].Err()
@@ -78,10 +101,8 @@ func (s *session) latWrite(ctx context.Context, size int) error {
 		if received < n && (sent > 0 || s.peer.client) {
 			received++
 			for spins := 1; in.load() != byte(received); spins++ {
-				if spins&patience == 0 {
-					if err := s.idle(ctx); err != nil {
-						return err
-					}
+				if err := s.idle(ctx, spins); err != nil {
+					return err
 				}
 			}
 		}

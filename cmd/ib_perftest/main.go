@@ -20,6 +20,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/cmd/internal/ibtool"
 	"github.com/ucx-go/ucx/cmd/internal/ticks"
@@ -32,6 +35,9 @@ const version = "6.06"
 
 func main() {
 	ticks.TrustCounter() // as C does
+	// One goroutine works. With room for a second, Go would wake a thread to look for
+	// work each time the first has run for a while.
+	runtime.GOMAXPROCS(1)
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -45,7 +51,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "Version: %s\n", version)
 		return 0
 	case err == nil:
-		err = (&session{options: o, out: stdout, open: openDevice}).run(ctx)
+		err = (&session{options: o, out: stdout, open: openDevice, yield: yield}).run(ctx)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "ib_perftest: %v\n", err)
@@ -53,6 +59,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	return 0
 }
+
+// yield lets other processes run, and the kernel's threads. runtime.Gosched would
+// have no other goroutine to run here.
+func yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 // openDevice opens the device of a name, the first one for "", and returns its
 // name too.

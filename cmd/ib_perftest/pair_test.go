@@ -86,7 +86,7 @@ func newSide(t testing.TB, open opener, args string) *side {
 		t.Fatal(err)
 	}
 	s := &side{}
-	s.session = session{options: o, out: &s.out, open: open, inspect: func(*session) { s.mem = bytes.Clone(s.buf) }}
+	s.session = session{options: o, out: &s.out, open: open, yield: runtime.Gosched, inspect: func(*session) { s.mem = bytes.Clone(s.buf) }}
 	return s
 }
 

@@ -37,7 +37,9 @@ func TestRatios(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("RXE_ROUNDS")); err == nil && n > 0 {
 		rounds = n
 	}
-	fmt.Printf("%-26s %21s %21s %21s %15s %15s  target\n", "median of "+strconv.Itoa(rounds), "C - C", "Go - Go", "Go client - C", "Go/C", "mixed/C")
+	fmt.Printf("%-26s %21s %21s %21s %15s %15s\n%-26s %21s %21s %21s %15s %15s  target\n",
+		"medians of "+strconv.Itoa(rounds), "C", "Go", "Go, server C", "Go / C", "Go, server C",
+		"us, MiB/s", "typical       best", "", "", "", "/ C")
 	for _, row := range ratios {
 		name, _, _ := strings.Cut(row.args, " ")
 		needC(t, "ib_"+name)

@@ -18,6 +18,8 @@ type session struct {
 	out  io.Writer
 	open func(name string) (*verbs.Context, string, error)
 
+	// yield lets others run while there is nothing to do.
+	yield func()
 	// inspect is called after the last message, while everything is there still.
 	inspect func(*session)
 
@@ -28,6 +30,8 @@ type session struct {
 	counted      int      // messages while it was measured, of a timed test
 	clock        clock
 	heard        uint64 // ticks of the last message, where silence is an error
+	idleSince    uint64 // ticks, of what is waited for
+	spin         uint64 // spinTime in ticks
 	wc           [pollBatch]verbs.WC
 }
 
@@ -309,7 +313,8 @@ var errOver = errors.New("time is over")
 func (s *session) loop(ctx context.Context, loop func(ctx context.Context, size int) error, size int) error {
 	ctx, stop := s.peer.watch(ctx)
 	defer stop()
-	s.counted, s.clock = 0, clock{end: math.MaxUint64}
+	s.counted, s.clock, s.spin = 0, clock{end: math.MaxUint64}, ticks.FromSeconds(spinTime)
+	settle()
 	if err := loop(ctx, size); err != nil && err != errOver {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
