@@ -16,7 +16,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// EventChannel is where the events of IDs come out; struct rdma_event_channel.
+// EventChannel is where the events of IDs come out; struct rdma_event_channel. It
+// has to be kept as long as its connections are to last, by itself or in an ID or
+// Conn: like a file it is closed when nothing refers to it any more.
 type EventChannel struct {
 	file    ucm.File
 	raw     syscall.RawConn

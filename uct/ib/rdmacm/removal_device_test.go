@@ -1,14 +1,17 @@
 package rdmacm_test
 
 import (
+	"context"
 	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
 // shell runs a line of the shell.
@@ -19,8 +22,9 @@ func shell(t *testing.T, line string) {
 	}
 }
 
-// TestRemoval: a device goes while IDs are on it.
-func TestRemoval(t *testing.T) {
+// newDevice makes a device rxe8 at 10.8.0.1, on a cable whose other end nobody has.
+func newDevice(t *testing.T) *rig {
+	t.Helper()
 	r := deviceRig(t)
 	if os.Getenv("VM_NET") != "veth" {
 		t.Skip("devices are made and removed in the VM only")
@@ -30,6 +34,12 @@ func TestRemoval(t *testing.T) {
 	t.Cleanup(func() { shell(t, "ip link del veth8") })
 	r.client = netip.MustParseAddr("10.8.0.1")
 	r.server = r.client
+	return r
+}
+
+// TestRemoval: a device goes while IDs are on it.
+func TestRemoval(t *testing.T) {
+	r := newDevice(t)
 	l := r.listen(t)
 	conn, err := rdmacm.Resolve(timeout(t), l.Addr(), r.config())
 	check(t, err)
@@ -46,4 +56,30 @@ func TestRemoval(t *testing.T) {
 	check(t, conn.ID().Close())
 	check(t, conn.Close())
 	check(t, l.Close())
+}
+
+// TestSilence: the peer's machine is known but does not answer. The kernel takes a
+// minute to give up.
+func TestSilence(t *testing.T) {
+	r := newDevice(t)
+	var open rdmacm.Contexts
+	defer open.Close()
+	r.open = open.Open
+	shell(t, "ip neigh add 10.8.0.2 lladdr 02:00:00:00:00:02 dev veth8 nud permanent")
+	long := os.Getenv("RXE_LONG") == "1"
+	limit, want := time.Second, ucs.ErrTimedOut
+	if long {
+		limit, want = 10*time.Minute, ucs.ErrUnreachable
+	}
+	conn := must(rdmacm.Resolve(timeout(t), netip.MustParseAddrPort("10.8.0.2:1"), r.config()))(t)
+	e := r.newEnd(t, conn.Addr(), verbs.RC)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	start := time.Now()
+	err := conn.Connect(ctx, e.qp, nil)
+	wantErr(t, err, want, "a peer that does not answer")
+	wantErr(t, err, ucs.ErrTimedOut, "a peer that does not answer")
+	t.Logf("%v after %v", err, time.Since(start))
+	check(t, conn.Close())
+	e.close(t)
 }
