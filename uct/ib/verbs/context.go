@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
@@ -175,7 +176,8 @@ func (c *Context) next(turn int) closer {
 }
 
 // Close closes all objects of the device that are left, then the device. The
-// caller has to make sure that no goroutine uses them.
+// caller has to make sure that no goroutine uses them. That the device is gone is no
+// error.
 func (c *Context) Close() error {
 	c.mu.Lock()
 	closed := c.closed
@@ -191,8 +193,11 @@ func (c *Context) Close() error {
 				q.leaveMcast()
 			}
 			if err := o.Close(); err != nil {
-				// Closing the device ends it all the same.
-				errs = append(errs, err)
+				// Closing the device ends it all the same. EIO is the answer to everything
+				// when the device was taken away, and all objects with it.
+				if uverbs.Errno(err) != syscall.EIO {
+					errs = append(errs, err)
+				}
 				left = append(left, o)
 				c.mu.Lock()
 				delete(c.children, o)

@@ -280,6 +280,42 @@ func TestPortDown(t *testing.T) {
 	}
 }
 
+// TestRemove takes the device away from who has it open: events and calls say so,
+// and closing is no error.
+func TestRemove(t *testing.T) {
+	r := fakeRig(t)
+	a, b := r.pair(t, verbs.RC)
+	a.works(t, b, 1)
+	mw := must(a.pd.AllocMW())(t)
+	srq := must(a.pd.CreateSRQ(&verbs.SRQInitAttr{MaxWR: 4, MaxSGE: 1}))(t)
+	ends := make(chan error)
+	go func() {
+		_, err := a.cq.Wait(context.Background(), make([]verbs.WC, 1))
+		ends <- err
+	}()
+	r.kernel.Remove()
+	if e := must(a.ctx.GetAsyncEvent(timeout(t)))(t); e.Type != verbs.EventDeviceFatal || e.Port != 0 || e.QP != nil {
+		t.Errorf("%v", e)
+	}
+	check(t, a.cq.Channel().Close())
+	if err := <-ends; !errors.Is(err, ucs.ErrCanceled) && !errors.Is(err, syscall.EIO) { // it may have begun later
+		t.Errorf("waiting for completions: %v", err)
+	}
+	_, err := a.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, SGList: a.at(0, 8)}})
+	wantErr(t, err, syscall.EIO, "a send")
+	_, err = a.ctx.AllocPD()
+	wantErr(t, err, ucs.ErrIO, "a domain")
+	for what, o := range map[string]interface{ Close() error }{"QP": a.qp, "MW": mw, "SRQ": srq, "MR": a.mr, "PD": a.pd, "CQ": a.cq} {
+		wantErr(t, o.Close(), ucs.ErrIO, what)
+	}
+	wantErr(t, srq.Resize(9), ucs.ErrIO, "a resize")
+	if n := a.cq.Poll(make([]verbs.WC, 1)); n != 0 {
+		t.Error("a completion")
+	}
+	check(t, a.ctx.Close())
+	check(t, b.ctx.Close())
+}
+
 // otherDriver is a device of another driver.
 type otherDriver struct {
 	uverbs.File

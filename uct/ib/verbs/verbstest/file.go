@@ -49,6 +49,9 @@ func (f *file) Ioctl(frame *uverbs.Frame) syscall.Errno {
 	if f.closed {
 		return syscall.EBADF
 	}
+	if f.k.removed {
+		return syscall.EIO
+	}
 	if !f.context && r.Spec.Name != "DEVICE.GET_CONTEXT" && r.Spec.Name != "DEVICE.INVOKE_WRITE" {
 		return syscall.EINVAL
 	}
@@ -84,6 +87,9 @@ func (f *file) Write(b []byte) (int, syscall.Errno) {
 	defer f.k.mu.Unlock()
 	if f.closed {
 		return 0, syscall.EBADF
+	}
+	if f.k.removed {
+		return 0, syscall.EIO
 	}
 	if e := f.k.failing("write"); e != 0 {
 		return 0, e
@@ -134,6 +140,16 @@ func (f *file) Close() error {
 		return syscall.EBADF
 	}
 	f.closed = true
+	f.destroyAll()
+	for _, fd := range f.pipes {
+		unix.Close(fd)
+	}
+	delete(f.k.files, f)
+	return nil
+}
+
+// destroyAll ends all objects. Lock held.
+func (f *file) destroyAll() {
 	for _, o := range f.objects {
 		if q, ok := o.(*qp); ok {
 			q.groups = nil
@@ -144,11 +160,6 @@ func (f *file) Close() error {
 			f.destroy(h)
 		}
 	}
-	for _, fd := range f.pipes {
-		unix.Close(fd)
-	}
-	delete(f.k.files, f)
-	return nil
 }
 
 // Mapped counts the queues that are mapped through any file.

@@ -29,6 +29,7 @@ type Kernel struct {
 	mu      sync.Mutex
 	gids    [gidTable][16]byte // a zero one is empty
 	active  bool               // the port is
+	removed bool
 	files   map[*file]bool
 	qps     map[uint32]*qp // by number
 	mrs     map[uint32]*mr // by index of the keys
@@ -120,6 +121,19 @@ func (k *Kernel) SetPort(active bool) {
 	k.run()
 }
 
+// Remove takes the device from all who have it open, as drivers do that have
+// disassociate_ucontext, which rdma_rxe has not: an event says so, objects end without
+// completions, and every call fails with EIO.
+func (k *Kernel) Remove() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.removed = true
+	for f := range k.files {
+		f.destroyAll()
+		f.event(eventDeviceFatal, 0)
+	}
+}
+
 // SetGID changes an entry of the port's table; a zero one is empty.
 func (k *Kernel) SetGID(index int, gid [16]byte) {
 	k.mu.Lock()
@@ -147,6 +161,7 @@ const (
 	eventQPReqErr    = 2
 	eventQPAccessErr = 3
 	eventSQDrained   = 5
+	eventDeviceFatal = 8
 	eventPortActive  = 9
 	eventPortErr     = 10
 	eventSRQLimit    = 15
