@@ -40,7 +40,7 @@ func (id *ID) Connect(p *ConnParam) error {
 	}
 	req := abi.Connect{ConnParam: p.abi(), Id: id.handle}
 	err := id.do(abi.RDMA_USER_CM_CMD_CONNECT, abi.Bytes(&req), nil)
-	return id.tooMuch(err, p.PrivateData, MaxConnectData, MaxConnectUD)
+	return id.tooMuch(err, p.PrivateData, MaxConnectData, MaxConnectDataUD)
 }
 
 // Accept agrees to a connection that a peer has asked for; rdma_accept. p.QPN is a
@@ -56,7 +56,7 @@ func (id *ID) Accept(p *ConnParam) error {
 	}
 	req := abi.Accept{Uid: id.uid, ConnParam: p.abi(), Id: id.handle}
 	err := id.do(abi.RDMA_USER_CM_CMD_ACCEPT, abi.Bytes(&req), nil)
-	return id.tooMuch(err, p.PrivateData, MaxAcceptData, MaxAcceptUD)
+	return id.tooMuch(err, p.PrivateData, MaxAcceptData, MaxAcceptDataUD)
 }
 
 // Establish tells the peer that has accepted that its answer has come and the queue
@@ -86,7 +86,7 @@ func (id *ID) RejectReason(reason RejectReason, data []byte) error {
 		return fmt.Errorf("rdmacm: rejecting for %v: %w", reason, ucs.ErrInvalidParam)
 	}
 	err := id.do(abi.RDMA_USER_CM_CMD_REJECT, abi.Bytes(&req), nil)
-	return id.tooMuch(err, data, MaxRejectData, MaxAcceptUD)
+	return id.tooMuch(err, data, MaxRejectData, MaxAcceptDataUD)
 }
 
 // Disconnect ends the connection; rdma_disconnect. EventDisconnected comes at both

@@ -38,15 +38,15 @@ func (p PortSpace) String() string {
 // IP addresses, in bytes (ib_cm.h, and struct cma_hdr in drivers/infiniband/core/cma.c,
 // which takes 36 bytes of a request).
 const (
-	MaxConnectData  = 56  // Connect
-	MaxAcceptData   = 196 // Accept
-	MaxRejectData   = 148 // Reject
-	MaxConnectUD    = 180 // Connect in PortSpaceUDP
-	MaxAcceptUD     = 136 // Accept and Reject there
-	maxPrivateData  = 255 // what the kernel's interface has room for
-	maxQPNumber     = 1<<24 - 1
-	defaultRdAtomic = 16
-	defaultRetry    = 7
+	MaxConnectData   = 56  // Connect
+	MaxAcceptData    = 196 // Accept
+	MaxRejectData    = 148 // Reject
+	MaxConnectDataUD = 180 // Connect in PortSpaceUDP
+	MaxAcceptDataUD  = 136 // Accept and Reject there
+	maxPrivateData   = 255 // what the kernel's interface has room for
+	maxQPNumber      = 1<<24 - 1
+	defaultRdAtomic  = 16
+	defaultRetry     = 7
 )
 
 // ConnParam is what one side of a handshake tells the other; struct
