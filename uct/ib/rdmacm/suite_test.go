@@ -555,8 +555,42 @@ func testLimits(t *testing.T, r *rig) {
 	if err == nil || !strings.Contains(err.Error(), "at most 56 fit") {
 		t.Errorf("57 bytes: %v", err)
 	}
+	failed := make(chan error)
+	go func() {
+		failed <- c.Connect(timeout(t), e.qp, &rdmacm.ConnParam{PrivateData: make([]byte, rdmacm.MaxConnectData)})
+	}()
+	request := must(l.GetRequest(timeout(t)))(t)
+	f := r.newEnd(t, request.Addr(), verbs.RC)
+	err = request.Reject(make([]byte, rdmacm.MaxRejectData+1))
+	if err == nil || !strings.Contains(err.Error(), "at most 148 fit") {
+		t.Errorf("149 bytes: %v", err)
+	}
+	err = request.Accept(timeout(t), f.qp, &rdmacm.ConnParam{PrivateData: make([]byte, rdmacm.MaxAcceptData+1)})
+	if err == nil || !strings.Contains(err.Error(), "at most 196 fit") {
+		t.Errorf("197 bytes: %v", err)
+	}
+	check(t, request.Close())
+	wantErr(t, <-failed, ucs.ErrRejected, "a request that is not answered")
 	check(t, c.Close())
 	e.close(t)
+	f.close(t)
+
+	ch, _, client := udPair(t, r)
+	err = client.Connect(&rdmacm.ConnParam{PrivateData: make([]byte, rdmacm.MaxConnectDataUD+1)})
+	if err == nil || !strings.Contains(err.Error(), "at most 180 fit") {
+		t.Errorf("181 bytes: %v", err)
+	}
+	check(t, client.Connect(&rdmacm.ConnParam{PrivateData: bytes.Repeat([]byte{7}, rdmacm.MaxConnectDataUD)}))
+	event := next(t, ch, rdmacm.EventConnectRequest)
+	if !bytes.Equal(event.PrivateData(), bytes.Repeat([]byte{7}, rdmacm.MaxConnectDataUD)) {
+		t.Errorf("180 bytes arrive as % x", event.PrivateData())
+	}
+	err = event.ID.Accept(&rdmacm.ConnParam{PrivateData: make([]byte, rdmacm.MaxAcceptDataUD+1)})
+	if err == nil || !strings.Contains(err.Error(), "at most 136 fit") {
+		t.Errorf("137 bytes: %v", err)
+	}
+	check(t, event.ID.Close())
+	check(t, client.Close())
 }
 
 // testClosed: what is closed says so, and does not wait.
