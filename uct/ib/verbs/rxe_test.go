@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"errors"
+	"strings"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -92,5 +93,56 @@ func TestRingIndices(t *testing.T) {
 	h.ConsumerIndex = 3
 	if n, err := rq.post(make([]RecvWR, 3)); n != 3 || err != nil || h.ProducerIndex != 2 {
 		t.Errorf("%d receives, index %d: %v", n, h.ProducerIndex, err)
+	}
+}
+
+// TestOldAH: a kernel that does not number addresses is named.
+func TestOldAH(t *testing.T) {
+	err := (&rxeAH{}).attach(&AH{pd: &PD{ctx: &Context{file: &memoryFile{}}}})
+	if !errors.Is(err, ucs.ErrUnsupported) || !strings.Contains(err.Error(), "need Linux 5.16") {
+		t.Error(err)
+	}
+}
+
+// TestResizeAnswer: a new ring that the kernel names is checked as the first was, and
+// the cell of its name comes back.
+func TestResizeAnswer(t *testing.T) {
+	f, h := newMemory(4096, 6, 7)
+	c := &Context{file: f}
+	defer c.cells.free()
+	s := &SRQ{pd: &PD{ctx: c}, attr: SRQInitAttr{MaxSGE: 1}}
+	old := &rxeSRQ{}
+	if err := old.rq.mmap(f, abi.Mminfo{Size: 4096}, 1); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := old.postRecv(make([]RecvWR, 5)); n != 5 || err != nil {
+		t.Fatal(n, err)
+	}
+	if _, err := old.resize(s, 4); !errors.Is(err, ucs.ErrInvalidParam) {
+		t.Errorf("no room for what is posted: %v", err)
+	}
+	for _, size := range []uint32{100, 1 << 31, 4096} {
+		next, err := old.resize(s, 5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cell := next.(*rxeSRQ).cell
+		copy(cell, abi.Bytes(&abi.Mminfo{Size: size}))
+		h.ProducerIndex = 0xfffffffd // 5
+		err = next.attach(s)
+		if ok := size == 4096; ok != (err == nil) || !ok && !errors.Is(err, ucs.ErrIO) {
+			t.Errorf("a ring of %d bytes: %v", size, err)
+		}
+		if err == nil {
+			if n, err := next.postRecv(make([]RecvWR, 9)); n != 2 || !errors.Is(err, ucs.ErrNoResource) {
+				t.Errorf("%d receives beside 5 in a ring of 7: %v", n, err)
+			}
+		}
+		spare := len(c.cells.spare)
+		next.detach()
+		next.detach()
+		if len(c.cells.spare) != spare+1 {
+			t.Errorf("%d cells, %d before", len(c.cells.spare), spare)
+		}
 	}
 }

@@ -47,6 +47,32 @@ func testContention(t *testing.T, r *rig) {
 	}
 }
 
+// testFence sends what a read before it brings, in the same batch: the fence makes the
+// send wait for the data.
+func testFence(t *testing.T, r *rig) {
+	a, b := r.pair(t, verbs.RC)
+	const n, word = 20000, 60000
+	for i := range r.often(20, 50, 2000) {
+		fill(b.buf[:n], byte(i))
+		clear(a.buf[:n])
+		binary.NativeEndian.PutUint64(b.buf[word:], uint64(i))
+		b.recv(t, verbs.RecvWR{ID: 1, SGList: b.at(n, n)}, verbs.RecvWR{ID: 2, SGList: b.at(2*n, 8)})
+		a.send(t, verbs.SendWR{Opcode: verbs.WRRDMARead, SGList: a.at(0, n), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()},
+			verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendFence, SGList: a.at(0, n)},
+			verbs.SendWR{Opcode: verbs.WRAtomicFetchAndAdd, SGList: a.at(word, 8), RemoteAddr: b.mr.Addr() + word, RKey: b.mr.RKey(), CompareAdd: 1},
+			verbs.SendWR{ID: 3, Opcode: verbs.WRSend, Flags: verbs.SendFence | verbs.SendSignaled, SGList: a.at(word, 8)})
+		a.done(t, 3, verbs.WCSend)
+		b.done(t, 1, verbs.WCRecv)
+		b.done(t, 2, verbs.WCRecv)
+		if !bytes.Equal(b.buf[n:2*n], b.buf[:n]) {
+			t.Fatalf("round %d: the send did not wait for the read", i)
+		}
+		if v := binary.NativeEndian.Uint64(b.buf[2*n:]); v != uint64(i) {
+			t.Fatalf("round %d: the send did not wait for the atomic: %d", i, v)
+		}
+	}
+}
+
 // testGIDs connects and sends datagrams from each GID of the port to itself, of IPv4
 // and IPv6.
 func testGIDs(t *testing.T, r *rig) {

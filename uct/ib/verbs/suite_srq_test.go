@@ -162,6 +162,16 @@ func testSRQResize(t *testing.T, r *rig) {
 	wantErr(t, srq.Resize(10), ucs.ErrInvalidParam, "a closed queue")
 }
 
+// testDMABuf: what the driver has no code for is refused as such.
+func testDMABuf(t *testing.T, r *rig) {
+	c := r.open(t)
+	if c.Driver() != "rxe" {
+		t.Skip("no dma-buf to try it with")
+	}
+	_, err := must(c.AllocPD())(t).RegDMABufMR(0, 4096, 0, 0, verbs.AccessLocalWrite)
+	wantErr(t, err, ucs.ErrUnsupported, "memory of another device")
+}
+
 // testRereg changes what peers may do with a region, and its domain.
 func testRereg(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
