@@ -174,6 +174,8 @@ var numbers = regexp.MustCompile(`0x[0-9a-f]+`)
 
 // head is what stands above the rows, without what differs between two runs.
 func head(out string) string {
+	// C says this while it reads the command line.
+	out = strings.ReplaceAll(out, line+"Post List requested - CQ moderation will be the size of the post list\n", "")
 	top, columns, _ := strings.Cut(out, " #bytes")
 	columns, _, _ = strings.Cut(columns, "\n")
 	for strings.HasPrefix(top, line+line[:10]) {
