@@ -23,6 +23,9 @@ type EventChannel struct {
 	file    ucm.File
 	raw     syscall.RawConn
 	reading chan struct{} // holds one token while somebody waits
+	// reads is held for reading from the kernel's answer to the delivery of an event,
+	// for no ID to move away in between.
+	reads sync.RWMutex
 
 	mu     sync.Mutex
 	closed bool                  // under mu
@@ -55,8 +58,13 @@ func NewChannel(f ucm.File) (*EventChannel, error) {
 		groups: make(map[uint64]*Multicast)}, nil
 }
 
-// FD is the descriptor that becomes readable with an event. It stays the channel's.
-func (c *EventChannel) FD() int { return c.file.FD() }
+// FD is the descriptor that becomes readable with an event, -1 once the channel is
+// closed. It stays the channel's.
+func (c *EventChannel) FD() int {
+	fd := -1
+	c.raw.Control(func(n uintptr) { fd = int(n) })
+	return fd
+}
 
 // do makes a command.
 func (c *EventChannel) do(cmd uint32, in, data []byte) error {
@@ -69,6 +77,8 @@ func (c *EventChannel) do(cmd uint32, in, data []byte) error {
 // PollEvent returns the next event without waiting, ucs.ErrNoMessage if there is
 // none.
 func (c *EventChannel) PollEvent() (*Event, error) {
+	c.reads.RLock()
+	defer c.reads.RUnlock()
 	for {
 		var r abi.EventResp
 		switch e := c.file.Command(abi.RDMA_USER_CM_CMD_GET_EVENT, abi.Bytes(&abi.GetEvent{}), abi.Bytes(&r)); e {

@@ -37,7 +37,7 @@ var eventNames = []string{"ADDR_RESOLVED", "ADDR_ERROR", "ROUTE_RESOLVED", "ROUT
 
 // String is the name as librdmacm has it, without its prefix.
 func (t EventType) String() string {
-	if int(t) < len(eventNames) {
+	if t < EventType(len(eventNames)) {
 		return eventNames[t]
 	}
 	return fmt.Sprintf("EVENT_%d", uint32(t))

@@ -142,8 +142,8 @@ func (id *ID) Listen(backlog int) error {
 	return id.do(abi.RDMA_USER_CM_CMD_LISTEN, abi.Bytes(&req), nil)
 }
 
-// Migrate moves the ID and its events to another channel; rdma_migrate_id. Events
-// that have been read stay read.
+// Migrate moves the ID and its events to another channel; rdma_migrate_id. An event
+// comes out at one of them.
 func (id *ID) Migrate(to *EventChannel) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -157,14 +157,23 @@ func (id *ID) Migrate(to *EventChannel) error {
 	if !to.adopt(id, from.memberships(id)) { // before the first event can come there
 		return errClosed
 	}
-	var resp abi.MigrateResp
-	req := abi.MigrateId{Id: id.handle, Fd: uint32(from.FD())}
-	if err := to.do(abi.RDMA_USER_CM_CMD_MIGRATE_ID, abi.Bytes(&req), abi.Bytes(&resp)); err != nil {
+	err := errClosed
+	// The old channel stays open meanwhile: its descriptor could become another's, and
+	// the ID's number that of an ID there.
+	from.raw.Control(func(fd uintptr) {
+		from.reads.Lock()
+		defer from.reads.Unlock()
+		var resp abi.MigrateResp
+		req := abi.MigrateId{Id: id.handle, Fd: uint32(fd)}
+		if err = to.do(abi.RDMA_USER_CM_CMD_MIGRATE_ID, abi.Bytes(&req), abi.Bytes(&resp)); err == nil {
+			from.forget(id)
+		}
+	})
+	if err != nil {
 		to.forget(id)
 		return err
 	}
 	id.ch = to
-	from.forget(id)
 	to.wake() // the kernel does not tell of events that have moved
 	return nil
 }

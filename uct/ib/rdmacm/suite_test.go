@@ -609,6 +609,9 @@ func testClosed(t *testing.T, r *rig) {
 	check(t, ch.Close())
 	check(t, ch.Close())
 	wantErr(t, <-waits, ucs.ErrCanceled, "waiting on a closed channel")
+	if fd := ch.FD(); fd != -1 {
+		t.Errorf("a closed channel has descriptor %d, which may be another's", fd)
+	}
 	_, err := ch.PollEvent()
 	wantErr(t, err, ucs.ErrCanceled, "polling a closed channel")
 	_, err = ch.CreateID(rdmacm.PortSpaceTCP, 0)

@@ -133,7 +133,6 @@ type event struct {
 
 func (f *file) Name() string   { return "rdmacmtest" }
 func (f *file) Poll() *os.File { return f.f }
-func (f *file) FD() int        { return f.fd }
 
 // push adds an event. The descriptor is readable while there is one.
 func (f *file) push(e *event) {

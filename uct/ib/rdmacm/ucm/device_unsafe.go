@@ -34,7 +34,6 @@ const headerSize = int(unsafe.Sizeof(abi.CmdHdr{}))
 type device struct {
 	f   *os.File
 	raw syscall.RawConn
-	fd  int
 }
 
 // abiVersion tells the version of the interface.
@@ -59,12 +58,11 @@ func Open() (File, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return Traced(&device{f: f, raw: raw, fd: fd}), nil
+	return Traced(&device{f: f, raw: raw}), nil
 }
 
 func (d *device) Name() string   { return "rdma_cm" }
 func (d *device) Poll() *os.File { return d.f }
-func (d *device) FD() int        { return d.fd }
 
 func (d *device) Close() error {
 	if err := d.f.Close(); err != nil {

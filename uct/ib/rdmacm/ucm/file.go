@@ -15,8 +15,6 @@ type File interface {
 	Command(cmd uint32, in, data []byte) syscall.Errno
 	// Poll is what becomes readable with an event. It is closed by Close.
 	Poll() *os.File
-	// FD is the number of that descriptor.
-	FD() int
 	// Close closes it. The kernel destroys what is left.
 	Close() error
 }
