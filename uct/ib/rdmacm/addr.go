@@ -107,11 +107,22 @@ func (a *Addr) isAt(d *verbs.Device) bool {
 	return false
 }
 
+// certain reports whether d, which FindDevice has chosen, must be the device. RoCE
+// devices may share a GUID, and may have got the local address after d was listed.
+func (a *Addr) certain(d *verbs.Device) bool {
+	for _, p := range d.Ports {
+		if p.Num == a.Port && p.LinkLayer == verbs.LinkEthernet && d.NodeType != verbs.NodeRNIC {
+			return a.isAt(d)
+		}
+	}
+	return true
+}
+
 // Contexts opens each device once, for all connections over it. The zero value has
 // none open. Any goroutine may use it.
 type Contexts struct {
 	// Devices is what verbs.Devices has found, which takes a while. It is looked for
-	// again when a device is not among it.
+	// again when a device with the local address is not among it.
 	Devices []verbs.Device
 
 	mu   sync.Mutex                // guards Devices too, once Open is called
@@ -123,7 +134,7 @@ func (c *Contexts) Open(a Addr) (*verbs.Context, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	d, err := a.FindDevice(c.Devices)
-	if err != nil {
+	if err != nil || !a.certain(d) {
 		if c.Devices, err = verbs.Devices(""); err != nil {
 			return nil, err
 		}

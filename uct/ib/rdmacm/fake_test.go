@@ -235,6 +235,20 @@ func TestFindDevice(t *testing.T) {
 	}
 }
 
+// TestContextsLookAgain: a device that has the GUID but not the address may have been
+// listed before the right one was there.
+func TestContextsLookAgain(t *testing.T) {
+	port := verbs.Port{Num: 1, LinkLayer: verbs.LinkEthernet, GIDs: []verbs.PortGID{{GID: verbs.GIDFromAddr(netip.MustParseAddr("10.0.0.1"))}}}
+	old := verbs.Device{Name: "old", Uverbs: "uverbs-none", Path: "/dev/null", NodeGUID: 7, Ports: []verbs.Port{port}}
+	for src, again := range map[string]bool{"10.0.0.1:1": false, "10.0.0.2:1": true} {
+		open := rdmacm.Contexts{Devices: []verbs.Device{old}}
+		_, err := open.Open(rdmacm.Addr{NodeGUID: 7, Port: 1, Src: netip.MustParseAddrPort(src)})
+		if err == nil || strings.Contains(err.Error(), "no device has the GUID") != again {
+			t.Errorf("%s: %v", src, err)
+		}
+	}
+}
+
 // TestTrace prints what a call does.
 func TestTrace(t *testing.T) {
 	ucttest.NoLeaks(t)
