@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm/rdmacmtest"
+	"github.com/ucx-go/ucx/uct/ib/rdmacm/ucm"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -25,6 +27,12 @@ const patience = 60 * time.Second
 
 // fakeSystem is a machine without a kernel.
 func fakeSystem(t *testing.T) *system {
+	t.Helper()
+	sys, _ := fakeMachine(t)
+	return sys
+}
+
+func fakeMachine(t *testing.T) (*system, *rdmacmtest.Kernel) {
 	t.Helper()
 	if raceEnabled {
 		t.Skip("the race detector does not see that a mapped queue orders what one goroutine writes and another's device reads")
@@ -52,7 +60,7 @@ func fakeSystem(t *testing.T) *system {
 			return rdmacm.NewChannel(f)
 		},
 		open: func(rdmacm.Addr) (*verbs.Context, error) { return dev, nil },
-	}
+	}, cm
 }
 
 // lines collects output and tells of a line.
@@ -186,6 +194,98 @@ func TestTooMuch(t *testing.T) {
 	}
 	if status != exitFailure || !strings.Contains(stderr, "client DISCONNECT EVENT") {
 		t.Errorf("client: %d\n%s", status, stderr)
+	}
+}
+
+// TestFull: a client that there are no descriptors for is refused, the next is not.
+func TestFull(t *testing.T) {
+	sys := fakeSystem(t)
+	open, opened := sys.channel, 0
+	sys.channel = func() (*rdmacm.EventChannel, error) {
+		if opened++; opened == 3 { // that of the listener, of the client, of its connection
+			return nil, &ucm.Error{Call: "open", Errno: syscall.EMFILE}
+		}
+		return open()
+	}
+	_, errs, wait := server(t, sys, "-P")
+	args := []string{"-a", "127.0.0.1", "-V", "-C", "2"}
+	if n, _, stderr := client(t, sys, args...); n != exitFailure || !strings.Contains(stderr, "REJECTED, error 28") {
+		t.Errorf("one too many: %d\n%s", n, stderr)
+	}
+	if n, _, stderr := client(t, sys, args...); n != 0 {
+		t.Errorf("the next: %d\n%s", n, stderr)
+	}
+	wait()
+	if !strings.Contains(errs.String(), "too many open files") {
+		t.Errorf("the server says\n%s", errs)
+	}
+}
+
+// TestHostileClient: a client that names what it has not, or says nothing sensible.
+func TestHostileClient(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		say  func(s *session) error
+		want string
+	}{
+		{"short", func(s *session) error {
+			return s.post(verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{s.send.SGE(0, infoLen-1)}})
+		}, "bogus data, size 15"},
+		{"empty", func(s *session) error { return s.goOn(info{}) }, "the client has 0 bytes"},
+		{"all", func(s *session) error { return s.goOn(info{1<<64 - 1, 1<<32 - 1, 1<<32 - 1}) }, "the client has 4294967295 bytes"},
+		{"no key", func(s *session) error { return s.goOn(info{s.text.Addr(), s.text.RKey() + 1<<16, 64}) }, "completion failed"},
+		{"not its memory", func(s *session) error { return s.goOn(info{s.text.Addr() + 1, s.text.RKey(), 64}) }, "completion failed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			sys := fakeSystem(t)
+			_, errs, wait := server(t, sys)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			p := &program{options: &options{size: 64}, sys: sys, out: io.Discard, err: io.Discard}
+			conn, err := rdmacm.Resolve(ctx, netip.MustParseAddrPort("127.0.0.1:7174"), p.config())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := p.newSession(conn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.close()
+			if err := conn.Connect(ctx, s.qp, param()); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.say(s); err != nil {
+				t.Fatal(err)
+			}
+			if err := conn.Wait(ctx); err != nil {
+				t.Error(err)
+			}
+			if err := conn.Disconnect(ctx); err != nil {
+				t.Error(err)
+			}
+			if n := wait(); n != exitFailure || !strings.Contains(errs.String(), c.want) {
+				t.Errorf("server: %d\n%s", n, errs)
+			}
+		})
+	}
+}
+
+// TestRemoval: the device goes in the middle.
+func TestRemoval(t *testing.T) {
+	sys, cm := fakeMachine(t)
+	_, errs, wait := server(t, sys)
+	out, stderr := newLines("ping data: rdma-ping-9:"), newLines("")
+	status := make(chan int, 1)
+	go func() {
+		status <- run(context.Background(), sys, []string{"-c", "-v", "-a", "127.0.0.1"}, out, stderr)
+	}()
+	<-out.seen
+	cm.RemoveDevice()
+	if n := <-status; n != exitFailure || !strings.Contains(stderr.String(), "cma event RDMA_CM_EVENT_DEVICE_REMOVAL") {
+		t.Errorf("client: %d\n%s", n, stderr)
+	}
+	if n := wait(); n != exitFailure || !strings.Contains(errs.String(), "cma event RDMA_CM_EVENT_DEVICE_REMOVAL") {
+		t.Errorf("server: %d\n%s", n, errs)
 	}
 }
 

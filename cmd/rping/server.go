@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
@@ -44,7 +45,11 @@ func (p *program) servePersistent(ctx context.Context) error {
 	defer clients.Wait()
 	for {
 		conn, err := l.GetRequest(ctx)
-		if err != nil {
+		switch {
+		case errors.Is(err, ucs.ErrNoResource), errors.Is(err, ucs.ErrNoMemory): // one too many, which is refused
+			p.complain("wait for CONNECT_REQUEST", err)
+			continue
+		case err != nil:
 			return p.complain("wait for CONNECT_REQUEST", err)
 		}
 		clients.Add(1)
@@ -103,7 +108,7 @@ func (s *session) pongs(ctx context.Context) error {
 			return err
 		}
 		err = s.post(verbs.SendWR{Opcode: verbs.WRRDMAWrite, RemoteAddr: to.addr, RKey: to.rkey,
-			SGList: []verbs.SGE{s.rdma.SGE(0, min(n+1, len(text)))}})
+			SGList: []verbs.SGE{s.rdma.SGE(0, min(n+1, len(text), int(to.size)))}})
 		if err != nil {
 			return err
 		}

@@ -113,8 +113,9 @@ func (s *session) close() error {
 	return errors.Join(errs...)
 }
 
-// play runs fn while the connection lasts: its context ends with it, and what fn
-// returns then is errDisconnected. After it, the connection is ended.
+// play runs fn while the connection lasts: its context ends with it, and an error of
+// fn is then why: errDisconnected if the peer has ended it. After it, the connection
+// is ended.
 func (s *session) play(ctx context.Context, fn func(context.Context) error) error {
 	lasts, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -129,13 +130,14 @@ func (s *session) play(ctx context.Context, fn func(context.Context) error) erro
 		watched <- err
 	}()
 	err := fn(lasts)
-	if err != nil && errors.Is(context.Cause(lasts), errDisconnected) {
-		err = errDisconnected
+	if cause := context.Cause(lasts); err != nil && cause != nil {
+		err = cause
 	}
 	cancel(nil)
 	watch := <-watched
 	end := s.conn.Disconnect(ctx)
-	if end == nil && !errors.Is(watch, errDisconnected) {
+	var other *rdmacm.EventError // than the end
+	if end == nil && !errors.Is(watch, errDisconnected) && !errors.As(watch, &other) {
 		s.disconnected()
 	}
 	if err == nil {

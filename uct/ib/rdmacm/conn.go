@@ -277,7 +277,9 @@ func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
 // GetRequest waits for the next peer; rdma_get_request. Conn.Peer says what it
 // wants. The Conn is for Accept, with a queue pair of its device, or Reject; Close
-// without either refuses too.
+// without either refuses too. If there is no room for another connection, the error
+// is ucs.ErrNoResource or ucs.ErrNoMemory: that peer is refused, the next may be
+// waited for.
 func (l *Listener) GetRequest(ctx context.Context) (*Conn, error) {
 	for {
 		e, err := l.ch.GetEvent(ctx)

@@ -35,6 +35,8 @@ func Status(e syscall.Errno) ucs.Status {
 		return ucs.ErrInvalidParam
 	case syscall.ENOMEM:
 		return ucs.ErrNoMemory
+	case syscall.EMFILE, syscall.ENFILE: // each channel is an open file
+		return ucs.ErrNoResource
 	case syscall.ENOSYS, syscall.EOPNOTSUPP, syscall.EPROTONOSUPPORT:
 		return ucs.ErrUnsupported
 	case syscall.EBUSY, syscall.EADDRINUSE:
