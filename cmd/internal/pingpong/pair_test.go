@@ -98,12 +98,10 @@ func TestPair(t *testing.T) {
 // stands for.
 func TestUnchecked(t *testing.T) {
 	k := newKernel(t)
-	port := fmt.Sprint(freePort(t))
-	server := start(t, k, RC, "-c", "-s", "9000", "-p", port)
-	var n int
-	fmt.Sscan(port, &n)
-	listened(t, n, server.ended)
-	client := start(t, k, RC, "-s", "9000", "-p", port, "localhost")
+	port := freePort(t)
+	server := start(t, k, RC, "-c", "-s", "9000", "-p", fmt.Sprint(port))
+	listened(t, port, server.ended)
+	client := start(t, k, RC, "-s", "9000", "-p", fmt.Sprint(port), "localhost")
 	client.end(t, "")
 	server.end(t, "3 pages")
 	if !strings.HasSuffix(server.out.String(), "invalid data in page 0\ninvalid data in page 1\ninvalid data in page 2\n") {
@@ -188,7 +186,6 @@ func TestInterrupt(t *testing.T) {
 				t.Fatal(err)
 			}
 			io.WriteString(c, done)
-			io.Copy(io.Discard, io.LimitReader(c, 0))
 			c.Close()
 			r.cancel()
 			r.end(t, "interrupted")

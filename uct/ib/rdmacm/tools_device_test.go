@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"os/exec"
 	"testing"
 	"time"
@@ -27,6 +28,9 @@ const (
 func tool(t *testing.T, name string, args ...string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
+		if os.Getenv("REQUIRE_TEST_TOOLS") == "1" {
+			t.Fatal(err)
+		}
 		t.Skipf("%v (apt-get install rdmacm-utils)", err)
 	}
 	args = append(args, "-c", fmt.Sprint(toolConns), "-C", fmt.Sprint(toolMessages), "-S", fmt.Sprint(toolSize))
