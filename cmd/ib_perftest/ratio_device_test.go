@@ -30,7 +30,7 @@ var ratios = []struct {
 // decide nothing: machines are noisy. RXE_ROUNDS says how often.
 func TestRatios(t *testing.T) {
 	flags := onDevice(t)
-	rounds := 1
+	rounds := 3
 	if os.Getenv("RXE_LONG") != "" {
 		rounds = 11
 	}
