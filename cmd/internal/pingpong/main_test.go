@@ -17,13 +17,20 @@ import (
 // patience bounds what must happen, for the case that it does not.
 const patience = 60 * time.Second
 
-// envTool makes the test binary the tool that it names.
-const envTool = "PINGPONG_TEST_TOOL"
+// envTool makes the test binary the tool that it names, envGrace sets the tool's
+// grace.
+const (
+	envTool  = "PINGPONG_TEST_TOOL"
+	envGrace = "PINGPONG_TEST_GRACE"
+)
 
 var tools = []*Tool{RC, UC, UD, SRQ}
 
 func TestMain(m *testing.M) {
 	grace = 2 * time.Second
+	if d, err := time.ParseDuration(os.Getenv(envGrace)); err == nil {
+		grace = d
+	}
 	name := os.Getenv(envTool)
 	for _, t := range tools {
 		if t.Name == name {

@@ -215,6 +215,7 @@ func middle(t *testing.T, tool *Tool, ours [2]bool, flags ...string) [2]*process
 // TestKilled kills an end of ours in the middle: the other one notices.
 func TestKilled(t *testing.T) {
 	devicePlaces(t)
+	t.Setenv(envGrace, "100ms") // nothing is on its way that could save the game
 	for _, c := range []struct {
 		tool  *Tool
 		flags []string
