@@ -24,7 +24,7 @@ var suite = []struct {
 }{
 	{"Connect", testConnect}, {"DisconnectServer", testDisconnectServer}, {"Vanish", testVanish}, {"Reject", testReject},
 	{"Nobody", testNobody}, {"Cancel", testCancel}, {"Async", testAsync}, {"Datagrams", testDatagrams},
-	{"DatagramsRefused", testDatagramsRefused}, {"ListenerCloses", testListenerCloses}, {"Migrate", testMigrate},
+	{"DatagramsRefused", testDatagramsRefused}, {"ListenerCloses", testListenerCloses}, {"Migrate", testMigrate}, {"Readers", testReaders},
 	{"Multicast", testMulticast}, {"Options", testOptions}, {"Limits", testLimits}, {"Closed", testClosed}, {"Many", testMany},
 }
 
@@ -480,6 +480,69 @@ func testMigrate(t *testing.T, r *rig) {
 		wantErr(t, id.Migrate(from), ucs.ErrCanceled, "to a closed channel")
 		check(t, id.Close())
 		check(t, to.Close())
+	}
+}
+
+// testReaders: whose contexts end all the time lose no event, and none comes twice,
+// while IDs move.
+func testReaders(t *testing.T, r *rig) {
+	const ids, readers = 32, 4
+	from, to := must(r.channel())(t), must(r.channel())(t)
+	defer from.Close()
+	defer to.Close()
+	all, stop := context.WithCancel(timeout(t))
+	defer stop()
+	seen := make(chan *rdmacm.ID, 2*ids)
+	failed := make(chan error, 2*readers)
+	for n := range 2 * readers {
+		ch := []*rdmacm.EventChannel{from, to}[n%2]
+		go func() {
+			for wait := time.Microsecond; ; wait = wait*2%time.Millisecond + 1 {
+				ctx, cancel := context.WithTimeout(all, wait)
+				e, err := ch.GetEvent(ctx)
+				cancel()
+				switch {
+				case err == nil && e.Type == rdmacm.EventAddrResolved:
+					seen <- e.ID
+				case err == nil:
+					failed <- errors.New(e.Type.String())
+					return
+				case all.Err() != nil:
+					failed <- nil
+					return
+				case !errors.Is(err, ucs.ErrTimedOut):
+					failed <- err
+					return
+				}
+			}
+		}()
+	}
+	want := make(map[*rdmacm.ID]bool)
+	for range ids {
+		id := must(from.CreateID(rdmacm.PortSpaceTCP, 0))(t)
+		want[id] = true
+		check(t, id.ResolveAddr(netip.AddrPortFrom(r.client, 0), netip.AddrPortFrom(r.server, 7471), 2*time.Second))
+		check(t, id.Migrate(to))
+	}
+	for range ids {
+		select {
+		case id := <-seen:
+			if !want[id] {
+				t.Error("an event twice, or of another ID")
+			}
+			delete(want, id)
+		case err := <-failed:
+			t.Fatal(err)
+		case <-all.Done():
+			t.Fatalf("%d events are lost", len(want))
+		}
+	}
+	stop()
+	for range 2 * readers {
+		check(t, <-failed)
+	}
+	if len(seen) > 0 {
+		t.Errorf("%d events too many", len(seen))
 	}
 }
 
