@@ -53,9 +53,9 @@ func (ch *CompChannel) GetEvent(ctx context.Context) (*CQ, error) {
 	return q, nil
 }
 
-// FD is the descriptor that becomes readable with an event. It stays the
-// channel's.
-func (ch *CompChannel) FD() int { return ch.events.fd }
+// FD is the descriptor that becomes readable with an event, -1 once the channel is
+// closed. It stays the channel's.
+func (ch *CompChannel) FD() int { return ch.events.number() }
 
 // Close ends the channel; ibv_destroy_comp_channel. Queues that use it no longer
 // tell anybody.

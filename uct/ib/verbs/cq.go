@@ -43,10 +43,10 @@ func (c *Context) CreateCQ(cqe int, channel *CompChannel, vector int) (*CQ, erro
 		U64(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, q.id).
 		U32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, uint32(vector)).
 		Out(abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, resp[:]).
-		FD(abi.UVERBS_ATTR_CREATE_CQ_EVENT_FD, c.events.fd).
+		FD(abi.UVERBS_ATTR_CREATE_CQ_EVENT_FD, c.events.number()).
 		DriverIn(in).DriverOut(out)
 	if channel != nil {
-		call.FD(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, channel.events.fd)
+		call.FD(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, channel.events.number())
 	}
 	if err := c.do(call); err != nil {
 		q.ring.detach()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 // keeping a thread.
 type eventFD struct {
 	turn chan struct{} // one reader at a time: full while there is one
-	fd   int
+	fd   atomic.Int64  // -1 once it is closed: the number may become another's
 	f    *os.File
 }
 
@@ -28,14 +29,19 @@ func newEventFD(fd int, name string) (*eventFD, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("verbs: %s: %w: %w", name, err, ucs.ErrIO)
 	}
-	return &eventFD{turn: make(chan struct{}, 1), fd: fd, f: os.NewFile(uintptr(fd), name)}, nil
+	e := &eventFD{turn: make(chan struct{}, 1), f: os.NewFile(uintptr(fd), name)}
+	e.fd.Store(int64(fd))
+	return e, nil
 }
+
+// number is the descriptor.
+func (e *eventFD) number() int { return int(e.fd.Load()) }
 
 func (e *eventFD) close() error {
 	if e == nil {
 		return nil
 	}
-	e.fd = -1 // the number may become another's
+	e.fd.Store(-1)
 	return e.f.Close()
 }
 

@@ -94,6 +94,6 @@ func (c *Context) GetAsyncEvent(ctx context.Context) (AsyncEvent, error) {
 	return e, nil
 }
 
-// AsyncFD is the descriptor that becomes readable with an event. It stays the
-// Context's.
-func (c *Context) AsyncFD() int { return c.events.fd }
+// AsyncFD is the descriptor that becomes readable with an event, -1 once the Context
+// is closed. It stays the Context's.
+func (c *Context) AsyncFD() int { return c.events.number() }

@@ -92,7 +92,7 @@ func (p *PD) CreateQP(a *QPInitAttr) (*QP, error) {
 		U64(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE, q.id).
 		In(abi.UVERBS_ATTR_CREATE_QP_CAP, abi.Bytes(&want)).
 		Const(abi.UVERBS_ATTR_CREATE_QP_TYPE, uint64(a.Type)).
-		FD(abi.UVERBS_ATTR_CREATE_QP_EVENT_FD, p.ctx.events.fd).
+		FD(abi.UVERBS_ATTR_CREATE_QP_EVENT_FD, p.ctx.events.number()).
 		Out(abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, abi.Bytes(&got)).
 		Out(abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, num[:]).
 		DriverIn(in).DriverOut(out)

@@ -46,7 +46,7 @@ func (p *PD) CreateSRQ(a *SRQInitAttr) (*SRQ, error) {
 		U32(abi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE, uint32(a.MaxSGE)).
 		U32(abi.UVERBS_ATTR_CREATE_SRQ_LIMIT, uint32(a.Limit)).
 		Const(abi.UVERBS_ATTR_CREATE_SRQ_TYPE, abi.IB_UVERBS_SRQT_BASIC).
-		FD(abi.UVERBS_ATTR_CREATE_SRQ_EVENT_FD, p.ctx.events.fd).
+		FD(abi.UVERBS_ATTR_CREATE_SRQ_EVENT_FD, p.ctx.events.number()).
 		Out(abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, wr[:]).
 		Out(abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, sge[:]).
 		Out(abi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, num[:]).

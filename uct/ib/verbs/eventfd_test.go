@@ -1,0 +1,36 @@
+package verbs_test
+
+import (
+	"testing"
+
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// TestFDWhileClosing asks for the descriptor of a channel that another goroutine
+// closes: it is the descriptor or -1.
+func TestFDWhileClosing(t *testing.T) {
+	ucttest.NoLeaks(t)
+	c, err := verbs.NewContext(verbstest.New().Open(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ch, err := c.CreateCompChannel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := ch.FD()
+	closed := make(chan error)
+	go func() { closed <- ch.Close() }()
+	if fd := ch.FD(); fd != number && fd != -1 {
+		t.Errorf("descriptor %d, it was %d", fd, number)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if fd := ch.FD(); fd != -1 {
+		t.Errorf("a closed channel has descriptor %d", fd)
+	}
+}
