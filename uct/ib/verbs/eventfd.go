@@ -42,7 +42,11 @@ func (e *eventFD) close() error {
 		return nil
 	}
 	e.fd.Store(-1)
-	return e.f.Close()
+	err := e.f.Close()
+	if errors.Is(err, os.ErrClosed) {
+		return errClosed
+	}
+	return err
 }
 
 // read waits for one record.

@@ -1,8 +1,10 @@
 package verbs_test
 
 import (
+	"errors"
 	"testing"
 
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -32,5 +34,8 @@ func TestFDWhileClosing(t *testing.T) {
 	}
 	if fd := ch.FD(); fd != -1 {
 		t.Errorf("a closed channel has descriptor %d", fd)
+	}
+	if err := ch.Close(); !errors.Is(err, ucs.ErrInvalidParam) {
+		t.Errorf("closed twice: %v", err)
 	}
 }
