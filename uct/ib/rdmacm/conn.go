@@ -14,8 +14,8 @@ import (
 // and so is nil.
 type Config struct {
 	Source         netip.AddrPort // of Resolve: the local address; default: what the routes say
-	TypeOfService  uint8          // of the packets
-	AckTimeout     uint8          // of the queue pair: 4.096 µs · 2^n; default: what the route says
+	TypeOfService  uint8          // of the packets of both sides, of Resolve
+	AckTimeout     uint8          // of the queue pairs of this side: 4.096 µs · 2^n; default: what the route says
 	ResolveTimeout time.Duration  // of Resolve, for the address and again for the route; default 2 s
 	Backlog        int            // of Listen: see ID.Listen
 	// NewChannel makes the channels; default: NewEventChannel.
@@ -309,7 +309,11 @@ func (l *Listener) request(e *Event) (*Conn, error) {
 	c := &Conn{ch: ch, id: e.ID, peer: e.Conn}
 	if err = e.ID.Migrate(ch); err != nil {
 		e.ID.Close()
-	} else {
+	}
+	if err == nil && l.cfg.AckTimeout != 0 { // not inherited
+		err = e.ID.SetAckTimeout(l.cfg.AckTimeout)
+	}
+	if err == nil {
 		c.addr, err = e.ID.QueryAddr()
 	}
 	if err != nil {

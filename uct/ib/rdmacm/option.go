@@ -33,7 +33,7 @@ func (id *ID) SetReuseAddr(on bool) error {
 func (id *ID) SetAFOnly(on bool) error { return id.setOption(abi.RDMA_OPTION_ID_AFONLY, intOption(on)) }
 
 // SetAckTimeout sets what the queue pair's timeout is going to be, 4.096 µs · 2^n,
-// before it connects; RDMA_OPTION_ID_ACK_TIMEOUT, from Linux 5.2 on.
+// before it connects; RDMA_OPTION_ID_ACK_TIMEOUT, from Linux 5.1 on.
 func (id *ID) SetAckTimeout(n uint8) error {
 	return id.setOption(abi.RDMA_OPTION_ID_ACK_TIMEOUT, []byte{n})
 }

@@ -21,11 +21,12 @@ type rig struct {
 	open     func(rdmacm.Addr) (*verbs.Context, error)
 	client   netip.Addr // what clients bind to
 	server   netip.Addr
+	tos      uint8
 	progress func()
 }
 
 func (r *rig) config() *rdmacm.Config {
-	return &rdmacm.Config{NewChannel: r.channel, Source: netip.AddrPortFrom(r.client, 0)}
+	return &rdmacm.Config{NewChannel: r.channel, Source: netip.AddrPortFrom(r.client, 0), TypeOfService: r.tos}
 }
 
 // end is a queue pair with memory.

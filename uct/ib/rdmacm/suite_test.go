@@ -25,7 +25,8 @@ var suite = []struct {
 	{"Connect", testConnect}, {"DisconnectServer", testDisconnectServer}, {"Vanish", testVanish}, {"Reject", testReject},
 	{"Nobody", testNobody}, {"Cancel", testCancel}, {"Async", testAsync}, {"Datagrams", testDatagrams},
 	{"DatagramsRefused", testDatagramsRefused}, {"ListenerCloses", testListenerCloses}, {"Migrate", testMigrate}, {"Readers", testReaders},
-	{"Multicast", testMulticast}, {"Options", testOptions}, {"Limits", testLimits}, {"Closed", testClosed}, {"Many", testMany},
+	{"Multicast", testMulticast}, {"Options", testOptions}, {"Config", testConfig}, {"Limits", testLimits},
+	{"Closed", testClosed}, {"Many", testMany},
 }
 
 // begins reports whether private data is some text, with zeros behind it.
@@ -605,6 +606,28 @@ func testOptions(t *testing.T, r *rig) {
 	conn := must(rdmacm.Resolve(timeout(t), netip.AddrPortFrom(r.server, 9), &rdmacm.Config{NewChannel: r.channel,
 		Source: netip.AddrPortFrom(r.client, 0), TypeOfService: 64, AckTimeout: 15}))(t)
 	check(t, conn.Close())
+}
+
+// testConfig: the timeout of each side holds for its queue pairs, also for those that
+// a listener accepts, and the client's type of service for both.
+func testConfig(t *testing.T, r *rig) {
+	cfg := r.config()
+	cfg.AckTimeout, cfg.TypeOfService = 11, 64
+	l := must(rdmacm.Listen(netip.AddrPortFrom(r.server, 0), cfg))(t)
+	defer l.Close()
+	for _, tos := range []uint8{0, 32} {
+		r.tos = tos
+		p := r.connect(t, l)
+		const mask = verbs.QPAttrTimeout | verbs.QPAttrAH
+		a, b := must(p.a.qp.Query(mask))(t), must(p.b.qp.Query(mask))(t)
+		if a.Timeout == 11 || b.Timeout != 11 {
+			t.Errorf("the client's timeout is %d, the server's %d, which is to be 11", a.Timeout, b.Timeout)
+		}
+		if a.AH.TrafficClass != tos || b.AH.TrafficClass != tos {
+			t.Errorf("type of service %d: the client sends with %d, the server with %d", tos, a.AH.TrafficClass, b.AH.TrafficClass)
+		}
+		p.close(t)
+	}
 }
 
 // testLimits: data that is too long says so.

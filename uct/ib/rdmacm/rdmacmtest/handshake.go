@@ -47,6 +47,7 @@ func (i *id) connect(p *abi.ConnParam) syscall.Errno {
 	l.backlog--
 	c := l.f.newID(0, l.ps, l.typ)
 	c.state, c.src, c.dst, c.peer, i.peer = stateAsked, i.dst, i.src, i, c
+	c.tos = i.tos // the request says how to answer
 	r := l.push(abi.RDMA_CM_EVENT_CONNECT_REQUEST, 0, c)
 	r.Id = c.handle
 	l.say(r, nil, p, room)
