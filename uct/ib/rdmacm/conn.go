@@ -199,7 +199,8 @@ func (c *Conn) Accept(ctx context.Context, qp *verbs.QP, p *ConnParam) error {
 	return nil
 }
 
-// Reject refuses the peer that has asked, with data for it, and closes c.
+// Reject refuses the peer that has asked, with data for it, and closes c unless it
+// fails.
 func (c *Conn) Reject(data []byte) error {
 	if err := c.id.Reject(data); err != nil {
 		return err

@@ -96,6 +96,8 @@ func (e *EventError) Unwrap() []error {
 	switch e.Type {
 	case EventAddrError, EventRouteError, EventUnreachable, EventMulticastError:
 		status = ucs.ErrUnreachable
+	case EventRejected: // with an errno, by iWARP
+		status = ucs.ErrRejected
 	case EventDisconnected, EventTimewaitExit:
 		status = ucs.ErrConnectionReset
 	case EventDeviceRemoval:

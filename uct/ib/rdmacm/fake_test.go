@@ -189,6 +189,7 @@ func TestErrors(t *testing.T) {
 		{rdmacm.Event{Type: rdmacm.EventRejected, Status: 28}, []error{ucs.ErrRejected}, ucs.ErrUnreachable, "by the program there"},
 		{rdmacm.Event{Type: rdmacm.EventRejected, Status: 99}, []error{ucs.ErrRejected}, nil, "reason 99"},
 		{rdmacm.Event{Type: rdmacm.EventRejected, Status: -111}, []error{ucs.ErrRejected, syscall.ECONNREFUSED}, nil, "REJECTED: connection refused"},
+		{rdmacm.Event{Type: rdmacm.EventRejected, Status: -104}, []error{ucs.ErrRejected, syscall.ECONNRESET}, nil, "REJECTED: connection reset"},
 		{rdmacm.Event{Type: rdmacm.EventDisconnected}, []error{ucs.ErrConnectionReset}, nil, "rdmacm: DISCONNECTED"},
 		{rdmacm.Event{Type: rdmacm.EventDeviceRemoval}, []error{ucs.ErrNoDevice}, nil, "DEVICE_REMOVAL"},
 		{rdmacm.Event{Type: rdmacm.EventEstablished, Status: -5}, []error{ucs.ErrIO, syscall.EIO}, nil, "ESTABLISHED"},

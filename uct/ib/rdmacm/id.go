@@ -143,7 +143,8 @@ func (id *ID) Listen(backlog int) error {
 }
 
 // Migrate moves the ID and its events to another channel; rdma_migrate_id. An event
-// comes out at one of them.
+// comes out at one of them. GetEvent there returns with one that has moved; who waits
+// for FD already is not woken by the kernel, and has to look.
 func (id *ID) Migrate(to *EventChannel) error {
 	id.mu.Lock()
 	defer id.mu.Unlock()
