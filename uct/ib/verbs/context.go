@@ -37,10 +37,13 @@ type closer interface {
 }
 
 // The turns in which Context.Close closes its children: what uses others first.
+// Memory is among the last: the kernel keeps all it could not close until the
+// device's descriptor and the last mapping of a queue are gone.
 const (
 	turnMW = iota
 	turnQP
-	turnUsed // SRQs, AHs, MRs, CQs
+	turnUsed // SRQs, AHs, CQs
+	turnMR
 	turnBase // PDs, channels
 	turns
 )

@@ -29,6 +29,9 @@ func (c *Context) CreateCQ(cqe int, channel *CompChannel, vector int) (*CQ, erro
 	if cqe < 1 || int64(cqe) > 1<<31 {
 		return nil, fmt.Errorf("verbs: %s: a queue of %d completions: %w", c.Name(), cqe, ucs.ErrInvalidParam)
 	}
+	if channel != nil && channel.ctx != c {
+		return nil, fmt.Errorf("verbs: %s: a completion queue with a channel of another Context: %w", c.Name(), ucs.ErrInvalidParam)
+	}
 	q := &CQ{ctx: c, channel: channel, ring: c.drv.newCQ(cqe)}
 	id, err := c.begin(q, turnUsed)
 	if err != nil {
@@ -78,13 +81,16 @@ func (q *CQ) Poll(wc []WC) int { return q.ring.poll(wc) }
 // the next that is solicited or an error; ibv_req_notify_cq. Completions that are
 // there already do not count: poll once more after it.
 func (q *CQ) ReqNotify(solicitedOnly bool) error {
-	if err := q.ring.arm(solicitedOnly); err != nil {
-		return err
+	if solicitedOnly {
+		return q.ring.arm(true)
 	}
-	if !solicitedOnly {
-		q.armed.Store(true)
+	// Before it is so, since the event may be read before arm returns.
+	was := q.armed.Swap(true)
+	err := q.ring.arm(false)
+	if err != nil {
+		q.armed.Store(was)
 	}
-	return nil
+	return err
 }
 
 // Wait takes up to len(wc) completions, at least one, and waits for it if there is

@@ -41,7 +41,7 @@ func (p *PD) RegMR(b []byte, access Access) (*MR, error) {
 		access &^= accessOptional
 	}
 	m := &MR{pd: p, b: b, length: uint64(len(b)), access: access}
-	id, err := p.ctx.begin(m, turnUsed)
+	id, err := p.ctx.begin(m, turnMR)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func lockLimit(err error, n int) error {
 // iova is the address peers will use. Few drivers have it, from Linux 5.12 on.
 func (p *PD) RegDMABufMR(offset, length, iova uint64, fd int, access Access) (*MR, error) {
 	m := &MR{pd: p, iova: iova, length: length, access: access}
-	id, err := p.ctx.begin(m, turnUsed)
+	id, err := p.ctx.begin(m, turnMR)
 	if err != nil {
 		return nil, err
 	}

@@ -70,6 +70,8 @@ func (p *PD) CreateQP(a *QPInitAttr) (*QP, error) {
 		return nil, fmt.Errorf("verbs: %s: a queue pair of type %v: %w", p.ctx.Name(), a.Type, ucs.ErrUnsupported)
 	case a.SendCQ == nil || a.RecvCQ == nil:
 		return nil, fmt.Errorf("verbs: %s: a queue pair without completion queues: %w", p.ctx.Name(), ucs.ErrInvalidParam)
+	case a.SendCQ.ctx != p.ctx || a.RecvCQ.ctx != p.ctx || a.SRQ != nil && a.SRQ.pd.ctx != p.ctx:
+		return nil, fmt.Errorf("verbs: %s: a queue pair with queues of another Context: %w", p.ctx.Name(), ucs.ErrInvalidParam)
 	case c.MaxSendWR < 0 || c.MaxRecvWR < 0 || c.MaxSendSGE < 0 || c.MaxRecvSGE < 0 || c.MaxInline < 0 ||
 		int64(c.MaxSendWR|c.MaxRecvWR|c.MaxSendSGE|c.MaxRecvSGE|c.MaxInline) > 1<<31:
 		return nil, fmt.Errorf("verbs: %s: a queue pair for %+v: %w", p.ctx.Name(), c, ucs.ErrInvalidParam)

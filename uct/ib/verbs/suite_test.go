@@ -62,6 +62,7 @@ var suite = []struct {
 	{"UDLost", testUDLost},
 	{"Flush", testFlush},
 	{"Closed", testClosed},
+	{"Foreign", testForeign},
 	{"Order", testOrder},
 	{"AnyOrder", testAnyOrder},
 	{"ManyQPs", testManyQPs},
