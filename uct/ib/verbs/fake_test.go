@@ -153,11 +153,14 @@ func TestLockLimit(t *testing.T) {
 	if syscall.Getrlimit(memlock, &l) != nil || l.Cur == ^uint64(0) {
 		t.Skip("RLIMIT_MEMLOCK is unlimited here")
 	}
-	r.kernel.FailCall("REG_MR", 0, syscall.ENOMEM)
-	_, err := pd.RegMR(make([]byte, 12345), 0)
-	wantErr(t, err, ucs.ErrNoMemory, "beyond the limit")
-	if !strings.Contains(err.Error(), "12345 bytes wanted") || !strings.Contains(err.Error(), "ulimit -l") {
-		t.Error(err)
+	for _, errno := range []syscall.Errno{syscall.ENOMEM, syscall.EPERM} {
+		r.kernel.FailCall("REG_MR", 0, errno)
+		_, err := pd.RegMR(make([]byte, 12345), 0)
+		wantErr(t, err, ucs.ErrNoMemory, "beyond the limit")
+		wantErr(t, err, errno, "beyond the limit")
+		if !strings.Contains(err.Error(), "12345 bytes wanted") || !strings.Contains(err.Error(), "ulimit -l") {
+			t.Error(err)
+		}
 	}
 }
 

@@ -47,4 +47,10 @@ func TestMemlock(t *testing.T) {
 		t.Error(err)
 	}
 	check(t, small.Close())
+	check(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{}))
+	_, err = pd.RegMR(make([]byte, 8), fullAccess)
+	wantErr(t, err, ucs.ErrNoMemory, "a limit of 0")
+	if err != nil && !strings.Contains(err.Error(), "8 bytes wanted, 0 may be locked in all: raise the limit (ulimit -l") {
+		t.Error(err)
+	}
 }

@@ -63,11 +63,12 @@ func (p *PD) RegMR(b []byte, access Access) (*MR, error) {
 // lockLimit adds to the error of a registration which limit it has probably met.
 func lockLimit(err error, n int) error {
 	var e *uverbs.Error
-	if !errors.As(err, &e) || e.Errno != syscall.ENOMEM {
+	if !errors.As(err, &e) || e.Errno != syscall.ENOMEM && e.Errno != syscall.EPERM {
 		return err
 	}
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) == nil && l.Cur != unix.RLIM_INFINITY {
+		e.Status = ucs.ErrNoMemory // EPERM is a limit of 0
 		e.Hint = fmt.Sprintf("%d bytes wanted, %d may be locked in all: raise the limit (ulimit -l, LimitMEMLOCK=, or CAP_IPC_LOCK)", n, l.Cur)
 	}
 	return err

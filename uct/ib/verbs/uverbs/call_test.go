@@ -160,6 +160,7 @@ func TestErrors(t *testing.T) {
 		syscall.EOPNOTSUPP: ucs.ErrUnsupported, syscall.EPROTONOSUPPORT: ucs.ErrUnsupported, syscall.EIO: ucs.ErrIO,
 		syscall.ENODEV: ucs.ErrNoDevice, syscall.ENODATA: ucs.ErrNoElem, syscall.ETIMEDOUT: ucs.ErrTimedOut,
 		syscall.EHOSTUNREACH: ucs.ErrUnreachable, syscall.ENOSPC: ucs.ErrBufferTooSmall, syscall.EAGAIN: ucs.ErrNoResource,
+		syscall.EMFILE: ucs.ErrNoResource, syscall.ENOENT: ucs.ErrInvalidParam, syscall.EPERM: ucs.ErrUnsupported,
 	} {
 		f := &fake{answer: func(*Frame) syscall.Errno { return errno }}
 		err := NewCall(abi.UVERBS_OBJECT_PD, abi.UVERBS_METHOD_PD_DESTROY).Destroy(0, 1).Do(f, 14)
@@ -317,6 +318,13 @@ func TestParseRefuses(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	if _, err := Open("/nonexistent/uverbs0", "uverbs0", 0); !errors.Is(err, ucs.ErrNoDevice) {
 		t.Error(err)
+	}
+	for errno, want := range map[syscall.Errno]ucs.Status{
+		syscall.EACCES: ucs.ErrNoDevice, syscall.EPERM: ucs.ErrNoDevice, syscall.ENXIO: ucs.ErrNoDevice, syscall.EMFILE: ucs.ErrNoResource,
+	} {
+		if err := openError("uverbs0", "/dev/infiniband/uverbs0", errno); !errors.Is(err, want) || !errors.Is(err, errno) {
+			t.Error(err)
+		}
 	}
 	if _, err := Open(t.TempDir(), "uverbs0", 0); err == nil {
 		t.Error("a folder was opened")

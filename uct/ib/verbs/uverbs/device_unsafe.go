@@ -29,7 +29,7 @@ type device struct {
 func Open(path, name string, rdev uint64) (File, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, &Error{Device: name, Call: "open " + path, Errno: err.(syscall.Errno), Hint: openHint(err.(syscall.Errno))}
+		return nil, openError(name, path, err.(syscall.Errno))
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -15,8 +15,9 @@ type Error struct {
 	Call   string // OBJECT.METHOD, or the command of INVOKE_WRITE
 	Attr   string // the attribute in question, if it is known which
 	Errno  syscall.Errno
-	Since  string // the kernel that has the call first, if this one lacks it
-	Hint   string // what may help
+	Status ucs.Status // that stands for it, OK for the one Errno has of most calls
+	Since  string     // the kernel that has the call first, if this one lacks it
+	Hint   string     // what may help
 }
 
 // Error names the device, the call, what went wrong and what may help.
@@ -37,22 +38,30 @@ func (e *Error) Error() string {
 }
 
 // Unwrap returns the errno and its status.
-func (e *Error) Unwrap() []error { return []error{e.Errno, status(e.Errno)} }
+func (e *Error) Unwrap() []error {
+	s := e.Status
+	if s == ucs.OK {
+		s = status(e.Errno)
+	}
+	return []error{e.Errno, s}
+}
 
-// status is what an errno of a verbs call stands for.
+// status is what an errno of a verbs call stands for. ENOENT is an object that is
+// closed.
 func status(e syscall.Errno) ucs.Status {
 	switch e {
-	case syscall.EINVAL, syscall.EFAULT, syscall.E2BIG, syscall.EBADF:
+	case syscall.EINVAL, syscall.EFAULT, syscall.E2BIG, syscall.EBADF, syscall.ENOENT:
 		return ucs.ErrInvalidParam
 	case syscall.ENOMEM:
 		return ucs.ErrNoMemory
-	case syscall.EOPNOTSUPP, syscall.EPROTONOSUPPORT, syscall.ENOTTY, syscall.ENOSYS:
+	case syscall.EOPNOTSUPP, syscall.EPROTONOSUPPORT, syscall.ENOTTY, syscall.ENOSYS,
+		syscall.EACCES, syscall.EPERM:
 		return ucs.ErrUnsupported
 	case syscall.EBUSY:
 		return ucs.ErrBusy
-	case syscall.ENODEV, syscall.ENXIO, syscall.ENOENT, syscall.EACCES, syscall.EPERM:
+	case syscall.ENODEV, syscall.ENXIO:
 		return ucs.ErrNoDevice
-	case syscall.EAGAIN:
+	case syscall.EAGAIN, syscall.EMFILE, syscall.ENFILE: // channels are open files
 		return ucs.ErrNoResource
 	case syscall.ENOSPC:
 		return ucs.ErrBufferTooSmall
@@ -66,15 +75,19 @@ func status(e syscall.Errno) ucs.Status {
 	return ucs.ErrIO
 }
 
-// openHint is what may help where a node cannot be opened.
-func openHint(e syscall.Errno) string {
-	switch e {
+// openError says why a node cannot be opened, and what may help.
+func openError(name, path string, errno syscall.Errno) error {
+	e := &Error{Device: name, Call: "open " + path, Errno: errno}
+	switch errno {
 	case syscall.EACCES:
-		return "needs permission to read and write it: udev rules of rdma-core, or a group that has it"
+		e.Hint = "needs permission to read and write it: udev rules of rdma-core, or a group that has it"
 	case syscall.EPERM:
-		return "a container has to be given it (--device)"
+		e.Hint = "a container has to be given it (--device)"
 	case syscall.ENOENT:
-		return "a container has to be given it (--device), a machine needs udev"
+		e.Hint = "a container has to be given it (--device), a machine needs udev"
+	default:
+		return e
 	}
-	return ""
+	e.Status = ucs.ErrNoDevice
+	return e
 }
