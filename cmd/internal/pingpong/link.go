@@ -14,9 +14,10 @@ import (
 )
 
 // link is the TCP connection to the peer. The C tools close theirs when addresses
-// are exchanged, and so before they send anything else. Hence who has received a
-// message may write to the connection: one of these tools is still there to read it,
-// and knows then that the other end stays until it is finished, or dies.
+// are exchanged (pp_client_exch_dest and pp_server_exch_dest, in all releases), and
+// post the first send after that. Hence who has received a message may write to the
+// connection: a C tool no longer reads it, one of these tools does, and knows then
+// that the other end stays until it is finished, or dies.
 type link struct {
 	conn *net.TCPConn
 	ours atomic.Bool   // the peer has said that it stays

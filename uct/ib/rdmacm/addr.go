@@ -119,7 +119,8 @@ func (a *Addr) certain(d *verbs.Device) bool {
 }
 
 // Contexts opens each device once, for all connections over it. The zero value has
-// none open. Any goroutine may use it.
+// none open. Any goroutine may use it. After EventDeviceRemoval, use another: a device
+// that comes back may have the name of the one that is gone.
 type Contexts struct {
 	// Devices is what verbs.Devices has found, which takes a while. It is looked for
 	// again when a device with the local address is not among it.
