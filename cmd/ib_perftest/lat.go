@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
 	"github.com/ucx-go/ucx/cmd/internal/ticks"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"

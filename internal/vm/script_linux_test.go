@@ -134,7 +134,7 @@ func TestScriptStatus(t *testing.T) {
 }
 
 // All byte values arrive, and as many as leave; so do arguments. Status 0 is
-// tested here too.
+// tested here too, and that what the kernel says goes to a file of the caller's.
 func TestScriptOutput(t *testing.T) {
 	want := make([]byte, 100_000)
 	for i := range want[:1024] {
@@ -153,9 +153,15 @@ func TestScriptOutput(t *testing.T) {
 
 	command := []string{"exec", "-n", "none", "-f", data, "--",
 		"sh", "-c", `cat data; printf '%s\0' "$@"; printf error >&2`, "sh"}
-	status, got := newScript(t, append(command, args...)...).status(t)
+	s := newScript(t, append(command, args...)...)
+	s.Dir = t.TempDir()
+	s.Env = append(s.Env, "VM_CONSOLE=console")
+	status, got := s.status(t)
 	if status != 0 {
 		t.Errorf("status %d, want 0", status)
+	}
+	if console, err := os.ReadFile(filepath.Join(s.Dir, "console")); !bytes.Contains(console, []byte("init: job starts")) {
+		t.Errorf("the console is %q, %v", console, err)
 	}
 	if !bytes.Equal(got, want) {
 		i := 0
@@ -191,6 +197,22 @@ func TestScriptUnknownNetwork(t *testing.T) {
 	}
 	if !strings.Contains(s.stderr.String(), "unknown network ethernet") {
 		t.Error("the reason is not told")
+	}
+}
+
+// scripts/test-rxe does not pass where there is nothing that could fail.
+func TestScriptNoTests(t *testing.T) {
+	for _, directory := range []string{"uct/ib/verb", "ucs/cpu"} {
+		t.Run(directory, func(t *testing.T) {
+			s := newScript(t, "uct/ib/verbs", directory)
+			s.Path = filepath.Join(filepath.Dir(s.Path), "test-rxe")
+			if got, _ := s.status(t); got != 2 {
+				t.Errorf("status %d, want 2", got)
+			}
+			if !strings.Contains(s.stderr.String(), "no tests that need a device in "+directory) {
+				t.Error("the reason is not told")
+			}
+		})
 	}
 }
 

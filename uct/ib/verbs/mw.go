@@ -52,7 +52,8 @@ func (w *MW) abandon() {}
 
 // MWBind is what a WRBindMW opens: Length bytes from Addr on of a region with
 // AccessMWBind, to the peer of the queue pair it is posted to. The window must be
-// new or invalidated, by WRLocalInv or the peer's WRSendWithInv.
+// new or invalidated, by WRLocalInv or the peer's WRSendWithInv. One whose bind has
+// failed or was flushed is of no more use: close it.
 type MWBind struct {
 	MW     *MW
 	MR     *MR

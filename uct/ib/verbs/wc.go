@@ -111,8 +111,8 @@ const (
 // each receive of a UD queue pair.
 const GRHLength = 40
 
-// WC is a completion; struct ibv_wc. If Status is not WCSuccess, only ID and QPN
-// are valid besides it.
+// WC is a completion; struct ibv_wc. If Status is not WCSuccess, only ID, QPN and
+// VendorErr are valid besides it.
 type WC struct {
 	ID              uint64
 	Status          WCStatus
