@@ -14,7 +14,7 @@ import (
 )
 
 // link is the TCP connection to the peer. The C tools close theirs when addresses
-// are exchanged (pp_client_exch_dest and pp_server_exch_dest, in all releases), and
+// are exchanged (pp_client_exch_dest and pp_server_exch_dest, rdma-core 15 to 64), and
 // post the first send after that. Hence who has received a message may write to the
 // connection: a C tool no longer reads it, one of these tools does, and knows then
 // that the other end stays until it is finished, or dies.
