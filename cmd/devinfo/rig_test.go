@@ -10,15 +10,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ucx-go/ucx/internal/rdmatest"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
 // compareWithC runs this command and the C tools on the devices of this machine.
 func compareWithC(t *testing.T) {
-	if _, err := os.Stat("/dev/infiniband/uverbs0"); err != nil {
-		t.Skip("no RDMA device; make test-rxe runs these in a VM")
-	}
+	rdmatest.All(t)
 	if _, err := exec.LookPath("ibv_devinfo"); err != nil {
 		if os.Getenv("REQUIRE_TEST_TOOLS") == "1" {
 			t.Fatal(err)

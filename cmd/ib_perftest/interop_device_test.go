@@ -13,17 +13,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ucx-go/ucx/cmd/internal/ibtool"
+	"github.com/ucx-go/ucx/internal/rdmatest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
 // onDevice returns the flags that name the RDMA device of this machine, and the
-// GID, for both kinds of tools. VERBS_DEVICE chooses another than the first.
+// GID, for both kinds of tools.
 func onDevice(t *testing.T) string {
 	t.Helper()
-	if _, err := os.Stat("/dev/infiniband/uverbs0"); err != nil {
-		t.Skip("no RDMA device; make test-rxe runs these in a VM")
-	}
-	c, name, err := openDevice(os.Getenv("VERBS_DEVICE"))
+	c, name, err := openDevice(rdmatest.Device(t))
 	if err != nil {
 		t.Fatal(err)
 	}

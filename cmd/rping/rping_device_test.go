@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/rdmatest"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -25,6 +26,7 @@ func deviceSystem(t *testing.T) (sys *system, client, server string) {
 	if _, err := os.Stat("/dev/infiniband/rdma_cm"); err != nil {
 		t.Skip("no RDMA connection manager; make test-rxe runs these in a VM")
 	}
+	rdmatest.All(t)
 	list, err := devices()
 	if err != nil {
 		t.Fatal(err)

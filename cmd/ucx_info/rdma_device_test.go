@@ -9,15 +9,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/rdmatest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
-
-func needDevice(t *testing.T) {
-	t.Helper()
-	if _, err := os.Stat("/dev/infiniband/uverbs0"); err != nil {
-		t.Skip("no RDMA device; make test-rxe runs these in a VM")
-	}
-}
 
 // linkLine is one of `rdma link`: link rxe0/1 state ACTIVE physical_state LINK_UP
 // netdev veth0.
@@ -25,7 +19,7 @@ var linkLine = regexp.MustCompile(`(?m)^link (\S+)/(\d+) (?:.* )?state (\S+) .*?
 
 // TestRDMADevices compares -d with what iproute2 and libibverbs know.
 func TestRDMADevices(t *testing.T) {
-	needDevice(t)
+	rdmatest.All(t)
 	links, err := exec.Command("rdma", "link").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +73,7 @@ func TestRDMADevices(t *testing.T) {
 
 // TestRDMAPermission: who may not open a device sees it, and why not.
 func TestRDMAPermission(t *testing.T) {
-	needDevice(t)
+	rdmatest.All(t)
 	if os.Getenv("VM_NET") == "" {
 		t.Skip("changes the permissions of a device: only in the virtual machine")
 	}

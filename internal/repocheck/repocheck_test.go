@@ -156,6 +156,7 @@ var layers = []struct {
 	{"uct/ib/rdmacm/...", []string{"ucs/...", "uct/ib/verbs/...", "uct/ib/rdmacm/..."}},
 	{"proto/...", []string{"ucs/...", "uct", "proto/..."}},
 	{"ucp/...", []string{"ucs/...", "uct", "proto/...", "ucp/..."}},
+	{"internal/rdmatest", []string{"ucs/...", "uct/ib/verbs"}}, // for tests
 	{"internal/...", []string{"ucs/...", "internal/..."}},
 }
 

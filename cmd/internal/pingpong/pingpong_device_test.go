@@ -5,11 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/rdmatest"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -20,17 +20,10 @@ type place struct {
 	index int // of the GID, which the C tools need to be told
 }
 
-// places finds two devices that reach each other: the one VERBS_DEVICE names or the
-// first, and the one VERBS_PEER names, in the virtual machine rxe1, or else the same.
-var places = sync.OnceValues(func() (list [2]place, err error) {
-	all, err := verbs.Devices("")
-	if err != nil || len(all) == 0 {
-		return list, fmt.Errorf("%d devices: %w", len(all), err)
-	}
-	list[0].dev, list[1].dev = os.Getenv("VERBS_DEVICE"), os.Getenv("VERBS_PEER")
-	if list[0].dev == "" {
-		list[0].dev = all[0].Name
-	}
+// places finds two devices that reach each other: first, and the one VERBS_PEER
+// names, in the virtual machine rxe1, or else the same.
+func places(first string) (list [2]place, err error) {
+	list[0].dev, list[1].dev = first, os.Getenv("VERBS_PEER")
 	if list[1].dev == "" && os.Getenv("VM_NET") == "veth" {
 		list[1].dev = "rxe1"
 	}
@@ -38,11 +31,7 @@ var places = sync.OnceValues(func() (list [2]place, err error) {
 		list[1].dev = list[0].dev
 	}
 	for i := range list {
-		d, err := verbs.FindDevice("", list[i].dev)
-		if err != nil {
-			return list, err
-		}
-		c, err := d.Open()
+		c, err := verbs.OpenDevice("", list[i].dev)
 		if err != nil {
 			return list, err
 		}
@@ -54,14 +43,11 @@ var places = sync.OnceValues(func() (list [2]place, err error) {
 		list[i].index = g.Index
 	}
 	return list, nil
-})
+}
 
 func devicePlaces(t *testing.T) [2]place {
 	t.Helper()
-	if _, err := os.Stat("/dev/infiniband/uverbs0"); err != nil {
-		t.Skip("no RDMA device; make test-rxe runs these in a VM")
-	}
-	list, err := places()
+	list, err := places(rdmatest.Device(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/rdmatest"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -20,6 +21,9 @@ func deviceRig(t *testing.T) *rig {
 	t.Helper()
 	if _, err := os.Stat("/dev/infiniband/rdma_cm"); err != nil {
 		t.Skip("no RDMA connection manager; make test-rxe runs these in a VM")
+	}
+	if os.Getenv("CM_CLIENT") == "" {
+		rdmatest.All(t)
 	}
 	list := must(devices())(t)
 	ucttest.NoLeaks(t)

@@ -134,8 +134,8 @@ func (q *QP) State() QPState { return QPState(q.state.Load()) }
 // PostSend posts work requests in their order, rings the device's bell once for
 // all and returns how many are in the queue; ibv_post_send. An error is that of
 // the request behind these: ucs.ErrNoResource if the queue is full; or that of the
-// bell, if all are in the queue: another call, also one without requests, rings it
-// again.
+// bell: the next call that puts something into the queue, or has no requests, rings
+// it again.
 //
 // wr and what it points to belong to the caller again, but for the memory that
 // SGList names.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/rdmatest"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -22,14 +23,13 @@ func readDevices() func() ([]verbs.Device, error) {
 	return sync.OnceValues(func() ([]verbs.Device, error) { return verbs.Devices("") })
 }
 
-// device is the RDMA device of this machine: the one VERBS_DEVICE names, else the
-// first.
+// device is the RDMA device of this machine.
 func device(t *testing.T) *verbs.Device {
 	t.Helper()
-	return named(t, os.Getenv("VERBS_DEVICE"))
+	return named(t, rdmatest.Device(t))
 }
 
-// named is the device of a name, the first for "".
+// named is the device of a name.
 func named(t *testing.T, name string) *verbs.Device {
 	t.Helper()
 	list, err := devices()
@@ -37,7 +37,7 @@ func named(t *testing.T, name string) *verbs.Device {
 		t.Fatal(err)
 	}
 	for i := range list {
-		if name == "" || list[i].Name == name {
+		if list[i].Name == name {
 			return &list[i]
 		}
 	}
@@ -48,9 +48,6 @@ func named(t *testing.T, name string) *verbs.Device {
 // deviceRig is a real device. Without one the test is skipped.
 func deviceRig(t *testing.T) *rig {
 	t.Helper()
-	if _, err := os.Stat("/dev/infiniband/uverbs0"); err != nil {
-		t.Skip("no RDMA device; make test-rxe runs these in a VM")
-	}
 	return openRig(t, device(t))
 }
 

@@ -1,0 +1,45 @@
+package rdmatest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+)
+
+// TestFind: what has no driver here or may not be opened is left out, what else goes
+// wrong is not.
+func TestFind(t *testing.T) {
+	root := t.TempDir()
+	for node, name := range map[string]string{"uverbs0": "mlx5_0", "uverbs1": "rxe0", "uverbs2": "closed0", "uverbs3": "rxe1"} {
+		dir := filepath.Join(root, "class/infiniband_verbs", node)
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "ibdev"), []byte(name+"\n"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers := map[string]error{"uverbs0": ucs.ErrUnsupported, "uverbs2": ucs.ErrNoDevice}
+	open := func(_, name string) (*verbs.Context, error) {
+		if err := answers[name]; err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		return verbs.NewContext(verbstest.New().Open(), 0)
+	}
+	f := find(root, open)
+	if !slices.Equal(f.names, []string{"rxe0", "rxe1"}) || f.err != nil || !errors.Is(f.refused, ucs.ErrUnsupported) || !strings.Contains(f.refused.Error(), "uverbs2") {
+		t.Errorf("%+v", f)
+	}
+	answers["uverbs3"] = ucs.ErrIO
+	if f := find(root, open); !errors.Is(f.err, ucs.ErrIO) {
+		t.Errorf("%+v", f)
+	}
+	if f := find(t.TempDir(), open); f.names != nil || f.refused != nil || f.err != nil {
+		t.Errorf("a machine without: %+v", f)
+	}
+}
