@@ -40,17 +40,32 @@ func (c *Context) CreateCompChannel() (*CompChannel, error) {
 // nil if it has been closed since; ibv_get_cq_event. There is nothing to
 // acknowledge. The queue has to be armed again for the next one.
 func (ch *CompChannel) GetEvent(ctx context.Context) (*CQ, error) {
-	var d abi.CompEventDesc
-	b := make([]byte, len(abi.Bytes(&d)))
+	b := make([]byte, len(abi.Bytes(&abi.CompEventDesc{})))
 	if err := ch.events.read(ctx, b); err != nil {
 		return nil, err
 	}
+	return ch.told(b), nil
+}
+
+// TryEvent is GetEvent that does not wait: ok is false if there is no event. It is
+// for those who wait for FD with others, and also goes past who waits in GetEvent.
+func (ch *CompChannel) TryEvent() (q *CQ, ok bool, err error) {
+	b := make([]byte, len(abi.Bytes(&abi.CompEventDesc{})))
+	if ok, err := ch.events.try(b); !ok {
+		return nil, false, err
+	}
+	return ch.told(b), true, nil
+}
+
+// told is the completion queue that an event names.
+func (ch *CompChannel) told(b []byte) *CQ {
+	var d abi.CompEventDesc
 	copy(abi.Bytes(&d), b)
 	q, _ := ch.ctx.object(d.CqHandle).(*CQ)
 	if q != nil {
 		q.armed.Store(false)
 	}
-	return q, nil
+	return q
 }
 
 // FD is the descriptor that becomes readable with an event, -1 once the channel is

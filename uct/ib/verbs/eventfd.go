@@ -20,6 +20,7 @@ type eventFD struct {
 	turn chan struct{} // one reader at a time: full while there is one
 	fd   atomic.Int64  // -1 once it is closed: the number may become another's
 	f    *os.File
+	raw  syscall.RawConn // of f
 }
 
 // newEventFD takes over a descriptor of the kernel.
@@ -31,6 +32,10 @@ func newEventFD(fd int, name string) (*eventFD, error) {
 	}
 	e := &eventFD{turn: make(chan struct{}, 1), f: os.NewFile(uintptr(fd), name)}
 	e.fd.Store(int64(fd))
+	var err error
+	if e.raw, err = e.f.SyscallConn(); err != nil {
+		return nil, errors.Join(e.failed(0, nil, err), e.f.Close())
+	}
 	return e, nil
 }
 
@@ -70,11 +75,36 @@ func (e *eventFD) read(ctx context.Context, b []byte) error {
 		<-over
 		e.f.SetReadDeadline(time.Time{})
 	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return waitCanceled(ctx)
+	}
+	return e.failed(n, b, err)
+}
+
+// try reads a record if there is one. Readers that wait do not hold it up.
+func (e *eventFD) try(b []byte) (ok bool, err error) {
+	var n int
+	if e := e.raw.Control(func(fd uintptr) {
+		for {
+			if n, err = unix.Read(int(fd), b); err != unix.EINTR {
+				return
+			}
+		}
+	}); e != nil {
+		err = os.ErrClosed // nothing else can be wrong
+	}
+	if err == unix.EAGAIN {
+		return false, nil
+	}
+	err = e.failed(n, b, err)
+	return err == nil, err
+}
+
+// failed says what went wrong when n bytes were read into b, nil if nothing has.
+func (e *eventFD) failed(n int, b []byte, err error) error {
 	switch {
 	case err == nil && n == len(b):
 		return nil
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return waitCanceled(ctx)
 	case errors.Is(err, os.ErrClosed):
 		return fmt.Errorf("verbs: %s: closed: %w: %w", e.f.Name(), err, ucs.ErrCanceled)
 	case errors.Is(err, syscall.EIO):

@@ -69,11 +69,26 @@ func (e AsyncEvent) String() string {
 // if its driver takes it from those who have it open: rdma_rxe does not, and its
 // removal waits for them without telling.
 func (c *Context) GetAsyncEvent(ctx context.Context) (AsyncEvent, error) {
-	var d abi.AsyncEventDesc
-	b := make([]byte, len(abi.Bytes(&d)))
+	b := make([]byte, len(abi.Bytes(&abi.AsyncEventDesc{})))
 	if err := c.events.read(ctx, b); err != nil {
 		return AsyncEvent{}, err
 	}
+	return c.asyncEvent(b), nil
+}
+
+// TryAsyncEvent is GetAsyncEvent that does not wait: ok is false if there is no
+// event. It is for those who wait for AsyncFD with others.
+func (c *Context) TryAsyncEvent() (e AsyncEvent, ok bool, err error) {
+	b := make([]byte, len(abi.Bytes(&abi.AsyncEventDesc{})))
+	if ok, err := c.events.try(b); !ok {
+		return AsyncEvent{}, false, err
+	}
+	return c.asyncEvent(b), true, nil
+}
+
+// asyncEvent is an event as the kernel tells it.
+func (c *Context) asyncEvent(b []byte) AsyncEvent {
+	var d abi.AsyncEventDesc
 	copy(abi.Bytes(&d), b)
 	e := AsyncEvent{Type: EventType(d.EventType &^ (1 << 31))}
 	switch e.Type {
@@ -91,7 +106,7 @@ func (c *Context) GetAsyncEvent(ctx context.Context) (AsyncEvent, error) {
 			e.SRQ = o
 		}
 	}
-	return e, nil
+	return e
 }
 
 // AsyncFD is the descriptor that becomes readable with an event, -1 once the Context

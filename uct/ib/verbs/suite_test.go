@@ -41,6 +41,7 @@ var suite = []struct {
 	{"Arena", testArena},
 	{"Wait", testWait},
 	{"SharedChannel", testSharedChannel},
+	{"Try", testTry},
 	{"ArmRace", testArmRace},
 	{"Flood", testFlood},
 	{"Waiters", testWaiters},
