@@ -1,6 +1,7 @@
 package verbs_test
 
 import (
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -87,24 +88,37 @@ func BenchmarkPostPoll(b *testing.B) {
 				SGList: []verbs.SGE{mr.SGE(0, 8)}, RemoteAddr: mr.Addr() + 64, RKey: mr.RKey()}}
 			wc := make([]verbs.WC, 1)
 			var spent time.Duration
+			var allocs, bytes uint64
+			var before, after runtime.MemStats
+			count := func(work func()) {
+				runtime.ReadMemStats(&before)
+				start := time.Now()
+				work()
+				spent += time.Since(start)
+				runtime.ReadMemStats(&after)
+				allocs += after.Mallocs - before.Mallocs
+				bytes += after.TotalAlloc - before.TotalAlloc
+			}
 			for done := 0; done < b.N; {
 				n := min(room, b.N-done)
-				start := time.Now()
-				for range n {
-					qp.PostSend(wr)
-				}
-				spent += time.Since(start)
-				k.Progress()
-				start = time.Now()
-				for range n {
-					if cq.Poll(wc) != 1 || wc[0].Status != verbs.WCSuccess {
-						b.Fatalf("%+v", wc[0])
+				count(func() {
+					for range n {
+						qp.PostSend(wr)
 					}
-				}
-				spent += time.Since(start)
+				})
+				k.Progress()
+				count(func() {
+					for range n {
+						if cq.Poll(wc) != 1 || wc[0].Status != verbs.WCSuccess {
+							b.Fatalf("%+v", wc[0])
+						}
+					}
+				})
 				done += n
 			}
 			b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N), "ns/op")
+			b.ReportMetric(float64(allocs)/float64(b.N), "allocs/op")
+			b.ReportMetric(float64(bytes)/float64(b.N), "B/op")
 		})
 	}
 }
