@@ -38,6 +38,9 @@ func testConnect(t *testing.T, r *rig) {
 			wantErr(t, s.qp.Connect(&far), ucs.ErrInvalidParam, "from GID 256")
 		}
 		check(t, s.qp.Connect(&a))
+		if q := s.qp; q.PD() != s.pd || q.SendCQ() != s.cq || q.RecvCQ() != s.cq || q.SRQ() != nil || s.mr.PD() != s.pd || s.cq.Context() != s.ctx {
+			t.Errorf("%v: made of other objects than it was given", typ)
+		}
 		if a.State != verbs.QPReset || s.qp.State() != verbs.QPRTS {
 			t.Errorf("%v: the argument says %v, the queue pair is in %v", typ, a.State, s.qp.State())
 		}

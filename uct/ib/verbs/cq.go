@@ -70,6 +70,9 @@ func (c *Context) CreateCQ(cqe int, channel *CompChannel, vector int) (*CQ, erro
 // CQE is how many completions the queue has room for.
 func (q *CQ) CQE() int { return q.cqe }
 
+// Context is the device of the queue.
+func (q *CQ) Context() *Context { return q.ctx }
+
 // Channel is the completion channel, nil for none.
 func (q *CQ) Channel() *CompChannel { return q.channel }
 

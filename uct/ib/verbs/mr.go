@@ -183,6 +183,9 @@ func (m *MR) setKeys(lkey, rkey uint32) {
 	}
 }
 
+// PD is the protection domain.
+func (m *MR) PD() *PD { return m.pd }
+
 // LKey is the key for local use.
 func (m *MR) LKey() LKey { return m.lkey }
 

@@ -125,6 +125,18 @@ func (q *QP) QPN() QPN { return q.qpn }
 // Type is the service.
 func (q *QP) Type() QPType { return q.typ }
 
+// PD is the protection domain.
+func (q *QP) PD() *PD { return q.pd }
+
+// SendCQ is where sends complete.
+func (q *QP) SendCQ() *CQ { return q.init.SendCQ }
+
+// RecvCQ is where receives complete.
+func (q *QP) RecvCQ() *CQ { return q.init.RecvCQ }
+
+// SRQ is the shared receive queue, nil for none.
+func (q *QP) SRQ() *SRQ { return q.init.SRQ }
+
 // Cap is how much the queue pair takes.
 func (q *QP) Cap() QPCap { return q.cap }
 

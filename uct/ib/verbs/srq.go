@@ -20,7 +20,6 @@ type SRQ struct {
 	pd     *PD
 	handle uint32
 	id     uint64
-	num    uint32
 	attr   SRQInitAttr
 	ring   driverSRQ
 }
@@ -56,7 +55,6 @@ func (p *PD) CreateSRQ(a *SRQInitAttr) (*SRQ, error) {
 		p.ctx.end(s, s.id)
 		return nil, err
 	}
-	s.num = native32(num[:])
 	s.attr = SRQInitAttr{MaxWR: int(native32(wr[:])), MaxSGE: int(native32(sge[:])), Limit: a.Limit}
 	if err := s.ring.attach(s); err != nil {
 		s.Close()
@@ -64,6 +62,9 @@ func (p *PD) CreateSRQ(a *SRQInitAttr) (*SRQ, error) {
 	}
 	return s, nil
 }
+
+// PD is the protection domain.
+func (s *SRQ) PD() *PD { return s.pd }
 
 // MaxWR is how many work requests the queue has room for.
 func (s *SRQ) MaxWR() int { return s.attr.MaxWR }

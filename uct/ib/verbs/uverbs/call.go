@@ -248,5 +248,25 @@ func (c *Call) error(file File, e syscall.Errno) error {
 	if e == syscall.EPROTONOSUPPORT || e == syscall.ENOTTY {
 		err.Since = c.spec.Since
 	}
+	if e == syscall.ENOENT {
+		err.Attr = c.onlyHandle()
+	}
 	return err
+}
+
+// onlyHandle names the attribute with an object, if there is one alone: it is what
+// the kernel means when it does not find something. Otherwise it does not tell
+// which attribute it dislikes.
+func (c *Call) onlyHandle() string {
+	name := ""
+	for i := range c.attrs {
+		switch s := c.attrs[i].spec; {
+		case s.Kind != abi.Handle && s.Kind != abi.DestroyHandle:
+		case name != "":
+			return ""
+		default:
+			name = s.Name
+		}
+	}
+	return name
 }

@@ -167,7 +167,11 @@ func TestErrors(t *testing.T) {
 		if !errors.Is(err, errno) || !errors.Is(err, want) || Errno(err) != errno {
 			t.Errorf("%v: %v, status %v", errno, err, ucs.StatusOf(err))
 		}
-		if text := err.Error(); !strings.HasPrefix(text, "uverbs9: PD.DESTROY: ") ||
+		prefix := "uverbs9: PD.DESTROY: "
+		if errno == syscall.ENOENT {
+			prefix = "uverbs9: PD.DESTROY (HANDLE): "
+		}
+		if text := err.Error(); !strings.HasPrefix(text, prefix) ||
 			strings.Contains(text, "needs Linux 4.19") != (errno == syscall.EPROTONOSUPPORT) {
 			t.Errorf("%v: %s", errno, text)
 		}
@@ -176,6 +180,11 @@ func TestErrors(t *testing.T) {
 	err := Invoke(abi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ, make([]byte, 8), nil).Do(f, 14)
 	if want := "uverbs9: REQ_NOTIFY_CQ: invalid argument"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
+	}
+	err = NewCall(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_CREATE).Handle(abi.UVERBS_ATTR_CREATE_QP_PD_HANDLE, 1).
+		Handle(abi.UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, 2).error(f, syscall.ENOENT)
+	if e := (*Error)(nil); !errors.As(err, &e) || e.Attr != "" {
+		t.Errorf("%v, where any of two handles is unknown", err)
 	}
 	if e := (&Error{Device: "d", Call: "C", Attr: "A", Errno: syscall.EPERM, Hint: "h"}); e.Error() != "d: C (A): operation not permitted: h" {
 		t.Error(e)

@@ -13,7 +13,7 @@ import (
 type Error struct {
 	Device string // uverbs0
 	Call   string // OBJECT.METHOD, or the command of INVOKE_WRITE
-	Attr   string // the attribute in question, if it is known which
+	Attr   string // the attribute in question, where the errno tells which
 	Errno  syscall.Errno
 	Status ucs.Status // that stands for it, OK for the one Errno has of most calls
 	Since  string     // the kernel that has the call first, if this one lacks it
