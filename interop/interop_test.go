@@ -41,7 +41,7 @@ type group struct {
 	routes []route
 }
 
-var full = flag.Bool("full", false, "TestMatrix: all sizes and devices with all settings, not only with the defaults")
+var full = flag.Bool("full", false, "TestMatrix: all sizes and devices with all settings, not only with the defaults; TestPerftest: all routes")
 
 // networkGroups are all settings, the defaults on each device and the others on
 // all together.

@@ -90,8 +90,8 @@ type caseGroup struct {
 func runGroups(t *testing.T, on []transport, groups []caseGroup) {
 	for _, tr := range on {
 		// Simulated transports differ in what they do, not in which goroutine does
-		// it: for the race detector, which takes five times as long, two will do.
-		if ucttest.RaceEnabled && tr.sim != nil && tr.name != simPlain.name && tr.name != simLanesStorm.name {
+		// it: for the race detector, which takes five times as long, one will do.
+		if ucttest.RaceEnabled && tr.sim != nil && tr.name != simPlain.name {
 			continue
 		}
 		t.Run(tr.name, func(t *testing.T) {
