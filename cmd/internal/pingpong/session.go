@@ -200,7 +200,7 @@ func (s *session) connect(remote []dest) error {
 			return err
 		}
 		err = q.Connect(&verbs.QPAttr{AH: path, PathMTU: s.opts.mtu, DestQPN: d.qpn, RQPSN: d.psn, SQPSN: s.local[i].psn,
-			MaxRdAtomic: 1, MaxDestRdAtomic: 1, MinRNRTimer: 12, Timeout: 14, RetryCount: 6, RNRRetry: 7})
+			MaxRdAtomic: 1, MaxDestRdAtomic: 1, MinRNRTimer: 12, Timeout: 16, RetryCount: 6, RNRRetry: 7})
 		if err != nil {
 			return err
 		}

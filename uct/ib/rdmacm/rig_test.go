@@ -13,7 +13,7 @@ import (
 )
 
 // patience bounds what must happen, for the case that it does not.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // rig is where tests run: without a kernel, or on devices.
 type rig struct {

@@ -210,9 +210,9 @@ func testCancel(t *testing.T, r *rig) {
 	// The client does not say that the answer has come.
 	ch := must(r.channel())(t)
 	id := must(ch.CreateID(rdmacm.PortSpaceTCP, 0))(t)
-	check(t, id.ResolveAddr(netip.AddrPortFrom(r.client, 0), l.Addr(), 2*time.Second))
+	check(t, id.ResolveAddr(netip.AddrPortFrom(r.client, 0), l.Addr(), patience))
 	next(t, ch, rdmacm.EventAddrResolved)
-	check(t, id.ResolveRoute(2*time.Second))
+	check(t, id.ResolveRoute(patience))
 	next(t, ch, rdmacm.EventRouteResolved)
 	param := rdmacm.DefaultConnParam()
 	g := r.newEnd(t, must(id.QueryAddr())(t), verbs.RC)
@@ -271,7 +271,7 @@ func async(t *testing.T, r *rig, ps rdmacm.PortSpace) {
 	if _, err := ch.PollEvent(); !errors.Is(err, ucs.ErrNoMessage) || readable(t, ch.FD()) {
 		t.Fatalf("an empty channel: %v", err)
 	}
-	check(t, client.ResolveAddr(netip.AddrPortFrom(r.client, 0), must(listener.LocalAddr())(t), 2*time.Second))
+	check(t, client.ResolveAddr(netip.AddrPortFrom(r.client, 0), must(listener.LocalAddr())(t), patience))
 	var server *rdmacm.ID
 	var a, b *end
 	param := func(e *end) *rdmacm.ConnParam {
@@ -296,7 +296,7 @@ func async(t *testing.T, r *rig, ps rdmacm.PortSpace) {
 			if e.ID.Context != "client" {
 				t.Error("another ID")
 			}
-			check(t, e.ID.ResolveRoute(2*time.Second))
+			check(t, e.ID.ResolveRoute(patience))
 		case rdmacm.EventRouteResolved:
 			a = r.newEnd(t, must(e.ID.QueryAddr())(t), verbs.RC)
 			check(t, e.ID.InitQP(a.qp))
@@ -349,9 +349,9 @@ func udPair(t *testing.T, r *rig) (ch *rdmacm.EventChannel, listener, client *rd
 	check(t, listener.BindAddr(netip.AddrPortFrom(r.server, 0)))
 	check(t, listener.Listen(4))
 	client = must(ch.CreateID(rdmacm.PortSpaceUDP, 0))(t)
-	check(t, client.ResolveAddr(netip.AddrPortFrom(r.client, 0), must(listener.LocalAddr())(t), 2*time.Second))
+	check(t, client.ResolveAddr(netip.AddrPortFrom(r.client, 0), must(listener.LocalAddr())(t), patience))
 	next(t, ch, rdmacm.EventAddrResolved)
-	check(t, client.ResolveRoute(2*time.Second))
+	check(t, client.ResolveRoute(patience))
 	next(t, ch, rdmacm.EventRouteResolved)
 	return ch, listener, client
 }
@@ -407,9 +407,9 @@ func testDatagramsRefused(t *testing.T, r *rig) {
 	check(t, listener.Close())
 	check(t, client.Close())
 	client = must(ch.CreateID(rdmacm.PortSpaceUDP, 0))(t)
-	check(t, client.ResolveAddr(netip.AddrPortFrom(r.client, 0), where, 2*time.Second))
+	check(t, client.ResolveAddr(netip.AddrPortFrom(r.client, 0), where, patience))
 	next(t, ch, rdmacm.EventAddrResolved)
-	check(t, client.ResolveRoute(2*time.Second))
+	check(t, client.ResolveRoute(patience))
 	next(t, ch, rdmacm.EventRouteResolved)
 	check(t, client.Connect(&rdmacm.ConnParam{QPN: a.qp.QPN()}))
 	e = next(t, ch, rdmacm.EventUnreachable)
@@ -450,7 +450,7 @@ func testMigrate(t *testing.T, r *rig) {
 	for _, waits := range []bool{false, true} {
 		from, to := must(r.channel())(t), must(r.channel())(t)
 		id := must(from.CreateID(rdmacm.PortSpaceTCP, 0))(t)
-		check(t, id.ResolveAddr(netip.AddrPortFrom(r.client, 0), netip.AddrPortFrom(r.server, 7471), 2*time.Second))
+		check(t, id.ResolveAddr(netip.AddrPortFrom(r.client, 0), netip.AddrPortFrom(r.server, 7471), patience))
 		for deadline := time.Now().Add(patience); !readable(t, from.FD()); {
 			if time.Now().After(deadline) {
 				t.Fatal("no event")
@@ -476,7 +476,7 @@ func testMigrate(t *testing.T, r *rig) {
 			t.Errorf("the old channel: %v", err)
 		}
 		check(t, from.Close())
-		check(t, id.ResolveRoute(2*time.Second))
+		check(t, id.ResolveRoute(patience))
 		next(t, to, rdmacm.EventRouteResolved)
 		wantErr(t, id.Migrate(from), ucs.ErrCanceled, "to a closed channel")
 		check(t, id.Close())
@@ -522,7 +522,7 @@ func testReaders(t *testing.T, r *rig) {
 	for range ids {
 		id := must(from.CreateID(rdmacm.PortSpaceTCP, 0))(t)
 		want[id] = true
-		check(t, id.ResolveAddr(netip.AddrPortFrom(r.client, 0), netip.AddrPortFrom(r.server, 7471), 2*time.Second))
+		check(t, id.ResolveAddr(netip.AddrPortFrom(r.client, 0), netip.AddrPortFrom(r.server, 7471), patience))
 		check(t, id.Migrate(to))
 	}
 	for range ids {

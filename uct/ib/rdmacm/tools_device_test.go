@@ -192,9 +192,9 @@ func TestClientOfUdaddy(t *testing.T) {
 	var peers []rdmacm.UDParam
 	for deadline := time.Now().Add(patience); len(ids) < toolConns; {
 		id := must(ch.CreateID(rdmacm.PortSpaceUDP, 0))(t)
-		check(t, id.ResolveAddr(netip.AddrPortFrom(r.client, 0), to, 2*time.Second))
+		check(t, id.ResolveAddr(netip.AddrPortFrom(r.client, 0), to, patience))
 		next(t, ch, rdmacm.EventAddrResolved)
-		check(t, id.ResolveRoute(2*time.Second))
+		check(t, id.ResolveRoute(patience))
 		next(t, ch, rdmacm.EventRouteResolved)
 		e := r.newToolEnd(t, must(id.QueryAddr())(t), verbs.UD, id)
 		check(t, id.Connect(&rdmacm.ConnParam{QPN: e.qp.QPN()}))

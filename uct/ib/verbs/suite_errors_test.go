@@ -131,7 +131,7 @@ func testModify(t *testing.T, r *rig) {
 	s.up(t, peer)
 	a := must(s.qp.Query(verbs.QPAttrState | verbs.QPAttrAH | verbs.QPAttrCap | verbs.QPAttrDestQPN))(t)
 	if a.State != verbs.QPRTS || a.DestQPN != peer.qp.QPN() || a.AH.DGID != r.gid || a.PathMTU != r.mtu || a.RQPSN != 0x111 ||
-		a.Timeout != 14 || a.RetryCount != 6 || a.Cap.MaxSendWR < 64 {
+		a.Timeout != 18 || a.RetryCount != 6 || a.Cap.MaxSendWR < 64 {
 		t.Errorf("found %+v", a)
 	}
 	check(t, s.qp.Modify(&verbs.QPAttr{State: verbs.QPErr}, verbs.QPAttrState))
