@@ -8,6 +8,7 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
 func testWait(t *testing.T, r *rig) {
@@ -250,7 +251,7 @@ func testOrder(t *testing.T, r *rig) {
 }
 
 func testAllocations(t *testing.T, r *rig) {
-	if raceEnabled {
+	if ucttest.RaceEnabled {
 		t.Skip("the race detector allocates")
 	}
 	a, b := r.pair(t, verbs.RC)

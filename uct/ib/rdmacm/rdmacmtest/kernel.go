@@ -11,6 +11,7 @@ import (
 
 	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm/ucm"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
 // NodeGUID is the GUID of the device, which has index 0.
@@ -27,21 +28,14 @@ type Kernel struct {
 	groups   map[uint32]*group // by handle
 	next     uint32            // handle
 	nextPort uint16
-	failAt   map[string]*fault
+	faults   verbstest.Errnos
 	alter    func(*abi.EventResp)
-}
-
-// fault makes calls fail.
-type fault struct {
-	skip  int
-	errno syscall.Errno
 }
 
 // New returns a machine with the addresses 127.0.0.1 and ::1, which are GIDs 1 and 2
 // of its device.
 func New() *Kernel {
-	return &Kernel{files: make(map[int]*file), ids: make(map[uint32]*id), groups: make(map[uint32]*group), next: 1, nextPort: 40000,
-		failAt: make(map[string]*fault)}
+	return &Kernel{files: make(map[int]*file), ids: make(map[uint32]*id), groups: make(map[uint32]*group), next: 1, nextPort: 40000}
 }
 
 // Open opens the connection manager once more.
@@ -62,21 +56,7 @@ func (k *Kernel) Open() (ucm.File, error) {
 func (k *Kernel) FailCall(name string, skip int, errno syscall.Errno) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.failAt[name] = &fault{skip: skip, errno: errno}
-}
-
-// failing reports with what a command is to fail. Lock held.
-func (k *Kernel) failing(name string) syscall.Errno {
-	f := k.failAt[name]
-	if f == nil {
-		return 0
-	}
-	if f.skip > 0 {
-		f.skip--
-		return 0
-	}
-	delete(k.failAt, name)
-	return f.errno
+	k.faults.Fail(name, skip, errno)
 }
 
 // Alter has every event changed by fn before it is read; nil: no longer.
@@ -203,7 +183,7 @@ func (f *file) Command(cmd uint32, in, data []byte) syscall.Errno {
 	if cmd == abi.RDMA_USER_CM_CMD_GET_EVENT && len(f.queue) == 0 {
 		return syscall.EAGAIN
 	}
-	if e := f.k.failing(spec.Name); e != 0 {
+	if e := f.k.faults.Take(spec.Name); e != 0 {
 		return e
 	}
 	return f.serve(cmd, in, data)

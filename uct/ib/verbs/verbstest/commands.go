@@ -30,7 +30,7 @@ func (f *file) invoke(r *uverbs.Request) syscall.Errno {
 	if !f.context {
 		return syscall.EINVAL
 	}
-	if e := f.k.failing(spec.Name); e != 0 {
+	if e := f.k.faults.Take(spec.Name); e != 0 {
 		return e
 	}
 	switch spec.ID {

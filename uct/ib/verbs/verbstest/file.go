@@ -55,7 +55,7 @@ func (f *file) Ioctl(frame *uverbs.Frame) syscall.Errno {
 	if !f.context && r.Spec.Name != "DEVICE.GET_CONTEXT" && r.Spec.Name != "DEVICE.INVOKE_WRITE" {
 		return syscall.EINVAL
 	}
-	if e := f.k.failing(r.Spec.Name); e != 0 {
+	if e := f.k.faults.Take(r.Spec.Name); e != 0 {
 		return e
 	}
 	if e := serve(f, r); e != 0 {
@@ -91,7 +91,7 @@ func (f *file) Write(b []byte) (int, syscall.Errno) {
 	if f.k.removed {
 		return 0, syscall.EIO
 	}
-	if e := f.k.failing("write"); e != 0 {
+	if e := f.k.faults.Take("write"); e != 0 {
 		return 0, e
 	}
 	if e := f.postSend(load[abi.PostSend](b[header:])); e != 0 {
@@ -105,7 +105,7 @@ func (f *file) Mmap(offset uint64, length int) ([]byte, syscall.Errno) {
 	f.k.mu.Lock()
 	defer f.k.mu.Unlock()
 	r := f.regions[offset]
-	if e := f.k.failing("mmap"); e != 0 {
+	if e := f.k.faults.Take("mmap"); e != 0 {
 		return nil, e
 	}
 	if r == nil || length <= 0 || length > len(r.mem) {

@@ -39,13 +39,7 @@ type Kernel struct {
 	nextKey uint32
 	nextAH  uint32
 	nextOff uint64 // of a mapping
-	failAt  map[string]*fault
-}
-
-// fault makes calls fail.
-type fault struct {
-	skip  int
-	errno syscall.Errno
+	faults  Errnos
 }
 
 // New returns a device with the GIDs that rdma_rxe has on lo: fe80::200:ff:fe00:0,
@@ -53,7 +47,7 @@ type fault struct {
 func New() *Kernel {
 	k := &Kernel{
 		active: true, files: make(map[*file]bool), qps: make(map[uint32]*qp), mrs: make(map[uint32]*mr), mws: make(map[uint32]*mw),
-		ahs: make(map[uint32]*ah), nextQPN: 0x11, nextKey: 2, nextAH: 1, nextOff: 0x1000, failAt: make(map[string]*fault),
+		ahs: make(map[uint32]*ah), nextQPN: 0x11, nextKey: 2, nextAH: 1, nextOff: 0x1000,
 	}
 	copy(k.gids[0][:], []byte{0xfe, 0x80, 8: 2, 11: 0xff, 12: 0xfe, 15: 0})
 	copy(k.gids[1][:], []byte{10: 0xff, 11: 0xff, 12: 127, 15: 1})
@@ -81,21 +75,7 @@ const Driver = abi.RDMA_DRIVER_RXE
 func (k *Kernel) FailCall(name string, skip int, errno syscall.Errno) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.failAt[name] = &fault{skip: skip, errno: errno}
-}
-
-// failing reports with what a call is to fail. Lock held.
-func (k *Kernel) failing(name string) syscall.Errno {
-	f := k.failAt[name]
-	if f == nil {
-		return 0
-	}
-	if f.skip > 0 {
-		f.skip--
-		return 0
-	}
-	delete(k.failAt, name)
-	return f.errno
+	k.faults.Fail(name, skip, errno)
 }
 
 // Progress tries everything again that waits.

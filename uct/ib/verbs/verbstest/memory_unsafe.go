@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
 )
 
 const queueHeader = int(unsafe.Sizeof(abi.RxeQueueBuf{}))
@@ -61,7 +62,11 @@ func (r *ring) at(i uint32) []byte {
 }
 
 // produced is how far the user has filled the queue.
-func (r *ring) produced() uint32 { return atomic.LoadUint32(&r.header().ProducerIndex) & r.mask }
+func (r *ring) produced() uint32 {
+	n := atomic.LoadUint32(&r.header().ProducerIndex) & r.mask
+	uverbs.RaceReceived()
+	return n
+}
 
 // consume gives the element at index back to the user.
 func (r *ring) consume() {
@@ -77,6 +82,7 @@ func (r *ring) full() bool {
 // produce hands the element at index to the user.
 func (r *ring) produce() {
 	r.index = (r.index + 1) & r.mask
+	uverbs.RaceSent()
 	atomic.StoreUint32(&r.header().ProducerIndex, r.index)
 }
 
