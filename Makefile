@@ -28,8 +28,8 @@ test:
 unit race cross interop:
 	@scripts/test $@
 
-# The tests that need an RDMA device: here if there is one, else in a virtual
-# machine with soft-RoCE. Installs what that needs.
+# The tests that need an RDMA device: here if there is soft-RoCE or VERBS_DEVICE
+# names a device, else in a virtual machine. Installs what that needs.
 test-rxe:
 	@scripts/test-rxe
 
