@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ucx-go/ucx/cmd/internal/ibtool"
+	"github.com/ucx-go/ucx/internal/porttest"
 	"github.com/ucx-go/ucx/internal/rdmatest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -101,7 +102,7 @@ func withC(t *testing.T, args string, serve bool) (*side, *tool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	port := freePort(t)
+	port := porttest.Free(t)
 	args += " -F -p " + strconv.Itoa(port)
 	server, client := args, args+" 127.0.0.1"
 	var ours *side

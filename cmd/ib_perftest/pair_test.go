@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/porttest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
@@ -60,17 +61,6 @@ func device(t *testing.T) opener {
 	}
 }
 
-// freePort is a TCP port that nobody listens at.
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // side is one side of a test in this process, and what is left of it afterwards.
 type side struct {
 	session
@@ -95,7 +85,7 @@ func (s *side) run(ctx context.Context) { s.err = s.session.run(ctx) }
 // pair runs both sides of a test.
 func pair(t *testing.T, open opener, args string) (server, client *side) {
 	t.Helper()
-	args += " -p " + strconv.Itoa(freePort(t))
+	args += " -p " + strconv.Itoa(porttest.Free(t))
 	server, client = newSide(t, open, args), newSide(t, open, args+" 127.0.0.1")
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -359,7 +349,7 @@ func TestReplay(t *testing.T) {
 // lonelyServer starts a server and connects to it.
 func lonelyServer(t *testing.T, args string) (*side, net.Conn, chan error) {
 	t.Helper()
-	port := strconv.Itoa(freePort(t))
+	port := strconv.Itoa(porttest.Free(t))
 	s := newSide(t, device(t), args+" -p "+port)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	done := make(chan error, 1)
@@ -437,7 +427,7 @@ func TestPeerGone(t *testing.T) {
 // TestCanceled: so does the end of the context, while nobody has come yet.
 func TestCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	s := newSide(t, device(t), "send_lat -p "+strconv.Itoa(freePort(t)))
+	s := newSide(t, device(t), "send_lat -p "+strconv.Itoa(porttest.Free(t)))
 	cancel()
 	if s.run(ctx); s.err == nil {
 		t.Error("no error")

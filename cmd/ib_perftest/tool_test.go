@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ucx-go/ucx/cmd/internal/ticks"
+	"github.com/ucx-go/ucx/internal/porttest"
 )
 
 // asTool makes the test binary the tool, so that tests have it as a process.
@@ -73,7 +74,7 @@ func processes(t testing.TB, serverOurs, clientOurs bool, args string) (server, 
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	port := freePort(t)
+	port := porttest.Free(t)
 	args += " -p " + strconv.Itoa(port)
 	server, client = newTool(ctx, serverOurs, args), newTool(ctx, clientOurs, args+" 127.0.0.1")
 	if err := server.Start(); err != nil {

@@ -41,17 +41,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// freePort is a TCP port that nobody listens on.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // listened waits until somebody listens on a TCP port. It does not connect: the
 // tools take one connection.
 func listened(t *testing.T, port int, ended <-chan struct{}) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/porttest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
@@ -74,7 +75,7 @@ func TestPair(t *testing.T) {
 			}
 			t.Run(tool.Name+flags, func(t *testing.T) {
 				k := newKernel(t)
-				port := freePort(t)
+				port := porttest.Free(t)
 				args := append([]string{"-n", "200", "-d", "rxe0", "-p", fmt.Sprint(port)}, strings.Fields(flags)...)
 				server := start(t, k, tool, args...)
 				listened(t, port, server.ended)
@@ -98,7 +99,7 @@ func TestPair(t *testing.T) {
 // stands for.
 func TestUnchecked(t *testing.T) {
 	k := newKernel(t)
-	port := freePort(t)
+	port := porttest.Free(t)
 	server := start(t, k, RC, "-c", "-s", "9000", "-p", fmt.Sprint(port))
 	listened(t, port, server.ended)
 	client := start(t, k, RC, "-s", "9000", "-p", fmt.Sprint(port), "localhost")
@@ -124,7 +125,7 @@ func TestPeerGone(t *testing.T) {
 
 func goes(t *testing.T, tool *Tool, flags []string, clientGoes bool) {
 	k := newKernel(t)
-	port := freePort(t)
+	port := porttest.Free(t)
 	args := append(flags, "-s", "64", "-n", fmt.Sprint(1<<30), "-p")
 	server := start(t, k, tool, append(args, fmt.Sprint(port))...)
 	listened(t, port, server.ended)
@@ -148,7 +149,7 @@ func goes(t *testing.T, tool *Tool, flags []string, clientGoes bool) {
 // TestInterrupt ends tools that wait.
 func TestInterrupt(t *testing.T) {
 	t.Run("for a client", func(t *testing.T) {
-		port := freePort(t)
+		port := porttest.Free(t)
 		r := start(t, newKernel(t), RC, "-p", fmt.Sprint(port))
 		listened(t, port, r.ended)
 		r.cancel()
@@ -174,7 +175,7 @@ func TestInterrupt(t *testing.T) {
 		t.Run(fmt.Sprint("for a message", flags), func(t *testing.T) {
 			// A C tool that is connected and never sends.
 			k := newKernel(t)
-			port := freePort(t)
+			port := porttest.Free(t)
 			r := start(t, k, UD, append(flags, "-p", fmt.Sprint(port))...)
 			listened(t, port, r.ended)
 			c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
@@ -201,7 +202,7 @@ func TestGarbage(t *testing.T) {
 		{string(dest{qpn: 1}.append(nil)) + done, "no GID"}, {string(dest{}.append(nil)), "QPs"},
 	} {
 		k := newKernel(t)
-		port := freePort(t)
+		port := porttest.Free(t)
 		r := start(t, k, RC, "-p", fmt.Sprint(port))
 		listened(t, port, r.ended)
 		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
@@ -263,7 +264,7 @@ func TestRefused(t *testing.T) {
 		})
 	}
 	t.Run("no server", func(t *testing.T) {
-		start(t, newKernel(t), RC, "-p", fmt.Sprint(freePort(t)), "127.0.0.1").end(t, "connection refused")
+		start(t, newKernel(t), RC, "-p", fmt.Sprint(porttest.Free(t)), "127.0.0.1").end(t, "connection refused")
 	})
 	t.Run("port taken", func(t *testing.T) {
 		l, err := net.Listen("tcp", ":0")

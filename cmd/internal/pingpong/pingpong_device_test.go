@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/porttest"
 	"github.com/ucx-go/ucx/internal/rdmatest"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -110,7 +111,7 @@ func needC(t *testing.T, tool *Tool) {
 // play runs a server and a client to their end and compares what they print.
 func play(t *testing.T, tool *Tool, ours [2]bool, at [2]place, size, iters int, flags ...string) {
 	t.Helper()
-	port := freePort(t)
+	port := porttest.Free(t)
 	args := append([]string{"-s", fmt.Sprint(size), "-n", fmt.Sprint(iters), "-p", fmt.Sprint(port)}, flags...)
 	server := launch(t, tool, ours[0], at[0], args...)
 	listened(t, port, server.ended)
@@ -175,7 +176,7 @@ func TestDevice(t *testing.T) {
 func middle(t *testing.T, tool *Tool, ours [2]bool, flags ...string) [2]*process {
 	t.Helper()
 	at := devicePlaces(t)
-	port := freePort(t)
+	port := porttest.Free(t)
 	args := append(flags, "-s", "512", "-n", "1000000000", "-p")
 	server := launch(t, tool, ours[0], at[0], append(args, fmt.Sprint(port))...)
 	listened(t, port, server.ended)
@@ -246,7 +247,7 @@ func TestKilledC(t *testing.T) {
 func TestRecording(t *testing.T) {
 	at := devicePlaces(t)
 	needC(t, RC)
-	port := freePort(t)
+	port := porttest.Free(t)
 	server := launch(t, RC, true, at[0], "-n", "5", "-p", fmt.Sprint(port))
 	listened(t, port, server.ended)
 	p := newProxy(t, port)
