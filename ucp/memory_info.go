@@ -5,8 +5,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/ucx-go/ucx/internal/arena"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/arena"
 	"github.com/ucx-go/ucx/ucs/config"
 )
 

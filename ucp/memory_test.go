@@ -8,9 +8,9 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/ucx-go/ucx/internal/arena"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/arena"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 

@@ -3,8 +3,8 @@ package ucp
 import (
 	"fmt"
 
+	"github.com/ucx-go/ucx/internal/cpu"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/cpu"
 	"github.com/ucx-go/ucx/uct"
 )
 

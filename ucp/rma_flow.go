@@ -1,9 +1,9 @@
 package ucp
 
 import (
+	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/word"
 	"github.com/ucx-go/ucx/uct"
 )
 

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
-	"github.com/ucx-go/ucx/ucs/sys"
 )
 
 // WakeupEvents are the completions that wake a worker (enum

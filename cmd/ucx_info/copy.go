@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/ucx-go/ucx/ucs/arena"
+	"github.com/ucx-go/ucx/internal/arena"
 )
 
 // copyTime is how long each size is copied.

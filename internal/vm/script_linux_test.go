@@ -202,7 +202,7 @@ func TestScriptUnknownNetwork(t *testing.T) {
 
 // scripts/test-rxe does not pass where there is nothing that could fail.
 func TestScriptNoTests(t *testing.T) {
-	for _, directory := range []string{"uct/ib/verb", "ucs/cpu"} {
+	for _, directory := range []string{"uct/ib/verb", "internal/cpu"} {
 		t.Run(directory, func(t *testing.T) {
 			s := newScript(t, "uct/ib/verbs", directory)
 			s.Path = filepath.Join(filepath.Dir(s.Path), "test-rxe")

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/ucs/sys"
+	"github.com/ucx-go/ucx/internal/sys"
 )
 
 // alarm is a timerfd in a set.

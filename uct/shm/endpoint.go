@@ -6,9 +6,9 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 
+	"github.com/ucx-go/ucx/internal/cpu"
+	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/cpu"
-	"github.com/ucx-go/ucx/ucs/word"
 	"github.com/ucx-go/ucx/uct"
 )
 

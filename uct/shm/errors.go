@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/arena"
+	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/arena"
-	"github.com/ucx-go/ucx/ucs/sys"
 )
 
 // errCreate says why a file of size bytes could not be made and what helps.

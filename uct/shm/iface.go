@@ -8,10 +8,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/ucs/log"
-	"github.com/ucx-go/ucx/ucs/word"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/rma"
 )

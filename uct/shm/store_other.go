@@ -5,7 +5,7 @@ package shm
 import (
 	"sync/atomic"
 
-	"github.com/ucx-go/ucx/ucs/word"
+	"github.com/ucx-go/ucx/internal/word"
 )
 
 // storeRelease publishes what was written before: whoever loads v from p

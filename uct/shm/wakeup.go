@@ -5,9 +5,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
-	"github.com/ucx-go/ucx/ucs/sys"
 )
 
 // wakeSocket is a datagram socket with an abstract address of the kernel's

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/topo"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/topo"
 )
 
 // Device addresses (uct_tcp_device_addr_t, uct_iface_local_addr_ns_t): one byte

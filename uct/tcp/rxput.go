@@ -3,7 +3,7 @@ package tcp
 import (
 	"fmt"
 
-	"github.com/ucx-go/ucx/ucs/sys"
+	"github.com/ucx-go/ucx/internal/sys"
 )
 
 // putRecv is a put whose payload is still arriving.

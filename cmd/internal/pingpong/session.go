@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 
 	"github.com/ucx-go/ucx/cmd/internal/ibtool"
+	"github.com/ucx-go/ucx/internal/arena"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/arena"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 

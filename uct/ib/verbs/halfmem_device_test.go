@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/ucs/arena"
+	"github.com/ucx-go/ucx/internal/arena"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/ucx-go/ucx/ucs/arena"
+	"github.com/ucx-go/ucx/internal/arena"
 )
 
 // cellSize is enough for a command of a doorbell with its answer, and for the place

@@ -1,8 +1,8 @@
 package rma
 
 import (
+	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/word"
 	"github.com/ucx-go/ucx/uct"
 )
 

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/ucx-go/ucx/internal/topo"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/topo"
 	"github.com/ucx-go/ucx/uct/shm/internal/host"
 )
 

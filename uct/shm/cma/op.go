@@ -3,7 +3,7 @@ package cma
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/ucs/sys"
+	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/uct"
 )
 

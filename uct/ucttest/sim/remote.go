@@ -3,8 +3,8 @@ package sim
 import (
 	"fmt"
 
+	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/word"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/rma"
 )

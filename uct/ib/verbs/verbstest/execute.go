@@ -1,7 +1,7 @@
 package verbstest
 
 import (
-	"github.com/ucx-go/ucx/ucs/word"
+	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
 )
 

@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/ucx-go/ucx/internal/topo"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/topo"
 )
 
 // A device address (uct_iface_local_addr_ns_t in src/uct/base/uct_iface.h) is

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/topo"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/topo"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ucx-go/ucx/ucs/word"
+	"github.com/ucx-go/ucx/internal/word"
 )
 
 func TestOperations(t *testing.T) {
