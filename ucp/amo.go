@@ -59,7 +59,7 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 	var reply []byte
 	var attr OpFlags
 	if p != nil {
-		reply, attr = p.ReplyBuffer, p.Attr
+		reply, attr = p.ReplyBuffer, p.Flags
 	}
 	ep.w.stats.Atomics++
 	way := key.amo64

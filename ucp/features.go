@@ -79,8 +79,8 @@ const (
 // RequestParams are the optional parameters of an operation. nil means all
 // defaults. The struct is read during the call and may be reused afterwards.
 type RequestParams struct {
-	// Attr modifies the completion.
-	Attr OpFlags
+	// Flags modify the completion.
+	Flags OpFlags
 
 	// Buffer, unless zero, replaces the []byte argument of the call: use it for
 	// scatter-gather lists and user-defined datatypes.
@@ -133,7 +133,7 @@ const CloseForce CloseFlags = 1 << 0
 func (p *RequestParams) check() error {
 	const noImmForce = OpNoImmediate | OpForceImmediate
 	const fastMulti = OpFastComplete | OpMultiSend
-	if p.Attr&noImmForce == noImmForce || p.Attr&fastMulti == fastMulti {
+	if p.Flags&noImmForce == noImmForce || p.Flags&fastMulti == fastMulti {
 		return ucs.ErrInvalidParam
 	}
 	if !p.MemoryType.Valid() {

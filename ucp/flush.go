@@ -55,7 +55,7 @@ func (ep *Endpoint) Flush(p *RequestParams) (*Request, error) {
 }
 
 func (ep *Endpoint) startFlush(p *RequestParams, op *protocol) (*Request, error) {
-	if p != nil && p.Attr&OpForceImmediate != 0 {
+	if p != nil && p.Flags&OpForceImmediate != 0 {
 		return nil, ucs.ErrNoResource
 	}
 	r, err := ep.w.useRequest(p)
@@ -72,7 +72,7 @@ func (w *Worker) Flush(p *RequestParams) (*Request, error) {
 	if w.closed {
 		return nil, ucs.ErrInvalidParam
 	}
-	if p != nil && p.Attr&OpForceImmediate != 0 {
+	if p != nil && p.Flags&OpForceImmediate != 0 {
 		return nil, ucs.ErrNoResource
 	}
 	r, err := w.useRequest(p)
@@ -115,7 +115,7 @@ func (ep *Endpoint) CloseAsync(p *RequestParams) (*Request, error) {
 	var flags CloseFlags
 	if p != nil {
 		flags = p.CloseFlags
-		if flags&^CloseForce != 0 || flags&CloseForce != 0 && p.Attr&OpNoImmediate != 0 {
+		if flags&^CloseForce != 0 || flags&CloseForce != 0 && p.Flags&OpNoImmediate != 0 {
 			return nil, ucs.ErrInvalidParam
 		}
 	}

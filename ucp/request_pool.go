@@ -90,7 +90,7 @@ func (w *Worker) useRequest(p *RequestParams) (*Request, error) {
 		*r = Request{Private: r.Private, w: w, state: stateInCall | stateUser, iov: r.iov, amo: r.amo}
 		r.attach()
 	}
-	if p.Attr&OpNoImmediate != 0 {
+	if p.Flags&OpNoImmediate != 0 {
 		r.state |= stateNoImm
 	}
 	r.state |= stateParams

@@ -51,7 +51,7 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 		return ep.accessNothing(r, err)
 	}
 	ep.w.stats.Puts++
-	if p != nil && p.Attr&OpForceImmediate != 0 {
+	if p != nil && p.Flags&OpForceImmediate != 0 {
 		return ep.putNow(r)
 	}
 	way := key.tables.Put(r.class()).Lookup(r.data.length)
@@ -83,7 +83,7 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 // it always gives ucs.ErrNoResource, into a generic datatype, as with every
 // release of C, ucs.ErrUnsupported.
 func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
-	if p != nil && p.Attr&OpForceImmediate != 0 {
+	if p != nil && p.Flags&OpForceImmediate != 0 {
 		return nil, ucs.ErrNoResource
 	}
 	if key != nil && len(buf) <= key.shortGet && raddr+uint64(len(buf)) > raddr && key.ep == ep && ep.ready() &&

@@ -61,7 +61,7 @@ func (w *Worker) tagRecv(tag, mask Tag, buf []byte, p *RequestParams, d *TagMess
 		return nil, err
 	}
 	r.tag, r.mask = tag, mask
-	if p != nil && p.Attr&OpForceImmediate != 0 && (d == nil || d.kind != messageEager) {
+	if p != nil && p.Flags&OpForceImmediate != 0 && (d == nil || d.kind != messageEager) {
 		w.dropRequest(r)
 		return nil, ucs.ErrNoResource
 	}
@@ -100,7 +100,7 @@ func (w *Worker) TagMessageRecv(m *TagMessage, buf []byte, p *RequestParams) (*R
 	if m == nil || m.w != w || !m.removed {
 		return nil, ucs.ErrInvalidParam
 	}
-	if p != nil && p.Attr&OpForceImmediate != 0 && m.kind != messageEager {
+	if p != nil && p.Flags&OpForceImmediate != 0 && m.kind != messageEager {
 		return nil, ucs.ErrNoResource
 	}
 	r, err := w.startRecv(buf, p)

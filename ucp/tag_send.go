@@ -53,7 +53,7 @@ func (ep *Endpoint) TagSendSync(tag Tag, buf []byte, p *RequestParams) (*Request
 
 // plain reports whether p asks for nothing that the short path cannot do.
 func (p *RequestParams) plain() bool {
-	return p.Attr&^OpMultiSend == 0 && !p.Buffer.set && p.Request == nil && p.MemoryType <= ucs.MemoryHost
+	return p.Flags&^OpMultiSend == 0 && !p.Buffer.set && p.Request == nil && p.MemoryType <= ucs.MemoryHost
 }
 
 // tagSend starts a send of any kind.
@@ -72,7 +72,7 @@ func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, flags request
 	var buffer *Buffer
 	var attr OpFlags
 	if p != nil {
-		buffer, attr = &p.Buffer, p.Attr
+		buffer, attr = &p.Buffer, p.Flags
 	}
 	if err := r.data.initSend(buf, buffer); err != nil {
 		w.dropRequest(r)

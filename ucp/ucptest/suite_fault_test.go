@@ -42,7 +42,7 @@ func converse(t *testing.T, r *rig, a, b *side, cut bool) (failed int) {
 			if i%2 == 1 {
 				send = ep.TagSendSync
 			}
-			sp := &ucp.RequestParams{Attr: ucp.OpNoImmediate}
+			sp := &ucp.RequestParams{Flags: ucp.OpNoImmediate}
 			rp := &ucp.RequestParams{}
 			if i%3 == 2 {
 				sp.Buffer = ucp.Generic(x.pack.dt, x.src, n)
@@ -62,7 +62,7 @@ func converse(t *testing.T, r *rig, a, b *side, cut bool) (failed int) {
 			}
 			if i%4 == 3 {
 				r.progress()
-				rp.Attr |= ucp.OpNoImmediate
+				rp.Flags |= ucp.OpNoImmediate
 				if x.recv.req, err = to.TagRecv(tag, ucp.FullMask, x.dst, rp); err != nil {
 					t.Fatal(err)
 				}

@@ -22,7 +22,7 @@ func testForceCloseAccess(t *testing.T, tr transport) {
 	var open []*ucp.Request
 	start := func(f func(p *ucp.RequestParams) (*ucp.Request, error)) {
 		o := new(outcome)
-		req := r.started(f(&ucp.RequestParams{Attr: ucp.OpNoImmediate, OnSend: o.onSend}))
+		req := r.started(f(&ucp.RequestParams{Flags: ucp.OpNoImmediate, OnSend: o.onSend}))
 		outs, open = append(outs, o), append(open, req)
 	}
 	for range 3 {
@@ -136,7 +136,7 @@ func accessUnderFault(t *testing.T, tr transport, n int, e fault.Effect) (hit bo
 	for i := range 3 {
 		for k := range 4 {
 			o := &operation{}
-			p := &ucp.RequestParams{Attr: ucp.OpNoImmediate, OnSend: o.out.onSend}
+			p := &ucp.RequestParams{Flags: ucp.OpNoImmediate, OnSend: o.out.onSend}
 			var err error
 			switch k {
 			case 0:

@@ -80,7 +80,7 @@ func TestRendezvousReads(t *testing.T) {
 			a, b := r.pair()
 			ep := a.connect(b)
 			src, dst := ucttest.Pattern(1<<20, 3), make([]byte, 1<<20)
-			sreq, err := ep.TagSend(1, src, &ucp.RequestParams{Attr: ucp.OpFastComplete})
+			sreq, err := ep.TagSend(1, src, &ucp.RequestParams{Flags: ucp.OpFastComplete})
 			r.must(b.TagRecv(1, ucp.FullMask, dst, nil))
 			r.must(sreq, err)
 			ucttest.SameBytes(t, "message", dst, src)
