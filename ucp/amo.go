@@ -69,7 +69,7 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 	if reply == nil && attr&OpNoImmediate == 0 {
 		return nil, ep.post(op, operand, raddr, key, way, attr)
 	}
-	if reply != nil && way != nil && ep.ready() && p.plain() {
+	if reply != nil && way != nil && ep.ready() && p.plainAtomic() {
 		r, err := ep.fetchDirect(op, operand, raddr, key, way, p)
 		if err != ucs.ErrNoResource {
 			return r, err
@@ -109,10 +109,7 @@ func (ep *Endpoint) checkAtomic(op AtomicOp, operand []byte, raddr uint64, key *
 	var reply []byte
 	if p != nil {
 		reply = p.ReplyBuffer
-		if p.Memory != nil || p.Buffer.set {
-			return errAtomic("it takes no buffer but the operand and the reply")
-		}
-		if err := p.check(); err != nil {
+		if err := callAtomic.check(operand, p); err != nil {
 			return err
 		}
 	}

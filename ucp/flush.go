@@ -46,8 +46,11 @@ func progressFlush(r *Request) error {
 
 // Flush completes when all remote memory operations started on the endpoint
 // before have taken effect at the peer, and what was sent before has left. It
-// does not wait for messages to be matched. CloseFlags do not apply.
+// does not wait for messages to be matched.
 func (ep *Endpoint) Flush(p *RequestParams) (*Request, error) {
+	if err := callFlush.check(nil, p); err != nil {
+		return nil, err
+	}
 	if err := ep.usable(); err != nil {
 		return nil, err
 	}
@@ -71,6 +74,9 @@ func (ep *Endpoint) startFlush(p *RequestParams, op *protocol) (*Request, error)
 func (w *Worker) Flush(p *RequestParams) (*Request, error) {
 	if w.closed {
 		return nil, ucs.ErrInvalidParam
+	}
+	if err := callFlush.check(nil, p); err != nil {
+		return nil, err
 	}
 	if p != nil && p.Flags&OpForceImmediate != 0 {
 		return nil, ucs.ErrNoResource
@@ -113,9 +119,12 @@ func flushed(_ *Request, err error, parent any) {
 // once. A second close gives ucs.ErrNotConnected.
 func (ep *Endpoint) CloseAsync(p *RequestParams) (*Request, error) {
 	var flags CloseFlags
+	if err := callClose.check(nil, p); err != nil {
+		return nil, err
+	}
 	if p != nil {
 		flags = p.CloseFlags
-		if flags&^CloseForce != 0 || flags&CloseForce != 0 && p.Flags&OpNoImmediate != 0 {
+		if flags&CloseForce != 0 && p.Flags&OpNoImmediate != 0 {
 			return nil, ucs.ErrInvalidParam
 		}
 	}

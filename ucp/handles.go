@@ -70,7 +70,7 @@ func (r *Request) sendHandles(p *RequestParams) bool {
 		return true
 	}
 	var m *Memory
-	if p != nil && p.Memory != nil && p.Memory.covers(r.w.ctx, &r.data) {
+	if p != nil {
 		m = p.Memory
 	}
 	switch r.proto {

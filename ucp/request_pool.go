@@ -68,15 +68,12 @@ func (w *Worker) recycle(r *Request) {
 }
 
 // useRequest returns the object for an operation: the user's own or one of the
-// library, with the parameters that all operations share.
+// library, with the parameters that all operations share. They were checked.
 func (w *Worker) useRequest(p *RequestParams) (*Request, error) {
 	if p == nil {
 		r := w.getRequest()
 		r.state = stateInCall
 		return r, nil
-	}
-	if err := p.check(); err != nil {
-		return nil, err
 	}
 	var r *Request
 	if p.Request == nil {

@@ -34,7 +34,7 @@ func init() {
 // ends the operation, where the transport knows, or the connection.
 func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	if key != nil && len(buf) <= key.shortPut && raddr+uint64(len(buf)) > raddr && key.ep == ep && ep.ready() &&
-		(p == nil || p.plain() && p.Memory == nil) {
+		(p == nil || p.plainSend()) {
 		way := key.putShort
 		switch err := ep.lanes[way.lane].uct.PutShort(buf, raddr, way.key); err {
 		case nil:
@@ -46,7 +46,7 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 			return nil, err
 		}
 	}
-	r, err := ep.access(buf, raddr, key, p, true)
+	r, err := ep.access(callPut, buf, raddr, key, p)
 	if err != nil || r.data.length == 0 {
 		return ep.accessNothing(r, err)
 	}
@@ -83,17 +83,14 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 // it always gives ucs.ErrNoResource, into a generic datatype, as with every
 // release of C, ucs.ErrUnsupported.
 func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
-	if p != nil && p.Flags&OpForceImmediate != 0 {
-		return nil, ucs.ErrNoResource
-	}
 	if key != nil && len(buf) <= key.shortGet && raddr+uint64(len(buf)) > raddr && key.ep == ep && ep.ready() &&
-		(p == nil || p.plain() && p.Memory == nil) {
+		(p == nil || p.plainSend()) {
 		r, err := ep.getDirect(buf, raddr, key, p)
 		if err != ucs.ErrNoResource {
 			return r, err
 		}
 	}
-	r, err := ep.access(buf, raddr, key, p, false)
+	r, err := ep.access(callGet, buf, raddr, key, p)
 	if err != nil || r.data.length == 0 {
 		return ep.accessNothing(r, err)
 	}
@@ -140,8 +137,14 @@ func (ep *Endpoint) getDirect(buf []byte, raddr uint64, key *Rkey, p *RequestPar
 }
 
 // access checks the parameters of a put or get and makes its request.
-func (ep *Endpoint) access(buf []byte, raddr uint64, key *Rkey, p *RequestParams, send bool) (*Request, error) {
+func (ep *Endpoint) access(c call, buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	w := ep.w
+	if err := c.check(buf, p); err != nil {
+		return nil, err
+	}
+	if c == callGet && p != nil && p.Flags&OpForceImmediate != 0 {
+		return nil, ucs.ErrNoResource
+	}
 	if w.ctx.params.Features&FeatureRMA == 0 || !key.opens(ep) {
 		return nil, ucs.ErrInvalidParam
 	}
@@ -157,15 +160,15 @@ func (ep *Endpoint) access(buf []byte, raddr uint64, key *Rkey, p *RequestParams
 		buffer = &p.Buffer
 	}
 	switch {
-	case send:
+	case c == callPut:
 		err = r.data.initSend(buf, buffer)
 	case buffer != nil && buffer.class == DatatypeGeneric:
 		err = fmt.Errorf("ucp: get into a generic datatype: %w", ucs.ErrUnsupported)
 	default:
 		err = r.data.initRecv(buf, buffer)
 	}
-	if err == nil && p != nil && p.Memory != nil && !p.Memory.covers(w.ctx, &r.data) {
-		err = fmt.Errorf("ucp: the buffer is not in the memory given with it: %w", ucs.ErrInvalidParam)
+	if err == nil {
+		err = p.checkMemory(w.ctx, &r.data)
 	}
 	if err == nil && raddr+uint64(r.data.length) < raddr {
 		err = fmt.Errorf("ucp: %d bytes at %#x: %w", r.data.length, raddr, ucs.ErrInvalidAddr)

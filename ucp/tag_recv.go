@@ -16,7 +16,7 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 		return nil, ucs.ErrInvalidParam
 	}
 	d := w.tm.findUnexpected(tag, mask)
-	if p != nil && !p.plain() || d != nil && d.kind != messageEager {
+	if p != nil && !p.plainRecv() || d != nil && d.kind != messageEager {
 		return w.tagRecv(tag, mask, buf, p, d)
 	}
 	w.stats.TagRecvs++
@@ -100,12 +100,13 @@ func (w *Worker) TagMessageRecv(m *TagMessage, buf []byte, p *RequestParams) (*R
 	if m == nil || m.w != w || !m.removed {
 		return nil, ucs.ErrInvalidParam
 	}
-	if p != nil && p.Flags&OpForceImmediate != 0 && m.kind != messageEager {
-		return nil, ucs.ErrNoResource
-	}
 	r, err := w.startRecv(buf, p)
 	if err != nil {
 		return nil, err
+	}
+	if p != nil && p.Flags&OpForceImmediate != 0 && m.kind != messageEager {
+		w.dropRequest(r)
+		return nil, ucs.ErrNoResource
 	}
 	r.tag, r.mask = m.tag, FullMask
 	w.stats.TagRecvs++
@@ -118,6 +119,9 @@ func (w *Worker) TagMessageRecv(m *TagMessage, buf []byte, p *RequestParams) (*R
 func (w *Worker) startRecv(buf []byte, p *RequestParams) (*Request, error) {
 	if !w.tagOK {
 		return nil, ucs.ErrInvalidParam
+	}
+	if err := callTagRecv.check(buf, p); err != nil {
+		return nil, err
 	}
 	r, err := w.useRequest(p)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 // reused, not that the receiver has it. Messages of one endpoint that match the
 // same receive are received in the order they were sent.
 func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
-	if len(buf) > ep.short || p != nil && !p.plain() {
+	if len(buf) > ep.short || p != nil && !p.plainSend() {
 		return ep.tagSend(tag, buf, p, 0)
 	}
 	w := ep.w
@@ -51,11 +51,6 @@ func (ep *Endpoint) TagSendSync(tag Tag, buf []byte, p *RequestParams) (*Request
 	return ep.tagSend(tag, buf, p, stateSync|stateNoImm)
 }
 
-// plain reports whether p asks for nothing that the short path cannot do.
-func (p *RequestParams) plain() bool {
-	return p.Flags&^OpMultiSend == 0 && !p.Buffer.set && p.Request == nil && p.MemoryType <= ucs.MemoryHost
-}
-
 // tagSend starts a send of any kind.
 func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, flags requestState) (*Request, error) {
 	w := ep.w
@@ -63,6 +58,9 @@ func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, flags request
 		return nil, ucs.ErrInvalidParam
 	}
 	if err := ep.usable(); err != nil {
+		return nil, err
+	}
+	if err := callTagSend.check(buf, p); err != nil {
 		return nil, err
 	}
 	r, err := w.useRequest(p)
@@ -74,7 +72,11 @@ func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, flags request
 	if p != nil {
 		buffer, attr = &p.Buffer, p.Flags
 	}
-	if err := r.data.initSend(buf, buffer); err != nil {
+	err = r.data.initSend(buf, buffer)
+	if err == nil {
+		err = p.checkMemory(w.ctx, &r.data)
+	}
+	if err != nil {
 		w.dropRequest(r)
 		return nil, err
 	}

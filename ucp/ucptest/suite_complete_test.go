@@ -21,6 +21,7 @@ var completeCases = []testCase{
 	{"synchronous send waits for the match", everySwitch, testSyncWaits},
 	{"parameters are read in the call", everySwitch, testParamsReused},
 	{"memory types", anywhere, testMemoryTypes},
+	{"a taken message and parameters of other calls", anywhere, testForeignToMessage},
 	{"sending from callbacks", everySwitch, testSendFromCallback},
 	{"no progress inside callbacks", everySwitch, testNestedProgress},
 }
@@ -191,11 +192,12 @@ func testHints(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
 	ep := a.connect(b)
-	for _, attr := range []ucp.OpFlags{ucp.OpFastComplete, ucp.OpMultiSend} {
+	for _, flags := range []ucp.OpFlags{ucp.OpFastComplete, ucp.OpMultiSend} {
 		for _, n := range sizes {
-			src, buf := ucttest.Pattern(n, uint64(attr)), make([]byte, n)
-			rreq := r.started(b.TagRecv(1, ucp.FullMask, buf, &ucp.RequestParams{Flags: attr}))
-			sreq, err := ep.TagSend(1, src, &ucp.RequestParams{Flags: attr})
+			src, buf := ucttest.Pattern(n, uint64(flags)), make([]byte, n)
+			// Early completion is a wish of senders.
+			rreq := r.started(b.TagRecv(1, ucp.FullMask, buf, &ucp.RequestParams{Flags: flags & ucp.OpMultiSend}))
+			sreq, err := ep.TagSend(1, src, &ucp.RequestParams{Flags: flags})
 			r.must(rreq, nil)
 			r.must(sreq, err)
 			ucttest.SameBytes(t, "message", buf, src)

@@ -53,17 +53,17 @@ func converse(t *testing.T, r *rig, a, b *side, cut bool) (failed int) {
 			tag := ucp.Tag(way)<<8 | ucp.Tag(i)
 			var err error
 			if i%4 != 3 {
-				if x.recv.req, err = to.TagRecv(tag, ucp.FullMask, x.dst, rp); err != nil {
+				if x.recv.req, err = to.TagRecv(tag, ucp.FullMask, plain(x.dst, rp), rp); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if x.send.req, x.refused = send(tag, x.src, sp); x.refused != nil && ucs.StatusOf(x.refused) >= 0 {
+			if x.send.req, x.refused = send(tag, plain(x.src, sp), sp); x.refused != nil && ucs.StatusOf(x.refused) >= 0 {
 				t.Fatalf("send refused with %v", x.refused)
 			}
 			if i%4 == 3 {
 				r.progress()
 				rp.Flags |= ucp.OpNoImmediate
-				if x.recv.req, err = to.TagRecv(tag, ucp.FullMask, x.dst, rp); err != nil {
+				if x.recv.req, err = to.TagRecv(tag, ucp.FullMask, plain(x.dst, rp), rp); err != nil {
 					t.Fatal(err)
 				}
 			}

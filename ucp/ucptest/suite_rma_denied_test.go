@@ -134,6 +134,10 @@ func testAccessParameters(t *testing.T, tr transport) {
 		"bad elements":         {ep, w.key, w.addr, &ucp.RequestParams{Buffer: ucp.Elements(buf, 3)}, ucs.ErrInvalidParam},
 		"memory that is a GPU": {ep, w.key, w.addr, &ucp.RequestParams{MemoryType: ucs.MemoryCUDA}, ucs.ErrUnsupported},
 	} {
+		buf := buf
+		if c.p != nil {
+			buf = plain(buf, c.p)
+		}
 		if req, err := c.ep.Put(buf, c.addr, c.key, c.p); req != nil || !errors.Is(err, c.want) {
 			t.Errorf("put, %s: %v, %v", name, req, err)
 		}

@@ -127,6 +127,7 @@ var rmaCases = []testCase{
 	{"denied", twoSides | fewSwitches, testDenied},
 	{"denied to oneself", anywhere, testDeniedToOneself},
 	{"parameters", anywhere, testAccessParameters},
+	{"parameters of other calls", anywhere, testForeignParameters},
 	{"keys", anywhere, testRkeys},
 	{"worker close with open keys", anywhere, testCloseWithKeys},
 	{"forced close", twoSides | fewSwitches, testForceCloseAccess},
