@@ -1,14 +1,17 @@
 package ucp
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
 )
 
 // Features select the families of operations a context is used for (enum
 // ucp_feature). An operation of a family that was not requested fails with
-// ucs.ErrInvalidParam.
+// ucs.ErrInvalidParam. FeatureStream, FeatureAM and FeatureExportedMemh are not
+// implemented: a context cannot be made with them.
 type Features uint64
 
 // Features, with C's bit numbers.
@@ -26,6 +29,30 @@ const (
 )
 
 var featureNames = [...]string{"tag", "rma", "amo32", "amo64", "wakeup", "stream", "am", "exported_memh"}
+
+// featuresMissing are those that have nothing behind them, and what they would
+// take.
+var featuresMissing = [...]struct {
+	feature Features
+	reason  string
+}{
+	{FeatureStream, "streams are not implemented"},
+	{FeatureAM, "active messages are not implemented"},
+	{FeatureExportedMemh, "memory can neither be exported nor imported, no transport here could"},
+}
+
+// check refuses features that are unknown or that cannot be kept.
+func (f Features) check() error {
+	if unknown := f &^ featuresKnown; unknown != 0 {
+		return fmt.Errorf("ucp: unknown features %#x: %w", uint64(unknown), ucs.ErrInvalidParam)
+	}
+	for _, m := range featuresMissing {
+		if f&m.feature != 0 {
+			return fmt.Errorf("ucp: feature %v: %s: %w", m.feature, m.reason, ucs.ErrUnsupported)
+		}
+	}
+	return nil
+}
 
 // String lists the features by name.
 func (f Features) String() string {
