@@ -207,7 +207,7 @@ func (k *Rkey) opens(ep *Endpoint) bool { return k != nil && k.ep == ep && !k.cl
 
 // covers reports whether the memory holds all of an operation's buffer.
 func (m *Memory) covers(ctx *Context, p *payload) bool {
-	if m.ctx != ctx {
+	if m.ctx != ctx || m.done.Load() {
 		return false
 	}
 	if p.class == DatatypeContig {

@@ -131,6 +131,8 @@ var rmaCases = []testCase{
 	{"keys", anywhere, testRkeys},
 	{"worker close with open keys", anywhere, testCloseWithKeys},
 	{"forced close", twoSides | fewSwitches, testForceCloseAccess},
+	{"rights of allocated memory", twoSides, testAllocatedRights},
+	{"unmapped", twoSides, testUnmapped},
 	{"unmapped while read", twoSides | fewSwitches, testUnmapWhileRead},
 	{"the connection breaks", onDemand | fewSwitches, testAccessFaults},
 }
