@@ -88,68 +88,66 @@ func newAccess(list []LanePerf, copyBW float64, limit func(*LanePerf) int) (a ac
 	return a
 }
 
-// TagTables are the decision tables of an endpoint for tagged sends. They do not
-// change once made and may be shared by endpoints and goroutines.
-type TagTables struct {
-	in     ProtoInput
-	tables [2][numDataClasses][numSendModes]Table
+// MessageForm is what the choice depends on of the packets of a kind of message.
+type MessageForm struct {
+	Op string // what sends them, for titles
+
+	// Only and First are the bytes of the headers of a message in one packet, and
+	// of the first of several.
+	Only, First int
+
+	// Short says that there is a form with a header of 8 bytes.
+	Short bool
 }
 
-// NewTagTables makes the tables. in is copied.
-func NewTagTables(in *ProtoInput) *TagTables {
-	t := &TagTables{in: *in}
+// MessageTables are the decision tables of an endpoint for sending one kind of
+// messages. They do not change once made and may be shared by endpoints and
+// goroutines.
+type MessageTables struct {
+	in     ProtoInput
+	form   MessageForm
+	tables [numDataClasses][numSendModes]Table
+}
+
+// NewMessageTables makes the tables. in is copied.
+func NewMessageTables(in *ProtoInput, form MessageForm) *MessageTables {
+	t := &MessageTables{in: *in, form: form}
 	t.in.own()
 	m := newModel(&t.in)
-	for sync := range t.tables {
-		for class := range t.tables[sync] {
-			for mode := range t.tables[sync][class] {
-				c := m.tagChoice(sync == 1, DataClass(class), SendMode(mode))
-				t.tables[sync][class][mode] = c.table()
-			}
+	for class := range t.tables {
+		for mode := range t.tables[class] {
+			c := m.messageChoice(&t.form, DataClass(class), SendMode(mode))
+			t.tables[class][mode] = c.table()
 		}
 	}
 	return t
 }
 
-// Send returns the table for a kind of send.
-func (t *TagTables) Send(sync bool, class DataClass, mode SendMode) *Table {
-	i := 0
-	if sync {
-		i = 1
-	}
-	return &t.tables[i][class][mode]
-}
+// Table returns the table for data of a class, sent in a mode.
+func (t *MessageTables) Table(class DataClass, mode SendMode) *Table { return &t.tables[class][mode] }
 
 // Explain returns a table with its reasons.
-func (t *TagTables) Explain(sync bool, class DataClass, mode SendMode) TableInfo {
+func (t *MessageTables) Explain(class DataClass, mode SendMode) TableInfo {
 	m := newModel(&t.in)
-	c := m.tagChoice(sync, class, mode)
-	op := "tagged message by ucp_tag_send*"
-	if sync {
-		op = "synchronous tagged message by ucp_tag_send_sync*"
-	}
-	return c.explain(op + mode.String() + " from " + hostMemory(class))
+	c := m.messageChoice(&t.form, class, mode)
+	return c.explain(t.form.Op + mode.String() + " from " + hostMemory(class))
 }
 
-// tagChoice is what there is for one kind of send.
-func (m *model) tagChoice(sync bool, class DataClass, mode SendMode) choice {
-	only, first := EagerOnlySize, EagerFirstSize
-	if sync {
-		only, first = EagerSyncOnlySize, EagerSyncFirstSize
-	}
+// messageChoice is what there is for one kind of send.
+func (m *model) messageChoice(form *MessageForm, class DataClass, mode SendMode) choice {
 	am := &m.am
 
 	// A short message is a contiguous payload behind one 8-byte header.
 	short := option{proto: ProtoEagerShort, group: groupShort, max: -1, why: "needs contiguous data and a header of 8 bytes"}
-	if class.contig() && !sync {
-		short = single(ProtoEagerShort, groupShort, am.short, only, am.copied(mode))
+	if class.contig() && form.Short {
+		short = single(ProtoEagerShort, groupShort, am.short, form.Only, am.copied(mode))
 	}
 	bcopyCost := am.copied(mode)
 	bcopyCost.C += requestCost
 	options := []option{
 		short,
-		single(ProtoEagerBcopy, groupBcopy, am.bcopy, only, bcopyCost),
-		multi(ProtoEagerMultiBcopy, groupBcopy, am, am.bcopy, first, bcopyCost, 0),
+		single(ProtoEagerBcopy, groupBcopy, am.bcopy, form.Only, bcopyCost),
+		multi(ProtoEagerMultiBcopy, groupBcopy, am, am.bcopy, form.First, bcopyCost, 0),
 	}
 	if class == DataGeneric {
 		const why = "data has to be packed"
@@ -158,11 +156,11 @@ func (m *model) tagChoice(sync bool, class DataClass, mode SendMode) choice {
 			option{proto: ProtoEagerMultiZcopy, group: groupZcopy, max: -1, why: why})
 	} else {
 		options = append(options,
-			single(ProtoEagerZcopy, groupZcopy, am.zcopy, only, am.gathered()),
-			multi(ProtoEagerMultiZcopy, groupZcopy, am, am.zcopy, first, am.gathered(), zcopySetup))
+			single(ProtoEagerZcopy, groupZcopy, am.zcopy, form.Only, am.gathered()),
+			multi(ProtoEagerMultiZcopy, groupZcopy, am, am.zcopy, form.First, am.gathered(), zcopySetup))
 	}
 	// An offer of what fits into one message is never worth it.
-	largest := max(am.bcopy, am.zcopy) - only + 1
+	largest := max(am.bcopy, am.zcopy) - form.Only + 1
 	for _, o := range m.rendezvous(class) {
 		o.min = max(o.min, largest)
 		options = append(options, o)

@@ -6,18 +6,17 @@ import (
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/rangeset"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct"
 )
 
 // assembly puts a multi-fragment message together. Fragments come in any order,
-// even before the first one, which alone carries tag and length. What arrives
-// before the message is matched is kept in pieces: memory follows what has
-// arrived, never what a header claims.
+// even before the first one, which alone says what the message is and how long.
+// What arrives before there is a receive is kept in pieces: memory follows what
+// has arrived, never what a header claims.
 type assembly struct {
-	id      proto.MessageID
-	req     *Request    // the receive, once matched
-	message *TagMessage // the unexpected message, until matched
-	total   int         // -1 until the first fragment is here
+	key     assemblyKey
+	req     *Request      // the receive, once there is one
+	owner   assemblyOwner // whoever keeps the message until then, nil for nobody
+	total   int           // -1 until the first fragment is here
 	got     int
 	ranges  rangeset.Set
 	pieces  []piece
@@ -30,6 +29,20 @@ type assembly struct {
 	list       *assemblyList
 	prev, next *assembly
 	until      time.Duration // on the worker's clock
+}
+
+// assemblyKey tells messages in fragments apart. The numbers of tagged messages are
+// the sending worker's, at random from the start; those of active messages count per
+// endpoint.
+type assemblyKey struct {
+	ep proto.EndpointID // ours, 0 for tagged messages
+	id proto.MessageID
+}
+
+// assemblyOwner keeps a message that is not complete and that no receive has.
+type assemblyOwner interface {
+	// lose is told that the rest will not come.
+	lose(err error)
 }
 
 // piece is a kept fragment.
@@ -71,113 +84,23 @@ func (a *assembly) moveTo(l *assemblyList) {
 
 // assemblySize is what a message under assembly is charged with: each costs a peer
 // one small packet.
-const assemblySize = 160
+const assemblySize = 176
 
-// onEagerFirst receives the first fragment of a message.
-func (w *Worker) onEagerFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error {
-	h, payload, err := proto.ParseEagerFirst(data)
-	if err != nil {
-		return w.malformed(err)
-	}
-	_, err = w.firstFragment(w.sourceOf(src), &h, payload, desc)
-	return err
-}
-
-// onEagerSyncFirst receives the first fragment of a message whose sender waits
-// for the match.
-func (w *Worker) onEagerSyncFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error {
-	h, payload, err := proto.ParseEagerSyncFirst(data)
-	if err != nil {
-		return w.malformed(err)
-	}
-	d, err := w.firstFragment(w.sourceOf(src), &h.EagerFirst, payload, desc)
-	if d != nil {
-		d.sync, d.epID, d.reqID = true, h.EpID, h.ReqID
-	} else if err == nil {
-		w.sendSyncAck(h.EpID, h.ReqID)
-	}
-	return err
-}
-
-// firstFragment matches a message. It returns the unexpected message if there
-// is no receive for it, and the handler's result.
-func (w *Worker) firstFragment(from *source, h *proto.EagerFirst, payload []byte, desc *uct.AMDesc) (*TagMessage, error) {
-	a := w.assemblies[h.MsgID]
-	if a != nil && (a.total >= 0 || !a.setTotal(h.TotalLen)) {
-		return nil, w.malformed(ucs.ErrIO)
-	}
-	if a == nil && len(payload) == h.TotalLen { // a message in one fragment
-		if r := w.tm.matchExpected(h.Tag); r != nil {
-			r.deliver(h.Tag, payload)
-			return nil, nil
-		}
-		return w.keepMessage(from, h.Tag, payload, desc)
-	}
-	created := a == nil
-	if created {
-		var err error
-		if a, err = w.newAssembly(from, h.MsgID, h.TotalLen); err != nil {
-			return nil, err
-		}
-	}
-	if r := w.tm.matchExpected(h.Tag); r != nil {
-		r.info = TagRecvInfo{SenderTag: h.Tag, Length: h.TotalLen}
-		a.attach(r)
-		return nil, a.add(from, 0, payload)
-	}
-	if err := w.charge(from, messageSize+len(payload)); err != nil {
-		if created { // a message without its beginning would never be complete
-			w.forget(a)
-			w.putAssembly(a)
-		}
-		return nil, err
-	}
-	if a.discard { // to make room
-		return nil, w.malformed(ucs.ErrExceedsLimit)
-	}
-	w.stats.Unexpected++
-	d := w.newMessage(from, h.Tag, messageMulti, h.TotalLen)
-	d.assembly, a.message = a, d
-	w.tm.addUnexpected(d)
-	return d, a.add(from, 0, payload)
-}
-
-// onEagerMiddle receives a later fragment.
-func (w *Worker) onEagerMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error {
-	h, payload, err := proto.ParseEagerMiddle(data)
-	if err != nil {
-		return w.malformed(err)
-	}
-	from := w.sourceOf(src)
-	a := w.assemblies[h.MsgID]
-	created := a == nil
-	if created {
-		if a, err = w.newAssembly(from, h.MsgID, -1); err != nil {
-			return err
-		}
-	}
-	err = a.add(from, h.Offset, payload)
-	if err != nil && created {
-		w.forget(a)
-	}
-	return err
-}
-
-func (w *Worker) newAssembly(from *source, id proto.MessageID, total int) (*assembly, error) {
+func (w *Worker) newAssembly(from *source, key assemblyKey, total int) (*assembly, error) {
 	if err := w.charge(from, assemblySize); err != nil {
 		return nil, err
 	}
 	var a *assembly
-	if n := len(w.freeAssemblies); n > 0 {
-		a = w.freeAssemblies[n-1]
-		w.freeAssemblies = w.freeAssemblies[:n-1]
+	if n := len(w.eager.free); n > 0 {
+		a = w.eager.free[n-1]
+		w.eager.free = w.eager.free[:n-1]
 	} else {
 		a = new(assembly)
 	}
-	a.id, a.total, a.payer = id, total, from
+	a.key, a.total, a.payer = key, total, from
 	w.kept += assemblySize
 	from.held += assemblySize
-	w.assemblies[id] = a
+	w.eager.assemblies[key] = a
 	a.moveTo(&from.fragments)
 	return a, nil
 }
@@ -197,18 +120,18 @@ func (w *Worker) forget(a *assembly) {
 		w.kept -= assemblySize
 		a.payer = nil
 	}
-	if w.assemblies[a.id] == a { // or a later message has the id by now
-		delete(w.assemblies, a.id)
+	if w.eager.assemblies[a.key] == a { // or a later message has the id by now
+		delete(w.eager.assemblies, a.key)
 	}
 }
 
 // putAssembly takes back an assembly that nobody refers to any more.
 func (w *Worker) putAssembly(a *assembly) {
-	if len(w.freeAssemblies) == maxFreeAssemblies || cap(a.pieces) > maxFreePieces {
+	if len(w.eager.free) == maxFreeAssemblies || cap(a.pieces) > maxFreePieces {
 		return
 	}
 	*a = assembly{pieces: a.pieces[:0]}
-	w.freeAssemblies = append(w.freeAssemblies, a)
+	w.eager.free = append(w.eager.free, a)
 }
 
 // setTotal is told the length by a first fragment that came late.
@@ -255,7 +178,7 @@ func (a *assembly) add(from *source, off int, data []byte) error {
 // attach gives the message to a receive, with what has arrived so far. A check or
 // another fragment must follow.
 func (a *assembly) attach(r *Request) {
-	a.req, a.message = r, nil
+	a.req, a.owner = r, nil
 	if a.err != nil {
 		a.end(a.err)
 	} else if a.total > r.data.length {
@@ -299,10 +222,38 @@ func (a *assembly) check(w *Worker) {
 	}
 	w.forget(a)
 	if a.req == nil && !a.discard {
-		return // its unexpected message keeps it alive
+		return // its owner keeps it
 	}
 	if a.req != nil {
 		a.end(nil)
 	}
 	w.putAssembly(a)
+}
+
+// giveUp ends a message without a receive that will never be complete.
+func (w *Worker) giveUp(a *assembly, err error) {
+	if a.owner == nil { // nobody has seen it, or its receive is over
+		w.discard(a)
+		return
+	}
+	a.owner.lose(err)
+}
+
+// discard gives up what has come of a message that no receive has. The assembly
+// is not used again: a handler up the stack may be at it.
+func (w *Worker) discard(a *assembly) {
+	w.forget(a)
+	a.dropPieces()
+	a.owner, a.discard = nil, true
+}
+
+// cancelAssemblies gives up all messages that are not complete.
+func (w *Worker) cancelAssemblies() {
+	for _, a := range w.eager.assemblies {
+		w.forget(a)
+		a.dropPieces()
+		if a.req != nil {
+			a.end(ucs.ErrCanceled)
+		}
+	}
 }
