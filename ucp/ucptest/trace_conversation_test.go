@@ -32,8 +32,16 @@ var grounds = map[string]transport{
 	"lanes": simulate("lanes", sim.Options{Keyless: true, Devices: 2}),
 	"puts":  simulate("puts", sim.Options{Keyless: true, Attr: without(allGets, false)}),
 
+	// The transport copies long pieces at once.
+	"large": simulate("large", sim.Options{Attr: func(_ int, a *uct.IfaceAttr) {
+		a.Put.MaxBcopy, a.Get.MaxBcopy = 256<<10, 256<<10
+	}}),
+
 	// Messages are all there is.
 	"messages": simulate("messages", sim.Options{Attr: without(allPuts|allGets, true)}),
+
+	// Allocated memory can be mapped by peers.
+	"mapped": simulateMapped("mapped"),
 }
 
 // conversation runs commands and writes down what follows. Each has the form
@@ -55,6 +63,10 @@ type conversation struct {
 	windows map[string]*opening
 	memory  []place
 	faults  []func() bool // each says whether it has happened
+
+	numbers map[int]int // of what is written down, by the tap's
+	number  int
+	waiting *speaker // whose keepalive is written down
 
 	eps, reqs, msgs *names
 }
@@ -108,8 +120,10 @@ func (c *conversation) say(line string) {
 }
 
 // takes adds that a side takes a message.
-func (c *conversation) takes(who string, number int) {
-	prefix := who + " takes #"
+func (c *conversation) takes(who string, number int) { c.lists(who+" takes #", number) }
+
+// lists adds a number behind a prefix, to the last line if that has it already.
+func (c *conversation) lists(prefix string, number int) {
 	if n := len(c.out); n > 0 && strings.HasPrefix(c.out[n-1], prefix) && !c.muted {
 		c.out[n-1] += fmt.Sprintf(" #%d", number)
 		return
@@ -162,7 +176,8 @@ var verbs = map[string]func(c *conversation, a *arguments){
 	"cancel": (*conversation).cancel, "kill": (*conversation).kill, "drop": (*conversation).drop, "fault": (*conversation).fault,
 	"run": (*conversation).run, "step": (*conversation).step, "lanes": (*conversation).lanes, "counts": (*conversation).counts,
 	"peer": (*conversation).peer, "inject": (*conversation).inject,
-	"unmap": (*conversation).unmap, "show": (*conversation).show,
+	"keepalive": (*conversation).keepalive, "unmap": (*conversation).unmap, "show": (*conversation).show,
+	"state": (*conversation).state, "expect": (*conversation).expect,
 }
 
 // arguments are those of a command.
@@ -257,7 +272,7 @@ func (c *conversation) setup(a *arguments) {
 	c.net = tr.sim.net
 	*c = conversation{t: c.t, out: c.out, rig: c.rig, net: c.net,
 		ends: make(map[string]*end), taken: make(map[string]*ucp.TagMessage), windows: make(map[string]*opening),
-		eps: newNames("ep"), reqs: newNames("req"), msgs: newNames("msg")}
+		numbers: make(map[int]int), eps: newNames("ep"), reqs: newNames("req"), msgs: newNames("msg")}
 	c.add("a")
 	c.add("b")
 	if x, y := c.sides[0], c.sides[1]; x.uuid > y.uuid {
@@ -411,14 +426,17 @@ func (c *conversation) protocols() {
 }
 
 // buffer makes memory with a name. A datatype "generic" or "iov=N" makes it the
-// buffer of p.
+// buffer of p; a generic one can give up packing at an offset, or unpacking.
 func (c *conversation) buffer(name string, n int, a *arguments, p *ucp.RequestParams) []byte {
 	b := make([]byte, n)
 	c.memory = append(c.memory, place{name, b})
 	switch parts := a.number(a.setting("iov", "0")); {
 	case a.flag("generic"):
 		d := newSlices()
-		d.step = 0
+		d.step, d.packStop = 0, a.number(a.setting("stop", "0"))
+		if a.flag("fails") {
+			d.unpackErr = errUnpack
+		}
 		p.Buffer = ucp.Generic(d.dt, b, n)
 	case parts > 0:
 		var list [][]byte
@@ -821,4 +839,16 @@ func (c *conversation) counts(a *arguments) {
 	st := s.Stats()
 	c.say(fmt.Sprintf("%s: dropped %d, malformed %d, denied %d, failed %d, endpoints %d",
 		s.name, st.Dropped, st.Malformed, st.Denied, st.Failed, st.Endpoints))
+}
+
+// state ENDPOINT shows whether an endpoint has failed.
+func (c *conversation) state(a *arguments) {
+	ep := c.endNamed(a.next())
+	c.say(fmt.Sprintf("%s: endpoint %s: %s", ep.at.name, ep.name, statusText(ep.Err())))
+}
+
+// expect TEXT says that the log will have a line with this text.
+func (c *conversation) expect(a *arguments) {
+	c.rig.log.Expect(strings.Join(a.words, " "))
+	a.words = nil
 }

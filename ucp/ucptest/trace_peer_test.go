@@ -9,6 +9,7 @@ import (
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
 // rawPeer speaks for itself: it sends the messages that commands spell out, as
@@ -111,9 +112,10 @@ var headers = map[proto.AMID]any{
 	proto.IDStreamData: proto.StreamData{},
 }
 
-// inject PEER SIDE MESSAGE [FIELD=VALUE...] [bytes=N] sends a message of a peer
+// inject PEER SIDE MESSAGE [FIELD=VALUE...] [bytes=N [of=TAG+OFFSET]] [bare] sends a message of a peer
 // that speaks for itself: the id by name or number, the fields as a trace has them,
-// ids by name. Bytes of payload follow the header.
+// ids by name. Bytes of payload follow the header, those of=TAG+OFFSET of a message
+// or zeros; a bare message is bytes alone.
 func (c *conversation) inject(a *arguments) {
 	from, to, what := c.speakerAt(a.next()), c.speakerAt(a.next()), a.next()
 	id := proto.AMID(0)
@@ -124,7 +126,7 @@ func (c *conversation) inject(a *arguments) {
 	}
 	var msg []byte
 	n := a.number(a.setting("bytes", "0"))
-	if h, ok := headers[id]; ok {
+	if h, ok := headers[id]; ok && !a.flag("bare") {
 		v := reflect.New(reflect.TypeOf(h)).Elem()
 		v.Set(reflect.ValueOf(h))
 		c.fill(from, v, a)
@@ -137,7 +139,11 @@ func (c *conversation) inject(a *arguments) {
 			msg = v.Interface().(interface{ Append([]byte) []byte }).Append(nil)
 		}
 	}
-	msg = append(msg, make([]byte, n)...)
+	payload := make([]byte, n)
+	if tag, off, ok := strings.Cut(a.setting("of", ""), "+"); ok {
+		payload = ucttest.Pattern(a.number(off)+n, uint64(a.number(tag)))[a.number(off):]
+	}
+	msg = append(msg, payload...)
 	if _, err := from.raw.to(c, to).AMBcopy(uct.AMID(id), rawBytes(msg), 0, nil); err != nil {
 		c.t.Fatalf("%q: %v", a.line, err)
 	}
@@ -186,6 +192,10 @@ func (c *conversation) fill(from *speaker, v reflect.Value, a *arguments) {
 			v.Field(i).SetUint(addr)
 			continue
 		}
+		if n, ok := spelled(v.Field(i).Interface(), text); ok {
+			v.Field(i).SetUint(n)
+			continue
+		}
 		n := a.number(text)
 		if v.Field(i).CanUint() {
 			v.Field(i).SetUint(uint64(n))
@@ -193,6 +203,27 @@ func (c *conversation) fill(from *speaker, v reflect.Value, a *arguments) {
 			v.Field(i).SetInt(int64(n))
 		}
 	}
+}
+
+// spelled reads values that have names.
+func spelled(like any, text string) (uint64, bool) {
+	for n := range uint64(32) {
+		known := ""
+		switch like.(type) {
+		case proto.WireupType:
+			known = proto.WireupType(n).String()
+		case proto.ErrMode:
+			known = errModes[proto.ErrMode(n)]
+		case proto.RndvOp:
+			known = rndvOps[proto.RndvOp(n)]
+		case proto.AtomicOp:
+			known = proto.AtomicOp(n).String()
+		}
+		if known == text {
+			return n, true
+		}
+	}
+	return 0, false
 }
 
 // value returns the value of a name, a new one if it has none.

@@ -51,6 +51,11 @@ var atomics = map[uct.AtomicOp]string{
 	uct.AtomicSwap: "swap", uct.AtomicCSwap: "compare-swap",
 }
 
+var (
+	errModes = map[proto.ErrMode]string{proto.ErrModeNone: "none", proto.ErrModePeer: "peer", proto.ErrModeFailover: "failover"}
+	rndvOps  = map[proto.RndvOp]string{proto.RndvTag: "tag", proto.RndvAM: "am", proto.RndvRMA: "rma"}
+)
+
 // message describes an active message of a worker.
 func (c *conversation) message(from string, id uct.AMID, b []byte) string {
 	h, payload, err := parseMessage(proto.AMID(id), b)
@@ -115,9 +120,23 @@ func parseMessage(id proto.AMID, b []byte) (h any, payload []byte, err error) {
 	case proto.IDStreamData:
 		h, payload, err = with(proto.ParseStreamData(b))
 	case proto.IDAMSingle:
-		var head proto.AMHeader
-		head, payload, _, err = proto.ParseAMSingle(b)
-		h = head
+		h, payload, _, err = four(proto.ParseAMSingle(b))
+	case proto.IDAMSingleReply:
+		var m struct {
+			proto.AMHeader
+			proto.AMReplyFooter
+		}
+		m.AMHeader, m.AMReplyFooter, payload, _, err = proto.ParseAMSingleReply(b)
+		h = m
+	case proto.IDAMFirst:
+		var m struct {
+			proto.AMHeader
+			proto.AMFirstFooter
+		}
+		m.AMHeader, m.AMFirstFooter, payload, _, err = proto.ParseAMFirst(b)
+		h = m
+	case proto.IDAMMiddle:
+		h, payload, err = with(proto.ParseAMMiddle(b))
 	}
 	return h, payload, err
 }
@@ -127,6 +146,10 @@ func with[T any](h T, payload []byte, err error) (any, []byte, error) {
 		payload = []byte{}
 	}
 	return h, payload, err
+}
+
+func four[T any](h T, payload, rest []byte, err error) (any, []byte, []byte, error) {
+	return h, payload, rest, err
 }
 
 // keyText describes the packed key behind a header.
@@ -189,9 +212,9 @@ func (c *conversation) field(from, name string, v any) string {
 			return "" // it shows
 		}
 	case proto.ErrMode:
-		return map[proto.ErrMode]string{proto.ErrModeNone: "none", proto.ErrModePeer: "peer", proto.ErrModeFailover: "failover"}[v]
+		return errModes[v]
 	case proto.RndvOp:
-		return map[proto.RndvOp]string{proto.RndvTag: "tag", proto.RndvAM: "am", proto.RndvRMA: "rma"}[v]
+		return rndvOps[v]
 	case uint16:
 		if name == "ConnSN" && v == proto.ConnSNNone {
 			return "none"
@@ -221,9 +244,18 @@ func statusText(err error) string {
 // event adds what the tap tells to the trace.
 func (c *conversation) event(e sim.Event) {
 	from, to := c.side(e.From), c.side(e.To)
+	by := protocolBehind(e.By)
+	if e.Kind == sim.Sent && (by != keepaliveProtocol || c.awaits(from)) {
+		c.number++
+		c.numbers[e.Number] = c.number
+	}
+	number, shown := c.numbers[e.Number]
+	if e.Number != 0 && !shown {
+		return
+	}
 	switch e.Kind {
 	case sim.Sent:
-		text := fmt.Sprintf("#%d %s→%s %s ", e.Number, from, to, e.Device)
+		text := fmt.Sprintf("#%d %s→%s %s ", number, from, to, e.Device)
 		switch e.Op {
 		case uct.OpAMShort, uct.OpAMBcopy, uct.OpAMZcopy:
 			if e.Flush {
@@ -242,14 +274,14 @@ func (c *conversation) event(e sim.Event) {
 		if e.Lost {
 			text += ", lost"
 		}
-		if by := protocolBehind(e.By); by != "" {
+		if by != "" {
 			text += " (" + by + ")"
 		}
 		c.say(text)
 	case sim.Arrived:
-		c.takes(to, e.Number)
+		c.takes(to, number)
 	case sim.Ended:
-		c.say(fmt.Sprintf("#%d is over: %s", e.Number, statusText(e.Err)))
+		c.lists("ended, "+statusText(e.Err)+": #", number)
 	case sim.NoRoom:
 		what := operations[e.Op]
 		if e.Op <= uct.OpAMZcopy {
@@ -259,6 +291,6 @@ func (c *conversation) event(e sim.Event) {
 	case sim.Failed:
 		c.say(fmt.Sprintf("%s→%s %s the connection is broken: %s", from, to, e.Device, statusText(e.Err)))
 	case sim.Dropped:
-		c.say(fmt.Sprintf("%s refuses #%d and drops the connection: %s", to, e.Number, statusText(e.Err)))
+		c.say(fmt.Sprintf("%s refuses #%d and drops the connection: %s", to, number, statusText(e.Err)))
 	}
 }
