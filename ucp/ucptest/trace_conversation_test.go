@@ -32,6 +32,11 @@ var grounds = map[string]transport{
 	"lanes": simulate("lanes", sim.Options{Keyless: true, Devices: 2}),
 	"puts":  simulate("puts", sim.Options{Keyless: true, Attr: without(allGets, false)}),
 
+	// What is sent without copies must be registered, and nothing can be.
+	"unregistered": simulate("unregistered", sim.Options{Keyless: true, DomainAttr: func(a *uct.MDAttr) {
+		a.Flags = a.Flags&^uct.MDFlagRegister | uct.MDFlagNeedMemh
+	}}),
+
 	// The transport copies long pieces at once.
 	"large": simulate("large", sim.Options{Attr: func(_ int, a *uct.IfaceAttr) {
 		a.Put.MaxBcopy, a.Get.MaxBcopy = 256<<10, 256<<10
@@ -177,7 +182,7 @@ var verbs = map[string]func(c *conversation, a *arguments){
 	"run": (*conversation).run, "step": (*conversation).step, "lanes": (*conversation).lanes, "counts": (*conversation).counts,
 	"peer": (*conversation).peer, "inject": (*conversation).inject,
 	"keepalive": (*conversation).keepalive, "unmap": (*conversation).unmap, "show": (*conversation).show,
-	"state": (*conversation).state, "expect": (*conversation).expect,
+	"state": (*conversation).state, "quit": (*conversation).quit, "expect": (*conversation).expect,
 }
 
 // arguments are those of a command.
@@ -723,10 +728,17 @@ func (c *conversation) cancel(a *arguments) {
 }
 
 // kill SIDE closes a worker without a word to its peers, whose connections break.
+// How its own operations end is not of interest.
 func (c *conversation) kill(a *arguments) {
+	c.muted = true
+	c.quit(a)
+	c.muted = false
+}
+
+// quit SIDE closes a worker.
+func (c *conversation) quit(a *arguments) {
 	s := c.speakerAt(a.next())
 	s.closed = true
-	c.muted = true // its own operations are not of interest
 	for _, w := range c.windows {
 		for ep, k := range w.keys {
 			if ep.at == s {
@@ -738,7 +750,6 @@ func (c *conversation) kill(a *arguments) {
 	if err := s.Worker.Close(); err != nil {
 		c.t.Fatal(err)
 	}
-	c.muted = false
 }
 
 // drop breaks all connections.
