@@ -81,3 +81,6 @@ type CloseFlags uint32
 // CloseForce releases the endpoint at once, without the peer: what is
 // outstanding ends with ucs.ErrCanceled. It needs ErrModePeer.
 const CloseForce CloseFlags = 1 << 0
+
+// noParams stands for a nil *RequestParams.
+var noParams RequestParams
