@@ -81,7 +81,8 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 	}
 	a := r.atomic()
 	a.set(op, operand, reply)
-	r.ep, r.key, r.part = ep, key, part{addr: raddr}
+	r.toward(ep)
+	r.key, r.part = key, part{addr: raddr}
 	r.data.initRecv(reply, nil)
 	switch {
 	case attr&OpForceImmediate != 0:

@@ -13,7 +13,8 @@ import (
 // control makes a request for a control message.
 func (ep *Endpoint) control(p *protocol) *Request {
 	r := ep.w.getRequest()
-	r.ep, r.proto, r.state = ep, p, stateFreed
+	r.toward(ep)
+	r.proto, r.state = p, stateFreed
 	return r
 }
 

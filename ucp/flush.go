@@ -62,7 +62,8 @@ func (ep *Endpoint) startFlush(p *RequestParams, op *protocol) (*Request, error)
 	if err != nil {
 		return nil, err
 	}
-	r.ep, r.proto, r.step = ep, op, 0
+	r.toward(ep)
+	r.proto, r.step = op, 0
 	ep.start(r, false)
 	return r.result()
 }

@@ -75,7 +75,7 @@ func (r *Request) sendHandles(p *RequestParams) bool {
 	}
 	switch r.proto {
 	case &eagerZcopy, &eagerMultiZcopy:
-		return r.laneHandles(amLane, m, uct.AccessLocalRead)
+		return r.laneHandles(r.ep.amLane(), m, uct.AccessLocalRead)
 	case &rndvRTS:
 		for i := range r.ep.lanes {
 			if md := r.ep.lanes[i].iface.md; m != nil && m.handles[md] != nil {

@@ -104,7 +104,7 @@ func TestUnreachablePeerForgotten(t *testing.T) {
 func TestConfigsBounded(t *testing.T) {
 	v := newVictim(t)
 	for n := range 1000 {
-		if c := v.configFor(&lanePlan{lanes: []*proto.Lane{{SegSize: 64 * (n + 1)}}}); c.maxBcopy > 64*(n+1) {
+		if c := v.configFor(&lanePlan{chosen: &proto.LaneConfig{Lanes: []proto.Lane{{SegSize: 64 * (n + 1)}}}}); c.maxBcopy > 64*(n+1) {
 			t.Fatalf("messages of %d bytes for a peer that takes %d", c.maxBcopy, 64*(n+1))
 		}
 	}

@@ -48,7 +48,6 @@ func (w *Worker) putRequest(r *Request) {
 		r.ep, r.err, r.proto, r.userData = nil, nil, nil, nil
 		r.onSend, r.onTagRecv = nil, nil
 		r.comp.Count, r.comp.Err = 1, nil
-		r.lane = amLane
 	}
 	r.state = stateIdle
 	if !recycleRequests {

@@ -175,7 +175,8 @@ func (ep *Endpoint) access(buf []byte, raddr uint64, key *Rkey, p *RequestParams
 		w.dropRequest(r)
 		return nil, err
 	}
-	r.ep, r.key = ep, key
+	r.toward(ep)
+	r.key = key
 	r.part = part{addr: raddr}
 	r.offset, r.arrived, r.ranges = 0, 0, rangeset.Set{}
 	return r, nil
@@ -252,7 +253,7 @@ func (ep *Endpoint) putNow(r *Request) (*Request, error) {
 
 // dropAccess gives back a request whose operation is over or was never started.
 func (w *Worker) dropAccess(r *Request) {
-	r.key, r.route, r.lane = nil, nil, amLane
+	r.key, r.route = nil, nil
 	w.dropRequest(r)
 }
 
@@ -377,7 +378,7 @@ func (r *Request) leaveAccess() {
 		r.state &^= stateSplit
 		r.ep.rma.copies.leave(r)
 	}
-	r.key, r.route, r.lane = nil, nil, amLane
+	r.key, r.route = nil, nil
 	if r.state&stateServes != 0 {
 		r.state &^= stateServes
 		r.w.serving--

@@ -21,7 +21,7 @@ func (ep *Endpoint) rmaTables(k *Rkey) *proto.RMATables {
 		return t
 	}
 	w := ep.w
-	am := ep.lanes[amLane].iface
+	am := ep.lanes[ep.amLane()].iface
 	in := proto.RMAInput{AM: w.lanePerf(am, ep.cfg.segSize), Settings: w.protoSettings(am)}
 	for i := range k.ways {
 		in.Lanes = append(in.Lanes, w.rmaLane(&k.ways[i], ep.lanes[k.ways[i].lane].iface))

@@ -142,10 +142,10 @@ func progressGetReply(r *Request) error {
 	for first := true; first || r.offset < r.data.length; first = false {
 		r.comp.Count++
 		var err error
-		if left := r.data.length - r.offset; left > room && c.maxZcopy > c.maxBcopy && r.laneHandles(amLane, nil, uct.AccessLocalRead) {
+		if left := r.data.length - r.offset; left > room && c.maxZcopy > c.maxBcopy && r.laneHandles(r.ep.amLane(), nil, uct.AccessLocalRead) {
 			var n int
 			n, r.frag = r.data.gather(r.iovec(), r.offset, c.maxZcopy-proto.GetRepSize)
-			r.addHandles(n, amLane)
+			r.addHandles(n, r.ep.amLane())
 			r.part.n = 0 // the data is not packed
 			err = r.ep.ue.AMZcopy(uct.AMID(proto.IDGetRep), r, r.iov[:n], 0, &r.comp)
 		} else {

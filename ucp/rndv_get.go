@@ -39,7 +39,7 @@ func progressRndvGet(r *Request) error {
 			}
 		}
 	}
-	r.lane = amLane
+	r.lane = r.ep.amLane()
 	r.comp.Done(nil)
 	return nil
 }
@@ -53,7 +53,7 @@ func getDone(r *Request, err error) {
 		r.finish(err)
 		return
 	}
-	r.err, r.lane = err, amLane
+	r.err, r.lane = err, r.ep.amLane()
 	r.proto = &rndvGetATS
 	r.comp.Count, r.comp.Err = 1, nil
 	r.run()

@@ -91,7 +91,8 @@ func (w *Worker) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 		return
 	}
 	w.stats.RndvRecvs++
-	r.ep, r.peerID = ep, uint64(h.ReqID)
+	r.toward(ep)
+	r.peerID = uint64(h.ReqID)
 	r.arrived, r.ranges, r.part = 0, rangeset.Set{}, part{}
 	switch r.answerTo(h, key) {
 	case proto.ProtoAttach:

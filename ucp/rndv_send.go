@@ -127,7 +127,7 @@ func (r *Request) sendPart(p part) {
 	c := r.ep.cfg
 	r.proto = protocolOf[c.rndv.Answer(r.class(), p.addr != 0).Lookup(p.n)]
 	if r.proto == &rndvPut && !r.shareHandles(c.put, c.rndv.PutShares(), p.n, uct.AccessLocalRead) ||
-		r.proto == &rndvZcopy && !r.laneHandles(amLane, nil, uct.AccessLocalRead) {
+		r.proto == &rndvZcopy && !r.laneHandles(r.ep.amLane(), nil, uct.AccessLocalRead) {
 		r.proto = protocolOf[c.rndv.Answer(proto.DataGeneric, p.addr != 0).Lookup(p.n)]
 	}
 	if r.proto == &rndvPut {
@@ -178,11 +178,11 @@ func progressRndvPut(r *Request) error {
 				}
 			}
 		}
-		r.lane = amLane
+		r.lane = r.ep.amLane()
 		r.comp.Done(nil) // putDone goes on
 		return nil
 	}
-	r.step, r.lane = stepATP, amLane
+	r.step, r.lane = stepATP, r.ep.amLane()
 	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvATP), r, 0, nil)
 	if err != nil && err != ucs.InProgress {
 		return err
@@ -213,7 +213,7 @@ func progressRndvZcopy(r *Request) error {
 	for first := true; first || r.offset < r.part.n; first = false {
 		var n int
 		n, r.frag = r.data.gather(r.iovec(), r.part.off+r.offset, min(r.part.n-r.offset, r.ep.cfg.maxZcopy-proto.RndvDataSize))
-		r.addHandles(n, amLane)
+		r.addHandles(n, r.ep.amLane())
 		r.comp.Count++
 		err := r.ep.ue.AMZcopy(uct.AMID(proto.IDRndvData), r, r.iov[:n], 0, &r.comp)
 		if err := r.fragmentSent(err); err != nil {

@@ -38,7 +38,7 @@ func progressBcopy(r *Request) error {
 // progressZcopy sends a message in one packet from the user's memory.
 func progressZcopy(r *Request) error {
 	n, _ := r.data.gather(r.iovec(), 0, r.data.length)
-	r.addHandles(n, amLane)
+	r.addHandles(n, r.ep.amLane())
 	err := r.ep.ue.AMZcopy(r.eagerID(), r, r.iov[:n], 0, &r.comp)
 	return singleSent(r, err, &r.w.stats.EagerZcopy)
 }
@@ -76,7 +76,7 @@ func progressMultiZcopy(r *Request) error {
 	for r.offset < r.data.length {
 		var n int
 		n, r.frag = r.data.gather(r.iovec(), r.offset, r.ep.cfg.maxZcopy-r.eagerHeaderSize())
-		r.addHandles(n, amLane)
+		r.addHandles(n, r.ep.amLane())
 		r.comp.Count++
 		err := r.ep.ue.AMZcopy(r.eagerID(), r, r.iov[:n], 0, &r.comp)
 		if err := r.fragmentSent(err); err != nil {

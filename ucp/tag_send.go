@@ -38,7 +38,8 @@ func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, er
 	}
 	w.spare = w.getRequest()
 	w.stats.EagerShort++
-	r.ep, r.proto = ep, &eagerShort
+	r.toward(ep)
+	r.proto = &eagerShort
 	if p != nil {
 		r.state |= stateParams
 		r.onSend, r.userData = p.OnSend, p.UserData
@@ -79,7 +80,8 @@ func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, flags request
 		w.dropRequest(r)
 		return nil, err
 	}
-	r.ep, r.tag, r.state = ep, tag, r.state|flags
+	r.toward(ep)
+	r.tag, r.state = tag, r.state|flags
 	r.offset, r.arrived, r.ranges, r.parts = 0, 0, rangeset.Set{}, nil
 	class := r.class()
 	if class == proto.DataContig && r.data.length >= ep.cfg.mapFrom {
