@@ -91,6 +91,7 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 		maxIOV:   min(max(a.AM.MaxIOV, 1), maxIOVEntries),
 		segSize:  segSize,
 	}
+	c.lanes.checked = w.checkedLanes(p.chosen)
 	for k := range p.chosen.Lanes {
 		if w.mds[w.ifaces[p.chosen.Lanes[k].Local].md].Attr().Flags&uct.MDFlagNeedMemh != 0 {
 			c.needMemh = true

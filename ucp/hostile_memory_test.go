@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/ucx-go/ucx/proto"
@@ -136,7 +137,8 @@ func TestWireupTooLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	small := *ep.cfg
-	small.maxBcopy = 40
+	small.chosen.Lanes = slices.Clone(small.chosen.Lanes)
+	small.chosen.Lanes[small.lanes.wireup].SegSize = 40
 	ep.cfg = &small
 	for range 2 {
 		r, err := ep.TagSendSync(1, nil, nil)

@@ -8,9 +8,12 @@ import (
 
 // laneMap says what the lanes of an endpoint are for, by the numbers that the
 // selection gave them. Where the selection has no lane for a purpose the lane of
-// messages serves it too, as far as it is able to.
+// messages serves it too, as far as it is able to; only keepalive goes without.
 type laneMap struct {
 	am        uint8   // messages: one lane for all first packets keeps their order
+	wireup    uint8   // requests and replies of wireup
+	keepalive uint8   // questions to the peer's worker; proto.NullLane: none are asked
+	checked   []uint8 // whose transports the keepalive asks
 	bandwidth []uint8 // the data of a rendezvous that is not copied, best first
 }
 
@@ -22,5 +25,22 @@ func newLaneMap(c *proto.LaneConfig) laneMap {
 		}
 		return slices.Clone(lanes)
 	}
-	return laneMap{am: c.AM, bandwidth: list(c.RMABW)}
+	m := laneMap{am: c.AM, wireup: c.Wireup, keepalive: c.Keepalive, bandwidth: list(c.RMABW)}
+	if m.wireup == proto.NullLane {
+		m.wireup = m.am
+	}
+	return m
+}
+
+// wireupLane returns the lane of a wireup message (ucp_wireup_get_msg_lane in
+// src/ucp/wireup/wireup.c, ucp_worker_do_ep_keepalive in
+// src/ucp/core/ucp_worker.c).
+func (m *laneMap) wireupLane(t proto.WireupType) uint8 {
+	switch {
+	case t == proto.WireupAck:
+		return m.am
+	case t == proto.WireupEpCheck && m.keepalive != proto.NullLane:
+		return m.keepalive
+	}
+	return m.wireup
 }

@@ -119,6 +119,16 @@ type lanePlan struct {
 // amLane is the number of the lane for messages.
 func (ep *Endpoint) amLane() uint8 { return ep.cfg.lanes.am }
 
+// maxMessage is the longest message a lane takes, headers included.
+func (ep *Endpoint) maxMessage(k uint8) int {
+	l := &ep.cfg.chosen.Lanes[k]
+	n := ep.w.ifaces[l.Local].attr.AM.MaxBcopy
+	if l.SegSize > 0 {
+		n = min(n, l.SegSize)
+	}
+	return n
+}
+
 // toward says which endpoint an operation is of. It begins on the lane of
 // messages.
 func (r *Request) toward(ep *Endpoint) { r.ep, r.lane = ep, ep.amLane() }

@@ -13,15 +13,15 @@ import (
 
 // Wireup tells each side the other's id of an endpoint. Transports that connect
 // to an interface need none of it to send; it happens when the first operation
-// needs the peer's id. The messages come over any connection of the peer, in any
-// order with data.
+// needs the peer's id. The messages go over lanes of their own (laneMap.wireupLane)
+// and come over any connection of the peer, in any order with data.
 
 // wireupMessage is the protocol of wireup messages. A request that carries one
 // belongs to nobody and vanishes when sent.
 var wireupMessage = protocol{
 	name: "wireup",
 	progress: func(r *Request) error {
-		_, err := r.ep.am().AMBcopy(uct.AMID(proto.IDWireup), r, uct.SendSignaled, nil)
+		_, err := r.ep.lane(r.lane).AMBcopy(uct.AMID(proto.IDWireup), r, uct.SendSignaled, nil)
 		return controlSent(r, err)
 	},
 	pack: func(r *Request, dst []byte) int { return copy(dst, r.data.buf) },
@@ -36,8 +36,9 @@ func (ep *Endpoint) sendWireup(t proto.WireupType, dst proto.EndpointID, addr pr
 func (ep *Endpoint) sendWireupBy(p *protocol, t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) error {
 	m := proto.Wireup{Type: t, ErrMode: ep.errMode, ConnSN: ep.connSN, SrcEp: ep.localID, DstEp: dst, Address: addr}
 	packed, err := m.Append(nil)
-	if err == nil && len(packed) > ep.cfg.maxBcopy {
-		err = fmt.Errorf("%d bytes in messages of %d: %w", len(packed), ep.cfg.maxBcopy, ucs.ErrBufferTooSmall)
+	k := ep.cfg.lanes.wireupLane(t)
+	if most := ep.maxMessage(k); err == nil && len(packed) > most {
+		err = fmt.Errorf("%d bytes in messages of %d: %w", len(packed), most, ucs.ErrBufferTooSmall)
 	}
 	if err != nil {
 		err = fmt.Errorf("ucp: endpoint %s: wireup message: %w", ep.describe(), err)
@@ -46,7 +47,7 @@ func (ep *Endpoint) sendWireupBy(p *protocol, t proto.WireupType, dst proto.Endp
 	}
 	ep.w.stats.WireupSent++
 	r := ep.control(p)
-	r.data.buf = packed
+	r.lane, r.data.buf = k, packed
 	r.run()
 	return nil
 }
