@@ -14,7 +14,9 @@ type laneMap struct {
 	wireup    uint8   // requests and replies of wireup
 	keepalive uint8   // questions to the peer's worker; proto.NullLane: none are asked
 	checked   []uint8 // whose transports the keepalive asks
-	bandwidth []uint8 // the data of a rendezvous that is not copied, best first
+	rma       []uint8 // puts and gets, short or copied, best first
+	amo       []uint8 // atomic operations, best first
+	bandwidth []uint8 // what is long and not copied: rendezvous, puts and gets, best first
 }
 
 // newLaneMap takes the purposes from a choice that has a lane for messages.
@@ -25,7 +27,10 @@ func newLaneMap(c *proto.LaneConfig) laneMap {
 		}
 		return slices.Clone(lanes)
 	}
-	m := laneMap{am: c.AM, wireup: c.Wireup, keepalive: c.Keepalive, bandwidth: list(c.RMABW)}
+	m := laneMap{
+		am: c.AM, wireup: c.Wireup, keepalive: c.Keepalive,
+		rma: list(c.RMA), amo: list(c.AMO), bandwidth: list(c.RMABW),
+	}
 	if m.wireup == proto.NullLane {
 		m.wireup = m.am
 	}
@@ -43,4 +48,19 @@ func (m *laneMap) wireupLane(t proto.WireupType) uint8 {
 		return m.keepalive
 	}
 	return m.wireup
+}
+
+// restrict takes from a lane, described for one-sided operations, what it is not
+// for.
+func (m *laneMap) restrict(lane uint8, l *proto.RMALane) {
+	rma := slices.Contains(m.rma, lane)
+	if !rma {
+		l.PutShort, l.PutBcopy, l.GetBcopy = 0, 0, 0
+	}
+	if !rma && !slices.Contains(m.bandwidth, lane) {
+		l.PutZcopy, l.GetZcopy = 0, 0
+	}
+	if !slices.Contains(m.amo, lane) {
+		l.Atomic32, l.Atomic64 = false, false
+	}
 }

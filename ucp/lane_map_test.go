@@ -21,16 +21,16 @@ func TestLaneMap(t *testing.T) {
 	}{
 		{"one lane",
 			proto.LaneConfig{AM: 0, Wireup: 0, Keepalive: none, RMABW: []uint8{0}},
-			laneMap{am: 0, wireup: 0, keepalive: none, bandwidth: []uint8{0}}},
+			laneMap{am: 0, wireup: 0, keepalive: none, rma: []uint8{0}, amo: []uint8{0}, bandwidth: []uint8{0}}},
 		{"nothing but messages",
 			proto.LaneConfig{AM: 2, Wireup: none, Keepalive: none},
-			laneMap{am: 2, wireup: 2, keepalive: none, bandwidth: []uint8{2}}},
+			laneMap{am: 2, wireup: 2, keepalive: none, rma: []uint8{2}, amo: []uint8{2}, bandwidth: []uint8{2}}},
 		{"a lane for each",
-			proto.LaneConfig{AM: 2, Wireup: 0, Keepalive: 5, RMABW: []uint8{3, 4}},
-			laneMap{am: 2, wireup: 0, keepalive: 5, bandwidth: []uint8{3, 4}}},
+			proto.LaneConfig{AM: 2, Wireup: 0, Keepalive: 5, RMA: []uint8{0, 6}, AMO: []uint8{1}, RMABW: []uint8{3, 4}},
+			laneMap{am: 2, wireup: 0, keepalive: 5, rma: []uint8{0, 6}, amo: []uint8{1}, bandwidth: []uint8{3, 4}}},
 		{"messages behind the others",
-			proto.LaneConfig{AM: 1, Wireup: 1, Keepalive: 1, RMABW: []uint8{1, 0}},
-			laneMap{am: 1, wireup: 1, keepalive: 1, bandwidth: []uint8{1, 0}}},
+			proto.LaneConfig{AM: 1, Wireup: 1, Keepalive: 1, RMA: []uint8{0}, RMABW: []uint8{1, 0}},
+			laneMap{am: 1, wireup: 1, keepalive: 1, rma: []uint8{0}, amo: []uint8{1}, bandwidth: []uint8{1, 0}}},
 	} {
 		got := newLaneMap(&c.chosen)
 		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(laneMap{})); diff != "" {
@@ -58,6 +58,27 @@ func TestWireupLanes(t *testing.T) {
 	} {
 		if got := c.m.wireupLane(c.t); got != c.want {
 			t.Errorf("type %d goes over lane %d, want %d", c.t, got, c.want)
+		}
+	}
+}
+
+// TestRestrictedLanes: a lane does what it was chosen for.
+func TestRestrictedLanes(t *testing.T) {
+	m := laneMap{rma: []uint8{0}, amo: []uint8{1}, bandwidth: []uint8{2}}
+	all := proto.RMALane{
+		PutShort: 1, PutBcopy: 2, PutZcopy: 3, GetBcopy: 4, GetZcopy: 5,
+		MinPutZcopy: 6, MinGetZcopy: 7, Atomic32: true, Atomic64: true,
+	}
+	for lane, want := range []proto.RMALane{
+		{PutShort: 1, PutBcopy: 2, PutZcopy: 3, GetBcopy: 4, GetZcopy: 5, MinPutZcopy: 6, MinGetZcopy: 7},
+		{Atomic32: true, Atomic64: true, MinPutZcopy: 6, MinGetZcopy: 7},
+		{PutZcopy: 3, GetZcopy: 5, MinPutZcopy: 6, MinGetZcopy: 7},
+		{MinPutZcopy: 6, MinGetZcopy: 7},
+	} {
+		got := all
+		m.restrict(uint8(lane), &got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("lane %d (-want +got):\n%s", lane, diff)
 		}
 	}
 }
