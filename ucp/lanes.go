@@ -15,9 +15,8 @@ import (
 
 // lane is one transport connection of an endpoint.
 type lane struct {
-	iface  *iface
-	uct    uct.Endpoint
-	peerMD uint8 // memory domain of the peer, as its keys number them
+	iface *iface
+	uct   uct.Endpoint
 }
 
 // connect chooses the lanes toward an address and creates them, under the numbers
@@ -26,7 +25,7 @@ type lane struct {
 func (ep *Endpoint) connect(addr *proto.WorkerAddress) error {
 	w := ep.w
 	for {
-		chosen, _, err := w.selectLanes(addr, ep.errMode, ep.refused)
+		chosen, trace, err := w.selectLanes(addr, ep.errMode, ep.refused)
 		if err != nil {
 			for _, s := range w.unopened {
 				err = fmt.Errorf("%w; not opened: %s", err, s)
@@ -46,7 +45,7 @@ func (ep *Endpoint) connect(addr *proto.WorkerAddress) error {
 		// ucp_wireup_add_rma_bw_lanes). 1.13.1 cannot be told from this library.
 		plan.offers = len(plan.maps) > 0 && addr.Release == 0 && w.ctx.peerRelease() != PeerRelease113
 		ep.cfg = w.configFor(&plan)
-		ep.ue = ep.lanes[ep.amLane()].uct
+		ep.ue, ep.why = ep.lanes[ep.amLane()].uct, trace.Digest()
 		return nil
 	}
 }
@@ -89,7 +88,7 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, lanes []proto.Lane) (la
 			ep.closeLanes()
 			return laneRoute{l.Local, l.Remote}, err
 		}
-		ep.lanes = append(ep.lanes, lane{iface: i, uct: ue, peerMD: l.DstMD})
+		ep.lanes = append(ep.lanes, lane{iface: i, uct: ue})
 	}
 	return laneRoute{}, nil
 }
