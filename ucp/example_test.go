@@ -115,8 +115,8 @@ func ExampleIOV() {
 	// Output: scatter-gather
 }
 
-// A probe tells the length of a message before there is a buffer for it.
-func ExampleWorker_TagProbe() {
+// A message that was taken out tells its length before there is a buffer for it.
+func ExampleWorker_TagTake() {
 	ctx, w, ep := openSelf(ucp.FeatureTag)
 	defer ctx.Close()
 	defer w.Close()
@@ -124,12 +124,12 @@ func ExampleWorker_TagProbe() {
 	if err := ep.Send(context.Background(), 9, []byte("of unknown length")); err != nil {
 		log.Fatal(err)
 	}
-	msg, info, ok := w.TagProbe(9, ucp.FullMask, true)
+	msg, ok := w.TagTake(9, ucp.FullMask)
 	if !ok {
 		log.Fatal("no message")
 	}
-	buf := make([]byte, info.Length)
-	recv, err := w.TagMessageRecv(msg, buf, nil)
+	buf := make([]byte, msg.Info().Length)
+	recv, err := msg.Recv(buf, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -24,8 +24,9 @@ func (tagFamily) handlers(w *Worker) []handler {
 // tagState is what a worker keeps for tagged messages.
 type tagState struct {
 	tagMatcher
-	on   bool          // they may be used
-	free []*TagMessage // idle objects
+	on    bool          // they may be used
+	taken messageList   // messages in the hands of the user
+	free  []*TagMessage // idle objects
 }
 
 func (tagFamily) start(w *Worker) { w.tag.on = true }
