@@ -125,8 +125,8 @@ func TestBlockingInCallback(t *testing.T) {
 	v := newVictim(t)
 	var sendErr, recvErr error
 	r, err := v.TagRecv(1, FullMask, nil, &RequestParams{OnTagRecv: func(r *Request, _ error, _ TagRecvInfo, _ any) {
-		sendErr = v.ep.Send(t.Context(), 2, nil)
-		_, recvErr = v.Recv(t.Context(), 3, FullMask, nil)
+		sendErr = v.ep.TagSendWait(t.Context(), 2, nil)
+		_, recvErr = v.TagRecvWait(t.Context(), 3, FullMask, nil)
 		r.Free()
 	}})
 	if err != nil || r == nil {

@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"fmt"
+
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -47,7 +49,7 @@ func (d *TagMessage) Info() TagRecvInfo { return TagRecvInfo{SenderTag: d.tag, L
 // ucs.ErrNoResource came back: then it is still the caller's.
 func (d *TagMessage) Recv(buf []byte, p *RequestParams) (*Request, error) {
 	if d == nil || !d.removed {
-		return nil, ucs.ErrInvalidParam
+		return nil, errNoMessage
 	}
 	w := d.w
 	r, err := w.startRecv(buf, p)
@@ -64,6 +66,8 @@ func (d *TagMessage) Recv(buf []byte, p *RequestParams) (*Request, error) {
 	w.receive(r, d)
 	return r.recvResult(p)
 }
+
+var errNoMessage = fmt.Errorf("ucp: no message, or one that was received or discarded: %w", ucs.ErrInvalidParam)
 
 // Discard gives the message up. To its sender that is as if it had been received.
 // It must not be used afterwards; a second Discard does nothing.
