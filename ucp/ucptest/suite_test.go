@@ -3,7 +3,7 @@ package ucptest
 import (
 	"testing"
 
-	"github.com/ucx-go/ucx/uct/ucttest"
+	"github.com/ucx-go/ucx/internal/race"
 )
 
 // The suite holds what must be true over every transport. Each test states the
@@ -91,7 +91,7 @@ func runGroups(t *testing.T, on []transport, groups []caseGroup) {
 	for _, tr := range on {
 		// Simulated transports differ in what they do, not in which goroutine does
 		// it: for the race detector, which takes five times as long, one will do.
-		if ucttest.RaceEnabled && tr.sim != nil && tr.name != simPlain.name {
+		if race.Enabled && tr.sim != nil && tr.name != simPlain.name {
 			continue
 		}
 		t.Run(tr.name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func runCase(t *testing.T, c testCase, tr transport) {
 			return
 		}
 		for _, s := range switches {
-			if (tr.few || ucttest.RaceEnabled || c.need&fewSwitches != 0) && !s.few {
+			if (tr.few || race.Enabled || c.need&fewSwitches != 0) && !s.few {
 				continue
 			}
 			t.Run(s.name, func(t *testing.T) { c.run(t, tr.with(s.settings...)) })
