@@ -123,6 +123,9 @@ func testAttributes(t *testing.T, f *Fixture) {
 	if len(h.Iface.MemoryTypes()) == 0 {
 		t.Error("no memory types")
 	}
+	if a.Events&uct.EventAsyncCB != 0 {
+		t.Error("events told by a callback, which IfaceParams has no place for")
+	}
 	if err := h.Iface.Arm(uct.EventRecv); (a.Events&uct.EventFD == 0) != (err == ucs.ErrUnsupported) {
 		t.Errorf("events %#x, but Arm returned %v", a.Events, err)
 	}
