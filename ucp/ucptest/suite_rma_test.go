@@ -125,7 +125,7 @@ var rmaCases = []testCase{
 	{"fence", fewSwitches, testFence},
 	{"fence behind pieces", anywhere, testFenceBehindPieces},
 	{"denied", twoSides | fewSwitches, testDenied},
-	{"denied to oneself", anywhere, testDeniedToOneself},
+	{"denied to oneself", oneSide, testDeniedToOneself},
 	{"parameters", anywhere, testAccessParameters},
 	{"keys", anywhere, testRkeys},
 	{"worker close with open keys", anywhere, testCloseWithKeys},
