@@ -65,7 +65,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%v: %+v %+v", c.vars, a.AM, a.Put)
 		}
 		if a.Flags.Has(uct.IfaceAMZcopy) != (c.am.MaxZcopy > 0) || a.Flags.Has(uct.IfacePutZcopy) != (c.put.MaxZcopy > 0) {
-			t.Errorf("%v: flags %x", c.vars, a.Flags)
+			t.Errorf("%v: flags %v", c.vars, a.Flags)
 		}
 	}
 }
