@@ -13,6 +13,7 @@ import (
 var requestCases = []testCase{
 	{"state of a request", everySwitch, testRequestState},
 	{"free in flight silences the callback", everySwitch, testFreeInFlight},
+	{"dropped in flight", fewSwitches, testDropped},
 	{"free inside the callback", everySwitch, testFreeInCallback},
 	{"double free panics", anywhere, testDoubleFree},
 	{"requests are recycled", everySwitch, testRecycled},

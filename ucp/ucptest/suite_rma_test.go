@@ -126,6 +126,7 @@ var rmaCases = []testCase{
 	{"fence behind pieces", anywhere, testFenceBehindPieces},
 	{"denied", twoSides | fewSwitches, testDenied},
 	{"denied to oneself", oneSide, testDeniedToOneself},
+	{"keys are ordered", anywhere, testRkeyOrder},
 	{"parameters", anywhere, testAccessParameters},
 	{"keys", anywhere, testRkeys},
 	{"worker close with open keys", anywhere, testCloseWithKeys},
