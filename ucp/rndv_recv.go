@@ -3,12 +3,9 @@ package ucp
 import (
 	"fmt"
 
-	"go.uber.org/zap"
-
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/rangeset"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -30,13 +27,8 @@ func (w *Worker) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	if err != nil {
 		return w.malformed(err)
 	}
-	ep := w.endpoints.Get(uint64(h.EpID))
-	if ep == nil {
+	if h.Op != proto.RndvTag || w.endpoints.Get(uint64(h.EpID)) == nil {
 		w.stats.Dropped++
-		return nil
-	}
-	if h.Op != proto.RndvTag {
-		ep.refuseRndv(&h)
 		return nil
 	}
 	if len(tail) > 0 {
@@ -66,18 +58,6 @@ func (w *Worker) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	}
 	w.tm.addUnexpected(d)
 	return nil
-}
-
-// refuseRndv answers an offer of a kind that nobody here receives: its sender would
-// wait for ever. C ends the sender's request with the status of the ATS
-// (ucp_proto_rndv_ats_handler in src/ucp/rndv/rndv_ats.c).
-func (ep *Endpoint) refuseRndv(h *proto.RndvRTS) {
-	ep.w.stats.Dropped++
-	log.Debug("rendezvous of an operation that is not implemented", zap.String("endpoint", ep.describe()),
-		zap.Int("bytes", h.Size), zap.Uint8("operation", uint8(h.Op)))
-	if ep.err == nil {
-		ep.sendATS(h.ReqID, h.Size, ucs.ErrUnsupported)
-	}
 }
 
 // maxOfferKey bounds the key that is kept with an offer.
