@@ -10,8 +10,9 @@ import (
 
 // simulated is a transport that does what goes wrong on demand.
 type simulated struct {
-	net  *sim.Network
-	plan fault.Plan
+	net       *sim.Network
+	component uct.Component
+	plan      fault.Plan
 }
 
 // simulate registers a simulated transport. Its plan is that of o until a test
@@ -25,7 +26,8 @@ func simulate(name string, o sim.Options) transport {
 		}
 		return s.plan(op)
 	}
-	uct.Register(sim.New(o))
+	s.component = sim.New(o)
+	uct.Register(s.component)
 	return transport{name: name, settings: []setting{{"TLS", name}}, sim: s}
 }
 
