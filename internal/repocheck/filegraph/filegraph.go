@@ -22,7 +22,8 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
+
+	"github.com/ucx-go/ucx/internal/repocheck/gopkg"
 )
 
 // Graph is the graph of one package's files, without its tests.
@@ -58,7 +59,7 @@ func newGraph(path string, fset *token.FileSet, files []*ast.File, pkg *types.Pa
 			switch d := d.(type) {
 			case *ast.FuncDecl:
 				if d.Body != nil { // else it is written in assembly
-					g.add(fset, pkg, info, name, funcName(d), d.Body)
+					g.add(fset, pkg, info, name, gopkg.FuncName(d), d.Body)
 				}
 			case *ast.GenDecl:
 				for _, s := range d.Specs {
@@ -95,7 +96,7 @@ func (g *Graph) add(fset *token.FileSet, pkg *types.Package, info *types.Info, f
 		if g.arrows[key] == nil {
 			g.arrows[key] = make(map[Use]bool)
 		}
-		if use := objectName(used); !first[to+use] {
+		if use := gopkg.ObjectName(used); !first[to+use] {
 			first[to+use] = true
 			g.arrows[key][Use{name, use, fset.Position(id.Pos()).Line}] = true
 		}
@@ -121,32 +122,6 @@ func fileName(fset *token.FileSet, pos token.Pos) string {
 		return ""
 	}
 	return filepath.Base(fset.Position(pos).Filename)
-}
-
-// funcName is a function as Go prints it, without package and type parameters.
-func funcName(d *ast.FuncDecl) string {
-	if d.Recv == nil || len(d.Recv.List) == 0 {
-		return d.Name.Name
-	}
-	recv := types.ExprString(d.Recv.List[0].Type)
-	recv, _, _ = strings.Cut(recv, "[")
-	if pointer, ok := strings.CutPrefix(recv, "*"); ok {
-		recv = "(*" + pointer + ")"
-	}
-	return recv + "." + d.Name.Name
-}
-
-func objectName(o types.Object) string {
-	f, ok := o.(*types.Func)
-	if !ok || f.Signature().Recv() == nil {
-		return o.Name()
-	}
-	recv := types.TypeString(f.Signature().Recv().Type(), func(*types.Package) string { return "" })
-	recv, _, _ = strings.Cut(recv, "[")
-	if pointer, ok := strings.CutPrefix(recv, "*"); ok {
-		recv = "(*" + pointer + ")"
-	}
-	return recv + "." + f.Name()
 }
 
 // Arrow returns the arrow between two files; without uses there is none.
