@@ -48,7 +48,7 @@ func (w *Worker) onAtomicReq(source *uct.Source, data []byte, _ *uct.AMDesc) err
 		return err
 	}
 	old := applyAtomic(b, &h)
-	mem.release()
+	mem.Release()
 	w.stats.Served++
 	if h.ReqID == 0 {
 		ep.oweCompletion()
@@ -96,7 +96,7 @@ func (w *Worker) onAtomicRep(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 	if err != nil {
 		return w.malformed(err)
 	}
-	r := w.requestIDs.get(uint64(h.ReqID))
+	r := w.requestIDs.Get(uint64(h.ReqID))
 	if r == nil || r.proto != &atomicFetch {
 		w.stats.Dropped++
 		return nil

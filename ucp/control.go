@@ -68,7 +68,7 @@ func packAck(r *Request, dst []byte) int {
 // sendSyncAck acknowledges a synchronous message over the endpoint the sender
 // named. If that is gone nobody waits for it.
 func (w *Worker) sendSyncAck(id proto.EndpointID, req proto.RequestID) {
-	ep := w.endpoints.get(uint64(id))
+	ep := w.endpoints.Get(uint64(id))
 	if ep == nil || ep.err != nil {
 		w.stats.Dropped++
 		return

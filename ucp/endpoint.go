@@ -156,7 +156,7 @@ func (w *Worker) newEndpoint(addr *proto.WorkerAddress, mode ErrMode) (*Endpoint
 	if err := ep.connect(addr); err != nil {
 		return nil, err
 	}
-	id := w.endpoints.put(ep)
+	id := w.endpoints.Put(ep)
 	if id == 0 {
 		ep.closeLanes()
 		return nil, fmt.Errorf("ucp: too many endpoints: %w", ucs.ErrExceedsLimit)
@@ -332,7 +332,7 @@ func (ep *Endpoint) destroy(err error) {
 	ep.purge(err)
 	ep.closeLanes()
 	ep.w.forgetAttachments(ep)
-	ep.w.endpoints.remove(uint64(ep.localID))
+	ep.w.endpoints.Remove(uint64(ep.localID))
 	ep.uncount()
 	if ep.peer != nil {
 		ep.peer.forget(ep)

@@ -139,7 +139,7 @@ func TestEvictionKeepsPeer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	v.endpoints.each(func(ep *Endpoint) {
+	v.endpoints.Each(func(ep *Endpoint) {
 		if ep.openedBy != nil && v.peers[ep.peer.uuid] != ep.peer {
 			t.Error("an endpoint of a peer that the worker does not know")
 		}

@@ -80,7 +80,7 @@ func (w *Worker) Flush(p *RequestParams) (*Request, error) {
 		return nil, err
 	}
 	r.proto = &workerFlush
-	w.endpoints.each(func(ep *Endpoint) {
+	w.endpoints.Each(func(ep *Endpoint) {
 		if ep.err != nil {
 			return
 		}

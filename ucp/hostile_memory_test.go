@@ -64,7 +64,7 @@ func TestPeerForgottenOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	var numberless *Endpoint
-	v.endpoints.each(func(ep *Endpoint) {
+	v.endpoints.Each(func(ep *Endpoint) {
 		if ep != v.ep {
 			numberless = ep
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/rangeset"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -68,9 +69,9 @@ func (v *victim) waiting(p *protocol, buf []byte) *Request {
 	}
 	r.ep, r.key, r.proto = v.ep, v.opened(), p
 	r.data.initRecv(buf, nil)
-	r.arrived, r.ranges = 0, rangeSet{}
+	r.arrived, r.ranges = 0, rangeset.Set{}
 	r.atomic().size = uint8(min(len(buf), 8))
-	r.localID = v.requestIDs.put(r)
+	r.localID = v.requestIDs.Put(r)
 	r.state &^= stateInCall
 	v.ep.outstanding.push(r)
 	v.ep.flow().asked++
@@ -238,63 +239,4 @@ func TestHostileGets(t *testing.T) {
 	v.refused("one get too many", v.onGetReq(nil, proto.GetReq{Address: m.addr, Length: 8, EpID: v.ep.localID, ReqID: 1}.Append(nil), nil))
 	v.refused("one atomic operation too many", v.onAtomicReq(nil, proto.AtomicReq{Address: m.addr, EpID: v.ep.localID, ReqID: 1, Size: 4}.Append(nil), nil))
 	v.serving = 0
-}
-
-// TestRegionLife: memory is freed once, when it is closed and nobody is in it.
-func TestRegionLife(t *testing.T) {
-	freed := 0
-	r := &region{free: func() { freed++ }}
-	for range 2 {
-		if !r.acquire() {
-			t.Fatal("an open region cannot be acquired")
-		}
-	}
-	r.release()
-	r.close()
-	if freed != 0 || r.acquire() {
-		t.Errorf("freed %d times while in use", freed)
-	}
-	r.release()
-	if freed != 1 || r.acquire() || freed != 1 {
-		t.Errorf("freed %d times", freed)
-	}
-}
-
-// TestRegionTable: lookups agree with a search of all regions, whatever overlaps.
-func TestRegionTable(t *testing.T) {
-	var table regionTable
-	mem := make([]byte, 100)
-	base := memoryAddress(mem)
-	var regions []*region
-	for _, s := range [][3]int{{0, 100, 1}, {10, 20, 2}, {10, 50, 4}, {15, 16, 7}, {90, 100, 2}, {0, 1, 4}} {
-		r := &region{base: base + uint64(s[0]), buf: mem[s[0]:s[1]], access: MemProt(s[2] << 8).access(), free: func() {}}
-		regions = append(regions, r)
-		table.add(r)
-	}
-	check := func() {
-		for from := -1; from <= 100; from++ {
-			for n := 0; n <= 101; n++ {
-				for _, want := range []MemProt{ProtRemoteRead, ProtRemoteWrite, ProtRemoteRead | ProtRemoteWrite} {
-					addr := base + uint64(from)
-					found := false
-					for _, r := range regions {
-						found = found || addr >= r.base && addr+uint64(n) <= r.limit() && r.access&want.access() == want.access()
-					}
-					r, b := table.find(addr, n, want.access())
-					if (r != nil) != found || r != nil && (len(b) != n || n > 0 && memoryAddress(b) != addr) {
-						t.Fatalf("%d bytes at %d for %#x: found %v, want %v", n, from, want, r != nil, found)
-					}
-					if r != nil {
-						r.release()
-					}
-				}
-			}
-		}
-	}
-	for len(regions) > 0 {
-		check()
-		table.remove(regions[0])
-		regions = regions[1:]
-	}
-	check()
 }

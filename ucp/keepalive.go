@@ -37,8 +37,8 @@ func (w *Worker) watch() {
 // keepaliveRound looks at the next endpoints.
 func (w *Worker) keepaliveRound() {
 	k := &w.keep
-	k.next = w.endpoints.some(k.next, w.ctx.settings.KeepaliveEps, (*Endpoint).keepalive)
-	if w.endpoints.len() == 0 {
+	k.next = w.endpoints.Some(k.next, w.ctx.settings.KeepaliveEps, (*Endpoint).keepalive)
+	if w.endpoints.Len() == 0 {
 		k.timer.Stop()
 		k.timer = nil
 		return

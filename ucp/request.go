@@ -2,6 +2,8 @@ package ucp
 
 import (
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/rangeset"
+	"github.com/ucx-go/ucx/ucp/internal/regions"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -47,7 +49,7 @@ type Request struct {
 	msgID   proto.MessageID
 	localID uint64 // id by which the peer names this request, 0 for none
 	peerID  uint64 // the peer's request
-	ranges  rangeSet
+	ranges  rangeset.Set
 	part    part  // of a rendezvous, being sent, or the peer's memory
 	lane    uint8 // on which it goes on
 	step    uint8 // of a protocol with several
@@ -56,10 +58,10 @@ type Request struct {
 	iov     []uct.IOV  // reused; grows to the transport's limit at first use
 
 	// One-sided operations.
-	key    *Rkey     // of an operation of ours
-	route  *rkeyWay  // it takes, nil for messages
-	amo    *atomicOp // reused
-	region *region   // that an answer is read from, or that the peer may map
+	key    *Rkey           // of an operation of ours
+	route  *rkeyWay        // it takes, nil for messages
+	amo    *atomicOp       // reused
+	region *regions.Region // that an answer is read from, or that the peer may map
 
 	attached *attachment // of the peer, that a message is copied from
 
@@ -356,7 +358,7 @@ func (r *Request) finish(err error) {
 // leaveProtocol gives back what a protocol may have taken.
 func (r *Request) leaveProtocol() {
 	if r.localID != 0 {
-		r.w.requestIDs.remove(r.localID)
+		r.w.requestIDs.Remove(r.localID)
 		r.localID = 0
 	}
 	if len(r.exposed) > 0 {

@@ -105,7 +105,7 @@ func (w *Worker) dropRequest(r *Request) {
 		r.conceal()
 	}
 	if r.region != nil {
-		r.region.release()
+		r.region.Release()
 		r.region = nil
 	}
 	if r.state&stateUser != 0 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/rangeset"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -176,7 +177,7 @@ func (ep *Endpoint) access(buf []byte, raddr uint64, key *Rkey, p *RequestParams
 	}
 	r.ep, r.key = ep, key
 	r.part = part{addr: raddr}
-	r.offset, r.arrived, r.ranges = 0, 0, rangeSet{}
+	r.offset, r.arrived, r.ranges = 0, 0, rangeset.Set{}
 	return r, nil
 }
 
@@ -382,7 +383,7 @@ func (r *Request) leaveAccess() {
 		r.w.serving--
 	}
 	if r.region != nil {
-		r.region.release()
+		r.region.Release()
 		r.region = nil
 	}
 }

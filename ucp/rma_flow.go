@@ -92,7 +92,7 @@ func (w *Worker) Fence() error {
 		return ucs.ErrInvalidParam
 	}
 	var first error
-	w.endpoints.each(func(ep *Endpoint) {
+	w.endpoints.Each(func(ep *Endpoint) {
 		if ep.err != nil || ep.rma == nil || ep.state&epClosed != 0 {
 			return
 		}
@@ -195,7 +195,7 @@ func (w *Worker) onCompletion(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 	if err != nil {
 		return w.malformed(err)
 	}
-	ep := w.endpoints.get(uint64(h.EpID))
+	ep := w.endpoints.Get(uint64(h.EpID))
 	if ep == nil || ep.err != nil {
 		w.stats.Dropped++
 		return nil

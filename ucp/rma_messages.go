@@ -66,7 +66,7 @@ func packPut(r *Request, dst []byte) int {
 
 // startAnswered starts an operation that the peer answers with data.
 func (ep *Endpoint) startAnswered(r *Request) (*Request, error) {
-	if r.localID = ep.w.requestIDs.put(r); r.localID == 0 {
+	if r.localID = ep.w.requestIDs.Put(r); r.localID == 0 {
 		ep.w.dropAccess(r)
 		return nil, ucs.ErrNoMemory
 	}
@@ -113,12 +113,12 @@ func (w *Worker) onGetRep(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 	if err != nil {
 		return w.malformed(err)
 	}
-	r := w.requestIDs.get(uint64(h.ReqID))
+	r := w.requestIDs.Get(uint64(h.ReqID))
 	if r == nil || r.proto != &getMessages {
 		w.stats.Dropped++
 		return nil
 	}
-	if h.Offset+len(payload) > r.data.length || !r.ranges.add(h.Offset, len(payload)) {
+	if h.Offset+len(payload) > r.data.length || !r.ranges.Add(h.Offset, len(payload)) {
 		return w.malformed(errGetReply)
 	}
 	r.data.unpackAt(payload, h.Offset) // does not fail: not a generic datatype

@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/regions"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
@@ -32,8 +33,8 @@ const maxServing = 1 << 16
 // target returns the endpoint that a message names, and the memory it is about,
 // acquired; the memory of no bytes is nil. A message for a closed endpoint is
 // refused too: its sender would wait for the answer for ever.
-func (w *Worker) target(src *uct.Source, id proto.EndpointID, addr uint64, n int, want uct.Access) (*Endpoint, *region, []byte, error) {
-	ep := w.endpoints.get(uint64(id))
+func (w *Worker) target(src *uct.Source, id proto.EndpointID, addr uint64, n int, want uct.Access) (*Endpoint, *regions.Region, []byte, error) {
+	ep := w.endpoints.Get(uint64(id))
 	if ep == nil || ep.err != nil {
 		w.stats.Dropped++
 		return nil, nil, nil, errGone
@@ -41,7 +42,7 @@ func (w *Worker) target(src *uct.Source, id proto.EndpointID, addr uint64, n int
 	if n == 0 {
 		return ep, nil, nil, nil
 	}
-	r, b := w.ctx.table.find(addr, n, want)
+	r, b := w.ctx.table.Find(addr, n, want)
 	if r == nil {
 		if src == nil {
 			ep.reject()
@@ -90,7 +91,7 @@ func (w *Worker) onPut(source *uct.Source, data []byte, _ *uct.AMDesc) error {
 	}
 	if mem != nil {
 		copyBytes(dst, payload)
-		mem.release()
+		mem.Release()
 	}
 	w.stats.Served++
 	ep.oweCompletion()
@@ -127,7 +128,7 @@ func (w *Worker) onGetReq(source *uct.Source, data []byte, _ *uct.AMDesc) error 
 }
 
 // serve starts an answer that keeps memory in place until it has left.
-func (w *Worker) serve(ep *Endpoint, r *Request, mem *region) {
+func (w *Worker) serve(ep *Endpoint, r *Request, mem *regions.Region) {
 	r.region = mem
 	r.state |= stateServes
 	w.serving++

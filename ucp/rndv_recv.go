@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/rangeset"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -26,7 +27,7 @@ func (w *Worker) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	if err != nil {
 		return w.malformed(err)
 	}
-	if h.Op != proto.RndvTag || w.endpoints.get(uint64(h.EpID)) == nil {
+	if h.Op != proto.RndvTag || w.endpoints.Get(uint64(h.EpID)) == nil {
 		w.stats.Dropped++
 		return nil
 	}
@@ -66,7 +67,7 @@ const maxOfferKey = 2048
 // came with it, if one did.
 func (w *Worker) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 	r.info = TagRecvInfo{SenderTag: Tag(h.Header), Length: h.Size}
-	ep := w.endpoints.get(uint64(h.EpID))
+	ep := w.endpoints.Get(uint64(h.EpID))
 	switch {
 	case ep == nil:
 		r.finish(fmt.Errorf("ucp: the endpoint to the sender is closed: %w", ucs.ErrCanceled))
@@ -83,7 +84,7 @@ func (w *Worker) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 		r.finish(nil)
 		return
 	}
-	r.localID = w.requestIDs.put(r)
+	r.localID = w.requestIDs.Put(r)
 	if r.localID == 0 {
 		ep.sendATS(h.ReqID, h.Size, ucs.OK)
 		r.finish(ucs.ErrNoMemory)
@@ -91,7 +92,7 @@ func (w *Worker) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 	}
 	w.stats.RndvRecvs++
 	r.ep, r.peerID = ep, uint64(h.ReqID)
-	r.arrived, r.ranges, r.part = 0, rangeSet{}, part{}
+	r.arrived, r.ranges, r.part = 0, rangeset.Set{}, part{}
 	switch r.answerTo(h, key) {
 	case proto.ProtoAttach:
 		w.stats.RndvPtr++
@@ -169,12 +170,12 @@ func (w *Worker) onRndvData(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	if err != nil {
 		return w.malformed(err)
 	}
-	r := w.requestIDs.get(uint64(h.RecvReqID))
+	r := w.requestIDs.Get(uint64(h.RecvReqID))
 	if !r.waitsForData() {
 		w.stats.Dropped++
 		return nil
 	}
-	if h.Offset+len(payload) > r.info.Length || !r.ranges.add(h.Offset, len(payload)) {
+	if h.Offset+len(payload) > r.info.Length || !r.ranges.Add(h.Offset, len(payload)) {
 		return w.malformed(ucs.ErrIO)
 	}
 	if err := r.data.unpackAt(payload, h.Offset); err != nil {
@@ -191,7 +192,7 @@ func (w *Worker) onRndvATP(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	if err != nil {
 		return w.malformed(err)
 	}
-	r := w.requestIDs.get(uint64(h.ReqID))
+	r := w.requestIDs.Get(uint64(h.ReqID))
 	if !r.waitsForData() {
 		w.stats.Dropped++
 		return nil

@@ -76,7 +76,7 @@ func packRTS(r *Request, dst []byte) int {
 	h.Address = r.part.addr
 	n := h.Put(dst)
 	if r.region != nil {
-		return n + copy(dst[n:], r.region.rkey)
+		return n + copy(dst[n:], r.region.Rkey)
 	}
 	return n + copy(dst[n:], emptyRkey)
 }
@@ -87,7 +87,7 @@ func (w *Worker) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	if err != nil {
 		return w.malformed(err)
 	}
-	r := w.requestIDs.get(uint64(h.SendReqID))
+	r := w.requestIDs.Get(uint64(h.SendReqID))
 	if !r.offersData() {
 		w.stats.Dropped++
 		return nil
@@ -96,7 +96,7 @@ func (w *Worker) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	if p.n == 0 && p.off == 0 {
 		p.n = r.data.length // 1.13.1 does not say, for scattered destinations
 	}
-	if p.off+p.n > r.data.length || p.n == 0 && p.off != 0 || len(r.parts) == maxParts || !r.ranges.add(p.off, p.n) {
+	if p.off+p.n > r.data.length || p.n == 0 && p.off != 0 || len(r.parts) == maxParts || !r.ranges.Add(p.off, p.n) {
 		return w.malformed(ucs.ErrIO)
 	}
 	if len(key) > 0 {
@@ -106,8 +106,8 @@ func (w *Worker) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	} else if p.addr != 0 {
 		p.addr = 0 // a destination without key cannot be written
 	}
-	if r.ranges.prefix == r.data.length {
-		w.requestIDs.remove(r.localID) // nothing more can be asked for
+	if r.ranges.Prefix() == r.data.length {
+		w.requestIDs.Remove(r.localID) // nothing more can be asked for
 		r.localID = 0
 	}
 	if r.proto != &rndvRTS {
@@ -286,7 +286,7 @@ func (w *Worker) onRndvATS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	if err != nil {
 		return w.malformed(err)
 	}
-	r := w.requestIDs.get(uint64(h.ReqID))
+	r := w.requestIDs.Get(uint64(h.ReqID))
 	if r == nil || r.proto != &rndvRTS {
 		w.stats.Dropped++
 		return nil

@@ -14,7 +14,6 @@ func TestSizes(t *testing.T) {
 	}{
 		{"an endpoint with one lane", unsafe.Sizeof(Endpoint{}) + unsafe.Sizeof(lane{}), 248},
 		{"what is known about a peer", unsafe.Sizeof(peer{}), 48},
-		{"the slot of an endpoint's id", unsafe.Sizeof(idSlot[Endpoint]{}), 16},
 		{"a request", unsafe.Sizeof(Request{}), 576},
 		{"a remote key with one lane", unsafe.Sizeof(Rkey{}) + unsafe.Sizeof(rkeyWay{}), 320},
 		{"an endpoint's one-sided operations", unsafe.Sizeof(rmaFlow{}), 64},

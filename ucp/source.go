@@ -81,7 +81,7 @@ func (w *Worker) makeRoom(s *source, n int) error {
 
 // held is the memory of messages without a receive: our buffers, and message
 // objects with the transports' memory that they keep.
-func (w *Worker) held() int { return w.buffers.used + w.kept }
+func (w *Worker) held() int { return w.buffers.Used() + w.kept }
 
 // mayOpen reports whether s may open one more endpoint toward the worker.
 func (w *Worker) mayOpen(s *source) error {
@@ -130,7 +130,7 @@ func (w *Worker) evict(s *source, reason error) {
 		}
 		a = next
 	}
-	w.endpoints.each(func(ep *Endpoint) {
+	w.endpoints.Each(func(ep *Endpoint) {
 		if ep.openedBy == s {
 			ep.destroy(ucs.ErrCanceled)
 		}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/rangeset"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -18,7 +19,7 @@ type assembly struct {
 	message *TagMessage // the unexpected message, until matched
 	total   int         // -1 until the first fragment is here
 	got     int
-	ranges  rangeSet
+	ranges  rangeset.Set
 	pieces  []piece
 	discard bool    // the receive is over: the rest is only counted
 	err     error   // the rest will not come
@@ -225,7 +226,7 @@ func (a *assembly) setTotal(total int) bool {
 // error is the handler's result.
 func (a *assembly) add(from *source, off int, data []byte) error {
 	w := from.w
-	if a.total >= 0 && off+len(data) > a.total || !a.ranges.add(off, len(data)) {
+	if a.total >= 0 && off+len(data) > a.total || !a.ranges.Add(off, len(data)) {
 		return w.malformed(ucs.ErrIO)
 	}
 	switch {
@@ -239,7 +240,7 @@ func (a *assembly) add(from *source, off int, data []byte) error {
 		if a.discard || a.err != nil { // to make room
 			return nil
 		}
-		b := w.buffers.get(len(data))
+		b := w.buffers.Get(len(data))
 		a.pieces = append(a.pieces, piece{off: off, buf: b[:copyBytes(b[:cap(b)], data)], from: from})
 		from.held += cap(b)
 	}
@@ -270,7 +271,7 @@ func (a *assembly) attach(r *Request) {
 func (a *assembly) dropPieces() {
 	for _, p := range a.pieces {
 		p.from.held -= cap(p.buf)
-		p.from.w.buffers.put(p.buf)
+		p.from.w.buffers.Put(p.buf)
 	}
 	clear(a.pieces)
 	a.pieces = a.pieces[:0]

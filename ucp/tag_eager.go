@@ -210,12 +210,12 @@ func (w *Worker) onEagerSyncAck(src *uct.Source, data []byte, _ *uct.AMDesc) err
 	if err != nil {
 		return w.malformed(err)
 	}
-	r := w.requestIDs.get(uint64(h.ReqID))
+	r := w.requestIDs.Get(uint64(h.ReqID))
 	if r == nil || r.state&stateSync == 0 || r.proto == &rndvRTS {
 		w.stats.Dropped++
 		return nil
 	}
-	w.requestIDs.remove(r.localID)
+	w.requestIDs.Remove(r.localID)
 	r.localID = 0
 	r.state |= stateReply
 	r.err = h.Status.Err()

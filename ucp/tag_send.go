@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/rangeset"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -79,16 +80,16 @@ func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, flags request
 		return nil, err
 	}
 	r.ep, r.tag, r.state = ep, tag, r.state|flags
-	r.offset, r.arrived, r.ranges, r.parts = 0, 0, rangeSet{}, nil
+	r.offset, r.arrived, r.ranges, r.parts = 0, 0, rangeset.Set{}, nil
 	class := r.class()
 	if class == proto.DataContig && r.data.length >= ep.cfg.mapFrom {
-		if r.region = w.ctx.table.findMapped(memoryAddress(r.data.buf), r.data.length, ep.cfg.mapMDs); r.region != nil {
+		if r.region = w.ctx.table.FindMapped(memoryAddress(r.data.buf), r.data.length, ep.cfg.mapMDs); r.region != nil {
 			class = proto.DataMapped
 		}
 	}
 	r.proto = protocolOf[ep.cfg.tag.Send(flags&stateSync != 0, class, sendMode(attr)).Lookup(r.data.length)]
 	if r.region != nil && r.proto != &rndvRTS {
-		r.region.release()
+		r.region.Release()
 		r.region = nil
 	}
 	if r.proto == nil {
@@ -107,7 +108,7 @@ func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, flags request
 	}
 	needID := r.state&stateSync != 0 || r.proto == &rndvRTS
 	if needID {
-		if id := w.requestIDs.put(r); id != 0 {
+		if id := w.requestIDs.Put(r); id != 0 {
 			r.localID = id
 		} else {
 			w.dropRequest(r)

@@ -82,7 +82,7 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	case proto.WireupRequest:
 		return w.onWireupRequest(w.sourceOf(src), &m)
 	case proto.WireupReply, proto.WireupReplyReconfig:
-		ep := w.endpoints.get(uint64(m.DstEp))
+		ep := w.endpoints.Get(uint64(m.DstEp))
 		if ep == nil || ep.state&epRequested == 0 || m.SrcEp == 0 {
 			w.stats.Dropped++ // one reply to a request
 			return nil
@@ -98,7 +98,7 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	case proto.WireupEpCheck:
 		return w.onEpCheck(w.sourceOf(src), &m)
 	case proto.WireupEpRemoved:
-		if ep := w.endpoints.get(uint64(m.DstEp)); ep != nil {
+		if ep := w.endpoints.Get(uint64(m.DstEp)); ep != nil {
 			ep.fail(fmt.Errorf("the peer has closed its end: %w", ucs.ErrConnectionReset))
 		}
 	case proto.WireupAck:
@@ -199,7 +199,7 @@ func (ep *Endpoint) uncount() {
 // onEpCheck answers a peer that asks whether its counterpart still exists. Only
 // "no" is answered, over an endpoint made for that.
 func (w *Worker) onEpCheck(from *source, m *proto.Wireup) error {
-	if w.endpoints.get(uint64(m.DstEp)) != nil {
+	if w.endpoints.Get(uint64(m.DstEp)) != nil {
 		return nil
 	}
 	if err := w.mayOpen(from); err != nil {

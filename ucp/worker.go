@@ -10,6 +10,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/bufpool"
+	"github.com/ucx-go/ucx/ucp/internal/idtable"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/ucs/log"
@@ -73,11 +75,11 @@ type Worker struct {
 	madeRequests   []*Request // only with a RequestCleanup hook
 	freeMessages   []*TagMessage
 	freeAssemblies []*assembly
-	buffers        bufferPool
+	buffers        bufpool.Pool
 	kept           int  // bytes of unexpected messages besides buffers
 	maxHeld        int  // what both may come to
 	evicting       bool // ends are put off: a handler up the stack is in the middle of something
-	requestIDs     idTable[Request]
+	requestIDs     idtable.Table[Request]
 	attached       []*attachment // memory of peers, the latest used first
 	noWayBack      bool          // a peer that could not be answered was logged
 	offerKey       []byte        // of the offer that is being received
@@ -90,7 +92,7 @@ type Worker struct {
 	orphanTimer *event.Timer
 	untimed     bool // the timer could not be set: progress looks after the orphans
 
-	endpoints   idTable[Endpoint]
+	endpoints   idtable.Table[Endpoint]
 	keys        *Rkey // open ones
 	peers       map[uint64]*peer
 	unexpected  int // endpoints opened by peers
@@ -299,7 +301,7 @@ func (w *Worker) Progress() int {
 func (w *Worker) Stats() Stats {
 	s := w.stats
 	s.TagSends = s.EagerShort + s.EagerBcopy + s.EagerZcopy + s.EagerMulti + s.RndvSends
-	s.Endpoints = w.endpoints.len()
+	s.Endpoints = w.endpoints.Len()
 	s.UnexpectedBytes = w.held()
 	return s
 }
@@ -315,7 +317,7 @@ func (w *Worker) Close() error {
 		return fmt.Errorf("ucp: closing worker %s inside a callback: %w", w.name, ucs.ErrBusy)
 	}
 	w.closed, w.tagOK = true, false // callbacks find nothing to start anew
-	w.endpoints.each(func(ep *Endpoint) { ep.destroy(ucs.ErrCanceled) })
+	w.endpoints.Each(func(ep *Endpoint) { ep.destroy(ucs.ErrCanceled) })
 	w.finishDispatched()
 	w.cancelReceives()
 	w.dropMessages()

@@ -1,10 +1,12 @@
-package ucp
+// Package rangeset remembers which bytes of a message have arrived.
+package rangeset
 
 import "slices"
 
-// rangeSet remembers which bytes of a message have arrived, so that none is
-// counted twice. Fragments mostly come in order: then it is one number.
-type rangeSet struct {
+// Set remembers which bytes of a message have arrived, so that none is
+// counted twice. Fragments mostly come in order: then it is one number. The zero value is
+// empty.
+type Set struct {
 	prefix int    // everything before it has arrived
 	spans  []span // what has arrived behind a gap, in order, not touching
 }
@@ -14,8 +16,8 @@ type span struct{ start, end int }
 // maxSpans bounds the gaps of one message; a peer that makes more is hostile.
 const maxSpans = 4096
 
-// add notes the bytes from off to off+n. It reports whether they are new.
-func (s *rangeSet) add(off, n int) bool {
+// Add notes the bytes from off to off+n. It reports whether they are new.
+func (s *Set) Add(off, n int) bool {
 	if n == 0 {
 		return true
 	}
@@ -52,3 +54,6 @@ func (s *rangeSet) add(off, n int) bool {
 	}
 	return true
 }
+
+// Prefix is the number of bytes that have arrived without a gap from the start.
+func (s *Set) Prefix() int { return s.prefix }

@@ -1,4 +1,4 @@
-package ucp
+package bufpool
 
 import (
 	"testing"
@@ -7,22 +7,22 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestBufferPoolModel checks the accounts, and that no memory is given out
+// TestPoolModel checks the accounts, and that no memory is given out
 // twice.
-func TestBufferPoolModel(t *testing.T) {
+func TestPoolModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var p bufferPool
+		var p Pool
 		var out [][]byte
 		held := make(map[*byte]bool)
 		t.Repeat(map[string]func(*rapid.T){
 			"get": func(t *rapid.T) {
 				n := rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(4000, 9000)).Draw(t, "n")
-				b := p.get(n)
+				b := p.Get(n)
 				if len(b) != 0 || cap(b) < n {
-					t.Fatalf("get(%d) has length %d and capacity %d", n, len(b), cap(b))
+					t.Fatalf("Get(%d) has length %d and capacity %d", n, len(b), cap(b))
 				}
 				if held[unsafe.SliceData(b)] {
-					t.Fatalf("get(%d) gave memory that is in use", n)
+					t.Fatalf("Get(%d) gave memory that is in use", n)
 				}
 				held[unsafe.SliceData(b)] = true
 				out = append(out, b)
@@ -33,7 +33,7 @@ func TestBufferPoolModel(t *testing.T) {
 				}
 				i := rapid.IntRange(0, len(out)-1).Draw(t, "victim")
 				// As callers do: at whatever length it has by then.
-				p.put(out[i][:cap(out[i])/2])
+				p.Put(out[i][:cap(out[i])/2])
 				delete(held, unsafe.SliceData(out[i]))
 				out = append(out[:i:i], out[i+1:]...)
 			},
@@ -55,30 +55,30 @@ func TestBufferPoolModel(t *testing.T) {
 	})
 }
 
-// TestBufferPoolBounds: huge buffers are not kept, nor is more than the limit.
-func TestBufferPoolBounds(t *testing.T) {
-	var p bufferPool
-	p.put(p.get(maxIdleBytes + 1))
+// TestPoolBounds: huge buffers are not kept, nor is more than the limit.
+func TestPoolBounds(t *testing.T) {
+	var p Pool
+	p.Put(p.Get(maxIdleBytes + 1))
 	if p.idle != 0 || p.used != 0 {
 		t.Errorf("after a huge buffer: used %d, idle %d", p.used, p.idle)
 	}
 	const size = 8 << 20
 	var out [][]byte
 	for range maxIdleBytes/size + 2 {
-		out = append(out, p.get(size))
+		out = append(out, p.Get(size))
 	}
 	for _, b := range out {
-		p.put(b)
+		p.Put(b)
 	}
 	if p.idle > maxIdleBytes || p.used != 0 {
 		t.Errorf("idle %d bytes, used %d", p.idle, p.used)
 	}
 }
 
-// TestBufferClass: each class holds what is asked of it and not much more.
-func TestBufferClass(t *testing.T) {
+// TestClass: each class holds what is asked of it and not much more.
+func TestClass(t *testing.T) {
 	for _, n := range []int{0, 1, 63, 64, 65, 127, 128, 129, 4096, 4097, 1 << 20, 1<<20 + 1} {
-		size := 1 << (bufferClass(n) + bufferMinBits)
+		size := 1 << (class(n) + minBits)
 		if size < n || size > 64 && size >= 2*n {
 			t.Errorf("%d bytes are given %d", n, size)
 		}

@@ -1,4 +1,4 @@
-package ucp
+package rangeset
 
 import (
 	"testing"
@@ -6,11 +6,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRangeSetModel compares with one flag per byte.
-func TestRangeSetModel(t *testing.T) {
+// TestSetModel compares with one flag per byte.
+func TestSetModel(t *testing.T) {
 	const size = 96
 	rapid.Check(t, func(t *rapid.T) {
-		var s rangeSet
+		var s Set
 		var have [size]bool
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
@@ -20,8 +20,8 @@ func TestRangeSetModel(t *testing.T) {
 				for _, h := range have[off : off+n] {
 					fresh = fresh && !h
 				}
-				if got := s.add(off, n); got != fresh {
-					t.Fatalf("add(%d, %d) = %v, want %v; %+v", off, n, got, fresh, s)
+				if got := s.Add(off, n); got != fresh {
+					t.Fatalf("Add(%d, %d) = %v, want %v; %+v", off, n, got, fresh, s)
 				}
 				if fresh {
 					for i := range n {
@@ -52,31 +52,31 @@ func TestRangeSetModel(t *testing.T) {
 	})
 }
 
-// TestRangeSetBounded: a hostile peer cannot make the set grow for ever, and
+// TestSetBounded: a hostile peer cannot make the set grow for ever, and
 // what fills the gap in front is taken even then.
-func TestRangeSetBounded(t *testing.T) {
-	var s rangeSet
+func TestSetBounded(t *testing.T) {
+	var s Set
 	for i := range maxSpans {
-		if !s.add(2*i+2, 1) {
+		if !s.Add(2*i+2, 1) {
 			t.Fatalf("gap %d refused", i)
 		}
 	}
-	if s.add(2*maxSpans+2, 1) || len(s.spans) != maxSpans {
+	if s.Add(2*maxSpans+2, 1) || len(s.spans) != maxSpans {
 		t.Errorf("the set took %d spans", len(s.spans))
 	}
-	if !s.add(0, 1) || s.prefix != 1 || len(s.spans) != maxSpans {
+	if !s.Add(0, 1) || s.prefix != 1 || len(s.spans) != maxSpans {
 		t.Errorf("the first byte: prefix %d, %d spans", s.prefix, len(s.spans))
 	}
-	if !s.add(1, 1) || s.prefix != 3 || len(s.spans) != maxSpans-1 {
+	if !s.Add(1, 1) || s.prefix != 3 || len(s.spans) != maxSpans-1 {
 		t.Errorf("closing the first gap: prefix %d, %d spans", s.prefix, len(s.spans))
 	}
 }
 
-// TestRangeSetInOrder: fragments in order cost one number.
-func TestRangeSetInOrder(t *testing.T) {
-	var s rangeSet
+// TestSetInOrder: fragments in order cost one number.
+func TestSetInOrder(t *testing.T) {
+	var s Set
 	if n := testing.AllocsPerRun(100, func() {
-		if !s.add(s.prefix, 7) {
+		if !s.Add(s.prefix, 7) {
 			t.Fatal("refused")
 		}
 	}); n != 0 {
