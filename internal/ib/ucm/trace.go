@@ -8,8 +8,8 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
-	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+	"github.com/ucx-go/ucx/internal/ib/cmabi"
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
 )
 
 // Traced returns f itself, or Trace of f to standard error if VERBS_DEBUG=1.
@@ -32,7 +32,7 @@ type tracer struct {
 
 func (t *tracer) Command(cmd uint32, in, data []byte) syscall.Errno {
 	e := t.File.Command(cmd, in, data)
-	if cmd == abi.RDMA_USER_CM_CMD_GET_EVENT && e == syscall.EAGAIN {
+	if cmd == cmabi.RDMA_USER_CM_CMD_GET_EVENT && e == syscall.EAGAIN {
 		return e
 	}
 	t.mu.Lock()
@@ -43,7 +43,7 @@ func (t *tracer) Command(cmd uint32, in, data []byte) syscall.Errno {
 
 // format describes a command and how it ended.
 func format(cmd uint32, in, data []byte, e syscall.Errno) string {
-	c := abi.Lookup(cmd)
+	c := cmabi.Lookup(cmd)
 	if c == nil || len(in) < int(c.In.Size()) {
 		return fmt.Sprintf("command %d(%s) = %d (%v)", cmd, hex.EncodeToString(in), -int(e), e)
 	}

@@ -1,4 +1,4 @@
-// Package abi is the Linux kernel's interface for the RDMA connection manager:
+// Package cmabi is the Linux kernel's interface for the RDMA connection manager:
 // constants, the structs that cross it, and one table of its commands that drives
 // the calls, their printer and the tests. It makes no calls.
 //
@@ -8,4 +8,4 @@
 //
 // Sources are the kernel's headers include/uapi/rdma: rdma_user_cm.h, ib_user_sa.h
 // and ib_user_verbs.h.
-package abi
+package cmabi

@@ -20,15 +20,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/ib/cmabi"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
 )
 
 // Path is where the kernel's connection manager is.
 const Path = "/dev/infiniband/rdma_cm"
 
-// headerSize is that of abi.CmdHdr.
-const headerSize = int(unsafe.Sizeof(abi.CmdHdr{}))
+// headerSize is that of cmabi.CmdHdr.
+const headerSize = int(unsafe.Sizeof(cmabi.CmdHdr{}))
 
 // device is the File of the kernel.
 type device struct {
@@ -41,8 +41,8 @@ const abiVersion = "/sys/class/misc/rdma_cm/abi_version"
 
 // Open opens the connection manager of the kernel.
 func Open() (File, error) {
-	if b, err := os.ReadFile(abiVersion); err == nil && strings.TrimSpace(string(b)) != strconv.Itoa(abi.RDMA_USER_CM_ABI_VERSION) {
-		return nil, fmt.Errorf("rdma_cm: the kernel's interface has version %.9q, not %d: %w", b, abi.RDMA_USER_CM_ABI_VERSION,
+	if b, err := os.ReadFile(abiVersion); err == nil && strings.TrimSpace(string(b)) != strconv.Itoa(cmabi.RDMA_USER_CM_ABI_VERSION) {
+		return nil, fmt.Errorf("rdma_cm: the kernel's interface has version %.9q, not %d: %w", b, cmabi.RDMA_USER_CM_ABI_VERSION,
 			ucs.ErrUnsupported)
 	}
 	fd, err := unix.Open(Path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
@@ -72,7 +72,7 @@ func (d *device) Close() error {
 }
 
 func (d *device) Command(cmd uint32, in, data []byte) (errno syscall.Errno) {
-	spec := abi.Lookup(cmd)
+	spec := cmabi.Lookup(cmd)
 	if spec == nil || len(in) != int(spec.In.Size()) || spec.Pointer < 0 && data != nil {
 		return syscall.EINVAL
 	}
@@ -80,13 +80,13 @@ func (d *device) Command(cmd uint32, in, data []byte) (errno syscall.Errno) {
 	at := (headerSize + len(in) + 7) &^ 7
 	words := make([]uint64, (at+len(data)+7)/8)
 	frame := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*8)
-	hdr := abi.CmdHdr{Cmd: cmd, In: uint16(len(in))}
+	hdr := cmabi.CmdHdr{Cmd: cmd, In: uint16(len(in))}
 	if spec.Out != nil {
 		hdr.Out = uint16(len(data))
 	} else {
 		copy(frame[at:], data)
 	}
-	copy(frame, abi.Bytes(&hdr))
+	copy(frame, cmabi.Bytes(&hdr))
 	copy(frame[headerSize:], in)
 	var pin runtime.Pinner
 	pin.Pin(unsafe.SliceData(words))

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/internal/ib/abi"
 )
 
 // traceEnv is the environment variable that has calls printed.

@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
 )
 
 // fake answers with what a test wants.

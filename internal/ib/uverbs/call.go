@@ -6,8 +6,8 @@ import (
 	"math"
 	"syscall"
 
+	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
 )
 
 // Call is a request being built. Its methods check against the table; the first

@@ -9,7 +9,7 @@ import (
 	"runtime"
 	"unsafe"
 
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/internal/ib/abi"
 )
 
 const (

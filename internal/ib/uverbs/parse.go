@@ -4,7 +4,7 @@ import (
 	"math/bits"
 	"syscall"
 
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/internal/ib/abi"
 )
 
 // Request is a frame as the kernel reads it.

@@ -1,9 +1,9 @@
-package abi
+package cmabi
 
 import (
 	"structs"
 
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/internal/ib/abi"
 )
 
 // CmdHdr is struct rdma_ucm_cmd_hdr, rdma_user_cm.h. In and Out are in bytes and

@@ -10,7 +10,7 @@ import (
 type File interface {
 	// Name is what errors call it.
 	Name() string
-	// Command makes a command of package abi: in is its struct, and data what the
+	// Command makes a command of package cmabi: in is its struct, and data what the
 	// pointer in it points to, which Command sets; nil if it has none.
 	Command(cmd uint32, in, data []byte) syscall.Errno
 	// Poll is what becomes readable with an event. It is closed by Close.

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
 )
 
 // device is the File of the kernel.

@@ -1,4 +1,4 @@
-package abi
+package cmabi
 
 // RDMA_USER_CM_ABI_VERSION is the version of all this; rdma_user_cm.h.
 const RDMA_USER_CM_ABI_VERSION = 4

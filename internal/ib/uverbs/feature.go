@@ -5,7 +5,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/internal/ib/abi"
 )
 
 // Features remembers which methods the kernel has. The zero value knows nothing

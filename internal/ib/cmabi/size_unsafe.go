@@ -1,4 +1,4 @@
-package abi
+package cmabi
 
 // Soundness: unsafe.Sizeof is evaluated by the compiler, and Bytes is a view of a
 // struct of this package: plain numbers without pointers, so every byte may be
