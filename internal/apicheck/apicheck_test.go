@@ -159,8 +159,6 @@ var offenders = []string{
 	"ucp: PeerRelease113 has a type of uct",
 	"ucp: PeerRelease122 has a type of uct",
 	"ucp: PeerReleaseAny has a type of uct",
-	"ucp: Request.Completed has a type of uct",
-	"ucp: Request.Dispatch has a type of uct",
 }
 
 func TestSpeaks(t *testing.T) {
