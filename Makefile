@@ -46,8 +46,9 @@ bench:
 bench-rxe:
 	@scripts/bench-rxe $(ROUNDS)
 
+# KEEP=1 adds what reaches new code to the seeds in testdata/fuzz.
 fuzz:
-	@scripts/fuzz $(FUZZTIME)
+	@scripts/fuzz $(if $(KEEP),-keep) $(FUZZTIME)
 
 lint:
 	@scripts/lint

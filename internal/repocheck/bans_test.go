@@ -136,7 +136,7 @@ func covers(pattern, file string) bool {
 		}
 		parts := append(strings.Split(dir, "/"), "")
 		if parts[0] == "internal" {
-			return !slices.Contains([]string{"apicheck", "repocheck", "vm"}, parts[1])
+			return !slices.Contains([]string{"apicheck", "fuzzseeds", "repocheck", "vm"}, parts[1])
 		}
 		return slices.Contains([]string{"proto", "ucp", "ucs", "uct"}, parts[0])
 	}
