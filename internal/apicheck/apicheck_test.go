@@ -192,6 +192,38 @@ func TestSpeaks(t *testing.T) {
 	}
 }
 
+// shown are the packages that need no example of their own, and why.
+var shown = map[string]string{
+	"ucs/log/logtest":          "a call in a test that has to fail",
+	"uct/ib/rdmacm/rdmacmtest": "the example of rdmacm runs on it",
+	"uct/ib/verbs/verbstest":   "the example of verbs runs on it",
+	"uct/tcp":                  "registers itself; its one name is an error",
+}
+
+// TestExamples wants an example for every package that users import: the first
+// lines they write are copied from one.
+func TestExamples(t *testing.T) {
+	for name, pkg := range public(t) {
+		if len(List(pkg)) == 0 {
+			continue // registers itself, or has nothing but tests
+		}
+		files, err := filepath.Glob(filepath.Join("../..", name, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := slices.ContainsFunc(files, func(file string) bool {
+			text, err := os.ReadFile(file)
+			return err == nil && strings.Contains(string(text), "\nfunc Example")
+		})
+		switch reason := shown[name]; {
+		case !found && reason == "":
+			t.Errorf("%s has no Example", name)
+		case found && reason != "":
+			t.Errorf("%s has an Example: take it off the list", name)
+		}
+	}
+}
+
 // sample is checked as if users imported it.
 func sample(t *testing.T, path, text string, imports types.Importer) *types.Package {
 	t.Helper()
