@@ -54,6 +54,8 @@ func (f *messageForm) fragment(r *Request) *packetForm {
 // sendMessage is the operation of sending a message of any form.
 type sendMessage struct{}
 
+func (sendMessage) name() string { return "send" }
+
 // choose looks the protocol up. A message in memory that the peer may map, and
 // that is offered, keeps that in place.
 func (sendMessage) choose(r *Request) (protocol, error) {
@@ -69,7 +71,7 @@ func (sendMessage) choose(r *Request) (protocol, error) {
 		r.region.Release()
 		r.region = nil
 	}
-	if p.EagerZcopy() && !r.laneHandles(amLane, uct.AccessLocalRead) {
+	if p.EagerZcopy() && !r.laneHandles(r.ep.amLane(), uct.AccessLocalRead) {
 		p = tables.Table(proto.DataGeneric, r.mode).Lookup(n)
 	}
 	switch {

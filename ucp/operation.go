@@ -17,6 +17,8 @@ import "github.com/ucx-go/ucx/ucs"
 
 // operation is a kind of operation that users start.
 type operation interface {
+	name() string
+
 	// choose returns the protocol for a described request, and takes what that
 	// needs from the start. An error ends the request.
 	choose(r *Request) (protocol, error)
@@ -55,6 +57,7 @@ func (ep *Endpoint) begin(r *Request) bool {
 		if ep.lacks&needLanes != 0 {
 			return false
 		}
+		r.lane = ep.amLane()
 		p, err := r.op.choose(r)
 		if err != nil {
 			r.finish(err)

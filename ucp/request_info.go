@@ -19,11 +19,37 @@ func (r *Request) Query() (RequestAttr, error) {
 	a := RequestAttr{Err: r.Err(), MemoryType: ucs.MemoryHost}
 	switch {
 	case r.proto != nil && r.ep != nil:
-		a.Info = r.proto.about().name + " " + r.ep.laneName(int(r.lane))
-	case r.proto != nil:
-		a.Info = r.proto.about().name
+		a.Info = r.protocolName() + " " + r.ep.laneName(int(r.lane))
+	case r.proto != nil || r.op != nil:
+		a.Info = r.protocolName()
 	case r.state&stateRecv != 0:
 		a.Info = "tag receive"
 	}
 	return a, nil
+}
+
+// protocolName names what carries out a request, or before that is decided the
+// operation, for people.
+func (r *Request) protocolName() string {
+	var name string
+	if r.proto != nil {
+		name = r.proto.about().name
+	} else {
+		name = r.op.name()
+	}
+	switch {
+	case r.state&stateRecv != 0:
+		return "tag " + name
+	case r.form != nil:
+		return r.form.name + " " + name
+	}
+	return name
+}
+
+// String names the protocol that a transport works for, in traces.
+func (h *hooks) String() string {
+	if h.proto == nil && h.op == nil {
+		return ""
+	}
+	return (*Request)(h).protocolName()
 }

@@ -21,6 +21,12 @@ func (tagFamily) handlers(w *Worker) []handler {
 	}
 }
 
+// What belongs to the calls.
+var (
+	callTagSend = callRule{"a tagged send", opFlagsAll, paramBuffer | paramOnSend | paramMemoryType | paramMemory}
+	callTagRecv = callRule{"a tagged receive", accessFlags, paramBuffer | paramOnTagRecv | paramTagInfo | paramMemoryType}
+)
+
 // tagState is what a worker keeps for tagged messages.
 type tagState struct {
 	tagMatcher
@@ -74,7 +80,7 @@ var (
 		tables: func(c *epConfig) *proto.MessageTables { return c.tag.plain },
 	}
 	tagSyncForm = messageForm{
-		name:   "tag sync",
+		name:   "tag",
 		only:   packetForm{proto.IDEagerSyncOnly, proto.EagerSyncOnlySize, putTagSyncOnly},
 		first:  packetForm{proto.IDEagerSyncFirst, proto.EagerSyncFirstSize, putTagSyncFirst},
 		middle: packetForm{proto.IDEagerMiddle, proto.EagerMiddleSize, putTagMiddle},

@@ -10,7 +10,7 @@ import (
 // reused, not that the receiver has it. Messages of one endpoint that match the
 // same receive are received in the order they were sent.
 func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
-	if len(buf) > ep.short || p != nil && !p.plain() {
+	if len(buf) > ep.short || p != nil && !p.plainSend() {
 		return ep.tagSend(tag, buf, p, &tagForm, 0)
 	}
 	w := ep.w
@@ -25,7 +25,8 @@ func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, er
 	}
 	w.spare = w.getRequest()
 	w.stats.EagerShort++
-	r.ep, r.form, r.proto = ep, &tagForm, eagerShort{}
+	r.toward(ep)
+	r.form, r.proto = &tagForm, eagerShort{}
 	if p != nil {
 		r.state |= stateParams
 		r.onSend, r.userData = p.OnSend, p.UserData
@@ -48,6 +49,9 @@ func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, form *message
 	if err := ep.usable(); err != nil {
 		return nil, err
 	}
+	if err := callTagSend.check(buf, p); err != nil {
+		return nil, err
+	}
 	r, err := w.useRequest(p)
 	if err != nil {
 		return nil, err
@@ -56,10 +60,14 @@ func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, form *message
 	if p == nil {
 		p = &noParams
 	}
-	if err := r.data.initSend(buf, &p.Buffer); err != nil {
+	err = r.data.initSend(buf, &p.Buffer)
+	if err == nil {
+		err = p.checkMemory(w.ctx, &r.data)
+	}
+	if err != nil {
 		w.dropRequest(r)
 		return nil, err
 	}
 	r.give(p.Memory)
-	return ep.sendMessage(r, form, p.Attr)
+	return ep.sendMessage(r, form, p.Flags)
 }
