@@ -42,6 +42,9 @@ func (amoFamily) handlers(w *Worker) []handler {
 	return []handler{{proto.IDAtomicReq, w.onAtomicReq}, {proto.IDAtomicRep, w.onAtomicRep}}
 }
 
+// callAtomic says what belongs to the call.
+var callAtomic = callRule{"an atomic operation", accessFlags, paramOnSend | paramMemoryType | paramReplyBuffer}
+
 // atomicOp is an atomic operation under way, or its result on the way back.
 type atomicOp struct {
 	op      uct.AtomicOp
@@ -102,6 +105,8 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 // atomicOperation is the operation of changing a word of the peer's memory. It has a
 // result if there is a place for it.
 type atomicOperation struct{}
+
+func (atomicOperation) name() string { return "atomic" }
 
 func (atomicOperation) choose(r *Request) (protocol, error) {
 	a := r.access

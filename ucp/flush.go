@@ -10,6 +10,12 @@ type flushFamily struct{ noFamily }
 
 func (flushFamily) about() familyInfo { return familyInfo{name: "flush"} }
 
+// What belongs to the calls.
+var (
+	callFlush = callRule{"a flush", OpNoImmediate | OpForceImmediate, paramOnSend}
+	callClose = callRule{"a close", OpNoImmediate | OpForceImmediate, paramOnSend | paramCloseFlags}
+)
+
 // flushState is what a flush keeps.
 type flushState struct {
 	posted, asked uint32   // counts of operations by messages that it waits for

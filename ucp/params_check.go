@@ -7,24 +7,9 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// All operations share one struct of parameters. What belongs to which of them is
-// in one table; anything else is refused, not ignored: a callback that would
+// All operations share one struct of parameters. What belongs to a call is in its
+// rule; anything else is refused, not ignored: a callback that would
 // never run, or a buffer that nothing would read, is a mistake of the caller.
-
-// call is a kind of call that takes RequestParams.
-type call uint8
-
-const (
-	callTagSend call = iota
-	callTagRecv
-	callPut
-	callGet
-	callAtomic
-	callFlush
-	callClose
-
-	numCalls
-)
 
 // params is a set of parameters: which of RequestParams are not zero.
 type params uint16
@@ -50,17 +35,8 @@ type callRule struct {
 	takes params
 }
 
+// accessFlags are the flags that fit any operation but sends.
 const accessFlags = OpNoImmediate | OpForceImmediate | OpMultiSend
-
-var callRules = [numCalls]callRule{
-	callTagSend: {"a tagged send", opFlagsAll, paramBuffer | paramOnSend | paramMemoryType | paramMemory},
-	callTagRecv: {"a tagged receive", accessFlags, paramBuffer | paramOnTagRecv | paramTagInfo | paramMemoryType},
-	callPut:     {"a put", opFlagsAll, paramBuffer | paramOnSend | paramMemoryType | paramMemory},
-	callGet:     {"a get", accessFlags, paramBuffer | paramOnSend | paramMemoryType | paramMemory},
-	callAtomic:  {"an atomic operation", accessFlags, paramOnSend | paramMemoryType | paramReplyBuffer},
-	callFlush:   {"a flush", OpNoImmediate | OpForceImmediate, paramOnSend},
-	callClose:   {"a close", OpNoImmediate | OpForceImmediate, paramOnSend | paramCloseFlags},
-}
 
 // given are the parameters that a caller has set.
 func (p *RequestParams) given() (set params) {
@@ -93,19 +69,18 @@ func (p *RequestParams) given() (set params) {
 
 // check refuses parameters that do not belong to the call, contradict each other
 // or are unknown. buf is the call's own buffer.
-func (c call) check(buf []byte, p *RequestParams) error {
+func (c *callRule) check(buf []byte, p *RequestParams) error {
 	if p == nil {
 		return nil
 	}
 	const noImmForce = OpNoImmediate | OpForceImmediate
 	const fastMulti = OpFastComplete | OpMultiSend
-	rule := &callRules[c]
 	given := p.given()
 	switch {
-	case given&^rule.takes != 0:
-		return c.refuse(paramNames[bits.TrailingZeros16(uint16(given&^rule.takes))])
-	case p.Flags&^rule.flags != 0:
-		return c.refuse(fmt.Sprintf("Flags %#x", p.Flags&^rule.flags))
+	case given&^c.takes != 0:
+		return c.refuse(paramNames[bits.TrailingZeros16(uint16(given&^c.takes))])
+	case p.Flags&^c.flags != 0:
+		return c.refuse(fmt.Sprintf("Flags %#x", p.Flags&^c.flags))
 	case p.Flags&noImmForce == noImmForce:
 		return c.refuse("OpForceImmediate with OpNoImmediate")
 	case p.Flags&fastMulti == fastMulti:
@@ -117,14 +92,14 @@ func (c call) check(buf []byte, p *RequestParams) error {
 	case !p.MemoryType.Valid():
 		return c.refuse(fmt.Sprintf("MemoryType %d", p.MemoryType))
 	case p.MemoryType > ucs.MemoryHost:
-		return fmt.Errorf("ucp: %s of %v memory: %w", rule.name, p.MemoryType, ucs.ErrUnsupported)
+		return fmt.Errorf("ucp: %s of %v memory: %w", c.name, p.MemoryType, ucs.ErrUnsupported)
 	}
 	return nil
 }
 
 //go:noinline
-func (c call) refuse(what string) error {
-	return fmt.Errorf("ucp: %s takes no %s: %w", callRules[c].name, what, ucs.ErrInvalidParam)
+func (c *callRule) refuse(what string) error {
+	return fmt.Errorf("ucp: %s takes no %s: %w", c.name, what, ucs.ErrInvalidParam)
 }
 
 // checkMemory refuses registered memory that does not hold the buffer given with

@@ -34,6 +34,12 @@ func (rmaFamily) handlers(w *Worker) []handler {
 	return list
 }
 
+// What belongs to the calls.
+var (
+	callPut = callRule{"a put", opFlagsAll, paramBuffer | paramOnSend | paramMemoryType | paramMemory}
+	callGet = callRule{"a get", accessFlags, paramBuffer | paramOnSend | paramMemoryType | paramMemory}
+)
+
 // rmaState is what a worker keeps for one-sided operations.
 type rmaState struct {
 	keys    *Rkey // open ones
@@ -83,7 +89,7 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 			return nil, err
 		}
 	}
-	r, err := ep.describeAccess(callPut, buf, raddr, key, p)
+	r, err := ep.describeAccess(&callPut, buf, raddr, key, p)
 	if err != nil || r.data.length == 0 {
 		return ep.accessNothing(r, err)
 	}
@@ -98,6 +104,8 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 
 // putOperation is the operation of writing to the peer's memory.
 type putOperation struct{}
+
+func (putOperation) name() string { return "put" }
 
 func (putOperation) choose(r *Request) (protocol, error) {
 	k := r.access.key
@@ -132,7 +140,7 @@ func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 			return r, err
 		}
 	}
-	r, err := ep.describeAccess(callGet, buf, raddr, key, p)
+	r, err := ep.describeAccess(&callGet, buf, raddr, key, p)
 	if err != nil || r.data.length == 0 {
 		return ep.accessNothing(r, err)
 	}
@@ -144,6 +152,8 @@ func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 
 // getOperation is the operation of reading the peer's memory.
 type getOperation struct{}
+
+func (getOperation) name() string { return "get" }
 
 func (getOperation) choose(r *Request) (protocol, error) {
 	k := r.access.key
@@ -214,12 +224,12 @@ func (r *Request) target(ep *Endpoint, key *Rkey, addr uint64) *accessState {
 }
 
 // describeAccess checks the parameters of a put or get and makes its request.
-func (ep *Endpoint) describeAccess(c call, buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+func (ep *Endpoint) describeAccess(c *callRule, buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	w := ep.w
 	if err := c.check(buf, p); err != nil {
 		return nil, err
 	}
-	if c == callGet && p != nil && p.Flags&OpForceImmediate != 0 {
+	if c == &callGet && p != nil && p.Flags&OpForceImmediate != 0 {
 		return nil, ucs.ErrNoResource
 	}
 	if w.ctx.params.Features&FeatureRMA == 0 || !key.opens(ep) {
@@ -236,7 +246,7 @@ func (ep *Endpoint) describeAccess(c call, buf []byte, raddr uint64, key *Rkey, 
 		p = &noParams
 	}
 	switch {
-	case c == callPut:
+	case c == &callPut:
 		err = r.data.initSend(buf, &p.Buffer)
 	case p.Buffer.class == DatatypeGeneric:
 		err = fmt.Errorf("ucp: get into a generic datatype: %w", ucs.ErrUnsupported)

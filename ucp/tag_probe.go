@@ -86,7 +86,7 @@ func (d *TagMessage) Discard() {
 		a.owner, a.discard = nil, true // the rest is only counted
 		a.check(w)
 	case messageRndv:
-		w.refuseOffer(&d.rndv)
+		w.forgoOffer(&d.rndv)
 		w.putMessage(d)
 	default:
 		w.putMessage(d)
@@ -96,8 +96,8 @@ func (d *TagMessage) Discard() {
 	}
 }
 
-// refuseOffer lets the sender of a message go on that nobody will fetch.
-func (w *Worker) refuseOffer(h *proto.RndvRTS) {
+// forgoOffer lets the sender of a message go on that nobody will fetch.
+func (w *Worker) forgoOffer(h *proto.RndvRTS) {
 	if ep := w.endpoints.Get(uint64(h.EpID)); ep != nil && ep.err == nil {
 		ep.sendATS(h.ReqID, h.Size, ucs.OK)
 	}
