@@ -182,7 +182,7 @@ func ExampleEndpoint_Put() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer mem.Unmap()
+	defer mem.Close()
 	packed, err := mem.PackRkey()
 	if err != nil {
 		log.Fatal(err)

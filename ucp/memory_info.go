@@ -31,7 +31,7 @@ func (c *Context) WriteMemInfo(w io.Writer, spec string) error {
 		return err
 	}
 	err = m.WriteInfo(w)
-	if failed := m.Unmap(); err == nil {
+	if failed := m.Close(); err == nil {
 		err = failed
 	}
 	return err

@@ -2,12 +2,21 @@ package ucp
 
 import (
 	"context"
+	"io"
 
 	"github.com/ucx-go/ucx/ucs"
 )
 
 // Two ways to end: Close releases at once, Shutdown lets what was started before
 // leave first. Close after a Shutdown that was given up ends that too.
+
+var (
+	_ io.Closer = (*Context)(nil)
+	_ io.Closer = (*Worker)(nil)
+	_ io.Closer = (*Endpoint)(nil)
+	_ io.Closer = (*Memory)(nil)
+	_ io.Closer = (*Rkey)(nil)
+)
 
 // Close releases the endpoint at once, without the peer: what is outstanding ends
 // with ucs.ErrCanceled, and callbacks run. Messages that are done for the caller

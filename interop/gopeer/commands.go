@@ -376,7 +376,7 @@ func (s *server) progress(args []string) (string, error) {
 func (s *server) exit([]string) (string, error) {
 	err := s.worker.Close()
 	for _, m := range s.memories {
-		err = errors.Join(err, m.Unmap())
+		err = errors.Join(err, m.Close())
 	}
 	err = errors.Join(err, s.context.Close())
 	s.worker = nil

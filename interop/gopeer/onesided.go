@@ -104,7 +104,7 @@ func (s *server) unmap(args []string) (string, error) {
 		return "", err
 	}
 	delete(s.memories, n)
-	return "", m.Unmap()
+	return "", m.Close()
 }
 
 // check MEMORY SEED LENGTH

@@ -151,7 +151,7 @@ func TestMemMapMatrix(t *testing.T) {
 				t.Error(err)
 			}
 			for range 3 {
-				if err := m.Unmap(); err != nil {
+				if err := m.Close(); err != nil {
 					t.Error(err)
 				}
 			}
@@ -195,7 +195,7 @@ func TestAllocation(t *testing.T) {
 		if err := m.WriteInfo(&b); err != nil || !strings.Contains(b.String(), "with "+c.want+",") {
 			t.Errorf("%s: %v, want %q:\n%s", c.prio, err, c.want, b.String())
 		}
-		if err := m.Unmap(); err != nil {
+		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -207,7 +207,7 @@ func TestMemAdvise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Unmap()
+	defer m.Close()
 	n := m.Query().Length
 	for _, c := range []struct {
 		p  ucp.MemAdviseParams
@@ -251,7 +251,7 @@ func TestMemoryPinned(t *testing.T) {
 		if m.Query().Address != addrs[i] || !bytes.Equal(b, bytes.Repeat([]byte{byte(i)}, 1000+i)) {
 			t.Errorf("memory %d has changed", i)
 		}
-		if err := m.Unmap(); err != nil {
+		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
 		b[0]++
@@ -270,7 +270,7 @@ func TestMemoryKeepsContext(t *testing.T) {
 		if err := ctx.Close(); !errors.Is(err, ucs.ErrBusy) {
 			t.Errorf("%s: close: %v", name, err)
 		}
-		if err := m.Unmap(); err != nil {
+		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
 		if err := ctx.Close(); err != nil {
@@ -290,7 +290,7 @@ func TestExport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Unmap()
+	defer m.Close()
 	if b, err := m.Export(); b != nil || !errors.Is(err, ucs.ErrUnsupported) {
 		t.Errorf("%x, %v", b, err)
 	}

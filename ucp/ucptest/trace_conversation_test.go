@@ -329,7 +329,7 @@ func (c *conversation) end() {
 	}
 	for _, w := range c.windows {
 		if w.mem != nil {
-			w.mem.Unmap()
+			w.mem.Close()
 		}
 	}
 	for _, s := range c.rig.sides {
@@ -572,7 +572,7 @@ func (c *conversation) window(a *arguments) {
 // unmap NAME takes a window away.
 func (c *conversation) unmap(a *arguments) {
 	w := c.windows[a.next()]
-	if err := w.mem.Unmap(); err != nil {
+	if err := w.mem.Close(); err != nil {
 		c.t.Fatalf("%q: %v", a.line, err)
 	}
 	w.mem = nil
