@@ -54,9 +54,13 @@ func TestContextParams(t *testing.T) {
 	}
 	ctx := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag, EstimatedEndpoints: 1000, EstimatedPPN: 64, Name: "mine"})
 	attr := ctx.Query()
-	if attr.Name != "mine" || attr.ThreadMode != ucs.ThreadModeMulti || attr.RequestSize <= 0 ||
+	if attr.Name != "mine" || attr.ThreadMode != ucs.ThreadModeSingle || attr.RequestSize <= 0 ||
 		len(attr.MemoryTypes) != 1 || attr.MemoryTypes[0] != ucs.MemoryHost {
 		t.Errorf("query: %+v", attr)
+	}
+	shared := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag, MTWorkersShared: true})
+	if got := shared.Query().ThreadMode; got != ucs.ThreadModeMulti {
+		t.Errorf("workers on different goroutines: thread mode %v", got)
 	}
 }
 

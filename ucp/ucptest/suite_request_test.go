@@ -55,6 +55,11 @@ func testRequestState(t *testing.T, tr transport) {
 	}
 	rreq.Free()
 	sreq.Free()
+	flush := r.started(ep.Flush(&ucp.RequestParams{Flags: ucp.OpNoImmediate}))
+	if attr, err := flush.Query(); err != nil || attr.Info == "" || attr.MemoryType != ucs.MemoryUnknown {
+		t.Errorf("query of a flush: %+v, %v", attr, err)
+	}
+	r.must(flush, nil)
 }
 
 // testFreeInFlight: after Free the operation goes on and its callback does not
