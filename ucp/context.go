@@ -270,8 +270,8 @@ func (c *Context) skip(name string, err error) {
 	log.Debug("transport not used", zap.String("resource", name), zap.Error(err))
 }
 
-// Query describes the context.
-func (c *Context) Query() ContextAttr {
+// Attr describes the context.
+func (c *Context) Attr() ContextAttr {
 	a := ContextAttr{RequestSize: requestSize, ThreadMode: ucs.ThreadModeSingle, Name: c.name}
 	if c.params.MTWorkersShared {
 		a.ThreadMode = ucs.ThreadModeMulti

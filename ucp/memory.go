@@ -42,8 +42,8 @@ type MemAttr struct {
 	MemoryType ucs.MemoryType
 }
 
-// Query describes the memory.
-func (m *Memory) Query() MemAttr {
+// Attr describes the memory.
+func (m *Memory) Attr() MemAttr {
 	a := MemAttr{Length: len(m.buf), MemoryType: m.memType}
 	if len(m.buf) > 0 {
 		a.Address = memoryAddress(m.buf)

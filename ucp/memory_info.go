@@ -41,7 +41,7 @@ func (c *Context) WriteMemInfo(w io.Writer, spec string) error {
 // key is, in the layout of ucx_info -m.
 func (m *Memory) WriteInfo(w io.Writer) error {
 	ew := errWriter{w: w}
-	a := m.Query()
+	a := m.Attr()
 	how := "registered"
 	if m.method != "" {
 		how = "allocated"

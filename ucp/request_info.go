@@ -9,9 +9,9 @@ type RequestAttr struct {
 	MemoryType ucs.MemoryType // of the buffer, unknown for operations without one
 }
 
-// Query describes the request. A request that is not in use gives
+// Attr describes the request. A request that is not in use gives
 // ucs.ErrInvalidParam.
-func (r *Request) Query() (RequestAttr, error) {
+func (r *Request) Attr() (RequestAttr, error) {
 	if r == nil || r.w == nil {
 		return RequestAttr{}, ucs.ErrInvalidParam
 	}

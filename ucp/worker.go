@@ -241,8 +241,8 @@ func (w *Worker) setHandlers(i *iface) error {
 	return nil
 }
 
-// Query describes the worker.
-func (w *Worker) Query() WorkerAttr {
+// Attr describes the worker.
+func (w *Worker) Attr() WorkerAttr {
 	return WorkerAttr{ThreadMode: w.params.ThreadMode, Name: w.name, UID: w.uuid}
 }
 

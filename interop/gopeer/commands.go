@@ -355,7 +355,7 @@ func (s *server) transports(args []string) (string, error) {
 		return "", err
 	}
 	var list []string
-	for _, t := range ep.Transports() {
+	for _, t := range ep.Attr().Transports {
 		list = append(list, t.Name+"/"+t.Device)
 	}
 	return strings.Join(list, " "), nil

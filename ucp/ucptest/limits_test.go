@@ -123,7 +123,7 @@ func TestFileLimit(t *testing.T) {
 				if strings.Contains(text, "too many open files") && !strings.Contains(text, fileLimit) {
 					t.Errorf("%d descriptors: the explanation does not name the limit:\n%s", spare, text)
 				}
-				enough = ep.Transports()[0].Name == "posix"
+				enough = ep.Attr().Transports[0].Name == "posix"
 			})
 			if enough {
 				t.Logf("%d descriptors are enough, with fewer there was no endpoint %d times", spare, failed)

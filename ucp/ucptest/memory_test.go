@@ -118,7 +118,7 @@ func TestMemMapMatrix(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := m.Query()
+			a := m.Attr()
 			if a.MemoryType != ucs.MemoryHost {
 				t.Errorf("memory type %v", a.MemoryType)
 			}
@@ -208,7 +208,7 @@ func TestMemAdvise(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	n := m.Query().Length
+	n := m.Attr().Length
 	for _, c := range []struct {
 		p  ucp.MemAdviseParams
 		ok bool
@@ -248,7 +248,7 @@ func TestMemoryPinned(t *testing.T) {
 	}
 	for i, m := range maps {
 		b := m.Bytes()
-		if m.Query().Address != addrs[i] || !bytes.Equal(b, bytes.Repeat([]byte{byte(i)}, 1000+i)) {
+		if m.Attr().Address != addrs[i] || !bytes.Equal(b, bytes.Repeat([]byte{byte(i)}, 1000+i)) {
 			t.Errorf("memory %d has changed", i)
 		}
 		if err := m.Close(); err != nil {
@@ -303,7 +303,7 @@ func TestExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	back, err := ctx.MemMap(ucp.MemMapParams{Exported: b})
-	if err != nil || back.Query().Length != 0 {
+	if err != nil || back.Attr().Length != 0 {
 		t.Errorf("%v, %v", back, err)
 	}
 	// A region of a device that exports (size, flags 1, one domain, 4 fields).

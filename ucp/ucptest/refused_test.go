@@ -187,7 +187,7 @@ func (c *refusal) next(t *testing.T) {
 		r.sendAndTake(ab, b, ucp.Tag(i), ucttest.Pattern(size, 1))
 		r.sendAndTake(ba, a, ucp.Tag(i), ucttest.Pattern(size, 2))
 	}
-	if got := ab.Transports()[0].Name; got != want {
+	if got := ab.Attr().Transports[0].Name; got != want {
 		t.Errorf("messages travel by %s, not by %s:\n%s", got, want, ab.Explain())
 	}
 	if c.reason == nil {

@@ -141,7 +141,7 @@ func testAfterClose(t *testing.T, tr transport) {
 			t.Errorf("%s: %v, %v", what, req, err)
 		}
 	}
-	if len(ep.Transports()) != 0 || ep.Explain().String() == "" || ep.Query().Name == "" {
+	if len(ep.Attr().Transports) != 0 || ep.Explain().String() == "" || ep.Attr().Name == "" {
 		t.Error("a closed endpoint cannot be described")
 	}
 }

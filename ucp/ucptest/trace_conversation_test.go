@@ -839,7 +839,7 @@ func (c *conversation) progress(s *speaker) int {
 // lanes ENDPOINT shows the lanes of an endpoint.
 func (c *conversation) lanes(a *arguments) {
 	ep := c.endNamed(a.next())
-	for _, tr := range ep.Transports() {
+	for _, tr := range ep.Attr().Transports {
 		c.say(fmt.Sprintf("%s: %s", ep.name, tr.Device))
 	}
 }
