@@ -63,7 +63,7 @@ func TestTracesComplete(t *testing.T) {
 }
 
 // protocolNames are the names of all protocols, taken from the source: the values
-// of type protocol in package ucp.
+// of type protocolInfo in package ucp.
 func protocolNames(t *testing.T) (list []string) {
 	t.Helper()
 	files, err := filepath.Glob("../*.go")
@@ -83,7 +83,7 @@ func protocolNames(t *testing.T) (list []string) {
 			if !ok {
 				return true
 			}
-			if id, ok := lit.Type.(*ast.Ident); !ok || id.Name != "protocol" {
+			if id, ok := lit.Type.(*ast.Ident); !ok || id.Name != "protocolInfo" {
 				return true
 			}
 			for _, e := range lit.Elts {

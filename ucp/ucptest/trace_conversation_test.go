@@ -181,7 +181,7 @@ var verbs = map[string]func(c *conversation, a *arguments){
 	"cancel": (*conversation).cancel, "kill": (*conversation).kill, "drop": (*conversation).drop, "fault": (*conversation).fault,
 	"run": (*conversation).run, "step": (*conversation).step, "lanes": (*conversation).lanes, "counts": (*conversation).counts,
 	"peer": (*conversation).peer, "inject": (*conversation).inject,
-	"keepalive": (*conversation).keepalive, "unmap": (*conversation).unmap, "show": (*conversation).show,
+	"keepalive": (*conversation).keepalive, "unmap": (*conversation).unmap, "show": (*conversation).show, "compare": (*conversation).compare,
 	"state": (*conversation).state, "quit": (*conversation).quit, "expect": (*conversation).expect,
 }
 
@@ -554,7 +554,10 @@ func (c *conversation) window(a *arguments) {
 	name, s, n := a.next(), c.speakerAt(a.next()), a.number(a.next())
 	w := &opening{at: s, keys: make(map[*end]*ucp.Rkey)}
 	var err error
-	if a.flag("allocate") {
+	if s.raw != nil {
+		w.buf = ucttest.Pattern(n, 1) // as a message of tag 1
+		err = s.raw.open(w.buf)
+	} else if a.flag("allocate") {
 		if w.mem, err = allocateMemory(s.ctx, n); err == nil {
 			w.buf = w.mem.Bytes()
 		}
@@ -683,6 +686,28 @@ func (c *conversation) show(a *arguments) {
 		at = a.number(off)
 	}
 	c.say(fmt.Sprintf("%s: %#x", name, wordOf(w.buf[at:at+a.number(a.next())])))
+}
+
+// compare WINDOW[+OFFSET] NAME compares memory with the buffer of an operation.
+func (c *conversation) compare(a *arguments) {
+	where, what := a.next(), a.next()
+	name, off, _ := strings.Cut(where, "+")
+	w := c.windows[name]
+	at := 0
+	if off != "" {
+		at = a.number(off)
+	}
+	for _, p := range c.memory {
+		if p.name == what {
+			verb := "differs from"
+			if bytes.Equal(p.buf, w.buf[at:at+len(p.buf)]) {
+				verb = "holds"
+			}
+			c.say(fmt.Sprintf("%s %s %s, %d bytes", where, verb, what, len(p.buf)))
+			return
+		}
+	}
+	c.t.Fatalf("%q: there is no %q", a.line, what)
 }
 
 // flush NAME ENDPOINT|SIDE

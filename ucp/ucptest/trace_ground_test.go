@@ -3,6 +3,7 @@ package ucptest
 import (
 	"time"
 
+	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
@@ -67,9 +68,15 @@ func (d mappingDomain) RkeyPtr(_ *uct.Rkey, addr uint64, n int) ([]byte, error) 
 	return nil, ucs.ErrInvalidAddr
 }
 
-// keepaliveProtocol is what asks whether a peer is there. Its messages come by the
-// clock, so only those that a command waits for are in a trace.
-const keepaliveProtocol = "keepalive"
+// checks reports whether a message asks whether a peer is there. Workers send these by
+// the clock, so only those that a command waits for are in a trace.
+func (c *conversation) checks(from string, e sim.Event) bool {
+	if e.Flush || e.Op > uct.OpAMZcopy || proto.AMID(e.ID) != proto.IDWireup || c.speakerAt(from).raw != nil {
+		return false
+	}
+	m, err := proto.ParseWireup(e.Data)
+	return err == nil && m.Type == proto.WireupEpCheck
+}
 
 // keepalive SIDE progresses a side until it asks whether its peer is there.
 func (c *conversation) keepalive(a *arguments) {

@@ -245,7 +245,7 @@ func statusText(err error) string {
 func (c *conversation) event(e sim.Event) {
 	from, to := c.side(e.From), c.side(e.To)
 	by := protocolBehind(e.By)
-	if e.Kind == sim.Sent && (by != keepaliveProtocol || c.awaits(from)) {
+	if e.Kind == sim.Sent && (!c.checks(from, e) || c.awaits(from)) {
 		c.number++
 		c.numbers[e.Number] = c.number
 	}
