@@ -1,6 +1,10 @@
 package proto
 
-import "math"
+import (
+	"math"
+
+	"github.com/ucx-go/ucx/uct"
+)
 
 // ProtoInput is all that the choice of protocols of an endpoint depends on.
 type ProtoInput struct {
@@ -179,7 +183,7 @@ func (m *model) messageChoice(form *MessageForm, class DataClass, mode SendMode)
 }
 
 // single is a protocol of one message.
-func single(p Protocol, g group, limit, header int, cost Linear) option {
+func single(p Protocol, g group, limit, header int, cost uct.Linear) option {
 	if limit <= header {
 		return option{proto: p, group: g, max: -1, why: "the lane does not have it"}
 	}
@@ -187,7 +191,7 @@ func single(p Protocol, g group, limit, header int, cost Linear) option {
 }
 
 // multi is a protocol of as many messages as it takes.
-func multi(p Protocol, g group, l *laneCost, limit, header int, cost Linear, each float64) option {
+func multi(p Protocol, g group, l *laneCost, limit, header int, cost uct.Linear, each float64) option {
 	if limit <= header {
 		return option{proto: p, group: g, max: -1, why: "the lane does not have it"}
 	}

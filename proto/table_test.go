@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/ucx-go/ucx/uct"
 )
 
 // tcpLane is what the transport tcp of C UCX says of itself: ucx_info -d.
@@ -257,7 +259,7 @@ func TestTableFull(t *testing.T) {
 	const n = maxRanges + 4
 	for i := range n {
 		p := ProtoEagerShort + Protocol(i%2)
-		c.options = append(c.options, option{proto: p, max: 10*i + 9, cost: Linear{C: float64(i)}})
+		c.options = append(c.options, option{proto: p, max: 10*i + 9, cost: uct.Linear{C: float64(i)}})
 	}
 	c.options[n-1].proto, c.options[n-1].max = ProtoRndvPut, math.MaxInt
 	table := c.table()
@@ -292,7 +294,7 @@ func drawLane(t *rapid.T, name string) LanePerf {
 		PutZcopy: size.Draw(t, "put"), SegSize: size.Draw(t, "seg"),
 		SendOverhead: drawFloat(t, "send"), RecvOverhead: drawFloat(t, "recv"),
 		Latency: drawFloat(t, "latency"), Bandwidth: drawFloat(t, "bandwidth"),
-		RegCost: Linear{drawFloat(t, "reg c"), drawFloat(t, "reg m")},
+		RegCost: uct.Linear{C: drawFloat(t, "reg c"), M: drawFloat(t, "reg m")},
 		Batches: rapid.Bool().Draw(t, "batches"),
 	}
 }

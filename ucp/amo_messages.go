@@ -57,7 +57,7 @@ func packAtomicReq(r *Request, dst []byte) int {
 		EpID:    r.ep.remoteID,
 		ReqID:   proto.RequestID(r.localID), // 0 without a result
 		Size:    a.size,
-		Op:      proto.AtomicOp(a.op),
+		Op:      a.op,
 		Value:   a.value,
 		Compare: a.compare,
 	}.Put(dst)
@@ -95,15 +95,15 @@ func (w *Worker) onAtomicReq(source *uct.Source, data []byte, _ *uct.AMDesc) err
 // applyAtomic does what a checked request asks for and returns the old value.
 func applyAtomic(b []byte, h *proto.AtomicReq) (old uint64) {
 	switch {
-	case h.Op == proto.AtomicCSwap && h.Size == 4:
+	case h.Op == uct.AtomicCSwap && h.Size == 4:
 		return uint64(word.CompareSwap32(b, uint32(h.Compare), uint32(h.Value)))
-	case h.Op == proto.AtomicCSwap:
+	case h.Op == uct.AtomicCSwap:
 		return word.CompareSwap64(b, h.Compare, h.Value)
 	case h.Size == 4:
-		v, _ := word.Do32(b, word.Op(h.Op), uint32(h.Value))
+		v, _ := h.Op.Do32(b, uint32(h.Value))
 		return uint64(v)
 	}
-	old, _ = word.Do64(b, word.Op(h.Op), h.Value)
+	old, _ = h.Op.Do64(b, h.Value)
 	return old
 }
 

@@ -177,7 +177,7 @@ func (w *Worker) lanePerf(i *iface, segSize int) proto.LanePerf {
 		}
 	}
 	if md.Flags&uct.MDFlagNeedMemh != 0 {
-		p.RegCost = proto.Linear(md.RegCost)
+		p.RegCost = md.RegCost
 	}
 	return p
 }

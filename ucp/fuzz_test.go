@@ -202,7 +202,7 @@ func seeds() []script {
 		step(fuzzPut, patchAt0+liveMemory, with(proto.Put{}.Append(nil))),
 		step(fuzzGetReq, patchAt0+liveMemory, proto.GetReq{Length: 200, ReqID: 9}.Append(nil)),
 		step(fuzzGetRep, patchAt0+liveGet, with(proto.GetRep{Offset: 5}.Append(nil))),
-		step(fuzzAtomicReq, patchAt0+liveMemory, proto.AtomicReq{Size: 8, Op: proto.AtomicCSwap, ReqID: 9}.Append(nil)),
+		step(fuzzAtomicReq, patchAt0+liveMemory, proto.AtomicReq{Size: 8, Op: uct.AtomicCSwap, ReqID: 9}.Append(nil)),
 		step(fuzzAtomicReq, patchAt0+liveMemory, proto.AtomicReq{Size: 4, Value: 1}.Append(nil)),
 		step(fuzzAtomicRep, patchAt0+liveAtomic, proto.AtomicRep{Size: 8}.Append(nil)),
 		step(fuzzCompletion, patchAt0+liveEndpoint, proto.Cmpl{}.Append(nil)),

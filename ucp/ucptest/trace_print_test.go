@@ -46,11 +46,6 @@ var operations = map[uct.Operation]string{
 	uct.OpAtomicPost: "atomic", uct.OpAtomicFetch: "fetching atomic",
 }
 
-var atomics = map[uct.AtomicOp]string{
-	uct.AtomicAdd: "add", uct.AtomicAnd: "and", uct.AtomicOr: "or", uct.AtomicXor: "xor",
-	uct.AtomicSwap: "swap", uct.AtomicCSwap: "compare-swap",
-}
-
 var (
 	errModes = map[proto.ErrMode]string{proto.ErrModeNone: "none", proto.ErrModePeer: "peer", proto.ErrModeFailover: "failover"}
 	rndvOps  = map[proto.RndvOp]string{proto.RndvTag: "tag", proto.RndvAM: "am", proto.RndvRMA: "rma"}
@@ -264,7 +259,7 @@ func (c *conversation) event(e sim.Event) {
 			}
 			text += operations[e.Op] + " " + c.message(from, e.ID, e.Data)
 		case uct.OpAtomicPost, uct.OpAtomicFetch:
-			text += fmt.Sprintf("%s %s of %d bytes at %s, %#x", operations[e.Op], atomics[e.Atomic], e.Size, c.place(e.Addr), e.X)
+			text += fmt.Sprintf("%s %s of %d bytes at %s, %#x", operations[e.Op], e.Atomic, e.Size, c.place(e.Addr), e.X)
 			if e.Atomic == uct.AtomicCSwap {
 				text += fmt.Sprintf(", %#x", e.Y)
 			}

@@ -6,7 +6,6 @@ import (
 	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/rma"
 )
 
 // access is an operation on remote memory.
@@ -86,10 +85,10 @@ func (a *access) update(b []byte) {
 	case a.atomic == uct.AtomicCSwap:
 		old = word.CompareSwap64(b, a.x, a.y)
 	case a.size == 4:
-		v, _ := rma.Apply32(b, a.atomic, uint32(a.x)) // checked when it was accepted
+		v, _ := a.atomic.Do32(b, uint32(a.x)) // checked when it was accepted
 		old = uint64(v)
 	default:
-		old, _ = rma.Apply64(b, a.atomic, a.x)
+		old, _ = a.atomic.Do64(b, a.x)
 	}
 	if a.r32 != nil {
 		*a.r32 = uint32(old)
