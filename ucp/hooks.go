@@ -20,13 +20,6 @@ var (
 // hooks returns the request as transports take it.
 func (r *Request) hooks() *hooks { return (*hooks)(r) }
 
-// String says what the request is about, as Query does: who watches a transport sees
-// what it was given.
-func (h *hooks) String() string {
-	a, _ := (*Request)(h).Query()
-	return a.Info
-}
-
 // Completed implements uct.CompletionOwner.
 func (h *hooks) Completed(c *uct.Completion) { h.proto.completed((*Request)(h), c.Err) }
 
