@@ -254,6 +254,9 @@ func (c *conversation) event(e sim.Event) {
 		switch e.Op {
 		case uct.OpAMShort, uct.OpAMBcopy, uct.OpAMZcopy:
 			if e.Flush {
+				if e.Remote {
+					text += "remote "
+				}
 				text += "flush"
 				break
 			}

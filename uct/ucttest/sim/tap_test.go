@@ -74,7 +74,7 @@ func TestTap(t *testing.T) {
 		line := fmt.Sprintf("%s #%d %s %s%s", kinds[e.Kind], e.Number, e.Device, side(e.From), side(e.To))
 		switch {
 		case e.Kind == Sent && e.Flush:
-			line += " flush"
+			line += fmt.Sprintf(" flush, remote %v", e.Remote)
 		case e.Kind == Sent && e.Op <= uct.OpAMZcopy:
 			line += fmt.Sprintf(" op %d id %d %q", e.Op, e.ID, e.Data)
 		case e.Kind == Sent:
@@ -132,7 +132,7 @@ func TestTap(t *testing.T) {
 	rounds()
 	must(ep.PutShort([]byte("12345678"), addr, nil))
 	must(ep.Atomic64Fetch(uct.AtomicAdd, 7, new(uint64), addr, nil, comp), ucs.InProgress)
-	must(ep.Flush(0, comp), ucs.InProgress)
+	must(ep.Flush(uct.FlushRemote, comp), ucs.InProgress)
 	rounds()
 	_, err = ep.AMBcopy(8, text("refused"), 0, nil)
 	must(err)
@@ -163,7 +163,7 @@ func TestTap(t *testing.T) {
 		`arrived #3 sim0 ab id 5 "head body"`,
 		"sent #4 sim0 ab op 3, 8 bytes, atomic 0 0 0",
 		"sent #5 sim0 ab op 14, 8 bytes, atomic 0 7 0 by {}",
-		"sent #6 sim0 ab flush by {}",
+		"sent #6 sim0 ab flush, remote true by {}",
 		"ended #4 sim0 ab",
 		"ended #5 sim0 ab",
 		"ended #6 sim0 ab",
@@ -172,7 +172,7 @@ func TestTap(t *testing.T) {
 		"dropped #7 sim0 ab: input/output error",
 		"failed #0 sim0 ab: connection reset by remote peer",
 		`sent #8 sim0 ab op 1 id 9 "lost" by lost lost`,
-		"sent #9 sim0 ab flush by {}",
+		"sent #9 sim0 ab flush, remote false by {}",
 		"failed #0 sim0 ab: connection reset by remote peer",
 		"ended #9 sim0 ab: connection reset by remote peer",
 	}
