@@ -115,7 +115,9 @@ func parseMessage(id proto.AMID, b []byte) (h any, payload []byte, err error) {
 	case proto.IDStreamData:
 		h, payload, err = with(proto.ParseStreamData(b))
 	case proto.IDAMSingle:
-		h, payload, _, err = four(proto.ParseAMSingle(b))
+		var m proto.AMHeader
+		m, payload, _, err = proto.ParseAMSingle(b)
+		h = m
 	case proto.IDAMSingleReply:
 		var m struct {
 			proto.AMHeader
@@ -141,10 +143,6 @@ func with[T any](h T, payload []byte, err error) (any, []byte, error) {
 		payload = []byte{}
 	}
 	return h, payload, err
-}
-
-func four[T any](h T, payload, rest []byte, err error) (any, []byte, []byte, error) {
-	return h, payload, rest, err
 }
 
 // keyText describes the packed key behind a header.
