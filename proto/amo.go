@@ -1,6 +1,6 @@
 package proto
 
-import "fmt"
+import "github.com/ucx-go/ucx/uct"
 
 // Sizes of atomic operations by active messages (src/ucp/rma/rma.h): a request
 // without its operands and a reply without its value.
@@ -18,44 +18,21 @@ var (
 	errAtomicRep   = amError("atomic reply", "shorter than its header and value")
 )
 
-// AtomicOp is an operation of an AtomicReq (uct_atomic_op_t as UCP sends it).
-type AtomicOp uint8
-
-// Atomic operations. Swap and CSwap always have a reply.
-const (
-	AtomicAdd   AtomicOp = 0
-	AtomicAnd   AtomicOp = 1
-	AtomicOr    AtomicOp = 2
-	AtomicXor   AtomicOp = 3
-	AtomicSwap  AtomicOp = 4
-	AtomicCSwap AtomicOp = 5
-)
-
-var atomicNames = [...]string{"add", "and", "or", "xor", "swap", "cswap"}
-
-// String returns the operation's name.
-func (o AtomicOp) String() string {
-	if int(o) < len(atomicNames) {
-		return atomicNames[o]
-	}
-	return fmt.Sprintf("atomic op %d", uint8(o))
-}
-
 // AtomicReq asks for an atomic operation on the receiver's memory:
 // ucp_atomic_req_hdr_t and its operands.
 type AtomicReq struct {
 	Address uint64
-	EpID    EndpointID // the receiver's end
-	ReqID   RequestID  // the sender's request; 0: no result wanted, answered by a Cmpl
-	Size    uint8      // of the operand: 4 or 8 bytes
-	Op      AtomicOp
-	Value   uint64 // operand; the new value of Swap and CSwap
-	Compare uint64 // CSwap: the expected value
+	EpID    EndpointID   // the receiver's end
+	ReqID   RequestID    // the sender's request; 0: no result wanted, answered by a Cmpl
+	Size    uint8        // of the operand: 4 or 8 bytes
+	Op      uct.AtomicOp // swaps always have a reply
+	Value   uint64       // operand; the new value of Swap and CSwap
+	Compare uint64       // CSwap: the expected value
 }
 
 // Len is the size of the packed message.
 func (h AtomicReq) Len() int {
-	if h.Op == AtomicCSwap {
+	if h.Op == uct.AtomicCSwap {
 		return AtomicReqSize + 2*int(h.Size)
 	}
 	return AtomicReqSize + int(h.Size)
@@ -70,7 +47,7 @@ func (h AtomicReq) Put(dst []byte) int {
 	dst[24] = h.Size
 	dst[25] = byte(h.Op)
 	n := AtomicReqSize
-	if h.Op == AtomicCSwap {
+	if h.Op == uct.AtomicCSwap {
 		n += putOperand(dst[n:], h.Compare, h.Size)
 	}
 	return n + putOperand(dst[n:], h.Value, h.Size)
@@ -88,16 +65,16 @@ func ParseAtomicReq(b []byte) (h AtomicReq, err error) {
 	if len(b) < AtomicReqSize {
 		return h, errAtomic
 	}
-	size, op := b[24], AtomicOp(b[25])
+	size, op := b[24], uct.AtomicOp(b[25])
 	addr, req := le.Uint64(b), RequestID(le.Uint64(b[16:]))
 	switch {
 	case size != 4 && size != 8:
 		return h, errAtomicSize
-	case op > AtomicCSwap:
+	case op > uct.AtomicCSwap:
 		return h, errAtomicOp
 	case addr%uint64(size) != 0:
 		return h, errAtomicAlign
-	case op >= AtomicSwap && req == 0:
+	case op >= uct.AtomicSwap && req == 0:
 		return h, errAtomicReply
 	}
 	h = AtomicReq{Address: addr, EpID: EndpointID(le.Uint64(b[8:])), ReqID: req, Size: size, Op: op}
@@ -105,7 +82,7 @@ func ParseAtomicReq(b []byte) (h AtomicReq, err error) {
 		return AtomicReq{}, errAtomic
 	}
 	operands := b[AtomicReqSize:]
-	if op == AtomicCSwap {
+	if op == uct.AtomicCSwap {
 		h.Compare = getOperand(operands, size)
 		operands = operands[size:]
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
 )
 
 var amoCodecs = map[string]recode{
@@ -34,15 +35,15 @@ func TestAtomicFields(t *testing.T) {
 		}
 	}
 	want := []struct {
-		op             AtomicOp
+		op             uct.AtomicOp
 		size           uint8
 		value, compare uint64
 		fetch          bool
 	}{
-		{AtomicXor, 4, 5, 0, false},
-		{AtomicCSwap, 8, 7, 6, true},
-		{AtomicSwap, 8, 6, 0, true},
-		{AtomicAdd, 4, 5, 0, true},
+		{uct.AtomicXor, 4, 5, 0, false},
+		{uct.AtomicCSwap, 8, 7, 6, true},
+		{uct.AtomicSwap, 8, 6, 0, true},
+		{uct.AtomicAdd, 4, 5, 0, true},
 	}
 	if len(ops) != len(want) {
 		t.Fatalf("%d operations", len(ops))
@@ -55,14 +56,14 @@ func TestAtomicFields(t *testing.T) {
 }
 
 func TestAtomicPut(t *testing.T) {
-	checkPut(t, AtomicReqSize+4, AtomicReq{Address: 4, EpID: 2, Size: 4, Op: AtomicAdd, Value: 1})
-	checkPut(t, AtomicReqSize+16, AtomicReq{Address: 8, EpID: 2, ReqID: 3, Size: 8, Op: AtomicCSwap, Value: 1, Compare: 2})
+	checkPut(t, AtomicReqSize+4, AtomicReq{Address: 4, EpID: 2, Size: 4, Op: uct.AtomicAdd, Value: 1})
+	checkPut(t, AtomicReqSize+16, AtomicReq{Address: 8, EpID: 2, ReqID: 3, Size: 8, Op: uct.AtomicCSwap, Value: 1, Compare: 2})
 	checkPut(t, AtomicRepSize+4, AtomicRep{1, 4, 2})
 	checkPut(t, AtomicRepSize+8, AtomicRep{1, 8, 2})
 }
 
 func TestAtomicRefuses(t *testing.T) {
-	good := AtomicReq{Address: 16, ReqID: 1, Size: 8, Op: AtomicCSwap}
+	good := AtomicReq{Address: 16, ReqID: 1, Size: 8, Op: uct.AtomicCSwap}
 	for name, edit := range map[string]func(h *AtomicReq){
 		"size 2":        func(h *AtomicReq) { h.Size = 2 },
 		"operation 6":   func(h *AtomicReq) { h.Op = 6 },

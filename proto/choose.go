@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/ucx-go/ucx/uct"
 )
 
 // option is a protocol that may be chosen: where it is possible and what it
@@ -14,7 +16,7 @@ type option struct {
 	floor  int // shorter messages it cannot carry
 	max    int // longest message it can carry; -1: none
 	why    string
-	cost   Linear
+	cost   uct.Linear
 	config string
 	group  group
 }

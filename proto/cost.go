@@ -1,14 +1,10 @@
 package proto
 
-import "math"
+import (
+	"math"
 
-// Linear is a cost: C + M·n, in seconds for n bytes.
-type Linear struct {
-	C, M float64
-}
-
-// At returns the cost for n.
-func (l Linear) At(n float64) float64 { return l.C + l.M*n }
+	"github.com/ucx-go/ucx/uct"
+)
 
 // LanePerf is a lane as the cost model sees it: what the transport can carry
 // and what it costs. Sizes are bytes of whole messages, headers included, as
@@ -25,11 +21,11 @@ type LanePerf struct {
 	// SegSize is the longest message the peer takes, 0 if it did not say.
 	SegSize int
 
-	SendOverhead float64 // seconds of CPU to send a message
-	RecvOverhead float64 // seconds of CPU to receive one
-	Latency      float64 // seconds
-	Bandwidth    float64 // bytes per second
-	RegCost      Linear  // registering user memory for zero-copy, zero if there is no need
+	SendOverhead float64    // seconds of CPU to send a message
+	RecvOverhead float64    // seconds of CPU to receive one
+	Latency      float64    // seconds
+	Bandwidth    float64    // bytes per second
+	RegCost      uct.Linear // registering user memory for zero-copy, zero if there is no need
 
 	// Batches says that the transport collects copied messages and hands over
 	// many at once.
@@ -113,7 +109,7 @@ func (p LanePerf) sane(copyBandwidth float64) laneCost {
 		lat:   pos(p.Latency, 1),
 		wire:  1 / bandwidth,
 		copy:  1 / copyBandwidth,
-		reg:   Linear{pos(p.RegCost.C, 1), pos(p.RegCost.M, 1)},
+		reg:   uct.Linear{C: pos(p.RegCost.C, 1), M: pos(p.RegCost.M, 1)},
 		batch: p.Batches,
 	}
 }
@@ -125,7 +121,7 @@ type laneCost struct {
 
 	send, recv, lat float64 // seconds per message
 	wire, copy      float64 // seconds per byte
-	reg             Linear
+	reg             uct.Linear
 	batch           bool
 }
 
@@ -137,14 +133,14 @@ func (l *laneCost) copyOut() float64 { return l.copy * (1 + unexpectedShare) }
 
 // fragments adds the price of a message per frag bytes to a cost; sender and
 // receiver work at the same time.
-func (l *laneCost) fragments(c Linear, frag int, each float64) Linear {
+func (l *laneCost) fragments(c uct.Linear, frag int, each float64) uct.Linear {
 	c.M += (math.Max(l.send, l.recv) + each) / float64(frag)
 	return c
 }
 
 // copied is a message that is copied into the transport's buffer.
-func (l *laneCost) copied(mode SendMode) Linear {
-	c := Linear{C: l.message(), M: l.copy + l.wire + l.copyOut()}
+func (l *laneCost) copied(mode SendMode) uct.Linear {
+	c := uct.Linear{C: l.message(), M: l.copy + l.wire + l.copyOut()}
 	if mode&SendMulti != 0 && l.batch {
 		c.C -= l.send * (1 - batchShare)
 	}
@@ -152,8 +148,8 @@ func (l *laneCost) copied(mode SendMode) Linear {
 }
 
 // gathered is a message sent from user memory.
-func (l *laneCost) gathered() Linear {
-	return Linear{C: l.message() + requestCost + zcopySetup + l.reg.C, M: l.wire + l.copyOut() + l.reg.M}
+func (l *laneCost) gathered() uct.Linear {
+	return uct.Linear{C: l.message() + requestCost + zcopySetup + l.reg.C, M: l.wire + l.copyOut() + l.reg.M}
 }
 
 // handshake is the time of an offer and its answer.
@@ -161,28 +157,28 @@ func (l *laneCost) handshake() float64 { return 2*l.message() + rndvControl }
 
 // dataCopied and dataGathered are rendezvous data in messages: the receiver is
 // known to be there, so it copies once.
-func (l *laneCost) dataCopied(frag int) Linear {
-	return l.fragments(Linear{C: l.message() + requestCost, M: 2*l.copy + l.wire}, frag, 0)
+func (l *laneCost) dataCopied(frag int) uct.Linear {
+	return l.fragments(uct.Linear{C: l.message() + requestCost, M: 2*l.copy + l.wire}, frag, 0)
 }
 
-func (l *laneCost) dataGathered(frag int) Linear {
-	c := Linear{C: l.message() + requestCost + zcopySetup + l.reg.C, M: l.copy + l.wire + l.reg.M}
+func (l *laneCost) dataGathered(frag int) uct.Linear {
+	c := uct.Linear{C: l.message() + requestCost + zcopySetup + l.reg.C, M: l.copy + l.wire + l.reg.M}
 	return l.fragments(c, frag, zcopySetup)
 }
 
 // written is a zero-copy write into the receiver's memory and the message that
 // says it is there.
-func (l *laneCost) written() Linear {
-	return Linear{C: l.message() + requestCost + zcopySetup + l.reg.C + l.send + l.recv, M: l.wire + l.reg.M}
+func (l *laneCost) written() uct.Linear {
+	return uct.Linear{C: l.message() + requestCost + zcopySetup + l.reg.C + l.send + l.recv, M: l.wire + l.reg.M}
 }
 
 // attached is one copy out of the sender's memory, mapped here, and the message
 // that says that it is done. The memory is mapped once and stays so.
-func (l *laneCost) attached(ptr *laneCost) Linear {
-	return Linear{C: l.message() + requestCost + ptr.recv, M: ptr.wire}
+func (l *laneCost) attached(ptr *laneCost) uct.Linear {
+	return uct.Linear{C: l.message() + requestCost + ptr.recv, M: ptr.wire}
 }
 
 // read is a zero-copy read of the sender's memory.
-func (l *laneCost) read() Linear {
-	return Linear{C: l.message() + requestCost + zcopySetup + l.reg.C, M: l.wire + l.reg.M}
+func (l *laneCost) read() uct.Linear {
+	return uct.Linear{C: l.message() + requestCost + zcopySetup + l.reg.C, M: l.wire + l.reg.M}
 }

@@ -34,9 +34,9 @@ func (s *selector) scope() scope {
 
 // leaveMD removes both sides' memory domains of a pick.
 func (sc *scope) leaveMD(s *selector, p pick) {
-	md, dst := s.in.Local[p.local].MD.Index, s.remotes[p.remote].dev.MD
+	md, dst := s.in.Local[p.local].MD, s.remotes[p.remote].dev.MD
 	for i := range sc.local {
-		sc.local[i] = sc.local[i] && s.in.Local[i].MD.Index != md
+		sc.local[i] = sc.local[i] && s.in.Local[i].MD != md
 	}
 	for i := range sc.remote {
 		sc.remote[i] = sc.remote[i] && s.remotes[i].dev.MD != dst
@@ -87,21 +87,21 @@ func (s *selector) choose(c criteria, from scope) (best pick, ok bool) {
 			continue
 		}
 		if why := c.rejectLocal(l, s.p2p(l)); why != "" {
-			step.Candidates = append(step.Candidates, LaneCandidate{Local: i, Name: l.Name, Remote: -1, Rejected: why})
+			step.Candidates = append(step.Candidates, LaneCandidate{Local: i, Name: l.Name(), Remote: -1, Rejected: why})
 			continue
 		}
 		for j, r := range s.remotes {
 			if !serves[j] || r.iface.Transport != l.Transport || !s.mayJoin(c.lane, i, j) {
 				continue
 			}
-			cand := LaneCandidate{Local: i, Name: l.Name, Remote: j, Peer: r.iface.Transport}
+			cand := LaneCandidate{Local: i, Name: l.Name(), Remote: j, Peer: r.iface.Transport}
 			if err := s.reachable(i, j); err != nil {
 				cand.Rejected = err.Error()
 				step.Candidates = append(step.Candidates, cand)
 				continue
 			}
 			cand.Score = c.score(l, r, from.used)
-			cand.Priority = int(l.Priority) + int(r.iface.Attr.Priority)
+			cand.Priority = int(l.Attr.Perf.Priority) + int(r.iface.Attr.Priority)
 			if c.tiebreak {
 				cand.Tiebreak = s.scorer.bandwidth(l, r)
 			}

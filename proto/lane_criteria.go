@@ -3,6 +3,10 @@ package proto
 import (
 	"fmt"
 	"math/bits"
+	"slices"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // criteria say what a lane of a type must have and how candidates are rated
@@ -11,11 +15,11 @@ type criteria struct {
 	lane  LaneType
 	title string
 
-	flags  IfaceFlags // all of these locally
-	any    IfaceFlags // and one of these
-	peer   PeerFlags  // all of these at the peer
-	anyOf  PeerFlags  // and one of these
-	events EventFlags
+	flags  uct.IfaceFlags // all of these locally
+	any    uct.IfaceFlags // and one of these
+	peer   PeerFlags      // all of these at the peer
+	anyOf  PeerFlags      // and one of these
+	events uct.EventFlags
 
 	auxiliary  bool // auxiliary resources may be used
 	keepalive  bool // must be able to check the peer
@@ -40,12 +44,12 @@ const (
 	memoryRegPtr            // memory that can be registered and pointed to
 )
 
-var flagText = map[IfaceFlags]string{
-	FlagAMShort: "am short", FlagAMBcopy: "am bcopy", FlagAMZcopy: "am zcopy", FlagPending: "pending",
-	FlagPutShort: "put short", FlagPutBcopy: "put bcopy", FlagPutZcopy: "put zcopy",
-	FlagGetShort: "get short", FlagGetBcopy: "get bcopy", FlagGetZcopy: "get zcopy",
-	FlagErrHandlePeer: "peer failure handler", FlagEpCheck: "ep check", FlagEpKeepalive: "ep keepalive",
-	FlagConnectToIface: "connect to iface", FlagConnectToEP: "connect to ep",
+var flagText = map[uct.IfaceFlags]string{
+	uct.IfaceAMShort: "am short", uct.IfaceAMBcopy: "am bcopy", uct.IfaceAMZcopy: "am zcopy", uct.IfacePending: "pending",
+	uct.IfacePutShort: "put short", uct.IfacePutBcopy: "put bcopy", uct.IfacePutZcopy: "put zcopy",
+	uct.IfaceGetShort: "get short", uct.IfaceGetBcopy: "get bcopy", uct.IfaceGetZcopy: "get zcopy",
+	uct.IfaceErrHandlePeerFail: "peer failure handler", uct.IfaceEpCheck: "ep check", uct.IfaceEpKeepalive: "ep keepalive",
+	uct.IfaceConnectToIface: "connect to iface", uct.IfaceConnectToEP: "connect to ep",
 }
 
 var peerText = map[PeerFlags]string{
@@ -77,41 +81,41 @@ func (c *criteria) rejectLocal(l *LocalIface, p2p bool) string {
 	if l.Auxiliary && !c.auxiliary {
 		return "serves only wireup"
 	}
-	if c.rkeyPtr && !l.MD.RkeyPtr {
+	if c.rkeyPtr && !l.Domain.Flags.Has(uct.MDFlagRkeyPtr) {
 		return "gives no pointers to remote memory"
 	}
-	if c.invalidate && !p2p && !l.MD.InvalidateRMA {
+	if c.invalidate && !p2p && !l.Domain.Flags.Has(uct.MDFlagInvalidateRMA) {
 		return "no memory invalidation"
 	}
-	if why := c.memory.reject(&l.MD); why != "" {
+	if why := c.memory.reject(&l.Domain); why != "" {
 		return why
 	}
-	if missing := c.flags &^ l.Flags; missing != 0 {
+	if missing := c.flags &^ l.Attr.Flags; missing != 0 {
 		return "no " + flagName(missing)
 	}
-	if c.any != 0 && l.Flags&c.any == 0 {
+	if c.any != 0 && l.Attr.Flags&c.any == 0 {
 		return "no " + flagName(c.any)
 	}
-	if c.keepalive && !canCheckPeer(l.Flags) {
+	if c.keepalive && !canCheckPeer(l.Attr.Flags) {
 		return "no way to check the peer"
 	}
-	if missing := c.events &^ l.Events; missing != 0 {
-		if missing&EventSendComp != 0 {
+	if missing := c.events &^ l.Attr.Events; missing != 0 {
+		if missing&uct.EventSendComp != 0 {
 			return "no send completion event"
 		}
 		return "no receive event"
 	}
-	if c.atomic32 && !l.Atomic32 {
+	if c.atomic32 && !allAtomics(l.Attr.Atomic32) {
 		return "no 32-bit atomics"
 	}
-	if c.atomic64 && !l.Atomic64 {
+	if c.atomic64 && !allAtomics(l.Attr.Atomic64) {
 		return "no 64-bit atomics"
 	}
 	return ""
 }
 
 // flagName names the lowest bit.
-func flagName(f IfaceFlags) string {
+func flagName(f uct.IfaceFlags) string {
 	if s, ok := flagText[f&-f]; ok {
 		return s
 	}
@@ -120,24 +124,26 @@ func flagName(f IfaceFlags) string {
 
 // canCheckPeer is ucp_wireup_check_keepalive: keepalive or checks of the
 // transport's own on pairwise connections, or active messages to an interface.
-func canCheckPeer(f IfaceFlags) bool {
-	own := f&FlagConnectToEP != 0 && f&(FlagEpKeepalive|FlagEpCheck) != 0
-	messages := f&FlagConnectToIface != 0 && f&FlagAMBcopy != 0
+func canCheckPeer(f uct.IfaceFlags) bool {
+	own := f&uct.IfaceConnectToEP != 0 && f&(uct.IfaceEpKeepalive|uct.IfaceEpCheck) != 0
+	messages := f&uct.IfaceConnectToIface != 0 && f&uct.IfaceAMBcopy != 0
 	return own || messages
 }
 
-func (n memoryNeed) reject(md *LocalMD) string {
-	keyed := md.NeedMemh || md.NeedRkey
+func (n memoryNeed) reject(md *uct.MDAttr) string {
+	keyed := md.Flags&(uct.MDFlagNeedMemh|uct.MDFlagNeedRkey) != 0
+	register := md.Flags.Has(uct.MDFlagRegister)
+	access := slices.Contains(md.AccessTypes, ucs.MemoryHost)
 	switch {
-	case n == memoryUser && keyed && !md.Register:
+	case n == memoryUser && keyed && !register:
 		return "cannot register memory"
-	case n == memoryUser && !keyed && !md.Access:
+	case n == memoryUser && !keyed && !access:
 		return "cannot access memory"
-	case n == memoryLocal && !(md.Alloc && md.NeedRkey):
+	case n == memoryLocal && !md.Flags.Has(uct.MDFlagAlloc|uct.MDFlagNeedRkey):
 		return "allocates no memory for remote access"
-	case n == memoryRegPtr && !md.Access:
+	case n == memoryRegPtr && !access:
 		return "cannot access memory"
-	case n == memoryRegPtr && !md.Register:
+	case n == memoryRegPtr && !register:
 		return "cannot register memory"
 	}
 	return ""

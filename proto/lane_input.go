@@ -1,86 +1,57 @@
 package proto
 
-import "math"
+import (
+	"math"
 
-// IfaceFlags are capabilities of a local transport: UCT_IFACE_FLAG_* at C's bit
-// numbers (src/uct/api/uct.h), so that a transport's own flags convert as they
-// are. Only the bits that selection looks at have names.
-type IfaceFlags uint64
-
-// Interface flags.
-const (
-	FlagAMShort        IfaceFlags = 1 << 0
-	FlagAMBcopy        IfaceFlags = 1 << 1
-	FlagAMZcopy        IfaceFlags = 1 << 2
-	FlagPending        IfaceFlags = 1 << 3
-	FlagPutShort       IfaceFlags = 1 << 4
-	FlagPutBcopy       IfaceFlags = 1 << 5
-	FlagPutZcopy       IfaceFlags = 1 << 6
-	FlagGetShort       IfaceFlags = 1 << 8
-	FlagGetBcopy       IfaceFlags = 1 << 9
-	FlagGetZcopy       IfaceFlags = 1 << 10
-	FlagErrHandlePeer  IfaceFlags = 1 << 38
-	FlagEpCheck        IfaceFlags = 1 << 39
-	FlagConnectToIface IfaceFlags = 1 << 40
-	FlagConnectToEP    IfaceFlags = 1 << 41
-	FlagCBSync         IfaceFlags = 1 << 44
-	FlagCBAsync        IfaceFlags = 1 << 45
-	FlagEpKeepalive    IfaceFlags = 1 << 46
-	FlagTagEagerBcopy  IfaceFlags = 1 << 51
-	FlagTagRndvZcopy   IfaceFlags = 1 << 53
-)
-
-// EventFlags are the events a local transport can signal
-// (UCT_IFACE_FLAG_EVENT_*), at C's bit numbers.
-type EventFlags uint32
-
-// Event flags.
-const (
-	EventSendComp EventFlags = 1 << 0
-	EventRecv     EventFlags = 1 << 1
+	"github.com/ucx-go/ucx/uct"
 )
 
 // capBits pairs the bits of address v1 with those of the transport, in the
 // order of both (ucp_address_pack_flags in src/ucp/wireup/address.c).
 var capBits = [...]struct {
 	cap  IfaceCaps
-	flag IfaceFlags
+	flag uct.IfaceFlags
 }{
-	{CapAMBcopy, FlagAMBcopy},
-	{CapPending, FlagPending},
-	{CapPutShort, FlagPutShort},
-	{CapPutBcopy, FlagPutBcopy},
-	{CapPutZcopy, FlagPutZcopy},
-	{CapGetShort, FlagGetShort},
-	{CapGetBcopy, FlagGetBcopy},
-	{CapGetZcopy, FlagGetZcopy},
-	{CapConnectToIface, FlagConnectToIface},
-	{CapCBSync, FlagCBSync},
-	{CapCBAsync, FlagCBAsync},
-	{CapTagEagerBcopy, FlagTagEagerBcopy},
-	{CapTagRndvZcopy, FlagTagRndvZcopy},
+	{CapAMBcopy, uct.IfaceAMBcopy},
+	{CapPending, uct.IfacePending},
+	{CapPutShort, uct.IfacePutShort},
+	{CapPutBcopy, uct.IfacePutBcopy},
+	{CapPutZcopy, uct.IfacePutZcopy},
+	{CapGetShort, uct.IfaceGetShort},
+	{CapGetBcopy, uct.IfaceGetBcopy},
+	{CapGetZcopy, uct.IfaceGetZcopy},
+	{CapConnectToIface, uct.IfaceConnectToIface},
+	{CapCBSync, uct.IfaceCBSync},
+	{CapCBAsync, uct.IfaceCBAsync},
+	{CapTagEagerBcopy, uct.IfaceTagEagerBcopy},
+	{CapTagRndvZcopy, uct.IfaceTagRndvZcopy},
 }
 
-// Caps returns what address v1 says about a transport. atomic32 and atomic64
-// tell whether it has all atomic operations of that size and is to be used for
-// them.
-func Caps(flags IfaceFlags, events EventFlags, atomic32, atomic64 bool) IfaceCaps {
+// Caps returns what address v1 says about an interface.
+func Caps(a *uct.IfaceAttr) IfaceCaps {
 	var c IfaceCaps
 	for _, b := range capBits {
-		if flags&b.flag != 0 {
+		if a.Flags&b.flag != 0 {
 			c |= b.cap
 		}
 	}
-	if events&EventRecv != 0 {
+	if a.Events&uct.EventRecv != 0 {
 		c |= CapEventRecv
 	}
-	if atomic32 {
+	if allAtomics(a.Atomic32) {
 		c |= CapAtomic32
 	}
-	if atomic64 {
+	if allAtomics(a.Atomic64) {
 		c |= CapAtomic64
 	}
 	return c
+}
+
+// allAtomics reports whether an interface has all that UCP's atomics of one size
+// take.
+func allAtomics(o uct.AtomicOps) bool {
+	const post, fetch = 1<<uct.AtomicSwap - 1, 1<<(uct.AtomicCSwap+1) - 1
+	return o.Post&post == post && o.Fetch&fetch == fetch
 }
 
 // Features are what the application uses, at the bits of ucp_feature.
@@ -100,40 +71,20 @@ const (
 // has reports whether all bits of want are set.
 func (f Features) has(want Features) bool { return f&want == want }
 
-// LocalMD is what selection needs to know of a memory domain.
-type LocalMD struct {
-	Index         uint8
-	Register      bool // host memory can be registered
-	Access        bool // host memory can be touched without
-	Alloc         bool
-	NeedMemh      bool
-	NeedRkey      bool
-	RkeyPtr       bool // a key gives a pointer to the peer's memory
-	InvalidateRMA bool // access can be taken back before an operation ends
-	RegCost       Linear
-}
-
-// LocalIface is one of our resources. Performance is what we publish.
+// LocalIface is one of our resources: what its transport says of it, but for what
+// the caller wants otherwise. Performance is what we publish.
 type LocalIface struct {
-	Name      string // "tcp/lo"
 	Transport TransportID
-	Device    int // same number: same device
-	MD        LocalMD
-	Flags     IfaceFlags
-	Events    EventFlags
-	Atomic32  bool // has all atomic operations of the size and is to be used for them
-	Atomic64  bool
-	Auxiliary bool // serves only wireup and keepalive
+	Device    int   // same number: same device
+	MD        uint8 // number of the memory domain
+	Auxiliary bool  // serves only wireup and keepalive
 
-	MaxBcopy     int // longest active message
-	MaxEndpoints int // 0: no limit
-	NumPaths     int // 0: 1
-
-	Overhead  float64 // seconds per message
-	Bandwidth float64 // bytes per second for this process
-	Latency   Linear  // seconds, plus seconds per endpoint of the worker
-	Priority  uint8
+	Attr   uct.IfaceAttr
+	Domain uct.MDAttr
 }
+
+// Name returns "transport/device".
+func (l *LocalIface) Name() string { return l.Attr.Resource.String() }
 
 // LaneInput is all that the lanes of an endpoint depend on.
 type LaneInput struct {
@@ -152,6 +103,7 @@ type LaneInput struct {
 	Reachable func(local int, d *AddressDevice, f *AddressIface) error
 
 	NumEndpoints int // expected number of endpoints of the worker; 0: 1
+	PPN          int // expected number of processes on the node, which share bandwidth; 0: 1
 	RndvScheme   RndvScheme
 	Limits       LaneLimits
 }

@@ -1,6 +1,10 @@
 package proto
 
-import "math"
+import (
+	"math"
+
+	"github.com/ucx-go/ucx/uct"
+)
 
 // remote is an entry of the peer's address.
 type remote struct {
@@ -65,10 +69,11 @@ type paths struct {
 type scorer struct {
 	v2        bool // the peer sent an address v2: it sees rounded numbers
 	endpoints float64
+	ppn       int // processes that share our bandwidth
 }
 
 func newScorer(in *LaneInput) scorer {
-	return scorer{v2: in.Remote.Version == AddressV2, endpoints: math.Max(1, float64(in.NumEndpoints))}
+	return scorer{v2: in.Remote.Version == AddressV2, endpoints: math.Max(1, float64(in.NumEndpoints)), ppn: in.PPN}
 }
 
 // seconds makes a time harmless.
@@ -94,12 +99,12 @@ func inverse(unit, t float64) float64 { return unit / math.Max(t, 1e-12) }
 // no growth, so the local one counts for both; with v2 both sides round alike.
 func (s scorer) latency(l *LocalIface, r remote) float64 {
 	theirs := seconds(r.iface.Attr.Latency)
-	growth := seconds(l.Latency.M) * s.endpoints
+	growth := seconds(l.Attr.Perf.Latency.M) * s.endpoints
 	if s.v2 {
-		ours := seconds(l.Latency.C) + growth
+		ours := seconds(l.Attr.Perf.Latency.C) + growth
 		return (theirs + fp8Latency.round(ours*nsecPerSec)/nsecPerSec) / 2
 	}
-	return (seconds(l.Latency.C)+theirs)/2 + growth
+	return (seconds(l.Attr.Perf.Latency.C)+theirs)/2 + growth
 }
 
 // bandwidth is the smaller one (ucp_wireup_iface_score_bandwidth).
@@ -109,7 +114,7 @@ func (s scorer) bandwidth(l *LocalIface, r remote) float64 {
 
 // ours is the local bandwidth as the peer sees it.
 func (s scorer) ours(l *LocalIface) float64 {
-	b := rate(l.Bandwidth)
+	b := rate(l.Attr.Perf.Bandwidth(s.ppn))
 	if s.v2 {
 		b = fp8Bandwidth.round(b)
 	}
@@ -123,7 +128,7 @@ func (s scorer) available(l *LocalIface, r remote, p paths) float64 {
 	share := func(used, n int) float64 {
 		return math.Max(1e-5, 1-float64(used)/float64(max(n, 1)))
 	}
-	ours := s.ours(l) * share(p.local[l.Device], l.NumPaths)
+	ours := s.ours(l) * share(p.local[l.Device], l.Attr.NumPaths)
 	theirs := rate(r.iface.Attr.Bandwidth) * share(p.remote[r.device], int(r.dev.NumPaths))
 	return math.Min(ours, theirs) + epsilon*(ours+theirs)
 }
@@ -132,32 +137,32 @@ func (s scorer) available(l *LocalIface, r remote, p paths) float64 {
 // to end. (C also scales keepalive by the endpoints a transport can keep busy,
 // the same number for all transports of ours.)
 func (s scorer) am(l *LocalIface, r remote, _ paths) float64 {
-	return inverse(1e-3, s.latency(l, r)+seconds(l.Overhead)+seconds(r.iface.Attr.Overhead))
+	return inverse(1e-3, s.latency(l, r)+seconds(l.Attr.Perf.Overhead)+seconds(r.iface.Attr.Overhead))
 }
 
 // rma rates by the time of 4 KiB.
 func (s scorer) rma(l *LocalIface, r remote, _ paths) float64 {
-	return inverse(1e-3, s.latency(l, r)+seconds(l.Overhead)+4096/s.bandwidth(l, r))
+	return inverse(1e-3, s.latency(l, r)+seconds(l.Attr.Perf.Overhead)+4096/s.bandwidth(l, r))
 }
 
 // amo rates by one-sided latency.
 func (s scorer) amo(l *LocalIface, r remote, _ paths) float64 {
-	return inverse(1e-3, s.latency(l, r)+seconds(l.Overhead))
+	return inverse(1e-3, s.latency(l, r)+seconds(l.Attr.Perf.Overhead))
 }
 
 // rmaBW rates by the time of 256 KiB.
 func (s scorer) rmaBW(l *LocalIface, r remote, p paths) float64 {
 	const size = 262144
-	reg := Linear{seconds(l.MD.RegCost.C), seconds(l.MD.RegCost.M)}
-	return inverse(1, size/s.available(l, r, p)+s.latency(l, r)+seconds(l.Overhead)+reg.At(size))
+	reg := uct.Linear{C: seconds(l.Domain.RegCost.C), M: seconds(l.Domain.RegCost.M)}
+	return inverse(1, size/s.available(l, r, p)+s.latency(l, r)+seconds(l.Attr.Perf.Overhead)+reg.At(size))
 }
 
 // amBW rates by the throughput of the longest message.
 func (s scorer) amBW(l *LocalIface, r remote, p paths) float64 {
-	size := float64(max(l.MaxBcopy, 1))
+	size := float64(max(l.Attr.AM.MaxBcopy, 1))
 	if seg := r.iface.Attr.SegSize; seg > 0 {
 		size = math.Min(size, float64(seg))
 	}
-	t := size/s.available(l, r, p) + s.latency(l, r) + seconds(l.Overhead) + seconds(r.iface.Attr.Overhead)
+	t := size/s.available(l, r, p) + s.latency(l, r) + seconds(l.Attr.Perf.Overhead) + seconds(r.iface.Attr.Overhead)
 	return inverse(size*1e-5, t)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // minBcopy is the shortest active message a lane may be limited to
@@ -56,7 +57,7 @@ func newSelector(in *LaneInput, onlyScalable bool) *selector {
 		enabled: make([]bool, len(in.Local)),
 	}
 	for i := range in.Local {
-		m := in.Local[i].MaxEndpoints
+		m := in.Local[i].Attr.MaxEndpoints
 		s.enabled[i] = !onlyScalable || m == 0 || m >= max(in.NumEndpoints, 1)
 		s.scalable = s.scalable || s.enabled[i]
 	}
@@ -85,23 +86,23 @@ func (s *selector) search() error {
 // (ucp_wireup_connect_p2p).
 func (s *selector) p2p(l *LocalIface) bool {
 	if s.in.CM {
-		return l.Flags&FlagConnectToEP != 0
+		return l.Attr.Flags&uct.IfaceConnectToEP != 0
 	}
-	return l.Flags&FlagConnectToIface == 0
+	return l.Attr.Flags&uct.IfaceConnectToIface == 0
 }
 
 // errFlags are what an error mode asks of every lane.
-func (s *selector) errFlags() IfaceFlags {
+func (s *selector) errFlags() uct.IfaceFlags {
 	if s.in.ErrMode == ErrModeNone {
 		return 0
 	}
-	return FlagErrHandlePeer
+	return uct.IfaceErrHandlePeerFail
 }
 
 // wakeupEvents are what sleeping receivers ask of lanes that carry messages.
-func (s *selector) wakeupEvents() EventFlags {
+func (s *selector) wakeupEvents() uct.EventFlags {
 	if s.in.Features.has(FeatureTag | FeatureWakeup) {
-		return EventSendComp | EventRecv
+		return uct.EventSendComp | uct.EventRecv
 	}
 	return 0
 }
@@ -112,7 +113,7 @@ func (s *selector) addRMA() error {
 	}
 	s.addMemory(criteria{
 		lane: LaneRMA, title: "remote %s memory access",
-		flags: FlagPutShort | FlagPutBcopy | FlagGetBcopy | FlagPending | s.errFlags(),
+		flags: uct.IfacePutShort | uct.IfacePutBcopy | uct.IfaceGetBcopy | uct.IfacePending | s.errFlags(),
 		peer:  PeerPut | PeerGet,
 		score: s.scorer.rma,
 	}, func(*LocalIface) bool { return true })
@@ -126,11 +127,11 @@ func (s *selector) addAMO() error {
 	// A pairwise connected resource would need the peer to choose it as well.
 	s.addMemory(criteria{
 		lane: LaneAMO, title: "atomic operations on %s memory",
-		flags:    FlagPending | s.errFlags(),
+		flags:    uct.IfacePending | s.errFlags(),
 		atomic32: s.in.Features&FeatureAtomic32 != 0,
 		atomic64: s.in.Features&FeatureAtomic64 != 0,
 		score:    s.scorer.amo,
-	}, func(l *LocalIface) bool { return l.Flags&FlagConnectToIface != 0 })
+	}, func(l *LocalIface) bool { return l.Attr.Flags&uct.IfaceConnectToIface != 0 })
 	return nil
 }
 
@@ -168,7 +169,7 @@ func (s *selector) amRequired() bool {
 		return true
 	}
 	for i := range s.lanes {
-		if l := s.lanes[i].Local; l >= 0 && s.in.Local[l].Flags&FlagConnectToIface == 0 {
+		if l := s.lanes[i].Local; l >= 0 && s.in.Local[l].Attr.Flags&uct.IfaceConnectToIface == 0 {
 			return true
 		}
 	}
@@ -181,13 +182,13 @@ func (s *selector) addAM() error {
 	}
 	from := s.scope()
 	for i := range from.local {
-		if n := s.in.Local[i].MaxBcopy; n < minBcopy && s.in.Local[i].Flags&FlagAMBcopy != 0 {
+		if n := s.in.Local[i].Attr.AM.MaxBcopy; n < minBcopy && s.in.Local[i].Attr.Flags&uct.IfaceAMBcopy != 0 {
 			from.local[i] = false
 		}
 	}
 	c := criteria{
 		lane: LaneAM, title: "active messages",
-		flags: FlagAMBcopy | s.errFlags(), peer: PeerAMSync, events: s.wakeupEvents(),
+		flags: uct.IfaceAMBcopy | s.errFlags(), peer: PeerAMSync, events: s.wakeupEvents(),
 		score: s.scorer.am, tiebreak: true,
 	}
 	p, ok := s.choose(c, from)
@@ -219,7 +220,7 @@ func (s *selector) addRkeyPtr() error {
 	}
 	s.addWide(criteria{
 		lane: LaneRkeyPtr, title: "obtain remote memory pointer",
-		flags: FlagPending | s.errFlags(), events: s.wakeupEvents(),
+		flags: uct.IfacePending | s.errFlags(), events: s.wakeupEvents(),
 		rkeyPtr: true, memory: memoryRegPtr, score: s.scorer.rmaBW,
 	}, 1)
 	return nil
@@ -242,15 +243,15 @@ func (s *selector) addRMABW() error {
 	}
 	c := criteria{
 		lane: LaneRMABW, title: "high-bw remote memory access",
-		flags: FlagPending | s.errFlags(), events: s.wakeupEvents(),
-		any: FlagGetZcopy | FlagPutZcopy, anyOf: PeerGet | PeerPut,
+		flags: uct.IfacePending | s.errFlags(), events: s.wakeupEvents(),
+		any: uct.IfaceGetZcopy | uct.IfacePutZcopy, anyOf: PeerGet | PeerPut,
 		memory: memoryUser, score: s.scorer.rmaBW,
 		// A rendezvous that fails half-way must not leave the peer writing.
 		invalidate: s.in.ErrMode != ErrModeNone && s.in.Features&(FeatureTag|FeatureAM) != 0,
 	}
 	if s.in.RndvScheme == RndvSchemePut {
 		c.any, c.anyOf = 0, 0
-		c.flags |= FlagPutZcopy
+		c.flags |= uct.IfacePutZcopy
 		c.peer = PeerPut
 	}
 	s.addWide(c, s.limits.Rndv)
@@ -263,7 +264,7 @@ func (s *selector) addAMBW() error {
 	}
 	s.addWide(criteria{
 		lane: LaneAMBW, title: "high-bw active messages",
-		flags: FlagAMBcopy | s.errFlags(), peer: PeerAMSync, events: s.wakeupEvents(),
+		flags: uct.IfaceAMBcopy | s.errFlags(), peer: PeerAMSync, events: s.wakeupEvents(),
 		score: s.scorer.amBW,
 	}, max(s.limits.Eager, s.limits.Rndv))
 	return nil
@@ -303,7 +304,7 @@ func (s *selector) addWide(c criteria, n int) bool {
 		found = append(found, p)
 		from.used.local[l.Device]++
 		from.used.remote[r.device]++
-		if from.used.local[l.Device] >= max(l.NumPaths, 1) {
+		if from.used.local[l.Device] >= max(l.Attr.NumPaths, 1) {
 			from.leaveDevice(s, l.Device)
 		}
 		if from.used.remote[r.device] >= int(r.dev.NumPaths) {
@@ -317,7 +318,7 @@ func (s *selector) addWide(c criteria, n int) bool {
 	added := false
 	for _, p := range found {
 		if b := s.scorer.bandwidth(&s.in.Local[p.local], s.remotes[p.remote]); b < best/s.limits.MaxRatio {
-			s.outcome(fmt.Sprintf("%s dropped, %.2f MB/s against %.2f", s.in.Local[p.local].Name, b/(1<<20), best/(1<<20)))
+			s.outcome(fmt.Sprintf("%s dropped, %.2f MB/s against %.2f", s.in.Local[p.local].Name(), b/(1<<20), best/(1<<20)))
 			continue
 		}
 		if !s.add(c.lane, p) {
@@ -354,7 +355,7 @@ func (s *selector) add(t LaneType, p pick) bool {
 	l := Lane{Local: p.local, Remote: p.remote, Path: max(p.path, 0), DstMD: NullResource, DstSysDev: SysDevUnknown, Types: 1 << t}
 	if p.local >= 0 {
 		local, r := &s.in.Local[p.local], s.remotes[p.remote]
-		l.Name, l.MD, l.Peer = local.Name, local.MD.Index, r.iface.Transport
+		l.Name, l.MD, l.Peer = local.Name(), local.MD, r.iface.Transport
 		l.DstMD, l.DstSysDev, l.SegSize = r.dev.MD, r.dev.SysDev, r.iface.Attr.SegSize
 	}
 	l.Scores[t] = p.score
@@ -398,7 +399,7 @@ func (s *selector) config() LaneConfig {
 	if c.Keepalive != NullLane {
 		// A pairwise connection with keepalive of its own needs no help.
 		l := &s.in.Local[s.lanes[c.Keepalive].Local]
-		if l.Flags&FlagEpKeepalive != 0 && s.p2p(l) {
+		if l.Attr.Flags&uct.IfaceEpKeepalive != 0 && s.p2p(l) {
 			c.Keepalive = NullLane
 		}
 	}
@@ -412,9 +413,9 @@ func (s *selector) config() LaneConfig {
 // connection and answers even while its owner computes, or else the last that
 // is able to connect pairwise, as tcp is.
 func (s *selector) wireupLane() uint8 {
-	c := criteria{flags: FlagAMBcopy | FlagPending | s.errFlags(), peer: PeerAMSync, auxiliary: true}
+	c := criteria{flags: uct.IfaceAMBcopy | uct.IfacePending | s.errFlags(), peer: PeerAMSync, auxiliary: true}
 	if !s.in.CM {
-		c.flags |= FlagConnectToIface
+		c.flags |= uct.IfaceConnectToIface
 		c.peer |= PeerConnectToIface | PeerCBAsync
 	}
 	last := uint8(NullLane)
@@ -427,7 +428,7 @@ func (s *selector) wireupLane() uint8 {
 		if c.rejectLocal(local, false) == "" && c.rejectRemote(s.remotes[l.Remote].iface.Attr.Flags) == "" {
 			return uint8(i)
 		}
-		if local.Flags&FlagConnectToEP != 0 {
+		if local.Attr.Flags&uct.IfaceConnectToEP != 0 {
 			last = uint8(i)
 		}
 	}

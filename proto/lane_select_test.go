@@ -8,8 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ucx-go/ucx/ucs"
 	"pgregory.net/rapid"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // capturedAddress is the worker address of a C process.
@@ -31,12 +33,15 @@ func capturedAddress(tb testing.TB, release, tls, devices, version string) *Work
 
 // What ucx_info -d of 1.22.0 says of its transports.
 const (
-	tcpFlags = FlagAMShort | FlagAMBcopy | FlagAMZcopy | FlagPending | FlagPutZcopy | FlagCBSync |
-		FlagConnectToIface | FlagConnectToEP | FlagErrHandlePeer | FlagEpCheck | FlagEpKeepalive
-	posixFlags = FlagAMShort | FlagAMBcopy | FlagPending | FlagPutShort | FlagPutBcopy | FlagGetBcopy |
-		FlagCBSync | FlagConnectToIface | FlagEpCheck
-	cmaFlags = FlagPutZcopy | FlagGetZcopy | FlagPending | FlagConnectToIface | FlagEpCheck
+	tcpFlags = uct.IfaceAMShort | uct.IfaceAMBcopy | uct.IfaceAMZcopy | uct.IfacePending | uct.IfacePutZcopy | uct.IfaceCBSync |
+		uct.IfaceConnectToIface | uct.IfaceConnectToEP | uct.IfaceErrHandlePeerFail | uct.IfaceEpCheck | uct.IfaceEpKeepalive
+	posixFlags = uct.IfaceAMShort | uct.IfaceAMBcopy | uct.IfacePending | uct.IfacePutShort | uct.IfacePutBcopy | uct.IfaceGetBcopy |
+		uct.IfaceCBSync | uct.IfaceConnectToIface | uct.IfaceEpCheck
+	cmaFlags = uct.IfacePutZcopy | uct.IfaceGetZcopy | uct.IfacePending | uct.IfaceConnectToIface | uct.IfaceEpCheck
 )
+
+// anyAtomic is an interface with every atomic operation.
+var anyAtomic = uct.AtomicOps{Post: 1<<uct.AtomicSwap - 1, Fetch: 1<<(uct.AtomicCSwap+1) - 1}
 
 // mirror makes the local side of a process whose address this is.
 func mirror(a *WorkerAddress) []LocalIface {
@@ -45,22 +50,27 @@ func mirror(a *WorkerAddress) []LocalIface {
 		d := &a.Devices[i]
 		for _, f := range d.Ifaces {
 			l := LocalIface{
-				Name: fmt.Sprintf("%v/%d", f.Transport, i), Transport: f.Transport, Device: i,
-				MD:       LocalMD{Index: d.MD, Access: true, Register: true},
-				Events:   EventSendComp | EventRecv,
-				MaxBcopy: 8192, NumPaths: int(d.NumPaths),
-				Overhead: f.Attr.Overhead, Bandwidth: f.Attr.Bandwidth,
-				Latency: Linear{C: f.Attr.Latency}, Priority: f.Attr.Priority,
+				Transport: f.Transport, Device: i, MD: d.MD,
+				Domain: uct.MDAttr{Flags: uct.MDFlagRegister, AccessTypes: []ucs.MemoryType{ucs.MemoryHost}},
+				Attr: uct.IfaceAttr{
+					Resource: uct.Resource{Transport: f.Transport.String(), Device: fmt.Sprint(i)},
+					Events:   uct.EventSendComp | uct.EventRecv,
+					AM:       uct.AMLimits{MaxBcopy: 8192},
+					NumPaths: int(d.NumPaths),
+					Perf: uct.Perf{
+						Overhead: f.Attr.Overhead, BandwidthDedicated: f.Attr.Bandwidth,
+						Latency: uct.Linear{C: f.Attr.Latency}, Priority: f.Attr.Priority,
+					},
+				},
 			}
 			switch f.Transport {
 			case TransportTCP:
-				l.Flags, l.MaxEndpoints = tcpFlags, 256
+				l.Attr.Flags, l.Attr.MaxEndpoints = tcpFlags, 256
 			case TransportPosix, TransportSysV:
-				l.Flags, l.Atomic32, l.Atomic64 = posixFlags, true, true
-				l.MD.Alloc, l.MD.NeedRkey, l.MD.RkeyPtr = true, true, true
-				l.MD.Register = false
+				l.Attr.Flags, l.Attr.Atomic32, l.Attr.Atomic64 = posixFlags, anyAtomic, anyAtomic
+				l.Domain.Flags = uct.MDFlagAlloc | uct.MDFlagNeedRkey | uct.MDFlagRkeyPtr
 			case TransportCMA:
-				l.Flags, l.MaxBcopy = cmaFlags, 0
+				l.Attr.Flags, l.Attr.AM.MaxBcopy = cmaFlags, 0
 			}
 			list = append(list, l)
 		}
@@ -136,7 +146,7 @@ func TestSelectLanes(t *testing.T) {
 			edit: []func(*LaneInput){errMode},
 			want: "0 tcp/0: am keepalive wireup"},
 		{name: "peer error mode with invalidation", tls: "tcp", dev: "lo",
-			edit: []func(*LaneInput){errMode, func(in *LaneInput) { in.Local[0].MD.InvalidateRMA = true }},
+			edit: []func(*LaneInput){errMode, func(in *LaneInput) { in.Local[0].Domain.Flags |= uct.MDFlagInvalidateRMA }},
 			want: "0 tcp/0: rma_bw#0 am keepalive wireup"},
 		{name: "wakeup", tls: "tcp", dev: "lo", edit: []func(*LaneInput){features(FeatureTag | FeatureWakeup)},
 			want: "0 tcp/0: rma_bw#0 am wireup"},
@@ -148,7 +158,7 @@ func TestSelectLanes(t *testing.T) {
 			want: "0 tcp/0: rma_bw#0 am wireup"},
 		{name: "more paths", tls: "tcp", dev: "lo",
 			edit: []func(*LaneInput){func(in *LaneInput) {
-				in.Local[0].NumPaths = 3
+				in.Local[0].Attr.NumPaths = 3
 				in.Remote.Devices[0].NumPaths = 2
 			}},
 			want: "0 tcp/0: rma_bw#0 am; 1 tcp/0: rma_bw#1 wireup"},
@@ -172,7 +182,7 @@ func TestSelectLanes(t *testing.T) {
 // a striped message up.
 func TestSelectLanesDropsSlow(t *testing.T) {
 	in := laneInput(capturedAddress(t, "1.22.0", "tcp", "all", "v1"))
-	in.Local[1].Bandwidth *= 100
+	in.Local[1].Attr.Perf.BandwidthDedicated *= 100
 	in.Remote.Devices[1].Ifaces[0].Attr.Bandwidth *= 100
 	c, trace, err := SelectLanes(in)
 	if err != nil {
@@ -197,14 +207,14 @@ func TestSelectLanesUnreachable(t *testing.T) {
 		{"other network", func(in *LaneInput) {
 			in.Reachable = func(int, *AddressDevice, *AddressIface) error { return errors.New("no route") }
 		}, "tcp/0 -> addr[0] tcp: no route"},
-		{"no messages", func(in *LaneInput) { in.Local[0].Flags &^= FlagAMBcopy }, "no am bcopy"},
-		{"short messages", func(in *LaneInput) { in.Local[0].MaxBcopy = 63 }, "no transport"},
+		{"no messages", func(in *LaneInput) { in.Local[0].Attr.Flags &^= uct.IfaceAMBcopy }, "no am bcopy"},
+		{"short messages", func(in *LaneInput) { in.Local[0].Attr.AM.MaxBcopy = 63 }, "no transport"},
 		{"peer without messages", func(in *LaneInput) { in.Remote.Devices[0].Ifaces[0].Attr.Flags = 0 }, "peer has no am sync callback"},
-		{"no failure handling", func(in *LaneInput) { in.ErrMode = ErrModePeer; in.Local[0].Flags &^= FlagErrHandlePeer }, "no peer failure handler"},
-		{"no wakeup", func(in *LaneInput) { in.Features |= FeatureWakeup; in.Local[0].Events = EventRecv }, "no send completion event"},
+		{"no failure handling", func(in *LaneInput) { in.ErrMode = ErrModePeer; in.Local[0].Attr.Flags &^= uct.IfaceErrHandlePeerFail }, "no peer failure handler"},
+		{"no wakeup", func(in *LaneInput) { in.Features |= FeatureWakeup; in.Local[0].Attr.Events = uct.EventRecv }, "no send completion event"},
 		{"no keepalive", func(in *LaneInput) {
 			in.ErrMode, in.Keepalive = ErrModePeer, true
-			in.Local[0].Flags &^= FlagConnectToIface | FlagEpCheck | FlagEpKeepalive
+			in.Local[0].Attr.Flags &^= uct.IfaceConnectToIface | uct.IfaceEpCheck | uct.IfaceEpKeepalive
 		}, "no way to check the peer"},
 		{"no features", func(in *LaneInput) { in.Features = 0 }, "no feature"},
 		{"empty address", func(in *LaneInput) { in.Remote = &WorkerAddress{} }, "no transport"},
@@ -226,7 +236,7 @@ func TestSelectLanesUnreachable(t *testing.T) {
 // TestLaneLines compares with a line of ucx_info -e of 1.22.0.
 func TestLaneLines(t *testing.T) {
 	in := laneInput(capturedAddress(t, "1.22.0", "tcp", "lo", "v1"))
-	in.Local[0].Name = "tcp/lo"
+	in.Local[0].Attr.Resource.Device = "lo"
 	c, _, err := SelectLanes(in)
 	if err != nil {
 		t.Fatal(err)
@@ -238,11 +248,22 @@ func TestLaneLines(t *testing.T) {
 }
 
 func TestCaps(t *testing.T) {
-	if got, want := Caps(tcpFlags, EventSendComp|EventRecv, false, false), IfaceCaps(0x231300); got != want {
+	if got, want := Caps(&uct.IfaceAttr{Flags: tcpFlags, Events: uct.EventSendComp | uct.EventRecv}), IfaceCaps(0x231300); got != want {
 		t.Errorf("tcp %#x, want %#x", got, want)
 	}
-	if got, want := Caps(posixFlags|FlagCBAsync, 0, true, true)&(CapAtomic32|CapAtomic64|CapCBAsync), CapAtomic32|CapAtomic64|CapCBAsync; got != want {
-		t.Errorf("posix %#x, want %#x", got, want)
+	const some = CapAtomic32 | CapAtomic64 | CapCBAsync
+	for _, c := range []struct {
+		a32, a64 uct.AtomicOps
+		want     IfaceCaps
+	}{
+		{anyAtomic, anyAtomic, some},
+		{anyAtomic, uct.AtomicOps{}, CapAtomic32 | CapCBAsync},
+		{uct.AtomicOps{Post: anyAtomic.Post, Fetch: 1}, anyAtomic, CapAtomic64 | CapCBAsync},
+		{anyAtomic, uct.AtomicOps{Fetch: anyAtomic.Fetch}, CapAtomic32 | CapCBAsync},
+	} {
+		if got := Caps(&uct.IfaceAttr{Flags: posixFlags | uct.IfaceCBAsync, Atomic32: c.a32, Atomic64: c.a64}) & some; got != c.want {
+			t.Errorf("atomics %+v, %+v: %#x, want %#x", c.a32, c.a64, got, c.want)
+		}
 	}
 }
 
@@ -260,10 +281,16 @@ func TestCompareScores(t *testing.T) {
 
 // TestScores checks the formulas on round numbers.
 func TestScores(t *testing.T) {
-	l := &LocalIface{Overhead: 1e-6, Bandwidth: 1 << 30, Latency: Linear{2e-6, 1e-9}, MaxBcopy: 8192, NumPaths: 2, MD: LocalMD{RegCost: Linear{1e-6, 0}}}
+	l := &LocalIface{
+		Attr: uct.IfaceAttr{
+			AM: uct.AMLimits{MaxBcopy: 8192}, NumPaths: 2,
+			Perf: uct.Perf{Overhead: 1e-6, BandwidthShared: 4 << 30, Latency: uct.Linear{C: 2e-6, M: 1e-9}},
+		},
+		Domain: uct.MDAttr{RegCost: uct.Linear{C: 1e-6}},
+	}
 	r := remote{&AddressDevice{NumPaths: 1}, &AddressIface{Attr: IfaceAttr{Overhead: 3e-6, Bandwidth: 1 << 31, Latency: 4e-6, SegSize: 4096}}, 0}
 	none := paths{}
-	s := scorer{endpoints: 10}
+	s := scorer{endpoints: 10, ppn: 4}
 	lat := 3e-6 + 10e-9
 	avail := float64(1<<30) + 1e-3*(1<<30+1<<31)
 	for _, tc := range []struct {
@@ -278,7 +305,7 @@ func TestScores(t *testing.T) {
 		{"am_bw", s.amBW(l, r, none), 4096 / (4096/avail + lat + 4e-6) * 1e-5},
 		{"bandwidth left", s.available(l, r, paths{map[int]int{0: 1}, nil}), 0.5*(1<<30) + 1e-3*(0.5*(1<<30)+1<<31)},
 		{"latency, rounded", scorer{v2: true, endpoints: 10}.latency(l, r), (4e-6 + 1984e-9) / 2},
-		{"bandwidth, rounded", scorer{v2: true}.ours(&LocalIface{Bandwidth: 1.05 * (1 << 30)}), 1 << 30},
+		{"bandwidth, rounded", scorer{v2: true}.ours(&LocalIface{Attr: uct.IfaceAttr{Perf: uct.Perf{BandwidthDedicated: 1.05 * (1 << 30)}}}), 1 << 30},
 	} {
 		if math.Abs(tc.got-tc.want) > 1e-9*math.Abs(tc.want) {
 			t.Errorf("%s: %.12g, want %.12g", tc.name, tc.got, tc.want)
@@ -330,14 +357,16 @@ func TestSelectLanesHostile(t *testing.T) {
 }
 
 func drawLaneInput(t *rapid.T) *LaneInput {
-	flags := rapid.SampledFrom([]IfaceFlags{tcpFlags, posixFlags, cmaFlags, 0, math.MaxUint64})
+	flags := rapid.SampledFrom([]uct.IfaceFlags{tcpFlags, posixFlags, cmaFlags, 0, math.MaxUint64})
 	ids := rapid.SampledFrom([]TransportID{TransportTCP, TransportPosix})
+	atomics := rapid.SampledFrom([]uct.AtomicOps{anyAtomic, {Post: 1, Fetch: 1}, {}})
 	in := &LaneInput{
 		Features:     Features(rapid.IntRange(0, 127).Draw(t, "features")),
 		ErrMode:      ErrMode(rapid.IntRange(0, 2).Draw(t, "error mode")),
 		Keepalive:    rapid.Bool().Draw(t, "keepalive"),
 		CM:           rapid.Bool().Draw(t, "cm"),
 		NumEndpoints: rapid.IntRange(-1, 1000).Draw(t, "endpoints"),
+		PPN:          rapid.IntRange(-1, 100).Draw(t, "ppn"),
 		RndvScheme:   RndvScheme(rapid.IntRange(0, 2).Draw(t, "scheme")),
 		Remote:       &WorkerAddress{Version: AddressVersion(rapid.IntRange(0, 1).Draw(t, "version"))},
 	}
@@ -347,21 +376,31 @@ func drawLaneInput(t *rapid.T) *LaneInput {
 	}
 	for i := range rapid.IntRange(0, 4).Draw(t, "local") {
 		md := rapid.Bool()
-		in.Local = append(in.Local, LocalIface{
-			Name: fmt.Sprint("local/", i), Transport: ids.Draw(t, "id"), Device: rapid.IntRange(0, 2).Draw(t, "device"),
-			MD: LocalMD{
-				Index: uint8(rapid.IntRange(0, 2).Draw(t, "md")), Register: md.Draw(t, "register"), Access: md.Draw(t, "access"),
-				Alloc: md.Draw(t, "alloc"), NeedMemh: md.Draw(t, "memh"), NeedRkey: md.Draw(t, "rkey"), RkeyPtr: md.Draw(t, "ptr"),
-				InvalidateRMA: md.Draw(t, "invalidate"), RegCost: Linear{drawFloat(t, "reg c"), drawFloat(t, "reg m")},
+		l := LocalIface{
+			Transport: ids.Draw(t, "id"), Device: rapid.IntRange(0, 2).Draw(t, "device"),
+			MD: uint8(rapid.IntRange(0, 2).Draw(t, "md")), Auxiliary: md.Draw(t, "aux"),
+			Domain: uct.MDAttr{
+				Flags:   uct.MDFlags(rapid.Uint64Range(0, 1<<12-1).Draw(t, "domain")),
+				RegCost: uct.Linear{C: drawFloat(t, "reg c"), M: drawFloat(t, "reg m")},
 			},
-			Flags: flags.Draw(t, "flags"), Events: EventFlags(rapid.IntRange(0, 3).Draw(t, "events")),
-			Atomic32: md.Draw(t, "a32"), Atomic64: md.Draw(t, "a64"), Auxiliary: md.Draw(t, "aux"),
-			MaxBcopy: rapid.IntRange(-1, 10000).Draw(t, "bcopy"), MaxEndpoints: rapid.IntRange(0, 300).Draw(t, "eps"),
-			NumPaths: rapid.IntRange(-1, 4).Draw(t, "paths"),
-			Overhead: drawFloat(t, "overhead"), Bandwidth: drawFloat(t, "bandwidth"),
-			Latency:  Linear{drawFloat(t, "latency"), drawFloat(t, "growth")},
-			Priority: uint8(rapid.IntRange(0, 255).Draw(t, "priority")),
-		})
+			Attr: uct.IfaceAttr{
+				Resource: uct.Resource{Transport: "local", Device: fmt.Sprint(i)},
+				Flags:    flags.Draw(t, "flags"), Events: uct.EventFlags(rapid.IntRange(0, 3).Draw(t, "events")),
+				AM:       uct.AMLimits{MaxBcopy: rapid.IntRange(-1, 10000).Draw(t, "bcopy")},
+				Atomic32: atomics.Draw(t, "a32"), Atomic64: atomics.Draw(t, "a64"),
+				MaxEndpoints: rapid.IntRange(0, 300).Draw(t, "eps"), NumPaths: rapid.IntRange(-1, 4).Draw(t, "paths"),
+				Perf: uct.Perf{
+					Overhead:           drawFloat(t, "overhead"),
+					BandwidthDedicated: drawFloat(t, "bandwidth"), BandwidthShared: drawFloat(t, "shared bandwidth"),
+					Latency:  uct.Linear{C: drawFloat(t, "latency"), M: drawFloat(t, "growth")},
+					Priority: uint8(rapid.IntRange(0, 255).Draw(t, "priority")),
+				},
+			},
+		}
+		if md.Draw(t, "access") {
+			l.Domain.AccessTypes = []ucs.MemoryType{ucs.MemoryHost}
+		}
+		in.Local = append(in.Local, l)
 	}
 	for range rapid.IntRange(0, 4).Draw(t, "devices") {
 		d := AddressDevice{

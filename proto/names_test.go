@@ -26,8 +26,6 @@ func TestNames(t *testing.T) {
 		{Protocol(99), "protocol 99"},
 		{DataIOV, "iov"},
 		{DataClass(9), "data class 9"},
-		{AtomicCSwap, "cswap"},
-		{AtomicOp(9), "atomic op 9"},
 		{AddressV2, "v2"},
 	} {
 		if got := tc.v.String(); got != tc.want {

@@ -1,6 +1,10 @@
 package proto
 
-import "math"
+import (
+	"math"
+
+	"github.com/ucx-go/ucx/uct"
+)
 
 // RMALane is a lane that opens a peer's memory. Sizes are bytes of one call of
 // the transport, 0 means that it cannot.
@@ -94,7 +98,7 @@ func newRMAModel(in *RMAInput) rmaModel {
 const routeSize = 4096
 
 // cheapest is the lane with the least cost for a page; -1 if none can.
-func (m *rmaModel) cheapest(can func(*RMALane) bool, cost func(int) Linear) int {
+func (m *rmaModel) cheapest(can func(*RMALane) bool, cost func(int) uct.Linear) int {
 	best := -1
 	for i := range m.lanes {
 		if can(&m.in.Lanes[i]) && (best < 0 || cost(i).At(routeSize) < cost(best).At(routeSize)) {
@@ -106,13 +110,13 @@ func (m *rmaModel) cheapest(can func(*RMALane) bool, cost func(int) Linear) int 
 
 func (m *rmaModel) routes() RMARoutes {
 	return RMARoutes{
-		PutShort: m.cheapest(func(l *RMALane) bool { return l.PutShort > 0 }, func(i int) Linear { return m.lanes[i].stored() }),
-		PutBcopy: m.cheapest(func(l *RMALane) bool { return l.PutBcopy > 0 }, func(i int) Linear { return m.lanes[i].through(m.in.Lanes[i].PutBcopy) }),
-		PutZcopy: m.cheapest(func(l *RMALane) bool { return l.PutZcopy > 0 }, func(i int) Linear { return m.lanes[i].written() }),
-		GetBcopy: m.cheapest(func(l *RMALane) bool { return l.GetBcopy > 0 }, func(i int) Linear { return m.lanes[i].through(m.in.Lanes[i].GetBcopy) }),
-		GetZcopy: m.cheapest(func(l *RMALane) bool { return l.GetZcopy > 0 }, func(i int) Linear { return m.lanes[i].read() }),
-		Atomic32: m.cheapest(func(l *RMALane) bool { return l.Atomic32 }, func(i int) Linear { return m.lanes[i].stored() }),
-		Atomic64: m.cheapest(func(l *RMALane) bool { return l.Atomic64 }, func(i int) Linear { return m.lanes[i].stored() }),
+		PutShort: m.cheapest(func(l *RMALane) bool { return l.PutShort > 0 }, func(i int) uct.Linear { return m.lanes[i].stored() }),
+		PutBcopy: m.cheapest(func(l *RMALane) bool { return l.PutBcopy > 0 }, func(i int) uct.Linear { return m.lanes[i].through(m.in.Lanes[i].PutBcopy) }),
+		PutZcopy: m.cheapest(func(l *RMALane) bool { return l.PutZcopy > 0 }, func(i int) uct.Linear { return m.lanes[i].written() }),
+		GetBcopy: m.cheapest(func(l *RMALane) bool { return l.GetBcopy > 0 }, func(i int) uct.Linear { return m.lanes[i].through(m.in.Lanes[i].GetBcopy) }),
+		GetZcopy: m.cheapest(func(l *RMALane) bool { return l.GetZcopy > 0 }, func(i int) uct.Linear { return m.lanes[i].read() }),
+		Atomic32: m.cheapest(func(l *RMALane) bool { return l.Atomic32 }, func(i int) uct.Linear { return m.lanes[i].stored() }),
+		Atomic64: m.cheapest(func(l *RMALane) bool { return l.Atomic64 }, func(i int) uct.Linear { return m.lanes[i].stored() }),
 	}
 }
 
@@ -175,21 +179,21 @@ func (m *rmaModel) getChoice(class DataClass) choice {
 // is not mixed with what the peer's worker does: neither knows of the other.
 func (m *rmaModel) atomicChoice(lane int) choice {
 	direct := option{proto: ProtoAtomic, max: -1, why: noRMALane}
-	sw := m.messages(ProtoAtomicAM, 0, Linear{C: m.asked().C})
+	sw := m.messages(ProtoAtomicAM, 0, uct.Linear{C: m.asked().C})
 	if lane >= 0 {
-		direct = m.direct(ProtoAtomic, groupShort, lane, math.MaxInt, Linear{C: m.lanes[lane].stored().C})
+		direct = m.direct(ProtoAtomic, groupShort, lane, math.MaxInt, uct.Linear{C: m.lanes[lane].stored().C})
 		sw.max, sw.why = -1, "a lane has it"
 	}
 	return choice{[]option{direct, sw}, noThresholds}
 }
 
 // direct is a protocol over a lane.
-func (m *rmaModel) direct(p Protocol, g group, lane, limit int, cost Linear) option {
+func (m *rmaModel) direct(p Protocol, g group, lane, limit int, cost uct.Linear) option {
 	return option{proto: p, group: g, max: limit, cost: cost, config: m.in.Lanes[lane].Perf.Name}
 }
 
 // messages is a protocol of as many active messages as it takes.
-func (m *rmaModel) messages(p Protocol, header int, cost Linear) option {
+func (m *rmaModel) messages(p Protocol, header int, cost uct.Linear) option {
 	o := multi(p, groupBcopy, &m.am, m.am.bcopy, header, cost, 0)
 	o.config = m.in.AM.Name
 	return o
@@ -200,11 +204,11 @@ func (m *rmaModel) messages(p Protocol, header int, cost Linear) option {
 const attention = 5e-6
 
 // stored is a write of the CPU straight into the peer's memory.
-func (l *laneCost) stored() Linear { return Linear{C: l.send + l.lat, M: l.wire} }
+func (l *laneCost) stored() uct.Linear { return uct.Linear{C: l.send + l.lat, M: l.wire} }
 
 // through is a copy through the transport's buffers of n bytes. Without a limit
 // there are none: it is a copy to or from the peer's memory.
-func (l *laneCost) through(n int) Linear {
+func (l *laneCost) through(n int) uct.Linear {
 	c := l.stored()
 	c.C += requestCost
 	if n == math.MaxInt {
@@ -216,8 +220,8 @@ func (l *laneCost) through(n int) Linear {
 
 // posted is a put by messages, without what each of several costs. Many in a row
 // leave together.
-func (m *rmaModel) posted() Linear {
-	c := Linear{C: m.am.message() + requestCost, M: 2*m.am.copy + m.am.wire}
+func (m *rmaModel) posted() uct.Linear {
+	c := uct.Linear{C: m.am.message() + requestCost, M: 2*m.am.copy + m.am.wire}
 	if m.am.batch {
 		c.C -= m.am.send * (1 - batchShare)
 	}
@@ -225,6 +229,6 @@ func (m *rmaModel) posted() Linear {
 }
 
 // asked is a get by messages.
-func (m *rmaModel) asked() Linear {
-	return Linear{C: 2*m.am.message() + requestCost + attention, M: 2*m.am.copy + m.am.wire}
+func (m *rmaModel) asked() uct.Linear {
+	return uct.Linear{C: 2*m.am.message() + requestCost + attention, M: 2*m.am.copy + m.am.wire}
 }

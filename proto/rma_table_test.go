@@ -4,6 +4,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/ucx-go/ucx/uct"
 )
 
 // posixRMALane is memory that posix maps, cmaRMALane any memory of a process on
@@ -24,7 +26,7 @@ func deviceRMALane() RMALane {
 	return RMALane{
 		Perf: LanePerf{
 			Name: "rc/dev", SendOverhead: 40e-9, RecvOverhead: 40e-9, Latency: 600e-9, Bandwidth: 12 << 30,
-			RegCost: Linear{C: 60e-9, M: 0},
+			RegCost: uct.Linear{C: 60e-9, M: 0},
 		},
 		PutShort: 172, PutBcopy: 8256, PutZcopy: 1 << 30, GetBcopy: 8256, GetZcopy: 1 << 30,
 		MinGetZcopy: 65, Atomic64: true,

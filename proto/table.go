@@ -1,6 +1,10 @@
 package proto
 
-import "math"
+import (
+	"math"
+
+	"github.com/ucx-go/ucx/uct"
+)
 
 // maxRanges bounds the ranges of a table: nine lines, of which three end at a
 // length and four start at one, and three user thresholds that each may cut a
@@ -77,7 +81,7 @@ type RejectedProto struct {
 }
 
 // sizedTime is the estimate for n bytes.
-func sizedTime(l Linear, n int) float64 {
+func sizedTime(l uct.Linear, n int) float64 {
 	if n == math.MaxInt {
 		return math.Inf(1)
 	}

@@ -112,10 +112,7 @@ func (w *Worker) publish(i *iface) proto.IfaceAttr {
 		Latency:   p.Latency.C,
 		Priority:  p.Priority,
 	}
-	// UCP's atomics need every operation of a size.
-	const allPost, allFetch = 1<<uct.AtomicSwap - 1, 1<<(uct.AtomicCSwap+1) - 1
-	all := func(o uct.AtomicOps) bool { return o.Post&allPost == allPost && o.Fetch&allFetch == allFetch }
-	a.Caps = proto.Caps(proto.IfaceFlags(i.attr.Flags), proto.EventFlags(i.attr.Events), all(i.attr.Atomic32), all(i.attr.Atomic64))
+	a.Caps = proto.Caps(i.attr)
 	a.Flags = a.Caps.Peer()
 	return a
 }

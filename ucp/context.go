@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/ucp/internal/regions"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/ucs/log"
@@ -76,8 +77,8 @@ type Context struct {
 	seenNetDevices []string
 	unsure         bool // a transport that was refused may have more
 
-	table regionTable // memory that peers may access by messages
-	pins  *pinBoard
+	table regions.Table // memory that peers may access by messages
+	pins  *regions.PinBoard
 
 	mu       sync.Mutex
 	workers  int                  // open workers, guarded by mu
@@ -127,7 +128,7 @@ func NewContext(p ContextParams, cfg *Config) (*Context, error) {
 			return nil, err
 		}
 	}
-	c := &Context{params: p, set: cfg.set.Clone(), pins: newPinBoard(), memories: make(map[*Memory]struct{})}
+	c := &Context{params: p, set: cfg.set.Clone(), pins: regions.NewPinBoard(), memories: make(map[*Memory]struct{})}
 	if err := c.set.Load("ucp", &c.settings); err != nil {
 		return nil, err
 	}

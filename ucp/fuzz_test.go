@@ -98,7 +98,7 @@ func newFuzzTarget(t testing.TB) *fuzzTarget {
 	sync := v.syncSend(0x51)
 	fetch := v.fetching(make([]byte, 300))
 	f.memory = v.memory(200, ProtAll)
-	get, amo := v.waiting(&getMessages, make([]byte, 100)), v.waiting(&atomicFetch, make([]byte, 8))
+	get, amo := v.waiting(getMessages{}, make([]byte, 100)), v.waiting(atomicFetch{}, make([]byte, 8))
 	f.open = []*Request{offer, sync, fetch, get, amo}
 	f.live = []uint64{
 		uint64(v.ep.localID), offer.localID, sync.localID, fetch.localID, 0x1111,
@@ -145,8 +145,8 @@ func (f *fuzzTarget) finish() {
 		f.Progress()
 	}
 	f.memory.untouched(f)
-	if f.serving != 0 {
-		f.Errorf("%d answers are still under way", f.serving)
+	if f.rma.serving != 0 {
+		f.Errorf("%d answers are still under way", f.rma.serving)
 	}
 	if held := f.Stats().UnexpectedBytes; held < 0 || held > 2<<20 {
 		f.Errorf("%d bytes are held", held)
@@ -154,7 +154,7 @@ func (f *fuzzTarget) finish() {
 	for _, req := range f.open {
 		f.Cancel(req)
 	}
-	for req := f.tm.wild.head; req != nil; req = f.tm.wild.head {
+	for req := f.tag.wild.head; req != nil; req = f.tag.wild.head {
 		f.Cancel(req)
 	}
 	// The endpoint may have been told that its peer is gone.
@@ -202,7 +202,7 @@ func seeds() []script {
 		step(fuzzPut, patchAt0+liveMemory, with(proto.Put{}.Append(nil))),
 		step(fuzzGetReq, patchAt0+liveMemory, proto.GetReq{Length: 200, ReqID: 9}.Append(nil)),
 		step(fuzzGetRep, patchAt0+liveGet, with(proto.GetRep{Offset: 5}.Append(nil))),
-		step(fuzzAtomicReq, patchAt0+liveMemory, proto.AtomicReq{Size: 8, Op: proto.AtomicCSwap, ReqID: 9}.Append(nil)),
+		step(fuzzAtomicReq, patchAt0+liveMemory, proto.AtomicReq{Size: 8, Op: uct.AtomicCSwap, ReqID: 9}.Append(nil)),
 		step(fuzzAtomicReq, patchAt0+liveMemory, proto.AtomicReq{Size: 4, Value: 1}.Append(nil)),
 		step(fuzzAtomicRep, patchAt0+liveAtomic, proto.AtomicRep{Size: 8}.Append(nil)),
 		step(fuzzCompletion, patchAt0+liveEndpoint, proto.Cmpl{}.Append(nil)),

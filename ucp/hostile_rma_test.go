@@ -60,17 +60,17 @@ func (v *victim) opened() *Rkey {
 }
 
 // waiting is an operation whose answer does not come.
-func (v *victim) waiting(p *protocol, buf []byte) *Request {
+func (v *victim) waiting(p protocol, buf []byte) *Request {
 	v.Helper()
 	r, err := v.useRequest(nil)
 	if err != nil {
 		v.Fatal(err)
 	}
-	r.ep, r.key, r.proto = v.ep, v.opened(), p
+	r.proto = p
+	r.target(v.ep, v.opened(), 0)
 	r.data.initRecv(buf, nil)
-	r.arrived, r.ranges = 0, rangeSet{}
-	r.atomic().size = uint8(min(len(buf), 8))
-	r.localID = v.requestIDs.put(r)
+	r.access.atomic.size = uint8(min(len(buf), 8))
+	r.localID = v.requestIDs.Put(r)
 	r.state &^= stateInCall
 	v.ep.outstanding.push(r)
 	v.ep.flow().asked++
@@ -143,8 +143,8 @@ func TestHostileAccess(t *testing.T) {
 	if v.ep.err != nil {
 		t.Errorf("the endpoint has failed: %v", v.ep.err)
 	}
-	if v.serving != 0 {
-		t.Errorf("%d answers are under way", v.serving)
+	if v.rma.serving != 0 {
+		t.Errorf("%d answers are under way", v.rma.serving)
 	}
 }
 
@@ -169,9 +169,9 @@ func TestHostileAnswers(t *testing.T) {
 	v := newVictim(t)
 	own := bytes.Repeat([]byte{1}, 108)
 	buf := own[:100:100]
-	get := v.waiting(&getMessages, buf)
+	get := v.waiting(getMessages{}, buf)
 	word := make([]byte, 8)
-	amo := v.waiting(&atomicFetch, word)
+	amo := v.waiting(atomicFetch{}, word)
 	rep := func(r *Request, off, n int) error {
 		b := proto.GetRep{ReqID: proto.RequestID(r.localID), Offset: off}.Append(nil)
 		return v.onGetRep(nil, append(b, bytes.Repeat([]byte{0xEE}, n)...), nil)
@@ -234,67 +234,8 @@ func TestHostileEndpoints(t *testing.T) {
 func TestHostileGets(t *testing.T) {
 	v := newVictim(t)
 	m := v.memory(64, ProtAll)
-	v.serving = maxServing
+	v.rma.serving = maxServing
 	v.refused("one get too many", v.onGetReq(nil, proto.GetReq{Address: m.addr, Length: 8, EpID: v.ep.localID, ReqID: 1}.Append(nil), nil))
 	v.refused("one atomic operation too many", v.onAtomicReq(nil, proto.AtomicReq{Address: m.addr, EpID: v.ep.localID, ReqID: 1, Size: 4}.Append(nil), nil))
-	v.serving = 0
-}
-
-// TestRegionLife: memory is freed once, when it is closed and nobody is in it.
-func TestRegionLife(t *testing.T) {
-	freed := 0
-	r := &region{free: func() { freed++ }}
-	for range 2 {
-		if !r.acquire() {
-			t.Fatal("an open region cannot be acquired")
-		}
-	}
-	r.release()
-	r.close()
-	if freed != 0 || r.acquire() {
-		t.Errorf("freed %d times while in use", freed)
-	}
-	r.release()
-	if freed != 1 || r.acquire() || freed != 1 {
-		t.Errorf("freed %d times", freed)
-	}
-}
-
-// TestRegionTable: lookups agree with a search of all regions, whatever overlaps.
-func TestRegionTable(t *testing.T) {
-	var table regionTable
-	mem := make([]byte, 100)
-	base := memoryAddress(mem)
-	var regions []*region
-	for _, s := range [][3]int{{0, 100, 1}, {10, 20, 2}, {10, 50, 4}, {15, 16, 7}, {90, 100, 2}, {0, 1, 4}} {
-		r := &region{base: base + uint64(s[0]), buf: mem[s[0]:s[1]], access: MemProt(s[2] << 8).access(), free: func() {}}
-		regions = append(regions, r)
-		table.add(r)
-	}
-	check := func() {
-		for from := -1; from <= 100; from++ {
-			for n := 0; n <= 101; n++ {
-				for _, want := range []MemProt{ProtRemoteRead, ProtRemoteWrite, ProtRemoteRead | ProtRemoteWrite} {
-					addr := base + uint64(from)
-					found := false
-					for _, r := range regions {
-						found = found || addr >= r.base && addr+uint64(n) <= r.limit() && r.access&want.access() == want.access()
-					}
-					r, b := table.find(addr, n, want.access())
-					if (r != nil) != found || r != nil && (len(b) != n || n > 0 && memoryAddress(b) != addr) {
-						t.Fatalf("%d bytes at %d for %#x: found %v, want %v", n, from, want, r != nil, found)
-					}
-					if r != nil {
-						r.release()
-					}
-				}
-			}
-		}
-	}
-	for len(regions) > 0 {
-		check()
-		table.remove(regions[0])
-		regions = regions[1:]
-	}
-	check()
+	v.rma.serving = 0
 }

@@ -46,7 +46,7 @@ func TestRequestFromElsewhere(t *testing.T) {
 				if answered := v.stats.WireupSent > before; answered == elsewhere {
 					t.Errorf("%s: %v from another machine: %v, answered: %v", tls, kind, elsewhere, answered)
 				}
-				v.endpoints.each(func(ep *Endpoint) {
+				v.endpoints.Each(func(ep *Endpoint) {
 					if ep != v.ep {
 						ep.destroy(ucs.ErrCanceled)
 					}
@@ -112,7 +112,7 @@ func TestHostileWireup(t *testing.T) {
 	if after := v.Stats().Endpoints; after != before {
 		t.Errorf("%d endpoints, before %d", after, before)
 	}
-	v.endpoints.each(func(ep *Endpoint) {
+	v.endpoints.Each(func(ep *Endpoint) {
 		if ep != v.ep {
 			ep.destroy(ucs.ErrCanceled)
 		}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -66,8 +67,8 @@ func (w *Worker) WriteInfo(out io.Writer) error {
 	ew.printf("#                 address: %d bytes\n", len(w.address))
 	if w.ctx.params.Features&(FeatureAMO32|FeatureAMO64) != 0 {
 		var list []string
-		for k, i := range w.ifaces {
-			if w.locals[k].Atomic32 || w.locals[k].Atomic64 {
+		for _, i := range w.ifaces {
+			if proto.Caps(i.attr)&(proto.CapAtomic32|proto.CapAtomic64) != 0 {
 				list = append(list, fmt.Sprintf("%d:%s", i.index, i.attr.Resource))
 			}
 		}
@@ -94,7 +95,7 @@ func (ep *Endpoint) WriteInfo(w io.Writer) error {
 		ew.printf("#                 %s\n", l)
 	}
 	ew.printf("#\n")
-	if !ep.w.tagOK {
+	if !ep.w.tag.on {
 		return ew.err
 	}
 	owner := ep.w.ctx.name + " " + ep.placement()

@@ -138,7 +138,7 @@ func (ep *Endpoint) lane(k uint8) uct.Endpoint {
 // selectLanes decides which interface leads to which entry of an address.
 // Routes that were tried in vain are out.
 func (w *Worker) selectLanes(addr *proto.WorkerAddress, mode ErrMode, refused map[laneRoute]error) (proto.LaneConfig, proto.LaneTrace, error) {
-	eps, _ := w.ctx.estimates()
+	eps, ppn := w.ctx.estimates()
 	// Interfaces that cannot wake a sleeper are not opened where that matters.
 	features := proto.Features(w.ctx.params.Features & (FeatureTag | FeatureStream | FeatureAM | FeatureRMA | FeatureAMO32 | FeatureAMO64))
 	numbers := make(map[*proto.AddressIface]int)
@@ -159,6 +159,7 @@ func (w *Worker) selectLanes(addr *proto.WorkerAddress, mode ErrMode, refused ma
 			return w.ifaces[local].uct.Reachable(uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr})
 		},
 		NumEndpoints: eps,
+		PPN:          ppn,
 		RndvScheme:   proto.RndvScheme(w.ctx.settings.RndvScheme),
 	})
 }
@@ -176,40 +177,19 @@ func addressEntry(addr *proto.WorkerAddress, index int) (dev *proto.AddressDevic
 
 // local describes an interface for the selection of lanes.
 func (w *Worker) local(i *iface) proto.LocalIface {
-	a, md := i.attr, w.mds[i.md].Attr()
-	pub := w.publish(i)
-	flags := proto.IfaceFlags(a.Flags)
-	if a.Resource.Type == uct.DeviceShared && a.Flags.Has(uct.IfaceEpCheck) {
-		// Shared memory tells of no failure, but the kernel knows which processes
-		// live and the keepalive asks it.
-		flags |= proto.FlagErrHandlePeer
-	}
-	return proto.LocalIface{
-		Name:      a.Resource.String(),
+	l := proto.LocalIface{
 		Transport: i.id,
 		Device:    w.deviceNumber(i),
-		MD: proto.LocalMD{
-			Index:    uint8(i.md),
-			Register: md.Flags&uct.MDFlagRegister != 0,
-			Access:   true,
-			Alloc:    md.Flags&uct.MDFlagAlloc != 0,
-			NeedMemh: md.Flags&uct.MDFlagNeedMemh != 0,
-			NeedRkey: md.Flags&uct.MDFlagNeedRkey != 0,
-			RkeyPtr:  md.Flags&uct.MDFlagRkeyPtr != 0,
-			RegCost:  proto.Linear(md.RegCost),
-		},
-		Flags:        flags,
-		Events:       proto.EventFlags(a.Events),
-		Atomic32:     pub.Caps&proto.CapAtomic32 != 0,
-		Atomic64:     pub.Caps&proto.CapAtomic64 != 0,
-		MaxBcopy:     a.AM.MaxBcopy,
-		MaxEndpoints: a.MaxEndpoints,
-		NumPaths:     a.NumPaths,
-		Overhead:     pub.Overhead,
-		Bandwidth:    pub.Bandwidth,
-		Latency:      proto.Linear(a.Perf.Latency),
-		Priority:     pub.Priority,
+		MD:        uint8(i.md),
+		Attr:      *i.attr,
+		Domain:    *w.mds[i.md].Attr(),
 	}
+	if i.attr.Resource.Type == uct.DeviceShared && i.attr.Flags.Has(uct.IfaceEpCheck) {
+		// Shared memory tells of no failure, but the kernel knows which processes
+		// live and the keepalive asks it.
+		l.Attr.Flags |= uct.IfaceErrHandlePeerFail
+	}
+	return l
 }
 
 // deviceNumber gives interfaces of one device the same number.
@@ -228,4 +208,11 @@ func (ep *Endpoint) laneName(i int) string {
 		return "no lane"
 	}
 	return ep.lanes[i].iface.attr.Resource.String()
+}
+
+func (ep *Endpoint) closeLanes() {
+	for i := range ep.lanes {
+		ep.lanes[i].uct.Close()
+	}
+	ep.lanes, ep.ue = nil, refuse{}
 }

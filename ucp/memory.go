@@ -6,6 +6,7 @@ import (
 
 	"github.com/ucx-go/ucx/internal/arena"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/regions"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -26,8 +27,8 @@ type Memory struct {
 	handles []uct.MemHandle
 	owner   int
 
-	region *region // nil for an empty handle
-	mapped []byte  // to be unmapped at the end
+	region *regions.Region // nil for an empty handle
+	mapped []byte          // to be unmapped at the end
 	pin    *runtime.Pinner
 	done   bool // guarded by ctx.mu
 }
@@ -66,9 +67,9 @@ func (m *Memory) Unmap() error {
 	if done {
 		return nil
 	}
-	m.ctx.table.remove(m.region)
+	m.ctx.table.Remove(m.region)
 	err := m.deregister()
-	m.region.close()
+	m.region.Close()
 	return err
 }
 
@@ -96,7 +97,7 @@ func (m *Memory) free() {
 		arena.Unmap(m.mapped)
 	}
 	if m.pin != nil {
-		m.ctx.pins.unpin(m.pin)
+		m.ctx.pins.Unpin(m.pin)
 	}
 	m.ctx.dropMemory(m)
 }
@@ -184,6 +185,22 @@ func (c *Context) noExport() error {
 		}
 	}
 	return fmt.Errorf("none of %d memory domains can, it takes a device with cross-process keys: %w", len(c.mds), ucs.ErrUnsupported)
+}
+
+// covers reports whether the memory holds all of an operation's buffer.
+func (m *Memory) covers(ctx *Context, p *payload) bool {
+	if m.ctx != ctx {
+		return false
+	}
+	if p.class == DatatypeContig {
+		return m.holds(p.buf)
+	}
+	for _, b := range p.list {
+		if !m.holds(b) {
+			return false
+		}
+	}
+	return true
 }
 
 // holds reports whether b lies in the memory.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ucx-go/ucx/internal/arena"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/regions"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
@@ -174,12 +175,12 @@ func (c *Context) MemMap(p MemMapParams) (*Memory, error) {
 		}
 	} else {
 		m.buf = p.Buffer
-		m.pin = c.pins.pin(m.buf)
+		m.pin = c.pins.Pin(m.buf)
 	}
 	m.register()
-	m.region = &region{base: memoryAddress(m.buf), buf: m.buf, access: p.Prot.access(), free: m.free}
+	m.region = &regions.Region{Base: memoryAddress(m.buf), Buf: m.buf, Access: p.Prot.access(), Free: m.free}
 	m.keyForMessages()
-	c.table.add(m.region)
+	c.table.Add(m.region)
 	return m, nil
 }
 
@@ -198,7 +199,7 @@ func (m *Memory) keyForMessages() {
 		log.Debug("memory has no key for messages", zap.String("domain", m.method), zap.Error(err))
 		return
 	}
-	m.region.mapMD, m.region.rkey = 1<<m.owner, k.Append(nil)
+	m.region.MapMD, m.region.Rkey = 1<<m.owner, k.Append(nil)
 }
 
 // addMemory counts a handle that keeps the context open, dropMemory one that is

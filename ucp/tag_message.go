@@ -1,8 +1,6 @@
 package ucp
 
 import (
-	"math/bits"
-
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -52,9 +50,9 @@ func (d *TagMessage) Info() TagRecvInfo { return TagRecvInfo{SenderTag: d.tag, L
 // newMessage takes a message object from the worker's free list.
 func (w *Worker) newMessage(from *source, tag Tag, kind messageKind, total int) *TagMessage {
 	var d *TagMessage
-	if n := len(w.freeMessages); n > 0 {
-		d = w.freeMessages[n-1]
-		w.freeMessages = w.freeMessages[:n-1]
+	if n := len(w.tag.free); n > 0 {
+		d = w.tag.free[n-1]
+		w.tag.free = w.tag.free[:n-1]
 	} else {
 		d = &TagMessage{w: w}
 	}
@@ -72,8 +70,8 @@ func (w *Worker) putMessage(d *TagMessage) {
 		w.dropContents(d)
 	}
 	d.sync, d.removed = false, false
-	if len(w.freeMessages) < maxFreeMessages {
-		w.freeMessages = append(w.freeMessages, d)
+	if len(w.tag.free) < maxFreeMessages {
+		w.tag.free = append(w.tag.free, d)
 	}
 }
 
@@ -89,7 +87,7 @@ func (w *Worker) dropContents(d *TagMessage) {
 	}
 	if d.buf != nil {
 		d.from.held -= cap(d.buf)
-		w.buffers.put(d.buf)
+		w.buffers.Put(d.buf)
 		d.buf = nil
 	}
 	d.data, d.assembly = nil, nil
@@ -121,58 +119,38 @@ func (d *TagMessage) keep(data []byte, desc *uct.AMDesc) bool {
 		copyMessage(d.data, data)
 		return false
 	}
-	d.buf = d.w.buffers.get(len(data))
+	d.buf = d.w.buffers.Get(len(data))
 	d.from.held += cap(d.buf)
 	d.data = d.buf[:copyBytes(d.buf[:cap(d.buf)], data)]
 	return false
 }
 
-// bufferPool keeps idle buffers by power-of-two size. It belongs to one worker.
-type bufferPool struct {
-	free [bufferClasses][][]byte
-	used int // bytes handed out
-	idle int // bytes kept
-}
-
-const (
-	bufferMinBits = 6  // 64 bytes
-	bufferClasses = 21 // up to 64 MiB; larger ones are not kept
-	maxIdleBytes  = 64 << 20
-)
-
-// bufferClass returns the size class of n bytes; bufferClasses or more means
-// too large to be kept.
-func bufferClass(n int) int {
-	return max(bits.Len(uint(max(n, 1)-1)), bufferMinBits) - bufferMinBits
-}
-
-// get returns a buffer of length 0 with room for n bytes.
-func (p *bufferPool) get(n int) []byte {
-	c := bufferClass(n)
-	if c >= bufferClasses {
-		p.used += n
-		return make([]byte, 0, n)
-	}
-	size := 1 << (c + bufferMinBits)
-	p.used += size
-	if l := p.free[c]; len(l) > 0 {
-		b := l[len(l)-1]
-		l[len(l)-1] = nil
-		p.free[c] = l[:len(l)-1]
-		p.idle -= size
-		return b
-	}
-	return make([]byte, 0, size)
-}
-
-// put takes back a buffer of get.
-func (p *bufferPool) put(b []byte) {
-	size := cap(b)
-	p.used -= size
-	c := bufferClass(size)
-	if c >= bufferClasses || p.idle+size > maxIdleBytes {
+// lose implements assemblyOwner. A message in the hands of the user stays, and
+// says so when it is received.
+func (d *TagMessage) lose(err error) {
+	w, a := d.w, d.assembly
+	if !d.removed {
+		w.discardMessage(d)
 		return
 	}
-	p.idle += size
-	p.free[c] = append(p.free[c], b[:0])
+	w.forget(a)
+	a.dropPieces()
+	a.err = err
+}
+
+// discardMessage gives up an unexpected message.
+func (w *Worker) discardMessage(d *TagMessage) {
+	w.tag.removeUnexpected(d)
+	if a := d.assembly; a != nil {
+		w.discard(a)
+	}
+	w.putMessage(d)
+}
+
+// dropMessages gives up the messages nobody has received. Some are kept in
+// memory of a transport, which must have it back before it is closed.
+func (w *Worker) dropMessages() {
+	for d := w.tag.oldest(); d != nil; d = w.tag.oldest() {
+		w.discardMessage(d)
+	}
 }

@@ -154,12 +154,6 @@ type RMALimits struct {
 	AlignMTU      int
 }
 
-// AtomicOps are the atomic operations of one operand size, one bit per AtomicOp.
-type AtomicOps struct {
-	Post  uint32 // without result
-	Fetch uint32 // with result
-}
-
 // TagLimits are the limits of tag matching done by the device. No software
 // transport has it.
 type TagLimits struct {
@@ -245,19 +239,6 @@ const (
 	PeerReleaseAny PeerRelease = iota // 1.16 and later where a choice must be made
 	PeerRelease113                    // 1.13 to 1.15
 	PeerRelease122                    // 1.16 and later
-)
-
-// AtomicOp is a UCT atomic operation, with C's numbers. They differ from UCP's.
-type AtomicOp uint8
-
-// Atomic operations.
-const (
-	AtomicAdd AtomicOp = iota
-	AtomicAnd
-	AtomicOr
-	AtomicXor
-	AtomicSwap
-	AtomicCSwap
 )
 
 // Operation names an operation for performance estimates (uct_ep_operation_t).

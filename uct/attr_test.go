@@ -41,6 +41,8 @@ func TestStrings(t *testing.T) {
 		{DeviceNetwork.String(), "network"},
 		{DeviceSelf.String(), "loopback"},
 		{DeviceType(9).String(), "device type 9"},
+		{AtomicCSwap.String(), "cswap"},
+		{AtomicOp(9).String(), "atomic op 9"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)

@@ -102,7 +102,14 @@ const (
 	MDFlagInvalidate   MDFlags = 1 << 8
 	MDFlagExportedMkey MDFlags = 1 << 9
 	MDFlagRegDmabuf    MDFlags = 1 << 10
+
+	// MDFlagInvalidateRMA (UCT_MD_FLAG_INVALIDATE_RMA of the second version of
+	// the interface): access can be taken back before an operation ends.
+	MDFlagInvalidateRMA MDFlags = 1 << 11
 )
+
+// Has reports whether all bits of want are set.
+func (f MDFlags) Has(want MDFlags) bool { return f&want == want }
 
 // Access says what may be done with registered memory (UCT_MD_MEM_ACCESS_*).
 type Access uint32

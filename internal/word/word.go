@@ -2,68 +2,89 @@ package word
 
 import "sync/atomic"
 
-// Op is an operation on a word. The numbers are those of uct_atomic_op_t.
-type Op uint8
+// Add32 adds v to the naturally aligned 4 bytes of b and returns the old value.
+func Add32(b []byte, v uint32) uint32 { return atomic.AddUint32(word32(b), v) - v }
 
-// Operations. Compare-and-swap has functions of its own.
-const (
-	Add Op = iota
-	And
-	Or
-	Xor
-	Swap
-)
+// Add64 is Add32 for 8 bytes.
+func Add64(b []byte, v uint64) uint64 { return atomic.AddUint64(word64(b), v) - v }
 
-// Do32 does op on the 4 bytes of b, which must be naturally aligned, and
-// returns the old value. ok is false for an unknown operation.
-func Do32(b []byte, op Op, v uint32) (old uint32, ok bool) {
+// Swap32 stores v in the naturally aligned 4 bytes of b and returns the old value.
+func Swap32(b []byte, v uint32) uint32 { return atomic.SwapUint32(word32(b), v) }
+
+// Swap64 is Swap32 for 8 bytes.
+func Swap64(b []byte, v uint64) uint64 { return atomic.SwapUint64(word64(b), v) }
+
+// The bitwise operations try until nothing comes between, instead of using the
+// functions of package atomic: what Go 1.24.0 compiles for those overwrites a
+// register on amd64.
+
+// And32 stores old and v in the naturally aligned 4 bytes of b and returns the old
+// value.
+func And32(b []byte, v uint32) uint32 {
 	p := word32(b)
-	switch op {
-	case Add:
-		return atomic.AddUint32(p, v) - v, true
-	case And, Or, Xor:
-		for {
-			old = atomic.LoadUint32(p)
-			if atomic.CompareAndSwapUint32(p, old, combine(op, old, v)) {
-				return old, true
-			}
+	for {
+		old := atomic.LoadUint32(p)
+		if atomic.CompareAndSwapUint32(p, old, old&v) {
+			return old
 		}
-	case Swap:
-		return atomic.SwapUint32(p, v), true
 	}
-	return 0, false
 }
 
-// Do64 is Do32 for 8 bytes.
-func Do64(b []byte, op Op, v uint64) (old uint64, ok bool) {
+// And64 is And32 for 8 bytes.
+func And64(b []byte, v uint64) uint64 {
 	p := word64(b)
-	switch op {
-	case Add:
-		return atomic.AddUint64(p, v) - v, true
-	case And, Or, Xor:
-		for {
-			old = atomic.LoadUint64(p)
-			if atomic.CompareAndSwapUint64(p, old, combine(op, old, v)) {
-				return old, true
-			}
+	for {
+		old := atomic.LoadUint64(p)
+		if atomic.CompareAndSwapUint64(p, old, old&v) {
+			return old
 		}
-	case Swap:
-		return atomic.SwapUint64(p, v), true
 	}
-	return 0, false
 }
 
-// combine is a bitwise operation. Its callers try until nothing comes between,
-// instead of using the functions of package atomic: what Go 1.24.0 compiles for
-// those overwrites a register on amd64.
-func combine[T uint32 | uint64](op Op, old, v T) T {
-	switch op {
-	case And:
-		return old & v
-	case Or:
-		return old | v
+// Or32 stores old or v in the naturally aligned 4 bytes of b and returns the old
+// value.
+func Or32(b []byte, v uint32) uint32 {
+	p := word32(b)
+	for {
+		old := atomic.LoadUint32(p)
+		if atomic.CompareAndSwapUint32(p, old, old|v) {
+			return old
+		}
 	}
-	return old ^ v
+}
+
+// Or64 is Or32 for 8 bytes.
+func Or64(b []byte, v uint64) uint64 {
+	p := word64(b)
+	for {
+		old := atomic.LoadUint64(p)
+		if atomic.CompareAndSwapUint64(p, old, old|v) {
+			return old
+		}
+	}
+}
+
+// Xor32 stores old xor v in the naturally aligned 4 bytes of b and returns the old
+// value.
+func Xor32(b []byte, v uint32) uint32 {
+	p := word32(b)
+	for {
+		old := atomic.LoadUint32(p)
+		if atomic.CompareAndSwapUint32(p, old, old^v) {
+			return old
+		}
+	}
+}
+
+// Xor64 is Xor32 for 8 bytes.
+func Xor64(b []byte, v uint64) uint64 {
+	p := word64(b)
+	for {
+		old := atomic.LoadUint64(p)
+		if atomic.CompareAndSwapUint64(p, old, old^v) {
+			return old
+		}
+	}
 }
 
 // CompareSwap32 stores swap in the naturally aligned 4 bytes of b if they hold

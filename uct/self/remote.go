@@ -7,7 +7,6 @@ import (
 	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/rma"
 )
 
 // remote returns the n bytes at addr of the peer, that is of this process, if
@@ -78,7 +77,7 @@ func (e *endpoint) Atomic32Post(op uct.AtomicOp, value uint32, raddr uint64, _ *
 	if err != nil {
 		return err
 	}
-	_, err = rma.Apply32(b, op, value)
+	_, err = op.Do32(b, value)
 	return err
 }
 
@@ -91,7 +90,7 @@ func (e *endpoint) Atomic64Post(op uct.AtomicOp, value uint64, raddr uint64, _ *
 	if err != nil {
 		return err
 	}
-	_, err = rma.Apply64(b, op, value)
+	_, err = op.Do64(b, value)
 	return err
 }
 
@@ -101,7 +100,7 @@ func (e *endpoint) Atomic32Fetch(op uct.AtomicOp, value uint32, result *uint32, 
 	if err != nil {
 		return err
 	}
-	old, err := rma.Apply32(b, op, value)
+	old, err := op.Do32(b, value)
 	if err == nil {
 		*result = old
 	}
@@ -114,7 +113,7 @@ func (e *endpoint) Atomic64Fetch(op uct.AtomicOp, value uint64, result *uint64, 
 	if err != nil {
 		return err
 	}
-	old, err := rma.Apply64(b, op, value)
+	old, err := op.Do64(b, value)
 	if err == nil {
 		*result = old
 	}

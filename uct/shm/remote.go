@@ -7,7 +7,6 @@ import (
 	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/rma"
 )
 
 // remote returns the n bytes at raddr of the peer, mapped here, if the operation
@@ -143,12 +142,12 @@ func (e *endpoint) fetch32(op uct.AtomicOp, value uint32, raddr uint64, key *uct
 	if a.shrink {
 		return e.fetch32Fenced(a, b, op, value)
 	}
-	return rma.Apply32(b, op, value)
+	return op.Do32(b, value)
 }
 
 func (e *endpoint) fetch32Fenced(a *attachment, b []byte, op uct.AtomicOp, value uint32) (old uint32, err error) {
 	defer e.fenceRemote(debug.SetPanicOnFault(true), a, &err)
-	return rma.Apply32(b, op, value)
+	return op.Do32(b, value)
 }
 
 func (e *endpoint) fetch64(op uct.AtomicOp, value uint64, raddr uint64, key *uct.Rkey) (old uint64, err error) {
@@ -159,12 +158,12 @@ func (e *endpoint) fetch64(op uct.AtomicOp, value uint64, raddr uint64, key *uct
 	if a.shrink {
 		return e.fetch64Fenced(a, b, op, value)
 	}
-	return rma.Apply64(b, op, value)
+	return op.Do64(b, value)
 }
 
 func (e *endpoint) fetch64Fenced(a *attachment, b []byte, op uct.AtomicOp, value uint64) (old uint64, err error) {
 	defer e.fenceRemote(debug.SetPanicOnFault(true), a, &err)
-	return rma.Apply64(b, op, value)
+	return op.Do64(b, value)
 }
 
 // AtomicCSwap32 implements uct.Endpoint.

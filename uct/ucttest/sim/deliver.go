@@ -100,6 +100,7 @@ func (i *iface) deliver(p *packet) {
 	if i.tracer != nil {
 		i.tracer(true, p.id, data)
 	}
+	i.tapArrived(p, Arrived, nil)
 	h := i.handlers[p.id]
 	var err error
 	switch {
@@ -117,6 +118,7 @@ func (i *iface) deliver(p *packet) {
 		err = h(&src.Source, data, nil)
 	}
 	if err != nil {
+		i.tapArrived(p, Dropped, err)
 		src.DropSource(err)
 	}
 	i.net.recycle(p)

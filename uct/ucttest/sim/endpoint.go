@@ -73,6 +73,7 @@ func (e *endpoint) admit(kind uct.Operation, id uct.AMID) (fault.Effect, error) 
 		return eff, err
 	}
 	if !e.canSend() {
+		e.tapNoRoom(kind, id)
 		return eff, ucs.ErrNoResource
 	}
 	if plan := e.home.o.Plan; plan != nil {
@@ -81,6 +82,7 @@ func (e *endpoint) admit(kind uct.Operation, id uct.AMID) (fault.Effect, error) 
 	}
 	if eff.Stall > 0 {
 		e.readyAt = e.home.round + uint64(eff.Stall)
+		e.tapNoRoom(kind, id)
 		return eff, ucs.ErrNoResource
 	}
 	if eff.Refuse != nil {
@@ -224,6 +226,7 @@ func (e *endpoint) sayLast() {
 
 // fail ends e with err and reports it.
 func (e *endpoint) fail(err error) {
+	e.tapFailed(err)
 	e.end(err, false)
 	if e.home.params.OnError != nil && !e.closed {
 		e.home.params.OnError(e, e.userData, err)

@@ -6,7 +6,6 @@ import (
 	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/rma"
 )
 
 // access is an operation on remote memory.
@@ -86,10 +85,10 @@ func (a *access) update(b []byte) {
 	case a.atomic == uct.AtomicCSwap:
 		old = word.CompareSwap64(b, a.x, a.y)
 	case a.size == 4:
-		v, _ := rma.Apply32(b, a.atomic, uint32(a.x)) // checked when it was accepted
+		v, _ := a.atomic.Do32(b, uint32(a.x)) // checked when it was accepted
 		old = uint64(v)
 	default:
-		old, _ = rma.Apply64(b, a.atomic, a.x)
+		old, _ = a.atomic.Do64(b, a.x)
 	}
 	if a.r32 != nil {
 		*a.r32 = uint32(old)
@@ -116,7 +115,7 @@ func (e *endpoint) begin(kind uct.Operation, how accessKind, size int, addr uint
 		return nil, 0, err
 	}
 	o = e.home.newOp()
-	o.comp, o.err = c, eff.Fail
+	o.comp, o.err, o.tap.kind = c, eff.Fail, kind
 	o.access.kind, o.access.size, o.access.addr, o.access.key = how, size, addr, key.Value
 	return o, eff.Late + e.home.o.Latency, nil
 }
@@ -160,6 +159,7 @@ func (e *endpoint) PutBcopy(p uct.Packer, length int, raddr uint64, key *uct.Rke
 		a.own = make([]byte, length)
 	}
 	n := p.Pack(a.own[:length])
+	o.tap.by = p
 	a.own, a.size = a.own[:n], n
 	e.push(o, late)
 	return n, nil
@@ -201,7 +201,7 @@ func (e *endpoint) GetBcopy(u uct.Unpacker, length int, raddr uint64, key *uct.R
 	if err != nil {
 		return err
 	}
-	o.access.unpacker = u
+	o.access.unpacker, o.tap.by = u, u
 	e.push(o, late)
 	return ucs.InProgress
 }

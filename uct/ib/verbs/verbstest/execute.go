@@ -174,7 +174,7 @@ func (q *qp) atomic(w *request, local [][]byte, to *qp) uint32 {
 	if w.wqe.Wr.Opcode == abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP {
 		old = word.CompareSwap64(b, a.CompareAdd, a.Swap)
 	} else {
-		old, _ = word.Do64(b, word.Add, a.CompareAdd)
+		old = word.Add64(b, a.CompareAdd)
 	}
 	var result [8]byte
 	putU64(result[:], old)

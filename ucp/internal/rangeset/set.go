@@ -1,0 +1,59 @@
+// Package rangeset remembers which bytes of a message have arrived.
+package rangeset
+
+import "slices"
+
+// Set remembers which bytes of a message have arrived, so that none is
+// counted twice. Fragments mostly come in order: then it is one number. The zero value is
+// empty.
+type Set struct {
+	prefix int    // everything before it has arrived
+	spans  []span // what has arrived behind a gap, in order, not touching
+}
+
+type span struct{ start, end int }
+
+// maxSpans bounds the gaps of one message; a peer that makes more is hostile.
+const maxSpans = 4096
+
+// Add notes the bytes from off to off+n. It reports whether they are new.
+func (s *Set) Add(off, n int) bool {
+	if n == 0 {
+		return true
+	}
+	end := off + n
+	if off == s.prefix && len(s.spans) == 0 {
+		s.prefix = end
+		return true
+	}
+	if off < s.prefix {
+		return false
+	}
+	i, _ := slices.BinarySearchFunc(s.spans, off, func(a span, off int) int { return a.start - off })
+	if i < len(s.spans) && end > s.spans[i].start || i > 0 && s.spans[i-1].end > off {
+		return false
+	}
+	joinsLeft := i > 0 && s.spans[i-1].end == off
+	joinsRight := i < len(s.spans) && s.spans[i].start == end
+	switch {
+	case joinsLeft && joinsRight:
+		s.spans[i-1].end = s.spans[i].end
+		s.spans = slices.Delete(s.spans, i, i+1)
+	case joinsLeft:
+		s.spans[i-1].end = end
+	case joinsRight:
+		s.spans[i].start = off
+	case len(s.spans) == maxSpans && off != s.prefix:
+		return false
+	default:
+		s.spans = slices.Insert(s.spans, i, span{off, end})
+	}
+	if s.spans[0].start == s.prefix {
+		s.prefix = s.spans[0].end
+		s.spans = slices.Delete(s.spans, 0, 1)
+	}
+	return true
+}
+
+// Prefix is the number of bytes that have arrived without a gap from the start.
+func (s *Set) Prefix() int { return s.prefix }

@@ -1,0 +1,88 @@
+package rangeset
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestSetModel compares with one flag per byte.
+func TestSetModel(t *testing.T) {
+	const size = 96
+	rapid.Check(t, func(t *rapid.T) {
+		var s Set
+		var have [size]bool
+		t.Repeat(map[string]func(*rapid.T){
+			"add": func(t *rapid.T) {
+				off := rapid.IntRange(0, size-1).Draw(t, "off")
+				n := rapid.IntRange(0, min(16, size-off)).Draw(t, "n")
+				fresh := true
+				for _, h := range have[off : off+n] {
+					fresh = fresh && !h
+				}
+				if got := s.Add(off, n); got != fresh {
+					t.Fatalf("Add(%d, %d) = %v, want %v; %+v", off, n, got, fresh, s)
+				}
+				if fresh {
+					for i := range n {
+						have[off+i] = true
+					}
+				}
+			},
+			"": func(t *rapid.T) {
+				var got [size]bool
+				for i := range s.prefix {
+					got[i] = true
+				}
+				last := s.prefix
+				for _, a := range s.spans {
+					if a.start <= last || a.end <= a.start {
+						t.Fatalf("spans touch, overlap or are empty: %+v", s)
+					}
+					last = a.end
+					for i := a.start; i < a.end; i++ {
+						got[i] = true
+					}
+				}
+				if got != have {
+					t.Fatalf("%+v holds %v, want %v", s, got, have)
+				}
+			},
+		})
+	})
+}
+
+// TestSetBounded: a hostile peer cannot make the set grow for ever, and
+// what fills the gap in front is taken even then.
+func TestSetBounded(t *testing.T) {
+	var s Set
+	for i := range maxSpans {
+		if !s.Add(2*i+2, 1) {
+			t.Fatalf("gap %d refused", i)
+		}
+	}
+	if s.Add(2*maxSpans+2, 1) || len(s.spans) != maxSpans {
+		t.Errorf("the set took %d spans", len(s.spans))
+	}
+	if !s.Add(0, 1) || s.prefix != 1 || len(s.spans) != maxSpans {
+		t.Errorf("the first byte: prefix %d, %d spans", s.prefix, len(s.spans))
+	}
+	if !s.Add(1, 1) || s.prefix != 3 || len(s.spans) != maxSpans-1 {
+		t.Errorf("closing the first gap: prefix %d, %d spans", s.prefix, len(s.spans))
+	}
+}
+
+// TestSetInOrder: fragments in order cost one number.
+func TestSetInOrder(t *testing.T) {
+	var s Set
+	if n := testing.AllocsPerRun(100, func() {
+		if !s.Add(s.prefix, 7) {
+			t.Fatal("refused")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations per fragment", n)
+	}
+	if s.spans != nil {
+		t.Errorf("spans %v", s.spans)
+	}
+}
