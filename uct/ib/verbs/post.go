@@ -142,7 +142,7 @@ func (p *Post) CompareSwap(id uint64, flags SendFlags, addr uint64, key RKey, co
 // FetchAdd begins an addition to 8 bytes of the peer's memory; what they were goes into
 // one piece of 8 bytes. WRAtomicFetchAndAdd.
 func (p *Post) FetchAdd(id uint64, flags SendFlags, addr uint64, key RKey, add uint64) {
-	p.wr.RemoteAddr, p.wr.RKey, p.wr.CompareAdd = addr, key, add
+	p.wr.RemoteAddr, p.wr.RKey, p.wr.CompareAdd, p.wr.Swap = addr, key, add, 0
 	p.begin(id, WRAtomicFetchAndAdd, flags, nil)
 }
 

@@ -30,10 +30,15 @@ func (p *Post) put(wr *SendWR) {
 		w.RemoteAddr, w.RKey = wr.RemoteAddr, wr.RKey
 	case WRSendWithImm:
 		w.Imm = wr.Imm
-	case WRAtomicCmpAndSwp, WRAtomicFetchAndAdd:
+	case WRAtomicCmpAndSwp:
 		w.RemoteAddr, w.RKey, w.CompareAdd, w.Swap = wr.RemoteAddr, wr.RKey, wr.CompareAdd, wr.Swap
-	case WRSendWithInv, WRLocalInv:
+	case WRAtomicFetchAndAdd:
+		w.RemoteAddr, w.RKey, w.CompareAdd, w.Swap = wr.RemoteAddr, wr.RKey, wr.CompareAdd, 0
+	case WRSendWithInv:
 		w.Imm = uint32(wr.InvalidateKey)
+	case WRLocalInv:
+		p.LocalInv(wr.ID, wr.Flags, wr.InvalidateKey)
+		return
 	case WRBindMW:
 		p.putBind(wr)
 		return
