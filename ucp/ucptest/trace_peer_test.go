@@ -216,8 +216,8 @@ func spelled(like any, text string) (uint64, bool) {
 			known = errModes[proto.ErrMode(n)]
 		case proto.RndvOp:
 			known = rndvOps[proto.RndvOp(n)]
-		case proto.AtomicOp:
-			known = proto.AtomicOp(n).String()
+		case uct.AtomicOp:
+			known = uct.AtomicOp(n).String()
 		}
 		if known == text {
 			return n, true
