@@ -85,7 +85,6 @@ func (c *Context) open(abiVersion int) (err error) {
 	if c.drv, err = c.provider.Open(provider.Device{File: c.file, Driver: c.provider.ID}); err != nil {
 		return err
 	}
-	c.askFeatures()
 	defer func() {
 		if err != nil {
 			c.drv.Detach()
@@ -104,6 +103,7 @@ func (c *Context) open(abiVersion int) (err error) {
 	if err := c.drv.Attach(); err != nil {
 		return err
 	}
+	c.lacks = askFeatures(c.Name(), c.provider.Name, c.drv)
 	var fd uint32
 	err = c.do(uverbs.NewCall(abi.UVERBS_OBJECT_ASYNC_EVENT, abi.UVERBS_METHOD_ASYNC_EVENT_ALLOC).
 		NewFD(abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, &fd))

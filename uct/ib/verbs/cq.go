@@ -160,7 +160,7 @@ func (q *CQ) Resize(cqe int) error {
 		return err
 	}
 	q.cqe = int(resp.Cqe)
-	return next.Done()
+	return next.Done(&q.cqe)
 }
 
 // Close ends the queue; ibv_destroy_cq. It is ucs.ErrBusy while queue pairs use it.

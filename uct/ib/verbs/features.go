@@ -22,13 +22,15 @@ const (
 // lackings are the errors of the features that a provider does not have.
 type lackings [provider.Features]error
 
-// askFeatures asks the provider once: posting does not make errors.
-func (c *Context) askFeatures() {
+// askFeatures asks a provider once: posting does not make errors. device is what they
+// call it.
+func askFeatures(device, name string, c provider.Context) (l lackings) {
 	for f := range provider.Features {
-		if why := c.drv.Lacks(f); why != "" {
-			c.lacks[f] = fmt.Errorf("verbs: %s: %v with %s: %s: %w", c.Name(), f, c.provider.Name, why, ucs.ErrUnsupported)
+		if why := c.Lacks(f); why != "" {
+			l[f] = fmt.Errorf("verbs: %s: %v with %s: %s: %w", device, f, name, why, ucs.ErrUnsupported)
 		}
 	}
+	return l
 }
 
 // lacksType is why there are no queue pairs of a type, nil if there are.

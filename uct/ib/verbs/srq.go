@@ -120,10 +120,10 @@ func (s *SRQ) Resize(maxWR int) error {
 		next.Failed()
 		return err
 	}
-	if err := next.Done(); err != nil {
-		return err
-	}
 	a, err := s.Query()
+	if e := next.Done(&a.MaxWR); e != nil {
+		return e
+	}
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,8 @@ type Context interface {
 	Object
 	// Attach has the kernel's answer: it maps what is for the whole device.
 	Attach() error
-	// Lacks says why a feature is not to be had, "" if it is.
+	// Lacks says why a feature is not to be had, "" if it is. It is asked once, after
+	// Attach.
 	Lacks(Feature) (why string)
 	NewCQ(*CQInit) (CQ, error)
 	NewSRQ(*SRQInit) (SRQ, error)
@@ -54,9 +55,10 @@ type CQ interface {
 type Resizing interface {
 	// Data goes with the call, either way.
 	Data() (in, out []byte)
-	// Done comes after the call: what is in the queue goes on in its new memory. If
-	// it fails the queue has none.
-	Done() error
+	// Done comes after the call: what is in the queue goes on in its new memory. n is
+	// the room that the kernel says there is, which it may correct. If it fails the
+	// queue has no memory.
+	Done(n *int) error
 	// Failed comes instead if the kernel has refused: the queue stays as it was.
 	Failed()
 }

@@ -80,7 +80,7 @@ type cqResizing struct {
 func (r *cqResizing) Data() (in, out []byte) { return nil, abi.Bytes(&r.resp) }
 func (r *cqResizing) Failed()                {}
 
-func (r *cqResizing) Done() error {
+func (r *cqResizing) Done(*int) error {
 	r.cq.ring.unmap()
 	return r.cq.ring.mmap(r.cq.ctx.dev, r.resp.Mi, wcSize)
 }

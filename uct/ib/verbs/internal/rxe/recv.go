@@ -100,7 +100,7 @@ func (r *srqResizing) Data() (in, out []byte) {
 	return abi.Bytes(&abi.RxeModifySrqCmd{MmapInfoAddr: addressOf(r.cell)}), nil
 }
 
-func (r *srqResizing) Done() error {
+func (r *srqResizing) Done(*int) error {
 	var mi abi.Mminfo
 	copy(abi.Bytes(&mi), r.cell)
 	r.Failed()

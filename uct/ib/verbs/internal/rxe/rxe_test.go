@@ -131,7 +131,8 @@ func TestResizeAnswer(t *testing.T) {
 		cell, spare := next.(*srqResizing).cell, len(c.cells.spare)
 		copy(cell, abi.Bytes(&abi.Mminfo{Size: size}))
 		h.ProducerIndex = 0xfffffffd // 5
-		err = next.Done()
+		n := 0
+		err = next.Done(&n)
 		if ok := size == 4096; ok != (err == nil) || !ok && !errors.Is(err, ucs.ErrIO) {
 			t.Errorf("a ring of %d bytes: %v", size, err)
 		}
