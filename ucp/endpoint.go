@@ -14,16 +14,16 @@ import (
 
 // ErrMode says what happens when the peer of an endpoint fails
 // (ucp_err_handling_mode_t).
-type ErrMode = proto.ErrMode
+type ErrMode uint8
 
 // Error handling modes.
 const (
 	// ErrModeNone promises nothing: the error handler is never called.
-	ErrModeNone = proto.ErrModeNone
+	ErrModeNone = ErrMode(proto.ErrModeNone)
 
 	// ErrModePeer ends every operation of the endpoint, with success or an
 	// error, and calls the error handler once.
-	ErrModePeer = proto.ErrModePeer
+	ErrModePeer = ErrMode(proto.ErrModePeer)
 )
 
 // EndpointFlags modify the creation of an endpoint.

@@ -9,13 +9,13 @@ import (
 // this library talk to each other and to any of them, whatever the range; it
 // decides only what no single published form serves, as the default length of
 // shared-memory rings.
-type PeerRelease = uct.PeerRelease
+type PeerRelease uint8
 
 // Ranges of releases.
 const (
-	PeerReleaseAny = uct.PeerReleaseAny // 1.16 and later where a choice must be made
-	PeerRelease113 = uct.PeerRelease113 // 1.13 to 1.15
-	PeerRelease122 = uct.PeerRelease122 // 1.16 and later
+	PeerReleaseAny = PeerRelease(uct.PeerReleaseAny) // 1.16 and later where a choice must be made
+	PeerRelease113 = PeerRelease(uct.PeerRelease113) // 1.13 to 1.15
+	PeerRelease122 = PeerRelease(uct.PeerRelease122) // 1.16 and later
 )
 
 // peerReleases names the values of the setting, by PeerRelease.
