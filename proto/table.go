@@ -68,8 +68,8 @@ type RangeInfo struct {
 	Min, Max int
 	Proto    Protocol
 	Config   string  // the lanes and their shares
-	TimeMin  float64 // estimated seconds for Min bytes
-	TimeMax  float64 // for Max bytes; infinite for the last range
+	TimeMin  Seconds // estimated for Min bytes
+	TimeMax  Seconds // for Max bytes; infinite for the last range
 	Forced   string  // the setting that decided, empty if the estimate did
 	Others   []RejectedProto
 }
@@ -77,14 +77,14 @@ type RangeInfo struct {
 // RejectedProto is a protocol that was not chosen for a range.
 type RejectedProto struct {
 	Proto  Protocol
-	Time   float64 // estimated seconds for the range's Min bytes, 0 if not possible there
+	Time   Seconds // estimated for the range's Min bytes, 0 if not possible there
 	Reason string
 }
 
 // sizedTime is the estimate for n bytes.
-func sizedTime(l uct.Linear, n int) float64 {
+func sizedTime(l uct.Linear, n int) Seconds {
 	if n == math.MaxInt {
-		return math.Inf(1)
+		return Seconds(math.Inf(1))
 	}
-	return l.At(float64(n))
+	return Seconds(l.At(float64(n)))
 }

@@ -1,6 +1,9 @@
 package ucp
 
-import "github.com/ucx-go/ucx/ucs"
+import (
+	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/ucs"
+)
 
 // getRequest takes a request from the worker's free list, or makes one. At rest
 // a request's completion counts one operation and holds no error, and it refers
@@ -37,6 +40,10 @@ func (r *Request) attach() {
 	r.comp.Count = 1
 	r.comp.Err = nil
 }
+
+// recycleRequests is off in race builds: a request used after Free is then
+// always found out, instead of corrupting the operation that got the object.
+const recycleRequests = !race.Enabled
 
 // putRequest takes a finished request back. What it refers to is dropped here,
 // so the free list keeps nothing of the user's alive.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -54,7 +55,7 @@ func testForceSend(t *testing.T, tr transport) {
 		b.take(tag, ucp.FullMask, 16)
 	}
 	// Race builds make a request for each call.
-	if s := a.Stats(); s.TagSends != sends || !ucttest.RaceEnabled && s.Requests > requests+1 {
+	if s := a.Stats(); s.TagSends != sends || !race.Enabled && s.Requests > requests+1 {
 		t.Errorf("refused sends count: %+v", s)
 	}
 

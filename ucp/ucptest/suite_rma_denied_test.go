@@ -83,9 +83,6 @@ func testDenied(t *testing.T, tr transport) {
 // testDeniedToOneself: over a direct way to one's own memory a violation is told
 // in the call and the endpoint goes on.
 func testDeniedToOneself(t *testing.T, tr transport) {
-	if !tr.loopback {
-		return
-	}
 	r := newRig(t, tr)
 	a, _ := r.oneSidedPair()
 	ep := a.connect(a)

@@ -48,7 +48,7 @@ func testForceCloseAccess(t *testing.T, tr transport) {
 }
 
 // testUnmapWhileRead: memory that is unmapped while a peer reads it is read to
-// the end, or the peer is told; nothing crashes.
+// the end, or the peer is told; nothing crashes. Later reads fail.
 func testUnmapWhileRead(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	r.log.Allow("")

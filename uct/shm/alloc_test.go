@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -15,7 +16,7 @@ import (
 // TestNoAllocations covers what the conformance suite does not: kept
 // descriptors, waiting requests, one-sided operations, checks and wakeups.
 func TestNoAllocations(t *testing.T) {
-	if ucttest.RaceEnabled {
+	if race.Enabled {
 		t.Skip("allocation test: the race detector allocates")
 	}
 	for _, c := range configs {
@@ -203,7 +204,7 @@ func TestKeptMemory(t *testing.T) {
 		if a.Domain.(uct.RkeyChecker).RkeyAbandoned(key) {
 			t.Error("live memory is abandoned")
 		}
-		if n := testing.AllocsPerRun(10, func() { current("key of live memory", key, true) }); n != 0 && !ucttest.RaceEnabled {
+		if n := testing.AllocsPerRun(10, func() { current("key of live memory", key, true) }); n != 0 && !race.Enabled {
 			t.Errorf("%v allocations", n)
 		}
 		first.Close(t)

@@ -157,9 +157,9 @@ func (e *endpoint) amBcopy(id uct.AMID, p uct.Packer) (int, error) {
 		// between unless somebody else claims the element.
 		el := e.element(h)
 		d := readDescriptor(el)
-		seg := e.i.o.seg
+		most := e.i.o.bcopy
 		mem := e.lastMem
-		if d.seg != e.lastID || uint64(d.offset)+uint64(seg) > uint64(len(mem)) {
+		if d.seg != e.lastID || uint64(d.offset)+uint64(most) > uint64(len(mem)) {
 			var err error
 			if mem, err = e.attach(d, h); err != nil {
 				return 0, err
@@ -171,7 +171,7 @@ func (e *endpoint) amBcopy(id uct.AMID, p uct.Packer) (int, error) {
 		if !atomic.CompareAndSwapUint64(e.head, h, (h+1)&^armed) {
 			continue
 		}
-		n := p.Pack(mem[d.offset : uint64(d.offset)+uint64(seg) : uint64(d.offset)+uint64(seg)])
+		n := p.Pack(mem[d.offset : uint64(d.offset)+uint64(most) : uint64(d.offset)+uint64(most)])
 		if e.i.tracer != nil {
 			e.i.tracer(false, id, mem[d.offset:uint64(d.offset)+uint64(n)])
 		}

@@ -40,8 +40,10 @@ type rxPool struct {
 }
 
 // stride is the distance between descriptors in a chunk.
-func (p *rxPool) stride() int {
-	return (p.headroom + p.o.seg + cacheLine - 1) &^ (cacheLine - 1)
+func (p *rxPool) stride() int { return p.o.stride(p.headroom) }
+
+func (o *options) stride(headroom int) int {
+	return (headroom + o.seg + cacheLine - 1) &^ (cacheLine - 1)
 }
 
 // grow adds a chunk of descriptors, want of them if that fits a chunk.
