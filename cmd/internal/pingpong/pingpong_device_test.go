@@ -11,6 +11,7 @@ import (
 
 	"github.com/ucx-go/ucx/internal/porttest"
 	"github.com/ucx-go/ucx/internal/rdmatest"
+	"github.com/ucx-go/ucx/internal/testneed"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -101,10 +102,7 @@ func (p *process) status(t *testing.T) int {
 func needC(t *testing.T, tool *Tool) {
 	t.Helper()
 	if _, err := exec.LookPath("ibv_" + tool.Name); err != nil {
-		if os.Getenv("REQUIRE_TEST_TOOLS") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v (apt-get install ibverbs-utils)", err)
+		testneed.Tool(t, fmt.Sprintf("%v (apt-get install ibverbs-utils)", err))
 	}
 }
 
