@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+
+	"github.com/ucx-go/ucx/internal/testneed"
 )
 
 var rounds = flag.Int("rounds", 0, "TestRatio: rounds to measure; 0 skips it")
@@ -76,7 +78,7 @@ func TestRatio(t *testing.T) {
 	reference := c[min(1, len(c)-1)]
 	ours := buildTool(t, dir)
 	if _, err := exec.LookPath("taskset"); err != nil {
-		need(t, "taskset")
+		testneed.Tool(t, "taskset")
 	}
 	where := newPlace()
 	defer where.close()
