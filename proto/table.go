@@ -37,11 +37,12 @@ func (t *Table) FirstRendezvous() int {
 // Lookup returns the protocol for a message of n bytes, n ≥ 0. It is small
 // enough to be inlined and does not allocate.
 func (t *Table) Lookup(n int) Protocol {
-	i := 0
-	for i < maxRanges-1 && n > t.upTo[i] {
-		i++
+	for i := range maxRanges - 1 {
+		if n <= t.upTo[i] {
+			return t.proto[i]
+		}
 	}
-	return t.proto[i]
+	return t.proto[maxRanges-1]
 }
 
 // MaxShort is MaxFirst of the short protocol of messages.

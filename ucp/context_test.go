@@ -94,6 +94,29 @@ func TestNoFeatures(t *testing.T) {
 	}
 }
 
+// TestMissingFeatures: a feature with nothing behind it is refused, and so is one
+// that nobody knows.
+func TestMissingFeatures(t *testing.T) {
+	ucttest.NoLeaks(t)
+	for f, want := range map[ucp.Features]error{
+		ucp.FeatureAM:           ucs.ErrUnsupported,
+		ucp.FeatureStream:       ucs.ErrUnsupported,
+		ucp.FeatureExportedMemh: ucs.ErrUnsupported,
+		ucp.FeatureTag | ucp.FeatureRMA | ucp.FeatureAM: ucs.ErrUnsupported,
+		1 << 20:                ucs.ErrInvalidParam,
+		ucp.FeatureTag | 1<<63: ucs.ErrInvalidParam,
+	} {
+		ctx, err := ucp.NewContext(ucp.ContextParams{Features: f}, nil)
+		if !errors.Is(err, want) {
+			t.Errorf("%v: %v", f, err)
+		}
+		if ctx != nil {
+			t.Errorf("%v: a context", f)
+			ctx.Close()
+		}
+	}
+}
+
 // TestNames: names are cut at 31 bytes, and those that are not given are made up
 // and differ.
 func TestNames(t *testing.T) {

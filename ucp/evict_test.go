@@ -45,7 +45,7 @@ func TestProbedMessageEvicted(t *testing.T) {
 	if hog.dropped == nil {
 		t.Fatal("the hog was not dropped: the test tests nothing")
 	}
-	r, err := v.TagMessageRecv(m, make([]byte, 100), &RequestParams{Attr: OpNoImmediate})
+	r, err := v.TagMessageRecv(m, make([]byte, 100), &RequestParams{Flags: OpNoImmediate})
 	if err != nil || !r.Done() || r.Err() == nil {
 		t.Errorf("receiving it: %v, done %v, %v", err, r.Done(), r.Err())
 	}

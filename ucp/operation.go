@@ -17,6 +17,8 @@ import "github.com/ucx-go/ucx/ucs"
 
 // operation is a kind of operation that users start.
 type operation interface {
+	name() string
+
 	// choose returns the protocol for a described request, and takes what that
 	// needs from the start. An error ends the request.
 	choose(r *Request) (protocol, error)

@@ -74,15 +74,12 @@ func (w *Worker) recycle(r *Request) {
 }
 
 // useRequest returns the object for an operation: the user's own or one of the
-// library, with the parameters that all operations share.
+// library, with the parameters that all operations share. They were checked.
 func (w *Worker) useRequest(p *RequestParams) (*Request, error) {
 	if p == nil {
 		r := w.getRequest()
 		r.state, r.mode = stateInCall, 0
 		return r, nil
-	}
-	if err := p.check(); err != nil {
-		return nil, err
 	}
 	var r *Request
 	if p.Request == nil {
@@ -97,11 +94,11 @@ func (w *Worker) useRequest(p *RequestParams) (*Request, error) {
 			mem: r.mem, offer: r.offer, fetch: r.fetch, access: r.access, iov: r.iov}
 		r.attach()
 	}
-	if p.Attr&OpNoImmediate != 0 {
+	if p.Flags&OpNoImmediate != 0 {
 		r.state |= stateNoImm
 	}
 	r.state |= stateParams
-	r.mode = sendMode(p.Attr)
+	r.mode = sendMode(p.Flags)
 	r.onSend, r.onTagRecv, r.userData = p.OnSend, p.OnTagRecv, p.UserData
 	return r, nil
 }

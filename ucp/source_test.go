@@ -133,7 +133,7 @@ func TestSenderDiesMidMessage(t *testing.T) {
 // post posts a receive.
 func (v *victim) post(tag Tag, n int) *Request {
 	v.Helper()
-	r, err := v.TagRecv(tag, FullMask, make([]byte, n), &RequestParams{Attr: OpNoImmediate})
+	r, err := v.TagRecv(tag, FullMask, make([]byte, n), &RequestParams{Flags: OpNoImmediate})
 	if err != nil {
 		v.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestProbedMessageDies(t *testing.T) {
 	}
 	c.Gone()
 	v.passOrphanTime()
-	r, err := v.TagMessageRecv(m, make([]byte, 100), &RequestParams{Attr: OpNoImmediate})
+	r, err := v.TagMessageRecv(m, make([]byte, 100), &RequestParams{Flags: OpNoImmediate})
 	if err != nil || !r.Done() || !errors.Is(r.Err(), ucs.ErrConnectionReset) {
 		t.Errorf("receiving it: %v, %v", err, r.Err())
 	}

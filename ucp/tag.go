@@ -21,6 +21,12 @@ func (tagFamily) handlers(w *Worker) []handler {
 	}
 }
 
+// What belongs to the calls.
+var (
+	callTagSend = callRule{"a tagged send", opFlagsAll, paramBuffer | paramOnSend | paramMemoryType | paramMemory}
+	callTagRecv = callRule{"a tagged receive", accessFlags, paramBuffer | paramOnTagRecv | paramTagInfo | paramMemoryType}
+)
+
 // tagState is what a worker keeps for tagged messages.
 type tagState struct {
 	tagMatcher

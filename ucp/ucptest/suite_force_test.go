@@ -23,7 +23,7 @@ func testForceSend(t *testing.T, tr transport) {
 	a, b := r.pair()
 	ep := a.connect(b)
 	r.warm(ep, b)
-	force := &ucp.RequestParams{Attr: ucp.OpForceImmediate}
+	force := &ucp.RequestParams{Flags: ucp.OpForceImmediate}
 	r.inTheCall(ep.TagSend(1, message(1), force))
 	r.inTheCall(ep.TagSend(2, nil, force))
 	refused := func(what string, req *ucp.Request, err error) {
@@ -39,7 +39,7 @@ func testForceSend(t *testing.T, tr transport) {
 	refused("a large send", req, err)
 	req, err = ep.TagSendSync(3, nil, force)
 	refused("a synchronous send", req, err)
-	req, err = ep.TagSend(3, nil, &ucp.RequestParams{Attr: ucp.OpForceImmediate, Buffer: ucp.Generic(d.dt, mem, len(mem))})
+	req, err = ep.TagSend(3, nil, &ucp.RequestParams{Flags: ucp.OpForceImmediate, Buffer: ucp.Generic(d.dt, mem, len(mem))})
 	refused("a large generic send", req, err)
 	if d.started != d.finished {
 		t.Errorf("generic states: %d started, %d finished", d.started, d.finished)
@@ -85,7 +85,7 @@ func testForcePressure(t *testing.T, tr transport) {
 	sent := 0
 	for i := range most {
 		n := []int{8, 200, 3000, 8000}[i%4]
-		req, err := ep.TagSend(1, ucttest.Pattern(n, uint64(i)), &ucp.RequestParams{Attr: ucp.OpForceImmediate})
+		req, err := ep.TagSend(1, ucttest.Pattern(n, uint64(i)), &ucp.RequestParams{Flags: ucp.OpForceImmediate})
 		if req != nil || err != nil && !errors.Is(err, ucs.ErrNoResource) {
 			t.Fatalf("send %d of %d bytes: %v, %v", i, n, req, err)
 		}
@@ -108,7 +108,7 @@ func testForcePressure(t *testing.T, tr transport) {
 	d.step, d.packStop = 10, 50
 	for range spinRounds { // until there is room again
 		_, err := ep.TagSend(2, nil, &ucp.RequestParams{
-			Attr: ucp.OpForceImmediate, Buffer: ucp.Generic(d.dt, make([]byte, 100), 100),
+			Flags: ucp.OpForceImmediate, Buffer: ucp.Generic(d.dt, make([]byte, 100), 100),
 		})
 		if errors.Is(err, ucs.ErrNoResource) {
 			r.progress()
@@ -130,7 +130,7 @@ func testForceRecv(t *testing.T, tr transport) {
 	ep := a.connect(b)
 	buf := make([]byte, 1<<20)
 	info := ucp.TagRecvInfo{}
-	force := &ucp.RequestParams{Attr: ucp.OpForceImmediate, TagInfo: &info}
+	force := &ucp.RequestParams{Flags: ucp.OpForceImmediate, TagInfo: &info}
 	if req, err := b.TagRecv(1, ucp.FullMask, buf, force); req != nil || !errors.Is(err, ucs.ErrNoResource) {
 		t.Fatalf("with nothing there: %v, %v", req, err)
 	}

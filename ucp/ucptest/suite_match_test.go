@@ -337,7 +337,7 @@ func testReceivePartial(t *testing.T, tr transport) {
 			sreq := sendPartly(t, r, ep, a, b, src)
 			buf := make([]byte, c.room)
 			var o outcome
-			p := &ucp.RequestParams{OnTagRecv: o.onRecv, Attr: ucp.OpNoImmediate}
+			p := &ucp.RequestParams{OnTagRecv: o.onRecv, Flags: ucp.OpNoImmediate}
 			var req *ucp.Request
 			var err error
 			if c.probe {

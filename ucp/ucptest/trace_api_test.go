@@ -31,7 +31,7 @@ var flagNames = map[string]ucp.OpFlags{
 	"fast": ucp.OpFastComplete, "multi": ucp.OpMultiSend, "now": ucp.OpForceImmediate, "callback": ucp.OpNoImmediate,
 }
 
-func addFlag(p *ucp.RequestParams, f ucp.OpFlags) { p.Attr |= f }
+func addFlag(p *ucp.RequestParams, f ucp.OpFlags) { p.Flags |= f }
 
 // closeEndpoint closes in a way that does not wait.
 func closeEndpoint(ep *ucp.Endpoint, force bool, p *ucp.RequestParams) (*ucp.Request, error) {
