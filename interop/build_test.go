@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/testneed"
+	"github.com/ucx-go/ucx/internal/needtest"
 )
 
 // A program is a peer to start: where it is and what it needs.
@@ -42,10 +42,10 @@ func buildC(t *testing.T, dir string) []program {
 	t.Helper()
 	list := prefixes()
 	if len(list) == 0 {
-		testneed.Tool(t, "a C UCX to test against: "+distribution+"/include/ucp/api/ucp.h, or CPEERS")
+		needtest.Tool(t, "a C UCX to test against: "+distribution+"/include/ucp/api/ucp.h, or CPEERS")
 	}
 	if _, err := exec.LookPath("gcc"); err != nil {
-		testneed.Tool(t, "gcc, to build the C peer")
+		needtest.Tool(t, "gcc, to build the C peer")
 	}
 	var programs []program
 	for i, prefix := range list {

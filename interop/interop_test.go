@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/testneed"
+	"github.com/ucx-go/ucx/internal/needtest"
 )
 
 // setting is a group of columns.
@@ -94,7 +94,7 @@ func TestMatrix(t *testing.T) {
 		t.Run(theirs.name+"/tcp", func(t *testing.T) {
 			runMatrix(t, where, ours, theirs, networkGroups(where), allSizes)
 			if where.eth == "" {
-				t.Run("devices eth and both", func(t *testing.T) { testneed.Right(t, where.why) })
+				t.Run("devices eth and both", func(t *testing.T) { needtest.Right(t, where.why) })
 			}
 		})
 		t.Run(theirs.name+"/shm", func(t *testing.T) {

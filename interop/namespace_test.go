@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/testneed"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -150,7 +150,7 @@ func newLinkedContainers() (*place, *place, error) {
 // namespaces. They must find what works between them.
 func TestSeparated(t *testing.T) {
 	if os.Geteuid() != 0 {
-		testneed.Right(t, "root, to make namespaces")
+		needtest.Right(t, "root, to make namespaces")
 	}
 	dir := t.TempDir()
 	c := buildC(t, dir)
@@ -158,7 +158,7 @@ func TestSeparated(t *testing.T) {
 	for _, s := range separations {
 		here, there, err := s.build()
 		if err != nil {
-			t.Run(s.name, func(t *testing.T) { testneed.Right(t, "namespaces: "+err.Error()) })
+			t.Run(s.name, func(t *testing.T) { needtest.Right(t, "namespaces: "+err.Error()) })
 			continue
 		}
 		for _, theirs := range append([]program{ours}, c...) {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ucx-go/ucx/internal/testneed"
+	"github.com/ucx-go/ucx/internal/needtest"
 )
 
 // perftestRuns is what the real ucx_perftest of each C installation does with
@@ -37,7 +37,7 @@ func TestPerftest(t *testing.T) {
 	for _, theirs := range c {
 		t.Run(theirs.name, func(t *testing.T) {
 			if _, err := os.Stat(theirs.tool); err != nil {
-				testneed.Tool(t, theirs.tool)
+				needtest.Tool(t, theirs.tool)
 			}
 			runPerftest(t, ours, theirs)
 		})

@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ucx-go/ucx/cmd/internal/ibtool"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/porttest"
 	"github.com/ucx-go/ucx/internal/rdmatest"
-	"github.com/ucx-go/ucx/internal/testneed"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
@@ -38,7 +38,7 @@ func onDevice(t *testing.T) string {
 func needC(t *testing.T, name string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
-		testneed.Tool(t, fmt.Sprintf("%v (apt-get install perftest)", err))
+		needtest.Tool(t, fmt.Sprintf("%v (apt-get install perftest)", err))
 	}
 }
 

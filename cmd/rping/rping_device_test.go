@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/rdmatest"
-	"github.com/ucx-go/ucx/internal/testneed"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -60,7 +60,7 @@ func deviceSystem(t *testing.T) (sys *system, client, server string) {
 func c(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *lines) {
 	t.Helper()
 	if _, err := exec.LookPath("rping"); err != nil {
-		testneed.Tool(t, fmt.Sprintf("%v (apt-get install rdmacm-utils)", err))
+		needtest.Tool(t, fmt.Sprintf("%v (apt-get install rdmacm-utils)", err))
 	}
 	stdout, stderr = newLines("rdma_listen"), newLines("")
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

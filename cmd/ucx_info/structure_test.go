@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/ucx-go/ucx/internal/testneed"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs/config"
 )
 
@@ -31,7 +31,7 @@ func cTools(t *testing.T) []string {
 		tools = append(tools, tool)
 	}
 	if len(tools) == 0 {
-		testneed.Tool(t, "C's ucx_info (apt-get install ucx-utils)")
+		needtest.Tool(t, "C's ucx_info (apt-get install ucx-utils)")
 	}
 	return tools
 }

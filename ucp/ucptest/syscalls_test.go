@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/race"
-	"github.com/ucx-go/ucx/internal/testneed"
 	"github.com/ucx-go/ucx/ucp"
 )
 
@@ -30,7 +30,7 @@ func TestNoSystemCalls(t *testing.T) {
 		t.Skip("rare events are also looked for by time, and the race detector takes its time")
 	}
 	if _, err := exec.LookPath("strace"); err != nil {
-		testneed.Tool(t, "strace")
+		needtest.Tool(t, "strace")
 	}
 	few, many := 100_000, 1_000_000
 	if testing.Short() {

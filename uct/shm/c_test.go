@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/testneed"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log/logtest"
 	"github.com/ucx-go/ucx/uct"
@@ -33,7 +33,7 @@ type cInstallation struct {
 func buildC(t *testing.T) []cInstallation {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
-		testneed.Tool(t, "gcc, to build the C peer")
+		needtest.Tool(t, "gcc, to build the C peer")
 	}
 	dir := t.TempDir()
 	var list []cInstallation
@@ -55,7 +55,7 @@ func buildC(t *testing.T) []cInstallation {
 		list = append(list, c)
 	}
 	if len(list) == 0 {
-		testneed.Tool(t, "a C UCX to test against: /usr/include/uct/api/version.h, or CPEERS")
+		needtest.Tool(t, "a C UCX to test against: /usr/include/uct/api/version.h, or CPEERS")
 	}
 	return list
 }

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/testneed"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
@@ -130,7 +130,7 @@ func TestSysvWindow(t *testing.T) {
 		t.Skip("the calls have other names")
 	}
 	if _, err := exec.LookPath("strace"); err != nil {
-		testneed.Tool(t, "strace")
+		needtest.Tool(t, "strace")
 	}
 	file := filepath.Join(t.TempDir(), "calls")
 	cmd := exec.Command("strace", "-f", "-o", file, os.Args[0], "-test.run=^"+t.Name()+"$")

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/porttest"
 	"github.com/ucx-go/ucx/internal/rdmatest"
-	"github.com/ucx-go/ucx/internal/testneed"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -102,7 +102,7 @@ func (p *process) status(t *testing.T) int {
 func needC(t *testing.T, tool *Tool) {
 	t.Helper()
 	if _, err := exec.LookPath("ibv_" + tool.Name); err != nil {
-		testneed.Tool(t, fmt.Sprintf("%v (apt-get install ibverbs-utils)", err))
+		needtest.Tool(t, fmt.Sprintf("%v (apt-get install ibverbs-utils)", err))
 	}
 }
 

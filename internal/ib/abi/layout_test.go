@@ -19,7 +19,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/ucx-go/ucx/internal/testneed"
+	"github.com/ucx-go/ucx/internal/needtest"
 )
 
 var headers = []string{
@@ -31,7 +31,7 @@ var headers = []string{
 // test.
 func text(t *testing.T) string {
 	t.Helper()
-	missing := func(format string, args ...any) { testneed.Tool(t, fmt.Sprintf(format, args...)) }
+	missing := func(format string, args ...any) { needtest.Tool(t, fmt.Sprintf(format, args...)) }
 	if _, err := exec.LookPath("gcc"); err != nil {
 		missing("no C compiler: %v (apt-get install gcc)", err)
 	}

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/ucx-go/ucx/internal/testneed"
+	"github.com/ucx-go/ucx/internal/needtest"
 )
 
 var headers = []string{"rdma_user_cm.h", "ib_user_sa.h", "ib_user_verbs.h"}
@@ -24,7 +24,7 @@ var headers = []string{"rdma_user_cm.h", "ib_user_sa.h", "ib_user_verbs.h"}
 // dump compiles and runs a C program that prints expressions, by name.
 func dump(t *testing.T, values map[string]string) map[string]uint64 {
 	t.Helper()
-	missing := func(format string, args ...any) { testneed.Tool(t, fmt.Sprintf(format, args...)) }
+	missing := func(format string, args ...any) { needtest.Tool(t, fmt.Sprintf(format, args...)) }
 	if _, err := exec.LookPath("gcc"); err != nil {
 		missing("no C compiler: %v (apt-get install gcc)", err)
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ucx-go/ucx/internal/testneed"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
@@ -90,7 +90,7 @@ func resources(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("rdma", "resource").Output()
 	if err != nil {
-		testneed.Tool(t, fmt.Sprintf("rdma resource: %v (apt-get install iproute2)", err))
+		needtest.Tool(t, fmt.Sprintf("rdma resource: %v (apt-get install iproute2)", err))
 	}
 	return string(out)
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/ib/uverbs"
-	"github.com/ucx-go/ucx/internal/testneed"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
@@ -20,7 +20,7 @@ func TestCredentials(t *testing.T) {
 	if os.Getenv(child) == "" {
 		deviceRig(t)
 		if os.Getuid() != 0 {
-			testneed.Right(t, "root, to change credentials")
+			needtest.Right(t, "root, to change credentials")
 		}
 		cmd := exec.Command(must(os.Executable())(t), "-test.run=^TestCredentials$", "-test.v")
 		cmd.Env = append(os.Environ(), child+"=1")

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/testneed"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -22,7 +22,7 @@ func TestMemlock(t *testing.T) {
 	if os.Getenv(child) == "" {
 		deviceRig(t)
 		if os.Getuid() != 0 {
-			testneed.Right(t, "root, to start a process without rights")
+			needtest.Right(t, "root, to start a process without rights")
 		}
 		exe := must(os.Executable())(t)
 		cmd := exec.Command(exe, "-test.run=^TestMemlock$", "-test.v")
@@ -31,7 +31,7 @@ func TestMemlock(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		out, err := cmd.CombinedOutput()
 		if errors.Is(err, syscall.EACCES) {
-			testneed.Right(t, fmt.Sprintf("a program that everybody may run: %v", err))
+			needtest.Right(t, fmt.Sprintf("a program that everybody may run: %v", err))
 		}
 		if err != nil || !strings.Contains(string(out), "--- PASS: TestMemlock") {
 			t.Errorf("%v\n%s", err, out)

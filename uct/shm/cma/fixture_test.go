@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/testneed"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/shm/internal/host"
@@ -89,7 +89,7 @@ func newProcess(t testing.TB, kind string, flags uintptr) *process {
 		in.Close()
 		out.Close()
 		if flags != 0 {
-			testneed.Right(t, fmt.Sprintf("the right to make namespaces: %v", err))
+			needtest.Right(t, fmt.Sprintf("the right to make namespaces: %v", err))
 		}
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func fixture(cfg *config.Set) *ucttest.Fixture {
 func needCMA(t testing.TB) {
 	t.Helper()
 	if err := machine.usable(); err != nil {
-		testneed.Tool(t, err.Error())
+		needtest.Tool(t, err.Error())
 	}
 }
 

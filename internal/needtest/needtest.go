@@ -1,9 +1,9 @@
-// Package testneed is for tests that need something of the machine: a tool, or a
+// Package needtest is for tests that need something of the machine: a tool, or a
 // right. Where it is missing they are skipped by name. Where scripts/setup has
 // provided everything, which REQUIRE_TEST_TOOLS says, a skip would hide that
 // something is not tested, and is a failure: of tools always, of rights where the
 // tests are run by root.
-package testneed
+package needtest
 
 import (
 	"os"

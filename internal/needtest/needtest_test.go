@@ -1,4 +1,4 @@
-package testneed
+package needtest
 
 import (
 	"fmt"
