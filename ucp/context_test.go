@@ -89,7 +89,7 @@ func TestNoFeatures(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, _, ok := w.TagProbe(0, 0, false); ok {
+	if _, ok := w.TagPeek(0, 0); ok {
 		t.Error("probe found a message")
 	}
 }

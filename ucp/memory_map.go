@@ -185,6 +185,21 @@ func (c *Context) MemMap(p MemMapParams) (*Memory, error) {
 	return m, nil
 }
 
+// Register registers b, which belongs to the caller and is pinned until Close: MemMap
+// with a buffer. prot 0 is ProtAll.
+func (c *Context) Register(b []byte, prot MemProt) (*Memory, error) {
+	if b == nil {
+		b = []byte{} // nothing to register is an empty handle
+	}
+	return c.MemMap(MemMapParams{Buffer: b, Prot: prot})
+}
+
+// Alloc allocates at least n bytes that peers can access: MemMap with MemMapAllocate.
+// prot 0 is ProtAll.
+func (c *Context) Alloc(n int, prot MemProt) (*Memory, error) {
+	return c.MemMap(MemMapParams{Length: n, Flags: MemMapAllocate, Prot: prot})
+}
+
 // keyForMessages packs the key that messages out of the memory carry, if it is of
 // a domain whose memory peers can map.
 func (m *Memory) keyForMessages() {

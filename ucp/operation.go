@@ -200,3 +200,23 @@ func (w *Worker) endMoves(ep *Endpoint, err error) {
 		r = next
 	}
 }
+
+// end ends all requests with err, oldest first. Callbacks run.
+func (l *requestList) end(err error) {
+	for r := l.pop(); r != nil; r = l.pop() {
+		r.abort(err)
+	}
+}
+
+// endOf ends those of one endpoint.
+func (l *requestList) endOf(ep *Endpoint, err error) {
+	for r := l.head; r != nil; {
+		next := r.next
+		if r.ep == ep {
+			l.remove(r)
+			r.abort(err)
+			next = l.head // callbacks may have changed the list
+		}
+		r = next
+	}
+}

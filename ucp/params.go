@@ -1,6 +1,9 @@
 package ucp
 
-import "github.com/ucx-go/ucx/ucs"
+import (
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+)
 
 // OpFlags modify the completion of an operation (the behavior bits of enum
 // ucp_op_attr_t).
@@ -84,3 +87,15 @@ const CloseForce CloseFlags = 1 << 0
 
 // noParams stands for a nil *RequestParams.
 var noParams RequestParams
+
+// sendMode translates the flags of an operation for the tables.
+func sendMode(attr OpFlags) proto.SendMode {
+	var m proto.SendMode
+	if attr&OpFastComplete != 0 {
+		m |= proto.SendFast
+	}
+	if attr&OpMultiSend != 0 {
+		m |= proto.SendMulti
+	}
+	return m
+}

@@ -99,45 +99,6 @@ func (w *Worker) cancelReceives() {
 	}
 }
 
-// TagProbe looks for a message that has arrived, without progress, and returns
-// the full length even if parts are still on the way. With remove the message
-// is taken out: it must be received with TagMessageRecv, once. Without remove
-// the message is only an indication and cannot be received.
-func (w *Worker) TagProbe(tag, mask Tag, remove bool) (*TagMessage, TagRecvInfo, bool) {
-	if !w.tag.on {
-		return nil, TagRecvInfo{}, false
-	}
-	d := w.tag.findUnexpected(tag, mask)
-	if d == nil {
-		return nil, TagRecvInfo{}, false
-	}
-	if remove {
-		w.tag.removeUnexpected(d)
-		d.removed = true
-	}
-	return d, d.Info(), true
-}
-
-// TagMessageRecv receives a message that TagProbe took out.
-func (w *Worker) TagMessageRecv(m *TagMessage, buf []byte, p *RequestParams) (*Request, error) {
-	if m == nil || m.w != w || !m.removed {
-		return nil, ucs.ErrInvalidParam
-	}
-	r, err := w.startRecv(buf, p)
-	if err != nil {
-		return nil, err
-	}
-	if p != nil && p.Flags&OpForceImmediate != 0 && m.kind != messageEager {
-		w.dropRequest(r)
-		return nil, ucs.ErrNoResource
-	}
-	r.tag, r.mask = m.tag, FullMask
-	w.stats.TagRecvs++
-	m.removed = false
-	w.receive(r, m)
-	return r.recvResult(p)
-}
-
 // startRecv makes the request of a receive.
 func (w *Worker) startRecv(buf []byte, p *RequestParams) (*Request, error) {
 	if !w.tag.on {

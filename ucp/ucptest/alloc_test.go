@@ -76,7 +76,7 @@ func TestNoAllocations(t *testing.T) {
 					{"unexpected", func() {
 						send, serr := ep.TagSend(1, src, params)
 						for {
-							if _, _, ok := b.TagProbe(1, ucp.FullMask, false); ok {
+							if _, ok := b.TagPeek(1, ucp.FullMask); ok {
 								break
 							}
 							r.progress()

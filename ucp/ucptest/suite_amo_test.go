@@ -17,6 +17,8 @@ var amoCases = []testCase{
 	{"completion", anywhere, testAtomicCompletion},
 	{"forced completion", anywhere, testForcedAtomics},
 	{"parameters", anywhere, testAtomicParameters},
+	{"words", fewSwitches, testWords},
+	{"parameters of words", anywhere, testWordParameters},
 }
 
 func word64(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }

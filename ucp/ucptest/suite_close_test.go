@@ -127,7 +127,7 @@ func testAfterClose(t *testing.T, tr transport) {
 		"sync":  func() (*ucp.Request, error) { return ep.TagSendSync(1, nil, nil) },
 		"flush": func() (*ucp.Request, error) { return ep.Flush(nil) },
 		"blocking": func() (*ucp.Request, error) {
-			return nil, ep.Send(t.Context(), 1, message(1))
+			return nil, ep.TagSendWait(t.Context(), 1, message(1))
 		},
 	} {
 		if req, err := call(); req != nil || !errors.Is(err, ucs.ErrNotConnected) {

@@ -47,8 +47,8 @@ func testForceSend(t *testing.T, tr transport) {
 	req, err = ep.Flush(force)
 	refused("a flush", req, err)
 	r.settle()
-	if m, info, ok := b.TagProbe(3, ucp.FullMask, false); ok {
-		t.Errorf("a refused send arrived: %+v, %+v", m, info)
+	if info, ok := b.TagPeek(3, ucp.FullMask); ok {
+		t.Errorf("a refused send arrived: %+v", info)
 	}
 	for tag := ucp.Tag(1); tag <= 2; tag++ {
 		r.arrived(b, tag)
@@ -100,7 +100,7 @@ func testForcePressure(t *testing.T, tr transport) {
 		ucttest.SameBytes(t, "message", got, ucttest.Pattern([]int{8, 200, 3000, 8000}[i%4], uint64(i)))
 	}
 	r.settle()
-	if _, _, ok := b.TagProbe(0, 0, false); ok {
+	if _, ok := b.TagPeek(0, 0); ok {
 		t.Error("a refused send arrived")
 	}
 	r.must(ep.Flush(nil))
@@ -150,14 +150,14 @@ func testForceRecv(t *testing.T, tr transport) {
 			t.Fatal(err)
 		}
 		r.arrived(b, 1)
-		m, _, ok := b.TagProbe(1, ucp.FullMask, true)
+		m, ok := b.TagTake(1, ucp.FullMask)
 		if !ok {
 			t.Fatal("the message is gone")
 		}
-		if req, err := b.TagMessageRecv(m, buf, force); req != nil || !errors.Is(err, ucs.ErrNoResource) {
+		if req, err := m.Recv(buf, force); req != nil || !errors.Is(err, ucs.ErrNoResource) {
 			t.Fatalf("by handle: %v, %v", req, err)
 		}
-		r.must(b.TagMessageRecv(m, buf, nil))
+		r.must(m.Recv(buf, nil))
 		ucttest.SameBytes(t, "message", buf[:n], src)
 		r.must(sreq, serr)
 	}

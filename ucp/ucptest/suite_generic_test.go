@@ -206,14 +206,14 @@ func testGenericStartFails(t *testing.T, tr transport) {
 	if req, err := b.TagRecv(1, 0, nil, p); req != nil || !errors.Is(err, broken) {
 		t.Errorf("receive: %v, %v", req, err)
 	}
-	m, _, ok := b.TagProbe(1, 0, true)
+	m, ok := b.TagTake(1, 0)
 	if !ok {
 		t.Fatal("the message is gone")
 	}
-	if req, err := b.TagMessageRecv(m, nil, p); req != nil || !errors.Is(err, broken) {
+	if req, err := m.Recv(nil, p); req != nil || !errors.Is(err, broken) {
 		t.Errorf("receive by handle: %v, %v", req, err)
 	}
-	r.must(b.TagMessageRecv(m, make([]byte, 16), nil))
+	r.must(m.Recv(make([]byte, 16), nil))
 	r.must(sreq, serr)
 }
 

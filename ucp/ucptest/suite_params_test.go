@@ -83,7 +83,7 @@ func testForeignParameters(t *testing.T, tr transport) {
 			}
 		}
 		r.settle()
-		if _, _, ok := b.TagProbe(0, 0, false); ok {
+		if _, ok := b.TagPeek(0, 0); ok {
 			t.Error("a refused send has arrived")
 		}
 		if o.calls == 0 {
@@ -100,15 +100,15 @@ func testForeignToMessage(t *testing.T, tr transport) {
 	ep := a.connect(b)
 	req := r.started(ep.TagSend(1, message(1), &ucp.RequestParams{Flags: ucp.OpNoImmediate}))
 	r.arrived(b, 1)
-	m, _, _ := b.TagProbe(1, ucp.FullMask, true)
+	m, _ := b.TagTake(1, ucp.FullMask)
 	buf := make([]byte, 16)
 	for _, p := range []ucp.RequestParams{
 		{OnSend: new(outcome).onSend}, {Buffer: ucp.Bytes(buf)}, {ReplyBuffer: buf}, {Flags: 1}, {CloseFlags: ucp.CloseForce},
 	} {
-		if req, err := b.TagMessageRecv(m, buf, &p); req != nil || !errors.Is(err, ucs.ErrInvalidParam) {
+		if req, err := m.Recv(buf, &p); req != nil || !errors.Is(err, ucs.ErrInvalidParam) {
 			t.Errorf("%+v: %v, %v", p, req, err)
 		}
 	}
-	r.must(b.TagMessageRecv(m, buf, nil))
+	r.must(m.Recv(buf, nil))
 	r.must(req, nil)
 }

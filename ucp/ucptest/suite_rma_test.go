@@ -117,6 +117,8 @@ var rmaCases = []testCase{
 	{"no bytes", anywhere, testEmptyAccess},
 	{"pieces", anywhere, testPieces},
 	{"pieces by messages", twoSides, testPiecesByMessages},
+	{"calls that wait", fewSwitches, testBlockingForms},
+	{"calls that wait, in callbacks", anywhere, testBlockingRefused},
 	{"flush behind pieces", anywhere, testFlushBehindPieces},
 	{"close amid pieces", twoSides, testCloseAmidPieces},
 	{"many in flight", fewSwitches, testManyAccesses},

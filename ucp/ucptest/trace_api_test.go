@@ -43,12 +43,14 @@ func closeEndpoint(ep *ucp.Endpoint, force bool, p *ucp.RequestParams) (*ucp.Req
 
 // peek looks for a message without taking it; take takes it.
 func peekMessage(w *ucp.Worker, tag ucp.Tag) (ucp.TagRecvInfo, bool) {
-	_, info, ok := w.TagProbe(tag, ucp.FullMask, false)
-	return info, ok
+	return w.TagPeek(tag, ucp.FullMask)
 }
 
-func takeMessage(w *ucp.Worker, tag ucp.Tag) (*ucp.TagMessage, ucp.TagRecvInfo, bool) {
-	return w.TagProbe(tag, ucp.FullMask, true)
+func takeMessage(w *ucp.Worker, tag ucp.Tag) (m *ucp.TagMessage, info ucp.TagRecvInfo, ok bool) {
+	if m, ok = w.TagTake(tag, ucp.FullMask); ok {
+		info = m.Info()
+	}
+	return m, info, ok
 }
 
 // atomicOps are the atomic operations as commands have them.
