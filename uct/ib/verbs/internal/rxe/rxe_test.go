@@ -1,4 +1,4 @@
-package verbs
+package rxe
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
 // memoryFile maps what a test gives it.
@@ -50,8 +51,8 @@ func TestRingChecks(t *testing.T) {
 	} {
 		f, _ := newMemory(4096, c.log2, c.mask)
 		f.mem = f.mem[:c.size]
-		var r rxeRing
-		err := r.mmap(f, abi.Mminfo{Size: c.size}, c.elem)
+		var r ring
+		err := r.mmap(provider.Device{File: f}, abi.Mminfo{Size: c.size}, c.elem)
 		if c.ok != (err == nil) || !c.ok && !errors.Is(err, ucs.ErrIO) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -67,38 +68,38 @@ func TestRingChecks(t *testing.T) {
 // the size, whatever they are.
 func TestRingIndices(t *testing.T) {
 	f, h := newMemory(4096, 6, 7)
-	q := &rxeCQ{}
-	if err := q.ring.mmap(f, abi.Mminfo{Size: 4096}, 48); err != nil {
+	q := &cq{}
+	if err := q.ring.mmap(provider.Device{File: f}, abi.Mminfo{Size: 4096}, 48); err != nil {
 		t.Fatal(err)
 	}
-	wc := make([]WC, 20)
+	wc := make([]provider.WC, 20)
 	h.ProducerIndex = 0xfffffffb // 3
-	if n := q.poll(wc); n != 3 || h.ConsumerIndex != 3 {
+	if n := q.Poll(wc); n != 3 || h.ConsumerIndex != 3 {
 		t.Errorf("%d completions, index %d", n, h.ConsumerIndex)
 	}
 	h.ProducerIndex = 2 // once around
-	if n := q.poll(wc); n != 7 || h.ConsumerIndex != 2 {
+	if n := q.Poll(wc); n != 7 || h.ConsumerIndex != 2 {
 		t.Errorf("%d completions, index %d", n, h.ConsumerIndex)
 	}
 	f, h = newMemory(4096, 6, 7)
-	var rq rxeRecvQueue
-	if err := rq.mmap(f, abi.Mminfo{Size: 4096}, 1); err != nil {
+	var rq recvQueue
+	if err := rq.mmap(provider.Device{File: f}, abi.Mminfo{Size: 4096}, 1); err != nil {
 		t.Fatal(err)
 	}
 	h.ConsumerIndex = 0xfffffff8 // 0
-	n, err := rq.post(make([]RecvWR, 20))
+	n, err := rq.post(make([]provider.RecvWR, 20))
 	if n != 7 || !errors.Is(err, ucs.ErrNoResource) || h.ProducerIndex != 7 {
 		t.Errorf("%d receives, index %d: %v", n, h.ProducerIndex, err)
 	}
 	h.ConsumerIndex = 3
-	if n, err := rq.post(make([]RecvWR, 3)); n != 3 || err != nil || h.ProducerIndex != 2 {
+	if n, err := rq.post(make([]provider.RecvWR, 3)); n != 3 || err != nil || h.ProducerIndex != 2 {
 		t.Errorf("%d receives, index %d: %v", n, h.ProducerIndex, err)
 	}
 }
 
 // TestOldAH: a kernel that does not number addresses is named.
 func TestOldAH(t *testing.T) {
-	err := (&rxeAH{}).attach(&AH{pd: &PD{ctx: &Context{file: &memoryFile{}}}})
+	err := (&ah{ctx: &context{dev: provider.Device{File: &memoryFile{}}}}).Attach()
 	if !errors.Is(err, ucs.ErrUnsupported) || !strings.Contains(err.Error(), "need Linux 5.16") {
 		t.Error(err)
 	}
@@ -108,41 +109,42 @@ func TestOldAH(t *testing.T) {
 // the cell of its name comes back.
 func TestResizeAnswer(t *testing.T) {
 	f, h := newMemory(4096, 6, 7)
-	c := &Context{file: f}
-	defer c.cells.free()
-	s := &SRQ{pd: &PD{ctx: c}, attr: SRQInitAttr{MaxSGE: 1}}
-	old := &rxeSRQ{}
-	if err := old.rq.mmap(f, abi.Mminfo{Size: 4096}, 1); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := old.postRecv(make([]RecvWR, 5)); n != 5 || err != nil {
-		t.Fatal(n, err)
-	}
-	if _, err := old.resize(s, 4); !errors.Is(err, ucs.ErrInvalidParam) {
-		t.Errorf("no room for what is posted: %v", err)
-	}
+	c := &context{dev: provider.Device{File: f}}
+	defer c.Detach()
 	for _, size := range []uint32{100, 1 << 31, 4096} {
-		next, err := old.resize(s, 5)
+		h.ProducerIndex = 0
+		s := &srq{ctx: c}
+		if err := s.rq.mmap(c.dev, abi.Mminfo{Size: 4096}, 1); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := s.PostRecv(make([]provider.RecvWR, 5)); n != 5 || err != nil {
+			t.Fatal(n, err)
+		}
+		small, enough := 4, 5
+		if _, err := s.Resize(&small); !errors.Is(err, ucs.ErrInvalidParam) {
+			t.Errorf("no room for what is posted: %v", err)
+		}
+		next, err := s.Resize(&enough)
 		if err != nil {
 			t.Fatal(err)
 		}
-		cell := next.(*rxeSRQ).cell
+		cell, spare := next.(*srqResizing).cell, len(c.cells.spare)
 		copy(cell, abi.Bytes(&abi.Mminfo{Size: size}))
 		h.ProducerIndex = 0xfffffffd // 5
-		err = next.attach(s)
+		n := 0
+		err = next.Done(&n)
 		if ok := size == 4096; ok != (err == nil) || !ok && !errors.Is(err, ucs.ErrIO) {
 			t.Errorf("a ring of %d bytes: %v", size, err)
 		}
-		if err == nil {
-			if n, err := next.postRecv(make([]RecvWR, 9)); n != 2 || !errors.Is(err, ucs.ErrNoResource) {
-				t.Errorf("%d receives beside 5 in a ring of 7: %v", n, err)
-			}
+		if n, e := s.PostRecv(make([]provider.RecvWR, 9)); err == nil && (n != 2 || !errors.Is(e, ucs.ErrNoResource)) {
+			t.Errorf("%d receives beside 5 in a ring of 7: %v", n, e)
+		} else if err != nil && (n != 0 || e == nil) {
+			t.Errorf("%d receives without a ring: %v", n, e)
 		}
-		spare := len(c.cells.spare)
-		next.detach()
-		next.detach()
 		if len(c.cells.spare) != spare+1 {
 			t.Errorf("%d cells, %d before", len(c.cells.spare), spare)
 		}
+		s.Detach()
+		s.Detach()
 	}
 }

@@ -1,13 +1,7 @@
-package verbs
-
-// Soundness: the cells are memory that Go's runtime does not manage and that stays
-// mapped until the Context is closed, after every object with a cell; so their
-// addresses may be kept as numbers inside commands.
+package rxe
 
 import (
-	"encoding/binary"
 	"sync"
-	"unsafe"
 
 	"github.com/ucx-go/ucx/internal/arena"
 )
@@ -58,9 +52,3 @@ func (s *slab) free() {
 	}
 	s.pages, s.spare = nil, nil
 }
-
-// addressOf is where memory is that does not move.
-func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
-
-func native32(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }
-func native64(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }
