@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/race"
-	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -27,7 +26,6 @@ var mutants = []struct {
 	{"swaps the header", "am short", func(ep uct.Endpoint) uct.Endpoint { return &swapsHeader{ep} }},
 	{"packs twice", "am bcopy", func(ep uct.Endpoint) uct.Endpoint { return &packsTwice{ep} }},
 	{"swallows long messages", "am limits", func(ep uct.Endpoint) uct.Endpoint { return &swallows{ep} }},
-	{"takes what has no room", "refusal", func(ep uct.Endpoint) uct.Endpoint { return &takesAnything{ep} }},
 	{"never queues", "pending order", func(ep uct.Endpoint) uct.Endpoint { return &neverQueues{ep} }},
 	{"purges twice", "pending purge", func(ep uct.Endpoint) uct.Endpoint { return &purgesTwice{ep} }},
 	{"flushes too early", "flush", func(ep uct.Endpoint) uct.Endpoint { return &flushesEarly{ep} }},
@@ -44,6 +42,7 @@ var mutants = []struct {
 		go func() { select {} }()
 		return ep
 	}},
+	{"takes what has no room", "refusal", func(ep uct.Endpoint) uct.Endpoint { return &takesAnything{ep} }},
 }
 
 type changesByte struct{ uct.Endpoint }
@@ -75,15 +74,6 @@ func (e *swallows) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c *
 		return nil
 	}
 	return e.Endpoint.AMShort(id, h, b, f, c)
-}
-
-type takesAnything struct{ uct.Endpoint }
-
-func (e *takesAnything) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c *uct.Completion) error {
-	if err := e.Endpoint.AMShort(id, h, b, f, c); err != ucs.ErrNoResource {
-		return err
-	}
-	return nil
 }
 
 type neverQueues struct{ uct.Endpoint }
