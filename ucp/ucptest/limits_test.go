@@ -2,6 +2,7 @@ package ucptest
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -146,14 +148,14 @@ func TestLockLimit(t *testing.T) {
 	const limit, size = 8 << 20, 64 << 20
 	var have unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &have); err != nil || have.Cur < limit {
-		t.Skipf("missing: the right to lock %d bytes of memory: %d, %v", limit, have.Cur, err)
+		needtest.Right(t, fmt.Sprintf("the right to lock %d bytes of memory: %d, %v", limit, have.Cur, err))
 	}
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
 		t.Fatal(err)
 	}
 	if os.Geteuid() == 0 { // who may exceed it
 		if err := syscall.Setresuid(65534, 65534, 65534); err != nil {
-			t.Skipf("missing: another user to become: %v", err)
+			needtest.Right(t, fmt.Sprintf("another user to become: %v", err))
 		}
 	}
 	r := newRig(t, transport{name: "local", settings: []setting{{"TLS", "posix,sysv,tcp"}, {"NET_DEVICES", "lo"}}})
@@ -172,7 +174,7 @@ func TestLockLimit(t *testing.T) {
 	locked := func(f func()) {
 		t.Helper()
 		if err := unix.Mlockall(unix.MCL_FUTURE); err != nil {
-			t.Skipf("missing: the right to lock memory: %v", err)
+			needtest.Right(t, fmt.Sprintf("the right to lock memory: %v", err))
 		}
 		defer unix.Munlockall()
 		f()
