@@ -19,12 +19,15 @@ type ErrMode uint8
 // Error handling modes.
 const (
 	// ErrModeNone promises nothing: the error handler is never called.
-	ErrModeNone = ErrMode(proto.ErrModeNone)
+	ErrModeNone ErrMode = 0
 
 	// ErrModePeer ends every operation of the endpoint, with success or an
 	// error, and calls the error handler once.
-	ErrModePeer = ErrMode(proto.ErrModePeer)
+	ErrModePeer ErrMode = 1
 )
+
+// The modes have the numbers that travel.
+var _ = [1]struct{}{}[ErrModePeer-ErrMode(proto.ErrModePeer)]
 
 // EndpointFlags modify the creation of an endpoint.
 type EndpointFlags uint32
