@@ -8,17 +8,19 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// qp is a ring of sends, and one of receives unless they are shared.
+// qp is a ring of sends, and one of receives unless they are shared. Who posts sends
+// and who posts receives are not in each other's way: what is written for one is not
+// close to what is read for the other.
 type qp struct {
 	provider.OneRoom
 	sq     ring
-	inline int // bytes that fit behind one
-	rq     recvQueue
+	inline int // bytes that fit behind a send
 	bell   bell
 	ctx    *context
 	typ    provider.QPType
 	shared bool // receives come from elsewhere
 	resp   abi.RxeCreateQpResp
+	rq     recvQueue
 }
 
 func (q *qp) Data() (in, out []byte) { return nil, abi.Bytes(&q.resp) }
