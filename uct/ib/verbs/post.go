@@ -22,6 +22,8 @@ import (
 // tells it once of all of them. What was begun and not rung, by whoever stopped
 // half-way or panicked, is forgotten by the next Begin.
 //
+// Of the flags SendInline is not needed: who calls Inline sends so.
+//
 // The first mistake counts, be it a full queue: its request is taken back, what comes
 // behind it does nothing, and Ring posts what was before it and returns the error.
 //
