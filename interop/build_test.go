@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/ucx-go/ucx/internal/needtest"
 )
 
 // A program is a peer to start: where it is and what it needs.
@@ -15,16 +17,6 @@ type program struct {
 	tool string // ucx_perftest
 	env  []string
 	ours bool
-}
-
-// need skips the test because something is missing, or fails it where the set-up
-// script was to provide everything.
-func need(t testing.TB, what string) {
-	t.Helper()
-	if os.Getenv("REQUIRE_TEST_TOOLS") != "" {
-		t.Fatalf("missing although the set-up script has run: %s", what)
-	}
-	t.Skip("missing: " + what)
 }
 
 // distribution is the prefix of the C UCX that comes with the system.
@@ -50,10 +42,10 @@ func buildC(t *testing.T, dir string) []program {
 	t.Helper()
 	list := prefixes()
 	if len(list) == 0 {
-		need(t, "a C UCX to test against: "+distribution+"/include/ucp/api/ucp.h, or CPEERS")
+		needtest.Tool(t, "a C UCX to test against: "+distribution+"/include/ucp/api/ucp.h, or CPEERS")
 	}
 	if _, err := exec.LookPath("gcc"); err != nil {
-		need(t, "gcc, to build the C peer")
+		needtest.Tool(t, "gcc, to build the C peer")
 	}
 	var programs []program
 	for i, prefix := range list {

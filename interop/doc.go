@@ -8,7 +8,9 @@
 //
 // The outcome is a matrix: operations, sizes and directions against C releases,
 // settings and network devices. CPEERS=/prefix1:/prefix2 names C installations
-// to test beside the distribution's. With -short a small part is run.
+// to test beside the distribution's. With -short a small part is run. What C UCX
+// does not do is "uns", in the cells that unable_test.go lists with the status it
+// gives; anywhere else it is a failure, and so is a listed cell that works.
 //
 // # The protocol of the peers
 //

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ucx-go/ucx/internal/needtest"
 )
 
 // setting is a group of columns.
@@ -92,7 +94,7 @@ func TestMatrix(t *testing.T) {
 		t.Run(theirs.name+"/tcp", func(t *testing.T) {
 			runMatrix(t, where, ours, theirs, networkGroups(where), allSizes)
 			if where.eth == "" {
-				t.Run("devices eth and both", func(t *testing.T) { need(t, where.why) })
+				t.Run("devices eth and both", func(t *testing.T) { needtest.Right(t, where.why) })
 			}
 		})
 		t.Run(theirs.name+"/shm", func(t *testing.T) {
@@ -193,7 +195,11 @@ func (r *runner) one(op operation, size int, weSend bool) {
 		r.matrix.set(at, size, r.column(), notRun)
 		return
 	}
-	r.record(at, size, r.try(op, size, weSend))
+	from, expected := r.ours, unable(inabilities, r.ours, false, r.setting.name, r.route.name, op.name, size)
+	if !weSend {
+		from, expected = r.theirs, unable(inabilities, r.theirs, true, r.setting.name, r.route.name, op.name, size)
+	}
+	r.record(at, size, expected.judge(from.name, r.try(op, size, weSend)))
 }
 
 // try runs an operation. After a failure the peers' state is unknown, so the
@@ -242,7 +248,7 @@ func (r *runner) record(at row, size int, err error) {
 	case err == nil:
 		r.matrix.set(at, size, r.column(), ok)
 	case errors.Is(err, errNothingToDo):
-	case errors.Is(err, errUnsupported):
+	case errors.Is(err, errUnable):
 		r.matrix.set(at, size, r.column(), unsupported)
 	default:
 		r.failures++

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -332,7 +333,7 @@ func TestUnplugged(t *testing.T) {
 			t.Run(theirs.name+"/"+ends, func(t *testing.T) {
 				here, there, err := newLinkedPlaces()
 				if err != nil {
-					need(t, "two network namespaces: "+err.Error())
+					needtest.Right(t, "two network namespaces: "+err.Error())
 				}
 				defer here.close()
 				defer there.close()

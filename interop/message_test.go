@@ -49,15 +49,11 @@ func (p *peer) received(request int, m message) error {
 
 // Outcomes of an operation that are no failures.
 var (
-	errUnsupported = errors.New("unsupported by C")
+	errUnable      = errors.New("C cannot do it, which is known")
 	errNothingToDo = errors.New("nothing to do at this size")
 )
 
-// statusError names the peer that reported a status. What C UCX says it cannot
-// do is no failure of ours.
+// statusError is a failure that a peer has reported.
 func (p *peer) statusError(what string, status ucs.Status) error {
-	if p.isC() && (status == ucs.ErrUnsupported || status == ucs.ErrNotImplemented) {
-		return fmt.Errorf("%s: %s: %w", p.name, what, errUnsupported)
-	}
-	return fmt.Errorf("%s: %s: %w", p.name, what, status)
+	return &refusal{who: p.name, what: what, status: status}
 }

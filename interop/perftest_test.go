@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ucx-go/ucx/internal/needtest"
 )
 
 // perftestRuns is what the real ucx_perftest of each C installation does with
@@ -35,7 +37,7 @@ func TestPerftest(t *testing.T) {
 	for _, theirs := range c {
 		t.Run(theirs.name, func(t *testing.T) {
 			if _, err := os.Stat(theirs.tool); err != nil {
-				need(t, theirs.tool)
+				needtest.Tool(t, theirs.tool)
 			}
 			runPerftest(t, ours, theirs)
 		})

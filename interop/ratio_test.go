@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+
+	"github.com/ucx-go/ucx/internal/needtest"
 )
 
 var rounds = flag.Int("rounds", 0, "TestRatio: rounds to measure; 0 skips it")
@@ -80,7 +82,7 @@ func TestRatio(t *testing.T) {
 	reference := c[min(1, len(c)-1)]
 	ours := buildTool(t, dir)
 	if _, err := exec.LookPath("taskset"); err != nil {
-		need(t, "taskset")
+		needtest.Tool(t, "taskset")
 	}
 	where := newPlace()
 	defer where.close()

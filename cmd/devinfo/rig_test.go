@@ -3,13 +3,13 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/rdmatest"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -19,10 +19,7 @@ import (
 func compareWithC(t *testing.T) {
 	rdmatest.All(t)
 	if _, err := exec.LookPath("ibv_devinfo"); err != nil {
-		if os.Getenv("REQUIRE_TEST_TOOLS") == "1" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v (apt-get install ibverbs-utils)", err)
+		needtest.Tool(t, fmt.Sprintf("%v (apt-get install ibverbs-utils)", err))
 	}
 	ucttest.NoLeaks(t)
 	list, err := verbs.Devices("")

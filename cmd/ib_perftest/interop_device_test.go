@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ucx-go/ucx/cmd/internal/ibtool"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/porttest"
 	"github.com/ucx-go/ucx/internal/rdmatest"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -37,10 +38,7 @@ func onDevice(t *testing.T) string {
 func needC(t *testing.T, name string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
-		if os.Getenv("REQUIRE_TEST_TOOLS") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v (apt-get install perftest)", err)
+		needtest.Tool(t, fmt.Sprintf("%v (apt-get install perftest)", err))
 	}
 }
 

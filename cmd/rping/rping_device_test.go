@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/rdmatest"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
@@ -59,10 +60,7 @@ func deviceSystem(t *testing.T) (sys *system, client, server string) {
 func c(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *lines) {
 	t.Helper()
 	if _, err := exec.LookPath("rping"); err != nil {
-		if os.Getenv("REQUIRE_TEST_TOOLS") == "1" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v (apt-get install rdmacm-utils)", err)
+		needtest.Tool(t, fmt.Sprintf("%v (apt-get install rdmacm-utils)", err))
 	}
 	stdout, stderr = newLines("rdma_listen"), newLines("")
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs/config"
 )
 
@@ -30,10 +31,7 @@ func cTools(t *testing.T) []string {
 		tools = append(tools, tool)
 	}
 	if len(tools) == 0 {
-		if os.Getenv("REQUIRE_TEST_TOOLS") != "" {
-			t.Fatal("C's ucx_info is missing although the set-up script has run")
-		}
-		t.Skip("C's ucx_info is not installed (Debian package ucx-utils)")
+		needtest.Tool(t, "C's ucx_info (apt-get install ucx-utils)")
 	}
 	return tools
 }

@@ -1,6 +1,7 @@
 package ucptest
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/internal/needtest"
 )
 
 // confinedVar names the test that the process runs alone, in surroundings of its
@@ -44,7 +47,7 @@ func confined(t *testing.T, namespaces uintptr) bool {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		if namespaces != 0 {
-			t.Skipf("missing: the right to make namespaces: %v", err)
+			needtest.Right(t, fmt.Sprintf("the right to make namespaces: %v", err))
 		}
 		t.Fatal(err)
 	}
@@ -67,7 +70,7 @@ func mountShm(t *testing.T, options string, flags uintptr) {
 	must := func(what string, err error) {
 		t.Helper()
 		if err != nil {
-			t.Skipf("missing: the right to mount: %s: %v", what, err)
+			needtest.Right(t, fmt.Sprintf("the right to mount: %s: %v", what, err))
 		}
 	}
 	must("private mounts", unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
@@ -78,6 +81,6 @@ func mountShm(t *testing.T, options string, flags uintptr) {
 func setShmLimit(t *testing.T, name, value string) {
 	t.Helper()
 	if err := os.WriteFile("/proc/sys/kernel/"+name, []byte(value), 0); err != nil {
-		t.Skipf("missing: the right to set limits of an IPC namespace: %v", err)
+		needtest.Right(t, fmt.Sprintf("the right to set limits of an IPC namespace: %v", err))
 	}
 }

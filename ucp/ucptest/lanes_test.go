@@ -142,7 +142,7 @@ func TestLanePurposes(t *testing.T) {
 	expect("a rendezvous", over("lanemsg", proto.IDRndvRTS), over("lanemsg", proto.IDRndvATS), "lanebw get zcopy")
 
 	// What the endpoint says of itself is what it has.
-	list, e := there.Transports(), there.Explain()
+	list, e := there.Attr().Transports, there.Explain()
 	if len(list) != 5 || len(e.Lanes) != len(list) || e.Trace == nil {
 		t.Fatalf("%d lanes, %d explained:\n%s", len(list), len(e.Lanes), e)
 	}

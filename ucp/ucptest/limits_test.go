@@ -2,6 +2,7 @@ package ucptest
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -123,7 +125,7 @@ func TestFileLimit(t *testing.T) {
 				if strings.Contains(text, "too many open files") && !strings.Contains(text, fileLimit) {
 					t.Errorf("%d descriptors: the explanation does not name the limit:\n%s", spare, text)
 				}
-				enough = ep.Transports()[0].Name == "posix"
+				enough = ep.Attr().Transports[0].Name == "posix"
 			})
 			if enough {
 				t.Logf("%d descriptors are enough, with fewer there was no endpoint %d times", spare, failed)
@@ -146,14 +148,14 @@ func TestLockLimit(t *testing.T) {
 	const limit, size = 8 << 20, 64 << 20
 	var have unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &have); err != nil || have.Cur < limit {
-		t.Skipf("missing: the right to lock %d bytes of memory: %d, %v", limit, have.Cur, err)
+		needtest.Right(t, fmt.Sprintf("the right to lock %d bytes of memory: %d, %v", limit, have.Cur, err))
 	}
 	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
 		t.Fatal(err)
 	}
 	if os.Geteuid() == 0 { // who may exceed it
 		if err := syscall.Setresuid(65534, 65534, 65534); err != nil {
-			t.Skipf("missing: another user to become: %v", err)
+			needtest.Right(t, fmt.Sprintf("another user to become: %v", err))
 		}
 	}
 	r := newRig(t, transport{name: "local", settings: []setting{{"TLS", "posix,sysv,tcp"}, {"NET_DEVICES", "lo"}}})
@@ -172,7 +174,7 @@ func TestLockLimit(t *testing.T) {
 	locked := func(f func()) {
 		t.Helper()
 		if err := unix.Mlockall(unix.MCL_FUTURE); err != nil {
-			t.Skipf("missing: the right to lock memory: %v", err)
+			needtest.Right(t, fmt.Sprintf("the right to lock memory: %v", err))
 		}
 		defer unix.Munlockall()
 		f()
@@ -188,7 +190,7 @@ func TestLockLimit(t *testing.T) {
 		})
 		if err == nil {
 			t.Errorf("%s: more than may be locked", prio)
-			m.Unmap()
+			m.Close()
 		} else if missing, ok := saysAll(err.Error(), []string{"67108864 bytes", "8388608 bytes may be locked", "ulimit -l"}); !ok || !errors.Is(err, ucs.ErrNoMemory) {
 			t.Errorf("%s: %v, want %q in it", prio, err, missing)
 		}
@@ -200,7 +202,7 @@ func TestLockLimit(t *testing.T) {
 	locked(func() {
 		if m, err := a.ctx.MemMap(ucp.MemMapParams{Length: 1 << 20, Flags: ucp.MemMapAllocate}); err != nil {
 			t.Error(err)
-		} else if err := m.Unmap(); err != nil {
+		} else if err := m.Close(); err != nil {
 			t.Error(err)
 		}
 	})

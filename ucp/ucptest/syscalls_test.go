@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucp"
 )
@@ -29,10 +30,7 @@ func TestNoSystemCalls(t *testing.T) {
 		t.Skip("rare events are also looked for by time, and the race detector takes its time")
 	}
 	if _, err := exec.LookPath("strace"); err != nil {
-		if os.Getenv("REQUIRE_TEST_TOOLS") != "" {
-			t.Fatal(err)
-		}
-		t.Skip("needs strace")
+		needtest.Tool(t, "strace")
 	}
 	few, many := 100_000, 1_000_000
 	if testing.Short() {

@@ -36,7 +36,7 @@ func (c *conversation) window(a *arguments) {
 // unmap NAME takes a window away.
 func (c *conversation) unmap(a *arguments) {
 	w := c.windows[a.next()]
-	if err := w.mem.Unmap(); err != nil {
+	if err := w.mem.Close(); err != nil {
 		c.t.Fatalf("%q: %v", a.line, err)
 	}
 	w.mem = nil

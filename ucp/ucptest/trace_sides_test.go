@@ -80,7 +80,7 @@ func (c *conversation) end() {
 	}
 	for _, w := range c.windows {
 		if w.mem != nil {
-			w.mem.Unmap()
+			w.mem.Close()
 		}
 	}
 	for _, s := range c.rig.sides {
@@ -177,7 +177,7 @@ func (c *conversation) drop(*arguments) { c.net.Drop(ucs.ErrConnectionReset) }
 // lanes ENDPOINT shows the lanes of an endpoint.
 func (c *conversation) lanes(a *arguments) {
 	ep := c.endNamed(a.next())
-	for _, tr := range ep.Transports() {
+	for _, tr := range ep.Attr().Transports {
 		c.say(fmt.Sprintf("%s: %s", ep.name, tr.Device))
 	}
 }

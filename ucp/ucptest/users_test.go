@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -30,7 +31,7 @@ func TestUsers(t *testing.T) {
 		return
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("missing: root, to become other users")
+		needtest.Right(t, "root, to become other users")
 	}
 	program := publicProgram(t)
 	for _, c := range []struct {
@@ -149,7 +150,7 @@ func startUser(t *testing.T, program string, uid uint32, setting string) *userPr
 	p.in, p.out = in, bufio.NewScanner(out)
 	p.out.Buffer(nil, 1<<20)
 	if err := p.cmd.Start(); err != nil {
-		t.Skipf("missing: the right to become user %d: %v", uid, err)
+		needtest.Right(t, fmt.Sprintf("the right to become user %d: %v", uid, err))
 	}
 	t.Cleanup(func() {
 		if p.cmd.ProcessState == nil {
@@ -202,7 +203,7 @@ func userPeer(t *testing.T) {
 		r.must(recv, nil)
 		ucttest.SameBytes(t, "message", got, src)
 	}
-	fmt.Printf("peer lane %s\npeer explanation %q\npeer done now\n", ep.Transports()[0].Name, ep.Explain().String())
+	fmt.Printf("peer lane %s\npeer explanation %q\npeer done now\n", ep.Attr().Transports[0].Name, ep.Explain().String())
 	// The other one may still need an answer.
 	end := make(chan struct{})
 	go func() {

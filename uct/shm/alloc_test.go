@@ -2,11 +2,13 @@ package shm
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -377,7 +379,7 @@ func TestKeptDescriptors(t *testing.T) {
 func TestFullDirectory(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skipf("missing: the right to mount a file system: %v", err)
+		needtest.Right(t, fmt.Sprintf("the right to mount a file system: %v", err))
 	}
 	defer unix.Unmount(dir, 0)
 	ucttest.NoLeaks(t)

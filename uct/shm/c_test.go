@@ -16,21 +16,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log/logtest"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
-
-// need skips the test because something is missing, or fails it where the set-up
-// script was to provide everything.
-func need(t testing.TB, what string) {
-	t.Helper()
-	if os.Getenv("REQUIRE_TEST_TOOLS") != "" {
-		t.Fatalf("missing although the set-up script has run: %s", what)
-	}
-	t.Skip("missing: " + what)
-}
 
 // cInstallation is a C UCX that testdata/uctpeer.c was built with.
 type cInstallation struct {
@@ -42,7 +33,7 @@ type cInstallation struct {
 func buildC(t *testing.T) []cInstallation {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
-		need(t, "gcc, to build the C peer")
+		needtest.Tool(t, "gcc, to build the C peer")
 	}
 	dir := t.TempDir()
 	var list []cInstallation
@@ -64,7 +55,7 @@ func buildC(t *testing.T) []cInstallation {
 		list = append(list, c)
 	}
 	if len(list) == 0 {
-		need(t, "a C UCX to test against: /usr/include/uct/api/version.h, or CPEERS")
+		needtest.Tool(t, "a C UCX to test against: /usr/include/uct/api/version.h, or CPEERS")
 	}
 	return list
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
@@ -72,7 +73,7 @@ func startPeerIn(t testing.TB, namespaces uintptr, transport string, settings ..
 	p.in, p.out = in, bufio.NewScanner(out)
 	if err := p.cmd.Start(); err != nil {
 		if namespaces != 0 {
-			t.Skipf("missing: the right to make namespaces: %v", err)
+			needtest.Right(t, fmt.Sprintf("the right to make namespaces: %v", err))
 		}
 		t.Fatal(err)
 	}

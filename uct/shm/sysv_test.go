@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
@@ -129,10 +130,7 @@ func TestSysvWindow(t *testing.T) {
 		t.Skip("the calls have other names")
 	}
 	if _, err := exec.LookPath("strace"); err != nil {
-		if os.Getenv("REQUIRE_TEST_TOOLS") != "" {
-			t.Fatal(err)
-		}
-		t.Skip("needs strace")
+		needtest.Tool(t, "strace")
 	}
 	file := filepath.Join(t.TempDir(), "calls")
 	cmd := exec.Command("strace", "-f", "-o", file, os.Args[0], "-test.run=^"+t.Name()+"$")

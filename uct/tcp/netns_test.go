@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -35,14 +36,11 @@ type node struct {
 func startNode(t *testing.T) *node {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("network namespaces need root")
+		needtest.Right(t, "root, to make network namespaces")
 	}
 	for _, tool := range []string{"ip", "nsenter"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			if os.Getenv("REQUIRE_TEST_TOOLS") != "" {
-				t.Fatalf("no %s command although the set-up script has run", tool)
-			}
-			t.Skipf("no %s command", tool)
+			needtest.Tool(t, "the command "+tool)
 		}
 	}
 	cmd := exec.Command("/proc/self/exe")
@@ -58,7 +56,7 @@ func startNode(t *testing.T) *node {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Skipf("cannot make a network namespace: %v", err)
+		needtest.Right(t, fmt.Sprintf("the right to make network namespaces: %v", err))
 	}
 	n := &node{t: t, cmd: cmd, in: in, out: bufio.NewScanner(out)}
 	t.Cleanup(func() {
@@ -75,7 +73,7 @@ func (n *node) ip(args ...string) {
 	n.t.Helper()
 	args = append([]string{"-t", strconv.Itoa(n.cmd.Process.Pid), "-n", "ip"}, args...)
 	if out, err := exec.Command("nsenter", args...).CombinedOutput(); err != nil {
-		n.t.Skipf("cannot set up network devices: %v: %s", err, out)
+		needtest.Right(n.t, fmt.Sprintf("the right to set up network devices: %v: %s", err, out))
 	}
 }
 

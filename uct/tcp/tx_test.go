@@ -2,12 +2,14 @@ package tcp
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -308,11 +310,11 @@ func TestBoundedWrite(t *testing.T) {
 	h := newHost(t, "")
 	l := listenRaw(t, h, false)
 	if err := unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20); err != nil {
-		t.Skipf("large socket buffers need CAP_NET_ADMIN: %v", err)
+		needtest.Right(t, fmt.Sprintf("the right to have large socket buffers (CAP_NET_ADMIN): %v", err))
 	}
 	ep, p := l.connect(h)
 	if err := unix.SetsockoptInt(int(ep.conn.fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 64<<20); err != nil {
-		t.Skipf("large socket buffers need CAP_NET_ADMIN: %v", err)
+		needtest.Right(t, fmt.Sprintf("the right to have large socket buffers (CAP_NET_ADMIN): %v", err))
 	}
 	data := make([]byte, 2*maxSends*maxSend)
 	d := newDone()

@@ -18,6 +18,8 @@ type stream struct {
 	s    *Sender
 	next uint64   // number of the next message
 	got  []uint64 // numbers that arrived
+
+	other map[uint64]int // sizes of the messages that have another, by number
 }
 
 const (
@@ -54,7 +56,11 @@ func newStreamBetween(t *testing.T, a, b *Host) *stream {
 	st.s = &Sender{T: t, From: a, Endpoint: st.ep, ID: streamID}
 	b.Handle(t, streamID, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 		n := sequence(data)
-		SameBytes(t, "message", data, numbered(n, st.size))
+		size := st.size
+		if other, ok := st.other[n]; ok {
+			size = other
+		}
+		SameBytes(t, "message", data, numbered(n, size))
 		st.got = append(st.got, n)
 		return nil
 	})
@@ -69,6 +75,20 @@ func newStreamBetween(t *testing.T, a, b *Host) *stream {
 func (st *stream) send() error {
 	err := st.sendNumber(st.next)
 	if accepted(err) {
+		st.next++
+	}
+	return err
+}
+
+// sendOther sends the next message in another way, as long as that allows.
+func (st *stream) sendOther(s *Sender, k *Kind) error {
+	size := k.Max(st.a.Iface.Attr())
+	err := s.Send(k, numbered(st.next, size))
+	if accepted(err) {
+		if st.other == nil {
+			st.other = make(map[uint64]int)
+		}
+		st.other[st.next] = size
 		st.next++
 	}
 	return err

@@ -42,6 +42,7 @@ var mutants = []struct {
 		go func() { select {} }()
 		return ep
 	}},
+	{"takes what has no room", "refusal", func(ep uct.Endpoint) uct.Endpoint { return &takesAnything{ep} }},
 }
 
 type changesByte struct{ uct.Endpoint }

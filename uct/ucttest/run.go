@@ -89,9 +89,15 @@ func lacks(flags, needs uct.IfaceFlags) string {
 func Run(t *testing.T, f Fixture) {
 	t.Helper()
 	var flags uct.IfaceFlags
+	looked := false
+	look := func(t *testing.T) {
+		h := f.Open(t)
+		flags, looked = h.Iface.Attr().Flags, true
+		h.Close(t)
+	}
 	t.Run("open and close", func(t *testing.T) {
 		NoLeaks(t)
-		flags = f.Open(t).Iface.Attr().Flags
+		look(t)
 	})
 	known := make(map[string]bool)
 	for _, test := range tests {
@@ -99,6 +105,9 @@ func Run(t *testing.T, f Fixture) {
 		t.Run(test.name, func(t *testing.T) {
 			if why := f.Skip[test.name]; why != "" {
 				t.Skip(why)
+			}
+			if !looked { // -run has left out the first
+				look(t)
 			}
 			if missing := lacks(flags, test.needs); missing != "" {
 				t.Skip("the transport lacks " + missing)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/porttest"
 	"github.com/ucx-go/ucx/internal/rdmatest"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
@@ -101,10 +102,7 @@ func (p *process) status(t *testing.T) int {
 func needC(t *testing.T, tool *Tool) {
 	t.Helper()
 	if _, err := exec.LookPath("ibv_" + tool.Name); err != nil {
-		if os.Getenv("REQUIRE_TEST_TOOLS") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v (apt-get install ibverbs-utils)", err)
+		needtest.Tool(t, fmt.Sprintf("%v (apt-get install ibverbs-utils)", err))
 	}
 }
 

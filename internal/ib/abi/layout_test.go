@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/ucx-go/ucx/internal/needtest"
 )
 
 var headers = []string{
@@ -29,10 +31,7 @@ var headers = []string{
 // test.
 func text(t *testing.T) string {
 	t.Helper()
-	missing := t.Skipf
-	if os.Getenv("REQUIRE_TEST_TOOLS") == "1" {
-		missing = t.Fatalf
-	}
+	missing := func(format string, args ...any) { needtest.Tool(t, fmt.Sprintf(format, args...)) }
 	if _, err := exec.LookPath("gcc"); err != nil {
 		missing("no C compiler: %v (apt-get install gcc)", err)
 	}

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/ucx-go/ucx/internal/needtest"
 )
 
 var headers = []string{"rdma_user_cm.h", "ib_user_sa.h", "ib_user_verbs.h"}
@@ -22,10 +24,7 @@ var headers = []string{"rdma_user_cm.h", "ib_user_sa.h", "ib_user_verbs.h"}
 // dump compiles and runs a C program that prints expressions, by name.
 func dump(t *testing.T, values map[string]string) map[string]uint64 {
 	t.Helper()
-	missing := t.Skipf
-	if os.Getenv("REQUIRE_TEST_TOOLS") == "1" {
-		missing = t.Fatalf
-	}
+	missing := func(format string, args ...any) { needtest.Tool(t, fmt.Sprintf(format, args...)) }
 	if _, err := exec.LookPath("gcc"); err != nil {
 		missing("no C compiler: %v (apt-get install gcc)", err)
 	}

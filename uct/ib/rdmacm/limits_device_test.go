@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
@@ -89,10 +90,7 @@ func resources(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("rdma", "resource").Output()
 	if err != nil {
-		if os.Getenv("REQUIRE_TEST_TOOLS") == "1" {
-			t.Fatal(err)
-		}
-		t.Skipf("rdma resource: %v (apt-get install iproute2)", err)
+		needtest.Tool(t, fmt.Sprintf("rdma resource: %v (apt-get install iproute2)", err))
 	}
 	return string(out)
 }

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"os/exec"
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
@@ -28,10 +28,7 @@ const (
 func tool(t *testing.T, name string, args ...string) {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
-		if os.Getenv("REQUIRE_TEST_TOOLS") == "1" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v (apt-get install rdmacm-utils)", err)
+		needtest.Tool(t, fmt.Sprintf("%v (apt-get install rdmacm-utils)", err))
 	}
 	args = append(args, "-c", fmt.Sprint(toolConns), "-C", fmt.Sprint(toolMessages), "-S", fmt.Sprint(toolSize))
 	cmd := exec.CommandContext(timeout(t), name, args...)

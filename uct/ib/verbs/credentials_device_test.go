@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
@@ -19,7 +20,7 @@ func TestCredentials(t *testing.T) {
 	if os.Getenv(child) == "" {
 		deviceRig(t)
 		if os.Getuid() != 0 {
-			t.Skip("only root can change its credentials")
+			needtest.Right(t, "root, to change credentials")
 		}
 		cmd := exec.Command(must(os.Executable())(t), "-test.run=^TestCredentials$", "-test.v")
 		cmd.Env = append(os.Environ(), child+"=1")

@@ -2,6 +2,7 @@ package verbs_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -20,7 +22,7 @@ func TestMemlock(t *testing.T) {
 	if os.Getenv(child) == "" {
 		deviceRig(t)
 		if os.Getuid() != 0 {
-			t.Skip("only root can start a process without rights here")
+			needtest.Right(t, "root, to start a process without rights")
 		}
 		exe := must(os.Executable())(t)
 		cmd := exec.Command(exe, "-test.run=^TestMemlock$", "-test.v")
@@ -29,7 +31,7 @@ func TestMemlock(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		out, err := cmd.CombinedOutput()
 		if errors.Is(err, syscall.EACCES) {
-			t.Skipf("the test's program is not for everybody: %v", err)
+			needtest.Right(t, fmt.Sprintf("a program that everybody may run: %v", err))
 		}
 		if err != nil || !strings.Contains(string(out), "--- PASS: TestMemlock") {
 			t.Errorf("%v\n%s", err, out)

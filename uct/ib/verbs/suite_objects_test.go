@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
@@ -49,10 +50,7 @@ func resources(t *testing.T) string {
 	t.Helper()
 	rdma, err := exec.LookPath("rdma")
 	if err != nil {
-		if os.Getenv("REQUIRE_TEST_TOOLS") == "1" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v (apt-get install iproute2)", err)
+		needtest.Tool(t, fmt.Sprintf("%v (apt-get install iproute2)", err))
 	}
 	out, err := exec.Command(rdma, "resource", "show").CombinedOutput()
 	if err != nil {

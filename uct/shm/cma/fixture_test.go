@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/shm/internal/host"
@@ -88,7 +89,7 @@ func newProcess(t testing.TB, kind string, flags uintptr) *process {
 		in.Close()
 		out.Close()
 		if flags != 0 {
-			t.Skipf("no new namespaces for a process: %v", err)
+			needtest.Right(t, fmt.Sprintf("the right to make namespaces: %v", err))
 		}
 		t.Fatal(err)
 	}
@@ -165,10 +166,7 @@ func fixture(cfg *config.Set) *ucttest.Fixture {
 func needCMA(t testing.TB) {
 	t.Helper()
 	if err := machine.usable(); err != nil {
-		if os.Getenv("REQUIRE_TEST_TOOLS") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+		needtest.Tool(t, err.Error())
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -121,7 +122,7 @@ func TestDenialTexts(t *testing.T) {
 // is told otherwise.
 func TestOtherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("missing: root, to access processes of others")
+		needtest.Right(t, "root, to access processes of others")
 	}
 	p := newProcess(t, "nobody", 0)
 	reach := uct.ReachableParams{DeviceAddr: p.dev, IfaceAddr: p.addr}

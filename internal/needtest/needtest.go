@@ -1,0 +1,49 @@
+// Package needtest is for tests that need something of the machine: a tool, or a
+// right. Where it is missing they are skipped by name. Where scripts/setup has
+// provided everything, which REQUIRE_TEST_TOOLS says, a skip would hide that
+// something is not tested, and is a failure: of tools always, of rights where the
+// tests are run by root.
+package needtest
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// set says that the set-up script has run.
+var set = os.Getenv("REQUIRE_TEST_TOOLS") != ""
+
+// root says that the process was started by root; some tests become somebody else.
+// The root of a user namespace, which maps some users to others, has no rights
+// outside of it.
+var root = os.Geteuid() == 0 && wholeMachine("/proc/self/uid_map")
+
+// wholeMachine reads a map of users: that of the machine's own namespace has all,
+// and leaves them as they are.
+func wholeMachine(file string) bool {
+	text, err := os.ReadFile(file)
+	f := strings.Fields(string(text))
+	return err == nil && len(f) == 3 && f[0] == "0" && f[1] == "0" && f[2] == "4294967295"
+}
+
+// Tool skips the test because a tool, or something else that can be installed, is
+// missing.
+func Tool(t testing.TB, what string) {
+	t.Helper()
+	missing(t, what, set)
+}
+
+// Right skips the test because the process may not do something that root may.
+func Right(t testing.TB, what string) {
+	t.Helper()
+	missing(t, what, set && root)
+}
+
+func missing(t testing.TB, what string, required bool) {
+	t.Helper()
+	if required {
+		t.Fatalf("missing although the set-up script has run: %s", what)
+	}
+	t.Skip("missing: " + what)
+}

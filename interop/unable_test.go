@@ -1,0 +1,142 @@
+package interop
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// What C UCX cannot do is known, cell by cell, and is no failure of ours. If it says
+// so anywhere else, something that we send or offer has made it, which is one.
+
+// inability is cells of the matrix in which C says that it does not do what it was
+// told to.
+type inability struct {
+	release    string // of the C that starts the operation
+	sides      sides  // which of the two peers that is
+	setting    string // of the columns
+	routes     []string
+	operations []string
+	smallest   int // size of the operation: less is done
+	status     ucs.Status
+}
+
+// sides tells the peer that a setting is for from the one in our place, which is C as
+// well in TestControl.
+type sides uint8
+
+const (
+	theirSide sides = iota // settings of the other side only
+	eitherSide
+)
+
+var (
+	networkRoutes = []string{"lo", "eth", "both"}
+	peerRoutes    = []string{posix.name, sysv.name, posixCMA.name, allTransports.name} // in error mode peer
+)
+
+var inabilities = []inability{
+	// 1.22 without its protocols has no one-sided access any more. Nothing is put or
+	// got by itself, by no protocol.
+	{"1.22", theirSide, "proto=n", slices.Concat(networkRoutes, []string{posix.name, posixCMA.name}),
+		[]string{"put", "get", "put alloc", "get alloc"}, 1, ucs.ErrUnsupported},
+	{"1.22", theirSide, "proto=n", slices.Concat(networkRoutes, []string{posix.name, posixCMA.name}),
+		[]string{"puts and gets", "puts, gets alloc", "fence", "fence alloc"}, 0, ucs.ErrUnsupported},
+
+	// 1.22 has no atomic operations by messages in error mode peer, and cancels them.
+	{"1.22", eitherSide, "error mode peer", slices.Concat(networkRoutes, peerRoutes),
+		[]string{"atomics", "atomics alloc"}, 8, ucs.ErrCanceled},
+	{"1.22", eitherSide, "error mode peer", slices.Concat(networkRoutes, peerRoutes),
+		[]string{"fence", "fence alloc"}, 0, ucs.ErrCanceled}, // they end with one
+}
+
+// unable finds what is expected of a cell: nil where C is to do it.
+func unable(list []inability, from program, theirs bool, setting, route, operation string, size int) *inability {
+	for i := range list {
+		u := &list[i]
+		if !from.ours && majorMinor(from.name) == u.release && (theirs || u.sides == eitherSide) && setting == u.setting &&
+			slices.Contains(u.routes, route) && slices.Contains(u.operations, operation) && size >= u.smallest {
+			return u
+		}
+	}
+	return nil
+}
+
+// refusal is the status of an operation that failed, and who reported it.
+type refusal struct {
+	who, what string
+	status    ucs.Status
+}
+
+func (r *refusal) Error() string { return fmt.Sprintf("%s: %s: %v", r.who, r.what, r.status) }
+func (r *refusal) Unwrap() error { return r.status }
+
+// judge turns the result of an operation into an outcome: nil and errNothingToDo as
+// they are, errUnable where C refuses what it is expected to refuse, and else a
+// failure, also where it does what it was not expected to.
+func (u *inability) judge(from string, err error) error {
+	var r *refusal
+	switch {
+	case errors.Is(err, errNothingToDo):
+		return err
+	case u == nil:
+		return err
+	case err == nil:
+		return fmt.Errorf("%s does what the list of its inabilities says it cannot: remove it there", from)
+	case errors.As(err, &r) && strings.HasPrefix(from, r.who) && r.status == u.status:
+		return errUnable
+	}
+	return err
+}
+
+// TestJudge checks the reading of the list: nothing but the listed status, of the
+// listed cells, of the peer that starts the operation, is excused.
+func TestJudge(t *testing.T) {
+	list := []inability{
+		{"1.22", theirSide, "s", []string{"r"}, []string{"put"}, 1, ucs.ErrUnsupported},
+		{"1.22", eitherSide, "m", []string{"r"}, []string{"add"}, 0, ucs.ErrCanceled},
+	}
+	c, old, ours := program{name: "C 1.22.0"}, program{name: "C 1.13.1"}, program{name: "Go", ours: true}
+	says := func(who string, status ucs.Status) error {
+		return errors.Join(fmt.Errorf("around: %w", &refusal{who, "put", status}), errors.New("what it said last"))
+	}
+	refused := says(c.name, ucs.ErrUnsupported)
+	for _, x := range []struct {
+		name      string
+		from      program
+		theirs    bool
+		setting   string
+		route     string
+		operation string
+		size      int
+		err       error
+		want      error // nil: a failure
+	}{
+		{"expected", c, true, "s", "r", "put", 8, refused, errUnable},
+		{"nothing to do", c, true, "s", "r", "put", 8, errNothingToDo, errNothingToDo},
+		{"another status", c, true, "s", "r", "put", 8, says(c.name, ucs.ErrCanceled), nil},
+		{"said by the target", c, true, "s", "r", "put", 8, says(ours.name, ucs.ErrUnsupported), nil},
+		{"something else", c, true, "s", "r", "put", 8, errTimeout, nil},
+		{"it works", c, true, "s", "r", "put", 8, nil, nil},
+		{"smaller", c, true, "s", "r", "put", 0, refused, nil},
+		{"another operation", c, true, "s", "r", "get", 8, refused, nil},
+		{"another route", c, true, "s", "q", "put", 8, refused, nil},
+		{"another setting", c, true, "t", "r", "put", 8, refused, nil},
+		{"another release", old, true, "s", "r", "put", 8, says(old.name, ucs.ErrUnsupported), nil},
+		{"we start it", ours, true, "s", "r", "put", 8, says(ours.name, ucs.ErrUnsupported), nil},
+		{"the other side", c, false, "s", "r", "put", 8, refused, nil},
+		{"either side", c, false, "m", "r", "add", 0, says(c.name, ucs.ErrCanceled), errUnable},
+	} {
+		got := unable(list, x.from, x.theirs, x.setting, x.route, x.operation, x.size).judge(x.from.name, x.err)
+		if x.want != nil && !errors.Is(got, x.want) || x.want == nil && (got == nil || errors.Is(got, errUnable)) {
+			t.Errorf("%s: %v, want %v", x.name, got, x.want)
+		}
+	}
+	if err := unable(list, old, true, "s", "r", "put", 8).judge(old.name, nil); err != nil {
+		t.Errorf("what works and may: %v", err)
+	}
+}
