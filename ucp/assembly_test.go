@@ -73,7 +73,7 @@ func TestAssemblyModel(t *testing.T) {
 			x := list[p.message]
 			id := proto.MessageID(1000 + p.message)
 			var err error
-			switch first := (proto.EagerFirst{Tag: Tag(p.message), TotalLen: len(x.src), MsgID: id}); {
+			switch first := (proto.EagerFirst{Tag: proto.Tag(p.message), TotalLen: len(x.src), MsgID: id}); {
 			case p.offset > 0:
 				err = v.onEagerMiddle(nil, append(proto.EagerMiddle{MsgID: id, Offset: p.offset}.Append(nil), p.payload...), nil)
 			case x.sync:

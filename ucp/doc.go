@@ -20,9 +20,13 @@
 //	(nil, err)  failed, nothing was started
 //
 // All methods of Request accept nil and then mean "done", so results can be
-// passed on unseen. Operations advance only while somebody calls
-// Worker.Progress, or one of the calls that wait: Request.Wait, Worker.Run,
-// Endpoint.Send, Worker.Recv, Endpoint.Close.
+// passed on unseen. What a request tells can be read until Free, which is optional:
+// it lets the object serve another operation. Operations advance only while somebody
+// calls Worker.Progress, or one of the calls that wait: Request.Wait, Worker.Run,
+// Shutdown, and the forms of operations whose names end in Wait.
+//
+// All operations take the same optional parameters; what does not belong to a call
+// is refused with ucs.ErrInvalidParam.
 //
 // # Goroutines
 //
@@ -42,7 +46,11 @@
 // there. That a put or an atomic operation has taken effect at the peer takes a
 // flush.
 //
-// Peers access what Context.MemMap has registered, within its rights, and nothing
-// else: every access that the worker carries out for a peer is checked, whatever
-// the peer says, and refused by dropping the peer's connection.
+// Peers access what Context.Register, Alloc or MemMap have registered, within its
+// rights and until it is closed, and nothing else: every access that the worker
+// carries out for a peer is checked, whatever the peer says, and refused by dropping
+// the peer's connection. Memory that peers map and access by themselves is that of
+// Alloc alone, where they have all rights to it. A process that the kernel lets trace
+// this one, as that of another program of the same user, can access all of its
+// memory, and does for large messages (transport cma).
 package ucp

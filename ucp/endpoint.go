@@ -14,17 +14,20 @@ import (
 
 // ErrMode says what happens when the peer of an endpoint fails
 // (ucp_err_handling_mode_t).
-type ErrMode = proto.ErrMode
+type ErrMode uint8
 
 // Error handling modes.
 const (
 	// ErrModeNone promises nothing: the error handler is never called.
-	ErrModeNone = proto.ErrModeNone
+	ErrModeNone ErrMode = 0
 
 	// ErrModePeer ends every operation of the endpoint, with success or an
 	// error, and calls the error handler once.
-	ErrModePeer = proto.ErrModePeer
+	ErrModePeer ErrMode = 1
 )
+
+// The modes have the numbers that travel.
+var _ = [1]struct{}{}[ErrModePeer-ErrMode(proto.ErrModePeer)]
 
 // EndpointFlags modify the creation of an endpoint.
 type EndpointFlags uint32

@@ -2,7 +2,6 @@ package ucp_test
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"log"
 
@@ -129,11 +128,7 @@ func ExampleWorker_TagTake() {
 		log.Fatal("no message")
 	}
 	buf := make([]byte, msg.Info().Length)
-	recv, err := msg.Recv(buf, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := recv.Wait(context.Background()); err != nil {
+	if _, err := msg.RecvWait(context.Background(), buf); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(string(buf))
@@ -171,47 +166,112 @@ func ExampleWorker_Arm() {
 	// Output: ready: 1 <nil>
 }
 
-// One side registers memory and gives away its address and key; the other writes
-// to it, reads it and counts in it. A flush says that everything has taken effect.
-func ExampleEndpoint_Put() {
-	ctx, w, ep := openSelf(ucp.FeatureRMA | ucp.FeatureAMO64)
-	defer ctx.Close()
-	defer w.Close()
-
-	mem, err := ctx.MemMap(ucp.MemMapParams{Length: 4096, Flags: ucp.MemMapAllocate})
+// openMemory allocates memory, gives its address and key to the other side, by
+// whatever means, and opens it there.
+func openMemory(ctx *ucp.Context, ep *ucp.Endpoint, n int) (mem *ucp.Memory, addr uint64, key *ucp.Rkey) {
+	mem, err := ctx.Alloc(n, ucp.ProtAll)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer mem.Close()
 	packed, err := mem.PackRkey()
 	if err != nil {
 		log.Fatal(err)
 	}
-	addr := mem.Attr().Address // packed and addr go to the peer, by whatever means
+	if key, err = ep.UnpackRkey(packed); err != nil {
+		log.Fatal(err)
+	}
+	return mem, mem.Attr().Address, key
+}
 
-	key, err := ep.UnpackRkey(packed)
+// One side writes to memory of the other and reads it. A flush says that what was
+// written is there.
+func ExampleEndpoint_Put() {
+	ctx, w, ep := openSelf(ucp.FeatureRMA)
+	defer ctx.Close()
+	defer w.Close()
+	mem, addr, key := openMemory(ctx, ep, 4096)
+	defer mem.Close()
+	defer key.Close()
+
+	put, err := ep.Put([]byte("hello"), addr+64, key, nil) // goes on after the call, if put is not nil
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer key.Close()
-	must := func(req *ucp.Request, err error) {
-		if err == nil {
-			err = req.Wait(context.Background())
-		}
-		if err != nil {
-			log.Fatal(err)
-		}
+	flush, err := ep.Flush(nil)
+	if err != nil {
+		log.Fatal(err)
 	}
-	must(ep.Put([]byte("hello"), addr+64, key, nil))
-	must(ep.Flush(nil))
+	for !put.Done() || !flush.Done() {
+		w.Progress()
+	}
+	put.Free()
+	flush.Free()
 	buf := make([]byte, 5)
-	must(ep.Get(buf, addr+64, key, nil))
-
-	old := make([]byte, 8)
-	one := binary.NativeEndian.AppendUint64(nil, 1)
-	for range 3 {
-		must(ep.Atomic(ucp.AtomicAdd, one, addr, key, &ucp.RequestParams{ReplyBuffer: old}))
+	if err := ep.GetWait(context.Background(), buf, addr+64, key); err != nil {
+		log.Fatal(err)
 	}
-	fmt.Printf("%s, %d\n", buf, binary.NativeEndian.Uint64(old))
-	// Output: hello, 2
+	fmt.Printf("%s\n", buf)
+	// Output: hello
+}
+
+// A word of the peer's memory counts for everybody who can open it.
+func ExampleEndpoint_FetchAdd64Wait() {
+	ctx, w, ep := openSelf(ucp.FeatureAMO64)
+	defer ctx.Close()
+	defer w.Close()
+	mem, addr, key := openMemory(ctx, ep, 4096)
+	defer mem.Close()
+	defer key.Close()
+
+	if _, err := ep.AtomicAdd64(addr, key, 40, nil); err != nil { // nobody waits for it
+		log.Fatal(err)
+	}
+	ticket, err := ep.FetchAdd64Wait(context.Background(), addr, key, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	was, err := ep.CompareSwap64Wait(context.Background(), addr, key, 41, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(ticket, was)
+	// Output: 40 41
+}
+
+// An endpoint says which transports it uses, which protocol for how many bytes, and
+// why.
+func ExampleEndpoint_Explain() {
+	ctx, w, ep := openSelf(ucp.FeatureTag)
+	defer ctx.Close()
+	defer w.Close()
+
+	e := ep.Explain()
+	for _, s := range e.Searches {
+		if s.Chosen >= 0 {
+			fmt.Printf("%s: %s\n", s.Title, s.Candidates[s.Chosen].Name)
+		}
+	}
+	first := e.Protocols[0].Ranges[0]
+	fmt.Printf("from %d bytes: %s\n", first.Min, first.Protocol)
+	// Output:
+	// active messages: self/memory
+	// from 0 bytes: egr/short
+}
+
+// What was sent before leaves before an endpoint is gone.
+func ExampleEndpoint_Shutdown() {
+	ctx, w, ep := openSelf(ucp.FeatureTag)
+	defer ctx.Close()
+	defer w.Close()
+
+	if err := ep.TagSendWait(context.Background(), 1, []byte("bye")); err != nil {
+		log.Fatal(err)
+	}
+	if err := ep.Shutdown(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	buf := make([]byte, 8)
+	info, err := w.TagRecvWait(context.Background(), 1, ucp.FullMask, buf)
+	fmt.Printf("%s, %v\n", buf[:info.Length], err)
+	// Output: bye, <nil>
 }

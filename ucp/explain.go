@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -16,18 +17,64 @@ type Explanation struct {
 
 	Lanes []string // one line per lane it has, in the layout of ucx_info -e
 
-	// Trace is how they were chosen: every candidate, its score or why it was left
-	// out. It is nil if that cannot be told any more.
-	Trace *proto.LaneTrace
+	// Searches are how they were chosen: every candidate, its score or why it was
+	// left out. There are none if that cannot be told any more.
+	Searches []LaneSearch
 
 	// Protocols are the tables for tagged sends of contiguous memory, from which
 	// size what is used: plain, synchronous, with OpFastComplete and with
 	// OpMultiSend; then those of a rendezvous. Where the peer's memory can be
 	// mapped, and ours by it, there are those for memory of MemMapAllocate.
-	Protocols []proto.TableInfo
+	Protocols []ProtocolTable
 
 	// Unused are the transports that are not used at all, with the reason.
 	Unused []string
+}
+
+// LaneSearch is the search for one lane.
+type LaneSearch struct {
+	Purpose    string
+	Title      string
+	Candidates []LaneCandidate
+	Chosen     int    // index in Candidates, -1 if there was none
+	Outcome    string // why nothing came of it, or what became of the choice
+	Text       string // all of it for people
+}
+
+// LaneCandidate is a transport of ours on a device, with an entry of the peer's
+// address where it came to that.
+type LaneCandidate struct {
+	Name      string
+	Remote    int // entry of the peer's address, -1 if the transport was left out before
+	Score     float64
+	Bandwidth float64 // bytes per second, where it was asked for
+	Priority  int
+	Rejected  string // why it was left out; empty for candidates with a score
+}
+
+// ProtocolTable says which protocol an operation takes for how many bytes.
+type ProtocolTable struct {
+	Title  string
+	Ranges []ProtocolRange // they cover all lengths without gaps
+	Text   string          // all of it for people
+}
+
+// ProtocolRange is one range of a table: the protocol, and what else there was.
+type ProtocolRange struct {
+	Min, Max int // bytes
+	Protocol string
+	Config   string  // the lanes and their shares
+	TimeMin  float64 // estimated seconds for Min bytes
+	TimeMax  float64 // for Max bytes, 0 in the last range, which has no end
+	Forced   string  // the setting that decided, empty if the estimate did
+	Others   []RejectedProtocol
+}
+
+// RejectedProtocol is a protocol that was not chosen for a range.
+type RejectedProtocol struct {
+	Protocol string
+	Time     float64 // estimated seconds for the range's Min bytes, 0 if not possible there
+	Reason   string
 }
 
 // Explain says which lanes and protocols the endpoint uses, from what size, and
@@ -40,12 +87,52 @@ func (ep *Endpoint) Explain() Explanation {
 	if len(ep.lanes) > 0 {
 		e.Lanes = ep.cfg.chosen.Lines()
 	}
-	e.Trace = ep.reasons(addr)
-	e.Protocols = ep.cfg.explain(w, ep)
+	if trace := ep.reasons(addr); trace != nil {
+		for i := range trace.Steps {
+			e.Searches = append(e.Searches, laneSearch(&trace.Steps[i]))
+		}
+	}
+	for _, t := range ep.cfg.explain(w, ep) {
+		e.Protocols = append(e.Protocols, protocolTable(&t))
+	}
 	for _, s := range slices.Concat(w.unopened, w.ctx.skipped) {
 		e.Unused = append(e.Unused, s.String())
 	}
 	return e
+}
+
+func laneSearch(s *proto.LaneStep) LaneSearch {
+	t := proto.LaneTrace{Steps: []proto.LaneStep{*s}}
+	l := LaneSearch{Purpose: s.Type.String(), Title: s.Title, Chosen: s.Chosen, Outcome: s.Outcome, Text: t.String()}
+	for _, c := range s.Candidates {
+		l.Candidates = append(l.Candidates, LaneCandidate{
+			Name: c.Name, Remote: c.Remote, Score: c.Score, Bandwidth: c.Tiebreak, Priority: c.Priority, Rejected: c.Rejected,
+		})
+	}
+	return l
+}
+
+func protocolTable(i *proto.TableInfo) ProtocolTable {
+	t := ProtocolTable{Title: i.Title, Text: i.String()}
+	for _, r := range i.Ranges {
+		p := ProtocolRange{
+			Min: r.Min, Max: r.Max, Protocol: r.Proto.String(), Config: r.Config,
+			TimeMin: finite(r.TimeMin), TimeMax: finite(r.TimeMax), Forced: r.Forced,
+		}
+		for _, o := range r.Others {
+			p.Others = append(p.Others, RejectedProtocol{Protocol: o.Proto.String(), Time: finite(o.Time), Reason: o.Reason})
+		}
+		t.Ranges = append(t.Ranges, p)
+	}
+	return t
+}
+
+// finite is an estimate, 0 where there is none.
+func finite(t proto.Seconds) float64 {
+	if math.IsInf(float64(t), 0) {
+		return 0
+	}
+	return float64(t)
 }
 
 // peerAddress is the address of the endpoint's peer as it came last.
@@ -87,12 +174,14 @@ func (e Explanation) String() string {
 	for _, l := range e.Lanes {
 		fmt.Fprintf(&b, "  %s\n", l)
 	}
-	b.WriteString(e.Trace.String())
-	if e.Trace == nil {
+	for i := range e.Searches {
+		b.WriteString(e.Searches[i].Text)
+	}
+	if e.Searches == nil {
 		b.WriteString("why these lanes cannot be told any more: the peer's address or what can be reached has changed\n")
 	}
 	for i := range e.Protocols {
-		b.WriteString(e.Protocols[i].String())
+		b.WriteString(e.Protocols[i].Text)
 	}
 	for _, u := range e.Unused {
 		fmt.Fprintf(&b, "not used: %s\n", u)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -69,7 +68,7 @@ func (f Features) String() string {
 }
 
 // Tag is the 64-bit label by which receives select messages.
-type Tag = proto.Tag
+type Tag uint64
 
 // FullMask makes a receive match one tag exactly.
 const FullMask Tag = ^Tag(0)

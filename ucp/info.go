@@ -99,8 +99,8 @@ func (ep *Endpoint) WriteInfo(w io.Writer) error {
 		return ew.err
 	}
 	owner := ep.w.ctx.name + " " + ep.placement()
-	for i := range e.Protocols {
-		for _, l := range e.Protocols[i].Lines(owner) {
+	for _, t := range ep.cfg.explain(ep.w, ep) {
+		for _, l := range t.Lines(owner) {
 			ew.printf("# %s\n", l)
 		}
 	}

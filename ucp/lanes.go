@@ -142,7 +142,7 @@ func (w *Worker) selectLanes(addr *proto.WorkerAddress, mode ErrMode, refused ma
 	})
 	return proto.SelectLanes(&proto.LaneInput{
 		Features:  features | proto.FeatureTag, // wireup needs messages in any case
-		ErrMode:   mode,
+		ErrMode:   proto.ErrMode(mode),
 		Keepalive: mode != ErrModeNone,
 		Local:     w.locals,
 		Remote:    addr,

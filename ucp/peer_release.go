@@ -9,14 +9,17 @@ import (
 // this library talk to each other and to any of them, whatever the range; it
 // decides only what no single published form serves, as the default length of
 // shared-memory rings.
-type PeerRelease = uct.PeerRelease
+type PeerRelease uint8
 
 // Ranges of releases.
 const (
-	PeerReleaseAny = uct.PeerReleaseAny // 1.16 and later where a choice must be made
-	PeerRelease113 = uct.PeerRelease113 // 1.13 to 1.15
-	PeerRelease122 = uct.PeerRelease122 // 1.16 and later
+	PeerReleaseAny PeerRelease = iota // 1.16 and later where a choice must be made
+	PeerRelease113                    // 1.13 to 1.15
+	PeerRelease122                    // 1.16 and later
 )
+
+// The ranges are those of transports.
+var _ = [1]struct{}{}[PeerRelease122-PeerRelease(uct.PeerRelease122)]
 
 // peerReleases names the values of the setting, by PeerRelease.
 var peerReleases = []string{PeerReleaseAny: "auto", PeerRelease113: "1.13", PeerRelease122: "1.22"}

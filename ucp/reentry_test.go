@@ -84,7 +84,7 @@ func TestMessageIDAgain(t *testing.T) {
 	v := newVictim(t)
 	first := func(tag Tag) {
 		b := make([]byte, proto.EagerFirstSize+1)
-		proto.EagerFirst{Tag: tag, TotalLen: 2, MsgID: 77}.Put(b)
+		proto.EagerFirst{Tag: proto.Tag(tag), TotalLen: 2, MsgID: 77}.Put(b)
 		b[proto.EagerFirstSize] = byte(tag)
 		if err := v.onEagerFirst(nil, b, nil); err != nil {
 			t.Fatal(err)

@@ -30,7 +30,7 @@ func (c *conn) DropSource(err error) {
 }
 
 func first(tag Tag, id proto.MessageID, total int, payload []byte) []byte {
-	return append(proto.EagerFirst{Tag: tag, TotalLen: total, MsgID: id}.Append(nil), payload...)
+	return append(proto.EagerFirst{Tag: proto.Tag(tag), TotalLen: total, MsgID: id}.Append(nil), payload...)
 }
 
 func middle(id proto.MessageID, off int, payload []byte) []byte {
@@ -38,7 +38,7 @@ func middle(id proto.MessageID, off int, payload []byte) []byte {
 }
 
 func eagerOnly(tag Tag, payload []byte) []byte {
-	return append(proto.EagerOnly{Tag: tag}.Append(nil), payload...)
+	return append(proto.EagerOnly{Tag: proto.Tag(tag)}.Append(nil), payload...)
 }
 
 // handle runs a handler that must accept.

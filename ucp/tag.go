@@ -92,7 +92,7 @@ var (
 	}
 )
 
-func putTagOnly(r *Request, dst []byte) int { return proto.EagerOnly{Tag: r.tag}.Put(dst) }
+func putTagOnly(r *Request, dst []byte) int { return proto.EagerOnly{Tag: proto.Tag(r.tag)}.Put(dst) }
 
 func putTagFirst(r *Request, dst []byte) int { return tagFirst(r).Put(dst) }
 
@@ -101,7 +101,7 @@ func putTagMiddle(r *Request, dst []byte) int {
 }
 
 func putTagSyncOnly(r *Request, dst []byte) int {
-	return proto.EagerSyncOnly{Tag: r.tag, EpID: r.ep.remoteID, ReqID: proto.RequestID(r.localID)}.Put(dst)
+	return proto.EagerSyncOnly{Tag: proto.Tag(r.tag), EpID: r.ep.remoteID, ReqID: proto.RequestID(r.localID)}.Put(dst)
 }
 
 func putTagSyncFirst(r *Request, dst []byte) int {
@@ -109,7 +109,7 @@ func putTagSyncFirst(r *Request, dst []byte) int {
 }
 
 func tagFirst(r *Request) proto.EagerFirst {
-	return proto.EagerFirst{Tag: r.tag, TotalLen: r.data.length, MsgID: r.msgID}
+	return proto.EagerFirst{Tag: proto.Tag(r.tag), TotalLen: r.data.length, MsgID: r.msgID}
 }
 
 func offerTag(r *Request) (proto.RndvOp, uint64) { return proto.RndvTag, uint64(r.tag) }

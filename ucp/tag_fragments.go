@@ -40,11 +40,11 @@ func (w *Worker) firstFragment(from *source, h *proto.EagerFirst, payload []byte
 		return nil, w.malformed(ucs.ErrIO)
 	}
 	if a == nil && len(payload) == h.TotalLen { // a message in one fragment
-		if r := w.tag.matchExpected(h.Tag); r != nil {
-			r.deliver(h.Tag, payload)
+		if r := w.tag.matchExpected(Tag(h.Tag)); r != nil {
+			r.deliver(Tag(h.Tag), payload)
 			return nil, nil
 		}
-		return w.keepMessage(from, h.Tag, payload, desc)
+		return w.keepMessage(from, Tag(h.Tag), payload, desc)
 	}
 	created := a == nil
 	if created {
@@ -53,8 +53,8 @@ func (w *Worker) firstFragment(from *source, h *proto.EagerFirst, payload []byte
 			return nil, err
 		}
 	}
-	if r := w.tag.matchExpected(h.Tag); r != nil {
-		r.info = TagRecvInfo{SenderTag: h.Tag, Length: h.TotalLen}
+	if r := w.tag.matchExpected(Tag(h.Tag)); r != nil {
+		r.info = TagRecvInfo{SenderTag: Tag(h.Tag), Length: h.TotalLen}
 		a.attach(r)
 		return nil, a.add(from, 0, payload)
 	}
@@ -69,7 +69,7 @@ func (w *Worker) firstFragment(from *source, h *proto.EagerFirst, payload []byte
 		return nil, w.malformed(ucs.ErrExceedsLimit)
 	}
 	w.stats.Unexpected++
-	d := w.newMessage(from, h.Tag, messageMulti, h.TotalLen)
+	d := w.newMessage(from, Tag(h.Tag), messageMulti, h.TotalLen)
 	d.assembly, a.owner = a, d
 	w.tag.addUnexpected(d)
 	return d, a.add(from, 0, payload)

@@ -187,11 +187,11 @@ func (w *Worker) onEagerOnly() uct.AMHandler {
 		if err != nil {
 			return w.malformed(err)
 		}
-		if r := w.tag.matchExpected(h.Tag); r != nil {
-			r.deliver(h.Tag, payload)
+		if r := w.tag.matchExpected(Tag(h.Tag)); r != nil {
+			r.deliver(Tag(h.Tag), payload)
 			return nil
 		}
-		_, err = w.keepMessage(w.sourceOf(src), h.Tag, payload, desc)
+		_, err = w.keepMessage(w.sourceOf(src), Tag(h.Tag), payload, desc)
 		return err
 	}
 }
@@ -203,12 +203,12 @@ func (w *Worker) onEagerSyncOnly(src *uct.Source, data []byte, desc *uct.AMDesc)
 	if err != nil {
 		return w.malformed(err)
 	}
-	if r := w.tag.matchExpected(h.Tag); r != nil {
-		r.deliver(h.Tag, payload)
+	if r := w.tag.matchExpected(Tag(h.Tag)); r != nil {
+		r.deliver(Tag(h.Tag), payload)
 		w.sendSyncAck(h.EpID, h.ReqID)
 		return nil
 	}
-	d, err := w.keepMessage(w.sourceOf(src), h.Tag, payload, desc)
+	d, err := w.keepMessage(w.sourceOf(src), Tag(h.Tag), payload, desc)
 	if d != nil {
 		d.sync, d.epID, d.reqID = true, h.EpID, h.ReqID
 	}

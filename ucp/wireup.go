@@ -71,7 +71,7 @@ func (ep *Endpoint) sendWireup(t proto.WireupType, dst proto.EndpointID, addr pr
 }
 
 func (ep *Endpoint) sendWireupBy(p protocol, t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) error {
-	m := proto.Wireup{Type: t, ErrMode: ep.errMode, ConnSN: ep.connSN, SrcEp: ep.localID, DstEp: dst, Address: addr}
+	m := proto.Wireup{Type: t, ErrMode: proto.ErrMode(ep.errMode), ConnSN: ep.connSN, SrcEp: ep.localID, DstEp: dst, Address: addr}
 	packed, err := m.Append(nil)
 	k := ep.cfg.lanes.wireupLane(t)
 	if most := ep.maxMessage(k); err == nil && len(packed) > most {
@@ -173,7 +173,7 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup) error {
 	}
 	if ep.state&epUser != 0 {
 		p.forget(ep)
-		if ep.errMode != m.ErrMode {
+		if ep.errMode != ErrMode(m.ErrMode) {
 			ep.fail(fmt.Errorf("the peer's endpoint has error mode %d, this one %d: %w", m.ErrMode, ep.errMode, ucs.ErrUnsupported))
 			return nil
 		}
@@ -197,7 +197,7 @@ func (w *Worker) acceptEndpoint(from *source, p *peer, m *proto.Wireup) error {
 	}
 	p = w.peerOf(&m.Address) // it may have gone with a connection that gave way
 	w.doubt(from, &m.Address)
-	ep, err := w.newEndpoint(&m.Address, min(m.ErrMode, ErrModePeer))
+	ep, err := w.newEndpoint(&m.Address, min(ErrMode(m.ErrMode), ErrModePeer))
 	if err != nil {
 		write := log.Debug // peers can ask any number of times
 		if !w.noWayBack {

@@ -200,7 +200,7 @@ func (w *Worker) openIface(index int) error {
 		Transport:   r.Transport,
 		Device:      r.Device,
 		OnError:     endpointError,
-		PeerRelease: w.ctx.peerRelease(),
+		PeerRelease: uct.PeerRelease(w.ctx.peerRelease()),
 	}, w.ctx.set)
 	if err != nil {
 		return err

@@ -75,7 +75,7 @@ func (r *ucpRunner) open() error {
 	}
 	params := ucp.ContextParams{
 		Features:    ucpFeatures(r.p),
-		PeerRelease: peerRelease(r.g.release()),
+		PeerRelease: ucp.PeerRelease(peerRelease(r.g.release())),
 		Name:        "perftest",
 	}
 	if r.sleep || r.p.Flags&perfoob.FlagWakeup != 0 {

@@ -143,7 +143,7 @@ func TestLanePurposes(t *testing.T) {
 
 	// What the endpoint says of itself is what it has.
 	list, e := there.Attr().Transports, there.Explain()
-	if len(list) != 5 || len(e.Lanes) != len(list) || e.Trace == nil {
+	if len(list) != 5 || len(e.Lanes) != len(list) || len(e.Searches) == 0 {
 		t.Fatalf("%d lanes, %d explained:\n%s", len(list), len(e.Lanes), e)
 	}
 	for i, l := range list {

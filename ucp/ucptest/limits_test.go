@@ -121,7 +121,7 @@ func TestFileLimit(t *testing.T) {
 					return
 				}
 				r.sendAndTake(ep, b, 1, ucttest.Pattern(1<<20, 1))
-				text := ep.Explain().Trace.String()
+				text := ep.Explain().String()
 				if strings.Contains(text, "too many open files") && !strings.Contains(text, fileLimit) {
 					t.Errorf("%d descriptors: the explanation does not name the limit:\n%s", spare, text)
 				}

@@ -358,7 +358,7 @@ func testEndpointQuery(t *testing.T, tr transport) {
 		t.Errorf("transports %+v", list)
 	}
 	e := one.Explain()
-	if e.Trace == nil || len(e.Lanes) != len(list) {
+	if len(e.Searches) == 0 || len(e.Lanes) != len(list) {
 		t.Errorf("%d lanes, explained as\n%s", len(list), e)
 	}
 	for i, l := range e.Lanes {
