@@ -176,7 +176,7 @@ func storeWord(b []byte, v uint64) {
 func (ep *Endpoint) post(op AtomicOp, operand []byte, raddr uint64, key *Rkey, way *rkeyWay, attr OpFlags) error {
 	v := loadWord(operand)
 	if way != nil && ep.ready() {
-		err := postWord(ep.lanes[way.lane].uct, transportOps[op], uint8(len(operand)), v, raddr, way.key)
+		err := postWord(ep.lanes[way.lane].remote, transportOps[op], uint8(len(operand)), v, raddr, way.key)
 		if err != ucs.ErrNoResource {
 			ep.markDirect()
 			return err
@@ -206,7 +206,7 @@ func (ep *Endpoint) post(op AtomicOp, operand []byte, raddr uint64, key *Rkey, w
 	return nil
 }
 
-func postWord(ue uct.Endpoint, op uct.AtomicOp, size uint8, v, raddr uint64, key *uct.Rkey) error {
+func postWord(ue uct.Atomic, op uct.AtomicOp, size uint8, v, raddr uint64, key *uct.Rkey) error {
 	if size == 4 {
 		return ue.Atomic32Post(op, uint32(v), raddr, key)
 	}
@@ -240,7 +240,7 @@ func (ep *Endpoint) fetchDirect(op AtomicOp, operand []byte, raddr uint64, key *
 	r := w.spare // used only if the operation goes on after the call
 	a := r.atomic()
 	a.set(op, operand, p.ReplyBuffer)
-	err := a.fetch(ep.lanes[way.lane].uct, raddr, way.key, &r.comp)
+	err := a.fetch(ep.lanes[way.lane].remote, raddr, way.key, &r.comp)
 	if err != nil && err != ucs.InProgress {
 		return nil, err
 	}
@@ -265,7 +265,7 @@ func (r *Request) lend(ep *Endpoint, key *Rkey, way *rkeyWay, proto *protocol, p
 }
 
 // fetch starts an operation with result.
-func (a *atomicOp) fetch(ue uct.Endpoint, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
+func (a *atomicOp) fetch(ue uct.Atomic, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
 	switch {
 	case a.op == uct.AtomicCSwap && a.size == 4:
 		return ue.AtomicCSwap32(uint32(a.compare), uint32(a.value), raddr, key, &a.old32, c)
@@ -286,7 +286,7 @@ func (a *atomicOp) old() uint64 {
 }
 
 func progressAtomicDirect(r *Request) error {
-	a, ue, key := r.amo, r.ep.lane(r.lane), r.route.key
+	a, ue, key := r.amo, r.ep.remote(r.lane), r.route.key
 	var err error
 	if r.data.length == 0 {
 		err = postWord(ue, a.op, a.size, a.value, r.part.addr, key)

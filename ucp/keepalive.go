@@ -56,8 +56,11 @@ func (ep *Endpoint) keepalive() {
 	}
 	for i := range ep.lanes {
 		l := &ep.lanes[i]
-		if f := l.iface.attr.Flags; f.Has(uct.IfaceEpCheck) && !f.Has(uct.IfaceEpKeepalive) {
-			_ = l.uct.Check(nil) // what it says now is also reported
+		if l.iface.attr.Flags.Has(uct.IfaceEpKeepalive) {
+			continue
+		}
+		if c, ok := l.uct.(uct.Checker); ok && l.iface.attr.Flags.Has(uct.IfaceEpCheck) {
+			_ = c.Check(nil) // what it says now is also reported
 		}
 	}
 	loopback := ep.peer == nil || ep.peer.uuid == ep.w.uuid

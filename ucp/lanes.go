@@ -12,7 +12,33 @@ import (
 type lane struct {
 	iface  *iface
 	uct    uct.Endpoint
-	peerMD uint8 // memory domain of the peer, as its keys number them
+	remote remote // a part of it; refuses what the transport does not have
+	peerMD uint8  // memory domain of the peer, as its keys number them
+}
+
+// remote is what transports can do to the peer's memory.
+type remote interface {
+	uct.RMA
+	uct.Atomic
+}
+
+// remoteOf returns that part of a transport's endpoint.
+func remoteOf(ue uct.Endpoint) remote {
+	switch p := ue.(type) {
+	case remote:
+		return p
+	case uct.RMA:
+		return struct {
+			uct.NoAtomic
+			uct.RMA
+		}{RMA: p}
+	case uct.Atomic:
+		return struct {
+			uct.NoRMA
+			uct.Atomic
+		}{Atomic: p}
+	}
+	return refuse{}
 }
 
 // amLane is the lane of active messages: all first packets go there.
@@ -74,7 +100,7 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, lanes []*proto.Lane) bo
 			ep.closeLanes()
 			return false
 		}
-		ep.lanes = append(ep.lanes, lane{iface: i, uct: ue, peerMD: l.DstMD})
+		ep.lanes = append(ep.lanes, lane{iface: i, uct: ue, remote: remoteOf(ue), peerMD: l.DstMD})
 	}
 	return true
 }
@@ -131,6 +157,14 @@ func planLanes(c *proto.LaneConfig) (p lanePlan) {
 func (ep *Endpoint) lane(k uint8) uct.Endpoint {
 	if int(k) < len(ep.lanes) {
 		return ep.lanes[k].uct
+	}
+	return refuse{}
+}
+
+// remote is lane for access to the peer's memory.
+func (ep *Endpoint) remote(k uint8) remote {
+	if int(k) < len(ep.lanes) {
+		return ep.lanes[k].remote
 	}
 	return refuse{}
 }

@@ -37,7 +37,7 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 	if key != nil && len(buf) <= key.shortPut && raddr+uint64(len(buf)) > raddr && key.ep == ep && ep.ready() &&
 		(p == nil || p.plain() && p.Memory == nil) {
 		way := key.putShort
-		switch err := ep.lanes[way.lane].uct.PutShort(buf, raddr, way.key); err {
+		switch err := ep.lanes[way.lane].remote.PutShort(buf, raddr, way.key); err {
 		case nil:
 			ep.w.stats.Puts++
 			ep.markDirect()
@@ -124,7 +124,7 @@ func (ep *Endpoint) getDirect(buf []byte, raddr uint64, key *Rkey, p *RequestPar
 	r := w.spare // used only if the operation goes on after the call
 	r.data.initRecv(buf, nil)
 	r.arrived = 0
-	err := ep.lanes[way.lane].uct.GetBcopy(r, len(buf), raddr, way.key, &r.comp)
+	err := ep.lanes[way.lane].remote.GetBcopy(r, len(buf), raddr, way.key, &r.comp)
 	if err != nil && err != ucs.InProgress {
 		r.data.finish()
 		return nil, err
@@ -278,7 +278,7 @@ func progressPutCopy(r *Request) error {
 
 // putPiece writes the next n bytes in one call.
 func (r *Request) putPiece(n int) error {
-	ue, way := r.ep.lane(r.lane), r.route
+	ue, way := r.ep.remote(r.lane), r.route
 	addr := r.part.addr + uint64(r.offset)
 	if r.proto == &putShort {
 		if err := ue.PutShort(r.data.buf[r.offset:r.offset+n], addr, way.key); err != nil {
@@ -306,7 +306,7 @@ func packPutData(r *Request, dst []byte) int {
 
 // progressPutZcopy hands the user's memory to the transport.
 func progressPutZcopy(r *Request) error {
-	ue, l := r.ep.lane(r.lane), &r.route.attr.Put
+	ue, l := r.ep.remote(r.lane), &r.route.attr.Put
 	for r.offset < r.data.length {
 		var n int
 		n, r.frag = r.data.gather(r.iovec()[:r.listLimit(l)], r.offset, min(r.data.length-r.offset, l.MaxZcopy))
@@ -327,7 +327,7 @@ func (r *Request) listLimit(l *uct.RMALimits) int { return min(max(l.MaxIOV, 1),
 // progressGetCopy reads a piece after the other. Pieces arrive in order. What is
 // too much to be copied in one round of progress comes in the next ones.
 func progressGetCopy(r *Request) error {
-	ue, way := r.ep.lane(r.lane), r.route
+	ue, way := r.ep.remote(r.lane), r.route
 	for copied := 0; r.offset < r.data.length; {
 		if copied >= copyPiece {
 			r.later()
@@ -356,7 +356,7 @@ func (r *Request) Unpack(src []byte) {
 
 // progressGetZcopy lets the transport read straight into the user's memory.
 func progressGetZcopy(r *Request) error {
-	ue, l := r.ep.lane(r.lane), &r.route.attr.Get
+	ue, l := r.ep.remote(r.lane), &r.route.attr.Get
 	for r.offset < r.data.length {
 		var n int
 		n, r.frag = r.data.gather(r.iovec()[:r.listLimit(l)], r.offset, min(r.data.length-r.offset, l.MaxZcopy))

@@ -29,7 +29,7 @@ func progressRndvGet(r *Request) error {
 			n, r.frag = r.data.gather(r.iovec(), r.offset, min(end-r.offset, l.max))
 			r.addHandles(n, l.lane)
 			r.comp.Count++
-			err := r.ep.lane(l.lane).GetZcopy(r.iov[:n], r.part.addr+uint64(r.offset), nil, &r.comp)
+			err := r.ep.remote(l.lane).GetZcopy(r.iov[:n], r.part.addr+uint64(r.offset), nil, &r.comp)
 			if err := r.fragmentSent(err); err != nil {
 				if err == ucs.ErrNoResource {
 					return err

@@ -160,7 +160,7 @@ func progressRndvPut(r *Request) error {
 			n, r.frag = r.data.gather(r.iovec(), r.part.off+r.offset, min(end-r.offset, l.max))
 			r.addHandles(n, l.lane)
 			r.comp.Count++
-			err := r.ep.lane(l.lane).PutZcopy(r.iov[:n], r.part.addr+uint64(r.offset), nil, &r.comp)
+			err := r.ep.remote(l.lane).PutZcopy(r.iov[:n], r.part.addr+uint64(r.offset), nil, &r.comp)
 			if err := r.fragmentSent(err); err != nil {
 				return err
 			}

@@ -93,7 +93,3 @@ const (
 	// result is ucs.InProgress then.
 	SendNow SendFlags = 1 << 1
 )
-
-// AMTracer sees every active message for debugging, received ones when rx is
-// set.
-type AMTracer func(rx bool, id AMID, data []byte)

@@ -34,9 +34,6 @@ type MemoryDomain interface {
 	// that arrives afterwards is refused.
 	Deregister(m MemHandle) error
 
-	// Advise gives a hint about a part of a registration.
-	Advise(m MemHandle, offset, length int, advice Advice) error
-
 	// AppendKey appends the packed remote key of m, exactly
 	// Attr().RkeyPackedSize bytes.
 	AppendKey(b []byte, m MemHandle) ([]byte, error)
@@ -136,15 +133,6 @@ type AllocParams struct {
 	Access   Access
 	Name     string // for debugging
 }
-
-// Advice is a usage hint.
-type Advice uint8
-
-// Hints.
-const (
-	AdviceNormal   Advice = 0
-	AdviceWillNeed Advice = 1
-)
 
 // MemHandle is memory known to one domain.
 type MemHandle interface {

@@ -63,7 +63,7 @@ func (b *backlog) pop() message {
 	return m
 }
 
-// Progress implements uct.Iface: it delivers what is in the backlog now and
+// Progress implements uct.Progressor: it delivers what is in the backlog now and
 // lets pending requests try again. What that adds to the backlog is for the next
 // round. Inside a handler it does nothing.
 func (i *iface) Progress() int {
@@ -138,7 +138,7 @@ func (i *iface) pump() int {
 // updateInline opens the fast path if nothing stands against it.
 func (i *iface) updateInline() {
 	i.inline = 0
-	if i.backlog.count == 0 && len(i.waiting) == 0 && i.tracer == nil && !i.closed {
+	if i.backlog.count == 0 && len(i.waiting) == 0 && !i.closed {
 		for i.inline < maxDepth && i.bufs[i.inline] != nil {
 			i.inline++
 		}
@@ -153,9 +153,6 @@ func (i *iface) receive(m message) {
 	if m.from.failure != nil {
 		return
 	}
-	if i.tracer != nil {
-		i.tracer(true, m.id, m.buf[:m.n])
-	}
 	if err := i.deliver(&m.from.src, m.id, m.buf[:m.n]); err != nil {
 		m.from.refused(err)
 	}
@@ -164,7 +161,7 @@ func (i *iface) receive(m message) {
 // deliver runs the handler of a message. It must stay inlinable.
 func (i *iface) deliver(src *uct.Source, id uct.AMID, data []byte) error {
 	i.depth++
-	err := i.handlers[id](src, data, nil)
+	err := i.handlers.Deliver(src, id, data, nil)
 	i.depth--
 	return err
 }

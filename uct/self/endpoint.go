@@ -7,11 +7,13 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
 // endpoint leads from its iface back to it.
 type endpoint struct {
-	uct.Unsupported
+	uct.NoAM
+	uct.NoRMA
 	tx      *iface // where sends go: home, or nowhere when no more are allowed
 	home    *iface
 	pending uct.PendingQueue
@@ -23,7 +25,12 @@ type endpoint struct {
 	closed  bool
 }
 
-var _ uct.Endpoint = (*endpoint)(nil)
+var _ interface {
+	uct.Endpoint
+	uct.RMA
+	uct.Atomic
+	uct.Checker
+} = (*endpoint)(nil)
 
 // nowhere is what an endpoint that accepts nothing leads to. All its fields are
 // zero and stay so: no send takes the fast path.
@@ -118,7 +125,7 @@ func (e *endpoint) begin(id uct.AMID, n int) (message, error) {
 	case i == nowhere:
 		return message{}, e.refusal()
 	case id >= uct.MaxAMIDs:
-		return message{}, errAMID(id)
+		return message{}, kit.ErrAMID(id)
 	case n > i.segSize:
 		return message{}, errTooLong(n, i.segSize)
 	case e.pending.Blocks() || i.backlog.full():
@@ -135,9 +142,6 @@ func (e *endpoint) begin(id uct.AMID, n int) (message, error) {
 
 // finish delivers or defers a message from begin.
 func (i *iface) finish(m message) {
-	if i.tracer != nil {
-		i.tracer(false, m.id, m.buf[:m.n])
-	}
 	if m.deferred {
 		m.from.queued++
 		i.backlog.push(m)
@@ -227,11 +231,6 @@ func (e *endpoint) leaveWaiting() {
 	i.updateInline()
 }
 
-// IsConnected implements uct.Endpoint.
-func (e *endpoint) IsConnected(_, addr []byte) bool {
-	return e.tx != nowhere && e.home.reaches(addr) == nil
-}
-
 // Close implements uct.Endpoint. Messages that were accepted are delivered.
 func (e *endpoint) Close() {
 	if e.closed {
@@ -244,11 +243,6 @@ func (e *endpoint) Close() {
 	if e.queued == 0 {
 		e.src.Gone()
 	}
-}
-
-//go:noinline
-func errAMID(id uct.AMID) error {
-	return fmt.Errorf("self: active message id %d, not below %d: %w", id, uct.MaxAMIDs, ucs.ErrInvalidParam)
 }
 
 //go:noinline

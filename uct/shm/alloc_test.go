@@ -77,16 +77,16 @@ func TestNoAllocations(t *testing.T) {
 					must(ep.PendingAdd(&pend.Pending))
 					drain()
 				},
-				"put":       func() { must(ep.PutShort(buf, mem.Addr, key)) },
-				"put bcopy": func() { _, err := ep.PutBcopy(packer, len(buf), mem.Addr, key); must(err) },
-				"get":       func() { must(ep.GetBcopy(unpacker, len(buf), mem.Addr, key, nil)) },
-				"post 32":   func() { must(ep.Atomic32Post(uct.AtomicAdd, 1, mem.Addr, key)) },
-				"post 64":   func() { must(ep.Atomic64Post(uct.AtomicOr, 1, mem.Addr, key)) },
-				"fetch 32":  func() { must(ep.Atomic32Fetch(uct.AtomicAdd, 1, &r32, mem.Addr, key, nil)) },
-				"fetch 64":  func() { must(ep.Atomic64Fetch(uct.AtomicSwap, 1, &r64, mem.Addr, key, nil)) },
-				"cswap 32":  func() { must(ep.AtomicCSwap32(1, 2, mem.Addr, key, &r32, nil)) },
-				"cswap 64":  func() { must(ep.AtomicCSwap64(1, 2, mem.Addr, key, &r64, nil)) },
-				"check":     func() { must(ep.Check(nil)) },
+				"put":       func() { must(ep.(uct.RMA).PutShort(buf, mem.Addr, key)) },
+				"put bcopy": func() { _, err := ep.(uct.RMA).PutBcopy(packer, len(buf), mem.Addr, key); must(err) },
+				"get":       func() { must(ep.(uct.RMA).GetBcopy(unpacker, len(buf), mem.Addr, key, nil)) },
+				"post 32":   func() { must(ep.(uct.Atomic).Atomic32Post(uct.AtomicAdd, 1, mem.Addr, key)) },
+				"post 64":   func() { must(ep.(uct.Atomic).Atomic64Post(uct.AtomicOr, 1, mem.Addr, key)) },
+				"fetch 32":  func() { must(ep.(uct.Atomic).Atomic32Fetch(uct.AtomicAdd, 1, &r32, mem.Addr, key, nil)) },
+				"fetch 64":  func() { must(ep.(uct.Atomic).Atomic64Fetch(uct.AtomicSwap, 1, &r64, mem.Addr, key, nil)) },
+				"cswap 32":  func() { must(ep.(uct.Atomic).AtomicCSwap32(1, 2, mem.Addr, key, &r32, nil)) },
+				"cswap 64":  func() { must(ep.(uct.Atomic).AtomicCSwap64(1, 2, mem.Addr, key, &r64, nil)) },
+				"check":     func() { must(ep.(uct.Checker).Check(nil)) },
 				"wakeup": func() {
 					for b.Worker.Arm() != nil {
 						b.Worker.Progress()
@@ -220,7 +220,7 @@ func TestKeptMemory(t *testing.T) {
 		for k, c := range map[*uct.Rkey]struct{ addr, want uint64 }{
 			key: {first.Addr, 1}, again: {first.Addr, 1}, other: {second.Addr, 2},
 		} {
-			if err := ep.GetBcopy(into(got), 4096, c.addr, k, nil); err != nil {
+			if err := ep.(uct.RMA).GetBcopy(into(got), 4096, c.addr, k, nil); err != nil {
 				t.Fatal(err)
 			}
 			ucttest.SameBytes(t, "memory", got, ucttest.Pattern(4096, c.want))

@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"runtime/debug"
@@ -207,7 +206,6 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 		fenced:   r.seg.shrink,
 		maxShort: i.o.elem - elemPayload,
 		user:     p.UserData,
-		addr:     bytes.Clone(p.IfaceAddr),
 	}
 	i.endpoints++
 	if err := e.attachBuffers(); err != nil {
@@ -224,8 +222,3 @@ var _ uct.ProcessEndpoint = (*endpoint)(nil)
 
 // Process implements uct.ProcessEndpoint.
 func (e *endpoint) Process() uct.Process { return e.proc.ID() }
-
-// IsConnected implements uct.Endpoint.
-func (e *endpoint) IsConnected(dev, addr []byte) bool {
-	return !e.refusing && e.i.domain.device.ReachAddr(dev) == nil && bytes.Equal(addr, e.addr)
-}

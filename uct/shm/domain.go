@@ -142,9 +142,6 @@ func (d *domain) allocation(m uct.MemHandle) (*allocation, error) {
 	return a, nil
 }
 
-// Advise implements uct.MemoryDomain.
-func (d *domain) Advise(uct.MemHandle, int, int, uct.Advice) error { return ucs.ErrUnsupported }
-
 // AppendKey implements uct.MemoryDomain.
 func (d *domain) AppendKey(b []byte, m uct.MemHandle) ([]byte, error) {
 	a, err := d.allocation(m)

@@ -10,11 +10,13 @@ import (
 	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
 // endpoint writes to a peer's ring.
 type endpoint struct {
-	uct.Unsupported
+	uct.NoAM
+	uct.NoRMA
 	txRing
 	fenced   bool // the ring or a segment of its descriptors can be cut short
 	refusing bool // nothing is sent any more
@@ -33,11 +35,15 @@ type endpoint struct {
 
 	failure error
 	user    any
-	addr    []byte
 	rounds  uint // spent waiting for room
 }
 
-var _ uct.Endpoint = (*endpoint)(nil)
+var _ interface {
+	uct.Endpoint
+	uct.RMA
+	uct.Atomic
+	uct.Checker
+} = (*endpoint)(nil)
 
 // headerLen is the length of the header of AMShort.
 const headerLen = 8
@@ -64,9 +70,6 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.Sen
 		copy(el[elemPayload+headerLen:], payload)
 	}
 	// As publish, whose call would cost as much as this.
-	if e.i.tracer != nil {
-		e.i.tracer(false, id, el[elemPayload:elemPayload+n])
-	}
 	flags := uint32(flagInline)
 	if h&e.n != 0 {
 		flags |= flagPhase
@@ -172,9 +175,6 @@ func (e *endpoint) amBcopy(id uct.AMID, p uct.Packer) (int, error) {
 			continue
 		}
 		n := p.Pack(mem[d.offset : uint64(d.offset)+uint64(seg) : uint64(d.offset)+uint64(seg)])
-		if e.i.tracer != nil {
-			e.i.tracer(false, id, mem[d.offset:uint64(d.offset)+uint64(n)])
-		}
 		e.publish(el, h, 0, id, n)
 		return n, nil
 	}
@@ -209,9 +209,6 @@ func (e *endpoint) element(h uint64) []byte {
 
 // publish makes a claimed element the peer's and wakes it if it wants that.
 func (e *endpoint) publish(el []byte, h uint64, flags uint32, id uct.AMID, n int) {
-	if flags&flagInline != 0 && e.i.tracer != nil {
-		e.i.tracer(false, id, el[elemPayload:elemPayload+n])
-	}
 	if h&e.n != 0 {
 		flags |= flagPhase
 	}
@@ -277,7 +274,7 @@ func (e *endpoint) refuse(id uct.AMID, n int) error {
 	case e.refusing:
 		return e.refusal()
 	case id >= uct.MaxAMIDs:
-		return errAMID(id)
+		return kit.ErrAMID(id)
 	case n > e.maxShort:
 		return fmt.Errorf("shm: short message of %d bytes, at most %d: %w", n, e.maxShort, ucs.ErrInvalidParam)
 	}
@@ -341,11 +338,6 @@ func (e *endpoint) Close() {
 	if e.deaf {
 		e.i.hearAgain()
 	}
-}
-
-//go:noinline
-func errAMID(id uct.AMID) error {
-	return fmt.Errorf("shm: active message id %d, not below %d: %w", id, uct.MaxAMIDs, ucs.ErrInvalidParam)
 }
 
 func errClosed() error {

@@ -13,13 +13,9 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Progress implements uct.Iface.
-func (i *iface) Progress() int { return (*progressor)(i).Progress() }
-
 // Progress implements uct.Progressor. A round without a message is one load of
 // the next element and a comparison.
-func (p *progressor) Progress() int {
-	i := (*iface)(p)
+func (i *iface) Progress() int {
 	if i.chores || i.fenced || i.dead {
 		return i.progressOdd()
 	}
@@ -94,13 +90,13 @@ func (i *iface) receive(w uint32) int {
 			// other parts.
 			w = r.word()
 		}
-		if id, size := w>>8&0xff, w>>16; w&flagInline != 0 && size <= fewBytes && id < uct.MaxAMIDs && i.tracer == nil {
+		if id, size := w>>8&0xff, w>>16; w&flagInline != 0 && size <= fewBytes && id < uct.MaxAMIDs {
 			if ahead := r.pos + (1+foresight)*r.elem; n > 1 && ahead < len(r.elems) {
 				cpu.PrefetchRead(&r.elems[ahead])
 			}
 			// Two loads and stores cost less than a call.
 			i.few = [fewBytes]byte(r.first[elemPayload : elemPayload+fewBytes])
-			if err := i.handlers[id](nil, i.few[:size:size], nil); err != nil {
+			if err := i.handlers.Deliver(nil, uct.AMID(id), i.few[:size:size], nil); err != nil {
 				i.handlerFailed(uct.AMID(id), err)
 			}
 		} else if !i.deliver(w) {
@@ -142,10 +138,7 @@ func (i *iface) deliver(w uint32) bool {
 	}
 	data := i.inline[:n:n]
 	copy(data, r.elems[r.pos+elemPayload:r.pos+r.elem])
-	if i.tracer != nil {
-		i.tracer(true, uct.AMID(id), data)
-	}
-	if err := i.handlers[id](nil, data, nil); err != nil {
+	if err := i.handlers.Deliver(nil, uct.AMID(id), data, nil); err != nil {
 		i.handlerFailed(uct.AMID(id), err)
 	}
 	return true
@@ -167,15 +160,12 @@ func (i *iface) deliverBuffered(id uct.AMID, n int, mayKeep bool) bool {
 		data = i.private[:copy(i.private, data)]
 		mayKeep = false
 	}
-	if i.tracer != nil {
-		i.tracer(true, id, data)
-	}
 	var desc *uct.AMDesc
 	if mayKeep && i.pool.available() {
 		desc = &d.AMDesc
 		d.state = descOffered
 	}
-	err := i.handlers[id](nil, data, desc)
+	err := i.handlers.Deliver(nil, id, data, desc)
 	if err == ucs.InProgress && desc != nil {
 		if d.state == descOffered {
 			d.state = descKept

@@ -101,6 +101,9 @@ func (o *overhead) ParseConfig(s string) error {
 	return nil
 }
 
+// extra is what a copied message takes beyond a short one, in seconds.
+func (o overhead) extra() float64 { return seconds(o.bcopy) - seconds(o.short) }
+
 // String implements config.Value.
 func (o overhead) String() string {
 	return "am_short:" + o.short.String() + ",am_bcopy:" + o.bcopy.String()
@@ -126,7 +129,6 @@ type options struct {
 	handling  bool
 	failure   log.Level
 	perf      uct.Perf
-	perfBcopy uct.Perf
 }
 
 // ring113 is the default number of elements up to release 1.15 of C UCX.
@@ -158,9 +160,6 @@ func loadOptions(cfg *config.Set, transport string, p uct.IfaceParams) (options,
 		handling:  mm.ErrorHandling,
 		failure:   s.SM.Failure,
 	}
-	if p.RxHeadroom < 0 || p.RxHeadroom > maxHeadroom {
-		return o, fmt.Errorf("shm: headroom of %d bytes, not 0 to %d: %w", p.RxHeadroom, maxHeadroom, ucs.ErrInvalidParam)
-	}
 	switch {
 	case o.ring < minRing || o.ring > maxRing || o.ring&(o.ring-1) != 0:
 		return bad("FIFO_SIZE", mm.FifoSize, fmt.Sprintf("a power of two from %d to %d", minRing, maxRing))
@@ -189,11 +188,10 @@ func loadOptions(cfg *config.Set, transport string, p uct.IfaceParams) (options,
 		Overhead:           10e-9,
 		SendOverhead:       seconds(mm.SendOverhead.short),
 		RecvOverhead:       seconds(mm.RecvOverhead.short),
+		CopyOverhead:       mm.SendOverhead.extra() + mm.RecvOverhead.extra(),
 		BandwidthDedicated: bw,
 		Latency:            uct.Linear{C: float64(80*time.Nanosecond) / float64(time.Second)},
 	}
-	o.perfBcopy = o.perf
-	o.perfBcopy.SendOverhead, o.perfBcopy.RecvOverhead = seconds(mm.SendOverhead.bcopy), seconds(mm.RecvOverhead.bcopy)
 	return o, nil
 }
 

@@ -75,8 +75,9 @@ func (s *wakeSocket) wake(to *unix.SockaddrUnix) {
 	}
 }
 
-// arm says whether a message to come will make the socket readable.
-func (i *iface) arm() error {
+// Arm implements uct.Armer: it says whether a message to come will make the socket
+// readable.
+func (i *iface) Arm() error {
 	switch {
 	case len(i.waiting) > 0 || len(i.failed) > 0:
 		// Nothing tells when a peer's ring has room again.

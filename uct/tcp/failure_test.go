@@ -383,16 +383,11 @@ func TestUnhandledFailure(t *testing.T) {
 func TestUnknownMessage(t *testing.T) {
 	a, b, ep := pair(t)
 	b.iface.SetAMHandler(3, nil)
-	var seen []message
-	b.iface.params.OnUnknownAM = func(id uct.AMID, data []byte) { seen = append(seen, message{id, string(data)}) }
-	ep.AMBcopy(3, text("a"), 0, nil)
-	until(t, "message", func() bool { return len(seen) == 1 }, a, b)
-	b.iface.params.OnUnknownAM = nil
 	ep.AMBcopy(3, text("b"), 0, nil)
 	ep.AMBcopy(4, text("c"), 0, nil)
 	until(t, "message", func() bool { return len(b.got) == 1 }, a, b)
-	if seen[0] != (message{3, "a"}) || b.got[0] != (message{4, "c"}) {
-		t.Errorf("%v, %v", seen, b.got)
+	if b.got[0] != (message{4, "c"}) {
+		t.Errorf("%v", b.got)
 	}
 	// A handler that refuses a message refuses its sender.
 	b.iface.SetAMHandler(5, func(*uct.Source, []byte, *uct.AMDesc) error { return ucs.ErrInvalidParam })

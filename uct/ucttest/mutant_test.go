@@ -21,18 +21,22 @@ var mutants = []struct {
 	test string
 	wrap func(ep uct.Endpoint) uct.Endpoint
 }{
-	{"changes a byte", "am", func(ep uct.Endpoint) uct.Endpoint { return &changesByte{ep} }},
-	{"swaps the header", "am short", func(ep uct.Endpoint) uct.Endpoint { return &swapsHeader{ep} }},
-	{"packs twice", "am bcopy", func(ep uct.Endpoint) uct.Endpoint { return &packsTwice{ep} }},
-	{"swallows long messages", "am limits", func(ep uct.Endpoint) uct.Endpoint { return &swallows{ep} }},
-	{"never queues", "pending order", func(ep uct.Endpoint) uct.Endpoint { return &neverQueues{ep} }},
-	{"purges twice", "pending purge", func(ep uct.Endpoint) uct.Endpoint { return &purgesTwice{ep} }},
-	{"flushes too early", "flush", func(ep uct.Endpoint) uct.Endpoint { return &flushesEarly{ep} }},
-	{"completes twice", "flush", func(ep uct.Endpoint) uct.Endpoint { return &completesTwice{ep} }},
-	{"miscounts", "atomic", func(ep uct.Endpoint) uct.Endpoint { return &miscounts{ep} }},
-	{"writes next to the target", "put", func(ep uct.Endpoint) uct.Endpoint { return &writesBeside{ep} }},
-	{"goes on after close", "close", func(ep uct.Endpoint) uct.Endpoint { return &undead{Endpoint: ep} }},
-	{"allocates", "no allocations", func(ep uct.Endpoint) uct.Endpoint { return &allocates{Endpoint: ep} }},
+	{"changes a byte", "am", func(ep uct.Endpoint) uct.Endpoint { return &changesByte{wholeOf(ep)} }},
+	{"swaps the header", "am short", func(ep uct.Endpoint) uct.Endpoint { return &swapsHeader{wholeOf(ep)} }},
+	{"packs twice", "am bcopy", func(ep uct.Endpoint) uct.Endpoint { return &packsTwice{wholeOf(ep)} }},
+	{"swallows long messages", "am limits", func(ep uct.Endpoint) uct.Endpoint { return &swallows{wholeOf(ep)} }},
+	{"never queues", "pending order", func(ep uct.Endpoint) uct.Endpoint { return &neverQueues{wholeOf(ep)} }},
+	{"purges twice", "pending purge", func(ep uct.Endpoint) uct.Endpoint { return &purgesTwice{wholeOf(ep)} }},
+	{"flushes too early", "flush", func(ep uct.Endpoint) uct.Endpoint { return &flushesEarly{wholeOf(ep)} }},
+	{"hides a part", "optional parts", func(ep uct.Endpoint) uct.Endpoint {
+		w := wholeOf(ep)
+		return &hidesRMA{w.Endpoint, w.Atomic, w.Paired, w.Checker}
+	}},
+	{"completes twice", "flush", func(ep uct.Endpoint) uct.Endpoint { return &completesTwice{wholeOf(ep)} }},
+	{"miscounts", "atomic", func(ep uct.Endpoint) uct.Endpoint { return &miscounts{wholeOf(ep)} }},
+	{"writes next to the target", "put", func(ep uct.Endpoint) uct.Endpoint { return &writesBeside{wholeOf(ep)} }},
+	{"goes on after close", "close", func(ep uct.Endpoint) uct.Endpoint { return &undead{whole: wholeOf(ep)} }},
+	{"allocates", "no allocations", func(ep uct.Endpoint) uct.Endpoint { return &allocates{whole: wholeOf(ep)} }},
 	{"leaks a descriptor", "am", func(ep uct.Endpoint) uct.Endpoint {
 		unix.Eventfd(0, unix.EFD_CLOEXEC)
 		return ep
@@ -43,7 +47,28 @@ var mutants = []struct {
 	}},
 }
 
-type changesByte struct{ uct.Endpoint }
+// whole is an endpoint of package sim, which has all parts.
+type whole struct {
+	uct.Endpoint
+	uct.RMA
+	uct.Atomic
+	uct.Paired
+	uct.Checker
+}
+
+func wholeOf(ep uct.Endpoint) whole {
+	return whole{ep, ep.(uct.RMA), ep.(uct.Atomic), ep.(uct.Paired), ep.(uct.Checker)}
+}
+
+// hidesRMA has no part of remote access, which the attributes announce.
+type hidesRMA struct {
+	uct.Endpoint
+	uct.Atomic
+	uct.Paired
+	uct.Checker
+}
+
+type changesByte struct{ whole }
 
 func (e *changesByte) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c *uct.Completion) error {
 	if len(b) > 100 {
@@ -52,20 +77,20 @@ func (e *changesByte) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, 
 	return e.Endpoint.AMShort(id, h, b, f, c)
 }
 
-type swapsHeader struct{ uct.Endpoint }
+type swapsHeader struct{ whole }
 
 func (e *swapsHeader) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c *uct.Completion) error {
 	return e.Endpoint.AMShort(id, h<<8|h>>56, b, f, c)
 }
 
-type packsTwice struct{ uct.Endpoint }
+type packsTwice struct{ whole }
 
 func (e *packsTwice) AMBcopy(id uct.AMID, p uct.Packer, f uct.SendFlags, c *uct.Completion) (int, error) {
 	p.Pack(make([]byte, 8192))
 	return e.Endpoint.AMBcopy(id, p, f, c)
 }
 
-type swallows struct{ uct.Endpoint }
+type swallows struct{ whole }
 
 func (e *swallows) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c *uct.Completion) error {
 	if len(b) > 248 {
@@ -74,21 +99,21 @@ func (e *swallows) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c *
 	return e.Endpoint.AMShort(id, h, b, f, c)
 }
 
-type neverQueues struct{ uct.Endpoint }
+type neverQueues struct{ whole }
 
 func (e *neverQueues) PendingAdd(*uct.Pending) error { return nil }
 
-type purgesTwice struct{ uct.Endpoint }
+type purgesTwice struct{ whole }
 
 func (e *purgesTwice) PendingPurge(fn func(*uct.Pending)) {
 	e.Endpoint.PendingPurge(func(p *uct.Pending) { fn(p); fn(p) })
 }
 
-type flushesEarly struct{ uct.Endpoint }
+type flushesEarly struct{ whole }
 
 func (e *flushesEarly) Flush(uct.FlushFlags, *uct.Completion) error { return nil }
 
-type completesTwice struct{ uct.Endpoint }
+type completesTwice struct{ whole }
 
 func (e *completesTwice) Flush(f uct.FlushFlags, c *uct.Completion) error {
 	err := e.Endpoint.Flush(f, c)
@@ -98,20 +123,20 @@ func (e *completesTwice) Flush(f uct.FlushFlags, c *uct.Completion) error {
 	return err
 }
 
-type miscounts struct{ uct.Endpoint }
+type miscounts struct{ whole }
 
 func (e *miscounts) Atomic64Post(op uct.AtomicOp, v, raddr uint64, key *uct.Rkey) error {
-	return e.Endpoint.Atomic64Post(op, v+1, raddr, key)
+	return e.Atomic.Atomic64Post(op, v+1, raddr, key)
 }
 
-type writesBeside struct{ uct.Endpoint }
+type writesBeside struct{ whole }
 
 func (e *writesBeside) PutShort(b []byte, raddr uint64, key *uct.Rkey) error {
-	return e.Endpoint.PutShort(append(b, 0xff), raddr, key)
+	return e.RMA.PutShort(append(b, 0xff), raddr, key)
 }
 
 type undead struct {
-	uct.Endpoint
+	whole
 	closed bool
 }
 
@@ -128,7 +153,7 @@ func (e *undead) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c *uc
 }
 
 type allocates struct {
-	uct.Endpoint
+	whole
 	last []byte
 }
 

@@ -14,7 +14,8 @@ import (
 
 // endpoint leads to one process.
 type endpoint struct {
-	uct.Unsupported
+	uct.NoAM
+	uct.NoRMA
 	iface   *iface
 	peer    host.Process
 	checked time.Duration // when the peer was last known to live
@@ -33,7 +34,11 @@ type endpoint struct {
 	closed   bool
 }
 
-var _ uct.Endpoint = (*endpoint)(nil)
+var _ interface {
+	uct.Endpoint
+	uct.RMA
+	uct.Checker
+} = (*endpoint)(nil)
 
 // Bounds.
 const (
@@ -174,7 +179,8 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 	return ucs.InProgress
 }
 
-// Fence implements uct.Endpoint, see iface.Fence.
+// Fence implements uct.Endpoint. The operations of an endpoint are carried out one
+// after the other; each is complete when the kernel returns.
 func (e *endpoint) Fence() error { return nil }
 
 // Check implements uct.Endpoint.
@@ -203,12 +209,6 @@ func (e *endpoint) PendingAdd(p *uct.Pending) error {
 
 // PendingPurge implements uct.Endpoint.
 func (e *endpoint) PendingPurge(fn func(p *uct.Pending)) { e.pending.Purge(fn) }
-
-// IsConnected implements uct.Endpoint.
-func (e *endpoint) IsConnected(dev, addr []byte) bool {
-	a, err := parseAddress(addr)
-	return err == nil && a.pid == e.peer.PID && a.ns == e.iface.own.ns && e.iface.dev.ReachAddr(dev) == nil
-}
 
 // Close implements uct.Endpoint.
 func (e *endpoint) Close() {

@@ -11,13 +11,12 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/kit"
 	"github.com/ucx-go/ucx/uct/shm/internal/host"
 )
 
 // iface is the transport on one worker. It has no receive side.
 type iface struct {
-	uct.UnsupportedIface
-
 	opts    options
 	attr    uct.IfaceAttr
 	domain  *domain
@@ -39,13 +38,9 @@ type iface struct {
 
 var _ uct.Iface = (*iface)(nil)
 
-// progressor is what the worker sees of an iface. It is a type of its own
-// because uct.Armer and uct.Iface both have a method Arm.
-type progressor struct{ *iface }
-
 // Arm implements uct.Armer: no descriptor would tell that copying can go on.
-func (p progressor) Arm() error {
-	if p.active.first != nil {
+func (i *iface) Arm() error {
+	if i.active.first != nil {
 		return ucs.ErrBusy
 	}
 	return nil
@@ -71,7 +66,7 @@ func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (*i
 	i.devAddr, i.addr = i.dev.Append(nil), i.own.pack()
 	i.attr = i.describe()
 	d.ifaces.Add(1)
-	w.AddProgress(progressor{i})
+	w.AddProgress(i)
 	return i, nil
 }
 
@@ -157,42 +152,18 @@ func (i *iface) Reachable(p uct.ReachableParams) error {
 // message comes here.
 func (i *iface) SetAMHandler(id uct.AMID, _ uct.AMHandler) error {
 	if id >= uct.MaxAMIDs {
-		return fmt.Errorf("cma: active message id %d, need at most %d: %w", id, uct.MaxAMIDs-1, ucs.ErrInvalidParam)
+		return kit.ErrAMID(id)
 	}
 	return nil
 }
 
-// SetAMTracer implements uct.Iface. There is nothing to see.
-func (i *iface) SetAMTracer(uct.AMTracer) error { return nil }
-
-// Flush implements uct.Iface.
-func (i *iface) Flush(uct.FlushFlags) error {
-	if i.ops > 0 {
-		return ucs.InProgress
-	}
-	return nil
-}
-
-// Fence implements uct.Iface. The operations of an endpoint are carried out one
-// after the other; each is complete when the kernel returns.
-func (i *iface) Fence() error { return nil }
-
-// Progress implements uct.Iface.
+// Progress implements uct.Progressor.
 func (i *iface) Progress() int {
 	if i.active.first == nil {
 		return 0
 	}
 	return i.work()
 }
-
-// Arm implements uct.Iface: there is no descriptor.
-func (i *iface) Arm(uct.EventFlags) error { return ucs.ErrUnsupported }
-
-// EstimatePerf implements uct.Iface: all operations cost the same.
-func (i *iface) EstimatePerf(uct.PerfParams) uct.Perf { return i.attr.Perf }
-
-// MemoryTypes implements uct.Iface.
-func (i *iface) MemoryTypes() []ucs.MemoryType { return i.domain.attr.AccessTypes }
 
 // Close implements uct.Iface. While endpoints are open it returns ucs.ErrBusy
 // and closes nothing.
@@ -206,7 +177,7 @@ func (i *iface) Close() error {
 	i.closed = true
 	i.active = activeList{}
 	i.free = nil
-	i.worker.RemoveProgress(progressor{i})
+	i.worker.RemoveProgress(i)
 	i.domain.ifaces.Add(-1)
 	return nil
 }

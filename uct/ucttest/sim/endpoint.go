@@ -11,7 +11,8 @@ import (
 // endpoint leads to a peer. Fields without a remark belong to the goroutine that
 // progresses its iface.
 type endpoint struct {
-	uct.Unsupported
+	uct.NoAM
+	uct.NoRMA
 	home     *iface
 	peer     *iface // nil until connected
 	id       uint64
@@ -33,7 +34,13 @@ type endpoint struct {
 	lost     error  // the connection is broken; progress will see to it
 }
 
-var _ uct.Endpoint = (*endpoint)(nil)
+var _ interface {
+	uct.Endpoint
+	uct.RMA
+	uct.Atomic
+	uct.Paired
+	uct.Checker
+} = (*endpoint)(nil)
 
 // NewEndpoint implements uct.Iface.
 func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
@@ -67,7 +74,7 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 }
 
 // admit decides whether an operation is accepted, and what happens to it.
-func (e *endpoint) admit(kind uct.Operation, id uct.AMID) (fault.Effect, error) {
+func (e *endpoint) admit(kind fault.Kind, id uct.AMID) (fault.Effect, error) {
 	var eff fault.Effect
 	if err := e.ready(); err != nil {
 		return eff, err
