@@ -11,7 +11,7 @@
 // alias the input.
 //
 // Decisions. SelectLanes scores the resources of two workers against each other
-// and says which lanes an endpoint has; NewTagTables and NewRndvTables turn the
+// and says which lanes an endpoint has; NewMessageTables and NewRndvTables turn the
 // attributes of those lanes into tables from message length to protocol. All are
 // functions from plain attribute structs, which package ucp fills, to plain
 // values that print themselves: candidates, scores, and why each of the others

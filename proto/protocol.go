@@ -97,6 +97,15 @@ func (p Protocol) Description() string {
 // Rendezvous reports whether the message is offered before it is sent.
 func (p Protocol) Rendezvous() bool { return p >= ProtoRndvAM && p <= ProtoRndvPtr }
 
+// EagerZcopy reports whether the message goes at once, from user memory.
+func (p Protocol) EagerZcopy() bool { return p == ProtoEagerZcopy || p == ProtoEagerMultiZcopy }
+
+// EagerMulti reports whether the message goes at once, in fragments.
+func (p Protocol) EagerMulti() bool { return p == ProtoEagerMultiBcopy || p == ProtoEagerMultiZcopy }
+
+// NumProtocols is the number of protocols, ProtoNone included.
+const NumProtocols = int(protoLast)
+
 // DataClass is the shape of user data.
 type DataClass uint8
 

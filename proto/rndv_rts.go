@@ -18,6 +18,8 @@ const (
 	RndvTag RndvOp = 0
 	RndvAM  RndvOp = 1
 	RndvRMA RndvOp = 2 // since release 22, off by default
+
+	NumRndvOps = 3
 )
 
 // RndvRTS offers a message: ucp_rndv_rts_hdr_t. The packed remote key of the

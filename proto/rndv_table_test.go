@@ -82,7 +82,7 @@ func TestRndvPutLanes(t *testing.T) {
 	second := tcpLane()
 	second.Name, second.Bandwidth = "tcp/eth0", 11.27*(1<<20)
 	in := tcpInput(func(in *ProtoInput) { in.Put = append(in.Put, LanePerf{Name: "no put"}, second) })
-	tables := NewTagTables(in)
+	tables := tagTables(in, false)
 	s := NewRndvTables(in).PutShares()
 	if s.Lanes() != 2 {
 		t.Fatalf("%d lanes", s.Lanes())
@@ -90,7 +90,7 @@ func TestRndvPutLanes(t *testing.T) {
 	if lane, from, to := s.Part(1, 1<<20); lane != 2 || from != 538768 || to != 1<<20 {
 		t.Errorf("second part over lane %d, %d..%d", lane, from, to)
 	}
-	info := tables.Explain(false, DataContig, 0)
+	info := tables.Explain(DataContig, 0)
 	last := info.Ranges[len(info.Ranges)-1]
 	if last.Proto != ProtoRndvPut || last.Config != "51% on tcp/lo and 49% on tcp/eth0" {
 		t.Errorf("%v on %s", last.Proto, last.Config)

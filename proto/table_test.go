@@ -93,7 +93,15 @@ func sameRanges(got, want string) bool {
 	return true
 }
 
-func TestTagTables(t *testing.T) {
+// tagTables are the tables for tagged messages, plain or synchronous.
+func tagTables(in *ProtoInput, sync bool) *MessageTables {
+	if sync {
+		return NewMessageTables(in, MessageForm{Op: "synchronous tagged message by ucp_tag_send_sync*", Only: EagerSyncOnlySize, First: EagerSyncFirstSize})
+	}
+	return NewMessageTables(in, MessageForm{Op: "tagged message by ucp_tag_send*", Only: EagerOnlySize, First: EagerFirstSize, Short: true})
+}
+
+func TestMessageTables(t *testing.T) {
 	set := func(f func(s *ProtoSettings)) func(*ProtoInput) { return func(in *ProtoInput) { f(&in.Settings) } }
 	noPut := func(in *ProtoInput) { in.Put = nil }
 	for _, tc := range []struct {
@@ -171,12 +179,12 @@ func TestTagTables(t *testing.T) {
 			want: "egr/single/bcopy..~ egr/single/zcopy..65512 egr/multi/zcopy..~ rndv/put/zcopy"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			tables := NewTagTables(tc.in)
-			info := tables.Explain(tc.sync, tc.class, tc.mode)
+			tables := tagTables(tc.in, tc.sync)
+			info := tables.Explain(tc.class, tc.mode)
 			if got := ranges(info); !sameRanges(got, tc.want) {
 				t.Errorf("\n got %s\nwant %s\n%s", got, tc.want, info.String())
 			}
-			table := tables.Send(tc.sync, tc.class, tc.mode)
+			table := tables.Table(tc.class, tc.mode)
 			for _, r := range info.Ranges {
 				for _, n := range []int{r.Min, r.Max} {
 					if got := table.Lookup(n); got != r.Proto {
@@ -191,7 +199,7 @@ func TestTagTables(t *testing.T) {
 // TestModelBounds holds the cost model to the windows it was made for.
 func TestModelBounds(t *testing.T) {
 	last := func(in *ProtoInput, class DataClass, p Protocol) int {
-		for _, r := range NewTagTables(in).Explain(false, class, 0).Ranges {
+		for _, r := range tagTables(in, false).Explain(class, 0).Ranges {
 			if r.Proto == p {
 				return r.Max + 1
 			}
@@ -219,10 +227,10 @@ func TestModelBounds(t *testing.T) {
 // the sender says that many messages follow (from 1863 bytes), and loses most
 // of its bandwidth at 4 KiB.
 func TestSmallStreamsStayEager(t *testing.T) {
-	tables := NewTagTables(tcpInput())
+	tables := tagTables(tcpInput(), false)
 	for _, mode := range []SendMode{0, SendFast, SendMulti, SendFast | SendMulti} {
 		for n := 0; n <= 64<<10; n += 512 {
-			if p := tables.Send(false, DataContig, mode).Lookup(n); p.Rendezvous() {
+			if p := tables.Table(DataContig, mode).Lookup(n); p.Rendezvous() {
 				t.Fatalf("%v%v: %d bytes by %v", mode, DataContig, n, p)
 			}
 		}
@@ -230,10 +238,10 @@ func TestSmallStreamsStayEager(t *testing.T) {
 }
 
 func TestMaxShort(t *testing.T) {
-	if n := NewTagTables(tcpInput()).Send(false, DataContig, SendMulti).MaxShort(); n != 8184 {
+	if n := tagTables(tcpInput(), false).Table(DataContig, SendMulti).MaxShort(); n != 8184 {
 		t.Errorf("%d, want 8184", n)
 	}
-	if n := NewTagTables(tcpInput()).Send(true, DataContig, 0).MaxShort(); n != -1 {
+	if n := tagTables(tcpInput(), true).Table(DataContig, 0).MaxShort(); n != -1 {
 		t.Errorf("synchronous: %d, want none", n)
 	}
 	if n := new(Table).MaxShort(); n != -1 {
@@ -346,11 +354,11 @@ func checkCovers(t *rapid.T, info TableInfo, table *Table) {
 func TestTablesComplete(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
-		tag, rndv := NewTagTables(in), NewRndvTables(in)
+		plain, acked, rndv := tagTables(in, false), tagTables(in, true), NewRndvTables(in)
 		for class := range numDataClasses {
 			for mode := range SendMode(numSendModes) {
-				for _, sync := range []bool{false, true} {
-					info, table := tag.Explain(sync, class, mode), tag.Send(sync, class, mode)
+				for sync, tag := range map[bool]*MessageTables{false: plain, true: acked} {
+					info, table := tag.Explain(class, mode), tag.Table(class, mode)
 					checkCovers(t, info, table)
 					for _, r := range info.Ranges {
 						checkCarries(t, in, sync, class, r)
@@ -400,7 +408,7 @@ func checkCarries(t *rapid.T, in *ProtoInput, sync bool, class DataClass, r Rang
 // TestLookupNoAllocs also holds the promise that one lookup is a few
 // nanoseconds of plain code.
 func TestLookupNoAllocs(t *testing.T) {
-	table := NewTagTables(tcpInput()).Send(false, DataContig, 0)
+	table := tagTables(tcpInput(), false).Table(DataContig, 0)
 	var sink Protocol
 	checkNoAllocs(t, "lookup", func() {
 		for n := 0; n < 1<<20; n += 4096 {
@@ -411,7 +419,7 @@ func TestLookupNoAllocs(t *testing.T) {
 }
 
 func BenchmarkLookup(b *testing.B) {
-	table := NewTagTables(tcpInput()).Send(false, DataContig, 0)
+	table := tagTables(tcpInput(), false).Table(DataContig, 0)
 	var sink Protocol
 	for i := range b.N {
 		sink = table.Lookup(i & 0xFFFFF)
@@ -463,14 +471,14 @@ func TestTableLines(t *testing.T) {
 }
 
 func TestTitles(t *testing.T) {
-	tag, rndv := NewTagTables(tcpInput()), NewRndvTables(tcpInput())
+	tag, sync, rndv := tagTables(tcpInput(), false), tagTables(tcpInput(), true), NewRndvTables(tcpInput())
 	for _, tc := range []struct{ got, want string }{
-		{tag.Explain(false, DataContig, 0).Title, "tagged message by ucp_tag_send* from host memory"},
-		{tag.Explain(false, DataIOV, SendFast|SendMulti).Title, "tagged message by ucp_tag_send*(fast-completion|multi) from iov host memory"},
-		{tag.Explain(true, DataGeneric, SendFast).Title, "synchronous tagged message by ucp_tag_send_sync*(fast-completion) from generic host memory"},
+		{tag.Explain(DataContig, 0).Title, "tagged message by ucp_tag_send* from host memory"},
+		{tag.Explain(DataIOV, SendFast|SendMulti).Title, "tagged message by ucp_tag_send*(fast-completion|multi) from iov host memory"},
+		{sync.Explain(DataGeneric, SendFast).Title, "synchronous tagged message by ucp_tag_send_sync*(fast-completion) from generic host memory"},
 		{rndv.ExplainAsk(DataContig, OfferAddress).Title, "rendezvous data fetch into host memory from host"},
 		{rndv.ExplainAsk(DataContig, OfferKey).Title, "rendezvous data fetch into host memory from host memory that is mapped"},
-		{tag.Explain(false, DataMapped, 0).Title, "tagged message by ucp_tag_send* from allocated host memory"},
+		{tag.Explain(DataMapped, 0).Title, "tagged message by ucp_tag_send* from allocated host memory"},
 		{rndv.ExplainAnswer(DataContig, true).Title, "rendezvous data send from host memory to host"},
 		{rndv.ExplainAnswer(DataIOV, false).Title, "rendezvous data send from iov host memory"},
 	} {
@@ -496,7 +504,7 @@ func TestRangeText(t *testing.T) {
 // TestExplain: the reasons name what decided.
 func TestExplain(t *testing.T) {
 	in := tcpInput(func(in *ProtoInput) { in.Settings.RndvThresh = 100000 })
-	text := NewTagTables(in).Explain(false, DataContig, 0)
+	text := tagTables(in, false).Explain(DataContig, 0)
 	for _, want := range []string{
 		": egr/short on tcp/lo",
 		"100000..inf: rndv/put/zcopy on tcp/lo",

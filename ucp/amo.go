@@ -31,8 +31,18 @@ var transportOps = [numAtomicOps]uct.AtomicOp{
 	AtomicAnd: uct.AtomicAnd, AtomicOr: uct.AtomicOr, AtomicXor: uct.AtomicXor,
 }
 
-// atomicOp is an atomic operation under way, or its result on the way back. A
-// request keeps it for its next use.
+// amoFamily is atomic operations on registered memory of the peer.
+type amoFamily struct{ noFamily }
+
+func (amoFamily) about() familyInfo {
+	return familyInfo{name: "amo", features: FeatureAMO32 | FeatureAMO64}
+}
+
+func (amoFamily) handlers(w *Worker) []handler {
+	return []handler{{proto.IDAtomicReq, w.onAtomicReq}, {proto.IDAtomicRep, w.onAtomicRep}}
+}
+
+// atomicOp is an atomic operation under way, or its result on the way back.
 type atomicOp struct {
 	op      uct.AtomicOp
 	size    uint8 // 4 or 8 bytes
@@ -79,25 +89,34 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 	if err != nil {
 		return nil, err
 	}
-	a := r.atomic()
-	a.set(op, operand, reply)
-	r.ep, r.key, r.part = ep, key, part{addr: raddr}
+	r.target(ep, key, raddr).atomic.set(op, operand, reply)
 	r.data.initRecv(reply, nil)
-	switch {
-	case attr&OpForceImmediate != 0:
+	r.op = atomicOperation{}
+	if attr&OpForceImmediate != 0 {
 		return ep.fetchNow(r, way)
-	case way != nil:
-		r.way(&atomicDirect, way)
-		ep.start(r, false)
-	case reply == nil:
-		r.proto = &atomicPost
-		ep.markMessages()
-		ep.start(r, true)
-	default:
-		r.proto = &atomicFetch
-		return ep.startAnswered(r)
 	}
+	ep.submit(r)
 	return r.result()
+}
+
+// atomicOperation is the operation of changing a word of the peer's memory. It has a
+// result if there is a place for it.
+type atomicOperation struct{}
+
+func (atomicOperation) choose(r *Request) (protocol, error) {
+	a := r.access
+	way := a.key.amo64
+	if a.atomic.size == 4 {
+		way = a.key.amo32
+	}
+	switch {
+	case way != nil:
+		return atomicDirect{}, r.take(way)
+	case r.data.length == 0:
+		r.ep.markMessages()
+		return atomicPost{}, nil
+	}
+	return atomicFetch{}, r.askedFor()
 }
 
 // checkAtomic refuses what is no atomic operation.
@@ -140,14 +159,6 @@ func errAtomic(reason string) error {
 	return fmt.Errorf("ucp: atomic operation: %s: %w", reason, ucs.ErrInvalidParam)
 }
 
-// atomic returns the request's atomic operation.
-func (r *Request) atomic() *atomicOp {
-	if r.amo == nil {
-		r.amo = new(atomicOp)
-	}
-	return r.amo
-}
-
 // set fills in an operation.
 func (a *atomicOp) set(op AtomicOp, operand, reply []byte) {
 	a.op, a.size = transportOps[op], uint8(len(operand))
@@ -186,23 +197,18 @@ func (ep *Endpoint) post(op AtomicOp, operand []byte, raddr uint64, key *Rkey, w
 	if now && (way != nil || !ep.ready() || ep.remoteID == 0) {
 		return ucs.ErrNoResource
 	}
-	r := ep.control(&atomicPost)
-	r.atomic().set(op, operand, nil)
-	r.key, r.part = key, part{addr: raddr}
+	r := ep.control(nil)
+	r.target(ep, key, raddr).atomic.set(op, operand, nil)
 	r.data.initRecv(nil, nil) // no result
-	switch {
-	case now:
+	r.op = atomicOperation{}
+	if now {
+		r.proto = atomicPost{}
 		ep.markMessages()
 		err := sendPost(r, uct.SendNow)
-		ep.w.dropAccess(r)
+		ep.w.dropRequest(r)
 		return err
-	case way != nil:
-		r.way(&atomicDirect, way)
-		ep.start(r, false)
-	default:
-		ep.markMessages()
-		ep.start(r, true)
 	}
+	ep.submit(r)
 	return nil
 }
 
@@ -213,24 +219,38 @@ func postWord(ue uct.Atomic, op uct.AtomicOp, size uint8, v, raddr uint64, key *
 	return ue.Atomic64Post(op, v, raddr, key)
 }
 
-// atomicDirect goes straight to the peer's memory; atomicPost and atomicFetch
-// ask the peer's worker.
-var atomicDirect, atomicPost, atomicFetch protocol
+// atomicDirect goes straight to the peer's memory.
+type atomicDirect struct{ direct }
 
-func init() {
-	atomicDirect = protocol{name: "atomic", progress: progressAtomicDirect, completed: atomicDone}
-	atomicPost = protocol{name: "atomic by messages", pack: packAtomicReq,
-		progress: func(r *Request) error {
-			if err := sendPost(r, 0); err != nil {
-				return err
-			}
-			r.finish(nil)
-			return nil
-		},
+func (atomicDirect) about() protocolInfo {
+	return protocolInfo{name: "atomic", kind: kindAccess, needs: needFence}
+}
+
+func (p atomicDirect) progress(r *Request) error {
+	x, ue := r.access, r.ep.remote(r.lane)
+	a := &x.atomic
+	var err error
+	if r.data.length == 0 {
+		err = postWord(ue, a.op, a.size, a.value, x.addr, x.route.key)
+	} else {
+		err = a.fetch(ue, x.addr, x.route.key, &r.comp)
 	}
-	atomicFetch = protocol{name: "fetching atomic by messages", pack: packAtomicReq,
-		progress: func(r *Request) error { return sendAsking(r, proto.IDAtomicReq) },
+	switch err {
+	case nil:
+		p.completed(r, nil)
+	case ucs.InProgress:
+	default:
+		return err
 	}
+	return nil
+}
+
+// completed stores the result.
+func (atomicDirect) completed(r *Request, err error) {
+	if err == nil && r.data.length > 0 {
+		storeWord(r.data.buf, r.access.atomic.old())
+	}
+	r.finish(err)
 }
 
 // fetchDirect does an operation with result in the call if the transport does,
@@ -238,8 +258,9 @@ func init() {
 func (ep *Endpoint) fetchDirect(op AtomicOp, operand []byte, raddr uint64, key *Rkey, way *rkeyWay, p *RequestParams) (*Request, error) {
 	w := ep.w
 	r := w.spare // used only if the operation goes on after the call
-	a := r.atomic()
+	a := &r.accessing().atomic
 	a.set(op, operand, p.ReplyBuffer)
+	r.proto = atomicDirect{}
 	err := a.fetch(ep.lanes[way.lane].remote, raddr, way.key, &r.comp)
 	if err != nil && err != ucs.InProgress {
 		return nil, err
@@ -250,18 +271,9 @@ func (ep *Endpoint) fetchDirect(op AtomicOp, operand []byte, raddr uint64, key *
 		return nil, nil
 	}
 	w.spare = w.getRequest()
-	r.lend(ep, key, way, &atomicDirect, p)
+	r.lend(ep, key, way, p)
 	r.data.initRecv(p.ReplyBuffer, nil)
 	return r, nil
-}
-
-// lend makes the spare request that of a direct operation under way.
-func (r *Request) lend(ep *Endpoint, key *Rkey, way *rkeyWay, proto *protocol, p *RequestParams) {
-	r.ep, r.key, r.route, r.lane, r.proto = ep, key, way, way.lane, proto
-	if p != nil {
-		r.state |= stateParams
-		r.onSend, r.userData = p.OnSend, p.UserData
-	}
 }
 
 // fetch starts an operation with result.
@@ -285,43 +297,18 @@ func (a *atomicOp) old() uint64 {
 	return a.old64
 }
 
-func progressAtomicDirect(r *Request) error {
-	a, ue, key := r.amo, r.ep.remote(r.lane), r.route.key
-	var err error
-	if r.data.length == 0 {
-		err = postWord(ue, a.op, a.size, a.value, r.part.addr, key)
-	} else {
-		err = a.fetch(ue, r.part.addr, key, &r.comp)
-	}
-	switch err {
-	case nil:
-		atomicDone(r, nil)
-	case ucs.InProgress:
-	default:
-		return err
-	}
-	return nil
-}
-
-// atomicDone stores the result of a direct operation.
-func atomicDone(r *Request, err error) {
-	if err == nil && r.data.length > 0 {
-		storeWord(r.data.buf, r.amo.old())
-	}
-	r.finish(err)
-}
-
 // fetchNow does an operation with result in the call or not at all.
 func (ep *Endpoint) fetchNow(r *Request, way *rkeyWay) (*Request, error) {
 	// A transport that would finish later cannot be asked to try: the operation
 	// cannot be taken back.
 	if way == nil || !way.attr.Flags.Has(uct.IfaceAtomicCPU) || !ep.ready() {
-		ep.w.dropAccess(r)
+		ep.w.dropRequest(r)
 		return nil, ucs.ErrNoResource
 	}
-	r.way(&atomicDirect, way)
-	if err := progressAtomicDirect(r); err != nil {
-		ep.w.dropAccess(r)
+	r.proto = atomicDirect{}
+	r.take(way)
+	if err := r.proto.progress(r); err != nil {
+		ep.w.dropRequest(r)
 		return nil, err
 	}
 	return r.result()

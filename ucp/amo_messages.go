@@ -10,11 +10,39 @@ import (
 // Atomic operations by messages: ATOMIC_REQ, answered by a CMPL when no result
 // is wanted and by an ATOMIC_REP otherwise.
 
+// atomicPost asks for an operation without result.
+type atomicPost struct{ basics }
+
+func (atomicPost) about() protocolInfo {
+	return protocolInfo{name: "atomic by messages", kind: kindMessages, needs: needID | needFence}
+}
+
+func (atomicPost) progress(r *Request) error {
+	if err := sendPost(r, 0); err != nil {
+		return err
+	}
+	r.finish(nil)
+	return nil
+}
+
+func (atomicPost) pack(r *Request, dst []byte) int { return packAtomicReq(r, dst) }
+
+// atomicFetch asks for an operation with result.
+type atomicFetch struct{ basics }
+
+func (atomicFetch) about() protocolInfo {
+	return protocolInfo{name: "fetching atomic by messages", kind: kindFetch, needs: needID | needFence}
+}
+
+func (atomicFetch) progress(r *Request) error { return r.ask(proto.IDAtomicReq) }
+
+func (atomicFetch) pack(r *Request, dst []byte) int { return packAtomicReq(r, dst) }
+
 // sendPost sends an operation without result.
 func sendPost(r *Request, flags uct.SendFlags) error {
 	f := r.ep.flow()
 	f.posted++ // before the call: the answer may come inside
-	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDAtomicReq), r, flags, nil)
+	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDAtomicReq), r.hooks(), flags, nil)
 	if err != nil && err != ucs.InProgress {
 		f.posted--
 		return err
@@ -23,14 +51,15 @@ func sendPost(r *Request, flags uct.SendFlags) error {
 }
 
 func packAtomicReq(r *Request, dst []byte) int {
+	a := &r.access.atomic
 	return proto.AtomicReq{
-		Address: r.part.addr,
+		Address: r.access.addr,
 		EpID:    r.ep.remoteID,
 		ReqID:   proto.RequestID(r.localID), // 0 without a result
-		Size:    r.amo.size,
-		Op:      r.amo.op,
-		Value:   r.amo.value,
-		Compare: r.amo.compare,
+		Size:    a.size,
+		Op:      a.op,
+		Value:   a.value,
+		Compare: a.compare,
 	}.Put(dst)
 }
 
@@ -40,7 +69,7 @@ func (w *Worker) onAtomicReq(source *uct.Source, data []byte, _ *uct.AMDesc) err
 	if err != nil {
 		return w.malformed(err)
 	}
-	if h.ReqID != 0 && w.serving >= maxServing {
+	if h.ReqID != 0 && w.rma.serving >= maxServing {
 		return w.malformed(errServing)
 	}
 	ep, mem, b, err := w.target(source, h.EpID, h.Address, int(h.Size), uct.AccessRemoteAtomic)
@@ -54,9 +83,9 @@ func (w *Worker) onAtomicReq(source *uct.Source, data []byte, _ *uct.AMDesc) err
 		ep.oweCompletion()
 		return nil
 	}
-	r := ep.control(&atomicReply)
+	r := ep.control(atomicReply{})
 	r.peerID = uint64(h.ReqID)
-	a := r.atomic()
+	a := &r.accessing().atomic
 	a.size = h.Size
 	storeWord(a.packed[:h.Size], old)
 	w.serve(ep, r, nil)
@@ -79,15 +108,16 @@ func applyAtomic(b []byte, h *proto.AtomicReq) (old uint64) {
 }
 
 // atomicReply returns the value from before.
-var atomicReply protocol
+type atomicReply struct{ answer }
 
-func init() {
-	atomicReply = protocol{name: "atomic reply",
-		progress: func(r *Request) error {
-			err := r.ep.ue.AMShort(uct.AMID(proto.IDAtomicRep), r.peerID, r.amo.packed[:r.amo.size], 0, nil)
-			return controlSent(r, err)
-		},
-	}
+func (atomicReply) about() protocolInfo {
+	return protocolInfo{name: "atomic reply", kind: kindAnswer, needs: needID}
+}
+
+func (atomicReply) progress(r *Request) error {
+	a := &r.access.atomic
+	err := r.ep.ue.AMShort(uct.AMID(proto.IDAtomicRep), r.peerID, a.packed[:a.size], 0, nil)
+	return controlSent(r, err)
 }
 
 // onAtomicRep receives the value from before an operation of ours.
@@ -97,14 +127,16 @@ func (w *Worker) onAtomicRep(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 		return w.malformed(err)
 	}
 	r := w.requestIDs.Get(uint64(h.ReqID))
-	if r == nil || r.proto != &atomicFetch {
+	if !r.is(kindFetch) {
 		w.stats.Dropped++
 		return nil
 	}
-	if h.Size != r.amo.size {
+	if h.Size != r.access.atomic.size {
 		return w.malformed(errAtomicReply)
 	}
 	storeWord(r.data.buf, h.Value)
-	r.ep.finishAnswered(r)
+	r.answered()
 	return nil
 }
+
+var errAtomicReply = &proto.FormatError{What: "atomic reply", Reason: "of another size than asked for", Status: ucs.ErrIO}

@@ -99,8 +99,8 @@ func TestAssemblyModel(t *testing.T) {
 		if got := v.stats.SyncAcks; got != uint64(synced) {
 			t.Fatalf("%d acknowledgements for %d synchronous messages", got, synced)
 		}
-		if len(v.assemblies) != 0 || v.Stats().UnexpectedBytes != 0 {
-			t.Fatalf("%d assemblies and %d bytes are left", len(v.assemblies), v.Stats().UnexpectedBytes)
+		if len(v.eager.assemblies) != 0 || v.Stats().UnexpectedBytes != 0 {
+			t.Fatalf("%d assemblies and %d bytes are left", len(v.eager.assemblies), v.Stats().UnexpectedBytes)
 		}
 	})
 }
@@ -122,7 +122,7 @@ func TestRendezvousInParts(t *testing.T) {
 		src[i] = byte(i>>8 + i)
 	}
 	send, err := v.ep.TagSend(0xBAD, src, nil)
-	if err != nil || send == nil || send.proto != &rndvRTS {
+	if err != nil || send == nil || !send.is(kindOffer) {
 		t.Fatalf("a large send is no offer: %v, %v", send, err)
 	}
 	v.dropMessages()

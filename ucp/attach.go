@@ -127,7 +127,7 @@ func (w *Worker) attachFailed(m *mapping, err error) {
 
 // attachKey returns the attachment of a key, the latest first.
 func (w *Worker) attachKey(ep *Endpoint, md uint8, packed []byte) (*attachment, error) {
-	for i, a := range w.attached {
+	for i, a := range w.rndv.attached {
 		if a.md != md || a.process != ep.process || !bytes.Equal(a.packed, packed) {
 			continue
 		}
@@ -135,8 +135,8 @@ func (w *Worker) attachKey(ep *Endpoint, md uint8, packed []byte) (*attachment, 
 			w.forgetAttachment(i)
 			break
 		}
-		copy(w.attached[1:i+1], w.attached[:i])
-		w.attached[0] = a
+		copy(w.rndv.attached[1:i+1], w.rndv.attached[:i])
+		w.rndv.attached[0] = a
 		a.ep = ep
 		return a, nil
 	}
@@ -149,19 +149,19 @@ func (w *Worker) attachKey(ep *Endpoint, md uint8, packed []byte) (*attachment, 
 	}
 	w.trimAttachments()
 	a := &attachment{ep: ep, process: ep.process, md: md, packed: packed, key: key}
-	w.attached = slices.Insert(w.attached, 0, a)
+	w.rndv.attached = slices.Insert(w.rndv.attached, 0, a)
 	return a, nil
 }
 
 // trimAttachments makes room for a new attachment, at the end of those that were
 // not used for long.
 func (w *Worker) trimAttachments() {
-	for i, looks := len(w.attached)-1, 0; i >= 0; i-- {
-		full := len(w.attached) >= maxAttachments
+	for i, looks := len(w.rndv.attached)-1, 0; i >= 0; i-- {
+		full := len(w.rndv.attached) >= maxAttachments
 		if !full && looks == maxLooks {
 			return
 		}
-		a := w.attached[i]
+		a := w.rndv.attached[i]
 		if a.use > 0 {
 			continue
 		}
@@ -175,16 +175,16 @@ func (w *Worker) trimAttachments() {
 // forgetAttachment takes an attachment out of the list, and unmaps it when nobody
 // uses it.
 func (w *Worker) forgetAttachment(i int) {
-	a := w.attached[i]
-	w.attached = slices.Delete(w.attached, i, i+1)
+	a := w.rndv.attached[i]
+	w.rndv.attached = slices.Delete(w.rndv.attached, i, i+1)
 	a.gone = true
 	w.unmapAttachment(a)
 }
 
 // forgetAttachments forgets those of an endpoint.
 func (w *Worker) forgetAttachments(ep *Endpoint) {
-	for i := len(w.attached) - 1; i >= 0; i-- {
-		if w.attached[i].ep == ep {
+	for i := len(w.rndv.attached) - 1; i >= 0; i-- {
+		if w.rndv.attached[i].ep == ep {
 			w.forgetAttachment(i)
 		}
 	}
@@ -200,8 +200,8 @@ func (w *Worker) unmapAttachment(a *attachment) {
 
 // detach ends the use of an attachment by r.
 func (r *Request) detach() {
-	a := r.attached
-	r.attached = nil
+	a := r.fetch.attached
+	r.fetch.attached = nil
 	a.use--
 	r.w.unmapAttachment(a)
 }

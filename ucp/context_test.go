@@ -14,6 +14,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
+// setting is a variable without its prefix UCX_.
+type setting struct{ name, value string }
+
 // newContext opens a context on the self transport, closed with the test.
 func newContext(t *testing.T, p ucp.ContextParams, settings ...setting) *ucp.Context {
 	t.Helper()

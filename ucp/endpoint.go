@@ -72,6 +72,7 @@ type Endpoint struct {
 	refused  map[laneRoute]error // lanes that could not be created, and why
 	err      error               // why it failed
 	state    endpointState
+	lacks    needs // that operations wait for
 	errMode  ErrMode
 	connSN   uint16
 	localID  proto.EndpointID // by which the peer names this endpoint
@@ -139,7 +140,7 @@ func (w *Worker) NewEndpoint(p EndpointParams) (*Endpoint, error) {
 	ep.onError, ep.userData = p.OnError, p.UserData
 	ep.name = p.Name[:min(len(p.Name), EntityNameMax-1)]
 	if loopback {
-		ep.remoteID = ep.localID
+		ep.connected(ep.localID)
 	} else if ep.remoteID == 0 {
 		pr.expect(ep)
 	} else if ep.errMode != p.ErrMode {
@@ -152,7 +153,7 @@ func (w *Worker) NewEndpoint(p EndpointParams) (*Endpoint, error) {
 
 // newEndpoint makes an endpoint toward an address, known to nobody yet.
 func (w *Worker) newEndpoint(addr *proto.WorkerAddress, mode ErrMode) (*Endpoint, error) {
-	ep := &Endpoint{w: w, errMode: mode, short: -1}
+	ep := &Endpoint{w: w, errMode: mode, short: -1, lacks: needID}
 	if err := ep.connect(addr); err != nil {
 		return nil, err
 	}
@@ -162,62 +163,15 @@ func (w *Worker) newEndpoint(addr *proto.WorkerAddress, mode ErrMode) (*Endpoint
 		return nil, fmt.Errorf("ucp: too many endpoints: %w", ucs.ErrExceedsLimit)
 	}
 	ep.localID = proto.EndpointID(id)
-	w.watch()
+	for _, f := range w.families {
+		f.opened(ep)
+	}
 	ep.open()
 	return ep, nil
 }
 
 // am is the lane of active messages: all first packets go there.
 func (ep *Endpoint) am() uct.Endpoint { return ep.ue }
-
-// open lets short messages through again.
-func (ep *Endpoint) open() {
-	ep.short = -1
-	if ep.err == nil && ep.state&(epClosing|epClosed|epDraining) == 0 && ep.waiting.head == nil &&
-		ep.w.ctx.params.Features&FeatureTag != 0 {
-		ep.short = ep.cfg.short
-	}
-}
-
-// usable returns why no operation can be started.
-func (ep *Endpoint) usable() error {
-	switch {
-	case ep.err != nil:
-		return ep.err
-	case ep.state&(epClosing|epClosed) != 0:
-		return ucs.ErrNotConnected
-	}
-	return nil
-}
-
-// gone returns the error of operations that wait for the peer when the endpoint
-// has failed or is released, nil as long as they may wait.
-func (ep *Endpoint) gone() error {
-	switch {
-	case ep.err != nil:
-		return ep.err
-	case ep.state&epClosed != 0:
-		return ucs.ErrCanceled
-	}
-	return nil
-}
-
-// start begins an operation that may have to wait for the peer's id: then it
-// queues, and everything started afterwards queues behind it.
-func (ep *Endpoint) start(r *Request, needID bool) {
-	if ep.waiting.head != nil || needID && ep.remoteID == 0 || ep.heldBack(r) {
-		ep.waiting.push(r)
-		ep.short = -1
-		if ep.remoteID == 0 && ep.state&epRequested == 0 {
-			if err := ep.requestWireup(); err != nil {
-				r.finish(err)
-				ep.open()
-			}
-		}
-		return
-	}
-	r.run()
-}
 
 // connected is called when the peer's id becomes known: what waited starts, in
 // order.
@@ -226,25 +180,7 @@ func (ep *Endpoint) connected(id proto.EndpointID) {
 		return
 	}
 	ep.remoteID = id
-	ep.drain()
-}
-
-// drain starts what waits, in order, until a fence holds something back.
-func (ep *Endpoint) drain() {
-	if ep.state&epDraining != 0 {
-		return
-	}
-	ep.state |= epDraining
-	for ep.err == nil && ep.state&epClosed == 0 {
-		r := ep.waiting.head
-		if r == nil || ep.heldBack(r) {
-			break
-		}
-		ep.waiting.remove(r)
-		r.run()
-	}
-	ep.state &^= epDraining
-	ep.open()
+	ep.obtain(needID)
 }
 
 // endpointError is told by a transport that a lane failed.
@@ -279,47 +215,18 @@ func (ep *Endpoint) fail(err error) {
 func (ep *Endpoint) purge(err error) {
 	for i := 0; i < len(ep.lanes); i++ { // a callback may close the endpoint
 		ep.lanes[i].uct.PendingPurge(func(p *uct.Pending) {
-			if r, ok := p.Owner.(*Request); ok {
-				r.fail(err)
+			if h, ok := p.Owner.(*hooks); ok {
+				(*Request)(h).abort(err)
 			}
 		})
 	}
-	for r := ep.w.dispatched.head; r != nil; {
-		next := r.next
-		if r.ep == ep && r.state&stateMoves != 0 {
-			r.state &^= stateMoves
-			r.list.remove(r)
-			r.fail(err)
-			next = ep.w.dispatched.head // callbacks may have changed the list
-		}
-		r = next
+	ep.w.copying.endOf(ep, err)
+	ep.waiting.end(err)
+	ep.outstanding.end(err)
+	for _, f := range ep.w.families {
+		f.purge(ep, err)
 	}
-	if ep.rma != nil && ep.rma.copies != nil {
-		parked := &ep.rma.copies.parked
-		for r := parked.pop(); r != nil; r = parked.pop() {
-			r.finish(err)
-		}
-	}
-	for r := ep.w.copying.head; r != nil; {
-		next := r.next
-		if r.ep == ep {
-			r.list.remove(r)
-			r.fail(err)
-			next = ep.w.copying.head
-		}
-		r = next
-	}
-	for r := ep.waiting.pop(); r != nil; r = ep.waiting.pop() {
-		r.finish(err)
-	}
-	for r := ep.outstanding.pop(); r != nil; r = ep.outstanding.pop() {
-		r.finish(err)
-	}
-	if f := ep.rma; f != nil {
-		for r := f.flushing.pop(); r != nil; r = f.flushing.pop() {
-			r.finish(err)
-		}
-	}
+	ep.w.endMoves(ep, err) // of those, too, that went on when others ended
 }
 
 // destroy releases the endpoint; what is still outstanding ends with err.
@@ -331,20 +238,10 @@ func (ep *Endpoint) destroy(err error) {
 	ep.short = -1
 	ep.purge(err)
 	ep.closeLanes()
-	ep.w.forgetAttachments(ep)
 	ep.w.endpoints.Remove(uint64(ep.localID))
-	ep.uncount()
-	if ep.peer != nil {
-		ep.peer.forget(ep)
-		ep.w.releasePeer(ep.peer)
+	for _, f := range ep.w.families {
+		f.closed(ep)
 	}
-}
-
-func (ep *Endpoint) closeLanes() {
-	for i := range ep.lanes {
-		ep.lanes[i].uct.Close()
-	}
-	ep.lanes, ep.ue = nil, refuse{}
 }
 
 // describe names the endpoint for people.

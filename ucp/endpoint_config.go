@@ -30,9 +30,7 @@ type epConfig struct {
 	mapMDs  uint64    // domains of ours whose memory the peer may map
 	mapFrom int       // shortest message that is offered out of such memory
 
-	tag  *proto.TagTables
-	rndv *proto.RndvTables
-	rma  map[uint64]*proto.RMATables // by the lanes that open the memory of a key
+	endpointTables
 }
 
 // memoryLane is a lane that reaches the peer's memory.
@@ -105,65 +103,42 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 		in.Map = append(in.Map, w.lanePerf(m.iface, 0))
 	}
 	c.putInOrder = len(c.put) == 1 && c.put[0].lane == amLane && a.Flags.Has(uct.IfacePutAMOrder)
-	c.tag = proto.NewTagTables(&in)
-	c.rndv = proto.NewRndvTables(&in)
-	c.offerMapped(p)
+	if p.offers {
+		for _, m := range p.maps {
+			c.mapMDs |= 1 << m.md
+		}
+	}
+	c.short, c.mapFrom = -1, never
+	for _, f := range w.families {
+		f.configure(c, &in)
+	}
 	if segSize > 0 {
 		c.maxBcopy = min(c.maxBcopy, segSize)
 		c.maxZcopy = min(c.maxZcopy, segSize)
 	}
-	c.short = min(c.tag.Send(false, proto.DataContig, 0).MaxShort(),
-		c.tag.Send(false, proto.DataContig, proto.SendMulti).MaxShort())
 	if len(w.configs) < maxConfigs {
 		w.configs[key] = c
 	}
 	if w.ctx.settings.ProtoInfo {
-		c.print(w.name + " " + perf.Name)
+		c.print(w, w.name+" "+perf.Name)
 	}
 	return c
 }
 
-// offerMapped decides from where on messages out of memory that the peer may map
-// are offered to it.
-func (c *epConfig) offerMapped(p *lanePlan) {
-	c.mapFrom = never
-	if !p.offers {
-		return
-	}
-	for _, m := range p.maps {
-		c.mapMDs |= 1 << m.md
-	}
-	for mode := proto.SendMode(0); mode <= proto.SendFast|proto.SendMulti; mode++ {
-		for _, sync := range []bool{false, true} {
-			c.mapFrom = min(c.mapFrom, c.tag.Send(sync, proto.DataMapped, mode).FirstRendezvous())
-		}
-	}
-}
-
 // print shows the decision tables (UCX_PROTO_INFO).
-func (c *epConfig) print(owner string) {
-	for _, t := range c.explain() {
+func (c *epConfig) print(w *Worker, owner string) {
+	for _, t := range c.explain(w, nil) {
 		for _, l := range t.Lines(owner) {
 			log.Print(l)
 		}
 	}
 }
 
-// explain returns the decision tables for contiguous memory with their reasons.
-func (c *epConfig) explain() []proto.TableInfo {
-	list := []proto.TableInfo{
-		c.tag.Explain(false, proto.DataContig, 0),
-		c.tag.Explain(true, proto.DataContig, 0),
-		c.tag.Explain(false, proto.DataContig, proto.SendFast),
-		c.tag.Explain(false, proto.DataContig, proto.SendMulti),
-		c.rndv.ExplainAsk(proto.DataContig, proto.OfferAddress),
-		c.rndv.ExplainAnswer(proto.DataContig, true),
-	}
-	if c.mapMDs != 0 {
-		list = append(list, c.tag.Explain(false, proto.DataMapped, 0))
-	}
-	if len(c.maps) > 0 {
-		list = append(list, c.rndv.ExplainAsk(proto.DataContig, proto.OfferKey))
+// explain returns the decision tables with their reasons: for contiguous memory, and
+// with an endpoint those of its keys.
+func (c *epConfig) explain(w *Worker, ep *Endpoint) (list []proto.TableInfo) {
+	for _, f := range w.families {
+		list = append(list, f.explain(ep, c)...)
 	}
 	return list
 }
@@ -248,34 +223,4 @@ func sendMode(attr OpFlags) proto.SendMode {
 		m |= proto.SendMulti
 	}
 	return m
-}
-
-// class is the shape of the request's data for the tables.
-func (r *Request) class() proto.DataClass {
-	switch {
-	case r.data.class == DatatypeContig:
-		return proto.DataContig
-	case r.data.class == DatatypeIOV && len(r.data.list) <= r.ep.cfg.maxIOV:
-		return proto.DataIOV
-	}
-	return proto.DataGeneric
-}
-
-// protocolOf are the state machines of the tables' entries, filled in by init
-// because they refer to it.
-var protocolOf [256]*protocol
-
-func init() {
-	protocolOf[proto.ProtoEagerShort] = &eagerShort
-	protocolOf[proto.ProtoEagerBcopy] = &eagerBcopy
-	protocolOf[proto.ProtoEagerZcopy] = &eagerZcopy
-	protocolOf[proto.ProtoEagerMultiBcopy] = &eagerMultiBcopy
-	protocolOf[proto.ProtoEagerMultiZcopy] = &eagerMultiZcopy
-	protocolOf[proto.ProtoRndvAM] = &rndvRTS
-	protocolOf[proto.ProtoRndvPut] = &rndvRTS
-	protocolOf[proto.ProtoRndvGet] = &rndvRTS
-	protocolOf[proto.ProtoRndvPtr] = &rndvRTS
-	protocolOf[proto.ProtoDataBcopy] = &rndvBcopy
-	protocolOf[proto.ProtoDataZcopy] = &rndvZcopy
-	protocolOf[proto.ProtoDataPut] = &rndvPut
 }

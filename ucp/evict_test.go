@@ -18,7 +18,7 @@ func (v *victim) fill(c *conn) {
 	v.Helper()
 	v.log.Allow("dropping the connection that holds most")
 	for v.held() < 60_000 {
-		v.handle(v.onEagerOnly(), c, eager(3, make([]byte, 1000)))
+		v.handle(v.onEagerOnly(), c, eagerOnly(3, make([]byte, 1000)))
 	}
 }
 
@@ -41,7 +41,7 @@ func TestProbedMessageEvicted(t *testing.T) {
 	v.handle(v.onEagerFirst, hog, first(1, 7, 100, make([]byte, 40)))
 	m, _, _ := v.TagProbe(1, FullMask, true)
 	v.fill(hog)
-	v.handle(v.onEagerOnly(), other, eager(9, make([]byte, 6000)))
+	v.handle(v.onEagerOnly(), other, eagerOnly(9, make([]byte, 6000)))
 	if hog.dropped == nil {
 		t.Fatal("the hog was not dropped: the test tests nothing")
 	}
@@ -59,7 +59,7 @@ func TestEvictedHalf(t *testing.T) {
 	v.handle(v.onEagerFirst, other, first(1, 7, 100, make([]byte, 40)))
 	v.handle(v.onEagerMiddle, hog, middle(7, 40, make([]byte, 10)))
 	v.fill(hog)
-	v.handle(v.onEagerOnly(), other, eager(9, make([]byte, 6000)))
+	v.handle(v.onEagerOnly(), other, eagerOnly(9, make([]byte, 6000)))
 	if hog.dropped == nil {
 		t.Fatal("the hog was not dropped: the test tests nothing")
 	}
@@ -103,7 +103,7 @@ func TestLimitsOutliveConnections(t *testing.T) {
 		hog, modest := newConn(), newConn()
 		v.fill(hog)
 		hog.Gone()
-		v.handle(v.onEagerOnly(), modest, eager(1, make([]byte, 6000)))
+		v.handle(v.onEagerOnly(), modest, eagerOnly(1, make([]byte, 6000)))
 		v.dropMessages()
 		v.checkEmpty(hog, modest)
 	})
@@ -152,7 +152,7 @@ func TestCallbackOfEviction(t *testing.T) {
 	for name, send := range map[string]func(v *victim, c *conn, payload []byte, last bool){
 		"whole": func(v *victim, c *conn, payload []byte, last bool) {
 			if last {
-				v.handle(v.onEagerOnly(), c, eager(9, payload))
+				v.handle(v.onEagerOnly(), c, eagerOnly(9, payload))
 			}
 		},
 		"fragments": func(v *victim, c *conn, payload []byte, last bool) {
@@ -216,7 +216,7 @@ func TestCloseInPurge(t *testing.T) {
 	ep.lanes = []lane{{iface: old.iface, uct: one}, {iface: old.iface, uct: two}}
 	ep.ue = one
 	r := v.getRequest()
-	r.ep, r.proto, r.state = ep, &eagerBcopy, stateParams
+	r.ep, r.proto, r.state = ep, eagerBcopy{}, stateParams
 	called := 0
 	r.onSend = func(*Request, error, any) {
 		called++

@@ -39,7 +39,7 @@ func (ep *Endpoint) Explain() Explanation {
 	e.Peer, e.Release = addr.UUID, addr.Release
 	lanes, trace, _ := w.selectLanes(addr, ep.errMode, ep.refused)
 	e.Lanes, e.Trace = lanes.Lines(), &trace
-	e.Protocols = append(ep.cfg.explain(), ep.explainRMA()...)
+	e.Protocols = ep.cfg.explain(w, ep)
 	for _, s := range slices.Concat(w.unopened, w.ctx.skipped) {
 		e.Unused = append(e.Unused, s.String())
 	}

@@ -122,6 +122,14 @@ type RequestParams struct {
 	CloseFlags CloseFlags
 }
 
+// noParams stands for a nil *RequestParams.
+var noParams RequestParams
+
+// plain reports whether p asks for nothing that the short paths cannot do.
+func (p *RequestParams) plain() bool {
+	return p.Attr&^OpMultiSend == 0 && !p.Buffer.set && p.Request == nil && p.MemoryType <= ucs.MemoryHost
+}
+
 // CloseFlags modify the closing of an endpoint (enum ucp_ep_close_flags_t).
 type CloseFlags uint32
 

@@ -5,20 +5,25 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// flushOp flushes an endpoint, closeOp does so and releases it when finished,
-// workerFlush waits for the flushes of the worker's endpoints.
-var flushOp, closeOp, workerFlush protocol
+// flushFamily is what waits for everything started before: flushes and closing.
+type flushFamily struct{ noFamily }
 
-func init() {
-	flushOp = protocol{name: "flush", progress: progressFlush, completed: lanesFlushed}
-	closeOp = protocol{name: "close", progress: progressFlush, completed: lanesFlushed}
-	workerFlush = protocol{name: "worker flush", completed: (*Request).finish}
+func (flushFamily) about() familyInfo { return familyInfo{name: "flush"} }
+
+// flushState is what a flush keeps.
+type flushState struct {
+	posted, asked uint32   // counts of operations by messages that it waits for
+	epoch         uint32   // of operations in pieces: from which it need not wait
+	parent        *Request // the flush of the worker that it is a part of
 }
 
-// progressFlush asks the transports to flush behind everything sent before, one
+// flushing is a flush of all lanes of an endpoint.
+type flushing struct{ basics }
+
+// progress asks the transports to flush behind everything sent before, one
 // lane after the other, when all of it has been sent. What went by messages is
 // waited for afterwards.
-func progressFlush(r *Request) error {
+func (flushing) progress(r *Request) error {
 	if len(r.ep.lanes) == 0 {
 		return ucs.ErrNotConnected
 	}
@@ -44,6 +49,43 @@ func progressFlush(r *Request) error {
 	return nil
 }
 
+func (flushing) completed(r *Request, err error) { lanesFlushed(r, err) }
+
+// flush flushes an endpoint; closing does so and releases it when finished.
+type (
+	flush   struct{ flushing }
+	closing struct{ flushing }
+)
+
+func (flush) about() protocolInfo   { return protocolInfo{name: "flush", kind: kindFlush} }
+func (closing) about() protocolInfo { return protocolInfo{name: "close", kind: kindFlush} }
+
+func (closing) release(r *Request) { r.ep.destroy(ucs.ErrCanceled) }
+
+// flushPart is the flush of one endpoint among those of a worker.
+type flushPart struct{ flushing }
+
+func (flushPart) about() protocolInfo { return protocolInfo{name: "flush", kind: kindFlush} }
+
+// release tells the flush of the worker. An endpoint that failed meanwhile has
+// nothing left to flush.
+func (flushPart) release(r *Request) {
+	parent := r.flush.parent
+	r.flush.parent = nil
+	err := r.err
+	if !r.w.closed {
+		err = nil
+	}
+	parent.comp.Done(err)
+}
+
+// workerFlush waits for the flushes of the worker's endpoints.
+type workerFlush struct{ basics }
+
+func (workerFlush) about() protocolInfo { return protocolInfo{name: "worker flush", kind: kindFlush} }
+
+func (workerFlush) progress(*Request) error { return nil }
+
 // Flush completes when all remote memory operations started on the endpoint
 // before have taken effect at the peer, and what was sent before has left. It
 // does not wait for messages to be matched. CloseFlags do not apply.
@@ -51,10 +93,11 @@ func (ep *Endpoint) Flush(p *RequestParams) (*Request, error) {
 	if err := ep.usable(); err != nil {
 		return nil, err
 	}
-	return ep.startFlush(p, &flushOp)
+	return ep.startFlush(p, flush{})
 }
 
-func (ep *Endpoint) startFlush(p *RequestParams, op *protocol) (*Request, error) {
+// startFlush starts a flush of some kind.
+func (ep *Endpoint) startFlush(p *RequestParams, kind protocol) (*Request, error) {
 	if p != nil && p.Attr&OpForceImmediate != 0 {
 		return nil, ucs.ErrNoResource
 	}
@@ -62,8 +105,8 @@ func (ep *Endpoint) startFlush(p *RequestParams, op *protocol) (*Request, error)
 	if err != nil {
 		return nil, err
 	}
-	r.ep, r.proto, r.step = ep, op, 0
-	ep.start(r, false)
+	r.ep, r.proto, r.step = ep, kind, 0
+	ep.submit(r)
 	return r.result()
 }
 
@@ -79,30 +122,18 @@ func (w *Worker) Flush(p *RequestParams) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.proto = &workerFlush
+	r.proto = workerFlush{}
 	w.endpoints.Each(func(ep *Endpoint) {
 		if ep.err != nil {
 			return
 		}
 		r.comp.Count++
-		child := ep.control(&flushOp)
-		child.state |= stateParams
-		child.step = 0
-		child.onSend, child.userData = flushed, r
-		ep.start(child, false)
+		part := ep.control(flushPart{})
+		part.step, part.flush.parent = 0, r
+		ep.submit(part)
 	})
 	r.comp.Done(nil)
 	return r.result()
-}
-
-// flushed is told that one endpoint of a worker flush is done. An endpoint that
-// failed meanwhile has nothing left to flush.
-func flushed(_ *Request, err error, parent any) {
-	r := parent.(*Request)
-	if !r.w.closed {
-		err = nil
-	}
-	r.comp.Done(err)
 }
 
 // CloseAsync closes the endpoint. By default everything started before is
@@ -135,7 +166,7 @@ func (ep *Endpoint) CloseAsync(p *RequestParams) (*Request, error) {
 	}
 	ep.state |= epClosing
 	ep.short = -1
-	r, err := ep.startFlush(p, &closeOp)
+	r, err := ep.startFlush(p, closing{})
 	if err != nil && ep.state&epClosed == 0 {
 		ep.state &^= epClosing // the parameters were refused
 		ep.open()

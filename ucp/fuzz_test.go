@@ -98,7 +98,7 @@ func newFuzzTarget(t testing.TB) *fuzzTarget {
 	sync := v.syncSend(0x51)
 	fetch := v.fetching(make([]byte, 300))
 	f.memory = v.memory(200, ProtAll)
-	get, amo := v.waiting(&getMessages, make([]byte, 100)), v.waiting(&atomicFetch, make([]byte, 8))
+	get, amo := v.waiting(getMessages{}, make([]byte, 100)), v.waiting(atomicFetch{}, make([]byte, 8))
 	f.open = []*Request{offer, sync, fetch, get, amo}
 	f.live = []uint64{
 		uint64(v.ep.localID), offer.localID, sync.localID, fetch.localID, 0x1111,
@@ -145,8 +145,8 @@ func (f *fuzzTarget) finish() {
 		f.Progress()
 	}
 	f.memory.untouched(f)
-	if f.serving != 0 {
-		f.Errorf("%d answers are still under way", f.serving)
+	if f.rma.serving != 0 {
+		f.Errorf("%d answers are still under way", f.rma.serving)
 	}
 	if held := f.Stats().UnexpectedBytes; held < 0 || held > 2<<20 {
 		f.Errorf("%d bytes are held", held)
@@ -154,7 +154,7 @@ func (f *fuzzTarget) finish() {
 	for _, req := range f.open {
 		f.Cancel(req)
 	}
-	for req := f.tm.wild.head; req != nil; req = f.tm.wild.head {
+	for req := f.tag.wild.head; req != nil; req = f.tag.wild.head {
 		f.Cancel(req)
 	}
 	// The endpoint may have been told that its peer is gone.

@@ -11,29 +11,36 @@ import (
 // operation is over. Such registrations are not kept for the next operation: the
 // memory is Go's, and its pages may be gone by then.
 
-// handles sees to it that an operation has the handles that a domain wants of
-// what it sends or receives without copies. m is registered memory that was given
-// with it, nil for none. If it cannot have them it must go another way.
-func (r *Request) handles(md uct.MemoryDomain, index int, m *Memory, access uct.Access) bool {
+// give notes registered memory that was given with an operation, if it really
+// holds the buffer.
+func (r *Request) give(m *Memory) {
+	if m != nil && m.covers(r.w.ctx, &r.data) {
+		r.memory().given = m
+	}
+}
+
+// handles sees to it that an operation has the handles that a domain, by its index
+// in the context, wants of what it sends or receives without copies. If it cannot
+// have them it must go another way.
+func (r *Request) handles(md uct.MemoryDomain, index int, access uct.Access) bool {
 	if md.Attr().Flags&uct.MDFlagNeedMemh == 0 {
 		return true
 	}
-	for i := range r.exposed {
-		if e := &r.exposed[i]; e.local && e.md == md {
-			return true // it had them already
-		}
+	m := r.memory()
+	if m.has(md) {
+		return true
 	}
-	if m != nil {
-		if h := m.handles[index]; h != nil {
-			r.exposed = append(r.exposed, exposure{md: md, mem: h, local: true, borrowed: true})
+	if m.given != nil {
+		if h := m.given.handles[index]; h != nil {
+			m.handles = append(m.handles, localHandle{md: md, mem: h, borrowed: true})
 			return true
 		}
 	}
 	if r.data.class == DatatypeContig {
-		return r.register(md, r.data.buf, access)
+		return m.register(md, r.data.buf, access)
 	}
 	for _, b := range r.data.list {
-		if !r.register(md, b, access) {
+		if !m.register(md, b, access) {
 			return false
 		}
 	}
@@ -41,12 +48,12 @@ func (r *Request) handles(md uct.MemoryDomain, index int, m *Memory, access uct.
 }
 
 // laneHandles is handles for a lane.
-func (r *Request) laneHandles(lane uint8, m *Memory, access uct.Access) bool {
+func (r *Request) laneHandles(lane uint8, access uct.Access) bool {
 	if !r.ep.cfg.needMemh || int(lane) >= len(r.ep.lanes) {
 		return true
 	}
 	md := r.ep.lanes[lane].iface.md
-	return r.handles(r.w.mds[md], md, m, access)
+	return r.handles(r.w.mds[md], md, access)
 }
 
 // shareHandles is laneHandles for all lanes over which n bytes go.
@@ -56,67 +63,26 @@ func (r *Request) shareHandles(lanes []memoryLane, shares *proto.LaneShares, n i
 	}
 	for step := range shares.Lanes() {
 		k, _, _ := shares.Part(step, n)
-		if !r.laneHandles(lanes[k].lane, nil, access) {
+		if !r.laneHandles(lanes[k].lane, access) {
 			return false
 		}
 	}
 	return true
 }
 
-// sendHandles sees to it that a send that starts has the handles that its protocol
-// needs at once, and keeps those of memory given with it for later.
-func (r *Request) sendHandles(p *RequestParams) bool {
-	if !r.ep.cfg.needMemh {
-		return true
-	}
-	var m *Memory
-	if p != nil && p.Memory != nil && p.Memory.covers(r.w.ctx, &r.data) {
-		m = p.Memory
-	}
-	switch r.proto {
-	case &eagerZcopy, &eagerMultiZcopy:
-		return r.laneHandles(amLane, m, uct.AccessLocalRead)
-	case &rndvRTS:
-		for i := range r.ep.lanes {
-			if md := r.ep.lanes[i].iface.md; m != nil && m.handles[md] != nil {
-				r.laneHandles(uint8(i), m, uct.AccessLocalRead)
-			}
-		}
-	}
-	return true
-}
-
-// register registers a part of the user's memory until the request is over. A
-// refusal takes back what was registered before.
-func (r *Request) register(md uct.MemoryDomain, b []byte, access uct.Access) bool {
-	if len(b) == 0 {
-		return true
-	}
-	h, err := md.Register(b, access)
-	if err != nil {
-		r.conceal()
-		return false
-	}
-	r.exposed = append(r.exposed, exposure{md: md, mem: h, local: true})
-	return true
-}
-
 // addHandles completes the first n entries of the request's list for a lane.
 func (r *Request) addHandles(n int, lane uint8) {
-	if len(r.exposed) == 0 || int(lane) >= len(r.ep.lanes) {
+	if r.mem == nil || len(r.mem.handles) == 0 || int(lane) >= len(r.ep.lanes) {
 		return
 	}
-	r.addHandlesOf(r.w.mds[r.ep.lanes[lane].iface.md], n)
+	r.mem.addTo(r.iov[:n], r.w.mds[r.ep.lanes[lane].iface.md])
 }
 
-func (r *Request) addHandlesOf(md uct.MemoryDomain, n int) {
-	for i := range r.iov[:n] {
-		r.iov[i].Mem = nil
-		for k := range r.exposed {
-			if e := &r.exposed[k]; e.local && e.md == md && within(e.mem.Bytes(), r.iov[i].Data) {
-				r.iov[i].Mem = e.mem
-				break
-			}
-		}
+// iovec returns the request's scatter-gather list, as long as the transport
+// takes them.
+func (r *Request) iovec() []uct.IOV {
+	if n := r.ep.cfg.maxIOV; len(r.iov) < n {
+		r.iov = make([]uct.IOV, n)
 	}
+	return r.iov
 }

@@ -46,21 +46,21 @@ func TestHandles(t *testing.T) {
 		if err := r.data.initSend(nil, &b); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := r.handles(md, 0, nil, uct.AccessLocalRead), left >= 3; got != want {
+		if got, want := r.handles(md, 0, uct.AccessLocalRead), left >= 3; got != want {
 			t.Errorf("%d handles: %v, want %v", left, got, want)
 		} else if !got && md.live != 0 {
 			t.Errorf("%d handles: %d are left", left, md.live)
 		} else if got {
 			// From the middle of the first piece on.
 			n, _ := r.data.gather(r.iov, 5, 55)
-			r.addHandlesOf(md, n)
+			r.memory().addTo(r.iov[:n], md)
 			for i, e := range r.iov[:n] {
 				if e.Mem == nil || !within(e.Mem.Bytes(), e.Data) {
 					t.Errorf("entry %d of %d bytes has the handle %v", i, len(e.Data), e.Mem)
 				}
 			}
 		}
-		r.conceal()
+		r.letGo()
 		if md.live != 0 {
 			t.Errorf("%d handles are left in the end", md.live)
 		}
@@ -74,16 +74,17 @@ func TestHandles(t *testing.T) {
 	if err := r.data.initSend(mem[10:20], nil); err != nil {
 		t.Fatal(err)
 	}
-	if !r.handles(md, 1, m, uct.AccessLocalRead) {
+	r.memory().given = m
+	if !r.handles(md, 1, uct.AccessLocalRead) {
 		t.Fatal("no handle")
 	}
 	n, _ := r.data.gather(r.iov, 0, 10)
-	r.addHandlesOf(md, n)
+	r.memory().addTo(r.iov[:n], md)
 	if r.iov[0].Mem == nil {
 		t.Error("the entry has no handle")
 	}
-	r.conceal()
-	if md.live != 0 || len(r.exposed) != 0 {
-		t.Errorf("%d handles, %d exposures", md.live, len(r.exposed))
+	r.letGo()
+	if md.live != 0 || len(r.mem.handles) != 0 {
+		t.Errorf("%d handles are live, the request has %d", md.live, len(r.mem.handles))
 	}
 }

@@ -165,7 +165,7 @@ func TestHostileKeys(t *testing.T) {
 		"far away":                      {math.MaxUint64 - 10, packed(t, 0, good)},
 	} {
 		req, buf := v.offered(n, c.addr, c.key)
-		if req.Done() || req.proto != &rndvRTR || req.attached != nil || v.stats.RndvPtr != 0 {
+		if req.Done() || !req.is(kindAsk) || req.fetch.attached != nil || v.stats.RndvPtr != 0 {
 			t.Errorf("%s: the receive does not ask for the data: done %v, %v", what, req.Done(), req.Err())
 		}
 		if !bytes.Equal(buf, make([]byte, n)) {
@@ -174,7 +174,7 @@ func TestHostileKeys(t *testing.T) {
 		req.finish(ucs.ErrCanceled)
 		req.Free()
 	}
-	for _, a := range v.attached {
+	for _, a := range v.rndv.attached {
 		if a.use != 0 {
 			t.Errorf("an attachment is used %d times", a.use)
 		}
@@ -215,7 +215,7 @@ func TestHostileUnexpectedKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(key) > maxOfferKey {
-			if req.Done() || req.proto != &rndvRTR {
+			if req.Done() || !req.is(kindAsk) {
 				t.Errorf("the receive does not ask for the data")
 			}
 			req.finish(ucs.ErrCanceled)
@@ -284,10 +284,10 @@ func TestMappedFailure(t *testing.T) {
 		reqs = append(reqs, req)
 	}
 	v.Progress()
-	if a := v.attached[0]; len(v.attached) != 1 || a.use != 3 {
-		t.Fatalf("%d attachments, used %d times", len(v.attached), a.use)
+	if a := v.rndv.attached[0]; len(v.rndv.attached) != 1 || a.use != 3 {
+		t.Fatalf("%d attachments, used %d times", len(v.rndv.attached), a.use)
 	}
-	a := v.attached[0]
+	a := v.rndv.attached[0]
 	v.ep.fail(ucs.ErrConnectionReset)
 	for _, req := range reqs {
 		if !errors.Is(req.Err(), ucs.ErrConnectionReset) {
@@ -327,8 +327,8 @@ func TestHostileClosed(t *testing.T) {
 	fd := f.fd
 	f.close()
 	req, _ := v.offered(1<<20, fileBase, key)
-	if req.Done() || req.proto != &rndvRTR || len(v.attached) != 0 {
-		t.Errorf("memory that is gone: done %v, %d attachments", req.Done(), len(v.attached))
+	if req.Done() || !req.is(kindAsk) || len(v.rndv.attached) != 0 {
+		t.Errorf("memory that is gone: done %v, %d attachments", req.Done(), len(v.rndv.attached))
 	}
 	req.finish(ucs.ErrCanceled)
 	req.Free()
@@ -372,13 +372,13 @@ func TestHostileAttachments(t *testing.T) {
 			t.Fatalf("%d: %v, %d", i, req.Err(), buf[0])
 		}
 		req.Free()
-		if len(v.attached) > maxAttachments {
-			t.Fatalf("%d attachments", len(v.attached))
+		if len(v.rndv.attached) > maxAttachments {
+			t.Fatalf("%d attachments", len(v.rndv.attached))
 		}
 	}
 	v.ep.destroy(ucs.ErrCanceled)
-	if len(v.attached) != 0 {
-		t.Errorf("%d attachments of an endpoint that is closed", len(v.attached))
+	if len(v.rndv.attached) != 0 {
+		t.Errorf("%d attachments of an endpoint that is closed", len(v.rndv.attached))
 	}
 }
 
@@ -411,8 +411,8 @@ func TestAbandonedAttachments(t *testing.T) {
 				}
 				req.Free()
 				send.Free()
-				if len(v.attached) > 2 {
-					t.Fatalf("%d attachments", len(v.attached))
+				if len(v.rndv.attached) > 2 {
+					t.Fatalf("%d attachments", len(v.rndv.attached))
 				}
 			}
 			if v.stats.RndvPtr != 50 {

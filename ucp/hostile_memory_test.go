@@ -122,8 +122,8 @@ func TestFirstOverLimit(t *testing.T) {
 	if err := v.onEagerFirst(nil, b, nil); !errors.Is(err, ucs.ErrExceedsLimit) {
 		t.Error(err)
 	}
-	if _, _, found := v.TagProbe(1, FullMask, false); found || len(v.assemblies) != 0 || v.held() != 0 {
-		t.Errorf("found %v, %d assemblies, %d bytes held", found, len(v.assemblies), v.held())
+	if _, _, found := v.TagProbe(1, FullMask, false); found || len(v.eager.assemblies) != 0 || v.held() != 0 {
+		t.Errorf("found %v, %d assemblies, %d bytes held", found, len(v.eager.assemblies), v.held())
 	}
 }
 
@@ -168,7 +168,7 @@ func TestKeptMemoryCounted(t *testing.T) {
 		h := v.handlers()["eager only"]
 		refused := false
 		for range limit {
-			err := h(nil, eager(3, make([]byte, n)), &uct.AMDesc{Owner: l, Size: size})
+			err := h(nil, eagerOnly(3, make([]byte, n)), &uct.AMDesc{Owner: l, Size: size})
 			if err == ucs.InProgress {
 				l.lent++
 			} else if err != nil {

@@ -53,7 +53,7 @@ func TestKeyOfAnotherProcess(t *testing.T) {
 	refused := func(what string, key []byte) {
 		t.Helper()
 		req, _ := v.offered(n, fileBase, key)
-		if req.attached != nil || req.proto != &rndvRTR {
+		if req.fetch.attached != nil || !req.is(kindAsk) {
 			t.Errorf("%s: memory that is offered is mapped", what)
 		}
 		req.finish(ucs.ErrCanceled)

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/proto"
-	"github.com/ucx-go/ucx/ucp/internal/rangeset"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -61,16 +60,16 @@ func (v *victim) opened() *Rkey {
 }
 
 // waiting is an operation whose answer does not come.
-func (v *victim) waiting(p *protocol, buf []byte) *Request {
+func (v *victim) waiting(p protocol, buf []byte) *Request {
 	v.Helper()
 	r, err := v.useRequest(nil)
 	if err != nil {
 		v.Fatal(err)
 	}
-	r.ep, r.key, r.proto = v.ep, v.opened(), p
+	r.proto = p
+	r.target(v.ep, v.opened(), 0)
 	r.data.initRecv(buf, nil)
-	r.arrived, r.ranges = 0, rangeset.Set{}
-	r.atomic().size = uint8(min(len(buf), 8))
+	r.access.atomic.size = uint8(min(len(buf), 8))
 	r.localID = v.requestIDs.Put(r)
 	r.state &^= stateInCall
 	v.ep.outstanding.push(r)
@@ -144,8 +143,8 @@ func TestHostileAccess(t *testing.T) {
 	if v.ep.err != nil {
 		t.Errorf("the endpoint has failed: %v", v.ep.err)
 	}
-	if v.serving != 0 {
-		t.Errorf("%d answers are under way", v.serving)
+	if v.rma.serving != 0 {
+		t.Errorf("%d answers are under way", v.rma.serving)
 	}
 }
 
@@ -170,9 +169,9 @@ func TestHostileAnswers(t *testing.T) {
 	v := newVictim(t)
 	own := bytes.Repeat([]byte{1}, 108)
 	buf := own[:100:100]
-	get := v.waiting(&getMessages, buf)
+	get := v.waiting(getMessages{}, buf)
 	word := make([]byte, 8)
-	amo := v.waiting(&atomicFetch, word)
+	amo := v.waiting(atomicFetch{}, word)
 	rep := func(r *Request, off, n int) error {
 		b := proto.GetRep{ReqID: proto.RequestID(r.localID), Offset: off}.Append(nil)
 		return v.onGetRep(nil, append(b, bytes.Repeat([]byte{0xEE}, n)...), nil)
@@ -235,8 +234,8 @@ func TestHostileEndpoints(t *testing.T) {
 func TestHostileGets(t *testing.T) {
 	v := newVictim(t)
 	m := v.memory(64, ProtAll)
-	v.serving = maxServing
+	v.rma.serving = maxServing
 	v.refused("one get too many", v.onGetReq(nil, proto.GetReq{Address: m.addr, Length: 8, EpID: v.ep.localID, ReqID: 1}.Append(nil), nil))
 	v.refused("one atomic operation too many", v.onAtomicReq(nil, proto.AtomicReq{Address: m.addr, EpID: v.ep.localID, ReqID: 1, Size: 4}.Append(nil), nil))
-	v.serving = 0
+	v.rma.serving = 0
 }

@@ -60,17 +60,17 @@ func TestHostileParts(t *testing.T) {
 	v := newVictim(t)
 	req := v.offer(offerLength)
 	id := proto.RequestID(req.localID)
-	req.proto = &rndvBcopy // as if a part was being sent
+	req.proto = rndvBcopy{} // as if a part was being sent
 	accepted := 0
 	for ; accepted < 2*maxParts; accepted++ {
 		if v.onRndvRTR(nil, proto.RndvRTR{SendReqID: id, Size: 1, Offset: accepted}.Append(nil), nil) != nil {
 			break
 		}
 	}
-	if accepted != maxParts || len(req.parts) != maxParts {
+	if accepted != maxParts || len(req.offer.parts) != maxParts {
 		t.Errorf("%d parts were accepted", accepted)
 	}
-	req.proto = &rndvRTS
+	req.proto = rndvOffer{}
 }
 
 // TestHostileData: data outside the buffer, or twice, is not stored.

@@ -29,8 +29,8 @@ func TestHostileLengths(t *testing.T) {
 			}
 		}
 	}
-	for r := v.tm.oldest(); r != nil; r = v.tm.oldest() {
-		v.tm.removeUnexpected(r)
+	for r := v.tag.oldest(); r != nil; r = v.tag.oldest() {
+		v.tag.removeUnexpected(r)
 		v.putMessage(r)
 	}
 	v.exchange()
@@ -172,7 +172,7 @@ func TestHostileUnexpected(t *testing.T) {
 			if i > limit {
 				t.Fatal("no limit")
 			}
-			v.cancelReceives()
+			v.cancelAssemblies()
 			v.dropMessages()
 			if held := v.Stats().UnexpectedBytes; held != 0 {
 				t.Errorf("%d bytes are held by nothing", held)
@@ -193,6 +193,6 @@ func TestHostileAssemblies(t *testing.T) {
 			break
 		}
 	}
-	v.cancelReceives()
+	v.cancelAssemblies()
 	v.exchange()
 }

@@ -95,7 +95,7 @@ func (ep *Endpoint) WriteInfo(w io.Writer) error {
 		ew.printf("#                 %s\n", l)
 	}
 	ew.printf("#\n")
-	if !ep.w.tagOK {
+	if !ep.w.tag.on {
 		return ew.err
 	}
 	owner := ep.w.ctx.name + " " + ep.placement()

@@ -71,21 +71,15 @@ func (ep *Endpoint) keepalive() {
 		return
 	}
 	ep.state |= epChecking // one at a time: a peer may be stopped for long
-	if ep.sendWireupBy(&checkMessage, proto.WireupEpCheck, ep.remoteID, ep.w.described) != nil {
+	if ep.sendWireupBy(checkMessage{}, proto.WireupEpCheck, ep.remoteID, ep.w.described) != nil {
 		ep.state &^= epChecking
 	}
 }
 
-// checkMessage is the protocol of the question whether the peer's end exists.
-var checkMessage = protocol{
-	name: "keepalive",
-	progress: func(r *Request) error {
-		ep := r.ep // a request that is sent is gone
-		err := wireupMessage.progress(r)
-		if err == nil {
-			ep.state &^= epChecking
-		}
-		return err
-	},
-	pack: wireupMessage.pack,
-}
+// checkMessage asks whether the peer's end exists.
+type checkMessage struct{ wireupMessage }
+
+func (checkMessage) about() protocolInfo { return protocolInfo{name: "keepalive"} }
+
+// release lets the next one go.
+func (checkMessage) release(r *Request) { r.ep.state &^= epChecking }

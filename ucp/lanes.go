@@ -243,3 +243,10 @@ func (ep *Endpoint) laneName(i int) string {
 	}
 	return ep.lanes[i].iface.attr.Resource.String()
 }
+
+func (ep *Endpoint) closeLanes() {
+	for i := range ep.lanes {
+		ep.lanes[i].uct.Close()
+	}
+	ep.lanes, ep.ue = nil, refuse{}
+}

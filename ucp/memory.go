@@ -178,6 +178,22 @@ func (c *Context) noExport() error {
 	return fmt.Errorf("none of %d memory domains can, it takes a device with cross-process keys: %w", len(c.mds), ucs.ErrUnsupported)
 }
 
+// covers reports whether the memory holds all of an operation's buffer.
+func (m *Memory) covers(ctx *Context, p *payload) bool {
+	if m.ctx != ctx {
+		return false
+	}
+	if p.class == DatatypeContig {
+		return m.holds(p.buf)
+	}
+	for _, b := range p.list {
+		if !m.holds(b) {
+			return false
+		}
+	}
+	return true
+}
+
 // holds reports whether b lies in the memory.
 func (m *Memory) holds(b []byte) bool { return within(m.buf, b) }
 

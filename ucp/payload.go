@@ -38,14 +38,13 @@ func copyMessage(dst, src []byte) {
 // can be read or written in fragments at any offset.
 type payload struct {
 	class  DatatypeClass
+	piece  int32  // of the list: position of the last access, fragments mostly come in order
 	length int    // bytes to send, or room to receive into
 	buf    []byte // DatatypeContig
 	list   [][]byte
 	pack   PackState
 	unpack UnpackState
 
-	// Position of the last access to list: fragments mostly come in order.
-	piece    int
 	pieceOff int // offset of piece in the packed bytes
 }
 
@@ -194,7 +193,7 @@ func (p *payload) seek(off int) bool {
 	if off < p.pieceOff {
 		p.piece, p.pieceOff = 0, 0
 	}
-	for p.piece < len(p.list) {
+	for int(p.piece) < len(p.list) {
 		if n := len(p.list[p.piece]); off < p.pieceOff+n {
 			return true
 		}

@@ -114,8 +114,8 @@ func TestMessageIDAgain(t *testing.T) {
 		}
 		r.Free()
 	}
-	if len(v.assemblies) != 0 {
-		t.Errorf("%d assemblies are left", len(v.assemblies))
+	if len(v.eager.assemblies) != 0 {
+		t.Errorf("%d assemblies are left", len(v.eager.assemblies))
 	}
 }
 

@@ -2,7 +2,6 @@ package ucp
 
 import (
 	"github.com/ucx-go/ucx/proto"
-	"github.com/ucx-go/ucx/ucp/internal/rangeset"
 	"github.com/ucx-go/ucx/ucp/internal/regions"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -26,54 +25,49 @@ type Request struct {
 	prev, next *Request
 
 	state requestState
-	err   error // the result, once stateDone is set
+	lane  uint8          // on which it goes on
+	step  uint8          // of a protocol with several
+	mode  proto.SendMode // what the caller said about the operation
+	err   error          // the result, once stateDone is set
 	w     *Worker
 
-	tag  Tag
-	mask Tag
-	sn   uint64 // posting order of a receive
-	info TagRecvInfo
+	tag  Tag         // of a tagged message, or that a receive looks for
+	mask Tag         // of a receive
+	sn   uint64      // posting order of a receive
+	info TagRecvInfo // what it got
 
 	onTagRecv func(*Request, error, TagRecvInfo, any)
 	userData  any
 
-	data payload
+	data payload // to be sent, or where to receive
 
-	// What the protocol keeps between its steps.
-	ep      *Endpoint
+	// Of what leaves: what was asked for, how it is done and how far it is.
 	onSend  func(*Request, error, any)
-	proto   *protocol
-	offset  int // packed bytes handed to the transport so far
-	frag    int // bytes of the fragment being packed
-	arrived int // bytes received so far
-	msgID   proto.MessageID
-	localID uint64 // id by which the peer names this request, 0 for none
-	peerID  uint64 // the peer's request
-	ranges  rangeset.Set
-	part    part  // of a rendezvous, being sent, or the peer's memory
-	lane    uint8 // on which it goes on
-	step    uint8 // of a protocol with several
-	parts   []part
-	exposed []exposure // memory open to the peer
-	iov     []uct.IOV  // reused; grows to the transport's limit at first use
+	ep      *Endpoint
+	op      operation // nil for messages of the library's
+	proto   protocol  // nil until one is chosen, and for receives until there is one
+	form    *messageForm
+	msgID   proto.MessageID // of a message in fragments
+	offset  int             // packed bytes handed to the transport so far
+	frag    int             // bytes of the fragment being packed
+	localID uint64          // id by which the peer names this request, 0 for none
+	peerID  uint64          // the peer's request
 
-	// One-sided operations.
-	key    *Rkey           // of an operation of ours
-	route  *rkeyWay        // it takes, nil for messages
-	amo    *atomicOp       // reused
-	region *regions.Region // that an answer is read from, or that the peer may map
+	// What some kinds need besides, made at the first use of the object and kept
+	// for the next.
+	mem    *requestMemory
+	offer  *offerState  // of a rendezvous, sending side
+	fetch  *fetchState  // the same, receiving side
+	access *accessState // of a one-sided operation
+	iov    []uct.IOV    // grows to the transport's limit
 
-	attached *attachment // of the peer, that a message is copied from
+	region *regions.Region // memory of ours that is kept in place until the end
+	flush  flushState
+	ack    ackState
 
 	pend uct.Pending
 	comp uct.Completion
 }
-
-var (
-	_ uct.Packer          = (*Request)(nil)
-	_ uct.PendingOwner    = (*Request)(nil)
-	_ uct.CompletionOwner = (*Request)(nil)
-)
 
 // requestState is a set of flags.
 type requestState uint32
@@ -86,7 +80,6 @@ const (
 	stateFreed                           // freed while in flight: vanishes when done
 	stateRecv                            // a tag receive
 	stateExpect                          // in the queue of posted receives
-	stateSync                            // a synchronous send
 	stateReply                           // the sync acknowledgement has arrived
 	stateSent                            // all local work of a send is done
 	stateIdle                            // in no operation: freed, or never used
@@ -97,26 +90,6 @@ const (
 	stateSplit                           // goes on in pieces, and is counted for that
 	stateBehind                          // a flush that has waited for those
 )
-
-// protocol is one way to carry out an operation. Its functions are re-entered at
-// the stage stored in the request and never block.
-type protocol struct {
-	name string
-
-	// progress sends what can be sent. nil: nothing more to send now, the
-	// request is finished or waits for a completion or a message;
-	// ucs.ErrNoResource: queue it; any other error fails the request.
-	progress func(r *Request) error
-
-	// completed is told that the transport is done with everything sent.
-	completed func(r *Request, err error)
-
-	// pack writes the message or header being sent.
-	pack func(r *Request, dst []byte) int
-
-	// piece copies the next piece of a request in Worker.copying.
-	piece func(r *Request)
-}
 
 // Done reports whether the operation has finished.
 func (r *Request) Done() bool { return r == nil || r.state&stateDone != 0 }
@@ -152,32 +125,6 @@ func (r *Request) UserData() any {
 	return r.userData
 }
 
-// RequestAttr describes a request.
-type RequestAttr struct {
-	Info       string // protocol and transport
-	Err        error  // as Request.Err
-	MemoryType ucs.MemoryType
-}
-
-// Query describes the request. A request that is not in use gives
-// ucs.ErrInvalidParam.
-func (r *Request) Query() (RequestAttr, error) {
-	if r == nil || r.w == nil {
-		return RequestAttr{}, ucs.ErrInvalidParam
-	}
-	r.checkLive()
-	a := RequestAttr{Err: r.Err(), MemoryType: ucs.MemoryHost}
-	switch {
-	case r.proto != nil && r.ep != nil:
-		a.Info = r.proto.name + " " + r.ep.laneName(int(r.lane))
-	case r.proto != nil:
-		a.Info = r.proto.name
-	case r.state&stateRecv != 0:
-		a.Info = "tag receive"
-	}
-	return a, nil
-}
-
 // Free gives the request back to its worker. An operation still in flight goes
 // on, but its callback will not run. A request supplied by the user is only
 // silenced.
@@ -205,106 +152,9 @@ func (r *Request) Free() {
 	}
 }
 
-// Cancel asks for the end of an operation: it finishes either completed or with
-// ucs.ErrCanceled, not both, and its callback runs. Only tag receives that have
-// not been matched can be canceled; other requests go on.
-func (w *Worker) Cancel(r *Request) {
-	if r == nil || r.w != w || r.state&(stateDone|stateExpect) != stateExpect {
-		return
-	}
-	w.tm.removeExpected(r)
-	r.finish(ucs.ErrCanceled)
-}
-
-// Dispatch implements uct.PendingOwner. While it runs the request is still at
-// the head of the lane's queue and the queue lets sends through, so what the
-// request's end brings about, a callback that sends or the object's next use,
-// is put off to the end of the progress round.
-func (r *Request) Dispatch(*uct.Pending) error {
-	w := r.w
-	w.dispatching = r
-	lane := r.lane
-	err := r.proto.progress(r)
-	switch {
-	case err == nil:
-	case err != ucs.ErrNoResource:
-		r.fail(err)
-		err = nil
-	case r.lane != lane: // to queue there it must leave this queue first
-		r.state |= stateMoves
-		w.dispatched.push(r)
-		err = nil
-	}
-	w.dispatching = nil
-	if err == nil && r.state&stateAgain != 0 {
-		r.state &^= stateAgain
-		if r.lane == lane {
-			return ucs.InProgress
-		}
-		r.state |= stateMoves
-		w.dispatched.push(r)
-	}
-	return err
-}
-
-// finishDispatched ends the requests whose end was put off, goes on with those
-// that have to wait for another lane than before, and returns their number.
-func (w *Worker) finishDispatched() int {
-	n := 0
-	for r := w.dispatched.pop(); r != nil; r = w.dispatched.pop() {
-		if r.state&stateMoves != 0 {
-			r.state &^= stateMoves
-			r.run()
-		} else {
-			r.finish(r.err)
-		}
-		n++
-	}
-	return n
-}
-
-// Completed implements uct.CompletionOwner.
-func (r *Request) Completed(c *uct.Completion) { r.proto.completed(r, c.Err) }
-
-// Pack implements uct.Packer.
-func (r *Request) Pack(dst []byte) int { return r.proto.pack(r, dst) }
-
-// run takes the protocol as far as it goes now and queues the request where the
-// transport cannot go on.
-func (r *Request) run() {
-	if r == r.w.dispatching {
-		r.state |= stateAgain // it is in the queue, at its head
-		return
-	}
-	for {
-		err := r.proto.progress(r)
-		if err == nil {
-			return
-		}
-		if err != ucs.ErrNoResource {
-			r.fail(err)
-			return
-		}
-		err = r.ep.lane(r.lane).PendingAdd(&r.pend)
-		if err == nil {
-			r.w.stats.Pending++
-			return
-		}
-		if err != ucs.ErrBusy {
-			r.fail(err)
-			return
-		}
-	}
-}
-
-// fail ends a request whose sending failed. Parts of it may still be with the
-// transport: then the completion ends it.
-func (r *Request) fail(err error) {
-	if r.comp.Count > 1 {
-		r.comp.Done(err)
-		return
-	}
-	r.finish(err)
+// is reports whether r, which may be nil, is carried out by a protocol of a kind.
+func (r *Request) is(k protocolKind) bool {
+	return r != nil && r.proto != nil && r.proto.about().kind == k
 }
 
 // checkLive panics on a request that was freed: a bug of the caller that would
@@ -330,6 +180,15 @@ func (r *Request) result() (*Request, error) {
 	return nil, err
 }
 
+// abort ends a request before its time.
+func (r *Request) abort(err error) {
+	if r.proto == nil {
+		r.finish(err)
+		return
+	}
+	r.proto.abort(r, err)
+}
+
 // finish ends the operation: stores the result, lets go of the user's memory,
 // runs the callback.
 func (r *Request) finish(err error) {
@@ -341,11 +200,14 @@ func (r *Request) finish(err error) {
 		r.w.dispatched.push(r)
 		return
 	}
-	if r.proto != nil {
-		r.leaveProtocol()
+	r.err = err
+	if r.ep != nil {
+		if r.proto != nil {
+			r.proto.release(r)
+		}
+		r.letGo()
 	}
 	r.data.finish()
-	r.err = err
 	r.state |= stateDone
 	if err != nil {
 		r.w.stats.Failed++
@@ -355,26 +217,24 @@ func (r *Request) finish(err error) {
 	}
 }
 
-// leaveProtocol gives back what a protocol may have taken.
-func (r *Request) leaveProtocol() {
+// letGo gives back what any request may hold.
+func (r *Request) letGo() {
 	if r.localID != 0 {
 		r.w.requestIDs.Remove(r.localID)
 		r.localID = 0
 	}
-	if len(r.exposed) > 0 {
-		r.conceal()
+	if r.mem != nil {
+		r.mem.letGo()
 	}
 	if r.iov != nil {
 		clear(r.iov)
 	}
-	if r.key != nil || r.region != nil || r.state&stateServes != 0 {
-		r.leaveAccess()
+	if r.region != nil {
+		r.region.Release()
+		r.region = nil
 	}
-	if r.attached != nil {
-		r.detach()
-	}
-	if r.proto == &closeOp {
-		r.ep.destroy(ucs.ErrCanceled)
+	if r.access != nil {
+		r.access.key, r.access.route = nil, nil
 	}
 }
 
@@ -392,50 +252,13 @@ func (r *Request) leave(err error) {
 
 // notify runs the callback, once.
 func (r *Request) notify(err error) {
-	if fn := r.onTagRecv; fn != nil {
-		r.onTagRecv = nil
-		fn(r, err, r.info, r.userData)
+	if r.state&stateRecv != 0 {
+		if fn := r.onTagRecv; fn != nil {
+			r.onTagRecv = nil
+			fn(r, err, r.info, r.userData)
+		}
 	} else if fn := r.onSend; fn != nil {
 		r.onSend = nil
 		fn(r, err, r.userData)
 	}
-}
-
-// requestList is a FIFO of requests with removal from the middle.
-type requestList struct {
-	head, tail *Request
-}
-
-func (l *requestList) push(r *Request) {
-	r.list = l
-	r.prev, r.next = l.tail, nil
-	if l.tail == nil {
-		l.head = r
-	} else {
-		l.tail.next = r
-	}
-	l.tail = r
-}
-
-func (l *requestList) remove(r *Request) {
-	if r.prev == nil {
-		l.head = r.next
-	} else {
-		r.prev.next = r.next
-	}
-	if r.next == nil {
-		l.tail = r.prev
-	} else {
-		r.next.prev = r.prev
-	}
-	r.list, r.prev, r.next = nil, nil, nil
-}
-
-// pop removes and returns the oldest request, nil when the list is empty.
-func (l *requestList) pop() *Request {
-	r := l.head
-	if r != nil {
-		l.remove(r)
-	}
-	return r
 }

@@ -32,8 +32,8 @@ func (w *Worker) newRequest() *Request {
 
 // attach makes the transport's links of r lead back to it.
 func (r *Request) attach() {
-	r.pend.Owner = r
-	r.comp.Owner = r
+	r.pend.Owner = r.hooks()
+	r.comp.Owner = r.hooks()
 	r.comp.Count = 1
 	r.comp.Err = nil
 }
@@ -44,8 +44,8 @@ func (w *Worker) putRequest(r *Request) {
 	if r.list != nil || r.state&stateIdle != 0 {
 		panic("ucp: request freed twice or while queued")
 	}
-	if r.proto != nil || r.err != nil || r.state&stateParams != 0 {
-		r.ep, r.err, r.proto, r.userData = nil, nil, nil, nil
+	if r.ep != nil || r.proto != nil || r.err != nil || r.state&stateParams != 0 {
+		r.ep, r.err, r.op, r.proto, r.userData = nil, nil, nil, nil, nil
 		r.onSend, r.onTagRecv = nil, nil
 		r.comp.Count, r.comp.Err = 1, nil
 		r.lane = amLane
@@ -72,7 +72,7 @@ func (w *Worker) recycle(r *Request) {
 func (w *Worker) useRequest(p *RequestParams) (*Request, error) {
 	if p == nil {
 		r := w.getRequest()
-		r.state = stateInCall
+		r.state, r.mode = stateInCall, 0
 		return r, nil
 	}
 	if err := p.check(); err != nil {
@@ -87,27 +87,26 @@ func (w *Worker) useRequest(p *RequestParams) (*Request, error) {
 		if r.list != nil || r.w != nil && !r.Done() {
 			return nil, ucs.ErrInvalidParam
 		}
-		*r = Request{Private: r.Private, w: w, state: stateInCall | stateUser, iov: r.iov, amo: r.amo}
+		*r = Request{Private: r.Private, w: w, state: stateInCall | stateUser,
+			mem: r.mem, offer: r.offer, fetch: r.fetch, access: r.access, iov: r.iov}
 		r.attach()
 	}
 	if p.Attr&OpNoImmediate != 0 {
 		r.state |= stateNoImm
 	}
 	r.state |= stateParams
+	r.mode = sendMode(p.Attr)
 	r.onSend, r.onTagRecv, r.userData = p.OnSend, p.OnTagRecv, p.UserData
 	return r, nil
 }
 
 // dropRequest gives back a request whose operation was never started.
 func (w *Worker) dropRequest(r *Request) {
+	if r.proto != nil {
+		r.proto.release(r)
+	}
+	r.letGo()
 	r.data.finish()
-	if len(r.exposed) > 0 {
-		r.conceal()
-	}
-	if r.region != nil {
-		r.region.Release()
-		r.region = nil
-	}
 	if r.state&stateUser != 0 {
 		r.w = nil
 		return

@@ -37,7 +37,7 @@ type Rkey struct {
 	shortGet int              // largest get that is one copying call, -1 for none
 
 	closed     bool
-	prev, next *Rkey // in Worker.keys, while it is open
+	prev, next *Rkey // in Worker.rma.keys, while it is open
 }
 
 // rkeyWay is a lane that reaches the memory directly.
@@ -88,10 +88,10 @@ func (ep *Endpoint) UnpackRkey(packed []byte) (*Rkey, error) {
 // enlist notes an open key with its worker, delist that it is closed.
 func (k *Rkey) enlist() {
 	w := k.ep.w
-	if k.next = w.keys; k.next != nil {
+	if k.next = w.rma.keys; k.next != nil {
 		k.next.prev = k
 	}
-	w.keys = k
+	w.rma.keys = k
 }
 
 func (k *Rkey) delist() {
@@ -101,16 +101,16 @@ func (k *Rkey) delist() {
 	}
 	if k.prev != nil {
 		k.prev.next = k.next
-	} else if w.keys == k {
-		w.keys = k.next
+	} else if w.rma.keys == k {
+		w.rma.keys = k.next
 	}
 }
 
 // closeKeys closes the keys that are still open.
 func (w *Worker) closeKeys() error {
 	var first error
-	for w.keys != nil {
-		if err := w.keys.Close(); err != nil && first == nil {
+	for w.rma.keys != nil {
+		if err := w.rma.keys.Close(); err != nil && first == nil {
 			first = err
 		}
 	}

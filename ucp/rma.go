@@ -18,15 +18,51 @@ import (
 // A put is done when its buffer may be reused; only a flush says that it has
 // taken effect (flush.go).
 
-// The protocols that reach the peer's memory directly.
-var putShort, putCopy, putZcopy, getCopy, getZcopy protocol
+// rmaFamily is reading and writing registered memory of the peer, and what all
+// one-sided operations have in common.
+type rmaFamily struct{ noFamily }
 
-func init() {
-	putShort = protocol{name: "put short", progress: progressPutCopy, completed: (*Request).finish, piece: nextPieces}
-	putCopy = protocol{name: "put copy-in", progress: progressPutCopy, completed: (*Request).finish, pack: packPutData, piece: nextPieces}
-	putZcopy = protocol{name: "put zero-copy", progress: progressPutZcopy, completed: (*Request).finish}
-	getCopy = protocol{name: "get copy-out", progress: progressGetCopy, completed: (*Request).finish, piece: nextPieces}
-	getZcopy = protocol{name: "get zero-copy", progress: progressGetZcopy, completed: (*Request).finish}
+func (rmaFamily) about() familyInfo {
+	return familyInfo{name: "rma", features: FeatureRMA | FeatureAMO32 | FeatureAMO64}
+}
+
+func (rmaFamily) handlers(w *Worker) []handler {
+	list := []handler{{proto.IDCmpl, w.onCompletion}}
+	if w.ctx.params.Features&FeatureRMA != 0 {
+		list = append(list, handler{proto.IDPut, w.onPut}, handler{proto.IDGetReq, w.onGetReq}, handler{proto.IDGetRep, w.onGetRep})
+	}
+	return list
+}
+
+// rmaState is what a worker keeps for one-sided operations.
+type rmaState struct {
+	keys    *Rkey // open ones
+	serving int   // answers to operations of peers under way
+}
+
+func (rmaFamily) stop(w *Worker) error { return w.closeKeys() }
+
+// purge ends the flushes that wait for something.
+func (rmaFamily) purge(ep *Endpoint, err error) {
+	if f := ep.rma; f != nil {
+		if f.copies != nil {
+			f.copies.parked.end(err)
+		}
+		f.flushing.end(err)
+	}
+}
+
+func (rmaFamily) explain(ep *Endpoint, _ *epConfig) []proto.TableInfo { return ep.explainRMA() }
+
+// accessState is what a one-sided operation keeps.
+type accessState struct {
+	key     *Rkey
+	route   *rkeyWay     // the lane that it takes, nil for messages
+	addr    uint64       // of the peer's memory
+	epoch   uint32       // of an operation in pieces: in which it was started
+	arrived int          // bytes of a get that are here
+	ranges  rangeset.Set // of those that came in messages
+	atomic  atomicOp
 }
 
 // Put writes buf, or RequestParams.Buffer of any datatype, to the peer's memory
@@ -47,36 +83,41 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 			return nil, err
 		}
 	}
-	r, err := ep.access(buf, raddr, key, p, true)
+	r, err := ep.describeAccess(buf, raddr, key, p, true)
 	if err != nil || r.data.length == 0 {
 		return ep.accessNothing(r, err)
 	}
 	ep.w.stats.Puts++
+	r.op = putOperation{}
 	if p != nil && p.Attr&OpForceImmediate != 0 {
 		return ep.putNow(r)
 	}
-	way := key.tables.Put(r.class()).Lookup(r.data.length)
-	if way == proto.ProtoPutZcopy && !r.handles(key.putZcopy.md, int(key.putZcopy.mdIndex), p.memory(), uct.AccessLocalRead) {
-		way = key.tables.Put(proto.DataGeneric).Lookup(r.data.length)
+	ep.submit(r)
+	return r.result()
+}
+
+// putOperation is the operation of writing to the peer's memory.
+type putOperation struct{}
+
+func (putOperation) choose(r *Request) (protocol, error) {
+	k := r.access.key
+	way := k.tables.Put(r.class()).Lookup(r.data.length)
+	if way == proto.ProtoPutZcopy && !r.handles(k.putZcopy.md, int(k.putZcopy.mdIndex), uct.AccessLocalRead) {
+		way = k.tables.Put(proto.DataGeneric).Lookup(r.data.length)
 	}
 	switch way {
 	case proto.ProtoPutShort:
-		r.way(&putShort, key.putShort)
 		r.split()
+		return putShort{}, r.take(k.putShort)
 	case proto.ProtoPutBcopy:
-		r.way(&putCopy, key.putBcopy)
 		r.split()
+		return putCopy{}, r.take(k.putBcopy)
 	case proto.ProtoPutZcopy:
-		r.way(&putZcopy, key.putZcopy)
-	default:
-		r.proto = &putMessages
-		r.split()
-		ep.markMessages()
-		ep.start(r, true)
-		return r.result()
+		return putZcopy{}, r.take(k.putZcopy)
 	}
-	ep.start(r, false)
-	return r.result()
+	r.split()
+	r.ep.markMessages()
+	return putMessages{}, nil
 }
 
 // Get reads from the peer's memory at raddr, which key opens, into buf or
@@ -94,27 +135,33 @@ func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 			return r, err
 		}
 	}
-	r, err := ep.access(buf, raddr, key, p, false)
+	r, err := ep.describeAccess(buf, raddr, key, p, false)
 	if err != nil || r.data.length == 0 {
 		return ep.accessNothing(r, err)
 	}
 	ep.w.stats.Gets++
-	way := key.tables.Get(r.class()).Lookup(r.data.length)
-	if way == proto.ProtoGetZcopy && !r.handles(key.getZcopy.md, int(key.getZcopy.mdIndex), p.memory(), uct.AccessLocalWrite) {
-		way = key.tables.Get(proto.DataGeneric).Lookup(r.data.length)
+	r.op = getOperation{}
+	ep.submit(r)
+	return r.result()
+}
+
+// getOperation is the operation of reading the peer's memory.
+type getOperation struct{}
+
+func (getOperation) choose(r *Request) (protocol, error) {
+	k := r.access.key
+	way := k.tables.Get(r.class()).Lookup(r.data.length)
+	if way == proto.ProtoGetZcopy && !r.handles(k.getZcopy.md, int(k.getZcopy.mdIndex), uct.AccessLocalWrite) {
+		way = k.tables.Get(proto.DataGeneric).Lookup(r.data.length)
 	}
 	switch way {
 	case proto.ProtoGetBcopy:
-		r.way(&getCopy, key.getBcopy)
 		r.split()
+		return getCopy{}, r.take(k.getBcopy)
 	case proto.ProtoGetZcopy:
-		r.way(&getZcopy, key.getZcopy)
-	default:
-		r.proto = &getMessages
-		return ep.startAnswered(r)
+		return getZcopy{}, r.take(k.getZcopy)
 	}
-	ep.start(r, false)
-	return r.result()
+	return getMessages{}, r.askedFor()
 }
 
 // getDirect reads in the call if the transport does, or lends it a request for
@@ -122,9 +169,10 @@ func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 func (ep *Endpoint) getDirect(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	w, way := ep.w, key.getBcopy
 	r := w.spare // used only if the operation goes on after the call
+	a := r.accessing()
 	r.data.initRecv(buf, nil)
-	r.arrived = 0
-	err := ep.lanes[way.lane].remote.GetBcopy(r, len(buf), raddr, way.key, &r.comp)
+	r.proto, a.arrived = getCopy{}, 0
+	err := ep.lanes[way.lane].remote.GetBcopy(r.hooks(), len(buf), raddr, way.key, &r.comp)
 	if err != nil && err != ucs.InProgress {
 		r.data.finish()
 		return nil, err
@@ -136,12 +184,40 @@ func (ep *Endpoint) getDirect(buf []byte, raddr uint64, key *Rkey, p *RequestPar
 		return nil, nil
 	}
 	w.spare = w.getRequest()
-	r.lend(ep, key, way, &getCopy, p)
+	r.lend(ep, key, way, p)
 	return r, nil
 }
 
-// access checks the parameters of a put or get and makes its request.
-func (ep *Endpoint) access(buf []byte, raddr uint64, key *Rkey, p *RequestParams, send bool) (*Request, error) {
+// lend makes the spare request that of a direct operation under way.
+func (r *Request) lend(ep *Endpoint, key *Rkey, way *rkeyWay, p *RequestParams) {
+	r.ep, r.lane = ep, way.lane
+	r.access.key, r.access.route = key, way
+	if p != nil {
+		r.state |= stateParams
+		r.onSend, r.userData = p.OnSend, p.UserData
+	}
+}
+
+// accessing returns the request's state of a one-sided operation.
+func (r *Request) accessing() *accessState {
+	if r.access == nil {
+		r.access = new(accessState)
+	}
+	return r.access
+}
+
+// target makes the request one on the peer's memory at addr.
+func (r *Request) target(ep *Endpoint, key *Rkey, addr uint64) *accessState {
+	ep.flow()
+	a := r.accessing()
+	r.ep, r.offset = ep, 0
+	a.key, a.route, a.addr = key, nil, addr
+	a.arrived, a.ranges = 0, rangeset.Set{}
+	return a
+}
+
+// describeAccess checks the parameters of a put or get and makes its request.
+func (ep *Endpoint) describeAccess(buf []byte, raddr uint64, key *Rkey, p *RequestParams, send bool) (*Request, error) {
 	w := ep.w
 	if w.ctx.params.Features&FeatureRMA == 0 || !key.opens(ep) {
 		return nil, ucs.ErrInvalidParam
@@ -153,19 +229,18 @@ func (ep *Endpoint) access(buf []byte, raddr uint64, key *Rkey, p *RequestParams
 	if err != nil {
 		return nil, err
 	}
-	var buffer *Buffer
-	if p != nil {
-		buffer = &p.Buffer
+	if p == nil {
+		p = &noParams
 	}
 	switch {
 	case send:
-		err = r.data.initSend(buf, buffer)
-	case buffer != nil && buffer.class == DatatypeGeneric:
+		err = r.data.initSend(buf, &p.Buffer)
+	case p.Buffer.class == DatatypeGeneric:
 		err = fmt.Errorf("ucp: get into a generic datatype: %w", ucs.ErrUnsupported)
 	default:
-		err = r.data.initRecv(buf, buffer)
+		err = r.data.initRecv(buf, &p.Buffer)
 	}
-	if err == nil && p != nil && p.Memory != nil && !p.Memory.covers(w.ctx, &r.data) {
+	if err == nil && p.Memory != nil && !p.Memory.covers(w.ctx, &r.data) {
 		err = fmt.Errorf("ucp: the buffer is not in the memory given with it: %w", ucs.ErrInvalidParam)
 	}
 	if err == nil && raddr+uint64(r.data.length) < raddr {
@@ -175,18 +250,9 @@ func (ep *Endpoint) access(buf []byte, raddr uint64, key *Rkey, p *RequestParams
 		w.dropRequest(r)
 		return nil, err
 	}
-	r.ep, r.key = ep, key
-	r.part = part{addr: raddr}
-	r.offset, r.arrived, r.ranges = 0, 0, rangeset.Set{}
+	r.give(p.Memory)
+	r.target(ep, key, raddr)
 	return r, nil
-}
-
-// memory is the registered memory given with an operation.
-func (p *RequestParams) memory() *Memory {
-	if p == nil {
-		return nil
-	}
-	return p.Memory
 }
 
 // accessNothing is the result of an operation on no bytes, or of one that was
@@ -202,190 +268,36 @@ func (ep *Endpoint) accessNothing(r *Request, err error) (*Request, error) {
 // opens reports whether an operation of ep may use the key.
 func (k *Rkey) opens(ep *Endpoint) bool { return k != nil && k.ep == ep && !k.closed }
 
-// covers reports whether the memory holds all of an operation's buffer.
-func (m *Memory) covers(ctx *Context, p *payload) bool {
-	if m.ctx != ctx {
-		return false
-	}
-	if p.class == DatatypeContig {
-		return m.holds(p.buf)
-	}
-	for _, b := range p.list {
-		if !m.holds(b) {
-			return false
-		}
-	}
-	return true
-}
-
 // ready reports whether a one-sided operation may go straight to its lane.
 func (ep *Endpoint) ready() bool {
-	return ep.waiting.head == nil && ep.err == nil && ep.state&(epClosing|epClosed|epDraining) == 0 && !ep.fenced()
+	return ep.waiting.head == nil && ep.err == nil && ep.state&(epClosing|epClosed|epDraining) == 0 && ep.lacks&needFence == 0
 }
 
-// way sets the protocol and the lane of a direct operation.
-func (r *Request) way(p *protocol, w *rkeyWay) {
-	r.proto, r.route, r.lane = p, w, w.lane
+// take sets the lane of a direct operation.
+func (r *Request) take(way *rkeyWay) error {
+	r.access.route, r.lane = way, way.lane
 	r.ep.markDirect()
+	return nil
 }
 
 // putNow writes in the call or not at all.
 func (ep *Endpoint) putNow(r *Request) (*Request, error) {
 	err := error(ucs.ErrNoResource)
-	key, n := r.key, r.data.length
+	key, n := r.access.key, r.data.length
 	switch short, bcopy := key.putShort, key.putBcopy; {
 	case !ep.ready():
 	case short != nil && r.data.class == DatatypeContig && n <= short.attr.Put.MaxShort:
-		r.way(&putShort, short)
-		err = r.putPiece(n)
+		r.take(short)
+		err = r.putShortPiece(n)
 	case bcopy != nil && n <= bcopy.attr.Put.MaxBcopy:
-		r.way(&putCopy, bcopy)
-		err = r.putPiece(n)
+		r.proto = putCopy{}
+		r.take(bcopy)
+		err = r.putCopyPiece(n)
 	case short == nil && bcopy == nil && ep.remoteID != 0 && n <= ep.cfg.maxBcopy-proto.PutSize:
-		r.proto = &putMessages
+		r.proto = putMessages{}
 		ep.markMessages()
 		err = sendPut(r, uct.SendNow)
 	}
-	ep.w.dropAccess(r)
+	ep.w.dropRequest(r)
 	return nil, err
 }
-
-// dropAccess gives back a request whose operation is over or was never started.
-func (w *Worker) dropAccess(r *Request) {
-	r.key, r.route, r.lane = nil, nil, amLane
-	w.dropRequest(r)
-}
-
-// progressPutCopy writes a piece after the other, and what is too much for one
-// round of progress in the next ones.
-func progressPutCopy(r *Request) error {
-	most := copyPiece
-	if r.proto == &putShort {
-		most = min(most, r.route.attr.Put.MaxShort)
-	}
-	for end := r.offset + copyPiece; r.offset < r.data.length; {
-		if r.offset >= end {
-			r.later()
-			return nil
-		}
-		if err := r.putPiece(min(r.data.length-r.offset, most, end-r.offset)); err != nil {
-			return err
-		}
-	}
-	r.finish(nil)
-	return nil
-}
-
-// putPiece writes the next n bytes in one call.
-func (r *Request) putPiece(n int) error {
-	ue, way := r.ep.remote(r.lane), r.route
-	addr := r.part.addr + uint64(r.offset)
-	if r.proto == &putShort {
-		if err := ue.PutShort(r.data.buf[r.offset:r.offset+n], addr, way.key); err != nil {
-			return err
-		}
-	} else {
-		r.frag = min(n, way.attr.Put.MaxBcopy)
-		packed, err := ue.PutBcopy(r, r.frag, addr, way.key)
-		if err != nil {
-			return err
-		}
-		if packed < r.frag {
-			return r.packedNothing(r.offset + packed)
-		}
-		n = r.frag
-	}
-	r.offset += n
-	return nil
-}
-
-// packPutData writes the piece at the request's offset.
-func packPutData(r *Request, dst []byte) int {
-	return r.data.packAt(dst[:min(len(dst), r.frag)], r.offset)
-}
-
-// progressPutZcopy hands the user's memory to the transport.
-func progressPutZcopy(r *Request) error {
-	ue, l := r.ep.remote(r.lane), &r.route.attr.Put
-	for r.offset < r.data.length {
-		var n int
-		n, r.frag = r.data.gather(r.iovec()[:r.listLimit(l)], r.offset, min(r.data.length-r.offset, l.MaxZcopy))
-		r.addHandlesOf(r.route.md, n)
-		r.comp.Count++
-		err := ue.PutZcopy(r.iov[:n], r.part.addr+uint64(r.offset), r.route.key, &r.comp)
-		if err := r.fragmentSent(err); err != nil {
-			return err
-		}
-	}
-	r.comp.Done(nil)
-	return nil
-}
-
-// listLimit is the length of scatter-gather lists for a lane.
-func (r *Request) listLimit(l *uct.RMALimits) int { return min(max(l.MaxIOV, 1), len(r.iov)) }
-
-// progressGetCopy reads a piece after the other. Pieces arrive in order. What is
-// too much to be copied in one round of progress comes in the next ones.
-func progressGetCopy(r *Request) error {
-	ue, way := r.ep.remote(r.lane), r.route
-	for copied := 0; r.offset < r.data.length; {
-		if copied >= copyPiece {
-			r.later()
-			return nil
-		}
-		r.frag = min(r.data.length-r.offset, way.attr.Get.MaxBcopy, copyPiece-copied)
-		r.comp.Count++
-		err := ue.GetBcopy(r, r.frag, r.part.addr+uint64(r.offset), way.key, &r.comp)
-		if err == nil {
-			copied += r.frag
-		}
-		if err := r.fragmentSent(err); err != nil {
-			return err
-		}
-	}
-	r.comp.Done(nil)
-	return nil
-}
-
-// Unpack implements uct.Unpacker.
-func (r *Request) Unpack(src []byte) {
-	src = src[:min(len(src), r.data.length-r.arrived)]
-	r.data.unpackAt(src, r.arrived) // does not fail: not a generic datatype
-	r.arrived += len(src)
-}
-
-// progressGetZcopy lets the transport read straight into the user's memory.
-func progressGetZcopy(r *Request) error {
-	ue, l := r.ep.remote(r.lane), &r.route.attr.Get
-	for r.offset < r.data.length {
-		var n int
-		n, r.frag = r.data.gather(r.iovec()[:r.listLimit(l)], r.offset, min(r.data.length-r.offset, l.MaxZcopy))
-		r.addHandlesOf(r.route.md, n)
-		r.comp.Count++
-		err := ue.GetZcopy(r.iov[:n], r.part.addr+uint64(r.offset), r.route.key, &r.comp)
-		if err := r.fragmentSent(err); err != nil {
-			return err
-		}
-	}
-	r.comp.Done(nil)
-	return nil
-}
-
-// leaveAccess lets go of what a one-sided operation refers to.
-func (r *Request) leaveAccess() {
-	if r.state&stateSplit != 0 {
-		r.state &^= stateSplit
-		r.ep.rma.copies.leave(r)
-	}
-	r.key, r.route, r.lane = nil, nil, amLane
-	if r.state&stateServes != 0 {
-		r.state &^= stateServes
-		r.w.serving--
-	}
-	if r.region != nil {
-		r.region.Release()
-		r.region = nil
-	}
-}
-
-var _ uct.Unpacker = (*Request)(nil)

@@ -65,7 +65,7 @@ func (w *Worker) rmaLane(way *rkeyWay, i *iface) proto.RMALane {
 // explainRMA returns the tables for one-sided operations with their reasons: those
 // of the endpoint's keys, or without any those of a key that opens every lane.
 func (ep *Endpoint) explainRMA() []proto.TableInfo {
-	if ep.w.ctx.params.Features&(FeatureRMA|FeatureAMO32|FeatureAMO64) == 0 || len(ep.lanes) == 0 {
+	if ep == nil || len(ep.lanes) == 0 {
 		return nil
 	}
 	var list []proto.TableInfo
@@ -76,7 +76,7 @@ func (ep *Endpoint) explainRMA() []proto.TableInfo {
 			list = append(list, t.Explain(proto.DataContig)...)
 		}
 	}
-	for k := ep.w.keys; k != nil; k = k.next {
+	for k := ep.w.rma.keys; k != nil; k = k.next {
 		if k.ep == ep {
 			add(k.tables)
 		}

@@ -1,7 +1,6 @@
 package ucp
 
 import (
-	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -42,10 +41,9 @@ func (ep *Endpoint) markMessages() { ep.flow().messages = true }
 // reached reports whether count n has come to where it was at mark.
 func reached(n, mark uint32) bool { return int32(n-mark) >= 0 }
 
-// settled reports whether everything a flush waits for has been answered. Its
-// marks are in sn.
+// settled reports whether everything a flush waits for has been answered.
 func (f *rmaFlow) settled(r *Request) bool {
-	return reached(f.completed, uint32(r.sn)) && reached(f.answered, uint32(r.sn>>32))
+	return reached(f.completed, r.flush.posted) && reached(f.answered, r.flush.asked)
 }
 
 // advance ends the flushes that have nothing more to wait for.
@@ -63,95 +61,13 @@ func lanesFlushed(r *Request, err error) {
 		r.finish(err)
 		return
 	}
-	r.sn = uint64(f.asked)<<32 | uint64(f.posted)
+	r.flush.posted, r.flush.asked = f.posted, f.asked
 	if f.settled(r) {
 		r.finish(nil)
 		return
 	}
 	f.flushing.push(r)
 }
-
-// fenceOp holds back the one-sided operations behind it until those before it
-// have taken effect.
-var fenceOp protocol
-
-func init() {
-	fenceOp = protocol{name: "fence", progress: progressFence, completed: lanesFlushed}
-}
-
-func progressFence(r *Request) error {
-	r.ep.flow().fencing = r
-	return progressFlush(r)
-}
-
-// Fence orders one-sided operations: on every endpoint, those started before
-// take effect at the peer before those started afterwards. It does not wait and
-// says nothing about completion.
-func (w *Worker) Fence() error {
-	if w.closed {
-		return ucs.ErrInvalidParam
-	}
-	var first error
-	w.endpoints.Each(func(ep *Endpoint) {
-		if ep.err != nil || ep.rma == nil || ep.state&epClosed != 0 {
-			return
-		}
-		if err := ep.fence(); err != nil && first == nil {
-			first = err
-		}
-	})
-	return first
-}
-
-// fence orders the operations of an endpoint. One connection keeps its order by
-// itself, or needs a word of the transport's; of several, and of writes that
-// messages may overtake, those before must be done first.
-func (ep *Endpoint) fence() error {
-	f := ep.rma
-	if !f.direct && !f.messages {
-		return nil
-	}
-	strong := len(ep.lanes) > 1 || f.copies.busy()
-	for i := range ep.lanes {
-		a := ep.lanes[i].iface.attr
-		strong = strong || f.direct && !a.Flags.Has(uct.IfacePutAMOrder)
-	}
-	if !strong {
-		// What waits in the lane's queue keeps its order anyway.
-		if err := ep.ue.Fence(); err != nil && err != ucs.ErrNoResource {
-			return err
-		}
-		return nil
-	}
-	f.direct, f.messages = false, false
-	r := ep.control(&fenceOp)
-	r.step = 0
-	r.state |= stateParams
-	r.onSend = func(r *Request, _ error, _ any) { r.ep.fenceOver(r) }
-	ep.start(r, false)
-	return nil
-}
-
-// fenceOver starts what a fence held back.
-func (ep *Endpoint) fenceOver(r *Request) {
-	if ep.rma.fencing != r {
-		return
-	}
-	ep.rma.fencing = nil
-	word.Fence() // what was written through mappings is seen before what follows
-	if ep.err == nil && (ep.remoteID != 0 || ep.waiting.head == nil) {
-		ep.drain()
-	}
-}
-
-// fenced reports whether one-sided operations have to wait for a fence.
-func (ep *Endpoint) fenced() bool { return ep.rma != nil && ep.rma.fencing != nil }
-
-// heldBack reports whether a request may not be started yet because of a fence.
-func (ep *Endpoint) heldBack(r *Request) bool { return r.oneSided() && ep.fenced() }
-
-// oneSided reports whether r is an operation that fences order.
-func (r *Request) oneSided() bool { return r.key != nil }
 
 // oweCompletion tells the peer that one of its puts or posted atomic operations
 // is done. What cannot leave at once is counted, not queued: a peer that does
@@ -163,17 +79,17 @@ func (ep *Endpoint) oweCompletion() {
 		return
 	}
 	f.completing = true
-	ep.start(ep.control(&sendCompletions), true)
+	ep.submit(ep.control(sendCompletions{}))
 }
 
 // sendCompletions sends the CMPLs that are owed.
-var sendCompletions protocol
+type sendCompletions struct{ basics }
 
-func init() {
-	sendCompletions = protocol{name: "rma completion", progress: progressCompletions}
+func (sendCompletions) about() protocolInfo {
+	return protocolInfo{name: "rma completion", needs: needID}
 }
 
-func progressCompletions(r *Request) error {
+func (sendCompletions) progress(r *Request) error {
 	ep, f := r.ep, r.ep.rma
 	for f.owed > 0 {
 		f.owed-- // before the call: the peer may be this worker
@@ -208,3 +124,5 @@ func (w *Worker) onCompletion(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 	f.advance()
 	return nil
 }
+
+var errCompletion = &proto.FormatError{What: "completion", Reason: "nothing is outstanding", Status: ucs.ErrIO}

@@ -11,36 +11,28 @@ import (
 //	put   PUT, PUT, … ──►  ◄── CMPL, CMPL, …           done when the last has been packed
 //	get   GET_REQ ──►      ◄── GET_REP, GET_REP, …     done when all bytes are here
 
-// putMessages writes by PUT messages, getMessages asks for data.
-var putMessages, getMessages protocol
+// putMessages writes by PUT messages.
+type putMessages struct{ basics }
 
-func init() {
-	putMessages = protocol{name: "put by messages", progress: progressPutMessages, pack: packPut, piece: nextPieces}
-	getMessages = protocol{name: "get by messages", progress: progressGetMessages, pack: packGetReq}
+func (putMessages) about() protocolInfo {
+	return protocolInfo{name: "put by messages", kind: kindMessages, needs: needID | needFence}
 }
 
-// progressPutMessages sends what the transport takes, as far as that is not too
-// much for one round of progress.
-func progressPutMessages(r *Request) error {
-	for end := r.offset + copyPiece; r.offset < r.data.length; {
-		if r.offset >= end {
-			r.later()
-			return nil
-		}
-		if err := sendPut(r, 0); err != nil {
-			return err
-		}
-	}
-	r.finish(nil)
-	return nil
+// progress sends what the transport takes, as far as that is not too much for one
+// round of progress.
+func (putMessages) progress(r *Request) error {
+	return r.inPieces(func(int) error { return sendPut(r, 0) })
 }
+
+// release ends the count of an operation in pieces.
+func (putMessages) release(r *Request) { r.unsplit() }
 
 // sendPut sends the piece at the request's offset. The message is a copy: it
 // does not matter when it leaves.
 func sendPut(r *Request, flags uct.SendFlags) error {
 	f := r.ep.flow()
 	f.posted++ // before the call: the answer may come inside
-	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDPut), r, flags, nil)
+	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDPut), r.hooks(), flags, nil)
 	if err != nil && err != ucs.InProgress {
 		f.posted--
 		return err
@@ -52,44 +44,36 @@ func sendPut(r *Request, flags uct.SendFlags) error {
 	return nil
 }
 
-// packPut writes a PUT message with as much as fits.
-func packPut(r *Request, dst []byte) int {
+// pack writes a PUT message with as much as fits.
+func (putMessages) pack(r *Request, dst []byte) int {
+	a := r.access
 	n := proto.Put{
-		Address: r.part.addr + uint64(r.offset),
+		Address: a.addr + uint64(r.offset),
 		EpID:    r.ep.remoteID,
-		MemType: uint32(r.key.key.MemType),
+		MemType: uint32(a.key.key.MemType),
 	}.Put(dst)
-	room := min(len(dst), r.ep.cfg.maxBcopy) - n
-	r.frag = r.data.packAt(dst[n:n+min(room, r.data.length-r.offset)], r.offset)
-	return n + r.frag
+	return n + r.packFragment(dst, n, r.data.length-r.offset, r.offset)
 }
 
-// startAnswered starts an operation that the peer answers with data.
-func (ep *Endpoint) startAnswered(r *Request) (*Request, error) {
-	if r.localID = ep.w.requestIDs.Put(r); r.localID == 0 {
-		ep.w.dropAccess(r)
-		return nil, ucs.ErrNoMemory
+// askedFor gives an operation that the peer answers with data an id for that.
+func (r *Request) askedFor() error {
+	if r.localID = r.w.requestIDs.Put(r); r.localID == 0 {
+		return ucs.ErrNoMemory
 	}
-	ep.markMessages()
-	ep.start(r, true)
-	return r.result()
+	r.ep.markMessages()
+	return nil
 }
 
-// progressGetMessages asks for the data. It may arrive inside the call, so
+// ask sends a message that is answered with data and waits for that, in the
+// endpoint's list of outstanding requests. The data may arrive inside the call, so
 // nothing is done after it.
-func progressGetMessages(r *Request) error {
-	return sendAsking(r, proto.IDGetReq)
-}
-
-// sendAsking sends a message that is answered with data and waits for that, in
-// the endpoint's list of outstanding requests.
-func sendAsking(r *Request, id proto.AMID) error {
+func (r *Request) ask(id proto.AMID) error {
 	if r.list == nil {
 		r.ep.outstanding.push(r)
 	}
 	f := r.ep.flow()
 	f.asked++
-	_, err := r.ep.ue.AMBcopy(uct.AMID(id), r, 0, nil)
+	_, err := r.ep.ue.AMBcopy(uct.AMID(id), r.hooks(), 0, nil)
 	if err != nil && err != ucs.InProgress {
 		f.asked--
 		return err
@@ -97,13 +81,30 @@ func sendAsking(r *Request, id proto.AMID) error {
 	return nil
 }
 
-func packGetReq(r *Request, dst []byte) int {
+// answered ends an operation whose answer is complete.
+func (r *Request) answered() {
+	f := r.ep.flow()
+	f.answered++
+	r.finish(nil)
+	f.advance()
+}
+
+// getMessages asks for data.
+type getMessages struct{ basics }
+
+func (getMessages) about() protocolInfo {
+	return protocolInfo{name: "get by messages", kind: kindGet, needs: needID | needFence}
+}
+
+func (getMessages) progress(r *Request) error { return r.ask(proto.IDGetReq) }
+
+func (getMessages) pack(r *Request, dst []byte) int {
 	return proto.GetReq{
-		Address: r.part.addr,
+		Address: r.access.addr,
 		Length:  r.data.length,
 		EpID:    r.ep.remoteID,
 		ReqID:   proto.RequestID(r.localID),
-		MemType: uint32(r.key.key.MemType),
+		MemType: uint32(r.access.key.key.MemType),
 	}.Put(dst)
 }
 
@@ -114,24 +115,19 @@ func (w *Worker) onGetRep(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 		return w.malformed(err)
 	}
 	r := w.requestIDs.Get(uint64(h.ReqID))
-	if r == nil || r.proto != &getMessages {
+	if !r.is(kindGet) {
 		w.stats.Dropped++
 		return nil
 	}
-	if h.Offset+len(payload) > r.data.length || !r.ranges.Add(h.Offset, len(payload)) {
+	a := r.access
+	if h.Offset+len(payload) > r.data.length || !a.ranges.Add(h.Offset, len(payload)) {
 		return w.malformed(errGetReply)
 	}
 	r.data.unpackAt(payload, h.Offset) // does not fail: not a generic datatype
-	if r.arrived += len(payload); r.arrived == r.data.length {
-		r.ep.finishAnswered(r)
+	if a.arrived += len(payload); a.arrived == r.data.length {
+		r.answered()
 	}
 	return nil
 }
 
-// finishAnswered ends an operation whose answer is complete.
-func (ep *Endpoint) finishAnswered(r *Request) {
-	f := ep.flow()
-	f.answered++
-	r.finish(nil)
-	f.advance()
-}
+var errGetReply = &proto.FormatError{What: "get reply", Reason: "not what was asked for", Status: ucs.ErrIO}

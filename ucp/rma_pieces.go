@@ -1,9 +1,9 @@
 package ucp
 
 // Puts and gets that the CPU copies straight to or from the peer's memory, and puts
-// by messages, take the time of the copy. Long ones are cut into pieces of copyPiece bytes, one in
-// a round of progress, so that everything else goes on meanwhile. Several take
-// turns.
+// by messages, take the time of the copy. Long ones are cut into pieces of
+// copyPiece bytes, one in a round of progress, so that everything else goes on
+// meanwhile. Several take turns.
 
 // copyFlow is what an endpoint keeps for operations in pieces, made with the
 // first. A transport's flush knows nothing of pieces that are still to come, so
@@ -16,7 +16,7 @@ type copyFlow struct {
 }
 
 // split counts an operation that will go on in pieces, before it starts: fences and
-// flushes must know of it while it waits for something else.
+// flushes must know of it.
 func (r *Request) split() {
 	if r.data.length <= copyPiece {
 		return
@@ -26,41 +26,55 @@ func (r *Request) split() {
 		f.copies = new(copyFlow)
 	}
 	r.state |= stateSplit
-	f.copies.enter(r)
+	r.access.epoch = f.copies.enter()
 }
 
-// later puts the rest of an operation that was split off to the next round of
-// progress.
-func (r *Request) later() { r.w.copying.push(r) }
-
-// nextPieces goes on with an operation whose turn it is.
-func nextPieces(r *Request) {
-	r.list.remove(r)
-	r.run()
+// unsplit ends that, and lets flushes go on that waited for it.
+func (r *Request) unsplit() {
+	if r.state&stateSplit != 0 {
+		r.state &^= stateSplit
+		r.ep.rma.copies.leave(r.access.epoch)
+	}
 }
 
-// enter counts an operation. Its epoch is in sn.
-func (c *copyFlow) enter(r *Request) {
+// inPieces calls a function for the bytes that one round of progress may copy, up
+// to n in one call, and ends the operation behind the last.
+func (r *Request) inPieces(copyUpTo func(n int) error) error {
+	for end := r.offset + copyPiece; r.offset < r.data.length; {
+		if r.offset >= end {
+			r.later()
+			return nil
+		}
+		if err := copyUpTo(min(r.data.length, end) - r.offset); err != nil {
+			return err
+		}
+	}
+	r.finish(nil)
+	return nil
+}
+
+// enter counts an operation and returns its epoch.
+func (c *copyFlow) enter() uint32 {
 	if len(c.counts) == 0 {
 		c.counts = append(c.counts, 0)
 	}
 	last := len(c.counts) - 1
 	c.counts[last]++
-	r.sn = uint64(c.first + uint32(last))
+	return c.first + uint32(last)
 }
 
 // leave is called at the end of an operation. Flushes that need not wait any
 // longer go on at the end of the round of progress: the operation must have been
 // told of first.
-func (c *copyFlow) leave(r *Request) {
-	c.counts[uint32(r.sn)-c.first]--
+func (c *copyFlow) leave(epoch uint32) {
+	c.counts[epoch-c.first]--
 	over := 0
 	for over < len(c.counts) && c.counts[over] == 0 {
 		over++
 	}
 	c.first += uint32(over)
 	c.counts = c.counts[:copy(c.counts, c.counts[over:])]
-	for p := c.parked.head; p != nil && reached(c.first, uint32(p.sn)); p = c.parked.head {
+	for p := c.parked.head; p != nil && reached(c.first, p.flush.epoch); p = c.parked.head {
 		c.parked.remove(p)
 		p.state |= stateMoves
 		p.w.dispatched.push(p)
@@ -79,7 +93,7 @@ func (c *copyFlow) park(r *Request) bool {
 	if c.counts[len(c.counts)-1] > 0 {
 		c.counts = append(c.counts, 0)
 	}
-	r.sn = uint64(c.first + uint32(len(c.counts)) - 1)
+	r.flush.epoch = c.first + uint32(len(c.counts)) - 1
 	c.parked.push(r)
 	return true
 }

@@ -19,11 +19,8 @@ import (
 // not check.
 
 var (
-	errCompletion  = &proto.FormatError{What: "completion", Reason: "nothing is outstanding", Status: ucs.ErrIO}
-	errGetReply    = &proto.FormatError{What: "get reply", Reason: "not what was asked for", Status: ucs.ErrIO}
-	errAtomicReply = &proto.FormatError{What: "atomic reply", Reason: "of another size than asked for", Status: ucs.ErrIO}
-	errServing     = &proto.FormatError{What: "get request", Reason: "too many are unanswered", Status: ucs.ErrExceedsLimit}
-	errGone        = &proto.FormatError{What: "remote access", Reason: "the endpoint is closed", Status: ucs.ErrConnectionReset}
+	errServing = &proto.FormatError{What: "get request", Reason: "too many are unanswered", Status: ucs.ErrExceedsLimit}
+	errGone    = &proto.FormatError{What: "remote access", Reason: "the endpoint is closed", Status: ucs.ErrConnectionReset}
 )
 
 // maxServing bounds the answers with data that wait for the transport, per
@@ -98,21 +95,13 @@ func (w *Worker) onPut(source *uct.Source, data []byte, _ *uct.AMDesc) error {
 	return nil
 }
 
-// getReply answers a request for memory of ours: by messages of copies, or of
-// the memory itself, which the request keeps in place.
-var getReply protocol
-
-func init() {
-	getReply = protocol{name: "get reply", progress: progressGetReply, completed: (*Request).finish, pack: packGetReply}
-}
-
 // onGetReq answers with memory of ours.
 func (w *Worker) onGetReq(source *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, err := proto.ParseGetReq(data)
 	if err != nil {
 		return w.malformed(err)
 	}
-	if w.serving >= maxServing {
+	if w.rma.serving >= maxServing {
 		return w.malformed(errServing)
 	}
 	ep, mem, src, err := w.target(source, h.EpID, h.Address, h.Length, uct.AccessRemoteGet)
@@ -120,7 +109,7 @@ func (w *Worker) onGetReq(source *uct.Source, data []byte, _ *uct.AMDesc) error 
 		return err
 	}
 	w.stats.Served++
-	r := ep.control(&getReply)
+	r := ep.control(getReply{})
 	r.peerID, r.offset = uint64(h.ReqID), 0
 	r.data.initSend(src, nil)
 	w.serve(ep, r, mem)
@@ -131,27 +120,52 @@ func (w *Worker) onGetReq(source *uct.Source, data []byte, _ *uct.AMDesc) error 
 func (w *Worker) serve(ep *Endpoint, r *Request, mem *regions.Region) {
 	r.region = mem
 	r.state |= stateServes
-	w.serving++
-	ep.start(r, true)
+	w.rma.serving++
+	ep.submit(r)
 }
 
-// progressGetReply sends the pieces, in order, at least one.
-func progressGetReply(r *Request) error {
+// answer is what answers to one-sided operations of peers have in common.
+type answer struct{ basics }
+
+// release ends the count of answers under way.
+func (answer) release(r *Request) {
+	if r.state&stateServes != 0 {
+		r.state &^= stateServes
+		r.w.rma.serving--
+	}
+}
+
+// getReply answers a request for memory of ours: by messages of copies, or of
+// the memory itself, which the request keeps in place.
+type getReply struct{ answer }
+
+func (getReply) about() protocolInfo {
+	return protocolInfo{name: "get reply", kind: kindAnswer, needs: needID}
+}
+
+// Whether the message being sent has its data copied behind the header is the step.
+const (
+	stepCopied = iota
+	stepGathered
+)
+
+// progress sends the pieces, in order, at least one.
+func (getReply) progress(r *Request) error {
 	c := r.ep.cfg
 	room := c.maxBcopy - proto.GetRepSize
 	for first := true; first || r.offset < r.data.length; first = false {
 		r.comp.Count++
 		var err error
-		if left := r.data.length - r.offset; left > room && c.maxZcopy > c.maxBcopy && r.laneHandles(amLane, nil, uct.AccessLocalRead) {
+		if left := r.data.length - r.offset; left > room && c.maxZcopy > c.maxBcopy && r.laneHandles(amLane, uct.AccessLocalRead) {
 			var n int
 			n, r.frag = r.data.gather(r.iovec(), r.offset, c.maxZcopy-proto.GetRepSize)
 			r.addHandles(n, amLane)
-			r.part.n = 0 // the data is not packed
-			err = r.ep.ue.AMZcopy(uct.AMID(proto.IDGetRep), r, r.iov[:n], 0, &r.comp)
+			r.step = stepGathered
+			err = r.ep.ue.AMZcopy(uct.AMID(proto.IDGetRep), r.hooks(), r.iov[:n], 0, &r.comp)
 		} else {
 			r.frag = min(left, room)
-			r.part.n = r.frag
-			_, err = r.ep.ue.AMBcopy(uct.AMID(proto.IDGetRep), r, 0, nil)
+			r.step = stepCopied
+			_, err = r.ep.ue.AMBcopy(uct.AMID(proto.IDGetRep), r.hooks(), 0, nil)
 			if err == ucs.InProgress {
 				err = nil
 			}
@@ -164,26 +178,11 @@ func progressGetReply(r *Request) error {
 	return nil
 }
 
-// packGetReply writes a header, and part.n bytes of data.
-func packGetReply(r *Request, dst []byte) int {
+// pack writes a header, and the data if that is copied.
+func (getReply) pack(r *Request, dst []byte) int {
 	n := proto.GetRep{ReqID: proto.RequestID(r.peerID), Offset: r.offset}.Put(dst)
-	return n + r.data.packAt(dst[n:n+r.part.n], r.offset)
-}
-
-// addRMAHandlers adds the handlers of one-sided operations, as far as they are
-// wanted.
-func (w *Worker) addRMAHandlers(handlers map[proto.AMID]uct.AMHandler) {
-	features := w.ctx.params.Features
-	if features&FeatureRMA != 0 {
-		handlers[proto.IDPut] = w.onPut
-		handlers[proto.IDGetReq] = w.onGetReq
-		handlers[proto.IDGetRep] = w.onGetRep
+	if r.step == stepCopied {
+		n += r.data.packAt(dst[n:n+r.frag], r.offset)
 	}
-	if features&(FeatureAMO32|FeatureAMO64) != 0 {
-		handlers[proto.IDAtomicReq] = w.onAtomicReq
-		handlers[proto.IDAtomicRep] = w.onAtomicRep
-	}
-	if features&(FeatureRMA|FeatureAMO32|FeatureAMO64) != 0 {
-		handlers[proto.IDCmpl] = w.onCompletion
-	}
+	return n
 }

@@ -6,30 +6,28 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// rndvGet reads the data of an offer from the sender's memory; rndvGetATS then lets
+// rndvGet reads the data of an offer from the sender's memory; rndvTell then lets
 // go of the sender. The receive is over only when that has left: whoever waited
 // for it may not progress for a while.
-var rndvGet, rndvGetATS protocol
+type rndvGet struct{ basics }
 
-func init() {
-	rndvGet = protocol{name: "tag rndv get zero-copy", progress: progressRndvGet, completed: getDone}
-	rndvGetATS = protocol{name: "tag rndv get ats", progress: progressGetATS, completed: getOver, pack: packGetATS}
-}
+func (rndvGet) about() protocolInfo { return protocolInfo{name: "rndv get zero-copy", kind: kindRead} }
 
-// progressRndvGet reads over one lane after the other.
-func progressRndvGet(r *Request) error {
-	c := r.ep.cfg
+// progress reads over one lane after the other.
+func (rndvGet) progress(r *Request) error {
+	c, f := r.ep.cfg, r.fetch
 	shares := c.rndv.GetShares()
 	for ; int(r.step) < shares.Lanes(); r.step++ {
-		k, _, end := shares.Part(int(r.step), r.part.n)
+		k, _, end := shares.Part(int(r.step), f.size)
 		l := &c.get[k]
 		r.lane = l.lane
+		ue := r.ep.remote(l.lane)
 		for r.offset < end {
 			var n int
 			n, r.frag = r.data.gather(r.iovec(), r.offset, min(end-r.offset, l.max))
 			r.addHandles(n, l.lane)
 			r.comp.Count++
-			err := r.ep.remote(l.lane).GetZcopy(r.iov[:n], r.part.addr+uint64(r.offset), nil, &r.comp)
+			err := ue.GetZcopy(r.iov[:n], f.source+uint64(r.offset), nil, &r.comp)
 			if err := r.fragmentSent(err); err != nil {
 				if err == ucs.ErrNoResource {
 					return err
@@ -44,8 +42,10 @@ func progressRndvGet(r *Request) error {
 	return nil
 }
 
-// getDone is told that the data is here, or will not come.
-func getDone(r *Request, err error) {
+func (rndvGet) completed(r *Request, err error) { r.fetched(err) }
+
+// fetched is told that the data is here, or will not come.
+func (r *Request) fetched(err error) {
 	if gone := r.ep.gone(); gone != nil {
 		if err == nil {
 			err = gone
@@ -53,17 +53,22 @@ func getDone(r *Request, err error) {
 		r.finish(err)
 		return
 	}
-	r.err, r.lane = err, amLane
-	r.proto = &rndvGetATS
+	r.fetch.result, r.lane = err, amLane
+	r.proto = rndvTell{}
 	r.comp.Count, r.comp.Err = 1, nil
 	r.run()
 }
 
-func progressGetATS(r *Request) error {
-	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvATS), r, 0, &r.comp)
+// rndvTell tells the sender that its data was read.
+type rndvTell struct{ basics }
+
+func (rndvTell) about() protocolInfo { return protocolInfo{name: "rndv get ats", kind: kindRead} }
+
+func (t rndvTell) progress(r *Request) error {
+	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvATS), r.hooks(), 0, &r.comp)
 	switch err {
 	case nil:
-		getOver(r, nil)
+		t.completed(r, nil)
 		return nil
 	case ucs.InProgress:
 		return nil
@@ -71,15 +76,15 @@ func progressGetATS(r *Request) error {
 	return err
 }
 
-func packGetATS(r *Request, dst []byte) int {
-	h := proto.RndvAck{ReqID: proto.RequestID(r.peerID), Status: ucs.StatusOf(r.err), Size: r.part.n, HasSize: true}
-	return h.Put(dst)
+func (rndvTell) pack(r *Request, dst []byte) int {
+	f := r.fetch
+	return proto.RndvAck{ReqID: proto.RequestID(r.peerID), Status: ucs.StatusOf(f.result), Size: f.size, HasSize: true}.Put(dst)
 }
 
-// getOver is told that the ATS has left.
-func getOver(r *Request, err error) {
-	if r.err != nil {
-		err = r.err
+// completed is told that the ATS has left.
+func (rndvTell) completed(r *Request, err error) {
+	if r.fetch.result != nil {
+		err = r.fetch.result
 	}
 	r.finish(err)
 }

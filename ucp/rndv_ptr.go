@@ -20,47 +20,52 @@ import (
 // Of a long message one piece is copied in a round of progress, so that other
 // messages go on.
 
-// rndvPtr copies; rndvGetATS then lets go of the sender.
-var rndvPtr protocol
+// rndvPtr copies; rndvTell then lets go of the sender.
+type rndvPtr struct{ basics }
 
-func init() {
-	rndvPtr = protocol{name: "tag rndv copy from mapped memory", progress: progressRndvPtr, piece: (*Request).copyPiece}
+func (rndvPtr) about() protocolInfo {
+	return protocolInfo{name: "rndv copy from mapped memory", kind: kindRead}
 }
 
-// progressRndvPtr copies a message of one piece in the call if it is the only one.
-func progressRndvPtr(r *Request) error {
-	if w := r.w; w.copying.head != nil || r.part.n > w.pieceSize {
+// stepTurn is the step of a message that is copied a piece a round.
+const stepTurn = 1
+
+// progress copies a message of one piece in the call if it is the only one. Longer
+// ones stay at the head of those that take turns: messages are received one after
+// the other.
+func (rndvPtr) progress(r *Request) error {
+	w, f := r.w, r.fetch
+	if r.step != stepTurn && (w.copying.head != nil || f.size > w.pieceSize) {
+		r.step = stepTurn
 		w.copying.push(r)
 		return nil
 	}
-	r.copyPiece()
-	return nil
-}
-
-// copyPiece copies the next piece of a message, and ends the copying behind the
-// last.
-func (r *Request) copyPiece() {
-	n := min(r.w.pieceSize, r.part.n-r.offset)
-	a := r.attached
-	src, err := r.w.mds[a.md].RkeyPtr(a.key, r.part.addr+uint64(r.offset), n)
+	n := min(w.pieceSize, f.size-r.offset)
+	a := f.attached
+	src, err := w.mds[a.md].RkeyPtr(a.key, f.source+uint64(r.offset), n)
 	var failed error // of the receiver's datatype
 	if err == nil {
 		failed, err = r.unpackMapped(src)
 	}
 	r.offset += n
-	if err == nil && failed == nil && r.offset < r.part.n {
-		return
-	}
-	if r.list != nil {
-		r.list.remove(r)
-	}
-	if failed != nil {
-		r.ep.sendATS(proto.RequestID(r.peerID), r.part.n, ucs.OK) // the sender is not to blame
+	switch {
+	case failed != nil:
+		r.ep.sendATS(proto.RequestID(r.peerID), f.size, ucs.OK) // the sender is not to blame
 		r.finish(failed)
-		return
+	case err == nil && r.offset < f.size:
+		w.copying.unpop(r)
+	default:
+		r.detach()
+		r.fetched(err)
 	}
-	r.detach()
-	getDone(r, err)
+	return nil
+}
+
+// release ends the use of the mapping.
+func (rndvPtr) release(r *Request) {
+	if r.fetch.attached != nil {
+		r.detach()
+	}
 }
 
 // unpackMapped stores what is at src, memory of the peer, which may take it away

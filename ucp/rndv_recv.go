@@ -11,15 +11,21 @@ import (
 
 // Rendezvous, receiving side. An offer whose data can be read, or copied out of
 // memory that is mapped, is, and then acknowledged by an ATS; so is one with
-// nothing to fetch. Any other is answered
-// by one RTR for the whole message. Contiguous memory is exposed for writing as
-// long as the request lives; what arrives in messages and what ATPs say was
-// written adds up, over all connections of the peer, until the message is
-// complete.
+// nothing to fetch. Any other is answered by one RTR for the whole message.
+// Contiguous memory is exposed for writing as long as the request lives; what
+// arrives in messages and what ATPs say was written adds up, over all connections
+// of the peer, until the message is complete.
 
-// rndvRTR asks for the data and then waits for it, in the endpoint's list of
-// outstanding requests.
-var rndvRTR = protocol{name: "tag rndv receive", progress: progressRTR, pack: packRTR}
+// fetchState is what the receiving side keeps.
+type fetchState struct {
+	size     int          // bytes of the message
+	source   uint64       // where the data is, in the sender's memory
+	target   uint64       // where the peer may write it, in ours; 0: nowhere
+	arrived  int          // bytes that are in place
+	ranges   rangeset.Set // of those that came in messages
+	attached *attachment  // of the peer's memory, that the data is copied from
+	result   error        // of the reading, while the sender is told
+}
 
 // onRndvRTS receives an offer.
 func (w *Worker) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
@@ -27,46 +33,33 @@ func (w *Worker) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	if err != nil {
 		return w.malformed(err)
 	}
-	if h.Op != proto.RndvTag || w.endpoints.Get(uint64(h.EpID)) == nil {
+	ep := w.endpoints.Get(uint64(h.EpID))
+	if ep == nil || ep.err != nil {
 		w.stats.Dropped++
 		return nil
 	}
-	if len(tail) > 0 {
-		_, n, err := proto.ParseRkey(tail)
-		if err != nil {
-			return w.malformed(err)
-		}
-		tail = tail[:n]
-	}
-	tag := Tag(h.Header)
-	if r := w.tm.matchExpected(tag); r != nil {
-		w.fetch(r, &h, tail)
+	take := w.rndv.offers[h.Op]
+	if take == nil { // of a family that the context was made without
+		w.stats.Dropped++
+		ep.sendATS(h.ReqID, h.Size, ucs.ErrUnsupported)
 		return nil
 	}
-	if n := len(tail); n == proto.MinRkeySize || n > maxOfferKey {
-		tail = nil // it opens nothing, or nothing that is mapped
+	key, rest, err := h.SplitRTS(tail)
+	if err == nil && len(key) > 0 {
+		var n int
+		if _, n, err = proto.ParseRkey(key); err == nil {
+			key = key[:n]
+		}
 	}
-	from := w.sourceOf(src)
-	if err := w.charge(from, messageSize+len(tail)); err != nil {
-		return err
+	if err != nil {
+		return w.malformed(err)
 	}
-	w.stats.Unexpected++
-	d := w.newMessage(from, tag, messageRndv, h.Size)
-	d.rndv, d.data = h, nil
-	if len(tail) > 0 {
-		d.keep(tail, nil)
-	}
-	w.tm.addUnexpected(d)
-	return nil
+	return take(src, h, key, rest)
 }
-
-// maxOfferKey bounds the key that is kept with an offer.
-const maxOfferKey = 2048
 
 // fetch gets the data of an offer that was matched. key is the packed key that
 // came with it, if one did.
 func (w *Worker) fetch(r *Request, h *proto.RndvRTS, key []byte) {
-	r.info = TagRecvInfo{SenderTag: Tag(h.Header), Length: h.Size}
 	ep := w.endpoints.Get(uint64(h.EpID))
 	switch {
 	case ep == nil:
@@ -91,22 +84,25 @@ func (w *Worker) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 		return
 	}
 	w.stats.RndvRecvs++
+	if r.fetch == nil {
+		r.fetch = new(fetchState)
+	}
+	f := r.fetch
+	*f = fetchState{size: h.Size, source: h.Address}
 	r.ep, r.peerID = ep, uint64(h.ReqID)
-	r.arrived, r.ranges, r.part = 0, rangeset.Set{}, part{}
+	r.offset, r.step = 0, 0
 	switch r.answerTo(h, key) {
 	case proto.ProtoAttach:
 		w.stats.RndvPtr++
-		r.proto = &rndvPtr
-		r.part, r.offset = part{addr: h.Address, n: h.Size}, 0
+		r.proto = rndvPtr{}
 	case proto.ProtoRead:
 		w.stats.RndvGet++
-		r.proto = &rndvGet
-		r.part, r.offset, r.step = part{addr: h.Address, n: h.Size}, 0, 0
+		r.proto = rndvGet{}
 	case proto.ProtoAskPut:
-		r.proto = &rndvRTR
-		r.expose(r.data.buf[:h.Size], w.guards.put, uct.AccessRemotePut)
+		f.target = r.memory().expose(r.data.buf[:h.Size], w.guards.put, uct.AccessRemotePut)
+		r.proto = rndvAsk{}
 	default:
-		r.proto = &rndvRTR
+		r.proto = rndvAsk{}
 	}
 	r.run()
 }
@@ -119,7 +115,7 @@ func (r *Request) answerTo(h *proto.RndvRTS, key []byte) proto.Protocol {
 		return c.rndv.Ask(class, proto.OfferPlain).Lookup(h.Size)
 	}
 	if len(key) > proto.MinRkeySize && len(c.maps) > 0 && c.rndv.Ask(class, proto.OfferKey).Lookup(h.Size) == proto.ProtoAttach {
-		if r.attached = r.w.attach(r.ep, key, h.Address, h.Size); r.attached != nil {
+		if r.fetch.attached = r.w.attach(r.ep, key, h.Address, h.Size); r.fetch.attached != nil {
 			return proto.ProtoAttach
 		}
 	}
@@ -130,39 +126,39 @@ func (r *Request) answerTo(h *proto.RndvRTS, key []byte) proto.Protocol {
 	return p
 }
 
-// progressRTR asks for the data. Over a transport that delivers inline the data
-// may arrive inside the call, so nothing is done after it.
-func progressRTR(r *Request) error {
+// rndvAsk asks for the data and then waits for it, in the endpoint's list of
+// outstanding requests.
+type rndvAsk struct{ basics }
+
+func (rndvAsk) about() protocolInfo { return protocolInfo{name: "rndv receive", kind: kindAsk} }
+
+// progress asks. Over a transport that delivers inline the data may arrive inside
+// the call, so nothing is done after it.
+func (rndvAsk) progress(r *Request) error {
 	if r.list == nil {
 		r.ep.outstanding.push(r)
 	}
-	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvRTR), r, 0, nil)
+	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvRTR), r.hooks(), 0, nil)
 	if err != nil && err != ucs.InProgress {
 		return err
 	}
 	return nil
 }
 
-func packRTR(r *Request, dst []byte) int {
+func (rndvAsk) pack(r *Request, dst []byte) int {
 	h := proto.RndvRTR{
 		SendReqID: proto.RequestID(r.peerID),
 		RecvReqID: proto.RequestID(r.localID),
-		Size:      r.info.Length,
+		Size:      r.fetch.size,
+		Address:   r.fetch.target,
 	}
-	if r.part.addr == 0 {
-		return h.Put(dst)
-	}
-	h.Address = r.part.addr
 	n := h.Put(dst)
+	if h.Address == 0 {
+		return n
+	}
 	// A key that names no domain: all a transport needs that has none.
 	return n + copy(dst[n:], emptyRkey)
 }
-
-// emptyRkey is the packed key of host memory without domains.
-var emptyRkey = func() []byte { k := proto.NewRkey(ucs.MemoryHost.Wire()); return k.Append(nil) }()
-
-// waitsForData reports whether r is a receive whose data is on the way.
-func (r *Request) waitsForData() bool { return r != nil && r.proto == &rndvRTR }
 
 // onRndvData receives a part of a message.
 func (w *Worker) onRndvData(src *uct.Source, data []byte, _ *uct.AMDesc) error {
@@ -171,11 +167,11 @@ func (w *Worker) onRndvData(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		return w.malformed(err)
 	}
 	r := w.requestIDs.Get(uint64(h.RecvReqID))
-	if !r.waitsForData() {
+	if !r.is(kindAsk) {
 		w.stats.Dropped++
 		return nil
 	}
-	if h.Offset+len(payload) > r.info.Length || !r.ranges.Add(h.Offset, len(payload)) {
+	if h.Offset+len(payload) > r.fetch.size || !r.fetch.ranges.Add(h.Offset, len(payload)) {
 		return w.malformed(ucs.ErrIO)
 	}
 	if err := r.data.unpackAt(payload, h.Offset); err != nil {
@@ -193,7 +189,7 @@ func (w *Worker) onRndvATP(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		return w.malformed(err)
 	}
 	r := w.requestIDs.Get(uint64(h.ReqID))
-	if !r.waitsForData() {
+	if !r.is(kindAsk) {
 		w.stats.Dropped++
 		return nil
 	}
@@ -202,7 +198,7 @@ func (w *Worker) onRndvATP(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		return nil
 	}
 	if !h.HasSize {
-		h.Size = r.info.Length // an old peer: one ATP is all
+		h.Size = r.fetch.size // an old peer: one ATP is all
 	}
 	r.received(h.Size)
 	return nil
@@ -210,8 +206,9 @@ func (w *Worker) onRndvATP(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 
 // received counts bytes that are in place.
 func (r *Request) received(n int) {
-	r.arrived += min(n, r.info.Length-r.arrived)
-	if r.arrived == r.info.Length {
+	f := r.fetch
+	f.arrived += min(n, f.size-f.arrived)
+	if f.arrived == f.size {
 		r.finish(nil)
 	}
 }

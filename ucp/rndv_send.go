@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/rangeset"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -16,6 +17,15 @@ import (
 //	                      └──► data, data, …  ──► done when the transport is
 //	               ◄── ATS                        done
 
+// offerState is what the sending side keeps.
+type offerState struct {
+	addr  uint64       // of the data, where the peer can read it; 0: nowhere
+	asked rangeset.Set // bytes that the receiver has asked for
+	sent  int          // bytes of the parts that are done
+	part  part         // being sent
+	parts []part       // asked for meanwhile
+}
+
 // part is what one RTR asks for.
 type part struct {
 	reqID  proto.RequestID // the receiver's
@@ -27,55 +37,64 @@ type part struct {
 // Receivers ask for one per lane, or for pipelined fragments of half a megabyte.
 const maxParts = 4096
 
-// The protocols of the sending side. rndvRTS offers the message and then waits,
-// in the endpoint's list of outstanding requests; the others carry out an RTR.
-var rndvRTS, rndvPut, rndvZcopy, rndvBcopy protocol
+// rndvOffer offers the message and then waits, in the endpoint's list of
+// outstanding requests; the other protocols carry out an RTR.
+type rndvOffer struct{ basics }
 
-func init() {
-	rndvRTS = protocol{name: "tag rndv", progress: progressRTS, pack: packRTS}
-	rndvPut = protocol{name: "tag rndv put zero-copy", progress: progressRndvPut, completed: putDone, pack: packATP}
-	rndvZcopy = protocol{name: "tag rndv am zero-copy", progress: progressRndvZcopy, completed: partSent, pack: packRndvHeader}
-	rndvBcopy = protocol{name: "tag rndv am copy-in", progress: progressRndvBcopy, completed: partSent, pack: packRndvData}
+func (rndvOffer) about() protocolInfo {
+	return protocolInfo{name: "rndv", kind: kindOffer, needs: needID}
 }
 
-// progressRTS offers the message. Over a transport that delivers inline the
+// progress offers the message. Over a transport that delivers inline the
 // whole rendezvous may happen inside the call, so nothing is done after it.
-func progressRTS(r *Request) error {
+func (rndvOffer) progress(r *Request) error {
 	if r.list == nil {
 		r.ep.outstanding.push(r)
-		r.part = part{}
-		if r.data.class == DatatypeContig && r.data.length > 0 && len(r.ep.cfg.get) > 0 {
-			r.expose(r.data.buf, r.w.guards.get, uct.AccessRemoteGet)
-		}
-		if r.region != nil && r.data.length > 0 {
-			r.part.addr = memoryAddress(r.data.buf)
-		}
+		r.exposeOffer()
 	}
-	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvRTS), r, 0, nil)
+	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvRTS), r.hooks(), 0, nil)
 	if err != nil && err != ucs.InProgress {
 		return err
 	}
 	return nil
 }
 
-// packRTS makes the offer. It gives the address of the data where a lane can read
+// newOffer makes the request an offer that nobody has answered.
+func (r *Request) newOffer() {
+	if r.offer == nil {
+		r.offer = new(offerState)
+	}
+	*r.offer = offerState{}
+}
+
+// exposeOffer lets the peer at the data where a lane can read it, or the peer may
+// map its memory.
+func (r *Request) exposeOffer() {
+	if r.data.class == DatatypeContig && r.data.length > 0 && len(r.ep.cfg.get) > 0 {
+		r.offer.addr = r.memory().expose(r.data.buf, r.w.guards.get, uct.AccessRemoteGet)
+	}
+	if r.region != nil && r.data.length > 0 {
+		r.offer.addr = memoryAddress(r.data.buf)
+	}
+}
+
+// pack makes the offer. It gives the address of the data where a lane can read
 // it, with a key that names no domain: such lanes need none. For memory that the
 // peer may map the key names its domain.
-func packRTS(r *Request, dst []byte) int {
+func (rndvOffer) pack(r *Request, dst []byte) int {
 	r.w.stats.RndvSends++
 	h := proto.RndvRTS{
-		Header: uint64(r.tag),
-		EpID:   r.ep.remoteID,
-		ReqID:  proto.RequestID(r.localID),
-		Size:   r.data.length,
-		Op:     proto.RndvTag,
+		EpID:    r.ep.remoteID,
+		ReqID:   proto.RequestID(r.localID),
+		Address: r.offer.addr,
+		Size:    r.data.length,
 	}
-	if r.part.addr == 0 {
-		return h.Put(dst)
-	}
-	h.Address = r.part.addr
+	h.Op, h.Header = r.form.offer(r)
 	n := h.Put(dst)
-	if r.region != nil {
+	switch {
+	case h.Address == 0:
+		return n
+	case r.region != nil:
 		return n + copy(dst[n:], r.region.Rkey)
 	}
 	return n + copy(dst[n:], emptyRkey)
@@ -88,15 +107,16 @@ func (w *Worker) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		return w.malformed(err)
 	}
 	r := w.requestIDs.Get(uint64(h.SendReqID))
-	if !r.offersData() {
+	if !r.is(kindOffer) && !r.is(kindWrite) {
 		w.stats.Dropped++
 		return nil
 	}
+	o := r.offer
 	p := part{reqID: h.RecvReqID, addr: h.Address, off: h.Offset, n: h.Size}
 	if p.n == 0 && p.off == 0 {
 		p.n = r.data.length // 1.13.1 does not say, for scattered destinations
 	}
-	if p.off+p.n > r.data.length || p.n == 0 && p.off != 0 || len(r.parts) == maxParts || !r.ranges.Add(p.off, p.n) {
+	if p.off+p.n > r.data.length || p.n == 0 && p.off != 0 || len(o.parts) == maxParts || !o.asked.Add(p.off, p.n) {
 		return w.malformed(ucs.ErrIO)
 	}
 	if len(key) > 0 {
@@ -106,12 +126,12 @@ func (w *Worker) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	} else if p.addr != 0 {
 		p.addr = 0 // a destination without key cannot be written
 	}
-	if r.ranges.Prefix() == r.data.length {
+	if o.asked.Prefix() == r.data.length {
 		w.requestIDs.Remove(r.localID) // nothing more can be asked for
 		r.localID = 0
 	}
-	if r.proto != &rndvRTS {
-		r.parts = append(r.parts, p)
+	if r.is(kindWrite) {
+		o.parts = append(o.parts, p)
 		return nil
 	}
 	r.sendPart(p)
@@ -123,18 +143,19 @@ func (r *Request) sendPart(p part) {
 	if r.list != nil {
 		r.list.remove(r)
 	}
-	r.part, r.offset, r.step = p, 0, 0
+	r.offer.part, r.offset, r.step = p, 0, 0
 	c := r.ep.cfg
-	r.proto = protocolOf[c.rndv.Answer(r.class(), p.addr != 0).Lookup(p.n)]
-	if r.proto == &rndvPut && !r.shareHandles(c.put, c.rndv.PutShares(), p.n, uct.AccessLocalRead) ||
-		r.proto == &rndvZcopy && !r.laneHandles(amLane, nil, uct.AccessLocalRead) {
-		r.proto = protocolOf[c.rndv.Answer(proto.DataGeneric, p.addr != 0).Lookup(p.n)]
+	way := c.rndv.Answer(r.class(), p.addr != 0).Lookup(p.n)
+	if way == proto.ProtoDataPut && !r.shareHandles(c.put, c.rndv.PutShares(), p.n, uct.AccessLocalRead) ||
+		way == proto.ProtoDataZcopy && !r.laneHandles(amLane, uct.AccessLocalRead) {
+		way = c.rndv.Answer(proto.DataGeneric, p.addr != 0).Lookup(p.n)
 	}
-	if r.proto == &rndvPut {
+	if way == proto.ProtoDataPut {
 		r.w.stats.RndvPut++
 	} else {
 		r.w.stats.RndvAM++
 	}
+	r.proto = protocolOf[way]
 	r.run()
 }
 
@@ -143,24 +164,31 @@ func (r *Request) sendPart(p part) {
 // lane, then one flush for each.
 const stepATP = 255
 
-// progressRndvPut writes the part to the receiver's memory, over one lane after
-// the other, and sends the ATP behind it. One ATP for all: a 1.13.1 receiver takes
-// the first as the end. Lanes whose writes the ATP could overtake are flushed
+// rndvPut writes the part to the receiver's memory and sends the ATP behind it.
+type rndvPut struct{ basics }
+
+func (rndvPut) about() protocolInfo {
+	return protocolInfo{name: "rndv put zero-copy", kind: kindWrite}
+}
+
+// progress writes over one lane after the other. One ATP for all: a 1.13.1 receiver
+// takes the first as the end. Lanes whose writes the ATP could overtake are flushed
 // first.
-func progressRndvPut(r *Request) error {
-	c := r.ep.cfg
+func (rndvPut) progress(r *Request) error {
+	c, p := r.ep.cfg, &r.offer.part
 	shares := c.rndv.PutShares()
 	lanes := shares.Lanes()
 	for ; int(r.step) < lanes; r.step++ {
-		k, _, end := shares.Part(int(r.step), r.part.n)
+		k, _, end := shares.Part(int(r.step), p.n)
 		l := &c.put[k]
 		r.lane = l.lane
+		ue := r.ep.remote(l.lane)
 		for r.offset < end {
 			var n int
-			n, r.frag = r.data.gather(r.iovec(), r.part.off+r.offset, min(end-r.offset, l.max))
+			n, r.frag = r.data.gather(r.iovec(), p.off+r.offset, min(end-r.offset, l.max))
 			r.addHandles(n, l.lane)
 			r.comp.Count++
-			err := r.ep.remote(l.lane).PutZcopy(r.iov[:n], r.part.addr+uint64(r.offset), nil, &r.comp)
+			err := ue.PutZcopy(r.iov[:n], p.addr+uint64(r.offset), nil, &r.comp)
 			if err := r.fragmentSent(err); err != nil {
 				return err
 			}
@@ -168,7 +196,7 @@ func progressRndvPut(r *Request) error {
 	}
 	if !c.putInOrder && r.step != stepATP {
 		for ; int(r.step) < 2*lanes; r.step++ {
-			k, _, _ := shares.Part(int(r.step)-lanes, r.part.n)
+			k, _, _ := shares.Part(int(r.step)-lanes, p.n)
 			r.lane = c.put[k].lane
 			r.comp.Count++
 			if err := r.ep.lane(r.lane).Flush(uct.FlushRemote, &r.comp); err != ucs.InProgress {
@@ -179,11 +207,11 @@ func progressRndvPut(r *Request) error {
 			}
 		}
 		r.lane = amLane
-		r.comp.Done(nil) // putDone goes on
+		r.comp.Done(nil) // completed goes on
 		return nil
 	}
 	r.step, r.lane = stepATP, amLane
-	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvATP), r, 0, nil)
+	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvATP), r.hooks(), 0, nil)
 	if err != nil && err != ucs.InProgress {
 		return err
 	}
@@ -191,10 +219,10 @@ func progressRndvPut(r *Request) error {
 	return nil
 }
 
-// putDone is told that all writes, and flushes, are done.
-func putDone(r *Request, err error) {
+// completed is told that all writes, and flushes, are done.
+func (rndvPut) completed(r *Request, err error) {
 	if err != nil || r.step == stepATP {
-		partSent(r, err)
+		r.partSent(err)
 		return
 	}
 	r.step = stepATP
@@ -202,20 +230,28 @@ func putDone(r *Request, err error) {
 	r.run()
 }
 
-func packATP(r *Request, dst []byte) int {
-	return proto.RndvAck{ReqID: r.part.reqID, Size: r.part.n, HasSize: true}.Put(dst)
+func (rndvPut) pack(r *Request, dst []byte) int {
+	p := &r.offer.part
+	return proto.RndvAck{ReqID: p.reqID, Size: p.n, HasSize: true}.Put(dst)
 }
 
-// progressRndvZcopy sends the part in messages from the user's memory. A part
-// without bytes takes a message too: 1.13.1 asks for the data of an empty
+// rndvZcopy sends the part in messages from the user's memory.
+type rndvZcopy struct{ basics }
+
+func (rndvZcopy) about() protocolInfo {
+	return protocolInfo{name: "rndv am zero-copy", kind: kindWrite}
+}
+
+// progress sends at least one message: 1.13.1 asks for the data of an empty
 // message and waits for it.
-func progressRndvZcopy(r *Request) error {
-	for first := true; first || r.offset < r.part.n; first = false {
+func (rndvZcopy) progress(r *Request) error {
+	p := &r.offer.part
+	for first := true; first || r.offset < p.n; first = false {
 		var n int
-		n, r.frag = r.data.gather(r.iovec(), r.part.off+r.offset, min(r.part.n-r.offset, r.ep.cfg.maxZcopy-proto.RndvDataSize))
+		n, r.frag = r.data.gather(r.iovec(), p.off+r.offset, min(p.n-r.offset, r.ep.cfg.maxZcopy-proto.RndvDataSize))
 		r.addHandles(n, amLane)
 		r.comp.Count++
-		err := r.ep.ue.AMZcopy(uct.AMID(proto.IDRndvData), r, r.iov[:n], 0, &r.comp)
+		err := r.ep.ue.AMZcopy(uct.AMID(proto.IDRndvData), r.hooks(), r.iov[:n], 0, &r.comp)
 		if err := r.fragmentSent(err); err != nil {
 			return err
 		}
@@ -224,15 +260,24 @@ func progressRndvZcopy(r *Request) error {
 	return nil
 }
 
-// progressRndvBcopy sends the part in copied messages, at least one.
-func progressRndvBcopy(r *Request) error {
-	for first := true; first || r.offset < r.part.n; first = false {
+func (rndvZcopy) completed(r *Request, err error) { r.partSent(err) }
+
+func (rndvZcopy) pack(r *Request, dst []byte) int { return packRndvHeader(r, dst) }
+
+// rndvBcopy sends the part in copied messages, at least one.
+type rndvBcopy struct{ basics }
+
+func (rndvBcopy) about() protocolInfo { return protocolInfo{name: "rndv am copy-in", kind: kindWrite} }
+
+func (rndvBcopy) progress(r *Request) error {
+	p := &r.offer.part
+	for first := true; first || r.offset < p.n; first = false {
 		r.comp.Count++
-		_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvData), r, 0, &r.comp)
+		_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvData), r.hooks(), 0, &r.comp)
 		accepted := err == nil || err == ucs.InProgress
 		if err := r.fragmentSent(err); err != nil {
 			if accepted { // the datatype gave up: the receiver must not wait for the rest
-				r.ep.sendAbort(r.part.reqID, r.part.n-r.offset)
+				r.ep.sendAbort(p.reqID, p.n-r.offset)
 			}
 			return err
 		}
@@ -241,33 +286,30 @@ func progressRndvBcopy(r *Request) error {
 	return nil
 }
 
-func packRndvHeader(r *Request, dst []byte) int {
-	return proto.RndvData{RecvReqID: r.part.reqID, Offset: r.offset}.Put(dst)
-}
+func (rndvBcopy) completed(r *Request, err error) { r.partSent(err) }
 
-func packRndvData(r *Request, dst []byte) int {
+func (rndvBcopy) pack(r *Request, dst []byte) int {
 	n := packRndvHeader(r, dst)
-	room := min(len(dst), r.ep.cfg.maxBcopy) - n
-	r.frag = r.data.packAt(dst[n:n+min(room, r.part.n-r.offset)], r.part.off+r.offset)
-	return n + r.frag
+	p := &r.offer.part
+	return n + r.packFragment(dst, n, p.n-r.offset, p.off+r.offset)
 }
 
-// offersData reports whether r is a send that the peer may ask the data of.
-func (r *Request) offersData() bool {
-	return r != nil && (r.proto == &rndvRTS || r.proto == &rndvPut || r.proto == &rndvZcopy || r.proto == &rndvBcopy)
+func packRndvHeader(r *Request, dst []byte) int {
+	return proto.RndvData{RecvReqID: r.offer.part.reqID, Offset: r.offset}.Put(dst)
 }
 
 // partSent is told that the transport is done with a part.
-func partSent(r *Request, err error) {
-	r.arrived += r.part.n
-	if err != nil || r.arrived >= r.data.length {
+func (r *Request) partSent(err error) {
+	o := r.offer
+	o.sent += o.part.n
+	if err != nil || o.sent >= r.data.length {
 		r.finish(err)
 		return
 	}
 	r.comp.Count = 1
-	if len(r.parts) > 0 {
-		p := r.parts[0]
-		r.parts = r.parts[1:]
+	if len(o.parts) > 0 {
+		p := o.parts[0]
+		o.parts = o.parts[1:]
 		r.sendPart(p)
 		return
 	}
@@ -275,7 +317,7 @@ func partSent(r *Request, err error) {
 		r.finish(err)
 		return
 	}
-	r.proto = &rndvRTS
+	r.proto = rndvOffer{}
 	r.ep.outstanding.push(r)
 }
 
@@ -287,7 +329,7 @@ func (w *Worker) onRndvATS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		return w.malformed(err)
 	}
 	r := w.requestIDs.Get(uint64(h.ReqID))
-	if r == nil || r.proto != &rndvRTS {
+	if !r.is(kindOffer) {
 		w.stats.Dropped++
 		return nil
 	}

@@ -3,7 +3,6 @@ package ucp
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -46,7 +45,9 @@ func (s *source) SourceGone() {
 	if s.held == 0 && s.opened == 0 {
 		w.leave(s)
 	} // or it still counts: closing a connection gives nothing back
-	w.orphan(&s.fragments)
+	for _, f := range w.families {
+		f.sourceGone(s)
+	}
 }
 
 // leave takes a source off the list.
@@ -116,124 +117,27 @@ func (w *Worker) evict(s *source, reason error) {
 	w.stats.Evicted++
 	w.leave(s)
 	w.evicting = true
-	for d := w.tm.oldest(); d != nil; {
-		next := d.links[arrivalLinks].next
-		if d.from == s {
-			w.discardMessage(d)
-		}
-		d = next
+	for _, f := range w.families {
+		f.evict(s, reason)
 	}
-	for a := s.fragments.head; a != nil; {
-		next := a.next
-		if a.req == nil {
-			w.giveUp(a, reason)
-		}
-		a = next
-	}
-	w.endpoints.Each(func(ep *Endpoint) {
-		if ep.openedBy == s {
-			ep.destroy(ucs.ErrCanceled)
-		}
-	})
 	if s.uct != nil {
 		s.uct.Drop(reason)
 	}
 	w.evicting = false
 }
 
-// orphanTime is how long the rest of a message may take after the end of the
-// connection that brought its last fragment. The fragments of one message may
-// travel over several connections, which do not end at once.
-const orphanTime = time.Second
-
-// orphan is called with the incomplete messages of a connection that is over.
-func (w *Worker) orphan(l *assemblyList) {
-	if l.head == nil || w.closed {
-		return
-	}
-	until := w.uctw.Now() + orphanTime
-	for a := l.head; a != nil; a = l.head {
-		a.until = until
-		a.moveTo(&w.orphans)
-	}
-	w.watchOrphans()
+// countAs notes who opened an endpoint that the user does not know of yet.
+func (ep *Endpoint) countAs(from *source) {
+	ep.openedBy = from
+	ep.w.unexpected++
+	from.opened++
 }
 
-// watchOrphans sees to it that the oldest orphan is looked at in time: by a
-// timer, or where there is no descriptor for one in every round of progress,
-// which also tries again to set it.
-func (w *Worker) watchOrphans() {
-	a := w.orphans.head
-	if a == nil {
-		w.untimed = false
-		return
+// uncount ends that.
+func (ep *Endpoint) uncount() {
+	if ep.openedBy != nil {
+		ep.openedBy.opened--
+		ep.w.unexpected--
+		ep.openedBy = nil
 	}
-	wait := a.until - w.uctw.Now()
-	var err error
-	if w.orphanTimer == nil {
-		w.orphanTimer, err = w.uctw.Timers().After(wait, func() { w.expireOrphans() })
-	} else {
-		err = w.orphanTimer.Reset(wait)
-	}
-	if err != nil && !w.untimed {
-		log.Warn("no timer for incomplete messages", zap.String("worker", w.name), zap.Error(err))
-	}
-	w.untimed = err != nil
-}
-
-// expireOrphans ends the messages whose rest has not come, and returns their
-// number.
-func (w *Worker) expireOrphans() int {
-	n := 0
-	now := w.uctw.Now()
-	for a := w.orphans.head; a != nil && a.until <= now; a = w.orphans.head {
-		w.abandon(a)
-		n++
-	}
-	w.watchOrphans()
-	return n
-}
-
-// abandon ends a message that will never be complete.
-func (w *Worker) abandon(a *assembly) {
-	w.stats.Abandoned++
-	err := fmt.Errorf("ucp: the connection broke in the middle of a message: %w", ucs.ErrConnectionReset)
-	if a.req == nil {
-		w.giveUp(a, err)
-		return
-	}
-	w.forget(a)
-	a.end(err)
-	w.putAssembly(a)
-}
-
-// giveUp ends a message without a receive that will never be complete.
-func (w *Worker) giveUp(a *assembly, err error) {
-	switch {
-	case a.message == nil: // nobody has seen it, or its receive is over
-		w.discard(a)
-	case a.message.removed: // in the hands of the user
-		w.forget(a)
-		a.dropPieces()
-		a.err = err
-	default:
-		w.discardMessage(a.message)
-	}
-}
-
-// discardMessage gives up an unexpected message.
-func (w *Worker) discardMessage(d *TagMessage) {
-	w.tm.removeUnexpected(d)
-	if a := d.assembly; a != nil {
-		w.discard(a)
-	}
-	w.putMessage(d)
-}
-
-// discard gives up what has come of a message that no receive has. The assembly
-// is not used again: a handler up the stack may be at it.
-func (w *Worker) discard(a *assembly) {
-	w.forget(a)
-	a.dropPieces()
-	a.message, a.discard = nil, true
 }

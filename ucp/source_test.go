@@ -37,7 +37,7 @@ func middle(id proto.MessageID, off int, payload []byte) []byte {
 	return append(proto.EagerMiddle{MsgID: id, Offset: off}.Append(nil), payload...)
 }
 
-func eager(tag Tag, payload []byte) []byte {
+func eagerOnly(tag Tag, payload []byte) []byte {
 	return append(proto.EagerOnly{Tag: tag}.Append(nil), payload...)
 }
 
@@ -51,7 +51,7 @@ func (v *victim) handle(h uct.AMHandler, c *conn, data []byte) {
 
 // passOrphanTime lets the time pass that orphans have.
 func (v *victim) passOrphanTime() {
-	for a := v.orphans.head; a != nil; a = a.next {
+	for a := v.eager.orphans.head; a != nil; a = a.next {
 		a.until = 0
 	}
 	v.expireOrphans()
@@ -60,8 +60,8 @@ func (v *victim) passOrphanTime() {
 // checkEmpty: nothing is held for anybody.
 func (v *victim) checkEmpty(conns ...*conn) {
 	v.Helper()
-	if n, bytes := len(v.assemblies), v.held(); n != 0 || bytes != 0 || v.orphans.head != nil {
-		v.Errorf("%d assemblies and %d bytes are left, orphans %v", n, bytes, v.orphans.head != nil)
+	if n, bytes := len(v.eager.assemblies), v.held(); n != 0 || bytes != 0 || v.eager.orphans.head != nil {
+		v.Errorf("%d assemblies and %d bytes are left, orphans %v", n, bytes, v.eager.orphans.head != nil)
 	}
 	for _, s := range append(v.sources, &v.unnamed) {
 		if s.held != 0 || s.opened != 0 || s.fragments.head != nil {
@@ -212,16 +212,16 @@ func TestOrphansWithoutTimer(t *testing.T) {
 	restore := noDescriptors(t)
 	c.Gone()
 	v.Progress()
-	if !v.untimed || v.orphanTimer != nil || r.Done() {
+	if !v.eager.untimed || v.eager.timer != nil || r.Done() {
 		t.Fatalf("there is a timer, or the receive is done %v: the test tests nothing", r.Done())
 	}
 	if err := v.arm(); !errors.Is(err, ucs.ErrBusy) {
 		t.Errorf("asleep without a timer: %v", err)
 	}
-	v.orphans.head.until = 0 // the time passes
+	v.eager.orphans.head.until = 0 // the time passes
 	v.Progress()
-	if !r.Done() || !errors.Is(r.Err(), ucs.ErrConnectionReset) || v.untimed {
-		t.Errorf("the receive: done %v, %v, still without timer %v", r.Done(), r.Err(), v.untimed)
+	if !r.Done() || !errors.Is(r.Err(), ucs.ErrConnectionReset) || v.eager.untimed {
+		t.Errorf("the receive: done %v, %v, still without timer %v", r.Done(), r.Err(), v.eager.untimed)
 	}
 
 	again := v.post(1, 100)
@@ -231,7 +231,7 @@ func TestOrphansWithoutTimer(t *testing.T) {
 	v.Progress()
 	restore()
 	v.Progress()
-	if v.untimed || v.orphanTimer == nil {
+	if v.eager.untimed || v.eager.timer == nil {
 		t.Error("the timer was not tried again")
 	}
 	if err := again.Wait(t.Context()); !errors.Is(err, ucs.ErrConnectionReset) {
@@ -266,13 +266,13 @@ func TestHogGivesWay(t *testing.T) {
 	v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
 	v.log.Expect("dropping the connection that holds most")
 	hog, modest := newConn(), newConn()
-	v.handle(v.onEagerOnly(), modest, eager(1, make([]byte, 100)))
+	v.handle(v.onEagerOnly(), modest, eagerOnly(1, make([]byte, 100)))
 	v.handle(v.onEagerFirst, hog, first(2, 7, 60_000, make([]byte, 1000)))
 	v.handle(v.onEagerMiddle, hog, middle(8, 40, make([]byte, 1000)))
 	v.handle(v.onEagerFirst, hog, first(4, 9, 60_000, make([]byte, 1000)))
 	fourth := v.post(4, 60_000) // this one is half received
 	v.fill(hog)
-	v.handle(v.onEagerOnly(), modest, eager(1, make([]byte, 6000)))
+	v.handle(v.onEagerOnly(), modest, eagerOnly(1, make([]byte, 6000)))
 	if !errors.Is(hog.dropped, ucs.ErrExceedsLimit) || modest.dropped != nil {
 		t.Fatalf("dropped: %v and %v", hog.dropped, modest.dropped)
 	}
@@ -296,7 +296,7 @@ func TestHogGivesWay(t *testing.T) {
 		t.Errorf("%d connections dropped", v.Stats().Evicted)
 	}
 	// One that exceeds the limit by itself.
-	if err := v.onEagerOnly()(&newConn().Source, eager(1, make([]byte, 70_000)), nil); !errors.Is(err, ucs.ErrExceedsLimit) {
+	if err := v.onEagerOnly()(&newConn().Source, eagerOnly(1, make([]byte, 70_000)), nil); !errors.Is(err, ucs.ErrExceedsLimit) {
 		t.Error(err)
 	}
 }

@@ -50,9 +50,9 @@ func (d *TagMessage) Info() TagRecvInfo { return TagRecvInfo{SenderTag: d.tag, L
 // newMessage takes a message object from the worker's free list.
 func (w *Worker) newMessage(from *source, tag Tag, kind messageKind, total int) *TagMessage {
 	var d *TagMessage
-	if n := len(w.freeMessages); n > 0 {
-		d = w.freeMessages[n-1]
-		w.freeMessages = w.freeMessages[:n-1]
+	if n := len(w.tag.free); n > 0 {
+		d = w.tag.free[n-1]
+		w.tag.free = w.tag.free[:n-1]
 	} else {
 		d = &TagMessage{w: w}
 	}
@@ -70,8 +70,8 @@ func (w *Worker) putMessage(d *TagMessage) {
 		w.dropContents(d)
 	}
 	d.sync, d.removed = false, false
-	if len(w.freeMessages) < maxFreeMessages {
-		w.freeMessages = append(w.freeMessages, d)
+	if len(w.tag.free) < maxFreeMessages {
+		w.tag.free = append(w.tag.free, d)
 	}
 }
 
@@ -123,4 +123,34 @@ func (d *TagMessage) keep(data []byte, desc *uct.AMDesc) bool {
 	d.from.held += cap(d.buf)
 	d.data = d.buf[:copyBytes(d.buf[:cap(d.buf)], data)]
 	return false
+}
+
+// lose implements assemblyOwner. A message in the hands of the user stays, and
+// says so when it is received.
+func (d *TagMessage) lose(err error) {
+	w, a := d.w, d.assembly
+	if !d.removed {
+		w.discardMessage(d)
+		return
+	}
+	w.forget(a)
+	a.dropPieces()
+	a.err = err
+}
+
+// discardMessage gives up an unexpected message.
+func (w *Worker) discardMessage(d *TagMessage) {
+	w.tag.removeUnexpected(d)
+	if a := d.assembly; a != nil {
+		w.discard(a)
+	}
+	w.putMessage(d)
+}
+
+// dropMessages gives up the messages nobody has received. Some are kept in
+// memory of a transport, which must have it back before it is closed.
+func (w *Worker) dropMessages() {
+	for d := w.tag.oldest(); d != nil; d = w.tag.oldest() {
+		w.discardMessage(d)
+	}
 }

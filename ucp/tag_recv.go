@@ -12,16 +12,16 @@ import (
 // the contents of buf and does not disturb the sender; a shorter one is a
 // success. With a message already here the receive may be done in the call.
 func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
-	if !w.tagOK {
+	if !w.tag.on {
 		return nil, ucs.ErrInvalidParam
 	}
-	d := w.tm.findUnexpected(tag, mask)
+	d := w.tag.findUnexpected(tag, mask)
 	if p != nil && !p.plain() || d != nil && d.kind != messageEager {
 		return w.tagRecv(tag, mask, buf, p, d)
 	}
 	w.stats.TagRecvs++
 	if d != nil {
-		w.tm.removeUnexpected(d)
+		w.tag.removeUnexpected(d)
 		return nil, w.take(d, buf, p)
 	}
 	r := w.getRequest()
@@ -32,7 +32,7 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 	}
 	r.data.buf, r.data.length = buf, len(buf)
 	r.tag, r.mask = tag, mask
-	w.tm.addExpected(r)
+	w.tag.addExpected(r)
 	return r, nil
 }
 
@@ -67,13 +67,36 @@ func (w *Worker) tagRecv(tag, mask Tag, buf []byte, p *RequestParams, d *TagMess
 	}
 	w.stats.TagRecvs++
 	if d == nil {
-		w.tm.addExpected(r)
+		w.tag.addExpected(r)
 		r.state &^= stateInCall
 		return r, nil
 	}
-	w.tm.removeUnexpected(d)
+	w.tag.removeUnexpected(d)
 	w.receive(r, d)
 	return r.recvResult(p)
+}
+
+// Cancel asks for the end of an operation: it finishes either completed or with
+// ucs.ErrCanceled, not both, and its callback runs. Only tag receives that have
+// not been matched can be canceled; other requests go on.
+func (w *Worker) Cancel(r *Request) {
+	if r == nil || r.w != w || r.state&(stateDone|stateExpect) != stateExpect {
+		return
+	}
+	w.tag.removeExpected(r)
+	r.finish(ucs.ErrCanceled)
+}
+
+// cancelReceives ends the posted receives.
+func (w *Worker) cancelReceives() {
+	for i := range w.tag.exact {
+		for r := w.tag.exact[i].head; r != nil; r = w.tag.exact[i].head {
+			w.Cancel(r)
+		}
+	}
+	for r := w.tag.wild.head; r != nil; r = w.tag.wild.head {
+		w.Cancel(r)
+	}
 }
 
 // TagProbe looks for a message that has arrived, without progress, and returns
@@ -81,15 +104,15 @@ func (w *Worker) tagRecv(tag, mask Tag, buf []byte, p *RequestParams, d *TagMess
 // is taken out: it must be received with TagMessageRecv, once. Without remove
 // the message is only an indication and cannot be received.
 func (w *Worker) TagProbe(tag, mask Tag, remove bool) (*TagMessage, TagRecvInfo, bool) {
-	if !w.tagOK {
+	if !w.tag.on {
 		return nil, TagRecvInfo{}, false
 	}
-	d := w.tm.findUnexpected(tag, mask)
+	d := w.tag.findUnexpected(tag, mask)
 	if d == nil {
 		return nil, TagRecvInfo{}, false
 	}
 	if remove {
-		w.tm.removeUnexpected(d)
+		w.tag.removeUnexpected(d)
 		d.removed = true
 	}
 	return d, d.Info(), true
@@ -116,7 +139,7 @@ func (w *Worker) TagMessageRecv(m *TagMessage, buf []byte, p *RequestParams) (*R
 
 // startRecv makes the request of a receive.
 func (w *Worker) startRecv(buf []byte, p *RequestParams) (*Request, error) {
-	if !w.tagOK {
+	if !w.tag.on {
 		return nil, ucs.ErrInvalidParam
 	}
 	r, err := w.useRequest(p)
@@ -160,9 +183,9 @@ func (w *Worker) receive(r *Request, d *TagMessage) {
 		a.check(w)
 	case messageRndv:
 		rts := d.rndv
-		w.offerKey = append(w.offerKey[:0], d.data...)
+		w.rndv.key = append(w.rndv.key[:0], d.data...)
 		w.putMessage(d)
-		w.fetch(r, &rts, w.offerKey)
+		w.fetchTagged(r, &rts, w.rndv.key)
 		return
 	}
 	if sync {
@@ -199,7 +222,7 @@ func (w *Worker) onEagerOnly() uct.AMHandler {
 		if err != nil {
 			return w.malformed(err)
 		}
-		if r := w.tm.matchExpected(h.Tag); r != nil {
+		if r := w.tag.matchExpected(h.Tag); r != nil {
 			r.deliver(h.Tag, payload)
 			return nil
 		}
@@ -215,7 +238,7 @@ func (w *Worker) onEagerSyncOnly(src *uct.Source, data []byte, desc *uct.AMDesc)
 	if err != nil {
 		return w.malformed(err)
 	}
-	if r := w.tm.matchExpected(h.Tag); r != nil {
+	if r := w.tag.matchExpected(h.Tag); r != nil {
 		r.deliver(h.Tag, payload)
 		w.sendSyncAck(h.EpID, h.ReqID)
 		return nil
@@ -236,7 +259,7 @@ func (w *Worker) keepMessage(from *source, tag Tag, payload []byte, desc *uct.AM
 	w.stats.Unexpected++
 	d := w.newMessage(from, tag, messageEager, len(payload))
 	kept := d.keep(payload, desc)
-	w.tm.addUnexpected(d)
+	w.tag.addUnexpected(d)
 	if kept {
 		return d, ucs.InProgress
 	}

@@ -131,17 +131,17 @@ func (v *victim) dropped(what string, err error) {
 // receives are put aside meanwhile.
 func (v *victim) syncSend(tag Tag) *Request {
 	v.Helper()
-	posted := v.tm
-	v.tm = tagMatcher{}
+	posted := v.tag.tagMatcher
+	v.tag.tagMatcher = tagMatcher{}
 	req, err := v.ep.TagSendSync(tag, make([]byte, 8), nil)
 	if err != nil || req.Done() {
 		v.Fatalf("synchronous send: %v, %v", req, err)
 	}
-	for d := v.tm.oldest(); d != nil; d = v.tm.oldest() {
-		v.tm.removeUnexpected(d)
+	for d := v.tag.oldest(); d != nil; d = v.tag.oldest() {
+		v.tag.removeUnexpected(d)
 		v.putMessage(d)
 	}
-	v.tm = posted
+	v.tag.tagMatcher = posted
 	return req
 }
 
@@ -149,11 +149,11 @@ func (v *victim) syncSend(tag Tag) *Request {
 func (v *victim) offer(n int) *Request {
 	v.Helper()
 	req, err := v.ep.TagSend(0xBAD, make([]byte, n), nil)
-	if err != nil || req == nil || req.Done() || req.proto != &rndvRTS {
+	if err != nil || req == nil || req.Done() || !req.is(kindOffer) {
 		v.Fatalf("a large send is no offer: %v, %v", req, err)
 	}
-	for d := v.tm.oldest(); d != nil; d = v.tm.oldest() {
-		v.tm.removeUnexpected(d)
+	for d := v.tag.oldest(); d != nil; d = v.tag.oldest() {
+		v.tag.removeUnexpected(d)
 		v.putMessage(d)
 	}
 	return req
@@ -173,7 +173,7 @@ func (v *victim) fetching(buf []byte) *Request {
 		v.Fatal(err)
 	}
 	v.stats.Dropped = 0 // the answer to a request that is not there
-	if req.Done() || req.proto != &rndvRTR {
+	if req.Done() || !req.is(kindAsk) {
 		v.Fatal("the receive does not wait for data")
 	}
 	return req

@@ -122,7 +122,7 @@ func (w *Worker) arm() error {
 	if w.dispatched.head != nil || w.copying.head != nil {
 		return ucs.ErrBusy
 	}
-	if w.untimed { // nothing would wake the sleeper; it lasts for orphanTime at most
+	if w.eager.untimed { // nothing would wake the sleeper; it lasts for orphanTime at most
 		return ucs.ErrBusy
 	}
 	return w.uctw.Arm()

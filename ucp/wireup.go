@@ -16,24 +16,65 @@ import (
 // needs the peer's id. The messages come over any connection of the peer, in any
 // order with data.
 
-// wireupMessage is the protocol of wireup messages. A request that carries one
-// belongs to nobody and vanishes when sent.
-var wireupMessage = protocol{
-	name: "wireup",
-	progress: func(r *Request) error {
-		_, err := r.ep.am().AMBcopy(uct.AMID(proto.IDWireup), r, uct.SendSignaled, nil)
-		return controlSent(r, err)
-	},
-	pack: func(r *Request, dst []byte) int { return copy(dst, r.data.buf) },
+// wireupFamily is how the two sides of an endpoint get to know each other, and find
+// out that the other one has gone.
+type wireupFamily struct{ noFamily }
+
+func (wireupFamily) about() familyInfo { return familyInfo{name: "wireup"} }
+
+func (wireupFamily) handlers(w *Worker) []handler { return []handler{{proto.IDWireup, w.onWireup}} }
+
+// opened looks after the endpoint's peer from now on.
+func (wireupFamily) opened(ep *Endpoint) { ep.w.watch() }
+
+// closed forgets who opened the endpoint, and that it waits for a counterpart.
+func (wireupFamily) closed(ep *Endpoint) {
+	ep.uncount()
+	if ep.peer != nil {
+		ep.peer.forget(ep)
+		ep.w.releasePeer(ep.peer)
+	}
 }
+
+// provide asks the peer for its id.
+func (wireupFamily) provide(ep *Endpoint) error {
+	if ep.lacks&needID == 0 || ep.state&epRequested != 0 {
+		return nil
+	}
+	return ep.requestWireup()
+}
+
+// evict closes the endpoints that the peer of a connection has opened.
+func (wireupFamily) evict(s *source, _ error) {
+	s.w.endpoints.Each(func(ep *Endpoint) {
+		if ep.openedBy == s {
+			ep.destroy(ucs.ErrCanceled)
+		}
+	})
+}
+
+// count fills in the number of endpoints.
+func (wireupFamily) count(w *Worker, s *Stats) { s.Endpoints = w.endpoints.Len() }
+
+// wireupMessage carries a packed wireup message. Its request belongs to nobody and
+// vanishes when sent.
+type wireupMessage struct{ basics }
+
+func (wireupMessage) about() protocolInfo { return protocolInfo{name: "wireup"} }
+
+func (wireupMessage) progress(r *Request) error {
+	return r.sendControl(proto.IDWireup, uct.SendSignaled)
+}
+
+func (wireupMessage) pack(r *Request, dst []byte) int { return copy(dst, r.data.buf) }
 
 // sendWireup sends one wireup message with the given address. The error says
 // that there is no way to; one of sending arrives like that of any message.
 func (ep *Endpoint) sendWireup(t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) error {
-	return ep.sendWireupBy(&wireupMessage, t, dst, addr)
+	return ep.sendWireupBy(wireupMessage{}, t, dst, addr)
 }
 
-func (ep *Endpoint) sendWireupBy(p *protocol, t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) error {
+func (ep *Endpoint) sendWireupBy(p protocol, t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) error {
 	m := proto.Wireup{Type: t, ErrMode: ep.errMode, ConnSN: ep.connSN, SrcEp: ep.localID, DstEp: dst, Address: addr}
 	packed, err := m.Append(nil)
 	if err == nil && len(packed) > ep.cfg.maxBcopy {
@@ -178,22 +219,6 @@ func (w *Worker) acceptEndpoint(from *source, p *peer, m *proto.Wireup) error {
 	ep.sendWireup(proto.WireupReply, m.SrcEp, w.emptyAddress())
 	ep.connected(m.SrcEp)
 	return nil
-}
-
-// countAs notes who opened an endpoint that the user does not know of yet.
-func (ep *Endpoint) countAs(from *source) {
-	ep.openedBy = from
-	ep.w.unexpected++
-	from.opened++
-}
-
-// uncount ends that.
-func (ep *Endpoint) uncount() {
-	if ep.openedBy != nil {
-		ep.openedBy.opened--
-		ep.w.unexpected--
-		ep.openedBy = nil
-	}
 }
 
 // onEpCheck answers a peer that asks whether its counterpart still exists. Only

@@ -3,7 +3,6 @@ package ucp
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"sync/atomic"
 
 	"github.com/google/uuid"
@@ -13,7 +12,6 @@ import (
 	"github.com/ucx-go/ucx/ucp/internal/bufpool"
 	"github.com/ucx-go/ucx/ucp/internal/idtable"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -67,36 +65,27 @@ type Worker struct {
 
 	unopened []skippedResource // resources of the context that gave no interface
 
-	tm             tagMatcher
-	assemblies     map[proto.MessageID]*assembly
-	nextMessageID  proto.MessageID
-	freeRequests   *Request
-	spare          *Request   // lent to short sends
-	madeRequests   []*Request // only with a RequestCleanup hook
-	freeMessages   []*TagMessage
-	freeAssemblies []*assembly
-	buffers        bufpool.Pool
-	kept           int  // bytes of unexpected messages besides buffers
-	maxHeld        int  // what both may come to
-	evicting       bool // ends are put off: a handler up the stack is in the middle of something
-	requestIDs     idtable.Table[Request]
-	attached       []*attachment // memory of peers, the latest used first
-	noWayBack      bool          // a peer that could not be answered was logged
-	offerKey       []byte        // of the offer that is being received
-	copying        requestList   // what is copied to or from it by us, a piece a round
-	pieceSize      int
+	families []family // that the context was made for
+	workerState
 
-	sources     []*source    // connections that made the worker hold something
-	unnamed     source       // of transports that do not tell them apart
-	orphans     assemblyList // incomplete messages of connections that are over
-	orphanTimer *event.Timer
-	untimed     bool // the timer could not be set: progress looks after the orphans
+	freeRequests *Request
+	spare        *Request   // lent to short sends
+	madeRequests []*Request // only with a RequestCleanup hook
+	requestIDs   idtable.Table[Request]
+	copying      requestList // what is copied to or from it by us, a piece a round
+	pieceSize    int
+
+	sources   []*source    // connections that made the worker hold something
+	unnamed   source       // of transports that do not tell them apart
+	buffers   bufpool.Pool // for messages that nobody has received
+	kept      int          // bytes of such messages besides buffers
+	maxHeld   int          // what both may come to
+	evicting  bool         // ends are put off: a handler up the stack is in the middle of something
+	noWayBack bool         // a peer that could not be answered was logged
 
 	endpoints   idtable.Table[Endpoint]
-	keys        *Rkey // open ones
 	peers       map[uint64]*peer
 	unexpected  int // endpoints opened by peers
-	serving     int // answers to one-sided operations of peers under way
 	configs     map[string]*epConfig
 	described   proto.WorkerAddress // what packAddress has found
 	address     Address             // that, packed for peers
@@ -105,7 +94,6 @@ type Worker struct {
 	stats       Stats
 	dispatching *Request    // is being tried again by its lane
 	dispatched  requestList // finished in their dispatch, to be ended
-	tagOK       bool        // tagged messages may be used
 	inProgress  bool
 	closed      bool
 	blockedCall atomic.Bool // a call that waits is under way
@@ -138,22 +126,25 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		return nil, err
 	}
 	w := &Worker{
-		ctx:           c,
-		params:        p,
-		name:          entityName(p.Name, "ucp-worker", &workerSeq),
-		uuid:          newWorkerUUID(),
-		assemblies:    make(map[proto.MessageID]*assembly),
-		nextMessageID: proto.MessageID(rand.Uint64()),
-		peers:         make(map[uint64]*peer),
-		configs:       make(map[string]*epConfig),
+		ctx:     c,
+		params:  p,
+		name:    entityName(p.Name, "ucp-worker", &workerSeq),
+		uuid:    newWorkerUUID(),
+		peers:   make(map[uint64]*peer),
+		configs: make(map[string]*epConfig),
 	}
 	w.unnamed.w = w
 	w.pieceSize = max(c.settings.RkeyPtrSeg.Int(copyPiece), 1)
 	w.maxHeld = c.settings.MaxUnexpected.Int(math.MaxInt)
 	w.wake.eventFD = -1
-	w.tagOK = c.params.Features&FeatureTag != 0
 	for _, m := range c.mds {
 		w.mds = append(w.mds, m.md)
+	}
+	for _, f := range families {
+		if w.has(f) {
+			w.families = append(w.families, f)
+			f.start(w)
+		}
 	}
 	if err := w.open(); err != nil {
 		w.Close()
@@ -245,26 +236,13 @@ func canSleep(a *uct.IfaceAttr) bool {
 	return a.Resource.Type == uct.DeviceSelf || a.Events&uct.EventFD != 0 || a.Flags&messages == 0
 }
 
-// setHandlers connects the active messages of the requested features.
+// setHandlers connects the active messages of the families.
 func (w *Worker) setHandlers(i *iface) error {
-	handlers := map[proto.AMID]uct.AMHandler{proto.IDWireup: w.onWireup}
-	if w.ctx.params.Features&FeatureTag != 0 {
-		handlers[proto.IDEagerOnly] = w.onEagerOnly()
-		handlers[proto.IDEagerFirst] = w.onEagerFirst
-		handlers[proto.IDEagerMiddle] = w.onEagerMiddle
-		handlers[proto.IDEagerSyncOnly] = w.onEagerSyncOnly
-		handlers[proto.IDEagerSyncFirst] = w.onEagerSyncFirst
-		handlers[proto.IDEagerSyncAck] = w.onEagerSyncAck
-		handlers[proto.IDRndvRTS] = w.onRndvRTS
-		handlers[proto.IDRndvRTR] = w.onRndvRTR
-		handlers[proto.IDRndvData] = w.onRndvData
-		handlers[proto.IDRndvATS] = w.onRndvATS
-		handlers[proto.IDRndvATP] = w.onRndvATP
-	}
-	w.addRMAHandlers(handlers)
-	for id, h := range handlers {
-		if err := i.uct.SetAMHandler(uct.AMID(id), h); err != nil {
-			return err
+	for _, f := range w.families {
+		for _, h := range f.handlers(w) {
+			if err := i.uct.SetAMHandler(uct.AMID(h.id), h.fn); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -283,14 +261,14 @@ func (w *Worker) Progress() int {
 	}
 	w.inProgress = true
 	n := w.uctw.Progress()
-	if r := w.copying.head; r != nil {
-		r.proto.piece(r)
+	if r := w.copying.pop(); r != nil {
+		r.run()
 		n++
 	}
 	if w.dispatched.head != nil {
 		n += w.finishDispatched()
 	}
-	if w.untimed {
+	if w.eager.untimed {
 		n += w.expireOrphans()
 	}
 	w.inProgress = false
@@ -300,9 +278,9 @@ func (w *Worker) Progress() int {
 // Stats returns the counters of the worker.
 func (w *Worker) Stats() Stats {
 	s := w.stats
-	s.TagSends = s.EagerShort + s.EagerBcopy + s.EagerZcopy + s.EagerMulti + s.RndvSends
-	s.Endpoints = w.endpoints.Len()
-	s.UnexpectedBytes = w.held()
+	for _, f := range w.families {
+		f.count(w, &s)
+	}
 	return s
 }
 
@@ -316,12 +294,18 @@ func (w *Worker) Close() error {
 	if w.inProgress {
 		return fmt.Errorf("ucp: closing worker %s inside a callback: %w", w.name, ucs.ErrBusy)
 	}
-	w.closed, w.tagOK = true, false // callbacks find nothing to start anew
+	w.closed = true
+	for _, f := range w.families {
+		f.halt(w)
+	}
 	w.endpoints.Each(func(ep *Endpoint) { ep.destroy(ucs.ErrCanceled) })
 	w.finishDispatched()
-	w.cancelReceives()
-	w.dropMessages()
-	first := w.closeKeys()
+	var first error
+	for _, f := range w.families {
+		if err := f.stop(w); err != nil && first == nil {
+			first = err
+		}
+	}
 	for _, i := range w.ifaces {
 		if err := i.uct.Close(); err != nil && first == nil {
 			first = err
@@ -338,42 +322,7 @@ func (w *Worker) Close() error {
 			fn(r)
 		}
 	}
-	w.madeRequests, w.freeRequests, w.spare, w.freeMessages, w.freeAssemblies = nil, nil, nil, nil, nil
+	w.madeRequests, w.freeRequests, w.spare = nil, nil, nil
 	w.ctx.dropWorker()
 	return first
-}
-
-// cancelReceives ends the posted and the partly received receives.
-func (w *Worker) cancelReceives() {
-	for i := range w.tm.exact {
-		for r := w.tm.exact[i].head; r != nil; r = w.tm.exact[i].head {
-			w.Cancel(r)
-		}
-	}
-	for r := w.tm.wild.head; r != nil; r = w.tm.wild.head {
-		w.Cancel(r)
-	}
-	for _, a := range w.assemblies {
-		w.forget(a)
-		a.dropPieces()
-		if a.req != nil {
-			a.end(ucs.ErrCanceled)
-		}
-	}
-}
-
-// dropMessages gives up the messages nobody has received. Some are kept in
-// memory of a transport, which must have it back before it is closed.
-func (w *Worker) dropMessages() {
-	for d := w.tm.oldest(); d != nil; d = w.tm.oldest() {
-		w.discardMessage(d)
-	}
-}
-
-// malformed notes a message that makes no sense. Its error tells the transport
-// to drop the connection it came on.
-func (w *Worker) malformed(err error) error {
-	w.stats.Malformed++
-	log.Debug("malformed message", zap.String("worker", w.name), zap.Error(err))
-	return err
 }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm/rdmacmtest"
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/ucm"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -200,7 +199,7 @@ func TestFull(t *testing.T) {
 	open, opened := sys.channel, 0
 	sys.channel = func() (*rdmacm.EventChannel, error) {
 		if opened++; opened == 3 { // that of the listener, of the client, of its connection
-			return nil, &ucm.Error{Call: "open", Errno: syscall.EMFILE}
+			return nil, &rdmacm.Error{Call: "open", Errno: syscall.EMFILE}
 		}
 		return open()
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ucx-go/ucx/uct/ib/verbs"
-	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -50,7 +49,7 @@ func TestRDMAText(t *testing.T) {
 		t.Fatal(err)
 	}
 	denied := func(d *verbs.Device) (*verbs.Context, error) {
-		return nil, &uverbs.Error{Device: d.Uverbs, Call: "open " + d.Path, Errno: syscall.EACCES, Hint: "needs permission"}
+		return nil, &verbs.Error{Device: d.Uverbs, Call: "open " + d.Path, Errno: syscall.EACCES, Hint: "needs permission"}
 	}
 	const rxePort = `#
 #           Port: 1

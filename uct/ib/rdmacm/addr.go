@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"sync"
 
+	"github.com/ucx-go/ucx/internal/ib/cmabi"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
@@ -23,9 +23,9 @@ type Addr struct {
 
 // QueryAddr tells the addresses and the device.
 func (id *ID) QueryAddr() (Addr, error) {
-	var r abi.QueryAddrResp
-	req := abi.Query{Id: id.handle, Option: abi.RDMA_USER_CM_QUERY_ADDR}
-	if err := id.do(abi.RDMA_USER_CM_CMD_QUERY, abi.Bytes(&req), abi.Bytes(&r)); err != nil {
+	var r cmabi.QueryAddrResp
+	req := cmabi.Query{Id: id.handle, Option: cmabi.RDMA_USER_CM_QUERY_ADDR}
+	if err := id.do(cmabi.RDMA_USER_CM_CMD_QUERY, cmabi.Bytes(&req), cmabi.Bytes(&r)); err != nil {
 		return Addr{}, err
 	}
 	return Addr{
@@ -55,8 +55,8 @@ type Path struct {
 
 // QueryRoute tells the ways to the peer, none before they are resolved.
 func (id *ID) QueryRoute() ([]Path, error) {
-	var r abi.QueryRouteResp
-	if err := id.do(abi.RDMA_USER_CM_CMD_QUERY_ROUTE, abi.Bytes(&abi.Query{Id: id.handle}), abi.Bytes(&r)); err != nil {
+	var r cmabi.QueryRouteResp
+	if err := id.do(cmabi.RDMA_USER_CM_CMD_QUERY_ROUTE, cmabi.Bytes(&cmabi.Query{Id: id.handle}), cmabi.Bytes(&r)); err != nil {
 		return nil, err
 	}
 	list := make([]Path, min(int64(r.NumPaths), int64(len(r.IbRoute))))

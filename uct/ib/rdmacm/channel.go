@@ -10,9 +10,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/ib/cmabi"
+	"github.com/ucx-go/ucx/internal/ib/ucm"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/ucm"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
@@ -20,7 +20,7 @@ import (
 // has to be kept as long as its connections are to last, by itself or in an ID or
 // Conn: like a file it is closed when nothing refers to it any more.
 type EventChannel struct {
-	file    ucm.File
+	file    File
 	raw     syscall.RawConn
 	reading chan struct{} // holds one token while somebody waits
 	// reads is held for reading from the kernel's answer to the delivery of an event,
@@ -49,7 +49,7 @@ func NewEventChannel() (*EventChannel, error) {
 
 // NewChannel makes a channel of a connection manager that is open already and
 // closes it with the channel, also if this fails.
-func NewChannel(f ucm.File) (*EventChannel, error) {
+func NewChannel(f File) (*EventChannel, error) {
 	raw, err := f.Poll().SyscallConn()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("rdmacm: %s: %w: %w", f.Name(), err, ucs.ErrIO), f.Close())
@@ -69,7 +69,7 @@ func (c *EventChannel) FD() int {
 // do makes a command.
 func (c *EventChannel) do(cmd uint32, in, data []byte) error {
 	if e := c.file.Command(cmd, in, data); e != 0 {
-		return &ucm.Error{Call: abi.Lookup(cmd).Name, Errno: e}
+		return &ucm.Error{Call: cmabi.Lookup(cmd).Name, Errno: e}
 	}
 	return nil
 }
@@ -80,8 +80,8 @@ func (c *EventChannel) PollEvent() (*Event, error) {
 	c.reads.RLock()
 	defer c.reads.RUnlock()
 	for {
-		var r abi.EventResp
-		switch e := c.file.Command(abi.RDMA_USER_CM_CMD_GET_EVENT, abi.Bytes(&abi.GetEvent{}), abi.Bytes(&r)); e {
+		var r cmabi.EventResp
+		switch e := c.file.Command(cmabi.RDMA_USER_CM_CMD_GET_EVENT, cmabi.Bytes(&cmabi.GetEvent{}), cmabi.Bytes(&r)); e {
 		case 0:
 		case syscall.EAGAIN:
 			return nil, errNone
@@ -159,8 +159,8 @@ func (c *EventChannel) wake() { c.file.Poll().SetReadDeadline(time.Unix(1, 0)) }
 // deliver finds what an event is about. It is nil if that has been closed: here is
 // why an ID need not wait for its events to be acknowledged before it is closed, as
 // in C, where the event would point to what is freed.
-func (c *EventChannel) deliver(r *abi.EventResp) *Event {
-	if r.Event == abi.RDMA_CM_EVENT_MULTICAST_JOIN || r.Event == abi.RDMA_CM_EVENT_MULTICAST_ERROR {
+func (c *EventChannel) deliver(r *cmabi.EventResp) *Event {
+	if r.Event == cmabi.RDMA_CM_EVENT_MULTICAST_JOIN || r.Event == cmabi.RDMA_CM_EVENT_MULTICAST_ERROR {
 		c.mu.Lock()
 		m := c.groups[r.Uid]
 		c.mu.Unlock()
@@ -175,7 +175,7 @@ func (c *EventChannel) deliver(r *abi.EventResp) *Event {
 		return e
 	}
 	id := c.find(r)
-	if r.Event == abi.RDMA_CM_EVENT_CONNECT_REQUEST {
+	if r.Event == cmabi.RDMA_CM_EVENT_CONNECT_REQUEST {
 		return c.request(id, r)
 	}
 	if id == nil {
@@ -188,10 +188,10 @@ func (c *EventChannel) deliver(r *abi.EventResp) *Event {
 
 // find is the ID of an event, nil if it is closed. Kernels before 5.4 could tell
 // that a connection is established without the number we have given.
-func (c *EventChannel) find(r *abi.EventResp) *ID {
+func (c *EventChannel) find(r *cmabi.EventResp) *ID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r.Uid != 0 || r.Event != abi.RDMA_CM_EVENT_ESTABLISHED {
+	if r.Uid != 0 || r.Event != cmabi.RDMA_CM_EVENT_ESTABLISHED {
 		return c.ids[r.Uid]
 	}
 	for _, id := range c.ids {
@@ -204,7 +204,7 @@ func (c *EventChannel) find(r *abi.EventResp) *ID {
 
 // request makes the ID of one who connects. If nobody listens any more, it is
 // refused.
-func (c *EventChannel) request(listener *ID, r *abi.EventResp) *Event {
+func (c *EventChannel) request(listener *ID, r *cmabi.EventResp) *Event {
 	if listener == nil {
 		c.destroy(r.Id)
 		return nil
@@ -260,8 +260,8 @@ func (c *EventChannel) forget(id *ID) {
 // destroy ends something of the kernel. How many events it has told of does not
 // matter: see deliver.
 func (c *EventChannel) destroy(handle uint32) error {
-	var resp abi.DestroyIdResp
-	return c.do(abi.RDMA_USER_CM_CMD_DESTROY_ID, abi.Bytes(&abi.DestroyId{Id: handle}), abi.Bytes(&resp))
+	var resp cmabi.DestroyIdResp
+	return c.do(cmabi.RDMA_USER_CM_CMD_DESTROY_ID, cmabi.Bytes(&cmabi.DestroyId{Id: handle}), cmabi.Bytes(&resp))
 }
 
 // Close closes the channel and all its IDs; rdma_destroy_event_channel. GetEvent

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"syscall"
 
+	"github.com/ucx-go/ucx/internal/ib/cmabi"
+	"github.com/ucx-go/ucx/internal/ib/ucm"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/ucm"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
@@ -38,8 +38,8 @@ func (id *ID) Connect(p *ConnParam) error {
 	if err := checkData(p.PrivateData); err != nil {
 		return err
 	}
-	req := abi.Connect{ConnParam: p.abi(), Id: id.handle}
-	err := id.do(abi.RDMA_USER_CM_CMD_CONNECT, abi.Bytes(&req), nil)
+	req := cmabi.Connect{ConnParam: p.abi(), Id: id.handle}
+	err := id.do(cmabi.RDMA_USER_CM_CMD_CONNECT, cmabi.Bytes(&req), nil)
 	return id.tooMuch(err, p.PrivateData, MaxConnectData, MaxConnectDataUD)
 }
 
@@ -54,16 +54,16 @@ func (id *ID) Accept(p *ConnParam) error {
 	if err := checkData(p.PrivateData); err != nil {
 		return err
 	}
-	req := abi.Accept{Uid: id.uid, ConnParam: p.abi(), Id: id.handle}
-	err := id.do(abi.RDMA_USER_CM_CMD_ACCEPT, abi.Bytes(&req), nil)
+	req := cmabi.Accept{Uid: id.uid, ConnParam: p.abi(), Id: id.handle}
+	err := id.do(cmabi.RDMA_USER_CM_CMD_ACCEPT, cmabi.Bytes(&req), nil)
 	return id.tooMuch(err, p.PrivateData, MaxAcceptData, MaxAcceptDataUD)
 }
 
 // Establish tells the peer that has accepted that its answer has come and the queue
 // pair here is ready; rdma_establish. If it fails, the peer is told so.
 func (id *ID) Establish() error {
-	req := abi.Accept{Id: id.handle} // without parameters: not valid
-	return id.do(abi.RDMA_USER_CM_CMD_ACCEPT, abi.Bytes(&req), nil)
+	req := cmabi.Accept{Id: id.handle} // without parameters: not valid
+	return id.do(cmabi.RDMA_USER_CM_CMD_ACCEPT, cmabi.Bytes(&req), nil)
 }
 
 // Reject refuses a connection that a peer has asked for; rdma_reject. The peer gets
@@ -76,7 +76,7 @@ func (id *ID) RejectReason(reason RejectReason, data []byte) error {
 	if err := checkData(data); err != nil {
 		return err
 	}
-	req := abi.Reject{Id: id.handle, PrivateDataLen: uint8(len(data))}
+	req := cmabi.Reject{Id: id.handle, PrivateDataLen: uint8(len(data))}
 	copy(req.PrivateData[:], data)
 	switch reason {
 	case RejectConsumerDefined: // 0 is the same, on every kernel
@@ -85,7 +85,7 @@ func (id *ID) RejectReason(reason RejectReason, data []byte) error {
 	default:
 		return fmt.Errorf("rdmacm: rejecting for %v: %w", reason, ucs.ErrInvalidParam)
 	}
-	err := id.do(abi.RDMA_USER_CM_CMD_REJECT, abi.Bytes(&req), nil)
+	err := id.do(cmabi.RDMA_USER_CM_CMD_REJECT, cmabi.Bytes(&req), nil)
 	return id.tooMuch(err, data, MaxRejectData, MaxAcceptDataUD)
 }
 
@@ -94,7 +94,7 @@ func (id *ID) RejectReason(reason RejectReason, data []byte) error {
 // stay as they are: set them to verbs.QPErr first, for what they have posted to
 // complete. A connection that the peer has ended already is no error.
 func (id *ID) Disconnect() error {
-	err := id.do(abi.RDMA_USER_CM_CMD_DISCONNECT, abi.Bytes(&abi.Disconnect{Id: id.handle}), nil)
+	err := id.do(cmabi.RDMA_USER_CM_CMD_DISCONNECT, cmabi.Bytes(&cmabi.Disconnect{Id: id.handle}), nil)
 	if ucm.Errno(err) == syscall.EINVAL {
 		return fmt.Errorf("%w: %w", err, ucs.ErrNotConnected)
 	}
@@ -105,5 +105,5 @@ func (id *ID) Disconnect() error {
 // verbs.EventCommEst, if the peer has sent before EventEstablished came, makes that
 // come.
 func (id *ID) Notify(event verbs.EventType) error {
-	return id.do(abi.RDMA_USER_CM_CMD_NOTIFY, abi.Bytes(&abi.Notify{Id: id.handle, Event: uint32(event)}), nil)
+	return id.do(cmabi.RDMA_USER_CM_CMD_NOTIFY, cmabi.Bytes(&cmabi.Notify{Id: id.handle, Event: uint32(event)}), nil)
 }

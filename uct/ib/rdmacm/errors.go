@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"syscall"
 
+	"github.com/ucx-go/ucx/internal/ib/ucm"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/ucm"
 )
 
 // Error is a command that the kernel refused: its name, errno, and maybe a hint.
 type Error = ucm.Error
+
+// File is an open connection manager, as NewChannel takes it: /dev/infiniband/rdma_cm,
+// or what stands in for it in tests (package rdmacmtest). Others can only wrap one.
+type File = ucm.File
 
 // RejectReason is why a connection was refused.
 type RejectReason int

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"syscall"
 
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
+	"github.com/ucx-go/ucx/internal/ib/cmabi"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
@@ -13,22 +13,22 @@ type EventType uint32
 
 // Events; enum rdma_cm_event_type, rdma_cma.h.
 const (
-	EventAddrResolved    EventType = abi.RDMA_CM_EVENT_ADDR_RESOLVED
-	EventAddrError       EventType = abi.RDMA_CM_EVENT_ADDR_ERROR
-	EventRouteResolved   EventType = abi.RDMA_CM_EVENT_ROUTE_RESOLVED
-	EventRouteError      EventType = abi.RDMA_CM_EVENT_ROUTE_ERROR
-	EventConnectRequest  EventType = abi.RDMA_CM_EVENT_CONNECT_REQUEST  // somebody connects: Event.ID is new
-	EventConnectResponse EventType = abi.RDMA_CM_EVENT_CONNECT_RESPONSE // the peer accepts: ConnectQP, then Establish
-	EventConnectError    EventType = abi.RDMA_CM_EVENT_CONNECT_ERROR
-	EventUnreachable     EventType = abi.RDMA_CM_EVENT_UNREACHABLE
-	EventRejected        EventType = abi.RDMA_CM_EVENT_REJECTED
-	EventEstablished     EventType = abi.RDMA_CM_EVENT_ESTABLISHED // to who has accepted; with datagrams to who has connected
-	EventDisconnected    EventType = abi.RDMA_CM_EVENT_DISCONNECTED
-	EventDeviceRemoval   EventType = abi.RDMA_CM_EVENT_DEVICE_REMOVAL // close what uses it
-	EventMulticastJoin   EventType = abi.RDMA_CM_EVENT_MULTICAST_JOIN
-	EventMulticastError  EventType = abi.RDMA_CM_EVENT_MULTICAST_ERROR
-	EventAddrChange      EventType = abi.RDMA_CM_EVENT_ADDR_CHANGE
-	EventTimewaitExit    EventType = abi.RDMA_CM_EVENT_TIMEWAIT_EXIT // the queue pair may connect again
+	EventAddrResolved    EventType = cmabi.RDMA_CM_EVENT_ADDR_RESOLVED
+	EventAddrError       EventType = cmabi.RDMA_CM_EVENT_ADDR_ERROR
+	EventRouteResolved   EventType = cmabi.RDMA_CM_EVENT_ROUTE_RESOLVED
+	EventRouteError      EventType = cmabi.RDMA_CM_EVENT_ROUTE_ERROR
+	EventConnectRequest  EventType = cmabi.RDMA_CM_EVENT_CONNECT_REQUEST  // somebody connects: Event.ID is new
+	EventConnectResponse EventType = cmabi.RDMA_CM_EVENT_CONNECT_RESPONSE // the peer accepts: ConnectQP, then Establish
+	EventConnectError    EventType = cmabi.RDMA_CM_EVENT_CONNECT_ERROR
+	EventUnreachable     EventType = cmabi.RDMA_CM_EVENT_UNREACHABLE
+	EventRejected        EventType = cmabi.RDMA_CM_EVENT_REJECTED
+	EventEstablished     EventType = cmabi.RDMA_CM_EVENT_ESTABLISHED // to who has accepted; with datagrams to who has connected
+	EventDisconnected    EventType = cmabi.RDMA_CM_EVENT_DISCONNECTED
+	EventDeviceRemoval   EventType = cmabi.RDMA_CM_EVENT_DEVICE_REMOVAL // close what uses it
+	EventMulticastJoin   EventType = cmabi.RDMA_CM_EVENT_MULTICAST_JOIN
+	EventMulticastError  EventType = cmabi.RDMA_CM_EVENT_MULTICAST_ERROR
+	EventAddrChange      EventType = cmabi.RDMA_CM_EVENT_ADDR_CHANGE
+	EventTimewaitExit    EventType = cmabi.RDMA_CM_EVENT_TIMEWAIT_EXIT // the queue pair may connect again
 )
 
 var eventNames = []string{"ADDR_RESOLVED", "ADDR_ERROR", "ROUTE_RESOLVED", "ROUTE_ERROR", "CONNECT_REQUEST", "CONNECT_RESPONSE",
@@ -89,15 +89,15 @@ func (e *Event) Err() error {
 }
 
 // event reads what the kernel tells; the objects are found by the channel.
-func event(r *abi.EventResp, typ verbs.QPType) *Event {
+func event(r *cmabi.EventResp, typ verbs.QPType) *Event {
 	e := &Event{Type: EventType(r.Event), Status: int(int32(r.Status))}
 	if typ == verbs.UD {
-		var p abi.UdParam
-		copy(abi.Bytes(&p), r.Param[:])
+		var p cmabi.UdParam
+		copy(cmabi.Bytes(&p), r.Param[:])
 		e.UD = udParam(&p)
 	} else {
-		var p abi.ConnParam
-		copy(abi.Bytes(&p), r.Param[:])
+		var p cmabi.ConnParam
+		copy(cmabi.Bytes(&p), r.Param[:])
 		e.Conn = connParam(&p)
 	}
 	if e.Type == EventMulticastJoin || e.Type == EventMulticastError {

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/ib/cmabi"
+	"github.com/ucx-go/ucx/internal/ib/ucm"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm/rdmacmtest"
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/ucm"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -276,15 +276,15 @@ func TestTrace(t *testing.T) {
 // and others.
 func FuzzEvents(f *testing.F) {
 	for typ := range uint32(18) {
-		r := abi.EventResp{Event: typ}
-		f.Add(byte(0), abi.Bytes(&r))
-		f.Add(byte(1), abi.Bytes(&r))
+		r := cmabi.EventResp{Event: typ}
+		f.Add(byte(0), cmabi.Bytes(&r))
+		f.Add(byte(1), cmabi.Bytes(&r))
 		for i := range r.Param {
 			r.Param[i] = 0xff
 		}
 		r.Status = 1 << 31
-		f.Add(byte(2), abi.Bytes(&r))
-		f.Add(byte(3), abi.Bytes(&r))
+		f.Add(byte(2), cmabi.Bytes(&r))
+		f.Add(byte(3), cmabi.Bytes(&r))
 	}
 	f.Fuzz(func(t *testing.T, how byte, data []byte) {
 		k := rdmacmtest.New()
@@ -297,9 +297,9 @@ func FuzzEvents(f *testing.F) {
 		}
 		id := must(ch.CreateID(ps, 0))(t)
 		check(t, id.ResolveAddr(netip.AddrPort{}, netip.MustParseAddrPort("127.0.0.1:1"), time.Second))
-		k.Alter(func(r *abi.EventResp) {
+		k.Alter(func(r *cmabi.EventResp) {
 			uid, handle := r.Uid, r.Id
-			copy(abi.Bytes(r), data)
+			copy(cmabi.Bytes(r), data)
 			if how&2 == 0 {
 				r.Uid = uid
 			}
@@ -329,14 +329,14 @@ func FuzzEvents(f *testing.F) {
 // FuzzCommands gives the stand-in for the kernel anything: it answers each with
 // success or an errno, and closing leaves nothing.
 func FuzzCommands(f *testing.F) {
-	for i := range abi.Commands {
+	for i := range cmabi.Commands {
 		f.Add([]byte{0, 0, byte(i), 1, 1, 7, byte(i), 2})
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		k := rdmacmtest.New()
 		file := must(k.Open())(t)
 		for n := 0; n < 64 && len(data) > 0; n++ {
-			spec := &abi.Commands[int(data[0])%len(abi.Commands)]
+			spec := &cmabi.Commands[int(data[0])%len(cmabi.Commands)]
 			in := make([]byte, spec.In.Size())
 			data = data[1+copy(in, data[1:]):]
 			if field, ok := spec.In.FieldByName("Id"); ok && n%2 == 0 {
@@ -355,7 +355,7 @@ func FuzzCommands(f *testing.F) {
 		if k.Objects() != 0 {
 			t.Errorf("%d objects left", k.Objects())
 		}
-		if e := file.Command(abi.RDMA_USER_CM_CMD_GET_EVENT, make([]byte, 8), make([]byte, 336)); e != syscall.EBADF {
+		if e := file.Command(cmabi.RDMA_USER_CM_CMD_GET_EVENT, make([]byte, 8), make([]byte, 336)); e != syscall.EBADF {
 			t.Errorf("a closed file answers %v", e)
 		}
 	})

@@ -8,9 +8,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/ib/cmabi"
+	"github.com/ucx-go/ucx/internal/ib/ucm"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/ucm"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
@@ -47,9 +47,9 @@ func (c *EventChannel) CreateID(ps PortSpace, typ verbs.QPType) (*ID, error) {
 		return nil, fmt.Errorf("rdmacm: queue pairs of type %v in port space %v: %w", typ, ps, ucs.ErrInvalidParam)
 	}
 	id := &ID{ch: c, uid: lastUID.Add(1), ps: ps, typ: typ}
-	req := abi.CreateId{Uid: id.uid, Ps: uint16(ps), QpType: uint8(typ)}
-	var resp abi.CreateIdResp
-	if err := c.do(abi.RDMA_USER_CM_CMD_CREATE_ID, abi.Bytes(&req), abi.Bytes(&resp)); err != nil {
+	req := cmabi.CreateId{Uid: id.uid, Ps: uint16(ps), QpType: uint8(typ)}
+	var resp cmabi.CreateIdResp
+	if err := c.do(cmabi.RDMA_USER_CM_CMD_CREATE_ID, cmabi.Bytes(&req), cmabi.Bytes(&resp)); err != nil {
 		return nil, err
 	}
 	id.handle = resp.Id
@@ -94,12 +94,12 @@ func hint(err error, errno syscall.Errno, text string) error {
 // BindAddr gives the ID a local address, and a port, any free one if it is 0;
 // rdma_bind_addr. An address of a device chooses the device.
 func (id *ID) BindAddr(addr netip.AddrPort) error {
-	req := abi.Bind{Id: id.handle}
+	req := cmabi.Bind{Id: id.handle}
 	var err error
 	if req.AddrSize, err = putSockaddr(&req.Addr, addr); err != nil {
 		return err
 	}
-	err = id.do(abi.RDMA_USER_CM_CMD_BIND, abi.Bytes(&req), nil)
+	err = id.do(cmabi.RDMA_USER_CM_CMD_BIND, cmabi.Bytes(&req), nil)
 	err = hint(err, syscall.EADDRNOTAVAIL, "no RDMA device has this address, or the port is taken at another")
 	return hint(err, syscall.ENODEV, "no RDMA device has this address")
 }
@@ -109,7 +109,7 @@ func (id *ID) BindAddr(addr netip.AddrPort) error {
 // timeout. Addresses of the loopback interface lead to no soft-RoCE device, also not
 // to one on it.
 func (id *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error {
-	req := abi.ResolveAddr{Id: id.handle, TimeoutMs: milliseconds(timeout)}
+	req := cmabi.ResolveAddr{Id: id.handle, TimeoutMs: milliseconds(timeout)}
 	var err error
 	if req.SrcSize, err = putSockaddr(&req.SrcAddr, src); err != nil {
 		return err
@@ -117,15 +117,15 @@ func (id *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error 
 	if req.DstSize, err = putSockaddr(&req.DstAddr, dst); err != nil {
 		return err
 	}
-	err = id.do(abi.RDMA_USER_CM_CMD_RESOLVE_ADDR, abi.Bytes(&req), nil)
+	err = id.do(cmabi.RDMA_USER_CM_CMD_RESOLVE_ADDR, cmabi.Bytes(&req), nil)
 	return hint(err, syscall.ENODEV, "no RDMA device on the way there")
 }
 
 // ResolveRoute finds the way to the resolved address; rdma_resolve_route.
 // EventRouteResolved or EventRouteError follows, within the timeout.
 func (id *ID) ResolveRoute(timeout time.Duration) error {
-	req := abi.ResolveRoute{Id: id.handle, TimeoutMs: milliseconds(timeout)}
-	return id.do(abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE, abi.Bytes(&req), nil)
+	req := cmabi.ResolveRoute{Id: id.handle, TimeoutMs: milliseconds(timeout)}
+	return id.do(cmabi.RDMA_USER_CM_CMD_RESOLVE_ROUTE, cmabi.Bytes(&req), nil)
 }
 
 // milliseconds rounds up, so that a short time is not none.
@@ -138,8 +138,8 @@ func milliseconds(d time.Duration) uint32 {
 // EventConnectRequest, up to backlog of them that nobody has read yet; more are
 // refused. 0 is the kernel's limit, 1024 unless changed.
 func (id *ID) Listen(backlog int) error {
-	req := abi.Listen{Id: id.handle, Backlog: uint32(max(backlog, 0))}
-	return id.do(abi.RDMA_USER_CM_CMD_LISTEN, abi.Bytes(&req), nil)
+	req := cmabi.Listen{Id: id.handle, Backlog: uint32(max(backlog, 0))}
+	return id.do(cmabi.RDMA_USER_CM_CMD_LISTEN, cmabi.Bytes(&req), nil)
 }
 
 // Migrate moves the ID and its events to another channel; rdma_migrate_id. An event
@@ -164,9 +164,9 @@ func (id *ID) Migrate(to *EventChannel) error {
 	from.raw.Control(func(fd uintptr) {
 		from.reads.Lock()
 		defer from.reads.Unlock()
-		var resp abi.MigrateResp
-		req := abi.MigrateId{Id: id.handle, Fd: uint32(fd)}
-		if err = to.do(abi.RDMA_USER_CM_CMD_MIGRATE_ID, abi.Bytes(&req), abi.Bytes(&resp)); err == nil {
+		var resp cmabi.MigrateResp
+		req := cmabi.MigrateId{Id: id.handle, Fd: uint32(fd)}
+		if err = to.do(cmabi.RDMA_USER_CM_CMD_MIGRATE_ID, cmabi.Bytes(&req), cmabi.Bytes(&resp)); err == nil {
 			from.forget(id)
 		}
 	})

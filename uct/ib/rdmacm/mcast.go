@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/ucx-go/ucx/internal/ib/cmabi"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
@@ -30,9 +30,9 @@ func (m *Multicast) joined(p *UDParam) { p.QPN = verbs.QPN(maxQPNumber) }
 // verbs.QP.AttachMcast with UDParam.AH.DGID and DLID; or EventMulticastError.
 func (id *ID) JoinMulticast(addr netip.Addr, sendOnly bool) (*Multicast, error) {
 	m := &Multicast{id: id, uid: lastUID.Add(1), addr: addr}
-	req := abi.JoinMcast{Uid: m.uid, Id: id.handle, JoinFlags: abi.RDMA_MC_JOIN_FLAG_FULLMEMBER}
+	req := cmabi.JoinMcast{Uid: m.uid, Id: id.handle, JoinFlags: cmabi.RDMA_MC_JOIN_FLAG_FULLMEMBER}
 	if sendOnly {
-		req.JoinFlags = abi.RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER
+		req.JoinFlags = cmabi.RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER
 	}
 	var err error
 	if req.AddrSize, err = putSockaddr(&req.Addr, netip.AddrPortFrom(addr, 0)); err != nil {
@@ -47,8 +47,8 @@ func (id *ID) JoinMulticast(addr netip.Addr, sendOnly bool) (*Multicast, error) 
 	if !c.adopt(id, []*Multicast{m}) { // before the event can come
 		return nil, errClosed
 	}
-	var resp abi.CreateIdResp
-	if err := c.do(abi.RDMA_USER_CM_CMD_JOIN_MCAST, abi.Bytes(&req), abi.Bytes(&resp)); err != nil {
+	var resp cmabi.CreateIdResp
+	if err := c.do(cmabi.RDMA_USER_CM_CMD_JOIN_MCAST, cmabi.Bytes(&req), cmabi.Bytes(&resp)); err != nil {
 		c.mu.Lock()
 		delete(c.groups, m.uid)
 		c.mu.Unlock()
@@ -71,6 +71,6 @@ func (m *Multicast) Leave() error {
 	if m.id.closed || !member {
 		return fmt.Errorf("rdmacm: not in the group %v: %w", m.addr, ucs.ErrNoElem)
 	}
-	var resp abi.DestroyIdResp
-	return c.do(abi.RDMA_USER_CM_CMD_LEAVE_MCAST, abi.Bytes(&abi.DestroyId{Id: m.handle}), abi.Bytes(&resp))
+	var resp cmabi.DestroyIdResp
+	return c.do(cmabi.RDMA_USER_CM_CMD_LEAVE_MCAST, cmabi.Bytes(&cmabi.DestroyId{Id: m.handle}), cmabi.Bytes(&resp))
 }

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/ib/cmabi"
+	"github.com/ucx-go/ucx/internal/ib/ucm"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/ucm"
 )
 
 // TestMigrateFromClosed: an ID whose channel is closed is closed too, also where the
@@ -41,7 +41,7 @@ type slow struct {
 
 func (s *slow) Command(cmd uint32, in, data []byte) syscall.Errno {
 	e := s.File.Command(cmd, in, data)
-	if cmd == abi.RDMA_USER_CM_CMD_GET_EVENT && e == 0 {
+	if cmd == cmabi.RDMA_USER_CM_CMD_GET_EVENT && e == 0 {
 		close(s.read)
 		<-s.let
 	}

@@ -3,13 +3,13 @@ package rdmacm
 import (
 	"encoding/binary"
 
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
+	"github.com/ucx-go/ucx/internal/ib/cmabi"
 )
 
 // setOption sets an option of level RDMA_OPTION_ID.
 func (id *ID) setOption(name uint32, value []byte) error {
-	req := abi.SetOption{Id: id.handle, Level: abi.RDMA_OPTION_ID, Optname: name, Optlen: uint32(len(value))}
-	return id.do(abi.RDMA_USER_CM_CMD_SET_OPTION, abi.Bytes(&req), value)
+	req := cmabi.SetOption{Id: id.handle, Level: cmabi.RDMA_OPTION_ID, Optname: name, Optlen: uint32(len(value))}
+	return id.do(cmabi.RDMA_USER_CM_CMD_SET_OPTION, cmabi.Bytes(&req), value)
 }
 
 func intOption(on bool) []byte {
@@ -19,21 +19,23 @@ func intOption(on bool) []byte {
 // SetTypeOfService sets the type of service of the packets, before the route is
 // resolved; RDMA_OPTION_ID_TOS.
 func (id *ID) SetTypeOfService(tos uint8) error {
-	return id.setOption(abi.RDMA_OPTION_ID_TOS, []byte{tos})
+	return id.setOption(cmabi.RDMA_OPTION_ID_TOS, []byte{tos})
 }
 
 // SetReuseAddr lets others that have set it too bind the same address, before it is
 // bound; RDMA_OPTION_ID_REUSEADDR.
 func (id *ID) SetReuseAddr(on bool) error {
-	return id.setOption(abi.RDMA_OPTION_ID_REUSEADDR, intOption(on))
+	return id.setOption(cmabi.RDMA_OPTION_ID_REUSEADDR, intOption(on))
 }
 
 // SetAFOnly keeps an ID that is bound to the IPv6 address for any from being that
 // for IPv4 too; RDMA_OPTION_ID_AFONLY.
-func (id *ID) SetAFOnly(on bool) error { return id.setOption(abi.RDMA_OPTION_ID_AFONLY, intOption(on)) }
+func (id *ID) SetAFOnly(on bool) error {
+	return id.setOption(cmabi.RDMA_OPTION_ID_AFONLY, intOption(on))
+}
 
 // SetAckTimeout sets what the queue pair's timeout is going to be, 4.096 µs · 2^n,
 // before it connects; RDMA_OPTION_ID_ACK_TIMEOUT, from Linux 5.1 on.
 func (id *ID) SetAckTimeout(n uint8) error {
-	return id.setOption(abi.RDMA_OPTION_ID_ACK_TIMEOUT, []byte{n})
+	return id.setOption(cmabi.RDMA_OPTION_ID_ACK_TIMEOUT, []byte{n})
 }

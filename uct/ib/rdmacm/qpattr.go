@@ -3,13 +3,13 @@ package rdmacm
 import (
 	"fmt"
 
+	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/internal/ib/cmabi"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
-	vabi "github.com/ucx-go/ucx/uct/ib/verbs/abi"
 )
 
-func ahAttr(a *vabi.AhAttr) verbs.AHAttr {
+func ahAttr(a *abi.AhAttr) verbs.AHAttr {
 	return verbs.AHAttr{
 		Global: a.IsGlobal != 0, DGID: a.Grh.Dgid, SGIDIndex: a.Grh.SgidIndex, HopLimit: a.Grh.HopLimit,
 		TrafficClass: a.Grh.TrafficClass, FlowLabel: a.Grh.FlowLabel, DLID: verbs.LID(a.Dlid), SL: a.Sl,
@@ -30,9 +30,9 @@ const attrMask = verbs.QPAttrState | verbs.QPAttrAccess | verbs.QPAttrPKeyIndex 
 // verbs.QPRTS when the peer is known; rdma_init_qp_attr. The result is for
 // verbs.QP.Modify.
 func (id *ID) InitQPAttr(state verbs.QPState) (verbs.QPAttr, verbs.QPAttrMask, error) {
-	var r abi.QpAttr
-	req := abi.InitQpAttr{Id: id.handle, QpState: uint32(state)}
-	if err := id.do(abi.RDMA_USER_CM_CMD_INIT_QP_ATTR, abi.Bytes(&req), abi.Bytes(&r)); err != nil {
+	var r cmabi.QpAttr
+	req := cmabi.InitQpAttr{Id: id.handle, QpState: uint32(state)}
+	if err := id.do(cmabi.RDMA_USER_CM_CMD_INIT_QP_ATTR, cmabi.Bytes(&req), cmabi.Bytes(&r)); err != nil {
 		return verbs.QPAttr{}, 0, err
 	}
 	return verbs.QPAttr{

@@ -3,7 +3,7 @@ package rdmacm
 import (
 	"fmt"
 
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
+	"github.com/ucx-go/ucx/internal/ib/cmabi"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
@@ -13,10 +13,10 @@ type PortSpace uint16
 
 // Port spaces; enum rdma_port_space, rdma_cma.h.
 const (
-	PortSpaceTCP   PortSpace = abi.RDMA_PS_TCP   // reliable connections
-	PortSpaceUDP   PortSpace = abi.RDMA_PS_UDP   // datagrams: the handshake tells the peer's address, queue pair and key
-	PortSpaceIB    PortSpace = abi.RDMA_PS_IB    // any type of queue pair
-	PortSpaceIPoIB PortSpace = abi.RDMA_PS_IPOIB // datagrams with IP over InfiniBand
+	PortSpaceTCP   PortSpace = cmabi.RDMA_PS_TCP   // reliable connections
+	PortSpaceUDP   PortSpace = cmabi.RDMA_PS_UDP   // datagrams: the handshake tells the peer's address, queue pair and key
+	PortSpaceIB    PortSpace = cmabi.RDMA_PS_IB    // any type of queue pair
+	PortSpaceIPoIB PortSpace = cmabi.RDMA_PS_IPOIB // datagrams with IP over InfiniBand
 )
 
 // String returns the name.
@@ -87,8 +87,8 @@ func boolByte(b bool) uint8 {
 }
 
 // abi turns p into what the kernel takes. The data has been checked.
-func (p *ConnParam) abi() abi.ConnParam {
-	a := abi.ConnParam{
+func (p *ConnParam) abi() cmabi.ConnParam {
+	a := cmabi.ConnParam{
 		QpNum: uint32(p.QPN), PrivateDataLen: uint8(len(p.PrivateData)), Srq: boolByte(p.SRQ),
 		ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth, FlowControl: boolByte(p.FlowControl),
 		RetryCount: p.RetryCount, RnrRetryCount: p.RNRRetryCount, Valid: 1,
@@ -97,7 +97,7 @@ func (p *ConnParam) abi() abi.ConnParam {
 	return a
 }
 
-func connParam(a *abi.ConnParam) ConnParam {
+func connParam(a *cmabi.ConnParam) ConnParam {
 	return ConnParam{
 		PrivateData: privateData(&a.PrivateData, a.PrivateDataLen), ResponderResources: a.ResponderResources,
 		InitiatorDepth: a.InitiatorDepth, FlowControl: a.FlowControl != 0, RetryCount: a.RetryCount,
@@ -105,7 +105,7 @@ func connParam(a *abi.ConnParam) ConnParam {
 	}
 }
 
-func udParam(a *abi.UdParam) UDParam {
+func udParam(a *cmabi.UdParam) UDParam {
 	return UDParam{
 		PrivateData: privateData(&a.PrivateData, a.PrivateDataLen), AH: ahAttr(&a.AhAttr),
 		QPN: verbs.QPN(a.QpNum & maxQPNumber), QKey: verbs.QKey(a.Qkey),
@@ -114,7 +114,7 @@ func udParam(a *abi.UdParam) UDParam {
 
 // privateData copies what has come. The length has 8 bits and so is within the
 // array.
-func privateData(b *[abi.RDMA_MAX_PRIVATE_DATA]byte, n uint8) []byte {
+func privateData(b *[cmabi.RDMA_MAX_PRIVATE_DATA]byte, n uint8) []byte {
 	if n == 0 {
 		return nil
 	}

@@ -1,8 +1,8 @@
 package verbs
 
 import (
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
-	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
 )
 
 // AHAttr is the way to a port; struct ibv_ah_attr. With RoCE, Global must be set

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
-	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 

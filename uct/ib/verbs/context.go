@@ -7,14 +7,14 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
-	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
 )
 
 // Context is an open device. Any goroutine may use it.
 type Context struct {
-	file        uverbs.File
+	file        File
 	driver      *driver
 	drv         driverContext
 	events      *eventFD
@@ -68,7 +68,7 @@ func (d *Device) Open() (*Context, error) {
 // NewContext makes a Context of a device that is open already and closes it with
 // the Context, also if this fails. abiVersion is that of the driver, 0 if it is
 // not known.
-func NewContext(f uverbs.File, abiVersion int) (*Context, error) {
+func NewContext(f File, abiVersion int) (*Context, error) {
 	c := &Context{file: f, children: make(map[closer]int), byID: make(map[uint64]closer)}
 	if err := c.open(abiVersion); err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -217,10 +217,11 @@ func (c *Context) Close() error {
 	return errors.Join(errs...)
 }
 
-// Probe returns nil if the kernel can do a method of package abi on this device,
-// else an error that names the kernel it needs. It asks the kernel once.
-func (c *Context) Probe(object, method uint16) error {
-	return c.features.Probe(c.file, c.driver.id, object, method)
+// ProbeDMABuf returns nil if the kernel has PD.RegDMABufMR, else an error that names
+// the kernel it needs. It asks the kernel once. The device's driver may still refuse
+// it.
+func (c *Context) ProbeDMABuf() error {
+	return c.features.Probe(c.file, c.driver.id, abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_REG_DMABUF_MR)
 }
 
 // waitCanceled is the error of a call that ctx has ended.

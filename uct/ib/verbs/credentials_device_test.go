@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
-	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
 )
 
 // TestCredentials changes the credentials of the process after the device was

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/internal/ib/abi"
 )
 
 // EventType is what has happened to a device or an object.

@@ -7,10 +7,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
-	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -353,15 +353,14 @@ func TestOtherDrivers(t *testing.T) {
 	}
 }
 
-// TestProbe: methods this kernel lacks are named, with the kernel that has them.
-func TestProbe(t *testing.T) {
+// TestProbeDMABuf: what this kernel lacks is named, with the kernel that has it.
+func TestProbeDMABuf(t *testing.T) {
 	c := fakeRig(t).open(t)
-	err := c.Probe(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_REG_DMABUF_MR)
+	err := c.ProbeDMABuf()
 	wantErr(t, err, ucs.ErrUnsupported, "dma-buf")
 	if err == nil || !strings.Contains(err.Error(), "needs Linux 5.12") {
 		t.Error(err)
 	}
-	check(t, c.Probe(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_CREATE))
 	pd := must(c.AllocPD())(t)
 	_, err = pd.RegDMABufMR(0, 4096, 0, 0, verbs.AccessLocalWrite)
 	wantErr(t, err, ucs.ErrUnsupported, "dma-buf")

@@ -7,9 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
-	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
 )
 
 // MR is a memory region: memory that the device may use. Any goroutine may use it.
@@ -75,7 +75,8 @@ func lockLimit(err error, n int) error {
 }
 
 // RegDMABufMR registers memory of another device, given as a dma-buf; ibv_reg_dmabuf_mr.
-// iova is the address peers will use. Few drivers have it, from Linux 5.12 on.
+// iova is the address peers will use. Few drivers have it, from Linux 5.12 on; see
+// Context.ProbeDMABuf.
 func (p *PD) RegDMABufMR(offset, length, iova uint64, fd int, access Access) (*MR, error) {
 	m := &MR{pd: p, iova: iova, length: length, access: access}
 	id, err := p.ctx.begin(m, turnMR)

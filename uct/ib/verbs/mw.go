@@ -3,8 +3,8 @@ package verbs
 import (
 	"sync/atomic"
 
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
-	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
 )
 
 // MW is a memory window of type 2: a key for a part of a region that is given and

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
 )
 
 // mcastGroups are those that a queue pair is attached to.

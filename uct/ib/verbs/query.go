@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"syscall"
 
+	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
-	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
 )
 
 // DeviceAttr is what a device can do; struct ibv_device_attr_ex. What the kernel or

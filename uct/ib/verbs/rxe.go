@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"syscall"
 
+	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
-	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
 )
 
 // The driver of soft-RoCE, rdma_rxe: queues are rings that the kernel makes and

@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
-	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
 )
 
 const rxeHeader = int(unsafe.Sizeof(abi.RxeQueueBuf{}))

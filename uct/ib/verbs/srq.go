@@ -3,9 +3,9 @@ package verbs
 import (
 	"fmt"
 
+	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
-	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
 )
 
 // SRQInitAttr is what a shared receive queue is to have; struct ibv_srq_init_attr.

@@ -35,7 +35,7 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, flags uct
 	p := e.home.net.packet(8 + len(payload))
 	binary.LittleEndian.PutUint64(p.buf, header)
 	copy(p.buf[8:], payload)
-	return e.post(p, id, eff, flags, c)
+	return e.post(p, fault.AMShort, id, owner(c), eff, flags, c)
 }
 
 // AMShortIOV implements uct.Endpoint.
@@ -52,7 +52,7 @@ func (e *endpoint) AMShortIOV(id uct.AMID, iov []uct.IOV, flags uct.SendFlags, c
 	for i := range iov {
 		at = at[copy(at, iov[i].Data):]
 	}
-	return e.post(p, id, eff, flags, c)
+	return e.post(p, fault.AMShort, id, owner(c), eff, flags, c)
 }
 
 // AMBcopy implements uct.Endpoint.
@@ -67,7 +67,7 @@ func (e *endpoint) AMBcopy(id uct.AMID, packer uct.Packer, flags uct.SendFlags, 
 	p := e.home.net.packet(e.home.attr.AM.MaxBcopy)
 	n := packer.Pack(p.buf)
 	p.buf = p.buf[:n]
-	return n, e.post(p, id, eff, flags, c)
+	return n, e.post(p, fault.AMBcopy, id, packer, eff, flags, c)
 }
 
 // AMZcopy implements uct.Endpoint.
@@ -91,11 +91,12 @@ func (e *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, flags uct
 	p.buf = p.buf[:n]
 	p.iov = append(p.iov, iov...)
 	p.op = e.home.newOp()
-	return e.post(p, id, eff, flags, c)
+	return e.post(p, fault.AMZcopy, id, hdr, eff, flags, c)
 }
 
 // post puts a message on its way, or not, as the effect says.
-func (e *endpoint) post(p *packet, id uct.AMID, eff fault.Effect, flags uct.SendFlags, c *uct.Completion) error {
+func (e *endpoint) post(p *packet, op fault.Kind, id uct.AMID, by any, eff fault.Effect, flags uct.SendFlags, c *uct.Completion) error {
+	e.tapSent(p, op, id, by, eff.Drop != nil || eff.Fail != nil)
 	o := p.op
 	if o == nil && (eff.Late > 0 || eff.Fail != nil || eff.Drop != nil || e.home.o.Buffered && flags&uct.SendNow == 0) {
 		o = e.home.newOp()

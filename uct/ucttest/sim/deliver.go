@@ -97,6 +97,7 @@ func (i *iface) deliver(p *packet) {
 	}
 	src := i.source(p.from)
 	data := p.buf
+	i.tapArrived(p, Arrived, nil)
 	var err error
 	if i.o.KeepData {
 		p.desc = uct.AMDesc{Owner: i, Index: i.keep(p)}
@@ -108,6 +109,7 @@ func (i *iface) deliver(p *packet) {
 		err = i.handlers.Deliver(&src.Source, p.id, data, nil)
 	}
 	if err != nil {
+		i.tapArrived(p, Dropped, err)
 		src.DropSource(err)
 	}
 	i.net.recycle(p)

@@ -80,6 +80,7 @@ func (e *endpoint) admit(kind fault.Kind, id uct.AMID) (fault.Effect, error) {
 		return eff, err
 	}
 	if !e.canSend() {
+		e.tapNoRoom(kind, id)
 		return eff, ucs.ErrNoResource
 	}
 	if plan := e.home.o.Plan; plan != nil {
@@ -88,6 +89,7 @@ func (e *endpoint) admit(kind fault.Kind, id uct.AMID) (fault.Effect, error) {
 	}
 	if eff.Stall > 0 {
 		e.readyAt = e.home.round + uint64(eff.Stall)
+		e.tapNoRoom(kind, id)
 		return eff, ucs.ErrNoResource
 	}
 	if eff.Refuse != nil {
@@ -231,6 +233,7 @@ func (e *endpoint) sayLast() {
 
 // fail ends e with err and reports it.
 func (e *endpoint) fail(err error) {
+	e.tapFailed(err)
 	e.end(err, false)
 	if e.home.params.OnError != nil && !e.closed {
 		e.home.params.OnError(e, e.userData, err)

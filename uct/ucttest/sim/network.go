@@ -18,6 +18,9 @@ type Network struct {
 	eps    int               // guarded by mu; endpoints made
 	ifaces map[uint64]*iface // guarded by mu
 	free   []*packet         // guarded by mu
+
+	tap    Tap // see Tap
+	tapped int // numbers given to its events
 }
 
 var networks atomic.Uint64
@@ -91,6 +94,7 @@ type packet struct {
 	canceled bool
 	last     bool // no message: from sends no more
 	desc     uct.AMDesc
+	tap      tapID
 }
 
 // packet returns a packet for a message of size bytes.

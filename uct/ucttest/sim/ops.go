@@ -15,6 +15,7 @@ type op struct {
 	packet *packet // of a zero-copy message until it was read; guarded by net.mu
 	sent   uint64  // of a remote flush: messages that must have arrived
 	access access  // of an operation on remote memory
+	tap    tapID
 }
 
 // opQueue is the operations of one endpoint.
@@ -43,6 +44,9 @@ func (i *iface) freeOp(o *op) {
 // push appends o to the operations of e.
 func (e *endpoint) push(o *op, late int) {
 	o.due = e.home.round + 1 + uint64(late)
+	if o.access.kind != 0 {
+		e.tapAccess(o, false)
+	}
 	if e.ops.tail == nil {
 		e.ops.head = o
 	} else {
@@ -88,6 +92,7 @@ func (e *endpoint) runOps() int {
 				return n + 1
 			}
 		}
+		e.tapEnded(o, err)
 		if c := e.pop(); c != nil {
 			c.Done(err)
 		}
@@ -99,6 +104,7 @@ func (e *endpoint) runOps() int {
 // endOps ends all operations with err.
 func (e *endpoint) endOps(err error) {
 	for e.ops.head != nil {
+		e.tapEnded(e.ops.head, err)
 		if c := e.pop(); c != nil {
 			c.Done(err)
 		}
@@ -136,6 +142,7 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 		o.sent = e.sent
 		e.home.net.mu.Unlock()
 	}
+	e.tapAccess(o, true)
 	e.push(o, 0)
 	return ucs.InProgress
 }

@@ -116,7 +116,7 @@ func (e *endpoint) begin(kind fault.Kind, how accessKind, size int, addr uint64,
 		return nil, 0, err
 	}
 	o = e.home.newOp()
-	o.comp, o.err = c, eff.Fail
+	o.comp, o.err, o.tap.kind = c, eff.Fail, kind
 	o.access.kind, o.access.size, o.access.addr, o.access.key = how, size, addr, key.Value
 	return o, eff.Late + e.home.o.Latency, nil
 }
@@ -160,6 +160,7 @@ func (e *endpoint) PutBcopy(p uct.Packer, length int, raddr uint64, key *uct.Rke
 		a.own = make([]byte, length)
 	}
 	n := p.Pack(a.own[:length])
+	o.tap.by = p
 	a.own, a.size = a.own[:n], n
 	e.push(o, late)
 	return n, nil
@@ -201,7 +202,7 @@ func (e *endpoint) GetBcopy(u uct.Unpacker, length int, raddr uint64, key *uct.R
 	if err != nil {
 		return err
 	}
-	o.access.unpacker = u
+	o.access.unpacker, o.tap.by = u, u
 	e.push(o, late)
 	return ucs.InProgress
 }

@@ -8,73 +8,73 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
-	vabi "github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/internal/ib/cmabi"
 )
 
 // serve answers a command. Lock held.
 func (f *file) serve(cmd uint32, in, data []byte) syscall.Errno {
 	switch cmd {
-	case abi.RDMA_USER_CM_CMD_GET_EVENT:
+	case cmabi.RDMA_USER_CM_CMD_GET_EVENT:
 		return f.getEvent(data)
-	case abi.RDMA_USER_CM_CMD_CREATE_ID:
-		return f.createID(load[abi.CreateId](in), data)
-	case abi.RDMA_USER_CM_CMD_MIGRATE_ID:
-		return f.migrate(load[abi.MigrateId](in), data)
-	case abi.RDMA_USER_CM_CMD_LEAVE_MCAST:
-		return f.leave(load[abi.DestroyId](in), data)
+	case cmabi.RDMA_USER_CM_CMD_CREATE_ID:
+		return f.createID(load[cmabi.CreateId](in), data)
+	case cmabi.RDMA_USER_CM_CMD_MIGRATE_ID:
+		return f.migrate(load[cmabi.MigrateId](in), data)
+	case cmabi.RDMA_USER_CM_CMD_LEAVE_MCAST:
+		return f.leave(load[cmabi.DestroyId](in), data)
 	}
 	i, errno := f.find(handleOf(cmd, in))
 	if errno != 0 {
 		return errno
 	}
 	switch cmd {
-	case abi.RDMA_USER_CM_CMD_DESTROY_ID:
+	case cmabi.RDMA_USER_CM_CMD_DESTROY_ID:
 		i.destroy()
-		store(data, abi.DestroyIdResp{EventsReported: i.reported})
+		store(data, cmabi.DestroyIdResp{EventsReported: i.reported})
 		return 0
-	case abi.RDMA_USER_CM_CMD_BIND:
-		c := load[abi.Bind](in)
+	case cmabi.RDMA_USER_CM_CMD_BIND:
+		c := load[cmabi.Bind](in)
 		return i.bind(sockaddr(c.Addr[:min(c.AddrSize, 128)]))
-	case abi.RDMA_USER_CM_CMD_RESOLVE_ADDR:
-		c := load[abi.ResolveAddr](in)
+	case cmabi.RDMA_USER_CM_CMD_RESOLVE_ADDR:
+		c := load[cmabi.ResolveAddr](in)
 		return i.resolve(sockaddr(c.SrcAddr[:min(c.SrcSize, 128)]), sockaddr(c.DstAddr[:min(c.DstSize, 128)]))
-	case abi.RDMA_USER_CM_CMD_RESOLVE_ROUTE:
-		return i.advance(stateAddr, stateRoute, abi.RDMA_CM_EVENT_ROUTE_RESOLVED)
-	case abi.RDMA_USER_CM_CMD_LISTEN:
-		return i.listen(load[abi.Listen](in).Backlog)
-	case abi.RDMA_USER_CM_CMD_CONNECT:
-		c := load[abi.Connect](in)
+	case cmabi.RDMA_USER_CM_CMD_RESOLVE_ROUTE:
+		return i.advance(stateAddr, stateRoute, cmabi.RDMA_CM_EVENT_ROUTE_RESOLVED)
+	case cmabi.RDMA_USER_CM_CMD_LISTEN:
+		return i.listen(load[cmabi.Listen](in).Backlog)
+	case cmabi.RDMA_USER_CM_CMD_CONNECT:
+		c := load[cmabi.Connect](in)
 		return i.connect(&c.ConnParam)
-	case abi.RDMA_USER_CM_CMD_ACCEPT:
-		c := load[abi.Accept](in)
+	case cmabi.RDMA_USER_CM_CMD_ACCEPT:
+		c := load[cmabi.Accept](in)
 		if c.ConnParam.Valid == 0 {
 			return i.establish()
 		}
 		return i.accept(c.Uid, &c.ConnParam)
-	case abi.RDMA_USER_CM_CMD_REJECT:
-		return i.reject(load[abi.Reject](in))
-	case abi.RDMA_USER_CM_CMD_DISCONNECT:
+	case cmabi.RDMA_USER_CM_CMD_REJECT:
+		return i.reject(load[cmabi.Reject](in))
+	case cmabi.RDMA_USER_CM_CMD_DISCONNECT:
 		return i.disconnect()
-	case abi.RDMA_USER_CM_CMD_INIT_QP_ATTR:
-		return i.initQPAttr(load[abi.InitQpAttr](in).QpState, data)
-	case abi.RDMA_USER_CM_CMD_QUERY:
+	case cmabi.RDMA_USER_CM_CMD_INIT_QP_ATTR:
+		return i.initQPAttr(load[cmabi.InitQpAttr](in).QpState, data)
+	case cmabi.RDMA_USER_CM_CMD_QUERY:
 		return i.queryAddr(data)
-	case abi.RDMA_USER_CM_CMD_QUERY_ROUTE:
+	case cmabi.RDMA_USER_CM_CMD_QUERY_ROUTE:
 		return i.queryRoute(data)
-	case abi.RDMA_USER_CM_CMD_SET_OPTION:
-		return i.setOption(load[abi.SetOption](in), data)
-	case abi.RDMA_USER_CM_CMD_NOTIFY:
+	case cmabi.RDMA_USER_CM_CMD_SET_OPTION:
+		return i.setOption(load[cmabi.SetOption](in), data)
+	case cmabi.RDMA_USER_CM_CMD_NOTIFY:
 		return i.notify()
-	case abi.RDMA_USER_CM_CMD_JOIN_MCAST:
-		return i.join(load[abi.JoinMcast](in), data)
+	case cmabi.RDMA_USER_CM_CMD_JOIN_MCAST:
+		return i.join(load[cmabi.JoinMcast](in), data)
 	}
 	return syscall.ENOSYS
 }
 
 // handleOf is the ID that a request names.
 func handleOf(cmd uint32, in []byte) uint32 {
-	field, _ := abi.Lookup(cmd).In.FieldByName("Id")
+	field, _ := cmabi.Lookup(cmd).In.FieldByName("Id")
 	return binary.NativeEndian.Uint32(in[field.Offset:])
 }
 
@@ -104,19 +104,19 @@ func (f *file) getEvent(data []byte) syscall.Errno {
 	return 0
 }
 
-func (f *file) createID(c abi.CreateId, data []byte) syscall.Errno {
+func (f *file) createID(c cmabi.CreateId, data []byte) syscall.Errno {
 	typ := c.QpType
 	switch c.Ps {
-	case abi.RDMA_PS_TCP:
-		typ = vabi.IB_UVERBS_QPT_RC
-	case abi.RDMA_PS_UDP, abi.RDMA_PS_IPOIB:
-		typ = vabi.IB_UVERBS_QPT_UD
-	case abi.RDMA_PS_IB:
+	case cmabi.RDMA_PS_TCP:
+		typ = abi.IB_UVERBS_QPT_RC
+	case cmabi.RDMA_PS_UDP, cmabi.RDMA_PS_IPOIB:
+		typ = abi.IB_UVERBS_QPT_UD
+	case cmabi.RDMA_PS_IB:
 	default:
 		return syscall.EINVAL
 	}
 	i := f.newID(c.Uid, c.Ps, typ)
-	store(data, abi.CreateIdResp{Id: i.handle})
+	store(data, cmabi.CreateIdResp{Id: i.handle})
 	return 0
 }
 
@@ -129,7 +129,7 @@ func (f *file) newID(uid uint64, ps uint16, typ uint8) *id {
 
 // migrate moves an ID here. Like the kernel it wakes nobody, but what is polled
 // becomes readable.
-func (f *file) migrate(c abi.MigrateId, data []byte) syscall.Errno {
+func (f *file) migrate(c cmabi.MigrateId, data []byte) syscall.Errno {
 	from := f.k.files[int(c.Fd)]
 	if from == nil {
 		return syscall.ENOENT
@@ -143,29 +143,29 @@ func (f *file) migrate(c abi.MigrateId, data []byte) syscall.Errno {
 	for _, e := range moved {
 		f.push(e)
 	}
-	store(data, abi.MigrateResp{EventsReported: i.reported})
+	store(data, cmabi.MigrateResp{EventsReported: i.reported})
 	return 0
 }
 
-func (i *id) setOption(c abi.SetOption, data []byte) syscall.Errno {
-	if c.Level != abi.RDMA_OPTION_ID {
+func (i *id) setOption(c cmabi.SetOption, data []byte) syscall.Errno {
+	if c.Level != cmabi.RDMA_OPTION_ID {
 		return syscall.ENOSYS
 	}
 	want := 4
-	if c.Optname == abi.RDMA_OPTION_ID_TOS || c.Optname == abi.RDMA_OPTION_ID_ACK_TIMEOUT {
+	if c.Optname == cmabi.RDMA_OPTION_ID_TOS || c.Optname == cmabi.RDMA_OPTION_ID_ACK_TIMEOUT {
 		want = 1
 	}
 	if int(c.Optlen) != want || len(data) != want {
 		return syscall.EINVAL
 	}
 	switch c.Optname {
-	case abi.RDMA_OPTION_ID_TOS:
+	case cmabi.RDMA_OPTION_ID_TOS:
 		i.tos = data[0]
-	case abi.RDMA_OPTION_ID_ACK_TIMEOUT:
+	case cmabi.RDMA_OPTION_ID_ACK_TIMEOUT:
 		i.timeout = data[0]
-	case abi.RDMA_OPTION_ID_REUSEADDR:
+	case cmabi.RDMA_OPTION_ID_REUSEADDR:
 		i.reuse = binary.NativeEndian.Uint32(data) != 0
-	case abi.RDMA_OPTION_ID_AFONLY:
+	case cmabi.RDMA_OPTION_ID_AFONLY:
 	default:
 		return syscall.ENOSYS
 	}
@@ -179,7 +179,7 @@ type group struct {
 	uid    uint64
 }
 
-func (i *id) join(c abi.JoinMcast, data []byte) syscall.Errno {
+func (i *id) join(c cmabi.JoinMcast, data []byte) syscall.Errno {
 	addr := sockaddr(c.Addr[:min(c.AddrSize, 128)]).Addr()
 	if !i.device() || !addr.IsMulticast() {
 		return syscall.EINVAL
@@ -187,15 +187,15 @@ func (i *id) join(c abi.JoinMcast, data []byte) syscall.Errno {
 	g := &group{i: i, handle: i.f.k.next, uid: c.Uid}
 	i.f.k.next++
 	i.f.k.groups[g.handle] = g
-	e := &event{id: i, group: g, resp: abi.EventResp{Uid: g.uid, Id: g.handle, Event: abi.RDMA_CM_EVENT_MULTICAST_JOIN}}
-	p := abi.UdParam{QpNum: 0xffffff, Qkey: qkey, AhAttr: ahTo(i.src.Addr(), addr.As16())}
-	copy(e.resp.Param[:], abi.Bytes(&p))
+	e := &event{id: i, group: g, resp: cmabi.EventResp{Uid: g.uid, Id: g.handle, Event: cmabi.RDMA_CM_EVENT_MULTICAST_JOIN}}
+	p := cmabi.UdParam{QpNum: 0xffffff, Qkey: qkey, AhAttr: ahTo(i.src.Addr(), addr.As16())}
+	copy(e.resp.Param[:], cmabi.Bytes(&p))
 	i.f.push(e)
-	store(data, abi.CreateIdResp{Id: g.handle})
+	store(data, cmabi.CreateIdResp{Id: g.handle})
 	return 0
 }
 
-func (f *file) leave(c abi.DestroyId, data []byte) syscall.Errno {
+func (f *file) leave(c cmabi.DestroyId, data []byte) syscall.Errno {
 	g := f.k.groups[c.Id]
 	if g == nil {
 		return syscall.ENOENT
@@ -205,7 +205,7 @@ func (f *file) leave(c abi.DestroyId, data []byte) syscall.Errno {
 	}
 	f.drop(func(e *event) bool { return e.group == g })
 	delete(f.k.groups, g.handle)
-	store(data, abi.DestroyIdResp{})
+	store(data, cmabi.DestroyIdResp{})
 	return 0
 }
 

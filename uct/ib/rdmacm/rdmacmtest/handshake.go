@@ -3,8 +3,8 @@ package rdmacmtest
 import (
 	"syscall"
 
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
-	vabi "github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/internal/ib/cmabi"
 )
 
 // Room for private data in the messages; ib_cm.h, less struct cma_hdr in requests.
@@ -26,10 +26,10 @@ func (i *id) room(rc, ud uint8) uint8 {
 	return rc
 }
 
-func (i *id) datagrams() bool { return i.typ == vabi.IB_UVERBS_QPT_UD }
+func (i *id) datagrams() bool { return i.typ == abi.IB_UVERBS_QPT_UD }
 
 // connect sends a request.
-func (i *id) connect(p *abi.ConnParam) syscall.Errno {
+func (i *id) connect(p *cmabi.ConnParam) syscall.Errno {
 	room := i.room(roomREQ, roomSIDRREQ)
 	if i.state != stateRoute || p.Valid == 0 || p.PrivateDataLen > room {
 		return syscall.EINVAL
@@ -37,18 +37,18 @@ func (i *id) connect(p *abi.ConnParam) syscall.Errno {
 	i.state, i.param = stateAsking, *p
 	l := i.listener()
 	if l == nil {
-		i.refused(rejNoListener, &abi.ConnParam{}, 0)
+		i.refused(rejNoListener, &cmabi.ConnParam{}, 0)
 		return 0
 	}
 	if l.backlog == 0 {
-		i.refused(rejConsumer, &abi.ConnParam{}, 0)
+		i.refused(rejConsumer, &cmabi.ConnParam{}, 0)
 		return 0
 	}
 	l.backlog--
 	c := l.f.newID(0, l.ps, l.typ)
 	c.state, c.src, c.dst, c.peer, i.peer = stateAsked, i.dst, i.src, i, c
 	c.tos = i.tos // the request says how to answer
-	r := l.push(abi.RDMA_CM_EVENT_CONNECT_REQUEST, 0, c)
+	r := l.push(cmabi.RDMA_CM_EVENT_CONNECT_REQUEST, 0, c)
 	r.Id = c.handle
 	l.say(r, nil, p, room)
 	return 0
@@ -66,21 +66,21 @@ func (i *id) listener() *id {
 }
 
 // refused tells an ID that its handshake has failed.
-func (i *id) refused(reason int, p *abi.ConnParam, room uint8) {
+func (i *id) refused(reason int, p *cmabi.ConnParam, room uint8) {
 	i.state = stateEnded
 	if !i.datagrams() {
-		i.say(i.tell(abi.RDMA_CM_EVENT_REJECTED, reason), nil, p, room)
+		i.say(i.tell(cmabi.RDMA_CM_EVENT_REJECTED, reason), nil, p, room)
 		return
 	}
 	status := sidrReject
 	if reason == rejNoListener {
 		status = sidrNoListener
 	}
-	i.say(i.tell(abi.RDMA_CM_EVENT_UNREACHABLE, status), nil, p, room)
+	i.say(i.tell(cmabi.RDMA_CM_EVENT_UNREACHABLE, status), nil, p, room)
 }
 
 // accept answers a request.
-func (i *id) accept(uid uint64, p *abi.ConnParam) syscall.Errno {
+func (i *id) accept(uid uint64, p *cmabi.ConnParam) syscall.Errno {
 	room := i.room(roomREP, roomSIDRREP)
 	if i.state != stateAsked || i.peer == nil || p.PrivateDataLen > room {
 		return syscall.EINVAL
@@ -88,12 +88,12 @@ func (i *id) accept(uid uint64, p *abi.ConnParam) syscall.Errno {
 	i.uid, i.param = uid, *p
 	if i.datagrams() {
 		i.state, i.peer.state = stateConnected, stateConnected
-		i.peer.say(i.peer.tell(abi.RDMA_CM_EVENT_ESTABLISHED, 0), i, p, room)
+		i.peer.say(i.peer.tell(cmabi.RDMA_CM_EVENT_ESTABLISHED, 0), i, p, room)
 		i.peer.peer, i.peer = nil, nil // they have nothing to do with each other any more
 		return 0
 	}
 	i.state, i.peer.state = stateAnswered, stateAnswer
-	i.peer.say(i.peer.tell(abi.RDMA_CM_EVENT_CONNECT_RESPONSE, 0), i, p, room)
+	i.peer.say(i.peer.tell(cmabi.RDMA_CM_EVENT_CONNECT_RESPONSE, 0), i, p, room)
 	return 0
 }
 
@@ -105,12 +105,12 @@ func (i *id) establish() syscall.Errno {
 	i.state = stateConnected
 	if i.peer.state == stateAnswered { // else notify has told it
 		i.peer.state = stateConnected
-		i.peer.tell(abi.RDMA_CM_EVENT_ESTABLISHED, 0)
+		i.peer.tell(cmabi.RDMA_CM_EVENT_ESTABLISHED, 0)
 	}
 	return 0
 }
 
-func (i *id) reject(c abi.Reject) syscall.Errno {
+func (i *id) reject(c cmabi.Reject) syscall.Errno {
 	room := i.room(roomREJ, roomSIDRREP)
 	if i.state != stateAsked && i.state != stateAnswer || i.peer == nil || c.PrivateDataLen > room {
 		return syscall.EINVAL
@@ -125,7 +125,7 @@ func (i *id) reject(c abi.Reject) syscall.Errno {
 	}
 	p := i.peer
 	i.state, i.peer, p.peer = stateEnded, nil, nil
-	p.refused(reason, &abi.ConnParam{PrivateData: c.PrivateData}, room)
+	p.refused(reason, &cmabi.ConnParam{PrivateData: c.PrivateData}, room)
 	return 0
 }
 
@@ -138,11 +138,11 @@ func (i *id) disconnect() syscall.Errno {
 			return 0
 		}
 		i.peer.state = stateEnded
-		i.peer.tell(abi.RDMA_CM_EVENT_DISCONNECTED, 0)
+		i.peer.tell(cmabi.RDMA_CM_EVENT_DISCONNECTED, 0)
 	case stateEnded:
 		if p := i.peer; p != nil && p.state == stateEnding {
 			p.state = stateEnded
-			p.tell(abi.RDMA_CM_EVENT_DISCONNECTED, 0)
+			p.tell(cmabi.RDMA_CM_EVENT_DISCONNECTED, 0)
 		}
 	default:
 		return syscall.EINVAL
@@ -155,7 +155,7 @@ func (i *id) notify() syscall.Errno {
 	switch i.state {
 	case stateAnswered:
 		i.state = stateConnected
-		i.tell(abi.RDMA_CM_EVENT_ESTABLISHED, 0)
+		i.tell(cmabi.RDMA_CM_EVENT_ESTABLISHED, 0)
 		return 0
 	case stateConnected:
 		return 0

@@ -4,8 +4,8 @@ import (
 	"net/netip"
 	"syscall"
 
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
-	vabi "github.com/ucx-go/ucx/uct/ib/verbs/abi"
+	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/internal/ib/cmabi"
 )
 
 // state is how far an ID has come.
@@ -42,7 +42,7 @@ type id struct {
 	reported uint32
 	peer     *id // other end of a handshake, nil if it is gone
 	psn      uint32
-	param    abi.ConnParam // what it has said
+	param    cmabi.ConnParam // what it has said
 }
 
 // device reports whether an address has chosen the device.
@@ -51,10 +51,10 @@ func (i *id) device() bool {
 }
 
 // tell queues an event with what the peer says.
-func (i *id) tell(event uint32, status int) *abi.EventResp { return i.push(event, status, nil) }
+func (i *id) tell(event uint32, status int) *cmabi.EventResp { return i.push(event, status, nil) }
 
-func (i *id) push(what uint32, status int, request *id) *abi.EventResp {
-	e := &event{id: i, request: request, resp: abi.EventResp{Uid: i.uid, Id: i.handle, Event: what, Status: uint32(int32(status))}}
+func (i *id) push(what uint32, status int, request *id) *cmabi.EventResp {
+	e := &event{id: i, request: request, resp: cmabi.EventResp{Uid: i.uid, Id: i.handle, Event: what, Status: uint32(int32(status))}}
 	if i.uid != 0 {
 		i.f.push(e)
 	}
@@ -62,19 +62,19 @@ func (i *id) push(what uint32, status int, request *id) *abi.EventResp {
 }
 
 // say puts a peer's data into an event, with zeros to the length of the message.
-func (i *id) say(r *abi.EventResp, from *id, p *abi.ConnParam, room uint8) {
-	if i.typ == vabi.IB_UVERBS_QPT_UD {
-		u := abi.UdParam{QpNum: p.QpNum, Qkey: qkey, PrivateData: p.PrivateData, PrivateDataLen: room}
+func (i *id) say(r *cmabi.EventResp, from *id, p *cmabi.ConnParam, room uint8) {
+	if i.typ == abi.IB_UVERBS_QPT_UD {
+		u := cmabi.UdParam{QpNum: p.QpNum, Qkey: qkey, PrivateData: p.PrivateData, PrivateDataLen: room}
 		if from != nil && from.src.IsValid() {
 			u.AhAttr = ahTo(i.src.Addr(), from.src.Addr().As16())
 		}
-		copy(r.Param[:], abi.Bytes(&u))
+		copy(r.Param[:], cmabi.Bytes(&u))
 		return
 	}
 	c := *p
 	c.PrivateDataLen, c.Valid = room, 0
 	c.ResponderResources, c.InitiatorDepth = p.InitiatorDepth, p.ResponderResources // as i sees it
-	copy(r.Param[:], abi.Bytes(&c))
+	copy(r.Param[:], cmabi.Bytes(&c))
 }
 
 // bind gives an ID a local address.
@@ -116,11 +116,11 @@ func (i *id) resolve(src, dst netip.AddrPort) syscall.Errno {
 	}
 	i.dst = dst
 	if gidIndex(dst.Addr()) == 0 { // the neighbor does not answer
-		i.tell(abi.RDMA_CM_EVENT_ADDR_ERROR, -int(syscall.ETIMEDOUT))
+		i.tell(cmabi.RDMA_CM_EVENT_ADDR_ERROR, -int(syscall.ETIMEDOUT))
 		return 0
 	}
 	i.state = stateAddr
-	i.tell(abi.RDMA_CM_EVENT_ADDR_RESOLVED, 0)
+	i.tell(cmabi.RDMA_CM_EVENT_ADDR_RESOLVED, 0)
 	return 0
 }
 
@@ -167,13 +167,13 @@ func (i *id) destroy() {
 	i.peer, p.peer = nil, nil
 	switch i.state {
 	case stateAsked:
-		p.refused(rejConsumer, &abi.ConnParam{}, 0)
+		p.refused(rejConsumer, &cmabi.ConnParam{}, 0)
 	case stateAnswer, stateAnswered, stateConnected, stateEnding, stateEnded:
 		if p.state == stateConnected || p.state == stateEnding {
 			p.state = stateEnded
-			p.tell(abi.RDMA_CM_EVENT_DISCONNECTED, 0)
+			p.tell(cmabi.RDMA_CM_EVENT_DISCONNECTED, 0)
 		} else if p.state != stateEnded {
-			p.refused(rejConsumer, &abi.ConnParam{}, 0)
+			p.refused(rejConsumer, &cmabi.ConnParam{}, 0)
 		}
 	}
 }
@@ -185,7 +185,7 @@ const (
 )
 
 func (i *id) queryAddr(data []byte) syscall.Errno {
-	var r abi.QueryAddrResp
+	var r cmabi.QueryAddrResp
 	r.SrcSize, r.DstSize = putSockaddr(r.SrcAddr[:], i.src), putSockaddr(r.DstAddr[:], i.dst)
 	if i.device() {
 		r.NodeGuid, r.PortNum = bigEndian64(NodeGUID), 1
@@ -195,7 +195,7 @@ func (i *id) queryAddr(data []byte) syscall.Errno {
 }
 
 func (i *id) queryRoute(data []byte) syscall.Errno {
-	var r abi.QueryRouteResp
+	var r cmabi.QueryRouteResp
 	putSockaddr(r.SrcAddr[:], i.src)
 	putSockaddr(r.DstAddr[:], i.dst)
 	if i.device() {
@@ -203,7 +203,7 @@ func (i *id) queryRoute(data []byte) syscall.Errno {
 	}
 	if i.state >= stateRoute && i.state != stateListening {
 		r.NumPaths = 1
-		r.IbRoute[0] = abi.UserPathRec{Sgid: i.src.Addr().As16(), Dgid: i.dst.Addr().As16(), Mtu: mtu4096, HopLimit: 1, Pkey: 0xffff,
+		r.IbRoute[0] = cmabi.UserPathRec{Sgid: i.src.Addr().As16(), Dgid: i.dst.Addr().As16(), Mtu: mtu4096, HopLimit: 1, Pkey: 0xffff,
 			TrafficClass: i.tos}
 	}
 	store(data, r)
@@ -211,8 +211,8 @@ func (i *id) queryRoute(data []byte) syscall.Errno {
 }
 
 // ahTo is the way from a local address to a GID.
-func ahTo(from netip.Addr, to [16]byte) vabi.AhAttr {
-	return vabi.AhAttr{Grh: vabi.GlobalRoute{Dgid: to, SgidIndex: uint8(gidIndex(from)), HopLimit: 1}, IsGlobal: 1, PortNum: 1}
+func ahTo(from netip.Addr, to [16]byte) abi.AhAttr {
+	return abi.AhAttr{Grh: abi.GlobalRoute{Dgid: to, SgidIndex: uint8(gidIndex(from)), HopLimit: 1}, IsGlobal: 1, PortNum: 1}
 }
 
 // initQPAttr answers what rdma_init_qp_attr does; the masks are those of
@@ -227,16 +227,16 @@ func (i *id) initQPAttr(want uint32, data []byte) syscall.Errno {
 	if !i.device() {
 		return syscall.EINVAL
 	}
-	r := abi.QpAttr{QpState: want, PortNum: 1, Qkey: qkey}
+	r := cmabi.QpAttr{QpState: want, PortNum: 1, Qkey: qkey}
 	switch {
-	case i.typ == vabi.IB_UVERBS_QPT_UD && want == stateINIT:
+	case i.typ == abi.IB_UVERBS_QPT_UD && want == stateINIT:
 		r.QpAttrMask = state | pkey | port | key
 	case want == stateINIT:
 		r.QpAttrMask = state | pkey | port | access
 		if i.peer != nil && i.state >= stateAsked {
-			r.QpAccessFlags = vabi.IB_UVERBS_ACCESS_REMOTE_WRITE | vabi.IB_UVERBS_ACCESS_REMOTE_READ | vabi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
+			r.QpAccessFlags = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_READ | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
 		}
-	case i.peer == nil || i.state < stateAsked || i.typ == vabi.IB_UVERBS_QPT_UD:
+	case i.peer == nil || i.state < stateAsked || i.typ == abi.IB_UVERBS_QPT_UD:
 		return syscall.EINVAL
 	case want == stateRTR:
 		r.QpAttrMask = state | av | mtu | destQPN | rqPSN | destRdAtomic | minRNR

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/abi"
-	"github.com/ucx-go/ucx/uct/ib/rdmacm/ucm"
+	"github.com/ucx-go/ucx/internal/ib/cmabi"
+	"github.com/ucx-go/ucx/internal/ib/ucm"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
@@ -29,7 +29,7 @@ type Kernel struct {
 	next     uint32            // handle
 	nextPort uint16
 	faults   verbstest.Errnos
-	alter    func(*abi.EventResp)
+	alter    func(*cmabi.EventResp)
 }
 
 // New returns a machine with the addresses 127.0.0.1 and ::1, which are GIDs 1 and 2
@@ -60,7 +60,7 @@ func (k *Kernel) FailCall(name string, skip int, errno syscall.Errno) {
 }
 
 // Alter has every event changed by fn before it is read; nil: no longer.
-func (k *Kernel) Alter(fn func(*abi.EventResp)) {
+func (k *Kernel) Alter(fn func(*cmabi.EventResp)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.alter = fn
@@ -79,7 +79,7 @@ func (k *Kernel) RemoveDevice() {
 	defer k.mu.Unlock()
 	for _, i := range k.ids {
 		if i.device() && i.uid != 0 {
-			i.tell(abi.RDMA_CM_EVENT_DEVICE_REMOVAL, 0)
+			i.tell(cmabi.RDMA_CM_EVENT_DEVICE_REMOVAL, 0)
 		}
 	}
 }
@@ -108,7 +108,7 @@ type event struct {
 	id      *id // whose it is: of a request, the listener
 	request *id
 	group   *group
-	resp    abi.EventResp
+	resp    cmabi.EventResp
 }
 
 func (f *file) Name() string   { return "rdmacmtest" }
@@ -168,7 +168,7 @@ func (f *file) Close() error {
 
 // Command makes a command.
 func (f *file) Command(cmd uint32, in, data []byte) syscall.Errno {
-	spec := abi.Lookup(cmd)
+	spec := cmabi.Lookup(cmd)
 	if spec == nil || len(in) != int(spec.In.Size()) || spec.Pointer < 0 && data != nil {
 		return syscall.EINVAL
 	}
@@ -180,7 +180,7 @@ func (f *file) Command(cmd uint32, in, data []byte) syscall.Errno {
 	if f.closed {
 		return syscall.EBADF
 	}
-	if cmd == abi.RDMA_USER_CM_CMD_GET_EVENT && len(f.queue) == 0 {
+	if cmd == cmabi.RDMA_USER_CM_CMD_GET_EVENT && len(f.queue) == 0 {
 		return syscall.EAGAIN
 	}
 	if e := f.k.faults.Take(spec.Name); e != 0 {
@@ -190,9 +190,9 @@ func (f *file) Command(cmd uint32, in, data []byte) syscall.Errno {
 }
 
 // load reads a struct, store writes one; both know that there is room.
-func load[T abi.Struct](b []byte) (v T) {
-	copy(abi.Bytes(&v), b)
+func load[T cmabi.Struct](b []byte) (v T) {
+	copy(cmabi.Bytes(&v), b)
 	return v
 }
 
-func store[T abi.Struct](b []byte, v T) { copy(b, abi.Bytes(&v)) }
+func store[T cmabi.Struct](b []byte, v T) { copy(b, cmabi.Bytes(&v)) }

@@ -4,8 +4,8 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
-	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
 )
 
 // invoke answers what goes through INVOKE_WRITE.

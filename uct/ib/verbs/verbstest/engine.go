@@ -1,8 +1,8 @@
 package verbstest
 
 import (
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
-	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
 )
 
 // Statuses of completions; enum ib_wc_status, ib_verbs.h.

@@ -1,8 +1,8 @@
 package verbstest
 
 import (
+	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/internal/word"
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
 )
 
 const grhLength = 40

@@ -3,8 +3,8 @@ package verbstest
 import (
 	"syscall"
 
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
-	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
 )
 
 // methods says who answers what. Methods of the table that are not here are those

@@ -5,8 +5,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/uct/ib/verbs/abi"
-	"github.com/ucx-go/ucx/uct/ib/verbs/uverbs"
+	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
 )
 
 type pd struct {

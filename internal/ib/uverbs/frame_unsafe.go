@@ -1,0 +1,62 @@
+package uverbs
+
+// Soundness: a Frame's memory is one slice of the heap without pointers, aligned
+// for the structs laid over it, and header and attrs check bounds before they do
+// so. Addresses inside it are given to the kernel as numbers only while the slice
+// is pinned (Call.Do), so it neither moves nor goes.
+
+import (
+	"runtime"
+	"unsafe"
+
+	"github.com/ucx-go/ucx/internal/ib/abi"
+)
+
+const (
+	headerSize = int(unsafe.Sizeof(abi.IoctlHdr{}))
+	attrSize   = int(unsafe.Sizeof(abi.Attr{}))
+)
+
+// Frame is the memory of one request: header and attributes, then what the
+// attributes point to.
+type Frame struct {
+	words []uint64
+}
+
+// NewFrame returns a zeroed frame of at least n bytes.
+func NewFrame(n int) *Frame { return &Frame{words: make([]uint64, (n+7)/8)} }
+
+// Bytes is the memory of the frame.
+func (f *Frame) Bytes() []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f.words))), len(f.words)*8)
+}
+
+// Base is the address that pointers in attributes count from.
+func (f *Frame) Base() uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(f.words)))) }
+
+// pin holds the frame in place until unpin is called.
+func (f *Frame) pin() (unpin func()) {
+	var p runtime.Pinner
+	p.Pin(unsafe.SliceData(f.words))
+	return p.Unpin
+}
+
+// Header is the header at the start, nil if the frame has no room for one.
+func (f *Frame) Header() *abi.IoctlHdr {
+	if len(f.words)*8 < headerSize {
+		return nil
+	}
+	return (*abi.IoctlHdr)(unsafe.Pointer(unsafe.SliceData(f.words)))
+}
+
+// Attrs are the first n attributes, as many as there is room for.
+func (f *Frame) Attrs(n int) []abi.Attr {
+	n = min(n, (len(f.words)*8-headerSize)/attrSize)
+	if n <= 0 {
+		return nil
+	}
+	return unsafe.Slice((*abi.Attr)(unsafe.Pointer(&f.words[headerSize/8])), n)
+}
+
+// inline are the bytes that attribute a holds itself.
+func inline(a *abi.Attr) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(&a.Data)), 8) }

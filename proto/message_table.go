@@ -1,0 +1,199 @@
+package proto
+
+import (
+	"math"
+
+	"github.com/ucx-go/ucx/uct"
+)
+
+// ProtoInput is all that the choice of protocols of an endpoint depends on.
+type ProtoInput struct {
+	// AM is the lane of active messages.
+	AM LanePerf
+
+	// Put and Get are the lanes over which the peer's memory can be written and
+	// read, best first. The peer is taken to have the same.
+	Put []LanePerf
+	Get []LanePerf
+
+	// Map are the interfaces whose memory domain maps memory that the peer's has
+	// allocated, best first. They need not be lanes.
+	Map []LanePerf
+
+	Settings ProtoSettings
+}
+
+// own gives a copied input lists of its own.
+func (in *ProtoInput) own() {
+	in.Put = append([]LanePerf(nil), in.Put...)
+	in.Get = append([]LanePerf(nil), in.Get...)
+	in.Map = append([]LanePerf(nil), in.Map...)
+}
+
+// model is a ProtoInput made sane.
+type model struct {
+	am     laneCost
+	amName string
+	put    access
+	get    access
+	ptr    laneCost // of the first that maps
+	ptrBy  string   // its name, empty for none
+	set    ProtoSettings
+}
+
+// access is a way to the peer's memory over all lanes that have it.
+type access struct {
+	cost   laneCost // all lanes taken together
+	shares LaneShares
+	config string
+}
+
+func newModel(in *ProtoInput) model {
+	set := &in.Settings
+	m := model{
+		am: in.AM.sane(set.CopyBW), amName: in.AM.Name, set: *set,
+		put: newAccess(in.Put, set.CopyBW, func(l *LanePerf) int { return l.PutZcopy }),
+		get: newAccess(in.Get, set.CopyBW, func(l *LanePerf) int { return l.GetZcopy }),
+	}
+	if len(in.Map) > 0 {
+		m.ptr, m.ptrBy = in.Map[0].sane(set.CopyBW), in.Map[0].Name
+	}
+	return m
+}
+
+// newAccess takes the lanes together that carry anything.
+func newAccess(list []LanePerf, copyBW float64, limit func(*LanePerf) int) (a access) {
+	var bandwidths []float64
+	var lanes []int
+	for i := range list {
+		if limit(&list[i]) > 0 {
+			bandwidths = append(bandwidths, math.Max(list[i].Bandwidth, 1))
+			lanes = append(lanes, i)
+		}
+	}
+	a.shares = NewLaneShares(bandwidths)
+	for k, i := range a.shares.lanes {
+		lane := list[lanes[i]].sane(copyBW)
+		a.shares.lanes[k] = lanes[i]
+		if k == 0 {
+			a.cost = lane
+			continue
+		}
+		a.cost.wire = 1 / (1/a.cost.wire + 1/lane.wire)
+		a.cost.lat = math.Max(a.cost.lat, lane.lat)
+		a.cost.send += lane.send
+		a.cost.recv += lane.recv
+		a.cost.reg.C += lane.reg.C
+		a.cost.reg.M += lane.reg.M
+	}
+	if a.shares.Lanes() > 0 {
+		a.config = a.shares.describe(func(i int) string { return list[i].Name })
+	}
+	return a
+}
+
+// MessageForm is what the choice depends on of the packets of a kind of message.
+type MessageForm struct {
+	Op string // what sends them, for titles
+
+	// Only and First are the bytes of the headers of a message in one packet, and
+	// of the first of several.
+	Only, First int
+
+	// Short says that there is a form with a header of 8 bytes.
+	Short bool
+}
+
+// MessageTables are the decision tables of an endpoint for sending one kind of
+// messages. They do not change once made and may be shared by endpoints and
+// goroutines.
+type MessageTables struct {
+	in     ProtoInput
+	form   MessageForm
+	tables [numDataClasses][numSendModes]Table
+}
+
+// NewMessageTables makes the tables. in is copied.
+func NewMessageTables(in *ProtoInput, form MessageForm) *MessageTables {
+	t := &MessageTables{in: *in, form: form}
+	t.in.own()
+	m := newModel(&t.in)
+	for class := range t.tables {
+		for mode := range t.tables[class] {
+			c := m.messageChoice(&t.form, DataClass(class), SendMode(mode))
+			t.tables[class][mode] = c.table()
+		}
+	}
+	return t
+}
+
+// Table returns the table for data of a class, sent in a mode.
+func (t *MessageTables) Table(class DataClass, mode SendMode) *Table { return &t.tables[class][mode] }
+
+// Explain returns a table with its reasons.
+func (t *MessageTables) Explain(class DataClass, mode SendMode) TableInfo {
+	m := newModel(&t.in)
+	c := m.messageChoice(&t.form, class, mode)
+	return c.explain(t.form.Op + mode.String() + " from " + hostMemory(class))
+}
+
+// messageChoice is what there is for one kind of send.
+func (m *model) messageChoice(form *MessageForm, class DataClass, mode SendMode) choice {
+	am := &m.am
+
+	// A short message is a contiguous payload behind one 8-byte header.
+	short := option{proto: ProtoEagerShort, group: groupShort, max: -1, why: "needs contiguous data and a header of 8 bytes"}
+	if class.contig() && form.Short {
+		short = single(ProtoEagerShort, groupShort, am.short, form.Only, am.copied(mode))
+	}
+	bcopyCost := am.copied(mode)
+	bcopyCost.C += requestCost
+	options := []option{
+		short,
+		single(ProtoEagerBcopy, groupBcopy, am.bcopy, form.Only, bcopyCost),
+		multi(ProtoEagerMultiBcopy, groupBcopy, am, am.bcopy, form.First, bcopyCost, 0),
+	}
+	if class == DataGeneric {
+		const why = "data has to be packed"
+		options = append(options,
+			option{proto: ProtoEagerZcopy, group: groupZcopy, max: -1, why: why},
+			option{proto: ProtoEagerMultiZcopy, group: groupZcopy, max: -1, why: why})
+	} else {
+		options = append(options,
+			single(ProtoEagerZcopy, groupZcopy, am.zcopy, form.Only, am.gathered()),
+			multi(ProtoEagerMultiZcopy, groupZcopy, am, am.zcopy, form.First, am.gathered(), zcopySetup))
+	}
+	// An offer of what fits into one message is never worth it.
+	largest := max(am.bcopy, am.zcopy) - form.Only + 1
+	for _, o := range m.rendezvous(class) {
+		o.min = max(o.min, largest)
+		options = append(options, o)
+	}
+	for i := range options {
+		if options[i].config == "" {
+			options[i].config = m.amName
+		}
+	}
+	return choice{options, [numGroups]Threshold{
+		groupShort: ThreshAuto,
+		groupBcopy: m.set.BcopyThresh,
+		groupZcopy: m.set.ZcopyThresh,
+		groupRndv:  m.set.rndv(mode),
+	}}
+}
+
+// single is a protocol of one message.
+func single(p Protocol, g group, limit, header int, cost uct.Linear) option {
+	if limit <= header {
+		return option{proto: p, group: g, max: -1, why: "the lane does not have it"}
+	}
+	return option{proto: p, group: g, max: limit - header, cost: cost}
+}
+
+// multi is a protocol of as many messages as it takes.
+func multi(p Protocol, g group, l *laneCost, limit, header int, cost uct.Linear, each float64) option {
+	if limit <= header {
+		return option{proto: p, group: g, max: -1, why: "the lane does not have it"}
+	}
+	return option{proto: p, group: g, max: math.MaxInt, cost: l.fragments(cost, limit-header, each)}
+}

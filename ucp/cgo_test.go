@@ -1,5 +1,0 @@
-//go:build cgo
-
-package ucp_test
-
-const cgoEnabled = true

@@ -1,0 +1,124 @@
+package ucp
+
+import (
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// A message, whatever it is for, takes one of these ways, by length:
+//
+//	short        inline, behind a header of 8 bytes
+//	bcopy        copied into the transport's buffer
+//	zcopy        header and user memory in one transport call
+//	multi        first fragment and middles, each bcopy or zcopy
+//	rendezvous   an offer; the receiver says where the data goes (rndv_send.go)
+//
+// All first packets of an endpoint go over one lane and in order. The protocols
+// know no tags: what the packets of a kind of message look like is its form.
+
+// messageForm is what the messages of an operation look like on the wire.
+type messageForm struct {
+	name string // of the operation
+
+	only, first, middle packetForm
+
+	// word is the header of a short message, which has one of 8 bytes.
+	word func(r *Request) uint64
+
+	// offer is what an offer says about the message besides its data.
+	offer func(r *Request) (op proto.RndvOp, header uint64)
+
+	// tables are the endpoint's decision tables for such messages.
+	tables func(c *epConfig) *proto.MessageTables
+
+	acked bool  // over when the receiver has acknowledged it
+	needs needs // besides those of the protocol
+}
+
+// packetForm is a kind of packet: its id, and who writes the header.
+type packetForm struct {
+	id   proto.AMID
+	size int // of the header, in bytes
+	put  func(r *Request, dst []byte) int
+}
+
+// fragment is the form of the packet at the request's offset.
+func (f *messageForm) fragment(r *Request) *packetForm {
+	if r.offset > 0 {
+		return &f.middle
+	}
+	return &f.first
+}
+
+// sendMessage is the operation of sending a message of any form.
+type sendMessage struct{}
+
+// choose looks the protocol up. A message in memory that the peer may map, and
+// that is offered, keeps that in place.
+func (sendMessage) choose(r *Request) (protocol, error) {
+	w, ep, n := r.w, r.ep, r.data.length
+	tables, class := r.form.tables(ep.cfg), r.class()
+	if class == proto.DataContig && n >= ep.cfg.mapFrom {
+		if r.region = w.ctx.table.FindMapped(memoryAddress(r.data.buf), n, ep.cfg.mapMDs); r.region != nil {
+			class = proto.DataMapped
+		}
+	}
+	p := tables.Table(class, r.mode).Lookup(n)
+	if r.region != nil && !p.Rendezvous() {
+		r.region.Release()
+		r.region = nil
+	}
+	if p.EagerZcopy() && !r.laneHandles(amLane, uct.AccessLocalRead) {
+		p = tables.Table(proto.DataGeneric, r.mode).Lookup(n)
+	}
+	switch {
+	case p == proto.ProtoNone:
+		return nil, ucs.ErrUnsupported
+	case p.EagerMulti():
+		w.eager.nextID++
+		r.msgID = w.eager.nextID
+	}
+	if p.Rendezvous() {
+		r.newOffer()
+	}
+	if r.form.acked || p.Rendezvous() {
+		if r.localID = w.requestIDs.Put(r); r.localID == 0 {
+			return nil, ucs.ErrNoMemory
+		}
+	}
+	return protocolOf[p], nil
+}
+
+// sendMessage starts to send a message, or sends it in the call.
+func (ep *Endpoint) sendMessage(r *Request, form *messageForm, flags OpFlags) (*Request, error) {
+	r.ep, r.op, r.form = ep, sendMessage{}, form
+	r.offset = 0
+	if flags&OpForceImmediate != 0 {
+		return ep.sendMessageNow(r)
+	}
+	ep.submit(r)
+	return r.result()
+}
+
+// sendMessageNow sends in one step or not at all.
+func (ep *Endpoint) sendMessageNow(r *Request) (*Request, error) {
+	err := error(ucs.ErrNoResource)
+	switch p := r.form.tables(ep.cfg).Table(r.class(), r.mode).Lookup(r.data.length); {
+	case p == proto.ProtoNone:
+		err = ucs.ErrUnsupported
+	case ep.waiting.head == nil && ep.lacks&needLanes == 0 && !r.form.acked && (p == proto.ProtoEagerShort || p == proto.ProtoEagerBcopy):
+		r.proto = eagerBcopy{}
+		_, err = ep.ue.AMBcopy(uct.AMID(r.form.only.id), r.hooks(), uct.SendNow, nil)
+	}
+	if err == nil || err == ucs.InProgress {
+		// What a transport has begun to write leaves without further ado.
+		err = nil
+		ep.w.stats.EagerBcopy++
+		if r.frag < r.data.length {
+			err = r.packedNothing(r.frag)
+		}
+	}
+	ep.w.dropRequest(r)
+	return nil, err
+}

@@ -1,0 +1,199 @@
+package ucp
+
+import "github.com/ucx-go/ucx/ucs"
+
+// An operation is described before it is decided how to carry it out. A public call
+// fills a request with what the caller said: the kind of operation, the buffer, the
+// target, the parameters. Then
+//
+//	submit ──► choose: a protocol from the endpoint's tables
+//	  │           └──► run: as far as it goes now
+//	  └──► the endpoint's waiting list, as long as something is missing, and
+//	       behind everything that waits there already
+//
+// What may be missing is a set of needs. When the last of them is there, drain goes
+// on with what waits, in order. Short sends and puts do not come here: where
+// nothing waits and nothing is missing they are one call of the transport.
+
+// operation is a kind of operation that users start.
+type operation interface {
+	// choose returns the protocol for a described request, and takes what that
+	// needs from the start. An error ends the request.
+	choose(r *Request) (protocol, error)
+}
+
+// needs are what an operation cannot start without. An endpoint has a set of those
+// that it lacks, a protocol of those that it asks for.
+type needs uint8
+
+const (
+	needLanes needs = 1 << iota // lanes: before there are any, no protocol can be chosen
+	needID                      // the peer's id of the endpoint
+	needFence                   // that the fence is over which holds back one-sided operations
+)
+
+// submit starts a described request, or one of the library's that has its protocol,
+// now or when nothing is missing any more.
+func (ep *Endpoint) submit(r *Request) {
+	if ep.waiting.head == nil && ep.begin(r) {
+		return
+	}
+	ep.waiting.push(r)
+	ep.short = -1
+	for _, f := range ep.w.families {
+		if err := f.provide(ep); err != nil {
+			r.finish(err)
+			ep.open()
+			return
+		}
+	}
+}
+
+// begin runs a request if nothing that it needs is missing.
+func (ep *Endpoint) begin(r *Request) bool {
+	if r.proto == nil {
+		if ep.lacks&needLanes != 0 {
+			return false
+		}
+		p, err := r.op.choose(r)
+		if err != nil {
+			r.finish(err)
+			return true
+		}
+		r.proto = p
+	}
+	if ep.lacks != 0 && ep.lacks&r.needs() != 0 {
+		return false
+	}
+	r.run()
+	return true
+}
+
+// needs is what a request with a protocol cannot start without.
+func (r *Request) needs() needs {
+	n := r.proto.about().needs | needLanes
+	if r.form != nil {
+		n |= r.form.needs
+	}
+	return n
+}
+
+// obtain notes that something is no longer missing, and starts what waited for it.
+func (ep *Endpoint) obtain(n needs) {
+	ep.lacks &^= n
+	ep.drain()
+}
+
+// drain starts what waits, in order, until something is missing again.
+func (ep *Endpoint) drain() {
+	if ep.state&epDraining != 0 {
+		return
+	}
+	ep.state |= epDraining
+	for ep.err == nil && ep.state&epClosed == 0 {
+		r := ep.waiting.pop()
+		if r == nil {
+			break
+		}
+		if !ep.begin(r) {
+			ep.waiting.unpop(r)
+			break
+		}
+	}
+	ep.state &^= epDraining
+	ep.open()
+}
+
+// open lets short messages through again.
+func (ep *Endpoint) open() {
+	ep.short = -1
+	if ep.err == nil && ep.state&(epClosing|epClosed|epDraining) == 0 && ep.waiting.head == nil &&
+		ep.lacks&needLanes == 0 {
+		ep.short = ep.cfg.short
+	}
+}
+
+// usable returns why no operation can be started.
+func (ep *Endpoint) usable() error {
+	switch {
+	case ep.err != nil:
+		return ep.err
+	case ep.state&(epClosing|epClosed) != 0:
+		return ucs.ErrNotConnected
+	}
+	return nil
+}
+
+// gone returns the error of operations that wait for the peer when the endpoint
+// has failed or is released, nil as long as they may wait.
+func (ep *Endpoint) gone() error {
+	switch {
+	case ep.err != nil:
+		return ep.err
+	case ep.state&epClosed != 0:
+		return ucs.ErrCanceled
+	}
+	return nil
+}
+
+// run takes the protocol as far as it goes now and queues the request where the
+// transport cannot go on.
+func (r *Request) run() {
+	if r == r.w.dispatching {
+		r.state |= stateAgain // it is in the queue, at its head
+		return
+	}
+	for {
+		err := r.proto.progress(r)
+		if err == nil {
+			return
+		}
+		if err != ucs.ErrNoResource {
+			r.proto.abort(r, err)
+			return
+		}
+		err = r.ep.lane(r.lane).PendingAdd(&r.pend)
+		if err == nil {
+			r.w.stats.Pending++
+			return
+		}
+		if err != ucs.ErrBusy {
+			r.proto.abort(r, err)
+			return
+		}
+	}
+}
+
+// later lets the request run again in the next round of progress, when it is its
+// turn: those whose work is the CPU's take turns.
+func (r *Request) later() { r.w.copying.push(r) }
+
+// finishDispatched ends the requests whose end was put off, goes on with those
+// that have to wait for another lane than before, and returns their number.
+func (w *Worker) finishDispatched() int {
+	n := 0
+	for r := w.dispatched.pop(); r != nil; r = w.dispatched.pop() {
+		if r.state&stateMoves != 0 {
+			r.state &^= stateMoves
+			r.run()
+		} else {
+			r.finish(r.err)
+		}
+		n++
+	}
+	return n
+}
+
+// endMoves ends those of an endpoint that were about to go on on another lane.
+func (w *Worker) endMoves(ep *Endpoint, err error) {
+	for r := w.dispatched.head; r != nil; {
+		next := r.next
+		if r.ep == ep && r.state&stateMoves != 0 {
+			r.state &^= stateMoves
+			r.list.remove(r)
+			r.abort(err)
+			next = w.dispatched.head // callbacks may have changed the list
+		}
+		r = next
+	}
+}

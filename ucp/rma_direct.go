@@ -1,0 +1,156 @@
+package ucp
+
+import (
+	"github.com/ucx-go/ucx/uct"
+)
+
+// The protocols that reach the peer's memory directly, over the lane that the key
+// has for them.
+
+// direct is what they have in common.
+type direct struct{ basics }
+
+// release ends the count of an operation in pieces.
+func (direct) release(r *Request) { r.unsplit() }
+
+// putShort writes a piece after the other, each in one short call.
+type putShort struct{ direct }
+
+func (putShort) about() protocolInfo {
+	return protocolInfo{name: "put short", kind: kindAccess, needs: needFence}
+}
+
+func (putShort) progress(r *Request) error {
+	most := r.access.route.attr.Put.MaxShort
+	return r.inPieces(func(n int) error { return r.putShortPiece(min(n, most)) })
+}
+
+// putCopy writes a piece after the other, each copied into the transport's buffer.
+type putCopy struct{ direct }
+
+func (putCopy) about() protocolInfo {
+	return protocolInfo{name: "put copy-in", kind: kindAccess, needs: needFence}
+}
+
+func (putCopy) progress(r *Request) error { return r.inPieces(r.putCopyPiece) }
+
+// pack writes the piece at the request's offset.
+func (putCopy) pack(r *Request, dst []byte) int {
+	return r.data.packAt(dst[:min(len(dst), r.frag)], r.offset)
+}
+
+// putShortPiece writes the next n bytes in one call.
+func (r *Request) putShortPiece(n int) error {
+	a := r.access
+	err := r.ep.remote(r.lane).PutShort(r.data.buf[r.offset:r.offset+n], a.addr+uint64(r.offset), a.route.key)
+	if err == nil {
+		r.offset += n
+	}
+	return err
+}
+
+// putCopyPiece writes up to n of the next bytes in one call.
+func (r *Request) putCopyPiece(n int) error {
+	a := r.access
+	r.frag = min(n, a.route.attr.Put.MaxBcopy)
+	packed, err := r.ep.remote(r.lane).PutBcopy(r.hooks(), r.frag, a.addr+uint64(r.offset), a.route.key)
+	if err != nil {
+		return err
+	}
+	if packed < r.frag {
+		return r.packedNothing(r.offset + packed)
+	}
+	r.offset += r.frag
+	return nil
+}
+
+// putZcopy hands the user's memory to the transport.
+type putZcopy struct{ direct }
+
+func (putZcopy) about() protocolInfo {
+	return protocolInfo{name: "put zero-copy", kind: kindAccess, needs: needFence}
+}
+
+func (putZcopy) progress(r *Request) error {
+	ue, a := r.ep.remote(r.lane), r.access
+	l := &a.route.attr.Put
+	for r.offset < r.data.length {
+		n := r.gatherFor(l)
+		r.comp.Count++
+		err := ue.PutZcopy(r.iov[:n], a.addr+uint64(r.offset), a.route.key, &r.comp)
+		if err := r.fragmentSent(err); err != nil {
+			return err
+		}
+	}
+	r.comp.Done(nil)
+	return nil
+}
+
+// gatherFor lists the memory of the next zero-copy call of a direct operation.
+func (r *Request) gatherFor(l *uct.RMALimits) int {
+	list := r.iovec()
+	var n int
+	n, r.frag = r.data.gather(list[:min(max(l.MaxIOV, 1), len(list))], r.offset, min(r.data.length-r.offset, l.MaxZcopy))
+	if r.mem != nil && len(r.mem.handles) > 0 {
+		r.mem.addTo(r.iov[:n], r.access.route.md)
+	}
+	return n
+}
+
+// getCopy reads a piece after the other. Pieces arrive in order. What is too much
+// to be copied in one round of progress comes in the next ones.
+type getCopy struct{ direct }
+
+func (getCopy) about() protocolInfo {
+	return protocolInfo{name: "get copy-out", kind: kindAccess, needs: needFence}
+}
+
+func (getCopy) progress(r *Request) error {
+	ue, a := r.ep.remote(r.lane), r.access
+	for copied := 0; r.offset < r.data.length; {
+		if copied >= copyPiece {
+			r.later()
+			return nil
+		}
+		r.frag = min(r.data.length-r.offset, a.route.attr.Get.MaxBcopy, copyPiece-copied)
+		r.comp.Count++
+		err := ue.GetBcopy(r.hooks(), r.frag, a.addr+uint64(r.offset), a.route.key, &r.comp)
+		if err == nil {
+			copied += r.frag
+		}
+		if err := r.fragmentSent(err); err != nil {
+			return err
+		}
+	}
+	r.comp.Done(nil)
+	return nil
+}
+
+func (getCopy) unpack(r *Request, src []byte) {
+	a := r.access
+	src = src[:min(len(src), r.data.length-a.arrived)]
+	r.data.unpackAt(src, a.arrived) // does not fail: not a generic datatype
+	a.arrived += len(src)
+}
+
+// getZcopy lets the transport read straight into the user's memory.
+type getZcopy struct{ direct }
+
+func (getZcopy) about() protocolInfo {
+	return protocolInfo{name: "get zero-copy", kind: kindAccess, needs: needFence}
+}
+
+func (getZcopy) progress(r *Request) error {
+	ue, a := r.ep.remote(r.lane), r.access
+	l := &a.route.attr.Get
+	for r.offset < r.data.length {
+		n := r.gatherFor(l)
+		r.comp.Count++
+		err := ue.GetZcopy(r.iov[:n], a.addr+uint64(r.offset), a.route.key, &r.comp)
+		if err := r.fragmentSent(err); err != nil {
+			return err
+		}
+	}
+	r.comp.Done(nil)
+	return nil
+}

@@ -1,0 +1,145 @@
+package ucp
+
+import (
+	"github.com/ucx-go/ucx/proto"
+)
+
+// tagFamily is tagged messages: sends that carry a label, and receives that ask for
+// labels.
+type tagFamily struct{ noFamily }
+
+func (tagFamily) about() familyInfo { return familyInfo{name: "tag", features: FeatureTag} }
+
+func (tagFamily) handlers(w *Worker) []handler {
+	return []handler{
+		{proto.IDEagerOnly, w.onEagerOnly()},
+		{proto.IDEagerFirst, w.onEagerFirst},
+		{proto.IDEagerMiddle, w.onEagerMiddle},
+		{proto.IDEagerSyncOnly, w.onEagerSyncOnly},
+		{proto.IDEagerSyncFirst, w.onEagerSyncFirst},
+		{proto.IDEagerSyncAck, w.onEagerSyncAck},
+	}
+}
+
+// tagState is what a worker keeps for tagged messages.
+type tagState struct {
+	tagMatcher
+	on   bool          // they may be used
+	free []*TagMessage // idle objects
+}
+
+func (tagFamily) start(w *Worker) { w.tag.on = true }
+func (tagFamily) halt(w *Worker)  { w.tag.on = false }
+
+// stop ends the posted receives and gives up the messages nobody has received.
+func (tagFamily) stop(w *Worker) error {
+	w.cancelReceives()
+	w.dropMessages()
+	w.tag.free = nil
+	return nil
+}
+
+// evict gives up the messages that came over a connection.
+func (tagFamily) evict(s *source, _ error) {
+	w := s.w
+	for d := w.tag.oldest(); d != nil; {
+		next := d.links[arrivalLinks].next
+		if d.from == s {
+			w.discardMessage(d)
+		}
+		d = next
+	}
+}
+
+// count derives the number of sends, and fills in what messages hold.
+func (tagFamily) count(w *Worker, s *Stats) {
+	s.UnexpectedBytes = w.held()
+	s.TagSends = s.EagerShort + s.EagerBcopy + s.EagerZcopy + s.EagerMulti + s.RndvSends
+}
+
+// tagTables are an endpoint's decision tables for tagged messages.
+type tagTables struct {
+	plain, sync *proto.MessageTables
+}
+
+// The forms of tagged messages: plain, and those whose sender waits for the match.
+var (
+	tagForm = messageForm{
+		name:   "tag",
+		only:   packetForm{proto.IDEagerOnly, proto.EagerOnlySize, putTagOnly},
+		first:  packetForm{proto.IDEagerFirst, proto.EagerFirstSize, putTagFirst},
+		middle: packetForm{proto.IDEagerMiddle, proto.EagerMiddleSize, putTagMiddle},
+		word:   func(r *Request) uint64 { return uint64(r.tag) },
+		offer:  offerTag,
+		tables: func(c *epConfig) *proto.MessageTables { return c.tag.plain },
+	}
+	tagSyncForm = messageForm{
+		name:   "tag sync",
+		only:   packetForm{proto.IDEagerSyncOnly, proto.EagerSyncOnlySize, putTagSyncOnly},
+		first:  packetForm{proto.IDEagerSyncFirst, proto.EagerSyncFirstSize, putTagSyncFirst},
+		middle: packetForm{proto.IDEagerMiddle, proto.EagerMiddleSize, putTagMiddle},
+		offer:  offerTag,
+		tables: func(c *epConfig) *proto.MessageTables { return c.tag.sync },
+		acked:  true,
+		needs:  needID,
+	}
+)
+
+func putTagOnly(r *Request, dst []byte) int { return proto.EagerOnly{Tag: r.tag}.Put(dst) }
+
+func putTagFirst(r *Request, dst []byte) int { return tagFirst(r).Put(dst) }
+
+func putTagMiddle(r *Request, dst []byte) int {
+	return proto.EagerMiddle{MsgID: r.msgID, Offset: r.offset}.Put(dst)
+}
+
+func putTagSyncOnly(r *Request, dst []byte) int {
+	return proto.EagerSyncOnly{Tag: r.tag, EpID: r.ep.remoteID, ReqID: proto.RequestID(r.localID)}.Put(dst)
+}
+
+func putTagSyncFirst(r *Request, dst []byte) int {
+	return proto.EagerSyncFirst{EagerFirst: tagFirst(r), EpID: r.ep.remoteID, ReqID: proto.RequestID(r.localID)}.Put(dst)
+}
+
+func tagFirst(r *Request) proto.EagerFirst {
+	return proto.EagerFirst{Tag: r.tag, TotalLen: r.data.length, MsgID: r.msgID}
+}
+
+func offerTag(r *Request) (proto.RndvOp, uint64) { return proto.RndvTag, uint64(r.tag) }
+
+// configure makes the decision tables.
+func (tagFamily) configure(c *epConfig, in *proto.ProtoInput) {
+	c.tag.plain = proto.NewMessageTables(in, proto.MessageForm{
+		Op: "tagged message by ucp_tag_send*", Only: tagForm.only.size, First: tagForm.first.size, Short: true,
+	})
+	c.tag.sync = proto.NewMessageTables(in, proto.MessageForm{
+		Op: "synchronous tagged message by ucp_tag_send_sync*", Only: tagSyncForm.only.size, First: tagSyncForm.first.size,
+	})
+	if c.mapMDs != 0 {
+		c.offerMapped(c.tag.plain)
+		c.offerMapped(c.tag.sync)
+	}
+	c.short = min(c.tag.plain.Table(proto.DataContig, 0).MaxShort(), c.tag.plain.Table(proto.DataContig, proto.SendMulti).MaxShort())
+}
+
+// offerMapped decides from where on messages out of memory that the peer may map
+// are offered to it.
+func (c *epConfig) offerMapped(t *proto.MessageTables) {
+	for mode := proto.SendMode(0); mode <= proto.SendFast|proto.SendMulti; mode++ {
+		c.mapFrom = min(c.mapFrom, t.Table(proto.DataMapped, mode).FirstRendezvous())
+	}
+}
+
+// explain returns the tables for contiguous memory.
+func (tagFamily) explain(_ *Endpoint, c *epConfig) []proto.TableInfo {
+	list := []proto.TableInfo{
+		c.tag.plain.Explain(proto.DataContig, 0),
+		c.tag.sync.Explain(proto.DataContig, 0),
+		c.tag.plain.Explain(proto.DataContig, proto.SendFast),
+		c.tag.plain.Explain(proto.DataContig, proto.SendMulti),
+	}
+	if c.mapMDs != 0 {
+		list = append(list, c.tag.plain.Explain(proto.DataMapped, 0))
+	}
+	return list
+}

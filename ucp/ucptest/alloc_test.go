@@ -1,0 +1,156 @@
+package ucptest
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// skipUnderRace skips tests of allocations in race builds: the detector
+// allocates, and requests are not recycled there.
+func skipUnderRace(t *testing.T) {
+	t.Helper()
+	if ucttest.RaceEnabled {
+		t.Skip("allocations are not counted under the race detector")
+	}
+}
+
+// spin is must for tests of allocations: it does nothing else.
+func (r *rig) spin(req *ucp.Request, err error) {
+	if err != nil {
+		r.Fatal(err)
+	}
+	for !req.Done() {
+		r.progress()
+	}
+	req.Free()
+}
+
+// allocatesNothing runs something until the free lists are filled, and then counts.
+func (r *rig) allocatesNothing(what string, run func()) {
+	r.Helper()
+	for range 50 {
+		run()
+	}
+	if got := testing.AllocsPerRun(50, run); got != 0 {
+		r.Errorf("%s: %v allocations", what, got)
+	}
+}
+
+// TestNoAllocations: in steady state a message costs no allocation, whatever way
+// it takes, at either end.
+func TestNoAllocations(t *testing.T) {
+	skipUnderRace(t)
+	for _, tr := range transports {
+		if tr.busy || tr.few {
+			continue
+		}
+		t.Run(tr.name, func(t *testing.T) {
+			r := newRig(t, tr)
+			a, b := r.pair()
+			ep := a.connect(b)
+			r.warm(ep, b)
+			params := &ucp.RequestParams{OnSend: func(*ucp.Request, error, any) {}}
+			var info ucp.TagRecvInfo
+			rparams := &ucp.RequestParams{
+				TagInfo: &info, OnTagRecv: func(*ucp.Request, error, ucp.TagRecvInfo, any) {},
+			}
+			for _, n := range []int{0, 8, 2000, 8192, 50_000, 100_000, 1 << 20} {
+				src, buf := make([]byte, n), make([]byte, n)
+				// The list is the caller's: it is made once.
+				half := [][]byte{src[:n/2], src[n/2:]}
+				iov := &ucp.RequestParams{Buffer: ucp.IOV(half...)}
+				finish := r.spin
+				for _, c := range []struct {
+					name string
+					run  func()
+				}{
+					{"expected", func() {
+						recv, rerr := b.TagRecv(1, ucp.FullMask, buf, rparams)
+						send, serr := ep.TagSend(1, src, nil)
+						finish(send, serr)
+						finish(recv, rerr)
+					}},
+					{"unexpected", func() {
+						send, serr := ep.TagSend(1, src, params)
+						for {
+							if _, _, ok := b.TagProbe(1, ucp.FullMask, false); ok {
+								break
+							}
+							r.progress()
+						}
+						recv, rerr := b.TagRecv(1, 0, buf, nil)
+						finish(recv, rerr)
+						finish(send, serr)
+					}},
+					{"synchronous", func() {
+						recv, rerr := b.TagRecv(1, 0, buf, nil)
+						send, serr := ep.TagSendSync(1, src, params)
+						finish(recv, rerr)
+						finish(send, serr)
+					}},
+					{"scattered", func() {
+						recv, rerr := b.TagRecv(1, ucp.FullMask, buf, nil)
+						send, serr := ep.TagSend(1, nil, iov)
+						finish(recv, rerr)
+						finish(send, serr)
+					}},
+				} {
+					r.allocatesNothing(sizeText(c.name, n), c.run)
+				}
+			}
+			if got := testing.AllocsPerRun(100, func() { r.progress() }); got != 0 {
+				t.Errorf("idle progress: %v allocations", got)
+			}
+		})
+	}
+}
+
+// TestEndpointMemory: an idle connected endpoint costs at most 2 KiB at each end.
+func TestEndpointMemory(t *testing.T) {
+	skipUnderRace(t)
+	const pairs, most = 150, 2 << 10
+	for _, name := range []string{"self", "tcp"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, byName(t, name))
+			a, b := r.pair()
+			r.warm(a.connect(b), b)
+			var before, after runtime.MemStats
+			heap := func(m *runtime.MemStats) {
+				runtime.GC()
+				runtime.GC() // what the first one left to finalizers
+				runtime.ReadMemStats(m)
+			}
+			heap(&before)
+			var eps [2 * pairs]*ucp.Endpoint
+			for i := range pairs {
+				eps[i] = a.connect(b)
+				if b != a {
+					eps[pairs+i] = b.connect(a)
+				}
+			}
+			for _, ep := range eps[:pairs] {
+				r.warm(ep, b)
+			}
+			for _, ep := range eps[pairs:] {
+				if ep != nil {
+					r.warm(ep, a)
+				}
+			}
+			r.settle()
+			heap(&after)
+			ends := pairs
+			if b != a {
+				ends = 2 * pairs
+			}
+			per := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / int64(ends)
+			t.Logf("%d bytes per end", per)
+			if per > most {
+				t.Errorf("%d bytes per connected endpoint, at most %d are allowed", per, most)
+			}
+			runtime.KeepAlive(eps)
+		})
+	}
+}

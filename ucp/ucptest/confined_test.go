@@ -1,0 +1,83 @@
+package ucptest
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// confinedVar names the test that the process runs alone, in surroundings of its
+// own.
+const confinedVar = "CONFINED_TEST"
+
+// confined runs the calling test once more, in a process with namespaces of its
+// own (flags of clone), and reports whether this is that process: in the other
+// one the test is over then. Where there are no namespaces it is skipped.
+func confined(t *testing.T, namespaces uintptr) bool {
+	t.Helper()
+	if os.Getenv(confinedVar) == t.Name() {
+		return true
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.Split(t.Name(), "/")
+	for i, p := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
+	}
+	cmd := exec.Command(program, "-test.run", strings.Join(parts, "/"), "-test.v")
+	cmd.Env = append(os.Environ(), confinedVar+"="+t.Name())
+	attr := &syscall.SysProcAttr{Cloneflags: namespaces, Pdeathsig: syscall.SIGKILL}
+	if namespaces != 0 && os.Geteuid() != 0 {
+		attr.Cloneflags |= unix.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
+	}
+	cmd.SysProcAttr = attr
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		if namespaces != 0 {
+			t.Skipf("missing: the right to make namespaces: %v", err)
+		}
+		t.Fatal(err)
+	}
+	err = cmd.Wait()
+	switch text := out.String(); {
+	case err != nil:
+		t.Errorf("%v\n%s", err, text)
+	case strings.Contains(text, "--- SKIP: "+t.Name()):
+		t.Skip(text)
+	case !strings.Contains(text, "--- PASS: "+t.Name()):
+		t.Errorf("not run:\n%s", text)
+	}
+	return false
+}
+
+// mountShm gives the process a /dev/shm of its own with these options, and
+// possibly one nobody may write to.
+func mountShm(t *testing.T, options string, flags uintptr) {
+	t.Helper()
+	must := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Skipf("missing: the right to mount: %s: %v", what, err)
+		}
+	}
+	must("private mounts", unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	must("/dev/shm", unix.Mount("tmpfs", "/dev/shm", "tmpfs", flags, options))
+}
+
+// setShmLimit sets a limit of the process's IPC namespace.
+func setShmLimit(t *testing.T, name, value string) {
+	t.Helper()
+	if err := os.WriteFile("/proc/sys/kernel/"+name, []byte(value), 0); err != nil {
+		t.Skipf("missing: the right to set limits of an IPC namespace: %v", err)
+	}
+}

@@ -1,0 +1,413 @@
+package ucptest
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs/log/logtest"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// The harness drives several workers from one goroutine: it progresses them in
+// turn until something has happened, and gives up after a number of rounds in
+// which nothing did. Nothing sleeps but for events of the workers.
+
+// transport is the ground a test runs on.
+type transport struct {
+	name     string
+	settings []setting
+
+	// loopback says that a worker reaches itself only: both sides of a test are
+	// the same worker.
+	loopback bool
+
+	// few limits the tests that run under every switch to those switches that
+	// change most.
+	few bool
+
+	// busy says that nothing can be expected to finish in its call.
+	busy bool
+
+	// polls says that senders without room cannot sleep.
+	polls bool
+
+	sim *simulated // nil for the others
+}
+
+// setting is a variable without its prefix UCX_.
+type setting struct{ name, value string }
+
+var transports = []transport{
+	{name: "self", settings: []setting{{"TLS", "self"}}, loopback: true},
+	{name: "tcp", settings: []setting{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}}},
+
+	// The kernel takes little at a time: operations stop in the middle.
+	{name: "tcp with small buffers", few: true,
+		settings: []setting{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}, {"TCP_SNDBUF", "4k"}, {"TCP_RCVBUF", "4k"}}},
+
+	{name: "posix", settings: []setting{{"TLS", "posix"}}},
+	{name: "sysv", few: true, settings: []setting{{"TLS", "sysv"}}},
+	{name: "posix and cma", few: true, settings: []setting{{"TLS", "posix,cma"}}},
+	{name: "a small ring", few: true, polls: true, settings: []setting{{"TLS", "posix"}, {"POSIX_FIFO_SIZE", "4"}}},
+
+	simPlain,
+	simLate.rough(),
+	simStorm.rough(),
+	simLanes.rough(),
+	simLanesStorm.rough(),
+	simMemh,
+	simNoMemh,
+}
+
+// with returns the transport with more settings.
+func (tr transport) with(more ...setting) transport {
+	tr.settings = slices.Concat(tr.settings, more)
+	return tr
+}
+
+// peerMode is ErrModePeer where the transport can tell of lost peers.
+func (tr transport) peerMode() ucp.ErrMode {
+	if tr.loopback {
+		return ucp.ErrModeNone
+	}
+	return ucp.ErrModePeer
+}
+
+// byName returns one of the transports.
+func byName(t testing.TB, name string) transport {
+	t.Helper()
+	for _, tr := range transports {
+		if tr.name == name {
+			return tr
+		}
+	}
+	t.Fatalf("no transport %q", name)
+	return transport{}
+}
+
+// rig is the set of workers of a test. It watches the log and, when the test
+// ends, closes what is open and looks for leaks.
+type rig struct {
+	testing.TB
+	transport
+	log   *logtest.Log
+	sides []*side
+	keys  []*ucp.Rkey // to be closed at the end
+}
+
+// side is a worker with a context of its own.
+type side struct {
+	*ucp.Worker
+	rig *rig
+	ctx *ucp.Context
+	fd  int
+
+	unmap []*ucp.Memory // at the end
+}
+
+// features are what the suite asks for.
+const features = ucp.FeatureTag | ucp.FeatureWakeup
+
+func newRig(t testing.TB, tr transport) *rig {
+	t.Helper()
+	ucttest.NoLeaks(t)
+	r := &rig{TB: t, transport: tr, log: logtest.Watch(t)}
+	t.Cleanup(func() {
+		for _, s := range r.sides {
+			s.close()
+		}
+	})
+	return r
+}
+
+// config returns the settings of the rig's transport.
+func (r *rig) config() *ucp.Config {
+	r.Helper()
+	cfg, err := ucp.ReadConfig("", "")
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, s := range r.settings {
+		if err := cfg.Modify(s.name, s.value); err != nil {
+			r.Fatal(err)
+		}
+	}
+	return cfg
+}
+
+// open makes a worker.
+func (r *rig) open() *side {
+	r.Helper()
+	return r.openWith(ucp.ContextParams{Features: features}, ucp.WorkerParams{})
+}
+
+func (r *rig) openWith(cp ucp.ContextParams, wp ucp.WorkerParams) *side {
+	r.Helper()
+	ctx, err := ucp.NewContext(cp, r.config())
+	if err != nil {
+		r.Fatal(err)
+	}
+	w, err := ctx.NewWorker(wp)
+	if err != nil {
+		r.Fatal(err)
+	}
+	s := &side{Worker: w, rig: r, ctx: ctx, fd: -1}
+	if fd, err := w.EventFD(); err == nil {
+		s.fd = fd
+	}
+	r.sides = append(r.sides, s)
+	return s
+}
+
+// close closes worker and context; it may be called before the test ends.
+func (s *side) close() {
+	s.rig.Helper()
+	s.fd = -1
+	if err := s.Worker.Close(); err != nil {
+		s.rig.Errorf("closing worker: %v", err)
+	}
+	for _, m := range s.unmap {
+		if err := m.Unmap(); err != nil {
+			s.rig.Errorf("unmapping memory: %v", err)
+		}
+	}
+	for _, k := range s.rig.keys {
+		if err := k.Close(); err != nil {
+			s.rig.Errorf("closing a key: %v", err)
+		}
+	}
+	if err := s.ctx.Close(); err != nil {
+		s.rig.Errorf("closing context: %v", err)
+	}
+}
+
+// pair makes two workers that reach each other; on a loopback transport both are
+// one.
+func (r *rig) pair() (a, b *side) {
+	r.Helper()
+	a = r.open()
+	if r.loopback {
+		return a, a
+	}
+	return a, r.open()
+}
+
+// connect creates an endpoint that is left to the worker's Close.
+func (s *side) connect(to *side) *ucp.Endpoint {
+	s.rig.Helper()
+	return s.connectWith(to, ucp.EndpointParams{})
+}
+
+func (s *side) connectWith(to *side, p ucp.EndpointParams) *ucp.Endpoint {
+	s.rig.Helper()
+	p.Address = to.address()
+	ep, err := s.NewEndpoint(p)
+	if err != nil {
+		s.rig.Fatal(err)
+	}
+	return ep
+}
+
+func (s *side) address() ucp.Address {
+	s.rig.Helper()
+	addr, err := s.Address(0)
+	if err != nil {
+		s.rig.Fatal(err)
+	}
+	return addr
+}
+
+// Bounds of waiting: rounds in which nothing happens, first busy ones, then ones
+// that wait for an event of a worker for up to a millisecond.
+const (
+	spinRounds = 2000
+	waitRounds = 2000
+)
+
+// progress runs one round on every worker.
+func (r *rig) progress() int {
+	n := 0
+	for _, s := range r.sides {
+		n += s.Progress()
+	}
+	return n
+}
+
+// eventually progresses until cond holds and reports whether that came to pass.
+func (r *rig) eventually(cond func() bool) bool {
+	for idle := 0; idle < spinRounds+waitRounds; {
+		if cond() {
+			return true
+		}
+		if r.progress() > 0 {
+			idle = 0
+			continue
+		}
+		if idle++; idle > spinRounds {
+			r.sleep(1)
+		} else if idle%64 == 0 {
+			runtime.Gosched()
+		}
+	}
+	return cond()
+}
+
+// until is eventually, or the end of the test.
+func (r *rig) until(what string, cond func() bool) {
+	r.Helper()
+	if !r.eventually(cond) {
+		r.Fatalf("progressed for ever, still waiting for: %s", what)
+	}
+}
+
+// sleep waits until a worker has an event, or for some milliseconds.
+func (r *rig) sleep(ms int) {
+	var fds []unix.PollFd
+	for _, s := range r.sides {
+		if s.fd >= 0 {
+			fds = append(fds, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
+		}
+	}
+	unix.Poll(fds, ms)
+}
+
+// settle progresses until nothing has happened for a while. The kernel may take a
+// moment; the other transports do not. Timers of the transports may go on for
+// ever, so there is an end to the moments.
+func (r *rig) settle() {
+	const rounds, moments = 100, 50
+	for idle, slept := 0, 0; idle < rounds && slept < moments; idle++ {
+		if r.progress() > 0 {
+			idle = 0
+		}
+		if idle >= rounds-2 && r.sim == nil && !r.loopback {
+			r.sleep(1)
+			slept++
+		}
+	}
+}
+
+// finish waits for an operation, frees its request and returns the result.
+func (r *rig) finish(req *ucp.Request, err error) error {
+	r.Helper()
+	if req == nil || err != nil {
+		return err
+	}
+	r.until("the end of an operation", req.Done)
+	err = req.Err()
+	req.Free()
+	return err
+}
+
+// must is finish for operations that succeed.
+func (r *rig) must(req *ucp.Request, err error) {
+	r.Helper()
+	if err := r.finish(req, err); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// started is for operations that do not finish in the call.
+func (r *rig) started(req *ucp.Request, err error) *ucp.Request {
+	r.Helper()
+	switch {
+	case err != nil:
+		r.Fatal(err)
+	case req == nil:
+		r.Fatal("finished in the call, want a request")
+	}
+	return req
+}
+
+// inTheCall is for operations that succeed in the call.
+func (r *rig) inTheCall(req *ucp.Request, err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+	if req != nil {
+		r.Fatalf("still running, want it finished in the call: %v", req.Err())
+	}
+}
+
+// sendAndTake sends a message, receives it when it has arrived and checks it.
+func (r *rig) sendAndTake(ep *ucp.Endpoint, to *side, tag ucp.Tag, src []byte) {
+	r.Helper()
+	sreq, err := ep.TagSend(tag, src, nil)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.arrived(to, tag)
+	buf := make([]byte, len(src)+1)
+	var info ucp.TagRecvInfo
+	req, err := to.TagRecv(tag, ucp.FullMask, buf, &ucp.RequestParams{TagInfo: &info})
+	if req != nil {
+		r.until("a receive", req.Done)
+		info, err = req.TagRecvInfo()
+		req.Free()
+	}
+	if want := (ucp.TagRecvInfo{SenderTag: tag, Length: len(src)}); err != nil || info != want {
+		r.Fatalf("receive: %v, %+v, want %+v", err, info, want)
+	}
+	ucttest.SameBytes(r, "message", buf[:len(src)], src)
+	r.must(sreq, nil)
+}
+
+// warmTag labels messages of the harness itself.
+const warmTag ucp.Tag = 0xFEED_0000_0000_0000
+
+// warm brings the endpoint to the point where a short message goes in its call:
+// it is connected and knows the peer.
+func (r *rig) warm(ep *ucp.Endpoint, to *side) {
+	r.Helper()
+	recv, err := to.TagRecv(warmTag, ucp.FullMask, nil, nil)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.must(ep.TagSendSync(warmTag, nil, nil))
+	r.must(recv, nil)
+	for range 10 {
+		r.progress()
+	}
+}
+
+// arrived waits until a message is there and has no receive.
+func (r *rig) arrived(s *side, tag ucp.Tag) {
+	r.Helper()
+	r.until("a message without receive", func() bool {
+		_, _, ok := s.TagProbe(tag, ucp.FullMask, false)
+		return ok
+	})
+}
+
+// outcome records what a callback was told.
+type outcome struct {
+	calls int
+	req   *ucp.Request
+	err   error
+	info  ucp.TagRecvInfo
+	data  any
+}
+
+func (o *outcome) onSend(req *ucp.Request, err error, data any) {
+	*o = outcome{calls: o.calls + 1, req: req, err: err, data: data}
+}
+
+func (o *outcome) onRecv(req *ucp.Request, err error, info ucp.TagRecvInfo, data any) {
+	*o = outcome{calls: o.calls + 1, req: req, err: err, info: info, data: data}
+}
+
+// once fails the test unless the callback ran exactly once.
+func (o *outcome) once(t testing.TB) {
+	t.Helper()
+	if o.calls != 1 {
+		t.Fatalf("the callback ran %d times, want once", o.calls)
+	}
+}
+
+func (s setting) String() string { return fmt.Sprintf("%s=%s", s.name, s.value) }

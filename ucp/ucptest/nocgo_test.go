@@ -1,0 +1,6 @@
+//go:build !cgo
+
+package ucptest
+
+// cgoEnabled says that threads have stacks of the C library.
+const cgoEnabled = false

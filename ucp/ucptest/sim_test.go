@@ -1,0 +1,93 @@
+package ucptest
+
+import (
+	"testing"
+
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest/fault"
+	"github.com/ucx-go/ucx/uct/ucttest/sim"
+)
+
+// simulated is a transport that does what goes wrong on demand.
+type simulated struct {
+	net       *sim.Network
+	component uct.Component
+	plan      fault.Plan
+}
+
+// simulate registers a simulated transport. Its plan is that of o until a test
+// injects another.
+func simulate(name string, o sim.Options) transport {
+	s := &simulated{net: sim.NewNetwork(), plan: o.Plan}
+	o.Name, o.Network = name, s.net
+	o.Plan = func(op fault.Op) (none fault.Effect) {
+		if s.plan == nil {
+			return none
+		}
+		return s.plan(op)
+	}
+	s.component = sim.New(o)
+	uct.Register(s.component)
+	return transport{name: name, settings: []setting{{"TLS", name}}, sim: s}
+}
+
+// inject makes things go wrong for the rest of the test.
+func (s *simulated) inject(t testing.TB, plan fault.Plan) {
+	before := s.plan
+	s.plan = plan
+	t.Cleanup(func() { s.plan = before })
+}
+
+// rough is a transport on which nothing can be expected to finish in its call.
+func (tr transport) rough() transport {
+	tr.few, tr.busy = true, true
+	return tr
+}
+
+var (
+	// simPlain works.
+	simPlain = simulate("sim", sim.Options{})
+
+	// simLate finishes everything late, keeps received data and mixes the
+	// messages of different endpoints.
+	simLate = simulate("simlate", sim.Options{
+		Latency: 2, ConnectDelay: 3, Buffered: true, KeepData: true, Reorder: 1, Plan: fault.Late(3),
+	})
+
+	// simStorm has no resources most of the time.
+	simStorm = simulate("simstorm", sim.Options{Window: 3, Plan: fault.Storm(7, 40, 4)})
+
+	// simLanes has two devices and writes of the peer's memory, which messages
+	// overtake.
+	simLanes = simulate("simlanes", sim.Options{
+		Devices: 2, Keyless: true,
+		Plan: func(op fault.Op) (e fault.Effect) {
+			if op.Kind == fault.PutZcopy {
+				e.Late = 6
+			}
+			return e
+		},
+	})
+
+	// simMemh wants memory registered that is sent or received without copies.
+	simMemh = func() transport {
+		tr := simulate("simmemh", sim.Options{
+			Devices: 2, Keyless: true, Latency: 1,
+			DomainAttr: func(a *uct.MDAttr) { a.Flags |= uct.MDFlagNeedMemh },
+		}).rough()
+		return tr
+	}()
+
+	// simNoMemh wants that and registers nothing: all is copied.
+	simNoMemh = simulate("simnomemh", sim.Options{
+		Attr: without(allPuts|allGets, false),
+		DomainAttr: func(a *uct.MDAttr) {
+			a.Flags = a.Flags&^uct.MDFlagRegister | uct.MDFlagNeedMemh
+		},
+	}).rough()
+
+	// simLanesStorm is that without resources most of the time.
+	simLanesStorm = simulate("simlanesstorm", sim.Options{
+		Devices: 2, Keyless: true, Latency: 1, Window: 2, Plan: fault.Storm(5, 30, 4),
+	})
+)

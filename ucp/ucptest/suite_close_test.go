@@ -1,0 +1,374 @@
+package ucptest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+var closeCases = []testCase{
+	{"close delivers what was sent before", everySwitch, testCloseDelivers},
+	{"close ends what is not matched", anywhere, testCloseUnmatched},
+	{"close twice", anywhere, testCloseTwice},
+	{"operations after close", anywhere, testAfterClose},
+	{"close an unused endpoint", anywhere, testCloseUnused},
+	{"close while the connection is made", twoSides, testCloseConnecting},
+	{"close flags", anywhere, testCloseFlags},
+	{"forced close", twoSides, testForcedClose},
+	{"forced close needs peer mode", anywhere, testForcedCloseMode},
+	{"close with an ended context", twoSides, testCloseEndedContext},
+	{"close inside a callback", everySwitch, testCloseInCallback},
+	{"many endpoints come and go", everySwitch, testComeAndGo},
+}
+
+// force is a forced close.
+var force = &ucp.RequestParams{CloseFlags: ucp.CloseForce}
+
+// closings are two ways to close an endpoint, different ones where both exist.
+func (tr transport) closings() []*ucp.RequestParams {
+	if tr.loopback {
+		return []*ucp.RequestParams{nil, nil}
+	}
+	return []*ucp.RequestParams{nil, force}
+}
+
+// testCloseDelivers: close waits for what was sent before it. The peer gets all
+// of it.
+func testCloseDelivers(t *testing.T, tr transport) {
+	r := newRig(t, tr.with(setting{"RNDV_THRESH", "inf"}))
+	a, b := r.pair()
+	ep := a.connect(b)
+	lengths := []int{8, 0, 100_000, 8, 1 << 20, 5000, 8}
+	var sreqs []*ucp.Request
+	for i, n := range lengths {
+		req, err := ep.TagSend(1, ucttest.Pattern(n, uint64(i)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sreqs = append(sreqs, req)
+	}
+	var o outcome
+	r.must(ep.CloseAsync(&ucp.RequestParams{OnSend: o.onSend, Attr: ucp.OpNoImmediate}))
+	o.once(t)
+	r.endpoints(0, a)
+	for _, req := range sreqs {
+		r.must(req, nil)
+	}
+	for i, n := range lengths {
+		r.arrived(b, 1)
+		got, _ := b.take(1, 0, 1<<20)
+		ucttest.SameBytes(t, "message", got, ucttest.Pattern(n, uint64(i)))
+	}
+}
+
+// testCloseUnmatched: messages that wait for the receiver when the close is
+// through end Canceled, once.
+func testCloseUnmatched(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	var sync, rndv outcome
+	sreq := r.started(ep.TagSendSync(1, message(1), &ucp.RequestParams{OnSend: sync.onSend}))
+	rreq := r.started(ep.TagSend(1, make([]byte, 1<<22), &ucp.RequestParams{OnSend: rndv.onSend, Attr: ucp.OpNoImmediate}))
+	r.must(ep.CloseAsync(nil))
+	for what, err := range map[string]error{"sync": r.finish(sreq, nil), "rndv": r.finish(rreq, nil)} {
+		if !errors.Is(err, ucs.ErrCanceled) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	sync.once(t)
+	rndv.once(t)
+	// The receiver has the synchronous message, and an offer that nobody
+	// answers any more.
+	r.arrived(b, 1)
+	got, _ := b.take(1, 0, 16)
+	ucttest.SameBytes(t, "message", got, message(1))
+	r.settle()
+}
+
+func testCloseTwice(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connectWith(b, ucp.EndpointParams{ErrMode: tr.peerMode()})
+	r.warm(ep, b)
+	first, err := ep.CloseAsync(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := func() {
+		t.Helper()
+		for _, p := range []*ucp.RequestParams{nil, force} {
+			if req, err := ep.CloseAsync(p); req != nil || !errors.Is(err, ucs.ErrNotConnected) {
+				t.Errorf("second close: %v, %v", req, err)
+			}
+		}
+		if err := ep.Close(t.Context()); !errors.Is(err, ucs.ErrNotConnected) {
+			t.Errorf("second close: %v", err)
+		}
+	}
+	again()
+	r.must(first, nil)
+	again()
+}
+
+func testAfterClose(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	r.warm(ep, b)
+	r.must(ep.CloseAsync(nil))
+	for what, call := range map[string]func() (*ucp.Request, error){
+		"short": func() (*ucp.Request, error) { return ep.TagSend(1, message(1), nil) },
+		"large": func() (*ucp.Request, error) { return ep.TagSend(1, make([]byte, 1<<20), nil) },
+		"sync":  func() (*ucp.Request, error) { return ep.TagSendSync(1, nil, nil) },
+		"flush": func() (*ucp.Request, error) { return ep.Flush(nil) },
+		"blocking": func() (*ucp.Request, error) {
+			return nil, ep.Send(t.Context(), 1, message(1))
+		},
+	} {
+		if req, err := call(); req != nil || !errors.Is(err, ucs.ErrNotConnected) {
+			t.Errorf("%s: %v, %v", what, req, err)
+		}
+	}
+	if len(ep.Transports()) != 0 || ep.Explain().String() == "" || ep.Query().Name == "" {
+		t.Error("a closed endpoint cannot be described")
+	}
+}
+
+// testCloseUnused closes endpoints whose connections are not made, or are being
+// made, with a callback and with a request that nobody waits for.
+func testCloseUnused(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	var o outcome
+	r.must(a.connect(b).CloseAsync(&ucp.RequestParams{OnSend: o.onSend, Attr: ucp.OpNoImmediate}))
+	o.once(t)
+	if o.err != nil {
+		t.Errorf("the callback was told %v", o.err)
+	}
+	req, err := a.connect(b).CloseAsync(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Free()
+	if !tr.loopback {
+		r.inTheCall(a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer}).CloseAsync(force))
+	}
+	r.until("the closes", func() bool { return a.Stats().Endpoints == 0 })
+	r.settle()
+	r.endpoints(0, a, b)
+}
+
+// testCloseConnecting closes right behind the first sends.
+func testCloseConnecting(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	if _, err := ep.TagSend(1, message(1), nil); err != nil {
+		t.Fatal(err)
+	}
+	r.must(ep.CloseAsync(nil))
+	r.arrived(b, 1)
+	got, _ := b.take(1, 0, 16)
+	ucttest.SameBytes(t, "message", got, message(1))
+
+	ep = a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+	req := r.started(ep.TagSendSync(2, message(1), nil))
+	r.inTheCall(ep.CloseAsync(force))
+	if err := r.finish(req, nil); !errors.Is(err, ucs.ErrCanceled) {
+		t.Errorf("send: %v", err)
+	}
+	r.settle()
+	r.endpoints(0, a)
+}
+
+func testCloseFlags(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connectWith(b, ucp.EndpointParams{ErrMode: tr.peerMode()})
+	for what, p := range map[string]*ucp.RequestParams{
+		"unknown flag":        {CloseFlags: 1 << 9},
+		"force, no-immediate": {CloseFlags: ucp.CloseForce, Attr: ucp.OpNoImmediate},
+		"contradictory flags": {Attr: ucp.OpFastComplete | ucp.OpMultiSend},
+	} {
+		if req, err := ep.CloseAsync(p); req != nil || !errors.Is(err, ucs.ErrInvalidParam) {
+			t.Errorf("%s: %v, %v", what, req, err)
+		}
+	}
+	if req, err := ep.CloseAsync(&ucp.RequestParams{Attr: ucp.OpForceImmediate}); req != nil || !errors.Is(err, ucs.ErrNoResource) {
+		t.Errorf("close that must finish in the call: %v, %v", req, err)
+	}
+	r.warm(ep, b) // what was refused did nothing
+	r.must(ep.CloseAsync(nil))
+}
+
+// testForcedClose: all operations end Canceled, once, in the call, with and
+// without a connection, while the peer does nothing at all.
+func testForcedClose(t *testing.T, tr transport) {
+	for _, connected := range []bool{false, true} {
+		r := newRig(t, tr)
+		a, b := r.pair()
+		failed := 0
+		ep := a.connectWith(b, ucp.EndpointParams{
+			ErrMode: ucp.ErrModePeer,
+			OnError: func(*ucp.Endpoint, error, any) { failed++ },
+		})
+		other := a.connect(b)
+		if connected {
+			r.warm(ep, b)
+		}
+		var outs [40]outcome
+		var reqs []*ucp.Request
+		for i := range outs {
+			send, n := ep.TagSend, []int{1 << 20, 8, 70_000, 0}[i%4]
+			if i%5 == 0 {
+				send = ep.TagSendSync
+			}
+			req, err := send(1, make([]byte, n), &ucp.RequestParams{OnSend: outs[i].onSend, Attr: ucp.OpNoImmediate})
+			if err != nil {
+				t.Fatal(err)
+			}
+			reqs = append(reqs, req)
+			a.Progress()
+		}
+		flush, err := ep.Flush(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.inTheCall(ep.CloseAsync(force))
+		canceled := 0
+		for i, req := range reqs {
+			if !req.Done() {
+				t.Fatalf("send %d is not done", i)
+			}
+			outs[i].once(t)
+			if err := req.Err(); err != nil {
+				canceled++
+				if !errors.Is(err, ucs.ErrCanceled) {
+					t.Errorf("send %d: %v", i, err)
+				}
+			}
+		}
+		if canceled == 0 || flush != nil && !flush.Done() {
+			t.Errorf("%d sends were canceled; flush %v", canceled, flush.Err())
+		}
+		if failed != 0 {
+			t.Error("the error handler ran for a close of our own")
+		}
+		// The rest of the worker goes on.
+		r.warm(other, b)
+	}
+}
+
+func testForcedCloseMode(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	if req, err := ep.CloseAsync(force); req != nil || !errors.Is(err, ucs.ErrInvalidParam) {
+		t.Errorf("forced close in mode none: %v, %v", req, err)
+	}
+	r.warm(ep, b)
+	r.must(ep.CloseAsync(nil))
+}
+
+// testCloseEndedContext: Close gives up waiting when its context ends. In peer
+// mode the endpoint is released then; otherwise it goes on closing.
+func testCloseEndedContext(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	silent := r.open()
+	r.sides = r.sides[:2] // nobody progresses it
+	defer silent.close()
+	ep := a.connectWith(silent, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+	var o outcome
+	req := r.started(ep.TagSendSync(1, message(1), &ucp.RequestParams{OnSend: o.onSend}))
+	if err := ep.Close(ended()); err != context.Canceled {
+		t.Errorf("close: %v", err)
+	}
+	if err := r.finish(req, nil); !errors.Is(err, ucs.ErrCanceled) {
+		t.Errorf("send: %v", err)
+	}
+	o.once(t)
+	r.endpoints(0, a)
+
+	ep = a.connect(b)
+	for range 20 {
+		if _, err := ep.TagSend(1, make([]byte, 8000), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ep.Close(ended()); err != nil && err != context.Canceled {
+		t.Errorf("close: %v", err)
+	}
+	for range 20 {
+		r.arrived(b, 1)
+		b.take(1, 0, 8000)
+	}
+	r.until("the end of the close", func() bool { return a.Stats().Endpoints == 0 })
+}
+
+// testCloseInCallback closes an endpoint, by flush and by force, in the callback
+// of one of its own operations, with others behind it.
+func testCloseInCallback(t *testing.T, tr transport) {
+	for _, p := range tr.closings() {
+		r := newRig(t, tr)
+		a, b := r.pair()
+		ep := a.connectWith(b, ucp.EndpointParams{ErrMode: tr.peerMode()})
+		var closing *ucp.Request
+		var closeErr error
+		closed := false
+		onSend := func(*ucp.Request, error, any) {
+			if !closed {
+				closed = true
+				closing, closeErr = ep.CloseAsync(p)
+			}
+		}
+		var reqs []*ucp.Request
+		recv, err := b.TagRecv(1, 0, make([]byte, 200_000), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []int{8, 200_000, 100, 100_000} {
+			req, err := ep.TagSendSync(1, make([]byte, n), &ucp.RequestParams{OnSend: onSend})
+			if errors.Is(err, ucs.ErrNotConnected) && closed {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			reqs = append(reqs, req)
+		}
+		r.until("the close", func() bool { return closed && closing.Done() })
+		if closeErr != nil || closing.Err() != nil {
+			t.Errorf("close: %v, %v", closeErr, closing.Err())
+		}
+		for i, req := range reqs {
+			if err := r.finish(req, nil); err != nil && !errors.Is(err, ucs.ErrCanceled) {
+				t.Errorf("send %d: %v", i, err)
+			}
+		}
+		r.endpoints(0, a)
+		r.must(recv, nil)
+	}
+}
+
+// testComeAndGo: endpoints that are closed leave nothing behind.
+func testComeAndGo(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	for i := range 30 {
+		there := a.connectWith(b, ucp.EndpointParams{ErrMode: tr.peerMode()})
+		r.sendAndTake(there, b, 1, message(i))
+		r.must(there.CloseAsync(tr.closings()[i%2]))
+		if i%3 == 0 {
+			back := b.connectWith(a, ucp.EndpointParams{ErrMode: tr.peerMode()})
+			r.must(back.CloseAsync(nil))
+		}
+		r.settle()
+	}
+	r.endpoints(0, a)
+}

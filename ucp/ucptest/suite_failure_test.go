@@ -1,0 +1,359 @@
+package ucptest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+var failureCases = []testCase{
+	{"the peer's worker is closed", twoSides | watchful, testPeerCloses},
+	{"the peer closes its end", twoSides | watchful, testPeerClosesEnd},
+	{"no handler in mode none", twoSides | watchful, testPeerClosesModeNone},
+	{"close after a failure", twoSides | watchful, testCloseAfterFailure},
+	{"close before the failure is noticed", twoSides | everySwitch, testCloseUnnoticed},
+	{"the handler may close and start anew", twoSides | watchful, testHandlerReconnects},
+	{"receives outlive a sender", twoSides | watchful, testReceivesOutlive},
+	{"a peer that does nothing is alive", twoSides | watchful, testStoppedPeer},
+}
+
+// failure records what an error handler was told.
+type failure struct {
+	calls int
+	ep    *ucp.Endpoint
+	err   error
+	arg   any
+}
+
+func (f *failure) onError(ep *ucp.Endpoint, err error, arg any) {
+	*f = failure{f.calls + 1, ep, err, arg}
+}
+
+// stage is how far an exchange is when the peer is lost.
+type stage struct {
+	name string
+
+	// start begins operations on ep, from a to b. They cannot finish with success
+	// once b is gone.
+	start func(r *rig, ep *ucp.Endpoint, a, b *side) []started
+}
+
+// started is an operation and what its callback was told.
+type started struct {
+	req *ucp.Request
+	out *outcome
+}
+
+func (r *rig) startSend(send func(ucp.Tag, []byte, *ucp.RequestParams) (*ucp.Request, error), n int) started {
+	r.Helper()
+	o := new(outcome)
+	return started{r.started(send(1, make([]byte, n), &ucp.RequestParams{OnSend: o.onSend, Attr: ucp.OpNoImmediate})), o}
+}
+
+var stages = []stage{
+	{"idle", func(r *rig, ep *ucp.Endpoint, a, b *side) []started {
+		r.warm(ep, b)
+		return nil
+	}},
+	{"before the connection", func(r *rig, ep *ucp.Endpoint, a, b *side) []started {
+		return []started{r.startSend(ep.TagSendSync, 8), r.startSend(ep.TagSend, 8), r.startSend(ep.TagSend, 1<<20)}
+	}},
+	{"synchronous sends without match", func(r *rig, ep *ucp.Endpoint, a, b *side) []started {
+		list := []started{r.startSend(ep.TagSendSync, 8), r.startSend(ep.TagSendSync, 50_000)}
+		r.settle()
+		return list
+	}},
+	{"an offer without match", func(r *rig, ep *ucp.Endpoint, a, b *side) []started {
+		list := []started{r.startSend(ep.TagSend, 8<<20)}
+		r.settle()
+		return list
+	}},
+	{"in the middle of a rendezvous", func(r *rig, ep *ucp.Endpoint, a, b *side) []started {
+		r.warm(ep, b)
+		list := []started{r.startSend(ep.TagSend, 32<<20)}
+		r.arrived(b, 1)
+		r.started(b.TagRecv(1, 0, make([]byte, 32<<20), nil)) // answers, and reads no more
+		for range 3 {
+			a.Progress()
+		}
+		return list
+	}},
+	{"receiving a rendezvous", func(r *rig, ep *ucp.Endpoint, a, b *side) []started {
+		r.warm(ep, b)
+		back := b.connectWith(a, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+		r.started(back.TagSend(2, make([]byte, 32<<20), nil))
+		r.arrived(a, 2)
+		o := new(outcome)
+		return []started{{r.started(a.TagRecv(2, 0, make([]byte, 32<<20), &ucp.RequestParams{OnTagRecv: o.onRecv})), o}}
+	}},
+	{"with a full connection", func(r *rig, ep *ucp.Endpoint, a, b *side) []started {
+		r.warm(ep, b)
+		var list []started
+		for range 100 {
+			list = append(list, r.startSend(ep.TagSend, 100_000))
+		}
+		return append(list, r.startSend(ep.TagSendSync, 8))
+	}},
+}
+
+// testPeerCloses: when the peer is lost every operation of the endpoint ends,
+// once; the last ones with an error. The handler runs once with the user's data,
+// later operations get its error, the endpoint is closed at once, and the other
+// endpoints of the worker go on.
+func testPeerCloses(t *testing.T, tr transport) {
+	for _, st := range stages {
+		t.Run(st.name, func(t *testing.T) {
+			r := newRig(t, tr)
+			a, b, c := r.open(), r.open(), r.open()
+			other := a.connect(c)
+			r.warm(other, c)
+			var f failure
+			ep := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer, OnError: f.onError, UserData: "mine"})
+			ops := st.start(r, ep, a, b)
+			b.close()
+			r.until("the failure", func() bool { return f.calls > 0 })
+			r.settle()
+			if f.calls != 1 || f.ep != ep || f.arg != "mine" || f.err == nil || f.err != ep.Err() {
+				t.Errorf("handler: %+v; the endpoint's error is %v", f, ep.Err())
+			}
+			for i, op := range ops {
+				if !op.req.Done() {
+					t.Fatalf("operation %d did not end", i)
+				}
+				op.out.once(t)
+				if err := op.req.Err(); err != nil && ucs.StatusOf(err) == ucs.OK {
+					t.Errorf("operation %d: %v", i, err)
+				}
+			}
+			if len(ops) > 0 && ops[len(ops)-1].req.Err() == nil {
+				t.Error("the last operation succeeded")
+			}
+			for _, call := range []func() (*ucp.Request, error){
+				func() (*ucp.Request, error) { return ep.TagSend(1, nil, nil) },
+				func() (*ucp.Request, error) { return ep.TagSendSync(1, make([]byte, 1<<20), nil) },
+				func() (*ucp.Request, error) { return ep.Flush(nil) },
+			} {
+				if req, err := call(); req != nil || err != f.err {
+					t.Errorf("later operation: %v, %v, want %v", req, err, f.err)
+				}
+			}
+			r.warm(other, c)
+			r.must(a.Flush(nil))
+			if got := a.Stats().Failures; got != 1 {
+				t.Errorf("%d failures are counted", got)
+			}
+			r.inTheCall(ep.CloseAsync(nil))
+			r.endpoints(1, a)
+			if f.calls != 1 {
+				t.Errorf("the handler ran %d times", f.calls)
+			}
+		})
+	}
+}
+
+// testPeerClosesModeNone: without ErrModePeer the handler is never called.
+func testPeerClosesModeNone(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	var f failure
+	ep := a.connectWith(b, ucp.EndpointParams{OnError: f.onError})
+	r.warm(ep, b)
+	var o outcome
+	req := r.started(ep.TagSendSync(1, message(1), &ucp.RequestParams{OnSend: o.onSend}))
+	b.close()
+	r.settle()
+	if f.calls != 0 {
+		t.Errorf("the handler ran %d times", f.calls)
+	}
+	if closing, err := ep.CloseAsync(nil); err == nil && closing != nil {
+		r.eventually(closing.Done)
+		if !closing.Done() {
+			t.Error("close hangs")
+		}
+	}
+	a.close()
+	o.once(t)
+	if req.Err() == nil {
+		t.Error("the send succeeded")
+	}
+}
+
+// testCloseAfterFailure: every kind of close releases a failed endpoint in its
+// call.
+func testCloseAfterFailure(t *testing.T, tr transport) {
+	for _, how := range []string{"flush", "force", "blocking"} {
+		r := newRig(t, tr)
+		a, b := r.pair()
+		var f failure
+		ep := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer, OnError: f.onError})
+		r.warm(ep, b)
+		b.close()
+		r.until("the failure", func() bool { return f.calls > 0 })
+		switch how {
+		case "flush":
+			r.inTheCall(ep.CloseAsync(nil))
+		case "force":
+			r.inTheCall(ep.CloseAsync(force))
+		default:
+			if err := ep.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		r.endpoints(0, a)
+		if _, err := ep.CloseAsync(nil); !errors.Is(err, ucs.ErrNotConnected) {
+			t.Errorf("second close: %v", err)
+		}
+	}
+}
+
+// testCloseUnnoticed closes endpoints whose peer is gone without progress in
+// between, with and without a send that runs into it: the endpoint is released
+// whatever close reports, and the handler of a closed endpoint does not run.
+func testCloseUnnoticed(t *testing.T, tr transport) {
+	for _, sends := range []int{0, 1, 50} {
+		for _, attr := range []ucp.OpFlags{0, ucp.OpNoImmediate} {
+			r := newRig(t, tr)
+			a, b := r.pair()
+			var f failure
+			ep := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer, OnError: f.onError})
+			r.warm(ep, b)
+			b.close()
+			var ops []started
+			for range sends {
+				o := new(outcome)
+				req, err := ep.TagSend(1, make([]byte, 5000), &ucp.RequestParams{OnSend: o.onSend, Attr: ucp.OpNoImmediate})
+				if err == nil {
+					ops = append(ops, started{req, o})
+				}
+			}
+			closing, err := ep.CloseAsync(&ucp.RequestParams{Attr: attr})
+			if err == nil && closing != nil {
+				r.until("the close", closing.Done)
+			}
+			r.settle()
+			r.endpoints(0, a)
+			for i, op := range ops {
+				if !op.req.Done() {
+					t.Fatalf("send %d of %d did not end", i, sends)
+				}
+				op.out.once(t)
+			}
+			if _, err := ep.CloseAsync(nil); !errors.Is(err, ucs.ErrNotConnected) {
+				t.Errorf("second close: %v", err)
+			}
+		}
+	}
+}
+
+// testHandlerReconnects: the handler may close the endpoint and create another
+// one. The callbacks of the failed operations have run by then.
+func testHandlerReconnects(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b, c := r.open(), r.open(), r.open()
+	var o outcome
+	var next *ucp.Endpoint
+	ep := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer, OnError: func(ep *ucp.Endpoint, err error, _ any) {
+		if o.calls != 1 || !errors.Is(o.err, ucs.StatusOf(err)) {
+			t.Errorf("the send's callback ran %d times, with %v; the endpoint failed with %v", o.calls, o.err, err)
+		}
+		if req, err := ep.CloseAsync(nil); req != nil || err != nil {
+			t.Errorf("close in the handler: %v, %v", req, err)
+		}
+		next = a.connect(c)
+		if _, err := next.TagSend(1, message(1), nil); err != nil {
+			t.Error(err)
+		}
+	}})
+	r.warm(ep, b)
+	r.started(ep.TagSendSync(1, nil, &ucp.RequestParams{OnSend: o.onSend}))
+	b.close()
+	r.until("the handler", func() bool { return next != nil })
+	r.arrived(c, 1)
+	r.endpoints(1, a)
+}
+
+// testReceivesOutlive: posted receives do not belong to an endpoint; they wait
+// for the next sender. What a lost sender has sent can still be received.
+func testReceivesOutlive(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b, c := r.open(), r.open(), r.open()
+	ep := b.connectWith(a, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+	r.warm(ep, a)
+	r.must(ep.TagSend(5, message(5), nil))
+	r.arrived(a, 5)
+	offer := r.started(ep.TagSend(6, make([]byte, 8<<20), nil))
+	r.arrived(a, 6)
+	offer.Free()
+	req := a.recvInto(1, ucp.FullMask, make([]byte, 16), nil)
+	b.close()
+	r.settle()
+	got, _ := a.take(5, ucp.FullMask, 16)
+	ucttest.SameBytes(t, "message of the lost peer", got, message(5))
+	// The data of an offer is gone with the peer.
+	rreq, err := a.TagRecv(6, ucp.FullMask, make([]byte, 8<<20), nil)
+	if err := r.finish(rreq, err); err == nil {
+		t.Error("data of a lost peer was received")
+	}
+	if req.Done() {
+		t.Fatalf("the posted receive ended: %v", req.Err())
+	}
+	r.must(c.connect(a).TagSend(1, message(1), nil))
+	r.must(req, nil)
+}
+
+// testPeerClosesEnd: the peer goes on and closes its end of the endpoint only. What
+// waits for an answer from there ends.
+func testPeerClosesEnd(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	var f failure
+	ep := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer, OnError: f.onError})
+	r.warm(ep, b)
+	back := b.connectWith(a, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+	r.warm(back, a)
+	op := r.startSend(ep.TagSendSync, 8)
+	r.arrived(b, 1)
+	r.must(back.CloseAsync(nil))
+	r.until("the failure", func() bool { return f.calls > 0 })
+	if !errors.Is(f.err, ucs.ErrConnectionReset) || !op.req.Done() || op.req.Err() == nil {
+		t.Errorf("%v; the send: done %v, %v", f.err, op.req.Done(), op.req.Err())
+	}
+	op.req.Free()
+	b.take(1, ucp.FullMask, 8)
+	r.inTheCall(ep.CloseAsync(nil))
+}
+
+// testStoppedPeer: a peer that does not progress is not lost. It goes on when it
+// does.
+func testStoppedPeer(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	var f failure
+	ep := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer, OnError: f.onError})
+	r.warm(ep, b)
+	var ops []started
+	for range 100 {
+		ops = append(ops, r.startSend(ep.TagSend, 70_000))
+	}
+	ops = append(ops, r.startSend(ep.TagSendSync, 1<<20))
+	for range 5000 {
+		a.Progress()
+	}
+	if f.calls != 0 || ep.Err() != nil || ops[100].req.Done() {
+		t.Fatalf("handler ran %d times, %v", f.calls, ep.Err())
+	}
+	for i := range ops {
+		r.arrived(b, 1)
+		_, info := b.take(1, ucp.FullMask, 1<<20)
+		if want := []int{70_000, 1 << 20}[i/100]; info.Length != want {
+			t.Fatalf("message %d has %d bytes, want %d", i, info.Length, want)
+		}
+	}
+	for _, op := range ops {
+		r.must(op.req, nil)
+		op.out.once(t)
+	}
+}

@@ -1,0 +1,129 @@
+package ucptest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+var readdressCases = []testCase{
+	{"an interface gets another address", onDemand, testReaddress},
+	{"a ring is replaced", twoSides, testReplacedRing},
+	{"address of an unchanged worker", anywhere, testSameAddress},
+}
+
+// parsed reads an address.
+func (r *rig) parsed(a ucp.Address) *proto.WorkerAddress {
+	r.Helper()
+	p, _, err := proto.ParseAddress(a, proto.FormWorker)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return p.Clone()
+}
+
+// testReaddress: a transport may rebuild its receive side. Endpoints made with the
+// address from then on work, in both directions, and what was handed out before
+// stays as it was.
+func testReaddress(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	before := a.address()
+	kept := bytes.Clone(before)
+	old := a.connect(b)
+	r.warm(old, b)
+
+	tr.sim.net.Readdress()
+	after := a.address()
+	if bytes.Equal(before, after) {
+		t.Fatal("the address of the worker is the old one")
+	}
+	if !bytes.Equal(before, kept) {
+		t.Error("an address that was handed out has changed")
+	}
+	// All but the addresses of the interfaces is as it was: C UCX 1.22.0 gives up
+	// when its choice of lanes changes.
+	was, is := r.parsed(before), r.parsed(after)
+	for d := range was.Devices {
+		for i := range was.Devices[d].Ifaces {
+			was.Devices[d].Ifaces[i].Addr, is.Devices[d].Ifaces[i].Addr = nil, nil
+		}
+	}
+	if was.String() != is.String() {
+		t.Errorf("the address describes\n%s\nbefore\n%s", is.String(), was.String())
+	}
+
+	// b learns the address of a from its wireup request, a that of b from
+	// outside.
+	fresh := a.connect(b)
+	src := ucttest.Pattern(100, 1)
+	recv, err := b.TagRecv(1, ucp.FullMask, make([]byte, 100), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.must(fresh.TagSendSync(1, src, nil))
+	r.must(recv, nil)
+	back := b.connect(a)
+	recv, err = a.TagRecv(2, ucp.FullMask, make([]byte, 100), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.must(back.TagSendSync(2, src, nil))
+	r.must(recv, nil)
+
+	// Existing endpoints go on.
+	recv, err = b.TagRecv(3, ucp.FullMask, make([]byte, 100), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.must(old.TagSendSync(3, src, nil))
+	r.must(recv, nil)
+}
+
+// testReplacedRing: a System V ring that a peer has spoiled is replaced by one of
+// another number, and the worker's address has it.
+func testReplacedRing(t *testing.T, tr transport) {
+	if tr.name != "sysv" {
+		return // posix keeps its address
+	}
+	r := newRig(t, tr)
+	r.log.Expect("shared-memory ring closed")
+	a, b := r.pair()
+	before := b.address()
+	a.connect(b) // these two are of no use afterwards
+	b.connect(a)
+	id := binary.LittleEndian.Uint64(r.parsed(before).Devices[0].Ifaces[0].Addr)
+	ring, err := unix.SysvShmAttach(int(id), 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary.NativeEndian.PutUint64(ring, 1<<40) // the head
+	if err := unix.SysvShmDetach(ring); err != nil {
+		t.Fatal(err)
+	}
+	r.until("another address", func() bool { return !bytes.Equal(b.address(), before) })
+	fresh := a.connect(b) // by the new address
+	r.warm(fresh, b)
+	if e := fresh.Explain(); len(e.Lanes) == 0 {
+		t.Errorf("the endpoint is explained with the address of the old ring:\n%s", e)
+	}
+	r.warm(b.connect(a), a) // which is also in the wireup request
+}
+
+// testSameAddress: it is the same every time, and the bytes are the caller's.
+func testSameAddress(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a := r.open()
+	one := a.address()
+	kept := bytes.Clone(one)
+	clear(one)
+	if two := a.address(); !bytes.Equal(two, kept) {
+		t.Errorf("address % x, was % x", two, kept)
+	}
+}

@@ -1,0 +1,130 @@
+package ucptest
+
+import (
+	"testing"
+
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// The suite holds what must be true over every transport. Each test states the
+// rule it checks; where the rule is the C library's the C name is given.
+
+// need is what a test asks of a transport.
+type need uint8
+
+const (
+	anywhere need = 0
+
+	// twoSides: the sides are different workers.
+	twoSides need = 1 << iota
+
+	// prompt: what can finish in its call does.
+	prompt
+
+	// onDemand: things go wrong when the test asks for it.
+	onDemand
+
+	// sleepy: senders sleep until there is room.
+	sleepy
+
+	// watchful: the keepalive looks for peers all the time. Nothing else tells of
+	// those that are gone over shared memory.
+	watchful
+
+	// everySwitch: the test is repeated under every switch, or under those that
+	// change most. With the race detector the latter are enough.
+	everySwitch
+	fewSwitches
+)
+
+type testCase struct {
+	name string
+	need need
+	run  func(t *testing.T, tr transport)
+}
+
+// switches are the settings that change the way a message takes. Without
+// rendezvous everything goes at once, with and without copies.
+var switches = []struct {
+	name     string
+	few      bool // among the few
+	settings []setting
+}{
+	{"defaults", true, nil},
+	{"rndv always", false, []setting{{"RNDV_THRESH", "0"}}},
+	{"rndv in messages", true, []setting{{"RNDV_THRESH", "0"}, {"RNDV_SCHEME", "am"}}},
+	{"eager, zcopy always", true, []setting{{"RNDV_THRESH", "inf"}, {"ZCOPY_THRESH", "0"}}},
+	{"eager, zcopy never", false, []setting{{"RNDV_THRESH", "inf"}, {"ZCOPY_THRESH", "inf"}}},
+}
+
+func TestSuite(t *testing.T) {
+	runGroups(t, transports, []caseGroup{
+		{"transfer", transferCases},
+		{"matching", matchCases},
+		{"completion", completeCases},
+		{"forced completion", forceCases},
+		{"lengths", lengthCases},
+		{"datatypes", genericCases},
+		{"requests", requestCases},
+		{"waiting", waitCases},
+		{"order", orderCases},
+		{"wireup", wireupCases},
+		{"addresses", readdressCases},
+		{"flush", flushCases},
+		{"close", closeCases},
+		{"worker close", workerCloseCases},
+		{"failure", failureCases},
+		{"faults", faultCases},
+		{"wakeup", wakeupCases},
+		{"signals", signalCases},
+	})
+}
+
+// caseGroup is the tests of one subject.
+type caseGroup struct {
+	name  string
+	cases []testCase
+}
+
+// runGroups runs groups of tests on transports.
+func runGroups(t *testing.T, on []transport, groups []caseGroup) {
+	for _, tr := range on {
+		// Simulated transports differ in what they do, not in which goroutine does
+		// it: for the race detector, which takes five times as long, one will do.
+		if ucttest.RaceEnabled && tr.sim != nil && tr.name != simPlain.name {
+			continue
+		}
+		t.Run(tr.name, func(t *testing.T) {
+			for _, g := range groups {
+				t.Run(g.name, func(t *testing.T) {
+					for _, c := range g.cases {
+						runCase(t, c, tr)
+					}
+				})
+			}
+		})
+	}
+}
+
+// runCase runs a test on a transport, under every switch if it asks for that.
+func runCase(t *testing.T, c testCase, tr transport) {
+	if c.need&twoSides != 0 && tr.loopback || c.need&prompt != 0 && tr.busy || c.need&onDemand != 0 && tr.sim == nil ||
+		c.need&sleepy != 0 && tr.polls {
+		return
+	}
+	if c.need&watchful != 0 {
+		tr = tr.with(setting{"KEEPALIVE_INTERVAL", "1ms"})
+	}
+	t.Run(c.name, func(t *testing.T) {
+		if c.need&(everySwitch|fewSwitches) == 0 {
+			c.run(t, tr)
+			return
+		}
+		for _, s := range switches {
+			if (tr.few || ucttest.RaceEnabled || c.need&fewSwitches != 0) && !s.few {
+				continue
+			}
+			t.Run(s.name, func(t *testing.T) { c.run(t, tr.with(s.settings...)) })
+		}
+	})
+}

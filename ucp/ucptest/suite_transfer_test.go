@@ -1,0 +1,222 @@
+package ucptest
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+var transferCases = []testCase{
+	{"sizes and datatypes", everySwitch, testTransfer},
+	{"datatypes at both ends", everySwitch, testMixedDatatypes},
+	{"both directions at once", everySwitch, testBothDirections},
+	{"a completed receive has its data", everySwitch, testDataInPlace},
+}
+
+// sizes are those of the interoperability matrix, and those next to the limits
+// of the transports.
+var sizes = []int{0, 1, 8, 200, 1024, 4096, 8183, 8184, 8192, 16384, 65535, 65536, 65537, 1 << 20}
+
+// layout is a way to lay out the memory of a message.
+type layout struct {
+	name string
+	make func(mem []byte) ucp.Buffer
+}
+
+var layouts = []layout{
+	{"contig", ucp.Bytes},
+	{"iov", pieces},
+	{"generic", func(mem []byte) ucp.Buffer { return ucp.Generic(newSlices().dt, mem, len(mem)) }},
+}
+
+// pieces cuts memory into parts of uneven lengths, empty ones among them.
+func pieces(mem []byte) ucp.Buffer {
+	list := [][]byte{nil}
+	for k := 1; len(mem) > 0; k++ {
+		n := min(len(mem), k*k*k)
+		list = append(list, mem[:n:n], mem[:0:0])
+		mem = mem[n:]
+	}
+	return ucp.IOV(append(list, nil)...)
+}
+
+// flat is contiguous memory, given the short way.
+func flat(mem []byte) ucp.Buffer { return ucp.Buffer{} }
+
+// testDataInPlace looks at the data when the receive is told to be over, not
+// later: a message that says "written" must not overtake what was written.
+func testDataInPlace(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	for _, n := range []int{100, 9000, 70_000, 300_000, 1 << 20} {
+		src, dst := ucttest.Pattern(n, uint64(n)), make([]byte, n)
+		told := 0
+		rreq := r.started(b.TagRecv(1, ucp.FullMask, dst, &ucp.RequestParams{
+			OnTagRecv: func(*ucp.Request, error, ucp.TagRecvInfo, any) {
+				told++
+				if !bytes.Equal(dst, src) {
+					t.Errorf("%d bytes: the data is not there yet", n)
+				}
+			},
+		}))
+		r.must(ep.TagSend(1, src, nil))
+		r.must(rreq, nil)
+		if told != 1 {
+			t.Errorf("%d bytes: told %d times", n, told)
+		}
+	}
+}
+
+// TestRendezvousReads: where a lane reads the sender's memory, large messages are
+// fetched that way, by the settings' leave.
+func TestRendezvousReads(t *testing.T) {
+	for scheme, want := range map[string]uint64{"auto": 1, "get_zcopy": 1, "put_zcopy": 0, "am": 0} {
+		t.Run(scheme, func(t *testing.T) {
+			r := newRig(t, byName(t, "posix and cma").with(setting{"RNDV_SCHEME", scheme}))
+			a, b := r.pair()
+			ep := a.connect(b)
+			src, dst := ucttest.Pattern(1<<20, 3), make([]byte, 1<<20)
+			sreq, err := ep.TagSend(1, src, &ucp.RequestParams{Attr: ucp.OpFastComplete})
+			r.must(b.TagRecv(1, ucp.FullMask, dst, nil))
+			r.must(sreq, err)
+			ucttest.SameBytes(t, "message", dst, src)
+			if s := b.Stats(); s.RndvGet != want {
+				t.Errorf("%d reads, want %d", s.RndvGet, want)
+			}
+			put := uint64(0)
+			if scheme == "put_zcopy" {
+				put = 1
+			}
+			if s := a.Stats(); s.RndvPut != put || s.RndvPut+s.RndvAM != 1-want || s.RndvSends != 1 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// testTransfer sends messages of every size and layout, plain and synchronous,
+// to receives posted before and after they arrive.
+func testTransfer(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	tag := ucp.Tag(1000)
+	for _, n := range sizes {
+		for _, l := range append(layouts, layout{"bytes", flat}) {
+			for _, sync := range []bool{false, true} {
+				for _, expected := range []bool{false, true} {
+					tag++
+					what := fmt.Sprintf("%d bytes, %s, sync %v, expected %v", n, l.name, sync, expected)
+					r.transfer(what, ep, b, tag, n, l, l, sync, expected)
+				}
+			}
+		}
+	}
+	if s := a.Stats(); s.Malformed != 0 || s.Failed != 0 || s.Failures != 0 {
+		t.Errorf("sender's counters: %+v", s)
+	}
+	if s := b.Stats(); s.Malformed != 0 || s.Failed != 0 || s.UnexpectedBytes != 0 {
+		t.Errorf("receiver's counters: %+v", s)
+	}
+}
+
+// testMixedDatatypes: the layouts of sender and receiver have nothing to do with
+// each other.
+func testMixedDatatypes(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	tag := ucp.Tag(0)
+	for _, n := range []int{1, 8192, 100_000} {
+		for _, from := range layouts {
+			for _, to := range layouts {
+				for _, expected := range []bool{false, true} {
+					tag++
+					what := fmt.Sprintf("%d bytes, %s to %s, expected %v", n, from.name, to.name, expected)
+					r.transfer(what, ep, b, tag, n, from, to, false, expected)
+				}
+			}
+		}
+	}
+}
+
+// transfer sends one message and checks all there is to be seen.
+func (r *rig) transfer(what string, ep *ucp.Endpoint, to *side, tag ucp.Tag, n int, from, dst layout, sync, expected bool) {
+	r.Helper()
+	src := ucttest.Pattern(n, uint64(tag))
+	buf := make([]byte, n+3) // room to spare: the length is the message's
+	send := ep.TagSend
+	if sync {
+		send = ep.TagSendSync
+	}
+	var info ucp.TagRecvInfo
+	rp := &ucp.RequestParams{Buffer: dst.make(buf), TagInfo: &info}
+	var rreq *ucp.Request
+	var rerr error
+	if expected {
+		rreq = r.started(to.TagRecv(tag, ucp.FullMask, buf, rp))
+	}
+	sreq, serr := send(tag, src, &ucp.RequestParams{Buffer: from.make(src)})
+	if sync && (sreq == nil || serr != nil) {
+		r.Fatalf("%s: a synchronous send returned %v, %v", what, sreq, serr)
+	}
+	if !expected {
+		r.arrived(to, tag)
+		if sync && sreq.Done() {
+			r.Fatalf("%s: done before it was matched", what)
+		}
+		rreq, rerr = to.TagRecv(tag, ucp.FullMask, buf, rp)
+		if rerr != nil {
+			r.Fatalf("%s: receive: %v", what, rerr)
+		}
+	}
+	if rreq != nil {
+		r.until(what+": receive", rreq.Done)
+		if info, rerr = rreq.TagRecvInfo(); rerr != nil {
+			r.Fatalf("%s: receive: %v", what, rerr)
+		}
+		rreq.Free()
+	}
+	if err := r.finish(sreq, serr); err != nil {
+		r.Fatalf("%s: send: %v", what, err)
+	}
+	if want := (ucp.TagRecvInfo{SenderTag: tag, Length: n}); info != want {
+		r.Fatalf("%s: info %+v, want %+v", what, info, want)
+	}
+	ucttest.SameBytes(r, what, buf[:n], src)
+	ucttest.SameBytes(r, what+": behind the message", buf[n:], make([]byte, 3))
+}
+
+// testBothDirections has many messages of all sizes under way in both directions
+// and more than one endpoint, without progress in between.
+func testBothDirections(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	eps := []*ucp.Endpoint{a.connect(b), b.connect(a), a.connect(b)}
+	to := []*side{b, a, b}
+	var reqs []*ucp.Request
+	var bufs, want [][]byte
+	for k, ep := range eps {
+		for i, n := range sizes {
+			tag := ucp.Tag(k)<<8 | ucp.Tag(i)
+			src, dst := ucttest.Pattern(n, uint64(tag)), make([]byte, n)
+			reqs = append(reqs, r.started(to[k].TagRecv(tag, ucp.FullMask, dst, nil)))
+			req, err := ep.TagSend(tag, src, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reqs = append(reqs, req)
+			bufs, want = append(bufs, dst), append(want, src)
+		}
+	}
+	for _, req := range reqs {
+		r.must(req, nil)
+	}
+	for i := range bufs {
+		ucttest.SameBytes(t, "message", bufs[i], want[i])
+	}
+}

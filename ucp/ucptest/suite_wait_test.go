@@ -1,0 +1,314 @@
+package ucptest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+var waitCases = []testCase{
+	{"wait", everySwitch, testRequestWait},
+	{"wait with an ended context cancels", anywhere, testWaitCanceled},
+	{"wait with an ended context keeps what cannot be canceled", twoSides, testWaitUncancelable},
+	{"wait with a context that ends while it sleeps", anywhere, testWaitEndsAsleep},
+	{"wait notices the end of its context in heavy traffic", anywhere, testWaitBusy},
+	{"blocking send and receive", everySwitch, testBlocking},
+	{"blocking receive with an ended context", anywhere, testBlockingCanceled},
+	{"two goroutines cannot wait on one worker", anywhere, testTwoWaiters},
+	{"worker run", anywhere, testRun},
+}
+
+// testRequestWait: Wait progresses, returns the result and consumes the request.
+func testRequestWait(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a := r.open() // one worker: Wait progresses no other
+	ep, _ := loop(r, a)
+	for _, n := range []int{8, 100_000} {
+		src, buf := ucttest.Pattern(n, 1), make([]byte, n)
+		rreq := r.started(a.TagRecv(1, ucp.FullMask, buf, nil))
+		sreq, err := ep.TagSendSync(1, src, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sreq.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := rreq.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ucttest.SameBytes(t, "message", buf, src)
+
+		rreq = r.started(a.TagRecv(1, ucp.FullMask, buf[:n-1], nil))
+		if sreq, err = ep.TagSend(1, src, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := rreq.Wait(t.Context()); !errors.Is(err, ucs.ErrMessageTruncated) {
+			t.Errorf("truncated: %v", err)
+		}
+		if err := sreq.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// loop connects a worker with itself, over its transport and not around it.
+func loop(r *rig, s *side) (there, back *ucp.Endpoint) {
+	r.Helper()
+	if r.loopback {
+		ep := s.connect(s)
+		return ep, ep
+	}
+	p := ucp.EndpointParams{Flags: ucp.EndpointNoLoopback}
+	return s.connectWith(s, p), s.connectWith(s, p)
+}
+
+// ended is a context that is over.
+func ended() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errGivenUp)
+	return ctx
+}
+
+var errGivenUp = errors.New("given up")
+
+// testWaitCanceled: a receive that is not matched is canceled and consumed.
+func testWaitCanceled(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a := r.open()
+	var o outcome
+	req := a.recvInto(1, ucp.FullMask, make([]byte, 16), &o)
+	err := req.Wait(ended())
+	if !errors.Is(err, ucs.ErrCanceled) || !errors.Is(err, errGivenUp) {
+		t.Errorf("wait: %v, want canceled because given up", err)
+	}
+	o.once(t)
+	if !errors.Is(o.err, ucs.ErrCanceled) {
+		t.Errorf("callback: %v", o.err)
+	}
+	// The message is for the next receive.
+	there, _ := loop(r, a)
+	r.sendAndTake(there, a, 1, message(1))
+}
+
+// testWaitUncancelable: Wait returns the context's error alone, the request goes
+// on and can be waited for again.
+func testWaitUncancelable(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	var o outcome
+	req := r.started(ep.TagSendSync(1, message(1), &ucp.RequestParams{OnSend: o.onSend}))
+	if err := req.Wait(ended()); err != context.Canceled {
+		t.Fatalf("wait: %v, want the context's error alone", err)
+	}
+	if req.Done() || o.calls != 0 {
+		t.Fatal("the send was ended")
+	}
+	r.arrived(b, 1)
+	b.take(1, ucp.FullMask, 16)
+	r.until("the send", req.Done)
+	if err := req.Wait(ended()); err != nil {
+		t.Errorf("wait for a finished request: %v", err)
+	}
+	o.once(t)
+}
+
+// testWaitEndsAsleep ends contexts of waits that sleep, many times, on the same
+// worker: none may spoil a later one.
+func testWaitEndsAsleep(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a := r.open()
+	for range 50 {
+		ctx, cancel := context.WithCancel(t.Context())
+		a.Signal() // one round that is woken at the same time
+		go cancel()
+		req := a.recvInto(1, ucp.FullMask, make([]byte, 16), nil)
+		if err := req.Wait(ctx); !errors.Is(err, ucs.ErrCanceled) || !errors.Is(err, context.Canceled) {
+			t.Fatalf("wait: %v", err)
+		}
+	}
+	there, _ := loop(r, a)
+	req := a.recvInto(1, ucp.FullMask, make([]byte, 16), nil)
+	if _, err := there.TagSend(1, message(1), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := req.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testWaitBusy: a wait whose worker is never idle sees that its context is over.
+func testWaitBusy(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a := r.open()
+	there, _ := loop(r, a)
+	r.warm(there, a)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const enough = 20_000 // events after the end of the context
+	events := 0
+	var again func(*ucp.Request, error, ucp.TagRecvInfo, any)
+	bounce := func() {
+		if req, err := a.TagRecv(2, ucp.FullMask, make([]byte, 8), &ucp.RequestParams{OnTagRecv: again}); err != nil || req == nil {
+			t.Errorf("receive: %v, %v", req, err)
+		}
+		if _, err := there.TagSend(2, make([]byte, 8), nil); err != nil {
+			t.Errorf("send: %v", err)
+		}
+	}
+	again = func(req *ucp.Request, err error, _ ucp.TagRecvInfo, _ any) {
+		if err != nil || events == enough {
+			return
+		}
+		events++
+		if events == 100 {
+			cancel()
+		}
+		bounce()
+	}
+	bounce()
+	req := a.recvInto(1, ucp.FullMask, nil, nil)
+	if err := req.Wait(ctx); !errors.Is(err, ucs.ErrCanceled) {
+		t.Fatalf("wait: %v", err)
+	}
+	if events == enough {
+		t.Error("the wait ended only when the traffic did")
+	}
+	events = enough
+	r.settle()
+}
+
+// testBlocking uses the calls for people, with a goroutine for each side.
+func testBlocking(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	if tr.loopback {
+		src, buf := ucttest.Pattern(1000, 3), make([]byte, 1000)
+		req := r.started(a.TagRecv(1, ucp.FullMask, buf, nil))
+		if err := ep.Send(t.Context(), 1, src); err != nil {
+			t.Fatal(err)
+		}
+		r.must(req, nil)
+		ucttest.SameBytes(t, "message", buf, src)
+		return
+	}
+	lengths := []int{0, 8, 5000, 100_000, 1 << 20}
+	result := make(chan error)
+	go func() {
+		for _, n := range lengths {
+			buf := make([]byte, n)
+			info, err := b.Recv(t.Context(), 1, ucp.FullMask, buf)
+			if err == nil && (info != ucp.TagRecvInfo{SenderTag: 1, Length: n}) {
+				err = errors.New("wrong info")
+			}
+			if err != nil {
+				result <- err
+				return
+			}
+			ucttest.SameBytes(t, "message", buf, ucttest.Pattern(n, 5))
+		}
+		result <- nil
+	}()
+	for _, n := range lengths {
+		if err := ep.Send(t.Context(), 1, ucttest.Pattern(n, 5)); err != nil {
+			t.Error(err)
+		}
+	}
+	// The last message may need this side's progress to get there.
+	ctx, cancel := context.WithCancel(t.Context())
+	var err error
+	go func() {
+		err = <-result
+		cancel()
+	}()
+	a.Run(ctx)
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func testBlockingCanceled(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a := r.open()
+	if _, err := a.Recv(ended(), 1, ucp.FullMask, make([]byte, 16)); !errors.Is(err, ucs.ErrCanceled) || !errors.Is(err, errGivenUp) {
+		t.Errorf("receive: %v", err)
+	}
+	there, _ := loop(r, a)
+	r.sendAndTake(there, a, 1, message(1))
+}
+
+// testTwoWaiters: the second goroutine gets an error, not a race.
+func testTwoWaiters(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a := r.open()
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan error)
+	go func() {
+		err := ucs.ErrBusy.Err()
+		for errors.Is(err, ucs.ErrBusy) {
+			err = a.Run(ctx)
+		}
+		result <- err
+	}()
+	// Until the other goroutine waits these end by their own contexts.
+	for {
+		err := a.Wait(ended())
+		if errors.Is(err, ucs.ErrBusy) {
+			break
+		}
+		if err != nil && err != context.Canceled {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Run(t.Context()); !errors.Is(err, ucs.ErrBusy) {
+		t.Errorf("run: %v", err)
+	}
+	cancel()
+	if err := <-result; err != context.Canceled {
+		t.Errorf("the first waiter: %v", err)
+	}
+}
+
+// testRun: Run progresses until its context ends, also when nothing happens.
+func testRun(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a := r.open()
+	there, _ := loop(r, a)
+	ctx, cancel := context.WithCancel(context.Background())
+	got := 0
+	var post func()
+	post = func() {
+		_, err := a.TagRecv(1, ucp.FullMask, make([]byte, 16), &ucp.RequestParams{OnTagRecv: func(req *ucp.Request, err error, _ ucp.TagRecvInfo, _ any) {
+			if err != nil {
+				return
+			}
+			req.Free()
+			if got++; got == 10 {
+				cancel()
+				return
+			}
+			post()
+			if _, err := there.TagSend(1, message(got), nil); err != nil {
+				t.Error(err)
+			}
+		}})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	post()
+	if _, err := there.TagSend(1, message(0), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Run(ctx); err != context.Canceled || got != 10 {
+		t.Errorf("run: %v after %d messages", err, got)
+	}
+	if err := a.Run(ended()); err != context.Canceled {
+		t.Errorf("run with an ended context: %v", err)
+	}
+}

@@ -1,0 +1,349 @@
+package ucptest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// The rules of ucp_worker_get_efd, ucp_worker_arm, ucp_worker_wait and
+// ucp_worker_signal.
+var wakeupCases = []testCase{
+	{"without the feature", anywhere, testNoWakeup},
+	{"the descriptor", anywhere, testEventFD},
+	{"a message after arm is seen", twoSides, testArmThenMessage},
+	{"a message before arm is not lost", twoSides, testMessageThenArm},
+	{"every message wakes", twoSides | everySwitch | sleepy, testEveryMessageWakes},
+	{"an answer to a sleeping sender wakes", twoSides | everySwitch, testSendWakes},
+	{"wait returns at once when busy", anywhere, testWaitPending},
+	{"wait does not progress", twoSides, testWaitDoesNotProgress},
+	{"wait ends with its context", anywhere, testWaitContext},
+	{"two programs that sleep", twoSides | everySwitch, testSleepers},
+}
+
+// readable asks the kernel whether a descriptor is readable, waiting for some
+// milliseconds.
+func readable(t testing.TB, fd, ms int) bool {
+	t.Helper()
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds, ms)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n == 1 && fds[0].Revents&unix.POLLIN != 0
+	}
+}
+
+// longEnough is the time in milliseconds after which something that should have
+// happened long ago is given up.
+const longEnough = 10_000
+
+// arm progresses a worker until it can be armed.
+func (s *side) arm() {
+	s.rig.Helper()
+	for range spinRounds * 10 {
+		for s.Progress() > 0 {
+		}
+		err := s.Arm()
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, ucs.ErrBusy) {
+			s.rig.Fatal(err)
+		}
+	}
+	s.rig.Fatal("the worker stays busy")
+}
+
+// alone progresses one worker until its send is done: the message has left, and
+// nobody has received it.
+func (s *side) alone(req *ucp.Request) {
+	s.rig.Helper()
+	for range spinRounds {
+		if req.Done() {
+			return
+		}
+		s.Progress()
+	}
+	s.rig.Fatal("the send does not end")
+}
+
+// testNoWakeup: without FeatureWakeup the calls are refused, but waiting for
+// requests works.
+func testNoWakeup(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a := r.openWith(ucp.ContextParams{Features: ucp.FeatureTag}, ucp.WorkerParams{})
+	for what, call := range map[string]func() error{
+		"EventFD": func() error { _, err := a.EventFD(); return err },
+		"Arm":     a.Arm,
+		"Wait":    func() error { return a.Wait(t.Context()) },
+		"Signal":  a.Signal,
+	} {
+		if err := call(); !errors.Is(err, ucs.ErrInvalidParam) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	there, _ := loop(r, a)
+	req := r.started(a.TagRecv(1, 0, make([]byte, 16), nil))
+	if _, err := there.TagSend(1, message(1), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := req.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// testEventFD: the descriptor is the same for every call.
+func testEventFD(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a := r.open()
+	for range 3 {
+		fd, err := a.EventFD()
+		if err != nil || fd < 0 || fd != a.fd {
+			t.Errorf("descriptor %d, %v; before it was %d", fd, err, a.fd)
+		}
+	}
+	a.arm()
+	if readable(t, a.fd, 0) {
+		t.Error("the descriptor of an idle worker is readable")
+	}
+}
+
+func testArmThenMessage(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	r.warm(ep, b)
+	for i := range 20 {
+		req := b.recvInto(1, 0, make([]byte, 16), nil)
+		b.arm()
+		sreq, err := ep.TagSend(1, message(i), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.alone(sreq)
+		if !readable(t, b.fd, longEnough) {
+			t.Fatalf("message %d did not make the descriptor readable", i)
+		}
+		r.must(req, nil)
+		r.must(sreq, nil)
+	}
+}
+
+// testMessageThenArm: what has come between the last progress and Arm makes Arm
+// say busy, or the descriptor readable.
+func testMessageThenArm(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	r.warm(ep, b)
+	for i := range 20 {
+		req := b.recvInto(1, 0, make([]byte, 16), nil)
+		b.arm()
+		r.must(ep.TagSend(1, message(i), nil)) // progresses b as well
+		r.until("the message", req.Done)
+		req.Free()
+
+		req = b.recvInto(1, 0, make([]byte, 16), nil)
+		for b.Progress() > 0 {
+		}
+		sreq, err := ep.TagSend(1, message(i), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.alone(sreq)
+		if err := b.Arm(); err == nil {
+			if !readable(t, b.fd, longEnough) {
+				t.Fatalf("message %d was lost", i)
+			}
+		} else if !errors.Is(err, ucs.ErrBusy) {
+			t.Fatal(err)
+		}
+		r.must(req, nil)
+		r.must(sreq, nil)
+	}
+}
+
+// testEveryMessageWakes: a receiver that sleeps between all events gets every
+// message, of every kind and size.
+func testEveryMessageWakes(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	for i, n := range []int{8, 0, 5000, 100_000, 1 << 20, 8} {
+		buf := make([]byte, n)
+		req := b.recvInto(1, 0, buf, nil)
+		sreq, err := ep.TagSendSync(1, ucttest.Pattern(n, uint64(i)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asleep := 0
+		for !req.Done() || !sreq.Done() {
+			a.arm()
+			b.arm()
+			if req.Done() && sreq.Done() {
+				break
+			}
+			// One of them must have something to do.
+			fds := []unix.PollFd{{Fd: int32(a.fd), Events: unix.POLLIN}, {Fd: int32(b.fd), Events: unix.POLLIN}}
+			if n, err := unix.Poll(fds, longEnough); err != unix.EINTR && (n == 0 || err != nil) {
+				t.Fatalf("message %d: both sleep for ever: %d, %v", i, n, err)
+			}
+			if asleep++; asleep > 10_000 {
+				t.Fatalf("message %d: woken for nothing all the time", i)
+			}
+		}
+		ucttest.SameBytes(t, "message", buf, ucttest.Pattern(n, uint64(i)))
+		req.Free()
+		sreq.Free()
+	}
+}
+
+// testSendWakes: the completion of a send makes the descriptor readable.
+func testSendWakes(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	r.warm(ep, b)
+	for _, n := range []int{0, 100_000} {
+		req := r.started(ep.TagSendSync(1, make([]byte, n), nil))
+		r.arrived(b, 1)
+		r.settle()
+		a.arm()
+		if readable(t, a.fd, 0) {
+			t.Fatal("readable without an event")
+		}
+		rreq, err := b.TagRecv(1, 0, make([]byte, n), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range spinRounds { // without a
+			b.Progress()
+		}
+		if !readable(t, a.fd, longEnough) {
+			t.Fatal("the acknowledgement did not make the descriptor readable")
+		}
+		r.must(req, nil)
+		r.must(rreq, nil)
+	}
+}
+
+func testWaitPending(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a := r.open()
+	a.arm()
+	a.Signal()
+	if err := a.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// testWaitDoesNotProgress: Wait returns when there is something to do, and leaves
+// it to Progress.
+func testWaitDoesNotProgress(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	r.warm(ep, b)
+	req := b.recvInto(1, 0, make([]byte, 16), nil)
+	b.arm()
+	sreq, err := ep.TagSend(1, message(1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.alone(sreq)
+	if err := b.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if req.Done() {
+		t.Error("Wait made progress")
+	}
+	r.must(req, nil)
+	r.must(sreq, nil)
+}
+
+func testWaitContext(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a := r.open()
+	for range 20 {
+		a.arm()
+		ctx, cancel := context.WithCancel(t.Context())
+		go cancel()
+		if err := a.Wait(ctx); err != context.Canceled {
+			t.Fatalf("wait: %v", err)
+		}
+	}
+	// What ended those waits does not end this one.
+	a.Signal()
+	if err := a.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// testSleepers: two goroutines, each with its worker, bounce messages of all
+// sizes and sleep whenever they can.
+func testSleepers(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	there, back := a.connect(b), b.connect(a)
+	lengths := []int{8, 0, 5000, 100_000, 8, 8, 300_000}
+	play := func(s *side, ep *ucp.Endpoint, first bool) error {
+		for i, n := range lengths {
+			buf := make([]byte, n)
+			if first {
+				if err := ep.Send(t.Context(), ucp.Tag(i), ucttest.Pattern(n, uint64(i))); err != nil {
+					return err
+				}
+			}
+			info, err := s.Recv(t.Context(), ucp.Tag(i), ucp.FullMask, buf)
+			if err != nil {
+				return err
+			}
+			if info.Length != n || string(buf) != string(ucttest.Pattern(n, uint64(i))) {
+				return errors.New("wrong message")
+			}
+			if !first {
+				if err := ep.Send(t.Context(), ucp.Tag(i), buf); err != nil {
+					return err
+				}
+			}
+		}
+		return ep.Close(t.Context())
+	}
+	// A side that is through goes on progressing: the other may need it.
+	ctx, cancel := context.WithCancel(t.Context())
+	var playing, running sync.WaitGroup
+	playing.Add(2)
+	running.Add(3)
+	for _, p := range []struct {
+		s     *side
+		ep    *ucp.Endpoint
+		first bool
+	}{{a, there, true}, {b, back, false}} {
+		go func() {
+			defer running.Done()
+			if err := play(p.s, p.ep, p.first); err != nil {
+				t.Error(err)
+			}
+			playing.Done()
+			p.s.Run(ctx)
+		}()
+	}
+	go func() {
+		defer running.Done()
+		playing.Wait()
+		cancel()
+	}()
+	running.Wait()
+}

@@ -1,0 +1,412 @@
+package ucptest
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+var wireupCases = []testCase{
+	{"both sides ask at once", twoSides, testSimultaneous},
+	{"endpoints created in another order", twoSides, testCreationOrder},
+	{"an endpoint the peer opened is adopted", twoSides, testAdopt},
+	{"many endpoints to one peer", twoSides, testManyToOne},
+	{"loopback needs no wireup", anywhere, testLoopback},
+	{"no-loopback pairs", anywhere, testNoLoopback},
+	{"error modes must agree", twoSides, testModeMismatch},
+	{"three workers", twoSides, testThree},
+	{"corrupt addresses", anywhere, testBadAddresses},
+	{"addresses of other transports", anywhere, testUnreachable},
+	{"endpoint parameters", anywhere, testEndpointParams},
+	{"endpoint description", anywhere, testEndpointQuery},
+	{"too many endpoints opened by peers", twoSides, testTooManyUnexpected},
+}
+
+// exchange sends a synchronous message each way, the second over back.
+func (r *rig) exchange(there *ucp.Endpoint, b *side, back *ucp.Endpoint, a *side) {
+	r.Helper()
+	for _, leg := range []struct {
+		ep *ucp.Endpoint
+		to *side
+	}{{there, b}, {back, a}} {
+		rreq := r.started(leg.to.TagRecv(warmTag, ucp.FullMask, nil, nil))
+		r.must(leg.ep.TagSendSync(warmTag, nil, nil))
+		r.must(rreq, nil)
+	}
+}
+
+// endpoints checks the number of open endpoints of workers.
+func (r *rig) endpoints(want int, sides ...*side) {
+	r.Helper()
+	for i, s := range sides {
+		if got := s.Stats().Endpoints; got != want {
+			r.Errorf("worker %d has %d endpoints, want %d", i, got, want)
+		}
+	}
+}
+
+// testSimultaneous: when the ends of a pair ask for each other at the same time
+// they find each other, and no third endpoint appears.
+func testSimultaneous(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	for range 5 {
+		there, back := a.connect(b), b.connect(a)
+		recvs := []*ucp.Request{
+			r.started(a.TagRecv(1, ucp.FullMask, nil, nil)),
+			r.started(b.TagRecv(1, ucp.FullMask, nil, nil)),
+		}
+		sends := []*ucp.Request{
+			r.started(there.TagSendSync(1, nil, nil)),
+			r.started(back.TagSendSync(1, nil, nil)),
+		}
+		for _, req := range append(sends, recvs...) {
+			r.must(req, nil)
+		}
+	}
+	r.endpoints(5, a, b)
+}
+
+// testCreationOrder: the k-th endpoint of one side belongs to the k-th of the
+// other, in whatever order they are created and first used.
+func testCreationOrder(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	var there, back [4]*ucp.Endpoint
+	there[0], there[1] = a.connect(b), a.connect(b)
+	back[0] = b.connect(a)
+	there[2] = a.connect(b)
+	recv := r.started(b.TagRecv(1, ucp.FullMask, nil, nil))
+	r.must(there[2].TagSendSync(1, nil, nil)) // the peer has no third endpoint yet
+	r.must(recv, nil)
+	r.endpoints(3, a)
+	r.endpoints(2, b)
+	for i := 1; i < 4; i++ {
+		back[i] = b.connect(a)
+	}
+	there[3] = a.connect(b)
+	for i := 3; i >= 0; i-- {
+		r.exchange(there[i], b, back[i], a)
+	}
+	r.endpoints(4, a, b)
+}
+
+// testAdopt: a peer's message opens an endpoint here; the one created afterwards
+// is the same.
+func testAdopt(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	there := a.connect(b)
+	r.warm(there, b)
+	r.endpoints(1, a, b)
+	back := b.connectWith(a, ucp.EndpointParams{Name: "adopted"})
+	if name := back.Query().Name; name != "adopted" {
+		t.Errorf("name %q", name)
+	}
+	sent := b.Stats().WireupSent
+	r.exchange(there, b, back, a)
+	if again := b.Stats().WireupSent; again != sent {
+		t.Errorf("%d wireup messages on an endpoint that knows its peer", again-sent)
+	}
+	r.endpoints(1, a, b)
+	// The next one is new.
+	r.exchange(a.connect(b), b, b.connect(a), a)
+	r.endpoints(2, a, b)
+}
+
+func testManyToOne(t *testing.T, tr transport) {
+	const n = 40
+	r := newRig(t, tr)
+	a, b := r.pair()
+	var there, back [n]*ucp.Endpoint
+	for i := range there {
+		there[i] = a.connect(b)
+	}
+	var reqs []*ucp.Request
+	for i := range there {
+		reqs = append(reqs, r.started(b.TagRecv(ucp.Tag(i), ucp.FullMask, nil, nil)),
+			r.started(there[i].TagSendSync(ucp.Tag(i), nil, nil)))
+	}
+	for _, req := range reqs {
+		r.must(req, nil)
+	}
+	r.endpoints(n, a, b)
+	for i := range back {
+		back[i] = b.connect(a)
+	}
+	r.endpoints(n, a, b)
+	for i := range back {
+		r.exchange(there[i], b, back[i], a)
+	}
+}
+
+// testLoopback: an endpoint to the own worker leads back to itself.
+func testLoopback(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a := r.open()
+	ep := a.connect(a)
+	r.exchange(ep, a, ep, a)
+	if s := a.Stats(); s.WireupSent != 0 || s.Endpoints != 1 {
+		t.Errorf("counters %+v", s)
+	}
+}
+
+// testNoLoopback: with EndpointNoLoopback the endpoints of one worker are paired
+// two by two.
+func testNoLoopback(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a := r.open()
+	p := ucp.EndpointParams{Flags: ucp.EndpointNoLoopback}
+	one, two := a.connectWith(a, p), a.connectWith(a, p)
+	r.exchange(one, a, two, a)
+	r.endpoints(2, a)
+	// The partner of the third is created after it was used.
+	three := a.connectWith(a, p)
+	r.warm(three, a)
+	four := a.connectWith(a, p)
+	r.exchange(four, a, three, a)
+	r.exchange(two, a, one, a)
+	r.endpoints(4, a)
+}
+
+// testModeMismatch: endpoints of different error modes do not come together, and
+// no one hangs who can be told.
+func testModeMismatch(t *testing.T, tr transport) {
+	t.Run("adopted", func(t *testing.T) {
+		r := newRig(t, tr)
+		a, b := r.pair()
+		there := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+		r.warm(there, b)
+		ep, err := b.NewEndpoint(ucp.EndpointParams{Address: a.address()})
+		if ep != nil || !errors.Is(err, ucs.ErrUnsupported) {
+			t.Errorf("endpoint in another mode: %v, %v", ep, err)
+		}
+	})
+	t.Run("created before", func(t *testing.T) {
+		r := newRig(t, tr)
+		a, b := r.pair()
+		there := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+		back := b.connect(a)
+		req := r.started(there.TagSendSync(1, nil, nil))
+		r.until("the peer's endpoint to fail", func() bool { return back.Err() != nil })
+		if _, err := back.TagSend(1, nil, nil); !errors.Is(err, ucs.ErrUnsupported) {
+			t.Errorf("send: %v", err)
+		}
+		// This end can be given up.
+		r.inTheCall(there.CloseAsync(&ucp.RequestParams{CloseFlags: ucp.CloseForce}))
+		if err := req.Err(); !errors.Is(err, ucs.ErrCanceled) {
+			t.Errorf("send: %v", err)
+		}
+	})
+}
+
+func testThree(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	w := []*side{r.open(), r.open(), r.open()}
+	eps := make(map[[2]int]*ucp.Endpoint)
+	for i := range w {
+		for k := range w {
+			if i != k {
+				eps[[2]int{i, k}] = w[i].connect(w[k])
+			}
+		}
+	}
+	var reqs []*ucp.Request
+	for pair, ep := range eps {
+		tag := ucp.Tag(pair[0])
+		reqs = append(reqs, r.started(w[pair[1]].TagRecv(tag, ucp.FullMask, nil, nil)),
+			r.started(ep.TagSendSync(tag, nil, nil)))
+	}
+	for _, req := range reqs {
+		r.must(req, nil)
+	}
+	r.endpoints(2, w...)
+}
+
+// testBadAddresses: truncated and corrupt addresses give errors or endpoints that
+// lead nowhere, no panics.
+func testBadAddresses(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	good := b.address()
+	try := func(addr ucp.Address) {
+		t.Helper()
+		addr.UID()
+		ep, err := a.NewEndpoint(ucp.EndpointParams{Address: addr, ErrMode: ucp.ErrModePeer})
+		if (ep == nil) == (err == nil) {
+			t.Errorf("address %x: %v, %v", addr, ep, err)
+		}
+		if ep != nil {
+			r.must(ep.CloseAsync(&ucp.RequestParams{CloseFlags: ucp.CloseForce}))
+		}
+	}
+	for n := range good {
+		ep, err := a.NewEndpoint(ucp.EndpointParams{Address: good[:n:n]})
+		if ep != nil || err == nil {
+			t.Errorf("%d of %d bytes of an address: %v, %v", n, len(good), ep, err)
+		}
+		try(append(good[:n:n], 0xFF))
+	}
+	if tr.sim != nil || tr.loopback { // elsewhere that would be somebody's address
+		for i := range good {
+			for bit := range 8 {
+				bad := append(ucp.Address(nil), good...)
+				bad[i] ^= 1 << bit
+				try(bad)
+			}
+		}
+	}
+	for _, n := range []int{1, 100, 10_000} {
+		for _, fill := range []byte{0, 0xFF, 0x11} {
+			bad := make(ucp.Address, n)
+			for i := range bad {
+				bad[i] = fill
+			}
+			try(bad)
+		}
+	}
+	r.endpoints(0, a)
+	r.exchange(a.connect(b), b, b.connect(a), a)
+}
+
+// testUnreachable: an address without a common transport is refused with what
+// would be needed.
+func testUnreachable(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a := r.open()
+	other := newOther(r)
+	ep, err := a.NewEndpoint(ucp.EndpointParams{Address: other.address()})
+	if ep != nil || !errors.Is(err, ucs.ErrUnreachable) {
+		t.Fatalf("endpoint %v, %v", ep, err)
+	}
+	// A worker that can be reached only inside its host has no network address.
+	if tr.loopback {
+		addr, err := a.Address(ucp.AddressNetOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ep, err := a.NewEndpoint(ucp.EndpointParams{Address: addr}); ep != nil || !errors.Is(err, ucs.ErrUnreachable) {
+			t.Errorf("net-only address: %v, %v", ep, err)
+		}
+	}
+	if _, err := a.Address(1 << 7); !errors.Is(err, ucs.ErrInvalidParam) {
+		t.Errorf("address with an unknown flag: %v", err)
+	}
+}
+
+// newOther opens a worker on a transport that r's does not reach.
+func newOther(r *rig) *side {
+	r.Helper()
+	saved := r.settings
+	defer func() { r.settings = saved }()
+	r.settings = []setting{{"TLS", "self"}}
+	return r.open()
+}
+
+func testEndpointParams(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	addr := b.address()
+	for what, p := range map[string]ucp.EndpointParams{
+		"no address":   {},
+		"unknown mode": {Address: addr, ErrMode: ucp.ErrModePeer + 1},
+		"unknown flag": {Address: addr, Flags: 1 << 20},
+	} {
+		if ep, err := a.NewEndpoint(p); ep != nil || !errors.Is(err, ucs.ErrInvalidParam) {
+			t.Errorf("%s: %v, %v", what, ep, err)
+		}
+	}
+	uid, err := addr.UID()
+	if err != nil || uid != b.Worker.Query().UID || uid == 0 {
+		t.Errorf("address of %#x, %v; the worker is %#x", uid, err, b.Worker.Query().UID)
+	}
+	// The address is the caller's.
+	before := string(addr)
+	ep, err := a.NewEndpoint(ucp.EndpointParams{Address: addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(addr)
+	r.exchange(ep, b, b.connect(a), a)
+	if string(b.address()) != before {
+		t.Error("the worker's address changed")
+	}
+}
+
+func testEndpointQuery(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	one, two := a.connect(b), a.connectWith(b, ucp.EndpointParams{
+		Name: "a name that is longer than the thirty-one bytes that fit", UserData: 5,
+	})
+	if n := two.Query().Name; n != "a name that is longer than the " {
+		t.Errorf("name %q", n)
+	}
+	if n := one.Query().Name; n == "" || n == two.Query().Name {
+		t.Errorf("made-up name %q", n)
+	}
+	if two.Query().UserData != 5 {
+		t.Errorf("user data %v", two.Query().UserData)
+	}
+	list := one.Transports()
+	if len(list) == 0 || list[0].Name == "" || list[0].Device == "" {
+		t.Errorf("transports %+v", list)
+	}
+	if one.Explain().String() == "" {
+		t.Error("no explanation")
+	}
+	var text strings.Builder
+	if err := two.WriteInfo(&text); err != nil || !strings.Contains(text.String(), two.Query().Name) {
+		t.Errorf("%v in\n%s", err, text.String())
+	}
+	if err := two.WriteInfo(failingWriter{io.ErrShortWrite}); err != io.ErrShortWrite {
+		t.Errorf("writing that fails: %v", err)
+	}
+	if one.Err() != nil {
+		t.Errorf("error %v", one.Err())
+	}
+}
+
+type failingWriter struct{ err error }
+
+func (f failingWriter) Write([]byte) (int, error) { return 0, f.err }
+
+// testTooManyUnexpected: peers cannot open more endpoints than the setting
+// allows; those that are there go on, and a closed one makes room.
+func testTooManyUnexpected(t *testing.T, tr transport) {
+	r := newRig(t, tr.with(setting{"MAX_UNEXP_EPS", "3"}))
+	r.log.Allow("too many endpoints opened by peers")
+	a, b := r.pair()
+	var eps []*ucp.Endpoint
+	for range 3 {
+		ep := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+		r.warm(ep, b)
+		eps = append(eps, ep)
+	}
+	r.endpoints(3, b)
+	over := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+	req := r.started(over.TagSendSync(1, nil, nil))
+	r.settle()
+	r.endpoints(3, b)
+	if req.Done() && req.Err() == nil {
+		t.Error("the send over the limit succeeded")
+	}
+	r.inTheCall(over.CloseAsync(&ucp.RequestParams{CloseFlags: ucp.CloseForce}))
+	if !req.Done() {
+		t.Error("the send did not end")
+	}
+	if tr.sim != nil { // elsewhere the stranger's connections are closed, and these share them
+		for _, ep := range eps {
+			r.warm(ep, b)
+		}
+	}
+	// An endpoint of the own does not count.
+	mine := b.connectWith(a, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+	if mine.Err() != nil {
+		t.Error(mine.Err())
+	}
+}

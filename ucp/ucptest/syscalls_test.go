@@ -1,0 +1,106 @@
+package ucptest
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// messagesVar makes the test binary a process that only exchanges so many
+// messages.
+const messagesVar = "MESSAGES_TO_EXCHANGE"
+
+// TestNoSystemCalls: over shared memory the number of system calls does not
+// depend on the number of messages. The ones that Go's runtime makes as time
+// passes, to schedule, are not looked at.
+func TestNoSystemCalls(t *testing.T) {
+	if n, err := strconv.Atoi(os.Getenv(messagesVar)); err == nil {
+		exchangeMessages(t, n)
+		return
+	}
+	if ucttest.RaceEnabled {
+		t.Skip("rare events are also looked for by time, and the race detector takes its time")
+	}
+	if _, err := exec.LookPath("strace"); err != nil {
+		if os.Getenv("REQUIRE_TEST_TOOLS") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("needs strace")
+	}
+	few, many := 100_000, 1_000_000
+	if testing.Short() {
+		few, many = 10_000, 100_000
+	}
+	difference := countSystemCalls(t, many) - countSystemCalls(t, few)
+	t.Logf("%d more system calls for %d more messages", difference, many-few)
+	if limit := (many - few) / 1000; difference > limit {
+		t.Errorf("%d more messages took %d more system calls, at most %d are allowed", many-few, difference, limit)
+	}
+}
+
+// exchangeMessages sends n messages to and fro, of two sizes.
+func exchangeMessages(t *testing.T, n int) {
+	r := newRig(t, byName(t, "posix"))
+	a, b := r.pair()
+	ab, ba := a.connect(b), b.connect(a)
+	bufs := [][]byte{make([]byte, 8), make([]byte, 4096)}
+	for i := range n {
+		ep, from, to := ab, a, b
+		if i%2 == 1 {
+			ep, from, to = ba, b, a
+		}
+		buf := bufs[i/2%2]
+		rreq, err := to.TagRecv(1, ucp.FullMask, buf, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sreq, err := ep.TagSend(1, buf, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for !rreq.Done() || !sreq.Done() {
+			to.Progress()
+			from.Progress()
+		}
+		rreq.Free()
+		sreq.Free()
+	}
+}
+
+// countSystemCalls runs this test in a process of its own and counts its calls.
+func countSystemCalls(t *testing.T, messages int) int {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "calls")
+	cmd := exec.Command("strace", "-f", "-c", "-o", file,
+		"-e", "trace=!futex,nanosleep,clock_nanosleep,sched_yield,tgkill,getpid,rt_sigreturn,madvise",
+		os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), messagesVar+"="+strconv.Itoa(messages))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		// "100.00    0.001234           1      1234        56 total"
+		fields := strings.Fields(lines.Text())
+		if len(fields) >= 5 && fields[len(fields)-1] == "total" {
+			n, err := strconv.Atoi(fields[3])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	t.Fatal("no total in the summary of strace")
+	return 0
+}

@@ -1,0 +1,104 @@
+package ucptest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"github.com/ucx-go/ucx/ucp"
+)
+
+// What traces use of the public API, in one place.
+
+// ending is told how an operation of a trace ends.
+type ending func(err error, info ucp.TagRecvInfo)
+
+// sendParams and recvParams are the parameters of operations whose end is told to
+// over.
+func sendParams(over ending) *ucp.RequestParams {
+	return &ucp.RequestParams{OnSend: func(_ *ucp.Request, err error, _ any) { over(err, ucp.TagRecvInfo{}) }}
+}
+
+func recvParams(over ending, info *ucp.TagRecvInfo) *ucp.RequestParams {
+	return &ucp.RequestParams{
+		OnTagRecv: func(_ *ucp.Request, err error, info ucp.TagRecvInfo, _ any) { over(err, info) },
+		TagInfo:   info,
+	}
+}
+
+// flagNames are the flags of operations as commands have them.
+var flagNames = map[string]ucp.OpFlags{
+	"fast": ucp.OpFastComplete, "multi": ucp.OpMultiSend, "now": ucp.OpForceImmediate, "callback": ucp.OpNoImmediate,
+}
+
+func addFlag(p *ucp.RequestParams, f ucp.OpFlags) { p.Attr |= f }
+
+// closeEndpoint closes in a way that does not wait.
+func closeEndpoint(ep *ucp.Endpoint, force bool, p *ucp.RequestParams) (*ucp.Request, error) {
+	if force {
+		p.CloseFlags = ucp.CloseForce
+	}
+	return ep.CloseAsync(p)
+}
+
+// peek looks for a message without taking it; take takes it.
+func peekMessage(w *ucp.Worker, tag ucp.Tag) (ucp.TagRecvInfo, bool) {
+	_, info, ok := w.TagProbe(tag, ucp.FullMask, false)
+	return info, ok
+}
+
+func takeMessage(w *ucp.Worker, tag ucp.Tag) (*ucp.TagMessage, ucp.TagRecvInfo, bool) {
+	return w.TagProbe(tag, ucp.FullMask, true)
+}
+
+// atomicOps are the atomic operations as commands have them.
+var atomicOps = map[string]ucp.AtomicOp{
+	"add": ucp.AtomicAdd, "and": ucp.AtomicAnd, "or": ucp.AtomicOr, "xor": ucp.AtomicXor,
+	"swap": ucp.AtomicSwap, "compare-swap": ucp.AtomicCompareSwap,
+}
+
+// startAtomic starts an atomic operation on size bytes. reply, unless nil, takes the
+// value from before, and holds what a compare-and-swap stores.
+func startAtomic(ep *ucp.Endpoint, op ucp.AtomicOp, x uint64, size int, reply []byte, addr uint64, key *ucp.Rkey, p *ucp.RequestParams) (*ucp.Request, error) {
+	p.ReplyBuffer = reply
+	operand := binary.NativeEndian.AppendUint64(nil, x)
+	if size == 4 {
+		operand = binary.NativeEndian.AppendUint32(nil, uint32(x))
+	}
+	return ep.Atomic(op, operand, addr, key, p)
+}
+
+// allocateMemory allocates memory that peers may map.
+func allocateMemory(ctx *ucp.Context, n int) (*ucp.Memory, error) {
+	return ctx.MemMap(ucp.MemMapParams{Length: n, Flags: ucp.MemMapAllocate})
+}
+
+// registerMemory opens b to peers.
+func registerMemory(ctx *ucp.Context, b []byte) (*ucp.Memory, error) {
+	return ctx.MemMap(ucp.MemMapParams{Buffer: b})
+}
+
+// protocolOf is the protocol of a request.
+func protocolOf(r *ucp.Request) string { return protocolBehind(r) }
+
+// protocolBehind is the protocol of the request that a transport calls back. It
+// describes itself as ucp.Request.Query does: protocol, transport/device.
+func protocolBehind(by any) string {
+	var text string
+	switch by := by.(type) {
+	case interface {
+		Query() (ucp.RequestAttr, error)
+	}:
+		a, err := by.Query()
+		if err != nil {
+			return ""
+		}
+		text = a.Info
+	case fmt.Stringer:
+		text = by.String()
+	}
+	if i := strings.LastIndexByte(text, ' '); i >= 0 && strings.Contains(text[i:], "/") {
+		text = text[:i]
+	}
+	return text
+}
