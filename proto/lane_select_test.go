@@ -267,6 +267,37 @@ func TestCaps(t *testing.T) {
 	}
 }
 
+// TestTraceDigest: it is the same for the same reasons, and another for any other.
+func TestTraceDigest(t *testing.T) {
+	made := func(edit func(*LaneTrace)) uint64 {
+		_, trace, err := SelectLanes(laneInput(capturedAddress(t, "1.22.0", "tcp", "all", "v1")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		edit(&trace)
+		return trace.Digest()
+	}
+	same := made(func(*LaneTrace) {})
+	if made(func(*LaneTrace) {}) != same {
+		t.Error("two digests of one trace")
+	}
+	for what, edit := range map[string]func(*LaneTrace){
+		"a step less":      func(t *LaneTrace) { t.Steps = t.Steps[1:] },
+		"another choice":   func(t *LaneTrace) { t.Steps[0].Chosen++ },
+		"another outcome":  func(t *LaneTrace) { t.Steps[1].Outcome += "." },
+		"a candidate less": func(t *LaneTrace) { s := &t.Steps[0]; s.Candidates = s.Candidates[1:] },
+		"another score":    func(t *LaneTrace) { t.Steps[0].Candidates[0].Score += 1e-9 },
+		"another reason":   func(t *LaneTrace) { t.Steps[0].Candidates[0].Rejected += "." },
+	} {
+		if made(edit) == same {
+			t.Errorf("%s has the same digest", what)
+		}
+	}
+	if s := (*LaneTrace)(nil).String(); s != "" {
+		t.Errorf("no trace prints %q", s)
+	}
+}
+
 // TestCompareScores holds ucs_fp_compare.
 func TestCompareScores(t *testing.T) {
 	for _, tc := range []struct {

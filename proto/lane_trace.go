@@ -2,6 +2,7 @@ package proto
 
 import (
 	"fmt"
+	"hash/maphash"
 	"strings"
 )
 
@@ -32,8 +33,34 @@ type LaneCandidate struct {
 	Rejected string // why it was left out; empty for candidates with a score
 }
 
-// String prints each search with its candidates.
+var traceSeed = maphash.MakeSeed()
+
+// Digest is the same for two traces, of one process, that say the same of the same
+// candidates. Different ones have different digests but for an accident that does
+// not happen.
+func (t *LaneTrace) Digest() uint64 {
+	var h maphash.Hash
+	h.SetSeed(traceSeed)
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		maphash.WriteComparable(&h, struct {
+			Type           LaneType
+			Title, Outcome string
+			Candidates     int
+			Chosen         int
+		}{s.Type, s.Title, s.Outcome, len(s.Candidates), s.Chosen})
+		for k := range s.Candidates {
+			maphash.WriteComparable(&h, s.Candidates[k])
+		}
+	}
+	return h.Sum64()
+}
+
+// String prints each search with its candidates. There is nothing to print of nil.
 func (t *LaneTrace) String() string {
+	if t == nil {
+		return ""
+	}
 	var b strings.Builder
 	for i := range t.Steps {
 		s := &t.Steps[i]

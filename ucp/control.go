@@ -13,13 +13,14 @@ import (
 // control makes a request for a control message.
 func (ep *Endpoint) control(p protocol) *Request {
 	r := ep.w.getRequest()
-	r.ep, r.proto, r.state = ep, p, stateFreed
+	r.toward(ep)
+	r.proto, r.state = p, stateFreed
 	return r
 }
 
 // sendControl is the progress of a control message that its protocol packs.
 func (r *Request) sendControl(id proto.AMID, flags uct.SendFlags) error {
-	_, err := r.ep.am().AMBcopy(uct.AMID(id), r.hooks(), flags, nil)
+	_, err := r.ep.lane(r.lane).AMBcopy(uct.AMID(id), r.hooks(), flags, nil)
 	return controlSent(r, err)
 }
 

@@ -131,7 +131,7 @@ func (eagerZcopy) about() protocolInfo { return protocolInfo{name: "eager zero-c
 
 func (eagerZcopy) progress(r *Request) error {
 	n, _ := r.data.gather(r.iovec(), 0, r.data.length)
-	r.addHandles(n, amLane)
+	r.addHandles(n, r.ep.amLane())
 	err := r.ep.ue.AMZcopy(uct.AMID(r.form.only.id), r.hooks(), r.iov[:n], 0, &r.comp)
 	return singleSent(r, err, &r.w.stats.EagerZcopy)
 }
@@ -186,7 +186,7 @@ func (eagerMultiZcopy) progress(r *Request) error {
 		packet := r.form.fragment(r)
 		var n int
 		n, r.frag = r.data.gather(r.iovec(), r.offset, r.ep.cfg.maxZcopy-packet.size)
-		r.addHandles(n, amLane)
+		r.addHandles(n, r.ep.amLane())
 		r.comp.Count++
 		err := r.ep.ue.AMZcopy(uct.AMID(packet.id), r.hooks(), r.iov[:n], 0, &r.comp)
 		if err := r.fragmentSent(err); err != nil {

@@ -69,6 +69,7 @@ type Endpoint struct {
 
 	cfg      *epConfig
 	lanes    []lane
+	why      uint64              // digest of the reasons for the choice of lanes
 	refused  map[laneRoute]error // lanes that could not be created, and why
 	err      error               // why it failed
 	state    endpointState

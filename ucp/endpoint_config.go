@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs/config"
@@ -13,6 +14,9 @@ import (
 // the transports and the decision tables. It does not change once made, but for
 // the tables of rma, which are made with the first key.
 type epConfig struct {
+	chosen proto.LaneConfig // without what endpoints of one configuration differ in
+	lanes  laneMap
+
 	short    int          // largest payload that TagSend sends inline, -1 for none
 	maxBcopy int          // longest message, headers included
 	maxZcopy int          // same for zero-copy, 0 for none
@@ -45,13 +49,18 @@ const maxConfigs = 64
 
 // key is what a configuration depends on, within a worker.
 func (p *lanePlan) key() string {
-	b := make([]byte, 0, 64)
-	for _, l := range p.lanes {
-		b = append(b, byte(l.Local))
+	c := p.chosen
+	b := make([]byte, 0, 96)
+	b = append(b, byte(len(c.Lanes)))
+	for i := range c.Lanes {
+		l := &c.Lanes[i]
+		b = append(b, byte(l.Local), byte(l.Path), l.DstMD, l.DstSysDev)
 		b = binary.AppendUvarint(b, uint64(l.SegSize))
 	}
-	b = append(b, 0xFF)
-	b = append(append(b, p.memory...), 0xFF)
+	b = append(b, c.AM, c.RkeyPtr, c.CM, c.Keepalive, c.Wireup)
+	for _, list := range [][]uint8{c.AMBW, c.RMA, c.RMABW, c.AMO} {
+		b = append(append(b, byte(len(list))), list...)
+	}
 	for _, m := range p.maps {
 		b = append(b, m.peerMD, m.iface.index)
 	}
@@ -67,24 +76,27 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 	if c := w.configs[key]; c != nil {
 		return c
 	}
-	am := p.lanes[amLane]
+	am := &p.chosen.Lanes[p.chosen.AM]
 	i, segSize := w.ifaces[am.Local], am.SegSize
 	a := i.attr
 	perf := w.lanePerf(i, segSize)
 	in := proto.ProtoInput{AM: perf, Settings: w.protoSettings(i)}
 	c := &epConfig{
+		chosen:   p.shared(),
+		lanes:    newLaneMap(p.chosen),
 		maxBcopy: a.AM.MaxBcopy,
 		maxZcopy: perf.MaxZcopy,
 		maxIOV:   min(max(a.AM.MaxIOV, 1), maxIOVEntries),
 		segSize:  segSize,
 	}
-	for _, l := range p.lanes {
-		if w.mds[w.ifaces[l.Local].md].Attr().Flags&uct.MDFlagNeedMemh != 0 {
+	c.lanes.checked = w.checkedLanes(p.chosen)
+	for k := range p.chosen.Lanes {
+		if w.mds[w.ifaces[p.chosen.Lanes[k].Local].md].Attr().Flags&uct.MDFlagNeedMemh != 0 {
 			c.needMemh = true
 		}
 	}
-	for _, k := range p.memory {
-		l := p.lanes[k]
+	for _, k := range c.lanes.bandwidth {
+		l := &p.chosen.Lanes[k]
 		i := w.ifaces[l.Local]
 		perf := w.lanePerf(i, l.SegSize)
 		if perf.PutZcopy > 0 {
@@ -102,7 +114,7 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 	for _, m := range p.maps {
 		in.Map = append(in.Map, w.lanePerf(m.iface, 0))
 	}
-	c.putInOrder = len(c.put) == 1 && c.put[0].lane == amLane && a.Flags.Has(uct.IfacePutAMOrder)
+	c.putInOrder = len(c.put) == 1 && c.put[0].lane == c.lanes.am && a.Flags.Has(uct.IfacePutAMOrder)
 	if p.offers {
 		for _, m := range p.maps {
 			c.mapMDs |= 1 << m.md
@@ -121,6 +133,18 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 	}
 	if w.ctx.settings.ProtoInfo {
 		c.print(w, w.name+" "+perf.Name)
+	}
+	return c
+}
+
+// shared returns the choice without what differs between endpoints that have the
+// same configuration: which entries of the peer's address the lanes lead to, and
+// their scores.
+func (p *lanePlan) shared() proto.LaneConfig {
+	c := *p.chosen
+	c.Lanes = slices.Clone(c.Lanes)
+	for i := range c.Lanes {
+		c.Lanes[i].Remote, c.Lanes[i].Scores = -1, proto.Lane{}.Scores
 	}
 	return c
 }

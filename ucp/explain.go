@@ -14,8 +14,11 @@ type Explanation struct {
 	Peer     uint64 // the peer's worker
 	Release  int    // minor release the peer announces, 0 for none
 
-	Lanes []string         // one line per lane, in the layout of ucx_info -e
-	Trace *proto.LaneTrace // every candidate, its score or why it was left out
+	Lanes []string // one line per lane it has, in the layout of ucx_info -e
+
+	// Trace is how they were chosen: every candidate, its score or why it was left
+	// out. It is nil if that cannot be told any more.
+	Trace *proto.LaneTrace
 
 	// Protocols are the tables for tagged sends of contiguous memory, from which
 	// size what is used: plain, synchronous, with OpFastComplete and with
@@ -32,18 +35,41 @@ type Explanation struct {
 func (ep *Endpoint) Explain() Explanation {
 	w := ep.w
 	e := Explanation{Endpoint: ep.describe()}
-	addr := &w.described
-	if ep.peer != nil {
-		addr = ep.peer.address
-	}
+	addr := ep.peerAddress()
 	e.Peer, e.Release = addr.UUID, addr.Release
-	lanes, trace, _ := w.selectLanes(addr, ep.errMode, ep.refused)
-	e.Lanes, e.Trace = lanes.Lines(), &trace
+	if len(ep.lanes) > 0 {
+		e.Lanes = ep.cfg.chosen.Lines()
+	}
+	e.Trace = ep.reasons(addr)
 	e.Protocols = ep.cfg.explain(w, ep)
 	for _, s := range slices.Concat(w.unopened, w.ctx.skipped) {
 		e.Unused = append(e.Unused, s.String())
 	}
 	return e
+}
+
+// peerAddress is the address of the endpoint's peer as it came last.
+func (ep *Endpoint) peerAddress() *proto.WorkerAddress {
+	if ep.peer != nil {
+		return ep.peer.address
+	}
+	if own, _, err := proto.ParseAddress(ep.w.address, proto.FormWorker); err == nil {
+		return &own // as peers see it, with the numbers rounded
+	}
+	return &ep.w.described
+}
+
+// reasons tells why the endpoint has its lanes. An endpoint is too small to keep
+// the scores of all candidates, so the selection runs again on the same input.
+// Some of that may have changed: the peer's address, what can be reached. The
+// digest of the reasons, which the endpoint does keep, shows whether these are
+// those of the time when it was made; others are not passed off as them.
+func (ep *Endpoint) reasons(addr *proto.WorkerAddress) *proto.LaneTrace {
+	_, trace, _ := ep.w.selectLanes(addr, ep.errMode, ep.refused)
+	if trace.Digest() != ep.why {
+		return nil
+	}
+	return &trace
 }
 
 // String prints the explanation for people.
@@ -58,6 +84,9 @@ func (e Explanation) String() string {
 		fmt.Fprintf(&b, "  %s\n", l)
 	}
 	b.WriteString(e.Trace.String())
+	if e.Trace == nil {
+		b.WriteString("why these lanes cannot be told any more: the peer's address or what can be reached has changed\n")
+	}
 	for i := range e.Protocols {
 		b.WriteString(e.Protocols[i].String())
 	}

@@ -105,7 +105,8 @@ func (ep *Endpoint) startFlush(p *RequestParams, kind protocol) (*Request, error
 	if err != nil {
 		return nil, err
 	}
-	r.ep, r.proto, r.step = ep, kind, 0
+	r.toward(ep)
+	r.proto, r.step = kind, 0
 	ep.submit(r)
 	return r.result()
 }

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/ucx-go/ucx/proto"
@@ -104,7 +105,7 @@ func TestUnreachablePeerForgotten(t *testing.T) {
 func TestConfigsBounded(t *testing.T) {
 	v := newVictim(t)
 	for n := range 1000 {
-		if c := v.configFor(&lanePlan{lanes: []*proto.Lane{{SegSize: 64 * (n + 1)}}}); c.maxBcopy > 64*(n+1) {
+		if c := v.configFor(&lanePlan{chosen: &proto.LaneConfig{Lanes: []proto.Lane{{SegSize: 64 * (n + 1)}}}}); c.maxBcopy > 64*(n+1) {
 			t.Fatalf("messages of %d bytes for a peer that takes %d", c.maxBcopy, 64*(n+1))
 		}
 	}
@@ -136,7 +137,8 @@ func TestWireupTooLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	small := *ep.cfg
-	small.maxBcopy = 40
+	small.chosen.Lanes = slices.Clone(small.chosen.Lanes)
+	small.chosen.Lanes[small.lanes.wireup].SegSize = 40
 	ep.cfg = &small
 	for range 2 {
 		r, err := ep.TagSendSync(1, nil, nil)

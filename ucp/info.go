@@ -110,7 +110,7 @@ func (ep *Endpoint) WriteInfo(w io.Writer) error {
 // placement says where the peer is, as far as the lane for messages tells.
 func (ep *Endpoint) placement() string {
 	if len(ep.lanes) > 0 {
-		switch ep.lanes[amLane].iface.attr.Resource.Type {
+		switch ep.lanes[ep.amLane()].iface.attr.Resource.Type {
 		case uct.DeviceSelf:
 			return "self"
 		case uct.DeviceShared:

@@ -16,6 +16,7 @@ import (
 // transport whether the peer's process lives, where the transport does not watch
 // by itself, and in ErrModePeer the peer's worker whether the other end of the
 // endpoint still exists (ucp_worker_do_ep_keepalive in src/ucp/core/ucp_worker.c).
+// The question goes over the lane that the selection chose for it.
 type keepalive struct {
 	timer *event.Timer
 	next  int // slot of the endpoint to go on with
@@ -54,17 +55,13 @@ func (ep *Endpoint) keepalive() {
 	if ep.usable() != nil {
 		return
 	}
-	for i := range ep.lanes {
-		l := &ep.lanes[i]
-		if l.iface.attr.Flags.Has(uct.IfaceEpKeepalive) {
-			continue
-		}
-		if c, ok := l.uct.(uct.Checker); ok && l.iface.attr.Flags.Has(uct.IfaceEpCheck) {
+	for _, k := range ep.cfg.lanes.checked {
+		if c, ok := ep.lane(k).(uct.Checker); ok {
 			_ = c.Check(nil) // what it says now is also reported
 		}
 	}
 	loopback := ep.peer == nil || ep.peer.uuid == ep.w.uuid
-	if ep.errMode == ErrModeNone || ep.remoteID == 0 || loopback || ep.state&epChecking != 0 {
+	if ep.usable() != nil || ep.cfg.lanes.keepalive == proto.NullLane || ep.remoteID == 0 || loopback || ep.state&epChecking != 0 {
 		return
 	}
 	if ep.w.packAddress() != nil {
@@ -74,6 +71,25 @@ func (ep *Endpoint) keepalive() {
 	if ep.sendWireupBy(checkMessage{}, proto.WireupEpCheck, ep.remoteID, ep.w.described) != nil {
 		ep.state &^= epChecking
 	}
+}
+
+// checkedLanes are those whose transports find out about a lost peer only when
+// they are asked. C asks the keepalive lane. The lanes through shared memory are
+// asked besides: a message into it leaves whether its reader lives or not, and
+// each knows things of its own, the peer's process and its segment. A choice
+// without a keepalive lane has nothing but these questions, so there all lanes
+// are asked that do not watch.
+func (w *Worker) checkedLanes(c *proto.LaneConfig) (list []uint8) {
+	for k := range c.Lanes {
+		a := w.ifaces[c.Lanes[k].Local].attr
+		if !a.Flags.Has(uct.IfaceEpCheck) || a.Flags.Has(uct.IfaceEpKeepalive) {
+			continue
+		}
+		if c.Keepalive == proto.NullLane || c.Keepalive == uint8(k) || a.Resource.Type == uct.DeviceShared {
+			list = append(list, uint8(k))
+		}
+	}
+	return list
 }
 
 // checkMessage asks whether the peer's end exists.

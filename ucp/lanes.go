@@ -8,12 +8,16 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
+// An endpoint has several lanes, each a transport connection of its own, under the
+// numbers that the selection gave them (proto.SelectLanes): peers, ucx_info and
+// Explain mean the same lane by a number. What each is for is in the laneMap of
+// the endpoint's configuration.
+
 // lane is one transport connection of an endpoint.
 type lane struct {
 	iface  *iface
 	uct    uct.Endpoint
 	remote remote // a part of it; refuses what the transport does not have
-	peerMD uint8  // memory domain of the peer, as its keys number them
 }
 
 // remote is what transports can do to the peer's memory.
@@ -41,44 +45,58 @@ func remoteOf(ue uct.Endpoint) remote {
 	return refuse{}
 }
 
-// amLane is the lane of active messages: all first packets go there.
-const amLane = 0
-
-// connect chooses the lanes toward an address and creates them. What turns out
-// not to work is left out, and the choice made anew without it.
+// connect chooses the lanes toward an address and creates them, under the numbers
+// and for the purposes of the choice. What turns out not to work is left out, and
+// the choice made anew without it.
 func (ep *Endpoint) connect(addr *proto.WorkerAddress) error {
 	w := ep.w
 	for {
-		chosen, _, err := w.selectLanes(addr, ep.errMode, ep.refused)
+		chosen, trace, err := w.selectLanes(addr, ep.errMode, ep.refused)
 		if err != nil {
 			for _, s := range w.unopened {
 				err = fmt.Errorf("%w; not opened: %s", err, s)
 			}
 			return err
 		}
-		plan := planLanes(&chosen)
-		if plan.lanes == nil {
+		if chosen.AM == proto.NullLane {
 			return fmt.Errorf("ucp: no lane for messages: %w", ucs.ErrUnreachable)
 		}
-		if ep.openLanes(addr, plan.lanes) {
-			ep.ue = ep.lanes[amLane].uct
-			plan.maps = ep.mappings(addr)
-			// C maps memory of domains that register any, as xpmem, not of these:
-			// neither release packs their keys or looks for them (local_md_flags in
-			// ucp_wireup_add_rma_bw_lanes). 1.13.1 cannot be told from this library.
-			plan.offers = len(plan.maps) > 0 && addr.Release == 0 && w.ctx.peerRelease() != PeerRelease113
-			ep.cfg = w.configFor(&plan)
-			return nil
+		if route, err := ep.openLanes(addr, chosen.Lanes); err != nil {
+			ep.leaveOut(route, err)
+			continue
 		}
+		plan := lanePlan{chosen: &chosen, maps: ep.mappings(addr)}
+		// C maps memory of domains that register any, as xpmem, not of these:
+		// neither release packs their keys or looks for them (local_md_flags in
+		// ucp_wireup_add_rma_bw_lanes). 1.13.1 cannot be told from this library.
+		plan.offers = len(plan.maps) > 0 && addr.Release == 0 && w.ctx.peerRelease() != PeerRelease113
+		ep.cfg = w.configFor(&plan)
+		ep.ue, ep.why = ep.lanes[ep.amLane()].uct, trace.Digest()
+		return nil
 	}
 }
 
-// openLanes creates the lanes. If one cannot be, it notes why and closes all.
-func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, lanes []*proto.Lane) bool {
+// leaveOut notes that a lane of the choice cannot be had; the caller chooses anew
+// without it. That is right as long as the peer need not choose alike: so far
+// every lane connects to an interface, and no number of ours is of interest to
+// the peer. Lanes that are connected pairwise need the same choice on both sides.
+// For them this is the place to refuse the endpoint, or to agree with the peer on
+// other lanes by a message.
+func (ep *Endpoint) leaveOut(route laneRoute, err error) {
+	if ep.refused == nil {
+		ep.refused = make(map[laneRoute]error)
+	}
+	ep.refused[route] = err
+}
+
+// openLanes creates the lanes. If one cannot be, it closes those before and says
+// which, and why.
+func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, lanes []proto.Lane) (laneRoute, error) {
 	w := ep.w
 	ep.lanes = make([]lane, 0, len(lanes))
 	ep.process = 0
-	for _, l := range lanes {
+	for k := range lanes {
+		l := &lanes[k]
 		dev, f := addressEntry(addr, l.Remote)
 		i := w.ifaces[l.Local]
 		ue, err := i.uct.NewEndpoint(uct.EndpointParams{
@@ -93,16 +111,12 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, lanes []*proto.Lane) bo
 			}
 		}
 		if err != nil {
-			if ep.refused == nil {
-				ep.refused = make(map[laneRoute]error)
-			}
-			ep.refused[laneRoute{l.Local, l.Remote}] = err
 			ep.closeLanes()
-			return false
+			return laneRoute{l.Local, l.Remote}, err
 		}
-		ep.lanes = append(ep.lanes, lane{iface: i, uct: ue, remote: remoteOf(ue), peerMD: l.DstMD})
+		ep.lanes = append(ep.lanes, lane{iface: i, uct: ue, remote: remoteOf(ue)})
 	}
-	return true
+	return laneRoute{}, nil
 }
 
 // meet is told which process of this machine a lane leads to. All lead to the one
@@ -120,37 +134,29 @@ func (ep *Endpoint) meet(p uct.Process) error {
 // laneRoute is an interface and an entry of the peer's address, by number.
 type laneRoute struct{ local, remote int }
 
-// lanePlan is the lanes of an endpoint in our order, the one for active messages
-// first, and what they are for.
+// lanePlan is all that a configuration is made from.
 type lanePlan struct {
-	lanes  []*proto.Lane
-	memory []uint8 // may carry the data of a rendezvous, best first
-
+	chosen *proto.LaneConfig
 	maps   []mapping
 	offers bool // the peer may map our memory
 }
 
-// planLanes puts chosen lanes in order. There are none without one for messages.
-func planLanes(c *proto.LaneConfig) (p lanePlan) {
-	if c.AM == proto.NullLane {
-		return p
+// amLane is the number of the lane for messages.
+func (ep *Endpoint) amLane() uint8 { return ep.cfg.lanes.am }
+
+// maxMessage is the longest message a lane takes, headers included.
+func (ep *Endpoint) maxMessage(k uint8) int {
+	l := &ep.cfg.chosen.Lanes[k]
+	n := ep.w.ifaces[l.Local].attr.AM.MaxBcopy
+	if l.SegSize > 0 {
+		n = min(n, l.SegSize)
 	}
-	number := make([]uint8, len(c.Lanes))
-	p.lanes = append(p.lanes, &c.Lanes[c.AM])
-	for i := range c.Lanes {
-		if i != int(c.AM) {
-			number[i] = uint8(len(p.lanes))
-			p.lanes = append(p.lanes, &c.Lanes[i])
-		}
-	}
-	for _, l := range c.RMABW {
-		p.memory = append(p.memory, number[l])
-	}
-	if p.memory == nil {
-		p.memory = []uint8{amLane}
-	}
-	return p
+	return n
 }
+
+// toward says which endpoint an operation is of. It begins on the lane of
+// messages.
+func (r *Request) toward(ep *Endpoint) { r.ep, r.lane = ep, ep.amLane() }
 
 // lane returns the transport's endpoint of a lane; one that refuses when the
 // endpoint is closed.

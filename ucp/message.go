@@ -69,7 +69,7 @@ func (sendMessage) choose(r *Request) (protocol, error) {
 		r.region.Release()
 		r.region = nil
 	}
-	if p.EagerZcopy() && !r.laneHandles(amLane, uct.AccessLocalRead) {
+	if p.EagerZcopy() && !r.laneHandles(r.ep.amLane(), uct.AccessLocalRead) {
 		p = tables.Table(proto.DataGeneric, r.mode).Lookup(n)
 	}
 	switch {

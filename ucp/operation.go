@@ -55,6 +55,7 @@ func (ep *Endpoint) begin(r *Request) bool {
 		if ep.lacks&needLanes != 0 {
 			return false
 		}
+		r.lane = ep.amLane()
 		p, err := r.op.choose(r)
 		if err != nil {
 			r.finish(err)

@@ -19,11 +19,31 @@ func (r *Request) Query() (RequestAttr, error) {
 	a := RequestAttr{Err: r.Err(), MemoryType: ucs.MemoryHost}
 	switch {
 	case r.proto != nil && r.ep != nil:
-		a.Info = r.proto.about().name + " " + r.ep.laneName(int(r.lane))
+		a.Info = r.protocolName() + " " + r.ep.laneName(int(r.lane))
 	case r.proto != nil:
-		a.Info = r.proto.about().name
+		a.Info = r.protocolName()
 	case r.state&stateRecv != 0:
 		a.Info = "tag receive"
 	}
 	return a, nil
+}
+
+// protocolName names what carries out a request, for people.
+func (r *Request) protocolName() string {
+	name := r.proto.about().name
+	switch {
+	case r.state&stateRecv != 0:
+		return "tag " + name
+	case r.form != nil:
+		return r.form.name + " " + name
+	}
+	return name
+}
+
+// String names the protocol that a transport works for, in traces.
+func (h *hooks) String() string {
+	if h.proto == nil {
+		return ""
+	}
+	return (*Request)(h).protocolName()
 }

@@ -45,10 +45,9 @@ func (w *Worker) putRequest(r *Request) {
 		panic("ucp: request freed twice or while queued")
 	}
 	if r.ep != nil || r.proto != nil || r.err != nil || r.state&stateParams != 0 {
-		r.ep, r.err, r.op, r.proto, r.userData = nil, nil, nil, nil, nil
+		r.ep, r.err, r.op, r.proto, r.form, r.userData = nil, nil, nil, nil, nil, nil
 		r.onSend, r.onTagRecv = nil, nil
 		r.comp.Count, r.comp.Err = 1, nil
-		r.lane = amLane
 	}
 	r.state = stateIdle
 	if !recycleRequests {

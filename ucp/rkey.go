@@ -127,7 +127,7 @@ func (ep *Endpoint) way(lane uint8) rkeyWay {
 func (k *Rkey) addWay(lane uint8) error {
 	way := k.ep.way(lane)
 	md := way.md
-	blob, has := k.key.Key(k.ep.lanes[lane].peerMD)
+	blob, has := k.key.Key(k.ep.cfg.chosen.Lanes[lane].DstMD)
 	if md.Attr().Flags&uct.MDFlagNeedRkey != 0 {
 		if !has {
 			return nil

@@ -11,7 +11,8 @@ import (
 const never = math.MaxInt
 
 // rmaTables returns the tables for the memory of a key. Keys that the same lanes
-// open share them.
+// open share them. A lane is taken for what the selection chose it for, and for
+// anything it is able to where nothing was chosen and it is that of messages.
 func (ep *Endpoint) rmaTables(k *Rkey) *proto.RMATables {
 	var lanes uint64
 	for i := range k.ways {
@@ -21,10 +22,12 @@ func (ep *Endpoint) rmaTables(k *Rkey) *proto.RMATables {
 		return t
 	}
 	w := ep.w
-	am := ep.lanes[amLane].iface
+	am := ep.lanes[ep.amLane()].iface
 	in := proto.RMAInput{AM: w.lanePerf(am, ep.cfg.segSize), Settings: w.protoSettings(am)}
 	for i := range k.ways {
-		in.Lanes = append(in.Lanes, w.rmaLane(&k.ways[i], ep.lanes[k.ways[i].lane].iface))
+		l := w.rmaLane(&k.ways[i], ep.lanes[k.ways[i].lane].iface)
+		ep.cfg.lanes.restrict(k.ways[i].lane, &l)
+		in.Lanes = append(in.Lanes, l)
 	}
 	t := proto.NewRMATables(&in)
 	if ep.cfg.rma == nil {

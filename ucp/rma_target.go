@@ -156,10 +156,10 @@ func (getReply) progress(r *Request) error {
 	for first := true; first || r.offset < r.data.length; first = false {
 		r.comp.Count++
 		var err error
-		if left := r.data.length - r.offset; left > room && c.maxZcopy > c.maxBcopy && r.laneHandles(amLane, uct.AccessLocalRead) {
+		if left := r.data.length - r.offset; left > room && c.maxZcopy > c.maxBcopy && r.laneHandles(r.ep.amLane(), uct.AccessLocalRead) {
 			var n int
 			n, r.frag = r.data.gather(r.iovec(), r.offset, c.maxZcopy-proto.GetRepSize)
-			r.addHandles(n, amLane)
+			r.addHandles(n, r.ep.amLane())
 			r.step = stepGathered
 			err = r.ep.ue.AMZcopy(uct.AMID(proto.IDGetRep), r.hooks(), r.iov[:n], 0, &r.comp)
 		} else {

@@ -37,7 +37,7 @@ func (rndvGet) progress(r *Request) error {
 			}
 		}
 	}
-	r.lane = amLane
+	r.lane = r.ep.amLane()
 	r.comp.Done(nil)
 	return nil
 }
@@ -53,7 +53,7 @@ func (r *Request) fetched(err error) {
 		r.finish(err)
 		return
 	}
-	r.fetch.result, r.lane = err, amLane
+	r.fetch.result, r.lane = err, r.ep.amLane()
 	r.proto = rndvTell{}
 	r.comp.Count, r.comp.Err = 1, nil
 	r.run()

@@ -89,7 +89,8 @@ func (w *Worker) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 	}
 	f := r.fetch
 	*f = fetchState{size: h.Size, source: h.Address}
-	r.ep, r.peerID = ep, uint64(h.ReqID)
+	r.toward(ep)
+	r.peerID = uint64(h.ReqID)
 	r.offset, r.step = 0, 0
 	switch r.answerTo(h, key) {
 	case proto.ProtoAttach:

@@ -147,7 +147,7 @@ func (r *Request) sendPart(p part) {
 	c := r.ep.cfg
 	way := c.rndv.Answer(r.class(), p.addr != 0).Lookup(p.n)
 	if way == proto.ProtoDataPut && !r.shareHandles(c.put, c.rndv.PutShares(), p.n, uct.AccessLocalRead) ||
-		way == proto.ProtoDataZcopy && !r.laneHandles(amLane, uct.AccessLocalRead) {
+		way == proto.ProtoDataZcopy && !r.laneHandles(r.ep.amLane(), uct.AccessLocalRead) {
 		way = c.rndv.Answer(proto.DataGeneric, p.addr != 0).Lookup(p.n)
 	}
 	if way == proto.ProtoDataPut {
@@ -206,11 +206,11 @@ func (rndvPut) progress(r *Request) error {
 				}
 			}
 		}
-		r.lane = amLane
+		r.lane = r.ep.amLane()
 		r.comp.Done(nil) // completed goes on
 		return nil
 	}
-	r.step, r.lane = stepATP, amLane
+	r.step, r.lane = stepATP, r.ep.amLane()
 	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvATP), r.hooks(), 0, nil)
 	if err != nil && err != ucs.InProgress {
 		return err
@@ -249,7 +249,7 @@ func (rndvZcopy) progress(r *Request) error {
 	for first := true; first || r.offset < p.n; first = false {
 		var n int
 		n, r.frag = r.data.gather(r.iovec(), p.off+r.offset, min(p.n-r.offset, r.ep.cfg.maxZcopy-proto.RndvDataSize))
-		r.addHandles(n, amLane)
+		r.addHandles(n, r.ep.amLane())
 		r.comp.Count++
 		err := r.ep.ue.AMZcopy(uct.AMID(proto.IDRndvData), r.hooks(), r.iov[:n], 0, &r.comp)
 		if err := r.fragmentSent(err); err != nil {

@@ -74,7 +74,7 @@ var (
 		tables: func(c *epConfig) *proto.MessageTables { return c.tag.plain },
 	}
 	tagSyncForm = messageForm{
-		name:   "tag sync",
+		name:   "tag",
 		only:   packetForm{proto.IDEagerSyncOnly, proto.EagerSyncOnlySize, putTagSyncOnly},
 		first:  packetForm{proto.IDEagerSyncFirst, proto.EagerSyncFirstSize, putTagSyncFirst},
 		middle: packetForm{proto.IDEagerMiddle, proto.EagerMiddleSize, putTagMiddle},

@@ -25,7 +25,8 @@ func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, er
 	}
 	w.spare = w.getRequest()
 	w.stats.EagerShort++
-	r.ep, r.form, r.proto = ep, &tagForm, eagerShort{}
+	r.toward(ep)
+	r.form, r.proto = &tagForm, eagerShort{}
 	if p != nil {
 		r.state |= stateParams
 		r.onSend, r.userData = p.OnSend, p.UserData

@@ -13,8 +13,8 @@ import (
 
 // Wireup tells each side the other's id of an endpoint. Transports that connect
 // to an interface need none of it to send; it happens when the first operation
-// needs the peer's id. The messages come over any connection of the peer, in any
-// order with data.
+// needs the peer's id. The messages go over lanes of their own (laneMap.wireupLane)
+// and come over any connection of the peer, in any order with data.
 
 // wireupFamily is how the two sides of an endpoint get to know each other, and find
 // out that the other one has gone.
@@ -77,8 +77,9 @@ func (ep *Endpoint) sendWireup(t proto.WireupType, dst proto.EndpointID, addr pr
 func (ep *Endpoint) sendWireupBy(p protocol, t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) error {
 	m := proto.Wireup{Type: t, ErrMode: ep.errMode, ConnSN: ep.connSN, SrcEp: ep.localID, DstEp: dst, Address: addr}
 	packed, err := m.Append(nil)
-	if err == nil && len(packed) > ep.cfg.maxBcopy {
-		err = fmt.Errorf("%d bytes in messages of %d: %w", len(packed), ep.cfg.maxBcopy, ucs.ErrBufferTooSmall)
+	k := ep.cfg.lanes.wireupLane(t)
+	if most := ep.maxMessage(k); err == nil && len(packed) > most {
+		err = fmt.Errorf("%d bytes in messages of %d: %w", len(packed), most, ucs.ErrBufferTooSmall)
 	}
 	if err != nil {
 		err = fmt.Errorf("ucp: endpoint %s: wireup message: %w", ep.describe(), err)
@@ -87,7 +88,7 @@ func (ep *Endpoint) sendWireupBy(p protocol, t proto.WireupType, dst proto.Endpo
 	}
 	ep.w.stats.WireupSent++
 	r := ep.control(p)
-	r.data.buf = packed
+	r.lane, r.data.buf = k, packed
 	r.run()
 	return nil
 }
@@ -198,8 +199,8 @@ func (w *Worker) acceptEndpoint(from *source, p *peer, m *proto.Wireup) error {
 	if err := w.mayOpen(from); err != nil {
 		return w.malformed(err)
 	}
-	p = w.peerOf(&m.Address) // it may have gone with a connection that gave way
 	w.doubt(from, &m.Address)
+	p = w.peerOf(&m.Address) // it may have gone with a connection that gave way
 	ep, err := w.newEndpoint(&m.Address, min(m.ErrMode, ErrModePeer))
 	if err != nil {
 		write := log.Debug // peers can ask any number of times

@@ -2,6 +2,7 @@ package ucptest
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -356,8 +357,14 @@ func testEndpointQuery(t *testing.T, tr transport) {
 	if len(list) == 0 || list[0].Name == "" || list[0].Device == "" {
 		t.Errorf("transports %+v", list)
 	}
-	if one.Explain().String() == "" {
-		t.Error("no explanation")
+	e := one.Explain()
+	if e.Trace == nil || len(e.Lanes) != len(list) {
+		t.Errorf("%d lanes, explained as\n%s", len(list), e)
+	}
+	for i, l := range e.Lanes {
+		if want := fmt.Sprintf("lane[%d]:", i); !strings.HasPrefix(l, want) || !strings.Contains(l, list[i].Name+"/"+list[i].Device) {
+			t.Errorf("lane %d is %+v, explained as %s", i, list[i], l)
+		}
 	}
 	var text strings.Builder
 	if err := two.WriteInfo(&text); err != nil || !strings.Contains(text.String(), two.Query().Name) {

@@ -1,0 +1,66 @@
+package ucp
+
+import (
+	"slices"
+
+	"github.com/ucx-go/ucx/proto"
+)
+
+// laneMap says what the lanes of an endpoint are for, by the numbers that the
+// selection gave them. Where the selection has no lane for a purpose the lane of
+// messages serves it too, as far as it is able to; only keepalive goes without.
+type laneMap struct {
+	am        uint8   // messages: one lane for all first packets keeps their order
+	wireup    uint8   // requests and replies of wireup
+	keepalive uint8   // questions to the peer's worker; proto.NullLane: none are asked
+	checked   []uint8 // whose transports the keepalive asks
+	rma       []uint8 // puts and gets, short or copied, best first
+	amo       []uint8 // atomic operations, best first
+	bandwidth []uint8 // what is long and not copied: rendezvous, puts and gets, best first
+}
+
+// newLaneMap takes the purposes from a choice that has a lane for messages.
+func newLaneMap(c *proto.LaneConfig) laneMap {
+	list := func(lanes []uint8) []uint8 {
+		if len(lanes) == 0 {
+			return []uint8{c.AM}
+		}
+		return slices.Clone(lanes)
+	}
+	m := laneMap{
+		am: c.AM, wireup: c.Wireup, keepalive: c.Keepalive,
+		rma: list(c.RMA), amo: list(c.AMO), bandwidth: list(c.RMABW),
+	}
+	if m.wireup == proto.NullLane {
+		m.wireup = m.am
+	}
+	return m
+}
+
+// wireupLane returns the lane of a wireup message (ucp_wireup_get_msg_lane in
+// src/ucp/wireup/wireup.c, ucp_worker_do_ep_keepalive in
+// src/ucp/core/ucp_worker.c).
+func (m *laneMap) wireupLane(t proto.WireupType) uint8 {
+	switch {
+	case t == proto.WireupAck:
+		return m.am
+	case t == proto.WireupEpCheck && m.keepalive != proto.NullLane:
+		return m.keepalive
+	}
+	return m.wireup
+}
+
+// restrict takes from a lane, described for one-sided operations, what it is not
+// for.
+func (m *laneMap) restrict(lane uint8, l *proto.RMALane) {
+	rma := slices.Contains(m.rma, lane)
+	if !rma {
+		l.PutShort, l.PutBcopy, l.GetBcopy = 0, 0, 0
+	}
+	if !rma && !slices.Contains(m.bandwidth, lane) {
+		l.PutZcopy, l.GetZcopy = 0, 0
+	}
+	if !slices.Contains(m.amo, lane) {
+		l.Atomic32, l.Atomic64 = false, false
+	}
+}
