@@ -3,10 +3,10 @@ package shm
 import (
 	"encoding/binary"
 	"fmt"
-	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/ucx-go/ucx/internal/cpu"
+	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -89,7 +89,7 @@ func (e *endpoint) amShortSlow(id uct.AMID, header uint64, payload []byte) (err 
 		return e.refuse(id, n)
 	}
 	if e.fenced {
-		defer e.fence(debug.SetPanicOnFault(true), &err)
+		defer fault.End(fault.Begin(), e, nil, &err)
 	}
 	return e.amShort(id, header, payload)
 }
@@ -110,7 +110,7 @@ func (e *endpoint) amShort(id uct.AMID, header uint64, payload []byte) error {
 // AMShortIOV implements uct.Endpoint.
 func (e *endpoint) AMShortIOV(id uct.AMID, iov []uct.IOV, _ uct.SendFlags, _ *uct.Completion) (err error) {
 	if e.fenced {
-		defer e.fence(debug.SetPanicOnFault(true), &err)
+		defer fault.End(fault.Begin(), e, nil, &err)
 	}
 	n := uct.IOVLen(iov)
 	if e.refusing || n > e.maxShort || id >= uct.MaxAMIDs || e.pending.Blocks() {
@@ -139,7 +139,7 @@ func (e *endpoint) AMBcopy(id uct.AMID, p uct.Packer, _ uct.SendFlags, _ *uct.Co
 
 //go:noinline
 func (e *endpoint) amBcopyFenced(id uct.AMID, p uct.Packer) (n int, err error) {
-	defer e.fence(debug.SetPanicOnFault(true), &err)
+	defer fault.End(fault.Begin(), e, nil, &err)
 	return e.amBcopy(id, p)
 }
 

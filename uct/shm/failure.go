@@ -3,12 +3,12 @@ package shm
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
@@ -18,27 +18,17 @@ import (
 // whether the peer lives. A peer that is stopped or busy does.
 const checkRounds = 1 << 16
 
-// fence ends a call that may have met a fault in the peer's memory: the endpoint
-// fails, and so does the call.
-func (e *endpoint) fence(old bool, err *error) {
-	debug.SetPanicOnFault(old)
-	if r := recover(); r != nil {
-		*err = e.fault(r, e.seg)
-	}
-}
-
-// fault fails the endpoint for a fault in a, or in what it has attached. Any
-// other panic goes on.
-func (e *endpoint) fault(r any, a *attachment) error {
-	addr := faultAddress(r)
-	ours := covers(a.mem, addr)
+// Fault implements fault.Owner: the endpoint fails for a fault in mem, in the peer's
+// ring, or in what it has attached.
+func (e *endpoint) Fault(addr uint64, mem []byte) error {
+	ours := fault.Within(addr, mem) || fault.Within(addr, e.seg.mem)
 	for _, s := range e.segs {
-		ours = ours || covers(s.mem, addr)
+		ours = ours || fault.Within(addr, s.mem)
 	}
 	if !ours {
-		panic(r)
+		return nil
 	}
-	return e.fail(errFault(addr))
+	return e.fail(errCut(addr))
 }
 
 // fail ends the endpoint; progress tells its user. It returns err.
@@ -76,7 +66,7 @@ func (e *endpoint) checkAlive() {
 // look is room for callers without a fence.
 func (e *endpoint) look() (err error) {
 	if e.fenced {
-		defer e.fence(debug.SetPanicOnFault(true), &err)
+		defer fault.End(fault.Begin(), e, nil, &err)
 	}
 	return e.room()
 }

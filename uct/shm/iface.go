@@ -3,9 +3,9 @@ package shm
 import (
 	"fmt"
 	"os"
-	"runtime/debug"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct"
@@ -135,15 +135,7 @@ func (i *iface) useRing(seg *segment, slots []int32) {
 // fillRing makes seg an empty ring.
 func (i *iface) fillRing(seg *segment, slots []int32) (err error) {
 	if seg.shrink {
-		defer func(old bool) {
-			debug.SetPanicOnFault(old)
-			if p := recover(); p != nil {
-				if !covers(seg.mem, faultAddress(p)) {
-					panic(p)
-				}
-				err = fmt.Errorf("shm: somebody has cut the new ring short: %w", ucs.ErrShmemSegment)
-			}
-		}(debug.SetPanicOnFault(true))
+		defer fault.End(fault.Begin(), seg, nil, &err)
 	}
 	r := viewRing(seg, &i.o, slots)
 	r.fill(os.Getpid(), i.sock.name, &i.pool)

@@ -3,11 +3,11 @@ package shm
 import (
 	"fmt"
 	"runtime"
-	"runtime/debug"
 
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/internal/cpu"
+	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
@@ -61,16 +61,8 @@ func (i *iface) receiveFenced() (n int) {
 	if i.dead {
 		return 0
 	}
-	defer i.fence(debug.SetPanicOnFault(true))
+	defer fault.End(fault.Begin(), i, nil, nil)
 	return i.poll()
-}
-
-// fence ends a call that may have met a fault in the own segments.
-func (i *iface) fence(old bool) {
-	debug.SetPanicOnFault(old)
-	if r := recover(); r != nil {
-		i.cutShort(r)
-	}
 }
 
 // receive delivers the messages that are there, of which there is one: w is the
