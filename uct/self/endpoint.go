@@ -3,7 +3,6 @@ package self
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -16,12 +15,11 @@ type endpoint struct {
 	uct.NoRMA
 	tx      *iface // where sends go: home, or nowhere when no more are allowed
 	home    *iface
-	pending uct.PendingQueue
+	pending kit.Queue
 	src     uct.Source // of what it sends
 	failure error      // why the receiver dropped it
 	user    any        // for OnError
 	queued  int        // messages of its in the backlog
-	waits   bool       // listed in home.waiting
 	closed  bool
 }
 
@@ -130,7 +128,7 @@ func (e *endpoint) begin(id uct.AMID, n int) (message, error) {
 		return message{}, errTooLong(n, i.segSize)
 	case e.pending.Blocks() || i.backlog.full():
 		return message{}, ucs.ErrNoResource
-	case i.depth >= maxDepth || i.backlog.len() > 0 || i.pumping:
+	case i.depth >= maxDepth || i.backlog.len() > 0 || i.waiting.Running():
 		return message{from: e, id: id, deferred: true, buf: i.backlog.buffer(i.segSize)}, nil
 	}
 	if i.bufs[i.depth] == nil {
@@ -196,7 +194,7 @@ func (e *endpoint) DropSource(err error) {
 	}
 	e.failure = fmt.Errorf("self: dropped by the receiver: %w: %w", err, ucs.ErrConnectionReset)
 	e.tx = nowhere
-	e.home.failed = append(e.home.failed, e)
+	e.home.failures.Add(&e.home.reporter, e, e.failure)
 	e.src.Gone()
 }
 
@@ -206,30 +204,35 @@ func (e *endpoint) PendingAdd(p *uct.Pending) error {
 	if e.tx == nowhere || e.pending.Empty() && !i.backlog.full() {
 		return ucs.ErrBusy // or the operation would not say what is wrong
 	}
-	if !e.waits {
-		e.waits = true
-		i.waiting = append(i.waiting, e)
-	}
-	e.pending.Add(p)
+	i.waiting.Add(&e.pending, e, p)
 	return nil
 }
 
 // PendingPurge implements uct.Endpoint.
 func (e *endpoint) PendingPurge(fn func(*uct.Pending)) {
-	e.pending.Purge(fn)
-	e.leaveWaiting()
+	e.home.waiting.Purge(&e.pending, fn)
+	e.home.updateInline()
 }
 
 func (e *endpoint) leaveWaiting() {
-	if !e.waits {
-		return
-	}
-	i := e.home
-	k := slices.Index(i.waiting, e)
-	i.waiting = slices.Delete(i.waiting, k, k+1)
-	e.waits = false
-	i.updateInline()
+	e.home.waiting.Leave(&e.pending)
+	e.home.updateInline()
 }
+
+// Room implements kit.Sender: the backlog is that of all endpoints. What requests
+// send goes there: a handler that ran inside a dispatch could overtake those behind.
+func (e *endpoint) Room() kit.Room {
+	switch {
+	case e.tx == nowhere:
+		return kit.Full
+	case e.home.backlog.full():
+		return kit.Exhausted
+	}
+	return kit.Open
+}
+
+// Over implements kit.Failing: no operation is in flight.
+func (e *endpoint) Over(error) (userData any, tell bool) { return e.user, !e.closed }
 
 // Close implements uct.Endpoint. Messages that were accepted are delivered.
 func (e *endpoint) Close() {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/kit"
 	"github.com/ucx-go/ucx/uct/internal/rma"
@@ -25,10 +26,10 @@ type iface struct {
 	bufs     [maxDepth][]byte // by depth
 	handlers kit.Handlers
 
-	backlog backlog
-	waiting []*endpoint // with pending requests, each once
-	failed  []*endpoint // dropped by the receiver, to be reported
-	pumping bool        // pending requests are being dispatched
+	backlog  backlog
+	waiting  kit.Arbiter
+	failures kit.Failures // endpoints dropped by the receiver
+	reporter kit.Reporter
 
 	onError   func(ep uct.Endpoint, userData any, err error)
 	domain    *domain
@@ -55,12 +56,12 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, p uct.IfaceParams, cfg 
 		return nil, err
 	}
 	i := &iface{
-		segSize: int(s.SegSize),
-		onError: p.OnError,
-		domain:  d,
-		worker:  w,
-		addr:    newAddress(),
-		attr:    attributes(r, s),
+		segSize:  int(s.SegSize),
+		reporter: kit.Reporter{OnError: p.OnError, Level: log.LevelWarn},
+		domain:   d,
+		worker:   w,
+		addr:     newAddress(),
+		attr:     attributes(r, s),
 	}
 	i.handlers.Init()
 	d.ifaces.Add(1)

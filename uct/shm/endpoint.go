@@ -21,11 +21,10 @@ type endpoint struct {
 	fenced   bool // the ring or a segment of its descriptors can be cut short
 	refusing bool // nothing is sent any more
 	closed   bool
-	waits    bool // listed in i.waiting
 	deaf     bool // the peer cannot wake us
 	full     bool // the ring had no room at the last look
 	maxShort int
-	pending  uct.PendingQueue
+	pending  kit.Queue
 	i        *iface
 
 	lastID  uint64 // of the descriptor segment used last
@@ -305,7 +304,7 @@ func (e *endpoint) ready() error {
 func (e *endpoint) Flush(flags uct.FlushFlags, _ *uct.Completion) error {
 	if flags&uct.FlushCancel != 0 {
 		e.refusing = true
-		e.leaveWaiting()
+		e.i.waiting.Leave(&e.pending)
 		return nil
 	}
 	storeFence()
@@ -326,7 +325,7 @@ func (e *endpoint) Close() {
 		return
 	}
 	e.closed, e.refusing = true, true
-	e.leaveWaiting()
+	e.i.waiting.Leave(&e.pending)
 	table := &e.i.domain.attached
 	for _, a := range e.segs {
 		table.release(a)

@@ -17,7 +17,7 @@ import (
 // lead to other rings.
 type iface struct {
 	rx       ring
-	chores   bool // waiting or failed is not empty
+	chores   bool // waiting or failures is not empty
 	fenced   bool // the own segments can be cut short
 	dead     bool // there is no ring any more
 	inRound  bool // messages are being delivered
@@ -31,11 +31,12 @@ type iface struct {
 	likely *byte  // of the element that is written next, probably
 	sentIn uint64 // round in which something was sent
 
-	waiting []*endpoint // with pending requests, each once
-	failed  []*endpoint // to be reported
-	stall   stall
-	naps    naps
-	refused bool // a handler's error was logged
+	waiting  kit.Arbiter
+	failures kit.Failures
+	reporter kit.Reporter
+	stall    stall
+	naps     naps
+	refused  bool // a handler's error was logged
 
 	o          options
 	params     uct.IfaceParams
@@ -64,6 +65,7 @@ func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, o options) (_ *iface
 	}
 	i.pool = rxPool{m: d.m, owner: i, o: &i.o}
 	i.handlers.Init()
+	i.reporter = kit.Reporter{OnError: p.OnError, Level: o.failure}
 	if err := i.sock.open(); err != nil {
 		return nil, err
 	}

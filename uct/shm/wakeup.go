@@ -79,7 +79,7 @@ func (s *wakeSocket) wake(to *unix.SockaddrUnix) {
 // readable.
 func (i *iface) Arm() error {
 	switch {
-	case len(i.waiting) > 0 || len(i.failed) > 0:
+	case !i.waiting.Empty() || !i.failures.Empty():
 		// Nothing tells when a peer's ring has room again.
 		return ucs.ErrBusy
 	case i.dead:

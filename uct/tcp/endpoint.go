@@ -137,7 +137,7 @@ func (ep *endpoint) fail(operation string, cause error) {
 	}
 	ep.err = ep.newError(operation, cause)
 	ep.disconnect()
-	ep.iface.svc.failed = append(ep.iface.svc.failed, ep)
+	ep.iface.svc.failures.Add(&ep.iface.reporter, ep, ep.err)
 }
 
 // disconnect drops the sockets of an endpoint.
@@ -155,20 +155,13 @@ func (ep *endpoint) disconnect() {
 	ep.iface.unmatchEndpoint(ep)
 }
 
-// report tells everybody about the failure of ep.
-func (ep *endpoint) report() {
+// Over implements kit.Failing.
+func (ep *endpoint) Over(err error) (userData any, tell bool) {
 	if ep.closed {
-		return
+		return nil, false
 	}
-	ep.endOps(ep.err)
-	if ep.closed {
-		return
-	}
-	if fn := ep.iface.params.OnError; fn != nil {
-		fn(ep, ep.user, ep.err)
-	} else {
-		ep.iface.logFailure(ep.err)
-	}
+	ep.endOps(err)
+	return ep.user, !ep.closed
 }
 
 // endOps ends all operations with err.

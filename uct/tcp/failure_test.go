@@ -297,7 +297,7 @@ func TestCloseInCallbacks(t *testing.T) {
 		h := newHost(t, "")
 		ep, p := outgoing(t, h)
 		called := 0
-		h.iface.params.OnError = func(e uct.Endpoint, user any, err error) {
+		h.iface.reporter.OnError = func(e uct.Endpoint, user any, err error) {
 			called++
 			if _, ok := user.(*rawListener); !ok || e != uct.Endpoint(ep) {
 				t.Errorf("told of %v, %v", e, user)
@@ -374,7 +374,7 @@ func TestCloseInCallbacks(t *testing.T) {
 func TestUnhandledFailure(t *testing.T) {
 	h := newHost(t, "")
 	_, p := outgoing(t, h)
-	h.iface.params.OnError = nil
+	h.iface.reporter.OnError = nil
 	p.reset()
 	until(t, "the end", func() bool { return h.conns() == 0 }, h)
 	h.w.Progress()

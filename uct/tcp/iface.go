@@ -9,11 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
@@ -23,7 +20,6 @@ import (
 type iface struct {
 	md     *memoryDomain
 	svc    *service
-	params uct.IfaceParams
 	opts   options
 	bounds bounds
 	attr   uct.IfaceAttr
@@ -35,6 +31,7 @@ type iface struct {
 	index     int // of the device
 
 	handlers kit.Handlers
+	reporter kit.Reporter
 
 	listener listener
 	half     halfOpenList
@@ -74,7 +71,6 @@ func openIface(m *memoryDomain, w *uct.Worker, p uct.IfaceParams, o options, d *
 	i := &iface{
 		md:        m,
 		svc:       svc,
-		params:    p,
 		opts:      o,
 		bounds:    limits.fitting(),
 		dev:       localDeviceAddr(d.addr),
@@ -84,6 +80,7 @@ func openIface(m *memoryDomain, w *uct.Worker, p uct.IfaceParams, o options, d *
 		endpoints: make(map[*endpoint]struct{}),
 	}
 	i.handlers.Init()
+	i.reporter = kit.Reporter{OnError: p.OnError, Level: o.failure}
 	if o.keep.enabled {
 		i.silence = o.keep.total()
 	}
@@ -193,11 +190,6 @@ func (i *iface) Reachable(p uct.ReachableParams) error {
 
 // SetAMHandler implements uct.Iface.
 func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error { return i.handlers.Set(id, h) }
-
-// logFailure is what happens to a failure nobody handles.
-func (i *iface) logFailure(err error) {
-	log.Write(i.opts.failure, "endpoint failed", zap.Error(err))
-}
 
 // addEndpoint and removeEndpoint keep track of the endpoints in use.
 func (i *iface) addEndpoint(ep *endpoint) { i.endpoints[ep] = struct{}{} }

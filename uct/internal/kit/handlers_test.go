@@ -123,13 +123,18 @@ func TestInlined(t *testing.T) {
 	if err != nil {
 		t.Skip("no go command")
 	}
-	out, err := exec.Command(tool, "build", "-gcflags=-m", ".").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, f := range []string{"(*Handlers).Deliver"} {
-		if !strings.Contains(string(out), "can inline "+f+"\n") {
-			t.Errorf("%s is not inlined", f)
+	for dir, list := range map[string][]string{
+		".":     {"(*Handlers).Deliver", "(*Arbiter).Empty", "(*Arbiter).Running", "(*Failures).Empty"},
+		"../..": {"(*PendingQueue).Blocks", "(*PendingQueue).Empty"},
+	} {
+		out, err := exec.Command(tool, "build", "-gcflags=-m", dir).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, f := range list {
+			if !strings.Contains(string(out), "can inline "+f+"\n") {
+				t.Errorf("%s is not inlined", f)
+			}
 		}
 	}
 }

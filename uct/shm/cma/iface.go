@@ -17,19 +17,21 @@ import (
 
 // iface is the transport on one worker. It has no receive side.
 type iface struct {
-	opts    options
-	attr    uct.IfaceAttr
-	domain  *domain
-	worker  *uct.Worker
-	probe   *probe
-	onError func(ep uct.Endpoint, userData any, err error)
+	opts   options
+	attr   uct.IfaceAttr
+	domain *domain
+	worker *uct.Worker
+	probe  *probe
 
 	dev     host.DeviceAddr
 	own     address
 	devAddr []byte
 	addr    []byte
 
-	active    activeList
+	active    kit.Ring[*endpoint] // with operations under way
+	waiting   kit.Arbiter
+	failures  kit.Failures
+	reporter  kit.Reporter
 	free      *op // linked by next
 	ops       int // under way, of all endpoints
 	endpoints int // open ones
@@ -40,7 +42,7 @@ var _ uct.Iface = (*iface)(nil)
 
 // Arm implements uct.Armer: no descriptor would tell that copying can go on.
 func (i *iface) Arm() error {
-	if i.active.first != nil {
+	if !i.idle() {
 		return ucs.ErrBusy
 	}
 	return nil
@@ -52,16 +54,13 @@ func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (*i
 		return nil, err
 	}
 	i := &iface{
-		opts:    o,
-		domain:  d,
-		worker:  w,
-		probe:   &machine,
-		onError: p.OnError,
-		dev:     host.LocalDeviceAddr(),
-		own:     localAddress(),
-	}
-	if i.onError == nil {
-		i.onError = i.logFailure
+		opts:     o,
+		domain:   d,
+		worker:   w,
+		probe:    &machine,
+		reporter: kit.Reporter{OnError: p.OnError, Level: o.failure},
+		dev:      host.LocalDeviceAddr(),
+		own:      localAddress(),
 	}
 	i.devAddr, i.addr = i.dev.Append(nil), i.own.pack()
 	i.attr = i.describe()
@@ -159,11 +158,14 @@ func (i *iface) SetAMHandler(id uct.AMID, _ uct.AMHandler) error {
 
 // Progress implements uct.Progressor.
 func (i *iface) Progress() int {
-	if i.active.first == nil {
+	if i.idle() {
 		return 0
 	}
 	return i.work()
 }
+
+// idle reports whether there is nothing to do for Progress.
+func (i *iface) idle() bool { return i.active.Len() == 0 && i.waiting.Empty() && i.failures.Empty() }
 
 // Close implements uct.Iface. While endpoints are open it returns ucs.ErrBusy
 // and closes nothing.
@@ -175,7 +177,6 @@ func (i *iface) Close() error {
 		return fmt.Errorf("cma: closing an iface with %d open endpoints: %w", i.endpoints, ucs.ErrBusy)
 	}
 	i.closed = true
-	i.active = activeList{}
 	i.free = nil
 	i.worker.RemoveProgress(i)
 	i.domain.ifaces.Add(-1)

@@ -29,6 +29,7 @@ func (i *iface) Progress() int {
 	for _, e := range i.endpoints {
 		n += e.progress()
 	}
+	n += i.waiting.Dispatch() + i.failures.Report()
 	i.inProgress = false
 	return n
 }

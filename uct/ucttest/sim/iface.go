@@ -10,6 +10,7 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
@@ -22,7 +23,6 @@ type iface struct {
 	domain  *domain
 	worker  *uct.Worker
 	attr    uct.IfaceAttr
-	params  uct.IfaceParams
 	id      uint64
 	dev     []byte
 	addr    []byte
@@ -30,6 +30,9 @@ type iface struct {
 	shuffle *rand.Rand
 
 	handlers   kit.Handlers
+	waiting    kit.Arbiter
+	failures   kit.Failures
+	reporter   kit.Reporter
 	endpoints  []*endpoint // open ones; replaced, not changed, when one closes
 	batch      []*packet
 	sources    map[*endpoint]*source
@@ -56,7 +59,6 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, dev int, p uct.IfacePar
 		domain:   d,
 		worker:   w,
 		attr:     d.o.attributes(r, dev),
-		params:   p,
 		id:       net.number(),
 		dev:      binary.LittleEndian.AppendUint64(nil, net.id),
 		fd:       -1,
@@ -64,6 +66,7 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, dev int, p uct.IfacePar
 		sources:  make(map[*endpoint]*source),
 	}
 	i.handlers.Init()
+	i.reporter = kit.Reporter{OnError: p.OnError, Level: log.LevelDebug}
 	i.addr = binary.LittleEndian.AppendUint64(nil, i.id)
 	if d.o.Reorder != 0 {
 		i.shuffle = rand.New(rand.NewPCG(d.o.Reorder, i.id))
@@ -106,7 +109,7 @@ func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error { return i.hand
 func (i *iface) Arm() error {
 	i.net.mu.Lock()
 	defer i.net.mu.Unlock()
-	if len(i.inbox) > 0 || slices.ContainsFunc(i.endpoints, (*endpoint).busy) {
+	if len(i.inbox) > 0 || !i.failures.Empty() || slices.ContainsFunc(i.endpoints, (*endpoint).busy) {
 		return ucs.ErrBusy
 	}
 	for _, e := range i.endpoints {
@@ -114,6 +117,16 @@ func (i *iface) Arm() error {
 	}
 	i.armed = true
 	return nil
+}
+
+// inFlight is the number of operations of all endpoints that are not over. The caller
+// holds net.mu.
+func (i *iface) inFlight() int {
+	n := 0
+	for _, e := range i.endpoints {
+		n += e.inFlight()
+	}
+	return n
 }
 
 // wake makes the descriptor readable if somebody may be waiting for it. The
