@@ -37,16 +37,18 @@ test-rxe-long:
 	@scripts/test-rxe -long
 
 # Ratios to the C tool, by turns with it: the first of CPEERS, or the
-# distribution's. RATIOS selects rows: make bench RATIOS=posix ROUNDS=5
+# distribution's, with the change since the record in testdata/bench. RATIOS
+# selects rows: make bench RATIOS=posix ROUNDS=5. RECORD=1 keeps them.
 bench:
-	@$(GO) test -count=1 -timeout 60m -run '^TestRatio$$' -v ./interop -rounds $(ROUNDS) -ratios '$(RATIOS)'
+	@$(GO) test -count=1 -timeout 60m -run '^TestRatio$$' -v ./interop -rounds $(ROUNDS) -ratios '$(RATIOS)' $(if $(RECORD),-record)
 
 # Ratios to perftest of ib_perftest, where test-rxe runs.
 bench-rxe:
 	@scripts/bench-rxe $(ROUNDS)
 
+# KEEP=1 adds what reaches new code to the seeds in testdata/fuzz.
 fuzz:
-	@scripts/fuzz $(FUZZTIME)
+	@scripts/fuzz $(if $(KEEP),-keep) $(FUZZTIME)
 
 lint:
 	@scripts/lint

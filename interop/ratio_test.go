@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -12,9 +13,7 @@ import (
 
 var rounds = flag.Int("rounds", 0, "TestRatio: rounds to measure; 0 skips it")
 
-// ratioCases are what is measured, with the ratio to reach. For latency less is
-// better, for the others more.
-var ratioCases = []struct {
+type ratioCase struct {
 	name       string
 	tls        string
 	test       string
@@ -23,7 +22,11 @@ var ratioCases = []struct {
 	unit       string
 	value      func(perfResult) float64
 	target     string
-}{
+}
+
+// ratioCases are what is measured, with the ratio to reach. For latency less is
+// better, for the others more.
+var ratioCases = []ratioCase{
 	{"tcp tag_lat 8 B", "tcp", "tag_lat", 8, 20000, "µs", perfResult.latency, "≤ 0.95"},
 	{"tcp tag_bw 8 B", "tcp", "tag_bw", 8, 200000, "k msg/s", perfResult.thousands, "≥ 2.00"},
 	{"tcp tag_bw 4 KiB", "tcp", "tag_bw", 4096, 50000, "MiB/s", perfResult.mebibytes, "≥ 1.50"},
@@ -61,8 +64,9 @@ func (r perfResult) thousands() float64 { return r.rate / 1000 }
 
 // TestRatio measures our ucx_perftest and C's by turns, each between two
 // processes of its own kind on this machine, and prints medians,
-// quartiles and ratios. It asserts nothing about them. The reference is the first
-// installation of CPEERS, or the distribution's.
+// quartiles and ratios, with what changed since the youngest record. It asserts
+// nothing about them. The reference is the first installation of CPEERS, or the
+// distribution's.
 func TestRatio(t *testing.T) {
 	if *rounds == 0 {
 		t.Skip("asked for by -rounds")
@@ -80,9 +84,15 @@ func TestRatio(t *testing.T) {
 	}
 	where := newPlace()
 	defer where.close()
+	records, err := readRecords(os.DirFS(recordDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	this := thisRun(reference.name, *rounds)
+	var measured []measurement
 
 	fmt.Printf("Go against %s, %d rounds: median (quartiles); line: round trip of a cache line\n", reference.name, *rounds)
-	fmt.Printf("%-19s %-8s %30s %30s %8s  %-8s %s\n", "", "", reference.name, ours.name, "Go/C", "target", "line")
+	fmt.Printf("%-19s %-8s %30s %30s %8s  %-8s %-7s %s\n", "", "", reference.name, ours.name, "Go/C", "target", "line", "change")
 	for _, k := range ratioCases {
 		if !wanted.MatchString(k.name) {
 			continue
@@ -117,8 +127,19 @@ func TestRatio(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Printf("%-19s %-8s %30s %30s %8.2f  %-8s %v\n", k.name, k.unit, summary(samples[0]), summary(samples[1]),
-			quantile(samples[1], 0.5)/quantile(samples[0], 0.5), k.target, line)
+		r := this
+		r.name, r.unit, r.line = k.name, k.unit, line
+		r.c, r.ours = quantile(samples[0], 0.5), quantile(samples[1], 0.5)
+		measured = append(measured, r)
+		fmt.Printf("%-19s %-8s %30s %30s %8.2f  %-8s %-7v %s\n", k.name, k.unit, summary(samples[0]), summary(samples[1]),
+			r.ratio(), k.target, line, r.change(records))
+	}
+	if *record {
+		name, err := keep(recordDir, measured)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println("kept in", name)
 	}
 }
 

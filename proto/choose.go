@@ -228,7 +228,7 @@ func (c *choice) explainRange(lo, hi int) RangeInfo {
 		o := &c.options[i]
 		out := RejectedProto{Proto: o.proto}
 		if o.max >= lo {
-			out.Time = o.cost.At(float64(lo))
+			out.Time = Seconds(o.cost.At(float64(lo)))
 		}
 		switch c.reject(i, lo, wanted) {
 		case accepted:
@@ -265,4 +265,4 @@ func (c *choice) cheaper(i, j, lo, hi int) bool {
 }
 
 // usec prints a time.
-func usec(t float64) string { return strconv.FormatFloat(t*1e6, 'f', 3, 64) + " us" }
+func usec(t Seconds) string { return strconv.FormatFloat(float64(t)*1e6, 'f', 3, 64) + " us" }

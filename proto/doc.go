@@ -17,5 +17,7 @@
 // values that print themselves: candidates, scores, and why each of the others
 // was rejected.
 //
-// The package knows no transport and no UCP object.
+// The package knows no transport and no UCP object. It is there for package ucp and
+// for tools that look at the wire; it carries no promise: names change when ucp
+// needs it, and only the bytes stay.
 package proto

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -128,7 +129,7 @@ func checkTruncation(t *testing.T, size int, parse func([]byte) error) {
 // checkNoAllocs fails if fn allocates.
 func checkNoAllocs(t *testing.T, name string, fn func()) {
 	t.Helper()
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocation counts are not meaningful under the race detector")
 	}
 	if n := testing.AllocsPerRun(100, fn); n != 0 {

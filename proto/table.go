@@ -37,11 +37,12 @@ func (t *Table) FirstRendezvous() int {
 // Lookup returns the protocol for a message of n bytes, n ≥ 0. It is small
 // enough to be inlined and does not allocate.
 func (t *Table) Lookup(n int) Protocol {
-	i := 0
-	for i < maxRanges-1 && n > t.upTo[i] {
-		i++
+	for i := range maxRanges - 1 {
+		if n <= t.upTo[i] {
+			return t.proto[i]
+		}
 	}
-	return t.proto[i]
+	return t.proto[maxRanges-1]
 }
 
 // MaxShort is MaxFirst of the short protocol of messages.
@@ -67,8 +68,8 @@ type RangeInfo struct {
 	Min, Max int
 	Proto    Protocol
 	Config   string  // the lanes and their shares
-	TimeMin  float64 // estimated seconds for Min bytes
-	TimeMax  float64 // for Max bytes; infinite for the last range
+	TimeMin  Seconds // estimated for Min bytes
+	TimeMax  Seconds // for Max bytes; infinite for the last range
 	Forced   string  // the setting that decided, empty if the estimate did
 	Others   []RejectedProto
 }
@@ -76,14 +77,14 @@ type RangeInfo struct {
 // RejectedProto is a protocol that was not chosen for a range.
 type RejectedProto struct {
 	Proto  Protocol
-	Time   float64 // estimated seconds for the range's Min bytes, 0 if not possible there
+	Time   Seconds // estimated for the range's Min bytes, 0 if not possible there
 	Reason string
 }
 
 // sizedTime is the estimate for n bytes.
-func sizedTime(l uct.Linear, n int) float64 {
+func sizedTime(l uct.Linear, n int) Seconds {
 	if n == math.MaxInt {
-		return math.Inf(1)
+		return Seconds(math.Inf(1))
 	}
-	return l.At(float64(n))
+	return Seconds(l.At(float64(n)))
 }

@@ -49,7 +49,7 @@ func (i *TableInfo) String() string {
 	fmt.Fprintf(&b, "%s:\n", i.Title)
 	for _, r := range i.Ranges {
 		fmt.Fprintf(&b, "  %s: %v on %s, %s", rangeText(r.Min, r.Max), r.Proto, r.Config, usec(r.TimeMin))
-		if !math.IsInf(r.TimeMax, 1) && r.Max != r.Min {
+		if !math.IsInf(float64(r.TimeMax), 1) && r.Max != r.Min {
 			fmt.Fprintf(&b, " to %s", usec(r.TimeMax))
 		}
 		if r.Forced != "" {

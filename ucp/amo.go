@@ -42,6 +42,9 @@ func (amoFamily) handlers(w *Worker) []handler {
 	return []handler{{proto.IDAtomicReq, w.onAtomicReq}, {proto.IDAtomicRep, w.onAtomicRep}}
 }
 
+// callAtomic says what belongs to the call.
+var callAtomic = callRule{"an atomic operation", accessFlags, paramOnSend | paramMemoryType | paramReplyBuffer}
+
 // atomicOp is an atomic operation under way, or its result on the way back.
 type atomicOp struct {
 	op      uct.AtomicOp
@@ -69,7 +72,7 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 	var reply []byte
 	var attr OpFlags
 	if p != nil {
-		reply, attr = p.ReplyBuffer, p.Attr
+		reply, attr = p.ReplyBuffer, p.Flags
 	}
 	ep.w.stats.Atomics++
 	way := key.amo64
@@ -79,7 +82,7 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 	if reply == nil && attr&OpNoImmediate == 0 {
 		return nil, ep.post(op, operand, raddr, key, way, attr)
 	}
-	if reply != nil && way != nil && ep.ready() && p.plain() {
+	if reply != nil && way != nil && ep.ready() && p.plainAtomic() {
 		r, err := ep.fetchDirect(op, operand, raddr, key, way, p)
 		if err != ucs.ErrNoResource {
 			return r, err
@@ -102,6 +105,8 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 // atomicOperation is the operation of changing a word of the peer's memory. It has a
 // result if there is a place for it.
 type atomicOperation struct{}
+
+func (atomicOperation) name() string { return "atomic" }
 
 func (atomicOperation) choose(r *Request) (protocol, error) {
 	a := r.access
@@ -128,10 +133,7 @@ func (ep *Endpoint) checkAtomic(op AtomicOp, operand []byte, raddr uint64, key *
 	var reply []byte
 	if p != nil {
 		reply = p.ReplyBuffer
-		if p.Memory != nil || p.Buffer.set {
-			return errAtomic("it takes no buffer but the operand and the reply")
-		}
-		if err := p.check(); err != nil {
+		if err := callAtomic.check(operand, p); err != nil {
 			return err
 		}
 	}

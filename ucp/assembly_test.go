@@ -61,7 +61,7 @@ func TestAssemblyModel(t *testing.T) {
 				return
 			}
 			var err error
-			list[k].req, err = v.TagRecv(Tag(k), FullMask, list[k].dst, &RequestParams{Attr: OpNoImmediate})
+			list[k].req, err = v.TagRecv(Tag(k), FullMask, list[k].dst, &RequestParams{Flags: OpNoImmediate})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,47 +13,6 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// mapping says that a memory domain of ours maps what one of the peer's has
-// allocated. It takes no lane.
-type mapping struct {
-	peerMD uint8 // as the peer's keys number it
-	md     uint8 // index in the context
-	iface  *iface
-}
-
-// mappings finds the domains that have an interface which reaches one of the
-// peer's with the same transport.
-func (ep *Endpoint) mappings(addr *proto.WorkerAddress) (list []mapping) {
-	const flags = uct.MDFlagNeedRkey | uct.MDFlagRkeyPtr
-	for local, i := range ep.w.ifaces {
-		if ep.w.mds[i.md].Attr().Flags&flags != flags {
-			continue
-		}
-		addr.Ifaces(func(n int, d *proto.AddressDevice, f *proto.AddressIface) bool {
-			if f.Transport != i.id || ep.refused[laneRoute{local, n}] != nil ||
-				ep.reaches(i.uct, uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr}) != nil {
-				return true
-			}
-			list = append(list, mapping{peerMD: d.MD, md: uint8(i.md), iface: i})
-			return false
-		})
-	}
-	return list
-}
-
-// reaches says whether an interface reaches the endpoint's peer at an address.
-func (ep *Endpoint) reaches(i uct.Iface, p uct.ReachableParams) error {
-	f, ok := i.(uct.ProcessFinder)
-	if !ok {
-		return i.Reachable(p)
-	}
-	process, err := f.FindProcess(p)
-	if err != nil {
-		return err
-	}
-	return ep.meet(process)
-}
-
 // unpackKey unpacks a key that the peer sent. The bytes are untrusted. Where a key
 // could name memory of another process, it must be that of the peer's.
 func (ep *Endpoint) unpackKey(md uct.MemoryDomain, packed []byte) (*uct.Rkey, error) {

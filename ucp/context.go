@@ -119,7 +119,10 @@ var contextSeq atomic.Uint64
 // nil means the settings of the environment. Without any transport left it
 // fails with ucs.ErrNoDevice.
 func NewContext(p ContextParams, cfg *Config) (*Context, error) {
-	if p.Features&^featuresKnown != 0 || p.EstimatedEndpoints < 0 || p.EstimatedPPN < 0 || p.PeerRelease > PeerRelease122 {
+	if err := p.Features.check(); err != nil {
+		return nil, err
+	}
+	if p.EstimatedEndpoints < 0 || p.EstimatedPPN < 0 || p.PeerRelease > PeerRelease122 {
 		return nil, fmt.Errorf("ucp: context parameters: %w", ucs.ErrInvalidParam)
 	}
 	if cfg == nil {

@@ -2,6 +2,7 @@ package ucp_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -88,8 +89,31 @@ func TestNoFeatures(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, _, ok := w.TagProbe(0, 0, false); ok {
+	if _, ok := w.TagPeek(0, 0); ok {
 		t.Error("probe found a message")
+	}
+}
+
+// TestMissingFeatures: a feature with nothing behind it is refused, and so is one
+// that nobody knows.
+func TestMissingFeatures(t *testing.T) {
+	ucttest.NoLeaks(t)
+	for f, want := range map[ucp.Features]error{
+		ucp.FeatureAM:           ucs.ErrUnsupported,
+		ucp.FeatureStream:       ucs.ErrUnsupported,
+		ucp.FeatureExportedMemh: ucs.ErrUnsupported,
+		ucp.FeatureTag | ucp.FeatureRMA | ucp.FeatureAM: ucs.ErrUnsupported,
+		1 << 20:                ucs.ErrInvalidParam,
+		ucp.FeatureTag | 1<<63: ucs.ErrInvalidParam,
+	} {
+		ctx, err := ucp.NewContext(ucp.ContextParams{Features: f}, nil)
+		if !errors.Is(err, want) {
+			t.Errorf("%v: %v", f, err)
+		}
+		if ctx != nil {
+			t.Errorf("%v: a context", f)
+			ctx.Close()
+		}
 	}
 }
 
@@ -352,9 +376,19 @@ func TestFeatureNames(t *testing.T) {
 	}
 }
 
+// TestVersion: the release that the package claims to follow is the newest that the
+// project says it speaks with, and both ways to ask say the same.
 func TestVersion(t *testing.T) {
 	major, minor, release := ucp.Version()
-	if major != 1 || minor < 13 || ucp.VersionString() != "1.22.0" && release == 0 && minor == 22 {
-		t.Errorf("version %d.%d.%d, %q", major, minor, release, ucp.VersionString())
+	var a, b, c int
+	if n, err := fmt.Sscanf(ucp.VersionString(), "%d.%d.%d", &a, &b, &c); n != 3 || a != major || b != minor || c != release {
+		t.Errorf("%q is not %d.%d.%d: %v", ucp.VersionString(), major, minor, release, err)
+	}
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if claim := fmt.Sprintf("1.13 to %d.%d", major, minor); !strings.Contains(string(readme), claim) {
+		t.Errorf("the README does not say that processes of C UCX of %s are peers", claim)
 	}
 }

@@ -236,15 +236,3 @@ func threshold(b config.Bytes) proto.Threshold {
 	}
 	return proto.Threshold(b.Int(0))
 }
-
-// sendMode translates the flags of an operation for the tables.
-func sendMode(attr OpFlags) proto.SendMode {
-	var m proto.SendMode
-	if attr&OpFastComplete != 0 {
-		m |= proto.SendFast
-	}
-	if attr&OpMultiSend != 0 {
-		m |= proto.SendMulti
-	}
-	return m
-}

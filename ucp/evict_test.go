@@ -39,13 +39,13 @@ func TestProbedMessageEvicted(t *testing.T) {
 	v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
 	hog, other := newConn(), newConn()
 	v.handle(v.onEagerFirst, hog, first(1, 7, 100, make([]byte, 40)))
-	m, _, _ := v.TagProbe(1, FullMask, true)
+	m, _ := v.TagTake(1, FullMask)
 	v.fill(hog)
 	v.handle(v.onEagerOnly(), other, eagerOnly(9, make([]byte, 6000)))
 	if hog.dropped == nil {
 		t.Fatal("the hog was not dropped: the test tests nothing")
 	}
-	r, err := v.TagMessageRecv(m, make([]byte, 100), &RequestParams{Attr: OpNoImmediate})
+	r, err := m.Recv(make([]byte, 100), &RequestParams{Flags: OpNoImmediate})
 	if err != nil || !r.Done() || r.Err() == nil {
 		t.Errorf("receiving it: %v, done %v, %v", err, r.Done(), r.Err())
 	}
@@ -63,7 +63,7 @@ func TestEvictedHalf(t *testing.T) {
 	if hog.dropped == nil {
 		t.Fatal("the hog was not dropped: the test tests nothing")
 	}
-	if _, _, found := v.TagProbe(1, FullMask, false); found {
+	if _, found := v.TagPeek(1, FullMask); found {
 		t.Error("a message that will never be complete is found")
 	}
 	v.dropMessages()
@@ -185,7 +185,7 @@ func TestCallbackOfEviction(t *testing.T) {
 			if late == nil || !late.Done() || late.Err() != nil {
 				t.Fatalf("the receive that the callback posted: %v", late.Err())
 			}
-			if _, _, found := v.TagProbe(9, FullMask, false); found {
+			if _, found := v.TagPeek(9, FullMask); found {
 				t.Error("the message is still there")
 			}
 			v.dropMessages()

@@ -51,7 +51,7 @@ func ExampleEndpoint_TagSend() {
 		log.Fatal(err)
 	}
 	buf := make([]byte, 64)
-	info, err := w.Recv(context.Background(), 0x1000, 0xF000, buf)
+	info, err := w.TagRecvWait(context.Background(), 0x1000, 0xF000, buf)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func ExampleWorker_TagRecv() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := ep.Send(context.Background(), 7, []byte("request")); err != nil {
+	if err := ep.TagSendWait(context.Background(), 7, []byte("request")); err != nil {
 		log.Fatal(err)
 	}
 	for !recv.Done() {
@@ -104,7 +104,7 @@ func ExampleIOV() {
 		log.Fatal(err)
 	}
 	buf := make([]byte, 64)
-	info, err := w.Recv(context.Background(), 1, ucp.FullMask, buf)
+	info, err := w.TagRecvWait(context.Background(), 1, ucp.FullMask, buf)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -115,21 +115,21 @@ func ExampleIOV() {
 	// Output: scatter-gather
 }
 
-// A probe tells the length of a message before there is a buffer for it.
-func ExampleWorker_TagProbe() {
+// A message that was taken out tells its length before there is a buffer for it.
+func ExampleWorker_TagTake() {
 	ctx, w, ep := openSelf(ucp.FeatureTag)
 	defer ctx.Close()
 	defer w.Close()
 
-	if err := ep.Send(context.Background(), 9, []byte("of unknown length")); err != nil {
+	if err := ep.TagSendWait(context.Background(), 9, []byte("of unknown length")); err != nil {
 		log.Fatal(err)
 	}
-	msg, info, ok := w.TagProbe(9, ucp.FullMask, true)
+	msg, ok := w.TagTake(9, ucp.FullMask)
 	if !ok {
 		log.Fatal("no message")
 	}
-	buf := make([]byte, info.Length)
-	recv, err := w.TagMessageRecv(msg, buf, nil)
+	buf := make([]byte, msg.Info().Length)
+	recv, err := msg.Recv(buf, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

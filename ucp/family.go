@@ -20,6 +20,7 @@ var families = []family{
 	rmaFamily{},
 	amoFamily{},
 	flushFamily{},
+	keepaliveFamily{},
 	wireupFamily{},
 }
 

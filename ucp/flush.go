@@ -10,6 +10,12 @@ type flushFamily struct{ noFamily }
 
 func (flushFamily) about() familyInfo { return familyInfo{name: "flush"} }
 
+// What belongs to the calls.
+var (
+	callFlush = callRule{"a flush", OpNoImmediate | OpForceImmediate, paramOnSend}
+	callClose = callRule{"a close", OpNoImmediate | OpForceImmediate, paramOnSend | paramCloseFlags}
+)
+
 // flushState is what a flush keeps.
 type flushState struct {
 	posted, asked uint32   // counts of operations by messages that it waits for
@@ -88,8 +94,11 @@ func (workerFlush) progress(*Request) error { return nil }
 
 // Flush completes when all remote memory operations started on the endpoint
 // before have taken effect at the peer, and what was sent before has left. It
-// does not wait for messages to be matched. CloseFlags do not apply.
+// does not wait for messages to be matched.
 func (ep *Endpoint) Flush(p *RequestParams) (*Request, error) {
+	if err := callFlush.check(nil, p); err != nil {
+		return nil, err
+	}
 	if err := ep.usable(); err != nil {
 		return nil, err
 	}
@@ -98,7 +107,7 @@ func (ep *Endpoint) Flush(p *RequestParams) (*Request, error) {
 
 // startFlush starts a flush of some kind.
 func (ep *Endpoint) startFlush(p *RequestParams, kind protocol) (*Request, error) {
-	if p != nil && p.Attr&OpForceImmediate != 0 {
+	if p != nil && p.Flags&OpForceImmediate != 0 {
 		return nil, ucs.ErrNoResource
 	}
 	r, err := ep.w.useRequest(p)
@@ -116,7 +125,10 @@ func (w *Worker) Flush(p *RequestParams) (*Request, error) {
 	if w.closed {
 		return nil, ucs.ErrInvalidParam
 	}
-	if p != nil && p.Attr&OpForceImmediate != 0 {
+	if err := callFlush.check(nil, p); err != nil {
+		return nil, err
+	}
+	if p != nil && p.Flags&OpForceImmediate != 0 {
 		return nil, ucs.ErrNoResource
 	}
 	r, err := w.useRequest(p)
@@ -145,9 +157,12 @@ func (w *Worker) Flush(p *RequestParams) (*Request, error) {
 // once. A second close gives ucs.ErrNotConnected.
 func (ep *Endpoint) CloseAsync(p *RequestParams) (*Request, error) {
 	var flags CloseFlags
+	if err := callClose.check(nil, p); err != nil {
+		return nil, err
+	}
 	if p != nil {
 		flags = p.CloseFlags
-		if flags&^CloseForce != 0 || flags&CloseForce != 0 && p.Attr&OpNoImmediate != 0 {
+		if flags&CloseForce != 0 && p.Flags&OpNoImmediate != 0 {
 			return nil, ucs.ErrInvalidParam
 		}
 	}

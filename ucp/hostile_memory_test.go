@@ -123,7 +123,7 @@ func TestFirstOverLimit(t *testing.T) {
 	if err := v.onEagerFirst(nil, b, nil); !errors.Is(err, ucs.ErrExceedsLimit) {
 		t.Error(err)
 	}
-	if _, _, found := v.TagProbe(1, FullMask, false); found || len(v.eager.assemblies) != 0 || v.held() != 0 {
+	if _, found := v.TagPeek(1, FullMask); found || len(v.eager.assemblies) != 0 || v.held() != 0 {
 		t.Errorf("found %v, %d assemblies, %d bytes held", found, len(v.eager.assemblies), v.held())
 	}
 }

@@ -54,6 +54,27 @@ func TestHostileRTR(t *testing.T) {
 	v.exchange()
 }
 
+// TestForeignRendezvous: an offer of an operation that is not implemented is
+// answered with a status, or its sender would wait for ever.
+func TestForeignRendezvous(t *testing.T) {
+	for _, op := range []proto.RndvOp{proto.RndvAM, proto.RndvRMA} {
+		v := newVictim(t)
+		req := v.offer(offerLength)
+		rts := proto.RndvRTS{EpID: v.ep.localID, ReqID: proto.RequestID(req.localID), Size: offerLength, Op: op}
+		v.dropped("an offer of another operation", v.onRndvRTS(nil, rts.Append(nil), nil))
+		for range 1000 {
+			if v.Progress(); req.Done() {
+				break
+			}
+		}
+		if err := req.Err(); err != ucs.ErrUnsupported {
+			t.Errorf("operation %d: the sender's request ended with %v", op, err)
+		}
+		req.Free()
+		v.exchange()
+	}
+}
+
 // TestHostileParts: a peer that asks for a byte at a time while nothing can be
 // sent does not make the list of parts grow for ever.
 func TestHostileParts(t *testing.T) {

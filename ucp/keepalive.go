@@ -22,6 +22,14 @@ type keepalive struct {
 	next  int // slot of the endpoint to go on with
 }
 
+// keepaliveFamily is the question whether peers are still there.
+type keepaliveFamily struct{ noFamily }
+
+func (keepaliveFamily) about() familyInfo { return familyInfo{name: "keepalive"} }
+
+// opened looks after the endpoint's peer from now on.
+func (keepaliveFamily) opened(ep *Endpoint) { ep.w.watch() }
+
 // watch makes sure that the keepalive runs once there is an endpoint.
 func (w *Worker) watch() {
 	k := &w.keep
@@ -71,25 +79,6 @@ func (ep *Endpoint) keepalive() {
 	if ep.sendWireupBy(checkMessage{}, proto.WireupEpCheck, ep.remoteID, ep.w.described) != nil {
 		ep.state &^= epChecking
 	}
-}
-
-// checkedLanes are those whose transports find out about a lost peer only when
-// they are asked. C asks the keepalive lane. The lanes through shared memory are
-// asked besides: a message into it leaves whether its reader lives or not, and
-// each knows things of its own, the peer's process and its segment. A choice
-// without a keepalive lane has nothing but these questions, so there all lanes
-// are asked that do not watch.
-func (w *Worker) checkedLanes(c *proto.LaneConfig) (list []uint8) {
-	for k := range c.Lanes {
-		a := w.ifaces[c.Lanes[k].Local].attr
-		if !a.Flags.Has(uct.IfaceEpCheck) || a.Flags.Has(uct.IfaceEpKeepalive) {
-			continue
-		}
-		if c.Keepalive == proto.NullLane || c.Keepalive == uint8(k) || a.Resource.Type == uct.DeviceShared {
-			list = append(list, uint8(k))
-		}
-	}
-	return list
 }
 
 // checkMessage asks whether the peer's end exists.

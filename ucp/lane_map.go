@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // laneMap says what the lanes of an endpoint are for, by the numbers that the
@@ -63,4 +64,23 @@ func (m *laneMap) restrict(lane uint8, l *proto.RMALane) {
 	if !slices.Contains(m.amo, lane) {
 		l.Atomic32, l.Atomic64 = false, false
 	}
+}
+
+// checkedLanes are those whose transports find out about a lost peer only when
+// they are asked. C asks the keepalive lane. The lanes through shared memory are
+// asked besides: a message into it leaves whether its reader lives or not, and
+// each knows things of its own, the peer's process and its segment. A choice
+// without a keepalive lane has nothing but these questions, so there all lanes
+// are asked that do not watch.
+func (w *Worker) checkedLanes(c *proto.LaneConfig) (list []uint8) {
+	for k := range c.Lanes {
+		a := w.ifaces[c.Lanes[k].Local].attr
+		if !a.Flags.Has(uct.IfaceEpCheck) || a.Flags.Has(uct.IfaceEpKeepalive) {
+			continue
+		}
+		if c.Keepalive == proto.NullLane || c.Keepalive == uint8(k) || a.Resource.Type == uct.DeviceShared {
+			list = append(list, uint8(k))
+		}
+	}
+	return list
 }

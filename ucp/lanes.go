@@ -119,18 +119,6 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, lanes []proto.Lane) (la
 	return laneRoute{}, nil
 }
 
-// meet is told which process of this machine a lane leads to. All lead to the one
-// of the first: an address could name memory of somebody else besides its own.
-func (ep *Endpoint) meet(p uct.Process) error {
-	if ep.process == 0 {
-		ep.process = p
-	}
-	if ep.process != p {
-		return fmt.Errorf("ucp: the address leads to another process than the lanes before: %w", ucs.ErrUnreachable)
-	}
-	return nil
-}
-
 // laneRoute is an interface and an entry of the peer's address, by number.
 type laneRoute struct{ local, remote int }
 

@@ -1,8 +1,10 @@
 package ucp
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/ucx-go/ucx/internal/arena"
 	"github.com/ucx-go/ucx/proto"
@@ -30,7 +32,7 @@ type Memory struct {
 	region *regions.Region // nil for an empty handle
 	mapped []byte          // to be unmapped at the end
 	pin    *runtime.Pinner
-	done   bool // guarded by ctx.mu
+	done   atomic.Bool // set under ctx.mu
 }
 
 // MemAttr describes a Memory.
@@ -53,21 +55,23 @@ func (m *Memory) Query() MemAttr {
 // an allocation must not be used after Unmap.
 func (m *Memory) Bytes() []byte { return m.buf }
 
-// Unmap ends the registration. What peers start afterwards is refused; what they
-// are just reading is kept until they are done. The caller's own memory is left
+// Unmap ends the registration. What peers start afterwards is refused, unless they
+// are C UCX and have the memory mapped, or copy by cma, which asks nobody; what
+// they are just reading is kept until they are done. The caller's own memory is left
 // alone, allocated memory is freed. A second Unmap does nothing.
 func (m *Memory) Unmap() error {
-	if m.region == nil {
-		return nil
-	}
-	m.ctx.mu.Lock()
-	done := m.done
-	m.done = true
+	m.ctx.mu.Lock() // nobody packs a key meanwhile
+	done := m.done.Swap(true)
 	m.ctx.mu.Unlock()
-	if done {
+	if done || m.region == nil {
 		return nil
 	}
 	m.ctx.table.Remove(m.region)
+	if m.owner >= 0 {
+		if d, ok := m.ctx.mds[m.owner].md.(uct.Revoker); ok {
+			d.Revoke(m.handles[m.owner])
+		}
+	}
 	err := m.deregister()
 	m.region.Close()
 	return err
@@ -119,8 +123,14 @@ type MemAdviseParams struct {
 }
 
 // Advise gives a hint about a part of the memory. A part that is not inside, or
-// an unknown hint, gives ucs.ErrInvalidParam; a hint may otherwise be ignored.
+// an unknown hint, gives ucs.ErrInvalidParam, and so does memory that was
+// unmapped; a hint may otherwise be ignored.
 func (m *Memory) Advise(p MemAdviseParams) error {
+	m.ctx.mu.Lock()
+	defer m.ctx.mu.Unlock()
+	if err := m.live(); err != nil {
+		return err
+	}
 	if p.Advice > AdviceWillNeed || p.Offset < 0 || p.Length < 0 || p.Offset > len(m.buf) || p.Length > len(m.buf)-p.Offset {
 		return fmt.Errorf("ucp: advice %d about %d bytes at offset %d of %d: %w",
 			p.Advice, p.Length, p.Offset, len(m.buf), ucs.ErrInvalidParam)
@@ -133,20 +143,22 @@ func (m *Memory) Advise(p MemAdviseParams) error {
 
 // PackRkey returns the key that peers need to access the memory, for
 // Endpoint.UnpackRkey or ucp_ep_rkey_unpack. How they get it is the
-// application's business.
+// application's business. After Unmap it gives ucs.ErrInvalidParam.
 func (m *Memory) PackRkey() ([]byte, error) {
+	m.ctx.mu.Lock()
+	defer m.ctx.mu.Unlock()
+	if err := m.live(); err != nil {
+		return nil, err
+	}
 	k := proto.NewRkey(m.memType.Wire())
 	for i, h := range m.handles {
-		if h == nil {
+		if h == nil || !m.packs(i) {
 			continue
 		}
-		// A domain that needs no key is not named: 1.22.0 does not unpack the
-		// empty key that 1.13.1 packs for tcp.
-		md := m.ctx.mds[i].md
-		if md.Attr().Flags&uct.MDFlagNeedRkey == 0 {
-			continue
+		key, err := m.ctx.mds[i].md.AppendKey(nil, h)
+		if errors.Is(err, ucs.ErrUnsupported) {
+			continue // messages serve it
 		}
-		key, err := md.AppendKey(nil, h)
 		if err != nil {
 			return nil, err
 		}
@@ -155,6 +167,25 @@ func (m *Memory) PackRkey() ([]byte, error) {
 		}
 	}
 	return k.Append(nil), nil
+}
+
+// live refuses what needs memory that is still mapped.
+func (m *Memory) live() error {
+	if m.done.Load() {
+		return fmt.Errorf("ucp: memory that was unmapped: %w", ucs.ErrInvalidParam)
+	}
+	return nil
+}
+
+// packs reports whether keys of the memory name the domain with an index. One that
+// needs no key is not named: 1.22.0 does not unpack the empty key that 1.13.1
+// packs for tcp. One whose peers map the memory cannot hold them to rights, so it
+// is named only where they have all; elsewhere messages serve them, and are
+// checked.
+func (m *Memory) packs(i int) bool {
+	const all = ProtRemoteRead | ProtRemoteWrite
+	flags := m.ctx.mds[i].md.Attr().Flags
+	return flags&uct.MDFlagNeedRkey != 0 && (flags&uct.MDFlagRkeyPtr == 0 || m.prot&all == all)
 }
 
 // Export returns a handle for a process that shares the device of a memory
@@ -180,7 +211,7 @@ func (c *Context) noExport() error {
 
 // covers reports whether the memory holds all of an operation's buffer.
 func (m *Memory) covers(ctx *Context, p *payload) bool {
-	if m.ctx != ctx {
+	if m.ctx != ctx || m.done.Load() {
 		return false
 	}
 	if p.class == DatatypeContig {

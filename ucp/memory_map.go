@@ -140,8 +140,9 @@ func (p *MemMapParams) check() (empty bool, err error) {
 
 // MemMap registers memory of the caller or allocates some, so that peers can
 // access it. Large messages sent out of memory that a shared-memory domain
-// allocated carry its key, if it may be read remotely: a receiver on this machine
-// maps all of the allocation and copies them out of it. The handle must be unmapped before the context is closed.
+// allocated carry its key, if it may be read and written remotely: a receiver on
+// this machine maps all of the allocation and copies them out of it. The handle
+// must be unmapped before the context is closed.
 func (c *Context) MemMap(p MemMapParams) (*Memory, error) {
 	empty, err := p.check()
 	if err != nil {
@@ -184,10 +185,25 @@ func (c *Context) MemMap(p MemMapParams) (*Memory, error) {
 	return m, nil
 }
 
+// Register registers b, which belongs to the caller and is pinned until Close: MemMap
+// with a buffer. prot 0 is ProtAll.
+func (c *Context) Register(b []byte, prot MemProt) (*Memory, error) {
+	if b == nil {
+		b = []byte{} // nothing to register is an empty handle
+	}
+	return c.MemMap(MemMapParams{Buffer: b, Prot: prot})
+}
+
+// Alloc allocates at least n bytes that peers can access: MemMap with MemMapAllocate.
+// prot 0 is ProtAll.
+func (c *Context) Alloc(n int, prot MemProt) (*Memory, error) {
+	return c.MemMap(MemMapParams{Length: n, Flags: MemMapAllocate, Prot: prot})
+}
+
 // keyForMessages packs the key that messages out of the memory carry, if it is of
 // a domain whose memory peers can map.
 func (m *Memory) keyForMessages() {
-	if m.owner < 0 || m.ctx.mds[m.owner].md.Attr().Flags&uct.MDFlagRkeyPtr == 0 {
+	if m.owner < 0 || m.ctx.mds[m.owner].md.Attr().Flags&uct.MDFlagRkeyPtr == 0 || !m.packs(m.owner) {
 		return
 	}
 	key, err := m.ctx.mds[m.owner].md.AppendKey(nil, m.handles[m.owner])

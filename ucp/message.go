@@ -54,6 +54,8 @@ func (f *messageForm) fragment(r *Request) *packetForm {
 // sendMessage is the operation of sending a message of any form.
 type sendMessage struct{}
 
+func (sendMessage) name() string { return "send" }
+
 // choose looks the protocol up. A message in memory that the peer may map, and
 // that is offered, keeps that in place.
 func (sendMessage) choose(r *Request) (protocol, error) {

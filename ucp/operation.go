@@ -17,6 +17,8 @@ import "github.com/ucx-go/ucx/ucs"
 
 // operation is a kind of operation that users start.
 type operation interface {
+	name() string
+
 	// choose returns the protocol for a described request, and takes what that
 	// needs from the start. An error ends the request.
 	choose(r *Request) (protocol, error)
@@ -194,6 +196,26 @@ func (w *Worker) endMoves(ep *Endpoint, err error) {
 			r.list.remove(r)
 			r.abort(err)
 			next = w.dispatched.head // callbacks may have changed the list
+		}
+		r = next
+	}
+}
+
+// end ends all requests with err, oldest first. Callbacks run.
+func (l *requestList) end(err error) {
+	for r := l.pop(); r != nil; r = l.pop() {
+		r.abort(err)
+	}
+}
+
+// endOf ends those of one endpoint.
+func (l *requestList) endOf(ep *Endpoint, err error) {
+	for r := l.head; r != nil; {
+		next := r.next
+		if r.ep == ep {
+			l.remove(r)
+			r.abort(err)
+			next = l.head // callbacks may have changed the list
 		}
 		r = next
 	}

@@ -125,8 +125,8 @@ func TestBlockingInCallback(t *testing.T) {
 	v := newVictim(t)
 	var sendErr, recvErr error
 	r, err := v.TagRecv(1, FullMask, nil, &RequestParams{OnTagRecv: func(r *Request, _ error, _ TagRecvInfo, _ any) {
-		sendErr = v.ep.Send(t.Context(), 2, nil)
-		_, recvErr = v.Recv(t.Context(), 3, FullMask, nil)
+		sendErr = v.ep.TagSendWait(t.Context(), 2, nil)
+		_, recvErr = v.TagRecvWait(t.Context(), 3, FullMask, nil)
 		r.Free()
 	}})
 	if err != nil || r == nil {
@@ -140,13 +140,13 @@ func TestBlockingInCallback(t *testing.T) {
 	if !errors.Is(sendErr, ucs.ErrInvalidParam) || !errors.Is(recvErr, ucs.ErrInvalidParam) {
 		t.Errorf("send: %v, receive: %v", sendErr, recvErr)
 	}
-	if _, _, found := v.TagProbe(2, FullMask, false); found {
+	if _, found := v.TagPeek(2, FullMask); found {
 		t.Error("the message was sent all the same")
 	}
 	if _, err := v.ep.TagSend(3, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, found := v.TagProbe(3, FullMask, false); !found {
+	if _, found := v.TagPeek(3, FullMask); !found {
 		t.Error("a receive that nobody waits for took the message")
 	}
 }

@@ -9,10 +9,10 @@ import (
 
 // Request is an operation in flight. It belongs to its worker's goroutine.
 //
-// A request the library made goes back to the worker by Free, or by Wait, which
-// frees it; one that is never freed is left to the garbage collector. After
-// Free the request must not be used. All methods accept nil, which stands for an
-// operation that was done in its call.
+// A request the library made goes back to the worker by Free, for another
+// operation; one that is never freed is left to the garbage collector. What it
+// tells is there until then. After Free the request must not be used. All methods
+// accept nil, which stands for an operation that was done in its call.
 type Request struct {
 	// Private is the application's. ContextParams.RequestInit may set it once
 	// per request object; the library does not touch it.

@@ -20,7 +20,7 @@ func (r *Request) Query() (RequestAttr, error) {
 	switch {
 	case r.proto != nil && r.ep != nil:
 		a.Info = r.protocolName() + " " + r.ep.laneName(int(r.lane))
-	case r.proto != nil:
+	case r.proto != nil || r.op != nil:
 		a.Info = r.protocolName()
 	case r.state&stateRecv != 0:
 		a.Info = "tag receive"
@@ -28,9 +28,15 @@ func (r *Request) Query() (RequestAttr, error) {
 	return a, nil
 }
 
-// protocolName names what carries out a request, for people.
+// protocolName names what carries out a request, or before that is decided the
+// operation, for people.
 func (r *Request) protocolName() string {
-	name := r.proto.about().name
+	var name string
+	if r.proto != nil {
+		name = r.proto.about().name
+	} else {
+		name = r.op.name()
+	}
 	switch {
 	case r.state&stateRecv != 0:
 		return "tag " + name
@@ -42,7 +48,7 @@ func (r *Request) protocolName() string {
 
 // String names the protocol that a transport works for, in traces.
 func (h *hooks) String() string {
-	if h.proto == nil {
+	if h.proto == nil && h.op == nil {
 		return ""
 	}
 	return (*Request)(h).protocolName()

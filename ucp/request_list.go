@@ -50,23 +50,3 @@ func (l *requestList) pop() *Request {
 	}
 	return r
 }
-
-// end ends all requests with err, oldest first. Callbacks run.
-func (l *requestList) end(err error) {
-	for r := l.pop(); r != nil; r = l.pop() {
-		r.abort(err)
-	}
-}
-
-// endOf ends those of one endpoint.
-func (l *requestList) endOf(ep *Endpoint, err error) {
-	for r := l.head; r != nil; {
-		next := r.next
-		if r.ep == ep {
-			l.remove(r)
-			r.abort(err)
-			next = l.head // callbacks may have changed the list
-		}
-		r = next
-	}
-}

@@ -1,6 +1,9 @@
 package ucp
 
-import "github.com/ucx-go/ucx/ucs"
+import (
+	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/ucs"
+)
 
 // getRequest takes a request from the worker's free list, or makes one. At rest
 // a request's completion counts one operation and holds no error, and it refers
@@ -38,6 +41,10 @@ func (r *Request) attach() {
 	r.comp.Err = nil
 }
 
+// recycleRequests is off in race builds: a request used after Free is then
+// always found out, instead of corrupting the operation that got the object.
+const recycleRequests = !race.Enabled
+
 // putRequest takes a finished request back. What it refers to is dropped here,
 // so the free list keeps nothing of the user's alive.
 func (w *Worker) putRequest(r *Request) {
@@ -67,15 +74,12 @@ func (w *Worker) recycle(r *Request) {
 }
 
 // useRequest returns the object for an operation: the user's own or one of the
-// library, with the parameters that all operations share.
+// library, with the parameters that all operations share. They were checked.
 func (w *Worker) useRequest(p *RequestParams) (*Request, error) {
 	if p == nil {
 		r := w.getRequest()
 		r.state, r.mode = stateInCall, 0
 		return r, nil
-	}
-	if err := p.check(); err != nil {
-		return nil, err
 	}
 	var r *Request
 	if p.Request == nil {
@@ -90,11 +94,11 @@ func (w *Worker) useRequest(p *RequestParams) (*Request, error) {
 			mem: r.mem, offer: r.offer, fetch: r.fetch, access: r.access, iov: r.iov}
 		r.attach()
 	}
-	if p.Attr&OpNoImmediate != 0 {
+	if p.Flags&OpNoImmediate != 0 {
 		r.state |= stateNoImm
 	}
 	r.state |= stateParams
-	r.mode = sendMode(p.Attr)
+	r.mode = sendMode(p.Flags)
 	r.onSend, r.onTagRecv, r.userData = p.OnSend, p.OnTagRecv, p.UserData
 	return r, nil
 }

@@ -34,6 +34,12 @@ func (rmaFamily) handlers(w *Worker) []handler {
 	return list
 }
 
+// What belongs to the calls.
+var (
+	callPut = callRule{"a put", opFlagsAll, paramBuffer | paramOnSend | paramMemoryType | paramMemory}
+	callGet = callRule{"a get", accessFlags, paramBuffer | paramOnSend | paramMemoryType | paramMemory}
+)
+
 // rmaState is what a worker keeps for one-sided operations.
 type rmaState struct {
 	keys    *Rkey // open ones
@@ -71,7 +77,7 @@ type accessState struct {
 // ends the operation, where the transport knows, or the connection.
 func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	if key != nil && len(buf) <= key.shortPut && raddr+uint64(len(buf)) > raddr && key.ep == ep && ep.ready() &&
-		(p == nil || p.plain() && p.Memory == nil) {
+		(p == nil || p.plainSend()) {
 		way := key.putShort
 		switch err := ep.lanes[way.lane].remote.PutShort(buf, raddr, way.key); err {
 		case nil:
@@ -83,13 +89,13 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 			return nil, err
 		}
 	}
-	r, err := ep.describeAccess(buf, raddr, key, p, true)
+	r, err := ep.describeAccess(&callPut, buf, raddr, key, p)
 	if err != nil || r.data.length == 0 {
 		return ep.accessNothing(r, err)
 	}
 	ep.w.stats.Puts++
 	r.op = putOperation{}
-	if p != nil && p.Attr&OpForceImmediate != 0 {
+	if p != nil && p.Flags&OpForceImmediate != 0 {
 		return ep.putNow(r)
 	}
 	ep.submit(r)
@@ -98,6 +104,8 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 
 // putOperation is the operation of writing to the peer's memory.
 type putOperation struct{}
+
+func (putOperation) name() string { return "put" }
 
 func (putOperation) choose(r *Request) (protocol, error) {
 	k := r.access.key
@@ -125,17 +133,14 @@ func (putOperation) choose(r *Request) (protocol, error) {
 // it always gives ucs.ErrNoResource, into a generic datatype, as with every
 // release of C, ucs.ErrUnsupported.
 func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
-	if p != nil && p.Attr&OpForceImmediate != 0 {
-		return nil, ucs.ErrNoResource
-	}
 	if key != nil && len(buf) <= key.shortGet && raddr+uint64(len(buf)) > raddr && key.ep == ep && ep.ready() &&
-		(p == nil || p.plain() && p.Memory == nil) {
+		(p == nil || p.plainSend()) {
 		r, err := ep.getDirect(buf, raddr, key, p)
 		if err != ucs.ErrNoResource {
 			return r, err
 		}
 	}
-	r, err := ep.describeAccess(buf, raddr, key, p, false)
+	r, err := ep.describeAccess(&callGet, buf, raddr, key, p)
 	if err != nil || r.data.length == 0 {
 		return ep.accessNothing(r, err)
 	}
@@ -147,6 +152,8 @@ func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 
 // getOperation is the operation of reading the peer's memory.
 type getOperation struct{}
+
+func (getOperation) name() string { return "get" }
 
 func (getOperation) choose(r *Request) (protocol, error) {
 	k := r.access.key
@@ -217,8 +224,14 @@ func (r *Request) target(ep *Endpoint, key *Rkey, addr uint64) *accessState {
 }
 
 // describeAccess checks the parameters of a put or get and makes its request.
-func (ep *Endpoint) describeAccess(buf []byte, raddr uint64, key *Rkey, p *RequestParams, send bool) (*Request, error) {
+func (ep *Endpoint) describeAccess(c *callRule, buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	w := ep.w
+	if err := c.check(buf, p); err != nil {
+		return nil, err
+	}
+	if c == &callGet && p != nil && p.Flags&OpForceImmediate != 0 {
+		return nil, ucs.ErrNoResource
+	}
 	if w.ctx.params.Features&FeatureRMA == 0 || !key.opens(ep) {
 		return nil, ucs.ErrInvalidParam
 	}
@@ -233,15 +246,15 @@ func (ep *Endpoint) describeAccess(buf []byte, raddr uint64, key *Rkey, p *Reque
 		p = &noParams
 	}
 	switch {
-	case send:
+	case c == &callPut:
 		err = r.data.initSend(buf, &p.Buffer)
 	case p.Buffer.class == DatatypeGeneric:
 		err = fmt.Errorf("ucp: get into a generic datatype: %w", ucs.ErrUnsupported)
 	default:
 		err = r.data.initRecv(buf, &p.Buffer)
 	}
-	if err == nil && p.Memory != nil && !p.Memory.covers(w.ctx, &r.data) {
-		err = fmt.Errorf("ucp: the buffer is not in the memory given with it: %w", ucs.ErrInvalidParam)
+	if err == nil {
+		err = p.checkMemory(w.ctx, &r.data)
 	}
 	if err == nil && raddr+uint64(r.data.length) < raddr {
 		err = fmt.Errorf("ucp: %d bytes at %#x: %w", r.data.length, raddr, ucs.ErrInvalidAddr)

@@ -52,30 +52,70 @@ func (w *Worker) Fence() error {
 	return first
 }
 
-// fence orders the operations of an endpoint. One connection keeps its order by
-// itself, or needs a word of the transport's; of several, and of writes that
-// messages may overtake, those before must be done first. What waits has not been
-// decided about: it may need any lane.
+// fence orders the operations of an endpoint: at once, or if operations wait, whose
+// ways are not known yet, behind them.
 func (ep *Endpoint) fence() error {
-	f := ep.rma
-	strong := ep.waiting.head != nil
-	if !strong && !f.direct && !f.messages {
-		return nil
+	if ep.waiting.head == nil && !ep.fenceNeedsFlush() {
+		return ep.fenceLane()
 	}
-	strong = strong || len(ep.lanes) > 1 || f.copies.busy()
-	for i := range ep.lanes {
-		a := ep.lanes[i].iface.attr
-		strong = strong || f.direct && !a.Flags.Has(uct.IfacePutAMOrder)
-	}
-	if !strong {
-		// What waits in the lane's queue keeps its order anyway.
-		if err := ep.ue.Fence(); err != nil && err != ucs.ErrNoResource {
-			return err
-		}
-		return nil
-	}
-	r := ep.control(fence{})
-	r.step = 0
+	r := ep.control(nil)
+	r.op, r.step = fenceOperation{}, 0
 	ep.submit(r)
+	return nil
+}
+
+// fenceOperation is a fence whose turn has to come.
+type fenceOperation struct{}
+
+func (fenceOperation) name() string { return "fence" }
+
+func (fenceOperation) choose(r *Request) (protocol, error) {
+	if r.ep.fenceNeedsFlush() {
+		return fence{}, nil
+	}
+	return plainFence{}, nil
+}
+
+// plainFence is a fence that takes a word to the transport.
+type plainFence struct{ basics }
+
+func (plainFence) about() protocolInfo { return protocolInfo{name: "fence", kind: kindFlush} }
+
+func (plainFence) progress(r *Request) error {
+	err := r.ep.fenceLane()
+	if err == nil {
+		r.finish(nil)
+	}
+	return err
+}
+
+// fenceNeedsFlush reports whether what was started before must be done before
+// anything else starts: several connections keep no order, nor do writes that
+// messages may overtake.
+func (ep *Endpoint) fenceNeedsFlush() bool {
+	f := ep.flow()
+	if !f.direct && !f.messages {
+		return false
+	}
+	if len(ep.lanes) > 1 || f.copies.busy() {
+		return true
+	}
+	for i := range ep.lanes {
+		if f.direct && !ep.lanes[i].iface.attr.Flags.Has(uct.IfacePutAMOrder) {
+			return true
+		}
+	}
+	return false
+}
+
+// fenceLane orders what was started on the one connection there is. What waits in
+// its queue keeps its order anyway.
+func (ep *Endpoint) fenceLane() error {
+	if f := ep.rma; !f.direct && !f.messages {
+		return nil
+	}
+	if err := ep.ue.Fence(); err != nil && err != ucs.ErrNoResource {
+		return err
+	}
 	return nil
 }

@@ -2,7 +2,6 @@ package ucp
 
 import (
 	"github.com/ucx-go/ucx/proto"
-	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -53,52 +52,6 @@ func (rndvFamily) explain(_ *Endpoint, c *epConfig) []proto.TableInfo {
 
 // closed unmaps what is mapped of the peer's memory.
 func (rndvFamily) closed(ep *Endpoint) { ep.w.forgetAttachments(ep) }
-
-// emptyRkey is the packed key of host memory without domains.
-var emptyRkey = func() []byte { k := proto.NewRkey(ucs.MemoryHost.Wire()); return k.Append(nil) }()
-
-// ackState is what the end of a rendezvous says.
-type ackState struct {
-	size   int // bytes that it is about
-	status ucs.Status
-}
-
-// rndvATS tells the sender of a rendezvous message that we are done with it;
-// rndvATP the receiver that the data is there or will not come.
-type (
-	rndvATS struct{ basics }
-	rndvATP struct{ basics }
-)
-
-func (rndvATS) about() protocolInfo { return protocolInfo{name: "rndv ats"} }
-func (rndvATP) about() protocolInfo { return protocolInfo{name: "rndv atp"} }
-
-func (rndvATS) progress(r *Request) error { return r.sendControl(proto.IDRndvATS, 0) }
-func (rndvATP) progress(r *Request) error { return r.sendControl(proto.IDRndvATP, 0) }
-
-func (rndvATS) pack(r *Request, dst []byte) int { return r.packAck(dst) }
-func (rndvATP) pack(r *Request, dst []byte) int { return r.packAck(dst) }
-
-func (r *Request) packAck(dst []byte) int {
-	return proto.RndvAck{ReqID: proto.RequestID(r.peerID), Status: r.ack.status, Size: r.ack.size, HasSize: true}.Put(dst)
-}
-
-// sendATS ends a rendezvous of the peer's with the data taken, not wanted, or, by
-// status, not to be had.
-func (ep *Endpoint) sendATS(req proto.RequestID, size int, status ucs.Status) {
-	ep.sendAck(rndvATS{}, req, size, status)
-}
-
-// sendAbort ends a rendezvous of ours with size bytes missing.
-func (ep *Endpoint) sendAbort(req proto.RequestID, size int) {
-	ep.sendAck(rndvATP{}, req, size, ucs.ErrCanceled)
-}
-
-func (ep *Endpoint) sendAck(p protocol, req proto.RequestID, size int, status ucs.Status) {
-	r := ep.control(p)
-	r.peerID, r.ack = uint64(req), ackState{size, status}
-	r.run()
-}
 
 // rndvState is what a worker keeps for rendezvous.
 type rndvState struct {

@@ -3,9 +3,12 @@ package ucp
 import (
 	"fmt"
 
+	"go.uber.org/zap"
+
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/rangeset"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -40,8 +43,7 @@ func (w *Worker) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	}
 	take := w.rndv.offers[h.Op]
 	if take == nil { // of a family that the context was made without
-		w.stats.Dropped++
-		ep.sendATS(h.ReqID, h.Size, ucs.ErrUnsupported)
+		ep.refuseOffer(&h)
 		return nil
 	}
 	key, rest, err := h.SplitRTS(tail)
@@ -55,6 +57,16 @@ func (w *Worker) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		return w.malformed(err)
 	}
 	return take(src, h, key, rest)
+}
+
+// refuseOffer answers an offer of a kind that nobody here receives: its sender would
+// wait for ever. C ends the sender's request with the status of the ATS
+// (ucp_proto_rndv_ats_handler in src/ucp/rndv/rndv_ats.c).
+func (ep *Endpoint) refuseOffer(h *proto.RndvRTS) {
+	ep.w.stats.Dropped++
+	log.Debug("offer of an operation that nobody receives here", zap.String("endpoint", ep.describe()),
+		zap.Int("bytes", h.Size), zap.Uint8("operation", uint8(h.Op)))
+	ep.sendATS(h.ReqID, h.Size, ucs.ErrUnsupported)
 }
 
 // fetch gets the data of an offer that was matched. key is the packed key that

@@ -119,7 +119,7 @@ func TestSenderDiesMidMessage(t *testing.T) {
 			if r != nil && (!r.Done() || !errors.Is(r.Err(), ucs.ErrConnectionReset)) {
 				t.Errorf("the receive: done %v, %v", r.Done(), r.Err())
 			}
-			if _, _, found := v.TagProbe(1, FullMask, false); found {
+			if _, found := v.TagPeek(1, FullMask); found {
 				t.Error("a message that cannot be received is found")
 			}
 			if v.Stats().Abandoned != 1 {
@@ -133,7 +133,7 @@ func TestSenderDiesMidMessage(t *testing.T) {
 // post posts a receive.
 func (v *victim) post(tag Tag, n int) *Request {
 	v.Helper()
-	r, err := v.TagRecv(tag, FullMask, make([]byte, n), &RequestParams{Attr: OpNoImmediate})
+	r, err := v.TagRecv(tag, FullMask, make([]byte, n), &RequestParams{Flags: OpNoImmediate})
 	if err != nil {
 		v.Fatal(err)
 	}
@@ -146,13 +146,13 @@ func TestProbedMessageDies(t *testing.T) {
 	v := newVictim(t)
 	c := newConn()
 	v.handle(v.onEagerFirst, c, first(1, 7, 100, make([]byte, 40)))
-	m, _, found := v.TagProbe(1, FullMask, true)
+	m, found := v.TagTake(1, FullMask)
 	if !found {
 		t.Fatal("the message is not found")
 	}
 	c.Gone()
 	v.passOrphanTime()
-	r, err := v.TagMessageRecv(m, make([]byte, 100), &RequestParams{Attr: OpNoImmediate})
+	r, err := m.Recv(make([]byte, 100), &RequestParams{Flags: OpNoImmediate})
 	if err != nil || !r.Done() || !errors.Is(r.Err(), ucs.ErrConnectionReset) {
 		t.Errorf("receiving it: %v, %v", err, r.Err())
 	}
@@ -277,7 +277,7 @@ func TestHogGivesWay(t *testing.T) {
 		t.Fatalf("dropped: %v and %v", hog.dropped, modest.dropped)
 	}
 	for tag, want := range map[Tag]bool{1: true, 2: false, 3: false} {
-		if _, _, found := v.TagProbe(tag, FullMask, false); found != want {
+		if _, found := v.TagPeek(tag, FullMask); found != want {
 			t.Errorf("messages with tag %d: found %v", tag, found)
 		}
 	}
@@ -322,7 +322,7 @@ func TestEvictedWhileAdding(t *testing.T) {
 		if hog.dropped == nil {
 			t.Error("the hog was not dropped: the test tests nothing")
 		}
-		if _, _, found := v.TagProbe(1, FullMask, false); found {
+		if _, found := v.TagPeek(1, FullMask); found {
 			t.Error("a message that lost its beginning is found")
 		}
 		v.passOrphanTime()

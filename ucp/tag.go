@@ -21,11 +21,18 @@ func (tagFamily) handlers(w *Worker) []handler {
 	}
 }
 
+// What belongs to the calls.
+var (
+	callTagSend = callRule{"a tagged send", opFlagsAll, paramBuffer | paramOnSend | paramMemoryType | paramMemory}
+	callTagRecv = callRule{"a tagged receive", accessFlags, paramBuffer | paramOnTagRecv | paramTagInfo | paramMemoryType}
+)
+
 // tagState is what a worker keeps for tagged messages.
 type tagState struct {
 	tagMatcher
-	on   bool          // they may be used
-	free []*TagMessage // idle objects
+	on    bool          // they may be used
+	taken messageList   // messages in the hands of the user
+	free  []*TagMessage // idle objects
 }
 
 func (tagFamily) start(w *Worker) { w.tag.on = true }

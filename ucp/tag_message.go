@@ -15,8 +15,8 @@ const (
 	messageOrphan                    // fragments whose first one has not arrived
 )
 
-// TagMessage is a message that arrived before a receive was posted for it.
-// Worker.TagProbe hands one out.
+// TagMessage is a message that arrived before a receive was posted for it, and that
+// Worker.TagTake has handed out. It belongs to its worker's goroutine.
 type TagMessage struct {
 	w    *Worker
 	from *source // which pays for it
@@ -35,7 +35,7 @@ type TagMessage struct {
 	epID  proto.EndpointID // the endpoint of ours that leads to the sender
 	reqID proto.RequestID  // the sender's request
 
-	removed bool // handed out by a probe
+	removed bool // in the hands of the user
 	links   [2]messageLinks
 	buf     []byte // pooled memory behind data
 	inline  [inlineBytes]byte
@@ -43,9 +43,6 @@ type TagMessage struct {
 
 // inlineBytes is the longest message kept in the message object itself.
 const inlineBytes = 64
-
-// Info returns the sender's tag and the length of the whole message.
-func (d *TagMessage) Info() TagRecvInfo { return TagRecvInfo{SenderTag: d.tag, Length: d.total} }
 
 // newMessage takes a message object from the worker's free list.
 func (w *Worker) newMessage(from *source, tag Tag, kind messageKind, total int) *TagMessage {
@@ -147,10 +144,18 @@ func (w *Worker) discardMessage(d *TagMessage) {
 	w.putMessage(d)
 }
 
-// dropMessages gives up the messages nobody has received. Some are kept in
+// dropMessages gives up the messages nobody has received, those that were taken
+// too. Some are kept in
 // memory of a transport, which must have it back before it is closed.
 func (w *Worker) dropMessages() {
 	for d := w.tag.oldest(); d != nil; d = w.tag.oldest() {
 		w.discardMessage(d)
+	}
+	for d := w.tag.taken.head; d != nil; d = w.tag.taken.head {
+		w.release(d)
+		if a := d.assembly; a != nil {
+			w.discard(a)
+		}
+		w.putMessage(d)
 	}
 }

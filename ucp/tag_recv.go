@@ -16,7 +16,7 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 		return nil, ucs.ErrInvalidParam
 	}
 	d := w.tag.findUnexpected(tag, mask)
-	if p != nil && !p.plain() || d != nil && d.kind != messageEager {
+	if p != nil && !p.plainRecv() || d != nil && d.kind != messageEager {
 		return w.tagRecv(tag, mask, buf, p, d)
 	}
 	w.stats.TagRecvs++
@@ -61,7 +61,7 @@ func (w *Worker) tagRecv(tag, mask Tag, buf []byte, p *RequestParams, d *TagMess
 		return nil, err
 	}
 	r.tag, r.mask = tag, mask
-	if p != nil && p.Attr&OpForceImmediate != 0 && (d == nil || d.kind != messageEager) {
+	if p != nil && p.Flags&OpForceImmediate != 0 && (d == nil || d.kind != messageEager) {
 		w.dropRequest(r)
 		return nil, ucs.ErrNoResource
 	}
@@ -99,48 +99,13 @@ func (w *Worker) cancelReceives() {
 	}
 }
 
-// TagProbe looks for a message that has arrived, without progress, and returns
-// the full length even if parts are still on the way. With remove the message
-// is taken out: it must be received with TagMessageRecv, once. Without remove
-// the message is only an indication and cannot be received.
-func (w *Worker) TagProbe(tag, mask Tag, remove bool) (*TagMessage, TagRecvInfo, bool) {
-	if !w.tag.on {
-		return nil, TagRecvInfo{}, false
-	}
-	d := w.tag.findUnexpected(tag, mask)
-	if d == nil {
-		return nil, TagRecvInfo{}, false
-	}
-	if remove {
-		w.tag.removeUnexpected(d)
-		d.removed = true
-	}
-	return d, d.Info(), true
-}
-
-// TagMessageRecv receives a message that TagProbe took out.
-func (w *Worker) TagMessageRecv(m *TagMessage, buf []byte, p *RequestParams) (*Request, error) {
-	if m == nil || m.w != w || !m.removed {
-		return nil, ucs.ErrInvalidParam
-	}
-	if p != nil && p.Attr&OpForceImmediate != 0 && m.kind != messageEager {
-		return nil, ucs.ErrNoResource
-	}
-	r, err := w.startRecv(buf, p)
-	if err != nil {
-		return nil, err
-	}
-	r.tag, r.mask = m.tag, FullMask
-	w.stats.TagRecvs++
-	m.removed = false
-	w.receive(r, m)
-	return r.recvResult(p)
-}
-
 // startRecv makes the request of a receive.
 func (w *Worker) startRecv(buf []byte, p *RequestParams) (*Request, error) {
 	if !w.tag.on {
 		return nil, ucs.ErrInvalidParam
+	}
+	if err := callTagRecv.check(buf, p); err != nil {
+		return nil, err
 	}
 	r, err := w.useRequest(p)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // reused, not that the receiver has it. Messages of one endpoint that match the
 // same receive are received in the order they were sent.
 func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
-	if len(buf) > ep.short || p != nil && !p.plain() {
+	if len(buf) > ep.short || p != nil && !p.plainSend() {
 		return ep.tagSend(tag, buf, p, &tagForm, 0)
 	}
 	w := ep.w
@@ -49,6 +49,9 @@ func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, form *message
 	if err := ep.usable(); err != nil {
 		return nil, err
 	}
+	if err := callTagSend.check(buf, p); err != nil {
+		return nil, err
+	}
 	r, err := w.useRequest(p)
 	if err != nil {
 		return nil, err
@@ -57,10 +60,14 @@ func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, form *message
 	if p == nil {
 		p = &noParams
 	}
-	if err := r.data.initSend(buf, &p.Buffer); err != nil {
+	err = r.data.initSend(buf, &p.Buffer)
+	if err == nil {
+		err = p.checkMemory(w.ctx, &r.data)
+	}
+	if err != nil {
 		w.dropRequest(r)
 		return nil, err
 	}
 	r.give(p.Memory)
-	return ep.sendMessage(r, form, p.Attr)
+	return ep.sendMessage(r, form, p.Flags)
 }

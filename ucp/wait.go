@@ -15,14 +15,14 @@ const (
 	yieldRounds = 32
 )
 
-// Wait progresses the worker until the operation has finished, frees the request
-// and returns the result. When ctx ends first the operation is canceled if it
-// can be: the error then matches ucs.ErrCanceled and the context's error, and
-// the request is freed. If it cannot, Wait returns the context's error alone:
-// the request is still in flight, its buffer stays the library's until Done, and
-// Wait may be called again. A request of the user's is not freed. Inside a
-// callback, or while another goroutine waits on the worker, Wait is refused and
-// leaves the request as it is.
+// Wait progresses the worker until the operation has finished and returns the
+// result. What the request tells can be read until Free, which is optional, and
+// after which the object serves another operation. When ctx ends first the
+// operation is canceled if it can be: the error then matches ucs.ErrCanceled and
+// the context's error. If it cannot, Wait returns the context's error alone: the
+// request is still in flight, its buffer stays the library's until Done, and Wait
+// may be called again. Inside a callback, or while another goroutine waits on the
+// worker, Wait is refused and leaves the request as it is.
 func (r *Request) Wait(ctx context.Context) error {
 	if r == nil {
 		return nil
@@ -51,13 +51,10 @@ func (r *Request) await(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if r.err == ucs.ErrCanceled {
-			r.Free()
 			return fmt.Errorf("ucp: %w: %w", ucs.ErrCanceled, context.Cause(ctx))
 		}
 	}
-	err := r.err
-	r.Free()
-	return err
+	return r.err
 }
 
 // Run progresses the worker, sleeping while there is nothing to do, until ctx
@@ -108,54 +105,6 @@ func (w *Worker) progressUntil(ctx context.Context, r *Request) error {
 			idle = 0
 		}
 	}
-}
-
-// Send sends a tagged message and waits until buf may be reused. If ctx ends
-// before that it returns its error and buf stays the library's until the
-// endpoint is closed.
-func (ep *Endpoint) Send(ctx context.Context, tag Tag, buf []byte) error {
-	// Before anything is started: an error must not leave a message behind.
-	if err := ep.w.enterWait(); err != nil {
-		return err
-	}
-	defer ep.w.leaveWait()
-	req, err := ep.TagSend(tag, buf, nil)
-	if err != nil || req == nil {
-		return err
-	}
-	return req.awaitUnseen(ctx)
-}
-
-// Recv receives a tagged message and waits for it. If ctx ends before a message
-// has matched, nothing is received and buf is the caller's again: the error
-// matches ucs.ErrCanceled. If a message is arriving by then, the error is the
-// context's alone and buf stays the library's until the worker is closed.
-func (w *Worker) Recv(ctx context.Context, tag, mask Tag, buf []byte) (TagRecvInfo, error) {
-	if err := w.enterWait(); err != nil {
-		return TagRecvInfo{}, err
-	}
-	defer w.leaveWait()
-	var info TagRecvInfo
-	p := RequestParams{TagInfo: &info}
-	req, err := w.TagRecv(tag, mask, buf, &p)
-	if err != nil || req == nil {
-		return info, err
-	}
-	if err := w.progressUntil(ctx, req); err == nil {
-		info, err = req.TagRecvInfo()
-		req.Free()
-		return info, err
-	}
-	return TagRecvInfo{}, req.awaitUnseen(ctx)
-}
-
-// awaitUnseen is await for a request that the caller will not see.
-func (r *Request) awaitUnseen(ctx context.Context) error {
-	err := r.await(ctx)
-	if err != nil && err == ctx.Err() {
-		r.Free()
-	}
-	return err
 }
 
 // Close flushes the endpoint and releases it. If ctx ends before the flush is

@@ -129,7 +129,8 @@ func (w *Worker) arm() error {
 }
 
 // Signal makes the event descriptor readable, or lets Wait return. Any goroutine
-// may call it at any time, also on a closed worker, where it does nothing.
+// may call it at any time. On a closed worker it is ucs.ErrInvalidParam, as it is
+// without FeatureWakeup.
 func (w *Worker) Signal() error {
 	if w.ctx.params.Features&FeatureWakeup == 0 {
 		return ucs.ErrInvalidParam

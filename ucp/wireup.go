@@ -16,16 +16,12 @@ import (
 // needs the peer's id. The messages go over lanes of their own (laneMap.wireupLane)
 // and come over any connection of the peer, in any order with data.
 
-// wireupFamily is how the two sides of an endpoint get to know each other, and find
-// out that the other one has gone.
+// wireupFamily is how the two sides of an endpoint get to know each other.
 type wireupFamily struct{ noFamily }
 
 func (wireupFamily) about() familyInfo { return familyInfo{name: "wireup"} }
 
 func (wireupFamily) handlers(w *Worker) []handler { return []handler{{proto.IDWireup, w.onWireup}} }
-
-// opened looks after the endpoint's peer from now on.
-func (wireupFamily) opened(ep *Endpoint) { ep.w.watch() }
 
 // closed forgets who opened the endpoint, and that it waits for a counterpart.
 func (wireupFamily) closed(ep *Endpoint) {

@@ -97,6 +97,8 @@ type Worker struct {
 	inProgress  bool
 	closed      bool
 	blockedCall atomic.Bool // a call that waits is under way
+	waitInfo    TagRecvInfo // of a receive that is waited for
+	waitWord    []byte      // the same, results of atomic operations
 }
 
 // iface is an open transport resource of a worker.

@@ -82,7 +82,8 @@ func (d *AMDesc) Release() { d.Owner.ReleaseDesc(d) }
 // SendFlags modify a send.
 type SendFlags uint8
 
-// Send flags.
+// Send flags. Those that C UCX has carry its numbers (uct_msg_flags), those that
+// only this library has are counted from above.
 const (
 	// SendSignaled asks for an EventRecvSig at the receiver.
 	SendSignaled SendFlags = 1 << 0
@@ -91,5 +92,5 @@ const (
 	// handed over in the call, or the call returns ucs.ErrNoResource. Of a message
 	// that could be handed over in part the rest follows as soon as possible; the
 	// result is ucs.InProgress then.
-	SendNow SendFlags = 1 << 1
+	SendNow SendFlags = 1 << 7
 )

@@ -21,13 +21,15 @@ func TestNumbersOfC(t *testing.T) {
 		{"cma", uint64(IfacePending | IfacePutZcopy | IfaceGetZcopy | IfaceErrHandlePeerFail | IfaceEpCheck |
 			IfaceConnectToIface), 0x1c000000448},
 		{"events of tcp", uint64(EventSendComp | EventRecv | EventFD), 0xb},
-		{"events of cma", uint64(EventSendComp | EventRecv | EventAsyncCB), 0x13},
+		{"events of cma, and a callback", uint64(EventSendComp | EventRecv | EventAsyncCB), 0x13},
 		{"domain of self", uint64(MDFlagRegister | MDFlagNeedRkey), 0xa},
 		{"domain of posix", uint64(MDFlagAlloc | MDFlagNeedRkey | MDFlagFixed | MDFlagRkeyPtr), 0x69},
 		{"tag offload", uint64(IfaceTagEagerShort | IfaceTagEagerBcopy | IfaceTagEagerZcopy | IfaceTagRndvZcopy), 0xf << 50},
 		{"cswap", uint64(AtomicCSwap), 5},
 		{"loopback", uint64(DeviceSelf), 3},
 		{"access", uint64(AccessAll), 0x3e0},
+		{"signaled", uint64(SendSignaled), 1},
+		{"what SendNow shares with the flags of C for a send", uint64(SendNow & 3), 0},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %#x, C has %#x", c.name, c.got, c.want)

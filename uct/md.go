@@ -65,6 +65,15 @@ type RkeyChecker interface {
 	RkeyAbandoned(key *Rkey) bool
 }
 
+// Revoker is a MemoryDomain whose peers access memory by themselves and look
+// whether they still may. Any goroutine may call it.
+type Revoker interface {
+	// Revoke refuses what peers start from now on with unpacked keys of an
+	// allocation. What they are doing goes on, and so does RkeyPtr; only
+	// Deregister frees the memory, and revokes access if that was not done before.
+	Revoke(m MemHandle)
+}
+
 // MDAttr describes a memory domain.
 type MDAttr struct {
 	Component      string

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -201,7 +202,7 @@ func TestPendingQueueAddTwicePanics(t *testing.T) {
 }
 
 func TestPendingQueueDoesNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	var q PendingQueue

@@ -52,6 +52,7 @@ func showUCP(w io.Writer, o *options) (err error) {
 		Name:               "ucx_info",
 	}, cfg)
 	if err != nil {
+		fmt.Fprintln(w, "<Failed to create UCP context>") // as C; why comes to stderr
 		return err
 	}
 	defer func() { err = errors.Join(err, ctx.Close()) }()

@@ -84,7 +84,7 @@ func TestUCPAsC(t *testing.T) {
 			recent := strings.Contains(ofTool(t, tool, "-d -t self"), "memory types:")
 			for _, args := range []string{
 				"-m 1M -u r", "-m 64k -u ta -D net", "-p -u tr", "-p -u tr -D shm", "-w -u t", "-w -u ra", "-wp -u a -n 4 -N 2",
-				"-e -u t", "-e -u ram", "-e -u tr -P intra", "-e -u t -P inter", "-e -u te -P intra", "-pwe -u rat -D shm",
+				"-e -u t", "-e -u ra", "-e -u tr -P intra", "-e -u t -P inter", "-e -u te -P intra", "-pwe -u rat -D shm",
 			} {
 				want, got := shape(ofTool(t, tool, args)), shape(ofOurs(t, args))
 				if !recent {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/internal/race"
 )
 
 // loopback makes a runner that talks to itself, from a command line.
@@ -110,7 +111,7 @@ func TestLoops(t *testing.T) {
 
 // TestLoopAllocs proves that measuring does not disturb: no loop allocates.
 func TestLoopAllocs(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	for _, l := range loops {

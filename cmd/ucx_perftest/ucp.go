@@ -130,9 +130,9 @@ func (r *ucpRunner) prepare() {
 	sendMem, recvMem := r.memory[sent].Bytes(), r.memory[received].Bytes()
 	r.send.OnSend, r.recv.OnTagRecv, r.ack.OnSend = r.sent, r.received, r.sent
 	if r.p.Test.Type == perfoob.StreamUni {
-		r.send.Attr |= ucp.OpMultiSend
-		r.recv.Attr |= ucp.OpMultiSend
-		r.ack.Attr |= ucp.OpMultiSend
+		r.send.Flags |= ucp.OpMultiSend
+		r.recv.Flags |= ucp.OpMultiSend
+		r.ack.Flags |= ucp.OpMultiSend
 	}
 	if r.p.SendType == perfoob.IOV {
 		parts := pieces(sendMem, r.p)

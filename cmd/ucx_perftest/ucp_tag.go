@@ -167,7 +167,7 @@ func (r *ucpRunner) recvOne() error {
 // awaitMessage waits for a message to arrive before a receive is posted for it.
 func (r *ucpRunner) awaitMessage() error {
 	for {
-		if _, _, ok := r.w.TagProbe(tag, r.mask, false); ok {
+		if _, ok := r.w.TagPeek(tag, r.mask); ok {
 			return nil
 		}
 		if err := r.advance(); err != nil {

@@ -65,7 +65,7 @@ func measurePair(ctx context.Context, p path, t table, duration time.Duration) (
 
 // begin tells the server what comes next.
 func (c client) begin(ctx context.Context, o order) error {
-	return c.endpoint.Send(ctx, tagOrder, o.bytes())
+	return c.endpoint.TagSendWait(ctx, tagOrder, o.bytes())
 }
 
 // bounce sends messages one by one, each when the one before has come back, and
@@ -73,10 +73,10 @@ func (c client) begin(ctx context.Context, o order) error {
 func (c client) bounce(ctx context.Context, o order) (int, error) {
 	message, back := newMessage(o), make([]byte, o.size)
 	for range o.count {
-		if err := c.endpoint.Send(ctx, tagData, message); err != nil {
+		if err := c.endpoint.TagSendWait(ctx, tagData, message); err != nil {
 			return 0, err
 		}
-		if _, err := c.worker.Recv(ctx, tagEcho, ucp.FullMask, back); err != nil {
+		if _, err := c.worker.TagRecvWait(ctx, tagEcho, ucp.FullMask, back); err != nil {
 			return 0, err
 		}
 	}
@@ -101,6 +101,6 @@ func (c client) flood(ctx context.Context, o order) error {
 	if err := requests.drain(ctx); err != nil {
 		return err
 	}
-	_, err := c.worker.Recv(ctx, tagEcho, ucp.FullMask, nil)
+	_, err := c.worker.TagRecvWait(ctx, tagEcho, ucp.FullMask, nil)
 	return err
 }

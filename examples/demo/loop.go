@@ -44,12 +44,13 @@ func (l loop) bounce(ctx context.Context, o order) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if err := l.endpoint.Send(ctx, tagData, message); err != nil {
+		if err := l.endpoint.TagSendWait(ctx, tagData, message); err != nil {
 			return 0, err
 		}
 		if err := r.Wait(ctx); err != nil {
 			return 0, err
 		}
+		r.Free()
 	}
 	if !bytes.Equal(message, back) {
 		return 0, fmt.Errorf("a message of %d bytes arrived changed", o.size)

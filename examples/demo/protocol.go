@@ -95,6 +95,7 @@ func (r ring) put(ctx context.Context, i int, start func(slot int) (*ucp.Request
 	if err := r[slot].Wait(ctx); err != nil {
 		return err
 	}
+	r[slot].Free()
 	var err error
 	r[slot], err = start(slot)
 	return err
@@ -106,6 +107,7 @@ func (r ring) drain(ctx context.Context) error {
 		if err := request.Wait(ctx); err != nil {
 			return err
 		}
+		request.Free()
 		r[i] = nil
 	}
 	return nil

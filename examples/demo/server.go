@@ -56,7 +56,7 @@ func runServer(ctx context.Context, name string) error {
 // order waits for the next order.
 func (s server) order(ctx context.Context) (order, error) {
 	var b [orderSize]byte
-	info, err := s.worker.Recv(ctx, tagOrder, ucp.FullMask, b[:])
+	info, err := s.worker.TagRecvWait(ctx, tagOrder, ucp.FullMask, b[:])
 	if err != nil {
 		return order{}, err
 	}
@@ -67,11 +67,11 @@ func (s server) order(ctx context.Context) (order, error) {
 func (s server) echo(ctx context.Context, o order) error {
 	buf := make([]byte, o.size)
 	for range o.count {
-		info, err := s.worker.Recv(ctx, tagData, ucp.FullMask, buf)
+		info, err := s.worker.TagRecvWait(ctx, tagData, ucp.FullMask, buf)
 		if err != nil {
 			return err
 		}
-		if err := s.endpoint.Send(ctx, tagEcho, buf[:info.Length]); err != nil {
+		if err := s.endpoint.TagSendWait(ctx, tagEcho, buf[:info.Length]); err != nil {
 			return err
 		}
 	}
@@ -94,5 +94,5 @@ func (s server) sink(ctx context.Context, o order) error {
 	if err := requests.drain(ctx); err != nil {
 		return err
 	}
-	return s.endpoint.Send(ctx, tagEcho, nil)
+	return s.endpoint.TagSendWait(ctx, tagEcho, nil)
 }

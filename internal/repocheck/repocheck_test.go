@@ -19,6 +19,7 @@ const module = "github.com/ucx-go/ucx"
 // source is one Go file of the module, whatever system it is for.
 type source struct {
 	name    string // relative to the module's root, with slashes
+	fset    *token.FileSet
 	file    *ast.File
 	imports []string
 }
@@ -49,7 +50,7 @@ func sources(t *testing.T) []*source {
 		if d.IsDir() || filepath.Ext(p) != ".go" {
 			return nil
 		}
-		f, err := parser.ParseFile(fset, p, nil, parser.ParseComments|parser.ImportsOnly)
+		f, err := parser.ParseFile(fset, p, nil, parser.ParseComments)
 		if err != nil {
 			return err
 		}
@@ -57,7 +58,7 @@ func sources(t *testing.T) []*source {
 		if err != nil {
 			return err
 		}
-		s := &source{name: filepath.ToSlash(rel), file: f}
+		s := &source{name: filepath.ToSlash(rel), fset: fset, file: f}
 		for _, imp := range f.Imports {
 			name, err := strconv.Unquote(imp.Path.Value)
 			if err != nil {
@@ -162,7 +163,7 @@ var layers = []struct {
 }
 
 // services are the internal packages that every layer may use.
-var services = []string{"internal/arena", "internal/cpu", "internal/fault", "internal/sys", "internal/topo", "internal/word"}
+var services = []string{"internal/arena", "internal/cpu", "internal/fault", "internal/race", "internal/sys", "internal/topo", "internal/word"}
 
 // TestLayers wants imports to point down: ucs, then uct, then one transport each
 // and proto, then ucp, then programs.

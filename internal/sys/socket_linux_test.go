@@ -6,6 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
+
+	"github.com/ucx-go/ucx/internal/race"
 )
 
 // pair returns two connected non-blocking stream sockets.
@@ -195,7 +197,7 @@ func TestResetLetsGo(t *testing.T) {
 }
 
 func TestNoAllocations(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocation test: the race detector allocates")
 	}
 	a, b := pair(t)

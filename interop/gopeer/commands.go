@@ -184,7 +184,7 @@ func (s *server) mrecv(args []string) (string, error) {
 	}
 	s.held = nil
 	return s.receive(args[0], int(n[0]), args[2], func(bytes []byte, p *ucp.RequestParams) (*ucp.Request, error) {
-		return s.worker.TagMessageRecv(message, bytes, p)
+		return message.Recv(bytes, p)
 	})
 }
 
@@ -216,11 +216,15 @@ func (s *server) probe(args []string) (string, error) {
 	}
 	var info ucp.TagRecvInfo
 	err = s.progressUntil(milliseconds(n[2]), func() bool {
-		message, seen, found := s.worker.TagProbe(ucp.Tag(n[0]), ucp.Tag(n[1]), take)
-		if take {
-			s.held = message
+		if !take {
+			var found bool
+			info, found = s.worker.TagPeek(ucp.Tag(n[0]), ucp.Tag(n[1]))
+			return found
 		}
-		info = seen
+		var found bool
+		if s.held, found = s.worker.TagTake(ucp.Tag(n[0]), ucp.Tag(n[1])); found {
+			info = s.held.Info()
+		}
 		return found
 	})
 	return fmt.Sprintf("%#x %d", uint64(info.SenderTag), info.Length), err

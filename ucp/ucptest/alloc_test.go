@@ -4,15 +4,15 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucp"
-	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
 // skipUnderRace skips tests of allocations in race builds: the detector
 // allocates, and requests are not recycled there.
 func skipUnderRace(t *testing.T) {
 	t.Helper()
-	if ucttest.RaceEnabled {
+	if race.Enabled {
 		t.Skip("allocations are not counted under the race detector")
 	}
 }
@@ -76,7 +76,7 @@ func TestNoAllocations(t *testing.T) {
 					{"unexpected", func() {
 						send, serr := ep.TagSend(1, src, params)
 						for {
-							if _, _, ok := b.TagProbe(1, ucp.FullMask, false); ok {
+							if _, ok := b.TagPeek(1, ucp.FullMask); ok {
 								break
 							}
 							r.progress()

@@ -39,10 +39,10 @@ func TestBatchedSendIsNotComplete(t *testing.T) {
 	b.idle()
 	r.sleep(1)
 	b.idle()
-	if _, _, ok := b.TagProbe(1, ucp.FullMask, false); !ok {
+	if _, ok := b.TagPeek(1, ucp.FullMask); !ok {
 		t.Error("the first message was not written at once")
 	}
-	if _, _, ok := b.TagProbe(2, ucp.FullMask, false); ok {
+	if _, ok := b.TagPeek(2, ucp.FullMask); ok {
 		t.Error("the second message was written: there is nothing to test")
 	}
 	if second.Done() || second.Err() != ucs.InProgress {
@@ -105,13 +105,13 @@ func TestBatchIsWritten(t *testing.T) {
 			tc.call(t, r, a, ep, second)
 			// Only the receiver goes on: the bytes must be on their way.
 			for range waitRounds {
-				if _, _, ok := b.TagProbe(2, ucp.FullMask, false); ok {
+				if _, ok := b.TagPeek(2, ucp.FullMask); ok {
 					break
 				}
 				b.idle()
 				r.sleep(1)
 			}
-			if _, _, ok := b.TagProbe(2, ucp.FullMask, false); !ok {
+			if _, ok := b.TagPeek(2, ucp.FullMask); !ok {
 				t.Fatal("the second message was not written")
 			}
 			got, _ := b.take(2, ucp.FullMask, 16)

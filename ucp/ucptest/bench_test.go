@@ -45,6 +45,51 @@ func BenchmarkTag(b *testing.B) {
 	}
 }
 
+// BenchmarkTagRate is messages in bursts, where what a round of progress costs is
+// shared by many.
+func BenchmarkTagRate(b *testing.B) {
+	const burst = 32 // goes into a ring at once
+	for _, name := range []string{"self", "posix"} {
+		b.Run(name, func(b *testing.B) {
+			r := newRig(b, byName(b, name))
+			from, to := r.pair()
+			ep := from.connect(to)
+			src, dst := make([]byte, 8), make([]byte, 8)
+			open := 0
+			params := &ucp.RequestParams{OnTagRecv: func(r *ucp.Request, err error, _ ucp.TagRecvInfo, _ any) {
+				if open--; err != nil {
+					b.Error(err)
+				}
+				r.Free()
+			}}
+			once := func() {
+				for range burst {
+					req, err := to.TagRecv(1, ucp.FullMask, dst, params)
+					if err != nil {
+						b.Fatal(err)
+					}
+					if req != nil {
+						open++
+					}
+				}
+				for range burst {
+					if req, err := ep.TagSend(1, src, nil); req != nil || err != nil {
+						b.Fatalf("a short message takes a request, or fails: %v", err)
+					}
+				}
+				for open > 0 {
+					to.Progress()
+				}
+			}
+			once()
+			for b.Loop() {
+				once()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/burst, "ns/msg")
+		})
+	}
+}
+
 // BenchmarkProgress is a round with nothing to do.
 func BenchmarkProgress(b *testing.B) {
 	for _, name := range []string{"self", "posix", "posix and cma", "tcp"} {

@@ -60,7 +60,7 @@ func TestCutShort(t *testing.T) {
 	// What came before the cut and was not received.
 	buf := make([]byte, 4096)
 	for i := range 100 {
-		if _, _, ok := b.TagProbe(ucp.Tag(i), ucp.FullMask, false); ok {
+		if _, ok := b.TagPeek(ucp.Tag(i), ucp.FullMask); ok {
 			r.must(b.TagRecv(ucp.Tag(i), ucp.FullMask, buf, nil))
 		}
 	}

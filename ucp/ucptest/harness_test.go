@@ -380,7 +380,7 @@ func (r *rig) warm(ep *ucp.Endpoint, to *side) {
 func (r *rig) arrived(s *side, tag ucp.Tag) {
 	r.Helper()
 	r.until("a message without receive", func() bool {
-		_, _, ok := s.TagProbe(tag, ucp.FullMask, false)
+		_, ok := s.TagPeek(tag, ucp.FullMask)
 		return ok
 	})
 }

@@ -17,6 +17,8 @@ var amoCases = []testCase{
 	{"completion", anywhere, testAtomicCompletion},
 	{"forced completion", anywhere, testForcedAtomics},
 	{"parameters", anywhere, testAtomicParameters},
+	{"words", fewSwitches, testWords},
+	{"parameters of words", anywhere, testWordParameters},
 }
 
 func word64(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
@@ -168,13 +170,13 @@ func testAtomicCompletion(t *testing.T, tr transport) {
 	r.inTheCall(ep.Atomic(ucp.AtomicOr, word64(2), w.addr, w.key, &ucp.RequestParams{OnSend: never, Request: own}))
 	var o outcome
 	r.must(r.started(ep.Atomic(ucp.AtomicOr, word64(4), w.addr, w.key, &ucp.RequestParams{
-		OnSend: o.onSend, Attr: ucp.OpNoImmediate, UserData: 7,
+		OnSend: o.onSend, Flags: ucp.OpNoImmediate, UserData: 7,
 	})), nil)
 	o.once(t)
 	var f outcome
 	reply := make([]byte, 8)
 	req := r.started(ep.Atomic(ucp.AtomicOr, word64(8), w.addr, w.key, &ucp.RequestParams{
-		OnSend: f.onSend, Attr: ucp.OpNoImmediate, ReplyBuffer: reply, Request: own,
+		OnSend: f.onSend, Flags: ucp.OpNoImmediate, ReplyBuffer: reply, Request: own,
 	}))
 	if req != own {
 		t.Error("not the user's request")
@@ -202,7 +204,7 @@ func testForcedAtomics(t *testing.T, tr transport) {
 	for range 20 {
 		for _, reply := range [][]byte{nil, make([]byte, 8)} {
 			req, err := ep.Atomic(ucp.AtomicAdd, word64(1), w.addr, w.key,
-				&ucp.RequestParams{Attr: ucp.OpForceImmediate, ReplyBuffer: reply})
+				&ucp.RequestParams{Flags: ucp.OpForceImmediate, ReplyBuffer: reply})
 			switch {
 			case req != nil || err != nil && !errors.Is(err, ucs.ErrNoResource):
 				t.Fatalf("%v, %v", req, err)
@@ -247,7 +249,7 @@ func testAtomicParameters(t *testing.T, tr transport) {
 		"reply of another size":    {ucp.AtomicAdd, word32(1), 0, w.key, &ucp.RequestParams{ReplyBuffer: reply}},
 		"registered memory":        {ucp.AtomicAdd, word64(1), 0, w.key, &ucp.RequestParams{Memory: local}},
 		"a buffer":                 {ucp.AtomicAdd, word64(1), 0, w.key, &ucp.RequestParams{Buffer: ucp.Bytes(reply)}},
-		"contradictory completion": {ucp.AtomicAdd, word64(1), 0, w.key, &ucp.RequestParams{Attr: ucp.OpNoImmediate | ucp.OpForceImmediate}},
+		"contradictory completion": {ucp.AtomicAdd, word64(1), 0, w.key, &ucp.RequestParams{Flags: ucp.OpNoImmediate | ucp.OpForceImmediate}},
 	} {
 		if req, err := ep.Atomic(c.op, c.operand, w.addr&^7+8+c.off, c.key, c.p); req != nil || !errors.Is(err, ucs.ErrInvalidParam) {
 			t.Errorf("%s: %v, %v", name, req, err)

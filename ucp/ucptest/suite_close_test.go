@@ -52,7 +52,7 @@ func testCloseDelivers(t *testing.T, tr transport) {
 		sreqs = append(sreqs, req)
 	}
 	var o outcome
-	r.must(ep.CloseAsync(&ucp.RequestParams{OnSend: o.onSend, Attr: ucp.OpNoImmediate}))
+	r.must(ep.CloseAsync(&ucp.RequestParams{OnSend: o.onSend, Flags: ucp.OpNoImmediate}))
 	o.once(t)
 	r.endpoints(0, a)
 	for _, req := range sreqs {
@@ -73,7 +73,7 @@ func testCloseUnmatched(t *testing.T, tr transport) {
 	ep := a.connect(b)
 	var sync, rndv outcome
 	sreq := r.started(ep.TagSendSync(1, message(1), &ucp.RequestParams{OnSend: sync.onSend}))
-	rreq := r.started(ep.TagSend(1, make([]byte, 1<<22), &ucp.RequestParams{OnSend: rndv.onSend, Attr: ucp.OpNoImmediate}))
+	rreq := r.started(ep.TagSend(1, make([]byte, 1<<22), &ucp.RequestParams{OnSend: rndv.onSend, Flags: ucp.OpNoImmediate}))
 	r.must(ep.CloseAsync(nil))
 	for what, err := range map[string]error{"sync": r.finish(sreq, nil), "rndv": r.finish(rreq, nil)} {
 		if !errors.Is(err, ucs.ErrCanceled) {
@@ -127,7 +127,7 @@ func testAfterClose(t *testing.T, tr transport) {
 		"sync":  func() (*ucp.Request, error) { return ep.TagSendSync(1, nil, nil) },
 		"flush": func() (*ucp.Request, error) { return ep.Flush(nil) },
 		"blocking": func() (*ucp.Request, error) {
-			return nil, ep.Send(t.Context(), 1, message(1))
+			return nil, ep.TagSendWait(t.Context(), 1, message(1))
 		},
 	} {
 		if req, err := call(); req != nil || !errors.Is(err, ucs.ErrNotConnected) {
@@ -145,7 +145,7 @@ func testCloseUnused(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
 	var o outcome
-	r.must(a.connect(b).CloseAsync(&ucp.RequestParams{OnSend: o.onSend, Attr: ucp.OpNoImmediate}))
+	r.must(a.connect(b).CloseAsync(&ucp.RequestParams{OnSend: o.onSend, Flags: ucp.OpNoImmediate}))
 	o.once(t)
 	if o.err != nil {
 		t.Errorf("the callback was told %v", o.err)
@@ -192,14 +192,14 @@ func testCloseFlags(t *testing.T, tr transport) {
 	ep := a.connectWith(b, ucp.EndpointParams{ErrMode: tr.peerMode()})
 	for what, p := range map[string]*ucp.RequestParams{
 		"unknown flag":        {CloseFlags: 1 << 9},
-		"force, no-immediate": {CloseFlags: ucp.CloseForce, Attr: ucp.OpNoImmediate},
-		"contradictory flags": {Attr: ucp.OpFastComplete | ucp.OpMultiSend},
+		"force, no-immediate": {CloseFlags: ucp.CloseForce, Flags: ucp.OpNoImmediate},
+		"contradictory flags": {Flags: ucp.OpFastComplete | ucp.OpMultiSend},
 	} {
 		if req, err := ep.CloseAsync(p); req != nil || !errors.Is(err, ucs.ErrInvalidParam) {
 			t.Errorf("%s: %v, %v", what, req, err)
 		}
 	}
-	if req, err := ep.CloseAsync(&ucp.RequestParams{Attr: ucp.OpForceImmediate}); req != nil || !errors.Is(err, ucs.ErrNoResource) {
+	if req, err := ep.CloseAsync(&ucp.RequestParams{Flags: ucp.OpForceImmediate}); req != nil || !errors.Is(err, ucs.ErrNoResource) {
 		t.Errorf("close that must finish in the call: %v, %v", req, err)
 	}
 	r.warm(ep, b) // what was refused did nothing
@@ -228,7 +228,7 @@ func testForcedClose(t *testing.T, tr transport) {
 			if i%5 == 0 {
 				send = ep.TagSendSync
 			}
-			req, err := send(1, make([]byte, n), &ucp.RequestParams{OnSend: outs[i].onSend, Attr: ucp.OpNoImmediate})
+			req, err := send(1, make([]byte, n), &ucp.RequestParams{OnSend: outs[i].onSend, Flags: ucp.OpNoImmediate})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,6 +21,7 @@ var completeCases = []testCase{
 	{"synchronous send waits for the match", everySwitch, testSyncWaits},
 	{"parameters are read in the call", everySwitch, testParamsReused},
 	{"memory types", anywhere, testMemoryTypes},
+	{"a taken message and parameters of other calls", anywhere, testForeignToMessage},
 	{"sending from callbacks", everySwitch, testSendFromCallback},
 	{"no progress inside callbacks", everySwitch, testNestedProgress},
 }
@@ -62,7 +63,7 @@ func testNoImmediateSend(t *testing.T, tr transport) {
 	ep := a.connect(b)
 	r.warm(ep, b)
 	var o outcome
-	p := &ucp.RequestParams{Attr: ucp.OpNoImmediate, OnSend: o.onSend, UserData: "mine"}
+	p := &ucp.RequestParams{Flags: ucp.OpNoImmediate, OnSend: o.onSend, UserData: "mine"}
 	req := r.started(ep.TagSend(1, message(1), p))
 	if !req.Done() || req.Err() != nil {
 		t.Fatalf("request: done %v, %v", req.Done(), req.Err())
@@ -84,7 +85,7 @@ func testNoImmediateRecv(t *testing.T, tr transport) {
 	r.arrived(b, 1)
 	var o outcome
 	info := ucp.TagRecvInfo{SenderTag: 77, Length: 77}
-	p := &ucp.RequestParams{Attr: ucp.OpNoImmediate, OnTagRecv: o.onRecv, UserData: 5, TagInfo: &info}
+	p := &ucp.RequestParams{Flags: ucp.OpNoImmediate, OnTagRecv: o.onRecv, UserData: 5, TagInfo: &info}
 	req := r.started(b.TagRecv(1, ucp.FullMask, make([]byte, 20), p))
 	if !req.Done() {
 		t.Fatal("request is not done")
@@ -166,8 +167,8 @@ func testContradictions(t *testing.T, tr transport) {
 	a, b := r.pair()
 	ep := a.connect(b)
 	for _, p := range []ucp.RequestParams{
-		{Attr: ucp.OpNoImmediate | ucp.OpForceImmediate},
-		{Attr: ucp.OpFastComplete | ucp.OpMultiSend},
+		{Flags: ucp.OpNoImmediate | ucp.OpForceImmediate},
+		{Flags: ucp.OpFastComplete | ucp.OpMultiSend},
 		{MemoryType: 100},
 	} {
 		for what, call := range map[string]func() (*ucp.Request, error){
@@ -176,12 +177,12 @@ func testContradictions(t *testing.T, tr transport) {
 			"receive": func() (*ucp.Request, error) { return b.TagRecv(1, ucp.FullMask, make([]byte, 16), &p) },
 		} {
 			if req, err := call(); req != nil || !errors.Is(err, ucs.ErrInvalidParam) {
-				t.Errorf("%s with flags %#x, memory %d: %v, %v", what, p.Attr, p.MemoryType, req, err)
+				t.Errorf("%s with flags %#x, memory %d: %v, %v", what, p.Flags, p.MemoryType, req, err)
 			}
 		}
 	}
 	r.settle()
-	if _, _, ok := b.TagProbe(0, 0, false); ok {
+	if _, ok := b.TagPeek(0, 0); ok {
 		t.Error("a refused send arrived")
 	}
 }
@@ -191,11 +192,12 @@ func testHints(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
 	ep := a.connect(b)
-	for _, attr := range []ucp.OpFlags{ucp.OpFastComplete, ucp.OpMultiSend} {
+	for _, flags := range []ucp.OpFlags{ucp.OpFastComplete, ucp.OpMultiSend} {
 		for _, n := range sizes {
-			src, buf := ucttest.Pattern(n, uint64(attr)), make([]byte, n)
-			rreq := r.started(b.TagRecv(1, ucp.FullMask, buf, &ucp.RequestParams{Attr: attr}))
-			sreq, err := ep.TagSend(1, src, &ucp.RequestParams{Attr: attr})
+			src, buf := ucttest.Pattern(n, uint64(flags)), make([]byte, n)
+			// Early completion is a wish of senders.
+			rreq := r.started(b.TagRecv(1, ucp.FullMask, buf, &ucp.RequestParams{Flags: flags & ucp.OpMultiSend}))
+			sreq, err := ep.TagSend(1, src, &ucp.RequestParams{Flags: flags})
 			r.must(rreq, nil)
 			r.must(sreq, err)
 			ucttest.SameBytes(t, "message", buf, src)
@@ -211,7 +213,7 @@ func testFastComplete(t *testing.T, tr transport) {
 	r := newRig(t, tr.with(setting{"RNDV_SEND_NBR_THRESH", "1m"}))
 	a, b := r.pair()
 	ep := a.connect(b)
-	fast := &ucp.RequestParams{Attr: ucp.OpFastComplete}
+	fast := &ucp.RequestParams{Flags: ucp.OpFastComplete}
 	r.must(ep.TagSend(1, make([]byte, n), fast))
 	if s := a.Stats(); s.RndvSends != 0 {
 		t.Errorf("a fast send was offered: %+v", s)
@@ -265,7 +267,7 @@ func testParamsReused(t *testing.T, tr transport) {
 	rreq := r.started(b.TagRecv(1, ucp.FullMask, nil, p))
 	*p = ucp.RequestParams{Buffer: pieces(src), OnSend: o.onSend, UserData: 2}
 	sreq := r.started(ep.TagSendSync(1, nil, p))
-	*p = ucp.RequestParams{OnSend: wrong.onSend, OnTagRecv: wrong.onRecv, MemoryType: 100, Attr: ^ucp.OpFlags(0)}
+	*p = ucp.RequestParams{OnSend: wrong.onSend, OnTagRecv: wrong.onRecv, MemoryType: 100, Flags: ^ucp.OpFlags(0)}
 	r.must(rreq, nil)
 	r.must(sreq, nil)
 	if o.calls != 2 || wrong.calls != 0 {

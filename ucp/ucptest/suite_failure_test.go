@@ -50,7 +50,7 @@ type started struct {
 func (r *rig) startSend(send func(ucp.Tag, []byte, *ucp.RequestParams) (*ucp.Request, error), n int) started {
 	r.Helper()
 	o := new(outcome)
-	return started{r.started(send(1, make([]byte, n), &ucp.RequestParams{OnSend: o.onSend, Attr: ucp.OpNoImmediate})), o}
+	return started{r.started(send(1, make([]byte, n), &ucp.RequestParams{OnSend: o.onSend, Flags: ucp.OpNoImmediate})), o}
 }
 
 var stages = []stage{
@@ -224,12 +224,12 @@ func testCloseUnnoticed(t *testing.T, tr transport) {
 			var ops []started
 			for range sends {
 				o := new(outcome)
-				req, err := ep.TagSend(1, make([]byte, 5000), &ucp.RequestParams{OnSend: o.onSend, Attr: ucp.OpNoImmediate})
+				req, err := ep.TagSend(1, make([]byte, 5000), &ucp.RequestParams{OnSend: o.onSend, Flags: ucp.OpNoImmediate})
 				if err == nil {
 					ops = append(ops, started{req, o})
 				}
 			}
-			closing, err := ep.CloseAsync(&ucp.RequestParams{Attr: attr})
+			closing, err := ep.CloseAsync(&ucp.RequestParams{Flags: attr})
 			if err == nil && closing != nil {
 				r.until("the close", closing.Done)
 			}

@@ -42,7 +42,7 @@ func converse(t *testing.T, r *rig, a, b *side, cut bool) (failed int) {
 			if i%2 == 1 {
 				send = ep.TagSendSync
 			}
-			sp := &ucp.RequestParams{Attr: ucp.OpNoImmediate}
+			sp := &ucp.RequestParams{Flags: ucp.OpNoImmediate}
 			rp := &ucp.RequestParams{}
 			if i%3 == 2 {
 				sp.Buffer = ucp.Generic(x.pack.dt, x.src, n)
@@ -53,17 +53,17 @@ func converse(t *testing.T, r *rig, a, b *side, cut bool) (failed int) {
 			tag := ucp.Tag(way)<<8 | ucp.Tag(i)
 			var err error
 			if i%4 != 3 {
-				if x.recv.req, err = to.TagRecv(tag, ucp.FullMask, x.dst, rp); err != nil {
+				if x.recv.req, err = to.TagRecv(tag, ucp.FullMask, plain(x.dst, rp), rp); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if x.send.req, x.refused = send(tag, x.src, sp); x.refused != nil && ucs.StatusOf(x.refused) >= 0 {
+			if x.send.req, x.refused = send(tag, plain(x.src, sp), sp); x.refused != nil && ucs.StatusOf(x.refused) >= 0 {
 				t.Fatalf("send refused with %v", x.refused)
 			}
 			if i%4 == 3 {
 				r.progress()
-				rp.Attr |= ucp.OpNoImmediate
-				if x.recv.req, err = to.TagRecv(tag, ucp.FullMask, x.dst, rp); err != nil {
+				rp.Flags |= ucp.OpNoImmediate
+				if x.recv.req, err = to.TagRecv(tag, ucp.FullMask, plain(x.dst, rp), rp); err != nil {
 					t.Fatal(err)
 				}
 			}

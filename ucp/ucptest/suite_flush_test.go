@@ -26,7 +26,7 @@ func testFlush(t *testing.T, tr transport) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.must(ep.Flush(&ucp.RequestParams{OnSend: o.onSend, Attr: ucp.OpNoImmediate}))
+		r.must(ep.Flush(&ucp.RequestParams{OnSend: o.onSend, Flags: ucp.OpNoImmediate}))
 		o.once(t)
 		if sync.Done() {
 			t.Error("the synchronous send is done without a receive")
@@ -53,12 +53,12 @@ func testWorkerFlush(t *testing.T, tr transport) {
 		defer sreq.Free()
 	}
 	var o outcome
-	r.must(a.Flush(&ucp.RequestParams{OnSend: o.onSend, Attr: ucp.OpNoImmediate, UserData: 4}))
+	r.must(a.Flush(&ucp.RequestParams{OnSend: o.onSend, Flags: ucp.OpNoImmediate, UserData: 4}))
 	o.once(t)
 	if o.data != 4 || o.err != nil {
 		t.Errorf("callback: %+v", o)
 	}
-	if req, err := a.Flush(&ucp.RequestParams{Attr: ucp.OpForceImmediate}); req != nil || !errors.Is(err, ucs.ErrNoResource) {
+	if req, err := a.Flush(&ucp.RequestParams{Flags: ucp.OpForceImmediate}); req != nil || !errors.Is(err, ucs.ErrNoResource) {
 		t.Errorf("forced flush: %v, %v", req, err)
 	}
 	for range 3 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -22,7 +23,7 @@ func testForceSend(t *testing.T, tr transport) {
 	a, b := r.pair()
 	ep := a.connect(b)
 	r.warm(ep, b)
-	force := &ucp.RequestParams{Attr: ucp.OpForceImmediate}
+	force := &ucp.RequestParams{Flags: ucp.OpForceImmediate}
 	r.inTheCall(ep.TagSend(1, message(1), force))
 	r.inTheCall(ep.TagSend(2, nil, force))
 	refused := func(what string, req *ucp.Request, err error) {
@@ -38,7 +39,7 @@ func testForceSend(t *testing.T, tr transport) {
 	refused("a large send", req, err)
 	req, err = ep.TagSendSync(3, nil, force)
 	refused("a synchronous send", req, err)
-	req, err = ep.TagSend(3, nil, &ucp.RequestParams{Attr: ucp.OpForceImmediate, Buffer: ucp.Generic(d.dt, mem, len(mem))})
+	req, err = ep.TagSend(3, nil, &ucp.RequestParams{Flags: ucp.OpForceImmediate, Buffer: ucp.Generic(d.dt, mem, len(mem))})
 	refused("a large generic send", req, err)
 	if d.started != d.finished {
 		t.Errorf("generic states: %d started, %d finished", d.started, d.finished)
@@ -46,15 +47,15 @@ func testForceSend(t *testing.T, tr transport) {
 	req, err = ep.Flush(force)
 	refused("a flush", req, err)
 	r.settle()
-	if m, info, ok := b.TagProbe(3, ucp.FullMask, false); ok {
-		t.Errorf("a refused send arrived: %+v, %+v", m, info)
+	if info, ok := b.TagPeek(3, ucp.FullMask); ok {
+		t.Errorf("a refused send arrived: %+v", info)
 	}
 	for tag := ucp.Tag(1); tag <= 2; tag++ {
 		r.arrived(b, tag)
 		b.take(tag, ucp.FullMask, 16)
 	}
 	// Race builds make a request for each call.
-	if s := a.Stats(); s.TagSends != sends || !ucttest.RaceEnabled && s.Requests > requests+1 {
+	if s := a.Stats(); s.TagSends != sends || !race.Enabled && s.Requests > requests+1 {
 		t.Errorf("refused sends count: %+v", s)
 	}
 
@@ -84,7 +85,7 @@ func testForcePressure(t *testing.T, tr transport) {
 	sent := 0
 	for i := range most {
 		n := []int{8, 200, 3000, 8000}[i%4]
-		req, err := ep.TagSend(1, ucttest.Pattern(n, uint64(i)), &ucp.RequestParams{Attr: ucp.OpForceImmediate})
+		req, err := ep.TagSend(1, ucttest.Pattern(n, uint64(i)), &ucp.RequestParams{Flags: ucp.OpForceImmediate})
 		if req != nil || err != nil && !errors.Is(err, ucs.ErrNoResource) {
 			t.Fatalf("send %d of %d bytes: %v, %v", i, n, req, err)
 		}
@@ -99,7 +100,7 @@ func testForcePressure(t *testing.T, tr transport) {
 		ucttest.SameBytes(t, "message", got, ucttest.Pattern([]int{8, 200, 3000, 8000}[i%4], uint64(i)))
 	}
 	r.settle()
-	if _, _, ok := b.TagProbe(0, 0, false); ok {
+	if _, ok := b.TagPeek(0, 0); ok {
 		t.Error("a refused send arrived")
 	}
 	r.must(ep.Flush(nil))
@@ -107,7 +108,7 @@ func testForcePressure(t *testing.T, tr transport) {
 	d.step, d.packStop = 10, 50
 	for range spinRounds { // until there is room again
 		_, err := ep.TagSend(2, nil, &ucp.RequestParams{
-			Attr: ucp.OpForceImmediate, Buffer: ucp.Generic(d.dt, make([]byte, 100), 100),
+			Flags: ucp.OpForceImmediate, Buffer: ucp.Generic(d.dt, make([]byte, 100), 100),
 		})
 		if errors.Is(err, ucs.ErrNoResource) {
 			r.progress()
@@ -129,7 +130,7 @@ func testForceRecv(t *testing.T, tr transport) {
 	ep := a.connect(b)
 	buf := make([]byte, 1<<20)
 	info := ucp.TagRecvInfo{}
-	force := &ucp.RequestParams{Attr: ucp.OpForceImmediate, TagInfo: &info}
+	force := &ucp.RequestParams{Flags: ucp.OpForceImmediate, TagInfo: &info}
 	if req, err := b.TagRecv(1, ucp.FullMask, buf, force); req != nil || !errors.Is(err, ucs.ErrNoResource) {
 		t.Fatalf("with nothing there: %v, %v", req, err)
 	}
@@ -149,14 +150,14 @@ func testForceRecv(t *testing.T, tr transport) {
 			t.Fatal(err)
 		}
 		r.arrived(b, 1)
-		m, _, ok := b.TagProbe(1, ucp.FullMask, true)
+		m, ok := b.TagTake(1, ucp.FullMask)
 		if !ok {
 			t.Fatal("the message is gone")
 		}
-		if req, err := b.TagMessageRecv(m, buf, force); req != nil || !errors.Is(err, ucs.ErrNoResource) {
+		if req, err := m.Recv(buf, force); req != nil || !errors.Is(err, ucs.ErrNoResource) {
 			t.Fatalf("by handle: %v, %v", req, err)
 		}
-		r.must(b.TagMessageRecv(m, buf, nil))
+		r.must(m.Recv(buf, nil))
 		ucttest.SameBytes(t, "message", buf[:n], src)
 		r.must(sreq, serr)
 	}

@@ -72,7 +72,7 @@ func testGenericStates(t *testing.T, tr transport) {
 		check("freed in flight")
 
 		p := buffer(n)
-		p.Attr = ucp.OpForceImmediate
+		p.Flags = ucp.OpForceImmediate
 		if req, err := b.TagRecv(1, 0, nil, p); req != nil || !errors.Is(err, ucs.ErrNoResource) {
 			t.Errorf("forced receive: %v, %v", req, err)
 		}
@@ -150,7 +150,7 @@ func testGenericUnpackFails(t *testing.T, tr transport) {
 				d.unpackErr = errUnpack
 				var o outcome
 				p := &ucp.RequestParams{
-					Buffer: ucp.Generic(d.dt, make([]byte, n), n), OnTagRecv: o.onRecv, Attr: ucp.OpNoImmediate,
+					Buffer: ucp.Generic(d.dt, make([]byte, n), n), OnTagRecv: o.onRecv, Flags: ucp.OpNoImmediate,
 				}
 				var rreq *ucp.Request
 				if expected {
@@ -206,14 +206,14 @@ func testGenericStartFails(t *testing.T, tr transport) {
 	if req, err := b.TagRecv(1, 0, nil, p); req != nil || !errors.Is(err, broken) {
 		t.Errorf("receive: %v, %v", req, err)
 	}
-	m, _, ok := b.TagProbe(1, 0, true)
+	m, ok := b.TagTake(1, 0)
 	if !ok {
 		t.Fatal("the message is gone")
 	}
-	if req, err := b.TagMessageRecv(m, nil, p); req != nil || !errors.Is(err, broken) {
+	if req, err := m.Recv(nil, p); req != nil || !errors.Is(err, broken) {
 		t.Errorf("receive by handle: %v, %v", req, err)
 	}
-	r.must(b.TagMessageRecv(m, make([]byte, 16), nil))
+	r.must(m.Recv(make([]byte, 16), nil))
 	r.must(sreq, serr)
 }
 

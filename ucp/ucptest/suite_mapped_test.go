@@ -363,22 +363,22 @@ func TestMappedShort(t *testing.T) {
 	}
 }
 
-// TestMappedProtection: memory that was not opened for reading is not given away.
+// TestMappedProtection: memory that was not opened to peers for all they could do
+// with it is not given away.
 func TestMappedProtection(t *testing.T) {
-	r := newRig(t, byName(t, "posix"))
-	a, b := r.pair()
-	ep := a.connect(b)
-	const n = 1 << 20
-	m, err := a.ctx.MemMap(ucp.MemMapParams{Length: n, Flags: ucp.MemMapAllocate, Prot: ucp.ProtLocalRead | ucp.ProtLocalWrite})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.unmap = append(a.unmap, m)
-	rreq := r.started(b.TagRecv(1, 0, make([]byte, n), nil))
-	r.must(ep.TagSend(1, m.Bytes()[:n], nil))
-	r.must(rreq, nil)
-	if got := b.Stats().RndvPtr; got != 0 {
-		t.Errorf("%d messages copied out of memory that is local", got)
+	const local = ucp.ProtLocalRead | ucp.ProtLocalWrite
+	for _, prot := range []ucp.MemProt{local, local | ucp.ProtRemoteRead, local | ucp.ProtRemoteWrite} {
+		r := newRig(t, byName(t, "posix"))
+		a, b := r.pair()
+		ep := a.connect(b)
+		const n = 1 << 20
+		m := a.allocateFor(n, prot)
+		rreq := r.started(b.TagRecv(1, 0, make([]byte, n), nil))
+		r.must(ep.TagSend(1, m.Bytes()[:n], nil))
+		r.must(rreq, nil)
+		if got := b.Stats().RndvPtr; got != 0 {
+			t.Errorf("rights %#x: %d messages copied out of the memory", prot, got)
+		}
 	}
 }
 

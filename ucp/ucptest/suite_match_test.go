@@ -20,6 +20,8 @@ var matchCases = []testCase{
 	{"probe without remove shows it again", everySwitch, testProbeKeeps},
 	{"a probed message is received once", everySwitch, testProbedOnce},
 	{"a removed message keeps collecting fragments", twoSides, testProbePartial},
+	{"discarded", everySwitch, testDiscard},
+	{"discarded amid its fragments", twoSides, testDiscardPartly},
 	{"a message that is arriving can be received", twoSides, testReceivePartial},
 	{"cancel before the match", anywhere, testCancel},
 	{"cancel after the match", twoSides, testCancelMatched},
@@ -173,7 +175,7 @@ func testMaskedBits(t *testing.T, tr transport) {
 	if other.calls != 0 || o.info.SenderTag != 0xAA01 {
 		t.Errorf("info %+v; the other receive's callback ran %d times", o.info, other.calls)
 	}
-	if _, _, ok := b.TagProbe(0xAA01, ucp.FullMask, false); ok {
+	if _, ok := b.TagPeek(0xAA01, ucp.FullMask); ok {
 		t.Error("the message is still there")
 	}
 }
@@ -185,7 +187,7 @@ func testProbeDoesNotProgress(t *testing.T, tr transport) {
 	r.warm(ep, b)
 	r.inTheCall(ep.TagSend(1, message(1), nil))
 	for range 100 {
-		if _, _, ok := b.TagProbe(1, ucp.FullMask, false); ok {
+		if _, ok := b.TagPeek(1, ucp.FullMask); ok {
 			t.Fatal("probe found a message that no progress has taken in")
 		}
 	}
@@ -200,11 +202,11 @@ func testProbeRemove(t *testing.T, tr transport) {
 		src := ucttest.Pattern(n, 9)
 		sreq, serr := ep.TagSend(1, src, nil)
 		r.arrived(b, 1)
-		m, info, ok := b.TagProbe(1, ucp.FullMask, true)
-		if want := (ucp.TagRecvInfo{SenderTag: 1, Length: n}); !ok || info != want || m.Info() != want {
-			t.Fatalf("probe: %v, %+v, %+v, want %+v", ok, info, m.Info(), want)
+		m, ok := b.TagTake(1, ucp.FullMask)
+		if want := (ucp.TagRecvInfo{SenderTag: 1, Length: n}); !ok || m.Info() != want {
+			t.Fatalf("probe: %v, %+v, want %+v", ok, m.Info(), want)
 		}
-		if _, _, ok := b.TagProbe(1, 0, false); ok {
+		if _, ok := b.TagPeek(1, 0); ok {
 			t.Error("the removed message was found again")
 		}
 		var o outcome
@@ -216,7 +218,7 @@ func testProbeRemove(t *testing.T, tr transport) {
 		b.Cancel(req)
 		req.Free()
 		buf := make([]byte, n)
-		r.must(b.TagMessageRecv(m, buf, nil))
+		r.must(m.Recv(buf, nil))
 		ucttest.SameBytes(t, "message", buf, src)
 		r.must(sreq, serr)
 		if got := b.Stats().UnexpectedBytes; got != 0 {
@@ -232,12 +234,9 @@ func testProbeKeeps(t *testing.T, tr transport) {
 	sreq, serr := ep.TagSend(3, ucttest.Pattern(100_000, 1), nil)
 	r.arrived(b, 3)
 	for range 3 {
-		m, info, ok := b.TagProbe(3, ucp.FullMask, false)
+		info, ok := b.TagPeek(3, ucp.FullMask)
 		if !ok || info.Length != 100_000 {
 			t.Fatalf("probe: %v, %+v", ok, info)
-		}
-		if req, err := b.TagMessageRecv(m, make([]byte, 100_000), nil); req != nil || !errors.Is(err, ucs.ErrInvalidParam) {
-			t.Fatalf("receiving a message that was only looked at: %v, %v", req, err)
 		}
 	}
 	got, _ := b.take(3, ucp.FullMask, 100_000)
@@ -252,17 +251,66 @@ func testProbedOnce(t *testing.T, tr transport) {
 	for _, n := range []int{8, 100_000} {
 		sreq, serr := ep.TagSend(3, make([]byte, n), nil)
 		r.arrived(b, 3)
-		m, _, _ := b.TagProbe(3, ucp.FullMask, true)
+		m, _ := b.TagTake(3, ucp.FullMask)
 		var o outcome
-		req, err := b.TagMessageRecv(m, make([]byte, n), &ucp.RequestParams{OnTagRecv: o.onRecv})
-		if req2, err := b.TagMessageRecv(m, make([]byte, n), nil); req2 != nil || !errors.Is(err, ucs.ErrInvalidParam) {
+		req, err := m.Recv(make([]byte, n), &ucp.RequestParams{OnTagRecv: o.onRecv})
+		if req2, err := m.Recv(make([]byte, n), nil); req2 != nil || !errors.Is(err, ucs.ErrInvalidParam) {
 			t.Fatalf("receiving twice: %v, %v", req2, err)
 		}
 		r.must(req, err)
 		r.must(sreq, serr)
 	}
-	if req, err := b.TagMessageRecv(nil, nil, nil); req != nil || !errors.Is(err, ucs.ErrInvalidParam) {
+	if req, err := (*ucp.TagMessage)(nil).Recv(nil, nil); req != nil || !errors.Is(err, ucs.ErrInvalidParam) {
 		t.Errorf("receiving no message: %v, %v", req, err)
+	}
+}
+
+// testDiscard: a message that is discarded is over for both sides, however much of
+// it has arrived.
+func testDiscard(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	ep := a.connect(b)
+	for _, n := range []int{0, 8, 5000, 100_000, 1 << 20} {
+		for _, send := range []func(ucp.Tag, []byte, *ucp.RequestParams) (*ucp.Request, error){ep.TagSend, ep.TagSendSync} {
+			req, err := send(3, make([]byte, n), nil)
+			r.arrived(b, 3)
+			m, ok := b.TagTake(3, ucp.FullMask)
+			if !ok {
+				t.Fatal("the message is gone")
+			}
+			m.Discard()
+			m.Discard()
+			if req, err := m.Recv(make([]byte, n), nil); req != nil || !errors.Is(err, ucs.ErrInvalidParam) {
+				t.Errorf("receiving it: %v, %v", req, err)
+			}
+			r.must(req, err)
+			r.settle()
+			if got := b.Stats().UnexpectedBytes; got != 0 {
+				t.Errorf("%d bytes: %d are still held", n, got)
+			}
+		}
+	}
+	(*ucp.TagMessage)(nil).Discard()
+	r.sendAndTake(ep, b, 3, message(4))
+}
+
+// testDiscardPartly: the rest of a message that was discarded disturbs nobody.
+func testDiscardPartly(t *testing.T, tr transport) {
+	r := newRig(t, tr.with(setting{"RNDV_THRESH", "inf"}))
+	a, b := r.pair()
+	ep := a.connect(b)
+	req := sendPartly(t, r, ep, a, b, make([]byte, partialLength))
+	m, ok := b.TagTake(8, ucp.FullMask)
+	if !ok {
+		t.Fatal("the message is gone")
+	}
+	m.Discard()
+	r.must(req, nil)
+	r.sendAndTake(ep, b, 8, message(4))
+	r.settle()
+	if got := b.Stats().UnexpectedBytes; got != 0 {
+		t.Errorf("%d bytes are still held", got)
 	}
 }
 
@@ -275,7 +323,7 @@ func sendPartly(t *testing.T, r *rig, ep *ucp.Endpoint, a, b *side, src []byte) 
 	t.Helper()
 	sreq := r.started(ep.TagSend(8, src, nil))
 	for range spinRounds {
-		if _, info, ok := b.TagProbe(8, ucp.FullMask, false); ok {
+		if info, ok := b.TagPeek(8, ucp.FullMask); ok {
 			if info.Length != len(src) {
 				t.Fatalf("a message of %d bytes is announced with %d", len(src), info.Length)
 			}
@@ -300,14 +348,14 @@ func testProbePartial(t *testing.T, tr transport) {
 	r.warm(ep, b)
 	src := ucttest.Pattern(partialLength, 8)
 	sreq := sendPartly(t, r, ep, a, b, src)
-	m, _, _ := b.TagProbe(8, ucp.FullMask, true)
-	if _, _, ok := b.TagProbe(0, 0, false); ok {
+	m, _ := b.TagTake(8, ucp.FullMask)
+	if _, ok := b.TagPeek(0, 0); ok {
 		t.Fatal("the removed message is still shown")
 	}
 	r.must(sreq, nil) // all fragments have left
 	r.settle()
 	buf := make([]byte, len(src))
-	r.must(b.TagMessageRecv(m, buf, nil))
+	r.must(m.Recv(buf, nil))
 	ucttest.SameBytes(t, "message", buf, src)
 	if held := b.Stats().UnexpectedBytes; held != 0 {
 		t.Errorf("%d bytes are still held", held)
@@ -337,12 +385,12 @@ func testReceivePartial(t *testing.T, tr transport) {
 			sreq := sendPartly(t, r, ep, a, b, src)
 			buf := make([]byte, c.room)
 			var o outcome
-			p := &ucp.RequestParams{OnTagRecv: o.onRecv, Attr: ucp.OpNoImmediate}
+			p := &ucp.RequestParams{OnTagRecv: o.onRecv, Flags: ucp.OpNoImmediate}
 			var req *ucp.Request
 			var err error
 			if c.probe {
-				m, _, _ := b.TagProbe(8, ucp.FullMask, true)
-				req, err = b.TagMessageRecv(m, buf, p)
+				m, _ := b.TagTake(8, ucp.FullMask)
+				req, err = m.Recv(buf, p)
 			} else {
 				req, err = b.TagRecv(8, ucp.FullMask, buf, p)
 			}

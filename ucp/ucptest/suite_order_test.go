@@ -45,7 +45,7 @@ func testSendAtOnce(t *testing.T, tr transport) {
 				if i == 0 && first == "forced" {
 					attr = ucp.OpNoImmediate
 				}
-				req, err := send(ucp.Tag(i), ucttest.Pattern(n, uint64(i)), &ucp.RequestParams{Attr: attr})
+				req, err := send(ucp.Tag(i), ucttest.Pattern(n, uint64(i)), &ucp.RequestParams{Flags: attr})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -91,9 +91,9 @@ func testMixedOrder(t *testing.T, tr transport) {
 				case 0:
 					call = ep.TagSendSync
 				case 1:
-					p.Attr = ucp.OpMultiSend
+					p.Flags = ucp.OpMultiSend
 				case 2:
-					p.Attr = ucp.OpFastComplete
+					p.Flags = ucp.OpFastComplete
 				}
 				p.Buffer = layouts[rng.IntN(len(layouts))].make(src)
 				req, err := call(ucp.Tag(i), nil, p)

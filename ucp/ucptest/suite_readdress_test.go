@@ -90,7 +90,7 @@ func testReaddress(t *testing.T, tr transport) {
 // another number, and the worker's address has it.
 func testReplacedRing(t *testing.T, tr transport) {
 	if tr.name != "sysv" {
-		return // posix keeps its address
+		t.Skip("only the address of a System V ring can change")
 	}
 	r := newRig(t, tr)
 	r.log.Expect("shared-memory ring closed")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -12,6 +13,7 @@ import (
 var requestCases = []testCase{
 	{"state of a request", everySwitch, testRequestState},
 	{"free in flight silences the callback", everySwitch, testFreeInFlight},
+	{"dropped in flight", fewSwitches, testDropped},
 	{"free inside the callback", everySwitch, testFreeInCallback},
 	{"double free panics", anywhere, testDoubleFree},
 	{"requests are recycled", everySwitch, testRecycled},
@@ -130,7 +132,7 @@ func testDoubleFree(t *testing.T, tr transport) {
 
 // testRecycled: in steady state no request objects are made.
 func testRecycled(t *testing.T, tr transport) {
-	if ucttest.RaceEnabled {
+	if race.Enabled {
 		t.Skip("race builds do not recycle requests, so that use after Free is found out")
 	}
 	r := newRig(t, tr)

@@ -239,7 +239,7 @@ func testCloseAmidPieces(t *testing.T, tr transport) {
 	var outs [5]outcome
 	var reqs [5]*ucp.Request
 	params := func(i int) *ucp.RequestParams {
-		return &ucp.RequestParams{Attr: ucp.OpNoImmediate, OnSend: outs[i].onSend}
+		return &ucp.RequestParams{Flags: ucp.OpNoImmediate, OnSend: outs[i].onSend}
 	}
 	buf := make([]byte, n)
 	reqs[0] = r.started(ep.Put(buf, w.addr, w.key, params(0)))

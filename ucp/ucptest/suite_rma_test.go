@@ -117,6 +117,8 @@ var rmaCases = []testCase{
 	{"no bytes", anywhere, testEmptyAccess},
 	{"pieces", anywhere, testPieces},
 	{"pieces by messages", twoSides, testPiecesByMessages},
+	{"calls that wait", fewSwitches, testBlockingForms},
+	{"calls that wait, in callbacks", anywhere, testBlockingRefused},
 	{"flush behind pieces", anywhere, testFlushBehindPieces},
 	{"close amid pieces", twoSides, testCloseAmidPieces},
 	{"many in flight", fewSwitches, testManyAccesses},
@@ -125,11 +127,15 @@ var rmaCases = []testCase{
 	{"fence", fewSwitches, testFence},
 	{"fence behind pieces", anywhere, testFenceBehindPieces},
 	{"denied", twoSides | fewSwitches, testDenied},
-	{"denied to oneself", anywhere, testDeniedToOneself},
+	{"denied to oneself", oneSide, testDeniedToOneself},
+	{"keys are ordered", anywhere, testRkeyOrder},
 	{"parameters", anywhere, testAccessParameters},
+	{"parameters of other calls", anywhere, testForeignParameters},
 	{"keys", anywhere, testRkeys},
 	{"worker close with open keys", anywhere, testCloseWithKeys},
 	{"forced close", twoSides | fewSwitches, testForceCloseAccess},
+	{"rights of allocated memory", twoSides, testAllocatedRights},
+	{"unmapped", twoSides, testUnmapped},
 	{"unmapped while read", twoSides | fewSwitches, testUnmapWhileRead},
 	{"the connection breaks", onDemand | fewSwitches, testAccessFaults},
 }
@@ -193,7 +199,7 @@ func testEmptyAccess(t *testing.T, tr transport) {
 	r.inTheCall(ep.Put(nil, 0, w.key, nil))
 	r.inTheCall(ep.Get(nil, 12345, w.key, nil))
 	var o outcome
-	req := r.started(ep.Put([]byte{}, 7, w.key, &ucp.RequestParams{Attr: ucp.OpNoImmediate, OnSend: o.onSend}))
+	req := r.started(ep.Put([]byte{}, 7, w.key, &ucp.RequestParams{Flags: ucp.OpNoImmediate, OnSend: o.onSend}))
 	o.once(t)
 	if err := req.Err(); err != nil {
 		t.Error(err)
@@ -258,14 +264,14 @@ func testAccessCompletion(t *testing.T, tr transport) {
 		src, dst := ucttest.Pattern(n, 5), make([]byte, n)
 		var put, get outcome
 		req := r.started(ep.Put(src, w.addr, w.key, &ucp.RequestParams{
-			Attr: ucp.OpNoImmediate, OnSend: put.onSend, UserData: 1,
+			Flags: ucp.OpNoImmediate, OnSend: put.onSend, UserData: 1,
 		}))
 		r.must(req, nil)
 		put.once(t)
 		r.must(ep.Flush(nil))
 		own := new(ucp.Request)
 		got, err := ep.Get(dst, w.addr, w.key, &ucp.RequestParams{
-			Attr: ucp.OpNoImmediate, OnSend: get.onSend, UserData: 2, Request: own,
+			Flags: ucp.OpNoImmediate, OnSend: get.onSend, UserData: 2, Request: own,
 		})
 		if err != nil || got != own {
 			t.Fatalf("%v, %v", got, err)
@@ -297,7 +303,7 @@ func testForcedAccess(t *testing.T, tr transport) {
 	ep := a.connect(b)
 	mem := make([]byte, 1<<20)
 	w := r.unpack(ep, b.expose(mem, 0))
-	p := &ucp.RequestParams{Attr: ucp.OpForceImmediate}
+	p := &ucp.RequestParams{Flags: ucp.OpForceImmediate}
 	r.warm(ep, b)
 	if req, err := ep.Get(make([]byte, 8), w.addr, w.key, p); req != nil || !errors.Is(err, ucs.ErrNoResource) {
 		t.Errorf("get: %v, %v", req, err)

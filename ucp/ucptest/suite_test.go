@@ -3,20 +3,23 @@ package ucptest
 import (
 	"testing"
 
-	"github.com/ucx-go/ucx/uct/ucttest"
+	"github.com/ucx-go/ucx/internal/race"
 )
 
 // The suite holds what must be true over every transport. Each test states the
 // rule it checks; where the rule is the C library's the C name is given.
 
 // need is what a test asks of a transport.
-type need uint8
+type need uint16
 
 const (
 	anywhere need = 0
 
 	// twoSides: the sides are different workers.
 	twoSides need = 1 << iota
+
+	// oneSide: both sides are the same worker.
+	oneSide
 
 	// prompt: what can finish in its call does.
 	prompt
@@ -36,6 +39,23 @@ const (
 	everySwitch
 	fewSwitches
 )
+
+// missing says what a transport lacks, "" when nothing.
+func (n need) missing(tr transport) string {
+	switch {
+	case n&twoSides != 0 && tr.loopback:
+		return "both sides would be the same worker"
+	case n&oneSide != 0 && !tr.loopback:
+		return "the sides are different workers"
+	case n&prompt != 0 && tr.busy:
+		return "nothing can be expected to finish in its call"
+	case n&onDemand != 0 && tr.sim == nil:
+		return "nothing goes wrong on demand"
+	case n&sleepy != 0 && tr.polls:
+		return "senders without room cannot sleep"
+	}
+	return ""
+}
 
 type testCase struct {
 	name string
@@ -89,12 +109,11 @@ type caseGroup struct {
 // runGroups runs groups of tests on transports.
 func runGroups(t *testing.T, on []transport, groups []caseGroup) {
 	for _, tr := range on {
-		// Simulated transports differ in what they do, not in which goroutine does
-		// it: for the race detector, which takes five times as long, one will do.
-		if ucttest.RaceEnabled && tr.sim != nil && tr.name != simPlain.name {
-			continue
-		}
 		t.Run(tr.name, func(t *testing.T) {
+			if race.Enabled && tr.sim != nil && tr.name != simPlain.name {
+				t.Skip("simulated transports differ in what they do, not in which goroutine does it: " +
+					"for the race detector, which takes five times as long, one will do")
+			}
 			for _, g := range groups {
 				t.Run(g.name, func(t *testing.T) {
 					for _, c := range g.cases {
@@ -108,8 +127,8 @@ func runGroups(t *testing.T, on []transport, groups []caseGroup) {
 
 // runCase runs a test on a transport, under every switch if it asks for that.
 func runCase(t *testing.T, c testCase, tr transport) {
-	if c.need&twoSides != 0 && tr.loopback || c.need&prompt != 0 && tr.busy || c.need&onDemand != 0 && tr.sim == nil ||
-		c.need&sleepy != 0 && tr.polls {
+	if why := c.need.missing(tr); why != "" {
+		t.Run(c.name, func(t *testing.T) { t.Skip(why) })
 		return
 	}
 	if c.need&watchful != 0 {
@@ -121,7 +140,7 @@ func runCase(t *testing.T, c testCase, tr transport) {
 			return
 		}
 		for _, s := range switches {
-			if (tr.few || ucttest.RaceEnabled || c.need&fewSwitches != 0) && !s.few {
+			if (tr.few || race.Enabled || c.need&fewSwitches != 0) && !s.few {
 				continue
 			}
 			t.Run(s.name, func(t *testing.T) { c.run(t, tr.with(s.settings...)) })

@@ -80,7 +80,7 @@ func TestRendezvousReads(t *testing.T) {
 			a, b := r.pair()
 			ep := a.connect(b)
 			src, dst := ucttest.Pattern(1<<20, 3), make([]byte, 1<<20)
-			sreq, err := ep.TagSend(1, src, &ucp.RequestParams{Attr: ucp.OpFastComplete})
+			sreq, err := ep.TagSend(1, src, &ucp.RequestParams{Flags: ucp.OpFastComplete})
 			r.must(b.TagRecv(1, ucp.FullMask, dst, nil))
 			r.must(sreq, err)
 			ucttest.SameBytes(t, "message", dst, src)
@@ -144,6 +144,14 @@ func testMixedDatatypes(t *testing.T, tr transport) {
 	}
 }
 
+// plain is the buffer argument of a call: nil where the parameters have one.
+func plain(buf []byte, p *ucp.RequestParams) []byte {
+	if p.Buffer.IsZero() {
+		return buf
+	}
+	return nil
+}
+
 // transfer sends one message and checks all there is to be seen.
 func (r *rig) transfer(what string, ep *ucp.Endpoint, to *side, tag ucp.Tag, n int, from, dst layout, sync, expected bool) {
 	r.Helper()
@@ -158,9 +166,10 @@ func (r *rig) transfer(what string, ep *ucp.Endpoint, to *side, tag ucp.Tag, n i
 	var rreq *ucp.Request
 	var rerr error
 	if expected {
-		rreq = r.started(to.TagRecv(tag, ucp.FullMask, buf, rp))
+		rreq = r.started(to.TagRecv(tag, ucp.FullMask, plain(buf, rp), rp))
 	}
-	sreq, serr := send(tag, src, &ucp.RequestParams{Buffer: from.make(src)})
+	sp := &ucp.RequestParams{Buffer: from.make(src)}
+	sreq, serr := send(tag, plain(src, sp), sp)
 	if sync && (sreq == nil || serr != nil) {
 		r.Fatalf("%s: a synchronous send returned %v, %v", what, sreq, serr)
 	}
@@ -169,7 +178,7 @@ func (r *rig) transfer(what string, ep *ucp.Endpoint, to *side, tag ucp.Tag, n i
 		if sync && sreq.Done() {
 			r.Fatalf("%s: done before it was matched", what)
 		}
-		rreq, rerr = to.TagRecv(tag, ucp.FullMask, buf, rp)
+		rreq, rerr = to.TagRecv(tag, ucp.FullMask, plain(buf, rp), rp)
 		if rerr != nil {
 			r.Fatalf("%s: receive: %v", what, rerr)
 		}

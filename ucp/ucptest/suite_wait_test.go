@@ -20,9 +20,10 @@ var waitCases = []testCase{
 	{"blocking receive with an ended context", anywhere, testBlockingCanceled},
 	{"two goroutines cannot wait on one worker", anywhere, testTwoWaiters},
 	{"worker run", anywhere, testRun},
+	{"results stay until they are freed", everySwitch, testResultsStay},
 }
 
-// testRequestWait: Wait progresses, returns the result and consumes the request.
+// testRequestWait: Wait progresses and returns the result.
 func testRequestWait(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a := r.open() // one worker: Wait progresses no other
@@ -75,7 +76,7 @@ func ended() context.Context {
 
 var errGivenUp = errors.New("given up")
 
-// testWaitCanceled: a receive that is not matched is canceled and consumed.
+// testWaitCanceled: a receive that is not matched is canceled.
 func testWaitCanceled(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a := r.open()
@@ -190,7 +191,7 @@ func testBlocking(t *testing.T, tr transport) {
 	if tr.loopback {
 		src, buf := ucttest.Pattern(1000, 3), make([]byte, 1000)
 		req := r.started(a.TagRecv(1, ucp.FullMask, buf, nil))
-		if err := ep.Send(t.Context(), 1, src); err != nil {
+		if err := ep.TagSendWait(t.Context(), 1, src); err != nil {
 			t.Fatal(err)
 		}
 		r.must(req, nil)
@@ -202,7 +203,7 @@ func testBlocking(t *testing.T, tr transport) {
 	go func() {
 		for _, n := range lengths {
 			buf := make([]byte, n)
-			info, err := b.Recv(t.Context(), 1, ucp.FullMask, buf)
+			info, err := b.TagRecvWait(t.Context(), 1, ucp.FullMask, buf)
 			if err == nil && (info != ucp.TagRecvInfo{SenderTag: 1, Length: n}) {
 				err = errors.New("wrong info")
 			}
@@ -215,7 +216,7 @@ func testBlocking(t *testing.T, tr transport) {
 		result <- nil
 	}()
 	for _, n := range lengths {
-		if err := ep.Send(t.Context(), 1, ucttest.Pattern(n, 5)); err != nil {
+		if err := ep.TagSendWait(t.Context(), 1, ucttest.Pattern(n, 5)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -235,7 +236,7 @@ func testBlocking(t *testing.T, tr transport) {
 func testBlockingCanceled(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a := r.open()
-	if _, err := a.Recv(ended(), 1, ucp.FullMask, make([]byte, 16)); !errors.Is(err, ucs.ErrCanceled) || !errors.Is(err, errGivenUp) {
+	if _, err := a.TagRecvWait(ended(), 1, ucp.FullMask, make([]byte, 16)); !errors.Is(err, ucs.ErrCanceled) || !errors.Is(err, errGivenUp) {
 		t.Errorf("receive: %v", err)
 	}
 	there, _ := loop(r, a)

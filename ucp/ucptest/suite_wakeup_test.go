@@ -302,11 +302,11 @@ func testSleepers(t *testing.T, tr transport) {
 		for i, n := range lengths {
 			buf := make([]byte, n)
 			if first {
-				if err := ep.Send(t.Context(), ucp.Tag(i), ucttest.Pattern(n, uint64(i))); err != nil {
+				if err := ep.TagSendWait(t.Context(), ucp.Tag(i), ucttest.Pattern(n, uint64(i))); err != nil {
 					return err
 				}
 			}
-			info, err := s.Recv(t.Context(), ucp.Tag(i), ucp.FullMask, buf)
+			info, err := s.TagRecvWait(t.Context(), ucp.Tag(i), ucp.FullMask, buf)
 			if err != nil {
 				return err
 			}
@@ -314,7 +314,7 @@ func testSleepers(t *testing.T, tr transport) {
 				return errors.New("wrong message")
 			}
 			if !first {
-				if err := ep.Send(t.Context(), ucp.Tag(i), buf); err != nil {
+				if err := ep.TagSendWait(t.Context(), ucp.Tag(i), buf); err != nil {
 					return err
 				}
 			}

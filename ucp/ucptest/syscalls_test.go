@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucp"
-	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
 // messagesVar makes the test binary a process that only exchanges so many
@@ -25,7 +25,7 @@ func TestNoSystemCalls(t *testing.T) {
 		exchangeMessages(t, n)
 		return
 	}
-	if ucttest.RaceEnabled {
+	if race.Enabled {
 		t.Skip("rare events are also looked for by time, and the race detector takes its time")
 	}
 	if _, err := exec.LookPath("strace"); err != nil {

@@ -31,7 +31,7 @@ var flagNames = map[string]ucp.OpFlags{
 	"fast": ucp.OpFastComplete, "multi": ucp.OpMultiSend, "now": ucp.OpForceImmediate, "callback": ucp.OpNoImmediate,
 }
 
-func addFlag(p *ucp.RequestParams, f ucp.OpFlags) { p.Attr |= f }
+func addFlag(p *ucp.RequestParams, f ucp.OpFlags) { p.Flags |= f }
 
 // closeEndpoint closes in a way that does not wait.
 func closeEndpoint(ep *ucp.Endpoint, force bool, p *ucp.RequestParams) (*ucp.Request, error) {
@@ -43,12 +43,14 @@ func closeEndpoint(ep *ucp.Endpoint, force bool, p *ucp.RequestParams) (*ucp.Req
 
 // peek looks for a message without taking it; take takes it.
 func peekMessage(w *ucp.Worker, tag ucp.Tag) (ucp.TagRecvInfo, bool) {
-	_, info, ok := w.TagProbe(tag, ucp.FullMask, false)
-	return info, ok
+	return w.TagPeek(tag, ucp.FullMask)
 }
 
-func takeMessage(w *ucp.Worker, tag ucp.Tag) (*ucp.TagMessage, ucp.TagRecvInfo, bool) {
-	return w.TagProbe(tag, ucp.FullMask, true)
+func takeMessage(w *ucp.Worker, tag ucp.Tag) (m *ucp.TagMessage, info ucp.TagRecvInfo, ok bool) {
+	if m, ok = w.TagTake(tag, ucp.FullMask); ok {
+		info = m.Info()
+	}
+	return m, info, ok
 }
 
 // atomicOps are the atomic operations as commands have them.

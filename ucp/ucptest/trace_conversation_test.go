@@ -516,7 +516,7 @@ func (c *conversation) recv(a *arguments) {
 	var req *ucp.Request
 	var err error
 	if from := a.setting("message", ""); from != "" {
-		req, err = s.TagMessageRecv(c.taken[from], argument(b, p), p)
+		req, err = c.taken[from].Recv(argument(b, p), p)
 	} else {
 		req, err = s.TagRecv(tag, mask, argument(b, p), p)
 	}

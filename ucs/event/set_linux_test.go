@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -286,7 +287,7 @@ func TestSetClose(t *testing.T) {
 }
 
 func TestPollAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocation test: the race detector allocates")
 	}
 	s := newSet(t)

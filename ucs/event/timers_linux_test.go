@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -285,7 +286,7 @@ func TestLongestTimer(t *testing.T) {
 }
 
 func TestResetAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("allocation test: the race detector allocates")
 	}
 	_, tm := newTimers(t)

@@ -5,6 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -251,7 +252,7 @@ func TestCloseWithBacklog(t *testing.T) {
 
 // TestBacklogDoesNotAllocate runs messages through the backlog.
 func TestBacklogDoesNotAllocate(t *testing.T) {
-	if ucttest.RaceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	l := newLoop(t)
@@ -277,7 +278,7 @@ func TestBacklogDoesNotAllocate(t *testing.T) {
 
 // TestRemoteDoesNotAllocate runs each kind of remote access.
 func TestRemoteDoesNotAllocate(t *testing.T) {
-	if ucttest.RaceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	l := newLoop(t)

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -15,7 +16,7 @@ import (
 // TestNoAllocations covers what the conformance suite does not: kept
 // descriptors, waiting requests, one-sided operations, checks and wakeups.
 func TestNoAllocations(t *testing.T) {
-	if ucttest.RaceEnabled {
+	if race.Enabled {
 		t.Skip("allocation test: the race detector allocates")
 	}
 	for _, c := range configs {
@@ -179,8 +180,9 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestKeptMemory checks that an unpacked key keeps memory that was freed, and
-// that the name of freed memory does not lead to what has the name next.
+// TestKeptMemory checks that an unpacked key keeps memory that was freed, for who
+// is reading it, that nothing is started on it any more, and that the name of
+// freed memory does not lead to what has the name next.
 func TestKeptMemory(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		a, b := f.Pair(t)
@@ -202,29 +204,33 @@ func TestKeptMemory(t *testing.T) {
 		if a.Domain.(uct.RkeyChecker).RkeyAbandoned(key) {
 			t.Error("live memory is abandoned")
 		}
-		if n := testing.AllocsPerRun(10, func() { current("key of live memory", key, true) }); n != 0 && !ucttest.RaceEnabled {
+		if n := testing.AllocsPerRun(10, func() { current("key of live memory", key, true) }); n != 0 && !race.Enabled {
 			t.Errorf("%v allocations", n)
 		}
-		kept := f.Component.Name() == sysvName // a number is not given away while the segment is attached
 		first.Close(t)
-		current("key of memory that is gone", key, kept)
+		current("key of memory that is gone", key, false)
 		if !a.Domain.(uct.RkeyChecker).RkeyAbandoned(key) {
 			t.Error("memory that is gone is not abandoned")
 		}
 		second := b.Expose(t, ucttest.Pattern(4096, 2), uct.AccessAll)
 		other := a.Key(t, second) // posix: the same descriptor number
-		current("key whose name other memory has", key, kept)
+		current("key whose name other memory has", key, false)
 		current("its own key", other, true)
 		current("foreign key", &uct.Rkey{}, false)
 		got := make([]byte, 4096)
 		for k, c := range map[*uct.Rkey]struct{ addr, want uint64 }{
 			key: {first.Addr, 1}, again: {first.Addr, 1}, other: {second.Addr, 2},
 		} {
-			if err := ep.(uct.RMA).GetBcopy(into(got), 4096, c.addr, k, nil); err != nil {
+			b, err := a.Domain.RkeyPtr(k, c.addr, 4096)
+			if err != nil {
 				t.Fatal(err)
 			}
-			ucttest.SameBytes(t, "memory", got, ucttest.Pattern(4096, c.want))
+			ucttest.SameBytes(t, "memory", b, ucttest.Pattern(4096, c.want))
 		}
+		if err := ep.(uct.RMA).GetBcopy(into(got), 4096, second.Addr, other, nil); err != nil {
+			t.Fatal(err)
+		}
+		ucttest.SameBytes(t, "memory", got, ucttest.Pattern(4096, 2))
 		if f.Component.Name() == posixName && packed[0] != 0 {
 			second.Close(t)
 			if _, err := a.Domain.UnpackRkey(packed); !errors.Is(err, ucs.ErrUnreachable) {
@@ -232,6 +238,109 @@ func TestKeptMemory(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRevoked: what is started on memory after its owner has revoked access is
+// refused and does nothing, however it is done; the memory itself stays until it
+// is freed.
+func TestRevoked(t *testing.T) {
+	for _, c := range configs {
+		t.Run(c.name, func(t *testing.T) {
+			f := &ucttest.Fixture{Component: c.component, Config: setting(t, c.settings)}
+			a, b := f.Pair(t)
+			ep := a.Connect(t, b)
+			mem := b.Expose(t, ucttest.Pattern(8192, 1), uct.AccessAll)
+			key := a.Key(t, mem)
+			buf := make([]byte, 64)
+			var r32 uint32
+			var r64 uint64
+			ops := map[string]func() error{
+				"put": func() error { return ep.(uct.RMA).PutShort(buf, mem.Addr, key) },
+				"put bcopy": func() error {
+					_, err := ep.(uct.RMA).PutBcopy(&ucttest.Packer{Data: buf}, len(buf), mem.Addr, key)
+					return err
+				},
+				"get":      func() error { return ep.(uct.RMA).GetBcopy(into(make([]byte, 64)), 64, mem.Addr, key, nil) },
+				"post 32":  func() error { return ep.(uct.Atomic).Atomic32Post(uct.AtomicAdd, 1, mem.Addr, key) },
+				"post 64":  func() error { return ep.(uct.Atomic).Atomic64Post(uct.AtomicXor, 1, mem.Addr, key) },
+				"fetch 32": func() error { return ep.(uct.Atomic).Atomic32Fetch(uct.AtomicAdd, 1, &r32, mem.Addr, key, nil) },
+				"fetch 64": func() error { return ep.(uct.Atomic).Atomic64Fetch(uct.AtomicAdd, 1, &r64, mem.Addr, key, nil) },
+				"cswap 32": func() error { return ep.(uct.Atomic).AtomicCSwap32(1, 2, mem.Addr, key, &r32, nil) },
+				"cswap 64": func() error { return ep.(uct.Atomic).AtomicCSwap64(1, 2, mem.Addr, key, &r64, nil) },
+			}
+			for name, do := range ops {
+				if err := do(); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			own := mem.Handle.Bytes()
+			copy(own, ucttest.Pattern(8192, 2))
+			b.Domain.(uct.Revoker).Revoke(mem.Handle)
+			b.Domain.(uct.Revoker).Revoke(mem.Handle)
+			for name, do := range ops {
+				ucttest.WantStatus(t, name, do(), ucs.ErrInvalidAddr)
+			}
+			ucttest.SameBytes(t, "the memory", own, ucttest.Pattern(8192, 2))
+			seen, err := a.Domain.RkeyPtr(key, mem.Addr, 8192)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ucttest.SameBytes(t, "the memory as a reader sees it", seen, ucttest.Pattern(8192, 2))
+			// A key unpacked afterwards opens nothing either.
+			late := a.Key(t, mem)
+			ucttest.WantStatus(t, "put with a late key", ep.(uct.RMA).PutShort(buf, mem.Addr, late), ucs.ErrInvalidAddr)
+			if _, err := a.Domain.RkeyPtr(late, mem.Addr, len(own)+1); !errors.Is(err, ucs.ErrInvalidAddr) {
+				t.Errorf("the page behind the memory: %v", err)
+			}
+		})
+	}
+}
+
+// TestNoRoomBehind: memory at a fixed address that something follows is allocated,
+// but peers cannot be kept out of it later, so there is no key for it.
+func TestNoRoomBehind(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		md, err := f.Component.OpenMD(f.Component.Name(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		around, err := unix.Mmap(-1, 0, 4*pageSize, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := addressOf(around)
+		// The first of the four pages becomes free, the others stay.
+		if err := unmapPages(addr, pageSize); err != nil {
+			t.Fatal(err)
+		}
+		m, err := md.Alloc(uct.AllocParams{Length: pageSize, Address: addr, Fixed: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := addressOf(m.Bytes()); got != addr || len(m.Bytes()) != pageSize {
+			t.Errorf("%d bytes at %#x, want a page at %#x", len(m.Bytes()), got, addr)
+		}
+		if _, err := md.AppendKey(nil, m); !errors.Is(err, ucs.ErrUnsupported) {
+			t.Errorf("key: %v", err)
+		}
+		if err := md.Deregister(m); err != nil {
+			t.Error(err)
+		}
+		if err := unmapPages(addr+uint64(pageSize), 3*pageSize); err != nil {
+			t.Error(err)
+		}
+		if err := md.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// unmapPages unmaps part of a mapping, whose slice is not used again.
+func unmapPages(addr uint64, n int) error {
+	if _, _, e := unix.Syscall(unix.SYS_MUNMAP, uintptr(addr), uintptr(n), 0); e != 0 {
+		return e
+	}
+	return nil
 }
 
 // TestKeptDescriptors closes an interface while a handler keeps a message.

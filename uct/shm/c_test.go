@@ -219,6 +219,61 @@ func TestAgainstC(t *testing.T) {
 	})
 }
 
+// TestSegSizesAgainstC exchanges messages as long as receive buffers are, or as
+// messages can be. A length has 16 bits: C takes 65536 bytes of a longer buffer for
+// a message and says that it has none. Its neighbors are not hurt by that.
+func TestSegSizesAgainstC(t *testing.T) {
+	overC(t, func(t *testing.T, c cInstallation, transport string) {
+		prefix := strings.ToUpper(transport) + "_"
+		for _, size := range []int{9, 333, 65535, 65536, 65537, 100001, 1 << 20} {
+			t.Run(fmt.Sprint(size), func(t *testing.T) {
+				longest := min(size, 65535)
+				settings := map[string]string{prefix + "SEG_SIZE": fmt.Sprint(size)}
+				h := openFor(t, transport, c.release, settings)
+				if got := h.Iface.Attr().AM.MaxBcopy; got != longest {
+					t.Errorf("messages of %d bytes at most, want %d", got, longest)
+				}
+				p := startC(t, c, transport, "UCX_"+prefix+"SEG_SIZE="+settings[prefix+"SEG_SIZE"])
+				seen := uint64(0)
+				got := h.Collect(t, 6)
+				ep := h.NewEndpoint(t, uct.EndpointParams{DeviceAddr: p.dev, IfaceAddr: p.addr})
+				p.want("ok", nil, "connect %x %x", h.Iface.DeviceAddress(), h.Iface.Address())
+				check := func(what string, n, length int) {
+					t.Helper()
+					p.want("ok", []*ucttest.Host{h}, "bcopy %d %d %d", seen, n, length)
+					got.Wait(t, n, h)
+					for _, m := range got.Take() {
+						ucttest.SameBytes(t, what, m.Data, pattern(length, seen))
+						seen++
+					}
+				}
+				const many = 150 // more than two rounds of the ring of 1.13
+				check("a message from C", many, longest)
+				if size > longest {
+					p.want("ok", []*ucttest.Host{h}, "bcopy %d 1 65536", seen)
+					got.Wait(t, 1, h)
+					if m := got.Take()[0]; len(m.Data) != 0 {
+						t.Errorf("65536 bytes have become %d", len(m.Data))
+					}
+					seen++
+					check("a message from C behind a lost one", many, longest)
+				}
+				p.send("receive %d", many)
+				for n := range uint64(many) {
+					msg := pattern(longest, n)
+					ucttest.Accept(t, func() error {
+						_, err := ep.AMBcopy(6, &ucttest.Packer{Data: msg}, 0, nil)
+						return err
+					}, h)
+				}
+				if got := p.line(); got != "ok 0 wrong" {
+					t.Errorf("the C peer has received: %s", got)
+				}
+			})
+		}
+	})
+}
+
 // exchangeWithC does everything there is between a C process and this one, both
 // with the same settings.
 func exchangeWithC(t *testing.T, c cInstallation, transport string, settings map[string]string) {

@@ -22,7 +22,11 @@ var configs = []struct {
 	{"posix small", component{posixName}, map[string]string{
 		"POSIX_FIFO_SIZE": "4", "POSIX_FIFO_ELEM_SIZE": "64", "POSIX_FIFO_MAX_POLL": "1", "MM_RX_MAX_BUFS": "5",
 	}},
+	{"posix with long buffers", component{posixName}, map[string]string{"POSIX_SEG_SIZE": "64k"}},
+	{"posix with buffers of an odd size", component{posixName}, map[string]string{"POSIX_SEG_SIZE": "9"}},
 	{"sysv", component{sysvName}, nil},
+	{"sysv with long buffers", component{sysvName}, map[string]string{"SYSV_SEG_SIZE": "64k"}},
+	{"sysv with buffers of an odd size", component{sysvName}, map[string]string{"SYSV_SEG_SIZE": "100001", "SYSV_FIFO_SIZE": "8"}},
 	{"sysv with error handling", component{sysvName}, map[string]string{"SYSV_ERROR_HANDLING": "y", "SYSV_FIFO_RELEASE_FACTOR": "0"}},
 }
 

@@ -73,10 +73,19 @@ type allocation struct {
 }
 
 // Bytes implements uct.MemHandle: whole pages.
-func (a *allocation) Bytes() []byte { return a.seg.mem }
+func (a *allocation) Bytes() []byte { return a.seg.mem[:len(a.seg.mem)-a.seg.tail] }
+
+// life is the page behind the memory, nil where there was no room for it.
+func (a *allocation) life() life {
+	if a.seg.tail == 0 {
+		return nil
+	}
+	return life(a.seg.mem[len(a.seg.mem)-pageSize:][:lifeBytes])
+}
 
 // Alloc implements uct.MemoryDomain. What peers may do is not limited by
-// p.Access: a key opens all of the memory for everything, as with C UCX.
+// p.Access: a key opens all of the memory for everything, as with C UCX. A page more than
+// asked for takes part in the segment (life.go).
 func (d *domain) Alloc(p uct.AllocParams) (uct.MemHandle, error) {
 	switch {
 	case p.Length <= 0:
@@ -86,13 +95,20 @@ func (d *domain) Alloc(p uct.AllocParams) (uct.MemHandle, error) {
 	case uint64(p.Length) > d.most():
 		return nil, fmt.Errorf("shm: allocating %d bytes: at most %d, the memory and swap of the machine: %w", p.Length, d.most(), ucs.ErrNoMemory)
 	}
-	s, err := d.m.create(segmentOptions{
-		size:    pages(p.Length),
+	o := segmentOptions{
+		size:    pages(p.Length) + pageSize,
 		addr:    p.Address &^ uint64(pageSize-1),
 		fixed:   p.Fixed,
 		mayHuge: true,
 		what:    "memory",
-	})
+	}
+	s, err := d.m.create(o)
+	if err != nil && p.Fixed { // perhaps there is room for the memory alone
+		o.size = pages(p.Length)
+		s, err = d.m.create(o)
+	} else if err == nil {
+		s.tail = pageSize
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +117,11 @@ func (d *domain) Alloc(p uct.AllocParams) (uct.MemHandle, error) {
 		_ = unix.Madvise(s.mem, unix.MADV_POPULATE_WRITE)
 	}
 	d.allocs.Add(1)
-	return &allocation{d: d, seg: s}, nil
+	a := &allocation{d: d, seg: s}
+	if l := a.life(); l != nil {
+		l.begin()
+	}
+	return a, nil
 }
 
 // Register implements uct.MemoryDomain.
@@ -109,8 +129,18 @@ func (d *domain) Register([]byte, uct.Access) (uct.MemHandle, error) {
 	return nil, ucs.ErrUnsupported
 }
 
+var _ uct.Revoker = (*domain)(nil)
+
+// Revoke implements uct.Revoker.
+func (d *domain) Revoke(m uct.MemHandle) {
+	if a, err := d.allocation(m); err == nil && !a.freed.Load() {
+		a.life().revoke()
+	}
+}
+
 // Deregister implements uct.MemoryDomain: it frees an allocation. Peers that
-// have unpacked its key keep the memory as long as they keep the key.
+// have unpacked its key keep the memory as long as they keep the key, and may not
+// access it.
 func (d *domain) Deregister(m uct.MemHandle) error {
 	a, err := d.allocation(m)
 	if err != nil {
@@ -120,6 +150,7 @@ func (d *domain) Deregister(m uct.MemHandle) error {
 		return fmt.Errorf("shm: freeing an allocation twice: %w", ucs.ErrInvalidParam)
 	}
 	d.allocs.Add(-1)
+	a.life().revoke()
 	return d.m.destroy(a.seg)
 }
 
@@ -150,6 +181,9 @@ func (d *domain) AppendKey(b []byte, m uct.MemHandle) ([]byte, error) {
 	}
 	if a.freed.Load() {
 		return b, fmt.Errorf("shm: key of an allocation that was freed: %w", ucs.ErrInvalidParam)
+	}
+	if a.seg.tail == 0 {
+		return b, fmt.Errorf("shm: memory at a fixed address with no room behind it cannot be taken back from peers: %w", ucs.ErrUnsupported)
 	}
 	return d.m.appendKey(b, a.seg), nil
 }

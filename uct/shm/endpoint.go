@@ -159,9 +159,9 @@ func (e *endpoint) amBcopy(id uct.AMID, p uct.Packer) (int, error) {
 		// between unless somebody else claims the element.
 		el := e.element(h)
 		d := readDescriptor(el)
-		seg := e.i.o.seg
+		most := e.i.o.bcopy
 		mem := e.lastMem
-		if d.seg != e.lastID || uint64(d.offset)+uint64(seg) > uint64(len(mem)) {
+		if d.seg != e.lastID || uint64(d.offset)+uint64(most) > uint64(len(mem)) {
 			var err error
 			if mem, err = e.attach(d, h); err != nil {
 				return 0, err
@@ -173,7 +173,7 @@ func (e *endpoint) amBcopy(id uct.AMID, p uct.Packer) (int, error) {
 		if !atomic.CompareAndSwapUint64(e.head, h, (h+1)&^armed) {
 			continue
 		}
-		n := p.Pack(mem[d.offset : uint64(d.offset)+uint64(seg) : uint64(d.offset)+uint64(seg)])
+		n := p.Pack(mem[d.offset : uint64(d.offset)+uint64(most) : uint64(d.offset)+uint64(most)])
 		e.publish(el, h, 0, id, n)
 		return n, nil
 	}

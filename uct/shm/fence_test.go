@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -15,7 +16,7 @@ import (
 // at least one must see what the other has written. Without a fence processors
 // read before the write has left.
 func TestFence(t *testing.T) {
-	if ucttest.RaceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector sees plain accesses to shared memory, which are the point")
 	}
 	f := &ucttest.Fixture{Component: component{posixName}}

@@ -154,7 +154,7 @@ func (i *iface) describe() uct.IfaceAttr {
 			uct.IfaceConnectToIface | uct.IfaceCBSync,
 		Events: uct.EventSendComp | uct.EventRecv | uct.EventFD,
 		AM: uct.AMLimits{
-			MaxShort: i.o.elem - elemPayload, MaxBcopy: i.o.seg, MaxIOV: uct.Unlimited,
+			MaxShort: i.o.elem - elemPayload, MaxBcopy: i.o.bcopy, MaxIOV: uct.Unlimited,
 			OptZcopyAlign: 1, AlignMTU: 1,
 		},
 		Put: uct.RMALimits{

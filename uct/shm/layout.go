@@ -66,8 +66,10 @@ const (
 	maxRing     = 1 << 20
 	minElemSize = 64
 	maxElemSize = 1 << 14
-	maxSegSize  = 1<<16 - 1 // an element's length has 16 bits
+	maxBcopy    = 1<<16 - 1 // an element's length has 16 bits
 	maxChunk    = 1 << 30   // a descriptor's offset has 32 bits
+	minSegSize  = 8
+	maxSegSize  = maxChunk
 )
 
 // ringSize is the size of a segment for n elements of elem bytes

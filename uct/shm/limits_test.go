@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/ucs/log/logtest"
@@ -19,7 +20,7 @@ import (
 // TestFullAddressSpace attaches files that are huge and have no pages: what they
 // take of the address space is limited, and given back.
 func TestFullAddressSpace(t *testing.T) {
-	if ucttest.RaceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector leaves no room for mappings of this size")
 	}
 	d := openDomain(component{posixName}, newPosix(posixDomainSettings{UseProcLink: true, Dir: defaultDir}))

@@ -81,7 +81,7 @@ func (m *posix) reachable(ref reference) error {
 func (m *posix) keyLen() int { return posixKeyLen + len(m.extra()) }
 
 func (m *posix) appendKey(b []byte, s *segment) []byte {
-	return appendPosixKey(b, s.id, addressOf(s.mem), uint64(len(s.mem)), m.extra())
+	return appendPosixKey(b, s.id, addressOf(s.mem), uint64(len(s.mem)-s.tail), m.extra())
 }
 
 func (m *posix) parseKey(b []byte) (key, error) { return parsePosixKey(b) }

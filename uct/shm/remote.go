@@ -26,6 +26,9 @@ func (e *endpoint) remote(key *uct.Rkey, raddr uint64, n int) (*attachment, []by
 	if !ok {
 		return nil, nil, errNoAccess(raddr, n)
 	}
+	if k.revoked() {
+		return nil, nil, errRevoked()
+	}
 	return k.seg, b, nil
 }
 

@@ -17,6 +17,7 @@ type remoteKey struct {
 	seg      *attachment
 	base     uint64 // address in the owner
 	length   uint64 // bytes the key opens, all of them mapped
+	life     life   // says whether it still does, nil: its owner does not tell
 	released atomic.Bool
 }
 
@@ -46,7 +47,11 @@ func (d *domain) unpack(packed []byte, pid int) (*uct.Rkey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shm: %s: remote key: %w", d.attr.Component, err)
 	}
+	alive := lifeOf(a)
 	have := uint64(len(a.mem))
+	if alive != nil {
+		have -= uint64(pageSize)
+	}
 	if k.length == 0 {
 		k.length = have
 	}
@@ -57,7 +62,7 @@ func (d *domain) unpack(packed []byte, pid int) (*uct.Rkey, error) {
 	}
 	return &uct.Rkey{
 		Value:  addressOf(a.mem) - k.base,
-		Handle: &remoteKey{d: d, ref: k.ref, seg: a, base: k.base, length: k.length},
+		Handle: &remoteKey{d: d, ref: k.ref, seg: a, base: k.base, length: k.length, life: alive},
 	}, nil
 }
 
@@ -66,13 +71,13 @@ var _ uct.RkeyChecker = (*domain)(nil)
 // RkeyCurrent implements uct.RkeyChecker.
 func (d *domain) RkeyCurrent(key *uct.Rkey) bool {
 	k, err := d.key(key)
-	return err == nil && !k.released.Load() && d.m.names(k.ref, k.seg.ident)
+	return err == nil && !k.released.Load() && !k.revoked() && d.m.names(k.ref, k.seg.ident)
 }
 
 // RkeyAbandoned implements uct.RkeyChecker.
 func (d *domain) RkeyAbandoned(key *uct.Rkey) bool {
 	k, err := d.key(key)
-	return err == nil && !k.released.Load() && d.m.abandoned(k.ref, k.seg.ident)
+	return err == nil && !k.released.Load() && (k.revoked() || d.m.abandoned(k.ref, k.seg.ident))
 }
 
 // ReleaseRkey implements uct.MemoryDomain. Memory that RkeyPtr gave must not be

@@ -39,8 +39,10 @@ type rxPool struct {
 }
 
 // stride is the distance between descriptors in a chunk.
-func (p *rxPool) stride() int {
-	return (p.o.seg + cacheLine - 1) &^ (cacheLine - 1)
+func (p *rxPool) stride() int { return p.o.stride() }
+
+func (o *options) stride() int {
+	return (o.seg + cacheLine - 1) &^ (cacheLine - 1)
 }
 
 // grow adds a chunk of descriptors, want of them if that fits a chunk.

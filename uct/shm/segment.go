@@ -13,6 +13,7 @@ type segment struct {
 	id     uint64 // as peers name it
 	size   int    // bytes asked for
 	mem    []byte // size rounded up to whole pages
+	tail   int    // bytes at the end of mem that keys do not open
 	shrink bool   // others can cut it short
 	fd     int    // posix: of the file, kept open for the segment's life
 	path   string // posix: of a file with a name

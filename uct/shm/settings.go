@@ -63,7 +63,7 @@ type smSettings struct {
 
 type mmSettings struct {
 	FifoSize      uint         `ucx:"FIFO_SIZE" default:"256" doc:"Number of elements in the receive ring, a power of two. C UCX assumes that its peers have the same; up to 1.15 its default is 64, and if the peer's release is set that is the default here, too."`
-	SegSize       config.Bytes `ucx:"SEG_SIZE" default:"8256" doc:"Largest message that is sent by copying it, and size of receive buffers. Must be the same in all processes."`
+	SegSize       config.Bytes `ucx:"SEG_SIZE" default:"8256" doc:"Size of receive buffers, and the largest message that is sent by copying it, 65535 bytes at most: C UCX sends longer ones where this is larger, and loses them. Must be the same in all processes."`
 	ReleaseFactor float64      `ucx:"FIFO_RELEASE_FACTOR" default:"0.5" doc:"Part of the ring that is received before its room is given back to senders, 0 up to but not including 1."`
 	RxMaxBufs     int          `ucx:"RX_MAX_BUFS" default:"-1" doc:"Number of receive buffers at most, those in the ring included; -1 means no limit."`
 	RxBufsGrow    uint         `ucx:"RX_BUFS_GROW" default:"512" doc:"Number of receive buffers to add when there are no more."`
@@ -119,7 +119,8 @@ func seconds(t config.Time) float64 { return t.Duration(0).Seconds() }
 type options struct {
 	ring      int // elements of the own ring
 	elem      int // their size, and that of peers' rings
-	seg       int // largest buffered message
+	seg       int // room for a message in a receive buffer, and in those of peers
+	bcopy     int // largest buffered message
 	release   uint64
 	maxBufs   int
 	growBufs  int
@@ -165,8 +166,11 @@ func loadOptions(cfg *config.Set, transport string, p uct.IfaceParams) (options,
 		return bad("FIFO_SIZE", mm.FifoSize, fmt.Sprintf("a power of two from %d to %d", minRing, maxRing))
 	case o.elem < minElemSize || o.elem > maxElemSize || o.elem%8 != 0:
 		return bad("FIFO_ELEM_SIZE", mm.FifoElemSize, fmt.Sprintf("a multiple of 8 from %d to %d", minElemSize, maxElemSize))
-	case o.seg < minElemSize || o.seg > maxSegSize:
-		return bad("SEG_SIZE", mm.SegSize, fmt.Sprintf("%d to %d", minElemSize, maxSegSize))
+	case o.seg < minSegSize || o.seg > maxSegSize:
+		return bad("SEG_SIZE", mm.SegSize, fmt.Sprintf("%d to %d", minSegSize, maxSegSize))
+	case o.ring*o.stride() > maxMapped:
+		return bad("SEG_SIZE", mm.SegSize, fmt.Sprintf("small enough for UCX_%sFIFO_SIZE=%d of them: peers attach no more than %d bytes",
+			prefix, o.ring, maxMapped))
 	case !(mm.ReleaseFactor >= 0 && mm.ReleaseFactor < 1):
 		return bad("FIFO_RELEASE_FACTOR", mm.ReleaseFactor, "at least 0 and less than 1")
 	case mm.FifoHuge:
@@ -174,6 +178,9 @@ func loadOptions(cfg *config.Set, transport string, p uct.IfaceParams) (options,
 	case o.maxBufs >= 0 && o.maxBufs < o.ring:
 		return bad("RX_MAX_BUFS", o.maxBufs, fmt.Sprintf("-1 or at least UCX_%sFIFO_SIZE, %d", prefix, o.ring))
 	}
+	// A sender of C UCX may write the whole of a longer buffer, but the length that
+	// it tells of that is cut to 16 bits.
+	o.bcopy = min(o.seg, maxBcopy)
 	// The tail moves at multiples of the largest power of two in that part.
 	step := uint64(1)
 	for float64(step*2) <= float64(o.ring)*mm.ReleaseFactor {

@@ -48,7 +48,7 @@ func TestBadSettings(t *testing.T) {
 	for _, c := range []struct{ name, value string }{
 		{"FIFO_SIZE", "0"}, {"FIFO_SIZE", "1"}, {"FIFO_SIZE", "100"}, {"FIFO_SIZE", "2097152"},
 		{"FIFO_ELEM_SIZE", "56"}, {"FIFO_ELEM_SIZE", "100"}, {"FIFO_ELEM_SIZE", "32768"},
-		{"SEG_SIZE", "8"}, {"SEG_SIZE", "64k"}, {"SEG_SIZE", "inf"},
+		{"SEG_SIZE", "7"}, {"SEG_SIZE", "1g"}, {"SEG_SIZE", "inf"}, {"SEG_SIZE", "257m"},
 		{"FIFO_RELEASE_FACTOR", "1"}, {"FIFO_RELEASE_FACTOR", "-1"},
 		{"FIFO_HUGETLB", "y"}, {"RX_MAX_BUFS", "100"},
 		{"SEND_OVERHEAD", "am_zcopy:1us"}, {"RECV_OVERHEAD", "am_short:inf"},

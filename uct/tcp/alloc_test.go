@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -47,7 +48,7 @@ func (s *steady) deliver(n int) {
 
 // In steady state no operation allocates, on either side.
 func TestNoAllocations(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	a, b, ep := pair(t)
@@ -142,7 +143,7 @@ func TestNoAllocations(t *testing.T) {
 
 // An idle connected endpoint costs at most 2 KiB at each end.
 func TestEndpointMemory(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector needs memory")
 	}
 	a, b, first := pair(t)

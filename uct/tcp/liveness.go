@@ -36,7 +36,7 @@ type liveness struct {
 // aliveMark is a connection's part in it.
 type aliveMark struct {
 	listed bool
-	since  time.Duration // monotonic; no sign of life is known since then
+	since  time.Duration // no sign of life is known since then, by the clock of the worker
 }
 
 const (
@@ -78,7 +78,7 @@ func (l *liveness) schedule(d time.Duration) {
 // look looks at every listed connection.
 func (l *liveness) look() {
 	l.armed = false
-	now := monotonic()
+	now := l.svc.w.Now()
 	kept := l.list[:0]
 	next := time.Duration(0)
 	for _, c := range l.list {
@@ -152,8 +152,3 @@ func (m *aliveMark) judge(now time.Duration, info *unix.TCPInfo, limit time.Dura
 	}
 	return verdictWait
 }
-
-// monotonic is a clock that does not jump.
-func monotonic() time.Duration { return time.Since(clockStart) }
-
-var clockStart = time.Now()

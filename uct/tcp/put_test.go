@@ -204,7 +204,7 @@ func TestNotExposed(t *testing.T) {
 func TestPutDisabled(t *testing.T) {
 	a, b, ep := pair(t, "PUT_ENABLE=n")
 	if f := a.iface.Attr().Flags; f.Has(uct.IfacePutZcopy) || !f.Has(uct.IfaceAMZcopy) {
-		t.Errorf("flags %x", f)
+		t.Errorf("flags %v", f)
 	}
 	if err := ep.PutZcopy(nil, 0, nil, nil); err != ucs.ErrUnsupported {
 		t.Errorf("put: %v", err)

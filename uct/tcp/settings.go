@@ -1,10 +1,8 @@
 package tcp
 
 import (
-	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,29 +18,29 @@ import (
 // meaning here are left out: connecting is never blocking (CONN_NB), and buffers
 // are not carved from chunks (TX_*, RX_*, ALLOC).
 type settings struct {
-	AFPrio        []string       `ucx:"AF_PRIO" default:"inet,inet6" doc:"Address families to use, the preferred one first. A device is used with the first family it has an address of."`
-	BridgeEnable  bool           `ucx:"BRIDGE_ENABLE" default:"n" doc:"Use network bridges as devices."`
-	MaxNumEPs     config.Count   `ucx:"MAX_NUM_EPS" default:"256" doc:"Number of endpoints up to which the transport is expected to scale. Only published."`
-	Failure       log.Level      `ucx:"FAILURE" default:"DIAG" doc:"Log level of endpoint failures that nobody handles."`
-	TxSegSize     config.Bytes   `ucx:"TX_SEG_SIZE" default:"8K" doc:"Largest message that is sent by copying it."`
-	RxSegSize     config.Bytes   `ucx:"RX_SEG_SIZE" default:"64K" doc:"Largest message that is sent from the user's memory, and largest that is accepted if that is more than 64K."`
-	MaxIOV        config.Count   `ucx:"MAX_IOV" default:"6" doc:"Largest number of memory pieces in one zero-copy operation; 0 turns zero-copy off."`
-	SendvThresh   config.Bytes   `ucx:"SENDV_THRESH" default:"2K" doc:"Short messages with more data than this are written from the user's memory when nothing waits before them."`
-	PreferDefault bool           `ucx:"PREFER_DEFAULT" default:"y" doc:"Give the device of the default route another priority than the rest."`
-	PutEnable     bool           `ucx:"PUT_ENABLE" default:"y" doc:"Offer writing to remote memory."`
-	MaxPoll       int            `ucx:"MAX_POLL" default:"16" doc:"How often to go on reading from a socket that has more than one buffer full; -1 means until it is empty."`
-	MaxConnRetry  uint           `ucx:"MAX_CONN_RETRIES" default:"25" doc:"Number of attempts to connect, when connections are dropped before they are accepted."`
-	NoDelay       bool           `ucx:"NODELAY" default:"y" doc:"Send small segments at once (TCP_NODELAY)."`
-	SndBuf        config.Bytes   `ucx:"SNDBUF" default:"auto" doc:"Size of the socket's send buffer."`
-	RcvBuf        config.Bytes   `ucx:"RCVBUF" default:"auto" doc:"Size of the socket's receive buffer."`
-	SynCnt        config.Count   `ucx:"SYN_CNT" default:"auto" doc:"How often to repeat the first packet of a connection, at most 127; auto leaves it to the system."`
-	UserTimeout   config.Time    `ucx:"USER_TIMEOUT" default:"auto" doc:"How long sent data may stay unacknowledged before the kernel gives up, even toward a peer that is only stopped. auto means that a peer is lost when its machine does not answer for as long as keepalive would wait."`
-	PortRange     config.Range   `ucx:"PORT_RANGE" default:"0" doc:"Ports to listen on; 0 means any."`
-	MaxBW         bandwidth      `ucx:"MAX_BW" default:"2200MBs" doc:"Bandwidth that the protocol stack can reach at most; auto means no such limit."`
-	KeepIdle      config.Time    `ucx:"KEEPIDLE" default:"10s" doc:"Time without traffic after which keepalive probes are sent; inf turns keepalive off."`
-	KeepCnt       config.Count   `ucx:"KEEPCNT" default:"auto" doc:"Number of unanswered keepalive probes after which a peer is lost; inf turns keepalive off."`
-	KeepIntvl     config.Time    `ucx:"KEEPINTVL" default:"2s" doc:"Time between keepalive probes; inf turns keepalive off."`
-	BindSrcAddr   config.Ternary `ucx:"EP_BIND_SRC_ADDR" default:"try" doc:"Connect from the address of the device."`
+	AFPrio        []string         `ucx:"AF_PRIO" default:"inet,inet6" doc:"Address families to use, the preferred one first. A device is used with the first family it has an address of."`
+	BridgeEnable  bool             `ucx:"BRIDGE_ENABLE" default:"n" doc:"Use network bridges as devices."`
+	MaxNumEPs     config.Count     `ucx:"MAX_NUM_EPS" default:"256" doc:"Number of endpoints up to which the transport is expected to scale. Only published."`
+	Failure       log.Level        `ucx:"FAILURE" default:"DIAG" doc:"Log level of endpoint failures that nobody handles."`
+	TxSegSize     config.Bytes     `ucx:"TX_SEG_SIZE" default:"8K" doc:"Largest message that is sent by copying it."`
+	RxSegSize     config.Bytes     `ucx:"RX_SEG_SIZE" default:"64K" doc:"Largest message that is sent from the user's memory, and largest that is accepted if that is more than 64K."`
+	MaxIOV        config.Count     `ucx:"MAX_IOV" default:"6" doc:"Largest number of memory pieces in one zero-copy operation; 0 turns zero-copy off."`
+	SendvThresh   config.Bytes     `ucx:"SENDV_THRESH" default:"2K" doc:"Short messages with more data than this are written from the user's memory when nothing waits before them."`
+	PreferDefault bool             `ucx:"PREFER_DEFAULT" default:"y" doc:"Give the device of the default route another priority than the rest."`
+	PutEnable     bool             `ucx:"PUT_ENABLE" default:"y" doc:"Offer writing to remote memory."`
+	MaxPoll       int              `ucx:"MAX_POLL" default:"16" doc:"How often to go on reading from a socket that has more than one buffer full; -1 means until it is empty."`
+	MaxConnRetry  uint             `ucx:"MAX_CONN_RETRIES" default:"25" doc:"Number of attempts to connect, when connections are dropped before they are accepted."`
+	NoDelay       bool             `ucx:"NODELAY" default:"y" doc:"Send small segments at once (TCP_NODELAY)."`
+	SndBuf        config.Bytes     `ucx:"SNDBUF" default:"auto" doc:"Size of the socket's send buffer."`
+	RcvBuf        config.Bytes     `ucx:"RCVBUF" default:"auto" doc:"Size of the socket's receive buffer."`
+	SynCnt        config.Count     `ucx:"SYN_CNT" default:"auto" doc:"How often to repeat the first packet of a connection, at most 127; auto leaves it to the system."`
+	UserTimeout   config.Time      `ucx:"USER_TIMEOUT" default:"auto" doc:"How long sent data may stay unacknowledged before the kernel gives up, even toward a peer that is only stopped. auto means that a peer is lost when its machine does not answer for as long as keepalive would wait."`
+	PortRange     config.Range     `ucx:"PORT_RANGE" default:"0" doc:"Ports to listen on; 0 means any."`
+	MaxBW         config.Bandwidth `ucx:"MAX_BW" default:"2200MBs" doc:"Bandwidth that the protocol stack can reach at most; auto means no such limit."`
+	KeepIdle      config.Time      `ucx:"KEEPIDLE" default:"10s" doc:"Time without traffic after which keepalive probes are sent; inf turns keepalive off."`
+	KeepCnt       config.Count     `ucx:"KEEPCNT" default:"auto" doc:"Number of unanswered keepalive probes after which a peer is lost; inf turns keepalive off."`
+	KeepIntvl     config.Time      `ucx:"KEEPINTVL" default:"2s" doc:"Time between keepalive probes; inf turns keepalive off."`
+	BindSrcAddr   config.Ternary   `ucx:"EP_BIND_SRC_ADDR" default:"try" doc:"Connect from the address of the device."`
 }
 
 func init() {
@@ -52,66 +50,6 @@ func init() {
 		Title:  "tcp transport",
 		New:    func() any { return new(settings) },
 	})
-}
-
-// bandwidth is a number of bytes per second: a number with an optional unit K, M,
-// G or T in powers of 1024, B (bytes) or b (bits), and "ps", "/s" or "s"; or
-// "auto" (UCS_CONFIG_TYPE_BW).
-type bandwidth float64
-
-// ParseConfig implements config.Value.
-func (w *bandwidth) ParseConfig(s string) error {
-	if strings.EqualFold(s, "auto") {
-		*w = bandwidth(math.Inf(1))
-		return nil
-	}
-	num := strings.TrimRight(s, "KMGTBbps/")
-	v, err := strconv.ParseFloat(num, 64)
-	if err != nil || !(v >= 0) || math.IsInf(v, 0) {
-		return errors.New("not understood")
-	}
-	unit := s[len(num):]
-	for i, prefix := range "KMGT" {
-		if strings.HasPrefix(unit, string(prefix)) {
-			v *= float64(uint64(1) << (10 * (i + 1)))
-			unit = unit[1:]
-			break
-		}
-	}
-	switch {
-	case strings.HasPrefix(unit, "B"):
-	case strings.HasPrefix(unit, "b"):
-		v /= 8
-	default:
-		return errors.New("not understood")
-	}
-	switch unit[1:] {
-	case "", "s", "ps", "/s":
-	default:
-		return errors.New("not understood")
-	}
-	*w = bandwidth(v)
-	return nil
-}
-
-// String implements config.Value.
-func (w bandwidth) String() string {
-	v := float64(w)
-	if math.IsInf(v, 1) {
-		return "auto"
-	}
-	units := [...]string{"", "K", "M", "G", "T"}
-	i := 0
-	for v > 50000 && i < len(units)-1 { // as ucs_config_sprintf_bw prints it
-		v /= 1024
-		i++
-	}
-	return strconv.FormatFloat(v, 'f', 2, 64) + units[i] + "Bps"
-}
-
-// ConfigSyntax implements config.Syntaxer.
-func (bandwidth) ConfigSyntax() string {
-	return `bandwidth value: <number>[T|G|M|K]B|b[[p|/]s] or "auto"`
 }
 
 // mdOptions are the settings of a memory domain.
@@ -187,6 +125,9 @@ func loadOptions(cfg *config.Set) (options, error) {
 		maxBW:      float64(s.MaxBW),
 		bindSource: s.BindSrcAddr,
 		failure:    s.Failure,
+	}
+	if s.MaxBW.IsAuto() {
+		o.maxBW = math.Inf(1)
 	}
 	o.maxIOV = min(o.maxIOV, maxIOV)
 	if o.maxRetries > math.MaxUint8 {

@@ -11,6 +11,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
 func set(t *testing.T, vars ...string) *config.Set {
@@ -64,7 +65,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%v: %+v %+v", c.vars, a.AM, a.Put)
 		}
 		if a.Flags.Has(uct.IfaceAMZcopy) != (c.am.MaxZcopy > 0) || a.Flags.Has(uct.IfacePutZcopy) != (c.put.MaxZcopy > 0) {
-			t.Errorf("%v: flags %x", c.vars, a.Flags)
+			t.Errorf("%v: flags %v", c.vars, a.Flags)
 		}
 	}
 }
@@ -172,31 +173,19 @@ func TestKeepaliveSettings(t *testing.T) {
 	}
 }
 
-func TestBandwidth(t *testing.T) {
-	for _, c := range []struct {
-		s    string
-		want float64
-		out  string
-	}{
-		{"2200MBs", 2200 << 20, "2200.00MBps"}, // as C UCX prints its default
-		{"1GB/s", 1 << 30, "1024.00MBps"},
-		{"100Gbps", 100 << 30 / 8, "12800.00MBps"},
-		{"8b", 1, "1.00Bps"},
-		{"1.5KBps", 1536, "1536.00Bps"},
-		{"auto", math.Inf(1), "auto"},
-	} {
-		var b bandwidth
-		if err := b.ParseConfig(c.s); err != nil || float64(b) != c.want {
-			t.Errorf("%q: %v, %v; want %v", c.s, float64(b), err, c.want)
+// TestMaxBandwidth checks that the limit is read as all bandwidths are.
+func TestMaxBandwidth(t *testing.T) {
+	for value, want := range map[string]float64{"2200MBs": 2200 << 20, "8bps": 1, "auto": math.Inf(1), "5MB": -1} {
+		cfg := new(config.Set)
+		err := cfg.Modify("TCP_MAX_BW", value)
+		var o options
+		if err == nil {
+			o, err = loadOptions(cfg)
 		}
-		if b.String() != c.out {
-			t.Errorf("%q prints as %q, want %q", c.s, b, c.out)
-		}
-	}
-	for _, s := range []string{"", "5", "x", "5XB", "-1MB", "5MBx", "5MBss", "nanMB", "infMB", "5M"} {
-		var b bandwidth
-		if err := b.ParseConfig(s); err == nil {
-			t.Errorf("%q was read as %v", s, float64(b))
+		if want < 0 {
+			ucttest.WantStatus(t, value, err, ucs.ErrInvalidParam)
+		} else if err != nil || o.maxBW != want {
+			t.Errorf("%s: %v, %v; want %v", value, o.maxBW, err, want)
 		}
 	}
 }

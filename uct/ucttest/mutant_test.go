@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -215,7 +216,7 @@ func TestMutant(t *testing.T) {
 
 func TestSuiteNoticesMutants(t *testing.T) {
 	for _, m := range mutants {
-		if ucttest.RaceEnabled && m.test == "no allocations" {
+		if race.Enabled && m.test == "no allocations" {
 			continue
 		}
 		t.Run(m.name, func(t *testing.T) {

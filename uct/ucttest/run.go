@@ -66,18 +66,22 @@ const (
 	anyAtomic = uct.IfaceAtomicCPU | uct.IfaceAtomicDevice
 )
 
-// offers reports whether flags have what needs ask for: one bit of each group,
-// all others.
-func offers(flags, needs uct.IfaceFlags) bool {
+// lacks names what flags do not have of what needs ask for: one bit of each group,
+// all others. It is empty when nothing is missing.
+func lacks(flags, needs uct.IfaceFlags) string {
+	var names []string
 	for _, group := range []uct.IfaceFlags{anyAM, anyPut, anyGet, anyAtomic} {
 		if needs&group == group {
 			if flags&group == 0 {
-				return false
+				names = append(names, "any of "+group.String())
 			}
 			needs &^= group
 		}
 	}
-	return flags.Has(needs)
+	if missing := needs &^ flags; missing != 0 {
+		names = append(names, missing.String())
+	}
+	return strings.Join(names, "; ")
 }
 
 // Run tests a transport. Each test opens hosts of its own and must leave neither
@@ -96,8 +100,8 @@ func Run(t *testing.T, f Fixture) {
 			if why := f.Skip[test.name]; why != "" {
 				t.Skip(why)
 			}
-			if !offers(flags, test.needs) {
-				t.Skipf("transport lacks capabilities %#x", uint64(test.needs&^flags))
+			if missing := lacks(flags, test.needs); missing != "" {
+				t.Skip("the transport lacks " + missing)
 			}
 			NoLeaks(t)
 			test.run(t, &f)

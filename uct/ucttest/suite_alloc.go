@@ -3,6 +3,7 @@ package ucttest
 import (
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -11,7 +12,7 @@ import (
 // nothing may be allocated in steady state. It goes through the interfaces, as
 // the layer above does.
 func testNoAllocations(t *testing.T, f *Fixture) {
-	if RaceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	a, b := f.Pair(t)

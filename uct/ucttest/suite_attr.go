@@ -69,7 +69,7 @@ func testAttributes(t *testing.T, f *Fixture) {
 	}
 	limit := func(flag uct.IfaceFlags, name string, value, least int) {
 		if a.Flags.Has(flag) && value < least {
-			t.Errorf("%s is %d, want at least %d for flag %#x", name, value, least, uint64(flag))
+			t.Errorf("%s is %d, want at least %d for %v", name, value, least, flag)
 		}
 	}
 	limit(uct.IfaceAMShort, "AM.MaxShort", a.AM.MaxShort, 8)
@@ -90,7 +90,7 @@ func testAttributes(t *testing.T, f *Fixture) {
 		1<<uct.AtomicSwap | 1<<uct.AtomicCSwap
 	any := a.Atomic32.Post | a.Atomic32.Fetch | a.Atomic64.Post | a.Atomic64.Fetch
 	if atomic := a.Flags&anyAtomic != 0; atomic != (any != 0) || any&^known != 0 {
-		t.Errorf("atomic flags %#x with operations %+v and %+v", a.Flags&anyAtomic, a.Atomic32, a.Atomic64)
+		t.Errorf("capabilities %v with operations %+v and %+v", a.Flags&anyAtomic, a.Atomic32, a.Atomic64)
 	}
 	if a.Flags&anyAM != 0 && a.Flags&(uct.IfaceCBSync|uct.IfaceCBAsync) == 0 {
 		t.Error("active messages but neither CB_SYNC nor CB_ASYNC")
@@ -113,6 +113,9 @@ func testAttributes(t *testing.T, f *Fixture) {
 	}
 	if p.Bandwidth(1) <= 0 {
 		t.Error("no bandwidth")
+	}
+	if a.Events&uct.EventAsyncCB != 0 {
+		t.Error("events told by a callback, which IfaceParams has no place for")
 	}
 }
 

@@ -57,21 +57,22 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-func TestOffers(t *testing.T) {
+func TestLacks(t *testing.T) {
 	for _, c := range []struct {
 		flags, needs uct.IfaceFlags
-		want         bool
+		want         string
 	}{
-		{0, 0, true},
-		{uct.IfaceAMBcopy, anyAM, true},
-		{uct.IfacePutShort, anyAM, false},
-		{uct.IfaceAMBcopy, anyAM | uct.IfacePending, false},
-		{uct.IfaceAMBcopy | uct.IfacePending, anyAM | uct.IfacePending, true},
-		{uct.IfaceAMShort, uct.IfaceAMBcopy, false},
-		{uct.IfaceAtomicCPU, anyAtomic, true},
+		{0, 0, ""},
+		{uct.IfaceAMBcopy, anyAM, ""},
+		{uct.IfacePutShort, anyAM, "any of am short, am bcopy, am zcopy"},
+		{uct.IfaceAMBcopy, anyAM | uct.IfacePending, "pending"},
+		{0, anyPut | uct.IfacePending | uct.IfaceEpCheck, "any of put short, put bcopy, put zcopy; pending, ep check"},
+		{uct.IfaceAMBcopy | uct.IfacePending, anyAM | uct.IfacePending, ""},
+		{uct.IfaceAMShort, uct.IfaceAMBcopy, "am bcopy"},
+		{uct.IfaceAtomicCPU, anyAtomic, ""},
 	} {
-		if got := offers(c.flags, c.needs); got != c.want {
-			t.Errorf("%#x offers %#x: %v, want %v", c.flags, c.needs, got, c.want)
+		if got := lacks(c.flags, c.needs); got != c.want {
+			t.Errorf("of %v, %v lacks %q, want %q", c.needs, c.flags, got, c.want)
 		}
 	}
 }

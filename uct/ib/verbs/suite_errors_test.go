@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
-	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
 func testWait(t *testing.T, r *rig) {
@@ -251,7 +251,7 @@ func testOrder(t *testing.T, r *rig) {
 }
 
 func testAllocations(t *testing.T, r *rig) {
-	if ucttest.RaceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	a, b := r.pair(t, verbs.RC)

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
-	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
 // usage is what a process and its devices hold.
@@ -81,7 +81,7 @@ func (r *rig) wantBack(t *testing.T, was usage) {
 		now = r.usage(t)
 		// The runtime maps and keeps a little as it likes, and the race detector more.
 		// A page for each queue pair would be 8 MiB.
-		if now.fds == was.fds && now.mappings < was.mappings+50 && (now.resident < was.resident+6<<10 || ucttest.RaceEnabled) &&
+		if now.fds == was.fds && now.mappings < was.mappings+50 && (now.resident < was.resident+6<<10 || race.Enabled) &&
 			now.resources == was.resources && now.rings < was.rings+512 {
 			return
 		}

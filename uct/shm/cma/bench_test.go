@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -12,7 +13,7 @@ import (
 // TestNoAllocations runs operations of all kinds and sizes through the
 // interfaces.
 func TestNoAllocations(t *testing.T) {
-	if ucttest.RaceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	h := open(t)

@@ -438,7 +438,7 @@ func TestSettings(t *testing.T) {
 func TestAttributes(t *testing.T) {
 	h := open(t)
 	a := h.Iface.Attr()
-	if a.Flags != 0x1c000000448 || a.Events != 0x13 || a.Resource != resource || a.Resource.Type != uct.DeviceShared {
+	if a.Flags != 0x1c000000448 || a.Events != 0x3 || a.Resource != resource || a.Resource.Type != uct.DeviceShared {
 		t.Errorf("flags %#x, events %#x, resource %+v", uint64(a.Flags), uint32(a.Events), a.Resource)
 	}
 	if a.Perf.BandwidthDedicated != 11145<<20 || a.Perf.Latency.C != 80e-9 || a.Perf.Overhead != 2e-6 {

@@ -71,7 +71,8 @@ func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (*i
 
 // describe makes the attributes: those of C UCX, of both releases
 // (uct_scopy_iface_query, uct_cma_iface_query), and 1.22's estimate of the cost
-// of an operation (UCT_SCOPY_IFACE_OVERHEAD).
+// of an operation (UCT_SCOPY_IFACE_OVERHEAD). The events that C offers to tell by
+// a callback of the interface's opener are left out: IfaceParams has none.
 func (i *iface) describe() uct.IfaceAttr {
 	limits := uct.RMALimits{
 		MaxZcopy:      uct.Unlimited,
@@ -83,7 +84,7 @@ func (i *iface) describe() uct.IfaceAttr {
 		Resource: resource,
 		Flags: uct.IfacePutZcopy | uct.IfaceGetZcopy | uct.IfacePending | uct.IfaceConnectToIface |
 			uct.IfaceErrHandlePeerFail | uct.IfaceEpCheck,
-		Events:        uct.EventSendComp | uct.EventRecv | uct.EventAsyncCB,
+		Events:        uct.EventSendComp | uct.EventRecv,
 		Put:           limits,
 		Get:           limits,
 		DeviceAddrLen: len(i.devAddr),

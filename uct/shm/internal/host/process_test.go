@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -104,7 +105,7 @@ func TestSelf(t *testing.T) {
 }
 
 func TestAliveDoesNotAllocate(t *testing.T) {
-	if ucttest.RaceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	p, err := Self()

@@ -1,0 +1,210 @@
+// Package apicheck lists what the packages of this module promise to those who
+// import them: every exported name with its type, one a line, so that a change of
+// the API shows as a change of a text. Its test compares the lists with
+// testdata; scripts/lint runs it.
+//
+//	go test ./internal/apicheck -update     after a change that is meant
+package apicheck
+
+import (
+	"fmt"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+)
+
+// List returns what a package exports, sorted by name: constants with their
+// values, variables, functions, types with their exported fields and methods. The
+// types of other packages carry the package's name. A type that is another name
+// for one of an internal package is listed like one of its own.
+func List(pkg *types.Package) []string {
+	l := lister{pkg: pkg}
+	for _, name := range pkg.Scope().Names() { // they are sorted
+		if token.IsExported(name) {
+			l.object(pkg.Scope().Lookup(name))
+		}
+	}
+	return l.lines
+}
+
+type lister struct {
+	pkg   *types.Package
+	lines []string
+}
+
+func (l *lister) printf(format string, args ...any) {
+	l.lines = append(l.lines, fmt.Sprintf(format, args...))
+}
+
+func (l *lister) qualify(p *types.Package) string {
+	if p == l.pkg {
+		return ""
+	}
+	return p.Name()
+}
+
+func (l *lister) text(t types.Type) string { return types.TypeString(t, l.qualify) }
+
+// signature is a function's type without the word func.
+func (l *lister) signature(f *types.Func) string {
+	return strings.TrimPrefix(l.text(f.Signature()), "func")
+}
+
+func (l *lister) object(o types.Object) {
+	switch o := o.(type) {
+	case *types.Const:
+		value := o.Val().ExactString()
+		if basic, ok := o.Type().(*types.Basic); ok && basic.Info()&types.IsUntyped != 0 {
+			l.printf("const %s = %s", o.Name(), value)
+			break
+		}
+		l.printf("const %s %s = %s", o.Name(), l.text(o.Type()), value)
+	case *types.Var:
+		l.printf("var %s %s", o.Name(), l.text(o.Type()))
+	case *types.Func:
+		l.printf("func %s%s", o.Name(), l.signature(o))
+	case *types.TypeName:
+		l.typeName(o)
+	}
+}
+
+func (l *lister) typeName(o *types.TypeName) {
+	if o.IsAlias() {
+		target := types.Unalias(o.Type())
+		l.printf("type %s = %s", o.Name(), l.text(target))
+		if named, ok := target.(*types.Named); ok && internal(named.Obj().Pkg()) {
+			l.members(o.Name(), named)
+		}
+		return
+	}
+	named := o.Type().(*types.Named)
+	parameters := ""
+	if list := named.TypeParams(); list.Len() > 0 {
+		var all []string
+		for p := range list.TypeParams() {
+			all = append(all, p.Obj().Name()+" "+l.text(p.Constraint()))
+		}
+		parameters = "[" + strings.Join(all, ", ") + "]"
+	}
+	kind := ""
+	switch u := named.Underlying().(type) {
+	case *types.Struct:
+		kind = "struct"
+	case *types.Interface:
+		kind = "interface"
+	default:
+		kind = l.text(u)
+	}
+	l.printf("type %s%s %s", o.Name(), parameters, kind)
+	l.members(o.Name(), named)
+}
+
+// internal reports whether users cannot import a package themselves.
+func internal(p *types.Package) bool {
+	return p != nil && slices.Contains(strings.Split(p.Path(), "/"), "internal")
+}
+
+// members lists a type's exported fields and methods under a name.
+func (l *lister) members(name string, named *types.Named) {
+	switch u := named.Underlying().(type) {
+	case *types.Struct:
+		hidden := false
+		for f := range u.Fields() {
+			switch {
+			case !f.Exported():
+				hidden = true
+			case f.Embedded():
+				l.printf("\tembeds %s", l.text(f.Type()))
+			default:
+				l.printf("\tfield %s %s", f.Name(), l.text(f.Type()))
+			}
+		}
+		if hidden {
+			l.printf("\t… more fields")
+		}
+	case *types.Interface:
+		hidden := false
+		for m := range u.Methods() {
+			if m.Exported() {
+				l.printf("\tmethod %s%s", m.Name(), l.signature(m))
+			} else {
+				hidden = true
+			}
+		}
+		if hidden {
+			l.printf("\t… more methods: only this package implements it")
+		}
+		return
+	}
+	// The set of the pointer has all methods; those that values have too say so.
+	values := types.NewMethodSet(named)
+	for m := range types.NewMethodSet(types.NewPointer(named)).Methods() {
+		f := m.Obj().(*types.Func)
+		if !f.Exported() || byEmbedding(named, m) {
+			continue
+		}
+		receiver := "(*" + name + ")"
+		if values.Lookup(f.Pkg(), f.Name()) != nil {
+			receiver = "(" + name + ")"
+		}
+		l.printf("\tmethod %s %s%s", receiver, f.Name(), l.signature(f))
+	}
+}
+
+// byEmbedding reports whether a method comes with an exported embedded type, which
+// is listed itself.
+func byEmbedding(named *types.Named, m *types.Selection) bool {
+	if len(m.Index()) == 1 {
+		return false
+	}
+	return named.Underlying().(*types.Struct).Field(m.Index()[0]).Exported()
+}
+
+// Foreign returns the other packages whose types stand in what a package exports,
+// each with the names where they do: a field or method as Type.Name.
+func Foreign(pkg *types.Package) map[string][]string {
+	foreign := make(map[string][]string)
+	note := func(name string, t types.Type) {
+		types.TypeString(t, func(p *types.Package) string {
+			if p != pkg && !slices.Contains(foreign[p.Path()], name) {
+				foreign[p.Path()] = append(foreign[p.Path()], name)
+			}
+			return ""
+		})
+	}
+	for _, name := range pkg.Scope().Names() {
+		o := pkg.Scope().Lookup(name)
+		if !o.Exported() {
+			continue
+		}
+		named, ok := types.Unalias(o.Type()).(*types.Named)
+		if tn, isType := o.(*types.TypeName); !ok || !isType || tn.IsAlias() {
+			note(name, types.Unalias(o.Type()))
+			continue
+		}
+		switch u := named.Underlying().(type) {
+		case *types.Struct:
+			for f := range u.Fields() {
+				if f.Exported() {
+					note(name+"."+f.Name(), f.Type())
+				}
+			}
+		case *types.Interface:
+			for m := range u.Methods() {
+				if m.Exported() {
+					note(name+"."+m.Name(), m.Type())
+				}
+			}
+			continue
+		default:
+			note(name, u)
+		}
+		for m := range types.NewMethodSet(types.NewPointer(named)).Methods() {
+			if m.Obj().Exported() && !byEmbedding(named, m) {
+				note(name+"."+m.Obj().Name(), m.Type())
+			}
+		}
+	}
+	return foreign
+}

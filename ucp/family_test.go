@@ -1,0 +1,236 @@
+package ucp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// echoFamily is a family made up for this test. It is added as ARCHITECTURE.md says:
+// its own code, and a line in the list. A message of its is sent back by the
+// receiver's worker; the request is done when it is here again.
+type echoFamily struct {
+	noFamily
+	state map[*Worker]*echoState // in a struct of workerState, for one that stays
+}
+
+type echoState struct {
+	heard, opened, closed int
+	stopped               bool
+}
+
+// Ids that C UCX has left free.
+const (
+	idEchoAsk    proto.AMID = 5
+	idEchoAnswer proto.AMID = 13
+)
+
+const kindEcho protocolKind = 200
+
+func (echoFamily) about() familyInfo { return familyInfo{name: "echo", features: FeatureTag} }
+
+func (f echoFamily) handlers(w *Worker) []handler {
+	return []handler{
+		{idEchoAsk, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
+			if len(data) < 16 {
+				return w.malformed(ucs.ErrIO)
+			}
+			f.state[w].heard++
+			ep := w.endpoints.Get(binary.LittleEndian.Uint64(data))
+			r := ep.control(echoAnswer{})
+			r.data.buf = bytes.Clone(data[8:])
+			ep.submit(r)
+			return nil
+		}},
+		{idEchoAnswer, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
+			r := w.requestIDs.Get(binary.LittleEndian.Uint64(data))
+			if !r.is(kindEcho) {
+				w.stats.Dropped++
+				return nil
+			}
+			r.finish(r.data.unpackAt(data[8:], 0))
+			return nil
+		}},
+	}
+}
+
+func (f echoFamily) start(w *Worker)     { f.state[w] = new(echoState) }
+func (f echoFamily) opened(ep *Endpoint) { f.state[ep.w].opened++ }
+func (f echoFamily) closed(ep *Endpoint) { f.state[ep.w].closed++ }
+
+func (f echoFamily) stop(w *Worker) error {
+	f.state[w].stopped = true
+	return nil
+}
+
+func (f echoFamily) count(w *Worker, s *Stats) { s.Served += uint64(f.state[w].heard) }
+
+// echoOperation is what a user starts.
+type echoOperation struct{}
+
+func (echoOperation) name() string { return "echo" }
+
+func (echoOperation) choose(r *Request) (protocol, error) {
+	if r.data.length > r.ep.cfg.maxBcopy-16 {
+		return nil, ucs.ErrExceedsLimit
+	}
+	r.localID = r.w.requestIDs.Put(r)
+	return echoAsk{}, nil
+}
+
+// echoAsk sends the message and waits.
+type echoAsk struct{ basics }
+
+func (echoAsk) about() protocolInfo { return protocolInfo{"echo", kindEcho, needID} }
+
+func (echoAsk) progress(r *Request) error {
+	if r.list == nil {
+		r.ep.outstanding.push(r)
+	}
+	_, err := r.ep.ue.AMBcopy(uct.AMID(idEchoAsk), r.hooks(), 0, nil)
+	if err == ucs.InProgress {
+		err = nil
+	}
+	return err
+}
+
+func (echoAsk) pack(r *Request, dst []byte) int {
+	binary.LittleEndian.PutUint64(dst, uint64(r.ep.remoteID))
+	binary.LittleEndian.PutUint64(dst[8:], r.localID)
+	return 16 + r.data.packAt(dst[16:16+r.data.length], 0)
+}
+
+// echoAnswer sends it back.
+type echoAnswer struct{ basics }
+
+func (echoAnswer) about() protocolInfo { return protocolInfo{name: "echo answer", needs: needID} }
+
+func (echoAnswer) progress(r *Request) error { return r.sendControl(idEchoAnswer, 0) }
+
+func (echoAnswer) pack(r *Request, dst []byte) int { return copy(dst, r.data.buf) }
+
+// echo is the call.
+func (ep *Endpoint) echo(buf []byte) (*Request, error) {
+	r, err := ep.w.useRequest(nil)
+	if err != nil {
+		return nil, err
+	}
+	r.ep, r.op = ep, echoOperation{}
+	r.data.initRecv(buf, nil)
+	ep.submit(r)
+	return r.result()
+}
+
+// TestNewFamily: a family is its code and one line. Its operations wait for what
+// they need, end with the endpoint, and are heard of by everything that goes through
+// the list.
+func TestNewFamily(t *testing.T) {
+	echo := echoFamily{state: make(map[*Worker]*echoState)}
+	families = append(families, echo) // the line
+	t.Cleanup(func() { families = families[:len(families)-1] })
+
+	v := newVictim(t)
+	ep, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback})
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := []byte("hello")
+	if ep.lacks&needID == 0 {
+		t.Fatal("the endpoint has its peer's id at once: the test tests nothing")
+	}
+	req, err := ep.echo(buf) // done in the call where wireup is
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The counterpart of the endpoint, which is of the same worker.
+	other, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; !req.Done() && i < 1000; i++ {
+		v.Progress()
+	}
+	if err := req.Err(); err != nil || string(buf) != "hello" {
+		t.Errorf("the echo: %v, %q", err, buf)
+	}
+	req.Free()
+	if s := v.Stats(); s.Served != 1 {
+		t.Errorf("%d messages counted", s.Served)
+	}
+	if _, err := ep.echo(make([]byte, 1<<20)); !errors.Is(err, ucs.ErrExceedsLimit) {
+		t.Errorf("a message that does not fit: %v", err)
+	}
+
+	// One that nobody answers ends with the endpoint.
+	ep.lacks, ep.state = ep.lacks|needID, ep.state|epRequested // as if it was not connected
+	req, err = ep.echo(buf)
+	if err != nil || req.Done() {
+		t.Fatalf("started: %v, %v", req, err)
+	}
+	if a, err := req.Query(); err != nil || a.Info == "" {
+		t.Errorf("query: %+v, %v", a, err)
+	}
+	ep.destroy(ucs.ErrCanceled)
+	if err := req.Err(); err != ucs.ErrCanceled {
+		t.Errorf("after the end of the endpoint: %v", err)
+	}
+	req.Free()
+	other.destroy(ucs.ErrCanceled)
+	v.exchange()
+	s := echo.state[v.Worker]
+	if s.opened < 3 || s.closed < 2 || s.stopped {
+		t.Errorf("%d endpoints opened, %d closed, stopped %v", s.opened, s.closed, s.stopped)
+	}
+	if err := v.Worker.Close(); err != nil || s.closed != s.opened || !s.stopped {
+		t.Errorf("closing: %v, %d of %d endpoints closed, stopped %v", err, s.closed, s.opened, s.stopped)
+	}
+}
+
+// TestNeeds: an operation is described before there is anything to choose from. It
+// goes on, in order, when the last thing that it needs is there.
+func TestNeeds(t *testing.T) {
+	v := newVictim(t)
+	ep, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ep.destroy(ucs.ErrCanceled)
+	ep.lacks |= needLanes
+	ep.open()
+	src := []byte("in order")
+	var reqs []*Request
+	for tag := range Tag(3) {
+		req, err := ep.TagSend(tag, src[tag:], &RequestParams{Flags: OpMultiSend})
+		if err != nil || req.Done() || req.proto != nil || ep.short != -1 {
+			t.Fatalf("a send without lanes: %v, %v", req, err)
+		}
+		reqs = append(reqs, req)
+	}
+	if _, err := ep.TagSend(9, src, &RequestParams{Flags: OpForceImmediate}); err != ucs.ErrNoResource {
+		t.Errorf("at once without lanes: %v", err)
+	}
+	ep.obtain(needFence) // something else
+	if reqs[0].Done() || reqs[0].proto != nil {
+		t.Error("a send has begun without lanes")
+	}
+	ep.obtain(needLanes)
+	for i, req := range reqs {
+		if err := req.Err(); err != nil {
+			t.Errorf("send %d: %v", i, err)
+		}
+		if m := v.tag.oldest(); m == nil || m.tag != Tag(i) || string(m.data) != string(src[i:]) {
+			t.Fatalf("message %d: %v", i, m)
+		} else {
+			v.discardMessage(m)
+		}
+		req.Free()
+	}
+	if ep.short < 0 {
+		t.Error("short sends do not go inline again")
+	}
+}

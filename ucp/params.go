@@ -1,0 +1,101 @@
+package ucp
+
+import (
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// OpFlags modify the completion of an operation (the behavior bits of enum
+// ucp_op_attr_t).
+type OpFlags uint32
+
+// Operation flags, with C's bit numbers.
+const (
+	// OpNoImmediate never returns (nil, nil): a request is returned even when
+	// the operation is already done, and the callback may have run by then.
+	OpNoImmediate OpFlags = 1 << 16
+
+	// OpFastComplete prefers early local completion to delivery speed. It
+	// excludes OpMultiSend.
+	OpFastComplete OpFlags = 1 << 17
+
+	// OpForceImmediate finishes in the call or fails with ucs.ErrNoResource and
+	// leaves no trace. It excludes OpNoImmediate.
+	OpForceImmediate OpFlags = 1 << 18
+
+	// OpMultiSend says that many operations will be in flight.
+	OpMultiSend OpFlags = 1 << 19
+
+	// opFlagsAll are those that there are.
+	opFlagsAll = OpNoImmediate | OpFastComplete | OpForceImmediate | OpMultiSend
+)
+
+// RequestParams are the optional parameters of an operation. nil means all
+// defaults. The struct is read during the call and may be reused afterwards. A
+// parameter that does not belong to the call gives ucs.ErrInvalidParam.
+type RequestParams struct {
+	// Flags modify the completion.
+	Flags OpFlags
+
+	// Buffer, unless zero, takes the place of the []byte argument of a send,
+	// receive, put or get, which must be nil: use it for scatter-gather lists and
+	// user-defined datatypes.
+	Buffer Buffer
+
+	// OnSend is called when an operation that is no receive finishes, unless it
+	// finished in the call.
+	OnSend func(r *Request, err error, userData any)
+
+	// OnTagRecv is called when a tag receive finishes, unless it finished in the
+	// call. info is valid only without an error.
+	OnTagRecv func(r *Request, err error, info TagRecvInfo, userData any)
+
+	// UserData is passed to the callback.
+	UserData any
+
+	// TagInfo is filled in when a tag receive finishes in the call, with success
+	// and without OpNoImmediate.
+	TagInfo *TagRecvInfo
+
+	// Request, if not nil, is the caller's own request object to be used instead
+	// of one of the library. It must not be in use; it is returned when the
+	// operation does not finish in the call and is never given to Free.
+	Request *Request
+
+	// MemoryType says where the buffer lives; the zero value means "find out".
+	// Only host memory exists so far.
+	MemoryType ucs.MemoryType
+
+	// Memory, if not nil, is registered memory that holds the buffer of a send,
+	// put or get. It must not be unmapped before the operation is done.
+	Memory *Memory
+
+	// ReplyBuffer takes the value from before an atomic operation: 4 or 8 bytes
+	// in the byte order of the machine, like the operand.
+	ReplyBuffer []byte
+
+	// CloseFlags apply to Endpoint.CloseAsync.
+	CloseFlags CloseFlags
+}
+
+// CloseFlags modify the closing of an endpoint (enum ucp_ep_close_flags_t).
+type CloseFlags uint32
+
+// CloseForce releases the endpoint at once, without the peer: what is
+// outstanding ends with ucs.ErrCanceled. It needs ErrModePeer.
+const CloseForce CloseFlags = 1 << 0
+
+// noParams stands for a nil *RequestParams.
+var noParams RequestParams
+
+// sendMode translates the flags of an operation for the tables.
+func sendMode(attr OpFlags) proto.SendMode {
+	var m proto.SendMode
+	if attr&OpFastComplete != 0 {
+		m |= proto.SendFast
+	}
+	if attr&OpMultiSend != 0 {
+		m |= proto.SendMulti
+	}
+	return m
+}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package ucp
-
-const recycleRequests = true

@@ -1,0 +1,110 @@
+package ucp
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// Messages that have arrived without a receive can be looked at, or taken out and
+// received later. A message that was taken belongs to the user, who receives or
+// discards it; Worker.Close gives up those that are left.
+
+// TagPeek looks for the message that a receive of tag and mask would get, without
+// progress, and says what it is. The length is that of the whole message, even if
+// parts are still on the way.
+func (w *Worker) TagPeek(tag, mask Tag) (TagRecvInfo, bool) {
+	if !w.tag.on {
+		return TagRecvInfo{}, false
+	}
+	d := w.tag.findUnexpected(tag, mask)
+	if d == nil {
+		return TagRecvInfo{}, false
+	}
+	return d.Info(), true
+}
+
+// TagTake takes out the message that a receive of tag and mask would get, without
+// progress: no receive will match it any more. It must be received or discarded.
+func (w *Worker) TagTake(tag, mask Tag) (*TagMessage, bool) {
+	if !w.tag.on {
+		return nil, false
+	}
+	d := w.tag.findUnexpected(tag, mask)
+	if d == nil {
+		return nil, false
+	}
+	w.tag.removeUnexpected(d)
+	w.tag.taken.push(d, arrivalLinks)
+	d.removed = true
+	return d, true
+}
+
+// Info returns the sender's tag and the length of the whole message.
+func (d *TagMessage) Info() TagRecvInfo { return TagRecvInfo{SenderTag: d.tag, Length: d.total} }
+
+// Recv receives the message, as Worker.TagRecv does. The message must not be used
+// afterwards, unless its parameters were refused or, with OpForceImmediate,
+// ucs.ErrNoResource came back: then it is still the caller's.
+func (d *TagMessage) Recv(buf []byte, p *RequestParams) (*Request, error) {
+	if d == nil || !d.removed {
+		return nil, errNoMessage
+	}
+	w := d.w
+	r, err := w.startRecv(buf, p)
+	if err != nil {
+		return nil, err
+	}
+	if p != nil && p.Flags&OpForceImmediate != 0 && d.kind != messageEager {
+		w.dropRequest(r)
+		return nil, ucs.ErrNoResource
+	}
+	r.tag, r.mask = d.tag, FullMask
+	w.stats.TagRecvs++
+	w.release(d)
+	w.receive(r, d)
+	return r.recvResult(p)
+}
+
+var errNoMessage = fmt.Errorf("ucp: no message, or one that was received or discarded: %w", ucs.ErrInvalidParam)
+
+// Discard gives the message up. To its sender that is as if it had been received.
+// It must not be used afterwards; a second Discard does nothing.
+func (d *TagMessage) Discard() {
+	if d == nil || !d.removed {
+		return
+	}
+	w := d.w
+	w.release(d)
+	sync, epID, reqID := d.sync, d.epID, d.reqID
+	switch d.kind {
+	case messageMulti:
+		a := d.assembly
+		w.putMessage(d)
+		a.dropPieces()
+		a.owner, a.discard = nil, true // the rest is only counted
+		a.check(w)
+	case messageRndv:
+		w.forgoOffer(&d.rndv)
+		w.putMessage(d)
+	default:
+		w.putMessage(d)
+	}
+	if sync {
+		w.sendSyncAck(epID, reqID)
+	}
+}
+
+// forgoOffer lets the sender of a message go on that nobody will fetch.
+func (w *Worker) forgoOffer(h *proto.RndvRTS) {
+	if ep := w.endpoints.Get(uint64(h.EpID)); ep != nil && ep.err == nil {
+		ep.sendATS(h.ReqID, h.Size, ucs.OK)
+	}
+}
+
+// release takes a message back from the user.
+func (w *Worker) release(d *TagMessage) {
+	d.removed = false
+	w.tag.taken.remove(d, arrivalLinks)
+}

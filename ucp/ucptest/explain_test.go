@@ -1,0 +1,43 @@
+package ucptest
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ucx-go/ucx/ucp"
+)
+
+// TestExplanationJSON: an explanation is data. What JSON makes of it can be read
+// back, over every transport, before and after wireup.
+func TestExplanationJSON(t *testing.T) {
+	for _, tr := range transports {
+		t.Run(tr.name, func(t *testing.T) {
+			r := newRig(t, tr)
+			a, b := r.oneSidedPair()
+			ep := a.connect(b)
+			check := func() {
+				t.Helper()
+				e := ep.Explain()
+				text, err := json.Marshal(e)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var back ucp.Explanation
+				if err := json.Unmarshal(text, &back); err != nil {
+					t.Fatalf("%v\n%s", err, text)
+				}
+				if d := cmp.Diff(e, back); d != "" {
+					t.Errorf("read back (-explained +read):\n%s", d)
+				}
+				if len(e.Protocols) == 0 || len(e.Lanes) == 0 {
+					t.Error("nothing is explained")
+				}
+			}
+			check()
+			r.settle()
+			check()
+		})
+	}
+}

@@ -1,0 +1,79 @@
+package ucptest
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// TestNetOnly: an address of the network alone leads to no transport that works
+// inside a machine only, whatever both sides have; without a network there is no
+// way at all. The whole address of the same worker leads through the machine.
+func TestNetOnly(t *testing.T) {
+	for _, inside := range []string{"self", "posix", "sysv", "posix,cma", "posix,sysv,self"} {
+		for _, network := range []bool{false, true} {
+			name := inside
+			if network {
+				name += ",tcp"
+			}
+			t.Run(name, func(t *testing.T) {
+				r := newRig(t, transport{settings: []setting{{"TLS", name}, {"NET_DEVICES", "lo"}}})
+				a := r.open()
+				b := a // a worker that has self reaches itself by it
+				if inside != "self" {
+					b = r.open()
+				}
+				addr, err := b.Address(ucp.AddressNetOnly)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ep, err := a.NewEndpoint(ucp.EndpointParams{Address: addr})
+				if !network {
+					if ep != nil || !errors.Is(err, ucs.ErrUnreachable) {
+						t.Fatalf("an address without anything: %v, %v", ep, err)
+					}
+				} else {
+					if err != nil {
+						t.Fatal(err)
+					}
+					r.sendAndTake(ep, b, 1, []byte("through the network"))
+					for _, by := range []*ucp.Endpoint{ep, answering(r, a, b)} {
+						if got := transportNames(by); !slices.Equal(got, []string{"tcp"}) {
+							t.Errorf("lanes over %v, want tcp alone", got)
+						}
+					}
+				}
+				if got := transportNames(a.connect(b)); slices.Contains(got, "tcp") && len(got) == 1 {
+					t.Errorf("with the whole address: lanes over %v", got)
+				}
+			})
+		}
+	}
+}
+
+// answering is the endpoint of b that a's request has led to, which is adopted by
+// who wants one to a; or that of the worker to itself.
+func answering(r *rig, a, b *side) *ucp.Endpoint {
+	addr, err := a.Address(ucp.AddressNetOnly)
+	if err != nil {
+		r.Fatal(err)
+	}
+	ep, err := b.NewEndpoint(ucp.EndpointParams{Address: addr})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return ep
+}
+
+// transportNames are those of an endpoint's lanes, each once, sorted.
+func transportNames(ep *ucp.Endpoint) []string {
+	var names []string
+	for _, l := range ep.Transports() {
+		names = append(names, l.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
