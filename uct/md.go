@@ -35,7 +35,10 @@ type MemoryDomain interface {
 	Deregister(m MemHandle) error
 
 	// AppendKey appends the packed remote key of m, exactly
-	// Attr().RkeyPackedSize bytes.
+	// Attr().RkeyPackedSize bytes. A key opens memory for what it was registered or
+	// allocated for. A domain whose peers map the memory, where nobody can hold them
+	// to less, has keys only of memory with AccessRemotePut and AccessRemoteGet; of
+	// other memory it returns ucs.ErrUnsupported.
 	AppendKey(b []byte, m MemHandle) ([]byte, error)
 
 	// UnpackRkey reads a peer's packed key. The bytes are untrusted.

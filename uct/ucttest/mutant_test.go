@@ -17,32 +17,44 @@ import (
 
 // mutants are ways of breaking a good transport, each with a test of the suite
 // that must notice.
-var mutants = []struct {
-	name string
-	test string
-	wrap func(ep uct.Endpoint) uct.Endpoint
-}{
-	{"changes a byte", "am", func(ep uct.Endpoint) uct.Endpoint { return &changesByte{wholeOf(ep)} }},
-	{"swaps the header", "am short", func(ep uct.Endpoint) uct.Endpoint { return &swapsHeader{wholeOf(ep)} }},
-	{"packs twice", "am bcopy", func(ep uct.Endpoint) uct.Endpoint { return &packsTwice{wholeOf(ep)} }},
-	{"swallows long messages", "am limits", func(ep uct.Endpoint) uct.Endpoint { return &swallows{wholeOf(ep)} }},
-	{"never queues", "pending order", func(ep uct.Endpoint) uct.Endpoint { return &neverQueues{wholeOf(ep)} }},
-	{"purges twice", "pending purge", func(ep uct.Endpoint) uct.Endpoint { return &purgesTwice{wholeOf(ep)} }},
-	{"flushes too early", "flush", func(ep uct.Endpoint) uct.Endpoint { return &flushesEarly{wholeOf(ep)} }},
-	{"hides a part", "optional parts", func(ep uct.Endpoint) uct.Endpoint {
+var mutants = append([]mutant{
+	{name: "forgets rights", test: "remote permission refused", domain: func(md uct.MemoryDomain) uct.MemoryDomain {
+		return &forgetsRights{md}
+	}},
+	{name: "keeps handlers", test: "am handlers", iface: func(i uct.Iface) uct.Iface { return &keepsHandlers{i} }},
+}, endpointMutants...)
+
+// mutant is one of them.
+type mutant struct {
+	name   string
+	test   string
+	wrap   func(ep uct.Endpoint) uct.Endpoint
+	iface  func(i uct.Iface) uct.Iface
+	domain func(md uct.MemoryDomain) uct.MemoryDomain
+}
+
+var endpointMutants = []mutant{
+	{name: "changes a byte", test: "am", wrap: func(ep uct.Endpoint) uct.Endpoint { return &changesByte{wholeOf(ep)} }},
+	{name: "swaps the header", test: "am short", wrap: func(ep uct.Endpoint) uct.Endpoint { return &swapsHeader{wholeOf(ep)} }},
+	{name: "packs twice", test: "am bcopy", wrap: func(ep uct.Endpoint) uct.Endpoint { return &packsTwice{wholeOf(ep)} }},
+	{name: "swallows long messages", test: "am limits", wrap: func(ep uct.Endpoint) uct.Endpoint { return &swallows{wholeOf(ep)} }},
+	{name: "never queues", test: "pending order", wrap: func(ep uct.Endpoint) uct.Endpoint { return &neverQueues{wholeOf(ep)} }},
+	{name: "purges twice", test: "pending purge", wrap: func(ep uct.Endpoint) uct.Endpoint { return &purgesTwice{wholeOf(ep)} }},
+	{name: "flushes too early", test: "flush", wrap: func(ep uct.Endpoint) uct.Endpoint { return &flushesEarly{wholeOf(ep)} }},
+	{name: "hides a part", test: "optional parts", wrap: func(ep uct.Endpoint) uct.Endpoint {
 		w := wholeOf(ep)
 		return &hidesRMA{w.Endpoint, w.Atomic, w.Paired, w.Checker}
 	}},
-	{"completes twice", "flush", func(ep uct.Endpoint) uct.Endpoint { return &completesTwice{wholeOf(ep)} }},
-	{"miscounts", "atomic", func(ep uct.Endpoint) uct.Endpoint { return &miscounts{wholeOf(ep)} }},
-	{"writes next to the target", "put", func(ep uct.Endpoint) uct.Endpoint { return &writesBeside{wholeOf(ep)} }},
-	{"goes on after close", "close", func(ep uct.Endpoint) uct.Endpoint { return &undead{whole: wholeOf(ep)} }},
-	{"allocates", "no allocations", func(ep uct.Endpoint) uct.Endpoint { return &allocates{whole: wholeOf(ep)} }},
-	{"leaks a descriptor", "am", func(ep uct.Endpoint) uct.Endpoint {
+	{name: "completes twice", test: "flush", wrap: func(ep uct.Endpoint) uct.Endpoint { return &completesTwice{wholeOf(ep)} }},
+	{name: "miscounts", test: "atomic", wrap: func(ep uct.Endpoint) uct.Endpoint { return &miscounts{wholeOf(ep)} }},
+	{name: "writes next to the target", test: "put", wrap: func(ep uct.Endpoint) uct.Endpoint { return &writesBeside{wholeOf(ep)} }},
+	{name: "goes on after close", test: "close", wrap: func(ep uct.Endpoint) uct.Endpoint { return &undead{whole: wholeOf(ep)} }},
+	{name: "allocates", test: "no allocations", wrap: func(ep uct.Endpoint) uct.Endpoint { return &allocates{whole: wholeOf(ep)} }},
+	{name: "leaks a descriptor", test: "am", wrap: func(ep uct.Endpoint) uct.Endpoint {
 		unix.Eventfd(0, unix.EFD_CLOEXEC)
 		return ep
 	}},
-	{"leaks a goroutine", "am", func(ep uct.Endpoint) uct.Endpoint {
+	{name: "leaks a goroutine", test: "am", wrap: func(ep uct.Endpoint) uct.Endpoint {
 		go func() { select {} }()
 		return ep
 	}},
@@ -166,27 +178,50 @@ func (e *allocates) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c 
 // mutated is a component whose endpoints are wrapped.
 type mutated struct {
 	uct.Component
-	wrap func(uct.Endpoint) uct.Endpoint
+	mutant
 }
 
 func (m *mutated) OpenMD(name string, cfg *config.Set) (uct.MemoryDomain, error) {
 	md, err := m.Component.OpenMD(name, cfg)
-	return &mutatedDomain{md, m.wrap}, err
+	if m.domain != nil {
+		md = m.domain(md)
+	}
+	return &mutatedDomain{md, m.mutant}, err
+}
+
+// forgetsRights registers memory for everything.
+type forgetsRights struct{ uct.MemoryDomain }
+
+func (d *forgetsRights) Register(buf []byte, _ uct.Access) (uct.MemHandle, error) {
+	return d.MemoryDomain.Register(buf, uct.AccessAll)
+}
+
+// keepsHandlers does not remove handlers.
+type keepsHandlers struct{ uct.Iface }
+
+func (i *keepsHandlers) SetAMHandler(id uct.AMID, h uct.AMHandler) error {
+	if h == nil {
+		return nil
+	}
+	return i.Iface.SetAMHandler(id, h)
 }
 
 type mutatedDomain struct {
 	uct.MemoryDomain
-	wrap func(uct.Endpoint) uct.Endpoint
+	mutant
 }
 
 func (d *mutatedDomain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (uct.Iface, error) {
 	i, err := d.MemoryDomain.OpenIface(w, p, cfg)
-	return &mutatedIface{i, d.wrap}, err
+	if d.iface != nil {
+		i = d.iface(i)
+	}
+	return &mutatedIface{i, d.mutant}, err
 }
 
 type mutatedIface struct {
 	uct.Iface
-	wrap func(uct.Endpoint) uct.Endpoint
+	mutant
 }
 
 func (i *mutatedIface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
@@ -194,7 +229,10 @@ func (i *mutatedIface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	return i.wrap(ep), nil
+	if i.wrap != nil {
+		ep = i.wrap(ep)
+	}
+	return ep, nil
 }
 
 // mutantVar tells the child which mutant to test.
@@ -209,7 +247,7 @@ func TestMutant(t *testing.T) {
 	}
 	for _, m := range mutants {
 		if m.name == name {
-			ucttest.Run(t, ucttest.Fixture{Component: &mutated{sim.New(sim.Options{}), m.wrap}})
+			ucttest.Run(t, ucttest.Fixture{Component: &mutated{sim.New(sim.Options{}), m}})
 		}
 	}
 }
