@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -38,6 +39,7 @@ var endpointMutants = []mutant{
 	{name: "swaps the header", test: "am short", wrap: func(ep uct.Endpoint) uct.Endpoint { return &swapsHeader{wholeOf(ep)} }},
 	{name: "packs twice", test: "am bcopy", wrap: func(ep uct.Endpoint) uct.Endpoint { return &packsTwice{wholeOf(ep)} }},
 	{name: "swallows long messages", test: "am limits", wrap: func(ep uct.Endpoint) uct.Endpoint { return &swallows{wholeOf(ep)} }},
+	{name: "packs what it refuses", test: "refusal", wrap: func(ep uct.Endpoint) uct.Endpoint { return &packsRefused{wholeOf(ep)} }},
 	{name: "never queues", test: "pending order", wrap: func(ep uct.Endpoint) uct.Endpoint { return &neverQueues{wholeOf(ep)} }},
 	{name: "purges twice", test: "pending purge", wrap: func(ep uct.Endpoint) uct.Endpoint { return &purgesTwice{wholeOf(ep)} }},
 	{name: "flushes too early", test: "flush", wrap: func(ep uct.Endpoint) uct.Endpoint { return &flushesEarly{wholeOf(ep)} }},
@@ -101,6 +103,16 @@ type packsTwice struct{ whole }
 func (e *packsTwice) AMBcopy(id uct.AMID, p uct.Packer, f uct.SendFlags, c *uct.Completion) (int, error) {
 	p.Pack(make([]byte, 8192))
 	return e.Endpoint.AMBcopy(id, p, f, c)
+}
+
+type packsRefused struct{ whole }
+
+func (e *packsRefused) AMBcopy(id uct.AMID, p uct.Packer, f uct.SendFlags, c *uct.Completion) (int, error) {
+	n, err := e.Endpoint.AMBcopy(id, p, f, c)
+	if err == ucs.ErrNoResource {
+		p.Pack(make([]byte, 8192))
+	}
+	return n, err
 }
 
 type swallows struct{ whole }

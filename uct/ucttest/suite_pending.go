@@ -8,28 +8,55 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// testRefusal fills an endpoint: the refused message leaves no trace, and all
+// testRefusal fills an endpoint and goes on with each kind until that is refused too,
+// as some take more room than others: the refused message leaves no trace, and all
 // that was accepted arrives.
 func testRefusal(t *testing.T, f *Fixture) {
 	st := newStream(t, f)
+	attr := st.a.Iface.Attr()
+	const probeID = 11
+	sent, arrived := 0, 0
+	st.b.Handle(t, probeID, func(*uct.Source, []byte, *uct.AMDesc) error { arrived++; return nil })
+	var list []*Completion
 	st.whenFull(func() {
-		for i := range KindsOf(st.a.Iface.Attr()) {
-			k := &KindsOf(st.a.Iface.Attr())[i]
+		for i := range KindsOf(attr) {
+			k := &KindsOf(attr)[i]
 			s := *st.s
-			s.Completion = NewCompletion(1)
-			// Send checks that nothing was packed.
-			err := s.Send(k, numbered(1<<40, k.Max(st.a.Iface.Attr())))
-			if accepted(err) {
-				t.Skip("the endpoint cannot be kept full")
-			}
-			if err != ucs.ErrNoResource || s.Completion.Fired != 0 {
-				t.Errorf("%s on a full endpoint: %v, completed %d times", k.Name, err, s.Completion.Fired)
+			s.ID = probeID
+			for n := 0; ; n++ {
+				if n == maxFillMessages {
+					t.Fatalf("%s: never refused", k.Name)
+				}
+				s.Completion = NewCompletion(1)
+				// Send checks that nothing was packed.
+				err := s.Send(k, numbered(1<<40, k.Max(attr)))
+				if accepted(err) {
+					sent++
+					if err == ucs.InProgress {
+						list = append(list, s.Completion)
+					}
+					continue
+				}
+				if err != ucs.ErrNoResource || s.Completion.Fired != 0 {
+					t.Errorf("%s on a full endpoint: %v, completed %d times", k.Name, err, s.Completion.Fired)
+				}
+				break
 			}
 		}
 	})
 	st.wait()
+	Until(t, "the other messages", func() bool { return arrived >= sent }, st.a, st.b)
 	Accept(t, st.send, st.a, st.b)
 	st.wait()
+	Settle(st.a, st.b)
+	if arrived != sent {
+		t.Errorf("%d messages arrived, %d were accepted", arrived, sent)
+	}
+	for _, c := range list {
+		if c.Fired != 1 || c.Err != nil {
+			t.Errorf("an accepted message was completed %d times, error %v", c.Fired, c.Err)
+		}
+	}
 }
 
 // testPendingOrder queues requests on a full endpoint. While they wait, nothing
