@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,9 +56,9 @@ type ContextParams struct {
 
 // ContextAttr describes a context.
 type ContextAttr struct {
-	RequestSize int            // bytes of a Request, for information
-	ThreadMode  ucs.ThreadMode // how goroutines may share the context
-	MemoryTypes []ucs.MemoryType
+	RequestSize int              // bytes of a Request, for information
+	ThreadMode  ucs.ThreadMode   // multi if MTWorkersShared was asked for, else single
+	MemoryTypes []ucs.MemoryType // that a memory domain in use can access
 	Name        string
 }
 
@@ -269,14 +270,18 @@ func (c *Context) skip(name string, err error) {
 	log.Debug("transport not used", zap.String("resource", name), zap.Error(err))
 }
 
-// Query describes the context.
-func (c *Context) Query() ContextAttr {
-	return ContextAttr{
-		RequestSize: requestSize,
-		ThreadMode:  ucs.ThreadModeMulti,
-		MemoryTypes: []ucs.MemoryType{ucs.MemoryHost},
-		Name:        c.name,
+// Attr describes the context.
+func (c *Context) Attr() ContextAttr {
+	a := ContextAttr{RequestSize: requestSize, ThreadMode: ucs.ThreadModeSingle, Name: c.name}
+	if c.params.MTWorkersShared {
+		a.ThreadMode = ucs.ThreadModeMulti
 	}
+	for _, m := range c.mds {
+		a.MemoryTypes = append(a.MemoryTypes, m.md.Attr().AccessTypes...)
+	}
+	slices.Sort(a.MemoryTypes)
+	a.MemoryTypes = slices.Compact(a.MemoryTypes)
+	return a
 }
 
 // Close releases the transports. Workers must be closed and memory unmapped:

@@ -53,10 +53,14 @@ func TestContextParams(t *testing.T) {
 		}
 	}
 	ctx := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag, EstimatedEndpoints: 1000, EstimatedPPN: 64, Name: "mine"})
-	attr := ctx.Query()
-	if attr.Name != "mine" || attr.ThreadMode != ucs.ThreadModeMulti || attr.RequestSize <= 0 ||
+	attr := ctx.Attr()
+	if attr.Name != "mine" || attr.ThreadMode != ucs.ThreadModeSingle || attr.RequestSize <= 0 ||
 		len(attr.MemoryTypes) != 1 || attr.MemoryTypes[0] != ucs.MemoryHost {
 		t.Errorf("query: %+v", attr)
+	}
+	shared := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag, MTWorkersShared: true})
+	if got := shared.Attr().ThreadMode; got != ucs.ThreadModeMulti {
+		t.Errorf("workers on different goroutines: thread mode %v", got)
 	}
 }
 
@@ -122,11 +126,11 @@ func TestMissingFeatures(t *testing.T) {
 func TestNames(t *testing.T) {
 	long := strings.Repeat("x", 100)
 	ctx := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag, Name: long})
-	if n := ctx.Query().Name; n != long[:31] {
+	if n := ctx.Attr().Name; n != long[:31] {
 		t.Errorf("context %q", n)
 	}
 	other, third := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag}), newContext(t, ucp.ContextParams{Features: ucp.FeatureTag})
-	if a, b := other.Query().Name, third.Query().Name; a == b || a == "" || len(a) > 31 {
+	if a, b := other.Attr().Name, third.Attr().Name; a == b || a == "" || len(a) > 31 {
 		t.Errorf("contexts %q and %q", a, b)
 	}
 	names := make(map[string]bool)
@@ -136,7 +140,7 @@ func TestNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer w.Close()
-		got := w.Query().Name
+		got := w.Attr().Name
 		if name != "" && got != name[:min(len(name), 31)] || names[got] {
 			t.Errorf("worker %q is called %q", name, got)
 		}
@@ -157,10 +161,10 @@ func TestThreadModes(t *testing.T) {
 			t.Errorf("mode %d: %v, %v, want %v", mode, w, err, want)
 		}
 		if w != nil {
-			if got := w.Query().ThreadMode; got != mode {
+			if got := w.Attr().ThreadMode; got != mode {
 				t.Errorf("mode %v is reported as %v", mode, got)
 			}
-			if mode > ucp.QueryLibrary().MaxThreadMode {
+			if mode > ucp.Library().MaxThreadMode {
 				t.Errorf("mode %v is more than the library says it has", mode)
 			}
 			w.Close()
@@ -178,10 +182,10 @@ func TestWorkersDiffer(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer w.Close()
-		if id := w.Query().UID; id == 0 || seen[id] {
+		if id := w.Attr().UID; id == 0 || seen[id] {
 			t.Errorf("id %#x is zero or taken", id)
 		}
-		seen[w.Query().UID] = true
+		seen[w.Attr().UID] = true
 	}
 }
 

@@ -25,11 +25,16 @@ func (w *Worker) doubt(from *source, addr *proto.WorkerAddress) {
 	}) || !l.Elsewhere() {
 		return
 	}
+	w.leaveMachine(addr)
+	log.Debug("a peer on another machine says that it is on this one", zap.String("worker", w.name))
+}
+
+// leaveMachine takes out of an address what leads to processes of this machine.
+func (w *Worker) leaveMachine(addr *proto.WorkerAddress) {
 	for k := range addr.Devices {
 		d := &addr.Devices[k]
 		d.Ifaces = slices.DeleteFunc(d.Ifaces, w.within)
 	}
-	log.Debug("a peer on another machine says that it is on this one", zap.String("worker", w.name))
 }
 
 // within reports whether an entry of an address is of a transport that does not

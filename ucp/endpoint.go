@@ -43,9 +43,9 @@ type EndpointParams struct {
 	ErrMode ErrMode
 
 	// OnError is called once, from progress, when the peer has failed, in
-	// ErrModePeer only. arg is UserData. Operations started afterwards fail with
+	// ErrModePeer only, with UserData. Operations started afterwards fail with
 	// the same error; the endpoint must still be closed.
-	OnError func(ep *Endpoint, err error, arg any)
+	OnError func(ep *Endpoint, err error, userData any)
 
 	// UserData is passed to OnError.
 	UserData any
@@ -266,13 +266,13 @@ type Transport struct {
 	Device string
 }
 
-// Query describes the endpoint.
-func (ep *Endpoint) Query() EndpointAttr {
-	return EndpointAttr{Name: ep.describe(), Transports: ep.Transports(), UserData: ep.userData}
+// Attr describes the endpoint.
+func (ep *Endpoint) Attr() EndpointAttr {
+	return EndpointAttr{Name: ep.describe(), Transports: ep.transports(), UserData: ep.userData}
 }
 
-// Transports lists the lanes of the endpoint.
-func (ep *Endpoint) Transports() []Transport {
+// transports lists the lanes of the endpoint.
+func (ep *Endpoint) transports() []Transport {
 	list := make([]Transport, 0, len(ep.lanes))
 	for i := range ep.lanes {
 		r := ep.lanes[i].iface.attr.Resource

@@ -182,12 +182,12 @@ func ExampleEndpoint_Put() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer mem.Unmap()
+	defer mem.Close()
 	packed, err := mem.PackRkey()
 	if err != nil {
 		log.Fatal(err)
 	}
-	addr := mem.Query().Address // packed and addr go to the peer, by whatever means
+	addr := mem.Attr().Address // packed and addr go to the peer, by whatever means
 
 	key, err := ep.UnpackRkey(packed)
 	if err != nil {

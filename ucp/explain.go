@@ -60,16 +60,20 @@ func (ep *Endpoint) peerAddress() *proto.WorkerAddress {
 }
 
 // reasons tells why the endpoint has its lanes. An endpoint is too small to keep
-// the scores of all candidates, so the selection runs again on the same input.
-// Some of that may have changed: the peer's address, what can be reached. The
-// digest of the reasons, which the endpoint does keep, shows whether these are
-// those of the time when it was made; others are not passed off as them.
+// the scores of all candidates, so the selection runs again on the same input: the
+// peer's address, all of it or what is left after a doubt. Some of that may have
+// changed, or what can be reached. The digest of the reasons, which the endpoint does
+// keep, shows whether these are those of the time when it was made; others are not
+// passed off as them.
 func (ep *Endpoint) reasons(addr *proto.WorkerAddress) *proto.LaneTrace {
-	_, trace, _ := ep.w.selectLanes(addr, ep.errMode, ep.refused)
-	if trace.Digest() != ep.why {
-		return nil
+	doubted := addr.Clone()
+	ep.w.leaveMachine(doubted)
+	for _, a := range []*proto.WorkerAddress{addr, doubted} {
+		if _, trace, _ := ep.w.selectLanes(a, ep.errMode, ep.refused); trace.Digest() == ep.why {
+			return &trace
+		}
 	}
-	return &trace
+	return nil
 }
 
 // String prints the explanation for people.

@@ -172,7 +172,7 @@ func TestNewFamily(t *testing.T) {
 	if err != nil || req.Done() {
 		t.Fatalf("started: %v, %v", req, err)
 	}
-	if a, err := req.Query(); err != nil || a.Info == "" {
+	if a, err := req.Attr(); err != nil || a.Info == "" {
 		t.Errorf("query: %+v, %v", a, err)
 	}
 	ep.destroy(ucs.ErrCanceled)

@@ -144,7 +144,7 @@ func (f *fuzzTarget) finish() {
 	for range 300 {
 		f.Progress()
 	}
-	f.memory.untouched(f)
+	f.memory.untouched(f.TB)
 	if f.rma.serving != 0 {
 		f.Errorf("%d answers are still under way", f.rma.serving)
 	}

@@ -406,7 +406,7 @@ func TestAbandonedAttachments(t *testing.T) {
 				}
 				v.until(req)
 				v.until(send)
-				if err := m.Unmap(); err != nil || req.Err() != nil || buf[n-1] != byte(i) {
+				if err := m.Close(); err != nil || req.Err() != nil || buf[n-1] != byte(i) {
 					t.Fatal(err, req.Err(), buf[n-1])
 				}
 				req.Free()

@@ -31,7 +31,7 @@ func (v *victim) memory(n int, prot MemProt) *target {
 	if m.mem, err = v.ctx.MemMap(MemMapParams{Buffer: m.buf, Prot: prot}); err != nil {
 		v.Fatal(err)
 	}
-	v.Cleanup(func() { m.mem.Unmap() })
+	v.Cleanup(func() { m.mem.Close() })
 	return m
 }
 
@@ -138,7 +138,7 @@ func TestHostileAccess(t *testing.T) {
 	if !bytes.Equal(all.buf[:56], bytes.Repeat([]byte{0xEE}, 56)) || all.buf[56] != 0xEF {
 		t.Error("what is allowed was not done")
 	}
-	read.mem.Unmap()
+	read.mem.Close()
 	v.deniedAccess("get from unmapped memory", get(read.addr, 8))
 	if v.ep.err != nil {
 		t.Errorf("the endpoint has failed: %v", v.ep.err)

@@ -1,13 +1,11 @@
 package ucp
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ucx-go/ucx/proto"
-	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -138,28 +136,5 @@ func TestCheckedLanes(t *testing.T) {
 	ep.keepalive()
 	if asked[0].asked != 1 || asked[1].asked != 0 || asked[2].asked != 1 {
 		t.Errorf("the lanes were asked %d, %d and %d times", asked[0].asked, asked[1].asked, asked[2].asked)
-	}
-}
-
-// TestExplainOwnLanes: an endpoint explains the lanes it has, also when another
-// choice would be made now, and gives no reasons but its own.
-func TestExplainOwnLanes(t *testing.T) {
-	v := newVictim(t)
-	before := v.ep.Explain()
-	if len(before.Lanes) != 1 || before.Trace == nil || before.Trace.Digest() != v.ep.why {
-		t.Fatalf("explained as\n%s", before)
-	}
-	defer func(flags uct.IfaceFlags) { v.locals[0].Attr.Flags = flags }(v.locals[0].Attr.Flags)
-	v.locals[0].Attr.Flags &^= uct.IfaceAMBcopy
-	after := v.ep.Explain()
-	if diff := cmp.Diff(before.Lanes, after.Lanes); diff != "" {
-		t.Errorf("lanes (-before +after):\n%s", diff)
-	}
-	if after.Trace != nil || !strings.Contains(after.String(), "cannot be told any more") {
-		t.Errorf("reasons of another choice:\n%s", after)
-	}
-	v.ep.destroy(ucs.ErrCanceled)
-	if closed := v.ep.Explain(); len(closed.Lanes) != 0 {
-		t.Errorf("a closed endpoint has lanes %q", closed.Lanes)
 	}
 }

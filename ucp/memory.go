@@ -14,7 +14,7 @@ import (
 )
 
 // Memory is registered memory: peers that were given its packed key may access
-// it, within the rights it was mapped with, until Unmap. Any part of it may be
+// it, within the rights it was mapped with, until Close. Any part of it may be
 // used. All methods may be called from any goroutine.
 type Memory struct {
 	ctx     *Context
@@ -42,8 +42,8 @@ type MemAttr struct {
 	MemoryType ucs.MemoryType
 }
 
-// Query describes the memory.
-func (m *Memory) Query() MemAttr {
+// Attr describes the memory.
+func (m *Memory) Attr() MemAttr {
 	a := MemAttr{Length: len(m.buf), MemoryType: m.memType}
 	if len(m.buf) > 0 {
 		a.Address = memoryAddress(m.buf)
@@ -52,14 +52,14 @@ func (m *Memory) Query() MemAttr {
 }
 
 // Bytes is the memory itself: the caller's slice, or what was allocated. That of
-// an allocation must not be used after Unmap.
+// an allocation must not be used after Close.
 func (m *Memory) Bytes() []byte { return m.buf }
 
-// Unmap ends the registration. What peers start afterwards is refused, unless they
+// Close ends the registration. What peers start afterwards is refused, unless they
 // are C UCX and have the memory mapped, or copy by cma, which asks nobody; what
 // they are just reading is kept until they are done. The caller's own memory is left
-// alone, allocated memory is freed. A second Unmap does nothing.
-func (m *Memory) Unmap() error {
+// alone, allocated memory is freed. A second Close does nothing.
+func (m *Memory) Close() error {
 	m.ctx.mu.Lock() // nobody packs a key meanwhile
 	done := m.done.Swap(true)
 	m.ctx.mu.Unlock()
@@ -143,7 +143,7 @@ func (m *Memory) Advise(p MemAdviseParams) error {
 
 // PackRkey returns the key that peers need to access the memory, for
 // Endpoint.UnpackRkey or ucp_ep_rkey_unpack. How they get it is the
-// application's business. After Unmap it gives ucs.ErrInvalidParam.
+// application's business. After Close it gives ucs.ErrInvalidParam.
 func (m *Memory) PackRkey() ([]byte, error) {
 	m.ctx.mu.Lock()
 	defer m.ctx.mu.Unlock()

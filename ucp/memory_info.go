@@ -31,7 +31,7 @@ func (c *Context) WriteMemInfo(w io.Writer, spec string) error {
 		return err
 	}
 	err = m.WriteInfo(w)
-	if failed := m.Unmap(); err == nil {
+	if failed := m.Close(); err == nil {
 		err = failed
 	}
 	return err
@@ -41,7 +41,7 @@ func (c *Context) WriteMemInfo(w io.Writer, spec string) error {
 // key is, in the layout of ucx_info -m.
 func (m *Memory) WriteInfo(w io.Writer) error {
 	ew := errWriter{w: w}
-	a := m.Query()
+	a := m.Attr()
 	how := "registered"
 	if m.method != "" {
 		how = "allocated"

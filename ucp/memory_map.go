@@ -66,7 +66,7 @@ func (p MemProt) access() uct.Access {
 // MemMapParams are the parameters of Context.MemMap. One of three things is
 // asked for:
 //
-//   - registering Buffer, which belongs to the caller and is pinned until Unmap;
+//   - registering Buffer, which belongs to the caller and is pinned until Close;
 //   - allocating Length bytes (MemMapAllocate), anywhere, near Address, or with
 //     MemMapFixed exactly there;
 //   - importing what a peer exported (Exported).

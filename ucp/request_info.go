@@ -4,19 +4,22 @@ import "github.com/ucx-go/ucx/ucs"
 
 // RequestAttr describes a request.
 type RequestAttr struct {
-	Info       string // protocol and transport
-	Err        error  // as Request.Err
-	MemoryType ucs.MemoryType
+	Info       string         // protocol and transport
+	Err        error          // as Request.Err
+	MemoryType ucs.MemoryType // of the buffer, unknown for operations without one
 }
 
-// Query describes the request. A request that is not in use gives
+// Attr describes the request. A request that is not in use gives
 // ucs.ErrInvalidParam.
-func (r *Request) Query() (RequestAttr, error) {
+func (r *Request) Attr() (RequestAttr, error) {
 	if r == nil || r.w == nil {
 		return RequestAttr{}, ucs.ErrInvalidParam
 	}
 	r.checkLive()
-	a := RequestAttr{Err: r.Err(), MemoryType: ucs.MemoryHost}
+	a := RequestAttr{Err: r.Err()}
+	if !r.is(kindFlush) {
+		a.MemoryType = ucs.MemoryHost // what is not is refused
+	}
 	switch {
 	case r.proto != nil && r.ep != nil:
 		a.Info = r.protocolName() + " " + r.ep.laneName(int(r.lane))

@@ -4,7 +4,7 @@ package ucp
 
 import "unsafe"
 
-// requestSize is reported by Context.Query.
+// requestSize is reported by Context.Attr.
 const requestSize = int(unsafe.Sizeof(Request{}))
 
 // messageSize is what an unexpected message takes besides its bytes.

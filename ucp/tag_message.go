@@ -144,6 +144,15 @@ func (w *Worker) discardMessage(d *TagMessage) {
 	w.putMessage(d)
 }
 
+// Info returns the sender's tag and the length of the whole message.
+func (d *TagMessage) Info() TagRecvInfo { return TagRecvInfo{SenderTag: d.tag, Length: d.total} }
+
+// release takes a message back from the user.
+func (w *Worker) release(d *TagMessage) {
+	d.removed = false
+	w.tag.taken.remove(d, arrivalLinks)
+}
+
 // dropMessages gives up the messages nobody has received, those that were taken
 // too. Some are kept in
 // memory of a transport, which must have it back before it is closed.

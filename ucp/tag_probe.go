@@ -41,9 +41,6 @@ func (w *Worker) TagTake(tag, mask Tag) (*TagMessage, bool) {
 	return d, true
 }
 
-// Info returns the sender's tag and the length of the whole message.
-func (d *TagMessage) Info() TagRecvInfo { return TagRecvInfo{SenderTag: d.tag, Length: d.total} }
-
 // Recv receives the message, as Worker.TagRecv does. The message must not be used
 // afterwards, unless its parameters were refused or, with OpForceImmediate,
 // ucs.ErrNoResource came back: then it is still the caller's.
@@ -101,10 +98,4 @@ func (w *Worker) forgoOffer(h *proto.RndvRTS) {
 	if ep := w.endpoints.Get(uint64(h.EpID)); ep != nil && ep.err == nil {
 		ep.sendATS(h.ReqID, h.Size, ucs.OK)
 	}
-}
-
-// release takes a message back from the user.
-func (w *Worker) release(d *TagMessage) {
-	d.removed = false
-	w.tag.taken.remove(d, arrivalLinks)
 }

@@ -24,5 +24,5 @@ type LibraryAttr struct {
 	MaxThreadMode ucs.ThreadMode // the most a worker can be asked for
 }
 
-// QueryLibrary describes the library. It needs no context.
-func QueryLibrary() LibraryAttr { return LibraryAttr{MaxThreadMode: maxThreadMode} }
+// Library describes the library. It needs no context.
+func Library() LibraryAttr { return LibraryAttr{MaxThreadMode: maxThreadMode} }

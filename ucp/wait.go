@@ -42,7 +42,7 @@ func (r *Request) Wait(ctx context.Context) error {
 // await is Wait where the worker is the caller's to wait on.
 func (r *Request) await(ctx context.Context) error {
 	w := r.w
-	if err := w.progressUntil(ctx, r); err != nil {
+	if err := w.progressUntil(ctx, r, nil); err != nil {
 		if err != ctx.Err() {
 			return err
 		}
@@ -64,12 +64,12 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	defer w.leaveWait()
-	return w.progressUntil(ctx, nil)
+	return w.progressUntil(ctx, nil, nil)
 }
 
-// progressUntil progresses until r is done or ctx ends: busily for a while, then
-// asleep between events. The caller has entered the wait.
-func (w *Worker) progressUntil(ctx context.Context, r *Request) error {
+// progressUntil progresses until r is done, over says so or ctx ends: busily for a
+// while, then asleep between events. The caller has entered the wait.
+func (w *Worker) progressUntil(ctx context.Context, r *Request, over func() bool) error {
 	if r != nil && r.Done() {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (w *Worker) progressUntil(ctx context.Context, r *Request) error {
 			return ucs.ErrInvalidParam
 		}
 		n := w.Progress()
-		if r != nil && r.Done() {
+		if r != nil && r.Done() || over != nil && over() {
 			return nil
 		}
 		if n > 0 {
@@ -105,28 +105,4 @@ func (w *Worker) progressUntil(ctx context.Context, r *Request) error {
 			idle = 0
 		}
 	}
-}
-
-// Close flushes the endpoint and releases it. If ctx ends before the flush is
-// over, an endpoint in ErrModePeer is released at once and its operations end
-// with ucs.ErrCanceled; one in ErrModeNone goes on closing in the background of
-// the worker's progress. Either way the context's error is returned. Where
-// waiting is refused, inside a callback for one, nothing is started: CloseAsync
-// serves there.
-func (ep *Endpoint) Close(ctx context.Context) error {
-	if err := ep.w.enterWait(); err != nil {
-		return err
-	}
-	defer ep.w.leaveWait()
-	req, err := ep.CloseAsync(nil)
-	if err != nil || req == nil {
-		return err
-	}
-	if err = ep.w.progressUntil(ctx, req); err == nil {
-		err = req.Err()
-	} else if ctx.Err() != nil && ep.errMode != ErrModeNone {
-		ep.destroy(ucs.ErrCanceled)
-	}
-	req.Free()
-	return err
 }

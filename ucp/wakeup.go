@@ -15,20 +15,14 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
-// WakeupEvents are the completions that wake a worker (enum
-// ucp_wakeup_event_types).
-type WakeupEvents uint32
-
-// Wakeup events, with C's bit numbers.
-const (
-	WakeupRMA     WakeupEvents = 1 << 0
-	WakeupAMO     WakeupEvents = 1 << 1
-	WakeupTagSend WakeupEvents = 1 << 2
-	WakeupTagRecv WakeupEvents = 1 << 3
-	WakeupTX      WakeupEvents = 1 << 10
-	WakeupRX      WakeupEvents = 1 << 11
-	WakeupEdge    WakeupEvents = 1 << 16
-)
+// EpollTarget is an epoll set that a worker adds itself to until it is closed, and
+// how. Which completions make the worker ready cannot be limited: the transports do
+// not tell them apart.
+type EpollTarget struct {
+	FD   int    // of the set
+	Data uint64 // the user data of the events
+	Edge bool   // edge-triggered: each event is told once
+}
 
 // wakeup is how a worker sleeps and is woken.
 type wakeup struct {
@@ -50,12 +44,12 @@ func (k *wakeup) open(w *Worker) error {
 	if err := w.uctw.Events().Add(fd, event.Read, k); err != nil {
 		return err
 	}
-	if ext := w.params.EventFD; ext != nil {
-		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(uint32(w.params.EventFDData)), Pad: int32(uint32(w.params.EventFDData >> 32))}
-		if w.params.Events&WakeupEdge != 0 {
+	if ext := w.params.Epoll; ext != nil {
+		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(uint32(ext.Data)), Pad: int32(uint32(ext.Data >> 32))}
+		if ext.Edge {
 			ev.Events |= unix.EPOLLET
 		}
-		if err := unix.EpollCtl(*ext, unix.EPOLL_CTL_ADD, w.uctw.EventFD(), &ev); err != nil {
+		if err := unix.EpollCtl(ext.FD, unix.EPOLL_CTL_ADD, w.uctw.EventFD(), &ev); err != nil {
 			return fmt.Errorf("ucp: adding to the external event descriptor: %w", err)
 		}
 	}
@@ -92,12 +86,12 @@ func (w *Worker) needWakeup() error {
 
 // EventFD returns a descriptor that is readable when, after a successful Arm,
 // there is something to progress. It belongs to the worker and is always the
-// same. A worker with an external descriptor gives ucs.ErrUnsupported.
+// same. A worker that was given an epoll set gives ucs.ErrUnsupported.
 func (w *Worker) EventFD() (int, error) {
 	if err := w.needWakeup(); err != nil {
 		return -1, err
 	}
-	if w.params.EventFD != nil {
+	if w.params.Epoll != nil {
 		return -1, ucs.ErrUnsupported
 	}
 	return w.uctw.EventFD(), nil

@@ -195,8 +195,8 @@ func (w *Worker) acceptEndpoint(from *source, p *peer, m *proto.Wireup) error {
 	if err := w.mayOpen(from); err != nil {
 		return w.malformed(err)
 	}
-	w.doubt(from, &m.Address)
 	p = w.peerOf(&m.Address) // it may have gone with a connection that gave way
+	w.doubt(from, &m.Address)
 	ep, err := w.newEndpoint(&m.Address, min(m.ErrMode, ErrModePeer))
 	if err != nil {
 		write := log.Debug // peers can ask any number of times

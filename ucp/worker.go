@@ -22,18 +22,9 @@ type WorkerParams struct {
 	// refused with ucs.ErrUnsupported so far.
 	ThreadMode ucs.ThreadMode
 
-	// Events limits which completions make the event descriptor readable; 0
-	// means all. A hint: other events may too.
-	Events WakeupEvents
-
-	// EventFD, if not nil, is an epoll descriptor of the application to which
-	// the worker adds its own, with EventFDData as user data. Worker.EventFD is
-	// refused then.
-	EventFD     *int
-	EventFDData uint64
-
-	// ClientID is sent to listeners by endpoints that ask for it.
-	ClientID uint64
+	// Epoll, if not nil, is an epoll set of the application to which the worker adds
+	// itself. Worker.EventFD is refused then.
+	Epoll *EpollTarget
 
 	// Name names the worker in logs; one is made up if empty.
 	Name string
@@ -250,8 +241,8 @@ func (w *Worker) setHandlers(i *iface) error {
 	return nil
 }
 
-// Query describes the worker.
-func (w *Worker) Query() WorkerAttr {
+// Attr describes the worker.
+func (w *Worker) Attr() WorkerAttr {
 	return WorkerAttr{ThreadMode: w.params.ThreadMode, Name: w.name, UID: w.uuid}
 }
 

@@ -69,3 +69,17 @@ func (alone) exchange(v []byte, _ int) ([]byte, error)        { return v, nil }
 func (alone) exchangeStatus(s ucs.Status) (ucs.Status, error) { return s, nil }
 func (alone) alive() error                                    { return nil }
 func (alone) close() error                                    { return nil }
+
+// agree tells the other side whether the set-up went well, and learns about its.
+func agree(g group, own error) error {
+	peer, err := g.exchangeStatus(ucs.StatusOf(own))
+	switch {
+	case own != nil:
+		return own
+	case err != nil:
+		return err
+	case peer.IsError():
+		return fmt.Errorf("the other side cannot run the test: %w", peer)
+	}
+	return nil
+}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/ucx-go/ucx/cmd/internal/getopt"
 	"github.com/ucx-go/ucx/cmd/internal/perfoob"
-	"github.com/ucx-go/ucx/ucs"
 )
 
 // options is the command line.
@@ -35,14 +34,6 @@ const (
 )
 
 const defaultPort = 13337
-
-var (
-	errHelp   = errors.New("help wanted")
-	errNoTest = errors.New("missing test name, need -t")
-
-	// errNotYet says that C's tool can do what was asked for and this one cannot.
-	errNotYet = fmt.Errorf("not supported yet: %w", ucs.ErrUnsupported)
-)
 
 var longOptions = []getopt.Long{
 	{Name: "peer", Value: true},

@@ -99,17 +99,3 @@ func warmUp(g group, p *perfoob.Params, c *counter, r runner) error {
 	}
 	return nil
 }
-
-// agree tells the other side whether the set-up went well, and learns about its.
-func agree(g group, own error) error {
-	peer, err := g.exchangeStatus(ucs.StatusOf(own))
-	switch {
-	case own != nil:
-		return own
-	case err != nil:
-		return err
-	case peer.IsError():
-		return fmt.Errorf("the other side cannot run the test: %w", peer)
-	}
-	return nil
-}

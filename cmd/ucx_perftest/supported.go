@@ -57,7 +57,7 @@ func check(p *perfoob.Params) error {
 	case p.Test.API == perfoob.UCT && p.MessageSize() < 1:
 		return fmt.Errorf("message of 0 bytes in test %s: %w", p.Test.Name, ucs.ErrInvalidParam)
 	}
-	if top := ucp.QueryLibrary().MaxThreadMode; p.Test.API == perfoob.UCP && p.ThreadMode > top {
+	if top := ucp.Library().MaxThreadMode; p.Test.API == perfoob.UCP && p.ThreadMode > top {
 		return fmt.Errorf("thread mode %v, more than %v: %w", p.ThreadMode, top, errNotYet)
 	}
 	if p.Test.API == perfoob.UCT {

@@ -149,7 +149,3 @@ func choice[T any](opt, value string, choices map[string]T) (T, error) {
 	}
 	return v, nil
 }
-
-func badValue(opt, value, want string) error {
-	return fmt.Errorf("option -%s %q, need %s", opt, value, want)
-}

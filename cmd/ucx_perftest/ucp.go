@@ -118,7 +118,7 @@ const (
 func (r *ucpRunner) unmap() (err error) {
 	for _, m := range r.memory {
 		if m != nil {
-			err = errors.Join(err, m.Unmap())
+			err = errors.Join(err, m.Close())
 		}
 	}
 	return err

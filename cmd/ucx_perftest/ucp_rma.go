@@ -66,7 +66,7 @@ func (r *ucpRunner) info() (perfoob.UCPInfo, error) {
 	address, err := r.w.Address(0)
 	info := perfoob.UCPInfo{Address: address}
 	if m := r.rma.memory; m != nil && err == nil {
-		info.RecvBuffer = m.Query().Address
+		info.RecvBuffer = m.Attr().Address
 		info.Rkey, err = m.PackRkey()
 	}
 	return info, err

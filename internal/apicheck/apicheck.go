@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"go/token"
 	"go/types"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -17,9 +18,10 @@ import (
 // List returns what a package exports, sorted by name: constants with their
 // values, variables, functions, types with their exported fields and methods. The
 // types of other packages carry the package's name. A type that is another name
-// for one of an internal package is listed like one of its own.
+// for one of an internal package is listed like one of its own, and meant wherever
+// that one stands.
 func List(pkg *types.Package) []string {
-	l := lister{pkg: pkg}
+	l := lister{pkg: pkg, own: ownNames(pkg)}
 	for _, name := range pkg.Scope().Names() { // they are sorted
 		if token.IsExported(name) {
 			l.object(pkg.Scope().Lookup(name))
@@ -30,21 +32,54 @@ func List(pkg *types.Package) []string {
 
 type lister struct {
 	pkg   *types.Package
+	own   map[string]string
 	lines []string
 }
+
+// ownNames are the names that a package gives to types of internal packages, by
+// those types with their paths.
+func ownNames(pkg *types.Package) map[string]string {
+	own := make(map[string]string)
+	for _, name := range pkg.Scope().Names() {
+		o, ok := pkg.Scope().Lookup(name).(*types.TypeName)
+		if !ok || !o.Exported() || !o.IsAlias() {
+			continue
+		}
+		if named, ok := types.Unalias(o.Type()).(*types.Named); ok && internal(named.Obj().Pkg()) {
+			own[named.Obj().Pkg().Path()+"."+named.Obj().Name()] = name
+		}
+	}
+	return own
+}
+
+// namedType is a type with the path of its package, as types.TypeString prints it.
+var namedType = regexp.MustCompile(`[\w/~-]+(?:\.[\w/~-]+)*\.\w+`)
 
 func (l *lister) printf(format string, args ...any) {
 	l.lines = append(l.lines, fmt.Sprintf(format, args...))
 }
 
-func (l *lister) qualify(p *types.Package) string {
-	if p == l.pkg {
-		return ""
-	}
-	return p.Name()
+// text is a type as those who import the package write it.
+func (l *lister) text(t types.Type) string {
+	packages := make(map[string]*types.Package)
+	full := types.TypeString(t, func(p *types.Package) string {
+		if p == l.pkg {
+			return ""
+		}
+		packages[p.Path()] = p
+		return p.Path()
+	})
+	return namedType.ReplaceAllStringFunc(full, func(s string) string {
+		if name, ok := l.own[s]; ok {
+			return name
+		}
+		dot := strings.LastIndexByte(s, '.')
+		if p := packages[s[:dot]]; p != nil {
+			return p.Name() + s[dot:]
+		}
+		return s
+	})
 }
-
-func (l *lister) text(t types.Type) string { return types.TypeString(t, l.qualify) }
 
 // signature is a function's type without the word func.
 func (l *lister) signature(f *types.Func) string {
@@ -72,7 +107,7 @@ func (l *lister) object(o types.Object) {
 func (l *lister) typeName(o *types.TypeName) {
 	if o.IsAlias() {
 		target := types.Unalias(o.Type())
-		l.printf("type %s = %s", o.Name(), l.text(target))
+		l.printf("type %s = %s", o.Name(), types.TypeString(target, (*types.Package).Name))
 		if named, ok := target.(*types.Named); ok && internal(named.Obj().Pkg()) {
 			l.members(o.Name(), named)
 		}
@@ -162,16 +197,23 @@ func byEmbedding(named *types.Named, m *types.Selection) bool {
 }
 
 // Foreign returns the other packages whose types stand in what a package exports,
-// each with the names where they do: a field or method as Type.Name.
+// each with the names where they do: a field or method as Type.Name. Types that the
+// package has a name of its own for are its own.
 func Foreign(pkg *types.Package) map[string][]string {
 	foreign := make(map[string][]string)
+	own := ownNames(pkg)
 	note := func(name string, t types.Type) {
-		types.TypeString(t, func(p *types.Package) string {
-			if p != pkg && !slices.Contains(foreign[p.Path()], name) {
-				foreign[p.Path()] = append(foreign[p.Path()], name)
-			}
-			return ""
+		packages := make(map[string]bool)
+		full := types.TypeString(t, func(p *types.Package) string {
+			packages[p.Path()] = p != pkg
+			return p.Path()
 		})
+		for _, s := range namedType.FindAllString(full, -1) {
+			path := s[:strings.LastIndexByte(s, '.')]
+			if packages[path] && own[s] == "" && !slices.Contains(foreign[path], name) {
+				foreign[path] = append(foreign[path], name)
+			}
+		}
 	}
 	for _, name := range pkg.Scope().Names() {
 		o := pkg.Scope().Lookup(name)

@@ -71,7 +71,7 @@ func (b *buffer) release() error {
 	if b == nil || b.memory == nil {
 		return nil
 	}
-	return b.memory.Unmap()
+	return b.memory.Close()
 }
 
 // place fills storage and cuts pieces of the given lengths from it.

@@ -355,7 +355,7 @@ func (s *server) transports(args []string) (string, error) {
 		return "", err
 	}
 	var list []string
-	for _, t := range ep.Transports() {
+	for _, t := range ep.Attr().Transports {
 		list = append(list, t.Name+"/"+t.Device)
 	}
 	return strings.Join(list, " "), nil
@@ -376,7 +376,7 @@ func (s *server) progress(args []string) (string, error) {
 func (s *server) exit([]string) (string, error) {
 	err := s.worker.Close()
 	for _, m := range s.memories {
-		err = errors.Join(err, m.Unmap())
+		err = errors.Join(err, m.Close())
 	}
 	err = errors.Join(err, s.context.Close())
 	s.worker = nil

@@ -64,7 +64,7 @@ func (s *server) mapMemory(args []string) (string, error) {
 		return "", err
 	}
 	s.memories[n[0]] = m
-	return fmt.Sprintf("%#x %s", m.Query().Address+m.start, hex.EncodeToString(key)), nil
+	return fmt.Sprintf("%#x %s", m.Attr().Address+m.start, hex.EncodeToString(key)), nil
 }
 
 // register maps memory of the program.
@@ -104,7 +104,7 @@ func (s *server) unmap(args []string) (string, error) {
 		return "", err
 	}
 	delete(s.memories, n)
-	return "", m.Unmap()
+	return "", m.Close()
 }
 
 // check MEMORY SEED LENGTH

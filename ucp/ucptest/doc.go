@@ -20,7 +20,7 @@
 // followed from the commands. Workers a and b sit on a simulated transport, the
 // "ground", whose abilities a setup chooses; it has rounds of progress instead of
 // time. Endpoint ab leads from a to b. The commands are those of the table verbs in
-// trace_conversation_test.go. A run progresses all sides in turn until nothing happens
+// trace_command_test.go. A run progresses all sides in turn until nothing happens
 // any more, a step one side for one round.
 //
 //	recv r1 b 20000            b receives up to 20000 bytes; this is r1
@@ -37,7 +37,7 @@
 //	#5 b→a open0 bcopy RNDV_ATS reqid=req1@a status=ok size=20000 (tag rndv get ats)
 //	b: r1 is over: ok, tag 0x1, 20000 bytes, as sent
 //
-// Line 3 says: a's message 3 goes to b on device open0, copied into a buffer of the
+// The line of #3 says: a's message 3 goes to b on device open0, copied into a buffer of the
 // transport, with message id RNDV_RTS; the fields of its header follow as package
 // proto has them, then the bytes behind it, and the protocol that sent it. Access to
 // memory has address and length instead of an id. ep1@b is an endpoint id and req1@a

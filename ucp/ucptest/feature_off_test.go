@@ -30,7 +30,7 @@ func TestFeatureOff(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			addr := m.Query().Address
+			addr := m.Attr().Address
 			// Without any family that has them there is no key to be had.
 			key, err := ep.UnpackRkey(packed)
 			if want := set&(ucp.FeatureRMA|atomics) != 0; (err == nil) != want || err != nil && !errors.Is(err, ucs.ErrInvalidParam) {

@@ -172,7 +172,7 @@ func (s *side) close() {
 		s.rig.Errorf("closing worker: %v", err)
 	}
 	for _, m := range s.unmap {
-		if err := m.Unmap(); err != nil {
+		if err := m.Close(); err != nil {
 			s.rig.Errorf("unmapping memory: %v", err)
 		}
 	}

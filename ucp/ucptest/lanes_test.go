@@ -142,7 +142,7 @@ func TestLanePurposes(t *testing.T) {
 	expect("a rendezvous", over("lanemsg", proto.IDRndvRTS), over("lanemsg", proto.IDRndvATS), "lanebw get zcopy")
 
 	// What the endpoint says of itself is what it has.
-	list, e := there.Transports(), there.Explain()
+	list, e := there.Attr().Transports, there.Explain()
 	if len(list) != 5 || len(e.Lanes) != len(list) || e.Trace == nil {
 		t.Fatalf("%d lanes, %d explained:\n%s", len(list), len(e.Lanes), e)
 	}
@@ -169,5 +169,28 @@ func TestKeepaliveLane(t *testing.T) {
 	}
 	if there.Err() != nil || back.Err() != nil {
 		t.Errorf("endpoints that are alive: %v, %v", there.Err(), back.Err())
+	}
+}
+
+// TestWireupOverSecondLane: over two devices that could be connected pairwise, as
+// with tcp, wireup goes over the second, and messages over the first.
+func TestWireupOverSecondLane(t *testing.T) {
+	r := newRig(t, simLanes)
+	a, b := r.pair()
+	over := make(map[proto.AMID][]int) // endpoints of the transport, in the order of their lanes
+	r.sim.inject(t, func(op fault.Op) (none fault.Effect) {
+		over[proto.AMID(op.ID)] = append(over[proto.AMID(op.ID)], op.Endpoint)
+		return none
+	})
+	there, back := a.connect(b), b.connect(a)
+	r.exchange(there, b, back, a)
+	messages, wireup := over[proto.IDEagerSyncOnly], over[proto.IDWireup]
+	if len(messages) != 2 || len(wireup) == 0 {
+		t.Fatalf("%d messages and %d of wireup", len(messages), len(wireup))
+	}
+	for _, n := range wireup {
+		if n != messages[0]+1 && n != messages[1]+1 {
+			t.Errorf("messages went over %v, wireup over %v", messages, wireup)
+		}
 	}
 }

@@ -123,7 +123,7 @@ func TestFileLimit(t *testing.T) {
 				if strings.Contains(text, "too many open files") && !strings.Contains(text, fileLimit) {
 					t.Errorf("%d descriptors: the explanation does not name the limit:\n%s", spare, text)
 				}
-				enough = ep.Transports()[0].Name == "posix"
+				enough = ep.Attr().Transports[0].Name == "posix"
 			})
 			if enough {
 				t.Logf("%d descriptors are enough, with fewer there was no endpoint %d times", spare, failed)
@@ -188,7 +188,7 @@ func TestLockLimit(t *testing.T) {
 		})
 		if err == nil {
 			t.Errorf("%s: more than may be locked", prio)
-			m.Unmap()
+			m.Close()
 		} else if missing, ok := saysAll(err.Error(), []string{"67108864 bytes", "8388608 bytes may be locked", "ulimit -l"}); !ok || !errors.Is(err, ucs.ErrNoMemory) {
 			t.Errorf("%s: %v, want %q in it", prio, err, missing)
 		}
@@ -200,7 +200,7 @@ func TestLockLimit(t *testing.T) {
 	locked(func() {
 		if m, err := a.ctx.MemMap(ucp.MemMapParams{Length: 1 << 20, Flags: ucp.MemMapAllocate}); err != nil {
 			t.Error(err)
-		} else if err := m.Unmap(); err != nil {
+		} else if err := m.Close(); err != nil {
 			t.Error(err)
 		}
 	})

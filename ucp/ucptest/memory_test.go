@@ -118,7 +118,7 @@ func TestMemMapMatrix(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := m.Query()
+			a := m.Attr()
 			if a.MemoryType != ucs.MemoryHost {
 				t.Errorf("memory type %v", a.MemoryType)
 			}
@@ -151,7 +151,7 @@ func TestMemMapMatrix(t *testing.T) {
 				t.Error(err)
 			}
 			for range 3 {
-				if err := m.Unmap(); err != nil {
+				if err := m.Close(); err != nil {
 					t.Error(err)
 				}
 			}
@@ -195,7 +195,7 @@ func TestAllocation(t *testing.T) {
 		if err := m.WriteInfo(&b); err != nil || !strings.Contains(b.String(), "with "+c.want+",") {
 			t.Errorf("%s: %v, want %q:\n%s", c.prio, err, c.want, b.String())
 		}
-		if err := m.Unmap(); err != nil {
+		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -207,8 +207,8 @@ func TestMemAdvise(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Unmap()
-	n := m.Query().Length
+	defer m.Close()
+	n := m.Attr().Length
 	for _, c := range []struct {
 		p  ucp.MemAdviseParams
 		ok bool
@@ -248,10 +248,10 @@ func TestMemoryPinned(t *testing.T) {
 	}
 	for i, m := range maps {
 		b := m.Bytes()
-		if m.Query().Address != addrs[i] || !bytes.Equal(b, bytes.Repeat([]byte{byte(i)}, 1000+i)) {
+		if m.Attr().Address != addrs[i] || !bytes.Equal(b, bytes.Repeat([]byte{byte(i)}, 1000+i)) {
 			t.Errorf("memory %d has changed", i)
 		}
-		if err := m.Unmap(); err != nil {
+		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
 		b[0]++
@@ -270,7 +270,7 @@ func TestMemoryKeepsContext(t *testing.T) {
 		if err := ctx.Close(); !errors.Is(err, ucs.ErrBusy) {
 			t.Errorf("%s: close: %v", name, err)
 		}
-		if err := m.Unmap(); err != nil {
+		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
 		if err := ctx.Close(); err != nil {
@@ -290,7 +290,7 @@ func TestExport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Unmap()
+	defer m.Close()
 	if b, err := m.Export(); b != nil || !errors.Is(err, ucs.ErrUnsupported) {
 		t.Errorf("%x, %v", b, err)
 	}
@@ -303,7 +303,7 @@ func TestExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	back, err := ctx.MemMap(ucp.MemMapParams{Exported: b})
-	if err != nil || back.Query().Length != 0 {
+	if err != nil || back.Attr().Length != 0 {
 		t.Errorf("%v, %v", back, err)
 	}
 	// A region of a device that exports (size, flags 1, one domain, 4 fields).

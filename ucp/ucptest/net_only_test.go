@@ -71,7 +71,7 @@ func answering(r *rig, a, b *side) *ucp.Endpoint {
 // transportNames are those of an endpoint's lanes, each once, sorted.
 func transportNames(ep *ucp.Endpoint) []string {
 	var names []string
-	for _, l := range ep.Transports() {
+	for _, l := range ep.Attr().Transports {
 		names = append(names, l.Name)
 	}
 	slices.Sort(names)

@@ -187,7 +187,7 @@ func (c *refusal) next(t *testing.T) {
 		r.sendAndTake(ab, b, ucp.Tag(i), ucttest.Pattern(size, 1))
 		r.sendAndTake(ba, a, ucp.Tag(i), ucttest.Pattern(size, 2))
 	}
-	if got := ab.Transports()[0].Name; got != want {
+	if got := ab.Attr().Transports[0].Name; got != want {
 		t.Errorf("messages travel by %s, not by %s:\n%s", got, want, ab.Explain())
 	}
 	if c.reason == nil {
@@ -229,7 +229,7 @@ func (c *refusal) allocate(t *testing.T) {
 	defer ctx.Close()
 	if m, err := ctx.MemMap(p); err == nil {
 		t.Error("memory that is not there")
-		m.Unmap()
+		m.Close()
 	} else if missing, ok := saysAll(err.Error(), c.reason); !ok || !errors.Is(err, ucs.ErrNoMemory) {
 		t.Errorf("allocating: %v, want %q in it", err, missing)
 	}
@@ -243,7 +243,7 @@ func (c *refusal) allocate(t *testing.T) {
 		t.Fatalf("allocating elsewhere: %v", err)
 	}
 	m.Bytes()[0] = 1
-	if err := m.Unmap(); err != nil {
+	if err := m.Close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -283,7 +283,7 @@ func TestFullLater(t *testing.T) {
 	if err != nil {
 		t.Fatalf("allocating: %v", err)
 	}
-	if err := m.Unmap(); err != nil {
+	if err := m.Close(); err != nil {
 		t.Error(err)
 	}
 }

@@ -72,7 +72,7 @@ func TestRkeyBytes(t *testing.T) {
 			if err != nil || hex.EncodeToString(key) != want {
 				t.Errorf("%s: %x, %v, want %s", name, key, err, want)
 			}
-			if err := m.Unmap(); err != nil {
+			if err := m.Close(); err != nil {
 				t.Error(err)
 			}
 		}

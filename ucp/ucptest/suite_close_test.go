@@ -20,7 +20,9 @@ var closeCases = []testCase{
 	{"close flags", anywhere, testCloseFlags},
 	{"forced close", twoSides, testForcedClose},
 	{"forced close needs peer mode", anywhere, testForcedCloseMode},
-	{"close with an ended context", twoSides, testCloseEndedContext},
+	{"shutdown with an ended context", twoSides, testShutdownEndedContext},
+	{"close at once", anywhere, testCloseAtOnce},
+	{"worker shutdown", anywhere, testWorkerShutdown},
 	{"close inside a callback", everySwitch, testCloseInCallback},
 	{"many endpoints come and go", everySwitch, testComeAndGo},
 }
@@ -106,13 +108,18 @@ func testCloseTwice(t *testing.T, tr transport) {
 				t.Errorf("second close: %v, %v", req, err)
 			}
 		}
-		if err := ep.Close(t.Context()); !errors.Is(err, ucs.ErrNotConnected) {
-			t.Errorf("second close: %v", err)
+		if err := ep.Shutdown(t.Context()); !errors.Is(err, ucs.ErrNotConnected) {
+			t.Errorf("shutdown of what is being closed: %v", err)
 		}
 	}
 	again()
 	r.must(first, nil)
 	again()
+	for range 2 {
+		if err := ep.Close(); err != nil {
+			t.Errorf("close of what is closed: %v", err)
+		}
+	}
 }
 
 func testAfterClose(t *testing.T, tr transport) {
@@ -134,7 +141,7 @@ func testAfterClose(t *testing.T, tr transport) {
 			t.Errorf("%s: %v, %v", what, req, err)
 		}
 	}
-	if len(ep.Transports()) != 0 || ep.Explain().String() == "" || ep.Query().Name == "" {
+	if len(ep.Attr().Transports) != 0 || ep.Explain().String() == "" || ep.Attr().Name == "" {
 		t.Error("a closed endpoint cannot be described")
 	}
 }
@@ -275,9 +282,9 @@ func testForcedCloseMode(t *testing.T, tr transport) {
 	r.must(ep.CloseAsync(nil))
 }
 
-// testCloseEndedContext: Close gives up waiting when its context ends. In peer
-// mode the endpoint is released then; otherwise it goes on closing.
-func testCloseEndedContext(t *testing.T, tr transport) {
+// testShutdownEndedContext: Shutdown gives up waiting when its context ends. The
+// endpoint goes on closing, and Close ends that.
+func testShutdownEndedContext(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
 	silent := r.open()
@@ -286,7 +293,13 @@ func testCloseEndedContext(t *testing.T, tr transport) {
 	ep := a.connectWith(silent, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
 	var o outcome
 	req := r.started(ep.TagSendSync(1, message(1), &ucp.RequestParams{OnSend: o.onSend}))
-	if err := ep.Close(ended()); err != context.Canceled {
+	if err := ep.Shutdown(ended()); err != context.Canceled {
+		t.Errorf("shutdown: %v", err)
+	}
+	if req.Done() {
+		t.Errorf("the shutdown that was given up has ended a send: %v", req.Err())
+	}
+	if err := ep.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
 	if err := r.finish(req, nil); !errors.Is(err, ucs.ErrCanceled) {
@@ -301,14 +314,127 @@ func testCloseEndedContext(t *testing.T, tr transport) {
 			t.Fatal(err)
 		}
 	}
-	if err := ep.Close(ended()); err != nil && err != context.Canceled {
-		t.Errorf("close: %v", err)
+	if err := ep.Shutdown(ended()); err != nil && err != context.Canceled {
+		t.Errorf("shutdown: %v", err)
 	}
 	for range 20 {
 		r.arrived(b, 1)
 		b.take(1, 0, 8000)
 	}
 	r.until("the end of the close", func() bool { return a.Stats().Endpoints == 0 })
+}
+
+// testCloseAtOnce: Close releases an endpoint of either mode in the call, with all
+// that is outstanding, also inside a callback and a second time.
+func testCloseAtOnce(t *testing.T, tr transport) {
+	for _, mode := range []ucp.ErrMode{ucp.ErrModeNone, tr.peerMode()} {
+		r := newRig(t, tr)
+		r.log.Allow("")
+		a, b := r.pair()
+		ep := a.connectWith(b, ucp.EndpointParams{ErrMode: mode})
+		other := a.connect(b)
+		r.warm(ep, b)
+		var sync, last outcome
+		req := r.started(ep.TagSendSync(1, message(1), &ucp.RequestParams{OnSend: sync.onSend}))
+		var inside error
+		recv := r.started(a.TagRecv(2, ucp.FullMask, nil, &ucp.RequestParams{
+			OnTagRecv: func(*ucp.Request, error, ucp.TagRecvInfo, any) { inside = ep.Close() },
+		}))
+		large, err := ep.TagSendSync(3, make([]byte, 1<<20), &ucp.RequestParams{OnSend: last.onSend})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Cancel(recv) // its callback closes
+		recv.Free()
+		if inside != nil {
+			t.Errorf("close inside a callback: %v", inside)
+		}
+		if err := ep.Close(); err != nil {
+			t.Errorf("second close: %v", err)
+		}
+		for _, req := range []*ucp.Request{req, large} {
+			if !errors.Is(req.Err(), ucs.ErrCanceled) {
+				t.Errorf("a synchronous send ended with %v", req.Err())
+			}
+		}
+		sync.once(t)
+		last.once(t)
+		if _, err := ep.TagSend(1, nil, nil); !errors.Is(err, ucs.ErrNotConnected) {
+			t.Errorf("send: %v", err)
+		}
+		r.settle()
+		for _, ok := b.TagPeek(0, 0); ok; _, ok = b.TagPeek(0, 0) { // what had left
+			m, _ := b.TagTake(0, 0)
+			m.Discard()
+		}
+		// The rest of the worker goes on.
+		r.warm(other, b)
+	}
+}
+
+// testWorkerShutdown: everything started before leaves, then the worker is closed.
+func testWorkerShutdown(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	const n = 10
+	var eps []*ucp.Endpoint
+	for range n {
+		eps = append(eps, a.connect(b))
+	}
+	first, err := eps[0].CloseAsync(nil) // by the user, before
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, ep := range eps[1:] {
+		if _, err := ep.TagSend(ucp.Tag(i), ucttest.Pattern(8000, uint64(i)), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := make([][]byte, n-1)
+	var recvs []*ucp.Request
+	for i := range got {
+		got[i] = make([]byte, 8000)
+		recvs = append(recvs, r.started(b.TagRecv(ucp.Tag(i), ucp.FullMask, got[i], &ucp.RequestParams{Flags: ucp.OpNoImmediate})))
+	}
+	if !tr.loopback {
+		if err := a.Shutdown(ended()); err != nil && err != context.Canceled {
+			t.Fatalf("a shutdown that is given up: %v", err)
+		}
+		stop := make(chan struct{})
+		over := make(chan struct{})
+		go func() { // the other side goes on meanwhile
+			defer close(over)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					b.Progress()
+				}
+			}
+		}()
+		err = a.Shutdown(t.Context())
+		close(stop)
+		<-over
+	} else {
+		err = a.Shutdown(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !first.Done() {
+		t.Error("a close of the user's is not done")
+	}
+	if err := a.Shutdown(t.Context()); err != nil {
+		t.Errorf("second shutdown: %v", err)
+	}
+	if _, err := a.TagRecv(1, 0, nil, nil); !errors.Is(err, ucs.ErrInvalidParam) {
+		t.Errorf("a receive on a worker that was shut down: %v", err)
+	}
+	for i, req := range recvs {
+		r.must(req, nil)
+		ucttest.SameBytes(t, "message", got[i], ucttest.Pattern(8000, uint64(i)))
+	}
 }
 
 // testCloseInCallback closes an endpoint, by flush and by force, in the callback

@@ -50,7 +50,7 @@ func testNilRequest(t *testing.T, tr transport) {
 	if _, err := none.TagRecvInfo(); !errors.Is(err, ucs.ErrInvalidParam) {
 		t.Errorf("receive info of a nil request: %v", err)
 	}
-	if _, err := none.Query(); !errors.Is(err, ucs.ErrInvalidParam) {
+	if _, err := none.Attr(); !errors.Is(err, ucs.ErrInvalidParam) {
 		t.Errorf("query of a nil request: %v", err)
 	}
 }

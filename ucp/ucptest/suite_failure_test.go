@@ -198,7 +198,7 @@ func testCloseAfterFailure(t *testing.T, tr transport) {
 		case "force":
 			r.inTheCall(ep.CloseAsync(force))
 		default:
-			if err := ep.Close(t.Context()); err != nil {
+			if err := ep.Shutdown(t.Context()); err != nil {
 				t.Error(err)
 			}
 		}

@@ -46,7 +46,7 @@ func TestTagHandles(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						defer m.Unmap()
+						defer m.Close()
 						p.Memory = m
 					}
 					for _, iov := range []bool{false, true} {

@@ -267,7 +267,7 @@ func TestMappedAgain(t *testing.T) {
 			r.must(ep.TagSend(1, src, nil))
 			r.must(rreq, nil)
 			ucttest.SameBytes(t, "message", dst, src)
-			if err := m.Unmap(); err != nil {
+			if err := m.Close(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -293,7 +293,7 @@ func TestMappedUnmapped(t *testing.T) {
 		want := ucttest.Pattern(n, 5)
 		copy(m.Bytes(), want)
 		sreq := r.started(ep.TagSend(1, m.Bytes()[:n], nil))
-		if err := m.Unmap(); err != nil {
+		if err := m.Close(); err != nil {
 			t.Fatal(err)
 		}
 		if err := a.ctx.Close(); !errors.Is(err, ucs.ErrBusy) {

@@ -37,7 +37,7 @@ func testRequestState(t *testing.T, tr transport) {
 		if _, err := req.TagRecvInfo(); err != ucs.InProgress {
 			t.Errorf("info of a running request: %v", err)
 		}
-		attr, err := req.Query()
+		attr, err := req.Attr()
 		if err != nil || attr.Info == "" || attr.Err != ucs.InProgress || attr.MemoryType != ucs.MemoryHost {
 			t.Errorf("query: %+v, %v", attr, err)
 		}
@@ -55,6 +55,11 @@ func testRequestState(t *testing.T, tr transport) {
 	}
 	rreq.Free()
 	sreq.Free()
+	flush := r.started(ep.Flush(&ucp.RequestParams{Flags: ucp.OpNoImmediate}))
+	if attr, err := flush.Attr(); err != nil || attr.Info == "" || attr.MemoryType != ucs.MemoryUnknown {
+		t.Errorf("query of a flush: %+v, %v", attr, err)
+	}
+	r.must(flush, nil)
 }
 
 // testFreeInFlight: after Free the operation goes on and its callback does not
@@ -115,9 +120,9 @@ func testDoubleFree(t *testing.T, tr transport) {
 	a.Cancel(req)
 	req.Free()
 	for what, use := range map[string]func(){
-		"Free":  req.Free,
-		"Query": func() { req.Query() },
-		"Wait":  func() { req.Wait(t.Context()) },
+		"Free": req.Free,
+		"Attr": func() { req.Attr() },
+		"Wait": func() { req.Wait(t.Context()) },
 	} {
 		func() {
 			defer func() {
@@ -202,7 +207,7 @@ func testUserRequestInCall(t *testing.T, tr transport) {
 		r.arrived(b, 1)
 		r.inTheCall(b.TagRecv(1, ucp.FullMask, make([]byte, 16), p))
 	}
-	if _, err := req.Query(); !errors.Is(err, ucs.ErrInvalidParam) {
+	if _, err := req.Attr(); !errors.Is(err, ucs.ErrInvalidParam) {
 		t.Errorf("query of an unused request: %v", err)
 	}
 	if req.Private != 1 {

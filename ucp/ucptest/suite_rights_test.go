@@ -86,7 +86,7 @@ func testUnmapped(t *testing.T, tr transport) {
 				kept := bytes.Clone(local)
 				r.must(ep.Put(local, w.addr, w.key, nil))
 				r.must(ep.Flush(nil))
-				if err := m.Unmap(); err != nil {
+				if err := m.Close(); err != nil {
 					t.Fatal(err)
 				}
 				if key, err := m.PackRkey(); !errors.Is(err, ucs.ErrInvalidParam) {

@@ -102,7 +102,7 @@ func testCloseWithKeys(t *testing.T, tr transport) {
 		keys = append(keys, k)
 	}
 	buf := make([]byte, 8)
-	r.must(ep.Put(buf, m.Query().Address, keys[0], nil))
+	r.must(ep.Put(buf, m.Attr().Address, keys[0], nil))
 	r.must(ep.Flush(nil))
 	for _, k := range []int{1, 3} { // in the middle and at an end of the worker's list
 		if err := keys[k].Close(); err != nil {
@@ -118,16 +118,16 @@ func testCloseWithKeys(t *testing.T, tr transport) {
 		if k.String() != "closed" {
 			t.Errorf("key %d: %v", i, k)
 		}
-		if _, err := k.Ptr(m.Query().Address, 1); !errors.Is(err, ucs.ErrInvalidParam) {
+		if _, err := k.Ptr(m.Attr().Address, 1); !errors.Is(err, ucs.ErrInvalidParam) {
 			t.Errorf("key %d: pointer: %v", i, err)
 		}
-		if req, err := ep.Put(buf, m.Query().Address, k, nil); req != nil || err == nil {
+		if req, err := ep.Put(buf, m.Attr().Address, k, nil); req != nil || err == nil {
 			t.Errorf("key %d: put: %v, %v", i, req, err)
 		}
-		if req, err := ep.Get(buf, m.Query().Address, k, nil); req != nil || err == nil {
+		if req, err := ep.Get(buf, m.Attr().Address, k, nil); req != nil || err == nil {
 			t.Errorf("key %d: get: %v, %v", i, req, err)
 		}
-		if req, err := ep.Atomic(ucp.AtomicAdd, buf, m.Query().Address, k, nil); req != nil || err == nil {
+		if req, err := ep.Atomic(ucp.AtomicAdd, buf, m.Attr().Address, k, nil); req != nil || err == nil {
 			t.Errorf("key %d: atomic: %v, %v", i, req, err)
 		}
 		if err := k.Close(); err != nil {

@@ -71,7 +71,7 @@ func testUnmapWhileRead(t *testing.T, tr transport) {
 	for range 3 {
 		b.Progress()
 	}
-	if err := m.Unmap(); err != nil {
+	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.finish(get, nil); err == nil {

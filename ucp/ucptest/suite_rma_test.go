@@ -105,7 +105,7 @@ func (r *rig) unpack(ep *ucp.Endpoint, m *ucp.Memory) window {
 		r.Fatal(err)
 	}
 	r.keys = append(r.keys, key)
-	return window{Memory: m, key: key, addr: m.Query().Address}
+	return window{Memory: m, key: key, addr: m.Attr().Address}
 }
 
 var rmaCases = []testCase{

@@ -152,7 +152,7 @@ const userData = 0xDEAD_BEEF_8000_0001
 func testExternalFD(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	set := epoll(t)
-	a := r.openWith(ucp.ContextParams{Features: features}, ucp.WorkerParams{EventFD: &set, EventFDData: userData})
+	a := r.openWith(ucp.ContextParams{Features: features}, ucp.WorkerParams{Epoll: &ucp.EpollTarget{FD: set, Data: userData}})
 	if fd, err := a.EventFD(); !errors.Is(err, ucs.ErrUnsupported) {
 		t.Errorf("EventFD: %d, %v", fd, err)
 	}
@@ -189,8 +189,7 @@ func testExternalFD(t *testing.T, tr transport) {
 	if got := epollWait(t, set, 0); len(got) != 0 {
 		t.Errorf("a closed worker is ready: %#x", got)
 	}
-	bad := -1
-	if _, err := r.open().ctx.NewWorker(ucp.WorkerParams{EventFD: &bad}); err == nil {
+	if _, err := r.open().ctx.NewWorker(ucp.WorkerParams{Epoll: &ucp.EpollTarget{FD: -1}}); err == nil {
 		t.Error("a worker was made with a bad descriptor")
 	}
 }
@@ -200,7 +199,7 @@ func testExternalEdge(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	set := epoll(t)
 	a := r.openWith(ucp.ContextParams{Features: features},
-		ucp.WorkerParams{EventFD: &set, EventFDData: userData, Events: ucp.WakeupEdge | ucp.WakeupRX | ucp.WakeupTX})
+		ucp.WorkerParams{Epoll: &ucp.EpollTarget{FD: set, Data: userData, Edge: true}})
 	a.arm()
 	for range 3 {
 		a.Signal()

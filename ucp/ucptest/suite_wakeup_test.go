@@ -319,7 +319,7 @@ func testSleepers(t *testing.T, tr transport) {
 				}
 			}
 		}
-		return ep.Close(t.Context())
+		return ep.Shutdown(t.Context())
 	}
 	// A side that is through goes on progressing: the other may need it.
 	ctx, cancel := context.WithCancel(t.Context())

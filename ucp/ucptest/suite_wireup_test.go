@@ -105,7 +105,7 @@ func testAdopt(t *testing.T, tr transport) {
 	r.warm(there, b)
 	r.endpoints(1, a, b)
 	back := b.connectWith(a, ucp.EndpointParams{Name: "adopted"})
-	if name := back.Query().Name; name != "adopted" {
+	if name := back.Attr().Name; name != "adopted" {
 		t.Errorf("name %q", name)
 	}
 	sent := b.Stats().WireupSent
@@ -322,8 +322,8 @@ func testEndpointParams(t *testing.T, tr transport) {
 		}
 	}
 	uid, err := addr.UID()
-	if err != nil || uid != b.Worker.Query().UID || uid == 0 {
-		t.Errorf("address of %#x, %v; the worker is %#x", uid, err, b.Worker.Query().UID)
+	if err != nil || uid != b.Worker.Attr().UID || uid == 0 {
+		t.Errorf("address of %#x, %v; the worker is %#x", uid, err, b.Worker.Attr().UID)
 	}
 	// The address is the caller's.
 	before := string(addr)
@@ -344,16 +344,16 @@ func testEndpointQuery(t *testing.T, tr transport) {
 	one, two := a.connect(b), a.connectWith(b, ucp.EndpointParams{
 		Name: "a name that is longer than the thirty-one bytes that fit", UserData: 5,
 	})
-	if n := two.Query().Name; n != "a name that is longer than the " {
+	if n := two.Attr().Name; n != "a name that is longer than the " {
 		t.Errorf("name %q", n)
 	}
-	if n := one.Query().Name; n == "" || n == two.Query().Name {
+	if n := one.Attr().Name; n == "" || n == two.Attr().Name {
 		t.Errorf("made-up name %q", n)
 	}
-	if two.Query().UserData != 5 {
-		t.Errorf("user data %v", two.Query().UserData)
+	if two.Attr().UserData != 5 {
+		t.Errorf("user data %v", two.Attr().UserData)
 	}
-	list := one.Transports()
+	list := one.Attr().Transports
 	if len(list) == 0 || list[0].Name == "" || list[0].Device == "" {
 		t.Errorf("transports %+v", list)
 	}
@@ -367,7 +367,7 @@ func testEndpointQuery(t *testing.T, tr transport) {
 		}
 	}
 	var text strings.Builder
-	if err := two.WriteInfo(&text); err != nil || !strings.Contains(text.String(), two.Query().Name) {
+	if err := two.WriteInfo(&text); err != nil || !strings.Contains(text.String(), two.Attr().Name) {
 		t.Errorf("%v in\n%s", err, text.String())
 	}
 	if err := two.WriteInfo(failingWriter{io.ErrShortWrite}); err != io.ErrShortWrite {

@@ -84,14 +84,14 @@ func registerMemory(ctx *ucp.Context, b []byte) (*ucp.Memory, error) {
 func protocolOf(r *ucp.Request) string { return protocolBehind(r) }
 
 // protocolBehind is the protocol of the request that a transport calls back. It
-// describes itself as ucp.Request.Query does: protocol, transport/device.
+// describes itself as ucp.Request.Attr does: protocol, transport/device.
 func protocolBehind(by any) string {
 	var text string
 	switch by := by.(type) {
 	case interface {
-		Query() (ucp.RequestAttr, error)
+		Attr() (ucp.RequestAttr, error)
 	}:
-		a, err := by.Query()
+		a, err := by.Attr()
 		if err != nil {
 			return ""
 		}

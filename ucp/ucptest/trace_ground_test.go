@@ -1,13 +1,44 @@
 package ucptest
 
 import (
-	"time"
-
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest/sim"
 )
+
+// grounds are the simulated transports of traces.
+var grounds = map[string]transport{
+	// Registered memory is opened by keys.
+	"keys": simulate("keys", sim.Options{}),
+
+	// Memory needs no key: a rendezvous can read and write it.
+	"open": simulate("open", sim.Options{Keyless: true}),
+
+	// So it does here, on two devices; reading or writing alone.
+	"lanes": simulate("lanes", sim.Options{Keyless: true, Devices: 2}),
+	"puts":  simulate("puts", sim.Options{Keyless: true, Attr: without(allGets, false)}),
+
+	// Nothing has left when a call returns: short and copied messages too are over
+	// only in the next round.
+	"buffered": simulate("buffered", sim.Options{Keyless: true, Buffered: true, Latency: 1, ConnectDelay: 2}),
+
+	// What is sent without copies must be registered, and nothing can be.
+	"unregistered": simulate("unregistered", sim.Options{Keyless: true, DomainAttr: func(a *uct.MDAttr) {
+		a.Flags = a.Flags&^uct.MDFlagRegister | uct.MDFlagNeedMemh
+	}}),
+
+	// The transport copies long pieces at once.
+	"large": simulate("large", sim.Options{Attr: func(_ int, a *uct.IfaceAttr) {
+		a.Put.MaxBcopy, a.Get.MaxBcopy = 256<<10, 256<<10
+	}}),
+
+	// Messages are all there is.
+	"messages": simulate("messages", sim.Options{Attr: without(allPuts|allGets, true)}),
+
+	// Allocated memory can be mapped by peers.
+	"mapped": simulateMapped("mapped"),
+}
 
 // mapping is a component whose domains map each other's allocations, as those of
 // shared memory do. All are of this process, so the mapping is the memory itself.
@@ -65,30 +96,4 @@ func (d mappingDomain) RkeyPtr(_ *uct.Rkey, addr uint64, n int) ([]byte, error) 
 		}
 	}
 	return nil, ucs.ErrInvalidAddr
-}
-
-// keepaliveProtocol is what asks whether a peer is there. Its messages come by the
-// clock, so only those that a command waits for are in a trace.
-const keepaliveProtocol = "keepalive"
-
-// keepalive SIDE progresses a side until it asks whether its peer is there.
-func (c *conversation) keepalive(a *arguments) {
-	c.waiting = c.speakerAt(a.next())
-	for start := time.Now(); c.waiting != nil; {
-		if s := c.waiting; c.progress(s) == 0 {
-			c.rig.sleep(1)
-		}
-		if time.Since(start) > time.Minute {
-			c.t.Fatalf("%q: nothing is asked", a.line)
-		}
-	}
-}
-
-// awaits reports whether a side's keepalive is waited for, which ends that.
-func (c *conversation) awaits(name string) bool {
-	if c.waiting == nil || c.waiting.name != name {
-		return false
-	}
-	c.waiting = nil
-	return true
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -21,6 +22,7 @@ type rawPeer struct {
 	like   *proto.WorkerAddress // of a worker on the same ground
 	uuid   uint64
 	ends   map[string]uct.Endpoint // to the other sides
+	memory []uct.MemHandle         // open to them
 }
 
 // peer NAME [uuid=low|high] opens a peer that speaks for itself.
@@ -58,11 +60,25 @@ func (p *rawPeer) close(t *testing.T) {
 	for _, e := range p.ends {
 		e.Close()
 	}
+	for _, m := range p.memory {
+		if err := p.domain.Deregister(m); err != nil {
+			t.Errorf("closing memory of a peer: %v", err)
+		}
+	}
 	for _, err := range []error{p.iface.Close(), p.worker.Close(), p.domain.Close()} {
 		if err != nil {
 			t.Errorf("closing a peer: %v", err)
 		}
 	}
+}
+
+// open opens memory to the other sides.
+func (p *rawPeer) open(b []byte) error {
+	m, err := p.domain.Register(b, uct.AccessRemoteGet|uct.AccessRemotePut|uct.AccessRemoteAtomic)
+	if err == nil {
+		p.memory = append(p.memory, m)
+	}
+	return err
 }
 
 // workerAddress leads to the peer: it has one device of those of a worker.
@@ -115,10 +131,11 @@ var headers = map[proto.AMID]any{
 	proto.IDStreamData: proto.StreamData{},
 }
 
-// inject PEER SIDE MESSAGE [FIELD=VALUE...] [bytes=N [of=TAG+OFFSET]] [bare] sends a message of a peer
+// inject PEER SIDE MESSAGE [FIELD=VALUE...] [bytes=N [of=TAG+OFFSET]] [bare] [key=empty|md0] sends a message of a peer
 // that speaks for itself: the id by name or number, the fields as a trace has them,
 // ids by name. Bytes of payload follow the header, those of=TAG+OFFSET of a message
-// or zeros; a bare message is bytes alone.
+// or zeros; a bare message is bytes alone. A key opens memory that needs none: it is
+// empty, or names a domain.
 func (c *conversation) inject(a *arguments) {
 	from, to, what := c.speakerAt(a.next()), c.speakerAt(a.next()), a.next()
 	id := proto.AMID(0)
@@ -141,6 +158,15 @@ func (c *conversation) inject(a *arguments) {
 		} else {
 			msg = v.Interface().(interface{ Append([]byte) []byte }).Append(nil)
 		}
+	}
+	switch key := proto.NewRkey(ucs.MemoryHost.Wire()); a.setting("key", "none") {
+	case "empty":
+		msg = key.Append(msg)
+	case "md0":
+		if err := key.Add(0, nil); err != nil {
+			c.t.Fatal(err)
+		}
+		msg = key.Append(msg)
 	}
 	payload := make([]byte, n)
 	if tag, off, ok := strings.Cut(a.setting("of", ""), "+"); ok {

@@ -47,11 +47,6 @@ var operations = map[fault.Kind]string{
 	fault.AtomicPost: "atomic", fault.AtomicFetch: "fetching atomic",
 }
 
-var atomics = map[uct.AtomicOp]string{
-	uct.AtomicAdd: "add", uct.AtomicAnd: "and", uct.AtomicOr: "or", uct.AtomicXor: "xor",
-	uct.AtomicSwap: "swap", uct.AtomicCSwap: "compare-swap",
-}
-
 var (
 	errModes = map[proto.ErrMode]string{proto.ErrModeNone: "none", proto.ErrModePeer: "peer", proto.ErrModeFailover: "failover"}
 	rndvOps  = map[proto.RndvOp]string{proto.RndvTag: "tag", proto.RndvAM: "am", proto.RndvRMA: "rma"}
@@ -121,7 +116,9 @@ func parseMessage(id proto.AMID, b []byte) (h any, payload []byte, err error) {
 	case proto.IDStreamData:
 		h, payload, err = with(proto.ParseStreamData(b))
 	case proto.IDAMSingle:
-		h, payload, _, err = four(proto.ParseAMSingle(b))
+		var m proto.AMHeader
+		m, payload, _, err = proto.ParseAMSingle(b)
+		h = m
 	case proto.IDAMSingleReply:
 		var m struct {
 			proto.AMHeader
@@ -147,10 +144,6 @@ func with[T any](h T, payload []byte, err error) (any, []byte, error) {
 		payload = []byte{}
 	}
 	return h, payload, err
-}
-
-func four[T any](h T, payload, rest []byte, err error) (any, []byte, []byte, error) {
-	return h, payload, rest, err
 }
 
 // keyText describes the packed key behind a header.
@@ -246,7 +239,7 @@ func statusText(err error) string {
 func (c *conversation) event(e sim.Event) {
 	from, to := c.side(e.From), c.side(e.To)
 	by := protocolBehind(e.By)
-	if e.Kind == sim.Sent && (by != keepaliveProtocol || c.awaits(from)) {
+	if e.Kind == sim.Sent && (!c.checks(from, e) || c.awaits(from)) {
 		c.number++
 		c.numbers[e.Number] = c.number
 	}
@@ -260,12 +253,15 @@ func (c *conversation) event(e sim.Event) {
 		switch e.Op {
 		case fault.AMShort, fault.AMBcopy, fault.AMZcopy:
 			if e.Flush {
+				if e.Remote {
+					text += "remote "
+				}
 				text += "flush"
 				break
 			}
 			text += operations[e.Op] + " " + c.message(from, e.ID, e.Data)
 		case fault.AtomicPost, fault.AtomicFetch:
-			text += fmt.Sprintf("%s %s of %d bytes at %s, %#x", operations[e.Op], atomics[e.Atomic], e.Size, c.place(e.Addr), e.X)
+			text += fmt.Sprintf("%s %s of %d bytes at %s, %#x", operations[e.Op], e.Atomic, e.Size, c.place(e.Addr), e.X)
 			if e.Atomic == uct.AtomicCSwap {
 				text += fmt.Sprintf(", %#x", e.Y)
 			}

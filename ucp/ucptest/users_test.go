@@ -202,7 +202,7 @@ func userPeer(t *testing.T) {
 		r.must(recv, nil)
 		ucttest.SameBytes(t, "message", got, src)
 	}
-	fmt.Printf("peer lane %s\npeer explanation %q\npeer done now\n", ep.Transports()[0].Name, ep.Explain().String())
+	fmt.Printf("peer lane %s\npeer explanation %q\npeer done now\n", ep.Attr().Transports[0].Name, ep.Explain().String())
 	// The other one may still need an answer.
 	end := make(chan struct{})
 	go func() {

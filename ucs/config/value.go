@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -35,9 +34,6 @@ const (
 var (
 	valueType    = reflect.TypeFor[Value]()
 	durationType = reflect.TypeFor[time.Duration]()
-
-	errSyntax = errors.New("not understood")
-	errRange  = errors.New("out of range")
 )
 
 // supported reports whether a field of type t can be a setting.
@@ -190,14 +186,6 @@ func parseBool(s string) (value, ok bool) {
 		return false, true
 	}
 	return false, false
-}
-
-// numError says in few words why strconv refused a number.
-func numError(err error) error {
-	if errors.Is(err, strconv.ErrRange) {
-		return errRange
-	}
-	return errSyntax
 }
 
 // splitItems splits a comma-separated list. Empty items are dropped, as C UCX's

@@ -217,6 +217,13 @@ func (g *Graph) Knot() []string {
 	return nil
 }
 
+// Without returns the graph as it would be without an arrow.
+func (g *Graph) Without(a Arrow) *Graph {
+	rest := maps.Clone(g.arrows)
+	delete(rest, pair{a.From, a.To})
+	return &Graph{g.Path, g.Files, rest}
+}
+
 func (g *Graph) String() string {
 	return fmt.Sprintf("%s: %d files, %d arrows, knot %d of %d, %d mutual pairs",
 		g.Path, len(g.Files), len(g.arrows), len(g.Knot()), len(g.Linked()), len(g.Mutual()))

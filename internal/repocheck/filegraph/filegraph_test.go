@@ -123,6 +123,9 @@ func TestKnots(t *testing.T) {
 	if got, want := g.String(), "example.com/m: 8 files, 9 arrows, knot 3 of 7, 2 mutual pairs"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	if knot := g.Without(g.Arrow("a.go", "b.go")).Knot(); len(knot) != 2 || len(g.Knot()) != 3 {
+		t.Errorf("%v without an arrow, then %v", knot, g.Knot())
+	}
 	if n := len(g.Inside(want[0])); n != 4 {
 		t.Errorf("%d arrows inside the knot, want 4", n)
 	}

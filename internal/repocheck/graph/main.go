@@ -6,13 +6,16 @@
 //
 // Without packages it measures the whole module. For a single package, or with
 // -v, it names the files of the knots and says why each arrow inside them is
-// there: every function with what it uses of the other file.
+// there: every function with what it uses of the other file. Then come the arrows
+// without which the knot would be smallest.
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/ucx-go/ucx/internal/repocheck/filegraph"
@@ -51,5 +54,35 @@ func explain(g *filegraph.Graph) {
 				fmt.Printf("\t\t%s:%d: %s uses %s\n", a.From, u.Line, u.From, u.To)
 			}
 		}
+	}
+	advise(g)
+}
+
+// advise prints the arrows that hold most of the largest knot together.
+func advise(g *filegraph.Graph) {
+	knot := g.Knot()
+	if len(knot) < 3 {
+		return
+	}
+	type cut struct {
+		filegraph.Arrow
+		left int
+	}
+	var cuts []cut
+	for _, a := range g.Inside(knot) {
+		if left := len(g.Without(a).Knot()); left < len(knot) {
+			cuts = append(cuts, cut{a, left})
+		}
+	}
+	slices.SortStableFunc(cuts, func(a, b cut) int {
+		return cmp.Or(cmp.Compare(a.left, b.left), cmp.Compare(len(a.Uses), len(b.Uses)))
+	})
+	if len(cuts) == 0 {
+		fmt.Println("\nno single arrow holds the largest knot together")
+		return
+	}
+	fmt.Println("\nthe largest knot without an arrow:")
+	for _, c := range cuts[:min(len(cuts), 10)] {
+		fmt.Printf("\t%3d  %s -> %s, %d uses\n", c.left, c.From, c.To, len(c.Uses))
 	}
 }

@@ -3,19 +3,10 @@ package rdmacm
 import (
 	"fmt"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/internal/ib/cmabi"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
-
-func ahAttr(a *abi.AhAttr) verbs.AHAttr {
-	return verbs.AHAttr{
-		Global: a.IsGlobal != 0, DGID: a.Grh.Dgid, SGIDIndex: a.Grh.SgidIndex, HopLimit: a.Grh.HopLimit,
-		TrafficClass: a.Grh.TrafficClass, FlowLabel: a.Grh.FlowLabel, DLID: verbs.LID(a.Dlid), SL: a.Sl,
-		SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate, Port: a.PortNum,
-	}
-}
 
 // attrMask are the attributes that package verbs has. Kernels before 4.7 answer
 // others too, for RoCE, which are none of the program's; alternate paths, which

@@ -3,6 +3,7 @@ package rdmacm
 import (
 	"fmt"
 
+	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/internal/ib/cmabi"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
@@ -109,6 +110,14 @@ func udParam(a *cmabi.UdParam) UDParam {
 	return UDParam{
 		PrivateData: privateData(&a.PrivateData, a.PrivateDataLen), AH: ahAttr(&a.AhAttr),
 		QPN: verbs.QPN(a.QpNum & maxQPNumber), QKey: verbs.QKey(a.Qkey),
+	}
+}
+
+func ahAttr(a *abi.AhAttr) verbs.AHAttr {
+	return verbs.AHAttr{
+		Global: a.IsGlobal != 0, DGID: a.Grh.Dgid, SGIDIndex: a.Grh.SgidIndex, HopLimit: a.Grh.HopLimit,
+		TrafficClass: a.Grh.TrafficClass, FlowLabel: a.Grh.FlowLabel, DLID: verbs.LID(a.Dlid), SL: a.Sl,
+		SrcPathBits: a.SrcPathBits, StaticRate: a.StaticRate, Port: a.PortNum,
 	}
 }
 

@@ -3,6 +3,7 @@ package verbs
 import (
 	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
 // AHAttr is the way to a port; struct ibv_ah_attr. With RoCE, Global must be set
@@ -55,29 +56,38 @@ type AH struct {
 	pd     *PD
 	handle uint32
 	id     uint64
-	drv    driverAH
-	num    uint32 // what the device calls it
+	drv    provider.AH
 }
 
 // CreateAH makes an address handle; ibv_create_ah. With RoCE the kernel looks the
 // neighbor up, which may take seconds if it does not answer.
 func (p *PD) CreateAH(attr *AHAttr) (*AH, error) {
-	a := &AH{pd: p, drv: p.ctx.drv.newAH()}
-	id, err := p.ctx.begin(a, turnUsed)
+	if err := p.ctx.lacks[provider.FeatureUD]; err != nil {
+		return nil, err
+	}
+	to := attr.ah()
+	drv, err := p.ctx.drv.NewAH(&to)
 	if err != nil {
 		return nil, err
 	}
+	a := &AH{pd: p, drv: drv}
+	id, err := p.ctx.begin(a, turnUsed)
+	if err != nil {
+		drv.Detach()
+		return nil, err
+	}
 	a.id = id
-	in, out := a.drv.data()
-	req := abi.CreateAh{UserHandle: a.id, PdHandle: p.handle, Attr: attr.ah()}
+	in, out := drv.Data()
+	req := abi.CreateAh{UserHandle: a.id, PdHandle: p.handle, Attr: to}
 	var resp abi.CreateAhResp
 	call := uverbs.Invoke(abi.IB_USER_VERBS_CMD_CREATE_AH, abi.Bytes(&req), abi.Bytes(&resp))
 	if err := p.ctx.do(call.DriverIn(in).DriverOut(out)); err != nil {
+		drv.Detach()
 		p.ctx.end(a, a.id)
 		return nil, err
 	}
 	a.handle = resp.AhHandle
-	if err := a.drv.attach(a); err != nil {
+	if err := drv.Attach(); err != nil {
 		a.Close()
 		return nil, err
 	}
@@ -91,7 +101,4 @@ func (a *AH) Close() error {
 		Destroy(abi.UVERBS_ATTR_DESTROY_AH_HANDLE, a.handle))
 }
 
-func (a *AH) abandon() {
-	a.drv.detach()
-	a.num = 0
-}
+func (a *AH) abandon() { a.drv.Detach() }

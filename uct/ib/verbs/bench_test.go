@@ -68,8 +68,19 @@ func TestOneBell(t *testing.T) {
 	if n, err := qp.PostSend([]verbs.SendWR{{Opcode: 99}}); n != 0 || err == nil || m.rung != 1 {
 		t.Errorf("%d posted, %d bells: %v", n, m.rung, err)
 	}
+	p := qp.Begin()
+	for i := range 5 {
+		p.Write(uint64(i), verbs.SendSignaled, mr.Addr()+8, mr.RKey())
+		p.Inline(mr.Bytes()[:8])
+	}
+	if m.rung != 1 {
+		t.Error("a bell before Ring")
+	}
+	if n, err := p.Ring(); n != 5 || err != nil || m.rung != 2 {
+		t.Errorf("%d posted, %d bells: %v", n, m.rung, err)
+	}
 	k.Progress()
-	if n := cq.Poll(make([]verbs.WC, 64)); n != 32 {
+	if n := cq.Poll(make([]verbs.WC, 64)); n != 37 {
 		t.Errorf("%d completions", n)
 	}
 }
@@ -80,7 +91,23 @@ func BenchmarkPostPoll(b *testing.B) {
 	for _, c := range []struct {
 		name  string
 		flags verbs.SendFlags
-	}{{"inline", verbs.SendInline}, {"sge", 0}} {
+		post  func(*verbs.QP, *verbs.MR) // nil for PostSend
+	}{
+		{"inline", verbs.SendInline, nil},
+		{"sge", 0, nil},
+		{"post-inline", 0, func(qp *verbs.QP, mr *verbs.MR) {
+			p := qp.Begin()
+			p.Write(0, verbs.SendSignaled, mr.Addr()+64, mr.RKey())
+			p.Inline(mr.Bytes()[:8])
+			p.Ring()
+		}},
+		{"post-sge", 0, func(qp *verbs.QP, mr *verbs.MR) {
+			p := qp.Begin()
+			p.Write(0, verbs.SendSignaled, mr.Addr()+64, mr.RKey())
+			p.SGE(mr.SGE(0, 8))
+			p.Ring()
+		}},
+	} {
 		b.Run(c.name, func(b *testing.B) {
 			const room = 100
 			k, _, qp, cq, mr := muffledPair(b, room)
@@ -102,6 +129,12 @@ func BenchmarkPostPoll(b *testing.B) {
 			for done := 0; done < b.N; {
 				n := min(room, b.N-done)
 				count(func() {
+					if c.post != nil {
+						for range n {
+							c.post(qp, mr)
+						}
+						return
+					}
 					for range n {
 						qp.PostSend(wr)
 					}

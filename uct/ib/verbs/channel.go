@@ -63,6 +63,7 @@ func (ch *CompChannel) told(b []byte) *CQ {
 	copy(abi.Bytes(&d), b)
 	q, _ := ch.ctx.object(d.CqHandle).(*CQ)
 	if q != nil {
+		q.drv.EventTaken()
 		q.armed.Store(false)
 	}
 	return q

@@ -10,18 +10,19 @@ import (
 	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
 // Context is an open device. Any goroutine may use it.
 type Context struct {
 	file        File
-	driver      *driver
-	drv         driverContext
+	provider    *provider.Provider
+	drv         provider.Context
+	lacks       lackings
 	events      *eventFD
 	features    uverbs.Features
 	compVectors uint32
 	coreSupport uint64
-	cells       slab // for what the kernel answers to an address in a request
 
 	mu       sync.Mutex
 	closed   bool              // under mu
@@ -78,11 +79,18 @@ func NewContext(f File, abiVersion int) (*Context, error) {
 }
 
 func (c *Context) open(abiVersion int) (err error) {
-	if c.driver, err = driverOf(c.file, abiVersion); err != nil {
+	if c.provider, err = providerOf(c.file, abiVersion); err != nil {
 		return err
 	}
-	c.drv = c.driver.open(c)
-	in, out := c.drv.data()
+	if c.drv, err = c.provider.Open(provider.Device{File: c.file, Driver: c.provider.ID}); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			c.drv.Detach()
+		}
+	}()
+	in, out := c.drv.Data()
 	var vectors, support [8]byte
 	err = c.do(uverbs.NewCall(abi.UVERBS_OBJECT_DEVICE, abi.UVERBS_METHOD_GET_CONTEXT).
 		Out(abi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, vectors[:4]).
@@ -92,6 +100,10 @@ func (c *Context) open(abiVersion int) (err error) {
 		return err
 	}
 	c.compVectors, c.coreSupport = native32(vectors[:]), native64(support[:])
+	if err := c.drv.Attach(); err != nil {
+		return err
+	}
+	c.lacks = askFeatures(c.Name(), c.provider.Name, c.drv)
 	var fd uint32
 	err = c.do(uverbs.NewCall(abi.UVERBS_OBJECT_ASYNC_EVENT, abi.UVERBS_METHOD_ASYNC_EVENT_ALLOC).
 		NewFD(abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, &fd))
@@ -103,7 +115,7 @@ func (c *Context) open(abiVersion int) (err error) {
 }
 
 // do makes a call.
-func (c *Context) do(call *uverbs.Call) error { return call.Do(c.file, c.driver.id) }
+func (c *Context) do(call *uverbs.Call) error { return call.Do(c.file, c.provider.ID) }
 
 // invoke makes a command.
 func (c *Context) invoke(command uint32, in, out []byte) error {
@@ -111,7 +123,7 @@ func (c *Context) invoke(command uint32, in, out []byte) error {
 }
 
 // Driver is the name of the kernel's driver: rxe.
-func (c *Context) Driver() string { return c.driver.name }
+func (c *Context) Driver() string { return c.provider.Name }
 
 // Name is the name of the device's node: uverbs0.
 func (c *Context) Name() string { return c.file.Name() }
@@ -212,7 +224,7 @@ func (c *Context) Close() error {
 	for _, o := range left {
 		o.abandon()
 	}
-	c.cells.free()
+	c.drv.Detach()
 	opened.Delete(c)
 	return errors.Join(errs...)
 }
@@ -221,7 +233,7 @@ func (c *Context) Close() error {
 // the kernel it needs. It asks the kernel once. The device's driver may still refuse
 // it.
 func (c *Context) ProbeDMABuf() error {
-	return c.features.Probe(c.file, c.driver.id, abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_REG_DMABUF_MR)
+	return c.features.Probe(c.file, c.provider.ID, abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_REG_DMABUF_MR)
 }
 
 // waitCanceled is the error of a call that ctx has ended.

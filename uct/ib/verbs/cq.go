@@ -8,6 +8,7 @@ import (
 	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
 // CQ is a completion queue. One goroutine at a time polls it, waits for it or
@@ -18,7 +19,7 @@ type CQ struct {
 	id      uint64
 	cqe     int
 	channel *CompChannel
-	ring    driverCQ
+	drv     provider.CQ
 	armed   atomic.Bool // an event will come, or is there
 }
 
@@ -32,17 +33,23 @@ func (c *Context) CreateCQ(cqe int, channel *CompChannel, vector int) (*CQ, erro
 	if channel != nil && channel.ctx != c {
 		return nil, fmt.Errorf("verbs: %s: a completion queue with a channel of another Context: %w", c.Name(), ucs.ErrInvalidParam)
 	}
-	q := &CQ{ctx: c, channel: channel, ring: c.drv.newCQ(cqe)}
-	id, err := c.begin(q, turnUsed)
+	init := provider.CQInit{CQE: cqe}
+	drv, err := c.drv.NewCQ(&init)
 	if err != nil {
 		return nil, err
 	}
+	q := &CQ{ctx: c, channel: channel, drv: drv}
+	id, err := c.begin(q, turnUsed)
+	if err != nil {
+		drv.Detach()
+		return nil, err
+	}
 	q.id = id
-	in, out := q.ring.data()
+	in, out := drv.Data()
 	var resp [4]byte
 	call := uverbs.NewCall(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE).
 		New(abi.UVERBS_ATTR_CREATE_CQ_HANDLE, &q.handle).
-		U32(abi.UVERBS_ATTR_CREATE_CQ_CQE, uint32(cqe)).
+		U32(abi.UVERBS_ATTR_CREATE_CQ_CQE, uint32(init.CQE)).
 		U64(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, q.id).
 		U32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, uint32(vector)).
 		Out(abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, resp[:]).
@@ -52,18 +59,19 @@ func (c *Context) CreateCQ(cqe int, channel *CompChannel, vector int) (*CQ, erro
 		call.FD(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, channel.events.number())
 	}
 	if err := c.do(call); err != nil {
-		q.ring.detach()
+		drv.Detach()
 		c.end(q, q.id)
 		return nil, err
 	}
-	q.cqe = int(native32(resp[:]))
 	if channel != nil {
 		channel.users.Add(1)
 	}
-	if err := q.ring.attach(q); err != nil {
+	made := provider.CQMade{Handle: q.handle, CQE: int(native32(resp[:]))}
+	if err := drv.Attach(&made); err != nil {
 		q.Close()
 		return nil, err
 	}
+	q.cqe = made.CQE
 	return q, nil
 }
 
@@ -78,18 +86,21 @@ func (q *CQ) Channel() *CompChannel { return q.channel }
 
 // Poll takes up to len(wc) completions and returns how many; ibv_poll_cq. It makes
 // no system call and does not wait.
-func (q *CQ) Poll(wc []WC) int { return q.ring.poll(wc) }
+func (q *CQ) Poll(wc []WC) int { return q.drv.Poll(wc) }
 
 // ReqNotify asks for one event on the channel when the next completion comes, or
 // the next that is solicited or an error; ibv_req_notify_cq. Completions that are
 // there already do not count: poll once more after it.
 func (q *CQ) ReqNotify(solicitedOnly bool) error {
+	if err := q.ctx.lacks[provider.FeatureEvents]; err != nil {
+		return err
+	}
 	if solicitedOnly {
-		return q.ring.arm(true)
+		return q.drv.Arm(true)
 	}
 	// Before it is so, since the event may be read before arm returns.
 	was := q.armed.Swap(true)
-	err := q.ring.arm(false)
+	err := q.drv.Arm(false)
 	if err != nil {
 		q.armed.Store(was)
 	}
@@ -131,18 +142,25 @@ func (q *CQ) Resize(cqe int) error {
 	if cqe < 1 || int64(cqe) > 1<<31 {
 		return fmt.Errorf("verbs: %s: a queue of %d completions: %w", q.ctx.Name(), cqe, ucs.ErrInvalidParam)
 	}
-	ring := q.ring.resize(cqe)
-	in, out := ring.data()
+	if err := q.ctx.lacks[provider.FeatureResizeCQ]; err != nil {
+		return err
+	}
+	if q.handle == noHandle {
+		return errClosed
+	}
+	next, err := q.drv.Resize(&cqe)
+	if err != nil {
+		return err
+	}
+	in, out := next.Data()
 	var resp abi.ResizeCqResp
 	call := uverbs.Invoke(abi.IB_USER_VERBS_CMD_RESIZE_CQ, abi.Bytes(&abi.ResizeCq{CqHandle: q.handle, Cqe: uint32(cqe)}), abi.Bytes(&resp))
 	if err := q.ctx.do(call.DriverIn(in).DriverOut(out)); err != nil {
-		ring.detach()
+		next.Failed()
 		return err
 	}
-	q.ring.detach()
-	q.ring = ring
 	q.cqe = int(resp.Cqe)
-	return ring.attach(q)
+	return next.Done(&q.cqe)
 }
 
 // Close ends the queue; ibv_destroy_cq. It is ucs.ErrBusy while queue pairs use it.
@@ -154,7 +172,7 @@ func (q *CQ) Close() error {
 }
 
 func (q *CQ) abandon() {
-	q.ring.detach()
+	q.drv.Detach()
 	if q.channel != nil {
 		q.channel.users.Add(-1)
 	}

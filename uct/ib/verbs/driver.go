@@ -2,89 +2,14 @@ package verbs
 
 import (
 	"fmt"
-	"sort"
 	"strings"
 	"syscall"
 
 	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
-
-// driver is the user's half of a kernel driver: it knows the queues of its
-// devices. Drivers register themselves under the number of the kernel's.
-type driver struct {
-	name           string
-	id             uint32
-	minABI, maxABI int // of sysfs abi_version
-	open           func(c *Context) driverContext
-}
-
-// driverContext makes objects for one open device.
-//
-// An object is made in steps: new, then the call to the kernel with what data
-// returns, then attach, which maps or programs what the answer says. detach
-// undoes attach and may be called without one.
-type driverContext interface {
-	// data is what goes with GET_CONTEXT, either way.
-	data() (in, out []byte)
-	newCQ(cqe int) driverCQ
-	newQP(a *QPInitAttr) driverQP
-	newSRQ(a *SRQInitAttr) driverSRQ
-	newAH() driverAH
-}
-
-type driverObject interface {
-	data() (in, out []byte)
-	detach()
-}
-
-// driverCQ is the memory of a completion queue.
-type driverCQ interface {
-	driverObject
-	attach(cq *CQ) error
-	poll(wc []WC) int
-	arm(solicited bool) error
-	// resize is newCQ for a queue that takes the place of this one.
-	resize(cqe int) driverCQ
-}
-
-// driverQP is the memory of a queue pair.
-type driverQP interface {
-	driverObject
-	attach(qp *QP) error
-	// postSend puts requests into the queue and tells the device once. It returns
-	// how many are in the queue.
-	postSend(wr []SendWR) (int, error)
-	postRecv(wr []RecvWR) (int, error)
-}
-
-// driverSRQ is the memory of a shared receive queue.
-type driverSRQ interface {
-	driverObject
-	attach(s *SRQ) error
-	postRecv(wr []RecvWR) (int, error)
-	// modifyData is what goes with MODIFY_SRQ of the limit.
-	modifyData() []byte
-	// resize is newSRQ for a queue that takes the place of this one; its data goes
-	// with MODIFY_SRQ of the size.
-	resize(s *SRQ, maxWR int) (driverSRQ, error)
-}
-
-// driverAH is what a device needs to know of an address.
-type driverAH interface {
-	driverObject
-	attach(a *AH) error
-}
-
-var drivers = make(map[uint32]*driver)
-
-func register(d *driver) {
-	if drivers[d.id] != nil {
-		panic("verbs: two drivers for " + d.name)
-	}
-	drivers[d.id] = d
-}
 
 // driverNames are those of the kernel's drivers; enum rdma_driver_id.
 var driverNames = map[uint32]string{
@@ -102,11 +27,11 @@ const maxDriverID = 32
 // as the buffers that this request lacks.
 func identify(f uverbs.File) (uint32, error) {
 	var ids []uint32
-	for id := range drivers {
-		ids = append(ids, id)
+	for _, p := range provider.All() {
+		ids = append(ids, p.ID)
 	}
 	for id := range uint32(maxDriverID) {
-		if drivers[id] == nil {
+		if provider.Find(id) == nil {
 			ids = append(ids, id)
 		}
 	}
@@ -129,19 +54,18 @@ func identify(f uverbs.File) (uint32, error) {
 	return 0, fmt.Errorf("verbs: %s: no driver known here: %w", f.Name(), last)
 }
 
-// driverOf finds the driver for a device.
-func driverOf(f uverbs.File, abiVersion int) (*driver, error) {
+// providerOf finds the provider for a device.
+func providerOf(f uverbs.File, abiVersion int) (*provider.Provider, error) {
 	id, err := identify(f)
 	if err != nil {
 		return nil, err
 	}
-	d := drivers[id]
-	if d == nil {
+	p := provider.Find(id)
+	if p == nil {
 		var have []string
-		for _, d := range drivers {
-			have = append(have, d.name)
+		for _, p := range provider.All() {
+			have = append(have, p.Name)
 		}
-		sort.Strings(have)
 		what := driverNames[id]
 		if what == "" {
 			what = fmt.Sprintf("number %d", id)
@@ -149,9 +73,9 @@ func driverOf(f uverbs.File, abiVersion int) (*driver, error) {
 		return nil, fmt.Errorf("verbs: %s has the kernel's driver %s, for whose queues there is no code here, only for %s: %w",
 			f.Name(), what, strings.Join(have, ", "), ucs.ErrUnsupported)
 	}
-	if abiVersion != 0 && (abiVersion < d.minABI || abiVersion > d.maxABI) {
+	if abiVersion != 0 && (abiVersion < p.MinABI || abiVersion > p.MaxABI) {
 		return nil, fmt.Errorf("verbs: %s: driver %s has version %d of its interface, not %d to %d: %w",
-			f.Name(), d.name, abiVersion, d.minABI, d.maxABI, ucs.ErrUnsupported)
+			f.Name(), p.Name, abiVersion, p.MinABI, p.MaxABI, ucs.ErrUnsupported)
 	}
-	return d, nil
+	return p, nil
 }

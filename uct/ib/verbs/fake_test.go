@@ -336,7 +336,7 @@ func (o otherDriver) Ioctl(f *uverbs.Frame) syscall.Errno {
 // TestOtherDrivers: an error says what the device is and what is missing.
 func TestOtherDrivers(t *testing.T) {
 	for id, says := range map[uint32]string{
-		abi.RDMA_DRIVER_MLX5: "the kernel's driver mlx5, for whose queues there is no code here, only for rxe",
+		abi.RDMA_DRIVER_MLX5: "the kernel's driver mlx5, for whose queues there is no code here, only for paper, rxe",
 		31:                   "the kernel's driver number 31,",
 		99:                   "no driver known here",
 	} {

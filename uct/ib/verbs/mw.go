@@ -5,6 +5,7 @@ import (
 
 	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
 // MW is a memory window of type 2: a key for a part of a region that is given and
@@ -15,11 +16,19 @@ type MW struct {
 	handle uint32
 	id     uint64
 	rkey   atomic.Uint32
+
+	// Of who posts binds: how many of this window have not been rung yet, and the next
+	// window of which there are some.
+	unrung uint32
+	next   *MW
 }
 
 // AllocMW makes a memory window that opens nothing yet; ibv_alloc_mw.
 func (p *PD) AllocMW() (*MW, error) {
 	const type2 = 2 // enum ib_mw_type, ib_verbs.h
+	if err := p.ctx.lacks[provider.FeatureMW]; err != nil {
+		return nil, err
+	}
 	w := &MW{pd: p}
 	id, err := p.ctx.begin(w, turnMW)
 	if err != nil {
@@ -62,9 +71,29 @@ type MWBind struct {
 	Access Access
 }
 
-// nextKey is the key that the next bind gives: the 8 low bits are the owner's to
-// choose, so that old keys do not open what is new.
-func (w *MW) nextKey() uint32 {
+// bind gives the window its next key: the 8 low bits are the owner's to choose, so
+// that old keys do not open what is new. list is of windows bound and not rung.
+func (w *MW) bind(list **MW) (old, key RKey) {
 	k := w.rkey.Load()
-	return k&^0xff | (k+1)&0xff
+	next := k&^0xff | (k+1)&0xff
+	w.rkey.Store(next)
+	if w.unrung == 0 {
+		w.next, *list = *list, w
+	}
+	w.unrung++
+	return RKey(k), RKey(next)
+}
+
+// rung ends the waiting for the bell, and returns the next window of the list.
+func (w *MW) rung() (next *MW) {
+	next = w.next
+	w.next, w.unrung = nil, 0
+	return next
+}
+
+// dropped is rung of binds that are never posted: the keys are as before.
+func (w *MW) dropped() (next *MW) {
+	k := w.rkey.Load()
+	w.rkey.Store(k&^0xff | (k-w.unrung)&0xff)
+	return w.rung()
 }

@@ -1,7 +1,8 @@
 package verbs
 
 // Soundness: the pointer is that of the slice; it is handed to the Pinner only,
-// which does nothing for memory that is not Go's.
+// which does nothing for memory that is not Go's, and is made a number only while the
+// memory is pinned.
 
 import (
 	"runtime"
@@ -14,3 +15,6 @@ func pin(b []byte) (unpin func()) {
 	p.Pin(unsafe.SliceData(b))
 	return p.Unpin
 }
+
+// addressOf is where memory is that does not move.
+func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }

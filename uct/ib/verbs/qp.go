@@ -7,33 +7,31 @@ import (
 	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
 // QPType is the service of a queue pair.
-type QPType uint8
+type QPType = provider.QPType
 
 // Services; enum ib_uverbs_qp_type.
 const (
-	RC QPType = 2 // reliable connection
-	UC QPType = 3 // unreliable connection
-	UD QPType = 4 // unreliable datagram
+	RC = provider.RC // reliable connection
+	UC = provider.UC // unreliable connection
+	UD = provider.UD // unreliable datagram
 )
 
-// String returns the name of the service.
-func (t QPType) String() string { return name(int(t), "", "", "RC", "UC", "UD") }
+// QPCap is how much a queue pair takes: MaxSendWR, MaxRecvWR, MaxSendSGE, MaxRecvSGE,
+// and MaxInline, in bytes; struct ibv_qp_cap.
+type QPCap = provider.QPCap
 
-// QPCap is how much a queue pair takes; struct ibv_qp_cap.
-type QPCap struct {
-	MaxSendWR  int
-	MaxRecvWR  int
-	MaxSendSGE int
-	MaxRecvSGE int
-	MaxInline  int // bytes
-}
-
-func (c QPCap) abi() abi.QpCap {
+func capToABI(c QPCap) abi.QpCap {
 	return abi.QpCap{MaxSendWr: uint32(c.MaxSendWR), MaxRecvWr: uint32(c.MaxRecvWR), MaxSendSge: uint32(c.MaxSendSGE),
 		MaxRecvSge: uint32(c.MaxRecvSGE), MaxInlineData: uint32(c.MaxInline)}
+}
+
+func capOfABI(c *abi.QpCap) QPCap {
+	return QPCap{MaxSendWR: int(c.MaxSendWr), MaxRecvWR: int(c.MaxRecvWr), MaxSendSGE: int(c.MaxSendSge),
+		MaxRecvSGE: int(c.MaxRecvSge), MaxInline: int(c.MaxInlineData)}
 }
 
 // QPInitAttr is what a queue pair is to be; struct ibv_qp_init_attr.
@@ -57,7 +55,8 @@ type QP struct {
 	cap    QPCap
 	init   QPInitAttr
 	state  atomic.Uint32 // QPState, as far as it is known here
-	ring   driverQP
+	drv    provider.QP
+	post   Post
 	mcast  mcastGroups
 }
 
@@ -76,14 +75,26 @@ func (p *PD) CreateQP(a *QPInitAttr) (*QP, error) {
 		int64(c.MaxSendWR|c.MaxRecvWR|c.MaxSendSGE|c.MaxRecvSGE|c.MaxInline) > 1<<31:
 		return nil, fmt.Errorf("verbs: %s: a queue pair for %+v: %w", p.ctx.Name(), c, ucs.ErrInvalidParam)
 	}
-	q := &QP{pd: p, typ: a.Type, init: *a, ring: p.ctx.drv.newQP(a)}
-	id, err := p.ctx.begin(q, turnQP)
+	init := provider.QPInit{Type: a.Type, Cap: c, SigAll: a.SigAll, SendCQ: a.SendCQ.drv, RecvCQ: a.RecvCQ.drv}
+	if a.SRQ != nil {
+		init.SRQ = a.SRQ.drv
+	}
+	if err := p.ctx.lacksType(a.Type); err != nil {
+		return nil, err
+	}
+	drv, err := p.ctx.drv.NewQP(&init)
 	if err != nil {
 		return nil, err
 	}
+	q := &QP{pd: p, typ: a.Type, init: *a, drv: drv}
+	id, err := p.ctx.begin(q, turnQP)
+	if err != nil {
+		drv.Detach()
+		return nil, err
+	}
 	q.id = id
-	in, out := q.ring.data()
-	want := c.abi()
+	in, out := drv.Data()
+	want := capToABI(init.Cap)
 	var got abi.QpCap
 	var num [4]byte
 	call := uverbs.NewCall(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_CREATE).
@@ -105,17 +116,18 @@ func (p *PD) CreateQP(a *QPInitAttr) (*QP, error) {
 		call.U32(abi.UVERBS_ATTR_CREATE_QP_FLAGS, abi.IB_UVERBS_QP_CREATE_SQ_SIG_ALL)
 	}
 	if err := p.ctx.do(call); err != nil {
-		q.ring.detach()
+		drv.Detach()
 		p.ctx.end(q, q.id)
 		return nil, err
 	}
 	q.qpn = QPN(native32(num[:]))
-	q.cap = QPCap{MaxSendWR: int(got.MaxSendWr), MaxRecvWR: int(got.MaxRecvWr), MaxSendSGE: int(got.MaxSendSge),
-		MaxRecvSGE: int(got.MaxRecvSge), MaxInline: int(got.MaxInlineData)}
-	if err := q.ring.attach(q); err != nil {
+	made := provider.QPMade{Handle: q.handle, QPN: q.qpn, Cap: capOfABI(&got)}
+	if err := drv.Attach(&made); err != nil {
 		q.Close()
 		return nil, err
 	}
+	q.cap = made.Cap
+	q.post.open(q, made.Sends)
 	return q, nil
 }
 
@@ -140,23 +152,18 @@ func (q *QP) SRQ() *SRQ { return q.init.SRQ }
 // Cap is how much the queue pair takes.
 func (q *QP) Cap() QPCap { return q.cap }
 
+// setState notes the state, and with it what can be posted.
+func (q *QP) setState(s QPState) {
+	q.state.Store(uint32(s))
+	ops := uint32(0)
+	if s >= QPRTS {
+		ops = q.pd.ctx.operations(q.typ)
+	}
+	q.post.ops.Store(ops)
+}
+
 // State is the state the queue pair was last set to or, by Query, found in.
 func (q *QP) State() QPState { return QPState(q.state.Load()) }
-
-// PostSend posts work requests in their order, rings the device's bell once for
-// all and returns how many are in the queue; ibv_post_send. An error is that of
-// the request behind these: ucs.ErrNoResource if the queue is full; or that of the
-// bell: the next call that puts something into the queue, or has no requests, rings
-// it again.
-//
-// wr and what it points to belong to the caller again, but for the memory that
-// SGList names.
-func (q *QP) PostSend(wr []SendWR) (int, error) {
-	if s := q.state.Load(); s < uint32(QPRTS) {
-		return 0, errState
-	}
-	return q.ring.postSend(wr)
-}
 
 // PostRecv posts work requests to the receive queue and returns how many are in
 // it; ibv_post_recv. It makes no system call. A full queue is ucs.ErrNoResource.
@@ -164,7 +171,7 @@ func (q *QP) PostRecv(wr []RecvWR) (int, error) {
 	if q.state.Load() == uint32(QPReset) {
 		return 0, errState
 	}
-	return q.ring.postRecv(wr)
+	return q.drv.PostRecv(wr)
 }
 
 // Close ends the queue pair; ibv_destroy_qp. What is posted does not complete. It is
@@ -177,6 +184,8 @@ func (q *QP) Close() error {
 }
 
 func (q *QP) abandon() {
-	q.state.Store(uint32(QPReset)) // where nothing is posted
-	q.ring.detach()
+	q.setState(QPReset) // where nothing is posted
+	q.post.drop()
+	q.post.mem = nil
+	q.drv.Detach()
 }

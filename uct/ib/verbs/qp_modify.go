@@ -113,7 +113,11 @@ func (q *QP) Modify(a *QPAttr, mask QPAttrMask) error {
 	if err := q.pd.ctx.invoke(abi.IB_USER_VERBS_CMD_MODIFY_QP, abi.Bytes(&req), nil); err != nil {
 		return err
 	}
-	q.state.Store(uint32(to))
+	q.setState(to)
+	if mask&QPAttrState != 0 && to == QPReset {
+		q.post.drop()
+		q.drv.Reset()
+	}
 	return nil
 }
 
@@ -124,14 +128,13 @@ func (q *QP) Query(mask QPAttrMask) (QPAttr, error) {
 		return QPAttr{}, err
 	}
 	if mask&QPAttrState != 0 {
-		q.state.Store(uint32(r.QpState))
+		q.setState(QPState(r.QpState))
 	}
 	return QPAttr{
 		State: QPState(r.QpState), CurState: QPState(r.CurQpState), PathMTU: MTU(r.PathMtu), QKey: QKey(r.Qkey), RQPSN: PSN(r.RqPsn),
 		SQPSN: PSN(r.SqPsn), DestQPN: QPN(r.DestQpNum), Access: Access(r.QpAccessFlags), AH: ahAttr(&r.Dest), PKeyIndex: r.PkeyIndex,
 		Port: r.PortNum, MaxRdAtomic: r.MaxRdAtomic, MaxDestRdAtomic: r.MaxDestRdAtomic, MinRNRTimer: r.MinRnrTimer,
 		Timeout: r.Timeout, RetryCount: r.RetryCnt, RNRRetry: r.RnrRetry, SQDraining: r.SqDraining != 0, SigAll: r.SqSigAll != 0,
-		Cap: QPCap{MaxSendWR: int(r.MaxSendWr), MaxRecvWR: int(r.MaxRecvWr), MaxSendSGE: int(r.MaxSendSge),
-			MaxRecvSGE: int(r.MaxRecvSge), MaxInline: int(r.MaxInlineData)},
+		Cap: q.cap, // the kernel does not know what fits into queues that it did not lay out
 	}, nil
 }

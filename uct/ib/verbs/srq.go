@@ -6,6 +6,7 @@ import (
 	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
 // SRQInitAttr is what a shared receive queue is to have; struct ibv_srq_init_attr.
@@ -21,7 +22,7 @@ type SRQ struct {
 	handle uint32
 	id     uint64
 	attr   SRQInitAttr
-	ring   driverSRQ
+	drv    provider.SRQ
 }
 
 // CreateSRQ makes a shared receive queue; ibv_create_srq.
@@ -29,20 +30,29 @@ func (p *PD) CreateSRQ(a *SRQInitAttr) (*SRQ, error) {
 	if a.MaxWR < 1 || a.MaxSGE < 0 || a.Limit < 0 || int64(a.MaxWR|a.MaxSGE|a.Limit) > 1<<31 {
 		return nil, fmt.Errorf("verbs: %s: a shared receive queue of %+v: %w", p.ctx.Name(), *a, ucs.ErrInvalidParam)
 	}
-	s := &SRQ{pd: p, ring: p.ctx.drv.newSRQ(a)}
-	id, err := p.ctx.begin(s, turnUsed)
+	if err := p.ctx.lacks[provider.FeatureSRQ]; err != nil {
+		return nil, err
+	}
+	init := provider.SRQInit{MaxWR: a.MaxWR, MaxSGE: a.MaxSGE}
+	drv, err := p.ctx.drv.NewSRQ(&init)
 	if err != nil {
 		return nil, err
 	}
+	s := &SRQ{pd: p, drv: drv}
+	id, err := p.ctx.begin(s, turnUsed)
+	if err != nil {
+		drv.Detach()
+		return nil, err
+	}
 	s.id = id
-	in, out := s.ring.data()
+	in, out := drv.Data()
 	var wr, sge, num [4]byte
 	err = p.ctx.do(uverbs.NewCall(abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_CREATE).
 		New(abi.UVERBS_ATTR_CREATE_SRQ_HANDLE, &s.handle).
 		Handle(abi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, p.handle).
 		U64(abi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, s.id).
-		U32(abi.UVERBS_ATTR_CREATE_SRQ_MAX_WR, uint32(a.MaxWR)).
-		U32(abi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE, uint32(a.MaxSGE)).
+		U32(abi.UVERBS_ATTR_CREATE_SRQ_MAX_WR, uint32(init.MaxWR)).
+		U32(abi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE, uint32(init.MaxSGE)).
 		U32(abi.UVERBS_ATTR_CREATE_SRQ_LIMIT, uint32(a.Limit)).
 		Const(abi.UVERBS_ATTR_CREATE_SRQ_TYPE, abi.IB_UVERBS_SRQT_BASIC).
 		FD(abi.UVERBS_ATTR_CREATE_SRQ_EVENT_FD, p.ctx.events.number()).
@@ -51,15 +61,16 @@ func (p *PD) CreateSRQ(a *SRQInitAttr) (*SRQ, error) {
 		Out(abi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, num[:]).
 		DriverIn(in).DriverOut(out))
 	if err != nil {
-		s.ring.detach()
+		drv.Detach()
 		p.ctx.end(s, s.id)
 		return nil, err
 	}
-	s.attr = SRQInitAttr{MaxWR: int(native32(wr[:])), MaxSGE: int(native32(sge[:])), Limit: a.Limit}
-	if err := s.ring.attach(s); err != nil {
+	made := provider.SRQMade{Handle: s.handle, Number: native32(num[:]), MaxWR: int(native32(wr[:])), MaxSGE: int(native32(sge[:]))}
+	if err := drv.Attach(&made); err != nil {
 		s.Close()
 		return nil, err
 	}
+	s.attr = SRQInitAttr{MaxWR: made.MaxWR, MaxSGE: made.MaxSGE, Limit: a.Limit}
 	return s, nil
 }
 
@@ -74,7 +85,7 @@ func (s *SRQ) MaxSGE() int { return s.attr.MaxSGE }
 
 // PostRecv posts work requests and returns how many; ibv_post_srq_recv. It makes
 // no system call. A full queue is ucs.ErrNoResource.
-func (s *SRQ) PostRecv(wr []RecvWR) (int, error) { return s.ring.postRecv(wr) }
+func (s *SRQ) PostRecv(wr []RecvWR) (int, error) { return s.drv.PostRecv(wr) }
 
 // SetLimit asks for one EventSRQLimitReached when fewer than limit work requests
 // are left; ibv_modify_srq. 0 asks for none.
@@ -83,7 +94,7 @@ func (s *SRQ) SetLimit(limit int) error {
 		return fmt.Errorf("verbs: %s: a limit of %d for %d work requests: %w", s.pd.ctx.Name(), limit, s.attr.MaxWR, ucs.ErrInvalidParam)
 	}
 	req := abi.ModifySrq{SrqHandle: s.handle, AttrMask: attrLimit, SrqLimit: uint32(limit)}
-	return s.pd.ctx.do(uverbs.Invoke(abi.IB_USER_VERBS_CMD_MODIFY_SRQ, abi.Bytes(&req), nil).DriverIn(s.ring.modifyData()))
+	return s.pd.ctx.do(uverbs.Invoke(abi.IB_USER_VERBS_CMD_MODIFY_SRQ, abi.Bytes(&req), nil).DriverIn(s.drv.LimitData()))
 }
 
 // Resize gives the queue room for at least maxWR work requests, but not for fewer
@@ -95,23 +106,24 @@ func (s *SRQ) Resize(maxWR int) error {
 	if s.handle == noHandle {
 		return errClosed
 	}
-	ring, err := s.ring.resize(s, maxWR)
+	if err := s.pd.ctx.lacks[provider.FeatureResizeSRQ]; err != nil {
+		return err
+	}
+	next, err := s.drv.Resize(&maxWR)
 	if err != nil {
 		return err
 	}
-	in, out := ring.data()
+	in, out := next.Data()
 	req := abi.ModifySrq{SrqHandle: s.handle, AttrMask: attrMaxWR, MaxWr: uint32(maxWR)}
 	call := uverbs.Invoke(abi.IB_USER_VERBS_CMD_MODIFY_SRQ, abi.Bytes(&req), nil)
 	if err := s.pd.ctx.do(call.DriverIn(in).DriverOut(out)); err != nil {
-		ring.detach()
-		return err
-	}
-	s.ring.detach()
-	s.ring = ring
-	if err := ring.attach(s); err != nil {
+		next.Failed()
 		return err
 	}
 	a, err := s.Query()
+	if e := next.Done(&a.MaxWR); e != nil {
+		return e
+	}
 	if err != nil {
 		return err
 	}
@@ -144,4 +156,4 @@ func (s *SRQ) Close() error {
 		Out(abi.UVERBS_ATTR_DESTROY_SRQ_RESP, abi.Bytes(&resp)))
 }
 
-func (s *SRQ) abandon() { s.ring.detach() }
+func (s *SRQ) abandon() { s.drv.Detach() }

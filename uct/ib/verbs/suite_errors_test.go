@@ -262,6 +262,15 @@ func testAllocations(t *testing.T, r *rig) {
 		{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 100)},
 		{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled | verbs.SendInline, Inline: inline, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()},
 	}
+	post := func(a, b *side) {
+		var header [8]byte // does not leave the stack
+		p := a.qp.Begin()
+		p.Send(1, verbs.SendSignaled)
+		p.Inline(header[:])
+		p.Write(2, verbs.SendSignaled, b.mr.Addr(), b.mr.RKey())
+		p.SGE(a.mr.SGE(0, 8))
+		p.Ring()
+	}
 	for name, f := range map[string]func(){
 		"PostRecv": func() { b.qp.PostRecv(recv) },
 		"Poll":     func() { a.cq.Poll(wc[:]) },
@@ -277,6 +286,9 @@ func testAllocations(t *testing.T, r *rig) {
 			if n := testing.AllocsPerRun(20, func() { a.qp.PostSend(send) }); n != 0 {
 				t.Errorf("PostSend into %s allocates %v times", what, n)
 			}
+			if n := testing.AllocsPerRun(20, func() { post(a, b) }); n != 0 {
+				t.Errorf("a Post into %s allocates %v times", what, n)
+			}
 			full := make([]verbs.SendWR, 1000)
 			for i := range full {
 				full[i] = send[0]
@@ -291,11 +303,13 @@ func testAllocations(t *testing.T, r *rig) {
 	}
 	if n := testing.AllocsPerRun(20, func() {
 		b.qp.PostRecv(recv)
+		b.qp.PostRecv(recv)
 		a.qp.PostSend(send)
-		for got := 0; got < 2; {
+		post(a, b)
+		for got := 0; got < 4; {
 			got += a.cq.Poll(wc[:])
 		}
-		for got := 0; got < 1; {
+		for got := 0; got < 2; {
 			got += b.cq.Poll(wc[:])
 		}
 	}); n != 0 {

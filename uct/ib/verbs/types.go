@@ -5,18 +5,20 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/netip"
+
+	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
 // Numbers that must not be mixed up.
 type (
-	QPN  uint32 // of a queue pair, 24 bits
-	PSN  uint32 // of a packet, 24 bits
-	LKey uint32 // of memory, for local use
-	RKey uint32 // of memory, for peers
-	QKey uint32 // of datagrams
-	PKey uint16 // of a partition
-	LID  uint16 // of a port in an InfiniBand subnet
-	GUID uint64 // of a node or port
+	QPN  = provider.QPN  // of a queue pair, 24 bits
+	PSN  uint32          // of a packet, 24 bits
+	LKey = provider.LKey // of memory, for local use
+	RKey = provider.RKey // of memory, for peers
+	QKey = provider.QKey // of datagrams
+	PKey uint16          // of a partition
+	LID  = provider.LID  // of a port in an InfiniBand subnet
+	GUID uint64          // of a node or port
 )
 
 // String is the GUID as sysfs has it: 0000:0000:0000:0000.
@@ -195,24 +197,11 @@ const (
 )
 
 // name is the i-th name, or the number.
-func name(i int, names ...string) string {
-	if i >= 0 && i < len(names) && names[i] != "" {
-		return names[i]
-	}
-	return fmt.Sprint(i)
-}
+func name(i int, names ...string) string { return provider.Name(i, names...) }
 
 // bigEndian turns a number of the kernel's that is big endian into one.
 func bigEndian(v uint64) uint64 {
 	var b [8]byte
 	binary.NativeEndian.PutUint64(b[:], v)
 	return binary.BigEndian.Uint64(b[:])
-}
-
-// swap32 turns immediate data from the order of the machine into that of the wire,
-// and back.
-func swap32(v uint32) uint32 {
-	var b [4]byte
-	binary.NativeEndian.PutUint32(b[:], v)
-	return binary.BigEndian.Uint32(b[:])
 }

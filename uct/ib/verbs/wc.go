@@ -1,144 +1,85 @@
 package verbs
 
-import (
-	"fmt"
+import "github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 
-	"github.com/ucx-go/ucx/ucs"
-)
+// WC is a completion; struct ibv_wc:
+//
+//	ID              uint64
+//	Status          WCStatus
+//	Opcode          WCOpcode
+//	VendorErr       uint32
+//	ByteLen         uint32 // of what was received, with the GRH
+//	Imm             uint32 // with WCWithImm
+//	InvalidatedRKey RKey   // with WCWithInv
+//	QPN             QPN    // of the local queue pair
+//	SrcQPN          QPN    // of a datagram's sender
+//	Flags           WCFlags
+//	PKeyIndex       uint16
+//	SLID            LID
+//	SL              uint8
+//	DLIDPathBits    uint8
+//
+// If Status is not WCSuccess, only ID, QPN and VendorErr are valid besides it. Its
+// method Err is the status as an error, nil for success.
+type WC = provider.WC
 
 // WCStatus is how a work request ended. As an error it matches a ucs.Status.
-type WCStatus uint32
+type WCStatus = provider.WCStatus
 
 // Statuses; enum ib_wc_status, ib_verbs.h.
 const (
-	WCSuccess WCStatus = iota
-	WCLocLenErr
-	WCLocQPOpErr
-	WCLocEECOpErr
-	WCLocProtErr
-	WCWRFlushErr
-	WCMWBindErr
-	WCBadRespErr
-	WCLocAccessErr
-	WCRemInvReqErr
-	WCRemAccessErr
-	WCRemOpErr
-	WCRetryExcErr
-	WCRNRRetryExcErr
-	WCLocRDDViolErr
-	WCRemInvRDReqErr
-	WCRemAbortErr
-	WCInvEECNErr
-	WCInvEECStateErr
-	WCFatalErr
-	WCRespTimeoutErr
-	WCGeneralErr
+	WCSuccess        = provider.WCSuccess
+	WCLocLenErr      = provider.WCLocLenErr
+	WCLocQPOpErr     = provider.WCLocQPOpErr
+	WCLocEECOpErr    = provider.WCLocEECOpErr
+	WCLocProtErr     = provider.WCLocProtErr
+	WCWRFlushErr     = provider.WCWRFlushErr
+	WCMWBindErr      = provider.WCMWBindErr
+	WCBadRespErr     = provider.WCBadRespErr
+	WCLocAccessErr   = provider.WCLocAccessErr
+	WCRemInvReqErr   = provider.WCRemInvReqErr
+	WCRemAccessErr   = provider.WCRemAccessErr
+	WCRemOpErr       = provider.WCRemOpErr
+	WCRetryExcErr    = provider.WCRetryExcErr
+	WCRNRRetryExcErr = provider.WCRNRRetryExcErr
+	WCLocRDDViolErr  = provider.WCLocRDDViolErr
+	WCRemInvRDReqErr = provider.WCRemInvRDReqErr
+	WCRemAbortErr    = provider.WCRemAbortErr
+	WCInvEECNErr     = provider.WCInvEECNErr
+	WCInvEECStateErr = provider.WCInvEECStateErr
+	WCFatalErr       = provider.WCFatalErr
+	WCRespTimeoutErr = provider.WCRespTimeoutErr
+	WCGeneralErr     = provider.WCGeneralErr
 )
 
-var wcNames = []string{"success", "local length error", "local QP operation error", "local EE context operation error",
-	"local protection error", "work request flushed", "memory window bind error", "bad response", "local access error",
-	"remote invalid request", "remote access error", "remote operation error", "retries exceeded", "RNR retries exceeded",
-	"local RDD violation", "remote invalid RD request", "remote aborted", "invalid EE context number",
-	"invalid EE context state", "fatal error", "response timeout", "general error"}
-
-// String describes the status.
-func (s WCStatus) String() string { return name(int(s), wcNames...) }
-
-// Error describes the status.
-func (s WCStatus) Error() string { return s.String() }
-
-// Is reports whether target is the ucs.Status that the status stands for.
-func (s WCStatus) Is(target error) bool {
-	t, ok := target.(ucs.Status)
-	if !ok {
-		return false
-	}
-	switch s {
-	case WCSuccess:
-		return t == ucs.OK
-	case WCWRFlushErr:
-		return t == ucs.ErrCanceled
-	case WCRetryExcErr, WCRNRRetryExcErr, WCRespTimeoutErr:
-		return t == ucs.ErrEndpointTimeout
-	case WCRemAccessErr, WCRemInvReqErr, WCRemOpErr, WCRemAbortErr:
-		return t == ucs.ErrRejected
-	case WCLocLenErr, WCLocQPOpErr, WCLocProtErr, WCLocAccessErr, WCMWBindErr:
-		return t == ucs.ErrInvalidParam
-	}
-	return t == ucs.ErrIO
-}
-
 // WCOpcode is what has completed.
-type WCOpcode uint32
+type WCOpcode = provider.WCOpcode
 
 // What has completed; enum ib_uverbs_wc_opcode.
 const (
-	WCSend            WCOpcode = 0
-	WCRDMAWrite       WCOpcode = 1
-	WCRDMARead        WCOpcode = 2
-	WCCompSwap        WCOpcode = 3
-	WCFetchAdd        WCOpcode = 4
-	WCBindMW          WCOpcode = 5
-	WCLocalInv        WCOpcode = 6
-	WCRecv            WCOpcode = 128
-	WCRecvRDMAWithImm WCOpcode = 129
+	WCSend            = provider.WCSend
+	WCRDMAWrite       = provider.WCRDMAWrite
+	WCRDMARead        = provider.WCRDMARead
+	WCCompSwap        = provider.WCCompSwap
+	WCFetchAdd        = provider.WCFetchAdd
+	WCBindMW          = provider.WCBindMW
+	WCLocalInv        = provider.WCLocalInv
+	WCRecv            = provider.WCRecv
+	WCRecvRDMAWithImm = provider.WCRecvRDMAWithImm
 )
 
-// String returns the name of the operation.
-func (o WCOpcode) String() string {
-	switch o {
-	case WCRecv:
-		return "RECV"
-	case WCRecvRDMAWithImm:
-		return "RECV_RDMA_WITH_IMM"
-	}
-	return name(int(o), "SEND", "RDMA_WRITE", "RDMA_READ", "COMP_SWAP", "FETCH_ADD", "BIND_MW", "LOCAL_INV")
-}
-
 // WCFlags say what else a completion holds.
-type WCFlags uint32
+type WCFlags = provider.WCFlags
 
 // Flags; enum ib_wc_flags, ib_verbs.h. WCGRH says that a global route came with
 // it; that the first GRHLength bytes of the memory hold it is so for UD only.
 const (
-	WCGRH      WCFlags = 1 << 0
-	WCWithImm  WCFlags = 1 << 1
-	WCWithInv  WCFlags = 1 << 2
-	WCIPCsumOK WCFlags = 1 << 3
+	WCGRH      = provider.WCGRH
+	WCWithImm  = provider.WCWithImm
+	WCWithInv  = provider.WCWithInv
+	WCIPCsumOK = provider.WCIPCsumOK
 )
 
 // GRHLength is the room that the global route takes in front of a datagram, in
 // each receive of a UD queue pair.
 const GRHLength = 40
-
-// WC is a completion; struct ibv_wc. If Status is not WCSuccess, only ID, QPN and
-// VendorErr are valid besides it.
-type WC struct {
-	ID              uint64
-	Status          WCStatus
-	Opcode          WCOpcode
-	VendorErr       uint32
-	ByteLen         uint32 // of what was received, with the GRH
-	Imm             uint32 // with WCWithImm
-	InvalidatedRKey RKey   // with WCWithInv
-	QPN             QPN    // of the local queue pair
-	SrcQPN          QPN    // of a datagram's sender
-	Flags           WCFlags
-	PKeyIndex       uint16
-	SLID            LID
-	SL              uint8
-	DLIDPathBits    uint8
-}
-
-// Err is the status as an error, nil for success.
-func (w *WC) Err() error {
-	if w.Status == WCSuccess {
-		return nil
-	}
-	return w.failed()
-}
-
-//go:noinline
-func (w *WC) failed() error {
-	return fmt.Errorf("verbs: work request %#x on QP %#x: %w (vendor error %#x)", w.ID, uint32(w.QPN), w.Status, w.VendorErr)
-}

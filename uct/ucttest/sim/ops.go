@@ -45,7 +45,7 @@ func (i *iface) freeOp(o *op) {
 func (e *endpoint) push(o *op, late int) {
 	o.due = e.home.round + 1 + uint64(late)
 	if o.access.kind != 0 {
-		e.tapAccess(o, false)
+		e.tapAccess(o, false, false)
 	}
 	if e.ops.tail == nil {
 		e.ops.head = o
@@ -142,7 +142,7 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 		o.sent = e.sent
 		e.home.net.mu.Unlock()
 	}
-	e.tapAccess(o, true)
+	e.tapAccess(o, true, flags&uct.FlushRemote != 0)
 	e.push(o, 0)
 	return ucs.InProgress
 }

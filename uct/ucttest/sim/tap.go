@@ -42,9 +42,12 @@ type Event struct {
 	Device   string
 	From, To []byte // addresses of the ifaces: of who does it, and of the peer
 
-	Op    fault.Kind // of messages and accesses
-	Flush bool       // a flush instead
-	Lost  bool       // accepted, but nothing will come of it
+	Op   fault.Kind // of messages and accesses
+	Lost bool       // accepted, but nothing will come of it
+
+	// A flush has no Op.
+	Flush  bool
+	Remote bool // it waits for the peer as well
 
 	// Messages. Data is valid during the call only.
 	ID   uct.AMID
@@ -119,7 +122,7 @@ func (i *iface) tapArrived(p *packet, kind EventKind, err error) {
 }
 
 // tapAccess tells of an access, or of a flush.
-func (e *endpoint) tapAccess(o *op, flush bool) {
+func (e *endpoint) tapAccess(o *op, flush, remote bool) {
 	n := e.home.net
 	if n.tap == nil {
 		return
@@ -127,7 +130,7 @@ func (e *endpoint) tapAccess(o *op, flush bool) {
 	n.tapped++
 	o.tap.number = n.tapped
 	v := e.event(Sent)
-	v.Number, v.Flush = n.tapped, flush
+	v.Number, v.Flush, v.Remote = n.tapped, flush, remote
 	if a := &o.access; !flush {
 		v.Op, v.Addr, v.Size, v.Atomic, v.X, v.Y = o.tap.kind, a.addr, a.size, a.atomic, a.x, a.y
 	}

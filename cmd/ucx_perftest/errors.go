@@ -1,0 +1,20 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+var (
+	errHelp   = errors.New("help wanted")
+	errNoTest = errors.New("missing test name, need -t")
+
+	// errNotYet says that C's tool can do what was asked for and this one cannot.
+	errNotYet = fmt.Errorf("not supported yet: %w", ucs.ErrUnsupported)
+)
+
+func badValue(opt, value, want string) error {
+	return fmt.Errorf("option -%s %q, need %s", opt, value, want)
+}

@@ -1,0 +1,76 @@
+package ucp
+
+import (
+	"context"
+	"io"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// Two ways to end: Close releases at once, Shutdown lets what was started before
+// leave first. Close after a Shutdown that was given up ends that too.
+
+var (
+	_ io.Closer = (*Context)(nil)
+	_ io.Closer = (*Worker)(nil)
+	_ io.Closer = (*Endpoint)(nil)
+	_ io.Closer = (*Memory)(nil)
+	_ io.Closer = (*Rkey)(nil)
+)
+
+// Close releases the endpoint at once, without the peer: what is outstanding ends
+// with ucs.ErrCanceled, and callbacks run. Messages that are done for the caller
+// have left; of puts that were not flushed it is unknown whether they have taken
+// effect. The peer sees its end fail, so unlike CloseForce in ErrModePeer an
+// endpoint in ErrModeNone should be shut down, unless its peer ends as well. A
+// second Close does nothing.
+func (ep *Endpoint) Close() error {
+	ep.destroy(ucs.ErrCanceled)
+	return nil
+}
+
+// Shutdown flushes the endpoint and releases it, as CloseAsync does, and waits for
+// that. If ctx ends first its error is returned, and the closing goes on in the
+// background of the worker's progress. Where waiting is refused, inside a callback
+// for one, nothing is started: CloseAsync serves there.
+func (ep *Endpoint) Shutdown(ctx context.Context) error {
+	if err := ep.w.enterWait(); err != nil {
+		return err
+	}
+	defer ep.w.leaveWait()
+	req, err := ep.CloseAsync(nil)
+	return finishWait(ctx, req, err)
+}
+
+// Shutdown shuts down all endpoints of the worker, those that peers have opened
+// too, and closes the worker. Posted receives end with ucs.ErrCanceled. If ctx ends
+// first its error is returned, and the worker is still open.
+func (w *Worker) Shutdown(ctx context.Context) error {
+	if w.closed {
+		return nil
+	}
+	if err := w.enterWait(); err != nil {
+		return err
+	}
+	err := w.closeEndpoints(ctx)
+	w.leaveWait()
+	if err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// closeEndpoints closes all endpoints and waits until none is left, those that were
+// being closed before too.
+func (w *Worker) closeEndpoints(ctx context.Context) error {
+	w.endpoints.Each(func(ep *Endpoint) {
+		if req, err := ep.CloseAsync(nil); err == nil {
+			req.Free() // goes on, and nobody needs to know how it ends
+		}
+	})
+	none := func() bool { return w.endpoints.Len() == 0 }
+	if none() {
+		return nil
+	}
+	return w.progressUntil(ctx, nil, none)
+}

@@ -1,0 +1,54 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// ValueError says that a setting has a value that cannot be used. It matches
+// ucs.ErrInvalidParam.
+type ValueError struct {
+	Name    string // without UCX_
+	Value   string
+	Origin  Origin
+	Allowed string // what would do, as listings print it
+	Err     error
+}
+
+// Error implements error.
+func (e *ValueError) Error() string {
+	msg := fmt.Sprintf("config: %s%s=%s from %v: %v", defaultPrefix, e.Name, quote(e.Value), e.Origin, e.Err)
+	if e.Allowed != "" {
+		msg += "; expected " + e.Allowed
+	}
+	return msg
+}
+
+// Unwrap makes the error match ucs.ErrInvalidParam and its cause.
+func (e *ValueError) Unwrap() []error { return []error{ucs.ErrInvalidParam, e.Err} }
+
+// quote quotes a value for a message, cut to a readable length.
+func quote(s string) string {
+	const most = 128
+	if len(s) > most {
+		return fmt.Sprintf("%.*q...", most, s)
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+// What is wrong with a value.
+var (
+	errSyntax = errors.New("not understood")
+	errRange  = errors.New("out of range")
+)
+
+// numError says in few words why strconv refused a number.
+func numError(err error) error {
+	if errors.Is(err, strconv.ErrRange) {
+		return errRange
+	}
+	return errSyntax
+}

@@ -1,0 +1,25 @@
+package verbs
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// What is wrong with a call. They are made once: posting does not allocate. Package
+// provider has those of the queues.
+var (
+	errInlineLong = fmt.Errorf("verbs: more inline data than the queue takes: %w", ucs.ErrExceedsLimit)
+	errInlineWhat = fmt.Errorf("verbs: inline data with an operation that has none: %w", ucs.ErrInvalidParam)
+	errMixed      = fmt.Errorf("verbs: inline data and pieces of memory in one request: %w", ucs.ErrInvalidParam)
+	errNoData     = fmt.Errorf("verbs: data with an operation that has none: %w", ucs.ErrInvalidParam)
+	errNotUD      = fmt.Errorf("verbs: an address for what is no datagram: %w", ucs.ErrInvalidParam)
+	errNoRequest  = fmt.Errorf("verbs: what belongs to a request comes before one is begun: %w", ucs.ErrInvalidParam)
+	errAtomic     = fmt.Errorf("verbs: an atomic operation has 8 bytes, naturally aligned: %w", ucs.ErrInvalidParam)
+	errOpcode     = fmt.Errorf("verbs: not an operation of this type of queue pair: %w", ucs.ErrUnsupported)
+	errFlags      = fmt.Errorf("verbs: unknown flags: %w", ucs.ErrInvalidParam)
+	errNoAH       = fmt.Errorf("verbs: a datagram needs an address of the queue pair's domain: %w", ucs.ErrInvalidParam)
+	errNoMW       = fmt.Errorf("verbs: a bind needs a window and a region of the queue pair's domain, and a range of the region: %w", ucs.ErrInvalidParam)
+	errState      = fmt.Errorf("verbs: the state of the queue pair does not allow it: %w", ucs.ErrInvalidParam)
+	errClosed     = fmt.Errorf("verbs: closed already: %w", ucs.ErrInvalidParam)
+)

@@ -1,0 +1,149 @@
+package rxe
+
+import (
+	"encoding/binary"
+	"syscall"
+
+	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
+)
+
+// qp is a ring of sends, and one of receives unless they are shared.
+type qp struct {
+	provider.OneRoom
+	sq     ring
+	inline int // bytes that fit behind one
+	rq     recvQueue
+	bell   bell
+	ctx    *context
+	typ    provider.QPType
+	shared bool // receives come from elsewhere
+	resp   abi.RxeCreateQpResp
+}
+
+func (q *qp) Data() (in, out []byte) { return nil, abi.Bytes(&q.resp) }
+
+func (q *qp) Attach(m *provider.QPMade) error {
+	q.inline = m.Cap.MaxInline
+	if err := q.sq.mmap(q.ctx.dev, q.resp.SqMi, sendSize+max(m.Cap.MaxSendSGE*sgeSize, q.inline)); err != nil {
+		return err
+	}
+	m.Sends = q.sq.mem
+	if !q.shared {
+		if err := q.rq.mmap(q.ctx.dev, q.resp.RqMi, m.Cap.MaxRecvSGE); err != nil {
+			return err
+		}
+	}
+	return q.bell.hang(q.ctx, m.Handle)
+}
+
+func (q *qp) Detach() {
+	q.sq.unmap()
+	q.rq.ring.unmap()
+	q.bell.drop(q.ctx)
+}
+
+// Reset forgets what the kernel has not been told of; the rest it has taken itself,
+// and the indices go on.
+func (q *qp) Reset() { q.Drop() }
+
+// Begin writes what the kernel looks at of a slot: its part of the union is that of
+// the operation, and what is the kernel's own begins with zeros, for it goes on where
+// the last request in the slot left off otherwise.
+func (q *qp) Begin(wr *provider.WR, list []provider.SGE) (from, to int, ok bool) {
+	if !q.sq.room() {
+		return 0, 0, false
+	}
+	w := q.sq.send(q.sq.own)
+	w.Wr.WrId, w.Wr.Opcode, w.Wr.SendFlags = wr.ID, uint32(wr.Opcode), uint32(wr.Flags)
+	w.Status, w.State, w.Iova, w.Mask, w.FirstPsn, w.LastPsn = 0, 0, 0, 0, 0, 0
+	w.AckLength, w.Ssn, w.HasRdAtomic = 0, 0, 0
+	d := &w.Dma
+	d.Length, d.Resid, d.CurSge, d.NumSge, d.SgeOffset = wr.Length, wr.Length, 0, uint32(len(list)), 0
+	for i := range list {
+		put(sge(w, uint32(i)), &list[i])
+	}
+	switch wr.Opcode {
+	case provider.WRSendWithImm:
+		w.Wr.Ex = swap32(wr.Imm)
+	case provider.WRSendWithInv, provider.WRLocalInv:
+		w.Wr.Ex = wr.Imm
+	case provider.WRRDMAWriteWithImm:
+		w.Wr.Ex = swap32(wr.Imm)
+		fallthrough
+	case provider.WRRDMAWrite, provider.WRRDMARead:
+		r := rdmaOf(w)
+		r.RemoteAddr, r.Rkey = wr.RemoteAddr, uint32(wr.RKey)
+		w.Iova = wr.RemoteAddr
+	case provider.WRAtomicCmpAndSwp, provider.WRAtomicFetchAndAdd:
+		a := atomicOf(w)
+		a.RemoteAddr, a.CompareAdd, a.Swap, a.Rkey = wr.RemoteAddr, wr.CompareAdd, wr.Swap, uint32(wr.RKey)
+		w.Iova = wr.RemoteAddr
+	}
+	from = q.sq.offset(q.sq.own) + sendSize
+	q.sq.own = q.sq.next()
+	return from, from + q.inline, true
+}
+
+// last is the entry that was begun last.
+func (q *qp) last() *abi.RxeSendWqe { return q.sq.send(q.sq.own - 1) }
+
+func put(p *abi.RxeSge, s *provider.SGE) { p.Addr, p.Length, p.Lkey = s.Addr, s.Length, uint32(s.LKey) }
+
+func (q *qp) Address(a provider.AH, qpn provider.QPN, qkey provider.QKey) {
+	u := udOf(q.last())
+	u.RemoteQpn, u.RemoteQkey, u.PkeyIndex, u.AhNum = uint32(qpn), uint32(qkey), 0, a.(*ah).resp.AhNum
+}
+
+func (q *qp) Bind(b provider.Bind) {
+	*mwOf(q.last()) = abi.RxeMwWr{Addr: b.Addr, Length: b.Length, MrLkey: uint32(b.LKey), MwRkey: uint32(b.Old), Rkey: uint32(b.New), Access: b.Access}
+}
+
+func (q *qp) Gather(s provider.SGE) {
+	w := q.last()
+	d := &w.Dma
+	put(sge(w, d.NumSge), &s)
+	d.NumSge++
+	d.Length += s.Length
+	d.Resid = d.Length
+}
+
+func (q *qp) Inlined(n int) {
+	w := q.last()
+	w.Wr.SendFlags |= uint32(provider.SendInline)
+	w.Dma.Length, w.Dma.Resid = uint32(n), uint32(n)
+}
+
+func (q *qp) Undo() { q.sq.own = (q.sq.own - 1) & q.sq.mask }
+
+func (q *qp) Drop() {
+	if q.sq.mem != nil {
+		q.sq.own = q.sq.published()
+	}
+}
+
+// Ring tells also of what it could not tell of before.
+func (q *qp) Ring(inlined int) error {
+	if inlined != 0 {
+		q.Inlined(inlined)
+	}
+	q.sq.publish()
+	e := syscall.EPERM
+	if !q.bell.slow {
+		_, e = q.bell.file.Write(q.bell.cmd)
+	}
+	if e != 0 {
+		return q.bell.other(q.ctx, e)
+	}
+	return nil
+}
+
+func (q *qp) PostRecv(wr []provider.RecvWR) (int, error) { return q.rq.post(wr) }
+
+// swap32 turns immediate data from the order of the machine into that of the wire,
+// and back.
+func swap32(v uint32) uint32 {
+	var b [4]byte
+	binary.NativeEndian.PutUint32(b[:], v)
+	return binary.BigEndian.Uint32(b[:])
+}

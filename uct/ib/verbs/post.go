@@ -1,0 +1,434 @@
+package verbs
+
+import (
+	"sync/atomic"
+
+	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
+)
+
+// Post is a batch of requests to send that are written straight into the queue of a
+// queue pair, without a SendWR in between. QP.Begin begins one:
+//
+//	p := qp.Begin()
+//	p.Send(id, verbs.SendSignaled) // a request,
+//	p.Inline(header)               // and what it sends
+//	p.Inline(payload)
+//	p.Write(id, 0, addr, rkey)     // another
+//	p.SGE(mr.SGE(0, n))
+//	n, err := p.Ring()
+//
+// A method that is named for an operation begins a request; those behind it are about
+// that request, until the next one or Ring. The device sees nothing before Ring, which
+// tells it once of all of them. What was begun and not rung, by whoever stopped
+// half-way or panicked, is forgotten by the next Begin.
+//
+// The first mistake counts, be it a full queue: its request is taken back, what comes
+// behind it does nothing, and Ring posts what was before it and returns the error.
+//
+// A Post belongs to its queue pair, and to who posts sends there. Nothing is allocated,
+// and nothing that its methods are given is kept.
+type Post struct {
+	qp  *QP
+	sq  provider.QP
+	mem []byte        // of the send queue
+	ops atomic.Uint32 // operations that can be posted now, a bit each
+	wr  provider.WR   // what the request begins with
+
+	err   error
+	bound *MW   // windows that were bound since the last Ring
+	n     int   // requests begun; the last may not be finished
+	most  int   // pieces that a request may have
+	own   trait // of every request here
+	last  request
+}
+
+// request is the request that was begun last: what may be added to it.
+type request struct {
+	at, end int    // room for inline data, in mem
+	inlined int    // bytes of it that are there
+	pieces  int    // that it may still have
+	length  uint64 // of those it has
+	trait   trait  // what it still needs, and cannot have
+}
+
+// forget leaves nothing that may be added to.
+func (r *request) forget() { r.at, r.end, r.inlined, r.pieces, r.trait = 0, 0, 0, 0, 0 }
+
+// trait is a property of an operation.
+type trait uint8
+
+const (
+	needsAddress trait = 1 << iota // of a datagram
+	needsWord                      // one piece of 8 bytes
+	noInline                       // it fetches
+	noData                         // neither pieces nor inline data
+	oneWord                        // an atomic operation
+	gathered                       // it has a piece
+	whole                          // a bind: nothing is added to it, nor is it taken back
+
+	needs = needsAddress | needsWord
+)
+
+// traits are those of the operations.
+var traits = [16]trait{
+	WRRDMARead: noInline, WRAtomicCmpAndSwp: oneWord | needsWord | noInline, WRAtomicFetchAndAdd: oneWord | needsWord | noInline,
+	WRLocalInv: noData | noInline, WRBindMW: noData | noInline,
+}
+
+// sendFlags are all there are.
+const sendFlags = SendFence | SendSignaled | SendSolicited | SendInline
+
+// open prepares the Post of a new queue pair.
+func (p *Post) open(q *QP, mem []byte) {
+	p.qp, p.sq, p.mem, p.most = q, q.drv, mem, q.cap.MaxSendSGE
+	if q.typ == UD {
+		p.own = needsAddress
+	}
+}
+
+// Begin begins a batch of requests. The queue pair has one Post: Begin forgets what
+// was begun on it and not rung.
+func (q *QP) Begin() *Post {
+	p := &q.post
+	if p.n != 0 || p.err != nil {
+		p.drop()
+	}
+	return p
+}
+
+// Send begins a message to a receive of the peer's; WRSend.
+func (p *Post) Send(id uint64, flags SendFlags) {
+	p.begin(id, WRSend, flags, nil)
+}
+
+// SendImm begins a message with a number, which arrives as it is; WRSendWithImm.
+func (p *Post) SendImm(id uint64, flags SendFlags, imm uint32) {
+	p.wr.Imm = imm
+	p.begin(id, WRSendWithImm, flags, nil)
+}
+
+// SendInv begins a message that closes a window of the peer's; WRSendWithInv.
+func (p *Post) SendInv(id uint64, flags SendFlags, key RKey) {
+	p.wr.Imm = uint32(key)
+	p.begin(id, WRSendWithInv, flags, nil)
+}
+
+// Write begins a write to the peer's memory; WRRDMAWrite.
+func (p *Post) Write(id uint64, flags SendFlags, addr uint64, key RKey) {
+	p.wr.RemoteAddr, p.wr.RKey = addr, key
+	p.begin(id, WRRDMAWrite, flags, nil)
+}
+
+// WriteImm begins a write that takes a receive of the peer's, with a number;
+// WRRDMAWriteWithImm.
+func (p *Post) WriteImm(id uint64, flags SendFlags, addr uint64, key RKey, imm uint32) {
+	p.wr.RemoteAddr, p.wr.RKey, p.wr.Imm = addr, key, imm
+	p.begin(id, WRRDMAWriteWithImm, flags, nil)
+}
+
+// Read begins a read of the peer's memory, into pieces; WRRDMARead.
+func (p *Post) Read(id uint64, flags SendFlags, addr uint64, key RKey) {
+	p.wr.RemoteAddr, p.wr.RKey = addr, key
+	p.begin(id, WRRDMARead, flags, nil)
+}
+
+// CompareSwap begins the replacing of 8 bytes of the peer's memory, if they are what is
+// expected; what they were goes into one piece of 8 bytes. WRAtomicCmpAndSwp.
+func (p *Post) CompareSwap(id uint64, flags SendFlags, addr uint64, key RKey, compare, swap uint64) {
+	p.wr.RemoteAddr, p.wr.RKey, p.wr.CompareAdd, p.wr.Swap = addr, key, compare, swap
+	p.begin(id, WRAtomicCmpAndSwp, flags, nil)
+}
+
+// FetchAdd begins an addition to 8 bytes of the peer's memory; what they were goes into
+// one piece of 8 bytes. WRAtomicFetchAndAdd.
+func (p *Post) FetchAdd(id uint64, flags SendFlags, addr uint64, key RKey, add uint64) {
+	p.wr.RemoteAddr, p.wr.RKey, p.wr.CompareAdd, p.wr.Swap = addr, key, add, 0
+	p.begin(id, WRAtomicFetchAndAdd, flags, nil)
+}
+
+// BindMW begins the opening of a window, which has its new key from now on; WRBindMW.
+func (p *Post) BindMW(id uint64, flags SendFlags, b MWBind) {
+	p.begin(id, WRBindMW, flags, nil)
+	if p.err != nil {
+		return
+	}
+	pd := p.qp.pd
+	if b.MW == nil || b.MR == nil || b.MW.pd != pd || b.MR.pd != pd || !b.MR.has(b.Addr, b.Length) {
+		p.fail(errNoMW)
+		return
+	}
+	p.last.trait |= whole
+	old, key := b.MW.bind(&p.bound)
+	p.sq.Bind(provider.Bind{Addr: b.Addr, Length: b.Length, LKey: b.MR.lkey, Old: old, New: key, Access: uint32(b.Access)})
+}
+
+// LocalInv closes a window of one's own; WRLocalInv.
+func (p *Post) LocalInv(id uint64, flags SendFlags, key RKey) {
+	p.wr.Imm = uint32(key)
+	p.begin(id, WRLocalInv, flags, nil)
+}
+
+// To says where the datagram goes to. A request of a UD queue pair needs it.
+func (p *Post) To(ah *AH, qpn QPN, qkey QKey) {
+	if p.err != nil || p.n == 0 || p.own&needsAddress == 0 || ah == nil || ah.pd != p.qp.pd || ah.handle == noHandle {
+		p.noAddress()
+		return
+	}
+	p.last.trait &^= needsAddress
+	p.sq.Address(ah.drv, qpn, qkey)
+}
+
+// SGE adds a piece of memory to what the request sends, or to where what it fetches
+// goes.
+func (p *Post) SGE(s SGE) {
+	r := &p.last
+	n := r.length + uint64(s.Length)
+	if r.pieces <= 0 || r.inlined != 0 || n > provider.MaxLength || r.trait&needsWord != 0 && s.Length != 8 {
+		p.noPiece()
+		return
+	}
+	r.pieces--
+	r.length = n
+	r.at = r.end
+	r.trait = r.trait&^needsWord | gathered
+	p.sq.Gather(s)
+}
+
+// Inline adds bytes to what the request sends. They are copied into the queue and may
+// be used again at once. A request has inline data or pieces of memory, not both.
+func (p *Post) Inline(b []byte) {
+	r := &p.last
+	if len(b) > r.end-r.at {
+		p.inlineMore(b)
+		return
+	}
+	dst := p.mem[r.at:r.end]
+	r.at += len(b)
+	r.inlined += len(b)
+	copy(dst, b)
+}
+
+// Err is the first mistake of the batch, nil for none.
+func (p *Post) Err() error { return p.err }
+
+// Ring hands the requests to the device, rings its bell once for all, and returns how
+// many they are. An error is that of the request behind these: ucs.ErrNoResource if the
+// queue is full; or that of the bell: the next Ring that has requests, or neither
+// requests nor a mistake, rings it again. The Post is empty then and may be used on.
+func (p *Post) Ring() (int, error) {
+	if p.last.trait&needs != 0 {
+		p.unmet()
+	}
+	n, inlined, err := p.n, p.last.inlined, p.err
+	if n == 0 {
+		if err == nil && p.ops.Load() == 0 {
+			err = errState
+		}
+		if err != nil {
+			p.clear()
+			return 0, err
+		}
+	}
+	if p.bound != nil {
+		p.rung()
+	}
+	p.n = 0
+	p.last.forget()
+	if err != nil {
+		p.err = nil
+	}
+	if e := p.sq.Ring(inlined); e != nil {
+		return n, e
+	}
+	return n, err
+}
+
+// begin finishes the request before and begins another, with pieces.
+func (p *Post) begin(id uint64, op WROpcode, flags SendFlags, list []SGE) {
+	if p.last.inlined != 0 || p.last.trait&needs != 0 {
+		p.finish()
+		p.begin(id, op, flags, list)
+		return
+	}
+	length := uint64(0)
+	for i := range list {
+		length += uint64(list[i].Length)
+	}
+	if p.err != nil || p.ops.Load()>>op&1 == 0 || flags&^sendFlags != 0 || len(list) > p.most || length > provider.MaxLength {
+		p.refuse(op, flags, len(list))
+		return
+	}
+	p.wr.ID, p.wr.Opcode, p.wr.Flags, p.wr.Length = id, op, flags&^SendInline, uint32(length)
+	from, to, ok := p.sq.Begin(&p.wr, list)
+	if !ok {
+		p.last.forget()
+		p.err = provider.ErrQueueFull
+		return
+	}
+	p.n++
+	t := traits[op&15] | p.own
+	if len(list) != 0 {
+		t |= gathered
+		from = to
+	}
+	r := &p.last
+	r.at, r.end, r.inlined, r.pieces, r.length, r.trait = from, to, 0, p.most-len(list), length, t
+	if t&(noInline|noData) != 0 {
+		p.limit(len(list))
+	}
+}
+
+// limit takes away what the operation does not have.
+func (p *Post) limit(pieces int) {
+	r := &p.last
+	r.at = r.end
+	switch {
+	case r.trait&noData != 0:
+		r.pieces = 0
+	case r.trait&oneWord == 0:
+	case p.wr.RemoteAddr%8 != 0 || pieces > 1 || pieces == 1 && r.length != 8:
+		p.fail(errAtomic)
+	case pieces == 1:
+		r.pieces, r.trait = 0, r.trait&^needsWord
+	default:
+		r.pieces = min(r.pieces, 1)
+	}
+}
+
+// finish ends the request begun last: nothing is left to do for it.
+func (p *Post) finish() {
+	if p.last.trait&needs != 0 {
+		p.unmet()
+		return
+	}
+	p.sq.Inlined(p.last.inlined)
+	p.last.forget()
+}
+
+// inlineMore is Inline where the room is not enough, or there is none.
+func (p *Post) inlineMore(b []byte) {
+	r := &p.last
+	switch {
+	case p.err != nil:
+		return
+	case p.n == 0:
+		p.fail(errNoRequest)
+		return
+	case r.trait&(noInline|noData) != 0:
+		p.fail(errInlineWhat)
+		return
+	case r.trait&gathered != 0:
+		p.fail(errMixed)
+		return
+	}
+	for {
+		n := copy(p.mem[r.at:r.end], b)
+		r.at += n
+		r.inlined += n
+		if b = b[n:]; len(b) == 0 {
+			return
+		}
+		if r.at, r.end = p.sq.More(); r.at == r.end {
+			p.fail(errInlineLong)
+			return
+		}
+	}
+}
+
+// Where a request goes wrong. They say what a call is not for.
+
+//go:noinline
+func (p *Post) refuse(op WROpcode, flags SendFlags, pieces int) {
+	p.last.forget()
+	switch {
+	case p.err != nil:
+	case p.ops.Load() == 0:
+		p.err = errState
+	case flags&^sendFlags != 0:
+		p.err = errFlags
+	case p.ops.Load()>>op&1 == 0:
+		p.err = p.qp.refusal(op)
+	case pieces > p.most:
+		p.err = provider.ErrManySGE
+	default:
+		p.err = provider.ErrTooLong
+	}
+}
+
+//go:noinline
+func (p *Post) unmet() {
+	if p.last.trait&needsAddress != 0 {
+		p.fail(errNoAH)
+	} else {
+		p.fail(errAtomic)
+	}
+}
+
+//go:noinline
+func (p *Post) noAddress() {
+	switch {
+	case p.n == 0:
+		p.fail(errNoRequest)
+	case p.own&needsAddress == 0:
+		p.fail(errNotUD)
+	default:
+		p.fail(errNoAH)
+	}
+}
+
+//go:noinline
+func (p *Post) noPiece() {
+	switch r := &p.last; {
+	case p.n == 0:
+		p.fail(errNoRequest)
+	case r.inlined != 0:
+		p.fail(errMixed)
+	case r.trait&noData != 0:
+		p.fail(errNoData)
+	case r.trait&oneWord != 0:
+		p.fail(errAtomic)
+	case r.pieces == 0:
+		p.fail(provider.ErrManySGE)
+	default:
+		p.fail(provider.ErrTooLong)
+	}
+}
+
+// fail takes the request back that was begun last, if none has failed yet. A
+// bind stays, like all that is before the mistake.
+func (p *Post) fail(err error) {
+	if p.err != nil {
+		return
+	}
+	p.err = err
+	back := p.n > 0 && p.last.trait&whole == 0
+	p.last.forget()
+	if back {
+		p.n--
+		p.sq.Undo()
+	}
+}
+
+// clear makes the Post empty.
+func (p *Post) clear() {
+	p.n, p.err = 0, nil
+	p.last.forget()
+}
+
+// rung is told that the windows of the batch are bound for good.
+func (p *Post) rung() {
+	for p.bound != nil {
+		p.bound = p.bound.rung()
+	}
+}
+
+// drop forgets what was begun.
+func (p *Post) drop() {
+	for p.bound != nil {
+		p.bound = p.bound.dropped()
+	}
+	if p.n != 0 {
+		p.sq.Drop()
+	}
+	p.clear()
+}
