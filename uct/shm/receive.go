@@ -82,13 +82,13 @@ func (i *iface) receive(w uint32) int {
 			// other parts.
 			w = r.word()
 		}
-		if id, size := w>>8&0xff, w>>16; w&flagInline != 0 && size <= fewBytes && id < uct.MaxAMIDs {
+		if id, size := uct.AMID(w>>8), w>>16; w&flagInline != 0 && size <= fewBytes && id < uct.MaxAMIDs {
 			if ahead := r.pos + (1+foresight)*r.elem; n > 1 && ahead < len(r.elems) {
 				cpu.PrefetchRead(&r.elems[ahead])
 			}
 			// Two loads and stores cost less than a call.
 			i.few = [fewBytes]byte(r.first[elemPayload : elemPayload+fewBytes])
-			if err := i.handlers.Deliver(nil, uct.AMID(id), i.few[:size:size], nil); err != nil {
+			if err := i.handlers.Deliver(nil, id, i.few[:size:size], nil); err != nil {
 				i.handlerFailed(uct.AMID(id), err)
 			}
 		} else if !i.deliver(w) {

@@ -2,7 +2,6 @@ package kit
 
 import (
 	"errors"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -113,28 +112,5 @@ func TestDeliverDoesNotAllocate(t *testing.T) {
 	data := make([]byte, 8)
 	if a := testing.AllocsPerRun(100, func() { h.Deliver(nil, 3, data, nil) }); a != 0 || n == 0 {
 		t.Errorf("%v allocations, %d calls", a, n)
-	}
-}
-
-// TestInlined asks the compiler: what stands in the way of every message costs no
-// call of its own.
-func TestInlined(t *testing.T) {
-	tool, err := exec.LookPath("go")
-	if err != nil {
-		t.Skip("no go command")
-	}
-	for dir, list := range map[string][]string{
-		".":     {"(*Handlers).Deliver", "(*Arbiter).Empty", "(*Arbiter).Running", "(*Failures).Empty"},
-		"../..": {"(*PendingQueue).Blocks", "(*PendingQueue).Empty"},
-	} {
-		out, err := exec.Command(tool, "build", "-gcflags=-m", dir).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		for _, f := range list {
-			if !strings.Contains(string(out), "can inline "+f+"\n") {
-				t.Errorf("%s is not inlined", f)
-			}
-		}
 	}
 }
