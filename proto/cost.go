@@ -23,6 +23,7 @@ type LanePerf struct {
 
 	SendOverhead float64    // seconds of CPU to send a message
 	RecvOverhead float64    // seconds of CPU to receive one
+	CopyOverhead float64    // seconds of CPU that a copied one takes beyond a short one
 	Latency      float64    // seconds
 	Bandwidth    float64    // bytes per second
 	RegCost      uct.Linear // registering user memory for zero-copy, zero if there is no need
@@ -106,6 +107,7 @@ func (p LanePerf) sane(copyBandwidth float64) laneCost {
 		put:   max(p.PutZcopy, 0),
 		send:  pos(p.SendOverhead, maxOverhead),
 		recv:  pos(p.RecvOverhead, maxOverhead),
+		extra: pos(p.CopyOverhead, maxOverhead),
 		lat:   pos(p.Latency, 1),
 		wire:  1 / bandwidth,
 		copy:  1 / copyBandwidth,
@@ -120,6 +122,7 @@ type laneCost struct {
 	short, bcopy, zcopy, put int
 
 	send, recv, lat float64 // seconds per message
+	extra           float64 // more for a copied one
 	wire, copy      float64 // seconds per byte
 	reg             uct.Linear
 	batch           bool
@@ -140,7 +143,7 @@ func (l *laneCost) fragments(c uct.Linear, frag int, each float64) uct.Linear {
 
 // copied is a message that is copied into the transport's buffer.
 func (l *laneCost) copied(mode SendMode) uct.Linear {
-	c := uct.Linear{C: l.message(), M: l.copy + l.wire + l.copyOut()}
+	c := uct.Linear{C: l.message() + l.extra, M: l.copy + l.wire + l.copyOut()}
 	if mode&SendMulti != 0 && l.batch {
 		c.C -= l.send * (1 - batchShare)
 	}
@@ -158,7 +161,7 @@ func (l *laneCost) handshake() float64 { return 2*l.message() + rndvControl }
 // dataCopied and dataGathered are rendezvous data in messages: the receiver is
 // known to be there, so it copies once.
 func (l *laneCost) dataCopied(frag int) uct.Linear {
-	return l.fragments(uct.Linear{C: l.message() + requestCost, M: 2*l.copy + l.wire}, frag, 0)
+	return l.fragments(uct.Linear{C: l.message() + l.extra + requestCost, M: 2*l.copy + l.wire}, frag, l.extra)
 }
 
 func (l *laneCost) dataGathered(frag int) uct.Linear {

@@ -292,7 +292,7 @@ func drawLane(t *rapid.T, name string) LanePerf {
 		Name:     name,
 		MaxShort: size.Draw(t, "short"), MaxBcopy: size.Draw(t, "bcopy"), MaxZcopy: size.Draw(t, "zcopy"),
 		PutZcopy: size.Draw(t, "put"), SegSize: size.Draw(t, "seg"),
-		SendOverhead: drawFloat(t, "send"), RecvOverhead: drawFloat(t, "recv"),
+		SendOverhead: drawFloat(t, "send"), RecvOverhead: drawFloat(t, "recv"), CopyOverhead: drawFloat(t, "copy"),
 		Latency: drawFloat(t, "latency"), Bandwidth: drawFloat(t, "bandwidth"),
 		RegCost: uct.Linear{C: drawFloat(t, "reg c"), M: drawFloat(t, "reg m")},
 		Batches: rapid.Bool().Draw(t, "batches"),

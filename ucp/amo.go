@@ -189,7 +189,7 @@ func storeWord(b []byte, v uint64) {
 func (ep *Endpoint) post(op AtomicOp, operand []byte, raddr uint64, key *Rkey, way *rkeyWay, attr OpFlags) error {
 	v := loadWord(operand)
 	if way != nil && ep.ready() {
-		err := postWord(ep.lanes[way.lane].uct, transportOps[op], uint8(len(operand)), v, raddr, way.key)
+		err := postWord(ep.lanes[way.lane].remote, transportOps[op], uint8(len(operand)), v, raddr, way.key)
 		if err != ucs.ErrNoResource {
 			ep.markDirect()
 			return err
@@ -214,7 +214,7 @@ func (ep *Endpoint) post(op AtomicOp, operand []byte, raddr uint64, key *Rkey, w
 	return nil
 }
 
-func postWord(ue uct.Endpoint, op uct.AtomicOp, size uint8, v, raddr uint64, key *uct.Rkey) error {
+func postWord(ue uct.Atomic, op uct.AtomicOp, size uint8, v, raddr uint64, key *uct.Rkey) error {
 	if size == 4 {
 		return ue.Atomic32Post(op, uint32(v), raddr, key)
 	}
@@ -229,7 +229,7 @@ func (atomicDirect) about() protocolInfo {
 }
 
 func (p atomicDirect) progress(r *Request) error {
-	x, ue := r.access, r.ep.lane(r.lane)
+	x, ue := r.access, r.ep.remote(r.lane)
 	a := &x.atomic
 	var err error
 	if r.data.length == 0 {
@@ -263,7 +263,7 @@ func (ep *Endpoint) fetchDirect(op AtomicOp, operand []byte, raddr uint64, key *
 	a := &r.accessing().atomic
 	a.set(op, operand, p.ReplyBuffer)
 	r.proto = atomicDirect{}
-	err := a.fetch(ep.lanes[way.lane].uct, raddr, way.key, &r.comp)
+	err := a.fetch(ep.lanes[way.lane].remote, raddr, way.key, &r.comp)
 	if err != nil && err != ucs.InProgress {
 		return nil, err
 	}
@@ -279,7 +279,7 @@ func (ep *Endpoint) fetchDirect(op AtomicOp, operand []byte, raddr uint64, key *
 }
 
 // fetch starts an operation with result.
-func (a *atomicOp) fetch(ue uct.Endpoint, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
+func (a *atomicOp) fetch(ue uct.Atomic, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
 	switch {
 	case a.op == uct.AtomicCSwap && a.size == 4:
 		return ue.AtomicCSwap32(uint32(a.compare), uint32(a.value), raddr, key, &a.old32, c)

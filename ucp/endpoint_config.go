@@ -180,6 +180,7 @@ func (w *Worker) lanePerf(i *iface, segSize int) proto.LanePerf {
 		SegSize:      segSize,
 		SendOverhead: a.Perf.SendOverhead,
 		RecvOverhead: a.Perf.RecvOverhead,
+		CopyOverhead: a.Perf.CopyOverhead,
 		Latency:      a.Perf.Latency.C,
 		Bandwidth:    a.Perf.Bandwidth(ppn),
 		Batches:      a.Batches,

@@ -8,6 +8,7 @@ import (
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // keepalive finds out about peers that went without a word. Every
@@ -63,7 +64,9 @@ func (ep *Endpoint) keepalive() {
 		return
 	}
 	for _, k := range ep.cfg.lanes.checked {
-		_ = ep.lane(k).Check(nil) // what it says now is also reported
+		if c, ok := ep.lane(k).(uct.Checker); ok {
+			_ = c.Check(nil) // what it says now is also reported
+		}
 	}
 	loopback := ep.peer == nil || ep.peer.uuid == ep.w.uuid
 	if ep.usable() != nil || ep.cfg.lanes.keepalive == proto.NullLane || ep.remoteID == 0 || loopback || ep.state&epChecking != 0 {

@@ -15,8 +15,34 @@ import (
 
 // lane is one transport connection of an endpoint.
 type lane struct {
-	iface *iface
-	uct   uct.Endpoint
+	iface  *iface
+	uct    uct.Endpoint
+	remote remote // a part of it; refuses what the transport does not have
+}
+
+// remote is what transports can do to the peer's memory.
+type remote interface {
+	uct.RMA
+	uct.Atomic
+}
+
+// remoteOf returns that part of a transport's endpoint.
+func remoteOf(ue uct.Endpoint) remote {
+	switch p := ue.(type) {
+	case remote:
+		return p
+	case uct.RMA:
+		return struct {
+			uct.NoAtomic
+			uct.RMA
+		}{RMA: p}
+	case uct.Atomic:
+		return struct {
+			uct.NoRMA
+			uct.Atomic
+		}{Atomic: p}
+	}
+	return refuse{}
 }
 
 // connect chooses the lanes toward an address and creates them, under the numbers
@@ -88,7 +114,7 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, lanes []proto.Lane) (la
 			ep.closeLanes()
 			return laneRoute{l.Local, l.Remote}, err
 		}
-		ep.lanes = append(ep.lanes, lane{iface: i, uct: ue})
+		ep.lanes = append(ep.lanes, lane{iface: i, uct: ue, remote: remoteOf(ue)})
 	}
 	return laneRoute{}, nil
 }
@@ -125,6 +151,14 @@ func (r *Request) toward(ep *Endpoint) { r.ep, r.lane = ep, ep.amLane() }
 func (ep *Endpoint) lane(k uint8) uct.Endpoint {
 	if int(k) < len(ep.lanes) {
 		return ep.lanes[k].uct
+	}
+	return refuse{}
+}
+
+// remote is lane for access to the peer's memory.
+func (ep *Endpoint) remote(k uint8) remote {
+	if int(k) < len(ep.lanes) {
+		return ep.lanes[k].remote
 	}
 	return refuse{}
 }

@@ -135,15 +135,6 @@ func (m *Memory) Advise(p MemAdviseParams) error {
 		return fmt.Errorf("ucp: advice %d about %d bytes at offset %d of %d: %w",
 			p.Advice, p.Length, p.Offset, len(m.buf), ucs.ErrInvalidParam)
 	}
-	for i, h := range m.handles {
-		md := m.ctx.mds[i].md
-		if h == nil || md.Attr().Flags&uct.MDFlagAdvise == 0 {
-			continue
-		}
-		if err := md.Advise(h, p.Offset, p.Length, uct.Advice(p.Advice)); err != nil {
-			return err
-		}
-	}
 	if m.mapped != nil && p.Advice == AdviceWillNeed {
 		arena.WillNeed(m.mapped, p.Offset, p.Length)
 	}

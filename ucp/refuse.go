@@ -7,7 +7,11 @@ import (
 
 // refuse stands in for the lane of a closed endpoint, so that no path has to
 // look for one.
-type refuse struct{ uct.Unsupported }
+type refuse struct {
+	uct.NoAM
+	uct.NoRMA
+	uct.NoAtomic
+}
 
 var _ uct.Endpoint = refuse{}
 
@@ -15,5 +19,4 @@ func (refuse) Flush(uct.FlushFlags, *uct.Completion) error { return ucs.ErrNotCo
 func (refuse) Fence() error                                { return ucs.ErrNotConnected }
 func (refuse) PendingAdd(*uct.Pending) error               { return ucs.ErrNotConnected }
 func (refuse) PendingPurge(func(*uct.Pending))             {}
-func (refuse) IsConnected(_, _ []byte) bool                { return false }
 func (refuse) Close()                                      {}

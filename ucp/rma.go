@@ -79,7 +79,7 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 	if key != nil && len(buf) <= key.shortPut && raddr+uint64(len(buf)) > raddr && key.ep == ep && ep.ready() &&
 		(p == nil || p.plainSend()) {
 		way := key.putShort
-		switch err := ep.lanes[way.lane].uct.PutShort(buf, raddr, way.key); err {
+		switch err := ep.lanes[way.lane].remote.PutShort(buf, raddr, way.key); err {
 		case nil:
 			ep.w.stats.Puts++
 			ep.markDirect()
@@ -179,7 +179,7 @@ func (ep *Endpoint) getDirect(buf []byte, raddr uint64, key *Rkey, p *RequestPar
 	a := r.accessing()
 	r.data.initRecv(buf, nil)
 	r.proto, a.arrived = getCopy{}, 0
-	err := ep.lanes[way.lane].uct.GetBcopy(r.hooks(), len(buf), raddr, way.key, &r.comp)
+	err := ep.lanes[way.lane].remote.GetBcopy(r.hooks(), len(buf), raddr, way.key, &r.comp)
 	if err != nil && err != ucs.InProgress {
 		r.data.finish()
 		return nil, err

@@ -42,7 +42,7 @@ func (putCopy) pack(r *Request, dst []byte) int {
 // putShortPiece writes the next n bytes in one call.
 func (r *Request) putShortPiece(n int) error {
 	a := r.access
-	err := r.ep.lane(r.lane).PutShort(r.data.buf[r.offset:r.offset+n], a.addr+uint64(r.offset), a.route.key)
+	err := r.ep.remote(r.lane).PutShort(r.data.buf[r.offset:r.offset+n], a.addr+uint64(r.offset), a.route.key)
 	if err == nil {
 		r.offset += n
 	}
@@ -53,7 +53,7 @@ func (r *Request) putShortPiece(n int) error {
 func (r *Request) putCopyPiece(n int) error {
 	a := r.access
 	r.frag = min(n, a.route.attr.Put.MaxBcopy)
-	packed, err := r.ep.lane(r.lane).PutBcopy(r.hooks(), r.frag, a.addr+uint64(r.offset), a.route.key)
+	packed, err := r.ep.remote(r.lane).PutBcopy(r.hooks(), r.frag, a.addr+uint64(r.offset), a.route.key)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (putZcopy) about() protocolInfo {
 }
 
 func (putZcopy) progress(r *Request) error {
-	ue, a := r.ep.lane(r.lane), r.access
+	ue, a := r.ep.remote(r.lane), r.access
 	l := &a.route.attr.Put
 	for r.offset < r.data.length {
 		n := r.gatherFor(l)
@@ -106,7 +106,7 @@ func (getCopy) about() protocolInfo {
 }
 
 func (getCopy) progress(r *Request) error {
-	ue, a := r.ep.lane(r.lane), r.access
+	ue, a := r.ep.remote(r.lane), r.access
 	for copied := 0; r.offset < r.data.length; {
 		if copied >= copyPiece {
 			r.later()
@@ -141,7 +141,7 @@ func (getZcopy) about() protocolInfo {
 }
 
 func (getZcopy) progress(r *Request) error {
-	ue, a := r.ep.lane(r.lane), r.access
+	ue, a := r.ep.remote(r.lane), r.access
 	l := &a.route.attr.Get
 	for r.offset < r.data.length {
 		n := r.gatherFor(l)

@@ -21,7 +21,7 @@ func (rndvGet) progress(r *Request) error {
 		k, _, end := shares.Part(int(r.step), f.size)
 		l := &c.get[k]
 		r.lane = l.lane
-		ue := r.ep.lane(l.lane)
+		ue := r.ep.remote(l.lane)
 		for r.offset < end {
 			var n int
 			n, r.frag = r.data.gather(r.iovec(), r.offset, min(end-r.offset, l.max))

@@ -2,9 +2,8 @@ package ucp
 
 import (
 	"fmt"
-	"runtime"
-	"runtime/debug"
 
+	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -71,24 +70,17 @@ func (rndvPtr) release(r *Request) {
 // unpackMapped stores what is at src, memory of the peer, which may take it away
 // at any time. failed is the error of a datatype.
 func (r *Request) unpackMapped(src []byte) (failed, err error) {
-	defer recoverFault(debug.SetPanicOnFault(true), src, &err)
+	defer fault.End(fault.Begin(), mapped{}, src, &err)
 	return r.data.unpackAt(src, r.offset), nil
 }
 
-// recoverFault ends a call that may have met a fault in mem. Any other panic goes
-// on.
-func recoverFault(old bool, mem []byte, err *error) {
-	debug.SetPanicOnFault(old)
-	r := recover()
-	if r == nil {
-		return
+// mapped is the owner of memory that a sender may take away.
+type mapped struct{}
+
+// Fault implements fault.Owner.
+func (mapped) Fault(addr uint64, mem []byte) error {
+	if !fault.Within(addr, mem) {
+		return nil
 	}
-	f, ok := r.(interface {
-		runtime.Error
-		Addr() uintptr
-	})
-	if !ok || uint64(f.Addr())-memoryAddress(mem) >= uint64(len(mem)) {
-		panic(r)
-	}
-	*err = fmt.Errorf("ucp: the sender has taken its memory away: fault at %#x: %w", f.Addr(), ucs.ErrConnectionReset)
+	return fmt.Errorf("ucp: the sender has taken its memory away: fault at %#x: %w", addr, ucs.ErrConnectionReset)
 }

@@ -182,7 +182,7 @@ func (rndvPut) progress(r *Request) error {
 		k, _, end := shares.Part(int(r.step), p.n)
 		l := &c.put[k]
 		r.lane = l.lane
-		ue := r.ep.lane(l.lane)
+		ue := r.ep.remote(l.lane)
 		for r.offset < end {
 			var n int
 			n, r.frag = r.data.gather(r.iovec(), p.off+r.offset, min(end-r.offset, l.max))

@@ -94,7 +94,3 @@ const (
 	// result is ucs.InProgress then.
 	SendNow SendFlags = 1 << 7
 )
-
-// AMTracer sees every active message for debugging, received ones when rx is
-// set.
-type AMTracer func(rx bool, id AMID, data []byte)

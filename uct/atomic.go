@@ -7,6 +7,22 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
+// Atomic is an Endpoint with atomic operations on naturally aligned words of the
+// peer (IfaceAtomicCPU, IfaceAtomicDevice; IfaceAttr.Atomic32 and Atomic64 say
+// which). Others return ucs.ErrUnsupported; embed NoAtomic to get that.
+type Atomic interface {
+	// Atomic32Post and Atomic64Post want no result.
+	Atomic32Post(op AtomicOp, value uint32, raddr uint64, key *Rkey) error
+	Atomic64Post(op AtomicOp, value uint64, raddr uint64, key *Rkey) error
+
+	// The others store the value from before the operation. Done means that it is
+	// there.
+	Atomic32Fetch(op AtomicOp, value uint32, result *uint32, raddr uint64, key *Rkey, c *Completion) error
+	Atomic64Fetch(op AtomicOp, value uint64, result *uint64, raddr uint64, key *Rkey, c *Completion) error
+	AtomicCSwap32(compare, swap uint32, raddr uint64, key *Rkey, result *uint32, c *Completion) error
+	AtomicCSwap64(compare, swap uint64, raddr uint64, key *Rkey, result *uint64, c *Completion) error
+}
+
 // AtomicOp is an atomic operation (uct_atomic_op_t), with the numbers that C's
 // transports and messages have. Those of UCP's interface differ.
 type AtomicOp uint8

@@ -3,8 +3,6 @@ package uct
 import (
 	"fmt"
 	"math"
-
-	"github.com/ucx-go/ucx/ucs"
 )
 
 // Resource is one transport on one device.
@@ -114,7 +112,6 @@ type IfaceAttr struct {
 	Get      RMALimits
 	Atomic32 AtomicOps
 	Atomic64 AtomicOps
-	Tag      TagLimits
 
 	DeviceAddrLen int // bytes of the packed addresses
 	IfaceAddrLen  int
@@ -126,7 +123,6 @@ type IfaceAttr struct {
 
 	MaxEndpoints int
 	NumPaths     int // parallel paths worth using, at least 1
-	MaxConnPriv  int // bytes of private data a connection manager carries
 
 	Perf Perf
 }
@@ -154,22 +150,6 @@ type RMALimits struct {
 	AlignMTU      int
 }
 
-// TagLimits are the limits of tag matching done by the device. No software
-// transport has it.
-type TagLimits struct {
-	MinRecv        int
-	MaxRecvZcopy   int
-	MaxRecvIOV     int
-	MaxOutstanding int
-	MaxEagerShort  int
-	MaxEagerBcopy  int
-	MaxEagerZcopy  int
-	MaxEagerIOV    int
-	MaxRndvZcopy   int
-	MaxRndvHdr     int
-	MaxRndvIOV     int
-}
-
 // Linear is a cost: C + M·n.
 type Linear struct {
 	C float64
@@ -185,6 +165,7 @@ type Perf struct {
 	Overhead           float64 // CPU per message, as published in addresses
 	SendOverhead       float64 // CPU to post
 	RecvOverhead       float64 // CPU to receive
+	CopyOverhead       float64 // CPU of both sides that a copied message takes beyond a short one
 	BandwidthDedicated float64 // per iface
 	BandwidthShared    float64 // shared by the processes of a node
 	Latency            Linear  // grows with the number of endpoints
@@ -212,18 +193,6 @@ type IfaceParams struct {
 	// the failure is logged.
 	OnError func(ep Endpoint, userData any, err error)
 
-	// OnUnknownAM is told about messages whose id has no handler. Nil: they are
-	// dropped with a warning.
-	OnUnknownAM func(id AMID, data []byte)
-
-	// RxHeadroom is the number of bytes kept free in front of a receive
-	// descriptor that is handed over.
-	RxHeadroom int
-
-	// KeepaliveInterval is the time in seconds between keepalive rounds of
-	// transports that do them themselves; 0: the transport's setting.
-	KeepaliveInterval float64
-
 	// PeerRelease says which release of C UCX peers have, for the few things
 	// that no single published form serves: the default length of the rings of
 	// shared-memory transports.
@@ -240,32 +209,3 @@ const (
 	PeerRelease113                    // 1.13 to 1.15
 	PeerRelease122                    // 1.16 and later
 )
-
-// Operation names an operation for performance estimates (uct_ep_operation_t).
-type Operation uint8
-
-// Operations.
-const (
-	OpAMShort Operation = iota
-	OpAMBcopy
-	OpAMZcopy
-	OpPutShort
-	OpPutBcopy
-	OpPutZcopy
-	OpGetShort
-	OpGetBcopy
-	OpGetZcopy
-	OpEagerShort
-	OpEagerBcopy
-	OpEagerZcopy
-	OpRndvZcopy
-	OpAtomicPost
-	OpAtomicFetch
-)
-
-// PerfParams asks for an estimate.
-type PerfParams struct {
-	Operation    Operation
-	LocalMemory  ucs.MemoryType
-	RemoteMemory ucs.MemoryType
-}

@@ -23,10 +23,6 @@ type Component interface {
 	// OpenMD opens a domain by name; an unknown name gives ucs.ErrNoDevice. The
 	// settings are read during the call and not kept.
 	OpenMD(name string, cfg *config.Set) (MemoryDomain, error)
-
-	// OpenCM opens the connection manager of a component that has
-	// ComponentFlagCM; others return ucs.ErrUnsupported.
-	OpenCM(w *Worker, cfg *config.Set) (ConnManager, error)
 }
 
 // MDResource names a memory domain that can be opened.
@@ -34,12 +30,12 @@ type MDResource struct {
 	Name string
 }
 
-// ComponentFlags are properties of a Component (UCT_COMPONENT_FLAG_*).
+// ComponentFlags are properties of a Component (UCT_COMPONENT_FLAG_*), with C's bit
+// numbers.
 type ComponentFlags uint64
 
 // Component flags.
 const (
-	ComponentFlagCM      ComponentFlags = 1 << 0 // has a connection manager
 	ComponentFlagRkeyPtr ComponentFlags = 1 << 1 // remote keys may give a local pointer
 )
 

@@ -16,7 +16,6 @@ func (n named) Name() string                                   { return string(n
 func (named) Flags() ComponentFlags                            { return 0 }
 func (named) MemoryDomains(*config.Set) ([]MDResource, error)  { return nil, nil }
 func (named) OpenMD(string, *config.Set) (MemoryDomain, error) { return nil, ucs.ErrNoDevice }
-func (named) OpenCM(*Worker, *config.Set) (ConnManager, error) { return nil, ucs.ErrUnsupported }
 
 // withRegistry runs a test on an empty registry.
 func withRegistry(t *testing.T) {

@@ -34,11 +34,11 @@ type MemoryDomain interface {
 	// that arrives afterwards is refused.
 	Deregister(m MemHandle) error
 
-	// Advise gives a hint about a part of a registration.
-	Advise(m MemHandle, offset, length int, advice Advice) error
-
 	// AppendKey appends the packed remote key of m, exactly
-	// Attr().RkeyPackedSize bytes.
+	// Attr().RkeyPackedSize bytes. A key opens memory for what it was registered or
+	// allocated for. A domain whose peers map the memory, where nobody can hold them
+	// to less, has keys only of memory with AccessRemotePut and AccessRemoteGet; of
+	// other memory it returns ucs.ErrUnsupported.
 	AppendKey(b []byte, m MemHandle) ([]byte, error)
 
 	// UnpackRkey reads a peer's packed key. The bytes are untrusted.
@@ -145,15 +145,6 @@ type AllocParams struct {
 	Access   Access
 	Name     string // for debugging
 }
-
-// Advice is a usage hint.
-type Advice uint8
-
-// Hints.
-const (
-	AdviceNormal   Advice = 0
-	AdviceWillNeed Advice = 1
-)
 
 // MemHandle is memory known to one domain.
 type MemHandle interface {

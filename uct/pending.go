@@ -29,6 +29,7 @@ func (p *Pending) Queued() bool { return p.queued }
 // itself: nothing overtakes. The zero value is empty.
 type PendingQueue struct {
 	head, tail  *Pending
+	purges      uint32
 	dispatching bool
 }
 
@@ -58,34 +59,35 @@ func (q *PendingQueue) Add(p *Pending) {
 // returns the number of requests that made progress. A dispatch that is already
 // running is not entered again.
 func (q *PendingQueue) Dispatch() int {
-	if q.head == nil || q.dispatching {
-		return 0
-	}
 	n := 0
-	q.dispatching = true
-	for q.head != nil {
-		p := q.head
-		err := p.Owner.Dispatch(p)
-		if q.head != p {
-			// The callback failed the endpoint: the queue was purged under us.
-			break
-		}
-		if err == nil {
-			q.pop()
-			n++
-			continue
-		}
-		if err != ucs.InProgress {
-			break
-		}
+	for q.Step() {
 		n++
 	}
-	q.dispatching = false
 	return n
+}
+
+// Step lets the first request try again, once, and reports whether it made progress.
+// Inside a dispatch it does nothing.
+func (q *PendingQueue) Step() bool {
+	if q.head == nil || q.dispatching {
+		return false
+	}
+	p, purges := q.head, q.purges
+	q.dispatching = true
+	err := p.Owner.Dispatch(p)
+	q.dispatching = false
+	if q.purges != purges {
+		return false // the callback failed the endpoint: p is not ours any more
+	}
+	if err == nil {
+		q.pop()
+	}
+	return err == nil || err == ucs.InProgress
 }
 
 // Purge empties the queue, handing each request to fn in order.
 func (q *PendingQueue) Purge(fn func(*Pending)) {
+	q.purges++
 	for q.head != nil {
 		fn(q.pop())
 	}

@@ -60,30 +60,6 @@ func operations(a *uct.IfaceAttr) []operation {
 	zcopy(uct.IfaceAMZcopy, "am_zcopy", a.AM.MinZcopy, a.AM.MaxZcopy, a.AM.MaxIOV,
 		append(alignment("am", a.AM.OptZcopyAlign, a.AM.AlignMTU), detail{"am header", "max_header", a.AM.MaxZcopyHdr})...)
 
-	return append(list, tagOperations(a)...)
-}
-
-// tagOperations lists what matching hardware offers.
-func tagOperations(a *uct.IfaceAttr) []operation {
-	const eager = uct.IfaceTagEagerShort | uct.IfaceTagEagerBcopy | uct.IfaceTagEagerZcopy
-	t := &a.Tag
-	var list []operation
-	add := func(flag uct.IfaceFlags, o operation) {
-		if a.Flags&flag != 0 {
-			list = append(list, o)
-		}
-	}
-	add(uct.IfaceTagEagerShort, operation{name: "tag_eager_short", max: t.MaxEagerShort})
-	add(uct.IfaceTagEagerBcopy, operation{name: "tag_eager_bcopy", max: t.MaxEagerBcopy})
-	add(uct.IfaceTagEagerZcopy, operation{name: "tag_eager_zcopy", max: t.MaxEagerZcopy, iov: true, maxIOV: t.MaxEagerIOV})
-	add(uct.IfaceTagRndvZcopy, operation{
-		name: "tag_rndv_zcopy", max: t.MaxRndvZcopy, iov: true, maxIOV: t.MaxRndvIOV,
-		details: []detail{{"rndv private header", "max_header", t.MaxRndvHdr}},
-	})
-	add(eager|uct.IfaceTagRndvZcopy, operation{
-		name: "tag_recv", min: t.MinRecv, max: t.MaxRecvZcopy, iov: true, maxIOV: t.MaxRecvIOV,
-		details: []detail{{"tag_max_outstanding", "max_outstanding", t.MaxOutstanding}},
-	})
 	return list
 }
 

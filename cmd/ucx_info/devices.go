@@ -8,8 +8,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// domain is what -d shows of a memory domain, or of a connection manager where
-// cm is set.
+// domain is what -d shows of a memory domain.
 type domain struct {
 	component      string
 	componentFlags uct.ComponentFlags
@@ -17,13 +16,6 @@ type domain struct {
 	err            error // not opened
 	attr           *uct.MDAttr
 	ifaces         []iface // those of one transport together
-	cm             *connManager
-}
-
-// connManager is what -d shows of a component's connection manager.
-type connManager struct {
-	err     error
-	maxPriv int
 }
 
 // iface is one transport on one device.
@@ -63,9 +55,6 @@ func domains(cfg *config.Set, transport string) []domain {
 				continue
 			}
 			list = append(list, d)
-		}
-		if c.Flags()&uct.ComponentFlagCM != 0 {
-			list = append(list, domain{component: c.Name(), cm: openCM(c, cfg)})
 		}
 	}
 	return list
@@ -122,17 +111,4 @@ func ifaceAttr(md uct.MemoryDomain, r uct.Resource, cfg *config.Set) (_ *uct.Ifa
 	}
 	attr := *i.Attr()
 	return &attr, i.Close()
-}
-
-func openCM(c uct.Component, cfg *config.Set) *connManager {
-	w, err := uct.NewWorker()
-	if err != nil {
-		return &connManager{err: err}
-	}
-	m, err := c.OpenCM(w, cfg)
-	if err != nil {
-		return &connManager{err: errors.Join(err, w.Close())}
-	}
-	priv := m.MaxPrivateData()
-	return &connManager{maxPriv: priv, err: errors.Join(m.Close(), w.Close())}
 }

@@ -20,16 +20,9 @@ type document struct {
 }
 
 type jsonDevices struct {
-	MemoryDomains      []jsonDomain `json:"memory_domains"`
-	ConnectionManagers []jsonCM     `json:"connection_managers,omitempty"`
-	RDMADevices        []jsonRDMA   `json:"rdma_devices,omitempty"`
-	RDMAError          string       `json:"rdma_error,omitempty"`
-}
-
-type jsonCM struct {
-	Component      string `json:"component"`
-	Error          string `json:"error,omitempty"`
-	MaxPrivateData int    `json:"max_private_data"`
+	MemoryDomains []jsonDomain `json:"memory_domains"`
+	RDMADevices   []jsonRDMA   `json:"rdma_devices,omitempty"`
+	RDMAError     string       `json:"rdma_error,omitempty"`
 }
 
 type jsonDomain struct {
@@ -127,14 +120,7 @@ func showJSON(w io.Writer, o *options, cfg *config.Set) error {
 func devicesJSON(list []domain) *jsonDevices {
 	devices := &jsonDevices{MemoryDomains: []jsonDomain{}}
 	for i := range list {
-		d := &list[i]
-		if d.cm != nil {
-			devices.ConnectionManagers = append(devices.ConnectionManagers, jsonCM{
-				Component: d.component, Error: text(d.cm.err), MaxPrivateData: d.cm.maxPriv,
-			})
-			continue
-		}
-		devices.MemoryDomains = append(devices.MemoryDomains, domainJSON(d))
+		devices.MemoryDomains = append(devices.MemoryDomains, domainJSON(&list[i]))
 	}
 	return devices
 }

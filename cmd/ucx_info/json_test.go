@@ -81,7 +81,6 @@ func TestDevicesJSON(t *testing.T) {
 		{[]any{"memory_domains", 1, "transports", 1, "connection"}, []any{"ep", "iface"}},
 		{[]any{"memory_domains", 1, "transports", 1, "max_endpoints"}, 256.0},
 		{[]any{"memory_domains", 1, "transports", 1, "error_handling"}, []any{"peer failure", "ep_check", "keepalive"}},
-		{[]any{"connection_managers", 0, "max_private_data"}, 2064.0},
 	}
 	for _, tt := range tests {
 		if diff := cmp.Diff(tt.want, at(t, doc, tt.path...)); diff != "" {

@@ -14,21 +14,8 @@ import (
 // (src/tools/info/tl_info.c): keys, order and blanks are what scripts know.
 func writeDomains(w io.Writer, list []domain) {
 	for i := range list {
-		if d := &list[i]; d.cm != nil {
-			writeCM(w, d)
-		} else {
-			writeDomain(w, d)
-		}
+		writeDomain(w, &list[i])
 	}
-}
-
-func writeCM(w io.Writer, d *domain) {
-	if d.cm.err != nil {
-		fmt.Fprintf(w, "# < failed to open connection manager %s: %v >\n", d.component, d.cm.err)
-		return
-	}
-	fmt.Fprintf(w, "#\n# Connection manager: %s\n", d.component)
-	fmt.Fprintf(w, "#      max_conn_priv: %d bytes\n", d.cm.maxPriv)
 }
 
 func writeDomain(w io.Writer, d *domain) {

@@ -22,6 +22,8 @@ type uctRunner struct {
 	md    uct.MemoryDomain
 	iface uct.Iface
 	ep    uct.Endpoint
+	rma   uct.RMA    // parts of it; nil where the transport has none
+	amo   uct.Atomic // likewise
 	rkey  *uct.Rkey
 	raddr uint64 // the peer's receive buffer
 
@@ -32,6 +34,7 @@ type uctRunner struct {
 	windowed         bool // operations complete later and are counted
 	inflight         uct.Completion
 	window           int
+	flushed          flushed
 	length           int    // of a message
 	snAt             int    // where a put has its sequence number
 	old32            uint32 // what atomic operations found
@@ -126,7 +129,7 @@ func (r *uctRunner) connect() error {
 		if r.ep, err = r.iface.NewEndpoint(uct.EndpointParams{}); err != nil {
 			return err
 		}
-		if own.EpAddr, err = r.ep.Address(); err != nil {
+		if own.EpAddr, err = r.ep.(uct.Paired).Address(); err != nil {
 			return err
 		}
 	}
@@ -148,20 +151,33 @@ func (r *uctRunner) connect() error {
 	}
 	r.raddr = peer.RecvBuffer
 	if pairwise {
-		return r.ep.ConnectToEP(peer.DeviceAddr, peer.EpAddr)
+		err = r.ep.(uct.Paired).ConnectToEP(peer.DeviceAddr, peer.EpAddr)
+	} else {
+		r.ep, err = r.iface.NewEndpoint(uct.EndpointParams{DeviceAddr: peer.DeviceAddr, IfaceAddr: peer.IfaceAddr})
 	}
-	r.ep, err = r.iface.NewEndpoint(uct.EndpointParams{DeviceAddr: peer.DeviceAddr, IfaceAddr: peer.IfaceAddr})
-	return err
+	if err != nil {
+		return err
+	}
+	r.rma, _ = r.ep.(uct.RMA)
+	r.amo, _ = r.ep.(uct.Atomic)
+	return nil
 }
 
 // flush waits until the peer has everything.
 func (r *uctRunner) flush() error {
+	c := &r.flushed
+	*c = flushed{Completion: uct.Completion{Owner: c, Count: 1}}
 	for {
-		err := r.iface.Flush(uct.FlushRemote)
-		if err == nil {
-			return nil
-		}
-		if err != ucs.InProgress && err != ucs.ErrNoResource {
+		switch err := r.ep.Flush(uct.FlushRemote, &c.Completion); err {
+		case ucs.ErrNoResource:
+		case ucs.InProgress:
+			for !c.done {
+				if err := r.advance(); err != nil {
+					return err
+				}
+			}
+			return c.Err
+		default:
 			return err
 		}
 		if err := r.advance(); err != nil {
@@ -169,6 +185,15 @@ func (r *uctRunner) flush() error {
 		}
 	}
 }
+
+// flushed is a flush on its way.
+type flushed struct {
+	uct.Completion
+	done bool
+}
+
+// Completed implements uct.CompletionOwner.
+func (f *flushed) Completed(*uct.Completion) { f.done = true }
 
 // advance progresses the worker.
 func (r *uctRunner) advance() error {

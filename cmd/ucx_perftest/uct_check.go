@@ -43,7 +43,7 @@ func needsAccess(l perfoob.Layout, what string, have uct.RMALimits, short, bcopy
 	case perfoob.Zcopy:
 		return need{zcopy, what + " zcopy", have.MinZcopy, have.MaxZcopy, have.MaxIOV}
 	}
-	return need{short, what + " short", 0, have.MaxShort, 0}
+	return need{short, what + " short", 0, have.MaxShort, 0} // of gets no transport has that
 }
 
 // checkTransport says whether a transport can do a test

@@ -23,18 +23,18 @@ func (r *uctRunner) preparePut() {
 
 func (r *uctRunner) putShort(sn, _ uint8, _ *uct.Completion) error {
 	r.sendBuf[r.putSN()] = sn
-	return r.ep.PutShort(r.sendBuf[:r.length], r.raddr, r.rkey)
+	return r.rma.PutShort(r.sendBuf[:r.length], r.raddr, r.rkey)
 }
 
 func (r *uctRunner) putBcopy(sn, _ uint8, _ *uct.Completion) error {
 	r.sendBuf[r.putSN()] = sn
-	_, err := r.ep.PutBcopy(r, r.length, r.raddr, r.rkey)
+	_, err := r.rma.PutBcopy(r, r.length, r.raddr, r.rkey)
 	return err
 }
 
 func (r *uctRunner) putZcopy(sn, _ uint8, c *uct.Completion) error {
 	r.sendBuf[r.putSN()] = sn
-	return r.ep.PutZcopy(r.iov, r.raddr, r.rkey, c)
+	return r.rma.PutZcopy(r.iov, r.raddr, r.rkey, c)
 }
 
 // putSN is where a put has its sequence number: what is polled last in a
@@ -49,8 +49,6 @@ func (r *uctRunner) putSN() int {
 func (r *uctRunner) prepareGet() {
 	r.windowed = true
 	switch r.p.Layout {
-	case perfoob.Short:
-		r.post = r.getShort
 	case perfoob.Bcopy:
 		r.post = r.getBcopy
 	case perfoob.Zcopy:
@@ -59,16 +57,12 @@ func (r *uctRunner) prepareGet() {
 	}
 }
 
-func (r *uctRunner) getShort(_, _ uint8, _ *uct.Completion) error {
-	return r.ep.GetShort(r.sendBuf[:r.length], r.raddr, r.rkey)
-}
-
 func (r *uctRunner) getBcopy(_, _ uint8, c *uct.Completion) error {
-	return r.ep.GetBcopy(r, r.length, r.raddr, r.rkey, c)
+	return r.rma.GetBcopy(r, r.length, r.raddr, r.rkey, c)
 }
 
 func (r *uctRunner) getZcopy(_, _ uint8, c *uct.Completion) error {
-	return r.ep.GetZcopy(r.iov, r.raddr, r.rkey, c)
+	return r.rma.GetZcopy(r.iov, r.raddr, r.rkey, c)
 }
 
 // Unpack implements uct.Unpacker.
@@ -109,33 +103,33 @@ func (r *uctRunner) prepareAtomic() {
 func step(sn, prev uint8) int { return int(sn) - int(prev) }
 
 func (r *uctRunner) add32(sn, prev uint8, _ *uct.Completion) error {
-	return r.ep.Atomic32Post(uct.AtomicAdd, uint32(step(sn, prev)), r.raddr, r.rkey)
+	return r.amo.Atomic32Post(uct.AtomicAdd, uint32(step(sn, prev)), r.raddr, r.rkey)
 }
 
 func (r *uctRunner) add64(sn, prev uint8, _ *uct.Completion) error {
-	return r.ep.Atomic64Post(uct.AtomicAdd, uint64(step(sn, prev)), r.raddr, r.rkey)
+	return r.amo.Atomic64Post(uct.AtomicAdd, uint64(step(sn, prev)), r.raddr, r.rkey)
 }
 
 func (r *uctRunner) fetchAdd32(sn, prev uint8, c *uct.Completion) error {
-	return r.ep.Atomic32Fetch(uct.AtomicAdd, uint32(step(sn, prev)), &r.old32, r.raddr, r.rkey, c)
+	return r.amo.Atomic32Fetch(uct.AtomicAdd, uint32(step(sn, prev)), &r.old32, r.raddr, r.rkey, c)
 }
 
 func (r *uctRunner) fetchAdd64(sn, prev uint8, c *uct.Completion) error {
-	return r.ep.Atomic64Fetch(uct.AtomicAdd, uint64(step(sn, prev)), &r.old64, r.raddr, r.rkey, c)
+	return r.amo.Atomic64Fetch(uct.AtomicAdd, uint64(step(sn, prev)), &r.old64, r.raddr, r.rkey, c)
 }
 
 func (r *uctRunner) swap32(sn, _ uint8, c *uct.Completion) error {
-	return r.ep.Atomic32Fetch(uct.AtomicSwap, uint32(sn), &r.old32, r.raddr, r.rkey, c)
+	return r.amo.Atomic32Fetch(uct.AtomicSwap, uint32(sn), &r.old32, r.raddr, r.rkey, c)
 }
 
 func (r *uctRunner) swap64(sn, _ uint8, c *uct.Completion) error {
-	return r.ep.Atomic64Fetch(uct.AtomicSwap, uint64(sn), &r.old64, r.raddr, r.rkey, c)
+	return r.amo.Atomic64Fetch(uct.AtomicSwap, uint64(sn), &r.old64, r.raddr, r.rkey, c)
 }
 
 func (r *uctRunner) cswap32(sn, prev uint8, c *uct.Completion) error {
-	return r.ep.AtomicCSwap32(uint32(prev), uint32(sn), r.raddr, r.rkey, &r.old32, c)
+	return r.amo.AtomicCSwap32(uint32(prev), uint32(sn), r.raddr, r.rkey, &r.old32, c)
 }
 
 func (r *uctRunner) cswap64(sn, prev uint8, c *uct.Completion) error {
-	return r.ep.AtomicCSwap64(uint64(prev), uint64(sn), r.raddr, r.rkey, &r.old64, c)
+	return r.amo.AtomicCSwap64(uint64(prev), uint64(sn), r.raddr, r.rkey, &r.old64, c)
 }

@@ -93,12 +93,12 @@ var bans = []ban{
 	},
 	{
 		what: []string{"runtime/debug"}, in: []string{libraries},
-		except: []string{"ucp/rndv_ptr.go", "uct/shm/..."},
+		except: []string{"internal/fault/..."},
 		why:    "a fault is an error where a peer's memory is touched; anywhere else it is a bug and shall end the process",
 	},
 	{
 		what: []string{"go.uber.org/zap", "go.uber.org/zap/zapcore", module + "/ucs/log"},
-		in:   []string{"proto/...", "uct/ib/verbs/...", "uct/ib/rdmacm/...", "uct/internal/...", "internal/..."},
+		in:   []string{"proto/...", "uct/ib/verbs/...", "uct/ib/rdmacm/...", "uct/internal/rma/...", "internal/..."},
 		why:  "what serves by itself tells its caller, by errors, and nobody else",
 	},
 	{

@@ -61,10 +61,10 @@ var allLanes = transport{
 type laneTraffic map[string]int
 
 // laneOps are the operations that are not messages.
-var laneOps = map[uct.Operation]string{
-	uct.OpPutShort: "put short", uct.OpPutBcopy: "put bcopy", uct.OpPutZcopy: "put zcopy",
-	uct.OpGetBcopy: "get bcopy", uct.OpGetZcopy: "get zcopy",
-	uct.OpAtomicPost: "atomic post", uct.OpAtomicFetch: "atomic fetch",
+var laneOps = map[fault.Kind]string{
+	fault.PutShort: "put short", fault.PutBcopy: "put bcopy", fault.PutZcopy: "put zcopy",
+	fault.GetBcopy: "get bcopy", fault.GetZcopy: "get zcopy",
+	fault.AtomicPost: "atomic post", fault.AtomicFetch: "atomic fetch",
 }
 
 func watchLanes(t *testing.T) laneTraffic {

@@ -62,7 +62,7 @@ var (
 	simLanes = simulate("simlanes", sim.Options{
 		Devices: 2, Keyless: true,
 		Plan: func(op fault.Op) (e fault.Effect) {
-			if op.Kind == uct.OpPutZcopy {
+			if op.Kind == fault.PutZcopy {
 				e.Late = 6
 			}
 			return e

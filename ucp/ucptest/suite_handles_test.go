@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/ucp"
-	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
 	"github.com/ucx-go/ucx/uct/ucttest/fault"
 )
@@ -16,13 +15,13 @@ func TestTagHandles(t *testing.T) {
 		name     string
 		settings []setting
 		size     int
-		kind     uct.Operation
+		kind     fault.Kind
 	}{
-		{"eager", nil, 4000, uct.OpAMZcopy},
-		{"eager in pieces", []setting{{"RNDV_THRESH", "inf"}}, 300_000, uct.OpAMZcopy},
-		{"rendezvous get", []setting{{"RNDV_THRESH", "1k"}, {"RNDV_SCHEME", "get_zcopy"}}, 300_000, uct.OpGetZcopy},
-		{"rendezvous put", []setting{{"RNDV_THRESH", "1k"}, {"RNDV_SCHEME", "put_zcopy"}}, 300_000, uct.OpPutZcopy},
-		{"rendezvous messages", []setting{{"RNDV_THRESH", "1k"}, {"RNDV_SCHEME", "am"}}, 300_000, uct.OpAMZcopy},
+		{"eager", nil, 4000, fault.AMZcopy},
+		{"eager in pieces", []setting{{"RNDV_THRESH", "inf"}}, 300_000, fault.AMZcopy},
+		{"rendezvous get", []setting{{"RNDV_THRESH", "1k"}, {"RNDV_SCHEME", "get_zcopy"}}, 300_000, fault.GetZcopy},
+		{"rendezvous put", []setting{{"RNDV_THRESH", "1k"}, {"RNDV_SCHEME", "put_zcopy"}}, 300_000, fault.PutZcopy},
+		{"rendezvous messages", []setting{{"RNDV_THRESH", "1k"}, {"RNDV_SCHEME", "am"}}, 300_000, fault.AMZcopy},
 	} {
 		for _, tr := range []transport{simMemh, simNoMemh} {
 			for _, given := range []bool{false, true} {
@@ -31,7 +30,7 @@ func TestTagHandles(t *testing.T) {
 					name += " memory given"
 				}
 				t.Run(name, func(t *testing.T) {
-					ops := make(map[uct.Operation]int)
+					ops := make(map[fault.Kind]int)
 					tr.sim.inject(t, func(op fault.Op) (none fault.Effect) {
 						ops[op.Kind]++
 						return none
@@ -61,7 +60,7 @@ func TestTagHandles(t *testing.T) {
 						r.must(rreq, nil)
 						ucttest.SameBytes(t, "message", dst, src)
 					}
-					zcopies := ops[uct.OpAMZcopy] + ops[uct.OpGetZcopy] + ops[uct.OpPutZcopy]
+					zcopies := ops[fault.AMZcopy] + ops[fault.GetZcopy] + ops[fault.PutZcopy]
 					if want := tr.name == simMemh.name; want && ops[c.kind] < 2 || !want && zcopies != 0 {
 						t.Errorf("operations: %v", ops)
 					}

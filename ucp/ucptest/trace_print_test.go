@@ -8,6 +8,7 @@ import (
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest/fault"
 	"github.com/ucx-go/ucx/uct/ucttest/sim"
 )
 
@@ -39,11 +40,11 @@ func (n *names) of(v uint64, owner string) string {
 }
 
 // operations are the words for what a transport does.
-var operations = map[uct.Operation]string{
-	uct.OpAMShort: "short", uct.OpAMBcopy: "bcopy", uct.OpAMZcopy: "zcopy",
-	uct.OpPutShort: "put short", uct.OpPutBcopy: "put bcopy", uct.OpPutZcopy: "put zcopy",
-	uct.OpGetShort: "get short", uct.OpGetBcopy: "get bcopy", uct.OpGetZcopy: "get zcopy",
-	uct.OpAtomicPost: "atomic", uct.OpAtomicFetch: "fetching atomic",
+var operations = map[fault.Kind]string{
+	fault.AMShort: "short", fault.AMBcopy: "bcopy", fault.AMZcopy: "zcopy",
+	fault.PutShort: "put short", fault.PutBcopy: "put bcopy", fault.PutZcopy: "put zcopy",
+	fault.GetBcopy: "get bcopy", fault.GetZcopy: "get zcopy",
+	fault.AtomicPost: "atomic", fault.AtomicFetch: "fetching atomic",
 }
 
 var (
@@ -250,7 +251,7 @@ func (c *conversation) event(e sim.Event) {
 	case sim.Sent:
 		text := fmt.Sprintf("#%d %s→%s %s ", number, from, to, e.Device)
 		switch e.Op {
-		case uct.OpAMShort, uct.OpAMBcopy, uct.OpAMZcopy:
+		case fault.AMShort, fault.AMBcopy, fault.AMZcopy:
 			if e.Flush {
 				if e.Remote {
 					text += "remote "
@@ -259,7 +260,7 @@ func (c *conversation) event(e sim.Event) {
 				break
 			}
 			text += operations[e.Op] + " " + c.message(from, e.ID, e.Data)
-		case uct.OpAtomicPost, uct.OpAtomicFetch:
+		case fault.AtomicPost, fault.AtomicFetch:
 			text += fmt.Sprintf("%s %s of %d bytes at %s, %#x", operations[e.Op], e.Atomic, e.Size, c.place(e.Addr), e.X)
 			if e.Atomic == uct.AtomicCSwap {
 				text += fmt.Sprintf(", %#x", e.Y)
@@ -280,7 +281,7 @@ func (c *conversation) event(e sim.Event) {
 		c.lists("ended, "+statusText(e.Err)+": #", number)
 	case sim.NoRoom:
 		what := operations[e.Op]
-		if e.Op <= uct.OpAMZcopy {
+		if e.Op <= fault.AMZcopy {
 			what += " " + proto.AMID(e.ID).String()
 		}
 		c.say(fmt.Sprintf("%s→%s %s no room for %s", from, to, e.Device, what))

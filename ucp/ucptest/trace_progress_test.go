@@ -6,7 +6,6 @@ import (
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest/fault"
 	"github.com/ucx-go/ucx/uct/ucttest/sim"
 )
@@ -33,7 +32,7 @@ func (c *conversation) fault(a *arguments) {
 	c.faults = append(c.faults, func() bool { return done })
 	c.rig.sim.plan = func(op fault.Op) (none fault.Effect) {
 		name := strings.ReplaceAll(operations[op.Kind], " ", "-")
-		if op.Kind <= uct.OpAMZcopy {
+		if op.Kind <= fault.AMZcopy {
 			name = proto.AMID(op.ID).String()
 		}
 		if done || name != what {
@@ -95,7 +94,7 @@ func (c *conversation) progress(s *speaker) int {
 // checks reports whether a message asks whether a peer is there. Workers send these by
 // the clock, so only those that a command waits for are in a trace.
 func (c *conversation) checks(from string, e sim.Event) bool {
-	if e.Flush || e.Op > uct.OpAMZcopy || proto.AMID(e.ID) != proto.IDWireup || c.speakerAt(from).raw != nil {
+	if e.Flush || e.Op > fault.AMZcopy || proto.AMID(e.ID) != proto.IDWireup || c.speakerAt(from).raw != nil {
 		return false
 	}
 	m, err := proto.ParseWireup(e.Data)

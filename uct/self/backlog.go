@@ -1,12 +1,7 @@
 package self
 
 import (
-	"slices"
-
-	"go.uber.org/zap"
-
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -63,7 +58,7 @@ func (b *backlog) pop() message {
 	return m
 }
 
-// Progress implements uct.Iface: it delivers what is in the backlog now and
+// Progress implements uct.Progressor: it delivers what is in the backlog now and
 // lets pending requests try again. What that adds to the backlog is for the next
 // round. Inside a handler it does nothing.
 func (i *iface) Progress() int {
@@ -82,63 +77,20 @@ func (i *iface) Progress() int {
 			e.src.Gone()
 		}
 	}
-	n += i.pump() + i.reportFailed()
+	n += i.waiting.Dispatch() + i.failures.Report()
 	i.updateInline()
 	return n
 }
 
 // idle reports whether there is nothing to do for Progress.
 func (i *iface) idle() bool {
-	return i.backlog.count == 0 && len(i.waiting) == 0 && len(i.failed) == 0
-}
-
-// reportFailed tells the users of endpoints that the receiver dropped.
-func (i *iface) reportFailed() int {
-	n := len(i.failed)
-	for len(i.failed) > 0 {
-		e := i.failed[0]
-		i.failed = slices.Delete(i.failed, 0, 1)
-		switch {
-		case e.closed:
-		case i.onError != nil:
-			i.onError(e, e.user, e.failure)
-		default:
-			log.Warn("endpoint failed", zap.Error(e.failure))
-		}
-	}
-	return n
-}
-
-// pump dispatches the pending requests of the endpoints in turn and returns how
-// many made progress. What they send goes to the backlog: a handler that ran
-// inside a dispatch could overtake the requests behind it.
-func (i *iface) pump() int {
-	if i.pumping {
-		return 0
-	}
-	n := 0
-	i.pumping = true
-	for range len(i.waiting) {
-		if i.backlog.full() || len(i.waiting) == 0 {
-			break
-		}
-		e := i.waiting[0]
-		i.waiting = slices.Delete(i.waiting, 0, 1)
-		e.waits = false
-		n += e.pending.Dispatch()
-		if !e.pending.Empty() && !e.waits {
-			e.waits = true
-			i.waiting = append(i.waiting, e)
-		}
-	}
-	i.pumping = false
-	return n
+	return i.backlog.count == 0 && i.waiting.Empty() && i.failures.Empty()
 }
 
 // updateInline opens the fast path if nothing stands against it.
 func (i *iface) updateInline() {
 	i.inline = 0
-	if i.backlog.count == 0 && len(i.waiting) == 0 && i.tracer == nil && !i.closed {
+	if i.backlog.count == 0 && i.waiting.Empty() && !i.waiting.Running() && !i.closed {
 		for i.inline < maxDepth && i.bufs[i.inline] != nil {
 			i.inline++
 		}
@@ -153,9 +105,6 @@ func (i *iface) receive(m message) {
 	if m.from.failure != nil {
 		return
 	}
-	if i.tracer != nil {
-		i.tracer(true, m.id, m.buf[:m.n])
-	}
 	if err := i.deliver(&m.from.src, m.id, m.buf[:m.n]); err != nil {
 		m.from.refused(err)
 	}
@@ -164,7 +113,7 @@ func (i *iface) receive(m message) {
 // deliver runs the handler of a message. It must stay inlinable.
 func (i *iface) deliver(src *uct.Source, id uct.AMID, data []byte) error {
 	i.depth++
-	err := i.handlers[id](src, data, nil)
+	err := i.handlers.Deliver(src, id, data, nil)
 	i.depth--
 	return err
 }

@@ -289,12 +289,12 @@ func TestRemoteDoesNotAllocate(t *testing.T) {
 	var r32 uint32
 	var r64 uint64
 	for name, op := range map[string]func() error{
-		"put short": func() error { return l.ep.PutShort(buf, m.Addr, key) },
-		"put bcopy": func() error { _, err := l.ep.PutBcopy(p, 16, m.Addr, key); return err },
-		"get bcopy": func() error { return l.ep.GetBcopy(u, 16, m.Addr, key, nil) },
-		"post 32":   func() error { return l.ep.Atomic32Post(uct.AtomicAdd, 1, m.Addr, key) },
-		"fetch 64":  func() error { return l.ep.Atomic64Fetch(uct.AtomicXor, 1, &r64, m.Addr, key, nil) },
-		"cswap 32":  func() error { return l.ep.AtomicCSwap32(1, 2, m.Addr, key, &r32, nil) },
+		"put short": func() error { return l.ep.(uct.RMA).PutShort(buf, m.Addr, key) },
+		"put bcopy": func() error { _, err := l.ep.(uct.RMA).PutBcopy(p, 16, m.Addr, key); return err },
+		"get bcopy": func() error { return l.ep.(uct.RMA).GetBcopy(u, 16, m.Addr, key, nil) },
+		"post 32":   func() error { return l.ep.(uct.Atomic).Atomic32Post(uct.AtomicAdd, 1, m.Addr, key) },
+		"fetch 64":  func() error { return l.ep.(uct.Atomic).Atomic64Fetch(uct.AtomicXor, 1, &r64, m.Addr, key, nil) },
+		"cswap 32":  func() error { return l.ep.(uct.Atomic).AtomicCSwap32(1, 2, m.Addr, key, &r32, nil) },
 	} {
 		if err := op(); err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -54,7 +54,7 @@ func BenchmarkRemote(b *testing.B) {
 		b.Run(fmt.Sprintf("put/%d", size), func(b *testing.B) {
 			b.SetBytes(int64(size))
 			for b.Loop() {
-				if err := l.ep.PutShort(buf, m.Addr, key); err != nil {
+				if err := l.ep.(uct.RMA).PutShort(buf, m.Addr, key); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -63,7 +63,7 @@ func BenchmarkRemote(b *testing.B) {
 	b.Run("fetch-add", func(b *testing.B) {
 		var old uint64
 		for b.Loop() {
-			if err := l.ep.Atomic64Fetch(uct.AtomicAdd, 1, &old, m.Addr, key, nil); err != nil {
+			if err := l.ep.(uct.Atomic).Atomic64Fetch(uct.AtomicAdd, 1, &old, m.Addr, key, nil); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -37,8 +37,3 @@ func (component) OpenMD(md string, cfg *config.Set) (uct.MemoryDomain, error) {
 	}
 	return openDomain(cfg)
 }
-
-// OpenCM implements uct.Component.
-func (component) OpenCM(*uct.Worker, *config.Set) (uct.ConnManager, error) {
-	return nil, ucs.ErrUnsupported
-}

@@ -3,27 +3,32 @@ package self
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
 // endpoint leads from its iface back to it.
 type endpoint struct {
-	uct.Unsupported
+	uct.NoAM
+	uct.NoRMA
 	tx      *iface // where sends go: home, or nowhere when no more are allowed
 	home    *iface
-	pending uct.PendingQueue
+	pending kit.Queue
 	src     uct.Source // of what it sends
 	failure error      // why the receiver dropped it
 	user    any        // for OnError
 	queued  int        // messages of its in the backlog
-	waits   bool       // listed in home.waiting
 	closed  bool
 }
 
-var _ uct.Endpoint = (*endpoint)(nil)
+var _ interface {
+	uct.Endpoint
+	uct.RMA
+	uct.Atomic
+	uct.Checker
+} = (*endpoint)(nil)
 
 // nowhere is what an endpoint that accepts nothing leads to. All its fields are
 // zero and stay so: no send takes the fast path.
@@ -118,12 +123,12 @@ func (e *endpoint) begin(id uct.AMID, n int) (message, error) {
 	case i == nowhere:
 		return message{}, e.refusal()
 	case id >= uct.MaxAMIDs:
-		return message{}, errAMID(id)
+		return message{}, kit.ErrAMID(id)
 	case n > i.segSize:
 		return message{}, errTooLong(n, i.segSize)
 	case e.pending.Blocks() || i.backlog.full():
 		return message{}, ucs.ErrNoResource
-	case i.depth >= maxDepth || i.backlog.len() > 0 || i.pumping:
+	case i.depth >= maxDepth || i.backlog.len() > 0 || i.waiting.Running():
 		return message{from: e, id: id, deferred: true, buf: i.backlog.buffer(i.segSize)}, nil
 	}
 	if i.bufs[i.depth] == nil {
@@ -135,9 +140,6 @@ func (e *endpoint) begin(id uct.AMID, n int) (message, error) {
 
 // finish delivers or defers a message from begin.
 func (i *iface) finish(m message) {
-	if i.tracer != nil {
-		i.tracer(false, m.id, m.buf[:m.n])
-	}
 	if m.deferred {
 		m.from.queued++
 		i.backlog.push(m)
@@ -192,7 +194,7 @@ func (e *endpoint) DropSource(err error) {
 	}
 	e.failure = fmt.Errorf("self: dropped by the receiver: %w: %w", err, ucs.ErrConnectionReset)
 	e.tx = nowhere
-	e.home.failed = append(e.home.failed, e)
+	e.home.failures.Add(&e.home.reporter, e, e.failure)
 	e.src.Gone()
 }
 
@@ -202,35 +204,35 @@ func (e *endpoint) PendingAdd(p *uct.Pending) error {
 	if e.tx == nowhere || e.pending.Empty() && !i.backlog.full() {
 		return ucs.ErrBusy // or the operation would not say what is wrong
 	}
-	if !e.waits {
-		e.waits = true
-		i.waiting = append(i.waiting, e)
-	}
-	e.pending.Add(p)
+	i.waiting.Add(&e.pending, e, p)
 	return nil
 }
 
 // PendingPurge implements uct.Endpoint.
 func (e *endpoint) PendingPurge(fn func(*uct.Pending)) {
-	e.pending.Purge(fn)
-	e.leaveWaiting()
+	e.home.waiting.Purge(&e.pending, fn)
+	e.home.updateInline()
 }
 
 func (e *endpoint) leaveWaiting() {
-	if !e.waits {
-		return
-	}
-	i := e.home
-	k := slices.Index(i.waiting, e)
-	i.waiting = slices.Delete(i.waiting, k, k+1)
-	e.waits = false
-	i.updateInline()
+	e.home.waiting.Leave(&e.pending)
+	e.home.updateInline()
 }
 
-// IsConnected implements uct.Endpoint.
-func (e *endpoint) IsConnected(_, addr []byte) bool {
-	return e.tx != nowhere && e.home.reaches(addr) == nil
+// Room implements kit.Sender: the backlog is that of all endpoints. What requests
+// send goes there: a handler that ran inside a dispatch could overtake those behind.
+func (e *endpoint) Room() kit.Room {
+	switch {
+	case e.tx == nowhere:
+		return kit.Full
+	case e.home.backlog.full():
+		return kit.Exhausted
+	}
+	return kit.Open
 }
+
+// Over implements kit.Failing: no operation is in flight.
+func (e *endpoint) Over(error) (userData any, tell bool) { return e.user, !e.closed }
 
 // Close implements uct.Endpoint. Messages that were accepted are delivered.
 func (e *endpoint) Close() {
@@ -244,11 +246,6 @@ func (e *endpoint) Close() {
 	if e.queued == 0 {
 		e.src.Gone()
 	}
-}
-
-//go:noinline
-func errAMID(id uct.AMID) error {
-	return fmt.Errorf("self: active message id %d, not below %d: %w", id, uct.MaxAMIDs, ucs.ErrInvalidParam)
 }
 
 //go:noinline

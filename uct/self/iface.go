@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"math"
 
-	"go.uber.org/zap"
-
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/kit"
 	"github.com/ucx-go/ucx/uct/internal/rma"
 )
 
@@ -19,41 +18,33 @@ const maxDepth = 8
 // iface is the whole transport: what its endpoints send arrives at its own
 // handlers.
 type iface struct {
-	uct.UnsupportedIface
-
 	// The fast path of a send: while depth < inline, the buffer of this depth
-	// is there, nothing is before the message and nobody traces.
-	depth    int                         // handlers running inside each other
-	inline   int                         // buffers made so far, 0 while sends must take the slow path
-	segSize  int                         // length of each buffer
-	bufs     [maxDepth][]byte            // by depth
-	handlers [uct.MaxAMIDs]uct.AMHandler // never nil
+	// is there and nothing is before the message.
+	depth    int              // handlers running inside each other
+	inline   int              // buffers made so far, 0 while sends must take the slow path
+	segSize  int              // length of each buffer
+	bufs     [maxDepth][]byte // by depth
+	handlers kit.Handlers
 
-	backlog backlog
-	waiting []*endpoint // with pending requests, each once
-	failed  []*endpoint // dropped by the receiver, to be reported
-	pumping bool        // pending requests are being dispatched
-	tracer  uct.AMTracer
+	backlog  backlog
+	waiting  kit.Arbiter
+	failures kit.Failures // endpoints dropped by the receiver
+	reporter kit.Reporter
 
-	onUnknownAM func(id uct.AMID, data []byte)
-	onError     func(ep uct.Endpoint, userData any, err error)
-	domain      *domain
-	worker      *uct.Worker
-	endpoints   int // open ones
-	closed      bool
-	addr        []byte
-	attr        uct.IfaceAttr
+	onError   func(ep uct.Endpoint, userData any, err error)
+	domain    *domain
+	worker    *uct.Worker
+	endpoints int // open ones
+	closed    bool
+	addr      []byte
+	attr      uct.IfaceAttr
 }
 
 var _ uct.Iface = (*iface)(nil)
 
-// progressor is what the worker sees of an iface. It is a type of its own
-// because uct.Armer and uct.Iface both have a method Arm.
-type progressor struct{ *iface }
-
 // Arm implements uct.Armer: no descriptor would tell of the backlog.
-func (p progressor) Arm() error {
-	if !p.idle() {
+func (i *iface) Arm() error {
+	if !i.idle() {
 		return ucs.ErrBusy
 	}
 	return nil
@@ -65,22 +56,16 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, p uct.IfaceParams, cfg 
 		return nil, err
 	}
 	i := &iface{
-		segSize:     int(s.SegSize),
-		onUnknownAM: p.OnUnknownAM,
-		onError:     p.OnError,
-		domain:      d,
-		worker:      w,
-		addr:        newAddress(),
-		attr:        attributes(r, s),
+		segSize:  int(s.SegSize),
+		reporter: kit.Reporter{OnError: p.OnError, Level: log.LevelWarn},
+		domain:   d,
+		worker:   w,
+		addr:     newAddress(),
+		attr:     attributes(r, s),
 	}
-	if i.onUnknownAM == nil {
-		i.onUnknownAM = dropUnknownAM
-	}
-	for id := range i.handlers {
-		i.handlers[id] = i.unknown(uct.AMID(id))
-	}
+	i.handlers.Init()
 	d.ifaces.Add(1)
-	w.AddProgress(progressor{i})
+	w.AddProgress(i)
 	return i, nil
 }
 
@@ -124,51 +109,7 @@ func (i *iface) DeviceAddress() []byte { return nil }
 func (i *iface) Address() []byte { return i.addr }
 
 // SetAMHandler implements uct.Iface.
-func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error {
-	if id >= uct.MaxAMIDs {
-		return errAMID(id)
-	}
-	if h == nil {
-		h = i.unknown(id)
-	}
-	i.handlers[id] = h
-	return nil
-}
-
-// unknown is the handler of an id that has none.
-func (i *iface) unknown(id uct.AMID) uct.AMHandler {
-	return func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
-		i.onUnknownAM(id, data)
-		return nil
-	}
-}
-
-// dropUnknownAM is told of such messages when nobody else wants to be.
-func dropUnknownAM(id uct.AMID, data []byte) {
-	log.Warn("dropped an active message without handler", zap.Uint8("id", uint8(id)), zap.Int("bytes", len(data)))
-}
-
-// SetAMTracer implements uct.Iface.
-func (i *iface) SetAMTracer(t uct.AMTracer) error {
-	i.tracer = t
-	i.updateInline()
-	return nil
-}
-
-// Flush implements uct.Iface: a message in the backlog has left its sender.
-func (i *iface) Flush(uct.FlushFlags) error { return nil }
-
-// Fence implements uct.Iface: operations happen in order.
-func (i *iface) Fence() error { return nil }
-
-// Arm implements uct.Iface: there is no descriptor.
-func (i *iface) Arm(uct.EventFlags) error { return ucs.ErrUnsupported }
-
-// EstimatePerf implements uct.Iface: all operations cost the same.
-func (i *iface) EstimatePerf(uct.PerfParams) uct.Perf { return i.attr.Perf }
-
-// MemoryTypes implements uct.Iface.
-func (i *iface) MemoryTypes() []ucs.MemoryType { return []ucs.MemoryType{ucs.MemoryHost} }
+func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error { return i.handlers.Set(id, h) }
 
 // Close implements uct.Iface. While endpoints are open it returns ucs.ErrBusy
 // and closes nothing. Messages of the backlog are dropped.
@@ -183,7 +124,7 @@ func (i *iface) Close() error {
 	i.inline = 0
 	i.backlog = backlog{}
 	i.bufs = [maxDepth][]byte{}
-	i.worker.RemoveProgress(progressor{i})
+	i.worker.RemoveProgress(i)
 	i.domain.ifaces.Add(-1)
 	return nil
 }

@@ -80,16 +80,16 @@ func TestNoAllocations(t *testing.T) {
 					must(ep.PendingAdd(&pend.Pending))
 					drain()
 				},
-				"put":       func() { must(ep.PutShort(buf, mem.Addr, key)) },
-				"put bcopy": func() { _, err := ep.PutBcopy(packer, len(buf), mem.Addr, key); must(err) },
-				"get":       func() { must(ep.GetBcopy(unpacker, len(buf), mem.Addr, key, nil)) },
-				"post 32":   func() { must(ep.Atomic32Post(uct.AtomicAdd, 1, mem.Addr, key)) },
-				"post 64":   func() { must(ep.Atomic64Post(uct.AtomicOr, 1, mem.Addr, key)) },
-				"fetch 32":  func() { must(ep.Atomic32Fetch(uct.AtomicAdd, 1, &r32, mem.Addr, key, nil)) },
-				"fetch 64":  func() { must(ep.Atomic64Fetch(uct.AtomicSwap, 1, &r64, mem.Addr, key, nil)) },
-				"cswap 32":  func() { must(ep.AtomicCSwap32(1, 2, mem.Addr, key, &r32, nil)) },
-				"cswap 64":  func() { must(ep.AtomicCSwap64(1, 2, mem.Addr, key, &r64, nil)) },
-				"check":     func() { must(ep.Check(nil)) },
+				"put":       func() { must(ep.(uct.RMA).PutShort(buf, mem.Addr, key)) },
+				"put bcopy": func() { _, err := ep.(uct.RMA).PutBcopy(packer, len(buf), mem.Addr, key); must(err) },
+				"get":       func() { must(ep.(uct.RMA).GetBcopy(unpacker, len(buf), mem.Addr, key, nil)) },
+				"post 32":   func() { must(ep.(uct.Atomic).Atomic32Post(uct.AtomicAdd, 1, mem.Addr, key)) },
+				"post 64":   func() { must(ep.(uct.Atomic).Atomic64Post(uct.AtomicOr, 1, mem.Addr, key)) },
+				"fetch 32":  func() { must(ep.(uct.Atomic).Atomic32Fetch(uct.AtomicAdd, 1, &r32, mem.Addr, key, nil)) },
+				"fetch 64":  func() { must(ep.(uct.Atomic).Atomic64Fetch(uct.AtomicSwap, 1, &r64, mem.Addr, key, nil)) },
+				"cswap 32":  func() { must(ep.(uct.Atomic).AtomicCSwap32(1, 2, mem.Addr, key, &r32, nil)) },
+				"cswap 64":  func() { must(ep.(uct.Atomic).AtomicCSwap64(1, 2, mem.Addr, key, &r64, nil)) },
+				"check":     func() { must(ep.(uct.Checker).Check(nil)) },
 				"wakeup": func() {
 					for b.Worker.Arm() != nil {
 						b.Worker.Progress()
@@ -229,7 +229,7 @@ func TestKeptMemory(t *testing.T) {
 			}
 			ucttest.SameBytes(t, "memory", b, ucttest.Pattern(4096, c.want))
 		}
-		if err := ep.GetBcopy(into(got), 4096, second.Addr, other, nil); err != nil {
+		if err := ep.(uct.RMA).GetBcopy(into(got), 4096, second.Addr, other, nil); err != nil {
 			t.Fatal(err)
 		}
 		ucttest.SameBytes(t, "memory", got, ucttest.Pattern(4096, 2))
@@ -257,18 +257,18 @@ func TestRevoked(t *testing.T) {
 			var r32 uint32
 			var r64 uint64
 			ops := map[string]func() error{
-				"put": func() error { return ep.PutShort(buf, mem.Addr, key) },
+				"put": func() error { return ep.(uct.RMA).PutShort(buf, mem.Addr, key) },
 				"put bcopy": func() error {
-					_, err := ep.PutBcopy(&ucttest.Packer{Data: buf}, len(buf), mem.Addr, key)
+					_, err := ep.(uct.RMA).PutBcopy(&ucttest.Packer{Data: buf}, len(buf), mem.Addr, key)
 					return err
 				},
-				"get":      func() error { return ep.GetBcopy(into(make([]byte, 64)), 64, mem.Addr, key, nil) },
-				"post 32":  func() error { return ep.Atomic32Post(uct.AtomicAdd, 1, mem.Addr, key) },
-				"post 64":  func() error { return ep.Atomic64Post(uct.AtomicXor, 1, mem.Addr, key) },
-				"fetch 32": func() error { return ep.Atomic32Fetch(uct.AtomicAdd, 1, &r32, mem.Addr, key, nil) },
-				"fetch 64": func() error { return ep.Atomic64Fetch(uct.AtomicAdd, 1, &r64, mem.Addr, key, nil) },
-				"cswap 32": func() error { return ep.AtomicCSwap32(1, 2, mem.Addr, key, &r32, nil) },
-				"cswap 64": func() error { return ep.AtomicCSwap64(1, 2, mem.Addr, key, &r64, nil) },
+				"get":      func() error { return ep.(uct.RMA).GetBcopy(into(make([]byte, 64)), 64, mem.Addr, key, nil) },
+				"post 32":  func() error { return ep.(uct.Atomic).Atomic32Post(uct.AtomicAdd, 1, mem.Addr, key) },
+				"post 64":  func() error { return ep.(uct.Atomic).Atomic64Post(uct.AtomicXor, 1, mem.Addr, key) },
+				"fetch 32": func() error { return ep.(uct.Atomic).Atomic32Fetch(uct.AtomicAdd, 1, &r32, mem.Addr, key, nil) },
+				"fetch 64": func() error { return ep.(uct.Atomic).Atomic64Fetch(uct.AtomicAdd, 1, &r64, mem.Addr, key, nil) },
+				"cswap 32": func() error { return ep.(uct.Atomic).AtomicCSwap32(1, 2, mem.Addr, key, &r32, nil) },
+				"cswap 64": func() error { return ep.(uct.Atomic).AtomicCSwap64(1, 2, mem.Addr, key, &r64, nil) },
 			}
 			for name, do := range ops {
 				if err := do(); err != nil {
@@ -290,7 +290,7 @@ func TestRevoked(t *testing.T) {
 			ucttest.SameBytes(t, "the memory as a reader sees it", seen, ucttest.Pattern(8192, 2))
 			// A key unpacked afterwards opens nothing either.
 			late := a.Key(t, mem)
-			ucttest.WantStatus(t, "put with a late key", ep.PutShort(buf, mem.Addr, late), ucs.ErrInvalidAddr)
+			ucttest.WantStatus(t, "put with a late key", ep.(uct.RMA).PutShort(buf, mem.Addr, late), ucs.ErrInvalidAddr)
 			if _, err := a.Domain.RkeyPtr(late, mem.Addr, len(own)+1); !errors.Is(err, ucs.ErrInvalidAddr) {
 				t.Errorf("the page behind the memory: %v", err)
 			}

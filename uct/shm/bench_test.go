@@ -113,10 +113,10 @@ func BenchmarkRemote(b *testing.B) {
 			size int
 			run  func() error
 		}{
-			{"put 8", 8, func() error { return ep.PutShort(buf[:8], p.mem, key) }},
-			{"put 1M", 1 << 20, func() error { return ep.PutShort(buf, p.mem, key) }},
-			{"get 1M", 1 << 20, func() error { return ep.GetBcopy(into(buf), 1<<20, p.mem, key, nil) }},
-			{"fadd", 8, func() error { return ep.Atomic64Fetch(uct.AtomicAdd, 1, &old, p.mem, key, nil) }},
+			{"put 8", 8, func() error { return ep.(uct.RMA).PutShort(buf[:8], p.mem, key) }},
+			{"put 1M", 1 << 20, func() error { return ep.(uct.RMA).PutShort(buf, p.mem, key) }},
+			{"get 1M", 1 << 20, func() error { return ep.(uct.RMA).GetBcopy(into(buf), 1<<20, p.mem, key, nil) }},
+			{"fadd", 8, func() error { return ep.(uct.Atomic).Atomic64Fetch(uct.AtomicAdd, 1, &old, p.mem, key, nil) }},
 		} {
 			b.Run(op.name, func(b *testing.B) {
 				b.SetBytes(int64(op.size))

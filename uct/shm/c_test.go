@@ -340,12 +340,12 @@ func exchangeWithC(t *testing.T, c cInstallation, transport string, settings map
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ep.PutShort(pattern(40000, 77), p.mem, key); err != nil {
+	if err := ep.(uct.RMA).PutShort(pattern(40000, 77), p.mem, key); err != nil {
 		t.Fatal(err)
 	}
 	p.want("77", nil, "word 0")
 	var old uint64
-	if err := ep.Atomic64Fetch(uct.AtomicAdd, 5, &old, p.mem, key, nil); err != nil || old != 77 {
+	if err := ep.(uct.Atomic).Atomic64Fetch(uct.AtomicAdd, 5, &old, p.mem, key, nil); err != nil || old != 77 {
 		t.Fatalf("fetch and add: %d, %v", old, err)
 	}
 	p.want("82", nil, "word 0")
@@ -354,7 +354,7 @@ func exchangeWithC(t *testing.T, c cInstallation, transport string, settings map
 		t.Fatal(err)
 	}
 	ucttest.SameBytes(t, "memory of the peer", ptr[8:], pattern(40000, 77)[8:])
-	if err := ep.PutShort(make([]byte, 8), p.mem+65536, key); !errors.Is(err, ucs.ErrInvalidAddr) {
+	if err := ep.(uct.RMA).PutShort(make([]byte, 8), p.mem+65536, key); !errors.Is(err, ucs.ErrInvalidAddr) {
 		t.Errorf("put behind the key: %v", err)
 	}
 	if err := h.Domain.ReleaseRkey(key); err != nil {
@@ -382,7 +382,7 @@ func exchangeWithC(t *testing.T, c cInstallation, transport string, settings map
 	p.send("quit")
 	p.cmd.Wait()
 	ucttest.Until(t, "the end of the peer to be noticed", func() bool {
-		ep.Check(nil)
+		ep.(uct.Checker).Check(nil)
 		return h.Failed(ep) != nil
 	}, h)
 }

@@ -74,8 +74,3 @@ func (c component) mapper(cfg *config.Set) (mapper, error) {
 	}
 	return newPosix(s), nil
 }
-
-// OpenCM implements uct.Component.
-func (c component) OpenCM(*uct.Worker, *config.Set) (uct.ConnManager, error) {
-	return nil, ucs.ErrUnsupported
-}

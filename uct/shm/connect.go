@@ -1,15 +1,14 @@
 package shm
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
-	"runtime/debug"
 	"sync/atomic"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
@@ -82,7 +81,7 @@ func (i *iface) checkNamed(r *txRing) error {
 // examine finds the parts of a peer's ring and checks what can be checked.
 func (i *iface) examine(r *txRing) (err error) {
 	if r.seg.shrink {
-		defer r.fence(debug.SetPanicOnFault(true), &err)
+		defer fault.End(fault.Begin(), r, nil, &err)
 	}
 	most, err := ringLen(r.seg.size, r.elem)
 	if err != nil {
@@ -126,16 +125,12 @@ func (i *iface) examine(r *txRing) (err error) {
 	return nil
 }
 
-// fence ends a call that may have met a fault in a ring that is being looked at.
-func (r *txRing) fence(old bool, err *error) {
-	debug.SetPanicOnFault(old)
-	if p := recover(); p != nil {
-		addr := faultAddress(p)
-		if !covers(r.seg.mem, addr) {
-			panic(p)
-		}
-		*err = fmt.Errorf("%w: %w", errFault(addr), ucs.ErrUnreachable)
+// Fault implements fault.Owner, for a ring that is being looked at.
+func (r *txRing) Fault(addr uint64, _ []byte) error {
+	if !fault.Within(addr, r.seg.mem) {
+		return nil
 	}
+	return fmt.Errorf("%w: %w", errCut(addr), ucs.ErrUnreachable)
 }
 
 // warnOtherRing says, once in a domain, what an error that is only a reason for
@@ -207,7 +202,6 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 		fenced:   r.seg.shrink,
 		maxShort: i.o.elem - elemPayload,
 		user:     p.UserData,
-		addr:     bytes.Clone(p.IfaceAddr),
 	}
 	i.endpoints++
 	if err := e.attachBuffers(); err != nil {
@@ -224,8 +218,3 @@ var _ uct.ProcessEndpoint = (*endpoint)(nil)
 
 // Process implements uct.ProcessEndpoint.
 func (e *endpoint) Process() uct.Process { return e.proc.ID() }
-
-// IsConnected implements uct.Endpoint.
-func (e *endpoint) IsConnected(dev, addr []byte) bool {
-	return !e.refusing && e.i.domain.device.ReachAddr(dev) == nil && bytes.Equal(addr, e.addr)
-}

@@ -27,7 +27,7 @@
 // once.
 //
 // A peer can cut its segment short under us; touching it is then a fault. Calls
-// that touch segments which can shrink run inside a fence (fence.go) that turns
+// that touch segments which can shrink run inside a fence (internal/fault) that turns
 // faults inside these segments into an error of the endpoint. Our own memory
 // files are sealed, System V segments never shrink: they need no fence, unless
 // they have huge pages, which peers can take away.

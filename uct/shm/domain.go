@@ -67,9 +67,10 @@ func (d *domain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (u
 
 // allocation is memory that peers may reach.
 type allocation struct {
-	d     *domain
-	seg   *segment
-	freed atomic.Bool
+	d      *domain
+	seg    *segment
+	access uct.Access // what it was allocated for
+	freed  atomic.Bool
 }
 
 // Bytes implements uct.MemHandle: whole pages.
@@ -83,9 +84,8 @@ func (a *allocation) life() life {
 	return life(a.seg.mem[len(a.seg.mem)-pageSize:][:lifeBytes])
 }
 
-// Alloc implements uct.MemoryDomain. What peers may do is not limited by
-// p.Access: a key opens all of the memory for everything, as with C UCX. A page more than
-// asked for takes part in the segment (life.go).
+// Alloc implements uct.MemoryDomain. A page more than asked for takes part in the
+// segment (life.go).
 func (d *domain) Alloc(p uct.AllocParams) (uct.MemHandle, error) {
 	switch {
 	case p.Length <= 0:
@@ -117,7 +117,7 @@ func (d *domain) Alloc(p uct.AllocParams) (uct.MemHandle, error) {
 		_ = unix.Madvise(s.mem, unix.MADV_POPULATE_WRITE)
 	}
 	d.allocs.Add(1)
-	a := &allocation{d: d, seg: s}
+	a := &allocation{d: d, seg: s, access: p.Access}
 	if l := a.life(); l != nil {
 		l.begin()
 	}
@@ -173,10 +173,11 @@ func (d *domain) allocation(m uct.MemHandle) (*allocation, error) {
 	return a, nil
 }
 
-// Advise implements uct.MemoryDomain.
-func (d *domain) Advise(uct.MemHandle, int, int, uct.Advice) error { return ucs.ErrUnsupported }
+// keyAccess is what a key gives, whatever else.
+const keyAccess = uct.AccessRemotePut | uct.AccessRemoteGet
 
-// AppendKey implements uct.MemoryDomain.
+// AppendKey implements uct.MemoryDomain. As with C UCX a key opens all of the memory
+// for everything, so there is none of memory that peers must not read and write.
 func (d *domain) AppendKey(b []byte, m uct.MemHandle) ([]byte, error) {
 	a, err := d.allocation(m)
 	if err != nil {
@@ -184,6 +185,9 @@ func (d *domain) AppendKey(b []byte, m uct.MemHandle) ([]byte, error) {
 	}
 	if a.freed.Load() {
 		return b, fmt.Errorf("shm: key of an allocation that was freed: %w", ucs.ErrInvalidParam)
+	}
+	if a.access&keyAccess != keyAccess {
+		return b, fmt.Errorf("shm: key of memory that peers may not both read and write: they would map it: %w", ucs.ErrUnsupported)
 	}
 	if a.seg.tail == 0 {
 		return b, fmt.Errorf("shm: memory at a fixed address with no room behind it cannot be taken back from peers: %w", ucs.ErrUnsupported)

@@ -3,27 +3,28 @@ package shm
 import (
 	"encoding/binary"
 	"fmt"
-	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/ucx-go/ucx/internal/cpu"
+	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
 // endpoint writes to a peer's ring.
 type endpoint struct {
-	uct.Unsupported
+	uct.NoAM
+	uct.NoRMA
 	txRing
 	fenced   bool // the ring or a segment of its descriptors can be cut short
 	refusing bool // nothing is sent any more
 	closed   bool
-	waits    bool // listed in i.waiting
 	deaf     bool // the peer cannot wake us
 	full     bool // the ring had no room at the last look
 	maxShort int
-	pending  uct.PendingQueue
+	pending  kit.Queue
 	i        *iface
 
 	lastID  uint64 // of the descriptor segment used last
@@ -33,11 +34,15 @@ type endpoint struct {
 
 	failure error
 	user    any
-	addr    []byte
 	rounds  uint // spent waiting for room
 }
 
-var _ uct.Endpoint = (*endpoint)(nil)
+var _ interface {
+	uct.Endpoint
+	uct.RMA
+	uct.Atomic
+	uct.Checker
+} = (*endpoint)(nil)
 
 // headerLen is the length of the header of AMShort.
 const headerLen = 8
@@ -64,9 +69,6 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.Sen
 		copy(el[elemPayload+headerLen:], payload)
 	}
 	// As publish, whose call would cost as much as this.
-	if e.i.tracer != nil {
-		e.i.tracer(false, id, el[elemPayload:elemPayload+n])
-	}
 	flags := uint32(flagInline)
 	if h&e.n != 0 {
 		flags |= flagPhase
@@ -86,7 +88,7 @@ func (e *endpoint) amShortSlow(id uct.AMID, header uint64, payload []byte) (err 
 		return e.refuse(id, n)
 	}
 	if e.fenced {
-		defer e.fence(debug.SetPanicOnFault(true), &err)
+		defer fault.End(fault.Begin(), e, nil, &err)
 	}
 	return e.amShort(id, header, payload)
 }
@@ -107,7 +109,7 @@ func (e *endpoint) amShort(id uct.AMID, header uint64, payload []byte) error {
 // AMShortIOV implements uct.Endpoint.
 func (e *endpoint) AMShortIOV(id uct.AMID, iov []uct.IOV, _ uct.SendFlags, _ *uct.Completion) (err error) {
 	if e.fenced {
-		defer e.fence(debug.SetPanicOnFault(true), &err)
+		defer fault.End(fault.Begin(), e, nil, &err)
 	}
 	n := uct.IOVLen(iov)
 	if e.refusing || n > e.maxShort || id >= uct.MaxAMIDs || e.pending.Blocks() {
@@ -136,7 +138,7 @@ func (e *endpoint) AMBcopy(id uct.AMID, p uct.Packer, _ uct.SendFlags, _ *uct.Co
 
 //go:noinline
 func (e *endpoint) amBcopyFenced(id uct.AMID, p uct.Packer) (n int, err error) {
-	defer e.fence(debug.SetPanicOnFault(true), &err)
+	defer fault.End(fault.Begin(), e, nil, &err)
 	return e.amBcopy(id, p)
 }
 
@@ -172,9 +174,6 @@ func (e *endpoint) amBcopy(id uct.AMID, p uct.Packer) (int, error) {
 			continue
 		}
 		n := p.Pack(mem[d.offset : uint64(d.offset)+uint64(most) : uint64(d.offset)+uint64(most)])
-		if e.i.tracer != nil {
-			e.i.tracer(false, id, mem[d.offset:uint64(d.offset)+uint64(n)])
-		}
 		e.publish(el, h, 0, id, n)
 		return n, nil
 	}
@@ -209,9 +208,6 @@ func (e *endpoint) element(h uint64) []byte {
 
 // publish makes a claimed element the peer's and wakes it if it wants that.
 func (e *endpoint) publish(el []byte, h uint64, flags uint32, id uct.AMID, n int) {
-	if flags&flagInline != 0 && e.i.tracer != nil {
-		e.i.tracer(false, id, el[elemPayload:elemPayload+n])
-	}
 	if h&e.n != 0 {
 		flags |= flagPhase
 	}
@@ -277,7 +273,7 @@ func (e *endpoint) refuse(id uct.AMID, n int) error {
 	case e.refusing:
 		return e.refusal()
 	case id >= uct.MaxAMIDs:
-		return errAMID(id)
+		return kit.ErrAMID(id)
 	case n > e.maxShort:
 		return fmt.Errorf("shm: short message of %d bytes, at most %d: %w", n, e.maxShort, ucs.ErrInvalidParam)
 	}
@@ -308,7 +304,7 @@ func (e *endpoint) ready() error {
 func (e *endpoint) Flush(flags uct.FlushFlags, _ *uct.Completion) error {
 	if flags&uct.FlushCancel != 0 {
 		e.refusing = true
-		e.leaveWaiting()
+		e.i.waiting.Leave(&e.pending)
 		return nil
 	}
 	storeFence()
@@ -329,7 +325,7 @@ func (e *endpoint) Close() {
 		return
 	}
 	e.closed, e.refusing = true, true
-	e.leaveWaiting()
+	e.i.waiting.Leave(&e.pending)
 	table := &e.i.domain.attached
 	for _, a := range e.segs {
 		table.release(a)
@@ -341,11 +337,6 @@ func (e *endpoint) Close() {
 	if e.deaf {
 		e.i.hearAgain()
 	}
-}
-
-//go:noinline
-func errAMID(id uct.AMID) error {
-	return fmt.Errorf("shm: active message id %d, not below %d: %w", id, uct.MaxAMIDs, ucs.ErrInvalidParam)
 }
 
 func errClosed() error {

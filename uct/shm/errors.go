@@ -110,3 +110,8 @@ func memInfo(key string) int {
 	}
 	return 0
 }
+
+// errCut says that shared memory is not there any more.
+func errCut(addr uint64) error {
+	return fmt.Errorf("shm: the peer has cut its shared memory short: fault at %#x: %w", addr, ucs.ErrConnectionReset)
+}

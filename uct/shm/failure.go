@@ -3,42 +3,29 @@ package shm
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
-	"slices"
 	"sync/atomic"
 
-	"go.uber.org/zap"
-
+	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
 // checkRounds is the number of rounds an endpoint waits for room before it asks
 // whether the peer lives. A peer that is stopped or busy does.
 const checkRounds = 1 << 16
 
-// fence ends a call that may have met a fault in the peer's memory: the endpoint
-// fails, and so does the call.
-func (e *endpoint) fence(old bool, err *error) {
-	debug.SetPanicOnFault(old)
-	if r := recover(); r != nil {
-		*err = e.fault(r, e.seg)
-	}
-}
-
-// fault fails the endpoint for a fault in a, or in what it has attached. Any
-// other panic goes on.
-func (e *endpoint) fault(r any, a *attachment) error {
-	addr := faultAddress(r)
-	ours := covers(a.mem, addr)
+// Fault implements fault.Owner: the endpoint fails for a fault in mem, in the peer's
+// ring, or in what it has attached.
+func (e *endpoint) Fault(addr uint64, mem []byte) error {
+	ours := fault.Within(addr, mem) || fault.Within(addr, e.seg.mem)
 	for _, s := range e.segs {
-		ours = ours || covers(s.mem, addr)
+		ours = ours || fault.Within(addr, s.mem)
 	}
 	if !ours {
-		panic(r)
+		return nil
 	}
-	return e.fail(errFault(addr))
+	return e.fail(errCut(addr))
 }
 
 // fail ends the endpoint; progress tells its user. It returns err.
@@ -48,8 +35,8 @@ func (e *endpoint) fail(err error) error {
 	}
 	e.failure = err
 	e.refusing = true
-	e.leaveWaiting()
-	e.i.failed = append(e.i.failed, e)
+	e.i.waiting.Leave(&e.pending)
+	e.i.failures.Add(&e.i.reporter, e, err)
 	e.i.chores = true
 	return err
 }
@@ -76,7 +63,7 @@ func (e *endpoint) checkAlive() {
 // look is room for callers without a fence.
 func (e *endpoint) look() (err error) {
 	if e.fenced {
-		defer e.fence(debug.SetPanicOnFault(true), &err)
+		defer fault.End(fault.Begin(), e, nil, &err)
 	}
 	return e.room()
 }
@@ -86,77 +73,45 @@ func (e *endpoint) PendingAdd(p *uct.Pending) error {
 	if e.refusing || e.pending.Empty() && e.look() != ucs.ErrNoResource {
 		return ucs.ErrBusy // or the operation would not say what is wrong
 	}
-	if !e.waits {
-		e.waits = true
+	if e.pending.Empty() {
 		e.rounds = 0
-		e.i.waiting = append(e.i.waiting, e)
-		e.i.chores = true
 	}
-	e.pending.Add(p)
+	e.i.chores = true
+	e.i.waiting.Add(&e.pending, e, p)
 	return nil
 }
 
 // PendingPurge implements uct.Endpoint.
 func (e *endpoint) PendingPurge(fn func(*uct.Pending)) {
-	e.pending.Purge(fn)
-	e.leaveWaiting()
+	e.i.waiting.Purge(&e.pending, fn)
 }
 
-func (e *endpoint) leaveWaiting() {
-	if e.waits {
-		e.waits = false
-		k := slices.Index(e.i.waiting, e)
-		e.i.waiting = slices.Delete(e.i.waiting, k, k+1)
-	}
-}
-
-// doChores reports failures and lets pending requests try again.
+// doChores lets pending requests try again and reports failures.
 //
 //go:noinline
 func (i *iface) doChores() int {
-	n := 0
 	i.inRound = true // what is called may not close the interface
-	for k := 0; k < len(i.waiting); {
-		e := i.waiting[k]
-		n += e.dispatch()
-		if k == len(i.waiting) || i.waiting[k] != e {
-			continue // it left, or others did
-		}
-		if e.pending.Empty() {
-			e.leaveWaiting()
-		} else {
-			k++
-		}
-	}
-	for len(i.failed) > 0 {
-		e := i.failed[0]
-		i.failed = slices.Delete(i.failed, 0, 1)
-		if e.closed {
-			continue
-		}
-		n++
-		if i.params.OnError != nil {
-			i.params.OnError(e, e.user, e.failure)
-		} else {
-			log.Write(i.o.failure, "shared-memory endpoint failed", zap.Error(e.failure))
-		}
-	}
+	n := i.waiting.Dispatch() + i.failures.Report()
 	i.inRound = false
-	i.chores = len(i.waiting) > 0 || len(i.failed) > 0
+	i.chores = !i.waiting.Empty() || !i.failures.Empty()
 	return n
 }
 
-// dispatch lets the requests of an endpoint try again if there is room.
-func (e *endpoint) dispatch() int {
-	if e.rounds++; e.rounds%checkRounds == 0 {
-		e.checkAlive()
-	}
+// Room implements kit.Sender: the ring is the peer's. It asks now and then whether
+// that lives.
+func (e *endpoint) Room() kit.Room {
 	if e.refusing || !e.hasRoom() {
-		return 0
+		if e.rounds++; e.rounds%checkRounds == 0 {
+			e.checkAlive()
+		}
+		return kit.Full
 	}
 	e.rounds = 0
-	return e.pending.Dispatch()
+	return kit.Open
 }
+
+// Over implements kit.Failing: no operation is in flight.
+func (e *endpoint) Over(error) (userData any, tell bool) { return e.user, !e.closed }
 
 // hasRoom is look without a call while nothing has changed.
 func (e *endpoint) hasRoom() bool {

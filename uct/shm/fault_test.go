@@ -39,11 +39,11 @@ func TestTwoProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		data := ucttest.Pattern(1<<20, 1)
-		if err := ep.PutShort(data, p.mem, key); err != nil {
+		if err := ep.(uct.RMA).PutShort(data, p.mem, key); err != nil {
 			t.Fatal(err)
 		}
 		got := make([]byte, 1<<20)
-		if err := ep.GetBcopy(into(got), len(got), p.mem, key, nil); err != nil {
+		if err := ep.(uct.RMA).GetBcopy(into(got), len(got), p.mem, key, nil); err != nil {
 			t.Fatal(err)
 		}
 		ucttest.SameBytes(t, "memory of the peer", got, data)
@@ -62,7 +62,7 @@ func TestPeerKilled(t *testing.T) {
 			h, p, ep := connected(t, f)
 			n := count(t, h, 2)
 			p.do("send 100")
-			if err := ep.Check(nil); err != nil {
+			if err := ep.(uct.Checker).Check(nil); err != nil {
 				t.Fatal(err)
 			}
 			if waiting {
@@ -82,7 +82,7 @@ func TestPeerKilled(t *testing.T) {
 				for range checkRounds {
 					h.Worker.Progress()
 				}
-			} else if err := ep.Check(nil); err != nil {
+			} else if err := ep.(uct.Checker).Check(nil); err != nil {
 				t.Errorf("check: %v", err)
 			}
 			ucttest.Until(t, "the failure", func() bool { return h.Failed(ep) != nil }, h)
@@ -122,7 +122,7 @@ func TestClaimedByTheDead(t *testing.T) {
 		if *n != 10 {
 			t.Fatalf("%d messages, want the 10 before the hole", *n)
 		}
-		if err := h.Iface.Arm(uct.EventRecv); err != ucs.ErrBusy {
+		if err := h.Iface.(uct.Armer).Arm(); err != ucs.ErrBusy {
 			t.Errorf("arming while an element is claimed: %v", err)
 		}
 		logs.Expect("must have died")
@@ -187,29 +187,29 @@ func TestTruncated(t *testing.T) {
 			return err
 		},
 		"put": func(ep uct.Endpoint, key *uct.Rkey, addr uint64) error {
-			return ep.PutShort(make([]byte, 1<<20), addr, key)
+			return ep.(uct.RMA).PutShort(make([]byte, 1<<20), addr, key)
 		},
 		"put bcopy": func(ep uct.Endpoint, key *uct.Rkey, addr uint64) error {
-			_, err := ep.PutBcopy(&ucttest.Packer{Data: make([]byte, 100)}, 100, addr, key)
+			_, err := ep.(uct.RMA).PutBcopy(&ucttest.Packer{Data: make([]byte, 100)}, 100, addr, key)
 			return err
 		},
 		"get": func(ep uct.Endpoint, key *uct.Rkey, addr uint64) error {
-			return ep.GetBcopy(into(make([]byte, 100)), 100, addr, key, nil)
+			return ep.(uct.RMA).GetBcopy(into(make([]byte, 100)), 100, addr, key, nil)
 		},
 		"fetch 32": func(ep uct.Endpoint, key *uct.Rkey, addr uint64) error {
-			return ep.Atomic32Fetch(uct.AtomicAdd, 1, new(uint32), addr, key, nil)
+			return ep.(uct.Atomic).Atomic32Fetch(uct.AtomicAdd, 1, new(uint32), addr, key, nil)
 		},
 		"fetch 64": func(ep uct.Endpoint, key *uct.Rkey, addr uint64) error {
-			return ep.Atomic64Fetch(uct.AtomicSwap, 1, new(uint64), addr, key, nil)
+			return ep.(uct.Atomic).Atomic64Fetch(uct.AtomicSwap, 1, new(uint64), addr, key, nil)
 		},
 		"cswap 32": func(ep uct.Endpoint, key *uct.Rkey, addr uint64) error {
-			return ep.AtomicCSwap32(1, 2, addr, key, new(uint32), nil)
+			return ep.(uct.Atomic).AtomicCSwap32(1, 2, addr, key, new(uint32), nil)
 		},
 		"cswap 64": func(ep uct.Endpoint, key *uct.Rkey, addr uint64) error {
-			return ep.AtomicCSwap64(1, 2, addr, key, new(uint64), nil)
+			return ep.(uct.Atomic).AtomicCSwap64(1, 2, addr, key, new(uint64), nil)
 		},
 		"check": func(ep uct.Endpoint, _ *uct.Rkey, _ uint64) error {
-			ep.Check(nil)
+			ep.(uct.Checker).Check(nil)
 			return ep.AMShort(2, 0, nil, 0, nil)
 		},
 	}

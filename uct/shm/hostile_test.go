@@ -134,14 +134,14 @@ func TestHostileNoise(t *testing.T) {
 				for range 10 {
 					ep.AMShort(1, 2, nil, 0, nil)
 					ep.AMBcopy(1, &ucttest.Packer{Data: make([]byte, 8256)}, 0, nil)
-					ep.Check(nil)
+					ep.(uct.Checker).Check(nil)
 				}
 			}
 			ucttest.Progress(a, b)
 			for range 3 * watchEvery {
 				b.Worker.Progress()
 			}
-			b.Iface.Arm(uct.EventRecv)
+			b.Iface.(uct.Armer).Arm()
 			if ep != nil {
 				ep.PendingPurge(func(*uct.Pending) {})
 				ep.Close()
@@ -150,7 +150,7 @@ func TestHostileNoise(t *testing.T) {
 		if !i.dead || i.renewals != maxRenewals {
 			t.Errorf("after %d renewals the ring lives: %v", i.renewals, !i.dead)
 		}
-		if err := b.Iface.Arm(uct.EventRecv); err != nil {
+		if err := b.Iface.(uct.Armer).Arm(); err != nil {
 			t.Errorf("arming without a ring: %v", err)
 		}
 		_, err := a.Iface.NewEndpoint(uct.EndpointParams{DeviceAddr: b.Iface.DeviceAddress(), IfaceAddr: b.Iface.Address()})
@@ -238,7 +238,7 @@ func TestHostileHeader(t *testing.T) {
 				if w := ep.(*endpoint).wakeup; w != nil && !strings.HasPrefix(c.name, "tail") {
 					t.Errorf("would wake %q", w.Name)
 				}
-				b.Iface.Arm(uct.EventRecv)
+				b.Iface.(uct.Armer).Arm()
 				for range 300 { // full or not, it says so
 					if err := ep.AMShort(1, 2, nil, 0, nil); err != nil && err != ucs.ErrNoResource {
 						t.Fatal(err)
@@ -281,7 +281,7 @@ func TestForeignKeys(t *testing.T) {
 		ep := a.Connect(t, b)
 		key := a.Key(t, mem)
 		for _, bad := range []*uct.Rkey{nil, {}, {Handle: 5}, {Value: key.Value}} {
-			ucttest.WantStatus(t, "put with a foreign key", ep.PutShort(make([]byte, 8), mem.Addr, bad), ucs.ErrInvalidParam)
+			ucttest.WantStatus(t, "put with a foreign key", ep.(uct.RMA).PutShort(make([]byte, 8), mem.Addr, bad), ucs.ErrInvalidParam)
 		}
 		if _, err := a.Domain.RkeyPtr(&uct.Rkey{}, mem.Addr, 8); !errors.Is(err, ucs.ErrInvalidParam) {
 			t.Errorf("pointer of a foreign key: %v", err)

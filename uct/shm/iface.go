@@ -3,26 +3,21 @@ package shm
 import (
 	"fmt"
 	"os"
-	"runtime/debug"
 	"time"
 
-	"go.uber.org/zap"
-
-	"github.com/ucx-go/ucx/internal/word"
+	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/kit"
 	"github.com/ucx-go/ucx/uct/internal/rma"
 )
 
 // iface is a ring, its descriptors, a socket for wakeups, and the endpoints that
 // lead to other rings.
 type iface struct {
-	uct.UnsupportedIface
-
 	rx       ring
-	chores   bool // waiting or failed is not empty
+	chores   bool // waiting or failures is not empty
 	fenced   bool // the own segments can be cut short
 	dead     bool // there is no ring any more
 	inRound  bool // messages are being delivered
@@ -30,19 +25,18 @@ type iface struct {
 	inline   []byte
 	private  []byte // copies of buffered messages, when fenced
 	few      [fewBytes]byte
-	handlers [uct.MaxAMIDs]uct.AMHandler // never nil
+	handlers kit.Handlers
 	pool     rxPool
 
 	likely *byte  // of the element that is written next, probably
 	sentIn uint64 // round in which something was sent
 
-	waiting []*endpoint // with pending requests, each once
-	failed  []*endpoint // to be reported
-	tracer  uct.AMTracer
-	stall   stall
-	naps    naps
-	refused bool // a handler's error was logged
-	unheard bool // a message without handler was logged
+	waiting  kit.Arbiter
+	failures kit.Failures
+	reporter kit.Reporter
+	stall    stall
+	naps     naps
+	refused  bool // a handler's error was logged
 
 	o          options
 	params     uct.IfaceParams
@@ -59,13 +53,6 @@ type iface struct {
 
 var _ uct.Iface = (*iface)(nil)
 
-// progressor is an iface as the worker sees it. It is a type of its own because
-// uct.Armer and uct.Iface both have a method Arm.
-type progressor iface
-
-// Arm implements uct.Armer.
-func (p *progressor) Arm() error { return (*iface)(p).arm() }
-
 func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, o options) (_ *iface, err error) {
 	i := &iface{
 		inline:     make([]byte, o.elem-elemPayload),
@@ -76,10 +63,9 @@ func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, o options) (_ *iface
 		stuckAfter: stuckAfter,
 		dev:        d.device.Append(nil),
 	}
-	i.pool = rxPool{m: d.m, owner: i, o: &i.o, headroom: p.RxHeadroom}
-	for id := range i.handlers {
-		i.handlers[id] = i.unknown(uct.AMID(id))
-	}
+	i.pool = rxPool{m: d.m, owner: i, o: &i.o}
+	i.handlers.Init()
+	i.reporter = kit.Reporter{OnError: p.OnError, Level: o.failure}
 	if err := i.sock.open(); err != nil {
 		return nil, err
 	}
@@ -97,7 +83,7 @@ func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, o options) (_ *iface
 	}
 	i.attr = i.describe()
 	d.ifaces.Add(1)
-	w.AddProgress((*progressor)(i))
+	w.AddProgress(i)
 	return i, nil
 }
 
@@ -151,15 +137,7 @@ func (i *iface) useRing(seg *segment, slots []int32) {
 // fillRing makes seg an empty ring.
 func (i *iface) fillRing(seg *segment, slots []int32) (err error) {
 	if seg.shrink {
-		defer func(old bool) {
-			debug.SetPanicOnFault(old)
-			if p := recover(); p != nil {
-				if !covers(seg.mem, faultAddress(p)) {
-					panic(p)
-				}
-				err = fmt.Errorf("shm: somebody has cut the new ring short: %w", ucs.ErrShmemSegment)
-			}
-		}(debug.SetPanicOnFault(true))
+		defer fault.End(fault.Begin(), seg, nil, &err)
 	}
 	r := viewRing(seg, &i.o, slots)
 	r.fill(os.Getpid(), i.sock.name, &i.pool)
@@ -207,68 +185,10 @@ func (i *iface) DeviceAddress() []byte { return i.dev }
 func (i *iface) Address() []byte { return i.addr }
 
 // SetAMHandler implements uct.Iface.
-func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error {
-	if id >= uct.MaxAMIDs {
-		return errAMID(id)
-	}
-	if h == nil {
-		h = i.unknown(id)
-	}
-	i.handlers[id] = h
-	return nil
-}
-
-// unknown is the handler of an id that has none.
-func (i *iface) unknown(id uct.AMID) uct.AMHandler {
-	return func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
-		if i.params.OnUnknownAM != nil {
-			i.params.OnUnknownAM(id, data)
-			return nil
-		}
-		write := log.Debug // peers can send any number of them
-		if !i.unheard {
-			write = log.Warn
-		}
-		i.unheard = true
-		write("dropped an active message without handler", zap.Uint8("id", uint8(id)), zap.Int("bytes", len(data)))
-		return nil
-	}
-}
-
-// SetAMTracer implements uct.Iface.
-func (i *iface) SetAMTracer(t uct.AMTracer) error {
-	i.tracer = t
-	return nil
-}
+func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error { return i.handlers.Set(id, h) }
 
 // ReleaseDesc implements uct.DescOwner.
 func (i *iface) ReleaseDesc(d *uct.AMDesc) { i.pool.release(d) }
-
-// Flush implements uct.Iface: what was accepted is in the peers' memory.
-func (i *iface) Flush(uct.FlushFlags) error {
-	storeFence()
-	return nil
-}
-
-// Fence implements uct.Iface, see endpoint.Fence.
-func (i *iface) Fence() error {
-	word.Fence()
-	return nil
-}
-
-// Arm implements uct.Iface.
-func (i *iface) Arm(uct.EventFlags) error { return i.arm() }
-
-// EstimatePerf implements uct.Iface.
-func (i *iface) EstimatePerf(p uct.PerfParams) uct.Perf {
-	if p.Operation == uct.OpAMBcopy {
-		return i.o.perfBcopy
-	}
-	return i.o.perf
-}
-
-// MemoryTypes implements uct.Iface.
-func (i *iface) MemoryTypes() []ucs.MemoryType { return []ucs.MemoryType{ucs.MemoryHost} }
 
 // Close implements uct.Iface. While endpoints are open, and inside a handler, it
 // returns ucs.ErrBusy and closes nothing. Messages that have not been received
@@ -281,7 +201,7 @@ func (i *iface) Close() error {
 		return fmt.Errorf("shm: closing an iface with %d open endpoints, in a handler: %v: %w", i.endpoints, i.inRound, ucs.ErrBusy)
 	}
 	i.closed = true
-	i.worker.RemoveProgress((*progressor)(i))
+	i.worker.RemoveProgress(i)
 	first := i.worker.Events().Remove(i.sock.fd)
 	keep := func(err error) {
 		if first == nil {

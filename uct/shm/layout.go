@@ -67,10 +67,9 @@ const (
 	minElemSize = 64
 	maxElemSize = 1 << 14
 	maxBcopy    = 1<<16 - 1 // an element's length has 16 bits
-	maxHeadroom = 1 << 16
-	maxChunk    = 1 << 30 // a descriptor's offset has 32 bits
+	maxChunk    = 1 << 30   // a descriptor's offset has 32 bits
 	minSegSize  = 8
-	maxSegSize  = maxChunk - maxHeadroom
+	maxSegSize  = maxChunk
 )
 
 // ringSize is the size of a segment for n elements of elem bytes

@@ -46,7 +46,7 @@ func TestGoldenRing(t *testing.T) {
 	count := func(*uct.Source, []byte, *uct.AMDesc) error { n++; return nil }
 	b.Handle(t, 5, count)
 	b.Handle(t, 6, count)
-	ucttest.Until(t, "being armed", func() bool { return b.Iface.Arm(uct.EventRecv) == nil }, a, b)
+	ucttest.Until(t, "being armed", func() bool { return b.Iface.(uct.Armer).Arm() == nil }, a, b)
 	equal := func(what string, got []byte, want string) {
 		t.Helper()
 		if !bytes.Equal(got, ucttest.Unhex(t, want)) {

@@ -2,9 +2,9 @@ package shm
 
 import (
 	"fmt"
-	"runtime/debug"
 	"sync/atomic"
 
+	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -61,16 +61,16 @@ func lifeOf(a *attachment) life {
 
 // lookAt reads a page of a segment that the owner may cut short.
 func (a *attachment) lookAt(l life) (ours, revoked bool, err error) {
-	defer func(old bool) {
-		debug.SetPanicOnFault(old)
-		if r := recover(); r != nil {
-			if !covers(a.mem, faultAddress(r)) {
-				panic(r)
-			}
-			err = ucs.ErrConnectionReset
-		}
-	}(debug.SetPanicOnFault(true))
+	defer fault.End(fault.Begin(), a, nil, &err)
 	return string(l[:lifeWord]) == lifeMagic, l.revoked(), nil
+}
+
+// Fault implements fault.Owner, for a look at the page.
+func (a *attachment) Fault(addr uint64, _ []byte) error {
+	if !fault.Within(addr, a.mem) {
+		return nil
+	}
+	return ucs.ErrConnectionReset
 }
 
 // revoked reports whether the memory may not be accessed any more.

@@ -7,15 +7,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/ucs/log/logtest"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -101,8 +97,8 @@ func TestFlood(t *testing.T) {
 	if err := unix.Sendto(sender.fd, wakeByte, unix.MSG_DONTWAIT, to); err != nil {
 		t.Fatal(err)
 	}
-	ucttest.WantStatus(t, "arming with a datagram in the queue", i.arm(), ucs.ErrBusy)
-	if err := i.arm(); err != nil {
+	ucttest.WantStatus(t, "arming with a datagram in the queue", i.Arm(), ucs.ErrBusy)
+	if err := i.Arm(); err != nil {
 		t.Errorf("arming without: %v", err)
 	}
 }
@@ -214,7 +210,7 @@ func TestDeliveredByProgress(t *testing.T) {
 		i.stuckAfter = 0
 		ucttest.Until(t, "the ring to be replaced", func() bool {
 			before := *n
-			if err := b.Iface.Arm(uct.EventRecv); err != nil && err != ucs.ErrBusy {
+			if err := b.Iface.(uct.Armer).Arm(); err != nil && err != ucs.ErrBusy {
 				t.Fatal(err)
 			}
 			if *n != before {
@@ -288,28 +284,5 @@ func TestForeignDirectory(t *testing.T) {
 				t.Errorf("error says no remedy: %v", err)
 			}
 		}
-	}
-}
-
-// TestUnknownMessagesLogged: messages that nobody handles do not fill the log.
-func TestUnknownMessagesLogged(t *testing.T) {
-	core, logs := observer.New(zapcore.WarnLevel)
-	defer log.SetLogger(log.SetLogger(zap.New(core)))
-	f := &ucttest.Fixture{Component: component{posixName}}
-	a, b := f.Pair(t)
-	b.Iface.(*iface).params.OnUnknownAM = nil
-	ep := a.Connect(t, b)
-	n := count(t, b, 2)
-	for range 100 {
-		if err := ep.AMShort(17, 0, nil, 0, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := ep.AMShort(2, 0, nil, 0, nil); err != nil {
-		t.Fatal(err)
-	}
-	ucttest.Until(t, "all messages", func() bool { return *n == 1 }, b)
-	if logs.Len() != 1 {
-		t.Errorf("%d warnings", logs.Len())
 	}
 }

@@ -69,7 +69,7 @@ func TestKeyOfAnother(t *testing.T) {
 		if err != nil {
 			t.Fatalf("key of the peer: %v", err)
 		}
-		if err := ep.PutShort([]byte("8 bytes."), peer.mem, key); err != nil {
+		if err := ep.(uct.RMA).PutShort([]byte("8 bytes."), peer.mem, key); err != nil {
 			t.Error(err)
 		}
 		if err := h.Domain.ReleaseRkey(key); err != nil {

@@ -138,7 +138,7 @@ func runPeer(args []string) error {
 	if err != nil {
 		return err
 	}
-	mem, err := md.Alloc(uct.AllocParams{Length: 1 << 20})
+	mem, err := md.Alloc(uct.AllocParams{Length: 1 << 20, Access: uct.AccessAll})
 	if err != nil {
 		return err
 	}

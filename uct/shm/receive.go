@@ -3,23 +3,19 @@ package shm
 import (
 	"fmt"
 	"runtime"
-	"runtime/debug"
 
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/internal/cpu"
+	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Progress implements uct.Iface.
-func (i *iface) Progress() int { return (*progressor)(i).Progress() }
-
 // Progress implements uct.Progressor. A round without a message is one load of
 // the next element and a comparison.
-func (p *progressor) Progress() int {
-	i := (*iface)(p)
+func (i *iface) Progress() int {
 	if i.chores || i.fenced || i.dead {
 		return i.progressOdd()
 	}
@@ -65,16 +61,8 @@ func (i *iface) receiveFenced() (n int) {
 	if i.dead {
 		return 0
 	}
-	defer i.fence(debug.SetPanicOnFault(true))
+	defer fault.End(fault.Begin(), i, nil, nil)
 	return i.poll()
-}
-
-// fence ends a call that may have met a fault in the own segments.
-func (i *iface) fence(old bool) {
-	debug.SetPanicOnFault(old)
-	if r := recover(); r != nil {
-		i.cutShort(r)
-	}
 }
 
 // receive delivers the messages that are there, of which there is one: w is the
@@ -94,13 +82,13 @@ func (i *iface) receive(w uint32) int {
 			// other parts.
 			w = r.word()
 		}
-		if id, size := w>>8&0xff, w>>16; w&flagInline != 0 && size <= fewBytes && id < uct.MaxAMIDs && i.tracer == nil {
+		if id, size := uct.AMID(w>>8), w>>16; w&flagInline != 0 && size <= fewBytes && id < uct.MaxAMIDs {
 			if ahead := r.pos + (1+foresight)*r.elem; n > 1 && ahead < len(r.elems) {
 				cpu.PrefetchRead(&r.elems[ahead])
 			}
 			// Two loads and stores cost less than a call.
 			i.few = [fewBytes]byte(r.first[elemPayload : elemPayload+fewBytes])
-			if err := i.handlers[id](nil, i.few[:size:size], nil); err != nil {
+			if err := i.handlers.Deliver(nil, id, i.few[:size:size], nil); err != nil {
 				i.handlerFailed(uct.AMID(id), err)
 			}
 		} else if !i.deliver(w) {
@@ -142,10 +130,7 @@ func (i *iface) deliver(w uint32) bool {
 	}
 	data := i.inline[:n:n]
 	copy(data, r.elems[r.pos+elemPayload:r.pos+r.elem])
-	if i.tracer != nil {
-		i.tracer(true, uct.AMID(id), data)
-	}
-	if err := i.handlers[id](nil, data, nil); err != nil {
+	if err := i.handlers.Deliver(nil, uct.AMID(id), data, nil); err != nil {
 		i.handlerFailed(uct.AMID(id), err)
 	}
 	return true
@@ -167,15 +152,12 @@ func (i *iface) deliverBuffered(id uct.AMID, n int, mayKeep bool) bool {
 		data = i.private[:copy(i.private, data)]
 		mayKeep = false
 	}
-	if i.tracer != nil {
-		i.tracer(true, id, data)
-	}
 	var desc *uct.AMDesc
 	if mayKeep && i.pool.available() {
 		desc = &d.AMDesc
 		d.state = descOffered
 	}
-	err := i.handlers[id](nil, data, desc)
+	err := i.handlers.Deliver(nil, id, data, desc)
 	if err == ucs.InProgress && desc != nil {
 		if d.state == descOffered {
 			d.state = descKept

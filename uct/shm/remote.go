@@ -2,8 +2,8 @@ package shm
 
 import (
 	"fmt"
-	"runtime/debug"
 
+	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -41,14 +41,6 @@ func (e *endpoint) word(key *uct.Rkey, raddr uint64, size int) (*attachment, []b
 	return e.remote(key, raddr, size)
 }
 
-// fenceRemote is fence for memory that a key opens.
-func (e *endpoint) fenceRemote(old bool, a *attachment, err *error) {
-	debug.SetPanicOnFault(old)
-	if r := recover(); r != nil {
-		*err = e.fault(r, a)
-	}
-}
-
 // PutShort implements uct.Endpoint.
 func (e *endpoint) PutShort(buf []byte, raddr uint64, key *uct.Rkey) error {
 	if uint64(len(buf)) > maxPutShort {
@@ -68,7 +60,7 @@ func (e *endpoint) PutShort(buf []byte, raddr uint64, key *uct.Rkey) error {
 
 //go:noinline
 func (e *endpoint) copyFenced(a *attachment, dst, src []byte) (err error) {
-	defer e.fenceRemote(debug.SetPanicOnFault(true), a, &err)
+	defer fault.End(fault.Begin(), e, a.mem, &err)
 	copyMemory(dst, src)
 	return nil
 }
@@ -80,7 +72,7 @@ func (e *endpoint) PutBcopy(p uct.Packer, length int, raddr uint64, key *uct.Rke
 		return 0, err
 	}
 	if a.shrink {
-		defer e.fenceRemote(debug.SetPanicOnFault(true), a, &err)
+		defer fault.End(fault.Begin(), e, a.mem, &err)
 	}
 	n = p.Pack(dst)
 	raceSent()
@@ -94,7 +86,7 @@ func (e *endpoint) GetBcopy(u uct.Unpacker, length int, raddr uint64, key *uct.R
 		return err
 	}
 	if a.shrink {
-		defer e.fenceRemote(debug.SetPanicOnFault(true), a, &err)
+		defer fault.End(fault.Begin(), e, a.mem, &err)
 	}
 	raceReceived()
 	u.Unpack(src)
@@ -149,7 +141,7 @@ func (e *endpoint) fetch32(op uct.AtomicOp, value uint32, raddr uint64, key *uct
 }
 
 func (e *endpoint) fetch32Fenced(a *attachment, b []byte, op uct.AtomicOp, value uint32) (old uint32, err error) {
-	defer e.fenceRemote(debug.SetPanicOnFault(true), a, &err)
+	defer fault.End(fault.Begin(), e, a.mem, &err)
 	return op.Do32(b, value)
 }
 
@@ -165,7 +157,7 @@ func (e *endpoint) fetch64(op uct.AtomicOp, value uint64, raddr uint64, key *uct
 }
 
 func (e *endpoint) fetch64Fenced(a *attachment, b []byte, op uct.AtomicOp, value uint64) (old uint64, err error) {
-	defer e.fenceRemote(debug.SetPanicOnFault(true), a, &err)
+	defer fault.End(fault.Begin(), e, a.mem, &err)
 	return op.Do64(b, value)
 }
 
@@ -176,7 +168,7 @@ func (e *endpoint) AtomicCSwap32(compare, swap uint32, raddr uint64, key *uct.Rk
 		return err
 	}
 	if a.shrink {
-		defer e.fenceRemote(debug.SetPanicOnFault(true), a, &err)
+		defer fault.End(fault.Begin(), e, a.mem, &err)
 	}
 	*result = word.CompareSwap32(b, compare, swap)
 	return nil
@@ -189,7 +181,7 @@ func (e *endpoint) AtomicCSwap64(compare, swap uint64, raddr uint64, key *uct.Rk
 		return err
 	}
 	if a.shrink {
-		defer e.fenceRemote(debug.SetPanicOnFault(true), a, &err)
+		defer fault.End(fault.Begin(), e, a.mem, &err)
 	}
 	*result = word.CompareSwap64(b, compare, swap)
 	return nil

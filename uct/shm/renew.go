@@ -2,12 +2,12 @@ package shm
 
 import (
 	"fmt"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -55,7 +55,7 @@ func (i *iface) watch() {
 // armRing asks for a wakeup. It fails when something was claimed.
 func (i *iface) armRing() (ok bool) {
 	if i.fenced {
-		defer i.fence(debug.SetPanicOnFault(true))
+		defer fault.End(fault.Begin(), i, nil, nil)
 	}
 	if i.rx.arm() {
 		return true
@@ -79,21 +79,21 @@ func (i *iface) corrupt(what string) {
 	i.retire("a peer has left nonsense in the ring: "+what, false)
 }
 
-// cutShort gives up a ring or descriptors whose memory is gone. Any other panic
-// than that of a fault there goes on.
-func (i *iface) cutShort(r any) {
-	addr := faultAddress(r)
-	ours := covers(i.rx.seg.mem, addr)
+// Fault implements fault.Owner: it gives up a ring or descriptors whose memory is
+// gone.
+func (i *iface) Fault(addr uint64, _ []byte) error {
+	ours := fault.Within(addr, i.rx.seg.mem)
 	for _, c := range i.pool.chunks {
-		ours = ours || covers(c.mem, addr)
+		ours = ours || fault.Within(addr, c.mem)
 	}
 	if !ours {
-		panic(r)
+		return nil
 	}
 	i.inRound = false
 	// Any of the descriptors may be gone.
 	i.pool.spare = nil
 	i.renew("somebody has cut the shared memory short")
+	return errCut(addr)
 }
 
 // retire closes the ring for good and opens a new one. Endpoints of this library
@@ -174,17 +174,9 @@ func (i *iface) replaceRing() error {
 func (i *iface) closeRing() error {
 	func() {
 		if i.fenced {
-			defer i.fenceClosing(debug.SetPanicOnFault(true))
+			defer fault.End(fault.Begin(), i.rx.seg, nil, nil)
 		}
 		i.rx.close()
 	}()
 	return i.domain.m.destroy(i.rx.seg)
-}
-
-// fenceClosing is fence for a ring that is not needed any more.
-func (i *iface) fenceClosing(old bool) {
-	debug.SetPanicOnFault(old)
-	if r := recover(); r != nil && !covers(i.rx.seg.mem, faultAddress(r)) {
-		panic(r)
-	}
 }

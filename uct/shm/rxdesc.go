@@ -27,23 +27,22 @@ const (
 // rxPool holds the descriptors of an interface. Chunks stay until it is closed:
 // peers know them by their ids.
 type rxPool struct {
-	m        mapper
-	owner    uct.DescOwner
-	o        *options
-	headroom int
-	chunks   []*segment
-	all      []*rxDesc
-	spare    []int32
-	kept     int
-	stuck    bool // growing has failed, or is not allowed; not tried again until something is released
-	closing  bool // the interface is closed; the last descriptor kept ends it
+	m       mapper
+	owner   uct.DescOwner
+	o       *options
+	chunks  []*segment
+	all     []*rxDesc
+	spare   []int32
+	kept    int
+	stuck   bool // growing has failed, or is not allowed; not tried again until something is released
+	closing bool // the interface is closed; the last descriptor kept ends it
 }
 
 // stride is the distance between descriptors in a chunk.
-func (p *rxPool) stride() int { return p.o.stride(p.headroom) }
+func (p *rxPool) stride() int { return p.o.stride() }
 
-func (o *options) stride(headroom int) int {
-	return (headroom + o.seg + cacheLine - 1) &^ (cacheLine - 1)
+func (o *options) stride() int {
+	return (o.seg + cacheLine - 1) &^ (cacheLine - 1)
 }
 
 // grow adds a chunk of descriptors, want of them if that fits a chunk.
@@ -64,7 +63,7 @@ func (p *rxPool) grow(want int) error {
 	list := make([]rxDesc, n)
 	for k := range list {
 		d := &list[k]
-		off := k*p.stride() + p.headroom
+		off := k * p.stride()
 		d.Owner, d.Index, d.Size = p.owner, len(p.all), p.stride()
 		d.at = descriptor{seg: s.id, size: uint32(s.size), offset: uint32(off)}
 		d.data = s.mem[off : off+p.o.seg : off+p.o.seg]

@@ -1,6 +1,12 @@
 package shm
 
-import "os"
+import (
+	"fmt"
+	"os"
+
+	"github.com/ucx-go/ucx/internal/fault"
+	"github.com/ucx-go/ucx/ucs"
+)
 
 // segment is shared memory that this process owns.
 type segment struct {
@@ -11,6 +17,14 @@ type segment struct {
 	shrink bool   // others can cut it short
 	fd     int    // posix: of the file, kept open for the segment's life
 	path   string // posix: of a file with a name
+}
+
+// Fault implements fault.Owner, for a segment that is being made or given up.
+func (s *segment) Fault(addr uint64, _ []byte) error {
+	if !fault.Within(addr, s.mem) {
+		return nil
+	}
+	return fmt.Errorf("shm: somebody has cut the new ring short: %w", ucs.ErrShmemSegment)
 }
 
 // segmentOptions say what to create.

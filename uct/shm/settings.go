@@ -101,6 +101,9 @@ func (o *overhead) ParseConfig(s string) error {
 	return nil
 }
 
+// extra is what a copied message takes beyond a short one, in seconds.
+func (o overhead) extra() float64 { return seconds(o.bcopy) - seconds(o.short) }
+
 // String implements config.Value.
 func (o overhead) String() string {
 	return "am_short:" + o.short.String() + ",am_bcopy:" + o.bcopy.String()
@@ -127,7 +130,6 @@ type options struct {
 	handling  bool
 	failure   log.Level
 	perf      uct.Perf
-	perfBcopy uct.Perf
 }
 
 // ring113 is the default number of elements up to release 1.15 of C UCX.
@@ -159,9 +161,6 @@ func loadOptions(cfg *config.Set, transport string, p uct.IfaceParams) (options,
 		handling:  mm.ErrorHandling,
 		failure:   s.SM.Failure,
 	}
-	if p.RxHeadroom < 0 || p.RxHeadroom > maxHeadroom {
-		return o, fmt.Errorf("shm: headroom of %d bytes, not 0 to %d: %w", p.RxHeadroom, maxHeadroom, ucs.ErrInvalidParam)
-	}
 	switch {
 	case o.ring < minRing || o.ring > maxRing || o.ring&(o.ring-1) != 0:
 		return bad("FIFO_SIZE", mm.FifoSize, fmt.Sprintf("a power of two from %d to %d", minRing, maxRing))
@@ -169,7 +168,7 @@ func loadOptions(cfg *config.Set, transport string, p uct.IfaceParams) (options,
 		return bad("FIFO_ELEM_SIZE", mm.FifoElemSize, fmt.Sprintf("a multiple of 8 from %d to %d", minElemSize, maxElemSize))
 	case o.seg < minSegSize || o.seg > maxSegSize:
 		return bad("SEG_SIZE", mm.SegSize, fmt.Sprintf("%d to %d", minSegSize, maxSegSize))
-	case o.ring*o.stride(p.RxHeadroom) > maxMapped:
+	case o.ring*o.stride() > maxMapped:
 		return bad("SEG_SIZE", mm.SegSize, fmt.Sprintf("small enough for UCX_%sFIFO_SIZE=%d of them: peers attach no more than %d bytes",
 			prefix, o.ring, maxMapped))
 	case !(mm.ReleaseFactor >= 0 && mm.ReleaseFactor < 1):
@@ -196,11 +195,10 @@ func loadOptions(cfg *config.Set, transport string, p uct.IfaceParams) (options,
 		Overhead:           10e-9,
 		SendOverhead:       seconds(mm.SendOverhead.short),
 		RecvOverhead:       seconds(mm.RecvOverhead.short),
+		CopyOverhead:       mm.SendOverhead.extra() + mm.RecvOverhead.extra(),
 		BandwidthDedicated: bw,
 		Latency:            uct.Linear{C: float64(80*time.Nanosecond) / float64(time.Second)},
 	}
-	o.perfBcopy = o.perf
-	o.perfBcopy.SendOverhead, o.perfBcopy.RecvOverhead = seconds(mm.SendOverhead.bcopy), seconds(mm.RecvOverhead.bcopy)
 	return o, nil
 }
 

@@ -88,7 +88,7 @@ func TestHugePagesTaken(t *testing.T) {
 		t.Fatal("the peer's huge pages count as ones that stay")
 	}
 	ep := a.Connect(t, b)
-	if err := ep.PutShort(make([]byte, 8), mem.Addr, key); err != nil {
+	if err := ep.(uct.RMA).PutShort(make([]byte, 8), mem.Addr, key); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Madvise(mem.Bytes[:h], unix.MADV_REMOVE); err != nil {
@@ -102,7 +102,7 @@ func TestHugePagesTaken(t *testing.T) {
 		}
 		defer m.destroy(s)
 	}
-	err := ep.PutShort(make([]byte, 8), mem.Addr, key)
+	err := ep.(uct.RMA).PutShort(make([]byte, 8), mem.Addr, key)
 	ucttest.WantStatus(t, "put to pages that are gone", err, ucs.ErrConnectionReset)
 	ucttest.Until(t, "the failure", func() bool { return a.Failed(ep) != nil }, a)
 }

@@ -2,10 +2,10 @@ package shm
 
 import (
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 
+	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -115,7 +115,7 @@ func (e *endpoint) tryAttachBuffers() error {
 // bufferIDs lists the segments that the descriptors name, maxEarly at most.
 func (r *txRing) bufferIDs() (ids []uint64, err error) {
 	if r.seg.shrink {
-		defer r.fence(debug.SetPanicOnFault(true), &err)
+		defer fault.End(fault.Begin(), r, nil, &err)
 	}
 	for at := 0; at < len(r.elems) && len(ids) < maxEarly; at += r.elem {
 		if id := readDescriptor(r.elems[at:]).seg; !slices.Contains(ids, id) {

@@ -75,10 +75,11 @@ func (s *wakeSocket) wake(to *unix.SockaddrUnix) {
 	}
 }
 
-// arm says whether a message to come will make the socket readable.
-func (i *iface) arm() error {
+// Arm implements uct.Armer: it says whether a message to come will make the socket
+// readable.
+func (i *iface) Arm() error {
 	switch {
-	case len(i.waiting) > 0 || len(i.failed) > 0:
+	case !i.waiting.Empty() || !i.failures.Empty():
 		// Nothing tells when a peer's ring has room again.
 		return ucs.ErrBusy
 	case i.dead:

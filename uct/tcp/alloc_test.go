@@ -96,13 +96,13 @@ func TestNoAllocations(t *testing.T) {
 			s.deliver(1)
 			s.finish(err)
 		},
-		"put":       func() { s.finish(s.ep.PutZcopy(s.iov[:], s.addr, s.key, &s.comp)) },
-		"large put": func() { s.finish(s.ep.PutZcopy(big, s.addr, s.key, &s.comp)) },
+		"put":       func() { s.finish(s.ep.(uct.RMA).PutZcopy(s.iov[:], s.addr, s.key, &s.comp)) },
+		"large put": func() { s.finish(s.ep.(uct.RMA).PutZcopy(big, s.addr, s.key, &s.comp)) },
 		"flush": func() {
 			s.ep.AMShort(1, 2, nil, 0, nil)
 			s.finish(s.ep.Flush(uct.FlushRemote, &s.comp))
 		},
-		"check": func() { s.ep.Check(nil) },
+		"check": func() { s.ep.(uct.Checker).Check(nil) },
 		"pending": func() {
 			// A zero-copy message that is under way keeps the rest waiting.
 			for s.ep.AMZcopy(1, nil, s.iov[:], 0, nil) == nil {

@@ -22,7 +22,7 @@ func (ep *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, flags uc
 	}
 	putFrameHeader(frame, uint8(id), n)
 	le.PutUint64(frame[hdrLen:], header)
-	if now && len(payload) > ep.iface.opts.sendv && ep.iface.tracer == nil {
+	if now && len(payload) > ep.iface.opts.sendv {
 		return c.commitWith(frame, payload, flags, comp)
 	}
 	copy(frame[hdrLen+8:], payload)
@@ -92,9 +92,6 @@ func (ep *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, flags uc
 		return ep.badLength("zcopy", id, n+total, a.MaxZcopy)
 	}
 	putFrameHeader(frame, uint8(id), n+total)
-	if ep.iface.tracer != nil {
-		ep.iface.traceIOV(id, frame[hdrLen:hdrLen+n], iov)
-	}
 	c.queued(hdrLen + n)
 	c.probe = true
 	if !c.gather(iov, total) && c.state == stateClosed {
@@ -156,9 +153,6 @@ func (ep *endpoint) begin(n int, flags uct.SendFlags) (c *conn, frame []byte, no
 // commit accepts a frame written into what begin returned.
 func (c *conn) commit(frame []byte, now bool, flags uct.SendFlags, comp *uct.Completion) error {
 	ep := c.ep
-	if c.iface.tracer != nil {
-		c.iface.tracer(false, uct.AMID(frame[0]), frame[hdrLen:])
-	}
 	c.queued(len(frame))
 	c.probe = true
 	if now {

@@ -5,12 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -72,32 +68,5 @@ func TestPutAndFlush(t *testing.T) {
 	until(t, "flush", func() bool { return d.n == 1 }, a, b)
 	if len(b.got) != 1 {
 		t.Error("flushed before the message was delivered")
-	}
-}
-
-// TestUnknownMessagesLogged: messages that nobody handles do not fill the log.
-func TestUnknownMessagesLogged(t *testing.T) {
-	core, logs := observer.New(zapcore.WarnLevel)
-	defer log.SetLogger(log.SetLogger(zap.New(core)))
-	a, b, ep := pair(t)
-	if err := b.iface.SetAMHandler(17, nil); err != nil {
-		t.Fatal(err)
-	}
-	for k := range 11 {
-		id := uct.AMID(17)
-		if k == 10 {
-			id = 2
-		}
-		until(t, "a send", func() bool {
-			err := ep.AMShort(id, 0, nil, 0, nil)
-			if err != nil && err != ucs.InProgress && err != ucs.ErrNoResource {
-				t.Fatal(err)
-			}
-			return err != ucs.ErrNoResource
-		}, a, b)
-	}
-	until(t, "all messages", func() bool { return len(b.got) == 1 }, a, b)
-	if logs.Len() != 1 {
-		t.Errorf("%d warnings", logs.Len())
 	}
 }

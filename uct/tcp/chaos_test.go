@@ -117,7 +117,7 @@ func (c *chaos) open(vars ...string) *chaosHost {
 		}
 		return nil
 	})
-	h.iface.params.OnError = func(_ uct.Endpoint, user any, err error) {
+	h.iface.reporter.OnError = func(_ uct.Endpoint, user any, err error) {
 		e := user.(*chaosEP)
 		if e.fail++; e.fail > 1 || e.done {
 			c.t.Errorf("endpoint %d: failure %d told, closed %v: %v", e.id, e.fail, e.done, err)

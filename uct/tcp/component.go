@@ -38,8 +38,3 @@ func (component) OpenMD(name string, cfg *config.Set) (uct.MemoryDomain, error) 
 	}
 	return newMemoryDomain(opts), nil
 }
-
-// OpenCM implements uct.Component.
-func (component) OpenCM(*uct.Worker, *config.Set) (uct.ConnManager, error) {
-	return nil, ucs.ErrUnsupported
-}

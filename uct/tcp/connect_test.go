@@ -443,16 +443,6 @@ func TestCheckBytes(t *testing.T) {
 	}
 }
 
-func TestIsConnected(t *testing.T) {
-	a, b, ep := pair(t)
-	if !ep.IsConnected(b.iface.DeviceAddress(), b.iface.Address()) {
-		t.Error("not connected to its peer")
-	}
-	if ep.IsConnected(a.iface.DeviceAddress(), a.iface.Address()) || ep.IsConnected(nil, nil) {
-		t.Error("connected to somebody else")
-	}
-}
-
 func TestSocketOptions(t *testing.T) {
 	a, b, ep := pair(t, "KEEPIDLE=7s", "KEEPINTVL=3s", "KEEPCNT=5", "SNDBUF=64k", "RCVBUF=32k", "SYN_CNT=4", "USER_TIMEOUT=9s")
 	for side, fd := range map[string]int32{"connecting": ep.conn.fd, "accepted": b.iface.conns.fd} {

@@ -119,12 +119,10 @@ func TestReachable(t *testing.T) {
 	if err := lo.iface.Reachable(self); err != nil {
 		t.Errorf("lo cannot reach itself: %v", err)
 	}
-	for _, scope := range []uct.ReachScope{uct.ScopeNetwork, uct.ScopeDevice} {
-		for _, h := range []string{devEth0, devEth0v6, devLoBare[:4] + "0011223344556677", "", "00"} {
-			err := lo.iface.Reachable(uct.ReachableParams{DeviceAddr: ucttest.Unhex(t, h), Scope: scope})
-			if !errors.Is(err, ucs.ErrUnreachable) {
-				t.Errorf("lo to %q: %v", h, err)
-			}
+	for _, h := range []string{devEth0, devEth0v6, devLoBare[:4] + "0011223344556677", "", "00"} {
+		err := lo.iface.Reachable(uct.ReachableParams{DeviceAddr: ucttest.Unhex(t, h)})
+		if !errors.Is(err, ucs.ErrUnreachable) {
+			t.Errorf("lo to %q: %v", h, err)
 		}
 	}
 }
@@ -141,21 +139,18 @@ func TestReachableByRoute(t *testing.T) {
 		}},
 	}
 	for _, c := range []struct {
-		ip    string
-		scope uct.ReachScope
-		want  bool
+		ip   string
+		want bool
 	}{
-		{"192.0.2.7", uct.ScopeNetwork, true},
-		{"8.8.8.8", uct.ScopeNetwork, true},
-		{"10.1.2.3", uct.ScopeNetwork, false},    // the other device is closer
-		{"192.0.2.200", uct.ScopeNetwork, false}, // likewise
-		{"192.0.2.2", uct.ScopeDevice, true},
-		{"192.0.2.7", uct.ScopeDevice, false},
+		{"192.0.2.7", true},
+		{"8.8.8.8", true},
+		{"10.1.2.3", false},    // the other device is closer
+		{"192.0.2.200", false}, // likewise
 	} {
 		dev := (&deviceAddr{ip: netip.MustParseAddr(c.ip)}).pack()
-		err := i.Reachable(uct.ReachableParams{DeviceAddr: dev, Scope: c.scope})
+		err := i.Reachable(uct.ReachableParams{DeviceAddr: dev})
 		if (err == nil) != c.want {
-			t.Errorf("%s, scope %d: %v", c.ip, c.scope, err)
+			t.Errorf("%s: %v", c.ip, err)
 		}
 	}
 }

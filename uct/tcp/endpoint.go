@@ -11,7 +11,8 @@ import (
 // endpoint is the user's side of a connection. It belongs to the worker's
 // goroutine.
 type endpoint struct {
-	uct.Unsupported
+	uct.NoAM
+	uct.NoRMA
 
 	iface *iface
 	conn  *conn // nil between attempts to connect; closed after a failure
@@ -32,7 +33,12 @@ type endpoint struct {
 	closed bool
 }
 
-var _ uct.Endpoint = (*endpoint)(nil)
+var _ interface {
+	uct.Endpoint
+	uct.RMA
+	uct.Paired
+	uct.Checker
+} = (*endpoint)(nil)
 
 // ready returns the connection when an operation may be started now.
 func (ep *endpoint) ready() (*conn, error) {
@@ -77,12 +83,6 @@ func (ep *endpoint) PendingPurge(fn func(*uct.Pending)) { ep.pending.Purge(fn) }
 
 // Fence implements uct.Endpoint. The stream is ordered.
 func (ep *endpoint) Fence() error { return ep.err }
-
-// IsConnected implements uct.Endpoint.
-func (ep *endpoint) IsConnected(dev, iface []byte) bool {
-	_, peer, err := parsePeer(dev, iface)
-	return err == nil && ep.err == nil && !ep.closed && peer == ep.peer
-}
 
 // Check implements uct.Endpoint. On a connection it sends a keepalive frame if
 // nothing else is on its way: the answer, or its absence, is the kernel's.
@@ -137,7 +137,7 @@ func (ep *endpoint) fail(operation string, cause error) {
 	}
 	ep.err = ep.newError(operation, cause)
 	ep.disconnect()
-	ep.iface.svc.failed = append(ep.iface.svc.failed, ep)
+	ep.iface.svc.failures.Add(&ep.iface.reporter, ep, ep.err)
 }
 
 // disconnect drops the sockets of an endpoint.
@@ -155,20 +155,13 @@ func (ep *endpoint) disconnect() {
 	ep.iface.unmatchEndpoint(ep)
 }
 
-// report tells everybody about the failure of ep.
-func (ep *endpoint) report() {
+// Over implements kit.Failing.
+func (ep *endpoint) Over(err error) (userData any, tell bool) {
 	if ep.closed {
-		return
+		return nil, false
 	}
-	ep.endOps(ep.err)
-	if ep.closed {
-		return
-	}
-	if fn := ep.iface.params.OnError; fn != nil {
-		fn(ep, ep.user, ep.err)
-	} else {
-		ep.iface.logFailure(ep.err)
-	}
+	ep.endOps(err)
+	return ep.user, !ep.closed
 }
 
 // endOps ends all operations with err.

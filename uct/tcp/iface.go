@@ -9,22 +9,17 @@ import (
 	"strings"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
 // iface is one device on one worker, with a listening socket of its own. It
 // belongs to the worker's goroutine.
 type iface struct {
-	uct.UnsupportedIface
-
 	md     *memoryDomain
 	svc    *service
-	params uct.IfaceParams
 	opts   options
 	bounds bounds
 	attr   uct.IfaceAttr
@@ -35,8 +30,8 @@ type iface struct {
 	ifaceAddr []byte
 	index     int // of the device
 
-	handlers [uct.MaxAMIDs]uct.AMHandler
-	tracer   uct.AMTracer
+	handlers kit.Handlers
+	reporter kit.Reporter
 
 	listener listener
 	half     halfOpenList
@@ -52,7 +47,6 @@ type iface struct {
 	rxPool     *pool
 
 	cannotBind error // why EP_BIND_SRC_ADDR=y cannot be done
-	unheard    bool  // a message without handler was logged
 	closed     bool
 }
 
@@ -77,7 +71,6 @@ func openIface(m *memoryDomain, w *uct.Worker, p uct.IfaceParams, o options, d *
 	i := &iface{
 		md:        m,
 		svc:       svc,
-		params:    p,
 		opts:      o,
 		bounds:    limits.fitting(),
 		dev:       localDeviceAddr(d.addr),
@@ -86,6 +79,8 @@ func openIface(m *memoryDomain, w *uct.Worker, p uct.IfaceParams, o options, d *
 		keys:      make(map[uint64]*endpoint),
 		endpoints: make(map[*endpoint]struct{}),
 	}
+	i.handlers.Init()
+	i.reporter = kit.Reporter{OnError: p.OnError, Level: o.failure}
 	if o.keep.enabled {
 		i.silence = o.keep.total()
 	}
@@ -184,8 +179,6 @@ func (i *iface) Reachable(p uct.ReachableParams) error {
 		return fmt.Errorf("tcp: loopback of another machine or network namespace: %w", ucs.ErrUnreachable)
 	case d.loopback:
 		return nil
-	case p.Scope == uct.ScopeDevice && d.ip != i.dev.ip:
-		return fmt.Errorf("tcp: %v is another device: %w", d.ip, ucs.ErrUnreachable)
 	}
 	routes := i.md.routes()
 	if !routes.best(i.index, d.ip) {
@@ -196,95 +189,7 @@ func (i *iface) Reachable(p uct.ReachableParams) error {
 }
 
 // SetAMHandler implements uct.Iface.
-func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error {
-	if id >= uct.MaxAMIDs {
-		return fmt.Errorf("tcp: active message id %d: %w", id, ucs.ErrInvalidParam)
-	}
-	i.handlers[id] = h
-	return nil
-}
-
-// SetAMTracer implements uct.Iface.
-func (i *iface) SetAMTracer(t uct.AMTracer) error {
-	i.tracer = t
-	return nil
-}
-
-// traceIOV shows a zero-copy message to the tracer.
-func (i *iface) traceIOV(id uct.AMID, hdr []byte, iov []uct.IOV) {
-	data := append([]byte(nil), hdr...)
-	for k := range iov {
-		data = append(data, iov[k].Data...)
-	}
-	i.tracer(false, id, data)
-}
-
-// deliver hands a received message to its handler.
-func (i *iface) deliver(src *uct.Source, id uct.AMID, data []byte) error {
-	if i.tracer != nil {
-		i.tracer(true, id, data)
-	}
-	if h := i.handlers[id]; h != nil {
-		return h(src, data, nil)
-	}
-	if i.params.OnUnknownAM != nil {
-		i.params.OnUnknownAM(id, data)
-		return nil
-	}
-	write := log.Debug // peers can send any number of them
-	if !i.unheard {
-		write = log.Warn
-	}
-	i.unheard = true
-	write("dropped an active message without handler", zap.Uint8("id", uint8(id)), zap.Int("bytes", len(data)))
-	return nil
-}
-
-// logFailure is what happens to a failure nobody handles.
-func (i *iface) logFailure(err error) {
-	log.Write(i.opts.failure, "endpoint failed", zap.Error(err))
-}
-
-// Flush implements uct.Iface.
-func (i *iface) Flush(uct.FlushFlags) error {
-	for ep := range i.endpoints {
-		if ep.err == nil && (ep.conn == nil && ep.attempts > 0 || ep.conn != nil && ep.conn.outstanding()) {
-			return ucs.InProgress
-		}
-	}
-	for c := i.conns; c != nil; c = c.next {
-		if c.ep == nil && c.outstanding() {
-			return ucs.InProgress
-		}
-	}
-	return nil
-}
-
-// outstanding reports whether c has something to send, to learn or to become.
-func (c *conn) outstanding() bool {
-	switch c.state {
-	case stateConnected:
-		return c.written != c.accepted || c.owed != 0 || c.writes.head != nil || c.putSN != c.ackSN
-	case stateConnecting, stateWaitingAck:
-		return true
-	}
-	return false
-}
-
-// Fence implements uct.Iface. Streams are ordered.
-func (i *iface) Fence() error { return nil }
-
-// Progress implements uct.Iface. The ifaces of a worker share their progress.
-func (i *iface) Progress() int { return i.svc.Progress() }
-
-// Arm implements uct.Iface.
-func (i *iface) Arm(uct.EventFlags) error { return i.svc.Arm() }
-
-// EstimatePerf implements uct.Iface. All operations are alike.
-func (i *iface) EstimatePerf(uct.PerfParams) uct.Perf { return i.attr.Perf }
-
-// MemoryTypes implements uct.Iface.
-func (i *iface) MemoryTypes() []ucs.MemoryType { return i.md.attr.AccessTypes }
+func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error { return i.handlers.Set(id, h) }
 
 // addEndpoint and removeEndpoint keep track of the endpoints in use.
 func (i *iface) addEndpoint(ep *endpoint) { i.endpoints[ep] = struct{}{} }

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs/config"
-	"github.com/ucx-go/ucx/uct"
 )
 
 // keepalive are the kernel's probes on connections without traffic. Both ends
@@ -28,16 +27,11 @@ const (
 	defaultKeepIntvl = 2 * time.Second
 )
 
-// keepalive reads the settings. An interval given by the layer above counts where
-// the setting is auto.
-func (s *settings) keepalive(p uct.IfaceParams) keepalive {
-	idle := defaultKeepIdle
-	if p.KeepaliveInterval > 0 {
-		idle = time.Duration(min(p.KeepaliveInterval, math.MaxInt16) * float64(time.Second))
-	}
+// keepalive reads the settings.
+func (s *settings) keepalive() keepalive {
 	return keepalive{
 		enabled: s.KeepIdle != config.TimeInf && s.KeepIntvl != config.TimeInf && s.KeepCnt != config.CountInf,
-		idle:    wholeSeconds(s.KeepIdle.Duration(idle)),
+		idle:    wholeSeconds(s.KeepIdle.Duration(defaultKeepIdle)),
 		intvl:   wholeSeconds(s.KeepIntvl.Duration(defaultKeepIntvl)),
 		cnt:     min(s.KeepCnt.Int(0), math.MaxInt8),
 	}

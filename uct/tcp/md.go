@@ -63,9 +63,6 @@ func (m *memoryDomain) Deregister(h uct.MemHandle) error {
 	return m.exposed.remove(r)
 }
 
-// Advise implements uct.MemoryDomain.
-func (m *memoryDomain) Advise(uct.MemHandle, int, int, uct.Advice) error { return ucs.ErrUnsupported }
-
 // AppendKey implements uct.MemoryDomain: keys are empty.
 func (m *memoryDomain) AppendKey(b []byte, _ uct.MemHandle) ([]byte, error) { return b, nil }
 
@@ -106,7 +103,7 @@ func (m *memoryDomain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.S
 	if p.Transport != componentName {
 		return nil, fmt.Errorf("tcp: no transport %q: %w", p.Transport, ucs.ErrNoDevice)
 	}
-	opts, err := loadOptions(cfg, p)
+	opts, err := loadOptions(cfg)
 	if err != nil {
 		return nil, err
 	}

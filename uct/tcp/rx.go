@@ -191,7 +191,7 @@ func (c *conn) frame(b *buffer) bool {
 			return false
 		}
 		b.r += end
-		if err := c.iface.deliver(&c.src, uct.AMID(id), buf[hdrLen:end]); err != nil && err != ucs.InProgress {
+		if err := c.iface.handlers.Deliver(&c.src, uct.AMID(id), buf[hdrLen:end], nil); err != nil && err != ucs.InProgress {
 			c.refuse(fmt.Errorf("active message %d refused by its handler: %w", id, err))
 			return false
 		}

@@ -4,6 +4,7 @@ import (
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
 // Tuning of the progress loop.
@@ -35,9 +36,9 @@ type service struct {
 	rounds  int     // since the event set was polled
 	crowded int     // events left without hot connections
 
-	dirty  []*conn     // with output, completions or pending requests to look after
-	spare  []*conn     // the other array of dirty
-	failed []*endpoint // to be reported
+	dirty    []*conn // with output, completions or pending requests to look after
+	spare    []*conn // the other array of dirty
+	failures kit.Failures
 
 	watch liveness
 
@@ -98,8 +99,8 @@ func (s *service) Progress() int {
 	if len(s.dirty) != 0 {
 		n += s.settle()
 	}
-	if len(s.failed) != 0 {
-		n += s.reportFailures()
+	if !s.failures.Empty() {
+		n += s.failures.Report()
 	}
 	return n
 }
@@ -190,21 +191,10 @@ func (s *service) Arm() error {
 		busy = busy || c.due() ||
 			!c.blocked && (c.written != c.accepted || c.owed != 0 || c.ep != nil && !c.ep.pending.Empty())
 	}
-	if busy || len(s.failed) != 0 {
+	if busy || !s.failures.Empty() {
 		return ucs.ErrBusy
 	}
 	return nil
-}
-
-// reportFailures tells the owners of failed endpoints: first through the
-// completions, then through the iface's OnError.
-func (s *service) reportFailures() int {
-	list := s.failed
-	s.failed = nil
-	for _, ep := range list {
-		ep.report()
-	}
-	return len(list)
 }
 
 // Close ends the service. Its ifaces are closed by then.

@@ -11,7 +11,6 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/ucs/log"
-	"github.com/ucx-go/ucx/uct"
 )
 
 // settings are the variables UCX_TCP_*, with C UCX's names and defaults
@@ -103,7 +102,7 @@ type options struct {
 }
 
 // loadOptions reads the settings of an iface.
-func loadOptions(cfg *config.Set, p uct.IfaceParams) (options, error) {
+func loadOptions(cfg *config.Set) (options, error) {
 	var s settings
 	if err := cfg.Load(componentName, &s); err != nil {
 		return options{}, err
@@ -155,7 +154,7 @@ func loadOptions(cfg *config.Set, p uct.IfaceParams) (options, error) {
 	if !s.UserTimeout.IsAuto() && s.UserTimeout != config.TimeInf {
 		o.userTimeout = s.UserTimeout.Duration(0)
 	}
-	o.keep = s.keepalive(p)
+	o.keep = s.keepalive()
 	return o, nil
 }
 

@@ -54,7 +54,7 @@ func TestLimits(t *testing.T) {
 			uct.RMALimits{},
 		},
 	} {
-		o, err := loadOptions(set(t, c.vars...), uct.IfaceParams{})
+		o, err := loadOptions(set(t, c.vars...))
 		if err != nil {
 			t.Errorf("%v: %v", c.vars, err)
 			continue
@@ -110,7 +110,7 @@ func TestBadSettings(t *testing.T) {
 		{"RX_SEG_SIZE is inf, the limit is 1G", []string{"RX_SEG_SIZE", "inf"}}, // a stranger's first byte would take that much
 		{"RX_SEG_SIZE is 3G, ", []string{"RX_SEG_SIZE", "3g"}},
 	} {
-		_, err := loadOptions(set(t, c.vars...), uct.IfaceParams{})
+		_, err := loadOptions(set(t, c.vars...))
 		if !errors.Is(err, ucs.ErrInvalidParam) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v: %v, want %q", c.vars, err, c.says)
 		}
@@ -151,20 +151,17 @@ func TestLargestSettings(t *testing.T) {
 
 func TestKeepaliveSettings(t *testing.T) {
 	for _, c := range []struct {
-		vars  []string
-		above float64 // KeepaliveInterval
-		want  keepalive
+		vars []string
+		want keepalive
 	}{
-		{nil, 0, keepalive{true, 10e9, 2e9, 0}},
-		{nil, 5, keepalive{true, 10e9, 2e9, 0}}, // the setting is not auto
-		{[]string{"KEEPIDLE", "auto"}, 5, keepalive{true, 5e9, 2e9, 0}},
-		{[]string{"KEEPIDLE", "auto"}, 0, keepalive{true, 10e9, 2e9, 0}},
-		{[]string{"KEEPIDLE", "auto", "KEEPINTVL", "auto"}, 1e30, keepalive{true, math.MaxInt16 * 1e9, 2e9, 0}},
-		{[]string{"KEEPIDLE", "1ms", "KEEPINTVL", "1500ms", "KEEPCNT", "1000"}, 0, keepalive{true, 1e9, 1e9, 127}},
+		{nil, keepalive{true, 10e9, 2e9, 0}},
+		{[]string{"KEEPIDLE", "auto"}, keepalive{true, 10e9, 2e9, 0}},
+		{[]string{"KEEPIDLE", "auto", "KEEPINTVL", "auto"}, keepalive{true, 10e9, 2e9, 0}},
+		{[]string{"KEEPIDLE", "1ms", "KEEPINTVL", "1500ms", "KEEPCNT", "1000"}, keepalive{true, 1e9, 1e9, 127}},
 	} {
-		o, err := loadOptions(set(t, c.vars...), uct.IfaceParams{KeepaliveInterval: c.above})
+		o, err := loadOptions(set(t, c.vars...))
 		if err != nil || o.keep != c.want {
-			t.Errorf("%v, %v: %+v, %v", c.vars, c.above, o.keep, err)
+			t.Errorf("%v: %+v, %v", c.vars, o.keep, err)
 		}
 	}
 	k := keepalive{true, 10e9, 2e9, 3}
@@ -183,7 +180,7 @@ func TestMaxBandwidth(t *testing.T) {
 		err := cfg.Modify("TCP_MAX_BW", value)
 		var o options
 		if err == nil {
-			o, err = loadOptions(cfg, uct.IfaceParams{})
+			o, err = loadOptions(cfg)
 		}
 		if want < 0 {
 			ucttest.WantStatus(t, value, err, ucs.ErrInvalidParam)

@@ -23,7 +23,7 @@ var putKinds = []accessKind{
 		name: "put short", flag: uct.IfacePutShort, want: uct.AccessRemotePut,
 		limits: func(a *uct.IfaceAttr) (int, int) { return 0, a.Put.MaxShort },
 		start: func(r *remoteAccess, buf []byte, addr uint64, _ *uct.Completion) error {
-			return r.ep.PutShort(buf, addr, r.key)
+			return r.rma.PutShort(buf, addr, r.key)
 		},
 	},
 	{
@@ -31,7 +31,7 @@ var putKinds = []accessKind{
 		limits: func(a *uct.IfaceAttr) (int, int) { return 0, a.Put.MaxBcopy },
 		start: func(r *remoteAccess, buf []byte, addr uint64, _ *uct.Completion) error {
 			p := &Packer{Data: buf}
-			n, err := r.ep.PutBcopy(p, len(buf), addr, r.key)
+			n, err := r.rma.PutBcopy(p, len(buf), addr, r.key)
 			if accepted(err) != (p.Calls == 1) || accepted(err) && n != len(buf) {
 				r.t.Fatalf("PutBcopy of %d bytes: %d, %v after %d calls of Pack", len(buf), n, err, p.Calls)
 			}
@@ -42,32 +42,25 @@ var putKinds = []accessKind{
 		name: "put zcopy", flag: uct.IfacePutZcopy, want: uct.AccessRemotePut,
 		limits: func(a *uct.IfaceAttr) (int, int) { return a.Put.MinZcopy, a.Put.MaxZcopy },
 		start: func(r *remoteAccess, buf []byte, addr uint64, c *uct.Completion) error {
-			return r.ep.PutZcopy(r.iov(buf, r.a.Iface.Attr().Put.MaxIOV), addr, r.key, c)
+			return r.rma.PutZcopy(r.iov(buf, r.a.Iface.Attr().Put.MaxIOV), addr, r.key, c)
 		},
 	},
 }
 
 var getKinds = []accessKind{
 	{
-		name: "get short", flag: uct.IfaceGetShort, want: uct.AccessRemoteGet,
-		limits: func(a *uct.IfaceAttr) (int, int) { return 0, a.Get.MaxShort },
-		start: func(r *remoteAccess, buf []byte, addr uint64, _ *uct.Completion) error {
-			return r.ep.GetShort(buf, addr, r.key)
-		},
-	},
-	{
 		name: "get bcopy", flag: uct.IfaceGetBcopy, want: uct.AccessRemoteGet,
 		limits: func(a *uct.IfaceAttr) (int, int) { return 0, a.Get.MaxBcopy },
 		start: func(r *remoteAccess, buf []byte, addr uint64, c *uct.Completion) error {
 			r.unpacker = &copyOut{dst: buf}
-			return r.ep.GetBcopy(r.unpacker, len(buf), addr, r.key, c)
+			return r.rma.GetBcopy(r.unpacker, len(buf), addr, r.key, c)
 		},
 	},
 	{
 		name: "get zcopy", flag: uct.IfaceGetZcopy, want: uct.AccessRemoteGet,
 		limits: func(a *uct.IfaceAttr) (int, int) { return a.Get.MinZcopy, a.Get.MaxZcopy },
 		start: func(r *remoteAccess, buf []byte, addr uint64, c *uct.Completion) error {
-			return r.ep.GetZcopy(r.iov(buf, r.a.Iface.Attr().Get.MaxIOV), addr, r.key, c)
+			return r.rma.GetZcopy(r.iov(buf, r.a.Iface.Attr().Get.MaxIOV), addr, r.key, c)
 		},
 	},
 }
@@ -100,6 +93,8 @@ type remoteAccess struct {
 	t        *testing.T
 	a, b     *Host
 	ep       uct.Endpoint
+	rma      uct.RMA    // nil where it has none
+	atomic   uct.Atomic // likewise
 	mem      *Memory
 	key      *uct.Rkey
 	unpacker *copyOut // of the last get bcopy
@@ -111,6 +106,8 @@ func newRemoteAccess(t *testing.T, f *Fixture, buf []byte, access uct.Access) *r
 	r := &remoteAccess{t: t}
 	r.a, r.b = f.Pair(t)
 	r.ep = r.a.Connect(t, r.b)
+	r.rma, _ = r.ep.(uct.RMA)
+	r.atomic, _ = r.ep.(uct.Atomic)
 	r.mem = r.b.Expose(t, buf, access)
 	r.key = r.a.Key(t, r.mem)
 	return r

@@ -82,10 +82,9 @@ func (f *Fixture) Open(t testing.TB) *Host {
 	}
 	r := f.resource(t, h.Domain)
 	h.Iface, err = h.Domain.OpenIface(h.Worker, uct.IfaceParams{
-		Transport:   r.Transport,
-		Device:      r.Device,
-		OnError:     h.onError,
-		OnUnknownAM: h.onUnknownAM,
+		Transport: r.Transport,
+		Device:    r.Device,
+		OnError:   h.onError,
 	}, f.Config)
 	if err != nil {
 		t.Fatalf("opening iface %v: %v", r, err)

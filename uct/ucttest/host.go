@@ -1,6 +1,7 @@
 package ucttest
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/ucx-go/ucx/uct"
@@ -12,9 +13,8 @@ type Host struct {
 	Domain uct.MemoryDomain
 	Iface  uct.Iface
 
-	// Failures and Unknown are what the iface reported.
+	// Failures are what the iface reported.
 	Failures []Failure
-	Unknown  []Message
 
 	fixture   *Fixture
 	endpoints []uct.Endpoint
@@ -30,10 +30,6 @@ type Failure struct {
 
 func (h *Host) onError(ep uct.Endpoint, userData any, err error) {
 	h.Failures = append(h.Failures, Failure{ep, userData, err})
-}
-
-func (h *Host) onUnknownAM(id uct.AMID, data []byte) {
-	h.Unknown = append(h.Unknown, Message{id, append([]byte(nil), data...)})
 }
 
 // Failed returns the error reported for ep, nil if there was none.
@@ -83,13 +79,23 @@ func (h *Host) connectPair(t testing.TB, to *Host, userData any) (there, back uc
 // dev.
 func connectTo(t testing.TB, ep uct.Endpoint, dev []byte, peer uct.Endpoint) {
 	t.Helper()
-	addr, err := peer.Address()
+	addr, err := optional[uct.Paired](t, peer).Address()
 	if err != nil {
 		t.Fatalf("endpoint address: %v", err)
 	}
-	if err := ep.ConnectToEP(dev, addr); err != nil {
+	if err := optional[uct.Paired](t, ep).ConnectToEP(dev, addr); err != nil {
 		t.Fatalf("connecting endpoints: %v", err)
 	}
+}
+
+// optional returns a part of ep that the attributes of its iface announce.
+func optional[T any](t testing.TB, ep uct.Endpoint) T {
+	t.Helper()
+	part, ok := ep.(T)
+	if !ok {
+		t.Fatalf("the endpoint is no %v, which its iface announces", reflect.TypeFor[T]())
+	}
+	return part
 }
 
 // NewEndpoint creates an endpoint that is closed with its host.

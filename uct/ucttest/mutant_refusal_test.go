@@ -6,7 +6,7 @@ import (
 )
 
 // takesAnything says that a message was sent for which there was no room.
-type takesAnything struct{ uct.Endpoint }
+type takesAnything struct{ whole }
 
 func (e *takesAnything) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c *uct.Completion) error {
 	if err := e.Endpoint.AMShort(id, h, b, f, c); err != ucs.ErrNoResource {

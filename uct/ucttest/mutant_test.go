@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -17,35 +18,73 @@ import (
 
 // mutants are ways of breaking a good transport, each with a test of the suite
 // that must notice.
-var mutants = []struct {
-	name string
-	test string
-	wrap func(ep uct.Endpoint) uct.Endpoint
-}{
-	{"changes a byte", "am", func(ep uct.Endpoint) uct.Endpoint { return &changesByte{ep} }},
-	{"swaps the header", "am short", func(ep uct.Endpoint) uct.Endpoint { return &swapsHeader{ep} }},
-	{"packs twice", "am bcopy", func(ep uct.Endpoint) uct.Endpoint { return &packsTwice{ep} }},
-	{"swallows long messages", "am limits", func(ep uct.Endpoint) uct.Endpoint { return &swallows{ep} }},
-	{"never queues", "pending order", func(ep uct.Endpoint) uct.Endpoint { return &neverQueues{ep} }},
-	{"purges twice", "pending purge", func(ep uct.Endpoint) uct.Endpoint { return &purgesTwice{ep} }},
-	{"flushes too early", "flush", func(ep uct.Endpoint) uct.Endpoint { return &flushesEarly{ep} }},
-	{"completes twice", "flush", func(ep uct.Endpoint) uct.Endpoint { return &completesTwice{ep} }},
-	{"miscounts", "atomic", func(ep uct.Endpoint) uct.Endpoint { return &miscounts{ep} }},
-	{"writes next to the target", "put", func(ep uct.Endpoint) uct.Endpoint { return &writesBeside{ep} }},
-	{"goes on after close", "close", func(ep uct.Endpoint) uct.Endpoint { return &undead{Endpoint: ep} }},
-	{"allocates", "no allocations", func(ep uct.Endpoint) uct.Endpoint { return &allocates{Endpoint: ep} }},
-	{"leaks a descriptor", "am", func(ep uct.Endpoint) uct.Endpoint {
+var mutants = append([]mutant{
+	{name: "forgets rights", test: "remote permission refused", domain: func(md uct.MemoryDomain) uct.MemoryDomain {
+		return &forgetsRights{md}
+	}},
+	{name: "keeps handlers", test: "am handlers", iface: func(i uct.Iface) uct.Iface { return &keepsHandlers{i} }},
+}, endpointMutants...)
+
+// mutant is one of them.
+type mutant struct {
+	name   string
+	test   string
+	wrap   func(ep uct.Endpoint) uct.Endpoint
+	iface  func(i uct.Iface) uct.Iface
+	domain func(md uct.MemoryDomain) uct.MemoryDomain
+}
+
+var endpointMutants = []mutant{
+	{name: "changes a byte", test: "am", wrap: func(ep uct.Endpoint) uct.Endpoint { return &changesByte{wholeOf(ep)} }},
+	{name: "swaps the header", test: "am short", wrap: func(ep uct.Endpoint) uct.Endpoint { return &swapsHeader{wholeOf(ep)} }},
+	{name: "packs twice", test: "am bcopy", wrap: func(ep uct.Endpoint) uct.Endpoint { return &packsTwice{wholeOf(ep)} }},
+	{name: "swallows long messages", test: "am limits", wrap: func(ep uct.Endpoint) uct.Endpoint { return &swallows{wholeOf(ep)} }},
+	{name: "packs what it refuses", test: "refusal", wrap: func(ep uct.Endpoint) uct.Endpoint { return &packsRefused{wholeOf(ep)} }},
+	{name: "never queues", test: "pending order", wrap: func(ep uct.Endpoint) uct.Endpoint { return &neverQueues{wholeOf(ep)} }},
+	{name: "purges twice", test: "pending purge", wrap: func(ep uct.Endpoint) uct.Endpoint { return &purgesTwice{wholeOf(ep)} }},
+	{name: "flushes too early", test: "flush", wrap: func(ep uct.Endpoint) uct.Endpoint { return &flushesEarly{wholeOf(ep)} }},
+	{name: "hides a part", test: "optional parts", wrap: func(ep uct.Endpoint) uct.Endpoint {
+		w := wholeOf(ep)
+		return &hidesRMA{w.Endpoint, w.Atomic, w.Paired, w.Checker}
+	}},
+	{name: "completes twice", test: "flush", wrap: func(ep uct.Endpoint) uct.Endpoint { return &completesTwice{wholeOf(ep)} }},
+	{name: "miscounts", test: "atomic", wrap: func(ep uct.Endpoint) uct.Endpoint { return &miscounts{wholeOf(ep)} }},
+	{name: "writes next to the target", test: "put", wrap: func(ep uct.Endpoint) uct.Endpoint { return &writesBeside{wholeOf(ep)} }},
+	{name: "goes on after close", test: "close", wrap: func(ep uct.Endpoint) uct.Endpoint { return &undead{whole: wholeOf(ep)} }},
+	{name: "allocates", test: "no allocations", wrap: func(ep uct.Endpoint) uct.Endpoint { return &allocates{whole: wholeOf(ep)} }},
+	{name: "leaks a descriptor", test: "am", wrap: func(ep uct.Endpoint) uct.Endpoint {
 		unix.Eventfd(0, unix.EFD_CLOEXEC)
 		return ep
 	}},
-	{"leaks a goroutine", "am", func(ep uct.Endpoint) uct.Endpoint {
+	{name: "leaks a goroutine", test: "am", wrap: func(ep uct.Endpoint) uct.Endpoint {
 		go func() { select {} }()
 		return ep
 	}},
-	{"takes what has no room", "refusal", func(ep uct.Endpoint) uct.Endpoint { return &takesAnything{ep} }},
+	{name: "takes what has no room", test: "refusal", wrap: func(ep uct.Endpoint) uct.Endpoint { return &takesAnything{wholeOf(ep)} }},
 }
 
-type changesByte struct{ uct.Endpoint }
+// whole is an endpoint of package sim, which has all parts.
+type whole struct {
+	uct.Endpoint
+	uct.RMA
+	uct.Atomic
+	uct.Paired
+	uct.Checker
+}
+
+func wholeOf(ep uct.Endpoint) whole {
+	return whole{ep, ep.(uct.RMA), ep.(uct.Atomic), ep.(uct.Paired), ep.(uct.Checker)}
+}
+
+// hidesRMA has no part of remote access, which the attributes announce.
+type hidesRMA struct {
+	uct.Endpoint
+	uct.Atomic
+	uct.Paired
+	uct.Checker
+}
+
+type changesByte struct{ whole }
 
 func (e *changesByte) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c *uct.Completion) error {
 	if len(b) > 100 {
@@ -54,20 +93,30 @@ func (e *changesByte) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, 
 	return e.Endpoint.AMShort(id, h, b, f, c)
 }
 
-type swapsHeader struct{ uct.Endpoint }
+type swapsHeader struct{ whole }
 
 func (e *swapsHeader) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c *uct.Completion) error {
 	return e.Endpoint.AMShort(id, h<<8|h>>56, b, f, c)
 }
 
-type packsTwice struct{ uct.Endpoint }
+type packsTwice struct{ whole }
 
 func (e *packsTwice) AMBcopy(id uct.AMID, p uct.Packer, f uct.SendFlags, c *uct.Completion) (int, error) {
 	p.Pack(make([]byte, 8192))
 	return e.Endpoint.AMBcopy(id, p, f, c)
 }
 
-type swallows struct{ uct.Endpoint }
+type packsRefused struct{ whole }
+
+func (e *packsRefused) AMBcopy(id uct.AMID, p uct.Packer, f uct.SendFlags, c *uct.Completion) (int, error) {
+	n, err := e.Endpoint.AMBcopy(id, p, f, c)
+	if err == ucs.ErrNoResource {
+		p.Pack(make([]byte, 8192))
+	}
+	return n, err
+}
+
+type swallows struct{ whole }
 
 func (e *swallows) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c *uct.Completion) error {
 	if len(b) > 248 {
@@ -76,21 +125,21 @@ func (e *swallows) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c *
 	return e.Endpoint.AMShort(id, h, b, f, c)
 }
 
-type neverQueues struct{ uct.Endpoint }
+type neverQueues struct{ whole }
 
 func (e *neverQueues) PendingAdd(*uct.Pending) error { return nil }
 
-type purgesTwice struct{ uct.Endpoint }
+type purgesTwice struct{ whole }
 
 func (e *purgesTwice) PendingPurge(fn func(*uct.Pending)) {
 	e.Endpoint.PendingPurge(func(p *uct.Pending) { fn(p); fn(p) })
 }
 
-type flushesEarly struct{ uct.Endpoint }
+type flushesEarly struct{ whole }
 
 func (e *flushesEarly) Flush(uct.FlushFlags, *uct.Completion) error { return nil }
 
-type completesTwice struct{ uct.Endpoint }
+type completesTwice struct{ whole }
 
 func (e *completesTwice) Flush(f uct.FlushFlags, c *uct.Completion) error {
 	err := e.Endpoint.Flush(f, c)
@@ -100,20 +149,20 @@ func (e *completesTwice) Flush(f uct.FlushFlags, c *uct.Completion) error {
 	return err
 }
 
-type miscounts struct{ uct.Endpoint }
+type miscounts struct{ whole }
 
 func (e *miscounts) Atomic64Post(op uct.AtomicOp, v, raddr uint64, key *uct.Rkey) error {
-	return e.Endpoint.Atomic64Post(op, v+1, raddr, key)
+	return e.Atomic.Atomic64Post(op, v+1, raddr, key)
 }
 
-type writesBeside struct{ uct.Endpoint }
+type writesBeside struct{ whole }
 
 func (e *writesBeside) PutShort(b []byte, raddr uint64, key *uct.Rkey) error {
-	return e.Endpoint.PutShort(append(b, 0xff), raddr, key)
+	return e.RMA.PutShort(append(b, 0xff), raddr, key)
 }
 
 type undead struct {
-	uct.Endpoint
+	whole
 	closed bool
 }
 
@@ -130,7 +179,7 @@ func (e *undead) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c *uc
 }
 
 type allocates struct {
-	uct.Endpoint
+	whole
 	last []byte
 }
 
@@ -142,27 +191,50 @@ func (e *allocates) AMShort(id uct.AMID, h uint64, b []byte, f uct.SendFlags, c 
 // mutated is a component whose endpoints are wrapped.
 type mutated struct {
 	uct.Component
-	wrap func(uct.Endpoint) uct.Endpoint
+	mutant
 }
 
 func (m *mutated) OpenMD(name string, cfg *config.Set) (uct.MemoryDomain, error) {
 	md, err := m.Component.OpenMD(name, cfg)
-	return &mutatedDomain{md, m.wrap}, err
+	if m.domain != nil {
+		md = m.domain(md)
+	}
+	return &mutatedDomain{md, m.mutant}, err
+}
+
+// forgetsRights registers memory for everything.
+type forgetsRights struct{ uct.MemoryDomain }
+
+func (d *forgetsRights) Register(buf []byte, _ uct.Access) (uct.MemHandle, error) {
+	return d.MemoryDomain.Register(buf, uct.AccessAll)
+}
+
+// keepsHandlers does not remove handlers.
+type keepsHandlers struct{ uct.Iface }
+
+func (i *keepsHandlers) SetAMHandler(id uct.AMID, h uct.AMHandler) error {
+	if h == nil {
+		return nil
+	}
+	return i.Iface.SetAMHandler(id, h)
 }
 
 type mutatedDomain struct {
 	uct.MemoryDomain
-	wrap func(uct.Endpoint) uct.Endpoint
+	mutant
 }
 
 func (d *mutatedDomain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (uct.Iface, error) {
 	i, err := d.MemoryDomain.OpenIface(w, p, cfg)
-	return &mutatedIface{i, d.wrap}, err
+	if d.iface != nil {
+		i = d.iface(i)
+	}
+	return &mutatedIface{i, d.mutant}, err
 }
 
 type mutatedIface struct {
 	uct.Iface
-	wrap func(uct.Endpoint) uct.Endpoint
+	mutant
 }
 
 func (i *mutatedIface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
@@ -170,7 +242,10 @@ func (i *mutatedIface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	return i.wrap(ep), nil
+	if i.wrap != nil {
+		ep = i.wrap(ep)
+	}
+	return ep, nil
 }
 
 // mutantVar tells the child which mutant to test.
@@ -185,7 +260,7 @@ func TestMutant(t *testing.T) {
 	}
 	for _, m := range mutants {
 		if m.name == name {
-			ucttest.Run(t, ucttest.Fixture{Component: &mutated{sim.New(sim.Options{}), m.wrap}})
+			ucttest.Run(t, ucttest.Fixture{Component: &mutated{sim.New(sim.Options{}), m}})
 		}
 	}
 }

@@ -16,6 +16,7 @@ var tests = []struct {
 }{
 	{"component", 0, testComponent},
 	{"attributes", 0, testAttributes},
+	{"optional parts", 0, testOptional},
 	{"unsupported", 0, testUnsupported},
 	{"addresses", 0, testAddresses},
 	{"hostile addresses", uct.IfaceConnectToIface, testHostileAddresses},
@@ -28,7 +29,6 @@ var tests = []struct {
 	{"am order", anyAM, testAMOrder},
 	{"am both ways", anyAM, testAMBothWays},
 	{"am send now", anyAM, testAMSendNow},
-	{"am tracer", anyAM, testAMTracer},
 	{"am handlers", anyAM, testAMHandlers},
 	{"am from handlers", anyAM, testAMFromHandlers},
 	{"sources", anyAM, testSources},
@@ -62,7 +62,7 @@ var tests = []struct {
 const (
 	anyAM     = uct.IfaceAMShort | uct.IfaceAMBcopy | uct.IfaceAMZcopy
 	anyPut    = uct.IfacePutShort | uct.IfacePutBcopy | uct.IfacePutZcopy
-	anyGet    = uct.IfaceGetShort | uct.IfaceGetBcopy | uct.IfaceGetZcopy
+	anyGet    = uct.IfaceGetBcopy | uct.IfaceGetZcopy
 	anyAtomic = uct.IfaceAtomicCPU | uct.IfaceAtomicDevice
 )
 

@@ -26,28 +26,13 @@ func testAddresses(t *testing.T, f *Fixture) {
 	if !f.Loopback && !f.SharedAddress && len(a.Iface.Address()) > 0 && bytes.Equal(a.Iface.Address(), b.Iface.Address()) {
 		t.Error("two ifaces have the same address")
 	}
-	for _, scope := range []uct.ReachScope{uct.ScopeNetwork, uct.ScopeDevice} {
-		p := uct.ReachableParams{DeviceAddr: b.Iface.DeviceAddress(), IfaceAddr: b.Iface.Address(), Scope: scope}
-		if err := a.Iface.Reachable(p); err != nil {
-			t.Errorf("peer is not reachable, scope %d: %v", scope, err)
-		}
+	p := uct.ReachableParams{DeviceAddr: b.Iface.DeviceAddress(), IfaceAddr: b.Iface.Address()}
+	if err := a.Iface.Reachable(p); err != nil {
+		t.Errorf("peer is not reachable: %v", err)
 	}
-	ep := a.Connect(t, b)
-	if a.Iface.Attr().Flags.Has(uct.IfaceConnectToIface) {
-		dev, addr := b.Iface.DeviceAddress(), b.Iface.Address()
-		if !ep.IsConnected(dev, addr) {
-			t.Error("endpoint does not lead to the addresses it was made of")
-		}
-		if len(addr) > 0 {
-			other := bytes.Clone(addr)
-			other[0] ^= 0x5a
-			if ep.IsConnected(dev, other) {
-				t.Error("endpoint leads to another address as well")
-			}
-		}
-	}
+	a.Connect(t, b)
 	if a.Iface.Attr().Flags.Has(uct.IfaceConnectToEP) {
-		addr, err := a.NewEndpoint(t, uct.EndpointParams{}).Address()
+		addr, err := optional[uct.Paired](t, a.NewEndpoint(t, uct.EndpointParams{})).Address()
 		if err != nil || len(addr) != a.Iface.Attr().EpAddrLen {
 			t.Errorf("endpoint address of %d bytes, attributes say %d, error %v",
 				len(addr), a.Iface.Attr().EpAddrLen, err)

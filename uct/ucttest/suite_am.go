@@ -292,37 +292,3 @@ func testAMSendNow(t *testing.T, f *Fixture) {
 		s.Completion.Finish(t, err, a, b)
 	}
 }
-
-// testAMTracer checks that a tracer sees messages in both directions.
-func testAMTracer(t *testing.T, f *Fixture) {
-	a, b := f.Pair(t)
-	got := b.Collect(t, 2)
-	k := &KindsOf(a.Iface.Attr())[0]
-	s := &Sender{T: t, From: a, Endpoint: a.Connect(t, b), ID: 2}
-	seen := make(map[bool][]Message)
-	tracer := func(rx bool, id uct.AMID, data []byte) {
-		seen[rx] = append(seen[rx], Message{id, append([]byte(nil), data...)})
-	}
-	for _, h := range []*Host{a, b} {
-		if err := h.Iface.SetAMTracer(tracer); err != nil {
-			t.Fatalf("setting a tracer: %v", err)
-		}
-	}
-	Accept(t, func() error { return s.Number(k, 1) }, a, b)
-	got.Wait(t, 1, a, b)
-	for _, h := range []*Host{a, b} {
-		if err := h.Iface.SetAMTracer(nil); err != nil {
-			t.Fatalf("removing a tracer: %v", err)
-		}
-	}
-	Accept(t, func() error { return s.Number(k, 2) }, a, b)
-	got.Wait(t, 2, a, b)
-	for rx, list := range seen {
-		if len(list) != 1 || list[0].ID != 2 || sequence(list[0].Data) != 1 {
-			t.Errorf("tracer, received %v: saw %v, want message 1 once", rx, list)
-		}
-	}
-	if len(seen) != 2 {
-		t.Errorf("tracer saw one direction only: %v", seen)
-	}
-}

@@ -68,22 +68,22 @@ func atomicOps(a *uct.IfaceAttr) []*atomicOp {
 			}
 		}
 		add(a.Atomic32.Post, false, 4, "post", func(o *atomicOp, r *remoteAccess, addr, x, _ uint64, _ *uct.Completion) error {
-			return r.ep.Atomic32Post(o.op, uint32(x), addr, r.key)
+			return r.atomic.Atomic32Post(o.op, uint32(x), addr, r.key)
 		})
 		add(a.Atomic64.Post, false, 8, "post", func(o *atomicOp, r *remoteAccess, addr, x, _ uint64, _ *uct.Completion) error {
-			return r.ep.Atomic64Post(o.op, x, addr, r.key)
+			return r.atomic.Atomic64Post(o.op, x, addr, r.key)
 		})
 		add(a.Atomic32.Fetch, true, 4, "fetch", func(o *atomicOp, r *remoteAccess, addr, x, y uint64, c *uct.Completion) error {
 			if o.op == uct.AtomicCSwap {
-				return r.ep.AtomicCSwap32(uint32(x), uint32(y), addr, r.key, &o.r32, c)
+				return r.atomic.AtomicCSwap32(uint32(x), uint32(y), addr, r.key, &o.r32, c)
 			}
-			return r.ep.Atomic32Fetch(o.op, uint32(x), &o.r32, addr, r.key, c)
+			return r.atomic.Atomic32Fetch(o.op, uint32(x), &o.r32, addr, r.key, c)
 		})
 		add(a.Atomic64.Fetch, true, 8, "fetch", func(o *atomicOp, r *remoteAccess, addr, x, y uint64, c *uct.Completion) error {
 			if o.op == uct.AtomicCSwap {
-				return r.ep.AtomicCSwap64(x, y, addr, r.key, &o.last, c)
+				return r.atomic.AtomicCSwap64(x, y, addr, r.key, &o.last, c)
 			}
-			return r.ep.Atomic64Fetch(o.op, x, &o.last, addr, r.key, c)
+			return r.atomic.Atomic64Fetch(o.op, x, &o.last, addr, r.key, c)
 		})
 	}
 	return list
@@ -129,14 +129,14 @@ func testAtomic(t *testing.T, f *Fixture) {
 			mask uint32
 			call func() error
 		}{
-			{attr.Atomic32.Post, func() error { return r.ep.Atomic32Post(op, 1, r.mem.Addr, r.key) }},
-			{attr.Atomic64.Post, func() error { return r.ep.Atomic64Post(op, 1, r.mem.Addr, r.key) }},
+			{attr.Atomic32.Post, func() error { return r.atomic.Atomic32Post(op, 1, r.mem.Addr, r.key) }},
+			{attr.Atomic64.Post, func() error { return r.atomic.Atomic64Post(op, 1, r.mem.Addr, r.key) }},
 			// Compare-and-swap has a call of its own.
 			{attr.Atomic32.Fetch &^ (1 << uct.AtomicCSwap), func() error {
-				return r.ep.Atomic32Fetch(op, 1, &x32, r.mem.Addr, r.key, nil)
+				return r.atomic.Atomic32Fetch(op, 1, &x32, r.mem.Addr, r.key, nil)
 			}},
 			{attr.Atomic64.Fetch &^ (1 << uct.AtomicCSwap), func() error {
-				return r.ep.Atomic64Fetch(op, 1, &x64, r.mem.Addr, r.key, nil)
+				return r.atomic.Atomic64Fetch(op, 1, &x64, r.mem.Addr, r.key, nil)
 			}},
 		} {
 			if c.mask&(1<<op) == 0 {

@@ -46,10 +46,6 @@ func testComponent(t *testing.T, f *Fixture) {
 			WantStatus(t, "opening an iface that does not exist", err, ucs.ErrNoDevice)
 		}
 	}
-	if c.Flags()&uct.ComponentFlagCM == 0 {
-		_, err := c.OpenCM(h.Worker, f.Config)
-		WantStatus(t, "opening a connection manager", err, ucs.ErrUnsupported)
-	}
 	if h.Domain.Attr().Flags&uct.MDFlagAlloc == 0 {
 		_, err := h.Domain.Alloc(uct.AllocParams{Length: 4096})
 		WantStatus(t, "allocating", err, ucs.ErrUnsupported)
@@ -86,7 +82,6 @@ func testAttributes(t *testing.T, f *Fixture) {
 	limit(uct.IfacePutBcopy, "Put.MaxBcopy", a.Put.MaxBcopy, 1)
 	limit(uct.IfacePutZcopy, "Put.MaxZcopy", a.Put.MaxZcopy, a.Put.MinZcopy+1)
 	limit(uct.IfacePutZcopy, "Put.MaxIOV", a.Put.MaxIOV, 1)
-	limit(uct.IfaceGetShort, "Get.MaxShort", a.Get.MaxShort, 1)
 	limit(uct.IfaceGetBcopy, "Get.MaxBcopy", a.Get.MaxBcopy, 1)
 	limit(uct.IfaceGetZcopy, "Get.MaxZcopy", a.Get.MaxZcopy, a.Get.MinZcopy+1)
 	limit(uct.IfaceGetZcopy, "Get.MaxIOV", a.Get.MaxIOV, 1)
@@ -106,28 +101,50 @@ func testAttributes(t *testing.T, f *Fixture) {
 	if a.NumPaths < 1 || a.MaxEndpoints < 1 {
 		t.Errorf("%d paths, %d endpoints", a.NumPaths, a.MaxEndpoints)
 	}
-	for _, p := range []uct.Perf{a.Perf, h.Iface.EstimatePerf(uct.PerfParams{Operation: uct.OpAMShort})} {
-		for name, v := range map[string]float64{
-			"overhead": p.Overhead, "send overhead": p.SendOverhead, "receive overhead": p.RecvOverhead,
-			"latency": p.Latency.C, "latency growth": p.Latency.M,
-			"bandwidth": p.BandwidthDedicated, "shared bandwidth": p.BandwidthShared,
-		} {
-			if v < 0 || math.IsNaN(v) || math.IsInf(v, 0) {
-				t.Errorf("%s is %v", name, v)
-			}
-		}
-		if p.Bandwidth(1) <= 0 {
-			t.Error("no bandwidth")
+	p := &a.Perf
+	for name, v := range map[string]float64{
+		"overhead": p.Overhead, "send overhead": p.SendOverhead, "receive overhead": p.RecvOverhead,
+		"latency": p.Latency.C, "latency growth": p.Latency.M,
+		"bandwidth": p.BandwidthDedicated, "shared bandwidth": p.BandwidthShared,
+	} {
+		if v < 0 || math.IsNaN(v) || math.IsInf(v, 0) {
+			t.Errorf("%s is %v", name, v)
 		}
 	}
-	if len(h.Iface.MemoryTypes()) == 0 {
-		t.Error("no memory types")
+	if p.Bandwidth(1) <= 0 {
+		t.Error("no bandwidth")
 	}
 	if a.Events&uct.EventAsyncCB != 0 {
 		t.Error("events told by a callback, which IfaceParams has no place for")
 	}
-	if err := h.Iface.Arm(uct.EventRecv); (a.Events&uct.EventFD == 0) != (err == ucs.ErrUnsupported) {
-		t.Errorf("events %#x, but Arm returned %v", a.Events, err)
+}
+
+// testOptional checks that endpoints have the parts that the attributes announce.
+// That what is not announced refuses is for testUnsupported.
+func testOptional(t *testing.T, f *Fixture) {
+	a, b := f.Pair(t)
+	flags := a.Iface.Attr().Flags
+	ep := a.Connect(t, b)
+	_, rma := ep.(uct.RMA)
+	_, atomic := ep.(uct.Atomic)
+	_, paired := ep.(uct.Paired)
+	_, checker := ep.(uct.Checker)
+	for _, c := range []struct {
+		name  string
+		flags uct.IfaceFlags // any of them
+		has   bool
+	}{
+		{"RMA", anyPut | anyGet, rma},
+		{"Atomic", anyAtomic, atomic},
+		{"Paired", uct.IfaceConnectToEP, paired},
+		{"Checker", uct.IfaceEpCheck, checker},
+	} {
+		if have := flags & c.flags; have != 0 && !c.has {
+			t.Errorf("flags %#x, but the endpoint is no uct.%s", uint64(have), c.name)
+		}
+	}
+	if flags&uct.IfaceGetShort != 0 {
+		t.Error("short gets are announced, which nobody can ask for")
 	}
 }
 
@@ -144,42 +161,43 @@ func testUnsupported(t *testing.T, f *Fixture) {
 	var r32 uint32
 	var r64 uint64
 	count := func(_ int, err error) error { return err }
-	op := func(_ any, err error) error { return err }
-	for _, call := range []struct {
+	type call struct {
 		name string
 		flag uct.IfaceFlags
 		call func() error
-	}{
+	}
+	calls := []call{
 		{"AMShort", uct.IfaceAMShort, func() error { return ep.AMShort(1, 2, buf, 0, comp) }},
 		{"AMShortIOV", uct.IfaceAMShort, func() error { return ep.AMShortIOV(1, iov, 0, comp) }},
 		{"AMBcopy", uct.IfaceAMBcopy, func() error { return count(ep.AMBcopy(1, packer, 0, comp)) }},
 		{"AMZcopy", uct.IfaceAMZcopy, func() error { return ep.AMZcopy(1, packer, iov, 0, comp) }},
-		{"PutShort", uct.IfacePutShort, func() error { return ep.PutShort(buf, 8, key) }},
-		{"PutBcopy", uct.IfacePutBcopy, func() error { return count(ep.PutBcopy(packer, 8, 8, key)) }},
-		{"PutZcopy", uct.IfacePutZcopy, func() error { return ep.PutZcopy(iov, 8, key, comp) }},
-		{"GetShort", uct.IfaceGetShort, func() error { return ep.GetShort(buf, 8, key) }},
-		{"GetBcopy", uct.IfaceGetBcopy, func() error { return ep.GetBcopy(unpacker, 8, 8, key, comp) }},
-		{"GetZcopy", uct.IfaceGetZcopy, func() error { return ep.GetZcopy(iov, 8, key, comp) }},
-		{"Atomic32Post", anyAtomic, func() error { return ep.Atomic32Post(uct.AtomicAdd, 1, 8, key) }},
-		{"Atomic64Post", anyAtomic, func() error { return ep.Atomic64Post(uct.AtomicAdd, 1, 8, key) }},
-		{"Atomic32Fetch", anyAtomic, func() error { return ep.Atomic32Fetch(uct.AtomicAdd, 1, &r32, 8, key, comp) }},
-		{"Atomic64Fetch", anyAtomic, func() error { return ep.Atomic64Fetch(uct.AtomicAdd, 1, &r64, 8, key, comp) }},
-		{"AtomicCSwap32", anyAtomic, func() error { return ep.AtomicCSwap32(1, 2, 8, key, &r32, comp) }},
-		{"AtomicCSwap64", anyAtomic, func() error { return ep.AtomicCSwap64(1, 2, 8, key, &r64, comp) }},
-		{"TagEagerShort", uct.IfaceTagEagerShort, func() error { return ep.TagEagerShort(1, buf) }},
-		{"TagEagerBcopy", uct.IfaceTagEagerBcopy, func() error { return count(ep.TagEagerBcopy(1, 2, packer, 0)) }},
-		{"TagEagerZcopy", uct.IfaceTagEagerZcopy, func() error { return ep.TagEagerZcopy(1, 2, iov, 0, comp) }},
-		{"TagRndvZcopy", uct.IfaceTagRndvZcopy, func() error { return op(ep.TagRndvZcopy(1, packer, iov, comp)) }},
-		{"TagRndvCancel", uct.IfaceTagRndvZcopy, func() error { return ep.TagRndvCancel(nil) }},
-		{"TagRndvRequest", uct.IfaceTagRndvZcopy, func() error { return ep.TagRndvRequest(1, packer) }},
-		{"TagRecvZcopy", uct.IfaceTagRndvZcopy, func() error { return a.Iface.TagRecvZcopy(1, 2, iov, nil) }},
-		{"TagRecvCancel", uct.IfaceTagRndvZcopy, func() error { return a.Iface.TagRecvCancel(nil, false) }},
-		{"Check", uct.IfaceEpCheck, func() error { return ep.Check(comp) }},
-		{"ConnectToEP", uct.IfaceConnectToEP, func() error { return ep.ConnectToEP(nil, nil) }},
-		{"Connect", uct.IfaceConnectToSockAddr, func() error { return ep.Connect(nil) }},
-		{"Disconnect", uct.IfaceConnectToSockAddr, ep.Disconnect},
-		{"Notify", uct.IfaceConnectToSockAddr, ep.Notify},
-	} {
+	}
+	if ep, ok := ep.(uct.RMA); ok {
+		calls = append(calls, []call{
+			{"PutShort", uct.IfacePutShort, func() error { return ep.PutShort(buf, 8, key) }},
+			{"PutBcopy", uct.IfacePutBcopy, func() error { return count(ep.PutBcopy(packer, 8, 8, key)) }},
+			{"PutZcopy", uct.IfacePutZcopy, func() error { return ep.PutZcopy(iov, 8, key, comp) }},
+			{"GetBcopy", uct.IfaceGetBcopy, func() error { return ep.GetBcopy(unpacker, 8, 8, key, comp) }},
+			{"GetZcopy", uct.IfaceGetZcopy, func() error { return ep.GetZcopy(iov, 8, key, comp) }},
+		}...)
+	}
+	if ep, ok := ep.(uct.Atomic); ok {
+		calls = append(calls, []call{
+			{"Atomic32Post", anyAtomic, func() error { return ep.Atomic32Post(uct.AtomicAdd, 1, 8, key) }},
+			{"Atomic64Post", anyAtomic, func() error { return ep.Atomic64Post(uct.AtomicAdd, 1, 8, key) }},
+			{"Atomic32Fetch", anyAtomic, func() error { return ep.Atomic32Fetch(uct.AtomicAdd, 1, &r32, 8, key, comp) }},
+			{"Atomic64Fetch", anyAtomic, func() error { return ep.Atomic64Fetch(uct.AtomicAdd, 1, &r64, 8, key, comp) }},
+			{"AtomicCSwap32", anyAtomic, func() error { return ep.AtomicCSwap32(1, 2, 8, key, &r32, comp) }},
+			{"AtomicCSwap64", anyAtomic, func() error { return ep.AtomicCSwap64(1, 2, 8, key, &r64, comp) }},
+		}...)
+	}
+	if ep, ok := ep.(uct.Checker); ok {
+		calls = append(calls, call{"Check", uct.IfaceEpCheck, func() error { return ep.Check(comp) }})
+	}
+	if ep, ok := ep.(uct.Paired); ok {
+		calls = append(calls, call{"ConnectToEP", uct.IfaceConnectToEP, func() error { return ep.ConnectToEP(nil, nil) }})
+	}
+	for _, call := range calls {
 		if attr.Flags&call.flag == 0 {
 			WantStatus(t, call.name, call.call(), ucs.ErrUnsupported)
 		}

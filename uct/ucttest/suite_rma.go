@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -145,21 +146,29 @@ func testRemoteRefused(t *testing.T, f *Fixture) {
 	}
 }
 
-// testPermissionRefused accesses memory that was registered for something else.
+// testPermissionRefused accesses memory that was registered or allocated for
+// something else. It cannot where a domain gives no key of such memory, which is as
+// good.
 func testPermissionRefused(t *testing.T, f *Fixture) {
 	h := f.Open(t)
 	attr := h.Iface.Attr()
-	if h.Domain.Attr().Flags&uct.MDFlagRegister == 0 && f.Expose == nil {
-		t.Skip("the domain registers no memory")
+	if h.Domain.Attr().Flags&(uct.MDFlagRegister|uct.MDFlagAlloc) == 0 && f.Expose == nil {
+		t.Skip("peers access what the process can, the domain knows no memory")
 	}
 	kinds := append(accessKinds(attr, putKinds), accessKinds(attr, getKinds)...)
 	if len(kinds) == 0 {
 		t.Skip("no remote memory access")
 	}
+	if mapped := h.Domain.Attr().Flags.Has(uct.MDFlagRkeyPtr); mapped && h.givesKey(t, uct.AccessLocal) {
+		t.Error("a key of memory for local use, which peers would map")
+	}
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
 			lo, _ := k.limits(attr)
 			n := max(lo, 64)
+			if !h.givesKey(t, uct.AccessAll&^k.want) {
+				return
+			}
 			r := newRemoteAccess(t, f, Pattern(4096, 1), uct.AccessAll&^k.want)
 			if err := r.do(&k, Pattern(n, 2), r.mem.Addr); err == nil {
 				t.Error("the access succeeded")
@@ -171,6 +180,9 @@ func testPermissionRefused(t *testing.T, f *Fixture) {
 		return
 	}
 	t.Run("atomic", func(t *testing.T) {
+		if h.Domain.Attr().Flags.Has(uct.MDFlagRkeyPtr) {
+			t.Skip("who may read and write memory that he maps can do so atomically")
+		}
 		r := newRemoteAccess(t, f, Pattern(4096, 1), uct.AccessAll&^uct.AccessRemoteAtomic)
 		for _, op := range atomicOps(attr) {
 			if err := op.run(r, r.mem.Addr, 1, 2); err == nil {
@@ -182,4 +194,27 @@ func testPermissionRefused(t *testing.T, f *Fixture) {
 			}
 		}
 	})
+}
+
+// givesKey reports whether the domain gives a key of memory for which peers have
+// not all rights.
+func (h *Host) givesKey(t *testing.T, access uct.Access) bool {
+	t.Helper()
+	if h.fixture.Expose != nil || h.Domain.Attr().Flags&uct.MDFlagRegister != 0 {
+		return true
+	}
+	m, err := h.Domain.Alloc(uct.AllocParams{Length: 4096, Access: access, Name: "ucttest"})
+	if err != nil {
+		t.Fatalf("allocating for %#x: %v", access, err)
+	}
+	defer h.Domain.Deregister(m)
+	b, err := h.Domain.AppendKey(nil, m)
+	if err == nil {
+		return true
+	}
+	WantStatus(t, "key of memory that peers may not access", err, ucs.ErrUnsupported)
+	if len(b) != 0 {
+		t.Errorf("refused, and appended %d bytes", len(b))
+	}
+	return false
 }

@@ -26,8 +26,8 @@ func TestNoAllocations(t *testing.T) {
 		once := func() {
 			c.Count += 3
 			for _, err := range []error{
-				ep.PutZcopy(iov, addressOf(remote), nil, &c.Completion),
-				ep.GetZcopy(iov, addressOf(remote), nil, &c.Completion),
+				ep.(uct.RMA).PutZcopy(iov, addressOf(remote), nil, &c.Completion),
+				ep.(uct.RMA).GetZcopy(iov, addressOf(remote), nil, &c.Completion),
 				ep.Flush(uct.FlushRemote, &c.Completion),
 			} {
 				if err == nil {
@@ -46,7 +46,7 @@ func TestNoAllocations(t *testing.T) {
 			t.Errorf("%v allocations", n)
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { ep.Check(nil) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { ep.(uct.Checker).Check(nil) }); n != 0 {
 		t.Errorf("%v allocations in Check", n)
 	}
 }
@@ -55,7 +55,7 @@ func TestNoAllocations(t *testing.T) {
 func BenchmarkZcopy(b *testing.B) {
 	h := open(b)
 	p := newProcess(b, "usual", 0)
-	var ep uct.Endpoint = p.connect(b, h)
+	var ep uct.RMA = p.connect(b, h)
 	c := ucttest.NewCompletion(0)
 	for _, size := range []int{8, 4096, 64 << 10, 1 << 20} {
 		iov := iovOf(make([]byte, size))
@@ -87,6 +87,6 @@ func BenchmarkZcopy(b *testing.B) {
 func BenchmarkProgress(b *testing.B) {
 	h := open(b)
 	for b.Loop() {
-		h.Iface.Progress()
+		h.Worker.Progress()
 	}
 }

@@ -44,8 +44,3 @@ func (component) OpenMD(md string, _ *config.Set) (uct.MemoryDomain, error) {
 	}
 	return newDomain(), nil
 }
-
-// OpenCM implements uct.Component.
-func (component) OpenCM(*uct.Worker, *config.Set) (uct.ConnManager, error) {
-	return nil, ucs.ErrUnsupported
-}

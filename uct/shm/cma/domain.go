@@ -53,9 +53,6 @@ func (d *domain) Register([]byte, uct.Access) (uct.MemHandle, error) {
 // Deregister implements uct.MemoryDomain: there are no handles.
 func (d *domain) Deregister(uct.MemHandle) error { return ucs.ErrInvalidParam }
 
-// Advise implements uct.MemoryDomain.
-func (d *domain) Advise(uct.MemHandle, int, int, uct.Advice) error { return ucs.ErrUnsupported }
-
 // AppendKey implements uct.MemoryDomain: there are no handles.
 func (d *domain) AppendKey(b []byte, _ uct.MemHandle) ([]byte, error) {
 	return b, ucs.ErrUnsupported

@@ -9,31 +9,34 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/kit"
 	"github.com/ucx-go/ucx/uct/shm/internal/host"
 )
 
 // endpoint leads to one process.
 type endpoint struct {
-	uct.Unsupported
+	uct.NoAM
+	uct.NoRMA
 	iface   *iface
 	peer    host.Process
 	checked time.Duration // when the peer was last known to live
 
 	queue   queue
-	pending uct.PendingQueue
+	pending kit.Queue
 	user    any // for OnError
 
-	// In iface.active.
-	next   *endpoint
-	listed bool
+	place kit.Node[*endpoint] // in iface.active
 
-	end      error // why nothing is accepted any more; nil: it is
-	failure  bool  // end is a failure, to be reported
-	reported bool  // it has been
-	closed   bool
+	end     error // why nothing is accepted any more; nil: it is
+	failure bool  // end is a failure
+	closed  bool
 }
 
-var _ uct.Endpoint = (*endpoint)(nil)
+var _ interface {
+	uct.Endpoint
+	uct.RMA
+	uct.Checker
+} = (*endpoint)(nil)
 
 // Bounds.
 const (
@@ -98,7 +101,6 @@ func (e *endpoint) start(kind opKind, iov []uct.IOV, raddr uint64, c *uct.Comple
 	if n <= inlineMax && e.queue.head == nil {
 		if e.lost() {
 			e.iface.give(o)
-			e.iface.active.push(e)
 			return e.end
 		}
 		// What cannot be done now, for whatever reason, is for progress.
@@ -110,7 +112,7 @@ func (e *endpoint) start(kind opKind, iov []uct.IOV, raddr uint64, c *uct.Comple
 		o.advance(done)
 	}
 	e.queue.push(o)
-	e.iface.active.push(e)
+	e.activate()
 	return ucs.InProgress
 }
 
@@ -124,9 +126,6 @@ func (e *endpoint) ready() error {
 	}
 	return nil
 }
-
-// failed reports whether the endpoint has ended by a failure.
-func (e *endpoint) failed() bool { return e.failure }
 
 // start is the zero of now.
 var start = time.Now()
@@ -146,14 +145,15 @@ func (e *endpoint) lost() bool {
 	if e.peer.Alive() {
 		return false
 	}
-	e.end, e.failure = errEnded(e.peer.PID), true
+	e.fail(errEnded(e.peer.PID))
 	return true
 }
 
 // Flush implements uct.Endpoint.
 func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
-	if flags&uct.FlushCancel != 0 && !e.closed && !e.failed() {
+	if flags&uct.FlushCancel != 0 && !e.closed && !e.failure {
 		e.end = ucs.ErrCanceled
+		e.iface.waiting.Leave(&e.pending)
 		e.drop(ucs.ErrCanceled)
 		return nil
 	}
@@ -174,7 +174,8 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 	return ucs.InProgress
 }
 
-// Fence implements uct.Endpoint, see iface.Fence.
+// Fence implements uct.Endpoint. The operations of an endpoint are carried out one
+// after the other; each is complete when the kernel returns.
 func (e *endpoint) Fence() error { return nil }
 
 // Check implements uct.Endpoint.
@@ -196,19 +197,12 @@ func (e *endpoint) PendingAdd(p *uct.Pending) error {
 	if e.pending.Empty() && e.iface.ops < e.iface.opts.maxOps {
 		return ucs.ErrBusy
 	}
-	e.pending.Add(p)
-	e.iface.active.push(e)
+	e.iface.waiting.Add(&e.pending, e, p)
 	return nil
 }
 
 // PendingPurge implements uct.Endpoint.
-func (e *endpoint) PendingPurge(fn func(p *uct.Pending)) { e.pending.Purge(fn) }
-
-// IsConnected implements uct.Endpoint.
-func (e *endpoint) IsConnected(dev, addr []byte) bool {
-	a, err := parseAddress(addr)
-	return err == nil && a.pid == e.peer.PID && a.ns == e.iface.own.ns && e.iface.dev.ReachAddr(dev) == nil
-}
+func (e *endpoint) PendingPurge(fn func(p *uct.Pending)) { e.iface.waiting.Purge(&e.pending, fn) }
 
 // Close implements uct.Endpoint.
 func (e *endpoint) Close() {
@@ -217,6 +211,8 @@ func (e *endpoint) Close() {
 	}
 	e.closed = true
 	e.end = ucs.ErrNotConnected
+	e.iface.waiting.Leave(&e.pending)
+	e.iface.active.Remove(&e.place)
 	e.iface.endpoints--
 	e.drop(ucs.ErrCanceled)
 }

@@ -11,26 +11,27 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/kit"
 	"github.com/ucx-go/ucx/uct/shm/internal/host"
 )
 
 // iface is the transport on one worker. It has no receive side.
 type iface struct {
-	uct.UnsupportedIface
-
-	opts    options
-	attr    uct.IfaceAttr
-	domain  *domain
-	worker  *uct.Worker
-	probe   *probe
-	onError func(ep uct.Endpoint, userData any, err error)
+	opts   options
+	attr   uct.IfaceAttr
+	domain *domain
+	worker *uct.Worker
+	probe  *probe
 
 	dev     host.DeviceAddr
 	own     address
 	devAddr []byte
 	addr    []byte
 
-	active    activeList
+	active    kit.Ring[*endpoint] // with operations under way
+	waiting   kit.Arbiter
+	failures  kit.Failures
+	reporter  kit.Reporter
 	free      *op // linked by next
 	ops       int // under way, of all endpoints
 	endpoints int // open ones
@@ -39,13 +40,9 @@ type iface struct {
 
 var _ uct.Iface = (*iface)(nil)
 
-// progressor is what the worker sees of an iface. It is a type of its own
-// because uct.Armer and uct.Iface both have a method Arm.
-type progressor struct{ *iface }
-
 // Arm implements uct.Armer: no descriptor would tell that copying can go on.
-func (p progressor) Arm() error {
-	if p.active.first != nil {
+func (i *iface) Arm() error {
+	if !i.idle() {
 		return ucs.ErrBusy
 	}
 	return nil
@@ -57,21 +54,18 @@ func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (*i
 		return nil, err
 	}
 	i := &iface{
-		opts:    o,
-		domain:  d,
-		worker:  w,
-		probe:   &machine,
-		onError: p.OnError,
-		dev:     host.LocalDeviceAddr(),
-		own:     localAddress(),
-	}
-	if i.onError == nil {
-		i.onError = i.logFailure
+		opts:     o,
+		domain:   d,
+		worker:   w,
+		probe:    &machine,
+		reporter: kit.Reporter{OnError: p.OnError, Level: o.failure},
+		dev:      host.LocalDeviceAddr(),
+		own:      localAddress(),
 	}
 	i.devAddr, i.addr = i.dev.Append(nil), i.own.pack()
 	i.attr = i.describe()
 	d.ifaces.Add(1)
-	w.AddProgress(progressor{i})
+	w.AddProgress(i)
 	return i, nil
 }
 
@@ -158,42 +152,21 @@ func (i *iface) Reachable(p uct.ReachableParams) error {
 // message comes here.
 func (i *iface) SetAMHandler(id uct.AMID, _ uct.AMHandler) error {
 	if id >= uct.MaxAMIDs {
-		return fmt.Errorf("cma: active message id %d, need at most %d: %w", id, uct.MaxAMIDs-1, ucs.ErrInvalidParam)
+		return kit.ErrAMID(id)
 	}
 	return nil
 }
 
-// SetAMTracer implements uct.Iface. There is nothing to see.
-func (i *iface) SetAMTracer(uct.AMTracer) error { return nil }
-
-// Flush implements uct.Iface.
-func (i *iface) Flush(uct.FlushFlags) error {
-	if i.ops > 0 {
-		return ucs.InProgress
-	}
-	return nil
-}
-
-// Fence implements uct.Iface. The operations of an endpoint are carried out one
-// after the other; each is complete when the kernel returns.
-func (i *iface) Fence() error { return nil }
-
-// Progress implements uct.Iface.
+// Progress implements uct.Progressor.
 func (i *iface) Progress() int {
-	if i.active.first == nil {
+	if i.idle() {
 		return 0
 	}
 	return i.work()
 }
 
-// Arm implements uct.Iface: there is no descriptor.
-func (i *iface) Arm(uct.EventFlags) error { return ucs.ErrUnsupported }
-
-// EstimatePerf implements uct.Iface: all operations cost the same.
-func (i *iface) EstimatePerf(uct.PerfParams) uct.Perf { return i.attr.Perf }
-
-// MemoryTypes implements uct.Iface.
-func (i *iface) MemoryTypes() []ucs.MemoryType { return i.domain.attr.AccessTypes }
+// idle reports whether there is nothing to do for Progress.
+func (i *iface) idle() bool { return i.active.Len() == 0 && i.waiting.Empty() && i.failures.Empty() }
 
 // Close implements uct.Iface. While endpoints are open it returns ucs.ErrBusy
 // and closes nothing.
@@ -205,9 +178,8 @@ func (i *iface) Close() error {
 		return fmt.Errorf("cma: closing an iface with %d open endpoints: %w", i.endpoints, ucs.ErrBusy)
 	}
 	i.closed = true
-	i.active = activeList{}
 	i.free = nil
-	i.worker.RemoveProgress(progressor{i})
+	i.worker.RemoveProgress(i)
 	i.domain.ifaces.Add(-1)
 	return nil
 }

@@ -1,44 +1,10 @@
 package cma
 
 import (
-	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/ucs/log"
-	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/kit"
 )
-
-// activeList is the endpoints that have something to do, each once. The zero
-// value is empty.
-type activeList struct {
-	first, last *endpoint
-	count       int
-}
-
-func (l *activeList) push(e *endpoint) {
-	if e.listed {
-		return
-	}
-	e.listed = true
-	if l.last == nil {
-		l.first = e
-	} else {
-		l.last.next = e
-	}
-	l.last = e
-	l.count++
-}
-
-// pop removes the first. There must be one.
-func (l *activeList) pop() *endpoint {
-	e := l.first
-	if l.first = e.next; l.first == nil {
-		l.last = nil
-	}
-	e.next, e.listed = nil, false
-	l.count--
-	return e
-}
 
 // take returns a record for an operation; nil: there are as many as may be.
 func (i *iface) take() *op {
@@ -62,51 +28,45 @@ func (i *iface) give(o *op) {
 	i.free = o
 }
 
+// activate makes sure that the endpoint gets turns.
+func (e *endpoint) activate() {
+	if !e.place.Listed() {
+		e.iface.active.Add(&e.place, e)
+	}
+}
+
 // work is a round of progress: a turn for each active endpoint, and more turns
-// while there is a quota of pieces left.
+// while there is a quota of pieces left; then pending requests, for whom there are
+// records again, and failures.
 func (i *iface) work() int {
 	events := 0
-	for quota := i.opts.quota; quota > 0; {
-		before := quota
-		for n := i.active.count; n > 0 && quota > 0 && i.active.count > 0; n-- {
-			e := i.active.pop()
-			done, copied := e.turn()
-			events += done
-			if copied {
-				quota--
-			}
-			if e.busy() {
-				i.active.push(e)
-			}
+	for quota := i.opts.quota; quota > 0 && i.active.Len() > 0; {
+		e := i.active.Next()
+		i.active.Remove(&e.place)
+		done, copied := e.turn()
+		events += done
+		if copied {
+			quota--
 		}
-		if quota == before {
-			break
+		if e.end == nil && e.queue.head != nil {
+			e.activate()
 		}
 	}
-	return events
+	return events + i.waiting.Dispatch() + i.failures.Report()
 }
 
-// busy reports whether the endpoint wants another turn.
-func (e *endpoint) busy() bool {
-	return !e.closed && (e.failed() && !e.reported || e.queue.head != nil || !e.pending.Empty() && e.end == nil)
-}
-
-// turn does one thing for an endpoint: it reports a failure, or copies a piece,
-// tells completions and lets pending requests try. It returns the number of
+// turn copies a piece for an endpoint and tells completions. It returns the number of
 // events and whether it copied. Whatever it calls may close the endpoint.
 func (e *endpoint) turn() (events int, copied bool) {
-	switch {
-	case e.closed:
+	if e.end != nil {
 		return 0, false
-	case e.failed():
-		return e.report(), false
 	}
 	if o := e.queue.head; o != nil && o.kind != opFlush {
 		copied = true
-		if !e.copyPiece(o) {
-			return 1 + e.report(), true
-		}
 		events++
+		if !e.copyPiece(o) {
+			return events, true
+		}
 		if o.left == 0 {
 			e.over(nil)
 		}
@@ -115,10 +75,18 @@ func (e *endpoint) turn() (events int, copied bool) {
 		events++
 		e.over(nil)
 	}
-	if e.end == nil {
-		events += e.pending.Dispatch()
-	}
 	return events, copied
+}
+
+// Room implements kit.Sender: records of operations are those of all endpoints.
+func (e *endpoint) Room() kit.Room {
+	switch {
+	case e.end != nil:
+		return kit.Full
+	case e.iface.ops >= e.iface.opts.maxOps:
+		return kit.Exhausted
+	}
+	return kit.Open
 }
 
 // copyPiece copies a piece of the first operation. When that cannot be done it
@@ -132,7 +100,7 @@ func (e *endpoint) copyPiece(o *op) bool {
 		errno = unix.EIO // it would go on for ever
 	}
 	if errno != 0 {
-		e.end, e.failure = e.accessError(o, errno), true
+		e.fail(e.accessError(o, errno))
 		return false
 	}
 	o.advance(n)
@@ -156,27 +124,15 @@ func (e *endpoint) drop(err error) {
 	}
 }
 
-// report tells everybody about the failure of the endpoint: its operations, then
-// its user.
-func (e *endpoint) report() int {
-	if e.reported {
-		return 0
-	}
-	e.reported = true
-	e.drop(e.end)
-	if !e.closed {
-		e.iface.onError(e, e.user, e.end)
-	}
-	return 1
-}
-
-// logFailure is what happens to a failure nobody handles.
-func (i *iface) logFailure(_ uct.Endpoint, _ any, err error) {
-	log.Write(i.opts.failure, "endpoint failed", zap.Error(err))
-}
-
-// fail begins the failure of the endpoint; progress reports it.
+// fail ends the endpoint; progress tells everybody.
 func (e *endpoint) fail(err error) {
 	e.end, e.failure = err, true
-	e.iface.active.push(e)
+	e.iface.waiting.Leave(&e.pending)
+	e.iface.failures.Add(&e.iface.reporter, e, err)
+}
+
+// Over implements kit.Failing.
+func (e *endpoint) Over(err error) (userData any, tell bool) {
+	e.drop(err)
+	return e.user, !e.closed
 }

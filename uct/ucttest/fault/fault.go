@@ -10,9 +10,26 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
+// Kind is a kind of operation.
+type Kind uint8
+
+// Kinds.
+const (
+	AMShort Kind = iota
+	AMBcopy
+	AMZcopy
+	PutShort
+	PutBcopy
+	PutZcopy
+	GetBcopy
+	GetZcopy
+	AtomicPost
+	AtomicFetch
+)
+
 // Op is an operation that is about to be accepted.
 type Op struct {
-	Kind     uct.Operation
+	Kind     Kind
 	ID       uct.AMID // of an active message
 	Endpoint int      // number of the endpoint, from 0 in the order of creation
 	N        int      // number of the operation on its endpoint, from 1; refused ones do not count

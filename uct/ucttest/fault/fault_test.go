@@ -7,7 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct"
 )
 
 func TestPlans(t *testing.T) {
@@ -25,8 +24,8 @@ func TestPlans(t *testing.T) {
 		{"from, after", From(3, drop), Op{N: 9}, drop},
 		{"fail", FailAt(1, ucs.ErrIO), Op{N: 1}, Effect{Fail: ucs.ErrIO}},
 		{"late", Late(4), Op{N: 8}, Effect{Late: 4}},
-		{"only, other", Only(isPut, Late(4)), Op{N: 8, Kind: uct.OpAMShort}, Effect{}},
-		{"only", Only(isPut, Late(4)), Op{N: 8, Kind: uct.OpPutShort}, Effect{Late: 4}},
+		{"only, other", Only(isPut, Late(4)), Op{N: 8, Kind: AMShort}, Effect{}},
+		{"only", Only(isPut, Late(4)), Op{N: 8, Kind: PutShort}, Effect{Late: 4}},
 		{"all, one", All(DropAt(3), Late(4), Late(5)), Op{N: 2}, Effect{Late: 4}},
 		{"all, both", All(DropAt(3), Late(4)), Op{N: 3}, Effect{Drop: ucs.ErrConnectionReset, Late: 4}},
 		{"all fields", All(At(1, Effect{Stall: 1, Cut: 2}), At(1, Effect{Stall: 3, Refuse: ucs.ErrIO, Cut: 4})), Op{N: 1},
@@ -38,7 +37,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-func isPut(op Op) bool { return op.Kind == uct.OpPutShort }
+func isPut(op Op) bool { return op.Kind == PutShort }
 
 func TestStormIsReproducible(t *testing.T) {
 	run := func(seed uint64) (list []int, stalled int) {

@@ -61,11 +61,6 @@ func (e *endpoint) ConnectToEP(dev, ep []byte) error {
 	return nil
 }
 
-// IsConnected implements uct.Endpoint.
-func (e *endpoint) IsConnected(dev, addr []byte) bool {
-	return e.peer != nil && bytes.Equal(dev, e.peer.dev) && bytes.Equal(addr, e.peer.addr)
-}
-
 // connect makes e lead to the iface of an address. One that does not exist
 // makes e fail at the next progress.
 func (e *endpoint) connect(addr []byte) {

@@ -28,14 +28,14 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, flags uct
 	if err := e.checkAM(uct.IfaceAMShort, id, 8+len(payload), e.home.attr.AM.MaxShort); err != nil {
 		return err
 	}
-	eff, err := e.admit(uct.OpAMShort, id)
+	eff, err := e.admit(fault.AMShort, id)
 	if err != nil {
 		return err
 	}
-	p := e.home.net.packet(e.peer.params.RxHeadroom, 8+len(payload))
-	binary.LittleEndian.PutUint64(p.data(), header)
-	copy(p.data()[8:], payload)
-	return e.post(p, uct.OpAMShort, id, owner(c), eff, flags, c)
+	p := e.home.net.packet(8 + len(payload))
+	binary.LittleEndian.PutUint64(p.buf, header)
+	copy(p.buf[8:], payload)
+	return e.post(p, fault.AMShort, id, owner(c), eff, flags, c)
 }
 
 // AMShortIOV implements uct.Endpoint.
@@ -43,16 +43,16 @@ func (e *endpoint) AMShortIOV(id uct.AMID, iov []uct.IOV, flags uct.SendFlags, c
 	if err := e.checkAM(uct.IfaceAMShort, id, uct.IOVLen(iov), e.home.attr.AM.MaxShort); err != nil {
 		return err
 	}
-	eff, err := e.admit(uct.OpAMShort, id)
+	eff, err := e.admit(fault.AMShort, id)
 	if err != nil {
 		return err
 	}
-	p := e.home.net.packet(e.peer.params.RxHeadroom, uct.IOVLen(iov))
-	at := p.data()
+	p := e.home.net.packet(uct.IOVLen(iov))
+	at := p.buf
 	for i := range iov {
 		at = at[copy(at, iov[i].Data):]
 	}
-	return e.post(p, uct.OpAMShort, id, owner(c), eff, flags, c)
+	return e.post(p, fault.AMShort, id, owner(c), eff, flags, c)
 }
 
 // AMBcopy implements uct.Endpoint.
@@ -60,14 +60,14 @@ func (e *endpoint) AMBcopy(id uct.AMID, packer uct.Packer, flags uct.SendFlags, 
 	if err := e.checkAM(uct.IfaceAMBcopy, id, 0, 0); err != nil {
 		return 0, err
 	}
-	eff, err := e.admit(uct.OpAMBcopy, id)
+	eff, err := e.admit(fault.AMBcopy, id)
 	if err != nil {
 		return 0, err
 	}
-	p := e.home.net.packet(e.peer.params.RxHeadroom, e.home.attr.AM.MaxBcopy)
-	n := packer.Pack(p.data())
-	p.buf = p.buf[:p.headroom+n]
-	return n, e.post(p, uct.OpAMBcopy, id, packer, eff, flags, c)
+	p := e.home.net.packet(e.home.attr.AM.MaxBcopy)
+	n := packer.Pack(p.buf)
+	p.buf = p.buf[:n]
+	return n, e.post(p, fault.AMBcopy, id, packer, eff, flags, c)
 }
 
 // AMZcopy implements uct.Endpoint.
@@ -79,27 +79,24 @@ func (e *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, flags uct
 	if err := e.checkIOV(iov, a.MaxIOV); err != nil {
 		return err
 	}
-	eff, err := e.admit(uct.OpAMZcopy, id)
+	eff, err := e.admit(fault.AMZcopy, id)
 	if err != nil {
 		return err
 	}
-	p := e.home.net.packet(e.peer.params.RxHeadroom, a.MaxZcopyHdr)
+	p := e.home.net.packet(a.MaxZcopyHdr)
 	n := 0
 	if hdr != nil {
-		n = hdr.Pack(p.data())
+		n = hdr.Pack(p.buf)
 	}
-	p.buf = p.buf[:p.headroom+n]
+	p.buf = p.buf[:n]
 	p.iov = append(p.iov, iov...)
 	p.op = e.home.newOp()
-	return e.post(p, uct.OpAMZcopy, id, hdr, eff, flags, c)
+	return e.post(p, fault.AMZcopy, id, hdr, eff, flags, c)
 }
 
 // post puts a message on its way, or not, as the effect says.
-func (e *endpoint) post(p *packet, op uct.Operation, id uct.AMID, by any, eff fault.Effect, flags uct.SendFlags, c *uct.Completion) error {
+func (e *endpoint) post(p *packet, op fault.Kind, id uct.AMID, by any, eff fault.Effect, flags uct.SendFlags, c *uct.Completion) error {
 	e.tapSent(p, op, id, by, eff.Drop != nil || eff.Fail != nil)
-	if t := e.home.tracer; t != nil {
-		t(false, id, p.data())
-	}
 	o := p.op
 	if o == nil && (eff.Late > 0 || eff.Fail != nil || eff.Drop != nil || e.home.o.Buffered && flags&uct.SendNow == 0) {
 		o = e.home.newOp()

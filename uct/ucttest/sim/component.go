@@ -36,8 +36,3 @@ func (c *component) OpenMD(name string, _ *config.Set) (uct.MemoryDomain, error)
 	}
 	return newDomain(&c.o), nil
 }
-
-// OpenCM implements uct.Component.
-func (c *component) OpenCM(*uct.Worker, *config.Set) (uct.ConnManager, error) {
-	return nil, ucs.ErrUnsupported
-}

@@ -5,7 +5,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Progress implements uct.Iface: one round. Messages that are due are handed
+// Progress implements uct.Progressor: one round. Messages that are due are handed
 // out, then each endpoint goes on.
 func (i *iface) Progress() int {
 	if i.inProgress {
@@ -29,6 +29,7 @@ func (i *iface) Progress() int {
 	for _, e := range i.endpoints {
 		n += e.progress()
 	}
+	n += i.waiting.Dispatch() + i.failures.Report()
 	i.inProgress = false
 	return n
 }
@@ -96,26 +97,17 @@ func (i *iface) deliver(p *packet) {
 		return
 	}
 	src := i.source(p.from)
-	data := p.data()
-	if i.tracer != nil {
-		i.tracer(true, p.id, data)
-	}
+	data := p.buf
 	i.tapArrived(p, Arrived, nil)
-	h := i.handlers[p.id]
 	var err error
-	switch {
-	case h == nil:
-		if i.params.OnUnknownAM != nil {
-			i.params.OnUnknownAM(p.id, data)
-		}
-	case i.o.KeepData:
+	if i.o.KeepData {
 		p.desc = uct.AMDesc{Owner: i, Index: i.keep(p)}
-		if err = h(&src.Source, data, &p.desc); err == ucs.InProgress {
+		if err = i.handlers.Deliver(&src.Source, p.id, data, &p.desc); err == ucs.InProgress {
 			return
 		}
 		i.kept[p.desc.Index] = nil
-	default:
-		err = h(&src.Source, data, nil)
+	} else {
+		err = i.handlers.Deliver(&src.Source, p.id, data, nil)
 	}
 	if err != nil {
 		i.tapArrived(p, Dropped, err)

@@ -100,9 +100,6 @@ func (d *domain) Deregister(m uct.MemHandle) error {
 	return d.table.Remove(r)
 }
 
-// Advise implements uct.MemoryDomain.
-func (d *domain) Advise(uct.MemHandle, int, int, uct.Advice) error { return ucs.ErrUnsupported }
-
 // AppendKey implements uct.MemoryDomain.
 func (d *domain) AppendKey(b []byte, m uct.MemHandle) ([]byte, error) {
 	if _, ok := m.(*rma.Region); !ok {

@@ -5,20 +5,22 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/kit"
 	"github.com/ucx-go/ucx/uct/ucttest/fault"
 )
 
 // endpoint leads to a peer. Fields without a remark belong to the goroutine that
 // progresses its iface.
 type endpoint struct {
-	uct.Unsupported
+	uct.NoAM
+	uct.NoRMA
 	home     *iface
 	peer     *iface // nil until connected
 	id       uint64
 	number   int // in the order of creation on the network
 	userData any
 
-	pending  uct.PendingQueue
+	pending  kit.Queue
 	ops      opQueue
 	readyAt  uint64 // round from which it can send
 	accepted int    // operations
@@ -33,7 +35,13 @@ type endpoint struct {
 	lost     error  // the connection is broken; progress will see to it
 }
 
-var _ uct.Endpoint = (*endpoint)(nil)
+var _ interface {
+	uct.Endpoint
+	uct.RMA
+	uct.Atomic
+	uct.Paired
+	uct.Checker
+} = (*endpoint)(nil)
 
 // NewEndpoint implements uct.Iface.
 func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
@@ -67,7 +75,7 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 }
 
 // admit decides whether an operation is accepted, and what happens to it.
-func (e *endpoint) admit(kind uct.Operation, id uct.AMID) (fault.Effect, error) {
+func (e *endpoint) admit(kind fault.Kind, id uct.AMID) (fault.Effect, error) {
 	var eff fault.Effect
 	if err := e.ready(); err != nil {
 		return eff, err
@@ -116,9 +124,29 @@ func (e *endpoint) canSend() bool {
 }
 
 func (e *endpoint) canSendLocked() bool {
-	return e.peer != nil && e.home.round >= e.readyAt &&
-		int(e.sent-e.arrived)+e.ops.count < e.home.o.Window
+	return e.room() == kit.Open
 }
+
+// Room implements kit.Sender.
+func (e *endpoint) Room() kit.Room {
+	e.home.net.mu.Lock()
+	defer e.home.net.mu.Unlock()
+	return e.room()
+}
+
+// room says whether there are resources. The caller holds net.mu.
+func (e *endpoint) room() kit.Room {
+	switch {
+	case e.peer == nil || e.home.round < e.readyAt || e.inFlight() >= e.home.o.Window:
+		return kit.Full
+	case e.home.o.Credits > 0 && e.home.inFlight() >= e.home.o.Credits:
+		return kit.Exhausted
+	}
+	return kit.Open
+}
+
+// inFlight is the number of operations that are not over. The caller holds net.mu.
+func (e *endpoint) inFlight() int { return int(e.sent-e.arrived) + e.ops.count }
 
 // busy says whether progress can do something for e. The caller holds net.mu.
 func (e *endpoint) busy() bool {
@@ -143,11 +171,7 @@ func (e *endpoint) progress() int {
 		e.fail(lost)
 		return 1
 	}
-	n := e.runOps()
-	if e.failed == nil && !e.pending.Empty() && e.canSend() {
-		n += e.pending.Dispatch()
-	}
-	return n
+	return e.runOps()
 }
 
 // lose breaks the connection of e: what is on its way is lost, and the next
@@ -198,7 +222,14 @@ func (e *endpoint) recall(zcopyOnly bool) {
 // end stops e for good: operations in flight end with err, and so does what is
 // tried later.
 func (e *endpoint) end(err error, zcopyOnly bool) {
+	e.stop(err, zcopyOnly)
+	e.endOps(err)
+}
+
+// stop is end without the operations in flight.
+func (e *endpoint) stop(err error, zcopyOnly bool) {
 	e.failed = err
+	e.home.waiting.Leave(&e.pending)
 	e.home.net.mu.Lock()
 	e.recall(zcopyOnly)
 	if e.peer != nil {
@@ -206,7 +237,6 @@ func (e *endpoint) end(err error, zcopyOnly bool) {
 		e.sayLast()
 	}
 	e.home.net.mu.Unlock()
-	e.endOps(err)
 }
 
 // sayLast lets the peer know, behind the last message, that no more will come.
@@ -224,13 +254,17 @@ func (e *endpoint) sayLast() {
 	i.wake()
 }
 
-// fail ends e with err and reports it.
+// fail ends e with err; the round that is running reports it.
 func (e *endpoint) fail(err error) {
+	e.stop(err, false)
+	e.home.failures.Add(&e.home.reporter, e, err)
+}
+
+// Over implements kit.Failing.
+func (e *endpoint) Over(err error) (userData any, tell bool) {
 	e.tapFailed(err)
-	e.end(err, false)
-	if e.home.params.OnError != nil && !e.closed {
-		e.home.params.OnError(e, e.userData, err)
-	}
+	e.endOps(err)
+	return e.userData, !e.closed
 }
 
 // Fence implements uct.Endpoint: operations happen in order.
@@ -249,12 +283,12 @@ func (e *endpoint) PendingAdd(p *uct.Pending) error {
 	if e.failed != nil || e.pending.Empty() && e.canSend() {
 		return ucs.ErrBusy
 	}
-	e.pending.Add(p)
+	e.home.waiting.Add(&e.pending, e, p)
 	return nil
 }
 
 // PendingPurge implements uct.Endpoint.
-func (e *endpoint) PendingPurge(fn func(*uct.Pending)) { e.pending.Purge(fn) }
+func (e *endpoint) PendingPurge(fn func(*uct.Pending)) { e.home.waiting.Purge(&e.pending, fn) }
 
 // Close implements uct.Endpoint. Messages whose bytes have been taken are still
 // delivered.

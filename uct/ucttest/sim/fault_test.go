@@ -301,7 +301,7 @@ func TestPutIsLate(t *testing.T) {
 	l := newLink(t, Options{Latency: 2})
 	m := l.b.Expose(t, make([]byte, 8), uct.AccessAll)
 	key := l.a.Key(t, m)
-	if err := l.ab.PutShort([]byte{7}, m.Addr, key); err != nil {
+	if err := l.ab.(uct.RMA).PutShort([]byte{7}, m.Addr, key); err != nil {
 		t.Fatal(err)
 	}
 	c := ucttest.NewCompletion(1)
@@ -323,7 +323,7 @@ func TestWrongKey(t *testing.T) {
 	l := newLink(t, Options{})
 	m := l.b.Expose(t, make([]byte, 8), uct.AccessAll)
 	own := l.a.Expose(t, make([]byte, 8), uct.AccessAll)
-	if err := l.ab.PutShort([]byte{7}, m.Addr, l.a.Key(t, own)); err != nil {
+	if err := l.ab.(uct.RMA).PutShort([]byte{7}, m.Addr, l.a.Key(t, own)); err != nil {
 		t.Fatal(err)
 	}
 	l.rounds(2)
@@ -333,7 +333,7 @@ func TestWrongKey(t *testing.T) {
 	if err := l.a.Failed(l.ab); !errors.Is(err, ucs.ErrInvalidAddr) {
 		t.Errorf("endpoint failed with %v", err)
 	}
-	if err := l.ba.PutShort([]byte{7}, m.Addr, nil); !errors.Is(err, ucs.ErrInvalidParam) {
+	if err := l.ba.(uct.RMA).PutShort([]byte{7}, m.Addr, nil); !errors.Is(err, ucs.ErrInvalidParam) {
 		t.Errorf("without a key: %v", err)
 	}
 	for _, packed := range [][]byte{nil, make([]byte, keyLen-1), make([]byte, keyLen+1)} {

@@ -10,27 +10,29 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
 // iface is one end of the network. Fields without a remark belong to the
 // goroutine that progresses it.
 type iface struct {
-	uct.UnsupportedIface
 	net     *Network
 	o       *Options
 	domain  *domain
 	worker  *uct.Worker
 	attr    uct.IfaceAttr
-	params  uct.IfaceParams
 	id      uint64
 	dev     []byte
 	addr    []byte
 	fd      int // eventfd, -1 when none was announced
 	shuffle *rand.Rand
 
-	handlers   [uct.MaxAMIDs]uct.AMHandler
-	tracer     uct.AMTracer
+	handlers   kit.Handlers
+	waiting    kit.Arbiter
+	failures   kit.Failures
+	reporter   kit.Reporter
 	endpoints  []*endpoint // open ones; replaced, not changed, when one closes
 	batch      []*packet
 	sources    map[*endpoint]*source
@@ -57,13 +59,14 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, dev int, p uct.IfacePar
 		domain:   d,
 		worker:   w,
 		attr:     d.o.attributes(r, dev),
-		params:   p,
 		id:       net.number(),
 		dev:      binary.LittleEndian.AppendUint64(nil, net.id),
 		fd:       -1,
 		incoming: make(map[*endpoint]struct{}),
 		sources:  make(map[*endpoint]*source),
 	}
+	i.handlers.Init()
+	i.reporter = kit.Reporter{OnError: p.OnError, Level: log.LevelDebug}
 	i.addr = binary.LittleEndian.AppendUint64(nil, i.id)
 	if d.o.Reorder != 0 {
 		i.shuffle = rand.New(rand.NewPCG(d.o.Reorder, i.id))
@@ -83,7 +86,7 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, dev int, p uct.IfacePar
 	net.ifaces[i.id] = i
 	net.mu.Unlock()
 	d.ifaces.Add(1)
-	w.AddProgress(progressor{i})
+	w.AddProgress(i)
 	return i, nil
 }
 
@@ -100,57 +103,13 @@ func (w waker) HandleEvent(event.Events) {
 func (i *iface) Attr() *uct.IfaceAttr { return &i.attr }
 
 // SetAMHandler implements uct.Iface.
-func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error {
-	if id >= uct.MaxAMIDs {
-		return fmt.Errorf("sim: active message id %d: %w", id, ucs.ErrInvalidParam)
-	}
-	i.handlers[id] = h
-	return nil
-}
-
-// SetAMTracer implements uct.Iface.
-func (i *iface) SetAMTracer(t uct.AMTracer) error {
-	i.tracer = t
-	return nil
-}
-
-// Flush implements uct.Iface.
-func (i *iface) Flush(flags uct.FlushFlags) error {
-	for _, e := range i.endpoints {
-		if e.failed == nil && !e.flushed(flags) {
-			return ucs.InProgress
-		}
-	}
-	return nil
-}
-
-// Fence implements uct.Iface: operations of an endpoint happen in order.
-func (i *iface) Fence() error { return nil }
-
-// EstimatePerf implements uct.Iface.
-func (i *iface) EstimatePerf(uct.PerfParams) uct.Perf { return i.attr.Perf }
-
-// MemoryTypes implements uct.Iface.
-func (i *iface) MemoryTypes() []ucs.MemoryType { return i.domain.attr.AccessTypes }
-
-// Arm implements uct.Iface.
-func (i *iface) Arm(uct.EventFlags) error {
-	if i.fd < 0 {
-		return ucs.ErrUnsupported
-	}
-	return progressor{i}.Arm()
-}
-
-// progressor is what the worker sees of an iface. It is a type of its own
-// because uct.Armer and uct.Iface both have a method Arm.
-type progressor struct{ *iface }
+func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error { return i.handlers.Set(id, h) }
 
 // Arm implements uct.Armer. Waiting is right when only a peer can go on.
-func (p progressor) Arm() error {
-	i := p.iface
+func (i *iface) Arm() error {
 	i.net.mu.Lock()
 	defer i.net.mu.Unlock()
-	if len(i.inbox) > 0 || slices.ContainsFunc(i.endpoints, (*endpoint).busy) {
+	if len(i.inbox) > 0 || !i.failures.Empty() || slices.ContainsFunc(i.endpoints, (*endpoint).busy) {
 		return ucs.ErrBusy
 	}
 	for _, e := range i.endpoints {
@@ -158,6 +117,16 @@ func (p progressor) Arm() error {
 	}
 	i.armed = true
 	return nil
+}
+
+// inFlight is the number of operations of all endpoints that are not over. The caller
+// holds net.mu.
+func (i *iface) inFlight() int {
+	n := 0
+	for _, e := range i.endpoints {
+		n += e.inFlight()
+	}
+	return n
 }
 
 // wake makes the descriptor readable if somebody may be waiting for it. The
@@ -195,7 +164,7 @@ func (i *iface) Close() error {
 	for from := range i.sources {
 		i.forgetSource(from)
 	}
-	i.worker.RemoveProgress(progressor{i})
+	i.worker.RemoveProgress(i)
 	i.domain.ifaces.Add(-1)
 	if i.fd >= 0 {
 		err := i.worker.Events().Remove(i.fd)

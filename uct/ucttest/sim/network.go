@@ -86,8 +86,7 @@ func (n *Network) number() uint64 {
 type packet struct {
 	from     *endpoint
 	id       uct.AMID
-	buf      []byte    // headroom and message; of zero-copy messages, the header
-	headroom int       // bytes of buf in front of the message
+	buf      []byte    // the message; of zero-copy ones, the header
 	iov      []uct.IOV // rest of a zero-copy message, in the sender's memory
 	cut      int       // bytes to lose at the end
 	op       *op       // to be told of the delivery
@@ -99,7 +98,7 @@ type packet struct {
 }
 
 // packet returns a packet for a message of size bytes.
-func (n *Network) packet(headroom, size int) *packet {
+func (n *Network) packet(size int) *packet {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var p *packet
@@ -108,10 +107,10 @@ func (n *Network) packet(headroom, size int) *packet {
 	} else {
 		p = new(packet)
 	}
-	if cap(p.buf) < headroom+size {
-		p.buf = make([]byte, headroom+size)
+	if cap(p.buf) < size {
+		p.buf = make([]byte, size)
 	}
-	*p = packet{buf: p.buf[:headroom+size], headroom: headroom, iov: p.iov}
+	*p = packet{buf: p.buf[:size], iov: p.iov}
 	return p
 }
 
@@ -129,9 +128,6 @@ func (n *Network) recycleLocked(p *packet) {
 	n.free = append(n.free, p)
 }
 
-// data is the message.
-func (p *packet) data() []byte { return p.buf[p.headroom:] }
-
 // forget lets go of the sender's memory.
 func (p *packet) forget() {
 	clear(p.iov)
@@ -144,5 +140,5 @@ func (p *packet) gather() {
 		p.buf = append(p.buf, p.iov[i].Data...)
 	}
 	p.forget()
-	p.buf = p.buf[:max(p.headroom, len(p.buf)-p.cut)]
+	p.buf = p.buf[:max(0, len(p.buf)-p.cut)]
 }

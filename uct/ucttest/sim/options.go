@@ -24,6 +24,11 @@ type Options struct {
 	// refuses; 0 is 32.
 	Window int
 
+	// Credits is the number of operations of an iface in flight, of all its
+	// endpoints together, before they refuse; 0: no limit. A device's completion
+	// queue is such a limit.
+	Credits int
+
 	// Buffered makes short and buffered messages return ucs.InProgress and
 	// complete in the next round, as if they had to leave a buffer.
 	Buffered bool

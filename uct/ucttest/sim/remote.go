@@ -6,6 +6,7 @@ import (
 	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest/fault"
 )
 
 // access is an operation on remote memory.
@@ -103,7 +104,7 @@ var noKey uct.Rkey
 
 // begin accepts an access, or says why not. The caller fills in the rest and
 // calls push.
-func (e *endpoint) begin(kind uct.Operation, how accessKind, size int, addr uint64, key *uct.Rkey, c *uct.Completion) (o *op, late int, err error) {
+func (e *endpoint) begin(kind fault.Kind, how accessKind, size int, addr uint64, key *uct.Rkey, c *uct.Completion) (o *op, late int, err error) {
 	if key == nil {
 		if !e.home.o.Keyless {
 			return nil, 0, fmt.Errorf("sim: remote access without a key: %w", ucs.ErrInvalidParam)
@@ -136,7 +137,7 @@ func (e *endpoint) PutShort(buf []byte, raddr uint64, key *uct.Rkey) error {
 	if err := e.checkRMA(uct.IfacePutShort, len(buf), e.home.attr.Put.MaxShort); err != nil {
 		return err
 	}
-	o, late, err := e.begin(uct.OpPutShort, accessPut, len(buf), raddr, key, nil)
+	o, late, err := e.begin(fault.PutShort, accessPut, len(buf), raddr, key, nil)
 	if err != nil {
 		return err
 	}
@@ -150,7 +151,7 @@ func (e *endpoint) PutBcopy(p uct.Packer, length int, raddr uint64, key *uct.Rke
 	if err := e.checkRMA(uct.IfacePutBcopy, length, e.home.attr.Put.MaxBcopy); err != nil {
 		return 0, err
 	}
-	o, late, err := e.begin(uct.OpPutBcopy, accessPut, length, raddr, key, nil)
+	o, late, err := e.begin(fault.PutBcopy, accessPut, length, raddr, key, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -167,15 +168,15 @@ func (e *endpoint) PutBcopy(p uct.Packer, length int, raddr uint64, key *uct.Rke
 
 // PutZcopy implements uct.Endpoint.
 func (e *endpoint) PutZcopy(iov []uct.IOV, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
-	return e.zcopy(uct.IfacePutZcopy, uct.OpPutZcopy, accessPutIOV, &e.home.attr.Put, iov, raddr, key, c)
+	return e.zcopy(uct.IfacePutZcopy, fault.PutZcopy, accessPutIOV, &e.home.attr.Put, iov, raddr, key, c)
 }
 
 // GetZcopy implements uct.Endpoint.
 func (e *endpoint) GetZcopy(iov []uct.IOV, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
-	return e.zcopy(uct.IfaceGetZcopy, uct.OpGetZcopy, accessGetIOV, &e.home.attr.Get, iov, raddr, key, c)
+	return e.zcopy(uct.IfaceGetZcopy, fault.GetZcopy, accessGetIOV, &e.home.attr.Get, iov, raddr, key, c)
 }
 
-func (e *endpoint) zcopy(flag uct.IfaceFlags, kind uct.Operation, how accessKind, limits *uct.RMALimits, iov []uct.IOV, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
+func (e *endpoint) zcopy(flag uct.IfaceFlags, kind fault.Kind, how accessKind, limits *uct.RMALimits, iov []uct.IOV, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
 	n := uct.IOVLen(iov)
 	if err := e.checkRMA(flag, n, limits.MaxZcopy); err != nil {
 		return err
@@ -197,7 +198,7 @@ func (e *endpoint) GetBcopy(u uct.Unpacker, length int, raddr uint64, key *uct.R
 	if err := e.checkRMA(uct.IfaceGetBcopy, length, e.home.attr.Get.MaxBcopy); err != nil {
 		return err
 	}
-	o, late, err := e.begin(uct.OpGetBcopy, accessGet, length, raddr, key, c)
+	o, late, err := e.begin(fault.GetBcopy, accessGet, length, raddr, key, c)
 	if err != nil {
 		return err
 	}

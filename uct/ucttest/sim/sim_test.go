@@ -23,6 +23,7 @@ func TestConformance(t *testing.T) {
 		{"buffered", Options{Buffered: true}},
 		{"keep data", Options{KeepData: true}},
 		{"small window", Options{Window: 1}},
+		{"shared credits", Options{Credits: 2}},
 		{"several devices", Options{Name: "many", Devices: 3}},
 		{"reorder", Options{Reorder: 1}},
 		{"keyless", Options{Keyless: true}},

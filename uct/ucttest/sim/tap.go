@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/ucx-go/ucx/uct"
+import (
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest/fault"
+)
 
 // Tap is told of everything that moves on a network: each message, each access to
 // remote memory and each flush when it is accepted, and when it is over. It runs on
@@ -39,8 +42,8 @@ type Event struct {
 	Device   string
 	From, To []byte // addresses of the ifaces: of who does it, and of the peer
 
-	Op   uct.Operation // of messages and accesses
-	Lost bool          // accepted, but nothing will come of it
+	Op   fault.Kind // of messages and accesses
+	Lost bool       // accepted, but nothing will come of it
 
 	// A flush has no Op.
 	Flush  bool
@@ -70,7 +73,7 @@ func (n *Network) Tap(t Tap) { n.tap, n.tapped = t, 0 }
 // tapID marks what a tap has been told of.
 type tapID struct {
 	number int
-	kind   uct.Operation
+	kind   fault.Kind
 	by     any
 }
 
@@ -92,7 +95,7 @@ func (e *endpoint) event(kind EventKind) Event {
 }
 
 // tapSent tells of a message.
-func (e *endpoint) tapSent(p *packet, op uct.Operation, id uct.AMID, by any, lost bool) {
+func (e *endpoint) tapSent(p *packet, op fault.Kind, id uct.AMID, by any, lost bool) {
 	n := e.home.net
 	if n.tap == nil {
 		return
@@ -101,7 +104,7 @@ func (e *endpoint) tapSent(p *packet, op uct.Operation, id uct.AMID, by any, los
 	p.tap.number = n.tapped
 	v := e.event(Sent)
 	v.Number, v.Op, v.ID, v.By, v.Lost = n.tapped, op, id, by, lost
-	v.Data = append(v.Data, p.data()...)
+	v.Data = append(v.Data, p.buf...)
 	for i := range p.iov {
 		v.Data = append(v.Data, p.iov[i].Data...)
 	}
@@ -114,7 +117,7 @@ func (i *iface) tapArrived(p *packet, kind EventKind, err error) {
 		return
 	}
 	v := p.from.event(kind)
-	v.Number, v.ID, v.Data, v.Err = p.tap.number, p.id, p.data(), err
+	v.Number, v.ID, v.Data, v.Err = p.tap.number, p.id, p.buf, err
 	i.net.tap(v)
 }
 
@@ -148,7 +151,7 @@ func (e *endpoint) tapEnded(o *op, err error) {
 }
 
 // tapNoRoom tells of an operation that was refused.
-func (e *endpoint) tapNoRoom(op uct.Operation, id uct.AMID) {
+func (e *endpoint) tapNoRoom(op fault.Kind, id uct.AMID) {
 	if e.home.net.tap == nil {
 		return
 	}

@@ -29,7 +29,7 @@ func TestTap(t *testing.T) {
 	refused := false
 	c := New(Options{Network: net, Keyless: true, Plan: func(op fault.Op) (none fault.Effect) {
 		switch {
-		case op.Kind == uct.OpAMShort && !refused:
+		case op.Kind == fault.AMShort && !refused:
 			refused = true
 			return fault.Effect{Stall: 1}
 		case op.ID == 9:
@@ -75,7 +75,7 @@ func TestTap(t *testing.T) {
 		switch {
 		case e.Kind == Sent && e.Flush:
 			line += fmt.Sprintf(" flush, remote %v", e.Remote)
-		case e.Kind == Sent && e.Op <= uct.OpAMZcopy:
+		case e.Kind == Sent && e.Op <= fault.AMZcopy:
 			line += fmt.Sprintf(" op %d id %d %q", e.Op, e.ID, e.Data)
 		case e.Kind == Sent:
 			line += fmt.Sprintf(" op %d, %d bytes, atomic %d %d %d", e.Op, e.Size, e.Atomic, e.X, e.Y)
@@ -130,8 +130,8 @@ func TestTap(t *testing.T) {
 	must(err)
 	must(ep.AMZcopy(5, text("head "), []uct.IOV{{Data: []byte("body")}}, 0, comp), ucs.InProgress)
 	rounds()
-	must(ep.PutShort([]byte("12345678"), addr, nil))
-	must(ep.Atomic64Fetch(uct.AtomicAdd, 7, new(uint64), addr, nil, comp), ucs.InProgress)
+	must(ep.(uct.RMA).PutShort([]byte("12345678"), addr, nil))
+	must(ep.(uct.Atomic).Atomic64Fetch(uct.AtomicAdd, 7, new(uint64), addr, nil, comp), ucs.InProgress)
 	must(ep.Flush(uct.FlushRemote, comp), ucs.InProgress)
 	rounds()
 	_, err = ep.AMBcopy(8, text("refused"), 0, nil)
@@ -162,7 +162,7 @@ func TestTap(t *testing.T) {
 		`arrived #2 sim0 ab id 4 "copied"`,
 		`arrived #3 sim0 ab id 5 "head body"`,
 		"sent #4 sim0 ab op 3, 8 bytes, atomic 0 0 0",
-		"sent #5 sim0 ab op 14, 8 bytes, atomic 0 7 0 by {}",
+		"sent #5 sim0 ab op 9, 8 bytes, atomic 0 7 0 by {}",
 		"sent #6 sim0 ab flush, remote true by {}",
 		"ended #4 sim0 ab",
 		"ended #5 sim0 ab",

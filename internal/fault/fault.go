@@ -1,0 +1,55 @@
+// Package fault turns faults in memory that can be taken away, as that of a peer who
+// cuts a shared file short, into errors of the calls that touched it. A call is
+// fenced by
+//
+//	defer fault.End(fault.Begin(), owner, mem, &err)
+//
+// A fence costs a deferred call; what it is around should be more than that.
+package fault
+
+import (
+	"runtime"
+	"runtime/debug"
+)
+
+// Owner knows memory that can be taken away.
+type Owner interface {
+	// Fault is told of a fault at addr during a call that was fenced with mem, and
+	// returns what the call fails with. nil: addr is in no such memory.
+	Fault(addr uint64, mem []byte) error
+}
+
+// Begin makes faults of this goroutine panics until End.
+func Begin() bool { return debug.SetPanicOnFault(true) }
+
+// End must be deferred, with the result of Begin. If the call ends with a fault that
+// is the owner's, *err is what the owner makes of it; err may be nil where nobody
+// wants to know. Any other panic goes on.
+func End(before bool, o Owner, mem []byte, err *error) {
+	debug.SetPanicOnFault(before)
+	if r := recover(); r != nil {
+		failure := explain(r, o, mem)
+		if err != nil {
+			*err = failure
+		}
+	}
+}
+
+// explain asks the owner for the error of a fault.
+func explain(r any, o Owner, mem []byte) error {
+	f, ok := r.(interface {
+		runtime.Error
+		Addr() uintptr // only errors of faults have one
+	})
+	if ok {
+		if err := o.Fault(uint64(f.Addr()), mem); err != nil {
+			return err
+		}
+	}
+	panic(r)
+}
+
+// Within reports whether addr is an address in mem.
+func Within(addr uint64, mem []byte) bool {
+	return len(mem) > 0 && addr-addressOf(mem) < uint64(len(mem))
+}
