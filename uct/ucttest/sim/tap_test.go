@@ -162,7 +162,7 @@ func TestTap(t *testing.T) {
 		`arrived #2 sim0 ab id 4 "copied"`,
 		`arrived #3 sim0 ab id 5 "head body"`,
 		"sent #4 sim0 ab op 3, 8 bytes, atomic 0 0 0",
-		"sent #5 sim0 ab op 14, 8 bytes, atomic 0 7 0 by {}",
+		"sent #5 sim0 ab op 9, 8 bytes, atomic 0 7 0 by {}",
 		"sent #6 sim0 ab flush, remote true by {}",
 		"ended #4 sim0 ab",
 		"ended #5 sim0 ab",
