@@ -1,7 +1,6 @@
 package self
 
 import (
-	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -56,73 +55,4 @@ func (b *backlog) pop() message {
 	b.first = (b.first + 1) % maxBacklog
 	b.count--
 	return m
-}
-
-// Progress implements uct.Progressor: it delivers what is in the backlog now and
-// lets pending requests try again. What that adds to the backlog is for the next
-// round. Inside a handler it does nothing.
-func (i *iface) Progress() int {
-	if i.idle() || i.depth > 0 {
-		return 0
-	}
-	n := i.backlog.len()
-	for k := range n {
-		m := i.backlog.pop()
-		i.receive(m)
-		if i.closed {
-			return k + 1
-		}
-		i.backlog.release(m.buf)
-		if e := m.from; e.closed && e.queued == 0 {
-			e.src.Gone()
-		}
-	}
-	n += i.waiting.Dispatch() + i.failures.Report()
-	i.updateInline()
-	return n
-}
-
-// idle reports whether there is nothing to do for Progress.
-func (i *iface) idle() bool {
-	return i.backlog.count == 0 && i.waiting.Empty() && i.failures.Empty()
-}
-
-// updateInline opens the fast path if nothing stands against it.
-func (i *iface) updateInline() {
-	i.inline = 0
-	if i.backlog.count == 0 && i.waiting.Empty() && !i.waiting.Running() && !i.closed {
-		for i.inline < maxDepth && i.bufs[i.inline] != nil {
-			i.inline++
-		}
-	}
-}
-
-// receive delivers a message that did not take the fast path.
-func (i *iface) receive(m message) {
-	if m.deferred {
-		m.from.queued--
-	}
-	if m.from.failure != nil {
-		return
-	}
-	if err := i.deliver(&m.from.src, m.id, m.buf[:m.n]); err != nil {
-		m.from.refused(err)
-	}
-}
-
-// deliver runs the handler of a message. It must stay inlinable.
-func (i *iface) deliver(src *uct.Source, id uct.AMID, data []byte) error {
-	i.depth++
-	err := i.handlers.Deliver(src, id, data, nil)
-	i.depth--
-	return err
-}
-
-// refused is told the result of a handler that is not nil.
-//
-//go:noinline
-func (e *endpoint) refused(err error) {
-	if err != ucs.InProgress {
-		e.DropSource(err)
-	}
 }

@@ -36,5 +36,5 @@ func (component) OpenMD(name string, cfg *config.Set) (uct.MemoryDomain, error) 
 	if err != nil {
 		return nil, err
 	}
-	return newMemoryDomain(opts), nil
+	return newDomain(opts), nil
 }

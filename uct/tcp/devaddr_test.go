@@ -131,7 +131,7 @@ func TestReachableByRoute(t *testing.T) {
 	i := &iface{
 		index: 2,
 		dev:   deviceAddr{ip: netip.MustParseAddr("192.0.2.2")},
-		md: &memoryDomain{routes: func() routeTable {
+		md: &domain{routes: func() routeTable {
 			return routeTable{byDevice: map[int][]netip.Prefix{
 				2: {netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("192.0.2.0/24")},
 				3: {netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.128/25")},

@@ -4,9 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/ucx-go/ucx/ucs"
@@ -18,7 +15,7 @@ import (
 // iface is one device on one worker, with a listening socket of its own. It
 // belongs to the worker's goroutine.
 type iface struct {
-	md     *memoryDomain
+	md     *domain
 	svc    *service
 	opts   options
 	bounds bounds
@@ -63,7 +60,7 @@ const (
 // (RX_SEG_SIZE's default in both C releases).
 const minRxSeg = 64 << 10
 
-func openIface(m *memoryDomain, w *uct.Worker, p uct.IfaceParams, o options, d *netdev) (uct.Iface, error) {
+func openIface(m *domain, w *uct.Worker, p uct.IfaceParams, o options, d *netdev) (uct.Iface, error) {
 	svc, err := openService(w)
 	if err != nil {
 		return nil, err
@@ -145,13 +142,6 @@ func (i *iface) describe(d *netdev) uct.IfaceAttr {
 
 // maxPut is the largest put. C UCX offers 2^64-26, more than a slice can hold.
 const maxPut = math.MaxInt - hdrLen - putReqLen
-
-// strictReverseFilter reports whether the kernel drops packets of a device whose
-// source would be reached through another.
-func (r fsRoot) strictReverseFilter(name string) bool {
-	b, err := os.ReadFile(filepath.Join(r.path("proc/sys/net/ipv4/conf"), name, "rp_filter"))
-	return err == nil && strings.TrimSpace(string(b)) == "1"
-}
 
 // Attr implements uct.Iface.
 func (i *iface) Attr() *uct.IfaceAttr { return &i.attr }

@@ -144,7 +144,7 @@ func child() {
 		}
 		switch f[0] {
 		case "devices":
-			md := newMemoryDomain(mdOptions{families: []bool{false, true}})
+			md := newDomain(mdOptions{families: []bool{false, true}})
 			list, err := md.Resources()
 			if err != nil {
 				fmt.Println("error", err)

@@ -2,7 +2,6 @@ package cma
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -68,53 +67,6 @@ var _ uct.ProcessEndpoint = (*endpoint)(nil)
 
 // Process implements uct.ProcessEndpoint.
 func (e *endpoint) Process() uct.Process { return e.peer.ID() }
-
-// PutZcopy implements uct.Endpoint.
-func (e *endpoint) PutZcopy(iov []uct.IOV, raddr uint64, _ *uct.Rkey, c *uct.Completion) error {
-	return e.start(opPut, iov, raddr, c)
-}
-
-// GetZcopy implements uct.Endpoint.
-func (e *endpoint) GetZcopy(iov []uct.IOV, raddr uint64, _ *uct.Rkey, c *uct.Completion) error {
-	return e.start(opGet, iov, raddr, c)
-}
-
-// start carries out or queues an operation.
-func (e *endpoint) start(kind opKind, iov []uct.IOV, raddr uint64, c *uct.Completion) error {
-	if err := e.ready(); err != nil {
-		return err
-	}
-	n := uct.IOVLen(iov)
-	switch {
-	case len(iov) > e.iface.opts.maxIOV:
-		return errTooMany(len(iov), e.iface.opts.maxIOV)
-	case n == 0:
-		return nil
-	case uint64(n) > math.MaxUint64-raddr:
-		return errRange(kind, n, raddr)
-	}
-	o := e.iface.take()
-	if o == nil {
-		return ucs.ErrNoResource
-	}
-	o.set(kind, iov, n, raddr, c)
-	if n <= inlineMax && e.queue.head == nil {
-		if e.lost() {
-			e.iface.give(o)
-			return e.end
-		}
-		// What cannot be done now, for whatever reason, is for progress.
-		done, _ := o.piece(e.peer.PID, e.iface.opts.segSize)
-		if done == n {
-			e.iface.give(o)
-			return nil
-		}
-		o.advance(done)
-	}
-	e.queue.push(o)
-	e.activate()
-	return ucs.InProgress
-}
 
 // ready says whether an operation may start.
 func (e *endpoint) ready() error {
@@ -239,14 +191,4 @@ func (e *endpoint) accessError(o *op, errno unix.Errno) error {
 //go:noinline
 func errEnded(pid int) error {
 	return fmt.Errorf("cma: process %d has ended: %w", pid, ucs.ErrConnectionReset)
-}
-
-//go:noinline
-func errTooMany(n, limit int) error {
-	return fmt.Errorf("cma: %d memory pieces, at most %d: %w", n, limit, ucs.ErrInvalidParam)
-}
-
-//go:noinline
-func errRange(kind opKind, n int, raddr uint64) error {
-	return fmt.Errorf("cma: %v of %d bytes at %#x goes beyond the end of memory: %w", kind, n, raddr, ucs.ErrInvalidAddr)
 }

@@ -2,11 +2,6 @@ package cma
 
 import (
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"runtime"
-	"strings"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
@@ -99,37 +94,6 @@ func (i *iface) describe() uct.IfaceAttr {
 			Latency:            uct.Linear{C: 80e-9},
 		},
 	}
-}
-
-// overhead is the cost of a message that addresses publish: peers must all
-// compute the same lanes, so it does not follow measurements
-// (UCT_SCOPY_IFACE_DEFAULT_OVERHEAD, and its exception for Fujitsu's A64FX).
-func overhead(root string) float64 {
-	if runtime.GOARCH == "arm64" {
-		if f, err := os.Open(filepath.Join(root, "proc/cpuinfo")); err == nil {
-			defer f.Close()
-			text := make([]byte, 4096) // the first CPU
-			n, _ := io.ReadFull(f, text)
-			if isA64FX(string(text[:n])) {
-				return 6e-6
-			}
-		}
-	}
-	return 2e-6
-}
-
-// isA64FX looks for the maker and the part that arm64 kernels show in
-// /proc/cpuinfo.
-func isA64FX(text string) bool {
-	found := 0
-	for line := range strings.Lines(text) {
-		k, v, _ := strings.Cut(line, ":")
-		switch strings.TrimSpace(k) + "=" + strings.TrimSpace(v) {
-		case "CPU implementer=0x46", "CPU part=0x001":
-			found++
-		}
-	}
-	return found == 2
 }
 
 // Attr implements uct.Iface.

@@ -301,11 +301,11 @@ func TestKeys(t *testing.T) {
 func TestForgottenRegistration(t *testing.T) {
 	unpinned := make(chan bool)
 	func() {
-		m := newMemoryDomain(mdOptions{})
+		m := newDomain(mdOptions{})
 		m.Register(make([]byte, 100), uct.AccessRemotePut)
 		m.Register(make([]byte, 100), 0)
 		runtime.SetFinalizer(m, nil)
-		runtime.SetFinalizer(m, func(m *memoryDomain) {
+		runtime.SetFinalizer(m, func(m *domain) {
 			m.exposed.abandon()
 			close(unpinned)
 		})

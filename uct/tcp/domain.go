@@ -10,21 +10,21 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// memoryDomain is the one domain of the component. It allocates nothing; what is
+// domain is the one domain of the component. It allocates nothing; what is
 // registered with uct.AccessRemotePut can be written by peers, and nothing else.
 // Keys are empty, as in C UCX: a put carries only an address.
-type memoryDomain struct {
+type domain struct {
 	attr    uct.MDAttr
 	opts    mdOptions
 	exposed exposedTable
 	routes  func() routeTable // read once
 }
 
-var _ uct.MemoryDomain = (*memoryDomain)(nil)
+var _ uct.MemoryDomain = (*domain)(nil)
 
-func newMemoryDomain(opts mdOptions) *memoryDomain {
+func newDomain(opts mdOptions) *domain {
 	host := []ucs.MemoryType{ucs.MemoryHost}
-	m := &memoryDomain{
+	m := &domain{
 		attr: uct.MDAttr{
 			Component:   componentName,
 			Name:        componentName,
@@ -36,26 +36,26 @@ func newMemoryDomain(opts mdOptions) *memoryDomain {
 		opts:   opts,
 		routes: sync.OnceValue(readRoutes),
 	}
-	runtime.SetFinalizer(m, func(m *memoryDomain) { m.exposed.abandon() })
+	runtime.SetFinalizer(m, func(m *domain) { m.exposed.abandon() })
 	return m
 }
 
 // Attr implements uct.MemoryDomain.
-func (m *memoryDomain) Attr() *uct.MDAttr { return &m.attr }
+func (m *domain) Attr() *uct.MDAttr { return &m.attr }
 
 // Alloc implements uct.MemoryDomain.
-func (m *memoryDomain) Alloc(uct.AllocParams) (uct.MemHandle, error) { return nil, ucs.ErrUnsupported }
+func (m *domain) Alloc(uct.AllocParams) (uct.MemHandle, error) { return nil, ucs.ErrUnsupported }
 
 // Register implements uct.MemoryDomain. Go memory is pinned; memory on a
 // goroutine's stack cannot get here, since passing it makes it escape. It
 // allocates nothing in steady state.
-func (m *memoryDomain) Register(buf []byte, access uct.Access) (uct.MemHandle, error) {
+func (m *domain) Register(buf []byte, access uct.Access) (uct.MemHandle, error) {
 	return m.exposed.add(buf, access&uct.AccessRemotePut != 0), nil
 }
 
 // Deregister implements uct.MemoryDomain. When it returns no peer writes to the
 // memory any more: a put that was under way loses its connection.
-func (m *memoryDomain) Deregister(h uct.MemHandle) error {
+func (m *domain) Deregister(h uct.MemHandle) error {
 	r, ok := h.(*region)
 	if !ok {
 		return fmt.Errorf("tcp: handle of another domain: %w", ucs.ErrInvalidParam)
@@ -64,13 +64,13 @@ func (m *memoryDomain) Deregister(h uct.MemHandle) error {
 }
 
 // AppendKey implements uct.MemoryDomain: keys are empty.
-func (m *memoryDomain) AppendKey(b []byte, _ uct.MemHandle) ([]byte, error) { return b, nil }
+func (m *domain) AppendKey(b []byte, _ uct.MemHandle) ([]byte, error) { return b, nil }
 
 // emptyKey is every key.
 var emptyKey uct.Rkey
 
 // UnpackRkey implements uct.MemoryDomain.
-func (m *memoryDomain) UnpackRkey(packed []byte) (*uct.Rkey, error) {
+func (m *domain) UnpackRkey(packed []byte) (*uct.Rkey, error) {
 	if len(packed) != 0 {
 		return nil, fmt.Errorf("tcp: remote key of %d bytes, expected none: %w", len(packed), ucs.ErrInvalidParam)
 	}
@@ -78,15 +78,15 @@ func (m *memoryDomain) UnpackRkey(packed []byte) (*uct.Rkey, error) {
 }
 
 // RkeyPtr implements uct.MemoryDomain.
-func (m *memoryDomain) RkeyPtr(*uct.Rkey, uint64, int) ([]byte, error) {
+func (m *domain) RkeyPtr(*uct.Rkey, uint64, int) ([]byte, error) {
 	return nil, ucs.ErrUnsupported
 }
 
 // ReleaseRkey implements uct.MemoryDomain.
-func (m *memoryDomain) ReleaseRkey(*uct.Rkey) error { return nil }
+func (m *domain) ReleaseRkey(*uct.Rkey) error { return nil }
 
 // Resources implements uct.MemoryDomain.
-func (m *memoryDomain) Resources() ([]uct.Resource, error) {
+func (m *domain) Resources() ([]uct.Resource, error) {
 	devs, err := netdevs(m.opts)
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (m *memoryDomain) Resources() ([]uct.Resource, error) {
 }
 
 // OpenIface implements uct.MemoryDomain.
-func (m *memoryDomain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (uct.Iface, error) {
+func (m *domain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (uct.Iface, error) {
 	if p.Transport != componentName {
 		return nil, fmt.Errorf("tcp: no transport %q: %w", p.Transport, ucs.ErrNoDevice)
 	}
@@ -120,7 +120,7 @@ func (m *memoryDomain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.S
 }
 
 // Close implements uct.MemoryDomain.
-func (m *memoryDomain) Close() error {
+func (m *domain) Close() error {
 	m.exposed.mu.Lock()
 	defer m.exposed.mu.Unlock()
 	if n := m.exposed.live; n != 0 {

@@ -1,0 +1,75 @@
+package self
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// remote returns the n bytes at addr of the peer, that is of this process, if
+// the operation may go on and the memory is registered for it.
+func (e *endpoint) remote(addr uint64, n int, want uct.Access) ([]byte, error) {
+	if err := e.ready(); err != nil {
+		return nil, err
+	}
+	b, ok := e.home.domain.table.Lookup(addr, n, want)
+	if !ok && n > 0 {
+		return nil, errNoAccess(accessName(want), addr, n)
+	}
+	return b, nil
+}
+
+// PutShort implements uct.Endpoint.
+func (e *endpoint) PutShort(buf []byte, raddr uint64, _ *uct.Rkey) error {
+	if uint64(len(buf)) > math.MaxUint32 {
+		return ucs.ErrInvalidParam
+	}
+	dst, err := e.remote(raddr, len(buf), uct.AccessRemotePut)
+	if err != nil {
+		return err
+	}
+	copy(dst, buf)
+	return nil
+}
+
+// PutBcopy implements uct.Endpoint. It packs straight into the target.
+func (e *endpoint) PutBcopy(p uct.Packer, length int, raddr uint64, _ *uct.Rkey) (int, error) {
+	if length < 0 {
+		return 0, ucs.ErrInvalidParam
+	}
+	dst, err := e.remote(raddr, length, uct.AccessRemotePut)
+	if err != nil {
+		return 0, err
+	}
+	return p.Pack(dst), nil
+}
+
+// GetBcopy implements uct.Endpoint.
+func (e *endpoint) GetBcopy(u uct.Unpacker, length int, raddr uint64, _ *uct.Rkey, _ *uct.Completion) error {
+	if length < 0 {
+		return ucs.ErrInvalidParam
+	}
+	src, err := e.remote(raddr, length, uct.AccessRemoteGet)
+	if err != nil {
+		return err
+	}
+	u.Unpack(src)
+	return nil
+}
+
+func accessName(a uct.Access) string {
+	switch a {
+	case uct.AccessRemotePut:
+		return "put to"
+	case uct.AccessRemoteGet:
+		return "get from"
+	}
+	return "atomic on"
+}
+
+//go:noinline
+func errNoAccess(what string, addr uint64, n int) error {
+	return fmt.Errorf("self: %s %d bytes at %#x, which are not registered for it: %w", what, n, addr, ucs.ErrInvalidAddr)
+}

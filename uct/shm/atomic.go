@@ -1,0 +1,118 @@
+package shm
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/internal/fault"
+	"github.com/ucx-go/ucx/internal/word"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// word is remote for the operand of an atomic operation. Keys are those of whole
+// pages, so an aligned address there is one here.
+func (e *endpoint) word(key *uct.Rkey, raddr uint64, size int) (*attachment, []byte, error) {
+	if raddr&uint64(size-1) != 0 {
+		return nil, nil, errMisaligned(raddr, size)
+	}
+	return e.remote(key, raddr, size)
+}
+
+// Atomic32Post implements uct.Endpoint.
+func (e *endpoint) Atomic32Post(op uct.AtomicOp, value uint32, raddr uint64, key *uct.Rkey) error {
+	if op > uct.AtomicXor {
+		return ucs.ErrUnsupported
+	}
+	_, err := e.fetch32(op, value, raddr, key)
+	return err
+}
+
+// Atomic64Post implements uct.Endpoint.
+func (e *endpoint) Atomic64Post(op uct.AtomicOp, value uint64, raddr uint64, key *uct.Rkey) error {
+	if op > uct.AtomicXor {
+		return ucs.ErrUnsupported
+	}
+	_, err := e.fetch64(op, value, raddr, key)
+	return err
+}
+
+// Atomic32Fetch implements uct.Endpoint.
+func (e *endpoint) Atomic32Fetch(op uct.AtomicOp, value uint32, result *uint32, raddr uint64, key *uct.Rkey, _ *uct.Completion) error {
+	old, err := e.fetch32(op, value, raddr, key)
+	if err == nil {
+		*result = old
+	}
+	return err
+}
+
+// Atomic64Fetch implements uct.Endpoint.
+func (e *endpoint) Atomic64Fetch(op uct.AtomicOp, value uint64, result *uint64, raddr uint64, key *uct.Rkey, _ *uct.Completion) error {
+	old, err := e.fetch64(op, value, raddr, key)
+	if err == nil {
+		*result = old
+	}
+	return err
+}
+
+// AtomicCSwap32 implements uct.Endpoint.
+func (e *endpoint) AtomicCSwap32(compare, swap uint32, raddr uint64, key *uct.Rkey, result *uint32, _ *uct.Completion) (err error) {
+	a, b, err := e.word(key, raddr, 4)
+	if err != nil {
+		return err
+	}
+	if a.shrink {
+		defer fault.End(fault.Begin(), e, a.mem, &err)
+	}
+	*result = word.CompareSwap32(b, compare, swap)
+	return nil
+}
+
+// AtomicCSwap64 implements uct.Endpoint.
+func (e *endpoint) AtomicCSwap64(compare, swap uint64, raddr uint64, key *uct.Rkey, result *uint64, _ *uct.Completion) (err error) {
+	a, b, err := e.word(key, raddr, 8)
+	if err != nil {
+		return err
+	}
+	if a.shrink {
+		defer fault.End(fault.Begin(), e, a.mem, &err)
+	}
+	*result = word.CompareSwap64(b, compare, swap)
+	return nil
+}
+
+func (e *endpoint) fetch32(op uct.AtomicOp, value uint32, raddr uint64, key *uct.Rkey) (old uint32, err error) {
+	a, b, err := e.word(key, raddr, 4)
+	if err != nil {
+		return 0, err
+	}
+	if a.shrink {
+		return e.fetch32Fenced(a, b, op, value)
+	}
+	return op.Do32(b, value)
+}
+
+func (e *endpoint) fetch32Fenced(a *attachment, b []byte, op uct.AtomicOp, value uint32) (old uint32, err error) {
+	defer fault.End(fault.Begin(), e, a.mem, &err)
+	return op.Do32(b, value)
+}
+
+func (e *endpoint) fetch64(op uct.AtomicOp, value uint64, raddr uint64, key *uct.Rkey) (old uint64, err error) {
+	a, b, err := e.word(key, raddr, 8)
+	if err != nil {
+		return 0, err
+	}
+	if a.shrink {
+		return e.fetch64Fenced(a, b, op, value)
+	}
+	return op.Do64(b, value)
+}
+
+func (e *endpoint) fetch64Fenced(a *attachment, b []byte, op uct.AtomicOp, value uint64) (old uint64, err error) {
+	defer fault.End(fault.Begin(), e, a.mem, &err)
+	return op.Do64(b, value)
+}
+
+//go:noinline
+func errMisaligned(raddr uint64, size int) error {
+	return fmt.Errorf("shm: atomic operation on %d bytes at %#x, which is not aligned: %w", size, raddr, ucs.ErrInvalidParam)
+}

@@ -1,0 +1,89 @@
+package shm
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/internal/fault"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// remote returns the n bytes at raddr of the peer, mapped here, if the operation
+// may go on and the key opens them.
+func (e *endpoint) remote(key *uct.Rkey, raddr uint64, n int) (*attachment, []byte, error) {
+	if e.refusing || e.pending.Blocks() {
+		return nil, nil, e.ready()
+	}
+	if key == nil {
+		return nil, nil, errKey()
+	}
+	k, ok := key.Handle.(*remoteKey)
+	if !ok || k.released.Load() {
+		return nil, nil, errKey()
+	}
+	b, ok := k.bytes(raddr, n)
+	if !ok {
+		return nil, nil, errNoAccess(raddr, n)
+	}
+	if k.revoked() {
+		return nil, nil, errRevoked()
+	}
+	return k.seg, b, nil
+}
+
+// PutShort implements uct.Endpoint.
+func (e *endpoint) PutShort(buf []byte, raddr uint64, key *uct.Rkey) error {
+	if uint64(len(buf)) > maxPutShort {
+		return fmt.Errorf("shm: short put of %d bytes, at most %d: %w", len(buf), maxPutShort, ucs.ErrInvalidParam)
+	}
+	a, dst, err := e.remote(key, raddr, len(buf))
+	if err != nil {
+		return err
+	}
+	if a.shrink {
+		return e.copyFenced(a, dst, buf)
+	}
+	copyMemory(dst, buf)
+	raceSent()
+	return nil
+}
+
+//go:noinline
+func (e *endpoint) copyFenced(a *attachment, dst, src []byte) (err error) {
+	defer fault.End(fault.Begin(), e, a.mem, &err)
+	copyMemory(dst, src)
+	return nil
+}
+
+// PutBcopy implements uct.Endpoint. It packs straight into the target.
+func (e *endpoint) PutBcopy(p uct.Packer, length int, raddr uint64, key *uct.Rkey) (n int, err error) {
+	a, dst, err := e.remote(key, raddr, length)
+	if err != nil {
+		return 0, err
+	}
+	if a.shrink {
+		defer fault.End(fault.Begin(), e, a.mem, &err)
+	}
+	n = p.Pack(dst)
+	raceSent()
+	return n, nil
+}
+
+// GetBcopy implements uct.Endpoint. It unpacks straight from the source.
+func (e *endpoint) GetBcopy(u uct.Unpacker, length int, raddr uint64, key *uct.Rkey, _ *uct.Completion) (err error) {
+	a, src, err := e.remote(key, raddr, length)
+	if err != nil {
+		return err
+	}
+	if a.shrink {
+		defer fault.End(fault.Begin(), e, a.mem, &err)
+	}
+	raceReceived()
+	u.Unpack(src)
+	return nil
+}
+
+//go:noinline
+func errKey() error {
+	return fmt.Errorf("shm: the key is not that of a shared-memory domain, or was released: %w", ucs.ErrInvalidParam)
+}

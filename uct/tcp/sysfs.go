@@ -1,0 +1,128 @@
+package tcp
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// fsRoot is where /sys and /proc are; tests have their own.
+type fsRoot string
+
+var sysfs = fsRoot("/")
+
+func (r fsRoot) path(elem ...string) string {
+	return filepath.Join(append([]string{string(r)}, elem...)...)
+}
+
+func (r fsRoot) dev(name string) string { return r.path("sys/class/net", name) }
+
+// defaultRoute reports whether a device has an IPv4 route with an empty mask
+// (uct_tcp_netif_is_default).
+func (r fsRoot) defaultRoute(name string) bool {
+	b, err := os.ReadFile(r.path("proc/net/route"))
+	if err != nil {
+		return false
+	}
+	for _, line := range strings.Split(string(b), "\n") {
+		f := strings.Fields(line)
+		if len(f) < 8 || f[0] != name {
+			continue
+		}
+		if mask, err := strconv.ParseUint(f[7], 16, 32); err == nil && mask == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// pciDevice returns the sysfs directory of the PCI function a network device
+// stands on, "" when there is none (ucs_netif_get_lowest_device_path,
+// ucs_topo_resolve_sysfs_path). Virtual devices (VLAN, bond) are followed down.
+func (r fsRoot) pciDevice(name string) string {
+	path := r.dev(name)
+	for depth := 0; ; depth++ {
+		lower, _ := filepath.Glob(filepath.Join(path, "lower_*"))
+		if len(lower) == 0 {
+			break
+		}
+		if depth == maxLower-1 {
+			return "" // links that lead in a circle
+		}
+		path = lower[0]
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return ""
+	}
+	// …/0000:03:00.0/net/eth0, or …/0000:03:00.0/<sub-function>/net/eth0
+	pci := filepath.Dir(filepath.Dir(real))
+	for range 2 {
+		if _, err := os.Stat(filepath.Join(pci, "device")); err == nil {
+			return pci
+		}
+		pci = filepath.Dir(pci)
+	}
+	return ""
+}
+
+// pciBandwidth returns the bandwidth of the PCI link below a network device in
+// bytes per second, infinite when it is not known (ucs_topo_get_pci_bw).
+func (r fsRoot) pciBandwidth(name string) float64 {
+	unknown := math.Inf(1)
+	dir := r.pciDevice(name)
+	if dir == "" {
+		return unknown
+	}
+	widthText, err1 := os.ReadFile(filepath.Join(dir, "current_link_width"))
+	speedText, err2 := os.ReadFile(filepath.Join(dir, "current_link_speed"))
+	if err1 != nil || err2 != nil {
+		return unknown
+	}
+	width, err1 := strconv.ParseUint(strings.TrimSpace(string(widthText)), 10, 32)
+	f := strings.Fields(string(speedText))
+	if err1 != nil || len(f) < 2 || !strings.EqualFold(f[1], "GT/s") {
+		return unknown
+	}
+	gts, err := strconv.ParseFloat(f[0], 64)
+	if err != nil {
+		return unknown
+	}
+	for _, g := range pciGenerations {
+		if gts/g.gts > 1.01 {
+			continue
+		}
+		const payload, ratio, control = 256, 4, 16
+		use := float64(payload*ratio) / ((payload+g.overhead)*ratio + control)
+		return g.gts * 1e9 / 8 * float64(width) * (g.encoding / g.decoding) * use
+	}
+	return unknown
+}
+
+// strictReverseFilter reports whether the kernel drops packets of a device whose
+// source would be reached through another.
+func (r fsRoot) strictReverseFilter(name string) bool {
+	b, err := os.ReadFile(filepath.Join(r.path("proc/sys/net/ipv4/conf"), name, "rp_filter"))
+	return err == nil && strings.TrimSpace(string(b)) == "1"
+}
+
+// maxLower bounds the search below virtual devices.
+const maxLower = 8
+
+// pciGeneration describes links of one PCI Express generation
+// (ucs_topo_pci_info in src/ucs/sys/topo/base/topo.c).
+type pciGeneration struct {
+	gts                float64 // transfers per second and lane, 10^9
+	overhead           float64 // bytes per packet
+	encoding, decoding float64
+}
+
+var pciGenerations = [...]pciGeneration{
+	{2.5, 24, 8, 10},
+	{5, 24, 8, 10},
+	{8, 26, 128, 130},
+	{16, 26, 128, 130},
+	{32, 26, 128, 130},
+}
