@@ -3,6 +3,7 @@ package shm
 import (
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/ucs"
@@ -26,7 +27,7 @@ func (e *endpoint) remote(key *uct.Rkey, raddr uint64, n int) (*attachment, []by
 	if !ok {
 		return nil, nil, errNoAccess(raddr, n)
 	}
-	if k.revoked() {
+	if atomic.LoadUint32(k.open) != lifeOpen || k.seg.shrink && k.revoked() {
 		return nil, nil, errRevoked()
 	}
 	return k.seg, b, nil
