@@ -163,13 +163,6 @@ func (f *file) multicast(m abi.AttachMcast, attach bool) syscall.Errno {
 	return 0
 }
 
-// isMulticast reports whether a GID is that of a group: of IPv6, or of IPv4 mapped
-// into it (rdma_is_multicast_addr, ib_addr.h).
-func isMulticast(gid [16]byte) bool {
-	v4 := [12]byte{10: 0xff, 11: 0xff}
-	return gid[0] == 0xff || [12]byte(gid[:12]) == v4 && gid[12]&0xf0 == 0xe0
-}
-
 // deviceAttr is the device, with the numbers of rdma_rxe.
 var deviceAttr = abi.ExQueryDeviceResp{
 	Base: abi.QueryDeviceResp{
@@ -267,7 +260,7 @@ func (f *file) createAH(m abi.CreateAh, out, uhw []byte) syscall.Errno {
 	if m.Attr.PortNum != 1 || m.Attr.IsGlobal != 1 {
 		return syscall.EINVAL
 	}
-	if _, ok := f.gidEntry(uint32(m.Attr.Grh.SgidIndex)); !ok {
+	if _, ok := f.k.gidEntry(uint32(m.Attr.Grh.SgidIndex)); !ok {
 		return syscall.EINVAL
 	}
 	a := &ah{pd: p, num: f.k.nextAH, attr: m.Attr}
@@ -389,7 +382,7 @@ func (f *file) modifyQP(m abi.ModifyQp) syscall.Errno {
 		return syscall.EINVAL
 	}
 	if m.AttrMask&maskAV != 0 {
-		if _, ok := f.gidEntry(uint32(m.Dest.SgidIndex)); !ok || m.Dest.IsGlobal != 1 || m.Dest.PortNum != 1 {
+		if _, ok := f.k.gidEntry(uint32(m.Dest.SgidIndex)); !ok || m.Dest.IsGlobal != 1 || m.Dest.PortNum != 1 {
 			return syscall.EINVAL
 		}
 		q.attr.Dest = m.Dest

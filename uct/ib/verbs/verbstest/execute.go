@@ -332,6 +332,13 @@ func (q *qp) hearers(dgid [16]byte, ud abi.RxeUdWr) (to []*qp) {
 	return to
 }
 
+// isMulticast reports whether a GID is that of a group: of IPv6, or of IPv4 mapped
+// into it (rdma_is_multicast_addr, ib_addr.h).
+func isMulticast(gid [16]byte) bool {
+	v4 := [12]byte{10: 0xff, 11: 0xff}
+	return gid[0] == 0xff || [12]byte(gid[:12]) == v4 && gid[12]&0xf0 == 0xe0
+}
+
 // gather copies pieces into dst.
 func gather(dst []byte, pieces [][]byte) {
 	for _, p := range pieces {

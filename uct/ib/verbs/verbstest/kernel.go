@@ -161,6 +161,14 @@ func (k *Kernel) hasGID(gid [16]byte) bool {
 	return false
 }
 
+// gidEntry is an entry of the port's table; all are of RoCE v2.
+func (k *Kernel) gidEntry(index uint32) (abi.GidEntry, bool) {
+	if index >= gidTable || k.gids[index] == ([16]byte{}) {
+		return abi.GidEntry{}, false
+	}
+	return abi.GidEntry{Gid: k.gids[index], GidIndex: index, PortNum: 1, GidType: abi.IB_UVERBS_GID_TYPE_ROCE_V2, NetdevIfindex: 1}, true
+}
+
 func u32(b []byte) uint32       { return binary.NativeEndian.Uint32(b) }
 func u64(b []byte) uint64       { return binary.NativeEndian.Uint64(b) }
 func putU32(b []byte, v uint32) { binary.NativeEndian.PutUint32(b, v) }

@@ -95,20 +95,12 @@ func (f *file) queryPort(r *uverbs.Request) syscall.Errno {
 	return 0
 }
 
-// gidEntry is an entry of the port's table; all are of RoCE v2.
-func (f *file) gidEntry(index uint32) (abi.GidEntry, bool) {
-	if index >= gidTable || f.k.gids[index] == ([16]byte{}) {
-		return abi.GidEntry{}, false
-	}
-	return abi.GidEntry{Gid: f.k.gids[index], GidIndex: index, PortNum: 1, GidType: abi.IB_UVERBS_GID_TYPE_ROCE_V2, NetdevIfindex: 1}, true
-}
-
 func (f *file) queryGIDEntry(r *uverbs.Request) syscall.Errno {
 	port, index := u64(r.Attr(abi.UVERBS_ATTR_QUERY_GID_ENTRY_PORT).Bytes), u64(r.Attr(abi.UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX).Bytes)
 	if port != 1 || index >= gidTable || u32(r.Attr(abi.UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS).Bytes) != 0 {
 		return syscall.EINVAL
 	}
-	e, ok := f.gidEntry(uint32(index))
+	e, ok := f.k.gidEntry(uint32(index))
 	if !ok {
 		return syscall.ENODATA
 	}
@@ -124,7 +116,7 @@ func (f *file) queryGIDTable(r *uverbs.Request) syscall.Errno {
 	}
 	n := 0
 	for i := range uint32(gidTable) {
-		e, ok := f.gidEntry(i)
+		e, ok := f.k.gidEntry(i)
 		if !ok {
 			continue
 		}

@@ -156,6 +156,20 @@ func (f *file) destroy(h uint32) syscall.Errno {
 	return 0
 }
 
+// destroyAll ends all objects. Lock held.
+func (f *file) destroyAll() {
+	for _, o := range f.objects {
+		if q, ok := o.(*qp); ok {
+			q.groups = nil
+		}
+	}
+	for range 5 { // the depth of references among objects
+		for h := range f.objects {
+			f.destroy(h)
+		}
+	}
+}
+
 // complete adds a completion.
 func (c *cq) complete(wc abi.Wc, solicited bool) {
 	if c.dead {
