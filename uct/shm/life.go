@@ -73,19 +73,23 @@ func (a *attachment) Fault(addr uint64, _ []byte) error {
 	return ucs.ErrConnectionReset
 }
 
-// revoked reports whether the memory may not be accessed any more.
-func (k *remoteKey) revoked() bool {
-	if k.life == nil || !k.seg.shrink {
-		return k.life.revoked()
+// alwaysOpen is for memory whose owner does not tell, or can take the word away.
+var alwaysOpen uint32 = lifeOpen
+
+// openWord is the word to look at before each access.
+func openWord(a *attachment, l life) *uint32 {
+	if l == nil || a.shrink {
+		return &alwaysOpen
 	}
-	return k.revokedFenced()
+	return word32(l, lifeWord)
 }
 
-// revokedFenced is revoked for a segment that the owner can cut short. If it has,
-// the access itself tells.
-//
-//go:noinline
-func (k *remoteKey) revokedFenced() bool {
+// revoked reports whether the memory may not be accessed any more. If the owner has
+// cut the segment short the access itself tells.
+func (k *remoteKey) revoked() bool {
+	if k.life == nil {
+		return false
+	}
 	_, revoked, err := k.seg.lookAt(k.life)
 	return err == nil && revoked
 }

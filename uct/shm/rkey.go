@@ -15,9 +15,10 @@ type remoteKey struct {
 	d        *domain
 	ref      reference
 	seg      *attachment
-	base     uint64 // address in the owner
-	length   uint64 // bytes the key opens, all of them mapped
-	life     life   // says whether it still does, nil: its owner does not tell
+	base     uint64  // address in the owner
+	length   uint64  // bytes the key opens, all of them mapped
+	life     life    // says whether it still does, nil: its owner does not tell
+	open     *uint32 // the word of it, or one that always says so where looking takes a fence
 	released atomic.Bool
 }
 
@@ -62,7 +63,7 @@ func (d *domain) unpack(packed []byte, pid int) (*uct.Rkey, error) {
 	}
 	return &uct.Rkey{
 		Value:  addressOf(a.mem) - k.base,
-		Handle: &remoteKey{d: d, ref: k.ref, seg: a, base: k.base, length: k.length, life: alive},
+		Handle: &remoteKey{d: d, ref: k.ref, seg: a, base: k.base, length: k.length, life: alive, open: openWord(a, alive)},
 	}, nil
 }
 
@@ -90,6 +91,7 @@ func (d *domain) ReleaseRkey(key *uct.Rkey) error {
 	if !k.released.CompareAndSwap(false, true) {
 		return fmt.Errorf("shm: releasing a remote key twice: %w", ucs.ErrInvalidParam)
 	}
+	k.life, k.open = nil, &alwaysOpen // no pointers to what may be unmapped now
 	d.attached.release(k.seg)
 	return nil
 }

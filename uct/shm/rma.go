@@ -2,6 +2,7 @@ package shm
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/ucs"
@@ -25,7 +26,7 @@ func (e *endpoint) remote(key *uct.Rkey, raddr uint64, n int) (*attachment, []by
 	if !ok {
 		return nil, nil, errNoAccess(raddr, n)
 	}
-	if k.revoked() {
+	if atomic.LoadUint32(k.open) != lifeOpen || k.seg.shrink && k.revoked() {
 		return nil, nil, errRevoked()
 	}
 	return k.seg, b, nil
