@@ -49,7 +49,7 @@ func (p *peer) received(request int, m message) error {
 
 // Outcomes of an operation that are no failures.
 var (
-	errUnable      = errors.New("C cannot do it, which is known")
+	errUnable      = errors.New("the C peer cannot do it, which is known")
 	errNothingToDo = errors.New("nothing to do at this size")
 )
 

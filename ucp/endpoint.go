@@ -174,9 +174,6 @@ func (w *Worker) newEndpoint(addr *proto.WorkerAddress, mode ErrMode) (*Endpoint
 	return ep, nil
 }
 
-// am is the lane of active messages: all first packets go there.
-func (ep *Endpoint) am() uct.Endpoint { return ep.ue }
-
 // connected is called when the peer's id becomes known: what waited starts, in
 // order.
 func (ep *Endpoint) connected(id proto.EndpointID) {
