@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	most    = 16      // inputs of a target
+	most    = 32      // inputs of a target
 	longest = 8 << 10 // bytes of one
 )
 

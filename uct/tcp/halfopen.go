@@ -10,7 +10,7 @@ import (
 // anything yet.
 type halfOpen struct {
 	prev, next *conn
-	deadline   time.Time
+	deadline   time.Duration // by the clock of the worker
 	listed     bool
 }
 
@@ -25,7 +25,7 @@ type halfOpenList struct {
 
 func (l *halfOpenList) add(c *conn) {
 	h := &c.half
-	h.deadline, h.listed = time.Now().Add(c.iface.bounds.handshake), true
+	h.deadline, h.listed = c.iface.svc.w.Now()+c.iface.bounds.handshake, true
 	h.prev = l.tail
 	if l.tail != nil {
 		l.tail.half.next = c
@@ -76,7 +76,7 @@ func (l *halfOpenList) schedule(i *iface) {
 		return
 	}
 	l.armed = true
-	d := time.Until(l.head.half.deadline)
+	d := l.head.half.deadline - i.svc.w.Now()
 	if l.timer == nil {
 		l.timer, _ = i.svc.w.Timers().After(d, func() { i.half.expire(i) })
 		return
@@ -87,8 +87,8 @@ func (l *halfOpenList) schedule(i *iface) {
 // expire closes the connections whose time is over.
 func (l *halfOpenList) expire(i *iface) {
 	l.armed = false
-	now := time.Now()
-	for l.head != nil && !l.head.half.deadline.After(now) {
+	now := i.svc.w.Now()
+	for l.head != nil && l.head.half.deadline <= now {
 		l.head.close()
 	}
 	l.schedule(i)

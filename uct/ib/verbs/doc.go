@@ -3,7 +3,8 @@
 // queue pairs, shared receive queues, address handles and work requests, without C
 // libraries.
 // Who knows ibv_* finds everything under its name: ibv_reg_mr is PD.RegMR,
-// ibv_post_send is QP.PostSend, ibv_poll_cq is CQ.Poll.
+// ibv_post_send is QP.PostSend, ibv_poll_cq is CQ.Poll; ibv_wr_start is QP.Begin, which
+// writes requests straight into the queue, header and payload once.
 //
 // # Objects
 //

@@ -22,6 +22,8 @@ import (
 // tells it once of all of them. What was begun and not rung, by whoever stopped
 // half-way or panicked, is forgotten by the next Begin.
 //
+// Of the flags SendInline is not needed: who calls Inline sends so.
+//
 // The first mistake counts, be it a full queue: its request is taken back, what comes
 // behind it does nothing, and Ring posts what was before it and returns the error.
 //
@@ -44,15 +46,17 @@ type Post struct {
 
 // request is the request that was begun last: what may be added to it.
 type request struct {
-	at, end int    // room for inline data, in mem
-	inlined int    // bytes of it that are there
-	pieces  int    // that it may still have
-	length  uint64 // of those it has
-	trait   trait  // what it still needs, and cannot have
+	from, at, end int    // in mem: inline data, and the room for more
+	pieces        int    // that it may still have
+	length        uint64 // of those it has
+	trait         trait  // what it still needs, and cannot have
 }
 
+// inlined is how much inline data there is.
+func (r *request) inlined() int { return r.at - r.from }
+
 // forget leaves nothing that may be added to.
-func (r *request) forget() { r.at, r.end, r.inlined, r.pieces, r.trait = 0, 0, 0, 0, 0 }
+func (r *request) forget() { r.from, r.at, r.end, r.pieces, r.trait = 0, 0, 0, 0, 0 }
 
 // trait is a property of an operation.
 type trait uint8
@@ -183,13 +187,13 @@ func (p *Post) To(ah *AH, qpn QPN, qkey QKey) {
 func (p *Post) SGE(s SGE) {
 	r := &p.last
 	n := r.length + uint64(s.Length)
-	if r.pieces <= 0 || r.inlined != 0 || n > provider.MaxLength || r.trait&needsWord != 0 && s.Length != 8 {
+	if r.pieces <= 0 || r.inlined() != 0 || n > provider.MaxLength || r.trait&needsWord != 0 && s.Length != 8 {
 		p.noPiece()
 		return
 	}
 	r.pieces--
 	r.length = n
-	r.at = r.end
+	r.from, r.at = r.end, r.end
 	r.trait = r.trait&^needsWord | gathered
 	p.sq.Gather(s)
 }
@@ -204,7 +208,6 @@ func (p *Post) Inline(b []byte) {
 	}
 	dst := p.mem[r.at:r.end]
 	r.at += len(b)
-	r.inlined += len(b)
 	copy(dst, b)
 }
 
@@ -219,7 +222,7 @@ func (p *Post) Ring() (int, error) {
 	if p.last.trait&needs != 0 {
 		p.unmet()
 	}
-	n, inlined, err := p.n, p.last.inlined, p.err
+	n, inlined, err := p.n, p.last.inlined(), p.err
 	if n == 0 {
 		if err == nil && p.ops.Load() == 0 {
 			err = errState
@@ -245,7 +248,7 @@ func (p *Post) Ring() (int, error) {
 
 // begin finishes the request before and begins another, with pieces.
 func (p *Post) begin(id uint64, op WROpcode, flags SendFlags, list []SGE) {
-	if p.last.inlined != 0 || p.last.trait&needs != 0 {
+	if p.last.inlined() != 0 || p.last.trait&needs != 0 {
 		p.finish()
 		p.begin(id, op, flags, list)
 		return
@@ -272,7 +275,7 @@ func (p *Post) begin(id uint64, op WROpcode, flags SendFlags, list []SGE) {
 		from = to
 	}
 	r := &p.last
-	r.at, r.end, r.inlined, r.pieces, r.length, r.trait = from, to, 0, p.most-len(list), length, t
+	r.from, r.at, r.end, r.pieces, r.length, r.trait = from, from, to, p.most-len(list), length, t
 	if t&(noInline|noData) != 0 {
 		p.limit(len(list))
 	}
@@ -281,7 +284,7 @@ func (p *Post) begin(id uint64, op WROpcode, flags SendFlags, list []SGE) {
 // limit takes away what the operation does not have.
 func (p *Post) limit(pieces int) {
 	r := &p.last
-	r.at = r.end
+	r.from, r.at = r.end, r.end
 	switch {
 	case r.trait&noData != 0:
 		r.pieces = 0
@@ -301,7 +304,7 @@ func (p *Post) finish() {
 		p.unmet()
 		return
 	}
-	p.sq.Inlined(p.last.inlined)
+	p.sq.Inlined(p.last.inlined())
 	p.last.forget()
 }
 
@@ -324,14 +327,15 @@ func (p *Post) inlineMore(b []byte) {
 	for {
 		n := copy(p.mem[r.at:r.end], b)
 		r.at += n
-		r.inlined += n
 		if b = b[n:]; len(b) == 0 {
 			return
 		}
-		if r.at, r.end = p.sq.More(); r.at == r.end {
+		from, to := p.sq.More()
+		if from == to {
 			p.fail(errInlineLong)
 			return
 		}
+		r.from, r.at, r.end = from-r.inlined(), from, to // as if it were all before it
 	}
 }
 
@@ -381,7 +385,7 @@ func (p *Post) noPiece() {
 	switch r := &p.last; {
 	case p.n == 0:
 		p.fail(errNoRequest)
-	case r.inlined != 0:
+	case r.inlined() != 0:
 		p.fail(errMixed)
 	case r.trait&noData != 0:
 		p.fail(errNoData)

@@ -11,61 +11,58 @@ package verbs
 func (q *QP) PostSend(wr []SendWR) (int, error) {
 	p := q.Begin()
 	for i := range wr {
-		p.put(&wr[i])
 		if p.err != nil {
 			break
+		}
+		w, list := &wr[i], wr[i].SGList
+		if w.Flags&SendInline != 0 {
+			list = nil
+		}
+		switch w.Opcode {
+		case WRRDMAWriteWithImm:
+			p.wr.Imm = w.Imm
+			fallthrough
+		case WRRDMAWrite, WRRDMARead:
+			p.wr.RemoteAddr, p.wr.RKey = w.RemoteAddr, w.RKey
+		case WRSendWithImm:
+			p.wr.Imm = w.Imm
+		case WRAtomicCmpAndSwp:
+			p.wr.RemoteAddr, p.wr.RKey, p.wr.CompareAdd, p.wr.Swap = w.RemoteAddr, w.RKey, w.CompareAdd, w.Swap
+		case WRAtomicFetchAndAdd:
+			p.wr.RemoteAddr, p.wr.RKey, p.wr.CompareAdd, p.wr.Swap = w.RemoteAddr, w.RKey, w.CompareAdd, 0
+		case WRSendWithInv:
+			p.wr.Imm = uint32(w.InvalidateKey)
+		case WRLocalInv, WRBindMW:
+			p.putWindow(w)
+			continue
+		}
+		p.begin(w.ID, w.Opcode, w.Flags, list)
+		if p.last.trait&needsAddress != 0 {
+			p.To(w.AH, w.RemoteQPN, w.RemoteQKey)
+		}
+		if w.Flags&SendInline == 0 {
+			continue
+		}
+		if p.last.trait&noInline != 0 {
+			p.fail(errInlineWhat)
+		}
+		for _, b := range w.Inline {
+			p.Inline(b)
 		}
 	}
 	return p.Ring()
 }
 
-// put begins a request and adds what belongs to it.
-func (p *Post) put(wr *SendWR) {
-	w := &p.wr
-	switch wr.Opcode {
-	case WRRDMAWriteWithImm:
-		w.Imm = wr.Imm
-		fallthrough
-	case WRRDMAWrite, WRRDMARead:
-		w.RemoteAddr, w.RKey = wr.RemoteAddr, wr.RKey
-	case WRSendWithImm:
-		w.Imm = wr.Imm
-	case WRAtomicCmpAndSwp:
-		w.RemoteAddr, w.RKey, w.CompareAdd, w.Swap = wr.RemoteAddr, wr.RKey, wr.CompareAdd, wr.Swap
-	case WRAtomicFetchAndAdd:
-		w.RemoteAddr, w.RKey, w.CompareAdd, w.Swap = wr.RemoteAddr, wr.RKey, wr.CompareAdd, 0
-	case WRSendWithInv:
-		w.Imm = uint32(wr.InvalidateKey)
-	case WRLocalInv:
+// putWindow begins what is about windows and has no data.
+//
+//go:noinline
+func (p *Post) putWindow(wr *SendWR) {
+	switch {
+	case wr.Opcode == WRLocalInv:
 		p.LocalInv(wr.ID, wr.Flags, wr.InvalidateKey)
-		return
-	case WRBindMW:
-		p.putBind(wr)
-		return
+	case wr.Bind != nil:
+		p.BindMW(wr.ID, wr.Flags, *wr.Bind)
+	default:
+		p.BindMW(wr.ID, wr.Flags, MWBind{})
 	}
-	list := wr.SGList
-	if wr.Flags&SendInline != 0 {
-		list = nil
-	}
-	p.begin(wr.ID, wr.Opcode, wr.Flags, list)
-	if p.last.trait&needsAddress != 0 {
-		p.To(wr.AH, wr.RemoteQPN, wr.RemoteQKey)
-	}
-	if wr.Flags&SendInline == 0 {
-		return
-	}
-	if p.last.trait&noInline != 0 {
-		p.fail(errInlineWhat)
-	}
-	for _, b := range wr.Inline {
-		p.Inline(b)
-	}
-}
-
-func (p *Post) putBind(wr *SendWR) {
-	var b MWBind
-	if wr.Bind != nil {
-		b = *wr.Bind
-	}
-	p.BindMW(wr.ID, wr.Flags, b)
 }

@@ -27,11 +27,6 @@ type NoEvents struct{}
 
 func (NoEvents) EventTaken() {}
 
-// NoLimitData is for shared receive queues whose limit is the kernel's alone.
-type NoLimitData struct{}
-
-func (NoLimitData) LimitData() []byte { return nil }
-
 // OneRoom is for queue pairs whose entries do not wrap around the end of the queue.
 type OneRoom struct{}
 

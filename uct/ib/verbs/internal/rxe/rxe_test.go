@@ -18,7 +18,10 @@ type memoryFile struct {
 	uverbs.File
 	mem      []byte
 	unmapped int
+	write    func()
 }
+
+func (m *memoryFile) Write(b []byte) (int, syscall.Errno) { m.write(); return len(b), 0 }
 
 func (m *memoryFile) Name() string                             { return "memory" }
 func (m *memoryFile) Mmap(uint64, int) ([]byte, syscall.Errno) { return m.mem, 0 }
@@ -146,5 +149,105 @@ func TestResizeAnswer(t *testing.T) {
 		}
 		s.Detach()
 		s.Detach()
+	}
+}
+
+// TestUnused holds what the seam has and rxe has no use for: nothing is mapped for the
+// device, nothing is lacking, events are not numbered, entries do not wrap, the kernel's
+// numbers are right.
+func TestUnused(t *testing.T) {
+	c, _ := open(provider.Device{File: &memoryFile{}})
+	if in, out := c.Data(); in != nil || out != nil || c.Attach() != nil {
+		t.Errorf("% x and % x go with GET_CONTEXT, or something is mapped", in, out)
+	}
+	for f := range provider.Features {
+		if why := c.Lacks(f); why != "" {
+			t.Errorf("%v: %s", f, why)
+		}
+	}
+	init := provider.CQInit{CQE: 100}
+	made := provider.CQMade{Handle: 1, CQE: 127}
+	q, err := c.NewCQ(&init)
+	if err != nil || init.CQE != 100 {
+		t.Errorf("%+v: %v", init, err)
+	}
+	f, _ := newMemory(4096, 6, 7)
+	_, out := q.Data()
+	copy(out, abi.Bytes(&abi.Mminfo{Size: 4096}))
+	q.(*cq).ctx.dev.File = f
+	if err := q.Attach(&made); err != nil || made.CQE != 127 {
+		t.Errorf("%+v: %v", made, err)
+	}
+	q.EventTaken()
+	if n := q.Poll(make([]provider.WC, 1)); n != 0 {
+		t.Errorf("%d completions", n)
+	}
+	q.Detach()
+	if n := q.Poll(make([]provider.WC, 1)); n != 0 || f.unmapped != 1 {
+		t.Errorf("%d completions of what is gone, unmapped %d times", n, f.unmapped)
+	}
+	cap := provider.QPCap{MaxSendWR: 7, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: 16}
+	p, err := c.NewQP(&provider.QPInit{Type: provider.RC, Cap: cap})
+	if from, to := p.More(); err != nil || from != to {
+		t.Errorf("room from %d to %d: %v", from, to, err)
+	}
+	p.Reset() // of what is not attached yet
+	p.Drop()
+	p.Detach()
+	a, _ := c.NewAH(nil)
+	a.Detach()
+	c.Detach()
+}
+
+// TestUnrung: what is not rung is not in the ring, and what is taken back neither.
+func TestUnrung(t *testing.T) {
+	c := &context{}
+	f, h := newMemory(384+8*256, 8, 7)
+	c.dev.File = f
+	defer c.Detach()
+	q := &qp{ctx: c, typ: provider.RC, shared: true}
+	q.resp.SqMi.Size = uint32(len(f.mem))
+	made := provider.QPMade{Cap: provider.QPCap{MaxSendSGE: 3, MaxInline: 48}}
+	if err := q.Attach(&made); err != nil {
+		t.Fatal(err)
+	}
+	rung := 0
+	f.write = func() { rung++ }
+	begin := func(id uint64) {
+		t.Helper()
+		wr := provider.WR{ID: id, Opcode: provider.WRSend}
+		from, to, ok := q.Begin(&wr, nil)
+		if !ok || to-from != 48 || copy(made.Sends[from:to], "data") != 4 {
+			t.Fatalf("room from %d to %d, %v", from, to, ok)
+		}
+	}
+	for id := range uint64(7) {
+		begin(id)
+	}
+	if _, _, ok := q.Begin(&provider.WR{}, nil); ok || h.ProducerIndex != 0 {
+		t.Errorf("room for more, or published: %d", h.ProducerIndex)
+	}
+	q.Undo()
+	q.Undo()
+	begin(100)
+	if err := q.Ring(4); err != nil || h.ProducerIndex != 6 || rung != 1 {
+		t.Errorf("published up to %d, rung %d times: %v", h.ProducerIndex, rung, err)
+	}
+	w := q.sq.send(5)
+	if w.Wr.WrId != 100 || w.Dma.Length != 4 || w.Dma.Resid != 4 || w.Wr.SendFlags != uint32(provider.SendInline) {
+		t.Errorf("%+v", w)
+	}
+	begin(101)
+	q.Drop()
+	begin(102)
+	q.Reset()
+	begin(103)
+	if err := q.Ring(0); err != nil || h.ProducerIndex != 7 || q.sq.send(6).Wr.WrId != 103 {
+		t.Errorf("published up to %d: %v", h.ProducerIndex, err)
+	}
+	q.Detach()
+	q.Detach()
+	if f.unmapped != 1 {
+		t.Errorf("unmapped %d times", f.unmapped)
 	}
 }

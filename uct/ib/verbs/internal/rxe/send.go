@@ -8,17 +8,19 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 )
 
-// qp is a ring of sends, and one of receives unless they are shared.
+// qp is a ring of sends, and one of receives unless they are shared. Who posts sends
+// and who posts receives are not in each other's way: what is written for one is not
+// close to what is read for the other.
 type qp struct {
 	provider.OneRoom
 	sq     ring
-	inline int // bytes that fit behind one
-	rq     recvQueue
+	inline int // bytes that fit behind a send
 	bell   bell
 	ctx    *context
 	typ    provider.QPType
 	shared bool // receives come from elsewhere
 	resp   abi.RxeCreateQpResp
+	rq     recvQueue
 }
 
 func (q *qp) Data() (in, out []byte) { return nil, abi.Bytes(&q.resp) }
@@ -54,7 +56,8 @@ func (q *qp) Begin(wr *provider.WR, list []provider.SGE) (from, to int, ok bool)
 	if !q.sq.room() {
 		return 0, 0, false
 	}
-	w := q.sq.send(q.sq.own)
+	off, next := q.sq.offset(q.sq.own), q.sq.next()
+	w := q.sq.sendAt(off)
 	w.Wr.WrId, w.Wr.Opcode, w.Wr.SendFlags = wr.ID, uint32(wr.Opcode), uint32(wr.Flags)
 	w.Status, w.State, w.Iova, w.Mask, w.FirstPsn, w.LastPsn = 0, 0, 0, 0, 0, 0
 	w.AckLength, w.Ssn, w.HasRdAtomic = 0, 0, 0
@@ -80,8 +83,8 @@ func (q *qp) Begin(wr *provider.WR, list []provider.SGE) (from, to int, ok bool)
 		a.RemoteAddr, a.CompareAdd, a.Swap, a.Rkey = wr.RemoteAddr, wr.CompareAdd, wr.Swap, uint32(wr.RKey)
 		w.Iova = wr.RemoteAddr
 	}
-	from = q.sq.offset(q.sq.own) + sendSize
-	q.sq.own = q.sq.next()
+	q.sq.own = next
+	from = off + sendSize
 	return from, from + q.inline, true
 }
 

@@ -43,14 +43,11 @@ func (s *slots) at(i uint32) unsafe.Pointer {
 	return unsafe.Add(s.data, uintptr(i&s.mask)<<(s.log2&31))
 }
 
+// sendAt is the send at an offset.
+func (s *slots) sendAt(n int) *abi.RxeSendWqe {
+	return (*abi.RxeSendWqe)(unsafe.Add(s.data, n-headerSize))
+}
+
 func (s *slots) send(i uint32) *abi.RxeSendWqe { return (*abi.RxeSendWqe)(s.at(i)) }
 func (s *slots) recv(i uint32) *abi.RxeRecvWqe { return (*abi.RxeRecvWqe)(s.at(i)) }
 func (s *slots) wc(i uint32) *abi.Wc           { return (*abi.Wc)(s.at(i)) }
-
-// sge and recvSGE are the k-th piece behind a send or a receive.
-func sge(w *abi.RxeSendWqe, k uint32) *abi.RxeSge {
-	return (*abi.RxeSge)(unsafe.Add(unsafe.Pointer(w), sendSize+int(k)*sgeSize))
-}
-func recvSGE(w *abi.RxeRecvWqe, k int) *abi.RxeSge {
-	return (*abi.RxeSge)(unsafe.Add(unsafe.Pointer(w), recvSize+k*sgeSize))
-}
