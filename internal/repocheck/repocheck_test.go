@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -28,15 +29,27 @@ func (s *source) dir() string  { return path.Dir(s.name) }
 func (s *source) test() bool   { return strings.HasSuffix(s.name, "_test.go") }
 func (s *source) unsafe() bool { return strings.HasSuffix(s.name, "_unsafe.go") }
 
-// sources parses all Go files of the module.
+// sources returns all Go files of the module.
 func sources(t *testing.T) []*source {
 	t.Helper()
-	root, err := filepath.Abs("../..")
+	if _, err := os.Stat("../../go.mod"); err != nil {
+		t.Skipf("the module's source is not here: %v", err)
+	}
+	list, err := parseModule()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil {
-		t.Skipf("the module's source is not here: %v", err)
+	if len(list) < 20 {
+		t.Fatalf("only %d Go files found", len(list))
+	}
+	return list
+}
+
+// parseModule parses all Go files of the module, once for all tests: none changes them.
+var parseModule = sync.OnceValues(func() ([]*source, error) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return nil, err
 	}
 	var list []*source
 	fset := token.NewFileSet()
@@ -69,14 +82,8 @@ func sources(t *testing.T) []*source {
 		list = append(list, s)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(list) < 20 {
-		t.Fatalf("only %d Go files found", len(list))
-	}
-	return list
-}
+	return list, err
+})
 
 // TestPackageComments wants one comment per package that is more than its name,
 // in the form tools show.

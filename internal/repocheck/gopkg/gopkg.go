@@ -1,5 +1,9 @@
 // Package gopkg loads packages of a module for the checks of this repository:
-// their source as go/types sees it, and what the compiler tells importers.
+// their source as go/types sees it.
+//
+// The module itself is not compiled for that, which would take most of the time
+// after every change: its packages are checked from source, each once, and only
+// what they import of others is read from what the compiler tells importers.
 package gopkg
 
 import (
@@ -13,9 +17,11 @@ import (
 	"go/token"
 	"go/types"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -26,49 +32,60 @@ type Package struct {
 	Doc        string // the first sentence of its comment
 	Dir        string
 	GoFiles    []string // without tests and what is for other systems
-	Export     string   // the file with what the compiler tells importers
-	DepOnly    bool     // imported by a package that was asked for
+	Imports    []string
+	DepOnly    bool   // imported by a package that was asked for
+	Export     string // the file with what the compiler tells importers
+	Module     *struct{ Main bool }
 }
 
-// Set is the packages that were asked for. What they import is read from what the
-// compiler has left in the build cache.
+// Set is the packages that were asked for. One goroutine uses it.
 type Set struct {
 	Packages []Package
 	Fset     *token.FileSet
-	importer types.Importer
+	module   map[string]*checked // packages of the module, by path
+	others   types.Importer
+}
+
+// checked is a package of the module, from when it is first needed.
+type checked struct {
+	Package
+	started bool
+	files   []*ast.File
+	pkg     *types.Package // nil while it is being checked
+	info    *types.Info
+	err     error
 }
 
 // Load finds the packages that the patterns name, as `go list` in dir understands
 // them.
 func Load(dir string, patterns ...string) (*Set, error) {
-	args := []string{"list", "-e", "-deps", "-export", "-json=ImportPath,Name,Doc,Dir,Export,GoFiles,DepOnly", "--"}
-	cmd := exec.Command("go", append(args, patterns...)...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // what is found does not depend on a C compiler
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
+	list, stderr, err := goList(dir, "ImportPath,Name,Doc,Dir,GoFiles,Imports,DepOnly,Module", append([]string{"-deps", "--"}, patterns...))
 	if err != nil {
-		return nil, fmt.Errorf("go list: %w\n%s", err, stderr.Bytes())
+		return nil, err
 	}
-	s := &Set{Fset: token.NewFileSet()}
-	exports := make(map[string]string)
-	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p Package
-		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return nil, fmt.Errorf("go list: %w", err)
+	s := &Set{Fset: token.NewFileSet(), module: make(map[string]*checked)}
+	others := make(map[string]bool)
+	for _, p := range list {
+		if p.Module == nil || !p.Module.Main {
+			continue
 		}
-		exports[p.ImportPath] = p.Export
+		s.module[p.ImportPath] = &checked{Package: p}
+		for _, path := range p.Imports {
+			others[path] = true
+		}
 		if !p.DepOnly && len(p.GoFiles) > 0 {
 			s.Packages = append(s.Packages, p)
 		}
 	}
 	if len(s.Packages) == 0 {
-		return nil, fmt.Errorf("no Go packages: %s", stderr.Bytes())
+		return nil, fmt.Errorf("no Go packages: %s", stderr)
 	}
-	s.importer = importer.ForCompiler(s.Fset, "gc", func(path string) (io.ReadCloser, error) {
+	maps.DeleteFunc(others, func(path string, _ bool) bool { return s.module[path] != nil })
+	exports, err := exportsOf(dir, slices.Sorted(maps.Keys(others)))
+	if err != nil {
+		return nil, err
+	}
+	s.others = importer.ForCompiler(s.Fset, "gc", func(path string) (io.ReadCloser, error) {
 		if exports[path] == "" {
 			return nil, fmt.Errorf("%s has not been compiled", path)
 		}
@@ -77,36 +94,100 @@ func Load(dir string, patterns ...string) (*Set, error) {
 	return s, nil
 }
 
-// Import returns a package as its importers see it.
-func (s *Set) Import(path string) (*types.Package, error) { return s.importer.Import(path) }
+// exportsOf returns what the compiler tells importers of packages and of all that
+// they import: files, by path.
+func exportsOf(dir string, paths []string) (map[string]string, error) {
+	if len(paths) == 0 {
+		return nil, nil
+	}
+	list, _, err := goList(dir, "ImportPath,Export", append([]string{"-deps", "-export", "--"}, paths...))
+	if err != nil {
+		return nil, err
+	}
+	exports := make(map[string]string)
+	for _, p := range list {
+		exports[p.ImportPath] = p.Export
+	}
+	return exports, nil
+}
+
+// goList runs `go list` in dir; what it complains of is stderr.
+func goList(dir, fields string, args []string) (list []Package, stderr []byte, err error) {
+	cmd := exec.Command("go", append([]string{"list", "-e", "-json=" + fields}, args...)...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // what is found does not depend on a C compiler
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, nil, fmt.Errorf("go list: %w\n%s", err, complaints.Bytes())
+	}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p Package
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return list, complaints.Bytes(), nil
+		} else if err != nil {
+			return nil, nil, fmt.Errorf("go list: %w", err)
+		}
+		list = append(list, p)
+	}
+}
+
+// Import returns a package as its importers see it, which of packages that were not
+// asked for is all there is. It is a types.Importer.
+func (s *Set) Import(path string) (*types.Package, error) {
+	p := s.module[path]
+	if p == nil {
+		return s.others.Import(path)
+	}
+	s.check(p)
+	if p.pkg == nil && p.err == nil {
+		return nil, fmt.Errorf("%s imports itself", path)
+	}
+	return p.pkg, p.err
+}
 
 // Parse returns the files of a package.
 func (s *Set) Parse(p Package) ([]*ast.File, error) {
+	c := s.module[p.ImportPath]
+	if c.files != nil {
+		return c.files, nil
+	}
 	var files []*ast.File
-	for _, name := range p.GoFiles {
-		f, err := parser.ParseFile(s.Fset, filepath.Join(p.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
+	for _, name := range c.GoFiles {
+		f, err := parser.ParseFile(s.Fset, filepath.Join(c.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return nil, err
 		}
 		files = append(files, f)
 	}
+	c.files = files
 	return files, nil
 }
 
 // Check parses a package and finds what its names mean. Code that does not compile
 // gives what can be seen all the same.
 func (s *Set) Check(p Package) ([]*ast.File, *types.Package, *types.Info, error) {
-	files, err := s.Parse(p)
-	if err != nil {
-		return nil, nil, nil, err
+	c := s.module[p.ImportPath]
+	s.check(c)
+	return c.files, c.pkg, c.info, c.err
+}
+
+func (s *Set) check(p *checked) {
+	if p.started {
+		return
 	}
-	info := &types.Info{Uses: make(map[*ast.Ident]types.Object)}
+	p.started = true
+	if _, p.err = s.Parse(p.Package); p.err != nil {
+		return
+	}
+	p.info = &types.Info{Uses: make(map[*ast.Ident]types.Object)}
 	conf := types.Config{
-		Importer: s.importer,
-		Error:    func(error) {}, // the compiler's business
+		Importer:         s,
+		IgnoreFuncBodies: p.DepOnly,
+		Error:            func(error) {}, // the compiler's business
 	}
-	pkg, _ := conf.Check(p.ImportPath, s.Fset, files, info)
-	return files, pkg, info, nil
+	p.pkg, _ = conf.Check(p.ImportPath, s.Fset, p.files, p.info)
 }
 
 // FuncName is a function as Go prints it, without package and type parameters:
