@@ -20,7 +20,9 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.Sen
 	b := i.bufs[i.depth][:n]
 	binary.LittleEndian.PutUint64(b, header)
 	copy(b[headerLen:], payload)
-	if err := i.deliver(&e.src, id, b); err != nil {
+	i.depth++ // as deliver does, which is not inlined
+	err := i.handlers.Deliver(&e.src, id, b, nil)
+	if i.depth--; err != nil {
 		e.refused(err)
 	}
 	return nil
@@ -56,7 +58,9 @@ func (e *endpoint) AMBcopy(id uct.AMID, p uct.Packer, _ uct.SendFlags, _ *uct.Co
 	if i := e.tx; i.depth < i.inline && id < uct.MaxAMIDs {
 		b := i.bufs[i.depth]
 		b = b[:p.Pack(b)]
-		if err := i.deliver(&e.src, id, b); err != nil {
+		i.depth++
+		err := i.handlers.Deliver(&e.src, id, b, nil)
+		if i.depth--; err != nil {
 			e.refused(err)
 		}
 		return len(b), nil

@@ -57,7 +57,7 @@ func (i *iface) receive(m message) {
 	}
 }
 
-// deliver runs the handler of a message. It must stay inlinable.
+// deliver runs the handler of a message.
 func (i *iface) deliver(src *uct.Source, id uct.AMID, data []byte) error {
 	i.depth++
 	err := i.handlers.Deliver(src, id, data, nil)
