@@ -35,7 +35,7 @@ func (w *Worker) onEagerSyncFirst(src *uct.Source, data []byte, desc *uct.AMDesc
 // firstFragment matches a message. It returns the unexpected message if there
 // is no receive for it, and the handler's result.
 func (w *Worker) firstFragment(from *source, h *proto.EagerFirst, payload []byte, desc *uct.AMDesc) (*TagMessage, error) {
-	a := w.eager.assemblies[assemblyKey{id: h.MsgID}]
+	a := w.eager.assemblies[taggedKey(h.MsgID)]
 	if a != nil && (a.total >= 0 || !a.setTotal(h.TotalLen)) {
 		return nil, w.malformed(ucs.ErrIO)
 	}
@@ -49,7 +49,7 @@ func (w *Worker) firstFragment(from *source, h *proto.EagerFirst, payload []byte
 	created := a == nil
 	if created {
 		var err error
-		if a, err = w.newAssembly(from, assemblyKey{id: h.MsgID}, h.TotalLen); err != nil {
+		if a, err = w.newAssembly(from, taggedKey(h.MsgID), h.TotalLen); err != nil {
 			return nil, err
 		}
 	}
@@ -82,10 +82,10 @@ func (w *Worker) onEagerMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 		return w.malformed(err)
 	}
 	from := w.sourceOf(src)
-	a := w.eager.assemblies[assemblyKey{id: h.MsgID}]
+	a := w.eager.assemblies[taggedKey(h.MsgID)]
 	created := a == nil
 	if created {
-		if a, err = w.newAssembly(from, assemblyKey{id: h.MsgID}, -1); err != nil {
+		if a, err = w.newAssembly(from, taggedKey(h.MsgID), -1); err != nil {
 			return err
 		}
 	}
@@ -95,3 +95,7 @@ func (w *Worker) onEagerMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 	}
 	return err
 }
+
+// taggedKey names a tagged message in fragments: its number says it all, as it is
+// the sending worker's.
+func taggedKey(id proto.MessageID) assemblyKey { return assemblyKey{ep: 0, id: id} }

@@ -31,7 +31,6 @@ type iface struct {
 	failures kit.Failures // endpoints dropped by the receiver
 	reporter kit.Reporter
 
-	onError   func(ep uct.Endpoint, userData any, err error)
 	domain    *domain
 	worker    *uct.Worker
 	endpoints int // open ones
