@@ -25,6 +25,8 @@ const (
 	knotsFile  = "testdata/knots.txt"
 	smallKnot  = 5
 	smallPairs = 5
+	mostKnot   = 5 // what a limit may be
+	mostPairs  = 12
 )
 
 var lower = flag.Bool("lower", false, "lower the limits of "+knotsFile+" to what is there")
@@ -53,6 +55,9 @@ func readKnots(t *testing.T) (head string, limits []knotLimit) {
 		var l knotLimit
 		if n, err := fmt.Sscan(line, &l.dir, &l.knot, &l.pairs); n != 3 || seen[l.dir] {
 			t.Fatalf("%s: %q: %v", knotsFile, line, err)
+		}
+		if l.knot > mostKnot || l.pairs > mostPairs {
+			t.Fatalf("%s: %s: no limit may be more than %d and %d", knotsFile, l.dir, mostKnot, mostPairs)
 		}
 		seen[l.dir] = true
 		limits = append(limits, l)

@@ -86,17 +86,6 @@ func (e *endpoint) PendingPurge(fn func(*uct.Pending)) {
 	e.i.waiting.Purge(&e.pending, fn)
 }
 
-// doChores lets pending requests try again and reports failures.
-//
-//go:noinline
-func (i *iface) doChores() int {
-	i.inRound = true // what is called may not close the interface
-	n := i.waiting.Dispatch() + i.failures.Report()
-	i.inRound = false
-	i.chores = !i.waiting.Empty() || !i.failures.Empty()
-	return n
-}
-
 // Room implements kit.Sender: the ring is the peer's. It asks now and then whether
 // that lives.
 func (e *endpoint) Room() kit.Room {

@@ -42,6 +42,17 @@ func (i *iface) progressOdd() int {
 	return n + i.poll()
 }
 
+// doChores lets pending requests try again and reports failures.
+//
+//go:noinline
+func (i *iface) doChores() int {
+	i.inRound = true // what is called may not close the interface
+	n := i.waiting.Dispatch() + i.failures.Report()
+	i.inRound = false
+	i.chores = !i.waiting.Empty() || !i.failures.Empty()
+	return n
+}
+
 // poll receives what is there.
 func (i *iface) poll() int {
 	if w := i.rx.word(); w&flagPhase == i.rx.phase {
@@ -63,6 +74,40 @@ func (i *iface) receiveFenced() (n int) {
 	}
 	defer fault.End(fault.Begin(), i, nil, nil)
 	return i.poll()
+}
+
+// Arm implements uct.Armer: it says whether a message to come will make the socket
+// readable.
+func (i *iface) Arm() error {
+	switch {
+	case !i.waiting.Empty() || !i.failures.Empty():
+		// Nothing tells when a peer's ring has room again.
+		return ucs.ErrBusy
+	case i.dead:
+		return nil
+	case !i.armRing():
+		return ucs.ErrBusy
+	case i.sock.drain():
+		return ucs.ErrBusy
+	}
+	if i.naps.deaf > 0 {
+		i.limitNap()
+	}
+	return nil
+}
+
+// armRing asks for a wakeup. It fails when something was claimed.
+func (i *iface) armRing() (ok bool) {
+	if i.fenced {
+		defer fault.End(fault.Begin(), i, nil, nil)
+	}
+	if i.rx.arm() {
+		return true
+	}
+	// The next round without a message looks into it: what has to be delivered
+	// then is for progress.
+	i.idle = watchEvery - 1
+	return false
 }
 
 // receive delivers the messages that are there, of which there is one: w is the

@@ -52,20 +52,6 @@ func (i *iface) watch() {
 	}
 }
 
-// armRing asks for a wakeup. It fails when something was claimed.
-func (i *iface) armRing() (ok bool) {
-	if i.fenced {
-		defer fault.End(fault.Begin(), i, nil, nil)
-	}
-	if i.rx.arm() {
-		return true
-	}
-	// The next round without a message looks into it: what has to be delivered
-	// then is for progress.
-	i.idle = watchEvery - 1
-	return false
-}
-
 // published reports whether the next element holds a message.
 func (i *iface) published() bool {
 	r := &i.rx

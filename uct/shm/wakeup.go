@@ -74,23 +74,3 @@ func (s *wakeSocket) wake(to *unix.SockaddrUnix) {
 	for unix.Sendto(s.fd, wakeByte, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, to) == unix.EINTR {
 	}
 }
-
-// Arm implements uct.Armer: it says whether a message to come will make the socket
-// readable.
-func (i *iface) Arm() error {
-	switch {
-	case !i.waiting.Empty() || !i.failures.Empty():
-		// Nothing tells when a peer's ring has room again.
-		return ucs.ErrBusy
-	case i.dead:
-		return nil
-	case !i.armRing():
-		return ucs.ErrBusy
-	case i.sock.drain():
-		return ucs.ErrBusy
-	}
-	if i.naps.deaf > 0 {
-		i.limitNap()
-	}
-	return nil
-}

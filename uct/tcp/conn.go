@@ -1,8 +1,6 @@
 package tcp
 
 import (
-	"fmt"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs/event"
@@ -111,27 +109,6 @@ func (c *conn) watch(ev event.Events) error {
 	return err
 }
 
-// HandleEvent is told that the socket is ready.
-func (c *conn) HandleEvent(ev event.Events) {
-	if c.state == stateConnecting {
-		c.connectDone()
-		return
-	}
-	if c.ended && ev&(event.Err|event.Hup) != 0 {
-		c.lost("read", c.socketError())
-		return
-	}
-	if ev&event.Write != 0 {
-		c.blocked = false
-		c.write()
-		c.iface.svc.markDirty(c)
-	}
-	if ev&(event.Read|event.Err|event.Hup) != 0 && c.state != stateClosed {
-		c.iface.svc.warm(c)
-		c.read()
-	}
-}
-
 // socketError takes the error the kernel keeps for the socket; nil when there is
 // none.
 func (c *conn) socketError() error {
@@ -178,95 +155,4 @@ func (c *conn) close() {
 	}
 	c.prev, c.next = nil, nil
 	c.src.Gone()
-}
-
-// DropSource implements uct.SourceOwner.
-func (c *conn) DropSource(err error) {
-	if c.state != stateClosed {
-		c.refuse(fmt.Errorf("dropped by the receiver: %w", err))
-	}
-}
-
-// endOps ends all operations of c with err.
-func (c *conn) endOps(err error) {
-	ops := &c.iface.svc.ops
-	ops.finishAll(&c.writes, err)
-	ops.finishAll(&c.acks, err)
-}
-
-// lost is called when the connection broke: cause is nil at the end of the
-// stream.
-func (c *conn) lost(operation string, cause error) {
-	ep, state := c.ep, c.state
-	switch {
-	case ep == nil:
-		// Nobody of ours uses it to send. The peer may come back.
-		c.close()
-	case state == stateConnecting || state == stateWaitingAck:
-		c.close()
-		ep.conn = nil
-		ep.retry(operation, cause)
-	default:
-		ep.fail(operation, cause)
-	}
-}
-
-// refuse drops a connection whose peer did something it must not do.
-func (c *conn) refuse(cause error) {
-	if c.ep == nil {
-		c.close()
-		return
-	}
-	c.ep.fail("read", cause)
-}
-
-// settle does what c became dirty for and returns the number of things done.
-func (c *conn) settle() int {
-	if c.state == stateClosed {
-		return 0
-	}
-	n := 0
-	for !c.blocked && c.pay() && c.write() {
-		// Control frames may have waited for the caller's memory to go.
-	}
-	n += c.complete()
-	if ep := c.ep; ep != nil && c.state == stateConnected && !ep.pending.Empty() {
-		if c.acceptsMore() {
-			n += ep.pending.Dispatch()
-		}
-		if c.state == stateConnected && c.ep == ep && !ep.pending.Empty() && !c.blocked {
-			// It waits for something else than the socket.
-			c.iface.svc.markDirty(c)
-		}
-	}
-	if c.state != stateClosed && (c.due() || c.written != c.accepted && !c.blocked) {
-		c.iface.svc.markDirty(c)
-	}
-	return n
-}
-
-// due reports whether completions wait to be told.
-func (c *conn) due() bool {
-	o := c.writes.head
-	return o != nil && o.end <= c.written
-}
-
-// complete tells the owners of operations whose bytes are written.
-func (c *conn) complete() int {
-	n := 0
-	for c.due() {
-		c.iface.svc.ops.finish(c.writes.pop(), nil)
-		n++
-	}
-	return n
-}
-
-// track adds a completion for everything accepted so far. comp may be nil.
-func (c *conn) track(comp *uct.Completion) {
-	if comp == nil {
-		return
-	}
-	o := c.iface.svc.ops.get()
-	o.comp, o.end = comp, c.accepted
-	c.writes.push(o)
 }

@@ -1,51 +1,13 @@
 package tcp
 
 import (
-	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/ucs/event"
-	"github.com/ucx-go/ucx/uct"
 )
-
-// NewEndpoint implements uct.Iface.
-func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
-	if p.PathIndex != 0 {
-		return nil, fmt.Errorf("tcp: path %d of 1: %w", p.PathIndex, ucs.ErrInvalidParam)
-	}
-	if i.closed {
-		return nil, fmt.Errorf("tcp: iface is closed: %w", ucs.ErrInvalidParam)
-	}
-	if i.cannotBind != nil {
-		return nil, i.cannotBind
-	}
-	ep := &endpoint{iface: i, user: p.UserData}
-	if p.DeviceAddr == nil && p.IfaceAddr == nil {
-		i.addKey(ep)
-		i.addEndpoint(ep)
-		return ep, nil
-	}
-	d, peer, err := parsePeer(p.DeviceAddr, p.IfaceAddr)
-	if err != nil {
-		return nil, err
-	}
-	if d.v6 != i.addr.v6 {
-		return nil, fmt.Errorf("tcp: %v cannot connect to %v: %w", i.addr, peer, ucs.ErrUnreachable)
-	}
-	ep.peer, ep.sn = peer, i.match.takeSN(peer)
-	i.addEndpoint(ep)
-	if m := i.match.entries[matchKey{peer, ep.sn}]; m.conn != nil && peer != i.addr {
-		i.takeOver(ep, m.conn)
-		return ep, nil
-	}
-	i.matchEndpoint(ep)
-	ep.connect()
-	return ep, nil
-}
 
 // takeOver gives an endpoint the connection its peer has opened already
 // (uct_tcp_ep_connect). The peer is asked to receive on it.
@@ -119,6 +81,23 @@ func (c *conn) established() {
 		c.rx = true
 		c.ep.connected()
 	}
+}
+
+// connected makes an endpoint usable whose connection stands.
+func (ep *endpoint) connected() {
+	c := ep.conn
+	c.state = stateConnected
+	if ep.stale != nil {
+		ep.stale.close()
+		ep.stale = nil
+	}
+	if ep.timer != nil {
+		ep.timer.Stop()
+	}
+	if !ep.pending.Empty() {
+		c.iface.svc.markDirty(c)
+	}
+	ep.iface.svc.ops.finishAll(&ep.checks, nil)
 }
 
 // Time between attempts: each waits twice as long as the one before.

@@ -9,7 +9,7 @@
 // call or memory: the readiness events, the list of hot connections, the list of
 // dirty connections and the buffers.
 //
-// Sending (tx.go, am.go, put.go): a message on an idle connection is framed in a
+// Sending (tx.go, am.go, rma.go): a message on an idle connection is framed in a
 // scratch buffer and written at once. Further messages of the same progress
 // round are collected in a buffer and leave with one call at the next Progress,
 // Flush or Arm, or when the buffer is full. A zero-copy message is the last thing

@@ -40,6 +40,41 @@ var _ interface {
 	uct.Checker
 } = (*endpoint)(nil)
 
+// NewEndpoint implements uct.Iface.
+func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
+	if p.PathIndex != 0 {
+		return nil, fmt.Errorf("tcp: path %d of 1: %w", p.PathIndex, ucs.ErrInvalidParam)
+	}
+	if i.closed {
+		return nil, fmt.Errorf("tcp: iface is closed: %w", ucs.ErrInvalidParam)
+	}
+	if i.cannotBind != nil {
+		return nil, i.cannotBind
+	}
+	ep := &endpoint{iface: i, user: p.UserData}
+	if p.DeviceAddr == nil && p.IfaceAddr == nil {
+		i.addKey(ep)
+		i.addEndpoint(ep)
+		return ep, nil
+	}
+	d, peer, err := parsePeer(p.DeviceAddr, p.IfaceAddr)
+	if err != nil {
+		return nil, err
+	}
+	if d.v6 != i.addr.v6 {
+		return nil, fmt.Errorf("tcp: %v cannot connect to %v: %w", i.addr, peer, ucs.ErrUnreachable)
+	}
+	ep.peer, ep.sn = peer, i.match.takeSN(peer)
+	i.addEndpoint(ep)
+	if m := i.match.entries[matchKey{peer, ep.sn}]; m.conn != nil && peer != i.addr {
+		i.takeOver(ep, m.conn)
+		return ep, nil
+	}
+	i.matchEndpoint(ep)
+	ep.connect()
+	return ep, nil
+}
+
 // ready returns the connection when an operation may be started now.
 func (ep *endpoint) ready() (*conn, error) {
 	c := ep.conn
@@ -83,94 +118,6 @@ func (ep *endpoint) PendingPurge(fn func(*uct.Pending)) { ep.pending.Purge(fn) }
 
 // Fence implements uct.Endpoint. The stream is ordered.
 func (ep *endpoint) Fence() error { return ep.err }
-
-// Check implements uct.Endpoint. On a connection it sends a keepalive frame if
-// nothing else is on its way: the answer, or its absence, is the kernel's.
-func (ep *endpoint) Check(comp *uct.Completion) error {
-	if ep.err != nil {
-		return ep.err
-	}
-	c := ep.conn
-	if c == nil || c.state != stateConnected {
-		if comp == nil {
-			return nil
-		}
-		o := ep.iface.svc.ops.get()
-		o.comp = comp
-		ep.checks.push(o)
-		return ucs.InProgress
-	}
-	if c.written != c.accepted || c.owed != 0 {
-		return nil // what is on its way does the same
-	}
-	b := c.room(hdrLen)
-	c.queued(len(appendFrameHeader(b, idKeepalive, 0)) - len(b))
-	c.probe = true
-	c.write()
-	c.iface.svc.markDirty(c)
-	return ep.err
-}
-
-// connected makes an endpoint usable whose connection stands.
-func (ep *endpoint) connected() {
-	c := ep.conn
-	c.state = stateConnected
-	if ep.stale != nil {
-		ep.stale.close()
-		ep.stale = nil
-	}
-	if ep.timer != nil {
-		ep.timer.Stop()
-	}
-	if !ep.pending.Empty() {
-		c.iface.svc.markDirty(c)
-	}
-	ep.iface.svc.ops.finishAll(&ep.checks, nil)
-}
-
-// fail ends an endpoint. Its operations are ended and its owner is told by the
-// next Progress, or the one that is running.
-func (ep *endpoint) fail(operation string, cause error) {
-	if ep.err != nil { // cancelled: nobody wants to know
-		ep.disconnect()
-		return
-	}
-	ep.err = ep.newError(operation, cause)
-	ep.disconnect()
-	ep.iface.svc.failures.Add(&ep.iface.reporter, ep, ep.err)
-}
-
-// disconnect drops the sockets of an endpoint.
-func (ep *endpoint) disconnect() {
-	if ep.timer != nil {
-		ep.timer.Stop()
-	}
-	if ep.stale != nil {
-		ep.stale.close()
-		ep.stale = nil
-	}
-	if ep.conn != nil {
-		ep.conn.close()
-	}
-	ep.iface.unmatchEndpoint(ep)
-}
-
-// Over implements kit.Failing.
-func (ep *endpoint) Over(err error) (userData any, tell bool) {
-	if ep.closed {
-		return nil, false
-	}
-	ep.endOps(err)
-	return ep.user, !ep.closed
-}
-
-// endOps ends all operations with err.
-func (ep *endpoint) endOps(err error) {
-	if ep.conn != nil {
-		ep.conn.endOps(err)
-	}
-	ep.iface.svc.ops.finishAll(&ep.checks, err)
-}
 
 // Close implements uct.Endpoint. A connection on which the peer sends stays open
 // for that; the peer is told that nothing more will come.

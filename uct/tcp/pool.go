@@ -2,8 +2,6 @@ package tcp
 
 import (
 	"math/bits"
-
-	"github.com/ucx-go/ucx/uct"
 )
 
 // buffer holds bytes r to w of a stream: received and not yet parsed, or
@@ -25,6 +23,16 @@ type pool struct {
 
 // maxIdleBytes is how much memory a pool keeps for later.
 const maxIdleBytes = 8 << 20
+
+// poolOf returns the pool of a buffer size.
+func poolOf(pools map[int]*pool, size int) *pool {
+	p := pools[size]
+	if p == nil {
+		p = &pool{size: size}
+		pools[size] = p
+	}
+	return p
+}
 
 func (p *pool) get() *buffer {
 	p.used++
@@ -77,65 +85,3 @@ func (p *piecePools) put(b *buffer) { p[pieceSize(len(b.data))].put(b) }
 
 // pieceSize is the index of the smallest size for n bytes, which are not none.
 func pieceSize(n int) int { return bits.Len(uint(n-1) / smallPiece) }
-
-// op is a completion that waits for bytes to be written or for a put to be
-// acknowledged.
-type op struct {
-	next *op
-	comp *uct.Completion
-	end  uint64 // position in the stream after the operation's last byte
-	sn   uint32 // of the put
-}
-
-// opQueue is a FIFO of ops.
-type opQueue struct {
-	head, tail *op
-}
-
-func (q *opQueue) push(o *op) {
-	if q.tail == nil {
-		q.head = o
-	} else {
-		q.tail.next = o
-	}
-	q.tail = o
-}
-
-func (q *opQueue) pop() *op {
-	o := q.head
-	q.head = o.next
-	if q.head == nil {
-		q.tail = nil
-	}
-	return o
-}
-
-// opPool is a free list of ops.
-type opPool struct {
-	free *op
-}
-
-func (p *opPool) get() *op {
-	o := p.free
-	if o == nil {
-		return new(op)
-	}
-	p.free, o.next = o.next, nil
-	return o
-}
-
-// finish gives o back and tells its owner.
-func (p *opPool) finish(o *op, err error) {
-	comp := o.comp
-	*o = op{next: p.free}
-	p.free = o
-	comp.Done(err)
-}
-
-// finishAll ends everything in q. The owners may add to q meanwhile; that is
-// ended too.
-func (p *opPool) finishAll(q *opQueue, err error) {
-	for q.head != nil {
-		p.finish(q.pop(), err)
-	}
-}

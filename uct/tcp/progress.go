@@ -1,10 +1,9 @@
 package tcp
 
 import (
-	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
 // Tuning of the progress loop.
@@ -27,62 +26,10 @@ const (
 	crowdEvents = 256
 )
 
-// service is what the tcp ifaces of one worker share. It belongs to the worker's
-// goroutine.
-type service struct {
-	w *uct.Worker
-
-	hot     []*conn // read directly each round
-	rounds  int     // since the event set was polled
-	crowded int     // events left without hot connections
-
-	dirty    []*conn // with output, completions or pending requests to look after
-	spare    []*conn // the other array of dirty
-	failures kit.Failures
-
-	watch liveness
-
-	unexpected int // connections without endpoint
-
-	txPools map[int]*pool // by size
-	rxPools map[int]*pool
-	pieces  piecePools // for the beginnings of frames
-	ops     opPool
-	vec     sys.IOVecs // for one call
-}
-
 var _ interface {
 	uct.Service
 	uct.Armer
 } = (*service)(nil)
-
-// openService returns the service of a worker.
-func openService(w *uct.Worker) (*service, error) {
-	s, err := w.Service("tcp", func() (uct.Service, error) {
-		s := &service{
-			w:       w,
-			txPools: make(map[int]*pool),
-			rxPools: make(map[int]*pool),
-		}
-		s.watch.svc = s
-		s.pieces.init()
-		return s, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return s.(*service), nil
-}
-
-// poolOf returns the pool of a buffer size.
-func poolOf(pools map[int]*pool, size int) *pool {
-	p := pools[size]
-	if p == nil {
-		p = &pool{size: size}
-		pools[size] = p
-	}
-	return p
-}
 
 // Progress writes what was collected since the last round, receives, and writes
 // what the handlers sent.
@@ -133,30 +80,24 @@ func (s *service) readHot() int {
 	return n
 }
 
-// warm notes that epoll had something for c.
-func (s *service) warm(c *conn) {
-	switch {
-	case c.hot || s.crowded > 0:
-		s.crowded = max(s.crowded-1, 0)
-	case len(s.hot) < maxHot:
-		c.hot, c.quiet = true, 0
-		s.hot = append(s.hot, c)
-	default:
-		for _, o := range s.hot {
-			o.hot = false
-		}
-		clear(s.hot)
-		s.hot = s.hot[:0]
-		s.crowded = crowdEvents
+// HandleEvent is told that the socket is ready.
+func (c *conn) HandleEvent(ev event.Events) {
+	if c.state == stateConnecting {
+		c.connectDone()
+		return
 	}
-}
-
-// markDirty makes sure that c is looked after at the end of the round, or at the
-// start of the next.
-func (s *service) markDirty(c *conn) {
-	if !c.dirty {
-		c.dirty = true
-		s.dirty = append(s.dirty, c)
+	if c.ended && ev&(event.Err|event.Hup) != 0 {
+		c.lost("read", c.socketError())
+		return
+	}
+	if ev&event.Write != 0 {
+		c.blocked = false
+		c.write()
+		c.iface.svc.markDirty(c)
+	}
+	if ev&(event.Read|event.Err|event.Hup) != 0 && c.state != stateClosed {
+		c.iface.svc.warm(c)
+		c.read()
 	}
 }
 
@@ -173,6 +114,31 @@ func (s *service) settle() int {
 		n += c.settle()
 	}
 	s.spare = list[:0]
+	return n
+}
+
+// settle does what c became dirty for and returns the number of things done.
+func (c *conn) settle() int {
+	if c.state == stateClosed {
+		return 0
+	}
+	n := 0
+	for !c.blocked && c.pay() && c.write() {
+		// Control frames may have waited for the caller's memory to go.
+	}
+	n += c.complete()
+	if ep := c.ep; ep != nil && c.state == stateConnected && !ep.pending.Empty() {
+		if c.acceptsMore() {
+			n += ep.pending.Dispatch()
+		}
+		if c.state == stateConnected && c.ep == ep && !ep.pending.Empty() && !c.blocked {
+			// It waits for something else than the socket.
+			c.iface.svc.markDirty(c)
+		}
+	}
+	if c.state != stateClosed && (c.due() || c.written != c.accepted && !c.blocked) {
+		c.iface.svc.markDirty(c)
+	}
 	return n
 }
 

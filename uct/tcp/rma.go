@@ -44,31 +44,6 @@ func (ep *endpoint) put(iov []uct.IOV, raddr uint64, comp *uct.Completion) error
 	return ucs.InProgress
 }
 
-// waitAck adds a completion for all puts so far. comp may be nil.
-func (c *conn) waitAck(comp *uct.Completion) {
-	if comp == nil {
-		return
-	}
-	o := c.iface.svc.ops.get()
-	o.comp, o.sn = comp, c.putSN
-	c.acks.push(o)
-}
-
-// acked is told that the peer has done all puts up to sn.
-func (c *conn) acked(sn uint32) {
-	if int32(sn-c.ackSN) <= 0 || int32(c.putSN-sn) < 0 {
-		return // known already, or never sent
-	}
-	if sn == c.putSN && c.written < c.putEnd {
-		return // not sent yet; its memory is still in use
-	}
-	c.ackSN = sn
-	c.complete() // what was written before is over before
-	for o := c.acks.head; o != nil && int32(sn-o.sn) >= 0; o = c.acks.head {
-		c.iface.svc.ops.finish(c.acks.pop(), nil)
-	}
-}
-
 // Flush implements uct.Endpoint. A local flush ends when the kernel has all
 // bytes; a remote one when the peer's transport has handled them, which an empty
 // put finds out (uct_tcp_ep_flush).
@@ -97,17 +72,6 @@ func (ep *endpoint) Flush(flags uct.FlushFlags, comp *uct.Completion) error {
 		return c.afterWrites(comp)
 	}
 	c.waitAck(comp)
-	return ucs.InProgress
-}
-
-// afterWrites completes comp when everything accepted so far is written, behind
-// the completions of all that.
-func (c *conn) afterWrites(comp *uct.Completion) error {
-	if c.written == c.accepted && c.writes.head == nil {
-		return nil
-	}
-	c.track(comp)
-	c.iface.svc.markDirty(c)
 	return ucs.InProgress
 }
 

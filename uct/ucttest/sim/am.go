@@ -117,23 +117,6 @@ func (e *endpoint) post(p *packet, op fault.Kind, id uct.AMID, by any, eff fault
 	return nil
 }
 
-// dispatch puts p into the peer's inbox.
-func (e *endpoint) dispatch(p *packet) {
-	e.home.net.mu.Lock()
-	defer e.home.net.mu.Unlock()
-	if e.lost != nil { // and nobody has noticed yet
-		e.home.net.recycleLocked(p)
-		return
-	}
-	if p.op != nil {
-		p.op.packet = p
-	}
-	e.sent++
-	p.due = e.peer.round + 1 + uint64(e.peer.o.Latency)
-	e.peer.inbox = append(e.peer.inbox, p)
-	e.peer.wake()
-}
-
 // checkIOV refuses a list that is too long or lacks handles.
 func (e *endpoint) checkIOV(iov []uct.IOV, limit int) error {
 	if len(iov) > limit {

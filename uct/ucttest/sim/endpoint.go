@@ -148,6 +148,16 @@ func (e *endpoint) room() kit.Room {
 // inFlight is the number of operations that are not over. The caller holds net.mu.
 func (e *endpoint) inFlight() int { return int(e.sent-e.arrived) + e.ops.count }
 
+// inFlight is the number of operations of all endpoints that are not over. The caller
+// holds net.mu.
+func (i *iface) inFlight() int {
+	n := 0
+	for _, e := range i.endpoints {
+		n += e.inFlight()
+	}
+	return n
+}
+
 // busy says whether progress can do something for e. The caller holds net.mu.
 func (e *endpoint) busy() bool {
 	if e.failed != nil {
@@ -174,51 +184,6 @@ func (e *endpoint) progress() int {
 	return e.runOps()
 }
 
-// lose breaks the connection of e: what is on its way is lost, and the next
-// progress reports the failure. The caller holds net.mu.
-func (e *endpoint) lose(err error) {
-	if e.lost == nil {
-		e.lost = err
-	}
-	e.recall(false)
-	e.home.wake()
-}
-
-// drop breaks all connections between the two ifaces, either way. The caller
-// holds net.mu.
-func (e *endpoint) drop(err error) {
-	for other := range e.peer.incoming {
-		if other.home == e.home {
-			other.lose(err)
-		}
-	}
-	for other := range e.home.incoming {
-		if other.home == e.peer {
-			other.lose(err)
-		}
-	}
-}
-
-// recall takes back messages that are on their way, all or only those that are
-// still in the sender's memory. The caller holds net.mu.
-func (e *endpoint) recall(zcopyOnly bool) {
-	if e.peer == nil {
-		return
-	}
-	for _, p := range e.peer.inbox {
-		if p.from != e || p.canceled || zcopyOnly && p.op == nil {
-			continue
-		}
-		p.canceled = true
-		p.forget()
-		e.arrived++
-		if p.op != nil {
-			p.op.packet = nil
-			p.op = nil
-		}
-	}
-}
-
 // end stops e for good: operations in flight end with err, and so does what is
 // tried later.
 func (e *endpoint) end(err error, zcopyOnly bool) {
@@ -237,21 +202,6 @@ func (e *endpoint) stop(err error, zcopyOnly bool) {
 		e.sayLast()
 	}
 	e.home.net.mu.Unlock()
-}
-
-// sayLast lets the peer know, behind the last message, that no more will come.
-// The caller holds net.mu.
-func (e *endpoint) sayLast() {
-	i := e.peer
-	if i.closed {
-		return
-	}
-	p := &packet{from: e, last: true, due: i.round + 1 + uint64(i.o.Latency)}
-	if n := len(i.inbox); n > 0 {
-		p.due = max(p.due, i.inbox[n-1].due)
-	}
-	i.inbox = append(i.inbox, p)
-	i.wake()
 }
 
 // fail ends e with err; the round that is running reports it.

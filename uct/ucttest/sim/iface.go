@@ -119,27 +119,6 @@ func (i *iface) Arm() error {
 	return nil
 }
 
-// inFlight is the number of operations of all endpoints that are not over. The caller
-// holds net.mu.
-func (i *iface) inFlight() int {
-	n := 0
-	for _, e := range i.endpoints {
-		n += e.inFlight()
-	}
-	return n
-}
-
-// wake makes the descriptor readable if somebody may be waiting for it. The
-// caller holds net.mu.
-func (i *iface) wake() {
-	if !i.armed || i.fd < 0 {
-		return
-	}
-	i.armed = false
-	one := [8]byte{1}
-	unix.Write(i.fd, one[:])
-}
-
 // Close implements uct.Iface. While endpoints are open it returns ucs.ErrBusy
 // and closes nothing. Endpoints that lead here fail.
 func (i *iface) Close() error {

@@ -1,0 +1,57 @@
+package tcp
+
+// The receive buffer of a connection: it has one while it reads and, of the right
+// size, while a frame is incomplete.
+
+// openIn returns a receive buffer with room.
+func (c *conn) openIn() *buffer {
+	b, pool := c.in, c.iface.rxPool
+	if b != nil && len(b.data) == pool.size {
+		return b
+	}
+	big := pool.get()
+	c.in = big
+	if b != nil {
+		big.w = copy(big.data, b.data[b.r:b.w])
+		c.iface.svc.pieces.put(b)
+	}
+	return big
+}
+
+// crowd is the number of connections in the middle of a frame that may keep a
+// large buffer between reads. Beyond it each keeps only what has arrived: what a
+// frame claims to be may never come.
+const crowd = 64
+
+// closeIn leaves the receive buffer until the next read: not at all, with just
+// the piece of a frame that is there, or with room for all of it.
+func (c *conn) closeIn() {
+	b := c.in
+	n := b.w - b.r
+	if n == 0 {
+		c.releaseIn()
+		return
+	}
+	if n <= smallPiece || c.iface.rxPool.used > crowd {
+		if piece := c.iface.svc.pieces.get(n); piece != nil {
+			piece.w = copy(piece.data, b.data[b.r:b.w])
+			c.releaseIn()
+			c.in = piece
+			return
+		}
+	}
+	if len(b.data)-b.r < c.iface.maxRxFrame || b.w == len(b.data) {
+		b.w = copy(b.data, b.data[b.r:b.w])
+		b.r = 0
+	}
+}
+
+// releaseIn gives the receive buffer back.
+func (c *conn) releaseIn() {
+	if len(c.in.data) == c.iface.rxPool.size {
+		c.iface.rxPool.put(c.in)
+	} else {
+		c.iface.svc.pieces.put(c.in)
+	}
+	c.in = nil
+}

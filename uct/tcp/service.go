@@ -1,0 +1,76 @@
+package tcp
+
+import (
+	"github.com/ucx-go/ucx/internal/sys"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/kit"
+)
+
+// service is what the tcp ifaces of one worker share. It belongs to the worker's
+// goroutine.
+type service struct {
+	w *uct.Worker
+
+	hot     []*conn // read directly each round
+	rounds  int     // since the event set was polled
+	crowded int     // events left without hot connections
+
+	dirty    []*conn // with output, completions or pending requests to look after
+	spare    []*conn // the other array of dirty
+	failures kit.Failures
+
+	watch liveness
+
+	unexpected int // connections without endpoint
+
+	txPools map[int]*pool // by size
+	rxPools map[int]*pool
+	pieces  piecePools // for the beginnings of frames
+	ops     opPool
+	vec     sys.IOVecs // for one call
+}
+
+// openService returns the service of a worker.
+func openService(w *uct.Worker) (*service, error) {
+	s, err := w.Service("tcp", func() (uct.Service, error) {
+		s := &service{
+			w:       w,
+			txPools: make(map[int]*pool),
+			rxPools: make(map[int]*pool),
+		}
+		s.watch.svc = s
+		s.pieces.init()
+		return s, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.(*service), nil
+}
+
+// warm notes that epoll had something for c.
+func (s *service) warm(c *conn) {
+	switch {
+	case c.hot || s.crowded > 0:
+		s.crowded = max(s.crowded-1, 0)
+	case len(s.hot) < maxHot:
+		c.hot, c.quiet = true, 0
+		s.hot = append(s.hot, c)
+	default:
+		for _, o := range s.hot {
+			o.hot = false
+		}
+		clear(s.hot)
+		s.hot = s.hot[:0]
+		s.crowded = crowdEvents
+	}
+}
+
+// markDirty makes sure that c is looked after at the end of the round, or at the
+// start of the next.
+func (s *service) markDirty(c *conn) {
+	if !c.dirty {
+		c.dirty = true
+		s.dirty = append(s.dirty, c)
+	}
+}
