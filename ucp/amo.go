@@ -110,6 +110,9 @@ func (atomicOperation) name() string { return "atomic" }
 
 func (atomicOperation) choose(r *Request) (protocol, error) {
 	a := r.access
+	if a.key.closed {
+		return nil, errKeyClosed
+	}
 	way := a.key.amo64
 	if a.atomic.size == 4 {
 		way = a.key.amo32

@@ -195,3 +195,27 @@ func TestKeyChangedWhileMapped(t *testing.T) {
 	}
 	v.forgetAttachments(v.ep)
 }
+
+// TestOfferForFailedEndpoint: an offer that names an endpoint which has failed ends the
+// receive that it matches.
+func TestOfferForFailedEndpoint(t *testing.T) {
+	v := newVictim(t)
+	buf := make([]byte, 100)
+	req, err := v.TagRecv(0xF0, FullMask, buf, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ep, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ep.fail(ucs.ErrConnectionReset)
+	rts := proto.RndvRTS{Header: 0xF0, EpID: ep.localID, ReqID: 0x1234567, Size: 100}
+	if err := v.onRndvRTS(nil, rts.Append(nil), nil); err != nil {
+		t.Fatal(err)
+	}
+	if !req.Done() {
+		t.Error("the receive goes on waiting for a message that was dropped")
+	}
+	ep.destroy(ucs.ErrCanceled)
+}

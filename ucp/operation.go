@@ -51,6 +51,16 @@ func (ep *Endpoint) submit(r *Request) {
 	}
 }
 
+// reply starts an answer to the peer. It does not wait behind operations of our own:
+// they may be waiting for the peer to answer us, as the peer's for this.
+func (ep *Endpoint) reply(r *Request) {
+	if ep.lacks&r.needs() == 0 {
+		r.run()
+		return
+	}
+	ep.submit(r)
+}
+
 // begin runs a request if nothing that it needs is missing.
 func (ep *Endpoint) begin(r *Request) bool {
 	if r.proto == nil {
@@ -60,6 +70,9 @@ func (ep *Endpoint) begin(r *Request) bool {
 		r.lane = ep.amLane()
 		p, err := r.op.choose(r)
 		if err != nil {
+			if r.state&stateInCall != 0 {
+				r.state &^= stateNoImm // the call says so: nothing was started
+			}
 			r.finish(err)
 			return true
 		}

@@ -177,8 +177,9 @@ func allAtomics(o uct.AtomicOps) bool {
 	return o.Post&post == post && o.Fetch&fetch == fetch
 }
 
-// Close releases the key. All operations that use it must be done. A second
-// Close, or one after that of the worker, does nothing.
+// Close releases the key. All operations that use it must be done; of atomic
+// operations without result, which are done at once for the caller, a flush says
+// that. A second Close, or one after that of the worker, does nothing.
 func (k *Rkey) Close() error {
 	if k.closed {
 		return nil

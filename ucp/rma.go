@@ -109,6 +109,9 @@ func (putOperation) name() string { return "put" }
 
 func (putOperation) choose(r *Request) (protocol, error) {
 	k := r.access.key
+	if k.closed {
+		return nil, errKeyClosed
+	}
 	way := k.tables.Put(r.class()).Lookup(r.data.length)
 	if way == proto.ProtoPutZcopy && !r.handles(k.putZcopy.md, int(k.putZcopy.mdIndex), uct.AccessLocalRead) {
 		way = k.tables.Put(proto.DataGeneric).Lookup(r.data.length)
@@ -157,6 +160,9 @@ func (getOperation) name() string { return "get" }
 
 func (getOperation) choose(r *Request) (protocol, error) {
 	k := r.access.key
+	if k.closed {
+		return nil, errKeyClosed
+	}
 	way := k.tables.Get(r.class()).Lookup(r.data.length)
 	if way == proto.ProtoGetZcopy && !r.handles(k.getZcopy.md, int(k.getZcopy.mdIndex), uct.AccessLocalWrite) {
 		way = k.tables.Get(proto.DataGeneric).Lookup(r.data.length)
@@ -277,6 +283,9 @@ func (ep *Endpoint) accessNothing(r *Request, err error) (*Request, error) {
 	r.finish(nil)
 	return r.result()
 }
+
+// errKeyClosed is the end of operations whose key was closed while they waited.
+var errKeyClosed = fmt.Errorf("ucp: the key was closed before the operation has begun: %w", ucs.ErrInvalidParam)
 
 // opens reports whether an operation of ep may use the key.
 func (k *Rkey) opens(ep *Endpoint) bool { return k != nil && k.ep == ep && !k.closed }

@@ -13,10 +13,11 @@ type fence struct{ flushing }
 func (fence) about() protocolInfo { return protocolInfo{name: "fence", kind: kindFlush} }
 
 func (p fence) progress(r *Request) error {
-	f := r.ep.flow()
-	f.direct, f.messages = false, false
-	f.fencing = r
-	r.ep.lacks |= needFence
+	if f := r.ep.flow(); f.fencing != r { // it may be run several times
+		f.direct, f.messages = false, false
+		f.fencing = r
+		r.ep.lacks |= needFence
+	}
 	return p.flushing.progress(r)
 }
 

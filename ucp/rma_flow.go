@@ -79,7 +79,7 @@ func (ep *Endpoint) oweCompletion() {
 		return
 	}
 	f.completing = true
-	ep.submit(ep.control(sendCompletions{}))
+	ep.reply(ep.control(sendCompletions{}))
 }
 
 // sendCompletions sends the CMPLs that are owed.
@@ -99,10 +99,12 @@ func (sendCompletions) progress(r *Request) error {
 			return err
 		}
 	}
-	f.completing = false
 	r.finish(nil)
 	return nil
 }
+
+// release lets the next one start.
+func (sendCompletions) release(r *Request) { r.ep.rma.completing = false }
 
 // onCompletion is told that the peer has done one more put or posted atomic
 // operation.

@@ -121,7 +121,7 @@ func (w *Worker) serve(ep *Endpoint, r *Request, mem *regions.Region) {
 	r.region = mem
 	r.state |= stateServes
 	w.rma.serving++
-	ep.submit(r)
+	ep.reply(r)
 }
 
 // answer is what answers to one-sided operations of peers have in common.

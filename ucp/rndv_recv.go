@@ -37,7 +37,7 @@ func (w *Worker) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		return w.malformed(err)
 	}
 	ep := w.endpoints.Get(uint64(h.EpID))
-	if ep == nil || ep.err != nil {
+	if ep == nil {
 		w.stats.Dropped++
 		return nil
 	}
@@ -66,7 +66,9 @@ func (ep *Endpoint) refuseOffer(h *proto.RndvRTS) {
 	ep.w.stats.Dropped++
 	log.Debug("offer of an operation that nobody receives here", zap.String("endpoint", ep.describe()),
 		zap.Int("bytes", h.Size), zap.Uint8("operation", uint8(h.Op)))
-	ep.sendATS(h.ReqID, h.Size, ucs.ErrUnsupported)
+	if ep.err == nil {
+		ep.sendATS(h.ReqID, h.Size, ucs.ErrUnsupported)
+	}
 }
 
 // fetch gets the data of an offer that was matched. key is the packed key that

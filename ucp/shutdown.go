@@ -61,8 +61,10 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 }
 
 // closeEndpoints closes all endpoints and waits until none is left, those that were
-// being closed before too.
+// being closed before too. Peers open no new ones meanwhile, or it might not end.
 func (w *Worker) closeEndpoints(ctx context.Context) error {
+	w.leaving = true
+	defer func() { w.leaving = false }()
 	w.endpoints.Each(func(ep *Endpoint) {
 		if req, err := ep.CloseAsync(nil); err == nil {
 			req.Free() // goes on, and nobody needs to know how it ends

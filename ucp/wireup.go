@@ -192,6 +192,10 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup) error {
 // user may create it later and then gets this one.
 func (w *Worker) acceptEndpoint(from *source, p *peer, m *proto.Wireup) error {
 	defer func() { w.releasePeer(p) }() // unless the endpoint is made
+	if w.leaving {
+		w.stats.Dropped++
+		return nil
+	}
 	if err := w.mayOpen(from); err != nil {
 		return w.malformed(err)
 	}
@@ -221,7 +225,7 @@ func (w *Worker) acceptEndpoint(from *source, p *peer, m *proto.Wireup) error {
 // onEpCheck answers a peer that asks whether its counterpart still exists. Only
 // "no" is answered, over an endpoint made for that.
 func (w *Worker) onEpCheck(from *source, m *proto.Wireup) error {
-	if w.endpoints.Get(uint64(m.DstEp)) != nil {
+	if w.endpoints.Get(uint64(m.DstEp)) != nil || w.leaving {
 		return nil
 	}
 	if err := w.mayOpen(from); err != nil {

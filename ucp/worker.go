@@ -86,6 +86,7 @@ type Worker struct {
 	dispatching *Request    // is being tried again by its lane
 	dispatched  requestList // finished in their dispatch, to be ended
 	inProgress  bool
+	leaving     bool // is shutting down: peers open no endpoints
 	closed      bool
 	blockedCall atomic.Bool // a call that waits is under way
 	waitInfo    TagRecvInfo // of a receive that is waited for
