@@ -255,8 +255,8 @@ func (w *Worker) Progress() int {
 	}
 	w.inProgress = true
 	n := w.uctw.Progress()
-	if r := w.copying.pop(); r != nil {
-		r.run()
+	if w.copying.head != nil {
+		w.copying.pop().run()
 		n++
 	}
 	if w.dispatched.head != nil {
