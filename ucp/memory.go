@@ -172,7 +172,7 @@ func (m *Memory) PackRkey() ([]byte, error) {
 // live refuses what needs memory that is still mapped.
 func (m *Memory) live() error {
 	if m.done.Load() {
-		return fmt.Errorf("ucp: memory that was unmapped: %w", ucs.ErrInvalidParam)
+		return fmt.Errorf("ucp: memory that was closed: %w", ucs.ErrInvalidParam)
 	}
 	return nil
 }
