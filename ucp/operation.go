@@ -44,7 +44,7 @@ func (ep *Endpoint) submit(r *Request) {
 	ep.short = -1
 	for _, f := range ep.w.families {
 		if err := f.provide(ep); err != nil {
-			r.finish(err)
+			r.abort(err)
 			ep.open()
 			return
 		}

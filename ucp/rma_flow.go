@@ -99,12 +99,16 @@ func (sendCompletions) progress(r *Request) error {
 			return err
 		}
 	}
+	f.completing = false // before the end, which may be put off: more may be owed by then
 	r.finish(nil)
 	return nil
 }
 
-// release lets the next one start.
-func (sendCompletions) release(r *Request) { r.ep.rma.completing = false }
+// abort lets another one try.
+func (p sendCompletions) abort(r *Request, err error) {
+	r.ep.rma.completing = false
+	p.basics.abort(r, err)
+}
 
 // onCompletion is told that the peer has done one more put or posted atomic
 // operation.
