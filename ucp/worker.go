@@ -235,7 +235,7 @@ func (w *Worker) setHandlers(i *iface) error {
 	for _, f := range w.families {
 		for _, h := range f.handlers(w) {
 			if err := i.uct.SetAMHandler(uct.AMID(h.id), h.fn); err != nil {
-				return err
+				return fmt.Errorf("handler of %v for family %s: %w", h.id, f.about().name, err)
 			}
 		}
 	}
