@@ -40,6 +40,7 @@ type Post struct {
 	bound *MW   // windows that were bound since the last Ring
 	n     int   // requests begun; the last may not be finished
 	most  int   // pieces that a request may have
+	room  int   // bytes of inline data, likewise
 	own   trait // of every request here
 	last  request
 }
@@ -68,6 +69,7 @@ const (
 	noData                         // neither pieces nor inline data
 	oneWord                        // an atomic operation
 	gathered                       // it has a piece
+	named                          // it names a key of the peer's
 	whole                          // a bind: nothing is added to it, nor is it taken back
 
 	needs = needsAddress | needsWord
@@ -76,7 +78,7 @@ const (
 // traits are those of the operations.
 var traits = [16]trait{
 	WRRDMARead: noInline, WRAtomicCmpAndSwp: oneWord | needsWord | noInline, WRAtomicFetchAndAdd: oneWord | needsWord | noInline,
-	WRLocalInv: noData | noInline, WRBindMW: noData | noInline,
+	WRLocalInv: noData | noInline, WRBindMW: noData | noInline, WRSendWithInv: named,
 }
 
 // sendFlags are all there are.
@@ -84,7 +86,7 @@ const sendFlags = SendFence | SendSignaled | SendSolicited | SendInline
 
 // open prepares the Post of a new queue pair.
 func (p *Post) open(q *QP, mem []byte) {
-	p.qp, p.sq, p.mem, p.most = q, q.drv, mem, q.cap.MaxSendSGE
+	p.qp, p.sq, p.mem, p.most, p.room = q, q.drv, mem, q.cap.MaxSendSGE, q.cap.MaxInline
 	if q.typ == UD {
 		p.own = needsAddress
 	}
@@ -102,57 +104,57 @@ func (q *QP) Begin() *Post {
 
 // Send begins a message to a receive of the peer's; WRSend.
 func (p *Post) Send(id uint64, flags SendFlags) {
-	p.begin(id, WRSend, flags, nil)
+	p.begin(id, WRSend, flags)
 }
 
 // SendImm begins a message with a number, which arrives as it is; WRSendWithImm.
 func (p *Post) SendImm(id uint64, flags SendFlags, imm uint32) {
 	p.wr.Imm = imm
-	p.begin(id, WRSendWithImm, flags, nil)
+	p.begin(id, WRSendWithImm, flags)
 }
 
 // SendInv begins a message that closes a window of the peer's; WRSendWithInv.
 func (p *Post) SendInv(id uint64, flags SendFlags, key RKey) {
 	p.wr.Imm = uint32(key)
-	p.begin(id, WRSendWithInv, flags, nil)
+	p.begin(id, WRSendWithInv, flags)
 }
 
 // Write begins a write to the peer's memory; WRRDMAWrite.
 func (p *Post) Write(id uint64, flags SendFlags, addr uint64, key RKey) {
 	p.wr.RemoteAddr, p.wr.RKey = addr, key
-	p.begin(id, WRRDMAWrite, flags, nil)
+	p.begin(id, WRRDMAWrite, flags)
 }
 
 // WriteImm begins a write that takes a receive of the peer's, with a number;
 // WRRDMAWriteWithImm.
 func (p *Post) WriteImm(id uint64, flags SendFlags, addr uint64, key RKey, imm uint32) {
 	p.wr.RemoteAddr, p.wr.RKey, p.wr.Imm = addr, key, imm
-	p.begin(id, WRRDMAWriteWithImm, flags, nil)
+	p.begin(id, WRRDMAWriteWithImm, flags)
 }
 
 // Read begins a read of the peer's memory, into pieces; WRRDMARead.
 func (p *Post) Read(id uint64, flags SendFlags, addr uint64, key RKey) {
 	p.wr.RemoteAddr, p.wr.RKey = addr, key
-	p.begin(id, WRRDMARead, flags, nil)
+	p.begin(id, WRRDMARead, flags)
 }
 
 // CompareSwap begins the replacing of 8 bytes of the peer's memory, if they are what is
 // expected; what they were goes into one piece of 8 bytes. WRAtomicCmpAndSwp.
 func (p *Post) CompareSwap(id uint64, flags SendFlags, addr uint64, key RKey, compare, swap uint64) {
 	p.wr.RemoteAddr, p.wr.RKey, p.wr.CompareAdd, p.wr.Swap = addr, key, compare, swap
-	p.begin(id, WRAtomicCmpAndSwp, flags, nil)
+	p.begin(id, WRAtomicCmpAndSwp, flags)
 }
 
 // FetchAdd begins an addition to 8 bytes of the peer's memory; what they were goes into
 // one piece of 8 bytes. WRAtomicFetchAndAdd.
 func (p *Post) FetchAdd(id uint64, flags SendFlags, addr uint64, key RKey, add uint64) {
 	p.wr.RemoteAddr, p.wr.RKey, p.wr.CompareAdd, p.wr.Swap = addr, key, add, 0
-	p.begin(id, WRAtomicFetchAndAdd, flags, nil)
+	p.begin(id, WRAtomicFetchAndAdd, flags)
 }
 
 // BindMW begins the opening of a window, which has its new key from now on; WRBindMW.
 func (p *Post) BindMW(id uint64, flags SendFlags, b MWBind) {
-	p.begin(id, WRBindMW, flags, nil)
+	p.begin(id, WRBindMW, flags)
 	if p.err != nil {
 		return
 	}
@@ -169,7 +171,7 @@ func (p *Post) BindMW(id uint64, flags SendFlags, b MWBind) {
 // LocalInv closes a window of one's own; WRLocalInv.
 func (p *Post) LocalInv(id uint64, flags SendFlags, key RKey) {
 	p.wr.Imm = uint32(key)
-	p.begin(id, WRLocalInv, flags, nil)
+	p.begin(id, WRLocalInv, flags)
 }
 
 // To says where the datagram goes to. A request of a UD queue pair needs it.
@@ -246,53 +248,47 @@ func (p *Post) Ring() (int, error) {
 	return n, err
 }
 
-// begin finishes the request before and begins another, with pieces.
-func (p *Post) begin(id uint64, op WROpcode, flags SendFlags, list []SGE) {
+// may reports whether a request can be begun.
+func (p *Post) may(op WROpcode, flags SendFlags) bool {
+	return p.err == nil && p.ops.Load()>>op&1 != 0 && flags&^sendFlags == 0
+}
+
+// begin finishes the request before and begins another.
+func (p *Post) begin(id uint64, op WROpcode, flags SendFlags) {
 	if p.last.inlined() != 0 || p.last.trait&needs != 0 {
 		p.finish()
-		p.begin(id, op, flags, list)
+		p.begin(id, op, flags)
 		return
 	}
-	length := uint64(0)
-	for i := range list {
-		length += uint64(list[i].Length)
-	}
-	if p.err != nil || p.ops.Load()>>op&1 == 0 || flags&^sendFlags != 0 || len(list) > p.most || length > provider.MaxLength {
-		p.refuse(op, flags, len(list))
+	if !p.may(op, flags) {
+		p.refuse(op, flags)
 		return
 	}
-	p.wr.ID, p.wr.Opcode, p.wr.Flags, p.wr.Length = id, op, flags&^SendInline, uint32(length)
-	from, to, ok := p.sq.Begin(&p.wr, list)
+	p.wr.ID, p.wr.Opcode, p.wr.Flags, p.wr.Length = id, op, flags&^SendInline, 0
+	from, to, ok := p.sq.Begin(&p.wr, nil)
 	if !ok {
-		p.last.forget()
-		p.err = provider.ErrQueueFull
+		p.full()
 		return
 	}
 	p.n++
 	t := traits[op&15] | p.own
-	if len(list) != 0 {
-		t |= gathered
-		from = to
-	}
 	r := &p.last
-	r.from, r.at, r.end, r.pieces, r.length, r.trait = from, from, to, p.most-len(list), length, t
+	r.from, r.at, r.end, r.pieces, r.length, r.trait = from, from, to, p.most, 0, t
 	if t&(noInline|noData) != 0 {
-		p.limit(len(list))
+		p.limit()
 	}
 }
 
 // limit takes away what the operation does not have.
-func (p *Post) limit(pieces int) {
+func (p *Post) limit() {
 	r := &p.last
 	r.from, r.at = r.end, r.end
 	switch {
 	case r.trait&noData != 0:
 		r.pieces = 0
 	case r.trait&oneWord == 0:
-	case p.wr.RemoteAddr%8 != 0 || pieces > 1 || pieces == 1 && r.length != 8:
+	case p.wr.RemoteAddr%8 != 0:
 		p.fail(errAtomic)
-	case pieces == 1:
-		r.pieces, r.trait = 0, r.trait&^needsWord
 	default:
 		r.pieces = min(r.pieces, 1)
 	}
@@ -304,7 +300,9 @@ func (p *Post) finish() {
 		p.unmet()
 		return
 	}
-	p.sq.Inlined(p.last.inlined())
+	if n := p.last.inlined(); n != 0 {
+		p.sq.Inlined(n)
+	}
 	p.last.forget()
 }
 
@@ -342,7 +340,7 @@ func (p *Post) inlineMore(b []byte) {
 // Where a request goes wrong. They say what a call is not for.
 
 //go:noinline
-func (p *Post) refuse(op WROpcode, flags SendFlags, pieces int) {
+func (p *Post) refuse(op WROpcode, flags SendFlags) {
 	p.last.forget()
 	switch {
 	case p.err != nil:
@@ -350,13 +348,15 @@ func (p *Post) refuse(op WROpcode, flags SendFlags, pieces int) {
 		p.err = errState
 	case flags&^sendFlags != 0:
 		p.err = errFlags
-	case p.ops.Load()>>op&1 == 0:
-		p.err = p.qp.refusal(op)
-	case pieces > p.most:
-		p.err = provider.ErrManySGE
 	default:
-		p.err = provider.ErrTooLong
+		p.err = p.qp.refusal(op)
 	}
+}
+
+//go:noinline
+func (p *Post) full() {
+	p.last.forget()
+	p.err = provider.ErrQueueFull
 }
 
 //go:noinline

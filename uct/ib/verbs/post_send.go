@@ -1,5 +1,7 @@
 package verbs
 
+import "github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
+
 // PostSend posts work requests in their order, rings the device's bell once for
 // all and returns how many are in the queue; ibv_post_send. An error is that of
 // the request behind these: ucs.ErrNoResource if the queue is full; or that of the
@@ -11,58 +13,137 @@ package verbs
 func (q *QP) PostSend(wr []SendWR) (int, error) {
 	p := q.Begin()
 	for i := range wr {
-		if p.err != nil {
-			break
-		}
-		w, list := &wr[i], wr[i].SGList
-		if w.Flags&SendInline != 0 {
-			list = nil
-		}
-		switch w.Opcode {
-		case WRRDMAWriteWithImm:
-			p.wr.Imm = w.Imm
-			fallthrough
-		case WRRDMAWrite, WRRDMARead:
-			p.wr.RemoteAddr, p.wr.RKey = w.RemoteAddr, w.RKey
-		case WRSendWithImm:
-			p.wr.Imm = w.Imm
-		case WRAtomicCmpAndSwp:
-			p.wr.RemoteAddr, p.wr.RKey, p.wr.CompareAdd, p.wr.Swap = w.RemoteAddr, w.RKey, w.CompareAdd, w.Swap
-		case WRAtomicFetchAndAdd:
-			p.wr.RemoteAddr, p.wr.RKey, p.wr.CompareAdd, p.wr.Swap = w.RemoteAddr, w.RKey, w.CompareAdd, 0
-		case WRSendWithInv:
-			p.wr.Imm = uint32(w.InvalidateKey)
-		case WRLocalInv, WRBindMW:
-			p.putWindow(w)
+		w := &wr[i]
+		if p.own|traits[w.Opcode&15] != 0 {
+			if p.put(w); p.err != nil {
+				return p.Ring()
+			}
 			continue
 		}
-		p.begin(w.ID, w.Opcode, w.Flags, list)
-		if p.last.trait&needsAddress != 0 {
-			p.To(w.AH, w.RemoteQPN, w.RemoteQKey)
+		// All of it is known now: nothing is added to it, and nothing is left to do for
+		// it when the next begins.
+		list, length, flags := w.SGList, 0, w.Flags
+		most := provider.MaxLength
+		if flags&SendInline != 0 {
+			list, most = nil, p.room
+			if len(w.Inline) == 1 { // what most have
+				length = len(w.Inline[0])
+			} else {
+				for _, b := range w.Inline {
+					length += len(b)
+				}
+			}
+			if length == 0 {
+				flags &^= SendInline
+			}
+		} else {
+			for i := range list {
+				length += int(list[i].Length)
+			}
 		}
-		if w.Flags&SendInline == 0 {
+		if !p.may(w.Opcode, flags) || len(list) > p.most || length > most {
+			p.refuseData(w, len(list))
+			return p.Ring()
+		}
+		p.wr.ID, p.wr.Opcode, p.wr.Flags, p.wr.Length = w.ID, w.Opcode, flags, uint32(length)
+		p.wr.RemoteAddr, p.wr.RKey, p.wr.Imm = w.RemoteAddr, w.RKey, w.Imm
+		from, to, ok := p.sq.Begin(&p.wr, list)
+		if !ok {
+			p.full()
+			return p.Ring()
+		}
+		p.n++
+		if flags&SendInline == 0 {
 			continue
 		}
-		if p.last.trait&noInline != 0 {
-			p.fail(errInlineWhat)
+		dst := p.mem[from:to]
+		if length > len(dst) {
+			p.last = request{from: from, at: from, end: to}
+			p.inline(w)
+			p.finish()
+			continue
+		}
+		if len(w.Inline) == 1 {
+			copy(dst, w.Inline[0])
+			continue
 		}
 		for _, b := range w.Inline {
-			p.Inline(b)
+			dst = dst[copy(dst, b):]
 		}
 	}
-	return p.Ring()
+	if p.n == 0 || p.bound != nil {
+		return p.Ring()
+	}
+	n := p.n
+	p.n = 0
+	return n, p.sq.Ring(0)
 }
 
-// putWindow begins what is about windows and has no data.
+// put writes a request of which there is more to say than operands and data, or that
+// cannot have all of them.
 //
 //go:noinline
-func (p *Post) putWindow(wr *SendWR) {
+func (p *Post) put(w *SendWR) {
 	switch {
-	case wr.Opcode == WRLocalInv:
-		p.LocalInv(wr.ID, wr.Flags, wr.InvalidateKey)
-	case wr.Bind != nil:
-		p.BindMW(wr.ID, wr.Flags, *wr.Bind)
+	case w.Opcode == WRLocalInv:
+		p.LocalInv(w.ID, w.Flags, w.InvalidateKey)
+		return
+	case w.Opcode == WRBindMW && w.Bind != nil:
+		p.BindMW(w.ID, w.Flags, *w.Bind)
+		return
+	case w.Opcode == WRBindMW:
+		p.BindMW(w.ID, w.Flags, MWBind{})
+		return
+	}
+	if w.Opcode == WRSendWithInv {
+		p.wr.Imm = uint32(w.InvalidateKey)
+	} else {
+		p.wr.RemoteAddr, p.wr.RKey, p.wr.Imm = w.RemoteAddr, w.RKey, w.Imm
+		p.wr.CompareAdd, p.wr.Swap = w.CompareAdd, w.Swap
+		if w.Opcode == WRAtomicFetchAndAdd {
+			p.wr.Swap = 0
+		}
+	}
+	p.begin(w.ID, w.Opcode, w.Flags)
+	if p.own&needsAddress != 0 {
+		p.To(w.AH, w.RemoteQPN, w.RemoteQKey)
+	}
+	if w.Flags&SendInline == 0 {
+		for i := range w.SGList {
+			p.SGE(w.SGList[i])
+		}
+		if p.last.trait&needs != 0 {
+			p.unmet()
+		}
+		p.last.forget()
+		return
+	}
+	if p.last.trait&noInline != 0 {
+		p.fail(errInlineWhat)
+	}
+	p.inline(w)
+	p.finish()
+}
+
+// inline adds all inline data.
+func (p *Post) inline(w *SendWR) {
+	for _, b := range w.Inline {
+		p.Inline(b)
+	}
+}
+
+// refuseData refuses a request for its data, if for nothing else.
+//
+//go:noinline
+func (p *Post) refuseData(w *SendWR, pieces int) {
+	switch {
+	case !p.may(w.Opcode, w.Flags):
+		p.refuse(w.Opcode, w.Flags)
+	case w.Flags&SendInline != 0:
+		p.err = errInlineLong
+	case pieces > p.most:
+		p.err = provider.ErrManySGE
 	default:
-		p.BindMW(wr.ID, wr.Flags, MWBind{})
+		p.err = provider.ErrTooLong
 	}
 }

@@ -68,6 +68,10 @@ func (q *qp) Begin(wr *provider.WR, list []provider.SGE) (from, to int, ok bool)
 	}
 	q.open, q.past = true, false
 	q.cur = send{wr: *wr}
+	if wr.Flags&provider.SendInline != 0 {
+		q.cur.wr.Flags &^= provider.SendInline
+		q.cur.inlined = wr.Length
+	}
 	for _, s := range list {
 		q.Gather(s)
 	}

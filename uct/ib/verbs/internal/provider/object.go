@@ -125,7 +125,9 @@ type QP interface {
 	// Begin takes an entry, or returns false if the queue is full. It keeps neither wr
 	// nor list, which may be empty. The entry has room for inline data in QPMade.Sends
 	// from the one offset to the other; where entries go on at the beginning of that
-	// memory, More is the rest of the room, else from and to are the same.
+	// memory, More is the rest of the room, else from and to are the same. Where all
+	// data is known, wr has its length, and SendInline if it is inline data, which
+	// QPMade.Cap allows; Inlined is not called then if it fits from from to to.
 	Begin(wr *WR, list []SGE) (from, to int, ok bool)
 	More() (from, to int)
 	// Address is where a datagram goes to.

@@ -26,8 +26,7 @@ func (o WROpcode) String() string {
 // SendFlags modify a work request.
 type SendFlags uint32
 
-// Flags; enum ib_send_flags, ib_verbs.h. A provider is not given SendInline: see
-// QP.Inlined.
+// Flags; enum ib_send_flags, ib_verbs.h. Of SendInline see QP.Begin and Inlined.
 const (
 	SendFence     SendFlags = 1 << 0
 	SendSignaled  SendFlags = 1 << 1
@@ -46,7 +45,7 @@ type WR struct {
 	Imm        uint32 // WITH_IMM: in the order of the machine; WITH_INV, LOCAL_INV: the key
 	Flags      SendFlags
 	RKey       RKey
-	Length     uint32 // of the list that comes with it
+	Length     uint32 // of the list that comes with it, or of the inline data that follows
 }
 
 // SGE is a piece of registered memory; struct ibv_sge.
