@@ -37,11 +37,12 @@ type Post struct {
 	wr  provider.WR   // what the request begins with
 
 	err   error
-	bound *MW   // windows that were bound since the last Ring
-	n     int   // requests begun; the last may not be finished
-	most  int   // pieces that a request may have
-	room  int   // bytes of inline data, likewise
-	own   trait // of every request here
+	bound *MW    // windows that were bound since the last Ring
+	n     int    // requests begun; the last may not be finished
+	most  int    // pieces that a request may have
+	room  int    // bytes of inline data, likewise
+	own   trait  // of every request here
+	plain uint32 // operations that are nothing but operands and data, a bit each
 	last  request
 }
 
@@ -69,7 +70,6 @@ const (
 	noData                         // neither pieces nor inline data
 	oneWord                        // an atomic operation
 	gathered                       // it has a piece
-	named                          // it names a key of the peer's
 	whole                          // a bind: nothing is added to it, nor is it taken back
 
 	needs = needsAddress | needsWord
@@ -78,7 +78,7 @@ const (
 // traits are those of the operations.
 var traits = [16]trait{
 	WRRDMARead: noInline, WRAtomicCmpAndSwp: oneWord | needsWord | noInline, WRAtomicFetchAndAdd: oneWord | needsWord | noInline,
-	WRLocalInv: noData | noInline, WRBindMW: noData | noInline, WRSendWithInv: named,
+	WRLocalInv: noData | noInline, WRBindMW: noData | noInline,
 }
 
 // sendFlags are all there are.
@@ -89,6 +89,8 @@ func (p *Post) open(q *QP, mem []byte) {
 	p.qp, p.sq, p.mem, p.most, p.room = q, q.drv, mem, q.cap.MaxSendSGE, q.cap.MaxInline
 	if q.typ == UD {
 		p.own = needsAddress
+	} else {
+		p.plain = 1<<WRRDMAWrite | 1<<WRRDMAWriteWithImm | 1<<WRSend | 1<<WRSendWithImm
 	}
 }
 
@@ -248,11 +250,6 @@ func (p *Post) Ring() (int, error) {
 	return n, err
 }
 
-// may reports whether a request can be begun.
-func (p *Post) may(op WROpcode, flags SendFlags) bool {
-	return p.err == nil && p.ops.Load()>>op&1 != 0 && flags&^sendFlags == 0
-}
-
 // begin finishes the request before and begins another.
 func (p *Post) begin(id uint64, op WROpcode, flags SendFlags) {
 	if p.last.inlined() != 0 || p.last.trait&needs != 0 {
@@ -260,7 +257,7 @@ func (p *Post) begin(id uint64, op WROpcode, flags SendFlags) {
 		p.begin(id, op, flags)
 		return
 	}
-	if !p.may(op, flags) {
+	if p.err != nil || p.ops.Load()>>op&1 == 0 || flags&^sendFlags != 0 {
 		p.refuse(op, flags)
 		return
 	}

@@ -12,9 +12,10 @@ import "github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
 // SGList names.
 func (q *QP) PostSend(wr []SendWR) (int, error) {
 	p := q.Begin()
+	plain := p.ops.Load() & p.plain
 	for i := range wr {
 		w := &wr[i]
-		if p.own|traits[w.Opcode&15] != 0 {
+		if plain>>w.Opcode&1 == 0 {
 			if p.put(w); p.err != nil {
 				return p.Ring()
 			}
@@ -41,7 +42,7 @@ func (q *QP) PostSend(wr []SendWR) (int, error) {
 				length += int(list[i].Length)
 			}
 		}
-		if !p.may(w.Opcode, flags) || len(list) > p.most || length > most {
+		if flags&^sendFlags != 0 || len(list) > p.most || length > most {
 			p.refuseData(w, len(list))
 			return p.Ring()
 		}
@@ -80,7 +81,7 @@ func (q *QP) PostSend(wr []SendWR) (int, error) {
 }
 
 // put writes a request of which there is more to say than operands and data, or that
-// cannot have all of them.
+// cannot have all of them, or cannot be posted.
 //
 //go:noinline
 func (p *Post) put(w *SendWR) {
@@ -132,13 +133,13 @@ func (p *Post) inline(w *SendWR) {
 	}
 }
 
-// refuseData refuses a request for its data, if for nothing else.
+// refuseData refuses a plain request that can be posted, but not so.
 //
 //go:noinline
 func (p *Post) refuseData(w *SendWR, pieces int) {
 	switch {
-	case !p.may(w.Opcode, w.Flags):
-		p.refuse(w.Opcode, w.Flags)
+	case w.Flags&^sendFlags != 0:
+		p.err = errFlags
 	case w.Flags&SendInline != 0:
 		p.err = errInlineLong
 	case pieces > p.most:
