@@ -23,6 +23,8 @@
 //	connect EP none|peer ADDRESS         ok
 //	send REQ EP TAG SIZE SEED LAYOUT async|sync
 //	                                     ok
+//	am REQ EP ID SIZE SEED               ok; an active message; C only, started
+//	                                     with PEER_AM in its environment
 //	recv REQ TAG MASK SIZE LAYOUT        ok
 //	probe TAG MASK keep|take MS          ok TAG LENGTH, or timeout
 //	mrecv REQ SIZE LAYOUT                ok; receives the message taken last

@@ -685,6 +685,32 @@ static void do_send(char **args)
     request_started(request, result);
 }
 
+/* am REQUEST EP ID SIZE SEED */
+static void do_am(char **args)
+{
+    endpoint_t          *endpoint = find_endpoint(args[1]);
+    request_t           *request  = (endpoint == NULL) ? NULL : new_request(args[0]);
+    ucp_request_param_t params;
+    uint64_t            id, size, seed;
+
+    if (request == NULL) {
+        return;
+    }
+    if (!parse_number(args[2], &id) || !parse_number(args[3], &size) ||
+        !parse_number(args[4], &seed)) {
+        reply("err bad number");
+        return;
+    }
+    if (!buffer_init(&request->buffer, "contig", size)) {
+        return;
+    }
+    buffer_fill(&request->buffer, seed);
+    params = send_params(request);
+    request_started(request, ucp_am_send_nbx(endpoint->handle, (unsigned)id, NULL, 0,
+                                             request->buffer.argument,
+                                             request->buffer.count, &params));
+}
+
 /* recv REQUEST TAG MASK SIZE LAYOUT */
 static void do_recv(char **args)
 {
@@ -1243,6 +1269,7 @@ static const struct {
     {"address", 0, do_address},
     {"connect", 3, do_connect},
     {"send", 7, do_send},
+    {"am", 5, do_am},
     {"recv", 5, do_recv},
     {"probe", 4, do_probe},
     {"mrecv", 3, do_mrecv},
@@ -1330,6 +1357,9 @@ static void start_ucp(void)
     params.field_mask = UCP_PARAM_FIELD_FEATURES;
     params.features   = UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AMO32 |
                         UCP_FEATURE_AMO64;
+    if (getenv("PEER_AM") != NULL) {
+        params.features |= UCP_FEATURE_AM;
+    }
     status            = ucp_init(&params, NULL, &context);
     if (status != UCS_OK) {
         die("ucp_init", status);

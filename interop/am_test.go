@@ -1,0 +1,59 @@
+package interop
+
+import (
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// TestActiveMessageRefused checks what a C peer gets that sends active messages to a
+// worker of ours, which has no handlers for them: a small one is dropped, as C drops
+// those without a handler; of a large one, which waits for us to fetch it, the sender
+// is told. Both leave the connection as it was.
+func TestActiveMessageRefused(t *testing.T) {
+	dir := t.TempDir()
+	c := buildC(t, dir)
+	ours := buildGo(t, dir)
+	where := newPlace()
+	defer where.close()
+	for _, theirs := range c {
+		for _, over := range []route{lo, posix, sysv, posixCMA} {
+			t.Run(theirs.name+"/"+over.name, func(t *testing.T) {
+				p, err := newPair(where, ours, theirs, setting{mode: "none", theirs: []string{"PEER_AM=y"}}, over)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() {
+					if said := p.abort(); t.Failed() && said != nil {
+						t.Log(said)
+					}
+				}()
+				tagged := expected("contig", "contig", "sync")
+				if err := tagged(p.theirs, p.ours, &p.msgs, 100); err != nil {
+					t.Fatal(err)
+				}
+				for _, m := range []struct {
+					size int
+					want ucs.Status
+				}{{8, ucs.OK}, {4 << 20, ucs.ErrUnsupported}, {0, ucs.OK}} {
+					n := p.theirs.request()
+					if err := p.theirs.do("am", n, ep, 3, m.size, 1); err != nil {
+						t.Fatal(err)
+					}
+					if got, err := p.theirs.wait(n, 0); err != nil || got.status != m.want {
+						t.Errorf("%d bytes: %v, %v, want %v", m.size, got.status, err, m.want)
+					}
+				}
+				if err := tagged(p.theirs, p.ours, &p.msgs, 1<<20); err != nil {
+					t.Error(err)
+				}
+				if err := tagged(p.ours, p.theirs, &p.msgs, 1<<20); err != nil {
+					t.Error(err)
+				}
+				if err := p.close("none"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
