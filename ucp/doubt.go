@@ -22,7 +22,7 @@ func (w *Worker) doubt(from *source, addr *proto.WorkerAddress) {
 	l, ok := from.uct.Owner.(uct.SourceLocator)
 	if !ok || !slices.ContainsFunc(addr.Devices, func(d proto.AddressDevice) bool {
 		return slices.ContainsFunc(d.Ifaces, w.within)
-	}) || !l.Elsewhere() {
+	}) || l.SourceInfo().Local {
 		return
 	}
 	w.leaveMachine(addr)

@@ -11,6 +11,7 @@ import (
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // located is a connection that knows where its peer is.
@@ -19,7 +20,8 @@ type located struct {
 	elsewhere bool
 }
 
-func (l *located) Elsewhere() bool { return l.elsewhere }
+func (l *located) SourceInfo() uct.SourceInfo { return uct.SourceInfo{Local: !l.elsewhere} }
+func (l *located) HeldBy(uct.Process) bool    { return !l.elsewhere }
 
 // TestRequestFromElsewhere: who is on another machine cannot say that he is a
 // process of this one. He could have us read and write its memory.

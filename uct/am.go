@@ -18,52 +18,6 @@ const MaxAMIDs = 32
 // src is nil where the transport cannot tell its peers apart.
 type AMHandler func(src *Source, data []byte, desc *AMDesc) error
 
-// Source is a connection as its receiving side sees it. A transport embeds one
-// in each of its connections; it allocates nothing for it.
-type Source struct {
-	// Owner is the transport's connection.
-	Owner SourceOwner
-
-	// User belongs to the iface's user, who may set it in a handler. It is told
-	// once when no more messages will come from here, and the Source must not be
-	// used after that.
-	User SourceUser
-}
-
-// SourceOwner is a connection that can be dropped.
-type SourceOwner interface {
-	// DropSource drops the connection as if a handler had returned err.
-	DropSource(err error)
-}
-
-// SourceLocator is a SourceOwner that knows where its peer is, whatever the peer
-// says about that.
-type SourceLocator interface {
-	// Elsewhere reports whether the peer is on another machine, as far as that can
-	// be told. It may make system calls.
-	Elsewhere() bool
-}
-
-// SourceUser wants to know of the end of a connection.
-type SourceUser interface {
-	// SourceGone is called at the end, of whatever kind, by whoever closes the
-	// connection: inside progress, a send or a Close. It must neither send nor
-	// call users.
-	SourceGone()
-}
-
-// Drop drops the connection. The user is told before it returns; data of a
-// message that is just being handled stays valid until its handler returns.
-func (s *Source) Drop(err error) { s.Owner.DropSource(err) }
-
-// Gone tells the user of the source, once. Transports call it.
-func (s *Source) Gone() {
-	if u := s.User; u != nil {
-		s.User = nil
-		u.SourceGone()
-	}
-}
-
 // AMDesc is receive memory that a handler may keep.
 type AMDesc struct {
 	Owner DescOwner // the transport's receive side

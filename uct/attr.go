@@ -193,6 +193,11 @@ type IfaceParams struct {
 	// the failure is logged.
 	OnError func(ep Endpoint, userData any, err error)
 
+	// Accept decides about each connection that a peer makes, before a byte of it is
+	// read; nil takes all. It runs inside progress and must not call the iface. A
+	// transport without connections does not ask.
+	Accept func(SourceInfo) bool
+
 	// PeerRelease says which release of C UCX peers have, for the few things
 	// that no single published form serves: the default length of the rings of
 	// shared-memory transports.

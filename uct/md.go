@@ -68,6 +68,22 @@ type RkeyChecker interface {
 	RkeyAbandoned(key *Rkey) bool
 }
 
+// Scoper is a MemoryDomain whose peers need no key for registered memory, only its
+// address. Access can be limited to one peer.
+type Scoper interface {
+	// Scope is a peer, by all the addresses that it published of this domain's
+	// transport. It is made once an endpoint and needs not be given back. Addresses
+	// that cannot be read are left out: a Scope may let in nobody.
+	Scope(peer []ReachableParams) Scope
+
+	// RegisterFor is Register for remote access by that peer only. In steady state it
+	// allocates nothing. A nil Scope is everybody.
+	RegisterFor(buf []byte, access Access, s Scope) (MemHandle, error)
+}
+
+// Scope is a peer as a Scoper knows it.
+type Scope any
+
 // Revoker is a MemoryDomain whose peers access memory by themselves and look
 // whether they still may. Any goroutine may call it.
 type Revoker interface {

@@ -134,7 +134,7 @@ func read(t *testing.T, file string) []string {
 // uses it has to know those packages too, and their promises become its own.
 var speaks = map[string][]string{
 	"ucp":           {"context", "io", "net/netip", "time", "ucs"},
-	"uct":           {"context", "net/netip", "time", "ucs", "ucs/config", "ucs/event"},
+	"uct":           {"context", "crypto/tls", "net/netip", "time", "ucs", "ucs/config", "ucs/event"},
 	"ucs":           {},
 	"ucs/config":    {"io", "time"},
 	"ucs/event":     {"context", "time"},

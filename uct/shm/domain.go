@@ -9,7 +9,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/shm/internal/host"
+	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
 // domain is the memory domain of posix or sysv. It registers nothing: memory

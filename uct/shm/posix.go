@@ -14,7 +14,7 @@ import (
 
 	"github.com/ucx-go/ucx/internal/topo"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/shm/internal/host"
+	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
 // posix shares files. With link they have no name: peers open them through

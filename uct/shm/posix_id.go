@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/shm/internal/host"
+	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
 // Ids of posix segments (src/uct/sm/mm/posix/mm_posix.c).

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/shm/internal/host"
+	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
 // A peer names memory; we open it with our rights. It may be memory of somebody

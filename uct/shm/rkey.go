@@ -6,7 +6,7 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/shm/internal/host"
+	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
 // remoteKey is an unpacked key: an attached segment and where it is in its

@@ -37,12 +37,15 @@ type conn struct {
 	reading  bool // parse is running
 	finished bool // the peer has said that it will not send any more
 	ended    bool // the peer has closed its direction after that
+	paused   bool // the user wants nothing delivered for now
+	resumed  bool // that is over, what has arrived waits to be handled
 	bulk     bool // the last put was large
 	quiet    uint16
 	watched  event.Events // what the event set watches; 0: not in the set
 
-	peer sockaddr // the peer's listener
-	sn   uint64   // connection sequence number
+	peer sockaddr // the peer's listener, as the peer says
+	from origin
+	sn   uint64 // connection sequence number
 
 	in  *buffer // received, not yet parsed; nil while there is nothing
 	put putRecv

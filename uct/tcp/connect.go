@@ -32,6 +32,7 @@ func (ep *endpoint) connect() {
 	}
 	c := ep.iface.newConn(fd, stateConnecting)
 	c.ep, c.peer, c.sn, c.toEP, c.outgoing = ep, ep.peer, ep.sn, ep.toEP, true
+	c.from.addr = ep.peer.addrPort()
 	ep.conn = c
 	if err := ep.iface.bindSource(fd); err != nil {
 		c.lost("bind", err)

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"net/netip"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -39,7 +40,7 @@ func FuzzFrames(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer unix.Close(fds[1])
-		h.iface.accepted(fds[0])
+		h.iface.accepted(fds[0], netip.AddrPort{})
 		c := h.iface.conns
 		cut = min(max(cut, 0), len(stream))
 		for _, part := range [][]byte{stream[:cut], stream[cut:]} {

@@ -3,6 +3,7 @@ package tcp
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"time"
 
 	"go.uber.org/zap"
@@ -126,10 +127,10 @@ func (i *iface) bindTo(port uint16) (int, error) {
 // HandleEvent accepts what waits.
 func (l *listener) HandleEvent(event.Events) {
 	for range acceptBatch {
-		fd, _, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		fd, sa, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch err {
 		case nil:
-			l.iface.accepted(fd)
+			l.iface.accepted(fd, addrPortOf(sa))
 			if !l.open {
 				return
 			}
@@ -174,9 +175,10 @@ func (l *listener) close() {
 }
 
 // accepted starts on a connection of an unknown peer.
-func (i *iface) accepted(fd int) {
+func (i *iface) accepted(fd int, from netip.AddrPort) {
 	// The options of the listening socket are inherited.
 	c := i.newConn(fd, stateMagic)
+	c.from.addr = from
 	if err := c.watch(event.Read); err != nil {
 		c.close()
 		return

@@ -192,7 +192,7 @@ func child() {
 		case "where":
 			n := map[bool]int{}
 			for c := h.iface.conns; c != nil; c = c.next {
-				n[c.Elsewhere()]++
+				n[!c.here()]++
 			}
 			fmt.Println(n[true], n[false])
 		case "failed":

@@ -86,7 +86,7 @@ func (c *conn) HandleEvent(ev event.Events) {
 		c.connectDone()
 		return
 	}
-	if c.ended && ev&(event.Err|event.Hup) != 0 {
+	if (c.ended || c.paused) && ev&(event.Err|event.Hup) != 0 {
 		c.lost("read", c.socketError())
 		return
 	}
@@ -95,7 +95,7 @@ func (c *conn) HandleEvent(ev event.Events) {
 		c.write()
 		c.iface.svc.markDirty(c)
 	}
-	if ev&(event.Read|event.Err|event.Hup) != 0 && c.state != stateClosed {
+	if ev&(event.Read|event.Err|event.Hup) != 0 && c.state != stateClosed && !c.paused {
 		c.iface.svc.warm(c)
 		c.read()
 	}
@@ -123,6 +123,11 @@ func (c *conn) settle() int {
 		return 0
 	}
 	n := 0
+	if c.resumed {
+		if n = c.catchUp(); c.state == stateClosed {
+			return n
+		}
+	}
 	for !c.blocked && c.pay() && c.write() {
 		// Control frames may have waited for the caller's memory to go.
 	}
@@ -154,7 +159,7 @@ func (s *service) Arm() error {
 			c.write()
 		}
 		// What the kernel did not take is announced by EPOLLOUT.
-		busy = busy || c.due() ||
+		busy = busy || c.due() || c.resumed ||
 			!c.blocked && (c.written != c.accepted || c.owed != 0 || c.ep != nil && !c.ep.pending.Empty())
 	}
 	if busy || !s.failures.Empty() {

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"bytes"
+	"net/netip"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -215,3 +216,13 @@ var (
 	ackReq = appendEvent(nil, eventAckReq)
 	fin    = appendEvent(nil, eventFin)
 )
+
+// localAddr is a socket's own address.
+func localAddr(t testing.TB, fd int) netip.AddrPort {
+	t.Helper()
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addrPortOf(sa)
+}

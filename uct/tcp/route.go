@@ -7,8 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/ucs/log"
 	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // routeTable is all routes of all tables, by device. As in C UCX

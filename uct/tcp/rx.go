@@ -22,7 +22,7 @@ func (c *conn) read() int {
 	for polls := c.iface.opts.maxPoll; ; polls-- {
 		n, more := c.readOnce()
 		done += n
-		if !more || polls == 0 || c.state >= stateStale {
+		if !more || polls == 0 || c.state >= stateStale || c.paused {
 			return done
 		}
 	}
@@ -106,7 +106,7 @@ func (c *conn) parse() int {
 	b := c.in
 	c.reading = true
 	n := 0
-	for c.state < stateStale && c.frame(b) {
+	for c.state < stateStale && !c.paused && c.frame(b) {
 		n++
 	}
 	c.reading = false

@@ -32,7 +32,7 @@ func (c *conn) closeIn() {
 		c.releaseIn()
 		return
 	}
-	if n <= smallPiece || c.iface.rxPool.used > crowd {
+	if n <= smallPiece || c.paused || c.iface.rxPool.used > crowd {
 		if piece := c.iface.svc.pieces.get(n); piece != nil {
 			piece.w = copy(piece.data, b.data[b.r:b.w])
 			c.releaseIn()

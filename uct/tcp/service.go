@@ -20,6 +20,7 @@ type service struct {
 	failures kit.Failures
 
 	watch liveness
+	own   ownAddrs
 
 	unexpected int // connections without endpoint
 

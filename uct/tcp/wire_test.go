@@ -2,9 +2,10 @@ package tcp
 
 import (
 	"bytes"
-	"github.com/ucx-go/ucx/uct/ucttest"
 	"net/netip"
 	"testing"
+
+	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
 func addr(s string) sockaddr {

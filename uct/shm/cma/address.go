@@ -7,7 +7,7 @@ import (
 
 	"github.com/ucx-go/ucx/internal/topo"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/shm/internal/host"
+	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
 // An iface address is the process's number (ucs_cma_iface_base_device_addr_t in

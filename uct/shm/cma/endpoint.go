@@ -8,8 +8,8 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/host"
 	"github.com/ucx-go/ucx/uct/internal/kit"
-	"github.com/ucx-go/ucx/uct/shm/internal/host"
 )
 
 // endpoint leads to one process.

@@ -16,7 +16,7 @@ import (
 	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/shm/internal/host"
+	"github.com/ucx-go/ucx/uct/internal/host"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 

@@ -6,8 +6,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/host"
 	"github.com/ucx-go/ucx/uct/internal/kit"
-	"github.com/ucx-go/ucx/uct/shm/internal/host"
 )
 
 // iface is the transport on one worker. It has no receive side.

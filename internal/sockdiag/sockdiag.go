@@ -1,0 +1,130 @@
+package sockdiag
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Socket is what the kernel knows of a socket.
+type Socket struct {
+	Inode uint64 // what /proc/PID/fd shows, not 0
+	UID   int    // of its owner, in the user namespace of this process
+}
+
+// Errors of Peer and Listener. All others are the kernel's and mean the same as
+// ErrUnsupported: nothing is known.
+var (
+	// ErrNotFound: there is no such socket, or nobody holds it any more.
+	ErrNotFound = errors.New("sockdiag: no such socket")
+
+	// ErrUnsupported: the kernel does not answer such questions.
+	ErrUnsupported = errors.New("sockdiag: not supported here")
+
+	// ErrForeign: the owner has no number in the user namespace of this process.
+	ErrForeign = errors.New("sockdiag: the owner is not mapped into this user namespace")
+)
+
+// answered is set when the kernel has found a socket. Without its modules for TCP
+// it gives the error that also stands for a socket that is not there.
+var answered atomic.Bool
+
+// Peer returns the other end of a connection of this process, both ends of which
+// are in this network namespace. The addresses are those of the own end.
+func Peer(local, remote netip.AddrPort) (Socket, error) {
+	local, remote = plain(local), plain(remote)
+	m, err := ask(remote, local)
+	if err != nil {
+		if errors.Is(err, unix.ENOENT) {
+			return Socket{}, missing(local, remote)
+		}
+		return Socket{}, err
+	}
+	if m.local != remote || m.remote != local || !m.connected() {
+		return Socket{}, ErrNotFound
+	}
+	return m.socket()
+}
+
+// Listener returns the socket that takes the connections to an address, which may
+// be bound to all addresses.
+func Listener(at netip.AddrPort) (Socket, error) {
+	at = plain(at)
+	any := netip.IPv4Unspecified()
+	if at.Addr().Is6() {
+		any = netip.IPv6Unspecified()
+	}
+	m, err := ask(at, netip.AddrPortFrom(any, 0))
+	switch {
+	case errors.Is(err, unix.ENOENT) && !answered.Load():
+		return Socket{}, ErrUnsupported
+	case errors.Is(err, unix.ENOENT):
+		return Socket{}, ErrNotFound
+	case err != nil:
+		return Socket{}, err
+	case m.state != stateListen || m.local.Port() != at.Port():
+		return Socket{}, ErrNotFound
+	}
+	return m.socket()
+}
+
+// missing finds out what it means that the kernel knows no other end: it must know
+// ours.
+func missing(local, remote netip.AddrPort) error {
+	if !answered.Load() {
+		if _, err := ask(local, remote); err != nil {
+			return ErrUnsupported
+		}
+	}
+	return ErrNotFound
+}
+
+// socket is what the caller gets to know. A socket that no process holds has no
+// inode, and in some releases the user 0.
+func (m *message) socket() (Socket, error) {
+	switch {
+	case m.inode == 0:
+		return Socket{}, ErrNotFound
+	case foreign(m.uid):
+		return Socket{}, ErrForeign
+	}
+	return Socket{Inode: uint64(m.inode), UID: int(m.uid)}, nil
+}
+
+func plain(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
+}
+
+// ask asks for the one TCP socket with these addresses.
+func ask(local, remote netip.AddrPort) (*message, error) {
+	if !local.IsValid() || !remote.IsValid() || local.Addr().Is6() != remote.Addr().Is6() {
+		return nil, fmt.Errorf("sockdiag: %v to %v: %w", local, remote, unix.EINVAL)
+	}
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	if err != nil {
+		return nil, fmt.Errorf("sockdiag: %w", err)
+	}
+	defer unix.Close(fd)
+	request := appendRequest(make([]byte, 0, requestLen), local, remote)
+	if err := unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return nil, fmt.Errorf("sockdiag: %w", err)
+	}
+	// The kernel has answered when the request returns.
+	answer := make([]byte, maxAnswer)
+	n, from, err := unix.Recvfrom(fd, answer, unix.MSG_DONTWAIT)
+	if err != nil {
+		return nil, fmt.Errorf("sockdiag: %w", err)
+	}
+	if sa, ok := from.(*unix.SockaddrNetlink); !ok || sa.Pid != 0 {
+		return nil, fmt.Errorf("sockdiag: answer from somebody else: %w", unix.EPROTO)
+	}
+	m, err := parse(answer[:n])
+	if err != nil {
+		return nil, fmt.Errorf("sockdiag: %w", err)
+	}
+	answered.Store(true)
+	return m, nil
+}

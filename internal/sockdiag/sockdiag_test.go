@@ -1,0 +1,205 @@
+package sockdiag
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/internal/needtest"
+)
+
+// ends makes a connection over an address of this machine.
+func ends(t *testing.T, network, at string) (l *net.TCPListener, client, server *net.TCPConn) {
+	t.Helper()
+	ln, err := net.Listen(network, at)
+	if err != nil {
+		needtest.Right(t, "to listen on "+at+": "+err.Error())
+	}
+	t.Cleanup(func() { ln.Close() })
+	c, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	s, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return ln.(*net.TCPListener), c.(*net.TCPConn), s.(*net.TCPConn)
+}
+
+func inode(t *testing.T, c interface {
+	File() (*os.File, error)
+}) uint64 {
+	t.Helper()
+	f, err := c.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Ino
+}
+
+func addrs(c net.Conn) (local, remote netip.AddrPort) {
+	return c.LocalAddr().(*net.TCPAddr).AddrPort(), c.RemoteAddr().(*net.TCPAddr).AddrPort()
+}
+
+func supported(t *testing.T, err error) {
+	t.Helper()
+	if errors.Is(err, ErrUnsupported) {
+		needtest.Right(t, "NETLINK_SOCK_DIAG for TCP")
+	}
+}
+
+func TestOtherEnd(t *testing.T) {
+	for _, c := range []struct{ network, at string }{
+		{"tcp4", "127.0.0.1:0"}, {"tcp4", "127.0.0.2:0"}, {"tcp6", "[::1]:0"}, {"tcp", "[::]:0"},
+	} {
+		t.Run(c.network+" "+c.at, func(t *testing.T) {
+			l, client, server := ends(t, c.network, c.at)
+			local, remote := addrs(server)
+			s, err := Peer(local, remote)
+			supported(t, err)
+			if want := inode(t, client); err != nil || s.Inode != want || s.UID != os.Getuid() {
+				t.Fatalf("the other end is %+v, %v; want %d of %d", s, err, want, os.Getuid())
+			}
+			if !HeldBy(os.Getpid(), s.Inode) || HeldBy(1, s.Inode) && os.Getpid() != 1 || HeldBy(os.Getpid(), 1<<40) ||
+				HeldBy(os.Getpid(), 0) || HeldBy(-1, s.Inode) || HeldBy(1<<22+1, s.Inode) {
+				t.Error("the holder is told wrong")
+			}
+			s, err = Peer(remote, local)
+			if want := inode(t, server); err != nil || s.Inode != want {
+				t.Errorf("seen from there %+v, %v; want %d", s, err, want)
+			}
+			s, err = Listener(local)
+			if want := inode(t, l); err != nil || s.Inode != want || s.UID != os.Getuid() {
+				t.Errorf("the listener is %+v, %v; want %d", s, err, want)
+			}
+			// Nobody listens where a connection begins, and a listener is no other end.
+			if s, err := Listener(remote); err != ErrNotFound {
+				t.Errorf("listener at the client's address: %+v, %v", s, err)
+			}
+			l.Close()
+			if s, err := Listener(local); err != ErrNotFound {
+				t.Errorf("closed listener: %+v, %v", s, err)
+			}
+		})
+	}
+}
+
+// What is not there, or nobody's any more, is not found.
+func TestNobody(t *testing.T) {
+	_, client, server := ends(t, "tcp4", "127.0.0.1:0")
+	local, remote := addrs(server)
+	_, err := Peer(local, remote)
+	supported(t, err)
+	for _, wrong := range []netip.AddrPort{
+		netip.MustParseAddrPort("127.0.0.9:9"),
+		netip.AddrPortFrom(netip.MustParseAddr("127.0.0.9"), remote.Port()),
+	} {
+		if s, err := Peer(local, wrong); err != ErrNotFound {
+			t.Errorf("%v: %+v, %v", wrong, s, err)
+		}
+	}
+	if s, err := Peer(local, local); err == nil {
+		t.Errorf("a listener as the other end: %+v", s)
+	}
+	if _, err := Peer(local, netip.MustParseAddrPort("[::1]:1")); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("mixed families: %v", err)
+	}
+	if _, err := Peer(netip.AddrPort{}, netip.AddrPort{}); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("no addresses: %v", err)
+	}
+	// The kernel goes on with a closed connection, but it is nobody's.
+	client.Close()
+	if s, err := Peer(local, remote); err != ErrNotFound {
+		t.Errorf("closed end: %+v, %v", s, err)
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	ne := binary.NativeEndian
+	header := func(typ uint16, body []byte) []byte {
+		b := ne.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+len(body)))
+		b = ne.AppendUint16(b, typ)
+		b = ne.AppendUint16(b, 0)
+		b = ne.AppendUint32(b, sequence)
+		return append(ne.AppendUint32(b, 7), body...)
+	}
+	body := make([]byte, fixedLen)
+	body[0], body[1] = unix.AF_INET, 1
+	good := header(unix.SOCK_DIAG_BY_FAMILY, body)
+	if m, err := parse(good); err != nil || !m.connected() {
+		t.Fatal(m, err)
+	}
+	if _, err := parse(header(unix.NLMSG_ERROR, ne.AppendUint32(nil, ^uint32(unix.ENOENT)+1))); err != unix.ENOENT {
+		t.Errorf("ENOENT: %v", err)
+	}
+	long := append([]byte(nil), good...)
+	ne.PutUint32(long, uint32(len(long)+1))
+	other := append([]byte(nil), good...)
+	ne.PutUint32(other[8:], sequence+1)
+	strange := append([]byte(nil), body...)
+	strange[0] = 99
+	for i, b := range [][]byte{
+		nil, good[:15], good[:len(good)-1], long, other, header(unix.NLMSG_DONE, nil), header(unix.NLMSG_ERROR, nil),
+		header(unix.NLMSG_ERROR, make([]byte, 4)), header(unix.NLMSG_ERROR, []byte{1, 0, 0, 0}),
+		header(unix.NLMSG_ERROR, []byte{0, 0, 0, 0x80}), header(unix.SOCK_DIAG_BY_FAMILY, body[:fixedLen-1]),
+		header(unix.SOCK_DIAG_BY_FAMILY, strange),
+	} {
+		if m, err := parse(b); err != unix.EPROTO {
+			t.Errorf("answer %d: %+v, %v", i, m, err)
+		}
+	}
+	for state := range 256 {
+		m := &message{state: uint8(state), inode: 5}
+		switch state {
+		case stateSynRecv, stateTimeWait, stateClose, stateListen, stateNewSyn:
+			if m.connected() {
+				t.Errorf("state %d is a connection", state)
+			}
+		}
+		if state > 12 && m.connected() {
+			t.Errorf("state %d is a connection", state)
+		}
+	}
+}
+
+// A socket without an inode is nobody's, and a user without a number nobody.
+func TestOwner(t *testing.T) {
+	if s, err := (&message{uid: 5}).socket(); err != ErrNotFound {
+		t.Errorf("no inode: %+v, %v", s, err)
+	}
+	for text, want := range map[string]bool{
+		"         0          0 4294967295\n": true,
+		"         0       1000          1\n": false,
+		"0 1000 1\n1 100000 65536\n":         false,
+		"":                                   false,
+	} {
+		if wholeMap(text) != want {
+			t.Errorf("%q: %v", text, !want)
+		}
+	}
+	if o := overflow(); !o.whole && !foreign(o.uid) || o.whole && foreign(o.uid) {
+		t.Error("users of no number are taken for somebody")
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(make([]byte, 88))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if m, err := parse(b); (m == nil) == (err == nil) {
+			t.Fatal(m, err)
+		}
+	})
+}

@@ -1,0 +1,86 @@
+package uct
+
+import (
+	"crypto/tls"
+	"net/netip"
+)
+
+// Source is a connection as its receiving side sees it. A transport embeds one
+// in each of its connections; it allocates nothing for it.
+type Source struct {
+	// Owner is the transport's connection. It may be a SourceLocator and a
+	// SourcePauser as well.
+	Owner SourceOwner
+
+	// User belongs to the iface's user, who may set it in a handler. It is told
+	// once when no more messages will come from here, and the Source must not be
+	// used after that.
+	User SourceUser
+}
+
+// SourceOwner is a connection that can be dropped.
+type SourceOwner interface {
+	// DropSource drops the connection as if a handler had returned err.
+	DropSource(err error)
+}
+
+// SourceInfo is who is at the other end of a connection, as the kernel or TLS says
+// it, whatever the peer says.
+type SourceInfo struct {
+	Addr  netip.AddrPort       // the other end's address; not valid where the transport has none
+	Local bool                 // the other end is on this machine, in this network namespace
+	User  PeerUser             // of a local peer, as far as the kernel tells
+	TLS   *tls.ConnectionState // nil without TLS
+}
+
+// PeerUser is the user whose process holds the other end of a connection within the
+// machine.
+type PeerUser struct {
+	Known         bool // the kernel says who it is; the rest means nothing otherwise
+	UID, GID, PID int  // in the namespaces of this process; GID and PID are -1 where not known
+}
+
+// SourceLocator is a SourceOwner that knows its peer. Both methods belong to the
+// worker's goroutine, may make system calls and remember what they found. What
+// cannot be found out is not so: not local, no user, not held.
+type SourceLocator interface {
+	// SourceInfo is who the peer is.
+	SourceInfo() SourceInfo
+
+	// HeldBy reports whether the kernel ties the other end of the connection to a
+	// process of this machine.
+	HeldBy(p Process) bool
+}
+
+// SourcePauser is a SourceOwner whose reading can be stopped. What has arrived
+// stays where it is, so that the peer cannot send without end. A connection that
+// breaks meanwhile is dropped as ever.
+type SourcePauser interface {
+	// PauseSource delivers nothing more from the connection until ResumeSource. It
+	// may be called in a handler, whose message is the last then.
+	PauseSource()
+
+	// ResumeSource goes on where PauseSource stopped, from the next round of progress
+	// on. Nothing is lost. It delivers nothing itself.
+	ResumeSource()
+}
+
+// SourceUser wants to know of the end of a connection.
+type SourceUser interface {
+	// SourceGone is called at the end, of whatever kind, by whoever closes the
+	// connection: inside progress, a send or a Close. It must neither send nor
+	// call users.
+	SourceGone()
+}
+
+// Drop drops the connection. The user is told before it returns; data of a
+// message that is just being handled stays valid until its handler returns.
+func (s *Source) Drop(err error) { s.Owner.DropSource(err) }
+
+// Gone tells the user of the source, once. Transports call it.
+func (s *Source) Gone() {
+	if u := s.User; u != nil {
+		s.User = nil
+		u.SourceGone()
+	}
+}
