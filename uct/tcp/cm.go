@@ -18,6 +18,9 @@ import (
 // adopts the accepted one and answers ACK+REQ; the smaller side answers nothing
 // and keeps the accepted socket open, unread, until its own connection stands,
 // because the larger side would otherwise see it break and connect again.
+//
+// All that goes by listeners is for connections that come from the listener which
+// their request names (claim.go).
 
 // handleCM handles a connection manager packet.
 func (c *conn) handleCM(b []byte) {
@@ -81,10 +84,14 @@ func (c *conn) handleRequest(r request) {
 		return
 	}
 	m := i.match.entries[matchKey{c.peer, c.sn}]
+	aside := m != match{} && !c.fits()
 	switch {
+	case aside:
 	case m.ep != nil:
 		c.simultaneous(m.ep)
 		return
+	case m.conn != nil && !m.conn.fits():
+		i.keepAside(m.conn)
 	case m.conn != nil && m.conn.dead():
 		// The peer lost that connection and knows it before we do.
 		m.conn.close()
@@ -96,7 +103,7 @@ func (c *conn) handleRequest(r request) {
 		c.close()
 		return
 	}
-	i.matchConn(c)
+	i.matchConn(c, aside)
 	c.state = stateConnected
 	c.rx = true
 	c.owe(owedAck)

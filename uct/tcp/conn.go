@@ -45,7 +45,12 @@ type conn struct {
 
 	peer sockaddr // the peer's listener, as the peer says
 	from origin
-	sn   uint64 // connection sequence number
+
+	claim     claim // whether to believe that
+	owner     owner // whether its user listens there
+	aside     bool  // in the match table's list of those not to be believed
+	nextAside *conn
+	sn        uint64 // connection sequence number
 
 	in  *buffer // received, not yet parsed; nil while there is nothing
 	put putRecv

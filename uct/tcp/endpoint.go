@@ -67,8 +67,11 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	ep.peer, ep.sn = peer, i.match.takeSN(peer)
 	i.addEndpoint(ep)
 	if m := i.match.entries[matchKey{peer, ep.sn}]; m.conn != nil && peer != i.addr {
-		i.takeOver(ep, m.conn)
-		return ep, nil
+		if m.conn.fits() {
+			i.takeOver(ep, m.conn)
+			return ep, nil
+		}
+		i.keepAside(m.conn)
 	}
 	i.matchEndpoint(ep)
 	ep.connect()
@@ -168,7 +171,7 @@ func (ep *endpoint) halfClose() {
 	c.ep = nil
 	// The answer to a request of ours may still come; it is ignored then.
 	c.state = stateConnected
-	c.iface.matchConn(c)
+	c.iface.matchConn(c, false)
 	c.owe(owedFin)
 	if c.pay() && !c.blocked {
 		c.write()

@@ -14,8 +14,15 @@ func (c *conn) lost(operation string, cause error) {
 		// Nobody of ours uses it to send. The peer may come back.
 		c.close()
 	case state == stateConnecting || state == stateWaitingAck:
+		unanswered := c.closedUnanswered(operation, cause)
 		c.close()
 		ep.conn = nil
+		if unanswered {
+			if aside := ep.confirmed(); aside != nil {
+				ep.iface.takeOver(ep, aside)
+				return
+			}
+		}
 		ep.retry(operation, cause)
 	default:
 		ep.fail(operation, cause)

@@ -345,11 +345,12 @@ func TestUnexpectedLimitOfWorker(t *testing.T) {
 // takes its place when it is dead.
 func TestDuplicateIdentity(t *testing.T) {
 	h := newHost(t, "")
+	l := listenRaw(t, h, true)
 	first := dial(t, h)
-	first.send(flight(addr("127.0.0.1:5"), 0))
+	first.send(flight(l.addr, 0))
 	first.want(ack)
 	second := dial(t, h)
-	second.send(flight(addr("127.0.0.1:5"), 0))
+	second.send(flight(l.addr, 0))
 	second.wantClosed()
 	first.send(am(1, "x"))
 	until(t, "message", func() bool { return len(h.got) == 1 }, h)
@@ -358,7 +359,7 @@ func TestDuplicateIdentity(t *testing.T) {
 	third.send(magicBytes)
 	third.wantSilence()
 	first.reset()
-	third.send(req(addr("127.0.0.1:5"), 0))
+	third.send(req(l.addr, 0))
 	third.want(ack)
 	exact(t, h, 1)
 }

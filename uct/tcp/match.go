@@ -21,6 +21,7 @@ type match struct {
 type matchTable struct {
 	next    map[sockaddr]uint64 // number of the next endpoint toward a peer
 	entries map[matchKey]match  // none toward the own listener
+	aside   map[matchKey]*conn  // connections without endpoint whose claim does not fit
 	waiting map[sockaddr]int    // connections without endpoint, by peer
 }
 
@@ -28,6 +29,7 @@ func newMatchTable() matchTable {
 	return matchTable{
 		next:    make(map[sockaddr]uint64),
 		entries: make(map[matchKey]match),
+		aside:   make(map[matchKey]*conn),
 		waiting: make(map[sockaddr]int),
 	}
 }
@@ -60,10 +62,13 @@ func (i *iface) unmatchEndpoint(ep *endpoint) {
 	}
 }
 
-// matchConn adds a connection that has no endpoint.
-func (i *iface) matchConn(c *conn) {
+// matchConn adds a connection that has no endpoint, perhaps to those kept aside.
+func (i *iface) matchConn(c *conn, aside bool) {
 	t := &i.match
-	if c.peer != i.addr {
+	switch {
+	case aside:
+		i.keepAside(c)
+	case c.peer != i.addr:
 		t.entries[matchKey{c.peer, c.sn}] = match{conn: c}
 	}
 	t.waiting[c.peer]++
@@ -78,7 +83,11 @@ func (i *iface) unmatch(c *conn) {
 	}
 	t := &i.match
 	c.matched = false
-	delete(t.entries, matchKey{c.peer, c.sn})
+	if c.aside {
+		i.leaveAside(c)
+	} else if k := (matchKey{c.peer, c.sn}); t.entries[k].conn == c {
+		delete(t.entries, k)
+	}
 	i.svc.unexpected--
 	if t.waiting[c.peer]--; t.waiting[c.peer] == 0 {
 		delete(t.waiting, c.peer)

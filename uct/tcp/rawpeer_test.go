@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/needtest"
+
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -19,11 +21,24 @@ type rawPeer struct {
 }
 
 // dial connects to a host's listener.
-func dial(t testing.TB, h *host) *rawPeer {
+func dial(t testing.TB, h *host) *rawPeer { return dialFrom(t, h, sockaddr{}, -1) }
+
+// dialFrom is dial from an address, as a user.
+func dialFrom(t testing.TB, h *host, from sockaddr, uid int) *rawPeer {
 	t.Helper()
 	fd, err := unix.Socket(h.iface.addr.family(), unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if from != (sockaddr{}) {
+		if err := unix.Bind(fd, from.unix()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if uid >= 0 { // what the kernel tells of a socket is who owns its file
+		if err := unix.Fchown(fd, uid, -1); err != nil {
+			needtest.Right(t, "root, to make sockets of other users")
+		}
 	}
 	if err := unix.Connect(fd, h.iface.addr.unix()); err != nil {
 		t.Fatal(err)

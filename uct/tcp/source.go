@@ -24,8 +24,8 @@ type origin struct {
 	placed bool           // local is known
 	local  bool
 	asked  bool // the kernel has been asked for the socket
-	held   bool // it was found
 	socket sockdiag.Socket
+	err    error // why it is not known
 }
 
 // here reports whether the other end is at an address of this machine, in this
@@ -42,23 +42,26 @@ func (c *conn) here() bool {
 
 // otherEnd asks the kernel, once, for the socket at the other end of a connection
 // within the machine.
-func (c *conn) otherEnd() (s sockdiag.Socket, known bool) {
+func (c *conn) otherEnd() (sockdiag.Socket, error) {
 	o := &c.from
-	if !o.asked && c.here() && c.state != stateClosed {
+	switch {
+	case o.asked:
+	case c.state == stateClosed || !c.here():
+		return sockdiag.Socket{}, sockdiag.ErrNotFound
+	default:
 		o.asked = true
-		if own, err := unix.Getsockname(int(c.fd)); err == nil {
-			if s, err := sockdiag.Peer(addrPortOf(own), o.addr); err == nil {
-				o.socket, o.held = s, true
-			}
+		var own unix.Sockaddr
+		if own, o.err = unix.Getsockname(int(c.fd)); o.err == nil {
+			o.socket, o.err = sockdiag.Peer(addrPortOf(own), o.addr)
 		}
 	}
-	return o.socket, o.held
+	return o.socket, o.err
 }
 
 // SourceInfo implements uct.SourceLocator.
 func (c *conn) SourceInfo() uct.SourceInfo {
 	info := uct.SourceInfo{Addr: c.from.addr, Local: c.here(), User: uct.PeerUser{UID: -1, GID: -1, PID: -1}}
-	if s, ok := c.otherEnd(); ok {
+	if s, err := c.otherEnd(); err == nil {
 		info.User.Known, info.User.UID = true, s.UID
 	}
 	return info
@@ -67,8 +70,8 @@ func (c *conn) SourceInfo() uct.SourceInfo {
 // HeldBy implements uct.SourceLocator: one of the process's descriptors is the
 // socket at the other end.
 func (c *conn) HeldBy(p uct.Process) bool {
-	s, ok := c.otherEnd()
-	if !ok {
+	s, err := c.otherEnd()
+	if err != nil {
 		return false
 	}
 	proc := machine.OfID(p)

@@ -1,0 +1,190 @@
+package tcp
+
+import (
+	"os"
+	"testing"
+
+	"github.com/ucx-go/ucx/internal/ledger"
+)
+
+// strangers are those who claim the listener of somebody else.
+var strangers = []struct {
+	name string
+	dial func(t *testing.T, h *host) *rawPeer
+}{
+	{"another address", func(t *testing.T, h *host) *rawPeer { return dialFrom(t, h, addr("127.0.0.2:0"), -1) }},
+	{"another user", func(t *testing.T, h *host) *rawPeer { return dialFrom(t, h, sockaddr{}, os.Getuid()+1) }},
+}
+
+// TestStrangerClaims: who says that he is somebody else gets neither the endpoint
+// toward that one nor the place of his connection, and closes nothing.
+func TestStrangerClaims(t *testing.T) {
+	for _, s := range strangers {
+		for _, smaller := range []bool{false, true} {
+			side := map[bool]string{false: "larger", true: "smaller"}[smaller]
+			attack := func(t *testing.T, h *host, l *rawListener) *rawPeer {
+				t.Helper()
+				p := s.dial(t, h)
+				p.send(flight(l.addr, 0))
+				p.want(ack) // heard, and no more
+				return p
+			}
+			// served expects all that h sends to arrive at the owner of the listener.
+			served := func(t *testing.T, h *host, ep *endpoint, owner, stranger *rawPeer) {
+				t.Helper()
+				until(t, "connect", connected(ep), h)
+				ep.AMShort(1, 7, []byte("hi"), 0, nil)
+				owner.want(am(1, "\x07\x00\x00\x00\x00\x00\x00\x00hi"))
+				n := len(h.got)
+				owner.send(am(2, "owner"))
+				stranger.send(am(3, "stranger"))
+				until(t, "messages of both", func() bool { return len(h.got) == n+2 }, h)
+				stranger.wantSilence()
+				stranger.close()
+				until(t, "the stranger to be gone", func() bool { return h.conns() == 1 }, h)
+				if len(h.iface.match.aside) != 0 || len(h.errs) != 0 {
+					t.Errorf("%d kept aside, failures %v", len(h.iface.match.aside), h.errs)
+				}
+			}
+			name := s.name + ", the listener is " + side + ", "
+			t.Run(name+"while we connect", func(t *testing.T) {
+				h := newHost(t, "")
+				l := listenRaw(t, h, smaller)
+				ep := l.endpoint(h)
+				own := l.accept(h)
+				own.want(flight(h.iface.addr, 0))
+				before := ledger.Refusals(ledger.Claim)
+				p := attack(t, h, l)
+				if ledger.Refusals(ledger.Claim) == before {
+					t.Error("not counted")
+				}
+				own.send(ackReq)
+				served(t, h, ep, own, p)
+			})
+			t.Run(name+"when we are connected", func(t *testing.T) {
+				h := newHost(t, "")
+				l := listenRaw(t, h, smaller)
+				ep := l.endpoint(h)
+				own := l.accept(h)
+				own.want(flight(h.iface.addr, 0))
+				own.send(ackReq)
+				until(t, "connect", connected(ep), h)
+				served(t, h, ep, own, attack(t, h, l))
+			})
+			t.Run(name+"before the owner", func(t *testing.T) {
+				h := newHost(t, "")
+				l := listenRaw(t, h, smaller)
+				p := attack(t, h, l)
+				own := dial(t, h)
+				own.send(flight(l.addr, 0))
+				own.want(ack)
+				ep := l.endpoint(h)
+				own.want(req(h.iface.addr, 0))
+				own.send(ack)
+				served(t, h, ep, own, p)
+			})
+			t.Run(name+"after the owner", func(t *testing.T) {
+				h := newHost(t, "")
+				l := listenRaw(t, h, smaller)
+				own := dial(t, h)
+				own.send(flight(l.addr, 0))
+				own.want(ack)
+				p := attack(t, h, l)
+				ep := l.endpoint(h)
+				own.want(req(h.iface.addr, 0))
+				own.send(ack)
+				served(t, h, ep, own, p)
+			})
+			t.Run(name+"before our endpoint", func(t *testing.T) {
+				h := newHost(t, "")
+				l := listenRaw(t, h, smaller)
+				p := attack(t, h, l)
+				ep := l.endpoint(h)
+				own := l.accept(h)
+				own.want(flight(h.iface.addr, 0))
+				own.send(ackReq)
+				served(t, h, ep, own, p)
+			})
+		}
+	}
+}
+
+// TestOwnerConfirms: a peer that connects from another address than it listens at,
+// as C UCX 1.13 does where it has several, closes our connection when its own stands.
+// Its own is taken over then.
+func TestOwnerConfirms(t *testing.T) {
+	for _, smaller := range []bool{false, true} {
+		for _, first := range []string{"endpoint", "peer"} {
+			h := newHost(t, "")
+			l := listenRaw(t, h, smaller)
+			dialed := func() *rawPeer {
+				theirs := dialFrom(t, h, addr("127.0.0.2:0"), -1)
+				theirs.send(flight(l.addr, 0))
+				theirs.want(ack)
+				return theirs
+			}
+			var theirs *rawPeer
+			var ep *endpoint
+			if first == "peer" {
+				theirs = dialed()
+			}
+			ep = l.endpoint(h)
+			own := l.accept(h)
+			own.want(flight(h.iface.addr, 0))
+			if first == "endpoint" {
+				theirs = dialed()
+			}
+			theirs.send(am(1, "early"))
+			own.close()
+			theirs.want(req(h.iface.addr, 0))
+			theirs.send(ack)
+			until(t, "connect", connected(ep), h)
+			ep.AMShort(1, 7, []byte("hi"), 0, nil)
+			theirs.want(am(1, "\x07\x00\x00\x00\x00\x00\x00\x00hi"))
+			theirs.send(am(2, "late"))
+			until(t, "messages", func() bool { return len(h.got) == 2 }, h)
+			exact(t, h, 1)
+			if len(h.iface.match.aside) != 0 || len(h.errs) != 0 {
+				t.Errorf("%d kept aside, failures %v", len(h.iface.match.aside), h.errs)
+			}
+		}
+	}
+}
+
+// TestNobodyConfirmed: a connection of ours that breaks says nothing about those kept
+// aside, nor does one that is closed if it cannot be told whom that is about.
+func TestNobodyConfirmed(t *testing.T) {
+	for _, how := range []string{"reset", "another user", "two"} {
+		t.Run(how, func(t *testing.T) {
+			h := newHost(t, "")
+			l := listenRaw(t, h, false)
+			ep := l.endpoint(h)
+			uid := -1
+			if how == "another user" {
+				uid = os.Getuid() + 1
+			}
+			var aside []*rawPeer
+			for i := range 2 {
+				if i == 0 || how == "two" {
+					p := dialFrom(t, h, addr("127.0.0.2:0"), uid)
+					p.send(flight(l.addr, 0))
+					p.want(ack)
+					aside = append(aside, p)
+				}
+			}
+			own := l.accept(h)
+			own.want(flight(h.iface.addr, 0))
+			if how == "reset" {
+				own.reset()
+			}
+			own.close()
+			own = l.accept(h)
+			own.want(flight(h.iface.addr, 0))
+			own.send(ack)
+			until(t, "connect", connected(ep), h)
+			for _, p := range aside {
+				p.wantSilence()
+			}
+		})
+	}
+}
