@@ -3,11 +3,7 @@ package tcp
 import (
 	"errors"
 
-	"go.uber.org/zap"
-
-	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/internal/sockdiag"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // The listener in a request is what the peer says, and anybody can say it. It is
@@ -74,39 +70,6 @@ func (c *conn) findOwner() owner {
 		return ownerOther
 	}
 	return ownerUnknown
-}
-
-// keepAside serves a connection whose claim does not fit in one direction.
-func (i *iface) keepAside(c *conn) {
-	k := matchKey{c.peer, c.sn}
-	if i.match.entries[k].conn == c {
-		delete(i.match.entries, k)
-	}
-	c.nextAside = i.match.aside[k]
-	i.match.aside[k] = c
-	c.aside = true
-	if (*ledger.Account)(nil).Refuse(ledger.Claim) {
-		log.Diag("a connection does not come from the listener that it claims, and is not taken for its peer's",
-			zap.Stringer("listener", c.peer), zap.Stringer("from", c.from.addr))
-	}
-}
-
-// leaveAside takes a connection out of those kept aside.
-func (i *iface) leaveAside(c *conn) {
-	k := matchKey{c.peer, c.sn}
-	first := i.match.aside[k]
-	for p := &first; *p != nil; p = &(*p).nextAside {
-		if *p == c {
-			*p = c.nextAside
-			break
-		}
-	}
-	c.aside, c.nextAside = false, nil
-	if first == nil {
-		delete(i.match.aside, k)
-	} else {
-		i.match.aside[k] = first
-	}
 }
 
 // confirmed returns the connection kept aside that the owner of the listener has

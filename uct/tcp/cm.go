@@ -2,8 +2,6 @@ package tcp
 
 import (
 	"fmt"
-
-	"golang.org/x/sys/unix"
 )
 
 // Connection management (src/uct/tcp/tcp_cm.c).
@@ -138,12 +136,4 @@ func (c *conn) simultaneous(ep *endpoint) {
 	ep.stale = c
 	c.state = stateStale
 	c.watch(0)
-}
-
-// dead reports whether the peer has closed the connection, without taking
-// anything from it.
-func (c *conn) dead() bool {
-	var b [1]byte
-	n, _, err := unix.Recvfrom(int(c.fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-	return n == 0 && err == nil || err != nil && err != unix.EAGAIN && err != unix.EINTR
 }

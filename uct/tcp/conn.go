@@ -130,6 +130,14 @@ func (c *conn) socketError() error {
 	return nil
 }
 
+// dead reports whether the peer has closed the connection, without taking
+// anything from it.
+func (c *conn) dead() bool {
+	var b [1]byte
+	n, _, err := unix.Recvfrom(int(c.fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	return n == 0 && err == nil || err != nil && err != unix.EAGAIN && err != unix.EINTR
+}
+
 // close releases the socket and everything that hangs on it but the completions:
 // those are ended by whoever knows the reason. It is idempotent.
 func (c *conn) close() {

@@ -20,7 +20,10 @@ type domain struct {
 	routes  func() routeTable // read once
 }
 
-var _ uct.MemoryDomain = (*domain)(nil)
+var (
+	_ uct.MemoryDomain = (*domain)(nil)
+	_ uct.Scoper       = (*domain)(nil)
+)
 
 func newDomain(opts mdOptions) *domain {
 	host := []ucs.MemoryType{ucs.MemoryHost}
@@ -50,7 +53,22 @@ func (m *domain) Alloc(uct.AllocParams) (uct.MemHandle, error) { return nil, ucs
 // goroutine's stack cannot get here, since passing it makes it escape. It
 // allocates nothing in steady state.
 func (m *domain) Register(buf []byte, access uct.Access) (uct.MemHandle, error) {
-	return m.exposed.add(buf, access&uct.AccessRemotePut != 0), nil
+	return m.exposed.add(buf, access&uct.AccessRemotePut != 0, nil), nil
+}
+
+// Scope implements uct.Scoper.
+func (m *domain) Scope(peer []uct.ReachableParams) uct.Scope { return newScope(peer) }
+
+// RegisterFor implements uct.Scoper.
+func (m *domain) RegisterFor(buf []byte, access uct.Access, s uct.Scope) (uct.MemHandle, error) {
+	if s == nil {
+		return m.Register(buf, access)
+	}
+	peer, ok := s.(*scope)
+	if !ok {
+		return nil, fmt.Errorf("tcp: scope of another domain: %w", ucs.ErrInvalidParam)
+	}
+	return m.exposed.add(buf, access&uct.AccessRemotePut != 0, peer), nil
 }
 
 // Deregister implements uct.MemoryDomain. When it returns no peer writes to the

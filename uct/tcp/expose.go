@@ -18,6 +18,7 @@ type region struct {
 	base   uint64         // address of the first byte
 	pinner runtime.Pinner // keeps Go memory in place
 	remote bool           // peers may write
+	scope  *scope         // nil: all of them
 	live   bool           // registered; guarded by the table's mu
 
 	prev, next *region // live ones; guarded by the table's mu
@@ -82,9 +83,9 @@ type exposedTable struct {
 // maxSpare bounds the regions kept for later.
 const maxSpare = 1024
 
-// add registers buf, open to peers when remote is set. In steady state it
-// allocates nothing.
-func (t *exposedTable) add(buf []byte, remote bool) *region {
+// add registers buf, open to a peer, or to all if s is nil, when remote is set. In
+// steady state it allocates nothing.
+func (t *exposedTable) add(buf []byte, remote bool, s *scope) *region {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var r *region
@@ -94,7 +95,7 @@ func (t *exposedTable) add(buf []byte, remote bool) *region {
 	} else {
 		r = new(region)
 	}
-	r.buf, r.remote, r.live = buf, remote && len(buf) > 0, true
+	r.buf, r.remote, r.live, r.scope = buf, remote && len(buf) > 0, true, s
 	t.live++
 	if r.next = t.head; r.next != nil {
 		r.next.prev = r
@@ -143,7 +144,7 @@ func (t *exposedTable) remove(r *region) error {
 	}
 	r.shut()
 	r.pinner.Unpin()
-	r.buf = nil
+	r.buf, r.scope = nil, nil
 	if len(t.spare) < maxSpare {
 		t.spare = append(t.spare, r)
 	}
@@ -163,10 +164,10 @@ func (t *exposedTable) abandon() {
 // anyGen is later than every registration.
 const anyGen = ^uint64(0)
 
-// find returns an exposed region of generation since at most that holds n bytes
-// at addr, where in it they are, and the last generation there is; nil when there
-// is none.
-func (t *exposedTable) find(addr, n, since uint64) (r *region, at int, gen uint64) {
+// find returns a region that is exposed to the peer of a connection, of generation
+// since at most, that holds n bytes at addr, where in it they are, and the last
+// generation there is; nil when there is none.
+func (t *exposedTable) find(c *conn, addr, n, since uint64) (r *region, at int, gen uint64) {
 	end := addr + n
 	if end < addr {
 		return nil, 0, 0
@@ -174,7 +175,8 @@ func (t *exposedTable) find(addr, n, since uint64) (r *region, at int, gen uint6
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := t.after(addr) - 1; i >= 0 && t.reach[i] >= end; i-- {
-		if r := t.regions[i]; r.base+uint64(len(r.buf)) >= end && r.use.Load()/useGen <= since {
+		if r := t.regions[i]; r.base+uint64(len(r.buf)) >= end && r.use.Load()/useGen <= since &&
+			(r.scope == nil || r.scope.admits(c)) {
 			return r, int(addr - r.base), t.gen
 		}
 	}

@@ -1,5 +1,12 @@
 package tcp
 
+import (
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/ucs/log"
+)
+
 // matchKey identifies a connection between two ifaces: the peer's listener and
 // the number of the endpoint among those either side made toward the other. Both
 // sides count alike, so the endpoints they make in the same order meet
@@ -91,5 +98,38 @@ func (i *iface) unmatch(c *conn) {
 	i.svc.unexpected--
 	if t.waiting[c.peer]--; t.waiting[c.peer] == 0 {
 		delete(t.waiting, c.peer)
+	}
+}
+
+// keepAside serves a connection whose claim does not fit in one direction.
+func (i *iface) keepAside(c *conn) {
+	k := matchKey{c.peer, c.sn}
+	if i.match.entries[k].conn == c {
+		delete(i.match.entries, k)
+	}
+	c.nextAside = i.match.aside[k]
+	i.match.aside[k] = c
+	c.aside = true
+	if (*ledger.Account)(nil).Refuse(ledger.Claim) {
+		log.Diag("a connection does not come from the listener that it claims, and is not taken for its peer's",
+			zap.Stringer("listener", c.peer), zap.Stringer("from", c.from.addr))
+	}
+}
+
+// leaveAside takes a connection out of those kept aside.
+func (i *iface) leaveAside(c *conn) {
+	k := matchKey{c.peer, c.sn}
+	first := i.match.aside[k]
+	for p := &first; *p != nil; p = &(*p).nextAside {
+		if *p == c {
+			*p = c.nextAside
+			break
+		}
+	}
+	c.aside, c.nextAside = false, nil
+	if first == nil {
+		delete(i.match.aside, k)
+	} else {
+		i.match.aside[k] = first
 	}
 }

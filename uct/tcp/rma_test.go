@@ -221,13 +221,13 @@ func TestExposedTable(t *testing.T) {
 	all := make([]byte, 1000)
 	base := addressOf(all)
 	var table exposedTable
-	whole := table.add(all, true)
-	left := table.add(all[:500], true)
-	right := table.add(all[500:], true)
-	same := table.add(all[:500], true)
-	table.add(nil, true)
+	whole := table.add(all, true, nil)
+	left := table.add(all[:500], true, nil)
+	right := table.add(all[500:], true, nil)
+	same := table.add(all[:500], true, nil)
+	table.add(nil, true, nil)
 	find := func(at, n int) *region {
-		r, off, _ := table.find(base+uint64(at), uint64(n), anyGen)
+		r, off, _ := table.find(nil, base+uint64(at), uint64(n), anyGen)
 		if r != nil && &r.buf[off] != &all[at] {
 			t.Errorf("%d bytes at %d: offset %d", n, at, off)
 		}

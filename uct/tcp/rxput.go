@@ -27,7 +27,8 @@ func (c *conn) beginPut(b *buffer, h putHeader) bool {
 		c.putDone(h.sn)
 		return true
 	}
-	r, at, gen := c.iface.md.exposed.find(h.addr, h.length, anyGen)
+	c.identify()
+	r, at, gen := c.iface.md.exposed.find(c, h.addr, h.length, anyGen)
 	if r == nil {
 		c.refuse(fmt.Errorf("put of %d bytes to address 0x%x: %w", h.length, h.addr, errForbidden))
 		return false
@@ -53,7 +54,8 @@ func (c *conn) openTarget(n int) []byte {
 	p := &c.put
 	for !p.region.acquire(p.gen) {
 		// The memory may have been exposed more than once.
-		r, at, _ := c.iface.md.exposed.find(p.addr, uint64(p.left), p.gen)
+		c.identify()
+		r, at, _ := c.iface.md.exposed.find(c, p.addr, uint64(p.left), p.gen)
 		if r == nil {
 			c.refuse(fmt.Errorf("the target was deregistered with %d bytes to come: %w", p.left, errForbidden))
 			return nil

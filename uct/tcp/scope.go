@@ -1,0 +1,54 @@
+package tcp
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/ucx-go/ucx/uct"
+)
+
+// scope is a peer as the addresses say that it has published.
+type scope struct {
+	listeners []sockaddr
+	ips       []netip.Addr
+}
+
+// newScope makes the scope of a peer.
+func newScope(peer []uct.ReachableParams) *scope {
+	s := new(scope)
+	for _, p := range peer {
+		_, listener, err := parsePeer(p.DeviceAddr, p.IfaceAddr)
+		if err != nil {
+			continue
+		}
+		if !slices.Contains(s.listeners, listener) {
+			s.listeners = append(s.listeners, listener)
+		}
+		if ip := listener.addrPort().Addr(); !slices.Contains(s.ips, ip) {
+			s.ips = append(s.ips, ip)
+		}
+	}
+	return s
+}
+
+// identify finds out what admits has to know, before the table of exposed memory is
+// locked: it may ask the kernel, once a connection.
+func (c *conn) identify() {
+	if c.ep == nil && !c.outgoing && c.here() {
+		c.listens()
+	}
+}
+
+// admits reports whether a connection is of the peer: one over which an endpoint of
+// ours sends to it, or one that claims its listener and comes from an address of it,
+// within the machine from its user. Where the kernel does not say whose sockets are
+// whose, the address is all there is.
+func (s *scope) admits(c *conn) bool {
+	if !slices.Contains(s.listeners, c.peer) {
+		return false
+	}
+	if c.ep != nil || c.outgoing {
+		return true
+	}
+	return slices.Contains(s.ips, c.from.addr.Addr()) && c.owner != ownerOther
+}
