@@ -5,7 +5,7 @@ package uct
 // bit return ucs.ErrUnsupported; embed NoAM to get that.
 //
 // What else a transport can do are interfaces of its endpoints: RMA, Atomic,
-// Paired, Checker, ProcessEndpoint. Their user asserts them once, when it has made
+// Paired, Checker, ProcessEndpoint, Claimer. Their user asserts them once, when it has made
 // the endpoint. They are there for every endpoint of an iface whose attributes
 // announce what they do. Where nothing of it is announced they may be there all
 // the same, as settings turn off what a type has, and refuse everything with
@@ -74,6 +74,13 @@ type Checker interface {
 	Check(c *Completion) error
 }
 
+// Claimer is an Endpoint of a transport that treats those made for peers differently.
+type Claimer interface {
+	// Claim says that the application has the endpoint now: EndpointParams.ForPeer was
+	// true, and is no longer.
+	Claim()
+}
+
 // FlushFlags modify a flush.
 type FlushFlags uint8
 
@@ -90,6 +97,11 @@ type EndpointParams struct {
 	// nil makes an endpoint that waits for ConnectToEP. They are untrusted.
 	DeviceAddr []byte
 	IfaceAddr  []byte
+
+	// ForPeer says that a peer has made the endpoint necessary, and not the
+	// application: it takes nothing that is reserved for that, and gives way where the
+	// peer has too much. Claimer ends it.
+	ForPeer bool
 
 	PathIndex int // below the iface's NumPaths
 	UserData  any // given to OnError

@@ -75,7 +75,7 @@ func (c *conn) handleRequest(r request) {
 		return
 	}
 	i := c.iface
-	i.endHalfOpen(c)
+	i.svc.endHalfOpen(c)
 	c.peer, c.sn = r.from, r.id
 	if r.flags&reqToEP != 0 {
 		c.acceptKey()
@@ -97,7 +97,7 @@ func (c *conn) handleRequest(r request) {
 		c.close()
 		return
 	}
-	if c.sn == ^uint64(0) || i.full(c.peer) {
+	if c.sn == ^uint64(0) {
 		c.close()
 		return
 	}
@@ -122,6 +122,7 @@ func (c *conn) simultaneous(ep *endpoint) {
 			own.close()
 		}
 		ep.conn, c.ep = c, ep
+		c.taken(ep)
 		c.rx = true
 		c.owe(owedAckReq)
 		ep.connected()

@@ -40,6 +40,7 @@ type conn struct {
 	paused   bool // the user wants nothing delivered for now
 	resumed  bool // that is over, what has arrived waits to be handled
 	bulk     bool // the last put was large
+	spoke    bool // has delivered messages since somebody looked
 	quiet    uint16
 	watched  event.Events // what the event set watches; 0: not in the set
 
@@ -72,6 +73,8 @@ type conn struct {
 
 	prev, next *conn // all connections of the iface
 	half       halfOpen
+	visit      visit
+	slow       slowness
 	src        uct.Source
 }
 
@@ -146,7 +149,7 @@ func (c *conn) close() {
 	}
 	i := c.iface
 	i.unmatch(c)
-	i.endHalfOpen(c)
+	i.svc.endHalfOpen(c)
 	c.watch(0)
 	unix.Close(int(c.fd))
 	c.fd = -1
@@ -161,6 +164,7 @@ func (c *conn) close() {
 		c.out = nil
 	}
 	c.zc.reset()
+	i.svc.leave(c)
 	if c.prev != nil {
 		c.prev.next = c.next
 	} else {

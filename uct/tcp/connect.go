@@ -14,6 +14,7 @@ import (
 func (i *iface) takeOver(ep *endpoint, c *conn) {
 	i.unmatch(c)
 	ep.conn, c.ep = c, ep
+	c.taken(ep)
 	i.matchEndpoint(ep)
 	c.state = stateWaitingAck
 	c.owe(owedReq)
@@ -34,6 +35,12 @@ func (ep *endpoint) connect() {
 	c.ep, c.peer, c.sn, c.toEP, c.outgoing = ep, ep.peer, ep.sn, ep.toEP, true
 	c.from.addr = ep.peer.addrPort()
 	ep.conn = c
+	if ep.forPeer {
+		if err := c.enrollOwn(); err != nil {
+			c.lost("socket", err)
+			return
+		}
+	}
 	if err := ep.iface.bindSource(fd); err != nil {
 		c.lost("bind", err)
 		return

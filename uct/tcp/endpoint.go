@@ -25,6 +25,8 @@ type endpoint struct {
 	attempts int
 	timer    *event.Timer // of the next attempt
 
+	forPeer bool // a peer has made it necessary, not the application
+
 	pending uct.PendingQueue
 	checks  opQueue // Check calls that wait for the connection
 	user    any
@@ -38,6 +40,7 @@ var _ interface {
 	uct.RMA
 	uct.Paired
 	uct.Checker
+	uct.Claimer
 } = (*endpoint)(nil)
 
 // NewEndpoint implements uct.Iface.
@@ -51,7 +54,7 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	if i.cannotBind != nil {
 		return nil, i.cannotBind
 	}
-	ep := &endpoint{iface: i, user: p.UserData}
+	ep := &endpoint{iface: i, user: p.UserData, forPeer: p.ForPeer}
 	if p.DeviceAddr == nil && p.IfaceAddr == nil {
 		i.addKey(ep)
 		i.addEndpoint(ep)
@@ -101,6 +104,14 @@ func (ep *endpoint) notReady() error {
 		return ep.err
 	}
 	return ucs.ErrNoResource
+}
+
+// Claim implements uct.Claimer.
+func (ep *endpoint) Claim() {
+	ep.forPeer = false
+	if c := ep.conn; c != nil {
+		ep.iface.svc.leave(c)
+	}
 }
 
 // PendingAdd implements uct.Endpoint.
@@ -169,6 +180,9 @@ func (ep *endpoint) halfClose() {
 	}
 	c.iface.unmatchEndpoint(ep)
 	c.ep = nil
+	if c.visit.guest == nil {
+		c.iface.svc.enroll(c)
+	}
 	// The answer to a request of ours may still come; it is ignored then.
 	c.state = stateConnected
 	c.iface.matchConn(c, false)

@@ -84,6 +84,9 @@ func (h *host) close() {
 	if err := h.iface.Close(); err != nil {
 		h.t.Error(err)
 	}
+	if s := h.iface.svc; len(s.guests) != 0 || s.half.head != nil || s.slow.head != nil {
+		h.t.Errorf("%d guests are left, slow ones %v, half-open ones %v", len(s.guests), s.slow.head, s.half.head)
+	}
 	for size, p := range h.iface.svc.txPools {
 		if p.used != 0 {
 			h.t.Errorf("%d transmit buffers of %d bytes are left", p.used, size)

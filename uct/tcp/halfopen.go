@@ -3,7 +3,11 @@ package tcp
 import (
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // halfOpen is a connection's place in the list of those that have not asked for
@@ -14,8 +18,8 @@ type halfOpen struct {
 	listed     bool
 }
 
-// halfOpenList holds those connections of an iface, the oldest first. Each gets
-// a limited time; when there are too many the oldest goes.
+// halfOpenList holds those connections of a worker, the oldest first. Each gets
+// a limited time; when there are too many, one of the source with the most goes.
 type halfOpenList struct {
 	head, tail *conn
 	n          int
@@ -23,9 +27,10 @@ type halfOpenList struct {
 	armed      bool // timer runs
 }
 
-func (l *halfOpenList) add(c *conn) {
-	h := &c.half
-	h.deadline, h.listed = c.iface.svc.w.Now()+c.iface.bounds.handshake, true
+// waitForRequest lists a guest's connection.
+func (s *service) waitForRequest(c *conn) {
+	l, h, b := &s.half, &c.half, &c.iface.bounds
+	h.deadline, h.listed = s.w.Now()+b.handshake, true
 	h.prev = l.tail
 	if l.tail != nil {
 		l.tail.half.next = c
@@ -33,19 +38,23 @@ func (l *halfOpenList) add(c *conn) {
 		l.head = c
 	}
 	l.tail = c
-	if l.n++; l.n > c.iface.bounds.halfOpen {
-		l.evict()
+	l.n++
+	g := c.visit.guest
+	if g.half++; g.half > b.halfOpen/2 {
+		l.dropOldest(g)
+	} else if l.n > b.halfOpen {
+		s.evictHalfOpen()
 	}
-	l.schedule(c.iface)
+	s.timeHalfOpen()
 }
 
 // endHalfOpen takes c off the list, if it is there.
-func (i *iface) endHalfOpen(c *conn) {
+func (s *service) endHalfOpen(c *conn) {
 	h := &c.half
 	if !h.listed {
 		return
 	}
-	l := &i.half
+	l := &s.half
 	if h.prev != nil {
 		h.prev.half.next = h.next
 	} else {
@@ -58,42 +67,66 @@ func (i *iface) endHalfOpen(c *conn) {
 	}
 	*h = halfOpen{}
 	l.n--
+	c.visit.guest.half--
 }
 
-// evict closes the oldest connection and reports whether there was one.
-func (l *halfOpenList) evict() bool {
-	if l.head == nil {
-		return false
+// evictHalfOpen closes the oldest connection of the source with the most in the list,
+// and reports whether there was one.
+func (s *service) evictHalfOpen() bool {
+	var most *guest
+	for _, g := range s.guests {
+		if g.half > 0 && (most == nil || g.half > most.half) {
+			most = g
+		}
 	}
-	l.head.close()
-	return true
+	return most != nil && s.half.dropOldest(most)
 }
 
-// schedule sets the timer to the first deadline, unless it runs already: the
+func (l *halfOpenList) dropOldest(g *guest) bool {
+	for c := l.head; c != nil; c = c.half.next {
+		if c.visit.guest == g {
+			c.dropHalfOpen(ledger.Connections)
+			return true
+		}
+	}
+	return false
+}
+
+func (c *conn) dropHalfOpen(r ledger.Reason) {
+	if a := c.visit.guest.account; a.Refuse(r) {
+		log.Diag("closing a connection that has not asked for anything", zap.Stringer("source", a.Source()), zap.Stringer("reason", r))
+	}
+	c.close()
+}
+
+// timeHalfOpen sets the timer to the first deadline, unless it runs already: the
 // first one cannot become earlier.
-func (l *halfOpenList) schedule(i *iface) {
+func (s *service) timeHalfOpen() {
+	l := &s.half
 	if l.head == nil || l.armed {
 		return
 	}
 	l.armed = true
-	d := l.head.half.deadline - i.svc.w.Now()
+	d := l.head.half.deadline - s.w.Now()
 	if l.timer == nil {
-		l.timer, _ = i.svc.w.Timers().After(d, func() { i.half.expire(i) })
+		l.timer, _ = s.w.Timers().After(d, s.expireHalfOpen)
 		return
 	}
 	l.timer.Reset(d)
 }
 
-// expire closes the connections whose time is over.
-func (l *halfOpenList) expire(i *iface) {
+// expireHalfOpen closes the connections whose time is over.
+func (s *service) expireHalfOpen() {
+	l := &s.half
 	l.armed = false
-	now := i.svc.w.Now()
+	now := s.w.Now()
 	for l.head != nil && l.head.half.deadline <= now {
-		l.head.close()
+		l.head.dropHalfOpen(ledger.Silence)
 	}
-	l.schedule(i)
+	s.timeHalfOpen()
 }
 
+// stop ends what runs by the clock.
 func (l *halfOpenList) stop() {
 	if l.timer != nil {
 		l.timer.Stop()

@@ -31,7 +31,6 @@ type iface struct {
 	reporter kit.Reporter
 
 	listener listener
-	half     halfOpenList
 	match    matchTable
 	keys     map[uint64]*endpoint // endpoints that wait for ConnectToEP
 
@@ -88,6 +87,9 @@ func openIface(m *domain, w *uct.Worker, p uct.IfaceParams, o options, d *netdev
 	if o.bindSource == config.Yes && !d.addr.Is6() && sysfs.strictReverseFilter(d.name) {
 		i.cannotBind = fmt.Errorf("tcp: UCX_TCP_EP_BIND_SRC_ADDR=y, but net.ipv4.conf.%s.rp_filter is 1, which drops such traffic; set it to 0 or 2: %w",
 			d.name, ucs.ErrInvalidParam)
+	}
+	if err := svc.watchSlow(i.bounds.stall); err != nil {
+		return nil, fmt.Errorf("tcp: %w", err)
 	}
 	d.querySpeed()
 	i.addr = makeSockaddr(d.addr, 0)
@@ -203,6 +205,5 @@ func (i *iface) Close() error {
 	for i.conns != nil {
 		i.conns.close()
 	}
-	i.half.stop()
 	return nil
 }

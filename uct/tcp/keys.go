@@ -86,5 +86,6 @@ func (c *conn) acceptKey() {
 		return
 	}
 	c.ep, ep.conn, ep.peer = ep, c, c.peer
+	c.taken(ep)
 	ep.connected()
 }

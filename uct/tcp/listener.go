@@ -9,43 +9,11 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/ucs/log"
 )
-
-// bounds are limits of what strangers can make an iface keep: anyone who reaches
-// the port can connect.
-type bounds struct {
-	handshake         time.Duration // from accept to the request
-	halfOpen          int           // connections without request
-	unexpected        int           // connections without endpoint, of all ifaces of a worker
-	unexpectedPerPeer int
-	acceptPause       time.Duration // when no descriptor is to be had
-}
-
-// limits are the bounds of ifaces that are opened from now on. Tests change
-// them.
-var limits = bounds{
-	handshake:         10 * time.Second,
-	halfOpen:          256,
-	unexpected:        1 << 16,
-	unexpectedPerPeer: 1 << 14,
-	acceptPause:       100 * time.Millisecond,
-}
-
-// fitting returns b made smaller where the process may not open that many
-// descriptors: some are for connections of our own.
-func (b bounds) fitting() bounds {
-	var files unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil && files.Cur < 1<<30 {
-		n := int(files.Cur)
-		b.halfOpen = min(b.halfOpen, n/8+1)
-		b.unexpected = min(b.unexpected, n/2+1)
-		b.unexpectedPerPeer = min(b.unexpectedPerPeer, n/2+1)
-	}
-	return b
-}
 
 // acceptBatch bounds the connections accepted in one round.
 const acceptBatch = 64
@@ -126,6 +94,7 @@ func (i *iface) bindTo(port uint16) (int, error) {
 
 // HandleEvent accepts what waits.
 func (l *listener) HandleEvent(event.Events) {
+	l.iface.svc.ceiling = fileCeiling()
 	for range acceptBatch {
 		fd, sa, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch err {
@@ -138,7 +107,7 @@ func (l *listener) HandleEvent(event.Events) {
 			return
 		case unix.EINTR, unix.ECONNABORTED:
 		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
-			if !l.iface.half.evict() {
+			if s := l.iface.svc; !s.evictHalfOpen() && !s.evict(ledger.Descriptors, errFiles) {
 				l.pause(err)
 				return
 			}
@@ -179,6 +148,10 @@ func (i *iface) accepted(fd int, from netip.AddrPort) {
 	// The options of the listening socket are inherited.
 	c := i.newConn(fd, stateMagic)
 	c.from.addr = from
+	i.svc.enroll(c)
+	if !i.svc.makeRoom(c) {
+		return
+	}
 	if err := c.watch(event.Read); err != nil {
 		c.close()
 		return
@@ -186,6 +159,6 @@ func (i *iface) accepted(fd int, from netip.AddrPort) {
 	// The request is usually there already.
 	c.read()
 	if c.state == stateMagic || c.state == stateAccepting {
-		i.half.add(c)
+		i.svc.waitForRequest(c)
 	}
 }

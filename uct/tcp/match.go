@@ -29,7 +29,6 @@ type matchTable struct {
 	next    map[sockaddr]uint64 // number of the next endpoint toward a peer
 	entries map[matchKey]match  // none toward the own listener
 	aside   map[matchKey]*conn  // connections without endpoint whose claim does not fit
-	waiting map[sockaddr]int    // connections without endpoint, by peer
 }
 
 func newMatchTable() matchTable {
@@ -37,7 +36,6 @@ func newMatchTable() matchTable {
 		next:    make(map[sockaddr]uint64),
 		entries: make(map[matchKey]match),
 		aside:   make(map[matchKey]*conn),
-		waiting: make(map[sockaddr]int),
 	}
 }
 
@@ -46,12 +44,6 @@ func (t *matchTable) takeSN(peer sockaddr) uint64 {
 	sn := t.next[peer]
 	t.next[peer] = sn + 1
 	return sn
-}
-
-// full reports whether another connection of peer without endpoint would be too
-// many. All ifaces of a worker take from the same descriptors.
-func (i *iface) full(peer sockaddr) bool {
-	return i.svc.unexpected >= i.bounds.unexpected || i.match.waiting[peer] >= i.bounds.unexpectedPerPeer
 }
 
 // matchEndpoint adds an endpoint.
@@ -78,8 +70,6 @@ func (i *iface) matchConn(c *conn, aside bool) {
 	case c.peer != i.addr:
 		t.entries[matchKey{c.peer, c.sn}] = match{conn: c}
 	}
-	t.waiting[c.peer]++
-	i.svc.unexpected++
 	c.matched = true
 }
 
@@ -94,10 +84,6 @@ func (i *iface) unmatch(c *conn) {
 		i.leaveAside(c)
 	} else if k := (matchKey{c.peer, c.sn}); t.entries[k].conn == c {
 		delete(t.entries, k)
-	}
-	i.svc.unexpected--
-	if t.waiting[c.peer]--; t.waiting[c.peer] == 0 {
-		delete(t.waiting, c.peer)
 	}
 }
 

@@ -22,6 +22,9 @@ func (c *conn) read() int {
 	for polls := c.iface.opts.maxPoll; ; polls-- {
 		n, more := c.readOnce()
 		done += n
+		if c.iface.svc.slow.over != nil {
+			c.iface.svc.relieve()
+		}
 		if !more || polls == 0 || c.state >= stateStale || c.paused {
 			return done
 		}
@@ -95,6 +98,9 @@ func (c *conn) readFailed(errno unix.Errno) int {
 // the next byte with a reset.
 func (c *conn) halfClosed() {
 	c.ended = true
+	if c.in != nil {
+		c.releaseIn() // the beginning of a frame that will never be whole
+	}
 	c.src.Gone()
 	c.watch(c.watched&^event.Read | event.Hup)
 	c.ep.Check(nil)
@@ -138,6 +144,7 @@ func (c *conn) frame(b *buffer) bool {
 			return false
 		}
 		b.r += end
+		c.spoke = true
 		if err := c.iface.handlers.Deliver(&c.src, uct.AMID(id), buf[hdrLen:end], nil); err != nil && err != ucs.InProgress {
 			c.refuse(fmt.Errorf("active message %d refused by its handler: %w", id, err))
 			return false

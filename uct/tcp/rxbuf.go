@@ -37,6 +37,7 @@ func (c *conn) closeIn() {
 			piece.w = copy(piece.data, b.data[b.r:b.w])
 			c.releaseIn()
 			c.in = piece
+			c.iface.svc.slow.add(c, len(piece.data))
 			return
 		}
 	}
@@ -44,6 +45,7 @@ func (c *conn) closeIn() {
 		b.w = copy(b.data, b.data[b.r:b.w])
 		b.r = 0
 	}
+	c.iface.svc.slow.add(c, len(b.data))
 }
 
 // releaseIn gives the receive buffer back.
@@ -54,4 +56,5 @@ func (c *conn) releaseIn() {
 		c.iface.svc.pieces.put(c.in)
 	}
 	c.in = nil
+	c.iface.svc.slow.remove(c)
 }

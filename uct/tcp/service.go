@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/kit"
@@ -22,7 +23,10 @@ type service struct {
 	watch liveness
 	own   ownAddrs
 
-	unexpected int // connections without endpoint
+	guests  map[ledger.Source]*guest // who has connections that the application did not ask for
+	half    halfOpenList
+	slow    slowList
+	ceiling int // the first descriptor that is not for them, as of the last event
 
 	txPools map[int]*pool // by size
 	rxPools map[int]*pool
@@ -38,6 +42,7 @@ func openService(w *uct.Worker) (*service, error) {
 			w:       w,
 			txPools: make(map[int]*pool),
 			rxPools: make(map[int]*pool),
+			ceiling: fileCeiling(),
 		}
 		s.watch.svc = s
 		s.pieces.init()

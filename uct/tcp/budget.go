@@ -1,0 +1,60 @@
+package tcp
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bounds are limits of what strangers can make us keep: anyone who reaches the port
+// can connect. Those of connections are for the process, the rest for a worker.
+type bounds struct {
+	handshake      time.Duration // from accept to the request
+	halfOpen       int           // connections without request; of one source half as many
+	guests         int           // connections on which the application has no endpoint
+	guestsOfSource int
+	few            int           // that many a source keeps, whatever others do
+	stall          time.Duration // how long the rest of a frame may take, where we have no endpoint
+	beginnings     int           // bytes of buffers with the beginnings of frames, of one source
+	acceptPause    time.Duration // when no descriptor is to be had
+}
+
+// limits are the bounds of ifaces that are opened from now on. Tests change
+// them.
+var limits = bounds{
+	handshake:      10 * time.Second,
+	halfOpen:       1 << 10,
+	guests:         1 << 16,
+	guestsOfSource: 1 << 14,
+	few:            8,
+	stall:          time.Minute,
+	beginnings:     16 << 20,
+	acceptPause:    100 * time.Millisecond,
+}
+
+// fitting returns b made smaller where the process may not open that many
+// descriptors.
+func (b bounds) fitting() bounds {
+	if n := fileCeiling(); n < 1<<30 {
+		b.halfOpen = min(b.halfOpen, n/8+1)
+		b.guests = min(b.guests, n)
+		b.guestsOfSource = min(b.guestsOfSource, n-n/3)
+	}
+	return b
+}
+
+// minReserve is the least number of descriptors that are for the application alone.
+const minReserve = 64
+
+// fileCeiling is the first descriptor that peers do not get: those above it, a
+// quarter of the process's and 64 at least, are for the application. The kernel gives
+// the lowest number that is free, so who gets a higher one knows that all below are
+// in use, whoever uses them. It makes a system call.
+func fileCeiling() int {
+	var files unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) != nil || files.Cur >= 1<<30 {
+		return 1 << 30
+	}
+	n := int(files.Cur)
+	return n - min(max(n/4, minReserve), n/2)
+}
