@@ -47,9 +47,10 @@ type conn struct {
 	peer sockaddr // the peer's listener, as the peer says
 	from origin
 
-	claim     claim // whether to believe that
-	owner     owner // whether its user listens there
-	aside     bool  // in the match table's list of those not to be believed
+	claim     claim    // whether to believe that
+	owner     owner    // whether its user listens there
+	numbers   *numbers // of that listener, while the connection is in the match table
+	aside     bool     // in the match table's list of those not to be believed
 	nextAside *conn
 	sn        uint64 // connection sequence number
 

@@ -20,6 +20,7 @@ type endpoint struct {
 
 	peer     sockaddr
 	sn       uint64 // connection sequence number, or the peer's endpoint key
+	numbers  *numbers
 	key      uint64 // the own endpoint key
 	toEP     bool
 	attempts int
@@ -67,7 +68,8 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	if d.v6 != i.addr.v6 {
 		return nil, fmt.Errorf("tcp: %v cannot connect to %v: %w", i.addr, peer, ucs.ErrUnreachable)
 	}
-	ep.peer, ep.sn = peer, i.match.takeSN(peer)
+	ep.numbers = i.match.numbers.hold(peer)
+	ep.peer, ep.sn = peer, ep.numbers.take()
 	i.addEndpoint(ep)
 	if m := i.match.entries[matchKey{peer, ep.sn}]; m.conn != nil && peer != i.addr {
 		if m.conn.fits() {

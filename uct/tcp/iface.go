@@ -189,6 +189,10 @@ func (i *iface) addEndpoint(ep *endpoint) { i.endpoints[ep] = struct{}{} }
 func (i *iface) removeEndpoint(ep *endpoint) {
 	delete(i.endpoints, ep)
 	i.removeKey(ep)
+	if ep.numbers != nil {
+		i.match.numbers.drop(ep.numbers)
+		ep.numbers = nil
+	}
 }
 
 // Close implements uct.Iface.

@@ -26,24 +26,16 @@ type match struct {
 // matchTable finds connections by their key. A connection of an iface to itself
 // cannot be found: its other half is a connection of its own.
 type matchTable struct {
-	next    map[sockaddr]uint64 // number of the next endpoint toward a peer
-	entries map[matchKey]match  // none toward the own listener
-	aside   map[matchKey]*conn  // connections without endpoint whose claim does not fit
+	numbers numberBook
+	entries map[matchKey]match // none toward the own listener
+	aside   map[matchKey]*conn // connections without endpoint whose claim does not fit
 }
 
 func newMatchTable() matchTable {
 	return matchTable{
-		next:    make(map[sockaddr]uint64),
 		entries: make(map[matchKey]match),
 		aside:   make(map[matchKey]*conn),
 	}
-}
-
-// takeSN numbers a new endpoint toward peer.
-func (t *matchTable) takeSN(peer sockaddr) uint64 {
-	sn := t.next[peer]
-	t.next[peer] = sn + 1
-	return sn
 }
 
 // matchEndpoint adds an endpoint.
@@ -71,6 +63,7 @@ func (i *iface) matchConn(c *conn, aside bool) {
 		t.entries[matchKey{c.peer, c.sn}] = match{conn: c}
 	}
 	c.matched = true
+	c.numbers = t.numbers.hold(c.peer)
 }
 
 // unmatch removes a connection that has no endpoint.
@@ -80,6 +73,8 @@ func (i *iface) unmatch(c *conn) {
 	}
 	t := &i.match
 	c.matched = false
+	t.numbers.drop(c.numbers)
+	c.numbers = nil
 	if c.aside {
 		i.leaveAside(c)
 	} else if k := (matchKey{c.peer, c.sn}); t.entries[k].conn == c {
