@@ -31,6 +31,7 @@ type iface struct {
 	reporter kit.Reporter
 
 	listener listener
+	accept   func(uct.SourceInfo) bool // the user's policy, nil: all are welcome
 	match    matchTable
 	keys     map[uint64]*endpoint // endpoints that wait for ConnectToEP
 
@@ -73,6 +74,7 @@ func openIface(m *domain, w *uct.Worker, p uct.IfaceParams, o options, d *netdev
 		index:     d.index,
 		match:     newMatchTable(),
 		keys:      make(map[uint64]*endpoint),
+		accept:    p.Accept,
 		endpoints: make(map[*endpoint]struct{}),
 	}
 	i.handlers.Init()

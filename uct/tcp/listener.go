@@ -145,10 +145,20 @@ func (l *listener) close() {
 
 // accepted starts on a connection of an unknown peer.
 func (i *iface) accepted(fd int, from netip.AddrPort) {
+	if !i.allows(from.Addr()) {
+		i.unwanted(nil, from)
+		unix.Close(fd)
+		return
+	}
 	// The options of the listening socket are inherited.
 	c := i.newConn(fd, stateMagic)
 	c.from.addr = from
 	i.svc.enroll(c)
+	if i.accept != nil && !i.accept(c.SourceInfo()) {
+		i.unwanted(c.visit.guest.account, from)
+		c.close()
+		return
+	}
 	if !i.svc.makeRoom(c) {
 		return
 	}

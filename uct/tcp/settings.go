@@ -3,6 +3,7 @@ package tcp
 import (
 	"fmt"
 	"math"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -40,6 +41,7 @@ type settings struct {
 	KeepIdle      config.Time      `ucx:"KEEPIDLE" default:"10s" doc:"Time without traffic after which keepalive probes are sent; inf turns keepalive off."`
 	KeepCnt       config.Count     `ucx:"KEEPCNT" default:"auto" doc:"Number of unanswered keepalive probes after which a peer is lost; inf turns keepalive off."`
 	KeepIntvl     config.Time      `ucx:"KEEPINTVL" default:"2s" doc:"Time between keepalive probes; inf turns keepalive off."`
+	Allow         []string         `ucx:"ALLOW" default:"all" doc:"Networks (10.1.0.0/16, 2001:db8::/32) and addresses whose connections are accepted; all means any. Others are closed before anything is read from them."`
 	BindSrcAddr   config.Ternary   `ucx:"EP_BIND_SRC_ADDR" default:"try" doc:"Connect from the address of the device."`
 }
 
@@ -98,6 +100,7 @@ type options struct {
 	maxBW        float64
 	keep         keepalive
 	bindSource   config.Ternary
+	allow        []netip.Prefix // nil: all
 	failure      log.Level
 }
 
@@ -155,7 +158,9 @@ func loadOptions(cfg *config.Set) (options, error) {
 		o.userTimeout = s.UserTimeout.Duration(0)
 	}
 	o.keep = s.keepalive()
-	return o, nil
+	var err error
+	o.allow, err = parseAllow(s.Allow)
+	return o, err
 }
 
 // Limits of settings.

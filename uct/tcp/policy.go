@@ -1,0 +1,63 @@
+package tcp
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
+)
+
+// Whose connections are accepted: those from the networks of UCX_TCP_ALLOW that the
+// user's callback wants.
+
+// allowAll is the word for no restriction.
+const allowAll = "all"
+
+// parseAllow reads UCX_TCP_ALLOW. Nil means all.
+func parseAllow(list []string) ([]netip.Prefix, error) {
+	nets := []netip.Prefix{}
+	for _, text := range list {
+		text = strings.TrimSpace(text)
+		if strings.EqualFold(text, allowAll) {
+			return nil, nil
+		}
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			a, aerr := netip.ParseAddr(text)
+			if aerr != nil || a.Zone() != "" {
+				return nil, fmt.Errorf("tcp: UCX_TCP_ALLOW has %q, expected networks like 10.1.0.0/16, addresses, or %s: %w", text, allowAll, ucs.ErrInvalidParam)
+			}
+			p = netip.PrefixFrom(a, a.BitLen())
+		}
+		if p != p.Masked() {
+			return nil, fmt.Errorf("tcp: UCX_TCP_ALLOW has %v, which has more bits than its mask; the network is %v: %w", p, p.Masked(), ucs.ErrInvalidParam)
+		}
+		nets = append(nets, p)
+	}
+	return nets, nil
+}
+
+// allows reports whether connections from an address are accepted.
+func (i *iface) allows(from netip.Addr) bool {
+	if i.opts.allow == nil {
+		return true
+	}
+	for _, p := range i.opts.allow {
+		if p.Contains(from) {
+			return true
+		}
+	}
+	return false
+}
+
+// unwanted notes that a connection was closed because of who made it.
+func (i *iface) unwanted(a *ledger.Account, from netip.AddrPort) {
+	if a.Refuse(ledger.Policy) {
+		log.Warn("refusing a connection: not allowed here", zap.Stringer("from", from), zap.Stringer("listener", i.addr))
+	}
+}
