@@ -32,14 +32,29 @@ var (
 // it gives the error that also stands for a socket that is not there.
 var answered atomic.Bool
 
+// Asker is a way to ask. Its zero value is ready: it opens what it needs with the
+// first question. One goroutine at a time may use it.
+type Asker struct {
+	fd   int
+	open bool
+}
+
+// Close gives the descriptor back.
+func (a *Asker) Close() {
+	if a.open {
+		a.open = false
+		unix.Close(a.fd)
+	}
+}
+
 // Peer returns the other end of a connection of this process, both ends of which
 // are in this network namespace. The addresses are those of the own end.
-func Peer(local, remote netip.AddrPort) (Socket, error) {
+func (a *Asker) Peer(local, remote netip.AddrPort) (Socket, error) {
 	local, remote = plain(local), plain(remote)
-	m, err := ask(remote, local)
+	m, err := a.ask(remote, local)
 	if err != nil {
 		if errors.Is(err, unix.ENOENT) {
-			return Socket{}, missing(local, remote)
+			return Socket{}, a.missing(local, remote)
 		}
 		return Socket{}, err
 	}
@@ -51,13 +66,13 @@ func Peer(local, remote netip.AddrPort) (Socket, error) {
 
 // Listener returns the socket that takes the connections to an address, which may
 // be bound to all addresses.
-func Listener(at netip.AddrPort) (Socket, error) {
+func (a *Asker) Listener(at netip.AddrPort) (Socket, error) {
 	at = plain(at)
 	any := netip.IPv4Unspecified()
 	if at.Addr().Is6() {
 		any = netip.IPv6Unspecified()
 	}
-	m, err := ask(at, netip.AddrPortFrom(any, 0))
+	m, err := a.ask(at, netip.AddrPortFrom(any, 0))
 	switch {
 	case errors.Is(err, unix.ENOENT) && !answered.Load():
 		return Socket{}, ErrUnsupported
@@ -73,9 +88,9 @@ func Listener(at netip.AddrPort) (Socket, error) {
 
 // missing finds out what it means that the kernel knows no other end: it must know
 // ours.
-func missing(local, remote netip.AddrPort) error {
+func (a *Asker) missing(local, remote netip.AddrPort) error {
 	if !answered.Load() {
-		if _, err := ask(local, remote); err != nil {
+		if _, err := a.ask(local, remote); err != nil {
 			return ErrUnsupported
 		}
 	}
@@ -99,22 +114,35 @@ func plain(a netip.AddrPort) netip.AddrPort {
 }
 
 // ask asks for the one TCP socket with these addresses.
-func ask(local, remote netip.AddrPort) (*message, error) {
+func (a *Asker) ask(local, remote netip.AddrPort) (*message, error) {
 	if !local.IsValid() || !remote.IsValid() || local.Addr().Is6() != remote.Addr().Is6() {
 		return nil, fmt.Errorf("sockdiag: %v to %v: %w", local, remote, unix.EINVAL)
 	}
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	if !a.open {
+		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+		if err != nil {
+			return nil, fmt.Errorf("sockdiag: %w", err)
+		}
+		a.fd, a.open = fd, true
+	}
+	m, err := exchange(a.fd, local, remote)
+	var e unix.Errno
+	if err != nil && (!errors.As(err, &e) || e != unix.ENOENT) {
+		a.Close() // who knows what is still in it
+	}
+	return m, err
+}
+
+// exchange makes one request.
+func exchange(fd int, local, remote netip.AddrPort) (*message, error) {
+	var request [requestLen]byte
+	err := unix.Sendto(fd, appendRequest(request[:0], local, remote), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 	if err != nil {
 		return nil, fmt.Errorf("sockdiag: %w", err)
 	}
-	defer unix.Close(fd)
-	request := appendRequest(make([]byte, 0, requestLen), local, remote)
-	if err := unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return nil, fmt.Errorf("sockdiag: %w", err)
-	}
 	// The kernel has answered when the request returns.
-	answer := make([]byte, maxAnswer)
-	n, from, err := unix.Recvfrom(fd, answer, unix.MSG_DONTWAIT)
+	var answer [maxAnswer]byte
+	n, from, err := unix.Recvfrom(fd, answer[:], unix.MSG_DONTWAIT)
 	if err != nil {
 		return nil, fmt.Errorf("sockdiag: %w", err)
 	}

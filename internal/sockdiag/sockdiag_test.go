@@ -54,6 +54,9 @@ func addrs(c net.Conn) (local, remote netip.AddrPort) {
 	return c.LocalAddr().(*net.TCPAddr).AddrPort(), c.RemoteAddr().(*net.TCPAddr).AddrPort()
 }
 
+// asker asks the questions of all tests.
+var asker Asker
+
 func supported(t *testing.T, err error) {
 	t.Helper()
 	if errors.Is(err, ErrUnsupported) {
@@ -68,7 +71,7 @@ func TestOtherEnd(t *testing.T) {
 		t.Run(c.network+" "+c.at, func(t *testing.T) {
 			l, client, server := ends(t, c.network, c.at)
 			local, remote := addrs(server)
-			s, err := Peer(local, remote)
+			s, err := asker.Peer(local, remote)
 			supported(t, err)
 			if want := inode(t, client); err != nil || s.Inode != want || s.UID != os.Getuid() {
 				t.Fatalf("the other end is %+v, %v; want %d of %d", s, err, want, os.Getuid())
@@ -77,20 +80,20 @@ func TestOtherEnd(t *testing.T) {
 				HeldBy(os.Getpid(), 0) || HeldBy(-1, s.Inode) || HeldBy(1<<22+1, s.Inode) {
 				t.Error("the holder is told wrong")
 			}
-			s, err = Peer(remote, local)
+			s, err = asker.Peer(remote, local)
 			if want := inode(t, server); err != nil || s.Inode != want {
 				t.Errorf("seen from there %+v, %v; want %d", s, err, want)
 			}
-			s, err = Listener(local)
+			s, err = asker.Listener(local)
 			if want := inode(t, l); err != nil || s.Inode != want || s.UID != os.Getuid() {
 				t.Errorf("the listener is %+v, %v; want %d", s, err, want)
 			}
 			// Nobody listens where a connection begins, and a listener is no other end.
-			if s, err := Listener(remote); err != ErrNotFound {
+			if s, err := asker.Listener(remote); err != ErrNotFound {
 				t.Errorf("listener at the client's address: %+v, %v", s, err)
 			}
 			l.Close()
-			if s, err := Listener(local); err != ErrNotFound {
+			if s, err := asker.Listener(local); err != ErrNotFound {
 				t.Errorf("closed listener: %+v, %v", s, err)
 			}
 		})
@@ -101,28 +104,29 @@ func TestOtherEnd(t *testing.T) {
 func TestNobody(t *testing.T) {
 	_, client, server := ends(t, "tcp4", "127.0.0.1:0")
 	local, remote := addrs(server)
-	_, err := Peer(local, remote)
+	_, err := asker.Peer(local, remote)
 	supported(t, err)
 	for _, wrong := range []netip.AddrPort{
 		netip.MustParseAddrPort("127.0.0.9:9"),
 		netip.AddrPortFrom(netip.MustParseAddr("127.0.0.9"), remote.Port()),
 	} {
-		if s, err := Peer(local, wrong); err != ErrNotFound {
+		if s, err := asker.Peer(local, wrong); err != ErrNotFound {
 			t.Errorf("%v: %+v, %v", wrong, s, err)
 		}
 	}
-	if s, err := Peer(local, local); err == nil {
+	if s, err := asker.Peer(local, local); err == nil {
 		t.Errorf("a listener as the other end: %+v", s)
 	}
-	if _, err := Peer(local, netip.MustParseAddrPort("[::1]:1")); !errors.Is(err, unix.EINVAL) {
+	if _, err := asker.Peer(local, netip.MustParseAddrPort("[::1]:1")); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("mixed families: %v", err)
 	}
-	if _, err := Peer(netip.AddrPort{}, netip.AddrPort{}); !errors.Is(err, unix.EINVAL) {
+	if _, err := asker.Peer(netip.AddrPort{}, netip.AddrPort{}); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("no addresses: %v", err)
 	}
 	// The kernel goes on with a closed connection, but it is nobody's.
 	client.Close()
-	if s, err := Peer(local, remote); err != ErrNotFound {
+	defer asker.Close()
+	if s, err := asker.Peer(local, remote); err != ErrNotFound {
 		t.Errorf("closed end: %+v, %v", s, err)
 	}
 }

@@ -16,7 +16,7 @@ const (
 	maxAnswer  = unix.SizeofNlMsghdr + fixedLen + 1024 // attributes follow, which nobody asked for
 )
 
-// sequence is the number of the only request on a socket.
+// sequence is the number of every request: a socket has one at a time.
 const sequence = 1
 
 // States of a socket (include/net/tcp_states.h).

@@ -62,7 +62,7 @@ func (c *conn) findOwner() owner {
 	end, err := c.otherEnd()
 	if err == nil {
 		var l sockdiag.Socket
-		if l, err = sockdiag.Listener(c.peer.addrPort()); err == nil && l.UID == end.UID {
+		if l, err = c.iface.svc.diag.Listener(c.peer.addrPort()); err == nil && l.UID == end.UID {
 			return ownerSame
 		}
 	}

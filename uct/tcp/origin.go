@@ -44,7 +44,7 @@ func (c *conn) otherEnd() (sockdiag.Socket, error) {
 		o.asked = true
 		var own unix.Sockaddr
 		if own, o.err = unix.Getsockname(int(c.fd)); o.err == nil {
-			o.socket, o.err = sockdiag.Peer(addrPortOf(own), o.addr)
+			o.socket, o.err = c.iface.svc.diag.Peer(addrPortOf(own), o.addr)
 		}
 	}
 	return o.socket, o.err

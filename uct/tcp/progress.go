@@ -173,5 +173,6 @@ func (s *service) Close() error {
 	s.watch.stop()
 	s.half.stop()
 	s.slow.stop()
+	s.diag.Close()
 	return nil
 }

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/internal/sockdiag"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/kit"
@@ -22,6 +23,7 @@ type service struct {
 
 	watch liveness
 	own   ownAddrs
+	diag  sockdiag.Asker
 
 	guests  map[ledger.Source]*guest // who has connections that the application did not ask for
 	half    halfOpenList
