@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/ucs/log"
@@ -30,7 +31,7 @@ type listener struct {
 func (i *iface) listen() error {
 	fd, port, err := i.bindListener()
 	if err != nil {
-		return fmt.Errorf("tcp: listen on %v: %w: %w", i.dev.ip, err, ucs.ErrIO)
+		return fmt.Errorf("tcp: listen on %v: %w: %w", i.dev.ip, sys.WithLimit(err), ucs.ErrIO)
 	}
 	i.addr.port = port
 	l := &i.listener
@@ -42,7 +43,7 @@ func (i *iface) listen() error {
 	}
 	if err != nil {
 		unix.Close(fd)
-		return fmt.Errorf("tcp: listen on %v: %w: %w", i.dev.ip, err, ucs.ErrIO)
+		return fmt.Errorf("tcp: listen on %v: %w: %w", i.dev.ip, sys.WithLimit(err), ucs.ErrIO)
 	}
 	return nil
 }
