@@ -35,8 +35,8 @@ type place struct {
 
 // Addresses from the range that RFC 2544 sets aside for tests.
 const (
-	firstDevice, firstAddress   = "ucx0", "198.18.0.1/24"
-	secondDevice, secondAddress = "ucx1", "198.18.0.2/24"
+	firstDevice, firstHost, firstAddress    = "ucx0", "198.18.0.1", firstHost + "/24"
+	secondDevice, secondHost, secondAddress = "ucx1", "198.18.0.2", secondHost + "/24"
 )
 
 // newPlace prepares the network: a namespace with a pair of devices, one of them

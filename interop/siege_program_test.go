@@ -1,0 +1,52 @@
+package interop
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"testing"
+)
+
+// The siege's processes are the test program itself, told by its environment what to
+// be: who stands on the other side of a network must be another process.
+const siegeRole = "UCX_SIEGE_ROLE"
+
+func TestMain(m *testing.M) {
+	roles := map[string]func() error{"server": siegeServe, "client": siegeClient, "attacker": siegeAttack}
+	role := os.Getenv(siegeRole)
+	if role == "" {
+		os.Exit(m.Run())
+	}
+	if err := roles[role](); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", role, err)
+		os.Exit(1)
+	}
+}
+
+// commands are lines on standard input; the channel is closed at the end of it. wake
+// is called after each.
+func commands(wake func()) <-chan string {
+	lines := make(chan string, 1)
+	go func() {
+		in := bufio.NewScanner(os.Stdin)
+		in.Buffer(nil, 1<<20)
+		for in.Scan() {
+			lines <- in.Text()
+			wake()
+		}
+		close(lines)
+		wake()
+	}()
+	return lines
+}
+
+// answer prints a value on a line.
+func answer(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Printf("%s\n", b)
+	return err
+}

@@ -1,0 +1,163 @@
+package interop
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// Tags of the siege. The rest of a tag is the sender's.
+const (
+	siegeHello ucp.Tag = 1 << 56 // a client's worker address
+	siegeEcho  ucp.Tag = 2 << 56 // is sent back to the client that the tag names
+	siegeDrop          = 3 << 56 // is received and forgotten
+	siegeKeep          = 4 << 56 // is never received
+	siegeKind  ucp.Tag = 0xff << 56
+)
+
+// siegeMemory is the size of the memory that clients access.
+const siegeMemory = 64 << 10
+
+// siegeLongest is the longest message of a client.
+const siegeLongest = 256 << 10
+
+// siegeReady is what a server tells of itself.
+type siegeReady struct {
+	Address, Key []byte
+	Memory       uint64
+	UUID         uint64
+}
+
+// siegeStats is how a server is.
+type siegeStats struct {
+	RSS, Heap, Files, Goroutines int
+	Stats                        ucp.Stats
+}
+
+// siegeServe is a server for whoever comes: it sends messages back, and has memory
+// that may be read, written and counted in.
+func siegeServe() error {
+	c, err := ucp.NewContext(ucp.ContextParams{Features: ucp.FeatureTag | ucp.FeatureRMA | ucp.FeatureAMO64 | ucp.FeatureWakeup}, nil)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	w, err := c.NewWorker(ucp.WorkerParams{})
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	mem, err := c.Alloc(siegeMemory, ucp.ProtAll)
+	if err != nil {
+		return err
+	}
+	defer mem.Close()
+	key, err := mem.PackRkey()
+	if err != nil {
+		return err
+	}
+	addr, err := w.Address(0)
+	if err != nil {
+		return err
+	}
+	if err := answer(siegeReady{Address: addr, Key: key, Memory: mem.Attr().Address, UUID: w.Attr().UID}); err != nil {
+		return err
+	}
+	s := &siegeServer{w: w, clients: make(map[ucp.Tag]*ucp.Endpoint)}
+	for range 8 {
+		s.receive(siegeEcho, make([]byte, siegeLongest), s.echo)
+		s.receive(siegeDrop, make([]byte, 1024), func([]byte, ucp.Tag) {})
+	}
+	s.receive(siegeHello, make([]byte, 4096), s.hello)
+	lines := commands(func() { _ = w.Signal() })
+	for s.err == nil {
+		for w.Progress() > 0 {
+		}
+		select {
+		case _, open := <-lines:
+			if !open {
+				return s.err
+			}
+			if err := answer(s.stats()); err != nil {
+				return err
+			}
+		default:
+			if err := w.Wait(context.Background()); err != nil {
+				return err
+			}
+		}
+	}
+	return s.err
+}
+
+type siegeServer struct {
+	w       *ucp.Worker
+	clients map[ucp.Tag]*ucp.Endpoint
+	err     error
+}
+
+// receive posts a receive again and again.
+func (s *siegeServer) receive(kind ucp.Tag, buf []byte, handle func([]byte, ucp.Tag)) {
+	_, err := s.w.TagRecv(kind, siegeKind, buf, &ucp.RequestParams{
+		Flags: ucp.OpNoImmediate,
+		OnTagRecv: func(r *ucp.Request, err error, info ucp.TagRecvInfo, _ any) {
+			switch {
+			case errors.Is(err, ucs.ErrCanceled):
+				return // the worker is being closed
+			case err == nil:
+				handle(buf[:info.Length], info.SenderTag&^siegeKind)
+			}
+			r.Free()
+			s.receive(kind, buf, handle)
+		},
+	})
+	if err != nil && s.err == nil {
+		s.err = err
+	}
+}
+
+// hello makes an endpoint for a client.
+func (s *siegeServer) hello(addr []byte, client ucp.Tag) {
+	ep, err := s.w.NewEndpoint(ucp.EndpointParams{Address: addr, ErrMode: ucp.ErrModePeer})
+	if err != nil {
+		return // whoever says hello may say anything
+	}
+	s.clients[client] = ep
+}
+
+// echo sends a message back.
+func (s *siegeServer) echo(b []byte, client ucp.Tag) {
+	ep := s.clients[client]
+	if ep == nil {
+		return
+	}
+	// If it fails the client is told by the end of its connection.
+	_, _ = ep.TagSend(siegeEcho|client, bytes.Clone(b), &ucp.RequestParams{OnSend: func(r *ucp.Request, _ error, _ any) { r.Free() }})
+}
+
+// stats tells what the process holds when the collector has been.
+func (s *siegeServer) stats() siegeStats {
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	files, _ := os.ReadDir("/proc/self/fd")
+	return siegeStats{RSS: residentSet(), Heap: int(m.HeapAlloc), Files: len(files), Goroutines: runtime.NumGoroutine(), Stats: s.w.Stats()}
+}
+
+// residentSet is the memory of this process, in bytes.
+func residentSet() int {
+	text, _ := os.ReadFile("/proc/self/statm")
+	if f := strings.Fields(string(text)); len(f) > 1 {
+		n, _ := strconv.Atoi(f[1])
+		return n * os.Getpagesize()
+	}
+	return 0
+}
