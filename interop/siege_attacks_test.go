@@ -201,6 +201,9 @@ func sameBucket(ctx context.Context, t *siegeTarget, from netip.Addr, amount int
 func churn(ctx context.Context, t *siegeTarget, from netip.Addr, amount int) error {
 	for k := 0; again(ctx, k, amount); k++ {
 		s, err := acceptedStranger(t, from)
+		if refused(err) {
+			continue
+		}
 		if err != nil {
 			return err
 		}

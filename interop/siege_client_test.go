@@ -73,7 +73,7 @@ func siegeClient() error {
 		return err
 	}
 	s := &siegeVisitor{w: w, ep: ep, key: key, number: o.Number, word: o.Server.Memory + 4096*uint64(o.Number)}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute+o.For)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute+o.For)
 	defer cancel()
 	if err := ep.TagSendWait(ctx, siegeHello|o.Number, own); err != nil {
 		return err

@@ -151,6 +151,7 @@ func (s *stranger) wireup(uuid uint64, addr proto.WorkerAddress) error {
 	if err := s.say(proto.IDWireup, b); err != nil {
 		return err
 	}
+	s.SetReadDeadline(time.Now().Add(2 * time.Second))
 	for {
 		id, payload, err := s.hear()
 		if err != nil {
