@@ -4,13 +4,14 @@ export CGO_ENABLED := 0
 
 GO       ?= go
 FUZZTIME ?= 60s
+SIEGE    ?= 10m
 ROUNDS   ?= 15
 RATIOS   ?= .
 # Further C UCX installations to test and measure against, as prefixes: /a:/b.
 # Without it, the distribution's.
 export CPEERS
 
-.PHONY: build demo test unit race cross interop test-rxe test-rxe-long bench bench-rxe fuzz lint clean
+.PHONY: build demo test unit race cross interop test-rxe test-rxe-long siege bench bench-rxe fuzz lint clean
 
 build:
 	@mkdir -p bin
@@ -35,6 +36,10 @@ test-rxe:
 
 test-rxe-long:
 	@scripts/test-rxe -long
+
+# Attackers of all kinds against a server, beside a good client, for SIEGE.
+siege:
+	@SIEGE=$(SIEGE) $(GO) test -count=1 -timeout 24h -run '^TestSiege$$' -v ./interop
 
 # Ratios to the C tool, by turns with it: the first of CPEERS, or the
 # distribution's, with the change since the record in testdata/bench. RATIOS

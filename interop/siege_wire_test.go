@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -129,10 +130,13 @@ func knock(target string, from netip.Addr, claim netip.AddrPort, sn uint64) (*st
 	return s, nil
 }
 
-// freshClaim is a listener nobody has, at an address of ours.
+// freshClaim is a listener nobody has, at an address of ours, and never the same: the
+// server would take two of them for one peer's.
 func freshClaim(from netip.Addr) netip.AddrPort {
-	return netip.AddrPortFrom(from, uint16(1024+rand.IntN(60000)))
+	return netip.AddrPortFrom(from, uint16(1024+claims.Add(1)%60000))
 }
+
+var claims atomic.Uint32
 
 // say sends an active message.
 func (s *stranger) say(id proto.AMID, payload ...[]byte) error {
