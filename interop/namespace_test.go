@@ -180,12 +180,60 @@ func TestSeparated(t *testing.T) {
 	}
 }
 
+// TestOtherSource connects with processes that listen at an address of one device and
+// whose connections come from that of another, as C UCX does which does not bind them.
+func TestOtherSource(t *testing.T) {
+	if os.Geteuid() != 0 {
+		needtest.Right(t, "root, to make namespaces")
+	}
+	dir := t.TempDir()
+	ours := buildGo(t, dir)
+	here, there, err := newLinkedPlaces()
+	if err == nil {
+		defer here.close()
+		defer there.close()
+		err = there.ip("link add ucx2 type veth peer name ucx3", "addr add 198.18.1.2/24 dev ucx2",
+			"link set ucx2 up", "link set ucx3 up")
+	}
+	if err == nil {
+		err = here.ip("route add 198.18.1.0/24 via 198.18.0.2 dev " + firstDevice)
+	}
+	if err == nil {
+		err = there.useDevice("ucx2")
+	}
+	if err == nil {
+		// Releases that look for a route from the device find one, which is not taken.
+		err = there.ip("route add 198.18.0.0/24 dev ucx2 metric 1000")
+	}
+	if err != nil {
+		needtest.Right(t, "namespaces: "+err.Error())
+	}
+	for _, theirs := range append([]program{ours}, buildC(t, dir)...) {
+		theirs.env = append(slices.Clone(theirs.env), "UCX_TCP_EP_BIND_SRC_ADDR=n", "UCX_WARN_UNUSED_ENV_VARS=n")
+		t.Run(theirs.name, func(t *testing.T) {
+			over := network(device{firstDevice, firstDevice})
+			back := route{name: "ucx2", tls: "tcp", both: true, devices: "ucx2"}
+			rounds := 5 // whoever is first
+			if testing.Short() {
+				rounds = 2
+			}
+			for range rounds {
+				exchangeApart(t, here, there, ours, theirs, over, back, "tcp")
+			}
+		})
+	}
+}
+
 // separated lets two peers exchange some messages.
 func separated(t *testing.T, here, there *place, ours, theirs program, best string) {
-	p, err := newPairApart(here, there, ours, theirs, setting{}, allTransports, allTransports)
+	exchangeApart(t, here, there, ours, theirs, allTransports, allTransports, best)
+}
+
+func exchangeApart(t *testing.T, here, there *place, ours, theirs program, over, back route, best string) {
+	p, err := newPairApart(here, there, ours, theirs, setting{}, over, back)
 	if err != nil && !theirs.ours {
 		// It may be C's own choice that does not work.
-		q, control := newPairApart(here, there, theirs, theirs, setting{}, allTransports, allTransports)
+		q, control := newPairApart(here, there, theirs, theirs, setting{}, over, back)
 		if control != nil {
 			t.Skipf("C cannot talk to itself: %v", control)
 		}
