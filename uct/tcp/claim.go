@@ -16,7 +16,8 @@ import (
 // An endpoint of ours then connects to the listener by itself, and whoever really
 // listens there decides. C UCX, and this library, close that connection without an
 // answer where their own endpoint with its number is connected already: that is,
-// over the connection kept aside, which the endpoint then takes over.
+// over the connection kept aside, which the endpoint then takes over. Whom this library
+// refuses before it has read who it is gets a reset, which confirms nothing.
 
 // claim is what is known of the listener that a connection claims.
 type claim uint8

@@ -1,10 +1,14 @@
 package tcp
 
 import (
+	"errors"
 	"os"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // strangers are those who claim the listener of somebody else.
@@ -186,5 +190,21 @@ func TestNobodyConfirmed(t *testing.T) {
 				p.wantSilence()
 			}
 		})
+	}
+}
+
+// TestRefusedIsReset: who is refused before his request is read does not take it for
+// the confirmation of somebody else's connection.
+func TestRefusedIsReset(t *testing.T) {
+	a, b := newHost(t, "", "MAX_CONN_RETRIES=3"), newHost(t, "")
+	b.iface.accept = func(uct.SourceInfo) bool { return false }
+	ep := a.connect(b)
+	p := dialFrom(t, a, addr("127.0.0.2:0"), -1)
+	p.send(flight(b.iface.addr, 0))
+	p.want(ack)
+	until(t, "failure", func() bool { return len(a.errs) == 1 }, a, b)
+	p.wantSilence()
+	if ep.err == nil || !errors.Is(ep.err, unix.ECONNRESET) {
+		t.Errorf("failed with %v", ep.err)
 	}
 }

@@ -142,6 +142,12 @@ func (c *conn) dead() bool {
 	return n == 0 && err == nil || err != nil && err != unix.EAGAIN && err != unix.EINTR
 }
 
+// resetOnClose makes a socket end with a reset: a connection that is closed in good
+// order before it was answered says that its request was read (claim.go).
+func resetOnClose(fd int) {
+	unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+}
+
 // close releases the socket and everything that hangs on it but the completions:
 // those are ended by whoever knows the reason. It is idempotent.
 func (c *conn) close() {
@@ -152,6 +158,9 @@ func (c *conn) close() {
 	i.unmatch(c)
 	i.svc.endHalfOpen(c)
 	c.watch(0)
+	if c.peer == (sockaddr{}) {
+		resetOnClose(int(c.fd))
+	}
 	unix.Close(int(c.fd))
 	c.fd = -1
 	c.state = stateClosed

@@ -31,4 +31,15 @@
 // in the iface's match table and the endpoint made later takes it over; and when
 // both sides connect at once, one of the two sockets is given up (cm.go has the
 // rules). A conn without endpoint only receives.
+//
+// # Strangers
+//
+// Anybody who reaches the port can connect. Before anything is read UCX_TCP_ALLOW and
+// IfaceParams.Accept decide (policy.go). What a peer says of itself is believed as far
+// as the kernel says the same (origin.go, claim.go); memory is exposed to one peer
+// (scope.go), where the user of the domain asks for that. Connections on which the
+// application has no endpoint are guests (guests.go): they are counted by the address
+// they come from, for the process, and those who have too many lose the ones that
+// were silent for the longest (evict.go). A quarter of the descriptors is not for
+// them (budget.go).
 package tcp

@@ -148,6 +148,7 @@ func (l *listener) close() {
 func (i *iface) accepted(fd int, from netip.AddrPort) {
 	if !i.allows(from.Addr()) {
 		i.unwanted(nil, from)
+		resetOnClose(fd)
 		unix.Close(fd)
 		return
 	}

@@ -4,6 +4,8 @@ import (
 	"os"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -12,11 +14,12 @@ import (
 func TestAllow(t *testing.T) {
 	h := newHost(t, "", "ALLOW=127.0.0.2/31,10.0.0.0/8,2001:db8::1")
 	before := ledger.Refusals(ledger.Policy)
-	dial(t, h).wantClosed() // from 127.0.0.1
+	p := dial(t, h) // from 127.0.0.1
+	p.wantClosed()
 	if n := ledger.Refusals(ledger.Policy) - before; n != 1 {
 		t.Errorf("%d refusals are counted", n)
 	}
-	p := dialFrom(t, h, addr("127.0.0.3:0"), -1)
+	p = dialFrom(t, h, addr("127.0.0.3:0"), -1)
 	p.send(flight(addr("127.0.0.1:5"), 0))
 	p.want(ack)
 	for from, want := range map[string]bool{"10.255.0.1": true, "11.0.0.1": false} {
@@ -60,7 +63,7 @@ func TestAccept(t *testing.T) {
 	}
 	p := dial(t, h)
 	from := localAddr(t, p.fd)
-	p.send(flight(addr("127.0.0.1:5"), 0), am(1, "not heard"))
+	unix.Write(p.fd, append(flight(addr("127.0.0.1:5"), 0), am(1, "not heard")...)) // may meet the end
 	until(t, "the end", func() bool { return p.gone() }, h)
 	if len(asked) != 1 || asked[0].Addr != from || !asked[0].Local ||
 		asked[0].User.Known && asked[0].User.UID != os.Getuid() || len(h.got) != 0 {
