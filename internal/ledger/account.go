@@ -114,6 +114,10 @@ func (a *Account) Of(k Kind) int64 {
 	return a.amounts[k].Load()
 }
 
+// Stranger reports whether the application has no endpoint toward the source. Of
+// those whom nobody tells apart that cannot be said.
+func (a *Account) Stranger() bool { return a != nil && a.source != Shared && a.Of(Known) <= 0 }
+
 // Total is what all accounts of the process are charged with.
 func Total(k Kind) int64 { return totals[k].Load() }
 
@@ -153,6 +157,13 @@ func Accounts() []Snapshot {
 	return list
 }
 
+// Number is how many accounts are open.
+func Number() int {
+	book.Lock()
+	defer book.Unlock()
+	return len(book.accounts)
+}
+
 // Greediest returns the source that holds most of something, without one if nobody
 // holds any. Strangers, with whom the application has no endpoint, come before those
 // that it knows: those are returned only if no stranger holds any. It looks at each
@@ -161,7 +172,7 @@ func Greediest(k Kind) (s Source, amount int64, stranger bool) {
 	book.Lock()
 	defer book.Unlock()
 	for _, a := range book.accounts {
-		n, strange := a.Of(k), a.Of(Known) <= 0
+		n, strange := a.Of(k), a.Stranger()
 		if n <= 0 || stranger && !strange {
 			continue
 		}
