@@ -112,9 +112,7 @@ func TestRefuse(t *testing.T) {
 	now = clock.Load
 	defer func() {
 		now = old
-		for r := range refusals {
-			refusals[r].next.Store(0)
-		}
+		LogAgain()
 	}()
 	a := Open(Shared)
 	defer a.Close()

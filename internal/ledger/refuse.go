@@ -21,6 +21,7 @@ const (
 	Silence                   // it took too long to say what it wants
 	Access                    // memory that it may not reach
 	Malformed                 // what it sent makes no sense
+	Evicted                   // it held most when there was no room, and lost that
 
 	NumReasons
 )
@@ -28,7 +29,7 @@ const (
 // String names the reason.
 func (r Reason) String() string {
 	return [NumReasons]string{
-		"memory", "answers", "reads", "endpoints", "connections", "descriptors", "policy", "claim", "silence", "access", "malformed",
+		"memory", "answers", "reads", "endpoints", "connections", "descriptors", "policy", "claim", "silence", "access", "malformed", "evicted",
 	}[r]
 }
 
@@ -57,6 +58,14 @@ func (a *Account) Refuse(r Reason) (worthALine bool) {
 	f.count.Add(1)
 	t, next := now(), f.next.Load()
 	return t >= next && f.next.CompareAndSwap(next, t+int64(logInterval))
+}
+
+// LogAgain makes the next refusal of each kind worth a line of the log: tests look
+// for it.
+func LogAgain() {
+	for r := range refusals {
+		refusals[r].next.Store(0)
+	}
 }
 
 // Refused is how often something was refused to the source.

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
@@ -24,6 +25,7 @@ import (
 func Watch(t testing.TB) *Log {
 	t.Helper()
 	l := &Log{t: t}
+	ledger.LogAgain()
 	previous := log.SetLogger(zap.New(&core{log: l}))
 	t.Cleanup(func() {
 		log.SetLogger(previous)
