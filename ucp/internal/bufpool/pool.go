@@ -4,7 +4,8 @@ package bufpool
 import "math/bits"
 
 // Pool keeps idle buffers by power-of-two size. It belongs to one
-// goroutine at a time. The zero value is empty.
+// goroutine at a time. It keeps no more than is in use, or little. The zero value is
+// empty.
 type Pool struct {
 	free [classes][][]byte
 	used int // bytes handed out
@@ -15,6 +16,7 @@ const (
 	minBits      = 6  // 64 bytes
 	classes      = 21 // up to 64 MiB; larger ones are not kept
 	maxIdleBytes = 64 << 20
+	minIdleBytes = 4 << 20 // kept whatever is in use
 )
 
 // class returns the size class of n bytes; classes or more means
@@ -52,6 +54,25 @@ func (p *Pool) Put(b []byte) {
 	}
 	p.idle += size
 	p.free[c] = append(p.free[c], b[:0])
+	for p.idle > max(p.used, minIdleBytes) {
+		p.drop()
+	}
+}
+
+// drop leaves one of the largest buffers to the garbage collector: after a peak less
+// is in use with every buffer that comes back, and less is kept.
+func (p *Pool) drop() {
+	for c := classes - 1; ; c-- {
+		if n := len(p.free[c]); n > 0 {
+			p.free[c][n-1] = nil
+			p.free[c] = p.free[c][:n-1]
+			if n == 1 {
+				p.free[c] = nil
+			}
+			p.idle -= 1 << (c + minBits)
+			return
+		}
+	}
 }
 
 // Used is the memory handed out, in bytes.

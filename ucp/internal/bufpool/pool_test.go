@@ -75,6 +75,26 @@ func TestPoolBounds(t *testing.T) {
 	}
 }
 
+// TestPoolShrinks: after a peak little is kept.
+func TestPoolShrinks(t *testing.T) {
+	var p Pool
+	for _, size := range []int{100, 5000, 1 << 20} {
+		var out [][]byte
+		for range (32 << 20) / size {
+			out = append(out, p.Get(size))
+		}
+		for i, b := range out {
+			p.Put(b)
+			if p.idle > max(p.used, minIdleBytes) {
+				t.Fatalf("%d bytes each, %d given back: %d kept, %d in use", size, i+1, p.idle, p.used)
+			}
+		}
+		if p.used != 0 || p.idle == 0 {
+			t.Errorf("%d bytes each: %d kept, %d in use", size, p.idle, p.used)
+		}
+	}
+}
+
 // TestClass: each class holds what is asked of it and not much more.
 func TestClass(t *testing.T) {
 	for _, n := range []int{0, 1, 63, 64, 65, 127, 128, 129, 4096, 4097, 1 << 20, 1<<20 + 1} {
