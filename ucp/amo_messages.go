@@ -69,7 +69,8 @@ func (w *Worker) onAtomicReq(source *uct.Source, data []byte, _ *uct.AMDesc) err
 	if err != nil {
 		return w.malformed(err)
 	}
-	if h.ReqID != 0 && w.rma.serving >= maxServing {
+	from := w.sourceOf(source)
+	if h.ReqID != 0 && from.mayNotAsk() {
 		return w.malformed(errServing)
 	}
 	ep, mem, b, err := w.target(source, h.EpID, h.Address, int(h.Size), uct.AccessRemoteAtomic)
@@ -88,7 +89,7 @@ func (w *Worker) onAtomicReq(source *uct.Source, data []byte, _ *uct.AMDesc) err
 	a := &r.accessing().atomic
 	a.size = h.Size
 	storeWord(a.packed[:h.Size], old)
-	w.serve(ep, r, nil)
+	w.serve(from, ep, r, nil)
 	return nil
 }
 

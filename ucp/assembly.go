@@ -98,9 +98,9 @@ func (w *Worker) newAssembly(from *source, key assemblyKey, total int) (*assembl
 		a = new(assembly)
 	}
 	a.key, a.total, a.payer = key, total, from
-	w.kept += assemblySize
-	from.held += assemblySize
+	from.take(assemblySize)
 	w.eager.assemblies[key] = a
+	w.eager.most = max(w.eager.most, len(w.eager.assemblies))
 	a.moveTo(&from.fragments)
 	return a, nil
 }
@@ -115,13 +115,15 @@ const (
 // wait for fragments.
 func (w *Worker) forget(a *assembly) {
 	a.moveTo(nil)
-	if a.payer != nil {
-		a.payer.held -= assemblySize
-		w.kept -= assemblySize
+	if payer := a.payer; payer != nil {
 		a.payer = nil
+		payer.give(assemblySize)
 	}
 	if w.eager.assemblies[a.key] == a { // or a later message has the id by now
 		delete(w.eager.assemblies, a.key)
+		if w.eager.most >= shrinkFrom && len(w.eager.assemblies) == 0 { // maps do not shrink
+			w.eager.assemblies, w.eager.most = make(map[assemblyKey]*assembly), 0
+		}
 	}
 }
 
@@ -165,7 +167,7 @@ func (a *assembly) add(from *source, off int, data []byte) error {
 		}
 		b := w.buffers.Get(len(data))
 		a.pieces = append(a.pieces, piece{off: off, buf: b[:copyBytes(b[:cap(b)], data)], from: from})
-		from.held += cap(b)
+		from.take(cap(b))
 	}
 	a.got += len(data)
 	if a.got != a.total && a.list != &from.fragments {
@@ -193,8 +195,8 @@ func (a *assembly) attach(r *Request) {
 // dropPieces gives back the memory of what was kept.
 func (a *assembly) dropPieces() {
 	for _, p := range a.pieces {
-		p.from.held -= cap(p.buf)
 		p.from.w.buffers.Put(p.buf)
+		p.from.give(cap(p.buf))
 	}
 	clear(a.pieces)
 	a.pieces = a.pieces[:0]

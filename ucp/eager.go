@@ -31,6 +31,7 @@ func (eagerFamily) protocols() []protocolEntry {
 type eagerState struct {
 	nextID     proto.MessageID // of messages in fragments
 	assemblies map[assemblyKey]*assembly
+	most       int          // assemblies that there were
 	free       []*assembly  // idle objects
 	orphans    assemblyList // incomplete messages of connections that are over
 	timer      *event.Timer // for them

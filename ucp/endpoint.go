@@ -83,7 +83,7 @@ type Endpoint struct {
 	remoteID proto.EndpointID // the peer's name for its end, 0 until wireup
 	peer     *peer
 	process  uct.Process // the peer's, where it is on this machine and a lane knows
-	openedBy *source     // the peer's, until the user claims the endpoint
+	bill     *bill       // who pays for it, nil if nobody
 
 	waiting     requestList // operations that need remoteID, and all after them
 	outstanding requestList // operations that wait for a message of the peer
@@ -141,6 +141,7 @@ func (w *Worker) NewEndpoint(p EndpointParams) (*Endpoint, error) {
 		ep.peer, ep.connSN = pr, sn
 	}
 	ep.state |= epUser
+	w.untied++
 	ep.onError, ep.userData = p.OnError, p.UserData
 	ep.name = p.Name[:min(len(p.Name), EntityNameMax-1)]
 	if loopback {

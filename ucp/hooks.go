@@ -36,6 +36,12 @@ func (h *hooks) Unpack(src []byte) { h.proto.unpack((*Request)(h), src) }
 func (h *hooks) Dispatch(*uct.Pending) error {
 	r := (*Request)(h)
 	w := r.w
+	if ep := r.ep; ep != nil && ep.bill != nil && ep.bill.answers.before(r) {
+		d := ep.bill.answers.drain
+		if err := d.proto.progress(d); err == ucs.ErrNoResource {
+			return err
+		}
+	}
 	w.dispatching = r
 	lane := r.lane
 	err := r.proto.progress(r)

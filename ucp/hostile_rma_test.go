@@ -234,8 +234,8 @@ func TestHostileEndpoints(t *testing.T) {
 func TestHostileGets(t *testing.T) {
 	v := newVictim(t)
 	m := v.memory(64, ProtAll)
-	v.rma.serving = maxServing
+	v.unnamed.owed = maxServing * requestSize
 	v.refused("one get too many", v.onGetReq(nil, proto.GetReq{Address: m.addr, Length: 8, EpID: v.ep.localID, ReqID: 1}.Append(nil), nil))
 	v.refused("one atomic operation too many", v.onAtomicReq(nil, proto.AtomicReq{Address: m.addr, EpID: v.ep.localID, ReqID: 1, Size: 4}.Append(nil), nil))
-	v.rma.serving = 0
+	v.unnamed.owed = 0
 }

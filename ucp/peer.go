@@ -50,7 +50,9 @@ func (p *peer) adopt(sn uint16) *Endpoint {
 		return nil
 	}
 	delete(p.unmatched, sn)
-	ep.uncount()
+	if from := ep.uncount(); from != nil {
+		ep.know(from.payer.account.Source())
+	}
 	return ep
 }
 

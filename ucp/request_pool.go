@@ -14,6 +14,7 @@ func (w *Worker) getRequest() *Request {
 		return w.newRequest()
 	}
 	w.freeRequests = r.next
+	w.idleRequests--
 	r.next = nil
 	r.state = 0
 	return r
@@ -60,16 +61,28 @@ func (w *Worker) putRequest(r *Request) {
 	if !recycleRequests {
 		return
 	}
+	w.idle(r)
+}
+
+// idle puts a request into the free list. After a peak that does not keep all of them,
+// unless there is a hook for the end of each.
+func (w *Worker) idle(r *Request) {
+	if w.idleRequests >= maxIdleRequests && w.madeRequests == nil {
+		return
+	}
+	w.idleRequests++
 	r.next = w.freeRequests
 	w.freeRequests = r
 }
+
+// maxIdleRequests bounds the free list: 8 MiB.
+const maxIdleRequests = 1 << 14
 
 // recycle puts back a request that was taken and not used.
 func (w *Worker) recycle(r *Request) {
 	r.state = stateIdle
 	if recycleRequests {
-		r.next = w.freeRequests
-		w.freeRequests = r
+		w.idle(r)
 	}
 }
 

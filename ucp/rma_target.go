@@ -23,9 +23,12 @@ var (
 	errGone    = &proto.FormatError{What: "remote access", Reason: "the endpoint is closed", Status: ucs.ErrConnectionReset}
 )
 
-// maxServing bounds the answers with data that wait for the transport, per
-// worker. Asking costs a peer little.
+// maxServing bounds the answers with data that wait for the transport, for each
+// source. Asking costs a peer little. Most stop being read before (answers.go).
 const maxServing = 1 << 16
+
+// mayNotAsk reports whether too much is unanswered.
+func (s *source) mayNotAsk() bool { return s.owed >= maxServing*requestSize }
 
 // target returns the endpoint that a message names, and the memory it is about,
 // acquired; the memory of no bytes is nil. A message for a closed endpoint is
@@ -101,7 +104,8 @@ func (w *Worker) onGetReq(source *uct.Source, data []byte, _ *uct.AMDesc) error 
 	if err != nil {
 		return w.malformed(err)
 	}
-	if w.rma.serving >= maxServing {
+	from := w.sourceOf(source)
+	if from.mayNotAsk() {
 		return w.malformed(errServing)
 	}
 	ep, mem, src, err := w.target(source, h.EpID, h.Address, h.Length, uct.AccessRemoteGet)
@@ -112,16 +116,20 @@ func (w *Worker) onGetReq(source *uct.Source, data []byte, _ *uct.AMDesc) error 
 	r := ep.control(getReply{})
 	r.peerID, r.offset = uint64(h.ReqID), 0
 	r.data.initSend(src, nil)
-	w.serve(ep, r, mem)
+	w.serve(from, ep, r, mem)
 	return nil
 }
 
-// serve starts an answer that keeps memory in place until it has left.
-func (w *Worker) serve(ep *Endpoint, r *Request, mem *regions.Region) {
+// serve starts an answer that keeps memory in place until it has left, and that from
+// is charged with until then.
+func (w *Worker) serve(from *source, ep *Endpoint, r *Request, mem *regions.Region) {
 	r.region = mem
 	r.state |= stateServes
+	r.userData = from
 	w.rma.serving++
+	from.addOwed(requestSize)
 	ep.reply(r)
+	from.checkOwed(ep)
 }
 
 // answer is what answers to one-sided operations of peers have in common.
@@ -132,6 +140,7 @@ func (answer) release(r *Request) {
 	if r.state&stateServes != 0 {
 		r.state &^= stateServes
 		r.w.rma.serving--
+		r.userData.(*source).repay(requestSize)
 	}
 }
 

@@ -17,8 +17,8 @@ type ackState struct {
 // rndvATS tells the sender of a rendezvous message that we are done with it;
 // rndvATP the receiver that the data is there or will not come.
 type (
-	rndvATS struct{ basics }
-	rndvATP struct{ basics }
+	rndvATS struct{ answer }
+	rndvATP struct{ answer }
 )
 
 func (rndvATS) about() protocolInfo { return protocolInfo{name: "rndv ats"} }
@@ -37,16 +37,28 @@ func (r *Request) packAck(dst []byte) int {
 // sendATS ends a rendezvous of the peer's with the data taken, not wanted, or, by
 // status, not to be had.
 func (ep *Endpoint) sendATS(req proto.RequestID, size int, status ucs.Status) {
-	ep.sendAck(rndvATS{}, req, size, status)
+	ep.sendAck(rndvATS{}, answerATS, req, size, status)
 }
 
 // sendAbort ends a rendezvous of ours with size bytes missing.
 func (ep *Endpoint) sendAbort(req proto.RequestID, size int) {
-	ep.sendAck(rndvATP{}, req, size, ucs.ErrCanceled)
+	ep.sendAck(rndvATP{}, answerATP, req, size, ucs.ErrCanceled)
 }
 
-func (ep *Endpoint) sendAck(p protocol, req proto.RequestID, size int, status ucs.Status) {
+func (ep *Endpoint) sendAck(p protocol, kind answerKind, req proto.RequestID, size int, status ucs.Status) {
 	r := ep.control(p)
 	r.peerID, r.ack = uint64(req), ackState{size, status}
-	r.run()
+	ep.answer(r, kind, ep.asker())
+}
+
+// asker is who pays for an answer over the endpoint: who has just asked, or else who
+// opened it, as far as that is known.
+func (ep *Endpoint) asker() *source {
+	if s := ep.w.asker; s != nil {
+		return s
+	}
+	if s := ep.openedBy(); s != nil {
+		return s
+	}
+	return &ep.w.unnamed
 }

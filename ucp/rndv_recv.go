@@ -41,6 +41,8 @@ func (w *Worker) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		w.stats.Dropped++
 		return nil
 	}
+	w.asker = w.sourceOf(src)
+	defer func() { w.asker = nil }()
 	take := w.rndv.offers[h.Op]
 	if take == nil { // of a family that the context was made without
 		ep.refuseOffer(&h)

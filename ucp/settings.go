@@ -23,8 +23,8 @@ type settings struct {
 	RkeyPtrSeg  config.Bytes `ucx:"RKEY_PTR_SEG_SIZE" default:"512k" doc:"Most bytes that a receiver copies out of the sender's memory in a round of progress."`
 	BcopyBw     config.Bytes `ucx:"BCOPY_BW" default:"auto" doc:"Bytes per second at which memory is copied, for the cost model."`
 
-	MaxUnexpected config.Bytes `ucx:"MAX_UNEXP_BYTES" default:"4g" doc:"Memory that messages without a posted receive may take per worker. Beyond it the connection that holds most is closed; over shared memory, which does not tell senders apart, the message is dropped."`
-	MaxUnexpEps   int          `ucx:"MAX_UNEXP_EPS" default:"65536" doc:"Endpoints that peers may open toward a worker before it opens its own."`
+	MaxUnexpected config.Bytes `ucx:"MAX_UNEXP_BYTES" default:"auto" doc:"Memory that messages without a posted receive may take in the process, all workers together; auto is a quarter of that of the machine, or of the container, and not more than 4g. Beyond it those who hold most lose their messages and connections, by address or local user, those to whom the program has no endpoint first; over shared memory, which does not tell senders apart, the message is dropped."`
+	MaxUnexpEps   int          `ucx:"MAX_UNEXP_EPS" default:"65536" doc:"Endpoints that peers may open toward the workers of the process before these open their own. Beyond it those who have most lose theirs, as with UCX_MAX_UNEXP_BYTES."`
 
 	KeepaliveInterval config.Time `ucx:"KEEPALIVE_INTERVAL" default:"20s" doc:"Time between rounds of checks whether peers are still there; inf or 0 for never."`
 	KeepaliveEps      int         `ucx:"KEEPALIVE_NUM_EPS" default:"128" doc:"Endpoints checked in a round."`

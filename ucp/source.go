@@ -1,28 +1,36 @@
 package ucp
 
 import (
-	"fmt"
-	"slices"
-
-	"go.uber.org/zap"
-
-	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/uct"
 )
 
 // source is a connection that made the worker hold something: messages nobody
-// has received, messages that are not complete, endpoints toward the peer. When a
-// limit is reached the connection that holds the most gives way, and when a
-// connection ends nobody waits for ever for the rest of its messages.
+// has received, messages that are not complete, endpoints toward the peer, answers
+// that it does not read. When a limit is reached who holds most gives way
+// (budget.go), and when a connection ends nobody waits for ever for the rest of its
+// messages. What a source holds is in lists of its own: it takes as long to throw
+// it away as it took to bring it.
 type source struct {
-	w   *Worker
-	uct *uct.Source // nil: of transports that do not tell connections apart, or over
+	w          *Worker
+	payer      *payer
+	uct        *uct.Source // nil: of transports that do not tell connections apart, or over
+	prev, next *source     // of the same payer
+	over       bool        // the connection has ended
+	paused     bool        // its reading is stopped
+	resumeAt   int         // when it owes no more than that it is read again
+	checkAt    int         // when it owes that it is looked at again whether it may
+	left       bool        // nothing is held for it any more, and it is in no list
 
 	held      int // bytes of unexpected messages
 	opened    int // endpoints opened by the peer and not claimed by the user
+	owed      int // bytes of answers that wait for the transport
+	messages  messageList
 	fragments assemblyList
+	openings  *bill // the endpoints
 }
+
+var _ uct.SourceUser = (*source)(nil)
 
 // sourceOf returns the source of a message.
 func (w *Worker) sourceOf(src *uct.Source) *source {
@@ -32,112 +40,134 @@ func (w *Worker) sourceOf(src *uct.Source) *source {
 	if s, ok := src.User.(*source); ok {
 		return s
 	}
+	return w.newSource(src)
+}
+
+func (w *Worker) newSource(src *uct.Source) *source {
 	s := &source{w: w, uct: src}
 	src.User = s
-	w.sources = append(w.sources, s)
+	w.payerOf(payingFor(src)).join(s)
 	return s
 }
 
-// SourceGone implements uct.SourceUser.
+// payingFor says who pays for a connection, as the kernel has it. Transports that do
+// not know where their peers are have one account together.
+func payingFor(src *uct.Source) ledger.Source {
+	l, ok := src.Owner.(uct.SourceLocator)
+	if !ok {
+		return ledger.Shared
+	}
+	info, uid := l.SourceInfo(), -1
+	if info.Local && info.User.Known {
+		uid = info.User.UID
+	}
+	return ledger.SourceOf(info.Addr.Addr(), uid)
+}
+
+// SourceGone implements uct.SourceUser. What the connection has brought still
+// counts: closing it gives nothing back.
 func (s *source) SourceGone() {
-	w := s.w
-	s.uct = nil
-	if s.held == 0 && s.opened == 0 {
-		w.leave(s)
-	} // or it still counts: closing a connection gives nothing back
-	for _, f := range w.families {
+	s.uct, s.over, s.paused = nil, true, false
+	for _, f := range s.w.families {
 		f.sourceGone(s)
 	}
+	s.settle()
 }
 
-// leave takes a source off the list.
-func (w *Worker) leave(s *source) {
-	if i := slices.Index(w.sources, s); i >= 0 {
-		w.sources = slices.Delete(w.sources, i, i+1)
+// take charges the source with n bytes more.
+func (s *source) take(n int) {
+	s.held += n
+	s.payer.held += n
+	s.w.heldBytes += n
+}
+
+// give takes n bytes off its charge.
+func (s *source) give(n int) {
+	p := s.payer
+	s.held -= n
+	p.held -= n
+	s.w.heldBytes -= n
+	if p.held < p.low || s.over {
+		s.settle()
 	}
 }
 
-// charge reports whether n more bytes from s may be kept for receives that are
-// not posted. Beyond the limit, which protects the process, the connection that
-// holds most loses its messages and is dropped: by the error, if it is s.
-func (w *Worker) charge(s *source, n int) error {
-	if n <= w.maxHeld-w.held() {
+// settle gives back to the process what is no longer needed, and forgets a source
+// that is over and holds nothing.
+func (s *source) settle() {
+	if s.left {
+		return
+	}
+	if p := s.payer; p.held < p.low {
+		p.resize(p.held + s.w.slack(p.held))
+	}
+	if s.over && s.held == 0 && s.opened == 0 && s.owed == 0 && s.fragments.head == nil {
+		s.payer.leave(s)
+	}
+}
+
+// bill is what an endpoint is charged to, if anybody: made when there is something to
+// note.
+type bill struct {
+	ep         *Endpoint
+	openedBy   *source         // the peer's, until the user claims the endpoint
+	prev, next *bill           // opened by the same
+	known      *ledger.Account // whose peer the application knows by this endpoint
+	answers    answerQueue
+}
+
+// billing returns what the endpoint is charged to.
+func (ep *Endpoint) billing() *bill {
+	if ep.bill == nil {
+		ep.bill = &bill{ep: ep}
+	}
+	return ep.bill
+}
+
+// openedBy is who opened an endpoint that the user does not know of yet, or nil.
+func (ep *Endpoint) openedBy() *source {
+	if ep.bill == nil {
 		return nil
 	}
-	return w.makeRoom(s, n)
-}
-
-func (w *Worker) makeRoom(s *source, n int) error {
-	for n > w.maxHeld-w.held() {
-		err := fmt.Errorf("ucp: unexpected messages hold %d bytes, %d more exceed UCX_MAX_UNEXP_BYTES=%d: %w",
-			w.held(), n, w.maxHeld, ucs.ErrExceedsLimit)
-		hog := w.greediest(func(s *source) int { return s.held })
-		if hog == nil || hog.held <= s.held+n || hog.held <= w.unnamed.held {
-			return err
-		}
-		w.evict(hog, err)
-	}
-	return nil
-}
-
-// held is the memory of messages without a receive: our buffers, and message
-// objects with the transports' memory that they keep.
-func (w *Worker) held() int { return w.buffers.Used() + w.kept }
-
-// mayOpen reports whether s may open one more endpoint toward the worker.
-func (w *Worker) mayOpen(s *source) error {
-	if limit := w.ctx.settings.MaxUnexpEps; w.unexpected >= limit {
-		err := fmt.Errorf("ucp: peers have opened %d endpoints, UCX_MAX_UNEXP_EPS=%d: %w", w.unexpected, limit, ucs.ErrExceedsLimit)
-		hog := w.greediest(func(s *source) int { return s.opened })
-		if hog == nil || hog.opened <= s.opened+1 {
-			return err
-		}
-		w.evict(hog, err)
-	}
-	return nil
-}
-
-// greediest returns the connection with the most of something. It forgets those
-// that are over and hold nothing any more.
-func (w *Worker) greediest(amount func(*source) int) *source {
-	w.sources = slices.DeleteFunc(w.sources, func(s *source) bool { return s.uct == nil && s.held == 0 && s.opened == 0 })
-	var hog *source
-	for _, s := range w.sources {
-		if hog == nil || amount(s) > amount(hog) {
-			hog = s
-		}
-	}
-	return hog
-}
-
-// evict drops a connection and frees what it made the worker hold.
-func (w *Worker) evict(s *source, reason error) {
-	log.Warn("dropping the connection that holds most", zap.String("worker", w.name), zap.Int("bytes", s.held),
-		zap.Int("endpoints", s.opened), zap.Error(reason))
-	w.stats.Evicted++
-	w.leave(s)
-	w.evicting = true
-	for _, f := range w.families {
-		f.evict(s, reason)
-	}
-	if s.uct != nil {
-		s.uct.Drop(reason)
-	}
-	w.evicting = false
+	return ep.bill.openedBy
 }
 
 // countAs notes who opened an endpoint that the user does not know of yet.
 func (ep *Endpoint) countAs(from *source) {
-	ep.openedBy = from
+	b := ep.billing()
+	b.openedBy, b.prev, b.next = from, nil, from.openings
+	if b.next != nil {
+		b.next.prev = b
+	}
+	from.openings = b
 	ep.w.unexpected++
 	from.opened++
+	from.payer.opened++
+	from.payer.account.Add(ledger.Endpoints, 1)
 }
 
-// uncount ends that.
-func (ep *Endpoint) uncount() {
-	if ep.openedBy != nil {
-		ep.openedBy.opened--
-		ep.w.unexpected--
-		ep.openedBy = nil
+// uncount ends that, and returns who it was.
+func (ep *Endpoint) uncount() *source {
+	from := ep.openedBy()
+	if from == nil {
+		return nil
 	}
+	b := ep.bill
+	if b.prev == nil {
+		from.openings = b.next
+	} else {
+		b.prev.next = b.next
+	}
+	if b.next != nil {
+		b.next.prev = b.prev
+	}
+	b.openedBy, b.prev, b.next = nil, nil, nil
+	ep.w.unexpected--
+	from.opened--
+	from.payer.opened--
+	from.payer.account.Add(ledger.Endpoints, -1)
+	if from.over {
+		from.settle()
+	}
+	return from
 }

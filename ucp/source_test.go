@@ -3,6 +3,7 @@ package ucp
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -63,7 +64,7 @@ func (v *victim) checkEmpty(conns ...*conn) {
 	if n, bytes := len(v.eager.assemblies), v.held(); n != 0 || bytes != 0 || v.eager.orphans.head != nil {
 		v.Errorf("%d assemblies and %d bytes are left, orphans %v", n, bytes, v.eager.orphans.head != nil)
 	}
-	for _, s := range append(v.sources, &v.unnamed) {
+	for _, s := range v.allSources() {
 		if s.held != 0 || s.opened != 0 || s.fragments.head != nil {
 			v.Errorf("a connection still pays for %d bytes and %d endpoints, fragments %v", s.held, s.opened, s.fragments.head != nil)
 		}
@@ -73,6 +74,16 @@ func (v *victim) checkEmpty(conns ...*conn) {
 			v.Errorf("%d bytes are charged for nothing", s.held)
 		}
 	}
+}
+
+// allSources are those that something is kept of.
+func (v *victim) allSources() (list []*source) {
+	for _, p := range v.payers {
+		for s := p.sources; s != nil; s = s.next {
+			list = append(list, s)
+		}
+	}
+	return list
 }
 
 // TestSenderDiesMidMessage: what becomes of a message whose connection ends
@@ -305,28 +316,30 @@ func TestHogGivesWay(t *testing.T) {
 // beginning of its own message.
 func TestEvictedWhileAdding(t *testing.T) {
 	for _, withFirst := range []bool{true, false} {
-		v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
-		v.log.Expect("dropping the connection that holds most")
-		hog, other := newConn(), newConn()
-		if withFirst {
-			v.handle(v.onEagerFirst, hog, first(1, 7, 100_000, make([]byte, 8000)))
-		} else {
-			v.handle(v.onEagerMiddle, hog, middle(7, 40_000, make([]byte, 8000)))
-		}
-		v.fill(hog)
-		if withFirst {
-			v.handle(v.onEagerMiddle, other, middle(7, 20_000, make([]byte, 6000)))
-		} else if err := v.onEagerFirst(&other.Source, first(1, 7, 100_000, make([]byte, 6000)), nil); !errors.Is(err, ucs.ErrExceedsLimit) {
-			t.Errorf("the first fragment of a message that was thrown away: %v", err)
-		}
-		if hog.dropped == nil {
-			t.Error("the hog was not dropped: the test tests nothing")
-		}
-		if _, found := v.TagPeek(1, FullMask); found {
-			t.Error("a message that lost its beginning is found")
-		}
-		v.passOrphanTime()
-		v.checkEmpty(hog, other)
+		t.Run(fmt.Sprint("first ", withFirst), func(t *testing.T) {
+			v := newVictim(t, "MAX_UNEXP_BYTES", "64k")
+			v.log.Expect("dropping the connection that holds most")
+			hog, other := newConn(), newConn()
+			if withFirst {
+				v.handle(v.onEagerFirst, hog, first(1, 7, 100_000, make([]byte, 8000)))
+			} else {
+				v.handle(v.onEagerMiddle, hog, middle(7, 40_000, make([]byte, 8000)))
+			}
+			v.fill(hog)
+			if withFirst {
+				v.handle(v.onEagerMiddle, other, middle(7, 20_000, make([]byte, 6000)))
+			} else if err := v.onEagerFirst(&other.Source, first(1, 7, 100_000, make([]byte, 6000)), nil); !errors.Is(err, ucs.ErrExceedsLimit) {
+				t.Errorf("the first fragment of a message that was thrown away: %v", err)
+			}
+			if hog.dropped == nil {
+				t.Error("the hog was not dropped: the test tests nothing")
+			}
+			if _, found := v.TagPeek(1, FullMask); found {
+				t.Error("a message that lost its beginning is found")
+			}
+			v.passOrphanTime()
+			v.checkEmpty(hog, other)
+		})
 	}
 }
 

@@ -18,6 +18,8 @@ type Stats struct {
 	Pending     uint64 // sends that had to wait for the transport
 	Malformed   uint64 // messages that made no sense
 	Evicted     uint64 // connections dropped because they made us hold the most
+	Refused     uint64 // times that there was no room for what a peer brought or asked for
+	Paused      uint64 // connections that were not read for a while, because they did not read
 	Abandoned   uint64 // messages whose connection broke before they were complete
 	Dropped     uint64 // messages for endpoints or requests that are gone
 	Failed      uint64 // requests that ended with an error
@@ -34,4 +36,6 @@ type Stats struct {
 
 	Endpoints       int // open endpoints, those opened by peers included
 	UnexpectedBytes int // memory held by messages without a receive
+	OwedBytes       int // memory of answers that peers do not read
+	Sources         int // connections that made the worker hold something
 }

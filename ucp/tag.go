@@ -35,7 +35,7 @@ type tagState struct {
 	free  []*TagMessage // idle objects
 }
 
-func (tagFamily) start(w *Worker) { w.tag.on = true }
+func (tagFamily) start(w *Worker) { w.tag.on, w.tag.spread = true, newTagSpread() }
 func (tagFamily) halt(w *Worker)  { w.tag.on = false }
 
 // stop ends the posted receives and gives up the messages nobody has received.
@@ -49,18 +49,14 @@ func (tagFamily) stop(w *Worker) error {
 // evict gives up the messages that came over a connection.
 func (tagFamily) evict(s *source, _ error) {
 	w := s.w
-	for d := w.tag.oldest(); d != nil; {
-		next := d.links[arrivalLinks].next
-		if d.from == s {
-			w.discardMessage(d)
-		}
-		d = next
+	w.tag.list()
+	for d := s.messages.head; d != nil; d = s.messages.head {
+		w.discardMessage(d)
 	}
 }
 
 // count derives the number of sends, and fills in what messages hold.
 func (tagFamily) count(w *Worker, s *Stats) {
-	s.UnexpectedBytes = w.held()
 	s.TagSends = s.EagerShort + s.EagerBcopy + s.EagerZcopy + s.EagerMulti + s.RndvSends
 }
 

@@ -27,7 +27,7 @@ func (w *Worker) onEagerSyncFirst(src *uct.Source, data []byte, desc *uct.AMDesc
 	if d != nil {
 		d.sync, d.epID, d.reqID = true, h.EpID, h.ReqID
 	} else if err == nil {
-		w.sendSyncAck(h.EpID, h.ReqID)
+		w.sendSyncAck(w.sourceOf(src), h.EpID, h.ReqID)
 	}
 	return err
 }

@@ -1,5 +1,7 @@
 package ucp
 
+import "math/rand/v2"
+
 // Tag matching. A message and a receive match when their tags agree in the bits
 // of the receive's mask. Of the receives that match a message the one posted
 // first gets it; of the messages that match a receive the one that arrived first.
@@ -15,17 +17,52 @@ const (
 	tagBucketBits = 10
 )
 
-// tagBucket spreads tags that differ in any bits over the buckets.
-func tagBucket(t Tag) uint64 {
-	return uint64(t) * 0x9E3779B97F4A7C15 >> (64 - tagBucketBits)
+// tagSpread says how tags are spread over the buckets: those that differ in any bits,
+// and by random numbers, as peers choose tags. Those that they choose to share a bucket
+// share none with another factor.
+type tagSpread struct{ factor, mask uint64 }
+
+// newTagSpread draws numbers until tags that programs count up are spread well, too.
+func newTagSpread() tagSpread {
+	for {
+		s := tagSpread{factor: rand.Uint64() | 1, mask: rand.Uint64()}
+		if s.even() {
+			return s
+		}
+	}
+}
+
+// even reports whether as many tags as there are buckets, counted up in any part of
+// the tag, use many of these.
+func (s *tagSpread) even() bool {
+	for shift := 0; shift <= 64-tagBucketBits; shift += 2 {
+		var used [tagBuckets]bool
+		n := 0
+		for i := range Tag(tagBuckets) {
+			if b := &used[s.bucket(i<<shift)]; !*b {
+				*b = true
+				n++
+			}
+		}
+		if n < tagBuckets/4 {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *tagSpread) bucket(t Tag) uint64 {
+	h := (uint64(t) ^ s.mask) * s.factor
+	return h >> (64 - tagBucketBits)
 }
 
 // tagMatcher holds the posted receives and the unexpected messages of a worker.
 type tagMatcher struct {
-	exact [tagBuckets]requestList
-	wild  requestList
-	sn    uint64 // of the next receive
-	wilds int    // receives in wild
+	spread tagSpread
+	exact  [tagBuckets]requestList
+	wild   requestList
+	sn     uint64 // of the next receive
+	wilds  int    // receives in wild
 
 	byTag   [tagBuckets]messageList
 	arrived messageList
@@ -38,7 +75,7 @@ func (m *tagMatcher) addExpected(r *Request) {
 	r.sn = m.sn
 	r.state |= stateExpect
 	if r.mask == FullMask {
-		m.exact[tagBucket(r.tag)].push(r)
+		m.exact[m.spread.bucket(r.tag)].push(r)
 		return
 	}
 	m.wild.push(r)
@@ -57,7 +94,7 @@ func (m *tagMatcher) removeExpected(r *Request) {
 // matchExpected removes and returns the receive that gets a message, nil when
 // none matches.
 func (m *tagMatcher) matchExpected(tag Tag) *Request {
-	l := &m.exact[tagBucket(tag)]
+	l := &m.exact[m.spread.bucket(tag)]
 	r := l.head
 	if r == nil || r.tag != tag || m.wilds != 0 {
 		return m.searchExpected(r, tag)
@@ -119,7 +156,10 @@ func (m *tagMatcher) oldest() *TagMessage {
 
 func (m *tagMatcher) link(d *TagMessage) {
 	m.arrived.push(d, arrivalLinks)
-	m.byTag[tagBucket(d.tag)].push(d, bucketLinks)
+	if d.from != nil {
+		d.from.messages.push(d, sourceLinks)
+	}
+	m.byTag[m.spread.bucket(d.tag)].push(d, bucketLinks)
 }
 
 // findUnexpected returns the oldest message that a receive of tag and mask gets,
@@ -140,7 +180,7 @@ func (m *tagMatcher) findUnexpected(tag, mask Tag) *TagMessage {
 // searchUnexpected is findUnexpected in the lists.
 func (m *tagMatcher) searchUnexpected(tag, mask Tag) *TagMessage {
 	if mask == FullMask {
-		for d := m.byTag[tagBucket(tag)].head; d != nil; d = d.links[bucketLinks].next {
+		for d := m.byTag[m.spread.bucket(tag)].head; d != nil; d = d.links[bucketLinks].next {
 			if d.tag == tag {
 				return d
 			}
@@ -162,13 +202,17 @@ func (m *tagMatcher) removeUnexpected(d *TagMessage) {
 		return
 	}
 	m.arrived.remove(d, arrivalLinks)
-	m.byTag[tagBucket(d.tag)].remove(d, bucketLinks)
+	if d.from != nil {
+		d.from.messages.remove(d, sourceLinks)
+	}
+	m.byTag[m.spread.bucket(d.tag)].remove(d, bucketLinks)
 }
 
-// A message is in two lists at once.
+// A message is in three lists at once: of all, of its bucket, of its source.
 const (
 	arrivalLinks = iota
 	bucketLinks
+	sourceLinks
 )
 
 type messageLinks struct{ prev, next *TagMessage }

@@ -17,12 +17,14 @@ type matchModel struct {
 // agree is the definition of a match.
 func agree(sender, tag, mask Tag) bool { return (sender^tag)&mask == 0 }
 
+var modelSpread = newTagSpread()
+
 // modelTags are few, so that matches are frequent, differ in low and in high
 // bits, and share hash buckets.
 var modelTags = func() []Tag {
 	tags := []Tag{0, 1, 2, 3, 1 << 63, 1<<63 | 1, 0x5555_0000_0000_0001, ^Tag(0)}
 	for t := Tag(4); len(tags) < 11; t++ {
-		if tagBucket(t) == tagBucket(1) {
+		if modelSpread.bucket(t) == modelSpread.bucket(1) {
 			tags = append(tags, t)
 		}
 	}
@@ -158,6 +160,7 @@ func (m *matchModel) check(t *rapid.T) {
 func TestTagMatcherModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := new(matchModel)
+		m.real.spread = modelSpread
 		t.Repeat(map[string]func(*rapid.T){
 			"post":    m.post,
 			"message": m.message,
@@ -171,13 +174,49 @@ func TestTagMatcherModel(t *testing.T) {
 // TestTagBucketSpread: tags that differ only in some of their bits must not
 // crowd into few buckets.
 func TestTagBucketSpread(t *testing.T) {
-	for _, shift := range []int{0, 8, 16, 32, 48, 54} {
-		used := make(map[uint64]bool)
-		for i := range tagBuckets {
-			used[tagBucket(Tag(i)<<shift)] = true
+	for range 20 {
+		s := newTagSpread()
+		for _, shift := range []int{0, 8, 16, 32, 48, 54} {
+			used := make(map[uint64]bool)
+			for i := range tagBuckets {
+				used[s.bucket(Tag(i)<<shift)] = true
+			}
+			if len(used) < tagBuckets/4 {
+				t.Errorf("%+v: tags that count in bit %d and above use %d of %d buckets", s, shift, len(used), tagBuckets)
+			}
 		}
-		if len(used) < tagBuckets/4 {
-			t.Errorf("tags that count in bit %d and above use %d of %d buckets", shift, len(used), tagBuckets)
+	}
+}
+
+// TestChosenTags: messages whose tags a peer has chosen to share a bucket, for the
+// factor that all workers once had, or for that of another worker, are spread like any.
+func TestChosenTags(t *testing.T) {
+	once := tagSpread{factor: 0x9E3779B97F4A7C15}
+	for _, other := range []tagSpread{once, newTagSpread()} {
+		v := newVictim(t)
+		c := newConn()
+		const n = 20_000
+		tags := make([]Tag, 0, n)
+		for tag := Tag(1); len(tags) < n; tag++ {
+			if other.bucket(tag) == 7 {
+				tags = append(tags, tag)
+			}
 		}
+		v.maxHeld = 1 << 30
+		for _, tag := range tags {
+			v.handle(v.onEagerOnly(), c, eagerOnly(tag, nil))
+		}
+		longest := 0
+		for i := range v.tag.byTag {
+			k := 0
+			for d := v.tag.byTag[i].head; d != nil; d = d.links[bucketLinks].next {
+				k++
+			}
+			longest = max(longest, k)
+		}
+		if longest > n/8 {
+			t.Errorf("factor %#x: %d of %d messages share a bucket", other.factor, longest, n)
+		}
+		v.dropMessages()
 	}
 }

@@ -21,7 +21,10 @@ type TagMessage struct {
 	w    *Worker
 	from *source // which pays for it
 	tag  Tag
-	kind messageKind
+
+	kind    messageKind
+	sync    bool // the sender waits for the match
+	removed bool // in the hands of the user
 
 	total int    // bytes of the whole message
 	data  []byte // messageEager
@@ -29,16 +32,14 @@ type TagMessage struct {
 
 	assembly *assembly // messageMulti
 
-	sync bool // the sender waits for the match
 	rndv proto.RndvRTS
 
 	epID  proto.EndpointID // the endpoint of ours that leads to the sender
 	reqID proto.RequestID  // the sender's request
 
-	removed bool // in the hands of the user
-	links   [2]messageLinks
-	buf     []byte // pooled memory behind data
-	inline  [inlineBytes]byte
+	links  [3]messageLinks
+	buf    []byte // pooled memory behind data
+	inline [inlineBytes]byte
 }
 
 // inlineBytes is the longest message kept in the message object itself.
@@ -54,18 +55,18 @@ func (w *Worker) newMessage(from *source, tag Tag, kind messageKind, total int) 
 		d = &TagMessage{w: w}
 	}
 	d.from, d.tag, d.kind, d.total = from, tag, kind, total
-	w.kept += messageSize
-	from.held += messageSize
+	from.take(messageSize)
 	return d
 }
 
 // putMessage takes a message object back with the memory it holds.
 func (w *Worker) putMessage(d *TagMessage) {
-	w.kept -= messageSize
-	d.from.held -= messageSize
+	n := messageSize
 	if d.desc != nil || d.buf != nil || d.assembly != nil {
-		w.dropContents(d)
+		n += w.dropContents(d)
 	}
+	d.from.give(n)
+	d.from = nil
 	d.sync, d.removed = false, false
 	if len(w.tag.free) < maxFreeMessages {
 		w.tag.free = append(w.tag.free, d)
@@ -73,21 +74,20 @@ func (w *Worker) putMessage(d *TagMessage) {
 }
 
 // dropContents gives back the memory behind a message that has not all of it in
-// itself.
-func (w *Worker) dropContents(d *TagMessage) {
+// itself, and returns how much that was.
+func (w *Worker) dropContents(d *TagMessage) (n int) {
 	if d.desc != nil {
-		n := keeps(d.data, d.desc)
-		w.kept -= n
-		d.from.held -= n
+		n = keeps(d.data, d.desc)
 		d.desc.Release()
 		d.desc = nil
 	}
 	if d.buf != nil {
-		d.from.held -= cap(d.buf)
+		n += cap(d.buf)
 		w.buffers.Put(d.buf)
 		d.buf = nil
 	}
 	d.data, d.assembly = nil, nil
+	return n
 }
 
 // maxFreeMessages bounds the idle message objects of a worker.
@@ -106,9 +106,7 @@ const mostWaste = 8
 func (d *TagMessage) keep(data []byte, desc *uct.AMDesc) bool {
 	if desc != nil && desc.Size <= mostWaste*len(data) {
 		d.data, d.desc = data, desc
-		n := keeps(data, desc)
-		d.w.kept += n
-		d.from.held += n
+		d.from.take(keeps(data, desc))
 		return true
 	}
 	if len(data) <= inlineBytes {
@@ -117,7 +115,7 @@ func (d *TagMessage) keep(data []byte, desc *uct.AMDesc) bool {
 		return false
 	}
 	d.buf = d.w.buffers.Get(len(data))
-	d.from.held += cap(d.buf)
+	d.from.take(cap(d.buf))
 	d.data = d.buf[:copyBytes(d.buf[:cap(d.buf)], data)]
 	return false
 }

@@ -74,7 +74,7 @@ func (d *TagMessage) Discard() {
 	}
 	w := d.w
 	w.release(d)
-	sync, epID, reqID := d.sync, d.epID, d.reqID
+	sync, from, epID, reqID := d.sync, d.from, d.epID, d.reqID
 	switch d.kind {
 	case messageMulti:
 		a := d.assembly
@@ -83,13 +83,15 @@ func (d *TagMessage) Discard() {
 		a.owner, a.discard = nil, true // the rest is only counted
 		a.check(w)
 	case messageRndv:
+		w.asker = from
 		w.forgoOffer(&d.rndv)
+		w.asker = nil
 		w.putMessage(d)
 	default:
 		w.putMessage(d)
 	}
 	if sync {
-		w.sendSyncAck(epID, reqID)
+		w.sendSyncAck(from, epID, reqID)
 	}
 }
 

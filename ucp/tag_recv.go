@@ -48,7 +48,7 @@ func (w *Worker) take(d *TagMessage, buf []byte, p *RequestParams) (err error) {
 		}
 	}
 	if d.sync {
-		w.sendSyncAck(d.epID, d.reqID)
+		w.sendSyncAck(d.from, d.epID, d.reqID)
 	}
 	w.putMessage(d)
 	return err
@@ -135,7 +135,7 @@ func (r *Request) recvResult(p *RequestParams) (*Request, error) {
 
 // receive gives an unexpected message to a receive.
 func (w *Worker) receive(r *Request, d *TagMessage) {
-	sync, epID, reqID := d.sync, d.epID, d.reqID
+	sync, from, epID, reqID := d.sync, d.from, d.epID, d.reqID
 	switch d.kind {
 	case messageEager:
 		r.deliver(d.tag, d.data)
@@ -150,11 +150,13 @@ func (w *Worker) receive(r *Request, d *TagMessage) {
 		rts := d.rndv
 		w.rndv.key = append(w.rndv.key[:0], d.data...)
 		w.putMessage(d)
+		w.asker = from
 		w.fetchTagged(r, &rts, w.rndv.key)
+		w.asker = nil
 		return
 	}
 	if sync {
-		w.sendSyncAck(epID, reqID)
+		w.sendSyncAck(from, epID, reqID)
 	}
 }
 
@@ -205,7 +207,7 @@ func (w *Worker) onEagerSyncOnly(src *uct.Source, data []byte, desc *uct.AMDesc)
 	}
 	if r := w.tag.matchExpected(Tag(h.Tag)); r != nil {
 		r.deliver(Tag(h.Tag), payload)
-		w.sendSyncAck(h.EpID, h.ReqID)
+		w.sendSyncAck(w.sourceOf(src), h.EpID, h.ReqID)
 		return nil
 	}
 	d, err := w.keepMessage(w.sourceOf(src), Tag(h.Tag), payload, desc)

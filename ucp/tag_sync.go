@@ -9,7 +9,7 @@ import (
 // rendezvous is acknowledged by its own messages.
 
 // syncAck tells the sender of a synchronous message that it was matched.
-type syncAck struct{ basics }
+type syncAck struct{ answer }
 
 func (syncAck) about() protocolInfo { return protocolInfo{name: "sync ack"} }
 
@@ -20,8 +20,8 @@ func (syncAck) pack(r *Request, dst []byte) int {
 }
 
 // sendSyncAck acknowledges a synchronous message over the endpoint the sender
-// named. If that is gone nobody waits for it.
-func (w *Worker) sendSyncAck(id proto.EndpointID, req proto.RequestID) {
+// named, which from pays for if it has to wait. If that is gone nobody waits for it.
+func (w *Worker) sendSyncAck(from *source, id proto.EndpointID, req proto.RequestID) {
 	ep := w.endpoints.Get(uint64(id))
 	if ep == nil || ep.err != nil {
 		w.stats.Dropped++
@@ -30,7 +30,7 @@ func (w *Worker) sendSyncAck(id proto.EndpointID, req proto.RequestID) {
 	w.stats.SyncAcks++
 	r := ep.control(syncAck{})
 	r.peerID = uint64(req)
-	r.run()
+	ep.answer(r, answerSync, from)
 }
 
 // onEagerSyncAck is told that a synchronous message was matched.

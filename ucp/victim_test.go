@@ -22,6 +22,7 @@ func newVictim(t testing.TB, settings ...string) *victim {
 	log := logtest.Watch(t)
 	log.Allow("too many endpoints opened by peers")
 	log.Allow("no way back to a peer")
+	log.Allow("refusing what a peer asks for")
 	cfg, err := ReadConfig("", "")
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +133,7 @@ func (v *victim) dropped(what string, err error) {
 func (v *victim) syncSend(tag Tag) *Request {
 	v.Helper()
 	posted := v.tag.tagMatcher
-	v.tag.tagMatcher = tagMatcher{}
+	v.tag.tagMatcher = tagMatcher{spread: posted.spread}
 	req, err := v.ep.TagSendSync(tag, make([]byte, 8), nil)
 	if err != nil || req.Done() {
 		v.Fatalf("synchronous send: %v, %v", req, err)

@@ -129,7 +129,11 @@ func (w *Worker) Signal() error {
 	if w.ctx.params.Features&FeatureWakeup == 0 {
 		return ucs.ErrInvalidParam
 	}
-	k := &w.wake
+	return w.wake.signal()
+}
+
+// signal wakes the worker, from any goroutine.
+func (k *wakeup) signal() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.eventFD < 0 {

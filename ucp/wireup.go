@@ -26,6 +26,7 @@ func (wireupFamily) handlers(w *Worker) []handler { return []handler{{proto.IDWi
 // closed forgets who opened the endpoint, and that it waits for a counterpart.
 func (wireupFamily) closed(ep *Endpoint) {
 	ep.uncount()
+	ep.unknow()
 	if ep.peer != nil {
 		ep.peer.forget(ep)
 		ep.w.releasePeer(ep.peer)
@@ -42,11 +43,9 @@ func (wireupFamily) provide(ep *Endpoint) error {
 
 // evict closes the endpoints that the peer of a connection has opened.
 func (wireupFamily) evict(s *source, _ error) {
-	s.w.endpoints.Each(func(ep *Endpoint) {
-		if ep.openedBy == s {
-			ep.destroy(ucs.ErrCanceled)
-		}
-	})
+	for b := s.openings; b != nil; b = s.openings {
+		b.ep.destroy(ucs.ErrCanceled)
+	}
 }
 
 // count fills in the number of endpoints.
@@ -173,6 +172,7 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup) error {
 	}
 	if ep.state&epUser != 0 {
 		p.forget(ep)
+		ep.know(from.payer.account.Source())
 		if ep.errMode != ErrMode(m.ErrMode) {
 			ep.fail(fmt.Errorf("the peer's endpoint has error mode %d, this one %d: %w", m.ErrMode, ep.errMode, ucs.ErrUnsupported))
 			return nil

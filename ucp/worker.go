@@ -2,12 +2,12 @@ package ucp
 
 import (
 	"fmt"
-	"math"
 	"sync/atomic"
 
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/bufpool"
 	"github.com/ucx-go/ucx/ucp/internal/idtable"
@@ -60,19 +60,32 @@ type Worker struct {
 	workerState
 
 	freeRequests *Request
+	idleRequests int        // in that list
 	spare        *Request   // lent to short sends
 	madeRequests []*Request // only with a RequestCleanup hook
 	requestIDs   idtable.Table[Request]
 	copying      requestList // what is copied to or from it by us, a piece a round
 	pieceSize    int
 
-	sources   []*source    // connections that made the worker hold something
-	unnamed   source       // of transports that do not tell them apart
-	buffers   bufpool.Pool // for messages that nobody has received
-	kept      int          // bytes of such messages besides buffers
-	maxHeld   int          // what both may come to
-	evicting  bool         // ends are put off: a handler up the stack is in the middle of something
-	noWayBack bool         // a peer that could not be answered was logged
+	payers     map[*ledger.Account]*payer // who made the worker hold something
+	mostPayers int                        // that there ever were
+	unnamed    source                     // of transports that do not tell connections apart
+	buffers    bufpool.Pool               // for messages that nobody has received
+	heldBytes  int                        // memory of such messages, buffers included
+	owedBytes  int                        // of answers that wait
+	sources    int                        // connections that there is something of
+	reserved   int                        // what the payers are charged with for that
+	maxHeld    int                        // what those of the process may come to
+	maxOwed    int                        // what a connection may owe us before its reading stops
+	mostOwed   int                        // what it may owe us at all
+	untied     int                        // endpoints of the user whose peers' accounts are not known
+	looked     int                        // untied when all of them were looked at
+	nextUntied int                        // slot of the endpoint to go on with
+	asked      atomic.Bool                // by another worker to give something back
+	asker      *source                    // of the offer that is being handled
+
+	evicting  bool // ends are put off: a handler up the stack is in the middle of something
+	noWayBack bool // a peer that could not be answered was logged
 
 	endpoints   idtable.Table[Endpoint]
 	peers       map[uint64]*peer
@@ -128,8 +141,10 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		configs: make(map[string]*epConfig),
 	}
 	w.unnamed.w = w
+	w.payerOf(ledger.Shared).join(&w.unnamed)
+	w.maxOwed, w.mostOwed = maxOwed, owedMultiple*maxOwed
 	w.pieceSize = max(c.settings.RkeyPtrSeg.Int(copyPiece), 1)
-	w.maxHeld = c.settings.MaxUnexpected.Int(math.MaxInt)
+	w.maxHeld = c.settings.MaxUnexpected.Int(autoHeld())
 	w.wake.eventFD = -1
 	for _, m := range c.mds {
 		w.mds = append(w.mds, m.md)
@@ -145,6 +160,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		return nil, err
 	}
 	w.spare = w.getRequest()
+	w.enlist()
 	return w, nil
 }
 
@@ -255,6 +271,9 @@ func (w *Worker) Progress() int {
 	}
 	w.inProgress = true
 	n := w.uctw.Progress()
+	if w.asked.Load() {
+		w.shed()
+	}
 	if w.copying.head != nil {
 		w.copying.pop().run()
 		n++
@@ -272,6 +291,7 @@ func (w *Worker) Progress() int {
 // Stats returns the counters of the worker.
 func (w *Worker) Stats() Stats {
 	s := w.stats
+	s.UnexpectedBytes, s.OwedBytes, s.Sources = w.heldBytes, w.owedBytes, w.sources
 	for _, f := range w.families {
 		f.count(w, &s)
 	}
@@ -289,6 +309,7 @@ func (w *Worker) Close() error {
 		return fmt.Errorf("ucp: closing worker %s inside a callback: %w", w.name, ucs.ErrBusy)
 	}
 	w.closed = true
+	w.resign()
 	for _, f := range w.families {
 		f.halt(w)
 	}
@@ -305,6 +326,7 @@ func (w *Worker) Close() error {
 			first = err
 		}
 	}
+	w.closePayers()
 	w.wake.close()
 	if w.uctw != nil {
 		if err := w.uctw.Close(); err != nil && first == nil {

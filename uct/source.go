@@ -65,6 +65,13 @@ type SourcePauser interface {
 	ResumeSource()
 }
 
+// SourceHolder is an Endpoint whose connection is a Source as well: what the peer
+// sends back comes on it.
+type SourceHolder interface {
+	// Source is the connection as it is now, nil while there is none.
+	Source() *Source
+}
+
 // SourceUser wants to know of the end of a connection.
 type SourceUser interface {
 	// SourceGone is called at the end, of whatever kind, by whoever closes the

@@ -42,7 +42,16 @@ var _ interface {
 	uct.Paired
 	uct.Checker
 	uct.Claimer
+	uct.SourceHolder
 } = (*endpoint)(nil)
+
+// Source implements uct.SourceHolder.
+func (e *endpoint) Source() *uct.Source {
+	if e.conn == nil || e.err != nil || e.closed {
+		return nil
+	}
+	return &e.conn.src
+}
 
 // NewEndpoint implements uct.Iface.
 func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {

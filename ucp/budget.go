@@ -1,0 +1,291 @@
+package ucp
+
+import (
+	"fmt"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/internal/topo"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Who gives way when a limit of the process is reached. Accounts are compared, not
+// connections: somebody with many of them has no more than somebody with one.
+//
+//   - Strangers, toward whom the application has no endpoint, give way before those
+//     that it knows, who keep what they have as long as strangers hold anything.
+//   - Among strangers, and when there are none among the others, the account that
+//     holds most gives way if it would still hold more than the one that asks; and of
+//     its connections the one that holds most.
+//   - Otherwise the one that asks is refused, and loses its connection; not if it holds
+//     less than an equal share. Then the limit is exceeded a little (overshoot), for
+//     those who would be locked out by what may not be thrown away.
+//
+// Only the worker that has a connection can drop it. Others ask it to, by a flag that
+// it looks at in its next round of progress.
+
+// autoHeld is UCX_MAX_UNEXP_BYTES=auto: a quarter of the memory there is, and not more
+// than mostAutoHeld.
+func autoHeld() int {
+	if m := topo.Memory() / 4; m > 0 {
+		return int(min(m, mostAutoHeld))
+	}
+	return mostAutoHeld
+}
+
+const mostAutoHeld = 4 << 30
+
+// overshoot is by how much a limit may be exceeded.
+func overshoot(limit int) int { return limit / 16 }
+
+// charge reports whether n more bytes from s may be kept for receives that are
+// not posted. Beyond the limit, which protects the process, who holds most loses its
+// messages and its connection: by the error, if it is s.
+func (w *Worker) charge(s *source, n int) error {
+	if p := s.payer; p.held+n <= p.high {
+		return nil
+	}
+	return w.makeRoom(s, n)
+}
+
+//go:noinline
+func (w *Worker) makeRoom(s *source, n int) error {
+	fits := func(limit int) bool { return s.payer.reserve(n, limit) }
+	if fits(w.maxHeld) {
+		return nil
+	}
+	w.trim()
+	return w.contend(s, ledger.Bytes, n, w.maxHeld, fits, func() error {
+		return fmt.Errorf("ucp: unexpected messages hold %d bytes, %d more exceed UCX_MAX_UNEXP_BYTES=%d: %w",
+			ledger.Total(ledger.Bytes), n, w.maxHeld, ucs.ErrExceedsLimit)
+	})
+}
+
+// held is the memory of messages without a receive: our buffers, and message
+// objects with the transports' memory that they keep.
+func (w *Worker) held() int { return w.heldBytes }
+
+// mayOpen reports whether s may open one more endpoint toward the worker.
+func (w *Worker) mayOpen(s *source) error {
+	limit := w.ctx.settings.MaxUnexpEps
+	fits := func(limit int) bool { return ledger.Total(ledger.Endpoints) < int64(limit) }
+	if fits(limit) {
+		return nil
+	}
+	return w.contend(s, ledger.Endpoints, 1, limit, fits, func() error {
+		return fmt.Errorf("ucp: peers have opened %d endpoints, UCX_MAX_UNEXP_EPS=%d: %w",
+			ledger.Total(ledger.Endpoints), limit, ucs.ErrExceedsLimit)
+	})
+}
+
+// contend makes room for n more of something that s asks for, or refuses it.
+func (w *Worker) contend(s *source, k ledger.Kind, n, limit int, fits func(limit int) bool, say func() error) error {
+	w.tie()
+	mine := s.payer.account
+	for asked := false; ; {
+		if fits(limit) {
+			return nil
+		}
+		who, most, strange := ledger.Greediest(k)
+		theirs := w.payerOfSource(who)
+		var hog *source // of this worker, that gives way
+		switch {
+		case who == mine.Source():
+			hog = s.payer.greediest(k)
+			if hog != nil && (hog.amount(k) <= s.amount(k)+n || hog.amount(k) <= w.unnamed.amount(k) && w.unnamed.payer == s.payer) {
+				hog = nil
+			}
+		case strange && !mine.Stranger() || strange == mine.Stranger() && most > mine.Of(k)+int64(n):
+			if theirs != nil {
+				hog = theirs.greediest(k)
+			}
+			if hog != nil && theirs == w.unnamed.payer && hog.amount(k) <= w.unnamed.amount(k) {
+				hog = nil // who holds most cannot be told
+			}
+			if hog == nil || 2*int64(theirs.amount(k)) < most { // most of it is with others
+				if !asked && askOthers(w) > 0 {
+					asked = true
+					if fits(limit + overshoot(limit)) {
+						return nil
+					}
+				}
+			}
+		}
+		if hog == nil {
+			break
+		}
+		w.evict(hog, say())
+	}
+	if share := int64(limit) / int64(ledger.Number()+1); mine.Source() != ledger.Shared && mine.Of(k)+int64(n) <= share &&
+		fits(limit+overshoot(limit)) {
+		return nil
+	}
+	reason := ledger.Memory
+	if k == ledger.Endpoints {
+		reason = ledger.TooManyEps
+	}
+	err := say()
+	w.logRefusal(mine, reason, err)
+	return err
+}
+
+// logRefusal counts that something was refused to a peer, and logs it now and then.
+func (w *Worker) logRefusal(who *ledger.Account, reason ledger.Reason, err error) {
+	w.stats.Refused++
+	if who.Refuse(reason) {
+		log.Warn("refusing what a peer asks for", zap.String("worker", w.name), zap.Stringer("from", who.Source()), zap.Error(err))
+	}
+}
+
+// payerOfSource returns the payer of an account if the worker has one.
+func (w *Worker) payerOfSource(who ledger.Source) *payer {
+	a := ledger.Open(who)
+	defer a.Close()
+	return w.payers[a]
+}
+
+// evict drops a connection and frees what it made the worker hold.
+func (w *Worker) evict(s *source, reason error) {
+	if s.payer.account.Refuse(ledger.Evicted) {
+		log.Warn("dropping the connection that holds most", zap.String("worker", w.name), zap.Stringer("from", s.payer.account.Source()),
+			zap.Int("bytes", s.held), zap.Int("endpoints", s.opened), zap.Error(reason))
+	}
+	w.stats.Evicted++
+	evicting := w.evicting
+	w.evicting = true
+	for _, f := range w.families {
+		f.evict(s, reason)
+	}
+	if s.uct != nil {
+		s.uct.Drop(reason)
+	}
+	w.evicting = evicting
+	w.trim()
+}
+
+// fellows are the workers of the process.
+var fellows struct {
+	sync.Mutex
+	workers map[*Worker]struct{}
+}
+
+// enlist makes a worker one that others can ask to give something back; resign ends
+// that.
+func (w *Worker) enlist() {
+	fellows.Lock()
+	defer fellows.Unlock()
+	if fellows.workers == nil {
+		fellows.workers = make(map[*Worker]struct{})
+	}
+	fellows.workers[w] = struct{}{}
+}
+
+func (w *Worker) resign() {
+	fellows.Lock()
+	delete(fellows.workers, w)
+	fellows.Unlock()
+}
+
+// askOthers asks the other workers to throw away what those hold who have to give
+// way, and returns their number.
+func askOthers(w *Worker) int {
+	fellows.Lock()
+	defer fellows.Unlock()
+	n := 0
+	for f := range fellows.workers {
+		if f == w {
+			continue
+		}
+		n++
+		if !f.asked.Swap(true) {
+			f.wake.signal()
+		}
+	}
+	return n
+}
+
+// shed does what another worker has asked for: the greediest give way until there is
+// some room again, as far as they are here.
+func (w *Worker) shed() {
+	w.asked.Store(false)
+	w.trim()
+	w.tie()
+	for _, l := range []struct {
+		kind  ledger.Kind
+		limit int
+	}{{ledger.Bytes, w.maxHeld}, {ledger.Endpoints, w.ctx.settings.MaxUnexpEps}} {
+		target := int64(l.limit - overshoot(l.limit))
+		for ledger.Total(l.kind) > target {
+			who, _, _ := ledger.Greediest(l.kind)
+			p := w.payerOfSource(who)
+			if p == nil {
+				break
+			}
+			hog := p.greediest(l.kind)
+			if hog == nil {
+				break
+			}
+			w.evict(hog, fmt.Errorf("ucp: peers make the process hold too many %s, another worker needs some: %w", l.kind, ucs.ErrExceedsLimit))
+		}
+	}
+}
+
+// tie finds out whom the application knows by the endpoints that it has made. It is
+// done when it matters, and what was found out is kept.
+func (w *Worker) tie() {
+	if w.untied == 0 {
+		return
+	}
+	look := func(ep *Endpoint) {
+		if ep.state&(epUser|epClosed) == epUser && (ep.bill == nil || ep.bill.known == nil) {
+			ep.tieToLanes()
+		}
+	}
+	if w.untied != w.looked {
+		w.endpoints.Each(look)
+		w.looked = w.untied
+		return
+	}
+	w.nextUntied = w.endpoints.Some(w.nextUntied, fewEndpoints, look)
+}
+
+// fewEndpoints are looked at each time among those of which nothing was found out.
+const fewEndpoints = 64
+
+// tieToLanes looks for the peer's account among the connections of the endpoint.
+func (ep *Endpoint) tieToLanes() {
+	for i := range ep.lanes {
+		if l, ok := ep.lanes[i].uct.(uct.SourceHolder); ok {
+			if src := l.Source(); src != nil {
+				ep.know(payingFor(src))
+				return
+			}
+		}
+	}
+}
+
+// know notes that the application knows a source, by an endpoint that it has made.
+func (ep *Endpoint) know(who ledger.Source) {
+	if b := ep.billing(); b.known == nil && ep.state&epClosed == 0 {
+		b.known = ledger.Open(who)
+		b.known.Add(ledger.Known, 1)
+		ep.w.untied--
+	}
+}
+
+// unknow ends that, with the endpoint.
+func (ep *Endpoint) unknow() {
+	switch {
+	case ep.state&epUser == 0:
+	case ep.bill == nil || ep.bill.known == nil:
+		ep.w.untied--
+	default:
+		ep.bill.known.Add(ledger.Known, -1)
+		ep.bill.known.Close()
+		ep.bill.known = nil
+	}
+}

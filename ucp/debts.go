@@ -1,0 +1,128 @@
+package ucp
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// What a peer owes us is that it reads its answers (answers.go).
+
+// addOwed charges a source with n bytes of answers that wait.
+func (s *source) addOwed(n int) {
+	s.owed += n
+	s.w.owedBytes += n
+	p := s.payer
+	p.owed += n
+	if p.owed > p.owedHigh {
+		p.oweMore()
+	}
+}
+
+// checkOwed looks whether that is too much, after something was charged for answers
+// over ep. Then the reading of the source stops.
+func (s *source) checkOwed(ep *Endpoint) {
+	if s.owed >= s.checkAt && (s.owed > s.w.maxOwed || s.owed > leastOwed && s.w.owedMuch(s.payer)) {
+		s.owesTooMuch(ep)
+	}
+}
+
+// repay takes n bytes off that.
+func (s *source) repay(n int) {
+	s.owed -= n
+	s.w.owedBytes -= n
+	p := s.payer
+	p.owed -= n
+	if p.owedHigh-p.owed > 4*owedStep {
+		p.account.Add(ledger.Owed, int64(p.owed+owedStep-p.owedHigh))
+		p.owedHigh = p.owed + owedStep
+	}
+	if s.paused && s.owed <= s.resumeAt {
+		s.resume()
+	}
+	if s.owed < s.checkAt/2 {
+		s.checkAt = 0
+	}
+	if s.over {
+		s.settle()
+	}
+}
+
+// owedStep is in what steps an account is charged with answers.
+const owedStep = 64 << 10
+
+func (p *payer) oweMore() {
+	p.account.Add(ledger.Owed, int64(p.owed+owedStep-p.owedHigh))
+	p.owedHigh = p.owed + owedStep
+}
+
+// owedMuch reports whether so much is owed by the account, or in all, that a
+// connection may not owe what it may otherwise.
+func (w *Worker) owedMuch(p *payer) bool {
+	most := int64(w.maxHeld / 4)
+	return ledger.Total(ledger.Owed) > most/2 || p.account.Of(ledger.Owed) > most/4
+}
+
+// owesTooMuch stops the reading of a source, if nothing is expected from there, and
+// drops it if that does not help.
+//
+//go:noinline
+func (s *source) owesTooMuch(ep *Endpoint) {
+	w := s.w
+	if s.uct == nil {
+		return
+	}
+	most := w.mostOwed
+	if w.owedMuch(s.payer) {
+		most = min(most, owedMultiple*leastOwed)
+	}
+	pauser, ok := s.uct.Owner.(uct.SourcePauser)
+	if ok && !s.paused && !ep.awaits() {
+		s.paused, s.resumeAt = true, s.owed/2
+		w.stats.Paused++
+		pauser.PauseSource()
+		return
+	}
+	s.checkAt = s.owed + most/32
+	if s.owed > most && !s.paused {
+		w.dropDebtor(s, ep, fmt.Errorf("ucp: a peer does not read its answers of %d bytes: %w", s.owed, ucs.ErrExceedsLimit))
+	}
+}
+
+// resume goes on reading a source.
+func (s *source) resume() {
+	s.paused = false
+	if p, ok := s.uct.Owner.(uct.SourcePauser); ok {
+		p.ResumeSource()
+	}
+}
+
+// dropDebtor drops a connection that does not read, and the endpoint over which it is
+// answered, which may be another connection, if it is the same peer's.
+func (w *Worker) dropDebtor(s *source, ep *Endpoint, err error) {
+	w.logRefusal(s.payer.account, ledger.Answers, err)
+	payer := s.payer
+	s.uct.Drop(err)
+	if b := ep.bill; b != nil && (b.openedBy != nil && b.openedBy.payer == payer || b.known == payer.account) {
+		ep.fail(err)
+	}
+}
+
+// awaits reports whether the worker waits for something from the endpoint's peer, by
+// this or another endpoint.
+func (ep *Endpoint) awaits() bool {
+	waits := ep.waitsForPeer()
+	if !waits && ep.peer != nil {
+		ep.w.endpoints.Each(func(e *Endpoint) { waits = waits || e.peer == ep.peer && e.waitsForPeer() })
+	}
+	return waits
+}
+
+// waitsForPeer reports whether operations of the endpoint wait for a message.
+func (ep *Endpoint) waitsForPeer() bool {
+	f := ep.rma
+	return ep.outstanding.head != nil || ep.state&epRequested != 0 ||
+		f != nil && (f.posted != f.completed || f.asked != f.answered)
+}
