@@ -153,6 +153,11 @@ func (m *sysv) open(ref reference, pid int) (object, error) {
 	if pid != 0 && owner != pid {
 		return object{}, fmt.Errorf("segment %d of System V was made by process %d, not by %d: %w", ref.id, owner, pid, ucs.ErrUnreachable)
 	}
+	if owner > 0 {
+		if err := checkCreator(ref.id, owner, &d); err != nil {
+			return object{}, err
+		}
+	}
 	h := hugePageSize()
 	return object{
 		ident:  identity{ino: ref.id},

@@ -1,0 +1,52 @@
+package shm
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/shm/internal/host"
+)
+
+// The kernel keeps the number of the process that made a segment, and segments
+// outlive processes: the number may be another one's by now. What that one names
+// would be memory of somebody else. So the segment's creator must be the process's
+// user, and it must not be older than the process.
+
+// creationSlack is how much older a segment may seem than the process that made it:
+// the kernel keeps whole seconds, and a leap second may lie in between.
+const creationSlack = 2 * time.Second
+
+// ticksPerSecond is the unit of times in /proc (USER_HZ).
+const ticksPerSecond = 100
+
+// checkCreator checks that process pid, whose number the segment has, can have made
+// it. If the clock of the machine was set forward since, more than the segment is
+// younger than its process, the answer is no: then another transport serves.
+func checkCreator(id uint64, pid int, d *unix.SysvShmDesc) error {
+	p, err := host.Find(pid)
+	if err != nil {
+		return fmt.Errorf("segment %d of System V: %w", id, err)
+	}
+	user, ok := host.FileUser(pid)
+	if !ok || user != int(d.Perm.Cuid) {
+		return fmt.Errorf("segment %d of System V was made by user %d, and process %d is of user %d: %w",
+			id, d.Perm.Cuid, pid, user, ucs.ErrUnreachable)
+	}
+	var now, boot unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME, &now); err != nil {
+		return fmt.Errorf("clock_gettime: %w: %w", err, ucs.ErrUnreachable)
+	}
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot); err != nil {
+		return fmt.Errorf("clock_gettime(CLOCK_BOOTTIME): %w: %w", err, ucs.ErrUnreachable)
+	}
+	started := time.Unix(now.Unix()).Add(-time.Duration(boot.Nano())).
+		Add(time.Duration(p.Start/ticksPerSecond)*time.Second + time.Duration(p.Start%ticksPerSecond)*time.Second/ticksPerSecond)
+	if made := time.Unix(int64(d.Ctime), 0); made.Add(creationSlack).Before(started) {
+		return fmt.Errorf("segment %d of System V was made %v before process %d started, by another one of that number: %w",
+			id, started.Sub(made).Round(time.Second), pid, ucs.ErrUnreachable)
+	}
+	return nil
+}
