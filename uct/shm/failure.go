@@ -87,11 +87,12 @@ func (e *endpoint) PendingPurge(fn func(*uct.Pending)) {
 }
 
 // Room implements kit.Sender: the ring is the peer's. It asks now and then whether
-// that lives.
+// that lives, and wakes it: it may sleep with a ring that somebody has made look full.
 func (e *endpoint) Room() kit.Room {
 	if e.refusing || !e.hasRoom() {
 		if e.rounds++; e.rounds%checkRounds == 0 {
 			e.checkAlive()
+			e.i.sock.wake(e.wakeup)
 		}
 		return kit.Full
 	}

@@ -106,6 +106,7 @@ func TestHostileNoise(t *testing.T) {
 		logs := logtest.Watch(t)
 		logs.Allow("nonsense")
 		logs.Allow("handler")
+		logs.Allow("writes to the receiver's part")
 		a, b := f.Pair(t)
 		i := b.Iface.(*iface)
 		random := rand.New(rand.NewPCG(1, 2))

@@ -31,12 +31,13 @@ type iface struct {
 	likely *byte  // of the element that is written next, probably
 	sentIn uint64 // round in which something was sent
 
-	waiting  kit.Arbiter
-	failures kit.Failures
-	reporter kit.Reporter
-	stall    stall
-	naps     naps
-	refused  bool // a handler's error was logged
+	waiting   kit.Arbiter
+	failures  kit.Failures
+	reporter  kit.Reporter
+	stall     stall
+	naps      naps
+	refused   bool // a handler's error was logged
+	scribbled bool // that the tail was overwritten was logged
 
 	o          options
 	params     uct.IfaceParams

@@ -101,6 +101,7 @@ func (i *iface) armRing() (ok bool) {
 	if i.fenced {
 		defer fault.End(fault.Begin(), i, nil, nil)
 	}
+	i.watchTail() // whoever takes the ring to be full wakes nobody
 	if i.rx.arm() {
 		return true
 	}

@@ -33,11 +33,12 @@ type stall struct {
 	since    time.Duration
 }
 
-// watch looks for an element that a sender has claimed and never published, and
-// for a head that cannot be.
+// watch looks for an element that a sender has claimed and never published, for a
+// head that cannot be, and for a tail that somebody else has written.
 //
 //go:noinline
 func (i *iface) watch() {
+	i.watchTail()
 	n := i.rx.claimed()
 	switch {
 	case n == 0:
@@ -49,6 +50,15 @@ func (i *iface) watch() {
 	case i.worker.Now()-i.stall.since > i.stuckAfter:
 		i.stall.watching = false
 		i.retire("a peer has claimed an element of the ring and not filled it: it must have died in between", true)
+	}
+}
+
+// watchTail mends the tail.
+func (i *iface) watchTail() {
+	if i.rx.restoreTail() && !i.scribbled {
+		i.scribbled = true
+		log.Warn("somebody writes to the receiver's part of a shared-memory ring, where no peer does",
+			zap.String("transport", i.domain.attr.Component), zap.Stringer("ring", &i.rx))
 	}
 }
 

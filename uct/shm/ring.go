@@ -93,6 +93,18 @@ func (r *ring) next() {
 	}
 }
 
+// restoreTail makes the tail what it should be, and reports whether it was not.
+// Nobody but the receiver writes there. Senders that find something else take the
+// ring to be full for ever.
+func (r *ring) restoreTail() bool {
+	want := r.read &^ r.release
+	if atomic.LoadUint64(r.tail) == want {
+		return false
+	}
+	atomic.StoreUint64(r.tail, want)
+	return true
+}
+
 // claimed is the number of elements that senders have claimed and that have not
 // been received.
 func (r *ring) claimed() uint64 { return atomic.LoadUint64(r.head)&^armed - r.read }
