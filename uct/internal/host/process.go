@@ -147,12 +147,21 @@ func parseNumber(word []byte) (n uint64, ok bool) {
 }
 
 // OtherNetwork reports whether a process is in another network namespace than
-// this one, as far as this one may know.
+// this one, or may be. The kernel names the namespaces of processes only to whom it
+// lets trace them, which excludes those in another user namespace. The files in
+// /proc/PID/net, which all may look at, are others in each network namespace.
 func (p Process) OtherNetwork() bool {
+	dir := "/proc/" + strconv.Itoa(p.PID)
 	own, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		return false
+	if err == nil {
+		var theirs string
+		if theirs, err = os.Readlink(dir + "/ns/net"); err == nil {
+			return own != theirs
+		}
 	}
-	theirs, err := os.Readlink("/proc/" + strconv.Itoa(p.PID) + "/ns/net")
-	return err == nil && own != theirs
+	var mine, its unix.Stat_t
+	if unix.Stat("/proc/self/net/unix", &mine) != nil || unix.Stat(dir+"/net/unix", &its) != nil {
+		return true
+	}
+	return mine.Ino != its.Ino || mine.Dev != its.Dev
 }

@@ -8,10 +8,12 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -201,4 +203,49 @@ func FuzzParseStat(f *testing.F) {
 			t.Fatalf("parseStat(%q) = %+v, %v; want %+v, %v", text, st, ok, want, wantOK)
 		}
 	})
+}
+
+// otherVar makes TestOtherNetwork say what it finds about a process.
+const otherVar = "HOST_TEST_OTHER_NETWORK"
+
+// TestOtherNetwork asks from other namespaces about this process. From another user
+// namespace the kernel does not name those of this one.
+func TestOtherNetwork(t *testing.T) {
+	if pid, err := strconv.Atoi(os.Getenv(otherVar)); err == nil {
+		fmt.Printf("other network: %v\n", Process{PID: pid}.OtherNetwork())
+		return
+	}
+	for _, c := range []struct {
+		name       string
+		namespaces uintptr
+		want       bool
+	}{
+		{"none", 0, false},
+		{"network", unix.CLONE_NEWNET, true},
+		{"user", unix.CLONE_NEWUSER, false},
+		{"user and network", unix.CLONE_NEWUSER | unix.CLONE_NEWNET, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cmd := exec.Command(os.Args[0], "-test.run", "^TestOtherNetwork$", "-test.v")
+			cmd.Env = append(os.Environ(), otherVar+"="+strconv.Itoa(os.Getpid()))
+			cmd.SysProcAttr = &unix.SysProcAttr{Cloneflags: c.namespaces}
+			if c.namespaces&unix.CLONE_NEWUSER != 0 {
+				cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
+				cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
+			}
+			out, err := cmd.CombinedOutput()
+			if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) {
+				needtest.Right(t, fmt.Sprintf("the right to make namespaces: %v", err))
+			}
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			if want := fmt.Sprintf("other network: %v\n", c.want); !strings.Contains(string(out), want) {
+				t.Errorf("says %s, want %s", out, want)
+			}
+		})
+	}
+	if !(Process{PID: MaxPID}).OtherNetwork() {
+		t.Error("nothing is known of a process, and it can wake us")
+	}
 }
