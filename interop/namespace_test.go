@@ -30,6 +30,10 @@ func (p *place) separate(cmd *exec.Cmd) {
 		return
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: p.namespaces}
+	if p.namespaces&unix.CLONE_NEWUSER != 0 { // in which it is root
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
+	}
 	if p.ownProc {
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWNS
 		const script = `mount -t proc proc /proc && exec "$0" "$@"`
@@ -102,6 +106,9 @@ var separations = []struct {
 	{"PID and proc", "tcp", beside(unix.CLONE_NEWPID, true)},
 	{"network", "posix", newUnlinkedPlaces},
 	{"PID IPC network", "tcp", newLinkedContainers},
+	{"user", "", beside(unix.CLONE_NEWUSER, false)},
+	{"user, both", "", withUsers(beside(0, false))},
+	{"user network", "", withUsers(newLinkedPlaces)},
 	{"nothing in a container", "posix", func() (*place, *place, error) {
 		p, err := newContainer()
 		return p, p, err
@@ -117,6 +124,17 @@ func beside(namespaces uintptr, ownProc bool) func() (*place, *place, error) {
 			return nil, nil, err
 		}
 		return p, p.inside(namespaces, ownProc), nil
+	}
+}
+
+// withUsers gives each program in two places a user namespace of its own.
+func withUsers(build func() (here, there *place, err error)) func() (*place, *place, error) {
+	return func() (*place, *place, error) {
+		here, there, err := build()
+		if err != nil {
+			return nil, nil, err
+		}
+		return here.inside(unix.CLONE_NEWUSER, false), there.inside(unix.CLONE_NEWUSER, false), nil
 	}
 }
 

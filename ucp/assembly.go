@@ -82,6 +82,14 @@ func (a *assembly) moveTo(l *assemblyList) {
 	l.tail = a
 }
 
+// follow puts a into the list of the source that brought its last fragment.
+func (a *assembly) follow(from *source) {
+	a.moveTo(&from.fragments)
+	if w := from.w; from == &w.unnamed && !w.eager.watching {
+		w.watchSenders()
+	}
+}
+
 // assemblySize is what a message under assembly is charged with: each costs a peer
 // one small packet.
 const assemblySize = 176
@@ -101,7 +109,7 @@ func (w *Worker) newAssembly(from *source, key assemblyKey, total int) (*assembl
 	from.take(assemblySize)
 	w.eager.assemblies[key] = a
 	w.eager.most = max(w.eager.most, len(w.eager.assemblies))
-	a.moveTo(&from.fragments)
+	a.follow(from)
 	return a, nil
 }
 
@@ -171,7 +179,7 @@ func (a *assembly) add(from *source, off int, data []byte) error {
 	}
 	a.got += len(data)
 	if a.got != a.total && a.list != &from.fragments {
-		a.moveTo(&from.fragments)
+		a.follow(from)
 	}
 	a.check(w)
 	return nil
@@ -181,6 +189,7 @@ func (a *assembly) add(from *source, off int, data []byte) error {
 // another fragment must follow.
 func (a *assembly) attach(r *Request) {
 	a.req, a.owner = r, nil
+	r.msgID = a.key.id
 	if a.err != nil {
 		a.end(a.err)
 	} else if a.total > r.data.length {
@@ -204,7 +213,7 @@ func (a *assembly) dropPieces() {
 
 // unpack stores a fragment in the user's memory.
 func (a *assembly) unpack(off int, data []byte) {
-	if err := a.req.data.unpackAt(data, off); err != nil {
+	if err := a.req.data.unpackAt(data, off); err != nil && a.req != nil { // the datatype may cancel
 		a.end(err)
 	}
 }

@@ -36,6 +36,8 @@ type eagerState struct {
 	orphans    assemblyList // incomplete messages of connections that are over
 	timer      *event.Timer // for them
 	untimed    bool         // it could not be set: progress looks after them
+	senders    *event.Timer // for messages of nobody knows whom (senders.go)
+	watching   bool         // it is set
 }
 
 func (eagerFamily) start(w *Worker) {

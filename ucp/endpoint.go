@@ -105,6 +105,7 @@ const (
 	epDraining // the operations of the waiting list are being started
 	epRejected // the peer was told that its end is of no use
 	epChecking // a keepalive message is on its way
+	epWaiting  // the last keepalive found it waiting for a message of the peer
 )
 
 // endpointSeq numbers endpoints without a name.

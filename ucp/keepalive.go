@@ -17,6 +17,16 @@ import (
 // by itself, and in ErrModePeer the peer's worker whether the other end of the
 // endpoint still exists (ucp_worker_do_ep_keepalive in src/ucp/core/ucp_worker.c).
 // The question goes over the lane that the selection chose for it.
+//
+// Endpoints that are being closed are looked after like others: what they wait for
+// may never come.
+//
+// In ErrModeNone C asks nobody. We ask the peer's worker there too once something
+// has waited for a message of the peer for a whole interval, which nobody would
+// ever send if it has closed its end: memory that is shared has no connection to
+// break. What we ask about must be a number from a table, which are odd. A peer of
+// C in ErrModeNone uses the address of its endpoint for that, cannot tell whether
+// it is still one, and does not answer.
 type keepalive struct {
 	timer *event.Timer
 	next  int // slot of the endpoint to go on with
@@ -60,8 +70,14 @@ func (w *Worker) keepaliveRound() {
 
 // keepalive asks for one endpoint. What is found out arrives like any failure.
 func (ep *Endpoint) keepalive() {
-	if ep.usable() != nil {
+	if ep.gone() != nil {
 		return
+	}
+	waits := ep.awaits() // what is found out may change that
+	long := waits && ep.state&epWaiting != 0
+	ep.state &^= epWaiting
+	if waits {
+		ep.state |= epWaiting
 	}
 	for _, k := range ep.cfg.lanes.checked {
 		if c, ok := ep.lane(k).(uct.Checker); ok {
@@ -69,7 +85,8 @@ func (ep *Endpoint) keepalive() {
 		}
 	}
 	loopback := ep.peer == nil || ep.peer.uuid == ep.w.uuid
-	if ep.usable() != nil || ep.cfg.lanes.keepalive == proto.NullLane || ep.remoteID == 0 || loopback || ep.state&epChecking != 0 {
+	ask := ep.cfg.lanes.keepalive != proto.NullLane || long && ep.remoteID&1 != 0
+	if ep.gone() != nil || !ask || ep.remoteID == 0 || loopback || ep.state&epChecking != 0 {
 		return
 	}
 	if ep.w.packAddress() != nil {
@@ -79,6 +96,11 @@ func (ep *Endpoint) keepalive() {
 	if ep.sendWireupBy(checkMessage{}, proto.WireupEpCheck, ep.remoteID, ep.w.described) != nil {
 		ep.state &^= epChecking
 	}
+}
+
+// awaits reports whether something cannot end without a message of the peer.
+func (ep *Endpoint) awaits() bool {
+	return ep.outstanding.head != nil || ep.rma != nil && !ep.rma.quiet()
 }
 
 // checkMessage asks whether the peer's end exists.

@@ -46,6 +46,9 @@ func (f *rmaFlow) settled(r *Request) bool {
 	return reached(f.completed, r.flush.posted) && reached(f.answered, r.flush.asked)
 }
 
+// quiet reports whether the peer has answered everything.
+func (f *rmaFlow) quiet() bool { return f.completed == f.posted && f.answered == f.asked }
+
 // advance ends the flushes that have nothing more to wait for.
 func (f *rmaFlow) advance() {
 	for r := f.flushing.head; r != nil && f.settled(r); r = f.flushing.head {

@@ -77,14 +77,29 @@ func (w *Worker) tagRecv(tag, mask Tag, buf []byte, p *RequestParams, d *TagMess
 }
 
 // Cancel asks for the end of an operation: it finishes either completed or with
-// ucs.ErrCanceled, not both, and its callback runs. Only tag receives that have
-// not been matched can be canceled; other requests go on.
+// ucs.ErrCanceled, not both, and its callback runs. Tag receives can be canceled
+// that have not been matched, and those of a message in several packets of which
+// some are still to come: where nothing tells that the sender has died they might
+// never. C UCX cancels the former only. The rest of such a message is discarded, and
+// nobody else receives it; its sender is not told. A rendezvous goes on, like all
+// other requests: it ends with its endpoint.
 func (w *Worker) Cancel(r *Request) {
-	if r == nil || r.w != w || r.state&(stateDone|stateExpect) != stateExpect {
+	if r == nil || r.w != w || r.state&(stateDone|stateRecv) != stateRecv {
+		return
+	}
+	if r.state&stateExpect == 0 {
+		w.cancelMatched(r)
 		return
 	}
 	w.tag.removeExpected(r)
 	r.finish(ucs.ErrCanceled)
+}
+
+// cancelMatched ends the receive of a message of which fragments are missing.
+func (w *Worker) cancelMatched(r *Request) {
+	if a := w.eager.assemblies[taggedKey(r.msgID)]; a != nil && a.req == r {
+		a.end(ucs.ErrCanceled)
+	}
 }
 
 // cancelReceives ends the posted receives.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -59,7 +60,7 @@ func (m *posix) open(ref reference, pid int) (object, error) {
 	if err := checkOwner(ref, pid, look, &st, &fs); err != nil {
 		return object{}, fmt.Errorf("%s: %w", path, err)
 	}
-	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(look), unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	fd, err := openShared("/proc/self/fd/" + strconv.Itoa(look))
 	if err != nil {
 		return object{}, errOpen(path, err)
 	}
@@ -76,6 +77,19 @@ func (m *posix) open(ref reference, pid int) (object, error) {
 		owner:  m.owner(ref.id),
 		fd:     fd,
 	}, nil
+}
+
+// openShared opens a file to read and write. Its owner may have a lease on it for a
+// moment (posix.held), or for longer if it is hostile.
+func openShared(path string) (fd int, err error) {
+	for range 50 {
+		fd, err = unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+		if err != unix.EAGAIN {
+			break
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+	return fd, err
 }
 
 // names looks at the file: its owner may have closed it and opened another one

@@ -100,6 +100,10 @@ type mapper interface {
 	// abandoned reports whether its owner has let go of it.
 	abandoned(ref reference, ident identity) bool
 
+	// held reports whether anybody but its owner may have s attached, another
+	// domain of this process included. With an error that is not known.
+	held(s *segment) (bool, error)
+
 	// owner is the process id in the id of a segment, 0 where there is none.
 	owner(id uint64) int
 

@@ -1,0 +1,70 @@
+package ucp
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Messages in shared memory do not say who sent them. When a process dies in the
+// middle of one in fragments, no connection ends, and which of the incomplete
+// messages was its own cannot be told as long as another process is there that may
+// have sent them: that one may be slow, or stopped. So what happens by itself is
+// only what is certain. As long as there are such messages, the transports are
+// asked every UCX_KEEPALIVE_INTERVAL whether a sender may be left. When none is, the
+// messages end like those of a connection that is over. Until then Worker.Cancel
+// ends their receives.
+
+// watchSenders asks again after an interval.
+func (w *Worker) watchSenders() {
+	interval := time.Duration(w.ctx.settings.KeepaliveInterval)
+	if interval <= 0 || w.closed {
+		return
+	}
+	var err error
+	if w.eager.senders == nil {
+		w.eager.senders, err = w.uctw.Timers().After(interval, w.lookForSenders)
+	} else {
+		err = w.eager.senders.Reset(interval)
+	}
+	if w.eager.watching = err == nil; err != nil { // the next fragment tries again
+		log.Debug("no timer for messages of unknown senders", zap.String("worker", w.name), zap.Error(err))
+	}
+}
+
+// lookForSenders gives up the incomplete messages of unknown senders if there are
+// no senders any more.
+func (w *Worker) lookForSenders() {
+	w.eager.watching = false
+	if w.unnamed.fragments.head == nil {
+		return // the next one starts it
+	}
+	if w.hasSenders() {
+		w.watchSenders()
+		return
+	}
+	w.orphan(&w.unnamed.fragments)
+}
+
+// hasSenders reports whether a transport that does not name its senders may have
+// some left.
+func (w *Worker) hasSenders() bool {
+	for _, i := range w.ifaces {
+		f, ok := i.uct.(uct.SenderFinder)
+		if !ok {
+			continue
+		}
+		some, err := f.FindSenders()
+		if err != nil {
+			log.Debug("cannot tell whether there are senders", zap.String("worker", w.name),
+				zap.String("transport", i.attr.Resource.Transport), zap.Error(err))
+		}
+		if some || err != nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,58 @@
+package shm
+
+import (
+	"testing"
+
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// mayCome is what an interface says about senders.
+func mayCome(t *testing.T, h *ucttest.Host) bool {
+	t.Helper()
+	some, err := h.Iface.(uct.SenderFinder).FindSenders()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return some
+}
+
+// TestFindSenders: who can send counts, in this process and in another one, until it
+// has ended and everything it sent is delivered.
+func TestFindSenders(t *testing.T) {
+	threeWays(t, func(t *testing.T, transport, s string) {
+		a, b := fixtureWith(t, transport, s).Pair(t)
+		got := 0
+		a.Handle(t, 3, func(*uct.Source, []byte, *uct.AMDesc) error { got++; return nil })
+		if mayCome(t, a) {
+			t.Error("somebody sends to a new ring")
+		}
+		ep := b.Connect(t, a)
+		if !mayCome(t, a) {
+			t.Error("an endpoint of this process does not count")
+		}
+		if err := ep.AMShort(3, 1, nil, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		ep.Close()
+		if !mayCome(t, a) {
+			t.Error("a message that was not delivered does not count")
+		}
+		for got == 0 {
+			a.Worker.Progress()
+		}
+		if mayCome(t, a) {
+			t.Error("an endpoint that is closed counts")
+		}
+
+		peer := startPeer(t, transport, settingsList(s)...)
+		peer.do("connect %x %x", a.Iface.DeviceAddress(), a.Iface.Address())
+		if !mayCome(t, a) {
+			t.Error("another process does not count")
+		}
+		peer.kill()
+		if mayCome(t, a) {
+			t.Error("a process that was killed counts")
+		}
+	})
+}
