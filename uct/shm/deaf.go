@@ -12,36 +12,46 @@ import (
 // Wakeups are datagrams, and an abstract address is known in its network
 // namespace only: a peer in another one can write to our ring and not wake us.
 // While there are endpoints to such peers a sleep ends by itself after a while,
-// first a short one, then longer and longer ones until a message comes.
+// first a short one, then longer and longer ones until a message comes. Who has no
+// endpoint to a peer does not know of it: the first message to a server, say, which
+// makes one then. So no sleep lasts for ever.
 const (
-	shortestNap = 250 * time.Microsecond
-	longestNap  = 16 * time.Millisecond
+	shortestNap  = 250 * time.Microsecond
+	longestNap   = 16 * time.Millisecond
+	longestSleep = time.Second
 )
 
 // naps is how an interface sleeps that cannot count on wakeups.
 type naps struct {
-	deaf  int // open endpoints to peers in other network namespaces
-	timer *event.Timer
-	next  time.Duration
-	read  uint64 // messages received before the last nap
+	deaf   int // open endpoints to peers in other network namespaces
+	timer  *event.Timer
+	next   time.Duration
+	read   uint64 // messages received before the last nap
+	silent bool   // that there is no timer was logged
 }
 
-// limitNap lets the sleep that is about to begin end in time.
-func (i *iface) limitNap() {
+// limitSleep lets the sleep that is about to begin end in time. With peers that can
+// wake us it puts the end off, without a system call.
+func (i *iface) limitSleep() {
 	n := &i.naps
-	if n.read != i.rx.read || n.next == 0 {
-		n.next, n.read = shortestNap, i.rx.read
+	last := longestSleep
+	if n.deaf > 0 {
+		if n.read != i.rx.read || n.next == 0 {
+			n.next, n.read = shortestNap, i.rx.read
+		}
+		last = n.next
+		n.next = min(2*n.next, longestNap)
 	}
 	var err error
 	if n.timer == nil {
-		n.timer, err = i.worker.Timers().After(n.next, func() {})
+		n.timer, err = i.worker.Timers().After(last, func() {})
 	} else {
-		err = n.timer.Reset(n.next)
+		err = n.timer.Reset(last)
 	}
-	if err != nil {
+	if err != nil && !n.silent {
+		n.silent = true
 		log.Warn("peers in other network namespaces cannot wake this process", zap.Error(err))
 	}
-	n.next = min(2*n.next, longestNap)
 }
 
 // hearAgain is told that an endpoint to such a peer is closed.

@@ -50,3 +50,29 @@ func TestDeaf(t *testing.T) {
 		}
 	})
 }
+
+// TestDeafSender: a message wakes us of a peer that cannot do so, and of which we do
+// not know.
+func TestDeafSender(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		far := startPeerIn(t, unix.CLONE_NEWNET, f.Component.Name())
+		h := f.Open(t)
+		got := 0
+		h.Handle(t, 2, func(*uct.Source, []byte, *uct.AMDesc) error { got++; return nil })
+		far.do("connect %x %x", h.Iface.DeviceAddress(), h.Iface.Address())
+		if err := h.Worker.Arm(); err != nil {
+			t.Fatal(err)
+		}
+		far.do("send 1")
+		fds := []unix.PollFd{{Fd: int32(h.Worker.EventFD()), Events: unix.POLLIN}}
+		if n, err := unix.Poll(fds, int(time.Minute/time.Millisecond)); n != 1 {
+			t.Fatalf("still asleep: %v", err)
+		}
+		for range 100 {
+			h.Worker.Progress()
+		}
+		if got != 1 {
+			t.Errorf("awake, and %d messages", got)
+		}
+	})
+}

@@ -90,9 +90,7 @@ func (i *iface) Arm() error {
 	case i.sock.drain():
 		return ucs.ErrBusy
 	}
-	if i.naps.deaf > 0 {
-		i.limitNap()
-	}
+	i.limitSleep()
 	return nil
 }
 
