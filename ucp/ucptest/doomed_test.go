@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
 )
 
 // doomedVar makes the test binary a peer that does what it is told until it is
@@ -43,6 +44,7 @@ type doomed struct {
 	address ucp.Address
 	key     []byte
 	memory  uint64
+	unheard int // answers that nobody has waited for
 	ended   bool
 }
 
@@ -106,6 +108,9 @@ func (d *doomed) line() string {
 func (d *doomed) do(format string, args ...any) {
 	d.Helper()
 	fmt.Fprintf(d.in, format+"\n", args...)
+	for ; d.unheard > 0; d.unheard-- {
+		d.line()
+	}
 	if got := d.line(); got != "ok" {
 		d.Fatalf("the peer says %q", got)
 	}
@@ -225,17 +230,19 @@ func beDoomed(settings []string) error {
 				return nil
 			}
 			f := strings.Fields(line)
+			answer := "ok"
 			switch f[0] {
 			case "pause":
 				paused = true
 			case "exit":
+				fmt.Println(answer)
 				return nil
 			default:
 				if ep, err = obey(w, ep, f); err != nil {
-					return err
+					answer = err.Error() // the other side may have closed its end
 				}
 			}
-			fmt.Println("ok")
+			fmt.Println(answer)
 		default:
 			if paused || w.Progress() == 0 {
 				unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 1)
@@ -263,6 +270,9 @@ func obey(w *ucp.Worker, ep *ucp.Endpoint, f []string) (*ucp.Endpoint, error) {
 	}
 	if err != nil {
 		return ep, err
+	}
+	if ep == nil && f[0] != "connect" && f[0] != "recv" {
+		return nil, ucs.ErrNotConnected
 	}
 	full := slices.Repeat([]byte{0xA5}, n)
 	switch f[0] {
