@@ -26,6 +26,7 @@ var lostCases = []lostCase{
 	{name: "killed amid transfers", run: killedAmid},
 	{name: "killed with messages queued", run: killedQueued, env: []string{"UCX_RNDV_THRESH=inf"}},
 	{name: "killed while we sleep", run: killedAsleep},
+	{name: "stopped while we close, and killed", run: killedClosing},
 }
 
 // often lets the keepalive find out soon what nothing else tells.
@@ -229,6 +230,33 @@ func killedAsleep(t *testing.T, p *pair) {
 	expectFailure(t, p, requests[:len(requests)-1])
 }
 
+// killedClosing: a close that waits for the peer to answer, which never does, ends.
+func killedClosing(t *testing.T, p *pair) {
+	const size = 100_000
+	g, err := open(p.ours, p.theirs, 0, memorySize(size), 0, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signal(t, p.theirs, syscall.SIGSTOP)
+	put, err := g.put(0, p.msgs.next(size))
+	if err != nil {
+		t.Fatal(err)
+	}
+	closing := p.ours.request()
+	if err := p.ours.do("close", closing, ep, "flush"); err != nil {
+		t.Fatal(err)
+	}
+	p.theirs.process.kill()
+	for _, n := range []int{put, closing} {
+		if _, err := p.ours.wait(n, 0); err != nil { // any status will do
+			t.Error(err)
+		}
+	}
+	if err := errors.Join(p.ours.do("release", g.number), p.ours.exit()); err != nil {
+		t.Error(err)
+	}
+}
+
 // expectLost waits until our side knows that the peer is lost.
 func expectLost(t *testing.T, p *pair) {
 	t.Helper()
@@ -295,6 +323,57 @@ func stoppedForced(t *testing.T, p *pair) {
 	}
 	if err := p.ours.exit(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLongWait: what waits for long makes us ask the peer in error mode none as well,
+// whatever it knows of such questions, and all goes on after that.
+func TestLongWait(t *testing.T) {
+	dir := t.TempDir()
+	c := buildC(t, dir)
+	ours := buildGo(t, dir)
+	where := newPlace()
+	defer where.close()
+	for _, theirs := range append([]program{ours}, c...) {
+		for _, over := range []route{lo, posix, sysv} {
+			for name, env := range map[string][]string{"": nil, ", ids from a table": {"UCX_PROTO_INDIRECT_ID=y"}} {
+				if theirs.ours && env != nil {
+					continue
+				}
+				t.Run(theirs.name+"/"+over.name+name, func(t *testing.T) {
+					p, err := newPair(where, ours, theirs, setting{both: []string{"UCX_KEEPALIVE_INTERVAL=5ms"}, theirs: env}, over)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() {
+						if said := p.abort(); t.Failed() && said != nil {
+							t.Log(said)
+						}
+					}()
+					if err := expected("contig", "contig", "sync")(p.ours, p.theirs, &p.msgs, 100); err != nil {
+						t.Fatal(err)
+					}
+					requests, sent := waiting(t, p)
+					for _, side := range []*peer{p.ours, p.theirs, p.ours} {
+						if err := side.do("progress", 50); err != nil {
+							t.Fatal(err)
+						}
+					}
+					for i, m := range sent {
+						r, err := p.theirs.recv(m.tag, fullMask, m.size, "contig")
+						if err != nil {
+							t.Fatal(err)
+						}
+						if err := both(p.ours, requests[i], p.theirs, r, m); err != nil {
+							t.Error(err)
+						}
+					}
+					if err := p.close("none"); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
 	}
 }
 

@@ -39,6 +39,10 @@ type assemblyKey struct {
 	id proto.MessageID
 }
 
+// taggedKey names a tagged message in fragments: its number says it all, as it is
+// the sending worker's.
+func taggedKey(id proto.MessageID) assemblyKey { return assemblyKey{ep: 0, id: id} }
+
 // assemblyOwner keeps a message that is not complete and that no receive has.
 type assemblyOwner interface {
 	// lose is told that the rest will not come.
@@ -53,7 +57,10 @@ type piece struct {
 }
 
 // assemblyList is a FIFO of assemblies.
-type assemblyList struct{ head, tail *assembly }
+type assemblyList struct {
+	head, tail *assembly
+	added      func() // if not nil, called with each that comes
+}
 
 // moveTo puts a at the end of l, or in no list if that is nil.
 func (a *assembly) moveTo(l *assemblyList) {
@@ -80,13 +87,8 @@ func (a *assembly) moveTo(l *assemblyList) {
 		l.tail.next = a
 	}
 	l.tail = a
-}
-
-// follow puts a into the list of the source that brought its last fragment.
-func (a *assembly) follow(from *source) {
-	a.moveTo(&from.fragments)
-	if w := from.w; from == &w.unnamed && !w.eager.watching {
-		w.watchSenders()
+	if l.added != nil {
+		l.added()
 	}
 }
 
@@ -109,7 +111,7 @@ func (w *Worker) newAssembly(from *source, key assemblyKey, total int) (*assembl
 	from.take(assemblySize)
 	w.eager.assemblies[key] = a
 	w.eager.most = max(w.eager.most, len(w.eager.assemblies))
-	a.follow(from)
+	a.moveTo(&from.fragments)
 	return a, nil
 }
 
@@ -179,7 +181,7 @@ func (a *assembly) add(from *source, off int, data []byte) error {
 	}
 	a.got += len(data)
 	if a.got != a.total && a.list != &from.fragments {
-		a.follow(from)
+		a.moveTo(&from.fragments)
 	}
 	a.check(w)
 	return nil
@@ -239,6 +241,13 @@ func (a *assembly) check(w *Worker) {
 		a.end(nil)
 	}
 	w.putAssembly(a)
+}
+
+// cancelMatched ends the receive of a message of which fragments are missing.
+func (w *Worker) cancelMatched(r *Request) {
+	if a := w.eager.assemblies[taggedKey(r.msgID)]; a != nil && a.req == r {
+		a.end(ucs.ErrCanceled)
+	}
 }
 
 // giveUp ends a message without a receive that will never be complete.

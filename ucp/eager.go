@@ -43,6 +43,7 @@ type eagerState struct {
 func (eagerFamily) start(w *Worker) {
 	w.eager.assemblies = make(map[assemblyKey]*assembly)
 	w.eager.nextID = proto.MessageID(rand.Uint64())
+	w.unnamed.fragments.added = w.watchSenders
 }
 
 // stop ends the receives of messages that are not complete.

@@ -18,10 +18,13 @@ import (
 // messages end like those of a connection that is over. Until then Worker.Cancel
 // ends their receives.
 
-// watchSenders asks again after an interval.
+// watchSenders asks after an interval, if there is a message that needs it.
 func (w *Worker) watchSenders() {
+	if w.eager.watching || w.unnamed.fragments.head == nil || w.closed {
+		return
+	}
 	interval := time.Duration(w.ctx.settings.KeepaliveInterval)
-	if interval <= 0 || w.closed {
+	if interval <= 0 {
 		return
 	}
 	var err error
@@ -39,14 +42,10 @@ func (w *Worker) watchSenders() {
 // no senders any more.
 func (w *Worker) lookForSenders() {
 	w.eager.watching = false
-	if w.unnamed.fragments.head == nil {
-		return // the next one starts it
+	if w.unnamed.fragments.head != nil && !w.hasSenders() {
+		w.orphan(&w.unnamed.fragments)
 	}
-	if w.hasSenders() {
-		w.watchSenders()
-		return
-	}
-	w.orphan(&w.unnamed.fragments)
+	w.watchSenders()
 }
 
 // hasSenders reports whether a transport that does not name its senders may have

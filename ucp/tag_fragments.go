@@ -95,7 +95,3 @@ func (w *Worker) onEagerMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) erro
 	}
 	return err
 }
-
-// taggedKey names a tagged message in fragments: its number says it all, as it is
-// the sending worker's.
-func taggedKey(id proto.MessageID) assemblyKey { return assemblyKey{ep: 0, id: id} }

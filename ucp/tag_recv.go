@@ -95,13 +95,6 @@ func (w *Worker) Cancel(r *Request) {
 	r.finish(ucs.ErrCanceled)
 }
 
-// cancelMatched ends the receive of a message of which fragments are missing.
-func (w *Worker) cancelMatched(r *Request) {
-	if a := w.eager.assemblies[taggedKey(r.msgID)]; a != nil && a.req == r {
-		a.end(ucs.ErrCanceled)
-	}
-}
-
 // cancelReceives ends the posted receives.
 func (w *Worker) cancelReceives() {
 	for i := range w.tag.exact {

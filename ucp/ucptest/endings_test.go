@@ -25,10 +25,13 @@ var mortal = []transport{
 	{name: "all", settings: []setting{{"TLS", "all"}, {"NET_DEVICES", "lo"}}},
 }
 
-// eachMortal runs a test over them in both error modes.
-func eachMortal(t *testing.T, test func(r *rig, mode ucp.ErrMode), more ...setting) {
+// bothModes are all there are. Receives do not depend on them.
+var bothModes = []ucp.ErrMode{ucp.ErrModeNone, ucp.ErrModePeer}
+
+// eachMortal runs a test over them in some error modes.
+func eachMortal(t *testing.T, modes []ucp.ErrMode, test func(r *rig, mode ucp.ErrMode), more ...setting) {
 	for _, tr := range mortal {
-		for _, mode := range []ucp.ErrMode{ucp.ErrModeNone, ucp.ErrModePeer} {
+		for _, mode := range modes {
 			t.Run(fmt.Sprintf("%s/mode %d", tr.name, mode), func(t *testing.T) {
 				r := newRig(t, tr.with(append(more, soon)...))
 				r.log.Allow("it must have died in between") // with an element that it was filling
@@ -63,7 +66,7 @@ func (r *rig) survivor(d *doomed, mode ucp.ErrMode) (*side, *ucp.Endpoint) {
 
 // TestCloseOutlivesPeer: a graceful close that waits for a peer ends when that dies.
 func TestCloseOutlivesPeer(t *testing.T) {
-	eachMortal(t, func(r *rig, mode ucp.ErrMode) {
+	eachMortal(t, bothModes, func(r *rig, mode ucp.ErrMode) {
 		d := r.doomed()
 		_, ep := r.survivor(d, mode)
 		key, err := ep.UnpackRkey(d.key)
@@ -92,7 +95,7 @@ func TestCloseOutlivesPeer(t *testing.T) {
 // TestSenderDies: a receive that has got a part of a message ends when the only
 // sender there is has died.
 func TestSenderDies(t *testing.T) {
-	eachMortal(t, func(r *rig, mode ucp.ErrMode) {
+	eachMortal(t, bothModes[:1], func(r *rig, mode ucp.ErrMode) {
 		d := r.doomed()
 		a, _ := r.survivor(d, mode)
 		buf := make([]byte, 32<<20)
@@ -117,7 +120,7 @@ func TestSenderDies(t *testing.T) {
 // also when nobody can tell that its sender is dead. The rest is discarded, and
 // what comes after it is received.
 func TestCancelHalfMessage(t *testing.T) {
-	eachMortal(t, func(r *rig, mode ucp.ErrMode) {
+	eachMortal(t, bothModes[:1], func(r *rig, mode ucp.ErrMode) {
 		d, other := r.doomed(), r.doomed()
 		a, _ := r.survivor(d, mode)
 		other.do("connect %d %x", mode, []byte(a.address()))
@@ -171,7 +174,7 @@ func TestCancelHalfMessage(t *testing.T) {
 // TestPeerClosesItsEnd: what waits for a peer ends after that has closed its end,
 // though it lives.
 func TestPeerClosesItsEnd(t *testing.T) {
-	eachMortal(t, func(r *rig, mode ucp.ErrMode) {
+	eachMortal(t, bothModes, func(r *rig, mode ucp.ErrMode) {
 		for _, what := range []string{"get", "put", "fetch", "sync", "offer", "close"} {
 			d := r.doomed()
 			_, ep := r.survivor(d, mode)

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -82,12 +82,12 @@ func (m *posix) open(ref reference, pid int) (object, error) {
 // openShared opens a file to read and write. Its owner may have a lease on it for a
 // moment (posix.held), or for longer if it is hostile.
 func openShared(path string) (fd int, err error) {
-	for range 50 {
+	for range 1000 {
 		fd, err = unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 		if err != unix.EAGAIN {
 			break
 		}
-		time.Sleep(100 * time.Microsecond)
+		runtime.Gosched()
 	}
 	return fd, err
 }
