@@ -26,6 +26,9 @@
 // change while the handler runs, if the peer is hostile, so handlers read each
 // once.
 //
+// The tail is the receiver's alone. It looks now and then whether somebody else has
+// written there, and puts it right.
+//
 // A peer can cut its segment short under us; touching it is then a fault. Calls
 // that touch segments which can shrink run inside a fence (internal/fault) that turns
 // faults inside these segments into an error of the endpoint. Our own memory
@@ -38,6 +41,13 @@
 // (posix with names) or made the segment (sysv). Which process the peer is its
 // ring says. An address can name the ring of somebody else; whoever gives it to
 // an endpoint decides whom to believe.
+//
+// # Who is left
+//
+// A message does not say who sent it, so of the end of one sender nobody learns. That
+// all are gone the kernel knows (senders.go): a segment of System V has no attachment
+// but the owner's; of a file it grants a lease, which it does only where nobody else
+// has it open or mapped to write.
 //
 // # Closed rings
 //
