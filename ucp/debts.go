@@ -120,9 +120,5 @@ func (ep *Endpoint) awaits() bool {
 	return waits
 }
 
-// waitsForPeer reports whether operations of the endpoint wait for a message.
-func (ep *Endpoint) waitsForPeer() bool {
-	f := ep.rma
-	return ep.outstanding.head != nil || ep.state&epRequested != 0 ||
-		f != nil && (f.posted != f.completed || f.asked != f.answered)
-}
+// waitsForPeer reports whether something of the endpoint waits for a message.
+func (ep *Endpoint) waitsForPeer() bool { return ep.state&epRequested != 0 || ep.unanswered() }

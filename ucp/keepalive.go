@@ -73,7 +73,7 @@ func (ep *Endpoint) keepalive() {
 	if ep.gone() != nil {
 		return
 	}
-	waits := ep.awaits() // what is found out may change that
+	waits := ep.unanswered() // what is found out may change that
 	long := waits && ep.state&epWaiting != 0
 	ep.state &^= epWaiting
 	if waits {
@@ -98,8 +98,8 @@ func (ep *Endpoint) keepalive() {
 	}
 }
 
-// awaits reports whether something cannot end without a message of the peer.
-func (ep *Endpoint) awaits() bool {
+// unanswered reports whether something cannot end without a message of the peer.
+func (ep *Endpoint) unanswered() bool {
 	return ep.outstanding.head != nil || ep.rma != nil && !ep.rma.quiet()
 }
 
