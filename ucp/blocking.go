@@ -31,10 +31,10 @@ func (ep *Endpoint) TagSendSyncWait(ctx context.Context, tag Tag, buf []byte) er
 }
 
 // TagRecvWait receives a tagged message as TagRecv does and waits for it. If ctx
-// ends before a message has matched, nothing is received and buf is the caller's
-// again: the error matches ucs.ErrCanceled. If a message is arriving by then, the
-// error is the context's alone and buf stays the library's until the worker is
-// closed.
+// ends before, nothing is received and buf is the caller's again: the error matches
+// ucs.ErrCanceled. A message of which a part has arrived by then is lost. Only if the
+// message is being fetched from its sender the error is the context's alone, and buf
+// stays the library's until the endpoint is closed.
 func (w *Worker) TagRecvWait(ctx context.Context, tag, mask Tag, buf []byte) (TagRecvInfo, error) {
 	if err := w.enterWait(); err != nil {
 		return TagRecvInfo{}, err
@@ -141,6 +141,10 @@ func finishWait(ctx context.Context, req *Request, err error) error {
 func finishRecv(ctx context.Context, req *Request) (info TagRecvInfo, err error) {
 	if err = req.await(ctx); err == nil {
 		info = req.info
+	} else if !req.Done() { // and nobody will wait for the rest of the message
+		if req.w.Cancel(req); req.Done() {
+			err = canceledBy(ctx)
+		}
 	}
 	req.Free()
 	return info, err

@@ -91,8 +91,15 @@ func (w *Worker) Cancel(r *Request) {
 		w.cancelMatched(r)
 		return
 	}
-	w.tag.removeExpected(r)
-	r.finish(ucs.ErrCanceled)
+	w.cancelPosted(r)
+}
+
+// cancelPosted ends a receive that has not been matched.
+func (w *Worker) cancelPosted(r *Request) {
+	if r.state&(stateDone|stateExpect) == stateExpect {
+		w.tag.removeExpected(r)
+		r.finish(ucs.ErrCanceled)
+	}
 }
 
 // cancelReceives ends the posted receives.

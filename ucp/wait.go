@@ -17,9 +17,9 @@ const (
 
 // Wait progresses the worker until the operation has finished and returns the
 // result. What the request tells can be read until Free, which is optional, and
-// after which the object serves another operation. When ctx ends first the
-// operation is canceled if it can be: the error then matches ucs.ErrCanceled and
-// the context's error. If it cannot, Wait returns the context's error alone: the
+// after which the object serves another operation. When ctx ends first a receive
+// that no message has matched is canceled: the error then matches ucs.ErrCanceled and
+// the context's error. Anything else goes on, and Wait returns the context's error alone: the
 // request is still in flight, its buffer stays the library's until Done, and Wait
 // may be called again. Inside a callback, or while another goroutine waits on the
 // worker, Wait is refused and leaves the request as it is.
@@ -46,15 +46,20 @@ func (r *Request) await(ctx context.Context) error {
 		if err != ctx.Err() {
 			return err
 		}
-		w.Cancel(r)
+		w.cancelPosted(r)
 		if !r.Done() {
 			return ctx.Err()
 		}
 		if r.err == ucs.ErrCanceled {
-			return fmt.Errorf("ucp: %w: %w", ucs.ErrCanceled, context.Cause(ctx))
+			return canceledBy(ctx)
 		}
 	}
 	return r.err
+}
+
+// canceledBy is the error of a receive whose context has ended.
+func canceledBy(ctx context.Context) error {
+	return fmt.Errorf("ucp: %w: %w", ucs.ErrCanceled, context.Cause(ctx))
 }
 
 // Run progresses the worker, sleeping while there is nothing to do, until ctx

@@ -1,9 +1,11 @@
 package ucptest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
@@ -168,6 +170,28 @@ func TestCancelHalfMessage(t *testing.T) {
 		canceled(recv, o)
 		other.kill()
 		r.ends("what is kept of the message", func() bool { return a.Stats().Abandoned == 1 })
+	}, setting{"RNDV_THRESH", "inf"})
+}
+
+// TestContextEndsHalfMessage: a call that waits for a message of which half has come
+// gives the buffer back when its context ends.
+func TestContextEndsHalfMessage(t *testing.T) {
+	eachMortal(t, bothModes[:1], func(r *rig, mode ucp.ErrMode) {
+		d := r.doomed()
+		a, _ := r.survivor(d, mode)
+		buf := make([]byte, 32<<20)
+		d.do("send 7 %d", len(buf))
+		d.do("pause")
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer cancel()
+		if _, err := a.TagRecvWait(ctx, 7, ucp.FullMask, buf); !errors.Is(err, ucs.ErrCanceled) || !errors.Is(err, context.DeadlineExceeded) {
+			r.Errorf("half a message: %v", err)
+		}
+		clear(buf)
+		r.settle()
+		if buf[len(buf)-1] != 0 || buf[0] != 0 {
+			r.Error("the buffer is still written to")
+		}
 	}, setting{"RNDV_THRESH", "inf"})
 }
 

@@ -65,7 +65,12 @@ func (m *posix) held(s *segment) (bool, error) {
 		defer unix.Close(fd)
 		lease = unix.F_RDLCK
 	}
-	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, lease)
+	// Who opens the file meanwhile makes the kernel send a signal: not SIGIO, which
+	// ends programs whose signals Go does not handle, but one that nobody minds.
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETSIG, int(unix.SIGURG))
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, lease)
+	}
 	switch {
 	case errors.Is(err, unix.EAGAIN):
 		return true, nil

@@ -56,3 +56,36 @@ func TestFindSenders(t *testing.T) {
 		}
 	})
 }
+
+// TestAttachDuringLook: endpoints are made while the ring's owner looks who has it.
+func TestAttachDuringLook(t *testing.T) {
+	for name, s := range map[string]string{"without a name": "", "with one": "POSIX_USE_PROC_LINK=n"} {
+		t.Run(name, func(t *testing.T) {
+			ucttest.NoLeaks(t)
+			a, b := fixtureWith(t, posixName, s).Pair(t)
+			m, seg := a.Iface.(*iface).domain.m, a.Iface.(*iface).rx.seg
+			looked := make(chan int)
+			stop := make(chan struct{})
+			go func() {
+				n := 0
+				defer func() { looked <- n }()
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						if _, err := m.held(seg); err != nil {
+							t.Error(err)
+						}
+						n++
+					}
+				}
+			}()
+			for range 300 {
+				b.Connect(t, a).Close()
+			}
+			close(stop)
+			t.Logf("%d looks", <-looked)
+		})
+	}
+}
