@@ -194,7 +194,8 @@ type IfaceParams struct {
 	OnError func(ep Endpoint, userData any, err error)
 
 	// Accept decides about each connection that a peer makes, before a byte of it is
-	// read; nil takes all. It runs inside progress and must not call the iface. A
+	// read; nil takes all. With TLS it is asked once more after the handshake, when
+	// SourceInfo.TLS is known. It runs inside progress and must not call the iface. A
 	// transport without connections does not ask.
 	Accept func(SourceInfo) bool
 

@@ -133,13 +133,13 @@ func read(t *testing.T, file string) []string {
 // speaks says whose types may stand in the API of a package beside its own: who
 // uses it has to know those packages too, and their promises become its own.
 var speaks = map[string][]string{
-	"ucp":           {"context", "io", "net/netip", "time", "ucs"},
+	"ucp":           {"context", "crypto/tls", "io", "net/netip", "time", "ucs"},
 	"uct":           {"context", "crypto/tls", "net/netip", "time", "ucs", "ucs/config", "ucs/event"},
 	"ucs":           {},
 	"ucs/config":    {"io", "time"},
 	"ucs/event":     {"context", "time"},
 	"ucs/log":       {"go.uber.org/zap", "go.uber.org/zap/zapcore"},
-	"uct/tcp":       {"net/netip", "ucs"},
+	"uct/tcp":       {"crypto/tls", "net/netip", "ucs", "uct"},
 	"uct/ib/verbs":  {"context", "net/netip"},
 	"uct/ib/rdmacm": {"context", "net/netip", "syscall", "time", "uct/ib/verbs"},
 }

@@ -22,6 +22,7 @@ const (
 	Access                    // memory that it may not reach
 	Malformed                 // what it sent makes no sense
 	Evicted                   // it held most when there was no room, and lost that
+	Handshake                 // it did not prove who it is, or what it said of us
 
 	NumReasons
 )
@@ -29,7 +30,7 @@ const (
 // String names the reason.
 func (r Reason) String() string {
 	return [NumReasons]string{
-		"memory", "answers", "reads", "endpoints", "connections", "descriptors", "policy", "claim", "silence", "access", "malformed", "evicted",
+		"memory", "answers", "reads", "endpoints", "connections", "descriptors", "policy", "claim", "silence", "access", "malformed", "evicted", "handshake",
 	}[r]
 }
 

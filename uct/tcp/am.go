@@ -132,6 +132,9 @@ func (ep *endpoint) begin(n int, flags uct.SendFlags) (c *conn, frame []byte, no
 	if err != nil {
 		return nil, nil, false, err
 	}
+	if flags&uct.SendNow != 0 && c.tls != nil && !ep.writable() {
+		return nil, nil, false, ep.notReady() // what is sealed cannot be taken back
+	}
 	b := c.out
 	now = b == nil && c.sentEpoch != c.iface.svc.w.Epoch()
 	if flags&uct.SendNow != 0 {
@@ -164,7 +167,7 @@ func (c *conn) commit(frame []byte, now bool, flags uct.SendFlags, comp *uct.Com
 		if c.state == stateClosed {
 			return ep.err
 		}
-		if flags&uct.SendNow != 0 && c.written == before {
+		if flags&uct.SendNow != 0 && c.written == before && (c.tls == nil || !c.tls.begun()) {
 			c.unqueue(len(frame))
 			return ucs.ErrNoResource
 		}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/certtest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -160,3 +161,62 @@ func BenchmarkIdleProgress(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkTLS measures a round trip of 8 bytes, and 1 MiB in the largest copied
+// messages, plain and inside of TLS.
+func BenchmarkTLS(b *testing.B) {
+	comps := map[string]uct.Component{"tcp": component{}, "tls": tlsComponent(b, certtest.New().Mutual("peer"))}
+	for _, name := range []string{"tcp", "tls"} {
+		open := func(b *testing.B) (x, y *host, xy, yx *endpoint) {
+			x, y = newHostOf(b, comps[name], ""), newHostOf(b, comps[name], "")
+			xy, yx = x.connect(y), y.connect(x)
+			until(b, "connect", connected(xy, yx), x, y)
+			return x, y, xy, yx
+		}
+		b.Run("latency/"+name, func(b *testing.B) {
+			x, y, xy, yx := open(b)
+			stop := echo(y, func() { yx.AMShort(1, 0, nil, 0, nil) })
+			defer stop()
+			got := 0
+			x.iface.SetAMHandler(1, func(*uct.Source, []byte, *uct.AMDesc) error { got++; return nil })
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				xy.AMShort(1, 0, nil, 0, nil)
+				for got <= i {
+					x.w.Progress()
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/2, "ns/one-way")
+		})
+		b.Run("bandwidth/"+name, func(b *testing.B) {
+			x, y, xy, _ := open(b)
+			stop := echo(y, func() {})
+			size := x.iface.attr.AM.MaxBcopy
+			var p uct.Packer = make(filler, size)
+			b.SetBytes(1 << 20)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				for sent := 0; sent < 1<<20; {
+					n, err := xy.AMBcopy(1, p, 0, nil)
+					if err == nil || err == ucs.InProgress {
+						sent += n
+						continue
+					}
+					x.w.Progress()
+				}
+			}
+			for xy.Flush(uct.FlushLocal, nil) != nil {
+				x.w.Progress()
+			}
+			b.StopTimer()
+			stop()
+		})
+	}
+}
+
+// filler packs itself.
+type filler []byte
+
+func (f filler) Pack(dst []byte) int { return copy(dst, f) }

@@ -2,12 +2,14 @@ package tcp
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/certtest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -18,6 +20,7 @@ import (
 // once, messages of an endpoint arrive in order, and nothing is left.
 type chaos struct {
 	t      *testing.T
+	comp   uct.Component
 	rnd    *rand.Rand
 	hosts  []*chaosHost
 	ops    []*chaosOp
@@ -93,7 +96,7 @@ func (c *chaos) within() {
 }
 
 func (c *chaos) open(vars ...string) *chaosHost {
-	h := &chaosHost{host: newHost(c.t, "", vars...), target: make([]byte, 300<<10), sources: make(map[*uct.Source]*chaosSource)}
+	h := &chaosHost{host: newHostOf(c.t, c.comp, "", vars...), target: make([]byte, 300<<10), sources: make(map[*uct.Source]*chaosSource)}
 	h.expose()
 	h.iface.SetAMHandler(1, func(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		s := h.sources[src]
@@ -129,8 +132,17 @@ func (c *chaos) open(vars ...string) *chaosHost {
 
 func (h *chaosHost) expose() {
 	var err error
-	if h.mem, err = h.md.Register(h.target, uct.AccessRemotePut); err != nil {
+	if h.mem, err = h.md.Register(h.target, uct.AccessRemotePut); err != nil && !errors.Is(err, ucs.ErrUnsupported) {
 		h.t.Fatal(err)
+	}
+}
+
+func (h *chaosHost) hide() {
+	if h.mem == nil {
+		return
+	}
+	if err := h.md.Deregister(h.mem); err != nil {
+		h.t.Error(err)
 	}
 }
 
@@ -280,9 +292,7 @@ func (c *chaos) step() {
 		})
 	case 12:
 		if c.fault(20) {
-			if err := h.md.Deregister(h.mem); err != nil {
-				c.t.Error(err)
-			}
+			h.hide()
 			h.expose()
 		}
 	case 13, 14:
@@ -297,11 +307,18 @@ func (c *chaos) step() {
 	}
 }
 
-func TestChaos(t *testing.T) {
+func TestChaos(t *testing.T) { runChaos(t, component{}) }
+
+// TestChaosOfTLS breaks connections in handshakes too, and between records.
+func TestChaosOfTLS(t *testing.T) {
+	runChaos(t, tlsComponent(t, certtest.New().Mutual("peer")))
+}
+
+func runChaos(t *testing.T, comp uct.Component) {
 	for seed := range uint64(chaosSeeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			before := openFDs(t)
-			c := &chaos{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), faults: []int{1, 3, 10, 50}[seed%4]}
+			c := &chaos{t: t, comp: comp, rnd: rand.New(rand.NewPCG(seed, 1)), faults: []int{1, 3, 10, 50}[seed%4]}
 			for range 2 + c.pick(2) {
 				vars := []string{"MAX_CONN_RETRIES=3"}
 				if c.pick(2) == 0 {
@@ -329,9 +346,7 @@ func TestChaos(t *testing.T) {
 				h.closed = true
 			}
 			for _, h := range c.hosts {
-				if err := h.md.Deregister(h.mem); err != nil {
-					t.Error(err)
-				}
+				h.hide()
 				h.close()
 				for _, s := range h.sources {
 					if s.gone != 1 {

@@ -3,6 +3,7 @@ package tcp
 import (
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/certtest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
@@ -21,6 +22,28 @@ func TestConformance(t *testing.T) {
 			f := ucttest.Fixture{Component: component{}, Transport: "tcp", Device: "lo", Config: set(t, vars...)}
 			if name == "small sockets" {
 				f.Skip = map[string]string{"wakeup": "flushes more than the sockets hold before the peer may read"}
+			}
+			ucttest.Run(t, f)
+		})
+	}
+}
+
+func TestConformanceOfTLS(t *testing.T) {
+	comp := tlsComponent(t, certtest.New().Mutual("peer"))
+	for name, vars := range map[string][]string{
+		"defaults":      nil,
+		"inet6":         {"AF_PRIO", "inet6"},
+		"small sockets": {"SNDBUF", "8k", "RCVBUF", "8k"},
+		"odd sizes":     {"TX_SEG_SIZE", "4095", "RX_SEG_SIZE", "100001"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "inet6" && !hasIPv6Loopback() {
+				t.Skip("lo has no IPv6 address")
+			}
+			f := ucttest.Fixture{Component: comp, Transport: "tls", Device: "lo", Config: set(t, vars...)}
+			f.Skip = map[string]string{"no allocations": "crypto/tls makes a reader for each record"}
+			if name == "small sockets" {
+				f.Skip["wakeup"] = "flushes more than the sockets hold before the peer may read"
 			}
 			ucttest.Run(t, f)
 		})

@@ -1,6 +1,8 @@
 package tcp
 
 import (
+	"crypto/tls"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs/event"
@@ -72,11 +74,42 @@ type conn struct {
 	owedSN    uint32  // the put to be acknowledged
 	alive     aliveMark
 
+	tls layer // nil: the socket is spoken to directly
+
 	prev, next *conn // all connections of the iface
 	half       halfOpen
 	visit      visit
 	slow       slowness
 	src        uct.Source
+}
+
+// layer is what a connection may have between itself and its socket (stream).
+type layer interface {
+	// handle takes the events of the socket until the layer is ready for use, and
+	// reports whether it has.
+	handle(ev event.Events) bool
+
+	// read makes one call for input, and handles what has come.
+	read() (done int, more bool)
+
+	// drain handles the input that is there already.
+	drain() int
+
+	// send makes one call for the beginning of the connection's output. It returns the
+	// bytes written and offered.
+	send(output []byte) (n, want int, errno unix.Errno)
+
+	// flush writes what the layer has to say for itself and reports whether output
+	// may follow.
+	flush() bool
+
+	// begun reports whether the layer has taken output that is not written.
+	begun() bool
+
+	// state is what the handshake has led to, nil before.
+	state() *tls.ConnectionState
+
+	close()
 }
 
 // newConn adds a connection on a non-blocking socket.
@@ -175,6 +208,9 @@ func (c *conn) close() {
 	}
 	c.zc.reset()
 	i.svc.leave(c)
+	if c.tls != nil {
+		c.tls.close()
+	}
 	if c.prev != nil {
 		c.prev.next = c.next
 	} else {

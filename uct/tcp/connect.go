@@ -72,6 +72,10 @@ func (c *conn) established() {
 		c.lost("connect", err)
 		return
 	}
+	if secure := c.iface.md.secure; secure != nil && c.tls == nil {
+		secure(c) // and comes back
+		return
+	}
 	r := request{id: c.sn, from: c.iface.addr}
 	if c.toEP {
 		r.flags = reqToEP

@@ -42,4 +42,13 @@
 // they come from, for the process, and those who have too many lose the ones that
 // were silent for the longest (evict.go). A quarter of the descriptors is not for
 // them (budget.go).
+//
+// # TLS
+//
+// The transport "tls" is the same inside of TLS 1.3, for applications that give a
+// configuration (tls.go). A conn then has a layer, which stands for its socket: plain
+// text becomes records in stream.go, and pipe.go is what crypto/tls sees of it. A
+// handshake has a goroutine, as crypto/tls cannot leave it in the middle; the worker
+// feeds it and writes for it (handshake.go). Nothing is sent from the caller's memory,
+// and there are no puts.
 package tcp

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"crypto/tls"
 	"fmt"
 	"runtime"
 	"sync"
@@ -16,6 +17,8 @@ import (
 type domain struct {
 	attr    uct.MDAttr
 	opts    mdOptions
+	tls     *tls.Config // of all connections; nil: they are not encrypted
+	secure  func(*conn) // begins the handshake of a connection with tls
 	exposed exposedTable
 	routes  func() routeTable // read once
 }
@@ -53,6 +56,9 @@ func (m *domain) Alloc(uct.AllocParams) (uct.MemHandle, error) { return nil, ucs
 // goroutine's stack cannot get here, since passing it makes it escape. It
 // allocates nothing in steady state.
 func (m *domain) Register(buf []byte, access uct.Access) (uct.MemHandle, error) {
+	if m.attr.Flags&uct.MDFlagRegister == 0 {
+		return nil, ucs.ErrUnsupported
+	}
 	return m.exposed.add(buf, access&uct.AccessRemotePut != 0, nil), nil
 }
 
@@ -61,7 +67,7 @@ func (m *domain) Scope(peer []uct.ReachableParams) uct.Scope { return newScope(p
 
 // RegisterFor implements uct.Scoper.
 func (m *domain) RegisterFor(buf []byte, access uct.Access, s uct.Scope) (uct.MemHandle, error) {
-	if s == nil {
+	if s == nil || m.attr.Flags&uct.MDFlagRegister == 0 {
 		return m.Register(buf, access)
 	}
 	peer, ok := s.(*scope)
@@ -111,15 +117,15 @@ func (m *domain) Resources() ([]uct.Resource, error) {
 	}
 	list := make([]uct.Resource, len(devs))
 	for i := range devs {
-		list[i] = devs[i].resource()
+		list[i] = devs[i].resource(m.attr.Name)
 	}
 	return list, nil
 }
 
 // OpenIface implements uct.MemoryDomain.
 func (m *domain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (uct.Iface, error) {
-	if p.Transport != componentName {
-		return nil, fmt.Errorf("tcp: no transport %q: %w", p.Transport, ucs.ErrNoDevice)
+	if p.Transport != m.attr.Name {
+		return nil, fmt.Errorf("%s: no transport %q: %w", m.attr.Name, p.Transport, ucs.ErrNoDevice)
 	}
 	opts, err := loadOptions(cfg)
 	if err != nil {

@@ -66,6 +66,9 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	}
 	ep := &endpoint{iface: i, user: p.UserData, forPeer: p.ForPeer}
 	if p.DeviceAddr == nil && p.IfaceAddr == nil {
+		if !i.attr.Flags.Has(uct.IfaceConnectToEP) {
+			return nil, fmt.Errorf("%s: endpoint without address: %w", i.attr.Resource.Transport, ucs.ErrUnsupported)
+		}
 		i.addKey(ep)
 		i.addEndpoint(ep)
 		return ep, nil

@@ -65,6 +65,10 @@ func (ep *endpoint) newError(operation string, cause error) *Error {
 // connectStatus is the status users see when a connection cannot be made
 // (ucs_socket_errno_to_status).
 func connectStatus(cause error) ucs.Status {
+	var refused *tlsError
+	if errors.As(cause, &refused) {
+		return ucs.ErrRejected
+	}
 	var errno unix.Errno
 	if errors.As(cause, &errno) {
 		switch errno {

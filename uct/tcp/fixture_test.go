@@ -33,6 +33,12 @@ type message struct {
 // without UCX_TCP_.
 func newHost(t testing.TB, device string, vars ...string) *host {
 	t.Helper()
+	return newHostOf(t, component{}, device, vars...)
+}
+
+// newHostOf is newHost with tcp inside of TLS, or not.
+func newHostOf(t testing.TB, comp uct.Component, device string, vars ...string) *host {
+	t.Helper()
 	if device == "" {
 		device = "lo"
 	}
@@ -46,7 +52,7 @@ func newHost(t testing.TB, device string, vars ...string) *host {
 			}
 		}
 	}
-	md, err := component{}.OpenMD("tcp", cfg)
+	md, err := comp.OpenMD(comp.Name(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +62,7 @@ func newHost(t testing.TB, device string, vars ...string) *host {
 	}
 	h := &host{t: t, w: w, md: md}
 	i, err := md.OpenIface(w, uct.IfaceParams{
-		Transport: "tcp",
+		Transport: comp.Name(),
 		Device:    device,
 		OnError: func(ep uct.Endpoint, _ any, err error) {
 			h.failed = append(h.failed, ep)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/ucx-go/ucx/ucs"
@@ -37,6 +38,8 @@ type iface struct {
 
 	conns      *conn
 	endpoints  map[*endpoint]struct{}
+	handshakes sync.WaitGroup
+	refusals   int           // handshakes that failed
 	maxFrame   int           // largest frame that is built in a buffer
 	maxRxFrame int           // largest frame that is accepted
 	silence    time.Duration // after which a peer's machine counts as gone; 0: never
@@ -77,6 +80,13 @@ func openIface(m *domain, w *uct.Worker, p uct.IfaceParams, o options, d *netdev
 		accept:    p.Accept,
 		endpoints: make(map[*endpoint]struct{}),
 	}
+	if m.tls != nil {
+		i.opts = o.sealed()
+		if err := svc.openNews(); err != nil {
+			return nil, err
+		}
+	}
+	o = i.opts
 	i.handlers.Init()
 	i.reporter = kit.Reporter{OnError: p.OnError, Level: o.failure}
 	if o.keep.enabled {
@@ -108,7 +118,7 @@ func openIface(m *domain, w *uct.Worker, p uct.IfaceParams, o options, d *netdev
 func (i *iface) describe(d *netdev) uct.IfaceAttr {
 	o := &i.opts
 	a := uct.IfaceAttr{
-		Resource: d.resource(),
+		Resource: d.resource(i.md.attr.Name),
 		Flags: uct.IfaceConnectToIface | uct.IfaceConnectToEP | uct.IfaceAMShort | uct.IfaceAMBcopy |
 			uct.IfacePending | uct.IfaceCBSync | uct.IfaceEpCheck | uct.IfaceErrHandlePeerFail |
 			uct.IfaceInterNode | uct.IfacePutAMOrder,
@@ -124,6 +134,11 @@ func (i *iface) describe(d *netdev) uct.IfaceAttr {
 		NumPaths:      1,
 		Batches:       true,
 		Perf:          d.perf(o),
+	}
+	if i.md.tls != nil {
+		a.Perf = sealedPerf(a.Perf)
+		a.Flags &^= uct.IfaceConnectToEP
+		a.EpAddrLen = 0
 	}
 	if o.keep.enabled {
 		a.Flags |= uct.IfaceEpKeepalive
@@ -211,5 +226,6 @@ func (i *iface) Close() error {
 	for i.conns != nil {
 		i.conns.close()
 	}
+	i.handshakes.Wait()
 	return nil
 }

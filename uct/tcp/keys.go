@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // Endpoints can also be connected pairwise (CONNECT_TO_EP): each side makes one
@@ -46,6 +47,9 @@ func (ep *endpoint) Address() ([]byte, error) {
 func (ep *endpoint) ConnectToEP(dev, addr []byte) error {
 	if ep.err != nil {
 		return ep.err
+	}
+	if !ep.iface.attr.Flags.Has(uct.IfaceConnectToEP) {
+		return ucs.ErrUnsupported
 	}
 	if !ep.toEP || len(addr) != epAddrLen {
 		return fmt.Errorf("tcp: endpoint address of %d bytes: %w", len(addr), ucs.ErrInvalidParam)

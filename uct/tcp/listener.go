@@ -168,6 +168,11 @@ func (i *iface) accepted(fd int, from netip.AddrPort) {
 		c.close()
 		return
 	}
+	if i.md.secure != nil {
+		i.md.secure(c)
+		i.svc.waitForRequest(c)
+		return
+	}
 	// The request is usually there already.
 	c.read()
 	if c.state == stateMagic || c.state == stateAccepting {

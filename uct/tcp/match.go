@@ -24,7 +24,8 @@ type match struct {
 }
 
 // matchTable finds connections by their key. A connection of an iface to itself
-// cannot be found: its other half is a connection of its own.
+// cannot be found: its other half is a connection of its own. Nor can those inside of
+// TLS, where an endpoint sends on no connection but its own (tls.go).
 type matchTable struct {
 	numbers numberBook
 	entries map[matchKey]match // none toward the own listener
@@ -40,7 +41,7 @@ func newMatchTable() matchTable {
 
 // matchEndpoint adds an endpoint.
 func (i *iface) matchEndpoint(ep *endpoint) {
-	if !ep.toEP && ep.peer != i.addr {
+	if !ep.toEP && ep.peer != i.addr && i.md.tls == nil {
 		i.match.entries[matchKey{ep.peer, ep.sn}] = match{ep: ep}
 	}
 }
@@ -59,7 +60,7 @@ func (i *iface) matchConn(c *conn, aside bool) {
 	switch {
 	case aside:
 		i.keepAside(c)
-	case c.peer != i.addr:
+	case c.peer != i.addr && i.md.tls == nil:
 		t.entries[matchKey{c.peer, c.sn}] = match{conn: c}
 	}
 	c.matched = true

@@ -30,9 +30,9 @@ type netdev struct {
 }
 
 // resource is how the device is listed.
-func (d *netdev) resource() uct.Resource {
+func (d *netdev) resource(transport string) uct.Resource {
 	return uct.Resource{
-		Transport: componentName,
+		Transport: transport,
 		Device:    d.name,
 		Type:      uct.DeviceNetwork,
 		SysDevice: -1,

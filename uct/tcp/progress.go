@@ -82,6 +82,9 @@ func (s *service) readHot() int {
 
 // HandleEvent is told that the socket is ready.
 func (c *conn) HandleEvent(ev event.Events) {
+	if c.tls != nil && c.tls.handle(ev) {
+		return
+	}
 	if c.state == stateConnecting {
 		c.connectDone()
 		return
@@ -174,5 +177,6 @@ func (s *service) Close() error {
 	s.half.stop()
 	s.slow.stop()
 	s.diag.Close()
+	s.news.close(s.w.Events())
 	return nil
 }

@@ -36,6 +36,9 @@ func (c *conn) readOnce() (done int, more bool) {
 	if c.put.left > 0 {
 		return c.readPut()
 	}
+	if c.tls != nil {
+		return c.tls.read()
+	}
 	b := c.openIn()
 	space := b.data[b.w : b.w+c.readSize(b)]
 	n, errno := sys.Recv(int(c.fd), space)

@@ -24,6 +24,7 @@ type service struct {
 	watch liveness
 	own   ownAddrs
 	diag  sockdiag.Asker
+	news  news // of handshakes
 
 	guests  map[ledger.Source]*guest // who has connections that the application did not ask for
 	half    halfOpenList

@@ -59,7 +59,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%v: %v", c.vars, err)
 			continue
 		}
-		i := &iface{opts: o}
+		i := &iface{opts: o, md: newDomain(mdOptions{})}
 		a := i.describe(&netdev{name: "none", mtu: 1500})
 		if a.AM != c.am || a.Put != c.put {
 			t.Errorf("%v: %+v %+v", c.vars, a.AM, a.Put)

@@ -15,6 +15,9 @@ var (
 // SourceInfo implements uct.SourceLocator.
 func (c *conn) SourceInfo() uct.SourceInfo {
 	info := uct.SourceInfo{Addr: c.from.addr, Local: c.here(), User: uct.PeerUser{UID: -1, GID: -1, PID: -1}}
+	if c.tls != nil {
+		info.TLS = c.tls.state()
+	}
 	if s, err := c.otherEnd(); err == nil {
 		info.User.Known, info.User.UID = true, s.UID
 	}
@@ -73,6 +76,12 @@ func (c *conn) catchUp() int {
 	n := 0
 	if c.in != nil {
 		n = c.parse()
+	}
+	if c.tls != nil {
+		n += c.tls.drain()
+		if c.paused || c.state >= stateStale {
+			return n
+		}
 	}
 	return n + c.read()
 }

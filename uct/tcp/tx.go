@@ -106,6 +106,9 @@ const (
 // write gives the kernel as much output as it takes and reports whether all of
 // it went. It runs no callback: a broken connection is reported by Progress.
 func (c *conn) write() bool {
+	if c.tls != nil && !c.tls.flush() {
+		return false
+	}
 	for calls := 0; c.written != c.accepted; calls++ {
 		if calls == maxSends {
 			c.iface.svc.markDirty(c) // goes on in the next round
@@ -139,6 +142,9 @@ func (c *conn) send() (n, want int, errno unix.Errno) {
 	b := c.out
 	if c.zc.left == 0 {
 		buf := b.data[b.r:b.w]
+		if c.tls != nil {
+			return c.tls.send(buf)
+		}
 		n, errno = sys.Send(int(c.fd), buf, 0)
 		return n, len(buf), errno
 	}

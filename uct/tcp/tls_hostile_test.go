@@ -1,0 +1,367 @@
+package tcp
+
+import (
+	"crypto/tls"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/internal/certtest"
+	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// handshakeRecord frames what shall look like a handshake message.
+func handshakeRecord(payload string) []byte {
+	n := len(payload)
+	return append([]byte{22, 3, 1, byte(n >> 8), byte(n)}, payload...)
+}
+
+// TestTLSStrangers: what a stranger may send instead of a handshake ends its
+// connection and nothing else.
+func TestTLSStrangers(t *testing.T) {
+	ucttest.NoLeaks(t)
+	ca := certtest.New()
+	a, h := tlsHost(t, ca.Mutual("alice")), tlsHost(t, ca.Mutual("bob"))
+	ep := a.connect(h)
+	until(t, "connect", connected(ep), a, h)
+	refusals := h.iface.refusals
+	for name, sent := range map[string][]byte{
+		"a peer without TLS":         flight(addr("127.0.0.1:5"), 0),
+		"another protocol":           []byte("GET / HTTP/1.0\r\n\r\n"),
+		"SSL 2":                      {0x80, 0x2e, 1, 3, 1, 0, 0x15, 0, 0, 0, 0x10},
+		"a record of 64 KiB":         {22, 3, 1, 0xff, 0xff},
+		"an empty record":            handshakeRecord(""),
+		"a message of 16 MiB":        handshakeRecord("\x01\xff\xff\xff"),
+		"a finished before anything": handshakeRecord("\x14\x00\x00\x04abcd"),
+		"a hello without content":    handshakeRecord("\x01\x00\x00\x00"),
+		"data before anything":       {23, 3, 3, 0, 4, 1, 2, 3, 4},
+		"an alert":                   {21, 3, 1, 0, 2, 2, 40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := dial(t, h)
+			p.send(sent)
+			if name == "an empty record" {
+				p.send(sent, sent, sent, sent, sent, sent, sent, sent, sent, sent, sent, sent, sent, sent, sent, sent, sent, sent, sent)
+			}
+			p.untilClosed()
+			left(t, h, 1)
+		})
+	}
+	for name, change := range map[string]func(*tls.Config){
+		"TLS 1.2":          func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS12, tls.VersionTLS12 },
+		"no protocol":      func(c *tls.Config) { c.NextProtos = nil },
+		"another protocol": func(c *tls.Config) { c.NextProtos = []string{"h2"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := ca.Mutual("carol")
+			cfg.NextProtos = []string{alpn}
+			change(cfg)
+			p := &tlsPeer{t: t, h: h}
+			p.tc = startTLS(t, h, cfg)
+			var err error
+			p.meanwhile(func() {
+				if err = p.tc.Handshake(); err == nil {
+					_, err = p.tc.Read(make([]byte, 1))
+				}
+			})
+			if err == nil {
+				t.Error("accepted")
+			}
+			p.tc.NetConn().Close()
+			left(t, h, 1)
+		})
+	}
+	if h.iface.refusals < refusals+10 || ledger.Refusals(ledger.Handshake) < 10 {
+		t.Errorf("%d refusals are counted", h.iface.refusals)
+	}
+	ep.AMShort(2, 0, []byte("alive"), 0, nil)
+	until(t, "the other connection", func() bool { return len(h.got) == 1 }, a, h)
+	a.close()
+	h.close()
+}
+
+// TestTLSSlow: who takes too long for the handshake, or too many, has to go; peers
+// in their right mind get in all the time.
+func TestTLSSlow(t *testing.T) {
+	ucttest.NoLeaks(t)
+	ca := certtest.New()
+	a, h := tlsHost(t, ca.Mutual("alice")), tlsHost(t, ca.Mutual("bob"))
+	h.iface.bounds.handshake = 50 * time.Millisecond
+	hello := helloOf(t, ca.Mutual("carol"))
+	for _, n := range []int{0, 1, 5, len(hello) - 1, len(hello)} {
+		p := dial(t, h)
+		p.send(hello[:n])
+		p.untilClosed()
+		left(t, h, 0)
+	}
+	h.iface.bounds.handshake, h.iface.bounds.halfOpen = time.Hour, 8
+	var crowd []*rawPeer
+	for k := range 100 {
+		p := dial(t, h)
+		crowd = append(crowd, p)
+		if k%2 == 0 {
+			p.send(hello)
+		}
+		h.w.Progress()
+		if k%25 == 10 {
+			ep := a.connect(h)
+			until(t, "connect in a crowd", connected(ep), a, h)
+			ep.Close()
+		}
+	}
+	if n := h.iface.svc.half.n; n > 8 {
+		t.Errorf("%d connections in their handshake", n)
+	}
+	h.close() // with handshakes under way
+	a.close()
+	for _, p := range crowd {
+		p.close()
+	}
+}
+
+// helloOf is the first flight of a client.
+func helloOf(t *testing.T, cfg *tls.Config) []byte {
+	t.Helper()
+	cfg.ServerName = "127.0.0.1"
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	go tls.Client(near, cfg).Handshake()
+	b := make([]byte, 64<<10)
+	n, err := far.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b[:n]
+}
+
+// TestTLSLost: peers that are gone in the middle of a handshake leave nothing, and
+// their end is no refusal.
+func TestTLSLost(t *testing.T) {
+	ucttest.NoLeaks(t)
+	ca := certtest.New()
+	h := tlsHost(t, ca.Mutual("bob"))
+	hello := helloOf(t, ca.Mutual("carol"))
+	for _, n := range []int{0, 3, 5, 100, len(hello)} {
+		for _, reset := range []bool{false, true} {
+			p := dial(t, h)
+			p.send(hello[:n])
+			until(t, "accept", func() bool { return h.iface.conns != nil }, h)
+			if reset {
+				p.reset()
+			} else {
+				p.close()
+			}
+			left(t, h, 0)
+		}
+	}
+	if h.iface.refusals != 0 {
+		t.Errorf("%d refusals", h.iface.refusals)
+	}
+
+	// A server that is gone is tried again, as without TLS.
+	l := listenRaw(t, h, false)
+	ep := l.endpoint(h)
+	for range 3 {
+		p := l.accept(h)
+		p.recv(recordHdr)
+		p.reset()
+	}
+	if ep.attempts < 3 || len(h.errs) > 0 {
+		t.Errorf("%d attempts, %v", ep.attempts, h.errs)
+	}
+	h.close()
+}
+
+// TestTLSChopped: it does not matter in what pieces bytes arrive, in the handshake
+// and after it.
+func TestTLSChopped(t *testing.T) {
+	ca := certtest.New()
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 2))
+			most := []int{1, 7, 300, 5000}[seed%4]
+			a, b := tlsHost(t, ca.Mutual("alice")), tlsHost(t, ca.Mutual("bob"))
+			m := between(t, a, b)
+			m.piece = func() int { return 1 + rnd.IntN(most) }
+			m.until("connect", connected(m.ep))
+			var next uint64
+			b.iface.SetAMHandler(1, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
+				if k := le.Uint64(data); k != next {
+					t.Errorf("message %d instead of %d", k, next)
+				}
+				ucttest.SameBytes(t, "message", data[8:], ucttest.Pattern(len(data)-8, next))
+				next++
+				return nil
+			})
+			lengths := []int{0, 1, 100, 8000, 30000}
+			if most < 10 {
+				lengths = lengths[:3]
+			}
+			const messages = 100
+			for k := range uint64(messages) {
+				data := ucttest.Pattern(lengths[rnd.IntN(len(lengths))], k)
+				m.until("send", func() bool { return m.ep.AMShort(1, k, data, 0, nil) != ucs.ErrNoResource })
+			}
+			m.until("messages", func() bool { return next == messages })
+		})
+	}
+}
+
+// TestTLSTampered: a bit that is changed on the way ends the connection, in the
+// handshake or after it, and nothing wrong is delivered.
+func TestTLSTampered(t *testing.T) {
+	ca := certtest.New()
+	const seeds = 60
+	found := 0
+	for seed := range uint64(seeds) {
+		rnd := rand.New(rand.NewPCG(seed, 3))
+		a, b := tlsHost(t, ca.Mutual("alice"), "MAX_CONN_RETRIES=1"), tlsHost(t, ca.Mutual("bob"))
+		b.iface.SetAMHandler(1, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
+			ucttest.SameBytes(t, "message", data[8:], ucttest.Pattern(len(data)-8, le.Uint64(data)))
+			return nil
+		})
+		m := between(t, a, b)
+		way := rnd.IntN(2)
+		m.flip[way] = rnd.IntN([]int{3000, 1200}[way])
+		var sent uint64
+		rounds := 0 // after it; of a record that became longer the rest may never come
+		m.until("the end", func() bool {
+			if m.ep.AMShort(1, sent, ucttest.Pattern(100, sent), 0, nil) != ucs.ErrNoResource {
+				sent++
+			}
+			if m.flip[way] < 0 {
+				rounds++
+			}
+			return len(a.errs) > 0 || rounds > 200
+		})
+		if rounds <= 200 {
+			found++
+		}
+		m.close()
+		m.until("the end", func() bool { return len(a.errs) > 0 && b.iface.conns == nil })
+		a.close()
+		b.close()
+	}
+	if found < seeds*3/4 {
+		t.Errorf("%d of %d changes were found out", found, seeds)
+	}
+}
+
+// middle stands between an endpoint of one host and the listener of another.
+type middle struct {
+	t     testing.TB
+	hosts [2]*host
+	ep    *endpoint
+	ends  [2]*rawPeer // toward the hosts
+	piece func() int  // bytes forwarded at once
+	flip  [2]int      // the byte from that host in which a bit is changed, less than 0: none
+	held  [2][]byte   // not yet forwarded
+}
+
+// between makes an endpoint of a that leads to b through the middle.
+func between(t testing.TB, a, b *host) *middle {
+	t.Helper()
+	m := &middle{t: t, hosts: [2]*host{a, b}, piece: func() int { return 1 << 20 }, flip: [2]int{-1, -1}}
+	l := listenRaw(t, a, false)
+	m.ep = l.endpoint(a)
+	m.ends = [2]*rawPeer{l.accept(a), dial(t, b)}
+	l.close()
+	return m
+}
+
+func (m *middle) close() {
+	m.ends[0].close()
+	m.ends[1].close()
+}
+
+// forward moves some bytes each way, and ends.
+func (m *middle) forward() {
+	for k, from := range m.ends {
+		to := m.ends[1-k]
+		if from.fd < 0 || to.fd < 0 {
+			continue
+		}
+		if len(m.held[k]) == 0 {
+			b := make([]byte, m.piece())
+			n, err := unix.Read(from.fd, b)
+			if err == unix.EAGAIN {
+				continue
+			}
+			if n <= 0 {
+				m.close()
+				return
+			}
+			if f := &m.flip[k]; *f >= 0 {
+				if *f < n {
+					b[*f] ^= 0x10
+				}
+				*f -= n // less than 0 once it is done
+			}
+			m.held[k] = b[:n]
+		}
+		n, err := unix.SendmsgN(to.fd, m.held[k], nil, nil, unix.MSG_NOSIGNAL)
+		if err != nil && err != unix.EAGAIN {
+			m.close()
+			return
+		}
+		m.held[k] = m.held[k][max(n, 0):]
+	}
+}
+
+// until forwards and steps both hosts until cond holds.
+func (m *middle) until(what string, cond func() bool) {
+	m.t.Helper()
+	for range 1 << 20 {
+		m.forward()
+		n := m.hosts[0].w.Progress() + m.hosts[1].w.Progress()
+		if cond() {
+			return
+		}
+		if n == 0 && len(m.held[0])+len(m.held[1]) == 0 {
+			m.wait()
+		}
+	}
+	m.t.Fatalf("never happened: %s", what)
+}
+
+// wait sleeps until there is something to forward or to progress.
+func (m *middle) wait() {
+	var fds []unix.PollFd
+	for _, p := range m.ends {
+		if p.fd >= 0 {
+			fds = append(fds, unix.PollFd{Fd: int32(p.fd), Events: unix.POLLIN})
+		}
+	}
+	for _, h := range m.hosts {
+		if h.w.Arm() != nil {
+			return
+		}
+		fds = append(fds, unix.PollFd{Fd: int32(h.w.EventFD()), Events: unix.POLLIN})
+	}
+	unix.Poll(fds, 20)
+}
+
+// left waits until a host has so many connections.
+func left(t *testing.T, h *host, want int) {
+	t.Helper()
+	until(t, fmt.Sprintf("%d connections are left", want), func() bool { return h.conns() == want }, h)
+}
+
+// untilClosed reads up to the end of what the host has to say, and closes.
+func (p *rawPeer) untilClosed() {
+	p.t.Helper()
+	until(p.t, "the connection to be closed", func() bool {
+		var b [1024]byte
+		n, err := unix.Read(p.fd, b[:])
+		return n == 0 && err == nil || n < 0 && err != unix.EAGAIN
+	}, p.h)
+	p.close()
+}
