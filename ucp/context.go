@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -49,6 +50,29 @@ type ContextParams struct {
 	// PeerRelease says which release of C UCX the peers are of, if any are. The
 	// setting UCX_PEER_RELEASE overrides it.
 	PeerRelease PeerRelease
+
+	// TLS, if not nil, adds the transport "tls": tcp inside of TLS 1.3, between peers
+	// that both have it. Each peer is server and client: it listens, and connects to
+	// whom it sends to. So there must be Certificates, or GetCertificate, and two
+	// peers that send to each other prove twice who they are, each as a server. A peer
+	// proves that it is ServerName where that is set, else that it has the IP address
+	// it is reached at, to RootCAs; ClientAuth, which should be
+	// tls.RequireAndVerifyClientCert, and ClientCAs say who may connect. The
+	// callbacks run on goroutines of the library, several at a time, and hold up
+	// other handshakes. Sessions are resumed where ClientSessionCache is set and
+	// SessionTicketsDisabled is not. MinVersion is never below TLS 1.3, NextProtos is
+	// "ucx" if empty. The configuration is copied; one that cannot work gives
+	// ucs.ErrInvalidParam.
+	//
+	// The selection of lanes sees it as a slower tcp: it is taken where tcp and shared
+	// memory are not there, not allowed, or not there at the peer. Who wants nothing
+	// else sets RequireTLS, or UCX_TLS=tls, which leaves out shared memory too.
+	TLS *tls.Config
+
+	// RequireTLS leaves out the network transports that do not encrypt: no peer
+	// reaches this process over a network but by TLS. Peers of C UCX then cannot at
+	// all. Shared memory, which belongs to one user of one machine, stays.
+	RequireTLS bool
 
 	// Name names the context in logs; one is made up if empty.
 	Name string
@@ -123,7 +147,7 @@ func NewContext(p ContextParams, cfg *Config) (*Context, error) {
 	if err := p.Features.check(); err != nil {
 		return nil, err
 	}
-	if p.EstimatedEndpoints < 0 || p.EstimatedPPN < 0 || p.PeerRelease > PeerRelease122 {
+	if p.EstimatedEndpoints < 0 || p.EstimatedPPN < 0 || p.PeerRelease > PeerRelease122 || p.RequireTLS && p.TLS == nil {
 		return nil, fmt.Errorf("ucp: context parameters: %w", ucs.ErrInvalidParam)
 	}
 	if cfg == nil {
@@ -157,7 +181,17 @@ func entityName(name, kind string, seq *atomic.Uint64) string {
 
 // openResources opens the memory domains that have an allowed resource.
 func (c *Context) openResources() error {
-	for _, comp := range uct.Components() {
+	components := uct.Components()
+	if c.params.TLS != nil {
+		tls, err := encrypted(c.params.TLS)
+		if err != nil {
+			return fmt.Errorf("ucp: ContextParams.TLS: %w", err)
+		}
+		components = append(components, tls)
+	} else if slices.Contains(c.settings.TLS.Missing(nil), encrypting) {
+		c.skip(encrypting, errNoConfig)
+	}
+	for _, comp := range components {
 		mds, err := comp.MemoryDomains(c.set)
 		if err != nil {
 			c.refuse(comp.Name(), err)
@@ -232,12 +266,17 @@ func (c *Context) openMD(comp uct.Component, name string) error {
 var (
 	errNotInTLS     = errors.New("not in UCX_TLS")
 	errNotInDevices = errors.New("not in the list of devices")
+	errNotEncrypted = errors.New("not encrypted, and RequireTLS is set")
+	errNoConfig     = errors.New("no configuration in ContextParams.TLS")
 )
 
 // allowed reports why the settings rule a resource out.
 func (c *Context) allowed(r uct.Resource) error {
 	if c.settings.TLS.Use(r.Transport) != config.UseAny {
 		return errNotInTLS
+	}
+	if c.params.RequireTLS && r.Type == uct.DeviceNetwork && r.Transport != encrypting {
+		return errNotEncrypted
 	}
 	var devices *config.List
 	switch r.Type {

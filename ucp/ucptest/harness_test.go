@@ -1,6 +1,7 @@
 package ucptest
 
 import (
+	"crypto/tls"
 	"fmt"
 	"runtime"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/certtest"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs/log/logtest"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -36,6 +38,9 @@ type transport struct {
 	// polls says that senders without room cannot sleep.
 	polls bool
 
+	// tls is a configuration for contexts, or nil.
+	tls *tls.Config
+
 	sim *simulated // nil for the others
 }
 
@@ -49,6 +54,10 @@ var transports = []transport{
 	// The kernel takes little at a time: operations stop in the middle.
 	{name: "tcp with small buffers", few: true,
 		settings: []setting{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}, {"TCP_SNDBUF", "4k"}, {"TCP_RCVBUF", "4k"}}},
+
+	// Every pair of sides has two connections, and nothing goes without copies.
+	{name: "tls", few: true, tls: certtest.New().Mutual("peer"),
+		settings: []setting{{"TLS", "tls"}, {"NET_DEVICES", "lo"}}},
 
 	{name: "posix", settings: []setting{{"TLS", "posix"}}},
 	{name: "sysv", few: true, settings: []setting{{"TLS", "sysv"}}},
@@ -148,6 +157,7 @@ func (r *rig) open() *side {
 
 func (r *rig) openWith(cp ucp.ContextParams, wp ucp.WorkerParams) *side {
 	r.Helper()
+	cp.TLS = r.tls
 	ctx, err := ucp.NewContext(cp, r.config())
 	if err != nil {
 		r.Fatal(err)

@@ -300,6 +300,7 @@ func testDiscardPartly(t *testing.T, tr transport) {
 	r := newRig(t, tr.with(setting{"RNDV_THRESH", "inf"}))
 	a, b := r.pair()
 	ep := a.connect(b)
+	r.warm(ep, b)
 	req := sendPartly(t, r, ep, a, b, make([]byte, partialLength))
 	m, ok := b.TagTake(8, ucp.FullMask)
 	if !ok {
