@@ -34,7 +34,7 @@ var sharedRoutes = []route{posix, sysv, posixCMA, selfShared, allTransports}
 var lo = network(device{"lo", "lo"})
 
 // isNetwork says that all goes over network devices.
-func (r route) isNetwork() bool { return r.tls == "tcp" }
+func (r route) isNetwork() bool { return strings.HasPrefix(r.tls, "tcp") }
 
 // env is the environment of one of the two sides.
 func (r route) env(ourSide bool) []string {

@@ -45,6 +45,19 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestNoTransportOfC: peers of C leave out the entries of transports that only this
+// library has, as their ids are those of none that C has.
+func TestNoTransportOfC(t *testing.T) {
+	own := TransportIDOf("tls")
+	for _, name := range strings.Fields(`self tcp posix sysv xpmem knem cma rc_verbs ud_verbs rc_mlx5 ud_mlx5 dc_mlx5
+		gga_mlx5 srd rc_gda ugni_smsg ugni_udt ugni_rdma cuda_copy cuda_ipc gdr_copy rocm_copy rocm_ipc rocm_gdr
+		ze_copy ze_ipc ze_gdr gaudi_gdr rdmacm sockcm tcp_sockcm`) {
+		if TransportIDOf(name) == own {
+			t.Errorf("tls has the id of %s, %v", name, own)
+		}
+	}
+}
+
 func TestErrorText(t *testing.T) {
 	_, _, err := ParseEagerFirst(nil)
 	if err.Error() != "eager first: shorter than its header" {

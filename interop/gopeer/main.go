@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/certtest"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -82,9 +83,13 @@ func main() {
 
 // newServer opens UCX with the settings of the environment.
 func newServer() (*server, error) {
-	context, err := ucp.NewContext(ucp.ContextParams{
+	params := ucp.ContextParams{
 		Features: ucp.FeatureTag | ucp.FeatureRMA | ucp.FeatureAMO32 | ucp.FeatureAMO64, Name: "gopeer",
-	}, nil)
+	}
+	if os.Getenv("GOPEER_TLS") != "" {
+		params.TLS = certtest.New().Mutual("gopeer")
+	}
+	context, err := ucp.NewContext(params, nil)
 	if err != nil {
 		return nil, err
 	}

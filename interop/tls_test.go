@@ -1,0 +1,26 @@
+package interop
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestTLSBeside: with C peers everything is as ever when our side offers encrypted
+// connections too, whose entry in its address they do not know.
+func TestTLSBeside(t *testing.T) {
+	dir := t.TempDir()
+	c := buildC(t, dir)
+	ours := buildGo(t, dir)
+	ours.env = append(slices.Clone(ours.env), "GOPEER_TLS=y")
+	where := newPlace()
+	defer where.close()
+	over := network(where.devices()[0])
+	over.name, over.tls = "tcp and tls", "tcp,tls"
+	for _, theirs := range c {
+		t.Run(theirs.name, func(t *testing.T) {
+			m := newMatrix(ours.name + " with TLS and " + theirs.name)
+			r := runner{t: t, where: where, ours: ours, theirs: theirs, setting: settings[0], route: over, matrix: m}
+			r.run([]int{8, 16384, 1 << 20})
+		})
+	}
+}
