@@ -28,6 +28,7 @@ func (w *Worker) Address(flags AddressFlags) (Address, error) {
 	if flags&^AddressNetOnly != 0 {
 		return nil, ucs.ErrInvalidParam
 	}
+	w.check()
 	if flags&AddressNetOnly == 0 {
 		if err := w.packAddress(); err != nil {
 			return nil, err

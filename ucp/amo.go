@@ -69,6 +69,13 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 	if err := ep.checkAtomic(op, operand, raddr, key, p); err != nil {
 		return nil, err
 	}
+	ep.w.enter()
+	r, err := ep.atomic(op, operand, raddr, key, p)
+	ep.w.exit()
+	return r, err
+}
+
+func (ep *Endpoint) atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	var reply []byte
 	var attr OpFlags
 	if p != nil {

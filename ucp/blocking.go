@@ -133,7 +133,7 @@ func finishWait(ctx context.Context, req *Request, err error) error {
 		return err
 	}
 	err = req.await(ctx)
-	req.Free()
+	req.free()
 	return err
 }
 
@@ -146,6 +146,6 @@ func finishRecv(ctx context.Context, req *Request) (info TagRecvInfo, err error)
 			err = canceledBy(ctx)
 		}
 	}
-	req.Free()
+	req.free()
 	return info, err
 }

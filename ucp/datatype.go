@@ -69,9 +69,12 @@ func (b *Buffer) PackedSize() (int, error) {
 // GenericOps packs and unpacks objects of an application-defined datatype
 // (struct ucp_generic_dt_ops). Every state that is started is finished exactly
 // once, also when the operation fails or is canceled. The methods run on the
-// goroutine that starts or progresses the operation.
+// goroutine that starts or progresses the operation. One that panics ends the
+// operation with an error, and the call of the library that it ran in panics with a
+// CallbackPanic; the state is finished all the same.
 type GenericOps interface {
-	// StartPack begins the packing of count objects.
+	// StartPack begins the packing of count objects. nil without an error fails the
+	// operation with ucs.ErrInvalidParam, as in StartUnpack.
 	StartPack(object any, count int) (PackState, error)
 
 	// StartUnpack begins the unpacking of up to count objects.

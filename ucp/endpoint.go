@@ -115,6 +115,13 @@ var endpointSeq atomic.Uint64
 // operations may be started at once and go out in order when it is. A peer that
 // no transport reaches gives ucs.ErrUnreachable, with the reason for each.
 func (w *Worker) NewEndpoint(p EndpointParams) (*Endpoint, error) {
+	w.enter()
+	ep, err := w.makeEndpoint(&p)
+	w.exit()
+	return ep, err
+}
+
+func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 	if w.closed || len(p.Address) == 0 || p.ErrMode > ErrModePeer || p.Flags&^EndpointNoLoopback != 0 {
 		return nil, fmt.Errorf("ucp: endpoint parameters: %w", ucs.ErrInvalidParam)
 	}
@@ -210,7 +217,7 @@ func (ep *Endpoint) fail(err error) {
 		return
 	}
 	if ep.errMode == ErrModePeer && ep.onError != nil {
-		ep.onError(ep, ep.err, ep.userData)
+		ep.callError()
 	}
 }
 

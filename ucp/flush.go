@@ -99,10 +99,14 @@ func (ep *Endpoint) Flush(p *RequestParams) (*Request, error) {
 	if err := callFlush.check(nil, p); err != nil {
 		return nil, err
 	}
-	if err := ep.usable(); err != nil {
-		return nil, err
+	w := ep.w
+	w.enter()
+	r, err := (*Request)(nil), ep.usable()
+	if err == nil {
+		r, err = ep.startFlush(p, flush{})
 	}
-	return ep.startFlush(p, flush{})
+	w.exit()
+	return r, err
 }
 
 // startFlush starts a flush of some kind.
@@ -131,6 +135,13 @@ func (w *Worker) Flush(p *RequestParams) (*Request, error) {
 	if p != nil && p.Flags&OpForceImmediate != 0 {
 		return nil, ucs.ErrNoResource
 	}
+	w.enter()
+	r, err := w.startFlush(p)
+	w.exit()
+	return r, err
+}
+
+func (w *Worker) startFlush(p *RequestParams) (*Request, error) {
 	r, err := w.useRequest(p)
 	if err != nil {
 		return nil, err
@@ -154,8 +165,18 @@ func (w *Worker) Flush(p *RequestParams) (*Request, error) {
 // ucs.ErrCanceled. With CloseForce the endpoint is released in the call, all its
 // operations end with ucs.ErrCanceled, and nothing is waited for; that needs
 // ErrModePeer. After a failure of the peer either form releases the endpoint at
-// once. A second close gives ucs.ErrNotConnected.
+// once. A second close gives ucs.ErrNotConnected. While another goroutine uses the
+// worker, or waits on it, it is refused with ucs.ErrBusy.
 func (ep *Endpoint) CloseAsync(p *RequestParams) (*Request, error) {
+	if err := ep.w.tryEnter(); err != nil {
+		return nil, err
+	}
+	r, err := ep.closeAsync(p)
+	ep.w.exit()
+	return r, err
+}
+
+func (ep *Endpoint) closeAsync(p *RequestParams) (*Request, error) {
 	var flags CloseFlags
 	if err := callClose.check(nil, p); err != nil {
 		return nil, err

@@ -37,13 +37,13 @@ func copyMessage(dst, src []byte) {
 // payload is the user's memory of one operation, as a run of packed bytes that
 // can be read or written in fragments at any offset.
 type payload struct {
+	w      *Worker // whose operation it is, nil of none
 	class  DatatypeClass
 	piece  int32  // of the list: position of the last access, fragments mostly come in order
 	length int    // bytes to send, or room to receive into
 	buf    []byte // DatatypeContig
 	list   [][]byte
-	pack   PackState
-	unpack UnpackState
+	state  state // DatatypeGeneric: a PackState to be sent, an UnpackState to receive into
 
 	pieceOff int // offset of piece in the packed bytes
 }
@@ -61,7 +61,7 @@ func (p *payload) init(buf []byte, b *Buffer, send bool) error {
 		return nil
 	case b.class != DatatypeGeneric:
 		return p.initMemory(b)
-	case b.generic == nil || b.count < 0:
+	case b.generic == nil || b.generic.ops == nil || b.count < 0:
 		return ucs.ErrInvalidParam
 	case send:
 		return p.startPack(b)
@@ -71,26 +71,35 @@ func (p *payload) init(buf []byte, b *Buffer, send bool) error {
 
 // startPack begins the packing of a generic datatype.
 func (p *payload) startPack(b *Buffer) error {
-	st, err := b.generic.ops.StartPack(b.object, b.count)
+	st, err := p.w.startPack(b)
 	if err != nil {
 		return err
 	}
-	n := st.PackedSize()
+	n, err := p.w.packedSize(st)
+	if err != nil {
+		p.w.finishState(st)
+		return err
+	}
 	if n < 0 {
-		st.Finish()
+		p.w.finishState(st)
 		return fmt.Errorf("ucp: packed size %d of a generic datatype: %w", n, ucs.ErrInvalidParam)
 	}
-	p.class, p.pack, p.length = DatatypeGeneric, st, n
+	p.class, p.state, p.length = DatatypeGeneric, st, n
 	return nil
 }
 
 // startUnpack begins the unpacking of a generic datatype.
 func (p *payload) startUnpack(b *Buffer) error {
-	st, err := b.generic.ops.StartUnpack(b.object, b.count)
+	st, err := p.w.startUnpack(b)
 	if err != nil {
 		return err
 	}
-	p.class, p.unpack, p.length = DatatypeGeneric, st, max(st.PackedSize(), 0)
+	n, err := p.w.packedSize(st)
+	if err != nil {
+		p.w.finishState(st)
+		return err
+	}
+	p.class, p.state, p.length = DatatypeGeneric, st, max(n, 0)
 	return nil
 }
 
@@ -117,13 +126,10 @@ func (p *payload) finish() {
 		p.buf = nil // all that a contiguous payload sets but its length
 		return
 	}
-	if p.pack != nil {
-		p.pack.Finish()
+	if p.state != nil {
+		p.w.finishState(p.state)
 	}
-	if p.unpack != nil {
-		p.unpack.Finish()
-	}
-	*p = payload{}
+	*p = payload{w: p.w}
 }
 
 // packAt copies packed bytes from offset on into dst and returns how many. Less
@@ -142,7 +148,7 @@ func (p *payload) packAt(dst []byte, off int) int {
 		dst = dst[:min(len(dst), p.length-off)]
 		n := 0
 		for n < len(dst) {
-			k := p.pack.Pack(off+n, dst[n:])
+			k := p.w.packState(p.state.(PackState), off+n, dst[n:])
 			if k <= 0 || k > len(dst)-n {
 				break
 			}
@@ -165,7 +171,7 @@ func (p *payload) unpackAt(src []byte, off int) error {
 		}
 		return nil
 	default:
-		return p.unpack.Unpack(off, src)
+		return p.w.unpackState(p.state.(UnpackState), off, src)
 	}
 }
 

@@ -22,6 +22,14 @@ func TestFreeAndReuseInCallback(t *testing.T) {
 		OnTagRecv: func(r *Request, _ error, _ TagRecvInfo, _ any) {
 			called++
 			r.Free()
+			for range quarantine { // before the object is used again
+				other, err := v.TagRecv(3, FullMask, nil, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				v.Cancel(other)
+				other.Free()
+			}
 			next, err := v.TagRecv(2, FullMask, buf, nil)
 			if err != nil {
 				t.Error(err)
@@ -132,11 +140,9 @@ func TestBlockingInCallback(t *testing.T) {
 	if err != nil || r == nil {
 		t.Fatal(r, err)
 	}
-	v.inProgress = true // self delivers inside the send
 	if _, err := v.ep.TagSend(1, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	v.inProgress = false
 	if !errors.Is(sendErr, ucs.ErrInvalidParam) || !errors.Is(recvErr, ucs.ErrInvalidParam) {
 		t.Errorf("send: %v, receive: %v", sendErr, recvErr)
 	}

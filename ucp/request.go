@@ -11,8 +11,9 @@ import (
 //
 // A request the library made goes back to the worker by Free, for another
 // operation; one that is never freed is left to the garbage collector. What it
-// tells is there until then. After Free the request must not be used. All methods
-// accept nil, which stands for an operation that was done in its call.
+// tells is there until then. After Free the request must not be used: a use that is
+// found out panics, as Free says. All methods accept nil, which stands for an
+// operation that was done in its call.
 type Request struct {
 	// Private is the application's. ContextParams.RequestInit may set it once
 	// per request object; the library does not touch it.
@@ -92,7 +93,9 @@ const (
 )
 
 // Done reports whether the operation has finished.
-func (r *Request) Done() bool { return r == nil || r.state&stateDone != 0 }
+func (r *Request) Done() bool {
+	return r == nil || r.state&stateDone != 0 || r.state&stateIdle != 0 && r.usedFreed()
+}
 
 // Err returns ucs.InProgress while the operation runs, and its result
 // afterwards: nil for success. It may be called repeatedly.
@@ -101,6 +104,7 @@ func (r *Request) Err() error {
 	case r == nil:
 		return nil
 	case r.state&stateDone == 0:
+		r.checkLive()
 		return ucs.InProgress
 	}
 	return r.err
@@ -128,7 +132,21 @@ func (r *Request) UserData() any {
 // Free gives the request back to its worker. An operation still in flight goes
 // on, but its callback will not run. A request supplied by the user is only
 // silenced.
+//
+// A second Free panics, and so does whatever else is done with a request that was
+// freed: for certain before the worker has taken back quarantine more requests, and
+// as long as the object serves no other operation. Later it is that operation which
+// is freed. In race builds no object serves a second operation, and every use after
+// Free is found out.
 func (r *Request) Free() {
+	if r == nil || r.w == nil {
+		return
+	}
+	r.w.check()
+	r.free()
+}
+
+func (r *Request) free() {
 	if r == nil || r.w == nil {
 		return
 	}
@@ -136,11 +154,15 @@ func (r *Request) Free() {
 		if r.state != stateRecv|stateDone {
 			r.onSend, r.onTagRecv, r.userData = nil, nil, nil
 		}
-		r.w.recycle(r) // holds nothing else
+		r.state = stateIdle // holds nothing else
+		r.w.rest(r)
 		return
 	}
 	r.checkLive()
 	if r.state&stateDone == 0 {
+		if r.state&stateFreed != 0 {
+			panic("ucp: request freed twice, in flight")
+		}
 		r.onSend, r.onTagRecv = nil, nil
 		if r.state&stateUser == 0 {
 			r.state |= stateFreed
@@ -161,9 +183,12 @@ func (r *Request) is(k protocolKind) bool {
 // corrupt somebody else's operation.
 func (r *Request) checkLive() {
 	if r.state&stateIdle != 0 {
-		panic("ucp: request used after Free")
+		r.usedFreed()
 	}
 }
+
+//go:noinline
+func (r *Request) usedFreed() bool { panic("ucp: request used after Free") }
 
 // result turns a request that was started in a call into the call's results.
 func (r *Request) result() (*Request, error) {
@@ -175,7 +200,8 @@ func (r *Request) result() (*Request, error) {
 	if r.state&stateUser != 0 {
 		r.w = nil
 	} else {
-		r.w.putRequest(r)
+		r.w.clean(r)
+		r.w.recycle(r) // nobody has seen it
 	}
 	return nil, err
 }
@@ -255,10 +281,10 @@ func (r *Request) notify(err error) {
 	if r.state&stateRecv != 0 {
 		if fn := r.onTagRecv; fn != nil {
 			r.onTagRecv = nil
-			fn(r, err, r.info, r.userData)
+			r.callRecv(fn, err)
 		}
 	} else if fn := r.onSend; fn != nil {
 		r.onSend = nil
-		fn(r, err, r.userData)
+		r.callSend(fn, err)
 	}
 }

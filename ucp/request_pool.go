@@ -22,11 +22,14 @@ func (w *Worker) getRequest() *Request {
 
 // newRequest makes a request object. The initialization hook sees each once.
 func (w *Worker) newRequest() *Request {
-	r := &Request{w: w}
+	r := &Request{w: w, data: payload{w: w}}
 	r.attach()
 	w.stats.Requests++
 	if fn := w.ctx.params.RequestInit; fn != nil {
-		fn(r)
+		r.callHook(fn)
+		if w.gate&gateInside == 0 { // of a call that does not look for panics
+			w.raise()
+		}
 	}
 	if w.ctx.params.RequestCleanup != nil {
 		w.madeRequests = append(w.madeRequests, r)
@@ -46,9 +49,34 @@ func (r *Request) attach() {
 // always found out, instead of corrupting the operation that got the object.
 const recycleRequests = !race.Enabled
 
-// putRequest takes a finished request back. What it refers to is dropped here,
-// so the free list keeps nothing of the user's alive.
+// quarantine is how many requests a worker takes back from the user before one of
+// them serves another operation: so long a second Free is found out for certain. More
+// would be colder: a request that a receive has used is three cache lines.
+const quarantine = 16
+
+// putRequest takes a finished request back that the user has held.
 func (w *Worker) putRequest(r *Request) {
+	w.clean(r)
+	r.state = stateIdle
+	w.rest(r)
+}
+
+// rest lets an idle request lie for a while before it is used again.
+func (w *Worker) rest(r *Request) {
+	if !recycleRequests {
+		return
+	}
+	at := &w.resting[w.rested%quarantine]
+	w.rested++
+	if old := *at; old != nil {
+		w.idle(old)
+	}
+	*at = r
+}
+
+// clean drops what a request refers to, so that those which lie idle keep nothing of
+// the user's alive.
+func (w *Worker) clean(r *Request) {
 	if r.list != nil || r.state&stateIdle != 0 {
 		panic("ucp: request freed twice or while queued")
 	}
@@ -57,11 +85,6 @@ func (w *Worker) putRequest(r *Request) {
 		r.onSend, r.onTagRecv = nil, nil
 		r.comp.Count, r.comp.Err = 1, nil
 	}
-	r.state = stateIdle
-	if !recycleRequests {
-		return
-	}
-	w.idle(r)
 }
 
 // idle puts a request into the free list. After a peak that does not keep all of them,
@@ -78,7 +101,7 @@ func (w *Worker) idle(r *Request) {
 // maxIdleRequests bounds the free list: 8 MiB.
 const maxIdleRequests = 1 << 14
 
-// recycle puts back a request that was taken and not used.
+// recycle puts back a request that the user has not seen.
 func (w *Worker) recycle(r *Request) {
 	r.state = stateIdle
 	if recycleRequests {
@@ -103,7 +126,7 @@ func (w *Worker) useRequest(p *RequestParams) (*Request, error) {
 		if r.list != nil || r.w != nil && !r.Done() {
 			return nil, ucs.ErrInvalidParam
 		}
-		*r = Request{Private: r.Private, w: w, state: stateInCall | stateUser,
+		*r = Request{Private: r.Private, w: w, data: payload{w: w}, state: stateInCall | stateUser,
 			mem: r.mem, offer: r.offer, fetch: r.fetch, access: r.access, iov: r.iov}
 		r.attach()
 	}
@@ -127,5 +150,6 @@ func (w *Worker) dropRequest(r *Request) {
 		r.w = nil
 		return
 	}
-	w.putRequest(r)
+	w.clean(r)
+	w.recycle(r)
 }

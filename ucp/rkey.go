@@ -55,6 +55,7 @@ type rkeyWay struct {
 // skipped; a key that makes no sense gives ucs.ErrInvalidParam. It takes
 // FeatureRMA, FeatureAMO32 or FeatureAMO64.
 func (ep *Endpoint) UnpackRkey(packed []byte) (*Rkey, error) {
+	ep.w.check()
 	if ep.w.ctx.params.Features&(FeatureRMA|FeatureAMO32|FeatureAMO64) == 0 {
 		return nil, fmt.Errorf("ucp: remote key in a context without one-sided operations: %w", ucs.ErrInvalidParam)
 	}
@@ -76,7 +77,7 @@ func (ep *Endpoint) UnpackRkey(packed []byte) (*Rkey, error) {
 	}
 	for i := range ep.lanes {
 		if err := k.addWay(uint8(i)); err != nil {
-			k.Close()
+			k.close()
 			return nil, err
 		}
 	}
@@ -110,7 +111,7 @@ func (k *Rkey) delist() {
 func (w *Worker) closeKeys() error {
 	var first error
 	for w.rma.keys != nil {
-		if err := w.rma.keys.Close(); err != nil && first == nil {
+		if err := w.rma.keys.close(); err != nil && first == nil {
 			first = err
 		}
 	}
@@ -181,6 +182,11 @@ func allAtomics(o uct.AtomicOps) bool {
 // operations without result, which are done at once for the caller, a flush says
 // that. A second Close, or one after that of the worker, does nothing.
 func (k *Rkey) Close() error {
+	k.ep.w.check()
+	return k.close()
+}
+
+func (k *Rkey) close() error {
 	if k.closed {
 		return nil
 	}

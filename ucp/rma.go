@@ -76,7 +76,7 @@ type accessState struct {
 // sure that the data is there. An address the peer has not registered for that
 // ends the operation, where the transport knows, or the connection.
 func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
-	if key != nil && len(buf) <= key.shortPut && raddr+uint64(len(buf)) > raddr && key.ep == ep && ep.ready() &&
+	if key != nil && len(buf) <= key.shortPut && raddr+uint64(len(buf)) > raddr && key.ep == ep && ep.ready() && ep.w.free() &&
 		(p == nil || p.plainSend()) {
 		way := key.putShort
 		switch err := ep.lanes[way.lane].remote.PutShort(buf, raddr, way.key); err {
@@ -89,6 +89,13 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 			return nil, err
 		}
 	}
+	ep.w.enter()
+	r, err := ep.put(buf, raddr, key, p)
+	ep.w.exit()
+	return r, err
+}
+
+func (ep *Endpoint) put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	r, err := ep.describeAccess(&callPut, buf, raddr, key, p)
 	if err != nil || r.data.length == 0 {
 		return ep.accessNothing(r, err)
@@ -136,13 +143,20 @@ func (putOperation) choose(r *Request) (protocol, error) {
 // it always gives ucs.ErrNoResource, into a generic datatype, as with every
 // release of C, ucs.ErrUnsupported.
 func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
-	if key != nil && len(buf) <= key.shortGet && raddr+uint64(len(buf)) > raddr && key.ep == ep && ep.ready() &&
+	if key != nil && len(buf) <= key.shortGet && raddr+uint64(len(buf)) > raddr && key.ep == ep && ep.ready() && ep.w.free() &&
 		(p == nil || p.plainSend()) {
 		r, err := ep.getDirect(buf, raddr, key, p)
 		if err != ucs.ErrNoResource {
 			return r, err
 		}
 	}
+	ep.w.enter()
+	r, err := ep.get(buf, raddr, key, p)
+	ep.w.exit()
+	return r, err
+}
+
+func (ep *Endpoint) get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	r, err := ep.describeAccess(&callGet, buf, raddr, key, p)
 	if err != nil || r.data.length == 0 {
 		return ep.accessNothing(r, err)

@@ -42,6 +42,7 @@ func (w *Worker) Fence() error {
 		return ucs.ErrInvalidParam
 	}
 	var first error
+	w.enter()
 	w.endpoints.Each(func(ep *Endpoint) {
 		if ep.err != nil || ep.rma == nil || ep.state&epClosed != 0 {
 			return
@@ -50,6 +51,7 @@ func (w *Worker) Fence() error {
 			first = err
 		}
 	})
+	w.exit()
 	return first
 }
 

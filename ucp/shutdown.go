@@ -22,10 +22,15 @@ var (
 // with ucs.ErrCanceled, and callbacks run. Messages that are done for the caller
 // have left; of puts that were not flushed it is unknown whether they have taken
 // effect. The peer sees its end fail, so unlike CloseForce in ErrModePeer an
-// endpoint in ErrModeNone should be shut down, unless its peer ends as well. A
-// second Close does nothing.
+// endpoint in ErrModeNone should be shut down, unless its peer ends as well. While
+// another goroutine uses the worker, or waits on it, Close is refused with
+// ucs.ErrBusy. A second Close does nothing.
 func (ep *Endpoint) Close() error {
+	if err := ep.w.tryEnter(); err != nil {
+		return err
+	}
 	ep.destroy(ucs.ErrCanceled)
+	ep.w.exit()
 	return nil
 }
 
@@ -46,7 +51,7 @@ func (ep *Endpoint) Shutdown(ctx context.Context) error {
 // too, and closes the worker. Posted receives end with ucs.ErrCanceled. If ctx ends
 // first its error is returned, and the worker is still open.
 func (w *Worker) Shutdown(ctx context.Context) error {
-	if w.closed {
+	if w.isClosed() {
 		return nil
 	}
 	if err := w.enterWait(); err != nil {
@@ -65,11 +70,13 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 func (w *Worker) closeEndpoints(ctx context.Context) error {
 	w.leaving = true
 	defer func() { w.leaving = false }()
+	w.enter()
 	w.endpoints.Each(func(ep *Endpoint) {
-		if req, err := ep.CloseAsync(nil); err == nil {
-			req.Free() // goes on, and nobody needs to know how it ends
+		if req, err := ep.closeAsync(nil); err == nil {
+			req.free() // goes on, and nobody needs to know how it ends
 		}
 	})
+	w.exit()
 	none := func() bool { return w.endpoints.Len() == 0 }
 	if none() {
 		return nil

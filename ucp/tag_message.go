@@ -16,7 +16,8 @@ const (
 )
 
 // TagMessage is a message that arrived before a receive was posted for it, and that
-// Worker.TagTake has handed out. It belongs to its worker's goroutine.
+// Worker.TagTake has handed out. It belongs to its worker's goroutine. When it was
+// received or discarded, or its worker closed, Recv gives ucs.ErrInvalidParam.
 type TagMessage struct {
 	w    *Worker
 	from *source // which pays for it
@@ -25,6 +26,7 @@ type TagMessage struct {
 	kind    messageKind
 	sync    bool // the sender waits for the match
 	removed bool // in the hands of the user
+	seen    bool // has been there
 
 	total int    // bytes of the whole message
 	data  []byte // messageEager
@@ -68,6 +70,9 @@ func (w *Worker) putMessage(d *TagMessage) {
 	d.from.give(n)
 	d.from = nil
 	d.sync, d.removed = false, false
+	if d.seen { // a message that was taken, so that it is never mistaken for the next one
+		return
+	}
 	if len(w.tag.free) < maxFreeMessages {
 		w.tag.free = append(w.tag.free, d)
 	}

@@ -18,6 +18,7 @@ func (w *Worker) TagPeek(tag, mask Tag) (TagRecvInfo, bool) {
 	if !w.tag.on {
 		return TagRecvInfo{}, false
 	}
+	w.check()
 	d := w.tag.findUnexpected(tag, mask)
 	if d == nil {
 		return TagRecvInfo{}, false
@@ -31,13 +32,14 @@ func (w *Worker) TagTake(tag, mask Tag) (*TagMessage, bool) {
 	if !w.tag.on {
 		return nil, false
 	}
+	w.check()
 	d := w.tag.findUnexpected(tag, mask)
 	if d == nil {
 		return nil, false
 	}
 	w.tag.removeUnexpected(d)
 	w.tag.taken.push(d, arrivalLinks)
-	d.removed = true
+	d.removed, d.seen = true, true
 	return d, true
 }
 
@@ -48,6 +50,14 @@ func (d *TagMessage) Recv(buf []byte, p *RequestParams) (*Request, error) {
 	if d == nil || !d.removed {
 		return nil, errNoMessage
 	}
+	w := d.w
+	w.enter()
+	r, err := d.recv(buf, p)
+	w.exit()
+	return r, err
+}
+
+func (d *TagMessage) recv(buf []byte, p *RequestParams) (*Request, error) {
 	w := d.w
 	r, err := w.startRecv(buf, p)
 	if err != nil {
@@ -73,6 +83,13 @@ func (d *TagMessage) Discard() {
 		return
 	}
 	w := d.w
+	w.enter()
+	w.discardTaken(d)
+	w.exit()
+}
+
+// discardTaken gives up a message that was in the hands of the user.
+func (w *Worker) discardTaken(d *TagMessage) {
 	w.release(d)
 	sync, from, epID, reqID := d.sync, d.from, d.epID, d.reqID
 	switch d.kind {

@@ -15,14 +15,18 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 	if !w.tag.on {
 		return nil, ucs.ErrInvalidParam
 	}
+	w.check()
 	d := w.tag.findUnexpected(tag, mask)
 	if p != nil && !p.plainRecv() || d != nil && d.kind != messageEager {
 		return w.tagRecv(tag, mask, buf, p, d)
 	}
 	w.stats.TagRecvs++
 	if d != nil {
+		w.enter()
 		w.tag.removeUnexpected(d)
-		return nil, w.take(d, buf, p)
+		err := w.take(d, buf, p)
+		w.exit()
+		return nil, err
 	}
 	r := w.getRequest()
 	r.state = stateRecv
@@ -56,6 +60,13 @@ func (w *Worker) take(d *TagMessage, buf []byte, p *RequestParams) (err error) {
 
 // tagRecv is TagRecv in general, with the message that matches if there is one.
 func (w *Worker) tagRecv(tag, mask Tag, buf []byte, p *RequestParams, d *TagMessage) (*Request, error) {
+	w.enter()
+	r, err := w.startTagRecv(tag, mask, buf, p, d)
+	w.exit()
+	return r, err
+}
+
+func (w *Worker) startTagRecv(tag, mask Tag, buf []byte, p *RequestParams, d *TagMessage) (*Request, error) {
 	r, err := w.startRecv(buf, p)
 	if err != nil {
 		return nil, err
@@ -84,6 +95,12 @@ func (w *Worker) tagRecv(tag, mask Tag, buf []byte, p *RequestParams, d *TagMess
 // nobody else receives it; its sender is not told. A rendezvous goes on, like all
 // other requests: it ends with its endpoint.
 func (w *Worker) Cancel(r *Request) {
+	w.enter()
+	w.cancel(r)
+	w.exit()
+}
+
+func (w *Worker) cancel(r *Request) {
 	if r == nil || r.w != w || r.state&(stateDone|stateRecv) != stateRecv {
 		return
 	}
@@ -106,11 +123,11 @@ func (w *Worker) cancelPosted(r *Request) {
 func (w *Worker) cancelReceives() {
 	for i := range w.tag.exact {
 		for r := w.tag.exact[i].head; r != nil; r = w.tag.exact[i].head {
-			w.Cancel(r)
+			w.cancel(r)
 		}
 	}
 	for r := w.tag.wild.head; r != nil; r = w.tag.wild.head {
-		w.Cancel(r)
+		w.cancel(r)
 	}
 }
 
@@ -189,7 +206,7 @@ func (r *Request) deliver(tag Tag, data []byte) {
 		r.state |= stateDone
 		if fn := r.onTagRecv; fn != nil && r.state&(stateInCall|stateFreed) == 0 {
 			r.onTagRecv = nil
-			fn(r, nil, r.info, r.userData)
+			r.callRecv(fn, nil)
 		} else if r.state&(stateParams|stateFreed) != 0 {
 			r.leave(nil)
 		}

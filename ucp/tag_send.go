@@ -10,17 +10,20 @@ import (
 // reused, not that the receiver has it. Messages of one endpoint that match the
 // same receive are received in the order they were sent.
 func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
-	if len(buf) > ep.short || p != nil && !p.plainSend() {
+	w := ep.w
+	if len(buf) > ep.short || !w.free() || p != nil && !p.plainSend() {
 		return ep.tagSend(tag, buf, p, &tagForm, 0)
 	}
-	w := ep.w
+	w.gate = gateInside
 	r := w.spare // used only if the send goes on after the call
 	err := ep.ue.AMShort(uct.AMID(proto.IDEagerOnly), uint64(tag), buf, 0, &r.comp)
 	if err == nil {
 		w.stats.EagerShort++
+		w.exit()
 		return nil, nil
 	}
 	if err != ucs.InProgress {
+		w.exit()
 		return ep.tagSend(tag, buf, p, &tagForm, 0) // queues it, or says what is wrong
 	}
 	w.spare = w.getRequest()
@@ -31,6 +34,7 @@ func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, er
 		r.state |= stateParams
 		r.onSend, r.userData = p.OnSend, p.UserData
 	}
+	w.exit()
 	return r, nil
 }
 
@@ -40,8 +44,15 @@ func (ep *Endpoint) TagSendSync(tag Tag, buf []byte, p *RequestParams) (*Request
 	return ep.tagSend(tag, buf, p, &tagSyncForm, stateNoImm)
 }
 
-// tagSend starts a send of any kind.
+// tagSend is the call of a send of any kind.
 func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {
+	ep.w.enter()
+	r, err := ep.startTagSend(tag, buf, p, form, flags)
+	ep.w.exit()
+	return r, err
+}
+
+func (ep *Endpoint) startTagSend(tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {
 	w := ep.w
 	if w.ctx.params.Features&FeatureTag == 0 {
 		return nil, ucs.ErrInvalidParam

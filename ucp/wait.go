@@ -78,11 +78,20 @@ func (w *Worker) progressUntil(ctx context.Context, r *Request, over func() bool
 	if r != nil && r.Done() {
 		return nil
 	}
+	w.enter() // asleep too: nobody else may call it
+	err := w.progressLoop(ctx, r, over)
+	w.exit()
+	return err
+}
+
+func (w *Worker) progressLoop(ctx context.Context, r *Request, over func() bool) error {
 	for round, idle := 1, 0; ; round++ {
 		if w.closed {
 			return ucs.ErrInvalidParam
 		}
+		w.gate &^= gateInside
 		n := w.Progress()
+		w.gate |= gateInside
 		if r != nil && r.Done() || over != nil && over() {
 			return nil
 		}

@@ -102,6 +102,7 @@ func (w *Worker) EventFD() (int, error) {
 // that Signal was called; call Progress until it returns 0 and arm again. It has
 // to be called before each sleep.
 func (w *Worker) Arm() error {
+	w.check()
 	if err := w.needWakeup(); err != nil {
 		return err
 	}
@@ -159,13 +160,15 @@ func (w *Worker) Wait(ctx context.Context) error {
 		return err
 	}
 	defer w.leaveWait()
-	if err := w.arm(); err != nil {
-		if err == ucs.ErrBusy {
-			return nil
-		}
-		return err
+	w.enter()
+	err := w.arm()
+	if err == nil {
+		err = w.park(ctx)
+	} else if err == ucs.ErrBusy {
+		err = nil
 	}
-	return w.park(ctx)
+	w.exit()
+	return err
 }
 
 // enterWait makes sure that one goroutine at a time waits on the worker. Only the
@@ -175,11 +178,35 @@ func (w *Worker) enterWait() error {
 		return fmt.Errorf("ucp: worker %s, whose thread mode is %v, waits already, for another goroutine or around this callback: %w",
 			w.name, w.params.ThreadMode, ucs.ErrBusy)
 	}
-	if w.inProgress {
+	if w.inCallback() {
 		w.leaveWait()
 		return fmt.Errorf("ucp: waiting inside a callback: %w", ucs.ErrInvalidParam)
 	}
+	if err := w.misused(); err != nil {
+		w.leaveWait()
+		panic(err)
+	}
 	return nil
+}
+
+// enterClose is enter for Close: it makes sure that nobody waits or begins to.
+func (w *Worker) enterClose() error {
+	busy := func(why string) error {
+		return fmt.Errorf("ucp: closing worker %s %s: %w", w.name, why, ucs.ErrBusy)
+	}
+	if !w.blockedCall.CompareAndSwap(false, true) {
+		return busy("while it is waited on, by another goroutine or around this callback")
+	}
+	var err error
+	if w.inCallback() {
+		err = busy("inside a callback")
+	} else if !w.closed {
+		err = w.tryEnter()
+	}
+	if err != nil || w.closed {
+		w.leaveWait()
+	}
+	return err
 }
 
 func (w *Worker) leaveWait() { w.blockedCall.Store(false) }

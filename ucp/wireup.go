@@ -239,10 +239,10 @@ func (w *Worker) onEpCheck(from *source, m *proto.Wireup) error {
 	ep.countAs(from)
 	ep.connSN = proto.ConnSNNone
 	ep.sendWireup(proto.WireupEpRemoved, m.SrcEp, w.emptyAddress())
-	if r, err := ep.CloseAsync(nil); err != nil {
+	if r, err := ep.closeAsync(nil); err != nil {
 		ep.destroy(ucs.ErrCanceled)
 	} else {
-		r.Free()
+		r.free()
 	}
 	return nil
 }

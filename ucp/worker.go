@@ -61,6 +61,8 @@ type Worker struct {
 
 	freeRequests *Request
 	idleRequests int        // in that list
+	gate         gate       // whether it may be called
+	depth        int32      // functions of the application on the stack
 	spare        *Request   // lent to short sends
 	madeRequests []*Request // only with a RequestCleanup hook
 	requestIDs   idtable.Table[Request]
@@ -98,12 +100,15 @@ type Worker struct {
 	stats       Stats
 	dispatching *Request    // is being tried again by its lane
 	dispatched  requestList // finished in their dispatch, to be ended
-	inProgress  bool
-	leaving     bool // is shutting down: peers open no endpoints
+	leaving     bool        // is shutting down: peers open no endpoints
 	closed      bool
-	blockedCall atomic.Bool // a call that waits is under way
-	waitInfo    TagRecvInfo // of a receive that is waited for
-	waitWord    []byte      // the same, results of atomic operations
+	panicked    *CallbackPanic // of a function of the application, until the outermost call ends
+	blockedCall atomic.Bool    // a call that waits is under way
+	waitInfo    TagRecvInfo    // of a receive that is waited for
+	waitWord    []byte         // the same, results of atomic operations
+
+	resting [quarantine]*Request // freed by the user; the next to serve again is at rested
+	rested  uint
 }
 
 // iface is an open transport resource of a worker.
@@ -159,8 +164,13 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		w.Close()
 		return nil, err
 	}
+	w.enter()
 	w.spare = w.getRequest()
 	w.enlist()
+	if w.panicked != nil { // in the hook for requests: nobody would close the worker
+		w.close()
+	}
+	w.exit()
 	return w, nil
 }
 
@@ -264,12 +274,13 @@ func (w *Worker) Attr() WorkerAttr {
 }
 
 // Progress advances communication without waiting and returns the number of
-// events handled. It runs callbacks. Called from a callback it does nothing.
+// events handled. It runs callbacks. Called from a callback, or when the worker is
+// closed, it does nothing.
 func (w *Worker) Progress() int {
-	if w.inProgress || w.closed {
-		return 0
+	if !w.vacant() {
+		return w.occupied()
 	}
-	w.inProgress = true
+	w.gate = gateInside
 	n := w.uctw.Progress()
 	if w.asked.Load() {
 		w.shed()
@@ -284,7 +295,7 @@ func (w *Worker) Progress() int {
 	if w.eager.untimed {
 		n += w.expireOrphans()
 	}
-	w.inProgress = false
+	w.exit()
 	return n
 }
 
@@ -299,15 +310,26 @@ func (w *Worker) Stats() Stats {
 }
 
 // Close ends what is in flight with ucs.ErrCanceled, closes the endpoints and
-// their remote keys and releases the worker. Callbacks run. Inside a callback of the worker's progress
-// it is refused with ucs.ErrBusy. A second Close does nothing.
+// their remote keys and releases the worker. Callbacks run. Inside a callback, and
+// while another goroutine uses the worker, which includes one that waits on it
+// (Run, Wait and their like), it is refused with ucs.ErrBusy. A second Close does
+// nothing.
 func (w *Worker) Close() error {
-	if w.closed {
+	if w.isClosed() {
 		return nil
 	}
-	if w.inProgress {
-		return fmt.Errorf("ucp: closing worker %s inside a callback: %w", w.name, ucs.ErrBusy)
+	if err := w.enterClose(); err != nil || w.closed {
+		return err
 	}
+	defer w.leaveWait()
+	err := w.close()
+	w.exit()
+	return err
+}
+
+// close is Close where the worker may be closed.
+func (w *Worker) close() error {
+	w.gate |= gateClosed
 	w.closed = true
 	w.resign()
 	for _, f := range w.families {
@@ -335,10 +357,11 @@ func (w *Worker) Close() error {
 	}
 	if fn := w.ctx.params.RequestCleanup; fn != nil {
 		for _, r := range w.madeRequests {
-			fn(r)
+			r.callHook(fn)
 		}
 	}
 	w.madeRequests, w.freeRequests, w.spare = nil, nil, nil
+	clear(w.resting[:])
 	w.ctx.dropWorker()
 	return first
 }

@@ -97,6 +97,7 @@ func TestSuite(t *testing.T) {
 		{"faults", faultCases},
 		{"wakeup", wakeupCases},
 		{"signals", signalCases},
+		{"panics", panicCases},
 	})
 }
 

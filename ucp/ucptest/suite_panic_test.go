@@ -1,0 +1,343 @@
+package ucptest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// What an application does that panics in its functions and recovers around its calls:
+// it is told of each panic, and the workers go on.
+
+var panicCases = []testCase{
+	{"callbacks", fewSwitches, testPanicInCallback},
+	{"datatypes", fewSwitches, testPanicInDatatype},
+	{"error handlers", twoSides, testPanicInErrorHandler},
+	{"closing", anywhere, testPanicAtClose},
+	{"hooks of requests", anywhere, testPanicInHook},
+}
+
+// errPanic is what the functions of these tests panic with.
+var errPanic = errors.New("a bug of the application")
+
+// caught runs a call and returns what it has panicked with, nil for nothing.
+func caught(t *testing.T, call func()) (p *ucp.CallbackPanic) {
+	t.Helper()
+	defer func() {
+		switch v := recover().(type) {
+		case nil:
+		case *ucp.CallbackPanic:
+			p = v
+			if !errors.Is(p, errPanic) || !strings.Contains(p.Error(), errPanic.Error()) {
+				t.Errorf("the panic %v is not that of the callback", p.Value)
+			}
+			if !strings.Contains(p.Error(), "suite_panic_test.go") {
+				t.Errorf("the panic does not say where it comes from: %s", p.Error())
+			}
+		default:
+			t.Errorf("panicked with %v", v)
+		}
+	}()
+	call()
+	return nil
+}
+
+// panics counts what the calls of a test panic with.
+type panics struct {
+	*rig
+	t      *testing.T
+	raised int
+}
+
+// call makes a call that may panic.
+func (p *panics) call(call func()) {
+	p.Helper()
+	if caught(p.t, call) != nil {
+		p.raised++
+	}
+}
+
+// until progresses until something has happened, whatever comes out of it.
+func (p *panics) until(what string, cond func() bool) {
+	p.Helper()
+	for !cond() {
+		over := false
+		p.call(func() {
+			p.rig.until(what, cond)
+			over = true
+		})
+		if p.t.Failed() || over {
+			return
+		}
+	}
+}
+
+// testPanicInCallback: every completion callback panics. Each operation ends, each
+// panic is raised by a call or, of several in one call, logged, and what comes next
+// works.
+func testPanicInCallback(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	r.log.Allow("one more panic in a callback")
+	a, b := r.pair()
+	ep := a.connect(b)
+	p := &panics{rig: r, t: t}
+	for _, n := range []int{0, 8, 5000, 100_000, 1 << 20} {
+		called := 0
+		recv := &ucp.RequestParams{OnTagRecv: func(req *ucp.Request, err error, _ ucp.TagRecvInfo, _ any) {
+			called++
+			req.Free()
+			panic(errPanic)
+		}}
+		send := &ucp.RequestParams{OnSend: func(req *ucp.Request, err error, _ any) {
+			called++
+			req.Free()
+			panic(errPanic)
+		}}
+		before := p.raised
+		for range 3 {
+			p.call(func() { r.started(b.TagRecv(1, ucp.FullMask, make([]byte, n), recv)) })
+			p.call(func() { ep.TagSendSync(1, make([]byte, n), send) })
+		}
+		p.until(fmt.Sprintf("callbacks of %d bytes", n), func() bool { return called == 6 })
+		if p.raised == before {
+			t.Errorf("%d bytes: no panic was raised", n)
+		}
+		for range 10 {
+			r.progress()
+		}
+	}
+	r.echoes(ep, b)
+}
+
+// echoes sends messages of all lengths and checks that they arrive.
+func (r *rig) echoes(ep *ucp.Endpoint, to *side) {
+	r.Helper()
+	for i, n := range []int{0, 8, 5000, 100_000, 1 << 20} {
+		src, buf := make([]byte, n), make([]byte, n)
+		for k := range src {
+			src[k] = byte(k + i)
+		}
+		recv := r.started(to.TagRecv(7, ucp.FullMask, buf, nil))
+		r.must(ep.TagSendSync(7, src, nil))
+		r.must(recv, nil)
+		if string(src) != string(buf) {
+			r.Fatalf("%d bytes: another message", n)
+		}
+	}
+}
+
+// faulty is a datatype one of whose methods panics.
+type faulty struct {
+	method            string
+	started, finished int
+	calls             int
+}
+
+func (f *faulty) in(method string) {
+	if f.method == method {
+		f.calls++
+		panic(errPanic)
+	}
+}
+
+func (f *faulty) StartPack(object any, _ int) (ucp.PackState, error) {
+	f.in("StartPack")
+	f.started++
+	return faultyPack{f, object.([]byte)}, nil
+}
+
+func (f *faulty) StartUnpack(object any, _ int) (ucp.UnpackState, error) {
+	f.in("StartUnpack")
+	f.started++
+	return faultyUnpack{f, object.([]byte)}, nil
+}
+
+type (
+	faultyPack struct {
+		f *faulty
+		b []byte
+	}
+	faultyUnpack faultyPack
+)
+
+func (s faultyPack) PackedSize() int   { s.f.in("PackedSize"); return len(s.b) }
+func (s faultyUnpack) PackedSize() int { s.f.in("PackedSize"); return len(s.b) }
+
+func (s faultyPack) Finish()   { s.f.finished++; s.f.in("Finish") }
+func (s faultyUnpack) Finish() { s.f.finished++; s.f.in("Finish") }
+
+func (s faultyPack) Pack(off int, dst []byte) int { s.f.in("Pack"); return copy(dst, s.b[off:]) }
+
+func (s faultyUnpack) Unpack(off int, src []byte) error {
+	s.f.in("Unpack")
+	copy(s.b[off:], src)
+	return nil
+}
+
+// testPanicInDatatype: a datatype that panics ends its operation with an error, is
+// finished, and the panic is raised.
+func testPanicInDatatype(t *testing.T, tr transport) {
+	for _, method := range []string{"StartPack", "StartUnpack", "PackedSize", "Pack", "Unpack", "Finish"} {
+		for _, n := range []int{100, 20_000, 1 << 20} {
+			t.Run(fmt.Sprintf("%s of %d bytes", method, n), func(t *testing.T) {
+				r := newRig(t, tr)
+				r.log.Allow("one more panic in a callback")
+				a, b := r.pair()
+				ep := a.connect(b)
+				r.warm(ep, b)
+				p := &panics{rig: r, t: t}
+				f := &faulty{method: method}
+				d := ucp.NewGeneric(f)
+				sends, receives := method != "StartUnpack" && method != "Unpack", method != "StartPack" && method != "Pack"
+
+				var recv, send *ucp.Request
+				recvOver, sendOver := false, false
+				if receives {
+					p.call(func() {
+						recvOver = true // unless the call returns a request
+						var err error
+						recv, err = b.TagRecv(1, ucp.FullMask, nil, &ucp.RequestParams{Buffer: ucp.Generic(d, make([]byte, n), n)})
+						recvOver = recv == nil && err != nil
+					})
+				} else {
+					recv = r.started(b.TagRecv(1, ucp.FullMask, make([]byte, n), nil))
+				}
+				p.call(func() {
+					sendOver = true
+					var err error
+					if sends {
+						send, err = ep.TagSend(1, nil, &ucp.RequestParams{Buffer: ucp.Generic(d, make([]byte, n), n)})
+					} else {
+						send, err = ep.TagSend(1, make([]byte, n), nil)
+					}
+					sendOver = send == nil && err != nil
+				})
+				// A send that fails at its start leaves the receive posted.
+				if !recvOver && recv != nil && (send != nil || !sendOver) {
+					p.until("the receive", func() bool {
+						return recv.Done() || send != nil && send.Done() && send.Err() != nil && f.finished == f.started
+					})
+				}
+				if send != nil && recv != nil && !recvOver {
+					p.until("the send", send.Done)
+				}
+				if f.calls == 0 {
+					t.Fatal("the method was not called: the test tests nothing")
+				}
+				if p.raised == 0 {
+					t.Error("no panic was raised")
+				}
+				if method == "Unpack" && (recv == nil || !recv.Done() || recv.Err() == nil) {
+					t.Error("the receive has not failed")
+				}
+				if send != nil && method == "Pack" && (!send.Done() || send.Err() == nil) {
+					t.Error("the send has not failed")
+				}
+				f.method = "" // what is left ends in peace
+				if recv != nil && !recv.Done() {
+					b.Cancel(recv)
+				}
+				for range 100 {
+					r.progress()
+				}
+				if tr.sim == nil && method != "Pack" && method != "StartUnpack" && method != "PackedSize" {
+					r.echoes(ep, b)
+				}
+				for _, s := range r.sides {
+					if err := s.Worker.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+				if f.started != f.finished {
+					t.Errorf("%d states were started, %d finished", f.started, f.finished)
+				}
+			})
+		}
+	}
+}
+
+// testPanicInErrorHandler: the handler of an endpoint that fails panics.
+func testPanicInErrorHandler(t *testing.T, tr transport) {
+	r := newRig(t, tr.with(setting{"KEEPALIVE_INTERVAL", "1ms"}))
+	a, b := r.pair()
+	called := 0
+	ep := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer, OnError: func(*ucp.Endpoint, error, any) {
+		called++
+		panic(errPanic)
+	}})
+	r.warm(ep, b)
+	r.sides = r.sides[:1]
+	b.close()
+	p := &panics{rig: r, t: t}
+	p.until("the failure", func() bool { return called > 0 })
+	if p.raised != 1 || called != 1 {
+		t.Errorf("%d calls, %d panics", called, p.raised)
+	}
+	if ep.Err() == nil {
+		t.Error("the endpoint has not failed")
+	}
+	c := r.open()
+	r.echoes(a.connect(c), c)
+}
+
+// testPanicAtClose: callbacks that run in Worker.Close panic. All of them are called,
+// the worker is closed, and the first panic is raised.
+func testPanicAtClose(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	r.log.Expect("one more panic in a callback")
+	a := r.open()
+	called := 0
+	for range 3 {
+		r.started(a.TagRecv(1, ucp.FullMask, nil, &ucp.RequestParams{OnTagRecv: func(_ *ucp.Request, err error, _ ucp.TagRecvInfo, _ any) {
+			called++
+			if !errors.Is(err, ucs.ErrCanceled) {
+				t.Errorf("ended with %v", err)
+			}
+			panic(fmt.Errorf("number %d: %w", called, errPanic))
+		}}))
+	}
+	p := caught(t, func() { a.Worker.Close() })
+	if p == nil || !strings.HasPrefix(fmt.Sprint(p.Value), "number 1:") || called != 3 {
+		t.Errorf("%d calls, raised %v", called, p)
+	}
+	if err := a.Worker.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// testPanicInHook: a hook for request objects panics, in whatever call makes one.
+func testPanicInHook(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	fail := true
+	params := ucp.ContextParams{Features: features, RequestInit: func(*ucp.Request) {
+		if fail {
+			panic(errPanic)
+		}
+	}}
+	ctx, err := ucp.NewContext(params, r.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if caught(t, func() { ctx.NewWorker(ucp.WorkerParams{}) }) == nil {
+		t.Error("a worker was made")
+	}
+	if err := ctx.Close(); err != nil { // it would keep the context open
+		t.Error(err)
+	}
+	fail = false
+	a := r.openWith(params, ucp.WorkerParams{})
+	fail = true
+	p := &panics{rig: r, t: t}
+	for range 3 {
+		p.call(func() { a.TagRecv(1, ucp.FullMask, nil, nil) })
+	}
+	if p.raised != 3 {
+		t.Errorf("%d panics, want 3", p.raised)
+	}
+	fail = false
+	r.echoes(a.connect(a), a)
+}
