@@ -97,8 +97,10 @@ func (p *PD) CreateAH(attr *AHAttr) (*AH, error) {
 // Close ends the address handle; ibv_destroy_ah. Datagrams to it must have
 // completed.
 func (a *AH) Close() error {
-	return a.pd.ctx.destroy(a, a.id, &a.handle, uverbs.NewCall(abi.UVERBS_OBJECT_AH, abi.UVERBS_METHOD_AH_DESTROY).
-		Destroy(abi.UVERBS_ATTR_DESTROY_AH_HANDLE, a.handle))
+	return a.pd.ctx.destroy(a, a.id, &a.handle, func(handle uint32) *uverbs.Call {
+		return uverbs.NewCall(abi.UVERBS_OBJECT_AH, abi.UVERBS_METHOD_AH_DESTROY).
+			Destroy(abi.UVERBS_ATTR_DESTROY_AH_HANDLE, handle)
+	})
 }
 
 func (a *AH) abandon() { a.drv.Detach() }

@@ -25,6 +25,8 @@ type Context struct {
 	coreSupport uint64
 
 	mu       sync.Mutex
+	quiet    sync.Cond         // on mu: ending became 0
+	ending   int               // under mu: calls that destroy objects
 	closed   bool              // under mu
 	children map[closer]int    // under mu: in which turn Close closes them
 	byID     map[uint64]closer // under mu: what events name
@@ -71,6 +73,7 @@ func (d *Device) Open() (*Context, error) {
 // not known.
 func NewContext(f File, abiVersion int) (*Context, error) {
 	c := &Context{file: f, children: make(map[closer]int), byID: make(map[uint64]closer)}
+	c.quiet.L = &c.mu
 	if err := c.open(abiVersion); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -156,18 +159,46 @@ func (c *Context) end(o closer, id uint64) {
 // it had to the next object, which a call for the closed one must not reach.
 const noHandle = ^uint32(0)
 
-// destroy ends an object by a call, and forgets it and its handle.
-func (c *Context) destroy(o closer, id uint64, handle *uint32, call *uverbs.Call) error {
-	if *handle == noHandle {
+// destroy ends an object by a call for its handle, and forgets both. Of several
+// goroutines that do so at once one gets the handle, the others find the object closed:
+// when the kernel has ended the object, the number may be another's.
+func (c *Context) destroy(o closer, id uint64, handle *uint32, call func(handle uint32) *uverbs.Call) error {
+	c.mu.Lock()
+	h := *handle
+	if h == noHandle {
+		c.mu.Unlock()
 		return errClosed
 	}
-	if err := c.do(call); err != nil {
-		return err
-	}
 	*handle = noHandle
-	o.abandon()
-	c.end(o, id)
-	return nil
+	c.ending++
+	c.mu.Unlock()
+
+	err := c.do(call(h))
+	if err == nil {
+		o.abandon()
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		delete(c.children, o)
+		delete(c.byID, id)
+	} else {
+		*handle = h // it is still there
+	}
+	if c.ending--; c.ending == 0 {
+		c.quiet.Broadcast()
+	}
+	return err
+}
+
+// settle waits for the objects that other goroutines are closing.
+func (c *Context) settle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.ending > 0 {
+		c.quiet.Wait()
+	}
 }
 
 // object is what an event names, nil if it is gone.
@@ -181,7 +212,6 @@ func (c *Context) object(id uint64) closer {
 func (c *Context) next(turn int) closer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.closed = true
 	for o, t := range c.children {
 		if t == turn {
 			return o
@@ -191,11 +221,13 @@ func (c *Context) next(turn int) closer {
 }
 
 // Close closes all objects of the device that are left, then the device. The
-// caller has to make sure that no goroutine uses them. That the device is gone is no
-// error.
+// caller has to make sure that no goroutine uses them, but to close them. That the
+// device is gone is no error. A second Close does nothing, also while the first is
+// under way.
 func (c *Context) Close() error {
 	c.mu.Lock()
 	closed := c.closed
+	c.closed = true
 	c.mu.Unlock()
 	if closed {
 		return nil
@@ -207,7 +239,12 @@ func (c *Context) Close() error {
 			if q, ok := o.(*QP); ok {
 				q.leaveMcast()
 			}
-			if err := o.Close(); err != nil {
+			err := o.Close()
+			if errors.Is(err, errClosed) { // somebody else is at it
+				c.settle()
+				continue
+			}
+			if err != nil {
 				// Closing the device ends it all the same. EIO is the answer to everything
 				// when the device was taken away, and all objects with it.
 				if uverbs.Errno(err) != syscall.EIO {

@@ -166,9 +166,11 @@ func (q *CQ) Resize(cqe int) error {
 // Close ends the queue; ibv_destroy_cq. It is ucs.ErrBusy while queue pairs use it.
 func (q *CQ) Close() error {
 	var resp abi.DestroyCqResp
-	return q.ctx.destroy(q, q.id, &q.handle, uverbs.NewCall(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_DESTROY).
-		Destroy(abi.UVERBS_ATTR_DESTROY_CQ_HANDLE, q.handle).
-		Out(abi.UVERBS_ATTR_DESTROY_CQ_RESP, abi.Bytes(&resp)))
+	return q.ctx.destroy(q, q.id, &q.handle, func(handle uint32) *uverbs.Call {
+		return uverbs.NewCall(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_DESTROY).
+			Destroy(abi.UVERBS_ATTR_DESTROY_CQ_HANDLE, handle).
+			Out(abi.UVERBS_ATTR_DESTROY_CQ_RESP, abi.Bytes(&resp))
+	})
 }
 
 func (q *CQ) abandon() {

@@ -223,8 +223,10 @@ func sgeRange(off, n int, length uint64) string {
 
 // Close ends the registration and unpins the memory; ibv_dereg_mr.
 func (m *MR) Close() error {
-	return m.pd.ctx.destroy(m, m.id, &m.handle, uverbs.NewCall(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_MR_DESTROY).
-		Destroy(abi.UVERBS_ATTR_DESTROY_MR_HANDLE, m.handle))
+	return m.pd.ctx.destroy(m, m.id, &m.handle, func(handle uint32) *uverbs.Call {
+		return uverbs.NewCall(abi.UVERBS_OBJECT_MR, abi.UVERBS_METHOD_MR_DESTROY).
+			Destroy(abi.UVERBS_ATTR_DESTROY_MR_HANDLE, handle)
+	})
 }
 
 func (m *MR) abandon() {

@@ -53,8 +53,10 @@ func (w *MW) RKey() RKey { return RKey(w.rkey.Load()) }
 // region and the queue pair that the window was opened with: rdma_rxe waits 20
 // seconds to destroy a queue pair with an open one.
 func (w *MW) Close() error {
-	return w.pd.ctx.destroy(w, w.id, &w.handle, uverbs.NewCall(abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY).
-		Destroy(abi.UVERBS_ATTR_DESTROY_MW_HANDLE, w.handle))
+	return w.pd.ctx.destroy(w, w.id, &w.handle, func(handle uint32) *uverbs.Call {
+		return uverbs.NewCall(abi.UVERBS_OBJECT_MW, abi.UVERBS_METHOD_MW_DESTROY).
+			Destroy(abi.UVERBS_ATTR_DESTROY_MW_HANDLE, handle)
+	})
 }
 
 func (w *MW) abandon() {}

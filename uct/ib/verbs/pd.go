@@ -36,8 +36,10 @@ func (p *PD) Context() *Context { return p.ctx }
 // Close ends the protection domain; ibv_dealloc_pd. It is ucs.ErrBusy while
 // something is in it.
 func (p *PD) Close() error {
-	return p.ctx.destroy(p, p.id, &p.handle, uverbs.NewCall(abi.UVERBS_OBJECT_PD, abi.UVERBS_METHOD_PD_DESTROY).
-		Destroy(abi.UVERBS_ATTR_DESTROY_PD_HANDLE, p.handle))
+	return p.ctx.destroy(p, p.id, &p.handle, func(handle uint32) *uverbs.Call {
+		return uverbs.NewCall(abi.UVERBS_OBJECT_PD, abi.UVERBS_METHOD_PD_DESTROY).
+			Destroy(abi.UVERBS_ATTR_DESTROY_PD_HANDLE, handle)
+	})
 }
 
 func (p *PD) abandon() {}

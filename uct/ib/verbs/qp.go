@@ -178,9 +178,11 @@ func (q *QP) PostRecv(wr []RecvWR) (int, error) {
 // ucs.ErrBusy while the queue pair is attached to multicast groups.
 func (q *QP) Close() error {
 	var resp abi.DestroyQpResp
-	return q.pd.ctx.destroy(q, q.id, &q.handle, uverbs.NewCall(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_DESTROY).
-		Destroy(abi.UVERBS_ATTR_DESTROY_QP_HANDLE, q.handle).
-		Out(abi.UVERBS_ATTR_DESTROY_QP_RESP, abi.Bytes(&resp)))
+	return q.pd.ctx.destroy(q, q.id, &q.handle, func(handle uint32) *uverbs.Call {
+		return uverbs.NewCall(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_DESTROY).
+			Destroy(abi.UVERBS_ATTR_DESTROY_QP_HANDLE, handle).
+			Out(abi.UVERBS_ATTR_DESTROY_QP_RESP, abi.Bytes(&resp))
+	})
 }
 
 func (q *QP) abandon() {

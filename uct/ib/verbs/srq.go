@@ -151,9 +151,11 @@ func (s *SRQ) Query() (SRQInitAttr, error) {
 // it.
 func (s *SRQ) Close() error {
 	var resp abi.DestroySrqResp
-	return s.pd.ctx.destroy(s, s.id, &s.handle, uverbs.NewCall(abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_DESTROY).
-		Destroy(abi.UVERBS_ATTR_DESTROY_SRQ_HANDLE, s.handle).
-		Out(abi.UVERBS_ATTR_DESTROY_SRQ_RESP, abi.Bytes(&resp)))
+	return s.pd.ctx.destroy(s, s.id, &s.handle, func(handle uint32) *uverbs.Call {
+		return uverbs.NewCall(abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_DESTROY).
+			Destroy(abi.UVERBS_ATTR_DESTROY_SRQ_HANDLE, handle).
+			Out(abi.UVERBS_ATTR_DESTROY_SRQ_RESP, abi.Bytes(&resp))
+	})
 }
 
 func (s *SRQ) abandon() { s.drv.Detach() }

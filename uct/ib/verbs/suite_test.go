@@ -66,6 +66,8 @@ var suite = []struct {
 	{"UDLost", testUDLost},
 	{"Flush", testFlush},
 	{"Closed", testClosed},
+	{"ClosedAtOnce", testClosedAtOnce},
+	{"ClosedBesideContext", testClosedBesideContext},
 	{"Foreign", testForeign},
 	{"Order", testOrder},
 	{"AnyOrder", testAnyOrder},

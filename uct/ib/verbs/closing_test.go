@@ -1,0 +1,110 @@
+package verbs_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// testClosedAtOnce closes objects on several goroutines at once, while new ones are
+// made that get the handles of those that are gone. One goroutine ends each, the
+// others are told that it is closed, and the new ones live.
+func testClosedAtOnce(t *testing.T, r *rig) {
+	s := r.newSide(t, verbs.RC)
+	type object interface{ Close() error }
+	path := r.path()
+	cq := must(s.ctx.CreateCQ(4, nil, 0))(t)
+	for what, create := range map[string]func() (object, error){
+		"PD":      func() (object, error) { return s.ctx.AllocPD() },
+		"CQ":      func() (object, error) { return s.ctx.CreateCQ(4, nil, 0) },
+		"MR":      func() (object, error) { return s.pd.RegMR(make([]byte, 10), fullAccess) },
+		"MW":      func() (object, error) { return s.pd.AllocMW() },
+		"AH":      func() (object, error) { return s.pd.CreateAH(&path) },
+		"SRQ":     func() (object, error) { return s.pd.CreateSRQ(&verbs.SRQInitAttr{MaxWR: 4, MaxSGE: 1}) },
+		"channel": func() (object, error) { return s.ctx.CreateCompChannel() },
+		"QP": func() (object, error) {
+			return s.pd.CreateQP(&verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: 1, MaxRecvWR: 1}})
+		},
+	} {
+		const closers = 4
+		for range 50 {
+			old := must(create())(t)
+			var all sync.WaitGroup
+			errs := make([]error, closers)
+			next := make([]object, closers)
+			start := make(chan struct{})
+			for i := range closers {
+				spawn(&all, func() {
+					<-start
+					errs[i] = old.Close()
+					var err error
+					if next[i], err = create(); err != nil {
+						t.Errorf("%s: %v", what, err)
+					}
+				})
+			}
+			close(start)
+			all.Wait()
+			ended := 0
+			for i, err := range errs {
+				switch {
+				case err == nil:
+					ended++
+				case !errors.Is(err, ucs.ErrInvalidParam):
+					t.Errorf("%s, closed at once: %v", what, err)
+				}
+				if err := next[i].Close(); err != nil {
+					t.Errorf("%s: closing one at once closed the next: %v", what, err)
+				}
+			}
+			if ended != 1 {
+				t.Fatalf("%s: %d goroutines have closed it", what, ended)
+			}
+		}
+	}
+}
+
+// testClosedBesideContext closes objects while their Context is closed, on two
+// goroutines. Nothing is left and nobody hears of an error but that it is closed.
+func testClosedBesideContext(t *testing.T, r *rig) {
+	for range 50 {
+		c := r.open(t)
+		pd := must(c.AllocPD())(t)
+		var mrs []*verbs.MR
+		for range 8 {
+			mrs = append(mrs, must(pd.RegMR(make([]byte, 10), fullAccess))(t))
+		}
+		var all sync.WaitGroup
+		start := make(chan struct{})
+		for range 2 {
+			spawn(&all, func() {
+				<-start
+				for _, m := range mrs {
+					if err := m.Close(); err != nil && !errors.Is(err, ucs.ErrInvalidParam) {
+						t.Error(err)
+					}
+				}
+			})
+			spawn(&all, func() {
+				<-start
+				if err := c.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		close(start)
+		all.Wait()
+	}
+}
+
+// spawn runs something on a goroutine of its own.
+func spawn(all *sync.WaitGroup, run func()) {
+	all.Add(1)
+	go func() {
+		defer all.Done()
+		run()
+	}()
+}
