@@ -108,3 +108,23 @@ func spawn(all *sync.WaitGroup, run func()) {
 		run()
 	}()
 }
+
+// TestClosedInside: an object is closed again in the middle of the call that ends it,
+// as another goroutine may. The kernel is not asked twice.
+func TestClosedInside(t *testing.T) {
+	r, h := hookedRig(t)
+	s := r.newSide(t, verbs.RC)
+	m := must(s.pd.RegMR(make([]byte, 10), fullAccess))(t)
+	calls := 0
+	h.calling = func() {
+		calls++
+		if calls == 1 {
+			wantErr(t, m.Close(), ucs.ErrInvalidParam, "an object that is being closed")
+		}
+	}
+	check(t, m.Close())
+	h.calling = nil
+	if calls != 1 {
+		t.Errorf("%d calls to end one object", calls)
+	}
+}

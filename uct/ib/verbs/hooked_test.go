@@ -14,6 +14,7 @@ import (
 type hooked struct {
 	uverbs.File
 	refuse   bool // every call from now on
+	calling  func() // before a call is made
 	called   func(command uint32)
 	unmapped func()
 }
@@ -21,6 +22,9 @@ type hooked struct {
 func (h *hooked) Ioctl(f *uverbs.Frame) syscall.Errno {
 	if h.refuse {
 		return syscall.ENOMEM
+	}
+	if h.calling != nil {
+		h.calling()
 	}
 	e := h.File.Ioctl(f)
 	if r, errno := uverbs.Parse(f); errno == 0 && h.called != nil {
