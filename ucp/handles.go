@@ -14,7 +14,7 @@ import (
 // give notes registered memory that was given with an operation, if it really
 // holds the buffer.
 func (r *Request) give(m *Memory) {
-	if m != nil && m.covers(r.w.ctx, &r.data) {
+	if m != nil && m.covers(r.w.ctx, &r.data) && m.use() {
 		r.memory().given = m
 	}
 }

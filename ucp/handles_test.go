@@ -74,7 +74,9 @@ func TestHandles(t *testing.T) {
 	if err := r.data.initSend(mem[10:20], nil); err != nil {
 		t.Fatal(err)
 	}
-	r.memory().given = m
+	if m.use() {
+		r.memory().given = m
+	}
 	if !r.handles(md, 1, uct.AccessLocalRead) {
 		t.Fatal("no handle")
 	}

@@ -32,7 +32,8 @@ type Memory struct {
 	region *regions.Region // nil for an empty handle
 	mapped []byte          // to be unmapped at the end
 	pin    *runtime.Pinner
-	done   atomic.Bool // set under ctx.mu
+	done   atomic.Bool  // set under ctx.mu
+	users  atomic.Int32 // operations of ours that were given the memory
 }
 
 // MemAttr describes a Memory.
@@ -59,12 +60,24 @@ func (m *Memory) Bytes() []byte { return m.buf }
 // are C UCX and have the memory mapped, or copy by cma, which asks nobody; what
 // they are just reading is kept until they are done. The caller's own memory is left
 // alone, allocated memory is freed. A second Close does nothing.
+//
+// Close is refused with ucs.ErrBusy, and the memory stays registered, while an
+// operation that was given it (RequestParams.Memory) is in flight, and while a put of
+// a peer's is arriving in it that its connection would be dropped for. Both end with
+// progress; a peer that never sends the rest keeps the memory until its connection or
+// the worker is closed.
 func (m *Memory) Close() error {
 	m.ctx.mu.Lock() // nobody packs a key meanwhile
 	done := m.done.Swap(true)
+	var err error
+	if !done && m.region != nil {
+		if err = m.inUse(); err != nil {
+			m.done.Store(false)
+		}
+	}
 	m.ctx.mu.Unlock()
-	if done || m.region == nil {
-		return nil
+	if done || err != nil || m.region == nil {
+		return err
 	}
 	m.ctx.table.Remove(m.region)
 	if m.owner >= 0 {
@@ -72,10 +85,37 @@ func (m *Memory) Close() error {
 			d.Revoke(m.handles[m.owner])
 		}
 	}
-	err := m.deregister()
+	err = m.deregister()
 	m.region.Close()
 	return err
 }
+
+// inUse says who is in the middle of something that would end badly without the
+// registration.
+func (m *Memory) inUse() error {
+	if n := m.users.Load(); n > 0 {
+		return fmt.Errorf("ucp: %d operations in flight were given the memory: %w", n, ucs.ErrBusy)
+	}
+	for i, h := range m.handles {
+		if d, ok := m.ctx.mds[i].md.(uct.UseReporter); ok && h != nil && d.InUse(h) {
+			return fmt.Errorf("ucp: a put of a peer is arriving in the memory, over %s: %w", m.ctx.mds[i].md.Attr().Name, ucs.ErrBusy)
+		}
+	}
+	return nil
+}
+
+// use notes an operation that was given the memory, and unuse its end. It fails when
+// the memory is closed.
+func (m *Memory) use() bool {
+	m.users.Add(1)
+	if m.done.Load() {
+		m.users.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (m *Memory) unuse() { m.users.Add(-1) }
 
 // deregister takes the memory away from the domains that did not allocate it.
 func (m *Memory) deregister() error {

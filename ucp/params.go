@@ -67,7 +67,7 @@ type RequestParams struct {
 	MemoryType ucs.MemoryType
 
 	// Memory, if not nil, is registered memory that holds the buffer of a send,
-	// put or get. It must not be unmapped before the operation is done.
+	// put or get. Until the operation is done Memory.Close is refused.
 	Memory *Memory
 
 	// ReplyBuffer takes the value from before an atomic operation: 4 or 8 bytes

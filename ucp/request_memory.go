@@ -33,7 +33,10 @@ func (r *Request) memory() *requestMemory {
 
 // letGo ends all registrations.
 func (m *requestMemory) letGo() {
-	m.given = nil
+	if m.given != nil {
+		m.given.unuse()
+		m.given = nil
+	}
 	if len(m.handles) > 0 {
 		m.dropHandles()
 	}

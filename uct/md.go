@@ -93,6 +93,14 @@ type Revoker interface {
 	Revoke(m MemHandle)
 }
 
+// UseReporter is a MemoryDomain that can tell whether a peer is in the middle of an
+// access. Any goroutine may call it.
+type UseReporter interface {
+	// InUse reports whether a peer has begun an operation on registered memory that
+	// would be cut short by Deregister, and its connection with it.
+	InUse(m MemHandle) bool
+}
+
 // MDAttr describes a memory domain.
 type MDAttr struct {
 	Component      string

@@ -137,6 +137,7 @@ var rmaCases = []testCase{
 	{"rights of allocated memory", twoSides, testAllocatedRights},
 	{"unmapped", twoSides, testUnmapped},
 	{"unmapped while read", twoSides | fewSwitches, testUnmapWhileRead},
+	{"unmapped while used", fewSwitches, testUnmapWhileUsed},
 	{"the connection breaks", onDemand | fewSwitches, testAccessFaults},
 }
 

@@ -198,6 +198,7 @@ func (c *conn) close() {
 	c.fd = -1
 	c.state = stateClosed
 	c.rx = false
+	c.put.drop()
 	c.put = putRecv{}
 	if c.in != nil && !c.reading {
 		c.releaseIn()

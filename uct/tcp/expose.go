@@ -21,6 +21,8 @@ type region struct {
 	scope  *scope         // nil: all of them
 	live   bool           // registered; guarded by the table's mu
 
+	arriving atomic.Int32 // puts that have begun and whose rest is to come
+
 	prev, next *region // live ones; guarded by the table's mu
 
 	// use holds the generation in the upper bits, the open bit, and the number of
@@ -145,7 +147,7 @@ func (t *exposedTable) remove(r *region) error {
 	r.shut()
 	r.pinner.Unpin()
 	r.buf, r.scope = nil, nil
-	if len(t.spare) < maxSpare {
+	if len(t.spare) < maxSpare && r.arriving.Load() == 0 {
 		t.spare = append(t.spare, r)
 	}
 	return nil

@@ -14,6 +14,7 @@ type putRecv struct {
 	at     int    // the same in the region
 	left   int    // bytes that are still to come
 	sn     uint32
+	held   bool // counted as arriving in the region
 }
 
 // maxPutRead bounds one call that copies a put's payload, so that the scheduler
@@ -44,6 +45,7 @@ func (c *conn) beginPut(b *buffer, h putHeader) bool {
 	c.put.region.release()
 	b.r += n
 	c.advancePut(n)
+	c.put.hold()
 	return true
 }
 
@@ -60,7 +62,9 @@ func (c *conn) openTarget(n int) []byte {
 			c.refuse(fmt.Errorf("the target was deregistered with %d bytes to come: %w", p.left, errForbidden))
 			return nil
 		}
+		p.drop()
 		p.region, p.at = r, at
+		p.hold()
 	}
 	return p.region.buf[p.at : p.at+n : p.at+n]
 }
@@ -97,6 +101,7 @@ func (c *conn) advancePut(n int) {
 // is left out as C UCX does.
 func (c *conn) putDone(sn uint32) {
 	c.owedSN = sn
+	c.put.drop()
 	c.put = putRecv{}
 	c.owe(owedPutAck)
 }

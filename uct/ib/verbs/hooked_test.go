@@ -13,7 +13,7 @@ import (
 // hooked is a device with a test in between.
 type hooked struct {
 	uverbs.File
-	refuse   bool // every call from now on
+	refuse   bool   // every call from now on
 	calling  func() // before a call is made
 	called   func(command uint32)
 	unmapped func()

@@ -1,0 +1,62 @@
+package tcp
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/ucx-go/ucx/uct"
+)
+
+// TestInUse: memory is in use from the announcement of a put to its last byte, or to
+// the end of its connection.
+func TestInUse(t *testing.T) {
+	h := newHost(t, "")
+	target := make([]byte, 1000)
+	mem, err := h.md.Register(target, uct.AccessRemotePut)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := h.md.(uct.UseReporter)
+	used := func() bool { return d.InUse(mem) }
+	p := dial(t, h)
+	p.send(flight(addr("127.0.0.1:5"), 0))
+	p.want(ack)
+	if used() {
+		t.Error("in use from the start")
+	}
+	p.send(putReq(addressOf(target), 1000, 0), bytes.Repeat([]byte{1}, 400))
+	until(t, "the first part", used, h)
+	p.send(bytes.Repeat([]byte{1}, 600))
+	p.want(appendPutAck(nil, 0))
+	if used() {
+		t.Error("in use behind the put")
+	}
+	p.send(putReq(addressOf(target), 10, 1), bytes.Repeat([]byte{2}, 10))
+	p.want(appendPutAck(nil, 1))
+	if used() {
+		t.Error("in use behind a put that came whole")
+	}
+	p.send(putReq(addressOf(target), 1000, 2))
+	until(t, "the announcement", used, h)
+	p.close()
+	until(t, "the end of the connection", func() bool { return !used() }, h)
+
+	// A registration that ends in the middle of a put leaves no trace in the next.
+	q := dial(t, h)
+	q.send(flight(addr("127.0.0.1:6"), 0))
+	q.want(ack)
+	q.send(putReq(addressOf(target), 1000, 0))
+	until(t, "the announcement", used, h)
+	if err := h.md.Deregister(mem); err != nil {
+		t.Fatal(err)
+	}
+	if mem, err = h.md.Register(target, uct.AccessRemotePut); err != nil {
+		t.Fatal(err)
+	}
+	if used() {
+		t.Error("a new registration is in use")
+	}
+	if err := h.md.Deregister(mem); err != nil {
+		t.Fatal(err)
+	}
+}
