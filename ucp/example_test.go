@@ -114,7 +114,9 @@ func ExampleIOV() {
 	// Output: scatter-gather
 }
 
-// A message that was taken out tells its length before there is a buffer for it.
+// A message that was taken out tells its length before there is a buffer for it. The
+// length is the sender's word: what is not to be trusted is bounded before memory is
+// set aside for it.
 func ExampleWorker_TagTake() {
 	ctx, w, ep := openSelf(ucp.FeatureTag)
 	defer ctx.Close()
@@ -126,6 +128,11 @@ func ExampleWorker_TagTake() {
 	msg, ok := w.TagTake(9, ucp.FullMask)
 	if !ok {
 		log.Fatal("no message")
+	}
+	const most = 1 << 20
+	if msg.Info().Length > most {
+		msg.Discard()
+		log.Fatal("more than this program has a use for")
 	}
 	buf := make([]byte, msg.Info().Length)
 	if _, err := msg.RecvWait(context.Background(), buf); err != nil {

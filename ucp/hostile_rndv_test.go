@@ -137,7 +137,7 @@ func TestHostileData(t *testing.T) {
 func TestHostileATP(t *testing.T) {
 	for _, ack := range []proto.RndvAck{
 		{Size: 0, HasSize: true},
-		{Size: math.MaxInt, HasSize: true},
+		{Size: hugeLength, HasSize: true},
 		{HasSize: false},
 		{Status: ucs.ErrIO},
 		{Status: ucs.InProgress},

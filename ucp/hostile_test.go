@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 
@@ -106,7 +107,7 @@ func TestHostileFragments(t *testing.T) {
 	// Lengths are believed, not allocated.
 	held := v.Stats().UnexpectedBytes
 	for i := range 50 {
-		if err := first(100+i, math.MaxInt, 10); err != nil {
+		if err := first(100+i, hugeLength, 10); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -123,12 +124,35 @@ func TestHostileFragments(t *testing.T) {
 		t.Errorf("receiving a huge message: %v, %v", req, err)
 	}
 
-	// Negative, as an int.
-	b := proto.EagerFirst{Tag: 0xF1, MsgID: 7}.Append(nil)
-	binary.LittleEndian.PutUint64(b[8:], 1<<63)
-	v.refused("a length of 2^63", v.onEagerFirst(nil, b, nil))
+	// Negative, as an int, and more than there is memory.
+	for _, n := range []uint64{1 << 63, 1<<63 - 1, hugeLength + 1} {
+		b := proto.EagerFirst{Tag: 0xF1, MsgID: 7}.Append(nil)
+		binary.LittleEndian.PutUint64(b[8:], n)
+		v.refused(fmt.Sprintf("a length of %#x", n), v.onEagerFirst(nil, b, nil))
+		b = proto.EagerSyncFirst{EagerFirst: proto.EagerFirst{Tag: 0xF1, MsgID: 7}}.Append(nil)
+		binary.LittleEndian.PutUint64(b[8:], n)
+		v.refused(fmt.Sprintf("a length of %#x, synchronous", n), v.onEagerSyncFirst(nil, b, nil))
+		if n < 1<<63 {
+			offer := proto.RndvRTS{EpID: v.ep.localID, ReqID: 1, Header: 0xF1, Size: int(n)}
+			v.refused(fmt.Sprintf("an offer of %#x bytes", n), v.onRndvRTS(nil, offer.Append(nil), nil))
+		}
+	}
+	for {
+		info, ok := v.TagPeek(0, 0)
+		if !ok {
+			break
+		}
+		if info.Length > hugeLength {
+			t.Errorf("a length of %#x is told", info.Length)
+		}
+		m, _ := v.TagTake(0, 0)
+		m.Discard()
+	}
 	v.exchange()
 }
+
+// hugeLength is the longest message that a peer may claim.
+const hugeLength = 1 << 47
 
 // TestHostileUnexpected: whatever kind of message a peer sends that nobody
 // receives, memory stops growing at the limit, and goes on when there is room.
@@ -138,7 +162,7 @@ func TestHostileUnexpected(t *testing.T) {
 		"empty": func(v *victim, _ int) error { return v.onEagerOnly()(nil, make([]byte, 8), nil) },
 		"large": func(v *victim, _ int) error { return v.onEagerOnly()(nil, make([]byte, 5000), nil) },
 		"offers": func(v *victim, _ int) error {
-			return v.onRndvRTS(nil, proto.RndvRTS{EpID: v.ep.localID, ReqID: 1, Size: math.MaxInt}.Append(nil), nil)
+			return v.onRndvRTS(nil, proto.RndvRTS{EpID: v.ep.localID, ReqID: 1, Size: hugeLength}.Append(nil), nil)
 		},
 		"orphan fragments": func(v *victim, i int) error {
 			b := proto.EagerMiddle{MsgID: proto.MessageID(i), Offset: 8}.Append(nil)

@@ -147,7 +147,9 @@ func (w *Worker) discardMessage(d *TagMessage) {
 	w.putMessage(d)
 }
 
-// Info returns the sender's tag and the length of the whole message.
+// Info returns the sender's tag and the length of the whole message, both as the
+// sender says: bound the length before you set memory aside for it, see
+// Worker.TagPeek.
 func (d *TagMessage) Info() TagRecvInfo { return TagRecvInfo{SenderTag: d.tag, Length: d.total} }
 
 // release takes a message back from the user.

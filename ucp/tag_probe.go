@@ -13,7 +13,8 @@ import (
 
 // TagPeek looks for the message that a receive of tag and mask would get, without
 // progress, and says what it is. The length is that of the whole message, even if
-// parts are still on the way.
+// parts are still on the way. Until they are here it is the peer's word, and may be
+// up to 128 TiB: bound it before you set memory aside for it.
 func (w *Worker) TagPeek(tag, mask Tag) (TagRecvInfo, bool) {
 	if !w.tag.on {
 		return TagRecvInfo{}, false
