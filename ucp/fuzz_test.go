@@ -2,26 +2,75 @@ package ucp
 
 import (
 	"encoding/binary"
+	"net/netip"
 	"testing"
+
+	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
 // script is a list of messages as the fuzzer sees them. Each is
 //
-//	handler   1 byte
+//	handler   5 bits, and 3 bits: which connection the message comes on, 0 for none
+//	          that the transport could tell from others
 //	patch     1 byte: which live id is put into the message, and where
 //	length    1 byte
 //	message   length bytes
 //
 // Without the live ids a fuzzer would never get past the first look at a table.
+// Handlers behind the last are other events: the end of a connection, and what the
+// application does.
 type script []byte
 
 // step is one message of a script.
 func step(handler int, patch byte, message []byte) []byte {
 	return append([]byte{byte(handler), patch, byte(len(message))}, message...)
+}
+
+// on lets the first step of a script come on a connection.
+func on(source int, s []byte) []byte {
+	s[0] |= byte(source << 5)
+	return s
+}
+
+// fuzzSources is how many connections a script can name.
+const fuzzSources = 7
+
+// fuzzConn is a connection of a script.
+type fuzzConn struct {
+	src    uct.Source
+	at     int
+	gone   bool
+	paused bool
+}
+
+var _ interface {
+	uct.SourceOwner
+	uct.SourceLocator
+	uct.SourcePauser
+} = (*fuzzConn)(nil)
+
+func (c *fuzzConn) DropSource(error) { c.end() }
+func (c *fuzzConn) PauseSource()     { c.paused = true }
+func (c *fuzzConn) ResumeSource()    { c.paused = false }
+
+func (c *fuzzConn) HeldBy(uct.Process) bool { return c.at%2 == 0 }
+
+// SourceInfo implements uct.SourceLocator: two connections are of one address.
+func (c *fuzzConn) SourceInfo() uct.SourceInfo {
+	return uct.SourceInfo{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(c.at / 2)}), uint16(c.at+1))}
+}
+
+// end is the end of the connection.
+func (c *fuzzConn) end() {
+	if !c.gone {
+		c.gone = true
+		c.src.Gone()
+	}
 }
 
 // The places of a live id, in the upper bits of a patch; its kind is in the lower
@@ -47,6 +96,7 @@ type fuzzTarget struct {
 	live     []uint64 // ids that peers may know
 	open     []*Request
 	memory   *target // that peers may access
+	conns    [fuzzSources]*fuzzConn
 }
 
 // The handlers by number, as scripts name them.
@@ -69,6 +119,12 @@ const (
 	fuzzAtomicReq
 	fuzzAtomicRep
 	fuzzCompletion
+	fuzzGone     // the connection ends
+	fuzzReceive  // the application posts a receive, of the tag that the patch says
+	fuzzTake     // takes a message and receives it, or discards it
+	fuzzCancel   // ends its posted receives
+	fuzzProgress // progresses
+	fuzzSteps
 )
 
 // fuzzEndpointAt is where messages have the endpoint's id that have an address,
@@ -87,15 +143,22 @@ const (
 	liveAtomic
 )
 
-func newFuzzTarget(t testing.TB) *fuzzTarget {
-	v := newVictim(t, "MAX_UNEXP_EPS", "20")
+// fuzzSettings are those of the worker: what peers can make it hold is little, so
+// that a script of some hundred bytes comes to the limits.
+var fuzzSettings = []string{"MAX_UNEXP_EPS", "3", "MAX_UNEXP_BYTES", "6k", "RNDV_THRESH", "2k", "KEEPALIVE_INTERVAL", "inf"}
+
+// fuzzOffer is the length of the message that the target offers.
+const fuzzOffer = 5000
+
+func newFuzzTarget(t testing.TB, w *Worker) *fuzzTarget {
+	v := newVictimOf(t, w, nil)
 	f := &fuzzTarget{victim: v, handlers: []uct.AMHandler{
 		v.onWireup, v.onEagerOnly(), v.onEagerFirst, v.onEagerMiddle, v.onEagerSyncOnly, v.onEagerSyncFirst,
 		v.onEagerSyncAck, v.onRndvRTS, v.onRndvRTR, v.onRndvData, v.onRndvATS, v.onRndvATP,
 		v.onPut, v.onGetReq, v.onGetRep, v.onAtomicReq, v.onAtomicRep, v.onCompletion,
 	}}
-	offer := v.offer(offerLength)
-	sync := v.syncSend(0x51)
+	offer := v.offer(fuzzOffer)
+	sync := v.unmatched(0x51)
 	fetch := v.fetching(make([]byte, 300))
 	f.memory = v.memory(200, ProtAll)
 	get, amo := v.waiting(getMessages{}, make([]byte, 100)), v.waiting(atomicFetch{}, make([]byte, 8))
@@ -122,33 +185,93 @@ func newFuzzTarget(t testing.TB) *fuzzTarget {
 	return f
 }
 
-// play hands the messages of a script to the handlers.
+// conn is a connection of the script by its number from 1 on: the one that is there,
+// or a new one.
+func (f *fuzzTarget) conn(k int) *fuzzConn {
+	c := f.conns[k-1]
+	if c == nil || c.gone {
+		c = &fuzzConn{at: k - 1}
+		c.src.Owner = c
+		f.conns[k-1] = c
+	}
+	return c
+}
+
+// play hands the messages of a script to the handlers, as a transport would: what a
+// handler refuses ends its connection.
 func (f *fuzzTarget) play(s script) {
 	for len(s) >= 3 {
-		h, patch, n := int(s[0])%len(f.handlers), s[1], min(int(s[2]), len(s)-3)
+		h, k, patch, n := int(s[0]&31)%fuzzSteps, int(s[0]>>5), s[1], min(int(s[2]), len(s)-3)
 		message := append([]byte(nil), s[3:3+n]...)
 		s = s[3+n:]
+		if h >= len(f.handlers) {
+			f.event(h, k, patch)
+			continue
+		}
 		if at := fuzzEndpointAt[h]; at > 0 && patch>>4 != 0 && at+8 <= len(message) {
 			binary.LittleEndian.PutUint64(message[at:], f.live[liveEndpoint])
 		}
 		if at := patchOffsets[int(patch>>4)%len(patchOffsets)]; at >= 0 && at+8 <= len(message) {
 			binary.LittleEndian.PutUint64(message[at:], f.live[int(patch&0xF)%len(f.live)])
 		}
-		f.handlers[h](nil, message, nil)
+		if k == 0 {
+			f.handlers[h](nil, message, nil)
+		} else if c := f.conn(k); !c.paused {
+			if err := f.handlers[h](&c.src, message, nil); err != nil && err != ucs.InProgress {
+				c.end()
+			}
+		}
 		f.Progress()
 	}
 }
 
+// event is a step that is no message.
+func (f *fuzzTarget) event(h, k int, patch byte) {
+	tag, mask := Tag(patch&7), FullMask
+	if patch&8 != 0 {
+		mask = 0
+	}
+	switch h {
+	case fuzzGone:
+		if k > 0 {
+			f.conn(k).end()
+		}
+	case fuzzReceive:
+		if req, _ := f.TagRecv(tag, mask, make([]byte, 64), nil); req != nil {
+			f.open = append(f.open, req)
+		}
+	case fuzzTake:
+		m, ok := f.TagTake(tag, mask)
+		if ok && patch&16 != 0 {
+			m.Discard()
+		} else if ok {
+			if req, _ := m.Recv(make([]byte, 64), nil); req != nil {
+				f.open = append(f.open, req)
+			}
+		}
+	case fuzzCancel:
+		for _, req := range f.open {
+			f.Cancel(req)
+		}
+	}
+	f.Progress()
+}
+
 // finish ends what is under way and checks what must hold whatever was played.
 func (f *fuzzTarget) finish() {
-	for range 300 {
+	for _, c := range f.conns {
+		if c != nil {
+			c.end()
+		}
+	}
+	for range 50 {
 		f.Progress()
 	}
 	f.memory.untouched(f.TB)
 	if f.rma.serving != 0 {
 		f.Errorf("%d answers are still under way", f.rma.serving)
 	}
-	if held := f.Stats().UnexpectedBytes; held < 0 || held > 2<<20 {
+	if held := f.Stats().UnexpectedBytes; held < 0 || held > 16<<10 {
 		f.Errorf("%d bytes are held", held)
 	}
 	for _, req := range f.open {
@@ -166,12 +289,66 @@ func (f *fuzzTarget) finish() {
 		}
 		f.ep = ep
 	}
-	f.exchange()
+	f.exchangeOf(0, 8, 1000, 9000)
 	for i, req := range f.open {
 		if req.Done() && req.Err() == ucs.InProgress {
 			f.Errorf("request %d is done and in progress", i)
 		}
 	}
+	f.leave()
+}
+
+// leave takes back what the target has made, and checks that nothing else is left:
+// the worker serves the next script.
+func (f *fuzzTarget) leave() {
+	w := f.Worker
+	w.endpoints.Each(func(ep *Endpoint) { ep.destroy(ucs.ErrCanceled) })
+	w.cancelAssemblies()
+	w.dropMessages()
+	f.Progress()
+	for i, req := range f.open {
+		if !req.Done() {
+			f.Errorf("request %d never ends", i)
+		}
+	}
+	for what, n := range map[string]int{
+		"endpoints": w.endpoints.Len(), "ids of requests": w.requestIDs.Len(), "bytes": w.held(),
+		"endpoints of peers": w.unexpected, "peers": len(w.peers), "messages in parts": len(w.eager.assemblies),
+		"answers": w.rma.serving,
+	} {
+		if n != 0 {
+			f.Errorf("%d %s are left", n, what)
+		}
+	}
+}
+
+// fuzzRounds is how many scripts a worker plays before it is replaced by a new one.
+const fuzzRounds = 64
+
+// fuzzWorker is the worker of one script after the other.
+type fuzzWorker struct {
+	ctx    *Context
+	w      *Worker
+	played int
+}
+
+// get returns the worker for a script.
+func (f *fuzzWorker) get(t testing.TB) *Worker {
+	if f.played++; f.w == nil || f.played > fuzzRounds {
+		f.close(t)
+		f.w, f.played = openVictim(t, f.ctx), 1
+	}
+	return f.w
+}
+
+func (f *fuzzWorker) close(t testing.TB) {
+	if f.w == nil {
+		return
+	}
+	if err := f.w.Close(); err != nil {
+		t.Error(err)
+	}
+	f.w = nil
 }
 
 // seeds are scripts in which each handler gets a message that makes sense.
@@ -195,9 +372,9 @@ func seeds() []script {
 		step(fuzzSyncAck, patchAt0+liveSync, proto.EagerSyncAck{}.Append(nil)),
 		step(fuzzRTS, patchAt8+liveEndpoint, proto.RndvRTS{Header: 1, ReqID: 3, Size: 40}.Append(nil)),
 		step(fuzzRTR, patchAt0+liveOffer, proto.RndvRTR{RecvReqID: 8, Size: 100}.Append(nil)),
-		step(fuzzRTR, patchAt0+liveOffer, proto.RndvRTR{RecvReqID: 8, Size: offerLength}.Append(nil)),
+		step(fuzzRTR, patchAt0+liveOffer, proto.RndvRTR{RecvReqID: 8, Size: fuzzOffer}.Append(nil)),
 		step(fuzzData, patchAt0+liveFetch, with(proto.RndvData{}.Append(nil))),
-		step(fuzzATS, patchAt0+liveOffer, proto.RndvAck{Size: offerLength, HasSize: true}.Append(nil)),
+		step(fuzzATS, patchAt0+liveOffer, proto.RndvAck{Size: fuzzOffer, HasSize: true}.Append(nil)),
 		step(fuzzATP, patchAt0+liveFetch, proto.RndvAck{Size: 300, HasSize: true}.Append(nil)),
 		step(fuzzPut, patchAt0+liveMemory, with(proto.Put{}.Append(nil))),
 		step(fuzzGetReq, patchAt0+liveMemory, proto.GetReq{Length: 200, ReqID: 9}.Append(nil)),
@@ -215,7 +392,46 @@ func seeds() []script {
 	for _, s := range list {
 		all = append(all, s...)
 	}
-	return append(list, all)
+	return append(append(list, all), connSeeds(list)...)
+}
+
+// connSeeds are scripts of several connections.
+func connSeeds(list []script) []script {
+	// Everything, each message on the next connection, and the ends of all of them.
+	var spread, mixed script
+	for i, s := range list {
+		spread = append(spread, on(1+i%fuzzSources, append(script(nil), s...))...)
+	}
+	for k := 1; k <= fuzzSources; k++ {
+		spread = append(spread, on(k, step(fuzzGone, 0, nil))...)
+	}
+	// Unexpected messages of three connections beyond the limit, then of one more.
+	hoard := func(k, n int) (s script) {
+		for range n {
+			s = append(s, on(k, step(fuzzEagerOnly, 0, append(proto.EagerOnly{Tag: proto.Tag(k)}.Append(nil), make([]byte, 200)...)))...)
+		}
+		return s
+	}
+	var hoards script
+	for range 4 {
+		for k := 1; k <= 3; k++ {
+			hoards = append(hoards, hoard(k, 2)...)
+		}
+	}
+	hoards = append(hoards, hoard(4, 12)...)
+	// Fragments of one message over two connections, the first of which ends.
+	first := proto.EagerFirst{Tag: 5, TotalLen: 30, MsgID: 9}.Append(nil)
+	parts := append(script(nil), on(1, step(fuzzEagerFirst, 0, append(first, "123456789"...)))...)
+	parts = append(parts, on(2, step(fuzzEagerMiddle, 0, append(proto.EagerMiddle{MsgID: 9, Offset: 20}.Append(nil), "abcdefghij"...)))...)
+	parts = append(parts, on(1, step(fuzzGone, 0, nil))...)
+	parts = append(parts, on(2, step(fuzzEagerMiddle, 0, append(proto.EagerMiddle{MsgID: 9, Offset: 9}.Append(nil), "ABCDEFGHIJK"...)))...)
+	parts = append(parts, step(fuzzTake, 8, nil)...)
+	// What the application does in between.
+	for i, s := range list {
+		mixed = append(mixed, on(1+i%2, append(script(nil), s...))...)
+		mixed = append(mixed, step([]int{fuzzReceive, fuzzTake, fuzzCancel, fuzzProgress}[i%4], byte(i), nil)...)
+	}
+	return []script{spread, hoards, parts, mixed}
 }
 
 // FuzzHandlers feeds a worker with messages of peers. Nothing may panic, memory
@@ -224,8 +440,22 @@ func FuzzHandlers(f *testing.F) {
 	for _, s := range seeds() {
 		f.Add([]byte(s))
 	}
+	// Most of the time would go into the making of contexts and workers, and into
+	// warnings.
+	was := log.SetLogger(zap.NewNop())
+	f.Cleanup(func() { log.SetLogger(was) })
+	worker := &fuzzWorker{ctx: victimContext(f, fuzzSettings...)}
+	f.Cleanup(func() {
+		worker.close(f)
+		worker.ctx.Close()
+	})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		target := newFuzzTarget(t)
+		defer func() {
+			if t.Failed() {
+				worker.played = fuzzRounds // it is not used again
+			}
+		}()
+		target := newFuzzTarget(t, worker.get(t))
 		target.play(b)
 		target.finish()
 	})

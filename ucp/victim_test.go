@@ -20,9 +20,27 @@ type victim struct {
 func newVictim(t testing.TB, settings ...string) *victim {
 	t.Helper()
 	log := logtest.Watch(t)
+	ctx := victimContext(t, settings...)
+	t.Cleanup(func() {
+		if err := ctx.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := openVictim(t, ctx)
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	log.Allow("too many endpoints opened by peers")
 	log.Allow("no way back to a peer")
 	log.Allow("refusing what a peer asks for")
+	return newVictimOf(t, w, log)
+}
+
+// victimContext makes the context of victims.
+func victimContext(t testing.TB, settings ...string) *Context {
+	t.Helper()
 	cfg, err := ReadConfig("", "")
 	if err != nil {
 		t.Fatal(err)
@@ -37,18 +55,23 @@ func newVictim(t testing.TB, settings ...string) *victim {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return ctx
+}
+
+// openVictim makes the worker of a victim.
+func openVictim(t testing.TB, ctx *Context) *Worker {
+	t.Helper()
 	w, err := ctx.NewWorker(WorkerParams{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := ctx.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	return w
+}
+
+// newVictimOf makes a victim of a worker.
+func newVictimOf(t testing.TB, w *Worker, log *logtest.Log) *victim {
+	t.Helper()
+	var err error
 	v := &victim{TB: t, Worker: w, log: log}
 	if v.ep, err = w.NewEndpoint(EndpointParams{Address: w.address}); err != nil {
 		t.Fatal(err)
@@ -72,7 +95,13 @@ func (v *victim) handlers() map[string]uct.AMHandler {
 // exchange sends messages of all kinds to itself and checks them.
 func (v *victim) exchange() {
 	v.Helper()
-	for i, n := range []int{0, 8, 5000, 100_000, 1 << 20} {
+	v.exchangeOf(0, 8, 5000, 100_000, 1<<20)
+}
+
+// exchangeOf is exchange of messages of some lengths.
+func (v *victim) exchangeOf(lengths ...int) {
+	v.Helper()
+	for i, n := range lengths {
 		src := bytes.Repeat([]byte{byte(i + 1)}, n)
 		buf := make([]byte, n)
 		recv, err := v.TagRecv(0x600D, FullMask, buf, nil)
@@ -134,6 +163,14 @@ func (v *victim) syncSend(tag Tag) *Request {
 	v.Helper()
 	posted := v.tag.tagMatcher
 	v.tag.tagMatcher = tagMatcher{spread: posted.spread}
+	req := v.unmatched(tag)
+	v.tag.tagMatcher = posted
+	return req
+}
+
+// unmatched is syncSend where no receives are posted.
+func (v *victim) unmatched(tag Tag) *Request {
+	v.Helper()
 	req, err := v.ep.TagSendSync(tag, make([]byte, 8), nil)
 	if err != nil || req.Done() {
 		v.Fatalf("synchronous send: %v, %v", req, err)
@@ -142,14 +179,13 @@ func (v *victim) syncSend(tag Tag) *Request {
 		v.tag.removeUnexpected(d)
 		v.putMessage(d)
 	}
-	v.tag.tagMatcher = posted
 	return req
 }
 
 // offer starts a rendezvous of n bytes that nobody has answered.
 func (v *victim) offer(n int) *Request {
 	v.Helper()
-	req, err := v.ep.TagSend(0xBAD, make([]byte, n), nil)
+	req, err := v.ep.TagSend(0xBAD, zeros[:n], nil)
 	if err != nil || req == nil || req.Done() || !req.is(kindOffer) {
 		v.Fatalf("a large send is no offer: %v, %v", req, err)
 	}
@@ -161,6 +197,9 @@ func (v *victim) offer(n int) *Request {
 }
 
 const offerLength = 1 << 20
+
+// zeros is what offers are of.
+var zeros [offerLength]byte
 
 // fetching is a receive that has asked for data which does not come.
 func (v *victim) fetching(buf []byte) *Request {
