@@ -2,7 +2,7 @@ package ucp
 
 import (
 	"fmt"
-	"runtime/debug"
+	"runtime"
 
 	"go.uber.org/zap"
 
@@ -24,7 +24,7 @@ import (
 // returned goes on without an owner.
 type CallbackPanic struct {
 	Value any    // what the function panicked with
-	Stack []byte // where it did, as by debug.Stack
+	Stack []byte // where it did, as runtime.Stack says it
 }
 
 // Error tells the value, and where it comes from.
@@ -80,7 +80,7 @@ func (w *Worker) broken(recovered any) {
 	}
 	p, ok := recovered.(*CallbackPanic) // of another worker's call, which has told where
 	if !ok {
-		p = &CallbackPanic{Value: recovered, Stack: debug.Stack()}
+		p = &CallbackPanic{Value: recovered, Stack: stack()}
 	}
 	if w.panicked != nil {
 		log.Error("one more panic in a callback", zap.String("worker", w.name), zap.Any("value", p.Value), zap.ByteString("stack", p.Stack))
@@ -88,6 +88,12 @@ func (w *Worker) broken(recovered any) {
 	}
 	w.panicked = p
 	w.gate |= gatePanicked
+}
+
+// stack is the goroutine's, as far down as is of use.
+func stack() []byte {
+	b := make([]byte, 64<<10)
+	return b[:runtime.Stack(b, false)]
 }
 
 // raise panics with what was caught, if the call that ends is the outermost.
