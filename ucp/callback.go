@@ -38,34 +38,26 @@ func (p *CallbackPanic) Unwrap() error {
 	return err
 }
 
-// callout is a function of the application being run: it has the worker meanwhile.
-type callout struct {
-	w        *Worker
-	was      gate
-	returned bool
+// leaveTo is called before a function of the application, which has the worker
+// meanwhile; comeBack behind it. caught is deferred in between: if the function has
+// not come back it takes the worker back. What each needs is what leaveTo returned.
+// Few instructions, as programs that count on callbacks have one for each message.
+func (w *Worker) leaveTo() (was gate, depth int32) {
+	was, depth = w.gate, w.depth
+	w.gate = was &^ gateInside
+	w.depth = depth + 1
+	return was, depth
 }
 
-// callout begins that. The function's caller defers back, and says behind it that it
-// has returned.
-func (w *Worker) callout() callout {
-	if w == nil { // a datatype that is asked outside of any call of a worker
-		return callout{}
-	}
-	a := callout{w: w, was: w.gate & gateInside}
-	w.gate &^= gateInside
-	w.depth++
-	return a
+func (w *Worker) comeBack(was gate, depth int32) {
+	w.depth = depth
+	w.gate |= was
 }
 
-// back takes the worker back.
-func (a *callout) back() {
-	if a.w == nil {
-		return
-	}
-	a.w.depth--
-	a.w.gate |= a.was
-	if !a.returned {
-		a.w.broken(recover())
+func (w *Worker) caught(was gate, depth int32) {
+	if w.depth != depth {
+		w.comeBack(was, depth)
+		w.broken(recover())
 	}
 }
 
@@ -110,31 +102,35 @@ func (w *Worker) raise() {
 // callSend runs the callback of an operation, callRecv that of a receive. It may free
 // the request.
 func (r *Request) callSend(fn func(*Request, error, any), err error) {
-	a := r.w.callout()
-	defer a.back()
+	w := r.w
+	was, depth := w.leaveTo()
+	defer w.caught(was, depth)
 	fn(r, err, r.userData)
-	a.returned = true
+	w.comeBack(was, depth)
 }
 
 func (r *Request) callRecv(fn func(*Request, error, TagRecvInfo, any), err error) {
-	a := r.w.callout()
-	defer a.back()
+	w := r.w
+	was, depth := w.leaveTo()
+	defer w.caught(was, depth)
 	fn(r, err, r.info, r.userData)
-	a.returned = true
+	w.comeBack(was, depth)
 }
 
 // callError runs the error handler of the endpoint.
 func (ep *Endpoint) callError() {
-	a := ep.w.callout()
-	defer a.back()
+	w := ep.w
+	was, depth := w.leaveTo()
+	defer w.caught(was, depth)
 	ep.onError(ep, ep.err, ep.userData)
-	a.returned = true
+	w.comeBack(was, depth)
 }
 
 // callHook runs a hook for request objects.
 func (r *Request) callHook(fn func(*Request)) {
-	a := r.w.callout()
-	defer a.back()
+	w := r.w
+	was, depth := w.leaveTo()
+	defer w.caught(was, depth)
 	fn(r)
-	a.returned = true
+	w.comeBack(was, depth)
 }

@@ -8,17 +8,16 @@ import (
 
 // The methods of datatypes, called as all functions of the application are: a panic
 // ends the operation with an error, and is raised by the outermost call besides. A
-// panic of a datatype that no worker's operation has started goes straight through.
+// panic of a datatype that no worker's operation has started, w nil, goes straight
+// through.
 
 // errDatatype is the end of an operation whose datatype has panicked.
 var errDatatype = fmt.Errorf("ucp: the datatype has panicked: %w", ucs.ErrCanceled)
 
+// startPack begins the packing of b.
 func (w *Worker) startPack(b *Buffer) (st PackState, err error) {
 	err = errDatatype
-	a := w.callout()
-	defer a.back()
-	st, err = b.generic.ops.StartPack(b.object, b.count)
-	a.returned = true
+	w.run(func() { st, err = b.generic.ops.StartPack(b.object, b.count) })
 	if st == nil && err == nil {
 		err = errNoState("StartPack")
 	}
@@ -27,10 +26,7 @@ func (w *Worker) startPack(b *Buffer) (st PackState, err error) {
 
 func (w *Worker) startUnpack(b *Buffer) (st UnpackState, err error) {
 	err = errDatatype
-	a := w.callout()
-	defer a.back()
-	st, err = b.generic.ops.StartUnpack(b.object, b.count)
-	a.returned = true
+	w.run(func() { st, err = b.generic.ops.StartUnpack(b.object, b.count) })
 	if st == nil && err == nil {
 		err = errNoState("StartUnpack")
 	}
@@ -50,34 +46,33 @@ type state interface {
 
 func (w *Worker) packedSize(st state) (n int, err error) {
 	err = errDatatype
-	a := w.callout()
-	defer a.back()
-	n = st.PackedSize()
-	a.returned = true
-	return n, nil
+	w.run(func() { n, err = st.PackedSize(), nil })
+	return n, err
 }
 
-func (w *Worker) finishState(st state) {
-	a := w.callout()
-	defer a.back()
-	st.Finish()
-	a.returned = true
-}
+func (w *Worker) finishState(st state) { w.run(st.Finish) }
 
 // packState packs nothing where the datatype panics.
 func (w *Worker) packState(st PackState, off int, dst []byte) (n int) {
-	a := w.callout()
-	defer a.back()
-	n = st.Pack(off, dst)
-	a.returned = true
+	w.run(func() { n = st.Pack(off, dst) })
 	return n
 }
 
 func (w *Worker) unpackState(st UnpackState, off int, src []byte) (err error) {
 	err = errDatatype
-	a := w.callout()
-	defer a.back()
-	err = st.Unpack(off, src)
-	a.returned = true
+	w.run(func() { err = st.Unpack(off, src) })
 	return err
+}
+
+// run calls a method. What it is given does not escape, so that it costs no
+// allocation.
+func (w *Worker) run(method func()) {
+	if w == nil {
+		method()
+		return
+	}
+	was, depth := w.leaveTo()
+	defer w.caught(was, depth)
+	method()
+	w.comeBack(was, depth)
 }

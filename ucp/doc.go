@@ -36,6 +36,16 @@
 // workers are independent. Callbacks run on the goroutine that progresses, may
 // start operations and must not progress.
 //
+// What a caller gets wrong is told as far as that costs nothing: a call beside one of
+// another goroutine, which may be asleep in Run, panics and says so; Close is refused
+// with ucs.ErrBusy there. The look is a plain one, and calls that begin at the same
+// moment may miss each other once: the race detector finds what it misses.
+//
+// A callback that panics leaves the worker in order. The call of the library that it
+// ran in ends what it was doing and panics with a CallbackPanic. A callback that ends
+// its goroutine (runtime.Goexit, t.FailNow) leaves a worker that cannot be used any
+// more, and whose calls say so.
+//
 // # Memory
 //
 // A buffer given to an operation belongs to the library until the operation is
