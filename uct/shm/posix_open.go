@@ -82,12 +82,14 @@ func (m *posix) open(ref reference, pid int) (object, error) {
 // openShared opens a file to read and write. Its owner may have a lease on it for a
 // moment (posix.held), or for longer if it is hostile.
 func openShared(path string) (fd int, err error) {
-	for range 1000 {
+	for try := range 200 {
 		fd, err = unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 		if err != unix.EAGAIN {
 			break
 		}
-		runtime.Gosched()
+		if runtime.Gosched(); try >= 10 { // it may wait for a CPU
+			unix.Poll(nil, 1)
+		}
 	}
 	return fd, err
 }

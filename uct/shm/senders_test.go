@@ -64,28 +64,22 @@ func TestAttachDuringLook(t *testing.T) {
 			ucttest.NoLeaks(t)
 			a, b := fixtureWith(t, posixName, s).Pair(t)
 			m, seg := a.Iface.(*iface).domain.m, a.Iface.(*iface).rx.seg
-			looked := make(chan int)
-			stop := make(chan struct{})
+			look, over := make(chan struct{}), make(chan struct{})
 			go func() {
-				n := 0
-				defer func() { looked <- n }()
-				for {
-					select {
-					case <-stop:
-						return
-					default:
+				defer close(over)
+				for range look {
+					for range 5 {
 						if _, err := m.held(seg); err != nil {
 							t.Error(err)
 						}
-						n++
 					}
 				}
 			}()
-			for range 300 {
+			defer func() { close(look); <-over }()
+			for range 500 {
+				look <- struct{}{}
 				b.Connect(t, a).Close()
 			}
-			close(stop)
-			t.Logf("%d looks", <-looked)
 		})
 	}
 }
