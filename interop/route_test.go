@@ -21,6 +21,7 @@ var (
 	posix         = route{name: "posix", tls: "posix", both: true}
 	sysv          = route{name: "sysv", tls: "sysv", both: true}
 	posixCMA      = route{name: "cma", tls: "posix,cma", both: true}
+	tcpCMA        = route{name: "tcp+cma", tls: "tcp,cma", both: true, devices: "lo"} // wireup goes over the network
 	selfShared    = route{name: "self+shm", tls: "self,shm", both: true}
 	allTransports = route{name: "all"}
 )
@@ -28,7 +29,7 @@ var (
 // posixFiles is posix with shared memory that has names in /dev/shm.
 var posixFiles = route{name: "posix files", tls: "posix", both: true, more: []string{"UCX_POSIX_USE_PROC_LINK=n"}}
 
-var sharedRoutes = []route{posix, sysv, posixCMA, selfShared, allTransports}
+var sharedRoutes = []route{posix, sysv, posixCMA, tcpCMA, selfShared, allTransports}
 
 // lo is the network of the loopback device.
 var lo = network(device{"lo", "lo"})

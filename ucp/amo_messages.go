@@ -122,7 +122,7 @@ func (atomicReply) progress(r *Request) error {
 }
 
 // onAtomicRep receives the value from before an operation of ours.
-func (w *Worker) onAtomicRep(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
+func (w *Worker) onAtomicRep(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, err := proto.ParseAtomicRep(data)
 	if err != nil {
 		return w.malformed(err)
@@ -130,6 +130,9 @@ func (w *Worker) onAtomicRep(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 	r := w.requestIDs.Get(uint64(h.ReqID))
 	if !r.is(kindFetch) {
 		w.stats.Dropped++
+		return nil
+	}
+	if w.foreign(src, r.ep) {
 		return nil
 	}
 	if h.Size != r.access.atomic.size {

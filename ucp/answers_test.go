@@ -219,7 +219,7 @@ func TestOwedInAll(t *testing.T) {
 func TestUnreadGets(t *testing.T) {
 	v := newServer(t, "MAX_UNEXP_BYTES", "1g")
 	mem := v.memory(64, 0)
-	hog, honest := from("192.0.2.66"), from("192.0.2.1")
+	hog, honest := ofUser(66), ofUser(1) // the endpoints are of the worker to itself
 	ep, _ := v.deaf()
 	ask := func(c *sited, ep *Endpoint) error {
 		m := proto.GetReq{Address: mem.addr, Length: 8, EpID: ep.localID, ReqID: 3}

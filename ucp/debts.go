@@ -94,6 +94,9 @@ func (s *source) owesTooMuch(ep *Endpoint) {
 // resume goes on reading a source.
 func (s *source) resume() {
 	s.paused = false
+	if s.hasty {
+		return
+	}
 	if p, ok := s.uct.Owner.(uct.SourcePauser); ok {
 		p.ResumeSource()
 	}

@@ -1,47 +1,165 @@
 package ucp
 
 import (
+	"net/netip"
 	"slices"
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
-// doubt takes out of the address in a request what leads to processes of this
-// machine, if the request came from another one. The address could name any
-// process here, even this one: transports that access memory of processes would
-// read and write it where the peer says. A user who opens the endpoint decides
-// himself what address to believe.
+// doubt takes out of the address in a request what the connection it came on does
+// not bear out:
+//
+//   - entries that lead to a process of this machine, unless the kernel says that this
+//     process holds the other end of the connection. The address could name any
+//     process, even this one: transports that access memory of processes would read
+//     and write it where the peer says.
+//   - entries that lead to an IP address, unless the connection comes from there.
+//     Anybody else could send us to whom he wants, or to what listens on our own
+//     loopback device. A peer on this machine may have any address of this machine
+//     at which its user listens.
+//
+// What came through memory of ours is believed: only processes of our user can write
+// there, and they have other ways to our memory. So is what came over a transport
+// that does not know its peers. A user who opens an endpoint decides himself what
+// address to believe.
 func (w *Worker) doubt(from *source, addr *proto.WorkerAddress) {
-	if from.uct == nil {
-		return // it came through memory of ours
-	}
-	l, ok := from.uct.Owner.(uct.SourceLocator)
-	if !ok || !slices.ContainsFunc(addr.Devices, func(d proto.AddressDevice) bool {
-		return slices.ContainsFunc(d.Ifaces, w.within)
-	}) || l.SourceInfo().Local {
+	l := from.locator()
+	if l == nil {
 		return
 	}
-	w.leaveMachine(addr)
-	log.Debug("a peer on another machine says that it is on this one", zap.String("worker", w.name))
-}
-
-// leaveMachine takes out of an address what leads to processes of this machine.
-func (w *Worker) leaveMachine(addr *proto.WorkerAddress) {
+	d := doubter{w: w, connection: l, info: l.SourceInfo()}
+	refused := false
 	for k := range addr.Devices {
-		d := &addr.Devices[k]
-		d.Ifaces = slices.DeleteFunc(d.Ifaces, w.within)
+		dev := &addr.Devices[k]
+		dev.Ifaces = slices.DeleteFunc(dev.Ifaces, func(f proto.AddressIface) bool {
+			ok, harmless := d.believes(uct.ReachableParams{DeviceAddr: dev.Addr, IfaceAddr: f.Addr}, f.Transport)
+			refused = refused || !ok && !harmless
+			return !ok
+		})
+	}
+	if refused && w.refused(from, ledger.Claim) {
+		log.Diag("a peer's address names places that it is not at: they are left out",
+			zap.String("worker", w.name), zap.Stringer("from", d.info.Addr))
 	}
 }
 
-// within reports whether an entry of an address is of a transport that does not
-// leave the machine.
-func (w *Worker) within(f proto.AddressIface) bool {
-	return slices.ContainsFunc(w.ifaces, func(i *iface) bool {
-		t := i.attr.Resource.Type
-		return i.id == f.Transport && (t == uct.DeviceShared || t == uct.DeviceSelf)
-	})
+// locator is the connection as what knows its peer, nil if it does not.
+func (s *source) locator() uct.SourceLocator {
+	if s.uct == nil {
+		return nil
+	}
+	l, _ := s.uct.Owner.(uct.SourceLocator)
+	return l
+}
+
+// doubter looks at the entries of one address.
+type doubter struct {
+	w          *Worker
+	connection uct.SourceLocator
+	info       uct.SourceInfo
+	looked     []lookedAt
+}
+
+// lookedAt is a process, and whether it holds the connection.
+type lookedAt struct {
+	process uct.Process
+	holds   bool
+}
+
+// believes reports whether an entry is the peer's. One that is not may be harmless:
+// it leads nowhere from here.
+func (d *doubter) believes(p uct.ReachableParams, t proto.TransportID) (ok, harmless bool) {
+	harmless = true
+	for _, i := range d.w.ifaces {
+		if i.id != t {
+			continue
+		}
+		if i.inside() {
+			f, finds := i.uct.(uct.ProcessFinder)
+			if !finds {
+				continue
+			}
+			process, err := f.FindProcess(p)
+			switch {
+			case err != nil:
+			case d.holds(process):
+				return true, false
+			default:
+				harmless = false
+			}
+			continue
+		}
+		a, has := i.uct.(uct.AddrLocator)
+		if !has || !d.info.Addr.IsValid() {
+			return true, false
+		}
+		at, here, err := a.PeerAddr(p)
+		switch {
+		case err != nil:
+		case d.comesFrom(at, here):
+			return true, false
+		default:
+			harmless = false
+		}
+	}
+	return false, harmless
+}
+
+// isAt reports whether an entry is of a transport with IP addresses, and the peer
+// can have that.
+func (d *doubter) isAt(p uct.ReachableParams, t proto.TransportID) bool {
+	for _, i := range d.w.ifaces {
+		a, has := i.uct.(uct.AddrLocator)
+		if i.id != t || !has {
+			continue
+		}
+		if at, here, err := a.PeerAddr(p); err == nil && d.comesFrom(at, here) {
+			return true
+		}
+	}
+	return false
+}
+
+// comesFrom reports whether the peer can be who listens at an address. here says that
+// it is one of this machine.
+func (d *doubter) comesFrom(at netip.AddrPort, here bool) bool {
+	check := d.w.ctx.settings.CheckSource
+	switch {
+	case here && !d.info.Local:
+		return false
+	case here:
+		c, ok := d.connection.(uct.ListenerChecker)
+		return !ok || !check || c.MayListen(at)
+	case !check:
+		return true
+	}
+	return at.Addr().Unmap() == d.info.Addr.Addr().Unmap()
+}
+
+// holds reports whether a process has the other end of the connection. The kernel is
+// asked once for each.
+func (d *doubter) holds(p uct.Process) bool {
+	for _, l := range d.looked {
+		if l.process == p {
+			return l.holds
+		}
+	}
+	l := lookedAt{process: p, holds: d.info.Local && len(d.looked) < maxProcesses && d.connection.HeldBy(p)}
+	d.looked = append(d.looked, l)
+	return l.holds
+}
+
+// maxProcesses is how many processes of an address are looked at. A peer is one.
+const maxProcesses = 4
+
+// inside reports whether an interface's transport does not leave the machine.
+func (i *iface) inside() bool {
+	t := i.attr.Resource.Type
+	return t == uct.DeviceShared || t == uct.DeviceSelf
 }

@@ -82,6 +82,7 @@ type Endpoint struct {
 	localID  proto.EndpointID // by which the peer names this endpoint
 	remoteID proto.EndpointID // the peer's name for its end, 0 until wireup
 	peer     *peer
+	where    *whereabouts
 	process  uct.Process // the peer's, where it is on this machine and a lane knows
 	bill     *bill       // who pays for it, nil if nobody
 
@@ -93,20 +94,6 @@ type Endpoint struct {
 	userData any
 	name     string
 }
-
-// endpointState is a set of flags.
-type endpointState uint8
-
-const (
-	epUser      endpointState = 1 << iota // created or adopted by the user
-	epRequested                           // a wireup request was sent
-	epClosing                             // close was called
-	epClosed
-	epDraining // the operations of the waiting list are being started
-	epRejected // the peer was told that its end is of no use
-	epChecking // a keepalive message is on its way
-	epWaiting  // the last keepalive found it waiting for a message of the peer
-)
 
 // endpointSeq numbers endpoints without a name.
 var endpointSeq atomic.Uint64
@@ -136,17 +123,26 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 	if !loopback {
 		pr = w.peerOf(&addr)
 		sn = pr.takeSN()
-		ep = pr.adopt(sn)
+		ep = pr.adopt(sn, &addr)
 	}
-	if ep == nil {
-		if ep, err = w.newEndpoint(&addr, p.ErrMode); err != nil {
-			if pr != nil {
-				pr.returnSN(sn)
-				w.releasePeer(pr)
-			}
+	switch {
+	case ep != nil:
+		ep.widen(pr.address)
+	case loopback:
+		if ep, err = w.newEndpoint(addr.Clone(), p.ErrMode); err != nil {
 			return nil, err
 		}
-		ep.peer, ep.connSN = pr, sn
+	default:
+		if ep, err = w.newEndpoint(pr.address, p.ErrMode); err != nil {
+			pr.returnSN(sn)
+			w.releasePeer(pr)
+			return nil, err
+		}
+		ep.belongsTo(pr)
+		ep.connSN = sn
+	}
+	if pr != nil {
+		pr.given = true
 	}
 	ep.state |= epUser
 	w.untied++
@@ -164,7 +160,8 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 	return ep, nil
 }
 
-// newEndpoint makes an endpoint toward an address, known to nobody yet.
+// newEndpoint makes an endpoint toward an address, which it keeps, known to nobody
+// yet.
 func (w *Worker) newEndpoint(addr *proto.WorkerAddress, mode ErrMode) (*Endpoint, error) {
 	ep := &Endpoint{w: w, errMode: mode, short: -1, lacks: needID}
 	if err := ep.connect(addr); err != nil {
@@ -266,6 +263,7 @@ func (ep *Endpoint) describe() string {
 type EndpointAttr struct {
 	Name       string
 	Transports []Transport // one entry per lane
+	Peer       PeerInfo
 	UserData   any
 }
 
@@ -277,7 +275,7 @@ type Transport struct {
 
 // Attr describes the endpoint.
 func (ep *Endpoint) Attr() EndpointAttr {
-	return EndpointAttr{Name: ep.describe(), Transports: ep.transports(), UserData: ep.userData}
+	return EndpointAttr{Name: ep.describe(), Transports: ep.transports(), Peer: ep.peerInfo(), UserData: ep.userData}
 }
 
 // transports lists the lanes of the endpoint.

@@ -140,7 +140,7 @@ func TestEvictionKeepsPeer(t *testing.T) {
 		}
 	}
 	v.endpoints.Each(func(ep *Endpoint) {
-		if ep.openedBy() != nil && v.peers[ep.peer.uuid] != ep.peer {
+		if ep.openedBy() != nil && v.peers[ep.peer.uuid] != ep.peer.known {
 			t.Error("an endpoint of a peer that the worker does not know")
 		}
 	})

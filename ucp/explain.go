@@ -135,10 +135,10 @@ func finite(t proto.Seconds) float64 {
 	return float64(t)
 }
 
-// peerAddress is the address of the endpoint's peer as it came last.
+// peerAddress is the address that the endpoint's lanes were chosen from.
 func (ep *Endpoint) peerAddress() *proto.WorkerAddress {
-	if ep.peer != nil {
-		return ep.peer.address
+	if ep.peer != nil && ep.where != nil {
+		return ep.where.address
 	}
 	if own, _, err := proto.ParseAddress(ep.w.address, proto.FormWorker); err == nil {
 		return &own // as peers see it, with the numbers rounded
@@ -147,18 +147,13 @@ func (ep *Endpoint) peerAddress() *proto.WorkerAddress {
 }
 
 // reasons tells why the endpoint has its lanes. An endpoint is too small to keep
-// the scores of all candidates, so the selection runs again on the same input: the
-// peer's address, all of it or what is left after a doubt. Some of that may have
-// changed, or what can be reached. The digest of the reasons, which the endpoint does
+// the scores of all candidates, so the selection runs again on the same input. What
+// can be reached may have changed. The digest of the reasons, which the endpoint does
 // keep, shows whether these are those of the time when it was made; others are not
 // passed off as them.
 func (ep *Endpoint) reasons(addr *proto.WorkerAddress) *proto.LaneTrace {
-	doubted := addr.Clone()
-	ep.w.leaveMachine(doubted)
-	for _, a := range []*proto.WorkerAddress{addr, doubted} {
-		if _, trace, _ := ep.w.selectLanes(a, ep.errMode, ep.refused); trace.Digest() == ep.why {
-			return &trace
-		}
+	if _, trace, _ := ep.w.selectLanes(addr, ep.errMode, ep.refused); trace.Digest() == ep.why {
+		return &trace
 	}
 	return nil
 }

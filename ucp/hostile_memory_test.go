@@ -81,7 +81,7 @@ func TestPeerForgottenOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	numberless.destroy(ucs.ErrCanceled)
-	if p := v.peers[5]; p == nil || p != ep.peer {
+	if p := v.peers[5]; p == nil || p != ep.peer.known {
 		t.Error("the peer of an open endpoint is forgotten")
 	}
 }

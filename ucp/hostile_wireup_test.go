@@ -2,6 +2,8 @@ package ucp
 
 import (
 	"errors"
+	"net/netip"
+	"slices"
 	"testing"
 
 	"go.uber.org/zap"
@@ -18,10 +20,33 @@ import (
 type located struct {
 	conn
 	elsewhere bool
+	from      netip.AddrPort
+	holder    uct.Process // that has the other end; 0: any, unless elsewhere
+	asked     int         // how often that was looked up
+	paused    int
+	others    []uint16 // ports at which another user listens
 }
 
-func (l *located) SourceInfo() uct.SourceInfo { return uct.SourceInfo{Local: !l.elsewhere} }
-func (l *located) HeldBy(uct.Process) bool    { return !l.elsewhere }
+func (l *located) SourceInfo() uct.SourceInfo {
+	return uct.SourceInfo{Addr: l.from, Local: !l.elsewhere}
+}
+
+func (l *located) HeldBy(p uct.Process) bool {
+	l.asked++
+	return !l.elsewhere && (l.holder == 0 || l.holder == p)
+}
+
+func (l *located) MayListen(at netip.AddrPort) bool { return !slices.Contains(l.others, at.Port()) }
+
+func (l *located) PauseSource()  { l.paused++ }
+func (l *located) ResumeSource() { l.paused-- }
+
+// newLocated is a connection from an IP address.
+func newLocated(from string, here bool) *located {
+	l := &located{elsewhere: !here, from: netip.MustParseAddrPort(from)}
+	l.Owner = l
+	return l
+}
 
 // TestRequestFromElsewhere: who is on another machine cannot say that he is a
 // process of this one. He could have us read and write its memory.

@@ -72,6 +72,7 @@ func (ep *Endpoint) connect(addr *proto.WorkerAddress) error {
 		plan.offers = len(plan.maps) > 0 && addr.Release == 0 && w.ctx.peerRelease() != PeerRelease113
 		ep.cfg = w.configFor(&plan)
 		ep.ue, ep.why = ep.lanes[ep.amLane()].uct, trace.Digest()
+		ep.where = w.whereabouts(addr, chosen.Lanes)
 		return nil
 	}
 }
@@ -190,17 +191,6 @@ func (w *Worker) selectLanes(addr *proto.WorkerAddress, mode ErrMode, refused ma
 		PPN:          ppn,
 		RndvScheme:   proto.RndvScheme(w.ctx.settings.RndvScheme),
 	})
-}
-
-// addressEntry returns an entry of an address by its number.
-func addressEntry(addr *proto.WorkerAddress, index int) (dev *proto.AddressDevice, f *proto.AddressIface) {
-	addr.Ifaces(func(n int, d *proto.AddressDevice, i *proto.AddressIface) bool {
-		if n == index {
-			dev, f = d, i
-		}
-		return f == nil
-	})
-	return dev, f
 }
 
 // local describes an interface for the selection of lanes.

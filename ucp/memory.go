@@ -29,6 +29,9 @@ type Memory struct {
 	handles []uct.MemHandle
 	owner   int
 
+	limited bool       // only peers that were allowed may access it
+	scoped  []exposure // to them, with domains that tell peers apart; guarded by ctx.mu
+
 	region *regions.Region // nil for an empty handle
 	mapped []byte          // to be unmapped at the end
 	pin    *runtime.Pinner
@@ -129,6 +132,12 @@ func (m *Memory) deregister() error {
 		}
 		m.handles[i] = nil
 	}
+	for _, e := range m.scoped {
+		if err := e.md.Deregister(e.mem); err != nil && first == nil {
+			first = err
+		}
+	}
+	m.scoped = nil
 	return first
 }
 
@@ -221,11 +230,11 @@ func (m *Memory) live() error {
 // needs no key is not named: 1.22.0 does not unpack the empty key that 1.13.1
 // packs for tcp. One whose peers map the memory cannot hold them to rights, so it
 // is named only where they have all; elsewhere messages serve them, and are
-// checked.
+// checked. Of memory for some peers no domain is named: whoever has a key is let in.
 func (m *Memory) packs(i int) bool {
 	const all = ProtRemoteRead | ProtRemoteWrite
 	flags := m.ctx.mds[i].md.Attr().Flags
-	return flags&uct.MDFlagNeedRkey != 0 && (flags&uct.MDFlagRkeyPtr == 0 || m.prot&all == all)
+	return flags&uct.MDFlagNeedRkey != 0 && !m.limited && (flags&uct.MDFlagRkeyPtr == 0 || m.prot&all == all)
 }
 
 // Export returns a handle for a process that shares the device of a memory

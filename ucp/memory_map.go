@@ -87,6 +87,13 @@ type MemMapParams struct {
 
 	Exported []byte // from Memory.Export; untrusted
 
+	// Peers, unless nil, limits access to the peers of these endpoints, and of those
+	// that Memory.Allow adds; none is allowed. Keys of such memory name no domain that
+	// would let in whoever has the key, so peers access it by messages, or by puts
+	// over connections that are known to be theirs. The call belongs to the goroutine
+	// of each of the endpoints then.
+	Peers []*Endpoint
+
 	Name string // of an allocation, for debugging
 }
 
@@ -161,7 +168,7 @@ func (c *Context) MemMap(p MemMapParams) (*Memory, error) {
 	if p.MemoryType > ucs.MemoryHost {
 		return nil, fmt.Errorf("ucp: %v memory: %w", p.MemoryType, ucs.ErrUnsupported)
 	}
-	m := &Memory{ctx: c, memType: ucs.MemoryHost, prot: p.Prot, owner: -1}
+	m := &Memory{ctx: c, memType: ucs.MemoryHost, prot: p.Prot, owner: -1, limited: p.Peers != nil}
 	if empty {
 		return m, nil
 	}
@@ -179,9 +186,15 @@ func (c *Context) MemMap(p MemMapParams) (*Memory, error) {
 		m.pin = c.pins.Pin(m.buf)
 	}
 	m.register()
-	m.region = &regions.Region{Base: memoryAddress(m.buf), Buf: m.buf, Access: p.Prot.access(), Free: m.free}
+	m.region = &regions.Region{Base: memoryAddress(m.buf), Buf: m.buf, Access: p.Prot.access(), Free: m.free, Limited: m.limited}
 	m.keyForMessages()
 	c.table.Add(m.region)
+	for _, ep := range p.Peers {
+		if err := m.Allow(ep); err != nil {
+			m.Close()
+			return nil, err
+		}
+	}
 	return m, nil
 }
 
@@ -245,7 +258,14 @@ func (m *Memory) register() {
 		if i == m.owner || a.Flags&uct.MDFlagRegister == 0 || uint64(len(m.buf)) > a.MaxReg {
 			continue
 		}
-		h, err := md.Register(m.buf, m.prot.access())
+		access := m.prot.access()
+		if m.limited {
+			// Access from elsewhere is for each peer, by Allow.
+			if access &^= uct.AccessRemote; a.Flags&uct.MDFlagNeedMemh == 0 {
+				continue
+			}
+		}
+		h, err := md.Register(m.buf, access)
 		if err != nil {
 			log.Debug("memory domain does not register", zap.String("domain", a.Name), zap.Int("bytes", len(m.buf)), zap.Error(err))
 			continue

@@ -1,52 +1,201 @@
 package ucp
 
-import "github.com/ucx-go/ucx/proto"
+import (
+	"bytes"
+	"slices"
+
+	"github.com/ucx-go/ucx/proto"
+)
+
+// A uuid is published: anybody can say it is his. What a worker remembers is
+// therefore not of a uuid but of who goes by it, and those are told apart by where
+// they are. Addresses that have an entry in common are of one peer. The application
+// vouches for the addresses that it gives; of those that come in requests only what
+// the kernel bears out is looked at (doubt.go).
+
+// known is all that goes by one uuid.
+type known struct {
+	uuid      uint64
+	nextSN    uint16  // of the endpoint that the application creates next
+	idle      bool    // is in Worker.idlePeers
+	endpoints int     // toward any of the peers
+	peers     []*peer // mostly one
+}
 
 // peer is what a worker remembers about another worker. The k-th endpoint that
 // one side creates toward the other is paired with the k-th of the other side:
 // both number them from 0 (ucp_ep_match in src/ucp/wireup/ep_match.c).
 type peer struct {
-	uuid    uint64
-	address *proto.WorkerAddress // as it came last
-	nextSN  uint16
+	*known
+	at        []entryID
+	address   *proto.WorkerAddress // as it came last, from the application if it did
+	given     bool                 // the application has made an endpoint
+	allowed   bool                 // it has said that it will, or that the peer may
+	endpoints int                  // toward this one
 
 	// Endpoints that wait for their counterpart: created here and not yet named
 	// by the peer, or opened by the peer and not yet created here.
 	unmatched map[uint16]*Endpoint
+
+	into  *peer   // it turned out to be this one
+	heard *source // that spoke last for the peer
 }
 
-// peerOf returns what is known about the worker of an address, and keeps that: an
-// interface gets a new one when its ring is replaced.
-func (w *Worker) peerOf(addr *proto.WorkerAddress) *peer {
-	p := w.peers[addr.UUID]
-	if p == nil {
-		p = &peer{uuid: addr.UUID}
-		w.peers[addr.UUID] = p
-	}
-	if p.address == nil || len(addr.Devices) > 0 {
-		p.address = addr.Clone()
+// maxIdlePeers is how many peers a worker remembers toward which it has no endpoint
+// any more. An endpoint to one that was forgotten has the number 0 again, so that
+// both sides may have an endpoint more than they would need.
+const maxIdlePeers = 1024
+
+// vouched reports whether the application believes in the peer.
+func (p *peer) vouched() bool { return p.given || p.allowed }
+
+// is reports whether two are known to be one.
+func (p *peer) is(q *peer) bool { return p.now() == q.now() }
+
+// now is the peer that p turned out to be.
+func (p *peer) now() *peer {
+	for p != nil && p.into != nil {
+		p = p.into
 	}
 	return p
 }
 
+// find returns who goes by the uuid of an address and has one of its entries, first
+// of all those that the application vouches for; nil if nobody does.
+func (w *Worker) find(uuid uint64, at []entryID) *peer {
+	k := w.peers[uuid]
+	if k == nil {
+		return nil
+	}
+	var found *peer
+	for _, p := range k.peers {
+		if shares(p.at, at) && (found == nil || p.vouched() && !found.vouched()) {
+			found = p
+		}
+	}
+	return found
+}
+
+// vouchedFor returns the first of a uuid that the application vouches for.
+func (w *Worker) vouchedFor(uuid uint64) *peer {
+	if k := w.peers[uuid]; k != nil {
+		for _, p := range k.peers {
+			if p.vouched() {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+// peerOf returns what is known about the worker of an address that the application
+// gave. Who goes by its uuid and is nowhere else is this one; somebody who has named
+// other places beside it may be another.
+func (w *Worker) peerOf(addr *proto.WorkerAddress) *peer {
+	at := entriesOf(addr)
+	p := w.find(addr.UUID, at)
+	if p != nil && !p.vouched() && !contains(at, p.at) {
+		p = nil
+	}
+	if p == nil {
+		p = w.newPeer(addr.UUID)
+	}
+	for _, e := range at {
+		if len(p.at) < maxEntries && !slices.Contains(p.at, e) {
+			p.at = append(p.at, e)
+		}
+	}
+	for _, q := range slices.Clone(p.peers) {
+		if q != p && !q.vouched() && shares(q.at, at) && contains(at, q.at) {
+			w.join(q, p)
+		}
+	}
+	p.keepAddress(addr)
+	return p
+}
+
+// stranger returns a new peer: who says in a request that he is that.
+func (w *Worker) stranger(addr *proto.WorkerAddress) *peer {
+	p := w.newPeer(addr.UUID)
+	p.at = entriesOf(addr)
+	return p
+}
+
+func (w *Worker) newPeer(uuid uint64) *peer {
+	k := w.peers[uuid]
+	if k == nil {
+		k = &known{uuid: uuid}
+		w.peers[uuid] = k
+	}
+	p := &peer{known: k}
+	k.peers = append(k.peers, p)
+	return p
+}
+
+// keepAddress keeps an address: an interface gets a new one when its ring is
+// replaced. Endpoints share it.
+func (p *peer) keepAddress(addr *proto.WorkerAddress) *proto.WorkerAddress {
+	if p.address != nil {
+		old, err := p.address.Append(nil, proto.FormWireup)
+		now, unpackable := addr.Append(nil, proto.FormWireup)
+		if err == nil && unpackable == nil && bytes.Equal(old, now) {
+			return p.address
+		}
+	}
+	p.address = addr.Clone()
+	return p.address
+}
+
+// join is told that q is p, by evidence that q cannot make up.
+func (w *Worker) join(q, p *peer) {
+	if q == p {
+		return
+	}
+	q.into = p
+	q.known.peers = slices.DeleteFunc(q.known.peers, func(o *peer) bool { return o == q })
+	w.endpoints.Each(func(ep *Endpoint) {
+		if ep.peer == q {
+			ep.peer = p
+			p.endpoints++
+		}
+	})
+	for sn, ep := range q.unmatched {
+		if p.unmatched[sn] == nil {
+			p.expect(ep)
+		}
+	}
+	q.endpoints, q.unmatched = 0, nil
+	if p.heard == nil {
+		p.heard = q.heard
+	}
+}
+
 // takeSN returns the number of the next endpoint created here. It stays at the
 // last value, which matches nothing.
-func (p *peer) takeSN() uint16 {
-	sn := p.nextSN
+func (k *known) takeSN() uint16 {
+	sn := k.nextSN
 	if sn != proto.ConnSNNone {
-		p.nextSN++
+		k.nextSN++
 	}
 	return sn
 }
 
 // returnSN takes back the number just taken: its endpoint could not be made.
-func (p *peer) returnSN(sn uint16) { p.nextSN = sn }
+func (k *known) returnSN(sn uint16) { k.nextSN = sn }
+
+// belongsTo notes whose endpoint it is.
+func (ep *Endpoint) belongsTo(p *peer) {
+	ep.peer = p
+	p.endpoints++
+	p.known.endpoints++
+}
 
 // adopt returns the endpoint the peer opened under this number, if any, which
-// becomes the one created here.
-func (p *peer) adopt(sn uint16) *Endpoint {
+// becomes the one created here with an address. It is the peer's only if all its
+// lanes lead where that address does.
+func (p *peer) adopt(sn uint16, addr *proto.WorkerAddress) *Endpoint {
 	ep := p.unmatched[sn]
-	if ep == nil || ep.state&epUser != 0 || sn == proto.ConnSNNone {
+	if ep == nil || ep.state&epUser != 0 || sn == proto.ConnSNNone || !ep.leadsTo(addr) {
 		return nil
 	}
 	delete(p.unmatched, sn)
@@ -74,10 +223,42 @@ func (p *peer) forget(ep *Endpoint) {
 	}
 }
 
-// releasePeer drops what is known about a peer toward which nothing was ever
-// created here: strangers must not make the worker grow.
+// left is told that an endpoint of the peer is closed.
+func (w *Worker) left(p *peer) {
+	p.endpoints--
+	p.known.endpoints--
+	w.releasePeer(p)
+}
+
+// releasePeer drops what is known about a peer to which nothing leads any more:
+// strangers must not make the worker grow. What goes by a uuid to which the
+// application has created endpoints is kept for a while, for the next number.
 func (w *Worker) releasePeer(p *peer) {
-	if p.nextSN == 0 && len(p.unmatched) == 0 && w.peers[p.uuid] == p {
-		delete(w.peers, p.uuid)
+	if p.endpoints > 0 || p.allowed || p.into != nil {
+		return
+	}
+	k := p.known
+	k.peers = slices.DeleteFunc(k.peers, func(o *peer) bool { return o == p })
+	if len(k.peers) > 0 || w.peers[k.uuid] != k {
+		return
+	}
+	if k.nextSN == 0 {
+		delete(w.peers, k.uuid)
+		return
+	}
+	if k.idle {
+		return
+	}
+	k.idle = true
+	w.idlePeers = append(w.idlePeers, k)
+	if len(w.idlePeers) <= maxIdlePeers {
+		return
+	}
+	// The order is that in which they became idle first.
+	oldest := w.idlePeers[0]
+	w.idlePeers = slices.Delete(w.idlePeers, 0, 1)
+	oldest.idle = false
+	if len(oldest.peers) == 0 && w.peers[oldest.uuid] == oldest {
+		delete(w.peers, oldest.uuid)
 	}
 }

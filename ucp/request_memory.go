@@ -17,12 +17,6 @@ type localHandle struct {
 	borrowed bool // somebody else's registration
 }
 
-// exposure is memory that a peer may reach.
-type exposure struct {
-	md  uct.MemoryDomain
-	mem uct.MemHandle
-}
-
 // memory returns the request's registrations.
 func (r *Request) memory() *requestMemory {
 	if r.mem == nil {
@@ -57,16 +51,17 @@ func (m *requestMemory) dropHandles() {
 	m.handles = m.handles[:0]
 }
 
-// expose opens the user's memory to the peer and returns its address. If a domain
-// refuses, it stays closed: then that is 0.
-func (m *requestMemory) expose(buf []byte, guards []uct.MemoryDomain, access uct.Access) uint64 {
-	for _, md := range guards {
-		mem, err := md.Register(buf, access)
+// expose opens the user's memory to the peer of an endpoint, and to nobody else where
+// a domain can tell, and returns its address. If a domain refuses, it stays closed:
+// then that is 0.
+func (m *requestMemory) expose(buf []byte, guards []guard, access uct.Access, ep *Endpoint) uint64 {
+	for k := range guards {
+		mem, err := guards[k].register(buf, access, ep)
 		if err != nil {
 			m.conceal()
 			return 0
 		}
-		m.exposed = append(m.exposed, exposure{md: md, mem: mem})
+		m.exposed = append(m.exposed, exposure{md: guards[k].md, mem: mem})
 	}
 	return memoryAddress(buf)
 }

@@ -115,7 +115,7 @@ func (p sendCompletions) abort(r *Request, err error) {
 
 // onCompletion is told that the peer has done one more put or posted atomic
 // operation.
-func (w *Worker) onCompletion(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
+func (w *Worker) onCompletion(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, err := proto.ParseCmpl(data)
 	if err != nil {
 		return w.malformed(err)
@@ -123,6 +123,9 @@ func (w *Worker) onCompletion(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 	ep := w.endpoints.Get(uint64(h.EpID))
 	if ep == nil || ep.err != nil {
 		w.stats.Dropped++
+		return nil
+	}
+	if w.foreign(src, ep) {
 		return nil
 	}
 	f := ep.rma

@@ -109,7 +109,7 @@ func (getMessages) pack(r *Request, dst []byte) int {
 }
 
 // onGetRep receives data that was asked for.
-func (w *Worker) onGetRep(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
+func (w *Worker) onGetRep(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, payload, err := proto.ParseGetRep(data)
 	if err != nil {
 		return w.malformed(err)
@@ -117,6 +117,9 @@ func (w *Worker) onGetRep(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
 	r := w.requestIDs.Get(uint64(h.ReqID))
 	if !r.is(kindGet) {
 		w.stats.Dropped++
+		return nil
+	}
+	if w.foreign(src, r.ep) {
 		return nil
 	}
 	a := r.access

@@ -20,6 +20,7 @@ import (
 
 var (
 	errServing = &proto.FormatError{What: "get request", Reason: "too many are unanswered", Status: ucs.ErrExceedsLimit}
+	errForeign = &proto.FormatError{What: "remote access", Reason: "the endpoint is of another peer", Status: ucs.ErrRejected}
 	errGone    = &proto.FormatError{What: "remote access", Reason: "the endpoint is closed", Status: ucs.ErrConnectionReset}
 )
 
@@ -39,10 +40,13 @@ func (w *Worker) target(src *uct.Source, id proto.EndpointID, addr uint64, n int
 		w.stats.Dropped++
 		return nil, nil, nil, errGone
 	}
+	if w.foreign(src, ep) {
+		return nil, nil, nil, errForeign
+	}
 	if n == 0 {
 		return ep, nil, nil, nil
 	}
-	r, b := w.ctx.table.Find(addr, n, want)
+	r, b := w.ctx.table.Find(addr, n, want, ep.identity())
 	if r == nil {
 		if src == nil {
 			ep.reject()

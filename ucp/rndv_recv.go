@@ -41,6 +41,9 @@ func (w *Worker) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		w.stats.Dropped++
 		return nil
 	}
+	if w.foreign(src, ep) {
+		return nil
+	}
 	w.asker = w.sourceOf(src)
 	defer func() { w.asker = nil }()
 	take := w.rndv.offers[h.Op]
@@ -116,7 +119,7 @@ func (w *Worker) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 		w.stats.RndvGet++
 		r.proto = rndvGet{}
 	case proto.ProtoAskPut:
-		f.target = r.memory().expose(r.data.buf[:h.Size], w.guards.put, uct.AccessRemotePut)
+		f.target = r.memory().expose(r.data.buf[:h.Size], w.guards.put, uct.AccessRemotePut, ep)
 		r.proto = rndvAsk{}
 	default:
 		r.proto = rndvAsk{}
@@ -188,6 +191,9 @@ func (w *Worker) onRndvData(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		w.stats.Dropped++
 		return nil
 	}
+	if w.foreign(src, r.ep) {
+		return nil
+	}
 	if h.Offset+len(payload) > r.fetch.size || !r.fetch.ranges.Add(h.Offset, len(payload)) {
 		return w.malformed(ucs.ErrIO)
 	}
@@ -208,6 +214,9 @@ func (w *Worker) onRndvATP(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	r := w.requestIDs.Get(uint64(h.ReqID))
 	if !r.is(kindAsk) {
 		w.stats.Dropped++
+		return nil
+	}
+	if w.foreign(src, r.ep) {
 		return nil
 	}
 	if err := h.Status.Err(); err != nil {

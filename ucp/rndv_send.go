@@ -71,7 +71,7 @@ func (r *Request) newOffer() {
 // map its memory.
 func (r *Request) exposeOffer() {
 	if r.data.class == DatatypeContig && r.data.length > 0 && len(r.ep.cfg.get) > 0 {
-		r.offer.addr = r.memory().expose(r.data.buf, r.w.guards.get, uct.AccessRemoteGet)
+		r.offer.addr = r.memory().expose(r.data.buf, r.w.guards.get, uct.AccessRemoteGet, r.ep)
 	}
 	if r.region != nil && r.data.length > 0 {
 		r.offer.addr = memoryAddress(r.data.buf)
@@ -109,6 +109,9 @@ func (w *Worker) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	r := w.requestIDs.Get(uint64(h.SendReqID))
 	if !r.is(kindOffer) && !r.is(kindWrite) {
 		w.stats.Dropped++
+		return nil
+	}
+	if w.foreign(src, r.ep) {
 		return nil
 	}
 	o := r.offer
@@ -331,6 +334,9 @@ func (w *Worker) onRndvATS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	r := w.requestIDs.Get(uint64(h.ReqID))
 	if !r.is(kindOffer) {
 		w.stats.Dropped++
+		return nil
+	}
+	if w.foreign(src, r.ep) {
 		return nil
 	}
 	r.finish(h.Status.Err())

@@ -26,6 +26,9 @@ type settings struct {
 	MaxUnexpected config.Bytes `ucx:"MAX_UNEXP_BYTES" default:"auto" doc:"Memory that messages without a posted receive may take in the process, all workers together; auto is a quarter of that of the machine, or of the container, and not more than 4g. Beyond it those who hold most lose their messages and connections, by address or local user, those to whom the program has no endpoint first; over shared memory, which does not tell senders apart, the message is dropped."`
 	MaxUnexpEps   int          `ucx:"MAX_UNEXP_EPS" default:"65536" doc:"Endpoints that peers may open toward the workers of the process before these open their own. Beyond it those who have most lose theirs, as with UCX_MAX_UNEXP_BYTES."`
 
+	CheckSource bool `ucx:"CHECK_SOURCE" default:"y" doc:"Connect back to a peer only at the IP address that its request comes from, and take messages for operations with a peer only from its addresses. n is for peers with several addresses whose packets leave by one that they do not publish; then anybody can have connections made to any address but those of this machine."`
+	Closed      bool `ucx:"CLOSED" default:"n" doc:"Refuse requests of peers that the application has neither made an endpoint to nor allowed; nothing is connected for them."`
+
 	KeepaliveInterval config.Time `ucx:"KEEPALIVE_INTERVAL" default:"20s" doc:"Time between rounds of checks whether peers are still there; inf or 0 for never."`
 	KeepaliveEps      int         `ucx:"KEEPALIVE_NUM_EPS" default:"128" doc:"Endpoints checked in a round."`
 

@@ -28,6 +28,10 @@ type source struct {
 	messages  messageList
 	fragments assemblyList
 	openings  *bill // the endpoints
+
+	peer   *peer // whose connection it is, as far as that is known
+	unlike *peer // whose it is not
+	hasty  bool  // it asks too often, and is not read for a while
 }
 
 var _ uct.SourceUser = (*source)(nil)

@@ -18,7 +18,7 @@ type Stats struct {
 	Pending     uint64 // sends that had to wait for the transport
 	Malformed   uint64 // messages that made no sense
 	Evicted     uint64 // connections dropped because they made us hold the most
-	Refused     uint64 // times that there was no room for what a peer brought or asked for
+	Refused     uint64 // times that there was no room for what a peer brought or asked for, or it was not its own to ask
 	Paused      uint64 // connections that were not read for a while, because they did not read
 	Abandoned   uint64 // messages whose connection broke before they were complete
 	Dropped     uint64 // messages for endpoints or requests that are gone

@@ -44,6 +44,9 @@ func (w *Worker) onEagerSyncAck(src *uct.Source, data []byte, _ *uct.AMDesc) err
 		w.stats.Dropped++
 		return nil
 	}
+	if w.foreign(src, r.ep) {
+		return nil
+	}
 	r.acknowledged(h.Status.Err())
 	return nil
 }

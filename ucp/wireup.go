@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log"
@@ -29,7 +30,7 @@ func (wireupFamily) closed(ep *Endpoint) {
 	ep.unknow()
 	if ep.peer != nil {
 		ep.peer.forget(ep)
-		ep.w.releasePeer(ep.peer)
+		ep.w.left(ep.peer)
 	}
 }
 
@@ -124,10 +125,16 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 			w.stats.Dropped++ // one reply to a request
 			return nil
 		}
-		ep.state &^= epRequested
-		if ep.peer != nil {
+		if from := w.sourceOf(src); ep.peer != nil {
+			// Who knows the id was sent it in the request, to the peer's address.
+			if m.Address.UUID != ep.peer.uuid || from.isAnother(ep.peer) {
+				w.refused(from, ledger.Claim)
+				return nil
+			}
+			from.isOf(ep.peer)
 			ep.peer.forget(ep)
 		}
+		ep.state &^= epRequested
 		ep.connected(m.SrcEp)
 		if m.Type == proto.WireupReplyReconfig {
 			ep.sendWireup(proto.WireupAck, ep.remoteID, w.emptyAddress())
@@ -136,6 +143,13 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		return w.onEpCheck(w.sourceOf(src), &m)
 	case proto.WireupEpRemoved:
 		if ep := w.endpoints.Get(uint64(m.DstEp)); ep != nil {
+			if ep.peer != nil && m.Address.UUID != ep.peer.uuid {
+				w.refused(w.sourceOf(src), ledger.Claim)
+				return nil
+			}
+			if w.foreign(src, ep) {
+				return nil
+			}
 			ep.fail(fmt.Errorf("the peer has closed its end: %w", ucs.ErrConnectionReset))
 		}
 	case proto.WireupAck:
@@ -154,22 +168,27 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup) error {
 		w.stats.Dropped++
 		return nil
 	}
-	p := w.peerOf(&m.Address)
+	if !w.mayAsk(from) {
+		return nil
+	}
+	w.doubt(from, &m.Address)
+	p := w.claimed(from, &m.Address)
+	if err := w.admits(from, p); err != nil {
+		return err
+	}
 	sn := m.ConnSN
-	if p.uuid == w.uuid {
+	if m.Address.UUID == w.uuid {
 		sn ^= 1 // endpoints of one worker are paired two by two
 	}
+	if p == nil || sn == proto.ConnSNNone || p.unmatched[sn] == nil {
+		return w.acceptEndpoint(from, m)
+	}
 	ep := p.unmatched[sn]
-	if sn == proto.ConnSNNone {
-		ep = nil
-	}
-	if ep == nil {
-		return w.acceptEndpoint(from, p, m)
-	}
 	if ep.remoteID != 0 {
 		w.stats.Dropped++ // the number is taken, or this was answered before
 		return nil
 	}
+	from.isOf(p)
 	if ep.state&epUser != 0 {
 		p.forget(ep)
 		ep.know(from.payer.account.Source())
@@ -188,10 +207,21 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup) error {
 	return nil
 }
 
+// claimed returns the peer that has sent a request: who goes by its uuid and has an
+// entry of its address, as far as that is believed; nil for nobody. Requests through
+// memory of ours are believed also if the application gave another part of the
+// peer's address.
+func (w *Worker) claimed(from *source, addr *proto.WorkerAddress) *peer {
+	p := w.find(addr.UUID, entriesOf(addr))
+	if p == nil && from.uct == nil {
+		p = w.vouchedFor(addr.UUID)
+	}
+	return p
+}
+
 // acceptEndpoint opens an endpoint toward a peer that opened one toward us. The
 // user may create it later and then gets this one.
-func (w *Worker) acceptEndpoint(from *source, p *peer, m *proto.Wireup) error {
-	defer func() { w.releasePeer(p) }() // unless the endpoint is made
+func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup) error {
 	if w.leaving {
 		w.stats.Dropped++
 		return nil
@@ -199,9 +229,18 @@ func (w *Worker) acceptEndpoint(from *source, p *peer, m *proto.Wireup) error {
 	if err := w.mayOpen(from); err != nil {
 		return w.malformed(err)
 	}
-	p = w.peerOf(&m.Address) // it may have gone with a connection that gave way
-	w.doubt(from, &m.Address)
-	ep, err := w.newEndpoint(&m.Address, min(ErrMode(m.ErrMode), ErrModePeer))
+	p := w.claimed(from, &m.Address) // it may have gone with a connection that gave way
+	if p == nil {
+		p = w.stranger(&m.Address)
+	}
+	defer func() { w.releasePeer(p) }() // unless the endpoint is made
+	addr := &m.Address
+	if p.vouched() {
+		addr = addr.Clone()
+	} else {
+		addr = p.keepAddress(addr)
+	}
+	ep, err := w.newEndpoint(addr, min(ErrMode(m.ErrMode), ErrModePeer))
 	if err != nil {
 		write := log.Debug // peers can ask any number of times
 		if !w.noWayBack {
@@ -211,8 +250,11 @@ func (w *Worker) acceptEndpoint(from *source, p *peer, m *proto.Wireup) error {
 		write("no way back to a peer", zap.String("worker", w.name), zap.Error(err))
 		return nil
 	}
+	from.isOf(p)
+	p = p.now()
 	ep.countAs(from)
-	ep.peer, ep.connSN = p, m.ConnSN
+	ep.belongsTo(p)
+	ep.connSN = m.ConnSN
 	if p.uuid == w.uuid && ep.connSN != proto.ConnSNNone {
 		ep.connSN ^= 1
 	}
@@ -225,14 +267,17 @@ func (w *Worker) acceptEndpoint(from *source, p *peer, m *proto.Wireup) error {
 // onEpCheck answers a peer that asks whether its counterpart still exists. Only
 // "no" is answered, over an endpoint made for that.
 func (w *Worker) onEpCheck(from *source, m *proto.Wireup) error {
-	if w.endpoints.Get(uint64(m.DstEp)) != nil || w.leaving {
+	if w.endpoints.Get(uint64(m.DstEp)) != nil || w.leaving || !w.mayAsk(from) {
 		return nil
+	}
+	w.doubt(from, &m.Address)
+	if err := w.admits(from, w.claimed(from, &m.Address)); err != nil {
+		return err
 	}
 	if err := w.mayOpen(from); err != nil {
 		return w.malformed(err)
 	}
-	w.doubt(from, &m.Address)
-	ep, err := w.newEndpoint(&m.Address, ErrModeNone)
+	ep, err := w.newEndpoint(m.Address.Clone(), ErrModeNone)
 	if err != nil {
 		return nil
 	}

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"fmt"
+	"net/netip"
 	"sync/atomic"
 
 	"github.com/google/uuid"
@@ -26,6 +27,18 @@ type WorkerParams struct {
 	// itself. Worker.EventFD is refused then.
 	Epoll *EpollTarget
 
+	// Accept, unless nil, decides about each connection that a peer makes to the
+	// worker, before a byte of it is read. It runs inside progress, where it must not
+	// use the worker. Peers in shared memory, which are of the same user, are not
+	// asked about, and neither are connections that this worker makes.
+	Accept func(PeerInfo) bool
+
+	// Closed refuses requests of peers that the application has neither an endpoint
+	// to nor allowed (Worker.Allow): nothing is connected for them, and their
+	// connections are dropped. Messages that need no endpoint are still received.
+	// UCX_CLOSED=y does the same for all workers.
+	Closed bool
+
 	// Name names the worker in logs; one is made up if empty.
 	Name string
 }
@@ -48,11 +61,12 @@ type Worker struct {
 	name   string
 	uuid   uint64
 
-	uctw   *uct.Worker
-	ifaces []*iface
-	mds    []uct.MemoryDomain // by index in the context
-	locals []proto.LocalIface // ifaces, as selection sees them
-	guards guards
+	uctw    *uct.Worker
+	ifaces  []*iface
+	mds     []uct.MemoryDomain // by index in the context
+	locals  []proto.LocalIface // ifaces, as selection sees them
+	guards  guards
+	scopers []scoper // domains that can tell peers apart
 
 	unopened []skippedResource // resources of the context that gave no interface
 
@@ -90,7 +104,9 @@ type Worker struct {
 	noWayBack bool // a peer that could not be answered was logged
 
 	endpoints   idtable.Table[Endpoint]
-	peers       map[uint64]*peer
+	peers       map[uint64]*known // by uuid
+	idlePeers   []*known          // to which no endpoint leads
+	rates       map[netip.Addr]*rate
 	unexpected  int // endpoints opened by peers
 	configs     map[string]*epConfig
 	described   proto.WorkerAddress // what packAddress has found
@@ -142,7 +158,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		params:  p,
 		name:    entityName(p.Name, "ucp-worker", &workerSeq),
 		uuid:    newWorkerUUID(),
-		peers:   make(map[uint64]*peer),
+		peers:   make(map[uint64]*known),
 		configs: make(map[string]*epConfig),
 	}
 	w.unnamed.w = w
@@ -215,7 +231,7 @@ func (w *Worker) open() error {
 	}
 	for _, i := range w.ifaces {
 		w.locals = append(w.locals, w.local(i))
-		w.guards.add(w.mds[i.md], i.attr)
+		w.guardedBy(i)
 	}
 	return w.packAddress()
 }
@@ -227,6 +243,7 @@ func (w *Worker) openIface(index int) error {
 		Transport:   r.Transport,
 		Device:      r.Device,
 		OnError:     endpointError,
+		Accept:      w.params.accept(),
 		PeerRelease: uct.PeerRelease(w.ctx.peerRelease()),
 	}, w.ctx.set)
 	if err != nil {

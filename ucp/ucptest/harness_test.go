@@ -67,6 +67,7 @@ var transports = []transport{
 	simPlain,
 	simLate.rough(),
 	simStorm.rough(),
+	simPlaced.rough(),
 	simLanes.rough(),
 	simLanesStorm.rough(),
 	simMemh,

@@ -1,6 +1,7 @@
 package ucptest
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/ucx-go/ucx/uct"
@@ -56,6 +57,11 @@ var (
 
 	// simStorm has no resources most of the time.
 	simStorm = simulate("simstorm", sim.Options{Window: 3, Plan: fault.Storm(7, 40, 4)})
+
+	// simPlaced knows where everybody is: all in one process.
+	simPlaced = simulate("simplaced", sim.Options{
+		Latency: 1, Keyless: true, Place: &sim.Place{IP: netip.MustParseAddr("192.0.2.1"), Process: 77},
+	})
 
 	// simLanes has two devices and writes of the peer's memory, which messages
 	// overtake.

@@ -135,6 +135,8 @@ var rmaCases = []testCase{
 	{"worker close with open keys", anywhere, testCloseWithKeys},
 	{"forced close", twoSides | fewSwitches, testForceCloseAccess},
 	{"rights of allocated memory", twoSides, testAllocatedRights},
+	{"memory of some peers", twoSides, testMemoryOfPeers},
+	{"endpoints that cannot be allowed", twoSides, testWrongEndpoint},
 	{"unmapped", twoSides, testUnmapped},
 	{"unmapped while read", twoSides | fewSwitches, testUnmapWhileRead},
 	{"unmapped while used", fewSwitches, testUnmapWhileUsed},

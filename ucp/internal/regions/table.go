@@ -20,6 +20,11 @@ type Region struct {
 	Access uct.Access
 	Free   func() // called once, when closed and no longer accessed
 
+	// Limited says that only those may access it whom Admit was called with. It is set
+	// before the region is added.
+	Limited bool
+	admits  atomic.Pointer[[]any]
+
 	// Of memory that peers can map: the domain that allocated it, as a bit, and
 	// its packed key, which peers may be given with messages.
 	MapMD uint64
@@ -58,6 +63,23 @@ func (r *Region) end() {
 	if r.use.CompareAndSwap(closed, 2*closed) {
 		r.Free()
 	}
+}
+
+// Admit lets somebody at a limited region. Calls exclude each other.
+func (r *Region) Admit(who any) {
+	var list []any
+	if old := r.admits.Load(); old != nil {
+		list = *old
+	}
+	if !slices.Contains(list, who) {
+		list = append(slices.Clone(list), who)
+		r.admits.Store(&list)
+	}
+}
+
+func (r *Region) admitted(who any) bool {
+	list := r.admits.Load()
+	return list != nil && slices.Contains(*list, who)
 }
 
 func (r *Region) limit() uint64 { return r.Base + uint64(len(r.Buf)) }
@@ -103,10 +125,10 @@ func (t *Table) Remove(r *Region) {
 	}
 }
 
-// Find returns a region that holds the n bytes at addr and allows want, acquired,
+// Find returns a region that holds the n bytes at addr and allows want to who, acquired,
 // and the bytes; nil when there is none.
-func (t *Table) Find(addr uint64, n int, want uct.Access) (*Region, []byte) {
-	r := t.search(addr, n, want, math.MaxUint64)
+func (t *Table) Find(addr uint64, n int, want uct.Access, who any) (*Region, []byte) {
+	r := t.search(addr, n, want, math.MaxUint64, who)
 	if r == nil {
 		return nil, nil
 	}
@@ -117,11 +139,11 @@ func (t *Table) Find(addr uint64, n int, want uct.Access) (*Region, []byte) {
 // FindMapped returns a region, acquired, that holds the n bytes at addr and that
 // peers may map for reading through one of some domains; nil when there is none.
 func (t *Table) FindMapped(addr uint64, n int, mds uint64) *Region {
-	return t.search(addr, n, uct.AccessRemoteGet, mds)
+	return t.search(addr, n, uct.AccessRemoteGet, mds, nil)
 }
 
 // search is Find for regions of some domains, all bits: of any or none.
-func (t *Table) search(addr uint64, n int, want uct.Access, mds uint64) *Region {
+func (t *Table) search(addr uint64, n int, want uct.Access, mds uint64, who any) *Region {
 	end := addr + uint64(n)
 	if end < addr || n < 0 {
 		return nil
@@ -138,7 +160,8 @@ func (t *Table) search(addr uint64, n int, want uct.Access, mds uint64) *Region 
 	}
 	for i := lo - 1; i >= 0 && list[i].reach >= end; i-- {
 		r := list[i].Region
-		if r.limit() >= end && r.Access&want == want && (mds == math.MaxUint64 || r.MapMD&mds != 0) && r.Acquire() {
+		if r.limit() >= end && r.Access&want == want && (mds == math.MaxUint64 || r.MapMD&mds != 0) &&
+			(!r.Limited || r.admitted(who)) && r.Acquire() {
 			return r
 		}
 	}

@@ -46,7 +46,7 @@ func TestTable(t *testing.T) {
 					for _, r := range regions {
 						found = found || addr >= r.Base && addr+uint64(n) <= r.limit() && r.Access&want == want
 					}
-					r, b := table.Find(addr, n, want)
+					r, b := table.Find(addr, n, want, nil)
 					if (r != nil) != found || r != nil && (len(b) != n || n > 0 && &b[0] != &mem[from]) {
 						t.Fatalf("%d bytes at %d for %#x: found %v, want %v", n, from, want, r != nil, found)
 					}

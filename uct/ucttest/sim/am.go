@@ -127,7 +127,7 @@ func (e *endpoint) checkIOV(iov []uct.IOV, limit int) error {
 	}
 	for k := range iov {
 		r, ok := iov[k].Mem.(*rma.Region)
-		if len(iov[k].Data) > 0 && (!ok || !r.Holds(&e.home.domain.table, iov[k].Data)) {
+		if len(iov[k].Data) > 0 && (!ok || !e.home.domain.memory.holds(r, iov[k].Data)) {
 			return fmt.Errorf("sim: entry %d is not registered: %w", k, ucs.ErrInvalidParam)
 		}
 	}

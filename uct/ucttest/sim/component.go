@@ -34,5 +34,11 @@ func (c *component) OpenMD(name string, _ *config.Set) (uct.MemoryDomain, error)
 	if name != c.o.Name {
 		return nil, fmt.Errorf("sim: no memory domain %q: %w", name, ucs.ErrNoDevice)
 	}
-	return newDomain(&c.o), nil
+	d := newDomain(&c.o)
+	if c.o.Keyless {
+		s := &scoped{domain: d}
+		d.memory = s
+		return s, nil
+	}
+	return d, nil
 }

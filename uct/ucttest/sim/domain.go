@@ -21,6 +21,7 @@ type domain struct {
 	id     uint64 // on the network, also the value of its keys
 	attr   uct.MDAttr
 	table  rma.Table
+	memory memory // itself, or who tells its peers apart
 	ifaces atomic.Int32
 }
 
@@ -43,6 +44,7 @@ func newDomain(o *Options) *domain {
 		d.attr.Flags &^= uct.MDFlagNeedRkey
 		d.attr.RkeyPackedSize = 0
 	}
+	d.memory = d
 	if o.DomainAttr != nil {
 		o.DomainAttr(&d.attr)
 	}
@@ -69,7 +71,11 @@ func (d *domain) OpenIface(w *uct.Worker, p uct.IfaceParams, _ *config.Set) (uct
 	list, _ := d.Resources()
 	for dev, r := range list {
 		if r.Transport == p.Transport && r.Device == p.Device {
-			return openIface(d, w, r, dev, p)
+			i, err := openIface(d, w, r, dev, p)
+			if err == nil && d.o.Place != nil {
+				return placed{i}, nil
+			}
+			return i, err
 		}
 	}
 	return nil, fmt.Errorf("sim: no resource %s/%s: %w", p.Transport, p.Device, ucs.ErrNoDevice)
@@ -127,6 +133,21 @@ func (d *domain) RkeyPtr(*uct.Rkey, uint64, int) ([]byte, error) { return nil, u
 
 // ReleaseRkey implements uct.MemoryDomain.
 func (d *domain) ReleaseRkey(*uct.Rkey) error { return nil }
+
+// memory is what is registered with a domain.
+type memory interface {
+	// lookup finds memory that an iface may access.
+	lookup(from *iface, addr uint64, n int, want uct.Access) ([]byte, bool)
+
+	// holds reports whether a region is the domain's and holds b.
+	holds(r *rma.Region, b []byte) bool
+}
+
+func (d *domain) lookup(_ *iface, addr uint64, n int, want uct.Access) ([]byte, bool) {
+	return d.table.Lookup(addr, n, want)
+}
+
+func (d *domain) holds(r *rma.Region, b []byte) bool { return r.Holds(&d.table, b) }
 
 // Close implements uct.MemoryDomain. While something is open on the domain it
 // returns ucs.ErrBusy and closes nothing.

@@ -36,6 +36,7 @@ type iface struct {
 	endpoints  []*endpoint // open ones; replaced, not changed, when one closes
 	batch      []*packet
 	sources    map[*endpoint]*source
+	paused     map[*endpoint]bool
 	kept       []*packet // received data that handlers keep, by index of the descriptor
 	ops        *op       // free ones
 	inProgress bool
@@ -64,6 +65,7 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, dev int, p uct.IfacePar
 		fd:       -1,
 		incoming: make(map[*endpoint]struct{}),
 		sources:  make(map[*endpoint]*source),
+		paused:   make(map[*endpoint]bool),
 	}
 	i.handlers.Init()
 	i.reporter = kit.Reporter{OnError: p.OnError, Level: log.LevelDebug}

@@ -40,12 +40,17 @@ func (i *iface) receive() {
 	i.net.mu.Lock()
 	defer i.net.mu.Unlock()
 	i.round++
+	var waiting []*packet // of sources that are not read
 	taken := 0
 	for _, p := range i.inbox {
 		if p.due > i.round {
 			break
 		}
 		taken++
+		if i.paused[p.from] && !p.canceled {
+			waiting = append(waiting, p)
+			continue
+		}
 		if p.canceled {
 			i.net.recycleLocked(p)
 			continue
@@ -67,6 +72,9 @@ func (i *iface) receive() {
 			e.home.wake()
 		}
 		i.batch = append(i.batch, p)
+	}
+	if len(waiting) > 0 {
+		taken -= copy(i.inbox[taken-len(waiting):], waiting)
 	}
 	rest := copy(i.inbox, i.inbox[taken:])
 	clear(i.inbox[rest:])
@@ -120,14 +128,17 @@ func (i *iface) deliver(p *packet) {
 type source struct {
 	uct.Source
 	from *endpoint
+	to   *iface
 }
 
 // source returns what the receiver keeps for an endpoint.
 func (i *iface) source(from *endpoint) *source {
 	s := i.sources[from]
 	if s == nil {
-		s = &source{from: from}
-		s.Owner = s
+		s = &source{from: from, to: i}
+		if s.Owner = s; from.home.o.Place != nil {
+			s.Owner = located{s}
+		}
 		i.sources[from] = s
 	}
 	return s
@@ -148,6 +159,7 @@ func (s *source) DropSource(error) {
 func (i *iface) forgetSource(from *endpoint) {
 	if s := i.sources[from]; s != nil {
 		delete(i.sources, from)
+		delete(i.paused, from)
 		s.Gone()
 	}
 }

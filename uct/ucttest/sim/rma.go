@@ -53,7 +53,7 @@ func (e *endpoint) perform(a *access) error {
 		}
 		return nil
 	}
-	b, ok := e.peer.domain.table.Lookup(a.addr, a.size, a.kind.want())
+	b, ok := e.peer.domain.memory.lookup(e.home, a.addr, a.size, a.kind.want())
 	if d := e.peer.domain; !ok || a.key != d.id && !d.o.Keyless {
 		return fmt.Errorf("sim: remote access of %d bytes at %#x with key %d refused: %w",
 			a.size, a.addr, a.key, ucs.ErrInvalidAddr)

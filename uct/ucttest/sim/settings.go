@@ -34,7 +34,7 @@ type Options struct {
 	Buffered bool
 
 	// Keyless makes remote access need no key, as over tcp: registered memory is
-	// open to every peer.
+	// open to every peer, or to the one that it was registered for.
 	Keyless bool
 
 	// KeepData offers handlers to keep received data.
@@ -43,6 +43,10 @@ type Options struct {
 	// Reorder mixes, by this seed, the messages of different endpoints that
 	// arrive in one round; 0: as they were sent.
 	Reorder uint64
+
+	// Place says where the component is, nil: nobody can tell. Its peers know it
+	// whatever it says, and its ifaces know where addresses lead.
+	Place *Place
 
 	// Plan makes things go wrong with what endpoints of this component send.
 	Plan fault.Plan

@@ -1,0 +1,47 @@
+package ucp
+
+import (
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// widen gives an endpoint that the peer has opened the lanes that its whole address
+// leads to: requests name only what is needed, and not all of that is believed. It
+// keeps its id and the peer's. While something is on its way it keeps its lanes, too.
+func (ep *Endpoint) widen(addr *proto.WorkerAddress) {
+	if slices.Equal(entriesOf(addr), entriesOf(ep.where.address)) || !ep.idle() {
+		return
+	}
+	was := *ep
+	ep.refused, ep.process = nil, 0
+	if err := ep.connect(addr); err != nil {
+		log.Debug("endpoint keeps the lanes that its peer's request had", zap.String("worker", ep.w.name), zap.Error(err))
+		ep.lanes, ep.ue, ep.cfg, ep.why, ep.where = was.lanes, was.ue, was.cfg, was.why, was.where
+		ep.refused, ep.process = was.refused, was.process
+		return
+	}
+	for i := range was.lanes {
+		was.lanes[i].uct.Close()
+	}
+	ep.open()
+}
+
+// idle reports whether nothing of the endpoint is on its way.
+func (ep *Endpoint) idle() bool {
+	const busy = epRequested | epClosing | epClosed | epDraining | epChecking
+	if ep.usable() != nil || ep.state&busy != 0 || ep.waiting.head != nil || ep.outstanding.head != nil || ep.rma != nil ||
+		ep.w.copying.head != nil || ep.w.dispatched.head != nil || ep.w.dispatching != nil {
+		return false
+	}
+	for i := range ep.lanes {
+		if ep.lanes[i].uct.Flush(uct.FlushLocal, nil) != nil {
+			return false
+		}
+	}
+	return true
+}

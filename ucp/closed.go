@@ -1,0 +1,58 @@
+package ucp
+
+import (
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
+)
+
+// Allow says that the worker of an address may open endpoints toward this worker, in
+// closed mode (WorkerParams.Closed) without that the application has made one. It
+// holds until Disallow. The address is untrusted and copied where kept.
+func (w *Worker) Allow(a Address) error {
+	addr, err := w.parseAllowed(a)
+	if err != nil {
+		return err
+	}
+	w.peerOf(&addr).allowed = true
+	return nil
+}
+
+// Disallow takes back what Allow said. Endpoints that are there stay.
+func (w *Worker) Disallow(a Address) error {
+	addr, err := w.parseAllowed(a)
+	if err != nil {
+		return err
+	}
+	if p := w.find(addr.UUID, entriesOf(&addr)); p != nil && p.allowed {
+		p.allowed = false
+		w.releasePeer(p)
+	}
+	return nil
+}
+
+func (w *Worker) parseAllowed(a Address) (proto.WorkerAddress, error) {
+	if w.closed || len(a) == 0 {
+		return proto.WorkerAddress{}, fmt.Errorf("ucp: address to allow: %w", ucs.ErrInvalidParam)
+	}
+	addr, _, err := proto.ParseAddress(a, proto.FormWorker)
+	return addr, err
+}
+
+// admits refuses requests of peers that the application does not vouch for, if that
+// is what it wants. The error drops the connection: the peer shall not wait.
+func (w *Worker) admits(from *source, p *peer) error {
+	if !w.params.Closed && !w.ctx.settings.Closed || p != nil && p.vouched() {
+		return nil
+	}
+	err := fmt.Errorf("ucp: the worker is closed to peers that it does not know: %w", ucs.ErrRejected)
+	if w.refused(from, ledger.Policy) {
+		log.Warn("request of an unknown peer refused", zap.String("worker", w.name), zap.Error(err))
+	}
+	return err
+}

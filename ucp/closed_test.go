@@ -1,0 +1,142 @@
+package ucp
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// TestClosed: in closed mode nothing is connected for who is not known, and his
+// connection is dropped; who was allowed or has an endpoint of the application's is
+// served.
+func TestClosed(t *testing.T) {
+	v := newVictim(t, "TLS", "tcp", "NET_DEVICES", "lo", "CLOSED", "y")
+	peer := newVictim(t, "TLS", "tcp", "NET_DEVICES", "lo")
+	peer.log.Allow("request of an unknown peer refused")
+	refused := func(what string, id proto.EndpointID, uuid uint64, addr *proto.WorkerAddress) {
+		t.Helper()
+		before := v.stats
+		for _, kind := range []proto.WireupType{proto.WireupRequest, proto.WireupEpCheck} {
+			dst := proto.EndpointID(0)
+			if kind == proto.WireupEpCheck {
+				dst = 0x7777
+			}
+			if err := v.says(newLocated(loop, true), kind, uuid, 0, id, dst, addr); !errors.Is(err, ucs.ErrRejected) {
+				t.Errorf("%s: %v: %v", what, kind, err)
+			}
+		}
+		if v.toward(id) != nil || v.stats.WireupSent != before.WireupSent || v.stats.Refused != before.Refused+2 {
+			t.Errorf("%s: something was connected", what)
+		}
+	}
+	refused("a stranger", 0x11, peer.uuid, &peer.described)
+	if n := len(v.peers); n != 0 {
+		t.Errorf("%d strangers are remembered", n)
+	}
+	if err := v.Allow(peer.address); err != nil {
+		t.Fatal(err)
+	}
+	refused("a stranger with the peer's name", 0x13, peer.uuid, &v.described)
+	ep := v.asks(newLocated(loop, true), peer.uuid, 0, 0x15, &peer.described)
+	if ep == nil {
+		t.Fatal("who was allowed is refused")
+	}
+	if err := v.Disallow(peer.address); err != nil {
+		t.Fatal(err)
+	}
+	refused("who was allowed once", 0x17, peer.uuid, &peer.described)
+	ep.destroy(ucs.ErrCanceled)
+	if n := len(v.peers); n != 0 {
+		t.Errorf("%d peers are remembered", n)
+	}
+
+	own, err := v.NewEndpoint(EndpointParams{Address: peer.address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.asks(newLocated(loop, true), peer.uuid, 0, 0x19, &peer.described) != own {
+		t.Error("the peer of the application's endpoint is refused")
+	}
+	own.destroy(ucs.ErrCanceled)
+	refused("whose endpoint was closed", 0x1B, peer.uuid, &peer.described)
+
+	for _, bad := range []Address{nil, {0xFF}, peer.address[:5]} {
+		if v.Allow(bad) == nil || v.Disallow(bad) == nil {
+			t.Errorf("address % x is allowed", bad)
+		}
+	}
+}
+
+// TestAskRate: a crowd that starts at once is not held up, and not a request of it
+// lost; who asks on and on is made to wait.
+func TestAskRate(t *testing.T) {
+	v := newVictim(t, "TLS", "tcp", "NET_DEVICES", "lo")
+	v.log.Allow("requests dropped: too many from one address")
+	for k := range 10_000 {
+		by := newLocated(fmt.Sprintf("192.0.2.1:%d", 1000+k), false)
+		if !v.mayAsk(v.sourceOf(&by.Source)) || by.paused != 0 {
+			t.Fatalf("process %d of a job is held up", k)
+		}
+	}
+	r := v.rates[newLocated("192.0.2.1:1", false).from.Addr()]
+	by := newLocated("192.0.2.1:99", false)
+	for k := 0; by.paused == 0; k++ {
+		if k > 100*askBurst {
+			t.Fatal("who asks on and on is not made to wait")
+		}
+		if !v.mayAsk(v.sourceOf(&by.Source)) {
+			t.Fatal("a request was dropped")
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); by.paused != 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("the connection is never read again")
+		}
+		v.Progress()
+	}
+	r.left, r.since = -askDebt-1, v.uctw.Now()+time.Hour
+	if v.mayAsk(v.sourceOf(&newLocated("192.0.2.1:98", false).Source)) {
+		t.Error("requests without end are taken")
+	}
+	if other := newLocated("192.0.2.2:98", false); !v.mayAsk(v.sourceOf(&other.Source)) || other.paused != 0 {
+		t.Error("another address pays for it")
+	}
+	for k := range 3 * maxRates {
+		by := newLocated(fmt.Sprintf("10.0.%d.%d:1", k>>8, k&255), false)
+		v.mayAsk(v.sourceOf(&by.Source))
+		for _, r := range v.rates {
+			r.since -= time.Hour
+		}
+	}
+	if n := len(v.rates); n > maxRates+1 {
+		t.Errorf("%d addresses are remembered", n)
+	}
+}
+
+// TestManyPeers: what is remembered of peers that came and went is bounded.
+func TestManyPeers(t *testing.T) {
+	v := newVictim(t)
+	addr := v.described.Clone()
+	for k := range 5 * maxIdlePeers {
+		addr.UUID = uint64(1000 + k)
+		packed, err := addr.Append(nil, proto.FormWorker)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ep, err := v.NewEndpoint(EndpointParams{Address: packed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := v.wireup(v.stranger(addr.UUID, 0)); err != nil {
+			t.Fatal(err)
+		}
+		ep.destroy(ucs.ErrCanceled)
+	}
+	if n := len(v.peers); n > maxIdlePeers || len(v.idlePeers) > maxIdlePeers {
+		t.Errorf("%d peers are remembered", n)
+	}
+}

@@ -1,0 +1,15 @@
+package ucp
+
+// endpointState is a set of flags.
+type endpointState uint8
+
+const (
+	epUser      endpointState = 1 << iota // created or adopted by the user
+	epRequested                           // a wireup request was sent
+	epClosing                             // close was called
+	epClosed
+	epDraining // the operations of the waiting list are being started
+	epRejected // the peer was told that its end is of no use
+	epChecking // a keepalive message is on its way
+	epWaiting  // the last keepalive found it waiting for a message of the peer
+)

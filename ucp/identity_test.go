@@ -1,0 +1,435 @@
+package ucp
+
+import (
+	"encoding/binary"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Who says that he is somebody else: what comes of it.
+
+// loop is an address of this machine, as a connection has it.
+const loop = "127.0.0.1:40000"
+
+// says is a wireup message of a peer over a connection.
+func (v *victim) says(by *located, kind proto.WireupType, uuid uint64, sn uint16, src, dst proto.EndpointID, addr *proto.WorkerAddress) error {
+	v.Helper()
+	a := addr.Clone()
+	a.UUID = uuid
+	m := proto.Wireup{Type: kind, ConnSN: sn, SrcEp: src, DstEp: dst, Address: *a}
+	b, err := m.Append(nil)
+	if err != nil {
+		v.Fatal(err)
+	}
+	var from *uct.Source
+	if by != nil {
+		from = &by.Source
+	}
+	return v.onWireup(from, b, nil)
+}
+
+// asks is a request to open an endpoint, and returns that of the worker toward the
+// id that it came with, nil if there is none.
+func (v *victim) asks(by *located, uuid uint64, sn uint16, src proto.EndpointID, addr *proto.WorkerAddress) *Endpoint {
+	v.Helper()
+	if err := v.says(by, proto.WireupRequest, uuid, sn, src, 0, addr); err != nil {
+		v.Fatal(err)
+	}
+	return v.toward(src)
+}
+
+// toward returns the endpoint that is connected with an id of the peer.
+func (v *victim) toward(id proto.EndpointID) (found *Endpoint) {
+	v.endpoints.Each(func(ep *Endpoint) {
+		if ep.remoteID == id {
+			found = ep
+		}
+	})
+	return found
+}
+
+// laneNames are the transports of an endpoint, each once, sorted.
+func laneNames(ep *Endpoint) string {
+	if ep == nil {
+		return "none"
+	}
+	var names []string
+	for _, l := range ep.transports() {
+		names = append(names, l.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), " ")
+}
+
+// part is an address without the transports that are not named.
+func (v *victim) part(transports ...string) *proto.WorkerAddress {
+	a := v.described.Clone()
+	for d := range a.Devices {
+		a.Devices[d].Ifaces = slices.DeleteFunc(a.Devices[d].Ifaces, func(f proto.AddressIface) bool {
+			return !slices.ContainsFunc(transports, func(t string) bool { return proto.TransportIDOf(t) == f.Transport })
+		})
+	}
+	a.Devices = slices.DeleteFunc(a.Devices, func(d proto.AddressDevice) bool { return len(d.Ifaces) == 0 })
+	return a
+}
+
+// process is this one, as the transports of a worker know it.
+func (v *victim) process() (p uct.Process) {
+	v.Helper()
+	for _, i := range v.ifaces {
+		if f, ok := i.uct.(uct.ProcessFinder); ok && i.inside() {
+			var err error
+			if p, err = f.FindProcess(uct.ReachableParams{DeviceAddr: i.uct.DeviceAddress(), IfaceAddr: i.uct.Address()}); err != nil {
+				v.Fatal(err)
+			}
+		}
+	}
+	return p
+}
+
+// TestDeputy: an address that came over tcp leads to a process of this machine only
+// where the kernel says that the connection is that process's. Whoever connects could
+// have us read and write the memory of any process of our user.
+func TestDeputy(t *testing.T) {
+	v := newVictim(t, "TLS", "tcp,posix,sysv,cma", "NET_DEVICES", "lo")
+	peer := newVictim(t, "TLS", "tcp,posix,sysv,cma", "NET_DEVICES", "lo")
+	if !strings.Contains(laneNames(v.ep), "cma") {
+		t.Skip("missing: cma")
+	}
+	mine := v.process()
+	id := proto.EndpointID(3)
+	try := func(what string, by *located, addr *proto.WorkerAddress, want string, asked int) {
+		t.Helper()
+		id += 2
+		ep := v.asks(by, 0xABC, proto.ConnSNNone, id, addr)
+		if got := laneNames(ep); got != want {
+			t.Errorf("%s: lanes over %s, want %s", what, got, want)
+		}
+		if by != nil && by.asked != asked {
+			t.Errorf("%s: the kernel was asked %d times, want %d", what, by.asked, asked)
+		}
+		if ep != nil {
+			ep.destroy(ucs.ErrCanceled)
+		}
+	}
+	all := &peer.described
+	honest := laneNames(v.asks(nil, 0xABC, proto.ConnSNNone, 3, all))
+	v.toward(3).destroy(ucs.ErrCanceled)
+	held := func(p uct.Process) *located {
+		l := newLocated(loop, true)
+		l.holder = p
+		return l
+	}
+	try("through memory of ours", nil, all, honest, 0)
+	try("its own connection", held(mine), all, honest, 1)
+	try("somebody else's", held(mine+1), all, "tcp", 1)
+	try("from elsewhere", newLocated("192.0.2.1:4000", false), all, "none", 0)
+	try("only tcp", held(mine), peer.part("tcp"), "tcp", 0)
+	try("only cma and a victim", held(mine+1), peer.part("tcp", "cma"), "tcp", 1)
+
+	third := peer.described.Clone() // that names another process beside itself
+	for d := range third.Devices {
+		for _, f := range third.Devices[d].Ifaces {
+			if f.Transport == proto.TransportIDOf("cma") {
+				pid := binary.LittleEndian.Uint32(f.Addr)
+				binary.LittleEndian.PutUint32(f.Addr, pid&(1<<31)|uint32(os.Getppid()))
+			}
+		}
+	}
+	by := held(mine)
+	ep := v.asks(by, 0xABC, proto.ConnSNNone, 1, third)
+	if got := laneNames(ep); strings.Contains(got, "cma") || ep == nil || ep.process != mine {
+		t.Errorf("with a third process: lanes over %s", got)
+	}
+}
+
+// TestConnectBack: a request has the worker connect to where it comes from and nowhere
+// else, never to this machine for somebody who is not here.
+func TestConnectBack(t *testing.T) {
+	for _, check := range []string{"y", "n"} {
+		v := newVictim(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", check)
+		addr := func() *proto.WorkerAddress {
+			a := v.described.Clone()
+			lo := a.Devices[slices.IndexFunc(a.Devices, func(d proto.AddressDevice) bool {
+				return d.Ifaces[0].Transport == proto.TransportIDOf("tcp")
+			})]
+			for _, ip := range []byte{7, 8} { // 192.0.2.x in the form of tcp
+				d := lo
+				d.Addr = []byte{0, 2, 192, 0, 2, ip}
+				d.Ifaces = slices.Clone(lo.Ifaces)
+				a.Devices = append(a.Devices, d)
+			}
+			return a
+		}
+		for _, c := range []struct {
+			from      string
+			here      bool
+			want, any string
+		}{
+			{"192.0.2.7:4000", false, "7", "7 8"},
+			{"[::ffff:192.0.2.7]:4000", false, "7", "7 8"},
+			{"192.0.2.9:4000", false, "", "7 8"},
+			{loop, true, "self lo", "self lo 7 8"},
+		} {
+			a := addr()
+			by := newLocated(c.from, c.here)
+			v.doubt(v.sourceOf(&by.Source), a)
+			var got []string
+			a.Ifaces(func(_ int, d *proto.AddressDevice, f *proto.AddressIface) bool {
+				switch {
+				case f.Transport == proto.TransportIDOf("self"):
+					got = append(got, "self")
+				case d.Addr[0] != 0:
+					got = append(got, "lo")
+				default:
+					got = append(got, string('0'+rune(d.Addr[5])))
+				}
+				return true
+			})
+			want := c.want
+			if check == "n" {
+				want = c.any
+			}
+			slices.Sort(got)
+			wanted := strings.Fields(want)
+			slices.Sort(wanted)
+			if !slices.Equal(got, wanted) {
+				t.Errorf("from %s, CHECK_SOURCE=%s: believed %v, want %v", c.from, check, got, wanted)
+			}
+		}
+	}
+}
+
+// strangers are a worker, a peer that it shall talk to, and somebody who says that he
+// is this peer. All are at one IP address, where nothing else tells them apart.
+func strangers(t *testing.T) (v, peer, evil *victim) {
+	open := func() *victim { return newVictim(t, "TLS", "tcp", "NET_DEVICES", "lo") }
+	v, peer, evil = open(), open(), open()
+	evil.log.Allow("message for an operation with another peer dropped")
+	return v, peer, evil
+}
+
+// until progresses workers until something has happened.
+func until(t *testing.T, what string, done func() bool, workers ...*victim) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !done(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("no %s", what)
+		}
+		for _, w := range workers {
+			w.Progress()
+		}
+	}
+}
+
+const (
+	peersID = proto.EndpointID(0x1001) // of the real peer's endpoint
+	evilID  = proto.EndpointID(0x2001)
+)
+
+// TestStolenUUID: whoever comes first, the application's endpoint is with the peer
+// whose address it gave, and whoever says that he is that has one of his own.
+func TestStolenUUID(t *testing.T) {
+	type step func(t *testing.T, v, peer, evil *victim)
+	var ep *Endpoint
+	theft := func(t *testing.T, v, peer, evil *victim) {
+		if v.asks(newLocated(loop, true), peer.uuid, 0, evilID, &evil.described) == nil {
+			t.Error("the stranger has no endpoint of his own")
+		}
+	}
+	own := func(t *testing.T, v, peer, evil *victim) {
+		var err error
+		if ep, err = v.NewEndpoint(EndpointParams{Address: peer.address}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	comes := func(t *testing.T, v, peer, evil *victim) {
+		if v.asks(newLocated(loop, true), peer.uuid, 0, peersID, &peer.described) == nil {
+			t.Error("the peer is not connected")
+		}
+	}
+	for name, steps := range map[string][]step{
+		"stranger, application, peer":            {theft, own, comes},
+		"stranger, peer, application":            {theft, comes, own},
+		"application, stranger, peer":            {own, theft, comes},
+		"application, peer, stranger":            {own, comes, theft},
+		"peer, stranger, application":            {comes, theft, own},
+		"peer, application, stranger":            {comes, own, theft},
+		"stranger twice, application, and again": {theft, theft, own, theft, comes, theft},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, peer, evil := strangers(t)
+			for _, s := range steps {
+				s(t, v, peer, evil)
+			}
+			if ep.remoteID != peersID || ep.err != nil {
+				t.Fatalf("the application's endpoint is with %#x (%v)", ep.remoteID, ep.err)
+			}
+			if s := v.toward(evilID); s == nil || s.peer == ep.peer || s.state&epUser != 0 {
+				t.Error("the stranger is not kept apart")
+			}
+			if k := ep.peer.known; k.nextSN != 1 || !ep.leadsTo(&peer.described) {
+				t.Errorf("the next endpoint would have number %d", k.nextSN)
+			}
+			if !slices.Equal(entriesOf(ep.peer.address), entriesOf(&peer.described)) {
+				t.Error("the stranger's address has taken the place of the peer's")
+			}
+			// The second pair is not disturbed either.
+			two, err := v.NewEndpoint(EndpointParams{Address: peer.address})
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.asks(newLocated(loop, true), peer.uuid, 1, evilID+2, &evil.described)
+			v.asks(newLocated(loop, true), peer.uuid, 1, peersID+2, &peer.described)
+			if two.remoteID != peersID+2 {
+				t.Errorf("the second endpoint is with %#x", two.remoteID)
+			}
+			v.endpoints.Each(func(ep *Endpoint) {
+				if ep != v.ep {
+					ep.destroy(ucs.ErrCanceled)
+				}
+			})
+			if k := v.peers[peer.uuid]; k == nil || len(k.peers) != 0 || k.endpoints != 0 {
+				t.Errorf("left of the peer: %+v", k)
+			}
+		})
+	}
+}
+
+// TestStolenAddress: who is at another IP address cannot use the peer's own address.
+func TestStolenAddress(t *testing.T) {
+	v, peer, _ := strangers(t)
+	ep, err := v.NewEndpoint(EndpointParams{Address: peer.address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := v.asks(newLocated("192.0.2.1:4000", false), peer.uuid, 0, evilID, &peer.described); s != nil || ep.remoteID != 0 {
+		t.Errorf("the endpoint is with %#x", ep.remoteID)
+	}
+	v.asks(newLocated(loop, true), peer.uuid, 0, peersID, &peer.described)
+	if ep.remoteID != peersID {
+		t.Error("the peer is not connected")
+	}
+}
+
+// TestStolenReply: a reply of another worker, or over a connection that is known to be
+// another's, is none.
+func TestStolenReply(t *testing.T) {
+	v, peer, evil := strangers(t)
+	ep, err := v.NewEndpoint(EndpointParams{Address: peer.address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ep.requestWireup(); err != nil {
+		t.Fatal(err)
+	}
+	by := newLocated(loop, true)
+	v.asks(by, evil.uuid, 0, evilID, &evil.described)
+	none := &proto.WorkerAddress{Flags: proto.AddressHasUUID}
+	reply := func(by *located, kind proto.WireupType, uuid uint64, src proto.EndpointID) {
+		t.Helper()
+		if err := v.says(by, kind, uuid, 0, src, ep.localID, none); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reply(newLocated(loop, true), proto.WireupReply, evil.uuid, evilID)
+	reply(by, proto.WireupReply, peer.uuid, evilID)
+	reply(by, proto.WireupEpRemoved, peer.uuid, 0)
+	reply(newLocated(loop, true), proto.WireupEpRemoved, evil.uuid, 0)
+	reply(newLocated("192.0.2.1:4000", false), proto.WireupEpRemoved, peer.uuid, 0)
+	if ep.remoteID != 0 || ep.err != nil || v.stats.Refused != 5 {
+		t.Fatalf("the endpoint is with %#x (%v), %d refused", ep.remoteID, ep.err, v.stats.Refused)
+	}
+	reply(newLocated(loop, true), proto.WireupReply, peer.uuid, peersID)
+	if ep.remoteID != peersID {
+		t.Error("the peer is not connected")
+	}
+	reply(newLocated(loop, true), proto.WireupEpRemoved, peer.uuid, 0)
+	if ep.err == nil {
+		t.Error("the peer's own word is not taken")
+	}
+}
+
+// TestWiden: an endpoint that was opened over what was believed of a request gets the
+// lanes of the whole address with the application, unless it is in the middle of
+// something.
+func TestWiden(t *testing.T) {
+	for _, busy := range []bool{false, true} {
+		v := newVictim(t, "TLS", "tcp,posix", "NET_DEVICES", "lo")
+		peer := newVictim(t, "TLS", "tcp,posix", "NET_DEVICES", "lo")
+		by := newLocated(loop, true)
+		by.holder = 1 // it cannot be told who
+		opened := v.asks(by, peer.uuid, 0, peersID, &peer.described)
+		if got := laneNames(opened); got != "tcp" {
+			t.Fatalf("lanes over %s", got)
+		}
+		until(t, "answer on its way", opened.idle, v, peer)
+		was := opened.localID
+		if busy {
+			r := opened.control(wireupMessage{})
+			opened.outstanding.push(r)
+			defer opened.outstanding.remove(r)
+		}
+		ep, err := v.NewEndpoint(EndpointParams{Address: peer.address, Name: "mine"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ep != opened || ep.localID != was || ep.remoteID != peersID {
+			t.Error("the endpoint is another one")
+		}
+		if got, want := laneNames(ep) != "tcp", !busy; got != want {
+			t.Errorf("busy %v: lanes over %s", busy, laneNames(ep))
+		}
+		if !busy && len(ep.Explain().Searches) == 0 {
+			t.Error("the lanes cannot be explained")
+		}
+		if busy {
+			continue
+		}
+		src := make([]byte, 8)
+		if _, err := ep.TagSend(5, src, nil); err != nil {
+			t.Error(err)
+		}
+		until(t, "message over the new lanes", func() bool { return peer.tag.oldest() != nil }, v, peer)
+		peer.dropMessages()
+	}
+}
+
+// TestMixedAddress: somebody's request names the peer's address beside his own. What
+// he opened leads to him, so the application does not get it.
+func TestMixedAddress(t *testing.T) {
+	v, peer, evil := strangers(t)
+	port := func(w *victim) uint16 { return binary.BigEndian.Uint16(w.described.Devices[0].Ifaces[0].Addr) }
+	mixed := evil.described.Clone()
+	mixed.Devices = append(mixed.Devices, peer.described.Clone().Devices...)
+	s := v.asks(newLocated(loop, true), peer.uuid, 0, evilID, mixed)
+	if s == nil || s.leadsTo(&peer.described) {
+		t.Fatal("the stranger's endpoint does not lead to him: the test tests nothing")
+	}
+	ep, err := v.NewEndpoint(EndpointParams{Address: peer.address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ep == s || ep.remoteID != 0 || !ep.leadsTo(&peer.described) {
+		t.Error("the application got the stranger's endpoint")
+	}
+	// Where the kernel says that another user listens, naming that does not help.
+	other := newLocated(loop, true)
+	other.others = []uint16{port(peer)}
+	v.asks(other, peer.uuid, 0, evilID+2, mixed)
+	v.asks(other, peer.uuid, 0, evilID+4, &peer.described)
+	if ep.remoteID != 0 || v.toward(evilID+4) != nil {
+		t.Errorf("the endpoint is with %#x", ep.remoteID)
+	}
+	v.asks(newLocated(loop, true), peer.uuid, 0, peersID, &peer.described)
+	if ep.remoteID != peersID {
+		t.Error("the peer is not connected")
+	}
+}

@@ -1,0 +1,56 @@
+package ucp
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Allow lets the peer of an endpoint at memory that was mapped for some peers
+// (MemMapParams.Peers). It may use any of its endpoints toward this worker, until the
+// application's last one to it is closed. Other memory gives ucs.ErrInvalidParam. The
+// call belongs to the goroutine of the endpoint's worker.
+func (m *Memory) Allow(ep *Endpoint) error {
+	switch {
+	case !m.limited || ep == nil || ep.w.ctx != m.ctx:
+		return fmt.Errorf("ucp: endpoint to allow: %w", ucs.ErrInvalidParam)
+	case m.region == nil:
+		return nil // of an empty handle there is nothing to access
+	}
+	if ep.err != nil {
+		return ep.err
+	}
+	if len(ep.lanes) == 0 {
+		return ucs.ErrNotConnected // it is closed
+	}
+	m.ctx.mu.Lock()
+	defer m.ctx.mu.Unlock()
+	if err := m.live(); err != nil {
+		return err
+	}
+	m.region.Admit(ep.identity())
+	for k := range ep.w.scopers {
+		s := &ep.w.scopers[k]
+		md := ep.w.mds[s.md]
+		a := md.Attr()
+		if a.Flags&uct.MDFlagNeedRkey != 0 || a.Flags&uct.MDFlagRegister == 0 || uint64(len(m.buf)) > a.MaxReg {
+			continue
+		}
+		mem, err := s.RegisterFor(m.buf, m.region.Access, ep.where.scopes[k])
+		if err != nil {
+			return err
+		}
+		m.scoped = append(m.scoped, exposure{md: md, mem: mem})
+	}
+	return nil
+}
+
+// identity stands for the endpoint's peer: whichever of its endpoints a message
+// names, it is the same.
+func (ep *Endpoint) identity() any {
+	if ep.peer == nil {
+		return ep.w // the worker itself
+	}
+	return ep.peer.now()
+}

@@ -1,0 +1,19 @@
+package uct
+
+import "net/netip"
+
+// AddrLocator is an Iface whose peers have IP addresses.
+type AddrLocator interface {
+	// PeerAddr is where an endpoint to these untrusted addresses would connect to.
+	// here says that it is an address of this machine, in this network namespace.
+	// Addresses that cannot be read give an error.
+	PeerAddr(p ReachableParams) (addr netip.AddrPort, here bool, err error)
+}
+
+// ListenerChecker is a SourceLocator that can tell whose listeners this machine has.
+type ListenerChecker interface {
+	// MayListen reports whether a peer on this machine can be who listens at an
+	// address of this machine: false if nobody does, or another user than the peer's.
+	// What the kernel does not tell counts as possible. It makes system calls.
+	MayListen(at netip.AddrPort) bool
+}

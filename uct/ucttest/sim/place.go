@@ -1,0 +1,97 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Place is where the processes of a component are. Components with the same address
+// are on one machine.
+type Place struct {
+	IP      netip.Addr
+	Process uct.Process
+	UID     int
+}
+
+// placed is an iface that knows where its peers are.
+type placed struct{ *iface }
+
+var _ interface {
+	uct.Iface
+	uct.Armer
+	uct.AddrLocator
+	uct.ProcessFinder
+} = placed{}
+
+// owner is the place of the iface that an address leads to.
+func (i placed) owner(p uct.ReachableParams) (*Place, uint64, error) {
+	if err := i.Reachable(p); err != nil {
+		return nil, 0, err
+	}
+	id := binary.LittleEndian.Uint64(p.IfaceAddr)
+	i.net.mu.Lock()
+	defer i.net.mu.Unlock()
+	peer := i.net.ifaces[id]
+	if peer == nil || peer.o.Place == nil {
+		return nil, 0, fmt.Errorf("sim: nobody knows where %d is: %w", id, ucs.ErrUnreachable)
+	}
+	return peer.o.Place, id, nil
+}
+
+// PeerAddr implements uct.AddrLocator.
+func (i placed) PeerAddr(p uct.ReachableParams) (addr netip.AddrPort, here bool, err error) {
+	at, id, err := i.owner(p)
+	if err != nil {
+		return addr, false, err
+	}
+	return netip.AddrPortFrom(at.IP, uint16(id)), at.IP == i.o.Place.IP, nil
+}
+
+// FindProcess implements uct.ProcessFinder.
+func (i placed) FindProcess(p uct.ReachableParams) (uct.Process, error) {
+	at, _, err := i.owner(p)
+	if err == nil && at.IP != i.o.Place.IP {
+		err = fmt.Errorf("sim: the peer is on another machine: %w", ucs.ErrUnreachable)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return at.Process, nil
+}
+
+// located is a source that knows its peer.
+type located struct{ *source }
+
+var (
+	_ uct.SourceLocator = located{}
+	_ uct.SourcePauser  = located{}
+)
+
+// SourceInfo implements uct.SourceLocator.
+func (s located) SourceInfo() uct.SourceInfo {
+	from := s.from.home.o.Place
+	own := s.to.o.Place
+	info := uct.SourceInfo{
+		Addr: netip.AddrPortFrom(from.IP, uint16(1<<15+s.from.number)),
+		User: uct.PeerUser{UID: -1, GID: -1, PID: -1},
+	}
+	if own != nil && own.IP == from.IP {
+		info.Local, info.User.Known, info.User.UID = true, true, from.UID
+	}
+	return info
+}
+
+// HeldBy implements uct.SourceLocator.
+func (s located) HeldBy(p uct.Process) bool {
+	return s.SourceInfo().Local && p != 0 && s.from.home.o.Place.Process == p
+}
+
+// PauseSource implements uct.SourcePauser.
+func (s located) PauseSource() { s.to.paused[s.from] = true }
+
+// ResumeSource implements uct.SourcePauser.
+func (s located) ResumeSource() { delete(s.to.paused, s.from) }
