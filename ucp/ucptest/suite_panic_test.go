@@ -313,7 +313,7 @@ func testPanicAtClose(t *testing.T, tr transport) {
 func testPanicInHook(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	fail := true
-	params := ucp.ContextParams{Features: features, RequestInit: func(*ucp.Request) {
+	params := ucp.ContextParams{Features: features, TLS: r.tls, RequestInit: func(*ucp.Request) {
 		if fail {
 			panic(errPanic)
 		}
