@@ -72,14 +72,18 @@ type whereabouts struct {
 	scopes  []uct.Scope          // the peer, as the domains of Worker.scopers know it
 }
 
-// whereabouts describes the lanes that were chosen for an address.
+// whereabouts describes the lanes that were chosen for an address. Endpoints that are
+// made one after the other toward a peer share it.
 func (w *Worker) whereabouts(addr *proto.WorkerAddress, lanes []proto.Lane) *whereabouts {
-	at := &whereabouts{address: addr, lanes: make([]entryID, len(lanes)), scopes: w.scopesOf(addr)}
+	list := make([]entryID, len(lanes))
 	for k := range lanes {
 		dev, f := addressEntry(addr, lanes[k].Remote)
-		at.lanes[k] = idOf(f.Transport, dev.Addr, f.Addr)
+		list[k] = idOf(f.Transport, dev.Addr, f.Addr)
 	}
-	return at
+	if last := w.lastWhere; last == nil || last.address != addr || !slices.Equal(last.lanes, list) {
+		w.lastWhere = &whereabouts{address: addr, lanes: list, scopes: w.scopesOf(addr)}
+	}
+	return w.lastWhere
 }
 
 // leadsTo reports whether an address has all that the endpoint's lanes lead to.

@@ -135,6 +135,12 @@ func (w *Worker) newPeer(uuid uint64) *peer {
 // keepAddress keeps an address: an interface gets a new one when its ring is
 // replaced. Endpoints share it.
 func (p *peer) keepAddress(addr *proto.WorkerAddress) *proto.WorkerAddress {
+	p.address = p.shareAddress(addr)
+	return p.address
+}
+
+// shareAddress returns the address that is kept if it is the same, or a copy.
+func (p *peer) shareAddress(addr *proto.WorkerAddress) *proto.WorkerAddress {
 	if p.address != nil {
 		old, err := p.address.Append(nil, proto.FormWireup)
 		now, unpackable := addr.Append(nil, proto.FormWireup)
@@ -142,8 +148,7 @@ func (p *peer) keepAddress(addr *proto.WorkerAddress) *proto.WorkerAddress {
 			return p.address
 		}
 	}
-	p.address = addr.Clone()
-	return p.address
+	return addr.Clone()
 }
 
 // join is told that q is p, by evidence that q cannot make up.

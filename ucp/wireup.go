@@ -236,7 +236,7 @@ func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup) error {
 	defer func() { w.releasePeer(p) }() // unless the endpoint is made
 	addr := &m.Address
 	if p.vouched() {
-		addr = addr.Clone()
+		addr = p.shareAddress(addr)
 	} else {
 		addr = p.keepAddress(addr)
 	}

@@ -106,6 +106,7 @@ type Worker struct {
 	endpoints   idtable.Table[Endpoint]
 	peers       map[uint64]*known // by uuid
 	idlePeers   []*known          // to which no endpoint leads
+	lastWhere   *whereabouts      // of the endpoint made last
 	rates       map[netip.Addr]*rate
 	unexpected  int // endpoints opened by peers
 	configs     map[string]*epConfig
