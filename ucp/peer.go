@@ -49,9 +49,6 @@ const maxIdlePeers = 1024
 // vouched reports whether the application believes in the peer.
 func (p *peer) vouched() bool { return p.given || p.allowed }
 
-// is reports whether two are known to be one.
-func (p *peer) is(q *peer) bool { return p.now() == q.now() }
-
 // now is the peer that p turned out to be.
 func (p *peer) now() *peer {
 	for p != nil && p.into != nil {

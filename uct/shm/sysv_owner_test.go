@@ -17,6 +17,26 @@ import (
 // nobody is a user that is not that of the test.
 const nobody = 65534
 
+// asUser runs f on a thread of another user, if that is allowed. The thread ends with
+// its goroutine; the first thread of the process never does, and is spared: others
+// take its user for that of the process.
+func asUser(uid int, f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			asUser(uid, f) // while this goroutine occupies it
+			runtime.UnlockOSThread()
+			return
+		}
+		if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); e == 0 {
+			f()
+		}
+	}()
+	<-done
+}
+
 // TestSegmentOfAnotherUser: a segment has the number of this process, and somebody
 // else's user made it.
 func TestSegmentOfAnotherUser(t *testing.T) {
@@ -25,20 +45,11 @@ func TestSegmentOfAnotherUser(t *testing.T) {
 	}
 	noSegments(t)
 	d := openDomain(component{sysvName}, &sysv{})
-	made := make(chan *segment)
-	go func() {
-		// The user of a thread; it ends with the goroutine.
-		runtime.LockOSThread()
-		var s *segment
-		_, _, e := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), nobody, ^uintptr(0))
-		if e == 0 {
-			s, _ = d.m.create(segmentOptions{size: pageSize})
-		}
-		made <- s
-	}()
-	s := <-made
+	var s *segment
+	asUser(nobody, func() { s, _ = d.m.create(segmentOptions{size: pageSize}) })
 	if s == nil {
 		needtest.Right(t, "a segment of another user")
+		return
 	}
 	defer d.m.destroy(s)
 	a, err := d.attached.attach(reference{id: s.id}, os.Getpid())
