@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"net/netip"
+	"os"
 	"slices"
 
 	"go.uber.org/zap"
@@ -64,6 +65,7 @@ type doubter struct {
 	connection uct.SourceLocator
 	info       uct.SourceInfo
 	looked     []lookedAt
+	found      int // entries whose process was looked for
 }
 
 // lookedAt is a process, and whether it holds the connection.
@@ -82,7 +84,7 @@ func (d *doubter) believes(p uct.ReachableParams, t proto.TransportID) (ok, harm
 		}
 		if i.inside() {
 			f, finds := i.uct.(uct.ProcessFinder)
-			if !finds {
+			if !finds || !d.mayFind() {
 				continue
 			}
 			process, err := f.FindProcess(p)
@@ -154,6 +156,21 @@ func (d *doubter) holds(p uct.Process) bool {
 	d.looked = append(d.looked, l)
 	return l.holds
 }
+
+// mayFind reports whether to look for the process of one more entry, which opens what
+// the entry names: not for who is elsewhere, nor of another user, whose memory would
+// not be ours to use, and not for ever.
+func (d *doubter) mayFind() bool {
+	if u := d.info.User; !d.info.Local || u.Known && u.UID != os.Geteuid() {
+		return false
+	}
+	d.found++
+	return d.found <= maxFound
+}
+
+// maxFound is how many entries within the machine are looked at: each transport that
+// there is has one, and an interface may be on several devices.
+const maxFound = 16
 
 // maxProcesses is how many processes of an address are looked at. A peer is one.
 const maxProcesses = 4

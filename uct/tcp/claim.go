@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"errors"
+	"time"
 
 	"github.com/ucx-go/ucx/internal/sockdiag"
 )
@@ -19,25 +20,13 @@ import (
 // over the connection kept aside, which the endpoint then takes over. Whom this library
 // refuses before it has read who it is gets a reset, which confirms nothing.
 
-// claim is what is known of the listener that a connection claims.
-type claim uint8
-
-const (
-	claimUnknown claim = iota // not asked yet
-	claimFits
-	claimUnfit
-)
-
 // fits reports whether the connection's claim is to be believed. It is asked only
-// when something depends on it, and remembered.
+// when something depends on it, and each time: listeners come and go.
 func (c *conn) fits() bool {
-	if c.claim == claimUnknown {
-		c.claim = claimUnfit
-		if c.outgoing || c.peer.addrPort().Addr() == c.from.addr.Addr() && (!c.here() || c.listens() == ownerSame) {
-			c.claim = claimFits
-		}
+	if c.outgoing {
+		return true
 	}
-	return c.claim == claimFits
+	return c.peer.addrPort().Addr() == c.from.addr.Addr() && (!c.here() || c.ask() == ownerSame)
 }
 
 // owner says whether the user of a connection listens at the address that it claims.
@@ -50,12 +39,21 @@ const (
 	ownerUnknown // the kernel does not say whose sockets are whose
 )
 
+// ownerFor is how long the answer is believed where it is asked for often.
+const ownerFor = time.Second
+
 // listens finds out, for a connection within the machine, whether its user listens
-// at the address that it claims.
+// at the address that it claims, or did a moment ago.
 func (c *conn) listens() owner {
-	if c.owner == ownerUnasked {
-		c.owner = c.findOwner()
+	if c.owner == ownerUnasked || c.iface.svc.w.Now()-c.ownerAt > ownerFor {
+		return c.ask()
 	}
+	return c.owner
+}
+
+// ask is listens of now.
+func (c *conn) ask() owner {
+	c.owner, c.ownerAt = c.findOwner(), c.iface.svc.w.Now()
 	return c.owner
 }
 

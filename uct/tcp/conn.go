@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"crypto/tls"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -49,10 +50,10 @@ type conn struct {
 	peer sockaddr // the peer's listener, as the peer says
 	from origin
 
-	claim     claim    // whether to believe that
-	owner     owner    // whether its user listens there
-	numbers   *numbers // of that listener, while the connection is in the match table
-	aside     bool     // in the match table's list of those not to be believed
+	owner     owner         // whether the connection's user listens there
+	ownerAt   time.Duration // when that was so, by the clock of the worker
+	numbers   *numbers      // of that listener, while the connection is in the match table
+	aside     bool          // in the match table's list of those not to be believed
 	nextAside *conn
 	sn        uint64 // connection sequence number
 

@@ -5,6 +5,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ucx-go/ucx/uct"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/sockdiag"
@@ -18,6 +20,14 @@ type origin struct {
 	asked  bool // the kernel has been asked for the socket
 	socket sockdiag.Socket
 	err    error // why it is not known
+	holder holder
+}
+
+// holder is a process that was asked about.
+type holder struct {
+	asked   bool
+	process uct.Process
+	holds   bool // the other end of the connection
 }
 
 // here reports whether the other end is at an address of this machine, in this

@@ -88,6 +88,7 @@ func (c *conn) readPut() (done int, more bool) {
 
 // advancePut accounts for n bytes in place.
 func (c *conn) advancePut(n int) {
+	c.spoke = true
 	c.put.addr += uint64(n)
 	c.put.at += n
 	c.put.left -= n

@@ -32,7 +32,7 @@ func newScope(peer []uct.ReachableParams) *scope {
 }
 
 // identify finds out what admits has to know, before the table of exposed memory is
-// locked: it may ask the kernel, once a connection.
+// locked: it may ask the kernel, now and then.
 func (c *conn) identify() {
 	if c.ep == nil && !c.outgoing && c.here() {
 		c.listens()

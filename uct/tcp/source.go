@@ -25,15 +25,21 @@ func (c *conn) SourceInfo() uct.SourceInfo {
 }
 
 // HeldBy implements uct.SourceLocator: one of the process's descriptors is the
-// socket at the other end.
+// socket at the other end. It is looked for only in processes of the socket's user,
+// and once: looking takes as long as the process has descriptors.
 func (c *conn) HeldBy(p uct.Process) bool {
 	s, err := c.otherEnd()
 	if err != nil {
 		return false
 	}
-	proc := machine.OfID(p)
-	// Who has the number afterwards had it while we looked.
-	return sockdiag.HeldBy(proc.PID, s.Inode) && proc.Alive()
+	h := &c.from.holder
+	if !h.asked || h.process != p {
+		proc := machine.OfID(p)
+		user, known := machine.FileUser(proc.PID)
+		// Who has the number afterwards had it while we looked.
+		*h = holder{asked: true, process: p, holds: known && user == s.UID && sockdiag.HeldBy(proc.PID, s.Inode) && proc.Alive()}
+	}
+	return h.holds
 }
 
 // PauseSource implements uct.SourcePauser. The event set still tells of a connection
