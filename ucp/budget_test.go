@@ -409,3 +409,45 @@ func TestWorkersTogether(t *testing.T) {
 		t.Errorf("%d bytes are charged for nothing", n)
 	}
 }
+
+// TestGiveWayEnds: who is to give way may hold what cannot be given back, and then
+// nobody looks for it for ever.
+func TestGiveWayEnds(t *testing.T) {
+	fragment := func(c *sited, v *victim, id uint64, off, n int) error {
+		return v.onEagerMiddle(&c.Source, append(proto.EagerMiddle{MsgID: proto.MessageID(id), Offset: off}.Append(nil), make([]byte, n)...), nil)
+	}
+	t.Run("parts of several connections", func(t *testing.T) {
+		v := newServer(t, "MAX_UNEXP_BYTES", "64k")
+		a, b, honest := from("192.0.2.1"), from("192.0.2.2"), from("192.0.2.3")
+		for k := range 45 {
+			if err := fragment(a, v, 7, 1+1024*k, 1024); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := fragment(b, v, 7, 0, 1); err != nil {
+			t.Fatal(err)
+		}
+		if n := v.brings(honest, 1, 30); n != 30 || honest.dropped != nil {
+			t.Errorf("%d messages of an honest peer, then %v", n, honest.dropped)
+		}
+	})
+	t.Run("messages that were taken", func(t *testing.T) {
+		v := newServer(t, "MAX_UNEXP_BYTES", "64k")
+		a, b := from("192.0.2.1"), from("192.0.2.2")
+		v.brings(a, 1, 45)
+		var taken []*TagMessage
+		for {
+			m, ok := v.TagTake(0, 0)
+			if !ok {
+				break
+			}
+			taken = append(taken, m)
+		}
+		v.brings(b, 2, 40)
+		for _, m := range taken {
+			if _, err := m.Recv(make([]byte, 2048), nil); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

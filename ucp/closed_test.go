@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -82,7 +83,7 @@ func TestAskRate(t *testing.T) {
 			t.Fatalf("process %d of a job is held up", k)
 		}
 	}
-	r := v.rates[newLocated("192.0.2.1:1", false).from.Addr()]
+	r := v.rates[ledger.SourceOf(newLocated("192.0.2.1:1", false).from.Addr(), -1)]
 	by := newLocated("192.0.2.1:99", false)
 	for k := 0; by.paused == 0; k++ {
 		if k > 100*askBurst {

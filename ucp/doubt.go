@@ -2,7 +2,6 @@ package ucp
 
 import (
 	"net/netip"
-	"os"
 	"slices"
 
 	"go.uber.org/zap"
@@ -158,10 +157,9 @@ func (d *doubter) holds(p uct.Process) bool {
 }
 
 // mayFind reports whether to look for the process of one more entry, which opens what
-// the entry names: not for who is elsewhere, nor of another user, whose memory would
-// not be ours to use, and not for ever.
+// the entry names: not for who is elsewhere, and not for ever.
 func (d *doubter) mayFind() bool {
-	if u := d.info.User; !d.info.Local || u.Known && u.UID != os.Geteuid() {
+	if !d.info.Local {
 		return false
 	}
 	d.found++
@@ -169,8 +167,8 @@ func (d *doubter) mayFind() bool {
 }
 
 // maxFound is how many entries within the machine are looked at: each transport that
-// there is has one, and an interface may be on several devices.
-const maxFound = 16
+// there is has one.
+const maxFound = 8
 
 // maxProcesses is how many processes of an address are looked at. A peer is one.
 const maxProcesses = 4

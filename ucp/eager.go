@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"slices"
+
 	"math/rand/v2"
 
 	"github.com/ucx-go/ucx/proto"
@@ -65,6 +67,15 @@ func (eagerFamily) evict(s *source, reason error) {
 			s.w.giveUp(a, reason)
 		}
 		a = next
+	}
+	if s.held == 0 {
+		return
+	}
+	// Parts that it brought of messages whose last part has come from elsewhere.
+	for _, a := range s.w.eager.assemblies {
+		if a.req == nil && slices.ContainsFunc(a.pieces, func(p piece) bool { return p.from == s }) {
+			s.w.giveUp(a, reason)
+		}
 	}
 }
 

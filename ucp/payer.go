@@ -168,7 +168,7 @@ func (s *source) amount(k ledger.Kind) int {
 func (p *payer) greediest(k ledger.Kind) *source {
 	var hog *source
 	for s := p.sources; s != nil; s = s.next {
-		if s != &s.w.unnamed && s.amount(k) > 0 && (hog == nil || s.amount(k) > hog.amount(k)) {
+		if s != &s.w.unnamed && !s.stuck && s.amount(k) > 0 && (hog == nil || s.amount(k) > hog.amount(k)) {
 			hog = s
 		}
 	}

@@ -1,7 +1,6 @@
 package ucp
 
 import (
-	"net/netip"
 	"time"
 
 	"go.uber.org/zap"
@@ -48,22 +47,18 @@ func (r *rate) at(now time.Duration) float64 {
 
 // mayAsk reports whether a request of a peer is to be looked at.
 func (w *Worker) mayAsk(from *source) bool {
-	l := from.locator()
-	if l == nil {
+	if from.locator() == nil {
 		return true
 	}
-	ip := ledger.SourceOf(l.SourceInfo().Addr.Addr(), -1).Addr
-	if !ip.IsValid() {
-		return true
-	}
+	who := from.payer.account.Source()
 	now := w.uctw.Now()
-	r := w.rates[ip]
+	r := w.rates[who]
 	if r == nil {
-		r = w.newRate(ip, now)
+		r = w.newRate(who, now)
 	}
 	if r.at(now) <= -askDebt {
 		if w.refused(from, ledger.TooManyEps) {
-			log.Warn("requests dropped: too many from one address", zap.String("worker", w.name), zap.Stringer("from", ip))
+			log.Warn("requests dropped: too many from one address", zap.String("worker", w.name), zap.Stringer("from", who))
 		}
 		return false
 	}
@@ -73,7 +68,7 @@ func (w *Worker) mayAsk(from *source) bool {
 	return true
 }
 
-func (w *Worker) newRate(ip netip.Addr, now time.Duration) *rate {
+func (w *Worker) newRate(who ledger.Source, now time.Duration) *rate {
 	if len(w.rates) >= maxRates {
 		for a, r := range w.rates {
 			if r.at(now) >= askBurst {
@@ -86,9 +81,9 @@ func (w *Worker) newRate(ip netip.Addr, now time.Duration) *rate {
 		return r // they have all asked within the last seconds
 	}
 	if w.rates == nil {
-		w.rates = make(map[netip.Addr]*rate)
+		w.rates = make(map[ledger.Source]*rate)
 	}
-	w.rates[ip] = r
+	w.rates[who] = r
 	return r
 }
 

@@ -44,8 +44,9 @@ func (w *Worker) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	if w.foreign(src, ep) {
 		return nil
 	}
+	was := w.asker
 	w.asker = w.sourceOf(src)
-	defer func() { w.asker = nil }()
+	defer func() { w.asker = was }()
 	take := w.rndv.offers[h.Op]
 	if take == nil { // of a family that the context was made without
 		ep.refuseOffer(&h)

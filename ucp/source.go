@@ -12,6 +12,7 @@ import (
 // messages. What a source holds is in lists of its own: it takes as long to throw
 // it away as it took to bring it.
 type source struct {
+	stuck      bool // evicted, and what it holds cannot be given back
 	w          *Worker
 	payer      *payer
 	uct        *uct.Source // nil: of transports that do not tell connections apart, or over

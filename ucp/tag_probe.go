@@ -101,9 +101,10 @@ func (w *Worker) discardTaken(d *TagMessage) {
 		a.owner, a.discard = nil, true // the rest is only counted
 		a.check(w)
 	case messageRndv:
+		was := w.asker
 		w.asker = from
 		w.forgoOffer(&d.rndv)
-		w.asker = nil
+		w.asker = was
 		w.putMessage(d)
 	default:
 		w.putMessage(d)

@@ -182,9 +182,10 @@ func (w *Worker) receive(r *Request, d *TagMessage) {
 		rts := d.rndv
 		w.rndv.key = append(w.rndv.key[:0], d.data...)
 		w.putMessage(d)
+		was := w.asker
 		w.asker = from
 		w.fetchTagged(r, &rts, w.rndv.key)
-		w.asker = nil
+		w.asker = was
 		return
 	}
 	if sync {

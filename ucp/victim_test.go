@@ -45,7 +45,7 @@ func victimContext(t testing.TB, settings ...string) *Context {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings = append([]string{"TLS", "self", "MAX_UNEXP_BYTES", "1m"}, settings...)
+	settings = append([]string{"TLS", "self", "MAX_UNEXP_BYTES", "1m", "CHECK_SOURCE", "y"}, settings...)
 	for i := 0; i < len(settings); i += 2 {
 		if err := cfg.Modify(settings[i], settings[i+1]); err != nil {
 			t.Fatal(err)

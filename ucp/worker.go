@@ -2,7 +2,6 @@ package ucp
 
 import (
 	"fmt"
-	"net/netip"
 	"sync/atomic"
 
 	"github.com/google/uuid"
@@ -107,7 +106,7 @@ type Worker struct {
 	peers       map[uint64]*known // by uuid
 	idlePeers   []*known          // to which no endpoint leads
 	lastWhere   *whereabouts      // of the endpoint made last
-	rates       map[netip.Addr]*rate
+	rates       map[ledger.Source]*rate
 	unexpected  int // endpoints opened by peers
 	configs     map[string]*epConfig
 	described   proto.WorkerAddress // what packAddress has found
