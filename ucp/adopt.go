@@ -21,7 +21,7 @@ func (ep *Endpoint) widen(addr *proto.WorkerAddress) {
 	ep.refused, ep.process = nil, 0
 	if err := ep.connect(addr); err != nil {
 		log.Debug("endpoint keeps the lanes that its peer's request had", zap.String("worker", ep.w.name), zap.Error(err))
-		ep.lanes, ep.ue, ep.cfg, ep.why, ep.where = was.lanes, was.ue, was.cfg, was.why, was.where
+		ep.lanes, ep.ue, ep.cfg, ep.where = was.lanes, was.ue, was.cfg, was.where
 		ep.refused, ep.process = was.refused, was.process
 		return
 	}

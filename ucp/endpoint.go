@@ -72,7 +72,6 @@ type Endpoint struct {
 
 	cfg      *epConfig
 	lanes    []lane
-	why      uint64              // digest of the reasons for the choice of lanes
 	refused  map[laneRoute]error // lanes that could not be created, and why
 	err      error               // why it failed
 	state    endpointState
@@ -129,7 +128,7 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 	case ep != nil:
 		ep.widen(pr.address)
 	case loopback:
-		if ep, err = w.newEndpoint(addr.Clone(), p.ErrMode); err != nil {
+		if ep, err = w.newEndpoint(w.loop.keepAddress(&addr), p.ErrMode); err != nil {
 			return nil, err
 		}
 	default:

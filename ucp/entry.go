@@ -68,20 +68,21 @@ func contains(all, part []entryID) bool {
 // whereabouts is where an endpoint leads.
 type whereabouts struct {
 	address *proto.WorkerAddress // that its lanes were chosen from
-	lanes   []entryID            // to which entry of it each leads
+	why     uint64               // digest of the reasons for the choice
+	lanes   []entryID            // to which entry of the address each leads
 	scopes  []uct.Scope          // the peer, as the domains of Worker.scopers know it
 }
 
 // whereabouts describes the lanes that were chosen for an address. Endpoints that are
 // made one after the other toward a peer share it.
-func (w *Worker) whereabouts(addr *proto.WorkerAddress, lanes []proto.Lane) *whereabouts {
+func (w *Worker) whereabouts(addr *proto.WorkerAddress, lanes []proto.Lane, why uint64) *whereabouts {
 	list := make([]entryID, len(lanes))
 	for k := range lanes {
 		dev, f := addressEntry(addr, lanes[k].Remote)
 		list[k] = idOf(f.Transport, dev.Addr, f.Addr)
 	}
-	if last := w.lastWhere; last == nil || last.address != addr || !slices.Equal(last.lanes, list) {
-		w.lastWhere = &whereabouts{address: addr, lanes: list, scopes: w.scopesOf(addr)}
+	if last := w.lastWhere; last == nil || last.address != addr || last.why != why || !slices.Equal(last.lanes, list) {
+		w.lastWhere = &whereabouts{address: addr, why: why, lanes: list, scopes: w.scopesOf(addr)}
 	}
 	return w.lastWhere
 }

@@ -71,8 +71,8 @@ func (ep *Endpoint) connect(addr *proto.WorkerAddress) error {
 		// ucp_wireup_add_rma_bw_lanes). 1.13.1 cannot be told from this library.
 		plan.offers = len(plan.maps) > 0 && addr.Release == 0 && w.ctx.peerRelease() != PeerRelease113
 		ep.cfg = w.configFor(&plan)
-		ep.ue, ep.why = ep.lanes[ep.amLane()].uct, trace.Digest()
-		ep.where = w.whereabouts(addr, chosen.Lanes)
+		ep.ue = ep.lanes[ep.amLane()].uct
+		ep.where = w.whereabouts(addr, chosen.Lanes, trace.Digest())
 		return nil
 	}
 }

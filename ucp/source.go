@@ -19,9 +19,10 @@ type source struct {
 	prev, next *source     // of the same payer
 	over       bool        // the connection has ended
 	paused     bool        // its reading is stopped
+	left       bool        // nothing is held for it any more, and it is in no list
+	hasty      bool        // it asks too often, and is not read for a while
 	resumeAt   int         // when it owes no more than that it is read again
 	checkAt    int         // when it owes that it is looked at again whether it may
-	left       bool        // nothing is held for it any more, and it is in no list
 
 	held      int // bytes of unexpected messages
 	opened    int // endpoints opened by the peer and not claimed by the user
@@ -29,10 +30,7 @@ type source struct {
 	messages  messageList
 	fragments assemblyList
 	openings  *bill // the endpoints
-
-	peer   *peer // whose connection it is, as far as that is known
-	unlike *peer // whose it is not
-	hasty  bool  // it asks too often, and is not read for a while
+	peer      *peer // whose connection it is, as far as that is known
 }
 
 var _ uct.SourceUser = (*source)(nil)

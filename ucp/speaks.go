@@ -14,13 +14,17 @@ import (
 // wireup message on by which it is known, or the first other message that comes from
 // where the peer is. Ids cannot be guessed, but who has seen one could use it.
 
+// nobody is whose a connection is that has spoken for a peer that is elsewhere, until
+// it says who it is.
+var nobody = &peer{known: new(known)}
+
 // isOf is told that a wireup message of a peer came by a connection.
 func (s *source) isOf(p *peer) {
 	if s.uct == nil {
 		return // memory of ours does not say who wrote there
 	}
 	switch q := s.peer.now(); {
-	case q == nil:
+	case q == nil, q == nobody:
 		s.peer = p
 	case q != p && q.known == p.known && !q.vouched():
 		s.w.join(q, p)
@@ -35,7 +39,7 @@ func (s *source) isOf(p *peer) {
 // another uuid, or of which the application has another address.
 func (s *source) isAnother(p *peer) bool {
 	q := s.peer.now()
-	return s.uct != nil && q != nil && q != p && (q.known != p.known || q.vouched() && p.vouched())
+	return s.uct != nil && q != nil && q != nobody && q != p && (q.known != p.known || q.vouched() && p.vouched())
 }
 
 // foreign reports whether a message is not of the endpoint's peer, and counts that.
@@ -67,13 +71,13 @@ func (w *Worker) foreignLook(src *uct.Source, ep *Endpoint) bool {
 			s.peer = p
 			return false
 		}
-	case !ok, s.unlike != p && w.comesFrom(src, l, ep):
+	case !ok, w.comesFrom(src, l, ep):
 		if ok {
 			s.peer = p
 		}
 		return false
 	default:
-		s.unlike = p // it is not looked at again for each message
+		s.peer = nobody // it is not looked at again for each message
 	}
 	if w.refused(s, ledger.Claim) {
 		log.Warn("message for an operation with another peer dropped", zap.String("worker", w.name), zap.String("endpoint", ep.describe()))

@@ -105,6 +105,7 @@ type Worker struct {
 	endpoints   idtable.Table[Endpoint]
 	peers       map[uint64]*known // by uuid
 	idlePeers   []*known          // to which no endpoint leads
+	loop        peer              // the worker itself, of which only the address is kept
 	lastWhere   *whereabouts      // of the endpoint made last
 	rates       map[ledger.Source]*rate
 	unexpected  int // endpoints opened by peers
