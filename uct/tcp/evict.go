@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucs"
@@ -37,7 +38,11 @@ func (s *service) makeRoom(c *conn) bool {
 	g, b := c.visit.guest, &c.iface.bounds
 	switch {
 	case int(c.fd) >= s.ceiling:
-		if !s.evictHalfOpen() && !s.evict(ledger.Descriptors, errFiles) {
+		evicted := s.evictHalfOpen() || s.evict(ledger.Descriptors, errFiles)
+		if c.state == stateClosed {
+			return false
+		}
+		if !evicted || !c.moveBelow(s.ceiling) {
 			c.dismiss(ledger.Descriptors, errFiles)
 		}
 	case g.count() > b.guestsOfSource:
@@ -50,6 +55,22 @@ func (s *service) makeRoom(c *conn) bool {
 		}
 	}
 	return c.state != stateClosed
+}
+
+// moveBelow gives a connection that nothing watches yet the descriptor of one that
+// has left: otherwise the next one gets that, and both stay.
+func (c *conn) moveBelow(ceiling int) bool {
+	fd, err := unix.FcntlInt(uintptr(c.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	if fd >= ceiling {
+		unix.Close(fd)
+		return false
+	}
+	unix.Close(int(c.fd))
+	c.fd = int32(fd)
+	return true
 }
 
 // evict drops a connection of the source with the most, if it has more than a few.
