@@ -39,32 +39,28 @@ func (p *CallbackPanic) Unwrap() error {
 }
 
 // leaveTo is called before a function of the application, which has the worker
-// meanwhile; comeBack behind it. caught is deferred in between: if the function has
-// not come back it takes the worker back. What each needs is what leaveTo returned.
-// Few instructions, as programs that count on callbacks have one for each message.
-func (w *Worker) leaveTo() (was gate, depth int32) {
-	was, depth = w.gate, w.depth
-	w.gate = was &^ gateInside
-	w.depth = depth + 1
-	return was, depth
+// meanwhile; comeBack behind it, with what leaveTo returned. A deferred function in
+// between looks whether the function came back, and if not calls caught. Few
+// instructions, as programs that count on callbacks have one for each message: hence
+// function literals, which are called without another function in between.
+func (w *Worker) leaveTo() (was gate) {
+	was = w.gate
+	w.gate = was&^gateInside + gateDepth
+	return was
 }
 
-func (w *Worker) comeBack(was gate, depth int32) {
-	w.depth = depth
-	w.gate |= was
-}
+func (w *Worker) comeBack(was gate) { w.gate = w.gate&gateFlags | was }
 
-func (w *Worker) caught(was gate, depth int32) {
-	if w.depth != depth {
-		w.comeBack(was, depth)
-		w.broken(recover())
-	}
+func (w *Worker) back(was gate) bool { return w.gate.depth() == was.depth() }
+
+//go:noinline
+func (w *Worker) caught(was gate, recovered any) {
+	w.comeBack(was)
+	w.broken(recovered)
 }
 
 // broken is told that a function of the application did not return. recovered is nil
 // if it has ended its goroutine, which nothing can stop.
-//
-//go:noinline
 func (w *Worker) broken(recovered any) {
 	if recovered == nil {
 		w.gate |= gateAbandoned
@@ -88,49 +84,54 @@ func stack() []byte {
 	return b[:runtime.Stack(b, false)]
 }
 
-// raise panics with what was caught, if the call that ends is the outermost.
-func (w *Worker) raise() {
-	if w.depth != 0 || w.gate&gatePanicked == 0 {
-		return
-	}
-	p := w.panicked
-	w.gate &^= gatePanicked
-	w.panicked = nil
-	panic(p)
-}
-
 // callSend runs the callback of an operation, callRecv that of a receive. It may free
 // the request.
 func (r *Request) callSend(fn func(*Request, error, any), err error) {
 	w := r.w
-	was, depth := w.leaveTo()
-	defer w.caught(was, depth)
+	was := w.leaveTo()
+	defer func() {
+		if !w.back(was) {
+			w.caught(was, recover())
+		}
+	}()
 	fn(r, err, r.userData)
-	w.comeBack(was, depth)
+	w.comeBack(was)
 }
 
 func (r *Request) callRecv(fn func(*Request, error, TagRecvInfo, any), err error) {
 	w := r.w
-	was, depth := w.leaveTo()
-	defer w.caught(was, depth)
+	was := w.leaveTo()
+	defer func() {
+		if !w.back(was) {
+			w.caught(was, recover())
+		}
+	}()
 	fn(r, err, r.info, r.userData)
-	w.comeBack(was, depth)
+	w.comeBack(was)
 }
 
 // callError runs the error handler of the endpoint.
 func (ep *Endpoint) callError() {
 	w := ep.w
-	was, depth := w.leaveTo()
-	defer w.caught(was, depth)
+	was := w.leaveTo()
+	defer func() {
+		if !w.back(was) {
+			w.caught(was, recover())
+		}
+	}()
 	ep.onError(ep, ep.err, ep.userData)
-	w.comeBack(was, depth)
+	w.comeBack(was)
 }
 
 // callHook runs a hook for request objects.
 func (r *Request) callHook(fn func(*Request)) {
 	w := r.w
-	was, depth := w.leaveTo()
-	defer w.caught(was, depth)
+	was := w.leaveTo()
+	defer func() {
+		if !w.back(was) {
+			w.caught(was, recover())
+		}
+	}()
 	fn(r)
-	w.comeBack(was, depth)
+	w.comeBack(was)
 }

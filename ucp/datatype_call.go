@@ -71,8 +71,12 @@ func (w *Worker) run(method func()) {
 		method()
 		return
 	}
-	was, depth := w.leaveTo()
-	defer w.caught(was, depth)
+	was := w.leaveTo()
+	defer func() {
+		if !w.back(was) {
+			w.caught(was, recover())
+		}
+	}()
 	method()
-	w.comeBack(was, depth)
+	w.comeBack(was)
 }

@@ -176,7 +176,7 @@ func TestGoexit(t *testing.T) {
 			t.Errorf("closing the %s after a goroutine was lost: %v", name, err)
 		}
 	}
-	v.gate, v.depth = 0, 0 // for the end of the test: nothing of self is lost here
+	v.gate = 0 // for the end of the test: nothing of self is lost here
 }
 
 // TestCloseTwiceAtOnce: of two goroutines that close a worker one does, and the other

@@ -90,6 +90,7 @@ const (
 	stateServes                          // answers a peer, and is counted for that
 	stateSplit                           // goes on in pieces, and is counted for that
 	stateBehind                          // a flush that has waited for those
+	stateWhole                           // a receive that got a message in one piece: nothing else was used
 )
 
 // Done reports whether the operation has finished.
@@ -142,20 +143,21 @@ func (r *Request) Free() {
 	if r == nil || r.w == nil {
 		return
 	}
-	r.w.check()
+	w := r.w
+	if r.state&^stateParams == stateRecv|stateDone|stateWhole && w.free() {
+		if r.state&stateParams != 0 {
+			r.onTagRecv, r.userData = nil, nil
+		}
+		r.state = stateIdle // holds nothing else
+		w.rest(r)
+		return
+	}
+	w.check()
 	r.free()
 }
 
 func (r *Request) free() {
 	if r == nil || r.w == nil {
-		return
-	}
-	if r.state&^stateParams == stateRecv|stateDone && r.err == nil && r.proto == nil {
-		if r.state != stateRecv|stateDone {
-			r.onSend, r.onTagRecv, r.userData = nil, nil, nil
-		}
-		r.state = stateIdle // holds nothing else
-		r.w.rest(r)
 		return
 	}
 	r.checkLive()

@@ -18,14 +18,15 @@ const (
 )
 
 // tagSpread says how tags are spread over the buckets: those that differ in any bits,
-// and by random numbers, as peers choose tags. Those that they choose to share a bucket
-// share none with another factor.
-type tagSpread struct{ factor, mask uint64 }
+// and by a random odd number, as peers choose tags. Whatever they choose, two tags
+// share a bucket for few of these numbers (Dietzfelbinger et al., "A Reliable
+// Randomized Algorithm for the Closest-Pair Problem", 1997: one in half the buckets).
+type tagSpread struct{ factor uint64 }
 
 // newTagSpread draws numbers until tags that programs count up are spread well, too.
 func newTagSpread() tagSpread {
 	for {
-		s := tagSpread{factor: rand.Uint64() | 1, mask: rand.Uint64()}
+		s := tagSpread{factor: rand.Uint64() | 1}
 		if s.even() {
 			return s
 		}
@@ -52,22 +53,24 @@ func (s *tagSpread) even() bool {
 }
 
 func (s *tagSpread) bucket(t Tag) uint64 {
-	h := (uint64(t) ^ s.mask) * s.factor
-	return h >> (64 - tagBucketBits)
+	return uint64(t) * s.factor >> (64 - tagBucketBits)
 }
 
 // tagMatcher holds the posted receives and the unexpected messages of a worker.
 type tagMatcher struct {
-	spread tagSpread
-	exact  [tagBuckets]requestList
-	wild   requestList
-	sn     uint64 // of the next receive
-	wilds  int    // receives in wild
-
-	byTag   [tagBuckets]messageList
+	spread  tagSpread
+	sn      uint64 // of the next receive
+	wilds   int    // receives in wild
 	arrived messageList
 	alone   *TagMessage // all there is, and in no list
+
+	wild  requestList
+	exact [tagBuckets]requestList
+	byTag [tagBuckets]messageList
 }
+
+// empty reports whether no message waits for a receive.
+func (m *tagMatcher) empty() bool { return m.arrived.head == nil && m.alone == nil }
 
 // addExpected posts a receive.
 func (m *tagMatcher) addExpected(r *Request) {
@@ -132,7 +135,7 @@ func (m *tagMatcher) searchExpected(r *Request, tag Tag) *Request {
 
 // addUnexpected keeps a message for which nothing is posted.
 func (m *tagMatcher) addUnexpected(d *TagMessage) {
-	if m.arrived.head == nil && m.alone == nil {
+	if m.empty() {
 		m.alone = d
 		return
 	}

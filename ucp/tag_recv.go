@@ -12,23 +12,17 @@ import (
 // the contents of buf and does not disturb the sender; a shorter one is a
 // success. With a message already here the receive may be done in the call.
 func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
-	if !w.tag.on {
-		return nil, ucs.ErrInvalidParam
-	}
-	w.check()
-	d := w.tag.findUnexpected(tag, mask)
-	if p != nil && !p.plainRecv() || d != nil && d.kind != messageEager {
-		return w.tagRecv(tag, mask, buf, p, d)
+	if !w.tag.on || !w.tag.empty() || !w.free() || p != nil && !p.plainRecv() {
+		return w.tagRecv(tag, mask, buf, p)
 	}
 	w.stats.TagRecvs++
-	if d != nil {
-		w.enter()
-		w.tag.removeUnexpected(d)
-		err := w.take(d, buf, p)
-		w.exit()
-		return nil, err
+	r := w.freeRequests
+	if r == nil {
+		r = w.newRequest()
+	} else { // getRequest, less what is set here or in the queue
+		w.freeRequests = r.next
+		w.idleRequests--
 	}
-	r := w.getRequest()
 	r.state = stateRecv
 	if p != nil {
 		r.state = stateRecv | stateParams
@@ -58,10 +52,22 @@ func (w *Worker) take(d *TagMessage, buf []byte, p *RequestParams) (err error) {
 	return err
 }
 
-// tagRecv is TagRecv in general, with the message that matches if there is one.
-func (w *Worker) tagRecv(tag, mask Tag, buf []byte, p *RequestParams, d *TagMessage) (*Request, error) {
+// tagRecv is TagRecv in general.
+func (w *Worker) tagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
+	if !w.tag.on {
+		return nil, ucs.ErrInvalidParam
+	}
 	w.enter()
-	r, err := w.startTagRecv(tag, mask, buf, p, d)
+	var r *Request
+	var err error
+	d := w.tag.findUnexpected(tag, mask)
+	if d != nil && d.kind == messageEager && (p == nil || p.plainRecv()) {
+		w.stats.TagRecvs++
+		w.tag.removeUnexpected(d)
+		err = w.take(d, buf, p)
+	} else {
+		r, err = w.startTagRecv(tag, mask, buf, p, d)
+	}
 	w.exit()
 	return r, err
 }
@@ -204,10 +210,18 @@ func (r *Request) deliver(tag Tag, data []byte) {
 	default: // all that finish does for such a receive
 		copyMessage(r.data.buf, data)
 		r.data.buf = nil
-		r.state |= stateDone
+		r.state |= stateDone | stateWhole
 		if fn := r.onTagRecv; fn != nil && r.state&(stateInCall|stateFreed) == 0 {
 			r.onTagRecv = nil
-			r.callRecv(fn, nil)
+			w := r.w // callRecv, without another call
+			was := w.leaveTo()
+			defer func() {
+				if !w.back(was) {
+					w.caught(was, recover())
+				}
+			}()
+			fn(r, nil, r.info, r.userData)
+			w.comeBack(was)
 		} else if r.state&(stateParams|stateFreed) != 0 {
 			r.leave(nil)
 		}

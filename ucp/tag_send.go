@@ -14,7 +14,7 @@ func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, er
 	if len(buf) > ep.short || !w.free() || p != nil && !p.plainSend() {
 		return ep.tagSend(tag, buf, p, &tagForm, 0)
 	}
-	w.gate = gateInside
+	w.gate |= gateInside
 	r := w.spare // used only if the send goes on after the call
 	err := ep.ue.AMShort(uct.AMID(proto.IDEagerOnly), uint64(tag), buf, 0, &r.comp)
 	if err == nil {

@@ -55,6 +55,17 @@ type WorkerAttr struct {
 // Worker is a progress engine: it sends and receives for its endpoints. See the
 // package comment for which goroutine may use it.
 type Worker struct {
+	// What most calls look at, together.
+	gate         gate        // whether it may be called
+	asked        atomic.Bool // by another worker to give something back
+	rested       uint8       // the place in resting of the request that serves again next
+	idleRequests int         // in freeRequests
+	freeRequests *Request
+	spare        *Request             // lent to short sends
+	copying      requestList          // what is copied to or from it by us, a piece a round
+	dispatched   requestList          // finished in their dispatch, to be ended
+	resting      [quarantine]*Request // freed by the user
+
 	ctx    *Context
 	params WorkerParams
 	name   string
@@ -72,14 +83,8 @@ type Worker struct {
 	families []family // that the context was made for
 	workerState
 
-	freeRequests *Request
-	idleRequests int        // in that list
-	gate         gate       // whether it may be called
-	depth        int32      // functions of the application on the stack
-	spare        *Request   // lent to short sends
 	madeRequests []*Request // only with a RequestCleanup hook
 	requestIDs   idtable.Table[Request]
-	copying      requestList // what is copied to or from it by us, a piece a round
 	pieceSize    int
 
 	payers     map[*ledger.Account]*payer // who made the worker hold something
@@ -96,7 +101,6 @@ type Worker struct {
 	untied     int                        // endpoints of the user whose peers' accounts are not known
 	looked     int                        // untied when all of them were looked at
 	nextUntied int                        // slot of the endpoint to go on with
-	asked      atomic.Bool                // by another worker to give something back
 	asker      *source                    // of the offer that is being handled
 
 	evicting  bool // ends are put off: a handler up the stack is in the middle of something
@@ -115,17 +119,13 @@ type Worker struct {
 	wake        wakeup
 	keep        keepalive
 	stats       Stats
-	dispatching *Request    // is being tried again by its lane
-	dispatched  requestList // finished in their dispatch, to be ended
-	leaving     bool        // is shutting down: peers open no endpoints
+	dispatching *Request // is being tried again by its lane
+	leaving     bool     // is shutting down: peers open no endpoints
 	closed      bool
 	panicked    *CallbackPanic // of a function of the application, until the outermost call ends
 	blockedCall atomic.Bool    // a call that waits is under way
 	waitInfo    TagRecvInfo    // of a receive that is waited for
 	waitWord    []byte         // the same, results of atomic operations
-
-	resting [quarantine]*Request // freed by the user; the next to serve again is at rested
-	rested  uint
 }
 
 // iface is an open transport resource of a worker.
