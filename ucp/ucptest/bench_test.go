@@ -104,3 +104,43 @@ func BenchmarkProgress(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkConnect is an endpoint from its making to its end, with one message that
+// the receiver has acknowledged.
+func BenchmarkConnect(b *testing.B) {
+	for _, name := range []string{"self", "posix", "tcp"} {
+		b.Run(name, func(b *testing.B) {
+			r := newRig(b, byName(b, name))
+			from, to := r.pair()
+			src, dst := make([]byte, 8), make([]byte, 8)
+			end := func(req *ucp.Request, err error) {
+				if err != nil {
+					b.Fatal(err)
+				}
+				for !req.Done() {
+					to.Progress()
+					from.Progress()
+				}
+				req.Free()
+			}
+			addr := to.address()
+			once := func() {
+				ep, err := from.NewEndpoint(ucp.EndpointParams{Address: addr})
+				if err != nil {
+					b.Fatal(err)
+				}
+				rreq, err := to.TagRecv(1, ucp.FullMask, dst, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				end(ep.TagSendSync(1, src, nil))
+				end(rreq, nil)
+				end(ep.CloseAsync(nil))
+			}
+			once()
+			for b.Loop() {
+				once()
+			}
+		})
+	}
+}
