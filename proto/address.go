@@ -69,6 +69,10 @@ type WorkerAddress struct {
 	Release int
 
 	Devices []AddressDevice
+
+	// Token is the sender's, nil if it has none. On the wire it looks like a device
+	// with a transport that C does not know.
+	Token *Token
 }
 
 // AddressDevice is one device of a worker and what it can be reached by.
@@ -128,6 +132,10 @@ func (a *WorkerAddress) NumIfaces() int {
 // from.
 func (a *WorkerAddress) Clone() *WorkerAddress {
 	c := *a
+	if a.Token != nil {
+		token := *a.Token
+		c.Token = &token
+	}
 	c.Devices = slices.Clone(a.Devices)
 	for d := range c.Devices {
 		dev := &c.Devices[d]
@@ -154,6 +162,9 @@ func (a *WorkerAddress) String() string {
 	}
 	if a.Name != "" {
 		fmt.Fprintf(&b, " name %q", a.Name)
+	}
+	if a.Token != nil {
+		b.WriteString(" token") // which is a secret
 	}
 	for i, d := range a.Devices {
 		for _, f := range d.Ifaces {

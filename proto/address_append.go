@@ -1,6 +1,10 @@
 package proto
 
-import "github.com/ucx-go/ucx/ucs"
+import (
+	"slices"
+
+	"github.com/ucx-go/ucx/ucs"
+)
 
 // maxPlainMD is the largest MD index that every release reads in address v1:
 // releases up to 1.18 use the bits above for capabilities.
@@ -29,19 +33,26 @@ func (a *WorkerAddress) Append(b []byte, form AddressForm) ([]byte, error) {
 		b = append(b, byte(len(a.Name)))
 		b = append(b, a.Name...)
 	}
-	if len(a.Devices) == 0 && a.Release == 0 {
+	devices, ifaces := a.Devices, a.NumIfaces()
+	if a.Token != nil {
+		if err := a.Token.check(); err != nil {
+			return start, err
+		}
+		devices, ifaces = append(slices.Clip(devices), a.Token.device()), ifaces+1
+	}
+	if len(devices) == 0 && a.Release == 0 {
 		return append(b, noDevices), nil
 	}
-	if n := a.NumIfaces(); n > maxAddressIfaces {
-		return start, formatErrorf(ucs.ErrInvalidParam, "address", "%d interfaces, limit %d", n, maxAddressIfaces)
+	if ifaces > maxAddressIfaces {
+		return start, formatErrorf(ucs.ErrInvalidParam, "address", "%d interfaces, limit %d", ifaces, maxAddressIfaces)
 	}
 
 	// The release stands in a pseudo device behind the real ones, which then is
 	// the last. Readers older than 1.16 take it for a device without transports.
-	for i := range a.Devices {
-		last := a.Release == 0 && i == len(a.Devices)-1
+	for i := range devices {
+		last := a.Release == 0 && i == len(devices)-1
 		var err error
-		if b, err = a.Devices[i].append(b, form, a.Release, last); err != nil {
+		if b, err = devices[i].append(b, form, a.Release, last); err != nil {
 			return start, err
 		}
 	}

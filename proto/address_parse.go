@@ -128,6 +128,10 @@ func (p *addressParser) device(a *WorkerAddress) (last bool, err error) {
 		d.Ifaces = append(d.Ifaces, f)
 		lastIface = l
 	}
+	if t := tokenOf(&d); t != nil {
+		a.Token = t // the last, if there are several
+		return last, nil
+	}
 	a.Devices = append(a.Devices, d)
 	return last, nil
 }

@@ -303,6 +303,13 @@ func FuzzParseAddress(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(b, uint8(FormWireup))
+	for _, kind := range []TokenKind{TokenSecret, TokenKey} {
+		a.Token = token(kind)
+		if b, err = a.Append(nil, FormWorker); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b, uint8(FormWorker))
+	}
 	f.Fuzz(func(t *testing.T, b []byte, form uint8) {
 		a, n, err := ParseAddress(b, AddressForm(form))
 		if err != nil {

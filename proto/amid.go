@@ -3,8 +3,8 @@ package proto
 import "strconv"
 
 // AMID is the id of a UCP active message (ucp_am_id_t in
-// src/ucp/core/ucp_types.h). UCP shares the id space of the transports; 5 and
-// 13 are unassigned.
+// src/ucp/core/ucp_types.h). UCP shares the id space of the transports; C has left 5
+// and 13 unassigned in all releases, and this library uses the first of them.
 type AMID uint8
 
 // Active message ids. The feature that a receiver needs is in parentheses.
@@ -13,6 +13,7 @@ const (
 	IDEagerOnly      AMID = 2  // (tag)
 	IDEagerFirst     AMID = 3  // (tag)
 	IDEagerMiddle    AMID = 4  // (tag) also the last fragment
+	IDToken          AMID = 5  // of this library, and only toward it
 	IDEagerSyncOnly  AMID = 6  // (tag)
 	IDEagerSyncFirst AMID = 7  // (tag)
 	IDEagerSyncAck   AMID = 8  // (tag)
@@ -40,7 +41,7 @@ const (
 
 var amNames = [IDLast]string{
 	IDWireup: "WIREUP", IDEagerOnly: "EAGER_ONLY", IDEagerFirst: "EAGER_FIRST",
-	IDEagerMiddle: "EAGER_MIDDLE", IDEagerSyncOnly: "EAGER_SYNC_ONLY",
+	IDEagerMiddle: "EAGER_MIDDLE", IDToken: "TOKEN", IDEagerSyncOnly: "EAGER_SYNC_ONLY",
 	IDEagerSyncFirst: "EAGER_SYNC_FIRST", IDEagerSyncAck: "EAGER_SYNC_ACK",
 	IDRndvRTS: "RNDV_RTS", IDRndvATS: "RNDV_ATS", IDRndvRTR: "RNDV_RTR",
 	IDRndvData: "RNDV_DATA", IDOffloadSyncAck: "OFFLOAD_SYNC_ACK",
@@ -55,7 +56,7 @@ var amNames = [IDLast]string{
 // Known reports whether id is assigned.
 func (id AMID) Known() bool { return id < IDLast && amNames[id] != "" }
 
-// String returns the name the C library uses in its traces.
+// String returns the name the C library uses in its traces, if it has the id.
 func (id AMID) String() string {
 	if id.Known() {
 		return amNames[id]

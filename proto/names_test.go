@@ -15,7 +15,8 @@ func TestNames(t *testing.T) {
 	}{
 		{IDEagerOnly, "EAGER_ONLY"},
 		{IDAMMiddlePSN, "AM_MIDDLE_PSN"},
-		{AMID(5), "AM id 5"},
+		{IDToken, "TOKEN"},
+		{AMID(13), "AM id 13"},
 		{AMID(200), "AM id 200"},
 		{WireupRequest, "REQ"},
 		{WireupLanesAddrReply, "LANES_ADDR_REP"},
@@ -48,12 +49,15 @@ func TestNames(t *testing.T) {
 // TestNoTransportOfC: peers of C leave out the entries of transports that only this
 // library has, as their ids are those of none that C has.
 func TestNoTransportOfC(t *testing.T) {
-	own := TransportIDOf("tls")
+	own := map[TransportID]string{TransportIDOf("tls"): "tls", TransportToken: "token"}
+	if len(own) != 2 || TransportToken != TransportIDOf("token") {
+		t.Errorf("ids of this library's: %v", own)
+	}
 	for _, name := range strings.Fields(`self tcp posix sysv xpmem knem cma rc_verbs ud_verbs rc_mlx5 ud_mlx5 dc_mlx5
 		gga_mlx5 srd rc_gda ugni_smsg ugni_udt ugni_rdma cuda_copy cuda_ipc gdr_copy rocm_copy rocm_ipc rocm_gdr
 		ze_copy ze_ipc ze_gdr gaudi_gdr rdmacm sockcm tcp_sockcm`) {
-		if TransportIDOf(name) == own {
-			t.Errorf("tls has the id of %s, %v", name, own)
+		if mine, taken := own[TransportIDOf(name)]; taken {
+			t.Errorf("%s has the id of %s", mine, name)
 		}
 	}
 }
