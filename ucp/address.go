@@ -23,7 +23,8 @@ const AddressNetOnly AddressFlags = 1 << 0
 
 // Address returns the worker's address as it is now: a transport that had to
 // rebuild its receive side has a new one, and endpoints that are made with the
-// old one fail. The bytes are the caller's.
+// old one fail. With a token (WorkerParams.Token) it is a secret of those who may
+// connect. The bytes are the caller's.
 func (w *Worker) Address(flags AddressFlags) (Address, error) {
 	if flags&^AddressNetOnly != 0 {
 		return nil, ucs.ErrInvalidParam
@@ -36,6 +37,7 @@ func (w *Worker) Address(flags AddressFlags) (Address, error) {
 		return append(Address(nil), w.address...), nil
 	}
 	a := w.describe(func(i *iface) bool { return i.attr.Flags.Has(uct.IfaceInterNode) })
+	a.Token = w.token.secret
 	return a.Append(nil, proto.FormWorker)
 }
 
@@ -56,7 +58,9 @@ func (w *Worker) packAddress() error {
 		return nil
 	}
 	described := w.describe(func(*iface) bool { return true })
-	packed, err := described.Append(nil, proto.FormWorker)
+	given := described
+	given.Token = w.token.secret
+	packed, err := given.Append(nil, proto.FormWorker)
 	if err != nil {
 		return err
 	}

@@ -45,9 +45,15 @@ func (w *Worker) parseAllowed(a Address) (proto.WorkerAddress, error) {
 }
 
 // admits refuses requests of peers that the application does not vouch for, if that
-// is what it wants. The error drops the connection: the peer shall not wait.
-func (w *Worker) admits(from *source, p *peer) error {
-	if !w.params.Closed && !w.ctx.settings.Closed || p != nil && p.vouched() {
+// is what it wants, or if they have not proved that they have its address. The error
+// drops the connection: the peer shall not wait.
+func (w *Worker) admits(from *source, p *peer, proved bool) error {
+	switch {
+	case p != nil && p.vouched():
+		return nil
+	case !proved:
+		return w.unproved(from)
+	case !w.params.Closed && !w.ctx.settings.Closed:
 		return nil
 	}
 	err := fmt.Errorf("ucp: the worker is closed to peers that it does not know: %w", ucs.ErrRejected)

@@ -21,6 +21,7 @@ var families = []family{
 	amoFamily{},
 	flushFamily{},
 	keepaliveFamily{},
+	tokenFamily{},
 	wireupFamily{},
 }
 
@@ -30,6 +31,7 @@ type workerState struct {
 	eager eagerState
 	rndv  rndvState
 	rma   rmaState
+	token tokenState
 }
 
 // endpointTables are the decision tables of the families.

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -29,8 +30,9 @@ type source struct {
 	owed      int // bytes of answers that wait for the transport
 	messages  messageList
 	fragments assemblyList
-	openings  *bill // the endpoints
-	peer      *peer // whose connection it is, as far as that is known
+	openings  *bill             // the endpoints
+	peer      *peer             // whose connection it is, as far as that is known
+	proof     *proto.TokenProof // that came last and whose request has not come
 }
 
 var _ uct.SourceUser = (*source)(nil)

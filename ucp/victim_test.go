@@ -83,7 +83,7 @@ func newVictimOf(t testing.TB, w *Worker, log *logtest.Log) *victim {
 func (v *victim) handlers() map[string]uct.AMHandler {
 	w := v.Worker
 	return map[string]uct.AMHandler{
-		"wireup":     w.onWireup,
+		"wireup": w.onWireup, "token": w.onToken,
 		"eager only": w.onEagerOnly(), "eager first": w.onEagerFirst, "eager middle": w.onEagerMiddle,
 		"sync only": w.onEagerSyncOnly, "sync first": w.onEagerSyncFirst, "sync ack": w.onEagerSyncAck,
 		"rts": w.onRndvRTS, "rtr": w.onRndvRTR, "data": w.onRndvData, "ats": w.onRndvATS, "atp": w.onRndvATP,

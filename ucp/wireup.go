@@ -59,10 +59,18 @@ type wireupMessage struct{ basics }
 func (wireupMessage) about() protocolInfo { return protocolInfo{name: "wireup"} }
 
 func (wireupMessage) progress(r *Request) error {
+	if err := r.sendProof(); err != nil {
+		return err
+	}
 	return r.sendControl(proto.IDWireup, uct.SendSignaled)
 }
 
-func (wireupMessage) pack(r *Request, dst []byte) int { return copy(dst, r.data.buf) }
+func (wireupMessage) pack(r *Request, dst []byte) int {
+	if r.step == stepProof {
+		return r.packProof(dst)
+	}
+	return copy(dst, r.data.buf)
+}
 
 // sendWireup sends one wireup message with the given address. The error says
 // that there is no way to; one of sending arrives like that of any message.
@@ -84,7 +92,7 @@ func (ep *Endpoint) sendWireupBy(p protocol, t proto.WireupType, dst proto.Endpo
 	}
 	ep.w.stats.WireupSent++
 	r := ep.control(p)
-	r.lane, r.data.buf = k, packed
+	r.lane, r.data.buf, r.step = k, packed, ep.firstStep(t)
 	r.run()
 	return nil
 }
@@ -98,7 +106,9 @@ func (ep *Endpoint) requestWireup() error {
 		return err
 	}
 	ep.state |= epRequested // the reply may come inside the call
-	if err = ep.sendWireup(proto.WireupRequest, 0, ep.w.described); err != nil {
+	addr := ep.w.described
+	addr.Token = ep.w.tokenFor(ep.where.address.UUID)
+	if err = ep.sendWireup(proto.WireupRequest, 0, addr); err != nil {
 		ep.state &^= epRequested
 	}
 	return err
@@ -118,7 +128,7 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	w.stats.WireupRecvd++
 	switch m.Type {
 	case proto.WireupRequest:
-		return w.onWireupRequest(w.sourceOf(src), &m)
+		return w.onWireupRequest(w.sourceOf(src), &m, data)
 	case proto.WireupReply, proto.WireupReplyReconfig:
 		ep := w.endpoints.Get(uint64(m.DstEp))
 		if ep == nil || ep.state&epRequested == 0 || m.SrcEp == 0 {
@@ -140,7 +150,7 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 			ep.sendWireup(proto.WireupAck, ep.remoteID, w.emptyAddress())
 		}
 	case proto.WireupEpCheck:
-		return w.onEpCheck(w.sourceOf(src), &m)
+		return w.onEpCheck(w.sourceOf(src), &m, data)
 	case proto.WireupEpRemoved:
 		if ep := w.endpoints.Get(uint64(m.DstEp)); ep != nil {
 			if ep.peer != nil && m.Address.UUID != ep.peer.uuid {
@@ -162,8 +172,8 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	return nil
 }
 
-// onWireupRequest answers a peer that asks for our id.
-func (w *Worker) onWireupRequest(from *source, m *proto.Wireup) error {
+// onWireupRequest answers a peer that asks for our id. message is m as it came.
+func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) error {
 	if m.SrcEp == 0 || m.DstEp != 0 {
 		w.stats.Dropped++
 		return nil
@@ -171,9 +181,13 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup) error {
 	if !w.mayAsk(from) {
 		return nil
 	}
+	proved, err := w.proved(from, m, message)
+	if err != nil {
+		return err
+	}
 	w.doubt(from, &m.Address)
 	p := w.claimed(from, &m.Address)
-	if err := w.admits(from, p); err != nil {
+	if err := w.admits(from, p, proved); err != nil {
 		return err
 	}
 	sn := m.ConnSN
@@ -266,12 +280,16 @@ func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup) error {
 
 // onEpCheck answers a peer that asks whether its counterpart still exists. Only
 // "no" is answered, over an endpoint made for that.
-func (w *Worker) onEpCheck(from *source, m *proto.Wireup) error {
+func (w *Worker) onEpCheck(from *source, m *proto.Wireup, message []byte) error {
 	if w.endpoints.Get(uint64(m.DstEp)) != nil || w.leaving || !w.mayAsk(from) {
 		return nil
 	}
+	proved, err := w.proved(from, m, message)
+	if err != nil {
+		return err
+	}
 	w.doubt(from, &m.Address)
-	if err := w.admits(from, w.claimed(from, &m.Address)); err != nil {
+	if err := w.admits(from, w.claimed(from, &m.Address), proved); err != nil {
 		return err
 	}
 	if err := w.mayOpen(from); err != nil {

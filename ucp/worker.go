@@ -38,6 +38,14 @@ type WorkerParams struct {
 	// UCX_CLOSED=y does the same for all workers.
 	Closed bool
 
+	// Token puts a random secret into the worker's address, and refuses requests of
+	// peers that do not prove that they have it: nothing is connected for them, and
+	// their connections are dropped. Peers of this library prove it by themselves.
+	// Messages that need no endpoint are still received. The address is to be kept
+	// from those who shall not connect. UCX_TOKEN does the same for all workers; the
+	// stricter of both holds, and Closed beside it.
+	Token TokenMode
+
 	// Name names the worker in logs; one is made up if empty.
 	Name string
 }
@@ -148,6 +156,8 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 	switch {
 	case p.ThreadMode > ucs.ThreadModeMulti:
 		return nil, fmt.Errorf("ucp: %v: %w", p.ThreadMode, ucs.ErrInvalidParam)
+	case p.Token > TokenRequired:
+		return nil, fmt.Errorf("ucp: %v: %w", p.Token, ucs.ErrInvalidParam)
 	case p.ThreadMode > maxThreadMode:
 		return nil, fmt.Errorf("ucp: thread mode %v: %w", p.ThreadMode, ucs.ErrUnsupported)
 	}

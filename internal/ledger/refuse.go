@@ -23,6 +23,7 @@ const (
 	Malformed                 // what it sent makes no sense
 	Evicted                   // it held most when there was no room, and lost that
 	Handshake                 // it did not prove who it is, or what it said of us
+	Token                     // it did not prove that it has the worker's address
 
 	NumReasons
 )
@@ -30,7 +31,7 @@ const (
 // String names the reason.
 func (r Reason) String() string {
 	return [NumReasons]string{
-		"memory", "answers", "reads", "endpoints", "connections", "descriptors", "policy", "claim", "silence", "access", "malformed", "evicted", "handshake",
+		"memory", "answers", "reads", "endpoints", "connections", "descriptors", "policy", "claim", "silence", "access", "malformed", "evicted", "handshake", "token",
 	}[r]
 }
 

@@ -17,7 +17,7 @@ var verbs = map[string]func(c *conversation, a *arguments){
 	"run": (*conversation).run, "step": (*conversation).step, "lanes": (*conversation).lanes, "counts": (*conversation).counts,
 	"peer": (*conversation).peer, "inject": (*conversation).inject,
 	"keepalive": (*conversation).keepalive, "unmap": (*conversation).unmap, "show": (*conversation).show, "compare": (*conversation).compare,
-	"state": (*conversation).state, "quit": (*conversation).quit, "expect": (*conversation).expect,
+	"state": (*conversation).state, "quit": (*conversation).quit, "expect": (*conversation).expect, "allow": (*conversation).allow,
 }
 
 // arguments are those of a command.

@@ -84,7 +84,7 @@ func (p *rawPeer) open(b []byte) error {
 // workerAddress leads to the peer: it has one device of those of a worker.
 func (p *rawPeer) workerAddress() proto.WorkerAddress {
 	a := *p.like.Clone()
-	a.UUID = p.uuid
+	a.UUID, a.Token = p.uuid, nil
 	a.Devices = a.Devices[:1]
 	a.Devices[0].Ifaces = a.Devices[0].Ifaces[:1]
 	a.Devices[0].Ifaces[0].Addr = p.iface.Address()

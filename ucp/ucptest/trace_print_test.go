@@ -200,7 +200,11 @@ func (c *conversation) field(from, name string, v any) string {
 	case proto.WorkerAddress:
 		n := 0
 		v.Ifaces(func(int, *proto.AddressDevice, *proto.AddressIface) bool { n++; return true })
-		return fmt.Sprintf("%s(%d)", c.worker(v.UUID), n)
+		text := fmt.Sprintf("%s(%d)", c.worker(v.UUID), n)
+		if v.Token != nil {
+			text += "+token"
+		}
+		return text
 	case bool:
 		if name == "HasSize" && v {
 			return "" // it shows

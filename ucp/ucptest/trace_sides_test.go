@@ -196,6 +196,13 @@ func (c *conversation) state(a *arguments) {
 	c.say(fmt.Sprintf("%s: endpoint %s: %s", ep.at.name, ep.name, statusText(ep.Err())))
 }
 
+// allow TEXT says that the log may have lines with this text: refusals are logged once a
+// minute.
+func (c *conversation) allow(a *arguments) {
+	c.rig.log.Allow(strings.Join(a.words, " "))
+	a.words = nil
+}
+
 // expect TEXT says that the log will have a line with this text.
 func (c *conversation) expect(a *arguments) {
 	c.rig.log.Expect(strings.Join(a.words, " "))
