@@ -43,7 +43,8 @@ const (
 	TokenOrKnown
 
 	// TokenRequired takes only who proves it, and no peer of C UCX. Endpoints toward
-	// these work, but not requests of theirs.
+	// these work, but not requests of theirs. Over shared memory, which has no
+	// connections to drop, they wait in vain.
 	TokenRequired
 )
 
