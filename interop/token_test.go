@@ -36,18 +36,22 @@ func TestTokenKnown(t *testing.T) {
 	}
 }
 
-// TestTokenRequired: a C peer that asks a worker which wants its token proved loses its
-// connection, and the worker lives; one that the worker has asked first is served.
-func TestTokenRequired(t *testing.T) {
+// TestTokenAsked: a C peer that asks a worker which wants its token proved loses its
+// connection, and the worker lives. One that the worker has asked first is served, and
+// so is one that asks where its endpoint is made and that is enough.
+func TestTokenAsked(t *testing.T) {
 	dir := t.TempDir()
 	c := buildC(t, dir)
-	ours := buildGo(t, dir).tokens("y")
+	ours := buildGo(t, dir)
 	where := newPlace()
 	defer where.close()
-	for _, theirs := range c {
-		for name, first := range map[string]func(t *testing.T, p *pair){"they ask": theyAsk, "we ask": weAsk} {
-			t.Run(theirs.name+"/"+name, func(t *testing.T) {
-				p, err := newPair(where, ours, theirs, setting{mode: "peer"}, lo)
+	for _, test := range []struct {
+		name, mode string
+		run        func(t *testing.T, p *pair)
+	}{{"required, they ask", "y", theyAsk}, {"required, we ask", "y", weAsk}, {"known, they ask", "known", theyMayAsk}} {
+		for _, theirs := range c {
+			t.Run(theirs.name+"/"+test.name, func(t *testing.T) {
+				p, err := newPair(where, ours.tokens(test.mode), theirs, setting{mode: "peer"}, lo)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -56,7 +60,7 @@ func TestTokenRequired(t *testing.T) {
 						t.Log(said)
 					}
 				}()
-				first(t, p)
+				test.run(t, p)
 				if err := p.ours.do("progress", 1); err != nil {
 					t.Error(err)
 				}
@@ -84,6 +88,17 @@ func weAsk(t *testing.T, p *pair) {
 		t.Fatal(err)
 	}
 	if err := exchange(p.theirs, p.ours, &p.msgs, 100); err != nil {
+		t.Error(err)
+	}
+}
+
+// theyMayAsk: the C peer's request is the first, and is answered.
+func theyMayAsk(t *testing.T, p *pair) {
+	exchange := expected("contig", "contig", "sync")
+	if err := exchange(p.theirs, p.ours, &p.msgs, 100); err != nil {
+		t.Fatal(err)
+	}
+	if err := exchange(p.ours, p.theirs, &p.msgs, 100); err != nil {
 		t.Error(err)
 	}
 }
