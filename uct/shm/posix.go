@@ -20,10 +20,11 @@ import (
 // posix shares files. With link they have no name: peers open them through
 // /proc/PID/fd, and nothing is left when the process ends, however it does.
 type posix struct {
-	link bool
-	dir  string // of files with a name
-	pid  int
-	ns   host.Namespace // of pid
+	link  bool
+	dir   string // of files with a name
+	pid   int
+	ns    host.Namespace // of pid
+	lease leases
 }
 
 var _ mapper = (*posix)(nil)

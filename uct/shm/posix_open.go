@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 
@@ -31,8 +30,7 @@ func (m *posix) open(ref reference, pid int) (object, error) {
 	flags := unix.O_PATH | unix.O_CLOEXEC
 	switch {
 	case ref.id&idProcFS != 0:
-		pid, fd := procOf(ref.id)
-		path = "/proc/" + strconv.Itoa(pid) + "/fd/" + strconv.Itoa(fd)
+		path = linkOf(procOf(ref.id))
 	case ref.id&idShmOpen != 0:
 		path = filepath.Join(defaultDir, fileName(ref.id))
 		flags |= unix.O_NOFOLLOW
@@ -60,7 +58,7 @@ func (m *posix) open(ref reference, pid int) (object, error) {
 	if err := checkOwner(ref, pid, look, &st, &fs); err != nil {
 		return object{}, fmt.Errorf("%s: %w", path, err)
 	}
-	fd, err := openShared("/proc/self/fd/" + strconv.Itoa(look))
+	fd, err := m.lease.open("/proc/self/fd/" + strconv.Itoa(look))
 	if err != nil {
 		return object{}, errOpen(path, err)
 	}
@@ -79,20 +77,26 @@ func (m *posix) open(ref reference, pid int) (object, error) {
 	}, nil
 }
 
-// openShared opens a file to read and write. Its owner may have a lease on it for a
-// moment (posix.held), or for longer if it is hostile.
-func openShared(path string) (fd int, err error) {
-	for try := range 200 {
-		fd, err = unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-		if err != unix.EAGAIN {
-			break
-		}
-		if runtime.Gosched(); try >= 10 { // it may wait for a CPU
-			unix.Poll(nil, 1)
-		}
+// process is the one in the id, if it may be looked at and has such a descriptor.
+// The file is not touched.
+func (m *posix) process(ref reference) (int, error) {
+	if ref.id&idProcFS == 0 {
+		return 0, nil
 	}
-	return fd, err
+	if err := m.reachable(ref); err != nil {
+		return 0, err
+	}
+	pid, fd := procOf(ref.id)
+	path := linkOf(pid, fd)
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return 0, errOpen(path, err)
+	}
+	return pid, nil
 }
+
+// linkOf is the name of a descriptor of a process.
+func linkOf(pid, fd int) string { return "/proc/" + strconv.Itoa(pid) + "/fd/" + strconv.Itoa(fd) }
 
 // names looks at the file: its owner may have closed it and opened another one
 // under the same number. A file that is mapped here keeps its inode.

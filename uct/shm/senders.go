@@ -49,7 +49,7 @@ func (m *sysv) held(s *segment) (bool, error) {
 // held asks for a lease, which the kernel grants only if nobody else has opened
 // the file to write, and gives it back. A mapping counts as long as it is there,
 // whoever has it and in whatever namespace. Whoever opens the file in between waits
-// or tries again (openShared).
+// or tries again (leases.open).
 //
 // Opening a file counts, and memfd_create(2) does not open one: its lease is asked
 // for by a descriptor to read. Who got the descriptor itself is not counted; no
