@@ -9,14 +9,15 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
 // TestClosed: in closed mode nothing is connected for who is not known, and his
 // connection is dropped; who was allowed or has an endpoint of the application's is
 // served.
 func TestClosed(t *testing.T) {
-	v := newVictim(t, "TLS", "tcp", "NET_DEVICES", "lo", "CLOSED", "y")
-	peer := newVictim(t, "TLS", "tcp", "NET_DEVICES", "lo")
+	v := newVictim(t, "TLS", "tcp,posix", "NET_DEVICES", "lo", "CLOSED", "y")
+	peer := newVictim(t, "TLS", "tcp,posix", "NET_DEVICES", "lo")
 	peer.log.Allow("request of an unknown peer refused")
 	refused := func(what string, id proto.EndpointID, uuid uint64, addr *proto.WorkerAddress) {
 		t.Helper()
@@ -26,8 +27,12 @@ func TestClosed(t *testing.T) {
 			if kind == proto.WireupEpCheck {
 				dst = 0x7777
 			}
-			if err := v.says(newLocated(loop, true), kind, uuid, 0, id, dst, addr); !errors.Is(err, ucs.ErrRejected) {
+			by := newLocated(loop, true)
+			if err := v.says(by, kind, uuid, 0, id, dst, addr); !errors.Is(err, ucs.ErrRejected) {
 				t.Errorf("%s: %v: %v", what, kind, err)
+			}
+			if by.asked != 0 {
+				t.Errorf("%s: %v: it was looked for first", what, kind)
 			}
 		}
 		if v.toward(id) != nil || v.stats.WireupSent != before.WireupSent || v.stats.Refused != before.Refused+2 {
@@ -76,10 +81,10 @@ func TestClosed(t *testing.T) {
 // lost; who asks on and on is made to wait.
 func TestAskRate(t *testing.T) {
 	v := newVictim(t, "TLS", "tcp", "NET_DEVICES", "lo")
-	v.log.Allow("requests dropped: too many from one address")
+	v.log.Allow("refusing what a peer asks for")
 	for k := range 10_000 {
 		by := newLocated(fmt.Sprintf("192.0.2.1:%d", 1000+k), false)
-		if !v.mayAsk(v.sourceOf(&by.Source)) || by.paused != 0 {
+		if v.mayAsk(v.sourceOf(&by.Source)) != nil || by.paused != 0 {
 			t.Fatalf("process %d of a job is held up", k)
 		}
 	}
@@ -89,8 +94,8 @@ func TestAskRate(t *testing.T) {
 		if k > 100*askBurst {
 			t.Fatal("who asks on and on is not made to wait")
 		}
-		if !v.mayAsk(v.sourceOf(&by.Source)) {
-			t.Fatal("a request was dropped")
+		if err := v.mayAsk(v.sourceOf(&by.Source)); err != nil {
+			t.Fatal(err)
 		}
 	}
 	for deadline := time.Now().Add(time.Minute); by.paused != 0; {
@@ -100,10 +105,17 @@ func TestAskRate(t *testing.T) {
 		v.Progress()
 	}
 	r.left, r.since = -askDebt-1, v.uctw.Now()+time.Hour
-	if v.mayAsk(v.sourceOf(&newLocated("192.0.2.1:98", false).Source)) {
-		t.Error("requests without end are taken")
+	// Nobody waits for an answer that does not come: the connection ends, and that is
+	// counted.
+	for k, kind := range []proto.WireupType{proto.WireupRequest, proto.WireupEpCheck} {
+		refused := v.stats.Refused
+		err := v.says(newLocated("192.0.2.1:98", false), kind, 0xABC, 0, 0x31, proto.EndpointID(k*0x7777), &v.described)
+		ucttest.WantStatus(t, "requests without end", err, ucs.ErrExceedsLimit)
+		if v.stats.Refused != refused+1 {
+			t.Errorf("%v: not counted", kind)
+		}
 	}
-	if other := newLocated("192.0.2.2:98", false); !v.mayAsk(v.sourceOf(&other.Source)) || other.paused != 0 {
+	if other := newLocated("192.0.2.2:98", false); v.mayAsk(v.sourceOf(&other.Source)) != nil || other.paused != 0 {
 		t.Error("another address pays for it")
 	}
 	for k := range 3 * maxRates {

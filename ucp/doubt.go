@@ -24,6 +24,10 @@ import (
 //     loopback device. A peer on this machine may have any address of this machine
 //     at which its user listens.
 //
+// The process comes first: before the kernel ties it to the connection nothing is
+// opened that an entry names. Entries that do not say whose they are, files with names,
+// are left out unless another one has tied a process, and theirs turns out to be that.
+//
 // What came through memory of ours is believed: only processes of our user can write
 // there, and they have other ways to our memory. So is what came over a transport
 // that does not know its peers. A user who opens an endpoint decides himself what
@@ -33,30 +37,38 @@ func (w *Worker) doubt(from *source, addr *proto.WorkerAddress) {
 	if l == nil {
 		return
 	}
-	d := doubter{w: w, connection: l, info: l.SourceInfo()}
-	refused := false
+	d := doubter{w: w, connection: l, info: l.SourceInfo(), tiresome: w.tired(from)}
+	verdicts := make([]verdict, 0, addr.NumIfaces())
+	addr.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
+		verdicts = append(verdicts, d.judge(uct.ReachableParams{DeviceAddr: dev.Addr, IfaceAddr: f.Addr}, f.Transport))
+		return true
+	})
+	n := 0
 	for k := range addr.Devices {
 		dev := &addr.Devices[k]
 		dev.Ifaces = slices.DeleteFunc(dev.Ifaces, func(f proto.AddressIface) bool {
-			ok, harmless := d.believes(uct.ReachableParams{DeviceAddr: dev.Addr, IfaceAddr: f.Addr}, f.Transport)
-			refused = refused || !ok && !harmless
-			return !ok
+			v := verdicts[n]
+			if v == leadsUnsaid && d.tied {
+				v = d.judge(uct.ReachableParams{DeviceAddr: dev.Addr, IfaceAddr: f.Addr}, f.Transport)
+			}
+			n++
+			return v != leadsToPeer
 		})
 	}
-	if refused && w.refused(from, ledger.Claim) {
+	if d.lies() && w.refused(from, ledger.Claim) {
 		log.Diag("a peer's address names places that it is not at: they are left out",
 			zap.String("worker", w.name), zap.Stringer("from", d.info.Addr))
 	}
 }
 
-// locator is the connection as what knows its peer, nil if it does not.
-func (s *source) locator() uct.SourceLocator {
-	if s.uct == nil {
-		return nil
-	}
-	l, _ := s.uct.Owner.(uct.SourceLocator)
-	return l
-}
+// verdict is what is believed of an entry.
+type verdict uint8
+
+const (
+	leadsNowhere verdict = iota // from here, or not to the peer
+	leadsUnsaid                 // to what could be anybody's
+	leadsToPeer
+)
 
 // doubter looks at the entries of one address.
 type doubter struct {
@@ -64,7 +76,14 @@ type doubter struct {
 	connection uct.SourceLocator
 	info       uct.SourceInfo
 	looked     []lookedAt
-	found      int // entries whose process was looked for
+	tiresome   bool // looking has taken too long before
+	found      int  // entries whose process was looked for
+	tied       bool // a process holds the connection
+	unsaid     bool // the last entry does not say of which process it is
+
+	stolen  bool // an entry names a process that is another one
+	fits    bool // an entry has an IP address that can be the peer's
+	strange bool // one has another
 }
 
 // lookedAt is a process, and whether it holds the connection.
@@ -73,10 +92,8 @@ type lookedAt struct {
 	holds   bool
 }
 
-// believes reports whether an entry is the peer's. One that is not may be harmless:
-// it leads nowhere from here.
-func (d *doubter) believes(p uct.ReachableParams, t proto.TransportID) (ok, harmless bool) {
-	harmless = true
+// judge says what is believed of an entry.
+func (d *doubter) judge(p uct.ReachableParams, t proto.TransportID) (v verdict) {
 	for _, i := range d.w.ifaces {
 		if i.id != t {
 			continue
@@ -86,31 +103,50 @@ func (d *doubter) believes(p uct.ReachableParams, t proto.TransportID) (ok, harm
 			if !finds || !d.mayFind() {
 				continue
 			}
-			process, err := f.FindProcess(p)
-			switch {
-			case err != nil:
-			case d.holds(process):
-				return true, false
-			default:
-				harmless = false
+			d.unsaid = false
+			if _, err := f.FindProcess(p, d.may); err == nil {
+				return leadsToPeer
+			}
+			if d.unsaid && !d.tied {
+				v = leadsUnsaid
 			}
 			continue
 		}
 		a, has := i.uct.(uct.AddrLocator)
 		if !has || !d.info.Addr.IsValid() {
-			return true, false
+			return leadsToPeer
 		}
 		at, here, err := a.PeerAddr(p)
 		switch {
 		case err != nil:
 		case d.comesFrom(at, here):
-			return true, false
+			d.fits = true
+			return leadsToPeer
 		default:
-			harmless = false
+			d.strange = true
 		}
 	}
-	return false, harmless
+	return v
 }
+
+// may reports whether to go on with an entry of a process, 0 if it does not say of
+// which one.
+func (d *doubter) may(p uct.Process) bool {
+	if p == 0 {
+		d.unsaid = true
+		return d.tied
+	}
+	holds := d.holds(p)
+	d.tied = d.tied || holds
+	d.stolen = d.stolen || !holds
+	return holds
+}
+
+// lies reports whether the address says what no honest one does: that the peer is a
+// process that it is not, or that it is anywhere but where it is. A peer with several
+// devices names them all, and has the same addresses as this machine on those that
+// lead nowhere.
+func (d *doubter) lies() bool { return d.stolen && d.info.User.Known || d.strange && !d.fits }
 
 // isAt reports whether an entry is of a transport with IP addresses, and the peer
 // can have that.
@@ -156,10 +192,10 @@ func (d *doubter) holds(p uct.Process) bool {
 	return l.holds
 }
 
-// mayFind reports whether to look for the process of one more entry, which opens what
-// the entry names: not for who is elsewhere, and not for ever.
+// mayFind reports whether to look for the process of one more entry: not for who is
+// elsewhere, not for ever, and not for who has made that take too long.
 func (d *doubter) mayFind() bool {
-	if !d.info.Local {
+	if !d.info.Local || d.tiresome {
 		return false
 	}
 	d.found++

@@ -1,8 +1,10 @@
 package ucp
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
+	"os"
 	"slices"
 	"testing"
 
@@ -24,15 +26,19 @@ type located struct {
 	holder    uct.Process // that has the other end; 0: any, unless elsewhere
 	asked     int         // how often that was looked up
 	paused    int
+	uid       int      // its user, if not that of the test
+	look      func()   // unless nil called by such a look-up
 	others    []uint16 // ports at which another user listens
 }
 
 func (l *located) SourceInfo() uct.SourceInfo {
-	return uct.SourceInfo{Addr: l.from, Local: !l.elsewhere}
+	return uct.SourceInfo{Addr: l.from, Local: !l.elsewhere, User: uct.PeerUser{Known: !l.elsewhere, UID: cmp.Or(l.uid, os.Geteuid())}}
 }
 
 func (l *located) HeldBy(p uct.Process) bool {
-	l.asked++
+	if l.asked++; l.look != nil {
+		l.look()
+	}
 	return !l.elsewhere && (l.holder == 0 || l.holder == p)
 }
 

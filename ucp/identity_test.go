@@ -86,7 +86,7 @@ func (v *victim) process() (p uct.Process) {
 	for _, i := range v.ifaces {
 		if f, ok := i.uct.(uct.ProcessFinder); ok && i.inside() {
 			var err error
-			if p, err = f.FindProcess(uct.ReachableParams{DeviceAddr: i.uct.DeviceAddress(), IfaceAddr: i.uct.Address()}); err != nil {
+			if p, err = f.FindProcess(uct.ReachableParams{DeviceAddr: i.uct.DeviceAddress(), IfaceAddr: i.uct.Address()}, nil); err != nil {
 				v.Fatal(err)
 			}
 		}
@@ -147,6 +147,105 @@ func TestDeputy(t *testing.T) {
 	ep := v.asks(by, 0xABC, proto.ConnSNNone, 1, third)
 	if got := laneNames(ep); strings.Contains(got, "cma") || ep == nil || ep.process != mine {
 		t.Errorf("with a third process: lanes over %s", got)
+	}
+}
+
+// TestNamesOfFiles: an entry that does not say of which process it is, a file with a
+// name, is looked at only for a process that another entry has tied to the connection.
+func TestNamesOfFiles(t *testing.T) {
+	open := func() *victim {
+		return newVictim(t, "TLS", "tcp,posix,sysv", "NET_DEVICES", "lo", "POSIX_USE_PROC_LINK", "n")
+	}
+	v, peer := open(), open()
+	id := proto.EndpointID(3)
+	try := func(what string, holder uct.Process, addr *proto.WorkerAddress, want string, claims uint64) {
+		t.Helper()
+		id += 2
+		by := newLocated(loop, true)
+		by.holder = holder
+		before := v.stats.Refused
+		ep := v.asks(by, 0xABC, proto.ConnSNNone, id, addr)
+		if got := laneNames(ep); got != want {
+			t.Errorf("%s: lanes over %s, want %s", what, got, want)
+		}
+		if n := v.stats.Refused - before; n != claims {
+			t.Errorf("%s: %d claims", what, n)
+		}
+		if ep != nil {
+			ep.destroy(ucs.ErrCanceled)
+		}
+	}
+	mine := v.process()
+	v.asks(nil, 0xABC, proto.ConnSNNone, 3, &peer.described)
+	honest := laneNames(v.toward(3))
+	v.toward(3).destroy(ucs.ErrCanceled)
+	if !strings.Contains(honest, "posix") {
+		t.Fatalf("lanes over %s", honest)
+	}
+	try("a process with a segment of System V", mine, &peer.described, honest, 0)
+	try("somebody else's", mine+1, &peer.described, "tcp", 1)
+	try("nothing but a name", mine, peer.part("tcp", "posix"), "tcp", 0)
+}
+
+// TestSlowPeers: somebody has taken long to be looked for. He gets lanes that need no
+// look at his process, until that is made up for; the next user gets all.
+func TestSlowPeers(t *testing.T) {
+	v := newVictim(t, "TLS", "tcp,posix", "NET_DEVICES", "lo")
+	peer := newVictim(t, "TLS", "tcp,posix", "NET_DEVICES", "lo")
+	var clock time.Duration
+	old := askClock
+	askClock = func() time.Duration { return clock }
+	defer func() { askClock = old }()
+	id := proto.EndpointID(1)
+	try := func(takes time.Duration, uid int, want bool) {
+		t.Helper()
+		id += 2
+		by := newLocated(loop, true)
+		by.uid = uid
+		by.look = func() { clock += takes }
+		ep := v.asks(by, 0xABC, proto.ConnSNNone, id, &peer.described)
+		if got := strings.Contains(laneNames(ep), "posix"); got != want || want != (by.asked > 0) {
+			t.Errorf("lanes over %s, looked for %d times", laneNames(ep), by.asked)
+		}
+		if ep == nil {
+			t.Fatal("no endpoint")
+		}
+		ep.destroy(ucs.ErrCanceled)
+	}
+	for range 100 {
+		try(askTime, 7, true)
+	}
+	try(askMost-1, 7, true)
+	try(askTime, 7, true)
+	try(askMost, 7, true)
+	try(0, 7, false)
+	try(0, 8, true)
+	clock += 2 * askShare * askMost
+	try(0, 7, true)
+}
+
+// TestManyHomes: a peer with several devices names them all, whatever way it has come;
+// that is no claim to be somebody else.
+func TestManyHomes(t *testing.T) {
+	v := newVictim(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", "y")
+	addr := v.described.Clone()
+	lo := addr.Devices[0]
+	for _, ip := range []byte{7, 8} { // 192.0.2.x in the form of tcp
+		d := lo
+		d.Addr = []byte{0, 2, 192, 0, 2, ip}
+		d.Ifaces = slices.Clone(lo.Ifaces)
+		addr.Devices = append(addr.Devices, d)
+	}
+	for _, c := range []struct {
+		from   string
+		claims uint64
+	}{{"192.0.2.7:1", 0}, {"192.0.2.8:1", 0}, {"192.0.2.9:1", 1}} {
+		before := v.stats.Refused
+		by := newLocated(c.from, false)
+		v.doubt(v.sourceOf(&by.Source), addr.Clone())
+		if n := v.stats.Refused - before; n != c.claims {
+			t.Errorf("from %s: %d claims", c.from, n)
+		}
 	}
 }
 

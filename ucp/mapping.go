@@ -42,7 +42,7 @@ func (ep *Endpoint) reaches(i uct.Iface, p uct.ReachableParams) error {
 	if !ok {
 		return i.Reachable(p)
 	}
-	process, err := f.FindProcess(p)
+	process, err := f.FindProcess(p, nil)
 	if err != nil {
 		return err
 	}

@@ -1,23 +1,31 @@
 package ucp
 
 import (
+	"fmt"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/ucx-go/ucx/internal/ledger"
-	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
 // What peers ask for makes the worker connect to somewhere. How often an address may
 // ask is bounded: a crowd that starts at once does not come near, and who asks on and
 // on is not read for as long as it takes to be within the rate again. Nothing is lost
-// by that. Only who comes with ever more connections has requests dropped.
+// by that. Only who comes with ever more connections has these closed, so that nobody
+// waits for an answer that does not come.
+//
+// A process of this machine can make a request take long as well, by what it names in
+// its address, and by how much of it there is: descriptors, mappings. Who has taken
+// too much time gets lanes that need no look at processes until that is made up for.
 const (
 	askRate  = 4096     // requests in a second
 	askBurst = 16 << 10 // that may come at once
-	askDebt  = 64 << 10 // beyond it requests are dropped
+	askDebt  = 64 << 10 // beyond it connections are closed that bring one
+
+	askTime  = 2 * time.Millisecond // that a request may take
+	askMost  = time.Second          // what requests of one source may take beyond that at once
+	askShare = 8                    // and afterwards this part of the time
 )
 
 // maxRates is how many addresses are remembered before those are forgotten that have
@@ -28,6 +36,9 @@ const maxRates = 1024
 type rate struct {
 	left  float64       // requests that it may still make at once, negative in debt
 	since time.Duration // when that was so
+
+	spent  time.Duration // time that requests took beyond askTime
+	looked time.Duration // when that was so, by askClock
 }
 
 // take counts a request, and returns how long the address is in debt.
@@ -45,10 +56,11 @@ func (r *rate) at(now time.Duration) float64 {
 	return min(r.left+(now-r.since).Seconds()*askRate, askBurst)
 }
 
-// mayAsk reports whether a request of a peer is to be looked at.
-func (w *Worker) mayAsk(from *source) bool {
+// mayAsk counts a request of a peer. If there are too many the error drops the
+// connection.
+func (w *Worker) mayAsk(from *source) error {
 	if from.locator() == nil {
-		return true
+		return nil
 	}
 	who := from.payer.account.Source()
 	now := w.uctw.Now()
@@ -57,15 +69,46 @@ func (w *Worker) mayAsk(from *source) bool {
 		r = w.newRate(who, now)
 	}
 	if r.at(now) <= -askDebt {
-		if w.refused(from, ledger.TooManyEps) {
-			log.Warn("requests dropped: too many from one address", zap.String("worker", w.name), zap.Stringer("from", who))
-		}
-		return false
+		err := fmt.Errorf("ucp: more than %d requests at once and %d in a second: %w", askBurst+askDebt, askRate, ucs.ErrExceedsLimit)
+		w.logRefusal(from.payer.account, ledger.TooManyEps, err)
+		return err
 	}
 	if wait := r.take(now); wait > 0 {
 		from.pause(wait)
 	}
-	return true
+	return nil
+}
+
+// started is when the program did, about.
+var started = time.Now()
+
+// askClock is the time; tests have their own.
+var askClock = func() time.Duration { return time.Since(started) }
+
+// spentAt is what is left of the time spent at a later time.
+func (r *rate) spentAt(now time.Duration) time.Duration {
+	return max(r.spent-(now-r.looked)/askShare, 0)
+}
+
+// timed does what a peer asks for, and charges it with the time that took.
+func (w *Worker) timed(from *source, do func() error) error {
+	if from.locator() == nil {
+		return do()
+	}
+	who := from.payer.account.Source()
+	began := askClock()
+	err := do()
+	now := askClock()
+	if r := w.rates[who]; r != nil && now-began > askTime {
+		r.spent, r.looked = r.spentAt(now)+now-began-askTime, now
+	}
+	return err
+}
+
+// tired reports whether requests of a source have taken too much time.
+func (w *Worker) tired(from *source) bool {
+	r := w.rates[from.payer.account.Source()]
+	return r != nil && r.spent > 0 && r.spentAt(askClock()) >= askMost
 }
 
 func (w *Worker) newRate(who ledger.Source, now time.Duration) *rate {

@@ -69,6 +69,15 @@ func payingFor(src *uct.Source) ledger.Source {
 	return ledger.SourceOf(info.Addr.Addr(), uid)
 }
 
+// locator is the connection as what knows its peer, nil if it does not.
+func (s *source) locator() uct.SourceLocator {
+	if s.uct == nil {
+		return nil
+	}
+	l, _ := s.uct.Owner.(uct.SourceLocator)
+	return l
+}
+
 // SourceGone implements uct.SourceUser. What the connection has brought still
 // counts: closing it gives nothing back.
 func (s *source) SourceGone() {

@@ -128,7 +128,8 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	w.stats.WireupRecvd++
 	switch m.Type {
 	case proto.WireupRequest:
-		return w.onWireupRequest(w.sourceOf(src), &m, data)
+		from := w.sourceOf(src)
+		return w.timed(from, func() error { return w.onWireupRequest(from, &m, data) })
 	case proto.WireupReply, proto.WireupReplyReconfig:
 		ep := w.endpoints.Get(uint64(m.DstEp))
 		if ep == nil || ep.state&epRequested == 0 || m.SrcEp == 0 {
@@ -150,7 +151,8 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 			ep.sendWireup(proto.WireupAck, ep.remoteID, w.emptyAddress())
 		}
 	case proto.WireupEpCheck:
-		return w.onEpCheck(w.sourceOf(src), &m, data)
+		from := w.sourceOf(src)
+		return w.timed(from, func() error { return w.onEpCheck(from, &m, data) })
 	case proto.WireupEpRemoved:
 		if ep := w.endpoints.Get(uint64(m.DstEp)); ep != nil {
 			if ep.peer != nil && m.Address.UUID != ep.peer.uuid {
@@ -178,16 +180,8 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) 
 		w.stats.Dropped++
 		return nil
 	}
-	if !w.mayAsk(from) {
-		return nil
-	}
-	proved, err := w.proved(from, m, message)
+	p, err := w.hear(from, m, message)
 	if err != nil {
-		return err
-	}
-	w.doubt(from, &m.Address)
-	p := w.claimed(from, &m.Address)
-	if err := w.admits(from, p, proved); err != nil {
 		return err
 	}
 	sn := m.ConnSN
@@ -219,6 +213,26 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) 
 	}
 	ep.connected(m.SrcEp)
 	return nil
+}
+
+// hear decides whether to do what a peer asks for, in what order it costs: first how
+// often it has asked, then whether it has proved that it may, then whether the worker is
+// open to who it says it is, and only then whether it is that. It leaves in the address
+// what is believed, and returns who is believed to ask. The error drops the connection.
+func (w *Worker) hear(from *source, m *proto.Wireup, message []byte) (*peer, error) {
+	if err := w.mayAsk(from); err != nil {
+		return nil, err
+	}
+	proved, err := w.proved(from, m, message)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.admits(from, w.claimed(from, &m.Address), proved); err != nil {
+		return nil, err
+	}
+	w.doubt(from, &m.Address)
+	p := w.claimed(from, &m.Address)
+	return p, w.admits(from, p, proved)
 }
 
 // claimed returns the peer that has sent a request: who goes by its uuid and has an
@@ -281,15 +295,10 @@ func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup) error {
 // onEpCheck answers a peer that asks whether its counterpart still exists. Only
 // "no" is answered, over an endpoint made for that.
 func (w *Worker) onEpCheck(from *source, m *proto.Wireup, message []byte) error {
-	if w.endpoints.Get(uint64(m.DstEp)) != nil || w.leaving || !w.mayAsk(from) {
+	if w.endpoints.Get(uint64(m.DstEp)) != nil || w.leaving {
 		return nil
 	}
-	proved, err := w.proved(from, m, message)
-	if err != nil {
-		return err
-	}
-	w.doubt(from, &m.Address)
-	if err := w.admits(from, w.claimed(from, &m.Address), proved); err != nil {
+	if _, err := w.hear(from, m, message); err != nil {
 		return err
 	}
 	if err := w.mayOpen(from); err != nil {

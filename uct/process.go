@@ -6,8 +6,12 @@ type Process uint64
 
 // ProcessFinder is an Iface whose peers are processes of this machine.
 type ProcessFinder interface {
-	// FindProcess is Reachable that says which process the addresses lead to.
-	FindProcess(p ReachableParams) (Process, error)
+	// FindProcess is Reachable that says which process the addresses lead to. may,
+	// unless nil, is asked about the process as soon as it is known which one they speak
+	// of, before what they name is opened: a peer can make that take long. Where they do
+	// not speak of one, may is asked about process 0, whether to open it nevertheless, and
+	// about the process then. Where may says no the error matches ucs.ErrRejected.
+	FindProcess(p ReachableParams, may func(Process) bool) (Process, error)
 }
 
 // ProcessEndpoint is an Endpoint that leads to a process of this machine.

@@ -1,6 +1,9 @@
 package self
 
 import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/host"
 )
@@ -8,13 +11,16 @@ import (
 var _ uct.ProcessFinder = (*iface)(nil)
 
 // FindProcess implements uct.ProcessFinder: it is this process.
-func (i *iface) FindProcess(p uct.ReachableParams) (uct.Process, error) {
+func (i *iface) FindProcess(p uct.ReachableParams, may func(uct.Process) bool) (uct.Process, error) {
 	if err := i.Reachable(p); err != nil {
 		return 0, err
 	}
 	own, err := host.Self()
 	if err != nil {
 		return 0, err
+	}
+	if may != nil && !may(own.ID()) {
+		return 0, fmt.Errorf("self: this process is not the one that asks: %w: %w", ucs.ErrRejected, ucs.ErrUnreachable)
 	}
 	return own.ID(), nil
 }

@@ -33,8 +33,9 @@ type txRing struct {
 
 // connect attaches the ring that two addresses name and checks that it can be
 // used: nil, or an error that matches ucs.ErrUnreachable. The attachment is the
-// caller's.
-func (i *iface) connect(dev, addr []byte) (*txRing, error) {
+// caller's. may, unless nil, is asked as in uct.ProcessFinder: what a peer names it can
+// make slow to open, and long to look at.
+func (i *iface) connect(dev, addr []byte, may func(uct.Process) bool) (*txRing, error) {
 	m := i.domain.m
 	if err := i.domain.device.ReachAddr(dev); err != nil {
 		return nil, err
@@ -46,15 +47,16 @@ func (i *iface) connect(dev, addr []byte) (*txRing, error) {
 	if err := m.reachable(ref); err != nil {
 		return nil, err
 	}
+	named, err := askAbout(m, ref, may)
+	if err != nil {
+		return nil, err
+	}
 	a, err := i.domain.attached.attach(ref, 0)
 	if err != nil {
 		return nil, err
 	}
 	r := &txRing{seg: a, ref: ref, elem: i.o.elem}
-	if err = i.examine(r); err == nil {
-		r.proc, err = host.Find(r.pid)
-	}
-	if err == nil && a.owner == 0 {
+	if err = i.examine(r, named, may); err == nil && a.owner == 0 {
 		err = i.checkNamed(r)
 	}
 	if err != nil {
@@ -62,6 +64,33 @@ func (i *iface) connect(dev, addr []byte) (*txRing, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// errNotAsked says that whoever wants to know does not want to know more.
+var errNotAsked = fmt.Errorf("the process is not the one that asks: %w: %w", ucs.ErrRejected, ucs.ErrUnreachable)
+
+// askAbout asks about the process that a reference names, before anything is opened,
+// and returns it, or none where the reference does not say.
+func askAbout(m mapper, ref reference, may func(uct.Process) bool) (named host.Process, err error) {
+	if may == nil {
+		return named, nil
+	}
+	pid, err := m.process(ref)
+	if err == nil && pid != 0 {
+		named, err = host.Find(pid)
+	}
+	if err == nil && !may(asked(named)) {
+		err = errNotAsked
+	}
+	return named, err
+}
+
+// asked is the process to ask about, 0 for none.
+func asked(p host.Process) uct.Process {
+	if p.PID == 0 {
+		return 0
+	}
+	return p.ID()
 }
 
 // checkNamed checks that a ring in a file with a name, which could be anybody's,
@@ -78,8 +107,10 @@ func (i *iface) checkNamed(r *txRing) error {
 	return nil
 }
 
-// examine finds the parts of a peer's ring and checks what can be checked.
-func (i *iface) examine(r *txRing) (err error) {
+// examine finds the parts of a peer's ring and checks what can be checked. First of
+// all it finds the process that has it: the one that was asked about, or may is asked
+// now.
+func (i *iface) examine(r *txRing, named host.Process, may func(uct.Process) bool) (err error) {
 	if r.seg.shrink {
 		defer fault.End(fault.Begin(), r, nil, &err)
 	}
@@ -107,6 +138,12 @@ func (i *iface) examine(r *txRing) (err error) {
 	case r.seg.owner != 0 && r.seg.owner != r.pid:
 		return fmt.Errorf("the ring of process %d says that it belongs to %d: "+
 			"the peer is in another PID namespace, or hostile: %w", r.seg.owner, r.pid, ucs.ErrUnreachable)
+	}
+	if r.proc, err = host.Find(r.pid); err != nil {
+		return err
+	}
+	if may != nil && r.proc != named && (named.PID != 0 || !may(r.proc.ID())) {
+		return errNotAsked
 	}
 	owner := i.domain.m.owner(r.ref.id)
 	n, bad := i.countElements(b[elemsOffset:], most, owner)
@@ -149,35 +186,41 @@ func (i *iface) warnOtherRing(pid, n int) {
 		zap.String("probably", "UCX_PEER_RELEASE="+release))
 }
 
-// countElements finds how many elements a ring has: the largest power of two, most
-// at most, of elements that all have a descriptor. The rest of a segment that was
-// rounded up to pages is zero, so is its size there; an id may be zero, that of the
-// first System V segment in an IPC namespace is. It returns as well the first
-// element without.
+// countElements finds how many elements a ring has: a power of two, most at most. The
+// rest of a segment that was rounded up to pages is zero, so is the size in descriptors
+// there; an id may be zero, that of the first System V segment in an IPC namespace
+// is. Of a long ring not every element is looked at, which would take as long as its
+// owner likes: the first few show that elements have the size that is expected here,
+// the others are checked when they are used. It returns as well the first element
+// without a descriptor, if that is one of those.
 func (i *iface) countElements(elems []byte, most, owner int) (n, bad int) {
-	for bad < most {
-		d := readDescriptor(elems[bad*i.o.elem:])
-		if uint64(d.offset)+uint64(i.o.seg) > uint64(d.size) || owner != i.domain.m.owner(d.seg) {
-			break
-		}
+	has := func(k int) bool {
+		d := readDescriptor(elems[k*i.o.elem:])
+		return uint64(d.offset)+uint64(i.o.seg) <= uint64(d.size) && owner == i.domain.m.owner(d.seg)
+	}
+	for bad < min(most, firstElements) && has(bad) {
 		bad++
 	}
-	for n = most; n > bad; n /= 2 {
+	for n = most; n > bad && (bad < firstElements || !has(n-1)); n /= 2 {
 	}
 	return n, bad
 }
 
+// firstElements is how many elements of a ring are looked at one after the other, a
+// power of two.
+const firstElements = 16
+
 // Reachable implements uct.Iface. It looks at the peer's ring.
 func (i *iface) Reachable(p uct.ReachableParams) error {
-	_, err := i.FindProcess(p)
+	_, err := i.FindProcess(p, nil)
 	return err
 }
 
 var _ uct.ProcessFinder = (*iface)(nil)
 
 // FindProcess implements uct.ProcessFinder.
-func (i *iface) FindProcess(p uct.ReachableParams) (uct.Process, error) {
-	r, err := i.connect(p.DeviceAddr, p.IfaceAddr)
+func (i *iface) FindProcess(p uct.ReachableParams, may func(uct.Process) bool) (uct.Process, error) {
+	r, err := i.connect(p.DeviceAddr, p.IfaceAddr, may)
 	if err != nil {
 		return 0, fmt.Errorf("shm: %s: %w", i.domain.attr.Component, err)
 	}
@@ -192,7 +235,7 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	if p.PathIndex < 0 || p.PathIndex >= i.attr.NumPaths {
 		return nil, fmt.Errorf("shm: path %d of %d: %w", p.PathIndex, i.attr.NumPaths, ucs.ErrInvalidParam)
 	}
-	r, err := i.connect(p.DeviceAddr, p.IfaceAddr)
+	r, err := i.connect(p.DeviceAddr, p.IfaceAddr, nil)
 	if err != nil {
 		return nil, fmt.Errorf("shm: %s: %w", i.domain.attr.Component, err)
 	}

@@ -233,8 +233,38 @@ func TestCountElements(t *testing.T) {
 		for p := 1; p <= n; p *= 2 {
 			want = p
 		}
-		if got, bad := i.countElements(elems, 256, 0); got != want || bad != n {
-			t.Errorf("%d descriptors: %d elements, the first without one is %d; want %d and %d", n, got, bad, want, n)
+		wantBad := min(n, firstElements)
+		if got, bad := i.countElements(elems, 256, 0); got != want || bad != wantBad {
+			t.Errorf("%d descriptors: %d elements, the first without one is %d; want %d and %d", n, got, bad, want, wantBad)
 		}
 	}
+}
+
+// TestLongRing: a ring of the greatest length is not looked at from end to end.
+func TestLongRing(t *testing.T) {
+	m := &countingMapper{mapper: &sysv{}}
+	i := &iface{o: options{elem: minElemSize, seg: minSegSize}, domain: &domain{m: m}}
+	elems := make([]byte, maxRing*i.o.elem)
+	for k := range maxRing {
+		(&descriptor{size: 1 << 20}).put(elems[k*i.o.elem:])
+	}
+	if n, _ := i.countElements(elems, maxRing, 0); n != maxRing || m.owners > 100 {
+		t.Errorf("%d elements, %d were looked at", n, m.owners)
+	}
+}
+
+// countingMapper counts what costs.
+type countingMapper struct {
+	mapper
+	opened, owners int
+}
+
+func (m *countingMapper) open(ref reference, pid int) (object, error) {
+	m.opened++
+	return m.mapper.open(ref, pid)
+}
+
+func (m *countingMapper) owner(id uint64) int {
+	m.owners++
+	return m.mapper.owner(id)
 }

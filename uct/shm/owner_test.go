@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,7 +52,7 @@ func TestKeyOfAnother(t *testing.T) {
 	threeWays(t, func(t *testing.T, transport, s string) {
 		h := fixtureWith(t, transport, s).Open(t)
 		peer, third := startPeer(t, transport, settingsList(s)...), startPeer(t, transport, settingsList(s)...)
-		id, err := h.Iface.(uct.ProcessFinder).FindProcess(uct.ReachableParams{DeviceAddr: peer.dev, IfaceAddr: peer.addr})
+		id, err := h.Iface.(uct.ProcessFinder).FindProcess(uct.ReachableParams{DeviceAddr: peer.dev, IfaceAddr: peer.addr}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,6 +82,52 @@ func TestKeyOfAnother(t *testing.T) {
 		if n := h.Domain.(*domain).attached.len(); n != 2 { // the ring and its buffers
 			t.Errorf("%d segments attached", n)
 		}
+	})
+}
+
+// TestAskBeforeOpening: nothing of a peer is opened before whoever wants to know its
+// process has agreed to that, where the address says which one it is; a file with a
+// name only if he wants it nevertheless.
+func TestAskBeforeOpening(t *testing.T) {
+	threeWays(t, func(t *testing.T, transport, s string) {
+		h := fixtureWith(t, transport, s).Open(t)
+		peer := startPeer(t, transport, settingsList(s)...)
+		d := h.Domain.(*domain)
+		m := &countingMapper{mapper: d.m}
+		d.attached.m = m
+		var askedFor []uct.Process
+		find := func(may func(uct.Process) bool) (uct.Process, error) {
+			askedFor, m.opened = nil, 0
+			return h.Iface.(uct.ProcessFinder).FindProcess(uct.ReachableParams{DeviceAddr: peer.dev, IfaceAddr: peer.addr},
+				func(p uct.Process) bool {
+					askedFor = append(askedFor, p)
+					return may(p)
+				})
+		}
+		p, err := find(func(uct.Process) bool { return true })
+		if err != nil || host.OfID(p).PID != peer.cmd.Process.Pid || askedFor[len(askedFor)-1] != p {
+			t.Errorf("process %v, %v; asked about %v", host.OfID(p), err, askedFor)
+		}
+		named := s == ""
+		if want := []uct.Process{p}; named && !slices.Equal(askedFor, want) || !named && !slices.Equal(askedFor, []uct.Process{0, p}) {
+			t.Errorf("asked about %v", askedFor)
+		}
+		_, err = find(func(uct.Process) bool { return false })
+		ucttest.WantStatus(t, "a process that nobody wants", err, ucs.ErrRejected)
+		if m.opened != 0 {
+			t.Errorf("opened %d times in vain", m.opened)
+		}
+		if !named {
+			_, err = find(func(p uct.Process) bool { return p == 0 })
+			ucttest.WantStatus(t, "the process of a file", err, ucs.ErrRejected)
+			if m.opened != 1 {
+				t.Errorf("opened %d times", m.opened)
+			}
+		}
+		if n := d.attached.len(); n != 0 {
+			t.Errorf("%d segments attached", n)
+		}
+		d.attached.m = m.mapper
 	})
 }
 

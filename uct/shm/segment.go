@@ -85,6 +85,10 @@ type mapper interface {
 	appendKey(b []byte, s *segment) []byte
 	parseKey(b []byte) (key, error)
 
+	// process says whose segment a reference names as far as that can be told without
+	// opening it: the number of a process, 0 where it cannot.
+	process(ref reference) (int, error)
+
 	// open finds a peer's segment; close must follow. mmap maps it, and knows
 	// better whether it can shrink; unmap ends that.
 	// With a process's number the segment must be that process's, as far as the

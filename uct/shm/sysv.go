@@ -135,28 +135,40 @@ func (m *sysv) maxAlloc() uint64 {
 	return min(readLimit("/proc/sys/kernel/shmmax", math.MaxInt64), math.MaxInt64)
 }
 
-func (m *sysv) open(ref reference, pid int) (object, error) {
+// look asks the kernel about a segment, and who has made it: -1 for a process that is
+// not visible here.
+func (m *sysv) look(ref reference) (d unix.SysvShmDesc, owner int, err error) {
 	if err := m.reachable(ref); err != nil {
-		return object{}, err
+		return d, 0, err
 	}
-	var d unix.SysvShmDesc
 	if _, err := unix.SysvShmCtl(int(ref.id), unix.IPC_STAT, &d); err != nil {
-		return object{}, errShm("looking at", ref.id, err)
+		return d, 0, errShm("looking at", ref.id, err)
 	}
 	if d.Segsz == 0 || uint64(d.Segsz) > maxObject {
-		return object{}, fmt.Errorf("segment %d of System V has %d bytes: %w", ref.id, d.Segsz, ucs.ErrUnreachable)
+		return d, 0, fmt.Errorf("segment %d of System V has %d bytes: %w", ref.id, d.Segsz, ucs.ErrUnreachable)
 	}
-	owner := int(d.Cpid) // the kernel gives the number in this namespace
+	owner = int(d.Cpid) // the kernel gives the number in this namespace
 	if owner == 0 {
-		owner = -1
+		return d, -1, nil
+	}
+	return d, owner, checkCreator(ref.id, owner, &d)
+}
+
+func (m *sysv) process(ref reference) (int, error) {
+	_, owner, err := m.look(ref)
+	if err == nil && owner < 0 {
+		err = fmt.Errorf("segment %d of System V was made by a process that is not visible here: %w", ref.id, ucs.ErrUnreachable)
+	}
+	return owner, err
+}
+
+func (m *sysv) open(ref reference, pid int) (object, error) {
+	d, owner, err := m.look(ref)
+	if err != nil {
+		return object{}, err
 	}
 	if pid != 0 && owner != pid {
 		return object{}, fmt.Errorf("segment %d of System V was made by process %d, not by %d: %w", ref.id, owner, pid, ucs.ErrUnreachable)
-	}
-	if owner > 0 {
-		if err := checkCreator(ref.id, owner, &d); err != nil {
-			return object{}, err
-		}
 	}
 	h := hugePageSize()
 	return object{

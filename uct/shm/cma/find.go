@@ -1,14 +1,22 @@
 package cma
 
-import "github.com/ucx-go/ucx/uct"
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
 
 var _ uct.ProcessFinder = (*iface)(nil)
 
 // FindProcess implements uct.ProcessFinder.
-func (i *iface) FindProcess(p uct.ReachableParams) (uct.Process, error) {
+func (i *iface) FindProcess(p uct.ReachableParams, may func(uct.Process) bool) (uct.Process, error) {
 	proc, err := i.peer(p.DeviceAddr, p.IfaceAddr)
 	if err != nil {
 		return 0, err
+	}
+	if may != nil && !may(proc.ID()) {
+		return 0, fmt.Errorf("cma: process %d is not the one that asks: %w: %w", proc.PID, ucs.ErrRejected, ucs.ErrUnreachable)
 	}
 	return proc.ID(), nil
 }

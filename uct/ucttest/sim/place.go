@@ -52,10 +52,13 @@ func (i placed) PeerAddr(p uct.ReachableParams) (addr netip.AddrPort, here bool,
 }
 
 // FindProcess implements uct.ProcessFinder.
-func (i placed) FindProcess(p uct.ReachableParams) (uct.Process, error) {
+func (i placed) FindProcess(p uct.ReachableParams, may func(uct.Process) bool) (uct.Process, error) {
 	at, _, err := i.owner(p)
 	if err == nil && at.IP != i.o.Place.IP {
 		err = fmt.Errorf("sim: the peer is on another machine: %w", ucs.ErrUnreachable)
+	}
+	if err == nil && may != nil && !may(at.Process) {
+		err = fmt.Errorf("sim: the process is not the one that asks: %w: %w", ucs.ErrRejected, ucs.ErrUnreachable)
 	}
 	if err != nil {
 		return 0, err
