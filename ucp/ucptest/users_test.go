@@ -85,6 +85,62 @@ func TestUsers(t *testing.T) {
 	}
 }
 
+// TestAllowedUsers: a privileged process could share the memory of any other. Which
+// users' it does its setting says.
+func TestAllowedUsers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		needtest.Right(t, "root, to become other users")
+	}
+	program := publicProgram(t)
+	const other = 65534
+	for _, c := range []struct {
+		allow  string
+		lane   string // of the privileged process
+		reason []string
+	}{
+		{"all", "posix", nil},
+		{"self,65533,65534", "posix", nil},
+		{"self", "tcp", []string{"posix", "user 65534 is not in UCX_SHM_ALLOW=self", "sysv", "user 65534 is not in UCX_SHM_ALLOW=self",
+			"cma", "user 65534 is not in UCX_SHM_ALLOW=self"}},
+	} {
+		for _, link := range []string{"y", "n"} {
+			t.Run(c.allow+" "+link, func(t *testing.T) {
+				peers := []*userProcess{
+					startUser(t, program, 0, "UCX_SHM_ALLOW="+c.allow, "UCX_POSIX_USE_PROC_LINK="+link),
+					startUser(t, program, other, "UCX_POSIX_USE_PROC_LINK="+link),
+				}
+				for i, p := range peers {
+					if _, err := fmt.Fprintln(p.in, peers[1-i].value(t, "address")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for i, p := range peers {
+					lane, want := p.value(t, "lane"), c.lane
+					text, err := strconv.Unquote(p.value(t, "explanation"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if i == 1 {
+						want = "tcp"
+					} else if missing, ok := saysAll(text, c.reason); !ok {
+						t.Errorf("the endpoint does not say %q:\n%s", missing, text)
+					}
+					if lane != want {
+						t.Errorf("process %d sends by %s, not by %s:\n%s", i, lane, want, text)
+					}
+					p.value(t, "done")
+				}
+				for _, p := range peers {
+					p.in.Close()
+					if err := p.cmd.Wait(); err != nil {
+						t.Errorf("user: %v", err)
+					}
+				}
+			})
+		}
+	}
+}
+
 // publicProgram is a copy of the test binary where every user can run it.
 func publicProgram(t *testing.T) string {
 	t.Helper()
@@ -130,11 +186,12 @@ type userProcess struct {
 	out *bufio.Scanner
 }
 
-func startUser(t *testing.T, program string, uid uint32, setting string) *userProcess {
+func startUser(t *testing.T, program string, uid uint32, settings ...string) *userProcess {
 	t.Helper()
 	p := &userProcess{cmd: exec.Command(program, "-test.run", "^TestUsers$")}
 	p.cmd.Dir = "/"
-	p.cmd.Env = append(os.Environ(), userVar+"=1", setting)
+	p.cmd.Env = append(os.Environ(), userVar+"=1")
+	p.cmd.Env = append(p.cmd.Env, settings...)
 	p.cmd.Stderr = os.Stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{
 		Credential: &syscall.Credential{Uid: uid, Gid: uid}, Pdeathsig: unix.SIGKILL,

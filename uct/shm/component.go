@@ -6,6 +6,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
 // Names of the components, of their only domains and of their transports.
@@ -53,12 +54,16 @@ func (c component) OpenMD(md string, cfg *config.Set) (uct.MemoryDomain, error) 
 // mapper reads the settings of a domain.
 func (c component) mapper(cfg *config.Set) (mapper, error) {
 	section := c.name + " memory domain"
+	users, err := host.LoadUsers(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("shm: %w", err)
+	}
 	if c.name == sysvName {
 		var s sysvDomainSettings
 		if err := cfg.Load(section, &s); err != nil {
 			return nil, err
 		}
-		return &sysv{huge: s.Huge}, nil
+		return &sysv{huge: s.Huge, users: users}, nil
 	}
 	var s posixDomainSettings
 	if err := cfg.Load(section, &s); err != nil {
@@ -72,5 +77,7 @@ func (c component) mapper(cfg *config.Set) (mapper, error) {
 		return nil, fmt.Errorf("shm: UCX_POSIX_DIR is %q, not an absolute path of at most %d bytes: %w",
 			s.Dir, maxDir, ucs.ErrInvalidParam)
 	}
-	return newPosix(s), nil
+	m := newPosix(s)
+	m.users = users
+	return m, nil
 }

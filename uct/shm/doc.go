@@ -40,7 +40,9 @@
 // that its descriptor is open for writing (posix), that it has mapped the file
 // (posix with names) or made the segment (sysv). Which process the peer is its
 // ring says. An address can name the ring of somebody else; whoever gives it to
-// an endpoint decides whom to believe.
+// an endpoint decides whom to believe. UCX_SHM_ALLOW says whose memory is opened at
+// all, by the user of the file or segment and by that of the process. Who may open ours
+// the kernel decides: the mode is 0600, which leaves the own user, and root.
 //
 // # Who is left
 //

@@ -24,6 +24,7 @@ type posix struct {
 	dir   string // of files with a name
 	pid   int
 	ns    host.Namespace // of pid
+	users host.Users
 	lease leases
 }
 

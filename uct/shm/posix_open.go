@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -25,6 +26,11 @@ func (m *posix) open(ref reference, pid int) (object, error) {
 	}
 	if owner := m.owner(ref.id); owner != 0 && pid != 0 && owner != pid {
 		return object{}, fmt.Errorf("memory of process %d in the name of process %d: %w", owner, pid, ucs.ErrUnreachable)
+	}
+	if who := cmp.Or(pid, m.owner(ref.id)); who != 0 {
+		if err := m.users.CheckProcess(who); err != nil {
+			return object{}, err
+		}
 	}
 	var path string
 	flags := unix.O_PATH | unix.O_CLOEXEC
@@ -54,6 +60,9 @@ func (m *posix) open(ref reference, pid int) (object, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size <= 0 || st.Size > maxObject || !m.shared(&st, &fs) {
 		return object{}, fmt.Errorf("%s is no shared memory: mode %#o, %d bytes, file system %#x: %w",
 			path, st.Mode, st.Size, fs.Type, ucs.ErrUnreachable)
+	}
+	if err := m.users.Check(int(st.Uid)); err != nil {
+		return object{}, fmt.Errorf("%s: %w", path, err)
 	}
 	if err := checkOwner(ref, pid, look, &st, &fs); err != nil {
 		return object{}, fmt.Errorf("%s: %w", path, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
 // sysv shares System V segments. They are marked for removal as soon as they are
@@ -18,7 +19,10 @@ import (
 // has one of huge pages can give these back (MADV_REMOVE), and touching it is a
 // fault as long as the machine has no others: such a segment counts as one that
 // can be cut short.
-type sysv struct{ huge config.Ternary }
+type sysv struct {
+	huge  config.Ternary
+	users host.Users
+}
 
 var _ mapper = (*sysv)(nil)
 
@@ -169,6 +173,9 @@ func (m *sysv) open(ref reference, pid int) (object, error) {
 	}
 	if pid != 0 && owner != pid {
 		return object{}, fmt.Errorf("segment %d of System V was made by process %d, not by %d: %w", ref.id, owner, pid, ucs.ErrUnreachable)
+	}
+	if err := m.users.Check(int(d.Perm.Cuid)); err != nil {
+		return object{}, fmt.Errorf("segment %d of System V: %w", ref.id, err)
 	}
 	h := hugePageSize()
 	return object{

@@ -30,12 +30,7 @@ func checkCreator(id uint64, pid int, d *unix.SysvShmDesc) error {
 	if err != nil {
 		return fmt.Errorf("segment %d of System V: %w", id, err)
 	}
-	// Of this process /proc shows the user of its first thread, which may have another
-	// for a while.
-	user, ok := host.FileUser(pid)
-	if pid == unix.Getpid() {
-		user, ok = unix.Geteuid(), true
-	}
+	user, ok := host.UserOf(pid)
 	if !ok || user != int(d.Perm.Cuid) {
 		return fmt.Errorf("segment %d of System V was made by user %d, and process %d is of user %d: %w",
 			id, d.Perm.Cuid, pid, user, ucs.ErrUnreachable)

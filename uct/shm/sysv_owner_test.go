@@ -1,9 +1,12 @@
 package shm
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -11,6 +14,8 @@ import (
 
 	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct/internal/host"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
@@ -58,6 +63,99 @@ func TestSegmentOfAnotherUser(t *testing.T) {
 		d.attached.release(a)
 	} else if !strings.Contains(err.Error(), "made by user 65534") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestUsersAllowed: memory of a user who is not in UCX_SHM_ALLOW is not mapped, whatever
+// the kernel permits, and neither is any by the name of such a process.
+func TestUsersAllowed(t *testing.T) {
+	if os.Geteuid() != 0 {
+		needtest.Right(t, "root, to make a segment as another user")
+	}
+	for _, c := range []struct {
+		name string
+		m    func(u host.Users) mapper
+	}{
+		{sysvName, func(u host.Users) mapper { return &sysv{users: u} }},
+		{posixName, func(u host.Users) mapper { return &posix{link: true, dir: defaultDir, pid: os.Getpid(), users: u} }},
+		{"names", func(u host.Users) mapper { return &posix{dir: defaultDir, pid: os.Getpid(), users: u} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			noSegments(t)
+			var s *segment
+			maker := c.m(host.Users{})
+			asUser(nobody, func() { s, _ = maker.create(segmentOptions{size: pageSize}) })
+			if s == nil {
+				needtest.Right(t, "a segment of another user")
+				return
+			}
+			defer maker.destroy(s)
+			for allow, ok := range map[string]bool{"all": c.name != sysvName, "self": false, "self,65534": c.name != sysvName} {
+				var u host.Users
+				if err := u.ParseConfig(allow); err != nil {
+					t.Fatal(err)
+				}
+				d := openDomain(component{posixName}, c.m(u))
+				a, err := d.attached.attach(reference{id: s.id}, 0)
+				if ok != (err == nil) || err != nil && !errors.Is(err, ucs.ErrUnreachable) {
+					t.Errorf("UCX_SHM_ALLOW=%s: %v", allow, err)
+				}
+				if c.name != sysvName && err != nil && !strings.Contains(err.Error(), "user 65534 is not in UCX_SHM_ALLOW") {
+					t.Errorf("UCX_SHM_ALLOW=%s: %v", allow, err)
+				}
+				if err == nil {
+					d.attached.release(a)
+				}
+			}
+		})
+	}
+	t.Run("descriptor", func(t *testing.T) { // of a file of this user, in a process of another
+		m := &posix{link: true, dir: defaultDir, pid: os.Getpid()}
+		s, err := m.create(segmentOptions{size: pageSize})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.destroy(s)
+		dup, err := unix.Dup(s.fd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := os.NewFile(uintptr(dup), "")
+		cmd := exec.Command("cat")
+		cmd.ExtraFiles = []*os.File{file}
+		cmd.SysProcAttr = &unix.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, Pdeathsig: unix.SIGKILL}
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			needtest.Right(t, "a process of another user")
+		}
+		defer cmd.Wait()
+		defer in.Close()
+		file.Close()
+		ref := reference{id: procID(cmd.Process.Pid, 3, host.Namespace{})}
+		for allow, want := range map[string]string{"all": "", "self": "user 65534 is not in UCX_SHM_ALLOW"} {
+			var u host.Users
+			if err := u.ParseConfig(allow); err != nil {
+				t.Fatal(err)
+			}
+			o, err := (&posix{link: true, dir: defaultDir, users: u}).open(ref, 0)
+			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("UCX_SHM_ALLOW=%s: %v", allow, err)
+			}
+			if err == nil {
+				m.close(o)
+			}
+		}
+	})
+	var set config.Set
+	if err := set.Modify("SHM_ALLOW", "65534"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{posixName, sysvName} {
+		_, err := component{name}.OpenMD(name, &set)
+		ucttest.WantStatus(t, "a domain for others alone", err, ucs.ErrUnsupported)
 	}
 }
 

@@ -89,6 +89,9 @@ func (i *iface) peer(dev, addr []byte) (host.Process, error) {
 	if err != nil {
 		return p, fmt.Errorf("cma: %w", err)
 	}
+	if err := i.domain.users.CheckProcess(a.pid); err != nil {
+		return p, fmt.Errorf("cma: %w", err)
+	}
 	if err := i.probe.tryPeer(a.pid); err != nil || i.opts.otherUsers {
 		return p, err
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
 // name is the name of the component, of its domain and of its transport.
@@ -35,12 +36,17 @@ func (component) MemoryDomains(*config.Set) ([]uct.MDResource, error) {
 }
 
 // OpenMD implements uct.Component.
-func (component) OpenMD(md string, _ *config.Set) (uct.MemoryDomain, error) {
+func (component) OpenMD(md string, cfg *config.Set) (uct.MemoryDomain, error) {
 	if md != name {
 		return nil, fmt.Errorf("cma: no memory domain %q: %w", md, ucs.ErrNoDevice)
 	}
 	if err := machine.usable(); err != nil {
 		return nil, err
 	}
-	return newDomain(), nil
+	d := newDomain()
+	var err error
+	if d.users, err = host.LoadUsers(cfg); err != nil {
+		return nil, fmt.Errorf("cma: %w", err)
+	}
+	return d, nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
 // domain is the memory domain. As in C UCX 1.22 there is nothing to register: all
@@ -14,6 +15,7 @@ import (
 type domain struct {
 	attr   uct.MDAttr
 	ifaces atomic.Int32 // open ones
+	users  host.Users   // whose processes may be accessed
 }
 
 var _ uct.MemoryDomain = (*domain)(nil)

@@ -143,6 +143,32 @@ func TestOtherUser(t *testing.T) {
 	}
 }
 
+// TestAllowedUser: UCX_SHM_ALLOW counts for cma as well, whatever else allows it.
+func TestAllowedUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		needtest.Right(t, "root, to access processes of others")
+	}
+	needCMA(t)
+	p := newProcess(t, "nobody", 0)
+	for allow, ok := range map[string]bool{"all": true, "self": false, "self,65534": true} {
+		cfg := settingsOf(t, "OTHER_USERS=y")
+		if err := cfg.Modify("SHM_ALLOW", allow); err != nil {
+			t.Fatal(err)
+		}
+		h := fixture(cfg).Open(t)
+		err := h.Iface.Reachable(uct.ReachableParams{DeviceAddr: p.dev, IfaceAddr: p.addr})
+		if ok != (err == nil) || err != nil && !(errors.Is(err, ucs.ErrUnreachable) && strings.Contains(err.Error(), "UCX_SHM_ALLOW=self")) {
+			t.Errorf("UCX_SHM_ALLOW=%s: %v", allow, err)
+		}
+	}
+	cfg := settingsOf(t, "OTHER_USERS=y")
+	if err := cfg.Modify("SHM_ALLOW", "65534"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := component{}.OpenMD(name, cfg)
+	ucttest.WantStatus(t, "a domain for others alone", err, ucs.ErrUnsupported)
+}
+
 func TestSameUser(t *testing.T) {
 	own := strconv.Itoa(os.Geteuid())
 	for status, want := range map[string]string{

@@ -1,0 +1,124 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+)
+
+// sectionName names the settings of all transports within a machine.
+const sectionName = "shm"
+
+func init() {
+	config.Register(config.Section{
+		Name:   sectionName,
+		Prefix: "SHM_",
+		Title:  "shared memory",
+		New:    func() any { return new(settings) },
+	})
+}
+
+type settings struct {
+	Allow Users `ucx:"ALLOW" default:"all" doc:"Users, by their numbers, whose processes may be talked to over posix, sysv and cma; self is the own one, all means any. Memory of others is not opened, and they are reached by other transports. The own user has to be among them. In any case only processes of one user and privileged ones can share memory, and the latter cannot be kept out of that of this process."`
+}
+
+// Users are those of UCX_SHM_ALLOW. The zero value is all.
+type Users struct {
+	some bool
+	self bool
+	uids []int
+}
+
+// LoadUsers reads UCX_SHM_ALLOW. Without the own user, who alone can open memory of
+// this process, nothing is left to talk to.
+func LoadUsers(cfg *config.Set) (Users, error) {
+	var s settings
+	if err := cfg.Load(sectionName, &s); err != nil {
+		return Users{}, err
+	}
+	if !s.Allow.Has(os.Geteuid()) {
+		return s.Allow, fmt.Errorf("UCX_SHM_ALLOW=%v is without the own user %d: add self, or leave shared memory out of UCX_TLS: %w",
+			s.Allow, os.Geteuid(), ucs.ErrUnsupported)
+	}
+	return s.Allow, nil
+}
+
+// Has reports whether a user is one of them.
+func (u Users) Has(uid int) bool {
+	return !u.some || u.self && uid == os.Geteuid() || slices.Contains(u.uids, uid)
+}
+
+// Check says whether a user's memory may be opened: nil, or an error that matches
+// ucs.ErrUnreachable.
+func (u Users) Check(uid int) error {
+	if u.Has(uid) {
+		return nil
+	}
+	return fmt.Errorf("user %d is not in UCX_SHM_ALLOW=%v: %w", uid, u, ucs.ErrUnreachable)
+}
+
+// CheckProcess is Check for the user of a process.
+func (u Users) CheckProcess(pid int) error {
+	if !u.some {
+		return nil
+	}
+	uid, ok := UserOf(pid)
+	if !ok {
+		return fmt.Errorf("whose process %d is cannot be found out, for UCX_SHM_ALLOW=%v: %w", pid, u, ucs.ErrUnreachable)
+	}
+	return u.Check(uid)
+}
+
+// UserOf is FileUser, but for this process: of that /proc shows the user of its first
+// thread, which may have another one for a while.
+func UserOf(pid int) (uid int, ok bool) {
+	if pid == os.Getpid() {
+		return os.Geteuid(), true
+	}
+	return FileUser(pid)
+}
+
+// ParseConfig implements config.Value.
+func (u *Users) ParseConfig(s string) error {
+	*u = Users{some: true}
+	for _, word := range strings.Split(s, ",") {
+		switch word = strings.ToLower(strings.TrimSpace(word)); word {
+		case "all":
+			*u = Users{}
+			return nil
+		case "self":
+			u.self = true
+		default:
+			n, err := strconv.ParseUint(word, 10, 32)
+			if err != nil {
+				return errors.New("needs numbers of users, self, or all")
+			}
+			u.uids = append(u.uids, int(n))
+		}
+	}
+	return nil
+}
+
+// String implements config.Value.
+func (u Users) String() string {
+	if !u.some {
+		return "all"
+	}
+	var words []string
+	if u.self {
+		words = append(words, "self")
+	}
+	for _, uid := range u.uids {
+		words = append(words, strconv.Itoa(uid))
+	}
+	return strings.Join(words, ",")
+}
+
+// ConfigSyntax implements config.Syntaxer.
+func (Users) ConfigSyntax() string { return "all|list of users and self" }
