@@ -20,6 +20,7 @@ type assembly struct {
 	got     int
 	ranges  rangeset.Set
 	pieces  []piece
+	owned   bool    // the user has the message: nobody is charged with the pieces
 	discard bool    // the receive is over: the rest is only counted
 	err     error   // the rest will not come
 	payer   *source // for the assembly itself
@@ -45,8 +46,9 @@ func taggedKey(id proto.MessageID) assemblyKey { return assemblyKey{ep: 0, id: i
 
 // assemblyOwner keeps a message that is not complete and that no receive has.
 type assemblyOwner interface {
-	// lose is told that the rest will not come.
+	// lose is told that the rest will not come, whole that all of it is here.
 	lose(err error)
+	whole()
 }
 
 // piece is a kept fragment.
@@ -207,10 +209,23 @@ func (a *assembly) attach(r *Request) {
 func (a *assembly) dropPieces() {
 	for _, p := range a.pieces {
 		p.from.w.buffers.Put(p.buf)
-		p.from.give(cap(p.buf))
+		if !a.owned {
+			p.from.give(cap(p.buf))
+		}
 	}
 	clear(a.pieces)
 	a.pieces = a.pieces[:0]
+}
+
+// own takes the pieces of a complete message off the charge of who brought them.
+func (a *assembly) own() {
+	if a.owned {
+		return
+	}
+	a.owned = true
+	for _, p := range a.pieces {
+		p.from.give(cap(p.buf))
+	}
 }
 
 // unpack stores a fragment in the user's memory.
@@ -235,7 +250,8 @@ func (a *assembly) check(w *Worker) {
 	}
 	w.forget(a)
 	if a.req == nil && !a.discard {
-		return // its owner keeps it
+		a.owner.whole() // and keeps it
+		return
 	}
 	if a.req != nil {
 		a.end(nil)

@@ -118,9 +118,7 @@ func (w *Worker) contend(s *source, k ledger.Kind, n, limit int, fits func(limit
 		if hog == nil {
 			break
 		}
-		if !w.makeGiveWay(hog, k, say()) {
-			break
-		}
+		w.evict(hog, say()) // each at most once
 	}
 	if share := int64(limit) / int64(ledger.Number()+1); mine.Source() != ledger.Shared && mine.Of(k)+int64(n) <= share &&
 		fits(limit+overshoot(limit)) {
@@ -157,6 +155,7 @@ func (w *Worker) evict(s *source, reason error) {
 			zap.Int("bytes", s.held), zap.Int("endpoints", s.opened), zap.Error(reason))
 	}
 	w.stats.Evicted++
+	s.evicted = true
 	evicting := w.evicting
 	w.evicting = true
 	for _, f := range w.families {
@@ -167,18 +166,6 @@ func (w *Worker) evict(s *source, reason error) {
 	}
 	w.evicting = evicting
 	w.trim()
-}
-
-// makeGiveWay evicts who holds most of something, and reports whether that has given
-// any of it back. Messages that the application has taken stay, for one.
-func (w *Worker) makeGiveWay(hog *source, k ledger.Kind, reason error) bool {
-	before := hog.amount(k)
-	w.evict(hog, reason)
-	if hog.amount(k) < before {
-		return true
-	}
-	hog.stuck = true
-	return false
 }
 
 // fellows are the workers of the process.
@@ -243,9 +230,7 @@ func (w *Worker) shed() {
 			if hog == nil {
 				break
 			}
-			if !w.makeGiveWay(hog, l.kind, fmt.Errorf("ucp: peers make the process hold too many %s, another worker needs some: %w", l.kind, ucs.ErrExceedsLimit)) {
-				break
-			}
+			w.evict(hog, fmt.Errorf("ucp: peers make the process hold too many %s, another worker needs some: %w", l.kind, ucs.ErrExceedsLimit))
 		}
 	}
 }

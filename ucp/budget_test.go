@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -431,23 +432,107 @@ func TestGiveWayEnds(t *testing.T) {
 			t.Errorf("%d messages of an honest peer, then %v", n, honest.dropped)
 		}
 	})
-	t.Run("messages that were taken", func(t *testing.T) {
+	t.Run("parts of a whole message", func(t *testing.T) { // that another connection has completed
+		v := newServer(t, "MAX_UNEXP_BYTES", "64k")
+		a, b, honest := from("192.0.2.1"), from("192.0.2.2"), from("192.0.2.3")
+		for k := range 45 {
+			if err := fragment(a, v, 7, 1+1024*k, 1024); err != nil {
+				t.Fatal(err)
+			}
+		}
+		v.handle(v.onEagerFirst, &b.conn, first(2, 7, 1+45*1024, make([]byte, 1)))
+		for range 30 {
+			v.brings(honest, 1, 1)
+		}
+		if n := v.Stats().Evicted; n == 0 || n > 2 {
+			t.Errorf("%d evictions", n)
+		}
+	})
+}
+
+// TestTakenMessages: a message that the application has taken is its own, however long
+// it keeps it: its sender does not give way for it, and is not kept in mind. Of one in
+// fragments that holds when all of them are here.
+func TestTakenMessages(t *testing.T) {
+	take := func(v *victim) *TagMessage {
+		v.Helper()
+		m, ok := v.TagTake(0, 0)
+		if !ok {
+			v.Fatal("no message")
+		}
+		return m
+	}
+	t.Run("eviction", func(t *testing.T) {
 		v := newServer(t, "MAX_UNEXP_BYTES", "64k")
 		a, b := from("192.0.2.1"), from("192.0.2.2")
 		v.brings(a, 1, 45)
 		var taken []*TagMessage
-		for {
-			m, ok := v.TagTake(0, 0)
-			if !ok {
-				break
-			}
-			taken = append(taken, m)
+		for range 45 {
+			taken = append(taken, take(v))
 		}
-		v.brings(b, 2, 40)
+		if n := v.held(); n != 0 {
+			t.Errorf("%d bytes are charged", n)
+		}
+		if n := v.brings(b, 2, 40); n != 40 || v.tagged(2) != 40 || v.Stats().Evicted != 0 {
+			t.Errorf("%d messages of another peer, %d are there, %d evictions", n, v.tagged(2), v.Stats().Evicted)
+		}
+		if n := v.brings(a, 1, 5); n != 5 || a.dropped != nil {
+			t.Errorf("%d messages more, then %v", n, a.dropped)
+		}
+		a.Gone()
 		for _, m := range taken {
 			if _, err := m.Recv(make([]byte, 2048), nil); err != nil {
 				t.Error(err)
 			}
 		}
 	})
+	for _, size := range []int{0, inlineBytes, 5000} {
+		for name, end := range map[string]func(v *victim, m *TagMessage){
+			"received": func(v *victim, m *TagMessage) {
+				_, err := m.Recv(make([]byte, 1<<14), nil)
+				if err != nil && !errors.Is(err, ucs.ErrConnectionReset) {
+					v.Error(err)
+				}
+			},
+			"discarded": func(v *victim, m *TagMessage) { m.Discard() },
+			"dropped":   func(v *victim, m *TagMessage) { v.dropMessages() },
+		} {
+			t.Run(fmt.Sprintf("%d bytes %s", size, name), func(t *testing.T) {
+				v := newServer(t)
+				a := from("192.0.2.1")
+				held := func(want bool, when string) {
+					t.Helper()
+					if n := v.held(); want != (n > 0) {
+						t.Errorf("%s: %d bytes are charged", when, n)
+					}
+				}
+				v.handle(v.onEagerOnly(), &a.conn, eagerOnly(1, make([]byte, size)))
+				held(true, "a message")
+				whole := take(v)
+				held(false, "that was taken")
+				end(v, whole)
+				held(false, "and is over")
+
+				v.handle(v.onEagerFirst, &a.conn, first(1, 7, 2*size+2, make([]byte, size+1)))
+				half := take(v)
+				held(true, "half a message that was taken")
+				v.handle(v.onEagerMiddle, &a.conn, middle(7, size+1, make([]byte, size+1)))
+				held(false, "all of it")
+				end(v, half)
+				held(false, "and it is over")
+
+				v.handle(v.onEagerFirst, &a.conn, first(1, 8, 2*size+2, make([]byte, size+1)))
+				lost := take(v)
+				a.Gone()
+				held(true, "half a message whose rest may come")
+				v.passOrphanTime()
+				held(false, "half a message whose rest does not come")
+				if n := len(v.payers); n > 1 {
+					t.Errorf("%d sources are kept in mind", n)
+				}
+				end(v, lost)
+				v.checkEmpty()
+			})
+		}
+	}
 }

@@ -164,11 +164,11 @@ func (s *source) amount(k ledger.Kind) int {
 }
 
 // greediest returns the connection that holds most of a kind, nil if none that can
-// give way holds any.
+// give way holds any. One that was evicted can still hold parts of messages of others.
 func (p *payer) greediest(k ledger.Kind) *source {
 	var hog *source
 	for s := p.sources; s != nil; s = s.next {
-		if s != &s.w.unnamed && !s.stuck && s.amount(k) > 0 && (hog == nil || s.amount(k) > hog.amount(k)) {
+		if s != &s.w.unnamed && !s.evicted && s.amount(k) > 0 && (hog == nil || s.amount(k) > hog.amount(k)) {
 			hog = s
 		}
 	}

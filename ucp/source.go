@@ -13,13 +13,13 @@ import (
 // messages. What a source holds is in lists of its own: it takes as long to throw
 // it away as it took to bring it.
 type source struct {
-	stuck      bool // evicted, and what it holds cannot be given back
 	w          *Worker
 	payer      *payer
 	uct        *uct.Source // nil: of transports that do not tell connections apart, or over
 	prev, next *source     // of the same payer
 	over       bool        // the connection has ended
 	paused     bool        // its reading is stopped
+	evicted    bool        // and with it all that can be; for good, as that ends the connection
 	left       bool        // nothing is held for it any more, and it is in no list
 	hasty      bool        // it asks too often, and is not read for a while
 	resumeAt   int         // when it owes no more than that it is read again

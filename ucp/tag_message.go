@@ -27,6 +27,7 @@ type TagMessage struct {
 	sync    bool // the sender waits for the match
 	removed bool // in the hands of the user
 	seen    bool // has been there
+	owned   bool // nobody is charged with it, the user has all of it
 
 	total int    // bytes of the whole message
 	data  []byte // messageEager
@@ -67,7 +68,9 @@ func (w *Worker) putMessage(d *TagMessage) {
 	if d.desc != nil || d.buf != nil || d.assembly != nil {
 		n += w.dropContents(d)
 	}
-	d.from.give(n)
+	if !d.owned {
+		d.from.give(n)
+	}
 	d.from = nil
 	d.sync, d.removed = false, false
 	if d.seen { // a message that was taken, so that it is never mistaken for the next one
@@ -93,6 +96,37 @@ func (w *Worker) dropContents(d *TagMessage) (n int) {
 	}
 	d.data, d.assembly = nil, nil
 	return n
+}
+
+// whole implements assemblyOwner.
+func (d *TagMessage) whole() {
+	if d.removed {
+		d.own()
+	}
+}
+
+// own takes a message that the user has off its sender's charge: how long it is kept is
+// not the sender's doing any more, who would have to give way for it. What is on its
+// way of one in fragments is charged until it is all here.
+func (d *TagMessage) own() {
+	if d.owned {
+		return
+	}
+	n := messageSize
+	if d.desc != nil {
+		n += keeps(d.data, d.desc)
+	}
+	if d.buf != nil {
+		n += cap(d.buf)
+	}
+	if a := d.assembly; a != nil {
+		if a.got != a.total && a.err == nil {
+			return
+		}
+		a.own()
+	}
+	d.owned = true
+	d.from.give(n)
 }
 
 // maxFreeMessages bounds the idle message objects of a worker.
@@ -136,6 +170,7 @@ func (d *TagMessage) lose(err error) {
 	w.forget(a)
 	a.dropPieces()
 	a.err = err
+	d.own()
 }
 
 // discardMessage gives up an unexpected message.

@@ -28,7 +28,9 @@ func (w *Worker) TagPeek(tag, mask Tag) (TagRecvInfo, bool) {
 }
 
 // TagTake takes out the message that a receive of tag and mask would get, without
-// progress: no receive will match it any more. It must be received or discarded.
+// progress: no receive will match it any more. It must be received or discarded. Its
+// memory is the application's until then, and no longer counts for UCX_MAX_UNEXP_BYTES
+// once all of it has arrived.
 func (w *Worker) TagTake(tag, mask Tag) (*TagMessage, bool) {
 	if !w.tag.on {
 		return nil, false
@@ -41,6 +43,7 @@ func (w *Worker) TagTake(tag, mask Tag) (*TagMessage, bool) {
 	w.tag.removeUnexpected(d)
 	w.tag.taken.push(d, arrivalLinks)
 	d.removed, d.seen = true, true
+	d.own()
 	return d, true
 }
 
