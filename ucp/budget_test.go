@@ -1,8 +1,10 @@
 package ucp
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -11,6 +13,7 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log/logtest"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -361,6 +364,64 @@ func TestPeers(t *testing.T) {
 	}
 	if !found {
 		t.Errorf("no refusal in %+v", v.Peers())
+	}
+}
+
+// TestPeersOfTransports: what a transport has refused to a source is told, although that
+// has never said anything; together with what it holds when it has.
+func TestPeersOfTransports(t *testing.T) {
+	log := logtest.Watch(t)
+	log.Allow("refusing a connection: not allowed here")
+	ctx := victimContext(t, "TLS", "tcp", "NET_DEVICES", "lo")
+	defer ctx.Close()
+	asked, refuse := 0, false
+	w, err := ctx.NewWorker(WorkerParams{Accept: func(PeerInfo) bool { asked++; return !refuse }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := w.packAddress(); err != nil {
+		t.Fatal(err)
+	}
+	v := newVictimOf(t, w, log)
+	connect := func() net.Conn {
+		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", binary.BigEndian.Uint16(v.described.Devices[0].Ifaces[0].Addr)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	connect()
+	until(t, "connection", func() bool { return asked > 0 }, v)
+	before := asked
+	refuse = true
+	connect()
+	until(t, "second connection", func() bool { return asked > before }, v)
+	refusals := func() (list []PeerStats) {
+		for _, p := range v.Peers() {
+			if p.Refused["policy"] > 0 {
+				list = append(list, p)
+			}
+		}
+		return list
+	}
+	list := refusals()
+	if len(list) != 1 {
+		t.Fatalf("%+v", v.Peers())
+	}
+	p := list[0]
+	if p.Refused["policy"] != 1 || p.Connections != 0 || p.Bytes != 0 || p.UID < 0 && p.Addr.String() != "127.0.0.1" {
+		t.Errorf("%+v", p)
+	}
+	same := &sited{info: uct.SourceInfo{Addr: netip.AddrPortFrom(p.Addr, 1)}}
+	if p.UID >= 0 {
+		same = ofUser(p.UID)
+	}
+	same.Owner = same
+	v.brings(same, 1, 3)
+	if list = refusals(); len(list) != 1 || list[0].Refused["policy"] != 1 || list[0].Connections != 1 || list[0].Bytes < 3000 {
+		t.Errorf("%+v", v.Peers())
 	}
 }
 

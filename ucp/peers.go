@@ -29,16 +29,19 @@ type PeerStats struct {
 }
 
 // Peers says what peers make the worker hold, by who they are: those that hold most
-// come first. Who has sent only what was received at once does not appear. The result
-// is the caller's. Like all methods it belongs to the worker's goroutine; it takes as
-// long as there are connections.
+// come first. Who has sent only what was received at once does not appear, unless
+// something was refused to him, by this worker or another one, or by a transport, which
+// refuses connections. The result is the caller's. Like all methods it belongs to the
+// worker's goroutine; it takes as long as there are connections, and sources in the
+// process.
 func (w *Worker) Peers() []PeerStats {
 	w.tie()
 	list := make([]PeerStats, 0, len(w.payers))
+	listed := make(map[ledger.Source]bool, len(w.payers))
 	for a, p := range w.payers {
-		src, sum := a.Source(), a.Snapshot()
-		s := PeerStats{Addr: src.Addr, UID: src.UID, Known: sum.Amounts[ledger.Known] > 0,
-			Bytes: p.held, Owed: p.owed, Endpoints: p.opened}
+		sum := a.Snapshot()
+		s := peerStats(&sum)
+		s.Bytes, s.Owed, s.Endpoints = p.held, p.owed, p.opened
 		for c := p.sources; c != nil; c = c.next {
 			if c == &w.unnamed {
 				continue
@@ -48,22 +51,34 @@ func (w *Worker) Peers() []PeerStats {
 				s.Paused++
 			}
 		}
-		for r, n := range sum.Refused {
-			if n > 0 {
-				if s.Refused == nil {
-					s.Refused = make(map[string]uint64)
-				}
-				s.Refused[ledger.Reason(r).String()] = n
-			}
-		}
-		if src == ledger.Shared && s.Bytes == 0 && s.Owed == 0 && s.Endpoints == 0 && s.Connections == 0 && s.Refused == nil {
+		listed[sum.Source] = true
+		if sum.Source == ledger.Shared && s.Bytes == 0 && s.Owed == 0 && s.Endpoints == 0 && s.Connections == 0 && s.Refused == nil {
 			continue
 		}
 		list = append(list, s)
+	}
+	for _, sum := range ledger.Accounts() {
+		if s := peerStats(&sum); s.Refused != nil && !listed[sum.Source] {
+			list = append(list, s)
+		}
 	}
 	slices.SortFunc(list, func(a, b PeerStats) int {
 		return cmp.Or(cmp.Compare(b.Bytes+b.Owed, a.Bytes+a.Owed), cmp.Compare(b.Endpoints, a.Endpoints),
 			a.Addr.Compare(b.Addr), cmp.Compare(a.UID, b.UID))
 	})
 	return list
+}
+
+// peerStats is what the account of a source says.
+func peerStats(sum *ledger.Snapshot) PeerStats {
+	s := PeerStats{Addr: sum.Source.Addr, UID: sum.Source.UID, Known: sum.Amounts[ledger.Known] > 0}
+	for r, n := range sum.Refused {
+		if n > 0 {
+			if s.Refused == nil {
+				s.Refused = make(map[string]uint64)
+			}
+			s.Refused[ledger.Reason(r).String()] = n
+		}
+	}
+	return s
 }
