@@ -52,24 +52,14 @@ func (p *payer) join(s *source) {
 	if s != &p.w.unnamed {
 		p.w.sources++
 	}
-	s.payer, s.next = p, p.sources
-	if s.next != nil {
-		s.next.prev = s
-	}
-	p.sources = s
+	s.payer = p
+	link(&p.sources, s, (*source).place)
 }
 
 // leave ends that. A payer for nobody is forgotten.
 func (p *payer) leave(s *source) {
-	if s.prev == nil {
-		p.sources = s.next
-	} else {
-		s.prev.next = s.next
-	}
-	if s.next != nil {
-		s.next.prev = s.prev
-	}
-	s.prev, s.next, s.left = nil, nil, true
+	unlink(&p.sources, s, (*source).place)
+	s.left = true
 	p.w.sources--
 	if p.sources == nil {
 		p.close()

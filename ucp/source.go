@@ -13,17 +13,18 @@ import (
 // messages. What a source holds is in lists of its own: it takes as long to throw
 // it away as it took to bring it.
 type source struct {
-	w          *Worker
-	payer      *payer
-	uct        *uct.Source // nil: of transports that do not tell connections apart, or over
-	prev, next *source     // of the same payer
-	over       bool        // the connection has ended
-	paused     bool        // its reading is stopped
-	evicted    bool        // and with it all that can be; for good, as that ends the connection
-	left       bool        // nothing is held for it any more, and it is in no list
-	hasty      bool        // it asks too often, and is not read for a while
-	resumeAt   int         // when it owes no more than that it is read again
-	checkAt    int         // when it owes that it is looked at again whether it may
+	links[source] // of the same payer
+
+	w        *Worker
+	payer    *payer
+	uct      *uct.Source // nil: of transports that do not tell connections apart, or over
+	over     bool        // the connection has ended
+	paused   bool        // its reading is stopped
+	evicted  bool        // it had to give way, with all that it can give back: for good, as its connection is over
+	left     bool        // nothing is held for it any more, and it is in no list
+	hasty    bool        // it asks too often, and is not read for a while
+	resumeAt int         // when it owes no more than that it is read again
+	checkAt  int         // when it owes that it is looked at again whether it may
 
 	held      int // bytes of unexpected messages
 	opened    int // endpoints opened by the peer and not claimed by the user
@@ -123,11 +124,12 @@ func (s *source) settle() {
 // bill is what an endpoint is charged to, if anybody: made when there is something to
 // note.
 type bill struct {
-	ep         *Endpoint
-	openedBy   *source         // the peer's, until the user claims the endpoint
-	prev, next *bill           // opened by the same
-	known      *ledger.Account // whose peer the application knows by this endpoint
-	answers    answerQueue
+	links[bill] // opened by the same
+
+	ep       *Endpoint
+	openedBy *source         // the peer's, until the user claims the endpoint
+	known    *ledger.Account // whose peer the application knows by this endpoint
+	answers  answerQueue
 }
 
 // billing returns what the endpoint is charged to.
@@ -149,11 +151,8 @@ func (ep *Endpoint) openedBy() *source {
 // countAs notes who opened an endpoint that the user does not know of yet.
 func (ep *Endpoint) countAs(from *source) {
 	b := ep.billing()
-	b.openedBy, b.prev, b.next = from, nil, from.openings
-	if b.next != nil {
-		b.next.prev = b
-	}
-	from.openings = b
+	b.openedBy = from
+	link(&from.openings, b, (*bill).place)
 	ep.w.unexpected++
 	from.opened++
 	from.payer.opened++
@@ -167,15 +166,8 @@ func (ep *Endpoint) uncount() *source {
 		return nil
 	}
 	b := ep.bill
-	if b.prev == nil {
-		from.openings = b.next
-	} else {
-		b.prev.next = b.next
-	}
-	if b.next != nil {
-		b.next.prev = b.prev
-	}
-	b.openedBy, b.prev, b.next = nil, nil, nil
+	unlink(&from.openings, b, (*bill).place)
+	b.openedBy = nil
 	ep.w.unexpected--
 	from.opened--
 	from.payer.opened--
