@@ -103,6 +103,12 @@ type EndpointParams struct {
 	// peer has too much. Claimer ends it.
 	ForPeer bool
 
+	// Over is a connection that the peer has made, and that the endpoint shall send on,
+	// whoever listens at the addresses: they must be those that the peer has named as
+	// its own on that connection (ReturnIface), and nothing is connected to them. The
+	// endpoint ends with the connection. Nil for any.
+	Over *Source
+
 	PathIndex int // below the iface's NumPaths
 	UserData  any // given to OnError
 }

@@ -10,6 +10,13 @@ type AddrLocator interface {
 	PeerAddr(p ReachableParams) (addr netip.AddrPort, here bool, err error)
 }
 
+// ReturnIface is an Iface whose endpoints can send on a connection that a peer has made.
+type ReturnIface interface {
+	// CanReturn reports whether EndpointParams.Over may be a connection, with these
+	// untrusted addresses.
+	CanReturn(over *Source, p ReachableParams) bool
+}
+
 // ListenerChecker is a SourceLocator that can tell whose listeners this machine has.
 type ListenerChecker interface {
 	// MayListen reports whether a peer on this machine can be who listens at an

@@ -123,7 +123,7 @@ func (ep *endpoint) retry(operation string, cause error) {
 	if ep.err != nil {
 		return
 	}
-	if ep.attempts >= ep.iface.opts.maxRetries || !ep.transient(operation, cause) {
+	if ep.returns || ep.attempts >= ep.iface.opts.maxRetries || !ep.transient(operation, cause) {
 		ep.fail(operation, cause)
 		return
 	}

@@ -27,6 +27,7 @@ type endpoint struct {
 	timer    *event.Timer // of the next attempt
 
 	forPeer bool // a peer has made it necessary, not the application
+	returns bool // it sends on a connection of the peer's, and on no other (return.go)
 
 	pending uct.PendingQueue
 	checks  opQueue // Check calls that wait for the connection
@@ -80,8 +81,11 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	if d.v6 != i.addr.v6 {
 		return nil, fmt.Errorf("tcp: %v cannot connect to %v: %w", i.addr, peer, ucs.ErrUnreachable)
 	}
+	if p.Over != nil {
+		return i.returnOver(ep, p.Over, peer)
+	}
 	ep.numbers = i.match.numbers.hold(peer)
-	ep.peer, ep.sn = peer, ep.numbers.take()
+	ep.peer, ep.sn = peer, i.takeNumber(ep.numbers)
 	i.addEndpoint(ep)
 	if m := i.match.entries[matchKey{peer, ep.sn}]; m.conn != nil && peer != i.addr {
 		if m.conn.fits() {
@@ -199,7 +203,7 @@ func (ep *endpoint) halfClose() {
 	}
 	// The answer to a request of ours may still come; it is ignored then.
 	c.state = stateConnected
-	c.iface.matchConn(c, false)
+	c.iface.matchConn(c, ep.returns)
 	c.owe(owedFin)
 	if c.pay() && !c.blocked {
 		c.write()

@@ -210,6 +210,9 @@ func (i *iface) removeEndpoint(ep *endpoint) {
 		i.match.numbers.drop(ep.numbers)
 		ep.numbers = nil
 	}
+	if ep.returns {
+		i.returned(ep)
+	}
 }
 
 // Close implements uct.Iface.

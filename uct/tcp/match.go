@@ -30,6 +30,8 @@ type matchTable struct {
 	numbers numberBook
 	entries map[matchKey]match // none toward the own listener
 	aside   map[matchKey]*conn // connections without endpoint whose claim does not fit
+
+	returning map[matchKey]int // endpoints that only answer (return.go)
 }
 
 func newMatchTable() matchTable {
@@ -41,7 +43,7 @@ func newMatchTable() matchTable {
 
 // matchEndpoint adds an endpoint.
 func (i *iface) matchEndpoint(ep *endpoint) {
-	if !ep.toEP && ep.peer != i.addr && i.md.tls == nil {
+	if !ep.toEP && !ep.returns && ep.peer != i.addr && i.md.tls == nil {
 		i.match.entries[matchKey{ep.peer, ep.sn}] = match{ep: ep}
 	}
 }
@@ -113,5 +115,28 @@ func (i *iface) leaveAside(c *conn) {
 		delete(i.match.aside, k)
 	} else {
 		i.match.aside[k] = first
+	}
+}
+
+// returned is told that such an endpoint is closed.
+func (i *iface) returned(ep *endpoint) {
+	k := matchKey{ep.peer, ep.sn}
+	if i.match.returning[k]--; i.match.returning[k] <= 0 {
+		delete(i.match.returning, k)
+	}
+	if len(i.match.returning) == 0 {
+		i.match.returning = nil // a map does not shrink
+	}
+}
+
+// takeNumber is the number of a new endpoint toward a listener. One that an answering
+// endpoint has is left out: its peer may be who listens there, and take a second
+// connection with that number for the first.
+func (i *iface) takeNumber(n *numbers) uint64 {
+	for {
+		sn := n.take()
+		if i.match.returning[matchKey{n.peer, sn}] == 0 {
+			return sn
+		}
 	}
 }

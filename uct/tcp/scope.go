@@ -40,14 +40,14 @@ func (c *conn) identify() {
 }
 
 // admits reports whether a connection is of the peer: one over which an endpoint of
-// ours sends to it, or one that claims its listener and comes from an address of it,
+// ours sends to where it listens, or one that claims its listener and comes from an address of it,
 // within the machine from its user. Where the kernel does not say whose sockets are
 // whose, the address is all there is.
 func (s *scope) admits(c *conn) bool {
 	if !slices.Contains(s.listeners, c.peer) {
 		return false
 	}
-	if c.ep != nil || c.outgoing {
+	if c.ep != nil && !c.ep.returns || c.outgoing {
 		return true
 	}
 	return slices.Contains(s.ips, c.from.addr.Addr()) && c.owner != ownerOther

@@ -1,0 +1,46 @@
+package tcp
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Endpoints that only answer whoever is at the other end of a connection. The
+// listener that the peer claims may be somebody else's (claim.go): such an endpoint is
+// not found by it, and never connects there.
+
+var _ uct.ReturnIface = (*iface)(nil)
+
+// CanReturn implements uct.ReturnIface.
+func (i *iface) CanReturn(over *uct.Source, p uct.ReachableParams) bool {
+	c, _ := over.Owner.(*conn)
+	_, peer, err := parsePeer(p.DeviceAddr, p.IfaceAddr)
+	return c != nil && err == nil && i.canReturn(c, peer)
+}
+
+// canReturn reports whether nothing of ours sends on a connection of the peer's yet, or
+// is about to: an endpoint of ours with its number may turn out to be its other end.
+func (i *iface) canReturn(c *conn, peer sockaddr) bool {
+	return c.iface == i && c.ep == nil && c.matched && !c.outgoing && c.state == stateConnected && c.rx &&
+		i.md.tls == nil && c.peer == peer && peer != i.addr && i.match.entries[matchKey{peer, c.sn}].ep == nil
+}
+
+// returnOver makes an endpoint that sends on a connection of the peer's. Its number is
+// the connection's, and not that of any other endpoint while it is there.
+func (i *iface) returnOver(ep *endpoint, over *uct.Source, peer sockaddr) (uct.Endpoint, error) {
+	c, _ := over.Owner.(*conn)
+	if c == nil || !i.canReturn(c, peer) {
+		return nil, fmt.Errorf("tcp: the connection is not one to answer %v over: %w", peer, ucs.ErrUnreachable)
+	}
+	ep.numbers = i.match.numbers.hold(peer)
+	ep.peer, ep.sn, ep.returns = peer, c.sn, true
+	if i.match.returning == nil {
+		i.match.returning = make(map[matchKey]int)
+	}
+	i.match.returning[matchKey{peer, c.sn}]++
+	i.addEndpoint(ep)
+	i.takeOver(ep, c)
+	return ep, nil
+}
