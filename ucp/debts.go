@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucs"
@@ -118,7 +119,7 @@ func (w *Worker) dropDebtor(s *source, ep *Endpoint, err error) {
 func (ep *Endpoint) awaits() bool {
 	waits := ep.waitsForPeer()
 	if !waits && ep.peer != nil {
-		ep.w.endpoints.Each(func(e *Endpoint) { waits = waits || e.peer == ep.peer && e.waitsForPeer() })
+		waits = slices.ContainsFunc(ep.peer.ends, (*Endpoint).waitsForPeer)
 	}
 	return waits
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -19,7 +20,8 @@ import (
 //     process holds the other end of the connection. The address could name any
 //     process, even this one: transports that access memory of processes would read
 //     and write it where the peer says.
-//   - entries that lead to an IP address, unless the connection comes from there.
+//   - entries that lead to an IP address, unless the connection comes from there, or
+//     from another address of one for whom the application vouches with both.
 //     Anybody else could send us to whom he wants, or to what listens on our own
 //     loopback device. A peer on this machine may have any address of this machine
 //     at which its user listens.
@@ -28,21 +30,31 @@ import (
 // opened that an entry names. Entries that do not say whose they are, files with names,
 // are left out unless another one has tied a process, and theirs turns out to be that.
 //
+// A peer with several devices is answered over the one that it asks by, and may send
+// over all. Nothing in its messages proves that it has the others: their owners would
+// have to be asked, and C UCX has no message for that.
+//
 // What came through memory of ours is believed: only processes of our user can write
 // there, and they have other ways to our memory. So is what came over a transport
 // that does not know its peers. A user who opens an endpoint decides himself what
 // address to believe.
-func (w *Worker) doubt(from *source, addr *proto.WorkerAddress) {
+//
+// It returns what the peer has said of itself, of transports with IP addresses, nil
+// if all of that is borne out.
+func (w *Worker) doubt(from *source, addr *proto.WorkerAddress) (said *proto.WorkerAddress) {
 	l := from.locator()
 	if l == nil {
-		return
+		return nil
 	}
-	d := doubter{w: w, connection: l, info: l.SourceInfo(), tiresome: w.tired(from)}
+	d := doubter{w: w, connection: l, info: l.SourceInfo(), known: w.peers[addr.UUID], tiresome: w.tired(from)}
 	verdicts := make([]verdict, 0, addr.NumIfaces())
 	addr.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
 		verdicts = append(verdicts, d.judge(uct.ReachableParams{DeviceAddr: dev.Addr, IfaceAddr: f.Addr}, f.Transport))
 		return true
 	})
+	if d.stolen || d.strange {
+		said = d.located(addr.Clone())
+	}
 	n := 0
 	for k := range addr.Devices {
 		dev := &addr.Devices[k]
@@ -59,6 +71,26 @@ func (w *Worker) doubt(from *source, addr *proto.WorkerAddress) {
 		log.Diag("a peer's address names places that it is not at: they are left out",
 			zap.String("worker", w.name), zap.Stringer("from", d.info.Addr))
 	}
+	return said
+}
+
+// located takes out of an address what is not of a transport with IP addresses, and
+// those where the peer cannot be: of this machine, if it is elsewhere.
+func (d *doubter) located(addr *proto.WorkerAddress) *proto.WorkerAddress {
+	for k := range addr.Devices {
+		dev := &addr.Devices[k]
+		dev.Ifaces = slices.DeleteFunc(dev.Ifaces, func(f proto.AddressIface) bool {
+			return !slices.ContainsFunc(d.w.ifaces, func(i *iface) bool {
+				a, has := i.uct.(uct.AddrLocator)
+				if !has || i.id != f.Transport {
+					return false
+				}
+				_, here, err := a.PeerAddr(uct.ReachableParams{DeviceAddr: dev.Addr, IfaceAddr: f.Addr})
+				return err == nil && (!here || d.info.Local)
+			})
+		})
+	}
+	return addr
 }
 
 // verdict is what is believed of an entry.
@@ -75,6 +107,7 @@ type doubter struct {
 	w          *Worker
 	connection uct.SourceLocator
 	info       uct.SourceInfo
+	known      *known // who goes by the uuid of the address
 	looked     []lookedAt
 	tiresome   bool // looking has taken too long before
 	found      int  // entries whose process was looked for
@@ -119,7 +152,7 @@ func (d *doubter) judge(p uct.ReachableParams, t proto.TransportID) (v verdict) 
 		at, here, err := a.PeerAddr(p)
 		switch {
 		case err != nil:
-		case d.comesFrom(at, here):
+		case d.comesFrom(at, here), d.vouchedFor(p, t, here):
 			d.fits = true
 			return leadsToPeer
 		default:
@@ -148,6 +181,34 @@ func (d *doubter) may(p uct.Process) bool {
 // lead nowhere.
 func (d *doubter) lies() bool { return d.stolen && d.info.User.Known || d.strange && !d.fits }
 
+// vouchedFor reports whether the application has said that whoever is at an entry is
+// also where the connection comes from. Peers with several devices need not connect
+// from the one that they name: C UCX 1.13 leaves that to the routes of its machine.
+func (d *doubter) vouchedFor(p uct.ReachableParams, t proto.TransportID, here bool) bool {
+	if d.known == nil || here { // within the machine the kernel is asked
+		return false
+	}
+	e := idOf(t, p.DeviceAddr, p.IfaceAddr)
+	return slices.ContainsFunc(d.known.peers, func(q *peer) bool {
+		return q.vouched() && slices.Contains(q.at, e) && d.comesFromOneOf(q.address)
+	})
+}
+
+// comesFromOneOf reports whether a connection comes from the IP address of an entry.
+func (d *doubter) comesFromOneOf(addr *proto.WorkerAddress) (found bool) {
+	from := d.info.Addr.Addr().Unmap()
+	addr.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
+		for _, i := range d.w.ifaces {
+			if a, has := i.uct.(uct.AddrLocator); has && i.id == f.Transport {
+				at, here, err := a.PeerAddr(uct.ReachableParams{DeviceAddr: dev.Addr, IfaceAddr: f.Addr})
+				found = found || err == nil && (!here || d.info.Local) && at.Addr().Unmap() == from
+			}
+		}
+		return !found
+	})
+	return found
+}
+
 // isAt reports whether an entry is of a transport with IP addresses, and the peer
 // can have that.
 func (d *doubter) isAt(p uct.ReachableParams, t proto.TransportID) bool {
@@ -166,7 +227,7 @@ func (d *doubter) isAt(p uct.ReachableParams, t proto.TransportID) bool {
 // comesFrom reports whether the peer can be who listens at an address. here says that
 // it is one of this machine.
 func (d *doubter) comesFrom(at netip.AddrPort, here bool) bool {
-	check := d.w.ctx.settings.CheckSource
+	check := d.w.ctx.settings.CheckSource != config.No
 	switch {
 	case here && !d.info.Local:
 		return false

@@ -162,8 +162,13 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 // newEndpoint makes an endpoint toward an address, which it keeps, known to nobody
 // yet.
 func (w *Worker) newEndpoint(addr *proto.WorkerAddress, mode ErrMode) (*Endpoint, error) {
+	return w.newEndpointBy(addr, mode, nil)
+}
+
+// newEndpointBy is newEndpoint over a connection of the peer's, if that is given.
+func (w *Worker) newEndpointBy(addr *proto.WorkerAddress, mode ErrMode, back *wayBack) (*Endpoint, error) {
 	ep := &Endpoint{w: w, errMode: mode, short: -1, lacks: needID}
-	if err := ep.connect(addr); err != nil {
+	if err := ep.connectBy(addr, back); err != nil {
 		return nil, err
 	}
 	id := w.endpoints.Put(ep)

@@ -71,6 +71,7 @@ type whereabouts struct {
 	why     uint64               // digest of the reasons for the choice
 	lanes   []entryID            // to which entry of the address each leads
 	scopes  []uct.Scope          // the peer, as the domains of Worker.scopers know it
+	back    bool                 // nowhere but to who has asked (wayback.go)
 }
 
 // whereabouts describes the lanes that were chosen for an address. Endpoints that are
@@ -89,5 +90,5 @@ func (w *Worker) whereabouts(addr *proto.WorkerAddress, lanes []proto.Lane, why 
 
 // leadsTo reports whether an address has all that the endpoint's lanes lead to.
 func (ep *Endpoint) leadsTo(addr *proto.WorkerAddress) bool {
-	return contains(entriesOf(addr), ep.where.lanes)
+	return !ep.where.back && contains(entriesOf(addr), ep.where.lanes)
 }

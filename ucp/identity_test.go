@@ -252,7 +252,7 @@ func TestManyHomes(t *testing.T) {
 // TestConnectBack: a request has the worker connect to where it comes from and nowhere
 // else, never to this machine for somebody who is not here.
 func TestConnectBack(t *testing.T) {
-	for _, check := range []string{"y", "n"} {
+	for _, check := range []string{"y", "n", "try"} {
 		v := newVictim(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", check)
 		addr := func() *proto.WorkerAddress {
 			a := v.described.Clone()

@@ -48,10 +48,13 @@ func remoteOf(ue uct.Endpoint) remote {
 // connect chooses the lanes toward an address and creates them, under the numbers
 // and for the purposes of the choice. What turns out not to work is left out, and
 // the choice made anew without it.
-func (ep *Endpoint) connect(addr *proto.WorkerAddress) error {
+func (ep *Endpoint) connect(addr *proto.WorkerAddress) error { return ep.connectBy(addr, nil) }
+
+// connectBy is connect over a connection of the peer's, if that is given.
+func (ep *Endpoint) connectBy(addr *proto.WorkerAddress, back *wayBack) error {
 	w := ep.w
 	for {
-		chosen, trace, err := w.selectLanes(addr, ep.errMode, ep.refused)
+		chosen, trace, err := w.selectLanesBy(addr, ep.errMode, ep.refused, back)
 		if err != nil {
 			for _, s := range w.unopened {
 				err = fmt.Errorf("%w; not opened: %s", err, s)
@@ -61,7 +64,7 @@ func (ep *Endpoint) connect(addr *proto.WorkerAddress) error {
 		if chosen.AM == proto.NullLane {
 			return fmt.Errorf("ucp: no lane for messages: %w", ucs.ErrUnreachable)
 		}
-		if route, err := ep.openLanes(addr, chosen.Lanes); err != nil {
+		if route, err := ep.openLanes(addr, chosen.Lanes, back); err != nil {
 			ep.leaveOut(route, err)
 			continue
 		}
@@ -92,7 +95,7 @@ func (ep *Endpoint) leaveOut(route laneRoute, err error) {
 
 // openLanes creates the lanes. If one cannot be, it closes those before and says
 // which, and why.
-func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, lanes []proto.Lane) (laneRoute, error) {
+func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, lanes []proto.Lane, back *wayBack) (laneRoute, error) {
 	w := ep.w
 	ep.lanes = make([]lane, 0, len(lanes))
 	ep.process = 0
@@ -103,6 +106,7 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, lanes []proto.Lane) (la
 		ue, err := i.uct.NewEndpoint(uct.EndpointParams{
 			DeviceAddr: dev.Addr,
 			IfaceAddr:  f.Addr,
+			Over:       back.source(),
 			PathIndex:  l.Path,
 			UserData:   ep,
 		})
@@ -118,6 +122,28 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, lanes []proto.Lane) (la
 		ep.lanes = append(ep.lanes, lane{iface: i, uct: ue, remote: remoteOf(ue)})
 	}
 	return laneRoute{}, nil
+}
+
+// wayBack is a connection of a peer's, and the interface that it came to.
+type wayBack struct {
+	iface *iface
+	src   *uct.Source
+}
+
+// source is the connection, nil if there is no way back to keep to.
+func (b *wayBack) source() *uct.Source {
+	if b == nil {
+		return nil
+	}
+	return b.src
+}
+
+// reachable reports whether an interface has the connection.
+func (b *wayBack) reachable(i *iface) error {
+	if i != b.iface {
+		return fmt.Errorf("ucp: the peer's connection came to another device: %w", ucs.ErrUnreachable)
+	}
+	return nil
 }
 
 // laneRoute is an interface and an entry of the peer's address, by number.
@@ -167,6 +193,11 @@ func (ep *Endpoint) remote(k uint8) remote {
 // selectLanes decides which interface leads to which entry of an address.
 // Routes that were tried in vain are out.
 func (w *Worker) selectLanes(addr *proto.WorkerAddress, mode ErrMode, refused map[laneRoute]error) (proto.LaneConfig, proto.LaneTrace, error) {
+	return w.selectLanesBy(addr, mode, refused, nil)
+}
+
+// selectLanesBy is selectLanes over a connection of the peer's, if that is given.
+func (w *Worker) selectLanesBy(addr *proto.WorkerAddress, mode ErrMode, refused map[laneRoute]error, back *wayBack) (proto.LaneConfig, proto.LaneTrace, error) {
 	eps, ppn := w.ctx.estimates()
 	// Interfaces that cannot wake a sleeper are not opened where that matters.
 	features := proto.Features(w.ctx.params.Features & (FeatureTag | FeatureStream | FeatureAM | FeatureRMA | FeatureAMO32 | FeatureAMO64))
@@ -184,6 +215,9 @@ func (w *Worker) selectLanes(addr *proto.WorkerAddress, mode ErrMode, refused ma
 		Reachable: func(local int, d *proto.AddressDevice, f *proto.AddressIface) error {
 			if err := refused[laneRoute{local, numbers[f]}]; err != nil {
 				return err
+			}
+			if back != nil {
+				return back.reachable(w.ifaces[local])
 			}
 			return w.ifaces[local].uct.Reachable(uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr})
 		},

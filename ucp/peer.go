@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"bytes"
+	"net/netip"
 	"slices"
 
 	"github.com/ucx-go/ucx/proto"
@@ -19,8 +20,13 @@ type known struct {
 	nextSN    uint16  // of the endpoint that the application creates next
 	idle      bool    // is in Worker.idlePeers
 	endpoints int     // toward any of the peers
-	peers     []*peer // mostly one
+	peers     []*peer // mostly one; of those that nobody vouches for maxStrangers
 }
+
+// maxStrangers is how many go by a uuid, without that the application vouches for them,
+// who are told apart by where they are. All others get endpoints as well, but none that
+// the application could be given. It makes looking for one of them short.
+const maxStrangers = 64
 
 // peer is what a worker remembers about another worker. The k-th endpoint that
 // one side creates toward the other is paired with the k-th of the other side:
@@ -31,7 +37,8 @@ type peer struct {
 	address   *proto.WorkerAddress // as it came last, from the application if it did
 	given     bool                 // the application has made an endpoint
 	allowed   bool                 // it has said that it will, or that the peer may
-	endpoints int                  // toward this one
+	contested bool                 // somebody else says that he is this one, too
+	ends      []*Endpoint          // toward this one
 
 	// Endpoints that wait for their counterpart: created here and not yet named
 	// by the peer, or opened by the peer and not yet created here.
@@ -39,6 +46,30 @@ type peer struct {
 
 	into  *peer   // it turned out to be this one
 	heard *source // that spoke last for the peer
+
+	also *also // nil for most
+}
+
+// also is what is remembered of few peers.
+type also struct {
+	roams       netip.Addr   // where else it connects from (roamer)
+	certificate *certificate // by whose certificate it was heard first, if it had one
+}
+
+// certificate is by whose certificate the peer was heard first, nil if it had none.
+func (p *peer) certificate() *certificate {
+	if p.also == nil {
+		return nil
+	}
+	return p.also.certificate
+}
+
+// remember returns what is remembered besides, to be changed.
+func (p *peer) remember() *also {
+	if p.also == nil {
+		p.also = new(also)
+	}
+	return p.also
 }
 
 // maxIdlePeers is how many peers a worker remembers toward which it has no endpoint
@@ -113,20 +144,40 @@ func (w *Worker) peerOf(addr *proto.WorkerAddress) *peer {
 
 // stranger returns a new peer: who says in a request that he is that.
 func (w *Worker) stranger(addr *proto.WorkerAddress) *peer {
-	p := w.newPeer(addr.UUID)
-	p.at = entriesOf(addr)
+	k := w.knownBy(addr.UUID)
+	p := &peer{known: k, at: entriesOf(addr)}
+	strangers := 0
+	for _, o := range k.peers {
+		if !o.vouched() {
+			strangers++
+		}
+	}
+	if strangers < maxStrangers {
+		k.peers = append(k.peers, p)
+	}
 	return p
 }
 
 func (w *Worker) newPeer(uuid uint64) *peer {
+	k := w.knownBy(uuid)
+	p := &peer{known: k}
+	k.peers = append(k.peers, p)
+	return p
+}
+
+// knownBy returns all that goes by a uuid, of which there will be something.
+func (w *Worker) knownBy(uuid uint64) *known {
 	k := w.peers[uuid]
 	if k == nil {
 		k = &known{uuid: uuid}
 		w.peers[uuid] = k
 	}
-	p := &peer{known: k}
-	k.peers = append(k.peers, p)
-	return p
+	return k
+}
+
+// remove forgets who goes by the uuid.
+func (k *known) remove(p *peer) {
+	k.peers = slices.DeleteFunc(k.peers, func(o *peer) bool { return o == p })
 }
 
 // keepAddress keeps an address: an interface gets a new one when its ring is
@@ -154,21 +205,23 @@ func (w *Worker) join(q, p *peer) {
 		return
 	}
 	q.into = p
-	q.known.peers = slices.DeleteFunc(q.known.peers, func(o *peer) bool { return o == q })
-	w.endpoints.Each(func(ep *Endpoint) {
-		if ep.peer == q {
-			ep.peer = p
-			p.endpoints++
-		}
-	})
+	q.known.remove(q)
+	for _, ep := range q.ends {
+		ep.peer = p
+	}
+	p.ends = append(p.ends, q.ends...)
 	for sn, ep := range q.unmatched {
 		if p.unmatched[sn] == nil {
 			p.expect(ep)
 		}
 	}
-	q.endpoints, q.unmatched = 0, nil
+	q.ends, q.unmatched = nil, nil
+	p.contested = p.contested || q.contested
 	if p.heard == nil {
 		p.heard = q.heard
+	}
+	if p.certificate() == nil && q.certificate() != nil {
+		p.remember().certificate = q.certificate()
 	}
 }
 
@@ -188,7 +241,7 @@ func (k *known) returnSN(sn uint16) { k.nextSN = sn }
 // belongsTo notes whose endpoint it is.
 func (ep *Endpoint) belongsTo(p *peer) {
 	ep.peer = p
-	p.endpoints++
+	p.ends = append(p.ends, ep)
 	p.known.endpoints++
 }
 
@@ -197,7 +250,7 @@ func (ep *Endpoint) belongsTo(p *peer) {
 // lanes lead where that address does.
 func (p *peer) adopt(sn uint16, addr *proto.WorkerAddress) *Endpoint {
 	ep := p.unmatched[sn]
-	if ep == nil || ep.state&epUser != 0 || sn == proto.ConnSNNone || !ep.leadsTo(addr) {
+	if ep == nil || p.contested || ep.state&epUser != 0 || sn == proto.ConnSNNone || !ep.leadsTo(addr) {
 		return nil
 	}
 	delete(p.unmatched, sn)
@@ -226,8 +279,15 @@ func (p *peer) forget(ep *Endpoint) {
 }
 
 // left is told that an endpoint of the peer is closed.
-func (w *Worker) left(p *peer) {
-	p.endpoints--
+func (w *Worker) left(p *peer, ep *Endpoint) {
+	last := len(p.ends) - 1
+	for k := last; k >= 0; k-- { // those that give way are the newest
+		if p.ends[k] == ep {
+			p.ends[k], p.ends[last] = p.ends[last], nil
+			p.ends = p.ends[:last]
+			break
+		}
+	}
 	p.known.endpoints--
 	w.releasePeer(p)
 }
@@ -236,12 +296,13 @@ func (w *Worker) left(p *peer) {
 // strangers must not make the worker grow. What goes by a uuid to which the
 // application has created endpoints is kept for a while, for the next number.
 func (w *Worker) releasePeer(p *peer) {
-	if p.endpoints > 0 || p.allowed || p.into != nil {
+	if len(p.ends) > 0 || p.allowed || p.into != nil {
 		return
 	}
+	p.ends = nil
 	k := p.known
-	k.peers = slices.DeleteFunc(k.peers, func(o *peer) bool { return o == p })
-	if len(k.peers) > 0 || w.peers[k.uuid] != k {
+	k.remove(p)
+	if len(k.peers) > 0 || k.endpoints > 0 || w.peers[k.uuid] != k {
 		return
 	}
 	if k.nextSN == 0 {

@@ -1,9 +1,11 @@
 package ucp
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -42,8 +44,14 @@ func (w *Worker) partOf(addr *proto.WorkerAddress, md int) (list []uct.Reachable
 	return list
 }
 
+// errNoScope says that the domains do not know whom memory would be opened to.
+var errNoScope = fmt.Errorf("ucp: the peer is not known by its address: %w", ucs.ErrUnsupported)
+
 // register opens memory to the peer of an endpoint.
 func (g *guard) register(buf []byte, access uct.Access, ep *Endpoint) (uct.MemHandle, error) {
+	if ep.where != nil && ep.where.back {
+		return nil, errNoScope
+	}
 	if g.scope < 0 || ep.where == nil || g.scope >= len(ep.where.scopes) {
 		return g.md.Register(buf, access)
 	}

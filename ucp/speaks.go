@@ -1,10 +1,14 @@
 package ucp
 
 import (
+	"fmt"
+
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -22,6 +26,11 @@ var nobody = &peer{known: new(known)}
 func (s *source) isOf(p *peer) {
 	if s.uct == nil {
 		return // memory of ours does not say who wrote there
+	}
+	if p.certificate() == nil {
+		if proved := s.certificate(); proved != nil {
+			p.remember().certificate = proved
+		}
 	}
 	switch q := s.peer.now(); {
 	case q == nil, q == nobody:
@@ -43,7 +52,10 @@ func (s *source) isAnother(p *peer) bool {
 }
 
 // foreign reports whether a message is not of the endpoint's peer, and counts that.
-// It costs a comparison.
+// It costs a comparison. A connection on which another worker has said who it is loses
+// its place by such a message: ids of endpoints and requests are told to their peer
+// alone, and not used again, so that nobody comes by one in good faith. Messages that
+// are late name ids that are gone, and never come here.
 func (w *Worker) foreign(src *uct.Source, ep *Endpoint) bool {
 	if src == nil {
 		return false
@@ -61,16 +73,19 @@ func (w *Worker) foreignLook(src *uct.Source, ep *Endpoint) bool {
 		return false // it cannot be told
 	}
 	s, p := w.sourceOf(src), ep.peer.now()
+	hostile := false
 	switch {
 	case p == nil: // the worker itself
 		if ok && l.SourceInfo().Local || !ok && s.peer == nil {
 			return false
 		}
 	case s.peer != nil:
-		if s.peer.now() == p {
+		q := s.peer.now()
+		if q == p {
 			s.peer = p
 			return false
 		}
+		hostile = q != nobody && q.uuid != p.uuid
 	case !ok, w.comesFrom(src, l, ep):
 		if ok {
 			s.peer = p
@@ -81,6 +96,9 @@ func (w *Worker) foreignLook(src *uct.Source, ep *Endpoint) bool {
 	}
 	if w.refused(s, ledger.Claim) {
 		log.Warn("message for an operation with another peer dropped", zap.String("worker", w.name), zap.String("endpoint", ep.describe()))
+	}
+	if hostile {
+		src.Drop(fmt.Errorf("ucp: a message for an operation with another peer: %w", ucs.ErrRejected))
 	}
 	return true
 }
@@ -95,7 +113,7 @@ func (w *Worker) comesFrom(src *uct.Source, l uct.SourceLocator, ep *Endpoint) b
 		}
 	}
 	info := l.SourceInfo()
-	if !info.Addr.IsValid() || !w.ctx.settings.CheckSource || ep.where == nil || ep.where.address == nil {
+	if !info.Addr.IsValid() || w.ctx.settings.CheckSource != config.Yes || ep.where == nil || ep.where.address == nil {
 		return true
 	}
 	if ep.process != 0 && info.Local && l.HeldBy(ep.process) {

@@ -115,6 +115,66 @@ func TestForeignMessages(t *testing.T) {
 	ep.destroy(ucs.ErrCanceled)
 }
 
+// TestForeignDrops: a connection of another worker that uses what only the peer was
+// told loses its place. Who cannot be told is not heard, and late messages are nothing.
+func TestForeignDrops(t *testing.T) {
+	for _, check := range []string{"y", "try"} {
+		open := func() *victim { return newVictim(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", check) }
+		v, peer, evil := open(), open(), open()
+		evil.log.Allow("message for an operation with another peer dropped")
+		ep, err := v.NewEndpoint(EndpointParams{Address: peer.address})
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := newLocated(loop, true)
+		v.asks(own, peer.uuid, 0, peersID, &peer.described)
+		claims, other := newLocated(loop, true), newLocated(loop, true)
+		v.asks(claims, peer.uuid, 0, evilID, &evil.described) // says that he is the peer
+		v.asks(other, evil.uuid, 0, evilID+2, &evil.described)
+		send, err := ep.TagSend(0xBAD, make([]byte, 1<<20), nil)
+		if err != nil || !send.is(kindOffer) {
+			t.Fatalf("a large send is no offer: %v, %v", send, err)
+		}
+		until(t, "offer on its way", func() bool { return ep.lanes[0].uct.Flush(uct.FlushLocal, nil) == nil }, v, peer)
+		ats := proto.RndvAck{ReqID: proto.RequestID(send.localID), HasSize: true}.Append(nil)
+		rts := proto.RndvRTS{Header: 0xF0, EpID: ep.localID, ReqID: 0x1235, Size: 100}.Append(nil)
+		for _, c := range []struct {
+			name string
+			by   *located
+			drop bool
+		}{{"another worker", other, true}, {"who says that he is the peer", claims, false}} {
+			before := v.stats.Refused
+			_ = v.onRndvATS(&c.by.Source, ats, nil)
+			if send.Done() || v.stats.Refused == before || (c.by.dropped != nil) != c.drop {
+				t.Errorf("CHECK_SOURCE=%s, %s: taken %v, dropped: %v", check, c.name, send.Done(), c.by.dropped)
+			}
+		}
+		offers := newLocated(loop, true)
+		v.asks(offers, evil.uuid, 1, evilID+4, &evil.described)
+		if _ = v.onRndvRTS(&offers.Source, rts, nil); offers.dropped == nil {
+			t.Errorf("CHECK_SOURCE=%s: an offer in the name of another", check)
+		}
+		second := newLocated("192.0.2.1:4000", false) // a device of the peer's, or nobody's
+		_ = v.onRndvATS(&second.Source, ats, nil)
+		if taken := send.Done(); taken != (check == "try") || second.dropped != nil {
+			t.Errorf("CHECK_SOURCE=%s, who knows the id: taken %v, dropped: %v", check, taken, second.dropped)
+		}
+		if !send.Done() {
+			_ = v.onRndvATS(&own.Source, ats, nil)
+		}
+		send.Free()
+		late := newLocated(loop, true)
+		v.asks(late, evil.uuid, 2, evilID+6, &evil.described)
+		_ = v.onRndvATS(&late.Source, ats, nil)
+		ep.destroy(ucs.ErrCanceled)
+		_ = v.onRndvRTS(&late.Source, rts, nil)
+		_ = v.onRndvATS(&own.Source, ats, nil)
+		if late.dropped != nil || own.dropped != nil {
+			t.Errorf("late messages: dropped %v, %v", late.dropped, own.dropped)
+		}
+	}
+}
+
 // TestMemoryOfPeers: memory for some peers is for no others, whatever address they
 // know.
 func TestMemoryOfPeers(t *testing.T) {

@@ -30,7 +30,7 @@ func (wireupFamily) closed(ep *Endpoint) {
 	ep.unknow()
 	if ep.peer != nil {
 		ep.peer.forget(ep)
-		ep.w.left(ep.peer)
+		ep.w.left(ep.peer, ep)
 	}
 }
 
@@ -180,23 +180,31 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) 
 		w.stats.Dropped++
 		return nil
 	}
-	p, err := w.hear(from, m, message)
+	q, err := w.hear(from, m, message)
 	if err != nil {
 		return err
 	}
-	sn := m.ConnSN
+	p, sn := q.peer, m.ConnSN
 	if m.Address.UUID == w.uuid {
 		sn ^= 1 // endpoints of one worker are paired two by two
 	}
 	if p == nil || sn == proto.ConnSNNone || p.unmatched[sn] == nil {
-		return w.acceptEndpoint(from, m)
+		return w.acceptEndpoint(from, m, q.said)
 	}
 	ep := p.unmatched[sn]
-	if ep.remoteID != 0 {
-		w.stats.Dropped++ // the number is taken, or this was answered before
+	if ep.remoteID == m.SrcEp {
+		w.stats.Dropped++ // this was answered before
 		return nil
 	}
-	from.isOf(p)
+	if ep.remoteID != 0 {
+		// Two say that they are the peer's end of one pair. Both are answered, as C
+		// does, but who is right cannot be told.
+		p.contested = true
+		return w.acceptEndpoint(from, m, q.said)
+	}
+	if !q.roams { // the connection may be anybody's
+		from.isOf(p)
+	}
 	if ep.state&epUser != 0 {
 		p.forget(ep)
 		ep.know(from.payer.account.Source())
@@ -215,24 +223,34 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) 
 	return nil
 }
 
+// whoAsks is who has sent a request, as far as that is believed.
+type whoAsks struct {
+	peer  *peer                // nil for nobody that is known
+	said  *proto.WorkerAddress // what he has said of himself, nil if all of that is believed
+	roams bool                 // he may be that peer, and may be anybody
+}
+
 // hear decides whether to do what a peer asks for, in what order it costs: first how
 // often it has asked, then whether it has proved that it may, then whether the worker is
 // open to who it says it is, and only then whether it is that. It leaves in the address
-// what is believed, and returns who is believed to ask. The error drops the connection.
-func (w *Worker) hear(from *source, m *proto.Wireup, message []byte) (*peer, error) {
+// what is believed. The error drops the connection.
+func (w *Worker) hear(from *source, m *proto.Wireup, message []byte) (whoAsks, error) {
 	if err := w.mayAsk(from); err != nil {
-		return nil, err
+		return whoAsks{}, err
 	}
 	proved, err := w.proved(from, m, message)
 	if err != nil {
-		return nil, err
+		return whoAsks{}, err
 	}
 	if err := w.admits(from, w.claimed(from, &m.Address), proved); err != nil {
-		return nil, err
+		return whoAsks{}, err
 	}
-	w.doubt(from, &m.Address)
-	p := w.claimed(from, &m.Address)
-	return p, w.admits(from, p, proved)
+	q := whoAsks{said: w.doubt(from, &m.Address)}
+	if q.peer = w.claimed(from, &m.Address); q.peer == nil && m.Type == proto.WireupRequest {
+		q.peer = w.roamer(from, q.said, m.ConnSN)
+		q.roams = q.peer != nil
+	}
+	return q, w.admits(from, q.peer, proved)
 }
 
 // claimed returns the peer that has sent a request: who goes by its uuid and has an
@@ -241,6 +259,13 @@ func (w *Worker) hear(from *source, m *proto.Wireup, message []byte) (*peer, err
 // peer's address.
 func (w *Worker) claimed(from *source, addr *proto.WorkerAddress) *peer {
 	p := w.find(addr.UUID, entriesOf(addr))
+	if p != nil && !p.provenBy(from) {
+		if w.refused(from, ledger.Claim) {
+			log.Diag("a peer's certificate is not that of the peer that it says it is: it is taken for another one",
+				zap.String("worker", w.name), zap.Stringer("from", from.payer.account.Source()))
+		}
+		return nil
+	}
 	if p == nil && from.uct == nil {
 		p = w.vouchedFor(addr.UUID)
 	}
@@ -248,8 +273,9 @@ func (w *Worker) claimed(from *source, addr *proto.WorkerAddress) *peer {
 }
 
 // acceptEndpoint opens an endpoint toward a peer that opened one toward us. The
-// user may create it later and then gets this one.
-func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup) error {
+// user may create it later and then gets this one. said is what of its address is in
+// doubt.
+func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup, said *proto.WorkerAddress) error {
 	if w.leaving {
 		w.stats.Dropped++
 		return nil
@@ -268,7 +294,7 @@ func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup) error {
 	} else {
 		addr = p.keepAddress(addr)
 	}
-	ep, err := w.newEndpoint(addr, min(ErrMode(m.ErrMode), ErrModePeer))
+	ep, err := w.answering(from, addr, said, min(ErrMode(m.ErrMode), ErrModePeer))
 	if err != nil {
 		write := log.Debug // peers can ask any number of times
 		if !w.noWayBack {
@@ -286,7 +312,9 @@ func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup) error {
 	if p.uuid == w.uuid && ep.connSN != proto.ConnSNNone {
 		ep.connSN ^= 1
 	}
-	p.expect(ep)
+	if p.unmatched[ep.connSN] == nil {
+		p.expect(ep)
+	}
 	ep.sendWireup(proto.WireupReply, m.SrcEp, w.emptyAddress())
 	ep.connected(m.SrcEp)
 	return nil
@@ -298,13 +326,14 @@ func (w *Worker) onEpCheck(from *source, m *proto.Wireup, message []byte) error 
 	if w.endpoints.Get(uint64(m.DstEp)) != nil || w.leaving {
 		return nil
 	}
-	if _, err := w.hear(from, m, message); err != nil {
+	q, err := w.hear(from, m, message)
+	if err != nil {
 		return err
 	}
 	if err := w.mayOpen(from); err != nil {
 		return w.malformed(err)
 	}
-	ep, err := w.newEndpoint(m.Address.Clone(), ErrModeNone)
+	ep, err := w.answering(from, m.Address.Clone(), q.said, ErrModeNone)
 	if err != nil {
 		return nil
 	}

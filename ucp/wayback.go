@@ -1,0 +1,105 @@
+package ucp
+
+import (
+	"slices"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Who asks from somewhere and names other places gets his answer all the same: over
+// the connection on which he asks. Honest peers do that, C UCX 1.13 where the routes of
+// its machine lead over another device than it listens at. Nothing is connected, and
+// the endpoint is for that connection: the application does not get it, for whoever
+// listens where he says may be somebody else.
+
+// answering returns an endpoint toward a peer that asks, to what is believed of its
+// address or, if that leads nowhere, over its connection.
+func (w *Worker) answering(from *source, addr, said *proto.WorkerAddress, mode ErrMode) (*Endpoint, error) {
+	ep, err := w.newEndpoint(addr, mode)
+	if said == nil {
+		return ep, err
+	}
+	b, only := (*wayBack)(nil), (*proto.WorkerAddress)(nil)
+	if err != nil {
+		if b, only = w.wayBack(from, said); b != nil {
+			ep, err = w.newEndpointBy(only, mode, b)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	// The peer may write into memory that is opened to it from wherever it says that
+	// it is: that is for the peer to judge. Over the way back nobody is known who could.
+	where := *ep.where
+	where.back = b != nil
+	if !where.back {
+		where.scopes = w.scopesOf(said)
+	}
+	ep.where = &where
+	return ep, nil
+}
+
+// wayBack returns how to answer over the connection of a peer, and the entry of its
+// address that it has named on that; nil if that is not possible.
+func (w *Worker) wayBack(from *source, said *proto.WorkerAddress) (b *wayBack, only *proto.WorkerAddress) {
+	if from.uct == nil {
+		return nil, nil
+	}
+	said.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
+		for _, i := range w.ifaces {
+			r, ok := i.uct.(uct.ReturnIface)
+			if !ok || i.id != f.Transport || !r.CanReturn(from.uct, uct.ReachableParams{DeviceAddr: dev.Addr, IfaceAddr: f.Addr}) {
+				continue
+			}
+			b = &wayBack{iface: i, src: from.uct}
+			only = &proto.WorkerAddress{Version: said.Version, Flags: said.Flags, UUID: said.UUID, Name: said.Name,
+				Release: said.Release, Devices: []proto.AddressDevice{*dev}}
+			only.Devices[0].Ifaces = []proto.AddressIface{*f}
+			return false
+		}
+		return true
+	})
+	return b, only
+}
+
+// roamer returns the peer that an unmatched endpoint of the application waits for, if
+// it may be who asks although neither he nor the application names where he asks from.
+// That can be said only of releases of C that leave it to the routes from where they
+// connect, and of one such place. Both may be asking, and would wait for ever if it was
+// not him: C takes a request for the answer to its own. Nothing but that endpoint's
+// peer id depends on it, and the answer goes to where the application said.
+func (w *Worker) roamer(from *source, said *proto.WorkerAddress, sn uint16) *peer {
+	l := from.locator()
+	if said == nil || l == nil || w.ctx.settings.CheckSource != config.Try {
+		return nil
+	}
+	p := w.find(said.UUID, entriesOf(said))
+	if p == nil || !p.vouched() || connectsFromOwn(p.address) {
+		return nil
+	}
+	ep := p.unmatched[sn]
+	if ep == nil || ep.state&epUser == 0 || ep.remoteID != 0 {
+		return nil
+	}
+	ip := l.SourceInfo().Addr.Addr().Unmap()
+	also := p.remember()
+	if !also.roams.IsValid() {
+		also.roams = ip
+	}
+	if also.roams != ip {
+		return nil
+	}
+	return p
+}
+
+// connectsFromOwn reports whether who has published an address binds its connections
+// to the devices that it names: C UCX 1.22 and later, and this library, which announces
+// no release and, unlike old ones, no capabilities of domains.
+func connectsFromOwn(addr *proto.WorkerAddress) bool {
+	if addr.Release != 0 || addr.Version != proto.AddressV1 {
+		return addr.Release >= 22
+	}
+	return !slices.ContainsFunc(addr.Devices, func(d proto.AddressDevice) bool { return d.MDCaps != 0 })
+}
