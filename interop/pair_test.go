@@ -22,6 +22,18 @@ func newPair(where *place, ours, theirs program, s setting, over route) (*pair, 
 
 // newPairApart is newPair with a place and a route for each of the two.
 func newPairApart(here, there *place, ours, theirs program, s setting, over, back route) (*pair, error) {
+	p, err := startApart(here, there, ours, theirs, s, over, back)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.connect(s.errorMode()); err != nil {
+		return nil, errors.Join(err, p.abort())
+	}
+	return p, nil
+}
+
+// startApart is newPairApart without connecting the two.
+func startApart(here, there *place, ours, theirs program, s setting, over, back route) (*pair, error) {
 	p := new(pair)
 	var err error
 	p.ours, err = startPeer(here, ours.path,
@@ -34,9 +46,6 @@ func newPairApart(here, there *place, ours, theirs program, s setting, over, bac
 	if err != nil {
 		p.ours.kill()
 		return nil, err
-	}
-	if err := p.connect(s.errorMode()); err != nil {
-		return nil, errors.Join(err, p.abort())
 	}
 	return p, nil
 }
