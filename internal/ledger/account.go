@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"net/netip"
 	"sync"
 	"sync/atomic"
 )
@@ -31,6 +32,7 @@ type Account struct {
 	source  Source
 	open    int // under the lock of the book
 	amounts [NumKinds]atomic.Int64
+	nets    [netLevels]*network // nil: in none
 	refused [NumReasons]atomic.Uint64
 }
 
@@ -38,6 +40,7 @@ type Account struct {
 var book struct {
 	sync.Mutex
 	accounts map[Source]*Account
+	nets     map[netip.Prefix]*network
 }
 
 var totals [NumKinds]atomic.Int64
@@ -53,6 +56,7 @@ func Open(s Source) *Account {
 			book.accounts = make(map[Source]*Account)
 		}
 		book.accounts[s] = a
+		a.join()
 	}
 	a.open++
 	return a
@@ -81,6 +85,7 @@ func (a *Account) Close() {
 	}
 	if a.open == 0 {
 		delete(book.accounts, a.source)
+		a.part()
 		if len(book.accounts) == 0 {
 			book.accounts = nil // a map does not shrink
 		}
@@ -101,8 +106,14 @@ func (a *Account) Add(k Kind, n int64) {
 		return
 	}
 	totals[k].Add(n)
-	if a != nil {
-		a.amounts[k].Add(n)
+	if a == nil {
+		return
+	}
+	a.amounts[k].Add(n)
+	if k == Conns && a.nets[0] != nil {
+		for _, net := range a.nets {
+			net.conns.Add(n)
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ const (
 	Evicted                   // it held most when there was no room, and lost that
 	Handshake                 // it did not prove who it is, or what it said of us
 	Token                     // it did not prove that it has the worker's address
+	Panic                     // a function of the application has panicked about it
 
 	NumReasons
 )
@@ -31,7 +32,7 @@ const (
 // String names the reason.
 func (r Reason) String() string {
 	return [NumReasons]string{
-		"memory", "answers", "reads", "endpoints", "connections", "descriptors", "policy", "claim", "silence", "access", "malformed", "evicted", "handshake", "token",
+		"memory", "answers", "reads", "endpoints", "connections", "descriptors", "policy", "claim", "silence", "access", "malformed", "evicted", "handshake", "token", "panic",
 	}[r]
 }
 
