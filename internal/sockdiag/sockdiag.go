@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -15,8 +16,8 @@ type Socket struct {
 	UID   int    // of its owner, in the user namespace of this process
 }
 
-// Errors of Peer and Listener. All others are the kernel's and mean the same as
-// ErrUnsupported: nothing is known.
+// Errors of Peer and Listener. All others are the kernel's. Those that are Transient say
+// nothing; the rest mean the same as ErrUnsupported: nothing is known.
 var (
 	// ErrNotFound: there is no such socket, or nobody holds it any more.
 	ErrNotFound = errors.New("sockdiag: no such socket")
@@ -27,6 +28,20 @@ var (
 	// ErrForeign: the owner has no number in the user namespace of this process.
 	ErrForeign = errors.New("sockdiag: the owner is not mapped into this user namespace")
 )
+
+// Transient reports whether an error says that the kernel could not answer for want of
+// something, and may the next time.
+func Transient(err error) bool {
+	var e unix.Errno
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e {
+	case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EINTR, unix.EAGAIN:
+		return true
+	}
+	return false
+}
 
 // answered is set when the kernel has found a socket. Without its modules for TCP
 // it gives the error that also stands for a socket that is not there.
@@ -50,7 +65,6 @@ func (a *Asker) Close() {
 // Peer returns the other end of a connection of this process, both ends of which
 // are in this network namespace. The addresses are those of the own end.
 func (a *Asker) Peer(local, remote netip.AddrPort) (Socket, error) {
-	local, remote = plain(local), plain(remote)
 	m, err := a.ask(remote, local)
 	if err != nil {
 		if errors.Is(err, unix.ENOENT) {
@@ -58,6 +72,7 @@ func (a *Asker) Peer(local, remote netip.AddrPort) (Socket, error) {
 		}
 		return Socket{}, err
 	}
+	local, remote = plain(local), plain(remote)
 	if m.local != remote || m.remote != local || !m.connected() {
 		return Socket{}, ErrNotFound
 	}
@@ -67,9 +82,8 @@ func (a *Asker) Peer(local, remote netip.AddrPort) (Socket, error) {
 // Listener returns the socket that takes the connections to an address, which may
 // be bound to all addresses.
 func (a *Asker) Listener(at netip.AddrPort) (Socket, error) {
-	at = plain(at)
 	any := netip.IPv4Unspecified()
-	if at.Addr().Is6() {
+	if at.Addr().Unmap().Is6() {
 		any = netip.IPv6Unspecified()
 	}
 	m, err := a.ask(at, netip.AddrPortFrom(any, 0))
@@ -90,7 +104,9 @@ func (a *Asker) Listener(at netip.AddrPort) (Socket, error) {
 // ours.
 func (a *Asker) missing(local, remote netip.AddrPort) error {
 	if !answered.Load() {
-		if _, err := a.ask(local, remote); err != nil {
+		if _, err := a.ask(local, remote); Transient(err) {
+			return err
+		} else if err != nil {
 			return ErrUnsupported
 		}
 	}
@@ -113,8 +129,21 @@ func plain(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }
 
+// device is the number of the device that addresses of one link are of, 0 if they have
+// no zone. A zone is the number of a device here, never its name.
+func device(local, remote netip.AddrPort) uint32 {
+	for _, a := range []netip.AddrPort{local, remote} {
+		if n, err := strconv.ParseUint(a.Addr().Zone(), 10, 32); err == nil {
+			return uint32(n)
+		}
+	}
+	return 0
+}
+
 // ask asks for the one TCP socket with these addresses.
 func (a *Asker) ask(local, remote netip.AddrPort) (*message, error) {
+	dev := device(local, remote)
+	local, remote = plain(local), plain(remote)
 	if !local.IsValid() || !remote.IsValid() || local.Addr().Is6() != remote.Addr().Is6() {
 		return nil, fmt.Errorf("sockdiag: %v to %v: %w", local, remote, unix.EINVAL)
 	}
@@ -125,7 +154,7 @@ func (a *Asker) ask(local, remote netip.AddrPort) (*message, error) {
 		}
 		a.fd, a.open = fd, true
 	}
-	m, err := exchange(a.fd, local, remote)
+	m, err := exchange(a.fd, local, remote, dev)
 	var e unix.Errno
 	if err != nil && (!errors.As(err, &e) || e != unix.ENOENT) {
 		a.Close() // who knows what is still in it
@@ -134,9 +163,9 @@ func (a *Asker) ask(local, remote netip.AddrPort) (*message, error) {
 }
 
 // exchange makes one request.
-func exchange(fd int, local, remote netip.AddrPort) (*message, error) {
+func exchange(fd int, local, remote netip.AddrPort, dev uint32) (*message, error) {
 	var request [requestLen]byte
-	err := unix.Sendto(fd, appendRequest(request[:0], local, remote), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+	err := unix.Sendto(fd, appendRequest(request[:0], local, remote, dev), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 	if err != nil {
 		return nil, fmt.Errorf("sockdiag: %w", err)
 	}

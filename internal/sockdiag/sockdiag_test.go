@@ -3,6 +3,7 @@ package sockdiag
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -206,4 +207,37 @@ func FuzzParse(f *testing.F) {
 			t.Fatal(m, err)
 		}
 	})
+}
+
+// TestForeign: in a user namespace all those who have no number there have the same one,
+// which is not a user's.
+func TestForeign(t *testing.T) {
+	old := overflow
+	defer func() { overflow = old }()
+	overflow = func() users { return users{uid: 65534} }
+	if s, err := (&message{inode: 1, uid: 65534}).socket(); err != ErrForeign {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if s, err := (&message{inode: 1, uid: 1000}).socket(); err != nil || s.UID != 1000 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	overflow = func() users { return users{uid: 65534, whole: true} }
+	if s, err := (&message{inode: 1, uid: 65534}).socket(); err != nil || s.UID != 65534 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// TestTransient: which errors say nothing.
+func TestTransient(t *testing.T) {
+	for err, want := range map[error]bool{
+		unix.EMFILE: true, unix.ENOBUFS: true, fmt.Errorf("sockdiag: %w", unix.EAGAIN): true,
+		unix.ENOENT: false, unix.EPERM: false, ErrNotFound: false, ErrForeign: false, ErrUnsupported: false,
+	} {
+		if Transient(err) != want {
+			t.Errorf("%v: %v", err, !want)
+		}
+	}
+	if Transient(nil) {
+		t.Error("no error")
+	}
 }

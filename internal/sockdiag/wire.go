@@ -45,8 +45,9 @@ func (m *message) connected() bool {
 	return m.state < stateNewSyn
 }
 
-// appendRequest appends a request for one socket.
-func appendRequest(b []byte, local, remote netip.AddrPort) []byte {
+// appendRequest appends a request for one socket. dev is 0 for any device; a socket with
+// addresses of one link is found by that link's only.
+func appendRequest(b []byte, local, remote netip.AddrPort, dev uint32) []byte {
 	ne := binary.NativeEndian
 	b = ne.AppendUint32(b, requestLen)
 	b = ne.AppendUint16(b, unix.SOCK_DIAG_BY_FAMILY)
@@ -66,7 +67,7 @@ func appendRequest(b []byte, local, remote netip.AddrPort) []byte {
 		copy(field[:], a.AsSlice())
 		b = append(b, field[:]...)
 	}
-	b = ne.AppendUint32(b, 0)             // on any device
+	b = ne.AppendUint32(b, dev)
 	return ne.AppendUint64(b, ^uint64(0)) // INET_DIAG_NOCOOKIE
 }
 
