@@ -27,7 +27,7 @@ type SourceOwner interface {
 // SourceInfo is who is at the other end of a connection, as the kernel or TLS says
 // it, whatever the peer says.
 type SourceInfo struct {
-	Addr  netip.AddrPort       // the other end's address; not valid where the transport has none
+	Addr  netip.AddrPort       // the other end's address, its zone, if any, the number of the device; not valid where the transport has none
 	Local bool                 // the other end is on this machine, in this network namespace
 	User  PeerUser             // of a local peer, as far as the kernel tells
 	TLS   *tls.ConnectionState // nil without TLS

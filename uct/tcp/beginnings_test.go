@@ -10,7 +10,7 @@ import (
 // they have sent, not as much as the frame claims, however many they are. The
 // frames are whole when the rest comes after all.
 func TestManyBeginnings(t *testing.T) {
-	const n, length = 3 * crowd, 65536
+	const n, length = 3 * largeBegun, 65536
 	if !enoughFiles(2*n + 100) {
 		t.Skip("too few descriptors")
 	}
@@ -54,8 +54,8 @@ func TestManyBeginnings(t *testing.T) {
 		}
 		return sum == all
 	}, h)
-	if used := h.iface.rxPool.used; used > crowd {
-		t.Errorf("%d connections keep large buffers, the limit is %d", used, crowd)
+	if used := h.iface.rxPool.used; used > largeBegun {
+		t.Errorf("%d connections keep large buffers, the limit is %d", used, largeBegun)
 	}
 	if held() > 2*sent()+n*smallPiece {
 		t.Errorf("%d bytes are kept in buffers of %d", sent(), held())

@@ -51,10 +51,19 @@ const minReserve = 64
 // the lowest number that is free, so who gets a higher one knows that all below are
 // in use, whoever uses them. It makes a system call.
 func fileCeiling() int {
+	n, _ := fileCeilings()
+	return n
+}
+
+// fileCeilings returns, beside that, the first descriptor that no peer gets in any case.
+// Between the two it gets one while another worker, which has the crowd, has been asked
+// to make room.
+func fileCeilings() (first, last int) {
 	var files unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) != nil || files.Cur >= 1<<30 {
-		return 1 << 30
+		return 1 << 30, 1 << 30
 	}
 	n := int(files.Cur)
-	return n - min(max(n/4, minReserve), n/2)
+	reserve := min(max(n/4, minReserve), n/2)
+	return n - reserve, n - reserve + reserve/4
 }

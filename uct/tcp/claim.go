@@ -16,9 +16,10 @@ import (
 //
 // An endpoint of ours then connects to the listener by itself, and whoever really
 // listens there decides. C UCX, and this library, close that connection without an
-// answer where their own endpoint with its number is connected already: that is,
-// over the connection kept aside, which the endpoint then takes over. Whom this library
-// refuses before it has read who it is gets a reset, which confirms nothing.
+// answer where their own endpoint with its number is connected already: over a
+// connection kept aside. Within the machine that one is taken over, if the kernel says
+// which it is. Otherwise the endpoint connects with another number. Whom this library
+// refuses before it has read who it is gets a reset, which says nothing of that.
 
 // fits reports whether the connection's claim is to be believed. It is asked only
 // when something depends on it, and each time: listeners come and go.
@@ -26,7 +27,7 @@ func (c *conn) fits() bool {
 	if c.outgoing {
 		return true
 	}
-	return c.peer.addrPort().Addr() == c.from.addr.Addr() && (!c.here() || c.ask() == ownerSame)
+	return c.peer.addrPort().Addr() == c.from.addr.Addr() && (!c.mayBeHere() || c.ask() == ownerSame)
 }
 
 // owner says whether the user of a connection listens at the address that it claims.
@@ -37,6 +38,7 @@ const (
 	ownerSame
 	ownerOther   // somebody else does, or nobody
 	ownerUnknown // the kernel does not say whose sockets are whose
+	ownerUnsure  // it could not just now
 )
 
 // ownerFor is how long the answer is believed where it is asked for often.
@@ -45,63 +47,85 @@ const ownerFor = time.Second
 // listens finds out, for a connection within the machine, whether its user listens
 // at the address that it claims, or did a moment ago.
 func (c *conn) listens() owner {
-	if c.owner == ownerUnasked || c.iface.svc.w.Now()-c.ownerAt > ownerFor {
-		return c.ask()
+	if c.owner == ownerUnasked || c.owner == ownerUnsure || c.iface.svc.w.Now()-c.ownerAt > ownerFor {
+		c.ask()
 	}
 	return c.owner
 }
 
-// ask is listens of now.
+// ask is listens of now. What the kernel cannot say does not replace what it has said.
 func (c *conn) ask() owner {
-	c.owner, c.ownerAt = c.findOwner(), c.iface.svc.w.Now()
-	return c.owner
+	o := c.findOwner()
+	if o != ownerUnsure || c.owner == ownerUnasked {
+		c.owner, c.ownerAt = o, c.iface.svc.w.Now()
+	}
+	return o
 }
 
 func (c *conn) findOwner() owner {
 	end, err := c.otherEnd()
 	if err == nil {
 		var l sockdiag.Socket
-		if l, err = c.iface.svc.diag.Listener(c.peer.addrPort()); err == nil && l.UID == end.UID {
+		if l, err = c.iface.svc.listenerAt(c.peer.addrPort()); err == nil && l.UID == end.UID {
 			return ownerSame
 		}
 	}
-	if err == nil || errors.Is(err, sockdiag.ErrNotFound) || errors.Is(err, sockdiag.ErrForeign) {
+	switch {
+	case err == nil || errors.Is(err, sockdiag.ErrNotFound) || errors.Is(err, sockdiag.ErrForeign):
 		return ownerOther
+	case sockdiag.Transient(err):
+		return ownerUnsure
 	}
 	return ownerUnknown
 }
 
-// confirmed returns the connection kept aside that the owner of the listener has
-// confirmed by closing ours. Among several it cannot be told, unless the kernel
-// knows their users: nobody is taken for the peer then.
-func (ep *endpoint) confirmed() *conn {
-	i := ep.iface
-	var found [2]*conn // of the listener's user, of who knows whom
-	var n [2]int
-	for c := i.match.aside[matchKey{ep.peer, ep.sn}]; c != nil; c = c.nextAside {
-		k := 1
+// confirmed looks among the connections kept aside for the one that the owner of the
+// listener means, who has closed ours because of it: c is not nil if the kernel says
+// that it is of that user. Elsewhere there is nobody to ask: whoever is quickest may
+// have put his own aside. maybe says that it can be one of them.
+func (ep *endpoint) confirmed() (c *conn, maybe bool) {
+	var of *conn
+	for c := ep.iface.match.aside[matchKey{ep.peer, ep.sn}]; c != nil; c = c.nextAside {
+		who := ownerUnknown
 		if c.here() {
-			switch c.listens() {
-			case ownerSame:
-				k = 0
-			case ownerOther:
-				continue
-			}
+			who = c.listens()
 		}
-		if !c.dead() {
-			found[k] = c
-			n[k]++
+		if who == ownerOther || c.dead() {
+			continue
+		}
+		maybe = true
+		if who == ownerSame {
+			if of != nil {
+				return nil, true // which of the two?
+			}
+			of = c
 		}
 	}
-	for k := range found {
-		if n[k] > 0 {
-			if n[k] == 1 {
-				return found[k]
-			}
-			return nil
-		}
+	return of, maybe
+}
+
+// goAround is for an endpoint whose connection the owner of the listener has closed
+// because another one with its number stands, as far as he knows, but none that can be
+// believed is here. It takes a number of which nobody speaks, and he will hear it: each
+// side then sends on a connection of its own. It reports whether that is over.
+func (ep *endpoint) goAround() (connected bool) {
+	i := ep.iface
+	if ep.err != nil || ep.toEP {
+		return false
 	}
-	return nil
+	c, maybe := ep.confirmed()
+	switch {
+	case c != nil:
+		i.takeOver(ep, c)
+		return true
+	case !maybe:
+		return false
+	}
+	i.unmatchEndpoint(ep)
+	for i.match.aside[matchKey{ep.peer, ep.sn}] != nil {
+		ep.sn = ep.numbers.take()
+	}
+	return ep.meet()
 }
 
 // closedUnanswered reports whether the listener's owner has read our request and

@@ -156,7 +156,8 @@ func TestOwnerConfirms(t *testing.T) {
 }
 
 // TestNobodyConfirmed: a connection of ours that breaks says nothing about those kept
-// aside, nor does one that is closed if it cannot be told whom that is about.
+// aside, nor does one that is closed if it cannot be told whom that is about. Then we
+// come back with a number of which nobody else has spoken.
 func TestNobodyConfirmed(t *testing.T) {
 	for _, how := range []string{"reset", "another user", "two"} {
 		t.Run(how, func(t *testing.T) {
@@ -183,7 +184,11 @@ func TestNobodyConfirmed(t *testing.T) {
 			}
 			own.close()
 			own = l.accept(h)
-			own.want(flight(h.iface.addr, 0))
+			sn := uint64(0)
+			if how == "two" {
+				sn = 1
+			}
+			own.want(flight(h.iface.addr, sn))
 			own.send(ack)
 			until(t, "connect", connected(ep), h)
 			for _, p := range aside {
@@ -206,5 +211,68 @@ func TestRefusedIsReset(t *testing.T) {
 	p.wantSilence()
 	if ep.err == nil || !errors.Is(ep.err, unix.ECONNRESET) {
 		t.Errorf("failed with %v", ep.err)
+	}
+}
+
+// TestCrossedClaim: a peer that connects while we do closes its own connection when it
+// hears of ours. Its request, which is read after that, is no lie.
+func TestCrossedClaim(t *testing.T) {
+	for _, smaller := range []bool{false, true} {
+		h := newHost(t, "")
+		l := listenRaw(t, h, smaller)
+		p := dial(t, h)
+		p.send(flight(l.addr, 0)[:magicLen])
+		until(t, "accept", func() bool { return h.conns() == 1 }, h)
+		ep := l.endpoint(h)
+		own := l.accept(h)
+		before := ledger.Refusals(ledger.Claim)
+		unix.Write(p.fd, req(l.addr, 0)) // the host is not stepped
+		p.close()
+		own.want(flight(h.iface.addr, 0))
+		own.send(ackReq)
+		until(t, "connect", connected(ep), h)
+		exact(t, h, 1)
+		if n := ledger.Refusals(ledger.Claim) - before; n != 0 || len(h.iface.match.aside) != 0 {
+			t.Errorf("%d refusals, %d kept aside", n, len(h.iface.match.aside))
+		}
+	}
+}
+
+// TestLockOut: who keeps connections aside with the listener of a peer from elsewhere
+// that connects from another of its addresses, which only he can tell from those,
+// does not keep the endpoint from that peer.
+func TestLockOut(t *testing.T) {
+	for _, strangers := range []int{0, 1, 3} {
+		h := newHost(t, "")
+		l := listenRaw(t, h, false)
+		claim := func(from string, sn uint64) *rawPeer {
+			p := dialAs(t, h, from)
+			p.send(flight(l.addr, sn))
+			p.want(ack)
+			return p
+		}
+		ep := l.endpoint(h)
+		first := l.accept(h)
+		first.want(flight(h.iface.addr, 0))
+		var others []*rawPeer
+		for k := range strangers {
+			others = append(others, claim("192.0.2.66", 0), claim("192.0.2.66", uint64(k+1)))
+		}
+		peer := claim("192.0.2.1", 0) // which has its endpoint with that
+		first.close()
+		second := l.accept(h)
+		second.want(flight(h.iface.addr, 1))
+		second.send(ack)
+		until(t, "connect", connected(ep), h)
+		ep.AMShort(1, 7, []byte("hi"), 0, nil)
+		second.want(am(1, "\x07\x00\x00\x00\x00\x00\x00\x00hi"))
+		peer.send(am(2, "from the peer"))
+		until(t, "message", func() bool { return len(h.got) == 1 }, h)
+		for _, p := range others {
+			p.wantSilence()
+		}
+		// The peer's endpoint of that number sends on ours.
+		second.send(req(l.addr, 1))
+		second.want(ack)
 	}
 }

@@ -84,12 +84,15 @@ func (c *conn) handleRequest(r request) {
 	m := i.match.entries[matchKey{c.peer, c.sn}]
 	aside := m != match{} && !c.fits()
 	switch {
+	case aside && c.dead():
+		c.close() // it has given way to ours, and nobody can be asked whose it was
+		return
 	case aside:
 	case m.ep != nil:
 		c.simultaneous(m.ep)
 		return
 	case m.conn != nil && !m.conn.fits():
-		i.keepAside(m.conn)
+		i.doubt(m.conn)
 	case m.conn != nil && m.conn.dead():
 		// The peer lost that connection and knows it before we do.
 		m.conn.close()

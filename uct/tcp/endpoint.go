@@ -87,16 +87,25 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	ep.numbers = i.match.numbers.hold(peer)
 	ep.peer, ep.sn = peer, i.takeNumber(ep.numbers)
 	i.addEndpoint(ep)
-	if m := i.match.entries[matchKey{peer, ep.sn}]; m.conn != nil && peer != i.addr {
+	if !ep.meet() {
+		ep.connect()
+	}
+	return ep, nil
+}
+
+// meet gives an endpoint that has a number the connection with it that the peer has
+// opened already, if that can be believed. Without one, the endpoint has to connect.
+func (ep *endpoint) meet() bool {
+	i := ep.iface
+	if m := i.match.entries[matchKey{ep.peer, ep.sn}]; m.conn != nil && ep.peer != i.addr {
 		if m.conn.fits() {
 			i.takeOver(ep, m.conn)
-			return ep, nil
+			return true
 		}
-		i.keepAside(m.conn)
+		i.doubt(m.conn)
 	}
 	i.matchEndpoint(ep)
-	ep.connect()
-	return ep, nil
+	return false
 }
 
 // ready returns the connection when an operation may be started now.

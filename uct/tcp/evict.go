@@ -13,9 +13,8 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// Who has to leave when peers have more than they may: of the source with the most,
-// the connection that was silent for the longest. Connections on which the
-// application has an endpoint are its own, and stay.
+// Who has to leave when peers have more than they may is looked for in crowd.go.
+// Connections on which the application has an endpoint are its own, and stay.
 
 var (
 	errCrowded = errors.New("the peer's address has too many connections")
@@ -36,59 +35,72 @@ func (c *conn) dismiss(r ledger.Reason, why error) {
 // it may.
 func (s *service) makeRoom(c *conn) bool {
 	g, b := c.visit.guest, &c.iface.bounds
+	total, most := ledger.Total(ledger.Conns), int64(b.guests)
 	switch {
+	case s.guests.n() > b.few && s.enlist() != nil:
+		c.dismiss(ledger.Descriptors, errFiles) // a crowd that nobody could ask
 	case int(c.fd) >= s.ceiling:
-		evicted := s.evictHalfOpen() || s.evict(ledger.Descriptors, errFiles)
-		if c.state == stateClosed {
-			return false
-		}
-		if !evicted || !c.moveBelow(s.ceiling) {
-			c.dismiss(ledger.Descriptors, errFiles)
-		}
+		s.makeRoomForFile(c)
 	case g.count() > b.guestsOfSource:
-		g.silent().dismiss(ledger.Connections, errCrowded)
-	case ledger.Total(ledger.Conns) > int64(b.guests):
-		// If those with many are guests of other workers, which know nothing of this, a
-		// newcomer is let in all the same.
-		if !s.evict(ledger.Connections, errCrowded) && g.count() > b.few {
+		few := g.conns.n <= b.few && g.count() <= b.guestsOfSource+overshoot(b.guestsOfSource)
+		if !few || !s.askOthers() {
+			s.guests.silent(g).dismiss(ledger.Connections, errCrowded)
+		}
+	case total > most:
+		if !s.evict(c, ledger.Connections, errCrowded) && (!s.askOthers() || total > most+int64(overshoot(b.guests))) {
 			c.dismiss(ledger.Connections, errCrowded)
 		}
 	}
 	return c.state != stateClosed
 }
 
+// overshoot is by how much a limit may be exceeded until another worker makes room.
+func overshoot(limit int) int { return limit/16 + 1 }
+
+// makeRoomForFile is makeRoom for a connection with a descriptor that is for the
+// application: it takes the place of one that leaves, if that has one below.
+func (s *service) makeRoomForFile(c *conn) {
+	_, last := fileCeilings()
+	switch few := c.iface.bounds.few; {
+	case s.evictHalfOpen(few, few) || s.evict(c, ledger.Descriptors, errFiles):
+		if c.state != stateClosed {
+			c.moveBelow(s.ceiling)
+		}
+	case !s.askOthers() || int(c.fd) >= last:
+		c.dismiss(ledger.Descriptors, errFiles)
+	}
+}
+
 // moveBelow gives a connection that nothing watches yet the descriptor of one that
-// has left: otherwise the next one gets that, and both stay.
-func (c *conn) moveBelow(ceiling int) bool {
+// has left: otherwise the next one gets that, and both stay. If that one had none that
+// is lower, this one has just taken its place.
+func (c *conn) moveBelow(ceiling int) {
 	fd, err := unix.FcntlInt(uintptr(c.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return false
+		return
 	}
 	if fd >= ceiling {
 		unix.Close(fd)
-		return false
+		return
 	}
 	unix.Close(int(c.fd))
 	c.fd = int32(fd)
-	return true
-}
-
-// evict drops a connection of the source with the most, if it has more than a few.
-func (s *service) evict(r ledger.Reason, why error) bool {
-	g := s.greediest()
-	if g == nil || g.count() <= g.head.iface.bounds.few {
-		return false
-	}
-	g.silent().dismiss(r, why)
-	return true
 }
 
 // relieve drops connections of the source that has sent too many beginnings of
-// frames, those that began first.
+// frames: those first that brought nothing more for the longest.
 func (s *service) relieve() {
-	g := s.slow.over
+	o := s.slow.over
 	s.slow.over = nil
-	for c := s.slow.head; c != nil && g.n > 0 && g.held > c.iface.bounds.beginnings; {
+	g := o.visit.guest
+	if g != nil && g.fresh > 0 {
+		s.sort(g) // it is one user who has too much
+		g = o.visit.guest
+	}
+	if g == nil {
+		return
+	}
+	for c := s.slow.head; c != nil && g.conns.n > 0 && g.held > o.iface.bounds.beginnings; {
 		next := c.slow.next
 		if c.visit.guest == g && !c.reading {
 			c.dismiss(ledger.Silence, errStalled)

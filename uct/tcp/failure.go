@@ -17,11 +17,8 @@ func (c *conn) lost(operation string, cause error) {
 		unanswered := c.closedUnanswered(operation, cause)
 		c.close()
 		ep.conn = nil
-		if unanswered {
-			if aside := ep.confirmed(); aside != nil {
-				ep.iface.takeOver(ep, aside)
-				return
-			}
+		if unanswered && ep.goAround() {
+			return
 		}
 		ep.retry(operation, cause)
 	default:

@@ -90,8 +90,8 @@ func (h *host) close() {
 	if err := h.iface.Close(); err != nil {
 		h.t.Error(err)
 	}
-	if s := h.iface.svc; len(s.guests) != 0 || s.half.head != nil || s.slow.head != nil {
-		h.t.Errorf("%d guests are left, slow ones %v, half-open ones %v", len(s.guests), s.slow.head, s.half.head)
+	if s := h.iface.svc; s.guests.n() != 0 || len(s.guests.of)+len(s.guests.hoods) != 0 || s.half.head != nil || s.slow.head != nil {
+		h.t.Errorf("%d guests are left, slow ones %v, half-open ones %v", s.guests.n(), s.slow.head, s.half.head)
 	}
 	for size, p := range h.iface.svc.txPools {
 		if p.used != 0 {

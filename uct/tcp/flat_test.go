@@ -36,7 +36,7 @@ func TestFlat(t *testing.T) {
 	i := h.iface
 	for name, size := range map[string]int{
 		"connections": h.conns(), "endpoints": len(i.endpoints), "keys": len(i.keys), "matches": len(i.match.entries),
-		"kept aside": len(i.match.aside), "guests": len(i.svc.guests), "accounts": len(ledger.Accounts()),
+		"kept aside": len(i.match.aside), "guests": i.svc.guests.n(), "accounts": len(ledger.Accounts()),
 		"numbers": max(len(i.match.numbers.byPeer)-maxIdleNumbers, 0),
 	} {
 		if size != 0 {

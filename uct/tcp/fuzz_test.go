@@ -62,8 +62,8 @@ func FuzzFrames(f *testing.F) {
 		for range 4 {
 			h.w.Progress()
 		}
-		if n := h.conns(); n != 0 || len(h.iface.svc.guests) != 0 || h.iface.svc.half.n != 0 || len(h.iface.match.entries) != 0 {
-			t.Fatalf("left: %d connections, %d matched, %d half open", n, len(h.iface.svc.guests), h.iface.svc.half.n)
+		if n := h.conns(); n != 0 || h.iface.svc.guests.n() != 0 || h.iface.svc.half.n != 0 || len(h.iface.match.entries) != 0 {
+			t.Fatalf("left: %d connections, %d matched, %d half open", n, h.iface.svc.guests.n(), h.iface.svc.half.n)
 		}
 		h.got = nil
 	})

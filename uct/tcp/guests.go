@@ -1,6 +1,8 @@
 package tcp
 
 import (
+	"net/netip"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/ledger"
@@ -10,35 +12,136 @@ import (
 // which it has no endpoint. The ledger counts them for the process; the list is of
 // one worker. Those that were silent for the longest come first, about: who was heard
 // since the last look goes to the end when somebody has to leave.
+//
+// Within the machine guests are users, elsewhere addresses. Asking the kernel whose
+// a connection is takes longer than accepting it, so a few from one address count for
+// that; when there are more, each goes to the account of its user (sort), and so do those
+// that come as long as users have more than a few.
 type guest struct {
-	account    *ledger.Account
-	head, tail *conn
-	n          int
-	half       int // those without a request
-	held       int // bytes of buffers with the beginnings of frames
+	account *ledger.Account
+	conns   queue
+	fresh   int // those whose user was not looked for
+	half    int // those without a request
+	held    int // bytes of buffers with the beginnings of frames
+	hoods   []*hood
 }
 
-// visit is a connection's place in the list.
+// hood is a network as one worker sees it.
+type hood struct {
+	guests int
+	half   int // connections without a request
+}
+
+// guestList is all guests of a worker.
+type guestList struct {
+	of    map[ledger.Source]*guest
+	hoods map[netip.Prefix]*hood
+	users int // connections in the accounts of users of this machine
+
+	// The connections of all, those that were silent for the longest first, about: the
+	// ones that have never delivered anything, and the others.
+	mute, heard queue
+}
+
+// visit is a connection's place in the lists.
 type visit struct {
-	guest      *guest // nil: the application has an endpoint on it
-	prev, next *conn
+	guest  *guest // nil: the application has an endpoint on it
+	own    links  // in the guest's list
+	all    links
+	heard  bool // in the list of those that were
+	looked bool // its user was looked for
+}
+
+func (l *guestList) init() {
+	all := func(c *conn) *links { return &c.visit.all }
+	l.mute.links, l.heard.links = all, all
+}
+
+// n is the number of guests' connections.
+func (l *guestList) n() int { return l.mute.n + l.heard.n }
+
+// guest returns who has connections from a source, from now on if need be.
+func (l *guestList) guest(source ledger.Source) *guest {
+	g := l.of[source]
+	if g != nil {
+		return g
+	}
+	g = &guest{account: ledger.Open(source), conns: queue{links: func(c *conn) *links { return &c.visit.own }}}
+	if l.of == nil {
+		l.of, l.hoods = make(map[ledger.Source]*guest), make(map[netip.Prefix]*hood)
+	}
+	l.of[source] = g
+	if nets, ok := source.Nets(); ok {
+		for _, p := range nets {
+			h := l.hoods[p]
+			if h == nil {
+				h = new(hood)
+				l.hoods[p] = h
+			}
+			h.guests++
+			g.hoods = append(g.hoods, h)
+		}
+	}
+	return g
+}
+
+// forget is told that a guest has no connections any more.
+func (l *guestList) forget(g *guest) {
+	source := g.account.Source()
+	delete(l.of, source)
+	nets, _ := source.Nets()
+	for i, h := range g.hoods {
+		if h.guests--; h.guests == 0 {
+			delete(l.hoods, nets[i])
+		}
+	}
+	if len(l.of) == 0 {
+		l.of, l.hoods = nil, nil // maps do not shrink
+	}
+	g.account.Close()
+}
+
+// enter gives a guest a connection with all that it has made us keep; exit ends that.
+func (g *guest) enter(c *conn) {
+	c.visit.guest = g
+	g.conns.append(c)
+	g.account.Add(ledger.Conns, 1)
+	g.account.Add(ledger.Files, 1)
+	g.held += c.slow.bytes
+	if c.half.listed {
+		g.halve(1)
+	}
+}
+
+func (g *guest) exit(c *conn) {
+	c.visit.guest = nil
+	g.conns.remove(c)
+	g.account.Add(ledger.Conns, -1)
+	g.account.Add(ledger.Files, -1)
+	g.held -= c.slow.bytes
+	if c.half.listed {
+		g.halve(-1)
+	}
+}
+
+// halve counts connections without a request.
+func (g *guest) halve(n int) {
+	g.half += n
+	for _, h := range g.hoods {
+		h.half += n
+	}
 }
 
 // enroll counts a connection as one that a peer has made necessary.
 func (s *service) enroll(c *conn) {
-	source := ledger.SourceOf(c.from.addr.Addr(), -1)
-	g := s.guests[source]
-	if g == nil {
-		g = &guest{account: ledger.Open(source)}
-		if s.guests == nil {
-			s.guests = make(map[ledger.Source]*guest)
-		}
-		s.guests[source] = g
+	l := &s.guests
+	g := l.guest(ledger.SourceOf(c.from.addr.Addr(), -1))
+	g.enter(c)
+	g.fresh++
+	l.mute.append(c)
+	if g.conns.n+l.users > c.iface.bounds.few {
+		s.sort(g)
 	}
-	c.visit.guest = g
-	g.append(c)
-	g.account.Add(ledger.Conns, 1)
-	g.account.Add(ledger.Files, 1)
 }
 
 // leave ends that: the connection is closed, or the application has an endpoint on it.
@@ -48,17 +151,65 @@ func (s *service) leave(c *conn) {
 		return
 	}
 	s.slow.remove(c)
-	g.unlink(c)
-	c.visit.guest = nil
-	g.account.Add(ledger.Conns, -1)
-	g.account.Add(ledger.Files, -1)
-	if g.n == 0 {
-		delete(s.guests, g.account.Source())
-		if len(s.guests) == 0 {
-			s.guests = nil // a map does not shrink
-		}
-		g.account.Close()
+	s.guests.list(c).remove(c)
+	g.exit(c)
+	if !c.visit.looked {
+		g.fresh--
 	}
+	if g.account.Source().UID >= 0 {
+		s.guests.users--
+	}
+	c.visit = visit{}
+	if g.conns.n == 0 {
+		s.guests.forget(g)
+	}
+}
+
+// list is the one of the two lists of all in which a connection is.
+func (l *guestList) list(c *conn) *queue {
+	if c.visit.heard {
+		return &l.heard
+	}
+	return &l.mute
+}
+
+// notice puts a connection that has delivered something behind those that have not.
+func (l *guestList) notice(c *conn) {
+	c.spoke = false
+	l.list(c).remove(c)
+	c.visit.heard = true
+	l.heard.append(c)
+	g := c.visit.guest
+	g.conns.remove(c)
+	g.conns.append(c)
+}
+
+// sort gives the connections of an address of this machine to the accounts of their
+// users. Those whose user the kernel does not tell stay, and those it could not tell just
+// now are asked about again. It reports whether any has gone.
+func (s *service) sort(g *guest) (moved bool) {
+	for c := g.conns.tail; c != nil && g.fresh > 0; {
+		before := c.visit.own.prev
+		if v := &c.visit; !v.looked {
+			uid, sure := c.localUser()
+			if !sure {
+				break
+			}
+			v.looked = true
+			g.fresh--
+			if uid >= 0 {
+				g.exit(c)
+				s.guests.guest(ledger.SourceOf(c.from.addr.Addr(), uid)).enter(c)
+				s.guests.users++
+				moved = true
+			}
+		}
+		c = before
+	}
+	if g.conns.n == 0 {
+		s.guests.forget(g)
+	}
+	return moved
 }
 
 // taken is told that an endpoint has got the connection.
@@ -68,90 +219,53 @@ func (c *conn) taken(ep *endpoint) {
 	}
 }
 
-func (g *guest) append(c *conn) {
-	v := &c.visit
-	v.prev, v.next = g.tail, nil
-	if g.tail != nil {
-		g.tail.visit.next = c
-	} else {
-		g.head = c
-	}
-	g.tail = c
-	g.n++
-}
-
-func (g *guest) unlink(c *conn) {
-	v := &c.visit
-	if v.prev != nil {
-		v.prev.visit.next = v.next
-	} else {
-		g.head = v.next
-	}
-	if v.next != nil {
-		v.next.visit.prev = v.prev
-	} else {
-		g.tail = v.prev
-	}
-	v.prev, v.next = nil, nil
-	g.n--
-}
-
 // count is the number of the source's connections in the process.
 func (g *guest) count() int { return int(g.account.Of(ledger.Conns)) }
 
-// greediest returns who has most connections in the process, of those that are guests
-// of this worker.
-func (s *service) greediest() *guest {
-	var most *guest
-	for _, g := range s.guests {
-		if most == nil || g.count() > most.count() {
-			most = g
-		}
-	}
-	return most
-}
-
-// crowdSample is the number of connections within the machine among which the user
-// with the most is looked for.
-const crowdSample = 128
-
-// silent returns the connection that was silent for the longest. Within the machine
-// it is one of the user who has most of those that were silent for long.
-func (g *guest) silent() *conn {
-	for range g.n {
-		c := g.head
+// silent returns the guest's connection that was silent for the longest.
+func (l *guestList) silent(g *guest) *conn {
+	for range g.conns.n {
+		c := g.conns.head
 		if !c.spoke {
 			break
 		}
-		c.spoke = false
-		g.unlink(c)
-		g.append(c)
+		l.notice(c)
 	}
-	if g.head == nil || !g.head.here() {
-		return g.head
+	return g.conns.head
+}
+
+// silentOf returns the connection, but one, that was silent for the longest among those
+// from a network, or all where that is not valid. Those that have never delivered
+// anything come first.
+func (l *guestList) silentOf(net netip.Prefix, but *conn) *conn {
+	fits := func(c *conn) bool {
+		return c != but && (!net.IsValid() || net.Contains(c.visit.guest.account.Source().Addr))
 	}
-	type user struct {
-		uid   int
-		known bool
-	}
-	of := func(c *conn) user {
-		s, err := c.otherEnd()
-		return user{s.UID, err == nil}
-	}
-	n := make(map[user]int)
-	var most user
-	for c, k := g.head, 0; c != nil && k < crowdSample; c, k = c.visit.next, k+1 {
-		u := of(c)
-		if n[u]++; n[u] > n[most] {
-			most = u
+	for c := l.mute.head; c != nil; {
+		next := c.visit.all.next
+		if fits(c) {
+			if !c.spoke {
+				return c
+			}
+			l.notice(c)
 		}
+		c = next
 	}
-	for c := g.head; c != nil; c = c.visit.next {
-		if !c.spoke && of(c) == most {
-			return c
+	// Twice: who was heard since the last look is passed over once.
+	for k, c := 2*l.heard.n, l.heard.head; k > 0; k-- {
+		next := c.visit.all.next
+		if next == nil {
+			next = l.heard.head
 		}
+		if fits(c) {
+			if !c.spoke {
+				return c
+			}
+			l.notice(c)
+		}
+		c = next
 	}
-	return g.head
+	return nil
 }
 
 // enrollOwn is enroll of a connection of ours that a peer has made necessary. Nobody

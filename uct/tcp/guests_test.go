@@ -111,25 +111,80 @@ func TestGuestsOfSource(t *testing.T) {
 	}
 }
 
+// openAs is a guest's connection within the machine, of a user.
+func openAs(t *testing.T, h *host, uid int, sn uint64) *rawPeer {
+	t.Helper()
+	p := dialFrom(t, h, sockaddr{}, uid)
+	p.send(flight(addr("127.0.0.1:5"), sn))
+	if !p.gone() {
+		p.want(ack)
+	}
+	return p
+}
+
 // TestUsersAreSources: within the machine it is users who have too much.
 func TestUsersAreSources(t *testing.T) {
 	setLimits(t, func(b *bounds) { b.guestsOfSource = 10 })
 	h := newHost(t, "")
-	open := func(uid int, sn uint64) *rawPeer {
-		p := dialFrom(t, h, sockaddr{}, uid)
-		p.send(flight(addr("127.0.0.1:5"), sn))
-		p.want(ack)
-		return p
+	var honest []*rawPeer
+	for sn := range uint64(3) {
+		honest = append(honest, openAs(t, h, -1, sn))
 	}
-	honest := []*rawPeer{open(-1, 0), open(-1, 1), open(-1, 2)}
 	for sn := range uint64(30) {
-		open(os.Getuid()+1, 10+sn)
+		openAs(t, h, os.Getuid()+1, 10+sn)
 	}
-	exact(t, h, 10)
+	exact(t, h, 13)
+	for range 6 { // the limit of one is not that of another
+		honest = append(honest, openAs(t, h, -1, uint64(100+len(honest))))
+	}
+	exact(t, h, 19)
 	for i, p := range honest {
 		if p.gone() {
 			t.Errorf("connection %d of the other user is gone", i)
 		}
+	}
+	counts := map[int]int64{}
+	for _, a := range ledger.Accounts() {
+		counts[a.Source.UID] += a.Amounts[ledger.Conns]
+	}
+	if counts[os.Getuid()+1] != 10 || counts[os.Getuid()]+counts[-1] != 9 {
+		t.Errorf("the ledger counts %v", counts)
+	}
+}
+
+// TestFewAreNotLookedUp: the kernel is not asked whose a connection is while there are
+// few.
+func TestFewAreNotLookedUp(t *testing.T) {
+	h := newHost(t, "")
+	for sn := range uint64(h.iface.bounds.few) {
+		openAs(t, h, -1, sn)
+	}
+	for c := h.iface.conns; c != nil; c = c.next {
+		if c.from.asked {
+			t.Fatal("asked")
+		}
+	}
+	openAs(t, h, -1, 100)
+	for c := h.iface.conns; c != nil; c = c.next {
+		if !c.from.asked {
+			t.Fatal("not asked about all when there are more")
+		}
+	}
+}
+
+// TestHalfOpenOfUsers: a user's connections that ask for nothing do not displace those
+// of another who has not asked yet.
+func TestHalfOpenOfUsers(t *testing.T) {
+	setLimits(t, func(b *bounds) { b.halfOpen = 20 })
+	h := newHost(t, "")
+	honest := []*rawPeer{dialFrom(t, h, sockaddr{}, -1), dialFrom(t, h, sockaddr{}, -1)}
+	for range 40 {
+		dialFrom(t, h, sockaddr{}, os.Getuid()+1)
+		h.w.Progress()
+	}
+	for i, p := range honest {
+		p.send(flight(addr("127.0.0.1:5"), uint64(i)))
+		p.want(ack)
 	}
 }
 
@@ -172,7 +227,7 @@ func TestEndpointsStay(t *testing.T) {
 	// Closed by us and used by the peer: it counts again.
 	mine.Close()
 	a.want(fin)
-	if n := h.iface.conns.iface.svc.greediest().n; n != 3 {
+	if n := h.iface.svc.guests.n(); n != 3 {
 		t.Errorf("%d guests after an endpoint was closed", n)
 	}
 }
@@ -297,7 +352,7 @@ func TestBeginnings(t *testing.T) {
 		}
 		hog = append(hog, p)
 		most := 0
-		for _, g := range h.iface.svc.guests {
+		for _, g := range h.iface.svc.guests.of {
 			most = max(most, g.held)
 		}
 		if most > 1<<20 {
@@ -325,4 +380,266 @@ func TestHalfClosedKeepsNothing(t *testing.T) {
 	if ep.conn.in != nil {
 		t.Errorf("keeps a buffer of %d bytes", len(ep.conn.in.data))
 	}
+}
+
+// TestManyAddresses: a stranger with a network of addresses, each of which has few
+// connections, does not keep the others out, and loses to them.
+func TestManyAddresses(t *testing.T) {
+	for name, from := range map[string]func(i int) string{
+		"a /56":        func(i int) string { return fmt.Sprintf("[2001:db8:0:%x::1]", i%256) },
+		"a /48":        func(i int) string { return fmt.Sprintf("[2001:db8:0:%x::1]", i) },
+		"a /32":        func(i int) string { return fmt.Sprintf("[2001:db8:%x::1]", i) },
+		"a /24":        func(i int) string { return fmt.Sprintf("198.51.100.%d", i%200+1) },
+		"anywhere":     func(i int) string { return fmt.Sprintf("%d.%d.0.1", 20+i%200, i/200) },
+		"the same /48": func(i int) string { return fmt.Sprintf("[2001:db8:1:%x::1]", i+100) },
+	} {
+		for _, half := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s half-open %v", name, half), func(t *testing.T) {
+				setLimits(t, func(b *bounds) { b.guests, b.few, b.halfOpen = 100, 4, 1000 })
+				if half {
+					setLimits(t, func(b *bounds) { b.guests, b.few, b.halfOpen = 1000, 4, 100 })
+				}
+				h := newHost(t, "")
+				sn := uint64(0)
+				enter := func(from string) *rawPeer {
+					p := dialAs(t, h, from)
+					if !p.gone() {
+						sn++
+						p.send(flight(addr("10.0.0.1:5"), sn))
+						p.want(ack)
+					}
+					return p
+				}
+				speak := func(p *rawPeer) {
+					n := len(h.got)
+					p.send(am(1, "x"))
+					until(t, "message", func() bool { return len(h.got) > n }, h)
+				}
+				var honest []*rawPeer
+				for i := range 10 { // a neighbourhood where each has more than a few
+					for range 2 {
+						p := enter(fmt.Sprintf("[2001:db8:1:%x::1]", i))
+						speak(p)
+						honest = append(honest, p)
+					}
+				}
+				crowd := 0
+				for i := range 400 {
+					a := from(i)
+					if half {
+						dialAs(t, h, a)
+					} else if !enter(a).gone() {
+						crowd++
+					}
+					if i%50 == 0 {
+						for _, p := range honest {
+							if !p.gone() {
+								speak(p)
+							}
+						}
+					}
+				}
+				if !half && crowd < 390 {
+					t.Errorf("%d newcomers were let in", crowd)
+				}
+				for i := range 5 {
+					honest = append(honest, enter(fmt.Sprintf("10.1.0.%d", i+1)))
+				}
+				for i, p := range honest {
+					if p.gone() {
+						t.Errorf("honest connection %d is gone", i)
+					}
+				}
+				if n := h.conns(); n > 125 {
+					t.Errorf("%d connections", n)
+				}
+			})
+		}
+	}
+}
+
+// TestCrowdElsewhere: a crowd that one worker has gives way to newcomers of another, in
+// number and in descriptors.
+func TestCrowdElsewhere(t *testing.T) {
+	for _, files := range []bool{false, true} {
+		t.Run(fmt.Sprintf("files %v", files), func(t *testing.T) {
+			setLimits(t, func(b *bounds) { b.guests = 60 })
+			if files {
+				setLimits(t, func(b *bounds) { b.guests = 1 << 16 })
+			}
+			a, b := newHost(t, ""), newHost(t, "")
+			old := enter(t, a, "10.0.0.1", 0)
+			if files {
+				var was unix.Rlimit
+				if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+					t.Fatal(err)
+				}
+				few := was
+				few.Cur = uint64(lowestFreeFD(t) + 400)
+				if was.Cur < few.Cur {
+					t.Skip("few descriptors here")
+				}
+				if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+					t.Fatal(err)
+				}
+				defer unix.Setrlimit(unix.RLIMIT_NOFILE, &was)
+				ceiling := fileCeiling()
+				a.iface.svc.ceiling, b.iface.svc.ceiling = ceiling, ceiling
+				for sn := uint64(0); lowestFreeFD(t) < ceiling; sn++ {
+					enter(t, a, "10.9.9.9", sn)
+				}
+			} else {
+				for sn := range uint64(59) {
+					enter(t, a, "10.9.9.9", sn)
+				}
+			}
+			n := a.conns()
+			var honest []*rawPeer
+			for i := range 12 {
+				p := enter(t, b, fmt.Sprintf("10.1.0.%d", i+1), 0)
+				for range 3 {
+					a.w.Progress()
+				}
+				honest = append(honest, p)
+			}
+			for i, p := range append(honest, old) {
+				if p.gone() {
+					t.Errorf("connection %d is gone", i)
+				}
+			}
+			if now := a.conns(); now >= n {
+				t.Errorf("the crowd has %d connections, it had %d", now, n)
+			}
+			if total := ledger.Total(ledger.Conns); !files && total > 60 {
+				t.Errorf("%d connections", total)
+			}
+			// A worker that does not come to it is not waited for: there is an end.
+			if !files {
+				for i := range 40 {
+					enter(t, b, fmt.Sprintf("10.2.0.%d", i+1), 0)
+				}
+				if total := ledger.Total(ledger.Conns); total > 60+60/16+2 {
+					t.Errorf("%d connections while the other worker sleeps", total)
+				}
+			}
+		})
+	}
+}
+
+// TestProgressBeforeStalled: of the beginnings of frames those go first that bring
+// nothing more, of the user who has too many, and none that we do not read ourselves.
+func TestProgressBeforeStalled(t *testing.T) {
+	setLimits(t, func(b *bounds) { b.beginnings = 1 << 20 })
+	h := newHost(t, "")
+	frame := am(1, strings.Repeat("x", 60000))
+	honest := openAs(t, h, -1, 0)
+	honest.send(frame[:40000])
+	mover := openAs(t, h, os.Getuid()+1, 1) // of the user who has too many
+	mover.send(frame[:40000])
+	held := func() (most int) {
+		for _, g := range h.iface.svc.guests.of {
+			most = max(most, g.held)
+		}
+		return most
+	}
+	at := 40000
+	var hog []*rawPeer
+	for sn := range uint64(100) {
+		p := openAs(t, h, os.Getuid()+1, 10+sn)
+		p.send(frame[:40000])
+		mover.send(frame[at : at+10])
+		at += 10
+		for range 3 {
+			h.w.Progress()
+		}
+		hog = append(hog, p)
+		if n := held(); n > 1<<20 {
+			t.Fatalf("%d bytes of one source", n)
+		}
+	}
+	if !hog[0].gone() || hog[99].gone() || honest.gone() || mover.gone() {
+		t.Errorf("gone: first %v, last %v, honest %v, moving %v", hog[0].gone(), hog[99].gone(), honest.gone(), mover.gone())
+	}
+	mover.send(frame[at:])
+	honest.send(frame[40000:])
+	until(t, "messages", func() bool { return len(h.got) == 2 }, h)
+}
+
+// TestPausedIsNotStalled: what waits because we do not read is not charged to the peer,
+// until we do.
+func TestPausedIsNotStalled(t *testing.T) {
+	setLimits(t, func(b *bounds) { b.beginnings, b.stall = 100_000, 1 })
+	h := newHost(t, "")
+	var paused []*uct.Source
+	h.iface.SetAMHandler(2, func(s *uct.Source, _ []byte, _ *uct.AMDesc) error {
+		paused = append(paused, s)
+		s.Owner.(uct.SourcePauser).PauseSource()
+		return nil
+	})
+	var p []*rawPeer
+	for sn := range uint64(8) {
+		q := enter(t, h, "10.0.0.1", sn)
+		q.send(am(2, "pause"), am(1, strings.Repeat("x", 60000)))
+		p = append(p, q)
+	}
+	until(t, "pause", func() bool { return len(paused) == 8 }, h)
+	for i, q := range p {
+		q.wantSilence()
+		if q.gone() {
+			t.Errorf("connection %d is gone", i)
+		}
+	}
+	for _, g := range h.iface.svc.guests.of {
+		if g.held != 0 {
+			t.Errorf("%d bytes are charged", g.held)
+		}
+	}
+	h.iface.bounds.beginnings = 1 << 20
+	for _, s := range paused {
+		s.Owner.(uct.SourcePauser).ResumeSource()
+	}
+	until(t, "messages", func() bool { return len(h.got) == 8 }, h)
+}
+
+// TestReserveTaken: who leaves may have a descriptor that is none of his any more, when
+// the process may open fewer than before. A newcomer takes his place all the same.
+func TestReserveTaken(t *testing.T) {
+	h := newHost(t, "")
+	var below []int
+	for range 320 {
+		fd, err := unix.Dup(0)
+		if err != nil {
+			t.Skip("few descriptors here")
+		}
+		below = append(below, fd)
+	}
+	defer func() {
+		for _, fd := range below {
+			unix.Close(fd)
+		}
+	}()
+	var hog []*rawPeer
+	for sn := range uint64(40) {
+		hog = append(hog, enter(t, h, "10.9.9.9", sn))
+	}
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	few := was
+	few.Cur = uint64(lowestFreeFD(t) + 20)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &was)
+	h.iface.svc.ceiling = fileCeiling()
+	if first := below[0]; first >= fileCeiling() || hog[0].fd < fileCeiling() {
+		t.Fatalf("the first descriptors are %d and %d, the ceiling is %d", first, hog[0].fd, fileCeiling())
+	}
+	for i := range 5 {
+		if p := enter(t, h, fmt.Sprintf("10.1.0.%d", i+1), 0); p.gone() {
+			t.Errorf("newcomer %d is refused", i)
+		}
+	}
+	exact(t, h, 40)
 }

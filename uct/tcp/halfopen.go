@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -40,10 +41,11 @@ func (s *service) waitForRequest(c *conn) {
 	l.tail = c
 	l.n++
 	g := c.visit.guest
-	if g.half++; g.half > b.halfOpen/2 {
-		l.dropOldest(g)
+	g.halve(1)
+	if g.half > b.halfOpen/2 {
+		l.dropOldest(g, nil)
 	} else if l.n > b.halfOpen {
-		s.evictHalfOpen()
+		s.evictHalfOpen(0, b.few)
 	}
 	s.timeHalfOpen()
 }
@@ -67,24 +69,36 @@ func (s *service) endHalfOpen(c *conn) {
 	}
 	*h = halfOpen{}
 	l.n--
-	c.visit.guest.half--
+	c.visit.guest.halve(-1)
 }
 
-// evictHalfOpen closes the oldest connection of the source with the most in the list,
-// and reports whether there was one.
-func (s *service) evictHalfOpen() bool {
+// evictHalfOpen closes the oldest connection of the crowd in the list, the source or
+// network with the most (ledger.Crowded says how they compare), and reports whether
+// there was one with more than so many.
+func (s *service) evictHalfOpen(many, few int) bool {
 	var most *guest
-	for _, g := range s.guests {
-		if g.half > 0 && (most == nil || g.half > most.half) {
-			most = g
+	var where *hood
+	weight := 0
+	for c := s.half.head; c != nil; c = c.half.next {
+		g := c.visit.guest
+		if g.half > many && g.half > weight {
+			most, where, weight = g, nil, g.half
+		}
+		share := 1
+		for _, h := range g.hoods {
+			share *= max(few, 1)
+			if h.half > many && h.half/share > weight {
+				most, where, weight = nil, h, h.half/share
+			}
 		}
 	}
-	return most != nil && s.half.dropOldest(most)
+	return weight > 0 && s.half.dropOldest(most, where)
 }
 
-func (l *halfOpenList) dropOldest(g *guest) bool {
+// dropOldest closes the oldest connection of a guest, or of the guests from a network.
+func (l *halfOpenList) dropOldest(g *guest, h *hood) bool {
 	for c := l.head; c != nil; c = c.half.next {
-		if c.visit.guest == g {
+		if v := c.visit.guest; v == g || h != nil && slices.Contains(v.hoods, h) {
 			c.dropHalfOpen(ledger.Connections)
 			return true
 		}

@@ -274,7 +274,7 @@ func (h *handshake) done() {
 	if len(h.in) > 0 {
 		b := s.openIn()
 		b.w = copy(b.data, h.in)
-		s.closeIn()
+		s.closeIn(true)
 	}
 	if err := c.watch(c.watched | event.Read); err != nil {
 		c.lost("handshake", err)

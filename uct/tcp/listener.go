@@ -95,23 +95,31 @@ func (i *iface) bindTo(port uint16) (int, error) {
 
 // HandleEvent accepts what waits.
 func (l *listener) HandleEvent(event.Events) {
-	l.iface.svc.ceiling = fileCeiling()
+	s, few := l.iface.svc, l.iface.bounds.few
+	s.ceiling = fileCeiling()
+	made := false // room, by sending somebody away
 	for range acceptBatch {
 		fd, sa, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch err {
 		case nil:
 			l.iface.accepted(fd, addrPortOf(sa))
+			made = false
 			if !l.open {
 				return
 			}
 		case unix.EAGAIN:
 			return
 		case unix.EINTR, unix.ECONNABORTED:
-		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
-			if s := l.iface.svc; !s.evictHalfOpen() && !s.evict(ledger.Descriptors, errFiles) {
+		case unix.EMFILE:
+			if made = !made && (s.evictHalfOpen(few, few) || s.evict(nil, ledger.Descriptors, errFiles)); !made {
+				s.askOthers()
 				l.pause(err)
 				return
 			}
+		case unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
+			// The machine's, which others use up: who gives way here makes no room.
+			l.pause(err)
+			return
 		default:
 			// Errors of the connection, not of the socket (accept(2)).
 			log.Debug("accept failed", zap.Error(err))

@@ -1,7 +1,9 @@
 package tcp
 
 import (
+	"fmt"
 	"net/netip"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -31,64 +33,156 @@ type holder struct {
 }
 
 // here reports whether the other end is at an address of this machine, in this
-// network namespace. What comes through a proxy here seems to be here.
+// network namespace. What comes through a proxy here seems to be here. If the kernel
+// could not say which addresses are ours it is not, for now.
 func (c *conn) here() bool {
 	o := &c.from
 	if !o.placed {
-		o.placed = true
 		ip := o.addr.Addr()
-		o.local = ip == c.iface.addr.addrPort().Addr() || ip.IsLoopback() || c.iface.svc.ownAddr(ip)
+		o.local = ip == c.iface.addr.addrPort().Addr() || ip.IsLoopback()
+		o.placed = true
+		if !o.local {
+			o.local, o.placed = c.iface.svc.ownAddr(ip)
+		}
 	}
 	return o.local
 }
 
-// otherEnd asks the kernel, once, for the socket at the other end of a connection
-// within the machine.
+// mayBeHere is here, if in doubt.
+func (c *conn) mayBeHere() bool { return c.here() || !c.from.placed }
+
+// errBusy says that the kernel could not be asked just now.
+var errBusy = fmt.Errorf("tcp: not asked again so soon: %w", unix.EAGAIN)
+
+// otherEnd asks the kernel, once it has answered not again, for the socket at the other
+// end of a connection within the machine.
 func (c *conn) otherEnd() (sockdiag.Socket, error) {
 	o := &c.from
-	switch {
-	case o.asked:
-	case c.state == stateClosed || !c.here():
-		return sockdiag.Socket{}, sockdiag.ErrNotFound
-	default:
-		o.asked = true
-		var own unix.Sockaddr
-		if own, o.err = unix.Getsockname(int(c.fd)); o.err == nil {
-			o.socket, o.err = c.iface.svc.diag.Peer(addrPortOf(own), o.addr)
-		}
+	if o.asked {
+		return o.socket, o.err
 	}
-	return o.socket, o.err
+	s := c.iface.svc
+	switch {
+	case c.state == stateClosed:
+		return sockdiag.Socket{}, sockdiag.ErrNotFound
+	case !c.here():
+		if o.placed {
+			return sockdiag.Socket{}, sockdiag.ErrNotFound
+		}
+		return sockdiag.Socket{}, errBusy
+	case s.asks.early():
+		return sockdiag.Socket{}, errBusy
+	}
+	own, err := unix.Getsockname(int(c.fd))
+	var socket sockdiag.Socket
+	if err == nil {
+		socket, err = s.diag.Peer(addrPortOf(own), o.addr)
+	}
+	if sockdiag.Transient(err) {
+		s.asks.failed()
+		return socket, err
+	}
+	o.asked, o.socket, o.err = true, socket, err
+	return socket, err
 }
+
+// listenerAt asks the kernel for the socket that takes connections to an address of
+// this machine.
+func (s *service) listenerAt(at netip.AddrPort) (sockdiag.Socket, error) {
+	if s.asks.early() {
+		return sockdiag.Socket{}, errBusy
+	}
+	socket, err := s.diag.Listener(at)
+	if sockdiag.Transient(err) {
+		s.asks.failed()
+	}
+	return socket, err
+}
+
+// localUser is the user at the other end of a connection within the machine, -1 where
+// there is none or the kernel does not tell. sure is false if it could not just now.
+func (c *conn) localUser() (uid int, sure bool) {
+	if !c.here() {
+		return -1, c.from.placed
+	}
+	var s sockdiag.Socket
+	var err error
+	if c.state == stateConnecting { // there is no other end yet
+		s, err = c.iface.svc.listenerAt(c.from.addr)
+	} else {
+		s, err = c.otherEnd()
+	}
+	if err != nil {
+		return -1, !sockdiag.Transient(err)
+	}
+	return s.UID, true
+}
+
+// retries says when the kernel is asked again after it could not answer for want of
+// something: descriptors, memory, room in a queue.
+type retries struct {
+	w     *uct.Worker
+	until time.Duration // by the clock of the worker, 0: nothing is to be waited for
+}
+
+// askAgain is how long that takes.
+const askAgain = 20 * time.Millisecond
+
+func (r *retries) early() bool {
+	if r.until != 0 && r.w.Now() >= r.until {
+		r.until = 0
+	}
+	return r.until != 0
+}
+
+func (r *retries) failed() { r.until = r.w.Now() + askAgain }
 
 // ownAddrs are the addresses of this network namespace's devices.
 type ownAddrs struct {
 	known bool
-	until time.Duration // by the clock of the worker
+	until time.Duration // by the clock of the worker: when the kernel is asked again
 	ips   map[netip.Addr]struct{}
+	read  func() (map[netip.Addr]struct{}, error)
 }
 
 // ownAddrsFor is how long a list of addresses is believed. It saves those a look
 // who connect in crowds.
 const ownAddrsFor = 50 * time.Millisecond
 
-// ownAddr reports whether a device of this network namespace has the address.
-func (s *service) ownAddr(ip netip.Addr) bool {
+// ownAddr reports whether a device of this network namespace has the address. sure is
+// false if the kernel could not say. Where it does not want to, nobody but loopback is
+// local.
+func (s *service) ownAddr(ip netip.Addr) (own, sure bool) {
 	o := &s.own
-	if now := s.w.Now(); !o.known || now >= o.until {
-		*o = ownAddrs{known: true, until: now + ownAddrsFor, ips: readOwnAddrs()}
+	if now := s.w.Now(); now >= o.until {
+		ips, err := o.read()
+		switch {
+		case err == nil || !sockdiag.Transient(err):
+			o.known, o.until, o.ips = true, now+ownAddrsFor, ips
+		default:
+			o.known, o.until = false, now+askAgain
+		}
 	}
-	_, ok := o.ips[ip]
-	return ok
+	_, own = o.ips[ip.WithZone("")] // the last that is known
+	return own, own || o.known
 }
 
-// readOwnAddrs asks the kernel. Without an answer nobody but loopback is local.
-func readOwnAddrs() map[netip.Addr]struct{} {
+// readOwnAddrs asks the kernel.
+func readOwnAddrs() (map[netip.Addr]struct{}, error) {
 	dump, err := syscall.NetlinkRIB(unix.RTM_GETADDR, unix.AF_UNSPEC)
 	if err != nil {
-		return nil
+		return nil, err
 	}
+	return parseOwnAddrs(dump)
+}
+
+// parseOwnAddrs reads a dump of addresses. One that was made while they changed is not
+// to be relied on.
+func parseOwnAddrs(dump []byte) (map[netip.Addr]struct{}, error) {
 	ips := make(map[netip.Addr]struct{})
-	eachMessage(dump, unix.RTM_NEWADDR, unix.SizeofIfAddrmsg, func(m *syscall.NetlinkMessage) {
+	torn := false
+	err := eachMessage(dump, unix.RTM_NEWADDR, unix.SizeofIfAddrmsg, func(m *syscall.NetlinkMessage) {
+		torn = torn || m.Header.Flags&unix.NLM_F_DUMP_INTR != 0
 		var addr, local netip.Addr
 		eachAttr(m.Data[unix.SizeofIfAddrmsg:], func(typ uint16, v []byte) {
 			switch typ {
@@ -105,16 +199,24 @@ func readOwnAddrs() map[netip.Addr]struct{} {
 			ips[addr] = struct{}{}
 		}
 	})
-	return ips
+	if err == nil && torn {
+		err = unix.EINTR
+	}
+	return ips, err
 }
 
-// addrPortOf converts what the kernel gives; the zero value if it is no address.
+// addrPortOf converts what the kernel gives; the zero value if it is no address. The
+// zone of an address that means something on one link only is the number of the device.
 func addrPortOf(sa unix.Sockaddr) netip.AddrPort {
 	switch sa := sa.(type) {
 	case *unix.SockaddrInet4:
 		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
 	case *unix.SockaddrInet6:
-		return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr).Unmap(), uint16(sa.Port))
+		ip := netip.AddrFrom16(sa.Addr).Unmap()
+		if sa.ZoneId != 0 && ip.Is6() {
+			ip = ip.WithZone(strconv.FormatUint(uint64(sa.ZoneId), 10))
+		}
+		return netip.AddrPortFrom(ip, uint16(sa.Port))
 	}
 	return netip.AddrPort{}
 }

@@ -2,9 +2,11 @@ package tcp
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 
 	"github.com/ucx-go/ucx/internal/sockdiag"
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -21,22 +23,32 @@ func (i *iface) PeerAddr(p uct.ReachableParams) (addr netip.AddrPort, here bool,
 	}
 	addr = sa.addrPort()
 	ip := addr.Addr()
-	return addr, ip.IsLoopback() || i.svc.ownAddr(ip), nil
+	if ip.IsLoopback() {
+		return addr, true, nil
+	}
+	here, sure := i.svc.ownAddr(ip)
+	if !sure {
+		return netip.AddrPort{}, false, fmt.Errorf("tcp: whether %v is of this machine is not known: %w", ip, ucs.ErrNoResource)
+	}
+	return addr, here, nil
 }
 
 // MayListen implements uct.ListenerChecker.
 func (c *conn) MayListen(at netip.AddrPort) bool {
 	peer, err := c.otherEnd()
 	unmapped := errors.Is(err, sockdiag.ErrForeign)
-	if err != nil && !unmapped {
+	switch {
+	case sockdiag.Transient(err):
+		return false
+	case err != nil && !unmapped:
 		return true
 	}
-	l, err := c.iface.svc.diag.Listener(at)
+	l, err := c.iface.svc.listenerAt(at)
 	switch {
 	case err == nil:
 		return !unmapped && l.UID == peer.UID
 	case errors.Is(err, sockdiag.ErrForeign):
 		return unmapped // both are of users without a number here
 	}
-	return !errors.Is(err, sockdiag.ErrNotFound)
+	return !errors.Is(err, sockdiag.ErrNotFound) && !sockdiag.Transient(err)
 }

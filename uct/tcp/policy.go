@@ -47,6 +47,7 @@ func (i *iface) allows(from netip.Addr) bool {
 	if i.opts.allow == nil {
 		return true
 	}
+	from = from.WithZone("") // networks have none
 	for _, p := range i.opts.allow {
 		if p.Contains(from) {
 			return true

@@ -173,6 +173,7 @@ func (s *service) Arm() error {
 
 // Close ends the service. Its ifaces are closed by then.
 func (s *service) Close() error {
+	s.resign()
 	s.watch.stop()
 	s.half.stop()
 	s.slow.stop()

@@ -43,7 +43,7 @@ func (c *conn) readOnce() (done int, more bool) {
 	space := b.data[b.w : b.w+c.readSize(b)]
 	n, errno := sys.Recv(int(c.fd), space)
 	if n == 0 {
-		c.closeIn()
+		c.closeIn(false)
 		return c.readFailed(errno), false
 	}
 	b.w += n
@@ -122,7 +122,7 @@ func (c *conn) parse() int {
 	if c.state >= stateStale {
 		c.releaseIn()
 	} else {
-		c.closeIn()
+		c.closeIn(true)
 	}
 	return n
 }

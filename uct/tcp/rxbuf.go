@@ -18,26 +18,27 @@ func (c *conn) openIn() *buffer {
 	return big
 }
 
-// crowd is the number of connections in the middle of a frame that may keep a
+// largeBegun is the number of connections in the middle of a frame that may keep a
 // large buffer between reads. Beyond it each keeps only what has arrived: what a
 // frame claims to be may never come.
-const crowd = 64
+const largeBegun = 64
 
 // closeIn leaves the receive buffer until the next read: not at all, with just
-// the piece of a frame that is there, or with room for all of it.
-func (c *conn) closeIn() {
+// the piece of a frame that is there, or with room for all of it. moved says that
+// something was received.
+func (c *conn) closeIn(moved bool) {
 	b := c.in
 	n := b.w - b.r
 	if n == 0 {
 		c.releaseIn()
 		return
 	}
-	if n <= smallPiece || c.paused || c.iface.rxPool.used > crowd {
+	if n <= smallPiece || c.paused || c.iface.rxPool.used > largeBegun {
 		if piece := c.iface.svc.pieces.get(n); piece != nil {
 			piece.w = copy(piece.data, b.data[b.r:b.w])
 			c.releaseIn()
 			c.in = piece
-			c.iface.svc.slow.add(c, len(piece.data))
+			c.iface.svc.slow.add(c, len(piece.data), moved)
 			return
 		}
 	}
@@ -45,7 +46,7 @@ func (c *conn) closeIn() {
 		b.w = copy(b.data, b.data[b.r:b.w])
 		b.r = 0
 	}
-	c.iface.svc.slow.add(c, len(b.data))
+	c.iface.svc.slow.add(c, len(b.data), moved)
 }
 
 // releaseIn gives the receive buffer back.

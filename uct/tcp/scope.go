@@ -34,7 +34,7 @@ func newScope(peer []uct.ReachableParams) *scope {
 // identify finds out what admits has to know, before the table of exposed memory is
 // locked: it may ask the kernel, now and then.
 func (c *conn) identify() {
-	if c.ep == nil && !c.outgoing && c.here() {
+	if c.ep == nil && !c.outgoing && c.mayBeHere() {
 		c.listens()
 	}
 }
@@ -42,7 +42,7 @@ func (c *conn) identify() {
 // admits reports whether a connection is of the peer: one over which an endpoint of
 // ours sends to where it listens, or one that claims its listener and comes from an address of it,
 // within the machine from its user. Where the kernel does not say whose sockets are
-// whose, the address is all there is.
+// whose, the address is all there is; where it cannot say just now, that is not enough.
 func (s *scope) admits(c *conn) bool {
 	if !slices.Contains(s.listeners, c.peer) {
 		return false
@@ -50,5 +50,5 @@ func (s *scope) admits(c *conn) bool {
 	if c.ep != nil && !c.ep.returns || c.outgoing {
 		return true
 	}
-	return slices.Contains(s.ips, c.from.addr.Addr()) && c.owner != ownerOther
+	return slices.Contains(s.ips, c.from.addr.Addr()) && c.owner != ownerOther && c.owner != ownerUnsure
 }

@@ -1,7 +1,6 @@
 package tcp
 
 import (
-	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/internal/sockdiag"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/uct"
@@ -24,12 +23,16 @@ type service struct {
 	watch liveness
 	own   ownAddrs
 	diag  sockdiag.Asker
-	news  news // of handshakes
+	asks  retries
+	news  news // of handshakes, and of workers that want something
 
-	guests  map[ledger.Source]*guest // who has connections that the application did not ask for
+	bounds  bounds
+	guests  guestList // who has connections that the application did not ask for
 	half    halfOpenList
 	slow    slowList
-	ceiling int // the first descriptor that is not for them, as of the last event
+	crowd   crowd
+	call    bulletin // another worker wants the crowd to give way
+	ceiling int      // the first descriptor that is not for guests, as of the last event
 
 	txPools map[int]*pool // by size
 	rxPools map[int]*pool
@@ -46,7 +49,10 @@ func openService(w *uct.Worker) (*service, error) {
 			txPools: make(map[int]*pool),
 			rxPools: make(map[int]*pool),
 			ceiling: fileCeiling(),
+			bounds:  limits.fitting(),
 		}
+		s.asks.w, s.own.read, s.call.heard = w, readOwnAddrs, s.shed
+		s.guests.init()
 		s.watch.svc = s
 		s.pieces.init()
 		return s, nil

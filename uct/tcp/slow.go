@@ -7,12 +7,12 @@ import (
 )
 
 // slowList holds the guests' connections that have sent the beginning of a frame,
-// in the order they began: each keeps a buffer, and the rest may never come. A peer
+// those first that have brought nothing more for the longest: each keeps a buffer, and the rest may never come. A peer
 // that is stopped is alive, so time counts only against those on which we have no
 // endpoint; what one source makes us keep is bounded in any case.
 type slowList struct {
 	head, tail *conn
-	over       *guest // has too much; for the end of the read
+	over       *conn // its source has too much; for the end of the read
 	timer      *event.Timer
 	armed      bool // timer runs
 	period     time.Duration
@@ -28,15 +28,18 @@ type slowness struct {
 // stallLooks is the number of periods in the time that the rest of a frame may take.
 const stallLooks = 4
 
-// add lists a connection that keeps a buffer of so many bytes, or notes that it is
-// moving.
-func (l *slowList) add(c *conn, bytes int) {
+// add lists a connection that keeps a buffer of so many bytes. moved says that some have
+// just come. What a connection keeps that we do not read ourselves is not its doing.
+func (l *slowList) add(c *conn, bytes int, moved bool) {
 	g := c.visit.guest
-	if g == nil {
+	if g == nil || c.paused {
+		l.remove(c)
 		return
 	}
 	s := &c.slow
-	s.looks = 0
+	if s.bytes != 0 && moved {
+		l.remove(c) // to the end of the list
+	}
 	g.held += bytes - s.bytes
 	if s.bytes == 0 {
 		s.prev = l.tail
@@ -52,7 +55,7 @@ func (l *slowList) add(c *conn, bytes int) {
 	}
 	s.bytes = bytes
 	if g.held > c.iface.bounds.beginnings {
-		l.over = g
+		l.over = c
 	}
 }
 

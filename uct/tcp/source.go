@@ -49,6 +49,7 @@ func (c *conn) PauseSource() {
 		return
 	}
 	c.paused = true
+	c.iface.svc.slow.remove(c)
 	if c.readable() {
 		if err := c.watch(c.watched&^event.Read | event.Hup); err != nil {
 			c.lost("read", err)

@@ -88,7 +88,7 @@ func (s *stream) read() (done int, more bool) {
 	space := b.data[b.w : b.w+openMost]
 	n, errno := sys.Recv(int(c.fd), space)
 	if n == 0 {
-		s.closeIn()
+		s.closeIn(false)
 		return c.readFailed(errno), false
 	}
 	b.w += n
@@ -117,7 +117,7 @@ func (s *stream) drain() (done int) {
 	if c.state == stateClosed {
 		return done
 	}
-	s.closeIn()
+	s.closeIn(true)
 	if s.out != nil && !c.blocked {
 		c.write()
 	}
@@ -159,14 +159,14 @@ func (s *stream) openIn() *buffer {
 }
 
 // closeIn leaves the receive buffer until the next call: not at all, or with just the
-// beginning of a record.
-func (s *stream) closeIn() {
+// beginning of a record. moved says that something was received.
+func (s *stream) closeIn(moved bool) {
 	i := s.c.iface
 	b := s.in
 	if b == nil || len(b.data) != i.rxPool.size {
 		return
 	}
-	defer s.charge()
+	defer s.charge(moved)
 	s.in = nil
 	if n := b.w - b.r; n > 0 {
 		if s.in = i.svc.pieces.get(n); s.in == nil {
@@ -179,7 +179,7 @@ func (s *stream) closeIn() {
 }
 
 // charge counts the buffers in which the beginnings of frames and records wait.
-func (s *stream) charge() {
+func (s *stream) charge(moved bool) {
 	held := 0
 	for _, b := range []*buffer{s.in, s.c.in} {
 		if b != nil {
@@ -187,7 +187,7 @@ func (s *stream) charge() {
 		}
 	}
 	if slow := &s.c.iface.svc.slow; held > 0 {
-		slow.add(s.c, held)
+		slow.add(s.c, held, moved)
 	} else {
 		slow.remove(s.c)
 	}

@@ -1,0 +1,124 @@
+package tcp
+
+import (
+	"net/netip"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/internal/sockdiag"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// TestAskedAgain: that the kernel could not be asked for want of descriptors is no
+// answer, and it is asked again, not at once.
+func TestAskedAgain(t *testing.T) {
+	h := newHost(t, "")
+	p := dial(t, h)
+	p.send(flight(addr("127.0.0.1:5"), 0))
+	p.want(ack)
+	c := h.iface.conns
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	few := was
+	few.Cur = uint64(lowestFreeFD(t))
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.otherEnd()
+	who := c.findOwner()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if !sockdiag.Transient(err) || who != ownerUnsure {
+		t.Fatalf("without descriptors: %v, %v", err, who)
+	}
+	if _, err := c.otherEnd(); err != errBusy {
+		t.Errorf("asked at once: %v", err)
+	}
+	if !c.from.placed || c.fits() {
+		t.Error("a claim is believed that nobody could look into")
+	}
+	until(t, "the answer", func() bool {
+		_, err := c.otherEnd()
+		return !sockdiag.Transient(err)
+	}, h)
+	if uid, sure := c.localUser(); !sure || c.from.err == nil && uid != unix.Getuid() {
+		t.Errorf("user %d, sure %v", uid, sure)
+	}
+}
+
+// TestOwnAddrsUnknown: an address of which it could not be found out whether it is ours
+// is not elsewhere.
+func TestOwnAddrsUnknown(t *testing.T) {
+	h := newHost(t, "")
+	s := h.iface.svc
+	at := netip.MustParseAddr("10.0.0.1")
+	var failing error = unix.ENOBUFS
+	reads := 0
+	s.own.read = func() (map[netip.Addr]struct{}, error) {
+		reads++
+		return map[netip.Addr]struct{}{at: {}}, failing
+	}
+	enter(t, h, "10.0.0.1", 0)
+	c := h.iface.conns
+	if c.here() || !c.mayBeHere() || c.from.placed {
+		t.Error("taken for somebody elsewhere")
+	}
+	before := reads
+	for range 100 {
+		c.here()
+	}
+	if reads != before {
+		t.Errorf("asked %d times at once", reads-before)
+	}
+	sa := addr("10.0.0.1:5")
+	dev := deviceAddr{ip: at}
+	params := uct.ReachableParams{DeviceAddr: dev.pack(), IfaceAddr: []byte{byte(sa.port >> 8), byte(sa.port)}}
+	if where, here, err := h.iface.PeerAddr(params); err == nil {
+		t.Errorf("an address is said to be %v, here %v", where, here)
+	}
+	failing = nil
+	until(t, "the answer", c.here, h)
+	failing = unix.EPERM
+	q := dialAs(t, h, "10.0.0.2")
+	s.own.until = 0
+	if c := h.iface.conns; c.mayBeHere() {
+		t.Error("where the kernel does not want to say all are local")
+	}
+	q.close()
+}
+
+// TestTornDump: a list of addresses that changed while it was read is not relied on.
+func TestTornDump(t *testing.T) {
+	dump, err := syscall.NetlinkRIB(unix.RTM_GETADDR, unix.AF_UNSPEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ips, err := parseOwnAddrs(dump); err != nil || len(ips) == 0 {
+		t.Fatalf("%v, %v", ips, err)
+	}
+	dump[6] |= unix.NLM_F_DUMP_INTR // the flags of the first message
+	if _, err := parseOwnAddrs(dump); !sockdiag.Transient(err) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestZones: the same address on two links is two.
+func TestZones(t *testing.T) {
+	sa := &unix.SockaddrInet6{Port: 5, ZoneId: 2, Addr: netip.MustParseAddr("fe80::1").As16()}
+	a := addrPortOf(sa)
+	sa.ZoneId = 3
+	b := addrPortOf(sa)
+	if a == b || a.Addr().Zone() != "2" || ledger.SourceOf(a.Addr(), -1) == ledger.SourceOf(b.Addr(), -1) {
+		t.Errorf("%v and %v", a, b)
+	}
+	i := &iface{opts: options{allow: []netip.Prefix{netip.MustParsePrefix("fe80::/10")}}}
+	if !i.allows(a.Addr()) {
+		t.Error("not of its network")
+	}
+}
