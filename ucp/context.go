@@ -59,7 +59,11 @@ type ContextParams struct {
 	// it is reached at, to RootCAs; ClientAuth, which should be
 	// tls.RequireAndVerifyClientCert, and ClientCAs say who may connect. The
 	// callbacks run on goroutines of the library, several at a time, and hold up
-	// other handshakes. Sessions are resumed where ClientSessionCache is set and
+	// other handshakes. One that panics fails its handshake: that is logged, with the
+	// stack, and the endpoint of this side, if it is one's, fails with a
+	// tcp.HandshakePanic in its error. A peer has ten seconds to end a handshake: then
+	// its connection is closed, and an endpoint toward it fails with ucs.ErrTimedOut.
+	// WorkerParams.Accept is asked twice. Sessions are resumed where ClientSessionCache is set and
 	// SessionTicketsDisabled is not. MinVersion is never below TLS 1.3, NextProtos is
 	// "ucx" if empty. The configuration is copied; one that cannot work gives
 	// ucs.ErrInvalidParam.

@@ -29,7 +29,11 @@ type WorkerParams struct {
 	// Accept, unless nil, decides about each connection that a peer makes to the
 	// worker, before a byte of it is read. It runs inside progress, where it must not
 	// use the worker. Peers in shared memory, which are of the same user, are not
-	// asked about, and neither are connections that this worker makes.
+	// asked about, and neither are connections that this worker makes. With
+	// ContextParams.TLS it is asked twice about a connection inside of TLS: before a byte
+	// is read, when PeerInfo.TLS is nil, and again after the handshake, when that says who
+	// the peer is. About one that it refuses the first time, or whose handshake fails, it
+	// is not asked again.
 	Accept func(PeerInfo) bool
 
 	// Closed refuses requests of peers that the application has neither an endpoint

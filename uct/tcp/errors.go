@@ -65,6 +65,9 @@ func (ep *endpoint) newError(operation string, cause error) *Error {
 // connectStatus is the status users see when a connection cannot be made
 // (ucs_socket_errno_to_status).
 func connectStatus(cause error) ucs.Status {
+	if errors.Is(cause, ucs.ErrTimedOut) {
+		return ucs.ErrTimedOut
+	}
 	var refused *tlsError
 	if errors.As(cause, &refused) {
 		return ucs.ErrRejected

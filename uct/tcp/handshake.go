@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"runtime"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/internal/sys"
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/ucs/log"
 )
@@ -24,9 +26,10 @@ import (
 // waits for its peer costs no thread, and whoever closes the connection need not wait
 // for anybody; only the iface's Close does.
 //
-// A peer that connects has as long for it as for its request (halfOpenList); when there
-// are too many the oldest goes. A peer that we connect to has all the time it
-// needs, like for everything else: the process may be stopped.
+// A peer has as long for it as one that connects has for its request (bounds): those
+// who connect are in the halfOpenList, and when there are too many the oldest goes; an
+// endpoint of ours whose peer takes longer fails. A peer that is stopped is taken for
+// gone here, unlike without TLS, where nothing waits for it meanwhile.
 type handshake struct {
 	s *stream
 
@@ -43,6 +46,8 @@ type handshake struct {
 	news bulletin
 
 	refused bool // it failed, and the peer is being told
+
+	limit *event.Timer // ends one of ours
 }
 
 // feedMost bounds what is received for a handshake and not yet read by it.
@@ -69,6 +74,14 @@ func secure(c *conn) {
 		s.tls = tls.Server(s.pipe, i.md.tls)
 	}
 	c.tls = s
+	if c.outgoing {
+		var err error
+		if h.limit, err = i.svc.w.Timers().After(i.bounds.handshake, h.late); err != nil {
+			end()
+			c.lost("handshake", err)
+			return
+		}
+	}
 	i.handshakes.Add(1)
 	go func() {
 		defer i.handshakes.Done()
@@ -80,13 +93,57 @@ func secure(c *conn) {
 func (h *handshake) run(ctx context.Context) {
 	defer h.end()
 	crypto <- struct{}{}
-	err := h.s.tls.HandshakeContext(ctx)
-	<-crypto
-	h.mu.Lock()
-	h.over, h.err = true, err
-	h.mu.Unlock()
-	h.s.c.iface.svc.news.tell(&h.news)
+	err := error(errEnded)
+	defer func() {
+		<-crypto
+		if v := recover(); v != nil {
+			err = &HandshakePanic{Value: v, Stack: stack()}
+		}
+		h.mu.Lock()
+		h.over, h.err = true, err
+		h.mu.Unlock()
+		h.s.c.iface.svc.news.tell(&h.news)
+	}()
+	err = h.s.tls.HandshakeContext(ctx)
 }
+
+// errEnded is for a function of the application that ends its goroutine.
+var errEnded = errors.New("tls: a function of the configuration has ended the handshake's goroutine")
+
+// HandshakePanic is why a connection failed for which a function of the application's
+// tls.Config has panicked. It is logged, once a minute, as it happens on a goroutine of
+// the library where nobody can recover; an endpoint of this side fails with it as well.
+type HandshakePanic struct {
+	Value any    // what the function panicked with
+	Stack []byte // where it did, as runtime.Stack says it
+}
+
+// Error tells the value, and where it comes from.
+func (p *HandshakePanic) Error() string {
+	return fmt.Sprintf("tls: panic in a function of the configuration: %v\n\n%s", p.Value, p.Stack)
+}
+
+// Unwrap returns the value if it is an error.
+func (p *HandshakePanic) Unwrap() error {
+	err, _ := p.Value.(error)
+	return err
+}
+
+// stack is the goroutine's, as far down as is of use.
+func stack() []byte {
+	b := make([]byte, 64<<10)
+	return b[:runtime.Stack(b, false)]
+}
+
+// late ends a handshake of ours that takes too long.
+func (h *handshake) late() {
+	if c := h.s.c; c.state != stateClosed && h.s.events != nil {
+		c.lost("handshake", errLate)
+	}
+}
+
+// errLate is why an endpoint fails whose peer does not end the handshake.
+var errLate = fmt.Errorf("the peer has not ended the TLS handshake in time: %w", ucs.ErrTimedOut)
 
 // take implements readWriter: it waits for bytes of the peer.
 func (h *handshake) take(p []byte) (int, error) {
@@ -128,8 +185,15 @@ func (h *handshake) put(p []byte) {
 
 var errAbandoned = errors.New("tls: the connection was closed in the handshake")
 
+func (h *handshake) stopLimit() {
+	if h.limit != nil {
+		h.limit.Stop()
+	}
+}
+
 // abandon makes the goroutine end: nobody waits for it any more.
 func (h *handshake) abandon() {
+	h.stopLimit()
 	h.mu.Lock()
 	h.in, h.cut = nil, errAbandoned
 	h.fed.Signal()
@@ -264,6 +328,7 @@ func (h *handshake) done() {
 		h.failed(err)
 		return
 	}
+	h.stopLimit()
 	s.events, s.abandon, s.after = nil, nil, &state
 	if i := c.iface; !c.outgoing && i.accept != nil && !i.accept(c.SourceInfo()) {
 		i.unwanted(c.visit.guest.account, c.from.addr)
@@ -291,6 +356,9 @@ func (h *handshake) done() {
 // failed ends a connection whose handshake came to nothing.
 func (h *handshake) failed(err error) {
 	c := h.s.c
+	if p, ok := err.(*HandshakePanic); ok {
+		c.logPanic(p)
+	}
 	cut := h.cut != nil && (errors.Is(err, h.cut) || errors.Is(err, io.ErrUnexpectedEOF))
 	if c.outgoing {
 		switch {
@@ -318,6 +386,20 @@ func (h *handshake) failed(err error) {
 	}
 	h.refused = true
 	h.tellRefused()
+}
+
+// logPanic tells of a panic. Peers may be able to bring them about: there is one line a
+// minute.
+func (c *conn) logPanic(p *HandshakePanic) {
+	var who *ledger.Account
+	if c.visit.guest != nil {
+		who = c.visit.guest.account
+	}
+	if !who.Refuse(ledger.Panic) {
+		return
+	}
+	log.Error("panic in a function of a TLS configuration", zap.Stringer("listener", c.iface.addr), zap.Stringer("peer", c.from.addr),
+		zap.Any("value", p.Value), zap.ByteString("stack", p.Stack))
 }
 
 // tellRefused lets the peer of a handshake that failed read why: a close with something

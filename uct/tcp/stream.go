@@ -102,7 +102,7 @@ func (s *stream) drain() (done int) {
 	for c.state < stateStale && !c.paused && s.ready() {
 		b := c.openIn()
 		space := b.data[b.w : b.w+c.readSize(b)]
-		n, err := s.tls.Read(space)
+		n, err := s.open(space)
 		s.rest = n == len(space)
 		b.w += n
 		done += c.parse()
@@ -122,6 +122,19 @@ func (s *stream) drain() (done int) {
 		c.write()
 	}
 	return done
+}
+
+// open reads what tls opens. That calls the application's cache of sessions, when the
+// peer gives tickets.
+func (s *stream) open(space []byte) (n int, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			p := &HandshakePanic{Value: v, Stack: stack()}
+			s.c.logPanic(p)
+			n, err = 0, p
+		}
+	}()
+	return s.tls.Read(space)
 }
 
 // errFlooded ends a connection whose peer asks for more new keys than it reads

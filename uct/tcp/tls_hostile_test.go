@@ -2,9 +2,13 @@ package tcp
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"runtime"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -364,4 +368,98 @@ func (p *rawPeer) untilClosed() {
 		return n == 0 && err == nil || n < 0 && err != unix.EAGAIN
 	}, p.h)
 	p.close()
+}
+
+// TestTLSNoAnswer: a peer that takes a connection of ours and does not end the handshake
+// is not waited for for ever.
+func TestTLSNoAnswer(t *testing.T) {
+	ucttest.NoLeaks(t)
+	h := tlsHost(t, certtest.New().Mutual("alice"))
+	h.iface.bounds.handshake = time.Millisecond
+	l := listenRaw(t, h, false)
+	ep := l.endpoint(h)
+	until(t, "failure", func() bool { return len(h.errs) == 1 }, h)
+	if !errors.Is(h.errs[0], ucs.ErrTimedOut) || ep.attempts != 1 {
+		t.Errorf("%v after %d attempts", h.errs[0], ep.attempts)
+	}
+	h.close()
+}
+
+// TestTLSPanic: a function of the configuration that panics, or ends its goroutine, fails
+// one handshake, of this side with the value, and nothing else.
+func TestTLSPanic(t *testing.T) {
+	errOurs := errors.New("ours")
+	for _, how := range []string{"panic", "error", "goexit"} {
+		for _, server := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s server %v", how, server), func(t *testing.T) {
+				ucttest.NoLeaks(t)
+				ca := certtest.New()
+				var bad atomic.Bool
+				bad.Store(true)
+				broken := ca.Mutual("peer")
+				broken.VerifyConnection = func(tls.ConnectionState) error {
+					switch {
+					case !bad.Load():
+					case how == "panic":
+						panic("in a callback")
+					case how == "error":
+						panic(errOurs)
+					default:
+						runtime.Goexit()
+					}
+					return nil
+				}
+				from, to := broken, ca.Mutual("peer")
+				if server {
+					from, to = to, from
+				}
+				a, b := tlsHost(t, from, "MAX_CONN_RETRIES=1"), tlsHost(t, to)
+				before := ledger.Refusals(ledger.Panic)
+				a.connect(b)
+				until(t, "failure", func() bool { return len(a.errs) == 1 && b.iface.conns == nil }, a, b)
+				var p *HandshakePanic
+				switch found := errors.As(a.errs[0], &p); {
+				case found != (!server && how != "goexit"):
+					t.Errorf("failed with %v", a.errs[0])
+				case found && !strings.Contains(string(p.Stack), "TestTLSPanic"):
+					t.Errorf("the stack is %s", p.Stack)
+				case found && errors.Is(a.errs[0], errOurs) != (how == "error"):
+					t.Errorf("failed with %v", a.errs[0])
+				}
+				if n := ledger.Refusals(ledger.Panic) - before; n != 1 && how != "goexit" {
+					t.Errorf("%d panics are counted", n)
+				}
+				bad.Store(false)
+				until(t, "connect", connected(a.connect(b)), a, b)
+				if len(crypto) != 0 {
+					t.Errorf("%d handshakes seem to compute", len(crypto))
+				}
+				a.close()
+				b.close()
+			})
+		}
+	}
+}
+
+// panickingCache is a cache of sessions that cannot be relied on.
+type panickingCache struct{}
+
+func (panickingCache) Get(string) (*tls.ClientSessionState, bool) { return nil, false }
+func (panickingCache) Put(_ string, s *tls.ClientSessionState)    { panic("no room") }
+
+// TestTLSPanicLater: a session comes after the handshake, on the worker's goroutine.
+func TestTLSPanicLater(t *testing.T) {
+	ucttest.NoLeaks(t)
+	ca := certtest.New()
+	cfg := ca.Mutual("alice")
+	cfg.ClientSessionCache = panickingCache{}
+	a, b := tlsHost(t, cfg), tlsHost(t, ca.Mutual("bob"))
+	a.connect(b)
+	until(t, "failure", func() bool { return len(a.errs) == 1 }, a, b)
+	var p *HandshakePanic
+	if !errors.As(a.errs[0], &p) || p.Value != "no room" {
+		t.Errorf("failed with %v", a.errs[0])
+	}
+	a.close()
+	b.close()
 }
