@@ -31,20 +31,19 @@ func echo(b *host, answer func()) (stop func()) {
 	}
 }
 
-// BenchmarkAMShortPingPong measures a round trip of 8 bytes over loopback, both
-// sides polling. Half of it is the latency.
-func BenchmarkAMShortPingPong(b *testing.B) {
-	x, y, ep := pair(b)
-	back := y.connect(x)
-	until(b, "connect back", func() bool { return back.conn.state == stateConnected }, x, y)
-	stop := echo(y, func() { back.AMShort(1, 0, nil, 0, nil) })
+// pingPong measures a round trip of 8 bytes, both sides polling. Half of it is the
+// latency.
+func pingPong(b *testing.B, x, y *host) {
+	xy, yx := x.connect(y), y.connect(x)
+	until(b, "connect", connected(xy, yx), x, y)
+	stop := echo(y, func() { yx.AMShort(1, 0, nil, 0, nil) })
 	defer stop()
 	got := 0
 	x.iface.SetAMHandler(1, func(*uct.Source, []byte, *uct.AMDesc) error { got++; return nil })
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range b.N {
-		ep.AMShort(1, 0, nil, 0, nil)
+		xy.AMShort(1, 0, nil, 0, nil)
 		for got <= i {
 			x.w.Progress()
 		}
@@ -52,16 +51,15 @@ func BenchmarkAMShortPingPong(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/2, "ns/one-way")
 }
 
-// BenchmarkAMShortRate streams 8-byte messages.
-func BenchmarkAMShortRate(b *testing.B) {
-	x, y, ep := pair(b)
-	n := 0
-	stop := echo(y, func() { n++ })
+// streaming measures b.N calls of send, each repeated until it is accepted, up to when
+// all is written.
+func streaming(b *testing.B, x, y *host, ep *endpoint, send func() error) {
+	stop := echo(y, func() {})
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range b.N {
 		for {
-			err := ep.AMShort(1, 0, nil, 0, nil)
+			err := send()
 			if err == nil || err == ucs.InProgress {
 				break
 			}
@@ -76,6 +74,15 @@ func BenchmarkAMShortRate(b *testing.B) {
 	}
 	b.StopTimer()
 	stop()
+}
+
+// BenchmarkAMShortPingPong measures the latency over loopback.
+func BenchmarkAMShortPingPong(b *testing.B) { pingPong(b, newHost(b, ""), newHost(b, "")) }
+
+// BenchmarkAMShortRate streams 8-byte messages.
+func BenchmarkAMShortRate(b *testing.B) {
+	x, y, ep := pair(b)
+	streaming(b, x, y, ep, func() error { return ep.AMShort(1, 0, nil, 0, nil) })
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds()/1e6, "Mmsg/s")
 }
 
@@ -84,25 +91,9 @@ func BenchmarkAMZcopy(b *testing.B) {
 	for _, size := range []int{4 << 10, 64 << 10} {
 		b.Run(fmt.Sprintf("%dK", size>>10), func(b *testing.B) {
 			x, y, ep := pair(b)
-			stop := echo(y, func() {})
 			iov := []uct.IOV{{Data: make([]byte, size)}}
 			b.SetBytes(int64(size))
-			b.ReportAllocs()
-			b.ResetTimer()
-			for range b.N {
-				for {
-					err := ep.AMZcopy(1, nil, iov, 0, nil)
-					if err == nil || err == ucs.InProgress {
-						break
-					}
-					x.w.Progress()
-				}
-			}
-			for ep.Flush(uct.FlushLocal, nil) != nil {
-				x.w.Progress()
-			}
-			b.StopTimer()
-			stop()
+			streaming(b, x, y, ep, func() error { return ep.AMZcopy(1, nil, iov, 0, nil) })
 		})
 	}
 }
@@ -162,56 +153,34 @@ func BenchmarkIdleProgress(b *testing.B) {
 	}
 }
 
-// BenchmarkTLS measures a round trip of 8 bytes, and 1 MiB in the largest copied
-// messages, plain and inside of TLS.
+// BenchmarkTLS measures the latency of 8 bytes, and 64 KiB in the largest messages that
+// are copied inside of TLS, plain and there.
 func BenchmarkTLS(b *testing.B) {
 	comps := map[string]uct.Component{"tcp": component{}, "tls": tlsComponent(b, certtest.New().Mutual("peer"))}
 	for _, name := range []string{"tcp", "tls"} {
-		open := func(b *testing.B) (x, y *host, xy, yx *endpoint) {
-			x, y = newHostOf(b, comps[name], ""), newHostOf(b, comps[name], "")
-			xy, yx = x.connect(y), y.connect(x)
-			until(b, "connect", connected(xy, yx), x, y)
-			return x, y, xy, yx
+		open := func(b *testing.B) *host {
+			return newHostOf(b, comps[name], "", fmt.Sprintf("TX_SEG_SIZE=%d", tlsSeg))
 		}
-		b.Run("latency/"+name, func(b *testing.B) {
-			x, y, xy, yx := open(b)
-			stop := echo(y, func() { yx.AMShort(1, 0, nil, 0, nil) })
-			defer stop()
-			got := 0
-			x.iface.SetAMHandler(1, func(*uct.Source, []byte, *uct.AMDesc) error { got++; return nil })
-			b.ReportAllocs()
-			b.ResetTimer()
-			for i := range b.N {
-				xy.AMShort(1, 0, nil, 0, nil)
-				for got <= i {
-					x.w.Progress()
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/2, "ns/one-way")
-		})
+		b.Run("latency/"+name, func(b *testing.B) { pingPong(b, open(b), open(b)) })
 		b.Run("bandwidth/"+name, func(b *testing.B) {
-			x, y, xy, _ := open(b)
-			stop := echo(y, func() {})
-			size := x.iface.attr.AM.MaxBcopy
-			var p uct.Packer = make(filler, size)
-			b.SetBytes(1 << 20)
-			b.ReportAllocs()
-			b.ResetTimer()
-			for range b.N {
-				for sent := 0; sent < 1<<20; {
-					n, err := xy.AMBcopy(1, p, 0, nil)
-					if err == nil || err == ucs.InProgress {
-						sent += n
-						continue
+			x, y := open(b), open(b)
+			ep := x.connect(y)
+			until(b, "connect", connected(ep), x, y)
+			const size = 64 << 10
+			var p uct.Packer = make(filler, tlsSeg)
+			left := size
+			b.SetBytes(size)
+			streaming(b, x, y, ep, func() error {
+				for left > 0 {
+					n, err := ep.AMBcopy(1, p, 0, nil)
+					if err != nil && err != ucs.InProgress {
+						return err
 					}
-					x.w.Progress()
+					left -= n
 				}
-			}
-			for xy.Flush(uct.FlushLocal, nil) != nil {
-				x.w.Progress()
-			}
-			b.StopTimer()
-			stop()
+				left = size
+				return nil
+			})
 		})
 	}
 }
