@@ -643,3 +643,31 @@ func TestReserveTaken(t *testing.T) {
 	}
 	exact(t, h, 40)
 }
+
+// TestTalkativeNetwork: that a crowd from one network speaks does not put it before those
+// who are silent.
+func TestTalkativeNetwork(t *testing.T) {
+	setLimits(t, func(b *bounds) { b.guests, b.few = 100, 4 })
+	h := newHost(t, "")
+	sn := uint64(0)
+	speak := func(from string) *rawPeer {
+		p := dialAs(t, h, from)
+		sn++
+		p.send(flight(addr("10.0.0.1:5"), sn), am(1, "x"))
+		p.want(ack)
+		return p
+	}
+	var honest []*rawPeer
+	for i := range 20 {
+		honest = append(honest, speak(fmt.Sprintf("[2001:db8:1:%x::1]", i/2)))
+	}
+	for i := range 400 {
+		speak(fmt.Sprintf("[2001:db8:0:%x::1]", i%256))
+	}
+	for i, p := range honest {
+		if p.gone() {
+			t.Errorf("honest connection %d is gone", i)
+		}
+	}
+	exact(t, h, 100)
+}
