@@ -104,30 +104,6 @@ func (ep *endpoint) confirmed() (c *conn, maybe bool) {
 	return of, maybe
 }
 
-// goAround is for an endpoint whose connection the owner of the listener has closed
-// because another one with its number stands, as far as he knows, but none that can be
-// believed is here. It takes a number of which nobody speaks, and he will hear it: each
-// side then sends on a connection of its own. It reports whether that is over.
-func (ep *endpoint) goAround() (connected bool) {
-	i := ep.iface
-	if ep.err != nil || ep.toEP {
-		return false
-	}
-	c, maybe := ep.confirmed()
-	switch {
-	case c != nil:
-		i.takeOver(ep, c)
-		return true
-	case !maybe:
-		return false
-	}
-	i.unmatchEndpoint(ep)
-	for i.match.aside[matchKey{ep.peer, ep.sn}] != nil {
-		ep.sn = ep.numbers.take()
-	}
-	return ep.meet()
-}
-
 // closedUnanswered reports whether the listener's owner has read our request and
 // closed the connection instead of answering.
 //

@@ -23,6 +23,54 @@ func (i *iface) takeOver(ep *endpoint, c *conn) {
 	}
 }
 
+// meet gives an endpoint that has a number the connection with it that the peer has
+// opened already, if that can be believed. Without one, the endpoint has to connect.
+func (ep *endpoint) meet() bool {
+	i := ep.iface
+	if m := i.match.entries[matchKey{ep.peer, ep.sn}]; m.conn != nil && ep.peer != i.addr {
+		if m.conn.fits() {
+			i.takeOver(ep, m.conn)
+			return true
+		}
+		i.doubt(m.conn)
+	}
+	i.matchEndpoint(ep)
+	return false
+}
+
+// doubt is told that the claim of a connection that had been believed does not fit.
+func (i *iface) doubt(c *conn) {
+	if c.dead() {
+		c.close()
+	} else {
+		i.keepAside(c)
+	}
+}
+
+// goAround is for an endpoint whose connection the owner of the listener has closed
+// because another one with its number stands, as far as he knows, but none that can be
+// believed is here. It takes a number of which nobody speaks, and he will hear it: each
+// side then sends on a connection of its own. It reports whether that is over.
+func (ep *endpoint) goAround() (connected bool) {
+	i := ep.iface
+	if ep.err != nil || ep.toEP {
+		return false
+	}
+	c, maybe := ep.confirmed()
+	switch {
+	case c != nil:
+		i.takeOver(ep, c)
+		return true
+	case !maybe:
+		return false
+	}
+	i.unmatchEndpoint(ep)
+	for i.match.aside[matchKey{ep.peer, ep.sn}] != nil {
+		ep.sn = ep.numbers.take()
+	}
+	return ep.meet()
+}
+
 // connect makes an attempt to reach the peer.
 func (ep *endpoint) connect() {
 	ep.attempts++

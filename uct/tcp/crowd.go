@@ -91,6 +91,7 @@ func (s *service) enlist() error {
 	}
 	fellows.Lock()
 	defer fellows.Unlock()
+	s.call.heard = s.shed
 	if fellows.services == nil {
 		fellows.services = make(map[*service]struct{})
 	}

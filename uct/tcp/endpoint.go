@@ -93,21 +93,6 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	return ep, nil
 }
 
-// meet gives an endpoint that has a number the connection with it that the peer has
-// opened already, if that can be believed. Without one, the endpoint has to connect.
-func (ep *endpoint) meet() bool {
-	i := ep.iface
-	if m := i.match.entries[matchKey{ep.peer, ep.sn}]; m.conn != nil && ep.peer != i.addr {
-		if m.conn.fits() {
-			i.takeOver(ep, m.conn)
-			return true
-		}
-		i.doubt(m.conn)
-	}
-	i.matchEndpoint(ep)
-	return false
-}
-
 // ready returns the connection when an operation may be started now.
 func (ep *endpoint) ready() (*conn, error) {
 	c := ep.conn

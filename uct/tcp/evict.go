@@ -1,35 +1,15 @@
 package tcp
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
-	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/ledger"
-	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // Who has to leave when peers have more than they may is looked for in crowd.go.
 // Connections on which the application has an endpoint are its own, and stay.
-
-var (
-	errCrowded = errors.New("the peer's address has too many connections")
-	errFiles   = errors.New("the rest of the descriptors is for the application")
-	errStalled = errors.New("the rest of a frame did not come")
-)
-
-// dismiss drops a connection for what its source has too much of.
-func (c *conn) dismiss(r ledger.Reason, why error) {
-	if g := c.visit.guest; g != nil && g.account.Refuse(r) {
-		log.Warn("dropping the connection of a peer", zap.Stringer("source", g.account.Source()),
-			zap.Int("connections", g.count()), zap.Error(why))
-	}
-	c.refuse(fmt.Errorf("%w: %w", why, ucs.ErrNoResource))
-}
 
 // makeRoom sees to it that a new connection of a guest may stay, and reports whether
 // it may.

@@ -110,31 +110,6 @@ func (h *handshake) run(ctx context.Context) {
 // errEnded is for a function of the application that ends its goroutine.
 var errEnded = errors.New("tls: a function of the configuration has ended the handshake's goroutine")
 
-// HandshakePanic is why a connection failed for which a function of the application's
-// tls.Config has panicked. It is logged, once a minute, as it happens on a goroutine of
-// the library where nobody can recover; an endpoint of this side fails with it as well.
-type HandshakePanic struct {
-	Value any    // what the function panicked with
-	Stack []byte // where it did, as runtime.Stack says it
-}
-
-// Error tells the value, and where it comes from.
-func (p *HandshakePanic) Error() string {
-	return fmt.Sprintf("tls: panic in a function of the configuration: %v\n\n%s", p.Value, p.Stack)
-}
-
-// Unwrap returns the value if it is an error.
-func (p *HandshakePanic) Unwrap() error {
-	err, _ := p.Value.(error)
-	return err
-}
-
-// stack is the goroutine's, as far down as is of use.
-func stack() []byte {
-	b := make([]byte, 64<<10)
-	return b[:runtime.Stack(b, false)]
-}
-
 // late ends a handshake of ours that takes too long.
 func (h *handshake) late() {
 	if c := h.s.c; c.state != stateClosed && h.s.events != nil {
@@ -386,20 +361,6 @@ func (h *handshake) failed(err error) {
 	}
 	h.refused = true
 	h.tellRefused()
-}
-
-// logPanic tells of a panic. Peers may be able to bring them about: there is one line a
-// minute.
-func (c *conn) logPanic(p *HandshakePanic) {
-	var who *ledger.Account
-	if c.visit.guest != nil {
-		who = c.visit.guest.account
-	}
-	if !who.Refuse(ledger.Panic) {
-		return
-	}
-	log.Error("panic in a function of a TLS configuration", zap.Stringer("listener", c.iface.addr), zap.Stringer("peer", c.from.addr),
-		zap.Any("value", p.Value), zap.ByteString("stack", p.Stack))
 }
 
 // tellRefused lets the peer of a handshake that failed read why: a close with something

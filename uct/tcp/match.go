@@ -85,15 +85,6 @@ func (i *iface) unmatch(c *conn) {
 	}
 }
 
-// doubt is told that the claim of a connection that had been believed does not fit.
-func (i *iface) doubt(c *conn) {
-	if c.dead() {
-		c.close()
-	} else {
-		i.keepAside(c)
-	}
-}
-
 // keepAside serves a connection whose claim does not fit in one direction.
 func (i *iface) keepAside(c *conn) {
 	k := matchKey{c.peer, c.sn}

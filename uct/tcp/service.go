@@ -51,7 +51,7 @@ func openService(w *uct.Worker) (*service, error) {
 			ceiling: fileCeiling(),
 			bounds:  limits.fitting(),
 		}
-		s.asks.w, s.own.read, s.call.heard = w, readOwnAddrs, s.shed
+		s.asks.w, s.own.read = w, readOwnAddrs
 		s.guests.init()
 		s.watch.svc = s
 		s.pieces.init()
