@@ -10,6 +10,16 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
+// claim makes an endpoint that a peer has opened the user's, for its transports, too.
+func (ep *Endpoint) claim() {
+	ep.state |= epUser
+	for i := range ep.lanes {
+		if c, ok := ep.lanes[i].uct.(uct.Claimer); ok {
+			c.Claim()
+		}
+	}
+}
+
 // widen gives an endpoint that the peer has opened the lanes that its whole address
 // leads to: requests name only what is needed, and not all of that is believed. It
 // keeps its id and the peer's. While something is on its way it keeps its lanes, too.

@@ -126,13 +126,14 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 	}
 	switch {
 	case ep != nil:
+		ep.claim()
 		ep.widen(pr.address)
 	case loopback:
-		if ep, err = w.newEndpoint(w.loop.keepAddress(&addr), p.ErrMode); err != nil {
+		if ep, err = w.newEndpoint(w.loop.keepAddress(&addr), p.ErrMode, epUser); err != nil {
 			return nil, err
 		}
 	default:
-		if ep, err = w.newEndpoint(pr.address, p.ErrMode); err != nil {
+		if ep, err = w.newEndpoint(pr.address, p.ErrMode, epUser); err != nil {
 			pr.returnSN(sn)
 			w.releasePeer(pr)
 			return nil, err
@@ -143,7 +144,6 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 	if pr != nil {
 		pr.given = true
 	}
-	ep.state |= epUser
 	w.untied++
 	ep.onError, ep.userData = p.OnError, p.UserData
 	ep.name = p.Name[:min(len(p.Name), EntityNameMax-1)]
@@ -160,14 +160,14 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 }
 
 // newEndpoint makes an endpoint toward an address, which it keeps, known to nobody
-// yet.
-func (w *Worker) newEndpoint(addr *proto.WorkerAddress, mode ErrMode) (*Endpoint, error) {
-	return w.newEndpointBy(addr, mode, nil)
+// yet: for the user, state epUser, or for a peer.
+func (w *Worker) newEndpoint(addr *proto.WorkerAddress, mode ErrMode, state endpointState) (*Endpoint, error) {
+	return w.newEndpointBy(addr, mode, state, nil)
 }
 
 // newEndpointBy is newEndpoint over a connection of the peer's, if that is given.
-func (w *Worker) newEndpointBy(addr *proto.WorkerAddress, mode ErrMode, back *wayBack) (*Endpoint, error) {
-	ep := &Endpoint{w: w, errMode: mode, short: -1, lacks: needID}
+func (w *Worker) newEndpointBy(addr *proto.WorkerAddress, mode ErrMode, state endpointState, back *wayBack) (*Endpoint, error) {
+	ep := &Endpoint{w: w, errMode: mode, state: state, short: -1, lacks: needID}
 	if err := ep.connectBy(addr, back); err != nil {
 		return nil, err
 	}

@@ -115,7 +115,7 @@ func TestAddressOfTwoProcesses(t *testing.T) {
 				}
 			}
 		}
-		ep, err := v.newEndpoint(a, ErrModeNone)
+		ep, err := v.newEndpoint(a, ErrModeNone, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -108,6 +108,7 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, lanes []proto.Lane, bac
 			IfaceAddr:  f.Addr,
 			Over:       back.source(),
 			PathIndex:  l.Path,
+			ForPeer:    ep.state&epUser == 0,
 			UserData:   ep,
 		})
 		if p, ok := ue.(uct.ProcessEndpoint); ok && err == nil {

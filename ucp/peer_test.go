@@ -90,7 +90,7 @@ func TestJoin(t *testing.T) {
 	for k := range p {
 		p[k] = v.newPeer(0xABC)
 		for sn := range uint16(3) {
-			ep, err := v.newEndpoint(&v.described, ErrModeNone)
+			ep, err := v.newEndpoint(&v.described, ErrModeNone, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -241,7 +241,7 @@ func TestRoamer(t *testing.T) {
 			p.given = true
 			var eps [2]*Endpoint
 			for k := range eps {
-				ep, err := v.newEndpoint(&v.described, ErrModeNone) // there is no way to the other
+				ep, err := v.newEndpoint(&v.described, ErrModeNone, 0) // there is no way to the other
 				if err != nil {
 					t.Fatal(err)
 				}
