@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"crypto/tls"
 	"net"
+	"net/netip"
+	"os"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // tlsPeer is a client that breaks the rules inside of TLS. The host is stepped while
@@ -36,6 +40,11 @@ func startTLS(t testing.TB, h *host, cfg *tls.Config) *tls.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return overTLS(t, c, cfg)
+}
+
+// overTLS is the client's side of a connection.
+func overTLS(t testing.TB, c net.Conn, cfg *tls.Config) *tls.Conn {
 	c.SetDeadline(time.Now().Add(time.Minute)) // for a test that hangs
 	t.Cleanup(func() { c.Close() })
 	cfg = cfg.Clone()
@@ -43,6 +52,33 @@ func startTLS(t testing.TB, h *host, cfg *tls.Config) *tls.Conn {
 		cfg.ServerName = "127.0.0.1"
 	}
 	return tls.Client(c, cfg)
+}
+
+// deafTLS is dialTLS by a client whose end takes little that it does not read. It is
+// connected by a pair of local sockets: a TCP that has no room left may drop what is
+// acknowledged with what it cannot take, and then nothing moves in either direction.
+func deafTLS(t testing.TB, h *host, cfg *tls.Config) *tlsPeer {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.SetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_SNDBUF, 4<<10); err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fds[1]), "client")
+	c, err := net.FileConn(f)
+	f.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &tlsPeer{t: t, h: h, tc: overTLS(t, c, cfg)}
+	h.iface.accepted(fds[0], netip.MustParseAddrPort("10.0.0.1:1000"))
+	p.meanwhile(func() { err = p.tc.Handshake() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // meanwhile steps the host while fn runs.
