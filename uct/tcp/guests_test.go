@@ -79,9 +79,34 @@ func TestHog(t *testing.T) {
 	if n := ledger.Total(ledger.Conns); n != 40 {
 		t.Errorf("the ledger counts %d connections", n)
 	}
+	svc := h.iface.svc
 	h.close()
+	if svc.guests != nil {
+		t.Error("a host that is closed keeps its list of guests")
+	}
 	if n := ledger.Total(ledger.Conns) + ledger.Total(ledger.Files); n != 0 || len(ledger.Accounts()) != 0 {
 		t.Errorf("the ledger counts %d in %d accounts of a host that is closed", n, len(ledger.Accounts()))
+	}
+}
+
+// TestFewStay: where all have few nobody leaves for a newcomer, but for one who has
+// more.
+func TestFewStay(t *testing.T) {
+	setLimits(t, func(b *bounds) { b.guests, b.few = 10, 4 })
+	h := newHost(t, "")
+	var p []*rawPeer
+	for i := range 20 {
+		p = append(p, enter(t, h, fmt.Sprintf("10.0.0.%d", 1+i%5), uint64(i)))
+	}
+	exact(t, h, 20)
+	if q := enter(t, h, "10.0.0.3", 20); q.gone() || !p[2].gone() {
+		t.Error("who has more than a few has not lost his oldest connection")
+	}
+	exact(t, h, 20)
+	for i, p := range p {
+		if p.gone() != (i == 2) {
+			t.Errorf("connection %d gone: %v", i, p.gone())
+		}
 	}
 }
 
@@ -100,11 +125,18 @@ func TestGuestsOfSource(t *testing.T) {
 	exact(t, h, 4)
 	p = append(p, enter(t, h, "10.0.0.1", 5))
 	exact(t, h, 4)
-	for i, want := range []bool{false, true, false, true, false, false} {
-		if p[i].gone() != want {
-			t.Errorf("connection %d gone: %v", i, !want)
+	wantGone := func(want ...bool) {
+		t.Helper()
+		for i, want := range want {
+			if p[i].gone() != want {
+				t.Errorf("connection %d gone: %v", i, !want)
+			}
 		}
 	}
+	wantGone(false, true, false, true, false, false)
+	// What was used long ago is as good as silent.
+	p = append(p, enter(t, h, "10.0.0.1", 6), enter(t, h, "10.0.0.1", 7))
+	wantGone(true, true, false, true, true, false, false, false)
 	// Another one of the machine is not concerned.
 	if q := enter(t, h, "10.0.0.2", 0); q.gone() {
 		t.Error("another source is refused")
@@ -130,8 +162,19 @@ func TestUsersAreSources(t *testing.T) {
 	for sn := range uint64(3) {
 		honest = append(honest, openAs(t, h, -1, sn))
 	}
+	// The first of the hog's is used.
+	var hog []*rawPeer
+	for sn := range uint64(10) {
+		hog = append(hog, openAs(t, h, os.Getuid()+1, 10+sn))
+	}
+	hog[0].send(am(1, "x"))
+	until(t, "message", func() bool { return len(h.got) == 1 }, h)
+	openAs(t, h, os.Getuid()+1, 20)
+	if hog[0].gone() || !hog[1].gone() {
+		t.Error("of the user with the most it was not the longest silent")
+	}
 	for sn := range uint64(30) {
-		openAs(t, h, os.Getuid()+1, 10+sn)
+		openAs(t, h, os.Getuid()+1, 30+sn)
 	}
 	exact(t, h, 13)
 	for range 6 { // the limit of one is not that of another
@@ -312,6 +355,29 @@ func TestHalfOpenOfHog(t *testing.T) {
 	}
 }
 
+// TestHalfOpenOfSource: one source gets half of the places, and what has asked takes
+// none.
+func TestHalfOpenOfSource(t *testing.T) {
+	setLimits(t, func(b *bounds) { b.halfOpen = 20 })
+	h := newHost(t, "")
+	for sn := range uint64(30) {
+		enter(t, h, "10.0.0.1", sn)
+	}
+	var p []*rawPeer
+	for range 30 {
+		p = append(p, dialAs(t, h, "10.0.0.1"))
+	}
+	if n := h.iface.svc.half.n; n != 10 {
+		t.Errorf("%d half-open connections of one source", n)
+	}
+	for i, p := range p {
+		if p.gone() != (i < 20) {
+			t.Errorf("connection %d gone: %v", i, p.gone())
+		}
+	}
+	exact(t, h, 40)
+}
+
 // TestStalled: the beginning of a frame is kept for a while, and no longer where we
 // have no endpoint.
 func TestStalled(t *testing.T) {
@@ -320,19 +386,72 @@ func TestStalled(t *testing.T) {
 	p := enter(t, h, "10.0.0.1", 0)
 	p.send(am(1, strings.Repeat("x", 1000))[:500])
 	p.wantClosed()
-	l := listenRaw(t, h, true)
-	mine := dial(t, h)
-	mine.send(flight(l.addr, 0))
-	mine.want(ack)
-	ep := l.endpoint(h)
-	mine.want(req(h.iface.addr, 0))
-	mine.send(ack)
-	until(t, "connect", connected(ep), h)
 	b := am(1, strings.Repeat("x", 1000))
-	mine.send(b[:500])
-	mine.wantSilence()
-	mine.send(b[500:])
+	for i, forPeer := range []bool{false, true} {
+		l := listenRaw(t, h, true)
+		mine := dial(t, h)
+		mine.send(flight(l.addr, 0))
+		mine.want(ack)
+		ep, err := h.iface.NewEndpoint(uct.EndpointParams{DeviceAddr: h.iface.DeviceAddress(),
+			IfaceAddr: []byte{byte(l.addr.port >> 8), byte(l.addr.port)}, ForPeer: forPeer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mine.want(req(h.iface.addr, 0))
+		mine.send(ack)
+		until(t, "connect", connected(ep.(*endpoint)), h)
+		mine.send(b[:500])
+		mine.wantSilence()
+		mine.send(b[500:])
+		until(t, "message", func() bool { return len(h.got) == i+1 }, h)
+	}
+}
+
+// TestStallLooks: the time begins anew with whatever comes, and ends when the
+// application has an endpoint on the connection.
+func TestStallLooks(t *testing.T) {
+	h := newHost(t, "")
+	slow := &h.iface.svc.slow
+	b := am(1, strings.Repeat("x", 1000))
+	looks := func(p *rawPeer, n int) {
+		t.Helper()
+		for range n {
+			h.iface.svc.lookAtSlow()
+		}
+		p.wantSilence()
+	}
+	part := func(p *rawPeer, b []byte) {
+		t.Helper()
+		had := 0
+		if slow.head != nil {
+			had = slow.head.in.w - slow.head.in.r
+		}
+		p.send(b)
+		until(t, "part", func() bool { return slow.head != nil && slow.head.in.w-slow.head.in.r == had+len(b) }, h)
+		for slow.head.hot { // it is read in every round, and looked at anew in each
+			h.w.Progress()
+		}
+	}
+	l := listenRaw(t, h, true)
+	p := dial(t, h)
+	p.send(flight(l.addr, 0))
+	p.want(ack)
+	for at := 0; at < 500; at += 100 {
+		part(p, b[at:at+100])
+		looks(p, stallLooks-1)
+	}
+	ep := l.endpoint(h)
+	p.want(req(h.iface.addr, 0))
+	looks(p, 2*stallLooks)
+	p.send(b[500:], ack)
 	until(t, "message", func() bool { return len(h.got) == 1 }, h)
+	until(t, "connect", connected(ep), h)
+
+	q := enter(t, h, "10.0.0.1", 0)
+	part(q, b[:100])
+	looks(q, stallLooks-1)
+	h.iface.svc.lookAtSlow()
+	q.wantClosed()
 }
 
 // TestBeginnings: what one source makes us keep of frames is bounded; others are not
@@ -362,8 +481,16 @@ func TestBeginnings(t *testing.T) {
 	if !hog[0].gone() || hog[99].gone() || honest.gone() {
 		t.Errorf("gone: first %v, last %v, honest %v", hog[0].gone(), hog[99].gone(), honest.gone())
 	}
-	honest.send(am(1, strings.Repeat("x", 60000))[40000:])
-	until(t, "message", func() bool { return len(h.got) == 1 }, h)
+	if n := h.conns(); n < 5 { // no more than what is too much
+		t.Errorf("%d connections are left", n)
+	}
+	// Frames that became whole do not count.
+	for n := range 100 {
+		honest.send(am(1, strings.Repeat("x", 60000))[40000:])
+		until(t, "message", func() bool { return len(h.got) == n+1 }, h)
+		honest.send(half)
+		until(t, "beginning", func() bool { return h.iface.svc.guests[ledger.SourceOf(netip.MustParseAddr("10.0.0.1"), -1)].held > 0 }, h)
+	}
 }
 
 // TestHalfClosedKeepsNothing: a peer that has said that it sends no more, and closed

@@ -41,9 +41,35 @@ func TestInUse(t *testing.T) {
 	p.close()
 	until(t, "the end of the connection", func() bool { return !used() }, h)
 
-	// A registration that ends in the middle of a put leaves no trace in the next.
+	// The memory is registered twice, and the registration that the put began with ends
+	// in the middle: the other is in use from then on.
+	second, err := h.md.Register(target, uct.AccessRemotePut)
+	if err != nil {
+		t.Fatal(err)
+	}
 	q := dial(t, h)
 	q.send(flight(addr("127.0.0.1:6"), 0))
+	q.want(ack)
+	q.send(putReq(addressOf(target), 1000, 0), bytes.Repeat([]byte{3}, 300))
+	until(t, "the first part", func() bool { return used() != d.InUse(second) }, h)
+	if d.InUse(second) {
+		mem, second = second, mem
+	}
+	if err := h.md.Deregister(mem); err != nil {
+		t.Fatal(err)
+	}
+	mem = second
+	q.send(bytes.Repeat([]byte{3}, 300))
+	until(t, "the second part", used, h)
+	q.send(bytes.Repeat([]byte{3}, 400))
+	q.want(appendPutAck(nil, 0))
+	if used() {
+		t.Error("in use behind a put that went elsewhere")
+	}
+
+	// A registration that ends in the middle of a put leaves no trace in the next.
+	q = dial(t, h)
+	q.send(flight(addr("127.0.0.1:7"), 0))
 	q.want(ack)
 	q.send(putReq(addressOf(target), 1000, 0))
 	until(t, "the announcement", used, h)

@@ -57,6 +57,7 @@ func TestAccept(t *testing.T) {
 	h := newHost(t, "")
 	var asked []uct.SourceInfo
 	allow := false
+	before := ledger.Refusals(ledger.Policy)
 	h.iface.accept = func(s uct.SourceInfo) bool {
 		asked = append(asked, s)
 		return allow
@@ -70,6 +71,9 @@ func TestAccept(t *testing.T) {
 		t.Errorf("asked about %+v, %v is %v; received %v", asked, from, os.Getuid(), h.got)
 	}
 	exact(t, h, 0)
+	if n := ledger.Refusals(ledger.Policy) - before; n != 1 {
+		t.Errorf("%d refusals are counted", n)
+	}
 	allow = true
 	q := dialFrom(t, h, sockaddr{}, os.Getuid()+1)
 	q.send(flight(addr("127.0.0.1:5"), 0), am(1, "heard"))
