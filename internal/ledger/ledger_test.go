@@ -47,6 +47,19 @@ func TestAccounts(t *testing.T) {
 	if a.Of(Bytes) != 60 || Total(Bytes) != total+65 {
 		t.Errorf("%d bytes, %d in all", a.Of(Bytes), Total(Bytes)-total)
 	}
+	a.Refuse(Silence)
+	found := false
+	for _, n := range Accounts() {
+		if n.Source == s {
+			found = true
+			if n.Open != 3 || n.Amounts != [NumKinds]int64{Bytes: 60} || n.Refused != [NumReasons]uint64{Silence: 1} {
+				t.Errorf("the account is %+v", n)
+			}
+		}
+	}
+	if !found || Number() != before+1 {
+		t.Errorf("found %v, %d accounts", found, Number()-before)
+	}
 	a.Add(Bytes, -60)
 	(*Account)(nil).Add(Bytes, -5)
 	a.Close()
@@ -88,10 +101,17 @@ func TestGreediest(t *testing.T) {
 	}
 	check := func(who int, amount int64, stranger bool) {
 		t.Helper()
-		s, n, strange := Greediest(k)
-		if s != accounts[who].Source() || n != amount || strange != stranger {
-			t.Errorf("%v with %d, stranger %v; want %v with %d, %v", s, n, strange, accounts[who].Source(), amount, stranger)
+		for range 50 { // accounts are in no order
+			s, n, strange := Greediest(k)
+			if s != accounts[who].Source() || n != amount || strange != stranger {
+				t.Fatalf("%v with %d, stranger %v; want %v with %d, %v", s, n, strange, accounts[who].Source(), amount, stranger)
+			}
 		}
+	}
+	shared := Open(Shared)
+	defer shared.Close()
+	if shared.Stranger() || (*Account)(nil).Stranger() || !accounts[0].Stranger() {
+		t.Error("those whom nobody tells apart are strangers, or others are not")
 	}
 	add(0, Known, 1)
 	add(0, k, 1000)
@@ -140,6 +160,28 @@ func TestRefuse(t *testing.T) {
 	}
 	if lines != 2 {
 		t.Errorf("%d lines in 90 seconds", lines)
+	}
+	// At the same moment, again and again.
+	for round := range 2000 {
+		clock.Add(int64(logInterval))
+		var wg sync.WaitGroup
+		var n atomic.Int32
+		start := make(chan struct{})
+		for range 4 {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				<-start
+				if a.Refuse(Access) {
+					n.Add(1)
+				}
+			}()
+		}
+		close(start)
+		wg.Wait()
+		if n.Load() != 1 {
+			t.Fatalf("%d lines in minute %d", n.Load(), round)
+		}
 	}
 	if !a.Refuse(Claim) {
 		t.Error("another reason is not logged")
