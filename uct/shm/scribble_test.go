@@ -61,6 +61,29 @@ func TestScribbledTail(t *testing.T) {
 	}
 }
 
+// TestTailOfNobody: where nobody has written to the tail it is as it should be,
+// however many messages have come.
+func TestTailOfNobody(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		a, b := f.Pair(t)
+		got := 0
+		b.Handle(t, 3, func(*uct.Source, []byte, *uct.AMDesc) error { got++; return nil })
+		ep := a.Connect(t, b)
+		i := b.Iface.(*iface)
+		for n := range 3 * i.rx.n {
+			if err := ep.AMShort(3, 0, nil, 0, nil); err != nil {
+				t.Fatal(err)
+			}
+			for got <= n {
+				b.Worker.Progress()
+			}
+			if i.watch(); i.scribbled {
+				t.Fatalf("behind message %d the tail seems written by somebody else", n)
+			}
+		}
+	})
+}
+
 // TestScribbledHead: a head that no sender writes ends the ring, and new senders use
 // another one.
 func TestScribbledHead(t *testing.T) {
