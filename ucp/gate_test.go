@@ -75,12 +75,21 @@ func TestTwoGoroutines(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := v.taken(8)
-	for name, call := range v.calls(r, m) {
-		v.enter() // this goroutine is inside
-		got := elsewhere(call)
-		v.exit()
-		if err, ok := got.(error); !ok || !strings.Contains(err.Error(), "two goroutines use worker "+v.name) {
-			t.Errorf("%s beside another call: %v", name, got)
+	for what, enter := range map[string]func(){
+		"another call": v.enter,
+		"the end of something": func() {
+			if err := v.tryEnter(); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		for name, call := range v.calls(r, m) {
+			enter() // this goroutine is inside
+			got := elsewhere(call)
+			v.exit()
+			if err, ok := got.(error); !ok || !strings.Contains(err.Error(), "two goroutines use worker "+v.name) {
+				t.Errorf("%s beside %s: %v", name, what, got)
+			}
 		}
 	}
 	v.enter()
