@@ -15,6 +15,7 @@ import (
 
 var panicCases = []testCase{
 	{"callbacks", fewSwitches, testPanicInCallback},
+	{"inside of callbacks", anywhere, testPanicInside},
 	{"datatypes", fewSwitches, testPanicInDatatype},
 	{"error handlers", twoSides, testPanicInErrorHandler},
 	{"closing", anywhere, testPanicAtClose},
@@ -111,6 +112,36 @@ func testPanicInCallback(t *testing.T, tr transport) {
 		}
 	}
 	r.echoes(ep, b)
+}
+
+// testPanicInside: a callback panics in a call that another callback makes. That call
+// returns, and the outermost one panics.
+func testPanicInside(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a := r.open()
+	inner, returned := 0, false
+	fail := &ucp.RequestParams{OnTagRecv: func(req *ucp.Request, _ error, _ ucp.TagRecvInfo, _ any) {
+		inner++
+		req.Free()
+		panic(errPanic)
+	}}
+	posted := r.started(a.TagRecv(2, ucp.FullMask, nil, fail))
+	outer := r.started(a.TagRecv(1, ucp.FullMask, nil, &ucp.RequestParams{OnTagRecv: func(*ucp.Request, error, ucp.TagRecvInfo, any) {
+		a.Cancel(posted)
+		a.Progress()
+		returned = true
+	}}))
+	if caught(t, func() { a.Cancel(outer) }) == nil {
+		t.Error("the outermost call did not panic")
+	}
+	if inner != 1 || !returned || !outer.Done() {
+		t.Errorf("called %d times; the call inside returned: %v, the outer receive done: %v", inner, returned, outer.Done())
+	}
+	outer.Free()
+	if p := caught(t, func() { a.Progress() }); p != nil {
+		t.Errorf("a panic was raised twice: %v", p)
+	}
+	r.echoes(a.connect(a), a)
 }
 
 // echoes sends messages of all lengths and checks that they arrive.
@@ -243,6 +274,17 @@ func testPanicInDatatype(t *testing.T, tr transport) {
 				}
 				for range 100 {
 					r.progress()
+				}
+				// An operation that did not begin has left nothing: no message, no receive.
+				if info, ok := b.TagPeek(1, ucp.FullMask); ok && (method == "StartPack" || method == "PackedSize") {
+					t.Errorf("a message of %d bytes has arrived", info.Length)
+				}
+				if method == "PackedSize" {
+					plain, err := ep.TagSend(1, []byte("plain"), nil)
+					r.until("a message without a receive", func() bool { _, ok := b.TagPeek(1, ucp.FullMask); return ok })
+					m, _ := b.TagTake(1, ucp.FullMask)
+					m.Discard()
+					r.must(plain, err)
 				}
 				if tr.sim == nil && method != "Pack" && method != "StartUnpack" && method != "PackedSize" {
 					r.echoes(ep, b)
