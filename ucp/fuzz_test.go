@@ -150,8 +150,8 @@ var fuzzSettings = []string{"MAX_UNEXP_EPS", "3", "MAX_UNEXP_BYTES", "6k", "RNDV
 // fuzzOffer is the length of the message that the target offers.
 const fuzzOffer = 5000
 
-func newFuzzTarget(t testing.TB, w *Worker) *fuzzTarget {
-	v := newVictimOf(t, w, nil)
+func newFuzzTarget(t testing.TB, w *fuzzWorker) *fuzzTarget {
+	v := newVictimOf(t, w.get(t), nil)
 	f := &fuzzTarget{victim: v, handlers: []uct.AMHandler{
 		v.onWireup, v.onEagerOnly(), v.onEagerFirst, v.onEagerMiddle, v.onEagerSyncOnly, v.onEagerSyncFirst,
 		v.onEagerSyncAck, v.onRndvRTS, v.onRndvRTR, v.onRndvData, v.onRndvATS, v.onRndvATP,
@@ -160,7 +160,8 @@ func newFuzzTarget(t testing.TB, w *Worker) *fuzzTarget {
 	offer := v.offer(fuzzOffer)
 	sync := v.unmatched(0x51)
 	fetch := v.fetching(make([]byte, 300))
-	f.memory = v.memory(200, ProtAll)
+	f.memory = w.memory
+	w.memory.fill()
 	get, amo := v.waiting(getMessages{}, make([]byte, 100)), v.waiting(atomicFetch{}, make([]byte, 8))
 	f.open = []*Request{offer, sync, fetch, get, amo}
 	f.live = []uint64{
@@ -329,7 +330,13 @@ const fuzzRounds = 64
 type fuzzWorker struct {
 	ctx    *Context
 	w      *Worker
+	memory *target // that peers may access
 	played int
+}
+
+func newFuzzWorker(t testing.TB) *fuzzWorker {
+	ctx := victimContext(t, fuzzSettings...)
+	return &fuzzWorker{ctx: ctx, memory: mapTarget(t, ctx, 200, ProtAll)}
 }
 
 // get returns the worker for a script.
@@ -349,6 +356,32 @@ func (f *fuzzWorker) close(t testing.TB) {
 		t.Error(err)
 	}
 	f.w = nil
+}
+
+// end is the end of all scripts.
+func (f *fuzzWorker) end(t testing.TB) {
+	f.close(t)
+	f.memory.mem.Close()
+	if err := f.ctx.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// plain is a test that is not told of helpers, which costs a walk of the stack each.
+type plain struct{ testing.TB }
+
+func (plain) Helper() {}
+
+// play is one script, from the making of the target to its end.
+func (f *fuzzWorker) play(t testing.TB, s script) {
+	defer func() {
+		if t.Failed() {
+			f.played = fuzzRounds // it is not used again
+		}
+	}()
+	target := newFuzzTarget(plain{t}, f)
+	target.play(s)
+	target.finish()
 }
 
 // seeds are scripts in which each handler gets a message that makes sense.
@@ -444,19 +477,7 @@ func FuzzHandlers(f *testing.F) {
 	// warnings.
 	was := log.SetLogger(zap.NewNop())
 	f.Cleanup(func() { log.SetLogger(was) })
-	worker := &fuzzWorker{ctx: victimContext(f, fuzzSettings...)}
-	f.Cleanup(func() {
-		worker.close(f)
-		worker.ctx.Close()
-	})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		defer func() {
-			if t.Failed() {
-				worker.played = fuzzRounds // it is not used again
-			}
-		}()
-		target := newFuzzTarget(t, worker.get(t))
-		target.play(b)
-		target.finish()
-	})
+	worker := newFuzzWorker(f)
+	f.Cleanup(func() { worker.end(f) })
+	f.Fuzz(func(t *testing.T, b []byte) { worker.play(t, b) })
 }

@@ -23,16 +23,31 @@ const targetFence = 64
 // memory registers n bytes until the end of the test.
 func (v *victim) memory(n int, prot MemProt) *target {
 	v.Helper()
-	m := &target{arena: bytes.Repeat([]byte{0x5A}, n+2*targetFence+8)}
+	m := mapTarget(v.TB, v.ctx, n, prot)
+	v.Cleanup(func() { m.mem.Close() })
+	return m
+}
+
+// mapTarget registers n bytes.
+func mapTarget(t testing.TB, ctx *Context, n int, prot MemProt) *target {
+	t.Helper()
+	m := &target{arena: make([]byte, n+2*targetFence+8)}
+	m.fill()
 	at := targetFence + int(-memoryAddress(m.arena)&7)
 	m.buf = m.arena[at : at+n : at+n]
 	m.addr = memoryAddress(m.buf)
 	var err error
-	if m.mem, err = v.ctx.MemMap(MemMapParams{Buffer: m.buf, Prot: prot}); err != nil {
-		v.Fatal(err)
+	if m.mem, err = ctx.MemMap(MemMapParams{Buffer: m.buf, Prot: prot}); err != nil {
+		t.Fatal(err)
 	}
-	v.Cleanup(func() { m.mem.Close() })
 	return m
+}
+
+// fill writes all of it anew.
+func (m *target) fill() {
+	for i := range m.arena {
+		m.arena[i] = 0x5A
+	}
 }
 
 // untouched checks that nothing around the memory was written.
