@@ -161,28 +161,6 @@ func TestRefuse(t *testing.T) {
 	if lines != 2 {
 		t.Errorf("%d lines in 90 seconds", lines)
 	}
-	// At the same moment, again and again.
-	for round := range 2000 {
-		clock.Add(int64(logInterval))
-		var wg sync.WaitGroup
-		var n atomic.Int32
-		start := make(chan struct{})
-		for range 4 {
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
-				<-start
-				if a.Refuse(Access) {
-					n.Add(1)
-				}
-			}()
-		}
-		close(start)
-		wg.Wait()
-		if n.Load() != 1 {
-			t.Fatalf("%d lines in minute %d", n.Load(), round)
-		}
-	}
 	if !a.Refuse(Claim) {
 		t.Error("another reason is not logged")
 	}
