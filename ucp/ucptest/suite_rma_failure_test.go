@@ -2,6 +2,7 @@ package ucptest
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucp"
@@ -92,9 +93,11 @@ func testAccessFaults(t *testing.T, tr transport) {
 			if n == 200 {
 				t.Fatal("no end")
 			}
-			hit, ended := accessUnderFault(t, tr, n, e)
-			if t.Failed() {
-				t.Fatalf("after trouble at operation %d", n)
+			hit, ended := false, 0
+			if !t.Run(fmt.Sprintf("%v%v at operation %d", e.Drop, e.Fail, n), func(t *testing.T) {
+				hit, ended = accessUnderFault(t, tr, n, e) // its workers end with it
+			}) {
+				return
 			}
 			if !hit {
 				break

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
 var wireupCases = []testCase{
@@ -120,10 +121,10 @@ func testAdopt(t *testing.T, tr transport) {
 }
 
 func testManyToOne(t *testing.T, tr transport) {
-	const n = 40
+	n := min(40, ucttest.Files()/16)
 	r := newRig(t, tr)
 	a, b := r.pair()
-	var there, back [n]*ucp.Endpoint
+	there, back := make([]*ucp.Endpoint, n), make([]*ucp.Endpoint, n)
 	for i := range there {
 		there[i] = a.connect(b)
 	}

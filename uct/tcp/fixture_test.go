@@ -10,6 +10,7 @@ import (
 
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
 // host is a process in miniature: a worker with one iface, stepped by hand.
@@ -204,7 +205,4 @@ func TestMain(m *testing.M) {
 }
 
 // enoughFiles reports whether the process may open n descriptors.
-func enoughFiles(n uint64) bool {
-	var r unix.Rlimit
-	return unix.Getrlimit(unix.RLIMIT_NOFILE, &r) == nil && r.Cur >= n
-}
+func enoughFiles(n int) bool { return ucttest.Files() >= n }

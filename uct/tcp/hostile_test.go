@@ -237,11 +237,11 @@ func TestAnyCut(t *testing.T) {
 // go, the youngest are still welcome.
 func TestHalfOpen(t *testing.T) {
 	n, kept := 1000, limits.halfOpen/2 // all are of one source
-	if !enoughFiles(uint64(n + kept + 100)) {
+	if !enoughFiles(n + kept + 100) {
 		old := limits
 		limits.halfOpen = 40
 		defer func() { limits = old }()
-		n, kept = 100, 20
+		n, kept = 80, limits.fitting().halfOpen/2
 	}
 	h := newHost(t, "")
 	var idle []*rawPeer
