@@ -156,3 +156,53 @@ func TestBlockingInCallback(t *testing.T) {
 		t.Error("a receive that nobody waits for took the message")
 	}
 }
+
+// TestHookSends: what the hook for new requests does is done before the receive that
+// takes the request looks for its message.
+func TestHookSends(t *testing.T) {
+	var self *Endpoint
+	send := false
+	cfg, err := ReadConfig("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cfg.Modify("TLS", "self"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, err := NewContext(ContextParams{Features: FeatureTag, RequestInit: func(*Request) {
+		if !send {
+			return
+		}
+		send = false
+		if _, err := self.TagSend(7, []byte("x"), nil); err != nil {
+			t.Error(err)
+		}
+	}}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ctx.Close()
+	w, err := ctx.NewWorker(WorkerParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	addr, err := w.Address(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if self, err = w.NewEndpoint(EndpointParams{Address: addr}); err != nil {
+		t.Fatal(err)
+	}
+	send = true
+	for send { // until a request is made
+		first := self.w.tag.sn
+		req, err := w.TagRecv(7, FullMask, make([]byte, 8), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if posted := self.w.tag.sn != first; !send && (req != nil || posted) {
+			t.Error("the receive was posted although its message was there")
+		}
+	}
+}

@@ -12,17 +12,13 @@ import (
 // the contents of buf and does not disturb the sender; a shorter one is a
 // success. With a message already here the receive may be done in the call.
 func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
-	if !w.tag.on || !w.tag.empty() || !w.free() || p != nil && !p.plainRecv() {
+	r := w.freeRequests
+	if r == nil || !w.tag.on || !w.tag.empty() || !w.free() || p != nil && !p.plainRecv() {
 		return w.tagRecv(tag, mask, buf, p)
 	}
 	w.stats.TagRecvs++
-	r := w.freeRequests
-	if r == nil {
-		r = w.newRequest()
-	} else { // getRequest, less what is set here or in the queue
-		w.freeRequests = r.next
-		w.idleRequests--
-	}
+	w.freeRequests = r.next // getRequest, less what is set here or in the queue
+	w.idleRequests--
 	r.state = stateRecv
 	if p != nil {
 		r.state = stateRecv | stateParams
@@ -58,6 +54,9 @@ func (w *Worker) tagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 		return nil, ucs.ErrInvalidParam
 	}
 	w.enter()
+	if w.freeRequests == nil {
+		w.idle(w.newRequest()) // now: its hook may receive, or send a message that matches
+	}
 	var r *Request
 	var err error
 	d := w.tag.findUnexpected(tag, mask)
