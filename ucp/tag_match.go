@@ -64,8 +64,8 @@ type tagMatcher struct {
 	arrived messageList
 	alone   *TagMessage // all there is, and in no list
 
-	wild  requestList
-	exact [tagBuckets]requestList
+	wild  receiveQueue
+	exact [tagBuckets]receiveQueue
 	byTag [tagBuckets]messageList
 }
 
@@ -88,10 +88,12 @@ func (m *tagMatcher) addExpected(r *Request) {
 // removeExpected takes a posted receive out.
 func (m *tagMatcher) removeExpected(r *Request) {
 	r.state &^= stateExpect
-	if r.list == &m.wild {
-		m.wilds--
+	if r.mask == FullMask {
+		m.exact[m.spread.bucket(r.tag)].remove(r)
+		return
 	}
-	r.list.remove(r)
+	m.wilds--
+	m.wild.remove(r)
 }
 
 // matchExpected removes and returns the receive that gets a message, nil when
@@ -104,12 +106,7 @@ func (m *tagMatcher) matchExpected(tag Tag) *Request {
 	}
 	// What removeExpected does with the first of a list.
 	r.state &^= stateExpect
-	if l.head = r.next; r.next == nil {
-		l.tail = nil
-	} else {
-		r.next.prev, r.next = nil, nil
-	}
-	r.list = nil
+	l.head, r.next = r.next, nil
 	return r
 }
 
@@ -246,4 +243,38 @@ func (l *messageList) remove(d *TagMessage, k int) {
 		e.next.links[k].prev = e.prev
 	}
 	*e = messageLinks{}
+}
+
+// receiveQueue is a FIFO of posted receives through their next links: what a message
+// costs is what is written here, and nearly all leave at the front. One that is
+// canceled is looked for.
+type receiveQueue struct {
+	head *Request
+	tail *Request // the last, unless there is none
+}
+
+func (q *receiveQueue) push(r *Request) {
+	r.next = nil
+	if q.head == nil {
+		q.head = r
+	} else {
+		q.tail.next = r
+	}
+	q.tail = r
+}
+
+// remove takes r out, which is in the queue.
+func (q *receiveQueue) remove(r *Request) {
+	if q.head == r {
+		q.head, r.next = r.next, nil
+		return
+	}
+	before := q.head
+	for before.next != r {
+		before = before.next
+	}
+	before.next, r.next = r.next, nil
+	if q.tail == r {
+		q.tail = before
+	}
 }
