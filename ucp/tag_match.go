@@ -59,7 +59,7 @@ func (s *tagSpread) bucket(t Tag) uint64 {
 // tagMatcher holds the posted receives and the unexpected messages of a worker.
 type tagMatcher struct {
 	spread  tagSpread
-	sn      uint64 // of the next receive
+	sn      uint64 // of the receive posted last: so many were
 	wilds   int    // receives in wild
 	arrived messageList
 	alone   *TagMessage // all there is, and in no list
@@ -74,15 +74,23 @@ func (m *tagMatcher) empty() bool { return m.arrived.head == nil && m.alone == n
 
 // addExpected posts a receive.
 func (m *tagMatcher) addExpected(r *Request) {
-	m.sn++
-	r.sn = m.sn
 	r.state |= stateExpect
 	if r.mask == FullMask {
-		m.exact[m.spread.bucket(r.tag)].push(r)
+		m.addExact(r)
 		return
 	}
+	m.sn++
+	r.sn = m.sn
 	m.wild.push(r)
 	m.wilds++
+}
+
+// addExact is addExpected for a receive with a full mask, whose state says already that
+// it is posted.
+func (m *tagMatcher) addExact(r *Request) {
+	m.sn++
+	r.sn = m.sn
+	m.exact[m.spread.bucket(r.tag)].push(r)
 }
 
 // removeExpected takes a posted receive out.
@@ -99,20 +107,29 @@ func (m *tagMatcher) removeExpected(r *Request) {
 // matchExpected removes and returns the receive that gets a message, nil when
 // none matches.
 func (m *tagMatcher) matchExpected(tag Tag) *Request {
+	if r := m.matchFirst(tag); r != nil {
+		return r
+	}
+	return m.searchExpected(tag)
+}
+
+// matchFirst is matchExpected where that is the first receive in the tag's bucket, as
+// it nearly always is, nil otherwise.
+func (m *tagMatcher) matchFirst(tag Tag) *Request {
 	l := &m.exact[m.spread.bucket(tag)]
 	r := l.head
 	if r == nil || r.tag != tag || m.wilds != 0 {
-		return m.searchExpected(r, tag)
+		return nil
 	}
-	// What removeExpected does with the first of a list.
+	// What removeExpected does with the first of a queue.
 	r.state &^= stateExpect
 	l.head, r.next = r.next, nil
 	return r
 }
 
-// searchExpected is matchExpected in general; r is the first receive in the
-// bucket of tag.
-func (m *tagMatcher) searchExpected(r *Request, tag Tag) *Request {
+// searchExpected is matchExpected in general.
+func (m *tagMatcher) searchExpected(tag Tag) *Request {
+	r := m.exact[m.spread.bucket(tag)].head
 	for r != nil && r.tag != tag {
 		r = r.next
 	}

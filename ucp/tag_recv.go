@@ -16,17 +16,20 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 	if r == nil || !w.tag.on || !w.tag.empty() || !w.free() || p != nil && !p.plainRecv() {
 		return w.tagRecv(tag, mask, buf, p)
 	}
-	w.stats.TagRecvs++
 	w.freeRequests = r.next // getRequest, less what is set here or in the queue
 	w.idleRequests--
-	r.state = stateRecv
+	r.state = stateRecv | stateExpect
 	if p != nil {
-		r.state = stateRecv | stateParams
+		r.state = stateRecv | stateExpect | stateParams
 		r.onTagRecv, r.userData = p.OnTagRecv, p.UserData
 	}
 	r.data.buf, r.data.length = buf, len(buf)
 	r.tag, r.mask = tag, mask
-	w.tag.addExpected(r)
+	if mask == FullMask {
+		w.tag.addExact(r)
+	} else {
+		w.tag.addExpected(r)
+	}
 	return r, nil
 }
 
@@ -81,12 +84,12 @@ func (w *Worker) startTagRecv(tag, mask Tag, buf []byte, p *RequestParams, d *Ta
 		w.dropRequest(r)
 		return nil, ucs.ErrNoResource
 	}
-	w.stats.TagRecvs++
 	if d == nil {
 		w.tag.addExpected(r)
 		r.state &^= stateInCall
 		return r, nil
 	}
+	w.stats.TagRecvs++
 	w.tag.removeUnexpected(d)
 	w.receive(r, d)
 	return r.recvResult(p)
@@ -235,7 +238,11 @@ func (w *Worker) onEagerOnly() uct.AMHandler {
 		if err != nil {
 			return w.malformed(err)
 		}
-		if r := w.tag.matchExpected(Tag(h.Tag)); r != nil {
+		r := w.tag.matchFirst(Tag(h.Tag))
+		if r == nil {
+			r = w.tag.searchExpected(Tag(h.Tag))
+		}
+		if r != nil {
 			r.deliver(Tag(h.Tag), payload)
 			return nil
 		}
