@@ -243,32 +243,40 @@ func TestEndpointsStay(t *testing.T) {
 	}
 }
 
-// TestReserve: whatever peers do, descriptors are left for the application.
-func TestReserve(t *testing.T) {
-	h := newHost(t, "")
-	honest := enter(t, h, "10.0.0.1", 0)
-	l := listenRaw(t, h, true)
+// fewFiles lets the process open so many descriptors more, until the end of the test,
+// and returns how many it may have open then.
+func fewFiles(t *testing.T, more int) int {
+	t.Helper()
 	var was unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
 	}
 	few := was
-	few.Cur = uint64(lowestFreeFD(t) + 400)
+	few.Cur = uint64(lowestFreeFD(t) + more)
 	if was.Cur < few.Cur {
 		t.Skip("few descriptors here")
 	}
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &was)
+	t.Cleanup(func() { unix.Setrlimit(unix.RLIMIT_NOFILE, &was) })
+	return int(few.Cur)
+}
+
+// TestReserve: whatever peers do, descriptors are left for the application.
+func TestReserve(t *testing.T) {
+	h := newHost(t, "")
+	honest := enter(t, h, "10.0.0.1", 0)
+	l := listenRaw(t, h, true)
+	few := fewFiles(t, 400)
 	h.iface.svc.ceiling = fileCeiling() // as the listener does
-	if free := int(few.Cur) - fileCeiling(); free < int(few.Cur)/4 || free < minReserve {
-		t.Fatalf("%d of %d descriptors are for the application", free, few.Cur)
+	if free := few - fileCeiling(); free < few/4 || free < minReserve {
+		t.Fatalf("%d of %d descriptors are for the application", free, few)
 	}
 	// Each takes two descriptors here, its own end and ours, until only its own.
 	sn, n := uint64(0), 0
 	for ; lowestFreeFD(t) < fileCeiling(); sn++ {
-		if sn > few.Cur {
+		if sn > uint64(few) {
 			t.Fatal("the reserve was not reached")
 		}
 		enter(t, h, "10.9.9.9", sn)
@@ -390,9 +398,6 @@ func TestStallLooks(t *testing.T) {
 		}
 		p.send(b)
 		until(t, "part", func() bool { return slow.head != nil && slow.head.in.w-slow.head.in.r == had+len(b) }, h)
-		for slow.head.hot { // it is read in every round, and looked at anew in each
-			h.w.Progress()
-		}
 	}
 	l := listenRaw(t, h, true)
 	p := dial(t, h)
@@ -440,10 +445,13 @@ func TestBeginnings(t *testing.T) {
 	honest.send(half)
 	var hog []*rawPeer
 	for sn := range uint64(40) {
-		p := enter(t, h, "10.9.9.9", sn)
+		p, n := enter(t, h, "10.9.9.9", sn), h.conns()
 		p.send(half)
 		for range 3 {
 			h.w.Progress()
+		}
+		if h.conns() < n-1 {
+			t.Fatalf("%d of %d connections went for one", n-h.conns(), n)
 		}
 		hog = append(hog, p)
 		most := 0
@@ -456,9 +464,6 @@ func TestBeginnings(t *testing.T) {
 	}
 	if !hog[0].gone() || hog[39].gone() || honest.gone() {
 		t.Errorf("gone: first %v, last %v, honest %v", hog[0].gone(), hog[39].gone(), honest.gone())
-	}
-	if n := h.conns(); n < 5 { // no more than what is too much
-		t.Errorf("%d connections are left", n)
 	}
 	// Frames that became whole do not count.
 	for n := range 100 {
@@ -490,6 +495,9 @@ func TestHalfClosedKeepsNothing(t *testing.T) {
 // TestManyAddresses: a stranger with a network of addresses, each of which has few
 // connections, does not keep the others out, and loses to them.
 func TestManyAddresses(t *testing.T) {
+	if !enoughFiles(1000) {
+		t.Skip("too few descriptors")
+	}
 	for name, from := range map[string]func(i int) string{
 		"a /56":        func(i int) string { return fmt.Sprintf("[2001:db8:0:%x::1]", i%256) },
 		"a /48":        func(i int) string { return fmt.Sprintf("[2001:db8:0:%x::1]", i) },
@@ -575,19 +583,7 @@ func TestCrowdElsewhere(t *testing.T) {
 			a, b := newHost(t, ""), newHost(t, "")
 			old := enter(t, a, "10.0.0.1", 0)
 			if files {
-				var was unix.Rlimit
-				if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-					t.Fatal(err)
-				}
-				few := was
-				few.Cur = uint64(lowestFreeFD(t) + 400)
-				if was.Cur < few.Cur {
-					t.Skip("few descriptors here")
-				}
-				if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
-					t.Fatal(err)
-				}
-				defer unix.Setrlimit(unix.RLIMIT_NOFILE, &was)
+				fewFiles(t, 400)
 				ceiling := fileCeiling()
 				a.iface.svc.ceiling, b.iface.svc.ceiling = ceiling, ceiling
 				for sn := uint64(0); lowestFreeFD(t) < ceiling; sn++ {
@@ -711,6 +707,11 @@ func TestPausedIsNotStalled(t *testing.T) {
 func TestReserveTaken(t *testing.T) {
 	h := newHost(t, "")
 	var below []int
+	defer func() {
+		for _, fd := range below {
+			unix.Close(fd)
+		}
+	}()
 	for range 320 {
 		fd, err := unix.Dup(0)
 		if err != nil {
@@ -718,25 +719,11 @@ func TestReserveTaken(t *testing.T) {
 		}
 		below = append(below, fd)
 	}
-	defer func() {
-		for _, fd := range below {
-			unix.Close(fd)
-		}
-	}()
 	var hog []*rawPeer
 	for sn := range uint64(40) {
 		hog = append(hog, enter(t, h, "10.9.9.9", sn))
 	}
-	var was unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
-		t.Fatal(err)
-	}
-	few := was
-	few.Cur = uint64(lowestFreeFD(t) + 20)
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &was)
+	fewFiles(t, 20)
 	h.iface.svc.ceiling = fileCeiling()
 	if first := below[0]; first >= fileCeiling() || hog[0].fd < fileCeiling() {
 		t.Fatalf("the first descriptors are %d and %d, the ceiling is %d", first, hog[0].fd, fileCeiling())
@@ -752,6 +739,9 @@ func TestReserveTaken(t *testing.T) {
 // TestTalkativeNetwork: that a crowd from one network speaks does not put it before those
 // who are silent.
 func TestTalkativeNetwork(t *testing.T) {
+	if !enoughFiles(1000) {
+		t.Skip("too few descriptors")
+	}
 	setLimits(t, func(b *bounds) { b.guests, b.few = 100, 4 })
 	h := newHost(t, "")
 	sn := uint64(0)
