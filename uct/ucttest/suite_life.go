@@ -125,7 +125,7 @@ func testPeerGone(t *testing.T, f *Fixture) {
 func testManyEndpoints(t *testing.T, f *Fixture) {
 	a, b := f.Pair(t)
 	const many = 64
-	n := min(many, a.Iface.Attr().MaxEndpoints, Files()/8)
+	n := min(many, a.Iface.Attr().MaxEndpoints, Files()/16)
 	k := &KindsOf(a.Iface.Attr())[0]
 	got := b.Collect(t, 1)
 	var list []*Sender
