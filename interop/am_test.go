@@ -23,11 +23,7 @@ func TestActiveMessageRefused(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer func() {
-					if said := p.abort(); t.Failed() && said != nil {
-						t.Log(said)
-					}
-				}()
+				defer p.report(t)
 				tagged := expected("contig", "contig", "sync")
 				if err := tagged(p.theirs, p.ours, &p.msgs, 100); err != nil {
 					t.Fatal(err)

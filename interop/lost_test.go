@@ -78,14 +78,8 @@ func lose(t *testing.T, where *place, ours, theirs program, over route, test los
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if said := p.abort(); t.Failed() && said != nil {
-			t.Log(said)
-		}
-	}()
-	if err := expected("contig", "contig", "sync")(p.ours, p.theirs, &p.msgs, 100); err != nil {
-		t.Fatal(err)
-	}
+	defer p.report(t)
+	p.meet(t)
 	test.run(t, p)
 }
 
@@ -345,14 +339,8 @@ func TestLongWait(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					defer func() {
-						if said := p.abort(); t.Failed() && said != nil {
-							t.Log(said)
-						}
-					}()
-					if err := expected("contig", "contig", "sync")(p.ours, p.theirs, &p.msgs, 100); err != nil {
-						t.Fatal(err)
-					}
+					defer p.report(t)
+					p.meet(t)
 					requests, sent := waiting(t, p)
 					for _, side := range []*peer{p.ours, p.theirs, p.ours} {
 						if err := side.do("progress", 50); err != nil {
@@ -421,14 +409,8 @@ func TestUnplugged(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer func() {
-					if said := p.abort(); t.Failed() && said != nil {
-						t.Log(said)
-					}
-				}()
-				if err := expected("contig", "contig", "sync")(p.ours, p.theirs, &p.msgs, 100); err != nil {
-					t.Fatal(err)
-				}
+				defer p.report(t)
+				p.meet(t)
 				requests, _ := waiting(t, p)
 				cut := here
 				if ends == "far end" {

@@ -260,11 +260,7 @@ func exchangeApart(t *testing.T, here, there *place, ours, theirs program, over,
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if said := p.abort(); t.Failed() && said != nil {
-			t.Log(said)
-		}
-	}()
+	defer p.report(t)
 	for _, size := range []int{8, 16384, 1 << 20} {
 		for _, op := range slices.Concat(operations, sharedOperations) {
 			switch op.name {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -106,4 +107,19 @@ func (p *pair) abort() error {
 		}
 	}
 	return errors.Join(said...)
+}
+
+// report tells what the programs of a failed test said last, and ends them.
+func (p *pair) report(t *testing.T) {
+	if said := p.abort(); t.Failed() && said != nil {
+		t.Log(said)
+	}
+}
+
+// meet is a first exchange of messages.
+func (p *pair) meet(t *testing.T) {
+	t.Helper()
+	if err := expected("contig", "contig", "sync")(p.ours, p.theirs, &p.msgs, 100); err != nil {
+		t.Fatal(err)
+	}
 }

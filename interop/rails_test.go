@@ -50,13 +50,6 @@ func TestRails(t *testing.T) {
 	}
 }
 
-// report tells what the programs of a failed test said last, and ends them.
-func (p *pair) report(t *testing.T) {
-	if said := p.abort(); t.Failed() && said != nil {
-		t.Log(said)
-	}
-}
-
 // TestOneSidedRails: only the other side makes an endpoint, over two cables or from a
 // device that is not the one it listens at; then our side makes one, too. What is sent,
 // read and written in between arrives.

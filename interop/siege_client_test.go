@@ -48,16 +48,11 @@ func siegeClient() error {
 	if err != nil {
 		return err
 	}
-	c, err := ucp.NewContext(ucp.ContextParams{Features: ucp.FeatureTag | ucp.FeatureRMA | ucp.FeatureAMO64 | ucp.FeatureWakeup}, nil)
+	_, w, end, err := siegeWorker()
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	w, err := c.NewWorker(ucp.WorkerParams{})
-	if err != nil {
-		return err
-	}
-	defer w.Close()
+	defer end()
 	var lost error
 	ep, err := w.NewEndpoint(ucp.EndpointParams{Address: o.Server.Address, ErrMode: ucp.ErrModePeer,
 		OnError: func(_ *ucp.Endpoint, err error, _ any) { lost = err }})

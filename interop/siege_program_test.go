@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"github.com/ucx-go/ucx/ucp"
 )
 
 // The siege's processes are the test program itself, told by its environment what to
@@ -49,4 +51,21 @@ func answer(v any) error {
 	}
 	_, err = fmt.Printf("%s\n", b)
 	return err
+}
+
+// siegeWorker makes the context and the worker of a client or the server; end closes
+// both.
+func siegeWorker() (c *ucp.Context, w *ucp.Worker, end func(), err error) {
+	c, err = ucp.NewContext(ucp.ContextParams{Features: ucp.FeatureTag | ucp.FeatureRMA | ucp.FeatureAMO64 | ucp.FeatureWakeup}, nil)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if w, err = c.NewWorker(ucp.WorkerParams{}); err != nil {
+		c.Close()
+		return nil, nil, nil, err
+	}
+	return c, w, func() {
+		w.Close()
+		c.Close()
+	}, nil
 }

@@ -45,16 +45,11 @@ type siegeStats struct {
 // siegeServe is a server for whoever comes: it sends messages back, and has memory
 // that may be read, written and counted in.
 func siegeServe() error {
-	c, err := ucp.NewContext(ucp.ContextParams{Features: ucp.FeatureTag | ucp.FeatureRMA | ucp.FeatureAMO64 | ucp.FeatureWakeup}, nil)
+	c, w, end, err := siegeWorker()
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	w, err := c.NewWorker(ucp.WorkerParams{})
-	if err != nil {
-		return err
-	}
-	defer w.Close()
+	defer end()
 	mem, err := c.Alloc(siegeMemory, ucp.ProtAll)
 	if err != nil {
 		return err
