@@ -276,3 +276,29 @@ func TestLockOut(t *testing.T) {
 		second.want(ack)
 	}
 }
+
+// TestAroundReturning: an endpoint that takes another number leaves out those of endpoints
+// that only answer, too.
+func TestAroundReturning(t *testing.T) {
+	h := newHost(t, "")
+	l := listenRaw(t, h, false)
+	answered, params := asksFrom(t, h, l, 1)
+	if _, err := h.iface.NewEndpoint(params); err != nil {
+		t.Fatal(err)
+	}
+	answered.want(req(h.iface.addr, 1))
+	answered.send(ack)
+	ep := l.endpoint(h) // number 0
+	for range 2 {       // which of them the owner means nobody can say
+		p := dialFrom(t, h, addr("127.0.0.2:0"), -1)
+		p.send(flight(l.addr, 0))
+		p.want(ack)
+	}
+	own := l.accept(h)
+	own.want(flight(h.iface.addr, 0))
+	own.close()
+	own = l.accept(h)
+	own.want(flight(h.iface.addr, 2))
+	own.send(ack)
+	until(t, "connect", connected(ep), h)
+}

@@ -61,12 +61,12 @@ func (ep *endpoint) goAround() (connected bool) {
 	case c != nil:
 		i.takeOver(ep, c)
 		return true
-	case !maybe:
+	case !maybe && !i.returns(ep.peer, ep.sn):
 		return false
 	}
 	i.unmatchEndpoint(ep)
-	for i.match.aside[matchKey{ep.peer, ep.sn}] != nil {
-		ep.sn = ep.numbers.take()
+	for i.spokenOf(ep) {
+		ep.sn = i.takeNumber(ep.numbers)
 	}
 	return ep.meet()
 }

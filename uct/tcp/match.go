@@ -135,8 +135,19 @@ func (i *iface) returned(ep *endpoint) {
 func (i *iface) takeNumber(n *numbers) uint64 {
 	for {
 		sn := n.take()
-		if i.match.returning[matchKey{n.peer, sn}] == 0 {
+		if !i.returns(n.peer, sn) {
 			return sn
 		}
 	}
+}
+
+// returns reports whether an answering endpoint has a number toward a listener.
+func (i *iface) returns(peer sockaddr, sn uint64) bool {
+	return i.match.returning[matchKey{peer, sn}] > 0
+}
+
+// spokenOf reports whether somebody who may be the endpoint's listener has a connection
+// with its number, which is not to be believed.
+func (i *iface) spokenOf(ep *endpoint) bool {
+	return i.match.aside[matchKey{ep.peer, ep.sn}] != nil || i.returns(ep.peer, ep.sn)
 }
