@@ -44,6 +44,7 @@ var (
 	errProtocol  = errors.New("the peer broke the protocol")
 	errNoAnswer  = errors.New("the peer's machine does not answer")
 	errForbidden = errors.New("the peer wrote to memory that is not exposed")
+	errLate      = errors.New("the peer has not ended the TLS handshake in time") // status ucs.ErrTimedOut
 )
 
 // newError describes what happened to the connection of ep.
@@ -65,7 +66,7 @@ func (ep *endpoint) newError(operation string, cause error) *Error {
 // connectStatus is the status users see when a connection cannot be made
 // (ucs_socket_errno_to_status).
 func connectStatus(cause error) ucs.Status {
-	if errors.Is(cause, ucs.ErrTimedOut) {
+	if errors.Is(cause, errLate) {
 		return ucs.ErrTimedOut
 	}
 	var refused *tlsError

@@ -4,17 +4,16 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"runtime"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/internal/sys"
-	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/ucs/log"
 )
@@ -28,8 +27,9 @@ import (
 //
 // A peer has as long for it as one that connects has for its request (bounds): those
 // who connect are in the halfOpenList, and when there are too many the oldest goes; an
-// endpoint of ours whose peer takes longer fails. A peer that is stopped is taken for
-// gone here, unlike without TLS, where nothing waits for it meanwhile.
+// endpoint of ours whose peer takes longer fails. Time in which our own side was busy
+// does not count for that. A peer that is stopped is taken for gone here, unlike without
+// TLS, where nothing waits for it meanwhile.
 type handshake struct {
 	s *stream
 
@@ -41,13 +41,15 @@ type handshake struct {
 	full bool      // nothing more is received until in has been read
 	out  []byte    // said, not yet taken by the worker
 	cut  error     // there will be no more in than this; why
-	over bool      // the goroutine is done
+	idle bool      // the goroutine waits for in
+	over bool      // it is done
 	err  error     // why it did not succeed
 	news bulletin
 
 	refused bool // it failed, and the peer is being told
 
 	limit *event.Timer // ends one of ours
+	looks int          // periods of that in which we waited for the peer
 }
 
 // feedMost bounds what is received for a handshake and not yet read by it.
@@ -67,7 +69,7 @@ func secure(c *conn) {
 	h.fed.L = &h.mu
 	h.news.heard = h.heard
 	s.events, s.abandon = h.handle, h.abandon
-	s.pipe = &pipe{below: h, end: h.abandon, local: i.addr.addrPort(), remote: c.from.addr}
+	s.pipe = &pipe{below: h, end: h.cutOff, local: i.addr.addrPort(), remote: c.from.addr}
 	if c.outgoing {
 		s.tls = tls.Client(s.pipe, forPeer(i.md.tls, c.from.addr.Addr()))
 	} else {
@@ -76,7 +78,7 @@ func secure(c *conn) {
 	c.tls = s
 	if c.outgoing {
 		var err error
-		if h.limit, err = i.svc.w.Timers().After(i.bounds.handshake, h.late); err != nil {
+		if h.limit, err = i.svc.w.Timers().After(h.period(), h.late); err != nil {
 			end()
 			c.lost("handshake", err)
 			return
@@ -110,24 +112,47 @@ func (h *handshake) run(ctx context.Context) {
 // errEnded is for a function of the application that ends its goroutine.
 var errEnded = errors.New("tls: a function of the configuration has ended the handshake's goroutine")
 
-// late ends a handshake of ours that takes too long.
+// late looks whether a handshake of ours takes too long. It looks several times, as a
+// worker that was not progressed for all that time has yet to read what the peer said.
 func (h *handshake) late() {
-	if c := h.s.c; c.state != stateClosed && h.s.events != nil {
+	c := h.s.c
+	if c.state == stateClosed || h.s.events == nil {
+		return
+	}
+	if h.waits() {
+		h.looks++
+	}
+	if h.looks >= stallLooks || h.limit.Reset(h.period()) != nil {
 		c.lost("handshake", errLate)
 	}
 }
 
-// errLate is why an endpoint fails whose peer does not end the handshake.
-var errLate = fmt.Errorf("the peer has not ended the TLS handshake in time: %w", ucs.ErrTimedOut)
+// period is the time between two looks.
+func (h *handshake) period() time.Duration {
+	return max(h.s.c.iface.bounds.handshake/stallLooks, 1)
+}
+
+// waits reports whether it is the peer's turn: neither does the goroutine compute, or
+// wait until it may (crypto), nor has the worker something to do for it.
+func (h *handshake) waits() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over {
+		return h.s.c.blocked
+	}
+	return h.idle && !h.readable()
+}
 
 // take implements readWriter: it waits for bytes of the peer.
 func (h *handshake) take(p []byte) (int, error) {
 	h.mu.Lock()
 	if !h.readable() {
 		<-crypto
+		h.idle = true
 		for !h.readable() {
 			h.fed.Wait()
 		}
+		h.idle = false
 		h.mu.Unlock()
 		crypto <- struct{}{}
 		h.mu.Lock()
@@ -169,6 +194,12 @@ func (h *handshake) stopLimit() {
 // abandon makes the goroutine end: nobody waits for it any more.
 func (h *handshake) abandon() {
 	h.stopLimit()
+	h.cutOff()
+}
+
+// cutOff is abandon for other goroutines than the worker's. If nobody else ends the
+// connection, what becomes of the handshake does.
+func (h *handshake) cutOff() {
 	h.mu.Lock()
 	h.in, h.cut = nil, errAbandoned
 	h.fed.Signal()

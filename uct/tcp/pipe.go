@@ -11,7 +11,7 @@ import (
 // by anyone to whom the application's callbacks give it; afterwards by the worker's.
 type pipe struct {
 	below         readWriter // a handshake, then a stream
-	end           func()     // ends the handshake early
+	end           func()     // ends the handshake early; for any goroutine
 	local, remote netip.AddrPort
 }
 

@@ -25,7 +25,8 @@ type slowness struct {
 	looks      int8 // periods that brought nothing
 }
 
-// stallLooks is the number of periods in the time that the rest of a frame may take.
+// stallLooks is the number of periods in the time that the rest of a frame, or the answer
+// in a handshake, may take: a worker that is not progressed meanwhile counts one.
 const stallLooks = 4
 
 // add lists a connection that keeps a buffer of so many bytes. moved says that some have

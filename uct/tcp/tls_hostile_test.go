@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -382,7 +383,103 @@ func TestTLSNoAnswer(t *testing.T) {
 	if !errors.Is(h.errs[0], ucs.ErrTimedOut) || ep.attempts != 1 {
 		t.Errorf("%v after %d attempts", h.errs[0], ep.attempts)
 	}
+	if what := h.errs[0].Error(); strings.Count(what, ucs.ErrTimedOut.Error()) != 1 {
+		t.Errorf("it reads %q", what)
+	}
 	h.close()
+}
+
+// handshakeOf is the handshake of an endpoint's connection.
+func handshakeOf(ep *endpoint) *handshake {
+	return ep.conn.tls.(*stream).pipe.below.(*handshake)
+}
+
+// TestTLSBusySelf: a worker that is not progressed for longer than a handshake may take
+// does not blame the peer, who has answered long ago.
+func TestTLSBusySelf(t *testing.T) {
+	ca := certtest.New()
+	a, b := tlsHost(t, ca.Mutual("alice")), tlsHost(t, ca.Mutual("bob"))
+	a.iface.bounds.handshake = time.Hour
+	ep := a.connect(b)
+	until(t, "hello", func() bool { return ep.conn != nil && ep.conn.tls != nil }, a)
+	h := handshakeOf(ep)
+	until(t, "answer", func() bool {
+		var one [1]byte
+		n, _, _ := unix.Recvfrom(int(ep.conn.fd), one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		if n != 1 {
+			h.heard() // what a has to say, and nothing else
+		}
+		return n == 1
+	}, b)
+	h.late() // all that the timer tells after an hour
+	until(t, "connect", connected(ep), a, b)
+}
+
+// TestTLSOwnTime: what our own side takes for a handshake, and the wait until it may
+// compute, is not the peer's.
+func TestTLSOwnTime(t *testing.T) {
+	ca := certtest.New()
+	computes, goOn := make(chan struct{}), make(chan struct{})
+	slow := ca.Mutual("alice")
+	slow.VerifyConnection = func(tls.ConnectionState) error {
+		close(computes)
+		<-goOn
+		return nil
+	}
+	a, b := tlsHost(t, slow), tlsHost(t, ca.Mutual("bob"))
+	goOnce := sync.OnceFunc(func() { close(goOn) })
+	t.Cleanup(goOnce)
+	a.iface.bounds.handshake = time.Hour
+	looks := func(h *handshake, want int) {
+		t.Helper()
+		for range stallLooks - 1 {
+			h.late()
+		}
+		if h.looks != want {
+			t.Errorf("%d looks count, want %d", h.looks, want)
+		}
+	}
+	for range cap(crypto) {
+		crypto <- struct{}{}
+	}
+	ep := a.connect(b)
+	until(t, "hello", func() bool { return ep.conn != nil && ep.conn.tls != nil }, a)
+	h := handshakeOf(ep)
+	looks(h, 0)
+	for range cap(crypto) {
+		<-crypto
+	}
+	until(t, "a question", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.idle
+	}, a)
+	looks(h, stallLooks-1)
+	until(t, "an answer", func() bool {
+		select {
+		case <-computes:
+			return true
+		default:
+			return false
+		}
+	}, a, b)
+	looks(h, stallLooks-1)
+	goOnce()
+	until(t, "connect", connected(ep), a, b)
+}
+
+// TestTLSTimersAreTheWorkers: crypto/tls, which closes what it talks to on a goroutine of
+// its own, does not touch the worker's timers.
+func TestTLSTimersAreTheWorkers(t *testing.T) {
+	ca := certtest.New()
+	a, b := tlsHost(t, ca.Mutual("alice")), tlsHost(t, ca.Mutual("bob"))
+	ep := a.connect(b)
+	until(t, "hello", func() bool { return ep.conn != nil && ep.conn.tls != nil }, a)
+	h := handshakeOf(ep)
+	h.s.tls.NetConn().Close()
+	if !h.limit.Stop() {
+		t.Error("the timer was stopped")
+	}
 }
 
 // TestTLSPanic: a function of the configuration that panics, or ends its goroutine, fails
