@@ -27,6 +27,7 @@ func (ep *endpoint) Check(comp *uct.Completion) error {
 	b := c.room(hdrLen)
 	c.queued(len(appendFrameHeader(b, idKeepalive, 0)) - len(b))
 	c.probe = true
+	c.visit.told += hdrLen
 	c.write()
 	c.iface.svc.markDirty(c)
 	return ep.err

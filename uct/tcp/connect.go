@@ -147,6 +147,7 @@ func (c *conn) established() {
 func (ep *endpoint) connected() {
 	c := ep.conn
 	c.state = stateConnected
+	c.visit.told = c.accepted
 	if ep.stale != nil {
 		ep.stale.close()
 		ep.stale = nil

@@ -10,7 +10,7 @@ import (
 
 // Whose connections give way to a newcomer's: those of the crowd, which is a source,
 // or many addresses of one network, with the most connections of the process; of its
-// connections one that has never delivered anything, else the one that was silent for
+// connections one that has never carried anything, else the one that was silent for
 // the longest. Where nobody has more than a few it is one of all; not if it is the
 // application that has taken the descriptors: then the newcomer has to wait.
 //

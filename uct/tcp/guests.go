@@ -39,7 +39,7 @@ type guestList struct {
 	users int // connections in the accounts of users of this machine
 
 	// The connections of all, those that were silent for the longest first, about: the
-	// ones that have never delivered anything, and the others.
+	// ones that have never carried anything, and the others.
 	mute, heard queue
 }
 
@@ -50,6 +50,8 @@ type visit struct {
 	all    links
 	heard  bool // in the list of those that were
 	looked bool // its user was looked for
+
+	told uint64 // written, when somebody looked, or of what is no message
 }
 
 func (l *guestList) init() {
@@ -173,9 +175,15 @@ func (l *guestList) list(c *conn) *queue {
 	return &l.mute
 }
 
-// notice puts a connection that has delivered something behind those that have not.
+// active reports whether the connection has carried something since somebody looked.
+// What we answer a peer counts as what he says: he may be asking on another connection.
+func (c *conn) active() bool {
+	return c.spoke || c.ep != nil && c.state == stateConnected && c.written > c.visit.told
+}
+
+// notice puts a connection that has carried something behind those that have not.
 func (l *guestList) notice(c *conn) {
-	c.spoke = false
+	c.spoke, c.visit.told = false, c.written
 	l.list(c).remove(c)
 	c.visit.heard = true
 	l.heard.append(c)
@@ -226,7 +234,7 @@ func (g *guest) count() int { return int(g.account.Of(ledger.Conns)) }
 func (l *guestList) silent(g *guest) *conn {
 	for range g.conns.n {
 		c := g.conns.head
-		if !c.spoke {
+		if !c.active() {
 			break
 		}
 		l.notice(c)
@@ -235,8 +243,8 @@ func (l *guestList) silent(g *guest) *conn {
 }
 
 // silentOf returns the connection, but one, that was silent for the longest among those
-// from a network, or all where that is not valid. Those that have never delivered
-// anything come first.
+// from a network, or all where that is not valid. Those that have never carried anything
+// come first.
 func (l *guestList) silentOf(net netip.Prefix, but *conn) *conn {
 	fits := func(c *conn) bool {
 		return c != but && (!net.IsValid() || net.Contains(c.visit.guest.account.Source().Addr))
@@ -244,7 +252,7 @@ func (l *guestList) silentOf(net netip.Prefix, but *conn) *conn {
 	for c := l.mute.head; c != nil; {
 		next := c.visit.all.next
 		if fits(c) {
-			if !c.spoke {
+			if !c.active() {
 				return c
 			}
 			l.notice(c)
@@ -258,7 +266,7 @@ func (l *guestList) silentOf(net netip.Prefix, but *conn) *conn {
 			next = l.heard.head
 		}
 		if fits(c) {
-			if !c.spoke {
+			if !c.active() {
 				return c
 			}
 			l.notice(c)
