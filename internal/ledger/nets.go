@@ -77,23 +77,40 @@ type Crowd struct {
 	Net    netip.Prefix // valid if it is a network
 	Conns  int64        // how many when it was looked; 0: it is all together
 
-	now *atomic.Int64
+	now   *atomic.Int64
+	alike []*Account // sources that had about as many
 }
+
+// mostAlike bounds those.
+const mostAlike = 64
 
 // Everybody reports whether the crowd is no one in particular.
 func (c *Crowd) Everybody() bool { return c.Conns == 0 }
 
 // Stands reports whether the crowd has still about as many connections as when it was
-// looked for.
+// looked for. If it has not, but another source that had about as many then, that one is
+// the crowd from now on: looking for it takes long, and sources with a few connections
+// too many have soon lost them.
 func (c *Crowd) Stands() bool {
-	return c.now != nil && c.now.Load() > c.Conns-max(c.Conns/8, 1)
+	for c.now != nil && c.now.Load() <= c.least() {
+		if len(c.alike) == 0 {
+			return false
+		}
+		a := c.alike[0]
+		c.alike = c.alike[1:]
+		c.Source, c.now = a.source, &a.amounts[Conns]
+	}
+	return c.now != nil
 }
+
+// least is what the crowd must have more than to stand.
+func (c *Crowd) least() int64 { return c.Conns - max(c.Conns/8, 1) }
 
 // Crowded looks for the crowd. One with few connections or less is none. A network
 // weighs as much as one source with as many connections divided by few, as there may be
 // many in it who have nothing to do with each other; a network of networks again so. And
 // it has to have half of all: where honest peers are neighbours and strangers are not,
-// they have not become too many. It looks at each account.
+// they have not become too many. It looks at each account, twice.
 func Crowded(few int) Crowd {
 	book.Lock()
 	defer book.Unlock()
@@ -112,6 +129,17 @@ func Crowded(few int) Crowd {
 		}
 		if n > few64 && 2*n >= Total(Conns) && w > weight {
 			most, weight = Crowd{Net: p, Conns: n, now: &net.conns}, w
+		}
+	}
+	if most.now == nil || most.Net.IsValid() {
+		return most
+	}
+	for _, a := range book.accounts {
+		if len(most.alike) == mostAlike {
+			break
+		}
+		if n := &a.amounts[Conns]; n != most.now && n.Load() > most.least() {
+			most.alike = append(most.alike, a)
 		}
 	}
 	return most

@@ -74,3 +74,40 @@ func TestCrowded(t *testing.T) {
 		}
 	}
 }
+
+// TestManyAlike: who has most is not looked for again for each connection that a source
+// loses, where many have about as many, and no source loses more than it has too many.
+func TestManyAlike(t *testing.T) {
+	const few, sources = 8, 2 * mostAlike
+	accounts := make(map[Source]*Account)
+	for i := range sources {
+		a := Open(SourceOf(addr(fmt.Sprintf("10.%d.0.1", i+1)), -1))
+		a.Add(Conns, few+1)
+		accounts[a.Source()] = a
+	}
+	looks := 0
+	for range sources {
+		who := Crowded(few)
+		if who.Everybody() {
+			break
+		}
+		looks++
+		for who.Stands() {
+			a := accounts[who.Source]
+			if a.Add(Conns, -1); a.Of(Conns) < few {
+				t.Fatalf("%v has %d", a.Source(), a.Of(Conns))
+			}
+		}
+	}
+	if left := Total(Conns); left != few*sources || looks > 2 {
+		t.Errorf("%d connections after %d looks", left, looks)
+	}
+	who := Crowded(few)
+	if !who.Everybody() || who.Stands() {
+		t.Errorf("the crowd is %v", who)
+	}
+	for _, a := range accounts {
+		a.Add(Conns, -few)
+		a.Close()
+	}
+}

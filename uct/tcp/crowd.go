@@ -20,7 +20,7 @@ import (
 // up to the second of fileCeilings.
 
 // crowd is who had most when it was looked for, which takes as long as there are
-// accounts.
+// accounts. So it is not looked for each time.
 type crowd struct {
 	ledger.Crowd
 	left int // evictions before it is looked for again, if it is everybody

@@ -41,6 +41,7 @@ type guestList struct {
 	// The connections of all, those that were silent for the longest first, about: the
 	// ones that have never carried anything, and the others.
 	mute, heard queue
+	net         netip.Prefix // of which silentOf was asked last
 }
 
 // visit is a connection's place in the lists.
@@ -246,34 +247,42 @@ func (l *guestList) silent(g *guest) *conn {
 // from a network, or all where that is not valid. Those that have never carried anything
 // come first.
 func (l *guestList) silentOf(net netip.Prefix, but *conn) *conn {
-	fits := func(c *conn) bool {
-		return c != but && (!net.IsValid() || net.Contains(c.visit.guest.account.Source().Addr))
+	if net.IsValid() && net != l.net {
+		l.net, l.mute.past, l.heard.past = net, nil, nil
 	}
-	for c := l.mute.head; c != nil; {
-		next := c.visit.all.next
-		if fits(c) {
-			if !c.active() {
-				return c
+	if c, _ := l.look(&l.mute, net, but); c != nil {
+		return c
+	}
+	c, _ := l.look(&l.heard, net, but)
+	return c
+}
+
+// look is silentOf for one of the two lists, and tells how many connections it has looked
+// at. Who was heard since the last look is passed over once. Those of other networks stay
+// where they are and are passed over once, too, as long as it is about the same network.
+func (l *guestList) look(q *queue, net netip.Prefix, but *conn) (c *conn, steps int) {
+	var behind *conn // all up to this one are passed over
+	others := net.IsValid()
+	if others {
+		behind = q.past
+	}
+	for c = q.after(behind); c != nil; c = q.after(behind) {
+		steps++
+		switch {
+		case c == but:
+			behind, others = c, false
+		case net.IsValid() && !net.Contains(c.visit.guest.account.Source().Addr):
+			behind = c
+			if others {
+				q.past = c
 			}
+		case c.active():
 			l.notice(c)
+		default:
+			return c, steps
 		}
-		c = next
 	}
-	// Twice: who was heard since the last look is passed over once.
-	for k, c := 2*l.heard.n, l.heard.head; k > 0; k-- {
-		next := c.visit.all.next
-		if next == nil {
-			next = l.heard.head
-		}
-		if fits(c) {
-			if !c.active() {
-				return c
-			}
-			l.notice(c)
-		}
-		c = next
-	}
-	return nil
+	return nil, steps
 }
 
 // enrollOwn is enroll of a connection of ours that a peer has made necessary. Nobody

@@ -5,6 +5,7 @@ type queue struct {
 	head, tail *conn
 	n          int
 	links      func(*conn) *links
+	past       *conn // all up to this one are of no interest; nil: nothing is known
 }
 
 // links is a connection's place in a queue.
@@ -22,8 +23,19 @@ func (q *queue) append(c *conn) {
 	q.n++
 }
 
+// after is the connection behind another one, the first behind nil.
+func (q *queue) after(c *conn) *conn {
+	if c == nil {
+		return q.head
+	}
+	return q.links(c).next
+}
+
 func (q *queue) remove(c *conn) {
 	l := q.links(c)
+	if q.past == c {
+		q.past = l.prev
+	}
 	if l.prev != nil {
 		q.links(l.prev).next = l.next
 	} else {
