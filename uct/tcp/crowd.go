@@ -84,8 +84,11 @@ var fellows struct {
 	services map[*service]struct{}
 }
 
-// enlist makes a service one that others can ask; resign ends that.
+// enlist makes a service one that others can ask, if it is none yet; resign ends that.
 func (s *service) enlist() error {
+	if s.enlisted {
+		return nil
+	}
 	if err := s.openNews(); err != nil {
 		return err
 	}
@@ -96,6 +99,7 @@ func (s *service) enlist() error {
 		fellows.services = make(map[*service]struct{})
 	}
 	fellows.services[s] = struct{}{}
+	s.enlisted = true
 	return nil
 }
 
@@ -103,6 +107,7 @@ func (s *service) resign() {
 	fellows.Lock()
 	delete(fellows.services, s)
 	fellows.Unlock()
+	s.enlisted = false
 }
 
 // callable reports whether there are services that s can ask.

@@ -766,3 +766,33 @@ func TestTalkativeNetwork(t *testing.T) {
 	}
 	exact(t, h, 100)
 }
+
+// TestEnlistOnce: a worker with many guests is put on the list of those that others can
+// ask once, not for each connection that it accepts.
+func TestEnlistOnce(t *testing.T) {
+	setLimits(t, func(b *bounds) { b.few = 4 })
+	h := newHost(t, "")
+	listed := func() bool {
+		fellows.Lock()
+		defer fellows.Unlock()
+		_, ok := fellows.services[h.iface.svc]
+		return ok
+	}
+	for sn := range uint64(4) {
+		enter(t, h, "10.0.0.1", sn)
+	}
+	if listed() {
+		t.Error("listed with a few")
+	}
+	enter(t, h, "10.0.0.1", 4)
+	if !listed() {
+		t.Fatal("nobody can ask it")
+	}
+	fellows.Lock()
+	delete(fellows.services, h.iface.svc) // to see whether it comes back
+	fellows.Unlock()
+	enter(t, h, "10.0.0.1", 5)
+	if listed() {
+		t.Error("listed once more")
+	}
+}

@@ -26,13 +26,14 @@ type service struct {
 	asks  retries
 	news  news // of handshakes, and of workers that want something
 
-	bounds  bounds
-	guests  guestList // who has connections that the application did not ask for
-	half    halfOpenList
-	slow    slowList
-	crowd   crowd
-	call    bulletin // another worker wants the crowd to give way
-	ceiling int      // the first descriptor that is not for guests, as of the last event
+	bounds   bounds
+	guests   guestList // who has connections that the application did not ask for
+	half     halfOpenList
+	slow     slowList
+	crowd    crowd
+	call     bulletin // another worker wants the crowd to give way
+	enlisted bool     // others can ask it to
+	ceiling  int      // the first descriptor that is not for guests, as of the last event
 
 	txPools map[int]*pool // by size
 	rxPools map[int]*pool
