@@ -46,7 +46,7 @@ func (w *Worker) doubt(from *source, addr *proto.WorkerAddress) (said *proto.Wor
 	if l == nil {
 		return nil
 	}
-	d := doubter{w: w, connection: l, info: l.SourceInfo(), known: w.peers[addr.UUID], tiresome: w.tired(from)}
+	d := doubter{w: w, from: from, connection: l, info: l.SourceInfo(), known: w.peers[addr.UUID], tiresome: w.tired(from)}
 	verdicts := make([]verdict, 0, addr.NumIfaces())
 	addr.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
 		verdicts = append(verdicts, d.judge(uct.ReachableParams{DeviceAddr: dev.Addr, IfaceAddr: f.Addr}, f.Transport))
@@ -105,10 +105,12 @@ const (
 // doubter looks at the entries of one address.
 type doubter struct {
 	w          *Worker
+	from       *source
 	connection uct.SourceLocator
 	info       uct.SourceInfo
 	known      *known // who goes by the uuid of the address
 	looked     []lookedAt
+	listeners  []listener
 	tiresome   bool // looking has taken too long before
 	found      int  // entries whose process was looked for
 	tied       bool // a process holds the connection
@@ -117,6 +119,12 @@ type doubter struct {
 	stolen  bool // an entry names a process that is another one
 	fits    bool // an entry has an IP address that can be the peer's
 	strange bool // one has another
+}
+
+// listener is an address of this machine, and whether the peer can be who listens there.
+type listener struct {
+	at  netip.AddrPort
+	may bool
 }
 
 // lookedAt is a process, and whether it holds the connection.
@@ -137,7 +145,10 @@ func (d *doubter) judge(p uct.ReachableParams, t proto.TransportID) (v verdict) 
 				continue
 			}
 			d.unsaid = false
-			if _, err := f.FindProcess(p, d.may); err == nil {
+			if d.w.timed(d.from, func() bool {
+				_, err := f.FindProcess(p, d.may)
+				return err == nil
+			}) {
 				return leadsToPeer
 			}
 			if d.unsaid && !d.tied {
@@ -157,6 +168,7 @@ func (d *doubter) judge(p uct.ReachableParams, t proto.TransportID) (v verdict) 
 			return leadsToPeer
 		default:
 			d.strange = true
+			return v // where it is does not depend on the interface
 		}
 	}
 	return v
@@ -217,8 +229,8 @@ func (d *doubter) isAt(p uct.ReachableParams, t proto.TransportID) bool {
 		if i.id != t || !has {
 			continue
 		}
-		if at, here, err := a.PeerAddr(p); err == nil && d.comesFrom(at, here) {
-			return true
+		if at, here, err := a.PeerAddr(p); err == nil {
+			return d.comesFrom(at, here)
 		}
 	}
 	return false
@@ -233,11 +245,28 @@ func (d *doubter) comesFrom(at netip.AddrPort, here bool) bool {
 		return false
 	case here:
 		c, ok := d.connection.(uct.ListenerChecker)
-		return !ok || !check || c.MayListen(at)
+		return !ok || !check || d.mayListen(c, at)
 	case !check:
 		return true
 	}
 	return at.Addr().Unmap() == d.info.Addr.Addr().Unmap()
+}
+
+// mayListen reports whether the peer can be who listens at an address of this machine.
+// The kernel is asked once for each, not for many, and not for who has made looking take
+// too long: what was not asked is not believed.
+func (d *doubter) mayListen(c uct.ListenerChecker, at netip.AddrPort) bool {
+	for _, l := range d.listeners {
+		if l.at == at {
+			return l.may
+		}
+	}
+	if d.tiresome || len(d.listeners) >= maxFound {
+		return false
+	}
+	l := listener{at: at, may: d.w.timed(d.from, func() bool { return c.MayListen(at) })}
+	d.listeners = append(d.listeners, l)
+	return l.may
 }
 
 // holds reports whether a process has the other end of the connection. The kernel is
@@ -263,8 +292,8 @@ func (d *doubter) mayFind() bool {
 	return d.found <= maxFound
 }
 
-// maxFound is how many entries within the machine are looked at: each transport that
-// there is has one.
+// maxFound is how many entries within the machine are looked at, and how many listeners
+// here: each transport that there is has one of the first, each device one of the others.
 const maxFound = 8
 
 // maxProcesses is how many processes of an address are looked at. A peer is one.

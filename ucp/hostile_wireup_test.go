@@ -30,6 +30,7 @@ type located struct {
 	uid       int      // its user, if not that of the test
 	look      func()   // unless nil called by such a look-up
 	others    []uint16 // ports at which another user listens
+	listeners int      // how often it was looked up who listens somewhere
 	tls       *tls.ConnectionState
 }
 
@@ -44,7 +45,12 @@ func (l *located) HeldBy(p uct.Process) bool {
 	return !l.elsewhere && (l.holder == 0 || l.holder == p)
 }
 
-func (l *located) MayListen(at netip.AddrPort) bool { return !slices.Contains(l.others, at.Port()) }
+func (l *located) MayListen(at netip.AddrPort) bool {
+	if l.listeners++; l.look != nil {
+		l.look()
+	}
+	return !slices.Contains(l.others, at.Port())
+}
 
 func (l *located) PauseSource()  { l.paused++ }
 func (l *located) ResumeSource() { l.paused-- }
@@ -75,7 +81,7 @@ func TestRequestFromElsewhere(t *testing.T) {
 					t.Fatal(err)
 				}
 				before := v.stats.WireupSent
-				if err := v.onWireup(&from.Source, b, nil); err != nil {
+				if err := v.onWireup(&from.Source, b, nil); err != nil && !(elsewhere && errors.Is(err, ucs.ErrUnreachable)) {
 					t.Fatal(err)
 				}
 				if answered := v.stats.WireupSent > before; answered == elsewhere {

@@ -16,16 +16,16 @@ import (
 // waits for an answer that does not come.
 //
 // A process of this machine can make a request take long as well, by what it names in
-// its address, and by how much of it there is: descriptors, mappings. Who has taken
-// too much time gets lanes that need no look at processes until that is made up for.
+// its address, and by how much of it there is: descriptors, mappings, sockets. Who has
+// taken too much time by that is not looked for until it is made up for: he gets lanes
+// that need no look at processes, and his answers over the connection he asks on.
 const (
 	askRate  = 4096     // requests in a second
 	askBurst = 16 << 10 // that may come at once
 	askDebt  = 64 << 10 // beyond it connections are closed that bring one
 
-	askTime  = 2 * time.Millisecond // that a request may take
-	askMost  = time.Second          // what requests of one source may take beyond that at once
-	askShare = 8                    // and afterwards this part of the time
+	askMost  = time.Second // what look-ups for requests of one source may take at once
+	askShare = 8           // and afterwards this part of the time
 )
 
 // maxRates is how many addresses are remembered before those are forgotten that have
@@ -37,7 +37,7 @@ type rate struct {
 	left  float64       // requests that it may still make at once, negative in debt
 	since time.Duration // when that was so
 
-	spent  time.Duration // time that requests took beyond askTime
+	spent  time.Duration // time that look-ups took
 	looked time.Duration // when that was so, by askClock
 }
 
@@ -90,22 +90,21 @@ func (r *rate) spentAt(now time.Duration) time.Duration {
 	return max(r.spent-(now-r.looked)/askShare, 0)
 }
 
-// timed does what a peer asks for, and charges it with the time that took.
-func (w *Worker) timed(from *source, do func() error) error {
-	if from.locator() == nil {
-		return do()
+// timed looks something up for a request, and charges who has asked with the time that
+// takes.
+func (w *Worker) timed(from *source, look func() bool) bool {
+	r := w.rates[from.payer.account.Source()]
+	if r == nil {
+		return look()
 	}
-	who := from.payer.account.Source()
 	began := askClock()
-	err := do()
+	found := look()
 	now := askClock()
-	if r := w.rates[who]; r != nil && now-began > askTime {
-		r.spent, r.looked = r.spentAt(now)+now-began-askTime, now
-	}
-	return err
+	r.spent, r.looked = r.spentAt(began)+now-began, now
+	return found
 }
 
-// tired reports whether requests of a source have taken too much time.
+// tired reports whether look-ups for a source have taken too much time.
 func (w *Worker) tired(from *source) bool {
 	r := w.rates[from.payer.account.Source()]
 	return r != nil && r.spent > 0 && r.spentAt(askClock()) >= askMost
@@ -114,7 +113,7 @@ func (w *Worker) tired(from *source) bool {
 func (w *Worker) newRate(who ledger.Source, now time.Duration) *rate {
 	if len(w.rates) >= maxRates {
 		for a, r := range w.rates {
-			if r.at(now) >= askBurst {
+			if r.at(now) >= askBurst && r.spentAt(askClock()) == 0 {
 				delete(w.rates, a)
 			}
 		}

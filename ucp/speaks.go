@@ -116,10 +116,10 @@ func (w *Worker) comesFrom(src *uct.Source, l uct.SourceLocator, ep *Endpoint) b
 	if !info.Addr.IsValid() || w.ctx.settings.CheckSource != config.Yes || ep.where == nil || ep.where.address == nil {
 		return true
 	}
-	if ep.process != 0 && info.Local && l.HeldBy(ep.process) {
+	d := doubter{w: w, from: w.sourceOf(src), connection: l, info: info}
+	if ep.process != 0 && info.Local && w.timed(d.from, func() bool { return l.HeldBy(ep.process) }) {
 		return true
 	}
-	d := doubter{w: w, connection: l, info: info}
 	found := false
 	ep.where.address.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
 		found = d.isAt(uct.ReachableParams{DeviceAddr: dev.Addr, IfaceAddr: f.Addr}, f.Transport)

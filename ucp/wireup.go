@@ -128,8 +128,7 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	w.stats.WireupRecvd++
 	switch m.Type {
 	case proto.WireupRequest:
-		from := w.sourceOf(src)
-		return w.timed(from, func() error { return w.onWireupRequest(from, &m, data) })
+		return w.onWireupRequest(w.sourceOf(src), &m, data)
 	case proto.WireupReply, proto.WireupReplyReconfig:
 		ep := w.endpoints.Get(uint64(m.DstEp))
 		if ep == nil || ep.state&epRequested == 0 || m.SrcEp == 0 {
@@ -151,8 +150,7 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 			ep.sendWireup(proto.WireupAck, ep.remoteID, w.emptyAddress())
 		}
 	case proto.WireupEpCheck:
-		from := w.sourceOf(src)
-		return w.timed(from, func() error { return w.onEpCheck(from, &m, data) })
+		return w.onEpCheck(w.sourceOf(src), &m, data)
 	case proto.WireupEpRemoved:
 		if ep := w.endpoints.Get(uint64(m.DstEp)); ep != nil {
 			if ep.peer != nil && m.Address.UUID != ep.peer.uuid {
