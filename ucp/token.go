@@ -86,7 +86,8 @@ type tokenState struct {
 	secret *proto.Token // nil in TokenOff
 
 	// Proofs whose requests have not come yet, of transports that do not tell
-	// connections apart. Their peers are of our own user; the oldest give way.
+	// connections apart. Their peers are of our own user; the first give way, which
+	// are the oldest but for those that took the place of one that was used up.
 	unnamed []proto.TokenProof
 }
 
@@ -175,7 +176,7 @@ func (w *Worker) onToken(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	}
 	t := &w.token
 	if len(t.unnamed) == maxUnnamedProofs {
-		t.unnamed = slices.Delete(t.unnamed, 0, 1)
+		t.unnamed = t.unnamed[1:]
 	}
 	t.unnamed = append(t.unnamed, proof)
 	return nil
@@ -210,8 +211,18 @@ func (t *tokenState) takes(from *source, worker, peer uint64, message []byte) bo
 	if k < 0 {
 		return false
 	}
-	t.unnamed = slices.Delete(t.unnamed, k, k+1)
+	t.unnamed[k] = t.unnamed[0]
+	t.unnamed = t.unnamed[1:]
 	return true
+}
+
+// discard uses up the proof of a message that needs none.
+func (t *tokenState) discard(from *source, worker, peer uint64, message []byte) {
+	if from.uct != nil {
+		from.proof = nil
+		return
+	}
+	t.takes(from, worker, peer, message)
 }
 
 // unproved refuses who has not proved that he has the address.

@@ -186,6 +186,33 @@ func testToken(t *testing.T, kind proto.WireupType, connected bool) {
 	try("proved, at last", 1, right(by())...)
 }
 
+// TestTokenNotNeeded: the proof of a question that needs no answer is used up as well.
+func TestTokenNotNeeded(t *testing.T) {
+	for _, connected := range []bool{false, true} {
+		v, a := newAsker(t)
+		var by *located
+		if connected {
+			by = newLocated(loop, true)
+		}
+		m := proto.Wireup{Type: proto.WireupEpCheck, SrcEp: peersID, DstEp: v.ep.localID, Address: a.emptyAddress()}
+		b, err := m.Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if err := v.onToken(sourceOr(by), a.proof(v.uuid, a.uuid, b), nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := v.onWireup(sourceOr(by), b, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(v.token.unnamed); n != 0 || by != nil && v.sourceOf(&by.Source).proof != nil {
+			t.Errorf("connected %v: %d proofs are left", connected, n)
+		}
+	}
+}
+
 // TestTokenModes: who may ask in which mode, with and without the proof, in closed mode
 // too.
 func TestTokenModes(t *testing.T) {

@@ -322,6 +322,7 @@ func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup, said *proto.Worke
 // "no" is answered, over an endpoint made for that.
 func (w *Worker) onEpCheck(from *source, m *proto.Wireup, message []byte) error {
 	if w.endpoints.Get(uint64(m.DstEp)) != nil || w.leaving {
+		w.token.discard(from, w.uuid, m.Address.UUID, message)
 		return nil
 	}
 	q, err := w.hear(from, m, message)
