@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -196,7 +197,20 @@ func (ep *Endpoint) connected(id proto.EndpointID) {
 
 // endpointError is told by a transport that a lane failed.
 func endpointError(_ uct.Endpoint, userData any, err error) {
-	userData.(*Endpoint).fail(err)
+	userData.(*Endpoint).laneFailed(err)
+}
+
+// laneFailed ends the endpoint because a lane has failed. If it was given up here and
+// the endpoint is one that the peer has opened, the connection that it has asked on is
+// given up as well, for the peer to know: its end may have no other lane to this
+// one, and would wait for answers.
+func (ep *Endpoint) laneFailed(err error) {
+	opener := ep.openedBy()
+	ep.fail(err)
+	if opener == nil || opener.uct == nil || !errors.Is(err, ucs.ErrNoResource) && !errors.Is(err, ucs.ErrExceedsLimit) {
+		return
+	}
+	opener.uct.Drop(fmt.Errorf("ucp: the connection for answers was given up: %w", err))
 }
 
 // fail ends the endpoint because its peer is gone: every operation gets the

@@ -1,0 +1,48 @@
+package ucp
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// TestLaneGivenUp: a peer hears of it when the connection is given up over which it is
+// answered, by the end of the one that it asked on. What it closes itself it knows.
+func TestLaneGivenUp(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		cause error
+		mine  bool // the application has the endpoint
+		drops bool
+	}{
+		{"too many connections", fmt.Errorf("a crowd: %w", ucs.ErrNoResource), false, true},
+		{"too much of something", fmt.Errorf("dropped: %w", ucs.ErrExceedsLimit), false, true},
+		{"closed by the peer", ucs.ErrConnectionReset, false, false},
+		{"the application's", ucs.ErrNoResource, true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v, peer, _ := strangers(t)
+			asks, other := newLocated(loop, true), newLocated(loop, true)
+			ep := v.asks(asks, peer.uuid, 0, peersID, &peer.described)
+			if v.asks(other, peer.uuid, 1, peersID+2, &peer.described) == nil || ep == nil {
+				t.Fatal("no endpoints")
+			}
+			if c.mine {
+				if mine, err := v.NewEndpoint(EndpointParams{Address: peer.address}); err != nil || mine != ep {
+					t.Fatalf("another endpoint: %v", err)
+				}
+			}
+			endpointError(nil, ep, c.cause)
+			if (asks.dropped != nil) != c.drops || other.dropped != nil {
+				t.Errorf("dropped: %v, another connection: %v", asks.dropped, other.dropped)
+			}
+			if !c.mine && v.toward(peersID) != nil {
+				t.Error("the endpoint is left")
+			}
+			if other.Gone(); v.toward(peersID+2) == nil {
+				t.Error("the other endpoint is gone")
+			}
+		})
+	}
+}
