@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"encoding/binary"
+	"errors"
 	"net"
 	"net/netip"
 	"reflect"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
@@ -119,6 +121,21 @@ func TestWayBack(t *testing.T) {
 	until(t, "end", func() bool { return v.toward(peersID) == nil }, v)
 	if v.unexpected != 0 {
 		t.Errorf("%d endpoints are left", v.unexpected)
+	}
+}
+
+// TestNoWayBack: who cannot be answered loses his connection, and does not wait.
+func TestNoWayBack(t *testing.T) {
+	v := newVictim(t, "TLS", "self")
+	peer := newVictim(t, "TLS", "tcp", "NET_DEVICES", "lo")
+	by := newLocated("192.0.2.66:4000", false)
+	claims := ledger.Refusals(ledger.Claim)
+	err := v.says(by, proto.WireupRequest, 0xABC, 0, evilID, 0, &peer.described)
+	if !errors.Is(err, ucs.ErrUnreachable) || ledger.Refusals(ledger.Claim) != claims+1 || len(v.peers) != 0 {
+		t.Errorf("%v, %d claims, %d peers", err, ledger.Refusals(ledger.Claim)-claims, len(v.peers))
+	}
+	if err := v.says(nil, proto.WireupRequest, 0xABC, 0, evilID, 0, &peer.described); err != nil {
+		t.Errorf("through memory of ours: %v", err)
 	}
 }
 

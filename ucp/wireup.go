@@ -300,7 +300,11 @@ func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup, said *proto.Worke
 		}
 		w.noWayBack = true
 		write("no way back to a peer", zap.String("worker", w.name), zap.Error(err))
-		return nil
+		if from.locator() == nil || p.vouched() {
+			return nil
+		}
+		w.refused(from, ledger.Claim)
+		return fmt.Errorf("ucp: %w: no way back to the peer: %v", ucs.ErrUnreachable, err) // it shall not wait
 	}
 	from.isOf(p)
 	p = p.now()
