@@ -45,12 +45,16 @@ func namesIn(c *x509.Certificate) []byte {
 	return append(bytes.Clone(c.RawSubject), san...)
 }
 
-// certificate is what the peer of a connection has proved.
+// certificate is what the peer of a connection has proved. It is worked out once.
 func (s *source) certificate() *certificate {
-	if l := s.locator(); l != nil {
-		return certificateOf(l.SourceInfo().TLS)
+	l := s.locator()
+	if l == nil {
+		return nil
 	}
-	return nil
+	if !s.looked {
+		s.looked, s.named = true, certificateOf(l.SourceInfo().TLS)
+	}
+	return s.named
 }
 
 // provenBy reports whether a connection can be the peer's: who was heard with a

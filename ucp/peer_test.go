@@ -172,7 +172,11 @@ func TestCertificates(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			claims := v.stats.Refused
 			v.asks(c.second, peer.uuid, 1, evilID, &peer.described)
+			if n := v.stats.Refused - claims; n > 1 || n == 1 && c.same || n == 0 && !c.same {
+				t.Errorf("%d claims are counted", n)
+			}
 			if same := two.remoteID == evilID; ep.remoteID != peersID || same != c.same {
 				t.Errorf("the endpoints are with %#x and %#x", ep.remoteID, two.remoteID)
 			}

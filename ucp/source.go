@@ -23,6 +23,7 @@ type source struct {
 	evicted  bool        // it had to give way, with all that it can give back: for good, as its connection is over
 	left     bool        // nothing is held for it any more, and it is in no list
 	hasty    bool        // it asks too often, and is not read for a while
+	looked   bool        // named was worked out
 	resumeAt int         // when it owes no more than that it is read again
 	checkAt  int         // when it owes that it is looked at again whether it may
 
@@ -34,6 +35,7 @@ type source struct {
 	openings  *bill             // the endpoints
 	peer      *peer             // whose connection it is, as far as that is known
 	proof     *proto.TokenProof // that came last and whose request has not come
+	named     *certificate      // what the peer has proved, if looked
 }
 
 var _ uct.SourceUser = (*source)(nil)

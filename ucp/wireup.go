@@ -240,34 +240,42 @@ func (w *Worker) hear(from *source, m *proto.Wireup, message []byte) (whoAsks, e
 	if err != nil {
 		return whoAsks{}, err
 	}
-	if err := w.admits(from, w.claimed(from, &m.Address), proved); err != nil {
+	p, first := w.claimed(from, &m.Address)
+	if err := w.admits(from, p, proved); err != nil {
+		w.notPeer(from, first)
 		return whoAsks{}, err
 	}
 	q := whoAsks{said: w.doubt(from, &m.Address)}
-	if q.peer = w.claimed(from, &m.Address); q.peer == nil && m.Type == proto.WireupRequest {
+	p, second := w.claimed(from, &m.Address)
+	w.notPeer(from, first || second)
+	if q.peer = p; p == nil && m.Type == proto.WireupRequest {
 		q.peer = w.roamer(from, q.said, m.ConnSN)
 		q.roams = q.peer != nil
 	}
 	return q, w.admits(from, q.peer, proved)
 }
 
+// notPeer counts that who asks has not the certificate of whom he says that he is.
+func (w *Worker) notPeer(from *source, so bool) {
+	if so && w.refused(from, ledger.Claim) {
+		log.Diag("a peer's certificate is not that of the peer that it says it is: it is taken for another one",
+			zap.String("worker", w.name), zap.Stringer("from", from.payer.account.Source()))
+	}
+}
+
 // claimed returns the peer that has sent a request: who goes by its uuid and has an
 // entry of its address, as far as that is believed; nil for nobody. Requests through
 // memory of ours are believed also if the application gave another part of the
-// peer's address.
-func (w *Worker) claimed(from *source, addr *proto.WorkerAddress) *peer {
-	p := w.find(addr.UUID, entriesOf(addr))
+// peer's address. other says that the address is of a peer with another certificate.
+func (w *Worker) claimed(from *source, addr *proto.WorkerAddress) (p *peer, other bool) {
+	p = w.find(addr.UUID, entriesOf(addr))
 	if p != nil && !p.provenBy(from) {
-		if w.refused(from, ledger.Claim) {
-			log.Diag("a peer's certificate is not that of the peer that it says it is: it is taken for another one",
-				zap.String("worker", w.name), zap.Stringer("from", from.payer.account.Source()))
-		}
-		return nil
+		return nil, true
 	}
 	if p == nil && from.uct == nil {
 		p = w.vouchedFor(addr.UUID)
 	}
-	return p
+	return p, false
 }
 
 // acceptEndpoint opens an endpoint toward a peer that opened one toward us. The
@@ -281,7 +289,7 @@ func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup, said *proto.Worke
 	if err := w.mayOpen(from); err != nil {
 		return w.malformed(err)
 	}
-	p := w.claimed(from, &m.Address) // it may have gone with a connection that gave way
+	p, _ := w.claimed(from, &m.Address) // it may have gone with a connection that gave way
 	if p == nil {
 		p = w.stranger(&m.Address)
 	}
