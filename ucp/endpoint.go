@@ -3,6 +3,7 @@ package ucp
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync/atomic"
 
 	"go.uber.org/zap"
@@ -193,6 +194,19 @@ func (ep *Endpoint) connected(id proto.EndpointID) {
 	}
 	ep.remoteID = id
 	ep.obtain(needID)
+}
+
+// identified is connected where the peer itself has said its id, which may not be what
+// a roamer has said. Then that was not the peer.
+func (ep *Endpoint) identified(id proto.EndpointID) {
+	if ep.state&epHearsay != 0 {
+		ep.state &^= epHearsay
+		if ep.remoteID != id {
+			ep.remoteID = id
+			ep.peer.remember().roams = netip.Addr{}
+		}
+	}
+	ep.connected(id)
 }
 
 // endpointError is told by a transport that a lane failed.

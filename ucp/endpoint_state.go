@@ -1,7 +1,7 @@
 package ucp
 
 // endpointState is a set of flags.
-type endpointState uint8
+type endpointState uint16
 
 const (
 	epUser      endpointState = 1 << iota // created or adopted by the user
@@ -12,4 +12,7 @@ const (
 	epRejected // the peer was told that its end is of no use
 	epChecking // a keepalive message is on its way
 	epWaiting  // the last keepalive found it waiting for a message of the peer
+	epHearsay  // a roamer said what remoteID is, and nothing has borne it out
+	epRepeated // its request was sent once more
+	epInsisted // and a third time
 )

@@ -69,8 +69,9 @@ func (w *Worker) wayBack(from *source, said *proto.WorkerAddress) (b *wayBack, o
 // That can be said only of releases of C that leave it to the routes from where they
 // connect, and of one such place. Both may be asking, and would wait for ever if it was
 // not him: C takes a request for the answer to its own. Nothing but that endpoint's
-// peer id depends on it, and the answer goes to where the application said.
-func (w *Worker) roamer(from *source, said *proto.WorkerAddress, sn uint16) *peer {
+// peer id depends on it, until the peer itself has said that (Endpoint.identified), and
+// the answer goes to where the application said.
+func (w *Worker) roamer(from *source, said *proto.WorkerAddress, m *proto.Wireup) *peer {
 	l := from.locator()
 	if said == nil || l == nil || w.ctx.settings.CheckSource != config.Try {
 		return nil
@@ -79,8 +80,8 @@ func (w *Worker) roamer(from *source, said *proto.WorkerAddress, sn uint16) *pee
 	if p == nil || !p.vouched() || connectsFromOwn(p.address) {
 		return nil
 	}
-	ep := p.unmatched[sn]
-	if ep == nil || ep.state&epUser == 0 || ep.remoteID != 0 {
+	ep := p.unmatched[m.ConnSN]
+	if ep == nil || ep.state&epUser == 0 || ep.remoteID != 0 || ep.errMode != ErrMode(m.ErrMode) {
 		return nil
 	}
 	ip := l.SourceInfo().Addr.Addr().Unmap()
@@ -92,6 +93,32 @@ func (w *Worker) roamer(from *source, said *proto.WorkerAddress, sn uint16) *pee
 		return nil
 	}
 	return p
+}
+
+// unheard returns the endpoint of the application whose peer a request can be of that is
+// not believed, if its own request may stay without a reply for that: the one to send it
+// once more for. A request can come from a translated address, say. If it is the peer's,
+// both have asked, and of two workers that do the one with the smaller uuid does not
+// reply: it waits for our reply, which leads to another endpoint, and ours would wait for
+// ever. Its own is matched with our first request, so that the next one is answered like
+// any other. Nothing of who asks is believed for that, and he can cause two requests.
+func (w *Worker) unheard(said *proto.WorkerAddress, m *proto.Wireup) *Endpoint {
+	if said == nil || said.UUID >= w.uuid {
+		return nil
+	}
+	p := w.find(said.UUID, entriesOf(said))
+	if p == nil || !p.vouched() {
+		return nil
+	}
+	ep := p.unmatched[m.ConnSN]
+	const waits = epUser | epRequested
+	if ep == nil || ep.state&(waits|epClosing|epInsisted) != waits || ep.err != nil {
+		return nil
+	}
+	if ep.remoteID != 0 && (ep.state&epHearsay == 0 || ep.remoteID == m.SrcEp) {
+		return nil
+	}
+	return ep
 }
 
 // connectsFromOwn reports whether who has published an address binds its connections

@@ -232,6 +232,24 @@ func TestSaidDevices(t *testing.T) {
 	ep.destroy(ucs.ErrCanceled)
 }
 
+// waits is an endpoint of the application that waits for the peer of an address. There
+// is no way there: what it sends goes to the worker itself.
+func (v *victim) waits(a *proto.WorkerAddress) *Endpoint {
+	v.Helper()
+	p := v.peerOf(a)
+	p.given = true
+	ep, err := v.newEndpoint(&v.described, ErrModeNone, 0)
+	if err != nil {
+		v.Fatal(err)
+	}
+	ep.belongsTo(p)
+	ep.connSN = p.takeSN()
+	ep.state |= epUser
+	v.untied++
+	p.expect(ep)
+	return ep
+}
+
 // TestRoamer: an endpoint that waits for a peer of an old release takes a request from
 // one other place than the address names; that of others does not.
 func TestRoamer(t *testing.T) {
@@ -254,21 +272,8 @@ func TestRoamer(t *testing.T) {
 			v := newVictim(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", c.check)
 			a := v.far(0xABC, 7)
 			c.change(a)
-			p := v.peerOf(a)
-			p.given = true
-			var eps [2]*Endpoint
-			for k := range eps {
-				ep, err := v.newEndpoint(&v.described, ErrModeNone, 0) // there is no way to the other
-				if err != nil {
-					t.Fatal(err)
-				}
-				ep.belongsTo(p)
-				ep.connSN = p.takeSN()
-				ep.state |= epUser
-				v.untied++
-				p.expect(ep)
-				eps[k] = ep
-			}
+			eps := [...]*Endpoint{v.waits(a), v.waits(a)}
+			p := eps[0].peer
 			roams, thief := newLocated("192.0.2.1:4000", false), newLocated("192.0.2.2:4000", false)
 			v.asks(newLocated("192.0.2.1:4000", false), 0xDEF, 0, evilID, a)
 			v.asks(roams, 0xABC, 0, peersID, a)

@@ -114,6 +114,17 @@ func (ep *Endpoint) requestWireup() error {
 	return err
 }
 
+// repeatRequest does that once more; it is done twice at most.
+func (ep *Endpoint) repeatRequest() {
+	if ep.state&epRepeated != 0 {
+		ep.state |= epInsisted
+	}
+	ep.state |= epRepeated
+	if ep.requestWireup() != nil {
+		ep.state |= epRequested // the first one is on its way
+	}
+}
+
 // emptyAddress is the address in messages that need none: who sends, no devices.
 func (w *Worker) emptyAddress() proto.WorkerAddress {
 	return proto.WorkerAddress{Flags: proto.AddressHasUUID, UUID: w.uuid}
@@ -145,7 +156,7 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 			ep.peer.forget(ep)
 		}
 		ep.state &^= epRequested
-		ep.connected(m.SrcEp)
+		ep.identified(m.SrcEp)
 		if m.Type == proto.WireupReplyReconfig {
 			ep.sendWireup(proto.WireupAck, ep.remoteID, w.emptyAddress())
 		}
@@ -186,23 +197,31 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) 
 	if m.Address.UUID == w.uuid {
 		sn ^= 1 // endpoints of one worker are paired two by two
 	}
+	if p == nil {
+		if ep := w.unheard(q.said, m); ep != nil {
+			ep.repeatRequest()
+		}
+	}
 	if p == nil || sn == proto.ConnSNNone || p.unmatched[sn] == nil {
 		return w.acceptEndpoint(from, m, q.said)
 	}
 	ep := p.unmatched[sn]
-	if ep.remoteID == m.SrcEp {
+	if ep.remoteID == m.SrcEp && ep.state&epHearsay == 0 {
 		w.stats.Dropped++ // this was answered before
 		return nil
 	}
-	if ep.remoteID != 0 {
+	if ep.remoteID != 0 && ep.state&epHearsay == 0 {
 		// Two say that they are the peer's end of one pair. Both are answered, as C
 		// does, but who is right cannot be told.
 		p.contested = true
 		return w.acceptEndpoint(from, m, q.said)
 	}
-	if !q.roams { // the connection may be anybody's
-		from.isOf(p)
+	if q.roams { // the connection may be anybody's: the endpoint still waits for the peer
+		w.matched(ep, m)
+		ep.state |= epHearsay
+		return nil
 	}
+	from.isOf(p)
 	if ep.state&epUser != 0 {
 		p.forget(ep)
 		ep.know(from.payer.account.Source())
@@ -211,14 +230,19 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) 
 			return nil
 		}
 	}
+	w.matched(ep, m)
+	return nil
+}
+
+// matched connects an endpoint with the peer's that a request is of.
+func (w *Worker) matched(ep *Endpoint, m *proto.Wireup) {
 	// When both ask at once the reply of one direction is enough: the worker with
 	// the larger id does not wait for an answer, it has ours by this request.
-	reply := ep.state&epRequested == 0 || p.uuid <= w.uuid
+	reply := ep.state&epRequested == 0 || m.Address.UUID <= w.uuid
 	if reply {
 		ep.sendWireup(proto.WireupReply, m.SrcEp, w.emptyAddress())
 	}
-	ep.connected(m.SrcEp)
-	return nil
+	ep.identified(m.SrcEp)
 }
 
 // whoAsks is who has sent a request, as far as that is believed.
@@ -248,8 +272,8 @@ func (w *Worker) hear(from *source, m *proto.Wireup, message []byte) (whoAsks, e
 	q := whoAsks{said: w.doubt(from, &m.Address)}
 	p, second := w.claimed(from, &m.Address)
 	w.notPeer(from, first || second)
-	if q.peer = p; p == nil && m.Type == proto.WireupRequest {
-		q.peer = w.roamer(from, q.said, m.ConnSN)
+	if q.peer = p; p == nil && proved && m.Type == proto.WireupRequest {
+		q.peer = w.roamer(from, q.said, m)
 		q.roams = q.peer != nil
 	}
 	return q, w.admits(from, q.peer, proved)

@@ -1,0 +1,132 @@
+package ucp
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// roaming is an address of C UCX 1.13, which connects from where its routes lead.
+func (v *victim) roaming(uuid uint64) *proto.WorkerAddress {
+	a := v.far(uuid, 7)
+	a.Devices[0].MDCaps = 0x20
+	return a
+}
+
+// TestRoamerCorrected: somebody had the place of a peer that may roam. The peer's own
+// word, by a reply or from where it is, takes it from him, and it may roam itself.
+func TestRoamerCorrected(t *testing.T) {
+	const uuid = 0xABC // smaller than all others
+	for name, say := range map[string]func(v *victim, ep *Endpoint, a *proto.WorkerAddress){
+		"reply": func(v *victim, ep *Endpoint, a *proto.WorkerAddress) {
+			none := &proto.WorkerAddress{Flags: proto.AddressHasUUID}
+			if err := v.says(newLocated("192.0.2.7:4000", false), proto.WireupReply, uuid, 0, peersID, ep.localID, none); err != nil {
+				v.Fatal(err)
+			}
+		},
+		"request": func(v *victim, ep *Endpoint, a *proto.WorkerAddress) {
+			v.asks(newLocated("192.0.2.7:4000", false), uuid, 0, peersID, a)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newVictim(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", "try")
+			a := v.roaming(uuid)
+			ep, next := v.waits(a), v.waits(a)
+			if err := ep.requestWireup(); err != nil {
+				t.Fatal(err)
+			}
+			thief := newLocated("192.0.2.66:4000", false)
+			if v.asks(thief, uuid, 0, evilID, a) != ep {
+				t.Fatal("the place is not taken: the test tests nothing")
+			}
+			if v.untied != 3 {
+				t.Errorf("the application knows somebody by that, %d endpoints are left", v.untied)
+			}
+			say(v, ep, a)
+			if ep.remoteID != peersID || ep.peer.contested || ep.peer.unmatched[0] != nil {
+				t.Errorf("the peer has said who it is, and the endpoint is with %#x", ep.remoteID)
+			}
+			if v.asks(newLocated("192.0.2.1:4000", false), uuid, 1, peersID+2, a) != next {
+				t.Error("the peer cannot come from elsewhere, as another one has")
+			}
+			ep.destroy(ucs.ErrCanceled)
+			next.destroy(ucs.ErrCanceled)
+		})
+	}
+}
+
+// TestRoamerMode: a roamer's request does not end the endpoint, whatever is in it.
+func TestRoamerMode(t *testing.T) {
+	v := newVictim(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", "try")
+	a := v.roaming(0xABC)
+	ep := v.waits(a)
+	ep.errMode = ErrModePeer
+	v.asks(newLocated("192.0.2.66:4000", false), 0xABC, 0, evilID, a)
+	if ep.err != nil || ep.remoteID != 0 {
+		t.Errorf("the endpoint is with %#x (%v)", ep.remoteID, ep.err)
+	}
+	ep.destroy(ucs.ErrCanceled)
+}
+
+// TestRoamerToken: a worker with a token takes no roamer that has not proved that he has
+// the address, also where peers that it knows need no proof.
+func TestRoamerToken(t *testing.T) {
+	v := newVictim(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", "try", "TOKEN", "known")
+	v.log.Allow("request without the token refused")
+	a := v.roaming(0xABC)
+	ep := v.waits(a)
+	by := newLocated("192.0.2.66:4000", false)
+	if err := v.says(by, proto.WireupRequest, 0xABC, 0, evilID, 0, a); !errors.Is(err, ucs.ErrRejected) || ep.remoteID != 0 {
+		t.Errorf("%v, and the endpoint is with %#x", err, ep.remoteID)
+	}
+	v.asks(newLocated("192.0.2.7:4000", false), 0xABC, 0, peersID, a)
+	if ep.remoteID != peersID {
+		t.Error("the peer is not connected")
+	}
+	ep.destroy(ucs.ErrCanceled)
+}
+
+// TestRepeatedRequest: a request of an endpoint's peer that is not believed, as it comes
+// from a translated address, has ours sent again: the peer has taken the first one for
+// the answer to its own, and does not reply.
+func TestRepeatedRequest(t *testing.T) {
+	v := newVictim(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", "y")
+	sent := func(what string, uuid uint64, sn uint16, a *proto.WorkerAddress, want uint64) {
+		t.Helper()
+		before := v.stats.WireupSent
+		v.asks(newLocated("192.0.2.66:4000", false), uuid, sn, evilID, a)
+		if got := v.stats.WireupSent - before; got != want {
+			t.Errorf("%s: %d requests, want %d", what, got, want)
+		}
+	}
+	a := v.far(1, 7)
+	ep := v.waits(a)
+	sent("before there was a request", 1, 0, a, 0)
+	if err := ep.requestWireup(); err != nil {
+		t.Fatal(err)
+	}
+	sent("another place", 1, 0, v.far(1, 8), 0)
+	sent("another uuid", 2, 0, a, 0)
+	sent("another endpoint", 1, 1, a, 0)
+	sent("the peer's", 1, 0, a, 1)
+	sent("again", 1, 0, a, 1)
+	sent("without end", 1, 0, a, 0)
+	if ep.remoteID != 0 || ep.peer.contested || len(ep.peer.at) != 1 || ep.peer.heard != nil {
+		t.Error("something is believed of who asks")
+	}
+	none := &proto.WorkerAddress{Flags: proto.AddressHasUUID}
+	if err := v.says(newLocated("192.0.2.66:4000", false), proto.WireupReply, 1, 0, peersID, ep.localID, none); err != nil || ep.remoteID != peersID {
+		t.Errorf("the reply is not taken: %v", err)
+	}
+	ep.destroy(ucs.ErrCanceled)
+
+	answers := v.far(1<<64-1, 7) // whatever comes of its own requests
+	ep = v.waits(answers)
+	if err := ep.requestWireup(); err != nil {
+		t.Fatal(err)
+	}
+	sent("a peer that replies", 1<<64-1, 0, answers, 0)
+	ep.destroy(ucs.ErrCanceled)
+}
