@@ -90,7 +90,8 @@ func (p *peer) reply() (string, error) {
 	select {
 	case line, open := <-p.replies:
 		if !open {
-			return "", fmt.Errorf("%s ended", p.name)
+			err := p.process.wait(exitLimit)
+			return "", fmt.Errorf("%s ended (%v)\n%s", p.name, err, p.process.output.String())
 		}
 		return line, nil
 	case <-time.After(replyLimit):
