@@ -10,7 +10,8 @@ import (
 )
 
 // Functions of the application (callbacks, error handlers, hooks, datatypes) are
-// called here and nowhere else. They run in the middle of things: a panic that went
+// called by what is in this file, or is written out elsewhere for speed (deliver). They
+// run in the middle of things: a panic that went
 // through would leave transports half way. So it is caught where it comes out of the
 // function, the library ends what it was doing as if the function had returned, and
 // the outermost call of the application panics with it. What costs something, the
@@ -112,26 +113,27 @@ func (r *Request) callRecv(fn func(*Request, error, TagRecvInfo, any), err error
 
 // callError runs the error handler of the endpoint.
 func (ep *Endpoint) callError() {
-	w := ep.w
-	was := w.leaveTo()
-	defer func() {
-		if !w.back(was) {
-			w.caught(was, recover())
-		}
-	}()
-	ep.onError(ep, ep.err, ep.userData)
-	w.comeBack(was)
+	ep.w.run(func() { ep.onError(ep, ep.err, ep.userData) })
 }
 
 // callHook runs a hook for request objects.
 func (r *Request) callHook(fn func(*Request)) {
-	w := r.w
+	r.w.run(func() { fn(r) })
+}
+
+// run runs any function. It does not escape, so that it costs no allocation. Without a
+// worker, w nil, its panics go straight through.
+func (w *Worker) run(fn func()) {
+	if w == nil {
+		fn()
+		return
+	}
 	was := w.leaveTo()
 	defer func() {
 		if !w.back(was) {
 			w.caught(was, recover())
 		}
 	}()
-	fn(r)
+	fn()
 	w.comeBack(was)
 }

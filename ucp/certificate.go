@@ -8,16 +8,16 @@ import (
 	"encoding/asn1"
 )
 
-// certificate stands for whom a certificate names. Where the peer's was verified that is its
-// subject with the alternative names, so that a certificate may be renewed; otherwise,
-// and if there are no names, it is the key.
+// certificate stands for whom a certificate names. Where the peer's was verified that is
+// its subject with the alternative names, so that a certificate may be renewed;
+// otherwise, and if there are no names, it is the key.
 type certificate [sha256.Size]byte
 
 // extensionSAN are the alternative names of a certificate's subject (RFC 5280, 4.2.1.6).
 var extensionSAN = asn1.ObjectIdentifier{2, 5, 29, 17}
 
-// certificateOf returns what the peer of a connection has proved; nil without TLS, and for
-// peers without a certificate.
+// certificateOf returns what the peer of a connection has proved; nil without TLS, and
+// for peers without a certificate.
 func certificateOf(t *tls.ConnectionState) *certificate {
 	if t == nil || len(t.PeerCertificates) == 0 {
 		return nil

@@ -63,9 +63,9 @@ type ContextParams struct {
 	// stack, and the endpoint of this side, if it is one's, fails with a
 	// tcp.HandshakePanic in its error. A peer has ten seconds to end a handshake: then
 	// its connection is closed, and an endpoint toward it fails with ucs.ErrTimedOut.
-	// WorkerParams.Accept is asked twice. Sessions are resumed where ClientSessionCache is set and
-	// SessionTicketsDisabled is not. MinVersion is never below TLS 1.3, NextProtos is
-	// "ucx" if empty. The configuration is copied; one that cannot work gives
+	// WorkerParams.Accept is asked twice. Sessions are resumed where ClientSessionCache
+	// is set and SessionTicketsDisabled is not. MinVersion is never below TLS 1.3,
+	// NextProtos is "ucx" if empty. The configuration is copied; one that cannot work gives
 	// ucs.ErrInvalidParam.
 	//
 	// The selection of lanes sees it as a slower tcp: it is taken where tcp and shared

@@ -63,20 +63,3 @@ func (w *Worker) unpackState(st UnpackState, off int, src []byte) (err error) {
 	w.run(func() { err = st.Unpack(off, src) })
 	return err
 }
-
-// run calls a method. What it is given does not escape, so that it costs no
-// allocation.
-func (w *Worker) run(method func()) {
-	if w == nil {
-		method()
-		return
-	}
-	was := w.leaveTo()
-	defer func() {
-		if !w.back(was) {
-			w.caught(was, recover())
-		}
-	}()
-	method()
-	w.comeBack(was)
-}

@@ -1,9 +1,8 @@
 package ucp
 
 import (
-	"slices"
-
 	"math/rand/v2"
+	"slices"
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"

@@ -238,7 +238,7 @@ func (w *Worker) onEagerOnly() uct.AMHandler {
 		if err != nil {
 			return w.malformed(err)
 		}
-		r := w.tag.matchFirst(Tag(h.Tag))
+		r := w.tag.matchFirst(Tag(h.Tag)) // matchExpected, without another call
 		if r == nil {
 			r = w.tag.searchExpected(Tag(h.Tag))
 		}
