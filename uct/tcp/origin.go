@@ -7,11 +7,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ucx-go/ucx/uct"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/sockdiag"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // origin is what is known of a connection's other end without believing it.
