@@ -37,18 +37,7 @@ func testMemoryOfPeers(t *testing.T, tr transport) {
 					ep := from.connectWith(b, peerMode)
 					w := r.unpack(ep, m)
 					local := bytes.Repeat([]byte{0xC3}, n)
-					var req *ucp.Request
-					switch what {
-					case "put":
-						req, err = ep.Put(local, w.addr, w.key, nil)
-					case "get":
-						req, err = ep.Get(local, w.addr, w.key, nil)
-					case "atomic":
-						req, err = ep.Atomic(ucp.AtomicAdd, word64(1), w.addr, w.key, &ucp.RequestParams{ReplyBuffer: local[:8]})
-					}
-					if err = r.finish(req, err); err == nil {
-						err = r.finish(ep.Flush(nil))
-					}
+					err = r.access(ep, what, w, local)
 					if allowed := who != "stranger"; allowed != (err == nil) {
 						t.Errorf("%v (%v)", err, w.key)
 					}

@@ -108,6 +108,27 @@ func (r *rig) unpack(ep *ucp.Endpoint, m *ucp.Memory) window {
 	return window{Memory: m, key: key, addr: m.Attr().Address}
 }
 
+// access does one operation of a kind (put, get, atomic) with the memory, to its end.
+func (r *rig) access(ep *ucp.Endpoint, kind string, w window, local []byte) error {
+	r.Helper()
+	var req *ucp.Request
+	var err error
+	switch kind {
+	case "put":
+		req, err = ep.Put(local, w.addr, w.key, nil)
+	case "get":
+		req, err = ep.Get(local, w.addr, w.key, nil)
+	case "atomic":
+		req, err = ep.Atomic(ucp.AtomicAdd, word64(1), w.addr, w.key, &ucp.RequestParams{ReplyBuffer: local[:8]})
+	default:
+		r.Fatalf("an access of kind %q", kind)
+	}
+	if err = r.finish(req, err); err == nil {
+		err = r.finish(ep.Flush(nil))
+	}
+	return err
+}
+
 var rmaCases = []testCase{
 	{"put", everySwitch, testPut},
 	{"get", everySwitch, testGet},
