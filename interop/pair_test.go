@@ -51,13 +51,18 @@ func startApart(here, there *place, ours, theirs program, s setting, over, back 
 	return p, nil
 }
 
+// addresses returns the workers' addresses, ours first.
+func (p *pair) addresses() (ours, theirs string, err error) {
+	if ours, err = p.ours.address(); err != nil {
+		return "", "", err
+	}
+	theirs, err = p.theirs.address()
+	return ours, theirs, err
+}
+
 // connect makes an endpoint on each side.
 func (p *pair) connect(errorMode string) error {
-	a, err := p.ours.address()
-	if err != nil {
-		return err
-	}
-	b, err := p.theirs.address()
+	a, b, err := p.addresses()
 	if err != nil {
 		return err
 	}

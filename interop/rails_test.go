@@ -90,11 +90,7 @@ func TestOneSidedRails(t *testing.T) {
 
 // answered has the other side do what needs answers of ours, which has no endpoint yet.
 func (p *pair) answered(mode string, both bool) error {
-	a, err := p.ours.address()
-	if err != nil {
-		return err
-	}
-	b, err := p.theirs.address()
+	a, b, err := p.addresses()
 	if err != nil {
 		return err
 	}
