@@ -113,9 +113,6 @@ func besiege(t *testing.T, here, there *place, list []attack, duration time.Dura
 		t.Fatalf("the good client has failed: %s", client.output)
 	}
 	client.hear(t, &report)
-	if report.Operations < 10 {
-		t.Errorf("the good client has done %d operations", report.Operations)
-	}
 	if err := client.wait(exitLimit); err != nil {
 		t.Error(err)
 	}
