@@ -13,6 +13,8 @@ const (
 	epChecking // a keepalive message is on its way
 	epWaiting  // the last keepalive found it waiting for a message of the peer
 	epHearsay  // a roamer said what remoteID is, and nothing has borne it out
-	epRepeated // its request was sent once more
+	epTwice    // its request will be sent twice, the peer's own was not believed
+	epRepeated // it was sent once more
 	epInsisted // and a third time
+	epAstray   // the peer offers data over a connection that may not write where memory is opened to it
 )

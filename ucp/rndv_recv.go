@@ -44,6 +44,7 @@ func (w *Worker) onRndvRTS(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	if w.foreign(src, ep) {
 		return nil
 	}
+	ep.offeredOver(src)
 	was := w.asker
 	w.asker = w.sourceOf(src)
 	defer func() { w.asker = was }()

@@ -103,7 +103,6 @@ func TestRepeatedRequest(t *testing.T) {
 	}
 	a := v.far(1, 7)
 	ep := v.waits(a)
-	sent("before there was a request", 1, 0, a, 0)
 	if err := ep.requestWireup(); err != nil {
 		t.Fatal(err)
 	}
@@ -129,4 +128,28 @@ func TestRepeatedRequest(t *testing.T) {
 	}
 	sent("a peer that replies", 1<<64-1, 0, answers, 0)
 	ep.destroy(ucs.ErrCanceled)
+}
+
+// TestRequestTwice: the peer's request was not believed before the endpoint had asked.
+// What answers that is on its way over another connection than our own request, and may
+// come later.
+func TestRequestTwice(t *testing.T) {
+	v := newVictim(t, "TLS", "tcp,self", "NET_DEVICES", "lo", "CHECK_SOURCE", "y")
+	requests := map[uint64]uint64{1: 2, 1<<64 - 1: 1} // by the peer's uuid
+	for uuid, want := range requests {
+		a := v.far(uuid, 7)
+		ep := v.waits(a)
+		before := v.stats.WireupSent
+		v.asks(newLocated("192.0.2.66:4000", false), uuid, 0, evilID, a)
+		if got := v.stats.WireupSent - before; got != 0 {
+			t.Errorf("%d requests that nobody needs", got)
+		}
+		if err := (wireupFamily{}).provide(ep); err != nil {
+			t.Fatal(err)
+		}
+		if got := v.stats.WireupSent - before; got != want {
+			t.Errorf("%d requests to %#x, want %d", got, uuid, want)
+		}
+		ep.destroy(ucs.ErrCanceled)
+	}
 }

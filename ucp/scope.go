@@ -49,11 +49,25 @@ var errNoScope = fmt.Errorf("ucp: the peer is not known by its address: %w", ucs
 
 // register opens memory to the peer of an endpoint.
 func (g *guard) register(buf []byte, access uct.Access, ep *Endpoint) (uct.MemHandle, error) {
-	if ep.where != nil && ep.where.back {
+	if ep.where != nil && ep.where.back || ep.state&epAstray != 0 {
 		return nil, errNoScope
 	}
 	if g.scope < 0 || ep.where == nil || g.scope >= len(ep.where.scopes) {
 		return g.md.Register(buf, access)
 	}
 	return ep.w.scopers[g.scope].RegisterFor(buf, access, ep.where.scopes[g.scope])
+}
+
+// offeredOver is told by which connection the peer of an endpoint offers data. It would
+// lose that connection if it wrote over it where it may not: it comes from a place that
+// its address does not name, and sends its data in messages.
+func (ep *Endpoint) offeredOver(src *uct.Source) {
+	if src == nil || ep.state&epAstray != 0 || ep.where == nil {
+		return
+	}
+	for k, s := range ep.where.scopes {
+		if ep.w.scopers[k].Excludes(s, src) {
+			ep.state |= epAstray
+		}
+	}
 }

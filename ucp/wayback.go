@@ -96,8 +96,8 @@ func (w *Worker) roamer(from *source, said *proto.WorkerAddress, m *proto.Wireup
 }
 
 // unheard returns the endpoint of the application whose peer a request can be of that is
-// not believed, if its own request may stay without a reply for that: the one to send it
-// once more for. A request can come from a translated address, say. If it is the peer's,
+// not believed, if its own request may stay without a reply for that, also one that it
+// has still to send: the one to send it once more for. A request can come from a translated address, say. If it is the peer's,
 // both have asked, and of two workers that do the one with the smaller uuid does not
 // reply: it waits for our reply, which leads to another endpoint, and ours would wait for
 // ever. Its own is matched with our first request, so that the next one is answered like
@@ -111,8 +111,7 @@ func (w *Worker) unheard(said *proto.WorkerAddress, m *proto.Wireup) *Endpoint {
 		return nil
 	}
 	ep := p.unmatched[m.ConnSN]
-	const waits = epUser | epRequested
-	if ep == nil || ep.state&(waits|epClosing|epInsisted) != waits || ep.err != nil {
+	if ep == nil || ep.state&(epUser|epClosing|epInsisted) != epUser || ep.err != nil {
 		return nil
 	}
 	if ep.remoteID != 0 && (ep.state&epHearsay == 0 || ep.remoteID == m.SrcEp) {

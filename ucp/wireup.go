@@ -39,7 +39,13 @@ func (wireupFamily) provide(ep *Endpoint) error {
 	if ep.lacks&needID == 0 || ep.state&epRequested != 0 {
 		return nil
 	}
-	return ep.requestWireup()
+	if err := ep.requestWireup(); err != nil {
+		return err
+	}
+	if ep.state&epTwice != 0 {
+		ep.repeatRequest()
+	}
+	return nil
 }
 
 // evict closes the endpoints that the peer of a connection has opened.
@@ -114,8 +120,13 @@ func (ep *Endpoint) requestWireup() error {
 	return err
 }
 
-// repeatRequest does that once more; it is done twice at most.
+// repeatRequest does that once more; it is done twice at most. What was not done yet
+// will be done twice.
 func (ep *Endpoint) repeatRequest() {
+	if ep.state&epRequested == 0 {
+		ep.state |= epTwice
+		return
+	}
 	if ep.state&epRepeated != 0 {
 		ep.state |= epInsisted
 	}

@@ -79,6 +79,10 @@ type Scoper interface {
 	// RegisterFor is Register for remote access by that peer only. In steady state it
 	// allocates nothing. A nil Scope is everybody.
 	RegisterFor(buf []byte, access Access, s Scope) (MemHandle, error)
+
+	// Excludes reports whether accesses over a connection are refused where memory is
+	// registered for a Scope. It is false for connections of other transports.
+	Excludes(s Scope, src *Source) bool
 }
 
 // Scope is a peer as a Scoper knows it.

@@ -77,6 +77,17 @@ func (m *domain) RegisterFor(buf []byte, access uct.Access, s uct.Scope) (uct.Me
 	return m.exposed.add(buf, access&uct.AccessRemotePut != 0, peer), nil
 }
 
+// Excludes implements uct.Scoper.
+func (m *domain) Excludes(s uct.Scope, src *uct.Source) bool {
+	peer, ok := s.(*scope)
+	c, here := src.Owner.(*conn)
+	if !ok || !here {
+		return false
+	}
+	c.identify()
+	return !peer.admits(c)
+}
+
 // Deregister implements uct.MemoryDomain. When it returns no peer writes to the
 // memory any more: a put that was under way loses its connection.
 func (m *domain) Deregister(h uct.MemHandle) error {

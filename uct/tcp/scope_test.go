@@ -105,6 +105,59 @@ func TestScopeAdmits(t *testing.T) {
 	})
 }
 
+// TestScopeExcludes: before the peer is told where it may write, it can be seen that
+// it would be refused.
+func TestScopeExcludes(t *testing.T) {
+	claim := func(from, listener sockaddr) func(h *host, l *rawListener) *rawPeer {
+		return func(h *host, l *rawListener) *rawPeer {
+			p := dialFrom(h.t, h, from, -1)
+			if listener == (sockaddr{}) {
+				listener = l.addr
+			}
+			p.send(flight(listener, 0))
+			p.want(ack)
+			return p
+		}
+	}
+	for _, c := range []struct {
+		name string
+		by   func(h *host, l *rawListener) *rawPeer
+		want bool
+	}{
+		{"the peer", claim(sockaddr{}, sockaddr{}), false},
+		{"another peer", claim(sockaddr{}, addr("127.0.0.1:5")), true},
+		{"the peer from elsewhere", claim(addr("127.0.0.2:0"), sockaddr{}), true},
+		{"our connection", func(h *host, l *rawListener) *rawPeer {
+			ep := l.endpoint(h)
+			h.t.Cleanup(func() { ep.Close() })
+			p := l.accept(h)
+			p.want(flight(h.iface.addr, 0))
+			p.send(ackReq)
+			return p
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := newHost(t, "")
+			l := listenRaw(t, h, true)
+			m := h.md.(uct.Scoper)
+			s := m.Scope([]uct.ReachableParams{{DeviceAddr: h.iface.DeviceAddress(), IfaceAddr: []byte{byte(l.addr.port >> 8), byte(l.addr.port)}}})
+			var by *uct.Source
+			h.iface.SetAMHandler(9, func(src *uct.Source, _ []byte, _ *uct.AMDesc) error {
+				by = src
+				return nil
+			})
+			c.by(h, l).send(am(9, ""))
+			until(t, "message", func() bool { return by != nil }, h)
+			if got := m.Excludes(s, by); got != c.want {
+				t.Errorf("excluded: %v", got)
+			}
+			if m.Excludes(s, new(uct.Source)) || m.Excludes("somebody", by) {
+				t.Error("something is said of another transport or domain")
+			}
+		})
+	}
+}
+
 // TestScopes: what a scope is made of, and that registering for one is as cheap as
 // for all.
 func TestScopes(t *testing.T) {

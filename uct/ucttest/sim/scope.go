@@ -59,6 +59,9 @@ func (d *scoped) RegisterFor(buf []byte, access uct.Access, s uct.Scope) (uct.Me
 	return s.(*scope).table.Add(buf, access), nil
 }
 
+// Excludes implements uct.Scoper: accesses need no connection.
+func (d *scoped) Excludes(uct.Scope, *uct.Source) bool { return false }
+
 // Deregister implements uct.MemoryDomain.
 func (d *scoped) Deregister(m uct.MemHandle) error {
 	if r, ok := m.(*rma.Region); ok {
