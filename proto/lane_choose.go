@@ -21,15 +21,13 @@ type scope struct {
 
 // scope is everything enabled.
 func (s *selector) scope() scope {
-	sc := scope{
-		local:  append([]bool(nil), s.enabled...),
-		remote: make([]bool, len(s.remotes)),
-		used:   paths{map[int]int{}, map[int]int{}},
+	n := len(s.enabled)
+	all := make([]bool, n+len(s.remotes))
+	copy(all, s.enabled)
+	for i := range s.remotes {
+		all[n+i] = true
 	}
-	for i := range sc.remote {
-		sc.remote[i] = true
-	}
-	return sc
+	return scope{local: all[:n:n], remote: all[n:]}
 }
 
 // leaveMD removes both sides' memory domains of a pick.
@@ -59,16 +57,20 @@ func (sc *scope) leaveRemoteDevice(s *selector, device int) {
 // the search.
 func (s *selector) choose(c criteria, from scope) (best pick, ok bool) {
 	step := LaneStep{Type: c.lane, Title: c.title, Chosen: -1}
-	defer func() {
-		if ok {
-			step.Chosen = best.candidate
-		} else {
-			step.Outcome = "none"
-		}
-		s.trace.Steps = append(s.trace.Steps, step)
-	}()
+	if best, ok = s.pick(&c, &from, &step); ok {
+		step.Chosen = best.candidate
+	} else {
+		step.Outcome = "none"
+	}
+	s.trace.Steps = append(s.trace.Steps, step)
+	return best, ok
+}
 
-	serves := make([]bool, len(s.remotes))
+// pick is choose, which notes the candidates.
+func (s *selector) pick(c *criteria, from *scope, step *LaneStep) (best pick, ok bool) {
+	step.Candidates = make([]LaneCandidate, 0, len(s.in.Local))
+	serves := s.serves
+	clear(serves)
 	for i, r := range s.remotes {
 		if !from.remote[i] {
 			continue
@@ -80,7 +82,7 @@ func (s *selector) choose(c criteria, from scope) (best pick, ok bool) {
 		serves[i] = true
 	}
 
-	var found []pick
+	found := s.found[:0]
 	for i := range s.in.Local {
 		l := &s.in.Local[i]
 		if !from.local[i] {
@@ -112,6 +114,7 @@ func (s *selector) choose(c criteria, from scope) (best pick, ok bool) {
 			step.Candidates = append(step.Candidates, cand)
 		}
 	}
+	s.found = found
 	if len(found) == 0 {
 		return pick{}, false
 	}
@@ -173,12 +176,19 @@ func (s *selector) reachable(local, remote int) error {
 	if s.in.Reachable == nil {
 		return nil
 	}
-	key := [2]int{local, remote}
-	err, known := s.reach[key]
-	if !known {
-		r := s.remotes[remote]
-		err = s.in.Reachable(local, r.dev, r.iface)
-		s.reach[key] = err
+	if s.reach == nil {
+		s.reach = make([]reached, len(s.in.Local)*len(s.remotes))
 	}
-	return err
+	known := &s.reach[local*len(s.remotes)+remote]
+	if !known.asked {
+		r := s.remotes[remote]
+		*known = reached{true, s.in.Reachable(local, r.dev, r.iface)}
+	}
+	return known.err
+}
+
+// reached is what became of asking.
+type reached struct {
+	asked bool
+	err   error
 }

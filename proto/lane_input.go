@@ -81,10 +81,18 @@ type LocalIface struct {
 
 	Attr   uct.IfaceAttr
 	Domain uct.MDAttr
+
+	name string
 }
 
-// Name returns "transport/device".
-func (l *LocalIface) Name() string { return l.Attr.Resource.String() }
+// Name returns "transport/device", which it remembers: like a selection, it is for one
+// goroutine at a time.
+func (l *LocalIface) Name() string {
+	if l.name == "" {
+		l.name = l.Attr.Resource.String()
+	}
+	return l.name
+}
 
 // LaneInput is all that the lanes of an endpoint depend on.
 type LaneInput struct {

@@ -58,9 +58,30 @@ func comparePriority(a float64, aPrio int, b float64, bPrio int) int {
 	return aPrio - bPrio
 }
 
-// paths counts how often devices are used already, for scores of further lanes.
-type paths struct {
-	local, remote map[int]int
+// paths are the uses of devices so far, for scores of further lanes.
+type paths []path
+
+// path is one of our devices and one of the peer's.
+type path struct{ local, remote int }
+
+// local counts the uses of a device of ours.
+func (p paths) local(device int) (n int) {
+	for i := range p {
+		if p[i].local == device {
+			n++
+		}
+	}
+	return n
+}
+
+// remote counts those of one of the peer's.
+func (p paths) remote(device int) (n int) {
+	for i := range p {
+		if p[i].remote == device {
+			n++
+		}
+	}
+	return n
 }
 
 // scorer computes the scores of src/ucp/wireup/select.c. Higher is better.
@@ -128,8 +149,8 @@ func (s scorer) available(l *LocalIface, r remote, p paths) float64 {
 	share := func(used, n int) float64 {
 		return math.Max(1e-5, 1-float64(used)/float64(max(n, 1)))
 	}
-	ours := s.ours(l) * share(p.local[l.Device], l.Attr.NumPaths)
-	theirs := rate(r.iface.Attr.Bandwidth) * share(p.remote[r.device], int(r.dev.NumPaths))
+	ours := s.ours(l) * share(p.local(l.Device), l.Attr.NumPaths)
+	theirs := rate(r.iface.Attr.Bandwidth) * share(p.remote(r.device), int(r.dev.NumPaths))
 	return math.Min(ours, theirs) + epsilon*(ours+theirs)
 }
 

@@ -39,7 +39,9 @@ type selector struct {
 	limits  LaneLimits
 	scorer  scorer
 	remotes []remote
-	reach   map[[2]int]error
+	reach   []reached // by resource and entry
+	serves  []bool    // of one search: the entries that are of use for it
+	found   []pick    // of one search
 
 	enabled  []bool // local resources to choose from
 	scalable bool   // some resource is enabled
@@ -53,9 +55,10 @@ type selector struct {
 func newSelector(in *LaneInput, onlyScalable bool) *selector {
 	s := &selector{
 		in: in, limits: in.Limits.orDefault(), scorer: newScorer(in),
-		remotes: remoteList(in.Remote), reach: map[[2]int]error{},
-		enabled: make([]bool, len(in.Local)),
+		remotes: remoteList(in.Remote),
 	}
+	marks := make([]bool, len(in.Local)+len(s.remotes))
+	s.enabled, s.serves = marks[:len(in.Local)], marks[len(in.Local):]
 	for i := range in.Local {
 		m := in.Local[i].Attr.MaxEndpoints
 		s.enabled[i] = !onlyScalable || m == 0 || m >= max(in.NumEndpoints, 1)
@@ -300,14 +303,16 @@ func (s *selector) addWide(c criteria, n int) bool {
 			break
 		}
 		l, r := &s.in.Local[p.local], s.remotes[p.remote]
-		p.path = from.used.local[l.Device]
+		p.path = from.used.local(l.Device)
 		found = append(found, p)
-		from.used.local[l.Device]++
-		from.used.remote[r.device]++
-		if from.used.local[l.Device] >= max(l.Attr.NumPaths, 1) {
+		if len(found) == n {
+			break
+		}
+		from.used = append(from.used, path{l.Device, r.device})
+		if from.used.local(l.Device) >= max(l.Attr.NumPaths, 1) {
 			from.leaveDevice(s, l.Device)
 		}
-		if from.used.remote[r.device] >= int(r.dev.NumPaths) {
+		if from.used.remote(r.device) >= int(r.dev.NumPaths) {
 			from.leaveRemoteDevice(s, r.device)
 		}
 	}

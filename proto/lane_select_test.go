@@ -334,7 +334,7 @@ func TestScores(t *testing.T) {
 		{"amo", s.amo(l, r, none), 1e-3 / (lat + 1e-6)},
 		{"rma_bw", s.rmaBW(l, r, none), 1 / (262144/avail + lat + 1e-6 + 1e-6)},
 		{"am_bw", s.amBW(l, r, none), 4096 / (4096/avail + lat + 4e-6) * 1e-5},
-		{"bandwidth left", s.available(l, r, paths{map[int]int{0: 1}, nil}), 0.5*(1<<30) + 1e-3*(0.5*(1<<30)+1<<31)},
+		{"bandwidth left", s.available(l, r, paths{{local: 0, remote: -1}}), 0.5*(1<<30) + 1e-3*(0.5*(1<<30)+1<<31)},
 		{"latency, rounded", scorer{v2: true, endpoints: 10}.latency(l, r), (4e-6 + 1984e-9) / 2},
 		{"bandwidth, rounded", scorer{v2: true}.ours(&LocalIface{Attr: uct.IfaceAttr{Perf: uct.Perf{BandwidthDedicated: 1.05 * (1 << 30)}}}), 1 << 30},
 	} {
