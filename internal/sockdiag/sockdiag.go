@@ -32,6 +32,9 @@ var (
 // Transient reports whether an error says that the kernel could not answer for want of
 // something, and may the next time.
 func Transient(err error) bool {
+	if err == nil {
+		return false
+	}
 	var e unix.Errno
 	if !errors.As(err, &e) {
 		return false
@@ -133,7 +136,11 @@ func plain(a netip.AddrPort) netip.AddrPort {
 // no zone. A zone is the number of a device here, never its name.
 func device(local, remote netip.AddrPort) uint32 {
 	for _, a := range []netip.AddrPort{local, remote} {
-		if n, err := strconv.ParseUint(a.Addr().Zone(), 10, 32); err == nil {
+		zone := a.Addr().Zone()
+		if zone == "" {
+			continue
+		}
+		if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
 			return uint32(n)
 		}
 	}
@@ -148,8 +155,13 @@ func (a *Asker) ask(local, remote netip.AddrPort) (*message, error) {
 		return nil, fmt.Errorf("sockdiag: %v to %v: %w", local, remote, unix.EINVAL)
 	}
 	if !a.open {
-		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_SOCK_DIAG)
 		if err != nil {
+			return nil, fmt.Errorf("sockdiag: %w", err)
+		}
+		// Who is connected with the kernel gets nothing from anybody else.
+		if err := unix.Connect(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+			unix.Close(fd)
 			return nil, fmt.Errorf("sockdiag: %w", err)
 		}
 		a.fd, a.open = fd, true
@@ -165,18 +177,14 @@ func (a *Asker) ask(local, remote netip.AddrPort) (*message, error) {
 // exchange makes one request.
 func exchange(fd int, local, remote netip.AddrPort, dev uint32) (*message, error) {
 	var request [requestLen]byte
-	err := unix.Sendto(fd, appendRequest(request[:0], local, remote, dev), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-	if err != nil {
+	if _, err := unix.Write(fd, appendRequest(request[:0], local, remote, dev)); err != nil {
 		return nil, fmt.Errorf("sockdiag: %w", err)
 	}
 	// The kernel has answered when the request returns.
 	var answer [maxAnswer]byte
-	n, from, err := unix.Recvfrom(fd, answer[:], unix.MSG_DONTWAIT)
+	n, err := unix.Read(fd, answer[:])
 	if err != nil {
 		return nil, fmt.Errorf("sockdiag: %w", err)
-	}
-	if sa, ok := from.(*unix.SockaddrNetlink); !ok || sa.Pid != 0 {
-		return nil, fmt.Errorf("sockdiag: answer from somebody else: %w", unix.EPROTO)
 	}
 	m, err := parse(answer[:n])
 	if err != nil {
