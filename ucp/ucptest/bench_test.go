@@ -105,8 +105,8 @@ func BenchmarkProgress(b *testing.B) {
 	}
 }
 
-// BenchmarkConnect is an endpoint from its making to its end, with one message that
-// the receiver has acknowledged.
+// BenchmarkConnect is a pair of endpoints from their making to their end, with one
+// message that the receiver has acknowledged.
 func BenchmarkConnect(b *testing.B) {
 	for _, name := range []string{"self", "posix", "tcp"} {
 		b.Run(name, func(b *testing.B) {
@@ -123,19 +123,25 @@ func BenchmarkConnect(b *testing.B) {
 				}
 				req.Free()
 			}
-			addr := to.address()
-			once := func() {
-				ep, err := from.NewEndpoint(ucp.EndpointParams{Address: addr})
+			toward := func(side *side, addr []byte) *ucp.Endpoint {
+				ep, err := side.NewEndpoint(ucp.EndpointParams{Address: addr})
 				if err != nil {
 					b.Fatal(err)
 				}
+				return ep
+			}
+			there, back := to.address(), from.address()
+			once := func() {
+				ep := toward(from, there)
 				rreq, err := to.TagRecv(1, ucp.FullMask, dst, nil)
 				if err != nil {
 					b.Fatal(err)
 				}
 				end(ep.TagSendSync(1, src, nil))
 				end(rreq, nil)
+				other := toward(to, back) // the one that the request has opened
 				end(ep.CloseAsync(nil))
+				end(other.CloseAsync(nil))
 			}
 			once()
 			for b.Loop() {
