@@ -46,7 +46,7 @@ func overshoot(limit int) int { return limit / 16 }
 // not posted. Beyond the limit, which protects the process, who holds most loses its
 // messages and its connection: by the error, if it is s.
 func (w *Worker) charge(s *source, n int) error {
-	if p := s.payer; p.held+n <= p.high {
+	if p := s.payer; p != nil && p.held+n <= p.high {
 		return nil
 	}
 	return w.makeRoom(s, n)
@@ -54,7 +54,8 @@ func (w *Worker) charge(s *source, n int) error {
 
 //go:noinline
 func (w *Worker) makeRoom(s *source, n int) error {
-	fits := func(limit int) bool { return s.payer.reserve(n, limit) }
+	p := s.pays()
+	fits := func(limit int) bool { return p.reserve(n, limit) }
 	if fits(w.maxHeld) {
 		return nil
 	}
@@ -85,7 +86,7 @@ func (w *Worker) mayOpen(s *source) error {
 // contend makes room for n more of something that s asks for, or refuses it.
 func (w *Worker) contend(s *source, k ledger.Kind, n, limit int, fits func(limit int) bool, say func() error) error {
 	w.tie()
-	mine := s.payer.account
+	mine := s.pays().account
 	for asked := false; ; {
 		if fits(limit) {
 			return nil
@@ -95,8 +96,8 @@ func (w *Worker) contend(s *source, k ledger.Kind, n, limit int, fits func(limit
 		var hog *source // of this worker, that gives way
 		switch {
 		case who == mine.Source():
-			hog = s.payer.greediest(k)
-			if hog != nil && (hog.amount(k) <= s.amount(k)+n || hog.amount(k) <= w.unnamed.amount(k) && w.unnamed.payer == s.payer) {
+			hog = s.pays().greediest(k)
+			if hog != nil && (hog.amount(k) <= s.amount(k)+n || hog.amount(k) <= w.unnamed.amount(k) && w.unnamed.payer == s.pays()) {
 				hog = nil
 			}
 		case strange && !mine.Stranger() || strange == mine.Stranger() && most > mine.Of(k)+int64(n):
@@ -150,8 +151,8 @@ func (w *Worker) payerOfSource(who ledger.Source) *payer {
 
 // evict drops a connection and frees what it made the worker hold.
 func (w *Worker) evict(s *source, reason error) {
-	if s.payer.account.Refuse(ledger.Evicted) {
-		log.Warn("dropping the connection that holds most", zap.String("worker", w.name), zap.Stringer("from", s.payer.account.Source()),
+	if s.pays().account.Refuse(ledger.Evicted) {
+		log.Warn("dropping the connection that holds most", zap.String("worker", w.name), zap.Stringer("from", s.pays().account.Source()),
 			zap.Int("bytes", s.held), zap.Int("endpoints", s.opened), zap.Error(reason))
 	}
 	w.stats.Evicted++

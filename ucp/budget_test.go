@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -27,10 +28,11 @@ type sited struct {
 	pauses int
 }
 
-func (c *sited) SourceInfo() uct.SourceInfo { return c.info }
-func (c *sited) HeldBy(uct.Process) bool    { return c.info.Local }
-func (c *sited) PauseSource()               { c.paused = true; c.pauses++ }
-func (c *sited) ResumeSource()              { c.paused = false }
+func (c *sited) SourceInfo() uct.SourceInfo      { return c.info }
+func (c *sited) SourceTLS() *tls.ConnectionState { return c.info.TLS }
+func (c *sited) HeldBy(uct.Process) bool         { return c.info.Local }
+func (c *sited) PauseSource()                    { c.paused = true; c.pauses++ }
+func (c *sited) ResumeSource()                   { c.paused = false }
 
 // from is a connection from an address.
 func from(addr string) *sited {

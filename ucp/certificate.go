@@ -52,7 +52,7 @@ func (s *source) certificate() *certificate {
 		return nil
 	}
 	if !s.looked {
-		s.looked, s.named = true, certificateOf(l.SourceInfo().TLS)
+		s.looked, s.named = true, certificateOf(l.SourceTLS())
 	}
 	return s.named
 }

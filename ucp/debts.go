@@ -15,7 +15,7 @@ import (
 func (s *source) addOwed(n int) {
 	s.owed += n
 	s.w.owedBytes += n
-	p := s.payer
+	p := s.pays()
 	p.owed += n
 	if p.owed > p.owedHigh {
 		p.oweMore()
@@ -25,7 +25,7 @@ func (s *source) addOwed(n int) {
 // checkOwed looks whether that is too much, after something was charged for answers
 // over ep. Then the reading of the source stops.
 func (s *source) checkOwed(ep *Endpoint) {
-	if s.owed >= s.checkAt && (s.owed > s.w.maxOwed || s.owed > leastOwed && s.w.owedMuch(s.payer)) {
+	if s.owed >= s.checkAt && (s.owed > s.w.maxOwed || s.owed > leastOwed && s.w.owedMuch(s.pays())) {
 		s.owesTooMuch(ep)
 	}
 }
@@ -34,7 +34,7 @@ func (s *source) checkOwed(ep *Endpoint) {
 func (s *source) repay(n int) {
 	s.owed -= n
 	s.w.owedBytes -= n
-	p := s.payer
+	p := s.pays()
 	p.owed -= n
 	if p.owedHigh-p.owed > 4*owedStep {
 		p.account.Add(ledger.Owed, int64(p.owed+owedStep-p.owedHigh))
@@ -76,7 +76,7 @@ func (s *source) owesTooMuch(ep *Endpoint) {
 		return
 	}
 	most := w.mostOwed
-	if w.owedMuch(s.payer) {
+	if w.owedMuch(s.pays()) {
 		most = min(most, owedMultiple*leastOwed)
 	}
 	pauser, ok := s.uct.Owner.(uct.SourcePauser)
@@ -106,10 +106,10 @@ func (s *source) resume() {
 // dropDebtor drops a connection that does not read, and the endpoint over which it is
 // answered, which may be another connection, if it is the same peer's.
 func (w *Worker) dropDebtor(s *source, ep *Endpoint, err error) {
-	w.logRefusal(s.payer.account, ledger.Answers, err)
-	payer := s.payer
+	w.logRefusal(s.pays().account, ledger.Answers, err)
+	payer := s.pays()
 	s.uct.Drop(err)
-	if b := ep.bill; b != nil && (b.openedBy != nil && b.openedBy.payer == payer || b.known == payer.account) {
+	if b := ep.bill; b != nil && (b.openedBy != nil && b.openedBy.pays() == payer || b.known == payer.account) {
 		ep.fail(err)
 	}
 }

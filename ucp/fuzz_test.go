@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"net/netip"
 	"testing"
@@ -64,6 +65,9 @@ func (c *fuzzConn) HeldBy(uct.Process) bool { return c.at%2 == 0 }
 func (c *fuzzConn) SourceInfo() uct.SourceInfo {
 	return uct.SourceInfo{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(c.at / 2)}), uint16(c.at+1))}
 }
+
+// SourceTLS implements uct.SourceLocator.
+func (c *fuzzConn) SourceTLS() *tls.ConnectionState { return nil }
 
 // end is the end of the connection.
 func (c *fuzzConn) end() {

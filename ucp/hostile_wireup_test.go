@@ -38,6 +38,8 @@ func (l *located) SourceInfo() uct.SourceInfo {
 	return uct.SourceInfo{Addr: l.from, Local: !l.elsewhere, TLS: l.tls, User: uct.PeerUser{Known: !l.elsewhere, UID: cmp.Or(l.uid, os.Geteuid())}}
 }
 
+func (l *located) SourceTLS() *tls.ConnectionState { return l.tls }
+
 func (l *located) HeldBy(p uct.Process) bool {
 	if l.asked++; l.look != nil {
 		l.look()

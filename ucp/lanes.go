@@ -202,11 +202,14 @@ func (w *Worker) selectLanesBy(addr *proto.WorkerAddress, mode ErrMode, refused 
 	eps, ppn := w.ctx.estimates()
 	// Interfaces that cannot wake a sleeper are not opened where that matters.
 	features := proto.Features(w.ctx.params.Features & (FeatureTag | FeatureStream | FeatureAM | FeatureRMA | FeatureAMO32 | FeatureAMO64))
-	numbers := make(map[*proto.AddressIface]int)
-	addr.Ifaces(func(n int, _ *proto.AddressDevice, f *proto.AddressIface) bool {
-		numbers[f] = n
-		return true
-	})
+	var numbers map[*proto.AddressIface]int
+	if len(refused) > 0 {
+		numbers = make(map[*proto.AddressIface]int)
+		addr.Ifaces(func(n int, _ *proto.AddressDevice, f *proto.AddressIface) bool {
+			numbers[f] = n
+			return true
+		})
+	}
 	return proto.SelectLanes(&proto.LaneInput{
 		Features:  features | proto.FeatureTag, // wireup needs messages in any case
 		ErrMode:   proto.ErrMode(mode),
@@ -214,8 +217,10 @@ func (w *Worker) selectLanesBy(addr *proto.WorkerAddress, mode ErrMode, refused 
 		Local:     w.locals,
 		Remote:    addr,
 		Reachable: func(local int, d *proto.AddressDevice, f *proto.AddressIface) error {
-			if err := refused[laneRoute{local, numbers[f]}]; err != nil {
-				return err
+			if len(refused) > 0 {
+				if err := refused[laneRoute{local, numbers[f]}]; err != nil {
+					return err
+				}
 			}
 			if back != nil {
 				return back.reachable(w.ifaces[local])

@@ -41,7 +41,7 @@ func TestListenersAsked(t *testing.T) {
 	if err := v.mayAsk(v.sourceOf(&by.Source)); err != nil {
 		t.Fatal(err)
 	}
-	r := v.rates[v.sourceOf(&by.Source).payer.account.Source()]
+	r := v.rates[v.sourceOf(&by.Source).pays().account.Source()]
 	r.spent, r.looked = 2*askMost, askClock()
 	if asked, believed, said := look(named(10)); asked != 0 || believed != 0 || said == nil {
 		t.Errorf("who has taken too long: asked %d times, %d believed, said %v", asked, believed, said)

@@ -49,9 +49,6 @@ func (w *Worker) payerOf(who ledger.Source) *payer {
 
 // join makes p pay for a source.
 func (p *payer) join(s *source) {
-	if s != &p.w.unnamed {
-		p.w.sources++
-	}
 	s.payer = p
 	link(&p.sources, s, (*source).place)
 }
@@ -59,8 +56,6 @@ func (p *payer) join(s *source) {
 // leave ends that. A payer for nobody is forgotten.
 func (p *payer) leave(s *source) {
 	unlink(&p.sources, s, (*source).place)
-	s.left = true
-	p.w.sources--
 	if p.sources == nil {
 		p.close()
 	}

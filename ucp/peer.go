@@ -255,7 +255,7 @@ func (p *peer) adopt(sn uint16, addr *proto.WorkerAddress) *Endpoint {
 	}
 	delete(p.unmatched, sn)
 	if from := ep.uncount(); from != nil {
-		ep.know(from.payer.account.Source())
+		ep.know(from.pays().account.Source())
 	}
 	return ep
 }

@@ -62,7 +62,7 @@ func (w *Worker) mayAsk(from *source) error {
 	if from.locator() == nil {
 		return nil
 	}
-	who := from.payer.account.Source()
+	who := from.pays().account.Source()
 	now := w.uctw.Now()
 	r := w.rates[who]
 	if r == nil {
@@ -70,7 +70,7 @@ func (w *Worker) mayAsk(from *source) error {
 	}
 	if r.at(now) <= -askDebt {
 		err := fmt.Errorf("ucp: more than %d requests at once and %d in a second: %w", askBurst+askDebt, askRate, ucs.ErrExceedsLimit)
-		w.logRefusal(from.payer.account, ledger.TooManyEps, err)
+		w.logRefusal(from.pays().account, ledger.TooManyEps, err)
 		return err
 	}
 	if wait := r.take(now); wait > 0 {
@@ -93,7 +93,7 @@ func (r *rate) spentAt(now time.Duration) time.Duration {
 // timed looks something up for a request, and charges who has asked with the time that
 // takes.
 func (w *Worker) timed(from *source, look func() bool) bool {
-	r := w.rates[from.payer.account.Source()]
+	r := w.rates[from.pays().account.Source()]
 	if r == nil {
 		return look()
 	}
@@ -106,7 +106,7 @@ func (w *Worker) timed(from *source, look func() bool) bool {
 
 // tired reports whether look-ups for a source have taken too much time.
 func (w *Worker) tired(from *source) bool {
-	r := w.rates[from.payer.account.Source()]
+	r := w.rates[from.pays().account.Source()]
 	return r != nil && r.spent > 0 && r.spentAt(askClock()) >= askMost
 }
 

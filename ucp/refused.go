@@ -6,5 +6,5 @@ import "github.com/ucx-go/ucx/internal/ledger"
 // of the log.
 func (w *Worker) refused(from *source, why ledger.Reason) bool {
 	w.stats.Refused++
-	return from.payer.account.Refuse(why)
+	return from.pays().account.Refuse(why)
 }

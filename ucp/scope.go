@@ -35,6 +35,7 @@ func (w *Worker) scopesOf(addr *proto.WorkerAddress) []uct.Scope {
 
 // partOf lists the entries of an address that are of a domain's transports.
 func (w *Worker) partOf(addr *proto.WorkerAddress, md int) (list []uct.ReachableParams) {
+	list = make([]uct.ReachableParams, 0, addr.NumIfaces())
 	addr.Ifaces(func(_ int, d *proto.AddressDevice, f *proto.AddressIface) bool {
 		if slices.ContainsFunc(w.ifaces, func(i *iface) bool { return i.md == md && i.id == f.Transport }) {
 			list = append(list, uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr})

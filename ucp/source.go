@@ -16,7 +16,7 @@ type source struct {
 	links[source] // of the same payer
 
 	w        *Worker
-	payer    *payer
+	payer    *payer      // nil until something is charged: pays
 	uct      *uct.Source // nil: of transports that do not tell connections apart, or over
 	over     bool        // the connection has ended
 	paused   bool        // its reading is stopped
@@ -54,8 +54,27 @@ func (w *Worker) sourceOf(src *uct.Source) *source {
 func (w *Worker) newSource(src *uct.Source) *source {
 	s := &source{w: w, uct: src}
 	src.User = s
-	w.payerOf(payingFor(src)).join(s)
+	w.sources++
 	return s
+}
+
+// pays returns who pays for the source. Within the machine the kernel has to be asked
+// for that, which is left until it matters: most connections that we have opened bring
+// nothing that is charged.
+func (s *source) pays() *payer {
+	if s.payer == nil {
+		return s.findPayer()
+	}
+	return s.payer
+}
+
+//go:noinline
+func (s *source) findPayer() *payer {
+	if s.uct == nil { // it is over, and was nobody's
+		return s.w.unnamed.payer
+	}
+	s.w.payerOf(payingFor(s.uct)).join(s)
+	return s.payer
 }
 
 // payingFor says who pays for a connection, as the kernel has it. Transports that do
@@ -94,13 +113,13 @@ func (s *source) SourceGone() {
 // take charges the source with n bytes more.
 func (s *source) take(n int) {
 	s.held += n
-	s.payer.held += n
+	s.pays().held += n
 	s.w.heldBytes += n
 }
 
 // give takes n bytes off its charge.
 func (s *source) give(n int) {
-	p := s.payer
+	p := s.pays()
 	s.held -= n
 	p.held -= n
 	s.w.heldBytes -= n
@@ -115,11 +134,16 @@ func (s *source) settle() {
 	if s.left {
 		return
 	}
-	if p := s.payer; p.held < p.low {
+	p := s.payer
+	if p != nil && p.held < p.low {
 		p.resize(p.held + s.w.slack(p.held))
 	}
 	if s.over && s.held == 0 && s.opened == 0 && s.owed == 0 && s.fragments.head == nil {
-		s.payer.leave(s)
+		s.left = true
+		s.w.sources--
+		if p != nil {
+			p.leave(s)
+		}
 	}
 }
 
@@ -157,8 +181,9 @@ func (ep *Endpoint) countAs(from *source) {
 	link(&from.openings, b, (*bill).place)
 	ep.w.unexpected++
 	from.opened++
-	from.payer.opened++
-	from.payer.account.Add(ledger.Endpoints, 1)
+	p := from.pays()
+	p.opened++
+	p.account.Add(ledger.Endpoints, 1)
 }
 
 // uncount ends that, and returns who it was.
@@ -172,8 +197,9 @@ func (ep *Endpoint) uncount() *source {
 	b.openedBy = nil
 	ep.w.unexpected--
 	from.opened--
-	from.payer.opened--
-	from.payer.account.Add(ledger.Endpoints, -1)
+	p := from.pays()
+	p.opened--
+	p.account.Add(ledger.Endpoints, -1)
 	if from.over {
 		from.settle()
 	}

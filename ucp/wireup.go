@@ -78,6 +78,9 @@ func (wireupMessage) pack(r *Request, dst []byte) int {
 	return copy(dst, r.data.buf)
 }
 
+// wireupHeader is how much longer than an address a message is that has one, about.
+const wireupHeader = 64
+
 // sendWireup sends one wireup message with the given address. The error says
 // that there is no way to; one of sending arrives like that of any message.
 func (ep *Endpoint) sendWireup(t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) error {
@@ -86,7 +89,11 @@ func (ep *Endpoint) sendWireup(t proto.WireupType, dst proto.EndpointID, addr pr
 
 func (ep *Endpoint) sendWireupBy(p protocol, t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) error {
 	m := proto.Wireup{Type: t, ErrMode: proto.ErrMode(ep.errMode), ConnSN: ep.connSN, SrcEp: ep.localID, DstEp: dst, Address: addr}
-	packed, err := m.Append(nil)
+	size := wireupHeader
+	if len(addr.Devices) > 0 {
+		size += len(ep.w.address)
+	}
+	packed, err := m.Append(make([]byte, 0, size))
 	k := ep.cfg.lanes.wireupLane(t)
 	if most := ep.maxMessage(k); err == nil && len(packed) > most {
 		err = fmt.Errorf("%d bytes in messages of %d: %w", len(packed), most, ucs.ErrBufferTooSmall)
@@ -235,7 +242,7 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) 
 	from.isOf(p)
 	if ep.state&epUser != 0 {
 		p.forget(ep)
-		ep.know(from.payer.account.Source())
+		ep.know(from.pays().account.Source())
 		if ep.errMode != ErrMode(m.ErrMode) {
 			ep.fail(fmt.Errorf("the peer's endpoint has error mode %d, this one %d: %w", m.ErrMode, ep.errMode, ucs.ErrUnsupported))
 			return nil
@@ -294,7 +301,7 @@ func (w *Worker) hear(from *source, m *proto.Wireup, message []byte) (whoAsks, e
 func (w *Worker) notPeer(from *source, so bool) {
 	if so && w.refused(from, ledger.Claim) {
 		log.Diag("a peer's certificate is not that of the peer that it says it is: it is taken for another one",
-			zap.String("worker", w.name), zap.Stringer("from", from.payer.account.Source()))
+			zap.String("worker", w.name), zap.Stringer("from", from.pays().account.Source()))
 	}
 }
 

@@ -40,12 +40,15 @@ type PeerUser struct {
 	UID, GID, PID int  // in the namespaces of this process; GID and PID are -1 where not known
 }
 
-// SourceLocator is a SourceOwner that knows its peer. Both methods belong to the
-// worker's goroutine, may make system calls and remember what they found. What
-// cannot be found out is not so: not local, no user, not held.
+// SourceLocator is a SourceOwner that knows its peer. Its methods belong to the
+// worker's goroutine. SourceInfo and HeldBy may make system calls and remember what
+// they found. What cannot be found out is not so: not local, no user, not held.
 type SourceLocator interface {
 	// SourceInfo is who the peer is.
 	SourceInfo() SourceInfo
+
+	// SourceTLS is its TLS, for which nobody has to be asked.
+	SourceTLS() *tls.ConnectionState
 
 	// HeldBy reports whether the kernel ties the other end of the connection to a
 	// process of this machine.

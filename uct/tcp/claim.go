@@ -66,7 +66,7 @@ func (c *conn) findOwner() owner {
 	end, err := c.otherEnd()
 	if err == nil {
 		var l sockdiag.Socket
-		if l, err = c.iface.svc.listenerAt(c.peer.addrPort()); err == nil && l.UID == end.UID {
+		if l, err = c.listenerOf(c.peer.addrPort()); err == nil && l.UID == end.UID {
 			return ownerSame
 		}
 	}

@@ -37,6 +37,7 @@ type guestList struct {
 	of    map[ledger.Source]*guest
 	hoods map[netip.Prefix]*hood
 	users int // connections in the accounts of users of this machine
+	most  int // guests since the maps were made
 
 	// The connections of all, those that were silent for the longest first, about: the
 	// ones that have never carried anything, and the others.
@@ -74,6 +75,7 @@ func (l *guestList) guest(source ledger.Source) *guest {
 		l.of, l.hoods = make(map[ledger.Source]*guest), make(map[netip.Prefix]*hood)
 	}
 	l.of[source] = g
+	l.most = max(l.most, len(l.of))
 	if nets, ok := source.Nets(); ok {
 		for _, p := range nets {
 			h := l.hoods[p]
@@ -88,6 +90,9 @@ func (l *guestList) guest(source ledger.Source) *guest {
 	return g
 }
 
+// fewGuests are as many as may come and go without the maps being made anew.
+const fewGuests = 64
+
 // forget is told that a guest has no connections any more.
 func (l *guestList) forget(g *guest) {
 	source := g.account.Source()
@@ -98,8 +103,8 @@ func (l *guestList) forget(g *guest) {
 			delete(l.hoods, nets[i])
 		}
 	}
-	if len(l.of) == 0 {
-		l.of, l.hoods = nil, nil // maps do not shrink
+	if len(l.of) == 0 && l.most > fewGuests {
+		l.of, l.hoods, l.most = nil, nil, 0 // maps do not shrink
 	}
 	g.account.Close()
 }

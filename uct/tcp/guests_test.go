@@ -81,11 +81,39 @@ func TestHog(t *testing.T) {
 	}
 	svc := h.iface.svc
 	h.close()
-	if svc.guests.of != nil || svc.guests.hoods != nil {
+	if len(svc.guests.of)+len(svc.guests.hoods) != 0 {
 		t.Error("a host that is closed keeps its list of guests")
 	}
 	if n := ledger.Total(ledger.Conns) + ledger.Total(ledger.Files); n != 0 || len(ledger.Accounts()) != 0 {
 		t.Errorf("the ledger counts %d in %d accounts of a host that is closed", n, len(ledger.Accounts()))
+	}
+}
+
+// TestGuestMaps: the lists of a crowd that has gone are given back, those of a few are not
+// made again for each.
+func TestGuestMaps(t *testing.T) {
+	var l guestList
+	l.init()
+	come := func(n int) {
+		gs := make([]*guest, n)
+		for i := range gs {
+			gs[i] = l.guest(ledger.SourceOf(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), -1))
+		}
+		for _, g := range gs {
+			l.forget(g)
+		}
+	}
+	come(1)
+	if l.of == nil || len(l.of) != 0 {
+		t.Errorf("%v is left of one guest", l.of)
+	}
+	come(fewGuests + 1)
+	if l.of != nil || l.hoods != nil {
+		t.Error("the lists of a crowd are kept")
+	}
+	come(1)
+	if n := len(ledger.Accounts()); n != 0 {
+		t.Errorf("%d accounts are left", n)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -63,18 +64,12 @@ func (i *iface) bindListener() (fd int, port uint16, err error) {
 	if err != nil {
 		return -1, 0, err
 	}
-	sa, err := unix.Getsockname(fd)
+	sa, err := syscall.Getsockname(fd)
 	if err != nil {
 		unix.Close(fd)
 		return -1, 0, err
 	}
-	switch sa := sa.(type) {
-	case *unix.SockaddrInet4:
-		port = uint16(sa.Port)
-	case *unix.SockaddrInet6:
-		port = uint16(sa.Port)
-	}
-	return fd, port, nil
+	return fd, addrPortOf(sa).Port(), nil
 }
 
 func (i *iface) bindTo(port uint16) (int, error) {
@@ -99,7 +94,7 @@ func (l *listener) HandleEvent(event.Events) {
 	s.ceiling = fileCeiling()
 	made := false // room, by sending somebody away
 	for range acceptBatch {
-		fd, sa, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		fd, sa, err := syscall.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch err {
 		case nil:
 			l.iface.accepted(fd, addrPortOf(sa))

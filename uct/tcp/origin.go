@@ -72,7 +72,7 @@ func (c *conn) otherEnd() (sockdiag.Socket, error) {
 	case s.asks.early():
 		return sockdiag.Socket{}, errBusy
 	}
-	own, err := unix.Getsockname(int(c.fd))
+	own, err := syscall.Getsockname(int(c.fd))
 	var socket sockdiag.Socket
 	if err == nil {
 		socket, err = s.diag.Peer(addrPortOf(own), o.addr)
@@ -83,6 +83,29 @@ func (c *conn) otherEnd() (sockdiag.Socket, error) {
 	}
 	o.asked, o.socket, o.err = true, socket, err
 	return socket, err
+}
+
+// listenerOf is service.listenerAt for who is on the connection. What arrives in one
+// read has the kernel asked once: a request says where the peer listens, and is doubted
+// and answered.
+func (c *conn) listenerOf(at netip.AddrPort) (sockdiag.Socket, error) {
+	s := c.iface.svc
+	if h := &s.heard; c.reading && h.by == c && h.at == at {
+		return h.socket, h.err
+	}
+	socket, err := s.listenerAt(at)
+	if c.reading && !sockdiag.Transient(err) {
+		s.heard = heard{by: c, at: at, socket: socket, err: err}
+	}
+	return socket, err
+}
+
+// heard is what the kernel has said of a listener.
+type heard struct {
+	by     *conn // who was asked for, nil for nobody
+	at     netip.AddrPort
+	socket sockdiag.Socket
+	err    error
 }
 
 // listenerAt asks the kernel for the socket that takes connections to an address of
@@ -204,13 +227,14 @@ func parseOwnAddrs(dump []byte) (map[netip.Addr]struct{}, error) {
 	return ips, err
 }
 
-// addrPortOf converts what the kernel gives; the zero value if it is no address. The
-// zone of an address that means something on one link only is the number of the device.
-func addrPortOf(sa unix.Sockaddr) netip.AddrPort {
+// addrPortOf converts what the kernel gives; the zero value if it is no address. Package
+// unix asks the kernel once more what kind of socket it is, syscall does not. The zone
+// of an address that means something on one link only is the number of the device.
+func addrPortOf(sa syscall.Sockaddr) netip.AddrPort {
 	switch sa := sa.(type) {
-	case *unix.SockaddrInet4:
+	case *syscall.SockaddrInet4:
 		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
-	case *unix.SockaddrInet6:
+	case *syscall.SockaddrInet6:
 		ip := netip.AddrFrom16(sa.Addr).Unmap()
 		if sa.ZoneId != 0 && ip.Is6() {
 			ip = ip.WithZone(strconv.FormatUint(uint64(sa.ZoneId), 10))

@@ -110,7 +110,7 @@ func TestTornDump(t *testing.T) {
 
 // TestZones: the same address on two links is two.
 func TestZones(t *testing.T) {
-	sa := &unix.SockaddrInet6{Port: 5, ZoneId: 2, Addr: netip.MustParseAddr("fe80::1").As16()}
+	sa := &syscall.SockaddrInet6{Port: 5, ZoneId: 2, Addr: netip.MustParseAddr("fe80::1").As16()}
 	a := addrPortOf(sa)
 	sa.ZoneId = 3
 	b := addrPortOf(sa)

@@ -43,7 +43,7 @@ func (c *conn) MayListen(at netip.AddrPort) bool {
 	case err != nil && !unmapped:
 		return true
 	}
-	l, err := c.iface.svc.listenerAt(at)
+	l, err := c.listenerOf(at)
 	switch {
 	case err == nil:
 		return !unmapped && l.UID == peer.UID

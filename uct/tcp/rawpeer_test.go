@@ -3,6 +3,7 @@ package tcp
 import (
 	"bytes"
 	"net/netip"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -235,7 +236,7 @@ var (
 // localAddr is a socket's own address.
 func localAddr(t testing.TB, fd int) netip.AddrPort {
 	t.Helper()
-	sa, err := unix.Getsockname(fd)
+	sa, err := syscall.Getsockname(fd)
 	if err != nil {
 		t.Fatal(err)
 	}

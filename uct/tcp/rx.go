@@ -118,7 +118,7 @@ func (c *conn) parse() int {
 	for c.state < stateStale && !c.paused && c.frame(b) {
 		n++
 	}
-	c.reading = false
+	c.reading, c.iface.svc.heard.by = false, nil
 	if c.state >= stateStale {
 		c.releaseIn()
 	} else {

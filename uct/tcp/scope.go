@@ -11,11 +11,16 @@ import (
 type scope struct {
 	listeners []sockaddr
 	ips       []netip.Addr
+
+	// Room for the usual one.
+	listener [1]sockaddr
+	ip       [1]netip.Addr
 }
 
 // newScope makes the scope of a peer.
 func newScope(peer []uct.ReachableParams) *scope {
 	s := new(scope)
+	s.listeners, s.ips = s.listener[:0], s.ip[:0]
 	for _, p := range peer {
 		_, listener, err := parsePeer(p.DeviceAddr, p.IfaceAddr)
 		if err != nil {

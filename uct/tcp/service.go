@@ -24,6 +24,7 @@ type service struct {
 	own   ownAddrs
 	diag  sockdiag.Asker
 	asks  retries
+	heard heard
 	news  news // of handshakes, and of workers that want something
 
 	bounds   bounds

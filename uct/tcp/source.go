@@ -1,6 +1,8 @@
 package tcp
 
 import (
+	"crypto/tls"
+
 	"github.com/ucx-go/ucx/internal/sockdiag"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct"
@@ -15,13 +17,19 @@ var (
 // SourceInfo implements uct.SourceLocator.
 func (c *conn) SourceInfo() uct.SourceInfo {
 	info := uct.SourceInfo{Addr: c.from.addr, Local: c.here(), User: uct.PeerUser{UID: -1, GID: -1, PID: -1}}
-	if c.tls != nil {
-		info.TLS = c.tls.state()
-	}
+	info.TLS = c.SourceTLS()
 	if s, err := c.otherEnd(); err == nil {
 		info.User.Known, info.User.UID = true, s.UID
 	}
 	return info
+}
+
+// SourceTLS implements uct.SourceLocator.
+func (c *conn) SourceTLS() *tls.ConnectionState {
+	if c.tls == nil {
+		return nil
+	}
+	return c.tls.state()
 }
 
 // HeldBy implements uct.SourceLocator: one of the process's descriptors is the

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -87,6 +88,9 @@ func (s located) SourceInfo() uct.SourceInfo {
 	}
 	return info
 }
+
+// SourceTLS implements uct.SourceLocator.
+func (s located) SourceTLS() *tls.ConnectionState { return nil }
 
 // HeldBy implements uct.SourceLocator.
 func (s located) HeldBy(p uct.Process) bool {
