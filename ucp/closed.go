@@ -62,3 +62,15 @@ func (w *Worker) admits(from *source, p *peer, proved bool) error {
 	}
 	return err
 }
+
+// bygone reports whether a question whether an end still exists can be of a worker to
+// which the application had an endpoint: it came through memory of ours, with a uuid that
+// is remembered. Such a question is answered, whoever the worker is open to now. On a
+// connection a refusal says as much, as the connection ends; in memory nothing else
+// would, and the peer would wait for as long as this process lives. It needs no proof of
+// the token, as C UCX knows none. Who is somebody else and has seen the uuid is a process
+// of our user, and learns that there is no such endpoint.
+func (w *Worker) bygone(from *source, m *proto.Wireup) bool {
+	k := w.peers[m.Address.UUID]
+	return from.uct == nil && k != nil && k.nextSN != 0
+}

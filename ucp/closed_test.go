@@ -69,6 +69,19 @@ func TestClosed(t *testing.T) {
 	}
 	own.destroy(ucs.ErrCanceled)
 	refused("whose endpoint was closed", 0x1B, peer.uuid, &peer.described)
+	answers := func(what string, uuid uint64, want uint64) {
+		t.Helper()
+		before := v.stats
+		err := v.says(nil, proto.WireupEpCheck, uuid, 0, 0x1D, 0x7777, &peer.described)
+		if sent := v.stats.WireupSent - before.WireupSent; sent != want || v.stats.Refused != before.Refused+1-want || (err == nil) != (want == 1) {
+			t.Errorf("%s asks through memory for the end: %v, %d answers, %d refused", what, err, sent, v.stats.Refused-before.Refused)
+		}
+	}
+	answers("whose endpoint was closed", peer.uuid, 1)
+	answers("a stranger", peer.uuid+1, 0)
+	if err := v.says(nil, proto.WireupRequest, peer.uuid, 0, 0x1F, 0, &peer.described); !errors.Is(err, ucs.ErrRejected) {
+		t.Errorf("whose endpoint was closed asks through memory for one: %v", err)
+	}
 
 	for _, bad := range []Address{nil, {0xFF}, peer.address[:5]} {
 		if v.Allow(bad) == nil || v.Disallow(bad) == nil {

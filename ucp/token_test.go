@@ -213,6 +213,44 @@ func TestTokenNotNeeded(t *testing.T) {
 	}
 }
 
+// TestTokenBygone: a worker to which the application had an endpoint is told through
+// memory that it is gone, also without the proof, which those of C cannot give; it gets
+// nothing else by that, and a proof that came is used up.
+func TestTokenBygone(t *testing.T) {
+	v, a := newAsker(t)
+	ask := func(by *located, kind proto.WireupType, uuid uint64, want bool) {
+		t.Helper()
+		before := v.stats.WireupSent
+		err := v.onWireup(sourceOr(by), a.request(kind, uuid, peersID), nil)
+		if (err == nil) != want || (v.stats.WireupSent > before) != want || err != nil && !errors.Is(err, ucs.ErrRejected) {
+			t.Errorf("%v of %x by %v: %v, answered: %v", kind, uuid, by, err, v.stats.WireupSent > before)
+		}
+	}
+	if err := v.Allow(a.Worker.address); err != nil {
+		t.Fatal(err)
+	}
+	ask(nil, proto.WireupEpCheck, a.uuid, false) // there was no endpoint
+	if err := v.Disallow(a.Worker.address); err != nil {
+		t.Fatal(err)
+	}
+	ep, err := v.NewEndpoint(EndpointParams{Address: a.Worker.address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ep.destroy(ucs.ErrCanceled)
+	ask(nil, proto.WireupEpCheck, a.uuid, true)
+	ask(nil, proto.WireupEpCheck, a.uuid+1, false)
+	ask(nil, proto.WireupRequest, a.uuid, false)
+	ask(newLocated(loop, true), proto.WireupEpCheck, a.uuid, false)
+	check := a.request(proto.WireupEpCheck, a.uuid, peersID)
+	if err := v.onToken(nil, a.proof(v.uuid, a.uuid, check), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.onWireup(nil, check, nil); err != nil || len(v.token.unnamed) != 0 {
+		t.Errorf("with the proof: %v, %d proofs are left", err, len(v.token.unnamed))
+	}
+}
+
 // TestTokenModes: who may ask in which mode, with and without the proof, in closed mode
 // too.
 func TestTokenModes(t *testing.T) {

@@ -1,10 +1,16 @@
 package ucp
 
 import (
+	"fmt"
 	"slices"
 
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -39,6 +45,22 @@ func (w *Worker) answering(from *source, addr, said *proto.WorkerAddress, mode E
 	}
 	ep.where = &where
 	return ep, nil
+}
+
+// unanswerable is told that there is no way to a peer that asks, which is nil for nobody
+// that is known. The error drops the connection: who cannot be answered shall not wait.
+func (w *Worker) unanswerable(from *source, p *peer, err error) error {
+	write := log.Debug // peers can ask any number of times
+	if !w.noWayBack {
+		write = log.Warn
+	}
+	w.noWayBack = true
+	write("no way back to a peer", zap.String("worker", w.name), zap.Error(err))
+	if from.locator() == nil || p != nil && p.vouched() {
+		return nil
+	}
+	w.refused(from, ledger.Claim)
+	return fmt.Errorf("ucp: %w: no way back to the peer: %v", ucs.ErrUnreachable, err)
 }
 
 // wayBack returns how to answer over the connection of a peer, and the entry of its

@@ -134,8 +134,14 @@ func TestNoWayBack(t *testing.T) {
 	if !errors.Is(err, ucs.ErrUnreachable) || ledger.Refusals(ledger.Claim) != claims+1 || len(v.peers) != 0 {
 		t.Errorf("%v, %d claims, %d peers", err, ledger.Refusals(ledger.Claim)-claims, len(v.peers))
 	}
-	if err := v.says(nil, proto.WireupRequest, 0xABC, 0, evilID, 0, &peer.described); err != nil {
-		t.Errorf("through memory of ours: %v", err)
+	err = v.says(by, proto.WireupEpCheck, 0xABC, 0, evilID, 0x7777, &peer.described)
+	if !errors.Is(err, ucs.ErrUnreachable) || ledger.Refusals(ledger.Claim) != claims+2 || len(v.peers) != 0 {
+		t.Errorf("asks for an end: %v, %d claims, %d peers", err, ledger.Refusals(ledger.Claim)-claims, len(v.peers))
+	}
+	for kind, dst := range map[proto.WireupType]proto.EndpointID{proto.WireupRequest: 0, proto.WireupEpCheck: 0x7777} {
+		if err := v.says(nil, kind, 0xABC, 0, evilID, dst, &peer.described); err != nil {
+			t.Errorf("%v through memory of ours: %v", kind, err)
+		}
 	}
 }
 

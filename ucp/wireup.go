@@ -287,17 +287,7 @@ func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup, said *proto.Worke
 	}
 	ep, err := w.answering(from, addr, said, min(ErrMode(m.ErrMode), ErrModePeer))
 	if err != nil {
-		write := log.Debug // peers can ask any number of times
-		if !w.noWayBack {
-			write = log.Warn
-		}
-		w.noWayBack = true
-		write("no way back to a peer", zap.String("worker", w.name), zap.Error(err))
-		if from.locator() == nil || p.vouched() {
-			return nil
-		}
-		w.refused(from, ledger.Claim)
-		return fmt.Errorf("ucp: %w: no way back to the peer: %v", ucs.ErrUnreachable, err) // it shall not wait
+		return w.unanswerable(from, p, err)
 	}
 	from.isOf(p)
 	p = p.now()
@@ -322,16 +312,21 @@ func (w *Worker) onEpCheck(from *source, m *proto.Wireup, message []byte) error 
 		w.token.discard(from, w.uuid, m.Address.UUID, message)
 		return nil
 	}
-	q, err := w.hear(from, m, message)
-	if err != nil {
-		return err
+	var q whoAsks
+	if w.bygone(from, m) {
+		w.token.discard(from, w.uuid, m.Address.UUID, message)
+	} else {
+		var err error
+		if q, err = w.hear(from, m, message); err != nil {
+			return err
+		}
 	}
 	if err := w.mayOpen(from); err != nil {
 		return w.malformed(err)
 	}
 	ep, err := w.answering(from, m.Address.Clone(), q.said, ErrModeNone)
 	if err != nil {
-		return nil
+		return w.unanswerable(from, q.peer, err)
 	}
 	ep.countAs(from)
 	ep.connSN = proto.ConnSNNone

@@ -12,6 +12,7 @@ import (
 var failureCases = []testCase{
 	{"the peer's worker is closed", twoSides | watchful, testPeerCloses},
 	{"the peer closes its end", twoSides | watchful, testPeerClosesEnd},
+	{"the peer closes its end and is closed", twoSides | watchful, testPeerClosesEndClosed},
 	{"no handler in mode none", twoSides | watchful, testPeerClosesModeNone},
 	{"close after a failure", twoSides | watchful, testCloseAfterFailure},
 	{"close before the failure is noticed", twoSides | everySwitch, testCloseUnnoticed},
@@ -356,4 +357,26 @@ func testStoppedPeer(t *testing.T, tr transport) {
 		r.must(op.req, nil)
 		op.out.once(t)
 	}
+}
+
+// testPeerClosesEndClosed: the same where the peer's worker is closed to those that it
+// has no endpoint to, as it is to ours then.
+func testPeerClosesEndClosed(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	r.log.Allow("request of an unknown peer refused") // where there is a connection to drop
+	a, b := r.open(), r.openWith(ucp.ContextParams{Features: features}, ucp.WorkerParams{Closed: true})
+	back := b.connectWith(a, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+	var f failure
+	ep := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer, OnError: f.onError})
+	r.warm(ep, b)
+	r.warm(back, a)
+	op := r.startSend(ep.TagSendSync, 8)
+	r.arrived(b, 1)
+	r.must(back.CloseAsync(nil))
+	r.until("the failure", func() bool { return f.calls > 0 })
+	if !errors.Is(f.err, ucs.ErrConnectionReset) || !op.req.Done() || op.req.Err() == nil {
+		t.Errorf("%v; the send: done %v, %v", f.err, op.req.Done(), op.req.Err())
+	}
+	op.req.Free()
+	r.endpoints(0, b)
 }
