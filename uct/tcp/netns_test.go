@@ -3,8 +3,11 @@ package tcp
 import (
 	"bufio"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strconv"
@@ -116,6 +119,8 @@ func wire(a, b *node, name, addrA, addrB string) {
 //	send N TEXT                 sends on an endpoint
 //	got                         waits for a message
 //	where                       how many connections lead elsewhere, and how many not
+//	dial FROM TO                connects by hand from an address: heard or refused
+//	newest                      who the newest connection is from, and whether that is here
 //	failed                      waits for a failure, answers with the endpoint
 func child() {
 	var h *host
@@ -195,6 +200,25 @@ func child() {
 				n[!c.here()]++
 			}
 			fmt.Println(n[true], n[false])
+		case "dial":
+			answer := make(chan string)
+			go func() { answer <- dialBetween(f[1], f[2]) }()
+			for what := ""; what == ""; {
+				select {
+				case what = <-answer:
+					fmt.Println(what)
+				default:
+					var mine []*host // it may be its own peer
+					if h != nil {
+						h.w.Progress()
+						mine = append(mine, h)
+					}
+					wait(mine)
+				}
+			}
+		case "newest":
+			info := h.iface.conns.SourceInfo()
+			fmt.Println(info.Addr.Addr(), info.Local, info.User.Known)
 		case "failed":
 			for len(h.failed) == 0 {
 				h.w.Progress()
@@ -209,6 +233,31 @@ func child() {
 		}
 	}
 }
+
+// dialBetween connects two addresses, the first with the name of a device as its zone if
+// it needs one, and asks for something. The connection stays, and is heard or refused.
+func dialBetween(from, to string) string {
+	d := net.Dialer{Timeout: time.Minute, LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(from), 0))}
+	c, err := d.Dial("tcp", to)
+	if err == nil {
+		c.SetDeadline(time.Now().Add(time.Minute)) // for a test that hangs
+		_, err = c.Write(flight(addr("[2001:db8::5]:5"), 0))
+	}
+	if err == nil {
+		dialed = append(dialed, c)
+		_, err = io.ReadFull(c, make([]byte, len(ack)))
+	}
+	switch {
+	case err == nil:
+		return "heard"
+	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET), errors.Is(err, unix.EPIPE):
+		return "refused"
+	}
+	return fmt.Sprint("error ", err)
+}
+
+// dialed are the connections of a child that nothing else refers to.
+var dialed []net.Conn
 
 // appears waits for a device to be usable: it takes the kernel a moment to notice
 // that a cable is in.
@@ -288,6 +337,53 @@ func TestElsewhere(t *testing.T) {
 	if n := a.do("where"); n[0] != "1" || n[1] != "2" {
 		t.Errorf("of connections to another machine and to this one lead elsewhere, and not: %v", n)
 	}
+}
+
+// TestLinkLocal: an address that means something on one link only is that of the device
+// which it comes by: a peer there is elsewhere, though another device of this machine has
+// the same one, and is of the networks that are allowed all the same. Who connects to
+// this machine from its own is here.
+func TestLinkLocal(t *testing.T) {
+	a, b := startNode(t), startNode(t)
+	wire(a, b, "net0", "10.1.0.1/24", "10.1.0.2/24")
+	wire(a, b, "net1", "10.2.0.1/24", "10.2.0.2/24")
+	for _, at := range []struct {
+		n         *node
+		addr, dev string
+	}{
+		{a, "2001:db8::1/64", "net0"}, {a, "fe80::1/64", "net0"}, {a, "fe80::7/64", "net1"},
+		{b, "2001:db8::2/64", "net0"}, {b, "fe80::7/64", "net0"},
+	} {
+		at.n.ip("addr", "add", at.addr, "dev", at.dev, "nodad")
+	}
+	listener := func(vars string) string {
+		t.Helper()
+		port, err := strconv.ParseUint(a.do("open net0 AF_PRIO=inet6 %s", vars)[1], 16, 16)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("[2001:db8::1]:%d", port)
+	}
+	dials := func(n *node, from, to, want string) {
+		t.Helper()
+		if got := n.do("dial %s %s", from, to); got[0] != want {
+			t.Errorf("from %s: %v, want %s", from, got, want)
+		}
+	}
+	to := listener("")
+	dials(b, "fe80::7%net0", to, "heard")
+	got := a.do("newest")
+	if who, zone, _ := strings.Cut(got[0], "%"); who != "fe80::7" || zone == "" || got[1] != "false" || got[2] != "false" {
+		t.Errorf("a peer on the link is %v", got)
+	}
+	dials(a, "fe80::1%net0", to, "heard")
+	if got := a.do("newest"); !strings.HasPrefix(got[0], "fe80::1%") || got[1] != "true" {
+		t.Errorf("this machine, from an address of its link, is %v", got)
+	}
+	dials(b, "fe80::7%net0", listener("ALLOW=fe80::/64"), "heard")
+	dials(b, "2001:db8::2", listener("ALLOW=fe80::/64"), "refused")
+	dials(b, "fe80::7%net0", listener("ALLOW=fe80::7"), "heard")
+	dials(b, "fe80::7%net0", listener("ALLOW=2001:db8::/32"), "refused")
 }
 
 // A peer that is unplugged is found by keepalive where nothing is under way, and

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -185,7 +186,7 @@ func (s *service) ownAddr(ip netip.Addr) (own, sure bool) {
 			o.known, o.until = false, now+askAgain
 		}
 	}
-	_, own = o.ips[ip.WithZone("")] // the last that is known
+	_, own = o.ips[ip] // the last that is known
 	return own, own || o.known
 }
 
@@ -199,7 +200,8 @@ func readOwnAddrs() (map[netip.Addr]struct{}, error) {
 }
 
 // parseOwnAddrs reads a dump of addresses. One that was made while they changed is not
-// to be relied on.
+// to be relied on. An address that means something on one link only has that as its zone,
+// as accept has it (addrPortOf): who is on another link may have the same.
 func parseOwnAddrs(dump []byte) (map[netip.Addr]struct{}, error) {
 	ips := make(map[netip.Addr]struct{})
 	torn := false
@@ -216,6 +218,9 @@ func parseOwnAddrs(dump []byte) (map[netip.Addr]struct{}, error) {
 		})
 		if local.IsValid() {
 			addr = local // of a point-to-point link the other is the peer's
+		}
+		if addr.Is6() && addr.IsLinkLocalUnicast() {
+			addr = zoned(addr, binary.NativeEndian.Uint32(m.Data[4:])) // ifaddrmsg.ifa_index
 		}
 		if addr.IsValid() {
 			ips[addr] = struct{}{}
@@ -237,9 +242,14 @@ func addrPortOf(sa syscall.Sockaddr) netip.AddrPort {
 	case *syscall.SockaddrInet6:
 		ip := netip.AddrFrom16(sa.Addr).Unmap()
 		if sa.ZoneId != 0 && ip.Is6() {
-			ip = ip.WithZone(strconv.FormatUint(uint64(sa.ZoneId), 10))
+			ip = zoned(ip, sa.ZoneId)
 		}
 		return netip.AddrPortFrom(ip, uint16(sa.Port))
 	}
 	return netip.AddrPort{}
+}
+
+// zoned is an address on the link of a device.
+func zoned(ip netip.Addr, device uint32) netip.Addr {
+	return ip.WithZone(strconv.FormatUint(uint64(device), 10))
 }

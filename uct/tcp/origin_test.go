@@ -117,6 +117,16 @@ func TestZones(t *testing.T) {
 	if a == b || a.Addr().Zone() != "2" || ledger.SourceOf(a.Addr(), -1) == ledger.SourceOf(b.Addr(), -1) {
 		t.Errorf("%v and %v", a, b)
 	}
+	own := address(3, nlIP(unix.IFA_ADDRESS, "fe80::1"))
+	ips, err := parseOwnAddrs(append(own, address(2, nlIP(unix.IFA_ADDRESS, "2001:db8::1"))...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[netip.Addr]bool{a.Addr(): false, b.Addr(): true, netip.MustParseAddr("2001:db8::1"): true} {
+		if _, got := ips[at]; got != want {
+			t.Errorf("%v is ours: %v", at, got)
+		}
+	}
 	i := &iface{opts: options{allow: []netip.Prefix{netip.MustParsePrefix("fe80::/10")}}}
 	if !i.allows(a.Addr()) {
 		t.Error("not of its network")
