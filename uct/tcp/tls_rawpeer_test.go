@@ -147,4 +147,5 @@ func (p *tlsPeer) wantSilence() {
 	if n, err := p.tc.Read(make([]byte, 64)); n > 0 || !err.(net.Error).Timeout() {
 		p.t.Fatalf("%d bytes, %v instead of nothing", n, err)
 	}
+	p.tc.SetReadDeadline(time.Now().Add(time.Minute))
 }
