@@ -26,6 +26,8 @@ type listener struct {
 	fd    int
 	open  bool
 	timer *event.Timer // ends a pause
+
+	accept func(fd, flags int) (int, syscall.Sockaddr, error)
 }
 
 // listen opens the iface's socket and completes its address with the port.
@@ -36,7 +38,7 @@ func (i *iface) listen() error {
 	}
 	i.addr.port = port
 	l := &i.listener
-	*l = listener{iface: i, fd: fd, open: true}
+	*l = listener{iface: i, fd: fd, open: true, accept: syscall.Accept4}
 	// The timer is made now: when it is needed there are no descriptors.
 	if l.timer, err = i.svc.w.Timers().After(time.Hour, l.resume); err == nil {
 		l.timer.Stop()
@@ -94,7 +96,7 @@ func (l *listener) HandleEvent(event.Events) {
 	s.ceiling = fileCeiling()
 	made := false // room, by sending somebody away
 	for range acceptBatch {
-		fd, sa, err := syscall.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		fd, sa, err := l.accept(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch err {
 		case nil:
 			l.iface.accepted(fd, addrPortOf(sa))

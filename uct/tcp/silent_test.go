@@ -71,7 +71,23 @@ func TestLooksAreFew(t *testing.T) {
 		if steps > others+2*(many+len(crowd)) {
 			t.Errorf("heard %v: %d steps", heard, steps)
 		}
+		// What is passed over stays so, whoever else was asked for, as long as it is one
+		// network; for all it does not count.
+		first, second := add(netip.AddrFrom4([4]byte{66, 6, 8, 1})), add(netip.AddrFrom4([4]byte{66, 6, 8, 2}))
+		l.silentOf(net, nil)
+		q.past = first
+		for range 2 {
+			if l.silentOf(netip.Prefix{}, nil) != q.head {
+				t.Error("not the longest silent of all")
+			}
+			if l.silentOf(net, nil) != second {
+				t.Error("who was passed over is looked at again")
+			}
+		}
+		s.leave(first)
+		s.leave(second)
 		last := add(netip.AddrFrom4([4]byte{66, 6, 7, 1}))
+		add(netip.AddrFrom4([4]byte{12, 0, 0, 2})) // others are behind it
 		if l.silentOf(net, last) != nil || l.silentOf(net, nil) != last {
 			t.Error("a newcomer is passed over for good")
 		}
