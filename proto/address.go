@@ -104,6 +104,31 @@ type AddressEp struct {
 	Addr []byte
 }
 
+// Entry returns a transport and its device by the position in the list, nil if there is
+// none.
+func (a *WorkerAddress) Entry(index int) (*AddressDevice, *AddressIface) {
+	if index < 0 {
+		return nil, nil
+	}
+	for k := range a.Devices {
+		d := &a.Devices[k]
+		if index < len(d.Ifaces) {
+			return d, &d.Ifaces[index]
+		}
+		index -= len(d.Ifaces)
+	}
+	return nil, nil
+}
+
+// index is the position of one of the address's transports.
+func (a *WorkerAddress) index(f *AddressIface) (index int) {
+	a.Ifaces(func(n int, _ *AddressDevice, i *AddressIface) bool {
+		index = n
+		return i != f
+	})
+	return index
+}
+
 // Ifaces calls yield for each transport in order with its position in the
 // list, which is the address index of UCP's lane configuration.
 func (a *WorkerAddress) Ifaces(yield func(index int, d *AddressDevice, i *AddressIface) bool) {

@@ -44,17 +44,6 @@ func entriesOf(addr *proto.WorkerAddress) []entryID {
 	return list
 }
 
-// addressEntry returns an entry of an address by its number.
-func addressEntry(addr *proto.WorkerAddress, index int) (dev *proto.AddressDevice, f *proto.AddressIface) {
-	addr.Ifaces(func(n int, d *proto.AddressDevice, i *proto.AddressIface) bool {
-		if n == index {
-			dev, f = d, i
-		}
-		return f == nil
-	})
-	return dev, f
-}
-
 // shares reports whether two lists have an entry in common.
 func shares(a, b []entryID) bool {
 	return slices.ContainsFunc(a, func(e entryID) bool { return slices.Contains(b, e) })
@@ -79,7 +68,7 @@ type whereabouts struct {
 func (w *Worker) whereabouts(addr *proto.WorkerAddress, lanes []proto.Lane, why uint64) *whereabouts {
 	list := make([]entryID, len(lanes))
 	for k := range lanes {
-		dev, f := addressEntry(addr, lanes[k].Remote)
+		dev, f := addr.Entry(lanes[k].Remote)
 		list[k] = idOf(f.Transport, dev.Addr, f.Addr)
 	}
 	if last := w.lastWhere; last == nil || last.address != addr || last.why != why || !slices.Equal(last.lanes, list) {

@@ -54,7 +54,7 @@ func (ep *Endpoint) connect(addr *proto.WorkerAddress) error { return ep.connect
 func (ep *Endpoint) connectBy(addr *proto.WorkerAddress, back *wayBack) error {
 	w := ep.w
 	for {
-		chosen, trace, err := w.selectLanesBy(addr, ep.errMode, ep.refused, back)
+		chosen, why, err := w.chooseLanes(addr, ep.errMode, ep.refused, back)
 		if err != nil {
 			for _, s := range w.unopened {
 				err = fmt.Errorf("%w; not opened: %s", err, s)
@@ -75,7 +75,7 @@ func (ep *Endpoint) connectBy(addr *proto.WorkerAddress, back *wayBack) error {
 		plan.offers = len(plan.maps) > 0 && addr.Release == 0 && w.ctx.peerRelease() != PeerRelease113
 		ep.cfg = w.configFor(&plan)
 		ep.ue = ep.lanes[ep.amLane()].uct
-		ep.where = w.whereabouts(addr, chosen.Lanes, trace.Digest())
+		ep.where = w.whereabouts(addr, chosen.Lanes, why)
 		return nil
 	}
 }
@@ -101,7 +101,7 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, lanes []proto.Lane, bac
 	ep.process = 0
 	for k := range lanes {
 		l := &lanes[k]
-		dev, f := addressEntry(addr, l.Remote)
+		dev, f := addr.Entry(l.Remote)
 		i := w.ifaces[l.Local]
 		ue, err := i.uct.NewEndpoint(uct.EndpointParams{
 			DeviceAddr: dev.Addr,
@@ -194,11 +194,22 @@ func (ep *Endpoint) remote(k uint8) remote {
 // selectLanes decides which interface leads to which entry of an address.
 // Routes that were tried in vain are out.
 func (w *Worker) selectLanes(addr *proto.WorkerAddress, mode ErrMode, refused map[laneRoute]error) (proto.LaneConfig, proto.LaneTrace, error) {
-	return w.selectLanesBy(addr, mode, refused, nil)
+	return proto.SelectLanes(w.laneInput(addr, mode, refused, nil))
 }
 
-// selectLanesBy is selectLanes over a connection of the peer's, if that is given.
-func (w *Worker) selectLanesBy(addr *proto.WorkerAddress, mode ErrMode, refused map[laneRoute]error, back *wayBack) (proto.LaneConfig, proto.LaneTrace, error) {
+// chooseLanes is selectLanes over a connection of the peer's, if that is given. It
+// returns the digest of the trace.
+func (w *Worker) chooseLanes(addr *proto.WorkerAddress, mode ErrMode, refused map[laneRoute]error, back *wayBack) (proto.LaneConfig, uint64, error) {
+	in := w.laneInput(addr, mode, refused, back)
+	if len(refused) == 0 && back == nil {
+		return w.lastLanes.Select(in)
+	}
+	c, trace, err := proto.SelectLanes(in)
+	return c, trace.Digest(), err
+}
+
+// laneInput is what the selection goes by.
+func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, refused map[laneRoute]error, back *wayBack) *proto.LaneInput {
 	eps, ppn := w.ctx.estimates()
 	// Interfaces that cannot wake a sleeper are not opened where that matters.
 	features := proto.Features(w.ctx.params.Features & (FeatureTag | FeatureStream | FeatureAM | FeatureRMA | FeatureAMO32 | FeatureAMO64))
@@ -210,7 +221,7 @@ func (w *Worker) selectLanesBy(addr *proto.WorkerAddress, mode ErrMode, refused 
 			return true
 		})
 	}
-	return proto.SelectLanes(&proto.LaneInput{
+	return &proto.LaneInput{
 		Features:  features | proto.FeatureTag, // wireup needs messages in any case
 		ErrMode:   proto.ErrMode(mode),
 		Keepalive: mode != ErrModeNone,
@@ -230,7 +241,7 @@ func (w *Worker) selectLanesBy(addr *proto.WorkerAddress, mode ErrMode, refused 
 		NumEndpoints: eps,
 		PPN:          ppn,
 		RndvScheme:   proto.RndvScheme(w.ctx.settings.RndvScheme),
-	})
+	}
 }
 
 // local describes an interface for the selection of lanes.

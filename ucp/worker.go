@@ -123,6 +123,7 @@ type Worker struct {
 	idlePeers   []*known          // to which no endpoint leads
 	loop        peer              // the worker itself, of which only the address is kept
 	lastWhere   *whereabouts      // of the endpoint made last
+	lastLanes   proto.LaneCache   // for that one
 	rates       map[ledger.Source]*rate
 	unexpected  int // endpoints opened by peers
 	configs     map[string]*epConfig

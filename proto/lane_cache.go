@@ -1,0 +1,134 @@
+package proto
+
+// LaneCache remembers the last selection of lanes. The peers of a worker mostly differ
+// in nothing but where they are, and the choice depends on that only by what can be
+// reached: the rest of an address need not be weighed again. It is for one goroutine at a
+// time; its zero value is empty.
+type LaneCache struct {
+	filled  bool
+	key     laneKey
+	entries []laneEntry
+	asked   []askedRoute
+
+	config LaneConfig
+	digest uint64
+}
+
+// laneKey is what a selection depends on but for the address.
+type laneKey struct {
+	features       Features
+	errMode        ErrMode
+	keepalive, cm  bool
+	local          *LocalIface // the first
+	numLocal       int
+	numEndpoints   int
+	ppn            int
+	scheme         RndvScheme
+	limits         LaneLimits
+	asks           bool
+	addressVersion AddressVersion
+}
+
+// laneEntry is an entry of an address but for where it leads.
+type laneEntry struct {
+	device         int
+	md, sys, paths uint8
+	transport      TransportID
+	attr           IfaceAttr
+}
+
+// askedRoute is what was said of the way from a resource to an entry, "" if there is
+// one.
+type askedRoute struct {
+	local, remote int
+	why           string
+}
+
+// Select is SelectLanes, and the digest of its trace. The configuration is shared with
+// later calls and must not be changed, nor may in.Local be between calls.
+func (c *LaneCache) Select(in *LaneInput) (LaneConfig, uint64, error) {
+	if c.holds(in) {
+		return c.config, c.digest, nil
+	}
+	c.filled, c.asked = false, c.asked[:0]
+	noting := *in
+	if in.Reachable != nil {
+		noting.Reachable = func(local int, d *AddressDevice, f *AddressIface) error {
+			err := in.Reachable(local, d, f)
+			c.asked = append(c.asked, askedRoute{local, in.Remote.index(f), reason(err)})
+			return err
+		}
+	}
+	config, trace, err := SelectLanes(&noting)
+	if err != nil {
+		return LaneConfig{}, 0, err
+	}
+	c.config, c.digest = config, trace.Digest()
+	if in.Remote.NumIfaces() <= maxCached {
+		c.keep(in)
+	}
+	return config, c.digest, nil
+}
+
+// maxCached is how many entries an address may have whose selection is remembered. Peers
+// can send longer ones.
+const maxCached = 32
+
+func reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func keyOf(in *LaneInput) laneKey {
+	k := laneKey{
+		features: in.Features, errMode: in.ErrMode, keepalive: in.Keepalive, cm: in.CM,
+		numLocal: len(in.Local), numEndpoints: in.NumEndpoints, ppn: in.PPN, scheme: in.RndvScheme, limits: in.Limits,
+		asks: in.Reachable != nil, addressVersion: in.Remote.Version,
+	}
+	if len(in.Local) > 0 {
+		k.local = &in.Local[0]
+	}
+	return k
+}
+
+func entryOf(device int, d *AddressDevice, f *AddressIface) laneEntry {
+	return laneEntry{device, d.MD, d.SysDev, d.NumPaths, f.Transport, f.Attr}
+}
+
+// keep remembers what a selection depends on.
+func (c *LaneCache) keep(in *LaneInput) {
+	c.filled, c.key, c.entries = true, keyOf(in), c.entries[:0]
+	for k := range in.Remote.Devices {
+		d := &in.Remote.Devices[k]
+		for i := range d.Ifaces {
+			c.entries = append(c.entries, entryOf(k, d, &d.Ifaces[i]))
+		}
+	}
+}
+
+// holds reports whether a selection would be the one that is remembered.
+func (c *LaneCache) holds(in *LaneInput) bool {
+	if !c.filled || c.key != keyOf(in) || in.Remote.NumIfaces() != len(c.entries) {
+		return false
+	}
+	n := 0
+	for k := range in.Remote.Devices {
+		d := &in.Remote.Devices[k]
+		for i := range d.Ifaces {
+			if c.entries[n] != entryOf(k, d, &d.Ifaces[i]) {
+				return false
+			}
+			n++
+		}
+	}
+	for k := range c.asked {
+		a := &c.asked[k]
+		d, f := in.Remote.Entry(a.remote)
+		if reason(in.Reachable(a.local, d, f)) != a.why {
+			return false
+		}
+	}
+	return true
+}
