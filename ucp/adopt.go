@@ -35,6 +35,7 @@ func (ep *Endpoint) widen(addr *proto.WorkerAddress) {
 		ep.refused, ep.process = was.refused, was.process
 		return
 	}
+	ep.state &^= epAstray // memory is opened to the whole address now
 	for i := range was.lanes {
 		was.lanes[i].uct.Close()
 	}

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"fmt"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -73,4 +74,14 @@ func (w *Worker) admits(from *source, p *peer, proved bool) error {
 func (w *Worker) bygone(from *source, m *proto.Wireup) bool {
 	k := w.peers[m.Address.UUID]
 	return from.uct == nil && k != nil && k.nextSN != 0
+}
+
+// keepInside leaves in an address what leads within the machine.
+func (w *Worker) keepInside(addr *proto.WorkerAddress) {
+	for k := range addr.Devices {
+		d := &addr.Devices[k]
+		d.Ifaces = slices.DeleteFunc(d.Ifaces, func(f proto.AddressIface) bool {
+			return !slices.ContainsFunc(w.ifaces, func(i *iface) bool { return i.id == f.Transport && i.inside() })
+		})
+	}
 }

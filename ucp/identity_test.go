@@ -479,6 +479,7 @@ func TestWiden(t *testing.T) {
 		}
 		until(t, "answer on its way", opened.idle, v, peer)
 		was := opened.localID
+		opened.state |= epAstray
 		if busy {
 			r := opened.control(wireupMessage{})
 			opened.outstanding.push(r)
@@ -493,6 +494,9 @@ func TestWiden(t *testing.T) {
 		}
 		if got, want := laneNames(ep) != "tcp", !busy; got != want {
 			t.Errorf("busy %v: lanes over %s", busy, laneNames(ep))
+		}
+		if astray := ep.state&epAstray != 0; astray != busy {
+			t.Errorf("busy %v: it is told where to write: %v", busy, !astray)
 		}
 		if !busy && len(ep.Explain().Searches) == 0 {
 			t.Error("the lanes cannot be explained")

@@ -59,9 +59,10 @@ func (g *guard) register(buf []byte, access uct.Access, ep *Endpoint) (uct.MemHa
 	return ep.w.scopers[g.scope].RegisterFor(buf, access, ep.where.scopes[g.scope])
 }
 
-// offeredOver is told by which connection the peer of an endpoint offers data. It would
-// lose that connection if it wrote over it where it may not: it comes from a place that
-// its address does not name, and sends its data in messages.
+// offeredOver is told by which connection the peer of an endpoint offers data. If it may
+// not write over that, as it comes from a place that its address does not name, it is
+// asked for messages: most peers write over the connection that they offer by, and would
+// lose it.
 func (ep *Endpoint) offeredOver(src *uct.Source) {
 	if src == nil || ep.state&epAstray != 0 || ep.where == nil {
 		return

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"go.uber.org/zap"
@@ -26,8 +27,14 @@ type asker struct {
 // own, a part of that of another worker.
 func newAsker(t testing.TB, settings ...string) (*victim, *asker) {
 	t.Helper()
-	v := newVictim(t, append([]string{"TLS", "tcp", "NET_DEVICES", "lo", "TOKEN", "y"}, settings...)...)
-	peer := newVictim(t, "TLS", "tcp", "NET_DEVICES", "lo")
+	return newAskerOver(t, "tcp", settings...)
+}
+
+// newAskerOver is newAsker with these transports on both sides.
+func newAskerOver(t testing.TB, tls string, settings ...string) (*victim, *asker) {
+	t.Helper()
+	v := newVictim(t, append([]string{"TLS", tls, "NET_DEVICES", "lo", "TOKEN", "y"}, settings...)...)
+	peer := newVictim(t, "TLS", tls, "NET_DEVICES", "lo")
 	peer.log.Allow("request without the token refused") // one a minute
 	peer.log.Allow("request of an unknown peer refused")
 	addr, _, err := proto.ParseAddress(v.Worker.address, proto.FormWorker)
@@ -217,7 +224,7 @@ func TestTokenNotNeeded(t *testing.T) {
 // memory that it is gone, also without the proof, which those of C cannot give; it gets
 // nothing else by that, and a proof that came is used up.
 func TestTokenBygone(t *testing.T) {
-	v, a := newAsker(t)
+	v, a := newAskerOver(t, "tcp,posix")
 	ask := func(by *located, kind proto.WireupType, uuid uint64, want bool) {
 		t.Helper()
 		before := v.stats.WireupSent
@@ -248,6 +255,14 @@ func TestTokenBygone(t *testing.T) {
 	}
 	if err := v.onWireup(nil, check, nil); err != nil || len(v.token.unnamed) != 0 {
 		t.Errorf("with the proof: %v, %d proofs are left", err, len(v.token.unnamed))
+	}
+
+	// Who has no proof sends us nowhere else.
+	v.log.Allow("no way back to a peer")
+	a.addr.Devices = slices.DeleteFunc(a.addr.Devices, func(d proto.AddressDevice) bool { return d.Ifaces[0].Transport != proto.TransportTCP })
+	before := v.stats.WireupSent
+	if err := v.onWireup(nil, a.request(proto.WireupEpCheck, a.uuid, peersID), nil); err != nil || v.stats.WireupSent != before {
+		t.Errorf("a question through memory is answered over the network: %v", err)
 	}
 }
 

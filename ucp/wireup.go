@@ -315,6 +315,7 @@ func (w *Worker) onEpCheck(from *source, m *proto.Wireup, message []byte) error 
 	var q whoAsks
 	if w.bygone(from, m) {
 		w.token.discard(from, w.uuid, m.Address.UUID, message)
+		w.keepInside(&m.Address) // he is answered by the way that he asks
 	} else {
 		var err error
 		if q, err = w.hear(from, m, message); err != nil {

@@ -15,7 +15,9 @@ const MaxAMIDs = 32
 // came on. It runs inside progress, or inside the send for a transport that
 // delivers inline, and may send.
 //
-// src is nil where the transport cannot tell its peers apart.
+// src is nil where the transport cannot tell its peers apart. That is for memory of this
+// machine, where only processes of the user can write: who can be reached from elsewhere
+// has a Source.
 type AMHandler func(src *Source, data []byte, desc *AMDesc) error
 
 // AMDesc is receive memory that a handler may keep.

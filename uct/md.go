@@ -81,7 +81,8 @@ type Scoper interface {
 	RegisterFor(buf []byte, access Access, s Scope) (MemHandle, error)
 
 	// Excludes reports whether accesses over a connection are refused where memory is
-	// registered for a Scope. It is false for connections of other transports.
+	// registered for a Scope. It is false for connections of other domains, and where
+	// that is not known just now.
 	Excludes(s Scope, src *Source) bool
 }
 

@@ -22,7 +22,7 @@ import (
 // refuses before it has read who it is gets a reset, which says nothing of that.
 
 // fits reports whether the connection's claim is to be believed. It is asked only
-// when something depends on it, and each time: listeners come and go.
+// when something depends on it, and each time but within one read: listeners come and go.
 func (c *conn) fits() bool {
 	if c.outgoing {
 		return true

@@ -81,11 +81,11 @@ func (m *domain) RegisterFor(buf []byte, access uct.Access, s uct.Scope) (uct.Me
 func (m *domain) Excludes(s uct.Scope, src *uct.Source) bool {
 	peer, ok := s.(*scope)
 	c, here := src.Owner.(*conn)
-	if !ok || !here {
+	if !ok || !here || c.iface.md != m {
 		return false
 	}
 	c.identify()
-	return !peer.admits(c)
+	return !peer.admits(c) && c.owner != ownerUnsure // that will be known later
 }
 
 // Deregister implements uct.MemoryDomain. When it returns no peer writes to the

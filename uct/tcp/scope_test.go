@@ -151,7 +151,8 @@ func TestScopeExcludes(t *testing.T) {
 			if got := m.Excludes(s, by); got != c.want {
 				t.Errorf("excluded: %v", got)
 			}
-			if m.Excludes(s, new(uct.Source)) || m.Excludes("somebody", by) {
+			other := newHost(t, "").md.(uct.Scoper)
+			if m.Excludes(s, new(uct.Source)) || m.Excludes("somebody", by) || other.Excludes(s, by) {
 				t.Error("something is said of another transport or domain")
 			}
 		})
