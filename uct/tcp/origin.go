@@ -73,10 +73,10 @@ func (c *conn) otherEnd() (sockdiag.Socket, error) {
 	case s.asks.early():
 		return sockdiag.Socket{}, errBusy
 	}
-	own, err := syscall.Getsockname(int(c.fd))
+	own, err := c.ownEnd()
 	var socket sockdiag.Socket
 	if err == nil {
-		socket, err = s.diag.Peer(addrPortOf(own), o.addr)
+		socket, err = s.diag.Peer(own, o.addr)
 	}
 	if sockdiag.Transient(err) {
 		s.asks.failed()
@@ -84,6 +84,15 @@ func (c *conn) otherEnd() (sockdiag.Socket, error) {
 	}
 	o.asked, o.socket, o.err = true, socket, err
 	return socket, err
+}
+
+// ownEnd is the address of our end: the listener's, if it was accepted.
+func (c *conn) ownEnd() (netip.AddrPort, error) {
+	if !c.outgoing {
+		return c.iface.addr.addrPort(), nil
+	}
+	sa, err := syscall.Getsockname(int(c.fd))
+	return addrPortOf(sa), err
 }
 
 // listenerOf is service.listenerAt for who is on the connection. What arrives in one
