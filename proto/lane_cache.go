@@ -66,6 +66,8 @@ func (c *LaneCache) Select(in *LaneInput) (LaneConfig, uint64, error) {
 	c.config, c.digest = config, trace.Digest()
 	if in.Remote.NumIfaces() <= maxCached {
 		c.keep(in)
+	} else {
+		c.asked = nil
 	}
 	return config, c.digest, nil
 }

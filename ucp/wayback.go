@@ -120,11 +120,12 @@ func (w *Worker) roamer(from *source, said *proto.WorkerAddress, m *proto.Wireup
 // unheard returns the endpoint of the application whose peer a request can be of that is
 // not believed, if its own request may stay without a reply for that, also one that it
 // has still to send: the one to send it once more for. A request can come from a
-// translated address, say. If it is the peer's, both have asked, and of two workers that do the one with the smaller uuid does not
-// reply: it waits for our reply, which leads to another endpoint, and ours would wait for
-// ever. Its own is matched with our first request, so that the next one is answered like
-// any other. Nothing of who asks is believed for that, and he can cause two requests, for
-// which C UCX makes an endpoint that nobody uses.
+// translated address, say. If it is the peer's, both have asked, and of two workers that
+// do the one with the smaller uuid does not reply: it waits for our reply, which leads to
+// another endpoint, and ours would wait for ever. Its own is matched with our first
+// request, so that the next one is answered like any other. Nothing of who asks is
+// believed for that, and he can cause two requests, for which C UCX makes an endpoint
+// that nobody uses.
 func (w *Worker) unheard(said *proto.WorkerAddress, m *proto.Wireup) *Endpoint {
 	if said == nil || said.UUID >= w.uuid {
 		return nil

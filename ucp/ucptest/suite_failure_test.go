@@ -315,16 +315,23 @@ func testPeerClosesEnd(t *testing.T, tr transport) {
 	r.warm(ep, b)
 	back := b.connectWith(a, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
 	r.warm(back, a)
+	r.losesEnd(ep, &f, b, back)
+	b.take(1, ucp.FullMask, 8)
+	r.inTheCall(ep.CloseAsync(nil))
+}
+
+// losesEnd has the peer b of ep close its end while a message of ep waits there for a
+// receive. That ends both.
+func (r *rig) losesEnd(ep *ucp.Endpoint, f *failure, b *side, back *ucp.Endpoint) {
+	r.Helper()
 	op := r.startSend(ep.TagSendSync, 8)
 	r.arrived(b, 1)
 	r.must(back.CloseAsync(nil))
 	r.until("the failure", func() bool { return f.calls > 0 })
 	if !errors.Is(f.err, ucs.ErrConnectionReset) || !op.req.Done() || op.req.Err() == nil {
-		t.Errorf("%v; the send: done %v, %v", f.err, op.req.Done(), op.req.Err())
+		r.Errorf("%v; the send: done %v, %v", f.err, op.req.Done(), op.req.Err())
 	}
 	op.req.Free()
-	b.take(1, ucp.FullMask, 8)
-	r.inTheCall(ep.CloseAsync(nil))
 }
 
 // testStoppedPeer: a peer that does not progress is not lost. It goes on when it
@@ -370,13 +377,6 @@ func testPeerClosesEndClosed(t *testing.T, tr transport) {
 	ep := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer, OnError: f.onError})
 	r.warm(ep, b)
 	r.warm(back, a)
-	op := r.startSend(ep.TagSendSync, 8)
-	r.arrived(b, 1)
-	r.must(back.CloseAsync(nil))
-	r.until("the failure", func() bool { return f.calls > 0 })
-	if !errors.Is(f.err, ucs.ErrConnectionReset) || !op.req.Done() || op.req.Err() == nil {
-		t.Errorf("%v; the send: done %v, %v", f.err, op.req.Done(), op.req.Err())
-	}
-	op.req.Free()
+	r.losesEnd(ep, &f, b, back)
 	r.endpoints(0, b)
 }
