@@ -29,7 +29,13 @@ func (w *Worker) Address(flags AddressFlags) (Address, error) {
 	if flags&^AddressNetOnly != 0 {
 		return nil, ucs.ErrInvalidParam
 	}
-	w.check()
+	w.enter()
+	a, err := w.addressNow(flags)
+	w.exit()
+	return a, err
+}
+
+func (w *Worker) addressNow(flags AddressFlags) (Address, error) {
 	if flags&AddressNetOnly == 0 {
 		if err := w.packAddress(); err != nil {
 			return nil, err

@@ -69,10 +69,34 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 	if err := ep.checkAtomic(op, operand, raddr, key, p); err != nil {
 		return nil, err
 	}
-	ep.w.enter()
-	r, err := ep.atomic(op, operand, raddr, key, p)
-	ep.w.exit()
+	w := ep.w
+	if !w.begin() {
+		c := w.newCall(startAtomic).with(p)
+		c.ep, c.op, c.buf, c.raddr, c.key, c.rule = ep, op, operand, raddr, key, &callAtomic
+		c.brief = p == nil || p.ReplyBuffer == nil && p.Flags&OpNoImmediate == 0
+		return c.leave()
+	}
+	r, err := ep.beginAtomic(op, operand, raddr, key, p)
+	w.exit()
 	return r, err
+}
+
+// startAtomic is the start of an operation that was left to others, or is waited for.
+func startAtomic(c *call) (*Request, error) {
+	if err := c.ep.checkAtomic(c.op, c.buf, c.raddr, c.key, c.p); err != nil {
+		return nil, err
+	}
+	return c.ep.beginAtomic(c.op, c.buf, c.raddr, c.key, c.p)
+}
+
+func (ep *Endpoint) beginAtomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+	if !key.opens(ep) {
+		return nil, errAtomic("the key does not belong to the endpoint, or is closed")
+	}
+	if err := ep.usable(); err != nil {
+		return nil, err
+	}
+	return ep.atomic(op, operand, raddr, key, p)
 }
 
 func (ep *Endpoint) atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
@@ -134,7 +158,7 @@ func (atomicOperation) choose(r *Request) (protocol, error) {
 	return atomicFetch{}, r.askedFor()
 }
 
-// checkAtomic refuses what is no atomic operation.
+// checkAtomic refuses what is no atomic operation, whatever the state of the endpoint.
 func (ep *Endpoint) checkAtomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) error {
 	feature := FeatureAMO64
 	if len(operand) == 4 {
@@ -156,14 +180,14 @@ func (ep *Endpoint) checkAtomic(op AtomicOp, operand []byte, raddr uint64, key *
 		return errAtomic("the address is not a multiple of the size")
 	case ep.w.ctx.params.Features&feature == 0:
 		return errAtomic("the context was made without the feature")
-	case !key.opens(ep):
+	case key == nil || key.ep != ep:
 		return errAtomic("the key does not belong to the endpoint")
 	case reply == nil && (op == AtomicSwap || op == AtomicCompareSwap):
 		return errAtomic("a swap needs a reply buffer")
 	case reply != nil && len(reply) != n:
 		return errAtomic("the reply buffer has another size than the operand")
 	}
-	return ep.usable()
+	return nil
 }
 
 //go:noinline

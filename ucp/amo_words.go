@@ -214,25 +214,24 @@ func (ep *Endpoint) fetch32(op AtomicOp, raddr uint64, key *Rkey, v uint32, old 
 	return ep.Atomic(op, operand[:], raddr, key, &with)
 }
 
-// fetchWait32 has the value from before stored in the worker's own word, of which
-// one is enough: one call waits at a time.
+// fetchWait32 has the value from before stored in the call.
 func (ep *Endpoint) fetchWait32(ctx context.Context, op AtomicOp, raddr uint64, key *Rkey, v, new uint32) (uint32, error) {
-	w := ep.w
-	if err := w.enterWait(); err != nil {
+	c, err := ep.w.waitingCall(startAtomic)
+	if err != nil {
 		return 0, err
 	}
-	defer w.leaveWait()
-	reply := w.reply()[:4]
-	binary.NativeEndian.PutUint32(reply, new)
-	var operand [4]byte
-	binary.NativeEndian.PutUint32(operand[:], v)
-	with := RequestParams{ReplyBuffer: reply}
-	req, err := ep.Atomic(op, operand[:], raddr, key, &with)
-	if err = finishWait(ctx, req, err); err != nil {
-		w.waitWord = nil // it may be written yet
-		return 0, err
-	}
-	return binary.NativeEndian.Uint32(reply), nil
+	c.buf, c.params.ReplyBuffer = c.operand[:4], c.reply[:4]
+	binary.NativeEndian.PutUint32(c.buf, v)
+	binary.NativeEndian.PutUint32(c.reply[:], new)
+	old, err := c.waitWord(ctx, ep, op, raddr, key)
+	return binary.NativeEndian.Uint32(old[:]), err
+}
+
+// waitWord is wait for atomic operations on a word, which it returns.
+func (c *call) waitWord(ctx context.Context, ep *Endpoint, op AtomicOp, raddr uint64, key *Rkey) (old [8]byte, err error) {
+	c.ep, c.op, c.raddr, c.key, c.p, c.old = ep, op, raddr, key, &c.params, &old
+	_, err = c.wait(ctx)
+	return old, err
 }
 
 func (ep *Endpoint) post64(op AtomicOp, raddr uint64, key *Rkey, v uint64, p *RequestParams) (*Request, error) {
@@ -258,33 +257,17 @@ func (ep *Endpoint) fetch64(op AtomicOp, raddr uint64, key *Rkey, v uint64, old 
 	return ep.Atomic(op, operand[:], raddr, key, &with)
 }
 
-// fetchWait64 has the value from before stored in the worker's own word, of which
-// one is enough: one call waits at a time.
+// fetchWait64 is the same for 8 bytes.
 func (ep *Endpoint) fetchWait64(ctx context.Context, op AtomicOp, raddr uint64, key *Rkey, v, new uint64) (uint64, error) {
-	w := ep.w
-	if err := w.enterWait(); err != nil {
+	c, err := ep.w.waitingCall(startAtomic)
+	if err != nil {
 		return 0, err
 	}
-	defer w.leaveWait()
-	reply := w.reply()[:8]
-	binary.NativeEndian.PutUint64(reply, new)
-	var operand [8]byte
-	binary.NativeEndian.PutUint64(operand[:], v)
-	with := RequestParams{ReplyBuffer: reply}
-	req, err := ep.Atomic(op, operand[:], raddr, key, &with)
-	if err = finishWait(ctx, req, err); err != nil {
-		w.waitWord = nil // it may be written yet
-		return 0, err
-	}
-	return binary.NativeEndian.Uint64(reply), nil
-}
-
-// reply is the word that results are stored in for calls that wait.
-func (w *Worker) reply() []byte {
-	if w.waitWord == nil {
-		w.waitWord = make([]byte, 8)
-	}
-	return w.waitWord
+	c.buf, c.params.ReplyBuffer = c.operand[:], c.reply[:]
+	binary.NativeEndian.PutUint64(c.buf, v)
+	binary.NativeEndian.PutUint64(c.reply[:], new)
+	old, err := c.waitWord(ctx, ep, op, raddr, key)
+	return binary.NativeEndian.Uint64(old[:]), err
 }
 
 //go:noinline

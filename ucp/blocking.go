@@ -3,31 +3,31 @@ package ucp
 import "context"
 
 // The operations for people: each starts one and waits for it, progressing the
-// worker meanwhile. Where waiting is refused (inside a callback, or while another
-// goroutine waits on the worker) nothing is started. When ctx ends first, its error
-// comes back and the operation goes on without anybody waiting: the buffer stays
-// the library's until the endpoint is closed. In the steady state they allocate
-// nothing, and what is done in the call costs no wait.
+// worker meanwhile. Where waiting is refused (inside a callback, or, unless the worker
+// is in ThreadModeMulti, while another goroutine waits on it) nothing is started. When
+// ctx ends first, its error comes back and the operation goes on without anybody
+// waiting: the buffer stays the library's until the endpoint is closed. In the steady
+// state they allocate nothing, and what is done in the call costs no wait.
 
 // TagSendWait sends buf as TagSend does and waits until it may be reused.
 func (ep *Endpoint) TagSendWait(ctx context.Context, tag Tag, buf []byte) error {
-	if err := ep.w.enterWait(); err != nil {
-		return err
-	}
-	defer ep.w.leaveWait()
-	req, err := ep.TagSend(tag, buf, nil)
-	return finishWait(ctx, req, err)
+	return ep.tagSendWait(ctx, tag, buf, &tagForm, 0)
 }
 
 // TagSendSyncWait sends buf as TagSendSync does and waits until the receiver has
 // matched the message.
 func (ep *Endpoint) TagSendSyncWait(ctx context.Context, tag Tag, buf []byte) error {
-	if err := ep.w.enterWait(); err != nil {
+	return ep.tagSendWait(ctx, tag, buf, &tagSyncForm, stateNoImm)
+}
+
+func (ep *Endpoint) tagSendWait(ctx context.Context, tag Tag, buf []byte, form *messageForm, flags requestState) error {
+	c, err := ep.w.waitingCall(startTagSend)
+	if err != nil {
 		return err
 	}
-	defer ep.w.leaveWait()
-	req, err := ep.TagSendSync(tag, buf, nil)
-	return finishWait(ctx, req, err)
+	c.ep, c.tag, c.buf, c.form, c.state = ep, tag, buf, form, flags
+	_, err = c.wait(ctx)
+	return err
 }
 
 // TagRecvWait receives a tagged message as TagRecv does and waits for it. If ctx
@@ -36,19 +36,12 @@ func (ep *Endpoint) TagSendSyncWait(ctx context.Context, tag Tag, buf []byte) er
 // message is being fetched from its sender the error is the context's alone, and buf
 // stays the library's until the endpoint is closed.
 func (w *Worker) TagRecvWait(ctx context.Context, tag, mask Tag, buf []byte) (TagRecvInfo, error) {
-	if err := w.enterWait(); err != nil {
+	c, err := w.waitingCall(startTagRecv)
+	if err != nil {
 		return TagRecvInfo{}, err
 	}
-	defer w.leaveWait()
-	p := RequestParams{TagInfo: &w.waitInfo}
-	req, err := w.TagRecv(tag, mask, buf, &p)
-	switch {
-	case err != nil:
-		return TagRecvInfo{}, err
-	case req == nil:
-		return w.waitInfo, nil
-	}
-	return finishRecv(ctx, req)
+	c.tag, c.mask, c.buf = tag, mask, buf
+	return c.waitRecv(ctx)
 }
 
 // RecvWait receives the message as Recv does and waits until it is there whole.
@@ -56,96 +49,81 @@ func (d *TagMessage) RecvWait(ctx context.Context, buf []byte) (TagRecvInfo, err
 	if d == nil {
 		return TagRecvInfo{}, errNoMessage
 	}
-	w := d.w
-	if err := w.enterWait(); err != nil {
+	c, err := d.w.waitingCall(startRecv)
+	if err != nil {
 		return TagRecvInfo{}, err
 	}
-	defer w.leaveWait()
-	p := RequestParams{TagInfo: &w.waitInfo}
-	req, err := d.Recv(buf, &p)
-	switch {
-	case err != nil:
+	c.msg, c.buf = d, buf
+	return c.waitRecv(ctx)
+}
+
+// waitRecv is wait for receives, which may be over in the call.
+func (c *call) waitRecv(ctx context.Context) (TagRecvInfo, error) {
+	c.p = &c.params
+	c.p.TagInfo = &c.info
+	info, err := c.wait(ctx)
+	if err != nil {
 		return TagRecvInfo{}, err
-	case req == nil:
-		return w.waitInfo, nil
 	}
-	return finishRecv(ctx, req)
+	return info, nil
 }
 
 // PutWait writes buf to the peer's memory as Put does and waits until buf may be
 // reused. That the data is there takes a flush.
 func (ep *Endpoint) PutWait(ctx context.Context, buf []byte, raddr uint64, key *Rkey) error {
-	if err := ep.w.enterWait(); err != nil {
-		return err
-	}
-	defer ep.w.leaveWait()
-	req, err := ep.Put(buf, raddr, key, nil)
-	return finishWait(ctx, req, err)
+	return ep.accessWait(ctx, startPut, buf, raddr, key)
 }
 
 // GetWait reads from the peer's memory as Get does and waits until the data is in
 // buf.
 func (ep *Endpoint) GetWait(ctx context.Context, buf []byte, raddr uint64, key *Rkey) error {
-	if err := ep.w.enterWait(); err != nil {
+	return ep.accessWait(ctx, startGet, buf, raddr, key)
+}
+
+func (ep *Endpoint) accessWait(ctx context.Context, start func(*call) (*Request, error), buf []byte, raddr uint64, key *Rkey) error {
+	c, err := ep.w.waitingCall(start)
+	if err != nil {
 		return err
 	}
-	defer ep.w.leaveWait()
-	req, err := ep.Get(buf, raddr, key, nil)
-	return finishWait(ctx, req, err)
+	c.ep, c.buf, c.raddr, c.key = ep, buf, raddr, key
+	_, err = c.wait(ctx)
+	return err
 }
 
 // AtomicWait does an atomic operation as Atomic does and waits until the value from
 // before is in reply. Without one, reply nil, there is nothing to wait for.
 func (ep *Endpoint) AtomicWait(ctx context.Context, op AtomicOp, operand []byte, raddr uint64, key *Rkey, reply []byte) error {
-	if err := ep.w.enterWait(); err != nil {
+	c, err := ep.w.waitingCall(startAtomic)
+	if err != nil {
 		return err
 	}
-	defer ep.w.leaveWait()
-	p := RequestParams{ReplyBuffer: reply}
-	req, err := ep.Atomic(op, operand, raddr, key, &p)
-	return finishWait(ctx, req, err)
-}
-
-// FlushWait flushes the endpoint as Flush does and waits for the end of it.
-func (ep *Endpoint) FlushWait(ctx context.Context) error {
-	if err := ep.w.enterWait(); err != nil {
-		return err
-	}
-	defer ep.w.leaveWait()
-	req, err := ep.Flush(nil)
-	return finishWait(ctx, req, err)
-}
-
-// FlushWait flushes every endpoint of the worker and waits for the end of it.
-func (w *Worker) FlushWait(ctx context.Context) error {
-	if err := w.enterWait(); err != nil {
-		return err
-	}
-	defer w.leaveWait()
-	req, err := w.Flush(nil)
-	return finishWait(ctx, req, err)
-}
-
-// finishWait waits for what was started, if it is not over, and gives its request
-// back. The caller has entered the wait.
-func finishWait(ctx context.Context, req *Request, err error) error {
-	if err != nil || req == nil {
-		return err
-	}
-	err = req.await(ctx)
-	req.free()
+	c.ep, c.op, c.buf, c.raddr, c.key = ep, op, operand, raddr, key
+	c.p = &c.params
+	c.p.ReplyBuffer = reply
+	_, err = c.wait(ctx)
 	return err
 }
 
-// finishRecv is finishWait for a receive.
-func finishRecv(ctx context.Context, req *Request) (info TagRecvInfo, err error) {
-	if err = req.await(ctx); err == nil {
-		info = req.info
-	} else if !req.Done() { // and nobody will wait for the rest of the message
-		if req.w.Cancel(req); req.Done() {
-			err = canceledBy(ctx)
-		}
+// FlushWait flushes the endpoint as Flush does and waits for the end of it.
+func (ep *Endpoint) FlushWait(ctx context.Context) error { return ep.endWith(ctx, startFlush) }
+
+// FlushWait flushes every endpoint of the worker and waits for the end of it.
+func (w *Worker) FlushWait(ctx context.Context) error {
+	c, err := w.waitingCall(startWorkerFlush)
+	if err != nil {
+		return err
 	}
-	req.free()
-	return info, err
+	_, err = c.wait(ctx)
+	return err
+}
+
+// endWith waits for a flush of some kind.
+func (ep *Endpoint) endWith(ctx context.Context, start func(*call) (*Request, error)) error {
+	c, err := ep.w.waitingCall(start)
+	if err != nil {
+		return err
+	}
+	c.ep = ep
+	_, err = c.wait(ctx)
+	return err
 }

@@ -47,10 +47,18 @@ func (p *CallbackPanic) Unwrap() error {
 func (w *Worker) leaveTo() (was gate) {
 	was = w.gate
 	w.gate = was&^gateInside + gateDepth
+	if w.multi {
+		w.engine.Call()
+	}
 	return was
 }
 
-func (w *Worker) comeBack(was gate) { w.gate = w.gate&gateFlags | was }
+func (w *Worker) comeBack(was gate) {
+	w.gate = w.gate&gateFlags | was
+	if w.multi && was.depth() == 0 {
+		w.engine.Return()
+	}
+}
 
 func (w *Worker) back(was gate) bool { return w.gate.depth() == was.depth() }
 
@@ -64,7 +72,12 @@ func (w *Worker) caught(was gate, recovered any) {
 // if it has ended its goroutine, which nothing can stop.
 func (w *Worker) broken(recovered any) {
 	if recovered == nil {
-		w.gate |= gateAbandoned
+		if w.gate&gateAbandoned == 0 {
+			w.gate |= gateAbandoned
+			if w.multi {
+				w.lost()
+			}
+		}
 		return
 	}
 	p, ok := recovered.(*CallbackPanic) // of another worker's call, which has told where

@@ -16,6 +16,8 @@ import (
 // closed mode (WorkerParams.Closed) without that the application has made one. It
 // holds until Disallow. The address is untrusted and copied where kept.
 func (w *Worker) Allow(a Address) error {
+	w.look()
+	defer w.unlook()
 	addr, err := w.parseAllowed(a)
 	if err != nil {
 		return err
@@ -26,6 +28,8 @@ func (w *Worker) Allow(a Address) error {
 
 // Disallow takes back what Allow said. Endpoints that are there stay.
 func (w *Worker) Disallow(a Address) error {
+	w.look()
+	defer w.unlook()
 	addr, err := w.parseAllowed(a)
 	if err != nil {
 		return err

@@ -153,7 +153,7 @@ func TestThreadModes(t *testing.T) {
 	for mode, want := range map[ucs.ThreadMode]error{
 		ucs.ThreadModeSingle:     nil,
 		ucs.ThreadModeSerialized: nil,
-		ucs.ThreadModeMulti:      ucs.ErrUnsupported,
+		ucs.ThreadModeMulti:      nil,
 		ucs.ThreadModeMulti + 1:  ucs.ErrInvalidParam,
 	} {
 		w, err := ctx.NewWorker(ucp.WorkerParams{ThreadMode: mode})

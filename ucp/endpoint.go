@@ -70,7 +70,8 @@ type Endpoint struct {
 	// short is the largest payload that goes inline, -1 while nothing may be
 	// sent straight away: the endpoint waits for the peer's id, has failed or is
 	// closed.
-	short int
+	short int32
+	ended uint32 // in thread mode multi, what any goroutine may read: 1 if it has failed, or was closed
 
 	cfg      *epConfig
 	lanes    []lane
@@ -235,6 +236,7 @@ func (ep *Endpoint) fail(err error) {
 	}
 	ep.err = fmt.Errorf("ucp: endpoint %s: %w", ep.describe(), err)
 	ep.short = -1
+	ep.markEnded()
 	ep.w.stats.Failures++
 	log.Debug("endpoint failed", zap.String("endpoint", ep.describe()), zap.Error(err))
 	ep.purge(ep.err)
@@ -278,8 +280,19 @@ func (ep *Endpoint) destroy(err error) {
 	ep.purge(err)
 	ep.closeLanes()
 	ep.w.endpoints.Remove(uint64(ep.localID))
+	ep.markEnded()
+	if ep.w.multi && ep.w.leaving > 0 {
+		ep.w.allLeft()
+	}
 	for _, f := range ep.w.families {
 		f.closed(ep)
+	}
+}
+
+// markEnded says that calls on the endpoint have to be told an error.
+func (ep *Endpoint) markEnded() {
+	if ep.w.multi {
+		atomic.StoreUint32(&ep.ended, 1)
 	}
 }
 
@@ -307,6 +320,8 @@ type Transport struct {
 
 // Attr describes the endpoint.
 func (ep *Endpoint) Attr() EndpointAttr {
+	ep.w.look()
+	defer ep.w.unlook()
 	return EndpointAttr{Name: ep.describe(), Transports: ep.transports(), Peer: ep.peerInfo(), UserData: ep.userData}
 }
 
@@ -321,4 +336,9 @@ func (ep *Endpoint) transports() []Transport {
 }
 
 // Err returns why the endpoint failed, nil while it has not.
-func (ep *Endpoint) Err() error { return ep.err }
+func (ep *Endpoint) Err() error {
+	ep.w.look()
+	err := ep.err
+	ep.w.unlook()
+	return err
+}

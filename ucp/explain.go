@@ -80,6 +80,12 @@ type RejectedProtocol struct {
 // Explain says which lanes and protocols the endpoint uses, from what size, and
 // why the others were not chosen.
 func (ep *Endpoint) Explain() Explanation {
+	ep.w.look()
+	defer ep.w.unlook()
+	return ep.explain()
+}
+
+func (ep *Endpoint) explain() Explanation {
 	w := ep.w
 	e := Explanation{Endpoint: ep.describe()}
 	addr := ep.peerAddress()

@@ -18,9 +18,8 @@ var (
 
 // flushState is what a flush keeps.
 type flushState struct {
-	posted, asked uint32   // counts of operations by messages that it waits for
-	epoch         uint32   // of operations in pieces: from which it need not wait
-	parent        *Request // the flush of the worker that it is a part of
+	posted, asked uint32 // counts of operations by messages that it waits for
+	epoch         uint32 // of operations in pieces: from which it need not wait
 }
 
 // flushing is a flush of all lanes of an endpoint.
@@ -76,8 +75,8 @@ func (flushPart) about() protocolInfo { return protocolInfo{name: "flush", kind:
 // release tells the flush of the worker. An endpoint that failed meanwhile has
 // nothing left to flush.
 func (flushPart) release(r *Request) {
-	parent := r.flush.parent
-	r.flush.parent = nil
+	parent := r.userData.(*Request)
+	r.userData = nil
 	err := r.err
 	if !r.w.closed {
 		err = nil
@@ -100,13 +99,23 @@ func (ep *Endpoint) Flush(p *RequestParams) (*Request, error) {
 		return nil, err
 	}
 	w := ep.w
-	w.enter()
-	r, err := (*Request)(nil), ep.usable()
-	if err == nil {
-		r, err = ep.startFlush(p, flush{})
+	if !w.begin() {
+		c := w.newCall(startFlush).with(p)
+		c.ep, c.rule = ep, &callFlush
+		return c.leave()
 	}
+	r, err := ep.beginFlush(p)
 	w.exit()
 	return r, err
+}
+
+func startFlush(c *call) (*Request, error) { return c.ep.beginFlush(c.p) }
+
+func (ep *Endpoint) beginFlush(p *RequestParams) (*Request, error) {
+	if err := ep.usable(); err != nil {
+		return nil, err
+	}
+	return ep.startFlush(p, flush{})
 }
 
 // startFlush starts a flush of some kind.
@@ -126,22 +135,28 @@ func (ep *Endpoint) startFlush(p *RequestParams, kind protocol) (*Request, error
 
 // Flush flushes every endpoint of the worker.
 func (w *Worker) Flush(p *RequestParams) (*Request, error) {
-	if w.closed {
-		return nil, ucs.ErrInvalidParam
-	}
 	if err := callFlush.check(nil, p); err != nil {
 		return nil, err
 	}
-	if p != nil && p.Flags&OpForceImmediate != 0 {
-		return nil, ucs.ErrNoResource
+	if !w.begin() {
+		c := w.newCall(startWorkerFlush).with(p)
+		c.rule = &callFlush
+		return c.leave()
 	}
-	w.enter()
-	r, err := w.startFlush(p)
+	r, err := w.beginFlush(p)
 	w.exit()
 	return r, err
 }
 
-func (w *Worker) startFlush(p *RequestParams) (*Request, error) {
+func startWorkerFlush(c *call) (*Request, error) { return c.w.beginFlush(c.p) }
+
+func (w *Worker) beginFlush(p *RequestParams) (*Request, error) {
+	if w.closed {
+		return nil, ucs.ErrInvalidParam
+	}
+	if p != nil && p.Flags&OpForceImmediate != 0 {
+		return nil, ucs.ErrNoResource
+	}
 	r, err := w.useRequest(p)
 	if err != nil {
 		return nil, err
@@ -153,7 +168,7 @@ func (w *Worker) startFlush(p *RequestParams) (*Request, error) {
 		}
 		r.comp.Count++
 		part := ep.control(flushPart{})
-		part.step, part.flush.parent = 0, r
+		part.step, part.userData = 0, r
 		ep.submit(part)
 	})
 	r.comp.Done(nil)
@@ -175,6 +190,8 @@ func (ep *Endpoint) CloseAsync(p *RequestParams) (*Request, error) {
 	ep.w.exit()
 	return r, err
 }
+
+func startClose(c *call) (*Request, error) { return c.ep.closeAsync(c.p) }
 
 func (ep *Endpoint) closeAsync(p *RequestParams) (*Request, error) {
 	var flags CloseFlags
@@ -203,6 +220,7 @@ func (ep *Endpoint) closeAsync(p *RequestParams) (*Request, error) {
 	}
 	ep.state |= epClosing
 	ep.short = -1
+	ep.markEnded()
 	r, err := ep.startFlush(p, closing{})
 	if err != nil && ep.state&epClosed == 0 {
 		ep.state &^= epClosing // the parameters were refused

@@ -6,12 +6,12 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// A worker belongs to one goroutine at a time, and the caller sees to that. What the
-// caller gets wrong is not left to chance: calls that use the worker's state note
-// that they are at it, and look first whether one is. The note is a plain word, as
-// anything else would cost more than a short message may: two calls that begin at the
-// same moment can miss each other, the next ones will not. Calls that only read
-// (Attr, Stats, Explain) do not look.
+// A worker belongs to one goroutine at a time. Calls note that they are at it, and look
+// first whether one is. In thread mode multi they make sure of it (turn.go). In the
+// other modes the caller does, and what he gets wrong is not left to chance: the note is a
+// plain word, as anything else would cost more than a short message may, so two calls
+// that begin at the same moment can miss each other, the next ones will not. Calls that
+// only read (Attr, Stats, Explain) do not look there.
 //
 // While a function of the application runs the worker is free to be called, by the
 // same goroutine: the gate counts those functions, too.
@@ -43,25 +43,31 @@ func (w *Worker) free() bool { return w.gate&gateFlags == 0 }
 //go:norace
 func (w *Worker) vacant() bool { return w.gate == 0 }
 
-// check panics if another call is under way. Calls that can run nothing of the
-// application's do no more than that.
-func (w *Worker) check() {
-	if !w.free() {
-		w.checkGate()
-	}
-}
-
 // enter begins a call. exit ends it: when nothing of the library is left on the
 // stack it panics if a function of the application has.
 func (w *Worker) enter() {
+	if w.multi {
+		w.takeTurn()
+		return
+	}
 	if !w.free() {
 		w.checkGate()
 	}
 	w.gate |= gateInside
 }
 
+// begin is enter for calls that can be left to others: it reports whether the call has
+// begun.
+func (w *Worker) begin() bool {
+	if w.multi {
+		return w.tryTurn()
+	}
+	w.enter()
+	return true
+}
+
 func (w *Worker) exit() {
-	if w.gate&gateFlags == gateInside {
+	if w.gate&gateFlags == gateInside && !w.multi {
 		w.gate &^= gateInside
 		return
 	}
@@ -70,23 +76,52 @@ func (w *Worker) exit() {
 
 //go:noinline
 func (w *Worker) exitGate() {
+	if w.multi {
+		w.endTurn()
+		return
+	}
 	w.gate &^= gateInside
 	w.raise()
 }
 
+// look is enter for calls that only read, which nothing refuses in the modes in which
+// the caller sees to it that nobody else is at it. unlook ends it.
+func (w *Worker) look() {
+	if w.multi {
+		w.takeTurn()
+	}
+}
+
+func (w *Worker) unlook() {
+	if w.multi {
+		w.endTurn()
+	}
+}
+
 // raise panics with what was caught, if the call that ends is the outermost.
 func (w *Worker) raise() {
+	if p := w.caughtPanic(); p != nil {
+		panic(p)
+	}
+}
+
+// caughtPanic returns what the call that ends is to panic with.
+func (w *Worker) caughtPanic() *CallbackPanic {
 	if w.gate.depth() != 0 || w.gate&gatePanicked == 0 {
-		return
+		return nil
 	}
 	p := w.panicked
 	w.gate &^= gatePanicked
 	w.panicked = nil
-	panic(p)
+	return p
 }
 
 // tryEnter is enter for calls that can be refused.
 func (w *Worker) tryEnter() error {
+	if w.multi {
+		w.takeTurn()
+		return nil
+	}
 	if err := w.misused(); err != nil {
 		return err
 	}
@@ -109,7 +144,7 @@ func (w *Worker) misused() error {
 	case g&gateAbandoned != 0:
 		return fmt.Errorf("ucp: a callback has ended the goroutine (runtime.Goexit, t.FailNow) that was inside worker %s, which is unusable since: %w",
 			w.name, ucs.ErrInvalidParam)
-	case g&gateInside != 0:
+	case g&gateInside != 0 && !w.multi:
 		return fmt.Errorf("ucp: two goroutines use worker %s at once, whose thread mode is %v, or one has left it by a panic: %w",
 			w.name, w.params.ThreadMode, ucs.ErrBusy)
 	}
@@ -129,7 +164,11 @@ func (w *Worker) occupied() int {
 // the worker.
 //
 //go:norace
-func (w *Worker) isClosed() bool { return w.gate&gateClosed != 0 }
+func (w *Worker) isClosed() bool {
+	w.look()
+	defer w.unlook()
+	return w.gate&gateClosed != 0
+}
 
 // inCallback reports whether a function of the application is running, as far as
 // another goroutine can tell.

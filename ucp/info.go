@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -59,10 +60,21 @@ func (e *errWriter) printf(format string, args ...any) {
 // that do atomics by themselves in the layout of ucx_info -w, and then the
 // interfaces that could not be opened.
 func (w *Worker) WriteInfo(out io.Writer) error {
-	if err := w.packAddress(); err != nil {
-		return err
+	w.look()
+	text, err := w.info()
+	w.unlook()
+	if err == nil {
+		_, err = out.Write(text)
 	}
-	ew := errWriter{w: out}
+	return err
+}
+
+func (w *Worker) info() ([]byte, error) {
+	if err := w.packAddress(); err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	ew := errWriter{w: &b}
 	ew.printf("#\n# UCP worker '%s'\n#\n", w.name)
 	ew.printf("#                 address: %d bytes\n", len(w.address))
 	if w.ctx.params.Features&(FeatureAMO32|FeatureAMO64) != 0 {
@@ -81,14 +93,23 @@ func (w *Worker) WriteInfo(out io.Writer) error {
 	if len(w.unopened) > 0 {
 		ew.printf("#\n")
 	}
-	return ew.err
+	return b.Bytes(), nil
 }
 
 // WriteInfo prints the lanes and protocols of the endpoint in the layout of
 // ucx_info -e.
 func (ep *Endpoint) WriteInfo(w io.Writer) error {
-	e := ep.Explain()
-	ew := errWriter{w: w}
+	ep.w.look()
+	text := ep.info()
+	ep.w.unlook()
+	_, err := w.Write(text)
+	return err
+}
+
+func (ep *Endpoint) info() []byte {
+	e := ep.explain()
+	var b bytes.Buffer
+	ew := errWriter{w: &b}
 	ew.printf("#\n# UCP endpoint %s\n#\n", e.Endpoint)
 	ew.printf("#               peer: uuid %#x\n", e.Peer)
 	for _, l := range e.Lanes {
@@ -96,7 +117,7 @@ func (ep *Endpoint) WriteInfo(w io.Writer) error {
 	}
 	ew.printf("#\n")
 	if !ep.w.tag.on {
-		return ew.err
+		return b.Bytes()
 	}
 	owner := ep.w.ctx.name + " " + ep.placement()
 	for _, t := range ep.cfg.explain(ep.w, ep) {
@@ -104,7 +125,7 @@ func (ep *Endpoint) WriteInfo(w io.Writer) error {
 			ew.printf("# %s\n", l)
 		}
 	}
-	return ew.err
+	return b.Bytes()
 }
 
 // placement says where the peer is, as far as the lane for messages tells.

@@ -18,6 +18,8 @@ func (m *Memory) Allow(ep *Endpoint) error {
 	case m.region == nil:
 		return nil // of an empty handle there is nothing to access
 	}
+	ep.w.look()
+	defer ep.w.unlook()
 	if ep.err != nil {
 		return ep.err
 	}

@@ -70,7 +70,7 @@ func (ep *Endpoint) begin(r *Request) bool {
 		r.lane = ep.amLane()
 		p, err := r.op.choose(r)
 		if err != nil {
-			if r.state&stateInCall != 0 {
+			if r.state&(stateInCall|statePromised) == stateInCall {
 				r.state &^= stateNoImm // the call says so: nothing was started
 			}
 			r.finish(err)
@@ -125,7 +125,7 @@ func (ep *Endpoint) open() {
 	ep.short = -1
 	if ep.err == nil && ep.state&(epClosing|epClosed|epDraining) == 0 && ep.waiting.head == nil &&
 		ep.lacks&needLanes == 0 {
-		ep.short = ep.cfg.short
+		ep.short = int32(ep.cfg.short)
 	}
 }
 

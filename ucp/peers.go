@@ -35,6 +35,8 @@ type PeerStats struct {
 // worker's goroutine; it takes as long as there are connections, and sources in the
 // process.
 func (w *Worker) Peers() []PeerStats {
+	w.look()
+	defer w.unlook()
 	w.tie()
 	list := make([]PeerStats, 0, len(w.payers))
 	listed := make(map[ledger.Source]bool, len(w.payers))

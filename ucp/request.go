@@ -1,9 +1,14 @@
 package ucp
 
 import (
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/regions"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -26,10 +31,8 @@ type Request struct {
 	prev, next *Request
 
 	state requestState
-	lane  uint8          // on which it goes on
-	step  uint8          // of a protocol with several
-	mode  proto.SendMode // what the caller said about the operation
-	err   error          // the result, once stateDone is set
+	life  atomic.Uint32 // in thread mode multi, what any goroutine may read: lifeInFlight …
+	err   error         // the result, once stateDone is set
 	w     *Worker
 
 	tag  Tag         // of a tagged message, or that a receive looks for
@@ -48,6 +51,9 @@ type Request struct {
 	op      operation // nil for messages of the library's
 	proto   protocol  // nil until one is chosen, and for receives until there is one
 	form    *messageForm
+	lane    uint8           // on which it goes on
+	step    uint8           // of a protocol with several
+	mode    proto.SendMode  // what the caller said about the operation
 	msgID   proto.MessageID // of a message in fragments
 	offset  int             // packed bytes handed to the transport so far
 	frag    int             // bytes of the fragment being packed
@@ -62,9 +68,10 @@ type Request struct {
 	access *accessState // of a one-sided operation
 	iov    []uct.IOV    // grows to the transport's limit
 
-	region *regions.Region // memory of ours that is kept in place until the end
-	flush  flushState
-	ack    ackState
+	region  *regions.Region // memory of ours that is kept in place until the end
+	waiters *call           // in thread mode multi, who waits for the end
+	flush   flushState
+	ack     ackState
 
 	pend uct.Pending
 	comp uct.Completion
@@ -74,28 +81,50 @@ type Request struct {
 type requestState uint32
 
 const (
-	stateDone   requestState = 1 << iota // finished, err is final
-	stateInCall                          // the call that started it has not returned
-	stateNoImm                           // OpNoImmediate: the callback runs even in the call
-	stateUser                            // the object belongs to the user
-	stateFreed                           // freed while in flight: vanishes when done
-	stateRecv                            // a tag receive
-	stateExpect                          // in the queue of posted receives
-	stateReply                           // the sync acknowledgement has arrived
-	stateSent                            // all local work of a send is done
-	stateIdle                            // in no operation: freed, or never used
-	stateParams                          // holds a callback or other parameters
-	stateAgain                           // has another stage to run in its dispatch
-	stateMoves                           // goes on on another lane, after its dispatch
-	stateServes                          // answers a peer, and is counted for that
-	stateSplit                           // goes on in pieces, and is counted for that
-	stateBehind                          // a flush that has waited for those
-	stateWhole                           // a receive that got a message in one piece: nothing else was used
+	stateDone     requestState = 1 << iota // finished, err is final
+	stateInCall                            // the call that started it has not returned
+	stateNoImm                             // OpNoImmediate: the callback runs even in the call
+	stateUser                              // the object belongs to the user
+	stateFreed                             // freed while in flight: vanishes when done
+	stateRecv                              // a tag receive
+	stateExpect                            // in the queue of posted receives
+	stateReply                             // the sync acknowledgement has arrived
+	stateSent                              // all local work of a send is done
+	stateIdle                              // in no operation: freed, or never used
+	stateParams                            // holds a callback or other parameters
+	stateAgain                             // has another stage to run in its dispatch
+	stateMoves                             // goes on on another lane, after its dispatch
+	stateServes                            // answers a peer, and is counted for that
+	stateSplit                             // goes on in pieces, and is counted for that
+	stateBehind                            // a flush that has waited for those
+	stateWhole                             // a receive that got a message in one piece: nothing else was used
+	stateWatched                           // somebody waits for the end, who is to be told
+	statePromised                          // the caller has it already, whatever becomes of the operation
 )
 
-// Done reports whether the operation has finished.
+// The lives of a request.
+const (
+	lifeInFlight uint32 = iota
+	lifeOver            // err and info are final
+	lifeIdle            // as stateIdle
+)
+
+// Done reports whether the operation has finished. In ThreadModeMulti its callback may
+// be running still, or be about to.
 func (r *Request) Done() bool {
+	if r != nil && r.shared() {
+		return r.over()
+	}
 	return r == nil || r.state&stateDone != 0 || r.state&stateIdle != 0 && r.usedFreed()
+}
+
+// shared reports whether any goroutine may use the request.
+func (r *Request) shared() bool { return r.w != nil && r.w.multi }
+
+// over is Done in thread mode multi.
+func (r *Request) over() bool {
+	life := r.life.Load()
+	return life == lifeOver || life == lifeIdle && r.usedFreed()
 }
 
 // Err returns ucs.InProgress while the operation runs, and its result
@@ -104,8 +133,7 @@ func (r *Request) Err() error {
 	switch {
 	case r == nil:
 		return nil
-	case r.state&stateDone == 0:
-		r.checkLive()
+	case !r.Done():
 		return ucs.InProgress
 	}
 	return r.err
@@ -127,6 +155,10 @@ func (r *Request) UserData() any {
 	if r == nil {
 		return nil
 	}
+	if r.shared() {
+		r.w.takeTurn() // others may have been left to start the operation
+		defer r.w.endTurn()
+	}
 	return r.userData
 }
 
@@ -144,6 +176,10 @@ func (r *Request) Free() {
 		return
 	}
 	w := r.w
+	if w.multi {
+		r.freeTogether()
+		return
+	}
 	if r.state&^stateParams == stateRecv|stateDone|stateWhole && w.free() {
 		if r.state&stateParams != 0 {
 			r.onTagRecv, r.userData = nil, nil
@@ -152,7 +188,9 @@ func (r *Request) Free() {
 		w.rest(r)
 		return
 	}
-	w.check()
+	if !w.free() {
+		w.checkGate()
+	}
 	r.free()
 }
 
@@ -176,6 +214,39 @@ func (r *Request) free() {
 	}
 }
 
+// freeTogether is Free in thread mode multi. An operation that is over is left to who
+// has the worker; of one in flight the callback must not run once this has returned.
+func (r *Request) freeTogether() {
+	w := r.w
+	r.checkLive()
+	if !w.tryTurn() {
+		if r.life.Load() == lifeOver {
+			c := w.newCall(freed)
+			c.r = r
+			w.push(c)
+			return
+		}
+		w.takeTurn()
+	}
+	if r.state&(stateIdle|stateFreed) != 0 {
+		w.endTurn()
+		r.checkLive()
+		panic("ucp: request freed twice, in flight")
+	}
+	r.free()
+	w.endTurn()
+}
+
+// freed is a Free that was left to others.
+func freed(c *call) (*Request, error) {
+	if r := c.r; r.state&(stateIdle|stateFreed) == 0 {
+		r.free()
+	} else {
+		log.Error("ucp: request freed twice", zap.String("worker", c.w.name))
+	}
+	return nil, nil
+}
+
 // is reports whether r, which may be nil, is carried out by a protocol of a kind.
 func (r *Request) is(k protocolKind) bool {
 	return r != nil && r.proto != nil && r.proto.about().kind == k
@@ -184,7 +255,9 @@ func (r *Request) is(k protocolKind) bool {
 // checkLive panics on a request that was freed: a bug of the caller that would
 // corrupt somebody else's operation.
 func (r *Request) checkLive() {
-	if r.state&stateIdle != 0 {
+	if r.shared() {
+		r.over()
+	} else if r.state&stateIdle != 0 {
 		r.usedFreed()
 	}
 }
@@ -199,6 +272,9 @@ func (r *Request) result() (*Request, error) {
 		return r, nil
 	}
 	err := r.err
+	if r.state&statePromised != 0 {
+		return nil, err
+	}
 	if r.state&stateUser != 0 {
 		r.w = nil
 	} else {
@@ -237,10 +313,13 @@ func (r *Request) finish(err error) {
 	}
 	r.data.finish()
 	r.state |= stateDone
+	if r.w.multi {
+		r.life.Store(lifeOver)
+	}
 	if err != nil {
 		r.w.stats.Failed++
 	}
-	if r.state&(stateParams|stateFreed) != 0 {
+	if r.state&(stateParams|stateFreed|stateWatched) != 0 {
 		r.leave(err)
 	}
 }
@@ -272,6 +351,9 @@ func (r *Request) leave(err error) {
 	freed := r.state&stateFreed != 0 // the callback may free r and use it again
 	if r.state&(stateInCall|stateNoImm) != stateInCall {
 		r.notify(err)
+	}
+	if r.state&stateWatched != 0 {
+		r.tell()
 	}
 	if freed {
 		r.w.putRequest(r)

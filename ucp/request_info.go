@@ -16,6 +16,8 @@ func (r *Request) Attr() (RequestAttr, error) {
 		return RequestAttr{}, ucs.ErrInvalidParam
 	}
 	r.checkLive()
+	r.w.look()
+	defer r.w.unlook()
 	a := RequestAttr{Err: r.Err()}
 	if !r.is(kindFlush) {
 		a.MemoryType = ucs.MemoryHost // what is not is refused

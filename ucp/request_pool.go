@@ -17,13 +17,15 @@ func (w *Worker) getRequest() *Request {
 	w.idleRequests--
 	r.next = nil
 	r.state = 0
+	if w.multi {
+		r.life.Store(lifeInFlight)
+	}
 	return r
 }
 
 // newRequest makes a request object. The initialization hook sees each once.
 func (w *Worker) newRequest() *Request {
-	r := &Request{w: w, data: payload{w: w}}
-	r.attach()
+	r := w.makeRequest()
 	w.stats.Requests++
 	if fn := w.ctx.params.RequestInit; fn != nil {
 		r.callHook(fn)
@@ -34,6 +36,12 @@ func (w *Worker) newRequest() *Request {
 	if w.ctx.params.RequestCleanup != nil {
 		w.madeRequests = append(w.madeRequests, r)
 	}
+	return r
+}
+
+func (w *Worker) makeRequest() *Request {
+	r := &Request{w: w, data: payload{w: w}}
+	r.attach()
 	return r
 }
 
@@ -57,8 +65,16 @@ const quarantine = 16
 // putRequest takes a finished request back that the user has held.
 func (w *Worker) putRequest(r *Request) {
 	w.clean(r)
-	r.state = stateIdle
+	r.setIdle()
 	w.rest(r)
+}
+
+// setIdle ends the life of a request, until it serves another operation.
+func (r *Request) setIdle() {
+	r.state = stateIdle
+	if r.w.multi {
+		r.life.Store(lifeIdle)
+	}
 }
 
 // rest lets an idle request lie for a while before it is used again.
@@ -90,6 +106,10 @@ func (w *Worker) clean(r *Request) {
 // idle puts a request into the free list. After a peak that does not keep all of them,
 // unless there is a hook for the end of each.
 func (w *Worker) idle(r *Request) {
+	if w.multi && w.idleRequests >= maxOwnRequests && w.madeRequests == nil {
+		w.spares.Put(r)
+		return
+	}
 	if w.idleRequests >= maxIdleRequests && w.madeRequests == nil {
 		return
 	}
@@ -98,12 +118,16 @@ func (w *Worker) idle(r *Request) {
 	w.freeRequests = r
 }
 
+// maxOwnRequests is how many requests whoever has the worker keeps for itself in thread
+// mode multi. The others are for calls that are left to him.
+const maxOwnRequests = 256
+
 // maxIdleRequests bounds the free list: 8 MiB.
 const maxIdleRequests = 1 << 14
 
 // recycle puts back a request that the user has not seen.
 func (w *Worker) recycle(r *Request) {
-	r.state = stateIdle
+	r.setIdle()
 	if recycleRequests {
 		w.idle(r)
 	}
@@ -118,10 +142,14 @@ func (w *Worker) useRequest(p *RequestParams) (*Request, error) {
 		return r, nil
 	}
 	var r *Request
-	if p.Request == nil {
+	switch {
+	case w.promised != nil:
+		r, w.promised = w.promised, nil
+		r.state = stateInCall | statePromised
+	case p.Request == nil:
 		r = w.getRequest()
 		r.state = stateInCall
-	} else {
+	default:
 		r = p.Request
 		if r.list != nil || r.w != nil && !r.Done() {
 			return nil, ucs.ErrInvalidParam
@@ -146,6 +174,9 @@ func (w *Worker) dropRequest(r *Request) {
 	}
 	r.letGo()
 	r.data.finish()
+	if r.state&statePromised != 0 {
+		return
+	}
 	if r.state&stateUser != 0 {
 		r.w = nil
 		return

@@ -55,7 +55,13 @@ type rkeyWay struct {
 // skipped; a key that makes no sense gives ucs.ErrInvalidParam. It takes
 // FeatureRMA, FeatureAMO32 or FeatureAMO64.
 func (ep *Endpoint) UnpackRkey(packed []byte) (*Rkey, error) {
-	ep.w.check()
+	ep.w.enter()
+	k, err := ep.unpackRkey(packed)
+	ep.w.exit()
+	return k, err
+}
+
+func (ep *Endpoint) unpackRkey(packed []byte) (*Rkey, error) {
 	if ep.w.ctx.params.Features&(FeatureRMA|FeatureAMO32|FeatureAMO64) == 0 {
 		return nil, fmt.Errorf("ucp: remote key in a context without one-sided operations: %w", ucs.ErrInvalidParam)
 	}
@@ -182,8 +188,10 @@ func allAtomics(o uct.AtomicOps) bool {
 // operations without result, which are done at once for the caller, a flush says
 // that. A second Close, or one after that of the worker, does nothing.
 func (k *Rkey) Close() error {
-	k.ep.w.check()
-	return k.close()
+	k.ep.w.enter()
+	err := k.close()
+	k.ep.w.exit()
+	return err
 }
 
 func (k *Rkey) close() error {
@@ -199,7 +207,10 @@ func (k *Rkey) close() error {
 		}
 	}
 	k.delist()
-	*k = Rkey{ep: k.ep, key: k.key, shortPut: -1, shortGet: -1, closed: true}
+	// All but what it is: Compare reads that without being asked by whom.
+	k.ways, k.tables, k.prev, k.next = nil, nil, nil, nil
+	k.putShort, k.putBcopy, k.putZcopy, k.getBcopy, k.getZcopy, k.amo32, k.amo64 = nil, nil, nil, nil, nil, nil, nil
+	k.shortPut, k.shortGet, k.closed = -1, -1, true
 	return first
 }
 
@@ -227,6 +238,8 @@ func (k *Rkey) Compare(other *Rkey) int {
 // ucs.ErrUnreachable without one, ucs.ErrInvalidAddr for an address outside of
 // what the key opens.
 func (k *Rkey) Ptr(raddr uint64, n int) ([]byte, error) {
+	k.ep.w.look()
+	defer k.ep.w.unlook()
 	if k.closed || n < 0 {
 		return nil, ucs.ErrInvalidParam
 	}
@@ -245,6 +258,8 @@ func (k *Rkey) Ptr(raddr uint64, n int) ([]byte, error) {
 
 // String says which way each kind of operation takes.
 func (k *Rkey) String() string {
+	k.ep.w.look()
+	defer k.ep.w.unlook()
 	if k.closed {
 		return "closed"
 	}

@@ -76,7 +76,27 @@ type accessState struct {
 // sure that the data is there. An address the peer has not registered for that
 // ends the operation, where the transport knows, or the connection.
 func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
-	if key != nil && len(buf) <= key.shortPut && raddr+uint64(len(buf)) > raddr && key.ep == ep && ep.ready() && ep.w.free() &&
+	w := ep.w
+	if !w.begin() {
+		return ep.leaveAccess(startPut, &callPut, buf, raddr, key, p)
+	}
+	r, err := ep.beginPut(buf, raddr, key, p)
+	w.exit()
+	return r, err
+}
+
+// leaveAccess leaves a put or get to the goroutine that has the worker.
+func (ep *Endpoint) leaveAccess(start func(*call) (*Request, error), rule *callRule, buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+	c := ep.w.newCall(start).with(p)
+	c.ep, c.buf, c.raddr, c.key, c.rule = ep, buf, raddr, key, rule
+	return c.leave()
+}
+
+func startPut(c *call) (*Request, error) { return c.ep.beginPut(c.buf, c.raddr, c.key, c.p) }
+
+// beginPut starts a put; a short one is one call of the transport.
+func (ep *Endpoint) beginPut(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+	if key != nil && len(buf) <= key.shortPut && raddr+uint64(len(buf)) > raddr && key.ep == ep && ep.ready() &&
 		(p == nil || p.plainSend()) {
 		way := key.putShort
 		switch err := ep.lanes[way.lane].remote.PutShort(buf, raddr, way.key); err {
@@ -89,10 +109,7 @@ func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (
 			return nil, err
 		}
 	}
-	ep.w.enter()
-	r, err := ep.put(buf, raddr, key, p)
-	ep.w.exit()
-	return r, err
+	return ep.put(buf, raddr, key, p)
 }
 
 func (ep *Endpoint) put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
@@ -143,17 +160,27 @@ func (putOperation) choose(r *Request) (protocol, error) {
 // it always gives ucs.ErrNoResource, into a generic datatype, as with every
 // release of C, ucs.ErrUnsupported.
 func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
-	if key != nil && len(buf) <= key.shortGet && raddr+uint64(len(buf)) > raddr && key.ep == ep && ep.ready() && ep.w.free() &&
+	w := ep.w
+	if !w.begin() {
+		return ep.leaveAccess(startGet, &callGet, buf, raddr, key, p)
+	}
+	r, err := ep.beginGet(buf, raddr, key, p)
+	w.exit()
+	return r, err
+}
+
+func startGet(c *call) (*Request, error) { return c.ep.beginGet(c.buf, c.raddr, c.key, c.p) }
+
+// beginGet starts a get; a short one is one call of the transport.
+func (ep *Endpoint) beginGet(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+	if key != nil && len(buf) <= key.shortGet && raddr+uint64(len(buf)) > raddr && key.ep == ep && ep.ready() &&
 		(p == nil || p.plainSend()) {
 		r, err := ep.getDirect(buf, raddr, key, p)
 		if err != ucs.ErrNoResource {
 			return r, err
 		}
 	}
-	ep.w.enter()
-	r, err := ep.get(buf, raddr, key, p)
-	ep.w.exit()
-	return r, err
+	return ep.get(buf, raddr, key, p)
 }
 
 func (ep *Endpoint) get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {

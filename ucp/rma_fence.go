@@ -38,11 +38,17 @@ func (fence) release(r *Request) {
 // take effect at the peer before those started afterwards. It does not wait and
 // says nothing about completion.
 func (w *Worker) Fence() error {
+	w.enter()
+	err := w.fence()
+	w.exit()
+	return err
+}
+
+func (w *Worker) fence() error {
 	if w.closed {
 		return ucs.ErrInvalidParam
 	}
 	var first error
-	w.enter()
 	w.endpoints.Each(func(ep *Endpoint) {
 		if ep.err != nil || ep.rma == nil || ep.state&epClosed != 0 {
 			return
@@ -51,7 +57,6 @@ func (w *Worker) Fence() error {
 			first = err
 		}
 	})
-	w.exit()
 	return first
 }
 

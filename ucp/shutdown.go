@@ -39,12 +39,7 @@ func (ep *Endpoint) Close() error {
 // background of the worker's progress. Where waiting is refused, inside a callback
 // for one, nothing is started: CloseAsync serves there.
 func (ep *Endpoint) Shutdown(ctx context.Context) error {
-	if err := ep.w.enterWait(); err != nil {
-		return err
-	}
-	defer ep.w.leaveWait()
-	req, err := ep.CloseAsync(nil)
-	return finishWait(ctx, req, err)
+	return ep.endWith(ctx, startClose)
 }
 
 // Shutdown shuts down all endpoints of the worker, those that peers have opened
@@ -54,32 +49,35 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 	if w.isClosed() {
 		return nil
 	}
-	if err := w.enterWait(); err != nil {
+	c, err := w.waitingCall(startLeaving)
+	if err != nil {
 		return err
 	}
-	err := w.closeEndpoints(ctx)
-	w.leaveWait()
+	c.over = left
+	_, err = c.wait(ctx)
+	w.look()
+	w.leaving--
+	w.unlook()
 	if err != nil {
 		return err
 	}
 	return w.Close()
 }
 
-// closeEndpoints closes all endpoints and waits until none is left, those that were
-// being closed before too. Peers open no new ones meanwhile, or it might not end.
-func (w *Worker) closeEndpoints(ctx context.Context) error {
-	w.leaving = true
-	defer func() { w.leaving = false }()
-	w.enter()
-	w.endpoints.Each(func(ep *Endpoint) {
-		if req, err := ep.closeAsync(nil); err == nil {
-			req.free() // goes on, and nobody needs to know how it ends
-		}
-	})
-	w.exit()
-	none := func() bool { return w.endpoints.Len() == 0 }
-	if none() {
-		return nil
+// startLeaving closes all endpoints. Peers open no new ones until the wait has ended, or
+// it might not.
+func startLeaving(c *call) (*Request, error) {
+	w := c.w
+	w.leaving++
+	if !w.closed {
+		w.endpoints.Each(func(ep *Endpoint) {
+			if req, err := ep.closeAsync(nil); err == nil {
+				req.free() // goes on, and nobody needs to know how it ends
+			}
+		})
 	}
-	return w.progressUntil(ctx, nil, none)
+	return nil, nil
 }
+
+// left reports whether no endpoint is left, those that were being closed before too.
+func left(w *Worker) bool { return w.endpoints.Len() == 0 }

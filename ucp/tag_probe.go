@@ -16,15 +16,14 @@ import (
 // parts are still on the way. Until they are here it is the peer's word, and may be
 // up to 128 TiB: bound it before you set memory aside for it.
 func (w *Worker) TagPeek(tag, mask Tag) (TagRecvInfo, bool) {
-	if !w.tag.on {
-		return TagRecvInfo{}, false
+	w.enter()
+	var info TagRecvInfo
+	d := w.probe(tag, mask)
+	if d != nil {
+		info = d.Info()
 	}
-	w.check()
-	d := w.tag.findUnexpected(tag, mask)
-	if d == nil {
-		return TagRecvInfo{}, false
-	}
-	return d.Info(), true
+	w.exit()
+	return info, d != nil
 }
 
 // TagTake takes out the message that a receive of tag and mask would get, without
@@ -32,26 +31,31 @@ func (w *Worker) TagPeek(tag, mask Tag) (TagRecvInfo, bool) {
 // memory is the application's until then, and no longer counts for UCX_MAX_UNEXP_BYTES
 // once all of it has arrived.
 func (w *Worker) TagTake(tag, mask Tag) (*TagMessage, bool) {
+	w.enter()
+	d := w.probe(tag, mask)
+	if d != nil {
+		w.tag.removeUnexpected(d)
+		w.tag.taken.push(d, arrivalLinks)
+		d.removed, d.seen = true, true
+		d.own()
+	}
+	w.exit()
+	return d, d != nil
+}
+
+// probe finds the message that a receive would get.
+func (w *Worker) probe(tag, mask Tag) *TagMessage {
 	if !w.tag.on {
-		return nil, false
+		return nil
 	}
-	w.check()
-	d := w.tag.findUnexpected(tag, mask)
-	if d == nil {
-		return nil, false
-	}
-	w.tag.removeUnexpected(d)
-	w.tag.taken.push(d, arrivalLinks)
-	d.removed, d.seen = true, true
-	d.own()
-	return d, true
+	return w.tag.findUnexpected(tag, mask)
 }
 
 // Recv receives the message, as Worker.TagRecv does. The message must not be used
 // afterwards, unless its parameters were refused or, with OpForceImmediate,
 // ucs.ErrNoResource came back: then it is still the caller's.
 func (d *TagMessage) Recv(buf []byte, p *RequestParams) (*Request, error) {
-	if d == nil || !d.removed {
+	if d == nil {
 		return nil, errNoMessage
 	}
 	w := d.w
@@ -61,9 +65,14 @@ func (d *TagMessage) Recv(buf []byte, p *RequestParams) (*Request, error) {
 	return r, err
 }
 
+func startRecv(c *call) (*Request, error) { return c.msg.recv(c.buf, c.p) }
+
 func (d *TagMessage) recv(buf []byte, p *RequestParams) (*Request, error) {
+	if !d.removed {
+		return nil, errNoMessage
+	}
 	w := d.w
-	r, err := w.startRecv(buf, p)
+	r, err := w.useRecv(buf, p)
 	if err != nil {
 		return nil, err
 	}
@@ -83,12 +92,14 @@ var errNoMessage = fmt.Errorf("ucp: no message, or one that was received or disc
 // Discard gives the message up. To its sender that is as if it had been received.
 // It must not be used afterwards; a second Discard does nothing.
 func (d *TagMessage) Discard() {
-	if d == nil || !d.removed {
+	if d == nil {
 		return
 	}
 	w := d.w
 	w.enter()
-	w.discardTaken(d)
+	if d.removed {
+		w.discardTaken(d)
+	}
 	w.exit()
 }
 

@@ -12,10 +12,10 @@ import (
 // the contents of buf and does not disturb the sender; a shorter one is a
 // success. With a message already here the receive may be done in the call.
 func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
-	r := w.freeRequests
-	if r == nil || !w.tag.on || !w.tag.empty() || !w.free() || p != nil && !p.plainRecv() {
+	if w.multi || w.freeRequests == nil || !w.tag.on || !w.tag.empty() || !w.free() || p != nil && !p.plainRecv() {
 		return w.tagRecv(tag, mask, buf, p)
 	}
+	r := w.freeRequests
 	w.freeRequests = r.next // getRequest, less what is set here or in the queue
 	w.idleRequests--
 	r.state = stateRecv | stateExpect
@@ -53,29 +53,36 @@ func (w *Worker) take(d *TagMessage, buf []byte, p *RequestParams) (err error) {
 
 // tagRecv is TagRecv in general.
 func (w *Worker) tagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
-	if !w.tag.on {
-		return nil, ucs.ErrInvalidParam
+	if !w.begin() {
+		c := w.newCall(startTagRecv).with(p)
+		c.tag, c.mask, c.buf, c.state, c.rule = tag, mask, buf, stateRecv, &callTagRecv
+		return c.leave()
 	}
-	w.enter()
-	if w.freeRequests == nil {
-		w.idle(w.newRequest()) // now: its hook may receive, or send a message that matches
-	}
-	var r *Request
-	var err error
-	d := w.tag.findUnexpected(tag, mask)
-	if d != nil && d.kind == messageEager && (p == nil || p.plainRecv()) {
-		w.stats.TagRecvs++
-		w.tag.removeUnexpected(d)
-		err = w.take(d, buf, p)
-	} else {
-		r, err = w.startTagRecv(tag, mask, buf, p, d)
-	}
+	r, err := w.beginTagRecv(tag, mask, buf, p)
 	w.exit()
 	return r, err
 }
 
-func (w *Worker) startTagRecv(tag, mask Tag, buf []byte, p *RequestParams, d *TagMessage) (*Request, error) {
-	r, err := w.startRecv(buf, p)
+func startTagRecv(c *call) (*Request, error) { return c.w.beginTagRecv(c.tag, c.mask, c.buf, c.p) }
+
+func (w *Worker) beginTagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
+	if !w.tag.on {
+		return nil, ucs.ErrInvalidParam
+	}
+	if w.freeRequests == nil && w.promised == nil {
+		w.idle(w.newRequest()) // now: its hook may receive, or send a message that matches
+	}
+	d := w.tag.findUnexpected(tag, mask)
+	if d != nil && d.kind == messageEager && (p == nil || p.plainRecv()) {
+		w.stats.TagRecvs++
+		w.tag.removeUnexpected(d)
+		return nil, w.take(d, buf, p)
+	}
+	return w.describeTagRecv(tag, mask, buf, p, d)
+}
+
+func (w *Worker) describeTagRecv(tag, mask Tag, buf []byte, p *RequestParams, d *TagMessage) (*Request, error) {
+	r, err := w.useRecv(buf, p)
 	if err != nil {
 		return nil, err
 	}
@@ -139,8 +146,8 @@ func (w *Worker) cancelReceives() {
 	}
 }
 
-// startRecv makes the request of a receive.
-func (w *Worker) startRecv(buf []byte, p *RequestParams) (*Request, error) {
+// useRecv makes the request of a receive.
+func (w *Worker) useRecv(buf []byte, p *RequestParams) (*Request, error) {
 	if !w.tag.on {
 		return nil, ucs.ErrInvalidParam
 	}
@@ -213,7 +220,10 @@ func (r *Request) deliver(tag Tag, data []byte) {
 		copyMessage(r.data.buf, data)
 		r.data.buf = nil
 		r.state |= stateDone | stateWhole
-		if fn := r.onTagRecv; fn != nil && r.state&(stateInCall|stateFreed) == 0 {
+		if r.w.multi {
+			r.life.Store(lifeOver)
+		}
+		if fn := r.onTagRecv; fn != nil && r.state&(stateInCall|stateFreed|stateWatched) == 0 {
 			r.onTagRecv = nil
 			w := r.w // callRecv, without another call
 			was := w.leaveTo()
@@ -224,7 +234,7 @@ func (r *Request) deliver(tag Tag, data []byte) {
 			}()
 			fn(r, nil, r.info, r.userData)
 			w.comeBack(was)
-		} else if r.state&(stateParams|stateFreed) != 0 {
+		} else if r.state&(stateParams|stateFreed|stateWatched) != 0 {
 			r.leave(nil)
 		}
 	}

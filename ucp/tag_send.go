@@ -8,34 +8,17 @@ import (
 
 // TagSend sends buf as a message labeled tag. Done means that buf may be
 // reused, not that the receiver has it. Messages of one endpoint that match the
-// same receive are received in the order they were sent.
+// same receive are received in the order they were sent; in ThreadModeMulti those
+// of one goroutine.
 func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
 	w := ep.w
-	if len(buf) > ep.short || !w.free() || p != nil && !p.plainSend() {
+	if w.multi || len(buf) > int(ep.short) || !w.free() || p != nil && !p.plainSend() {
 		return ep.tagSend(tag, buf, p, &tagForm, 0)
 	}
 	w.gate |= gateInside
-	r := w.spare // used only if the send goes on after the call
-	err := ep.ue.AMShort(uct.AMID(proto.IDEagerOnly), uint64(tag), buf, 0, &r.comp)
-	if err == nil {
-		w.stats.EagerShort++
-		w.exit()
-		return nil, nil
-	}
-	if err != ucs.InProgress {
-		w.exit()
-		return ep.tagSend(tag, buf, p, &tagForm, 0) // queues it, or says what is wrong
-	}
-	w.spare = w.getRequest()
-	w.stats.EagerShort++
-	r.toward(ep)
-	r.form, r.proto = &tagForm, eagerShort{}
-	if p != nil {
-		r.state |= stateParams
-		r.onSend, r.userData = p.OnSend, p.UserData
-	}
+	r, err := ep.sendShort(tag, buf, p)
 	w.exit()
-	return r, nil
+	return r, err
 }
 
 // TagSendSync is TagSend whose request is done when the receiver has matched the
@@ -46,13 +29,54 @@ func (ep *Endpoint) TagSendSync(tag Tag, buf []byte, p *RequestParams) (*Request
 
 // tagSend is the call of a send of any kind.
 func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {
-	ep.w.enter()
-	r, err := ep.startTagSend(tag, buf, p, form, flags)
-	ep.w.exit()
+	w := ep.w
+	if !w.begin() {
+		c := w.newCall(startTagSend).with(p)
+		c.ep, c.tag, c.buf, c.form, c.state, c.rule = ep, tag, buf, form, flags, &callTagSend
+		c.brief = form == &tagForm && p == nil && len(buf) <= smallBytes
+		return c.leave()
+	}
+	r, err := ep.beginTagSend(tag, buf, p, form, flags)
+	w.exit()
 	return r, err
 }
 
-func (ep *Endpoint) startTagSend(tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {
+func startTagSend(c *call) (*Request, error) {
+	return c.ep.beginTagSend(c.tag, c.buf, c.p, c.form, c.state)
+}
+
+// beginTagSend starts a send of any kind.
+func (ep *Endpoint) beginTagSend(tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {
+	if form == &tagForm && len(buf) <= int(ep.short) && (p == nil || p.plainSend()) {
+		return ep.sendShort(tag, buf, p)
+	}
+	return ep.describeTagSend(tag, buf, p, form, flags)
+}
+
+// sendShort sends a short message by one call of the transport, if it takes it now.
+func (ep *Endpoint) sendShort(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
+	w := ep.w
+	r := w.spare // used only if the send goes on after the call
+	err := ep.ue.AMShort(uct.AMID(proto.IDEagerOnly), uint64(tag), buf, 0, &r.comp)
+	if err == nil {
+		w.stats.EagerShort++
+		return nil, nil
+	}
+	if err != ucs.InProgress {
+		return ep.describeTagSend(tag, buf, p, &tagForm, 0) // queues it, or says what is wrong
+	}
+	w.spare = w.getRequest()
+	w.stats.EagerShort++
+	r.toward(ep)
+	r.form, r.proto = &tagForm, eagerShort{}
+	if p != nil {
+		r.state |= stateParams
+		r.onSend, r.userData = p.OnSend, p.UserData
+	}
+	return r, nil
+}
+
+func (ep *Endpoint) describeTagSend(tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {
 	w := ep.w
 	if w.ctx.params.Features&FeatureTag == 0 {
 		return nil, ucs.ErrInvalidParam

@@ -8,13 +8,6 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// How long a wait burns CPU before it sleeps: rounds of progress, then rounds
-// that let other goroutines run in between.
-const (
-	spinRounds  = 512
-	yieldRounds = 32
-)
-
 // Wait progresses the worker until the operation has finished and returns the
 // result. What the request tells can be read until Free, which is optional, and
 // after which the object serves another operation. When ctx ends first a receive
@@ -22,7 +15,8 @@ const (
 // the context's error. Anything else goes on, and Wait returns the context's error alone: the
 // request is still in flight, its buffer stays the library's until Done, and Wait
 // may be called again. Inside a callback, or while another goroutine waits on the
-// worker, Wait is refused and leaves the request as it is.
+// worker, Wait is refused and leaves the request as it is. In ThreadModeMulti any
+// number of goroutines may wait, for the same request too.
 func (r *Request) Wait(ctx context.Context) error {
 	if r == nil {
 		return nil
@@ -31,31 +25,18 @@ func (r *Request) Wait(ctx context.Context) error {
 	if w == nil {
 		return ucs.ErrInvalidParam // the user's object, in no operation
 	}
-	if err := w.enterWait(); err != nil {
+	r.checkLive()
+	c, err := w.waitingCall(startedBefore)
+	if err != nil {
 		return err
 	}
-	defer w.leaveWait()
-	r.checkLive()
-	return r.await(ctx)
+	c.r, c.given = r, true
+	_, err = c.wait(ctx)
+	return err
 }
 
-// await is Wait where the worker is the caller's to wait on.
-func (r *Request) await(ctx context.Context) error {
-	w := r.w
-	if err := w.progressUntil(ctx, r, nil); err != nil {
-		if err != ctx.Err() {
-			return err
-		}
-		w.cancelPosted(r)
-		if !r.Done() {
-			return ctx.Err()
-		}
-		if r.err == ucs.ErrCanceled {
-			return canceledBy(ctx)
-		}
-	}
-	return r.err
-}
+// startedBefore is the start of an operation that was started.
+func startedBefore(c *call) (*Request, error) { return c.r, nil }
 
 // canceledBy is the error of a receive whose context has ended.
 func canceledBy(ctx context.Context) error {
@@ -63,52 +44,162 @@ func canceledBy(ctx context.Context) error {
 }
 
 // Run progresses the worker, sleeping while there is nothing to do, until ctx
-// ends; it returns the context's error.
+// ends; it returns the context's error. In ThreadModeMulti others may call the worker
+// meanwhile, Close too: then it returns ucs.ErrCanceled.
 func (w *Worker) Run(ctx context.Context) error {
-	if err := w.enterWait(); err != nil {
+	c, err := w.waitingCall(nil)
+	if err != nil {
 		return err
 	}
-	defer w.leaveWait()
-	return w.progressUntil(ctx, nil, nil)
+	_, err = c.wait(ctx)
+	return err
 }
 
-// progressUntil progresses until r is done, over says so or ctx ends: busily for a
-// while, then asleep between events. The caller has entered the wait.
-func (w *Worker) progressUntil(ctx context.Context, r *Request, over func() bool) error {
-	if r != nil && r.Done() {
+// waiting is what a call keeps that waits.
+type waiting struct {
+	waits bool
+	given bool               // the request is somebody's, who frees it: else it is the call's
+	r     *Request           // that it waits for, nil if there is none
+	next  *call              // waits for the same
+	over  func(*Worker) bool // what it waits for otherwise
+	event bool               // it waits for anything to happen
+	err   error
+	info  TagRecvInfo
+
+	// Words of atomic operations, and where the result goes.
+	operand, reply [8]byte
+	old            *[8]byte
+}
+
+// waitingCall returns a call that will wait, unless that is refused.
+func (w *Worker) waitingCall(start func(*call) (*Request, error)) (*call, error) {
+	if w.multi {
+		if w.engine.Nested() {
+			return nil, errWaitInside
+		}
+	} else if err := w.enterWait(); err != nil {
+		return nil, err
+	}
+	c := w.newCall(start)
+	c.waits = true
+	return c, nil
+}
+
+var errWaitInside = fmt.Errorf("ucp: waiting inside a callback: %w", ucs.ErrInvalidParam)
+
+// wait carries out the call, waits for the end of the operation, and gives back the
+// description. Where ctx ends before, a receive is canceled. What cannot be goes on, and
+// nobody hears of it, unless it has a request that is somebody's.
+func (c *call) wait(ctx context.Context) (TagRecvInfo, error) {
+	var err error
+	var lost bool
+	if c.w.multi {
+		lost, err = c.waitTogether(ctx)
+	} else {
+		lost, err = c.waitAlone(ctx)
+	}
+	if lost {
+		return TagRecvInfo{}, err // and the operation may write to the description
+	}
+	info := c.info
+	if c.old != nil && err == nil {
+		*c.old = c.reply
+	}
+	c.drop()
+	return info, err
+}
+
+// waitAlone is wait where nobody else may use the worker meanwhile. It reports whether
+// the operation goes on, with the description.
+func (c *call) waitAlone(ctx context.Context) (lost bool, err error) {
+	w := c.w
+	defer w.leaveWait()
+	if c.start != nil {
+		w.enter()
+		c.r, err = c.start(c)
+		w.exit()
+		if c.r == nil && (c.over == nil || err != nil) {
+			return false, err
+		}
+	}
+	r := c.r
+	if err = w.progressUntil(ctx, c); err == nil && r != nil {
+		c.info, err = r.info, r.err
+	}
+	if r == nil {
+		return false, err
+	}
+	if !r.Done() && err == ctx.Err() {
+		w.enter()
+		c.cancel()
+		w.exit()
+		if r.Done() {
+			err = c.canceled(ctx, r.err)
+		}
+	}
+	if c.given {
+		return false, err
+	}
+	lost = !r.Done()
+	r.free()
+	return lost, err
+}
+
+// cancel ends the operation if it is a receive: of a request that is somebody's only if
+// no message has matched it.
+func (c *call) cancel() {
+	if c.given {
+		c.w.cancelPosted(c.r)
+	} else {
+		c.w.cancel(c.r)
+	}
+}
+
+// canceled is the error of an operation that has ended with err when ctx had.
+func (c *call) canceled(ctx context.Context, err error) error {
+	if err == ucs.ErrCanceled {
+		return canceledBy(ctx)
+	}
+	return err
+}
+
+// progressUntil progresses until the call is over or ctx ends: busily for a while,
+// then asleep between events. The caller has entered the wait.
+func (w *Worker) progressUntil(ctx context.Context, c *call) error {
+	if c.isOver() {
 		return nil
 	}
 	w.enter() // asleep too: nobody else may call it
-	err := w.progressLoop(ctx, r, over)
+	err := w.progressLoop(ctx, c)
 	w.exit()
 	return err
 }
 
-func (w *Worker) progressLoop(ctx context.Context, r *Request, over func() bool) error {
-	for round, idle := 1, 0; ; round++ {
+// isOver reports whether what it waits for has happened, where nobody tells.
+func (c *call) isOver() bool { return c.r != nil && c.r.Done() || c.over != nil && c.over(c.w) }
+
+func (w *Worker) progressLoop(ctx context.Context, c *call) error {
+	w.pace.begin()
+	for round := 1; ; round++ {
 		if w.closed {
 			return ucs.ErrInvalidParam
 		}
 		w.gate &^= gateInside
 		n := w.Progress()
 		w.gate |= gateInside
-		if r != nil && r.Done() || over != nil && over() {
+		if c.isOver() {
+			w.pace.paid()
 			return nil
 		}
-		if n > 0 {
-			idle = 0
-		}
-		idle++
-		if round%64 == 0 || n > 0 && r == nil {
+		if round%64 == 0 || n > 0 && c.r == nil {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
 		}
-		switch {
-		case idle < spinRounds:
-		case idle < spinRounds+yieldRounds:
+		switch w.pace.next(n) {
+		case paceYield:
 			runtime.Gosched()
-		default:
+		case paceSleep:
 			err := w.arm()
 			if err == nil {
 				err = w.park(ctx)
@@ -116,7 +207,7 @@ func (w *Worker) progressLoop(ctx context.Context, r *Request, over func() bool)
 			if err != nil && err != ucs.ErrBusy {
 				return err
 			}
-			idle = 0
+			w.pace.begin()
 		}
 	}
 }

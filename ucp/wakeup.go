@@ -29,9 +29,12 @@ type wakeup struct {
 	signaled atomic.Bool // a Signal that no Arm has consumed
 
 	mu      sync.Mutex
-	eventFD int // written by Signal; guarded by mu, -1 when closed
+	eventFD int  // written by Signal; guarded by mu, -1 when closed
+	roused  bool // it was written to wake the leader, who has not looked yet
 
-	sleeper *os.File // a duplicate of the event set's descriptor in Go's poller
+	sleeper *os.File // a duplicate of the event set's descriptor in Go's poller; guarded by mu
+
+	outside *bell // in thread mode multi, for the application's poller
 }
 
 // open puts the signal descriptor into the worker's event set.
@@ -44,12 +47,17 @@ func (k *wakeup) open(w *Worker) error {
 	if err := w.uctw.Events().Add(fd, event.Read, k); err != nil {
 		return err
 	}
+	if w.multi && w.ctx.params.Features&FeatureWakeup != 0 {
+		if k.outside, err = newBell(w.uctw.EventFD()); err != nil {
+			return err
+		}
+	}
 	if ext := w.params.Epoll; ext != nil {
 		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(uint32(ext.Data)), Pad: int32(uint32(ext.Data >> 32))}
 		if ext.Edge {
 			ev.Events |= unix.EPOLLET
 		}
-		if err := unix.EpollCtl(ext.FD, unix.EPOLL_CTL_ADD, w.uctw.EventFD(), &ev); err != nil {
+		if err := unix.EpollCtl(ext.FD, unix.EPOLL_CTL_ADD, w.eventFD(), &ev); err != nil {
 			return fmt.Errorf("ucp: adding to the external event descriptor: %w", err)
 		}
 	}
@@ -61,6 +69,7 @@ func (k *wakeup) open(w *Worker) error {
 func (k *wakeup) HandleEvent(event.Events) {
 	var b [8]byte
 	unix.Read(k.eventFD, b[:]) // an empty descriptor means that Arm was here first
+	k.roused = false
 }
 
 func (k *wakeup) close() {
@@ -73,6 +82,10 @@ func (k *wakeup) close() {
 	if k.sleeper != nil {
 		k.sleeper.Close()
 		k.sleeper = nil
+	}
+	if k.outside != nil {
+		k.outside.close()
+		k.outside = nil
 	}
 }
 
@@ -88,13 +101,23 @@ func (w *Worker) needWakeup() error {
 // there is something to progress. It belongs to the worker and is always the
 // same. A worker that was given an epoll set gives ucs.ErrUnsupported.
 func (w *Worker) EventFD() (int, error) {
+	w.look()
+	defer w.unlook()
 	if err := w.needWakeup(); err != nil {
 		return -1, err
 	}
 	if w.params.Epoll != nil {
 		return -1, ucs.ErrUnsupported
 	}
-	return w.uctw.EventFD(), nil
+	return w.eventFD(), nil
+}
+
+// eventFD is the descriptor that the application sleeps on.
+func (w *Worker) eventFD() int {
+	if b := w.wake.outside; b != nil {
+		return b.set
+	}
+	return w.uctw.EventFD()
 }
 
 // Arm prepares the event descriptor: after nil every new event makes it
@@ -102,11 +125,22 @@ func (w *Worker) EventFD() (int, error) {
 // that Signal was called; call Progress until it returns 0 and arm again. It has
 // to be called before each sleep.
 func (w *Worker) Arm() error {
-	w.check()
-	if err := w.needWakeup(); err != nil {
-		return err
+	w.enter()
+	err := w.needWakeup()
+	if err == nil {
+		w.wake.answer()
+		err = w.arm()
 	}
-	return w.arm()
+	if w.multi && err == nil {
+		w.armed = true
+		w.gate &^= gateInside
+		if w.gate.depth() == 0 {
+			w.passOn() // it is armed, and need not be again
+		}
+		return nil
+	}
+	w.exit()
+	return err
 }
 
 func (w *Worker) arm() error {
@@ -149,10 +183,41 @@ func (k *wakeup) signal() error {
 	return nil
 }
 
+// rouse wakes the leader.
+func (k *wakeup) rouse() {
+	if k.roused {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.eventFD >= 0 {
+		k.roused = true
+		one := [8]byte{1}
+		unix.Write(k.eventFD, one[:]) // if it is full it is readable
+	}
+}
+
+// ring wakes the application.
+func (k *wakeup) ring() {
+	if k.outside != nil {
+		k.outside.ring()
+	}
+}
+
+// answer takes note of that the application is awake.
+func (k *wakeup) answer() {
+	if k.outside != nil && k.outside.rung {
+		k.outside.answer()
+	}
+}
+
 // Wait sleeps until there is something to progress, or until ctx ends: then it
 // returns its error. It arms by itself, returns at once when there is something
 // already, and does not progress.
 func (w *Worker) Wait(ctx context.Context) error {
+	if w.multi {
+		return w.waitEvent(ctx)
+	}
 	if err := w.needWakeup(); err != nil {
 		return err
 	}
@@ -213,7 +278,7 @@ func (w *Worker) leaveWait() { w.blockedCall.Store(false) }
 
 // park sleeps in Go's poller until the armed event set is readable or ctx ends.
 func (w *Worker) park(ctx context.Context) error {
-	f, err := w.sleeper()
+	f, err := w.wake.openSleeper(w)
 	if err != nil {
 		return err
 	}
@@ -246,11 +311,16 @@ func (w *Worker) park(ctx context.Context) error {
 	return err
 }
 
-// sleeper returns the duplicate of the event descriptor that Go's poller
+// openSleeper returns the duplicate of the event descriptor that Go's poller
 // watches. It is non-blocking before Go sees it, or Go would not watch it.
-func (w *Worker) sleeper() (*os.File, error) {
-	if w.wake.sleeper != nil {
-		return w.wake.sleeper, nil
+func (k *wakeup) openSleeper(w *Worker) (*os.File, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.sleeper != nil {
+		return k.sleeper, nil
+	}
+	if k.eventFD < 0 {
+		return nil, errClosedMeanwhile
 	}
 	fd, err := unix.FcntlInt(uintptr(w.uctw.EventFD()), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -260,6 +330,6 @@ func (w *Worker) sleeper() (*os.File, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("ucp: event descriptor: %w", err)
 	}
-	w.wake.sleeper = os.NewFile(uintptr(fd), "ucp-events")
-	return w.wake.sleeper, nil
+	k.sleeper = os.NewFile(uintptr(fd), "ucp-events")
+	return k.sleeper, nil
 }

@@ -267,7 +267,7 @@ func (w *Worker) matched(ep *Endpoint, m *proto.Wireup) {
 // user may create it later and then gets this one. said is what of its address is in
 // doubt.
 func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup, said *proto.WorkerAddress) error {
-	if w.leaving {
+	if w.leaving > 0 {
 		w.stats.Dropped++
 		return nil
 	}
@@ -308,7 +308,7 @@ func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup, said *proto.Worke
 // onEpCheck answers a peer that asks whether its counterpart still exists. Only
 // "no" is answered, over an endpoint made for that.
 func (w *Worker) onEpCheck(from *source, m *proto.Wireup, message []byte) error {
-	if w.endpoints.Get(uint64(m.DstEp)) != nil || w.leaving {
+	if w.endpoints.Get(uint64(m.DstEp)) != nil || w.leaving > 0 {
 		w.token.discard(from, w.uuid, m.Address.UUID, message)
 		return nil
 	}

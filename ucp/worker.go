@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/google/uuid"
@@ -10,6 +11,7 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/bufpool"
+	"github.com/ucx-go/ucx/ucp/internal/engine"
 	"github.com/ucx-go/ucx/ucp/internal/idtable"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log"
@@ -18,8 +20,7 @@ import (
 
 // WorkerParams are the parameters of Context.NewWorker.
 type WorkerParams struct {
-	// ThreadMode says how goroutines share the worker. ThreadModeMulti is
-	// refused with ucs.ErrUnsupported so far.
+	// ThreadMode says how goroutines share the worker; see the package comment.
 	ThreadMode ucs.ThreadMode
 
 	// Epoll, if not nil, is an epoll set of the application to which the worker adds
@@ -55,7 +56,7 @@ type WorkerParams struct {
 }
 
 // maxThreadMode is the most a worker can be asked for.
-const maxThreadMode = ucs.ThreadModeSerialized
+const maxThreadMode = ucs.ThreadModeMulti
 
 // WorkerAttr describes a worker.
 type WorkerAttr struct {
@@ -69,6 +70,7 @@ type WorkerAttr struct {
 type Worker struct {
 	// What most calls look at, together.
 	gate         gate        // whether it may be called
+	multi        bool        // any goroutine may, at any time
 	asked        atomic.Bool // by another worker to give something back
 	rested       uint8       // the place in resting of the request that serves again next
 	idleRequests int         // in freeRequests
@@ -133,12 +135,17 @@ type Worker struct {
 	keep        keepalive
 	stats       Stats
 	dispatching *Request // is being tried again by its lane
-	leaving     bool     // is shutting down: peers open no endpoints
+	leaving     int      // calls of Shutdown: peers open no endpoints
 	closed      bool
 	panicked    *CallbackPanic // of a function of the application, until the outermost call ends
 	blockedCall atomic.Bool    // a call that waits is under way
-	waitInfo    TagRecvInfo    // of a receive that is waited for
-	waitWord    []byte         // the same, results of atomic operations
+	pace        pace           // of those
+
+	// In thread mode multi.
+	engine   *engine.Engine // whose turn it is
+	promised *Request       // for the operation that is being started
+	spares   sync.Pool      // *Request, for calls that are left to others
+	armed    bool           // the application sleeps on the event descriptor
 }
 
 // iface is an open transport resource of a worker.
@@ -159,12 +166,10 @@ var workerSeq atomic.Uint64
 // NewWorker opens the transports of the context for one progress engine.
 func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 	switch {
-	case p.ThreadMode > ucs.ThreadModeMulti:
+	case p.ThreadMode > maxThreadMode:
 		return nil, fmt.Errorf("ucp: %v: %w", p.ThreadMode, ucs.ErrInvalidParam)
 	case p.Token > TokenRequired:
 		return nil, fmt.Errorf("ucp: %v: %w", p.Token, ucs.ErrInvalidParam)
-	case p.ThreadMode > maxThreadMode:
-		return nil, fmt.Errorf("ucp: thread mode %v: %w", p.ThreadMode, ucs.ErrUnsupported)
 	}
 	if err := c.addWorker(); err != nil {
 		return nil, err
@@ -176,6 +181,10 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		uuid:    newWorkerUUID(),
 		peers:   make(map[uint64]*known),
 		configs: make(map[string]*epConfig),
+		multi:   p.ThreadMode == ucs.ThreadModeMulti,
+	}
+	if w.multi {
+		w.engine = engine.New()
 	}
 	w.unnamed.w = w
 	w.payerOf(ledger.Shared).join(&w.unnamed)
@@ -310,10 +319,20 @@ func (w *Worker) Attr() WorkerAttr {
 // events handled. It runs callbacks. Called from a callback, or when the worker is
 // closed, it does nothing.
 func (w *Worker) Progress() int {
+	if w.multi {
+		return w.progressTogether()
+	}
 	if !w.vacant() {
 		return w.occupied()
 	}
 	w.gate = gateInside
+	n := w.round()
+	w.exit()
+	return n
+}
+
+// round is a round of progress.
+func (w *Worker) round() int {
 	n := w.uctw.Progress()
 	if w.asked.Load() {
 		w.shed()
@@ -328,12 +347,13 @@ func (w *Worker) Progress() int {
 	if w.eager.untimed {
 		n += w.expireOrphans()
 	}
-	w.exit()
 	return n
 }
 
 // Stats returns the counters of the worker.
 func (w *Worker) Stats() Stats {
+	w.look()
+	defer w.unlook()
 	s := w.stats
 	s.UnexpectedBytes, s.OwedBytes, s.Sources = w.heldBytes, w.owedBytes, w.sources
 	for _, f := range w.families {
@@ -348,6 +368,9 @@ func (w *Worker) Stats() Stats {
 // (Run, Wait and their like), it is refused with ucs.ErrBusy. A second Close does
 // nothing.
 func (w *Worker) Close() error {
+	if w.multi {
+		return w.closeTogether()
+	}
 	if w.isClosed() {
 		return nil
 	}

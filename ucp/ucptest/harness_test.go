@@ -11,6 +11,7 @@ import (
 
 	"github.com/ucx-go/ucx/internal/certtest"
 	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log/logtest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -37,6 +38,9 @@ type transport struct {
 
 	// polls says that senders without room cannot sleep.
 	polls bool
+
+	// mode is the thread mode of workers.
+	mode ucs.ThreadMode
 
 	// tls is a configuration for contexts, or nil.
 	tls *tls.Config
@@ -72,6 +76,20 @@ var transports = []transport{
 	simLanesStorm.rough(),
 	simMemh,
 	simNoMemh,
+
+	// The same with workers that many goroutines may use. Here it is one at a time.
+	transport{name: "self", settings: []setting{{"TLS", "self"}}, loopback: true}.shared(),
+	transport{name: "tcp", settings: []setting{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}}}.shared(),
+	transport{name: "posix and cma", settings: []setting{{"TLS", "posix,cma"}}}.shared(),
+	simPlain.shared(),
+	simStorm.rough().shared(),
+}
+
+// shared is the transport with workers in thread mode multi.
+func (tr transport) shared() transport {
+	tr.name += ", shared"
+	tr.few, tr.mode = true, ucs.ThreadModeMulti
+	return tr
 }
 
 // with returns the transport with more settings.
@@ -159,6 +177,7 @@ func (r *rig) open() *side {
 func (r *rig) openWith(cp ucp.ContextParams, wp ucp.WorkerParams) *side {
 	r.Helper()
 	cp.TLS = r.tls
+	wp.ThreadMode = max(wp.ThreadMode, r.mode)
 	ctx, err := ucp.NewContext(cp, r.config())
 	if err != nil {
 		r.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/ucs"
 )
 
 // The suite holds what must be true over every transport. Each test states the
@@ -30,6 +31,9 @@ const (
 	// sleepy: senders sleep until there is room.
 	sleepy
 
+	// lonely: workers belong to one goroutine at a time.
+	lonely
+
 	// watchful: the keepalive looks for peers all the time. Nothing else tells of
 	// those that are gone over shared memory.
 	watchful
@@ -51,6 +55,8 @@ func (n need) missing(tr transport) string {
 		return "nothing can be expected to finish in its call"
 	case n&onDemand != 0 && tr.sim == nil:
 		return "nothing goes wrong on demand"
+	case n&lonely != 0 && tr.mode == ucs.ThreadModeMulti:
+		return "any goroutine may call the workers"
 	case n&sleepy != 0 && tr.polls:
 		return "senders without room cannot sleep"
 	}

@@ -18,7 +18,7 @@ var waitCases = []testCase{
 	{"wait notices the end of its context in heavy traffic", anywhere, testWaitBusy},
 	{"blocking send and receive", everySwitch, testBlocking},
 	{"blocking receive with an ended context", anywhere, testBlockingCanceled},
-	{"two goroutines cannot wait on one worker", anywhere, testTwoWaiters},
+	{"two goroutines cannot wait on one worker", lonely, testTwoWaiters},
 	{"worker run", anywhere, testRun},
 	{"results stay until they are freed", everySwitch, testResultsStay},
 }

@@ -1,0 +1,179 @@
+package ucp
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/ucx-go/ucx/ucp/internal/engine"
+)
+
+// call is a call of the application that is described: so that another goroutine can
+// carry it out, or because it waits for the end of what it starts. In thread mode multi
+// one that finds the worker taken leaves its description to who has it (leave).
+// One that waits is told of the end of the operation (wait.go).
+type call struct {
+	engine.Waiter
+	engine.Task
+	w     *Worker
+	start func(*call) (*Request, error) // carries it out
+
+	// What the caller has said.
+	ep     *Endpoint
+	key    *Rkey
+	msg    *TagMessage
+	form   *messageForm
+	tag    Tag
+	mask   Tag
+	raddr  uint64
+	op     AtomicOp
+	state  requestState
+	buf    []byte
+	p      *RequestParams // nil, or params
+	params RequestParams
+	rule   *callRule
+
+	// Of one that was left to others.
+	promised *Request // what the caller got for it, nil if it is done for him
+	made     bool     // for this call
+	brief    bool     // it is done for the caller, who need not hear of it again
+	small    [smallBytes]byte
+
+	waiting
+}
+
+// smallBytes is the longest message of which a copy is left, so that the send is done.
+const smallBytes = 64
+
+var calls = sync.Pool{New: func() any {
+	c := new(call)
+	c.Of(c)
+	c.Owner = c
+	return c
+}}
+
+// newCall returns the description of a call, to be filled in.
+func (w *Worker) newCall(start func(*call) (*Request, error)) *call {
+	c := calls.Get().(*call)
+	c.w, c.start = w, start
+	return c
+}
+
+// drop gives back a description that nobody knows of any more.
+func (c *call) drop() {
+	c.w, c.start, c.ep, c.key, c.msg, c.form, c.buf, c.rule = nil, nil, nil, nil, nil, nil, nil, nil
+	if c.p != nil {
+		c.p, c.params = nil, RequestParams{}
+	}
+	c.promised, c.made, c.brief, c.state = nil, false, false, 0
+	c.waiting = waiting{}
+	calls.Put(c)
+}
+
+// with sets optional parameters, which the caller may use again.
+func (c *call) with(p *RequestParams) *call {
+	if p != nil {
+		c.params = *p
+		c.p = &c.params
+	}
+	return c
+}
+
+// Do implements engine.Doer: it carries out the call for another goroutine, in a turn
+// of this one.
+func (c *call) Do() {
+	w := c.w
+	switch {
+	case w.gate&gateAbandoned != 0:
+		c.fail(w.misused())
+	case c.waits:
+		c.begin()
+	case c.promised == nil:
+		if r, _ := c.start(c); r == nil {
+			c.drop()
+		} else {
+			r.free() // goes on, with c.small
+		}
+	default:
+		if c.made {
+			w.stats.Requests++
+		}
+		w.promised = c.promised
+		_, err := c.start(c)
+		w.promised = nil
+		if err != nil {
+			c.promised.refused(c, err)
+		}
+		c.drop()
+	}
+}
+
+// fail ends a call that cannot be carried out.
+func (c *call) fail(err error) {
+	switch {
+	case c.waits:
+		c.err = err
+		c.w.endWait(c)
+	case c.promised != nil:
+		c.promised.refused(c, err)
+	}
+}
+
+// leave leaves the call to the goroutine that has the worker. It returns what the call
+// would return: a request in flight, or none for one that is brief.
+func (c *call) leave() (r *Request, err error) {
+	w := c.w
+	if err := c.rule.check(c.buf, c.p); err != nil {
+		c.drop()
+		return nil, err
+	}
+	switch {
+	case !c.mayBeLeft() || c.ep != nil && atomic.LoadUint32(&c.ep.ended) != 0:
+		w.enter()
+		r, err = c.start(c)
+		w.exit()
+		c.drop()
+		return r, err
+	case c.brief:
+		c.buf = c.small[:copy(c.small[:], c.buf)]
+	default:
+		r, c.made = w.promise()
+		c.params.Flags |= OpNoImmediate
+		c.p, c.promised = &c.params, r
+	}
+	w.push(c)
+	return r, nil
+}
+
+// mayBeLeft reports whether it makes no difference to the caller who carries it out.
+func (c *call) mayBeLeft() bool {
+	return c.params.Flags&OpForceImmediate == 0 && c.params.Request == nil &&
+		c.w.ctx.params.RequestInit == nil && c.w.ctx.params.RequestCleanup == nil
+}
+
+// push leaves a call to the goroutine that has the worker, or carries it out if nobody
+// has it any more.
+func (w *Worker) push(c *call) {
+	w.engine.Push(&c.Task)
+	if w.engine.Retake() {
+		w.beginTurn()
+		w.endTurn()
+	}
+}
+
+// promise returns a request for a call that is left to others, and whether it is a new
+// one.
+func (w *Worker) promise() (r *Request, made bool) {
+	if r, ok := w.spares.Get().(*Request); ok {
+		r.life.Store(lifeInFlight)
+		return r, false
+	}
+	return w.makeRequest(), true
+}
+
+// refused ends a request that was promised to a caller whose call cannot be carried
+// out, or that is not needed for it.
+func (r *Request) refused(c *call, err error) {
+	r.state = stateParams | statePromised | c.state&stateRecv
+	r.onSend, r.onTagRecv, r.userData = c.params.OnSend, c.params.OnTagRecv, c.params.UserData
+	r.finish(err)
+}
