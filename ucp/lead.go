@@ -2,7 +2,6 @@ package ucp
 
 import (
 	"context"
-	"runtime"
 
 	"github.com/ucx-go/ucx/ucp/internal/engine"
 	"github.com/ucx-go/ucx/ucs"
@@ -71,7 +70,7 @@ func (c *call) begin() {
 	if c.carryOut() {
 		c.w.endWait(c)
 	} else {
-		c.w.engine.Join(&c.Waiter)
+		c.w.engine.JoinFor(&c.Waiter)
 	}
 }
 
@@ -123,14 +122,12 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 			panic(v)
 		}
 	}()
-	w.pace.begin()
 	for round := 1; ; round++ {
 		n := 0
 		if !c.Over() {
 			n = w.roundForAll()
 		}
 		if c.Over() {
-			w.pace.paid()
 			inTurn = false
 			return c.stay(ctx)
 		}
@@ -146,7 +143,6 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 				inTurn = false
 				err = c.sleep(ctx)
 				inTurn = true
-				w.pace.begin()
 				if err == nil {
 					continue
 				}
@@ -158,9 +154,10 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 		}
 		inTurn = false
 		w.endTurn()
-		if others || step == paceYield {
-			runtime.Gosched() // who was woken runs before this one has more for him
+		if others && step == paceSpin {
+			step = paceRest // who was woken runs before this one has more for him
 		}
+		step.take()
 		w.takeTurn()
 		inTurn = true
 	}

@@ -79,11 +79,8 @@ func (w *Worker) mayAsk(from *source) error {
 	return nil
 }
 
-// started is when the program did, about.
-var started = time.Now()
-
 // askClock is the time; tests have their own.
-var askClock = func() time.Duration { return time.Since(started) }
+var askClock = monotonic
 
 // spentAt is what is left of the time spent at a later time.
 func (r *rate) spentAt(now time.Duration) time.Duration {

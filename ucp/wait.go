@@ -3,7 +3,6 @@ package ucp
 import (
 	"context"
 	"fmt"
-	"runtime"
 
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -179,7 +178,6 @@ func (w *Worker) progressUntil(ctx context.Context, c *call) error {
 func (c *call) isOver() bool { return c.r != nil && c.r.Done() || c.over != nil && c.over(c.w) }
 
 func (w *Worker) progressLoop(ctx context.Context, c *call) error {
-	w.pace.begin()
 	for round := 1; ; round++ {
 		if w.closed {
 			return ucs.ErrInvalidParam
@@ -188,7 +186,6 @@ func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 		n := w.Progress()
 		w.gate |= gateInside
 		if c.isOver() {
-			w.pace.paid()
 			return nil
 		}
 		if round%64 == 0 || n > 0 && c.r == nil {
@@ -196,18 +193,17 @@ func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 				return err
 			}
 		}
-		switch w.pace.next(n) {
-		case paceYield:
-			runtime.Gosched()
-		case paceSleep:
-			err := w.arm()
-			if err == nil {
-				err = w.park(ctx)
-			}
-			if err != nil && err != ucs.ErrBusy {
-				return err
-			}
-			w.pace.begin()
+		step := w.pace.next(n)
+		if step != paceSleep {
+			step.take()
+			continue
+		}
+		err := w.arm()
+		if err == nil {
+			err = w.park(ctx)
+		}
+		if err != nil && err != ucs.ErrBusy {
+			return err
 		}
 	}
 }

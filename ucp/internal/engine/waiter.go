@@ -47,6 +47,14 @@ func (w *Waiter) Over() bool { return w.over.Load() }
 // it need not leave. Any goroutine may ask.
 func (w *Waiter) Gone() bool { return w.over.Load() && !w.leads }
 
+// JoinFor is Join for a waiter that parks already, and is told if it leads.
+func (e *Engine) JoinFor(w *Waiter) {
+	e.Join(w)
+	if w.leads {
+		w.signal()
+	}
+}
+
 // Join makes w one of those who wait. It leads if nobody else does.
 func (e *Engine) Join(w *Waiter) {
 	if e.leader == nil { // [join]
