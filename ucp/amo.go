@@ -72,7 +72,8 @@ func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey,
 	w := ep.w
 	if !w.begin() {
 		c := w.newCall(startAtomic).with(p)
-		c.ep, c.op, c.buf, c.raddr, c.key, c.rule = ep, op, operand, raddr, key, &callAtomic
+		c.ep, c.op, c.raddr, c.key, c.rule = ep, op, raddr, key, &callAtomic
+		c.buf = c.operand[:copy(c.operand[:], operand)]
 		c.brief = p == nil || p.ReplyBuffer == nil && p.Flags&OpNoImmediate == 0
 		return c.leave()
 	}

@@ -229,8 +229,15 @@ func (ep *Endpoint) fetchWait32(ctx context.Context, op AtomicOp, raddr uint64, 
 
 // waitWord is wait for atomic operations on a word, which it returns.
 func (c *call) waitWord(ctx context.Context, ep *Endpoint, op AtomicOp, raddr uint64, key *Rkey) (old [8]byte, err error) {
-	c.ep, c.op, c.raddr, c.key, c.p, c.old = ep, op, raddr, key, &c.params, &old
-	_, err = c.wait(ctx)
+	c.ep, c.op, c.raddr, c.key, c.p = ep, op, raddr, key, &c.params
+	lost, err := c.await(ctx)
+	if lost {
+		return old, err
+	}
+	if err == nil {
+		old = c.reply
+	}
+	c.drop()
 	return old, err
 }
 

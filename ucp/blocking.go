@@ -26,8 +26,7 @@ func (ep *Endpoint) tagSendWait(ctx context.Context, tag Tag, buf []byte, form *
 		return err
 	}
 	c.ep, c.tag, c.buf, c.form, c.state = ep, tag, buf, form, flags
-	_, err = c.wait(ctx)
-	return err
+	return c.wait(ctx)
 }
 
 // TagRecvWait receives a tagged message as TagRecv does and waits for it. If ctx
@@ -61,7 +60,12 @@ func (d *TagMessage) RecvWait(ctx context.Context, buf []byte) (TagRecvInfo, err
 func (c *call) waitRecv(ctx context.Context) (TagRecvInfo, error) {
 	c.p = &c.params
 	c.p.TagInfo = &c.info
-	info, err := c.wait(ctx)
+	lost, err := c.await(ctx)
+	if lost {
+		return TagRecvInfo{}, err
+	}
+	info := c.info
+	c.drop()
 	if err != nil {
 		return TagRecvInfo{}, err
 	}
@@ -86,8 +90,7 @@ func (ep *Endpoint) accessWait(ctx context.Context, start func(*call) (*Request,
 		return err
 	}
 	c.ep, c.buf, c.raddr, c.key = ep, buf, raddr, key
-	_, err = c.wait(ctx)
-	return err
+	return c.wait(ctx)
 }
 
 // AtomicWait does an atomic operation as Atomic does and waits until the value from
@@ -97,11 +100,11 @@ func (ep *Endpoint) AtomicWait(ctx context.Context, op AtomicOp, operand []byte,
 	if err != nil {
 		return err
 	}
-	c.ep, c.op, c.buf, c.raddr, c.key = ep, op, operand, raddr, key
+	c.ep, c.op, c.raddr, c.key = ep, op, raddr, key
+	c.buf = c.operand[:copy(c.operand[:], operand)]
 	c.p = &c.params
 	c.p.ReplyBuffer = reply
-	_, err = c.wait(ctx)
-	return err
+	return c.wait(ctx)
 }
 
 // FlushWait flushes the endpoint as Flush does and waits for the end of it.
@@ -113,8 +116,7 @@ func (w *Worker) FlushWait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.wait(ctx)
-	return err
+	return c.wait(ctx)
 }
 
 // endWith waits for a flush of some kind.
@@ -124,6 +126,5 @@ func (ep *Endpoint) endWith(ctx context.Context, start func(*call) (*Request, er
 		return err
 	}
 	c.ep = ep
-	_, err = c.wait(ctx)
-	return err
+	return c.wait(ctx)
 }

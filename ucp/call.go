@@ -10,7 +10,7 @@ import (
 // call is a call of the application that is described: so that another goroutine can
 // carry it out, or because it waits for the end of what it starts. In thread mode multi
 // one that finds the worker taken leaves its description to who has it (leave).
-// One that waits is told of the end of the operation (wait.go).
+// One that waits is told of the end of the operation (wait.go, lead.go).
 type call struct {
 	engine.Waiter
 	engine.Task
@@ -33,7 +33,7 @@ type call struct {
 	rule   *callRule
 
 	// Of one that was left to others.
-	promised *Request // what the caller got for it, nil if it is done for him
+	promised *Request // what the caller got for it, nil if it is brief
 	made     bool     // for this call
 	brief    bool     // it is done for the caller, who need not hear of it again
 	small    [smallBytes]byte
@@ -44,12 +44,7 @@ type call struct {
 // smallBytes is the longest message of which a copy is left, so that the send is done.
 const smallBytes = 64
 
-var calls = sync.Pool{New: func() any {
-	c := new(call)
-	c.Of(c)
-	c.Owner = c
-	return c
-}}
+var calls = sync.Pool{New: func() any { return new(call) }}
 
 // newCall returns the description of a call, to be filled in.
 func (w *Worker) newCall(start func(*call) (*Request, error)) *call {
@@ -82,17 +77,15 @@ func (c *call) with(p *RequestParams) *call {
 // of this one.
 func (c *call) Do() {
 	w := c.w
+	err := w.misused()
 	switch {
-	case w.gate&gateAbandoned != 0:
-		c.fail(w.misused())
-	case c.waits:
-		c.begin()
-	case c.promised == nil:
-		if r, _ := c.start(c); r == nil {
-			c.drop()
-		} else {
+	case c.brief:
+		if r, _ := c.start(c); r != nil {
 			r.free() // goes on, with c.small
+			return
 		}
+	case err != nil:
+		c.promised.refused(c, err)
 	default:
 		if c.made {
 			w.stats.Requests++
@@ -103,19 +96,8 @@ func (c *call) Do() {
 		if err != nil {
 			c.promised.refused(c, err)
 		}
-		c.drop()
 	}
-}
-
-// fail ends a call that cannot be carried out.
-func (c *call) fail(err error) {
-	switch {
-	case c.waits:
-		c.err = err
-		c.w.endWait(c)
-	case c.promised != nil:
-		c.promised.refused(c, err)
-	}
+	c.drop()
 }
 
 // leave leaves the call to the goroutine that has the worker. It returns what the call
@@ -127,7 +109,7 @@ func (c *call) leave() (r *Request, err error) {
 		return nil, err
 	}
 	switch {
-	case !c.mayBeLeft() || c.ep != nil && atomic.LoadUint32(&c.ep.ended) != 0:
+	case !c.mayBeLeft():
 		w.enter()
 		r, err = c.start(c)
 		w.exit()
@@ -140,38 +122,30 @@ func (c *call) leave() (r *Request, err error) {
 		c.params.Flags |= OpNoImmediate
 		c.p, c.promised = &c.params, r
 	}
-	w.push(c)
+	c.Of(c)
+	w.push(&c.Task)
 	return r, nil
 }
 
 // mayBeLeft reports whether it makes no difference to the caller who carries it out.
 func (c *call) mayBeLeft() bool {
-	return c.params.Flags&OpForceImmediate == 0 && c.params.Request == nil &&
-		c.w.ctx.params.RequestInit == nil && c.w.ctx.params.RequestCleanup == nil
-}
-
-// push leaves a call to the goroutine that has the worker, or carries it out if nobody
-// has it any more.
-func (w *Worker) push(c *call) {
-	w.engine.Push(&c.Task)
-	if w.engine.Retake() {
-		w.beginTurn()
-		w.endTurn()
-	}
+	hooks := c.w.ctx.params.RequestInit != nil || c.w.ctx.params.RequestCleanup != nil
+	ended := c.ep != nil && atomic.LoadUint32(&c.ep.ended) != 0
+	return c.params.Flags&OpForceImmediate == 0 && c.params.Request == nil && !hooks && !ended
 }
 
 // promise returns a request for a call that is left to others, and whether it is a new
 // one.
 func (w *Worker) promise() (r *Request, made bool) {
 	if r, ok := w.spares.Get().(*Request); ok {
-		r.life.Store(lifeInFlight)
+		r.setLife(lifeInFlight)
 		return r, false
 	}
 	return w.makeRequest(), true
 }
 
 // refused ends a request that was promised to a caller whose call cannot be carried
-// out, or that is not needed for it.
+// out.
 func (r *Request) refused(c *call, err error) {
 	r.state = stateParams | statePromised | c.state&stateRecv
 	r.onSend, r.onTagRecv, r.userData = c.params.OnSend, c.params.OnTagRecv, c.params.UserData

@@ -75,7 +75,7 @@ func (w *Worker) broken(recovered any) {
 		if w.gate&gateAbandoned == 0 {
 			w.gate |= gateAbandoned
 			if w.multi {
-				w.lost()
+				w.giveUpTurn()
 			}
 		}
 		return

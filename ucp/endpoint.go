@@ -281,8 +281,11 @@ func (ep *Endpoint) destroy(err error) {
 	ep.closeLanes()
 	ep.w.endpoints.Remove(uint64(ep.localID))
 	ep.markEnded()
-	if ep.w.multi && ep.w.leaving > 0 {
-		ep.w.allLeft()
+	if ep.w.endpoints.Len() == 0 {
+		for _, c := range ep.w.leavers {
+			ep.w.engine.End(&c.Waiter, nil)
+		}
+		ep.w.leavers = nil
 	}
 	for _, f := range ep.w.families {
 		f.closed(ep)

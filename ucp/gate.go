@@ -7,7 +7,7 @@ import (
 )
 
 // A worker belongs to one goroutine at a time. Calls note that they are at it, and look
-// first whether one is. In thread mode multi they make sure of it (turn.go). In the
+// first whether one is. In thread mode multi they have made sure of it (turn.go). In the
 // other modes the caller does, and what he gets wrong is not left to chance: the note is a
 // plain word, as anything else would cost more than a short message may, so two calls
 // that begin at the same moment can miss each other, the next ones will not. Calls that
@@ -43,61 +43,6 @@ func (w *Worker) free() bool { return w.gate&gateFlags == 0 }
 //go:norace
 func (w *Worker) vacant() bool { return w.gate == 0 }
 
-// enter begins a call. exit ends it: when nothing of the library is left on the
-// stack it panics if a function of the application has.
-func (w *Worker) enter() {
-	if w.multi {
-		w.takeTurn()
-		return
-	}
-	if !w.free() {
-		w.checkGate()
-	}
-	w.gate |= gateInside
-}
-
-// begin is enter for calls that can be left to others: it reports whether the call has
-// begun.
-func (w *Worker) begin() bool {
-	if w.multi {
-		return w.tryTurn()
-	}
-	w.enter()
-	return true
-}
-
-func (w *Worker) exit() {
-	if w.gate&gateFlags == gateInside && !w.multi {
-		w.gate &^= gateInside
-		return
-	}
-	w.exitGate()
-}
-
-//go:noinline
-func (w *Worker) exitGate() {
-	if w.multi {
-		w.endTurn()
-		return
-	}
-	w.gate &^= gateInside
-	w.raise()
-}
-
-// look is enter for calls that only read, which nothing refuses in the modes in which
-// the caller sees to it that nobody else is at it. unlook ends it.
-func (w *Worker) look() {
-	if w.multi {
-		w.takeTurn()
-	}
-}
-
-func (w *Worker) unlook() {
-	if w.multi {
-		w.endTurn()
-	}
-}
-
 // raise panics with what was caught, if the call that ends is the outermost.
 func (w *Worker) raise() {
 	if p := w.caughtPanic(); p != nil {
@@ -114,19 +59,6 @@ func (w *Worker) caughtPanic() *CallbackPanic {
 	w.gate &^= gatePanicked
 	w.panicked = nil
 	return p
-}
-
-// tryEnter is enter for calls that can be refused.
-func (w *Worker) tryEnter() error {
-	if w.multi {
-		w.takeTurn()
-		return nil
-	}
-	if err := w.misused(); err != nil {
-		return err
-	}
-	w.gate |= gateInside
-	return nil
 }
 
 //go:noinline
@@ -158,16 +90,6 @@ func (w *Worker) occupied() int {
 	w.checkGate()
 	w.raise()
 	return 0 // closed, or inside a callback
-}
-
-// isClosed reports whether Close was called, for goroutines that may not look at
-// the worker.
-//
-//go:norace
-func (w *Worker) isClosed() bool {
-	w.look()
-	defer w.unlook()
-	return w.gate&gateClosed != 0
 }
 
 // inCallback reports whether a function of the application is running, as far as

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"context"
+	"slices"
 
 	"github.com/ucx-go/ucx/ucp/internal/engine"
 	"github.com/ucx-go/ucx/ucs"
@@ -11,18 +12,35 @@ import (
 // worker and sleeps for all of them. The others are woken by the end of what they wait
 // for, or to lead (internal/engine).
 
+// waiter is a call that waits, as the engine sees it.
+type waiter call
+
+// Do implements engine.Doer: it starts what a goroutine waits for that parks already.
+func (t *waiter) Do() {
+	c := (*call)(t)
+	e := c.w.engine
+	if err := c.w.misused(); err != nil {
+		e.End(&c.Waiter, err)
+	} else if over, err := c.carryOut(); over {
+		e.End(&c.Waiter, err)
+	} else {
+		e.JoinFor(&c.Waiter)
+	}
+}
+
 // waitTogether is wait where others may use the worker meanwhile.
 func (c *call) waitTogether(ctx context.Context) (lost bool, err error) {
 	w := c.w
 	c.Ready(c.kind())
 	if w.tryTurn() {
-		if c.carryOut() {
+		if over, err := c.carryOut(); over {
 			w.endTurn()
-			return false, c.err
+			return false, err
 		}
 		w.engine.Join(&c.Waiter)
 		return c.stay(ctx)
 	}
+	c.Of((*waiter)(c))
 	w.engine.Push(&c.Task)
 	if w.engine.Retake() {
 		w.beginTurn() // which has carried it out
@@ -42,36 +60,52 @@ func (c *call) kind() engine.Kind {
 }
 
 // carryOut starts what is to be waited for, in a turn. It reports whether that is over.
-func (c *call) carryOut() bool {
+func (c *call) carryOut() (over bool, err error) {
 	if c.start != nil {
-		if c.r, c.err = c.start(c); c.r == nil && (c.over == nil || c.err != nil) {
-			return true
+		if c.r, err = c.start(c); err != nil {
+			return true, err
 		}
 	}
 	switch r := c.r; {
-	case c.w.closed && r == nil && c.over == nil:
-		c.err = ucs.ErrInvalidParam
 	case r == nil:
-		return c.over != nil && c.over(c.w)
+		return c.nothingStarted()
 	case r.state&stateDone == 0:
 		r.watch(c)
-		return false
+		return false, nil
 	default:
-		c.info, c.err, c.r = r.info, r.err, nil
+		c.info, err, c.r = r.info, r.err, nil
 		if !c.given {
 			r.free()
 		}
+		return true, err
 	}
-	return true
 }
 
-// begin is carryOut for a goroutine that waits already.
-func (c *call) begin() {
-	if c.carryOut() {
-		c.w.endWait(c)
-	} else {
-		c.w.engine.JoinFor(&c.Waiter)
+// nothingStarted is carryOut where there is no request: the operation is done, or it is
+// something else that is waited for.
+func (c *call) nothingStarted() (over bool, err error) {
+	w := c.w
+	switch {
+	case c.leaves:
+		if c.left() {
+			return true, nil
+		}
+		w.leavers = append(w.leavers, c)
+		return false, nil
+	case c.event:
+		if err = w.needWakeup(); err == nil {
+			err = w.arm()
+		}
+		if err == ucs.ErrBusy {
+			return true, nil
+		}
+		return err != nil, err
+	case c.start == nil && !w.closed:
+		return false, nil
+	case c.start == nil:
+		err = ucs.ErrInvalidParam
 	}
+	return true, err
 }
 
 // park sleeps until the call is over, or has to lead, or ctx ends.
@@ -79,13 +113,13 @@ func (c *call) park(ctx context.Context) (lost bool, err error) {
 	select {
 	case <-c.Wake():
 		if c.Gone() {
-			return false, c.err
+			return false, c.Err()
 		}
 		c.w.takeTurn()
 		return c.stay(ctx)
 	case <-ctx.Done():
 		c.w.takeTurn()
-		return c.giveUp(ctx)
+		return c.giveUp(ctx, ctx.Err())
 	}
 }
 
@@ -94,8 +128,9 @@ func (c *call) stay(ctx context.Context) (lost bool, err error) {
 	switch {
 	case c.Over():
 		c.w.engine.Leave(&c.Waiter)
+		c.w.uctw.Push()
 		c.w.endTurn()
-		return false, c.err
+		return false, c.Err()
 	case c.Leads() && c.event:
 		return c.doze(ctx)
 	case c.Leads():
@@ -125,7 +160,9 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 	for round := 1; ; round++ {
 		n := 0
 		if !c.Over() {
-			n = w.roundForAll()
+			if n = w.round(); n > 0 {
+				e.Happened()
+			}
 		}
 		if c.Over() {
 			inTurn = false
@@ -133,7 +170,7 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 		}
 		if (round%64 == 0 || n > 0 && c.r == nil) && ctx.Err() != nil {
 			inTurn = false
-			return c.giveUp(ctx)
+			return c.giveUp(ctx, ctx.Err())
 		}
 		others := e.Woken() > 0
 		step := w.pace.next(n)
@@ -149,14 +186,15 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 			}
 			if err != ucs.ErrBusy && !c.Over() {
 				inTurn = false
-				return c.giveUpFor(ctx, err)
+				return c.giveUp(ctx, err)
 			}
+			step = paceRest
 		}
-		inTurn = false
-		w.endTurn()
 		if others && step == paceSpin {
 			step = paceRest // who was woken runs before this one has more for him
 		}
+		inTurn = false
+		w.endTurn()
 		step.take()
 		w.takeTurn()
 		inTurn = true
@@ -185,135 +223,38 @@ func (c *call) doze(ctx context.Context) (lost bool, err error) {
 		err = nil
 	}
 	if c.Over() {
-		err = c.err
+		err = c.Err()
 	}
 	w.engine.Leave(&c.Waiter)
 	w.endTurn()
 	return false, err
 }
 
-// roundForAll is a round of progress, of which those are told who wait for anything.
-func (w *Worker) roundForAll() int {
-	n := w.round()
-	if n > 0 {
-		w.engine.Happened()
-		if w.armed {
-			w.ring()
-		}
-	}
-	return n
-}
-
-// giveUp ends the waiting because ctx has ended, in a turn which it ends.
-func (c *call) giveUp(ctx context.Context) (lost bool, err error) { return c.giveUpFor(ctx, ctx.Err()) }
-
-func (c *call) giveUpFor(ctx context.Context, reason error) (lost bool, err error) {
+// giveUp ends the waiting for a reason, mostly that ctx has ended, in a turn which it
+// ends.
+func (c *call) giveUp(ctx context.Context, reason error) (lost bool, err error) {
 	w := c.w
 	if c.r != nil && reason == ctx.Err() {
 		c.cancel()
 	}
 	if c.Over() {
-		err = c.canceled(ctx, c.err)
+		err = c.canceled(ctx, c.Err())
 	} else {
-		lost = c.detach()
-		err = reason
+		lost, err = c.detach(), reason
 	}
 	w.engine.Leave(&c.Waiter)
 	w.endTurn()
 	return lost, err
 }
 
-// detach ends the waiting for a request, and reports whether it goes on with the
-// description.
+// detach ends the waiting for something that goes on, and reports whether it does so
+// with the description.
 func (c *call) detach() (lost bool) {
+	w := c.w
+	w.leavers = slices.DeleteFunc(w.leavers, func(l *call) bool { return l == c })
 	if c.r == nil {
 		return false
 	}
 	c.r.unwatch(c)
 	return !c.given
-}
-
-// watch has the end of the request told to a call.
-func (r *Request) watch(c *call) {
-	r.state |= stateWatched
-	if !c.given {
-		r.state |= stateFreed // by the end of it
-	}
-	c.next, r.waiters = r.waiters, c
-}
-
-func (r *Request) unwatch(c *call) {
-	at := &r.waiters
-	for *at != c {
-		at = &(*at).next
-	}
-	*at = c.next
-	if r.waiters == nil {
-		r.state &^= stateWatched
-	}
-}
-
-// tell tells the calls that wait for the request that it has ended.
-func (r *Request) tell() {
-	r.state &^= stateWatched
-	for c := r.waiters; c != nil; {
-		next := c.next
-		c.info, c.err, c.r, c.next = r.info, r.err, nil, nil
-		r.w.endWait(c)
-		c = next
-	}
-	r.waiters = nil
-}
-
-// endWait tells a call that what it waits for is over.
-func (w *Worker) endWait(c *call) {
-	if w.engine.End(&c.Waiter) {
-		w.rouse()
-	}
-}
-
-// endWaits ends all waits that do not end by themselves, with an error.
-func (w *Worker) endWaits(err error) {
-	w.engine.Each(func(e *engine.Waiter) {
-		if c := e.Owner.(*call); !c.Over() {
-			c.err = err
-			w.endWait(c)
-		}
-	})
-}
-
-// allLeft ends the waits for the last endpoint to be closed.
-func (w *Worker) allLeft() {
-	w.engine.Each(func(e *engine.Waiter) {
-		if c := e.Owner.(*call); !c.Over() && c.over != nil && c.over(w) {
-			w.endWait(c)
-		}
-	})
-}
-
-// waitEvent is Worker.Wait where others may use the worker meanwhile.
-func (w *Worker) waitEvent(ctx context.Context) error {
-	c, err := w.waitingCall(nil)
-	if err != nil {
-		return err
-	}
-	c.event = true
-	c.Ready(engine.Event)
-	w.takeTurn()
-	err = w.needWakeup()
-	if err == nil {
-		err = w.arm()
-	}
-	if err != nil {
-		w.endTurn()
-		c.drop()
-		if err == ucs.ErrBusy {
-			err = nil
-		}
-		return err
-	}
-	w.engine.Join(&c.Waiter)
-	_, err = c.stay(ctx)
-	c.drop()
-	return err
 }

@@ -1,11 +1,13 @@
 package ucp
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/engine"
 	"github.com/ucx-go/ucx/ucp/internal/regions"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log"
@@ -31,8 +33,8 @@ type Request struct {
 	prev, next *Request
 
 	state requestState
-	life  atomic.Uint32 // in thread mode multi, what any goroutine may read: lifeInFlight …
-	err   error         // the result, once stateDone is set
+	life  uint32 // lifeInFlight …, atomic
+	err   error  // the result, once stateDone is set
 	w     *Worker
 
 	tag  Tag         // of a tagged message, or that a receive looks for
@@ -102,29 +104,27 @@ const (
 	statePromised                          // the caller has it already, whatever becomes of the operation
 )
 
-// The lives of a request.
+// The lives of a request, as far as any goroutine may know.
 const (
 	lifeInFlight uint32 = iota
-	lifeOver            // err and info are final
+	lifeOver            // as stateDone: err and info are final
 	lifeIdle            // as stateIdle
 )
+
+// setLife says what becomes of the request. In thread mode multi other goroutines see
+// what was stored before.
+func (r *Request) setLife(life uint32) {
+	if r.w.multi {
+		atomic.StoreUint32(&r.life, life)
+	} else {
+		r.life = life
+	}
+}
 
 // Done reports whether the operation has finished. In ThreadModeMulti its callback may
 // be running still, or be about to.
 func (r *Request) Done() bool {
-	if r != nil && r.shared() {
-		return r.over()
-	}
-	return r == nil || r.state&stateDone != 0 || r.state&stateIdle != 0 && r.usedFreed()
-}
-
-// shared reports whether any goroutine may use the request.
-func (r *Request) shared() bool { return r.w != nil && r.w.multi }
-
-// over is Done in thread mode multi.
-func (r *Request) over() bool {
-	life := r.life.Load()
-	return life == lifeOver || life == lifeIdle && r.usedFreed()
+	return r == nil || atomic.LoadUint32(&r.life) != lifeInFlight && r.live()
 }
 
 // Err returns ucs.InProgress while the operation runs, and its result
@@ -155,9 +155,9 @@ func (r *Request) UserData() any {
 	if r == nil {
 		return nil
 	}
-	if r.shared() {
-		r.w.takeTurn() // others may have been left to start the operation
-		defer r.w.endTurn()
+	if r.w != nil {
+		r.w.look() // another goroutine may have been left to start the operation
+		defer r.w.unlook()
 	}
 	return r.userData
 }
@@ -184,7 +184,7 @@ func (r *Request) Free() {
 		if r.state&stateParams != 0 {
 			r.onTagRecv, r.userData = nil, nil
 		}
-		r.state = stateIdle // holds nothing else
+		r.setIdle() // holds nothing else
 		w.rest(r)
 		return
 	}
@@ -220,31 +220,46 @@ func (r *Request) freeTogether() {
 	w := r.w
 	r.checkLive()
 	if !w.tryTurn() {
-		if r.life.Load() == lifeOver {
-			c := w.newCall(freed)
-			c.r = r
-			w.push(c)
+		if atomic.LoadUint32(&r.life) == lifeOver {
+			t := frees.Get().(*freeing)
+			t.r = r
+			w.push(&t.Task)
 			return
 		}
 		w.takeTurn()
 	}
-	if r.state&(stateIdle|stateFreed) != 0 {
-		w.endTurn()
-		r.checkLive()
-		panic("ucp: request freed twice, in flight")
+	twice := r.state&(stateIdle|stateFreed) != 0
+	if !twice {
+		r.free()
 	}
-	r.free()
 	w.endTurn()
+	if twice {
+		panic("ucp: request freed twice")
+	}
 }
 
-// freed is a Free that was left to others.
-func freed(c *call) (*Request, error) {
-	if r := c.r; r.state&(stateIdle|stateFreed) == 0 {
+// freeing is a Free that is left to others.
+type freeing struct {
+	engine.Task
+	r *Request
+}
+
+var frees = sync.Pool{New: func() any {
+	t := new(freeing)
+	t.Of(t)
+	return t
+}}
+
+// Do implements engine.Doer.
+func (t *freeing) Do() {
+	r := t.r
+	t.r = nil
+	frees.Put(t)
+	if r.state&(stateIdle|stateFreed) == 0 {
 		r.free()
 	} else {
-		log.Error("ucp: request freed twice", zap.String("worker", c.w.name))
+		log.Error("ucp: request freed twice", zap.String("worker", r.w.name))
 	}
-	return nil, nil
 }
 
 // is reports whether r, which may be nil, is carried out by a protocol of a kind.
@@ -255,15 +270,20 @@ func (r *Request) is(k protocolKind) bool {
 // checkLive panics on a request that was freed: a bug of the caller that would
 // corrupt somebody else's operation.
 func (r *Request) checkLive() {
-	if r.shared() {
-		r.over()
-	} else if r.state&stateIdle != 0 {
-		r.usedFreed()
+	if atomic.LoadUint32(&r.life) == lifeIdle {
+		r.live()
 	}
 }
 
+// live returns true, or panics.
+//
 //go:noinline
-func (r *Request) usedFreed() bool { panic("ucp: request used after Free") }
+func (r *Request) live() bool {
+	if atomic.LoadUint32(&r.life) == lifeIdle {
+		panic("ucp: request used after Free")
+	}
+	return true
+}
 
 // result turns a request that was started in a call into the call's results.
 func (r *Request) result() (*Request, error) {
@@ -313,9 +333,7 @@ func (r *Request) finish(err error) {
 	}
 	r.data.finish()
 	r.state |= stateDone
-	if r.w.multi {
-		r.life.Store(lifeOver)
-	}
+	r.setLife(lifeOver)
 	if err != nil {
 		r.w.stats.Failed++
 	}

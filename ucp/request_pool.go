@@ -17,9 +17,7 @@ func (w *Worker) getRequest() *Request {
 	w.idleRequests--
 	r.next = nil
 	r.state = 0
-	if w.multi {
-		r.life.Store(lifeInFlight)
-	}
+	r.setLife(lifeInFlight)
 	return r
 }
 
@@ -72,9 +70,7 @@ func (w *Worker) putRequest(r *Request) {
 // setIdle ends the life of a request, until it serves another operation.
 func (r *Request) setIdle() {
 	r.state = stateIdle
-	if r.w.multi {
-		r.life.Store(lifeIdle)
-	}
+	r.setLife(lifeIdle)
 }
 
 // rest lets an idle request lie for a while before it is used again.

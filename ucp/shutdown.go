@@ -53,8 +53,8 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.over = left
-	_, err = c.wait(ctx)
+	c.leaves = true
+	err = c.wait(ctx)
 	w.look()
 	w.leaving--
 	w.unlook()
@@ -78,6 +78,3 @@ func startLeaving(c *call) (*Request, error) {
 	}
 	return nil, nil
 }
-
-// left reports whether no endpoint is left, those that were being closed before too.
-func left(w *Worker) bool { return w.endpoints.Len() == 0 }

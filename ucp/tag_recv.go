@@ -19,6 +19,7 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 	w.freeRequests = r.next // getRequest, less what is set here or in the queue
 	w.idleRequests--
 	r.state = stateRecv | stateExpect
+	r.setLife(lifeInFlight)
 	if p != nil {
 		r.state = stateRecv | stateExpect | stateParams
 		r.onTagRecv, r.userData = p.OnTagRecv, p.UserData
@@ -220,9 +221,7 @@ func (r *Request) deliver(tag Tag, data []byte) {
 		copyMessage(r.data.buf, data)
 		r.data.buf = nil
 		r.state |= stateDone | stateWhole
-		if r.w.multi {
-			r.life.Store(lifeOver)
-		}
+		r.setLife(lifeOver)
 		if fn := r.onTagRecv; fn != nil && r.state&(stateInCall|stateFreed|stateWatched) == 0 {
 			r.onTagRecv = nil
 			w := r.w // callRecv, without another call

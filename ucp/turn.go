@@ -1,15 +1,90 @@
 package ucp
 
-import (
-	"fmt"
+import "github.com/ucx-go/ucx/ucp/internal/engine"
 
-	"github.com/ucx-go/ucx/ucs"
-)
+// Every call begins and ends here. In thread mode multi it takes a turn: while it has it
+// the worker is its goroutine's as it is in the other modes all the time
+// (internal/engine says how). Before anything else it carries out the calls that others
+// have left for it (call.go). Inside a function of the application the turn is that
+// of the call further up the stack.
 
-// In thread mode multi a call takes a turn: while it has it the worker is its goroutine's
-// as it is in the other modes all the time (internal/engine says how). Before anything
-// else it carries out the calls that others have left for it (call.go). Inside a
-// function of the application the turn is that of the call further up the stack.
+// enter begins a call. exit ends it: when nothing of the library is left on the
+// stack it panics if a function of the application has.
+func (w *Worker) enter() {
+	if w.multi {
+		w.takeTurn()
+		return
+	}
+	if !w.free() {
+		w.checkGate()
+	}
+	w.gate |= gateInside
+}
+
+// begin is enter for calls that can be left to others: it reports whether the call has
+// begun.
+func (w *Worker) begin() bool {
+	if w.multi {
+		return w.tryTurn()
+	}
+	w.enter()
+	return true
+}
+
+func (w *Worker) exit() {
+	if w.gate&gateFlags == gateInside && !w.multi {
+		w.gate &^= gateInside
+		return
+	}
+	w.exitGate()
+}
+
+//go:noinline
+func (w *Worker) exitGate() {
+	if w.multi {
+		w.endTurn()
+		return
+	}
+	w.gate &^= gateInside
+	w.raise()
+}
+
+// look is enter for calls that only read, which nothing refuses in the modes in which
+// the caller sees to it that nobody else is at it. unlook ends it.
+func (w *Worker) look() {
+	if w.multi {
+		w.takeTurn()
+	}
+}
+
+func (w *Worker) unlook() {
+	if w.multi {
+		w.endTurn()
+	}
+}
+
+// tryEnter is enter for calls that can be refused.
+func (w *Worker) tryEnter() error {
+	if w.multi {
+		w.takeTurn()
+		return nil
+	}
+	if err := w.misused(); err != nil {
+		return err
+	}
+	w.gate |= gateInside
+	return nil
+}
+
+// isClosed reports whether Close was called, for goroutines that may not look at
+// the worker.
+//
+//go:norace
+func (w *Worker) isClosed() bool {
+	w.look()
+	defer w.unlook()
+	return w.gate&gateClosed != 0
+}
 
 // takeTurn begins a call, when the worker is free.
 func (w *Worker) takeTurn() {
@@ -55,13 +130,10 @@ func (w *Worker) beginTurn() {
 // endTurn ends a call.
 func (w *Worker) endTurn() {
 	w.gate &^= gateInside
-	if w.gate.depth() != 0 {
-		return
+	if w.gate.depth() == 0 {
+		w.engine.Settle()
+		w.passOn()
 	}
-	if w.armed || w.engine.Asleep() {
-		w.settle()
-	}
-	w.passOn()
 }
 
 // passOn gives the worker up, when nothing is left to do for others.
@@ -73,9 +145,7 @@ func (w *Worker) passOn() {
 		w.gate |= gateInside
 		e.Run()
 		w.gate &^= gateInside
-		if w.armed || e.Asleep() {
-			w.settle()
-		}
+		e.Settle()
 		if p == nil {
 			p = w.caughtPanic()
 		}
@@ -86,67 +156,20 @@ func (w *Worker) passOn() {
 	}
 }
 
-// settle sees to those who sleep on the event set: what was done since they armed it
-// may need a round of progress, or events that were not armed.
-func (w *Worker) settle() {
-	if w.wake.roused || w.gate&(gateClosed|gateAbandoned) != 0 {
-		return
-	}
-	busy := w.arm() == ucs.ErrBusy
-	if busy || w.engine.Oversleeps() {
-		w.rouse()
-	}
-	if busy && w.armed {
-		w.ring()
+// push leaves a task to the goroutine that has the worker, or does it if nobody has it any
+// more.
+func (w *Worker) push(t *engine.Task) {
+	w.engine.Push(t)
+	if w.engine.Retake() {
+		w.beginTurn()
+		w.endTurn()
 	}
 }
 
-// rouse wakes the leader, who sleeps on the event set.
-func (w *Worker) rouse() { w.wake.rouse() }
-
-// ring wakes the application, which sleeps on the event descriptor.
-func (w *Worker) ring() {
-	w.armed = false
-	w.wake.ring()
-}
-
-// lost is what is left to do when a callback has ended its goroutine, in the middle
-// of its turn: everybody is told.
-func (w *Worker) lost() {
+// giveUpTurn is what is left to do when a callback has ended its goroutine, in the
+// middle of its turn: everybody is told.
+func (w *Worker) giveUpTurn() {
 	w.engine.Return()
-	w.endWaits(w.misused())
+	w.engine.Close(w.misused())
 	w.engine.Free()
 }
-
-// progressTogether is Progress. Where another goroutine has the worker that one
-// progresses it, or its call will soon be over.
-func (w *Worker) progressTogether() int {
-	if !w.tryTurn() {
-		return 0
-	}
-	n := 0
-	if w.gate == gateInside { // not closed, and not inside a callback
-		w.wake.answer()
-		n = w.roundForAll()
-	}
-	w.endTurn()
-	return n
-}
-
-// closeTogether is Close.
-func (w *Worker) closeTogether() error {
-	w.takeTurn()
-	var err error
-	switch {
-	case w.closed:
-	case w.gate.depth() != 0:
-		err = fmt.Errorf("ucp: closing worker %s inside a callback: %w", w.name, ucs.ErrBusy)
-	default:
-		err = w.close()
-		w.endWaits(errClosedMeanwhile)
-	}
-	w.endTurn()
-	return err
-}
-
-var errClosedMeanwhile = fmt.Errorf("ucp: the worker was closed: %w", ucs.ErrCanceled)

@@ -30,17 +30,11 @@ func (r *Request) Wait(ctx context.Context) error {
 		return err
 	}
 	c.r, c.given = r, true
-	_, err = c.wait(ctx)
-	return err
+	return c.wait(ctx)
 }
 
 // startedBefore is the start of an operation that was started.
 func startedBefore(c *call) (*Request, error) { return c.r, nil }
-
-// canceledBy is the error of a receive whose context has ended.
-func canceledBy(ctx context.Context) error {
-	return fmt.Errorf("ucp: %w: %w", ucs.ErrCanceled, context.Cause(ctx))
-}
 
 // Run progresses the worker, sleeping while there is nothing to do, until ctx
 // ends; it returns the context's error. In ThreadModeMulti others may call the worker
@@ -50,24 +44,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.wait(ctx)
-	return err
-}
-
-// waiting is what a call keeps that waits.
-type waiting struct {
-	waits bool
-	given bool               // the request is somebody's, who frees it: else it is the call's
-	r     *Request           // that it waits for, nil if there is none
-	next  *call              // waits for the same
-	over  func(*Worker) bool // what it waits for otherwise
-	event bool               // it waits for anything to happen
-	err   error
-	info  TagRecvInfo
-
-	// Words of atomic operations, and where the result goes.
-	operand, reply [8]byte
-	old            *[8]byte
+	return c.wait(ctx)
 }
 
 // waitingCall returns a call that will wait, unless that is refused.
@@ -80,7 +57,6 @@ func (w *Worker) waitingCall(start func(*call) (*Request, error)) (*call, error)
 		return nil, err
 	}
 	c := w.newCall(start)
-	c.waits = true
 	return c, nil
 }
 
@@ -89,23 +65,21 @@ var errWaitInside = fmt.Errorf("ucp: waiting inside a callback: %w", ucs.ErrInva
 // wait carries out the call, waits for the end of the operation, and gives back the
 // description. Where ctx ends before, a receive is canceled. What cannot be goes on, and
 // nobody hears of it, unless it has a request that is somebody's.
-func (c *call) wait(ctx context.Context) (TagRecvInfo, error) {
-	var err error
-	var lost bool
+func (c *call) wait(ctx context.Context) error {
+	lost, err := c.await(ctx)
+	if !lost {
+		c.drop()
+	}
+	return err
+}
+
+// await is wait without giving back the description, which tells of the result. It must
+// not be given back if it is lost: the operation goes on with it.
+func (c *call) await(ctx context.Context) (lost bool, err error) {
 	if c.w.multi {
-		lost, err = c.waitTogether(ctx)
-	} else {
-		lost, err = c.waitAlone(ctx)
+		return c.waitTogether(ctx)
 	}
-	if lost {
-		return TagRecvInfo{}, err // and the operation may write to the description
-	}
-	info := c.info
-	if c.old != nil && err == nil {
-		*c.old = c.reply
-	}
-	c.drop()
-	return info, err
+	return c.waitAlone(ctx)
 }
 
 // waitAlone is wait where nobody else may use the worker meanwhile. It reports whether
@@ -117,7 +91,7 @@ func (c *call) waitAlone(ctx context.Context) (lost bool, err error) {
 		w.enter()
 		c.r, err = c.start(c)
 		w.exit()
-		if c.r == nil && (c.over == nil || err != nil) {
+		if c.r == nil && (!c.leaves || err != nil) {
 			return false, err
 		}
 	}
@@ -144,24 +118,6 @@ func (c *call) waitAlone(ctx context.Context) (lost bool, err error) {
 	return lost, err
 }
 
-// cancel ends the operation if it is a receive: of a request that is somebody's only if
-// no message has matched it.
-func (c *call) cancel() {
-	if c.given {
-		c.w.cancelPosted(c.r)
-	} else {
-		c.w.cancel(c.r)
-	}
-}
-
-// canceled is the error of an operation that has ended with err when ctx had.
-func (c *call) canceled(ctx context.Context, err error) error {
-	if err == ucs.ErrCanceled {
-		return canceledBy(ctx)
-	}
-	return err
-}
-
 // progressUntil progresses until the call is over or ctx ends: busily for a while,
 // then asleep between events. The caller has entered the wait.
 func (w *Worker) progressUntil(ctx context.Context, c *call) error {
@@ -175,7 +131,7 @@ func (w *Worker) progressUntil(ctx context.Context, c *call) error {
 }
 
 // isOver reports whether what it waits for has happened, where nobody tells.
-func (c *call) isOver() bool { return c.r != nil && c.r.Done() || c.over != nil && c.over(c.w) }
+func (c *call) isOver() bool { return c.r != nil && c.r.Done() || c.leaves && c.left() }
 
 func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 	for round := 1; ; round++ {
@@ -186,6 +142,7 @@ func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 		n := w.Progress()
 		w.gate |= gateInside
 		if c.isOver() {
+			w.uctw.Push() // what answers the peer, who may be waiting
 			return nil
 		}
 		if round%64 == 0 || n > 0 && c.r == nil {
@@ -202,8 +159,46 @@ func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 		if err == nil {
 			err = w.park(ctx)
 		}
-		if err != nil && err != ucs.ErrBusy {
+		if err == ucs.ErrBusy {
+			paceRest.take()
+		} else if err != nil {
 			return err
 		}
 	}
+}
+
+// waitEvent is Worker.Wait where others may use the worker meanwhile.
+func (w *Worker) waitEvent(ctx context.Context) error {
+	c, err := w.waitingCall(nil)
+	if err != nil {
+		return err
+	}
+	c.event = true
+	return c.wait(ctx)
+}
+
+// Wait sleeps until there is something to progress, or until ctx ends: then it
+// returns its error. It arms by itself, returns at once when there is something
+// already, and does not progress. In ThreadModeMulti it returns also when another
+// goroutine has progressed something.
+func (w *Worker) Wait(ctx context.Context) error {
+	if w.multi {
+		return w.waitEvent(ctx)
+	}
+	if err := w.needWakeup(); err != nil {
+		return err
+	}
+	if err := w.enterWait(); err != nil {
+		return err
+	}
+	defer w.leaveWait()
+	w.enter()
+	err := w.arm()
+	if err == nil {
+		err = w.park(ctx)
+	} else if err == ucs.ErrBusy {
+		err = nil
+	}
+	w.exit()
+	return err
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/sys"
+	"github.com/ucx-go/ucx/ucp/internal/engine"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 )
@@ -29,12 +30,12 @@ type wakeup struct {
 	signaled atomic.Bool // a Signal that no Arm has consumed
 
 	mu      sync.Mutex
-	eventFD int  // written by Signal; guarded by mu, -1 when closed
-	roused  bool // it was written to wake the leader, who has not looked yet
+	eventFD int // written by Signal; guarded by mu, -1 when closed
 
 	sleeper *os.File // a duplicate of the event set's descriptor in Go's poller; guarded by mu
 
-	outside *bell // in thread mode multi, for the application's poller
+	engine  *engine.Engine // in thread mode multi
+	outside *bell          // in thread mode multi, for the application's poller
 }
 
 // open puts the signal descriptor into the worker's event set.
@@ -43,7 +44,7 @@ func (k *wakeup) open(w *Worker) error {
 	if err != nil {
 		return fmt.Errorf("ucp: eventfd: %w", sys.WithLimit(err))
 	}
-	k.eventFD = fd
+	k.eventFD, k.engine = fd, w.engine
 	if err := w.uctw.Events().Add(fd, event.Read, k); err != nil {
 		return err
 	}
@@ -69,7 +70,9 @@ func (k *wakeup) open(w *Worker) error {
 func (k *wakeup) HandleEvent(event.Events) {
 	var b [8]byte
 	unix.Read(k.eventFD, b[:]) // an empty descriptor means that Arm was here first
-	k.roused = false
+	if k.engine != nil {
+		k.engine.Heard()
+	}
 }
 
 func (k *wakeup) close() {
@@ -128,16 +131,11 @@ func (w *Worker) Arm() error {
 	w.enter()
 	err := w.needWakeup()
 	if err == nil {
-		w.wake.answer()
+		w.wake.comeBack()
 		err = w.arm()
 	}
 	if w.multi && err == nil {
-		w.armed = true
-		w.gate &^= gateInside
-		if w.gate.depth() == 0 {
-			w.passOn() // it is armed, and need not be again
-		}
-		return nil
+		w.engine.Armed(true)
 	}
 	w.exit()
 	return err
@@ -183,57 +181,35 @@ func (k *wakeup) signal() error {
 	return nil
 }
 
-// rouse wakes the leader.
-func (k *wakeup) rouse() {
-	if k.roused {
-		return
-	}
+// sleepers is a worker as its engine sees it.
+type sleepers Worker
+
+// Arm implements engine.Host.
+func (s *sleepers) Arm() (busy bool) { return (*Worker)(s).arm() == ucs.ErrBusy }
+
+// Rouse implements engine.Host.
+func (s *sleepers) Rouse() {
+	k := &s.wake
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.eventFD >= 0 {
-		k.roused = true
 		one := [8]byte{1}
 		unix.Write(k.eventFD, one[:]) // if it is full it is readable
 	}
 }
 
-// ring wakes the application.
-func (k *wakeup) ring() {
-	if k.outside != nil {
-		k.outside.ring()
+// Ring implements engine.Host.
+func (s *sleepers) Ring() {
+	if b := s.wake.outside; b != nil {
+		b.ring()
 	}
 }
 
-// answer takes note of that the application is awake.
-func (k *wakeup) answer() {
+// comeBack notes that the application is awake.
+func (k *wakeup) comeBack() {
 	if k.outside != nil && k.outside.rung {
 		k.outside.answer()
 	}
-}
-
-// Wait sleeps until there is something to progress, or until ctx ends: then it
-// returns its error. It arms by itself, returns at once when there is something
-// already, and does not progress.
-func (w *Worker) Wait(ctx context.Context) error {
-	if w.multi {
-		return w.waitEvent(ctx)
-	}
-	if err := w.needWakeup(); err != nil {
-		return err
-	}
-	if err := w.enterWait(); err != nil {
-		return err
-	}
-	defer w.leaveWait()
-	w.enter()
-	err := w.arm()
-	if err == nil {
-		err = w.park(ctx)
-	} else if err == ucs.ErrBusy {
-		err = nil
-	}
-	w.exit()
-	return err
 }
 
 // enterWait makes sure that one goroutine at a time waits on the worker. Only the
@@ -310,6 +286,8 @@ func (w *Worker) park(ctx context.Context) error {
 	}
 	return err
 }
+
+var errClosedMeanwhile = fmt.Errorf("ucp: the worker was closed: %w", ucs.ErrCanceled)
 
 // openSleeper returns the duplicate of the event descriptor that Go's poller
 // watches. It is non-blocking before Go sees it, or Go would not watch it.

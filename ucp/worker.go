@@ -145,7 +145,7 @@ type Worker struct {
 	engine   *engine.Engine // whose turn it is
 	promised *Request       // for the operation that is being started
 	spares   sync.Pool      // *Request, for calls that are left to others
-	armed    bool           // the application sleeps on the event descriptor
+	leavers  []*call        // that wait for the last endpoint to be gone
 }
 
 // iface is an open transport resource of a worker.
@@ -184,7 +184,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		multi:   p.ThreadMode == ucs.ThreadModeMulti,
 	}
 	if w.multi {
-		w.engine = engine.New()
+		w.engine = engine.New((*sleepers)(w))
 	}
 	w.unnamed.w = w
 	w.payerOf(ledger.Shared).join(&w.unnamed)
@@ -331,6 +331,23 @@ func (w *Worker) Progress() int {
 	return n
 }
 
+// progressTogether is Progress in thread mode multi. Where another goroutine has the
+// worker that one progresses it, or its call will soon be over.
+func (w *Worker) progressTogether() int {
+	if !w.tryTurn() {
+		return 0
+	}
+	n := 0
+	if w.gate == gateInside { // not closed, and not inside a callback
+		w.wake.comeBack()
+		if n = w.round(); n > 0 {
+			w.engine.Happened()
+		}
+	}
+	w.endTurn()
+	return n
+}
+
 // round is a round of progress.
 func (w *Worker) round() int {
 	n := w.uctw.Progress()
@@ -383,6 +400,21 @@ func (w *Worker) Close() error {
 	return err
 }
 
+// closeTogether is Close in thread mode multi.
+func (w *Worker) closeTogether() error {
+	w.takeTurn()
+	var err error
+	switch {
+	case w.closed:
+	case w.gate.depth() != 0:
+		err = fmt.Errorf("ucp: closing worker %s inside a callback: %w", w.name, ucs.ErrBusy)
+	default:
+		err = w.close()
+	}
+	w.endTurn()
+	return err
+}
+
 // close is Close where the worker may be closed.
 func (w *Worker) close() error {
 	w.gate |= gateClosed
@@ -405,6 +437,9 @@ func (w *Worker) close() error {
 		}
 	}
 	w.closePayers()
+	if w.multi {
+		w.engine.Close(errClosedMeanwhile)
+	}
 	w.wake.close()
 	if w.uctw != nil {
 		if err := w.uctw.Close(); err != nil && first == nil {

@@ -24,6 +24,13 @@ type Armer interface {
 	Arm() error
 }
 
+// Pusher is a Progressor that collects what is sent, for the next round. Push sends it
+// now: nobody may be about to progress for a while.
+type Pusher interface {
+	Progressor
+	Push()
+}
+
 // Worker is a progress engine: the list of what is to be progressed, and one
 // event set that ifaces share. It belongs to one goroutine at a time; the layer
 // above arranges that.
@@ -32,6 +39,7 @@ type Worker struct {
 	timers     *event.Timers
 	clock      event.Clock
 	progress   []Progressor
+	pushers    []Pusher // among those
 	services   map[string]Service
 	inProgress bool
 	mustPoll   bool // somebody may have slept on the event set since the last poll
@@ -83,10 +91,16 @@ func (w *Worker) Timers() *event.Timers { return w.timers }
 func (w *Worker) EventFD() int { return w.set.FD() }
 
 // AddProgress adds p to what Progress calls.
-func (w *Worker) AddProgress(p Progressor) { w.progress = append(w.progress, p) }
+func (w *Worker) AddProgress(p Progressor) {
+	w.progress = append(w.progress, p)
+	if p, ok := p.(Pusher); ok {
+		w.pushers = append(w.pushers, p)
+	}
+}
 
 // RemoveProgress removes p.
 func (w *Worker) RemoveProgress(p Progressor) {
+	w.pushers = slices.DeleteFunc(w.pushers, func(q Pusher) bool { return q == p })
 	i := slices.Index(w.progress, p)
 	if i < 0 {
 		return
@@ -176,6 +190,13 @@ func (w *Worker) Arm() error {
 	}
 	w.mustPoll, w.nextLook = true, 0
 	return nil
+}
+
+// Push sends what was collected.
+func (w *Worker) Push() {
+	for _, p := range w.pushers {
+		p.Push()
+	}
 }
 
 // Service is what ifaces of one transport share on a worker.

@@ -29,6 +29,7 @@ const (
 var _ interface {
 	uct.Service
 	uct.Armer
+	uct.Pusher
 } = (*service)(nil)
 
 // Progress writes what was collected since the last round, receives, and writes
@@ -158,9 +159,7 @@ func (s *service) Arm() error {
 		if c.state == stateClosed {
 			continue
 		}
-		if !c.blocked && c.pay() {
-			c.write()
-		}
+		c.push()
 		// What the kernel did not take is announced by EPOLLOUT.
 		busy = busy || c.due() || c.resumed ||
 			!c.blocked && (c.written != c.accepted || c.owed != 0 || c.ep != nil && !c.ep.pending.Empty())
@@ -169,6 +168,22 @@ func (s *service) Arm() error {
 		return ucs.ErrBusy
 	}
 	return nil
+}
+
+// Push implements uct.Pusher.
+func (s *service) Push() {
+	for _, c := range s.dirty {
+		if c.state != stateClosed {
+			c.push()
+		}
+	}
+}
+
+// push writes what is collected.
+func (c *conn) push() {
+	if !c.blocked && c.pay() {
+		c.write()
+	}
 }
 
 // Close ends the service. Its ifaces are closed by then.

@@ -18,14 +18,18 @@ type Engine struct {
 	_      [39]byte             // what is the owner's has lines of its own
 
 	// The owner's.
+	host    Host
 	leader  *Waiter
 	waiting [kinds]waiterList
-	asleep  bool
-	woken   int
+	asleep  bool // the leader is
+	roused  bool // and was told
+	armed   bool // the application sleeps
+	closed  bool // there is nothing to be armed any more
+	woken   int  // waiters, since somebody asked
 }
 
 // New returns an engine that nobody has.
-func New() *Engine { return &Engine{alone: runtime.GOMAXPROCS(0) == 1} }
+func New(h Host) *Engine { return &Engine{host: h, alone: runtime.GOMAXPROCS(0) == 1} }
 
 // Task is something to be done by the owner. It is part of what it is about, so that
 // pushing takes no memory, and is not touched any more once it is being done.

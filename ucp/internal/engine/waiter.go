@@ -2,16 +2,15 @@ package engine
 
 import "sync/atomic"
 
-// Waiter is a goroutine that waits for something to happen. All methods of the engine
-// with a waiter are the owner's; what they are told is the waiter's to read when it has
-// been woken, or owns the engine.
+// Waiter is a goroutine that waits for something to happen. The methods of the engine
+// with a waiter are the owner's, unless they say otherwise.
 type Waiter struct {
-	Owner      any // who waits, the user's
 	wake       chan struct{}
 	kind       Kind
 	joined     bool
 	leads      bool // is the leader, or was told to be
 	over       atomic.Bool
+	err        error // with which it was ended
 	prev, next *Waiter
 }
 
@@ -28,32 +27,31 @@ const (
 	kinds
 )
 
-// Ready prepares a waiter, which may be one that was used before and has left.
+// Ready prepares a waiter, which may be one that was used before and has left. It is the
+// waiter's own.
 func (w *Waiter) Ready(k Kind) {
 	if w.wake == nil {
 		w.wake = make(chan struct{}, 1)
 	}
-	w.kind = k
+	w.kind, w.err = k, nil
 	w.over.Store(false)
 }
 
 // Wake is readable when the waiter shall look whether it is Over, or leads.
 func (w *Waiter) Wake() <-chan struct{} { return w.wake }
 
-// Over reports whether what it waits for has happened.
+// Over reports whether what it waits for has happened. Any goroutine may ask.
 func (w *Waiter) Over() bool { return w.over.Load() }
 
 // Gone reports whether moreover nothing of the engine's knows of it any more, so that
 // it need not leave. Any goroutine may ask.
 func (w *Waiter) Gone() bool { return w.over.Load() && !w.leads }
 
-// JoinFor is Join for a waiter that parks already, and is told if it leads.
-func (e *Engine) JoinFor(w *Waiter) {
-	e.Join(w)
-	if w.leads {
-		w.signal()
-	}
-}
+// Err is the error with which it was ended, when it is over.
+func (w *Waiter) Err() error { return w.err }
+
+// Leads reports whether it is the leader.
+func (w *Waiter) Leads() bool { return w.leads }
 
 // Join makes w one of those who wait. It leads if nobody else does.
 func (e *Engine) Join(w *Waiter) {
@@ -64,21 +62,53 @@ func (e *Engine) Join(w *Waiter) {
 	e.waiting[w.kind].push(w)
 }
 
-// Leads reports whether w is the leader.
-func (w *Waiter) Leads() bool { return w.leads }
+// JoinFor is Join for a waiter that parks already, and is told if it leads.
+func (e *Engine) JoinFor(w *Waiter) {
+	e.Join(w)
+	if w.leads {
+		w.signal()
+	}
+}
 
-// End tells a waiter that what it waits for has happened. It reports whether that is
-// the leader, asleep, who has to be woken another way.
-func (e *Engine) End(w *Waiter) (rouse bool) {
+// End tells a waiter that what it waits for has happened.
+func (e *Engine) End(w *Waiter, err error) {
 	if !w.leads { // [end]
 		if w.joined {
 			e.waiting[w.kind].remove(w)
 		}
 		e.woken++
 	}
+	w.err = err
 	w.over.Store(true)
 	w.signal() // a leader may have been told just now that it is, and not know
-	return w.leads && e.asleep
+	if w.leads && e.asleep {
+		e.rouse()
+	}
+}
+
+// EndAll ends all who wait, of every kind.
+func (e *Engine) EndAll(err error) {
+	if w := e.leader; w != nil && !w.Over() {
+		e.End(w, err)
+	}
+	for k := range e.waiting {
+		e.endKind(Kind(k), err)
+	}
+}
+
+// Happened ends those that wait for any event, and wakes the application's poller if
+// that waits for one.
+func (e *Engine) Happened() {
+	e.endKind(Event, nil)
+	if e.armed {
+		e.ring()
+	}
+}
+
+func (e *Engine) endKind(k Kind, err error) {
+	for w := e.waiting[k].head; w != nil; w = e.waiting[k].head {
+		e.End(w, err)
+	}
 }
 
 // Leave takes w out of those who wait; if it is the leader another one takes over.
@@ -89,15 +119,7 @@ func (e *Engine) Leave(w *Waiter) {
 	}
 	if w.leads {
 		e.leader, w.leads = nil, false
-		for k := range e.waiting {
-			if next := e.waiting[k].head; next != nil { // [hand over]
-				e.waiting[k].remove(next)
-				e.leader, next.leads = next, true
-				next.signal()
-				e.woken++
-				break
-			}
-		}
+		e.handOver()
 	}
 	select {
 	case <-w.wake:
@@ -105,35 +127,18 @@ func (e *Engine) Leave(w *Waiter) {
 	}
 }
 
-// Happened ends what waits for any event.
-func (e *Engine) Happened() {
-	for w := e.waiting[Event].head; w != nil; w = e.waiting[Event].head {
-		e.End(w)
-	}
-}
-
-// Each calls fn for all who wait, which may end them.
-func (e *Engine) Each(fn func(w *Waiter)) {
-	if e.leader != nil {
-		fn(e.leader)
-	}
+// handOver makes one of those who wait the leader.
+func (e *Engine) handOver() {
 	for k := range e.waiting {
-		for w := e.waiting[k].head; w != nil; {
-			next := w.next
-			fn(w)
-			w = next
+		if next := e.waiting[k].head; next != nil { // [hand over]
+			e.waiting[k].remove(next)
+			e.leader, next.leads = next, true
+			next.signal()
+			e.woken++
+			return
 		}
 	}
 }
-
-// Asleep reports whether the leader sleeps, and has to be told of what others do.
-func (e *Engine) Asleep() bool { return e.asleep }
-
-// Oversleeps reports whether it does although what it waits for has happened.
-func (e *Engine) Oversleeps() bool { return e.asleep && e.leader.Over() }
-
-// Sleeps notes that the leader is about to sleep, or that it is awake, or soon will be.
-func (e *Engine) Sleeps(asleep bool) { e.asleep = asleep } // [sleep]
 
 // Woken returns how many waiters were woken since the last time it was asked.
 func (e *Engine) Woken() int {

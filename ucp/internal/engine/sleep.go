@@ -1,0 +1,64 @@
+package engine
+
+// Sleeps are on a descriptor that becomes readable when something happens to what the
+// engine stands for, after it was armed. Two may be asleep: the leader, and the
+// application, in a poller of its own.
+
+// Host is what the engine stands for. Its methods run in the owner's turn.
+type Host interface {
+	// Arm prepares the descriptor. It reports whether there is something to do
+	// already, which nothing would wake a sleeper for.
+	Arm() (busy bool)
+
+	// Rouse makes the leader's descriptor readable, until a round of progress, and
+	// Ring the application's, until it comes back.
+	Rouse()
+	Ring()
+}
+
+// Sleeps notes that the leader is about to sleep, having armed, or that it is awake.
+func (e *Engine) Sleeps(asleep bool) { e.asleep = asleep } // [sleep]
+
+// Armed notes that the application is, or that it is back.
+func (e *Engine) Armed(armed bool) { e.armed = armed }
+
+// Heard notes that the leader's descriptor is no longer readable for that it was roused:
+// if it sleeps still it may have to be roused again.
+func (e *Engine) Heard() { e.roused = false } // [hear]
+
+// Settle sees to those who sleep, at the end of a turn: what was done in it may need a
+// round of progress, or events that were not armed; and another goroutine's
+// progress may have taken away what was to wake the leader.
+func (e *Engine) Settle() {
+	if !e.asleep && !e.armed || e.closed { // [settle]
+		return
+	}
+	if e.roused && !e.armed {
+		return // it will look by itself
+	}
+	busy := e.host.Arm()
+	if e.asleep && (busy || e.leader.Over()) {
+		e.rouse()
+	}
+	if e.armed && busy {
+		e.ring()
+	}
+}
+
+func (e *Engine) rouse() {
+	if !e.roused { // [rouse]
+		e.roused = true
+		e.host.Rouse()
+	}
+}
+
+func (e *Engine) ring() {
+	e.armed = false // [ring]
+	e.host.Ring()
+}
+
+// Close ends all waits with an error, and settling: there is nothing to be armed.
+func (e *Engine) Close(err error) {
+	e.EndAll(err)
+	e.closed = true
+}

@@ -1,0 +1,46 @@
+package ucp
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// waiting is what a call keeps that waits.
+type waiting struct {
+	given  bool     // the request is somebody's, who frees it: else it is the call's
+	r      *Request // that it waits for, nil if there is none
+	next   *call    // waits for the same
+	leaves bool     // it waits for the last endpoint to be gone
+	event  bool     // it waits for anything to happen
+	info   TagRecvInfo
+
+	operand, reply [8]byte // of atomic operations
+}
+
+// cancel ends the operation if it is a receive: of a request that is somebody's only if
+// no message has matched it.
+func (c *call) cancel() {
+	if c.given {
+		c.w.cancelPosted(c.r)
+	} else {
+		c.w.cancel(c.r)
+	}
+}
+
+// canceled is the error of an operation that has ended with err when ctx had.
+func (c *call) canceled(ctx context.Context, err error) error {
+	if err == ucs.ErrCanceled {
+		return canceledBy(ctx)
+	}
+	return err
+}
+
+// canceledBy is the error of a receive whose context has ended.
+func canceledBy(ctx context.Context) error {
+	return fmt.Errorf("ucp: %w: %w", ucs.ErrCanceled, context.Cause(ctx))
+}
+
+// left reports whether no endpoint is left, those that were being closed before too.
+func (c *call) left() bool { return c.w.endpoints.Len() == 0 }

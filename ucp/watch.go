@@ -1,0 +1,36 @@
+package ucp
+
+// In thread mode multi calls that wait for a request are told of its end by whoever
+// brings it about.
+
+// watch has the end of the request told to a call.
+func (r *Request) watch(c *call) {
+	r.state |= stateWatched
+	if !c.given {
+		r.state |= stateFreed // by the end of it
+	}
+	c.next, r.waiters = r.waiters, c
+}
+
+func (r *Request) unwatch(c *call) {
+	at := &r.waiters
+	for *at != c {
+		at = &(*at).next
+	}
+	*at = c.next
+	if r.waiters == nil {
+		r.state &^= stateWatched
+	}
+}
+
+// tell tells them.
+func (r *Request) tell() {
+	r.state &^= stateWatched
+	for c := r.waiters; c != nil; {
+		next := c.next
+		c.info, c.r, c.next = r.info, nil, nil
+		r.w.engine.End(&c.Waiter, r.err)
+		c = next
+	}
+	r.waiters = nil
+}
