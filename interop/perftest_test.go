@@ -103,6 +103,7 @@ type perfRun struct {
 	size           int
 	iterations     int
 	warmup         int
+	threads        int // of each side, if several
 	serverEnv      []string
 	clientEnv      []string
 	pinned         bool     // server to CPU 0 and client to CPU 1
@@ -125,6 +126,9 @@ func (r perfRun) start(where *place, p program, cpu string, env []string, stdout
 func (r perfRun) arguments() []string {
 	args := []string{"-t", r.test, "-s", strconv.Itoa(r.size),
 		"-n", strconv.Itoa(r.iterations), "-w", strconv.Itoa(r.warmup), "-f"}
+	if r.threads > 1 {
+		args = append(args, "-T", strconv.Itoa(r.threads))
+	}
 	args = append(args, r.options...)
 	if r.client.ours && r.peer.name != "" {
 		args = append(args, "--peer", majorMinor(r.peer.name))
@@ -158,7 +162,7 @@ func (r perfRun) run(where *place) (perfResult, error) {
 	if err := s.wait(exitLimit); err != nil {
 		return perfResult{}, fmt.Errorf("server: %w", err)
 	}
-	return parsePerf(stdout.String(), r.iterations)
+	return parsePerf(stdout.String(), r.iterations, r.threads)
 }
 
 // runAlone runs the client with itself as its peer.
@@ -171,7 +175,7 @@ func (r perfRun) runAlone(where *place) (perfResult, error) {
 	if err := p.wait(operationLimit); err != nil {
 		return perfResult{}, fmt.Errorf("%w\n%s", err, &stdout)
 	}
-	return parsePerf(stdout.String(), r.iterations)
+	return parsePerf(stdout.String(), r.iterations, r.threads)
 }
 
 // perfResult is the last line of ucx_perftest.
@@ -183,12 +187,17 @@ type perfResult struct {
 }
 
 // parsePerf reads the last line: iterations, then latency (percentile, recent,
-// overall), bandwidth (recent, overall) and rate (recent, overall).
-func parsePerf(output string, iterations int) (perfResult, error) {
+// overall), bandwidth (recent, overall) and rate (recent, overall). Several threads
+// have the overall values only.
+func parsePerf(output string, iterations, threads int) (perfResult, error) {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	fields := strings.Fields(lines[len(lines)-1])
 	bad := fmt.Errorf("no result of %d iterations in the client's output:\n%s", iterations, output)
-	if len(fields) != 8 || fields[0] != strconv.Itoa(iterations) {
+	columns := 8
+	if threads > 1 {
+		columns = 4
+	}
+	if len(fields) != columns || fields[0] != strconv.Itoa(iterations) {
 		return perfResult{}, bad
 	}
 	values := make([]float64, len(fields))
@@ -198,6 +207,9 @@ func parsePerf(output string, iterations int) (perfResult, error) {
 			return perfResult{}, bad
 		}
 		values[i] = v
+	}
+	if threads > 1 {
+		return perfResult{mean: values[1], bandwidth: values[2], rate: values[3]}, nil
 	}
 	return perfResult{typical: values[1], mean: values[3], bandwidth: values[5], rate: values[7]}, nil
 }

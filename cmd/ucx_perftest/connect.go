@@ -58,7 +58,7 @@ func accept(o *options, l net.Listener, stdout io.Writer) (group, error) {
 	if err != nil {
 		return nil, err
 	}
-	params, release, err := c.RecvParams()
+	told, release, err := c.RecvParams()
 	if err != nil {
 		c.Close()
 		return nil, err
@@ -66,10 +66,10 @@ func accept(o *options, l net.Listener, stdout io.Writer) (group, error) {
 	// What the client cannot know stays the server's own: the device, as C 1.22
 	// has it, and whether its side handles errors.
 	if o.params.Device != perfoob.None {
-		params.Device = o.params.Device
+		told.Device = o.params.Device
 	}
-	params.Flags |= o.params.Flags & perfoob.FlagErrHandling
-	params.Flags &^= perfoob.FlagLoopback
-	o.params = params
+	told.Flags |= o.params.Flags & perfoob.FlagErrHandling
+	told.Flags &^= perfoob.FlagLoopback
+	o.params = told
 	return &pair{conn: c, idx: 0, rel: release}, nil
 }

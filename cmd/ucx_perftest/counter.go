@@ -41,6 +41,17 @@ type mark struct {
 	iters, msgs, time uint64
 }
 
+// newCounters makes a counter for each thread. report is called with the number
+// of a thread and its intermediate results, by the thread.
+func newCounters(p *perfoob.Params, report func(id int, r *result)) []*counter {
+	list := make([]*counter, p.Threads)
+	for id := range list {
+		list[id] = new(counter)
+		list[id].init(p, func(r *result) { report(id, r) })
+	}
+	return list
+}
+
 // init prepares for the stages of one test. report is called with intermediate
 // results of the main stage.
 func (c *counter) init(p *perfoob.Params, report func(*result)) {
@@ -141,4 +152,17 @@ func (c *counter) percentile() uint64 {
 	copy(times, c.ring[:n])
 	slices.Sort(times)
 	return times[int(float64(n-1)*(c.rank/100))]
+}
+
+// sum is the result of several threads together, as C's tool has it
+// (ucx_perf_thread_report_aggregated_results in lib/libperf_thread.c): what they
+// achieve adds up, latency is the mean, and iterations are those of one.
+func sum(list []result) result {
+	all := result{iters: list[0].iters}
+	for i := range list {
+		all.latencyTotal += list[i].latencyTotal / float64(len(list))
+		all.bandwidthTotal += list[i].bandwidthTotal
+		all.rateTotal += list[i].rateTotal
+	}
+	return all
 }

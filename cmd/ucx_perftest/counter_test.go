@@ -54,6 +54,17 @@ func TestResult(t *testing.T) {
 	}
 }
 
+// TestSum has two threads of different speed: one line for both.
+func TestSum(t *testing.T) {
+	got := sum([]result{
+		{iters: 10, latency: 7, latencyMoment: 7, latencyTotal: 1, bandwidthMoment: 7, bandwidthTotal: 30, rateMoment: 7, rateTotal: 3},
+		{iters: 20, latency: 7, latencyMoment: 7, latencyTotal: 2, bandwidthMoment: 7, bandwidthTotal: 12, rateMoment: 7, rateTotal: 4},
+	})
+	if want := (result{iters: 10, latencyTotal: 1.5, bandwidthTotal: 42, rateTotal: 7}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 func TestPercentile(t *testing.T) {
 	c := newCounter("tag_bw", 8, nil)
 	c.prepare(forever, forever, forever)

@@ -23,7 +23,8 @@ type group interface {
 	// exchange gives the other side bytes and takes its own, at most limit.
 	exchange(v []byte, limit int) ([]byte, error)
 
-	// exchangeStatus does the same with a status.
+	// exchangeStatus tells the other side a status and learns its own. The result
+	// is the other's, or one's own if that is OK.
 	exchangeStatus(s ucs.Status) (ucs.Status, error)
 
 	// alive returns an error once the other side is known to be gone.
@@ -56,7 +57,13 @@ func (g *pair) exchange(v []byte, limit int) ([]byte, error) {
 	return got, err
 }
 
-func (g *pair) exchangeStatus(s ucs.Status) (ucs.Status, error) { return g.conn.ExchangeStatus(s) }
+func (g *pair) exchangeStatus(s ucs.Status) (ucs.Status, error) {
+	peer, err := g.conn.ExchangeStatus(s)
+	if err == nil && peer == ucs.OK {
+		return s, nil
+	}
+	return peer, err
+}
 
 // alone is the group of one process that talks to itself.
 type alone struct{}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"testing"
 
@@ -19,21 +20,20 @@ func loopback(tb testing.TB, args ...string) (runner, *counter) {
 	if err := adjust(&o.params); err != nil {
 		tb.Fatal(err)
 	}
-	c := new(counter)
-	c.init(&o.params, func(*result) { tb.Error("a report nobody asked for") })
-	r, err := newRunner(alone{}, &o.params, c)
+	c := newCounters(&o.params, func(int, *result) { tb.Error("a report nobody asked for") })
+	s, err := newSetup(newTeam(alone{}, 1), &o.params, c)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		if err := r.finish(); err != nil {
+		if err := s.finish(); err != nil {
 			tb.Error(err)
 		}
-		if err := r.close(); err != nil {
+		if err := s.close(); err != nil {
 			tb.Error(err)
 		}
 	})
-	return r, c
+	return s.thread(0), c[0]
 }
 
 // fragments is the loop whose messages have several fragments.
@@ -153,12 +153,12 @@ func BenchmarkLoops(b *testing.B) {
 // TestRunLoopback runs whole tests, warm-up and reports included.
 func TestRunLoopback(t *testing.T) {
 	t.Setenv("UCX_TLS", "self")
-	for _, name := range []string{"tag_lat", "tag_bw", "tag_sync_lat", "tag_sync_bw"} {
-		t.Run(name, func(t *testing.T) {
+	run := func(name string, threads uint32) {
+		t.Run(fmt.Sprintf("%s -T %d", name, threads), func(t *testing.T) {
 			p := perfoob.DefaultParams()
 			p.Test = perfoob.TestByName(name)
 			p.Flags |= perfoob.FlagLoopback
-			p.Iters, p.WarmupIters = 500, 100
+			p.Iters, p.WarmupIters, p.Threads = 500, 100, threads
 			if err := adjust(&p); err != nil {
 				t.Fatal(err)
 			}
@@ -166,5 +166,9 @@ func TestRunLoopback(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+	for _, name := range []string{"tag_lat", "tag_bw", "tag_sync_lat", "tag_sync_bw", "ucp_put_bw", "ucp_fadd"} {
+		run(name, 1)
+		run(name, 3)
 	}
 }

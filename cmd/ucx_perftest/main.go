@@ -10,8 +10,9 @@
 //
 // How it is put together: options.go reads the command line, connect.go makes
 // the connection that both sides coordinate over (package perfoob), session.go
-// runs the stages of one test through a runner - ucp.go or uct.go with their
-// loops - counter.go takes the times, and report.go prints them.
+// runs the stages of one test on the threads of team.go, each through a runner -
+// ucp_thread.go or uct.go with their loops - counter.go takes the times, and
+// report.go prints them.
 package main
 
 import (

@@ -68,7 +68,7 @@ func TestRefusedOptions(t *testing.T) {
 		code int
 	}{
 		{"-z", exitUnsupported}, {"-A signal", exitUnsupported}, {"-a cuda", exitUnsupported}, {"-X", exitUnsupported},
-		{"-K mlx5_0:1", exitUnsupported}, {"-T 2", exitUnsupported}, {"-T 2:2", exitUsage}, {"-m cuda", exitUnsupported},
+		{"-K mlx5_0:1", exitUnsupported}, {"-T 2:2", exitUsage}, {"-T 0", exitUsage}, {"-T 129", exitUsage}, {"-s 8388609 -T 128", exitUsage}, {"-m cuda", exitUnsupported},
 		{"-m host,cuda", exitUnsupported}, {"-t stream_lat", exitUnsupported}, {"-t ucp_am_lat", exitUnsupported},
 		{"--daemon-local 1.2.3.4", exitUnsupported}, {"-o", exitUnsupported},
 		{"-P 1", exitUnsupported}, {"-k", exitUnsupported}, {"-S", exitUnsupported},
@@ -124,7 +124,10 @@ func TestCheck(t *testing.T) {
 		{"fine", func(*perfoob.Params) {}, nil},
 		{"test of another kind", func(p *perfoob.Params) { p.Test = perfoob.TestByName("stream_bw") }, errNotYet},
 		{"no test", func(p *perfoob.Params) { p.Test = nil }, errNoTest},
-		{"threads", func(p *perfoob.Params) { p.Threads = 2 }, errNotYet},
+		{"threads", func(p *perfoob.Params) { p.Threads = 2 }, nil},
+		{"threads over UCT", func(p *perfoob.Params) {
+			p.Test, p.Device, p.Transport, p.Threads = perfoob.TestByName("am_lat"), "lo", "tcp", 2
+		}, ucs.ErrUnsupported},
 		{"memory", func(p *perfoob.Params) { p.RecvMem = ucs.MemoryCUDA }, errNotYet},
 		{"one-sided", func(p *perfoob.Params) { p.Flags |= perfoob.FlagOneSided }, errNotYet},
 		{"registered", func(p *perfoob.Params) { p.Flags |= perfoob.FlagPreregistered }, errNotYet},

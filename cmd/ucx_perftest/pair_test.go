@@ -71,19 +71,42 @@ func TestPair(t *testing.T) {
 	for _, peer := range []string{"1.13", "1.22"} {
 		for _, args := range tests {
 			t.Run(peer+" "+args, func(t *testing.T) {
-				words := append(strings.Fields(args), "--peer", peer, "-n", "20", "-w", "3", "-f")
-				server, client, errs := sides(t, nil, words)
-				if err := errors.Join(errs[:]...); err != nil {
-					t.Fatalf("server: %v, client: %v", errs[0], errs[1])
-				}
-				if !strings.Contains(server, "Accepted connection from 127.0.0.1:") || !strings.Contains(server, "| Test: ") ||
-					strings.Contains(server, "iterations") {
-					t.Errorf("the server printed:\n%s", server)
-				}
-				lines := strings.Split(strings.TrimSpace(client), "\n")
-				if got := strings.Fields(lines[len(lines)-1]); len(got) != 8 || got[0] != "20" {
-					t.Errorf("the client printed:\n%s", client)
-				}
+				runSides(t, nil, append(strings.Fields(args), "--peer", peer), 8)
+			})
+		}
+	}
+}
+
+// runSides runs a short test and looks at what both sides print. The client's
+// results have so many columns.
+func runSides(t *testing.T, serverArgs, clientArgs []string, columns int) {
+	t.Helper()
+	server, client, errs := sides(t, serverArgs, append(clientArgs, "-n", "20", "-w", "3", "-f"))
+	if err := errors.Join(errs[:]...); err != nil {
+		t.Fatalf("server: %v, client: %v", errs[0], errs[1])
+	}
+	if !strings.Contains(server, "Accepted connection from 127.0.0.1:") || !strings.Contains(server, "| Test: ") ||
+		strings.Contains(server, "iterations") {
+		t.Errorf("the server printed:\n%s", server)
+	}
+	lines := strings.Split(strings.TrimSpace(client), "\n")
+	if got := strings.Fields(lines[len(lines)-1]); len(got) != columns || got[0] != "20" {
+		t.Errorf("the client printed:\n%s", client)
+	}
+}
+
+// TestPairThreads runs several threads on each side, each with its own worker. The
+// last line is of all of them.
+func TestPairThreads(t *testing.T) {
+	tests := []string{
+		"-t tag_lat", "-t tag_lat -U -C", "-t tag_lat -E sleep", "-t tag_lat -s0", "-t tag_bw -s 100000",
+		"-t tag_bw -s 3000,5000 -i 6000 -D iov,iov", "-t tag_sync_bw", "-t ucp_put_lat -s1", "-t ucp_put_bw -s 30000",
+		"-t ucp_get -s3", "-t ucp_fadd -s4", "-t ucp_cswap",
+	}
+	for _, peer := range []string{"1.13", "1.22"} {
+		for _, args := range tests {
+			t.Run(peer+" "+args, func(t *testing.T) {
+				runSides(t, nil, append(strings.Fields(args), "-T", "3", "--peer", peer), 4)
 			})
 		}
 	}
@@ -161,11 +184,11 @@ func TestClientDisappears(t *testing.T) {
 	if err := adjust(&o.params); err != nil {
 		t.Fatal(err)
 	}
-	r, err := newUCP(g, &o.params, new(counter))
+	r, err := newUCP(newTeam(g, 1), &o.params, newCounters(&o.params, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := g.barrier(r.progress); err != nil { // the first stage begins
+	if err := g.barrier(r.thread(0).progress); err != nil { // the first stage begins
 		t.Fatal(err)
 	}
 	g.close()

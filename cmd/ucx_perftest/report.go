@@ -5,6 +5,7 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/ucx-go/ucx/cmd/internal/perfoob"
 )
@@ -19,6 +20,8 @@ type printer struct {
 	test    bool // print what is tested: the server
 	results bool // print results: the client
 	names   []string
+
+	mu sync.Mutex // held while a line is written
 }
 
 func newPrinter(o *options, g group, w io.Writer) *printer {
@@ -94,39 +97,83 @@ func (o *printer) testName() {
 	fmt.Fprintln(o.w, line)
 }
 
-// line prints one line of results.
-func (o *printer) line(r *result, final bool) {
-	if !o.results || !final && o.final {
+// line prints intermediate results of a thread. Any of them may call it.
+func (o *printer) line(thread int, r *result) {
+	if o.results && !o.final {
+		o.print(fmt.Sprintf("[thread %d]", thread), o.columns(r))
+	}
+}
+
+// result prints the results of all threads, as one line.
+func (o *printer) result(list []result) {
+	if !o.results {
 		return
 	}
+	name := "Final:    "
+	switch {
+	case o.csv:
+		name = ""
+	case o.final:
+		name = fmt.Sprintf("%s%10s", strings.Join(o.names, "/"), "")
+	}
+	if len(list) > 1 {
+		o.print(name, o.totals(sum(list)))
+	} else {
+		o.print(name, o.columns(&list[0]))
+	}
+}
+
+// print prints a line in one piece.
+func (o *printer) print(name, columns string) {
 	var b strings.Builder
 	if o.csv {
 		for _, n := range o.names {
 			fmt.Fprintf(&b, "%s,", n)
 		}
 	}
-	switch {
-	case !final:
-		b.WriteString("[thread 0]")
-	case o.csv:
-	case o.final:
-		fmt.Fprintf(&b, "%s%10s", strings.Join(o.names, "/"), "")
-	default:
-		b.WriteString("Final:    ")
-	}
-	const usec, mb = 1e6, 1 << 20
-	iters := fmt.Sprintf("%d", r.iters)
-	rateMoment, rateTotal := fmt.Sprintf("%.0f", r.rateMoment), fmt.Sprintf("%.0f", r.rateTotal)
-	format := "%18s %10.3f %9.3f %9.3f %11.2f %10.2f %11s %11s\n"
-	if o.csv {
-		format = "%4s,%.3f,%.3f,%.3f,%.2f,%.2f,%s,%s\n"
-	} else if o.numeric {
-		iters, rateMoment, rateTotal = grouped(iters), grouped(rateMoment), grouped(rateTotal)
-	}
-	fmt.Fprintf(&b, format, iters,
-		r.latency*usec, r.latencyMoment*usec, r.latencyTotal*usec,
-		r.bandwidthMoment/mb, r.bandwidthTotal/mb, rateMoment, rateTotal)
+	fmt.Fprintf(&b, "%s%s\n", name, columns)
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	io.WriteString(o.w, b.String())
+}
+
+// Units of the columns.
+const (
+	usec = 1e6
+	mb   = 1 << 20
+)
+
+// columns are all that one thread knows.
+func (o *printer) columns(r *result) string {
+	format := "%18s %10.3f %9.3f %9.3f %11.2f %10.2f %11s %11s"
+	if o.csv {
+		format = "%4s,%.3f,%.3f,%.3f,%.2f,%.2f,%s,%s"
+	}
+	return fmt.Sprintf(format, o.count(float64(r.iters)),
+		r.latency*usec, r.latencyMoment*usec, r.latencyTotal*usec,
+		r.bandwidthMoment/mb, r.bandwidthTotal/mb, o.count(r.rateMoment), o.count(r.rateTotal))
+}
+
+// totals are what several threads can tell together: they have no last moment in
+// common, and no median. In CSV too there are fewer columns then, as C has it.
+func (o *printer) totals(r result) string {
+	format := "%18s %29.3f %22.2f %23s"
+	switch {
+	case o.csv:
+		format = "%4s,%.3f,%.2f,%s"
+	case o.numeric:
+		format = "%18s %29.3f %22.2f %24s"
+	}
+	return fmt.Sprintf(format, o.count(float64(r.iters)), r.latencyTotal*usec, r.bandwidthTotal/mb, o.count(r.rateTotal))
+}
+
+// count formats a number without decimals.
+func (o *printer) count(v float64) string {
+	digits := fmt.Sprintf("%.0f", v)
+	if o.numeric && !o.csv {
+		return grouped(digits)
+	}
+	return digits
 }
 
 // grouped puts commas between thousands, as the locale en_US does.

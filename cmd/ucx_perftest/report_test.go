@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -50,8 +51,8 @@ func TestReportAsC(t *testing.T) {
 
 var (
 	nameLine   = regexp.MustCompile(`^\+([a-z/]+)-+\+`)
-	resultLine = regexp.MustCompile(`^(\[thread 0\]|Final:    |[a-z/]* {10})((?: +[0-9.]+){8})$`)
-	csvLine    = regexp.MustCompile(`^(\[thread 0\]|(?:[a-z]+,)*)([0-9.]+(?:,[0-9.]+){7})$`)
+	resultLine = regexp.MustCompile(`^(\[thread \d\]|Final:    |[a-z/]* {10})((?: +[0-9.]+){4}(?:(?: +[0-9.]+){4})?)$`)
+	csvLine    = regexp.MustCompile(`^(\[thread \d\]|(?:[a-z]+,)*)([0-9.]+(?:,[0-9.]+){3}(?:(?:,[0-9.]+){4})?)$`)
 )
 
 // replay gives the numbers of a captured line to the printer.
@@ -78,17 +79,28 @@ func replay(t *testing.T, out *printer, line string) {
 		}
 		v = append(v, f)
 	}
-	final := m[1] != "[thread 0]"
-	if final && (out.csv || out.final) {
+	var thread int
+	_, notThread := fmt.Sscanf(m[1], "[thread %d]", &thread)
+	if notThread != nil && (out.csv || out.final) {
 		out.names = strings.FieldsFunc(m[1], func(c rune) bool { return strings.ContainsRune(" ,/", c) })
 	}
-	const mb = 1 << 20
-	out.line(&result{
+	if len(v) == 4 { // of two threads: one has done all, and took the time of both
+		out.result([]result{
+			{iters: uint64(v[0]), latencyTotal: 2 * v[1] / usec, bandwidthTotal: v[2] * mb, rateTotal: v[3]}, {},
+		})
+		return
+	}
+	r := result{
 		iters:   uint64(v[0]),
-		latency: v[1] / 1e6, latencyMoment: v[2] / 1e6, latencyTotal: v[3] / 1e6,
+		latency: v[1] / usec, latencyMoment: v[2] / usec, latencyTotal: v[3] / usec,
 		bandwidthMoment: v[4] * mb, bandwidthTotal: v[5] * mb,
 		rateMoment: v[6], rateTotal: v[7],
-	}, final)
+	}
+	if notThread == nil {
+		out.line(thread, &r)
+	} else {
+		out.result([]result{r})
+	}
 }
 
 func TestReportServer(t *testing.T) {
@@ -103,8 +115,8 @@ func TestReportServer(t *testing.T) {
 	out := &printer{w: &b, test: true}
 	out.header(&o.params, nil)
 	out.testName()
-	out.line(&result{}, false)
-	out.line(&result{}, true)
+	out.line(0, &result{})
+	out.result([]result{{}})
 	const want = `+----------------------------------------------------------------------------------------------------------+
 | API:          protocol layer                                                                             |
 | Test:         tag match bandwidth                                                                        |
@@ -123,10 +135,16 @@ func TestReportServer(t *testing.T) {
 func TestReportNumeric(t *testing.T) {
 	var b strings.Builder
 	out := &printer{w: &b, results: true, numeric: true}
-	out.line(&result{iters: 1234567, rateMoment: 999, rateTotal: 47486629.4}, true)
+	out.result([]result{{iters: 1234567, rateMoment: 999, rateTotal: 47486629.4}})
 	const want = "Final:             1,234,567      0.000     0.000     0.000        0.00       0.00         999  47,486,629\n"
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("line (-want +got):\n%s", diff)
+	}
+	b.Reset()
+	out.result([]result{{iters: 1234567, rateTotal: 1e6}, {rateTotal: 1e6}})
+	const threads = "Final:             1,234,567                         0.000                   0.00                2,000,000\n"
+	if diff := cmp.Diff(threads, b.String()); diff != "" {
+		t.Errorf("line of two threads (-want +got):\n%s", diff)
 	}
 	for in, want := range map[string]string{"": "", "1": "1", "123": "123", "1234": "1,234", "123456": "123,456", "+Inf": "+Inf"} {
 		if got := grouped(in); got != want {

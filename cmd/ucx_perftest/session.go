@@ -8,14 +8,10 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// runner carries out the stages of one test over one layer. It belongs to one
-// goroutine.
-type runner interface {
-	// stage runs what the counter is prepared for, together with the other side.
-	stage() error
-
-	// progress is called while the other side is waited for.
-	progress() int
+// setup is a test as a layer has set it up on this side.
+type setup interface {
+	// thread is what the test's stages run through on a thread.
+	thread(id int) runner
 
 	// finish ends the test together with the other side.
 	finish() error
@@ -24,21 +20,52 @@ type runner interface {
 	close() error
 }
 
+// runner carries out the stages of a test on one thread. It belongs to one
+// goroutine.
+type runner interface {
+	// stage runs what the counter is prepared for, together with the other side.
+	stage() error
+
+	// progress is called while the other side is waited for, with all other
+	// threads asleep: it progresses them too.
+	progress() int
+}
+
 // runTest runs one test and prints its results.
 func runTest(g group, p *perfoob.Params, out *printer) (err error) {
-	c := new(counter)
-	c.init(p, func(r *result) { out.line(r, false) })
-	r, err := newRunner(g, p, c)
+	t := newTeam(g, int(p.Threads))
+	counters := newCounters(p, out.line)
+	s, err := newSetup(t, p, counters)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if closeErr := r.close(); err == nil {
+		if closeErr := s.close(); err == nil {
 			err = closeErr
 		}
 	}()
+	results := make([]result, t.size)
+	if err := t.run(func(id int) (err error) {
+		results[id], err = runThread(t.member(id), p, counters[id], s.thread(id))
+		return err
+	}); err != nil {
+		return err
+	}
+	out.result(results)
+	return s.finish()
+}
+
+func newSetup(t *team, p *perfoob.Params, counters []*counter) (setup, error) {
+	if p.Test.API == perfoob.UCT {
+		return newUCT(t.member(0), p, counters[0])
+	}
+	return newUCP(t, p, counters)
+}
+
+// runThread is one thread's part of a test.
+func runThread(g group, p *perfoob.Params, c *counter, r runner) (result, error) {
 	if err := warmUp(g, p, c, r); err != nil {
-		return fmt.Errorf("warming up: %w", err)
+		return result{}, fmt.Errorf("warming up: %w", err)
 	}
 	span := uint64(forever)
 	if p.MaxTime > 0 {
@@ -46,21 +73,12 @@ func runTest(g group, p *perfoob.Params, out *printer) (err error) {
 	}
 	c.prepare(p.Iters, span, ticks.FromSeconds(p.Interval))
 	if err := r.stage(); err != nil {
-		return err
+		return result{}, err
 	}
 	if err := g.barrier(r.progress); err != nil {
-		return err
+		return result{}, err
 	}
-	result := c.result()
-	out.line(&result, true)
-	return r.finish()
-}
-
-func newRunner(g group, p *perfoob.Params, c *counter) (runner, error) {
-	if p.Test.API == perfoob.UCT {
-		return newUCT(g, p, c)
-	}
-	return newUCP(g, p, c)
+	return c.result(), nil
 }
 
 // warmUp runs stages of doubling length until both sides have had enough time,
@@ -82,12 +100,9 @@ func warmUp(g group, p *perfoob.Params, c *counter, r runner) error {
 		if ticks.Now() > deadline {
 			status = ucs.OK
 		}
-		peer, err := g.exchangeStatus(status)
+		status, err := g.exchangeStatus(status)
 		if err != nil {
 			return err
-		}
-		if peer != ucs.OK {
-			status = peer
 		}
 		if status.IsError() {
 			return fmt.Errorf("the other side failed: %w", status)

@@ -46,8 +46,8 @@ func check(p *perfoob.Params) error {
 	}
 	const later = perfoob.FlagOneSided | perfoob.FlagMapNonblock | perfoob.FlagPreregistered
 	switch {
-	case p.Threads != 1:
-		return fmt.Errorf("%d threads: %w", p.Threads, errNotYet)
+	case p.Test.API == perfoob.UCT && p.Threads != 1:
+		return fmt.Errorf("%d threads in test %s, over UCT there is one: %w", p.Threads, p.Test.Name, ucs.ErrUnsupported)
 	case p.SendMem != ucs.MemoryHost || p.RecvMem != ucs.MemoryHost:
 		return fmt.Errorf("memory %v and %v: %w", p.SendMem, p.RecvMem, errNotYet)
 	case p.Flags&later != 0:

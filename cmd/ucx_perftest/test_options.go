@@ -43,9 +43,7 @@ func setTestOption(p *perfoob.Params, opt, value string) (err error) {
 	case "x":
 		p.Transport = value
 	case "T":
-		if p.Threads, err = number[uint32](opt, value); err == nil && p.Threads > 1 {
-			return fmt.Errorf("option -T %s, several threads: %w", value, errNotYet)
-		}
+		p.Threads, err = number[uint32](opt, value)
 	case "M":
 		p.ThreadMode, err = choice(opt, value, map[string]ucs.ThreadMode{
 			"single": ucs.ThreadModeSingle, "serialized": ucs.ThreadModeSerialized, "multi": ucs.ThreadModeMulti,

@@ -1,291 +1,296 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"fmt"
 
 	"github.com/ucx-go/ucx/cmd/internal/perfoob"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// ucpRunner runs tests over UCP. Their loops are in ucp_tag.go and ucp_rma.go.
-type ucpRunner struct {
-	g group
+// ucpTest is a test over UCP: what the threads of this side have in common. Each
+// has a worker and an endpoint to the other side's worker of the same number.
+type ucpTest struct {
+	t *team
 	p *perfoob.Params
-	c *counter
 
-	poll func() int // progress, for barriers
-	ctx  *ucp.Context
-	w    *ucp.Worker
-	ep   *ucp.Endpoint
-
-	sync     bool // synchronous sends
-	probe    bool // receive only what has arrived
-	sleep    bool // wait asleep
-	mask     ucp.Tag
-	memory   [2]*ucp.Memory // of the messages
-	sendBuf  []byte         // nil: the parameters have the data
-	recvBuf  []byte
-	send     ucp.RequestParams
-	recv     ucp.RequestParams
-	ack      ucp.RequestParams // sends one byte
-	ackBuf   []byte            // takes it
-	rma      oneSided
-	window   int
-	sending  int   // sends outstanding
-	receives int   // receives outstanding
-	idle     int   // rounds of progress without any
-	err      error // the first failure of a request or of the endpoint
+	ctx       *ucp.Context
+	memory    [2]*ucp.Memory // the messages of all threads, one after the other
+	workers   []*ucp.Worker
+	endpoints []*ucp.Endpoint // of the workers
+	threads   []*ucpRunner
 }
 
-// newUCP makes the worker and connects it to the other side's.
-func newUCP(g group, p *perfoob.Params, c *counter) (runner, error) {
-	r := &ucpRunner{
-		g: g, p: p, c: c,
-		sync:   p.Test.Command == perfoob.CmdTagSync,
-		probe:  p.Flags&perfoob.FlagTagUnexpProbe != 0,
-		sleep:  p.WaitMode == perfoob.WaitSleep,
-		mask:   ucp.FullMask,
-		window: int(p.Window),
-	}
-	r.poll = r.progress
-	if p.Flags&perfoob.FlagTagWildcard != 0 {
-		r.mask = 0
-	}
-	err := r.open()
+// newUCP makes the workers and connects them to the other side's.
+func newUCP(t *team, p *perfoob.Params, counters []*counter) (setup, error) {
+	u := &ucpTest{t: t, p: p}
+	err := u.open()
 	if err == nil {
-		err = r.allocate()
+		err = u.allocate()
 	}
 	if err == nil {
-		r.prepare()
-		err = r.connect()
+		for id, c := range counters {
+			u.threads = append(u.threads, u.newRunner(id, c))
+		}
+		err = u.connect()
 	}
 	if err != nil {
-		return nil, errors.Join(err, r.close())
+		return nil, errors.Join(err, u.close())
 	}
-	return r, nil
+	return u, nil
 }
 
-func (r *ucpRunner) open() error {
+func (u *ucpTest) open() error {
 	cfg, err := ucp.ReadConfig("", "")
 	if err != nil {
 		return err
 	}
 	params := ucp.ContextParams{
-		Features:    ucpFeatures(r.p),
-		PeerRelease: ucp.PeerRelease(peerRelease(r.g.release())),
-		Name:        "perftest",
+		Features:        ucpFeatures(u.p),
+		MTWorkersShared: u.t.size > 1,
+		PeerRelease:     ucp.PeerRelease(peerRelease(u.t.release())),
+		Name:            "perftest",
 	}
-	if r.sleep || r.p.Flags&perfoob.FlagWakeup != 0 {
+	if u.p.WaitMode == perfoob.WaitSleep || u.p.Flags&perfoob.FlagWakeup != 0 {
 		params.Features |= ucp.FeatureWakeup
 	}
-	if r.ctx, err = ucp.NewContext(params, cfg); err != nil {
+	if u.ctx, err = ucp.NewContext(params, cfg); err != nil {
 		return err
 	}
-	r.w, err = r.ctx.NewWorker(ucp.WorkerParams{ThreadMode: r.p.ThreadMode})
-	return err
-}
-
-// allocate allocates the messages from the library, as C's tool does
-// (ucp_perf_test_alloc_mem in lib/libperf_memory.c). One-sided tests open the
-// received one to the other side.
-func (r *ucpRunner) allocate() error {
-	for k := range r.memory {
-		m, err := r.ctx.MemMap(ucp.MemMapParams{
-			Length: max(r.p.Extent(), 1), Flags: ucp.MemMapAllocate, Name: "perftest",
-		})
+	for range u.t.size {
+		w, err := u.ctx.NewWorker(ucp.WorkerParams{ThreadMode: u.p.ThreadMode})
 		if err != nil {
 			return err
 		}
-		r.memory[k] = m
-	}
-	if isOneSided(r.p.Test.Command) {
-		r.rma.cmd = r.p.Test.Command
-		r.rma.memory = r.memory[received]
+		u.workers = append(u.workers, w)
 	}
 	return nil
 }
 
-// Indices of ucpRunner.memory.
+// allocate allocates the messages from the library, as C's tool does
+// (ucp_perf_test_alloc_mem in lib/libperf_memory.c).
+func (u *ucpTest) allocate() error {
+	for k := range u.memory {
+		m, err := u.ctx.MemMap(ucp.MemMapParams{
+			Length: u.t.size * messageRoom(u.p), Flags: ucp.MemMapAllocate, Name: "perftest",
+		})
+		if err != nil {
+			return err
+		}
+		u.memory[k] = m
+	}
+	return nil
+}
+
+// Indices of ucpTest.memory.
 const (
 	sent = iota
 	received
 )
 
-// unmap releases the messages.
-func (r *ucpRunner) unmap() (err error) {
-	for _, m := range r.memory {
-		if m != nil {
-			err = errors.Join(err, m.Close())
-		}
-	}
-	return err
+// messageRoom is what a message takes of the memory. There is a byte even for an
+// empty one: the last of a stream has it.
+func messageRoom(p *perfoob.Params) int { return max(p.Extent(), 1) }
+
+// message is a thread's part of the memory.
+func (u *ucpTest) message(k, id int) []byte {
+	n := messageRoom(u.p)
+	return u.memory[k].Bytes()[id*n : (id+1)*n : (id+1)*n]
 }
 
-// prepare sets the parameters of the operations, which do not change during the
-// test.
-func (r *ucpRunner) prepare() {
-	sendMem, recvMem := r.memory[sent].Bytes(), r.memory[received].Bytes()
-	r.send.OnSend, r.recv.OnTagRecv, r.ack.OnSend = r.sent, r.received, r.sent
-	if r.p.Test.Type == perfoob.StreamUni {
+// newRunner prepares a thread's part. What it sends and receives does not change
+// during the test.
+func (u *ucpTest) newRunner(id int, c *counter) *ucpRunner {
+	p := u.p
+	r := &ucpRunner{
+		g: u.t.member(id), p: p, c: c,
+		poll:     u.progress,
+		w:        u.workers[id],
+		sync:     p.Test.Command == perfoob.CmdTagSync,
+		probe:    p.Flags&perfoob.FlagTagUnexpProbe != 0,
+		sleep:    p.WaitMode == perfoob.WaitSleep,
+		mask:     ucp.FullMask,
+		sends:    newWindow(int(p.Window)),
+		receives: newWindow(int(p.Window)),
+	}
+	if p.Flags&perfoob.FlagTagWildcard != 0 {
+		r.mask = 0
+	}
+	if isOneSided(p.Test.Command) {
+		r.rma.cmd, r.rma.on = p.Test.Command, true
+	}
+	sendMem, recvMem := u.message(sent, id), u.message(received, id)
+	if p.Test.Type == perfoob.StreamUni {
 		r.send.Flags |= ucp.OpMultiSend
 		r.recv.Flags |= ucp.OpMultiSend
 		r.ack.Flags |= ucp.OpMultiSend
 	}
-	if r.p.SendType == perfoob.IOV {
-		parts := pieces(sendMem, r.p)
+	if p.SendType == perfoob.IOV {
+		parts := pieces(sendMem, p)
 		r.send.Buffer = ucp.IOV(parts...)
 		r.ack.Buffer = ucp.IOV(parts[0]) // as C: one entry, not one byte
 	} else {
-		r.sendBuf = sendMem[:r.p.MessageSize()]
-		if isAtomic(r.rma.cmd) && r.rma.memory != nil && r.rma.cmd != perfoob.CmdAdd {
+		r.sendBuf = sendMem[:p.MessageSize()]
+		if isAtomic(r.rma.cmd) && r.rma.cmd != perfoob.CmdAdd {
 			r.send.ReplyBuffer = r.sendBuf
 		}
 		r.ack.Buffer = ucp.Bytes(sendMem[:1])
 	}
-	if r.p.RecvType == perfoob.IOV {
-		r.recv.Buffer = ucp.IOV(pieces(recvMem, r.p)...)
+	if p.RecvType == perfoob.IOV {
+		r.recv.Buffer = ucp.IOV(pieces(recvMem, p)...)
 	} else {
-		r.recvBuf = recvMem[:r.p.MessageSize()]
+		r.recvBuf = recvMem[:p.MessageSize()]
 	}
 	r.ackBuf = recvMem
+	return r
 }
 
 // connect exchanges addresses and connects.
-func (r *ucpRunner) connect() error {
-	own, err := r.info()
+func (u *ucpTest) connect() error {
+	own, err := u.info()
 	if err != nil {
 		return err
 	}
-	v, err := r.g.exchange(own.Append(nil), r.g.release().MaxInfo())
+	v, err := u.t.exchange(own, u.t.size*u.t.release().MaxInfo())
 	if err != nil {
 		return err
 	}
-	if err := agree(r.g, r.connectTo(v)); err != nil {
+	if err := agree(u.t, u.connectTo(v)); err != nil {
 		return err
 	}
 	// Both sides connect now, not in the first stage.
-	return r.flush()
+	return u.settle(func(i int) (*ucp.Request, error) { return u.workers[i].Flush(nil) })
 }
 
-func (r *ucpRunner) connectTo(info []byte) error {
-	peer, err := perfoob.ParseUCPInfo(info)
+// info is what the other side is told, for each thread: its worker's address, and
+// in one-sided tests where its message is received.
+func (u *ucpTest) info() (b []byte, err error) {
+	var m *ucp.Memory
+	var key []byte
+	if isOneSided(u.p.Test.Command) {
+		m = u.memory[received]
+		if key, err = m.PackRkey(); err != nil {
+			return nil, err
+		}
+	}
+	for id := range u.threads {
+		i := perfoob.UCPInfo{Rkey: key}
+		if i.Address, err = u.workers[id].Address(0); err != nil {
+			return nil, err
+		}
+		if m != nil {
+			i.RecvBuffer = m.Attr().Address + uint64(id*messageRoom(u.p))
+		}
+		b = i.Append(b)
+	}
+	return b, nil
+}
+
+func (u *ucpTest) connectTo(info []byte) error {
+	peers, err := perfoob.ParseUCPInfos(info, u.t.size)
 	if err != nil {
 		return err
 	}
-	params := ucp.EndpointParams{Address: peer.Address}
-	if r.p.Flags&perfoob.FlagErrHandling != 0 {
-		params.ErrMode = ucp.ErrModePeer
-		params.OnError = func(_ *ucp.Endpoint, err error, _ any) { r.fail(fmt.Errorf("endpoint: %w", err)) }
+	for i, w := range u.workers {
+		params := ucp.EndpointParams{Address: peers[i].Address}
+		if u.p.Flags&perfoob.FlagErrHandling != 0 {
+			params.ErrMode = ucp.ErrModePeer
+		}
+		ep, err := w.NewEndpoint(params)
+		if err != nil {
+			return err
+		}
+		u.endpoints = append(u.endpoints, ep)
 	}
-	if r.ep, err = r.w.NewEndpoint(params); err != nil {
-		return err
-	}
-	return r.openKey(&peer)
-}
-
-// fail keeps the first failure.
-func (r *ucpRunner) fail(err error) {
-	if r.err == nil {
-		r.err = err
-	}
-}
-
-// flush waits until everything sent has left.
-func (r *ucpRunner) flush() error {
-	var req *ucp.Request
-	var err error
-	if r.p.Flags&perfoob.FlagFlushEP != 0 {
-		req, err = r.ep.Flush(nil)
-	} else {
-		req, err = r.w.Flush(nil)
-	}
-	if err != nil {
-		return err
-	}
-	return r.await(req)
-}
-
-// await progresses until a request is done, and frees it.
-func (r *ucpRunner) await(req *ucp.Request) error {
-	for !req.Done() {
-		if err := r.advance(); err != nil {
+	for id, r := range u.threads {
+		r.ep = u.endpoints[id]
+		if err := r.openKey(&peers[id]); err != nil {
 			return err
 		}
 	}
-	err := req.Err()
-	req.Free()
-	return err
-}
-
-// advance progresses the worker.
-func (r *ucpRunner) advance() error {
-	if r.w.Progress() > 0 {
-		r.idle = 0
-		return nil
-	}
-	if r.idle++; r.idle < spinRounds && !r.sleep {
-		return nil
-	}
-	return r.idled()
-}
-
-// idled looks for a reason not to wait any longer, and lets others run.
-//
-//go:noinline
-func (r *ucpRunner) idled() error {
-	if r.err != nil {
-		return r.err
-	}
-	if r.idle%checkRounds == 0 || r.sleep {
-		if r.ep != nil && r.ep.Err() != nil {
-			return fmt.Errorf("endpoint: %w", r.ep.Err())
-		}
-		if err := r.g.alive(); err != nil {
-			return err
-		}
-	}
-	if r.sleep {
-		return r.w.Wait(context.Background())
-	}
-	r.c.giveWay()
 	return nil
 }
 
-// progress implements runner.
-func (r *ucpRunner) progress() int { return r.w.Progress() }
+// thread implements setup.
+func (u *ucpTest) thread(id int) runner { return u.threads[id] }
 
-// finish implements runner: both sides close their endpoints between two
-// barriers, so that neither is gone while the other still flushes.
-func (r *ucpRunner) finish() error {
-	if err := r.g.barrier(r.poll); err != nil {
-		return err
+// progress progresses all workers.
+func (u *ucpTest) progress() (n int) {
+	for _, w := range u.workers {
+		n += w.Progress()
 	}
-	if err := r.closeKey(); err != nil {
-		return err
-	}
-	req, err := r.ep.CloseAsync(nil)
-	if err != nil {
-		return err
-	}
-	if err := r.await(req); err != nil && !errors.Is(err, ucs.ErrCanceled) {
-		return err
-	}
-	r.ep = nil
-	return r.g.barrier(r.poll)
+	return n
 }
 
-// close implements runner.
-func (r *ucpRunner) close() error {
-	err := r.closeKey()
-	if r.w != nil {
-		err = errors.Join(err, r.w.Close())
+// finish implements setup: both sides close their endpoints between two
+// barriers, so that neither is gone while the other still flushes.
+func (u *ucpTest) finish() error {
+	if err := u.t.barrier(u.progress); err != nil {
+		return err
 	}
-	err = errors.Join(err, r.unmap())
-	if r.ctx != nil {
-		err = errors.Join(err, r.ctx.Close())
+	if err := u.closeKeys(); err != nil {
+		return err
+	}
+	if err := u.settle(func(i int) (*ucp.Request, error) { return u.endpoints[i].CloseAsync(nil) }); err != nil {
+		return err
+	}
+	return u.t.barrier(u.progress)
+}
+
+// settle starts an operation on each worker and progresses them all until all of
+// them are done. One after the other does not do: the other side may wait for any
+// of them.
+func (u *ucpTest) settle(start func(i int) (*ucp.Request, error)) error {
+	var requests []*ucp.Request
+	for i := range u.workers {
+		req, err := start(i)
+		if err != nil {
+			return err
+		}
+		requests = append(requests, req)
+	}
+	for _, req := range requests {
+		for idle := 0; !req.Done(); idle++ {
+			if u.progress() > 0 {
+				idle = 0
+			}
+			if idle < spinRounds {
+				continue
+			}
+			if err := u.t.alive(); err != nil {
+				return err
+			}
+			u.threads[0].c.giveWay()
+		}
+		err := req.Err()
+		req.Free()
+		if err != nil && !errors.Is(err, ucs.ErrCanceled) { // canceled: the other side has closed first
+			return err
+		}
+	}
+	return nil
+}
+
+func (u *ucpTest) closeKeys() (err error) {
+	for _, r := range u.threads {
+		err = errors.Join(err, r.closeKey())
+	}
+	return err
+}
+
+// close implements setup.
+func (u *ucpTest) close() error {
+	err := u.closeKeys()
+	for _, w := range u.workers {
+		err = errors.Join(err, w.Close())
+	}
+	for _, m := range u.memory {
+		if m != nil {
+			err = errors.Join(err, m.Close())
+		}
+	}
+	if u.ctx != nil {
+		err = errors.Join(err, u.ctx.Close())
 	}
 	return err
 }

@@ -22,16 +22,11 @@ const (
 
 // oneSided is what the one-sided tests need besides a worker.
 type oneSided struct {
+	on     bool // this is such a test
 	cmd    perfoob.Command
-	memory *ucp.Memory // that the other side accesses
-	key    *ucp.Rkey   // of the other side's memory
-	remote uint64      // its address
-	number byte        // of the next message
-}
-
-// isOneSided reports whether a command is about the other side's memory.
-func isOneSided(c perfoob.Command) bool {
-	return c == perfoob.CmdPut || c == perfoob.CmdGet || isAtomic(c)
+	key    *ucp.Rkey // of the other side's memory
+	remote uint64    // its address
+	number byte      // of the next message
 }
 
 // ucpFeatures are the features of the context for a test.
@@ -61,20 +56,9 @@ func checkOneSided(p *perfoob.Params) error {
 	return nil
 }
 
-// info is what the other side is told.
-func (r *ucpRunner) info() (perfoob.UCPInfo, error) {
-	address, err := r.w.Address(0)
-	info := perfoob.UCPInfo{Address: address}
-	if m := r.rma.memory; m != nil && err == nil {
-		info.RecvBuffer = m.Attr().Address
-		info.Rkey, err = m.PackRkey()
-	}
-	return info, err
-}
-
 // openKey opens the other side's memory.
 func (r *ucpRunner) openKey(peer *perfoob.UCPInfo) (err error) {
-	if r.rma.memory == nil {
+	if !r.rma.on {
 		return nil
 	}
 	r.rma.remote = peer.RecvBuffer
@@ -94,7 +78,7 @@ func (r *ucpRunner) closeKey() error {
 
 // resetMemory prepares both buffers for a stage.
 func (r *ucpRunner) resetMemory() {
-	if r.rma.memory == nil {
+	if !r.rma.on {
 		return
 	}
 	r.rma.number = 0
@@ -145,7 +129,7 @@ func (r *ucpRunner) putPingPong(first bool) error {
 }
 
 func (r *ucpRunner) putNumber() error {
-	if err := r.awaitRoom(); err != nil {
+	if err := r.awaitRoom(&r.sends); err != nil {
 		return err
 	}
 	r.sendBuf[len(r.sendBuf)-1] = r.rma.number
@@ -167,7 +151,7 @@ func (r *ucpRunner) awaitNumber(n byte) error {
 // accesses does the operation of the test until the stage is over.
 func (r *ucpRunner) accesses(between func() error) error {
 	for !r.c.done() {
-		if err := r.awaitRoom(); err != nil {
+		if err := r.awaitRoom(&r.sends); err != nil {
 			return err
 		}
 		if err := r.access(len(r.sendBuf)); err != nil {
@@ -208,22 +192,10 @@ func atomicOpOf(c perfoob.Command) ucp.AtomicOp {
 	return ucp.AtomicAdd
 }
 
-// accessStarted counts an operation that has not finished in its call.
+// accessStarted takes an operation that has not finished in its call.
 func (r *ucpRunner) accessStarted(req *ucp.Request, err error) error {
-	if req != nil {
-		r.sending++
-	}
+	r.sends.add(req)
 	return err
-}
-
-// awaitRoom waits until there is room in the window.
-func (r *ucpRunner) awaitRoom() error {
-	for r.sending >= r.window {
-		if err := r.advance(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (r *ucpRunner) progressOnce() error {
@@ -272,7 +244,7 @@ func (r *ucpRunner) lastAccess() error {
 	n := len(r.sendBuf)
 	mark := make([]byte, n)
 	mark[n-1] = lastNumber
-	p := &ucp.RequestParams{OnSend: r.sent}
+	p := new(ucp.RequestParams)
 	var err error
 	switch r.rma.cmd {
 	case perfoob.CmdPut:

@@ -14,29 +14,9 @@ import (
 // tag labels every message of the tests.
 const tag ucp.Tag = 0x1337a880
 
-// stage implements runner.
-func (r *ucpRunner) stage() error {
-	r.resetMemory()
-	if err := r.g.barrier(r.poll); err != nil {
-		return err
-	}
-	r.c.begin()
-	if err := r.traffic(); err != nil {
-		return err
-	}
-	if err := r.flush(); err != nil {
-		return err
-	}
-	if r.err != nil {
-		return r.err
-	}
-	r.c.stop()
-	return r.g.barrier(r.poll)
-}
-
 func (r *ucpRunner) traffic() error {
 	switch {
-	case r.rma.memory != nil:
+	case r.rma.on:
 		return r.oneSidedTraffic()
 	case r.p.Test.Type == perfoob.PingPong && r.g.index() == 0:
 		return r.ping()
@@ -58,10 +38,8 @@ func (r *ucpRunner) ping() error {
 		if err := r.recvOne(); err != nil {
 			return err
 		}
-		for r.receives > 0 {
-			if err := r.advance(); err != nil {
-				return err
-			}
+		if err := r.empty(&r.receives); err != nil {
+			return err
 		}
 		r.c.update()
 	}
@@ -73,10 +51,8 @@ func (r *ucpRunner) pong() error {
 		if err := r.recvOne(); err != nil {
 			return err
 		}
-		for r.receives > 0 {
-			if err := r.advance(); err != nil {
-				return err
-			}
+		if err := r.empty(&r.receives); err != nil {
+			return err
 		}
 		if err := r.sendOne(); err != nil {
 			return err
@@ -127,30 +103,29 @@ func (r *ucpRunner) streamOut() error {
 
 // sendOne sends a message, once there is room in the window.
 func (r *ucpRunner) sendOne() error {
-	for r.sending >= r.window {
-		if err := r.advance(); err != nil {
-			return err
-		}
+	if err := r.awaitRoom(&r.sends); err != nil {
+		return err
 	}
+	return r.start(r.sendBuf, &r.send)
+}
+
+// start starts a send.
+func (r *ucpRunner) start(buf []byte, p *ucp.RequestParams) error {
 	var req *ucp.Request
 	var err error
 	if r.sync {
-		req, err = r.ep.TagSendSync(tag, r.sendBuf, &r.send)
+		req, err = r.ep.TagSendSync(tag, buf, p)
 	} else {
-		req, err = r.ep.TagSend(tag, r.sendBuf, &r.send)
+		req, err = r.ep.TagSend(tag, buf, p)
 	}
-	if req != nil {
-		r.sending++
-	}
+	r.sends.add(req)
 	return err
 }
 
 // recvOne posts a receive, once there is room in the window.
 func (r *ucpRunner) recvOne() error {
-	for r.receives >= r.window {
-		if err := r.advance(); err != nil {
-			return err
-		}
+	if err := r.awaitRoom(&r.receives); err != nil {
+		return err
 	}
 	if r.probe {
 		if err := r.awaitMessage(); err != nil {
@@ -158,9 +133,7 @@ func (r *ucpRunner) recvOne() error {
 		}
 	}
 	req, err := r.w.TagRecv(tag, r.mask, r.recvBuf, &r.recv)
-	if req != nil {
-		r.receives++
-	}
+	r.receives.add(req)
 	return err
 }
 
@@ -176,48 +149,10 @@ func (r *ucpRunner) awaitMessage() error {
 	}
 }
 
-// sent is told that a send has finished.
-func (r *ucpRunner) sent(req *ucp.Request, err error, _ any) {
-	r.sending--
-	if err != nil {
-		r.fail(err)
-	}
-	req.Free()
-}
-
-// received is told that a receive has finished.
-func (r *ucpRunner) received(req *ucp.Request, err error, _ ucp.TagRecvInfo, _ any) {
-	r.receives--
-	if err != nil {
-		r.fail(err)
-	}
-	req.Free()
-}
-
-// drain waits for everything outstanding.
-func (r *ucpRunner) drain() error {
-	for r.receives > 0 || r.sending > 0 {
-		if err := r.advance(); err != nil {
-			return err
-		}
-	}
-	return r.err
-}
-
 // sendAck tells the sender of a stream that everything has arrived.
 func (r *ucpRunner) sendAck() error {
-	var req *ucp.Request
-	var err error
-	if r.sync {
-		req, err = r.ep.TagSendSync(tag, nil, &r.ack)
-	} else {
-		req, err = r.ep.TagSend(tag, nil, &r.ack)
-	}
-	if err != nil {
+	if err := r.start(nil, &r.ack); err != nil {
 		return err
-	}
-	if req != nil {
-		r.sending++
 	}
 	return r.drain()
 }

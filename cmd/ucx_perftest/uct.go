@@ -47,7 +47,7 @@ type uctRunner struct {
 }
 
 // newUCT opens the transport and connects it to the other side's.
-func newUCT(g group, p *perfoob.Params, c *counter) (runner, error) {
+func newUCT(g group, p *perfoob.Params, c *counter) (setup, error) {
 	r := &uctRunner{g: g, p: p, c: c, window: int(p.Window), length: p.MessageSize()}
 	r.poll = r.progress
 	if err := r.setUp(); err != nil {
@@ -223,14 +223,17 @@ func (r *uctRunner) idled() error {
 	return nil
 }
 
+// thread implements setup: there is one.
+func (r *uctRunner) thread(int) runner { return r }
+
 // progress implements runner.
 func (r *uctRunner) progress() int { return r.w.Progress() }
 
-// finish implements runner: the other side may still be served until it comes
+// finish implements setup: the other side may still be served until it comes
 // here too.
 func (r *uctRunner) finish() error { return r.g.barrier(r.poll) }
 
-// close implements runner.
+// close implements setup.
 func (r *uctRunner) close() error {
 	var err error
 	if r.ep != nil {

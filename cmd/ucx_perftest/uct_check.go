@@ -87,16 +87,6 @@ func checkHeader(p *perfoob.Params, a *uct.IfaceAttr) error {
 	return nil
 }
 
-// isAtomic reports whether a test consists of atomic operations. They have no
-// layout.
-func isAtomic(c perfoob.Command) bool {
-	switch c {
-	case perfoob.CmdAdd, perfoob.CmdFAdd, perfoob.CmdSwap, perfoob.CmdCSwap:
-		return true
-	}
-	return false
-}
-
 // checkAtomic says whether a transport has the operation of a test on operands
 // of the message's size.
 func checkAtomic(p *perfoob.Params, a *uct.IfaceAttr) error {

@@ -62,11 +62,13 @@ func usage(w io.Writer) {
      -I             ask for wakeup support
      -e             handle errors of endpoints
      -E <mode>      wait by poll or by sleep (poll)
+     -T <threads>   threads, each with a worker, connected to the other side's of
+                    the same number (%d); the last line is of all of them
 
   Of C's options these are not supported yet: -a -A -B -F -g -G -K -L -o -r -X
-  -y -Y -z, and -T and -m with other values than 1 and host.
+  -y -Y -z, and -m with other values than host.
 
 `,
 		p.Sizes[0], p.Iters, p.WarmupIters, p.Window, p.Stride, p.Percentile, defaultPort, perfoob.Release122,
-		perfoob.MaxFCWindow, p.FCWindow, p.UCTHeader)
+		perfoob.MaxFCWindow, p.FCWindow, p.UCTHeader, p.Threads)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // Conn is the connection between a client and a server. It belongs to one
-// goroutine.
+// goroutine; Alive may be called by others too.
 type Conn struct {
 	c   *net.TCPConn
 	raw syscall.RawConn

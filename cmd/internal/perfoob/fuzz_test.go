@@ -36,14 +36,20 @@ func FuzzUCPInfo(f *testing.F) {
 		f.Add(c.bytes)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		i, err := ParseUCPInfo(b)
-		if err != nil {
-			return
-		}
-		want := bytes.Clone(b)
-		clear(want[16:24])
-		if got := i.Append(nil); !bytes.Equal(got, want) {
-			t.Fatalf("encoded %x, want %x", got, want)
+		for n := range 3 {
+			list, err := ParseUCPInfos(b, n)
+			if err != nil {
+				continue
+			}
+			want := bytes.Clone(b)
+			var got []byte
+			for _, i := range list {
+				clear(want[len(got)+16 : len(got)+24])
+				got = i.Append(got)
+			}
+			if !bytes.Equal(got, want) {
+				t.Fatalf("%d workers encoded %x, want %x", n, got, want)
+			}
 		}
 	})
 }

@@ -30,24 +30,36 @@ func (i *UCPInfo) Append(b []byte) []byte {
 	return append(b, i.Rkey...)
 }
 
-// ParseUCPInfo reads the information of one worker, the only one in b. The
-// result shares b's memory.
-func ParseUCPInfo(b []byte) (UCPInfo, error) {
+// ParseUCPInfos reads the information of n workers, which fill b. The results
+// share b's memory.
+func ParseUCPInfos(b []byte, n int) ([]UCPInfo, error) {
+	list := make([]UCPInfo, n)
+	for i := range list {
+		var err error
+		if b, err = list[i].parse(b); err != nil {
+			return nil, err
+		}
+	}
+	if len(b) > 0 {
+		return nil, invalid("endpoint information of %d workers with %d bytes too many", n, len(b))
+	}
+	return list, nil
+}
+
+// parse reads the information of one worker and returns what follows it.
+func (i *UCPInfo) parse(b []byte) (rest []byte, err error) {
 	if len(b) < infoLen {
-		return UCPInfo{}, fmt.Errorf("endpoint information of %d bytes, need %d: %w", len(b), infoLen, ucs.ErrMessageTruncated)
+		return nil, fmt.Errorf("endpoint information of %d bytes, need %d: %w", len(b), infoLen, ucs.ErrMessageTruncated)
 	}
 	le := binary.LittleEndian
 	addr, total, rkey := le.Uint64(b[0:]), le.Uint64(b[8:]), le.Uint64(b[24:])
-	body := b[infoLen:]
-	if addr > uint64(len(body)) || rkey != uint64(len(body))-addr || total != uint64(len(b)) {
-		return UCPInfo{}, invalid("endpoint information of %d bytes with an address of %d and a key of %d bytes, %d in all",
+	if total < infoLen || total > uint64(len(b)) || addr > total-infoLen || rkey != total-infoLen-addr {
+		return nil, invalid("endpoint information of %d bytes with an address of %d and a key of %d bytes, %d in all",
 			len(b), addr, rkey, total)
 	}
-	return UCPInfo{
-		Address:    body[:addr:addr],
-		Rkey:       body[addr:],
-		RecvBuffer: le.Uint64(b[32:]),
-	}, nil
+	body := b[infoLen:total:total]
+	*i = UCPInfo{Address: body[:addr:addr], Rkey: body[addr:], RecvBuffer: le.Uint64(b[32:])}
+	return b[total:], nil
 }
 
 // UCTInfo is what one side tells the other about a UCT iface.

@@ -9,7 +9,7 @@ import (
 // Limits on what a client may ask for. C has none of them.
 const (
 	MaxSizes   = 128     // entries of Params.Sizes
-	MaxMessage = 1 << 30 // bytes of one message, gaps between its parts included
+	MaxMessage = 1 << 30 // bytes of the messages of all threads, gaps between their parts included
 	maxThreads = 128
 	maxWindow  = 1 << 16 // outstanding operations
 )
@@ -120,8 +120,8 @@ func (p *Params) Validate() error {
 			return invalid("message part %d of %d bytes does not fit the stride of %d", i, s, p.Stride)
 		}
 	}
-	if n := max(p.MessageSize(), p.Extent()); n > MaxMessage {
-		return invalid("message of %d bytes, need at most %d", n, MaxMessage)
+	if n := max(p.MessageSize(), p.Extent()); n > MaxMessage/int(p.Threads) {
+		return invalid("messages of %d bytes in %d threads, need at most %d bytes in all", n, p.Threads, MaxMessage)
 	}
 	return nil
 }

@@ -1,0 +1,18 @@
+package main
+
+import "github.com/ucx-go/ucx/cmd/internal/perfoob"
+
+// isAtomic reports whether a test consists of atomic operations. They have no
+// layout.
+func isAtomic(c perfoob.Command) bool {
+	switch c {
+	case perfoob.CmdAdd, perfoob.CmdFAdd, perfoob.CmdSwap, perfoob.CmdCSwap:
+		return true
+	}
+	return false
+}
+
+// isOneSided reports whether a command is about the other side's memory.
+func isOneSided(c perfoob.Command) bool {
+	return c == perfoob.CmdPut || c == perfoob.CmdGet || isAtomic(c)
+}

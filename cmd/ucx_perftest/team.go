@@ -1,0 +1,120 @@
+package main
+
+import (
+	"sync"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// team is the threads of one side of a test: goroutines here, of OpenMP in C's
+// tool. To the other side they are one: barriers and statuses cross the
+// connection once, in the hands of the first thread while the others sleep.
+type team struct {
+	group
+	size int
+
+	mu     sync.Mutex
+	over   sync.Cond  // a meeting is over, or there will be none any more
+	here   int        // threads at the meeting; guarded by mu
+	met    uint       // meetings until now; guarded by mu
+	err    error      // of the first thread that failed, for good; guarded by mu
+	status ucs.Status // that the last exchange came to; the first thread's between meetings
+}
+
+func newTeam(g group, size int) *team {
+	t := &team{group: g, size: size}
+	t.over.L = &t.mu
+	return t
+}
+
+// run runs f on all threads, the first of which is the caller's. The error is
+// that of the thread that failed first, which lets the others fail.
+func (t *team) run(f func(id int) error) error {
+	var others sync.WaitGroup
+	for id := 1; id < t.size; id++ {
+		others.Add(1)
+		go func() {
+			defer others.Done()
+			t.fail(f(id))
+		}()
+	}
+	t.fail(f(0))
+	others.Wait()
+	return t.failure()
+}
+
+// fail lets no thread wait any longer, unless err is nil.
+func (t *team) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err == nil && err != nil {
+		t.err = err
+		t.over.Broadcast()
+	}
+}
+
+func (t *team) failure() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err
+}
+
+// meet waits for the other threads.
+func (t *team) meet() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.here++; t.here == t.size {
+		t.here = 0
+		t.met++
+		t.over.Broadcast()
+		return t.err
+	}
+	for before := t.met; t.met == before && t.err == nil; {
+		t.over.Wait()
+	}
+	return t.err
+}
+
+// alive implements group: a side is not worth waiting for when a thread of one's
+// own has given up.
+func (t *team) alive() error {
+	if err := t.failure(); err != nil {
+		return err
+	}
+	return t.group.alive()
+}
+
+// member is a team as one of its threads sees it. Unlike the team's, its barriers
+// and statuses are those of all threads, each of which has to take part.
+type member struct {
+	*team
+	id int
+}
+
+func (t *team) member(id int) member { return member{t, id} }
+
+// first has the first thread do something while the others wait for it.
+func (m member) first(do func() error) error {
+	if err := m.meet(); err != nil {
+		return err
+	}
+	if m.id == 0 {
+		m.fail(do())
+	}
+	return m.meet()
+}
+
+// barrier implements group. Only the first thread's progress is called: it has to
+// progress the others' workers too.
+func (m member) barrier(progress func() int) error {
+	return m.first(func() error { return m.group.barrier(progress) })
+}
+
+// exchangeStatus implements group. It is the first thread's status that counts.
+func (m member) exchangeStatus(s ucs.Status) (ucs.Status, error) {
+	err := m.first(func() (err error) {
+		m.status, err = m.group.exchangeStatus(s)
+		return err
+	})
+	return m.status, err
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// counted is a group that counts what is asked of it.
+type counted struct {
+	alone
+	barriers, statuses int
+	said               ucs.Status
+	fails              error
+}
+
+func (g *counted) barrier(progress func() int) error {
+	g.barriers++
+	progress()
+	return g.fails
+}
+
+func (g *counted) exchangeStatus(s ucs.Status) (ucs.Status, error) {
+	g.statuses++
+	g.said = s
+	return ucs.InProgress, nil
+}
+
+// TestTeam meets the other side as one, however many threads there are. Between
+// barriers a thread sees what all have done before.
+func TestTeam(t *testing.T) {
+	const rounds = 100
+	for _, size := range []int{1, 2, 5} {
+		g := new(counted)
+		team := newTeam(g, size)
+		done, progressed := make([]int, size), 0
+		err := team.run(func(id int) error {
+			m := team.member(id)
+			for round := range rounds {
+				done[id]++
+				if err := m.barrier(func() int { progressed++; return 0 }); err != nil {
+					return err
+				}
+				for other, n := range done {
+					if n != round+1 {
+						t.Errorf("thread %d of %d has done %d rounds, want %d", other, size, n, round+1)
+					}
+				}
+				said := ucs.OK
+				if id == 0 {
+					said = ucs.ErrBusy
+				}
+				if s, err := m.exchangeStatus(said); err != nil || s != ucs.InProgress {
+					t.Errorf("status: %v, %v", s, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Errorf("%d threads: %v", size, err)
+		}
+		if g.barriers != rounds || progressed != rounds || g.statuses != rounds {
+			t.Errorf("%d threads: %d barriers, %d calls of progress, %d statuses, want %d of each",
+				size, g.barriers, progressed, g.statuses, rounds)
+		}
+		if g.said != ucs.ErrBusy {
+			t.Errorf("%d threads: the other side was told %v", size, g.said)
+		}
+	}
+}
+
+// TestTeamFails has a thread fail, or the connection: no other may wait on.
+func TestTeamFails(t *testing.T) {
+	broken := errors.New("broken")
+	for _, connection := range []bool{false, true} {
+		g := new(counted)
+		if connection {
+			g.fails = broken
+		}
+		team := newTeam(g, 3)
+		err := team.run(func(id int) error {
+			if id == 1 && !connection {
+				return broken
+			}
+			m := team.member(id)
+			if err := m.barrier(func() int { return 0 }); !errors.Is(err, broken) {
+				t.Errorf("thread %d: got %v, want %v", id, err, broken)
+			}
+			if err := m.alive(); !errors.Is(err, broken) {
+				t.Errorf("thread %d is told that it is worth waiting: %v", id, err)
+			}
+			return errors.New("a consequence")
+		})
+		if !errors.Is(err, broken) {
+			t.Errorf("got %v, want %v", err, broken)
+		}
+	}
+}
