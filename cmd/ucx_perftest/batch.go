@@ -8,13 +8,12 @@ import (
 	"strings"
 
 	"github.com/ucx-go/ucx/cmd/internal/getopt"
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
 )
 
 // runBatches runs the tests of batch files. With several files each test of the
 // first is run with the options of each line of the second, and so on. Both
 // sides read the same files.
-func runBatches(g group, base *perfoob.Params, files []string, out *printer) error {
+func runBatches(g group, base *params, files []string, out *printer) error {
 	if len(files) == 0 {
 		p := *base
 		out.testName()
@@ -49,7 +48,7 @@ func runBatches(g group, base *perfoob.Params, files []string, out *printer) err
 }
 
 // batchLine reads the options of a line.
-func batchLine(p *perfoob.Params, words []string) error {
+func batchLine(p *params, words []string) error {
 	args := getopt.New(words, testLetters, nil)
 	for {
 		opt, value, err := args.Next()

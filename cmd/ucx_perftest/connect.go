@@ -30,7 +30,7 @@ func connectClient(o *options) (group, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.SendParams(&o.params, o.peer); err != nil {
+	if err := c.SendParams(&o.params.Params, o.peer); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -64,12 +64,12 @@ func accept(o *options, l net.Listener, stdout io.Writer) (group, error) {
 		return nil, err
 	}
 	// What the client cannot know stays the server's own: the device, as C 1.22
-	// has it, and whether its side handles errors.
+	// has it, whether its side handles errors, and what is in params only.
 	if o.params.Device != perfoob.None {
 		told.Device = o.params.Device
 	}
 	told.Flags |= o.params.Flags & perfoob.FlagErrHandling
 	told.Flags &^= perfoob.FlagLoopback
-	o.params = told
+	o.params.Params = told
 	return &pair{conn: c, idx: 0, rel: release}, nil
 }

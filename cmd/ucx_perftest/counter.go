@@ -43,7 +43,7 @@ type mark struct {
 
 // newCounters makes a counter for each thread. report is called with the number
 // of a thread and its intermediate results, by the thread.
-func newCounters(p *perfoob.Params, report func(id int, r *result)) []*counter {
+func newCounters(p *params, report func(id int, r *result)) []*counter {
 	list := make([]*counter, p.Threads)
 	for id := range list {
 		list[id] = new(counter)
@@ -54,7 +54,7 @@ func newCounters(p *perfoob.Params, report func(id int, r *result)) []*counter {
 
 // init prepares for the stages of one test. report is called with intermediate
 // results of the main stage.
-func (c *counter) init(p *perfoob.Params, report func(*result)) {
+func (c *counter) init(p *params, report func(*result)) {
 	c.bytes = p.MessageSize()
 	c.rank = p.Percentile
 	c.spin = ticks.FromSeconds(spinTime)

@@ -10,7 +10,7 @@ import (
 
 // newCounter makes a counter for a test.
 func newCounter(test string, size int, report func(*result)) *counter {
-	p := perfoob.DefaultParams()
+	p := defaultParams()
 	p.Test, p.Sizes = perfoob.TestByName(test), []int{size}
 	c := new(counter)
 	c.init(&p, report)

@@ -155,7 +155,7 @@ func TestRunLoopback(t *testing.T) {
 	t.Setenv("UCX_TLS", "self")
 	run := func(name string, threads uint32) {
 		t.Run(fmt.Sprintf("%s -T %d", name, threads), func(t *testing.T) {
-			p := perfoob.DefaultParams()
+			p := defaultParams()
 			p.Test = perfoob.TestByName(name)
 			p.Flags |= perfoob.FlagLoopback
 			p.Iters, p.WarmupIters, p.Threads = 500, 100, threads

@@ -1,9 +1,7 @@
 package main
 
-import "github.com/ucx-go/ucx/cmd/internal/perfoob"
-
 // pieces cuts the memory of a message into its parts.
-func pieces(mem []byte, p *perfoob.Params) [][]byte {
+func pieces(mem []byte, p *params) [][]byte {
 	list := make([][]byte, 0, len(p.Sizes))
 	off := 0
 	for _, n := range p.Sizes {

@@ -23,8 +23,18 @@ type options struct {
 	csv     bool
 	numeric bool
 
-	params perfoob.Params // the defaults of all tests
+	params params // the defaults of all tests
 }
+
+// params are the parameters of a test: those that both sides agree on, and what
+// each side decides for itself.
+type params struct {
+	perfoob.Params
+
+	block bool // wait in the library's blocking calls
+}
+
+func defaultParams() params { return params{Params: perfoob.DefaultParams()} }
 
 // Letters of options. Those of tests may also be given in a batch file.
 const (
@@ -48,7 +58,7 @@ func parseOptions(args []string) (*options, error) {
 		port:    defaultPort,
 		network: "tcp4",
 		peer:    perfoob.Release122,
-		params:  perfoob.DefaultParams(),
+		params:  defaultParams(),
 	}
 	p := getopt.New(args, letters+testLetters, longOptions)
 	for {

@@ -13,7 +13,7 @@ import (
 
 func TestParseOptions(t *testing.T) {
 	defaults := func(f func(o *options)) *options {
-		o := &options{port: 13337, network: "tcp4", peer: perfoob.Release122, params: perfoob.DefaultParams()}
+		o := &options{port: 13337, network: "tcp4", peer: perfoob.Release122, params: defaultParams()}
 		f(o)
 		return o
 	}
@@ -45,6 +45,10 @@ func TestParseOptions(t *testing.T) {
 			p := &o.params
 			p.SendType, p.WaitMode, p.ThreadMode = perfoob.IOV, perfoob.WaitSleep, ucs.ThreadModeMulti
 		})},
+		{"-T 7 -E block", defaults(func(o *options) {
+			o.params.Threads, o.params.block, o.params.WaitMode = 7, true, perfoob.WaitPoll
+		})},
+		{"-E block -E sleep", defaults(func(o *options) { o.params.WaitMode = perfoob.WaitSleep })},
 		{"-d lo -x tcp -Dzcopy", defaults(func(o *options) {
 			o.params.Device, o.params.Transport, o.params.Layout = "lo", "tcp", perfoob.Zcopy
 		})},
@@ -55,7 +59,7 @@ func TestParseOptions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(options{})); diff != "" {
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(options{}, params{})); diff != "" {
 				t.Errorf("options (-want +got):\n%s", diff)
 			}
 		})
@@ -118,30 +122,38 @@ func TestHelp(t *testing.T) {
 func TestCheck(t *testing.T) {
 	tests := []struct {
 		name   string
-		change func(p *perfoob.Params)
+		change func(p *params)
 		want   error
 	}{
-		{"fine", func(*perfoob.Params) {}, nil},
-		{"test of another kind", func(p *perfoob.Params) { p.Test = perfoob.TestByName("stream_bw") }, errNotYet},
-		{"no test", func(p *perfoob.Params) { p.Test = nil }, errNoTest},
-		{"threads", func(p *perfoob.Params) { p.Threads = 2 }, nil},
-		{"threads over UCT", func(p *perfoob.Params) {
+		{"fine", func(*params) {}, nil},
+		{"test of another kind", func(p *params) { p.Test = perfoob.TestByName("stream_bw") }, errNotYet},
+		{"no test", func(p *params) { p.Test = nil }, errNoTest},
+		{"threads", func(p *params) { p.Threads = 2 }, nil},
+		{"threads over UCT", func(p *params) {
 			p.Test, p.Device, p.Transport, p.Threads = perfoob.TestByName("am_lat"), "lo", "tcp", 2
 		}, ucs.ErrUnsupported},
-		{"memory", func(p *perfoob.Params) { p.RecvMem = ucs.MemoryCUDA }, errNotYet},
-		{"one-sided", func(p *perfoob.Params) { p.Flags |= perfoob.FlagOneSided }, errNotYet},
-		{"registered", func(p *perfoob.Params) { p.Flags |= perfoob.FlagPreregistered }, errNotYet},
-		{"spinning", func(p *perfoob.Params) { p.WaitMode = perfoob.WaitSpin }, errNotYet},
-		{"no device", func(p *perfoob.Params) { p.Test, p.Transport = perfoob.TestByName("am_lat"), "self" }, ucs.ErrInvalidParam},
-		{"no transport", func(p *perfoob.Params) { p.Test, p.Device = perfoob.TestByName("am_lat"), "memory" }, ucs.ErrInvalidParam},
-		{"nothing to put", func(p *perfoob.Params) {
+		{"blocking", func(p *params) { p.block = true }, nil},
+		{"blocking, one-sided", func(p *params) { p.Test, p.block = perfoob.TestByName("ucp_get"), true }, ucs.ErrUnsupported},
+		{"blocking over UCT", func(p *params) {
+			p.Test, p.Device, p.Transport, p.block = perfoob.TestByName("am_lat"), "lo", "tcp", true
+		}, ucs.ErrUnsupported},
+		{"blocking, scattered", func(p *params) { p.RecvType, p.block = perfoob.IOV, true }, ucs.ErrUnsupported},
+		{"blocking, with itself", func(p *params) { p.Flags, p.block = perfoob.FlagLoopback, true }, ucs.ErrUnsupported},
+		{"blocking, probing", func(p *params) { p.Flags, p.block = perfoob.FlagTagUnexpProbe, true }, ucs.ErrUnsupported},
+		{"memory", func(p *params) { p.RecvMem = ucs.MemoryCUDA }, errNotYet},
+		{"one-sided", func(p *params) { p.Flags |= perfoob.FlagOneSided }, errNotYet},
+		{"registered", func(p *params) { p.Flags |= perfoob.FlagPreregistered }, errNotYet},
+		{"spinning", func(p *params) { p.WaitMode = perfoob.WaitSpin }, errNotYet},
+		{"no device", func(p *params) { p.Test, p.Transport = perfoob.TestByName("am_lat"), "self" }, ucs.ErrInvalidParam},
+		{"no transport", func(p *params) { p.Test, p.Device = perfoob.TestByName("am_lat"), "memory" }, ucs.ErrInvalidParam},
+		{"nothing to put", func(p *params) {
 			p.Test, p.Device, p.Transport, p.Sizes = perfoob.TestByName("put_bw"), "memory", "self", []int{0}
 		}, ucs.ErrInvalidParam},
-		{"huge", func(p *perfoob.Params) { p.Sizes = []int{perfoob.MaxMessage, 1} }, ucs.ErrInvalidParam},
+		{"huge", func(p *params) { p.Sizes = []int{perfoob.MaxMessage, 1} }, ucs.ErrInvalidParam},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := perfoob.DefaultParams()
+			p := defaultParams()
 			p.Test = perfoob.TestByName("tag_bw")
 			tt.change(&p)
 			if err := adjust(&p); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ucx-go/ucx/cmd/internal/perfoob"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -99,7 +98,7 @@ func runSides(t *testing.T, serverArgs, clientArgs []string, columns int) {
 // last line is of all of them.
 func TestPairThreads(t *testing.T) {
 	tests := []string{
-		"-t tag_lat", "-t tag_lat -U -C", "-t tag_lat -E sleep", "-t tag_lat -s0", "-t tag_bw -s 100000",
+		"-t tag_lat", "-t tag_lat -U -C", "-t tag_lat -E sleep", "-t tag_lat -E block", "-t tag_lat -s0", "-t tag_bw -s 100000",
 		"-t tag_bw -s 3000,5000 -i 6000 -D iov,iov", "-t tag_sync_bw", "-t ucp_put_lat -s1", "-t ucp_put_bw -s 30000",
 		"-t ucp_get -s3", "-t ucp_fadd -s4", "-t ucp_cswap",
 	}
@@ -107,6 +106,20 @@ func TestPairThreads(t *testing.T) {
 		for _, args := range tests {
 			t.Run(peer+" "+args, func(t *testing.T) {
 				runSides(t, nil, append(strings.Fields(args), "-T", "3", "--peer", peer), 4)
+			})
+		}
+	}
+}
+
+// TestPairBlock waits in the library's calls, on both sides or on one: the other
+// need not know.
+func TestPairBlock(t *testing.T) {
+	for _, test := range []string{"tag_lat", "tag_bw -s 100000", "tag_sync_lat", "tag_sync_bw"} {
+		for _, side := range []struct{ name, server, client string }{
+			{"both", "-E block", "-E block"}, {"server", "-E block", ""}, {"client", "", "-E block"},
+		} {
+			t.Run(test+" "+side.name, func(t *testing.T) {
+				runSides(t, strings.Fields(side.server), strings.Fields("-t "+test+" "+side.client), 8)
 			})
 		}
 	}
@@ -213,13 +226,13 @@ func TestBatchErrors(t *testing.T) {
 		if err := os.WriteFile(file, []byte("\n# comment\n"+text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		p := perfoob.DefaultParams()
+		p := defaultParams()
 		err := runBatches(alone{}, &p, []string{file}, &printer{w: io.Discard})
 		if err == nil || want != nil && !errors.Is(err, want) || !strings.Contains(err.Error(), "batch, line 3: ") {
 			t.Errorf("%q: got %v, want %v", text, err, want)
 		}
 	}
-	p := perfoob.DefaultParams()
+	p := defaultParams()
 	if err := runBatches(alone{}, &p, []string{file + ".none"}, &printer{w: io.Discard}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}

@@ -37,7 +37,7 @@ func newPrinter(o *options, g group, w io.Writer) *printer {
 
 // header prints what is tested and the head of the table. With batch files the
 // test is not known yet.
-func (o *printer) header(p *perfoob.Params, batches []string) {
+func (o *printer) header(p *params, batches []string) {
 	const line = "+----------------------------------------------------------------------------------------------------------+\n"
 	t := p.Test
 	if o.test && t != nil && len(batches) == 0 {

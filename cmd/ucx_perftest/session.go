@@ -32,7 +32,7 @@ type runner interface {
 }
 
 // runTest runs one test and prints its results.
-func runTest(g group, p *perfoob.Params, out *printer) (err error) {
+func runTest(g group, p *params, out *printer) (err error) {
 	t := newTeam(g, int(p.Threads))
 	counters := newCounters(p, out.line)
 	s, err := newSetup(t, p, counters)
@@ -55,7 +55,7 @@ func runTest(g group, p *perfoob.Params, out *printer) (err error) {
 	return s.finish()
 }
 
-func newSetup(t *team, p *perfoob.Params, counters []*counter) (setup, error) {
+func newSetup(t *team, p *params, counters []*counter) (setup, error) {
 	if p.Test.API == perfoob.UCT {
 		return newUCT(t.member(0), p, counters[0])
 	}
@@ -63,7 +63,7 @@ func newSetup(t *team, p *perfoob.Params, counters []*counter) (setup, error) {
 }
 
 // runThread is one thread's part of a test.
-func runThread(g group, p *perfoob.Params, c *counter, r runner) (result, error) {
+func runThread(g group, p *params, c *counter, r runner) (result, error) {
 	if err := warmUp(g, p, c, r); err != nil {
 		return result{}, fmt.Errorf("warming up: %w", err)
 	}
@@ -83,7 +83,7 @@ func runThread(g group, p *perfoob.Params, c *counter, r runner) (result, error)
 
 // warmUp runs stages of doubling length until both sides have had enough time,
 // or the iterations are used up (ucx_perf_do_warmup in lib/libperf.c).
-func warmUp(g group, p *perfoob.Params, c *counter, r runner) error {
+func warmUp(g group, p *params, c *counter, r runner) error {
 	deadline := ticks.Now() + ticks.FromSeconds(p.WarmupTime)
 	if deadline < ticks.FromSeconds(p.WarmupTime) {
 		deadline = forever

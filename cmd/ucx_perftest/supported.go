@@ -20,7 +20,7 @@ func runnable(t *perfoob.Test) error {
 }
 
 // adjust completes the parameters of one test and says whether it can be run.
-func adjust(p *perfoob.Params) error {
+func adjust(p *params) error {
 	if p.Test == nil {
 		return errNoTest
 	}
@@ -32,7 +32,7 @@ func adjust(p *perfoob.Params) error {
 
 // check says whether a test can be run with its parameters, which may come from
 // a client.
-func check(p *perfoob.Params) error {
+func check(p *params) error {
 	if err := runnable(p.Test); err != nil {
 		return err
 	}
@@ -56,6 +56,11 @@ func check(p *perfoob.Params) error {
 		return fmt.Errorf("wait mode %d: %w", p.WaitMode, errNotYet)
 	case p.Test.API == perfoob.UCT && p.MessageSize() < 1:
 		return fmt.Errorf("message of 0 bytes in test %s: %w", p.Test.Name, ucs.ErrInvalidParam)
+	}
+	if p.block {
+		if err := checkBlocking(p); err != nil {
+			return err
+		}
 	}
 	if top := ucp.Library().MaxThreadMode; p.Test.API == perfoob.UCP && p.ThreadMode > top {
 		return fmt.Errorf("thread mode %v, more than %v: %w", p.ThreadMode, top, errNotYet)

@@ -10,7 +10,7 @@ import (
 )
 
 // setTestOption sets an option of a test.
-func setTestOption(p *perfoob.Params, opt, value string) (err error) {
+func setTestOption(p *params, opt, value string) (err error) {
 	switch opt {
 	case "t":
 		if p.Test = perfoob.TestByName(value); p.Test == nil {
@@ -49,6 +49,9 @@ func setTestOption(p *perfoob.Params, opt, value string) (err error) {
 			"single": ucs.ThreadModeSingle, "serialized": ucs.ThreadModeSerialized, "multi": ucs.ThreadModeMulti,
 		})
 	case "E":
+		if p.block = value == "block"; p.block {
+			value = "poll" // is what the other side is told, which may be C's
+		}
 		p.WaitMode, err = choice(opt, value, map[string]perfoob.WaitMode{
 			"poll": perfoob.WaitPoll, "sleep": perfoob.WaitSleep,
 		})
@@ -108,7 +111,7 @@ func parseSizes(value string) ([]int, error) {
 }
 
 // setLayout reads a UCT layout, or the UCP datatypes of sender and receiver.
-func setLayout(p *perfoob.Params, value string) error {
+func setLayout(p *params, value string) error {
 	layouts := map[string]perfoob.Layout{
 		"short": perfoob.Short, "shortiov": perfoob.ShortIOV, "bcopy": perfoob.Bcopy, "zcopy": perfoob.Zcopy,
 	}

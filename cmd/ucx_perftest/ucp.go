@@ -12,7 +12,7 @@ import (
 // has a worker and an endpoint to the other side's worker of the same number.
 type ucpTest struct {
 	t *team
-	p *perfoob.Params
+	p *params
 
 	ctx       *ucp.Context
 	memory    [2]*ucp.Memory // the messages of all threads, one after the other
@@ -22,7 +22,7 @@ type ucpTest struct {
 }
 
 // newUCP makes the workers and connects them to the other side's.
-func newUCP(t *team, p *perfoob.Params, counters []*counter) (setup, error) {
+func newUCP(t *team, p *params, counters []*counter) (setup, error) {
 	u := &ucpTest{t: t, p: p}
 	err := u.open()
 	if err == nil {
@@ -90,7 +90,7 @@ const (
 
 // messageRoom is what a message takes of the memory. There is a byte even for an
 // empty one: the last of a stream has it.
-func messageRoom(p *perfoob.Params) int { return max(p.Extent(), 1) }
+func messageRoom(p *params) int { return max(p.Extent(), 1) }
 
 // message is a thread's part of the memory.
 func (u *ucpTest) message(k, id int) []byte {
@@ -108,7 +108,8 @@ func (u *ucpTest) newRunner(id int, c *counter) *ucpRunner {
 		w:        u.workers[id],
 		sync:     p.Test.Command == perfoob.CmdTagSync,
 		probe:    p.Flags&perfoob.FlagTagUnexpProbe != 0,
-		sleep:    p.WaitMode == perfoob.WaitSleep,
+		sleep:    p.WaitMode == perfoob.WaitSleep && !p.block,
+		block:    p.block,
 		mask:     ucp.FullMask,
 		sends:    newWindow(int(p.Window)),
 		receives: newWindow(int(p.Window)),

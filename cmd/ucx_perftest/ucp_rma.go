@@ -30,7 +30,7 @@ type oneSided struct {
 }
 
 // ucpFeatures are the features of the context for a test.
-func ucpFeatures(p *perfoob.Params) ucp.Features {
+func ucpFeatures(p *params) ucp.Features {
 	switch c := p.Test.Command; {
 	case isAtomic(c) && p.MessageSize() == 4:
 		return ucp.FeatureAMO32
@@ -43,7 +43,7 @@ func ucpFeatures(p *perfoob.Params) ucp.Features {
 }
 
 // checkOneSided says whether a one-sided test can be run.
-func checkOneSided(p *perfoob.Params) error {
+func checkOneSided(p *params) error {
 	n := p.MessageSize()
 	switch {
 	case isAtomic(p.Test.Command) && n != 4 && n != 8:

@@ -103,6 +103,9 @@ func (r *ucpRunner) streamOut() error {
 
 // sendOne sends a message, once there is room in the window.
 func (r *ucpRunner) sendOne() error {
+	if r.block {
+		return r.sendBlocking()
+	}
 	if err := r.awaitRoom(&r.sends); err != nil {
 		return err
 	}
@@ -124,6 +127,9 @@ func (r *ucpRunner) start(buf []byte, p *ucp.RequestParams) error {
 
 // recvOne posts a receive, once there is room in the window.
 func (r *ucpRunner) recvOne() error {
+	if r.block {
+		return r.recvBlocking()
+	}
 	if err := r.awaitRoom(&r.receives); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 // ucp_tag.go and ucp_rma.go.
 type ucpRunner struct {
 	g member
-	p *perfoob.Params
+	p *params
 	c *counter
 
 	poll func() int // progress, for barriers
@@ -22,6 +22,7 @@ type ucpRunner struct {
 	sync     bool // synchronous sends
 	probe    bool // receive only what has arrived
 	sleep    bool // wait asleep
+	block    bool // wait in the call
 	mask     ucp.Tag
 	sendBuf  []byte // nil: the parameters have the data
 	recvBuf  []byte

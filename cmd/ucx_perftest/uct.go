@@ -14,7 +14,7 @@ import (
 // sends is in uct_send.go, its loops are in uct_loops.go.
 type uctRunner struct {
 	g group
-	p *perfoob.Params
+	p *params
 	c *counter
 
 	poll  func() int // progress, for barriers
@@ -47,7 +47,7 @@ type uctRunner struct {
 }
 
 // newUCT opens the transport and connects it to the other side's.
-func newUCT(g group, p *perfoob.Params, c *counter) (setup, error) {
+func newUCT(g group, p *params, c *counter) (setup, error) {
 	r := &uctRunner{g: g, p: p, c: c, window: int(p.Window), length: p.MessageSize()}
 	r.poll = r.progress
 	if err := r.setUp(); err != nil {

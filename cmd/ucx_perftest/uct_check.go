@@ -17,7 +17,7 @@ type need struct {
 }
 
 // needs finds out what a test needs, and how far the transport has it.
-func needs(p *perfoob.Params, a *uct.IfaceAttr) need {
+func needs(p *params, a *uct.IfaceAttr) need {
 	if p.Test.Command == perfoob.CmdAM {
 		switch p.Layout {
 		case perfoob.Bcopy:
@@ -48,7 +48,7 @@ func needsAccess(l perfoob.Layout, what string, have uct.RMALimits, short, bcopy
 
 // checkTransport says whether a transport can do a test
 // (uct_perf_test_check_capabilities in lib/libperf.c).
-func checkTransport(p *perfoob.Params, a *uct.IfaceAttr) error {
+func checkTransport(p *params, a *uct.IfaceAttr) error {
 	if isAtomic(p.Test.Command) {
 		return checkAtomic(p, a)
 	}
@@ -72,7 +72,7 @@ func checkTransport(p *perfoob.Params, a *uct.IfaceAttr) error {
 }
 
 // checkHeader checks the header of active messages.
-func checkHeader(p *perfoob.Params, a *uct.IfaceAttr) error {
+func checkHeader(p *params, a *uct.IfaceAttr) error {
 	h := p.UCTHeader
 	switch {
 	case p.Layout == perfoob.Short && h != 8:
@@ -89,7 +89,7 @@ func checkHeader(p *perfoob.Params, a *uct.IfaceAttr) error {
 
 // checkAtomic says whether a transport has the operation of a test on operands
 // of the message's size.
-func checkAtomic(p *perfoob.Params, a *uct.IfaceAttr) error {
+func checkAtomic(p *params, a *uct.IfaceAttr) error {
 	var ops uct.AtomicOps
 	size := p.MessageSize()
 	switch size {

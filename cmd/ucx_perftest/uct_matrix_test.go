@@ -124,7 +124,7 @@ func TestStep(t *testing.T) {
 // TestFindDomain names what there is, and why something is not.
 func TestFindDomain(t *testing.T) {
 	_, err := newUCT(newTeam(alone{}, 1).member(0),
-		&perfoob.Params{Transport: "none", Device: "memory", Test: perfoob.TestByName("am_lat")}, new(counter))
+		&params{Params: perfoob.Params{Transport: "none", Device: "memory", Test: perfoob.TestByName("am_lat")}}, new(counter))
 	if !errors.Is(err, ucs.ErrNoDevice) || !strings.Contains(err.Error(), "self/memory") {
 		t.Errorf("got %v", err)
 	}

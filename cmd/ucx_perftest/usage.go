@@ -61,7 +61,8 @@ func usage(w io.Writer) {
      -U             receive only what has arrived, by probing
      -I             ask for wakeup support
      -e             handle errors of endpoints
-     -E <mode>      wait by poll or by sleep (poll)
+     -E <mode>      wait by poll or by sleep (poll), or in calls of the library
+                    that block, which is this side's own affair: block
      -T <threads>   threads, each with a worker, connected to the other side's of
                     the same number (%d); the last line is of all of them
 
