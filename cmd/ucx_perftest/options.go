@@ -31,7 +31,8 @@ type options struct {
 type params struct {
 	perfoob.Params
 
-	block bool // wait in the library's blocking calls
+	block  bool // wait in the library's blocking calls
+	shared bool // one worker for all threads
 }
 
 func defaultParams() params { return params{Params: perfoob.DefaultParams()} }
@@ -47,6 +48,7 @@ const defaultPort = 13337
 
 var longOptions = []getopt.Long{
 	{Name: "peer", Value: true},
+	{Name: "shared"},
 	{Name: "daemon-local", Value: true, Returned: "g"},
 	{Name: "daemon-remote", Value: true, Returned: "G"},
 }
@@ -104,6 +106,8 @@ func (o *options) set(opt, value string) (err error) {
 		o.cpus, err = parseCPUs(value)
 	case "peer":
 		o.peer, err = perfoob.ParseRelease(value)
+	case "shared":
+		o.params.shared = true
 	case "h":
 		return errHelp
 	default:

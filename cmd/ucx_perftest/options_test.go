@@ -45,8 +45,8 @@ func TestParseOptions(t *testing.T) {
 			p := &o.params
 			p.SendType, p.WaitMode, p.ThreadMode = perfoob.IOV, perfoob.WaitSleep, ucs.ThreadModeMulti
 		})},
-		{"-T 7 -E block", defaults(func(o *options) {
-			o.params.Threads, o.params.block, o.params.WaitMode = 7, true, perfoob.WaitPoll
+		{"-T 7 --shared -E block", defaults(func(o *options) {
+			o.params.Threads, o.params.shared, o.params.block, o.params.WaitMode = 7, true, true, perfoob.WaitPoll
 		})},
 		{"-E block -E sleep", defaults(func(o *options) { o.params.WaitMode = perfoob.WaitSleep })},
 		{"-d lo -x tcp -Dzcopy", defaults(func(o *options) {
@@ -132,6 +132,9 @@ func TestCheck(t *testing.T) {
 		{"threads over UCT", func(p *params) {
 			p.Test, p.Device, p.Transport, p.Threads = perfoob.TestByName("am_lat"), "lo", "tcp", 2
 		}, ucs.ErrUnsupported},
+		{"shared, and one-sided", func(p *params) { p.Test, p.shared = perfoob.TestByName("ucp_get"), true }, ucs.ErrUnsupported},
+		{"shared, and any tag", func(p *params) { p.Flags, p.shared = perfoob.FlagTagWildcard, true }, ucs.ErrInvalidParam},
+		{"shared, and asleep", func(p *params) { p.WaitMode, p.shared = perfoob.WaitSleep, true }, ucs.ErrInvalidParam},
 		{"blocking", func(p *params) { p.block = true }, nil},
 		{"blocking, one-sided", func(p *params) { p.Test, p.block = perfoob.TestByName("ucp_get"), true }, ucs.ErrUnsupported},
 		{"blocking over UCT", func(p *params) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ucx-go/ucx/cmd/internal/perfoob"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -98,7 +99,7 @@ func runSides(t *testing.T, serverArgs, clientArgs []string, columns int) {
 // last line is of all of them.
 func TestPairThreads(t *testing.T) {
 	tests := []string{
-		"-t tag_lat", "-t tag_lat -U -C", "-t tag_lat -E sleep", "-t tag_lat -E block", "-t tag_lat -s0", "-t tag_bw -s 100000",
+		"-t tag_lat", "-t tag_lat -U -C", "-t tag_lat -E sleep", "-t tag_lat -E block", "-t tag_lat -M multi", "-t tag_lat -s0", "-t tag_bw -s 100000",
 		"-t tag_bw -s 3000,5000 -i 6000 -D iov,iov", "-t tag_sync_bw", "-t ucp_put_lat -s1", "-t ucp_put_bw -s 30000",
 		"-t ucp_get -s3", "-t ucp_fadd -s4", "-t ucp_cswap",
 	}
@@ -121,6 +122,37 @@ func TestPairBlock(t *testing.T) {
 			t.Run(test+" "+side.name, func(t *testing.T) {
 				runSides(t, strings.Fields(side.server), strings.Fields("-t "+test+" "+side.client), 8)
 			})
+		}
+	}
+}
+
+// TestPairShared shares one worker among the threads of each side.
+func TestPairShared(t *testing.T) {
+	for _, test := range []string{"tag_lat", "tag_lat -E block", "tag_lat -U", "tag_bw -s 100000", "tag_sync_bw"} {
+		t.Run(test, func(t *testing.T) {
+			runSides(t, []string{"--shared"}, strings.Fields("-T 3 --shared -t "+test), 4)
+		})
+	}
+}
+
+func TestSameSharing(t *testing.T) {
+	one, other := perfoob.UCPInfo{Address: []byte{1}}, perfoob.UCPInfo{Address: []byte{2}}
+	tests := []struct {
+		name   string
+		peers  []perfoob.UCPInfo
+		shared bool
+		want   error
+	}{
+		{"a worker each", []perfoob.UCPInfo{one, other}, false, nil},
+		{"a worker for all", []perfoob.UCPInfo{one, one, one}, true, nil},
+		{"one thread", []perfoob.UCPInfo{one}, false, nil},
+		{"one thread that could share", []perfoob.UCPInfo{one}, true, nil},
+		{"the other side shares", []perfoob.UCPInfo{one, one}, false, ucs.ErrInvalidParam},
+		{"this side shares", []perfoob.UCPInfo{one, one, other}, true, ucs.ErrInvalidParam},
+	}
+	for _, tt := range tests {
+		if err := sameSharing(tt.peers, tt.shared); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
+			t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
 		}
 	}
 }

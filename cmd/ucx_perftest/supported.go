@@ -62,8 +62,13 @@ func check(p *params) error {
 			return err
 		}
 	}
-	if top := ucp.Library().MaxThreadMode; p.Test.API == perfoob.UCP && p.ThreadMode > top {
-		return fmt.Errorf("thread mode %v, more than %v: %w", p.ThreadMode, top, errNotYet)
+	if p.shared {
+		if err := checkShared(p); err != nil {
+			return err
+		}
+	}
+	if mode, top := workerMode(p), ucp.Library().MaxThreadMode; p.Test.API == perfoob.UCP && mode > top {
+		return fmt.Errorf("thread mode %v, more than %v: %w", mode, top, errNotYet)
 	}
 	if p.Test.API == perfoob.UCT {
 		if p.Device == perfoob.None {

@@ -9,7 +9,8 @@ import (
 )
 
 // ucpTest is a test over UCP: what the threads of this side have in common. Each
-// has a worker and an endpoint to the other side's worker of the same number.
+// has a worker and an endpoint to the other side's worker of the same number,
+// unless they share the first ones.
 type ucpTest struct {
 	t *team
 	p *params
@@ -57,14 +58,26 @@ func (u *ucpTest) open() error {
 	if u.ctx, err = ucp.NewContext(params, cfg); err != nil {
 		return err
 	}
-	for range u.t.size {
-		w, err := u.ctx.NewWorker(ucp.WorkerParams{ThreadMode: u.p.ThreadMode})
+	n := u.t.size
+	if u.p.shared {
+		n = 1
+	}
+	for range n {
+		w, err := u.ctx.NewWorker(ucp.WorkerParams{ThreadMode: workerMode(u.p)})
 		if err != nil {
 			return err
 		}
 		u.workers = append(u.workers, w)
 	}
 	return nil
+}
+
+// workerMode is the thread mode of the workers.
+func workerMode(p *params) ucs.ThreadMode {
+	if p.shared {
+		return ucs.ThreadModeMulti
+	}
+	return p.ThreadMode
 }
 
 // allocate allocates the messages from the library, as C's tool does
@@ -105,14 +118,18 @@ func (u *ucpTest) newRunner(id int, c *counter) *ucpRunner {
 	r := &ucpRunner{
 		g: u.t.member(id), p: p, c: c,
 		poll:     u.progress,
-		w:        u.workers[id],
+		w:        u.workers[id%len(u.workers)],
 		sync:     p.Test.Command == perfoob.CmdTagSync,
 		probe:    p.Flags&perfoob.FlagTagUnexpProbe != 0,
 		sleep:    p.WaitMode == perfoob.WaitSleep && !p.block,
 		block:    p.block,
+		tag:      firstTag,
 		mask:     ucp.FullMask,
 		sends:    newWindow(int(p.Window)),
 		receives: newWindow(int(p.Window)),
+	}
+	if p.shared {
+		r.tag += ucp.Tag(id)
 	}
 	if p.Flags&perfoob.FlagTagWildcard != 0 {
 		r.mask = 0
@@ -176,7 +193,7 @@ func (u *ucpTest) info() (b []byte, err error) {
 	}
 	for id := range u.threads {
 		i := perfoob.UCPInfo{Rkey: key}
-		if i.Address, err = u.workers[id].Address(0); err != nil {
+		if i.Address, err = u.workers[id%len(u.workers)].Address(0); err != nil {
 			return nil, err
 		}
 		if m != nil {
@@ -192,6 +209,9 @@ func (u *ucpTest) connectTo(info []byte) error {
 	if err != nil {
 		return err
 	}
+	if err := sameSharing(peers, u.p.shared); err != nil {
+		return err
+	}
 	for i, w := range u.workers {
 		params := ucp.EndpointParams{Address: peers[i].Address}
 		if u.p.Flags&perfoob.FlagErrHandling != 0 {
@@ -204,7 +224,7 @@ func (u *ucpTest) connectTo(info []byte) error {
 		u.endpoints = append(u.endpoints, ep)
 	}
 	for id, r := range u.threads {
-		r.ep = u.endpoints[id]
+		r.ep = u.endpoints[id%len(u.endpoints)]
 		if err := r.openKey(&peers[id]); err != nil {
 			return err
 		}

@@ -28,13 +28,13 @@ func checkBlocking(p *params) error {
 // sendBlocking sends a message and waits until it has left.
 func (r *ucpRunner) sendBlocking() error {
 	if r.sync {
-		return r.ep.TagSendSyncWait(context.Background(), tag, r.sendBuf)
+		return r.ep.TagSendSyncWait(context.Background(), r.tag, r.sendBuf)
 	}
-	return r.ep.TagSendWait(context.Background(), tag, r.sendBuf)
+	return r.ep.TagSendWait(context.Background(), r.tag, r.sendBuf)
 }
 
 // recvBlocking waits for a message.
 func (r *ucpRunner) recvBlocking() error {
-	_, err := r.w.TagRecvWait(context.Background(), tag, r.mask, r.recvBuf)
+	_, err := r.w.TagRecvWait(context.Background(), r.tag, r.mask, r.recvBuf)
 	return err
 }

@@ -11,8 +11,9 @@ import (
 // window of messages outstanding, and the server receives; between 1.22
 // programs the server says at the end that it has got everything.
 
-// tag labels every message of the tests.
-const tag ucp.Tag = 0x1337a880
+// firstTag labels every message of the tests, and of the first thread where
+// threads share a worker.
+const firstTag ucp.Tag = 0x1337a880
 
 func (r *ucpRunner) traffic() error {
 	switch {
@@ -117,9 +118,9 @@ func (r *ucpRunner) start(buf []byte, p *ucp.RequestParams) error {
 	var req *ucp.Request
 	var err error
 	if r.sync {
-		req, err = r.ep.TagSendSync(tag, buf, p)
+		req, err = r.ep.TagSendSync(r.tag, buf, p)
 	} else {
-		req, err = r.ep.TagSend(tag, buf, p)
+		req, err = r.ep.TagSend(r.tag, buf, p)
 	}
 	r.sends.add(req)
 	return err
@@ -138,7 +139,7 @@ func (r *ucpRunner) recvOne() error {
 			return err
 		}
 	}
-	req, err := r.w.TagRecv(tag, r.mask, r.recvBuf, &r.recv)
+	req, err := r.w.TagRecv(r.tag, r.mask, r.recvBuf, &r.recv)
 	r.receives.add(req)
 	return err
 }
@@ -146,7 +147,7 @@ func (r *ucpRunner) recvOne() error {
 // awaitMessage waits for a message to arrive before a receive is posted for it.
 func (r *ucpRunner) awaitMessage() error {
 	for {
-		if _, ok := r.w.TagPeek(tag, r.mask); ok {
+		if _, ok := r.w.TagPeek(r.tag, r.mask); ok {
 			return nil
 		}
 		if err := r.advance(); err != nil {
@@ -165,7 +166,7 @@ func (r *ucpRunner) sendAck() error {
 
 // recvAck waits for the other side's sendAck.
 func (r *ucpRunner) recvAck() error {
-	req, err := r.w.TagRecv(tag, r.mask, r.ackBuf, nil)
+	req, err := r.w.TagRecv(r.tag, r.mask, r.ackBuf, nil)
 	if err != nil {
 		return err
 	}

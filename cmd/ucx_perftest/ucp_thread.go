@@ -23,6 +23,7 @@ type ucpRunner struct {
 	probe    bool // receive only what has arrived
 	sleep    bool // wait asleep
 	block    bool // wait in the call
+	tag      ucp.Tag
 	mask     ucp.Tag
 	sendBuf  []byte // nil: the parameters have the data
 	recvBuf  []byte

@@ -65,6 +65,7 @@ func usage(w io.Writer) {
                     that block, which is this side's own affair: block
      -T <threads>   threads, each with a worker, connected to the other side's of
                     the same number (%d); the last line is of all of them
+     --shared       one worker for all threads; both sides need it, C has it not
 
   Of C's options these are not supported yet: -a -A -B -F -g -G -K -L -o -r -X
   -y -Y -z, and -m with other values than host.

@@ -3,7 +3,8 @@ package main
 import "github.com/ucx-go/ucx/ucp"
 
 // window is the requests of one kind that are in flight. Nobody is called when
-// one of them finishes: they are looked at, in the order they were started.
+// one of them finishes: on a shared worker it could be any thread. They are
+// looked at instead, in the order they were started.
 type window struct {
 	ring  []*ucp.Request
 	first int
