@@ -26,8 +26,7 @@ type runner interface {
 	// stage runs what the counter is prepared for, together with the other side.
 	stage() error
 
-	// progress is called while the other side is waited for, with all other
-	// threads asleep: it progresses them too.
+	// progress is called while other threads or the other side are waited for.
 	progress() int
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"runtime"
 	"sync"
 
 	"github.com/ucx-go/ucx/ucs"
@@ -8,13 +9,12 @@ import (
 
 // team is the threads of one side of a test: goroutines here, of OpenMP in C's
 // tool. To the other side they are one: barriers and statuses cross the
-// connection once, in the hands of the first thread while the others sleep.
+// connection once, in the hands of the first thread while the others wait.
 type team struct {
 	group
 	size int
 
 	mu     sync.Mutex
-	over   sync.Cond  // a meeting is over, or there will be none any more
 	here   int        // threads at the meeting; guarded by mu
 	met    uint       // meetings until now; guarded by mu
 	err    error      // of the first thread that failed, for good; guarded by mu
@@ -22,9 +22,7 @@ type team struct {
 }
 
 func newTeam(g group, size int) *team {
-	t := &team{group: g, size: size}
-	t.over.L = &t.mu
-	return t
+	return &team{group: g, size: size}
 }
 
 // run runs f on all threads, the first of which is the caller's. The error is
@@ -49,7 +47,6 @@ func (t *team) fail(err error) {
 	defer t.mu.Unlock()
 	if t.err == nil && err != nil {
 		t.err = err
-		t.over.Broadcast()
 	}
 }
 
@@ -59,20 +56,37 @@ func (t *team) failure() error {
 	return t.err
 }
 
-// meet waits for the other threads.
-func (t *team) meet() error {
+// meet waits for the other threads. Each calls its progress meanwhile: the other
+// side's threads may wait for it, and this side's for those.
+func (t *team) meet(progress func() int) error {
+	before, over := t.arrive()
+	for !over {
+		if progress() == 0 {
+			runtime.Gosched()
+		}
+		over = t.isOver(before)
+	}
+	return t.failure()
+}
+
+// arrive comes to a meeting, which is over if this is the last thread.
+func (t *team) arrive() (before uint, over bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	before = t.met
 	if t.here++; t.here == t.size {
 		t.here = 0
 		t.met++
-		t.over.Broadcast()
-		return t.err
+		over = true
 	}
-	for before := t.met; t.met == before && t.err == nil; {
-		t.over.Wait()
-	}
-	return t.err
+	return before, over
+}
+
+// isOver reports whether a meeting has come to an end, or never will.
+func (t *team) isOver(before uint) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.met != before || t.err != nil
 }
 
 // alive implements group: a side is not worth waiting for when a thread of one's
@@ -94,27 +108,29 @@ type member struct {
 func (t *team) member(id int) member { return member{t, id} }
 
 // first has the first thread do something while the others wait for it.
-func (m member) first(do func() error) error {
-	if err := m.meet(); err != nil {
+func (m member) first(progress func() int, do func() error) error {
+	if err := m.meet(progress); err != nil {
 		return err
 	}
 	if m.id == 0 {
 		m.fail(do())
 	}
-	return m.meet()
+	return m.meet(progress)
 }
 
-// barrier implements group. Only the first thread's progress is called: it has to
-// progress the others' workers too.
+// barrier implements group. Each thread calls its own progress.
 func (m member) barrier(progress func() int) error {
-	return m.first(func() error { return m.group.barrier(progress) })
+	return m.first(progress, func() error { return m.group.barrier(progress) })
 }
 
 // exchangeStatus implements group. It is the first thread's status that counts.
 func (m member) exchangeStatus(s ucs.Status) (ucs.Status, error) {
-	err := m.first(func() (err error) {
+	err := m.first(nothing, func() (err error) {
 		m.status, err = m.group.exchangeStatus(s)
 		return err
 	})
 	return m.status, err
 }
+
+// nothing is the progress of who has nothing to wait for but the other threads.
+func nothing() int { return 0 }

@@ -117,7 +117,6 @@ func (u *ucpTest) newRunner(id int, c *counter) *ucpRunner {
 	p := u.p
 	r := &ucpRunner{
 		g: u.t.member(id), p: p, c: c,
-		poll:     u.progress,
 		w:        u.workers[id%len(u.workers)],
 		sync:     p.Test.Command == perfoob.CmdTagSync,
 		probe:    p.Flags&perfoob.FlagTagUnexpProbe != 0,
@@ -128,6 +127,7 @@ func (u *ucpTest) newRunner(id int, c *counter) *ucpRunner {
 		sends:    newWindow(int(p.Window)),
 		receives: newWindow(int(p.Window)),
 	}
+	r.poll = r.progress
 	if p.shared {
 		r.tag += ucp.Tag(id)
 	}

@@ -45,7 +45,7 @@ func (r *ucpRunner) stage() error {
 		return err
 	}
 	r.c.begin()
-	if err := r.g.meet(); err != nil {
+	if err := r.g.meet(r.poll); err != nil {
 		return err
 	}
 	if err := r.traffic(); err != nil {
@@ -54,7 +54,7 @@ func (r *ucpRunner) stage() error {
 	if err := r.flush(); err != nil {
 		return err
 	}
-	if err := r.g.meet(); err != nil {
+	if err := r.g.meet(r.poll); err != nil {
 		return err
 	}
 	r.c.stop()
@@ -62,7 +62,7 @@ func (r *ucpRunner) stage() error {
 }
 
 // progress implements runner.
-func (r *ucpRunner) progress() int { return r.poll() }
+func (r *ucpRunner) progress() int { return r.w.Progress() }
 
 // flush waits until everything sent has left.
 func (r *ucpRunner) flush() error {
