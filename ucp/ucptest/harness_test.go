@@ -36,9 +36,6 @@ type transport struct {
 	// busy says that nothing can be expected to finish in its call.
 	busy bool
 
-	// polls says that senders without room cannot sleep.
-	polls bool
-
 	// mode is the thread mode of workers.
 	mode ucs.ThreadMode
 
@@ -66,7 +63,7 @@ var transports = []transport{
 	{name: "posix", settings: []setting{{"TLS", "posix"}}},
 	{name: "sysv", few: true, settings: []setting{{"TLS", "sysv"}}},
 	{name: "posix and cma", few: true, settings: []setting{{"TLS", "posix,cma"}}},
-	{name: "a small ring", few: true, polls: true, settings: []setting{{"TLS", "posix"}, {"POSIX_FIFO_SIZE", "4"}}},
+	{name: "a small ring", few: true, settings: []setting{{"TLS", "posix"}, {"POSIX_FIFO_SIZE", "4"}}},
 
 	simPlain,
 	simLate.rough(),

@@ -28,9 +28,6 @@ const (
 	// onDemand: things go wrong when the test asks for it.
 	onDemand
 
-	// sleepy: senders sleep until there is room.
-	sleepy
-
 	// lonely: workers belong to one goroutine at a time.
 	lonely
 
@@ -57,8 +54,6 @@ func (n need) missing(tr transport) string {
 		return "nothing goes wrong on demand"
 	case n&lonely != 0 && tr.mode == ucs.ThreadModeMulti:
 		return "any goroutine may call the workers"
-	case n&sleepy != 0 && tr.polls:
-		return "senders without room cannot sleep"
 	}
 	return ""
 }

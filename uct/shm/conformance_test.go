@@ -65,9 +65,6 @@ func TestConformance(t *testing.T) {
 			ucttest.Run(t, ucttest.Fixture{
 				Component: c.component,
 				Config:    setting(t, c.settings),
-				Skip: map[string]string{
-					"wakeup of the sender": "nothing tells when a ring has room again: Arm says busy, see TestArmWhileBlocked",
-				},
 			})
 		})
 	}

@@ -30,16 +30,15 @@ type naps struct {
 	silent bool   // that there is no timer was logged
 }
 
-// limitSleep lets the sleep that is about to begin end in time. With peers that can
-// wake us it puts the end off, without a system call.
-func (i *iface) limitSleep() {
+// limitSleep lets the sleep that is about to begin end in time, which is last at the
+// latest. With peers that can wake us it puts the end off, without a system call.
+func (i *iface) limitSleep(last time.Duration) {
 	n := &i.naps
-	last := longestSleep
 	if n.deaf > 0 {
 		if n.read != i.rx.read || n.next == 0 {
 			n.next, n.read = shortestNap, i.rx.read
 		}
-		last = n.next
+		last = min(last, n.next)
 		n.next = min(2*n.next, longestNap)
 	}
 	var err error

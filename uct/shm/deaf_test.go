@@ -10,6 +10,19 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
+// awakes waits until something ends the sleep of a worker.
+func awakes(t *testing.T, h *ucttest.Host) {
+	t.Helper()
+	fds := []unix.PollFd{{Fd: int32(h.Worker.EventFD()), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, int(time.Minute/time.Millisecond))
+	for err == unix.EINTR {
+		n, err = unix.Poll(fds, int(time.Minute/time.Millisecond))
+	}
+	if n != 1 {
+		t.Fatalf("still asleep: %v", err)
+	}
+}
+
 // TestDeaf: with an endpoint to a peer in another network namespace, which cannot
 // wake us, a sleep ends by itself. Without one it goes on.
 func TestDeaf(t *testing.T) {
@@ -36,10 +49,7 @@ func TestDeaf(t *testing.T) {
 			if err := h.Worker.Arm(); err != nil {
 				t.Fatal(err)
 			}
-			fds := []unix.PollFd{{Fd: int32(h.Worker.EventFD()), Events: unix.POLLIN}}
-			if n, err := unix.Poll(fds, int(time.Minute/time.Millisecond)); n != 1 {
-				t.Fatalf("still asleep: %v", err)
-			}
+			awakes(t, h)
 		}
 		if n := i.naps.next; n != 8*shortestNap {
 			t.Errorf("the next nap takes %v, want %v", n, 8*shortestNap)
@@ -64,10 +74,7 @@ func TestDeafSender(t *testing.T) {
 			t.Fatal(err)
 		}
 		far.do("send 1")
-		fds := []unix.PollFd{{Fd: int32(h.Worker.EventFD()), Events: unix.POLLIN}}
-		if n, err := unix.Poll(fds, int(time.Minute/time.Millisecond)); n != 1 {
-			t.Fatalf("still asleep: %v", err)
-		}
+		awakes(t, h)
 		for range 100 {
 			h.Worker.Progress()
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
-// checkRounds is the number of rounds an endpoint waits for room before it asks
-// whether the peer lives. A peer that is stopped or busy does.
+// checkRounds is the number of rounds an endpoint waits for room, without a sleep,
+// before it asks whether the peer lives. A peer that is stopped or busy does.
 const checkRounds = 1 << 16
 
 // Fault implements fault.Owner: the endpoint fails for a fault in mem, in the peer's
@@ -75,6 +75,7 @@ func (e *endpoint) PendingAdd(p *uct.Pending) error {
 	}
 	if e.pending.Empty() {
 		e.rounds = 0
+		e.i.blocked.moved = true
 	}
 	e.i.chores = true
 	e.i.waiting.Add(&e.pending, e, p)
@@ -86,18 +87,23 @@ func (e *endpoint) PendingPurge(fn func(*uct.Pending)) {
 	e.i.waiting.Purge(&e.pending, fn)
 }
 
-// Room implements kit.Sender: the ring is the peer's. It asks now and then whether
-// that lives, and wakes it: it may sleep with a ring that somebody has made look full.
+// Room implements kit.Sender: the ring is the peer's.
 func (e *endpoint) Room() kit.Room {
 	if e.refusing || !e.hasRoom() {
 		if e.rounds++; e.rounds%checkRounds == 0 {
-			e.checkAlive()
-			e.i.sock.wake(e.wakeup)
+			e.doubt()
 		}
 		return kit.Full
 	}
 	e.rounds = 0
 	return kit.Open
+}
+
+// doubt asks whether a peer that gives no room lives, and wakes it: it may sleep with
+// a ring that somebody has made look full.
+func (e *endpoint) doubt() {
+	e.checkAlive()
+	e.i.sock.wake(e.wakeup)
 }
 
 // Over implements kit.Failing: no operation is in flight.

@@ -415,8 +415,8 @@ func TestSealed(t *testing.T) {
 	i.domain.m.close(o)
 }
 
-// TestArmWhileBlocked: nothing tells that a peer's ring has room again, so a
-// worker with requests waiting for that must not sleep.
+// TestArmWhileBlocked: with a request that has begun to wait for room a worker does not
+// sleep yet. Later it does, and the sleep ends by itself.
 func TestArmWhileBlocked(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		a, b := f.Pair(t)
@@ -432,6 +432,12 @@ func TestArmWhileBlocked(t *testing.T) {
 		}
 		ucttest.Progress(a)
 		ucttest.WantStatus(t, "arming with a request that waits", a.Worker.Arm(), ucs.ErrBusy)
+		i := a.Iface.(*iface)
+		i.blocked.since -= patience
+		if err := a.Worker.Arm(); err != nil {
+			t.Errorf("arming with a request that has waited: %v", err)
+		}
+		awakes(t, a)
 		ucttest.Until(t, "all messages", func() bool { return *n == sent+1 }, a, b)
 		ucttest.Until(t, "being armed", func() bool { return a.Worker.Arm() == nil }, a)
 	})

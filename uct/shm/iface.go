@@ -36,6 +36,7 @@ type iface struct {
 	reporter  kit.Reporter
 	stall     stall
 	naps      naps
+	blocked   blockade
 	refused   bool // a handler's error was logged
 	scribbled bool // that the tail was overwritten was logged
 

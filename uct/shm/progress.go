@@ -47,7 +47,9 @@ func (i *iface) progressOdd() int {
 //go:noinline
 func (i *iface) doChores() int {
 	i.inRound = true // what is called may not close the interface
-	n := i.waiting.Dispatch() + i.failures.Report()
+	n := i.waiting.Dispatch()
+	i.blocked.moved = i.blocked.moved || n > 0
+	n += i.failures.Report()
 	i.inRound = false
 	i.chores = !i.waiting.Empty() || !i.failures.Empty()
 	return n
@@ -79,18 +81,16 @@ func (i *iface) receiveFenced() (n int) {
 // Arm implements uct.Armer: it says whether a message to come will make the socket
 // readable.
 func (i *iface) Arm() error {
+	longest, ok := i.rest()
 	switch {
-	case !i.waiting.Empty() || !i.failures.Empty():
-		// Nothing tells when a peer's ring has room again.
+	case !ok || !i.failures.Empty():
 		return ucs.ErrBusy
-	case i.dead:
-		return nil
-	case !i.armRing():
+	case !i.dead && !i.armRing():
 		return ucs.ErrBusy
 	case i.sock.drain():
 		return ucs.ErrBusy
 	}
-	i.limitSleep()
+	i.limitSleep(longest)
 	return nil
 }
 

@@ -68,6 +68,12 @@ func (a *Arbiter) Purge(q *Queue, fn func(*uct.Pending)) {
 // in it until they are purged.
 func (a *Arbiter) Leave(q *Queue) { a.ring.Remove(&q.node) }
 
+// All reports whether fn is true of every endpoint that waits. The one of which it is
+// not may leave in fn.
+func (a *Arbiter) All(fn func(Sender) bool) bool {
+	return a.ring.All(func(q *Queue) bool { return fn(q.sender) })
+}
+
 // Dispatch lets requests try again while there is room, and returns the number of
 // attempts that made progress. Inside a dispatch it does nothing.
 func (a *Arbiter) Dispatch() int {

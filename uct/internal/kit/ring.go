@@ -44,6 +44,19 @@ func (r *Ring[T]) Pass() {
 	}
 }
 
+// All reports whether fn is true of everybody, in turn. The one of whom it is not may
+// leave the ring in fn.
+func (r *Ring[T]) All(fn func(T) bool) bool {
+	n := r.next
+	for range r.n {
+		if !fn(n.of) {
+			return false
+		}
+		n = n.next
+	}
+	return true
+}
+
 // Remove takes a node out. One that is not in the ring is left alone.
 func (r *Ring[T]) Remove(n *Node[T]) {
 	if !n.Listed() {

@@ -1,0 +1,64 @@
+package shm
+
+import (
+	"time"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/internal/kit"
+)
+
+// Nobody tells a sender of C UCX that a ring has room again, and C does not sleep
+// while it waits for that. We look, and sleep between looks: each sleep is as long as
+// nothing has moved before it. So a message that could go is late by no longer than it
+// had been blocked already, and than longestNap. A receiver that takes its messages steadily gives room
+// back when half of the ring is free, and does not run out of messages meanwhile.
+const (
+	// patience is how long a blocked sender does not sleep, which would take about as
+	// long.
+	patience = 250 * time.Microsecond
+
+	// checkAfter is how often it is asked whether the peers that give no room live.
+	checkAfter = time.Second
+)
+
+// blockade is what an interface with requests that wait for room knows of the wait.
+type blockade struct {
+	moved bool          // one of them did, or came, since the last look
+	since time.Duration // when that was seen
+	asked time.Duration // when it was asked last whether the peers live
+}
+
+// rest says for how long the interface may sleep at most, as far as requests go that
+// wait for room. It is false when one of them may go on, or is likely to before the
+// sleep has begun.
+func (i *iface) rest() (longest time.Duration, ok bool) {
+	if i.waiting.Empty() {
+		return longestSleep, true
+	}
+	b, now := &i.blocked, i.worker.Now()
+	if b.moved {
+		b.moved, b.since = false, now
+	}
+	blocked := now - b.since
+	if blocked < patience {
+		return 0, false
+	}
+	check := now-b.asked >= checkAfter
+	if check {
+		b.asked = now
+	}
+	ok = i.waiting.All(func(s kit.Sender) bool { return s.(*endpoint).stuck(check) })
+	return nap(blocked), ok
+}
+
+// nap is how long a sender sleeps that has been blocked for so long.
+func nap(blocked time.Duration) time.Duration { return min(blocked, longestNap) }
+
+// stuck reports whether the endpoint still has no room. With check the peer is asked
+// about as well.
+func (e *endpoint) stuck(check bool) bool {
+	if check {
+		e.doubt()
+	}
+	return !e.refusing && e.look() == ucs.ErrNoResource
+}

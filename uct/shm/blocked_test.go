@@ -1,0 +1,89 @@
+package shm
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// block fills the ring of b and lets one more message of ep wait, which a sends.
+func block(t *testing.T, a *ucttest.Host, ep uct.Endpoint) {
+	t.Helper()
+	for ep.AMShort(2, 0, nil, 0, nil) == nil {
+	}
+	req := ucttest.NewPending(func() error { return ep.AMShort(2, 0, nil, 0, nil) })
+	if err := ep.PendingAdd(&req.Pending); err != nil {
+		t.Fatal(err)
+	}
+	ucttest.WantStatus(t, "arming with a request that has come", a.Worker.Arm(), ucs.ErrBusy)
+}
+
+// waited lets the interface think that it has been blocked for so much longer.
+func waited(h *ucttest.Host, d time.Duration) { h.Iface.(*iface).blocked.since -= d }
+
+// TestLooks: however long a sender is blocked, its looks at the ring grow with the
+// logarithm of the time, until a sleep is long.
+func TestLooks(t *testing.T) {
+	looks := 0
+	for blocked := patience; blocked < longestNap; looks++ {
+		d := nap(blocked)
+		if d <= 0 || d > blocked {
+			t.Fatalf("blocked for %v it sleeps for %v", blocked, d)
+		}
+		blocked += d
+	}
+	if looks > 7 {
+		t.Errorf("%d looks in the first %v", looks, longestNap)
+	}
+	if d := nap(time.Hour); d != longestNap {
+		t.Errorf("a sleep of %v", d)
+	}
+}
+
+// TestBlockedForLong: a sender that is blocked sleeps. Once its peer has taken what was
+// sent it goes on, and when it is blocked again does not sleep at once.
+func TestBlockedForLong(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		a, b := f.Pair(t)
+		ep := a.Connect(t, b)
+		n := count(t, b, 2)
+		for range 3 {
+			block(t, a, ep)
+			for range 5 { // the peer takes nothing
+				waited(a, patience)
+				if err := a.Worker.Arm(); err != nil {
+					t.Fatal(err)
+				}
+				awakes(t, a)
+				ucttest.Progress(a)
+			}
+			for before := *n; b.Worker.Progress() > 0 || *n == before; {
+			}
+			ucttest.WantStatus(t, "arming with room", a.Worker.Arm(), ucs.ErrBusy)
+			want := *n + 1
+			ucttest.Until(t, "what has waited", func() bool { return *n == want }, a, b)
+			ucttest.Until(t, "being armed", func() bool { return a.Worker.Arm() == nil }, a)
+		}
+	})
+}
+
+// TestDeathWhileAsleep: a sender that sleeps learns that its peer is gone, if it takes
+// one round to look.
+func TestDeathWhileAsleep(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		h, p, ep := connected(t, f)
+		block(t, h, ep)
+		p.kill()
+		for h.Failed(ep) == nil {
+			waited(h, patience)
+			if h.Worker.Arm() == nil {
+				awakes(t, h)
+			}
+			h.Worker.Progress()
+		}
+		ucttest.WantStatus(t, "failure", h.Failed(ep), ucs.ErrConnectionReset)
+	})
+}
