@@ -90,6 +90,16 @@ func TestNoAllocations(t *testing.T) {
 				"cswap 32":  func() { must(ep.(uct.Atomic).AtomicCSwap32(1, 2, mem.Addr, key, &r32, nil)) },
 				"cswap 64":  func() { must(ep.(uct.Atomic).AtomicCSwap64(1, 2, mem.Addr, key, &r64, nil)) },
 				"check":     func() { must(ep.(uct.Checker).Check(nil)) },
+				"blocked": func() {
+					for ep.AMShort(1, 0, nil, 0, nil) == nil {
+					}
+					must(ep.PendingAdd(&pend.Pending))
+					for k := 0; k < 2 || a.Worker.Arm() != nil; k++ {
+						a.Worker.Progress()
+						a.Iface.(*iface).blocked.since -= patience
+					}
+					drain()
+				},
 				"wakeup": func() {
 					for b.Worker.Arm() != nil {
 						b.Worker.Progress()

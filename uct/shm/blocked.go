@@ -7,10 +7,11 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
-// Nobody tells a sender of C UCX that a ring has room again, and C does not sleep
-// while it waits for that. We look, and sleep between looks: each sleep is as long as
-// nothing has moved before it. So a message that could go is late by no longer than it
-// had been blocked already, and than longestNap. A receiver that takes its messages steadily gives room
+// Who waits for room in a ring is told when there is some, if he has left a note with
+// its receiver (notes.go). A receiver of C UCX tells nobody, and C does not sleep while it
+// waits for that: there we look, and sleep between looks for as long as nothing has moved
+// before. So a message that could go is late by no longer than it had been blocked
+// already, and than longestNap. A receiver that takes its messages steadily gives room
 // back when half of the ring is free, and does not run out of messages meanwhile.
 const (
 	// patience is how long a blocked sender does not sleep, which would take about as
@@ -47,11 +48,19 @@ func (i *iface) rest() (longest time.Duration, ok bool) {
 	if check {
 		b.asked = now
 	}
-	ok = i.waiting.All(func(s kit.Sender) bool { return s.(*endpoint).stuck(check) })
-	return nap(blocked), ok
+	longest = longestSleep
+	ok = i.waiting.All(func(s kit.Sender) bool {
+		e := s.(*endpoint)
+		if !e.leaveNote() {
+			longest = nap(blocked)
+		}
+		return e.stuck(check)
+	})
+	return longest, ok
 }
 
-// nap is how long a sender sleeps that has been blocked for so long.
+// nap is how long a sender sleeps that has been blocked for so long and will not be told
+// of room.
 func nap(blocked time.Duration) time.Duration { return min(blocked, longestNap) }
 
 // stuck reports whether the endpoint still has no room. With check the peer is asked

@@ -43,12 +43,17 @@ func TestLooks(t *testing.T) {
 	}
 }
 
-// TestBlockedForLong: a sender that is blocked sleeps. Once its peer has taken what was
-// sent it goes on, and when it is blocked again does not sleep at once.
+// foreign makes an endpoint take its peer for one of C UCX.
+func foreign(ep uct.Endpoint) { ep.(*endpoint).ours = false }
+
+// TestBlockedForLong: a sender that is blocked, and whose peer does not tell of room,
+// sleeps in naps. Once the peer has taken what was sent it goes on, and when it is
+// blocked again does not sleep at once.
 func TestBlockedForLong(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		a, b := f.Pair(t)
 		ep := a.Connect(t, b)
+		foreign(ep)
 		n := count(t, b, 2)
 		for range 3 {
 			block(t, a, ep)
@@ -70,6 +75,31 @@ func TestBlockedForLong(t *testing.T) {
 	})
 }
 
+// TestBlockedAgain: a sender of whose requests some could go does not sleep at once.
+func TestBlockedAgain(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		a, b := f.Pair(t)
+		ep := a.Connect(t, b)
+		n := count(t, b, 2)
+		block(t, a, ep)
+		ring := b.Iface.(*iface).rx.n
+		for range ring {
+			req := ucttest.NewPending(func() error { return ep.AMShort(2, 0, nil, 0, nil) })
+			if err := ep.PendingAdd(&req.Pending); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sleep(t, a)
+		for *n < ring {
+			b.Worker.Progress()
+		}
+		a.Worker.Progress()
+		ucttest.WantStatus(t, "arming after some have gone", a.Worker.Arm(), ucs.ErrBusy)
+		sleep(t, a)
+		ucttest.Until(t, "all of them", func() bool { return *n == 2*ring+1 }, a, b)
+	})
+}
+
 // TestDeathWhileAsleep: a sender that sleeps learns that its peer is gone, if it takes
 // one round to look.
 func TestDeathWhileAsleep(t *testing.T) {
@@ -77,7 +107,10 @@ func TestDeathWhileAsleep(t *testing.T) {
 		h, p, ep := connected(t, f)
 		block(t, h, ep)
 		p.kill()
-		for h.Failed(ep) == nil {
+		for looks := 0; h.Failed(ep) == nil; looks++ {
+			if looks == 20 {
+				t.Fatal("it never learns")
+			}
 			waited(h, patience)
 			if h.Worker.Arm() == nil {
 				awakes(t, h)

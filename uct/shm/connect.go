@@ -29,6 +29,7 @@ type txRing struct {
 	pid     int
 	proc    host.Process
 	wakeup  *unix.SockaddrUnix // nil: the peer cannot be woken
+	ours    bool               // the peer is of this library
 }
 
 // connect attaches the ring that two addresses name and checks that it can be
@@ -154,7 +155,8 @@ func (i *iface) examine(r *txRing, named host.Process, may func(uct.Process) boo
 	}
 	r.n = uint64(n)
 	r.elems = b[elemsOffset : elemsOffset+n*r.elem]
-	if n != i.o.ring && binary.LittleEndian.Uint32(b[markOffset:]) != mark {
+	r.ours = binary.LittleEndian.Uint32(b[markOffset:]) == mark
+	if n != i.o.ring && !r.ours {
 		i.warnOtherRing(r.pid, n)
 		return fmt.Errorf("the ring of process %d has %d elements, the own one has %d: C UCX assumes that all have the same; "+
 			"set UCX_PEER_RELEASE for its release, or UCX_*_FIFO_SIZE=%d: %w", r.pid, n, i.o.ring, n, ucs.ErrUnreachable)

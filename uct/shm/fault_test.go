@@ -421,6 +421,7 @@ func TestArmWhileBlocked(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		a, b := f.Pair(t)
 		ep := a.Connect(t, b)
+		foreign(ep)
 		n := count(t, b, 2)
 		for ep.AMShort(2, 0, nil, 0, nil) == nil {
 		}

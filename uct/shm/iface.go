@@ -37,6 +37,8 @@ type iface struct {
 	stall     stall
 	naps      naps
 	blocked   blockade
+	note      uint32 // of the own socket, for peers
+	notes     [numNotes]correspondent
 	refused   bool // a handler's error was logged
 	scribbled bool // that the tail was overwritten was logged
 
@@ -71,6 +73,7 @@ func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, o options) (_ *iface
 	if err := i.sock.open(); err != nil {
 		return nil, err
 	}
+	i.note = bound(i.sock.name)
 	seg, err := i.firstRing()
 	if err != nil {
 		i.pool.close()

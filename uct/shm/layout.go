@@ -16,6 +16,7 @@ import (
 //	128  u64 tail                                third line: the receiver
 //	136  i32 process id of the owner
 //	144  u32 mark of this library, in padding
+//	148  u32 notes (notes.go), in padding
 //	192  elements
 const (
 	headOffset    = 0
@@ -24,6 +25,7 @@ const (
 	tailOffset    = 128
 	pidOffset     = 136
 	markOffset    = 144
+	notesOffset   = 148
 	elemsOffset   = 192
 
 	cacheLine = 64

@@ -149,6 +149,10 @@ func (i *iface) receive(w uint32) int {
 		}
 	}
 	i.inRound = false
+	if tail := r.read &^ r.release; tail != r.told {
+		r.told = tail
+		i.takeNotes()
+	}
 	return n
 }
 

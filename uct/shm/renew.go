@@ -98,6 +98,7 @@ func (i *iface) Fault(addr uint64, _ []byte) error {
 // published them, and claimed nothing behind an element of theirs that is empty.
 func (i *iface) retire(why string, drain bool) {
 	n := i.rx.shut()
+	i.takeNotes()
 	if drain {
 		i.inRound = true
 		for range min(n, uint64(i.rx.n)) {
@@ -173,6 +174,7 @@ func (i *iface) closeRing() error {
 			defer fault.End(fault.Begin(), i.rx.seg, nil, nil)
 		}
 		i.rx.close()
+		i.takeNotes()
 	}()
 	return i.domain.m.destroy(i.rx.seg)
 }

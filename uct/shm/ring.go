@@ -18,6 +18,7 @@ type ring struct {
 	elem    int    // size of an element
 	read    uint64 // messages received
 	release uint64 // the tail is told when these bits of read are zero
+	told    uint64 // tail when notes were taken last
 	tail    *uint64
 	head    *uint64
 	addrLen *uint32
@@ -49,6 +50,9 @@ func (r *ring) fill(pid int, wakeup string, pool *rxPool) {
 	b := r.seg.mem
 	binary.LittleEndian.PutUint32(b[pidOffset:], uint32(pid))
 	binary.LittleEndian.PutUint32(b[markOffset:], mark)
+	for k := range numNotes {
+		*noteAt(b, k) = vacant
+	}
 	*r.addrLen = uint32(putSockaddr(b[addrOffset:addrOffset+sockaddrLen], wakeup))
 	for k, d := range r.slots {
 		e := r.elems[k*r.elem : (k+1)*r.elem]

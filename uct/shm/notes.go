@@ -1,0 +1,85 @@
+package shm
+
+import (
+	"fmt"
+	"strconv"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/internal/fault"
+)
+
+// Who sleeps until a ring has room leaves a note with its receiver, if that is of this
+// library: the number of its wakeup socket, in padding of the ring's header that C UCX
+// neither reads nor writes. The receiver takes the notes whenever it gives room back, or
+// closes the ring, and sends each of them one datagram. A note lies until then, so it is
+// worth no more than a datagram, however often its sender has slept meanwhile.
+//
+// What is written there is anybody's who has the ring. Notes that are lost, or never
+// answered, cost their senders longestSleep; wrong ones send a byte to sockets that
+// whoever wrote them could have sent it to.
+const (
+	numNotes = 8
+	vacant   = 1       // place for a note; where there is zero nobody looks for any
+	note     = 1 << 31 // and the number
+)
+
+// bound is the note of a socket whose name the kernel has chosen (unix_autobind in
+// net/unix/af_unix.c), 0 for another one.
+func bound(name string) uint32 {
+	n, err := strconv.ParseUint(name, 16, 20)
+	if err != nil || boundName(uint32(n)) != name {
+		return 0
+	}
+	return note | uint32(n)
+}
+
+// boundName is the name of the socket with a number.
+func boundName(n uint32) string { return fmt.Sprintf("%05x", n&(1<<20-1)) }
+
+// noteAt is place k for notes in a ring.
+func noteAt(ring []byte, k int) *uint32 { return word32(ring, notesOffset+4*k) }
+
+// leaveNote asks the peer for a wakeup when its ring has room, which is to be looked for
+// afterwards once more. It is false where nobody would answer.
+func (e *endpoint) leaveNote() bool {
+	mine := e.i.note
+	if !e.ours || e.deaf || mine == 0 {
+		return false
+	}
+	if e.fenced {
+		defer fault.End(fault.Begin(), e, nil, nil)
+	}
+	for k := range numNotes {
+		at := noteAt(e.seg.mem, k)
+		n := atomic.LoadUint32(at)
+		if n == mine || n == vacant && atomic.CompareAndSwapUint32(at, vacant, mine) {
+			return true
+		}
+	}
+	return false
+}
+
+// correspondent is a socket that a note has named.
+type correspondent struct {
+	note uint32
+	to   *unix.SockaddrUnix
+}
+
+// takeNotes answers the notes in the own ring.
+//
+//go:noinline
+func (i *iface) takeNotes() {
+	for k := range i.notes {
+		at, c := noteAt(i.rx.seg.mem, k), &i.notes[k]
+		if atomic.LoadUint32(at)&note == 0 {
+			continue
+		}
+		n := atomic.SwapUint32(at, vacant)
+		if c.note != n {
+			*c = correspondent{n, &unix.SockaddrUnix{Name: "@" + boundName(n)}}
+		}
+		i.sock.wake(c.to)
+	}
+}
