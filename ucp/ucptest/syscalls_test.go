@@ -29,14 +29,13 @@ func TestNoSystemCalls(t *testing.T) {
 	if race.Enabled {
 		t.Skip("rare events are also looked for by time, and the race detector takes its time")
 	}
-	if _, err := exec.LookPath("strace"); err != nil {
-		needtest.Tool(t, "strace")
-	}
+	needStrace(t)
 	few, many := 100_000, 1_000_000
 	if testing.Short() {
 		few, many = 10_000, 100_000
 	}
-	difference := countSystemCalls(t, many) - countSystemCalls(t, few)
+	count := func(messages int) int { return countSystemCalls(t, messagesVar+"="+strconv.Itoa(messages)) }
+	difference := count(many) - count(few)
 	t.Logf("%d more system calls for %d more messages", difference, many-few)
 	if limit := (many - few) / 1000; difference > limit {
 		t.Errorf("%d more messages took %d more system calls, at most %d are allowed", many-few, difference, limit)
@@ -72,14 +71,22 @@ func exchangeMessages(t *testing.T, n int) {
 	}
 }
 
-// countSystemCalls runs this test in a process of its own and counts its calls.
-func countSystemCalls(t *testing.T, messages int) int {
+func needStrace(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("strace"); err != nil {
+		needtest.Tool(t, "strace")
+	}
+}
+
+// countSystemCalls runs this test in a process of its own, with a variable set, and
+// counts its calls.
+func countSystemCalls(t *testing.T, variable string) int {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "calls")
 	cmd := exec.Command("strace", "-f", "-c", "-o", file,
 		"-e", "trace=!futex,nanosleep,clock_nanosleep,sched_yield,tgkill,getpid,rt_sigreturn,madvise",
 		os.Args[0], "-test.run=^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), messagesVar+"="+strconv.Itoa(messages))
+	cmd.Env = append(os.Environ(), variable)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
