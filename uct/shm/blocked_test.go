@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -118,5 +119,51 @@ func TestDeathWhileAsleep(t *testing.T) {
 			h.Worker.Progress()
 		}
 		ucttest.WantStatus(t, "failure", h.Failed(ep), ucs.ErrConnectionReset)
+	})
+}
+
+// TestBlockedOnC: a sender to a process of C UCX that takes nothing sleeps, writes to no
+// more of its ring than the elements, and goes on when messages are taken.
+func TestBlockedOnC(t *testing.T) {
+	overC(t, func(t *testing.T, c cInstallation, transport string) {
+		h := openFor(t, transport, c.release, nil)
+		p := startC(t, c, transport)
+		ep := h.NewEndpoint(t, uct.EndpointParams{DeviceAddr: p.dev, IfaceAddr: p.addr})
+		p.want("ok", nil, "connect %x %x", h.Iface.DeviceAddress(), h.Iface.Address())
+		n := uint64(0)
+		send := func() error {
+			err := ep.AMShort(5, n, pattern(20, n)[8:], 0, nil)
+			if err == nil {
+				n++
+			}
+			return err
+		}
+		third := ep.(*endpoint).seg.mem[tailOffset:elemsOffset] // cache line, the receiver's
+		before := bytes.Clone(third)
+		for send() == nil {
+		}
+		full := n
+		req := ucttest.NewPending(send)
+		if err := ep.PendingAdd(&req.Pending); err != nil {
+			t.Fatal(err)
+		}
+		h.Worker.Arm()
+		for range 3 {
+			sleep(t, h)
+			awakes(t, h)
+			ucttest.Progress(h)
+		}
+		if !bytes.Equal(third, before) {
+			t.Errorf("a blocked sender wrote % x, before there was % x", third, before)
+		}
+		p.send("receive %d", full+1)
+		for n == full {
+			if h.Worker.Progress() == 0 && h.Worker.Arm() == nil {
+				awakes(t, h)
+			}
+		}
+		if got := p.line(); got != "ok 0 wrong" {
+			t.Errorf("the C peer has received: %s", got)
+		}
 	})
 }
