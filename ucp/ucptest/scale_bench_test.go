@@ -1,0 +1,315 @@
+package ucptest
+
+import (
+	"bufio"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// allLocal is what a program has without settings on a machine without RDMA.
+var allLocal = transport{name: "all", settings: []setting{{"TLS", "self,posix,sysv,cma,tcp"}}}
+
+// BenchmarkContext is a context and a worker from their making to their end, and how
+// much of it is the context's.
+func BenchmarkContext(b *testing.B) {
+	for _, tr := range []transport{allLocal, byName(b, "self"), byName(b, "tcp"), byName(b, "posix")} {
+		r := &rig{TB: b, transport: tr}
+		b.Run(tr.name, func(b *testing.B) {
+			cfg := r.config()
+			var making, closing time.Duration
+			b.ReportAllocs()
+			for b.Loop() {
+				begin := time.Now()
+				ctx, err := ucp.NewContext(ucp.ContextParams{Features: features}, cfg)
+				if err != nil {
+					b.Fatal(err)
+				}
+				made := time.Now()
+				w, err := ctx.NewWorker(ucp.WorkerParams{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				closed := time.Now()
+				if err := w.Close(); err != nil {
+					b.Fatal(err)
+				}
+				if err := ctx.Close(); err != nil {
+					b.Fatal(err)
+				}
+				making += made.Sub(begin)
+				closing += time.Since(closed)
+			}
+			n := float64(b.N) * 1000
+			b.ReportMetric(float64(making)/n, "µs/context")
+			b.ReportMetric(float64(b.Elapsed()-making-closing)/n, "µs/worker")
+			b.ReportMetric(float64(closing)/n, "µs/close")
+		})
+	}
+}
+
+// BenchmarkManyEndpoints has one worker with as many endpoints as a large job gives
+// it: what it takes to make them, what each costs while it is idle, and how those that
+// are used feel the others.
+func BenchmarkManyEndpoints(b *testing.B) {
+	for _, c := range []struct {
+		name               string
+		ends, active       int
+		processes, workers int // of the others
+	}{
+		{"tcp", 10_000, 1000, 2, 2},
+		{"tcp", 1000, 1000, 2, 2},
+		{"posix", 1000, 100, 1, 1000},
+		{"posix", 100, 100, 1, 100},
+	} {
+		b.Run(fmt.Sprintf("%s/%d", c.name, c.ends), func(b *testing.B) {
+			if need := max(c.ends*3/2, 8*c.workers); ucttest.Files() < need { // a quarter is not for peers
+				b.Skipf("%d endpoints need %d descriptors, RLIMIT_NOFILE allows %d", c.ends, need, ucttest.Files())
+			}
+			r := newRig(b, byName(b, c.name))
+			s := r.open()
+			var addrs []ucp.Address
+			for range c.processes {
+				addrs = append(addrs, r.audience(c.workers)...)
+			}
+			for range b.N {
+				s.measureEndpoints(b, addrs, c.ends, c.active)
+			}
+		})
+	}
+}
+
+func (s *side) measureEndpoints(b *testing.B, addrs []ucp.Address, ends, active int) {
+	eps := make([]*ucp.Endpoint, ends)
+	open := 0
+	params := &ucp.RequestParams{OnSend: func(req *ucp.Request, err error, _ any) {
+		if open--; err != nil {
+			b.Error(err)
+		}
+		req.Free()
+	}}
+	send := func(ep *ucp.Endpoint) {
+		req, err := ep.TagSendSync(1, nil, params)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if req != nil {
+			open++
+		}
+	}
+	answered := func() {
+		for open > 0 {
+			s.Progress()
+		}
+	}
+	for _, addr := range addrs { // what is kept for the peer is not the endpoint's
+		ep, err := s.NewEndpoint(ucp.EndpointParams{Address: addr})
+		if err != nil {
+			b.Fatal(err)
+		}
+		send(ep)
+	}
+	answered()
+
+	before := memoryNow(b)
+	begin := time.Now()
+	for k := range eps {
+		ep, err := s.NewEndpoint(ucp.EndpointParams{Address: addrs[k*len(addrs)/ends]})
+		if err != nil {
+			b.Fatal(err)
+		}
+		eps[k] = ep
+		send(ep)
+		s.Progress()
+	}
+	answered()
+	b.ReportMetric(float64(time.Since(begin).Microseconds())/float64(ends), "µs/endpoint")
+	s.rig.settle()
+	after := memoryNow(b)
+	for k := range after {
+		b.ReportMetric(float64(after[k].bytes-before[k].bytes)/float64(ends), after[k].name+"-B/endpoint")
+	}
+
+	begin = time.Now()
+	for _, ep := range eps[:active] {
+		send(ep)
+		answered()
+	}
+	b.ReportMetric(float64(time.Since(begin).Microseconds())/float64(active), "µs/first-message")
+
+	s.rig.settle()
+	const rounds = 1_000_000
+	begin = time.Now()
+	for range rounds {
+		s.Progress()
+	}
+	b.ReportMetric(float64(time.Since(begin).Nanoseconds())/rounds, "ns/idle-progress")
+
+	const bursts = 100
+	begin = time.Now()
+	for range bursts {
+		for _, ep := range eps[:active] {
+			send(ep)
+		}
+		answered()
+	}
+	b.ReportMetric(float64(bursts*active)/time.Since(begin).Seconds(), "messages/s")
+	b.ReportMetric(0, "ns/op")
+	runtime.KeepAlive(eps)
+}
+
+// measure is something that the process has of memory.
+type measure struct {
+	name  string
+	bytes int64
+}
+
+// memoryNow returns what Go uses of the heap, and what the process has mapped and
+// touched, shared memory included.
+func memoryNow(b *testing.B) [2]measure {
+	b.Helper()
+	debug.FreeOSMemory()
+	debug.FreeOSMemory() // what the first one left to finalizers
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	text, err := os.ReadFile("/proc/self/smaps_rollup")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var kb int64
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "Rss:"); ok {
+			fmt.Sscan(rest, &kb)
+		}
+	}
+	return [2]measure{{"heap", int64(m.HeapAlloc)}, {"rss", kb << 10}}
+}
+
+// audienceVar makes the test binary a process with workers that take all messages: it
+// has their number and the settings.
+const audienceVar = "UCPTEST_AUDIENCE"
+
+// audience starts such a process and returns the addresses of its workers.
+func (r *rig) audience(workers int) []ucp.Address {
+	r.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		r.Fatal(err)
+	}
+	cmd := exec.Command(exe)
+	list := []string{fmt.Sprint(workers)}
+	for _, s := range r.settings {
+		list = append(list, s.String())
+	}
+	cmd.Env = append(os.Environ(), audienceVar+"="+strings.Join(list, " "))
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		r.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		r.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() {
+		in.Close()
+		cmd.Wait()
+	})
+	var addrs []ucp.Address
+	lines := bufio.NewScanner(out)
+	for len(addrs) < workers && lines.Scan() {
+		addr, err := hex.DecodeString(lines.Text())
+		if err != nil {
+			r.Fatalf("the audience says %q", lines.Text())
+		}
+		addrs = append(addrs, addr)
+	}
+	if len(addrs) < workers {
+		r.Fatalf("%d of %d workers, then the audience has ended", len(addrs), workers)
+	}
+	return addrs
+}
+
+// beAudience is that process.
+func beAudience(args []string) error {
+	var workers int
+	if _, err := fmt.Sscan(args[0], &workers); err != nil {
+		return err
+	}
+	cfg, err := ucp.ReadConfig("", "")
+	if err != nil {
+		return err
+	}
+	for _, s := range args[1:] {
+		name, value, _ := strings.Cut(s, "=")
+		if err := cfg.Modify(name, value); err != nil {
+			return err
+		}
+	}
+	ctx, err := ucp.NewContext(ucp.ContextParams{Features: features}, cfg)
+	if err != nil {
+		return err
+	}
+	list := make([]*ucp.Worker, workers)
+	for k := range list {
+		w, err := ctx.NewWorker(ucp.WorkerParams{})
+		if err != nil {
+			return err
+		}
+		addr, err := w.Address(0)
+		if err != nil {
+			return err
+		}
+		if err := takeAll(w); err != nil {
+			return err
+		}
+		fmt.Println(hex.EncodeToString(addr))
+		list[k] = w
+	}
+	go func() {
+		os.Stdin.Read(make([]byte, 1)) // until it is closed
+		os.Exit(0)
+	}()
+	for last := time.Now(); ; {
+		n := 0
+		for _, w := range list {
+			n += w.Progress()
+		}
+		switch {
+		case n > 0:
+			last = time.Now()
+		case time.Since(last) > 50*time.Millisecond: // others have the stage
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// takeAll keeps a receive posted.
+func takeAll(w *ucp.Worker) error {
+	params := &ucp.RequestParams{OnTagRecv: func(req *ucp.Request, err error, _ ucp.TagRecvInfo, _ any) {
+		req.Free()
+		if err == nil {
+			takeAll(w)
+		}
+	}}
+	for {
+		req, err := w.TagRecv(1, ucp.FullMask, nil, params)
+		if req != nil || err != nil {
+			return err
+		}
+	}
+}
