@@ -49,6 +49,8 @@ type Worker struct {
 	nextPoll   uint64        // round of the next poll that nobody asked for
 	pollGap    uint64        // rounds between these
 	pollBy     time.Duration // time of it at the latest
+	vain       uint          // polls in a row that found nothing
+	restBy     time.Duration // end of the rest after the last of them
 }
 
 // Timers and rare events live in the event set, so it is polled once in a while
@@ -163,11 +165,35 @@ func (w *Worker) PollEvents() int {
 	}
 	w.polled, w.mustPoll = w.epoch, false
 	n := w.set.Poll()
+	w.vain++
 	if n > 0 {
+		w.vain = 0
 		w.pollGap = minPollGap
 		w.nextPoll = w.epoch + minPollGap
 	}
 	return n
+}
+
+// A worker to which nothing has happened for long polls less often than it is
+// progressed: the system call costs more than all the rest of a round. For those who
+// wait busily an event comes later by the rest at most, which is little beside what
+// brings it. Who progresses less often than that polls each time.
+const (
+	patience = 1024 // polls in vain; more than a wait makes before it sleeps
+	restTime = 2 * time.Microsecond
+)
+
+// AwaitEvents is PollEvents for a progressor that has nothing else to look at. In some
+// rounds of an idle worker it does nothing.
+func (w *Worker) AwaitEvents() int {
+	if w.vain < patience || w.mustPoll {
+		return w.PollEvents()
+	}
+	if w.Now() < w.restBy {
+		return 0
+	}
+	w.restBy = w.Now() + restTime
+	return w.PollEvents()
 }
 
 // Epoch counts progress rounds: work that is to be done once a round compares

@@ -238,6 +238,58 @@ func TestWorkerPollsWithoutBeingAsked(t *testing.T) {
 	}
 }
 
+// TestWorkerRests: who waits for events alone polls less often than it is progressed
+// once nothing has happened for long, and each time again after an event, and after
+// Arm.
+func TestWorkerRests(t *testing.T) {
+	w := newWorker(t)
+	h := newWatched(t, w)
+	polls := 0
+	var log []string
+	w.AddProgress(&part{name: "a", log: &log, do: func() {
+		w.AwaitEvents()
+		if w.polled == w.epoch {
+			polls++
+		}
+	}})
+	round := func() (polled bool) {
+		before := polls
+		w.Progress()
+		return polls > before
+	}
+	always := func(what string) {
+		t.Helper()
+		for k := range patience {
+			if !round() {
+				t.Fatalf("%s: no poll in round %d", what, k)
+			}
+		}
+	}
+	always("a new worker")
+	begin := w.Now()
+	polls = 0
+	for range 100_000 {
+		w.Progress()
+	}
+	if most := int((w.Now()-begin)/restTime) + 1; polls > most {
+		t.Errorf("%d polls, want at most %d in %v", polls, most, w.Now()-begin)
+	}
+	if err := w.Arm(); err != nil {
+		t.Fatal(err)
+	}
+	if !round() {
+		t.Error("no poll after Arm")
+	}
+	h.signal()
+	for begin := w.Now(); h.calls == 0 && w.Now() <= begin+restTime; {
+		w.Progress()
+	}
+	if h.calls != 1 {
+		t.Errorf("%d calls of the handler when the rest was over", h.calls)
+	}
+	always("after an event")
+}
+
 func TestWorkerArm(t *testing.T) {
 	w := newWorker(t)
 	var log []string

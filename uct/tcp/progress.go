@@ -40,7 +40,7 @@ func (s *service) Progress() int {
 		n += s.settle()
 	}
 	if len(s.hot) == 0 {
-		n += s.w.PollEvents()
+		n += s.w.AwaitEvents()
 	} else {
 		n += s.readHot()
 	}
