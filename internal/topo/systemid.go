@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/ucx-go/ucx/internal/sys"
 )
 
 // SystemID identifies the running machine: equal for all processes on it, in
@@ -20,7 +22,7 @@ var systemID = sync.OnceValue(func() uint64 { return readSystemID("/") })
 
 // readSystemID is SystemID for a file system at root.
 func readSystemID(root string) uint64 {
-	text, err := os.ReadFile(filepath.Join(root, "proc/sys/kernel/random/boot_id"))
+	text, err := sys.ReadFile(filepath.Join(root, "proc/sys/kernel/random/boot_id"))
 	if err == nil {
 		if id, ok := foldBootID(string(text)); ok {
 			return id

@@ -84,7 +84,7 @@ func errShm(doing string, id uint64, err error) error {
 
 // readLimit reads a number from /proc, or returns otherwise.
 func readLimit(path string, otherwise uint64) uint64 {
-	text, err := os.ReadFile(path)
+	text, err := sys.ReadFile(path)
 	if err != nil {
 		return otherwise
 	}

@@ -2,13 +2,13 @@ package tcp
 
 import (
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs/config"
 )
 
@@ -71,7 +71,7 @@ func (k *keepalive) total() time.Duration {
 
 // systemKeepCnt is the kernel's number of probes.
 func systemKeepCnt() int {
-	b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_keepalive_probes")
+	b, err := sys.ReadFile("/proc/sys/net/ipv4/tcp_keepalive_probes")
 	if err == nil {
 		if n, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && n > 0 {
 			return n

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/ucx-go/ucx/internal/sys"
 )
 
 // fsRoot is where /sys and /proc are; tests have their own.
@@ -22,7 +24,7 @@ func (r fsRoot) dev(name string) string { return r.path("sys/class/net", name) }
 // defaultRoute reports whether a device has an IPv4 route with an empty mask
 // (uct_tcp_netif_is_default).
 func (r fsRoot) defaultRoute(name string) bool {
-	b, err := os.ReadFile(r.path("proc/net/route"))
+	b, err := sys.ReadFile(r.path("proc/net/route"))
 	if err != nil {
 		return false
 	}
@@ -76,8 +78,8 @@ func (r fsRoot) pciBandwidth(name string) float64 {
 	if dir == "" {
 		return unknown
 	}
-	widthText, err1 := os.ReadFile(filepath.Join(dir, "current_link_width"))
-	speedText, err2 := os.ReadFile(filepath.Join(dir, "current_link_speed"))
+	widthText, err1 := sys.ReadFile(filepath.Join(dir, "current_link_width"))
+	speedText, err2 := sys.ReadFile(filepath.Join(dir, "current_link_speed"))
 	if err1 != nil || err2 != nil {
 		return unknown
 	}
@@ -104,7 +106,7 @@ func (r fsRoot) pciBandwidth(name string) float64 {
 // strictReverseFilter reports whether the kernel drops packets of a device whose
 // source would be reached through another.
 func (r fsRoot) strictReverseFilter(name string) bool {
-	b, err := os.ReadFile(filepath.Join(r.path("proc/sys/net/ipv4/conf"), name, "rp_filter"))
+	b, err := sys.ReadFile(filepath.Join(r.path("proc/sys/net/ipv4/conf"), name, "rp_filter"))
 	return err == nil && strings.TrimSpace(string(b)) == "1"
 }
 

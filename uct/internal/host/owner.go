@@ -150,7 +150,7 @@ func isMapping(line []byte, want string) bool {
 
 // FileUser returns the user that files belong to which a process makes.
 func FileUser(pid int) (int, bool) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	text, err := sys.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
 		return 0, false
 	}

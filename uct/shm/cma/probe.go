@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -62,7 +63,7 @@ func (p *probe) usable() error {
 
 // ptraceScope returns Yama's setting. A kernel without Yama does not have it.
 func (p *probe) ptraceScope() int {
-	text, err := os.ReadFile(filepath.Join(p.root, "proc/sys/kernel/yama/ptrace_scope"))
+	text, err := sys.ReadFile(filepath.Join(p.root, "proc/sys/kernel/yama/ptrace_scope"))
 	if err != nil {
 		return scopeClassic
 	}
@@ -161,7 +162,7 @@ func (p *probe) sameUser(pid int) error {
 
 // usersOf returns the real and the effective user of a process.
 func (p *probe) usersOf(pid int) (real, effective int, ok bool) {
-	text, err := os.ReadFile(filepath.Join(p.root, "proc", strconv.Itoa(pid), "status"))
+	text, err := sys.ReadFile(filepath.Join(p.root, "proc", strconv.Itoa(pid), "status"))
 	if err != nil {
 		return 0, 0, false
 	}
