@@ -253,7 +253,7 @@ func (p *peer) adopt(sn uint16, addr *proto.WorkerAddress) *Endpoint {
 	if ep == nil || p.contested || ep.state&epUser != 0 || sn == proto.ConnSNNone || !ep.leadsTo(addr) {
 		return nil
 	}
-	delete(p.unmatched, sn)
+	p.met(sn)
 	if from := ep.uncount(); from != nil {
 		ep.know(from.pays().account.Source())
 	}
@@ -274,7 +274,15 @@ func (p *peer) expect(ep *Endpoint) {
 // forget drops an endpoint that is matched or closed.
 func (p *peer) forget(ep *Endpoint) {
 	if p.unmatched[ep.connSN] == ep {
-		delete(p.unmatched, ep.connSN)
+		p.met(ep.connSN)
+	}
+}
+
+// met drops the endpoint of a number. Most peers have no other that waits, and the map
+// is as large as all the rest of one.
+func (p *peer) met(sn uint16) {
+	if delete(p.unmatched, sn); len(p.unmatched) == 0 {
+		p.unmatched = nil
 	}
 }
 

@@ -109,12 +109,12 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// TestEndpointMemory: an idle connected endpoint costs at most 2.25 KiB at each end.
+// TestEndpointMemory: an idle connected endpoint costs at most 2 KiB at each end.
 func TestEndpointMemory(t *testing.T) {
 	skipUnderRace(t)
 	// As many as make what the workers keep for all of them, some buffers, not count.
-	const pairs, most = 500, 9 << 8
-	for _, name := range []string{"self", "tcp"} {
+	const pairs, most = 500, 2 << 10
+	for _, name := range []string{"self", "tcp", "posix"} {
 		t.Run(name, func(t *testing.T) {
 			if name == "tcp" && ucttest.Files() < 6*pairs { // both ends are here, and a quarter is not for peers
 				t.Skipf("%d connections need more descriptors than RLIMIT_NOFILE allows", 2*pairs)

@@ -71,6 +71,7 @@ func BenchmarkManyEndpoints(b *testing.B) {
 		{"tcp", 1000, 1000, 2, 2},
 		{"posix", 1000, 100, 1, 1000},
 		{"posix", 100, 100, 1, 100},
+		{"posix", 1000, 100, 1, 1},
 	} {
 		b.Run(fmt.Sprintf("%s/%d", c.name, c.ends), func(b *testing.B) {
 			if need := max(c.ends*3/2, 8*c.workers); ucttest.Files() < need { // a quarter is not for peers
@@ -112,13 +113,11 @@ func (s *side) measureEndpoints(b *testing.B, addrs []ucp.Address, ends, active 
 			s.Progress()
 		}
 	}
-	for _, addr := range addrs { // what is kept for the peer is not the endpoint's
-		ep, err := s.NewEndpoint(ucp.EndpointParams{Address: addr})
-		if err != nil {
-			b.Fatal(err)
-		}
-		send(ep)
+	first, err := s.NewEndpoint(ucp.EndpointParams{Address: addrs[0]}) // makes what the worker keeps for all
+	if err != nil {
+		b.Fatal(err)
 	}
+	send(first)
 	answered()
 
 	before := memoryNow(b)
@@ -174,25 +173,33 @@ type measure struct {
 	bytes int64
 }
 
-// memoryNow returns what Go uses of the heap, and what the process has mapped and
-// touched, shared memory included.
-func memoryNow(b *testing.B) [2]measure {
+// memoryNow returns what Go uses of its heap; what the process has to itself; what it
+// has mapped and touched, memory that it shares with peers included; and what the
+// kernel keeps to map that.
+func memoryNow(b *testing.B) [4]measure {
 	b.Helper()
 	debug.FreeOSMemory()
 	debug.FreeOSMemory() // what the first one left to finalizers
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	text, err := os.ReadFile("/proc/self/smaps_rollup")
-	if err != nil {
-		b.Fatal(err)
-	}
-	var kb int64
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "Rss:"); ok {
-			fmt.Sscan(rest, &kb)
+	sizes := make(map[string]int64)
+	for _, name := range []string{"smaps_rollup", "status"} {
+		text, err := os.ReadFile("/proc/self/" + name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			var kb int64
+			key, rest, _ := strings.Cut(line, ":")
+			if n, _ := fmt.Sscanf(rest, "%d kB", &kb); n == 1 {
+				sizes[key] = kb << 10
+			}
 		}
 	}
-	return [2]measure{{"heap", int64(m.HeapAlloc)}, {"rss", kb << 10}}
+	return [...]measure{
+		{"heap", int64(m.HeapAlloc)}, {"private", sizes["Private_Dirty"] + sizes["Private_Clean"]},
+		{"rss", sizes["Rss"]}, {"page-tables", sizes["VmPTE"]},
+	}
 }
 
 // audienceVar makes the test binary a process with workers that take all messages: it
