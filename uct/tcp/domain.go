@@ -21,6 +21,7 @@ type domain struct {
 	secure  func(*conn) // begins the handshake of a connection with tls
 	exposed exposedTable
 	routes  func() routeTable // read once
+	devices deviceList
 }
 
 var (
@@ -39,8 +40,9 @@ func newDomain(opts mdOptions) *domain {
 			AccessTypes: host,
 			MaxReg:      ^uint64(0),
 		},
-		opts:   opts,
-		routes: sync.OnceValue(readRoutes),
+		opts:    opts,
+		routes:  sync.OnceValue(readRoutes),
+		devices: deviceList{read: func() ([]netdev, error) { return netdevs(opts) }},
 	}
 	runtime.SetFinalizer(m, func(m *domain) { m.exposed.abandon() })
 	return m
@@ -122,7 +124,7 @@ func (m *domain) ReleaseRkey(*uct.Rkey) error { return nil }
 
 // Resources implements uct.MemoryDomain.
 func (m *domain) Resources() ([]uct.Resource, error) {
-	devs, err := netdevs(m.opts)
+	devs, err := m.devices.look()
 	if err != nil {
 		return nil, err
 	}
@@ -142,16 +144,12 @@ func (m *domain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (u
 	if err != nil {
 		return nil, err
 	}
-	devs, err := netdevs(m.opts)
-	if err != nil {
-		return nil, err
-	}
-	for i := range devs {
-		if devs[i].name == p.Device {
-			return openIface(m, w, p, opts, &devs[i])
-		}
-	}
-	return nil, fmt.Errorf("tcp: no usable device %q: %w", p.Device, ucs.ErrNoDevice)
+	var i uct.Iface
+	err = m.devices.with(p.Device, func(d netdev) (err error) {
+		i, err = openIface(m, w, p, opts, &d)
+		return err
+	})
+	return i, err
 }
 
 // Close implements uct.MemoryDomain.

@@ -37,11 +37,15 @@ const cpuOverhead = 50e-6
 func (d *netdev) perf(o *options) uct.Perf {
 	speed := float64(d.speed) * 1e6
 	network := speed / 8 * float64(d.mtu-40) / float64(d.mtu+linkHeader(d.arp))
+	bandwidth := min(network, o.maxBW)
+	if bandwidth > slowestPCI {
+		bandwidth = min(bandwidth, sysfs.pciBandwidth(d.name))
+	}
 	p := uct.Perf{
 		Overhead:        cpuOverhead,
 		SendOverhead:    cpuOverhead,
 		RecvOverhead:    cpuOverhead,
-		BandwidthShared: min(network, sysfs.pciBandwidth(d.name), o.maxBW),
+		BandwidthShared: bandwidth,
 		Latency:         uct.Linear{C: 576.0/speed + 5.2e-6},
 	}
 	if o.prefer && !sysfs.defaultRoute(d.name) {

@@ -96,9 +96,7 @@ func (r fsRoot) pciBandwidth(name string) float64 {
 		if gts/g.gts > 1.01 {
 			continue
 		}
-		const payload, ratio, control = 256, 4, 16
-		use := float64(payload*ratio) / ((payload+g.overhead)*ratio + control)
-		return g.gts * 1e9 / 8 * float64(width) * (g.encoding / g.decoding) * use
+		return g.bandwidth(width)
 	}
 	return unknown
 }
@@ -120,6 +118,16 @@ type pciGeneration struct {
 	overhead           float64 // bytes per packet
 	encoding, decoding float64
 }
+
+// bandwidth is that of a link of so many lanes, in bytes per second.
+func (g *pciGeneration) bandwidth(width uint64) float64 {
+	const payload, ratio, control = 256, 4, 16
+	use := float64(payload*ratio) / ((payload+g.overhead)*ratio + control)
+	return g.gts * 1e9 / 8 * float64(width) * (g.encoding / g.decoding) * use
+}
+
+// slowestPCI is the bandwidth that every link has, in bytes per second.
+var slowestPCI = pciGenerations[0].bandwidth(1)
 
 var pciGenerations = [...]pciGeneration{
 	{2.5, 24, 8, 10},
