@@ -192,8 +192,9 @@ func (w *Worker) AwaitEvents() int {
 	if w.Now() < w.restBy {
 		return 0
 	}
-	w.restBy = w.Now() + restTime
-	return w.PollEvents()
+	n := w.PollEvents()
+	w.restBy = w.clock.Again(w.epoch) + restTime // a poll may take longer than that
+	return n
 }
 
 // Epoch counts progress rounds: work that is to be done once a round compares

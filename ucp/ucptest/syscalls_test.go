@@ -14,31 +14,79 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// messagesVar makes the test binary a process that only exchanges so many
-// messages.
-const messagesVar = "MESSAGES_TO_EXCHANGE"
+// timesVar makes the test binary a process that only does so many times what a test
+// counts the system calls of.
+const timesVar = "TIMES_TO_DO"
+
+// times returns how often this process is to do that, 0 if it is not such a one.
+func times() int {
+	n, _ := strconv.Atoi(os.Getenv(timesVar))
+	return n
+}
 
 // TestNoSystemCalls: over shared memory the number of system calls does not
 // depend on the number of messages. The ones that Go's runtime makes as time
 // passes, to schedule, are not looked at.
 func TestNoSystemCalls(t *testing.T) {
-	if n, err := strconv.Atoi(os.Getenv(messagesVar)); err == nil {
+	if n := times(); n > 0 {
 		exchangeMessages(t, n)
 		return
 	}
 	if race.Enabled {
 		t.Skip("rare events are also looked for by time, and the race detector takes its time")
 	}
-	needStrace(t)
 	few, many := 100_000, 1_000_000
 	if testing.Short() {
 		few, many = 10_000, 100_000
 	}
-	count := func(messages int) int { return countSystemCalls(t, messagesVar+"="+strconv.Itoa(messages)) }
-	difference := count(many) - count(few)
+	difference := countTimes(t, many) - countTimes(t, few)
 	t.Logf("%d more system calls for %d more messages", difference, many-few)
 	if limit := (many - few) / 1000; difference > limit {
 		t.Errorf("%d more messages took %d more system calls, at most %d are allowed", many-few, difference, limit)
+	}
+}
+
+// TestIdleSystemCalls: a worker to which nothing has happened for long does not make a
+// system call in each round of progress, however many endpoints it has.
+func TestIdleSystemCalls(t *testing.T) {
+	if n := times(); n > 0 {
+		r := newRig(t, byName(t, "tcp"))
+		a, b := r.pair()
+		for range 50 {
+			r.warm(a.connect(b), b)
+		}
+		r.settle()
+		for range n {
+			a.Progress()
+		}
+		return
+	}
+	if race.Enabled {
+		t.Skip("rounds take too long for one of them to be among many in a moment")
+	}
+	const few, many = 10_000, 110_000
+	difference := countTimes(t, many) - countTimes(t, few)
+	t.Logf("%d more system calls for %d more rounds", difference, many-few)
+	if limit := (many - few) * 9 / 10; difference > limit {
+		t.Errorf("%d more rounds took %d more system calls, at most %d are allowed", many-few, difference, limit)
+	}
+}
+
+// TestOpeningSystemCalls: a context and a worker, with all that there is on every
+// machine, take no more system calls than they have to.
+func TestOpeningSystemCalls(t *testing.T) {
+	if n := times(); n > 0 {
+		local := transport{name: "all", settings: []setting{{"TLS", "self,posix,sysv,cma,tcp"}, {"NET_DEVICES", "lo"}}}
+		for range n {
+			newRig(t, local).open().close()
+		}
+		return
+	}
+	const few, many, most = 1, 101, 140
+	each := (countTimes(t, many) - countTimes(t, few)) / (many - few)
+	t.Logf("%d system calls", each)
+	if each > most {
+		t.Errorf("a context and a worker take %d system calls, at most %d are allowed", each, most)
 	}
 }
 
@@ -69,6 +117,14 @@ func exchangeMessages(t *testing.T, n int) {
 		rreq.Free()
 		sreq.Free()
 	}
+}
+
+// countTimes counts the calls of this test in a process of its own, which does so many
+// times what it counts.
+func countTimes(t *testing.T, times int) int {
+	t.Helper()
+	needStrace(t)
+	return countSystemCalls(t, timesVar+"="+strconv.Itoa(times))
 }
 
 func needStrace(t *testing.T) {

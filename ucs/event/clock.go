@@ -20,7 +20,13 @@ type Clock struct {
 // round. Rounds are numbered by the caller.
 func (c *Clock) Now(round uint64) time.Duration {
 	if c.read != round+1 {
-		c.now, c.read = monotonic(), round+1
+		return c.Again(round)
 	}
+	return c.now
+}
+
+// Again is Now read anew, for who has spent the round waiting.
+func (c *Clock) Again(round uint64) time.Duration {
+	c.now, c.read = monotonic(), round+1
 	return c.now
 }

@@ -315,4 +315,10 @@ func TestClock(t *testing.T) {
 	if c.Now(1) <= first {
 		t.Error("the clock stands still in the next round")
 	}
+	next := c.Now(1)
+	for monotonic() == next {
+	}
+	if again := c.Again(1); again <= next || c.Now(1) != again {
+		t.Errorf("read again %v, then %v, after %v", again, c.Now(1), next)
+	}
 }

@@ -2,6 +2,7 @@ package shm
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -60,6 +61,7 @@ func (p *rxPool) grow(want int) error {
 		return err
 	}
 	p.chunks = append(p.chunks, s)
+	p.spare, p.all = slices.Grow(p.spare, n), slices.Grow(p.all, n)
 	list := make([]rxDesc, n)
 	for k := range list {
 		d := &list[k]
