@@ -236,7 +236,7 @@ func (c *Context) warnMissing() {
 // openMD opens one domain and keeps it if one of its resources is wanted.
 func (c *Context) openMD(comp uct.Component, name string) error {
 	if len(c.mds) == maxContextMDs {
-		return fmt.Errorf("more than %d memory domains: %w", maxContextMDs, ucs.ErrExceedsLimit)
+		return fmt.Errorf("more than %d memory domains, leave transports out of UCX_TLS: %w", maxContextMDs, ucs.ErrExceedsLimit)
 	}
 	md, err := comp.OpenMD(name, c.set)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -287,6 +288,9 @@ func TestHogGivesWay(t *testing.T) {
 	if !errors.Is(hog.dropped, ucs.ErrExceedsLimit) || modest.dropped != nil {
 		t.Fatalf("dropped: %v and %v", hog.dropped, modest.dropped)
 	}
+	if !strings.Contains(hog.dropped.Error(), "UCX_MAX_UNEXP_BYTES=65536") {
+		t.Errorf("%q does not name the setting", hog.dropped)
+	}
 	for tag, want := range map[Tag]bool{1: true, 2: false, 3: false} {
 		if _, found := v.TagPeek(tag, FullMask); found != want {
 			t.Errorf("messages with tag %d: found %v", tag, found)
@@ -360,6 +364,9 @@ func TestEndpointsOfAHog(t *testing.T) {
 		}
 	}
 	if !errors.Is(hog.dropped, ucs.ErrExceedsLimit) || modest.dropped != nil || v.unexpected != 2 {
-		t.Errorf("dropped %v and %v, %d endpoints of peers", hog.dropped, modest.dropped, v.unexpected)
+		t.Fatalf("dropped %v and %v, %d endpoints of peers", hog.dropped, modest.dropped, v.unexpected)
+	}
+	if !strings.Contains(hog.dropped.Error(), "UCX_MAX_UNEXP_EPS=20") {
+		t.Errorf("%q does not name the setting", hog.dropped)
 	}
 }

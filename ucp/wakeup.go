@@ -302,7 +302,7 @@ func (k *wakeup) openSleeper(w *Worker) (*os.File, error) {
 	}
 	fd, err := unix.FcntlInt(uintptr(w.uctw.EventFD()), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("ucp: dup of the event descriptor: %w", err)
+		return nil, fmt.Errorf("ucp: dup of the event descriptor: %w", sys.WithLimit(err))
 	}
 	if err := unix.SetNonblock(fd, true); err != nil {
 		unix.Close(fd)

@@ -1,6 +1,7 @@
 package ucptest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -133,6 +134,35 @@ func TestFileLimit(t *testing.T) {
 			}
 		}
 		t.Errorf("%d descriptors are not enough", tries)
+	})
+	t.Run("connection", func(t *testing.T) {
+		r := newRig(t, byName(t, "tcp").with(setting{"TCP_MAX_CONN_RETRIES", "1"}))
+		a, b := r.open(), r.open()
+		addr := b.address()
+		var failure error
+		withFiles(t, 0, func() {
+			_, err := a.NewEndpoint(ucp.EndpointParams{Address: addr, ErrMode: ucp.ErrModePeer,
+				OnError: func(_ *ucp.Endpoint, err error, _ any) { failure = err }})
+			if err != nil {
+				failure = err
+				return
+			}
+			r.until("the end of an endpoint without a connection", func() bool { return failure != nil })
+		})
+		if !strings.Contains(failure.Error(), fileLimit) {
+			t.Errorf("%q does not name the limit", failure)
+		}
+	})
+	t.Run("sleep", func(t *testing.T) {
+		r := newRig(t, local)
+		a := r.open()
+		ended, end := context.WithCancel(context.Background())
+		end()
+		withFiles(t, 0, func() {
+			if err := a.Wait(ended); err == nil || !strings.Contains(err.Error(), fileLimit) {
+				t.Errorf("%v does not name the limit", err)
+			}
+		})
 	})
 }
 

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"bytes"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -140,9 +141,19 @@ func (s *Set) Close() error {
 func (s *Set) ctl(op, fd int, ev Events, i int32, gen uint32) error {
 	e := unix.EpollEvent{Events: uint32(ev), Fd: i, Pad: int32(gen)}
 	if err := unix.EpollCtl(s.fd, op, fd, &e); err != nil {
-		return fmt.Errorf("event: epoll_ctl of descriptor %d: %w", fd, err)
+		return fmt.Errorf("event: epoll_ctl of descriptor %d: %w", fd, withLimit(err))
 	}
 	return nil
+}
+
+// withLimit adds to the error of epoll_ctl which limit it met, and how to get more.
+func withLimit(err error) error {
+	if err != unix.ENOSPC {
+		return err
+	}
+	most, _ := sys.ReadFile("/proc/sys/fs/epoll/max_user_watches")
+	return fmt.Errorf("%w: the user watches %s descriptors in all sets, raise the limit (sysctl fs.epoll.max_user_watches)",
+		err, bytes.TrimSpace(most))
 }
 
 func errNotWatched(fd int) error {

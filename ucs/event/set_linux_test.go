@@ -3,6 +3,7 @@ package event
 import (
 	"errors"
 	"os"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -303,5 +304,17 @@ func TestPollAllocatesNothing(t *testing.T) {
 	}
 	if ran == 0 {
 		t.Error("the handler never ran")
+	}
+}
+
+// TestWatchLimit: the error of a user who watches too much says what helps. The limit
+// is one of the machine, and is not met here.
+func TestWatchLimit(t *testing.T) {
+	err := withLimit(unix.ENOSPC)
+	if !errors.Is(err, unix.ENOSPC) || !regexp.MustCompile(`^no space left on device: the user watches \d+ descriptors in all sets, raise the limit \(sysctl fs\.epoll\.max_user_watches\)$`).MatchString(err.Error()) {
+		t.Error(err)
+	}
+	if err := withLimit(unix.EBADF); err != unix.EBADF {
+		t.Error(err)
 	}
 }

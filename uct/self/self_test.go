@@ -2,6 +2,7 @@ package self
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -123,6 +124,9 @@ func TestSettings(t *testing.T) {
 	third := uct.EndpointParams{IfaceAddr: h.Iface.Address()}
 	_, err := h.Iface.NewEndpoint(third)
 	ucttest.WantStatus(t, "third of two endpoints", err, ucs.ErrExceedsLimit)
+	if !strings.Contains(err.Error(), "UCX_SELF_MAX_NUM_EPS") {
+		t.Errorf("%q does not name the setting", err)
+	}
 	ep.Close()
 	h.NewEndpoint(t, third)
 }

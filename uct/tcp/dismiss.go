@@ -14,7 +14,7 @@ import (
 // Why connections of guests are dropped.
 var (
 	errCrowded = errors.New("the peer's address has too many connections")
-	errFiles   = errors.New("the rest of the descriptors is for the application")
+	errFiles   = errors.New("the rest of the descriptors is for the application, raise their limit (ulimit -n)")
 	errStalled = errors.New("the rest of a frame did not come")
 )
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -59,8 +60,18 @@ func (ep *endpoint) newError(operation string, cause error) *Error {
 		Local:  ep.iface.addr.addrPort(),
 		Peer:   ep.peer.addrPort(),
 		Status: status,
-		Err:    sys.WithLimit(cause),
+		Err:    withLimit(operation, cause),
 	}
+}
+
+// withLimit is sys.WithLimit that knows of ports, too.
+func withLimit(operation string, cause error) error {
+	if operation != "connect" || cause != unix.EADDRNOTAVAIL {
+		return sys.WithLimit(cause)
+	}
+	ports, _ := sys.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	return fmt.Errorf("%w: all ports of %s have connections to that listener, give more (sysctl net.ipv4.ip_local_port_range)",
+		cause, strings.Join(strings.Fields(string(ports)), " to "))
 }
 
 // connectStatus is the status users see when a connection cannot be made

@@ -127,7 +127,7 @@ func (l *listener) HandleEvent(event.Events) {
 // pause stops accepting for a while: the connection that cannot be accepted
 // keeps the socket ready, and would keep us busy.
 func (l *listener) pause(cause error) {
-	log.Diag("cannot accept connections for now", zap.Stringer("listener", l.iface.addr), zap.Error(cause))
+	log.Diag("cannot accept connections for now", zap.Stringer("listener", l.iface.addr), zap.Error(sys.WithLimit(cause)))
 	l.iface.svc.w.Events().Modify(l.fd, 0)
 	l.timer.Reset(l.iface.bounds.acceptPause)
 }

@@ -71,6 +71,15 @@ func startNode(t *testing.T) *node {
 	return n
 }
 
+// sysctl changes a setting of the namespace's network.
+func (n *node) sysctl(name, value string) {
+	n.t.Helper()
+	args := []string{"-t", strconv.Itoa(n.cmd.Process.Pid), "-n", "sh", "-c", "echo " + value + " >/proc/sys/net/" + name}
+	if out, err := exec.Command("nsenter", args...).CombinedOutput(); err != nil {
+		needtest.Right(n.t, fmt.Sprintf("the right to set net/%s: %v: %s", name, err, out))
+	}
+}
+
 // ip runs the ip command in the namespace.
 func (n *node) ip(args ...string) {
 	n.t.Helper()
@@ -317,6 +326,25 @@ func TestTwoDevices(t *testing.T) {
 		if got := b.do("got"); got[0] != "over-"+dev {
 			t.Errorf("%s: got %v", dev, got)
 		}
+	}
+}
+
+// TestNoPorts: who has used up the ports is told so.
+func TestNoPorts(t *testing.T) {
+	n := startNode(t)
+	addr := n.do("open lo MAX_CONN_RETRIES=1")
+	n.sysctl("ipv4/ip_local_port_range", "40000 40003")
+	for range 4 {
+		if r := n.do("connect %s %s", addr[0], addr[1]); r[1] != "0" {
+			t.Fatalf("with ports left: %v", n.do("failed"))
+		}
+	}
+	if r := n.do("connect %s %s", addr[0], addr[1]); r[1] != "1" {
+		t.Fatalf("without ports: %v", r)
+	}
+	failure := strings.Join(n.do("failed"), " ")
+	if !strings.Contains(failure, "all ports of 40000 to 40003") || !strings.Contains(failure, "sysctl net.ipv4.ip_local_port_range") {
+		t.Errorf("%q does not name the limit", failure)
 	}
 }
 
