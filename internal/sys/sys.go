@@ -3,6 +3,10 @@
 // sockets, zero timeouts. Interrupted calls are repeated; results are numbers,
 // not errors, so nothing is allocated.
 //
-// A call holds its processor until it returns, and a garbage collection that
-// wants to start waits for it: callers bound what they hand over in one call.
+// Beside them are ReadFile, for what is read when something is opened, and WithLimit,
+// for errors.
+//
+// A call of the hot path holds its processor until it returns, and a garbage
+// collection that wants to start waits for it: callers bound what they hand over in
+// one call.
 package sys

@@ -1,14 +1,14 @@
 package topo
 
 import (
-	"io"
 	"math"
-	"os"
 	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/ucx-go/ucx/internal/sys"
 )
 
 // Memory is how many bytes of memory this process can have: those of the machine, or
@@ -64,14 +64,8 @@ func groupLimit(mount, group, file string) uint64 {
 	}
 }
 
-// readSmall returns the beginning of a file of the kernel's, nothing of one that
-// cannot be read.
+// readSmall returns a file of the kernel's, nothing of one that cannot be read.
 func readSmall(name string) string {
-	f, err := os.Open(name)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	b, _ := io.ReadAll(io.LimitReader(f, 64<<10))
+	b, _ := sys.ReadFile(name)
 	return string(b)
 }

@@ -72,8 +72,10 @@ func BenchmarkManyEndpoints(b *testing.B) {
 		{"posix", 1000, 100, 1, 1000},
 		{"posix", 100, 100, 1, 100},
 		{"posix", 1000, 100, 1, 1},
+		{"tcp", 1000, 100, 1, 1000},
 	} {
-		b.Run(fmt.Sprintf("%s/%d", c.name, c.ends), func(b *testing.B) {
+		peers := c.processes * c.workers
+		b.Run(fmt.Sprintf("%s/%d to %d workers", c.name, c.ends, peers), func(b *testing.B) {
 			if need := max(c.ends*3/2, 8*c.workers); ucttest.Files() < need { // a quarter is not for peers
 				b.Skipf("%d endpoints need %d descriptors, RLIMIT_NOFILE allows %d", c.ends, need, ucttest.Files())
 			}

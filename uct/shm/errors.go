@@ -3,7 +3,6 @@ package shm
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -101,7 +100,7 @@ var hugePageSize = sync.OnceValue(func() int { return max(memInfo("Hugepagesize"
 // memInfo is a number from /proc/meminfo, in KiB if it is of bytes; 0 if it is
 // not there.
 func memInfo(key string) int {
-	text, _ := os.ReadFile("/proc/meminfo")
+	text, _ := sys.ReadFile("/proc/meminfo")
 	for _, line := range strings.Split(string(text), "\n") {
 		if rest, ok := strings.CutPrefix(line, key+":"); ok {
 			n, _ := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(rest, "kB")))
