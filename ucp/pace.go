@@ -25,22 +25,6 @@ type pace struct {
 	yield  habit
 }
 
-// WaitPolicy says how calls that wait spend their time.
-type WaitPolicy uint8
-
-// Policies of waiting.
-const (
-	// WaitAdaptive spins while that has paid lately, and sleeps soon where it has not.
-	WaitAdaptive WaitPolicy = iota
-
-	// WaitLatency spins all the time: the fastest with a CPU of its own, which it
-	// takes whole.
-	WaitLatency
-
-	// WaitCPU sleeps at once.
-	WaitCPU
-)
-
 // paceStep is what to do next.
 type paceStep uint8
 
@@ -84,6 +68,9 @@ const (
 	yieldTime = 200 * time.Microsecond
 )
 
+// waitClock is the time; tests have their own.
+var waitClock = monotonic
+
 // next says what to do after a round that has handled n events.
 func (p *pace) next(n int) paceStep {
 	if n > 0 {
@@ -116,7 +103,7 @@ func (p *pace) start() paceStep {
 
 // spunOn goes on spinning, or not.
 func (p *pace) spunOn() paceStep {
-	now := monotonic()
+	now := waitClock()
 	if p.rounds == lookRounds {
 		p.since = now
 	}
@@ -130,13 +117,13 @@ func (p *pace) startYield() paceStep {
 	if p.rule == WaitCPU || !p.yield.worth() {
 		return p.sleep()
 	}
-	p.stage, p.rounds, p.since = yielding, 0, monotonic()
+	p.stage, p.rounds, p.since = yielding, 0, waitClock()
 	return paceYield
 }
 
 // yielded yields again, or not.
 func (p *pace) yielded() paceStep {
-	now := monotonic()
+	now := waitClock()
 	if p.rounds >= yields || now-p.since > yieldTime {
 		p.yield.failed()
 		return p.sleep()
@@ -162,7 +149,7 @@ func (p *pace) happened() {
 		if p.spun {
 			p.spin.failed()
 		}
-		if monotonic()-p.since > yieldTime {
+		if waitClock()-p.since > yieldTime {
 			p.yield.failed()
 		} else {
 			p.yield.paid()

@@ -30,6 +30,8 @@ type settings struct {
 	Closed      bool           `ucx:"CLOSED" default:"n" doc:"Refuse requests of peers that the application has neither made an endpoint to nor allowed; nothing is connected for them."`
 	Token       tokenSetting   `ucx:"TOKEN" default:"n" doc:"Put a random token into worker addresses, and refuse requests of peers that do not prove that they have it: y all of them, also those of C UCX, which know no tokens; known those that the application has neither made an endpoint to nor allowed."`
 
+	Wait waitSetting `ucx:"WAIT" default:"adaptive" doc:"How calls that wait spend their time: adaptive spins while that has paid lately, latency spins all the time, cpu sleeps at once."`
+
 	KeepaliveInterval config.Time `ucx:"KEEPALIVE_INTERVAL" default:"20s" doc:"Time between rounds of checks whether peers are still there; inf or 0 for never."`
 	KeepaliveEps      int         `ucx:"KEEPALIVE_NUM_EPS" default:"128" doc:"Endpoints checked in a round."`
 

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -50,6 +51,10 @@ type WorkerParams struct {
 	// from those who shall not connect. UCX_TOKEN does the same for all workers; the
 	// stricter of both holds, and Closed beside it.
 	Token TokenMode
+
+	// Wait says how calls that wait spend their time, unless it is WaitAdaptive, where
+	// UCX_WAIT does.
+	Wait WaitPolicy
 
 	// Name names the worker in logs; one is made up if empty.
 	Name string
@@ -170,6 +175,8 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		return nil, fmt.Errorf("ucp: %v: %w", p.ThreadMode, ucs.ErrInvalidParam)
 	case p.Token > TokenRequired:
 		return nil, fmt.Errorf("ucp: %v: %w", p.Token, ucs.ErrInvalidParam)
+	case p.Wait >= numWaitPolicies:
+		return nil, fmt.Errorf("ucp: %v: %w", p.Wait, ucs.ErrInvalidParam)
 	}
 	if err := c.addWorker(); err != nil {
 		return nil, err
@@ -191,6 +198,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 	w.maxOwed, w.mostOwed = maxOwed, owedMultiple*maxOwed
 	w.pieceSize = max(c.settings.RkeyPtrSeg.Int(copyPiece), 1)
 	w.maxHeld = c.settings.MaxUnexpected.Int(autoHeld())
+	w.pace.rule = cmp.Or(p.Wait, WaitPolicy(c.settings.Wait))
 	w.wake.eventFD = -1
 	for _, m := range c.mds {
 		w.mds = append(w.mds, m.md)
