@@ -30,16 +30,33 @@
 //
 // # Goroutines
 //
+// In ThreadModeMulti any goroutine may call a worker and everything that belongs to it
+// at any time, without a lock of the caller's. Any number may wait: each is woken by
+// the end of what it waits for, and one of them progresses the worker for all. So a
+// server may have a goroutine for each request, and needs none for progress. A call
+// that finds another goroutine inside the worker does not wait for it, if it is one that
+// returns a request: it leaves what is to be done to that one, and returns a request
+// also where it would be done in the call otherwise. The operations of one goroutine on
+// an endpoint go out in order. Of Cancel and the end of the operation exactly one
+// decides its result; after Free of a request in flight its callback does not run.
+//
 // A worker in ThreadModeSingle or ThreadModeSerialized, with everything that
 // belongs to it, is used by one goroutine at a time; the caller sees to that.
-// Worker.Signal is the exception: it may be called from anywhere. Different
-// workers are independent. Callbacks run on the goroutine that progresses, may
-// start operations and must not progress.
-//
-// What a caller gets wrong is told as far as that costs nothing: a call beside one of
+// Worker.Signal is the exception: it may be called from anywhere. What a caller gets
+// wrong is told as far as that costs nothing: a call beside one of
 // another goroutine, which may be asleep in Run, panics and says so; Close is refused
 // with ucs.ErrBusy there. The look is a plain one, and calls that begin at the same
 // moment may miss each other once: the race detector finds what it misses.
+//
+// Different workers are independent, and a Context and a Memory may be used from
+// anywhere. What a type says of its goroutine is about the modes of one.
+//
+// # Callbacks
+//
+// Callbacks run on the goroutine that progresses the worker, or whose call has ended the
+// operation, one at a time. They may start operations and call whatever does not wait,
+// and must not progress. Nobody else gets at the worker until they return, so they must
+// not wait for other goroutines that may be about to call it.
 //
 // A callback that panics leaves the worker in order. The call of the library that it
 // ran in ends what it was doing and panics with a CallbackPanic. A callback that ends

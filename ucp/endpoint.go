@@ -62,7 +62,7 @@ type EndpointParams struct {
 }
 
 // Endpoint is the way from a worker to one peer. It belongs to its worker's
-// goroutine.
+// goroutine, or in ThreadModeMulti to any.
 type Endpoint struct {
 	w  *Worker
 	ue uct.Endpoint // of the lane for active messages

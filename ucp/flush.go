@@ -181,7 +181,7 @@ func (w *Worker) beginFlush(p *RequestParams) (*Request, error) {
 // operations end with ucs.ErrCanceled, and nothing is waited for; that needs
 // ErrModePeer. After a failure of the peer either form releases the endpoint at
 // once. A second close gives ucs.ErrNotConnected. While another goroutine uses the
-// worker, or waits on it, it is refused with ucs.ErrBusy.
+// worker, or waits on it, it is refused with ucs.ErrBusy, except in ThreadModeMulti.
 func (ep *Endpoint) CloseAsync(p *RequestParams) (*Request, error) {
 	if err := ep.w.tryEnter(); err != nil {
 		return nil, err

@@ -14,7 +14,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Request is an operation in flight. It belongs to its worker's goroutine.
+// Request is an operation in flight. It belongs to its worker's goroutine, or in
+// ThreadModeMulti to any.
 //
 // A request the library made goes back to the worker by Free, for another
 // operation; one that is never freed is left to the garbage collector. What it

@@ -24,7 +24,7 @@ var (
 // effect. The peer sees its end fail, so unlike CloseForce in ErrModePeer an
 // endpoint in ErrModeNone should be shut down, unless its peer ends as well. While
 // another goroutine uses the worker, or waits on it, Close is refused with
-// ucs.ErrBusy. A second Close does nothing.
+// ucs.ErrBusy, except in ThreadModeMulti. A second Close does nothing.
 func (ep *Endpoint) Close() error {
 	if err := ep.w.tryEnter(); err != nil {
 		return err

@@ -21,7 +21,8 @@ import (
 
 // WorkerParams are the parameters of Context.NewWorker.
 type WorkerParams struct {
-	// ThreadMode says how goroutines share the worker; see the package comment.
+	// ThreadMode says how goroutines share the worker: ThreadModeMulti takes any call
+	// from any goroutine. See the package comment.
 	ThreadMode ucs.ThreadMode
 
 	// Epoll, if not nil, is an epoll set of the application to which the worker adds
@@ -388,10 +389,10 @@ func (w *Worker) Stats() Stats {
 }
 
 // Close ends what is in flight with ucs.ErrCanceled, closes the endpoints and
-// their remote keys and releases the worker. Callbacks run. Inside a callback, and
-// while another goroutine uses the worker, which includes one that waits on it
-// (Run, Wait and their like), it is refused with ucs.ErrBusy. A second Close does
-// nothing.
+// their remote keys and releases the worker. Callbacks run. Inside a callback it is
+// refused with ucs.ErrBusy, and so it is, unless the worker is in ThreadModeMulti, while
+// another goroutine uses it, which includes one that waits on it (Run, Wait and
+// their like). In ThreadModeMulti all who wait are told. A second Close does nothing.
 func (w *Worker) Close() error {
 	if w.multi {
 		return w.closeTogether()
