@@ -48,10 +48,15 @@ func (w *Worker) leaveTo() (was gate) {
 	was = w.gate
 	w.gate = was&^gateInside + gateDepth
 	if w.multi {
-		w.engine.Call()
+		w.mayCallBack()
 	}
 	return was
 }
+
+// mayCallBack has the engine know the goroutine that is about to run the function.
+//
+//go:noinline
+func (w *Worker) mayCallBack() { w.engine.Call() }
 
 func (w *Worker) comeBack(was gate) {
 	w.gate = w.gate&gateFlags | was

@@ -185,7 +185,7 @@ func (r *Request) Free() {
 		if r.state&stateParams != 0 {
 			r.onTagRecv, r.userData = nil, nil
 		}
-		r.setIdle() // holds nothing else
+		r.state, r.life = stateIdle, lifeIdle // holds nothing else
 		w.rest(r)
 		return
 	}

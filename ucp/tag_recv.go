@@ -19,7 +19,7 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 	w.freeRequests = r.next // getRequest, less what is set here or in the queue
 	w.idleRequests--
 	r.state = stateRecv | stateExpect
-	r.setLife(lifeInFlight)
+	r.life = lifeInFlight // it is nobody else's
 	if p != nil {
 		r.state = stateRecv | stateExpect | stateParams
 		r.onTagRecv, r.userData = p.OnTagRecv, p.UserData

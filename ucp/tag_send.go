@@ -16,7 +16,14 @@ func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, er
 		return ep.tagSend(tag, buf, p, &tagForm, 0)
 	}
 	w.gate |= gateInside
-	r, err := ep.sendShort(tag, buf, p)
+	r := w.spare // sendShort, without another call
+	err := ep.ue.AMShort(uct.AMID(proto.IDEagerOnly), uint64(tag), buf, 0, &r.comp)
+	if err == nil {
+		w.stats.EagerShort++
+		w.exit()
+		return nil, nil
+	}
+	r, err = ep.sentShort(err, tag, buf, p)
 	w.exit()
 	return r, err
 }
@@ -62,9 +69,16 @@ func (ep *Endpoint) sendShort(tag Tag, buf []byte, p *RequestParams) (*Request, 
 		w.stats.EagerShort++
 		return nil, nil
 	}
+	return ep.sentShort(err, tag, buf, p)
+}
+
+// sentShort goes on where the transport has not taken it, or not sent it yet.
+func (ep *Endpoint) sentShort(err error, tag Tag, buf []byte, p *RequestParams) (*Request, error) {
+	w := ep.w
 	if err != ucs.InProgress {
 		return ep.describeTagSend(tag, buf, p, &tagForm, 0) // queues it, or says what is wrong
 	}
+	r := w.spare
 	w.spare = w.getRequest()
 	w.stats.EagerShort++
 	r.toward(ep)

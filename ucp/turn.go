@@ -11,23 +11,39 @@ import "github.com/ucx-go/ucx/ucp/internal/engine"
 // enter begins a call. exit ends it: when nothing of the library is left on the
 // stack it panics if a function of the application has.
 func (w *Worker) enter() {
+	if w.multi || !w.free() {
+		w.enterGate()
+		return
+	}
+	w.gate |= gateInside
+}
+
+//go:noinline
+func (w *Worker) enterGate() {
 	if w.multi {
 		w.takeTurn()
 		return
 	}
-	if !w.free() {
-		w.checkGate()
-	}
+	w.checkGate()
 	w.gate |= gateInside
 }
 
 // begin is enter for calls that can be left to others: it reports whether the call has
 // begun.
 func (w *Worker) begin() bool {
+	if w.multi || !w.free() {
+		return w.beginGate()
+	}
+	w.gate |= gateInside
+	return true
+}
+
+//go:noinline
+func (w *Worker) beginGate() bool {
 	if w.multi {
 		return w.tryTurn()
 	}
-	w.enter()
+	w.enterGate()
 	return true
 }
 

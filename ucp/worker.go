@@ -335,7 +335,10 @@ func (w *Worker) Progress() int {
 		return w.occupied()
 	}
 	w.gate = gateInside
-	n := w.round()
+	n := w.uctw.Progress() // round, without another call
+	if w.unfinished() {
+		n += w.finishRound()
+	}
 	w.exit()
 	return n
 }
@@ -360,6 +363,18 @@ func (w *Worker) progressTogether() int {
 // round is a round of progress.
 func (w *Worker) round() int {
 	n := w.uctw.Progress()
+	if w.unfinished() {
+		n += w.finishRound()
+	}
+	return n
+}
+
+// unfinished reports whether there is something to do at the end of a round.
+func (w *Worker) unfinished() bool {
+	return w.asked.Load() || w.copying.head != nil || w.dispatched.head != nil || w.eager.untimed
+}
+
+func (w *Worker) finishRound() (n int) {
 	if w.asked.Load() {
 		w.shed()
 	}
