@@ -106,14 +106,14 @@ type perfRun struct {
 	threads        int // of each side, if several
 	serverEnv      []string
 	clientEnv      []string
-	pinned         bool     // server to CPU 0 and client to CPU 1
-	options        []string // of both sides
+	cpus           [2]string // of server and client, "" for any
+	options        []string  // of both sides
 }
 
 // start starts one of the processes.
 func (r perfRun) start(where *place, p program, cpu string, env []string, stdout io.Writer, args ...string) (*process, error) {
 	name := p.tool
-	if r.pinned {
+	if cpu != "" {
 		name, args = "taskset", append([]string{"-c", cpu, p.tool}, args...)
 	}
 	cmd := exec.Command(name, args...)
@@ -142,7 +142,7 @@ func (r perfRun) run(where *place) (perfResult, error) {
 	if err != nil {
 		return perfResult{}, err
 	}
-	s, err := r.start(where, r.server, "0", r.serverEnv, nil, append([]string{"-p", port}, r.options...)...)
+	s, err := r.start(where, r.server, r.cpus[0], r.serverEnv, nil, append([]string{"-p", port}, r.options...)...)
 	if err != nil {
 		return perfResult{}, err
 	}
@@ -151,7 +151,7 @@ func (r perfRun) run(where *place) (perfResult, error) {
 		return perfResult{}, err
 	}
 	var stdout bytes.Buffer
-	c, err := r.start(where, r.client, "1", r.clientEnv, &stdout, append([]string{"127.0.0.1", "-p", port}, r.arguments()...)...)
+	c, err := r.start(where, r.client, r.cpus[1], r.clientEnv, &stdout, append([]string{"127.0.0.1", "-p", port}, r.arguments()...)...)
 	if err != nil {
 		return perfResult{}, err
 	}
@@ -168,7 +168,7 @@ func (r perfRun) run(where *place) (perfResult, error) {
 // runAlone runs the client with itself as its peer.
 func (r perfRun) runAlone(where *place) (perfResult, error) {
 	var stdout bytes.Buffer
-	p, err := r.start(where, r.client, "1", r.clientEnv, &stdout, append([]string{"-l"}, r.arguments()...)...)
+	p, err := r.start(where, r.client, r.cpus[1], r.clientEnv, &stdout, append([]string{"-l"}, r.arguments()...)...)
 	if err != nil {
 		return perfResult{}, err
 	}

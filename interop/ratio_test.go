@@ -21,48 +21,87 @@ type ratioCase struct {
 	test       string
 	size       int
 	iterations int
-	unit       string
-	value      func(perfResult) float64
-	target     string
+	measure    measure
+	target     string // the ratio to reach
+
+	// Of some cases. against says that our tool is the reference too, with its own
+	// options.
+	threads   int
+	options   []string
+	against   bool
+	reference []string // options
+	oneCPU    bool     // both sides on the same
 }
 
-// ratioCases are what is measured, with the ratio to reach. For latency less is
-// better, for the others more.
+// ratioCases are what is measured. For latency less is better, for the others more.
 var ratioCases = []ratioCase{
-	{"tcp tag_lat 8 B", "tcp", "tag_lat", 8, 20000, "µs", perfResult.latency, "≤ 0.95"},
-	{"tcp tag_bw 8 B", "tcp", "tag_bw", 8, 200000, "k msg/s", perfResult.thousands, "≥ 2.00"},
-	{"tcp tag_bw 4 KiB", "tcp", "tag_bw", 4096, 50000, "MiB/s", perfResult.mebibytes, "≥ 1.50"},
-	{"tcp tag_bw 1 MiB", "tcp", "tag_bw", 1 << 20, 1000, "MiB/s", perfResult.mebibytes, "≥ 0.95"},
-	{"self tag_lat 8 B", "self", "tag_lat", 8, 2000000, "µs", perfResult.latency, "≤ 1.50"},
-	{"posix tag_lat 8 B", "posix", "tag_lat", 8, 500000, "µs", perfResult.latency, "≤ 1.00"},
-	{"posix tag_bw 8 B", "posix", "tag_bw", 8, 2000000, "k msg/s", perfResult.thousands, "≥ 1.00"},
-	{"posix tag_bw 4 KiB", "posix", "tag_bw", 4096, 200000, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
-	{"posix tag_bw 64 KiB", "posix", "tag_bw", 64 << 10, 20000, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
-	{"posix tag_bw 1 MiB", "posix", "tag_bw", 1 << 20, 1000, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
-	{"posix tag_bw 16 MiB", "posix", "tag_bw", 16 << 20, 60, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
-	{"cma tag_lat 8 B", "posix,cma", "tag_lat", 8, 500000, "µs", perfResult.latency, "≤ 1.00"},
-	{"cma tag_bw 8 B", "posix,cma", "tag_bw", 8, 2000000, "k msg/s", perfResult.thousands, "≥ 1.00"},
-	{"cma tag_bw 4 KiB", "posix,cma", "tag_bw", 4096, 200000, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
-	{"cma tag_bw 64 KiB", "posix,cma", "tag_bw", 64 << 10, 20000, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
-	{"cma tag_bw 1 MiB", "posix,cma", "tag_bw", 1 << 20, 1000, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
-	{"cma tag_bw 16 MiB", "posix,cma", "tag_bw", 16 << 20, 60, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
-	{"posix put_lat 8 B", "posix", "ucp_put_lat", 8, 500000, "µs", perfResult.latency, ""},
-	{"posix put_bw 1 MiB", "posix", "ucp_put_bw", 1 << 20, 5000, "MiB/s", perfResult.mebibytes, "≥ 0.95"},
-	{"posix get 1 MiB", "posix", "ucp_get", 1 << 20, 5000, "MiB/s", perfResult.mebibytes, "≥ 1.00"},
-	{"posix fadd 8 B", "posix", "ucp_fadd", 8, 1000000, "k op/s", perfResult.thousands, ""},
-	{"tcp put_bw 1 MiB", "tcp", "ucp_put_bw", 1 << 20, 1000, "MiB/s", perfResult.mebibytes, ""},
-	{"tcp get 1 MiB", "tcp", "ucp_get", 1 << 20, 1000, "MiB/s", perfResult.mebibytes, ""},
-	{"uct am_lat 8 B", uctPosix, "am_lat", 8, 500000, "µs", perfResult.latency, "≤ 1.05"},
+	{name: "tcp tag_lat 8 B", tls: "tcp", test: "tag_lat", size: 8, iterations: 20000, measure: latency, target: "≤ 0.90"},
+	{name: "tcp tag_bw 8 B", tls: "tcp", test: "tag_bw", size: 8, iterations: 200000, measure: rate, target: "≥ 4.00"},
+	{name: "tcp tag_bw 4 KiB", tls: "tcp", test: "tag_bw", size: 4096, iterations: 50000, measure: bandwidth, target: "≥ 5.00"},
+	{name: "tcp tag_bw 1 MiB", tls: "tcp", test: "tag_bw", size: 1 << 20, iterations: 1000, measure: bandwidth, target: "≥ 1.00"},
+	{name: "self tag_lat 8 B", tls: "self", test: "tag_lat", size: 8, iterations: 2000000, measure: latency, target: "≤ 1.20"},
+	{name: "posix tag_lat 8 B", tls: "posix", test: "tag_lat", size: 8, iterations: 500000, measure: latency, target: "≤ 0.90"},
+	{name: "posix tag_bw 8 B", tls: "posix", test: "tag_bw", size: 8, iterations: 2000000, measure: rate, target: "≥ 1.20"},
+	{name: "posix tag_bw 4 KiB", tls: "posix", test: "tag_bw", size: 4096, iterations: 200000, measure: bandwidth, target: "≥ 1.00"},
+	{name: "posix tag_bw 64 KiB", tls: "posix", test: "tag_bw", size: 64 << 10, iterations: 20000, measure: bandwidth, target: "≥ 1.00"},
+	{name: "posix tag_bw 1 MiB", tls: "posix", test: "tag_bw", size: 1 << 20, iterations: 1000, measure: bandwidth, target: "≥ 1.00"},
+	{name: "posix tag_bw 16 MiB", tls: "posix", test: "tag_bw", size: 16 << 20, iterations: 60, measure: bandwidth, target: "≥ 1.00"},
+	{name: "cma tag_lat 8 B", tls: "posix,cma", test: "tag_lat", size: 8, iterations: 500000, measure: latency, target: "≤ 0.90"},
+	{name: "cma tag_bw 8 B", tls: "posix,cma", test: "tag_bw", size: 8, iterations: 2000000, measure: rate, target: "≥ 1.20"},
+	{name: "cma tag_bw 4 KiB", tls: "posix,cma", test: "tag_bw", size: 4096, iterations: 200000, measure: bandwidth, target: "≥ 1.00"},
+	{name: "cma tag_bw 64 KiB", tls: "posix,cma", test: "tag_bw", size: 64 << 10, iterations: 20000, measure: bandwidth, target: "≥ 1.00"},
+	{name: "cma tag_bw 1 MiB", tls: "posix,cma", test: "tag_bw", size: 1 << 20, iterations: 1000, measure: bandwidth, target: "≥ 1.00"},
+	{name: "cma tag_bw 16 MiB", tls: "posix,cma", test: "tag_bw", size: 16 << 20, iterations: 60, measure: bandwidth, target: "≥ 1.00"},
+	{name: "posix put_lat 8 B", tls: "posix", test: "ucp_put_lat", size: 8, iterations: 500000, measure: latency},
+	{name: "posix put_bw 1 MiB", tls: "posix", test: "ucp_put_bw", size: 1 << 20, iterations: 5000, measure: bandwidth, target: "≥ 1.00"},
+	{name: "posix get 1 MiB", tls: "posix", test: "ucp_get", size: 1 << 20, iterations: 5000, measure: bandwidth, target: "≥ 1.00"},
+	{name: "posix fadd 8 B", tls: "posix", test: "ucp_fadd", size: 8, iterations: 1000000, measure: rate, target: "≥ 1.20"},
+	{name: "tcp put_bw 1 MiB", tls: "tcp", test: "ucp_put_bw", size: 1 << 20, iterations: 1000, measure: bandwidth},
+	{name: "tcp get 1 MiB", tls: "tcp", test: "ucp_get", size: 1 << 20, iterations: 1000, measure: bandwidth},
+	{name: "uct am_lat 8 B", tls: uctPosix, test: "am_lat", size: 8, iterations: 500000, measure: latency, target: "≤ 1.05"},
+
+	// One worker for all goroutines of a side, against C's worker for each thread; and
+	// what the mode costs a goroutine that is alone with it.
+	{name: "2 goroutines 8 B", tls: "posix", test: "tag_bw", size: 8, iterations: 500000, measure: rate, target: "≥ 2.00",
+		threads: 2, options: []string{"-M", "multi", "--shared"}, reference: []string{"-M", "multi"}},
+	{name: "4 goroutines 8 B", tls: "posix", test: "tag_bw", size: 8, iterations: 200000, measure: rate, target: "≥ 2.00",
+		threads: 4, options: []string{"-M", "multi", "--shared"}, reference: []string{"-M", "multi"}},
+	{name: "8 goroutines 8 B", tls: "posix", test: "tag_bw", size: 8, iterations: 100000, measure: rate, target: "≥ 2.00",
+		threads: 8, options: []string{"-M", "multi", "--shared"}, reference: []string{"-M", "multi"}},
+	{name: "multi tag_lat 8 B", tls: "posix", test: "tag_lat", size: 8, iterations: 500000, measure: latency, target: "≤ 1.10",
+		against: true, options: []string{"-M", "multi"}, reference: []string{"-M", "single"}},
+	{name: "multi tag_bw 8 B", tls: "posix", test: "tag_bw", size: 8, iterations: 2000000, measure: rate, target: "≥ 0.90",
+		against: true, options: []string{"-M", "multi"}, reference: []string{"-M", "single"}},
+
+	// Waiting in calls, against polling with a CPU for each side, and against sleeping
+	// where both share one.
+	{name: "waits tag_lat 8 B", tls: "posix", test: "tag_lat", size: 8, iterations: 200000, measure: latency, target: "≤ 1.50",
+		against: true, options: []string{"-E", "block"}, reference: []string{"-E", "poll"}},
+	{name: "waits, 1 CPU", tls: "posix", test: "tag_lat", size: 8, iterations: 20000, measure: latency, target: "≤ 2.00",
+		options: []string{"-E", "block"}, reference: []string{"-E", "sleep"}, oneCPU: true},
 }
+
+// measure is what is taken from the output of the tool.
+type measure struct {
+	unit  string
+	value func(perfResult) float64
+}
+
+var (
+	latency = measure{"µs", func(r perfResult) float64 {
+		if r.typical == 0 {
+			return r.mean // of several threads
+		}
+		return r.typical
+	}}
+	bandwidth = measure{"MiB/s", func(r perfResult) float64 { return r.bandwidth }}
+	rate      = measure{"k msg/s", func(r perfResult) float64 { return r.rate / 1000 }}
+)
 
 // uctPosix stands for tests of the transport alone.
 const uctPosix = "posix, no UCP"
 
 var ratios = flag.String("ratios", "", "TestRatio: regular expression, only cases whose names match")
-
-func (r perfResult) latency() float64   { return r.typical }
-func (r perfResult) mebibytes() float64 { return r.bandwidth }
-func (r perfResult) thousands() float64 { return r.rate / 1000 }
 
 // TestRatio measures our ucx_perftest and C's by turns, each between two
 // processes of its own kind on this machine, and prints medians,
@@ -103,17 +142,13 @@ func TestRatio(t *testing.T) {
 		for round := range *rounds {
 			for turn := range samples {
 				i := (turn + round) % 2 // nobody is always first
-				p := []program{reference, ours}[i]
-				env := []string{"UCX_TLS=" + k.tls}
-				var options []string
-				switch k.tls {
-				case "tcp":
-					env = append(env, "UCX_NET_DEVICES=lo")
-				case uctPosix:
-					env, options = nil, []string{"-d", "memory", "-x", "posix"}
+				p, options := reference, k.reference
+				if i == 1 {
+					p, options = ours, k.options
+				} else if k.against {
+					p = ours
 				}
-				r := perfRun{server: p, client: p, test: k.test, size: k.size,
-					iterations: k.iterations, warmup: k.iterations / 10, serverEnv: env, clientEnv: env, pinned: true, options: options}
+				r := k.perf(p, options)
 				run := r.run
 				if k.tls == "self" {
 					run = r.runAlone
@@ -122,7 +157,7 @@ func TestRatio(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s, %s: %v", k.name, p.name, err)
 				}
-				samples[i] = append(samples[i], k.value(got))
+				samples[i] = append(samples[i], k.measure.value(got))
 			}
 		}
 		line, err := lineRoundTrip()
@@ -130,10 +165,10 @@ func TestRatio(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := this
-		r.name, r.unit, r.line = k.name, k.unit, line
+		r.name, r.unit, r.line = k.name, k.measure.unit, line
 		r.c, r.ours = quantile(samples[0], 0.5), quantile(samples[1], 0.5)
 		measured = append(measured, r)
-		fmt.Printf("%-19s %-8s %30s %30s %8.2f  %-8s %-7v %s\n", k.name, k.unit, summary(samples[0]), summary(samples[1]),
+		fmt.Printf("%-19s %-8s %30s %30s %8.2f  %-8s %-7v %s\n", k.name, k.measure.unit, summary(samples[0]), summary(samples[1]),
 			r.ratio(), k.target, line, r.change(records))
 	}
 	if *record {
@@ -143,6 +178,23 @@ func TestRatio(t *testing.T) {
 		}
 		fmt.Println("kept in", name)
 	}
+}
+
+// perf is a run of the case with both sides of one kind.
+func (k ratioCase) perf(p program, options []string) perfRun {
+	env := []string{"UCX_TLS=" + k.tls}
+	switch k.tls {
+	case "tcp":
+		env = append(env, "UCX_NET_DEVICES=lo")
+	case uctPosix:
+		env, options = nil, append([]string{"-d", "memory", "-x", "posix"}, options...)
+	}
+	r := perfRun{server: p, client: p, test: k.test, size: k.size, threads: k.threads, iterations: k.iterations, warmup: k.iterations / 10,
+		serverEnv: env, clientEnv: env, cpus: [2]string{"0", "1"}, options: options}
+	if k.oneCPU {
+		r.cpus[1] = r.cpus[0]
+	}
+	return r
 }
 
 // summary prints median and quartiles.

@@ -197,7 +197,7 @@ func TestRecords(t *testing.T) {
 		t.Error(err)
 	}
 	for _, r := range kept {
-		if !slices.ContainsFunc(ratioCases, func(k ratioCase) bool { return k.name == r.name && k.unit == r.unit }) {
+		if !slices.ContainsFunc(ratioCases, func(k ratioCase) bool { return k.name == r.name && k.measure.unit == r.unit }) {
 			t.Errorf("%v: there is no such case", r)
 		}
 	}
