@@ -275,8 +275,14 @@ func (w *Worker) park(ctx context.Context) error {
 			}
 		}()
 	}
-	// Go's poller is edge-triggered: the set itself is asked each time.
+	// Go's poller is edge-triggered: the set itself is asked before the wait, not after
+	// it.
+	asked := false
 	err = raw.Read(func(fd uintptr) bool {
+		if asked {
+			return true
+		}
+		asked = true
 		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		n, err := unix.Poll(p, 0)
 		return n != 0 || err != nil && err != unix.EINTR

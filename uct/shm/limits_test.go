@@ -2,7 +2,6 @@ package shm
 
 import (
 	"os"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -67,16 +66,9 @@ func TestFullAddressSpace(t *testing.T) {
 	d.attached.release(a)
 }
 
-// TestFlood queues more datagrams than are taken at once: who sends without end
-// does not keep the receiver busy without end.
+// TestFlood queues many datagrams: who sends without end does not keep the receiver
+// busy without end in one round.
 func TestFlood(t *testing.T) {
-	text, err := os.ReadFile("/proc/sys/net/unix/max_dgram_qlen")
-	if err != nil {
-		t.Skipf("missing: the length of a socket's queue: %v", err)
-	}
-	if n, _ := strconv.Atoi(strings.TrimSpace(string(text))); n < maxDrain {
-		t.Skipf("sockets queue no more than %d datagrams", n)
-	}
 	f := &ucttest.Fixture{Component: component{posixName}}
 	a, b := f.Pair(t)
 	i := b.Iface.(*iface)
@@ -91,15 +83,14 @@ func TestFlood(t *testing.T) {
 	for i.sock.drainOne() {
 		left++
 	}
-	if left == 0 || left+maxDrain != sent {
+	if left == 0 || left+1 != sent {
 		t.Errorf("%d datagrams left of %d", left, sent)
 	}
 	if err := unix.Sendto(sender.fd, wakeByte, unix.MSG_DONTWAIT, to); err != nil {
 		t.Fatal(err)
 	}
-	ucttest.WantStatus(t, "arming with a datagram in the queue", i.Arm(), ucs.ErrBusy)
 	if err := i.Arm(); err != nil {
-		t.Errorf("arming without: %v", err)
+		t.Errorf("arming with a datagram in the queue, which keeps the event set readable: %v", err)
 	}
 }
 

@@ -87,8 +87,6 @@ func (i *iface) Arm() error {
 		return ucs.ErrBusy
 	case !i.dead && !i.armRing():
 		return ucs.ErrBusy
-	case i.sock.drain():
-		return ucs.ErrBusy
 	}
 	i.limitSleep(longest)
 	return nil

@@ -42,23 +42,9 @@ func (s *wakeSocket) open() error {
 	return nil
 }
 
-// HandleEvent implements event.Handler: it takes what woke the worker.
-func (s *wakeSocket) HandleEvent(event.Events) { s.drain() }
-
-// maxDrain is how many datagrams are taken at once. Any process in the network
-// namespace can send some, as fast as they are taken.
-const maxDrain = 8
-
-// drain empties the socket, unless it is flooded, and reports whether something
-// was there.
-func (s *wakeSocket) drain() bool {
-	for n := range maxDrain {
-		if _, e := sys.Recv(s.fd, s.buf[:]); e != 0 {
-			return n > 0
-		}
-	}
-	return true
-}
+// HandleEvent implements event.Handler: it takes what woke the worker. One sleep brings
+// one datagram, as a rule; if there are more the next one is short.
+func (s *wakeSocket) HandleEvent(event.Events) { sys.Recv(s.fd, s.buf[:]) }
 
 func (s *wakeSocket) close() error { return unix.Close(s.fd) }
 
