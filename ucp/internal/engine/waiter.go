@@ -72,7 +72,8 @@ func (e *Engine) JoinFor(w *Waiter) {
 
 // End tells a waiter that what it waits for has happened.
 func (e *Engine) End(w *Waiter, err error) {
-	if !w.leads { // [end]
+	leads := w.leads // who does not is gone as soon as it is told
+	if !leads {      // [end]
 		if w.joined {
 			e.waiting[w.kind].remove(w)
 		}
@@ -81,7 +82,7 @@ func (e *Engine) End(w *Waiter, err error) {
 	w.err = err
 	w.over.Store(true)
 	w.signal() // a leader may have been told just now that it is, and not know
-	if w.leads && e.asleep {
+	if leads && e.asleep {
 		e.rouse()
 	}
 }
