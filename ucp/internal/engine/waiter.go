@@ -119,7 +119,7 @@ func (e *Engine) Leave(w *Waiter) {
 		e.waiting[w.kind].remove(w)
 	}
 	if w.leads {
-		e.leader, w.leads = nil, false
+		e.leader, w.leads, e.asleep = nil, false, false
 		e.handOver()
 	}
 	select {
