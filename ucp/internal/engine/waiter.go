@@ -101,6 +101,9 @@ func (e *Engine) EndAll(err error) {
 // that waits for one.
 func (e *Engine) Happened() {
 	e.endKind(Event, nil)
+	if w := e.leader; w != nil && w.kind == Event && !w.Over() {
+		e.End(w, nil) // others have handled what would have woken it
+	}
 	if e.armed {
 		e.ring()
 	}
