@@ -11,7 +11,8 @@ import (
 // bell is what the application's poller sleeps on in thread mode multi: the worker's
 // event set, and a descriptor that says that something has happened. Other goroutines
 // progress the worker meanwhile, and take events from the set before the poller has
-// seen them. Ringing stays until the application has come back, by Arm or Progress.
+// seen them. Ringing stays until the application arms again: Progress may be somebody
+// else's, while the poller has not been woken yet.
 type bell struct {
 	set  int // an epoll set of both
 	fd   int

@@ -351,7 +351,6 @@ func (w *Worker) progressTogether() int {
 	}
 	n := 0
 	if w.gate == gateInside { // not closed, and not inside a callback
-		w.wake.comeBack()
 		if n = w.round(); n > 0 {
 			w.engine.Happened()
 		}
