@@ -94,7 +94,7 @@ func (c *call) nothingStarted() (over bool, err error) {
 		return false, nil
 	case c.event:
 		if err = w.needWakeup(); err == nil {
-			err = w.arm()
+			err = w.armAnew()
 		}
 		if err == ucs.ErrBusy {
 			return true, nil

@@ -132,7 +132,7 @@ func (w *Worker) Arm() error {
 	err := w.needWakeup()
 	if err == nil {
 		w.wake.comeBack()
-		err = w.arm()
+		err = w.armAnew()
 	}
 	if w.multi && err == nil {
 		w.engine.Armed(true)
@@ -141,9 +141,30 @@ func (w *Worker) Arm() error {
 	return err
 }
 
+// armAnew is arm for the application, which takes note of what was signaled.
+func (w *Worker) armAnew() error {
+	if w.heard() {
+		return ucs.ErrBusy
+	}
+	return w.arm()
+}
+
+// heard reports whether there was a Signal that the application has not been told of.
+// Only its own calls do that in thread mode multi: the leader hears of it by the
+// descriptor, and must not take it from who is about to look.
+func (w *Worker) heard() bool {
+	if !w.wake.signaled.Swap(false) {
+		return false
+	}
+	w.wake.HandleEvent(event.Read)
+	if w.multi {
+		w.engine.Happened()
+	}
+	return true
+}
+
 func (w *Worker) arm() error {
-	if w.wake.signaled.Swap(false) {
-		w.wake.HandleEvent(event.Read)
+	if !w.multi && w.heard() {
 		return ucs.ErrBusy
 	}
 	if w.dispatched.head != nil || w.copying.head != nil {
