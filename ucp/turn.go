@@ -185,7 +185,14 @@ func (w *Worker) push(t *engine.Task) {
 // giveUpTurn is what is left to do when a callback has ended its goroutine, in the
 // middle of its turn: everybody is told.
 func (w *Worker) giveUpTurn() {
-	w.engine.Return()
-	w.engine.Close(w.misused())
-	w.engine.Free()
+	e := w.engine
+	e.Return()
+	e.Close(w.misused())
+	for {
+		e.Run() // the rest too of those that were being done
+		e.Free()
+		if !e.Pending() || !e.Retake() {
+			return
+		}
+	}
 }

@@ -19,6 +19,7 @@ type Engine struct {
 
 	// The owner's.
 	host    Host
+	batch   *Task // of tasks that are being done, the first one first
 	leader  *Waiter
 	waiting [kinds]waiterList
 	asleep  bool // the leader is
@@ -71,15 +72,14 @@ func (e *Engine) Push(t *Task) {
 
 // Run does what was pushed, in the order of that. It is the owner's.
 func (e *Engine) Run() {
-	var first *Task
 	for t := e.tasks.Swap(nil); t != nil; { // [run]
 		next := t.next
-		t.next, first = first, t
+		t.next, e.batch = e.batch, t
 		t = next
 	}
-	for first != nil {
-		t := first
-		first, t.next = t.next, nil
+	for e.batch != nil { // not a local one: a task may end the goroutine
+		t := e.batch
+		e.batch, t.next = t.next, nil
 		t.do.Do()
 	}
 }
