@@ -31,6 +31,7 @@ func (t *waiter) Do() {
 // waitTogether is wait where others may use the worker meanwhile.
 func (c *call) waitTogether(ctx context.Context) (lost bool, err error) {
 	w := c.w
+	defer c.unwind()
 	c.Ready(c.kind())
 	if w.tryTurn() {
 		if over, err := c.carryOut(); over {
@@ -47,6 +48,25 @@ func (c *call) waitTogether(ctx context.Context) (lost bool, err error) {
 		return c.stay(ctx)
 	}
 	return c.park(ctx)
+}
+
+// unwind is deferred by who waits. At the end of any of its turns the call may panic with
+// what a callback has panicked with: then others must not go on waiting for it to lead.
+func (c *call) unwind() {
+	v := recover()
+	if v == nil { // or the goroutine ends, of which everybody was told
+		return
+	}
+	if _, ok := v.(*CallbackPanic); ok {
+		w := c.w
+		w.takeTurn()
+		if c.Waits() {
+			c.detach()
+		}
+		w.engine.Leave(&c.Waiter)
+		w.endTurn()
+	}
+	panic(v)
 }
 
 func (c *call) kind() engine.Kind {
@@ -144,19 +164,6 @@ func (c *call) stay(ctx context.Context) (lost bool, err error) {
 // begins and ends in a turn.
 func (c *call) lead(ctx context.Context) (lost bool, err error) {
 	w, e := c.w, c.w.engine
-	inTurn := true
-	defer func() {
-		if inTurn || !c.Leads() {
-			return
-		}
-		if v := recover(); v != nil { // of a callback, and not the end of the goroutine
-			w.takeTurn()
-			c.detach()
-			e.Leave(&c.Waiter)
-			w.endTurn()
-			panic(v)
-		}
-	}()
 	for round := 1; ; round++ {
 		n := 0
 		if !c.Over() {
@@ -165,11 +172,9 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 			}
 		}
 		if c.Over() {
-			inTurn = false
 			return c.stay(ctx)
 		}
 		if (round%64 == 0 || n > 0 && c.r == nil) && ctx.Err() != nil {
-			inTurn = false
 			return c.giveUp(ctx, ctx.Err())
 		}
 		others := e.Woken() > 0
@@ -177,15 +182,12 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 		if step == paceSleep {
 			err := w.arm()
 			if err == nil {
-				inTurn = false
 				err = c.sleep(ctx)
-				inTurn = true
 				if err == nil {
 					continue
 				}
 			}
 			if err != ucs.ErrBusy && !c.Over() {
-				inTurn = false
 				return c.giveUp(ctx, err)
 			}
 			step = paceRest
@@ -193,11 +195,9 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 		if others && step == paceSpin {
 			step = paceRest // who was woken runs before this one has more for him
 		}
-		inTurn = false
 		w.endTurn()
 		step.take()
 		w.takeTurn()
-		inTurn = true
 	}
 }
 

@@ -70,6 +70,9 @@ func (e *Engine) JoinFor(w *Waiter) {
 	}
 }
 
+// Waits reports whether the engine knows of w.
+func (w *Waiter) Waits() bool { return w.joined || w.leads }
+
 // End tells a waiter that what it waits for has happened.
 func (e *Engine) End(w *Waiter, err error) {
 	leads := w.leads // who does not is gone as soon as it is told
