@@ -76,7 +76,7 @@ func (c *call) with(p *RequestParams) *call {
 // Do implements engine.Doer: it carries out the call for another goroutine, in a turn
 // of this one.
 func (c *call) Do() {
-	w := c.w
+	w := c.w // [do]
 	err := w.misused()
 	switch {
 	case c.brief:

@@ -60,7 +60,7 @@ func (c *call) unwind() {
 	if _, ok := v.(*CallbackPanic); ok {
 		w := c.w
 		w.takeTurn()
-		if c.Waits() {
+		if c.Waits() { // [unwind]
 			c.detach()
 		}
 		w.engine.Leave(&c.Waiter)
@@ -81,7 +81,7 @@ func (c *call) kind() engine.Kind {
 
 // carryOut starts what is to be waited for, in a turn. It reports whether that is over.
 func (c *call) carryOut() (over bool, err error) {
-	if c.start != nil {
+	if c.start != nil { // [carry out]
 		if c.r, err = c.start(c); err != nil {
 			return true, err
 		}
@@ -131,13 +131,13 @@ func (c *call) nothingStarted() (over bool, err error) {
 // park sleeps until the call is over, or has to lead, or ctx ends.
 func (c *call) park(ctx context.Context) (lost bool, err error) {
 	select {
-	case <-c.Wake():
+	case <-c.Wake(): // [wake]
 		if c.Gone() {
 			return false, c.Err()
 		}
 		c.w.takeTurn()
 		return c.stay(ctx)
-	case <-ctx.Done():
+	case <-ctx.Done(): // [canceled]
 		c.w.takeTurn()
 		return c.giveUp(ctx, ctx.Err())
 	}
@@ -208,7 +208,7 @@ func (c *call) sleep(ctx context.Context) error {
 	w.engine.Sleeps(true)
 	w.gate &^= gateInside
 	w.passOn()
-	err := w.park(ctx)
+	err := w.park(ctx) // [slumber]
 	w.takeTurn()
 	w.engine.Sleeps(false)
 	return err
@@ -235,7 +235,7 @@ func (c *call) doze(ctx context.Context) (lost bool, err error) {
 func (c *call) giveUp(ctx context.Context, reason error) (lost bool, err error) {
 	w := c.w
 	if c.r != nil && reason == ctx.Err() {
-		c.cancel()
+		c.cancel() // [give up]
 	}
 	if c.Over() {
 		err = c.canceled(ctx, c.Err())

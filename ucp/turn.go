@@ -133,7 +133,7 @@ func (w *Worker) tryTurn() bool {
 // beginTurn is what comes before the call.
 func (w *Worker) beginTurn() {
 	w.gate |= gateInside
-	if w.engine.Pending() {
+	if w.engine.Pending() { // [begin]
 		w.engine.Run()
 	}
 	if w.gate&gateAbandoned != 0 {
@@ -168,7 +168,7 @@ func (w *Worker) passOn() {
 		e.Free()
 	}
 	if p != nil {
-		panic(p)
+		panic(p) // [raise]
 	}
 }
 
@@ -186,7 +186,7 @@ func (w *Worker) push(t *engine.Task) {
 // middle of its turn: everybody is told.
 func (w *Worker) giveUpTurn() {
 	e := w.engine
-	e.Return()
+	e.Return() // [lost]
 	e.Close(w.misused())
 	for {
 		e.Run() // the rest too of those that were being done

@@ -135,7 +135,7 @@ func (w *Worker) Arm() error {
 		err = w.armAnew()
 	}
 	if w.multi && err == nil {
-		w.engine.Armed(true)
+		w.engine.Armed(true) // [armed]
 	}
 	w.exit()
 	return err
@@ -153,7 +153,7 @@ func (w *Worker) armAnew() error {
 // Only its own calls do that in thread mode multi: the leader hears of it by the
 // descriptor, and must not take it from who is about to look.
 func (w *Worker) heard() bool {
-	if !w.wake.signaled.Swap(false) {
+	if !w.wake.signaled.Swap(false) { // [heard]
 		return false
 	}
 	w.wake.HandleEvent(event.Read)
@@ -173,7 +173,7 @@ func (w *Worker) arm() error {
 	if w.eager.untimed { // nothing would wake the sleeper; it lasts for orphanTime at most
 		return ucs.ErrBusy
 	}
-	return w.uctw.Arm()
+	return w.uctw.Arm() // [arm]
 }
 
 // Signal makes the event descriptor readable, or lets Wait return. Any goroutine
@@ -193,7 +193,7 @@ func (k *wakeup) signal() error {
 	if k.eventFD < 0 {
 		return ucs.ErrInvalidParam
 	}
-	k.signaled.Store(true)
+	k.signaled.Store(true) // [signal]
 	one := [8]byte{1}
 	_, err := unix.Write(k.eventFD, one[:])
 	if err != nil && err != unix.EAGAIN { // EAGAIN: signaled more often than fits
@@ -228,7 +228,7 @@ func (s *sleepers) Ring() {
 
 // comeBack notes that the application is awake.
 func (k *wakeup) comeBack() {
-	if k.outside != nil && k.outside.rung {
+	if k.outside != nil && k.outside.rung { // [answer]
 		k.outside.answer()
 	}
 }

@@ -361,7 +361,7 @@ func (w *Worker) progressTogether() int {
 
 // round is a round of progress.
 func (w *Worker) round() int {
-	n := w.uctw.Progress()
+	n := w.uctw.Progress() // [round]
 	if w.unfinished() {
 		n += w.finishRound()
 	}
@@ -441,7 +441,7 @@ func (w *Worker) closeTogether() error {
 // close is Close where the worker may be closed.
 func (w *Worker) close() error {
 	w.gate |= gateClosed
-	w.closed = true
+	w.closed = true // [close]
 	w.resign()
 	for _, f := range w.families {
 		f.halt(w)

@@ -120,17 +120,17 @@ func (e *Engine) Acquire() {
 	if e.spin(n) {
 		return
 	}
-	e.wanted.Add(1)
+	e.wanted.Add(1) // [want]
 	for !e.spin(n) {
 		w := &wish{granted: make(chan struct{})}
 		w.Of(w)
-		e.Push(&w.Task)
+		e.Push(&w.Task) // [wish]
 		if e.Retake() {
 			break // and grants the wish itself
 		}
-		<-w.granted
+		<-w.granted // [granted]
 	}
-	e.wanted.Add(-1)
+	e.wanted.Add(-1) // [served]
 }
 
 // spin tries for a while.
@@ -164,7 +164,7 @@ type wish struct {
 }
 
 // Do implements Doer.
-func (w *wish) Do() { close(w.granted) }
+func (w *wish) Do() { close(w.granted) } // [grant]
 
 // Call notes that the owner calls a function of the application, which may call back.
 func (e *Engine) Call() { e.caller.Store(uintptr(gid.Self())) }

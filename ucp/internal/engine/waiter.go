@@ -92,7 +92,7 @@ func (e *Engine) End(w *Waiter, err error) {
 
 // EndAll ends all who wait, of every kind.
 func (e *Engine) EndAll(err error) {
-	if w := e.leader; w != nil && !w.Over() {
+	if w := e.leader; w != nil && !w.Over() { // [end all]
 		e.End(w, err)
 	}
 	for k := range e.waiting {
@@ -103,7 +103,7 @@ func (e *Engine) EndAll(err error) {
 // Happened ends those that wait for any event, and wakes the application's poller if
 // that waits for one.
 func (e *Engine) Happened() {
-	e.endKind(Event, nil)
+	e.endKind(Event, nil) // [happened]
 	if w := e.leader; w != nil && w.kind == Event && !w.Over() {
 		e.End(w, nil) // others have handled what would have woken it
 	}

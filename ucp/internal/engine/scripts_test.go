@@ -1,0 +1,144 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ucx-go/ucx/internal/race"
+)
+
+// roles are what an actor may do.
+var roles = map[string]script{
+	"submit":   {{does: submit}},
+	"thrice":   {{does: submit}, {does: submit}, {does: submit}},
+	"ask":      {{does: ask}},
+	"both":     {{does: submit}, {does: ask}},
+	"await":    {{does: await}},
+	"then":     {{does: submit}, {does: await}, {does: submit}},
+	"cancel":   {{does: await, cancel: true}},
+	"again":    {{does: await, cancel: true}, {does: await}},
+	"run":      {{does: lead, cancel: true}},
+	"event":    {{does: event, cancel: true}},
+	"poll":     {{does: poll}},
+	"progress": {{does: progress}},
+	"signal":   {{does: signal}},
+	"close":    {{does: shut}},
+	"panic":    {{does: panics}},
+	"exit":     {{does: exits}},
+}
+
+type combination struct {
+	roles  string
+	events uint8
+}
+
+// combinations are what is explored, with the most of foreign events that come.
+var combinations = []combination{
+	// Who has it, and what is left to whom.
+	{"thrice submit ask", 0},
+	{"both both ask", 0},
+	{"ask ask ask", 0},
+	{"thrice thrice", 0},
+	{"submit panic exit", 0},
+	{"both exit ask", 0},
+
+	// Who waits, and who leads.
+	{"await await", 0},
+	{"then submit", 0},
+	{"then close", 0},
+	{"run cancel", 0},
+	{"run close", 0},
+	{"run panic", 0},
+	{"await ask submit", 0},
+	{"await submit submit", 0},
+	{"await await panic", 0},
+	{"cancel submit progress", 0},
+	{"run submit ask", 0},
+
+	// Who waits for anything.
+	{"event progress", 2},
+	{"event signal progress", 1},
+	{"event event signal", 0},
+	{"event submit submit", 0},
+	{"event submit progress", 1},
+	{"event submit panic", 0},
+	{"event submit exit", 0},
+	{"event run signal", 0},
+	{"event await signal", 0},
+
+	// Who sleeps outside.
+	{"poll progress", 2},
+	{"poll progress signal", 1},
+	{"poll submit progress", 1},
+	{"poll submit submit", 0},
+	{"poll ask close", 0},
+	{"poll run signal", 0},
+	{"poll run progress", 1},
+	{"poll await progress", 0},
+	{"poll await signal", 0},
+	{"poll event signal", 0},
+	{"poll event submit", 0},
+	{"poll panic submit", 0},
+}
+
+// larger ones have more states than is fun with the race detector.
+var larger = []combination{
+	{"again cancel", 0},
+	{"await await submit", 0},
+	{"await await progress", 0},
+	{"await await close", 0},
+	{"await await await", 0},
+	{"cancel await close", 0},
+	{"await cancel submit", 0},
+	{"run await submit", 0},
+	{"run await close", 0},
+	{"run await exit", 0},
+	{"event run progress", 1},
+	{"event await progress", 0},
+	{"event await submit", 0},
+	{"event event close", 0},
+	{"event event progress", 0},
+	{"poll await submit", 0},
+	{"again close submit", 0},
+	{"cancel ask exit", 0},
+	{"cancel submit close", 0},
+	{"cancel cancel", 0},
+}
+
+func scriptsOf(names string) (s [actors]script) {
+	for a, name := range strings.Fields(names) {
+		s[a] = roles[name]
+	}
+	return s
+}
+
+func eventsOf(names string) uint8 {
+	for _, c := range slices.Concat(combinations, larger) {
+		if c.roles == names {
+			return c.events
+		}
+	}
+	return 0
+}
+
+func TestProtocol(t *testing.T) {
+	explored := combinations
+	if !race.Enabled && !testing.Short() {
+		explored = slices.Concat(combinations, larger)
+	}
+	total, took := 0, stepSet(0)
+	for _, c := range explored {
+		e, f := explore(scriptsOf(c.roles), c.events, faithful)
+		if f != nil {
+			t.Errorf("%s: %v", c.roles, f)
+		}
+		t.Logf("%8d states: %s", len(e.states), c.roles)
+		total += len(e.states)
+		took |= e.steps
+	}
+	t.Logf("%8d states of %d combinations", total, len(explored))
+	if missing := (1<<steps - 1) &^ took; missing != 0 {
+		t.Errorf("no combination takes the steps %v", missing)
+	}
+}

@@ -1,0 +1,111 @@
+package engine
+
+import "strings"
+
+// step names what the machine does. The code says the same name in brackets where it
+// does that.
+type step uint8
+
+type stepSet uint64
+
+const (
+	try step = iota
+	retake
+	free
+	look
+	push
+	run
+	want
+	wished
+	granted
+	served
+	grant
+	begin
+	raise
+	settle
+	rouse
+	ring
+	answer
+	lost
+	closes
+	do
+	carryOut
+	join
+	end
+	leave
+	handOver
+	happened
+	sleep
+	slumber
+	wake
+	calledOff
+	giveUp
+	round
+	unwind
+	endAll
+	arm
+	heard
+	armed
+	hear
+	signals
+
+	steps
+)
+
+// where says in which function of the code each step is.
+var where = [steps]struct{ name, file, function string }{
+	try:       {"try", "engine.go", "Engine.Try"},
+	retake:    {"retake", "engine.go", "Engine.Retake"},
+	free:      {"free", "engine.go", "Engine.Free"},
+	look:      {"look", "engine.go", "Engine.Pending"},
+	push:      {"push", "engine.go", "Engine.Push"},
+	run:       {"run", "engine.go", "Engine.Run"},
+	want:      {"want", "engine.go", "Engine.Acquire"},
+	wished:    {"wish", "engine.go", "Engine.Acquire"},
+	granted:   {"granted", "engine.go", "Engine.Acquire"},
+	served:    {"served", "engine.go", "Engine.Acquire"},
+	grant:     {"grant", "engine.go", "wish.Do"},
+	join:      {"join", "waiter.go", "Engine.Join"},
+	end:       {"end", "waiter.go", "Engine.End"},
+	leave:     {"leave", "waiter.go", "Engine.Leave"},
+	handOver:  {"hand over", "waiter.go", "Engine.handOver"},
+	happened:  {"happened", "waiter.go", "Engine.Happened"},
+	sleep:     {"sleep", "sleep.go", "Engine.Sleeps"},
+	begin:     {"begin", "turn.go", "Worker.beginTurn"},
+	raise:     {"raise", "turn.go", "Worker.passOn"},
+	settle:    {"settle", "sleep.go", "Engine.Settle"},
+	rouse:     {"rouse", "sleep.go", "Engine.rouse"},
+	ring:      {"ring", "sleep.go", "Engine.ring"},
+	lost:      {"lost", "turn.go", "Worker.giveUpTurn"},
+	answer:    {"answer", "wakeup.go", "wakeup.comeBack"},
+	closes:    {"close", "worker.go", "Worker.close"},
+	do:        {"do", "call.go", "call.Do"},
+	carryOut:  {"carry out", "lead.go", "call.carryOut"},
+	wake:      {"wake", "lead.go", "call.park"},
+	calledOff: {"canceled", "lead.go", "call.park"},
+	giveUp:    {"give up", "lead.go", "call.giveUp"},
+	slumber:   {"slumber", "lead.go", "call.sleep"},
+	round:     {"round", "worker.go", "Worker.round"},
+	unwind:    {"unwind", "lead.go", "call.unwind"},
+	endAll:    {"end all", "waiter.go", "Engine.EndAll"},
+	arm:       {"arm", "wakeup.go", "Worker.arm"},
+	heard:     {"heard", "wakeup.go", "Worker.heard"},
+	armed:     {"armed", "wakeup.go", "Worker.Arm"},
+	hear:      {"hear", "sleep.go", "Engine.Heard"},
+	signals:   {"signal", "wakeup.go", "wakeup.signal"},
+}
+
+func (m *machine) take(s step) { m.took |= 1 << s }
+
+func (s stepSet) String() string {
+	var names []string
+	for i := range steps {
+		if s>>i&1 != 0 {
+			names = append(names, where[i].name)
+		}
+	}
+	if names == nil {
+		return "goes on"
+	}
+	return strings.Join(names, ", ")
+}
