@@ -11,7 +11,7 @@ RATIOS   ?= .
 # Without it, the distribution's.
 export CPEERS
 
-.PHONY: build demo test unit race cross interop test-rxe test-rxe-long siege bench bench-rxe fuzz lint clean
+.PHONY: build demo server test unit race cross interop test-rxe test-rxe-long siege bench bench-rxe fuzz lint clean
 
 build:
 	@mkdir -p bin
@@ -20,6 +20,10 @@ build:
 # Two processes exchange tagged messages over every transport of this machine.
 demo: build
 	@bin/demo
+
+# Goroutines that share a worker ask goroutines that share another one.
+server: build
+	@bin/server
 
 # Installs what the tests need, then runs every suite.
 test:

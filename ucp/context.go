@@ -345,6 +345,7 @@ func (c *Context) Close() error {
 	return c.closeMDs()
 }
 
+// closeMDs closes the domains. They stay known: Attr and WriteInfo may be called meanwhile.
 func (c *Context) closeMDs() error {
 	var first error
 	for _, m := range c.mds {
@@ -352,7 +353,6 @@ func (c *Context) closeMDs() error {
 			first = err
 		}
 	}
-	c.mds = nil
 	return first
 }
 

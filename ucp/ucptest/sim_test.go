@@ -2,6 +2,7 @@ package ucptest
 
 import (
 	"net/netip"
+	"sync"
 	"testing"
 
 	"github.com/ucx-go/ucx/uct"
@@ -13,7 +14,9 @@ import (
 type simulated struct {
 	net       *sim.Network
 	component uct.Component
-	plan      fault.Plan
+
+	mu   sync.Mutex // workers of several goroutines ask for the plan
+	plan fault.Plan // guarded by mu
 }
 
 // simulate registers a simulated transport. Its plan is that of o until a test
@@ -22,6 +25,8 @@ func simulate(name string, o sim.Options) transport {
 	s := &simulated{net: sim.NewNetwork(), plan: o.Plan}
 	o.Name, o.Network = name, s.net
 	o.Plan = func(op fault.Op) (none fault.Effect) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		if s.plan == nil {
 			return none
 		}
@@ -34,9 +39,14 @@ func simulate(name string, o sim.Options) transport {
 
 // inject makes things go wrong for the rest of the test.
 func (s *simulated) inject(t testing.TB, plan fault.Plan) {
-	before := s.plan
-	s.plan = plan
-	t.Cleanup(func() { s.plan = before })
+	set := func(plan fault.Plan) (before fault.Plan) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		before, s.plan = s.plan, plan
+		return before
+	}
+	before := set(plan)
+	t.Cleanup(func() { set(before) })
 }
 
 // rough is a transport on which nothing can be expected to finish in its call.

@@ -1,0 +1,111 @@
+// Server answers requests by goroutines that share one worker: each handler waits for a
+// request, and answers it to whoever has sent it. The client's goroutines share a worker
+// as well.
+//
+//	server [-handlers 8] [-clients 100] [-requests 1000]
+//	server -serve                 in one process, which prints its address
+//	server -connect ADDRESS       in another one, on this machine or elsewhere
+//
+// Without -serve and -connect one process is both, over the transports that UCX_TLS
+// allows.
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
+)
+
+func main() {
+	handlers := flag.Int("handlers", 8, "goroutines that answer")
+	clients := flag.Int("clients", 100, "goroutines that ask")
+	requests := flag.Int("requests", 1000, "requests of each")
+	serve := flag.Bool("serve", false, "be the server, until an interrupt")
+	connect := flag.String("connect", "", "be the client of the server with this address")
+	flag.Parse()
+	log.SetLevel(log.LevelWarn) // unless UCX_LOG_LEVEL says otherwise
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+
+	var err error
+	switch {
+	case *serve:
+		err = runServer(ctx, *handlers)
+	case *connect != "":
+		err = runClient(ctx, *connect, *clients, *requests)
+	default:
+		err = runBoth(ctx, *handlers, *clients, *requests)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "server:", err)
+		os.Exit(1)
+	}
+}
+
+// runBoth is a server, and its client, with a worker each.
+func runBoth(ctx context.Context, handlers, clients, requests int) error {
+	s, err := newServer()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	addr, err := s.Address(0)
+	if err != nil {
+		return err
+	}
+	serving, stop := context.WithCancel(ctx)
+	over := make(chan error)
+	go func() { over <- s.run(serving, handlers) }()
+	err = runClient(ctx, hex.EncodeToString(addr), clients, requests)
+	stop()
+	if serr := <-over; err == nil {
+		err = serr
+	}
+	return err
+}
+
+// runServer answers until ctx ends.
+func runServer(ctx context.Context, handlers int) error {
+	s, err := newServer()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	addr, err := s.Address(0)
+	if err != nil {
+		return err
+	}
+	fmt.Println(hex.EncodeToString(addr))
+	return s.run(ctx, handlers)
+}
+
+// shared is a worker that any goroutine may use, and its context.
+type shared struct {
+	*ucp.Worker
+	ctx *ucp.Context
+}
+
+func open() (shared, error) {
+	c, err := ucp.NewContext(ucp.ContextParams{Features: ucp.FeatureTag}, nil)
+	if err != nil {
+		return shared{}, err
+	}
+	w, err := c.NewWorker(ucp.WorkerParams{ThreadMode: ucs.ThreadModeMulti})
+	if err != nil {
+		c.Close()
+		return shared{}, err
+	}
+	return shared{w, c}, nil
+}
+
+func (s shared) close() {
+	s.Close()
+	s.ctx.Close()
+}
