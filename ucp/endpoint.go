@@ -102,7 +102,8 @@ var endpointSeq atomic.Uint64
 
 // NewEndpoint creates an endpoint. It returns before the connection is made:
 // operations may be started at once and go out in order when it is. A peer that
-// no transport reaches gives ucs.ErrUnreachable, with the reason for each.
+// no transport reaches gives ucs.ErrUnreachable, with the reason for each. During
+// Worker.Shutdown it is refused with ucs.ErrBusy.
 func (w *Worker) NewEndpoint(p EndpointParams) (*Endpoint, error) {
 	w.enter()
 	ep, err := w.makeEndpoint(&p)
@@ -113,6 +114,9 @@ func (w *Worker) NewEndpoint(p EndpointParams) (*Endpoint, error) {
 func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 	if w.closed || len(p.Address) == 0 || p.ErrMode > ErrModePeer || p.Flags&^EndpointNoLoopback != 0 {
 		return nil, fmt.Errorf("ucp: endpoint parameters: %w", ucs.ErrInvalidParam)
+	}
+	if w.leaving > 0 {
+		return nil, fmt.Errorf("ucp: worker %s is being shut down: %w", w.name, ucs.ErrBusy)
 	}
 	addr, _, err := proto.ParseAddress(p.Address, proto.FormWorker)
 	if err != nil {

@@ -122,6 +122,16 @@ func (r *Request) setLife(life uint32) {
 	}
 }
 
+// setOver says that the operation has ended. Who sleeps may have waited for that.
+func (r *Request) setOver() {
+	if w := r.w; w.multi {
+		atomic.StoreUint32(&r.life, lifeOver)
+		w.engine.News()
+	} else {
+		r.life = lifeOver
+	}
+}
+
 // Done reports whether the operation has finished. In ThreadModeMulti its callback may
 // be running still, or be about to.
 func (r *Request) Done() bool {
@@ -334,7 +344,7 @@ func (r *Request) finish(err error) {
 	}
 	r.data.finish()
 	r.state |= stateDone
-	r.setLife(lifeOver)
+	r.setOver()
 	if err != nil {
 		r.w.stats.Failed++
 	}

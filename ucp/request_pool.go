@@ -11,7 +11,7 @@ import (
 func (w *Worker) getRequest() *Request {
 	r := w.freeRequests
 	if r == nil {
-		return w.newRequest()
+		return w.nextRequest()
 	}
 	w.freeRequests = r.next
 	w.idleRequests--
@@ -19,6 +19,18 @@ func (w *Worker) getRequest() *Request {
 	r.state = 0
 	r.setLife(lifeInFlight)
 	return r
+}
+
+// nextRequest is getRequest where the list is empty.
+func (w *Worker) nextRequest() *Request {
+	if w.multi {
+		if r, ok := w.spares.Get().(*Request); ok {
+			r.state = 0
+			r.setLife(lifeInFlight)
+			return r
+		}
+	}
+	return w.newRequest()
 }
 
 // newRequest makes a request object. The initialization hook sees each once.

@@ -54,14 +54,19 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 		return err
 	}
 	c.leaves = true
-	err = c.wait(ctx)
-	w.look()
-	w.leaving--
-	w.unlook()
-	if err != nil {
+	if err := w.leave(ctx, c); err != nil {
 		return err
 	}
 	return w.Close()
+}
+
+func (w *Worker) leave(ctx context.Context, c *call) error {
+	defer func() { // a callback may panic
+		w.look()
+		w.leaving--
+		w.unlook()
+	}()
+	return c.wait(ctx)
 }
 
 // startLeaving closes all endpoints. Peers open no new ones until the wait has ended, or

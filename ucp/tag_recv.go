@@ -71,7 +71,7 @@ func (w *Worker) beginTagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Req
 		return nil, ucs.ErrInvalidParam
 	}
 	if w.freeRequests == nil && w.promised == nil {
-		w.idle(w.newRequest()) // now: its hook may receive, or send a message that matches
+		w.idle(w.nextRequest()) // now: its hook may receive, or send a message that matches
 	}
 	d := w.tag.findUnexpected(tag, mask)
 	if d != nil && d.kind == messageEager && (p == nil || p.plainRecv()) {
@@ -221,7 +221,7 @@ func (r *Request) deliver(tag Tag, data []byte) {
 		copyMessage(r.data.buf, data)
 		r.data.buf = nil
 		r.state |= stateDone | stateWhole
-		r.setLife(lifeOver)
+		r.setOver()
 		if fn := r.onTagRecv; fn != nil && r.state&(stateInCall|stateFreed|stateWatched) == 0 {
 			r.onTagRecv = nil
 			w := r.w // callRecv, without another call

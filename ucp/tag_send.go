@@ -40,7 +40,7 @@ func (ep *Endpoint) tagSend(tag Tag, buf []byte, p *RequestParams, form *message
 	if !w.begin() {
 		c := w.newCall(startTagSend).with(p)
 		c.ep, c.tag, c.buf, c.form, c.state, c.rule = ep, tag, buf, form, flags, &callTagSend
-		c.brief = form == &tagForm && p == nil && len(buf) <= smallBytes
+		c.brief = form == &tagForm && p == nil && len(buf) <= smallBytes && w.ctx.params.Features&FeatureTag != 0
 		return c.leave()
 	}
 	r, err := ep.beginTagSend(tag, buf, p, form, flags)

@@ -1,6 +1,11 @@
 package ucp
 
-import "github.com/ucx-go/ucx/ucp/internal/engine"
+import (
+	"errors"
+
+	"github.com/ucx-go/ucx/ucp/internal/engine"
+	"github.com/ucx-go/ucx/ucs"
+)
 
 // Every call begins and ends here. In thread mode multi it takes a turn: while it has it
 // the worker is its goroutine's as it is in the other modes all the time
@@ -82,8 +87,7 @@ func (w *Worker) unlook() {
 // tryEnter is enter for calls that can be refused.
 func (w *Worker) tryEnter() error {
 	if w.multi {
-		w.takeTurn()
-		return nil
+		return w.turnToEnd()
 	}
 	if err := w.misused(); err != nil {
 		return err
@@ -143,6 +147,20 @@ func (w *Worker) beginTurn() {
 	}
 }
 
+// turnToEnd is takeTurn for calls that say what is wrong instead of panicking.
+func (w *Worker) turnToEnd() (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			var ok bool
+			if err, ok = v.(error); !ok || !errors.Is(err, ucs.ErrInvalidParam) {
+				panic(v)
+			}
+		}
+	}()
+	w.takeTurn()
+	return nil
+}
+
 // endTurn ends a call.
 func (w *Worker) endTurn() {
 	w.gate &^= gateInside
@@ -170,6 +188,7 @@ func (w *Worker) passOn() {
 	if p != nil {
 		panic(p) // [raise]
 	}
+	e.GiveWay()
 }
 
 // push leaves a task to the goroutine that has the worker, or does it if nobody has it any

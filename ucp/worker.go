@@ -425,8 +425,10 @@ func (w *Worker) Close() error {
 
 // closeTogether is Close in thread mode multi.
 func (w *Worker) closeTogether() error {
-	w.takeTurn()
-	var err error
+	err := w.tryEnter()
+	if err != nil {
+		return err
+	}
 	switch {
 	case w.closed:
 	case w.gate.depth() != 0:

@@ -69,7 +69,7 @@ type closer struct {
 
 // closed lets pass what calls may say that find the worker closed.
 func (c *closer) closed(what string, err error) error {
-	for _, may := range []error{ucs.ErrCanceled, ucs.ErrInvalidParam, ucs.ErrNotConnected} {
+	for _, may := range []error{ucs.ErrCanceled, ucs.ErrInvalidParam, ucs.ErrNotConnected, ucs.ErrBusy} {
 		if errors.Is(err, may) {
 			return nil
 		}

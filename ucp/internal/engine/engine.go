@@ -25,6 +25,7 @@ type Engine struct {
 	asleep  bool // the leader is
 	roused  bool // and was told
 	armed   bool // the application sleeps
+	news    bool // something has happened in this turn
 	closed  bool // there is nothing to be armed any more
 	woken   int  // waiters, since somebody asked
 }
@@ -113,9 +114,6 @@ func (e *Engine) TryBriefly() bool {
 
 // Acquire takes the engine, however long that takes.
 func (e *Engine) Acquire() {
-	if e.wanted.Load() > 0 {
-		e.giveWay()
-	}
 	n := e.spins(long)
 	if e.spin(n) {
 		return
@@ -146,7 +144,15 @@ func (e *Engine) spin(n int) bool {
 	}
 }
 
-// giveWay lets one go first who has been waiting.
+// GiveWay lets one go first who has been waiting. It is for who has just freed the
+// engine, and may want it again at once.
+func (e *Engine) GiveWay() {
+	if e.wanted.Load() > 0 {
+		e.giveWay()
+	}
+}
+
+//go:noinline
 func (e *Engine) giveWay() {
 	for range e.spins(long) {
 		if e.owner.Load() != 0 || e.wanted.Load() == 0 {

@@ -26,10 +26,17 @@ func (e *Engine) Armed(armed bool) { e.armed = armed }
 // if it sleeps still it may have to be roused again.
 func (e *Engine) Heard() { e.roused = false } // [hear]
 
+// News notes that something has happened that those may wait for who wait for any event.
+func (e *Engine) News() { e.news = true }
+
 // Settle sees to those who sleep, at the end of a turn: what was done in it may need a
 // round of progress, or events that were not armed; and another goroutine's
 // progress may have taken away what was to wake the leader.
 func (e *Engine) Settle() {
+	if e.news {
+		e.news = false
+		e.Happened()
+	}
 	if !e.asleep && !e.armed || e.closed { // [settle]
 		return
 	}
