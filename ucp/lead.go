@@ -171,14 +171,15 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 				e.Happened()
 			}
 		}
+		step := w.pace.next(n)
 		if c.Over() {
+			w.pace.end()
 			return c.stay(ctx)
 		}
 		if (round%64 == 0 || n > 0 && c.r == nil) && ctx.Err() != nil {
 			return c.giveUp(ctx, ctx.Err())
 		}
 		others := e.Woken() > 0
-		step := w.pace.next(n)
 		if step == paceSleep {
 			err := w.arm()
 			if err == nil {

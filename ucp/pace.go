@@ -140,6 +140,9 @@ func (p *pace) sleep() paceStep {
 	return paceSleep
 }
 
+// end notes that a wait is over, whatever brought that about.
+func (p *pace) end() { p.stage = fresh }
+
 // happened ends a wait in which something has happened.
 func (p *pace) happened() {
 	switch p.stage {
@@ -166,8 +169,8 @@ type habit struct {
 }
 
 const (
-	maxDebt  = 4  // failures in a row before a way is given up
-	maxSkips = 64 // waits between two trials
+	maxDebt  = 4   // failures in a row before a way is given up
+	maxSkips = 255 // waits between two trials
 )
 
 // worth reports whether the way is to be tried in this wait.

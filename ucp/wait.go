@@ -141,7 +141,9 @@ func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 		w.gate &^= gateInside
 		n := w.Progress()
 		w.gate |= gateInside
+		step := w.pace.next(n)
 		if c.isOver() {
+			w.pace.end()
 			w.uctw.Push() // what answers the peer, who may be waiting
 			return nil
 		}
@@ -150,7 +152,6 @@ func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 				return err
 			}
 		}
-		step := w.pace.next(n)
 		if step != paceSleep {
 			step.take()
 			continue
