@@ -47,7 +47,7 @@ func (p *CallbackPanic) Unwrap() error {
 func (w *Worker) leaveTo() (was gate) {
 	was = w.gate
 	w.gate = was&^gateInside + gateDepth
-	if w.multi {
+	if was&gateShared != 0 {
 		w.mayCallBack()
 	}
 	return was
@@ -60,7 +60,7 @@ func (w *Worker) mayCallBack() { w.engine.Call() }
 
 func (w *Worker) comeBack(was gate) {
 	w.gate = w.gate&gateFlags | was
-	if w.multi && was.depth() == 0 {
+	if was&gateShared != 0 && was.depth() == 0 {
 		w.engine.Return()
 	}
 }

@@ -24,6 +24,7 @@ const (
 	gateClosed                     // closed, or being closed
 	gatePanicked                   // a function of the application has panicked: the outermost call says so
 	gateAbandoned                  // one has ended its goroutine, in the middle of a call
+	gateShared                     // thread mode multi, for good: short paths do not look further
 
 	gateDepth gate = 1 << 8        // one function of the application on the stack
 	gateFlags      = gateDepth - 1 // all before
@@ -32,8 +33,9 @@ const (
 // depth is the number of functions, where it stands in the word.
 func (g gate) depth() gate { return g &^ gateFlags }
 
-// free reports whether nothing is in the way of a call. In race builds it looks
-// without telling the detector: what it says is better than a report of a race.
+// free reports whether nothing is in the way of a call, and the worker is one of a
+// single goroutine. In race builds it looks without telling the detector: what it says
+// is better than a report of a race, and of a shared worker it is the same all the time.
 //
 //go:norace
 func (w *Worker) free() bool { return w.gate&gateFlags == 0 }
@@ -81,15 +83,6 @@ func (w *Worker) misused() error {
 			w.name, w.params.ThreadMode, ucs.ErrBusy)
 	}
 	return nil
-}
-
-// occupied is Progress where it does nothing.
-//
-//go:noinline
-func (w *Worker) occupied() int {
-	w.checkGate()
-	w.raise()
-	return 0 // closed, or inside a callback
 }
 
 // inCallback reports whether a function of the application is running, as far as

@@ -187,16 +187,16 @@ func (r *Request) Free() {
 		return
 	}
 	w := r.w
-	if w.multi {
-		r.freeTogether()
-		return
-	}
-	if r.state&^stateParams == stateRecv|stateDone|stateWhole && w.free() {
+	if w.free() && r.state&^stateParams == stateRecv|stateDone|stateWhole {
 		if r.state&stateParams != 0 {
 			r.onTagRecv, r.userData = nil, nil
 		}
 		r.state, r.life = stateIdle, lifeIdle // holds nothing else
 		w.rest(r)
+		return
+	}
+	if w.multi {
+		r.freeTogether()
 		return
 	}
 	if !w.free() {

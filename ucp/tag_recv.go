@@ -12,7 +12,7 @@ import (
 // the contents of buf and does not disturb the sender; a shorter one is a
 // success. With a message already here the receive may be done in the call.
 func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
-	if w.multi || w.freeRequests == nil || !w.tag.on || !w.tag.empty() || !w.free() || p != nil && !p.plainRecv() {
+	if !w.free() || w.freeRequests == nil || !w.tag.on || !w.tag.empty() || p != nil && !p.plainRecv() {
 		return w.tagRecv(tag, mask, buf, p)
 	}
 	r := w.freeRequests

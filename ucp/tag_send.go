@@ -12,7 +12,7 @@ import (
 // of one goroutine.
 func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
 	w := ep.w
-	if w.multi || len(buf) > int(ep.short) || !w.free() || p != nil && !p.plainSend() {
+	if !w.free() || len(buf) > int(ep.short) || p != nil && !p.plainSend() {
 		return ep.tagSend(tag, buf, p, &tagForm, 0)
 	}
 	w.gate |= gateInside

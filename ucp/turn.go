@@ -16,7 +16,7 @@ import (
 // enter begins a call. exit ends it: when nothing of the library is left on the
 // stack it panics if a function of the application has.
 func (w *Worker) enter() {
-	if w.multi || !w.free() {
+	if !w.free() {
 		w.enterGate()
 		return
 	}
@@ -36,7 +36,7 @@ func (w *Worker) enterGate() {
 // begin is enter for calls that can be left to others: it reports whether the call has
 // begun.
 func (w *Worker) begin() bool {
-	if w.multi || !w.free() {
+	if !w.free() {
 		return w.beginGate()
 	}
 	w.gate |= gateInside
@@ -53,7 +53,7 @@ func (w *Worker) beginGate() bool {
 }
 
 func (w *Worker) exit() {
-	if w.gate&gateFlags == gateInside && !w.multi {
+	if w.gate&gateFlags == gateInside {
 		w.gate &^= gateInside
 		return
 	}

@@ -193,6 +193,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 	}
 	if w.multi {
 		w.engine = engine.New((*sleepers)(w))
+		w.gate = gateShared
 	}
 	w.unnamed.w = w
 	w.payerOf(ledger.Shared).join(&w.unnamed)
@@ -328,9 +329,6 @@ func (w *Worker) Attr() WorkerAttr {
 // events handled. It runs callbacks. Called from a callback, or when the worker is
 // closed, it does nothing.
 func (w *Worker) Progress() int {
-	if w.multi {
-		return w.progressTogether()
-	}
 	if !w.vacant() {
 		return w.occupied()
 	}
@@ -343,6 +341,18 @@ func (w *Worker) Progress() int {
 	return n
 }
 
+// occupied is Progress where it does nothing, or where it takes a turn first.
+//
+//go:noinline
+func (w *Worker) occupied() int {
+	if w.multi {
+		return w.progressTogether()
+	}
+	w.checkGate()
+	w.raise()
+	return 0 // closed, or inside a callback
+}
+
 // progressTogether is Progress in thread mode multi. Where another goroutine has the
 // worker that one progresses it, or its call will soon be over.
 func (w *Worker) progressTogether() int {
@@ -350,7 +360,7 @@ func (w *Worker) progressTogether() int {
 		return 0
 	}
 	n := 0
-	if w.gate == gateInside { // not closed, and not inside a callback
+	if w.gate == gateInside|gateShared { // not closed, and not inside a callback
 		if n = w.round(); n > 0 {
 			w.engine.Happened()
 		}
