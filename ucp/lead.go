@@ -45,6 +45,7 @@ func (c *call) waitTogether(ctx context.Context) (lost bool, err error) {
 	w.engine.Push(&c.Task)
 	if w.engine.Retake() {
 		w.beginTurn() // which has carried it out
+		w.checkTurn()
 		return c.stay(ctx)
 	}
 	return c.park(ctx)

@@ -1,11 +1,6 @@
 package ucp
 
-import (
-	"errors"
-
-	"github.com/ucx-go/ucx/ucp/internal/engine"
-	"github.com/ucx-go/ucx/ucs"
-)
+import "github.com/ucx-go/ucx/ucp/internal/engine"
 
 // Every call begins and ends here. In thread mode multi it takes a turn: while it has it
 // the worker is its goroutine's as it is in the other modes all the time
@@ -87,9 +82,10 @@ func (w *Worker) unlook() {
 // tryEnter is enter for calls that can be refused.
 func (w *Worker) tryEnter() error {
 	if w.multi {
-		return w.turnToEnd()
+		w.awaitTurn()
 	}
 	if err := w.misused(); err != nil {
+		w.unlook()
 		return err
 	}
 	w.gate |= gateInside
@@ -108,6 +104,12 @@ func (w *Worker) isClosed() bool {
 
 // takeTurn begins a call, when the worker is free.
 func (w *Worker) takeTurn() {
+	w.awaitTurn()
+	w.checkTurn()
+}
+
+// awaitTurn is takeTurn for calls that look themselves whether the worker can be used.
+func (w *Worker) awaitTurn() {
 	if !w.engine.Try() {
 		if w.engine.Nested() {
 			w.gate |= gateInside
@@ -131,6 +133,7 @@ func (w *Worker) tryTurn() bool {
 		}
 	}
 	w.beginTurn()
+	w.checkTurn()
 	return true
 }
 
@@ -140,25 +143,15 @@ func (w *Worker) beginTurn() {
 	if w.engine.Pending() { // [begin]
 		w.engine.Run()
 	}
+}
+
+// checkTurn panics, and ends the turn, if a callback has left the worker unusable.
+func (w *Worker) checkTurn() {
 	if w.gate&gateAbandoned != 0 {
 		err := w.misused()
 		w.endTurn()
 		panic(err)
 	}
-}
-
-// turnToEnd is takeTurn for calls that say what is wrong instead of panicking.
-func (w *Worker) turnToEnd() (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			var ok bool
-			if err, ok = v.(error); !ok || !errors.Is(err, ucs.ErrInvalidParam) {
-				panic(v)
-			}
-		}
-	}()
-	w.takeTurn()
-	return nil
 }
 
 // endTurn ends a call.
@@ -197,6 +190,7 @@ func (w *Worker) push(t *engine.Task) {
 	w.engine.Push(t)
 	if w.engine.Retake() {
 		w.beginTurn()
+		w.checkTurn()
 		w.endTurn()
 	}
 }

@@ -126,6 +126,8 @@ func (u *ucpTest) newRunner(id int, c *counter) *ucpRunner {
 		mask:     ucp.FullMask,
 		sends:    newWindow(int(p.Window)),
 		receives: newWindow(int(p.Window)),
+		spins:    spinRounds / int(p.Threads),
+		crowd:    p.shared && p.Threads > 1,
 	}
 	r.poll = r.progress
 	if p.shared {

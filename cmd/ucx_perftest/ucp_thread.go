@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"runtime"
 
 	"github.com/ucx-go/ucx/cmd/internal/perfoob"
 	"github.com/ucx-go/ucx/ucp"
@@ -34,7 +35,9 @@ type ucpRunner struct {
 	rma      oneSided
 	sends    window
 	receives window
-	idle     int // rounds of progress without any
+	spins    int  // rounds without progress after which others may run
+	crowd    bool // other threads use the worker
+	idle     int  // rounds of progress without any
 }
 
 // stage implements runner. The threads of a side begin and end together: their
@@ -121,9 +124,12 @@ func (r *ucpRunner) await(req *ucp.Request) error {
 func (r *ucpRunner) advance() error {
 	if r.w.Progress() > 0 {
 		r.idle = 0
+		if r.crowd {
+			runtime.Gosched() // it may have been for another one
+		}
 		return nil
 	}
-	if r.idle++; r.idle < spinRounds && !r.sleep {
+	if r.idle++; r.idle < r.spins && !r.sleep {
 		return nil
 	}
 	return r.idled()

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"github.com/ucx-go/ucx/internal/cpu"
@@ -120,13 +121,13 @@ func (e *Engine) Acquire() {
 	}
 	e.wanted.Add(1) // [want]
 	for !e.spin(n) {
-		w := &wish{granted: make(chan struct{})}
-		w.Of(w)
+		w := idleWishes.Get().(*wish)
 		e.Push(&w.Task) // [wish]
 		if e.Retake() {
-			break // and grants the wish itself
+			break // and grants the wish itself, which nobody will use again
 		}
 		<-w.granted // [granted]
+		idleWishes.Put(w)
 	}
 	e.wanted.Add(-1) // [served]
 }
@@ -169,8 +170,14 @@ type wish struct {
 	granted chan struct{}
 }
 
+var idleWishes = sync.Pool{New: func() any {
+	w := &wish{granted: make(chan struct{}, 1)}
+	w.Of(w)
+	return w
+}}
+
 // Do implements Doer.
-func (w *wish) Do() { close(w.granted) } // [grant]
+func (w *wish) Do() { w.granted <- struct{}{} } // [grant]
 
 // Call notes that the owner calls a function of the application, which may call back.
 func (e *Engine) Call() { e.caller.Store(uintptr(gid.Self())) }
