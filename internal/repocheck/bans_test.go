@@ -112,7 +112,7 @@ var bans = []ban{
 	},
 	{
 		what: []string{"sync"}, in: []string{"proto/...", "ucp/internal/...", "uct/self"},
-		except: []string{"ucp/internal/regions"},
+		except: []string{"ucp/internal/engine", "ucp/internal/regions"},
 		why:    "one goroutine at a time has a worker and all below it; only what belongs to a context has to lock",
 	},
 	{
