@@ -79,13 +79,14 @@ func (c *call) Do() {
 	w := c.w // [do]
 	err := w.misused()
 	switch {
+	case err != nil && c.brief: // nobody is to hear of it
+	case err != nil:
+		c.promised.refused(c, err)
 	case c.brief:
 		if r, _ := c.start(c); r != nil {
 			r.free() // goes on, with c.small
 			return
 		}
-	case err != nil:
-		c.promised.refused(c, err)
 	default:
 		if c.made {
 			w.stats.Requests++

@@ -2,7 +2,6 @@ package ucp
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -56,11 +55,8 @@ func (w *Worker) waitingCall(start func(*call) (*Request, error)) (*call, error)
 	} else if err := w.enterWait(); err != nil {
 		return nil, err
 	}
-	c := w.newCall(start)
-	return c, nil
+	return w.newCall(start), nil
 }
-
-var errWaitInside = fmt.Errorf("ucp: waiting inside a callback: %w", ucs.ErrInvalidParam)
 
 // wait carries out the call, waits for the end of the operation, and gives back the
 // description. Where ctx ends before, a receive is canceled. What cannot be goes on, and

@@ -233,6 +233,8 @@ func (k *wakeup) comeBack() {
 	}
 }
 
+var errWaitInside = fmt.Errorf("ucp: waiting inside a callback: %w", ucs.ErrInvalidParam)
+
 // enterWait makes sure that one goroutine at a time waits on the worker. Only the
 // one that does may look at the worker's state.
 func (w *Worker) enterWait() error {
@@ -242,7 +244,7 @@ func (w *Worker) enterWait() error {
 	}
 	if w.inCallback() {
 		w.leaveWait()
-		return fmt.Errorf("ucp: waiting inside a callback: %w", ucs.ErrInvalidParam)
+		return errWaitInside
 	}
 	if err := w.misused(); err != nil {
 		w.leaveWait()

@@ -12,7 +12,6 @@ package main
 
 import (
 	"context"
-	"encoding/hex"
 	"flag"
 	"fmt"
 	"os"
@@ -51,19 +50,15 @@ func main() {
 
 // runBoth is a server, and its client, with a worker each.
 func runBoth(ctx context.Context, handlers, clients, requests int) error {
-	s, err := newServer()
+	s, addr, err := newServer()
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	addr, err := s.Address(0)
-	if err != nil {
-		return err
-	}
 	serving, stop := context.WithCancel(ctx)
 	over := make(chan error)
 	go func() { over <- s.run(serving, handlers) }()
-	err = runClient(ctx, hex.EncodeToString(addr), clients, requests)
+	err = runClient(ctx, addr, clients, requests)
 	stop()
 	if serr := <-over; err == nil {
 		err = serr
@@ -73,16 +68,12 @@ func runBoth(ctx context.Context, handlers, clients, requests int) error {
 
 // runServer answers until ctx ends.
 func runServer(ctx context.Context, handlers int) error {
-	s, err := newServer()
+	s, addr, err := newServer()
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	addr, err := s.Address(0)
-	if err != nil {
-		return err
-	}
-	fmt.Println(hex.EncodeToString(addr))
+	fmt.Println(addr)
 	return s.run(ctx, handlers)
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -18,12 +19,18 @@ type server struct {
 	clients []*ucp.Endpoint // by number
 }
 
-func newServer() (*server, error) {
+// newServer returns a server and its address as text.
+func newServer() (*server, string, error) {
 	w, err := open()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return &server{shared: w}, nil
+	addr, err := w.Address(0)
+	if err != nil {
+		w.close()
+		return nil, "", err
+	}
+	return &server{shared: w}, hex.EncodeToString(addr), nil
 }
 
 // run answers until ctx ends.
