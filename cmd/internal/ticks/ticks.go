@@ -6,7 +6,9 @@ import (
 )
 
 // origin is where calibration starts.
-var origin = reading()
+var origin stamp
+
+func init() { origin = reading() } // after the variables that Now looks at
 
 // stamp is one moment on both clocks.
 type stamp struct {

@@ -9,16 +9,8 @@ import (
 // the kernel keeps those of the CPUs together.
 var invariant = hasFlags("/proc/cpuinfo", "constant_tsc", "nonstop_tsc")
 
-// Now returns the time in ticks.
-func Now() uint64 {
-	if invariant {
-		return tsc()
-	}
-	return monotonic()
-}
-
-// tsc reads the time stamp counter.
-func tsc() uint64
+// Now returns the time in ticks: reads the time stamp counter, or else the clock.
+func Now() uint64
 
 // frequency is known only of the monotonic clock; that of the TSC is measured.
 func frequency() float64 {
