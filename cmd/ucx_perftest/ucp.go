@@ -162,6 +162,12 @@ func (u *ucpTest) newRunner(id int, c *counter) *ucpRunner {
 		r.recvBuf = recvMem[:p.MessageSize()]
 	}
 	r.ackBuf = recvMem
+	if p.Test.Type == perfoob.StreamUni || p.SendType == perfoob.IOV {
+		r.sendParams = &r.send
+	}
+	if p.Test.Type == perfoob.StreamUni || p.RecvType == perfoob.IOV {
+		r.recvParams = &r.recv
+	}
 	return r
 }
 

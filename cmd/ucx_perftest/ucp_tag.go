@@ -107,10 +107,19 @@ func (r *ucpRunner) sendOne() error {
 	if r.block {
 		return r.sendBlocking()
 	}
-	if err := r.awaitRoom(&r.sends); err != nil {
-		return err
+	if r.sends.full() {
+		if err := r.await(r.sends.take()); err != nil {
+			return err
+		}
 	}
-	return r.start(r.sendBuf, &r.send)
+	if r.sync {
+		return r.start(r.sendBuf, &r.send)
+	}
+	req, err := r.ep.TagSend(r.tag, r.sendBuf, r.sendParams)
+	if req != nil {
+		r.sends.add(req)
+	}
+	return err
 }
 
 // start starts a send.
@@ -131,16 +140,20 @@ func (r *ucpRunner) recvOne() error {
 	if r.block {
 		return r.recvBlocking()
 	}
-	if err := r.awaitRoom(&r.receives); err != nil {
-		return err
+	if r.receives.full() {
+		if err := r.await(r.receives.take()); err != nil {
+			return err
+		}
 	}
 	if r.probe {
 		if err := r.awaitMessage(); err != nil {
 			return err
 		}
 	}
-	req, err := r.w.TagRecv(r.tag, r.mask, r.recvBuf, &r.recv)
-	r.receives.add(req)
+	req, err := r.w.TagRecv(r.tag, r.mask, r.recvBuf, r.recvParams)
+	if req != nil {
+		r.receives.add(req)
+	}
 	return err
 }
 

@@ -20,16 +20,19 @@ type ucpRunner struct {
 	w    *ucp.Worker
 	ep   *ucp.Endpoint
 
-	sync     bool // synchronous sends
-	probe    bool // receive only what has arrived
-	sleep    bool // wait asleep
-	block    bool // wait in the call
-	tag      ucp.Tag
-	mask     ucp.Tag
-	sendBuf  []byte // nil: the parameters have the data
-	recvBuf  []byte
-	send     ucp.RequestParams
-	recv     ucp.RequestParams
+	sync    bool // synchronous sends
+	probe   bool // receive only what has arrived
+	sleep   bool // wait asleep
+	block   bool // wait in the call
+	tag     ucp.Tag
+	mask    ucp.Tag
+	sendBuf []byte // nil: the parameters have the data
+	recvBuf []byte
+	send    ucp.RequestParams
+	recv    ucp.RequestParams
+
+	sendParams, recvParams *ucp.RequestParams // those, nil if they ask for nothing
+
 	ack      ucp.RequestParams // sends one byte
 	ackBuf   []byte            // takes it
 	rma      oneSided
