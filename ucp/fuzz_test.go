@@ -317,7 +317,7 @@ func (f *fuzzTarget) leave() {
 		}
 	}
 	for what, n := range map[string]int{
-		"endpoints": w.endpoints.Len(), "ids of requests": w.requestIDs.Len(), "bytes": w.heldBytes,
+		"endpoints": w.endpoints.Len(), "ids of requests": w.requestIDs.Len(), "bytes": w.held(),
 		"endpoints of peers": w.unexpected, "peers": len(w.peers), "messages in parts": len(w.eager.assemblies),
 		"answers": w.rma.serving,
 	} {

@@ -319,8 +319,8 @@ func TestTakenTwice(t *testing.T) {
 	if err := v.Worker.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if v.tag.taken.head != nil || v.heldBytes != 0 {
-		t.Errorf("a closed worker holds %d bytes", v.heldBytes)
+	if v.tag.taken.head != nil || v.held() != 0 {
+		t.Errorf("a closed worker holds %d bytes", v.held())
 	}
 	if _, err := last.Recv(make([]byte, 8), nil); !errors.Is(err, ucs.ErrInvalidParam) {
 		t.Errorf("received after Close: %v", err)

@@ -122,7 +122,7 @@ func (p *payer) reserve(n, limit int) bool {
 
 // trim gives back what is charged in advance to any payer of the worker.
 func (w *Worker) trim() {
-	if w.reserved <= w.heldBytes {
+	if w.reserved <= w.held() {
 		return
 	}
 	for _, p := range w.payers {

@@ -135,7 +135,14 @@ func (r *Request) setOver() {
 // Done reports whether the operation has finished. In ThreadModeMulti its callback may
 // be running still, or be about to.
 func (r *Request) Done() bool {
-	return r == nil || atomic.LoadUint32(&r.life) != lifeInFlight && r.live()
+	if r == nil {
+		return true
+	}
+	life := atomic.LoadUint32(&r.life)
+	if life == lifeIdle {
+		panic(usedAfterFree)
+	}
+	return life == lifeOver
 }
 
 // Err returns ucs.InProgress while the operation runs, and its result
@@ -282,19 +289,11 @@ func (r *Request) is(k protocolKind) bool {
 // corrupt somebody else's operation.
 func (r *Request) checkLive() {
 	if atomic.LoadUint32(&r.life) == lifeIdle {
-		r.live()
+		panic(usedAfterFree)
 	}
 }
 
-// live returns true, or panics.
-//
-//go:noinline
-func (r *Request) live() bool {
-	if atomic.LoadUint32(&r.life) == lifeIdle {
-		panic("ucp: request used after Free")
-	}
-	return true
-}
+const usedAfterFree = "ucp: request used after Free"
 
 // result turns a request that was started in a call into the call's results.
 func (r *Request) result() (*Request, error) {

@@ -92,10 +92,17 @@ func (w *Worker) rest(r *Request) {
 	}
 	at := &w.resting[w.rested%quarantine]
 	w.rested++
-	if old := *at; old != nil {
+	old := *at
+	*at = r
+	switch {
+	case old == nil:
+	case w.idleRequests < maxOwnRequests: // idle, without another call
+		w.idleRequests++
+		old.next = w.freeRequests
+		w.freeRequests = old
+	default:
 		w.idle(old)
 	}
-	*at = r
 }
 
 // clean drops what a request refers to, so that those which lie idle keep nothing of

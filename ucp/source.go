@@ -114,7 +114,6 @@ func (s *source) SourceGone() {
 func (s *source) take(n int) {
 	s.held += n
 	s.pays().held += n
-	s.w.heldBytes += n
 }
 
 // give takes n bytes off its charge.
@@ -122,7 +121,6 @@ func (s *source) give(n int) {
 	p := s.pays()
 	s.held -= n
 	p.held -= n
-	s.w.heldBytes -= n
 	if p.held < p.low || s.over {
 		s.settle()
 	}

@@ -12,7 +12,15 @@ import (
 // the contents of buf and does not disturb the sender; a shorter one is a
 // success. With a message already here the receive may be done in the call.
 func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
-	if !w.free() || w.freeRequests == nil || !w.tag.on || !w.tag.empty() || p != nil && !p.plainRecv() {
+	if !w.free() || w.freeRequests == nil || !w.tag.on || p != nil && !p.plainRecv() {
+		return w.tagRecv(tag, mask, buf, p)
+	}
+	if !w.tag.empty() {
+		if d := w.tag.alone; d != nil && (d.tag^tag)&mask == 0 && d.kind == messageEager {
+			w.stats.TagRecvs++
+			w.tag.alone = nil
+			return nil, w.take(d, buf, p)
+		}
 		return w.tagRecv(tag, mask, buf, p)
 	}
 	r := w.freeRequests
@@ -222,21 +230,29 @@ func (r *Request) deliver(tag Tag, data []byte) {
 		r.data.buf = nil
 		r.state |= stateDone | stateWhole
 		r.setOver()
-		if fn := r.onTagRecv; fn != nil && r.state&(stateInCall|stateFreed|stateWatched) == 0 {
-			r.onTagRecv = nil
-			w := r.w // callRecv, without another call
-			was := w.leaveTo()
-			defer func() {
-				if !w.back(was) {
-					w.caught(was, recover())
-				}
-			}()
-			fn(r, nil, r.info, r.userData)
-			w.comeBack(was)
-		} else if r.state&(stateParams|stateFreed|stateWatched) != 0 {
-			r.leave(nil)
+		if r.onTagRecv != nil || r.state&(stateFreed|stateWatched) != 0 {
+			r.delivered()
 		}
 	}
+}
+
+// delivered is leave for deliver: callbacks of receives run here, without another call.
+func (r *Request) delivered() {
+	fn := r.onTagRecv
+	if fn == nil || r.state&(stateInCall|stateFreed|stateWatched) != 0 {
+		r.leave(nil)
+		return
+	}
+	r.onTagRecv = nil
+	w := r.w
+	was := w.leaveTo()
+	defer func() {
+		if !w.back(was) {
+			w.caught(was, recover())
+		}
+	}()
+	fn(r, nil, r.info, r.userData)
+	w.comeBack(was)
 }
 
 // onEagerOnly is the handler of messages that come whole. It is a function
@@ -282,10 +298,29 @@ func (w *Worker) onEagerSyncOnly(src *uct.Source, data []byte, desc *uct.AMDesc)
 // keepMessage stores a whole message until it is received. The error is the
 // handler's result.
 func (w *Worker) keepMessage(from *source, tag Tag, payload []byte, desc *uct.AMDesc) (*TagMessage, error) {
-	if err := w.charge(from, messageSize+len(payload)); err != nil {
-		return nil, err
+	p, need := from.payer, messageSize+len(payload)
+	if p == nil || p.held+need > p.high {
+		if err := w.makeRoom(from, need); err != nil {
+			return nil, err
+		}
+		p = from.payer
 	}
 	w.stats.Unexpected++
+	if n := len(w.tag.free); n > 0 && desc == nil && len(payload) <= inlineBytes { // the same, without other calls
+		d := w.tag.free[n-1]
+		w.tag.free = w.tag.free[:n-1]
+		d.from, d.tag, d.kind, d.total = from, tag, messageEager, len(payload)
+		d.data = d.inline[:len(payload)]
+		copyMessage(d.data, payload)
+		from.held += messageSize
+		p.held += messageSize
+		if w.tag.empty() {
+			w.tag.alone = d
+		} else {
+			w.tag.addUnexpected(d)
+		}
+		return d, nil
+	}
 	d := w.newMessage(from, tag, messageEager, len(payload))
 	kept := d.keep(payload, desc)
 	w.tag.addUnexpected(d)

@@ -111,7 +111,6 @@ type Worker struct {
 	mostPayers int                        // that there ever were
 	unnamed    source                     // of transports that do not tell connections apart
 	buffers    bufpool.Pool               // for messages that nobody has received
-	heldBytes  int                        // memory of such messages, buffers included
 	owedBytes  int                        // of answers that wait
 	sources    int                        // connections that there is something of
 	reserved   int                        // what the payers are charged with for that
@@ -405,7 +404,7 @@ func (w *Worker) Stats() Stats {
 	w.look()
 	defer w.unlook()
 	s := w.stats
-	s.UnexpectedBytes, s.OwedBytes, s.Sources = w.heldBytes, w.owedBytes, w.sources
+	s.UnexpectedBytes, s.OwedBytes, s.Sources = w.held(), w.owedBytes, w.sources
 	for _, f := range w.families {
 		f.count(w, &s)
 	}
