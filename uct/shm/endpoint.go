@@ -74,7 +74,7 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.Sen
 		flags |= flagPhase
 	}
 	raceSent()
-	storeRelease(firstWord(few), elementWord(flags, uint8(id), n))
+	word.StoreRelease32(firstWord(few), elementWord(flags, uint8(id), n))
 	if h&armed != 0 {
 		e.i.sock.wake(e.wakeup)
 	}
@@ -212,7 +212,7 @@ func (e *endpoint) publish(el []byte, h uint64, flags uint32, id uct.AMID, n int
 		flags |= flagPhase
 	}
 	raceSent()
-	storeRelease(word32(el, 0), elementWord(flags, uint8(id), n))
+	word.StoreRelease32(word32(el, 0), elementWord(flags, uint8(id), n))
 	if h&armed != 0 {
 		e.i.sock.wake(e.wakeup)
 	}

@@ -2,15 +2,7 @@
 
 package shm
 
-import (
-	"sync/atomic"
-
-	"github.com/ucx-go/ucx/internal/word"
-)
-
-// storeRelease publishes what was written before: whoever loads v from p
-// atomically sees that too.
-func storeRelease(p *uint32, v uint32) { atomic.StoreUint32(p, v) }
+import "github.com/ucx-go/ucx/internal/word"
 
 // storeFence lets what was written before be seen before what is written
 // afterwards, by whatever means.
