@@ -66,15 +66,6 @@ func (w *Worker) makeRoom(s *source, n int) error {
 	})
 }
 
-// held is the memory of messages without a receive: our buffers, and message
-// objects with the transports' memory that they keep.
-func (w *Worker) held() (n int) {
-	for _, p := range w.payers {
-		n += p.held
-	}
-	return n
-}
-
 // mayOpen reports whether s may open one more endpoint toward the worker.
 func (w *Worker) mayOpen(s *source) error {
 	limit := w.ctx.settings.MaxUnexpEps

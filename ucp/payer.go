@@ -120,6 +120,15 @@ func (p *payer) reserve(n, limit int) bool {
 	return true
 }
 
+// held is the memory of messages without a receive: our buffers, and message
+// objects with the transports' memory that they keep.
+func (w *Worker) held() (n int) {
+	for _, p := range w.payers {
+		n += p.held
+	}
+	return n
+}
+
 // trim gives back what is charged in advance to any payer of the worker.
 func (w *Worker) trim() {
 	if w.reserved <= w.held() {

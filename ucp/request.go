@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/engine"
 	"github.com/ucx-go/ucx/ucp/internal/regions"
@@ -114,21 +115,13 @@ const (
 
 // setLife says what becomes of the request. In thread mode multi other goroutines see
 // what was stored before.
-func (r *Request) setLife(life uint32) {
-	if r.w.multi {
-		atomic.StoreUint32(&r.life, life)
-	} else {
-		r.life = life
-	}
-}
+func (r *Request) setLife(life uint32) { word.StoreRelease32(&r.life, life) }
 
 // setOver says that the operation has ended. Who sleeps may have waited for that.
 func (r *Request) setOver() {
+	r.setLife(lifeOver)
 	if w := r.w; w.multi {
-		atomic.StoreUint32(&r.life, lifeOver)
 		w.engine.News()
-	} else {
-		r.life = lifeOver
 	}
 }
 
@@ -198,7 +191,7 @@ func (r *Request) Free() {
 		if r.state&stateParams != 0 {
 			r.onTagRecv, r.userData = nil, nil
 		}
-		r.state, r.life = stateIdle, lifeIdle // holds nothing else
+		r.setIdle() // holds nothing else
 		w.rest(r)
 		return
 	}
@@ -237,7 +230,17 @@ func (r *Request) free() {
 func (r *Request) freeTogether() {
 	w := r.w
 	r.checkLive()
-	if !w.tryTurn() {
+	if w.shortTurn() {
+		if r.state&^stateParams == stateRecv|stateDone|stateWhole { // as Free does
+			if r.state&stateParams != 0 {
+				r.onTagRecv, r.userData = nil, nil
+			}
+			r.setIdle()
+			w.rest(r)
+			w.endTurn()
+			return
+		}
+	} else if !w.tryTurn() {
 		if atomic.LoadUint32(&r.life) == lifeOver {
 			t := frees.Get().(*freeing)
 			t.r = r
@@ -293,7 +296,9 @@ func (r *Request) checkLive() {
 	}
 }
 
-const usedAfterFree = "ucp: request used after Free"
+// usedAfterFree is what the uses panic with, converted once: they are in line where
+// programs look whether a request is done.
+var usedAfterFree any = "ucp: request used after Free"
 
 // result turns a request that was started in a call into the call's results.
 func (r *Request) result() (*Request, error) {

@@ -23,11 +23,11 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 		}
 		return w.tagRecv(tag, mask, buf, p)
 	}
-	r := w.freeRequests
-	w.freeRequests = r.next // getRequest, less what is set here or in the queue
+	r := w.freeRequests // postPlain, without another call
+	w.freeRequests = r.next
 	w.idleRequests--
 	r.state = stateRecv | stateExpect
-	r.life = lifeInFlight // it is nobody else's
+	r.setLife(lifeInFlight)
 	if p != nil {
 		r.state = stateRecv | stateExpect | stateParams
 		r.onTagRecv, r.userData = p.OnTagRecv, p.UserData
@@ -60,8 +60,30 @@ func (w *Worker) take(d *TagMessage, buf []byte, p *RequestParams) (err error) {
 	return err
 }
 
+// postPlain posts a receive that asks for nothing unusual, and that no message waits for.
+func (w *Worker) postPlain(tag, mask Tag, buf []byte, p *RequestParams) *Request {
+	r := w.freeRequests
+	w.freeRequests = r.next // getRequest, less what is set here or in the queue
+	w.idleRequests--
+	r.state = stateRecv | stateExpect
+	r.setLife(lifeInFlight)
+	if p != nil {
+		r.state |= stateParams
+		r.onTagRecv, r.userData = p.OnTagRecv, p.UserData
+	}
+	r.data.buf, r.data.length = buf, len(buf)
+	r.tag, r.mask = tag, mask
+	w.tag.addExpected(r)
+	return r
+}
+
 // tagRecv is TagRecv in general.
 func (w *Worker) tagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
+	if w.shortTurn() {
+		r, err := w.beginTagRecv(tag, mask, buf, p)
+		w.endTurn()
+		return r, err
+	}
 	if !w.begin() {
 		c := w.newCall(startTagRecv).with(p)
 		c.tag, c.mask, c.buf, c.state, c.rule = tag, mask, buf, stateRecv, &callTagRecv
@@ -82,7 +104,11 @@ func (w *Worker) beginTagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Req
 		w.idle(w.nextRequest()) // now: its hook may receive, or send a message that matches
 	}
 	d := w.tag.findUnexpected(tag, mask)
-	if d != nil && d.kind == messageEager && (p == nil || p.plainRecv()) {
+	switch plain := p == nil || p.plainRecv(); {
+	case !plain:
+	case d == nil && w.freeRequests != nil && w.promised == nil:
+		return w.postPlain(tag, mask, buf, p), nil
+	case d != nil && d.kind == messageEager:
 		w.stats.TagRecvs++
 		w.tag.removeUnexpected(d)
 		return nil, w.take(d, buf, p)
@@ -257,6 +283,8 @@ func (r *Request) delivered() {
 
 // onEagerOnly is the handler of messages that come whole. It is a function
 // literal, not a method, because calling a method value costs a second call.
+//
+//go:noinline
 func (w *Worker) onEagerOnly() uct.AMHandler {
 	return func(src *uct.Source, data []byte, desc *uct.AMDesc) error {
 		h, payload, err := proto.ParseEagerOnly(data)

@@ -12,10 +12,14 @@ import (
 // of one goroutine.
 func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
 	w := ep.w
-	if !w.free() || len(buf) > int(ep.short) || p != nil && !p.plainSend() {
+	if p != nil && !p.plainSend() || !w.seize() {
 		return ep.tagSend(tag, buf, p, &tagForm, 0)
 	}
-	w.gate |= gateInside
+	if len(buf) > int(ep.short) {
+		r, err := ep.beginTagSend(tag, buf, p, &tagForm, 0)
+		w.exit()
+		return r, err
+	}
 	r := w.spare // sendShort, without another call
 	err := ep.ue.AMShort(uct.AMID(proto.IDEagerOnly), uint64(tag), buf, 0, &r.comp)
 	if err == nil {

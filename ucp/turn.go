@@ -47,6 +47,15 @@ func (w *Worker) beginGate() bool {
 	return true
 }
 
+// seize is begin for short paths: it fails where anything is in the way.
+func (w *Worker) seize() bool {
+	if !w.free() {
+		return w.shortTurn()
+	}
+	w.gate |= gateInside
+	return true
+}
+
 func (w *Worker) exit() {
 	if w.gate&gateFlags == gateInside {
 		w.gate &^= gateInside
@@ -120,6 +129,20 @@ func (w *Worker) awaitTurn() {
 	w.beginTurn()
 }
 
+// shortTurn begins a call if that takes no time. It is tryTurn for short paths.
+//
+//go:noinline
+func (w *Worker) shortTurn() bool {
+	if !w.multi || !w.engine.Try() {
+		return false
+	}
+	w.beginTurn()
+	if w.gate&gateAbandoned != 0 {
+		w.checkTurn()
+	}
+	return true
+}
+
 // tryTurn begins a call if the worker is free, or soon is. It is takeTurn for calls that
 // can be left to others.
 func (w *Worker) tryTurn() bool {
@@ -157,6 +180,22 @@ func (w *Worker) checkTurn() {
 // endTurn ends a call.
 func (w *Worker) endTurn() {
 	w.gate &^= gateInside
+	e := w.engine
+	if w.gate != gateShared || e.Restless() {
+		w.endBusyTurn()
+		return
+	}
+	e.Free() // passOn, without other calls
+	if e.Pending() || e.Wanted() {
+		w.afterTurn(nil)
+	}
+}
+
+// endBusyTurn is endTurn where there is something to see to: a panic, sleepers, a
+// function of the application that the call was made in.
+//
+//go:noinline
+func (w *Worker) endBusyTurn() {
 	if w.gate.depth() == 0 {
 		w.engine.Settle()
 		w.passOn()
@@ -165,9 +204,16 @@ func (w *Worker) endTurn() {
 
 // passOn gives the worker up, when nothing is left to do for others.
 func (w *Worker) passOn() {
-	e := w.engine
 	p := w.caughtPanic()
-	e.Free()
+	w.engine.Free()
+	w.afterTurn(p)
+}
+
+// afterTurn does what others have left until the worker was given up.
+//
+//go:noinline
+func (w *Worker) afterTurn(p *CallbackPanic) {
+	e := w.engine
 	for e.Pending() && e.Retake() {
 		w.gate |= gateInside
 		e.Run()

@@ -355,7 +355,7 @@ func (w *Worker) occupied() int {
 // progressTogether is Progress in thread mode multi. Where another goroutine has the
 // worker that one progresses it, or its call will soon be over.
 func (w *Worker) progressTogether() int {
-	if !w.tryTurn() {
+	if !w.shortTurn() && !w.tryTurn() {
 		return 0
 	}
 	n := 0

@@ -61,6 +61,9 @@ func (e *Engine) Free() { e.owner.Store(0) } // [free]
 // Pending reports whether there are tasks.
 func (e *Engine) Pending() bool { return e.tasks.Load() != nil } // [look]
 
+// Wanted reports whether somebody cannot go on without it.
+func (e *Engine) Wanted() bool { return e.wanted.Load() > 0 }
+
 // Push leaves a task for the owner. Who has pushed tries to become that.
 func (e *Engine) Push(t *Task) {
 	for { // [push]
@@ -148,7 +151,7 @@ func (e *Engine) spin(n int) bool {
 // GiveWay lets one go first who has been waiting. It is for who has just freed the
 // engine, and may want it again at once.
 func (e *Engine) GiveWay() {
-	if e.wanted.Load() > 0 {
+	if e.Wanted() {
 		e.giveWay()
 	}
 }

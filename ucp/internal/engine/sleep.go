@@ -29,6 +29,9 @@ func (e *Engine) Heard() { e.roused = false } // [hear]
 // News notes that something has happened that those may wait for who wait for any event.
 func (e *Engine) News() { e.news = true }
 
+// Restless reports whether there is something for Settle to do.
+func (e *Engine) Restless() bool { return e.news || e.asleep || e.armed }
+
 // Settle sees to those who sleep, at the end of a turn: what was done in it may need a
 // round of progress, or events that were not armed; and another goroutine's
 // progress may have taken away what was to wake the leader.

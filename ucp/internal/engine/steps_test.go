@@ -72,7 +72,7 @@ var where = [steps]struct{ name, file, function string }{
 	happened:  {"happened", "waiter.go", "Engine.Happened"},
 	sleep:     {"sleep", "sleep.go", "Engine.Sleeps"},
 	begin:     {"begin", "turn.go", "Worker.beginTurn"},
-	raise:     {"raise", "turn.go", "Worker.passOn"},
+	raise:     {"raise", "turn.go", "Worker.afterTurn"},
 	settle:    {"settle", "sleep.go", "Engine.Settle"},
 	rouse:     {"rouse", "sleep.go", "Engine.rouse"},
 	ring:      {"ring", "sleep.go", "Engine.ring"},
