@@ -99,6 +99,36 @@ func (s *wakeSocket) drainOne() bool {
 	return err == nil
 }
 
+// TestUnreadWakeups: a peer is woken although others have not read what was sent to them,
+// so that the sender's buffer is full.
+func TestUnreadWakeups(t *testing.T) {
+	f := &ucttest.Fixture{Component: component{posixName}}
+	a, b := f.Pair(t)
+	ep := a.Connect(t, b)
+	fd := a.Iface.(*iface).sock.fd
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 0); err != nil {
+		t.Fatal(err)
+	}
+	for full := false; !full; {
+		stopped := f.Open(t).Iface.(*iface).sock // a queue may be full before the buffer is
+		to := &unix.SockaddrUnix{Name: "@" + stopped.name}
+		sent := 0
+		for unix.Sendto(fd, wakeByte, unix.MSG_DONTWAIT, to) == nil {
+			sent++
+		}
+		full = sent == 0
+	}
+	if err := b.Worker.Arm(); err != nil {
+		t.Fatal(err)
+	}
+	if err := ep.AMShort(1, 0, nil, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := datagrams(b); n != 1 {
+		t.Errorf("woken %d times", n)
+	}
+}
+
 // movingMapper lets something happen while a segment is opened.
 type movingMapper struct {
 	mapper

@@ -51,12 +51,33 @@ func (s *wakeSocket) close() error { return unix.Close(s.fd) }
 // wakeByte is what C UCX sends.
 var wakeByte = []byte{0}
 
-// wake sends a wakeup to a peer that has asked for one. If its socket is full it
-// is awake anyway; if it is gone nothing can be done.
+// wake sends a wakeup to a peer that has asked for one. What it does not read counts
+// toward the buffer of the socket that sent it: if that is full, maybe for what others
+// do not read, another socket is tried. If it is the peer's that is full the peer is
+// awake anyway; if it is gone nothing can be done.
 func (s *wakeSocket) wake(to *unix.SockaddrUnix) {
-	if to == nil {
+	if to != nil && sendWakeup(s.fd, to) == unix.EAGAIN {
+		wakeAnew(to)
+	}
+}
+
+// wakeAnew sends a wakeup from a socket of its own.
+//
+//go:noinline
+func wakeAnew(to *unix.SockaddrUnix) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
 		return
 	}
-	for unix.Sendto(s.fd, wakeByte, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, to) == unix.EINTR {
+	sendWakeup(fd, to)
+	unix.Close(fd)
+}
+
+func sendWakeup(fd int, to *unix.SockaddrUnix) error {
+	for {
+		err := unix.Sendto(fd, wakeByte, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, to)
+		if err != unix.EINTR {
+			return err
+		}
 	}
 }
