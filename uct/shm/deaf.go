@@ -31,8 +31,9 @@ type naps struct {
 }
 
 // limitSleep lets the sleep that is about to begin end in time, which is last at the
-// latest. With peers that can wake us it puts the end off, without a system call.
-func (i *iface) limitSleep(last time.Duration) {
+// latest. With peers that can wake us it puts the end off, without a system call. It is
+// false where there is no timer: nothing may end the sleep.
+func (i *iface) limitSleep(last time.Duration) bool {
 	n := &i.naps
 	if n.deaf > 0 {
 		if n.read != i.rx.read || n.next == 0 {
@@ -49,8 +50,10 @@ func (i *iface) limitSleep(last time.Duration) {
 	}
 	if err != nil && !n.silent {
 		n.silent = true
-		log.Warn("peers in other network namespaces cannot wake this process", zap.Error(err))
+		log.Warn("a worker cannot sleep for want of a timer, without which it may not learn of messages and of room for its own",
+			zap.String("transport", i.domain.attr.Component), zap.Error(err))
 	}
+	return err == nil
 }
 
 // hearAgain is told that an endpoint to such a peer is closed.

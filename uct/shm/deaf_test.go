@@ -6,6 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log/logtest"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -82,4 +84,40 @@ func TestDeafSender(t *testing.T) {
 			t.Errorf("awake, and %d messages", got)
 		}
 	})
+}
+
+// TestNoTimer: nobody sleeps whom nothing may wake, as there is no descriptor for a
+// timer. It goes on as soon as there is one.
+func TestNoTimer(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		logtest.Watch(t).Expect("ulimit -n")
+		a, b := f.Pair(t)
+		idle := f.Open(t)
+		block(t, a, a.Connect(t, b))
+		waited(a, patience)
+		withoutFiles(t, func() {
+			for range 3 {
+				for _, h := range []*ucttest.Host{a, idle} {
+					h.Worker.Progress()
+					ucttest.WantStatus(t, "arming without a timer", h.Worker.Arm(), ucs.ErrBusy)
+				}
+			}
+		})
+		sleep(t, a)
+		sleep(t, idle)
+	})
+}
+
+// withoutFiles runs fn while the process can open nothing.
+func withoutFiles(t *testing.T, fn func()) {
+	t.Helper()
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &old)
+	fn()
 }

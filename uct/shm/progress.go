@@ -82,13 +82,9 @@ func (i *iface) receiveFenced() (n int) {
 // readable.
 func (i *iface) Arm() error {
 	longest, ok := i.rest()
-	switch {
-	case !ok || !i.failures.Empty():
-		return ucs.ErrBusy
-	case !i.dead && !i.armRing():
+	if !ok || !i.failures.Empty() || !i.dead && !i.armRing() || !i.limitSleep(longest) {
 		return ucs.ErrBusy
 	}
-	i.limitSleep(longest)
 	return nil
 }
 
