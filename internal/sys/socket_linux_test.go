@@ -84,6 +84,28 @@ func TestSendToClosedPeer(t *testing.T) {
 	}
 }
 
+func TestDiscard(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fds[0])
+	defer unix.Close(fds[1])
+	for range AtOnce + 3 {
+		if _, e := Send(fds[0], []byte("x"), 0); e != 0 {
+			t.Fatal(e)
+		}
+	}
+	for _, want := range []int{AtOnce, 3, 0} {
+		if n := Discard(fds[1]); n != want {
+			t.Errorf("%d datagrams, want %d", n, want)
+		}
+	}
+	if n := Discard(-1); n != 0 {
+		t.Errorf("%d datagrams of no socket", n)
+	}
+}
+
 func TestBadDescriptor(t *testing.T) {
 	var v IOVecs
 	b := make([]byte, 1)

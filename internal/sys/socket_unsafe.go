@@ -81,6 +81,27 @@ func RecvVec(fd int, v *IOVecs) (int, unix.Errno) {
 	}
 }
 
+// AtOnce is how many datagrams Discard takes, at most.
+const AtOnce = 16
+
+// Discard throws datagrams away that a socket has now and returns their number.
+func Discard(fd int) int {
+	var list [AtOnce]struct { // struct mmsghdr (linux/socket.h), without room for bytes
+		unix.Msghdr
+		n uint32
+	}
+	for {
+		n, _, e := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd),
+			uintptr(unsafe.Pointer(&list)), uintptr(len(list)), unix.MSG_DONTWAIT, 0, 0)
+		if e == 0 {
+			return int(n)
+		}
+		if e != unix.EINTR {
+			return 0
+		}
+	}
+}
+
 // advance drops n bytes from the front of an entry that is longer than that.
 func advance(e *unix.Iovec, n int) {
 	e.Base = (*byte)(unsafe.Add(unsafe.Pointer(e.Base), n))

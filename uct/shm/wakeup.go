@@ -16,7 +16,6 @@ import (
 type wakeSocket struct {
 	fd   int
 	name string // without the leading zero byte
-	buf  [8]byte
 }
 
 func (s *wakeSocket) open() error {
@@ -42,9 +41,10 @@ func (s *wakeSocket) open() error {
 	return nil
 }
 
-// HandleEvent implements event.Handler: it takes what woke the worker. One sleep brings
-// one datagram, as a rule; if there are more the next one is short.
-func (s *wakeSocket) HandleEvent(event.Events) { sys.Recv(s.fd, s.buf[:]) }
+// HandleEvent implements event.Handler: it takes what woke the worker, and what others
+// have sent. What stays fills the socket up, and there has to be room for the datagram of
+// the next sleep: its arrival is all that those hear who are told of events once.
+func (s *wakeSocket) HandleEvent(event.Events) { sys.Discard(s.fd) }
 
 func (s *wakeSocket) close() error { return unix.Close(s.fd) }
 
