@@ -53,9 +53,13 @@ func (i *iface) watch() {
 	}
 }
 
-// watchTail mends the tail.
+// watchTail mends the tail, which gives room back.
 func (i *iface) watchTail() {
-	if i.rx.restoreTail() && !i.scribbled {
+	if !i.rx.restoreTail() {
+		return
+	}
+	i.takeNotes()
+	if !i.scribbled {
 		i.scribbled = true
 		log.Warn("somebody writes to the receiver's part of a shared-memory ring, where no peer does",
 			zap.String("transport", i.domain.attr.Component), zap.Stringer("ring", &i.rx))

@@ -13,18 +13,21 @@ import (
 // scribbles is how many values a test writes.
 const scribbles = 50
 
+// idlers are what a receiver does without messages.
+var idlers = map[string]func(h *ucttest.Host){
+	"awake": func(h *ucttest.Host) {
+		for range 2 * watchEvery {
+			h.Worker.Progress()
+		}
+	},
+	"going to sleep": func(h *ucttest.Host) { h.Iface.(uct.Armer).Arm() },
+}
+
 // TestScribbledTail: somebody writes to the tail of a ring, where only its receiver
 // writes. Senders that have an endpoint already, and new ones, get through again:
 // while the receiver looks, and when it goes to sleep.
 func TestScribbledTail(t *testing.T) {
-	for name, idle := range map[string]func(h *ucttest.Host){
-		"awake": func(h *ucttest.Host) {
-			for range 2 * watchEvery {
-				h.Worker.Progress()
-			}
-		},
-		"going to sleep": func(h *ucttest.Host) { h.Iface.(uct.Armer).Arm() },
-	} {
+	for name, idle := range idlers {
 		t.Run(name, func(t *testing.T) {
 			both(t, func(t *testing.T, f *ucttest.Fixture) {
 				a, b := f.Pair(t)
@@ -56,6 +59,27 @@ func TestScribbledTail(t *testing.T) {
 				if b.Iface.(*iface).renewals != 0 {
 					t.Error("the ring was replaced")
 				}
+			})
+		})
+	}
+}
+
+// TestScribbledTailAndNotes: who sleeps because a ring looks full is woken when its tail
+// has been put right.
+func TestScribbledTailAndNotes(t *testing.T) {
+	for name, idle := range idlers {
+		t.Run(name, func(t *testing.T) {
+			both(t, func(t *testing.T, f *ucttest.Fixture) {
+				b := f.Open(t)
+				n := count(t, b, 2)
+				r := &b.Iface.(*iface).rx
+				atomic.StoreUint64(r.tail, r.read-uint64(r.n))
+				list, _ := blockedOn(t, f, b, 1)
+				idle(b)
+				if n := datagrams(list[0]); n != 1 {
+					t.Errorf("woken %d times", n)
+				}
+				ucttest.Until(t, "what has waited", func() bool { return *n == 1 }, list[0], b)
 			})
 		})
 	}
