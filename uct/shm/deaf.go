@@ -25,14 +25,16 @@ const (
 type naps struct {
 	deaf   int // open endpoints to peers in other network namespaces
 	timer  *event.Timer
+	end    time.Duration // when it goes off, 0: it does not
 	next   time.Duration
 	read   uint64 // messages received before the last nap
 	silent bool   // that there is no timer was logged
 }
 
 // limitSleep lets the sleep that is about to begin end in time, which is last at the
-// latest. With peers that can wake us it puts the end off, without a system call. It is
-// false where there is no timer: nothing may end the sleep.
+// latest, and no later than it was to end if it has begun already: other goroutines may
+// do something meanwhile that is no round. It is false where there is no timer: nothing
+// may end the sleep.
 func (i *iface) limitSleep(last time.Duration) bool {
 	n := &i.naps
 	if n.deaf > 0 {
@@ -40,15 +42,20 @@ func (i *iface) limitSleep(last time.Duration) bool {
 			n.next, n.read = shortestNap, i.rx.read
 		}
 		last = min(last, n.next)
-		n.next = min(2*n.next, longestNap)
+	}
+	end := i.worker.Now() + last
+	if n.end != 0 && n.end <= end {
+		return true
 	}
 	var err error
 	if n.timer == nil {
-		n.timer, err = i.worker.Timers().After(last, func() {})
+		n.timer, err = i.worker.Timers().After(last, n.over)
 	} else {
 		err = n.timer.Reset(last)
 	}
-	if err != nil && !n.silent {
+	if err == nil {
+		n.end = end
+	} else if !n.silent {
 		n.silent = true
 		log.Warn("a worker cannot sleep for want of a timer, without which it may not learn of messages and of room for its own",
 			zap.String("transport", i.domain.attr.Component), zap.Error(err))
@@ -56,9 +63,17 @@ func (i *iface) limitSleep(last time.Duration) bool {
 	return err == nil
 }
 
+// over is told that a nap has lasted as long as it could.
+func (n *naps) over() {
+	n.end = 0
+	n.next = min(2*n.next, longestNap)
+}
+
 // hearAgain is told that an endpoint to such a peer is closed.
 func (i *iface) hearAgain() {
-	if i.naps.deaf--; i.naps.deaf == 0 && i.naps.timer != nil {
-		i.naps.timer.Stop()
+	n := &i.naps
+	if n.deaf--; n.deaf == 0 && n.timer != nil {
+		n.timer.Stop()
+		n.end = 0
 	}
 }

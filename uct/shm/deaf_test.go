@@ -53,12 +53,44 @@ func TestDeaf(t *testing.T) {
 			}
 			awakes(t, h)
 		}
+		for h.Worker.Progress() > 0 {
+		}
 		if n := i.naps.next; n != 8*shortestNap {
 			t.Errorf("the next nap takes %v, want %v", n, 8*shortestNap)
 		}
 		ep.Close()
 		if i.naps.deaf != 0 || i.naps.timer.Stop() {
 			t.Error("sleep is short without reason")
+		}
+	})
+}
+
+// TestArmedAgain: a nap is as long as before, and ends when it was to end, however often
+// the worker is armed meanwhile, as by turns of other goroutines.
+func TestArmedAgain(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		h := f.Open(t)
+		n := &h.Iface.(*iface).naps
+		n.deaf = 1
+		arm := func() {
+			t.Helper()
+			if err := h.Worker.Arm(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		arm()
+		next, end := n.next, n.end
+		for range 10 {
+			arm()
+		}
+		if n.next != next || n.end != end {
+			t.Errorf("a nap of %v until %v, at first of %v until %v", n.next, n.end, next, end)
+		}
+		// One that would end later does not count.
+		n.deaf = 0
+		arm()
+		if n.end != end {
+			t.Errorf("a nap until %v has become one until %v", end, n.end)
 		}
 	})
 }
