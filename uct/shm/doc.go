@@ -12,6 +12,10 @@
 // reads elements in order and tells how far it is in the ring's tail, now and
 // then. Nothing says who sent a message: handlers get a nil Source.
 //
+// A receiver that sleeps has said so in the head, and the next sender sends its socket a
+// datagram (wakeup.go). A sender that sleeps until there is room leaves a note in the
+// ring, and the receiver, if it is of this library, sends one back (notes.go).
+//
 // The ring's length travels nowhere. A receiver has the length its peers of C
 // UCX expect (uct.IfaceParams.PeerRelease, UCX_*_FIFO_SIZE); a sender derives it
 // from the size of the peer's segment.
@@ -19,12 +23,12 @@
 // # What cannot be trusted
 //
 // Peers write to our rings and descriptors, and their processes own the segments
-// we write to. Of what the ring holds the receiver reads an element's first word
-// only, once, and checks it; where descriptors are is kept in private memory.
-// Inline messages are copied before a handler sees them. A buffered message is
-// handed over where it lies, but copied from memory that can shrink: its bytes may
-// change while the handler runs, if the peer is hostile, so handlers read each
-// once.
+// we write to. Of what the ring holds the receiver reads an element's first word,
+// once, and checks it, and notes, which are numbers of sockets whatever they are;
+// where descriptors are is kept in private memory. Inline messages are copied before
+// a handler sees them. A buffered message is handed over where it lies, but copied
+// from memory that can shrink: its bytes may change while the handler runs, if the
+// peer is hostile, so handlers read each once.
 //
 // The tail is the receiver's alone. It looks now and then whether somebody else has
 // written there, and puts it right.

@@ -17,8 +17,9 @@ import (
 // worth no more than a datagram, however often its sender has slept meanwhile.
 //
 // What is written there is anybody's who has the ring. Notes that are lost, or never
-// answered, cost their senders longestSleep; wrong ones send a byte to sockets that
-// whoever wrote them could have sent it to.
+// answered, cost their senders longestSleep. Wrong ones make the receiver send a byte to
+// any socket of its network namespace whose name the kernel has chosen: as itself, and
+// maybe for somebody in another namespace who could not send it (SECURITY.md).
 const (
 	numNotes = 8
 	vacant   = 1       // place for a note; where there is zero nobody looks for any
