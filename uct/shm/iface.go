@@ -38,7 +38,7 @@ type iface struct {
 	naps      naps
 	blocked   blockade
 	note      uint32 // of the own socket, for peers
-	notes     [numNotes]correspondent
+	notes     correspondents
 	refused   bool // a handler's error was logged
 	scribbled bool // that the tail was overwritten was logged
 

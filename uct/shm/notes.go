@@ -62,25 +62,41 @@ func (e *endpoint) leaveNote() bool {
 	return false
 }
 
-// correspondent is a socket that a note has named.
+// correspondents are the sockets that notes have named last.
+type correspondents struct {
+	list [numNotes]correspondent
+	next int // place of the next new one
+}
+
 type correspondent struct {
 	note uint32
 	to   *unix.SockaddrUnix
+}
+
+// socket is the address of the socket that note n names.
+func (c *correspondents) socket(n uint32) *unix.SockaddrUnix {
+	for k := range c.list {
+		if c.list[k].note == n {
+			return c.list[k].to
+		}
+	}
+	to := &unix.SockaddrUnix{Name: "@" + boundName(n)}
+	c.list[c.next] = correspondent{n, to}
+	c.next = (c.next + 1) % numNotes
+	return to
 }
 
 // takeNotes answers the notes in the own ring.
 //
 //go:noinline
 func (i *iface) takeNotes() {
-	for k := range i.notes {
-		at, c := noteAt(i.rx.seg.mem, k), &i.notes[k]
+	for k := range numNotes {
+		at := noteAt(i.rx.seg.mem, k)
 		if atomic.LoadUint32(at)&note == 0 {
 			continue
 		}
-		n := atomic.SwapUint32(at, vacant)
-		if c.note != n {
-			*c = correspondent{n, &unix.SockaddrUnix{Name: "@" + boundName(n)}}
+		if n := atomic.SwapUint32(at, vacant); n&note != 0 {
+			i.sock.wake(i.notes.socket(n))
 		}
-		i.sock.wake(c.to)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log/logtest"
@@ -180,6 +181,31 @@ func TestHostileNotes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestNotesInTurn: senders that wait by turns, all in one place, are answered without
+// allocations.
+func TestNotesInTurn(t *testing.T) {
+	if race.Enabled {
+		t.Skip("allocation test: the race detector allocates")
+	}
+	f := &ucttest.Fixture{Component: component{posixName}}
+	i := f.Open(t).Iface.(*iface)
+	var senders []*iface
+	for range numNotes {
+		senders = append(senders, f.Open(t).Iface.(*iface))
+	}
+	answered := 0
+	run := func() {
+		for _, s := range senders {
+			atomic.StoreUint32(noteAt(i.rx.seg.mem, 0), s.note)
+			i.takeNotes()
+			answered += sys.Discard(s.sock.fd)
+		}
+	}
+	if n := testing.AllocsPerRun(100, run); n != 0 || answered != 101*numNotes {
+		t.Errorf("%v allocations, %d answers", n, answered)
+	}
 }
 
 // TestBound: notes are of sockets whose names the kernel has chosen.
