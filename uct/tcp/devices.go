@@ -33,13 +33,13 @@ func (l *deviceList) look() ([]netdev, error) {
 }
 
 // with calls use with the device of that name: first as it was at the last look, and if
-// it was not there or has not that address any more, as it is.
+// it was not there, has not that address any more or is not running, as it is.
 func (l *deviceList) with(name string, use func(netdev) error) error {
 	l.mu.Lock()
 	devs := l.devs
 	l.mu.Unlock()
 	if d, ok := deviceOf(devs, name); ok {
-		if err := use(d); !errors.Is(err, unix.EADDRNOTAVAIL) {
+		if err := use(d); !changed(err) {
 			return err
 		}
 	}
@@ -52,6 +52,11 @@ func (l *deviceList) with(name string, use func(netdev) error) error {
 		return fmt.Errorf("tcp: no usable device %q: %w", name, ucs.ErrNoDevice)
 	}
 	return use(d)
+}
+
+// changed reports whether a device was of no use for a reason that a look would show.
+func changed(err error) bool {
+	return errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENETDOWN) || errors.Is(err, unix.ENODEV)
 }
 
 func deviceOf(devs []netdev, name string) (netdev, bool) {

@@ -105,7 +105,7 @@ func openIface(m *domain, w *uct.Worker, p uct.IfaceParams, o options, d *netdev
 	}
 	d.querySpeed()
 	i.addr = makeSockaddr(d.addr, 0)
-	if err := i.listen(); err != nil {
+	if err := i.listen(d.name); err != nil {
 		return nil, err
 	}
 	i.devAddr = i.dev.pack()

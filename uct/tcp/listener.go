@@ -30,9 +30,15 @@ type listener struct {
 	accept func(fd, flags int) (int, syscall.Sockaddr, error)
 }
 
-// listen opens the iface's socket and completes its address with the port.
-func (i *iface) listen() error {
+// listen opens the iface's socket on a device, which has to be running, and completes its
+// address with the port.
+func (i *iface) listen(device string) error {
 	fd, port, err := i.bindListener()
+	if err == nil {
+		if err = checkRunning(fd, device); err != nil {
+			unix.Close(fd)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("tcp: listen on %v: %w: %w", i.dev.ip, sys.WithLimit(err), ucs.ErrIO)
 	}

@@ -133,7 +133,7 @@ func (d *netdev) addAddr(m *syscall.NetlinkMessage) {
 // chooseAddr sets the device's address: the first one of the first family that
 // has any. It reports whether the device can be used.
 func (d *netdev) chooseAddr(families []bool) bool {
-	if d.flags&unix.IFF_UP == 0 || d.flags&unix.IFF_RUNNING == 0 {
+	if !running(d.flags) {
 		return false
 	}
 	for _, v6 := range families {
@@ -145,6 +145,21 @@ func (d *netdev) chooseAddr(families []bool) bool {
 		}
 	}
 	return false
+}
+
+// running says whether a device with these flags is up and has its cable.
+func running(flags uint32) bool { return flags&unix.IFF_UP != 0 && flags&unix.IFF_RUNNING != 0 }
+
+// checkRunning asks the kernel, by any socket, whether a device is running now.
+func checkRunning(fd int, device string) error {
+	req, err := unix.NewIfreq(device)
+	if err == nil {
+		err = unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, req)
+	}
+	if err == nil && !running(uint32(req.Uint16())) {
+		err = unix.ENETDOWN
+	}
+	return err
 }
 
 // eachMessage calls fn for the messages of one type in a netlink dump.

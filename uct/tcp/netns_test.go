@@ -123,6 +123,7 @@ func wire(a, b *node, name, addrA, addrB string) {
 //
 //	devices                     the usable devices
 //	open DEVICE NAME=VALUE...   opens one, answers with its addresses
+//	reopen DEVICE               waits until it is of no use and opens it once more: the error
 //	connect DEV IFACE           makes an endpoint
 //	reach DEV IFACE             yes or no
 //	send N TEXT                 sends on an endpoint
@@ -169,12 +170,19 @@ func child() {
 			}
 			fmt.Println(strings.Join(names, " "))
 		case "open":
-			if !appears(f[1]) {
+			if !listed(f[1], true) {
 				fmt.Println("error: no device", f[1])
 				continue
 			}
 			h = newHost(t, f[1], f[2:]...)
 			fmt.Printf("%x %x\n", h.iface.DeviceAddress(), h.iface.Address())
+		case "reopen":
+			if !listed(f[1], false) {
+				fmt.Println("error: still there:", f[1])
+				continue
+			}
+			_, err := h.md.OpenIface(h.w, uct.IfaceParams{Transport: componentName, Device: f[1]}, nil)
+			fmt.Println("opened:", err)
 		case "connect":
 			ep, err := h.iface.NewEndpoint(uct.EndpointParams{DeviceAddr: unhexed(f[1]), IfaceAddr: unhexed(f[2])})
 			if err != nil {
@@ -268,15 +276,13 @@ func dialBetween(from, to string) string {
 // dialed are the connections of a child that nothing else refers to.
 var dialed []net.Conn
 
-// appears waits for a device to be usable: it takes the kernel a moment to notice
-// that a cable is in.
-func appears(name string) bool {
+// listed waits for a device to be usable, or no longer: it takes the kernel a moment to
+// notice that a cable is in or out.
+func listed(name string, usable bool) bool {
 	for range 500 {
 		devs, err := netdevs(mdOptions{families: []bool{false}})
-		for _, d := range devs {
-			if d.name == name {
-				return true
-			}
+		if _, ok := deviceOf(devs, name); ok == usable {
+			return true
 		}
 		if err != nil {
 			break
@@ -284,6 +290,18 @@ func appears(name string) bool {
 		unix.Poll(nil, 10)
 	}
 	return false
+}
+
+// TestDeviceWithoutCarrier: a device that has been usable, and still has its address, is
+// not opened without a cable.
+func TestDeviceWithoutCarrier(t *testing.T) {
+	a, b := startNode(t), startNode(t)
+	wire(a, b, "net0", "10.1.0.1/24", "10.1.0.2/24")
+	a.do("open net0")
+	b.ip("link", "set", "net0", "down")
+	if got := strings.Join(a.do("reopen net0"), " "); !strings.Contains(got, `no usable device "net0"`) {
+		t.Error(got)
+	}
 }
 
 // Every usable device is a resource of its own, and messages take the one they
