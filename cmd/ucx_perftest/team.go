@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"runtime"
 	"sync"
 
@@ -12,7 +13,9 @@ import (
 // connection once, in the hands of the first thread while the others wait.
 type team struct {
 	group
-	size int
+	size   int
+	ctx    context.Context // ends when a thread has failed
+	cancel context.CancelFunc
 
 	mu     sync.Mutex
 	here   int        // threads at the meeting; guarded by mu
@@ -22,7 +25,11 @@ type team struct {
 }
 
 func newTeam(g group, size int) *team {
-	return &team{group: g, size: size}
+	t := &team{group: g, size: size, ctx: context.Background(), cancel: func() {}}
+	if size > 1 { // it costs who waits something, and one alone has none that could fail
+		t.ctx, t.cancel = context.WithCancel(t.ctx)
+	}
+	return t
 }
 
 // run runs f on all threads, the first of which is the caller's. The error is
@@ -47,6 +54,7 @@ func (t *team) fail(err error) {
 	defer t.mu.Unlock()
 	if t.err == nil && err != nil {
 		t.err = err
+		t.cancel()
 	}
 }
 

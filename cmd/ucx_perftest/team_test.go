@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -94,5 +95,53 @@ func TestTeamFails(t *testing.T) {
 		if !errors.Is(err, broken) {
 			t.Errorf("got %v, want %v", err, broken)
 		}
+	}
+}
+
+// TestTeamFailsAsleep has a thread fail while others are in calls that wait.
+func TestTeamFailsAsleep(t *testing.T) {
+	t.Setenv("UCX_TLS", "self")
+	ctx, err := ucp.NewContext(ucp.ContextParams{Features: ucp.FeatureTag | ucp.FeatureWakeup}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ctx.Close()
+	w, err := ctx.NewWorker(ucp.WorkerParams{ThreadMode: ucs.ThreadModeMulti})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	address, err := w.Address(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ep, err := w.NewEndpoint(ucp.EndpointParams{Address: address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	for name, wait := range map[string]func(r *ucpRunner) error{
+		"in a call": (*ucpRunner).recvBlocking,
+		"between rounds": func(r *ucpRunner) error {
+			for {
+				if err := r.advance(); err != nil {
+					return err
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			team := newTeam(alone{}, 3)
+			if err := team.run(func(id int) error {
+				if id == 1 {
+					return broken
+				}
+				return wait(&ucpRunner{
+					g: team.member(id), w: w, ep: ep, sleep: true, tag: firstTag, mask: ucp.FullMask, recvBuf: make([]byte, 8),
+				})
+			}); !errors.Is(err, broken) {
+				t.Errorf("got %v, want %v", err, broken)
+			}
+		})
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/ucx-go/ucx/cmd/internal/perfoob"
@@ -9,8 +8,8 @@ import (
 )
 
 // The calls that wait by themselves, in place of requests and progress. They are
-// for people, and this is what those get: no context ends them, so a side whose
-// other one disappears in the middle of a test stays.
+// for people, and this is what those get: nothing but the failure of another thread
+// ends them, so a side whose other one disappears in the middle of a test stays.
 
 // checkBlocking says whether a test can be run with them.
 func checkBlocking(p *params) error {
@@ -28,13 +27,13 @@ func checkBlocking(p *params) error {
 // sendBlocking sends a message and waits until it has left.
 func (r *ucpRunner) sendBlocking() error {
 	if r.sync {
-		return r.ep.TagSendSyncWait(context.Background(), r.tag, r.sendBuf)
+		return r.ep.TagSendSyncWait(r.g.ctx, r.tag, r.sendBuf)
 	}
-	return r.ep.TagSendWait(context.Background(), r.tag, r.sendBuf)
+	return r.ep.TagSendWait(r.g.ctx, r.tag, r.sendBuf)
 }
 
 // recvBlocking waits for a message.
 func (r *ucpRunner) recvBlocking() error {
-	_, err := r.w.TagRecvWait(context.Background(), r.tag, r.mask, r.recvBuf)
+	_, err := r.w.TagRecvWait(r.g.ctx, r.tag, r.mask, r.recvBuf)
 	return err
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 
@@ -151,7 +150,7 @@ func (r *ucpRunner) idled() error {
 		}
 	}
 	if r.sleep {
-		return r.w.Wait(context.Background())
+		return r.w.Wait(r.g.ctx)
 	}
 	r.c.giveWay()
 	return nil
