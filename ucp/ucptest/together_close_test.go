@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -61,11 +62,16 @@ func TestTogetherClose(t *testing.T) {
 
 type closer struct {
 	*rig
-	a    *side
-	ep   *ucp.Endpoint
-	at   window       // at the other side
-	busy atomic.Int64 // goroutines that have made their first call
+	a  *side
+	ep *ucp.Endpoint
+	at window // at the other side
+
+	busy   atomic.Int64 // goroutines that have made their first call, or one that waits
+	ending atomic.Bool  // somebody may have begun to end it
 }
+
+// waitless are the calls that wait for nobody.
+var waitless = []string{"TagSend", "TagRecv", "Fence", "NewEndpoint", "TagTake", "queries"}
 
 // closed lets pass what calls may say that find the worker closed.
 func (c *closer) closed(what string, err error) error {
@@ -86,13 +92,16 @@ func (c *closer) run(end func(*closer) error) {
 	ctx := context.Background()
 	a, ep := c.a, c.ep
 	addr := a.address()
-	var made atomic.Int64
+	var made, sent atomic.Int64
 	calls := map[string]func() error{
 		"TagRecvWait":     func() error { _, err := a.TagRecvWait(ctx, emptyStream, ucp.FullMask, nil); return err },
 		"TagSendSyncWait": func() error { return ep.TagSendSyncWait(ctx, 1, nil) },
 		"TagSendWait":     func() error { return ep.TagSendWait(ctx, 2, make([]byte, 100)) },
 		"a large message": func() error { return ep.TagSendWait(ctx, 3, make([]byte, longestText)) },
 		"TagSend": func() error {
+			if sent.Add(1) > 100 { // or it sends faster than the peer takes messages
+				return a.Fence()
+			}
 			req, err := ep.TagSend(4, make([]byte, 9000), nil)
 			req.Free()
 			return err
@@ -153,10 +162,16 @@ func (c *closer) run(end func(*closer) error) {
 	for name, call := range calls {
 		for range 3 {
 			callers.Go(func() {
-				c.busy.Add(1)
 				var err error
+				if slices.Contains(waitless, name) {
+					err = call()
+				}
+				c.busy.Add(1)
 				for err == nil {
 					err = call()
+				}
+				if !c.ending.Load() {
+					c.Errorf("%s, before anything was ended: %v", name, err)
 				}
 				c.closed(name, err)
 			})
@@ -165,6 +180,7 @@ func (c *closer) run(end func(*closer) error) {
 	for c.busy.Load() < int64(3*len(calls)) {
 		runtime.Gosched()
 	}
+	c.ending.Store(true)
 	for range 4 {
 		enders.Go(func() {
 			if err := end(c); err != nil {
