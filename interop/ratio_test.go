@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/needtest"
@@ -140,14 +141,13 @@ func TestRatio(t *testing.T) {
 			continue
 		}
 		var samples [2][]float64
+		other := k.other(reference, ours)
 		for round := range *rounds {
 			for turn := range samples {
 				i := (turn + round) % 2 // nobody is always first
-				p, options := reference, k.reference
+				p, options := other, k.reference
 				if i == 1 {
 					p, options = ours, k.options
-				} else if k.against {
-					p = ours
 				}
 				r := k.perf(p, options)
 				run := r.run
@@ -166,11 +166,15 @@ func TestRatio(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := this
-		r.name, r.unit, r.line = k.name, k.measure.unit, line
+		r.name, r.unit, r.line, r.reference = k.name, k.measure.unit, line, other.name
 		r.c, r.ours = quantile(samples[0], 0.5), quantile(samples[1], 0.5)
 		measured = append(measured, r)
+		change := r.change(records)
+		if k.against {
+			change += ", against " + other.name
+		}
 		fmt.Printf("%-19s %-8s %30s %30s %8.2f  %-8s %-7v %s\n", k.name, k.measure.unit, summary(samples[0]), summary(samples[1]),
-			r.ratio(), k.target, line, r.change(records))
+			r.ratio(), k.target, line, change)
 	}
 	if *record {
 		name, err := keep(recordDir, measured)
@@ -178,6 +182,32 @@ func TestRatio(t *testing.T) {
 			t.Fatal(err)
 		}
 		fmt.Println("kept in", name)
+	}
+}
+
+// other is what our tool is compared with: the reference, or itself with the options that
+// its name tells.
+func (k ratioCase) other(reference, ours program) program {
+	if !k.against {
+		return reference
+	}
+	ours.name += " " + strings.Join(k.reference, " ")
+	return ours
+}
+
+func TestRatioNames(t *testing.T) {
+	c, ours := program{name: "C 1.13.1"}, program{name: "Go", ours: true}
+	for _, k := range ratioCases {
+		want := c.name
+		switch k.name {
+		case "multi tag_lat 8 B", "multi tag_bw 8 B":
+			want = "Go -M single"
+		case "waits tag_lat 8 B":
+			want = "Go -E poll"
+		}
+		if p := k.other(c, ours); p.name != want || p.ours != (want != c.name) {
+			t.Errorf("%s is compared with %s, want %s", k.name, p.name, want)
+		}
 	}
 }
 
