@@ -56,13 +56,14 @@ func runBoth(ctx context.Context, handlers, clients, requests int) error {
 	}
 	defer s.close()
 	serving, stop := context.WithCancel(ctx)
-	over := make(chan error)
-	go func() { over <- s.run(serving, handlers) }()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		s.run(serving, handlers)
+	}()
 	err = runClient(ctx, addr, clients, requests)
 	stop()
-	if serr := <-over; err == nil {
-		err = serr
-	}
+	<-over
 	return err
 }
 
@@ -74,7 +75,8 @@ func runServer(ctx context.Context, handlers int) error {
 	}
 	defer s.close()
 	fmt.Println(addr)
-	return s.run(ctx, handlers)
+	s.run(ctx, handlers)
+	return nil
 }
 
 // shared is a worker that any goroutine may use, and its context.

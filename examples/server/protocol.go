@@ -14,7 +14,8 @@ const (
 	answer  ucp.Tag = 4 << 56
 
 	kindMask   ucp.Tag = 0xFF << 56
-	clientMask ucp.Tag = 0xFFFFFF << 32
+	clientMask ucp.Tag = (maxClients - 1) << 32
+	maxClients         = 1 << 24
 )
 
 // Limits of what a peer may send.

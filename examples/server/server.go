@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/ucx-go/ucx/ucp"
 )
@@ -15,9 +16,15 @@ import (
 // server answers requests with their text in capitals.
 type server struct {
 	shared
+	limit time.Duration // for an answer to be taken
+
 	mu      sync.RWMutex
-	clients []*ucp.Endpoint // by number
+	clients map[int]*ucp.Endpoint // by number
+	next    int                   // number, if it is free
 }
+
+// answerTime is how long a client may let its answers wait. It keeps a handler so long.
+const answerTime = 10 * time.Second
 
 // newServer returns a server and its address as text.
 func newServer() (*server, string, error) {
@@ -30,32 +37,47 @@ func newServer() (*server, string, error) {
 		w.close()
 		return nil, "", err
 	}
-	return &server{shared: w}, hex.EncodeToString(addr), nil
+	return &server{shared: w, limit: answerTime, clients: make(map[int]*ucp.Endpoint)}, hex.EncodeToString(addr), nil
 }
 
 // run answers until ctx ends.
-func (s *server) run(ctx context.Context, handlers int) error {
-	loops := []func(context.Context) error{s.greet}
-	for range handlers {
-		loops = append(loops, s.handle)
-	}
-	over := make(chan error)
-	for _, loop := range loops {
+func (s *server) run(ctx context.Context, handlers int) {
+	var loops sync.WaitGroup
+	start := func(step func(context.Context) error) {
+		loops.Add(1)
 		go func() {
-			for {
-				if err := loop(ctx); ctx.Err() != nil {
-					over <- nil
-					return
-				} else if err != nil { // of one client: the others go on
-					fmt.Fprintln(os.Stderr, "server:", err)
-				}
-			}
+			defer loops.Done()
+			repeat(ctx, step, func(err error) { fmt.Fprintln(os.Stderr, "server:", err) })
 		}()
 	}
-	for range loops {
-		<-over
+	start(s.greet)
+	for range handlers {
+		start(s.handle)
 	}
-	return nil
+	loops.Wait()
+}
+
+// repeat does something until ctx ends. Most errors are of one client, and the others go
+// on; one that stays is told once and does not keep the CPU busy.
+func repeat(ctx context.Context, step func(context.Context) error, tell func(error)) {
+	told := ""
+	for {
+		err := step(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			continue
+		}
+		if text := err.Error(); text != told {
+			told = text
+			tell(err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // greet makes the endpoint to a new client.
@@ -65,25 +87,49 @@ func (s *server) greet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ep, err := s.NewEndpoint(ucp.EndpointParams{Address: buf[:info.Length], ErrMode: ucp.ErrModePeer})
+	n := s.number()
+	ep, err := s.NewEndpoint(ucp.EndpointParams{
+		Address: buf[:info.Length],
+		ErrMode: ucp.ErrModePeer,
+		OnError: func(*ucp.Endpoint, error, any) { s.part(n) },
+	})
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	n := len(s.clients)
-	s.clients = append(s.clients, ep)
+	s.clients[n] = ep
 	s.mu.Unlock()
-	return ep.TagSendWait(ctx, tagOf(welcome, n, 0), nil)
+	return s.send(ctx, n, tagOf(welcome, n, 0), nil)
+}
+
+// number returns one that no client has.
+func (s *server) number() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.clients[s.next] != nil {
+		s.next = (s.next + 1) % maxClients
+	}
+	n := s.next
+	s.next = (s.next + 1) % maxClients
+	return n
 }
 
 // client returns the endpoint to a client, nil if there is none of this number.
 func (s *server) client(n int) *ucp.Endpoint {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if n >= len(s.clients) {
-		return nil
-	}
 	return s.clients[n]
+}
+
+// part closes the endpoint to a client that has gone, or is to go.
+func (s *server) part(n int) {
+	s.mu.Lock()
+	ep := s.clients[n]
+	delete(s.clients, n)
+	s.mu.Unlock()
+	if ep != nil {
+		ep.Close()
+	}
 }
 
 var errStranger = errors.New("a request of nobody who said hello")
@@ -95,9 +141,20 @@ func (s *server) handle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ep := s.client(clientOf(info.SenderTag))
+	return s.send(ctx, clientOf(info.SenderTag), answer|info.SenderTag&^kindMask, bytes.ToUpper(buf[:info.Length]))
+}
+
+// send sends a message to a client, and parts with it if it cannot be sent in time.
+func (s *server) send(ctx context.Context, n int, tag ucp.Tag, text []byte) error {
+	ep := s.client(n)
 	if ep == nil {
 		return errStranger
 	}
-	return ep.TagSendWait(ctx, answer|info.SenderTag&^kindMask, bytes.ToUpper(buf[:info.Length]))
+	ctx, stop := context.WithTimeout(ctx, s.limit)
+	defer stop()
+	err := ep.TagSendWait(ctx, tag, text)
+	if err != nil {
+		s.part(n)
+	}
+	return err
 }
