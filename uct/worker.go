@@ -179,7 +179,7 @@ func (w *Worker) PollEvents() int {
 // wait busily an event comes later by the rest at most, which is little beside what
 // brings it. Who progresses less often than that polls each time.
 const (
-	patience = 1024 // polls in vain; more than a wait makes before it sleeps
+	patience = 1024 // polls in vain; more than a wait makes that is to end in a sleep
 	restTime = 2 * time.Microsecond
 )
 
@@ -201,8 +201,9 @@ func (w *Worker) AwaitEvents() int {
 // it with the value it saw last.
 func (w *Worker) Epoch() uint64 { return w.epoch }
 
-// Now is a coarse clock: the time since the process started, read at most once in
-// a progress round and only if somebody asks. Between rounds it stands still.
+// Now is a coarse clock: the time since the process started, read in a progress round
+// when somebody asks for the first time, and behind a poll by AwaitEvents. Between rounds
+// it stands still.
 func (w *Worker) Now() time.Duration { return w.clock.Now(w.epoch) }
 
 // Arm prepares for a wait on EventFD: nil, or ucs.ErrBusy when there is

@@ -8,9 +8,9 @@ var start = time.Now()
 // monotonic is the time since the process started. It does not jump.
 func monotonic() time.Duration { return time.Since(start) }
 
-// Clock is a clock that is read at most once in a round of its user, for
-// everything that wants to know about when something happened. It belongs to one
-// goroutine. The zero value is ready.
+// Clock is a clock that is read once in a round of its user, unless that wants it read
+// again, for everything that wants to know about when something happened. It belongs
+// to one goroutine. The zero value is ready.
 type Clock struct {
 	now  time.Duration
 	read uint64 // the round after that of the last reading
