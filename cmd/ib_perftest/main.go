@@ -22,10 +22,9 @@ import (
 	"os"
 	"runtime"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ucx-go/ucx/cmd/internal/ibtool"
 	"github.com/ucx-go/ucx/cmd/internal/ticks"
+	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
@@ -51,7 +50,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "Version: %s\n", version)
 		return 0
 	case err == nil:
-		err = (&session{options: o, out: stdout, open: openDevice, yield: yield}).run(ctx)
+		err = (&session{options: o, out: stdout, open: openDevice, yield: sys.Yield}).run(ctx)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "ib_perftest: %v\n", err)
@@ -59,10 +58,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	return 0
 }
-
-// yield lets other processes run, and the kernel's threads. runtime.Gosched would
-// have no other goroutine to run here.
-func yield() { unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 // openDevice opens the device of a name, the first one for "", and returns its
 // name too.

@@ -18,7 +18,8 @@ type session struct {
 	out  io.Writer
 	open func(name string) (*verbs.Context, string, error)
 
-	// yield lets others run while there is nothing to do.
+	// yield lets others run while there is nothing to do: processes, and the kernel's
+	// threads. No other goroutine has anything to do then.
 	yield func()
 	// inspect is called after the last message, while everything is there still.
 	inspect func(*session)

@@ -3,9 +3,8 @@ package main
 import (
 	"runtime"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ucx-go/ucx/cmd/internal/ticks"
+	"github.com/ucx-go/ucx/internal/sys"
 )
 
 // What happens in rounds of progress that find nothing to do. C's tool goes on
@@ -24,5 +23,5 @@ func (c *counter) giveWay() {
 		return
 	}
 	runtime.Gosched()
-	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	sys.Yield()
 }
