@@ -125,7 +125,7 @@ func (i *iface) receive(w uint32) int {
 				cpu.PrefetchRead(&r.elems[ahead])
 			}
 			// Two loads and stores cost less than a call.
-			i.few = [fewBytes]byte(r.first[elemPayload : elemPayload+fewBytes])
+			i.few = [fewBytes]byte(r.first()[elemPayload : elemPayload+fewBytes])
 			if err := i.handlers.Deliver(nil, id, i.few[:size:size], nil); err != nil {
 				i.handlerFailed(uct.AMID(id), err)
 			}

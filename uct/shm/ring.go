@@ -11,7 +11,6 @@ import (
 // ring is the receive side: an interface's own ring, of which it reads what it
 // must and believes nothing else.
 type ring struct {
-	first   *[minElemSize]byte // bytes of the next element
 	elems   []byte
 	pos     int    // of the next element, in elems
 	phase   uint32 // flagPhase of the next element when it is published
@@ -32,7 +31,6 @@ type ring struct {
 func viewRing(s *segment, o *options, slots []int32) ring {
 	elems := s.mem[elemsOffset : elemsOffset+len(slots)*o.elem]
 	return ring{
-		first:   (*[minElemSize]byte)(elems),
 		elems:   elems,
 		elem:    o.elem,
 		release: o.release,
@@ -79,8 +77,11 @@ func parseSockaddr(b []byte, n uint32) (name string, ok bool) {
 	return string(b[3:n]), true
 }
 
+// first is the next element, as far as they all go.
+func (r *ring) first() *[minElemSize]byte { return elementAt(r.elems, r.pos) }
+
 // word is the first word of the next element.
-func (r *ring) word() uint32 { return atomic.LoadUint32(firstWord(r.first)) }
+func (r *ring) word() uint32 { return atomic.LoadUint32(firstWord(r.first())) }
 
 // next moves on to the next element and gives room back to senders.
 func (r *ring) next() {
@@ -89,7 +90,6 @@ func (r *ring) next() {
 		r.pos = 0
 		r.phase ^= flagPhase
 	}
-	r.first = (*[minElemSize]byte)(r.elems[r.pos:])
 	r.read++
 	if r.read&r.release == 0 {
 		raceSent()
