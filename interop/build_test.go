@@ -17,6 +17,8 @@ type program struct {
 	tool string // ucx_perftest
 	env  []string
 	ours bool
+
+	crowd string // of ours
 }
 
 // distribution is the prefix of the C UCX that comes with the system.
@@ -79,8 +81,8 @@ func buildGo(t *testing.T, dir string) program {
 // buildTool builds our ucx_perftest into dir.
 func buildTool(t *testing.T, dir string) program {
 	t.Helper()
-	run(t, exec.Command("go", "build", "-o", dir, "../cmd/ucx_perftest"))
-	return program{name: "Go", tool: filepath.Join(dir, "ucx_perftest"), ours: true}
+	run(t, exec.Command("go", "build", "-o", dir, "../cmd/ucx_perftest", "./crowd"))
+	return program{name: "Go", tool: filepath.Join(dir, "ucx_perftest"), crowd: filepath.Join(dir, "crowd"), ours: true}
 }
 
 func run(t *testing.T, cmd *exec.Cmd) {

@@ -178,10 +178,29 @@ func (r perfRun) runAlone(where *place) (perfResult, error) {
 	return parsePerf(stdout.String(), r.iterations, r.threads)
 }
 
-// perfResult is the last line of ucx_perftest.
+// runCrowd runs the crowd of as many goroutines as there are threads.
+func (r perfRun) runCrowd(where *place) (perfResult, error) {
+	var stdout bytes.Buffer
+	p := r.client
+	p.tool = p.crowd
+	started, err := r.start(where, p, "", r.clientEnv, &stdout, append([]string{"-goroutines", strconv.Itoa(r.threads),
+		"-requests", strconv.Itoa(r.iterations), "-size", strconv.Itoa(r.size)}, r.options...)...)
+	if err != nil {
+		return perfResult{}, err
+	}
+	if err := started.wait(operationLimit); err != nil {
+		return perfResult{}, fmt.Errorf("%w\n%s", err, &stdout)
+	}
+	var got perfResult
+	_, err = fmt.Sscan(stdout.String(), &got.rate, &got.typical, &got.tail)
+	return got, err
+}
+
+// perfResult is the last line of ucx_perftest, or of crowd.
 type perfResult struct {
 	typical   float64 // latency, microseconds, 50th percentile
 	mean      float64 // latency, microseconds, over all iterations
+	tail      float64 // latency, microseconds, 99th percentile
 	bandwidth float64 // MiB per second
 	rate      float64 // messages per second
 }

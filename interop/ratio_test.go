@@ -32,6 +32,8 @@ type ratioCase struct {
 	against   bool
 	reference []string // options
 	oneCPU    bool     // both sides on the same
+	crowd     int      // goroutines of crowd, instead of a test of the tool
+	than      *measure // of the reference, if it is another
 }
 
 // ratioCases are what is measured. For latency less is better, for the others more.
@@ -80,6 +82,10 @@ var ratioCases = []ratioCase{
 		against: true, options: []string{"-E", "block"}, reference: []string{"-E", "poll"}},
 	{name: "waits, 1 CPU", tls: "posix", test: "tag_lat", size: 8, iterations: 20000, measure: latency, target: "≤ 2.00",
 		options: []string{"-E", "block"}, reference: []string{"-E", "sleep"}, oneCPU: true},
+	{name: "64 requests", tls: "posix", size: 64, iterations: 2000, crowd: 64, measure: rate, target: "≥ 3.00",
+		against: true, options: []string{"-over", "ucp"}, reference: []string{"-over", "unix"}},
+	{name: "64 requests, p99", tls: "posix", size: 64, iterations: 2000, crowd: 64, measure: slowest, than: &latency, target: "≤ 2.00",
+		against: true, options: []string{"-over", "ucp"}, reference: []string{"-over", "ucp"}},
 }
 
 // measure is what is taken from the output of the tool.
@@ -98,6 +104,7 @@ var (
 	bandwidth = measure{"MiB/s", func(r perfResult) float64 { return r.bandwidth }}
 	rate      = measure{"k msg/s", func(r perfResult) float64 { return r.rate / 1000 }}
 	opRate    = measure{"k op/s", rate.value}
+	slowest   = measure{"µs", func(r perfResult) float64 { return r.tail }}
 )
 
 // uctPosix stands for tests of the transport alone.
@@ -145,20 +152,18 @@ func TestRatio(t *testing.T) {
 		for round := range *rounds {
 			for turn := range samples {
 				i := (turn + round) % 2 // nobody is always first
-				p, options := other, k.reference
+				p, options, m := other, k.reference, k.measure
+				if k.than != nil {
+					m = *k.than
+				}
 				if i == 1 {
-					p, options = ours, k.options
+					p, options, m = ours, k.options, k.measure
 				}
-				r := k.perf(p, options)
-				run := r.run
-				if k.tls == "self" {
-					run = r.runAlone
-				}
-				got, err := run(where)
+				got, err := k.run(where, p, options)
 				if err != nil {
 					t.Fatalf("%s, %s: %v", k.name, p.name, err)
 				}
-				samples[i] = append(samples[i], k.measure.value(got))
+				samples[i] = append(samples[i], m.value(got))
 			}
 		}
 		line, err := lineRoundTrip()
@@ -202,6 +207,10 @@ func TestRatioNames(t *testing.T) {
 		switch k.name {
 		case "multi tag_lat 8 B", "multi tag_bw 8 B":
 			want = "Go -M single"
+		case "64 requests":
+			want = "Go -over unix"
+		case "64 requests, p99":
+			want = "Go -over ucp"
 		case "waits tag_lat 8 B":
 			want = "Go -E poll"
 		}
@@ -211,7 +220,19 @@ func TestRatioNames(t *testing.T) {
 	}
 }
 
-// perf is a run of the case with both sides of one kind.
+// run runs the case once, with both sides of one kind.
+func (k ratioCase) run(where *place, p program, options []string) (perfResult, error) {
+	r := k.perf(p, options)
+	switch {
+	case k.crowd > 0:
+		return r.runCrowd(where)
+	case k.tls == "self":
+		return r.runAlone(where)
+	}
+	return r.run(where)
+}
+
+// perf is what is run.
 func (k ratioCase) perf(p program, options []string) perfRun {
 	env := []string{"UCX_TLS=" + k.tls}
 	switch k.tls {
@@ -222,8 +243,11 @@ func (k ratioCase) perf(p program, options []string) perfRun {
 	}
 	r := perfRun{server: p, client: p, test: k.test, size: k.size, threads: k.threads, iterations: k.iterations, warmup: k.iterations / 10,
 		serverEnv: env, clientEnv: env, cpus: [2]string{"0", "1"}, options: options}
-	if k.oneCPU {
+	switch {
+	case k.oneCPU:
 		r.cpus[1] = r.cpus[0]
+	case k.crowd > 0:
+		r.threads, r.cpus = k.crowd, [2]string{}
 	}
 	return r
 }

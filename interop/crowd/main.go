@@ -1,0 +1,190 @@
+// Crowd measures what many goroutines get that ask another process and wait for the
+// answer, over and over: through one worker and one endpoint of package ucp for all of
+// them, or through a unix socket for each. It starts the other process itself and prints
+// the requests per second and, in microseconds, how long half of them took at most, and
+// ninety-nine of a hundred.
+package main
+
+import (
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"time"
+)
+
+var (
+	over       = flag.String("over", "ucp", "ucp or unix")
+	goroutines = flag.Int("goroutines", 64, "that ask at the same time")
+	requests   = flag.Int("requests", 2000, "of each, one after the other")
+	size       = flag.Int("size", 64, "bytes of a request, and of its answer")
+	serve      = flag.Bool("serve", false, "answer the process on standard input and output")
+)
+
+// warmup are the requests of each goroutine that are not counted.
+const warmup = 50
+
+// link is what connects the two processes. Its methods take the number of a goroutine, and
+// memory for the message.
+type link interface {
+	ask(n int, message []byte) error
+	answer(n int, message []byte) error
+	close() error
+}
+
+// pipe is how the processes tell each other where they are.
+type pipe struct {
+	io.Reader
+	io.Writer
+}
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("crowd: ")
+	flag.Parse()
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run() error {
+	if *serve {
+		l, err := open(pipe{os.Stdin, os.Stdout})
+		if err != nil {
+			return err
+		}
+		if err := answerAll(l); err != nil {
+			return err
+		}
+		return l.close()
+	}
+	cmd := exec.Command(os.Args[0], append([]string{"-serve"}, os.Args[1:]...)...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	l, err := open(pipe{out, in})
+	if err != nil {
+		return err
+	}
+	times, took, err := askAll(l)
+	if err != nil {
+		return err
+	}
+	if err := l.close(); err != nil {
+		return err
+	}
+	if err := cmd.Wait(); err != nil {
+		return err
+	}
+	slices.Sort(times)
+	at := func(percent int) float64 { return float64(times[len(times)*percent/100].Nanoseconds()) / 1000 }
+	fmt.Printf("%.0f %.3f %.3f\n", float64(len(times))/took.Seconds(), at(50), at(99))
+	return nil
+}
+
+func open(p pipe) (link, error) {
+	switch *over {
+	case "ucp":
+		return openUCP(p)
+	case "unix":
+		return openUnix(p)
+	}
+	return nil, fmt.Errorf("-over %s: ucp or unix", *over)
+}
+
+// askAll has all goroutines ask, and returns how long each request took.
+func askAll(l link) (times []time.Duration, took time.Duration, err error) {
+	times = make([]time.Duration, *goroutines**requests)
+	var ready, over sync.WaitGroup
+	begin := make(chan struct{})
+	failed := make(chan error, *goroutines)
+	for n := range *goroutines {
+		ready.Add(1)
+		over.Add(1)
+		isReady := sync.OnceFunc(ready.Done)
+		go func() {
+			defer over.Done()
+			defer isReady() // whatever happens
+			message := make([]byte, *size)
+			own := times[n**requests : (n+1)**requests]
+			for i := range warmup + len(own) {
+				if i == warmup {
+					isReady()
+					<-begin
+				}
+				start := time.Now()
+				if err := l.ask(n, message); err != nil {
+					failed <- err
+					return
+				}
+				if i >= warmup {
+					own[i-warmup] = time.Since(start)
+				}
+			}
+		}()
+	}
+	ready.Wait()
+	start := time.Now()
+	close(begin)
+	over.Wait()
+	took = time.Since(start)
+	select {
+	case err = <-failed:
+	default:
+	}
+	return times, took, err
+}
+
+// answerAll answers as many requests as there are.
+func answerAll(l link) error {
+	var over sync.WaitGroup
+	failed := make(chan error, *goroutines)
+	for n := range *goroutines {
+		over.Add(1)
+		go func() {
+			defer over.Done()
+			message := make([]byte, *size)
+			for range warmup + *requests {
+				if err := l.answer(n, message); err != nil {
+					failed <- err
+					return
+				}
+			}
+		}()
+	}
+	over.Wait()
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+// exchange tells the other process where this one is, and returns where that is.
+func (p pipe) exchange(own []byte) ([]byte, error) {
+	if _, err := p.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(own))), own...)); err != nil {
+		return nil, err
+	}
+	var length [4]byte
+	if _, err := io.ReadFull(p, length[:]); err != nil {
+		return nil, err
+	}
+	other := make([]byte, binary.LittleEndian.Uint32(length[:]))
+	_, err := io.ReadFull(p, other)
+	return other, err
+}
