@@ -89,6 +89,13 @@ func (t *attachTable) attach(ref reference, pid int) (*attachment, error) {
 	return a, nil
 }
 
+// retain is attach for one that the caller has already.
+func (t *attachTable) retain(a *attachment) {
+	t.mu.Lock()
+	a.refs++
+	t.mu.Unlock()
+}
+
 // release gives an attachment back.
 func (t *attachTable) release(a *attachment) {
 	t.mu.Lock()

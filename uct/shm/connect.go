@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"sync/atomic"
@@ -15,32 +16,34 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
-// txRing is a peer's ring as an endpoint uses it.
-type txRing struct {
-	head    *uint64
-	addrLen *uint32
-	elems   []byte
-	tail    uint64 // as of the last look
-	n       uint64 // elements
-	elem    int
-	peer    *uint64 // the tail
-	seg     *attachment
-	ref     reference
-	pid     int
-	proc    host.Process
-	wakeup  *unix.SockaddrUnix // nil: the peer cannot be woken
-	ours    bool               // the peer is of this library
-}
-
-// connect attaches the ring that two addresses name and checks that it can be
-// used: nil, or an error that matches ucs.ErrUnreachable. The attachment is the
-// caller's. may, unless nil, is asked as in uct.ProcessFinder: what a peer names it can
-// make slow to open, and long to look at.
-func (i *iface) connect(dev, addr []byte, may func(uct.Process) bool) (*txRing, error) {
-	m := i.domain.m
+// lookAt is connect, or the look before. The attachment is the caller's.
+func (i *iface) lookAt(dev, addr []byte, may func(uct.Process) bool) (*txRing, error) {
 	if err := i.domain.device.ReachAddr(dev); err != nil {
 		return nil, err
 	}
+	if r := i.looked.ring; r != nil {
+		if i.looked.epoch != i.worker.Epoch() || !bytes.Equal(i.looked.addr, addr) || atomic.LoadUint32(r.addrLen) == 0 {
+			i.forgetLook()
+		} else if may != nil && !may(r.proc.ID()) {
+			return nil, errNotAsked
+		} else {
+			return i.seen(), nil
+		}
+	}
+	r, err := i.connect(addr, may)
+	if err != nil || r.seg.shrink { // it may be different next time
+		return r, err
+	}
+	i.looked = look{r, append(i.looked.addr[:0], addr...), i.worker.Epoch()}
+	return i.seen(), nil
+}
+
+// connect attaches the ring that an address names and checks that it can be
+// used: nil, or an error that matches ucs.ErrUnreachable. The attachment is the
+// caller's. may, unless nil, is asked as in uct.ProcessFinder: what a peer names it can
+// make slow to open, and long to look at.
+func (i *iface) connect(addr []byte, may func(uct.Process) bool) (*txRing, error) {
+	m := i.domain.m
 	ref, err := m.parseAddress(addr)
 	if err != nil {
 		return nil, err
@@ -222,7 +225,7 @@ var _ uct.ProcessFinder = (*iface)(nil)
 
 // FindProcess implements uct.ProcessFinder.
 func (i *iface) FindProcess(p uct.ReachableParams, may func(uct.Process) bool) (uct.Process, error) {
-	r, err := i.connect(p.DeviceAddr, p.IfaceAddr, may)
+	r, err := i.lookAt(p.DeviceAddr, p.IfaceAddr, may)
 	if err != nil {
 		return 0, fmt.Errorf("shm: %s: %w", i.domain.attr.Component, err)
 	}
@@ -237,7 +240,7 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	if p.PathIndex < 0 || p.PathIndex >= i.attr.NumPaths {
 		return nil, fmt.Errorf("shm: path %d of %d: %w", p.PathIndex, i.attr.NumPaths, ucs.ErrInvalidParam)
 	}
-	r, err := i.connect(p.DeviceAddr, p.IfaceAddr, nil)
+	r, err := i.lookAt(p.DeviceAddr, p.IfaceAddr, nil)
 	if err != nil {
 		return nil, fmt.Errorf("shm: %s: %w", i.domain.attr.Component, err)
 	}

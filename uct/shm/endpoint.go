@@ -326,6 +326,7 @@ func (e *endpoint) Close() {
 	}
 	e.closed, e.refusing = true, true
 	e.i.waiting.Leave(&e.pending)
+	e.i.forgetLook() // which may be at this ring
 	table := &e.i.domain.attached
 	for _, a := range e.segs {
 		table.release(a)

@@ -36,6 +36,7 @@ type iface struct {
 	reporter  kit.Reporter
 	stall     stall
 	naps      naps
+	looked    look
 	blocked   blockade
 	note      uint32 // of the own socket, for peers
 	notes     correspondents
@@ -207,6 +208,7 @@ func (i *iface) Close() error {
 	}
 	i.closed = true
 	i.worker.RemoveProgress(i)
+	i.forgetLook()
 	first := i.worker.Events().Remove(i.sock.fd)
 	keep := func(err error) {
 		if first == nil {

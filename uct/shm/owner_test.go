@@ -124,6 +124,7 @@ func TestAskBeforeOpening(t *testing.T) {
 				t.Errorf("opened %d times", m.opened)
 			}
 		}
+		h.Iface.(*iface).forgetLook()
 		if n := d.attached.len(); n != 0 {
 			t.Errorf("%d segments attached", n)
 		}

@@ -38,6 +38,7 @@ type stall struct {
 //
 //go:noinline
 func (i *iface) watch() {
+	i.forgetLook()
 	i.watchTail()
 	n := i.rx.claimed()
 	switch {
