@@ -29,7 +29,7 @@ type endpoint struct {
 
 	lastID  uint64 // of the descriptor segment used last
 	lastMem []byte
-	segs    map[uint64]*attachment // descriptor segments by id
+	segs    []buffers // descriptor segments, by id
 	mapped  int                    // bytes in them
 
 	failure error
@@ -328,8 +328,8 @@ func (e *endpoint) Close() {
 	e.i.waiting.Leave(&e.pending)
 	e.i.forgetLook() // which may be at this ring
 	table := &e.i.domain.attached
-	for _, a := range e.segs {
-		table.release(a)
+	for _, b := range e.segs {
+		table.release(b.attachment)
 	}
 	table.release(e.seg)
 	e.segs, e.lastMem, e.lastID = nil, nil, 0

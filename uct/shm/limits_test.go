@@ -195,9 +195,9 @@ func TestTornDescriptor(t *testing.T) {
 			e := a.Connect(t, b).(*endpoint)
 			// It has come to buffers that were not there when it was made.
 			for _, s := range e.segs {
-				a.Domain.(*domain).attached.release(s)
+				a.Domain.(*domain).attached.release(s.attachment)
 			}
-			clear(e.segs)
+			e.segs = nil
 			other := b.Connect(t, b)
 			r := &b.Iface.(*iface).rx
 			good := readDescriptor(r.elems)

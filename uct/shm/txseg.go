@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -15,6 +16,18 @@ const (
 	maxMapped   = 64 << 30
 )
 
+// buffers is a segment of descriptors. Lists of them are sorted by id: most peers have
+// one, for which a map would be the largest part of an endpoint.
+type buffers struct {
+	id uint64
+	*attachment
+}
+
+// buffersAt returns where in the list the segment with an id is, or would be.
+func (e *endpoint) buffersAt(id uint64) (at int, found bool) {
+	return slices.BinarySearchFunc(e.segs, id, func(b buffers, id uint64) int { return cmp.Compare(b.id, id) })
+}
+
 // attach finds the segment of a descriptor among those of the endpoint, or
 // attaches it, and makes it the one used last. The endpoint fails if the
 // descriptor is not what a peer of ours writes. The descriptor was read when the
@@ -23,8 +36,11 @@ const (
 //
 //go:noinline
 func (e *endpoint) attach(d descriptor, h uint64) ([]byte, error) {
-	a, err := e.segs[d.seg], error(nil)
-	if a == nil {
+	var a *attachment
+	var err error
+	if at, found := e.buffersAt(d.seg); found {
+		a = e.segs[at].attachment
+	} else {
 		a, err = e.attachNew(d)
 	}
 	switch {
@@ -69,10 +85,8 @@ func (e *endpoint) attachSegment(id uint64) (*attachment, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.segs == nil {
-		e.segs = make(map[uint64]*attachment)
-	}
-	e.segs[id] = a
+	at, _ := e.buffersAt(id)
+	e.segs = slices.Insert(e.segs, at, buffers{id, a})
 	e.mapped += len(a.mem)
 	return a, nil
 }
@@ -100,7 +114,7 @@ func (e *endpoint) tryAttachBuffers() error {
 		return err
 	}
 	for _, id := range ids {
-		if e.segs[id] != nil {
+		if _, found := e.buffersAt(id); found {
 			continue
 		}
 		a, err := e.attachSegment(id)
