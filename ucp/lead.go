@@ -169,9 +169,10 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 		n := 0
 		if !c.Over() {
 			if n = w.round(); n > 0 {
-				e.Happened()
+				e.News()
 			}
 		}
+		e.Tell()
 		step := w.pace.next(n)
 		if c.Over() {
 			w.pace.end()
@@ -182,12 +183,9 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 		}
 		others := e.Woken() > 0
 		if step == paceSleep {
-			err := w.arm()
+			err := c.sleep(ctx)
 			if err == nil {
-				err = c.sleep(ctx)
-				if err == nil {
-					continue
-				}
+				continue
 			}
 			if err != ucs.ErrBusy && !c.Over() {
 				return c.giveUp(ctx, err)
@@ -203,29 +201,36 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 	}
 }
 
-// sleep sleeps, as the leader, until the event set that was armed is readable or ctx
-// ends. It begins and ends in a turn, and sleeps in none.
+// sleep sleeps, as the leader, until the event set is readable or ctx ends, unless there is
+// something to do. It begins and ends in a turn, and sleeps in none.
 func (c *call) sleep(ctx context.Context) error {
-	w := c.w
-	w.engine.Sleeps(true)
+	w, e := c.w, c.w.engine
+	err := w.arm()
+	e.Tell() // of what tasks have ended at the begin of this turn, or arming
+	if err == nil && c.Over() {
+		err = ucs.ErrBusy
+	}
+	if err != nil {
+		return err
+	}
+	e.Sleeps(true)
 	w.gate &^= gateInside
 	w.passOn()
-	err := w.park(ctx) // [slumber]
+	err = w.park(ctx) // [slumber]
 	w.takeTurn()
-	w.engine.Sleeps(false)
+	e.Sleeps(false)
 	return err
 }
 
 // doze is lead for who waits for anything to happen.
 func (c *call) doze(ctx context.Context) (lost bool, err error) {
 	w := c.w
-	if err = w.arm(); err == nil {
-		err = c.sleep(ctx)
-	} else if err == ucs.ErrBusy {
-		err = nil
-	}
-	if c.Over() {
+	err = c.sleep(ctx)
+	switch {
+	case c.Over():
 		err = c.Err()
+	case err == ucs.ErrBusy:
+		err = nil
 	}
 	w.engine.Leave(&c.Waiter)
 	w.endTurn()

@@ -177,7 +177,10 @@ func (w *Worker) waitEvent(ctx context.Context) error {
 // Wait sleeps until there is something to progress, or until ctx ends: then it
 // returns its error. It arms by itself, returns at once when there is something
 // already, and does not progress. In ThreadModeMulti it returns also when another
-// goroutine has progressed something.
+// goroutine has progressed something, or did since the last Wait or Arm: what was not
+// done when the caller looked may be done now. One goroutine is told of that, so it
+// is for one to sleep by Wait or Arm; any number may in Request.Wait and the other calls
+// that wait for an operation.
 func (w *Worker) Wait(ctx context.Context) error {
 	if w.multi {
 		return w.waitEvent(ctx)

@@ -125,7 +125,8 @@ func (w *Worker) eventFD() int {
 
 // Arm prepares the event descriptor: after nil every new event makes it
 // readable. ucs.ErrBusy means that there is something to progress already, or
-// that Signal was called; call Progress until it returns 0 and arm again. It has
+// that Signal was called, or in ThreadModeMulti that others have progressed something;
+// call Progress until it returns 0, look at what is waited for, and arm again. It has
 // to be called before each sleep.
 func (w *Worker) Arm() error {
 	w.enter()
@@ -141,9 +142,14 @@ func (w *Worker) Arm() error {
 	return err
 }
 
-// armAnew is arm for the application, which takes note of what was signaled.
+// armAnew is arm for the application, which takes note of what was signaled, and of what
+// others have brought about since it looked.
 func (w *Worker) armAnew() error {
-	if w.heard() {
+	told := w.heard()
+	if w.multi && w.engine.Untold() {
+		told = true
+	}
+	if told {
 		return ucs.ErrBusy
 	}
 	return w.arm()
@@ -158,7 +164,7 @@ func (w *Worker) heard() bool {
 	}
 	w.wake.HandleEvent(event.Read)
 	if w.multi {
-		w.engine.Happened()
+		w.engine.News()
 	}
 	return true
 }

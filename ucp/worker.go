@@ -361,7 +361,9 @@ func (w *Worker) progressTogether() int {
 	n := 0
 	if w.gate == gateInside|gateShared { // not closed, and not inside a callback
 		if n = w.round(); n > 0 {
-			w.engine.Happened()
+			w.engine.News()
+		} else if w.engine.Tell() {
+			n = 1 // a call that was left to this one has ended something
 		}
 	}
 	w.endTurn()

@@ -27,6 +27,7 @@ type Engine struct {
 	roused  bool // and was told
 	armed   bool // the application sleeps
 	news    bool // something has happened in this turn
+	untold  bool // or before, since somebody asked
 	closed  bool // there is nothing to be armed any more
 	woken   int  // waiters, since somebody asked
 }

@@ -224,6 +224,8 @@ func (m *machine) quiet(s *state) string {
 			return "somebody sleeps whose wait is over"
 		case x.missed != 0:
 			return "somebody waits for what has happened"
+		case s.done != 0 && x.looked != 0:
+			return "somebody sleeps who has looked before it was done"
 		case s.unread != 0 && x.kind == Event, s.unread != 0 && x.pc == pcWatch:
 			return "a signal has reached nobody"
 		case x.ended != 0:

@@ -30,6 +30,8 @@ type state struct {
 	panicked           bit // a callback has, and no call has said so
 	work               bit // for a round of progress, without an event
 	incoming           bit // an event that nobody in particular waits for has come
+	news, untold       bit // something has happened in this turn; and was told to those who sleep
+	done               bit // an operation has ended that some look at before they sleep
 	roused, eventFD    bit
 	hardware, readable bit // events will make the set readable; they have
 	armed, bell        bit // the application sleeps on the descriptor; it was rung for
@@ -65,6 +67,7 @@ type actor struct {
 	op                  operation
 	result              outcome
 	missed              bit // what it waits for has happened: it has to be told
+	looked              bit // and has not seen that it is done
 }
 
 // operation is the state of what an actor waits for.
@@ -148,6 +151,7 @@ const (
 	submit   deed = iota // starts what need not be waited for, and leaves work for a round
 	panics               // submits what has a callback that panics
 	exits                // and one that ends its goroutine
+	ends                 // submits what ends the operation that others look at
 	ask                  // needs the worker now
 	await                // Wait of an operation
 	lead                 // Run
@@ -156,6 +160,7 @@ const (
 	poll                 // Arm and Progress until there is nothing, then sleeps on the descriptor
 	signal               // Signal
 	shut                 // Close
+	sees                 // looks whether that operation is done
 )
 
 func (d deed) waits() bool { return d == await || d == lead || d == event }

@@ -139,6 +139,7 @@ func (m *machine) step(s *state, a int) bool {
 		}
 	case pcEnd:
 		m.mine(s, a)
+		m.tell(s, a)
 		if s.armed+s.asleep == 0 || m.mutant == nothingSettled || m.mutant == settledForPoller && s.armed == 0 {
 			m.free(s, a)
 			break
@@ -188,7 +189,7 @@ func (m *machine) call(s *state, a int) {
 			x.kind = Event
 		}
 		fallthrough
-	case submit, panics, exits:
+	case submit, panics, exits, ends:
 		if !m.try(s, a) {
 			x.pc = pcPush
 		}
@@ -204,6 +205,9 @@ func (m *machine) call(s *state, a int) {
 		m.take(signals)
 		s.signaled, s.unread = 1, 1
 		x.pc = pcSignal
+	case sees:
+		x.looked = 1 - s.done
+		m.finish(s, a)
 	}
 }
 
@@ -302,6 +306,11 @@ func (m *machine) submit(s *state, a, b int, call uint8) (alive bool) {
 		}
 	case panics:
 		s.panicked = 1
+	case ends:
+		if s.closed == 0 {
+			s.done = 1
+			m.some(s)
+		}
 	case exits:
 		m.lost(s, a)
 		return false
@@ -351,7 +360,11 @@ func (m *machine) passing(s *state, a int) {
 		return
 	}
 	s.at[a].pc = pcFree
-	if s.armed+s.asleep != 0 && m.mutant != noSettleBehind {
+	if m.mutant == noSettleBehind {
+		return
+	}
+	m.tell(s, a)
+	if s.armed+s.asleep != 0 {
 		m.settle(s, a)
 	}
 }

@@ -83,7 +83,7 @@ func (m *machine) carryOut(s *state, a, b int) bool {
 		x.result = failed
 		return true
 	}
-	if x.kind == Event && (m.heard(s, a) || m.arm(s, a)) {
+	if x.kind == Event && (m.told(s, a) || m.arm(s, a)) {
 		x.result = succeeded
 		return true
 	}
@@ -279,6 +279,7 @@ func (m *machine) lead(s *state, a int) {
 	if x.over == 0 && m.round(s, a) {
 		x.n = 1
 	}
+	m.tell(s, a)
 	x.pc = pcLeadNext
 }
 
@@ -305,7 +306,11 @@ func (m *machine) leadNext(s *state, a int) {
 func (m *machine) fallAsleep(s *state, a int) {
 	x := &s.at[a]
 	doze := x.kind == Event
-	if m.mutant != sleepsUnarmed && m.arm(s, a) {
+	busy := m.mutant != sleepsUnarmed && m.arm(s, a)
+	if m.mutant != sleepsOnNews {
+		m.tell(s, a)
+	}
+	if busy || x.over != 0 && m.mutant != sleepsThoughOver {
 		if doze {
 			x.result = succeeded
 			m.leave(s, a)
@@ -366,6 +371,9 @@ func (m *machine) finish(s *state, a int) {
 		m.must(x.result != 0 || s.abandoned != 0, "a wait returns without having ended")
 	}
 	x.waits, x.over, x.result, x.missed, x.kind, x.ended = 0, 0, 0, 0, 0, 0
+	if m.now(s, a).does != sees {
+		x.looked = 0 // and will look again
+	}
 	x.granted, x.n, x.err = 0, 0, 0
 	x.then, x.after = 0, 0
 	x.call++

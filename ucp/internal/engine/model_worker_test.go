@@ -8,7 +8,7 @@ func (m *machine) outsideStep(s *state, a int) bool {
 		if !s.ready() && s.bell == 0 && s.closed == 0 {
 			return false
 		}
-		x.missed, s.unread = 0, 0
+		x.missed, x.looked, s.unread = 0, 0, 0
 		x.n = 1
 		x.pc = pcProgress
 	case pcProgress:
@@ -54,8 +54,8 @@ func (m *machine) ownArm(s *state, a int) {
 		return
 	}
 	m.answer(s)
-	if m.heard(s, a) || m.arm(s, a) {
-		x.after = pcProgress
+	if m.told(s, a) || m.arm(s, a) {
+		x.after, x.looked = pcProgress, 0
 		return
 	}
 	m.take(armed)
@@ -108,7 +108,20 @@ func (m *machine) heard(s *state, a int) bool {
 	m.mine(s, a)
 	s.signaled, s.unread = 0, 0
 	m.answerRouse(s)
-	m.tellOfSome(s, a)
+	m.some(s)
+	return true
+}
+
+// told reports whether there was that, or something that has happened since it was asked
+// last.
+func (m *machine) told(s *state, a int) bool {
+	heard := m.heard(s, a)
+	m.tell(s, a)
+	if s.untold == 0 || m.mutant == notSticky {
+		return heard
+	}
+	m.take(untold)
+	s.untold = 0
 	return true
 }
 
@@ -141,21 +154,31 @@ func (m *machine) round(s *state, a int) (some bool) {
 		m.poll(s)
 		some = true
 	}
-	if !some {
-		return false
+	if some {
+		m.some(s)
 	}
-	m.tellOfSome(s, a)
-	return true
+	return some
 }
 
-// tellOfSome tells those who wait for anything to happen, inside and outside.
-func (m *machine) tellOfSome(s *state, a int) {
+// some is something that happens in a turn.
+func (m *machine) some(s *state) {
+	s.news = 1
 	for b := range s.at {
 		x := &s.at[b]
 		if x.joined+x.leads != 0 && x.kind == Event && x.over == 0 || s.armed != 0 && m.watches(s, b) {
 			x.missed = 1
 		}
 	}
+}
+
+// tell tells those who wait for anything to happen, inside and outside.
+func (m *machine) tell(s *state, a int) {
+	if s.news == 0 {
+		return
+	}
+	m.take(tell)
+	m.mine(s, a)
+	s.news, s.untold = 0, 1
 	if m.mutant != nobodyHears {
 		m.happened(s, a)
 	}

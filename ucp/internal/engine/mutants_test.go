@@ -47,6 +47,9 @@ const (
 	closeEndsNoWaits
 	nobodyHears
 	happensToOthers
+	notSticky
+	sleepsOnNews
+	sleepsThoughOver
 	signalEaten
 	looksAtEnded
 	staysAsleep
@@ -99,6 +102,9 @@ var changed = [mutants]struct{ what, roles string }{
 	closeEndsNoWaits:       {"close does not end waits", "run await close"},
 	nobodyHears:            {"a round does not tell those who wait for any event", "event progress"},
 	happensToOthers:        {"of any event the leader is not told", "event progress"},
+	notSticky:              {"what has happened is told to those alone who sleep already", "watch end"},
+	sleepsOnNews:           {"the leader sleeps without telling the news", "watch cancel end"},
+	sleepsThoughOver:       {"the leader sleeps though the news have ended its wait", "watch cancel end"},
 	signalEaten:            {"a signal is taken by the leader", "event run signal"},
 	looksAtEnded:           {"end looks at the waiter after the signal", "await await"},
 	staysAsleep:            {"a leader leaves, and asleep stays", "await await panic"},

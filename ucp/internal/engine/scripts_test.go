@@ -22,6 +22,9 @@ var roles = map[string]script{
 	"event":    {{does: event, cancel: true}},
 	"poll":     {{does: poll}},
 	"progress": {{does: progress}},
+	"end":      {{does: ends}},
+	"watch":    {{does: sees}, {does: event, cancel: true}},
+	"outlook":  {{does: sees}, {does: poll}},
 	"signal":   {{does: signal}},
 	"close":    {{does: shut}},
 	"panic":    {{does: panics}},
@@ -67,6 +70,14 @@ var combinations = []combination{
 	{"event run signal", 0},
 	{"event await signal", 0},
 
+	// Who looks before he sleeps.
+	{"watch end", 0},
+	{"watch end progress", 0},
+	{"watch end submit", 0},
+	{"outlook end progress", 0},
+	{"outlook end submit", 0},
+	{"outlook run end", 0},
+
 	// Who sleeps outside.
 	{"poll progress", 2},
 	{"poll progress signal", 1},
@@ -85,6 +96,8 @@ var combinations = []combination{
 // larger ones have more states than is fun with the race detector.
 var larger = []combination{
 	{"again cancel", 0},
+	{"watch run end", 0},
+	{"watch cancel end", 0},
 	{"await await submit", 0},
 	{"await await progress", 0},
 	{"await await close", 0},

@@ -32,14 +32,30 @@ func (e *Engine) News() { e.news = true }
 // Restless reports whether there is something for Settle to do.
 func (e *Engine) Restless() bool { return e.news || e.asleep || e.armed }
 
+// Tell tells them, those that sleep. It reports whether there was any.
+func (e *Engine) Tell() bool {
+	if !e.news {
+		return false
+	}
+	e.news, e.untold = false, true // [tell]
+	e.happened()
+	return true
+}
+
+// Untold reports whether there was any since it was asked last. It is for who is about to
+// sleep: he was told of nothing that has happened between his last look and now.
+func (e *Engine) Untold() bool {
+	e.Tell()
+	was := e.untold // [untold]
+	e.untold = false
+	return was
+}
+
 // Settle sees to those who sleep, at the end of a turn: what was done in it may need a
 // round of progress, or events that were not armed; and another goroutine's
 // progress may have taken away what was to wake the leader.
 func (e *Engine) Settle() {
-	if e.news {
-		e.news = false
-		e.Happened()
-	}
+	e.Tell()
 	if !e.asleep && !e.armed || e.closed { // [settle]
 		return
 	}

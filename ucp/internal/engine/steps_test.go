@@ -35,6 +35,8 @@ const (
 	leave
 	handOver
 	happened
+	tell
+	untold
 	sleep
 	slumber
 	wake
@@ -69,7 +71,9 @@ var where = [steps]struct{ name, file, function string }{
 	end:       {"end", "waiter.go", "Engine.End"},
 	leave:     {"leave", "waiter.go", "Engine.Leave"},
 	handOver:  {"hand over", "waiter.go", "Engine.handOver"},
-	happened:  {"happened", "waiter.go", "Engine.Happened"},
+	happened:  {"happened", "waiter.go", "Engine.happened"},
+	tell:      {"tell", "sleep.go", "Engine.Tell"},
+	untold:    {"untold", "sleep.go", "Engine.Untold"},
 	sleep:     {"sleep", "sleep.go", "Engine.Sleeps"},
 	begin:     {"begin", "turn.go", "Worker.beginTurn"},
 	raise:     {"raise", "turn.go", "Worker.afterTurn"},

@@ -100,9 +100,9 @@ func (e *Engine) EndAll(err error) {
 	}
 }
 
-// Happened ends those that wait for any event, and wakes the application's poller if
+// happened ends those that wait for any event, and wakes the application's poller if
 // that waits for one.
-func (e *Engine) Happened() {
+func (e *Engine) happened() {
 	e.endKind(Event, nil) // [happened]
 	if w := e.leader; w != nil && w.kind == Event && !w.Over() {
 		e.End(w, nil) // others have handled what would have woken it
