@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ucx-go/ucx/ucp/internal/engine"
+	"github.com/ucx-go/ucx/ucs"
 )
 
 // call is a call of the application that is described: so that another goroutine can
@@ -80,25 +81,42 @@ func (c *call) Do() {
 	err := w.misused()
 	switch {
 	case err != nil && c.brief: // nobody is to hear of it
-	case err != nil:
-		c.promised.refused(c, err)
 	case c.brief:
 		if r, _ := c.start(c); r != nil {
 			r.free() // goes on, with c.small
 			return
 		}
 	default:
-		if c.made {
-			w.stats.Requests++
-		}
-		w.promised = c.promised
-		_, err := c.start(c)
-		w.promised = nil
-		if err != nil {
-			c.promised.refused(c, err)
-		}
+		c.keepPromise(err)
 	}
 	c.drop()
+}
+
+// keepPromise carries out a call whose caller has a request for it, unless err says why
+// that cannot be. A callback may have used the request before.
+func (c *call) keepPromise(err error) {
+	w, r := c.w, c.promised
+	was := r.state
+	if was&stateFreed != 0 {
+		c.params.OnSend, c.params.OnTagRecv = nil, nil
+	}
+	if err == nil && was&stateUnwanted != 0 {
+		err = ucs.ErrCanceled
+	}
+	if c.made {
+		w.stats.Requests++
+	}
+	if err == nil {
+		w.promised = r
+		_, err = c.start(c)
+		w.promised = nil
+	}
+	if err != nil {
+		r.refused(c, err)
+	}
+	if was&stateFreed != 0 {
+		r.free()
+	}
 }
 
 // leave leaves the call to the goroutine that has the worker. It returns what the call
@@ -120,6 +138,7 @@ func (c *call) leave() (r *Request, err error) {
 		c.buf = c.small[:copy(c.small[:], c.buf)]
 	default:
 		r, c.made = w.promise()
+		r.state, r.userData = stateLeft|c.state&stateRecv, c.params.UserData
 		c.params.Flags |= OpNoImmediate
 		c.p, c.promised = &c.params, r
 	}

@@ -104,6 +104,8 @@ const (
 	stateWhole                             // a receive that got a message in one piece: nothing else was used
 	stateWatched                           // somebody waits for the end, who is to be told
 	statePromised                          // the caller has it already, whatever becomes of the operation
+	stateLeft                              // its call was left to others, and not carried out yet
+	stateUnwanted                          // and was canceled since, by a callback
 )
 
 // The lives of a request, as far as any goroutine may know.

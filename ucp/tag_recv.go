@@ -154,11 +154,14 @@ func (w *Worker) cancel(r *Request) {
 	if r == nil || r.w != w || r.state&(stateDone|stateRecv) != stateRecv {
 		return
 	}
-	if r.state&stateExpect == 0 {
+	switch {
+	case r.state&stateLeft != 0:
+		r.state |= stateUnwanted
+	case r.state&stateExpect == 0:
 		w.cancelMatched(r)
-		return
+	default:
+		w.cancelPosted(r)
 	}
-	w.cancelPosted(r)
 }
 
 // cancelPosted ends a receive that has not been matched.

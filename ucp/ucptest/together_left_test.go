@@ -1,0 +1,74 @@
+package ucptest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// What is left to others, and meets a callback before it is carried out.
+
+// TestTogetherLeftCanceled: a callback cancels a receive that was left to the goroutine it
+// runs on.
+func TestTogetherLeftCanceled(t *testing.T) {
+	r := newRig(t, byName(t, "self").shared())
+	a := r.open()
+	ep := a.connect(a)
+	do, letGo := a.held(ep)
+	called := 0
+	req := r.started(a.TagRecv(1, ucp.FullMask, nil, &ucp.RequestParams{
+		UserData: &called,
+		OnTagRecv: func(_ *ucp.Request, err error, _ ucp.TagRecvInfo, _ any) {
+			if called++; !errors.Is(err, ucs.ErrCanceled) {
+				t.Errorf("the callback of a receive that was canceled was told: %v", err)
+			}
+		},
+	}))
+	do(func() {
+		if req.UserData() != &called {
+			t.Error("a receive that was left to others has lost its user data")
+		}
+		a.Cancel(req)
+	})
+	letGo()
+	if err := req.Err(); !errors.Is(err, ucs.ErrCanceled) || called != 1 {
+		t.Errorf("a receive that was canceled before it was posted: %v, %d callbacks", err, called)
+	}
+	req.Free()
+	r.echoes(ep, a)
+}
+
+// TestTogetherLeftFreed: a callback frees a receive that was left to the goroutine it runs
+// on. It is posted, and its callback does not run.
+func TestTogetherLeftFreed(t *testing.T) {
+	r := newRig(t, byName(t, "self").shared())
+	a := r.open()
+	ep := a.connect(a)
+	const many = 600 // until requests are used again
+	for _, canceled := range []bool{false, true} {
+		do, letGo := a.held(ep)
+		for range many {
+			req := r.started(a.TagRecv(1, ucp.FullMask, make([]byte, 8), &ucp.RequestParams{
+				OnTagRecv: func(*ucp.Request, error, ucp.TagRecvInfo, any) { t.Error("a callback runs behind Free") },
+			}))
+			do(func() {
+				if canceled {
+					a.Cancel(req)
+				}
+				req.Free()
+			})
+		}
+		letGo()
+		if !canceled {
+			for range many {
+				r.inTheCall(ep.TagSend(1, []byte("posted"), nil))
+			}
+		}
+		if n := a.Stats().Unexpected; n != 0 {
+			t.Errorf("%d messages were not received", n)
+		}
+		r.echoes(ep, a)
+	}
+}
