@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"fmt"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 
@@ -14,9 +15,10 @@ import (
 // seen them. Ringing stays until the application arms again: Progress may be somebody
 // else's, while the poller has not been woken yet.
 type bell struct {
-	set  int // an epoll set of both
-	fd   int
-	rung bool
+	set     int // an epoll set of both
+	fd      int
+	rung    bool
+	cleanup runtime.Cleanup // when it outlives the worker
 }
 
 func newBell(events int) (*bell, error) {
@@ -51,7 +53,17 @@ func (b *bell) answer() {
 	unix.Read(b.fd, count[:])
 }
 
+// outlive leaves it ringing when the worker is closed, for a poller that may not have heard
+// it yet: until he comes back, or the collector finds that nobody can.
+func (b *bell) outlive() {
+	b.cleanup = runtime.AddCleanup(b, func(d [2]int) {
+		unix.Close(d[0])
+		unix.Close(d[1])
+	}, [2]int{b.set, b.fd})
+}
+
 func (b *bell) close() {
+	b.cleanup.Stop()
 	unix.Close(b.set)
 	unix.Close(b.fd)
 }

@@ -18,7 +18,7 @@ import (
 
 // EpollTarget is an epoll set that a worker adds itself to until it is closed, and
 // how. Which completions make the worker ready cannot be limited: the transports do
-// not tell them apart.
+// not tell them apart. Closing the worker wakes nobody who sleeps on the set.
 type EpollTarget struct {
 	FD   int    // of the set
 	Data uint64 // the user data of the events
@@ -75,7 +75,7 @@ func (k *wakeup) HandleEvent(event.Events) {
 	}
 }
 
-func (k *wakeup) close() {
+func (k *wakeup) close(w *Worker) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.eventFD >= 0 {
@@ -86,8 +86,12 @@ func (k *wakeup) close() {
 		k.sleeper.Close()
 		k.sleeper = nil
 	}
-	if k.outside != nil {
-		k.outside.close()
+	switch b := k.outside; {
+	case b == nil:
+	case b.rung && w.params.Epoll == nil:
+		b.outlive()
+	default:
+		b.close()
 		k.outside = nil
 	}
 }
@@ -102,7 +106,9 @@ func (w *Worker) needWakeup() error {
 
 // EventFD returns a descriptor that is readable when, after a successful Arm,
 // there is something to progress. It belongs to the worker and is always the
-// same. A worker that was given an epoll set gives ucs.ErrUnsupported.
+// same. A worker that was given an epoll set gives ucs.ErrUnsupported. In
+// ThreadModeMulti a Close makes it readable for who sleeps on it: it stays so, and open,
+// until he calls Arm, which tells him.
 func (w *Worker) EventFD() (int, error) {
 	w.look()
 	defer w.unlook()
@@ -130,9 +136,9 @@ func (w *Worker) eventFD() int {
 // to be called before each sleep.
 func (w *Worker) Arm() error {
 	w.enter()
+	w.wake.comeBack()
 	err := w.needWakeup()
 	if err == nil {
-		w.wake.comeBack()
 		err = w.armAnew()
 	}
 	if w.multi && err == nil {
@@ -234,8 +240,14 @@ func (s *sleepers) Ring() {
 
 // comeBack notes that the application is awake.
 func (k *wakeup) comeBack() {
-	if k.outside != nil && k.outside.rung { // [answer]
-		k.outside.answer()
+	b := k.outside
+	if b == nil || !b.rung {
+		return
+	}
+	b.answer()         // [answer]
+	if k.eventFD < 0 { // the worker is closed
+		b.close()
+		k.outside = nil
 	}
 }
 

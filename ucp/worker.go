@@ -476,7 +476,7 @@ func (w *Worker) close() error {
 	if w.multi {
 		w.engine.Close(errClosedMeanwhile)
 	}
-	w.wake.close()
+	w.wake.close(w)
 	if w.uctw != nil {
 		if err := w.uctw.Close(); err != nil && first == nil {
 			first = err

@@ -198,6 +198,7 @@ func (s *side) close() {
 	if err := s.Worker.Close(); err != nil {
 		s.rig.Errorf("closing worker: %v", err)
 	}
+	s.Arm() // who sleeps on the descriptor comes back
 	for _, m := range s.unmap {
 		if err := m.Close(); err != nil {
 			s.rig.Errorf("unmapping memory: %v", err)

@@ -177,6 +177,7 @@ func (c *closer) run(end func(*closer) error) {
 			})
 		}
 	}
+	callers.Go(func() { c.closed("a poller", driveOutside(ctx, a)) })
 	for c.busy.Load() < int64(3*len(calls)) {
 		runtime.Gosched()
 	}

@@ -2,10 +2,14 @@ package ucptest
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
 )
 
 // A program whose poller sleeps on the event descriptor, while goroutines of it
@@ -44,6 +48,40 @@ func TestTogetherPoller(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTogetherPollerClosed: who sleeps on the descriptor when the worker is closed is woken,
+// and told by Arm.
+func TestTogetherPollerClosed(t *testing.T) {
+	for _, rung := range []bool{false, true} {
+		r := newRig(t, byName(t, "self").shared())
+		a := r.open()
+		ep := a.connect(a)
+		fd := a.fd
+		a.arm()
+		if rung {
+			r.inTheCall(ep.TagSend(1, nil, nil))
+		}
+		closed := make(chan error)
+		go func() { closed <- a.Worker.Close() }()
+		if !readable(t, fd, longEnough) {
+			t.Error("the worker was closed, and the poller sleeps on")
+		}
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		if !readable(t, fd, 0) {
+			t.Error("the worker was closed, and the poller that looks now sleeps")
+		}
+		for range 2 {
+			if err := a.Arm(); !errors.Is(err, ucs.ErrInvalidParam) {
+				t.Errorf("arming a closed worker: %v", err)
+			}
+		}
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != unix.EBADF {
+			t.Errorf("the poller has come back, and the descriptor is open: %v", err)
+		}
 	}
 }
 

@@ -425,7 +425,7 @@ func (m *machine) leaderOver(s *state) bool {
 func (m *machine) lost(s *state, a int) {
 	m.take(lost)
 	s.abandoned = 1
-	m.endAll(s, a)
+	m.close(s, a)
 	x := &s.at[a]
 	x.done = m.scripts[a].counts()
 	x.after = pcDone

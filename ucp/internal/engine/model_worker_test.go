@@ -5,7 +5,7 @@ func (m *machine) outsideStep(s *state, a int) bool {
 	x := &s.at[a]
 	switch x.pc {
 	case pcWatch: // asleep on the descriptor
-		if !s.ready() && s.bell == 0 && s.closed == 0 {
+		if !s.ready() && s.bell == 0 {
 			return false
 		}
 		x.missed, x.looked, s.unread = 0, 0, 0
@@ -250,8 +250,17 @@ func (m *machine) shut(s *state, a int) {
 			m.end(s, a, b)
 		}
 	}
+	m.close(s, a)
+	s.eventFD, s.readable, s.hardware = 0, 0, 0 // the leader's descriptor is closed; the bell is not
+}
+
+// close ends all waits.
+func (m *machine) close(s *state, a int) {
 	if m.mutant != closeEndsNoWaits {
 		m.endAll(s, a)
+	}
+	if s.armed != 0 && m.mutant != closeRingsNot {
+		m.ring(s, a)
 	}
 }
 

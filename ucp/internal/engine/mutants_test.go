@@ -45,6 +45,7 @@ const (
 	givesUpOutsideOfTurn
 	cancelKeepsLeading
 	closeEndsNoWaits
+	closeRingsNot
 	nobodyHears
 	happensToOthers
 	notSticky
@@ -100,6 +101,7 @@ var changed = [mutants]struct{ what, roles string }{
 	givesUpOutsideOfTurn:   {"canceled outside of a turn", "again cancel"},
 	cancelKeepsLeading:     {"canceled without passing on the lead", "again cancel"},
 	closeEndsNoWaits:       {"close does not end waits", "run await close"},
+	closeRingsNot:          {"close does not ring", "poll ask close"},
 	nobodyHears:            {"a round does not tell those who wait for any event", "event progress"},
 	happensToOthers:        {"of any event the leader is not told", "event progress"},
 	notSticky:              {"what has happened is told to those alone who sleep already", "watch end"},

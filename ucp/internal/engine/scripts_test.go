@@ -84,6 +84,7 @@ var combinations = []combination{
 	{"poll submit progress", 1},
 	{"poll submit submit", 0},
 	{"poll ask close", 0},
+	{"poll submit exit", 0},
 	{"poll run signal", 0},
 	{"poll run progress", 1},
 	{"poll await progress", 0},

@@ -86,5 +86,8 @@ func (e *Engine) ring() {
 // Close ends all waits with an error, and settling: there is nothing to be armed.
 func (e *Engine) Close(err error) {
 	e.EndAll(err)
+	if e.armed {
+		e.ring()
+	}
 	e.closed = true
 }
