@@ -79,16 +79,29 @@ func (c *call) with(p *RequestParams) *call {
 func (c *call) Do() {
 	w := c.w // [do]
 	err := w.misused()
-	switch {
-	case err != nil && c.brief: // nobody is to hear of it
-	case c.brief:
-		if r, _ := c.start(c); r != nil {
-			r.free() // goes on, with c.small
-			return
-		}
-	default:
+	if !c.brief {
 		c.keepPromise(err)
+		c.drop()
+		return
 	}
+	var r *Request
+	if err == nil {
+		r, err = c.start(c)
+	}
+	if r == nil {
+		c.briefOver(err)
+		return
+	}
+	r.state |= stateParams | stateFreed // goes on, with c.small
+	r.onSend, r.userData = endBrief, c
+}
+
+// endBrief is the callback of a brief call that has gone on.
+func endBrief(_ *Request, err error, c any) { c.(*call).briefOver(err) }
+
+// briefOver is the end of a brief call, of which nobody is to hear.
+func (c *call) briefOver(error) {
+	c.w.briefs.Add(-1)
 	c.drop()
 }
 
@@ -135,6 +148,7 @@ func (c *call) leave() (r *Request, err error) {
 		c.drop()
 		return r, err
 	case c.brief:
+		w.briefs.Add(1)
 		c.buf = c.small[:copy(c.small[:], c.buf)]
 	default:
 		r, c.made = w.promise()
@@ -147,8 +161,15 @@ func (c *call) leave() (r *Request, err error) {
 	return r, nil
 }
 
+// mostBriefs is about how many brief calls may be under way. Nothing else keeps back who
+// makes them: not who has the worker, and maybe for long, nor a peer that does not read.
+const mostBriefs = 512
+
 // mayBeLeft reports whether it makes no difference to the caller who carries it out.
 func (c *call) mayBeLeft() bool {
+	if c.brief && c.w.briefs.Load() >= mostBriefs {
+		return false
+	}
 	hooks := c.w.ctx.params.RequestInit != nil || c.w.ctx.params.RequestCleanup != nil
 	ended := c.ep != nil && atomic.LoadUint32(&c.ep.ended) != 0
 	return c.params.Flags&OpForceImmediate == 0 && c.params.Request == nil && !hooks && !ended

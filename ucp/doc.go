@@ -36,7 +36,8 @@
 // server may have a goroutine for each request, and needs none for progress. A call
 // that finds another goroutine inside the worker does not wait for it, if it is one that
 // returns a request: it leaves what is to be done to that one, and returns a request
-// also where it would be done in the call otherwise. The operations of one goroutine on
+// also where it would be done in the call otherwise. Sends of some bytes are left without
+// one, up to some hundred; then they wait. The operations of one goroutine on
 // an endpoint go out in order. Of Cancel and the end of the operation exactly one
 // decides its result; after Free of a request in flight its callback does not run.
 //

@@ -223,6 +223,7 @@ func (w *Worker) afterTurn(p *CallbackPanic) {
 			p = w.caughtPanic()
 		}
 		e.Free()
+		e.GiveWay() // there may be no end of tasks
 	}
 	if p != nil {
 		panic(p) // [raise]

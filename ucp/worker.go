@@ -150,6 +150,7 @@ type Worker struct {
 	engine   *engine.Engine // whose turn it is
 	promised *Request       // for the operation that is being started
 	spares   sync.Pool      // *Request, for calls that are left to others
+	briefs   atomic.Int32   // of those, how many that nobody hears of are under way
 	leavers  []*call        // that wait for the last endpoint to be gone
 }
 

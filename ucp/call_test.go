@@ -1,0 +1,121 @@
+package ucp
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// shared is a worker that many goroutines may use, with an endpoint to another one, and
+// one to itself for held.
+type shared struct {
+	testing.TB
+	*Worker
+	ep, own *Endpoint
+	to      *Worker
+}
+
+func newShared(t testing.TB, settings ...string) *shared {
+	t.Helper()
+	s := &shared{TB: t}
+	for _, w := range []**Worker{&s.Worker, &s.to} {
+		ctx := victimContext(t, settings...)
+		t.Cleanup(func() {
+			if err := ctx.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		var err error
+		if *w, err = ctx.NewWorker(WorkerParams{ThreadMode: ucs.ThreadModeMulti}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		for _, w := range []*Worker{s.Worker, s.to} {
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for ep, to := range map[**Endpoint]*Worker{&s.ep: s.to, &s.own: s.Worker} {
+		var err error
+		if *ep, err = s.NewEndpoint(EndpointParams{Address: to.address}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// held has a goroutine be in a callback of the worker until it is let go.
+func (s *shared) held() (letGo func()) {
+	s.Helper()
+	const tag = 0x4E1D
+	inside, leave, over := make(chan struct{}), make(chan struct{}), make(chan error)
+	recv, err := s.TagRecv(tag, FullMask, nil, &RequestParams{OnTagRecv: func(*Request, error, TagRecvInfo, any) {
+		close(inside)
+		<-leave
+	}})
+	if err != nil {
+		s.Fatal(err)
+	}
+	go func() { over <- s.own.TagSendWait(s.Context(), tag, nil) }()
+	<-inside
+	return func() {
+		s.Helper()
+		close(leave)
+		if err := <-over; err != nil {
+			s.Error(err)
+		}
+		recv.Free()
+	}
+}
+
+// until progresses both workers.
+func (s *shared) until(what string, cond func() bool) {
+	s.Helper()
+	for range 1_000_000 {
+		if cond() {
+			return
+		}
+		if s.Progress()+s.to.Progress() == 0 {
+			runtime.Gosched()
+		}
+	}
+	s.Fatalf("still waiting for: %s", what)
+}
+
+// TestLeftSendsAreBounded: who sends short messages while another goroutine has the worker,
+// or the peer does not read, is kept back at some number of them.
+func TestLeftSendsAreBounded(t *testing.T) {
+	s := newShared(t, "TLS", "posix,self", "POSIX_FIFO_SIZE", "4")
+	s.until("connection", func() bool { return s.ep.short > 0 })
+	letGo := s.held()
+	const many = 4 * mostBriefs
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		for range many {
+			if _, err := s.ep.TagSend(1, []byte("short"), nil); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for s.briefs.Load() < mostBriefs {
+		select {
+		case <-sent:
+			t.Fatalf("%d messages were left to a goroutine that does not take them", many)
+		default:
+			runtime.Gosched()
+		}
+	}
+	letGo()
+	<-sent
+	if n := s.briefs.Load(); n < mostBriefs/2 || n > mostBriefs {
+		t.Errorf("%d messages that nobody hears of are on their way to a peer that does not read, want up to %d", n, mostBriefs)
+	}
+	s.until("messages", func() bool { return s.to.Stats().Unexpected == many })
+	if n := s.briefs.Load(); n != 0 {
+		t.Errorf("all messages are there, and %d are on their way", n)
+	}
+}
