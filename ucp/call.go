@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 
@@ -99,8 +100,11 @@ func (c *call) Do() {
 // endBrief is the callback of a brief call that has gone on.
 func endBrief(_ *Request, err error, c any) { c.(*call).briefOver(err) }
 
-// briefOver is the end of a brief call, of which nobody is to hear.
-func (c *call) briefOver(error) {
+// briefOver is the end of a brief call, of whose failure the next flush tells.
+func (c *call) briefOver(err error) {
+	if err != nil {
+		c.w.lose(c.ep, err)
+	}
 	c.w.briefs.Add(-1)
 	c.drop()
 }
@@ -159,6 +163,24 @@ func (c *call) leave() (r *Request, err error) {
 	c.Of(c)
 	w.push(&c.Task)
 	return r, nil
+}
+
+// lose keeps the error of a call on an endpoint that nobody waits for.
+func (w *Worker) lose(ep *Endpoint, err error) {
+	if ep.state&epClosed != 0 {
+		return
+	}
+	if w.lost == nil {
+		w.lost = make(map[*Endpoint]error)
+	}
+	w.lost[ep] = cmp.Or(w.lost[ep], err) // the first one
+}
+
+// takeLost returns it, once.
+func (ep *Endpoint) takeLost() error {
+	err := ep.w.lost[ep]
+	delete(ep.w.lost, ep)
+	return err
 }
 
 // mostBriefs is about how many brief calls may be under way. Nothing else keeps back who

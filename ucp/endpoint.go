@@ -285,6 +285,7 @@ func (ep *Endpoint) destroy(err error) {
 	ep.closeLanes()
 	ep.w.endpoints.Remove(uint64(ep.localID))
 	ep.markEnded()
+	ep.takeLost()
 	if ep.w.endpoints.Len() == 0 {
 		for _, c := range ep.w.leavers {
 			ep.w.engine.End(&c.Waiter, nil)

@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"cmp"
+
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -93,7 +95,9 @@ func (workerFlush) progress(*Request) error { return nil }
 
 // Flush completes when all remote memory operations started on the endpoint
 // before have taken effect at the peer, and what was sent before has left. It
-// does not wait for messages to be matched.
+// does not wait for messages to be matched. In ThreadModeMulti it fails with the error of
+// an operation that was left to another goroutine, done for its caller, and could not
+// be carried out then.
 func (ep *Endpoint) Flush(p *RequestParams) (*Request, error) {
 	if err := callFlush.check(nil, p); err != nil {
 		return nil, err
@@ -113,6 +117,9 @@ func startFlush(c *call) (*Request, error) { return c.ep.beginFlush(c.p) }
 
 func (ep *Endpoint) beginFlush(p *RequestParams) (*Request, error) {
 	if err := ep.usable(); err != nil {
+		return nil, err
+	}
+	if err := ep.takeLost(); err != nil {
 		return nil, err
 	}
 	return ep.startFlush(p, flush{})
@@ -162,6 +169,7 @@ func (w *Worker) beginFlush(p *RequestParams) (*Request, error) {
 		return nil, err
 	}
 	r.proto = workerFlush{}
+	var lost error
 	w.endpoints.Each(func(ep *Endpoint) {
 		if ep.err != nil {
 			return
@@ -170,8 +178,9 @@ func (w *Worker) beginFlush(p *RequestParams) (*Request, error) {
 		part := ep.control(flushPart{})
 		part.step, part.userData = 0, r
 		ep.submit(part)
+		lost = cmp.Or(lost, ep.takeLost())
 	})
-	r.comp.Done(nil)
+	r.comp.Done(lost)
 	return r.result()
 }
 

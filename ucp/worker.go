@@ -147,11 +147,12 @@ type Worker struct {
 	pace        pace           // of those
 
 	// In thread mode multi.
-	engine   *engine.Engine // whose turn it is
-	promised *Request       // for the operation that is being started
-	spares   sync.Pool      // *Request, for calls that are left to others
-	briefs   atomic.Int32   // of those, how many that nobody hears of are under way
-	leavers  []*call        // that wait for the last endpoint to be gone
+	engine   *engine.Engine      // whose turn it is
+	promised *Request            // for the operation that is being started
+	spares   sync.Pool           // *Request, for calls that are left to others
+	briefs   atomic.Int32        // of those, how many that nobody hears of are under way
+	lost     map[*Endpoint]error // of those, for the next flush
+	leavers  []*call             // that wait for the last endpoint to be gone
 }
 
 // iface is an open transport resource of a worker.

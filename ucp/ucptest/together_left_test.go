@@ -72,3 +72,29 @@ func TestTogetherLeftFreed(t *testing.T) {
 		r.echoes(ep, a)
 	}
 }
+
+// TestTogetherLeftFails: the next flush tells of an atomic operation that was done for its
+// caller, and could not be carried out when its turn had come.
+func TestTogetherLeftFails(t *testing.T) {
+	r := newRig(t, byName(t, "self").shared())
+	a, _ := r.oneSidedPair()
+	ep := a.connect(a)
+	flushes := map[string]func(*ucp.RequestParams) (*ucp.Request, error){"endpoint": ep.Flush, "worker": a.Flush}
+	for what, flush := range flushes {
+		at := r.unpack(ep, a.expose(make([]byte, 8), 0))
+		do, letGo := a.held(ep)
+		r.inTheCall(ep.Atomic(ucp.AtomicAdd, make([]byte, 8), at.addr, at.key, nil))
+		do(func() {
+			if err := at.key.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		letGo()
+		if err := r.finish(flush(nil)); !errors.Is(err, ucs.ErrInvalidParam) {
+			t.Errorf("a flush of the %s behind an operation whose key was closed: %v", what, err)
+		}
+		if err := r.finish(flush(nil)); err != nil {
+			t.Errorf("the next flush of the %s: %v", what, err)
+		}
+	}
+}
