@@ -9,7 +9,7 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// Functions of the application (callbacks, error handlers, hooks, datatypes) are
+// Functions of the application (callbacks, error handlers, hooks, datatypes, Accept) are
 // called by what is in this file, or is written out elsewhere for speed (deliver). They
 // run in the middle of things: a panic that went through would leave transports half
 // way. So it is caught where it comes out of the function, the library ends what it was
@@ -19,7 +19,7 @@ import (
 
 // CallbackPanic is what a call of the library panics with when a function that it has
 // called for the application has panicked: a completion callback, an error handler,
-// a hook of requests, a method of a datatype. The worker is in order and can be used
+// a hook of requests, a method of a datatype, WorkerParams.Accept. The worker is in order and can be used
 // on if the application recovers. Of several panics in one call the first is raised,
 // the others are logged. A call that panics returns nothing: a request it would have
 // returned goes on without an owner.

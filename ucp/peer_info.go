@@ -70,9 +70,13 @@ func (ep *Endpoint) peerInfo() PeerInfo {
 
 // accept asks the application about a connection that a peer makes, nil if it takes
 // all.
-func (p *WorkerParams) accept() func(uct.SourceInfo) bool {
-	if p.Accept == nil {
+func (w *Worker) accept() func(uct.SourceInfo) bool {
+	fn := w.params.Accept
+	if fn == nil {
 		return nil
 	}
-	return func(i uct.SourceInfo) bool { return p.Accept(peerInfo(i)) }
+	return func(i uct.SourceInfo) (welcome bool) {
+		w.run(func() { welcome = fn(peerInfo(i)) })
+		return welcome
+	}
 }

@@ -30,8 +30,9 @@ type WorkerParams struct {
 	Epoll *EpollTarget
 
 	// Accept, unless nil, decides about each connection that a peer makes to the
-	// worker, before a byte of it is read. It runs inside progress, where it must not
-	// use the worker. Peers in shared memory, which are of the same user, are not
+	// worker, before a byte of it is read. It runs inside progress, as callbacks do, but
+	// must not do more with the worker than ask it things; if it panics the connection is
+	// refused. Peers in shared memory, which are of the same user, are not
 	// asked about, and neither are connections that this worker makes. With
 	// ContextParams.TLS it is asked twice about a connection inside of TLS: before a byte
 	// is read, when PeerInfo.TLS is nil, and again after the handshake, when that says who
@@ -279,7 +280,7 @@ func (w *Worker) openIface(index int) error {
 		Transport:   r.Transport,
 		Device:      r.Device,
 		OnError:     endpointError,
-		Accept:      w.params.accept(),
+		Accept:      w.accept(),
 		PeerRelease: uct.PeerRelease(w.ctx.peerRelease()),
 	}, w.ctx.set)
 	if err != nil {

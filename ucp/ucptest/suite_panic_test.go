@@ -383,3 +383,34 @@ func testPanicInHook(t *testing.T, tr transport) {
 	fail = false
 	r.echoes(a.connect(a), a)
 }
+
+// TestPanicInAccept: a connection about which Accept panics is refused. It may ask
+// the worker something.
+func TestPanicInAccept(t *testing.T) {
+	for _, tr := range []transport{byName(t, "tcp"), byName(t, "tcp").shared()} {
+		t.Run(tr.name, func(t *testing.T) {
+			r := newRig(t, tr)
+			r.log.Expect("refusing a connection: not allowed here")
+			a := r.open()
+			var b *side
+			asked := 0
+			b = r.openWith(ucp.ContextParams{Features: features}, ucp.WorkerParams{Accept: func(ucp.PeerInfo) bool {
+				b.Stats()
+				if asked++; asked == 1 {
+					panic(errPanic)
+				}
+				return true
+			}})
+			ep := a.connect(b)
+			p := &panics{rig: r, t: t}
+			p.until("a connection", func() bool { return asked > 0 })
+			if p.raised != 1 {
+				t.Errorf("%d panics were raised, want one", p.raised)
+			}
+			if err := ep.Close(); err != nil {
+				t.Error(err)
+			}
+			r.echoes(a.connect(b), b)
+		})
+	}
+}
