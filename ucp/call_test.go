@@ -19,6 +19,7 @@ type shared struct {
 func newShared(t testing.TB, settings ...string) *shared {
 	t.Helper()
 	s := &shared{TB: t}
+	settings = append([]string{"TLS", "posix,self"}, settings...)
 	for _, w := range []**Worker{&s.Worker, &s.to} {
 		ctx := victimContext(t, settings...)
 		t.Cleanup(func() {
@@ -88,7 +89,7 @@ func (s *shared) until(what string, cond func() bool) {
 // TestLeftSendsAreBounded: who sends short messages while another goroutine has the worker,
 // or the peer does not read, is kept back at some number of them.
 func TestLeftSendsAreBounded(t *testing.T) {
-	s := newShared(t, "TLS", "posix,self", "POSIX_FIFO_SIZE", "4")
+	s := newShared(t, "POSIX_FIFO_SIZE", "4")
 	s.until("connection", func() bool { return s.ep.short > 0 })
 	letGo := s.held()
 	const many = 4 * mostBriefs

@@ -65,23 +65,31 @@ func (w *Worker) comeBack(was gate) {
 	}
 }
 
+// back reports whether the function came back. Further up the stack of a goroutine that is
+// being ended the worker may be others' already: caught sees to that.
+//
+//go:norace
 func (w *Worker) back(was gate) bool { return w.gate.depth() == was.depth() }
 
 //go:noinline
 func (w *Worker) caught(was gate, recovered any) {
+	if w.abandoned() {
+		return
+	}
 	w.comeBack(was)
 	w.broken(recovered)
 }
+
+//go:norace
+func (w *Worker) abandoned() bool { return w.gate&gateAbandoned != 0 }
 
 // broken is told that a function of the application did not return. recovered is nil
 // if it has ended its goroutine, which nothing can stop.
 func (w *Worker) broken(recovered any) {
 	if recovered == nil {
-		if w.gate&gateAbandoned == 0 {
-			w.gate |= gateAbandoned
-			if w.multi {
-				w.giveUpTurn()
-			}
+		w.gate = w.gate&gateFlags | gateAbandoned // none of those up the stack comes back
+		if w.multi {
+			w.giveUpTurn()
 		}
 		return
 	}

@@ -60,7 +60,7 @@ func (c *call) unwind() {
 	}
 	if _, ok := v.(*CallbackPanic); ok {
 		w := c.w
-		w.takeTurn()
+		w.awaitTurn()
 		if c.Waits() { // [unwind]
 			c.detach()
 		}
@@ -129,17 +129,18 @@ func (c *call) nothingStarted() (over bool, err error) {
 	return true, err
 }
 
-// park sleeps until the call is over, or has to lead, or ctx ends.
+// park sleeps until the call is over, or has to lead, or ctx ends. Who waits already when a
+// goroutine is lost is told by the end of the wait: its turns do not look for that.
 func (c *call) park(ctx context.Context) (lost bool, err error) {
 	select {
 	case <-c.Wake(): // [wake]
 		if c.Gone() {
 			return false, c.Err()
 		}
-		c.w.takeTurn()
+		c.w.awaitTurn()
 		return c.stay(ctx)
 	case <-ctx.Done(): // [canceled]
-		c.w.takeTurn()
+		c.w.awaitTurn()
 		return c.giveUp(ctx, ctx.Err())
 	}
 }
@@ -149,7 +150,9 @@ func (c *call) stay(ctx context.Context) (lost bool, err error) {
 	switch {
 	case c.Over():
 		c.w.engine.Leave(&c.Waiter)
-		c.w.uctw.Push()
+		if !c.w.abandoned() {
+			c.w.uctw.Push()
+		}
 		c.w.endTurn()
 		return false, c.Err()
 	case c.Leads() && c.event:
@@ -197,7 +200,7 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 		}
 		w.endTurn()
 		step.take()
-		w.takeTurn()
+		w.awaitTurn()
 	}
 }
 
@@ -217,7 +220,7 @@ func (c *call) sleep(ctx context.Context) error {
 	w.gate &^= gateInside
 	w.passOn()
 	err = w.park(ctx) // [slumber]
-	w.takeTurn()
+	w.awaitTurn()
 	e.Sleeps(false)
 	return err
 }

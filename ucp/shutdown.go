@@ -61,8 +61,10 @@ func (w *Worker) Shutdown(ctx context.Context) error {
 }
 
 func (w *Worker) leave(ctx context.Context, c *call) error {
-	defer func() { // a callback may panic
-		w.look()
+	defer func() { // a callback may panic, or end the goroutine
+		if w.multi {
+			w.awaitTurn()
+		}
 		w.leaving--
 		w.unlook()
 	}()
