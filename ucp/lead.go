@@ -190,7 +190,7 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 			if err == nil {
 				continue
 			}
-			if err != ucs.ErrBusy && !c.Over() {
+			if !awake(err) && !c.Over() {
 				return c.giveUp(ctx, err)
 			}
 			step = paceRest
@@ -244,11 +244,11 @@ func (c *call) doze(ctx context.Context) (lost bool, err error) {
 // ends.
 func (c *call) giveUp(ctx context.Context, reason error) (lost bool, err error) {
 	w := c.w
-	if c.r != nil && reason == ctx.Err() {
-		c.cancel() // [give up]
+	if c.r != nil {
+		c.cancelFor(ctx, reason) // [give up]
 	}
 	if c.Over() {
-		err = c.canceled(ctx, c.Err())
+		err = canceled(ctx, reason, c.Err())
 	} else {
 		lost, err = c.detach(), reason
 	}

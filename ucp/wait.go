@@ -98,12 +98,12 @@ func (c *call) waitAlone(ctx context.Context) (lost bool, err error) {
 	if r == nil {
 		return false, err
 	}
-	if !r.Done() && err == ctx.Err() {
+	if !r.Done() {
 		w.enter()
-		c.cancel()
+		c.cancelFor(ctx, err)
 		w.exit()
 		if r.Done() {
-			err = c.canceled(ctx, r.err)
+			err = canceled(ctx, err, r.err)
 		}
 	}
 	if c.given {
@@ -156,9 +156,11 @@ func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 		if err == nil {
 			err = w.park(ctx)
 		}
-		if err == ucs.ErrBusy {
+		switch {
+		case err == nil:
+		case awake(err):
 			paceRest.take()
-		} else if err != nil {
+		default:
 			return err
 		}
 	}

@@ -29,17 +29,23 @@ func (c *call) cancel() {
 	}
 }
 
-// canceled is the error of an operation that has ended with err when ctx had.
-func (c *call) canceled(ctx context.Context, err error) error {
-	if err == ucs.ErrCanceled {
-		return canceledBy(ctx)
+// cancelFor is cancel for who gives up the wait for a reason: mostly that ctx has ended. For
+// another one what is somebody's is left alone, who may wait again.
+func (c *call) cancelFor(ctx context.Context, reason error) {
+	if reason == ctx.Err() || !c.given {
+		c.cancel()
 	}
-	return err
 }
 
-// canceledBy is the error of a receive whose context has ended.
-func canceledBy(ctx context.Context) error {
-	return fmt.Errorf("ucp: %w: %w", ucs.ErrCanceled, context.Cause(ctx))
+// canceled is the error of an operation that has ended with err when its wait had.
+func canceled(ctx context.Context, reason, err error) error {
+	switch {
+	case err != ucs.ErrCanceled:
+		return err
+	case reason == ctx.Err():
+		return fmt.Errorf("ucp: %w: %w", ucs.ErrCanceled, context.Cause(ctx))
+	}
+	return reason
 }
 
 // left reports whether no endpoint is left, those that were being closed before too.

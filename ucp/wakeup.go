@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -292,6 +293,10 @@ func (w *Worker) enterClose() error {
 }
 
 func (w *Worker) leaveWait() { w.blockedCall.Store(false) }
+
+// awake reports whether who waits for an operation is to stay awake: there is something to do,
+// or no descriptor left to sleep on.
+func awake(err error) bool { return err == ucs.ErrBusy || errors.Is(err, unix.EMFILE) }
 
 // park sleeps in Go's poller until the armed event set is readable or ctx ends.
 func (w *Worker) park(ctx context.Context) error {
