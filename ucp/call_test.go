@@ -48,23 +48,30 @@ func newShared(t testing.TB, settings ...string) *shared {
 	return s
 }
 
-// held has a goroutine be in a callback of the worker until it is let go.
-func (s *shared) held() (letGo func()) {
+// held has a goroutine be in a callback of the worker, which makes the calls that are
+// given to it until it is let go.
+func (s *shared) held() (do func(func()), letGo func()) {
 	s.Helper()
 	const tag = 0x4E1D
-	inside, leave, over := make(chan struct{}), make(chan struct{}), make(chan error)
+	orders, done, over := make(chan func()), make(chan struct{}), make(chan error)
 	recv, err := s.TagRecv(tag, FullMask, nil, &RequestParams{OnTagRecv: func(*Request, error, TagRecvInfo, any) {
-		close(inside)
-		<-leave
+		for order := range orders {
+			order()
+			done <- struct{}{}
+		}
 	}})
 	if err != nil {
 		s.Fatal(err)
 	}
 	go func() { over <- s.own.TagSendWait(s.Context(), tag, nil) }()
-	<-inside
-	return func() {
+	do = func(order func()) {
+		orders <- order
+		<-done
+	}
+	do(func() {})
+	return do, func() {
 		s.Helper()
-		close(leave)
+		close(orders)
 		if err := <-over; err != nil {
 			s.Error(err)
 		}
@@ -86,12 +93,34 @@ func (s *shared) until(what string, cond func() bool) {
 	s.Fatalf("still waiting for: %s", what)
 }
 
+// TestWaitOfFreed: a request that is freed between the look of who waits for it and his turn
+// is found out.
+func TestWaitOfFreed(t *testing.T) {
+	s := newShared(t)
+	r, err := s.TagRecv(1, FullMask, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Cancel(r)
+	do, letGo := s.held()
+	told := make(chan any)
+	go func() { told <- misuse(func() { r.Wait(t.Context()) }) }()
+	for !s.engine.Pending() {
+		runtime.Gosched()
+	}
+	do(r.Free)
+	letGo()
+	if is := <-told; is != usedAfterFree {
+		t.Errorf("a wait for a request that was freed meanwhile: %v", is)
+	}
+}
+
 // TestLeftSendsAreBounded: who sends short messages while another goroutine has the worker,
 // or the peer does not read, is kept back at some number of them.
 func TestLeftSendsAreBounded(t *testing.T) {
 	s := newShared(t, "POSIX_FIFO_SIZE", "4")
 	s.until("connection", func() bool { return s.ep.short > 0 })
-	letGo := s.held()
+	_, letGo := s.held()
 	const many = 4 * mostBriefs
 	sent := make(chan struct{})
 	go func() {

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/ucx-go/ucx/ucp/internal/engine"
@@ -90,6 +91,9 @@ func (c *call) carryOut() (over bool, err error) {
 	switch r := c.r; {
 	case r == nil:
 		return c.nothingStarted()
+	case c.given && r.life == lifeIdle: // since the look of who waits
+		c.r = nil
+		return true, errFreed
 	case r.state&stateDone == 0:
 		r.watch(c)
 		return false, nil
@@ -101,6 +105,9 @@ func (c *call) carryOut() (over bool, err error) {
 		return true, err
 	}
 }
+
+// errFreed ends a wait that will panic with usedAfterFree.
+var errFreed = errors.New("a request was freed before the turn of who waits for it")
 
 // nothingStarted is carryOut where there is no request: the operation is done, or it is
 // something else that is waited for.

@@ -29,7 +29,10 @@ func (r *Request) Wait(ctx context.Context) error {
 		return err
 	}
 	c.r, c.given = r, true
-	return c.wait(ctx)
+	if err = c.wait(ctx); err == errFreed {
+		panic(usedAfterFree)
+	}
+	return err
 }
 
 // startedBefore is the start of an operation that was started.
