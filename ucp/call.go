@@ -37,6 +37,7 @@ type call struct {
 	// Of one that was left to others.
 	promised *Request // what the caller got for it, nil if it is brief
 	made     bool     // for this call
+	memory   *Memory  // that is kept in place for it
 	brief    bool     // it is done for the caller, who need not hear of it again
 	small    [smallBytes]byte
 
@@ -60,6 +61,10 @@ func (c *call) drop() {
 	c.w, c.start, c.ep, c.key, c.msg, c.form, c.buf, c.rule = nil, nil, nil, nil, nil, nil, nil, nil
 	if c.p != nil {
 		c.p, c.params = nil, RequestParams{}
+	}
+	if c.memory != nil {
+		c.memory.unuse()
+		c.memory = nil
 	}
 	c.promised, c.made, c.brief, c.state = nil, false, false, 0
 	c.waiting = waiting{}
@@ -159,6 +164,9 @@ func (c *call) leave() (r *Request, err error) {
 		r.state, r.userData = stateLeft|c.state&stateRecv, c.params.UserData
 		c.params.Flags |= OpNoImmediate
 		c.p, c.promised = &c.params, r
+		if m := c.params.Memory; m != nil && m.use() {
+			c.memory = m
+		}
 	}
 	c.Of(c)
 	w.push(&c.Task)

@@ -98,3 +98,27 @@ func TestTogetherLeftFails(t *testing.T) {
 		}
 	}
 }
+
+// TestTogetherLeftMemory: memory given with an operation stays as long as its call is left to
+// others.
+func TestTogetherLeftMemory(t *testing.T) {
+	r := newRig(t, byName(t, "self").shared())
+	a := r.open()
+	ep := a.connect(a)
+	buf := make([]byte, 100_000)
+	m, err := a.ctx.MemMap(ucp.MemMapParams{Buffer: buf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, letGo := a.held(ep)
+	req := r.started(ep.TagSend(1, buf, &ucp.RequestParams{Memory: m}))
+	if err := m.Close(); !errors.Is(err, ucs.ErrBusy) {
+		t.Errorf("closing memory that a message is to be sent from: %v", err)
+	}
+	letGo()
+	r.must(a.TagRecv(1, ucp.FullMask, make([]byte, len(buf)), nil))
+	r.must(req, nil)
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+}
