@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"errors"
 	"runtime"
 	"testing"
 
@@ -112,6 +113,19 @@ func TestWaitOfFreed(t *testing.T) {
 	letGo()
 	if is := <-told; is != usedAfterFree {
 		t.Errorf("a wait for a request that was freed meanwhile: %v", is)
+	}
+}
+
+// TestRefusedCloseLeaves: behind a close that was refused calls are left to others as before.
+func TestRefusedCloseLeaves(t *testing.T) {
+	s := newShared(t)
+	if _, err := s.ep.CloseAsync(&RequestParams{Flags: OpForceImmediate}); !errors.Is(err, ucs.ErrNoResource) {
+		t.Fatalf("closing at once: %v", err)
+	}
+	c := s.newCall(startFlush)
+	c.ep = s.ep
+	if !c.mayBeLeft() {
+		t.Error("calls on the endpoint wait for their turn")
 	}
 }
 

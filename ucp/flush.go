@@ -229,11 +229,12 @@ func (ep *Endpoint) closeAsync(p *RequestParams) (*Request, error) {
 	}
 	ep.state |= epClosing
 	ep.short = -1
-	ep.markEnded()
 	r, err := ep.startFlush(p, closing{})
 	if err != nil && ep.state&epClosed == 0 {
 		ep.state &^= epClosing // the parameters were refused
 		ep.open()
+		return nil, err
 	}
+	ep.markEnded()
 	return r, err
 }
