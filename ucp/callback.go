@@ -113,27 +113,25 @@ func stack() []byte {
 
 // callSend runs the callback of an operation, callRecv that of a receive. It may free
 // the request.
-func (r *Request) callSend(fn func(*Request, error, any), err error) {
-	w := r.w
+func (w *Worker) callSend(fn func(*Request, error, any), r *Request, err error, data any) {
 	was := w.leaveTo()
 	defer func() {
 		if !w.back(was) {
 			w.caught(was, recover())
 		}
 	}()
-	fn(r, err, r.userData)
+	fn(r, err, data)
 	w.comeBack(was)
 }
 
-func (r *Request) callRecv(fn func(*Request, error, TagRecvInfo, any), err error) {
-	w := r.w
+func (w *Worker) callRecv(fn func(*Request, error, TagRecvInfo, any), r *Request, err error, info TagRecvInfo, data any) {
 	was := w.leaveTo()
 	defer func() {
 		if !w.back(was) {
 			w.caught(was, recover())
 		}
 	}()
-	fn(r, err, r.info, r.userData)
+	fn(r, err, info, data)
 	w.comeBack(was)
 }
 

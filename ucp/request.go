@@ -121,8 +121,9 @@ func (r *Request) setLife(life uint32) { word.StoreRelease32(&r.life, life) }
 
 // setOver says that the operation has ended. Who sleeps may have waited for that.
 func (r *Request) setOver() {
+	w := r.w
 	r.setLife(lifeOver)
-	if w := r.w; w.multi {
+	if w.multi {
 		w.engine.News()
 	}
 }
@@ -350,12 +351,13 @@ func (r *Request) finish(err error) {
 	}
 	r.data.finish()
 	r.state |= stateDone
-	r.setOver()
 	if err != nil {
 		r.w.stats.Failed++
 	}
 	if r.state&(stateParams|stateFreed|stateWatched) != 0 {
 		r.leave(err)
+	} else {
+		r.setOver()
 	}
 }
 
@@ -380,30 +382,30 @@ func (r *Request) letGo() {
 	}
 }
 
-// leave runs the callback of a finished request, and puts the request back if
-// nobody will free it.
+// leave ends the life of a finished request that somebody is to hear of: it runs the
+// callback, tells who waits, and puts the request back if nobody will free it. One that is
+// the user's may serve another operation as soon as it is over, also on another
+// worker: what is needed of it is taken out before.
 func (r *Request) leave(err error) {
-	freed := r.state&stateFreed != 0 // the callback may free r and use it again
-	if r.state&(stateInCall|stateNoImm) != stateInCall {
-		r.notify(err)
+	w, state, info, data := r.w, r.state, r.info, r.userData
+	send, recv, waiters := r.onSend, r.onTagRecv, r.waiters
+	if state&(stateInCall|stateNoImm) == stateInCall {
+		send, recv = nil, nil
+	} else {
+		r.onSend, r.onTagRecv = nil, nil
 	}
-	if r.state&stateWatched != 0 {
-		r.tell()
+	r.waiters, r.state = nil, state&^stateWatched
+	r.setOver()
+	switch {
+	case state&stateRecv == 0 && send != nil:
+		w.callSend(send, r, err, data)
+	case state&stateRecv != 0 && recv != nil:
+		w.callRecv(recv, r, err, info, data)
 	}
-	if freed {
-		r.w.putRequest(r)
+	if waiters != nil {
+		w.tell(waiters, err, info)
 	}
-}
-
-// notify runs the callback, once.
-func (r *Request) notify(err error) {
-	if r.state&stateRecv != 0 {
-		if fn := r.onTagRecv; fn != nil {
-			r.onTagRecv = nil
-			r.callRecv(fn, err)
-		}
-	} else if fn := r.onSend; fn != nil {
-		r.onSend = nil
-		r.callSend(fn, err)
+	if state&stateFreed != 0 {
+		w.putRequest(r)
 	}
 }

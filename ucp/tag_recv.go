@@ -258,9 +258,10 @@ func (r *Request) deliver(tag Tag, data []byte) {
 		copyMessage(r.data.buf, data)
 		r.data.buf = nil
 		r.state |= stateDone | stateWhole
-		r.setOver()
-		if r.onTagRecv != nil || r.state&(stateFreed|stateWatched) != 0 {
+		if r.onTagRecv != nil || r.state&(stateFreed|stateWatched|stateUser) != 0 {
 			r.delivered()
+		} else {
+			r.setOver()
 		}
 	}
 }
@@ -268,11 +269,12 @@ func (r *Request) deliver(tag Tag, data []byte) {
 // delivered is leave for deliver: callbacks of receives run here, without another call.
 func (r *Request) delivered() {
 	fn := r.onTagRecv
-	if fn == nil || r.state&(stateInCall|stateFreed|stateWatched) != 0 {
+	if fn == nil || r.state&(stateInCall|stateFreed|stateWatched|stateUser) != 0 {
 		r.leave(nil)
 		return
 	}
 	r.onTagRecv = nil
+	r.setOver()
 	w := r.w
 	was := w.leaveTo()
 	defer func() {

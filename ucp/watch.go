@@ -23,14 +23,12 @@ func (r *Request) unwatch(c *call) {
 	}
 }
 
-// tell tells them.
-func (r *Request) tell() {
-	r.state &^= stateWatched
-	for c := r.waiters; c != nil; {
+// tell tells those who wait for a request.
+func (w *Worker) tell(waiters *call, err error, info TagRecvInfo) {
+	for c := waiters; c != nil; {
 		next := c.next
-		c.info, c.r, c.next = r.info, nil, nil
-		r.w.engine.End(&c.Waiter, r.err)
+		c.info, c.r, c.next = info, nil, nil
+		w.engine.End(&c.Waiter, err)
 		c = next
 	}
-	r.waiters = nil
 }
