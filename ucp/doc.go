@@ -33,13 +33,20 @@
 // In ThreadModeMulti any goroutine may call a worker and everything that belongs to it
 // at any time, without a lock of the caller's. Any number may wait: each is woken by
 // the end of what it waits for, and one of them progresses the worker for all. So a
-// server may have a goroutine for each request, and needs none for progress. A call
-// that finds another goroutine inside the worker does not wait for it, if it is one that
-// returns a request: it leaves what is to be done to that one, and returns a request
-// also where it would be done in the call otherwise. Sends of some bytes are left without
-// one, up to some hundred; then they wait. The operations of one goroutine on
-// an endpoint go out in order. Of Cancel and the end of the operation exactly one
-// decides its result; after Free of a request in flight its callback does not run.
+// server may have a goroutine for each request, and needs none for progress.
+//
+// A call that starts an operation and finds another goroutine inside the worker leaves
+// what is to be done to that one, and returns a request also where it would be done in the
+// call otherwise. Sends of some bytes, and atomic operations without a result, are left
+// without one, up to some hundred. The call waits for its turn where it makes a difference
+// to the caller who carries it out: in TagMessage.Recv and CloseAsync, with
+// OpForceImmediate or a Request of the caller's, on an endpoint that has failed or was
+// closed, and in contexts with hooks for requests. So do all other calls.
+//
+// The operations of one goroutine on an endpoint go out in order. What a callback starts goes
+// out when it runs, maybe before what the goroutine it runs on has left to others. Of
+// Cancel and the end of the operation exactly one decides its result; after Free of a
+// request in flight its callback does not run.
 //
 // A worker in ThreadModeSingle or ThreadModeSerialized, with everything that
 // belongs to it, is used by one goroutine at a time; the caller sees to that.
@@ -50,7 +57,8 @@
 // moment may miss each other once: the race detector finds what it misses.
 //
 // Different workers are independent, and a Context and a Memory may be used from
-// anywhere. What a type says of its goroutine is about the modes of one.
+// anywhere, but for Memory.Allow, which is a call of the endpoint's worker. What a type
+// says of its goroutine is about the modes of one.
 //
 // # Callbacks
 //

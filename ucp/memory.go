@@ -15,7 +15,7 @@ import (
 
 // Memory is registered memory: peers that were given its packed key may access
 // it, within the rights it was mapped with, until Close. Any part of it may be
-// used. All methods may be called from any goroutine.
+// used. All methods may be called from any goroutine, Allow as the endpoint's worker may.
 type Memory struct {
 	ctx     *Context
 	buf     []byte

@@ -9,8 +9,8 @@ import (
 
 // Allow lets the peer of an endpoint at memory that was mapped for some peers
 // (MemMapParams.Peers). It may use any of its endpoints toward this worker, until the
-// application's last one to it is closed. Other memory gives ucs.ErrInvalidParam. The
-// call belongs to the goroutine of the endpoint's worker.
+// application's last one to it is closed. Other memory gives ucs.ErrInvalidParam. It is
+// a call of the endpoint's worker: in the thread modes of one goroutine, of that one.
 func (m *Memory) Allow(ep *Endpoint) error {
 	switch {
 	case !m.limited || ep == nil || ep.w.ctx != m.ctx:

@@ -107,9 +107,12 @@ func (w *Worker) needWakeup() error {
 
 // EventFD returns a descriptor that is readable when, after a successful Arm,
 // there is something to progress. It belongs to the worker and is always the
-// same. A worker that was given an epoll set gives ucs.ErrUnsupported. In
-// ThreadModeMulti a Close makes it readable for who sleeps on it: it stays so, and open,
-// until he calls Arm, which tells him.
+// same. A worker that was given an epoll set gives ucs.ErrUnsupported.
+//
+// In ThreadModeMulti too it is for one goroutine at a time that arms and sleeps: the Arm of
+// another one would take away what the first has not seen yet. A Close makes the
+// descriptor readable for who sleeps on it: it stays so, and open, until he calls
+// Arm, which tells him.
 func (w *Worker) EventFD() (int, error) {
 	w.look()
 	defer w.unlook()

@@ -329,7 +329,9 @@ func (w *Worker) Attr() WorkerAttr {
 
 // Progress advances communication without waiting and returns the number of
 // events handled. It runs callbacks. Called from a callback, or when the worker is
-// closed, it does nothing.
+// closed, it does nothing. In ThreadModeMulti it does nothing either where another
+// goroutine has the worker, and it carries out what others have left, runs the callbacks of
+// that, and counts it as one event if something has ended by it.
 func (w *Worker) Progress() int {
 	if !w.vacant() {
 		return w.occupied()
