@@ -37,7 +37,6 @@ func TestCopy(t *testing.T) {
 func TestPrefetch(t *testing.T) {
 	b := make([]byte, 1)
 	for _, p := range []*byte{&b[0], nil} {
-		PrefetchRead(p)
 		PrefetchWrite(p)
 	}
 }

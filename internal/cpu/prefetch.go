@@ -7,8 +7,3 @@ package cpu
 //
 //go:noescape
 func PrefetchWrite(p *byte)
-
-// PrefetchRead asks for the cache line of p, soon to be read.
-//
-//go:noescape
-func PrefetchRead(p *byte)

@@ -5,9 +5,3 @@ TEXT ·PrefetchWrite(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), AX
 	BYTE $0x0F; BYTE $0x0D; BYTE $0x08 // PREFETCHW (AX)
 	RET
-
-// func PrefetchRead(p *byte)
-TEXT ·PrefetchRead(SB), NOSPLIT, $0-8
-	MOVQ p+0(FP), AX
-	PREFETCHT0 (AX)
-	RET

@@ -5,9 +5,3 @@ TEXT ·PrefetchWrite(SB), NOSPLIT, $0-8
 	MOVD p+0(FP), R0
 	PRFM (R0), PSTL1KEEP
 	RET
-
-// func PrefetchRead(p *byte)
-TEXT ·PrefetchRead(SB), NOSPLIT, $0-8
-	MOVD p+0(FP), R0
-	PRFM (R0), PLDL1KEEP
-	RET

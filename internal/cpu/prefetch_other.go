@@ -4,6 +4,3 @@ package cpu
 
 // PrefetchWrite does nothing here.
 func PrefetchWrite(*byte) {}
-
-// PrefetchRead does nothing here.
-func PrefetchRead(*byte) {}

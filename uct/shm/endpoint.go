@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/ucx-go/ucx/internal/cpu"
 	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/internal/word"
 	"github.com/ucx-go/ucx/ucs"
@@ -60,13 +59,12 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.Sen
 		return e.amShort(id, header, payload)
 	}
 	at := int(h&(e.n-1)) * e.elem
-	el := e.elems[at : at+e.elem]
-	few := (*[minElemSize]byte)(el) // constant indices need no checks
-	binary.LittleEndian.PutUint64(few[elemPayload:], header)
+	el := elementAt(e.elems, at)
+	binary.LittleEndian.PutUint64(el[elemPayload:], header)
 	if len(payload) == 8 { // as costs no call
-		*(*[8]byte)(few[elemPayload+headerLen:]) = [8]byte(payload)
+		*(*[8]byte)(el[elemPayload+headerLen:]) = [8]byte(payload)
 	} else if len(payload) > 0 {
-		copy(el[elemPayload+headerLen:], payload)
+		copy(e.elems[at+elemPayload+headerLen:], payload)
 	}
 	// As publish, whose call would cost as much as this.
 	flags := uint32(flagInline)
@@ -74,7 +72,7 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.Sen
 		flags |= flagPhase
 	}
 	raceSent()
-	word.StoreRelease32(firstWord(few), elementWord(flags, uint8(id), n))
+	word.StoreRelease32(firstWord(el), elementWord(flags, uint8(id), n))
 	if h&armed != 0 {
 		e.i.sock.wake(e.wakeup)
 	}
@@ -222,9 +220,9 @@ func (e *endpoint) publish(el []byte, h uint64, flags uint32, id uct.AMID, n int
 // foresee is told where the element is that was sent last, and prepares for what
 // is likely to come. An answer to the next message goes to the element behind it,
 // which Progress asks for as soon as there is a message: its receiver has been
-// looking at it, and getting it takes longer than handling a message. In a burst,
-// several messages in a round, elements further on are asked for, where the
-// receiver is not yet.
+// looking at it, and where the CPUs are far from each other getting it takes longer than
+// handling a message. To ask for others in advance, on either side, does harm: who is
+// ahead takes away what the other one is about to use.
 func (e *endpoint) foresee(at int) {
 	next := at + e.elem
 	if next == len(e.elems) {
@@ -232,19 +230,7 @@ func (e *endpoint) foresee(at int) {
 	}
 	i := e.i
 	i.likely = &e.elems[next]
-	round := i.worker.Epoch()
-	if round != i.sentIn {
-		i.sentIn = round
-		return
-	}
-	if next += foresight * e.elem; next < len(e.elems) {
-		cpu.PrefetchWrite(&e.elems[next])
-	}
 }
-
-// foresight is how many elements beyond the next are asked for in a burst, of
-// sending or receiving.
-const foresight = 3
 
 // room looks at the peer's tail: nil when its ring has room, ucs.ErrNoResource
 // when it is full. The endpoint fails when the ring is closed.

@@ -29,7 +29,6 @@ type iface struct {
 	pool     rxPool
 
 	likely *byte  // of the element that is written next, probably
-	sentIn uint64 // round in which something was sent
 
 	waiting   kit.Arbiter
 	failures  kit.Failures

@@ -121,9 +121,6 @@ func (i *iface) receive(w uint32) int {
 			w = r.word()
 		}
 		if id, size := uct.AMID(w>>8), w>>16; w&flagInline != 0 && size <= fewBytes && id < uct.MaxAMIDs {
-			if ahead := r.pos + (1+foresight)*r.elem; n > 1 && ahead < len(r.elems) {
-				cpu.PrefetchRead(&r.elems[ahead])
-			}
 			// Two loads and stores cost less than a call.
 			i.few = [fewBytes]byte(r.first()[elemPayload : elemPayload+fewBytes])
 			if err := i.handlers.Deliver(nil, id, i.few[:size:size], nil); err != nil {
