@@ -29,7 +29,7 @@ type endpoint struct {
 	lastID  uint64 // of the descriptor segment used last
 	lastMem []byte
 	segs    []buffers // descriptor segments, by id
-	mapped  int                    // bytes in them
+	mapped  int       // bytes in them
 
 	failure error
 	user    any

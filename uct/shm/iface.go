@@ -28,7 +28,7 @@ type iface struct {
 	handlers kit.Handlers
 	pool     rxPool
 
-	likely *byte  // of the element that is written next, probably
+	likely *byte // of the element that is written next, probably
 
 	waiting   kit.Arbiter
 	failures  kit.Failures
