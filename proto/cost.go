@@ -69,9 +69,8 @@ const (
 	// spares is memory at a receiver that is late.
 	rndvAMMin = 256 << 10
 
-	// rndvPtrMin is where it may start for memory that the peer may map. A C peer
-	// does not, and asks for messages.
-	rndvPtrMin = 64 << 10
+	// rndvPtrMin is where it may start for memory that the peer maps.
+	rndvPtrMin = 4 << 10
 
 	// batchShare is the part of a send's overhead that falls on one of many
 	// copied messages which are handed over together.

@@ -62,10 +62,11 @@ func (p *lanePlan) key() string {
 		b = append(append(b, byte(len(list))), list...)
 	}
 	for _, m := range p.maps {
-		b = append(b, m.peerMD, m.iface.index)
-	}
-	if p.offers {
-		b = append(b, 1)
+		kin := byte(0)
+		if m.kin {
+			kin = 1
+		}
+		b = append(b, m.peerMD, m.iface.index, kin)
 	}
 	return string(b)
 }
@@ -115,8 +116,8 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 		in.Map = append(in.Map, w.lanePerf(m.iface, 0))
 	}
 	c.putInOrder = len(c.put) == 1 && c.put[0].lane == c.lanes.am && a.Flags.Has(uct.IfacePutAMOrder)
-	if p.offers {
-		for _, m := range p.maps {
+	for _, m := range p.maps {
+		if m.kin {
 			c.mapMDs |= 1 << m.md
 		}
 	}

@@ -69,10 +69,6 @@ func (ep *Endpoint) connectBy(addr *proto.WorkerAddress, back *wayBack) error {
 			continue
 		}
 		plan := lanePlan{chosen: &chosen, maps: ep.mappings(addr)}
-		// C maps memory of domains that register any, as xpmem, not of these:
-		// neither release packs their keys or looks for them (local_md_flags in
-		// ucp_wireup_add_rma_bw_lanes). 1.13.1 cannot be told from this library.
-		plan.offers = len(plan.maps) > 0 && addr.Release == 0 && w.ctx.peerRelease() != PeerRelease113
 		ep.cfg = w.configFor(&plan)
 		ep.ue = ep.lanes[ep.amLane()].uct
 		ep.where = w.whereabouts(addr, chosen.Lanes, why)
@@ -154,7 +150,6 @@ type laneRoute struct{ local, remote int }
 type lanePlan struct {
 	chosen *proto.LaneConfig
 	maps   []mapping
-	offers bool // the peer may map our memory
 }
 
 // amLane is the number of the lane for messages.

@@ -14,10 +14,13 @@ type mapping struct {
 	peerMD uint8 // as the peer's keys number it
 	md     uint8 // index in the context
 	iface  *iface
+	kin    bool // the peer does the same with memory of ours
 }
 
 // mappings finds the domains that have an interface which reaches one of the
-// peer's with the same transport.
+// peer's with the same transport. C maps memory of domains that register any, as
+// xpmem, not of these: neither release packs their keys or looks for them
+// (local_md_flags in ucp_wireup_add_rma_bw_lanes).
 func (ep *Endpoint) mappings(addr *proto.WorkerAddress) (list []mapping) {
 	const flags = uct.MDFlagNeedRkey | uct.MDFlagRkeyPtr
 	for local, i := range ep.w.ifaces {
@@ -25,11 +28,12 @@ func (ep *Endpoint) mappings(addr *proto.WorkerAddress) (list []mapping) {
 			continue
 		}
 		addr.Ifaces(func(n int, d *proto.AddressDevice, f *proto.AddressIface) bool {
-			if f.Transport != i.id || ep.refused[laneRoute{local, n}] != nil ||
-				ep.reaches(i.uct, uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr}) != nil {
+			at := uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr}
+			if f.Transport != i.id || ep.refused[laneRoute{local, n}] != nil || ep.reaches(i.uct, at) != nil {
 				return true
 			}
-			list = append(list, mapping{peerMD: d.MD, md: uint8(i.md), iface: i})
+			k, ok := i.uct.(uct.KinFinder)
+			list = append(list, mapping{peerMD: d.MD, md: uint8(i.md), iface: i, kin: ok && addr.Release == 0 && k.Kin(at)})
 			return false
 		})
 	}

@@ -14,6 +14,12 @@ type ProcessFinder interface {
 	FindProcess(p ReachableParams, may func(Process) bool) (Process, error)
 }
 
+// KinFinder is an Iface that can tell whether a peer it reaches is of this library, and
+// not of C UCX.
+type KinFinder interface {
+	Kin(p ReachableParams) bool
+}
+
 // ProcessEndpoint is an Endpoint that leads to a process of this machine.
 type ProcessEndpoint interface {
 	// Process is the process as of the endpoint's creation.

@@ -31,9 +31,10 @@ func (i *iface) lookAt(dev, addr []byte, may func(uct.Process) bool) (*txRing, e
 		}
 	}
 	r, err := i.connect(addr, may)
-	if err != nil || r.seg.shrink { // it may be different next time
+	if err != nil || r.seg.shrink || i.closed { // it may be different next time, or there is none
 		return r, err
 	}
+	i.forgetLook() // of who was asked, and has looked
 	i.looked = look{r, append(i.looked.addr[:0], addr...), i.worker.Epoch()}
 	return i.seen(), nil
 }
@@ -231,6 +232,18 @@ func (i *iface) FindProcess(p uct.ReachableParams, may func(uct.Process) bool) (
 	}
 	i.domain.attached.release(r.seg)
 	return r.proc.ID(), nil
+}
+
+var _ uct.KinFinder = (*iface)(nil)
+
+// Kin implements uct.KinFinder, by the mark in the peer's ring.
+func (i *iface) Kin(p uct.ReachableParams) bool {
+	r, err := i.lookAt(p.DeviceAddr, p.IfaceAddr, nil)
+	if err != nil {
+		return false
+	}
+	i.domain.attached.release(r.seg)
+	return r.ours
 }
 
 // NewEndpoint implements uct.Iface. It attaches the receive buffers that are in

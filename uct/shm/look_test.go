@@ -55,3 +55,26 @@ func TestLookedBefore(t *testing.T) {
 		})
 	}
 }
+
+// TestKin: the mark in a ring says that the peer is of this library, and C UCX leaves
+// none.
+func TestKin(t *testing.T) {
+	both(t, func(t *testing.T, f *ucttest.Fixture) {
+		a, b := f.Pair(t)
+		at := uct.ReachableParams{DeviceAddr: b.Iface.DeviceAddress(), IfaceAddr: b.Iface.Address()}
+		i := a.Iface.(*iface)
+		if !i.Kin(at) {
+			t.Error("a peer of this library is not known as one")
+		}
+		i.forgetLook()
+		ring := b.Iface.(*iface).rx.seg.mem[markOffset:]
+		clear(ring[:4])
+		if i.Kin(at) {
+			t.Error("a peer without mark is taken for one of this library")
+		}
+		at.IfaceAddr = nil
+		if i.Kin(at) {
+			t.Error("nobody is of this library")
+		}
+	})
+}

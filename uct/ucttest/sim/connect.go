@@ -76,3 +76,9 @@ func (e *endpoint) connect(addr []byte) {
 	e.peer = peer
 	peer.incoming[e] = struct{}{}
 }
+
+var _ uct.KinFinder = (*iface)(nil)
+
+// Kin implements uct.KinFinder: nobody else is here, unless the peers are to be as if
+// they were of 1.13.
+func (i *iface) Kin(uct.ReachableParams) bool { return i.as != uct.PeerRelease113 }

@@ -26,7 +26,8 @@ type iface struct {
 	id      uint64
 	dev     []byte
 	addr    []byte
-	fd      int // eventfd, -1 when none was announced
+	fd      int             // eventfd, -1 when none was announced
+	as      uct.PeerRelease // what peers are to be taken for
 	shuffle *rand.Rand
 
 	handlers   kit.Handlers
@@ -63,6 +64,7 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, dev int, p uct.IfacePar
 		id:       net.number(),
 		dev:      binary.LittleEndian.AppendUint64(nil, net.id),
 		fd:       -1,
+		as:       p.PeerRelease,
 		incoming: make(map[*endpoint]struct{}),
 		sources:  make(map[*endpoint]*source),
 		paused:   make(map[*endpoint]bool),
