@@ -40,8 +40,11 @@ type attachment struct {
 }
 
 const (
-	// maxAttachments bounds the attachments a worker keeps without using them.
-	maxAttachments = 64
+	// leastAttachments and mostAttachments bound those that a worker keeps without using
+	// them. In between there are two for each endpoint: to map memory anew for each
+	// message takes longer than any message that is offered.
+	leastAttachments = 64
+	mostAttachments  = 1024
 
 	// maxLooks is how many of them are looked at for each new one: has the peer
 	// freed the memory?
@@ -112,11 +115,16 @@ func (w *Worker) attachKey(ep *Endpoint, md uint8, packed []byte) (*attachment, 
 	return a, nil
 }
 
+// maxAttachments is how many attachments the worker keeps.
+func (w *Worker) maxAttachments() int {
+	return min(max(2*w.endpoints.Len(), leastAttachments), mostAttachments)
+}
+
 // trimAttachments makes room for a new attachment, at the end of those that were
 // not used for long.
 func (w *Worker) trimAttachments() {
 	for i, looks := len(w.rndv.attached)-1, 0; i >= 0; i-- {
-		full := len(w.rndv.attached) >= maxAttachments
+		full := len(w.rndv.attached) >= w.maxAttachments()
 		if !full && looks == maxLooks {
 			return
 		}

@@ -16,5 +16,6 @@ const (
 	epTwice    // its request will be sent twice, the peer's own was not believed
 	epRepeated // it was sent once more
 	epInsisted // and a third time
+	epUnmapped // the peer has asked for data that it could have copied out of memory of ours
 	epAstray   // the peer offers data over a connection that may not write where memory is opened to it
 )

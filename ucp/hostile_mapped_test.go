@@ -363,7 +363,7 @@ func TestHostileClosed(t *testing.T) {
 // with mappings.
 func TestHostileAttachments(t *testing.T) {
 	v := newMappedVictim(t)
-	for i := range 3 * maxAttachments {
+	for i := range 3 * leastAttachments {
 		f := newFile(t, 1<<17)
 		f.write([]byte{byte(i)})
 		req, buf := v.offered(1<<17, fileBase, packed(t, 0, f.key()))
@@ -372,7 +372,7 @@ func TestHostileAttachments(t *testing.T) {
 			t.Fatalf("%d: %v, %d", i, req.Err(), buf[0])
 		}
 		req.Free()
-		if len(v.rndv.attached) > maxAttachments {
+		if len(v.rndv.attached) > leastAttachments {
 			t.Fatalf("%d attachments", len(v.rndv.attached))
 		}
 	}

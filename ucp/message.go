@@ -56,12 +56,16 @@ type sendMessage struct{}
 
 func (sendMessage) name() string { return "send" }
 
+// unmappedFrom is from where on messages are offered to peers that could map them, and
+// do not: they may have had no descriptors, or no right to look at this process.
+const unmappedFrom = 64 << 10
+
 // choose looks the protocol up. A message in memory that the peer may map, and
 // that is offered, keeps that in place.
 func (sendMessage) choose(r *Request) (protocol, error) {
 	w, ep, n := r.w, r.ep, r.data.length
 	tables, class := r.form.tables(ep.cfg), r.class()
-	if class == proto.DataContig && n >= ep.cfg.mapFrom {
+	if class == proto.DataContig && n >= ep.cfg.mapFrom && (n >= unmappedFrom || ep.state&epUnmapped == 0) {
 		if r.region = w.ctx.table.FindMapped(memoryAddress(r.data.buf), n, ep.cfg.mapMDs); r.region != nil {
 			class = proto.DataMapped
 		}

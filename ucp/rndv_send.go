@@ -133,6 +133,9 @@ func (w *Worker) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		w.requestIDs.Remove(r.localID) // nothing more can be asked for
 		r.localID = 0
 	}
+	if r.region != nil {
+		r.ep.state |= epUnmapped
+	}
 	if r.is(kindWrite) {
 		o.parts = append(o.parts, p)
 		return nil

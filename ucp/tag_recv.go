@@ -19,7 +19,10 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 		if d := w.tag.alone; d != nil && (d.tag^tag)&mask == 0 && d.kind == messageEager {
 			w.stats.TagRecvs++
 			w.tag.alone = nil
-			return nil, w.take(d, buf, p)
+			w.gate |= gateInside // its sender may be told, who may be here
+			err := w.take(d, buf, p)
+			w.exit()
+			return nil, err
 		}
 		return w.tagRecv(tag, mask, buf, p)
 	}

@@ -443,3 +443,25 @@ func TestNoAllocationsMapped(t *testing.T) {
 		})
 	}
 }
+
+// TestMappedUnwanted: a peer that could copy what it is offered and asks for messages is
+// offered long ones only.
+func TestMappedUnwanted(t *testing.T) {
+	r := newRig(t, byName(t, "posix"))
+	a := r.open()
+	r.settings = append(r.settings, setting{"RNDV_SCHEME", "am"})
+	b := r.open()
+	ep := a.connect(b)
+	src := a.allocate(1 << 20).Bytes()
+	for i, c := range []struct{ n, offered int }{{20_000, 1}, {20_000, 1}, {40_000, 1}, {64 << 10, 2}, {20_000, 2}, {1 << 20, 3}} {
+		copy(src, ucttest.Pattern(c.n, uint64(i)))
+		dst := make([]byte, c.n)
+		rreq := r.started(b.TagRecv(1, 0, dst, nil))
+		r.must(ep.TagSend(1, src[:c.n], nil))
+		r.must(rreq, nil)
+		ucttest.SameBytes(t, "message", dst, src[:c.n])
+		if s := b.Stats(); s.RndvRecvs != uint64(c.offered) || s.RndvPtr != 0 {
+			t.Errorf("message %d: %d were offered, %d copied out of mapped memory, want %d and none", i, s.RndvRecvs, s.RndvPtr, c.offered)
+		}
+	}
+}

@@ -114,6 +114,30 @@ func testPanicInCallback(t *testing.T, tr transport) {
 	r.echoes(ep, b)
 }
 
+// TestPanicInReceive: a receive takes a message whose sender, the same worker, hears of
+// it in the call: what its callback panics with is raised by that call.
+func TestPanicInReceive(t *testing.T) {
+	r := newRig(t, byName(t, "self"))
+	a, _ := r.pair()
+	ep := a.connect(a)
+	var reqs []*ucp.Request // for idle ones: a receive that has to make one is another case
+	for range 40 {
+		reqs = append(reqs, r.started(a.TagRecv(1, ucp.FullMask, make([]byte, 8), nil)))
+	}
+	for _, req := range reqs {
+		r.must(ep.TagSend(1, make([]byte, 8), nil))
+		r.must(req, nil)
+	}
+	r.started(ep.TagSendSync(1, []byte("8 bytes."), &ucp.RequestParams{OnSend: func(req *ucp.Request, _ error, _ any) {
+		req.Free()
+		panic(errPanic)
+	}}))
+	if caught(t, func() { a.TagRecv(1, ucp.FullMask, make([]byte, 8), nil) }) == nil { // it is here already
+		t.Error("the receive did not panic")
+	}
+	r.echoes(ep, a)
+}
+
 // testPanicInside: a callback panics in a call that another callback makes. That call
 // returns, and the outermost one panics.
 func testPanicInside(t *testing.T, tr transport) {
