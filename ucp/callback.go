@@ -10,19 +10,18 @@ import (
 )
 
 // Functions of the application (callbacks, error handlers, hooks, datatypes, Accept) are
-// called by what is in this file, or is written out elsewhere for speed (deliver). They
-// run in the middle of things: a panic that went through would leave transports half
-// way. So it is caught where it comes out of the function, the library ends what it was
+// called by what is in this file. They run in the middle of things: a panic that went
+// through would leave transports half way. So it is caught where it comes out of the function, the library ends what it was
 // doing as if the function had returned, and the outermost call of the application
 // panics with it. What costs something, the deferred function, costs it only where there
 // is such a function.
 
 // CallbackPanic is what a call of the library panics with when a function that it has
 // called for the application has panicked: a completion callback, an error handler,
-// a hook of requests, a method of a datatype, WorkerParams.Accept. The worker is in order and can be used
-// on if the application recovers. Of several panics in one call the first is raised,
-// the others are logged. A call that panics returns nothing: a request it would have
-// returned goes on without an owner.
+// a hook of requests, a method of a datatype, WorkerParams.Accept. The worker is in order
+// and can be used on if the application recovers. Of several panics in one call the first
+// is raised, the others are logged. A call that panics returns nothing: a request it would
+// have returned goes on without an owner.
 type CallbackPanic struct {
 	Value any    // what the function panicked with
 	Stack []byte // where it did, as runtime.Stack says it

@@ -269,7 +269,7 @@ func (r *Request) deliver(tag Tag, data []byte) {
 	}
 }
 
-// delivered is leave for deliver: callbacks of receives run here, without another call.
+// delivered is leave for deliver, with little else than the callback.
 func (r *Request) delivered() {
 	fn := r.onTagRecv
 	if fn == nil || r.state&(stateInCall|stateFreed|stateWatched|stateUser) != 0 {
@@ -278,15 +278,7 @@ func (r *Request) delivered() {
 	}
 	r.onTagRecv = nil
 	r.setOver()
-	w := r.w
-	was := w.leaveTo()
-	defer func() {
-		if !w.back(was) {
-			w.caught(was, recover())
-		}
-	}()
-	fn(r, nil, r.info, r.userData)
-	w.comeBack(was)
+	r.w.callRecv(fn, r, nil, r.info, r.userData)
 }
 
 // onEagerOnly is the handler of messages that come whole. It is a function
