@@ -3,6 +3,7 @@ package ucp
 import (
 	"time"
 
+	"github.com/ucx-go/ucx/internal/cpu"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/rangeset"
 	"github.com/ucx-go/ucx/ucs"
@@ -178,7 +179,7 @@ func (a *assembly) add(from *source, off int, data []byte) error {
 			return nil
 		}
 		b := w.buffers.Get(len(data))
-		a.pieces = append(a.pieces, piece{off: off, buf: b[:copyBytes(b[:cap(b)], data)], from: from})
+		a.pieces = append(a.pieces, piece{off: off, buf: b[:cpu.Copy(b[:cap(b)], data)], from: from})
 		from.take(cap(b))
 	}
 	a.got += len(data)

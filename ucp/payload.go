@@ -8,30 +8,16 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// copyPiece is the largest single copy: bigger ones make Go's memmove switch to
-// stores that bypass the cache, which halves the speed of message-sized copies.
-const copyPiece = 512 << 10
+// copyPiece is the most that is copied while nothing else goes on.
+const copyPiece = cpu.Piece
 
-// copyBytes copies like copy, in pieces.
-func copyBytes(dst, src []byte) int {
-	n := min(len(dst), len(src))
-	if n <= copyPiece {
-		return cpu.Copy(dst, src)
-	}
-	for off := 0; off < n; off += copyPiece {
-		end := min(off+copyPiece, n)
-		cpu.Copy(dst[off:end], src[off:end])
-	}
-	return n
-}
-
-// copyMessage is copyBytes for a whole message, to memory that has room for it.
+// copyMessage is cpu.Copy for a whole message, to memory that has room for it.
 func copyMessage(dst, src []byte) {
 	if len(src) == 8 { // as costs no call
 		*(*[8]byte)(dst) = [8]byte(src)
 		return
 	}
-	copyBytes(dst, src)
+	cpu.Copy(dst, src)
 }
 
 // payload is the user's memory of one operation, as a run of packed bytes that
@@ -137,11 +123,11 @@ func (p *payload) finish() {
 func (p *payload) packAt(dst []byte, off int) int {
 	switch p.class {
 	case DatatypeContig:
-		return copyBytes(dst, p.buf[off:])
+		return cpu.Copy(dst, p.buf[off:])
 	case DatatypeIOV:
 		n := 0
 		for n < len(dst) && p.seek(off+n) {
-			n += copyBytes(dst[n:], p.list[p.piece][off+n-p.pieceOff:])
+			n += cpu.Copy(dst[n:], p.list[p.piece][off+n-p.pieceOff:])
 		}
 		return n
 	default:
@@ -162,12 +148,12 @@ func (p *payload) packAt(dst []byte, off int) int {
 func (p *payload) unpackAt(src []byte, off int) error {
 	switch p.class {
 	case DatatypeContig:
-		copyBytes(p.buf[off:], src)
+		cpu.Copy(p.buf[off:], src)
 		return nil
 	case DatatypeIOV:
 		n := 0
 		for n < len(src) && p.seek(off+n) {
-			n += copyBytes(p.list[p.piece][off+n-p.pieceOff:], src[n:])
+			n += cpu.Copy(p.list[p.piece][off+n-p.pieceOff:], src[n:])
 		}
 		return nil
 	default:

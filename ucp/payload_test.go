@@ -204,19 +204,3 @@ type negativeSize struct{ *chunked }
 func (n negativeSize) PackedSize() int                           { return -1 }
 func (n negativeSize) StartPack(any, int) (PackState, error)     { return n, nil }
 func (n negativeSize) StartUnpack(any, int) (UnpackState, error) { return n, nil }
-
-// TestCopyBytes crosses the size from which copies are done in pieces.
-func TestCopyBytes(t *testing.T) {
-	src := make([]byte, 2*copyPiece+5)
-	for i := range src {
-		src[i] = byte(i >> 8)
-	}
-	for _, n := range []int{0, 1, copyPiece, copyPiece + 1, len(src)} {
-		for _, room := range []int{0, n / 2, n, n + 1} {
-			dst := make([]byte, room)
-			if got := copyBytes(dst, src[:n]); got != min(n, room) || !bytes.Equal(dst[:got], src[:got]) {
-				t.Errorf("copying %d bytes to %d: %d", n, room, got)
-			}
-		}
-	}
-}

@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/internal/cpu"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/regions"
 	"github.com/ucx-go/ucx/ucs"
@@ -94,7 +95,7 @@ func (w *Worker) onPut(source *uct.Source, data []byte, _ *uct.AMDesc) error {
 		return err
 	}
 	if mem != nil {
-		copyBytes(dst, payload)
+		cpu.Copy(dst, payload)
 		mem.Release()
 	}
 	w.stats.Served++

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"github.com/ucx-go/ucx/internal/cpu"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -155,7 +156,7 @@ func (d *TagMessage) keep(data []byte, desc *uct.AMDesc) bool {
 	}
 	d.buf = d.w.buffers.Get(len(data))
 	d.from.take(cap(d.buf))
-	d.data = d.buf[:copyBytes(d.buf[:cap(d.buf)], data)]
+	d.data = d.buf[:cpu.Copy(d.buf[:cap(d.buf)], data)]
 	return false
 }
 

@@ -5,14 +5,13 @@ import (
 	"testing"
 )
 
-// TestCopy copies lengths on both sides of where the ways change, at all kinds of
-// alignment, and looks at what is around.
+// TestCopy copies none, one and several pieces and looks at what is around.
 func TestCopy(t *testing.T) {
-	src := make([]byte, 1<<16)
+	src := make([]byte, 3*Piece)
 	for i := range src {
-		src[i] = byte(i*7 + i>>8)
+		src[i] = byte(i*7 + i>>8 + i>>16)
 	}
-	for _, n := range []int{0, 1, 15, 2047, 2048, 2049, 4096, 10_000, 60_000} {
+	for _, n := range []int{0, 1, 15, 4096, Piece - 1, Piece, Piece + 1, 2*Piece + 5} {
 		for _, off := range []int{0, 1, 7, 63} {
 			for _, room := range []int{n - 1, n, n + 3} {
 				if room < 0 {

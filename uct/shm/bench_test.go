@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/cpu"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -134,4 +135,4 @@ func BenchmarkRemote(b *testing.B) {
 // into is an unpacker that copies.
 type into []byte
 
-func (d into) Unpack(src []byte) { copyMemory(d, src) }
+func (d into) Unpack(src []byte) { cpu.Copy(d, src) }

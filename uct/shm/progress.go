@@ -108,6 +108,7 @@ func (i *iface) armRing() (ok bool) {
 func (i *iface) receive(w uint32) int {
 	if i.likely != nil {
 		cpu.PrefetchWrite(i.likely)
+		i.likely = nil // who only receives would take it from who looks at it
 	}
 	r := &i.rx
 	i.idle = 0

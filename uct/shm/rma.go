@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/ucx-go/ucx/internal/cpu"
 	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -44,7 +45,7 @@ func (e *endpoint) PutShort(buf []byte, raddr uint64, key *uct.Rkey) error {
 	if a.shrink {
 		return e.copyFenced(a, dst, buf)
 	}
-	copyMemory(dst, buf)
+	cpu.Copy(dst, buf)
 	raceSent()
 	return nil
 }
@@ -52,7 +53,7 @@ func (e *endpoint) PutShort(buf []byte, raddr uint64, key *uct.Rkey) error {
 //go:noinline
 func (e *endpoint) copyFenced(a *attachment, dst, src []byte) (err error) {
 	defer fault.End(fault.Begin(), e, a.mem, &err)
-	copyMemory(dst, src)
+	cpu.Copy(dst, src)
 	return nil
 }
 
