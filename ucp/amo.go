@@ -66,6 +66,43 @@ type atomicOp struct {
 // if it has not left: the result is nil and no callback runs, unless
 // OpNoImmediate asks for it. A flush says when it has taken effect.
 func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+	w := ep.w
+	if p == nil || len(operand) != 8 || len(p.ReplyBuffer) != 8 || op >= numAtomicOps || op == AtomicCompareSwap ||
+		raddr&7 != 0 || key == nil || key.ep != ep || w.ctx.params.Features&FeatureAMO64 == 0 || !p.plainFetch() || !w.seize() {
+		return ep.doAtomic(op, operand, raddr, key, p)
+	}
+	way := key.amo64
+	if way == nil || key.closed || !ep.ready() {
+		r, err := ep.beginAtomic(op, operand, raddr, key, p)
+		w.exit()
+		return r, err
+	}
+	r := w.spare // as fetchDirect, without what only other operations need
+	r.proto = atomicDirect{}
+	a := &r.accessing().atomic
+	err := ep.lanes[way.lane].remote.Atomic64Fetch(transportOps[op], binary.NativeEndian.Uint64(operand), &a.old64, raddr, way.key, &r.comp)
+	if err == nil {
+		binary.NativeEndian.PutUint64(p.ReplyBuffer, a.old64)
+		w.stats.Atomics++
+		ep.markDirect()
+		w.exit()
+		return nil, nil
+	}
+	r, err = ep.fetched(err, op, operand, raddr, key, p)
+	w.exit()
+	return r, err
+}
+
+// fetched goes on where the transport has not done the operation, or not yet.
+func (ep *Endpoint) fetched(err error, op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+	if err != ucs.InProgress {
+		return ep.beginAtomic(op, operand, raddr, key, p) // queues it, or says what is wrong
+	}
+	ep.w.stats.Atomics++
+	return ep.fetchStarted(op, operand, key, key.amo64, p), nil
+}
+
+func (ep *Endpoint) doAtomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	if err := ep.checkAtomic(op, operand, raddr, key, p); err != nil {
 		return nil, err
 	}
@@ -293,24 +330,33 @@ func (atomicDirect) completed(r *Request, err error) {
 // fetchDirect does an operation with result in the call if the transport does,
 // or lends it a request for the time after.
 func (ep *Endpoint) fetchDirect(op AtomicOp, operand []byte, raddr uint64, key *Rkey, way *rkeyWay, p *RequestParams) (*Request, error) {
-	w := ep.w
-	r := w.spare // used only if the operation goes on after the call
+	r := ep.w.spare // used only if the operation goes on after the call
 	a := &r.accessing().atomic
 	a.set(op, operand, p.ReplyBuffer)
 	r.proto = atomicDirect{}
 	err := a.fetch(ep.lanes[way.lane].remote, raddr, way.key, &r.comp)
-	if err != nil && err != ucs.InProgress {
-		return nil, err
-	}
-	ep.markDirect()
-	if err == nil {
+	switch err {
+	case nil:
+		ep.markDirect()
 		storeWord(p.ReplyBuffer, a.old())
 		return nil, nil
+	case ucs.InProgress:
+		return ep.fetchStarted(op, operand, key, way, p), nil
 	}
+	return nil, err
+}
+
+// fetchStarted lends the transport the spare request, for an operation that goes on
+// after the call.
+func (ep *Endpoint) fetchStarted(op AtomicOp, operand []byte, key *Rkey, way *rkeyWay, p *RequestParams) *Request {
+	w := ep.w
+	r := w.spare
 	w.spare = w.getRequest()
+	ep.markDirect()
+	r.access.atomic.set(op, operand, p.ReplyBuffer)
 	r.lend(ep, key, way, p)
 	r.data.initRecv(p.ReplyBuffer, nil)
-	return r, nil
+	return r
 }
 
 // fetch starts an operation with result.

@@ -124,5 +124,11 @@ func (p *RequestParams) plainRecv() bool {
 		p.OnSend == nil && p.Memory == nil && p.ReplyBuffer == nil && p.CloseFlags == 0
 }
 
-// plainAtomic is plainSend for atomic operations, whose parameters were checked.
+// plainFetch is plainSend for atomic operations that have a reply buffer.
+func (p *RequestParams) plainFetch() bool {
+	return p.Flags&^OpMultiSend == 0 && !p.Buffer.set && p.Request == nil && p.MemoryType <= ucs.MemoryHost &&
+		p.Memory == nil && p.OnTagRecv == nil && p.TagInfo == nil && p.CloseFlags == 0
+}
+
+// plainAtomic is plainFetch for parameters that were checked.
 func (p *RequestParams) plainAtomic() bool { return p.Flags&^OpMultiSend == 0 && p.Request == nil }

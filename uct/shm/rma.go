@@ -33,6 +33,22 @@ func (e *endpoint) remote(key *uct.Rkey, raddr uint64, n int) (*attachment, []by
 	return k.seg, b, nil
 }
 
+// plain is remote where nothing is unusual, and nil elsewhere.
+func (e *endpoint) plain(key *uct.Rkey, raddr, n uint64) []byte {
+	if e.refusing || e.pending.Blocks() || key == nil {
+		return nil
+	}
+	k, ok := key.Handle.(*remoteKey)
+	if !ok || k.released.Load() || k.seg.shrink || atomic.LoadUint32(k.open) != lifeOpen {
+		return nil
+	}
+	off := raddr - k.base
+	if off > k.length || n > k.length-off {
+		return nil
+	}
+	return k.seg.mem[off : off+n : off+n]
+}
+
 // PutShort implements uct.Endpoint.
 func (e *endpoint) PutShort(buf []byte, raddr uint64, key *uct.Rkey) error {
 	if uint64(len(buf)) > maxPutShort {
