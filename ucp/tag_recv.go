@@ -12,8 +12,11 @@ import (
 // the contents of buf and does not disturb the sender; a shorter one is a
 // success. With a message already here the receive may be done in the call.
 func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
-	if !w.free() || w.freeRequests == nil || !w.tag.on || p != nil && !p.plainRecv() {
+	if p != nil && !p.plainRecv() || !w.free() && !w.shortTurn() {
 		return w.tagRecv(tag, mask, buf, p)
+	}
+	if w.freeRequests == nil || !w.tag.on {
+		return w.tagRecvOn(tag, mask, buf, p)
 	}
 	if !w.tag.empty() {
 		if d := w.tag.alone; d != nil && (d.tag^tag)&mask == 0 && d.kind == messageEager {
@@ -24,7 +27,7 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 			w.exit()
 			return nil, err
 		}
-		return w.tagRecv(tag, mask, buf, p)
+		return w.tagRecvOn(tag, mask, buf, p)
 	}
 	r := w.freeRequests // postPlain, without another call
 	w.freeRequests = r.next
@@ -42,7 +45,20 @@ func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request,
 	} else {
 		w.tag.addExpected(r)
 	}
+	if w.multi {
+		w.endTurn()
+	}
 	return r, nil
+}
+
+// tagRecvOn is tagRecv for who has taken his turn, if the worker is one that is shared.
+func (w *Worker) tagRecvOn(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
+	if !w.multi {
+		return w.tagRecv(tag, mask, buf, p)
+	}
+	r, err := w.beginTagRecv(tag, mask, buf, p)
+	w.endTurn()
+	return r, err
 }
 
 // take receives a message that is here whole, without a request.
@@ -82,11 +98,6 @@ func (w *Worker) postPlain(tag, mask Tag, buf []byte, p *RequestParams) *Request
 
 // tagRecv is TagRecv in general.
 func (w *Worker) tagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
-	if w.shortTurn() {
-		r, err := w.beginTagRecv(tag, mask, buf, p)
-		w.endTurn()
-		return r, err
-	}
 	if !w.begin() {
 		c := w.newCall(startTagRecv).with(p)
 		c.tag, c.mask, c.buf, c.state, c.rule = tag, mask, buf, stateRecv, &callTagRecv

@@ -136,8 +136,9 @@ func (w *Worker) shortTurn() bool {
 	if !w.multi || !w.engine.Try() {
 		return false
 	}
-	w.beginTurn()
-	if w.gate&gateAbandoned != 0 {
+	w.gate |= gateInside
+	if w.gate&gateAbandoned != 0 || w.engine.Pending() {
+		w.beginTurn()
 		w.checkTurn()
 	}
 	return true

@@ -367,7 +367,8 @@ func (w *Worker) progressTogether() int {
 	if w.gate == gateInside|gateShared { // not closed, and not inside a callback
 		if n = w.round(); n > 0 {
 			w.engine.News()
-		} else if w.engine.Tell() {
+		}
+		if w.engine.Tell() && n == 0 {
 			n = 1 // a call that was left to this one has ended something
 		}
 	}

@@ -33,12 +33,13 @@ func (e *Engine) News() { e.news = true }
 func (e *Engine) Restless() bool { return e.news || e.asleep || e.armed }
 
 // Tell tells them, those that sleep. It reports whether there was any.
-func (e *Engine) Tell() bool {
-	if !e.news {
-		return false
-	}
+func (e *Engine) Tell() bool { return e.news && e.tell() }
+
+func (e *Engine) tell() bool {
 	e.news, e.untold = false, true // [tell]
-	e.happened()
+	if e.leader != nil || e.armed || e.waiting[Event].head != nil {
+		e.happened()
+	}
 	return true
 }
 

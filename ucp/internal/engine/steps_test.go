@@ -72,7 +72,7 @@ var where = [steps]struct{ name, file, function string }{
 	leave:     {"leave", "waiter.go", "Engine.Leave"},
 	handOver:  {"hand over", "waiter.go", "Engine.handOver"},
 	happened:  {"happened", "waiter.go", "Engine.happened"},
-	tell:      {"tell", "sleep.go", "Engine.Tell"},
+	tell:      {"tell", "sleep.go", "Engine.tell"},
 	untold:    {"untold", "sleep.go", "Engine.Untold"},
 	sleep:     {"sleep", "sleep.go", "Engine.Sleeps"},
 	begin:     {"begin", "turn.go", "Worker.beginTurn"},

@@ -102,6 +102,8 @@ func (e *Engine) EndAll(err error) {
 
 // happened ends those that wait for any event, and wakes the application's poller if
 // that waits for one.
+//
+//go:noinline
 func (e *Engine) happened() {
 	e.endKind(Event, nil) // [happened]
 	if w := e.leader; w != nil && w.kind == Event && !w.Over() {
