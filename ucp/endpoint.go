@@ -219,18 +219,32 @@ func endpointError(_ uct.Endpoint, userData any, err error) {
 	userData.(*Endpoint).laneFailed(err)
 }
 
-// laneFailed ends the endpoint because a lane has failed. If it was given up here and
-// the endpoint is one that the peer has opened, the connection that it has asked on is
-// given up as well, for the peer to know: its end may have no other lane to this
-// one, and would wait for answers.
+// laneFailed ends the endpoint because a lane has failed. If the endpoint is one that the
+// peer has opened, the connection that it has asked on is given up as well, for the peer
+// to know: its end may have no other lane to this one, and would wait for answers. What
+// it has closed itself it knows.
 func (ep *Endpoint) laneFailed(err error) {
 	opener := ep.openedBy()
 	ep.fail(err)
-	if opener == nil || opener.uct == nil || !errors.Is(err, ucs.ErrNoResource) && !errors.Is(err, ucs.ErrExceedsLimit) {
+	ours := errors.Is(err, ucs.ErrNoResource) || errors.Is(err, ucs.ErrExceedsLimit) || !errors.Is(err, ucs.ErrConnectionReset)
+	if opener == nil || opener.uct == nil || !ours {
 		return
 	}
-	opener.uct.Drop(fmt.Errorf("ucp: the connection for answers was given up: %w", err))
+	var why *unanswered // already, where each connection carries the answers of the one before
+	if !errors.As(err, &why) {
+		why = &unanswered{err}
+	}
+	opener.uct.Drop(why)
 }
+
+// unanswered is why a connection is of no use any more: that of the answers has failed.
+type unanswered struct{ cause error }
+
+func (u *unanswered) Error() string {
+	return fmt.Sprintf("ucp: the connection for answers was given up: %v", u.cause)
+}
+
+func (u *unanswered) Unwrap() error { return u.cause }
 
 // fail ends the endpoint because its peer is gone: every operation gets the
 // error, then the handler is called.

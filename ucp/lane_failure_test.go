@@ -1,9 +1,12 @@
 package ucp
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -17,6 +20,8 @@ func TestLaneGivenUp(t *testing.T) {
 		drops bool
 	}{
 		{"too many connections", fmt.Errorf("a crowd: %w", ucs.ErrNoResource), false, true},
+		{"no descriptors", fmt.Errorf("socket: %w", ucs.ErrIO), false, true},
+		{"no way to the peer", fmt.Errorf("connect: %w", ucs.ErrUnreachable), false, true},
 		{"too much of something", fmt.Errorf("dropped: %w", ucs.ErrExceedsLimit), false, true},
 		{"closed by the peer", ucs.ErrConnectionReset, false, false},
 		{"the application's", ucs.ErrNoResource, true, false},
@@ -37,6 +42,9 @@ func TestLaneGivenUp(t *testing.T) {
 			if (asks.dropped != nil) != c.drops || other.dropped != nil {
 				t.Errorf("dropped: %v, another connection: %v", asks.dropped, other.dropped)
 			}
+			if again := (&unanswered{}); c.drops && (!errors.As(asks.dropped, &again) || again.cause != c.cause) {
+				t.Errorf("the reason is %v", asks.dropped)
+			}
 			if !c.mine && v.toward(peersID) != nil {
 				t.Error("the endpoint is left")
 			}
@@ -44,5 +52,27 @@ func TestLaneGivenUp(t *testing.T) {
 				t.Error("the other endpoint is gone")
 			}
 		})
+	}
+}
+
+// TestUnansweredOnce: of connections that each carry the answers of another one the last to
+// end names the first reason, and that one only.
+func TestUnansweredOnce(t *testing.T) {
+	v, peer, _ := strangers(t)
+	first := fmt.Errorf("a crowd: %w", ucs.ErrNoResource)
+	reason := error(first)
+	for k := range proto.EndpointID(5) {
+		asks := newLocated(loop, true)
+		ep := v.asks(asks, peer.uuid, uint16(k), peersID+2*k, &peer.described)
+		if ep == nil {
+			t.Fatal("no endpoint")
+		}
+		endpointError(nil, ep, fmt.Errorf("dropped: %w", reason))
+		if reason = asks.dropped; !errors.Is(reason, first) {
+			t.Fatalf("the reason is %v", reason)
+		}
+	}
+	if got := strings.Count(reason.Error(), "given up"); got != 1 {
+		t.Errorf("%d reasons: %v", got, reason)
 	}
 }
