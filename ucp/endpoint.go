@@ -221,13 +221,13 @@ func endpointError(_ uct.Endpoint, userData any, err error) {
 
 // laneFailed ends the endpoint because a lane has failed. If the endpoint is one that the
 // peer has opened, the connection that it has asked on is given up as well, for the peer
-// to know: its end may have no other lane to this one, and would wait for answers. What
-// it has closed itself it knows.
+// to know: its end may have no other lane to this one, and would wait for answers. That
+// the peer has closed the lane itself says nothing: there the connection may be that of
+// another endpoint.
 func (ep *Endpoint) laneFailed(err error) {
 	opener := ep.openedBy()
 	ep.fail(err)
-	ours := errors.Is(err, ucs.ErrNoResource) || errors.Is(err, ucs.ErrExceedsLimit) || !errors.Is(err, ucs.ErrConnectionReset)
-	if opener == nil || opener.uct == nil || !ours {
+	if opener == nil || opener.uct == nil {
 		return
 	}
 	var why *unanswered // already, where each connection carries the answers of the one before

@@ -11,7 +11,7 @@ import (
 )
 
 // TestLaneGivenUp: a peer hears of it when the connection is given up over which it is
-// answered, by the end of the one that it asked on. What it closes itself it knows.
+// answered, by the end of the one that it asked on.
 func TestLaneGivenUp(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -23,7 +23,7 @@ func TestLaneGivenUp(t *testing.T) {
 		{"no descriptors", fmt.Errorf("socket: %w", ucs.ErrIO), false, true},
 		{"no way to the peer", fmt.Errorf("connect: %w", ucs.ErrUnreachable), false, true},
 		{"too much of something", fmt.Errorf("dropped: %w", ucs.ErrExceedsLimit), false, true},
-		{"closed by the peer", ucs.ErrConnectionReset, false, false},
+		{"closed by the peer", ucs.ErrConnectionReset, false, true},
 		{"the application's", ucs.ErrNoResource, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

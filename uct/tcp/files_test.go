@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // acceptedAs has a host accept a connection that has a certain descriptor, and returns
@@ -75,6 +76,32 @@ func TestMoveBelow(t *testing.T) {
 	}
 	if err := c.watch(event.Read); err != nil || p.gone() {
 		t.Errorf("the connection is gone: %v", err)
+	}
+}
+
+// TestOwnBeforeGuests: where the process has no descriptor left a connection of a peer's
+// makes room for an endpoint of the application, not for one that a peer asks for.
+func TestOwnBeforeGuests(t *testing.T) {
+	setLimits(t, func(b *bounds) { b.few = 4 })
+	h := newHost(t, "")
+	l := listenRaw(t, h, true)
+	for sn := range uint64(60) {
+		enter(t, h, "10.9.9.9", sn)
+	}
+	fewFiles(t, 0)
+	had := h.conns()
+	params := uct.EndpointParams{DeviceAddr: h.iface.DeviceAddress(), IfaceAddr: []byte{byte(l.addr.port >> 8), byte(l.addr.port)}}
+	for _, forPeer := range []bool{true, false} {
+		params.ForPeer = forPeer
+		ep, err := h.iface.NewEndpoint(params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The own connection is one more, a guest's one less.
+		if c := ep.(*endpoint).conn; (c == nil) != forPeer || h.conns() != had {
+			t.Errorf("for a peer %v: connection %v, %d in all, there were %d", forPeer, c, h.conns(), had)
+		}
+		ep.Close()
 	}
 }
 
