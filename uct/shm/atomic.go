@@ -48,7 +48,10 @@ func (e *endpoint) Atomic32Fetch(op uct.AtomicOp, value uint32, result *uint32, 
 // Atomic64Fetch implements uct.Endpoint. What is asked for most costs no call.
 func (e *endpoint) Atomic64Fetch(op uct.AtomicOp, value uint64, result *uint64, raddr uint64, key *uct.Rkey, _ *uct.Completion) error {
 	if op == uct.AtomicAdd && raddr&7 == 0 {
-		if b := e.plain(key, raddr, 8); b != nil {
+		if b, cut := e.plain(key, raddr, 8); b != nil {
+			if cut != nil {
+				return e.add64Fenced(cut, b, value, result)
+			}
 			*result = word.Add64(b, value)
 			return nil
 		}
@@ -98,8 +101,12 @@ func (e *endpoint) fetch32(op uct.AtomicOp, value uint32, raddr uint64, key *uct
 }
 
 func (e *endpoint) fetch32Fenced(a *attachment, b []byte, op uct.AtomicOp, value uint32) (old uint32, err error) {
-	defer fault.End(fault.Begin(), e, a.mem, &err)
-	return op.Do32(b, value)
+	var f fault.Fence
+	f.Begin()
+	defer f.End(e, a.mem, &err)
+	old, err = op.Do32(b, value)
+	f.Passed()
+	return old, err
 }
 
 func (e *endpoint) fetch64(op uct.AtomicOp, value uint64, raddr uint64, key *uct.Rkey) (old uint64, err error) {
@@ -114,8 +121,21 @@ func (e *endpoint) fetch64(op uct.AtomicOp, value uint64, raddr uint64, key *uct
 }
 
 func (e *endpoint) fetch64Fenced(a *attachment, b []byte, op uct.AtomicOp, value uint64) (old uint64, err error) {
-	defer fault.End(fault.Begin(), e, a.mem, &err)
-	return op.Do64(b, value)
+	var f fault.Fence
+	f.Begin()
+	defer f.End(e, a.mem, &err)
+	old, err = op.Do64(b, value)
+	f.Passed()
+	return old, err
+}
+
+func (e *endpoint) add64Fenced(a *attachment, b []byte, value uint64, result *uint64) (err error) {
+	var f fault.Fence
+	f.Begin()
+	defer f.End(e, a.mem, &err)
+	*result = word.Add64(b, value)
+	f.Passed()
+	return nil
 }
 
 //go:noinline

@@ -85,10 +85,14 @@ func (e *endpoint) amShortSlow(id uct.AMID, header uint64, payload []byte) (err 
 	if n := headerLen + len(payload); e.refusing || n > e.maxShort || id >= uct.MaxAMIDs || e.pending.Blocks() {
 		return e.refuse(id, n)
 	}
-	if e.fenced {
-		defer fault.End(fault.Begin(), e, nil, &err)
-	}
-	return e.amShort(id, header, payload)
+	var f fault.Fence
+	f.Begin()
+	defer f.End(e, nil, &err)
+	e.fenced = false // the call is
+	err = e.AMShort(id, header, payload, 0, nil)
+	e.fenced = true
+	f.Passed()
+	return err
 }
 
 // amShort sends a message that may be sent.
@@ -136,8 +140,12 @@ func (e *endpoint) AMBcopy(id uct.AMID, p uct.Packer, _ uct.SendFlags, _ *uct.Co
 
 //go:noinline
 func (e *endpoint) amBcopyFenced(id uct.AMID, p uct.Packer) (n int, err error) {
-	defer fault.End(fault.Begin(), e, nil, &err)
-	return e.amBcopy(id, p)
+	var f fault.Fence
+	f.Begin()
+	defer f.End(e, nil, &err)
+	n, err = e.amBcopy(id, p)
+	f.Passed()
+	return n, err
 }
 
 func (e *endpoint) amBcopy(id uct.AMID, p uct.Packer) (int, error) {

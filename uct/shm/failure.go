@@ -18,6 +18,7 @@ const checkRounds = 1 << 16
 // Fault implements fault.Owner: the endpoint fails for a fault in mem, in the peer's
 // ring, or in what it has attached.
 func (e *endpoint) Fault(addr uint64, mem []byte) error {
+	e.fenced = true // wherever the call was
 	ours := fault.Within(addr, mem) || fault.Within(addr, e.seg.mem)
 	for _, s := range e.segs {
 		ours = ours || fault.Within(addr, s.mem)

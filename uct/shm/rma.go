@@ -33,20 +33,27 @@ func (e *endpoint) remote(key *uct.Rkey, raddr uint64, n int) (*attachment, []by
 	return k.seg, b, nil
 }
 
-// plain is remote where nothing is unusual, and nil elsewhere.
-func (e *endpoint) plain(key *uct.Rkey, raddr, n uint64) []byte {
+// plain is remote where nothing is unusual, and nil elsewhere. Of a segment that can be cut
+// short it returns that, too.
+func (e *endpoint) plain(key *uct.Rkey, raddr, n uint64) (b []byte, cut *attachment) {
 	if e.refusing || e.pending.Blocks() || key == nil {
-		return nil
+		return nil, nil
 	}
 	k, ok := key.Handle.(*remoteKey)
-	if !ok || k.released.Load() || k.seg.shrink || atomic.LoadUint32(k.open) != lifeOpen {
-		return nil
+	if !ok || k.released.Load() || atomic.LoadUint32(k.open) != lifeOpen {
+		return nil, nil
 	}
 	off := raddr - k.base
 	if off > k.length || n > k.length-off {
-		return nil
+		return nil, nil
 	}
-	return k.seg.mem[off : off+n : off+n]
+	if k.seg.shrink {
+		if k.life != nil {
+			return nil, nil // whose word takes a fence, too
+		}
+		cut = k.seg
+	}
+	return k.seg.mem[off : off+n : off+n], cut
 }
 
 // PutShort implements uct.Endpoint.
@@ -68,8 +75,11 @@ func (e *endpoint) PutShort(buf []byte, raddr uint64, key *uct.Rkey) error {
 
 //go:noinline
 func (e *endpoint) copyFenced(a *attachment, dst, src []byte) (err error) {
-	defer fault.End(fault.Begin(), e, a.mem, &err)
+	var f fault.Fence
+	f.Begin()
+	defer f.End(e, a.mem, &err)
 	cpu.Copy(dst, src)
+	f.Passed()
 	return nil
 }
 
