@@ -5,7 +5,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/ucs/event"
 )
@@ -76,8 +75,8 @@ func (ep *endpoint) goAround() (connected bool) {
 func (ep *endpoint) connect() {
 	ep.attempts++
 	fd, err := ep.iface.socket()
-	if err == unix.EMFILE && !ep.forPeer && ep.iface.svc.evict(nil, ledger.Descriptors, errFiles) {
-		fd, err = ep.iface.socket() // the application's goes before a guest's
+	if err == unix.EMFILE && !ep.forPeer && ep.iface.svc.forOwn() {
+		fd, err = ep.iface.socket()
 	}
 	if err != nil {
 		ep.retry("socket", err)

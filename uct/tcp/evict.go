@@ -34,6 +34,10 @@ func (s *service) makeRoom(c *conn) bool {
 	return c.state != stateClosed
 }
 
+// yield lets a guest give its descriptor to a connection of the application's, and reports
+// whether there was one.
+func (s *service) yield() bool { return s.evict(nil, ledger.Descriptors, errFiles) }
+
 // overshoot is by how much a limit may be exceeded until another worker makes room.
 func overshoot(limit int) int { return limit/16 + 1 }
 

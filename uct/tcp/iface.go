@@ -68,6 +68,7 @@ func openIface(m *domain, w *uct.Worker, p uct.IfaceParams, o options, d *netdev
 	if err != nil {
 		return nil, err
 	}
+	svc.forOwn = svc.yield
 	i := &iface{
 		md:        m,
 		svc:       svc,

@@ -32,9 +32,10 @@ type service struct {
 	half     halfOpenList
 	slow     slowList
 	crowd    crowd
-	call     bulletin // another worker wants the crowd to give way
-	enlisted bool     // others can ask it to
-	ceiling  int      // the first descriptor that is not for guests, as of the last event
+	call     bulletin    // another worker wants the crowd to give way
+	enlisted bool        // others can ask it to
+	forOwn   func() bool // yield
+	ceiling  int         // the first descriptor that is not for guests, as of the last event
 
 	txPools map[int]*pool // by size
 	rxPools map[int]*pool
