@@ -241,6 +241,9 @@ func (k ratioCase) perf(p program, options []string) perfRun {
 	case uctPosix:
 		env, options = nil, append([]string{"-d", "memory", "-x", "posix"}, options...)
 	}
+	if k.than != nil {
+		env = append(env, "GOMAXPROCS=1") // how late the last are where each process has a CPU
+	}
 	r := perfRun{server: p, client: p, test: k.test, size: k.size, threads: k.threads, iterations: k.iterations, warmup: k.iterations / 10,
 		serverEnv: env, clientEnv: env, cpus: [2]string{"0", "1"}, options: options}
 	switch {
