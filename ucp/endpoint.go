@@ -220,14 +220,18 @@ func endpointError(_ uct.Endpoint, userData any, err error) {
 }
 
 // laneFailed ends the endpoint because a lane has failed. If the endpoint is one that the
-// peer has opened, the connection that it has asked on is given up as well, for the peer
-// to know: its end may have no other lane to this one, and would wait for answers. That
-// the peer has closed the lane itself says nothing: there the connection may be that of
-// another endpoint.
+// peer has opened, the peer hears of it on the connection that it has asked on: its end may
+// have no other lane to this one, and would wait for answers. Where it was given up here
+// that connection is given up as well. Where the peer has closed the lane it may have left
+// messages on the other one before, which are still to be received.
 func (ep *Endpoint) laneFailed(err error) {
 	opener := ep.openedBy()
 	ep.fail(err)
 	if opener == nil || opener.uct == nil {
+		return
+	}
+	if errors.Is(err, ucs.ErrConnectionReset) && !errors.Is(err, ucs.ErrNoResource) && !errors.Is(err, ucs.ErrExceedsLimit) {
+		opener.uct.End()
 		return
 	}
 	var why *unanswered // already, where each connection carries the answers of the one before

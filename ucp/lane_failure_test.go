@@ -11,7 +11,8 @@ import (
 )
 
 // TestLaneGivenUp: a peer hears of it when the connection is given up over which it is
-// answered, by the end of the one that it asked on.
+// answered, by the end of the one that it asked on: of both directions, or of that to it
+// alone if it may have sent something there before it closed the other.
 func TestLaneGivenUp(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -23,7 +24,7 @@ func TestLaneGivenUp(t *testing.T) {
 		{"no descriptors", fmt.Errorf("socket: %w", ucs.ErrIO), false, true},
 		{"no way to the peer", fmt.Errorf("connect: %w", ucs.ErrUnreachable), false, true},
 		{"too much of something", fmt.Errorf("dropped: %w", ucs.ErrExceedsLimit), false, true},
-		{"closed by the peer", ucs.ErrConnectionReset, false, true},
+		{"closed by the peer", ucs.ErrConnectionReset, false, false},
 		{"the application's", ucs.ErrNoResource, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -41,6 +42,9 @@ func TestLaneGivenUp(t *testing.T) {
 			endpointError(nil, ep, c.cause)
 			if (asks.dropped != nil) != c.drops || other.dropped != nil {
 				t.Errorf("dropped: %v, another connection: %v", asks.dropped, other.dropped)
+			}
+			if ended := !c.mine && !c.drops; asks.ended != ended || other.ended {
+				t.Errorf("ended: %v, another connection: %v", asks.ended, other.ended)
 			}
 			if again := (&unanswered{}); c.drops && (!errors.As(asks.dropped, &again) || again.cause != c.cause) {
 				t.Errorf("the reason is %v", asks.dropped)

@@ -18,6 +18,7 @@ import (
 type conn struct {
 	uct.Source
 	dropped error
+	ended   bool
 }
 
 func newConn() *conn {
@@ -30,6 +31,8 @@ func (c *conn) DropSource(err error) {
 	c.dropped = err
 	c.Gone()
 }
+
+func (c *conn) EndSource() { c.ended = true }
 
 func first(tag Tag, id proto.MessageID, total int, payload []byte) []byte {
 	return append(proto.EagerFirst{Tag: proto.Tag(tag), TotalLen: total, MsgID: id}.Append(nil), payload...)

@@ -323,12 +323,13 @@ func (w *Worker) onEagerSyncOnly(src *uct.Source, data []byte, desc *uct.AMDesc)
 	if err != nil {
 		return w.malformed(err)
 	}
+	from := w.sourceOf(src)
 	if r := w.tag.matchExpected(Tag(h.Tag)); r != nil {
-		r.deliver(Tag(h.Tag), payload)
-		w.sendSyncAck(w.sourceOf(src), h.EpID, h.ReqID)
+		r.deliver(Tag(h.Tag), payload) // its callback may end the connection
+		w.sendSyncAck(from, h.EpID, h.ReqID)
 		return nil
 	}
-	d, err := w.keepMessage(w.sourceOf(src), Tag(h.Tag), payload, desc)
+	d, err := w.keepMessage(from, Tag(h.Tag), payload, desc)
 	if d != nil {
 		d.sync, d.epID, d.reqID = true, h.EpID, h.ReqID
 	}

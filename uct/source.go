@@ -8,8 +8,8 @@ import (
 // Source is a connection as its receiving side sees it. A transport embeds one
 // in each of its connections; it allocates nothing for it.
 type Source struct {
-	// Owner is the transport's connection. It may be a SourceLocator and a
-	// SourcePauser as well.
+	// Owner is the transport's connection. It may be a SourceLocator, a SourceEnder
+	// and a SourcePauser as well.
 	Owner SourceOwner
 
 	// User belongs to the iface's user, who may set it in a handler. It is told
@@ -55,6 +55,13 @@ type SourceLocator interface {
 	HeldBy(p Process) bool
 }
 
+// SourceEnder is a SourceOwner that can tell its peer that nothing will come back.
+type SourceEnder interface {
+	// EndSource ends what goes to the peer on the connection, if no endpoint sends on
+	// it. What comes from there is still received.
+	EndSource()
+}
+
 // SourcePauser is a SourceOwner whose reading can be stopped. What has arrived
 // stays where it is, so that the peer cannot send without end. A connection that
 // breaks meanwhile is dropped as ever.
@@ -78,14 +85,22 @@ type SourceHolder interface {
 // SourceUser wants to know of the end of a connection.
 type SourceUser interface {
 	// SourceGone is called at the end, of whatever kind, by whoever closes the
-	// connection: inside progress, a send or a Close. It must neither send nor
-	// call users.
+	// connection: inside progress, a send, a Close, or the making of an endpoint. It
+	// must neither send nor call users.
 	SourceGone()
 }
 
 // Drop drops the connection. The user is told before it returns; data of a
 // message that is just being handled stays valid until its handler returns.
 func (s *Source) Drop(err error) { s.Owner.DropSource(err) }
+
+// End tells the peer that nothing will come back on the connection, where that can be
+// told.
+func (s *Source) End() {
+	if e, ok := s.Owner.(SourceEnder); ok {
+		e.EndSource()
+	}
+}
 
 // Gone tells the user of the source, once. Transports call it.
 func (s *Source) Gone() {

@@ -1,6 +1,14 @@
 package tcp
 
-import "fmt"
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/uct"
+)
+
+var _ uct.SourceEnder = (*conn)(nil)
 
 // How connections and endpoints come to a bad end: whoever finds a connection broken
 // calls lost or refuse, which end what uses it, or try again.
@@ -39,6 +47,14 @@ func (c *conn) refuse(cause error) {
 func (c *conn) DropSource(err error) {
 	if c.state != stateClosed {
 		c.refuse(fmt.Errorf("dropped by the receiver: %w", err))
+	}
+}
+
+// EndSource implements uct.SourceEnder. The peer finds the end of the stream behind what was
+// sent before.
+func (c *conn) EndSource() {
+	if c.ep == nil && c.state == stateConnected && !c.blocked {
+		unix.Shutdown(int(c.fd), unix.SHUT_WR)
 	}
 }
 

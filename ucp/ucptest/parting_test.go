@@ -1,0 +1,47 @@
+package ucptest
+
+import (
+	"testing"
+
+	"github.com/ucx-go/ucx/ucp"
+)
+
+// TestLastWords: what a peer has sent before it closed its worker arrives, whichever of its
+// connections ends first. The one that it is answered on is another than the one that it
+// asks on where the endpoint that was made second is used first, and always inside of TLS.
+func TestLastWords(t *testing.T) {
+	for _, name := range []string{"tcp", "tls"} {
+		t.Run(name, func(t *testing.T) {
+			const n, size = 300, 4096
+			r := newRig(t, byName(t, name))
+			a, b := r.open(), r.open()
+			a.connect(b)
+			ep := a.connect(b)
+			opens := r.started(ep.TagSendSync(1, nil, nil))
+			b.take(1, ucp.FullMask, 0)
+			r.must(opens, nil)
+			for range n {
+				req, err := ep.TagSend(2, make([]byte, size), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for !req.Done() { // b does nothing meanwhile
+					a.Progress()
+				}
+				req.Free()
+			}
+			r.sides = r.sides[1:]
+			a.close()
+			for k := range n {
+				req, err := b.TagRecv(2, ucp.FullMask, make([]byte, size), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !r.eventually(req.Done) {
+					t.Fatalf("%d of %d messages have arrived", k, n)
+				}
+				req.Free()
+			}
+		})
+	}
+}
