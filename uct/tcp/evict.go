@@ -34,9 +34,26 @@ func (s *service) makeRoom(c *conn) bool {
 	return c.state != stateClosed
 }
 
-// yield lets a guest give its descriptor to a connection of the application's, and reports
-// whether there was one.
-func (s *service) yield() bool { return s.evict(nil, ledger.Descriptors, errFiles) }
+// yieldLooks bounds how many connections are looked at for one that is left over.
+const yieldLooks = 1024
+
+// yield gives the descriptor of a connection that was left to its peer when the
+// application closed its endpoint to another endpoint of the application's, and reports
+// whether there was one. Guests stay: the answers to established endpoints may come on their
+// connections.
+func (s *service) yield() bool {
+	for _, q := range [...]*queue{&s.guests.mute, &s.guests.heard} {
+		c := q.after(nil)
+		for looks := 0; c != nil && looks < yieldLooks; looks++ {
+			if c.outgoing && c.ep == nil && !c.reading {
+				c.dismiss(ledger.Descriptors, errFiles)
+				return true
+			}
+			c = q.after(c)
+		}
+	}
+	return false
+}
 
 // overshoot is by how much a limit may be exceeded until another worker makes room.
 func overshoot(limit int) int { return limit/16 + 1 }

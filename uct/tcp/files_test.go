@@ -79,29 +79,33 @@ func TestMoveBelow(t *testing.T) {
 	}
 }
 
-// TestOwnBeforeGuests: where the process has no descriptor left a connection of a peer's
-// makes room for an endpoint of the application, not for one that a peer asks for.
-func TestOwnBeforeGuests(t *testing.T) {
+// TestYield: where the process has no descriptor left, the connection of an endpoint that the
+// application has closed makes room for another one of its, not for one that a peer asks
+// for. Those that peers have opened stay: somebody may get his answers there.
+func TestYield(t *testing.T) {
 	setLimits(t, func(b *bounds) { b.few = 4 })
-	h := newHost(t, "")
+	h, other := newHost(t, ""), newHost(t, "")
 	l := listenRaw(t, h, true)
 	for sn := range uint64(60) {
 		enter(t, h, "10.9.9.9", sn)
 	}
+	ep := h.connect(other)
+	until(t, "connection", connected(ep), h, other)
+	until(t, "connection", connected(other.connect(h)), h, other) // sends on the same one
+	if ep.Close(); h.conns() != 61 {
+		t.Fatalf("%d connections, one left over among them", h.conns())
+	}
 	fewFiles(t, 0)
-	had := h.conns()
 	params := uct.EndpointParams{DeviceAddr: h.iface.DeviceAddress(), IfaceAddr: []byte{byte(l.addr.port >> 8), byte(l.addr.port)}}
-	for _, forPeer := range []bool{true, false} {
-		params.ForPeer = forPeer
+	for _, c := range []struct{ forPeer, connects bool }{{true, false}, {false, true}, {false, false}} {
+		params.ForPeer = c.forPeer
 		ep, err := h.iface.NewEndpoint(params)
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The own connection is one more, a guest's one less.
-		if c := ep.(*endpoint).conn; (c == nil) != forPeer || h.conns() != had {
-			t.Errorf("for a peer %v: connection %v, %d in all, there were %d", forPeer, c, h.conns(), had)
+		if own := ep.(*endpoint).conn; (own != nil) != c.connects || h.conns() != 61 {
+			t.Errorf("for a peer %v: connection %v, %d in all", c.forPeer, own, h.conns())
 		}
-		ep.Close()
 	}
 }
 
