@@ -81,6 +81,53 @@ func TestFence(t *testing.T) {
 	}
 }
 
+// readBriefly is read by a fence in parts.
+func readBriefly(o Owner, given, mem []byte, at int) (b byte, err error) {
+	var f Fence
+	f.Begin()
+	defer f.End(o, given, &err)
+	b = mem[at]
+	f.Passed()
+	return b, nil
+}
+
+// TestFenceInParts is TestFence for Fence.
+func TestFenceInParts(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		mem, cut := mapping(t)
+		mem[7] = 9
+		r := &region{mem: mem}
+		was := debug.SetPanicOnFault(before)
+		b, err := readBriefly(r, nil, mem, 7)
+		after := debug.SetPanicOnFault(before)
+		cut()
+		_, broken := readBriefly(r, nil, mem, 7)
+		last := debug.SetPanicOnFault(was)
+		if b != 9 || err != nil {
+			t.Errorf("%d, %v while the memory is there", b, err)
+		}
+		if broken != errGone || r.seen != addressOf(mem)+7 {
+			t.Errorf("%v at %#x, want a fault at %#x", broken, r.seen, addressOf(mem)+7)
+		}
+		if after != before || last != before {
+			t.Errorf("faults were panics %v before, are %v after a call and %v after a fault", before, after, last)
+		}
+	}
+	r := &region{}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("an index out of range became an error")
+			}
+		}()
+		readBriefly(r, nil, nil, 3)
+	}()
+	mem, _ := mapping(t)
+	if n := testing.AllocsPerRun(100, func() { readBriefly(r, mem, mem, 1) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 // TestOtherPanics: what is not a fault in the owner's memory goes on.
 func TestOtherPanics(t *testing.T) {
 	mem, cut := mapping(t)

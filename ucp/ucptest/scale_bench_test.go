@@ -85,7 +85,7 @@ func BenchmarkManyEndpoints(b *testing.B) {
 			for range c.processes {
 				addrs = append(addrs, r.audience(c.workers)...)
 			}
-			// Once, whatever b.N is: peers keep what is closed here, up to their limits.
+			// Once for each call, whatever b.N is: peers keep what is closed here, up to their limits.
 			s.measureEndpoints(b, addrs, c.ends, c.active)
 		})
 	}

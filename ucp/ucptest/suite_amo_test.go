@@ -19,6 +19,8 @@ var amoCases = []testCase{
 	{"parameters", anywhere, testAtomicParameters},
 	{"words", fewSwitches, testWords},
 	{"parameters of words", anywhere, testWordParameters},
+	{"behind a fence", anywhere, testAtomicFence},
+	{"closed keys and endpoints", anywhere, testAtomicClosed},
 }
 
 func word64(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
@@ -270,5 +272,63 @@ func testAtomicParameters(t *testing.T, tr transport) {
 	r.must(ep.Flush(nil))
 	if got := m.Bytes(); !bytes.Equal(got[:4], word32(1)) {
 		t.Errorf("%x", got)
+	}
+}
+
+// testAtomicFence: an operation behind a fence finds what was put before, be that still
+// under way.
+func testAtomicFence(t *testing.T, tr transport) {
+	for _, size := range []int{4, 8} {
+		r := newRig(t, tr)
+		a, b := r.oneSidedPair()
+		ep := a.connect(b)
+		src := bytes.Repeat([]byte{7}, 4*pieceSize)
+		w := r.unpack(ep, b.allocate(len(src)))
+		r.must(ep.Flush(nil))
+		put, err := ep.Put(src, w.addr, w.key, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Fence(); err != nil {
+			t.Fatal(err)
+		}
+		reply := make([]byte, size)
+		r.must(ep.Atomic(ucp.AtomicAdd, word64(1)[:size], w.addr+uint64(len(src)-size), w.key, &ucp.RequestParams{ReplyBuffer: reply}))
+		if !bytes.Equal(reply, src[:size]) {
+			t.Errorf("%d bytes: %x was there, want what was put", size, reply)
+		}
+		r.must(put, nil)
+	}
+}
+
+// testAtomicClosed: neither a closed key nor a closed endpoint leads to memory.
+func testAtomicClosed(t *testing.T, tr transport) {
+	for _, size := range []int{4, 8} {
+		r := newRig(t, tr)
+		a, b := r.oneSidedPair()
+		ep := a.connect(b)
+		w := r.unpack(ep, b.allocate(64))
+		p := &ucp.RequestParams{ReplyBuffer: make([]byte, size)}
+		add := func(key *ucp.Rkey) (*ucp.Request, error) {
+			return ep.Atomic(ucp.AtomicAdd, word64(1)[:size], w.addr, key, p)
+		}
+		r.must(add(w.key))
+		other := r.unpack(ep, w.Memory)
+		if err := other.key.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if req, err := add(other.key); req != nil || !errors.Is(err, ucs.ErrInvalidParam) {
+			t.Errorf("%d bytes, a closed key: %v, %v", size, req, err)
+		}
+		r.must(add(w.key))
+		if p.ReplyBuffer[0] != 1 {
+			t.Errorf("%d bytes: %d was there, want what one addition left", size, p.ReplyBuffer[0])
+		}
+		if err := ep.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if req, err := add(w.key); req != nil || err == nil {
+			t.Errorf("%d bytes, a closed endpoint: %v, %v", size, req, err)
+		}
 	}
 }

@@ -202,6 +202,11 @@ func TestTruncated(t *testing.T) {
 		"fetch 64": func(ep uct.Endpoint, key *uct.Rkey, addr uint64) error {
 			return ep.(uct.Atomic).Atomic64Fetch(uct.AtomicSwap, 1, new(uint64), addr, key, nil)
 		},
+		"add 64 to memory of C UCX": func(ep uct.Endpoint, key *uct.Rkey, addr uint64) error {
+			k := key.Handle.(*remoteKey)
+			k.life, k.open = nil, &alwaysOpen
+			return ep.(uct.Atomic).Atomic64Fetch(uct.AtomicAdd, 1, new(uint64), addr, key, nil)
+		},
 		"cswap 32": func(ep uct.Endpoint, key *uct.Rkey, addr uint64) error {
 			return ep.(uct.Atomic).AtomicCSwap32(1, 2, addr, key, new(uint32), nil)
 		},
@@ -442,4 +447,34 @@ func TestArmWhileBlocked(t *testing.T) {
 		ucttest.Until(t, "all messages", func() bool { return *n == sent+1 }, a, b)
 		ucttest.Until(t, "being armed", func() bool { return a.Worker.Arm() == nil }, a)
 	})
+}
+
+// TestFenceStays: a fault in the application's memory is the application's. If it lives on,
+// the next message to a ring that can be cut short is fenced as before.
+func TestFenceStays(t *testing.T) {
+	noSegments(t)
+	f := &ucttest.Fixture{Component: component{posixName}, Config: setting(t, map[string]string{"POSIX_USE_PROC_LINK": "n"})}
+	_, p, ep := connected(t, f, "POSIX_USE_PROC_LINK=n")
+	e := ep.(*endpoint)
+	if !e.fenced {
+		t.Fatal("the ring cannot be cut short")
+	}
+	gone, err := unix.Mmap(-1, 0, pageSize, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(gone)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("memory that is not there was sent")
+			}
+		}()
+		ep.AMShort(2, 0, gone[:20], 0, nil)
+	}()
+	if !e.fenced {
+		t.Error("the fence is gone")
+	}
+	p.do("truncate")
+	ucttest.WantStatus(t, "short", ep.AMShort(2, 0, nil, 0, nil), ucs.ErrConnectionReset)
 }
