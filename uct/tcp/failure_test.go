@@ -412,3 +412,30 @@ func TestNoDescriptorsLeak(t *testing.T) {
 		t.Errorf("%d descriptors before, %d after", before, after)
 	}
 }
+
+// TestEndSource: who is told that nothing will come back finds his endpoint ended, and what
+// he has sent before arrives. A connection that an endpoint sends on stays as it is.
+func TestEndSource(t *testing.T) {
+	for _, answered := range []bool{false, true} {
+		h, other := newHost(t, ""), newHost(t, "")
+		ep := other.connect(h)
+		until(t, "connection", connected(ep), h, other)
+		c := h.iface.conns
+		if answered {
+			until(t, "connection", connected(h.connect(other)), h, other)
+		}
+		if err := ep.AMShort(1, 0, []byte("last"), 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		other.w.Progress() // it has left
+		c.EndSource()
+		if !answered {
+			until(t, "end of the endpoint", func() bool { return ep.err != nil }, other)
+		}
+		n := len(h.got)
+		until(t, "message", func() bool { return len(h.got) > n }, h, other)
+		if (ep.err != nil) == answered {
+			t.Errorf("answered %v: the endpoint has ended with %v", answered, ep.err)
+		}
+	}
+}
