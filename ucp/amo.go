@@ -102,6 +102,7 @@ func (ep *Endpoint) fetched(err error, op AtomicOp, operand []byte, raddr uint64
 	return ep.fetchStarted(op, operand, key, key.amo64, p), nil
 }
 
+// doAtomic is Atomic in general.
 func (ep *Endpoint) doAtomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	if err := ep.checkAtomic(op, operand, raddr, key, p); err != nil {
 		return nil, err

@@ -11,10 +11,10 @@ import (
 
 // Functions of the application (callbacks, error handlers, hooks, datatypes, Accept) are
 // called by what is in this file. They run in the middle of things: a panic that went
-// through would leave transports half way. So it is caught where it comes out of the function, the library ends what it was
-// doing as if the function had returned, and the outermost call of the application
-// panics with it. What costs something, the deferred function, costs it only where there
-// is such a function.
+// through would leave transports half way. So it is caught where it comes out of the
+// function, the library ends what it was doing as if the function had returned, and the
+// outermost call of the application panics with it. What costs something, the deferred
+// function, costs it only where there is such a function.
 
 // CallbackPanic is what a call of the library panics with when a function that it has
 // called for the application has panicked: a completion callback, an error handler,

@@ -5,10 +5,10 @@ package cpu
 // receiver reads at once.
 const Piece = 512 << 10
 
-// Copy is the built-in copy, in pieces, of slices that do not overlap. Its vector loops are the right ones for
-// memory that another CPU has just written: string instructions (REP MOVSB), which
-// win by some percent where sender and receiver are in step, halve the rate of
-// messages of 2 to 8 KiB as soon as the receiver has caught up with the sender.
+// Copy is the built-in copy, in pieces, of slices that do not overlap. Its vector loops
+// are the right ones for memory that another CPU has just written: string instructions
+// (REP MOVSB), which win by some percent where sender and receiver are in step, halve the
+// rate of messages of 2 to 8 KiB as soon as the receiver has caught up with the sender.
 func Copy(dst, src []byte) int {
 	n := min(len(dst), len(src))
 	dst, src = dst[:n], src[:n]

@@ -1,3 +1,3 @@
 // Package cpu has instructions that Go has no name for, and does without where the
-// processor does not have them.
+// processor does not have them; and copying as caches like it.
 package cpu

@@ -29,10 +29,7 @@ func Begin() bool { return debug.SetPanicOnFault(true) }
 func End(before bool, o Owner, mem []byte, err *error) {
 	debug.SetPanicOnFault(before)
 	if r := recover(); r != nil {
-		failure := explain(r, o, mem)
-		if err != nil {
-			*err = failure
-		}
+		explain(r, o, mem, err)
 	}
 }
 
@@ -45,38 +42,38 @@ func End(before bool, o Owner, mem []byte, err *error) {
 //	f.Passed()
 type Fence struct{ before, passed bool }
 
-// Begin is Begin.
+// Begin makes faults of this goroutine panics until Passed, or else until End.
 func (f *Fence) Begin() { f.before = debug.SetPanicOnFault(true) }
 
-// Passed says that the call has come to its end.
+// Passed says that the call has come to its end: End has nothing to do.
 func (f *Fence) Passed() {
 	f.passed = true
 	debug.SetPanicOnFault(f.before)
 }
 
-// End is End.
+// End is the function End for such a fence.
 func (f *Fence) End(o Owner, mem []byte, err *error) {
 	if f.passed {
 		return
 	}
 	debug.SetPanicOnFault(f.before)
 	if r := recover(); r != nil {
-		failure := explain(r, o, mem)
-		if err != nil {
-			*err = failure
-		}
+		explain(r, o, mem, err)
 	}
 }
 
-// explain asks the owner for the error of a fault.
-func explain(r any, o Owner, mem []byte) error {
+// explain asks the owner for the error of a fault. Any other panic goes on.
+func explain(r any, o Owner, mem []byte, err *error) {
 	f, ok := r.(interface {
 		runtime.Error
 		Addr() uintptr // only errors of faults have one
 	})
 	if ok {
-		if err := o.Fault(uint64(f.Addr()), mem); err != nil {
-			return err
+		if failure := o.Fault(uint64(f.Addr()), mem); failure != nil {
+			if err != nil {
+				*err = failure
+			}
+			return
 		}
 	}
 	panic(r)

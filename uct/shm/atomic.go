@@ -45,13 +45,10 @@ func (e *endpoint) Atomic32Fetch(op uct.AtomicOp, value uint32, result *uint32, 
 	return err
 }
 
-// Atomic64Fetch implements uct.Endpoint. What is asked for most costs no call.
+// Atomic64Fetch implements uct.Endpoint. What is asked for most costs one call.
 func (e *endpoint) Atomic64Fetch(op uct.AtomicOp, value uint64, result *uint64, raddr uint64, key *uct.Rkey, _ *uct.Completion) error {
 	if op == uct.AtomicAdd && raddr&7 == 0 {
-		if b, cut := e.plain(key, raddr, 8); b != nil {
-			if cut != nil {
-				return e.add64Fenced(cut, b, value, result)
-			}
+		if b := e.plain(key, raddr, 8); b != nil {
 			*result = word.Add64(b, value)
 			return nil
 		}
@@ -95,18 +92,9 @@ func (e *endpoint) fetch32(op uct.AtomicOp, value uint32, raddr uint64, key *uct
 		return 0, err
 	}
 	if a.shrink {
-		return e.fetch32Fenced(a, b, op, value)
+		return fetchFenced(e, a, uct.AtomicOp.Do32, op, b, value)
 	}
 	return op.Do32(b, value)
-}
-
-func (e *endpoint) fetch32Fenced(a *attachment, b []byte, op uct.AtomicOp, value uint32) (old uint32, err error) {
-	var f fault.Fence
-	f.Begin()
-	defer f.End(e, a.mem, &err)
-	old, err = op.Do32(b, value)
-	f.Passed()
-	return old, err
 }
 
 func (e *endpoint) fetch64(op uct.AtomicOp, value uint64, raddr uint64, key *uct.Rkey) (old uint64, err error) {
@@ -115,27 +103,19 @@ func (e *endpoint) fetch64(op uct.AtomicOp, value uint64, raddr uint64, key *uct
 		return 0, err
 	}
 	if a.shrink {
-		return e.fetch64Fenced(a, b, op, value)
+		return fetchFenced(e, a, uct.AtomicOp.Do64, op, b, value)
 	}
 	return op.Do64(b, value)
 }
 
-func (e *endpoint) fetch64Fenced(a *attachment, b []byte, op uct.AtomicOp, value uint64) (old uint64, err error) {
+// fetchFenced does an operation on memory that can be cut short. do is Do32 or Do64.
+func fetchFenced[V uint32 | uint64](e *endpoint, a *attachment, do func(uct.AtomicOp, []byte, V) (V, error), op uct.AtomicOp, b []byte, value V) (old V, err error) {
 	var f fault.Fence
 	f.Begin()
 	defer f.End(e, a.mem, &err)
-	old, err = op.Do64(b, value)
+	old, err = do(op, b, value)
 	f.Passed()
 	return old, err
-}
-
-func (e *endpoint) add64Fenced(a *attachment, b []byte, value uint64, result *uint64) (err error) {
-	var f fault.Fence
-	f.Begin()
-	defer f.End(e, a.mem, &err)
-	*result = word.Add64(b, value)
-	f.Passed()
-	return nil
 }
 
 //go:noinline

@@ -33,27 +33,20 @@ func (e *endpoint) remote(key *uct.Rkey, raddr uint64, n int) (*attachment, []by
 	return k.seg, b, nil
 }
 
-// plain is remote where nothing is unusual, and nil elsewhere. Of a segment that can be cut
-// short it returns that, too.
-func (e *endpoint) plain(key *uct.Rkey, raddr, n uint64) (b []byte, cut *attachment) {
+// plain is remote where nothing is unusual, and nil elsewhere.
+func (e *endpoint) plain(key *uct.Rkey, raddr, n uint64) []byte {
 	if e.refusing || e.pending.Blocks() || key == nil {
-		return nil, nil
+		return nil
 	}
 	k, ok := key.Handle.(*remoteKey)
-	if !ok || k.released.Load() || atomic.LoadUint32(k.open) != lifeOpen {
-		return nil, nil
+	if !ok || k.released.Load() || k.seg.shrink || atomic.LoadUint32(k.open) != lifeOpen {
+		return nil
 	}
 	off := raddr - k.base
 	if off > k.length || n > k.length-off {
-		return nil, nil
+		return nil
 	}
-	if k.seg.shrink {
-		if k.life != nil {
-			return nil, nil // whose word takes a fence, too
-		}
-		cut = k.seg
-	}
-	return k.seg.mem[off : off+n : off+n], cut
+	return k.seg.mem[off : off+n : off+n]
 }
 
 // PutShort implements uct.Endpoint.

@@ -34,7 +34,7 @@ type service struct {
 	crowd    crowd
 	call     bulletin    // another worker wants the crowd to give way
 	enlisted bool        // others can ask it to
-	forOwn   func() bool // yield
+	forOwn   func() bool // makes room for an endpoint of the application (yield); connections do not know how
 	ceiling  int         // the first descriptor that is not for guests, as of the last event
 
 	txPools map[int]*pool // by size

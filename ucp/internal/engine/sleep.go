@@ -36,8 +36,8 @@ func (e *Engine) Restless() bool { return e.news || e.asleep || e.armed }
 func (e *Engine) Tell() bool { return e.news && e.tell() }
 
 func (e *Engine) tell() bool {
-	e.news, e.untold = false, true // [tell]
-	if e.leader != nil || e.armed || e.waiting[Event].head != nil {
+	e.news, e.untold = false, true                                  // [tell]
+	if e.leader != nil || e.armed || e.waiting[Event].head != nil { // else nobody would hear it
 		e.happened()
 	}
 	return true
