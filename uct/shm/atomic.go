@@ -48,7 +48,9 @@ func (e *endpoint) Atomic32Fetch(op uct.AtomicOp, value uint32, result *uint32, 
 // Atomic64Fetch implements uct.Endpoint. What is asked for most costs one call.
 func (e *endpoint) Atomic64Fetch(op uct.AtomicOp, value uint64, result *uint64, raddr uint64, key *uct.Rkey, _ *uct.Completion) error {
 	if op == uct.AtomicAdd && raddr&7 == 0 {
-		if b := e.plain(key, raddr, 8); b != nil {
+		if b, cut := e.plain(key, raddr, 8); cut != nil {
+			return e.addFenced(cut, b, value, result)
+		} else if b != nil {
 			*result = word.Add64(b, value)
 			return nil
 		}
@@ -116,6 +118,17 @@ func fetchFenced[V uint32 | uint64](e *endpoint, a *attachment, do func(uct.Atom
 	old, err = do(op, b, value)
 	f.Passed()
 	return old, err
+}
+
+// addFenced is fetchFenced for what is asked for most: the calls inside of that cost as much
+// as the addition.
+func (e *endpoint) addFenced(a *attachment, b []byte, value uint64, result *uint64) (err error) {
+	var f fault.Fence
+	f.Begin()
+	defer f.End(e, a.mem, &err)
+	*result = word.Add64(b, value)
+	f.Passed()
+	return nil
 }
 
 //go:noinline

@@ -33,20 +33,25 @@ func (e *endpoint) remote(key *uct.Rkey, raddr uint64, n int) (*attachment, []by
 	return k.seg, b, nil
 }
 
-// plain is remote where nothing is unusual, and nil elsewhere.
-func (e *endpoint) plain(key *uct.Rkey, raddr, n uint64) []byte {
+// plain is remote where nothing is unusual, and nil elsewhere. cut is the segment if that can
+// be cut short: only of memory that tells nothing of its life, as C UCX's, which takes a
+// fence of its own.
+func (e *endpoint) plain(key *uct.Rkey, raddr, n uint64) (b []byte, cut *attachment) {
 	if e.refusing || e.pending.Blocks() || key == nil {
-		return nil
+		return nil, nil
 	}
 	k, ok := key.Handle.(*remoteKey)
-	if !ok || k.released.Load() || k.seg.shrink || atomic.LoadUint32(k.open) != lifeOpen {
-		return nil
+	if !ok || k.released.Load() || atomic.LoadUint32(k.open) != lifeOpen || k.seg.shrink && k.life != nil {
+		return nil, nil
 	}
 	off := raddr - k.base
 	if off > k.length || n > k.length-off {
-		return nil
+		return nil, nil
 	}
-	return k.seg.mem[off : off+n : off+n]
+	if k.seg.shrink {
+		cut = k.seg
+	}
+	return k.seg.mem[off : off+n : off+n], cut
 }
 
 // PutShort implements uct.Endpoint.
