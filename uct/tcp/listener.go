@@ -15,6 +15,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
 )
 
 // acceptBatch bounds the connections accepted in one round.
@@ -77,7 +78,7 @@ func (i *iface) bindListener() (fd int, port uint16, err error) {
 		unix.Close(fd)
 		return -1, 0, err
 	}
-	return fd, addrPortOf(sa).Port(), nil
+	return fd, inet.AddrPort(sa).Port(), nil
 }
 
 func (i *iface) bindTo(port uint16) (int, error) {
@@ -105,7 +106,7 @@ func (l *listener) HandleEvent(event.Events) {
 		fd, sa, err := l.accept(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch err {
 		case nil:
-			l.iface.accepted(fd, addrPortOf(sa))
+			l.iface.accepted(fd, inet.AddrPort(sa))
 			made = false
 			if !l.open {
 				return
@@ -157,7 +158,7 @@ func (l *listener) close() {
 
 // accepted starts on a connection of an unknown peer.
 func (i *iface) accepted(fd int, from netip.AddrPort) {
-	if !i.allows(from.Addr()) {
+	if !i.opts.allows(from.Addr()) {
 		i.unwanted(nil, from)
 		resetOnClose(fd)
 		unix.Close(fd)

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/ucx-go/ucx/internal/sockdiag"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
 )
 
 // origin is what is known of a connection's other end without believing it.
@@ -92,7 +92,7 @@ func (c *conn) ownEnd() (netip.AddrPort, error) {
 		return c.iface.addr.addrPort(), nil
 	}
 	sa, err := syscall.Getsockname(int(c.fd))
-	return addrPortOf(sa), err
+	return inet.AddrPort(sa), err
 }
 
 // listenerOf is service.listenerAt for who is on the connection. What arrives in one
@@ -172,9 +172,9 @@ func (r *retries) failed() { r.until = r.w.Now() + askAgain }
 // ownAddrs are the addresses of this network namespace's devices.
 type ownAddrs struct {
 	known bool
-	until time.Duration // by the clock of the worker: when the kernel is asked again
-	ips   map[netip.Addr]struct{}
-	read  func() (map[netip.Addr]struct{}, error)
+	until time.Duration         // by the clock of the worker: when the kernel is asked again
+	ips   map[netip.Addr]uint32 // with the numbers of the devices
+	read  func() (map[netip.Addr]uint32, error)
 }
 
 // ownAddrsFor is how long a list of addresses is believed. It saves those a look
@@ -185,8 +185,13 @@ const ownAddrsFor = 50 * time.Millisecond
 // false if the kernel could not say. Where it does not want to, nobody but loopback is
 // local.
 func (s *service) ownAddr(ip netip.Addr) (own, sure bool) {
-	o := &s.own
-	if now := s.w.Now(); now >= o.until {
+	_, own, sure = s.own.find(ip, s.w.Now())
+	return own, sure
+}
+
+// find is ownAddr with the number of the device.
+func (o *ownAddrs) find(ip netip.Addr, now time.Duration) (device uint32, own, sure bool) {
+	if now >= o.until {
 		ips, err := o.read()
 		switch {
 		case err == nil || !sockdiag.Transient(err):
@@ -195,12 +200,12 @@ func (s *service) ownAddr(ip netip.Addr) (own, sure bool) {
 			o.known, o.until = false, now+askAgain
 		}
 	}
-	_, own = o.ips[ip] // the last that is known
-	return own, own || o.known
+	device, own = o.ips[ip] // the last that is known
+	return device, own, own || o.known
 }
 
 // readOwnAddrs asks the kernel.
-func readOwnAddrs() (map[netip.Addr]struct{}, error) {
+func readOwnAddrs() (map[netip.Addr]uint32, error) {
 	dump, err := syscall.NetlinkRIB(unix.RTM_GETADDR, unix.AF_UNSPEC)
 	if err != nil {
 		return nil, err
@@ -210,12 +215,13 @@ func readOwnAddrs() (map[netip.Addr]struct{}, error) {
 
 // parseOwnAddrs reads a dump of addresses. One that was made while they changed is not
 // to be relied on. An address that means something on one link only has that as its zone,
-// as accept has it (addrPortOf): who is on another link may have the same.
-func parseOwnAddrs(dump []byte) (map[netip.Addr]struct{}, error) {
-	ips := make(map[netip.Addr]struct{})
+// as accept has it (inet.AddrPort): who is on another link may have the same.
+func parseOwnAddrs(dump []byte) (map[netip.Addr]uint32, error) {
+	ips := make(map[netip.Addr]uint32)
 	torn := false
 	err := eachMessage(dump, unix.RTM_NEWADDR, unix.SizeofIfAddrmsg, func(m *syscall.NetlinkMessage) {
 		torn = torn || m.Header.Flags&unix.NLM_F_DUMP_INTR != 0
+		device := binary.NativeEndian.Uint32(m.Data[4:]) // ifaddrmsg.ifa_index
 		var addr, local netip.Addr
 		eachAttr(m.Data[unix.SizeofIfAddrmsg:], func(typ uint16, v []byte) {
 			switch typ {
@@ -229,36 +235,14 @@ func parseOwnAddrs(dump []byte) (map[netip.Addr]struct{}, error) {
 			addr = local // of a point-to-point link the other is the peer's
 		}
 		if addr.Is6() && addr.IsLinkLocalUnicast() {
-			addr = zoned(addr, binary.NativeEndian.Uint32(m.Data[4:])) // ifaddrmsg.ifa_index
+			addr = inet.Zoned(addr, device)
 		}
-		if addr.IsValid() {
-			ips[addr] = struct{}{}
+		if _, twice := ips[addr]; addr.IsValid() && !twice {
+			ips[addr] = device // of the first, where several have it
 		}
 	})
 	if err == nil && torn {
 		err = unix.EINTR
 	}
 	return ips, err
-}
-
-// addrPortOf converts what the kernel gives; the zero value if it is no address. Package
-// unix asks the kernel once more what kind of socket it is, syscall does not. The zone
-// of an address that means something on one link only is the number of the device.
-func addrPortOf(sa syscall.Sockaddr) netip.AddrPort {
-	switch sa := sa.(type) {
-	case *syscall.SockaddrInet4:
-		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
-	case *syscall.SockaddrInet6:
-		ip := netip.AddrFrom16(sa.Addr).Unmap()
-		if sa.ZoneId != 0 && ip.Is6() {
-			ip = zoned(ip, sa.ZoneId)
-		}
-		return netip.AddrPortFrom(ip, uint16(sa.Port))
-	}
-	return netip.AddrPort{}
-}
-
-// zoned is an address on the link of a device.
-func zoned(ip netip.Addr, device uint32) netip.Addr {
-	return ip.WithZone(strconv.FormatUint(uint64(device), 10))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/internal/sockdiag"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
 )
 
 // TestAskedAgain: that the kernel could not be asked for want of descriptors is no
@@ -60,9 +61,9 @@ func TestOwnAddrsUnknown(t *testing.T) {
 	at := netip.MustParseAddr("10.0.0.1")
 	var failing error = unix.ENOBUFS
 	reads := 0
-	s.own.read = func() (map[netip.Addr]struct{}, error) {
+	s.own.read = func() (map[netip.Addr]uint32, error) {
 		reads++
-		return map[netip.Addr]struct{}{at: {}}, failing
+		return map[netip.Addr]uint32{at: 1}, failing
 	}
 	enter(t, h, "10.0.0.1", 0)
 	c := h.iface.conns
@@ -111,9 +112,9 @@ func TestTornDump(t *testing.T) {
 // TestZones: the same address on two links is two.
 func TestZones(t *testing.T) {
 	sa := &syscall.SockaddrInet6{Port: 5, ZoneId: 2, Addr: netip.MustParseAddr("fe80::1").As16()}
-	a := addrPortOf(sa)
+	a := inet.AddrPort(sa)
 	sa.ZoneId = 3
-	b := addrPortOf(sa)
+	b := inet.AddrPort(sa)
 	if a == b || a.Addr().Zone() != "2" || ledger.SourceOf(a.Addr(), -1) == ledger.SourceOf(b.Addr(), -1) {
 		t.Errorf("%v and %v", a, b)
 	}
@@ -122,13 +123,13 @@ func TestZones(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for at, want := range map[netip.Addr]bool{a.Addr(): false, b.Addr(): true, netip.MustParseAddr("2001:db8::1"): true} {
-		if _, got := ips[at]; got != want {
-			t.Errorf("%v is ours: %v", at, got)
+	for at, want := range map[netip.Addr]uint32{a.Addr(): 0, b.Addr(): 3, netip.MustParseAddr("2001:db8::1"): 2} {
+		if got := ips[at]; got != want {
+			t.Errorf("%v is of device %d, want %d", at, got, want)
 		}
 	}
 	i := &iface{opts: options{allow: []netip.Prefix{netip.MustParsePrefix("fe80::/10")}}}
-	if !i.allows(a.Addr()) {
+	if !i.opts.allows(a.Addr()) {
 		t.Error("not of its network")
 	}
 }

@@ -43,12 +43,12 @@ func parseAllow(list []string) ([]netip.Prefix, error) {
 }
 
 // allows reports whether connections from an address are accepted.
-func (i *iface) allows(from netip.Addr) bool {
-	if i.opts.allow == nil {
+func (o *options) allows(from netip.Addr) bool {
+	if o.allow == nil {
 		return true
 	}
 	from = from.WithZone("") // networks have none
-	for _, p := range i.opts.allow {
+	for _, p := range o.allow {
 		if p.Contains(from) {
 			return true
 		}

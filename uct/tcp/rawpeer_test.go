@@ -11,6 +11,7 @@ import (
 	"github.com/ucx-go/ucx/internal/needtest"
 
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
 )
 
 // rawPeer is one socket that speaks, or breaks, the protocol by hand toward a
@@ -240,5 +241,5 @@ func localAddr(t testing.TB, fd int) netip.AddrPort {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return addrPortOf(sa)
+	return inet.AddrPort(sa)
 }

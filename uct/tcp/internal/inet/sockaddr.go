@@ -1,0 +1,93 @@
+// Package inet converts addresses between package netip and system calls.
+package inet
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// AddrPort converts what the kernel gives; the zero value if it is no address. Package
+// unix asks the kernel once more what kind of socket it is, syscall does not. The zone
+// of an address that means something on one link only is the number of the device.
+func AddrPort(sa syscall.Sockaddr) netip.AddrPort {
+	switch sa := sa.(type) {
+	case *syscall.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
+	case *syscall.SockaddrInet6:
+		ip := netip.AddrFrom16(sa.Addr).Unmap()
+		if sa.ZoneId != 0 && ip.Is6() {
+			ip = Zoned(ip, sa.ZoneId)
+		}
+		return netip.AddrPortFrom(ip, uint16(sa.Port))
+	}
+	return netip.AddrPort{}
+}
+
+// Zoned is an address on the link of a device.
+func Zoned(ip netip.Addr, device uint32) netip.Addr {
+	return ip.WithZone(strconv.FormatUint(uint64(device), 10))
+}
+
+// Sockaddr converts to what bind and connect take. A zone is the name of a device or its
+// number.
+func Sockaddr(a netip.AddrPort) (unix.Sockaddr, error) {
+	ip := a.Addr().Unmap()
+	switch {
+	case !ip.IsValid():
+		return nil, fmt.Errorf("tcp: no address: %w", ucs.ErrInvalidAddr)
+	case ip.Is4():
+		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: ip.As4()}, nil
+	}
+	sa := &unix.SockaddrInet6{Port: int(a.Port()), Addr: ip.As16()}
+	if zone := ip.Zone(); zone != "" {
+		device, err := deviceNumber(zone)
+		if err != nil {
+			return nil, fmt.Errorf("tcp: no device %q, which %v is an address of: %w: %w", zone, ip, err, ucs.ErrInvalidAddr)
+		}
+		sa.ZoneId = device
+	}
+	return sa, nil
+}
+
+// deviceNumber asks the kernel for the number of a device. What is no name may be one.
+func deviceNumber(name string) (uint32, error) {
+	number, notNumber := strconv.ParseUint(name, 10, 32)
+	n, err := deviceByName(name)
+	if err != nil && notNumber == nil {
+		return uint32(number), nil
+	}
+	return n, err
+}
+
+func deviceByName(name string) (uint32, error) {
+	req, err := unix.NewIfreq(name)
+	if err != nil {
+		return 0, err
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	err = unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, req)
+	return req.Uint32(), err
+}
+
+// DeviceName asks the kernel, by any socket, for the name of the device with a number.
+func DeviceName(fd int, number uint32) (string, error) {
+	req, err := unix.NewIfreq("")
+	if err != nil {
+		return "", err
+	}
+	req.SetUint32(number)
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFNAME, req); err != nil {
+		return "", fmt.Errorf("tcp: no device has the number %d: %w: %w", number, err, ucs.ErrNoDevice)
+	}
+	return req.Name(), nil
+}
