@@ -36,6 +36,7 @@ type ComponentFlags uint64
 
 // Component flags.
 const (
+	ComponentFlagCM      ComponentFlags = 1 << 0 // it has a connection manager (ConnManagerComponent)
 	ComponentFlagRkeyPtr ComponentFlags = 1 << 1 // remote keys may give a local pointer
 )
 
@@ -68,5 +69,17 @@ func Components() []Component {
 		list = append(list, c)
 	}
 	sort.Slice(list, func(i, j int) bool { return list[i].Name() < list[j].Name() })
+	return list
+}
+
+// ConnManagers returns the registered components that have a connection manager, ordered
+// by name. Any goroutine may call it.
+func ConnManagers() []ConnManagerComponent {
+	var list []ConnManagerComponent
+	for _, c := range Components() {
+		if m, ok := c.(ConnManagerComponent); ok {
+			list = append(list, m)
+		}
+	}
 	return list
 }

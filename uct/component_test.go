@@ -87,3 +87,24 @@ func TestRegisterConcurrently(t *testing.T) {
 		t.Errorf("%d components, want 20", n)
 	}
 }
+
+// managed is a Component with a connection manager.
+type managed struct{ named }
+
+func (managed) OpenConnManager(*Worker, *config.Set) (ConnManager, error) {
+	return nil, ucs.ErrNoDevice
+}
+
+func TestConnManagers(t *testing.T) {
+	withRegistry(t)
+	for _, c := range []Component{named("self"), managed{"tcp"}, managed{"rdmacm"}} {
+		Register(c)
+	}
+	var got []string
+	for _, c := range ConnManagers() {
+		got = append(got, c.Name())
+	}
+	if want := []string{"rdmacm", "tcp"}; !slices.Equal(got, want) {
+		t.Errorf("components with a manager: %v, want %v", got, want)
+	}
+}

@@ -10,6 +10,8 @@
 //   - An Iface is one opened resource: its own address, its capabilities and
 //     its receive side. It is progressed by the Worker it was opened on.
 //   - An Endpoint is the send side toward one peer Iface.
+//   - A ConnManager, which some Components have, connects processes by the address of a
+//     socket, for them to exchange what they need to make Endpoints.
 //   - A Worker is one progress engine with one event set, shared by its Ifaces.
 //
 // # Goroutines
