@@ -8,7 +8,9 @@
 //		ucttest.Run(t, ucttest.Fixture{Component: component{}, Transport: "tcp", Device: "lo"})
 //	}
 //
-// The rest are the suite's tools, for the tests that a transport adds of its
+// RunConnManager is another one, for connection managers.
+//
+// The rest are the suites' tools, for the tests that a transport adds of its
 // own: hosts (a worker with an iface), bounded waiting, byte patterns,
 // collectors of active messages, packers and recorders of completions, and
 // checks for leaks.
