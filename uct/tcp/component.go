@@ -20,7 +20,7 @@ func init() { uct.Register(component{}) }
 func (component) Name() string { return componentName }
 
 // Flags implements uct.Component.
-func (component) Flags() uct.ComponentFlags { return 0 }
+func (component) Flags() uct.ComponentFlags { return uct.ComponentFlagCM }
 
 // MemoryDomains implements uct.Component.
 func (component) MemoryDomains(*config.Set) ([]uct.MDResource, error) {

@@ -43,6 +43,13 @@
 // were silent for the longest (evict.go). A quarter of the descriptors is not for
 // them (budget.go).
 //
+// # Connection manager
+//
+// Clients and servers that have no more than a socket's address find each other on
+// connections of another kind (uct.ConnManager): package internal/sockcm, which
+// connmanager.go gives what it needs of this one. There is none with TLS: where an
+// application wants nothing else it is told so.
+//
 // # TLS
 //
 // The transport "tls" is the same inside of TLS 1.3, for applications that give a

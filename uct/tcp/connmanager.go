@@ -1,0 +1,88 @@
+package tcp
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
+	"github.com/ucx-go/ucx/uct/tcp/internal/sockcm"
+)
+
+var (
+	_ uct.ConnManagerComponent = component{}
+	_ uct.ConnManagerComponent = (*secured)(nil)
+)
+
+// OpenConnManager implements uct.ConnManagerComponent.
+func (component) OpenConnManager(w *uct.Worker, cfg *config.Set) (uct.ConnManager, error) {
+	opts, err := loadOptions(cfg)
+	if err != nil {
+		return nil, err
+	}
+	b := limits.fitting()
+	p := &places{w: w, own: ownAddrs{read: readOwnAddrs}}
+	return sockcm.Open(w, sockcm.Host{
+		Component:  componentName,
+		Device:     p.device,
+		Here:       p.here,
+		DeviceAddr: peerDeviceAddr,
+		Allows:     opts.allows,
+		Ceiling:    fileCeiling,
+		Limits: sockcm.Limits{
+			Visitors: b.halfOpen,
+			Few:      b.few,
+			OfSource: b.guestsOfSource,
+			All:      b.guests,
+			Pause:    b.acceptPause,
+		},
+	}, cfg)
+}
+
+// OpenConnManager implements uct.ConnManagerComponent. What a manager's connections carry
+// is neither encrypted nor does it prove who says it, so an application that wants TLS
+// alone has none.
+func (*secured) OpenConnManager(*uct.Worker, *config.Set) (uct.ConnManager, error) {
+	return nil, fmt.Errorf("tls: connections by a socket's address are made without TLS, exchange worker addresses instead: %w", ucs.ErrUnsupported)
+}
+
+// places knows which device of this machine has which address.
+type places struct {
+	w   *uct.Worker
+	own ownAddrs
+}
+
+// here reports whether an address is one of this machine, in this network namespace.
+func (p *places) here(ip netip.Addr) bool {
+	_, own, _ := p.own.find(ip, p.w.Now())
+	return own || ip.IsLoopback()
+}
+
+// device is the name of the device with the address of a socket (ucs_sockaddr_get_ifname).
+// That of loopback has a whole network.
+func (p *places) device(fd int, ip netip.Addr) (string, error) {
+	n, own, sure := p.own.find(ip, p.w.Now())
+	if !own && ip.Is4() && ip.IsLoopback() {
+		n, own, sure = p.own.find(netip.AddrFrom4([4]byte{127, 0, 0, 1}), p.w.Now())
+	}
+	if !own && sure {
+		p.own.until = 0 // it may be new
+		n, own, sure = p.own.find(ip, p.w.Now())
+	}
+	switch {
+	case own:
+		return inet.DeviceName(fd, n)
+	case !sure:
+		return "", fmt.Errorf("tcp: the kernel could not say which device has the address %v: %w", ip, ucs.ErrIO)
+	}
+	return "", fmt.Errorf("tcp: no device has the address %v: %w", ip, ucs.ErrNoDevice)
+}
+
+// peerDeviceAddr is the device address of a peer that a connection comes from: the plain
+// form, for loopback as well (uct_tcp_sockcm_ep_get_remote_device_addr).
+func peerDeviceAddr(ip netip.Addr) []byte {
+	d := deviceAddr{v6: ip.Is6(), ip: ip.WithZone("")}
+	return d.pack()
+}

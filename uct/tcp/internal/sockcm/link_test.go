@@ -1,0 +1,55 @@
+package sockcm
+
+import (
+	"errors"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// TestStatus: what the application is told for each cause, before and after the server
+// has said something.
+func TestStatus(t *testing.T) {
+	asked := link{machine: machine{state: awaitAnswer}}
+	heard := link{machine: machine{state: awaitAnswer, heard: true}}
+	server := link{}
+	for _, c := range []struct {
+		cause         error
+		before, after ucs.Status
+	}{
+		{errEnd, ucs.ErrNotConnected, ucs.ErrConnectionReset},
+		{unix.ECONNREFUSED, ucs.ErrNotConnected, ucs.ErrConnectionReset},
+		{unix.ECONNRESET, ucs.ErrNotConnected, ucs.ErrConnectionReset},
+		{unix.ENOTCONN, ucs.ErrNotConnected, ucs.ErrConnectionReset},
+		{unix.ETIMEDOUT, ucs.ErrUnreachable, ucs.ErrConnectionReset},
+		{unix.ENETUNREACH, ucs.ErrUnreachable, ucs.ErrConnectionReset},
+		{unix.EHOSTUNREACH, ucs.ErrUnreachable, ucs.ErrConnectionReset},
+		{unix.ENOBUFS, ucs.ErrIO, ucs.ErrConnectionReset},
+		{errSelf, ucs.ErrNotConnected, ucs.ErrNotConnected},
+	} {
+		for l, want := range map[*link]ucs.Status{&asked: c.before, &heard: c.after, &server: c.after} {
+			if err := l.broken("read", c.cause); ucs.StatusOf(err) != want || !errors.Is(err, c.cause) {
+				t.Errorf("%v in state %d: %v, want %v", c.cause, l.state, err, want)
+			}
+		}
+	}
+}
+
+// TestRemarkable: the log tells of networks that fail and of peers that break the
+// protocol, and not of those that go or say no.
+func TestRemarkable(t *testing.T) {
+	l := link{machine: machine{state: awaitAnswer}}
+	for cause, want := range map[error]bool{
+		unix.EHOSTUNREACH: true, errTurn: true,
+		errEnd: false, unix.ECONNREFUSED: false, unix.ECONNRESET: false, unix.EPIPE: false, ucs.ErrRejected: false,
+	} {
+		if got := remarkable(l.broken("read", cause)); got != want {
+			t.Errorf("%v: %v", cause, got)
+		}
+	}
+	if remarkable(nil) {
+		t.Error("no error is remarkable")
+	}
+}

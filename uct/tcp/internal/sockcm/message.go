@@ -1,0 +1,29 @@
+package sockcm
+
+import (
+	"encoding/binary"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// A message (uct_tcp_sockcm_priv_data_hdr_t) is the length of the private data in 8
+// bytes, a status in one, 7 bytes without meaning, and the data. C does not clear those 7.
+const headerLen = 16
+
+// message is one that has been received.
+type message struct {
+	status  ucs.Status
+	private []byte
+}
+
+// appendMessage appends a message.
+func appendMessage(b []byte, status ucs.Status, private []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(private)))
+	b = append(b, byte(status), 0, 0, 0, 0, 0, 0, 0)
+	return append(b, private...)
+}
+
+// parseHeader reads the first headerLen bytes of a message.
+func parseHeader(b []byte) (private uint64, status ucs.Status) {
+	return binary.LittleEndian.Uint64(b), ucs.Status(b[8])
+}

@@ -1,0 +1,98 @@
+package sockcm
+
+import (
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// request is a client that waits for the application. It is in its listener's list until
+// somebody, of any goroutine, consumes it.
+type request struct {
+	link
+	l       *listener
+	account *ledger.Account
+	gone    error // why it cannot be consumed any more; guarded by l.mu
+	public  uct.ConnRequest
+}
+
+// present makes a request of a visitor that has left, and shows it to the application.
+func (v *visitor) present(private []byte) {
+	l := v.l
+	m := l.m
+	device, err := m.host.Device(v.fd, v.local.Addr())
+	if err != nil {
+		v.refuse(ledger.Connections, err.Error())
+		return
+	}
+	if !v.known {
+		v.source = m.source(&v.link)
+	}
+	r := &request{link: v.link, l: l, account: v.account}
+	r.public = uct.ConnRequest{
+		Source:           v.source,
+		LocalAddr:        v.local,
+		Device:           device,
+		RemoteDeviceAddr: m.host.DeviceAddr(v.remote.Addr()),
+		Private:          private,
+		Owner:            r,
+	}
+	if !l.admit(r) {
+		if v.account.Refuse(ledger.Connections) {
+			log.Diag("rejecting a client: too many wait already", zap.Stringer("listener", l.addr), zap.Int("backlog", l.backlog))
+		}
+		r.turnAway()
+		settle(r.account)
+		return
+	}
+	l.params.OnRequest(l, &r.public)
+}
+
+// admit puts a request on the list, if the backlog allows.
+func (l *listener) admit(r *request) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.pending) >= l.backlog {
+		return false
+	}
+	l.pending[r] = struct{}{}
+	return true
+}
+
+// take consumes the request: its connection is the caller's from then on.
+func (r *request) take() error {
+	l := r.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.gone != nil {
+		return r.gone
+	}
+	r.gone = errConsumed
+	delete(l.pending, r)
+	settle(r.account)
+	return nil
+}
+
+// RejectRequest implements uct.ConnRequestOwner. That the client has gone meanwhile is
+// none of the caller's business.
+func (r *request) RejectRequest() error {
+	if err := r.take(); err != nil {
+		return err
+	}
+	r.turnAway()
+	return nil
+}
+
+// dropRequests ends the requests of a listener that is closed.
+func (l *listener) dropRequests() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r := range l.pending {
+		r.gone = errDropped
+		r.close()
+		settle(r.account)
+	}
+	clear(l.pending)
+}

@@ -1,0 +1,106 @@
+package sockcm
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/log"
+)
+
+// settings are the variables UCX_TCP_CM_*, with C UCX's names and defaults
+// (uct_tcp_sockcm_config_table, uct_cm_config_table).
+type settings struct {
+	Common      common       `prefix:"CM_"`
+	PrivDataLen config.Bytes `ucx:"PRIV_DATA_LEN" default:"2K" doc:"Largest private data of a connection, without its header; peers have to have the same."`
+	SndBuf      config.Bytes `ucx:"SNDBUF" default:"auto" doc:"Size of the socket's send buffer."`
+	RcvBuf      config.Bytes `ucx:"RCVBUF" default:"auto" doc:"Size of the socket's receive buffer."`
+	SynCnt      config.Count `ucx:"SYN_CNT" default:"auto" doc:"How often to repeat the first packet of a connection, at most 127; auto leaves it to the system."`
+	UserTimeout config.Time  `ucx:"USER_TIMEOUT" default:"auto" doc:"How long sent data may stay unacknowledged before the kernel gives up; auto leaves it to the system."`
+}
+
+// common are the settings of all connection managers.
+type common struct {
+	Failure   log.Level `ucx:"FAILURE" default:"DIAG" doc:"Log level of network errors of the connection manager."`
+	ReuseAddr bool      `ucx:"REUSEADDR" default:"n" doc:"Listen at an address although connections to it have just ended."`
+}
+
+const section = "tcp_cm"
+
+func init() {
+	config.Register(config.Section{
+		Name:   section,
+		Prefix: "TCP_CM_",
+		Title:  "TCP-SOCKCM connection manager",
+		New:    func() any { return new(settings) },
+	})
+}
+
+const (
+	// maxPrivate keeps what strangers can make us hold reasonable: each request has as much.
+	maxPrivate = 64 << 10
+
+	// maxSynCnt is the kernel's (MAX_TCP_SYNCNT in include/net/tcp.h).
+	maxSynCnt = 127
+)
+
+// options are the settings, checked and filled in.
+type options struct {
+	private     int // largest private data
+	failure     log.Level
+	reuse       bool
+	sndbuf      int // 0: the system's
+	rcvbuf      int
+	synCnt      int
+	userTimeout time.Duration
+}
+
+func loadOptions(cfg *config.Set) (options, error) {
+	var s settings
+	if err := cfg.Load(section, &s); err != nil {
+		return options{}, err
+	}
+	o := options{
+		// C has room for the header twice (uct_tcp_sockcm_t class init), which makes the
+		// limit of the layer above larger than the setting.
+		private: s.PrivDataLen.Int(2 << 10),
+		failure: s.Common.Failure,
+		reuse:   s.Common.ReuseAddr,
+		sndbuf:  min(s.SndBuf.Int(0), math.MaxInt32),
+		rcvbuf:  min(s.RcvBuf.Int(0), math.MaxInt32),
+		synCnt:  s.SynCnt.Int(0),
+	}
+	if o.private > maxPrivate {
+		return o, fmt.Errorf("tcp: UCX_TCP_CM_PRIV_DATA_LEN is %v, the limit is %v: %w", s.PrivDataLen, config.Bytes(maxPrivate), ucs.ErrInvalidParam)
+	}
+	o.private += headerLen
+	if o.synCnt > maxSynCnt {
+		return o, fmt.Errorf("tcp: UCX_TCP_CM_SYN_CNT is %v, the limit is %d: %w", s.SynCnt, maxSynCnt, ucs.ErrInvalidParam)
+	}
+	if !s.UserTimeout.IsAuto() && s.UserTimeout != config.TimeInf {
+		o.userTimeout = s.UserTimeout.Duration(0)
+	}
+	return o, nil
+}
+
+// apply sets the options of a socket. Those of a listening one are inherited.
+func (o *options) apply(fd int) error {
+	// Messages are written whole, and their last segment is not to wait.
+	err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	set := func(level, name, value int) {
+		if err == nil && value > 0 {
+			err = unix.SetsockoptInt(fd, level, name, value)
+		}
+	}
+	set(unix.SOL_SOCKET, unix.SO_SNDBUF, o.sndbuf)
+	set(unix.SOL_SOCKET, unix.SO_RCVBUF, o.rcvbuf)
+	set(unix.IPPROTO_TCP, unix.TCP_SYNCNT, o.synCnt)
+	if o.userTimeout > 0 {
+		set(unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(min(max(o.userTimeout/time.Millisecond, 1), math.MaxInt32)))
+	}
+	return err
+}
