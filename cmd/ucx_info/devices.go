@@ -15,7 +15,14 @@ type domain struct {
 	name           string
 	err            error // not opened
 	attr           *uct.MDAttr
-	ifaces         []iface // those of one transport together
+	ifaces         []iface  // those of one transport together
+	manager        *manager // of the component, in its last domain; nil: it has none
+}
+
+// manager is the connection manager of a component.
+type manager struct {
+	err  error // not opened
+	attr *uct.ConnManagerAttr
 }
 
 // iface is one transport on one device.
@@ -56,8 +63,35 @@ func domains(cfg *config.Set, transport string) []domain {
 			}
 			list = append(list, d)
 		}
+		if m := openManager(c, cfg); m != nil && len(list) > 0 && list[len(list)-1].component == c.Name() {
+			list[len(list)-1].manager = m
+		}
 	}
 	return list
+}
+
+// openManager asks the component for its connection manager, nil if it has none.
+func openManager(c uct.Component, cfg *config.Set) *manager {
+	with, ok := c.(uct.ConnManagerComponent)
+	if !ok {
+		return nil
+	}
+	attr, err := managerAttr(with, cfg)
+	return &manager{attr: attr, err: err}
+}
+
+func managerAttr(c uct.ConnManagerComponent, cfg *config.Set) (_ *uct.ConnManagerAttr, err error) {
+	w, err := uct.NewWorker()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	m, err := c.OpenConnManager(w, cfg)
+	if err != nil {
+		return nil, err
+	}
+	attr := *m.Attr()
+	return &attr, m.Close()
 }
 
 func openDomain(c uct.Component, name string, cfg *config.Set, transport string) domain {

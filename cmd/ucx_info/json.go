@@ -37,6 +37,12 @@ type jsonDomain struct {
 	Invalidate  bool                `json:"invalidate"`
 	MemoryTypes map[string][]string `json:"memory_types"`
 	Transports  []jsonIface         `json:"transports"`
+	Manager     *jsonManager        `json:"connection_manager,omitempty"`
+}
+
+type jsonManager struct {
+	Error      string `json:"error,omitempty"`
+	MaxPrivate int    `json:"max_conn_priv,omitempty"`
 }
 
 type jsonMemory struct {
@@ -132,6 +138,12 @@ func domainJSON(d *domain) jsonDomain {
 		Error:       text(d.err),
 		MemoryTypes: map[string][]string{},
 		Transports:  []jsonIface{},
+	}
+	if m := d.manager; m != nil {
+		j.Manager = &jsonManager{Error: text(m.err)}
+		if m.attr != nil {
+			j.Manager.MaxPrivate = m.attr.MaxPrivate
+		}
 	}
 	a := d.attr
 	if a == nil {

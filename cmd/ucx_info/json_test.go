@@ -74,6 +74,7 @@ func TestDevicesJSON(t *testing.T) {
 		}},
 		{[]any{"memory_domains", 0, "transports", 0, "max_endpoints"}, nil},
 		{[]any{"memory_domains", 1, "memory_types"}, map[string]any{}},
+		{[]any{"memory_domains", 1, "connection_manager"}, map[string]any{"max_conn_priv": 2064.0}},
 		{[]any{"memory_domains", 1, "transports", 1, "device"}, "lo"},
 		{[]any{"memory_domains", 1, "transports", 1, "operations", "am_zcopy"}, map[string]any{
 			"min": 0.0, "max": 65536.0, "max_iov": 6.0, "align": 1.0, "mtu_align": 0.0, "max_header": 8037.0,

@@ -15,6 +15,17 @@ import (
 func writeDomains(w io.Writer, list []domain) {
 	for i := range list {
 		writeDomain(w, &list[i])
+		writeManager(w, list[i].component, list[i].manager)
+	}
+}
+
+func writeManager(w io.Writer, component string, m *manager) {
+	switch {
+	case m == nil:
+	case m.attr == nil:
+		fmt.Fprintf(w, "# < failed to open connection manager %s: %v >\n", component, m.err)
+	default:
+		fmt.Fprintf(w, "#\n# Connection manager: %s\n#      max_conn_priv: %d bytes\n", m.attr.Component, m.attr.MaxPrivate)
 	}
 }
 
