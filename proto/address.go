@@ -178,6 +178,26 @@ func (a *WorkerAddress) Clone() *WorkerAddress {
 	return &c
 }
 
+// HasEnds reports whether the address names endpoints.
+func (a *WorkerAddress) HasEnds() (has bool) {
+	a.Ifaces(func(_ int, _ *AddressDevice, i *AddressIface) bool {
+		has = len(i.EpAddrs) > 0
+		return !has
+	})
+	return has
+}
+
+// WithoutEnds returns a copy that names no endpoints.
+func (a *WorkerAddress) WithoutEnds() *WorkerAddress {
+	c := a.Clone()
+	for d := range c.Devices {
+		for i := range c.Devices[d].Ifaces {
+			c.Devices[d].Ifaces[i].EpAddrs = nil
+		}
+	}
+	return c
+}
+
 // String describes the address on one line per transport.
 func (a *WorkerAddress) String() string {
 	var b strings.Builder

@@ -75,6 +75,34 @@ type LaneConfig struct {
 	Wireup uint8
 
 	AMBW, RMA, RMABW, AMO []uint8
+
+	// Paired are the lanes that are connected with one endpoint of the peer's each, as
+	// a bit map (ucp_ep_is_lane_p2p in src/ucp/core/ucp_ep.c).
+	Paired uint64
+}
+
+// WithoutCM returns the choice without the lane of the connection manager, the numbers of
+// the others being one less.
+func (c *LaneConfig) WithoutCM() LaneConfig {
+	if c.CM != 0 {
+		return *c
+	}
+	less := func(lane uint8) uint8 {
+		if lane == NullLane {
+			return lane
+		}
+		return lane - 1
+	}
+	list := func(lanes []uint8) (list []uint8) {
+		for _, l := range lanes {
+			list = append(list, l-1)
+		}
+		return list
+	}
+	return LaneConfig{
+		Lanes: c.Lanes[1:], AM: less(c.AM), RkeyPtr: less(c.RkeyPtr), CM: NullLane, Keepalive: less(c.Keepalive), Wireup: less(c.Wireup),
+		AMBW: list(c.AMBW), RMA: list(c.RMA), RMABW: list(c.RMABW), AMO: list(c.AMO), Paired: c.Paired >> 1,
+	}
 }
 
 // uses lists what a lane is used for.

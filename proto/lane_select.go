@@ -410,6 +410,11 @@ func (s *selector) config() LaneConfig {
 	}
 	c.AMBW, c.RMA, c.RMABW, c.AMO = sorted(LaneAMBW), sorted(LaneRMA), sorted(LaneRMABW), sorted(LaneAMO)
 	c.Wireup = s.wireupLane()
+	for k := range s.lanes {
+		if l := s.lanes[k].Local; l >= 0 && s.p2p(&s.in.Local[l]) {
+			c.Paired |= 1 << k
+		}
+	}
 	return c
 }
 

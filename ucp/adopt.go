@@ -22,9 +22,10 @@ func (ep *Endpoint) claim() {
 
 // widen gives an endpoint that the peer has opened the lanes that its whole address
 // leads to: requests name only what is needed, and not all of that is believed. It
-// keeps its id and the peer's. While something is on its way it keeps its lanes, too.
+// keeps its id and the peer's. While something is on its way it keeps its lanes, too, and
+// those that were agreed on with the peer anyway.
 func (ep *Endpoint) widen(addr *proto.WorkerAddress) {
-	if slices.Equal(entriesOf(addr), entriesOf(ep.where.address)) || !ep.idle() {
+	if ep.pair != nil || slices.Equal(entriesOf(addr), entriesOf(ep.where.address)) || !ep.idle() {
 		return
 	}
 	was := *ep

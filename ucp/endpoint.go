@@ -87,6 +87,7 @@ type Endpoint struct {
 	where    *whereabouts
 	process  uct.Process // the peer's, where it is on this machine and a lane knows
 	bill     *bill       // who pays for it, nil if nobody
+	pair     *pairing    // of lanes that are connected with one endpoint of the peer's, nil if there are none
 
 	waiting     requestList // operations that need remoteID, and all after them
 	outstanding requestList // operations that wait for a message of the peer
@@ -95,100 +96,6 @@ type Endpoint struct {
 	onError  func(*Endpoint, error, any)
 	userData any
 	name     string
-}
-
-// endpointSeq numbers endpoints without a name.
-var endpointSeq atomic.Uint64
-
-// NewEndpoint creates an endpoint. It returns before the connection is made:
-// operations may be started at once and go out in order when it is. A peer that
-// no transport reaches gives ucs.ErrUnreachable, with the reason for each. During
-// Worker.Shutdown it is refused with ucs.ErrBusy.
-func (w *Worker) NewEndpoint(p EndpointParams) (*Endpoint, error) {
-	w.enter()
-	ep, err := w.makeEndpoint(&p)
-	w.exit()
-	return ep, err
-}
-
-func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
-	if w.closed || len(p.Address) == 0 || p.ErrMode > ErrModePeer || p.Flags&^EndpointNoLoopback != 0 {
-		return nil, fmt.Errorf("ucp: endpoint parameters: %w", ucs.ErrInvalidParam)
-	}
-	if w.leaving > 0 {
-		return nil, fmt.Errorf("ucp: worker %s is being shut down: %w", w.name, ucs.ErrBusy)
-	}
-	addr, _, err := proto.ParseAddress(p.Address, proto.FormWorker)
-	if err != nil {
-		return nil, err
-	}
-	loopback := addr.UUID == w.uuid && p.Flags&EndpointNoLoopback == 0
-	var pr *peer
-	var sn uint16
-	var ep *Endpoint
-	if !loopback {
-		pr = w.peerOf(&addr)
-		sn = pr.takeSN()
-		ep = pr.adopt(sn, &addr)
-	}
-	switch {
-	case ep != nil:
-		ep.claim()
-		ep.widen(pr.address)
-	case loopback:
-		if ep, err = w.newEndpoint(w.loop.keepAddress(&addr), p.ErrMode, epUser); err != nil {
-			return nil, err
-		}
-	default:
-		if ep, err = w.newEndpoint(pr.address, p.ErrMode, epUser); err != nil {
-			pr.returnSN(sn)
-			w.releasePeer(pr)
-			return nil, err
-		}
-		ep.belongsTo(pr)
-		ep.connSN = sn
-	}
-	if pr != nil {
-		pr.given = true
-	}
-	w.untied++
-	ep.onError, ep.userData = p.OnError, p.UserData
-	ep.name = p.Name[:min(len(p.Name), EntityNameMax-1)]
-	if loopback {
-		ep.connected(ep.localID)
-	} else if ep.remoteID == 0 {
-		pr.expect(ep)
-	} else if ep.errMode != p.ErrMode {
-		err := fmt.Errorf("ucp: the peer's endpoint has error mode %d, this one %d: %w", ep.errMode, p.ErrMode, ucs.ErrUnsupported)
-		ep.destroy(err)
-		return nil, err
-	}
-	return ep, nil
-}
-
-// newEndpoint makes an endpoint toward an address, which it keeps, known to nobody
-// yet: for the user, state epUser, or for a peer.
-func (w *Worker) newEndpoint(addr *proto.WorkerAddress, mode ErrMode, state endpointState) (*Endpoint, error) {
-	return w.newEndpointBy(addr, mode, state, nil)
-}
-
-// newEndpointBy is newEndpoint over a connection of the peer's, if that is given.
-func (w *Worker) newEndpointBy(addr *proto.WorkerAddress, mode ErrMode, state endpointState, back *wayBack) (*Endpoint, error) {
-	ep := &Endpoint{w: w, errMode: mode, state: state, short: -1, lacks: needID}
-	if err := ep.connectBy(addr, back); err != nil {
-		return nil, err
-	}
-	id := w.endpoints.Put(ep)
-	if id == 0 {
-		ep.closeLanes()
-		return nil, fmt.Errorf("ucp: too many endpoints: %w", ucs.ErrExceedsLimit)
-	}
-	ep.localID = proto.EndpointID(id)
-	for _, f := range w.families {
-		f.opened(ep)
-	}
-	ep.open()
-	return ep, nil
 }
 
 // connected is called when the peer's id becomes known: what waited starts, in
@@ -276,13 +183,7 @@ func (ep *Endpoint) fail(err error) {
 
 // purge ends all operations with err. Callbacks run.
 func (ep *Endpoint) purge(err error) {
-	for i := 0; i < len(ep.lanes); i++ { // a callback may close the endpoint
-		ep.lanes[i].uct.PendingPurge(func(p *uct.Pending) {
-			if h, ok := p.Owner.(*hooks); ok {
-				(*Request)(h).abort(err)
-			}
-		})
-	}
+	ep.purgeLanes(err)
 	ep.w.copying.endOf(ep, err)
 	ep.waiting.end(err)
 	ep.outstanding.end(err)
@@ -290,6 +191,19 @@ func (ep *Endpoint) purge(err error) {
 		f.purge(ep, err)
 	}
 	ep.w.endMoves(ep, err) // of those, too, that went on when others ended
+}
+
+// purgeLanes ends those that wait for a lane.
+func (ep *Endpoint) purgeLanes(err error) {
+	abort := func(p *uct.Pending) {
+		if h, ok := p.Owner.(*hooks); ok {
+			(*Request)(h).abort(err)
+		}
+	}
+	for i := 0; i < len(ep.lanes); i++ { // a callback may close the endpoint
+		ep.lanes[i].uct.PendingPurge(abort)
+	}
+	ep.auxLane(auxNumber).PendingPurge(abort)
 }
 
 // destroy releases the endpoint; what is still outstanding ends with err.
@@ -321,6 +235,9 @@ func (ep *Endpoint) markEnded() {
 		atomic.StoreUint32(&ep.ended, 1)
 	}
 }
+
+// endpointSeq numbers endpoints without a name.
+var endpointSeq atomic.Uint64
 
 // describe names the endpoint for people.
 func (ep *Endpoint) describe() string {

@@ -45,80 +45,20 @@ func remoteOf(ue uct.Endpoint) remote {
 	return refuse{}
 }
 
-// connect chooses the lanes toward an address and creates them, under the numbers
-// and for the purposes of the choice. What turns out not to work is left out, and
-// the choice made anew without it.
-func (ep *Endpoint) connect(addr *proto.WorkerAddress) error { return ep.connectBy(addr, nil) }
+// laneRules are what lanes an endpoint may have. The zero value: any.
+type laneRules struct {
+	refused map[laneRoute]error // those that could not be created, and why
+	back    *wayBack            // over a connection that the peer has made
 
-// connectBy is connect over a connection of the peer's, if that is given.
-func (ep *Endpoint) connectBy(addr *proto.WorkerAddress, back *wayBack) error {
-	w := ep.w
-	for {
-		chosen, why, err := w.chooseLanes(addr, ep.errMode, ep.refused, back)
-		if err != nil {
-			for _, s := range w.unopened {
-				err = fmt.Errorf("%w; not opened: %s", err, s)
-			}
-			return err
-		}
-		if chosen.AM == proto.NullLane {
-			return fmt.Errorf("ucp: no lane for messages: %w", ucs.ErrUnreachable)
-		}
-		if route, err := ep.openLanes(addr, chosen.Lanes, back); err != nil {
-			ep.leaveOut(route, err)
-			continue
-		}
-		plan := lanePlan{chosen: &chosen, maps: ep.mappings(addr)}
-		ep.cfg = w.configFor(&plan)
-		ep.ue = ep.lanes[ep.amLane()].uct
-		ep.where = w.whereabouts(addr, chosen.Lanes, why)
-		return nil
-	}
+	cm     bool   // a connection manager connects the endpoint
+	device string // of ours, that the lanes are of: it knows that the peer is reached there; "" for any
+
+	answer bool // one for messages, that needs no connection: for a question of the peer's
 }
 
-// leaveOut notes that a lane of the choice cannot be had; the caller chooses anew
-// without it. That is right as long as the peer need not choose alike: so far
-// every lane connects to an interface, and no number of ours is of interest to
-// the peer. Lanes that are connected pairwise need the same choice on both sides.
-// For them this is the place to refuse the endpoint, or to agree with the peer on
-// other lanes by a message.
-func (ep *Endpoint) leaveOut(route laneRoute, err error) {
-	if ep.refused == nil {
-		ep.refused = make(map[laneRoute]error)
-	}
-	ep.refused[route] = err
-}
-
-// openLanes creates the lanes. If one cannot be, it closes those before and says
-// which, and why.
-func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, lanes []proto.Lane, back *wayBack) (laneRoute, error) {
-	w := ep.w
-	ep.lanes = make([]lane, 0, len(lanes))
-	ep.process = 0
-	for k := range lanes {
-		l := &lanes[k]
-		dev, f := addr.Entry(l.Remote)
-		i := w.ifaces[l.Local]
-		ue, err := i.uct.NewEndpoint(uct.EndpointParams{
-			DeviceAddr: dev.Addr,
-			IfaceAddr:  f.Addr,
-			Over:       back.source(),
-			PathIndex:  l.Path,
-			ForPeer:    ep.state&epUser == 0,
-			UserData:   ep,
-		})
-		if p, ok := ue.(uct.ProcessEndpoint); ok && err == nil {
-			if err = ep.meet(p.Process()); err != nil {
-				ue.Close()
-			}
-		}
-		if err != nil {
-			ep.closeLanes()
-			return laneRoute{l.Local, l.Remote}, err
-		}
-		ep.lanes = append(ep.lanes, lane{iface: i, uct: ue, remote: remoteOf(ue)})
-	}
-	return laneRoute{}, nil
+// plain reports whether they leave everything open.
+func (r *laneRules) plain() bool {
+	return len(r.refused) == 0 && r.back == nil && !r.cm && !r.answer
 }
 
 // wayBack is a connection of a peer's, and the interface that it came to.
@@ -157,6 +97,9 @@ func (ep *Endpoint) amLane() uint8 { return ep.cfg.lanes.am }
 
 // maxMessage is the longest message a lane takes, headers included.
 func (ep *Endpoint) maxMessage(k uint8) int {
+	if int(k) >= len(ep.lanes) {
+		return ep.auxMaxMessage(k)
+	}
 	l := &ep.cfg.chosen.Lanes[k]
 	n := ep.w.ifaces[l.Local].attr.AM.MaxBcopy
 	if l.SegSize > 0 {
@@ -175,7 +118,7 @@ func (ep *Endpoint) lane(k uint8) uct.Endpoint {
 	if int(k) < len(ep.lanes) {
 		return ep.lanes[k].uct
 	}
-	return refuse{}
+	return ep.auxLane(k)
 }
 
 // remote is lane for access to the peer's memory.
@@ -187,29 +130,35 @@ func (ep *Endpoint) remote(k uint8) remote {
 }
 
 // selectLanes decides which interface leads to which entry of an address.
-// Routes that were tried in vain are out.
-func (w *Worker) selectLanes(addr *proto.WorkerAddress, mode ErrMode, refused map[laneRoute]error) (proto.LaneConfig, proto.LaneTrace, error) {
-	return proto.SelectLanes(w.laneInput(addr, mode, refused, nil))
-}
-
-// chooseLanes is selectLanes over a connection of the peer's, if that is given. It
-// returns the digest of the trace.
-func (w *Worker) chooseLanes(addr *proto.WorkerAddress, mode ErrMode, refused map[laneRoute]error, back *wayBack) (proto.LaneConfig, uint64, error) {
-	in := w.laneInput(addr, mode, refused, back)
-	if len(refused) == 0 && back == nil {
-		return w.lastLanes.Select(in)
+func (w *Worker) selectLanes(addr *proto.WorkerAddress, mode ErrMode, rules laneRules) (proto.LaneConfig, proto.LaneTrace, error) {
+	in := w.laneInput(addr, mode, &rules)
+	if rules.answer {
+		return proto.SelectAux(in)
 	}
 	c, trace, err := proto.SelectLanes(in)
+	if rules.cm && err == nil {
+		c = c.WithoutCM()
+	}
+	return c, trace, err
+}
+
+// chooseLanes is selectLanes that remembers its last choice. It returns the digest of
+// the trace.
+func (w *Worker) chooseLanes(addr *proto.WorkerAddress, mode ErrMode, rules laneRules) (proto.LaneConfig, uint64, error) {
+	if rules.plain() {
+		return w.lastLanes.Select(w.laneInput(addr, mode, &rules))
+	}
+	c, trace, err := w.selectLanes(addr, mode, rules)
 	return c, trace.Digest(), err
 }
 
 // laneInput is what the selection goes by.
-func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, refused map[laneRoute]error, back *wayBack) *proto.LaneInput {
+func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneRules) *proto.LaneInput {
 	eps, ppn := w.ctx.estimates()
 	// Interfaces that cannot wake a sleeper are not opened where that matters.
 	features := proto.Features(w.ctx.params.Features & (FeatureTag | FeatureStream | FeatureAM | FeatureRMA | FeatureAMO32 | FeatureAMO64))
 	var numbers map[*proto.AddressIface]int
-	if len(refused) > 0 {
+	if len(rules.refused) > 0 {
 		numbers = make(map[*proto.AddressIface]int)
 		addr.Ifaces(func(n int, _ *proto.AddressDevice, f *proto.AddressIface) bool {
 			numbers[f] = n
@@ -220,23 +169,36 @@ func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, refused map[
 		Features:  features | proto.FeatureTag, // wireup needs messages in any case
 		ErrMode:   proto.ErrMode(mode),
 		Keepalive: mode != ErrModeNone,
+		CM:        rules.cm,
 		Local:     w.locals,
 		Remote:    addr,
 		Reachable: func(local int, d *proto.AddressDevice, f *proto.AddressIface) error {
-			if len(refused) > 0 {
-				if err := refused[laneRoute{local, numbers[f]}]; err != nil {
+			if len(rules.refused) > 0 {
+				if err := rules.refused[laneRoute{local, numbers[f]}]; err != nil {
 					return err
 				}
 			}
-			if back != nil {
-				return back.reachable(w.ifaces[local])
+			i := w.ifaces[local]
+			switch {
+			case rules.back != nil:
+				return rules.back.reachable(i)
+			case rules.device != "":
+				return i.isOf(rules.device)
 			}
-			return w.ifaces[local].uct.Reachable(uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr})
+			return i.uct.Reachable(uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr})
 		},
 		NumEndpoints: eps,
 		PPN:          ppn,
 		RndvScheme:   proto.RndvScheme(w.ctx.settings.RndvScheme),
 	}
+}
+
+// isOf reports whether an interface is of a device, by the error.
+func (i *iface) isOf(device string) error {
+	if i.attr.Resource.Device != device {
+		return fmt.Errorf("ucp: the connection is over device %s: %w", device, ucs.ErrUnreachable)
+	}
+	return nil
 }
 
 // local describes an interface for the selection of lanes.
@@ -279,4 +241,5 @@ func (ep *Endpoint) closeLanes() {
 		ep.lanes[i].uct.Close()
 	}
 	ep.lanes, ep.ue = nil, refuse{}
+	ep.unpair()
 }

@@ -73,7 +73,7 @@ func (ep *Endpoint) unpackRkey(packed []byte) (*Rkey, error) {
 		return nil, err
 	}
 	own := bytes.Clone(packed[:n])
-	k := &Rkey{ep: ep}
+	k := &Rkey{ep: ep, shortPut: -1, shortGet: -1}
 	// It may be a message in memory that a peer has changed meanwhile.
 	if k.key, _, err = proto.ParseRkey(own); err != nil {
 		return nil, err
@@ -81,15 +81,41 @@ func (ep *Endpoint) unpackRkey(packed []byte) (*Rkey, error) {
 	if t, ok := ucs.MemoryTypeFromWire(k.key.MemType); !ok || t != ucs.MemoryHost {
 		return nil, fmt.Errorf("ucp: remote key of memory of type %d: %w", k.key.MemType, ucs.ErrUnsupported)
 	}
-	for i := range ep.lanes {
+	k.enlist()
+	if ep.lacks&needLanes != 0 {
+		return k, nil // until there are any: resolveKeys
+	}
+	if err := k.resolve(); err != nil {
+		k.close()
+		return nil, err
+	}
+	return k, nil
+}
+
+// resolve finds out which lanes open the memory.
+func (k *Rkey) resolve() error {
+	for i := range k.ep.lanes {
 		if err := k.addWay(uint8(i)); err != nil {
-			k.close()
-			return nil, err
+			return err
 		}
 	}
 	k.choose()
-	k.enlist()
-	return k, nil
+	return nil
+}
+
+// resolveKeys does that for the keys that were unpacked before there were lanes. One that
+// a lane has no use for is closed: what needs it fails.
+func (ep *Endpoint) resolveKeys() {
+	for k := ep.w.rma.keys; k != nil; {
+		next := k.next
+		if k.ep == ep && k.tables == nil {
+			if err := k.resolve(); err != nil {
+				log.Debug("remote key that was unpacked before its endpoint was connected", zap.String("endpoint", ep.describe()), zap.Error(err))
+				k.close()
+			}
+		}
+		k = next
+	}
 }
 
 // enlist notes an open key with its worker, delist that it is closed.
@@ -260,8 +286,11 @@ func (k *Rkey) Ptr(raddr uint64, n int) ([]byte, error) {
 func (k *Rkey) String() string {
 	k.ep.w.look()
 	defer k.ep.w.unlook()
-	if k.closed {
+	switch {
+	case k.closed:
 		return "closed"
+	case k.tables == nil:
+		return "not connected yet"
 	}
 	var b strings.Builder
 	for i, t := range k.tables.Explain(proto.DataContig) {

@@ -333,7 +333,8 @@ func (k *Rkey) opens(ep *Endpoint) bool { return k != nil && k.ep == ep && !k.cl
 
 // ready reports whether a one-sided operation may go straight to its lane.
 func (ep *Endpoint) ready() bool {
-	return ep.waiting.head == nil && ep.err == nil && ep.state&(epClosing|epClosed|epDraining) == 0 && ep.lacks&needFence == 0
+	return ep.waiting.head == nil && ep.err == nil && ep.state&(epClosing|epClosed|epDraining) == 0 &&
+		ep.lacks&(needFence|needLanes) == 0
 }
 
 // take sets the lane of a direct operation.

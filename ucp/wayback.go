@@ -22,15 +22,15 @@ import (
 
 // answering returns an endpoint toward a peer that asks, to what is believed of its
 // address or, if that leads nowhere, over its connection.
-func (w *Worker) answering(from *source, addr, said *proto.WorkerAddress, mode ErrMode) (*Endpoint, error) {
-	ep, err := w.newEndpoint(addr, mode, 0)
+func (w *Worker) answering(from *source, addr, said *proto.WorkerAddress, mode ErrMode, rules laneRules) (*Endpoint, error) {
+	ep, err := w.newEndpointBy(addr, mode, 0, rules)
 	if said == nil {
 		return ep, err
 	}
 	b, only := (*wayBack)(nil), (*proto.WorkerAddress)(nil)
 	if err != nil {
 		if b, only = w.wayBack(from, said); b != nil {
-			ep, err = w.newEndpointBy(only, mode, 0, b)
+			ep, err = w.newEndpointBy(only, mode, 0, laneRules{back: b})
 		}
 		if err != nil {
 			return nil, err

@@ -3,12 +3,9 @@ package ucp
 import (
 	"fmt"
 
-	"go.uber.org/zap"
-
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -58,96 +55,6 @@ func (wireupFamily) evict(s *source, _ error) {
 // count fills in the number of endpoints.
 func (wireupFamily) count(w *Worker, s *Stats) { s.Endpoints = w.endpoints.Len() }
 
-// wireupMessage carries a packed wireup message. Its request belongs to nobody and
-// vanishes when sent.
-type wireupMessage struct{ basics }
-
-func (wireupMessage) about() protocolInfo { return protocolInfo{name: "wireup"} }
-
-func (wireupMessage) progress(r *Request) error {
-	if err := r.sendProof(); err != nil {
-		return err
-	}
-	return r.sendControl(proto.IDWireup, uct.SendSignaled)
-}
-
-func (wireupMessage) pack(r *Request, dst []byte) int {
-	if r.step == stepProof {
-		return r.packProof(dst)
-	}
-	return copy(dst, r.data.buf)
-}
-
-// wireupHeader is how much longer than an address a message is that has one, about.
-const wireupHeader = 64
-
-// sendWireup sends one wireup message with the given address. The error says
-// that there is no way to; one of sending arrives like that of any message.
-func (ep *Endpoint) sendWireup(t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) error {
-	return ep.sendWireupBy(wireupMessage{}, t, dst, addr)
-}
-
-func (ep *Endpoint) sendWireupBy(p protocol, t proto.WireupType, dst proto.EndpointID, addr proto.WorkerAddress) error {
-	m := proto.Wireup{Type: t, ErrMode: proto.ErrMode(ep.errMode), ConnSN: ep.connSN, SrcEp: ep.localID, DstEp: dst, Address: addr}
-	size := wireupHeader
-	if len(addr.Devices) > 0 {
-		size += len(ep.w.address)
-	}
-	packed, err := m.Append(make([]byte, 0, size))
-	k := ep.cfg.lanes.wireupLane(t)
-	if most := ep.maxMessage(k); err == nil && len(packed) > most {
-		err = fmt.Errorf("%d bytes in messages of %d: %w", len(packed), most, ucs.ErrBufferTooSmall)
-	}
-	if err != nil {
-		err = fmt.Errorf("ucp: endpoint %s: wireup message: %w", ep.describe(), err)
-		log.Debug("wireup message cannot be sent", zap.Error(err))
-		return err
-	}
-	ep.w.stats.WireupSent++
-	r := ep.control(p)
-	r.lane, r.data.buf, r.step = k, packed, ep.firstStep(t)
-	r.run()
-	return nil
-}
-
-// requestWireup asks the peer for its id. The address has exactly the resources
-// and attributes of the worker address: C 1.22.0 gives up when its choice of
-// lanes changes.
-func (ep *Endpoint) requestWireup() error {
-	err := ep.w.packAddress()
-	if err != nil {
-		return err
-	}
-	ep.state |= epRequested // the reply may come inside the call
-	addr := ep.w.described
-	addr.Token = ep.w.tokenFor(ep.where.address.UUID)
-	if err = ep.sendWireup(proto.WireupRequest, 0, addr); err != nil {
-		ep.state &^= epRequested
-	}
-	return err
-}
-
-// repeatRequest does that once more; it is done twice at most. What was not done yet
-// will be done twice.
-func (ep *Endpoint) repeatRequest() {
-	if ep.state&epRequested == 0 {
-		ep.state |= epTwice
-		return
-	}
-	if ep.state&epRepeated != 0 {
-		ep.state |= epInsisted
-	}
-	ep.state |= epRepeated
-	if ep.requestWireup() != nil {
-		ep.state |= epRequested // the first one is on its way
-	}
-}
-
-// emptyAddress is the address in messages that need none: who sends, no devices.
-func (w *Worker) emptyAddress() proto.WorkerAddress {
-	return proto.WorkerAddress{Flags: proto.AddressHasUUID, UUID: w.uuid}
-}
-
 // onWireup receives wireup messages.
 func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	m, err := proto.ParseWireup(data)
@@ -175,6 +82,10 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		}
 		ep.state &^= epRequested
 		ep.identified(m.SrcEp)
+		if ep.pair != nil {
+			ep.onPairReply(&m)
+			return nil
+		}
 		if m.Type == proto.WireupReplyReconfig {
 			ep.sendWireup(proto.WireupAck, ep.remoteID, w.emptyAddress())
 		}
@@ -192,7 +103,7 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 			ep.fail(fmt.Errorf("the peer has closed its end: %w", ucs.ErrConnectionReset))
 		}
 	case proto.WireupAck:
-		// Only pairwise connected lanes wait for it.
+		w.onWireupAck(src, &m)
 	default:
 		// Listener connections and lane recovery are not spoken here; a peer that
 		// follows our announced release does not send them.
@@ -254,6 +165,10 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) 
 
 // matched connects an endpoint with the peer's that a request is of.
 func (w *Worker) matched(ep *Endpoint, m *proto.Wireup) {
+	if ep.pair != nil {
+		w.matchedPairs(ep, m)
+		return
+	}
 	// When both ask at once the reply of one direction is enough: the worker with
 	// the larger id does not wait for an answer, it has ours by this request.
 	reply := ep.state&epRequested == 0 || m.Address.UUID <= w.uuid
@@ -280,12 +195,15 @@ func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup, said *proto.Worke
 	}
 	defer func() { w.releasePeer(p) }() // unless the endpoint is made
 	addr := &m.Address
+	if addr.HasEnds() {
+		addr = addr.WithoutEnds()
+	}
 	if p.vouched() {
 		addr = p.shareAddress(addr)
 	} else {
 		addr = p.keepAddress(addr)
 	}
-	ep, err := w.answering(from, addr, said, min(ErrMode(m.ErrMode), ErrModePeer))
+	ep, err := w.answering(from, addr, said, min(ErrMode(m.ErrMode), ErrModePeer), laneRules{})
 	if err != nil {
 		return w.unanswerable(from, p, err)
 	}
@@ -300,7 +218,12 @@ func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup, said *proto.Worke
 	if p.unmatched[ep.connSN] == nil {
 		p.expect(ep)
 	}
-	ep.sendWireup(proto.WireupReply, m.SrcEp, w.emptyAddress())
+	if ep.pair == nil {
+		ep.sendWireup(proto.WireupReply, m.SrcEp, w.emptyAddress())
+	} else if err := ep.answerPairs(m); err != nil {
+		ep.refusePairs(m, err)
+		return nil
+	}
 	ep.connected(m.SrcEp)
 	return nil
 }
@@ -325,7 +248,7 @@ func (w *Worker) onEpCheck(from *source, m *proto.Wireup, message []byte) error 
 	if err := w.mayOpen(from); err != nil {
 		return w.malformed(err)
 	}
-	ep, err := w.answering(from, m.Address.Clone(), q.said, ErrModeNone)
+	ep, err := w.answering(from, m.Address.Clone(), q.said, ErrModeNone, laneRules{answer: true})
 	if err != nil {
 		return w.unanswerable(from, q.peer, err)
 	}

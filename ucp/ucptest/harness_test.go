@@ -36,6 +36,10 @@ type transport struct {
 	// busy says that nothing can be expected to finish in its call.
 	busy bool
 
+	// paired says that lanes are connected pairwise: an endpoint asks its peer when it is
+	// made, who has one then, too.
+	paired bool
+
 	// mode is the thread mode of workers.
 	mode ucs.ThreadMode
 
@@ -70,6 +74,8 @@ var transports = []transport{
 	simStorm.rough(),
 	simPlaced.rough(),
 	simLanes.rough(),
+	simPairs.rough().pairwise(),
+	simPairsLate.rough().pairwise(),
 	simLanesStorm.rough(),
 	simMemh,
 	simNoMemh,
@@ -86,6 +92,12 @@ var transports = []transport{
 func (tr transport) shared() transport {
 	tr.name += ", shared"
 	tr.few, tr.mode = true, ucs.ThreadModeMulti
+	return tr
+}
+
+// pairwise is the transport whose lanes are connected pairwise.
+func (tr transport) pairwise() transport {
+	tr.paired = true
 	return tr
 }
 

@@ -85,6 +85,15 @@ var (
 		},
 	})
 
+	// simPairs connects its fast device pairwise, so that nothing can be sent before the
+	// peer has agreed, and has a slow one for agreeing.
+	simPairs = simulate("simpairs", sim.Options{Devices: 2, Keyless: true, Latency: 1, Attr: pairwise})
+
+	// simPairsLate finishes everything late besides.
+	simPairsLate = simulate("simpairslate", sim.Options{
+		Devices: 2, Latency: 2, ConnectDelay: 3, Buffered: true, Reorder: 1, Plan: fault.Late(3), Attr: pairwise,
+	})
+
 	// simMemh wants memory registered that is sent or received without copies.
 	simMemh = func() transport {
 		tr := simulate("simmemh", sim.Options{
@@ -107,3 +116,16 @@ var (
 		Devices: 2, Keyless: true, Latency: 1, Window: 2, Plan: fault.Storm(5, 30, 4),
 	})
 )
+
+// pairwise makes device 0 one whose endpoints are connected with one endpoint of the
+// peer's, as those of rc are, and device 1 a slow one for messages to anybody, as ud is.
+func pairwise(device int, a *uct.IfaceAttr) {
+	if device == 0 {
+		a.Flags &^= uct.IfaceConnectToIface
+		return
+	}
+	without(allPuts|allGets, true)(device, a)
+	a.Flags &^= uct.IfaceConnectToEP
+	a.Perf.Latency.C *= 100
+	a.Perf.BandwidthDedicated /= 100
+}

@@ -23,6 +23,9 @@ var grounds = map[string]transport{
 	// only in the next round.
 	"buffered": simulate("buffered", sim.Options{Keyless: true, Buffered: true, Latency: 1, ConnectDelay: 2}),
 
+	// Lanes are connected pairwise, after an agreement over another device.
+	"pairs": simulate("pairs", sim.Options{Keyless: true, Devices: 2, Attr: pairwise}),
+
 	// What is sent without copies must be registered, and nothing can be.
 	"unregistered": simulate("unregistered", sim.Options{Keyless: true, DomainAttr: func(a *uct.MDAttr) {
 		a.Flags = a.Flags&^uct.MDFlagRegister | uct.MDFlagNeedMemh

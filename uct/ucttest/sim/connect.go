@@ -57,6 +57,7 @@ func (e *endpoint) ConnectToEP(dev, ep []byte) error {
 	if err := e.home.Reachable(uct.ReachableParams{DeviceAddr: dev, IfaceAddr: ep[:ifaceAddrLen]}); err != nil {
 		return err
 	}
+	e.other = binary.LittleEndian.Uint64(ep[ifaceAddrLen:])
 	e.connect(ep[:ifaceAddrLen])
 	return nil
 }

@@ -20,6 +20,9 @@
 // found out. Accesses are checked against the target's registrations and the
 // key must be the target's.
 //
+// An endpoint that is connected pairwise fails when it sends before the other end is
+// connected, as a device does that gets no acknowledgement.
+//
 // All is deterministic as long as one goroutine progresses all hosts. Hosts may
 // also be progressed by goroutines of their own.
 package sim

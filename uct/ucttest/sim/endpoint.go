@@ -17,7 +17,8 @@ type endpoint struct {
 	home     *iface
 	peer     *iface // nil until connected
 	id       uint64
-	number   int // in the order of creation on the network
+	other    uint64 // the id of the endpoint it is connected with, 0 for none in particular
+	number   int    // in the order of creation on the network
 	userData any
 
 	pending  kit.Queue
@@ -69,6 +70,9 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	i.net.mu.Lock()
 	e.number = i.net.eps
 	i.net.eps++
+	if later {
+		i.net.ends[e.id] = e
+	}
 	i.net.mu.Unlock()
 	i.endpoints = append(i.endpoints[:len(i.endpoints):len(i.endpoints)], e)
 	return e, nil
@@ -196,6 +200,7 @@ func (e *endpoint) stop(err error, zcopyOnly bool) {
 	e.failed = err
 	e.home.waiting.Leave(&e.pending)
 	e.home.net.mu.Lock()
+	delete(e.home.net.ends, e.id)
 	e.recall(zcopyOnly)
 	if e.peer != nil {
 		delete(e.peer.incoming, e)

@@ -1,6 +1,12 @@
 package sim
 
-import "golang.org/x/sys/unix"
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+)
 
 // What endpoints do to the ifaces they lead to: they put messages into the inbox,
 // take them back, and wake the owner; and how their connections break. The caller
@@ -10,6 +16,9 @@ import "golang.org/x/sys/unix"
 func (e *endpoint) dispatch(p *packet) {
 	e.home.net.mu.Lock()
 	defer e.home.net.mu.Unlock()
+	if err := e.unheard(); err != nil {
+		e.lose(err)
+	}
 	if e.lost != nil { // and nobody has noticed yet
 		e.home.net.recycleLocked(p)
 		return
@@ -22,6 +31,28 @@ func (e *endpoint) dispatch(p *packet) {
 	e.peer.inbox = append(e.peer.inbox, p)
 	e.peer.wake()
 }
+
+// unheard says why the endpoint that e is connected with receives nothing, nil if it does:
+// it is not connected itself, and a device gives up sending to it, or is closed. The
+// caller holds net.mu.
+func (e *endpoint) unheard() error {
+	if e.other == 0 {
+		return nil
+	}
+	other := e.home.net.ends[e.other]
+	switch {
+	case other == nil:
+		return errOtherClosed
+	case other.peer == nil:
+		return errNotConnected
+	}
+	return nil
+}
+
+var (
+	errOtherClosed  = fmt.Errorf("sim: the other end is closed: %w", ucs.ErrConnectionReset)
+	errNotConnected = fmt.Errorf("sim: the other end is not connected: %w", ucs.ErrEndpointTimeout)
+)
 
 // sayLast lets the peer know, behind the last message, that no more will come.
 // The caller holds net.mu.

@@ -12,10 +12,11 @@ type Network struct {
 	id uint64 // unique in the process
 
 	mu     sync.Mutex
-	last   uint64            // guarded by mu; numbers handed out
-	eps    int               // guarded by mu; endpoints made
-	ifaces map[uint64]*iface // guarded by mu
-	free   []*packet         // guarded by mu
+	last   uint64               // guarded by mu; numbers handed out
+	eps    int                  // guarded by mu; endpoints made
+	ifaces map[uint64]*iface    // guarded by mu
+	ends   map[uint64]*endpoint // guarded by mu; those that can be connected pairwise
+	free   []*packet            // guarded by mu
 
 	tap    Tap // see Tap
 	tapped int // numbers given to its events
@@ -25,7 +26,7 @@ var networks atomic.Uint64
 
 // NewNetwork makes an empty network.
 func NewNetwork() *Network {
-	return &Network{id: networks.Add(1), ifaces: make(map[uint64]*iface)}
+	return &Network{id: networks.Add(1), ifaces: make(map[uint64]*iface), ends: make(map[uint64]*endpoint)}
 }
 
 // Drop breaks all connections. The endpoints fail with err when their ifaces

@@ -1,0 +1,136 @@
+package ucp
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// connect chooses the lanes toward an address and creates them, under the numbers
+// and for the purposes of the choice. What turns out not to work is left out, and
+// the choice made anew without it.
+func (ep *Endpoint) connect(addr *proto.WorkerAddress) error {
+	return ep.connectBy(addr, laneRules{})
+}
+
+// connectBy is connect by rules.
+func (ep *Endpoint) connectBy(addr *proto.WorkerAddress, rules laneRules) error {
+	w := ep.w
+	for {
+		rules.refused = ep.refused
+		chosen, why, err := w.chooseLanes(addr, ep.errMode, rules)
+		if err != nil {
+			for _, s := range w.unopened {
+				err = fmt.Errorf("%w; not opened: %s", err, s)
+			}
+			return err
+		}
+		if chosen.AM == proto.NullLane {
+			return fmt.Errorf("ucp: no lane for messages: %w", ucs.ErrUnreachable)
+		}
+		if route, err := ep.openLanes(addr, &chosen, &rules); err != nil {
+			ep.leaveOut(route, err)
+			continue
+		}
+		plan := lanePlan{chosen: &chosen, maps: ep.mappings(addr)}
+		ep.cfg = w.configFor(&plan)
+		ep.ue = ep.lanes[ep.amLane()].uct
+		ep.where = w.whereabouts(addr, chosen.Lanes, why)
+		if err := ep.pairLanes(addr, &chosen, &rules); err != nil {
+			ep.closeLanes()
+			return err
+		}
+		return nil
+	}
+}
+
+// leaveOut notes that a lane of the choice cannot be had; the caller chooses anew
+// without it. No number of ours is of interest to the peer: those of lanes that are
+// connected pairwise are told to it, and where it has asked for one that we cannot make,
+// it hears that by the reply that does not have it.
+func (ep *Endpoint) leaveOut(route laneRoute, err error) {
+	if ep.refused == nil {
+		ep.refused = make(map[laneRoute]error)
+	}
+	ep.refused[route] = err
+}
+
+// openLanes creates the lanes. If one cannot be, it closes those before and says
+// which, and why.
+func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfig, rules *laneRules) (laneRoute, error) {
+	w := ep.w
+	ep.lanes = make([]lane, 0, len(chosen.Lanes))
+	ep.process = 0
+	for k := range chosen.Lanes {
+		l := &chosen.Lanes[k]
+		p := uct.EndpointParams{
+			Over:      rules.back.source(),
+			PathIndex: l.Path,
+			ForPeer:   ep.state&epUser == 0,
+			UserData:  ep,
+		}
+		if chosen.Paired&(1<<k) == 0 {
+			dev, f := addr.Entry(l.Remote)
+			p.DeviceAddr, p.IfaceAddr = dev.Addr, f.Addr
+		}
+		i := w.ifaces[l.Local]
+		ue, err := i.uct.NewEndpoint(p)
+		if p, ok := ue.(uct.ProcessEndpoint); ok && err == nil {
+			if err = ep.meet(p.Process()); err != nil {
+				ue.Close()
+			}
+		}
+		if err != nil {
+			ep.closeLanes()
+			return laneRoute{l.Local, l.Remote}, err
+		}
+		ep.lanes = append(ep.lanes, lane{iface: i, uct: ue, remote: remoteOf(ue)})
+	}
+	return laneRoute{}, nil
+}
+
+// pairLanes is told of a choice whose lanes were made toward an address.
+func (ep *Endpoint) pairLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfig, rules *laneRules) error {
+	if chosen.Paired == 0 {
+		return nil
+	}
+	p := &pairing{lanes: chosen.Paired, entries: make([]uint8, len(chosen.Lanes))}
+	for k := range chosen.Lanes {
+		p.entries[k] = uint8(chosen.Lanes[k].Remote)
+	}
+	ep.pair = p
+	ep.lacks |= needLanes
+	if k := ep.cfg.lanes.wireup; p.lanes&(1<<k) == 0 {
+		return nil // it takes messages without a connection
+	}
+	return ep.openAux(addr, rules)
+}
+
+// openAux makes the auxiliary lane.
+func (ep *Endpoint) openAux(addr *proto.WorkerAddress, rules *laneRules) error {
+	w := ep.w
+	answer := laneRules{refused: rules.refused, answer: true}
+	for {
+		chosen, _, err := w.selectLanes(addr, ep.errMode, answer)
+		if err != nil {
+			return err
+		}
+		l := &chosen.Lanes[0]
+		dev, f := addr.Entry(l.Remote)
+		i := w.ifaces[l.Local]
+		ue, err := i.uct.NewEndpoint(uct.EndpointParams{
+			DeviceAddr: dev.Addr,
+			IfaceAddr:  f.Addr,
+			ForPeer:    ep.state&epUser == 0,
+			UserData:   ep,
+		})
+		if err == nil {
+			ep.pair.aux = lane{iface: i, uct: ue, remote: refuse{}}
+			return nil
+		}
+		ep.leaveOut(laneRoute{l.Local, l.Remote}, err)
+		answer.refused = ep.refused
+	}
+}

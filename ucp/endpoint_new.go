@@ -1,0 +1,107 @@
+package ucp
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// NewEndpoint creates an endpoint. It returns before the connection is made:
+// operations may be started at once and go out in order when it is. A peer that
+// no transport reaches gives ucs.ErrUnreachable, with the reason for each. During
+// Worker.Shutdown it is refused with ucs.ErrBusy.
+func (w *Worker) NewEndpoint(p EndpointParams) (*Endpoint, error) {
+	w.enter()
+	ep, err := w.makeEndpoint(&p)
+	w.exit()
+	return ep, err
+}
+
+func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
+	if w.closed || len(p.Address) == 0 || p.ErrMode > ErrModePeer || p.Flags&^EndpointNoLoopback != 0 {
+		return nil, fmt.Errorf("ucp: endpoint parameters: %w", ucs.ErrInvalidParam)
+	}
+	if w.leaving > 0 {
+		return nil, fmt.Errorf("ucp: worker %s is being shut down: %w", w.name, ucs.ErrBusy)
+	}
+	addr, _, err := proto.ParseAddress(p.Address, proto.FormWorker)
+	if err != nil {
+		return nil, err
+	}
+	loopback := addr.UUID == w.uuid && p.Flags&EndpointNoLoopback == 0
+	var pr *peer
+	var sn uint16
+	var ep *Endpoint
+	if !loopback {
+		pr = w.peerOf(&addr)
+		sn = pr.takeSN()
+		ep = pr.adopt(sn, &addr)
+	}
+	switch {
+	case ep != nil:
+		ep.claim()
+		ep.widen(pr.address)
+	case loopback:
+		if ep, err = w.newEndpoint(w.loop.keepAddress(&addr), p.ErrMode, epUser); err != nil {
+			return nil, err
+		}
+	default:
+		if ep, err = w.newEndpoint(pr.address, p.ErrMode, epUser); err != nil {
+			pr.returnSN(sn)
+			w.releasePeer(pr)
+			return nil, err
+		}
+		ep.belongsTo(pr)
+		ep.connSN = sn
+	}
+	if pr != nil {
+		pr.given = true
+	}
+	w.untied++
+	ep.onError, ep.userData = p.OnError, p.UserData
+	ep.name = p.Name[:min(len(p.Name), EntityNameMax-1)]
+	if loopback {
+		ep.connected(ep.localID)
+		if err = ep.joinSelf(); err != nil {
+			ep.destroy(err)
+			return nil, err
+		}
+	} else if ep.remoteID == 0 {
+		pr.expect(ep)
+		if err = ep.askForPairs(); err != nil {
+			ep.destroy(err)
+			return nil, err
+		}
+	} else if ep.errMode != p.ErrMode {
+		err := fmt.Errorf("ucp: the peer's endpoint has error mode %d, this one %d: %w", ep.errMode, p.ErrMode, ucs.ErrUnsupported)
+		ep.destroy(err)
+		return nil, err
+	}
+	return ep, nil
+}
+
+// newEndpoint makes an endpoint toward an address, which it keeps, known to nobody
+// yet: for the user, state epUser, or for a peer.
+func (w *Worker) newEndpoint(addr *proto.WorkerAddress, mode ErrMode, state endpointState) (*Endpoint, error) {
+	return w.newEndpointBy(addr, mode, state, laneRules{})
+}
+
+// newEndpointBy is newEndpoint by rules for its lanes.
+func (w *Worker) newEndpointBy(addr *proto.WorkerAddress, mode ErrMode, state endpointState, rules laneRules) (*Endpoint, error) {
+	ep := &Endpoint{w: w, errMode: mode, state: state, short: -1, lacks: needID}
+	if err := ep.connectBy(addr, rules); err != nil {
+		return nil, err
+	}
+	id := w.endpoints.Put(ep)
+	if id == 0 {
+		ep.closeLanes()
+		return nil, fmt.Errorf("ucp: too many endpoints: %w", ucs.ErrExceedsLimit)
+	}
+	ep.localID = proto.EndpointID(id)
+	for _, f := range w.families {
+		f.opened(ep)
+	}
+	ep.open()
+	return ep, nil
+}

@@ -1,0 +1,115 @@
+package ucp
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// The ends of lanes that are connected pairwise, and which belong together.
+
+// wireupLane is the lane of a wireup message: the auxiliary one as long as the peer's end of
+// the one for them may not be connected.
+func (ep *Endpoint) wireupLane(t proto.WireupType) uint8 {
+	k := ep.cfg.lanes.wireupLane(t)
+	if p := ep.pair; p != nil && p.aux.uct != nil && p.lanes&(1<<k) != 0 && t != proto.WireupAck {
+		return auxNumber
+	}
+	return k
+}
+
+// laneAddress describes lanes of the endpoint to its peer: those in which, and of these
+// the ends of the ones that are connected pairwise, under the numbers that number gives
+// them.
+func (ep *Endpoint) laneAddress(which uint64, number func(lane int) uint8) (proto.WorkerAddress, error) {
+	has := func(i *iface) bool {
+		for k := range ep.lanes {
+			if which&(1<<k) != 0 && ep.lanes[k].iface == i {
+				return true
+			}
+		}
+		return ep.pair.aux.iface == i && which == allLanes
+	}
+	a := ep.w.describe(has)
+	var failed error
+	a.Ifaces(func(_ int, _ *proto.AddressDevice, f *proto.AddressIface) bool {
+		for k := range ep.lanes {
+			if ep.pair.lanes&which&(1<<k) == 0 || ep.lanes[k].iface.index != f.RscIndex {
+				continue
+			}
+			end, err := ep.lanes[k].uct.(uct.Paired).Address()
+			if err != nil {
+				failed = fmt.Errorf("ucp: address of lane %d of endpoint %s: %w", k, ep.describe(), err)
+				return false
+			}
+			f.EpAddrs = append(f.EpAddrs, proto.AddressEp{Lane: number(k), Addr: end})
+		}
+		return true
+	})
+	return a, failed
+}
+
+// allLanes are those of an endpoint, whatever there are, and the auxiliary one.
+const allLanes = ^uint64(0)
+
+// ownNumber is the number that a lane has here.
+func ownNumber(lane int) uint8 { return uint8(lane) }
+
+// laneNumbers are numbers of the peer's lanes, by ours.
+type laneNumbers [proto.MaxLanes]uint8
+
+// match finds which ends in the address of a request are for our lanes, which were
+// chosen toward it.
+func (ep *Endpoint) match(addr *proto.WorkerAddress) (numbers laneNumbers, err error) {
+	p := ep.pair
+	var taken uint64
+	var next [proto.MaxResources]uint8 // by entry of the address
+	for rest := p.lanes; rest != 0; rest &= rest - 1 {
+		k := bits.TrailingZeros64(rest)
+		entry := p.entries[k]
+		_, f := addr.Entry(int(entry))
+		if f == nil || int(next[entry]) >= len(f.EpAddrs) {
+			return numbers, fmt.Errorf("ucp: the peer has no end for lane %s: %w", ep.laneName(k), ucs.ErrUnreachable)
+		}
+		n := f.EpAddrs[next[entry]].Lane
+		next[entry]++
+		if n >= proto.MaxLanes || taken&(1<<n) != 0 {
+			return numbers, fmt.Errorf("ucp: the peer's lane %d is for several of ours: %w", n, ucs.ErrInvalidAddr)
+		}
+		taken |= 1 << n
+		numbers[k] = n
+	}
+	return numbers, nil
+}
+
+// join connects the lanes with the ends in an address that have these numbers there.
+func (ep *Endpoint) join(addr *proto.WorkerAddress, number func(lane int) uint8) error {
+	p := ep.pair
+	for rest := p.lanes &^ p.joined; rest != 0; rest &= rest - 1 {
+		k := bits.TrailingZeros64(rest)
+		dev, end := endOf(addr, number(k))
+		if end == nil {
+			return fmt.Errorf("ucp: the peer has made no end for lane %s: %w", ep.laneName(k), ucs.ErrUnreachable)
+		}
+		if err := ep.lanes[k].uct.(uct.Paired).ConnectToEP(dev, end); err != nil {
+			return fmt.Errorf("ucp: connecting lane %s: %w", ep.laneName(k), err)
+		}
+		p.joined |= 1 << k
+	}
+	return nil
+}
+
+// endOf returns the end with a number, and the device it is at.
+func endOf(addr *proto.WorkerAddress, number uint8) (dev, end []byte) {
+	addr.Ifaces(func(_ int, d *proto.AddressDevice, f *proto.AddressIface) bool {
+		if e := slices.IndexFunc(f.EpAddrs, func(e proto.AddressEp) bool { return e.Lane == number }); e >= 0 {
+			dev, end = d.Addr, f.EpAddrs[e].Addr
+		}
+		return end == nil
+	})
+	return dev, end
+}

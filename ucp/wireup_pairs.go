@@ -1,0 +1,148 @@
+package ucp
+
+import (
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Some transports connect an endpoint with one endpoint of the peer's (uct.Paired), and
+// nothing can be sent before both know each other. Such lanes are agreed on by wireup
+// messages over an auxiliary lane, which needs no connection:
+//
+//	REQUEST ──►   the lanes, and under the number of each the address of its end
+//	              the peer chooses lanes toward that address, makes its ends, connects them
+//	      ◄── REPLY   their addresses, each under the number that the lane has here
+//	connects its ends
+//	ACK ──►       over the lane for messages, which is one of them
+//
+// Operations wait for the lanes meanwhile. If both ask at once the request of the worker
+// with the smaller id counts, and the other one is not answered (onWireupRequest). The
+// numbers of lanes are each side's own; what pairs the ends is that the k-th of those
+// at an entry of the request's address is for the k-th lane chosen toward that entry
+// (ucp_wireup_match_p2p_lanes in src/ucp/wireup/wireup.c).
+
+// joinSelf connects the lanes of an endpoint that leads to itself.
+func (ep *Endpoint) joinSelf() error {
+	if ep.pair == nil {
+		return nil
+	}
+	own, err := ep.laneAddress(ep.pair.lanes, ownNumber)
+	if err == nil {
+		err = ep.join(&own, ownNumber)
+	}
+	if err == nil {
+		ep.paired()
+	}
+	return err
+}
+
+// askForPairs sends the request for lanes that are connected pairwise.
+func (ep *Endpoint) askForPairs() error {
+	if ep.pair == nil || ep.state&epRequested != 0 {
+		return nil
+	}
+	return ep.requestWireup()
+}
+
+// paired is told that the lanes are connected at both ends.
+func (ep *Endpoint) paired() {
+	ep.pair.waits = false
+	ep.dropAux()
+	for r := ep.waiting.head; r != nil; r = r.next {
+		r.lane = ep.amLane() // which may have another number now
+	}
+	ep.resolveKeys()
+	ep.obtain(needLanes)
+}
+
+// answerPairs connects the lanes of an endpoint, which were chosen toward the address in a
+// request, with the ends that it names, and sends our own.
+func (ep *Endpoint) answerPairs(m *proto.Wireup) error {
+	numbers, err := ep.match(&m.Address)
+	if err != nil {
+		return err
+	}
+	theirs := func(lane int) uint8 { return numbers[lane] }
+	if err := ep.join(&m.Address, theirs); err != nil {
+		return err
+	}
+	own, err := ep.laneAddress(ep.pair.lanes, theirs)
+	if err != nil {
+		return err
+	}
+	ep.pair.waits = true
+	return ep.sendWireup(proto.WireupReply, m.SrcEp, own)
+}
+
+// matchedPairs is told of the request of the peer of an endpoint that waits for it.
+func (w *Worker) matchedPairs(ep *Endpoint, m *proto.Wireup) {
+	if ep.state&epRequested != 0 && m.Address.UUID > w.uuid {
+		ep.identified(m.SrcEp) // and ours is answered
+		return
+	}
+	ep.identified(m.SrcEp)
+	var err error
+	if m.Address.UUID != w.uuid { // one's own are all answered, and name the ends that there are
+		ep.state &^= epRequested // nobody will answer it
+		err = ep.rechoose(&m.Address)
+	}
+	if err == nil {
+		err = ep.answerPairs(m)
+	}
+	if err != nil {
+		ep.refusePairs(m, err)
+	}
+}
+
+// rechoose makes the lanes anew, toward the address in a request. Nothing was sent over
+// them.
+func (ep *Endpoint) rechoose(addr *proto.WorkerAddress) error {
+	ep.purgeLanes(ucs.ErrCanceled)
+	ep.closeLanes()
+	ep.refused = nil
+	if err := ep.connect(addr.WithoutEnds()); err != nil {
+		return err
+	}
+	if ep.pair == nil {
+		return fmt.Errorf("ucp: the peer has asked for other lanes: %w", ucs.ErrUnreachable)
+	}
+	return nil
+}
+
+// onPairReply connects the lanes with the ends in a reply.
+func (ep *Endpoint) onPairReply(m *proto.Wireup) {
+	p := ep.pair
+	fresh := p.joined != p.lanes
+	if err := ep.join(&m.Address, ownNumber); err != nil {
+		ep.fail(err)
+		return
+	}
+	if fresh || m.Type == proto.WireupReplyReconfig {
+		ep.sendWireup(proto.WireupAck, ep.remoteID, ep.w.emptyAddress())
+	}
+	ep.paired()
+}
+
+// onWireupAck is told that a peer has connected its ends.
+func (w *Worker) onWireupAck(src *uct.Source, m *proto.Wireup) {
+	ep := w.endpoints.Get(uint64(m.DstEp))
+	if ep == nil || ep.pair == nil || !ep.pair.waits || w.foreign(src, ep) {
+		w.stats.Dropped++
+		return
+	}
+	ep.paired()
+}
+
+// refusePairs is told that the lanes that a peer asks for cannot be had. Its end would
+// wait.
+func (ep *Endpoint) refusePairs(m *proto.Wireup, err error) {
+	log.Diag("lanes that a peer has asked for cannot be connected", zap.String("endpoint", ep.describe()), zap.Error(err))
+	ep.sendWireup(proto.WireupEpRemoved, m.SrcEp, ep.w.emptyAddress())
+	ep.fail(err)
+}
