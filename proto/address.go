@@ -51,6 +51,10 @@ const (
 	// 1.22.0 does with UCX_CM_USE_ALL_DEVICES=y.
 	FormCM    AddressForm = 0
 	FormCMRsc AddressForm = FormRscIndex
+
+	// FormCMBoth is private data that both read, with or without resource indices, and
+	// that is only packed (AddressIface.append).
+	FormCMBoth AddressForm = 1 << 3
 )
 
 // WorkerAddress is a packed address: ucp_unpacked_address_t and the layout of

@@ -114,15 +114,26 @@ func (f *AddressIface) append(b []byte, form AddressForm, last bool) ([]byte, er
 	}
 	b = le.AppendUint16(b, uint16(f.Transport))
 	b = f.Attr.appendV1(b)
-	if form&FormRscIndex != 0 {
-		b = append(b, f.RscIndex)
-	}
 	flags := byte(len(f.Addr))
 	if last {
 		flags |= flagLast
 	}
 	if len(f.EpAddrs) > 0 {
 		flags |= flagHasEp
+	}
+	switch {
+	case form&FormRscIndex != 0:
+		b = append(b, f.RscIndex)
+	case form&FormCMBoth != 0:
+		// Who expects no resource index finds here the length of an interface address
+		// that begins with the next byte, and who expects one ignores it and finds the
+		// real length there. Both find the same behind the address, which is of no use
+		// for endpoints that are connected pairwise. Nothing else is understood by
+		// 1.13.1 and 1.22.0 alike, as these are by default.
+		if len(f.Addr) == maskIfaceLen {
+			return nil, formatErrorf(ucs.ErrInvalidParam, "address", "interface address of %d bytes in a form for all releases", len(f.Addr))
+		}
+		b = append(b, flags+1)
 	}
 	b = append(b, flags)
 	b = append(b, f.Addr...)

@@ -36,11 +36,18 @@ type CMData struct {
 	// does. The bytes do not tell.
 	RscIndex bool
 
+	// Both says to pack the address so that it is read either way: what a client sends
+	// who does not know yet which release the server is of.
+	Both bool
+
 	Address WorkerAddress
 }
 
 func (d *CMData) form() AddressForm {
-	if d.RscIndex {
+	switch {
+	case d.Both:
+		return FormCMBoth
+	case d.RscIndex:
 		return FormCMRsc
 	}
 	return FormCM

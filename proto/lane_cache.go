@@ -19,6 +19,7 @@ type laneKey struct {
 	features       Features
 	errMode        ErrMode
 	keepalive, cm  bool
+	messages       [2]bool
 	local          *LocalIface // the first
 	numLocal       int
 	numEndpoints   int
@@ -86,6 +87,7 @@ func reason(err error) string {
 func keyOf(in *LaneInput) laneKey {
 	k := laneKey{
 		features: in.Features, errMode: in.ErrMode, keepalive: in.Keepalive, cm: in.CM,
+		messages: [2]bool{in.Messages, in.MessagesOnly},
 		numLocal: len(in.Local), numEndpoints: in.NumEndpoints, ppn: in.PPN, scheme: in.RndvScheme, limits: in.Limits,
 		asks: in.Reachable != nil, addressVersion: in.Remote.Version,
 	}

@@ -103,6 +103,10 @@ type LaneInput struct {
 	// CM: the endpoint is made by a connection manager, which is lane 0.
 	CM bool
 
+	// Messages says that there must be a lane for active messages, also if no feature
+	// asks for one; MessagesOnly that there must be no other one.
+	Messages, MessagesOnly bool
+
 	Local  []LocalIface
 	Remote *WorkerAddress
 

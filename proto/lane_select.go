@@ -72,9 +72,11 @@ func (s *selector) search() error {
 	if s.in.CM {
 		s.add(LaneCM, pick{local: -1, remote: -1, path: -1})
 	}
-	for _, step := range []func() error{
-		s.addRMA, s.addAMO, s.addAM, s.addRkeyPtr, s.addRMABW, s.addAMBW, s.addKeepalive,
-	} {
+	steps := []func() error{s.addRMA, s.addAMO, s.addAM, s.addRkeyPtr, s.addRMABW, s.addAMBW, s.addKeepalive}
+	if s.in.MessagesOnly {
+		steps = []func() error{s.addAM}
+	}
+	for _, step := range steps {
 		if err := step(); err != nil {
 			return err
 		}
@@ -168,7 +170,7 @@ func (s *selector) addMemory(c criteria, usable func(*LocalIface) bool) {
 // amRequired reports whether the endpoint needs a lane for active messages
 // (ucp_wireup_is_am_required).
 func (s *selector) amRequired() bool {
-	if s.needAM || s.in.ErrMode != ErrModeNone || s.in.Features&(FeatureTag|FeatureStream|FeatureAM) != 0 {
+	if s.needAM || s.in.Messages || s.in.MessagesOnly || s.in.ErrMode != ErrModeNone || s.in.Features&(FeatureTag|FeatureStream|FeatureAM) != 0 {
 		return true
 	}
 	for i := range s.lanes {

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
@@ -76,6 +77,10 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfi
 			p.DeviceAddr, p.IfaceAddr = dev.Addr, f.Addr
 		}
 		i := w.ifaces[l.Local]
+		if k := rules.spareFor(i, addr, l); k >= 0 {
+			ep.lanes = append(ep.lanes, rules.spare[k])
+			continue
+		}
 		ue, err := i.uct.NewEndpoint(p)
 		if p, ok := ue.(uct.ProcessEndpoint); ok && err == nil {
 			if err = ep.meet(p.Process()); err != nil {
@@ -83,6 +88,7 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfi
 			}
 		}
 		if err != nil {
+			ep.lanes = slices.DeleteFunc(ep.lanes, rules.isSpare)
 			ep.closeLanes()
 			return laneRoute{l.Local, l.Remote}, err
 		}
@@ -91,19 +97,42 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfi
 	return laneRoute{}, nil
 }
 
+// spareFor returns which of the spare lanes is connected with an end that the address
+// names, where a lane of a choice leads to; -1 if none is.
+func (r *laneRules) spareFor(i *iface, addr *proto.WorkerAddress, l *proto.Lane) int {
+	return slices.IndexFunc(r.spare, func(s lane) bool {
+		at, ok := s.uct.(uct.Located)
+		if s.iface != i || !ok {
+			return false
+		}
+		dev, f := addr.Entry(l.Remote)
+		return slices.ContainsFunc(f.EpAddrs, func(e proto.AddressEp) bool { return at.LeadsTo(dev.Addr, f.Addr, e.Addr) })
+	})
+}
+
+func (r *laneRules) isSpare(l lane) bool {
+	return slices.ContainsFunc(r.spare, func(s lane) bool { return s.uct == l.uct })
+}
+
 // pairLanes is told of a choice whose lanes were made toward an address.
 func (ep *Endpoint) pairLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfig, rules *laneRules) error {
-	if chosen.Paired == 0 {
+	if chosen.Paired == 0 && !rules.cm {
 		return nil
 	}
-	p := &pairing{lanes: chosen.Paired, entries: make([]uint8, len(chosen.Lanes))}
+	if ep.pair == nil {
+		ep.pair = new(pairing)
+	}
+	p := ep.pair
+	p.lanes, p.joined, p.entries = chosen.Paired, 0, make([]uint8, len(chosen.Lanes))
 	for k := range chosen.Lanes {
 		p.entries[k] = uint8(chosen.Lanes[k].Remote)
+		if rules.isSpare(ep.lanes[k]) {
+			p.joined |= 1 << k
+		}
 	}
-	ep.pair = p
 	ep.lacks |= needLanes
-	if k := ep.cfg.lanes.wireup; p.lanes&(1<<k) == 0 {
-		return nil // it takes messages without a connection
+	if k := ep.cfg.lanes.wireup; rules.cm || p.lanes&(1<<k) == 0 {
+		return nil // it takes messages without a connection, or those before do
 	}
 	return ep.openAux(addr, rules)
 }

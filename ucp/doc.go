@@ -7,7 +7,8 @@
 //
 // A Context holds the transports of the machine that the settings allow. A
 // Worker is a progress engine with its own receive queues and an Address that
-// peers need. An Endpoint is the way from a worker to one peer. An operation
+// peers need; or they know a socket address that a Listener of it listens at. An Endpoint
+// is the way from a worker to one peer. An operation
 // that does not finish in its call returns a Request. A Memory is registered
 // memory; an Rkey is the right to access a peer's.
 //

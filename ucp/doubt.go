@@ -42,11 +42,18 @@ import (
 // It returns what the peer has said of itself, of transports with IP addresses, nil
 // if all of that is borne out.
 func (w *Worker) doubt(from *source, addr *proto.WorkerAddress) (said *proto.WorkerAddress) {
+	return w.doubtBut(from, addr, false)
+}
+
+// doubtBut is doubt that leaves the IP addresses, if the application has accepted the peer:
+// then it is on one connection with it, may have several devices, and has made ends on each
+// that it names. Those of this machine are still the peer's only if its user listens there.
+func (w *Worker) doubtBut(from *source, addr *proto.WorkerAddress, accepted bool) (said *proto.WorkerAddress) {
 	l := from.locator()
 	if l == nil {
 		return nil
 	}
-	d := doubter{w: w, from: from, connection: l, info: l.SourceInfo(), known: w.peers[addr.UUID], tiresome: w.tired(from)}
+	d := doubter{accepted: accepted, w: w, from: from, connection: l, info: l.SourceInfo(), known: w.peers[addr.UUID], tiresome: w.tired(from)}
 	verdicts := make([]verdict, 0, addr.NumIfaces())
 	addr.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
 		verdicts = append(verdicts, d.judge(uct.ReachableParams{DeviceAddr: dev.Addr, IfaceAddr: f.Addr}, f.Transport))
@@ -111,6 +118,7 @@ type doubter struct {
 	known      *known // who goes by the uuid of the address
 	looked     []lookedAt
 	listeners  []listener
+	accepted   bool // by the application, from where it connects
 	tiresome   bool // looking has taken too long before
 	found      int  // entries whose process was looked for
 	tied       bool // a process holds the connection
@@ -239,13 +247,13 @@ func (d *doubter) isAt(p uct.ReachableParams, t proto.TransportID) bool {
 // comesFrom reports whether the peer can be who listens at an address. here says that
 // it is one of this machine.
 func (d *doubter) comesFrom(at netip.AddrPort, here bool) bool {
-	check := d.w.ctx.settings.CheckSource != config.No
+	check := d.w.ctx.settings.CheckSource != config.No && !d.accepted
 	switch {
 	case here && !d.info.Local:
 		return false
 	case here:
 		c, ok := d.connection.(uct.ListenerChecker)
-		return !ok || !check || d.mayListen(c, at)
+		return !ok || d.w.ctx.settings.CheckSource == config.No || d.mayListen(c, at)
 	case !check:
 		return true
 	}

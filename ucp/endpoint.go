@@ -34,15 +34,35 @@ var _ = [1]struct{}{}[ErrModePeer-ErrMode(proto.ErrModePeer)]
 // EndpointFlags modify the creation of an endpoint.
 type EndpointFlags uint32
 
-// EndpointNoLoopback makes an endpoint toward its own worker connect to the next
-// endpoint created the same way instead of to itself.
-const EndpointNoLoopback EndpointFlags = 1 << 1
+// Endpoint flags, with C's bit numbers.
+const (
+	// EndpointNoLoopback makes an endpoint toward its own worker connect to the next
+	// endpoint created the same way instead of to itself.
+	EndpointNoLoopback EndpointFlags = 1 << 1
+
+	// EndpointSendClientID tells the server WorkerParams.ClientID (ConnRequest.ClientID).
+	// It is for endpoints with a RemoteAddr.
+	EndpointSendClientID EndpointFlags = 1 << 2
+)
 
 // EndpointParams are the parameters of Worker.NewEndpoint.
 type EndpointParams struct {
 	// Address is the address of the peer's worker. It is untrusted and copied
-	// where kept.
+	// where kept. Exactly one of Address, RemoteAddr and ConnRequest must be given.
 	Address Address
+
+	// RemoteAddr is where a server listens (Worker.NewListener, or C UCX) that the
+	// endpoint is to connect to. That it cannot is told to OnError, not by NewEndpoint:
+	// ucs.ErrRejected by the server's application, ucs.ErrNotConnected where nobody
+	// listens, ucs.ErrUnreachable where there is no way.
+	RemoteAddr netip.AddrPort
+
+	// LocalAddr is where to connect from, if RemoteAddr is given; not valid for what
+	// the routes say, port 0 for any.
+	LocalAddr netip.AddrPort
+
+	// ConnRequest is a client to be accepted; it is consumed, whatever comes of it.
+	ConnRequest *ConnRequest
 
 	// ErrMode must be the same at both ends.
 	ErrMode ErrMode
@@ -122,8 +142,15 @@ func (ep *Endpoint) identified(id proto.EndpointID) {
 }
 
 // endpointError is told by a transport that a lane failed.
-func endpointError(_ uct.Endpoint, userData any, err error) {
-	userData.(*Endpoint).laneFailed(err)
+func endpointError(ue uct.Endpoint, userData any, err error) {
+	ep := userData.(*Endpoint)
+	switch c := ep.conn(); {
+	case ep.auxLost(ue):
+	case c != nil && c.stage == connOpen && errors.Is(err, ucs.ErrConnectionReset):
+		ep.failQuietly(err)
+	default:
+		ep.laneFailed(err)
+	}
 }
 
 // laneFailed ends the endpoint because a lane has failed. If the endpoint is one that the

@@ -19,11 +19,17 @@ func (w *Worker) NewEndpoint(p EndpointParams) (*Endpoint, error) {
 }
 
 func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
-	if w.closed || len(p.Address) == 0 || p.ErrMode > ErrModePeer || p.Flags&^EndpointNoLoopback != 0 {
-		return nil, fmt.Errorf("ucp: endpoint parameters: %w", ucs.ErrInvalidParam)
+	if err := w.checkEndpoint(p); err != nil {
+		if p.ConnRequest != nil {
+			p.ConnRequest.Reject()
+		}
+		return nil, err
 	}
-	if w.leaving > 0 {
-		return nil, fmt.Errorf("ucp: worker %s is being shut down: %w", w.name, ucs.ErrBusy)
+	switch {
+	case p.ConnRequest != nil:
+		return w.answerCall(p)
+	case p.RemoteAddr.IsValid():
+		return w.dial(p)
 	}
 	addr, _, err := proto.ParseAddress(p.Address, proto.FormWorker)
 	if err != nil {
@@ -79,6 +85,27 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 		return nil, err
 	}
 	return ep, nil
+}
+
+// checkEndpoint refuses parameters that contradict each other.
+func (w *Worker) checkEndpoint(p *EndpointParams) error {
+	ways := 0
+	for _, given := range []bool{len(p.Address) > 0, p.RemoteAddr.IsValid(), p.ConnRequest != nil} {
+		if given {
+			ways++
+		}
+	}
+	flags := EndpointNoLoopback
+	if p.RemoteAddr.IsValid() {
+		flags = EndpointSendClientID
+	}
+	switch {
+	case w.closed || ways != 1 || p.ErrMode > ErrModePeer || p.Flags&^flags != 0, p.LocalAddr.IsValid() && !p.RemoteAddr.IsValid():
+		return fmt.Errorf("ucp: endpoint parameters: %w", ucs.ErrInvalidParam)
+	case w.leaving > 0:
+		return fmt.Errorf("ucp: worker %s is being shut down: %w", w.name, ucs.ErrBusy)
+	}
+	return nil
 }
 
 // newEndpoint makes an endpoint toward an address, which it keeps, known to nobody

@@ -22,6 +22,7 @@ var families = []family{
 	flushFamily{},
 	keepaliveFamily{},
 	tokenFamily{},
+	connFamily{},
 	wireupFamily{},
 }
 

@@ -22,6 +22,7 @@ var (
 type flushState struct {
 	posted, asked uint32 // counts of operations by messages that it waits for
 	epoch         uint32 // of operations in pieces: from which it need not wait
+	parts         bool   // then it says farewell to the peer
 }
 
 // flushing is a flush of all lanes of an endpoint.
@@ -136,6 +137,7 @@ func (ep *Endpoint) startFlush(p *RequestParams, kind protocol) (*Request, error
 	}
 	r.toward(ep)
 	r.proto, r.step = kind, 0
+	r.flush.parts = ep.state&epClosing != 0
 	ep.submit(r)
 	return r.result()
 }

@@ -7,11 +7,28 @@ import (
 
 // pairing is what an endpoint has besides some of whose lanes are connected pairwise.
 type pairing struct {
-	lanes   uint64  // those that are
-	joined  uint64  // of these, those whose other end is known
-	entries []uint8 // for each lane, the entry of the address it was chosen toward
-	aux     lane    // carries wireup messages until the lanes do; uct is nil if there is none
-	waits   bool    // has answered, and waits for the acknowledgement
+	lanes   uint64      // those that are
+	joined  uint64      // of these, those whose other end is known
+	entries []uint8     // for each lane, the entry of the address it was chosen toward
+	aux     lane        // carries wireup messages until the lanes do; uct is nil if there is none
+	waits   bool        // has answered, and waits for the acknowledgement
+	conn    *connection // of an endpoint that a connection manager has made, nil for others
+}
+
+// number is what peers call a lane: behind a connection manager's, which is lane 0 there.
+func (p *pairing) number(lane int) uint8 {
+	if p.conn != nil {
+		lane++
+	}
+	return uint8(lane)
+}
+
+// conn returns what the endpoint has that a connection manager has made, nil for others.
+func (ep *Endpoint) conn() *connection {
+	if ep.pair == nil {
+		return nil
+	}
+	return ep.pair.conn
 }
 
 // auxNumber stands for the auxiliary lane among the numbers of lanes.
@@ -36,7 +53,23 @@ func (ep *Endpoint) auxMaxMessage(k uint8) int {
 // unpair is told that the lanes are closed.
 func (ep *Endpoint) unpair() {
 	ep.dropAux()
+	if p := ep.pair; p != nil && p.conn != nil {
+		*p = pairing{conn: p.conn}
+		return
+	}
 	ep.pair = nil
+}
+
+// auxLost is told that an endpoint of a transport has failed. It reports whether that does
+// not matter: the peer of a connection closes what it has no more use for, and its
+// acknowledgement comes over another lane.
+func (ep *Endpoint) auxLost(ue uct.Endpoint) bool {
+	p := ep.pair
+	if p == nil || p.conn == nil || !p.waits || p.aux.uct != ue {
+		return false
+	}
+	ep.dropAux()
+	return true
 }
 
 // dropAux closes the auxiliary lane. What was sent over it has been answered.

@@ -50,10 +50,13 @@ type laneRules struct {
 	refused map[laneRoute]error // those that could not be created, and why
 	back    *wayBack            // over a connection that the peer has made
 
+	spare []lane // connected already, for those that lead to the same
+
 	cm     bool   // a connection manager connects the endpoint
 	device string // of ours, that the lanes are of: it knows that the peer is reached there; "" for any
 
-	answer bool // one for messages, that needs no connection: for a question of the peer's
+	messages bool // one for messages and no other
+	answer   bool // that needs no connection moreover: for a question of the peer's
 }
 
 // plain reports whether they leave everything open.
@@ -166,12 +169,14 @@ func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneR
 		})
 	}
 	return &proto.LaneInput{
-		Features:  features | proto.FeatureTag, // wireup needs messages in any case
-		ErrMode:   proto.ErrMode(mode),
-		Keepalive: mode != ErrModeNone,
-		CM:        rules.cm,
-		Local:     w.locals,
-		Remote:    addr,
+		Features:     features,
+		Messages:     true, // which wireup needs
+		MessagesOnly: rules.messages,
+		ErrMode:      proto.ErrMode(mode),
+		Keepalive:    mode != ErrModeNone,
+		CM:           rules.cm,
+		Local:        w.locals,
+		Remote:       addr,
 		Reachable: func(local int, d *proto.AddressDevice, f *proto.AddressIface) error {
 			if len(rules.refused) > 0 {
 				if err := rules.refused[laneRoute{local, numbers[f]}]; err != nil {

@@ -16,7 +16,7 @@ import (
 // the one for them may not be connected.
 func (ep *Endpoint) wireupLane(t proto.WireupType) uint8 {
 	k := ep.cfg.lanes.wireupLane(t)
-	if p := ep.pair; p != nil && p.aux.uct != nil && p.lanes&(1<<k) != 0 && t != proto.WireupAck {
+	if p := ep.pair; p != nil && p.aux.uct != nil && t != proto.WireupAck && (p.conn != nil || p.lanes&(1<<k) != 0) {
 		return auxNumber
 	}
 	return k
@@ -32,10 +32,14 @@ func (ep *Endpoint) laneAddress(which uint64, number func(lane int) uint8) (prot
 				return true
 			}
 		}
-		return ep.pair.aux.iface == i && which == allLanes
+		return ep.pair.aux.iface == i && which == allLanes && ep.pair.conn == nil
 	}
 	a := ep.w.describe(has)
-	var failed error
+	return a, ep.addEnds(&a, which, number)
+}
+
+// addEnds puts the ends of lanes into an address of the worker.
+func (ep *Endpoint) addEnds(a *proto.WorkerAddress, which uint64, number func(lane int) uint8) (failed error) {
 	a.Ifaces(func(_ int, _ *proto.AddressDevice, f *proto.AddressIface) bool {
 		for k := range ep.lanes {
 			if ep.pair.lanes&which&(1<<k) == 0 || ep.lanes[k].iface.index != f.RscIndex {
@@ -50,14 +54,11 @@ func (ep *Endpoint) laneAddress(which uint64, number func(lane int) uint8) (prot
 		}
 		return true
 	})
-	return a, failed
+	return failed
 }
 
 // allLanes are those of an endpoint, whatever there are, and the auxiliary one.
 const allLanes = ^uint64(0)
-
-// ownNumber is the number that a lane has here.
-func ownNumber(lane int) uint8 { return uint8(lane) }
 
 // laneNumbers are numbers of the peer's lanes, by ours.
 type laneNumbers [proto.MaxLanes]uint8

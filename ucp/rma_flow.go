@@ -52,7 +52,8 @@ func (f *rmaFlow) quiet() bool { return f.completed == f.posted && f.answered ==
 // advance ends the flushes that have nothing more to wait for.
 func (f *rmaFlow) advance() {
 	for r := f.flushing.head; r != nil && f.settled(r); r = f.flushing.head {
-		r.finish(nil)
+		f.flushing.remove(r)
+		r.flushed(nil)
 	}
 }
 
@@ -61,15 +62,23 @@ func (f *rmaFlow) advance() {
 func lanesFlushed(r *Request, err error) {
 	f := r.ep.rma
 	if err != nil || f == nil {
-		r.finish(err)
+		r.flushed(err)
 		return
 	}
 	r.flush.posted, r.flush.asked = f.posted, f.asked
 	if f.settled(r) {
-		r.finish(nil)
+		r.flushed(nil)
 		return
 	}
 	f.flushing.push(r)
+}
+
+// flushed is told that nothing is left to wait for.
+func (r *Request) flushed(err error) {
+	if err == nil && r.flush.parts && r.ep.farewell(r) {
+		return
+	}
+	r.finish(err)
 }
 
 // oweCompletion tells the peer that one of its puts or posted atomic operations

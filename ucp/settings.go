@@ -35,6 +35,10 @@ type settings struct {
 	KeepaliveInterval config.Time `ucx:"KEEPALIVE_INTERVAL" default:"20s" doc:"Time between rounds of checks whether peers are still there; inf or 0 for never."`
 	KeepaliveEps      int         `ucx:"KEEPALIVE_NUM_EPS" default:"128" doc:"Endpoints checked in a round."`
 
+	SockaddrTLS     config.List   `ucx:"SOCKADDR_TLS_PRIORITY" default:"rdmacm,tcp,sockcm" doc:"Connection managers for connections by socket address, in the order in which they are tried; sockcm is another name of tcp's."`
+	CMUseAllDevices bool          `ucx:"CM_USE_ALL_DEVICES" default:"y" doc:"Let connections by socket address use all devices, not only the one that the address is reached by. The other side must have the same."`
+	SADataVersion   saDataVersion `ucx:"SA_DATA_VERSION" default:"v2" doc:"Layout of the data with which a client asks for a connection: v1 or v2. A server answers in the client's."`
+
 	AllocPrio config.List `ucx:"ALLOC_PRIO" default:"md:sysv,md:posix,thp,md:*,mmap,heap" doc:"Ways to allocate memory, the first that works is taken: md:NAME for the memory domains of a component, md:* for any, thp, huge and mmap for pages of the kernel, heap."`
 
 	NumEPs config.Count `ucx:"NUM_EPS" default:"auto" doc:"Number of endpoints to expect, overriding what the program estimates."`

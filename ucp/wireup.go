@@ -33,8 +33,8 @@ func (wireupFamily) closed(ep *Endpoint) {
 
 // provide asks the peer for its id.
 func (wireupFamily) provide(ep *Endpoint) error {
-	if ep.lacks&needID == 0 || ep.state&epRequested != 0 {
-		return nil
+	if ep.lacks&needID == 0 || ep.state&epRequested != 0 || ep.conn() != nil {
+		return nil // it is told while the connection is made, if that is by socket address
 	}
 	if err := ep.requestWireup(); err != nil {
 		return err
@@ -63,7 +63,13 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	}
 	w.stats.WireupRecvd++
 	switch m.Type {
+	case proto.WireupPreRequest:
+		w.onPreRequest(src, &m)
 	case proto.WireupRequest:
+		if m.DstEp != 0 {
+			w.onConnRequest(src, &m)
+			return nil
+		}
 		return w.onWireupRequest(w.sourceOf(src), &m, data)
 	case proto.WireupReply, proto.WireupReplyReconfig:
 		ep := w.endpoints.Get(uint64(m.DstEp))
@@ -105,8 +111,8 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	case proto.WireupAck:
 		w.onWireupAck(src, &m)
 	default:
-		// Listener connections and lane recovery are not spoken here; a peer that
-		// follows our announced release does not send them.
+		// Lane recovery is not spoken here; a peer that follows our announced release
+		// does not send it.
 		w.stats.Dropped++
 	}
 	return nil
@@ -114,7 +120,7 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 
 // onWireupRequest answers a peer that asks for our id. message is m as it came.
 func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) error {
-	if m.SrcEp == 0 || m.DstEp != 0 {
+	if m.SrcEp == 0 {
 		w.stats.Dropped++
 		return nil
 	}

@@ -32,9 +32,9 @@ func (ep *Endpoint) joinSelf() error {
 	if ep.pair == nil {
 		return nil
 	}
-	own, err := ep.laneAddress(ep.pair.lanes, ownNumber)
+	own, err := ep.laneAddress(ep.pair.lanes, ep.pair.number)
 	if err == nil {
-		err = ep.join(&own, ownNumber)
+		err = ep.join(&own, ep.pair.number)
 	}
 	if err == nil {
 		ep.paired()
@@ -53,6 +53,9 @@ func (ep *Endpoint) askForPairs() error {
 // paired is told that the lanes are connected at both ends.
 func (ep *Endpoint) paired() {
 	ep.pair.waits = false
+	if c := ep.pair.conn; c != nil {
+		c.stage = connOpen
+	}
 	ep.dropAux()
 	for r := ep.waiting.head; r != nil; r = r.next {
 		r.lane = ep.amLane() // which may have another number now
@@ -119,11 +122,11 @@ func (ep *Endpoint) rechoose(addr *proto.WorkerAddress) error {
 func (ep *Endpoint) onPairReply(m *proto.Wireup) {
 	p := ep.pair
 	fresh := p.joined != p.lanes
-	if err := ep.join(&m.Address, ownNumber); err != nil {
+	if err := ep.join(&m.Address, ep.pair.number); err != nil {
 		ep.fail(err)
 		return
 	}
-	if fresh || m.Type == proto.WireupReplyReconfig {
+	if fresh || p.conn != nil || m.Type == proto.WireupReplyReconfig {
 		ep.sendWireup(proto.WireupAck, ep.remoteID, ep.w.emptyAddress())
 	}
 	ep.paired()

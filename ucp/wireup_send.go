@@ -74,13 +74,17 @@ func (ep *Endpoint) requestWireup() error {
 	ep.state |= epRequested // the reply may come inside the call
 	addr := ep.w.described
 	if ep.pair != nil {
-		if addr, err = ep.laneAddress(allLanes, ownNumber); err != nil {
+		if addr, err = ep.laneAddress(allLanes, ep.pair.number); err != nil {
 			ep.state &^= epRequested
 			return err
 		}
 	}
 	addr.Token = ep.w.tokenFor(ep.where.address.UUID)
-	if err = ep.sendWireup(proto.WireupRequest, 0, addr); err != nil {
+	var to proto.EndpointID // not known yet
+	if ep.conn() != nil {
+		to = ep.remoteID
+	}
+	if err = ep.sendWireup(proto.WireupRequest, to, addr); err != nil {
 		ep.state &^= epRequested
 	}
 	return err

@@ -58,6 +58,10 @@ type WorkerParams struct {
 	// UCX_WAIT does.
 	Wait WaitPolicy
 
+	// ClientID is told to the servers that endpoints with EndpointSendClientID connect
+	// to.
+	ClientID uint64
+
 	// Name names the worker in logs; one is made up if empty.
 	Name string
 }
@@ -133,7 +137,8 @@ type Worker struct {
 	lastWhere   *whereabouts      // of the endpoint made last
 	lastLanes   proto.LaneCache   // for that one
 	rates       map[ledger.Source]*rate
-	unexpected  int // endpoints opened by peers
+	unexpected  int       // endpoints opened by peers
+	conns       connState // by socket address
 	configs     map[string]*epConfig
 	described   proto.WorkerAddress // what packAddress has found
 	address     Address             // that, packed for peers
@@ -339,7 +344,7 @@ func (w *Worker) Progress() int {
 	w.gate = gateInside
 	n := w.uctw.Progress() // round, without another call
 	if w.unfinished() {
-		n += w.finishRound()
+		n += w.finishRound(n)
 	}
 	w.exit()
 	return n
@@ -380,17 +385,18 @@ func (w *Worker) progressTogether() int {
 func (w *Worker) round() int {
 	n := w.uctw.Progress() // [round]
 	if w.unfinished() {
-		n += w.finishRound()
+		n += w.finishRound(n)
 	}
 	return n
 }
 
 // unfinished reports whether there is something to do at the end of a round.
 func (w *Worker) unfinished() bool {
-	return w.asked.Load() || w.copying.head != nil || w.dispatched.head != nil || w.eager.untimed
+	return w.asked.Load() || w.copying.head != nil || w.dispatched.head != nil || w.eager.untimed || w.conns.parting != nil
 }
 
-func (w *Worker) finishRound() (n int) {
+// finishRound does that; arrived is how much has happened in the round.
+func (w *Worker) finishRound(arrived int) (n int) {
 	if w.asked.Load() {
 		w.shed()
 	}
@@ -403,6 +409,9 @@ func (w *Worker) finishRound() (n int) {
 	}
 	if w.eager.untimed {
 		n += w.expireOrphans()
+	}
+	if w.conns.parting != nil {
+		n += w.part(arrived)
 	}
 	return n
 }

@@ -5,7 +5,7 @@ package uct
 // bit return ucs.ErrUnsupported; embed NoAM to get that.
 //
 // What else a transport can do are interfaces of its endpoints: RMA, Atomic,
-// Paired, Checker, ProcessEndpoint, Claimer. Their user asserts them once, when it has made
+// Paired, Located, Checker, ProcessEndpoint, Claimer. Their user asserts them once, when it has made
 // the endpoint. They are there for every endpoint of an iface whose attributes
 // announce what they do. Where nothing of it is announced they may be there all
 // the same, as settings turn off what a type has, and refuse everything with
@@ -64,6 +64,13 @@ type Paired interface {
 	// ConnectToEP connects the endpoint, which was made without addresses, with
 	// the one that has this address. The bytes are untrusted.
 	ConnectToEP(dev, ep []byte) error
+}
+
+// Located is an Endpoint that knows where it leads to (uct_ep_is_connected).
+type Located interface {
+	// LeadsTo reports whether that is the interface that the addresses name, and if ep is
+	// not nil, the endpoint there that has this address. The bytes are untrusted.
+	LeadsTo(dev, iface, ep []byte) bool
 }
 
 // Checker is an Endpoint that can find out whether its peer is there

@@ -41,6 +41,7 @@ var _ interface {
 	uct.Endpoint
 	uct.RMA
 	uct.Paired
+	uct.Located
 	uct.Checker
 	uct.Claimer
 	uct.SourceHolder

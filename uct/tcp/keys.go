@@ -34,13 +34,19 @@ func (i *iface) removeKey(ep *endpoint) {
 	}
 }
 
-// Address implements uct.Endpoint: the listener's port and the key.
+// Address implements uct.Endpoint: the listener's port and the key; when connected that
+// of the connection, which is the key of the side that has waited, as C has it
+// (uct_tcp_ep_connect_to_ep_v2): by that both ends are known to belong together.
 func (ep *endpoint) Address() ([]byte, error) {
 	if !ep.toEP {
 		return nil, fmt.Errorf("tcp: the endpoint was made for one peer: %w", ucs.ErrUnsupported)
 	}
+	key := ep.key
+	if ep.peer != (sockaddr{}) {
+		key = ep.sn
+	}
 	b := binary.BigEndian.AppendUint16(nil, ep.iface.addr.port)
-	return le.AppendUint64(b, ep.key), nil
+	return le.AppendUint64(b, key), nil
 }
 
 // ConnectToEP implements uct.Endpoint.
@@ -61,10 +67,10 @@ func (ep *endpoint) ConnectToEP(dev, addr []byte) error {
 	if d.v6 != ep.iface.addr.v6 {
 		return fmt.Errorf("tcp: %v cannot connect to %v: %w", ep.iface.addr, peer, ucs.ErrUnreachable)
 	}
+	ep.peer, ep.sn = peer, ep.key
 	if ep.conn != nil {
 		return nil // the peer was faster
 	}
-	ep.peer = peer
 	if peer.compare(&ep.iface.addr) < 0 {
 		return nil // the peer connects
 	}
@@ -74,6 +80,15 @@ func (ep *endpoint) ConnectToEP(dev, addr []byte) error {
 	ep.sn = le.Uint64(addr[ifaceAddrLen:])
 	ep.connect()
 	return nil
+}
+
+// LeadsTo implements uct.Located.
+func (ep *endpoint) LeadsTo(dev, iface, addr []byte) bool {
+	_, peer, err := parsePeer(dev, iface)
+	if err != nil || peer != ep.peer {
+		return false
+	}
+	return addr == nil || ep.toEP && len(addr) == epAddrLen && le.Uint64(addr[ifaceAddrLen:]) == ep.sn
 }
 
 // acceptKey gives a connection to the endpoint whose key its request names.
@@ -89,7 +104,7 @@ func (c *conn) acceptKey() {
 		c.state = stateConnected // the endpoint sends on its own
 		return
 	}
-	c.ep, ep.conn, ep.peer = ep, c, c.peer
+	c.ep, ep.conn, ep.peer, ep.sn = ep, c, c.peer, ep.key
 	c.taken(ep)
 	ep.connected()
 }

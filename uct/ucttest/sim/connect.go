@@ -62,6 +62,14 @@ func (e *endpoint) ConnectToEP(dev, ep []byte) error {
 	return nil
 }
 
+// LeadsTo implements uct.Located.
+func (e *endpoint) LeadsTo(dev, addr, ep []byte) bool {
+	if e.peer == nil || !bytes.Equal(dev, e.home.dev) || !bytes.Equal(addr, e.peer.addr) {
+		return false
+	}
+	return ep == nil || len(ep) == epAddrLen && binary.LittleEndian.Uint64(ep[ifaceAddrLen:]) == e.other
+}
+
 // connect makes e lead to the iface of an address. One that does not exist
 // makes e fail at the next progress.
 func (e *endpoint) connect(addr []byte) {

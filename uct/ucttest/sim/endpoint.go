@@ -41,6 +41,7 @@ var _ interface {
 	uct.RMA
 	uct.Atomic
 	uct.Paired
+	uct.Located
 	uct.Checker
 } = (*endpoint)(nil)
 

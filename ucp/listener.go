@@ -1,0 +1,135 @@
+package ucp
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// ListenerParams are the parameters of Worker.NewListener.
+type ListenerParams struct {
+	// Addr is where to listen: an address of this machine, or 0.0.0.0 or :: for all of
+	// them; with port 0 at a port that the system chooses.
+	Addr netip.AddrPort
+
+	// OnConnRequest is given each client that wants to connect, which waits until it is
+	// accepted (EndpointParams.ConnRequest), on any worker of the context, or rejected.
+	OnConnRequest func(*ConnRequest)
+
+	// OnAccept, in its place, is given endpoints that have accepted for the listener's
+	// worker, in the error mode of the client. They are the application's, to close.
+	OnAccept func(*Endpoint)
+}
+
+// Listener is where clients connect to by socket address. It belongs to its worker's
+// goroutine.
+type Listener struct {
+	w      *Worker
+	params ListenerParams
+	addr   netip.AddrPort
+	parts  []uct.Listener // one of each connection manager
+	closed bool
+}
+
+// NewListener listens for clients. Exactly one of the two functions must be given; they
+// run inside progress. An address that somebody else listens at gives ucs.ErrBusy, a
+// context without a transport that connects by socket address ucs.ErrUnsupported. Clients
+// are looked at by WorkerParams.Accept first.
+func (w *Worker) NewListener(p ListenerParams) (*Listener, error) {
+	w.enter()
+	l, err := w.listen(&p)
+	w.exit()
+	return l, err
+}
+
+func (w *Worker) listen(p *ListenerParams) (*Listener, error) {
+	if w.closed || !p.Addr.IsValid() || (p.OnConnRequest == nil) == (p.OnAccept == nil) {
+		return nil, fmt.Errorf("ucp: listener parameters: %w", ucs.ErrInvalidParam)
+	}
+	l := &Listener{w: w, params: *p, addr: p.Addr}
+	list := w.connManagers()
+	var first error
+	for _, m := range list {
+		if m.uct == nil {
+			continue
+		}
+		part, err := m.uct.Listen(l.addr, uct.ListenParams{
+			Accept:    w.accept(),
+			OnRequest: func(_ uct.Listener, r *uct.ConnRequest) { l.onRequest(m.name, r) },
+		})
+		if err != nil {
+			if first == nil {
+				first = err
+			}
+			continue
+		}
+		l.parts = append(l.parts, part)
+		l.addr = part.Addr()
+	}
+	switch {
+	case len(l.parts) > 0:
+		w.conns.listeners = append(w.conns.listeners, l)
+		return l, nil
+	case first != nil:
+		return nil, first
+	}
+	return nil, errNoManager(list)
+}
+
+// Addr is where the listener listens, with the real port. Any goroutine may ask.
+func (l *Listener) Addr() netip.AddrPort { return l.addr }
+
+// Reject refuses a client: its endpoint fails with ucs.ErrRejected. A request that was
+// accepted or rejected before gives ucs.ErrInvalidParam. Any goroutine may call it.
+func (l *Listener) Reject(r *ConnRequest) error { return r.Reject() }
+
+// Close ends it. Clients that nobody has accepted are rejected; endpoints that were
+// accepted go on. A second Close does nothing.
+func (l *Listener) Close() error {
+	l.w.enter()
+	err := l.close()
+	l.w.exit()
+	return err
+}
+
+func (l *Listener) close() (first error) {
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	c := &l.w.conns
+	c.listeners = slices.DeleteFunc(c.listeners, func(o *Listener) bool { return o == l })
+	for _, part := range l.parts {
+		if err := part.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// onRequest is given a client by a connection manager.
+func (l *Listener) onRequest(manager string, r *uct.ConnRequest) {
+	d, err := parseConn(r.Private, r.RemoteDeviceAddr)
+	if err != nil {
+		log.Diag("client rejected", zap.Stringer("from", r.Source.Addr), zap.Error(err))
+		r.Reject()
+		return
+	}
+	req := &ConnRequest{ctx: l.w.ctx, manager: manager, uct: r, data: d}
+	if l.params.OnConnRequest != nil {
+		l.w.run(func() { l.params.OnConnRequest(req) })
+		return
+	}
+	ep, err := l.w.answerCall(&EndpointParams{ConnRequest: req, ErrMode: min(ErrMode(d.ErrMode), ErrModePeer)})
+	if err != nil {
+		log.Diag("client not accepted", zap.Stringer("from", r.Source.Addr), zap.Error(err))
+		return
+	}
+	l.w.run(func() { l.params.OnAccept(ep) })
+}
