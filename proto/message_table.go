@@ -102,6 +102,9 @@ type MessageForm struct {
 
 	// Short says that there is a form with a header of 8 bytes.
 	Short bool
+
+	// Whole says that such messages are never offered first.
+	Whole bool
 }
 
 // MessageTables are the decision tables of an endpoint for sending one kind of
@@ -163,11 +166,13 @@ func (m *model) messageChoice(form *MessageForm, class DataClass, mode SendMode)
 			single(ProtoEagerZcopy, groupZcopy, am.zcopy, form.Only, am.gathered()),
 			multi(ProtoEagerMultiZcopy, groupZcopy, am, am.zcopy, form.First, am.gathered(), zcopySetup))
 	}
-	// An offer of what fits into one message is never worth it.
-	largest := max(am.bcopy, am.zcopy) - form.Only + 1
-	for _, o := range m.rendezvous(class) {
-		o.min = max(o.min, largest)
-		options = append(options, o)
+	if !form.Whole {
+		// An offer of what fits into one message is never worth it.
+		largest := max(am.bcopy, am.zcopy) - form.Only + 1
+		for _, o := range m.rendezvous(class) {
+			o.min = max(o.min, largest)
+			options = append(options, o)
+		}
 	}
 	for i := range options {
 		if options[i].config == "" {
