@@ -12,7 +12,7 @@ import (
 )
 
 // overTCP opens two workers with small socket buffers, and an endpoint each way.
-func overTCP(t *testing.T) (w [2]*Worker, ep [2]*Endpoint) {
+func overTCP(t *testing.T, settings ...[2]string) (w [2]*Worker, ep [2]*Endpoint) {
 	t.Helper()
 	logtest.Watch(t)
 	for i := range w {
@@ -20,7 +20,7 @@ func overTCP(t *testing.T) (w [2]*Worker, ep [2]*Endpoint) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range [][2]string{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}, {"TCP_SNDBUF", "8k"}, {"TCP_RCVBUF", "8k"}, {"RNDV_THRESH", "inf"}} {
+		for _, s := range append([][2]string{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}, {"TCP_SNDBUF", "8k"}, {"TCP_RCVBUF", "8k"}, {"RNDV_THRESH", "inf"}}, settings...) {
 			if err := cfg.Modify(s[0], s[1]); err != nil {
 				t.Fatal(err)
 			}
@@ -42,6 +42,19 @@ func overTCP(t *testing.T) (w [2]*Worker, ep [2]*Endpoint) {
 		}
 	}
 	return w, ep
+}
+
+// progressed progresses workers until cond, or until nothing has happened for long.
+func progressed(w [2]*Worker, cond func() bool) bool {
+	for idle := 0; idle < 20_000; idle++ {
+		if cond() {
+			return true
+		}
+		if w[0].Progress()+w[1].Progress() > 0 {
+			idle = 0
+		}
+	}
+	return cond()
 }
 
 // TestFloodOfAcknowledged: peers that send each other synchronous messages without end,
@@ -205,6 +218,36 @@ func TestKnownByLane(t *testing.T) {
 	for i := range w {
 		if p := w[i].Peers(); len(p) != 1 || p[0].Known || w[i].untied != 0 {
 			t.Errorf("worker %d, without an endpoint: %+v, %d untied", i, p, w[i].untied)
+		}
+	}
+}
+
+// TestConnectedAwaitsNothing: of two that ask each other at once for the id of an endpoint
+// one gets no answer, and knows it nevertheless. Neither waits for the other then, or it
+// could never stop reading.
+func TestConnectedAwaitsNothing(t *testing.T) {
+	w, ep := overTCP(t)
+	for i := range ep {
+		req, err := ep[i].TagSendSync(1, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		recv, err := w[i].TagRecv(1, FullMask, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if !req.Done() || !recv.Done() {
+				t.Error("the messages did not get through")
+			}
+		})
+	}
+	progressed(w, func() bool {
+		return ep[0].remoteID != 0 && ep[1].remoteID != 0 && !ep[0].unanswered() && !ep[1].unanswered()
+	})
+	for i := range ep {
+		if ep[i].awaits() {
+			t.Errorf("worker %d waits for its peer, with state %b", i, ep[i].state)
 		}
 	}
 }

@@ -124,5 +124,8 @@ func (ep *Endpoint) awaits() bool {
 	return waits
 }
 
-// waitsForPeer reports whether something of the endpoint waits for a message.
-func (ep *Endpoint) waitsForPeer() bool { return ep.state&epRequested != 0 || ep.unanswered() }
+// waitsForPeer reports whether something of the endpoint waits for a message. Where both
+// have asked for the other's id only one request is answered: who has the id does not wait.
+func (ep *Endpoint) waitsForPeer() bool {
+	return ep.state&epRequested != 0 && (ep.remoteID == 0 || ep.state&epHearsay != 0) || ep.unanswered()
+}
