@@ -18,6 +18,9 @@ func (ep *Endpoint) claim() {
 			c.Claim()
 		}
 	}
+	for _, f := range ep.w.families {
+		f.claimed(ep)
+	}
 }
 
 // widen gives an endpoint that the peer has opened the lanes that its whole address

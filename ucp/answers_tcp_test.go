@@ -25,7 +25,7 @@ func overTCP(t *testing.T, settings ...[2]string) (w [2]*Worker, ep [2]*Endpoint
 				t.Fatal(err)
 			}
 		}
-		ctx, err := NewContext(ContextParams{Features: FeatureTag}, cfg)
+		ctx, err := NewContext(ContextParams{Features: FeatureTag | FeatureStream}, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -120,7 +120,7 @@ func (c *call) keepPromise(err error) {
 	w, r := c.w, c.promised
 	was := r.state
 	if was&stateFreed != 0 {
-		c.params.OnSend, c.params.OnTagRecv = nil, nil
+		c.params.OnSend, c.params.OnTagRecv, c.params.OnStreamRecv = nil, nil, nil
 	}
 	if err == nil && was&stateUnwanted != 0 {
 		err = ucs.ErrCanceled
@@ -143,19 +143,27 @@ func (c *call) keepPromise(err error) {
 
 // leave leaves the call to the goroutine that has the worker. It returns what the call
 // would return: a request in flight, or none for one that is brief.
-func (c *call) leave() (r *Request, err error) {
+func (c *call) leave() (*Request, error) {
+	r, left, err := c.tryLeave()
+	if !left {
+		c.drop()
+	}
+	return r, err
+}
+
+// tryLeave is leave for calls that have another result, besides, where they are not left
+// but carried out: the description tells, which the caller drops then.
+func (c *call) tryLeave() (r *Request, left bool, err error) {
 	w := c.w
 	if err := c.rule.check(c.buf, c.p); err != nil {
-		c.drop()
-		return nil, err
+		return nil, false, err
 	}
 	switch {
 	case !c.mayBeLeft():
 		w.enter()
 		r, err = c.start(c)
 		w.exit()
-		c.drop()
-		return r, err
+		return r, false, err
 	case c.brief:
 		w.briefs.Add(1)
 		c.buf = c.small[:copy(c.small[:], c.buf)]
@@ -170,7 +178,7 @@ func (c *call) leave() (r *Request, err error) {
 	}
 	c.Of(c)
 	w.push(&c.Task)
-	return r, nil
+	return r, true, nil
 }
 
 // lose keeps the error of a call on an endpoint that nobody waits for.
@@ -219,6 +227,6 @@ func (w *Worker) promise() (r *Request, made bool) {
 // out.
 func (r *Request) refused(c *call, err error) {
 	r.state = stateParams | statePromised | c.state&stateRecv
-	r.onSend, r.onTagRecv, r.userData = c.params.OnSend, c.params.OnTagRecv, c.params.UserData
+	r.onSend, r.onTagRecv, r.onRecv, r.userData = c.params.OnSend, c.params.OnTagRecv, c.params.OnStreamRecv, c.params.UserData
 	r.finish(err)
 }

@@ -110,8 +110,8 @@ func stack() []byte {
 	return b[:runtime.Stack(b, false)]
 }
 
-// callSend runs the callback of an operation, callRecv that of a receive. It may free
-// the request.
+// callSend runs the callback of an operation, callRecv that of a tagged receive,
+// callLength that of other receives. It may free the request.
 func (w *Worker) callSend(fn func(*Request, error, any), r *Request, err error, data any) {
 	was := w.leaveTo()
 	defer func() {
@@ -131,6 +131,17 @@ func (w *Worker) callRecv(fn func(*Request, error, TagRecvInfo, any), r *Request
 		}
 	}()
 	fn(r, err, info, data)
+	w.comeBack(was)
+}
+
+func (w *Worker) callLength(fn func(*Request, error, int, any), r *Request, err error, n int, data any) {
+	was := w.leaveTo()
+	defer func() {
+		if !w.back(was) {
+			w.caught(was, recover())
+		}
+	}()
+	fn(r, err, n, data)
 	w.comeBack(was)
 }
 

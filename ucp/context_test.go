@@ -104,7 +104,6 @@ func TestMissingFeatures(t *testing.T) {
 	ucttest.NoLeaks(t)
 	for f, want := range map[ucp.Features]error{
 		ucp.FeatureAM:           ucs.ErrUnsupported,
-		ucp.FeatureStream:       ucs.ErrUnsupported,
 		ucp.FeatureExportedMemh: ucs.ErrUnsupported,
 		ucp.FeatureTag | ucp.FeatureRMA | ucp.FeatureAM: ucs.ErrUnsupported,
 		1 << 20:                ucs.ErrInvalidParam,

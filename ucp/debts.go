@@ -95,12 +95,7 @@ func (s *source) owesTooMuch(ep *Endpoint) {
 // resume goes on reading a source.
 func (s *source) resume() {
 	s.paused = false
-	if s.hasty {
-		return
-	}
-	if p, ok := s.uct.Owner.(uct.SourcePauser); ok {
-		p.ResumeSource()
-	}
+	s.readOn()
 }
 
 // dropDebtor drops a connection that does not read, and the endpoint over which it is

@@ -1,5 +1,5 @@
 // Package ucp is the communication API of UCX: contexts, workers, endpoints and
-// requests, with tagged messages and one-sided access to registered memory
+// requests, with tagged messages, streams and one-sided access to registered memory
 // between workers of one process, of one host or of different hosts, Go or C on
 // either side.
 //
@@ -72,6 +72,19 @@
 // ran in ends what it was doing and panics with a CallbackPanic. A callback that ends
 // its goroutine (runtime.Goexit, t.FailNow) leaves a worker that cannot be used any
 // more, and whose calls say so.
+//
+// # Streams
+//
+// Each endpoint has a stream in either direction: StreamSend appends bytes, the peer
+// reads them in pieces of its own choice, by StreamRecv into its memory or by
+// StreamRecvData where they are. Worker.StreamPoll tells which endpoints have something to
+// read. A peer that sends more than is read has to wait, and so does everything behind
+// that on the same connection, tagged messages for one: an application that waits for
+// anything of a peer reads what the peer's stream brings. A flush, a rendezvous and other
+// operations that expect an answer are not held up by that. Over shared memory nobody can
+// be made to wait, and what is unread is bounded by UCX_MAX_UNEXP_BYTES only: a stream
+// beyond it ends with an error. When an endpoint fails what has come can still be read;
+// closing it throws that away.
 //
 // # Memory
 //

@@ -99,7 +99,7 @@ func sent(r *Request, err error) {
 		r.finish(r.err)
 		return
 	}
-	r.ep.outstanding.push(r)
+	r.await()
 }
 
 // acknowledged is told that the receiver has acknowledged a message.
@@ -158,7 +158,7 @@ func singleSent(r *Request, err error, counter *uint64) error {
 	if err != nil && err != ucs.InProgress {
 		return err
 	}
-	*counter++
+	r.countSent(counter)
 	if err == nil {
 		sent(r, r.comp.Err)
 	}
@@ -181,7 +181,7 @@ func (eagerMultiBcopy) progress(r *Request) error {
 			return err
 		}
 	}
-	r.w.stats.EagerMulti++
+	r.countSent(&r.w.stats.EagerMulti)
 	r.comp.Done(nil)
 	return nil
 }
@@ -207,7 +207,7 @@ func (eagerMultiZcopy) progress(r *Request) error {
 			return err
 		}
 	}
-	r.w.stats.EagerMulti++
+	r.countSent(&r.w.stats.EagerMulti)
 	r.comp.Done(nil)
 	return nil
 }

@@ -72,7 +72,7 @@ type EndpointParams struct {
 	// the same error; the endpoint must still be closed.
 	OnError func(ep *Endpoint, err error, userData any)
 
-	// UserData is passed to OnError.
+	// UserData is passed to OnError, and told by Worker.StreamPoll.
 	UserData any
 
 	Flags EndpointFlags
@@ -101,6 +101,7 @@ type Endpoint struct {
 	lacks    needs // that operations wait for
 	errMode  ErrMode
 	connSN   uint16
+	flushes  uint16           // under way
 	localID  proto.EndpointID // by which the peer names this endpoint
 	remoteID proto.EndpointID // the peer's name for its end, 0 until wireup
 	peer     *peer
@@ -112,6 +113,7 @@ type Endpoint struct {
 	waiting     requestList // operations that need remoteID, and all after them
 	outstanding requestList // operations that wait for a message of the peer
 	rma         *rmaFlow    // nil before the first one-sided operation
+	stream      *stream     // nil before it is first used
 
 	onError  func(*Endpoint, error, any)
 	userData any

@@ -61,6 +61,31 @@ func ExampleEndpoint_TagSend() {
 	// Output: tag 0x1001: hello
 }
 
+// A stream has no boundaries: the receiver reads as many bytes as it likes.
+func ExampleEndpoint_StreamSend() {
+	ctx, w, ep := openSelf(ucp.FeatureStream)
+	defer ctx.Close()
+	defer w.Close()
+
+	for _, s := range []string{"hel", "lo, wor", "ld"} {
+		if err := ep.StreamSendWait(context.Background(), []byte(s)); err != nil {
+			log.Fatal(err)
+		}
+	}
+	buf := make([]byte, 5)
+	n, err := ep.StreamRecvFullWait(context.Background(), buf)
+	if err != nil {
+		log.Fatal(err)
+	}
+	rest := make([]byte, 64)
+	m, err := ep.StreamRecvWait(context.Background(), rest)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s|%s\n", buf[:n], rest[:m])
+	// Output: hello|, world
+}
+
 // A receive that is not matched in its call finishes later; its callback runs
 // inside Progress, or here inside the send.
 func ExampleWorker_TagRecv() {

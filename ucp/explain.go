@@ -23,7 +23,7 @@ type Explanation struct {
 
 	// Protocols are the tables for tagged sends of contiguous memory, from which
 	// size what is used: plain, synchronous, with OpFastComplete and with
-	// OpMultiSend; then those of a rendezvous. Where the peer's memory can be
+	// OpMultiSend; then those of streams and of a rendezvous. Where the peer's memory can be
 	// mapped, and ours by it, there are those for memory of MemMapAllocate.
 	Protocols []ProtocolTable
 

@@ -15,6 +15,7 @@ import (
 // behind it: endpoints go last.
 var families = []family{
 	tagFamily{},
+	streamFamily{},
 	eagerFamily{},
 	rndvFamily{},
 	rmaFamily{},
@@ -28,18 +29,20 @@ var families = []family{
 
 // workerState is what the families keep for a worker.
 type workerState struct {
-	tag   tagState
-	eager eagerState
-	rndv  rndvState
-	rma   rmaState
-	token tokenState
+	tag    tagState
+	stream streamState
+	eager  eagerState
+	rndv   rndvState
+	rma    rmaState
+	token  tokenState
 }
 
 // endpointTables are the decision tables of the families.
 type endpointTables struct {
-	tag  tagTables
-	rndv *proto.RndvTables
-	rma  map[uint64]*proto.RMATables // by the lanes that open the memory of a key
+	tag    tagTables
+	stream streamTables
+	rndv   *proto.RndvTables
+	rma    map[uint64]*proto.RMATables // by the lanes that open the memory of a key
 }
 
 // family is a kind of communication. Embed noFamily for what it has nothing to say
@@ -65,9 +68,13 @@ type family interface {
 	halt(w *Worker)
 	stop(w *Worker) error
 
-	// opened and closed are told of the life of an endpoint. provide is asked to
-	// get what operations of it wait for, as far as that is the family's business.
+	// opened and closed are told of the life of an endpoint, claimed that one which a
+	// peer has opened is the user's now, closing that nothing more will be asked of it.
+	// provide is asked to get what operations of it wait for, as far as that is the
+	// family's business.
 	opened(ep *Endpoint)
+	claimed(ep *Endpoint)
+	closing(ep *Endpoint)
 	closed(ep *Endpoint)
 	provide(ep *Endpoint) error
 
@@ -129,6 +136,8 @@ func (noFamily) start(*Worker)                                  {}
 func (noFamily) halt(*Worker)                                   {}
 func (noFamily) stop(*Worker) error                             { return nil }
 func (noFamily) opened(*Endpoint)                               {}
+func (noFamily) claimed(*Endpoint)                              {}
+func (noFamily) closing(*Endpoint)                              {}
 func (noFamily) closed(*Endpoint)                               {}
 func (noFamily) provide(*Endpoint) error                        { return nil }
 func (noFamily) purge(*Endpoint, error)                         {}

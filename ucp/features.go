@@ -9,7 +9,7 @@ import (
 
 // Features select the families of operations a context is used for (enum
 // ucp_feature). An operation of a family that was not requested fails with
-// ucs.ErrInvalidParam. FeatureStream, FeatureAM and FeatureExportedMemh are not
+// ucs.ErrInvalidParam. FeatureAM and FeatureExportedMemh are not
 // implemented: a context cannot be made with them.
 type Features uint64
 
@@ -35,7 +35,6 @@ var featuresMissing = [...]struct {
 	feature Features
 	reason  string
 }{
-	{FeatureStream, "streams are not implemented"},
 	{FeatureAM, "active messages are not implemented"},
 	{FeatureExportedMemh, "memory can neither be exported nor imported, no transport here could"},
 }

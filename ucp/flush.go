@@ -22,7 +22,6 @@ var (
 type flushState struct {
 	posted, asked uint32 // counts of operations by messages that it waits for
 	epoch         uint32 // of operations in pieces: from which it need not wait
-	parts         bool   // then it says farewell to the peer
 }
 
 // flushing is a flush of all lanes of an endpoint.
@@ -59,6 +58,24 @@ func (flushing) progress(r *Request) error {
 
 func (flushing) completed(r *Request, err error) { lanesFlushed(r, err) }
 
+// flushBegun counts a flush of the endpoint: it waits for answers of the peer's transports.
+// The counter stops at its end, for good: then there is always one.
+func (ep *Endpoint) flushBegun() {
+	if ep.flushes != countless {
+		ep.flushes++
+	}
+	ep.w.stream.expect()
+}
+
+// countless is more flushes than are counted.
+const countless = 1<<16 - 1
+
+func (flushing) release(r *Request) {
+	if r.ep.flushes != countless {
+		r.ep.flushes--
+	}
+}
+
 // flush flushes an endpoint; closing does so and releases it when finished.
 type (
 	flush   struct{ flushing }
@@ -66,9 +83,12 @@ type (
 )
 
 func (flush) about() protocolInfo   { return protocolInfo{name: "flush", kind: kindFlush} }
-func (closing) about() protocolInfo { return protocolInfo{name: "close", kind: kindFlush} }
+func (closing) about() protocolInfo { return protocolInfo{name: "close", kind: kindClose} }
 
-func (closing) release(r *Request) { r.ep.destroy(ucs.ErrCanceled) }
+func (p closing) release(r *Request) {
+	p.flushing.release(r)
+	r.ep.destroy(ucs.ErrCanceled)
+}
 
 // flushPart is the flush of one endpoint among those of a worker.
 type flushPart struct{ flushing }
@@ -77,7 +97,8 @@ func (flushPart) about() protocolInfo { return protocolInfo{name: "flush", kind:
 
 // release tells the flush of the worker. An endpoint that failed meanwhile has
 // nothing left to flush.
-func (flushPart) release(r *Request) {
+func (p flushPart) release(r *Request) {
+	p.flushing.release(r)
 	parent := r.userData.(*Request)
 	r.userData = nil
 	err := r.err
@@ -137,7 +158,7 @@ func (ep *Endpoint) startFlush(p *RequestParams, kind protocol) (*Request, error
 	}
 	r.toward(ep)
 	r.proto, r.step = kind, 0
-	r.flush.parts = ep.state&epClosing != 0
+	ep.flushBegun()
 	ep.submit(r)
 	return r.result()
 }
@@ -179,6 +200,7 @@ func (w *Worker) beginFlush(p *RequestParams) (*Request, error) {
 		r.comp.Count++
 		part := ep.control(flushPart{})
 		part.step, part.userData = 0, r
+		ep.flushBegun()
 		ep.submit(part)
 		lost = cmp.Or(lost, ep.takeLost())
 	})
@@ -231,6 +253,9 @@ func (ep *Endpoint) closeAsync(p *RequestParams) (*Request, error) {
 	}
 	ep.state |= epClosing
 	ep.short = -1
+	for _, f := range ep.w.families {
+		f.closing(ep)
+	}
 	r, err := ep.startFlush(p, closing{})
 	if err != nil && ep.state&epClosed == 0 {
 		ep.state &^= epClosing // the parameters were refused

@@ -123,10 +123,12 @@ const (
 	fuzzAtomicReq
 	fuzzAtomicRep
 	fuzzCompletion
+	fuzzStream
 	fuzzGone     // the connection ends
 	fuzzReceive  // the application posts a receive, of the tag that the patch says
 	fuzzTake     // takes a message and receives it, or discards it
 	fuzzCancel   // ends its posted receives
+	fuzzRead     // receives from the stream as the patch says: takes data, or a buffer, maybe of elements
 	fuzzProgress // progresses
 	fuzzSteps
 )
@@ -159,7 +161,7 @@ func newFuzzTarget(t testing.TB, w *fuzzWorker) *fuzzTarget {
 	f := &fuzzTarget{victim: v, handlers: []uct.AMHandler{
 		v.onWireup, v.onEagerOnly(), v.onEagerFirst, v.onEagerMiddle, v.onEagerSyncOnly, v.onEagerSyncFirst,
 		v.onEagerSyncAck, v.onRndvRTS, v.onRndvRTR, v.onRndvData, v.onRndvATS, v.onRndvATP,
-		v.onPut, v.onGetReq, v.onGetRep, v.onAtomicReq, v.onAtomicRep, v.onCompletion,
+		v.onPut, v.onGetReq, v.onGetRep, v.onAtomicReq, v.onAtomicRep, v.onCompletion, v.onStreamData,
 	}}
 	offer := v.offer(fuzzOffer)
 	sync := v.unmatched(0x51)
@@ -254,12 +256,34 @@ func (f *fuzzTarget) event(h, k int, patch byte) {
 				f.open = append(f.open, req)
 			}
 		}
+	case fuzzRead:
+		f.read(patch)
 	case fuzzCancel:
 		for _, req := range f.open {
 			f.Cancel(req)
 		}
 	}
 	f.Progress()
+}
+
+// read receives from the endpoint's stream.
+func (f *fuzzTarget) read(patch byte) {
+	p := &RequestParams{}
+	buf := make([]byte, 24)
+	switch patch & 3 {
+	case 0:
+		if d, err := f.ep.StreamRecvData(); err == nil && patch&4 != 0 {
+			d.Release()
+		}
+		return
+	case 1:
+		p.StreamFlags = StreamRecvWaitAll
+	case 2:
+		p.Buffer, buf = Elements(buf, 8), nil
+	}
+	if _, req, _ := f.ep.StreamRecv(buf, p); req != nil {
+		f.open = append(f.open, req)
+	}
 }
 
 // finish ends what is under way and checks what must hold whatever was played.
@@ -310,6 +334,7 @@ func (f *fuzzTarget) leave() {
 	w.endpoints.Each(func(ep *Endpoint) { ep.destroy(ucs.ErrCanceled) })
 	w.cancelAssemblies()
 	w.dropMessages()
+	streamFamily{}.stop(w) // what was taken and not given back
 	f.Progress()
 	for i, req := range f.open {
 		if !req.Done() {
@@ -420,6 +445,7 @@ func seeds() []script {
 		step(fuzzAtomicReq, patchAt0+liveMemory, proto.AtomicReq{Size: 4, Value: 1}.Append(nil)),
 		step(fuzzAtomicRep, patchAt0+liveAtomic, proto.AtomicRep{Size: 8}.Append(nil)),
 		step(fuzzCompletion, patchAt0+liveEndpoint, proto.Cmpl{}.Append(nil)),
+		step(fuzzStream, patchAt0+liveEndpoint, with(proto.StreamData{}.Append(nil))),
 		step(fuzzWireup, 0, wireup(proto.Wireup{Type: proto.WireupRequest, SrcEp: 5, Address: none})),
 		step(fuzzWireup, patchAt12+liveEndpoint, wireup(proto.Wireup{Type: proto.WireupReply, SrcEp: 5, Address: none})),
 		step(fuzzWireup, patchAt12+liveEndpoint, wireup(proto.Wireup{Type: proto.WireupEpRemoved, SrcEp: 5, Address: none})),
@@ -468,7 +494,16 @@ func connSeeds(list []script) []script {
 		mixed = append(mixed, on(1+i%2, append(script(nil), s...))...)
 		mixed = append(mixed, step([]int{fuzzReceive, fuzzTake, fuzzCancel, fuzzProgress}[i%4], byte(i), nil)...)
 	}
-	return []script{spread, hoards, parts, mixed}
+	// A stream that is read in all ways, and then grows beyond the limit.
+	var stream script
+	for i := range 40 {
+		data := append(proto.StreamData{}.Append(nil), make([]byte, min(1+11*i, 200))...)
+		stream = append(stream, step(fuzzStream, patchAt0+liveEndpoint, data)...)
+		if i < 20 {
+			stream = append(stream, step(fuzzRead, byte(i), nil)...)
+		}
+	}
+	return []script{spread, hoards, parts, mixed, stream}
 }
 
 // FuzzHandlers feeds a worker with messages of peers. Nothing may panic, memory

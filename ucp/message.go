@@ -29,6 +29,9 @@ type messageForm struct {
 	// offer is what an offer says about the message besides its data.
 	offer func(r *Request) (op proto.RndvOp, header uint64)
 
+	// sends is the counter of such messages, nil for tagged ones: those are the others.
+	sends func(s *Stats) *uint64
+
 	// tables are the endpoint's decision tables for such messages.
 	tables func(c *epConfig) *proto.MessageTables
 
@@ -107,20 +110,72 @@ func (ep *Endpoint) sendMessage(r *Request, form *messageForm, flags OpFlags) (*
 	return r.result()
 }
 
+// describeSend makes the request of a send of any form.
+func (ep *Endpoint) describeSend(rule *callRule, buf []byte, p *RequestParams) (*Request, error) {
+	w := ep.w
+	if err := ep.usable(); err != nil {
+		return nil, err
+	}
+	if err := rule.check(buf, p); err != nil {
+		return nil, err
+	}
+	r, err := w.useRequest(p)
+	if err != nil {
+		return nil, err
+	}
+	if p == nil {
+		p = &noParams
+	}
+	err = r.data.initSend(buf, &p.Buffer)
+	if err == nil {
+		err = p.checkMemory(w.ctx, &r.data)
+	}
+	if err != nil {
+		w.dropRequest(r)
+		return nil, err
+	}
+	r.give(p.Memory)
+	return r, nil
+}
+
+// shortGoes makes a request of a short send that the transport has taken, and that
+// goes on after the call with the completion of the spare request.
+func (ep *Endpoint) shortGoes(form *messageForm, p *RequestParams) *Request {
+	w := ep.w
+	r := w.spare
+	w.spare = w.getRequest()
+	r.toward(ep)
+	r.form, r.proto = form, eagerShort{}
+	r.countSent(&w.stats.EagerShort)
+	if p != nil {
+		r.state |= stateParams
+		r.onSend, r.userData = p.OnSend, p.UserData
+	}
+	return r
+}
+
+// countSent counts a message by the way that it has gone.
+func (r *Request) countSent(way *uint64) {
+	*way++
+	if sends := r.form.sends; sends != nil {
+		*sends(&r.w.stats)++
+	}
+}
+
 // sendMessageNow sends in one step or not at all.
 func (ep *Endpoint) sendMessageNow(r *Request) (*Request, error) {
 	err := error(ucs.ErrNoResource)
 	switch p := r.form.tables(ep.cfg).Table(r.class(), r.mode).Lookup(r.data.length); {
 	case p == proto.ProtoNone:
 		err = ucs.ErrUnsupported
-	case ep.waiting.head == nil && ep.lacks&needLanes == 0 && !r.form.acked && (p == proto.ProtoEagerShort || p == proto.ProtoEagerBcopy):
+	case ep.waiting.head == nil && ep.lacks&(needLanes|r.form.needs) == 0 && !r.form.acked && (p == proto.ProtoEagerShort || p == proto.ProtoEagerBcopy):
 		r.proto = eagerBcopy{}
 		_, err = ep.ue.AMBcopy(uct.AMID(r.form.only.id), r.hooks(), uct.SendNow, nil)
 	}
 	if err == nil || err == ucs.InProgress {
 		// What a transport has begun to write leaves without further ado.
 		err = nil
-		ep.w.stats.EagerBcopy++
+		r.countSent(&ep.w.stats.EagerBcopy)
 		if r.frag < r.data.length {
 			err = r.packedNothing(r.frag)
 		}

@@ -29,9 +29,10 @@ type operation interface {
 type needs uint8
 
 const (
-	needLanes needs = 1 << iota // lanes: before there are any, no protocol can be chosen
-	needID                      // the peer's id of the endpoint
-	needFence                   // that the fence is over which holds back one-sided operations
+	needLanes  needs = 1 << iota // lanes: before there are any, no protocol can be chosen
+	needID                       // the peer's id of the endpoint
+	needFence                    // that the fence is over which holds back one-sided operations
+	needStream                   // that the packets of a longer piece of the stream have gone
 )
 
 // submit starts a described request, or one of the library's that has its protocol,
@@ -178,6 +179,12 @@ func (r *Request) run() {
 			return
 		}
 	}
+}
+
+// await lets the request wait for a message of the peer.
+func (r *Request) await() {
+	r.ep.outstanding.push(r)
+	r.w.stream.expect()
 }
 
 // later lets the request run again in the next round of progress, when it is its

@@ -50,6 +50,11 @@ type RequestParams struct {
 	// call. info is valid only without an error.
 	OnTagRecv func(r *Request, err error, info TagRecvInfo, userData any)
 
+	// OnStreamRecv is called when a stream receive finishes, unless it finished in the
+	// call. n is how many bytes the buffer has got: a whole number of elements without
+	// an error, and with one what had come until then.
+	OnStreamRecv func(r *Request, err error, n int, userData any)
+
 	// UserData is passed to the callback.
 	UserData any
 
@@ -76,6 +81,9 @@ type RequestParams struct {
 
 	// CloseFlags apply to Endpoint.CloseAsync.
 	CloseFlags CloseFlags
+
+	// StreamFlags apply to Endpoint.StreamRecv.
+	StreamFlags StreamRecvFlags
 }
 
 // CloseFlags modify the closing of an endpoint (enum ucp_ep_close_flags_t).
@@ -84,6 +92,14 @@ type CloseFlags uint32
 // CloseForce releases the endpoint at once, without the peer: what is
 // outstanding ends with ucs.ErrCanceled. It needs ErrModePeer.
 const CloseForce CloseFlags = 1 << 0
+
+// flags are those of parameters that may be nil.
+func (p *RequestParams) flags() OpFlags {
+	if p == nil {
+		return 0
+	}
+	return p.Flags
+}
 
 // noParams stands for a nil *RequestParams.
 var noParams RequestParams

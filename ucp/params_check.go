@@ -23,10 +23,13 @@ const (
 	paramMemory
 	paramReplyBuffer
 	paramCloseFlags
+	paramOnStreamRecv
+	paramStreamFlags
 )
 
 // paramNames are the names of the bits of params.
-var paramNames = [...]string{"Buffer", "OnSend", "OnTagRecv", "TagInfo", "MemoryType", "Memory", "ReplyBuffer", "CloseFlags"}
+var paramNames = [...]string{"Buffer", "OnSend", "OnTagRecv", "TagInfo", "MemoryType", "Memory", "ReplyBuffer", "CloseFlags",
+	"OnStreamRecv", "StreamFlags"}
 
 // callRule says what belongs to a call. UserData and Request belong to all.
 type callRule struct {
@@ -64,6 +67,12 @@ func (p *RequestParams) given() (set params) {
 	if p.CloseFlags != 0 {
 		set |= paramCloseFlags
 	}
+	if p.OnStreamRecv != nil {
+		set |= paramOnStreamRecv
+	}
+	if p.StreamFlags != 0 {
+		set |= paramStreamFlags
+	}
 	return set
 }
 
@@ -89,6 +98,8 @@ func (c *callRule) check(buf []byte, p *RequestParams) error {
 		return c.refuse("second buffer in Buffer")
 	case p.CloseFlags&^CloseForce != 0:
 		return c.refuse(fmt.Sprintf("CloseFlags %#x", p.CloseFlags&^CloseForce))
+	case p.StreamFlags&^StreamRecvWaitAll != 0:
+		return c.refuse(fmt.Sprintf("StreamFlags %#x", p.StreamFlags&^StreamRecvWaitAll))
 	case !p.MemoryType.Valid():
 		return c.refuse(fmt.Sprintf("MemoryType %d", p.MemoryType))
 	case p.MemoryType > ucs.MemoryHost:
@@ -115,19 +126,20 @@ func (p *RequestParams) checkMemory(ctx *Context, data *payload) error {
 // or get cannot do, and has nothing that these refuse.
 func (p *RequestParams) plainSend() bool {
 	return p.Flags&^OpMultiSend == 0 && !p.Buffer.set && p.Request == nil && p.MemoryType <= ucs.MemoryHost &&
-		p.Memory == nil && p.OnTagRecv == nil && p.TagInfo == nil && p.ReplyBuffer == nil && p.CloseFlags == 0
+		p.Memory == nil && p.OnTagRecv == nil && p.TagInfo == nil && p.ReplyBuffer == nil && p.CloseFlags == 0 &&
+		p.OnStreamRecv == nil && p.StreamFlags == 0
 }
 
 // plainRecv is plainSend for receives.
 func (p *RequestParams) plainRecv() bool {
 	return p.Flags&^OpMultiSend == 0 && !p.Buffer.set && p.Request == nil && p.MemoryType <= ucs.MemoryHost &&
-		p.OnSend == nil && p.Memory == nil && p.ReplyBuffer == nil && p.CloseFlags == 0
+		p.OnSend == nil && p.Memory == nil && p.ReplyBuffer == nil && p.CloseFlags == 0 && p.OnStreamRecv == nil && p.StreamFlags == 0
 }
 
 // plainFetch is plainSend for atomic operations that have a reply buffer.
 func (p *RequestParams) plainFetch() bool {
 	return p.Flags&^OpMultiSend == 0 && !p.Buffer.set && p.Request == nil && p.MemoryType <= ucs.MemoryHost &&
-		p.Memory == nil && p.OnTagRecv == nil && p.TagInfo == nil && p.CloseFlags == 0
+		p.Memory == nil && p.OnTagRecv == nil && p.TagInfo == nil && p.CloseFlags == 0 && p.OnStreamRecv == nil && p.StreamFlags == 0
 }
 
 // plainAtomic is plainFetch for parameters that were checked.

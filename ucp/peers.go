@@ -17,7 +17,7 @@ type PeerStats struct {
 	Known bool       // the application has an endpoint toward the source, on some worker of the process
 
 	Connections int // that have made the worker hold something; one that is over counts as long as something is held for it
-	Paused      int // of those, how many are not read until they read themselves
+	Paused      int // of those, how many are not read until they read themselves, or the application reads their streams
 	Bytes       int // memory of messages without a receive
 	Owed        int // memory of answers that they have not read
 	Endpoints   int // opened by them and not by the application
@@ -49,7 +49,7 @@ func (w *Worker) Peers() []PeerStats {
 				continue
 			}
 			s.Connections++
-			if c.paused {
+			if c.paused || c.stopped > 0 {
 				s.Paused++
 			}
 		}

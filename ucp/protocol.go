@@ -53,6 +53,7 @@ const (
 	kindFetch                        // an atomic one that is answered with a word
 	kindAnswer                       // the answer to one of the peer's
 	kindFlush
+	kindClose // a flush after which the endpoint is released
 )
 
 // basics is what most protocols do alike.

@@ -134,9 +134,7 @@ func (s *source) pause(d time.Duration) {
 	}
 	_, err := s.w.uctw.Timers().After(d, func() {
 		s.hasty = false
-		if s.uct != nil && !s.paused {
-			p.ResumeSource()
-		}
+		s.readOn()
 	})
 	if err == nil {
 		s.hasty = true

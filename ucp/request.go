@@ -45,6 +45,7 @@ type Request struct {
 	info TagRecvInfo // what it got
 
 	onTagRecv func(*Request, error, TagRecvInfo, any)
+	onRecv    func(*Request, error, int, any) // of receives that have only a length
 	userData  any
 
 	data payload // to be sent, or where to receive
@@ -55,12 +56,13 @@ type Request struct {
 	op      operation // nil for messages of the library's
 	proto   protocol  // nil until one is chosen, and for receives until there is one
 	form    *messageForm
-	lane    uint8           // on which it goes on
-	step    uint8           // of a protocol with several
-	mode    proto.SendMode  // what the caller said about the operation
+	lane    uint8          // on which it goes on
+	step    uint8          // of a protocol with several
+	mode    proto.SendMode // what the caller said about the operation
+	flush   flushState
 	msgID   proto.MessageID // of a message in fragments
-	offset  int             // packed bytes handed to the transport so far
-	frag    int             // bytes of the fragment being packed
+	offset  int             // packed bytes handed to the transport so far, or that a stream receive has got
+	frag    int             // bytes of the fragment being packed, or of an element of such a receive
 	localID uint64          // id by which the peer names this request, 0 for none
 	peerID  uint64          // the peer's request
 
@@ -74,7 +76,6 @@ type Request struct {
 
 	region  *regions.Region // memory of ours that is kept in place until the end
 	waiters *call           // in thread mode multi, who waits for the end
-	flush   flushState
 	ack     ackState
 
 	pend uct.Pending
@@ -90,7 +91,7 @@ const (
 	stateNoImm                             // OpNoImmediate: the callback runs even in the call
 	stateUser                              // the object belongs to the user
 	stateFreed                             // freed while in flight: vanishes when done
-	stateRecv                              // a tag receive
+	stateRecv                              // a receive: tagged, unless stateStream says otherwise
 	stateExpect                            // in the queue of posted receives
 	stateReply                             // the sync acknowledgement has arrived
 	stateSent                              // all local work of a send is done
@@ -106,6 +107,8 @@ const (
 	statePromised                          // the caller has it already, whatever becomes of the operation
 	stateLeft                              // its call was left to others, and not carried out yet
 	stateUnwanted                          // and was canceled since, by a callback
+	stateStream                            // a stream receive
+	stateFull                              // one that is over when its buffer is full
 )
 
 // The lives of a request, as far as any goroutine may know.
@@ -217,7 +220,7 @@ func (r *Request) free() {
 		if r.state&stateFreed != 0 {
 			panic("ucp: request freed twice, in flight")
 		}
-		r.onSend, r.onTagRecv = nil, nil
+		r.onSend, r.onTagRecv, r.onRecv = nil, nil, nil
 		if r.state&stateUser == 0 {
 			r.state |= stateFreed
 		}
@@ -388,11 +391,11 @@ func (r *Request) letGo() {
 // worker: what is needed of it is taken out before.
 func (r *Request) leave(err error) {
 	w, state, info, data := r.w, r.state, r.info, r.userData
-	send, recv, waiters := r.onSend, r.onTagRecv, r.waiters
+	send, recv, length, waiters := r.onSend, r.onTagRecv, r.onRecv, r.waiters
 	if state&(stateInCall|stateNoImm) == stateInCall {
-		send, recv = nil, nil
+		send, recv, length = nil, nil, nil
 	} else {
-		r.onSend, r.onTagRecv = nil, nil
+		r.onSend, r.onTagRecv, r.onRecv = nil, nil, nil
 	}
 	r.waiters, r.state = nil, state&^stateWatched
 	r.setOver()
@@ -401,6 +404,8 @@ func (r *Request) leave(err error) {
 		w.callSend(send, r, err, data)
 	case state&stateRecv != 0 && recv != nil:
 		w.callRecv(recv, r, err, info, data)
+	case state&stateRecv != 0 && length != nil:
+		w.callLength(length, r, err, info.Length, data)
 	}
 	if waiters != nil {
 		w.tell(waiters, err, info)

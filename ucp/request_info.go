@@ -19,7 +19,7 @@ func (r *Request) Attr() (RequestAttr, error) {
 	r.w.look()
 	defer r.w.unlook()
 	a := RequestAttr{Err: r.Err()}
-	if !r.is(kindFlush) {
+	if !r.is(kindFlush) && !r.is(kindClose) {
 		a.MemoryType = ucs.MemoryHost // what is not is refused
 	}
 	switch {
@@ -27,6 +27,8 @@ func (r *Request) Attr() (RequestAttr, error) {
 		a.Info = r.protocolName() + " " + r.ep.laneName(int(r.lane))
 	case r.proto != nil || r.op != nil:
 		a.Info = r.protocolName()
+	case r.state&stateStream != 0:
+		a.Info = "stream receive"
 	case r.state&stateRecv != 0:
 		a.Info = "tag receive"
 	}

@@ -113,7 +113,7 @@ func (w *Worker) clean(r *Request) {
 	}
 	if r.ep != nil || r.proto != nil || r.err != nil || r.state&stateParams != 0 {
 		r.ep, r.err, r.op, r.proto, r.form, r.userData = nil, nil, nil, nil, nil, nil
-		r.onSend, r.onTagRecv = nil, nil
+		r.onSend, r.onTagRecv, r.onRecv = nil, nil, nil
 		r.comp.Count, r.comp.Err = 1, nil
 	}
 }
@@ -178,7 +178,7 @@ func (w *Worker) useRequest(p *RequestParams) (*Request, error) {
 	}
 	r.state |= stateParams
 	r.mode = sendMode(p.Flags)
-	r.onSend, r.onTagRecv, r.userData = p.OnSend, p.OnTagRecv, p.UserData
+	r.onSend, r.onTagRecv, r.onRecv, r.userData = p.OnSend, p.OnTagRecv, p.OnStreamRecv, p.UserData
 	return r, nil
 }
 

@@ -75,7 +75,7 @@ func lanesFlushed(r *Request, err error) {
 
 // flushed is told that nothing is left to wait for.
 func (r *Request) flushed(err error) {
-	if err == nil && r.flush.parts && r.ep.farewell(r) {
+	if err == nil && r.is(kindClose) && r.ep.farewell(r) {
 		return
 	}
 	r.finish(err)

@@ -69,7 +69,7 @@ func (r *Request) askedFor() error {
 // nothing is done after it.
 func (r *Request) ask(id proto.AMID) error {
 	if r.list == nil {
-		r.ep.outstanding.push(r)
+		r.await()
 	}
 	f := r.ep.flow()
 	f.asked++

@@ -158,7 +158,7 @@ func (rndvAsk) about() protocolInfo { return protocolInfo{name: "rndv receive", 
 // the call, so nothing is done after it.
 func (rndvAsk) progress(r *Request) error {
 	if r.list == nil {
-		r.ep.outstanding.push(r)
+		r.await()
 	}
 	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvRTR), r.hooks(), 0, nil)
 	if err != nil && err != ucs.InProgress {

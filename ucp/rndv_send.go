@@ -49,7 +49,7 @@ func (rndvOffer) about() protocolInfo {
 // whole rendezvous may happen inside the call, so nothing is done after it.
 func (rndvOffer) progress(r *Request) error {
 	if r.list == nil {
-		r.ep.outstanding.push(r)
+		r.await()
 		r.exposeOffer()
 	}
 	_, err := r.ep.ue.AMBcopy(uct.AMID(proto.IDRndvRTS), r.hooks(), 0, nil)
@@ -324,7 +324,7 @@ func (r *Request) partSent(err error) {
 		return
 	}
 	r.proto = rndvOffer{}
-	r.ep.outstanding.push(r)
+	r.await()
 }
 
 // onRndvATS is told that the receiver is done with a message of ours: it read

@@ -12,12 +12,14 @@ func TestSizes(t *testing.T) {
 		name       string
 		size, most uintptr
 	}{
-		{"an endpoint with one lane", unsafe.Sizeof(Endpoint{}) + unsafe.Sizeof(lane{}), 272},
+		{"an endpoint with one lane", unsafe.Sizeof(Endpoint{}) + unsafe.Sizeof(lane{}), 280},
 		{"what is known about a peer", unsafe.Sizeof(peer{}) + unsafe.Sizeof(known{}), 152},
 		{"a request", unsafe.Sizeof(Request{}), 512},
 		{"a remote key with one lane", unsafe.Sizeof(Rkey{}) + unsafe.Sizeof(rkeyWay{}), 320},
 		{"an endpoint's one-sided operations", unsafe.Sizeof(rmaFlow{}), 64},
 		{"an unexpected message", unsafe.Sizeof(TagMessage{}), 288},
+		{"an endpoint's stream", unsafe.Sizeof(stream{}), 176},
+		{"bytes of a stream", unsafe.Sizeof(chunk{}), 176},
 		{"a message in fragments", unsafe.Sizeof(assembly{}), assemblySize},
 	} {
 		t.Logf("%s: %d bytes", s.name, s.size)

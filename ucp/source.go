@@ -23,6 +23,7 @@ type source struct {
 	evicted  bool        // it had to give way, with all that it can give back: for good, as its connection is over
 	left     bool        // nothing is held for it any more, and it is in no list
 	hasty    bool        // it asks too often, and is not read for a while
+	stopped  int         // streams that the application does not read, because of which it is not read
 	looked   bool        // named was worked out
 	resumeAt int         // when it owes no more than that it is read again
 	checkAt  int         // when it owes that it is looked at again whether it may
@@ -32,6 +33,7 @@ type source struct {
 	owed      int // bytes of answers that wait for the transport
 	messages  messageList
 	fragments assemblyList
+	streams   *stream           // a list of those with unread bytes that it pays for
 	openings  *bill             // the endpoints
 	peer      *peer             // whose connection it is, as far as that is known
 	proof     *proto.TokenProof // that came last and whose request has not come
@@ -103,7 +105,7 @@ func (s *source) locator() uct.SourceLocator {
 // SourceGone implements uct.SourceUser. What the connection has brought still
 // counts: closing it gives nothing back.
 func (s *source) SourceGone() {
-	s.uct, s.over, s.paused = nil, true, false
+	s.uct, s.over, s.paused, s.stopped = nil, true, false, 0
 	for _, f := range s.w.families {
 		f.sourceGone(s)
 	}
@@ -123,6 +125,16 @@ func (s *source) give(n int) {
 	p.held -= n
 	if p.held < p.low || s.over {
 		s.settle()
+	}
+}
+
+// readOn goes on reading the connection, if nothing is in the way any more.
+func (s *source) readOn() {
+	if s.uct == nil || s.paused || s.hasty || s.stopped > 0 {
+		return
+	}
+	if p, ok := s.uct.Owner.(uct.SourcePauser); ok {
+		p.ResumeSource()
 	}
 }
 

@@ -4,6 +4,8 @@ package ucp
 type Stats struct {
 	TagSends    uint64 // tagged messages sent or offered
 	TagRecvs    uint64 // receives posted
+	StreamSends uint64 // pieces of streams sent
+	StreamRecvs uint64 // stream receives posted, or done in the call
 	EagerShort  uint64 // messages sent by each protocol
 	EagerBcopy  uint64
 	EagerZcopy  uint64
@@ -20,6 +22,7 @@ type Stats struct {
 	Evicted     uint64 // connections dropped because they made us hold the most
 	Refused     uint64 // times that there was no room for what a peer brought or asked for, or it was not its own to ask
 	Paused      uint64 // connections that were not read for a while, because they did not read
+	Stopped     uint64 // connections that were not read for a while, because the application did not read a stream
 	Abandoned   uint64 // messages whose connection broke before they were complete
 	Dropped     uint64 // messages for endpoints or requests that are gone
 	Failed      uint64 // requests that ended with an error

@@ -58,7 +58,7 @@ func (tagFamily) evict(s *source, _ error) {
 // count derives the number of sends, and of receives that were posted.
 func (tagFamily) count(w *Worker, s *Stats) {
 	s.TagRecvs += w.tag.sn
-	s.TagSends = s.EagerShort + s.EagerBcopy + s.EagerZcopy + s.EagerMulti + s.RndvSends
+	s.TagSends = s.EagerShort + s.EagerBcopy + s.EagerZcopy + s.EagerMulti + s.RndvSends - s.StreamSends
 }
 
 // tagTables are an endpoint's decision tables for tagged messages.

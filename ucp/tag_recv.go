@@ -156,8 +156,10 @@ func (w *Worker) describeTagRecv(tag, mask Tag, buf []byte, p *RequestParams, d 
 // that have not been matched, and those of a message in several packets of which
 // some are still to come: where nothing tells that the sender has died they might
 // never. C UCX cancels the former only. The rest of such a message is discarded, and
-// nobody else receives it; its sender is not told. A rendezvous goes on, like all
-// other requests: it ends with its endpoint.
+// nobody else receives it; its sender is not told. A stream receive can always be
+// canceled: what it had got by then is in the buffer, and Request.RecvLength says how
+// much, the rest goes to the next receive. A rendezvous goes on, like all other
+// requests: it ends with its endpoint.
 func (w *Worker) Cancel(r *Request) {
 	w.enter()
 	w.cancel(r)
@@ -171,7 +173,7 @@ func (w *Worker) cancel(r *Request) {
 	switch {
 	case r.state&stateLeft != 0:
 		r.state |= stateUnwanted
-	case r.state&stateExpect == 0:
+	case r.state&(stateExpect|stateStream) == 0:
 		w.cancelMatched(r)
 	default:
 		w.cancelPosted(r)
@@ -180,7 +182,11 @@ func (w *Worker) cancel(r *Request) {
 
 // cancelPosted ends a receive that has not been matched.
 func (w *Worker) cancelPosted(r *Request) {
-	if r.state&(stateDone|stateExpect) == stateExpect {
+	switch {
+	case r.state&stateDone != 0:
+	case r.state&stateStream != 0:
+		r.ep.stream.cancel(r)
+	case r.state&stateExpect != 0:
 		w.tag.removeExpected(r)
 		r.finish(ucs.ErrCanceled)
 	}

@@ -78,49 +78,20 @@ func (ep *Endpoint) sendShort(tag Tag, buf []byte, p *RequestParams) (*Request, 
 
 // sentShort goes on where the transport has not taken it, or not sent it yet.
 func (ep *Endpoint) sentShort(err error, tag Tag, buf []byte, p *RequestParams) (*Request, error) {
-	w := ep.w
 	if err != ucs.InProgress {
 		return ep.describeTagSend(tag, buf, p, &tagForm, 0) // queues it, or says what is wrong
 	}
-	r := w.spare
-	w.spare = w.getRequest()
-	w.stats.EagerShort++
-	r.toward(ep)
-	r.form, r.proto = &tagForm, eagerShort{}
-	if p != nil {
-		r.state |= stateParams
-		r.onSend, r.userData = p.OnSend, p.UserData
-	}
-	return r, nil
+	return ep.shortGoes(&tagForm, p), nil
 }
 
 func (ep *Endpoint) describeTagSend(tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {
-	w := ep.w
-	if w.ctx.params.Features&FeatureTag == 0 {
+	if ep.w.ctx.params.Features&FeatureTag == 0 {
 		return nil, ucs.ErrInvalidParam
 	}
-	if err := ep.usable(); err != nil {
-		return nil, err
-	}
-	if err := callTagSend.check(buf, p); err != nil {
-		return nil, err
-	}
-	r, err := w.useRequest(p)
+	r, err := ep.describeSend(&callTagSend, buf, p)
 	if err != nil {
 		return nil, err
 	}
 	r.tag, r.state = tag, r.state|flags
-	if p == nil {
-		p = &noParams
-	}
-	err = r.data.initSend(buf, &p.Buffer)
-	if err == nil {
-		err = p.checkMemory(w.ctx, &r.data)
-	}
-	if err != nil {
-		w.dropRequest(r)
-		return nil, err
-	}
-	r.give(p.Memory)
-	return ep.sendMessage(r, form, p.Flags)
+	return ep.sendMessage(r, form, p.flags())
 }

@@ -51,7 +51,7 @@ func victimContext(t testing.TB, settings ...string) *Context {
 			t.Fatal(err)
 		}
 	}
-	ctx, err := NewContext(ContextParams{Features: FeatureTag | FeatureRMA | FeatureAMO32 | FeatureAMO64}, cfg)
+	ctx, err := NewContext(ContextParams{Features: FeatureTag | FeatureStream | FeatureRMA | FeatureAMO32 | FeatureAMO64}, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func (v *victim) handlers() map[string]uct.AMHandler {
 		"sync only": w.onEagerSyncOnly, "sync first": w.onEagerSyncFirst, "sync ack": w.onEagerSyncAck,
 		"rts": w.onRndvRTS, "rtr": w.onRndvRTR, "data": w.onRndvData, "ats": w.onRndvATS, "atp": w.onRndvATP,
 		"put": w.onPut, "get request": w.onGetReq, "get reply": w.onGetRep, "completion": w.onCompletion,
-		"atomic request": w.onAtomicReq, "atomic reply": w.onAtomicRep,
+		"atomic request": w.onAtomicReq, "atomic reply": w.onAtomicRep, "stream data": w.onStreamData,
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 // Wait progresses the worker until the operation has finished and returns the
 // result. What the request tells can be read until Free, which is optional, and
 // after which the object serves another operation. When ctx ends first a receive
-// that no message has matched is canceled: the error then matches ucs.ErrCanceled and
+// that no message has matched, or one of a stream, is canceled: the error then matches ucs.ErrCanceled and
 // the context's error. Anything else goes on, and Wait returns the context's error alone: the
 // request is still in flight, its buffer stays the library's until Done, and Wait
 // may be called again. Inside a callback, or while another goroutine waits on the
@@ -106,7 +106,7 @@ func (c *call) waitAlone(ctx context.Context) (lost bool, err error) {
 		c.cancelFor(ctx, err)
 		w.exit()
 		if r.Done() {
-			err = canceled(ctx, err, r.err)
+			c.info, err = r.info, canceled(ctx, err, r.err)
 		}
 	}
 	if c.given {

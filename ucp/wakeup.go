@@ -183,7 +183,7 @@ func (w *Worker) arm() error {
 	if !w.multi && w.heard() {
 		return ucs.ErrBusy
 	}
-	if w.dispatched.head != nil || w.copying.head != nil {
+	if w.dispatched.head != nil || w.copying.head != nil || w.stream.look || w.conns.parting != nil {
 		return ucs.ErrBusy
 	}
 	if w.eager.untimed { // nothing would wake the sleeper; it lasts for orphanTime at most

@@ -72,6 +72,7 @@ func (ep *Endpoint) requestWireup() error {
 		return err
 	}
 	ep.state |= epRequested // the reply may come inside the call
+	ep.w.stream.expect()
 	addr := ep.w.described
 	if ep.pair != nil {
 		if addr, err = ep.laneAddress(allLanes, ep.pair.number); err != nil {

@@ -392,7 +392,7 @@ func (w *Worker) round() int {
 
 // unfinished reports whether there is something to do at the end of a round.
 func (w *Worker) unfinished() bool {
-	return w.asked.Load() || w.copying.head != nil || w.dispatched.head != nil || w.eager.untimed || w.conns.parting != nil
+	return w.asked.Load() || w.copying.head != nil || w.dispatched.head != nil || w.eager.untimed || w.conns.parting != nil || w.stream.look
 }
 
 // finishRound does that; arrived is how much has happened in the round.
@@ -412,6 +412,9 @@ func (w *Worker) finishRound(arrived int) (n int) {
 	}
 	if w.conns.parting != nil {
 		n += w.part(arrived)
+	}
+	if w.stream.look {
+		n += w.lookAtStopped()
 	}
 	return n
 }

@@ -109,6 +109,73 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
+// TestNoStreamAllocations: nor does a piece of a stream, sent and received in any way.
+func TestNoStreamAllocations(t *testing.T) {
+	skipUnderRace(t)
+	for _, tr := range transports {
+		if tr.busy || tr.few {
+			continue
+		}
+		t.Run(tr.name, func(t *testing.T) {
+			s := newRig(t, tr).streams()
+			s.send(1)
+			s.recv(make([]byte, 1), nil)
+			told := 0
+			all := &ucp.RequestParams{StreamFlags: ucp.StreamRecvWaitAll, OnStreamRecv: func(*ucp.Request, error, int, any) { told++ }}
+			list := make([]ucp.StreamReady, 4)
+			for _, n := range []int{1, 8, 2000, 8192, 100_000} {
+				src, buf := make([]byte, n), make([]byte, n)
+				for _, c := range []struct {
+					name string
+					run  func()
+				}{
+					{"expected", func() {
+						_, recv, rerr := s.ba.StreamRecv(buf, all)
+						send, serr := s.ab.StreamSend(src, nil)
+						s.spin(send, serr)
+						s.spin(recv, rerr)
+					}},
+					{"unexpected", func() {
+						send, serr := s.ab.StreamSend(src, nil)
+						for got := 0; got < n; {
+							if k, err := s.b.StreamPoll(list); k == 0 || err != nil {
+								s.progress()
+								continue
+							}
+							k, recv, err := s.ba.StreamRecv(buf, nil)
+							if k == 0 || recv != nil || err != nil {
+								t.Fatal(k, recv, err)
+							}
+							got += k
+						}
+						s.spin(send, serr)
+					}},
+					{"in library memory", func() {
+						send, serr := s.ab.StreamSend(src, nil)
+						for got := 0; got < n; {
+							d, err := s.ba.StreamRecvData()
+							if err != nil {
+								t.Fatal(err)
+							}
+							if d.Bytes() == nil {
+								s.progress()
+							}
+							got += len(d.Bytes())
+							d.Release()
+						}
+						s.spin(send, serr)
+					}},
+				} {
+					s.allocatesNothing(sizeText(c.name, n), c.run)
+				}
+			}
+			if told == 0 {
+				t.Error("no callback has run")
+			}
+		})
+	}
+}
+
 // TestEndpointMemory: an idle connected endpoint costs at most 2 KiB at each end.
 func TestEndpointMemory(t *testing.T) {
 	skipUnderRace(t)

@@ -14,7 +14,7 @@ import (
 // missing. No operation belongs to no family.
 func TestFeatureOff(t *testing.T) {
 	const atomics = ucp.FeatureAMO32 | ucp.FeatureAMO64
-	all := []ucp.Features{ucp.FeatureTag, ucp.FeatureRMA, ucp.FeatureAMO32, ucp.FeatureAMO64, ucp.FeatureWakeup}
+	all := []ucp.Features{ucp.FeatureTag, ucp.FeatureRMA, ucp.FeatureAMO32, ucp.FeatureAMO64, ucp.FeatureWakeup, ucp.FeatureStream}
 	sets := []ucp.Features{0, oneSided, ucp.FeatureRMA | atomics}
 	for _, f := range all {
 		sets = append(sets, f, oneSided&^f)
@@ -62,6 +62,17 @@ func TestFeatureOff(t *testing.T) {
 					return err
 				}},
 				{ucp.FeatureTag, "synchronous send", func() error { return run(ep.TagSendSync(2, buf, nil)) }},
+				{ucp.FeatureStream, "stream send", func() error { return run(ep.StreamSend(buf, nil)) }},
+				{ucp.FeatureStream, "poll", func() error { _, err := s.StreamPoll(make([]ucp.StreamReady, 1)); return err }},
+				{ucp.FeatureStream, "stream receive", func() error {
+					_, req, err := ep.StreamRecv(buf[:4], nil)
+					return run(req, err)
+				}},
+				{ucp.FeatureStream, "stream data", func() error {
+					d, err := ep.StreamRecvData()
+					d.Release()
+					return err
+				}},
 				{ucp.FeatureRMA, "put", func() error { return run(ep.Put(buf, addr, key, nil)) }},
 				{ucp.FeatureRMA, "get", func() error { return run(ep.Get(buf, addr, key, nil)) }},
 				{ucp.FeatureAMO32, "atomic operation on 32 bits", func() error { return run(ep.Atomic(ucp.AtomicAdd, buf[:4], addr, key, nil)) }},
@@ -91,7 +102,7 @@ func TestFeatureOff(t *testing.T) {
 					t.Errorf("%s without %v: %v", c.name, c.feature, err)
 				}
 			}
-			if n := s.Stats(); set&ucp.FeatureTag == 0 && n.TagSends+n.TagRecvs != 0 ||
+			if n := s.Stats(); set&ucp.FeatureTag == 0 && n.TagSends+n.TagRecvs != 0 || set&ucp.FeatureStream == 0 && n.StreamSends+n.StreamRecvs != 0 ||
 				set&ucp.FeatureRMA == 0 && n.Puts+n.Gets != 0 || set&atomics == 0 && n.Atomics != 0 {
 				t.Errorf("refused operations were counted: %+v", n)
 			}

@@ -22,20 +22,23 @@ func testForeignParameters(t *testing.T, tr transport) {
 		buf, word := mem.Bytes(), make([]byte, 8)
 		var o outcome
 		given := map[string]ucp.RequestParams{
-			"Buffer":      {Buffer: ucp.Bytes(buf)},
-			"OnSend":      {OnSend: o.onSend},
-			"OnTagRecv":   {OnTagRecv: o.onRecv},
-			"both":        {OnSend: o.onSend, OnTagRecv: o.onRecv},
-			"TagInfo":     {TagInfo: new(ucp.TagRecvInfo)},
-			"MemoryType":  {MemoryType: ucs.MemoryHost},
-			"Memory":      {Memory: mem},
-			"ReplyBuffer": {ReplyBuffer: word},
-			"CloseFlags":  {CloseFlags: ucp.CloseForce},
-			"bad close":   {CloseFlags: 1 << 5},
-			"fast":        {Flags: ucp.OpFastComplete},
-			"multi":       {Flags: ucp.OpMultiSend},
-			"unknown":     {Flags: 1 << 3},
-			"contrary":    {Flags: ucp.OpNoImmediate | ucp.OpForceImmediate},
+			"Buffer":       {Buffer: ucp.Bytes(buf)},
+			"OnSend":       {OnSend: o.onSend},
+			"OnTagRecv":    {OnTagRecv: o.onRecv},
+			"both":         {OnSend: o.onSend, OnTagRecv: o.onRecv},
+			"TagInfo":      {TagInfo: new(ucp.TagRecvInfo)},
+			"MemoryType":   {MemoryType: ucs.MemoryHost},
+			"Memory":       {Memory: mem},
+			"ReplyBuffer":  {ReplyBuffer: word},
+			"CloseFlags":   {CloseFlags: ucp.CloseForce},
+			"bad close":    {CloseFlags: 1 << 5},
+			"StreamFlags":  {StreamFlags: ucp.StreamRecvWaitAll},
+			"bad stream":   {StreamFlags: 1 << 7},
+			"OnStreamRecv": {OnStreamRecv: func(*ucp.Request, error, int, any) {}},
+			"fast":         {Flags: ucp.OpFastComplete},
+			"multi":        {Flags: ucp.OpMultiSend},
+			"unknown":      {Flags: 1 << 3},
+			"contrary":     {Flags: ucp.OpNoImmediate | ucp.OpForceImmediate},
 		}
 		sends := []string{"OnSend", "MemoryType", "Memory", "fast", "multi"}
 		for _, c := range []struct {

@@ -82,6 +82,7 @@ func TestSuite(t *testing.T) {
 	runGroups(t, transports, []caseGroup{
 		{"transfer", transferCases},
 		{"matching", matchCases},
+		{"streams", streamCases},
 		{"completion", completeCases},
 		{"forced completion", forceCases},
 		{"lengths", lengthCases},

@@ -17,6 +17,7 @@ var verbs = map[string]func(c *conversation, a *arguments){
 	"run": (*conversation).run, "step": (*conversation).step, "lanes": (*conversation).lanes, "counts": (*conversation).counts,
 	"peer": (*conversation).peer, "inject": (*conversation).inject,
 	"keepalive": (*conversation).keepalive, "unmap": (*conversation).unmap, "show": (*conversation).show, "compare": (*conversation).compare,
+	"ssend": (*conversation).streamSend, "srecv": (*conversation).streamRecv, "sdata": (*conversation).streamData, "spoll": (*conversation).streamPoll,
 	"state": (*conversation).state, "quit": (*conversation).quit, "expect": (*conversation).expect, "allow": (*conversation).allow,
 }
 

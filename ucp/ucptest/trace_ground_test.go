@@ -1,6 +1,8 @@
 package ucptest
 
 import (
+	"net/netip"
+
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
@@ -38,6 +40,9 @@ var grounds = map[string]transport{
 
 	// Messages are all there is.
 	"messages": simulate("messages", sim.Options{Attr: without(allPuts|allGets, true)}),
+
+	// Connections say where they come from, and can be stopped.
+	"placed": simulate("placed", sim.Options{Place: &sim.Place{IP: netip.MustParseAddr("192.0.2.1"), Process: 7}}),
 
 	// Allocated memory can be mapped by peers.
 	"mapped": simulateMapped("mapped"),

@@ -42,7 +42,7 @@ func (c *conversation) setup(a *arguments) {
 func (c *conversation) open(a *arguments) { c.add(a.next()) }
 
 func (c *conversation) add(name string) {
-	s := &speaker{side: c.rig.openWith(ucp.ContextParams{Features: oneSided}, ucp.WorkerParams{}), name: name}
+	s := &speaker{side: c.rig.openWith(ucp.ContextParams{Features: oneSided | ucp.FeatureStream}, ucp.WorkerParams{}), name: name}
 	addr := c.rig.parsed(s.address())
 	s.uuid = addr.UUID
 	addr.Ifaces(func(_ int, _ *proto.AddressDevice, f *proto.AddressIface) bool {

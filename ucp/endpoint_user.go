@@ -1,0 +1,16 @@
+package ucp
+
+// SetUserData changes what OnError and Worker.StreamPoll tell as the endpoint's user data.
+func (ep *Endpoint) SetUserData(v any) {
+	ep.w.look()
+	ep.userData = v
+	ep.w.unlook()
+}
+
+// SetErrorHandler changes EndpointParams.OnError; nil is none. What an endpoint was called
+// for already it is not called for again.
+func (ep *Endpoint) SetErrorHandler(fn func(ep *Endpoint, err error, userData any)) {
+	ep.w.look()
+	ep.onError = fn
+	ep.w.unlook()
+}

@@ -1,0 +1,260 @@
+package ucp
+
+import (
+	"github.com/ucx-go/ucx/internal/cpu"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// StreamRecvFlags modify a stream receive (enum ucp_stream_recv_flags_t).
+type StreamRecvFlags uint32
+
+// StreamRecvWaitAll ends a receive only when its buffer is full.
+const StreamRecvWaitAll StreamRecvFlags = 1 << 0
+
+// callStreamRecv says what belongs to the call.
+var callStreamRecv = callRule{"a stream receive", accessFlags, paramBuffer | paramOnStreamRecv | paramMemoryType | paramStreamFlags}
+
+// StreamRecv takes bytes of the peer's stream: as many as there are and fit, at least
+// one, or with StreamRecvWaitAll all that fit. Receives of an endpoint are filled in the
+// order in which they were started. n is the number of bytes of a receive that was done
+// in the call, that is if there is neither a request nor an error; of others
+// Request.RecvLength and OnStreamRecv tell it. A buffer for no bytes is done in the call.
+//
+// Of memory in elements (Elements) a receive without StreamRecvWaitAll takes whole ones
+// only: what has come of the next one stays in the stream. A datatype that fails to
+// unpack ends the receive with its error, and the bytes that it was given are gone.
+//
+// When the endpoint fails what had come can still be read, and receives that cannot be
+// done with it end with the error. What is in their buffers by then RecvLength tells; the
+// rest stays in the stream. Closing the endpoint throws away what is unread.
+func (ep *Endpoint) StreamRecv(buf []byte, p *RequestParams) (n int, r *Request, err error) {
+	w := ep.w
+	if p != nil && !p.plainStreamRecv() || !w.seize() {
+		return ep.streamRecv(buf, p)
+	}
+	n, r, err = ep.beginStreamRecv(buf, p)
+	w.exit()
+	return n, r, err
+}
+
+// plainStreamRecv is plainRecv for stream receives: p asks for nothing that matters if
+// the receive is done in the call.
+func (p *RequestParams) plainStreamRecv() bool {
+	return p.Flags&^OpMultiSend == 0 && !p.Buffer.set && p.Request == nil && p.MemoryType <= ucs.MemoryHost && p.StreamFlags == 0 &&
+		p.given()&^callStreamRecv.takes == 0
+}
+
+// streamRecv is StreamRecv in general.
+func (ep *Endpoint) streamRecv(buf []byte, p *RequestParams) (n int, r *Request, err error) {
+	w := ep.w
+	if !w.begin() {
+		c := w.newCall(startStreamRecv).with(p)
+		c.ep, c.buf, c.state, c.rule = ep, buf, stateRecv|stateStream, &callStreamRecv
+		r, left, err := c.tryLeave()
+		if !left {
+			n = c.info.Length
+			c.drop()
+		}
+		return n, r, err
+	}
+	n, r, err = ep.beginStreamRecv(buf, p)
+	w.exit()
+	return n, r, err
+}
+
+func startStreamRecv(c *call) (r *Request, err error) {
+	c.info.Length, r, err = c.ep.beginStreamRecv(c.buf, c.p)
+	return r, err
+}
+
+func (ep *Endpoint) beginStreamRecv(buf []byte, p *RequestParams) (int, *Request, error) {
+	w := ep.w
+	if !w.stream.on {
+		return 0, nil, ucs.ErrInvalidParam
+	}
+	s := ep.stream
+	if s == nil || s.first == nil || s.recvs.head != nil || s.feeding || len(buf) == 0 || p != nil && !p.plainStreamRecv() {
+		return ep.describeStreamRecv(buf, p)
+	}
+	w.stats.StreamRecvs++
+	n := 0
+	for n < len(buf) && s.first != nil {
+		k := cpu.Copy(buf[n:], s.first.data)
+		s.take(k)
+		n += k
+	}
+	if s.first == nil {
+		s.relist()
+	}
+	return n, nil, nil
+}
+
+func (ep *Endpoint) describeStreamRecv(buf []byte, p *RequestParams) (int, *Request, error) {
+	w := ep.w
+	if err := callStreamRecv.check(buf, p); err != nil {
+		return 0, nil, err
+	}
+	if ep.state&(epClosing|epClosed) != 0 {
+		return 0, nil, ucs.ErrNotConnected
+	}
+	r, err := w.useRequest(p)
+	if err != nil {
+		return 0, nil, err
+	}
+	r.state |= stateRecv | stateStream
+	r.ep, r.offset, r.frag, r.info = ep, 0, 1, TagRecvInfo{}
+	if p == nil {
+		p = &noParams
+	}
+	if err = r.data.initRecv(buf, &p.Buffer); err == nil && p.Buffer.set && r.data.class == DatatypeContig {
+		r.frag = p.Buffer.elem
+	}
+	if p.StreamFlags&StreamRecvWaitAll != 0 {
+		r.state |= stateFull
+	}
+	s := ep.streaming()
+	switch {
+	case err != nil:
+	case s.suffices(r):
+	case ep.state&epClosed != 0:
+		err = ucs.ErrNotConnected // by a datatype
+	case ep.err != nil:
+		err = ep.err
+	case p.Flags&OpForceImmediate != 0:
+		err = ucs.ErrNoResource
+	}
+	if err != nil {
+		w.dropRequest(r)
+		return 0, nil, err
+	}
+	w.stats.StreamRecvs++
+	if r.data.length == 0 {
+		r.finish(nil)
+	} else {
+		s.recvs.push(r)
+		s.feed()
+		s.tell()
+	}
+	n := r.info.Length
+	r, err = r.result()
+	if r != nil || err != nil {
+		n = 0
+	}
+	return n, r, err
+}
+
+// suffices reports whether a new receive can be done with what is unread.
+func (s *stream) suffices(r *Request) bool {
+	switch {
+	case r.data.length == 0:
+		return true
+	case s.recvs.head != nil || s.feeding:
+		return false
+	case r.state&stateFull != 0:
+		return s.unread >= r.data.length
+	}
+	return r.portion(s.unread) > 0
+}
+
+// portion is how many of n bytes a receive takes now.
+func (r *Request) portion(n int) int {
+	n = min(n, r.data.length-r.offset)
+	if r.frag > 1 && r.state&stateFull == 0 {
+		n -= n % r.frag
+	}
+	return n
+}
+
+// got takes note of n bytes more, some at least. It reports whether that was all, and
+// takes the receive out of the queue if so.
+func (r *Request) got(n int) bool {
+	r.offset += n
+	r.info.Length = r.offset
+	if r.state&stateFull != 0 && r.offset < r.data.length {
+		return false
+	}
+	if r.list != nil {
+		r.list.remove(r)
+	}
+	return true
+}
+
+// feed fills receives from what is unread. Their ends are told by tell, when nothing is
+// left half way.
+func (s *stream) feed() {
+	if s.feeding {
+		return // a datatype has brought us here
+	}
+	s.feeding = true
+	for s.first != nil && s.recvs.head != nil {
+		r := s.recvs.head
+		if r.data.class == DatatypeGeneric {
+			s.unpack(r)
+			continue
+		}
+		n := r.portion(s.unread)
+		if n == 0 {
+			break
+		}
+		for left := n; left > 0; {
+			k := min(left, len(s.first.data))
+			_ = r.data.unpackAt(s.first.data[:k], r.offset+n-left) // only datatypes fail
+			s.take(k)
+			left -= k
+		}
+		if r.got(n) {
+			s.ended.push(r)
+		}
+	}
+	s.feeding = false
+	s.relist()
+}
+
+// unpack gives a chunk to a datatype, which may call us: meanwhile neither is here.
+func (s *stream) unpack(r *Request) {
+	w := s.ep.w
+	borrowed := s.borrowed
+	c := s.pop()
+	n := r.portion(len(c.data))
+	s.recvs.remove(r)
+	err := r.data.unpackAt(c.data[:n], r.offset)
+	gone := s.ep.gone()
+	c.data = c.data[n:]
+	if len(c.data) == 0 || s.ep.state&(epClosing|epClosed) != 0 {
+		w.putChunk(c)
+	} else { // nobody is charged any more with what is left of it
+		s.unpop(c)
+		s.borrowed = borrowed
+	}
+	switch {
+	case err != nil:
+		r.err = err
+		s.ended.push(r)
+	case r.got(n):
+		s.ended.push(r)
+	case gone != nil:
+		r.err = gone
+		s.ended.push(r)
+	default:
+		s.recvs.unpop(r)
+	}
+}
+
+// tell ends the receives that are over. Callbacks run.
+func (s *stream) tell() {
+	for r := s.ended.pop(); r != nil; r = s.ended.pop() {
+		r.finish(r.err)
+	}
+}
+
+// cancel ends a posted receive. What it has got stays in its buffer.
+func (s *stream) cancel(r *Request) {
+	if r.list != &s.recvs {
+		return // it is over, or being filled
+	}
+	s.recvs.remove(r)
+	r.err = ucs.ErrCanceled
+	s.ended.push(r)
+	s.feed() // the others, with what was no element for this one
+	s.tell()
+}

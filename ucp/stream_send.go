@@ -1,0 +1,177 @@
+package ucp
+
+import (
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// callStreamSend says what belongs to the call.
+var callStreamSend = callRule{"a stream send", opFlagsAll, paramBuffer | paramOnSend | paramMemoryType | paramMemory}
+
+// StreamSend appends buf to the stream of the endpoint. Done means that buf may be
+// reused, not that the peer has read it. The bytes arrive in the order of the sends, in
+// ThreadModeMulti those of one goroutine, and without their boundaries: the peer may
+// read them in other pieces. No bytes are a success, and nothing arrives. A datatype that
+// gives up packing ends the send with an error, and what it has packed before may be part
+// of the stream.
+//
+// A peer that does not read makes the sender wait, once what the transports take and
+// what the peer's worker keeps is used up; with a peer in shared memory that is much, see
+// UCX_STREAM_MAX_UNREAD.
+func (ep *Endpoint) StreamSend(buf []byte, p *RequestParams) (*Request, error) {
+	w := ep.w
+	if p != nil && !p.plainSend() || !w.seize() {
+		return ep.streamSend(buf, p)
+	}
+	if !ep.streamsShort(len(buf)) {
+		r, err := ep.describeStreamSend(buf, p)
+		w.exit()
+		return r, err
+	}
+	r := w.spare // sendStreamShort, without another call
+	err := ep.ue.AMShort(uct.AMID(proto.IDStreamData), uint64(ep.remoteID), buf, 0, &r.comp)
+	if err == nil {
+		w.stats.EagerShort++
+		w.stats.StreamSends++
+		w.exit()
+		return nil, nil
+	}
+	r, err = ep.sentStreamShort(err, buf, p)
+	w.exit()
+	return r, err
+}
+
+// streamsShort reports whether n bytes may go in one call of the transport.
+func (ep *Endpoint) streamsShort(n int) bool {
+	return uint(n-1) < uint(ep.cfg.stream.short) && ep.waiting.head == nil && ep.err == nil &&
+		ep.state&(epClosing|epClosed|epDraining) == 0 && ep.lacks&(needLanes|needID|needStream) == 0
+}
+
+// streamSend is StreamSend in general.
+func (ep *Endpoint) streamSend(buf []byte, p *RequestParams) (*Request, error) {
+	w := ep.w
+	if !w.begin() {
+		c := w.newCall(startStreamSend).with(p)
+		c.ep, c.buf, c.rule = ep, buf, &callStreamSend
+		c.brief = p == nil && len(buf) <= smallBytes && w.ctx.params.Features&FeatureStream != 0
+		return c.leave()
+	}
+	r, err := ep.beginStreamSend(buf, p)
+	w.exit()
+	return r, err
+}
+
+func startStreamSend(c *call) (*Request, error) { return c.ep.beginStreamSend(c.buf, c.p) }
+
+func (ep *Endpoint) beginStreamSend(buf []byte, p *RequestParams) (*Request, error) {
+	if p != nil && !p.plainSend() || !ep.streamsShort(len(buf)) {
+		return ep.describeStreamSend(buf, p)
+	}
+	w := ep.w
+	r := w.spare
+	err := ep.ue.AMShort(uct.AMID(proto.IDStreamData), uint64(ep.remoteID), buf, 0, &r.comp)
+	if err == nil {
+		w.stats.EagerShort++
+		w.stats.StreamSends++
+		return nil, nil
+	}
+	return ep.sentStreamShort(err, buf, p)
+}
+
+// sentStreamShort goes on where the transport has not taken it, or not sent it yet.
+func (ep *Endpoint) sentStreamShort(err error, buf []byte, p *RequestParams) (*Request, error) {
+	if err != ucs.InProgress {
+		return ep.describeStreamSend(buf, p) // queues it, or says what is wrong
+	}
+	return ep.shortGoes(&streamForm, p), nil
+}
+
+func (ep *Endpoint) describeStreamSend(buf []byte, p *RequestParams) (*Request, error) {
+	if ep.w.ctx.params.Features&FeatureStream == 0 {
+		return nil, ucs.ErrInvalidParam
+	}
+	r, err := ep.describeSend(&callStreamSend, buf, p)
+	if err != nil {
+		return nil, err
+	}
+	r.ep, r.op, r.form, r.offset = ep, sendStream{}, &streamForm, 0
+	switch {
+	case r.data.length == 0:
+		r.finish(nil)
+	case p.flags()&OpForceImmediate != 0:
+		return ep.sendMessageNow(r)
+	default:
+		ep.submit(r)
+	}
+	return r.result()
+}
+
+// streamForm is what streams look like on the wire: all packets are alike.
+var streamForm = messageForm{
+	name:   "stream",
+	only:   streamPacket,
+	first:  streamPacket,
+	middle: streamPacket,
+	word:   func(r *Request) uint64 { return proto.StreamData{EpID: r.ep.remoteID}.Word() },
+	sends:  func(s *Stats) *uint64 { return &s.StreamSends },
+	tables: func(c *epConfig) *proto.MessageTables { return c.stream.tables },
+	needs:  needID | needStream,
+}
+
+var streamPacket = packetForm{proto.IDStreamData, proto.StreamDataSize, func(r *Request, dst []byte) int {
+	return proto.StreamData{EpID: r.ep.remoteID}.Put(dst)
+}}
+
+// sendStream is the operation of sending a piece of a stream.
+type sendStream struct{ sendMessage }
+
+// choose sees to it that pieces in several packets stay in one.
+func (sendStream) choose(r *Request) (protocol, error) {
+	p, err := sendMessage{}.choose(r)
+	switch p.(type) {
+	case eagerMultiBcopy:
+		return streamMultiBcopy{}, nil
+	case eagerMultiZcopy:
+		return streamMultiZcopy{}, nil
+	}
+	return p, err
+}
+
+// Packets do not say which piece they are of. While one waits for the transport the
+// queue of the lane holds back what is sent later. But a transport may deliver inside of
+// the call, and what the receiver, who is this worker, starts in a callback must not
+// get between two packets. It waits until the piece has gone.
+type (
+	streamMultiBcopy struct{ eagerMultiBcopy }
+	streamMultiZcopy struct{ eagerMultiZcopy }
+)
+
+func (p streamMultiBcopy) progress(r *Request) error { return r.inOnePiece(p.eagerMultiBcopy) }
+func (p streamMultiZcopy) progress(r *Request) error { return r.inOnePiece(p.eagerMultiZcopy) }
+
+func (streamMultiBcopy) release(r *Request) { r.pieceOver() }
+func (streamMultiZcopy) release(r *Request) { r.pieceOver() }
+
+// inOnePiece is the progress of a piece, which p does.
+func (r *Request) inOnePiece(p protocol) error {
+	ep := r.ep
+	s, last := ep.streaming(), ep.waiting.tail
+	s.sending = r
+	ep.lacks |= needStream
+	err := p.progress(r) // r may be over, and serve another operation
+	if s.sending == r && ep.waiting.tail == last {
+		s.sending = nil
+		ep.lacks &^= needStream
+	} // else what was started meanwhile goes on at the end of the piece
+	return err
+}
+
+// pieceOver lets go on what has waited for the end of a piece.
+func (r *Request) pieceOver() {
+	ep := r.ep
+	if s := ep.stream; s != nil && s.sending == r {
+		s.sending = nil
+		ep.obtain(needStream)
+	}
+}

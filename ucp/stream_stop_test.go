@@ -1,0 +1,298 @@
+package ucp
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// floods starts to send n bytes of each worker's stream that is named, and returns the
+// sends.
+func floods(t *testing.T, b []byte, eps ...*Endpoint) (sends []*Request) {
+	t.Helper()
+	for _, ep := range eps {
+		for i := 0; i < len(b); {
+			n := min(1+rand.IntN(100_000), len(b)-i)
+			req, err := ep.StreamSend(b[i:i+n], nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sends = append(sends, req)
+			i += n
+		}
+	}
+	return sends
+}
+
+func quiet() bool { return false }
+
+func allDone(list []*Request) bool {
+	for _, r := range list {
+		if !r.Done() {
+			return false
+		}
+	}
+	return true
+}
+
+// flood is far more than connections hold, and UCX_STREAM_MAX_UNREAD.
+const flood = 4 << 20
+
+// TestUnreadStreamStops: a peer that sends more than is read has to wait, and goes on when
+// half of what is held was read. Nothing is lost or held for long.
+func TestUnreadStreamStops(t *testing.T) {
+	held := ledger.Total(ledger.Bytes)
+	w, ep := overTCP(t, [2]string{"STREAM_MAX_UNREAD", "256k"})
+	src := make([]byte, flood)
+	for i := range src {
+		src[i] = byte(i * 7 >> 3)
+	}
+	sends := floods(t, src, ep[0])
+	progressed(w, quiet)
+	st := w[1].Stats()
+	if st.Stopped != 1 || st.UnexpectedBytes < 256<<10 || st.UnexpectedBytes > 512<<10 {
+		t.Errorf("stopped %d times, %d bytes are held", st.Stopped, st.UnexpectedBytes)
+	}
+	if allDone(sends) {
+		t.Error("the sender does not wait")
+	}
+	got := make([]byte, 0, flood)
+	buf := make([]byte, 10_000)
+	for len(got) < flood {
+		if !progressed(w, func() bool { return ep[1].stream.unread > 0 }) {
+			t.Fatalf("nothing comes after %d bytes", len(got))
+		}
+		n, req, err := ep[1].StreamRecv(buf, nil)
+		if n == 0 || req != nil || err != nil {
+			t.Fatal(n, req, err)
+		}
+		got = append(got, buf[:n]...)
+		if most := w[1].Stats().UnexpectedBytes; most > 512<<10 {
+			t.Fatalf("%d bytes are held", most)
+		}
+	}
+	if !bytes.Equal(got, src) {
+		t.Error("other bytes have come")
+	}
+	if !progressed(w, func() bool { return allDone(sends) }) {
+		t.Error("the sends do not end")
+	}
+	if st = w[1].Stats(); st.UnexpectedBytes != 0 || len(w[1].stream.stopped) != 0 {
+		t.Errorf("%d bytes are held, %d streams are stopped", st.UnexpectedBytes, len(w[1].stream.stopped))
+	}
+	w[0].Close()
+	w[1].Close()
+	if now := ledger.Total(ledger.Bytes); now != held {
+		t.Errorf("%d bytes are charged, %d were before", now, held)
+	}
+}
+
+// TestStoppedStreamsLetAnswersThrough: neither does read the other before an answer of the
+// other is there. It comes nevertheless, also to who starts to wait before anything is
+// stopped.
+func TestStoppedStreamsLetAnswersThrough(t *testing.T) {
+	src := make([]byte, flood)
+	for _, first := range []bool{false, true} {
+		w, ep := overTCP(t, [2]string{"STREAM_MAX_UNREAD", "256k"})
+		sends := floods(t, src, ep[0], ep[1])
+		if !first {
+			progressed(w, quiet)
+			if allDone(sends) || w[0].Stats().Stopped == 0 || w[1].Stats().Stopped == 0 {
+				t.Fatalf("not both are stopped: %+v, %+v", w[0].Stats(), w[1].Stats())
+			}
+		}
+		var flushes [2]*Request
+		for i := range ep {
+			var err error
+			if flushes[i], err = ep[i].Flush(nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var read [2]int
+		buf := make([]byte, 1<<20)
+		if !progressed(w, func() bool {
+			for i := range ep {
+				if flushes[i].Done() && ep[i].stream.unread > 0 {
+					n, _, err := ep[i].StreamRecv(buf, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					read[i] += n
+				}
+			}
+			return read[0] == flood && read[1] == flood && allDone(sends)
+		}) {
+			t.Fatalf("flush first %v: the peers wait for each other", first)
+		}
+		if ep[0].flushes != 0 || ep[1].flushes != 0 {
+			t.Error("flushes are counted wrong")
+		}
+		w[0].Close()
+		w[1].Close()
+	}
+}
+
+// TestFlushOfOneSide: who has stopped reading and then flushes reads on.
+func TestFlushOfOneSide(t *testing.T) {
+	w, ep := overTCP(t, [2]string{"STREAM_MAX_UNREAD", "256k"})
+	sends := floods(t, make([]byte, flood), ep[0])
+	progressed(w, quiet)
+	for range 2 {
+		req, err := w[1].Flush(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w[1].arm(); req != nil && len(w[1].stream.stopped) > 0 && !errors.Is(err, ucs.ErrBusy) {
+			t.Errorf("the worker may sleep: %v", err)
+		}
+		if !progressed(w, req.Done) {
+			t.Fatal("a flush waits for what nobody reads")
+		}
+	}
+	ep[1].stream.discard()
+	if !progressed(w, func() bool { return allDone(sends) || ep[1].stream.stopped != nil }) {
+		t.Error("the sends do not go on")
+	}
+}
+
+// TestCloseOfStoppedStream: nobody will read what comes, and the sender gets through.
+func TestCloseOfStoppedStream(t *testing.T) {
+	w, ep := overTCP(t, [2]string{"STREAM_MAX_UNREAD", "256k"})
+	sends := floods(t, make([]byte, flood), ep[0])
+	progressed(w, quiet)
+	if w[1].Stats().Stopped != 1 {
+		t.Fatal("not stopped")
+	}
+	req, err := ep[1].CloseAsync(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !progressed(w, func() bool { return allDone(sends) && req.Done() }) {
+		t.Error("the sends do not end")
+	}
+	if n := w[1].Stats().UnexpectedBytes; n != 0 {
+		t.Errorf("%d bytes are held", n)
+	}
+}
+
+// TestSenderOfStoppedStreamDies: what has come can be read, then there is the error.
+func TestSenderOfStoppedStreamDies(t *testing.T) {
+	w, ep := overTCP(t, [2]string{"STREAM_MAX_UNREAD", "256k"})
+	floods(t, make([]byte, flood), ep[0])
+	progressed(w, quiet)
+	had := ep[1].stream.unread
+	w[0].Close()
+	buf := make([]byte, 1<<20)
+	got := 0
+	for {
+		n, req, err := ep[1].StreamRecv(buf, nil)
+		got += n
+		if err != nil {
+			break
+		}
+		if n > 0 {
+			continue
+		}
+		if !progressed([2]*Worker{w[1], w[1]}, req.Done) {
+			t.Fatal("a receive does not end")
+		}
+		n, err = req.RecvLength()
+		got += n
+		req.Free()
+		if err != nil {
+			break
+		}
+	}
+	if got < had || ep[1].err == nil {
+		t.Errorf("%d bytes were read, %d had come; %v", got, had, ep[1].err)
+	}
+	if n := w[1].Stats(); n.UnexpectedBytes != 0 || len(w[1].stream.stopped) != 0 {
+		t.Errorf("%d bytes are held", n.UnexpectedBytes)
+	}
+}
+
+// TestStopCounts: a connection that several things stop is read when the last one has
+// ended, and the end of the connection ends them all.
+func TestStopCounts(t *testing.T) {
+	v := newVictim(t, "STREAM_MAX_UNREAD", "100k", "MAX_UNEXP_BYTES", "10m")
+	other, err := v.NewEndpoint(EndpointParams{Address: v.address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := from("192.0.2.1")
+	src := v.sourceOf(&c.Source)
+	fill := func(ep *Endpoint) {
+		t.Helper()
+		for range 30 {
+			if err := ep.streaming().keep(src, make([]byte, 4000), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fill(v.ep)
+	if !c.paused || c.pauses != 1 {
+		t.Fatal("not stopped")
+	}
+	fill(other)
+	src.paused, src.hasty = true, true
+	v.ep.stream.discard()
+	if !c.paused {
+		t.Fatal("another stream stops it")
+	}
+	other.stream.discard()
+	src.resume()
+	if !c.paused {
+		t.Fatal("its haste stops it")
+	}
+	src.hasty = false
+	src.readOn()
+	if c.paused {
+		t.Fatal("nothing stops it")
+	}
+	fill(other)
+	if !c.paused {
+		t.Fatal("not stopped again")
+	}
+	c.Gone()
+	if len(v.stream.stopped) != 0 || other.stream.stopped != nil {
+		t.Error("a connection that is over is waited for")
+	}
+	other.stream.discard()
+	if v.sources != 0 || v.held() != 0 {
+		t.Errorf("%d sources, %d bytes are left", v.sources, v.held())
+	}
+
+	// While an answer is expected nothing is stopped.
+	c = from("192.0.2.2")
+	src = v.sourceOf(&c.Source)
+	v.ep.flushBegun()
+	fill(v.ep)
+	if c.paused {
+		t.Error("an answer is expected")
+	}
+	v.ep.flushes = 0
+	fill(v.ep)
+	if !c.paused {
+		t.Error("no answer is expected any more")
+	}
+	c.Gone()
+}
+
+// TestManyFlushes: there is no number of flushes that looks like none.
+func TestManyFlushes(t *testing.T) {
+	ep := &Endpoint{w: new(Worker)}
+	for range countless + 5 {
+		ep.flushBegun()
+	}
+	r := &Request{ep: ep}
+	for range countless + 5 {
+		flushing{}.release(r)
+	}
+	if ep.flushes == 0 {
+		t.Error("more than are counted are as none")
+	}
+}
