@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
-	"time"
+	"syscall"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucp/internal/engine"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
@@ -31,37 +27,26 @@ type wakeup struct {
 	signaled atomic.Bool // a Signal that no Arm has consumed
 
 	mu      sync.Mutex
-	eventFD int // written by Signal; guarded by mu, -1 when closed
-
-	sleeper *os.File // a duplicate of the event set's descriptor in Go's poller; guarded by mu
+	bell    *event.Bell    // rung by Signal; guarded by mu, nil when closed
+	sleeper *event.Sleeper // guarded by mu
 
 	engine  *engine.Engine // in thread mode multi
 	outside *bell          // in thread mode multi, for the application's poller
 }
 
-// open puts the signal descriptor into the worker's event set.
-func (k *wakeup) open(w *Worker) error {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		return fmt.Errorf("ucp: eventfd: %w", sys.WithLimit(err))
-	}
-	k.eventFD, k.engine = fd, w.engine
-	if err := w.uctw.Events().Add(fd, event.Read, k); err != nil {
-		return err
+// open puts the bell into the worker's event set.
+func (k *wakeup) open(w *Worker) (err error) {
+	k.engine = w.engine
+	if k.bell, err = event.NewBell(w.uctw.Events(), k); err != nil {
+		return fmt.Errorf("ucp: %w", err)
 	}
 	if w.multi && w.ctx.params.Features&FeatureWakeup != 0 {
 		if k.outside, err = newBell(w.uctw.EventFD()); err != nil {
 			return err
 		}
 	}
-	if ext := w.params.Epoll; ext != nil {
-		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(uint32(ext.Data)), Pad: int32(uint32(ext.Data >> 32))}
-		if ext.Edge {
-			ev.Events |= unix.EPOLLET
-		}
-		if err := unix.EpollCtl(ext.FD, unix.EPOLL_CTL_ADD, w.eventFD(), &ev); err != nil {
-			return fmt.Errorf("ucp: adding to the external event descriptor: %w", err)
-		}
+	if w.params.Epoll != nil {
+		return w.params.Epoll.add(w.eventFD())
 	}
 	return nil
 }
@@ -69,8 +54,7 @@ func (k *wakeup) open(w *Worker) error {
 // HandleEvent implements event.Handler: it takes the readiness away. That there
 // was a signal stays known until Arm.
 func (k *wakeup) HandleEvent(event.Events) {
-	var b [8]byte
-	unix.Read(k.eventFD, b[:]) // an empty descriptor means that Arm was here first
+	k.bell.Clear() // if Arm was not here first
 	if k.engine != nil {
 		k.engine.Heard()
 	}
@@ -79,9 +63,9 @@ func (k *wakeup) HandleEvent(event.Events) {
 func (k *wakeup) close(w *Worker) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.eventFD >= 0 {
-		unix.Close(k.eventFD)
-		k.eventFD = -1
+	if k.bell != nil {
+		k.bell.Close()
+		k.bell = nil
 	}
 	if k.sleeper != nil {
 		k.sleeper.Close()
@@ -107,7 +91,8 @@ func (w *Worker) needWakeup() error {
 
 // EventFD returns a descriptor that is readable when, after a successful Arm,
 // there is something to progress. It belongs to the worker and is always the
-// same. A worker that was given an epoll set gives ucs.ErrUnsupported.
+// same. A worker that was given an epoll set gives ucs.ErrUnsupported, as does any on a
+// system other than Linux.
 //
 // In ThreadModeMulti too it is for one goroutine at a time that arms and sleeps: the Arm of
 // another one would take away what the first has not seen yet. A Close makes the
@@ -119,10 +104,10 @@ func (w *Worker) EventFD() (int, error) {
 	if err := w.needWakeup(); err != nil {
 		return -1, err
 	}
-	if w.params.Epoll != nil {
-		return -1, ucs.ErrUnsupported
+	if fd := w.eventFD(); w.params.Epoll == nil && fd >= 0 {
+		return fd, nil
 	}
-	return w.eventFD(), nil
+	return -1, ucs.ErrUnsupported
 }
 
 // eventFD is the descriptor that the application sleeps on.
@@ -206,16 +191,11 @@ func (w *Worker) Signal() error {
 func (k *wakeup) signal() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.eventFD < 0 {
+	if k.bell == nil {
 		return ucs.ErrInvalidParam
 	}
 	k.signaled.Store(true) // [signal]
-	one := [8]byte{1}
-	_, err := unix.Write(k.eventFD, one[:])
-	if err != nil && err != unix.EAGAIN { // EAGAIN: signaled more often than fits
-		return fmt.Errorf("ucp: eventfd write: %w", err)
-	}
-	return nil
+	return k.bell.Ring()
 }
 
 // sleepers is a worker as its engine sees it.
@@ -229,9 +209,8 @@ func (s *sleepers) Rouse() {
 	k := &s.wake
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.eventFD >= 0 {
-		one := [8]byte{1}
-		unix.Write(k.eventFD, one[:]) // if it is full it is readable
+	if k.bell != nil {
+		k.bell.Ring()
 	}
 }
 
@@ -249,7 +228,7 @@ func (k *wakeup) comeBack() {
 		return
 	}
 	b.answer()         // [answer]
-	if k.eventFD < 0 { // the worker is closed
+	if k.bell == nil { // the worker is closed
 		b.close()
 		k.outside = nil
 	}
@@ -299,70 +278,32 @@ func (w *Worker) leaveWait() { w.blockedCall.Store(false) }
 
 // awake reports whether who waits for an operation is to stay awake: there is something to do,
 // or no descriptor left to sleep on.
-func awake(err error) bool { return err == ucs.ErrBusy || errors.Is(err, unix.EMFILE) }
+func awake(err error) bool { return err == ucs.ErrBusy || errors.Is(err, syscall.EMFILE) }
 
-// park sleeps in Go's poller until the armed event set is readable or ctx ends.
+// park sleeps until something may be ready in the armed event set or ctx ends.
 func (w *Worker) park(ctx context.Context) error {
-	f, err := w.wake.openSleeper(w)
+	s, err := w.wake.openSleeper(w)
 	if err != nil {
 		return err
 	}
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	if ctx.Done() != nil {
-		ended := make(chan struct{})
-		stop := context.AfterFunc(ctx, func() {
-			f.SetReadDeadline(time.Unix(1, 0))
-			close(ended)
-		})
-		defer func() {
-			if !stop() {
-				<-ended // or it would set the deadline after it is cleared here
-				f.SetReadDeadline(time.Time{})
-			}
-		}()
-	}
-	// Go's poller is edge-triggered: the set itself is asked before the wait, not after
-	// it.
-	asked := false
-	err = raw.Read(func(fd uintptr) bool {
-		if asked {
-			return true
-		}
-		asked = true
-		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(p, 0)
-		return n != 0 || err != nil && err != unix.EINTR
-	})
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
+	return s.Sleep(ctx)
 }
 
 var errClosedMeanwhile = fmt.Errorf("ucp: the worker was closed: %w", ucs.ErrCanceled)
 
-// openSleeper returns the duplicate of the event descriptor that Go's poller
-// watches. It is non-blocking before Go sees it, or Go would not watch it.
-func (k *wakeup) openSleeper(w *Worker) (*os.File, error) {
+// openSleeper returns what sleeps on the event set, made at the first sleep.
+func (k *wakeup) openSleeper(w *Worker) (*event.Sleeper, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.sleeper != nil {
 		return k.sleeper, nil
 	}
-	if k.eventFD < 0 {
+	if k.bell == nil {
 		return nil, errClosedMeanwhile
 	}
-	fd, err := unix.FcntlInt(uintptr(w.uctw.EventFD()), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("ucp: dup of the event descriptor: %w", sys.WithLimit(err))
+	var err error
+	if k.sleeper, err = event.NewSleeper(w.uctw.Events()); err != nil {
+		return nil, fmt.Errorf("ucp: %w", err)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("ucp: event descriptor: %w", err)
-	}
-	k.sleeper = os.NewFile(uintptr(fd), "ucp-events")
 	return k.sleeper, nil
 }

@@ -208,7 +208,6 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 	w.pieceSize = max(c.settings.RkeyPtrSeg.Int(copyPiece), 1)
 	w.maxHeld = c.settings.MaxUnexpected.Int(autoHeld())
 	w.pace.rule = cmp.Or(p.Wait, WaitPolicy(c.settings.Wait))
-	w.wake.eventFD = -1
 	for _, m := range c.mds {
 		w.mds = append(w.mds, m.md)
 	}

@@ -2,8 +2,9 @@
 //
 // A Set is one epoll instance. Its owner polls it from one goroutine; the
 // instance's own descriptor becomes readable when something is pending, so a
-// Set can be waited on by any other poller, Go's included. Systems other than
-// Linux have no sets.
+// Set can be waited on by any other poller, Go's included. A Bell is rung from other
+// goroutines, a Sleeper waits. On systems other than Linux these and timers are all
+// that there is: a set watches no descriptors there and has none.
 package event
 
 // Events is a bit set of readiness kinds.

@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/ucs/log"
@@ -26,7 +24,7 @@ type iface struct {
 	id      uint64
 	dev     []byte
 	addr    []byte
-	fd      int             // eventfd, -1 when none was announced
+	bell    *event.Bell     // nil when no event descriptor was announced
 	as      uct.PeerRelease // what peers are to be taken for
 	shuffle *rand.Rand
 
@@ -63,7 +61,6 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, dev int, p uct.IfacePar
 		attr:     d.o.attributes(r, dev),
 		id:       net.number(),
 		dev:      binary.LittleEndian.AppendUint64(nil, net.id),
-		fd:       -1,
 		as:       p.PeerRelease,
 		incoming: make(map[*endpoint]struct{}),
 		sources:  make(map[*endpoint]*source),
@@ -76,15 +73,11 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, dev int, p uct.IfacePar
 		i.shuffle = rand.New(rand.NewPCG(d.o.Reorder, i.id))
 	}
 	if i.attr.Events&uct.EventFD != 0 {
-		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+		bell, err := event.NewBell(w.Events(), waker{i})
 		if err != nil {
-			return nil, fmt.Errorf("sim: eventfd: %w", err)
+			return nil, fmt.Errorf("sim: %w", err)
 		}
-		if err := w.Events().Add(fd, event.Read, waker(fd)); err != nil {
-			unix.Close(fd)
-			return nil, err
-		}
-		i.fd = fd
+		i.bell = bell
 	}
 	net.mu.Lock()
 	net.ifaces[i.id] = i
@@ -94,14 +87,11 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, dev int, p uct.IfacePar
 	return i, nil
 }
 
-// waker takes the readiness of an eventfd; progress does the rest.
-type waker int
+// waker takes the readiness of the bell; progress does the rest.
+type waker struct{ *iface }
 
 // HandleEvent implements event.Handler.
-func (w waker) HandleEvent(event.Events) {
-	var buf [8]byte
-	unix.Read(int(w), buf[:])
-}
+func (w waker) HandleEvent(event.Events) { w.bell.Clear() }
 
 // Attr implements uct.Iface.
 func (i *iface) Attr() *uct.IfaceAttr { return &i.attr }
@@ -149,10 +139,8 @@ func (i *iface) Close() error {
 	}
 	i.worker.RemoveProgress(i)
 	i.domain.ifaces.Add(-1)
-	if i.fd >= 0 {
-		err := i.worker.Events().Remove(i.fd)
-		unix.Close(i.fd)
-		return err
+	if i.bell != nil {
+		return i.bell.Close()
 	}
 	return nil
 }

@@ -3,8 +3,6 @@ package sim
 import (
 	"fmt"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -114,13 +112,11 @@ func (e *endpoint) drop(err error) {
 	}
 }
 
-// wake makes the descriptor readable if somebody may be waiting for it. The
-// caller holds net.mu.
+// wake rings the bell if somebody may be waiting for it. The caller holds net.mu.
 func (i *iface) wake() {
-	if !i.armed || i.fd < 0 {
+	if !i.armed || i.bell == nil {
 		return
 	}
 	i.armed = false
-	one := [8]byte{1}
-	unix.Write(i.fd, one[:])
+	i.bell.Ring()
 }

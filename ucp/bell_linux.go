@@ -67,3 +67,15 @@ func (b *bell) close() {
 	unix.Close(b.set)
 	unix.Close(b.fd)
 }
+
+// add puts a worker's descriptor into the application's set.
+func (t *EpollTarget) add(fd int) error {
+	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(uint32(t.Data)), Pad: int32(uint32(t.Data >> 32))}
+	if t.Edge {
+		ev.Events |= unix.EPOLLET
+	}
+	if err := unix.EpollCtl(t.FD, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
+		return fmt.Errorf("ucp: adding to the external event descriptor: %w", err)
+	}
+	return nil
+}

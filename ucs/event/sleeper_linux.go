@@ -1,0 +1,79 @@
+package event
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/internal/sys"
+)
+
+// Sleeper waits for a Set in Go's poller, where it costs no thread: for one goroutine at
+// a time, while any other polls the set.
+type Sleeper struct {
+	file *os.File // a duplicate of the set's descriptor
+	raw  syscall.RawConn
+}
+
+// NewSleeper prepares to sleep on a set.
+func NewSleeper(set *Set) (*Sleeper, error) {
+	fd, err := unix.FcntlInt(uintptr(set.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("event: dup of the set's descriptor: %w", sys.WithLimit(err))
+	}
+	// Go watches only what is non-blocking before it sees it.
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("event: the set's descriptor: %w", err)
+	}
+	s := &Sleeper{file: os.NewFile(uintptr(fd), "events")}
+	if s.raw, err = s.file.SyscallConn(); err != nil {
+		s.file.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Sleep returns when something in the set may be ready, or with the error of ctx when
+// that ends, or with os.ErrClosed when the sleeper is closed. It polls nothing.
+func (s *Sleeper) Sleep(ctx context.Context) error {
+	if ctx.Done() != nil {
+		ended := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			s.file.SetReadDeadline(time.Unix(1, 0))
+			close(ended)
+		})
+		defer func() {
+			if !stop() {
+				<-ended // or it would set the deadline after it is cleared here
+				s.file.SetReadDeadline(time.Time{})
+			}
+		}()
+	}
+	// Go's poller is edge-triggered: the set itself is asked before the wait, not after
+	// it.
+	asked := false
+	err := s.raw.Read(func(fd uintptr) bool {
+		if asked {
+			return true
+		}
+		asked = true
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(p, 0)
+		return n != 0 || err != nil && err != unix.EINTR
+	})
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil: // of the poller, that has no exported name
+		return os.ErrClosed
+	}
+	return nil
+}
+
+// Close wakes who sleeps. Any goroutine may call it.
+func (s *Sleeper) Close() error { return s.file.Close() }

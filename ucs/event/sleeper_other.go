@@ -1,0 +1,53 @@
+//go:build !linux
+
+package event
+
+import (
+	"context"
+	"os"
+	"sync"
+	"time"
+)
+
+// Sleeper waits for a Set: for one goroutine at a time, while any other polls the set.
+type Sleeper struct {
+	set    *Set
+	closed chan struct{}
+	once   sync.Once
+}
+
+// NewSleeper prepares to sleep on a set.
+func NewSleeper(set *Set) (*Sleeper, error) {
+	return &Sleeper{set: set, closed: make(chan struct{})}, nil
+}
+
+// Sleep returns when something in the set is ready, or with the error of ctx when that
+// ends, or with os.ErrClosed when the sleeper is closed. It polls nothing.
+func (s *Sleeper) Sleep(ctx context.Context) error {
+	for {
+		rest := s.set.rest()
+		if rest == 0 {
+			return ctx.Err()
+		}
+		due := time.NewTimer(rest)
+		var err error
+		select {
+		case <-s.set.wake:
+		case <-due.C:
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-s.closed:
+			err = os.ErrClosed
+		}
+		due.Stop()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Close wakes who sleeps. Any goroutine may call it.
+func (s *Sleeper) Close() error {
+	s.once.Do(func() { close(s.closed) })
+	return nil
+}

@@ -1,0 +1,159 @@
+package event
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+)
+
+// told counts what a handler is told.
+type told struct {
+	events []Events
+	do     func()
+}
+
+func (h *told) HandleEvent(ev Events) {
+	h.events = append(h.events, ev)
+	if h.do != nil {
+		h.do()
+	}
+}
+
+// sleeping is a set with a bell and somebody who sleeps on it.
+func sleeping(t *testing.T) (*Set, *Bell, *told, *Sleeper) {
+	t.Helper()
+	set, err := NewSet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := new(told)
+	bell, err := NewBell(set, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewSleeper(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Close() // a test may have done it
+		for _, close := range []func() error{bell.Close, set.Close} {
+			if err := close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return set, bell, h, s
+}
+
+// TestBell: it is ready from a ring to the next clearing, however often it is rung.
+func TestBell(t *testing.T) {
+	set, bell, h, s := sleeping(t)
+	if n := set.Poll(); n != 0 {
+		t.Fatalf("Poll = %d before the bell is rung", n)
+	}
+	for range 3 {
+		if err := bell.Ring(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for want := 1; want <= 2; want++ { // readiness lasts
+		if err := s.Sleep(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if n := set.Poll(); n != 1 || len(h.events) != want || h.events[want-1] != Read {
+			t.Errorf("Poll = %d, told %v", n, h.events)
+		}
+	}
+	bell.Clear()
+	bell.Clear()
+	if n := set.Poll(); n != 0 {
+		t.Errorf("Poll = %d of a bell that was cleared", n)
+	}
+}
+
+// TestBellWakes: another goroutine wakes who sleeps, each time.
+func TestBellWakes(t *testing.T) {
+	set, bell, h, s := sleeping(t)
+	h.do = bell.Clear
+	for round := 1; round <= 100; round++ {
+		go bell.Ring()
+		for len(h.events) < round {
+			if err := s.Sleep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			set.Poll()
+		}
+	}
+}
+
+// TestClosedBell: a bell that a handler closes in the same round is not heard any more.
+func TestClosedBell(t *testing.T) {
+	set, err := NewSet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	var handlers [2]told
+	var bells [2]*Bell
+	for i := range bells {
+		handlers[i].do = func() { bells[1-i].Close() }
+		if bells[i], err = NewBell(set, &handlers[i]); err != nil {
+			t.Fatal(err)
+		}
+		bells[i].Ring()
+	}
+	if n := set.Poll(); n != 1 || set.Len() != 1 {
+		t.Errorf("Poll = %d, %d are left", n, set.Len())
+	}
+	for i := range bells {
+		if len(handlers[i].events) > 0 {
+			bells[i].Close()
+		}
+	}
+}
+
+// TestSleepEnds: by a context that ends, before or meanwhile, by a timer of the set, and by
+// Close; and that somebody gave up leaves the sleeper as it was.
+func TestSleepEnds(t *testing.T) {
+	set, bell, _, s := sleeping(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Sleep(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that has ended: %v", err)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := s.Sleep(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a context that ends: %v", err)
+	}
+	timers := NewTimers(set)
+	expired := false
+	if _, err := timers.After(time.Millisecond, func() { expired = true }); err != nil {
+		t.Fatal(err)
+	}
+	for !expired {
+		if err := s.Sleep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		set.Poll()
+	}
+	if err := timers.Close(); err != nil {
+		t.Error(err)
+	}
+	bell.Ring()
+	if err := s.Sleep(t.Context()); err != nil {
+		t.Error(err)
+	}
+	bell.Clear()
+	woken := make(chan error)
+	for range 2 { // one may come before the other closes, one after
+		go func() { woken <- s.Sleep(context.Background()) }()
+		s.Close()
+		if err := <-woken; !errors.Is(err, os.ErrClosed) {
+			t.Errorf("a closed sleeper: %v", err)
+		}
+	}
+}
