@@ -12,7 +12,7 @@ import (
 // the host, tcpRMALane any of a peer in the network, deviceRMALane that of a
 // network device.
 func posixRMALane() RMALane {
-	return RMALane{Perf: posixInput().AM, PutShort: math.MaxUint32, PutBcopy: math.MaxInt, GetBcopy: math.MaxInt, Atomic32: true, Atomic64: true}
+	return RMALane{Perf: posixInput().AM, PutShort: 1 << 30, PutBcopy: math.MaxInt, GetBcopy: math.MaxInt, Atomic32: true, Atomic64: true}
 }
 
 func cmaRMALane() RMALane {
@@ -53,19 +53,19 @@ func TestRMATables(t *testing.T) {
 		put, get string
 	}{
 		{"nothing", shared(), DataContig, "put/am/bcopy", "get/am/bcopy"},
-		{"posix", shared(posixRMALane()), DataContig, "put/offload/short..4294967295 put/offload/bcopy", "get/bcopy"},
-		{"posix, mapped", shared(posixRMALane()), DataMapped, "put/offload/short..4294967295 put/offload/bcopy", "get/bcopy"},
+		{"posix", shared(posixRMALane()), DataContig, "put/offload/short..1G put/offload/bcopy", "get/bcopy"},
+		{"posix, mapped", shared(posixRMALane()), DataMapped, "put/offload/short..1G put/offload/bcopy", "get/bcopy"},
 		{"posix, iov", shared(posixRMALane()), DataIOV, "put/offload/bcopy", "get/bcopy"},
 		{"posix, generic", shared(posixRMALane()), DataGeneric, "put/offload/bcopy", "get/bcopy"},
 		{"posix, bcopy 1000", with(shared(posixRMALane()), 1000, auto), DataContig, "put/offload/short..999 put/offload/bcopy", "get/bcopy..999 get/bcopy"},
-		{"posix, no zcopy", with(shared(posixRMALane()), auto, 0), DataContig, "put/offload/short..4294967295 put/offload/bcopy", "get/bcopy"},
+		{"posix, no zcopy", with(shared(posixRMALane()), auto, 0), DataContig, "put/offload/short..1G put/offload/bcopy", "get/bcopy"},
 		{"cma", shared(cmaRMALane()), DataContig, "put/am/bcopy..~ put/offload/zcopy", "get/zcopy"},
 		{"cma, iov", shared(cmaRMALane()), DataIOV, "put/am/bcopy..~ put/offload/zcopy", "get/zcopy"},
 		{"cma, generic", shared(cmaRMALane()), DataGeneric, "put/am/bcopy", "get/am/bcopy"},
 		{"cma, zcopy 100", with(shared(cmaRMALane()), auto, 100), DataContig, "put/am/bcopy..99 put/offload/zcopy", "get/am/bcopy..99 get/zcopy"},
 		{"cma, zcopy 0", with(shared(cmaRMALane()), auto, 0), DataContig, "put/offload/zcopy", "get/zcopy"},
 		{"cma, zcopy never", with(shared(cmaRMALane()), auto, ThreshInf), DataContig, "put/am/bcopy", "get/am/bcopy"},
-		{"both", shared(posixRMALane(), cmaRMALane()), DataContig, "put/offload/short..4294967295 put/offload/bcopy", "get/bcopy"},
+		{"both", shared(posixRMALane(), cmaRMALane()), DataContig, "put/offload/short..1G put/offload/bcopy", "get/bcopy"},
 		{"both, zcopy 64K", with(shared(posixRMALane(), cmaRMALane()), auto, 64<<10), DataContig,
 			"put/offload/short..65535 put/offload/zcopy", "get/bcopy..65535 get/zcopy"},
 		{"tcp", network(tcpRMALane()), DataContig, "put/am/bcopy..~ put/offload/zcopy", "get/am/bcopy"},

@@ -11,8 +11,9 @@ var le = binary.LittleEndian
 
 // maxSize is the largest length, count or offset taken from a peer: anything beyond
 // is malformed. No process has so much memory (128 TiB, all that amd64 gives a process
-// that does not ask for more), and sums of such numbers do not wrap around.
-const maxSize = 1 << 47
+// that does not ask for more; less where pointers have 32 bits), and sums of such
+// numbers do not wrap around.
+const maxSize = min(1<<47, math.MaxInt)
 
 // reader walks bytes from a peer. Reading past the end sets short and yields
 // zeros from then on, so a parser checks once per group of fields.

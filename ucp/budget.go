@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"fmt"
+	"math"
 	"sync"
 
 	"go.uber.org/zap"
@@ -37,7 +38,7 @@ func autoHeld() int {
 	return mostAutoHeld
 }
 
-const mostAutoHeld = 4 << 30
+const mostAutoHeld = min(4<<30, math.MaxInt/2)
 
 // overshoot is by how much a limit may be exceeded.
 func overshoot(limit int) int { return limit / 16 }

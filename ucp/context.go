@@ -185,6 +185,7 @@ func entityName(name, kind string, seq *atomic.Uint64) string {
 
 // openResources opens the memory domains that have an allowed resource.
 func (c *Context) openResources() error {
+	c.skipped = append(c.skipped, absent...)
 	components := uct.Components()
 	if c.params.TLS != nil {
 		tls, err := encrypted(c.params.TLS)

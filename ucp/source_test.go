@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -253,26 +251,6 @@ func TestOrphansWithoutTimer(t *testing.T) {
 		t.Error(err)
 	}
 	v.checkEmpty(c)
-}
-
-// noDescriptors lets no more descriptors be opened until restore, at the end of
-// the test at the latest.
-func noDescriptors(t *testing.T) (restore func()) {
-	t.Helper()
-	var old unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: old.Max}); err != nil {
-		t.Fatal(err)
-	}
-	restore = func() {
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(restore)
-	return restore
 }
 
 // TestHogGivesWay: at the limit the connection that holds most loses its

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -102,7 +104,8 @@ func TestAdapter(t *testing.T) {
 	a := &h.attr
 	a.Firmware, a.VendorID, a.VendorPartID, a.HWVersion, a.Ports = "28.42.1000", 0x2c9, 4129, 0xab, 3
 	a.CapFlags |= verbs.DeviceXRC | verbs.DeviceManagedFlowSteer | verbs.DeviceRawScatterFCS | verbs.DevicePCIWriteEndPadding | 1<<31 | 1<<40
-	a.AtomicCap, a.MaxAH, a.MaxFMR, a.MaxMapPerFMR, a.MaxSRQ = 7, 1<<32-1, 3, 4, 0
+	all := ^uint32(0) // as the kernel has it
+	a.AtomicCap, a.MaxAH, a.MaxFMR, a.MaxMapPerFMR, a.MaxSRQ = 7, int(all), 3, 4, 0
 	a.ODP = verbs.ODPCaps{
 		General: verbs.ODPSupport | verbs.ODPSupportImplicit | 1<<9, RC: verbs.ODPSend | verbs.ODPRecv | verbs.ODPWrite | verbs.ODPRead | verbs.ODPSRQRecv,
 		UD: verbs.ODPSend | 1<<6, XRC: verbs.ODPAtomic,

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command devinfo prints what RDMA devices are and can do, as this library knows
 // it: a twin of ibv_devinfo of rdma-core 44 (libibverbs/examples/devinfo.c), with its
 // options, layout and exit status. Devices whose queues the library does not know

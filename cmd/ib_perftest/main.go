@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command ib_perftest measures the latency and bandwidth of an RDMA device between
 // two processes. It is all of perftest's ib_write_lat, ib_read_lat, ib_send_lat,
 // ib_atomic_lat, ib_write_bw, ib_read_bw, ib_send_bw and ib_atomic_bw, and either

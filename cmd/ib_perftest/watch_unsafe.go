@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 // Soundness: a cell points into a mapping of the session's, page-aligned and a

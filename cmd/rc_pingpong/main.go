@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command rc_pingpong sends a message back and forth over reliable connections.
 // It talks to ibv_rc_pingpong of rdma-core, in either role; see package pingpong.
 package main

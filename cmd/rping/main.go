@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command rping connects with the RDMA connection manager and plays ping-pong by
 // reading and writing the other side's memory. Its flags, output and what goes over
 // the wire are those of the rping of librdmacm (linux-rdma/rdma-core

@@ -52,7 +52,7 @@ func capturedDomains() []domain {
 					Flags: uct.IfaceAMShort | uct.IfaceAMBcopy | uct.IfacePutShort | uct.IfacePutBcopy |
 						uct.IfaceGetBcopy | uct.IfaceAtomicCPU | uct.IfaceConnectToIface | uct.IfaceEpCheck,
 					AM:       uct.AMLimits{MaxShort: 8192, MaxBcopy: 8192},
-					Put:      uct.RMALimits{MaxShort: math.MaxUint32, MaxBcopy: uct.Unlimited},
+					Put:      uct.RMALimits{MaxShort: min(math.MaxUint32, math.MaxInt), MaxBcopy: uct.Unlimited},
 					Get:      uct.RMALimits{MaxBcopy: uct.Unlimited},
 					Atomic32: atomics, Atomic64: atomics,
 					IfaceAddrLen: 8, MaxEndpoints: uct.Unlimited, NumPaths: 1,

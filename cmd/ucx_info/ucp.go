@@ -7,8 +7,6 @@ import (
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ucx-go/ucx/ucp"
 )
 
@@ -153,11 +151,7 @@ type resources struct {
 }
 
 func usageNow() resources {
-	u := resources{when: time.Now(), memory: -1, fds: -1}
-	var r unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &r) == nil {
-		u.memory = int64(r.Maxrss) << 10
-	}
+	u := resources{when: time.Now(), memory: peakMemory(), fds: -1}
 	if list, err := os.ReadDir("/proc/self/fd"); err == nil {
 		u.fds = len(list)
 	}

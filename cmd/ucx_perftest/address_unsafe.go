@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 // Soundness: the address is only a number that goes to the peer; nothing is

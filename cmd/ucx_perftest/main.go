@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command ucx_perftest measures latency, bandwidth and message rate between two
 // processes, or of one process with itself. Options, test names, output and the
 // conversation of the two processes are those of C UCX's tool of the same name

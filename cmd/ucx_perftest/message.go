@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 // pieces cuts the memory of a message into its parts.

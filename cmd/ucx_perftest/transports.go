@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 // The transports that UCT tests can name. Those of UCP come with it.

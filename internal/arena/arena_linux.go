@@ -2,6 +2,7 @@ package arena
 
 import (
 	"fmt"
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -41,8 +42,8 @@ func Map(length int, o Options) ([]byte, error) {
 	if o.Huge == HugePages {
 		page = HugePageSize
 	}
-	if length <= 0 || length > int(^uint(0)>>1)-page {
-		return nil, fmt.Errorf("arena: %d bytes: %w", length, ucs.ErrInvalidParam)
+	if length <= 0 || length > math.MaxInt-page || o.Fixed && uint64(uintptr(o.Address)) != o.Address {
+		return nil, fmt.Errorf("arena: %d bytes at %#x: %w", length, o.Address, ucs.ErrInvalidParam)
 	}
 	length = (length + page - 1) / page * page
 	flags := unix.MAP_PRIVATE | unix.MAP_ANON

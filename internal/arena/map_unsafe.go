@@ -15,11 +15,11 @@ import (
 
 // mapAt maps anonymous memory.
 func mapAt(addr uintptr, length, flags int) ([]byte, error) {
-	p, _, errno := unix.Syscall6(unix.SYS_MMAP, addr, uintptr(length), unix.PROT_READ|unix.PROT_WRITE, uintptr(flags), ^uintptr(0), 0)
-	if errno != 0 {
-		return nil, errno
+	p, err := unix.MmapPtr(-1, 0, unsafe.Add(nil, addr), uintptr(length), unix.PROT_READ|unix.PROT_WRITE, flags)
+	if err != nil {
+		return nil, err
 	}
-	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), length), nil
+	return unsafe.Slice((*byte)(p), length), nil
 }
 
 func unmap(b []byte) error {

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package rdmatest finds the RDMA device for tests. Machines may have devices that
 // package verbs has no driver for, or that are not for everybody: tests do without
 // them, as where there is none.

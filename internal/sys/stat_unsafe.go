@@ -19,7 +19,7 @@ func Stat(path []byte, st *unix.Stat_t) error {
 		return unix.EINVAL
 	}
 	dir := unix.AT_FDCWD // negative: no constant of type uintptr
-	_, _, e := unix.Syscall6(unix.SYS_NEWFSTATAT, uintptr(dir), uintptr(unsafe.Pointer(&path[0])),
+	_, _, e := unix.Syscall6(fstatat, uintptr(dir), uintptr(unsafe.Pointer(&path[0])),
 		uintptr(unsafe.Pointer(st)), 0, 0, 0)
 	if e != 0 {
 		return e

@@ -5,7 +5,6 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
 var _ uct.ProcessFinder = (*iface)(nil)
@@ -15,12 +14,12 @@ func (i *iface) FindProcess(p uct.ReachableParams, may func(uct.Process) bool) (
 	if err := i.Reachable(p); err != nil {
 		return 0, err
 	}
-	own, err := host.Self()
+	own, err := thisProcess()
 	if err != nil {
 		return 0, err
 	}
-	if may != nil && !may(own.ID()) {
+	if may != nil && !may(own) {
 		return 0, fmt.Errorf("self: this process is not the one that asks: %w: %w", ucs.ErrRejected, ucs.ErrUnreachable)
 	}
-	return own.ID(), nil
+	return own, nil
 }

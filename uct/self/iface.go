@@ -68,6 +68,9 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, p uct.IfaceParams, cfg 
 	return i, nil
 }
 
+// maxPutShort is the limit that C UCX publishes, where numbers reach so far.
+const maxPutShort = min(math.MaxUint32, math.MaxInt)
+
 // attributes are those of C UCX 1.22 (uct_self_iface_query).
 func attributes(r uct.Resource, s ifaceSettings) uct.IfaceAttr {
 	seg := int(s.SegSize)
@@ -81,7 +84,7 @@ func attributes(r uct.Resource, s ifaceSettings) uct.IfaceAttr {
 			MaxShort: seg, MaxBcopy: seg, MaxIOV: uct.Unlimited, OptZcopyAlign: 1, AlignMTU: 1,
 		},
 		Put: uct.RMALimits{
-			MaxShort: math.MaxUint32, MaxBcopy: uct.Unlimited, MaxIOV: 1, OptZcopyAlign: 1, AlignMTU: 1,
+			MaxShort: maxPutShort, MaxBcopy: uct.Unlimited, MaxIOV: 1, OptZcopyAlign: 1, AlignMTU: 1,
 		},
 		Get:          uct.RMALimits{MaxBcopy: uct.Unlimited, MaxIOV: 1, OptZcopyAlign: 1, AlignMTU: 1},
 		Atomic32:     ops,

@@ -2,7 +2,6 @@ package self
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -23,7 +22,7 @@ func (e *endpoint) remote(addr uint64, n int, want uct.Access) ([]byte, error) {
 
 // PutShort implements uct.Endpoint.
 func (e *endpoint) PutShort(buf []byte, raddr uint64, _ *uct.Rkey) error {
-	if uint64(len(buf)) > math.MaxUint32 {
+	if len(buf) > maxPutShort {
 		return ucs.ErrInvalidParam
 	}
 	dst, err := e.remote(raddr, len(buf), uct.AccessRemotePut)

@@ -2,6 +2,7 @@ package self
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 
@@ -41,7 +42,7 @@ func TestAttributes(t *testing.T) {
 		Flags:    0x11804000023b,
 		AM:       uct.AMLimits{MaxShort: 8192, MaxBcopy: 8192, MaxIOV: uct.Unlimited, OptZcopyAlign: 1, AlignMTU: 1},
 		Put: uct.RMALimits{
-			MaxShort: 4294967295, MaxBcopy: uct.Unlimited, MaxIOV: 1, OptZcopyAlign: 1, AlignMTU: 1,
+			MaxShort: min(4294967295, math.MaxInt), MaxBcopy: uct.Unlimited, MaxIOV: 1, OptZcopyAlign: 1, AlignMTU: 1,
 		},
 		Get:          uct.RMALimits{MaxBcopy: uct.Unlimited, MaxIOV: 1, OptZcopyAlign: 1, AlignMTU: 1},
 		Atomic32:     uct.AtomicOps{Post: 0xf, Fetch: 0x3f},

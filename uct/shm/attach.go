@@ -1,7 +1,10 @@
+//go:build linux
+
 package shm
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -24,8 +27,8 @@ type attachment struct {
 // nothing, and a process whose address space is full, or that has as many mappings
 // as it may, ends: Go cannot get memory for its own use any more.
 const (
-	maxAttached      = 1 << 15 // half of what vm.max_map_count is at least
-	maxAttachedBytes = 1 << 45 // a quarter of the address space
+	maxAttached      = 1 << 15                   // half of what vm.max_map_count is at least
+	maxAttachedBytes = min(1<<45, math.MaxInt/2) // a quarter of the address space
 )
 
 // mappedTotal counts segments and their bytes.

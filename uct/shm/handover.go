@@ -1,3 +1,5 @@
+//go:build linux
+
 package shm
 
 import "github.com/ucx-go/ucx/internal/race"

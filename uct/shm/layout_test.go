@@ -1,9 +1,12 @@
+//go:build linux
+
 package shm
 
 import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucs"
@@ -20,7 +23,7 @@ func TestRingLen(t *testing.T) {
 		{12288, 128, 64}, {36864, 128, 256}, // sysv
 		{ringSize(2, 128), 128, 2}, {ringSize(2, 128) - 1, 128, 0},
 		{ringSize(4, 64), 64, 4},
-		{0, 128, 0}, {191, 128, 0}, {1 << 46, 128, 0},
+		{0, 128, 0}, {191, 128, 0}, {min(1<<46, math.MaxInt), 128, 0},
 		{ringSize(maxRing, 64), 64, maxRing},
 	} {
 		n, err := ringLen(c.size, c.elem)

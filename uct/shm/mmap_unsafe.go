@@ -1,3 +1,5 @@
+//go:build linux
+
 package shm
 
 // Soundness: the kernel gives a mapping of exactly the length asked for, and the

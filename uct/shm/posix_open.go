@@ -1,9 +1,12 @@
+//go:build linux
+
 package shm
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,7 +19,7 @@ import (
 )
 
 // maxObject bounds the size of a peer's file, which must fit an address space.
-const maxObject = 1 << 46
+const maxObject = min(1<<46, math.MaxInt-1<<16)
 
 // open opens a peer's file. It may be anything, so it is looked at before it is
 // opened for more than that.
@@ -133,7 +136,7 @@ func (m *posix) shared(st *unix.Stat_t, fs *unix.Statfs_t) bool {
 		return true
 	}
 	var dir unix.Stat_t
-	return m.dir != defaultDir && unix.Stat(m.dir, &dir) == nil && dir.Dev == st.Dev && fs.Type != unix.HUGETLBFS_MAGIC
+	return m.dir != defaultDir && unix.Stat(m.dir, &dir) == nil && dir.Dev == st.Dev && uint32(fs.Type) != unix.HUGETLBFS_MAGIC
 }
 
 func (m *posix) mmap(o *object) ([]byte, error) { return mmap(o.fd, pages(o.size), 0, false) }

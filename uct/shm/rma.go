@@ -1,3 +1,5 @@
+//go:build linux
+
 package shm
 
 import (
@@ -56,7 +58,7 @@ func (e *endpoint) plain(key *uct.Rkey, raddr, n uint64) (b []byte, cut *attachm
 
 // PutShort implements uct.Endpoint.
 func (e *endpoint) PutShort(buf []byte, raddr uint64, key *uct.Rkey) error {
-	if uint64(len(buf)) > maxPutShort {
+	if len(buf) > maxPutShort {
 		return fmt.Errorf("shm: short put of %d bytes, at most %d: %w", len(buf), maxPutShort, ucs.ErrInvalidParam)
 	}
 	a, dst, err := e.remote(key, raddr, len(buf))

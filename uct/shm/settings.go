@@ -1,3 +1,5 @@
+//go:build linux
+
 package shm
 
 import (
@@ -168,7 +170,7 @@ func loadOptions(cfg *config.Set, transport string, p uct.IfaceParams) (options,
 		return bad("FIFO_ELEM_SIZE", mm.FifoElemSize, fmt.Sprintf("a multiple of 8 from %d to %d", minElemSize, maxElemSize))
 	case o.seg < minSegSize || o.seg > maxSegSize:
 		return bad("SEG_SIZE", mm.SegSize, fmt.Sprintf("%d to %d", minSegSize, maxSegSize))
-	case o.ring*o.stride() > maxMapped:
+	case uint64(o.ring)*uint64(o.stride()) > maxMapped:
 		return bad("SEG_SIZE", mm.SegSize, fmt.Sprintf("small enough for UCX_%sFIFO_SIZE=%d of them: peers attach no more than %d bytes",
 			prefix, o.ring, maxMapped))
 	case !(mm.ReleaseFactor >= 0 && mm.ReleaseFactor < 1):
@@ -202,5 +204,5 @@ func loadOptions(cfg *config.Set, transport string, p uct.IfaceParams) (options,
 	return o, nil
 }
 
-// maxPutShort is the limit C UCX publishes.
-const maxPutShort = math.MaxUint32
+// maxPutShort is the limit C UCX publishes, where numbers reach so far.
+const maxPutShort = min(math.MaxUint32, math.MaxInt)

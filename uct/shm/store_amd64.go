@@ -1,3 +1,5 @@
+//go:build linux
+
 package shm
 
 // storeFence lets what was written before be seen before what is written

@@ -1,3 +1,5 @@
+//go:build linux
+
 package shm
 
 import (
@@ -159,12 +161,16 @@ func TestUsersAllowed(t *testing.T) {
 	}
 }
 
+// setTime sets a time of the kernel's, which has 32 bits where pointers have.
+func setTime[T int64 | uint32](field *T, to time.Time) { *field = T(to.Unix()) }
+
 // TestSegmentOfAnEarlierProcess: a segment has the number of a process that did not
 // exist when it was made.
 func TestSegmentOfAnEarlierProcess(t *testing.T) {
 	peer := startPeer(t, sysvName)
 	pid := peer.cmd.Process.Pid
-	d := unix.SysvShmDesc{Cpid: int32(pid), Ctime: time.Now().Unix()}
+	d := unix.SysvShmDesc{Cpid: int32(pid)}
+	setTime(&d.Ctime, time.Now())
 	d.Perm.Cuid = uint32(os.Geteuid())
 	if err := checkCreator(1, pid, &d); err != nil {
 		t.Errorf("a segment that was made now: %v", err)

@@ -1,3 +1,5 @@
+//go:build linux
+
 package shm
 
 // Soundness: the kernel gives a mapping of the segment's length, which was

@@ -1,8 +1,11 @@
+//go:build linux
+
 package shm
 
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 
@@ -13,7 +16,7 @@ import (
 // Limits of what a peer can make us attach.
 const (
 	maxSegments = 4096
-	maxMapped   = 64 << 30
+	maxMapped   = min(64<<30, math.MaxInt/4)
 )
 
 // buffers is a segment of descriptors. Lists of them are sorted by id: most peers have

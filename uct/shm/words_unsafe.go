@@ -1,3 +1,5 @@
+//go:build linux
+
 package shm
 
 // Soundness: word32 and word64 touch only memory inside the slice they are

@@ -1,3 +1,5 @@
+//go:build linux
+
 package tcp
 
 // Soundness: the kernel reads and writes at most the 44 bytes of an ethtool_cmd
@@ -37,14 +39,17 @@ type ifreqData struct {
 	_    structs.HostLayout
 	Name [unix.IFNAMSIZ]byte
 	Data *ethtoolCmd
-	_    [16]byte // the union has members that are larger
+	_    [8 + pointer]byte // the union has members that are larger
 }
+
+// pointer is the size of one.
+const pointer = unsafe.Sizeof(uintptr(0))
 
 const (
 	_ = uint(44 - unsafe.Sizeof(ethtoolCmd{}))
 	_ = uint(unsafe.Sizeof(ethtoolCmd{}) - 44)
-	_ = uint(40 - unsafe.Sizeof(ifreqData{}))
-	_ = uint(unsafe.Sizeof(ifreqData{}) - 40)
+	_ = uint(24 + 2*pointer - unsafe.Sizeof(ifreqData{}))
+	_ = uint(unsafe.Sizeof(ifreqData{}) - 24 - 2*pointer)
 )
 
 // ethtoolSpeed asks the driver of a device for its speed in Mbit/s; 0xffffffff

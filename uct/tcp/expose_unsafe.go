@@ -1,3 +1,5 @@
+//go:build linux
+
 package tcp
 
 // Soundness: the address is only a number, published to peers and compared with

@@ -1,3 +1,5 @@
+//go:build linux
+
 package tcp
 
 // numbers are those of the endpoints that we have made toward a listener. Who comes

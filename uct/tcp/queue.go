@@ -1,3 +1,5 @@
+//go:build linux
+
 package tcp
 
 // queue is a list of connections in which each has a place, which links finds.

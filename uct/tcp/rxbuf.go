@@ -1,3 +1,5 @@
+//go:build linux
+
 package tcp
 
 // The receive buffer of a connection: it has one while it reads and, of the right

@@ -5,8 +5,6 @@ import (
 	"runtime"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -56,17 +54,6 @@ func Eventually(cond func() bool, hosts ...*Host) bool {
 		}
 	}
 	return cond()
-}
-
-// wait waits until a worker's descriptor is readable, or a moment.
-func wait(hosts []*Host) {
-	var fds []unix.PollFd
-	for _, h := range hosts {
-		if h.Worker != nil {
-			fds = append(fds, unix.PollFd{Fd: int32(h.Worker.EventFD()), Events: unix.POLLIN})
-		}
-	}
-	unix.Poll(fds, 1)
 }
 
 // Settle progresses the hosts until nothing has happened for a while.

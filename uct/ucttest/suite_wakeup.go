@@ -3,30 +3,12 @@ package ucttest
 import (
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
 // wakeTimeout bounds the wait for a wakeup that must come, in milliseconds.
 const wakeTimeout = 10000
-
-// readable waits for the worker's descriptor, at most ms milliseconds.
-func readable(t *testing.T, h *Host, ms int) bool {
-	t.Helper()
-	for {
-		fds := []unix.PollFd{{Fd: int32(h.Worker.EventFD()), Events: unix.POLLIN}}
-		n, err := unix.Poll(fds, ms)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			t.Fatalf("polling the worker's descriptor: %v", err)
-		}
-		return n > 0
-	}
-}
 
 // testWakeup checks the contract of Arm: once it has returned nil, whatever
 // comes makes the descriptor readable; what came before makes it refuse or the

@@ -1,3 +1,5 @@
+//go:build linux
+
 package perfoob
 
 // layout is where a release keeps the fields of perftest_params_t whose place

@@ -1,3 +1,5 @@
+//go:build linux
+
 package perfoob
 
 // Test is a test that the C tool knows.

@@ -1,3 +1,5 @@
+//go:build linux
+
 package uverbs
 
 // Soundness: a Frame's memory is one slice of the heap without pointers, aligned

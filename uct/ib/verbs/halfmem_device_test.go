@@ -1,3 +1,5 @@
+//go:build linux
+
 package verbs_test
 
 import (
@@ -24,7 +26,7 @@ func TestHalfMemory(t *testing.T) {
 	}
 	var info unix.Sysinfo_t
 	check(t, unix.Sysinfo(&info))
-	n := int(info.Totalram*uint64(info.Unit)/2) &^ (arena.PageSize - 1)
+	n := int(uint64(info.Totalram)*uint64(info.Unit)/2) &^ (arena.PageSize - 1)
 	was := field(t, "/proc/self/status", "VmRSS:")
 	mem := must(arena.Map(n, arena.Options{}))(t)
 	if now := field(t, "/proc/self/status", "VmRSS:"); now-was > n>>10/4 {

@@ -1,3 +1,5 @@
+//go:build linux
+
 package verbs
 
 // Soundness: the pointer is that of the slice; it is handed to the Pinner only,

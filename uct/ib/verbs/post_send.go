@@ -1,3 +1,5 @@
+//go:build linux
+
 package verbs
 
 import "github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"
@@ -23,15 +25,15 @@ func (q *QP) PostSend(wr []SendWR) (int, error) {
 		}
 		// All of it is known now: nothing is added to it, and nothing is left to do for
 		// it when the next begins.
-		list, length, flags := w.SGList, 0, w.Flags
-		most := provider.MaxLength
+		list, length, flags := w.SGList, uint64(0), w.Flags
+		most := uint64(provider.MaxLength)
 		if flags&SendInline != 0 {
-			list, most = nil, p.room
+			list, most = nil, uint64(p.room)
 			if len(w.Inline) == 1 { // what most have
-				length = len(w.Inline[0])
+				length = uint64(len(w.Inline[0]))
 			} else {
 				for _, b := range w.Inline {
-					length += len(b)
+					length += uint64(len(b))
 				}
 			}
 			if length == 0 {
@@ -39,7 +41,7 @@ func (q *QP) PostSend(wr []SendWR) (int, error) {
 			}
 		} else {
 			for i := range list {
-				length += int(list[i].Length)
+				length += uint64(list[i].Length)
 			}
 		}
 		if flags&^sendFlags != 0 || len(list) > p.most || length > most {
@@ -58,7 +60,7 @@ func (q *QP) PostSend(wr []SendWR) (int, error) {
 			continue
 		}
 		dst := p.mem[from:to]
-		if length > len(dst) {
+		if length > uint64(len(dst)) {
 			p.last = request{from: from, at: from, end: to}
 			p.inline(w)
 			p.finish()

@@ -1,3 +1,5 @@
+//go:build linux
+
 package verbs
 
 // The providers there are: one line each.

@@ -1,3 +1,5 @@
+//go:build linux
+
 package verbs_test
 
 // The provider that exists on paper: its folder, and one line here.

@@ -1,3 +1,5 @@
+//go:build linux
+
 package verbs
 
 import "github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"

@@ -1,3 +1,5 @@
+//go:build linux
+
 package host
 
 // Soundness: path is a byte slice that ends in a zero byte and b is a slice of

@@ -1,9 +1,12 @@
+//go:build linux
+
 package host
 
 import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"strconv"
@@ -92,7 +95,7 @@ func TestProcessLife(t *testing.T) {
 }
 
 func TestFindRefuses(t *testing.T) {
-	for _, pid := range []int{0, -1, -1 << 31, MaxPID + 1, 1<<31 - 1, -1 << 63} {
+	for _, pid := range []int{0, -1, -1 << 31, MaxPID + 1, 1<<31 - 1, math.MinInt} {
 		if p, err := Find(pid); !errors.Is(err, ucs.ErrUnreachable) {
 			t.Errorf("Find(%d) = %+v, %v; want %v", pid, p, err, ucs.ErrUnreachable)
 		}

@@ -1,3 +1,5 @@
+//go:build linux
+
 package host
 
 import (
@@ -115,7 +117,7 @@ func (u Users) String() string {
 		words = append(words, "self")
 	}
 	for _, uid := range u.uids {
-		words = append(words, strconv.Itoa(uid))
+		words = append(words, fmt.Sprint(uint32(uid))) // an int may be shorter
 	}
 	return strings.Join(words, ",")
 }

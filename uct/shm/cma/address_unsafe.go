@@ -1,3 +1,5 @@
+//go:build linux
+
 package cma
 
 // Soundness: the conversion only reads the number of the address; nothing is

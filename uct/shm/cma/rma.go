@@ -1,3 +1,5 @@
+//go:build linux
+
 package cma
 
 import (
@@ -29,7 +31,7 @@ func (e *endpoint) start(kind opKind, iov []uct.IOV, raddr uint64, c *uct.Comple
 		return errTooMany(len(iov), e.iface.opts.maxIOV)
 	case n == 0:
 		return nil
-	case uint64(n) > math.MaxUint64-raddr:
+	case uint64(uintptr(raddr)) != raddr || uint64(n) > math.MaxUint-raddr: // the kernel takes a pointer
 		return errRange(kind, n, raddr)
 	}
 	o := e.iface.take()

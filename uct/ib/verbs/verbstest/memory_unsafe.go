@@ -1,3 +1,5 @@
+//go:build linux
+
 package verbstest
 
 // Soundness: a ring's memory is a mapping of its own that stays until the object

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package inet converts addresses between package netip and system calls.
 package inet
 

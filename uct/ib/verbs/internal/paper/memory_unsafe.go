@@ -1,3 +1,5 @@
+//go:build linux
+
 package paper
 
 // Soundness: queues are mapped memory that stays until their object is gone here and

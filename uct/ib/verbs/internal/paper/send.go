@@ -1,3 +1,5 @@
+//go:build linux
+
 package paper
 
 import "github.com/ucx-go/ucx/uct/ib/verbs/internal/provider"

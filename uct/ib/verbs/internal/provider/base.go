@@ -1,3 +1,5 @@
+//go:build linux
+
 package provider
 
 // What a provider embeds that has no use for a hook. Each is for one.

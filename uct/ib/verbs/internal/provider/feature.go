@@ -1,3 +1,5 @@
+//go:build linux
+
 package provider
 
 // Feature is something that not every device or provider has.

@@ -1,3 +1,5 @@
+//go:build linux
+
 package provider
 
 // WROpcode is what a work request asks for.

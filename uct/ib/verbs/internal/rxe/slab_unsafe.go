@@ -1,3 +1,5 @@
+//go:build linux
+
 package rxe
 
 // Soundness: the cells of a slab are memory that Go's runtime does not manage and that

@@ -1,3 +1,5 @@
+//go:build linux
+
 package rxe
 
 // Soundness: slots lie in a mapping that Go's runtime does not manage and that stays

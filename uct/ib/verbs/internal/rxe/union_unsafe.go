@@ -1,3 +1,5 @@
+//go:build linux
+
 package rxe
 
 // Soundness: the union of a send is 120 bytes at an offset that is a multiple of 8,

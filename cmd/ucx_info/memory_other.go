@@ -1,0 +1,5 @@
+//go:build !linux
+
+package main
+
+func peakMemory() int64 { return -1 }
