@@ -136,6 +136,7 @@ var speaks = map[string][]string{
 	"ucp":           {"context", "crypto/tls", "io", "net/netip", "time", "ucs"},
 	"uct":           {"context", "crypto/tls", "net/netip", "time", "ucs", "ucs/config", "ucs/event"},
 	"ucs":           {},
+	"ucs/async":     {"time", "ucs/event"},
 	"ucs/config":    {"io", "time"},
 	"ucs/event":     {"context", "time"},
 	"ucs/log":       {"go.uber.org/zap", "go.uber.org/zap/zapcore"},
