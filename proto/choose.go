@@ -126,7 +126,7 @@ func (c *choice) cutPoints(cuts []int) []int {
 			b := &c.options[j]
 			// The length at which the costs meet. A quotient that is no length (of
 			// parallel costs: NaN or infinite) is no cut.
-			if n := (a.cost.C - b.cost.C) / (b.cost.M - a.cost.M); b.max >= 0 && n >= 1 && n < 1<<62 {
+			if n := (a.cost.C - b.cost.C) / (b.cost.M - a.cost.M); b.max >= 0 && n >= 1 && n < math.MaxInt/2 {
 				add(int(math.Ceil(n)))
 			}
 		}

@@ -77,7 +77,7 @@ func (s *LaneShares) Part(k, n int) (lane, from, to int) {
 
 // scale returns share·n/65536 without overflow.
 func scale(share uint32, n int) int {
-	return n/shareUnit*int(share) + n%shareUnit*int(share)/shareUnit
+	return n/shareUnit*int(share) + int(uint64(n%shareUnit)*uint64(share)/shareUnit)
 }
 
 // describe prints shares as ucx_info does: "52% on tcp/lo and 48% on tcp/eth0".

@@ -48,3 +48,14 @@ func TestLaneSharesCover(t *testing.T) {
 		}
 	})
 }
+
+// TestScale: the product fits, also where an int has 32 bits.
+func TestScale(t *testing.T) {
+	for _, share := range []uint32{0, 1, shareUnit / 3, shareUnit - 1, shareUnit} {
+		for _, n := range []int{0, 1, shareUnit - 1, 2*shareUnit - 1, 1<<30 + 12345, math.MaxInt32} {
+			if got, want := scale(share, n), int(uint64(n)*uint64(share)>>16); got != want {
+				t.Errorf("%d/65536 of %d is %d, want %d", share, n, got, want)
+			}
+		}
+	}
+}

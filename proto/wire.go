@@ -13,7 +13,7 @@ var le = binary.LittleEndian
 // is malformed. No process has so much memory (128 TiB, all that amd64 gives a process
 // that does not ask for more; less where pointers have 32 bits), and sums of such
 // numbers do not wrap around.
-const maxSize = min(1<<47, math.MaxInt)
+const maxSize = min(1<<47, math.MaxInt/2)
 
 // reader walks bytes from a peer. Reading past the end sets short and yields
 // zeros from then on, so a parser checks once per group of fields.

@@ -89,7 +89,7 @@ func (w *Worker) Events() *event.Set { return w.set }
 func (w *Worker) Timers() *event.Timers { return w.timers }
 
 // EventFD is readable when progress may be made, once Arm has returned nil. It
-// belongs to the worker.
+// belongs to the worker. On systems other than Linux it is -1.
 func (w *Worker) EventFD() int { return w.set.FD() }
 
 // AddProgress adds p to what Progress calls.
