@@ -130,6 +130,14 @@ func NewMessageTables(in *ProtoInput, form MessageForm) *MessageTables {
 	return t
 }
 
+// WithoutRendezvous returns the tables for messages of the same kind that are sent at
+// once whatever their length, as long as there is a way to.
+func (t *MessageTables) WithoutRendezvous() *MessageTables {
+	in := t.in
+	in.Settings.RndvThresh = ThreshInf
+	return NewMessageTables(&in, t.form)
+}
+
 // Table returns the table for data of a class, sent in a mode.
 func (t *MessageTables) Table(class DataClass, mode SendMode) *Table { return &t.tables[class][mode] }
 

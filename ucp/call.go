@@ -23,6 +23,10 @@ type call struct {
 	ep     *Endpoint
 	key    *Rkey
 	msg    *TagMessage
+	am     *AMMessage // to be received, or that a queue has given
+	queue  *AMQueue
+	amID   uint16
+	header []byte // of an active message
 	form   *messageForm
 	tag    Tag
 	mask   Tag
@@ -59,6 +63,7 @@ func (w *Worker) newCall(start func(*call) (*Request, error)) *call {
 // drop gives back a description that nobody knows of any more.
 func (c *call) drop() {
 	c.w, c.start, c.ep, c.key, c.msg, c.form, c.buf, c.rule = nil, nil, nil, nil, nil, nil, nil, nil
+	c.am, c.queue, c.header = nil, nil, nil
 	if c.p != nil {
 		c.p, c.params = nil, RequestParams{}
 	}

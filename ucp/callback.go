@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
@@ -134,6 +135,22 @@ func (w *Worker) callRecv(fn func(*Request, error, TagRecvInfo, any), r *Request
 	w.comeBack(was)
 }
 
+// callAM runs the handler of an active message. If it panics that is as if it had not
+// wanted the message.
+func (w *Worker) callAM(fn AMHandler, m *AMMessage) (err error) {
+	was := w.leaveTo()
+	defer func() {
+		if !w.back(was) {
+			w.caught(was, recover())
+			err = ucs.ErrCanceled
+		}
+	}()
+	err = fn(m)
+	w.comeBack(was)
+	return err
+}
+
+// callLength runs the callback of a receive that is told a length.
 func (w *Worker) callLength(fn func(*Request, error, int, any), r *Request, err error, n int, data any) {
 	was := w.leaveTo()
 	defer func() {

@@ -42,7 +42,7 @@ func errNoManager(list []manager) error {
 // newConnEndpoint makes an endpoint that has no lanes yet.
 func (w *Worker) newConnEndpoint(p *EndpointParams, c *connection) (*Endpoint, error) {
 	ep := &Endpoint{
-		w: w, errMode: p.ErrMode, state: epUser, short: -1, lacks: needID | needLanes,
+		w: w, errMode: p.ErrMode, state: epUser, short: -1, shortAM: -1, lacks: needID | needLanes,
 		ue: refuse{}, cfg: &noLanes, where: nowhere, connSN: proto.ConnSNNone,
 		pair: &pairing{conn: c}, onError: p.OnError, userData: p.UserData,
 		name: p.Name[:min(len(p.Name), EntityNameMax-1)],
@@ -65,7 +65,7 @@ func (w *Worker) newConnEndpoint(p *EndpointParams, c *connection) (*Endpoint, e
 var (
 	noLanes = epConfig{
 		lanes: laneMap{am: proto.NullLane, wireup: proto.NullLane, keepalive: proto.NullLane},
-		short: -1, mapFrom: never,
+		short: -1, shortAM: -1, mapFrom: never,
 	}
 	nowhere = &whereabouts{address: new(proto.WorkerAddress)}
 )

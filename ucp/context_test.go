@@ -103,9 +103,8 @@ func TestNoFeatures(t *testing.T) {
 func TestMissingFeatures(t *testing.T) {
 	ucttest.NoLeaks(t)
 	for f, want := range map[ucp.Features]error{
-		ucp.FeatureAM:           ucs.ErrUnsupported,
-		ucp.FeatureExportedMemh: ucs.ErrUnsupported,
-		ucp.FeatureTag | ucp.FeatureRMA | ucp.FeatureAM: ucs.ErrUnsupported,
+		ucp.FeatureExportedMemh:                                   ucs.ErrUnsupported,
+		ucp.FeatureTag | ucp.FeatureRMA | ucp.FeatureExportedMemh: ucs.ErrUnsupported,
 		1 << 20:                ucs.ErrInvalidParam,
 		ucp.FeatureTag | 1<<63: ucs.ErrInvalidParam,
 	} {

@@ -145,6 +145,7 @@ func (eagerZcopy) about() protocolInfo { return protocolInfo{name: "eager zero-c
 
 func (eagerZcopy) progress(r *Request) error {
 	n, _ := r.data.gather(r.iovec(), 0, r.data.length)
+	n = r.gatherTail(n, &r.form.only.tail)
 	r.addHandles(n, r.ep.amLane())
 	err := r.ep.ue.AMZcopy(uct.AMID(r.form.only.id), r.hooks(), r.iov[:n], 0, &r.comp)
 	return singleSent(r, err, &r.w.stats.EagerZcopy)
@@ -199,7 +200,12 @@ func (eagerMultiZcopy) progress(r *Request) error {
 	for r.offset < r.data.length {
 		packet := r.form.fragment(r)
 		var n int
-		n, r.frag = r.data.gather(r.iovec(), r.offset, r.ep.cfg.maxZcopy-packet.size)
+		list, limit := r.iovec(), r.ep.cfg.maxZcopy-packet.size
+		if r.form.active {
+			list, limit = list[:len(list)-1], limit-r.tailSize(&packet.tail)
+		}
+		n, r.frag = r.data.gather(list, r.offset, limit)
+		n = r.gatherTail(n, &packet.tail)
 		r.addHandles(n, r.ep.amLane())
 		r.comp.Count++
 		err := r.ep.ue.AMZcopy(uct.AMID(packet.id), r.hooks(), r.iov[:n], 0, &r.comp)
@@ -217,5 +223,10 @@ func (eagerMultiZcopy) pack(r *Request, dst []byte) int { return r.form.fragment
 // packEager writes header and payload of the packet at the request's offset.
 func packEager(r *Request, packet *packetForm, dst []byte) int {
 	n := packet.put(r, dst)
-	return n + r.packFragment(dst, n, r.data.length-r.offset, r.offset)
+	if !r.form.active {
+		return n + r.packFragment(dst, n, r.data.length-r.offset, r.offset)
+	}
+	end := min(len(dst), r.ep.cfg.maxBcopy) - r.tailSize(&packet.tail)
+	n += r.packFragment(dst[:end], n, r.data.length-r.offset, r.offset)
+	return n + r.putTail(&packet.tail, dst[n:])
 }

@@ -87,11 +87,13 @@ type Endpoint struct {
 	w  *Worker
 	ue uct.Endpoint // of the lane for active messages
 
-	// short is the largest payload that goes inline, -1 while nothing may be
-	// sent straight away: the endpoint waits for the peer's id, has failed or is
-	// closed.
-	short int32
-	ended uint32 // in thread mode multi, what any goroutine may read: 1 if it has failed, or was closed
+	// short is the largest payload of a tagged message that goes inline, shortAM that
+	// of an active message, -1 while nothing may be sent straight away: the endpoint
+	// waits for the peer's id, has failed or is closed.
+	short   int32
+	shortAM int32
+	held    int32  // active messages in the hands of the user that lead here
+	ended   uint32 // in thread mode multi, what any goroutine may read: 1 if it has failed, or was closed
 
 	cfg      *epConfig
 	lanes    []lane
@@ -114,6 +116,7 @@ type Endpoint struct {
 	outstanding requestList // operations that wait for a message of the peer
 	rma         *rmaFlow    // nil before the first one-sided operation
 	stream      *stream     // nil before it is first used
+	am          *amFlow     // nil before the first active message in fragments
 
 	onError  func(*Endpoint, error, any)
 	userData any
@@ -193,7 +196,7 @@ func (ep *Endpoint) fail(err error) {
 		return
 	}
 	ep.err = fmt.Errorf("ucp: endpoint %s: %w", ep.describe(), err)
-	ep.short = -1
+	ep.short, ep.shortAM = -1, -1
 	ep.markEnded()
 	ep.w.stats.Failures++
 	log.Debug("endpoint failed", zap.String("endpoint", ep.describe()), zap.Error(err))
@@ -241,7 +244,7 @@ func (ep *Endpoint) destroy(err error) {
 		return
 	}
 	ep.state |= epClosed
-	ep.short = -1
+	ep.short, ep.shortAM = -1, -1
 	ep.purge(err)
 	ep.closeLanes()
 	ep.w.endpoints.Remove(uint64(ep.localID))

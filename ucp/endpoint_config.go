@@ -18,6 +18,7 @@ type epConfig struct {
 	lanes  laneMap
 
 	short    int          // largest payload that TagSend sends inline, -1 for none
+	shortAM  int          // the same of AMSend
 	maxBcopy int          // longest message, headers included
 	maxZcopy int          // same for zero-copy, 0 for none
 	maxIOV   int          // entries of a list the transport takes
@@ -121,7 +122,7 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 			c.mapMDs |= 1 << m.md
 		}
 	}
-	c.short, c.mapFrom = -1, never
+	c.short, c.shortAM, c.mapFrom = -1, -1, never
 	for _, f := range w.families {
 		f.configure(c, &in)
 	}
@@ -236,4 +237,18 @@ func threshold(b config.Bytes) proto.Threshold {
 		return proto.ThreshInf
 	}
 	return proto.Threshold(b.Int(0))
+}
+
+// maxShort is the longest message that goes inline whatever the caller says about it,
+// -1 if none does.
+func maxShort(t *proto.MessageTables) int {
+	return min(t.Table(proto.DataContig, 0).MaxShort(), t.Table(proto.DataContig, proto.SendMulti).MaxShort())
+}
+
+// offerMapped decides from where on messages out of memory that the peer may map
+// are offered to it.
+func (c *epConfig) offerMapped(t *proto.MessageTables) {
+	for mode := proto.SendMode(0); mode <= proto.SendFast|proto.SendMulti; mode++ {
+		c.mapFrom = min(c.mapFrom, t.Table(proto.DataMapped, mode).FirstRendezvous())
+	}
 }

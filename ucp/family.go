@@ -16,6 +16,7 @@ import (
 var families = []family{
 	tagFamily{},
 	streamFamily{},
+	amFamily{},
 	eagerFamily{},
 	rndvFamily{},
 	rmaFamily{},
@@ -30,6 +31,7 @@ var families = []family{
 // workerState is what the families keep for a worker.
 type workerState struct {
 	tag    tagState
+	am     amState
 	stream streamState
 	eager  eagerState
 	rndv   rndvState
@@ -40,6 +42,7 @@ type workerState struct {
 // endpointTables are the decision tables of the families.
 type endpointTables struct {
 	tag    tagTables
+	am     amTables
 	stream streamTables
 	rndv   *proto.RndvTables
 	rma    map[uint64]*proto.RMATables // by the lanes that open the memory of a key

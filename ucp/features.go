@@ -9,8 +9,8 @@ import (
 
 // Features select the families of operations a context is used for (enum
 // ucp_feature). An operation of a family that was not requested fails with
-// ucs.ErrInvalidParam. FeatureAM and FeatureExportedMemh are not
-// implemented: a context cannot be made with them.
+// ucs.ErrInvalidParam. FeatureExportedMemh is not implemented: a context cannot be made
+// with it.
 type Features uint64
 
 // Features, with C's bit numbers.
@@ -35,7 +35,6 @@ var featuresMissing = [...]struct {
 	feature Features
 	reason  string
 }{
-	{FeatureAM, "active messages are not implemented"},
 	{FeatureExportedMemh, "memory can neither be exported nor imported, no transport here could"},
 }
 

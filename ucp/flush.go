@@ -252,7 +252,7 @@ func (ep *Endpoint) closeAsync(p *RequestParams) (*Request, error) {
 		return nil, nil
 	}
 	ep.state |= epClosing
-	ep.short = -1
+	ep.short, ep.shortAM = -1, -1
 	for _, f := range ep.w.families {
 		f.closing(ep)
 	}

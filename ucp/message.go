@@ -35,8 +35,11 @@ type messageForm struct {
 	// tables are the endpoint's decision tables for such messages.
 	tables func(c *epConfig) *proto.MessageTables
 
-	acked bool  // over when the receiver has acknowledged it
-	needs needs // besides those of the protocol
+	acked      bool  // over when the receiver has acknowledged it
+	offered    bool  // offered first, whatever its length
+	active     bool  // an active message: the user's header is part of it (am_tail.go)
+	needs      needs // besides those of the protocol
+	partsNeeds needs // besides these, of a message in fragments
 }
 
 // packetForm is a kind of packet: its id, and who writes the header.
@@ -44,6 +47,8 @@ type packetForm struct {
 	id   proto.AMID
 	size int // of the header, in bytes
 	put  func(r *Request, dst []byte) int
+
+	tail // what comes behind the data
 }
 
 // fragment is the form of the packet at the request's offset.
@@ -68,18 +73,29 @@ const unmappedFrom = 64 << 10
 func (sendMessage) choose(r *Request) (protocol, error) {
 	w, ep, n := r.w, r.ep, r.data.length
 	tables, class := r.form.tables(ep.cfg), r.class()
+	r.msgID = 0
+	size := n // as far as it depends on the message how many packets it takes
+	if r.form.active {
+		if err := r.fitsHeader(); err != nil {
+			return nil, err
+		}
+		size, class = n+len(r.am.header), r.tailClass(class)
+	}
 	if class == proto.DataContig && n >= ep.cfg.mapFrom && (n >= unmappedFrom || ep.state&epUnmapped == 0) {
 		if r.region = w.ctx.table.FindMapped(memoryAddress(r.data.buf), n, ep.cfg.mapMDs); r.region != nil {
 			class = proto.DataMapped
 		}
 	}
-	p := tables.Table(class, r.mode).Lookup(n)
-	if r.region != nil && !p.Rendezvous() {
+	p := tables.Table(class, r.mode).Lookup(size)
+	if r.form.active {
+		p = r.withTail(p, tables, size)
+	}
+	if r.region != nil && (!p.Rendezvous() || r.form.active && !r.fitsKey()) {
 		r.region.Release()
 		r.region = nil
 	}
-	if p.EagerZcopy() && !r.laneHandles(r.ep.amLane(), uct.AccessLocalRead) {
-		p = tables.Table(proto.DataGeneric, r.mode).Lookup(n)
+	if p.EagerZcopy() && !(r.laneHandles(r.ep.amLane(), uct.AccessLocalRead) && r.tailHandles(r.ep.amLane())) {
+		p = tables.Table(proto.DataGeneric, r.mode).Lookup(size)
 	}
 	switch {
 	case p == proto.ProtoNone:
@@ -165,10 +181,15 @@ func (r *Request) countSent(way *uint64) {
 // sendMessageNow sends in one step or not at all.
 func (ep *Endpoint) sendMessageNow(r *Request) (*Request, error) {
 	err := error(ucs.ErrNoResource)
-	switch p := r.form.tables(ep.cfg).Table(r.class(), r.mode).Lookup(r.data.length); {
+	size := r.data.length
+	if r.form.active {
+		size += len(r.am.header)
+	}
+	switch p := r.form.tables(ep.cfg).Table(r.class(), r.mode).Lookup(size); {
 	case p == proto.ProtoNone:
 		err = ucs.ErrUnsupported
-	case ep.waiting.head == nil && ep.lacks&(needLanes|r.form.needs) == 0 && !r.form.acked && (p == proto.ProtoEagerShort || p == proto.ProtoEagerBcopy):
+	case ep.waiting.head == nil && ep.lacks&(needLanes|r.form.needs) == 0 && !r.form.acked && !r.form.offered &&
+		(p == proto.ProtoEagerShort || p == proto.ProtoEagerBcopy):
 		r.proto = eagerBcopy{}
 		_, err = ep.ue.AMBcopy(uct.AMID(r.form.only.id), r.hooks(), uct.SendNow, nil)
 	}

@@ -42,7 +42,7 @@ func (ep *Endpoint) submit(r *Request) {
 		return
 	}
 	ep.waiting.push(r)
-	ep.short = -1
+	ep.short, ep.shortAM = -1, -1
 	for _, f := range ep.w.families {
 		if err := f.provide(ep); err != nil {
 			r.abort(err)
@@ -91,6 +91,9 @@ func (r *Request) needs() needs {
 	n := r.proto.about().needs | needLanes
 	if r.form != nil {
 		n |= r.form.needs
+		if r.msgID != 0 {
+			n |= r.form.partsNeeds
+		}
 	}
 	return n
 }
@@ -123,10 +126,10 @@ func (ep *Endpoint) drain() {
 
 // open lets short messages through again.
 func (ep *Endpoint) open() {
-	ep.short = -1
+	ep.short, ep.shortAM = -1, -1
 	if ep.err == nil && ep.state&(epClosing|epClosed|epDraining) == 0 && ep.waiting.head == nil &&
 		ep.lacks&needLanes == 0 {
-		ep.short = int32(ep.cfg.short)
+		ep.short, ep.shortAM = int32(ep.cfg.short), int32(ep.cfg.shortAM)
 	}
 }
 

@@ -55,12 +55,24 @@ type RequestParams struct {
 	// an error, and with one what had come until then.
 	OnStreamRecv func(r *Request, err error, n int, userData any)
 
+	// OnAMRecv is called when a receive of the data of an active message finishes,
+	// unless it finished in the call. length, that of the data, is valid only without
+	// an error.
+	OnAMRecv func(r *Request, err error, length int, userData any)
+
 	// UserData is passed to the callback.
 	UserData any
 
 	// TagInfo is filled in when a tag receive finishes in the call, with success
 	// and without OpNoImmediate.
 	TagInfo *TagRecvInfo
+
+	// RecvLength is set to the length of the data when a receive of an active message
+	// finishes in the call, with success and without OpNoImmediate.
+	RecvLength *int
+
+	// AMFlags apply to Endpoint.AMSend.
+	AMFlags AMSendFlags
 
 	// Request, if not nil, is the caller's own request object to be used instead
 	// of one of the library. It must not be in use; it is returned when the

@@ -25,11 +25,14 @@ const (
 	paramCloseFlags
 	paramOnStreamRecv
 	paramStreamFlags
+	paramAMFlags
+	paramOnAMRecv
+	paramRecvLength
 )
 
 // paramNames are the names of the bits of params.
 var paramNames = [...]string{"Buffer", "OnSend", "OnTagRecv", "TagInfo", "MemoryType", "Memory", "ReplyBuffer", "CloseFlags",
-	"OnStreamRecv", "StreamFlags"}
+	"OnStreamRecv", "StreamFlags", "AMFlags", "OnAMRecv", "RecvLength"}
 
 // callRule says what belongs to a call. UserData and Request belong to all.
 type callRule struct {
@@ -73,6 +76,15 @@ func (p *RequestParams) given() (set params) {
 	if p.StreamFlags != 0 {
 		set |= paramStreamFlags
 	}
+	if p.AMFlags != 0 {
+		set |= paramAMFlags
+	}
+	if p.OnAMRecv != nil {
+		set |= paramOnAMRecv
+	}
+	if p.RecvLength != nil {
+		set |= paramRecvLength
+	}
 	return set
 }
 
@@ -100,6 +112,8 @@ func (c *callRule) check(buf []byte, p *RequestParams) error {
 		return c.refuse(fmt.Sprintf("CloseFlags %#x", p.CloseFlags&^CloseForce))
 	case p.StreamFlags&^StreamRecvWaitAll != 0:
 		return c.refuse(fmt.Sprintf("StreamFlags %#x", p.StreamFlags&^StreamRecvWaitAll))
+	case p.AMFlags&^amSendFlags != 0:
+		return c.refuse(fmt.Sprintf("AMFlags %#x", p.AMFlags&^amSendFlags))
 	case !p.MemoryType.Valid():
 		return c.refuse(fmt.Sprintf("MemoryType %d", p.MemoryType))
 	case p.MemoryType > ucs.MemoryHost:
@@ -126,21 +140,25 @@ func (p *RequestParams) checkMemory(ctx *Context, data *payload) error {
 // or get cannot do, and has nothing that these refuse.
 func (p *RequestParams) plainSend() bool {
 	return p.Flags&^OpMultiSend == 0 && !p.Buffer.set && p.Request == nil && p.MemoryType <= ucs.MemoryHost &&
-		p.Memory == nil && p.OnTagRecv == nil && p.TagInfo == nil && p.ReplyBuffer == nil && p.CloseFlags == 0 &&
-		p.OnStreamRecv == nil && p.StreamFlags == 0
+		p.Memory == nil && p.OnTagRecv == nil && p.TagInfo == nil && p.ReplyBuffer == nil && p.CloseFlags == 0 && !p.special()
 }
 
 // plainRecv is plainSend for receives.
 func (p *RequestParams) plainRecv() bool {
 	return p.Flags&^OpMultiSend == 0 && !p.Buffer.set && p.Request == nil && p.MemoryType <= ucs.MemoryHost &&
-		p.OnSend == nil && p.Memory == nil && p.ReplyBuffer == nil && p.CloseFlags == 0 && p.OnStreamRecv == nil && p.StreamFlags == 0
+		p.OnSend == nil && p.Memory == nil && p.ReplyBuffer == nil && p.CloseFlags == 0 && !p.special()
 }
 
 // plainFetch is plainSend for atomic operations that have a reply buffer.
 func (p *RequestParams) plainFetch() bool {
 	return p.Flags&^OpMultiSend == 0 && !p.Buffer.set && p.Request == nil && p.MemoryType <= ucs.MemoryHost &&
-		p.Memory == nil && p.OnTagRecv == nil && p.TagInfo == nil && p.CloseFlags == 0 && p.OnStreamRecv == nil && p.StreamFlags == 0
+		p.Memory == nil && p.OnTagRecv == nil && p.TagInfo == nil && p.CloseFlags == 0 && !p.special()
 }
 
 // plainAtomic is plainFetch for parameters that were checked.
 func (p *RequestParams) plainAtomic() bool { return p.Flags&^OpMultiSend == 0 && p.Request == nil }
+
+// special reports whether p has something that only streams or active messages have.
+func (p *RequestParams) special() bool {
+	return p.AMFlags != 0 || p.OnAMRecv != nil || p.RecvLength != nil || p.OnStreamRecv != nil || p.StreamFlags != 0
+}

@@ -60,7 +60,7 @@ type Request struct {
 	step    uint8          // of a protocol with several
 	mode    proto.SendMode // what the caller said about the operation
 	flush   flushState
-	msgID   proto.MessageID // of a message in fragments
+	msgID   proto.MessageID // of a message in fragments, 0 of others that are sent
 	offset  int             // packed bytes handed to the transport so far, or that a stream receive has got
 	frag    int             // bytes of the fragment being packed, or of an element of such a receive
 	localID uint64          // id by which the peer names this request, 0 for none
@@ -71,6 +71,7 @@ type Request struct {
 	mem    *requestMemory
 	offer  *offerState  // of a rendezvous, sending side
 	fetch  *fetchState  // the same, receiving side
+	am     *amRequest   // of an active message
 	access *accessState // of a one-sided operation
 	iov    []uct.IOV    // grows to the transport's limit
 
@@ -109,6 +110,8 @@ const (
 	stateUnwanted                          // and was canceled since, by a callback
 	stateStream                            // a stream receive
 	stateFull                              // one that is over when its buffer is full
+	stateAMRecv                            // a receive of the data of an active message
+	stateNext                              // waits for a message of a queue
 )
 
 // The lives of a request, as far as any goroutine may know.
@@ -383,6 +386,9 @@ func (r *Request) letGo() {
 	if r.access != nil {
 		r.access.key, r.access.route = nil, nil
 	}
+	if r.am != nil {
+		r.am.letGo(&r.w.buffers)
+	}
 }
 
 // leave ends the life of a finished request that somebody is to hear of: it runs the
@@ -404,7 +410,7 @@ func (r *Request) leave(err error) {
 		w.callSend(send, r, err, data)
 	case state&stateRecv != 0 && recv != nil:
 		w.callRecv(recv, r, err, info, data)
-	case state&stateRecv != 0 && length != nil:
+	case length != nil:
 		w.callLength(length, r, err, info.Length, data)
 	}
 	if waiters != nil {

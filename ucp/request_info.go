@@ -47,6 +47,8 @@ func (r *Request) protocolName() string {
 	switch {
 	case r.state&stateRecv != 0:
 		return "tag " + name
+	case r.state&stateAMRecv != 0:
+		return "am " + name
 	case r.form != nil:
 		return r.form.name + " " + name
 	}

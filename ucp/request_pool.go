@@ -170,7 +170,7 @@ func (w *Worker) useRequest(p *RequestParams) (*Request, error) {
 			return nil, ucs.ErrInvalidParam
 		}
 		*r = Request{Private: r.Private, w: w, data: payload{w: w}, state: stateInCall | stateUser,
-			mem: r.mem, offer: r.offer, fetch: r.fetch, access: r.access, iov: r.iov}
+			mem: r.mem, offer: r.offer, fetch: r.fetch, am: r.am, access: r.access, iov: r.iov}
 		r.attach()
 	}
 	if p.Flags&OpNoImmediate != 0 {

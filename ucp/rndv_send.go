@@ -82,7 +82,7 @@ func (r *Request) exposeOffer() {
 // it, with a key that names no domain: such lanes need none. For memory that the
 // peer may map the key names its domain.
 func (rndvOffer) pack(r *Request, dst []byte) int {
-	r.w.stats.RndvSends++
+	r.countSent(&r.w.stats.RndvSends)
 	h := proto.RndvRTS{
 		EpID:    r.ep.remoteID,
 		ReqID:   proto.RequestID(r.localID),
@@ -93,11 +93,15 @@ func (rndvOffer) pack(r *Request, dst []byte) int {
 	n := h.Put(dst)
 	switch {
 	case h.Address == 0:
-		return n
 	case r.region != nil:
-		return n + copy(dst[n:], r.region.Rkey)
+		n += copy(dst[n:], r.region.Rkey)
+	default:
+		n += copy(dst[n:], emptyRkey)
 	}
-	return n + copy(dst[n:], emptyRkey)
+	if r.form.active {
+		n += copy(dst[n:], r.am.header)
+	}
+	return n
 }
 
 // onRndvRTR is told where data of ours shall go.

@@ -32,6 +32,7 @@ type source struct {
 	opened    int // endpoints opened by the peer and not claimed by the user
 	owed      int // bytes of answers that wait for the transport
 	messages  messageList
+	actives   *AMMessage // in queues
 	fragments assemblyList
 	streams   *stream           // a list of those with unread bytes that it pays for
 	openings  *bill             // the endpoints

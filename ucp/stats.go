@@ -6,6 +6,9 @@ type Stats struct {
 	TagRecvs    uint64 // receives posted
 	StreamSends uint64 // pieces of streams sent
 	StreamRecvs uint64 // stream receives posted, or done in the call
+	AMSends     uint64 // active messages sent or offered
+	AMRecvs     uint64 // active messages given to a handler, or taken out of a queue
+	AMNoHandler uint64 // active messages that came for an id without one
 	EagerShort  uint64 // messages sent by each protocol
 	EagerBcopy  uint64
 	EagerZcopy  uint64

@@ -119,7 +119,7 @@ var streamForm = messageForm{
 	needs:  needID | needStream,
 }
 
-var streamPacket = packetForm{proto.IDStreamData, proto.StreamDataSize, func(r *Request, dst []byte) int {
+var streamPacket = packetForm{id: proto.IDStreamData, size: proto.StreamDataSize, put: func(r *Request, dst []byte) int {
 	return proto.StreamData{EpID: r.ep.remoteID}.Put(dst)
 }}
 

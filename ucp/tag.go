@@ -58,7 +58,7 @@ func (tagFamily) evict(s *source, _ error) {
 // count derives the number of sends, and of receives that were posted.
 func (tagFamily) count(w *Worker, s *Stats) {
 	s.TagRecvs += w.tag.sn
-	s.TagSends = s.EagerShort + s.EagerBcopy + s.EagerZcopy + s.EagerMulti + s.RndvSends - s.StreamSends
+	s.TagSends = s.EagerShort + s.EagerBcopy + s.EagerZcopy + s.EagerMulti + s.RndvSends - s.AMSends - s.StreamSends
 }
 
 // tagTables are an endpoint's decision tables for tagged messages.
@@ -70,18 +70,18 @@ type tagTables struct {
 var (
 	tagForm = messageForm{
 		name:   "tag",
-		only:   packetForm{proto.IDEagerOnly, proto.EagerOnlySize, putTagOnly},
-		first:  packetForm{proto.IDEagerFirst, proto.EagerFirstSize, putTagFirst},
-		middle: packetForm{proto.IDEagerMiddle, proto.EagerMiddleSize, putTagMiddle},
+		only:   packetForm{id: proto.IDEagerOnly, size: proto.EagerOnlySize, put: putTagOnly},
+		first:  packetForm{id: proto.IDEagerFirst, size: proto.EagerFirstSize, put: putTagFirst},
+		middle: packetForm{id: proto.IDEagerMiddle, size: proto.EagerMiddleSize, put: putTagMiddle},
 		word:   func(r *Request) uint64 { return uint64(r.tag) },
 		offer:  offerTag,
 		tables: func(c *epConfig) *proto.MessageTables { return c.tag.plain },
 	}
 	tagSyncForm = messageForm{
 		name:   "tag",
-		only:   packetForm{proto.IDEagerSyncOnly, proto.EagerSyncOnlySize, putTagSyncOnly},
-		first:  packetForm{proto.IDEagerSyncFirst, proto.EagerSyncFirstSize, putTagSyncFirst},
-		middle: packetForm{proto.IDEagerMiddle, proto.EagerMiddleSize, putTagMiddle},
+		only:   packetForm{id: proto.IDEagerSyncOnly, size: proto.EagerSyncOnlySize, put: putTagSyncOnly},
+		first:  packetForm{id: proto.IDEagerSyncFirst, size: proto.EagerSyncFirstSize, put: putTagSyncFirst},
+		middle: packetForm{id: proto.IDEagerMiddle, size: proto.EagerMiddleSize, put: putTagMiddle},
 		offer:  offerTag,
 		tables: func(c *epConfig) *proto.MessageTables { return c.tag.sync },
 		acked:  true,
@@ -123,15 +123,7 @@ func (tagFamily) configure(c *epConfig, in *proto.ProtoInput) {
 		c.offerMapped(c.tag.plain)
 		c.offerMapped(c.tag.sync)
 	}
-	c.short = min(c.tag.plain.Table(proto.DataContig, 0).MaxShort(), c.tag.plain.Table(proto.DataContig, proto.SendMulti).MaxShort())
-}
-
-// offerMapped decides from where on messages out of memory that the peer may map
-// are offered to it.
-func (c *epConfig) offerMapped(t *proto.MessageTables) {
-	for mode := proto.SendMode(0); mode <= proto.SendFast|proto.SendMulti; mode++ {
-		c.mapFrom = min(c.mapFrom, t.Table(proto.DataMapped, mode).FirstRendezvous())
-	}
+	c.short = maxShort(c.tag.plain)
 }
 
 // explain returns the tables for contiguous memory.

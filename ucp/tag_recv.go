@@ -167,6 +167,10 @@ func (w *Worker) Cancel(r *Request) {
 }
 
 func (w *Worker) cancel(r *Request) {
+	if r != nil && r.w == w && r.state&(stateDone|stateNext) == stateNext {
+		r.finish(ucs.ErrCanceled)
+		return
+	}
 	if r == nil || r.w != w || r.state&(stateDone|stateRecv) != stateRecv {
 		return
 	}

@@ -15,6 +15,7 @@ type waiting struct {
 	leaves bool     // it waits for the last endpoint to be gone
 	event  bool     // it waits for anything to happen
 	info   TagRecvInfo
+	length int // of the data of an active message
 
 	operand, reply [8]byte // of atomic operations
 }

@@ -45,10 +45,15 @@ func (wireupFamily) provide(ep *Endpoint) error {
 	return nil
 }
 
-// evict closes the endpoints that the peer of a connection has opened.
+// evict closes the endpoints that the peer of a connection has opened, but for those
+// that the user is about to answer over.
 func (wireupFamily) evict(s *source, _ error) {
-	for b := s.openings; b != nil; b = s.openings {
-		b.ep.destroy(ucs.ErrCanceled)
+	for b := s.openings; b != nil; {
+		next := b.next
+		if b.ep.held == 0 {
+			b.ep.destroy(ucs.ErrCanceled)
+		}
+		b = next
 	}
 }
 

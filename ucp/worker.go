@@ -62,6 +62,12 @@ type WorkerParams struct {
 	// to.
 	ClientID uint64
 
+	// AMAlignment is a power of two, up to MaxAMAlignment, of which the address of the
+	// data of active messages is a multiple: where the handler was set with
+	// AMPersistentData, where a message came in several packets, and after
+	// AMMessage.Keep. 0 is 1.
+	AMAlignment int
+
 	// Name names the worker in logs; one is made up if empty.
 	Name string
 }
@@ -74,6 +80,11 @@ type WorkerAttr struct {
 	ThreadMode ucs.ThreadMode
 	Name       string
 	UID        uint64 // as Address.UID of its address
+
+	// MaxAMHeader is the longest header of an active message, in bytes: what fits
+	// beside the library's own into a message of any of the worker's transports. 0
+	// without FeatureAM.
+	MaxAMHeader int
 }
 
 // Worker is a progress engine: it sends and receives for its endpoints. See the
@@ -183,6 +194,8 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		return nil, fmt.Errorf("ucp: %v: %w", p.ThreadMode, ucs.ErrInvalidParam)
 	case p.Token > TokenRequired:
 		return nil, fmt.Errorf("ucp: %v: %w", p.Token, ucs.ErrInvalidParam)
+	case p.AMAlignment < 0 || p.AMAlignment > MaxAMAlignment || p.AMAlignment&(p.AMAlignment-1) != 0:
+		return nil, fmt.Errorf("ucp: AMAlignment %d: %w", p.AMAlignment, ucs.ErrInvalidParam)
 	case p.Wait >= numWaitPolicies:
 		return nil, fmt.Errorf("ucp: %v: %w", p.Wait, ucs.ErrInvalidParam)
 	}
@@ -328,7 +341,7 @@ func (w *Worker) setHandlers(i *iface) error {
 
 // Attr describes the worker.
 func (w *Worker) Attr() WorkerAttr {
-	return WorkerAttr{ThreadMode: w.params.ThreadMode, Name: w.name, UID: w.uuid}
+	return WorkerAttr{ThreadMode: w.params.ThreadMode, Name: w.name, UID: w.uuid, MaxAMHeader: w.am.maxHeader}
 }
 
 // Progress advances communication without waiting and returns the number of

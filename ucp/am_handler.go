@@ -1,0 +1,145 @@
+package ucp
+
+import (
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// AMHandler receives the active messages of an id, one call for each message, when all of
+// it is here, or when its data is offered (AMMessage.Offered). It runs inside progress, or
+// inside a send to the own worker, on the goroutine that progresses, as callbacks do: it
+// may send, and receive the data, and must neither wait nor progress. m is its until it
+// returns, unless it keeps it.
+//
+// Its result says what becomes of data that is still at the sender, if the handler has
+// neither kept the message nor received the data: nil ends the sender's request with
+// success, an error with the status of the error (ucs.StatusOf). Otherwise the result
+// means nothing.
+type AMHandler func(m *AMMessage) error
+
+// AMHandlerFlags modify what a handler gets (enum ucp_am_cb_flags).
+type AMHandlerFlags uint32
+
+// Flags of handlers, with C's bit numbers.
+const (
+	// AMWholeMessage is for handlers that get whole messages, as all do.
+	AMWholeMessage AMHandlerFlags = 1 << 0
+
+	// AMPersistentData has the data of a message stay where it is if the message is
+	// kept: what AMMessage.Data returned before is valid until Release. It may be memory
+	// of the transport, and is gone when the worker is closed.
+	AMPersistentData AMHandlerFlags = 1 << 1
+
+	amHandlerFlags = AMWholeMessage | AMPersistentData
+)
+
+// AMHandlerParams are the parameters of Worker.SetAMHandler.
+type AMHandlerParams struct {
+	ID      uint16
+	Handler AMHandler // nil removes the one there is
+	Flags   AMHandlerFlags
+}
+
+// MaxAMAlignment is the largest WorkerParams.AMAlignment.
+const MaxAMAlignment = 1 << 20
+
+// SetAMHandler sets, replaces or removes the handler of an id, from the next message on.
+// A message for an id without handler is dropped, which Stats.AMNoHandler counts; to its
+// sender that is as if it had been received, but if it has offered the data: then its
+// request ends with ucs.ErrInvalidParam, as in C.
+func (w *Worker) SetAMHandler(p AMHandlerParams) error {
+	w.enter()
+	err := w.setAMHandler(&p)
+	w.exit()
+	return err
+}
+
+func (w *Worker) setAMHandler(p *AMHandlerParams) error {
+	if !w.am.on {
+		return fmt.Errorf("ucp: a handler of active messages without FeatureAM, or of a closed worker: %w", ucs.ErrInvalidParam)
+	}
+	if p.Flags&^amHandlerFlags != 0 {
+		return fmt.Errorf("ucp: flags %#x of a handler of active messages: %w", uint32(p.Flags&^amHandlerFlags), ucs.ErrInvalidParam)
+	}
+	w.am.set(p.ID, amEntry{fn: p.Handler, flags: p.Flags})
+	return nil
+}
+
+// unhandled counts a message for an id that has no handler, and logs it now and then.
+//
+//go:noinline
+func (w *Worker) unhandled(id uint16) {
+	w.stats.AMNoHandler++
+	if now := w.uctw.Now(); !w.am.warned || now >= w.am.warnAt {
+		w.am.warned, w.am.warnAt = true, now+time.Minute
+		log.Warn("active message without handler", zap.String("worker", w.name), zap.Uint16("id", id))
+	}
+}
+
+// handle runs a handler and sees to what it leaves. The error is the transport's
+// handler's: whether it keeps the memory.
+func (w *Worker) handle(e *amEntry, m *AMMessage) error {
+	w.stats.AMRecvs++
+	m.hold()
+	m.state |= amLive | amHandled
+	err := w.callAM(e.fn, m)
+	return w.handled(m, err)
+}
+
+// handled sees to what a handler has left.
+func (w *Worker) handled(m *AMMessage, err error) error {
+	m.state &^= amHandled
+	if m.state&amKept != 0 {
+		if m.desc == nil {
+			return nil
+		}
+		w.am.borrowed.push(m)
+		return ucs.InProgress
+	}
+	m.desc = nil // the transport's again
+	m.refuse(refusal(err))
+	m.drop()
+	return nil
+}
+
+// refusal is what the sender of an offer is told.
+func refusal(err error) ucs.Status {
+	status := ucs.StatusOf(err)
+	if status > ucs.OK { // what is under way is no end
+		return ucs.ErrInvalidParam
+	}
+	return status
+}
+
+// usable reports whether a message may be kept in the transport's memory.
+func (w *Worker) usable(data []byte, desc *uct.AMDesc) bool {
+	return desc != nil && desc.Size <= mostWaste*len(data) && w.misaligned(data) == 0
+}
+
+// deliver gives a message, whose memory is the caller's unless it is the message's own,
+// to its handler or its queue. The error is the transport's handler's.
+func (w *Worker) deliver(m *AMMessage, desc *uct.AMDesc) error {
+	e := w.am.find(m.id)
+	switch {
+	case e == nil:
+		w.unhandled(m.id)
+		m.refuse(ucs.ErrInvalidParam)
+		m.drop()
+		return nil
+	case e.queue != nil:
+		return e.queue.take(m)
+	case e.flags&AMPersistentData != 0 && m.state&amOffered == 0 && m.buf == nil:
+		if w.usable(m.data, desc) {
+			m.desc = desc
+		} else {
+			m.own()
+		}
+	}
+	return w.handle(e, m)
+}

@@ -1,0 +1,317 @@
+package ucp
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/internal/cpu"
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// AMMessage is an active message in the hands of its handler, or of whoever has kept it
+// or taken it out of an AMQueue. It belongs to its worker's goroutine, or in
+// ThreadModeMulti to the one that has it.
+//
+// The handler has it until it returns. One that is kept, or from a queue, is the
+// application's until Release or Recv, or until the worker is closed; it is not charged
+// to the peer. After that the message must not be used: the object serves another one.
+// A use that is found out panics, as with Request.Free: for certain before quarantine
+// more messages have come.
+type AMMessage struct {
+	w *Worker
+
+	state  amMessageState
+	id     uint16
+	life   uint32 // counts the messages that the object has served
+	header []byte
+	data   []byte
+	length int // of all data
+
+	ep   *Endpoint // that leads to the sender, nil where the message does not say
+	desc *uct.AMDesc
+	buf  []byte // pooled memory behind header and data
+
+	rndv proto.RndvRTS // what was offered
+	key  []byte        // of the sender's memory
+
+	from     *source   // who pays, or is asked for it
+	charged  int       // what it pays
+	assembly *assembly // of a message in fragments
+
+	list             *amList
+	prev, next       *AMMessage
+	links[AMMessage] // of those of one source in queues
+}
+
+// amMessageState is a set of flags.
+type amMessageState uint16
+
+const (
+	amLive     amMessageState = 1 << iota // somebody may use it
+	amHandled                             // its handler is running
+	amKept                                // it stays when that returns
+	amReceived                            // the data was received, or asked for
+	amOffered                             // the data is at the sender
+	amReplies                             // it can be answered
+	amHolds                               // it is counted in Endpoint.held
+	amWhole                               // all fragments are here
+	amLooped                              // it goes when the turn of its loop is over
+)
+
+// amMessageSize is what a message object is charged with.
+const amMessageSize = 320
+
+// amList is a FIFO of messages with removal from the middle.
+type amList struct{ head, tail *AMMessage }
+
+func (l *amList) push(m *AMMessage) {
+	m.list, m.prev, m.next = l, l.tail, nil
+	if l.tail == nil {
+		l.head = m
+	} else {
+		l.tail.next = m
+	}
+	l.tail = m
+}
+
+func (l *amList) remove(m *AMMessage) {
+	if m.prev == nil {
+		l.head = m.next
+	} else {
+		m.prev.next = m.next
+	}
+	if m.next == nil {
+		l.tail = m.prev
+	} else {
+		m.next.prev = m.prev
+	}
+	m.list, m.prev, m.next = nil, nil, nil
+}
+
+// newAM takes a message object from the worker's free list.
+func (w *Worker) newAM() *AMMessage {
+	m := w.am.free
+	if m == nil {
+		return &AMMessage{w: w}
+	}
+	w.am.free, m.next = m.next, nil
+	w.am.idle--
+	return m
+}
+
+// maxIdleAMs bounds the idle message objects of a worker.
+const maxIdleAMs = 4096
+
+// restAM takes an object back that refers to nothing. It lies idle for a while, so that
+// a use of it is found out.
+func (w *Worker) restAM(m *AMMessage) {
+	if !recycleRequests {
+		return
+	}
+	at := &w.am.resting[w.am.rested%quarantine]
+	w.am.rested++
+	old := *at
+	*at = m
+	if old != nil && w.am.idle < maxIdleAMs {
+		w.am.idle++
+		old.next = w.am.free
+		w.am.free = old
+	}
+}
+
+// drop ends the life of a message: what it holds goes back to whom it is from.
+func (m *AMMessage) drop() {
+	w := m.w
+	if m.list != nil {
+		m.list.remove(m)
+	}
+	m.unhold()
+	m.discharge()
+	if m.desc != nil {
+		m.desc.Release()
+		m.desc = nil
+	}
+	if m.buf != nil {
+		w.buffers.Put(m.buf)
+		m.buf = nil
+	}
+	m.header, m.data, m.key, m.ep, m.from, m.assembly = nil, nil, nil, nil, nil, nil
+	m.state = 0
+	m.life++
+	w.restAM(m)
+}
+
+// charge has the source pay n bytes for the message until it is the user's.
+func (m *AMMessage) charge(n int) {
+	m.charged += n
+	m.from.take(n)
+}
+
+// discharge ends that.
+func (m *AMMessage) discharge() {
+	if m.charged > 0 {
+		m.from.give(m.charged)
+		m.charged = 0
+	}
+}
+
+// hold keeps the endpoint that leads to the sender from giving way (wireupFamily.evict),
+// as the user may be about to answer.
+func (m *AMMessage) hold() {
+	if m.ep != nil {
+		m.ep.held++
+		m.state |= amHolds
+	}
+}
+
+func (m *AMMessage) unhold() {
+	if m.state&amHolds != 0 {
+		m.state &^= amHolds
+		m.ep.held--
+	}
+}
+
+// own copies what the message refers to, if that is not its own, into memory of ours: the
+// data first, at a multiple of the alignment, then the header and the key.
+func (m *AMMessage) own() {
+	if m.buf != nil || m.desc != nil {
+		return
+	}
+	n := len(m.data)
+	if n+len(m.header)+len(m.key) == 0 {
+		return
+	}
+	var b []byte
+	m.buf, b = m.w.alignedBuffer(n + len(m.header) + len(m.key))
+	if m.state&amOffered == 0 {
+		m.data = b[:cpu.Copy(b, m.data):n]
+	}
+	h := n + copy(b[n:], m.header)
+	m.header = b[n:h:h]
+	m.key = b[h : h+copy(b[h:], m.key)]
+}
+
+// alignedBuffer returns pooled memory, and n bytes of it at a multiple of the alignment.
+func (w *Worker) alignedBuffer(n int) (buf, b []byte) {
+	buf = w.buffers.Get(n)
+	off := w.misaligned(buf)
+	if off > 0 && off+n > cap(buf) {
+		w.buffers.Put(buf)
+		buf = w.buffers.Get(n + w.params.AMAlignment - 1)
+		off = w.misaligned(buf)
+	}
+	return buf, buf[off : off+n : off+n]
+}
+
+// misaligned is how many bytes are missing to a multiple of the alignment.
+func (w *Worker) misaligned(b []byte) int {
+	if w.params.AMAlignment <= 1 {
+		return 0
+	}
+	return int(-memoryAddress(b) & uint64(w.params.AMAlignment-1))
+}
+
+// mustLive panics if the message is not the caller's any more.
+func (m *AMMessage) mustLive() {
+	if m.state&amLive == 0 {
+		panic(amUsedAfterRelease)
+	}
+}
+
+// amUsedAfterRelease is what the uses panic with, converted once.
+var amUsedAfterRelease any = "ucp: active message used after Release or Recv, or after its handler"
+
+// ID is the id of the message.
+func (m *AMMessage) ID() uint16 {
+	m.mustLive()
+	return m.id
+}
+
+// Header is the sender's header, valid as long as the message.
+func (m *AMMessage) Header() []byte {
+	m.mustLive()
+	return m.header
+}
+
+// Data is the data of the message, valid as long as the message and until Recv; nil
+// where it is still at the sender (Offered). Keep may move it, unless the handler was set
+// with AMPersistentData.
+func (m *AMMessage) Data() []byte {
+	m.mustLive()
+	return m.data
+}
+
+// Len is the length of the data, in bytes, wherever it is. That of data at the sender is
+// the sender's word, and may be up to 128 TiB: bound it before you set memory aside for
+// it.
+func (m *AMMessage) Len() int {
+	m.mustLive()
+	return m.length
+}
+
+// Offered reports whether the data is still at the sender: it is fetched by Recv.
+func (m *AMMessage) Offered() bool {
+	m.mustLive()
+	return m.state&amOffered != 0
+}
+
+// Reply is the endpoint to answer on, nil unless the sender has set AMSendReply. It is
+// the library's, unless the application has made it, and must not be closed then. It is
+// not given up as long as the message is there, and may be afterwards, when others need
+// the room (UCX_MAX_UNEXP_EPS): who wants to send later makes an endpoint of his own.
+func (m *AMMessage) Reply() *Endpoint {
+	m.mustLive()
+	if m.state&amReplies == 0 {
+		return nil
+	}
+	return m.ep
+}
+
+// Keep makes the message the handler's beyond its return, until Release or Recv. Header
+// stays valid, Data may move: it is copied, unless the handler was set with
+// AMPersistentData. In a loop over AMQueue.All it keeps the message beyond the turn.
+// After Recv there is nothing to keep, and Keep panics.
+func (m *AMMessage) Keep() {
+	m.mustLive()
+	if m.state&amReceived != 0 {
+		panic("ucp: an active message was kept after Recv")
+	}
+	m.state &^= amLooped
+	if m.state&(amHandled|amKept) == amHandled {
+		m.own()
+		m.state |= amKept
+	}
+}
+
+// Release gives up a message that was kept, or taken out of a queue. Data that is still
+// at the sender is not fetched, and the sender's request ends with success. In a handler
+// it takes Keep back. A second Release panics.
+func (m *AMMessage) Release() {
+	m.mustLive()
+	w := m.w
+	w.enter()
+	if m.state&amHandled != 0 {
+		m.state &^= amKept
+	} else {
+		m.refuse(ucs.OK)
+		m.drop()
+	}
+	w.exit()
+}
+
+// refuse ends an offer whose data nobody wants.
+func (m *AMMessage) refuse(status ucs.Status) {
+	if m.state&(amOffered|amReceived) != amOffered {
+		return
+	}
+	w := m.w
+	if ep := w.endpoints.Get(uint64(m.rndv.EpID)); ep != nil && ep.err == nil {
+		was := w.asker
+		w.asker = m.from
+		ep.sendATS(m.rndv.ReqID, m.rndv.Size, status)
+		w.asker = was
+	}
+}
+
+var errNoAM = fmt.Errorf("ucp: no active message, or one that was received or released: %w", ucs.ErrInvalidParam)

@@ -1,0 +1,177 @@
+package ucp
+
+import (
+	"github.com/ucx-go/ucx/internal/cpu"
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Active messages in fragments. Each fragment names the endpoint and the message. They
+// come in any order, and are kept as they come (assembly.go); a message that is complete
+// is put together in one piece of memory. Those of an endpoint are handled in the order
+// in which their first fragments came, as in C 1.22: one that is complete waits for
+// those before it. What came in one packet waits for nothing.
+
+// amFlow is what an endpoint keeps for messages that are not complete, or not handled.
+type amFlow struct {
+	early    amList // of which the first fragment is not here
+	started  amList // the others, in the order of that
+	handling bool
+}
+
+// onAMFirst receives the first fragment of a message, or one in a single fragment.
+func (w *Worker) onAMFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error {
+	h, f, payload, header, err := proto.ParseAMFirst(data)
+	if err != nil {
+		return w.malformed(err)
+	}
+	ep := w.amEndpoint(src, f.EpID)
+	if ep == nil {
+		return nil
+	}
+	from := w.sourceOf(src)
+	a := w.eager.assemblies[assemblyKey{ep.localID, f.MsgID}]
+	if a == nil && len(payload) == f.TotalLen {
+		return w.arrived(from, ep, h, payload, header, desc)
+	}
+	if a != nil && (a.total >= 0 || !a.setTotal(f.TotalLen)) {
+		return w.malformed(ucs.ErrIO)
+	}
+	if err := w.charge(from, amMessageSize+len(header)); err != nil {
+		return err
+	}
+	if a == nil || a.owner == nil { // new, or given up to make room
+		if a, err = ep.newParts(from, f.MsgID, f.TotalLen); err != nil {
+			return err
+		}
+	}
+	m := a.owner.(*AMMessage)
+	m.discharge()
+	m.describe(from, ep, h, f.TotalLen)
+	if len(header) > 0 {
+		m.buf = append(w.buffers.Get(len(header)), header...)
+		m.header = m.buf
+	}
+	m.charge(amMessageSize + cap(m.buf))
+	m.list.remove(m)
+	ep.am.started.push(m)
+	return a.add(from, 0, payload)
+}
+
+// onAMMiddle receives a later fragment.
+func (w *Worker) onAMMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+	h, payload, err := proto.ParseAMMiddle(data)
+	if err != nil {
+		return w.malformed(err)
+	}
+	ep := w.amEndpoint(src, h.EpID)
+	if ep == nil {
+		return nil
+	}
+	from := w.sourceOf(src)
+	a := w.eager.assemblies[assemblyKey{ep.localID, h.MsgID}]
+	created := a == nil
+	if created {
+		if a, err = ep.newParts(from, h.MsgID, -1); err != nil {
+			return err
+		}
+	}
+	err = a.add(from, h.Offset, payload)
+	if err != nil && created && a.owner != nil {
+		a.owner.lose(err)
+	}
+	return err
+}
+
+// newParts begins a message in fragments.
+func (ep *Endpoint) newParts(from *source, id proto.MessageID, total int) (*assembly, error) {
+	w := ep.w
+	if err := w.charge(from, assemblySize+amMessageSize); err != nil {
+		return nil, err
+	}
+	a, err := w.newAssembly(from, assemblyKey{ep.localID, id}, total)
+	if err != nil {
+		return nil, err
+	}
+	if ep.am == nil {
+		ep.am = new(amFlow)
+	}
+	m := w.newAM()
+	m.from, m.ep, m.assembly, a.owner = from, ep, a, m
+	m.charge(amMessageSize)
+	ep.am.early.push(m)
+	return a, nil
+}
+
+// whole implements assemblyOwner.
+func (m *AMMessage) whole() {
+	m.state |= amWhole
+	m.ep.handleParts()
+}
+
+// lose implements assemblyOwner. Those behind it are handled when nothing else is going
+// on.
+func (m *AMMessage) lose(error) {
+	ep, w := m.ep, m.w
+	w.discard(m.assembly)
+	m.drop()
+	if next := ep.am.started.head; next != nil && next.state&amWhole != 0 {
+		r := w.getRequest()
+		r.state = stateParams | stateFreed
+		r.onSend, r.userData = handleLater, ep
+		w.dispatched.push(r)
+	}
+}
+
+// handleLater is the callback of a request that has nothing else to do.
+func handleLater(_ *Request, _ error, ep any) { ep.(*Endpoint).handleParts() }
+
+// handleParts gives the messages that are complete to their handlers, up to the first
+// that is not.
+func (ep *Endpoint) handleParts() {
+	f := ep.am
+	if f.handling {
+		return // up the stack
+	}
+	f.handling = true
+	for m := f.started.head; m != nil && m.state&amWhole != 0; m = f.started.head {
+		f.started.remove(m)
+		m.join()
+		_ = ep.w.deliver(m, nil) // whose memory is its own
+	}
+	f.handling = false
+}
+
+// join puts a complete message together.
+func (m *AMMessage) join() {
+	w, a := m.w, m.assembly
+	buf, b := w.alignedBuffer(m.length + len(m.header))
+	m.data = b[:m.length:m.length]
+	for _, p := range a.pieces {
+		cpu.Copy(m.data[p.off:], p.buf)
+	}
+	a.dropPieces()
+	m.assembly = nil
+	w.putAssembly(a)
+	m.header = b[m.length : m.length+copy(b[m.length:], m.header)]
+	if m.buf != nil {
+		w.buffers.Put(m.buf)
+	}
+	m.buf = buf
+	m.discharge()
+}
+
+// purge gives up what has come of messages of an endpoint that has failed or is closed.
+func (amFamily) purge(ep *Endpoint, _ error) {
+	f := ep.am
+	if f == nil {
+		return
+	}
+	for _, l := range []*amList{&f.early, &f.started} {
+		for m := l.head; m != nil; m = l.head {
+			ep.w.discard(m.assembly)
+			m.drop()
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package ucp
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// AMQueue keeps the active messages of an id until somebody asks for them: for
+// goroutines that take one message after the other instead of being called. What waits in
+// it is charged to the connections that have brought it, as messages without a receive
+// are (UCX_MAX_UNEXP_BYTES). It belongs to its worker's goroutine, or in ThreadModeMulti to
+// any.
+type AMQueue struct {
+	w       *Worker
+	id      uint16
+	closed  bool
+	list    amList      // the oldest first
+	waiters requestList // of who asks for one
+}
+
+// NewAMQueue makes a queue of the active messages of an id. It takes the place of the
+// handler that the id may have.
+func (w *Worker) NewAMQueue(id uint16) (*AMQueue, error) {
+	w.enter()
+	q, err := w.newAMQueue(id)
+	w.exit()
+	return q, err
+}
+
+func (w *Worker) newAMQueue(id uint16) (*AMQueue, error) {
+	if !w.am.on {
+		return nil, fmt.Errorf("ucp: a queue of active messages without FeatureAM, or of a closed worker: %w", ucs.ErrInvalidParam)
+	}
+	q := &AMQueue{w: w, id: id}
+	w.am.set(id, amEntry{queue: q})
+	w.am.queues = append(w.am.queues, q)
+	return q, nil
+}
+
+// Next takes the oldest message out of the queue, when there is one, progressing the worker
+// meanwhile. The message is the caller's until Release or Recv. When ctx ends first the
+// error matches ucs.ErrCanceled, and so does that of a queue that was closed. Each
+// message goes to one caller, in ThreadModeMulti to the one that has waited longest.
+func (q *AMQueue) Next(ctx context.Context) (*AMMessage, error) {
+	c, err := q.w.waitingCall(startNext)
+	if err != nil {
+		return nil, err
+	}
+	c.queue = q
+	lost, err := c.await(ctx)
+	if lost {
+		return nil, err
+	}
+	m := c.am
+	c.drop()
+	return m, err
+}
+
+// TryNext takes the oldest message out of the queue if there is one, without progress.
+func (q *AMQueue) TryNext() (*AMMessage, bool) {
+	q.w.enter()
+	m := q.pop()
+	q.w.exit()
+	return m, m != nil
+}
+
+// All takes out one message after the other as Next does, for a loop. Each is the loop's
+// until its turn is over, as a handler's is: unless it was received or kept by then it is
+// released. The first error, of ctx or of the closing of the queue, is the last turn.
+func (q *AMQueue) All(ctx context.Context) iter.Seq2[*AMMessage, error] {
+	return func(yield func(*AMMessage, error) bool) {
+		for {
+			m, err := q.Next(ctx)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			m.state |= amLooped
+			life := m.life
+			more := yield(m, nil)
+			if m.life == life && m.state&amLooped != 0 {
+				m.Release()
+			}
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+// Close gives up the messages in the queue, as Release does, and ends the calls that wait.
+// Messages of the id have no handler then. A second Close does nothing.
+func (q *AMQueue) Close() error {
+	q.w.enter()
+	q.close()
+	q.w.exit()
+	return nil
+}
+
+func (q *AMQueue) close() {
+	if q.closed {
+		return
+	}
+	q.closed = true
+	w := q.w
+	if e := w.am.find(q.id); e != nil && e.queue == q {
+		*e = amEntry{}
+	}
+	w.am.queues = slices.DeleteFunc(w.am.queues, func(o *AMQueue) bool { return o == q })
+	for m := q.list.head; m != nil; m = q.list.head {
+		m.leaveQueue()
+		m.refuse(ucs.OK)
+		m.drop()
+	}
+	for r := q.waiters.head; r != nil; r = q.waiters.head {
+		r.finish(ucs.ErrCanceled)
+	}
+}
+
+func startNext(c *call) (*Request, error) {
+	q, w := c.queue, c.queue.w
+	if q.closed {
+		return nil, fmt.Errorf("ucp: the queue of active messages is closed: %w", ucs.ErrCanceled)
+	}
+	if c.am = q.pop(); c.am != nil {
+		return nil, nil
+	}
+	r := w.getRequest()
+	r.state = stateNext
+	r.userData = c
+	q.waiters.push(r)
+	return r, nil
+}
+
+// pop takes the oldest message out, for the user.
+func (q *AMQueue) pop() *AMMessage {
+	m := q.list.head
+	if m == nil {
+		return nil
+	}
+	m.leaveQueue()
+	m.discharge()
+	m.give()
+	return m
+}
+
+// give makes a message the user's, as if he had kept it.
+func (m *AMMessage) give() {
+	m.state |= amLive | amKept
+	m.w.stats.AMRecvs++
+	if m.ep != nil && m.ep.state&epClosed == 0 {
+		m.hold()
+	}
+}
+
+// take is given a message.
+func (q *AMQueue) take(m *AMMessage) error {
+	w := q.w
+	if r := q.waiters.head; r != nil {
+		m.own()
+		m.give()
+		r.userData.(*call).am = m
+		r.userData = nil
+		r.finish(nil)
+		return nil
+	}
+	from := m.from
+	if err := w.charge(from, amMessageSize+len(m.data)+len(m.header)+len(m.key)); err != nil {
+		m.drop()
+		return err
+	}
+	w.stats.Unexpected++
+	m.own()
+	m.charge(amMessageSize + cap(m.buf))
+	q.list.push(m)
+	link(&from.actives, m, (*AMMessage).place)
+	return nil
+}
+
+// leaveQueue takes a message out of its queue.
+func (m *AMMessage) leaveQueue() {
+	m.list.remove(m)
+	unlink(&m.from.actives, m, (*AMMessage).place)
+}

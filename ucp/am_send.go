@@ -1,0 +1,193 @@
+package ucp
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// callAMSend says what belongs to the call.
+var callAMSend = callRule{"an active message", opFlagsAll, paramBuffer | paramOnSend | paramMemoryType | paramMemory | paramAMFlags}
+
+// AMSend sends an active message: the handler that the peer's worker has for id gets
+// header, of at most WorkerAttr.MaxAMHeader bytes, and the data buf. Done means that
+// both may be reused, not that the handler has run; with AMSendCopyHeader the header may
+// be when the call returns. If the data is offered first (AMSendRndv, or as its length
+// says) the request ends with what the peer's handler says about it: an error if that
+// has refused the data.
+//
+// Messages of one endpoint that go in one packet are handled in the order in which they
+// were sent, offers of data among them; in ThreadModeMulti those of one goroutine. So
+// are those in several packets, but one in a single packet that was sent behind such
+// a message can be handled before it (as in C 1.22).
+func (ep *Endpoint) AMSend(id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
+	w := ep.w
+	if len(header) > 0 || p != nil && (p.AMFlags != 0 || !p.plainSend()) || !w.seize() {
+		return ep.amSend(id, header, buf, p)
+	}
+	if len(buf) > int(ep.shortAM) {
+		r, err := ep.beginAMSend(id, nil, buf, p)
+		w.exit()
+		return r, err
+	}
+	r := w.spare // used only if the send goes on after the call
+	err := ep.ue.AMShort(uct.AMID(proto.IDAMSingle), uint64(id), buf, 0, &r.comp)
+	if err == nil {
+		w.stats.EagerShort++
+		w.stats.AMSends++
+		w.exit()
+		return nil, nil
+	}
+	r, err = ep.amSentShort(err, id, buf, p)
+	w.exit()
+	return r, err
+}
+
+// AMSendWait sends an active message as AMSend does and waits until header and buf may
+// be reused, or for data that is offered until the peer's handler is done with it.
+func (ep *Endpoint) AMSendWait(ctx context.Context, id uint16, header, buf []byte, flags AMSendFlags) error {
+	c, err := ep.w.waitingCall(startAMSend)
+	if err != nil {
+		return err
+	}
+	c.ep, c.amID, c.header, c.buf = ep, id, header, buf
+	c.p = &c.params
+	c.p.AMFlags = flags
+	return c.wait(ctx)
+}
+
+// amSend is AMSend in general.
+func (ep *Endpoint) amSend(id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
+	w := ep.w
+	if !w.begin() {
+		if err := w.checkAMHeader(header); err != nil {
+			return nil, err
+		}
+		c := w.newCall(startAMSend).with(p)
+		c.ep, c.amID, c.buf, c.rule = ep, id, buf, &callAMSend
+		switch {
+		case len(header) == 0:
+			c.brief = p == nil && len(buf) <= smallBytes
+		case p == nil || p.AMFlags&AMSendCopyHeader == 0:
+			c.header = header
+		default:
+			c.header = append(c.small[:0], header...) // which allocates if it is longer
+		}
+		return c.leave()
+	}
+	r, err := ep.beginAMSend(id, header, buf, p)
+	w.exit()
+	return r, err
+}
+
+func startAMSend(c *call) (*Request, error) {
+	return c.ep.beginAMSend(c.amID, c.header, c.buf, c.p)
+}
+
+// beginAMSend starts a send of any kind.
+func (ep *Endpoint) beginAMSend(id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
+	if len(header) == 0 && len(buf) <= int(ep.shortAM) && (p == nil || p.plainSend()) {
+		w := ep.w
+		r := w.spare
+		err := ep.ue.AMShort(uct.AMID(proto.IDAMSingle), uint64(id), buf, 0, &r.comp)
+		if err == nil {
+			w.stats.EagerShort++
+			w.stats.AMSends++
+			return nil, nil
+		}
+		return ep.amSentShort(err, id, buf, p)
+	}
+	return ep.describeAMSend(id, header, buf, p)
+}
+
+// amSentShort goes on where the transport has not taken a short message, or not sent it
+// yet.
+func (ep *Endpoint) amSentShort(err error, id uint16, buf []byte, p *RequestParams) (*Request, error) {
+	w := ep.w
+	if err != ucs.InProgress {
+		return ep.describeAMSend(id, nil, buf, p) // queues it, or says what is wrong
+	}
+	r := w.spare
+	w.spare = w.getRequest()
+	w.stats.EagerShort++
+	w.stats.AMSends++
+	r.toward(ep)
+	r.form, r.proto = plainAM, eagerShort{}
+	if p != nil {
+		r.state |= stateParams
+		r.onSend, r.userData = p.OnSend, p.UserData
+	}
+	return r, nil
+}
+
+func (ep *Endpoint) describeAMSend(id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
+	w := ep.w
+	if !w.am.on {
+		return nil, ucs.ErrInvalidParam
+	}
+	if err := w.checkAMHeader(header); err != nil {
+		return nil, err
+	}
+	if err := ep.usable(); err != nil {
+		return nil, err
+	}
+	if err := callAMSend.check(buf, p); err != nil {
+		return nil, err
+	}
+	r, err := w.useRequest(p)
+	if err != nil {
+		return nil, err
+	}
+	if p == nil {
+		p = &noParams
+	}
+	err = r.data.initSend(buf, &p.Buffer)
+	if err == nil {
+		err = p.checkMemory(w.ctx, &r.data)
+	}
+	if err != nil {
+		w.dropRequest(r)
+		return nil, err
+	}
+	r.give(p.Memory)
+	if r.am == nil {
+		r.am = new(amRequest)
+	}
+	r.am.id, r.am.flags, r.am.header = id, p.AMFlags, header
+	req, err := ep.sendMessage(r, amFormOf(p.AMFlags), p.Flags)
+	if req != nil && p.AMFlags&AMSendCopyHeader != 0 && req.state&stateDone == 0 {
+		r.am.copyHeader(&w.buffers)
+	}
+	return req, err
+}
+
+// checkAMHeader refuses headers that are too long for some transport of the worker.
+func (w *Worker) checkAMHeader(header []byte) error {
+	if len(header) <= w.am.maxHeader {
+		return nil
+	}
+	return fmt.Errorf("ucp: a header of %d bytes, at most %d: %w", len(header), w.am.maxHeader, ucs.ErrInvalidParam)
+}
+
+// maxAMHeader is the longest header that fits beside those of the library into a packet
+// of any transport of the worker: behind an offer with the keys of all domains, or in the
+// first fragment (ucp_worker_set_max_am_header in src/ucp/core/ucp_worker.c).
+func (w *Worker) maxAMHeader() int {
+	offer := proto.RndvRTSSize + proto.MinRkeySize
+	for _, md := range w.mds {
+		offer += 1 + md.Attr().RkeyPackedSize
+	}
+	own := max(offer, proto.AMHeaderSize+proto.AMFirstFooterSize)
+	most := -1
+	for _, i := range w.ifaces {
+		if i.attr.Flags.Has(uct.IfaceAMBcopy) {
+			if n := max(i.attr.AM.MaxBcopy-own, 0); most < 0 || n < most {
+				most = n
+			}
+		}
+	}
+	return max(most, 0)
+}
