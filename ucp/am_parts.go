@@ -18,6 +18,7 @@ type amFlow struct {
 	early    amList // of which the first fragment is not here
 	started  amList // the others, in the order of that
 	handling bool
+	later    bool // it will be
 }
 
 // onAMFirst receives the first fragment of a message, or one in a single fragment.
@@ -110,37 +111,66 @@ func (m *AMMessage) whole() {
 	m.ep.handleParts()
 }
 
-// lose implements assemblyOwner. Those behind it are handled when nothing else is going
-// on.
+// lose implements assemblyOwner. Somebody up the stack may be in the middle of something:
+// those behind it are handled later.
 func (m *AMMessage) lose(error) {
-	ep, w := m.ep, m.w
-	w.discard(m.assembly)
+	ep := m.ep
+	ep.w.discard(m.assembly)
 	m.drop()
-	if next := ep.am.started.head; next != nil && next.state&amWhole != 0 {
-		r := w.getRequest()
-		r.state = stateParams | stateFreed
-		r.onSend, r.userData = handleLater, ep
-		w.dispatched.push(r)
-	}
+	ep.handleLater()
 }
 
-// handleLater is the callback of a request that has nothing else to do.
-func handleLater(_ *Request, _ error, ep any) { ep.(*Endpoint).handleParts() }
-
 // handleParts gives the messages that are complete to their handlers, up to the first
-// that is not.
+// that is not. What handlers bring about by sending to the own worker is left for later,
+// or there might be no end.
 func (ep *Endpoint) handleParts() {
 	f := ep.am
-	if f.handling {
-		return // up the stack
+	if f.handling { // up the stack
+		ep.handleLater()
+		return
 	}
 	f.handling = true
-	for m := f.started.head; m != nil && m.state&amWhole != 0; m = f.started.head {
+	for last := f.started.tail; last != nil; {
+		m := f.started.head
+		if m == nil || m.state&amWhole == 0 {
+			break
+		}
+		if m == last {
+			last = nil
+		}
 		f.started.remove(m)
 		m.join()
 		_ = ep.w.deliver(m, nil) // whose memory is its own
 	}
 	f.handling = false
+}
+
+// handleLater has that done in the next round of progress.
+func (ep *Endpoint) handleLater() {
+	m := ep.am.started.head
+	if ep.am.later || m == nil || m.state&amWhole == 0 || ep.state&epClosed != 0 {
+		return
+	}
+	ep.am.later = true
+	ep.w.copying.push(ep.control(handleLater{}))
+}
+
+// handleLater sends nothing.
+type handleLater struct{ basics }
+
+func (handleLater) about() protocolInfo { return protocolInfo{kind: kindControl} }
+
+func (handleLater) progress(r *Request) error {
+	ep := r.ep
+	ep.am.later = false
+	r.finish(nil)
+	ep.handleParts()
+	return nil
+}
+
+func (handleLater) abort(r *Request, err error) {
+	r.ep.am.later = false
+	r.finish(err)
 }
 
 // join puts a complete message together.

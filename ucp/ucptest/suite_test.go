@@ -102,6 +102,7 @@ func TestSuite(t *testing.T) {
 		{"wakeup", wakeupCases},
 		{"signals", signalCases},
 		{"panics", panicCases},
+		{"active messages", amCases},
 	})
 }
 
