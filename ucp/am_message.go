@@ -56,6 +56,7 @@ const (
 	amReplies                             // it can be answered
 	amHolds                               // it is counted in Endpoint.held
 	amWhole                               // all fragments are here
+	amOwned                               // it has memory of its own since its handler runs
 	amLooped                              // it goes when the turn of its loop is over
 )
 
@@ -182,6 +183,7 @@ func (m *AMMessage) own() {
 	if n+len(m.header)+len(m.key) == 0 {
 		return
 	}
+	m.state |= amOwned
 	var b []byte
 	m.buf, b = m.w.alignedBuffer(n + len(m.header) + len(m.key))
 	if m.state&amOffered == 0 {

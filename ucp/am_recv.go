@@ -26,7 +26,7 @@ func (w *Worker) onAMSingle() uct.AMHandler {
 		if err = w.callAM(e.fn, m); m.state != amLive|amHandled {
 			return w.handled(m, err)
 		}
-		m.header, m.data, m.state = nil, nil, 0 // neither kept nor received
+		m.header, m.data, m.state = nil, nil, 0 // never kept, nor received
 		w.restAM(m)
 		return nil
 	}
