@@ -20,6 +20,9 @@ var verbs = map[string]func(c *conversation, a *arguments){
 	"peer": (*conversation).peer, "inject": (*conversation).inject,
 	"keepalive": (*conversation).keepalive, "unmap": (*conversation).unmap, "show": (*conversation).show, "compare": (*conversation).compare,
 	"ssend": (*conversation).streamSend, "srecv": (*conversation).streamRecv, "sdata": (*conversation).streamData, "spoll": (*conversation).streamPoll,
+	"am": (*conversation).am, "handle": (*conversation).handle, "unhandle": (*conversation).unhandle,
+	"receive": (*conversation).receive, "release": (*conversation).release,
+	"queue": (*conversation).queue, "next": (*conversation).nextActive,
 	"state": (*conversation).state, "quit": (*conversation).quit, "expect": (*conversation).expect, "allow": (*conversation).allow,
 }
 

@@ -29,7 +29,10 @@ type conversation struct {
 	ends    map[string]*end
 	ops     []*talk
 	taken   map[string]*ucp.TagMessage
+	active  map[string]*ucp.AMMessage // kept by handlers
+	queues  map[string]*ucp.AMQueue   // by the side
 	windows map[string]*opening
+	feats   ucp.Features // of the workers
 	memory  []place
 	faults  []func() bool // each says whether it has happened
 

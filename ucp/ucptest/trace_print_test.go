@@ -67,6 +67,12 @@ func (c *conversation) message(from string, id uct.AMID, b []byte) string {
 	for _, f := range c.fields(from, reflect.ValueOf(h)) {
 		text += " " + f
 	}
+	if rts, ok := h.(proto.RndvRTS); ok && rts.Op == proto.RndvAM {
+		if key, header, err := rts.SplitRTS(payload); err == nil && len(header) > 0 {
+			payload = key
+			text += fmt.Sprintf(" header of %d", len(header))
+		}
+	}
 	switch key := keyText(payload); {
 	case proto.AMID(id) == proto.IDRndvRTS || proto.AMID(id) == proto.IDRndvRTR:
 		text += " key=" + key

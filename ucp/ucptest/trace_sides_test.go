@@ -13,13 +13,17 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// setup GROUND [SETTING=VALUE...] opens two workers on a ground, a and b. Of their ids, by which they settle
+// setup GROUND [active] [SETTING=VALUE...] opens two workers on a ground, a and b, which may use active messages. Of their ids, by which they settle
 // who is first, that of a is the smaller.
 func (c *conversation) setup(a *arguments) {
 	c.end()
 	tr, ok := grounds[a.next()]
 	if !ok {
 		c.t.Fatalf("%q: no such ground", a.line)
+	}
+	feats := oneSided | ucp.FeatureStream
+	if a.flag("active") {
+		feats |= ucp.FeatureAM
 	}
 	tr.settings = slices.Clone(tr.settings)
 	for _, k := range slices.Sorted(maps.Keys(a.flags)) {
@@ -29,7 +33,8 @@ func (c *conversation) setup(a *arguments) {
 	c.rig = newRig(c.t, tr)
 	c.net = tr.sim.net
 	*c = conversation{t: c.t, out: c.out, rig: c.rig, net: c.net,
-		ends: make(map[string]*end), taken: make(map[string]*ucp.TagMessage), windows: make(map[string]*opening),
+		ends: make(map[string]*end), taken: make(map[string]*ucp.TagMessage), feats: feats,
+		active: make(map[string]*ucp.AMMessage), queues: make(map[string]*ucp.AMQueue), windows: make(map[string]*opening),
 		numbers: make(map[int]int), eps: newNames("ep"), reqs: newNames("req"), msgs: newNames("msg")}
 	c.add("a")
 	c.add("b")
@@ -44,7 +49,7 @@ func (c *conversation) setup(a *arguments) {
 func (c *conversation) open(a *arguments) { c.add(a.next()) }
 
 func (c *conversation) add(name string) {
-	s := &speaker{side: c.rig.openWith(ucp.ContextParams{Features: oneSided | ucp.FeatureStream}, ucp.WorkerParams{}), name: name}
+	s := &speaker{side: c.rig.openWith(ucp.ContextParams{Features: c.feats}, ucp.WorkerParams{}), name: name}
 	addr := c.rig.parsed(s.address())
 	s.uuid = addr.UUID
 	addr.Ifaces(func(_ int, _ *proto.AddressDevice, f *proto.AddressIface) bool {
