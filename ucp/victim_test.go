@@ -17,10 +17,18 @@ type victim struct {
 	log *logtest.Log
 }
 
+// victimFeatures are those of victims.
+const victimFeatures = FeatureTag | FeatureStream | FeatureRMA | FeatureAMO32 | FeatureAMO64
+
 func newVictim(t testing.TB, settings ...string) *victim {
 	t.Helper()
+	return newVictimFor(t, victimFeatures, settings...)
+}
+
+func newVictimFor(t testing.TB, f Features, settings ...string) *victim {
+	t.Helper()
 	log := logtest.Watch(t)
-	ctx := victimContext(t, settings...)
+	ctx := contextFor(t, f, settings...)
 	t.Cleanup(func() {
 		if err := ctx.Close(); err != nil {
 			t.Error(err)
@@ -41,6 +49,11 @@ func newVictim(t testing.TB, settings ...string) *victim {
 // victimContext makes the context of victims.
 func victimContext(t testing.TB, settings ...string) *Context {
 	t.Helper()
+	return contextFor(t, victimFeatures, settings...)
+}
+
+func contextFor(t testing.TB, f Features, settings ...string) *Context {
+	t.Helper()
 	cfg, err := ReadConfig("", "")
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +64,7 @@ func victimContext(t testing.TB, settings ...string) *Context {
 			t.Fatal(err)
 		}
 	}
-	ctx, err := NewContext(ContextParams{Features: FeatureTag | FeatureStream | FeatureRMA | FeatureAMO32 | FeatureAMO64}, cfg)
+	ctx, err := NewContext(ContextParams{Features: f}, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,380 @@
+package ucp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// activeVictim is a victim with a handler of active messages, that records what it gets.
+type activeVictim struct {
+	*victim
+	got [][]byte // the data
+}
+
+const (
+	victimID = 7 // has the handler
+	queueID  = 8
+)
+
+func newActiveVictim(t testing.TB) *activeVictim {
+	t.Helper()
+	v := &activeVictim{victim: newVictimFor(t, victimFeatures|FeatureAM)}
+	v.log.Allow("active message without handler")
+	if err := v.SetAMHandler(AMHandlerParams{ID: victimID, Handler: func(m *AMMessage) error {
+		v.got = append(v.got, bytes.Clone(m.Data()))
+		return nil
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// first and middle are fragments as a peer sends them.
+func (v *activeVictim) first(id, total int, data []byte, header string) error {
+	b := proto.AMHeader{ID: victimID, HeaderLen: uint32(len(header))}.Append(nil)
+	b = append(append(b, data...), header...)
+	f := proto.AMFirstFooter{MsgID: proto.MessageID(id), EpID: v.ep.localID, TotalLen: total}
+	return v.onAMFirst(nil, f.Append(b), nil)
+}
+
+func (v *activeVictim) middle(id, off int, data []byte) error {
+	m := proto.AMMiddle{Offset: off, MsgID: proto.MessageID(id), EpID: v.ep.localID}
+	b := make([]byte, proto.AMHeaderSize)
+	m.PutHeader(b)
+	b = append(b, data...)
+	f := make([]byte, proto.AMMiddleFooterSize)
+	m.PutFooter(f)
+	return v.onAMMiddle(nil, append(b, f...), nil)
+}
+
+func (v *activeVictim) must(err error) {
+	v.Helper()
+	if err != nil {
+		v.Fatal(err)
+	}
+}
+
+// handled checks what the handler has got since the last look.
+func (v *activeVictim) handled(want ...string) {
+	v.Helper()
+	var got []string
+	for _, b := range v.got {
+		got = append(got, string(b))
+	}
+	if !slices.Equal(got, want) {
+		v.Errorf("handled %q, want %q", got, want)
+	}
+	v.got = nil
+}
+
+// TestAMPartsOrder: fragments come in any order, and messages are handled in that of
+// their first fragments.
+func TestAMPartsOrder(t *testing.T) {
+	v := newActiveVictim(t)
+	held := v.Stats().UnexpectedBytes
+	v.must(v.middle(1, 4, []byte("efgh"))) // before the first
+	v.must(v.middle(1, 10, []byte("kl")))
+	v.handled()
+	v.must(v.first(1, 12, []byte("abcd"), "h"))
+	v.must(v.middle(1, 8, []byte("ij")))
+	v.handled("abcdefghijkl")
+
+	v.must(v.first(2, 4, []byte("2a"), ""))
+	v.must(v.first(3, 4, []byte("3a"), "header"))
+	v.must(v.middle(4, 2, []byte("4b")))
+	v.must(v.middle(3, 2, []byte("3b"))) // complete, and waits for the second
+	v.must(v.first(4, 4, []byte("4a"), ""))
+	v.handled()
+	v.must(v.first(5, 2, []byte("5a"), "")) // in one fragment: waits for nothing
+	v.handled("5a")
+	v.must(v.middle(2, 2, []byte("2b")))
+	v.handled("2a2b", "3a3b", "4a4b")
+	if n := v.Stats().UnexpectedBytes; n != held {
+		t.Errorf("%d bytes are held for nothing", n-held)
+	}
+
+	// Those of an endpoint that is closed are nobody's.
+	v.must(v.first(6, 4, []byte("6a"), ""))
+	v.must(v.middle(7, 2, []byte("7a")))
+	v.ep.destroy(ucs.ErrCanceled)
+	if n := v.Stats().UnexpectedBytes; n != held || len(v.eager.assemblies) != 0 {
+		t.Errorf("%d bytes and %d messages are held for nothing", n-held, len(v.eager.assemblies))
+	}
+	v.dropped("a fragment for an endpoint that is gone", v.middle(7, 0, []byte("77")))
+}
+
+// TestAMPartsLost: when the rest of a message will not come those behind it are handled.
+func TestAMPartsLost(t *testing.T) {
+	v := newActiveVictim(t)
+	v.must(v.first(1, 4, []byte("1a"), ""))
+	v.must(v.first(2, 4, []byte("2a"), ""))
+	v.must(v.middle(2, 2, []byte("2b")))
+	v.handled()
+	a := v.eager.assemblies[assemblyKey{v.ep.localID, 1}]
+	v.abandon(a)
+	v.handled() // not in the middle of that
+	v.Progress()
+	v.handled("2a2b")
+	v.must(v.first(1, 4, []byte("1a"), "")) // the id means nothing else any more
+	v.must(v.middle(1, 2, []byte("1b")))
+	v.handled("1a1b")
+}
+
+// TestHostileAMLengths: every handler takes messages of any length, of zeros, ones and
+// others.
+func TestHostileAMLengths(t *testing.T) {
+	v := newActiveVictim(t)
+	for name, h := range map[string]uct.AMHandler{
+		"single": v.onAMSingle(), "single reply": v.onAMSingleReply, "first": v.onAMFirst, "middle": v.onAMMiddle, "offer": v.onRndvRTS,
+	} {
+		for n := range 120 {
+			for _, fill := range []byte{0, 0xFF, 0x01, 0x80, victimID} {
+				if err := h(nil, bytes.Repeat([]byte{fill}, n), nil); n < 8 && err == nil {
+					t.Errorf("%s: %d bytes were taken for a message", name, n)
+				}
+			}
+		}
+	}
+	v.exchange()
+}
+
+// TestHostileAMFragments: fragments that overlap, repeat or lie outside the message are
+// refused; a claimed length costs nothing.
+func TestHostileAMFragments(t *testing.T) {
+	v := newActiveVictim(t)
+	v.must(v.first(1, 100, make([]byte, 10), "header"))
+	v.refused("a second first fragment", v.first(1, 100, make([]byte, 10), ""))
+	v.refused("another length", v.first(1, 50, make([]byte, 10), ""))
+	v.refused("the whole message again", v.first(1, 10, make([]byte, 10), ""))
+	v.refused("a repeated fragment", v.middle(1, 0, make([]byte, 10)))
+	v.refused("an overlapping fragment", v.middle(1, 9, make([]byte, 5)))
+	v.refused("a fragment across the end", v.middle(1, 95, make([]byte, 6)))
+	v.refused("a fragment far away", v.middle(1, math.MaxInt-100, make([]byte, 6)))
+	v.must(v.middle(2, 50, make([]byte, 10)))
+	v.refused("a length that is too short", v.first(2, 40, make([]byte, 10), ""))
+	v.refused("a payload that is longer than the length", v.first(3, 5, make([]byte, 6), ""))
+	held := v.Stats().UnexpectedBytes
+	for i := range 50 {
+		v.must(v.first(100+i, hugeLength, make([]byte, 10), ""))
+	}
+	if grown := v.Stats().UnexpectedBytes - held; grown > 50*1024 {
+		t.Errorf("50 small fragments of huge messages hold %d bytes", grown)
+	}
+	v.handled()
+	v.exchange()
+}
+
+// TestHostileAMHeaders: messages whose headers are longer than they are, or that name
+// endpoints that there are not.
+func TestHostileAMHeaders(t *testing.T) {
+	v := newActiveVictim(t)
+	for _, n := range []uint32{9, 1 << 16, math.MaxUint32} {
+		h := proto.AMHeader{ID: victimID, HeaderLen: n}
+		body := append(h.Append(nil), make([]byte, 8)...)
+		v.refused("a single message", v.onAMSingle()(nil, body, nil))
+		v.refused("one to be answered", v.onAMSingleReply(nil, proto.AMReplyFooter{EpID: v.ep.localID}.Append(body), nil))
+		v.refused("a first fragment", v.onAMFirst(nil, proto.AMFirstFooter{EpID: v.ep.localID, TotalLen: 100}.Append(body), nil))
+		offer := proto.RndvRTS{Header: h.Word(), EpID: v.ep.localID, ReqID: 5, Size: 10, Op: proto.RndvAM}.Append(nil)
+		v.refused("an offer", v.onRndvRTS(nil, append(offer, make([]byte, 8)...), nil))
+	}
+	for _, id := range []proto.EndpointID{0, 1, math.MaxUint64, v.ep.localID ^ 1<<40} {
+		h := proto.AMHeader{ID: victimID, Flags: proto.AMFlagReply}.Append(nil)
+		v.dropped("one to be answered", v.onAMSingleReply(nil, proto.AMReplyFooter{EpID: id}.Append(bytes.Clone(h)), nil))
+		v.dropped("a first fragment", v.onAMFirst(nil, proto.AMFirstFooter{EpID: id, TotalLen: 100}.Append(bytes.Clone(h)), nil))
+		v.dropped("a later fragment", v.onAMMiddle(nil, proto.AMFirstFooter{EpID: id}.Append(bytes.Clone(h))[:24], nil))
+	}
+	v.handled()
+	v.exchange()
+}
+
+// TestHostileAMUnexpected: memory for what waits in a queue, or for fragments, stops
+// growing at the limit, and goes on when there is room.
+func TestHostileAMUnexpected(t *testing.T) {
+	const limit = 1 << 20
+	single := func(v *activeVictim, n int) error {
+		return v.onAMSingle()(nil, append(proto.AMHeader{ID: queueID}.Append(nil), make([]byte, n)...), nil)
+	}
+	for name, message := range map[string]func(v *activeVictim, i int) error{
+		"empty": func(v *activeVictim, _ int) error { return single(v, 0) },
+		"large": func(v *activeVictim, _ int) error { return single(v, 5000) },
+		"offers": func(v *activeVictim, _ int) error {
+			h := proto.RndvRTS{Header: queueID, EpID: v.ep.localID, ReqID: 1, Size: hugeLength, Op: proto.RndvAM}
+			return v.onRndvRTS(nil, h.Append(nil), nil)
+		},
+		"first fragments":      func(v *activeVictim, i int) error { return v.first(i, 10, nil, "header") },
+		"later fragments":      func(v *activeVictim, i int) error { return v.middle(i, 8, make([]byte, 100)) },
+		"one message for ever": func(v *activeVictim, i int) error { return v.middle(1, i*100, make([]byte, 100)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newActiveVictim(t)
+			q, err := v.NewAMQueue(queueID)
+			v.must(err)
+			i := 0
+			for ; i <= limit; i++ {
+				if err := message(v, i); err != nil {
+					if !errors.Is(err, ucs.ErrExceedsLimit) {
+						t.Fatal(err)
+					}
+					break
+				}
+				if held := v.Stats().UnexpectedBytes; held > limit+64<<10 {
+					t.Fatalf("%d bytes are held after %d messages", held, i)
+				}
+			}
+			if i > limit {
+				t.Fatal("no limit")
+			}
+			amFamily{}.purge(v.ep, nil)
+			v.must(q.Close())
+			if held := v.Stats().UnexpectedBytes; held != 0 {
+				t.Errorf("%d bytes are held by nothing", held)
+			}
+			v.exchange()
+		})
+	}
+}
+
+// TestAMQueueOfUser: what is taken out of a queue is not charged to anybody.
+func TestAMQueueOfUser(t *testing.T) {
+	v := newActiveVictim(t)
+	v.log.Expect("dropping the connection that holds most")
+	q, err := v.NewAMQueue(queueID)
+	v.must(err)
+	for range 3 {
+		v.must(v.onAMSingle()(nil, append(proto.AMHeader{ID: queueID}.Append(nil), make([]byte, 5000)...), nil))
+	}
+	before := v.Stats().UnexpectedBytes
+	m, ok := q.TryNext()
+	if after := v.Stats().UnexpectedBytes; !ok || before < 15000 || after > before-5000 {
+		t.Errorf("%v: %d bytes are held with three messages, %d with two", ok, before, after)
+	}
+	m.Release()
+	m, err = q.Next(context.Background())
+	v.must(err)
+	if len(m.Data()) != 5000 {
+		t.Errorf("%d bytes", len(m.Data()))
+	}
+	v.evict(&v.unnamed, ucs.ErrExceedsLimit)
+	if m2, ok := q.TryNext(); ok {
+		t.Errorf("message %d is there after it had to give way", m2.ID())
+	}
+	m.Release() // of which nobody knew
+	if held := v.Stats().UnexpectedBytes; held != 0 {
+		t.Errorf("%d bytes are held by nothing", held)
+	}
+}
+
+// TestAMReplyHolds: an endpoint that a peer has opened does not give way while the
+// application may be about to answer over it.
+func TestAMReplyHolds(t *testing.T) {
+	v, peer := newVictimFor(t, victimFeatures|FeatureAM, "TLS", "tcp", "NET_DEVICES", "lo"), newVictimFor(t, victimFeatures|FeatureAM, "TLS", "tcp", "NET_DEVICES", "lo")
+	theirs, err := peer.NewEndpoint(EndpointParams{Address: v.address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept *AMMessage
+	if err := v.SetAMHandler(AMHandlerParams{ID: 1, Handler: func(m *AMMessage) error {
+		m.Keep()
+		kept = m
+		return nil
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	sent, err := theirs.AMSend(1, nil, nil, &RequestParams{AMFlags: AMSendReply})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the message", func() bool { return kept != nil && sent.Done() }, v, peer)
+	to := kept.Reply()
+	s := to.openedBy()
+	if s == nil {
+		t.Fatal("the endpoint is the application's")
+	}
+	wireupFamily{}.evict(s, ucs.ErrExceedsLimit)
+	if to.state&epClosed != 0 || to.held != 1 {
+		t.Errorf("the endpoint has given way, held %d", to.held)
+	}
+	kept.Release()
+	if to.held != 0 {
+		t.Errorf("held %d after the release", to.held)
+	}
+	wireupFamily{}.evict(s, ucs.ErrExceedsLimit)
+	if to.state&epClosed == 0 {
+		t.Error("the endpoint does not give way")
+	}
+	if sent, err = theirs.TagSend(1, nil, nil); err == nil { // the peer is none the worse
+		sent.Free()
+	}
+}
+
+// TestAMUsedAfter: a message that is used when it is over is found out.
+func TestAMUsedAfter(t *testing.T) {
+	v := newActiveVictim(t)
+	var m *AMMessage
+	keep := true
+	v.must(v.SetAMHandler(AMHandlerParams{ID: 1, Handler: func(got *AMMessage) error {
+		if m = got; keep {
+			m.Keep()
+		}
+		return nil
+	}}))
+	send := func() {
+		t.Helper()
+		if _, err := v.ep.AMSend(1, nil, make([]byte, 100), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	panics := func(what string, use func()) {
+		t.Helper()
+		defer func() {
+			if recover() == nil {
+				t.Errorf("%s: not found out", what)
+			}
+		}()
+		use()
+	}
+	uses := func(what string, m *AMMessage) {
+		t.Helper()
+		panics(what+": data", func() { m.Data() })
+		panics(what+": header", func() { m.Header() })
+		panics(what+": keep", func() { m.Keep() })
+		panics(what+": release", func() { m.Release() })
+		if _, err := m.Recv(nil, nil); !errors.Is(err, ucs.ErrInvalidParam) {
+			t.Errorf("%s: receive: %v", what, err)
+		}
+	}
+	send()
+	m.Release()
+	old := m
+	uses("released", old)
+	for range quarantine - 1 { // so long for certain
+		send()
+		m.Release()
+	}
+	uses("released a while ago", old)
+	keep = false
+	send()
+	uses("after the handler", m)
+	keep = true
+	send()
+	if _, err := m.Recv(make([]byte, 100), nil); err != nil {
+		t.Fatal(err)
+	}
+	uses("received", m)
+	if race.Enabled {
+		for range 4 * quarantine {
+			send()
+			m.Release()
+		}
+		uses("in a race build for ever", old)
+	}
+}
