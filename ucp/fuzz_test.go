@@ -96,11 +96,13 @@ var patchOffsets = [patchPlaces >> 4]int{-1, 0, 4, 8, 12, 16, 24, 32}
 // fuzzTarget is a worker with an operation of every kind under way.
 type fuzzTarget struct {
 	*victim
-	handlers []uct.AMHandler
-	live     []uint64 // ids that peers may know
+	handlers [fuzzSteps]uct.AMHandler // nil for what is no message
+	live     []uint64                 // ids that peers may know
 	open     []*Request
 	memory   *target // that peers may access
 	conns    [fuzzSources]*fuzzConn
+	active   []*AMMessage // that were kept
+	queue    *AMQueue
 }
 
 // The handlers by number, as scripts name them.
@@ -130,6 +132,10 @@ const (
 	fuzzCancel   // ends its posted receives
 	fuzzRead     // receives from the stream as the patch says: takes data, or a buffer, maybe of elements
 	fuzzProgress // progresses
+	fuzzAMSingle
+	fuzzAMReply
+	fuzzAMFirst
+	fuzzAMMiddle
 	fuzzSteps
 )
 
@@ -158,11 +164,14 @@ const fuzzOffer = 5000
 
 func newFuzzTarget(t testing.TB, w *fuzzWorker) *fuzzTarget {
 	v := newVictimOf(t, w.get(t), nil)
-	f := &fuzzTarget{victim: v, handlers: []uct.AMHandler{
+	f := &fuzzTarget{victim: v}
+	copy(f.handlers[:], []uct.AMHandler{
 		v.onWireup, v.onEagerOnly(), v.onEagerFirst, v.onEagerMiddle, v.onEagerSyncOnly, v.onEagerSyncFirst,
 		v.onEagerSyncAck, v.onRndvRTS, v.onRndvRTR, v.onRndvData, v.onRndvATS, v.onRndvATP,
 		v.onPut, v.onGetReq, v.onGetRep, v.onAtomicReq, v.onAtomicRep, v.onCompletion, v.onStreamData,
-	}}
+	})
+	copy(f.handlers[fuzzAMSingle:], []uct.AMHandler{v.onAMSingle(), v.onAMSingleReply, v.onAMFirst, v.onAMMiddle})
+	f.handleActive()
 	offer := v.offer(fuzzOffer)
 	sync := v.unmatched(0x51)
 	fetch := v.fetching(make([]byte, 300))
@@ -211,7 +220,7 @@ func (f *fuzzTarget) play(s script) {
 		h, k, patch, n := int(s[0]&31)%fuzzSteps, int(s[0]>>5), s[1], min(int(s[2]), len(s)-3)
 		message := append([]byte(nil), s[3:3+n]...)
 		s = s[3+n:]
-		if h >= len(f.handlers) {
+		if f.handlers[h] == nil {
 			f.event(h, k, patch)
 			continue
 		}
@@ -229,6 +238,41 @@ func (f *fuzzTarget) play(s script) {
 			}
 		}
 		f.Progress()
+	}
+}
+
+// handleActive sets handlers that do everything there is to do, by the id of the message.
+func (f *fuzzTarget) handleActive() {
+	for id := range uint16(5) {
+		p := AMHandlerParams{ID: id, Flags: AMHandlerFlags(id&1) * AMPersistentData}
+		p.Handler = func(m *AMMessage) error {
+			if to := m.Reply(); to != nil {
+				req, _ := to.AMSend(9, m.Header()[:min(len(m.Header()), 8)], nil, &RequestParams{AMFlags: AMSendCopyHeader})
+				req.Free()
+			}
+			switch id {
+			case 2:
+				m.Keep()
+				f.active = append(f.active, m)
+			case 3:
+				m.Keep()
+				m.Release()
+			case 4:
+				req, err := m.Recv(make([]byte, 64), nil)
+				if req != nil {
+					f.open = append(f.open, req)
+				}
+				return err
+			}
+			return nil
+		}
+		if err := f.SetAMHandler(p); err != nil {
+			f.Fatal(err)
+		}
+	}
+	var err error
+	if f.queue, err = f.NewAMQueue(5); err != nil {
+		f.Fatal(err)
 	}
 }
 
@@ -255,6 +299,9 @@ func (f *fuzzTarget) event(h, k int, patch byte) {
 			if req, _ := m.Recv(make([]byte, 64), nil); req != nil {
 				f.open = append(f.open, req)
 			}
+		}
+		if m, ok := f.queue.TryNext(); ok {
+			m.Release()
 		}
 	case fuzzRead:
 		f.read(patch)
@@ -331,6 +378,10 @@ func (f *fuzzTarget) finish() {
 // the worker serves the next script.
 func (f *fuzzTarget) leave() {
 	w := f.Worker
+	for _, m := range f.active {
+		m.Release()
+	}
+	f.queue.Close()
 	w.endpoints.Each(func(ep *Endpoint) { ep.destroy(ucs.ErrCanceled) })
 	w.cancelAssemblies()
 	w.dropMessages()
@@ -364,7 +415,7 @@ type fuzzWorker struct {
 }
 
 func newFuzzWorker(t testing.TB) *fuzzWorker {
-	ctx := victimContext(t, fuzzSettings...)
+	ctx := contextFor(t, victimFeatures|FeatureAM, fuzzSettings...)
 	return &fuzzWorker{ctx: ctx, memory: mapTarget(t, ctx, 200, ProtAll)}
 }
 
@@ -446,16 +497,33 @@ func seeds() []script {
 		step(fuzzAtomicRep, patchAt0+liveAtomic, proto.AtomicRep{Size: 8}.Append(nil)),
 		step(fuzzCompletion, patchAt0+liveEndpoint, proto.Cmpl{}.Append(nil)),
 		step(fuzzStream, patchAt0+liveEndpoint, with(proto.StreamData{}.Append(nil))),
+		step(fuzzAMMiddle, patchAt24+liveEndpoint, fuzzAM(0, make([]byte, 8), 9, 0)[:32]),
 		step(fuzzWireup, 0, wireup(proto.Wireup{Type: proto.WireupRequest, SrcEp: 5, Address: none})),
 		step(fuzzWireup, patchAt12+liveEndpoint, wireup(proto.Wireup{Type: proto.WireupReply, SrcEp: 5, Address: none})),
 		step(fuzzWireup, patchAt12+liveEndpoint, wireup(proto.Wireup{Type: proto.WireupEpRemoved, SrcEp: 5, Address: none})),
 		step(fuzzWireup, 0, wireup(proto.Wireup{Type: proto.WireupEpCheck, SrcEp: 5, DstEp: 7, Address: none})),
+	}
+	for id := range uint16(7) {
+		h := proto.AMHeader{ID: id, Flags: id & 1, HeaderLen: 4}
+		list = append(list,
+			step(fuzzAMSingle, 0, with(h.Append(nil))),
+			step(fuzzAMReply, patchAt16+liveEndpoint, proto.AMReplyFooter{}.Append(append(h.Append(nil), data[:8]...))),
+			step(fuzzAMFirst, patchAt24+liveEndpoint, fuzzAM(h.Word(), data[:8], uint64(id), 12)),
+			step(fuzzAMMiddle, patchAt24+liveEndpoint, fuzzAM(4, data[:8], uint64(id), 0)[:32]),
+			step(fuzzRTS, patchAt8+liveEndpoint, append(proto.RndvRTS{Header: h.Word(), ReqID: 3, Size: 40, Op: proto.RndvAM}.Append(nil), data[:4]...)),
+		)
 	}
 	var all script
 	for _, s := range list {
 		all = append(all, s...)
 	}
 	return append(append(list, all), connSeeds(list)...)
+}
+
+// fuzzAM is a fragment of an active message; of a later one the total is cut off.
+func fuzzAM(word uint64, payload []byte, id uint64, total int) []byte {
+	b := append(binary.LittleEndian.AppendUint64(nil, word), payload...)
+	return proto.AMFirstFooter{MsgID: proto.MessageID(id), TotalLen: total}.Append(b)
 }
 
 // connSeeds are scripts of several connections.
