@@ -16,8 +16,8 @@ import (
 // missing. No operation belongs to no family.
 func TestFeatureOff(t *testing.T) {
 	const atomics = ucp.FeatureAMO32 | ucp.FeatureAMO64
-	all := []ucp.Features{ucp.FeatureTag, ucp.FeatureRMA, ucp.FeatureAMO32, ucp.FeatureAMO64, ucp.FeatureWakeup, ucp.FeatureStream}
-	sets := []ucp.Features{0, oneSided, ucp.FeatureRMA | atomics}
+	all := []ucp.Features{ucp.FeatureTag, ucp.FeatureRMA, ucp.FeatureAMO32, ucp.FeatureAMO64, ucp.FeatureWakeup, ucp.FeatureStream, ucp.FeatureAM}
+	sets := []ucp.Features{0, oneSided, oneSided | ucp.FeatureAM, ucp.FeatureRMA | atomics}
 	for _, f := range all {
 		sets = append(sets, f, oneSided&^f)
 	}
@@ -75,6 +75,13 @@ func TestFeatureOff(t *testing.T) {
 					d.Release()
 					return err
 				}},
+				{ucp.FeatureAM, "queue of active messages", func() error { _, err := s.NewAMQueue(2); return err }},
+				{ucp.FeatureAM, "handler of active messages", func() error {
+					return s.SetAMHandler(ucp.AMHandlerParams{ID: 1, Handler: func(*ucp.AMMessage) error { return nil }})
+				}},
+				{ucp.FeatureAM, "active message", func() error { return run(ep.AMSend(1, nil, buf, nil)) }},
+				{ucp.FeatureAM, "active message with a header", func() error { return run(ep.AMSend(1, buf, buf, nil)) }},
+				{ucp.FeatureAM, "active message to be answered", func() error { return run(ep.AMSend(1, nil, buf, flagged(ucp.AMSendReply))) }},
 				{ucp.FeatureRMA, "put", func() error { return run(ep.Put(buf, addr, key, nil)) }},
 				{ucp.FeatureRMA, "get", func() error { return run(ep.Get(buf, addr, key, nil)) }},
 				{ucp.FeatureAMO32, "atomic operation on 32 bits", func() error { return run(ep.Atomic(ucp.AtomicAdd, buf[:4], addr, key, nil)) }},
@@ -105,6 +112,7 @@ func TestFeatureOff(t *testing.T) {
 				}
 			}
 			if n := s.Stats(); set&ucp.FeatureTag == 0 && n.TagSends+n.TagRecvs != 0 || set&ucp.FeatureStream == 0 && n.StreamSends+n.StreamRecvs != 0 ||
+				set&ucp.FeatureAM == 0 && n.AMSends+n.AMRecvs != 0 ||
 				set&ucp.FeatureRMA == 0 && n.Puts+n.Gets != 0 || set&atomics == 0 && n.Atomics != 0 {
 				t.Errorf("refused operations were counted: %+v", n)
 			}
