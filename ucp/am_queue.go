@@ -3,7 +3,6 @@ package ucp
 import (
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 
 	"github.com/ucx-go/ucx/ucs"
@@ -68,10 +67,14 @@ func (q *AMQueue) TryNext() (*AMMessage, bool) {
 	return m, m != nil
 }
 
-// All takes out one message after the other as Next does, for a loop. Each is the loop's
-// until its turn is over, as a handler's is: unless it was received or kept by then it is
-// released. The first error, of ctx or of the closing of the queue, is the last turn.
-func (q *AMQueue) All(ctx context.Context) iter.Seq2[*AMMessage, error] {
+// All takes out one message after the other as Next does, for a loop
+//
+//	for m, err := range q.All(ctx)
+//
+// Each is the loop's until its turn is over, as a handler's is: unless it was received or
+// kept by then it is released. The first error, of ctx or of the closing of the queue, is
+// the last turn.
+func (q *AMQueue) All(ctx context.Context) func(yield func(*AMMessage, error) bool) {
 	return func(yield func(*AMMessage, error) bool) {
 		for {
 			m, err := q.Next(ctx)

@@ -176,7 +176,7 @@ func (w *Worker) checkAMHeader(header []byte) error {
 // of any transport of the worker: behind an offer with the keys of all domains, or in the
 // first fragment (ucp_worker_set_max_am_header in src/ucp/core/ucp_worker.c).
 func (w *Worker) maxAMHeader() int {
-	offer := proto.RndvRTSSize + proto.MinRkeySize
+	offer := proto.RndvRTSSize + proto.MinRkeySize + 1 // where C says which device is near
 	for _, md := range w.mds {
 		offer += 1 + md.Attr().RkeyPackedSize
 	}

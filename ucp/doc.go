@@ -1,6 +1,6 @@
 // Package ucp is the communication API of UCX: contexts, workers, endpoints and
-// requests, with tagged messages, streams and one-sided access to registered memory
-// between workers of one process, of one host or of different hosts, Go or C on
+// requests, with tagged and active messages, streams and one-sided access to registered
+// memory between workers of one process, of one host or of different hosts, Go or C on
 // either side.
 //
 // # Objects
@@ -40,7 +40,7 @@
 // what is to be done to that one, and returns a request also where it would be done in the
 // call otherwise. Sends of some bytes, and atomic operations without a result, are left
 // without one, up to some hundred. The call waits for its turn where it makes a difference
-// to the caller who carries it out: in TagMessage.Recv and CloseAsync, with
+// to the caller who carries it out: in TagMessage.Recv, AMMessage.Recv and CloseAsync, with
 // OpForceImmediate or a Request of the caller's, on an endpoint that has failed or was
 // closed, and in contexts with hooks for requests. So do all other calls.
 //
@@ -60,6 +60,14 @@
 // Different workers are independent, and a Context and a Memory may be used from
 // anywhere, but for Memory.Allow, which is a call of the endpoint's worker. What a type
 // says of its goroutine is about the modes of one.
+//
+// # Active messages
+//
+// An active message names a function of the receiver's, by a number, and is given to it
+// (Endpoint.AMSend, Worker.SetAMHandler). The function, or who takes the message out of an
+// AMQueue instead, gets the sender's header and the data; of long messages only an offer
+// of the data, which it fetches or refuses. It may keep the message, and answer over an
+// endpoint that is made for that if there is none.
 //
 // # Callbacks
 //
