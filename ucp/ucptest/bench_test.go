@@ -47,6 +47,44 @@ func BenchmarkTag(b *testing.B) {
 	}
 }
 
+// BenchmarkActive is BenchmarkTag for active messages: from AMSend to the end of the
+// handler.
+func BenchmarkActive(b *testing.B) {
+	for _, name := range []string{"self", "posix", "tcp"} {
+		for _, size := range []int{8, 4 << 10, 64 << 10, 1 << 20} {
+			b.Run(fmt.Sprintf("%s/%d", name, size), func(b *testing.B) {
+				r := newRig(b, byName(b, name))
+				from, to := r.activePair()
+				ep := from.connect(to)
+				handled := false
+				to.handle(1, func(m *ucp.AMMessage) error {
+					handled = true
+					return nil
+				})
+				src := make([]byte, size)
+				once := func() {
+					handled = false
+					sreq, err := ep.AMSend(1, nil, src, nil)
+					if err != nil {
+						b.Fatal(err)
+					}
+					for !handled || !sreq.Done() {
+						to.Progress()
+						from.Progress()
+					}
+					sreq.Free()
+				}
+				once()
+				b.SetBytes(int64(size))
+				b.ReportAllocs()
+				for b.Loop() {
+					once()
+				}
+			})
+		}
+	}
+}
+
 // BenchmarkTagRate is messages in bursts, where what a round of progress costs is
 // shared by many.
 func BenchmarkTagRate(b *testing.B) {
