@@ -8,8 +8,8 @@ import (
 )
 
 // Active messages in fragments. Each fragment names the endpoint and the message. They
-// come in any order, and are kept as they come (assembly.go); a message that is complete
-// is put together in one piece of memory. Those of an endpoint are handled in the order
+// come in any order, and are kept as they come (assembly.go), from some point on in one
+// piece of memory for the whole message. Those of an endpoint are handled in the order
 // in which their first fragments came, as in C 1.22: one that is complete waits for
 // those before it. What came in one packet waits for nothing.
 
@@ -57,6 +57,9 @@ func (w *Worker) onAMFirst(src *uct.Source, data []byte, desc *uct.AMDesc) error
 	m.charge(amMessageSize + cap(m.buf))
 	m.list.remove(m)
 	ep.am.started.push(m)
+	if err := m.settle(len(payload)); err != nil || a.discard {
+		return err
+	}
 	return a.add(from, 0, payload)
 }
 
@@ -75,6 +78,11 @@ func (w *Worker) onAMMiddle(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	created := a == nil
 	if created {
 		if a, err = ep.newParts(from, h.MsgID, -1); err != nil {
+			return err
+		}
+	}
+	if m, ok := a.owner.(*AMMessage); ok {
+		if err = m.settle(len(payload)); err != nil || a.discard {
 			return err
 		}
 	}
@@ -139,7 +147,7 @@ func (ep *Endpoint) handleParts() {
 			last = nil
 		}
 		f.started.remove(m)
-		m.join()
+		m.joined()
 		_ = ep.w.deliver(m, nil) // whose memory is its own
 	}
 	f.handling = false
@@ -173,7 +181,29 @@ func (handleLater) abort(r *Request, err error) {
 	r.finish(err)
 }
 
-// join puts a complete message together.
+// settle gets one piece of memory for the whole message as soon as so much of it is here
+// that the claim of the rest costs no more than other waste (mostWaste), and puts there
+// what has come. n more bytes are about to.
+func (m *AMMessage) settle(n int) error {
+	w, a := m.w, m.assembly
+	if a.place != nil || a.total < 0 || (a.got+n)*mostWaste < a.total {
+		return nil
+	}
+	if err := w.charge(m.from, a.total); err != nil {
+		return err
+	}
+	if !a.discard { // to make room
+		was := m.charged
+		m.join()
+		m.charge(amMessageSize + cap(m.buf))
+		m.charged -= was
+		m.from.give(was)
+		a.place = m.data
+	}
+	return nil
+}
+
+// join puts what has come of the message together.
 func (m *AMMessage) join() {
 	w, a := m.w, m.assembly
 	buf, b := w.alignedBuffer(m.length + len(m.header))
@@ -182,13 +212,20 @@ func (m *AMMessage) join() {
 		cpu.Copy(m.data[p.off:], p.buf)
 	}
 	a.dropPieces()
-	m.assembly = nil
-	w.putAssembly(a)
 	m.header = b[m.length : m.length+copy(b[m.length:], m.header)]
 	if m.buf != nil {
 		w.buffers.Put(m.buf)
 	}
 	m.buf = buf
+}
+
+// joined takes a complete message from its assembly.
+func (m *AMMessage) joined() {
+	if m.assembly.place == nil {
+		m.join()
+	}
+	m.w.putAssembly(m.assembly)
+	m.assembly = nil
 	m.discharge()
 }
 

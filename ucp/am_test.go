@@ -112,6 +112,48 @@ func TestAMPartsOrder(t *testing.T) {
 	v.dropped("a fragment for an endpoint that is gone", v.middle(7, 0, []byte("77")))
 }
 
+// TestAMPartsPlace: memory for all of a message is there when an eighth of it is, and
+// charged; what comes before and after is in its place.
+func TestAMPartsPlace(t *testing.T) {
+	v := newActiveVictim(t)
+	whole := make([]byte, 80_000)
+	for i := range whole {
+		whole[i] = byte(i * 7)
+	}
+	v.must(v.middle(1, 70_000, whole[70_000:]))
+	v.must(v.first(1, len(whole)*2, nil, "header")) // too long a claim
+	before := v.Stats().UnexpectedBytes
+	if before > 40_000 {
+		t.Errorf("%d bytes are held for 10000", before)
+	}
+	v.ep.destroy(ucs.ErrCanceled)
+	v.handled()
+	if n := v.Stats().UnexpectedBytes; n != 0 {
+		t.Errorf("%d bytes are held for nothing", n)
+	}
+
+	v = newActiveVictim(t)
+	v.must(v.middle(1, 70_000, whole[70_000:]))
+	v.must(v.first(1, len(whole), whole[:1000], "header"))
+	if n := v.Stats().UnexpectedBytes; n < len(whole) || n > 3*len(whole) {
+		t.Errorf("%d bytes are charged for a message of %d that has its place", n, len(whole))
+	}
+	v.must(v.middle(1, 40_000, whole[40_000:70_000]))
+	v.refused("a repeated fragment", v.middle(1, 50_000, whole[50_000:51_000]))
+	v.must(v.middle(1, 1000, whole[1000:40_000]))
+	v.handled(string(whole))
+	if n := v.Stats().UnexpectedBytes; n != 0 {
+		t.Errorf("%d bytes are held for nothing", n)
+	}
+	// One that has its place, and is lost.
+	v.must(v.first(2, len(whole), whole[:20_000], "header"))
+	v.abandon(v.eager.assemblies[assemblyKey{v.ep.localID, 2}])
+	if n := v.Stats().UnexpectedBytes; n != 0 {
+		t.Errorf("%d bytes are held for nothing", n)
+	}
+	v.exchange()
+}
+
 // TestAMPartsLost: when the rest of a message will not come those behind it are handled.
 func TestAMPartsLost(t *testing.T) {
 	v := newActiveVictim(t)

@@ -21,6 +21,7 @@ type assembly struct {
 	got     int
 	ranges  rangeset.Set
 	pieces  []piece
+	place   []byte  // the owner's memory for all of it, when there is enough to deserve it
 	owned   bool    // the user has the message: nobody is charged with the pieces
 	discard bool    // the receive is over: the rest is only counted
 	err     error   // the rest will not come
@@ -97,7 +98,7 @@ func (a *assembly) moveTo(l *assemblyList) {
 
 // assemblySize is what a message under assembly is charged with: each costs a peer
 // one small packet.
-const assemblySize = 176
+const assemblySize = 200
 
 func (w *Worker) newAssembly(from *source, key assemblyKey, total int) (*assembly, error) {
 	if err := w.charge(from, assemblySize); err != nil {
@@ -171,6 +172,8 @@ func (a *assembly) add(from *source, off int, data []byte) error {
 	case a.discard || len(data) == 0:
 	case a.req != nil:
 		a.unpack(off, data)
+	case a.place != nil:
+		cpu.Copy(a.place[off:], data)
 	default:
 		if err := w.charge(from, len(data)); err != nil {
 			return err
@@ -281,7 +284,7 @@ func (w *Worker) giveUp(a *assembly, err error) {
 func (w *Worker) discard(a *assembly) {
 	w.forget(a)
 	a.dropPieces()
-	a.owner, a.discard = nil, true
+	a.owner, a.place, a.discard = nil, nil, true
 }
 
 // cancelAssemblies gives up all messages that are not complete.
