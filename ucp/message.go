@@ -185,7 +185,11 @@ func (ep *Endpoint) sendMessageNow(r *Request) (*Request, error) {
 	if r.form.active {
 		size += len(r.am.header)
 	}
-	switch p := r.form.tables(ep.cfg).Table(r.class(), r.mode).Lookup(size); {
+	p := proto.ProtoRndvAM // whatever, before there are lanes
+	if ep.lacks&needLanes == 0 {
+		p = r.form.tables(ep.cfg).Table(r.class(), r.mode).Lookup(size)
+	}
+	switch {
 	case p == proto.ProtoNone:
 		err = ucs.ErrUnsupported
 	case ep.waiting.head == nil && ep.lacks&(needLanes|r.form.needs) == 0 && !r.form.acked && !r.form.offered &&
