@@ -61,7 +61,7 @@ func (ep *Endpoint) answer(r *Request, kind answerKind, from *source) {
 			return
 		}
 	}
-	rec := answerRecord{from: from, kind: kind, req: r.peerID, size: r.ack.size, status: r.ack.status}
+	rec := answerRecord{from: from, kind: kind, req: r.peerID, size: r.ackSize, status: r.ackStatus}
 	r.state &^= stateFreed
 	w.dropRequest(r)
 	w.stats.Pending++
@@ -114,7 +114,7 @@ func (sendAnswers) progress(r *Request) error {
 func (a *answerRecord) send(r *Request) error {
 	ue := r.ep.lane(r.lane)
 	r.peerID, r.step = a.req, uint8(a.kind)
-	r.ack = ackState{a.size, a.status}
+	r.ackSize, r.ackStatus = a.size, a.status
 	_, err := ue.AMBcopy(uct.AMID(answerIDs[a.kind]), r.hooks(), 0, nil)
 	return err
 }
@@ -124,7 +124,7 @@ func (sendAnswers) pack(r *Request, dst []byte) int {
 	if answerKind(r.step) == answerSync {
 		return proto.EagerSyncAck{ReqID: req}.Put(dst)
 	}
-	return proto.RndvAck{ReqID: req, Status: r.ack.status, Size: r.ack.size, HasSize: true}.Put(dst)
+	return proto.RndvAck{ReqID: req, Status: r.ackStatus, Size: r.ackSize, HasSize: true}.Put(dst)
 }
 
 // release gives up what could not be sent: the endpoint has failed.

@@ -51,20 +51,21 @@ type Request struct {
 	data payload // to be sent, or where to receive
 
 	// Of what leaves: what was asked for, how it is done and how far it is.
-	onSend  func(*Request, error, any)
-	ep      *Endpoint
-	op      operation // nil for messages of the library's
-	proto   protocol  // nil until one is chosen, and for receives until there is one
-	form    *messageForm
-	lane    uint8          // on which it goes on
-	step    uint8          // of a protocol with several
-	mode    proto.SendMode // what the caller said about the operation
-	flush   flushState
-	msgID   proto.MessageID // of a message in fragments, 0 of others that are sent
-	offset  int             // packed bytes handed to the transport so far, or that a stream receive has got
-	frag    int             // bytes of the fragment being packed, or of an element of such a receive
-	localID uint64          // id by which the peer names this request, 0 for none
-	peerID  uint64          // the peer's request
+	onSend    func(*Request, error, any)
+	ep        *Endpoint
+	op        operation // nil for messages of the library's
+	proto     protocol  // nil until one is chosen, and for receives until there is one
+	form      *messageForm
+	lane      uint8          // on which it goes on
+	step      uint8          // of a protocol with several
+	mode      proto.SendMode // what the caller said about the operation
+	ackStatus ucs.Status     // what the end of a rendezvous says
+	flush     flushState
+	msgID     proto.MessageID // of a message in fragments, 0 of others that are sent
+	offset    int             // packed bytes handed to the transport so far, or that a stream receive has got
+	frag      int             // bytes of the fragment being packed, or of an element of such a receive
+	localID   uint64          // id by which the peer names this request, 0 for none
+	peerID    uint64          // the peer's request
 
 	// What some kinds need besides, made at the first use of the object and kept
 	// for the next.
@@ -77,7 +78,7 @@ type Request struct {
 
 	region  *regions.Region // memory of ours that is kept in place until the end
 	waiters *call           // in thread mode multi, who waits for the end
-	ack     ackState
+	ackSize int             // bytes that the end of a rendezvous is about
 
 	pend uct.Pending
 	comp uct.Completion

@@ -8,12 +8,6 @@ import (
 // emptyRkey is the packed key of host memory without domains.
 var emptyRkey = func() []byte { k := proto.NewRkey(ucs.MemoryHost.Wire()); return k.Append(nil) }()
 
-// ackState is what the end of a rendezvous says.
-type ackState struct {
-	size   int // bytes that it is about
-	status ucs.Status
-}
-
 // rndvATS tells the sender of a rendezvous message that we are done with it;
 // rndvATP the receiver that the data is there or will not come.
 type (
@@ -31,7 +25,7 @@ func (rndvATS) pack(r *Request, dst []byte) int { return r.packAck(dst) }
 func (rndvATP) pack(r *Request, dst []byte) int { return r.packAck(dst) }
 
 func (r *Request) packAck(dst []byte) int {
-	return proto.RndvAck{ReqID: proto.RequestID(r.peerID), Status: r.ack.status, Size: r.ack.size, HasSize: true}.Put(dst)
+	return proto.RndvAck{ReqID: proto.RequestID(r.peerID), Status: r.ackStatus, Size: r.ackSize, HasSize: true}.Put(dst)
 }
 
 // sendATS ends a rendezvous of the peer's with the data taken, not wanted, or, by
@@ -47,7 +41,7 @@ func (ep *Endpoint) sendAbort(req proto.RequestID, size int) {
 
 func (ep *Endpoint) sendAck(p protocol, kind answerKind, req proto.RequestID, size int, status ucs.Status) {
 	r := ep.control(p)
-	r.peerID, r.ack = uint64(req), ackState{size, status}
+	r.peerID, r.ackSize, r.ackStatus = uint64(req), size, status
 	ep.answer(r, kind, ep.asker())
 }
 
