@@ -170,14 +170,6 @@ func (ep *Endpoint) shortGoes(form *messageForm, p *RequestParams) *Request {
 	return r
 }
 
-// countSent counts a message by the way that it has gone.
-func (r *Request) countSent(way *uint64) {
-	*way++
-	if sends := r.form.sends; sends != nil {
-		*sends(&r.w.stats)++
-	}
-}
-
 // sendMessageNow sends in one step or not at all.
 func (ep *Endpoint) sendMessageNow(r *Request) (*Request, error) {
 	err := error(ucs.ErrNoResource)

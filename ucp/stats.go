@@ -45,3 +45,11 @@ type Stats struct {
 	OwedBytes       int // memory of answers that peers do not read
 	Sources         int // connections that made the worker hold something
 }
+
+// countSent counts a message by the way that it has gone.
+func (r *Request) countSent(way *uint64) {
+	*way++
+	if sends := r.form.sends; sends != nil {
+		*sends(&r.w.stats)++
+	}
+}
