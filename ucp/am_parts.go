@@ -186,7 +186,7 @@ func (handleLater) abort(r *Request, err error) {
 // what has come. n more bytes are about to.
 func (m *AMMessage) settle(n int) error {
 	w, a := m.w, m.assembly
-	if a.place != nil || a.total < 0 || (a.got+n)*mostWaste < a.total {
+	if a.place != nil || a.total < 0 || a.got+n < a.total/mostWaste {
 		return nil
 	}
 	if err := w.charge(m.from, a.total); err != nil {
