@@ -96,6 +96,7 @@ func (w *Worker) handle(e *amEntry, m *AMMessage) error {
 func (w *Worker) handled(m *AMMessage, err error) error {
 	m.state &^= amHandled
 	if m.state&amKept != 0 {
+		m.chargeKept()
 		if m.desc == nil {
 			return nil
 		}
@@ -130,6 +131,9 @@ func (w *Worker) deliver(m *AMMessage, desc *uct.AMDesc) error {
 	case e == nil:
 		w.unhandled(m.id)
 		m.refuse(ucs.ErrInvalidParam)
+		m.drop()
+		return nil
+	case w.am.over && m.overfull():
 		m.drop()
 		return nil
 	case e.queue != nil:

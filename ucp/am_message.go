@@ -14,8 +14,8 @@ import (
 // ThreadModeMulti to the one that has it.
 //
 // The handler has it until it returns. One that is kept, or from a queue, is the
-// application's until Release or Recv, or until the worker is closed; it is not charged
-// to the peer. After that the message must not be used: the object serves another one.
+// application's until Release or Recv, or until the worker is closed, and is charged to
+// the peer as long (UCX_MAX_UNEXP_BYTES): who keeps messages gives them up some time. After that the message must not be used: the object serves another one.
 // A use that is found out panics, as with Request.Free: for certain before quarantine
 // more messages have come.
 type AMMessage struct {
@@ -143,7 +143,7 @@ func (m *AMMessage) drop() {
 	w.restAM(m)
 }
 
-// charge has the source pay n bytes for the message until it is the user's.
+// charge has the source pay n bytes for the message.
 func (m *AMMessage) charge(n int) {
 	m.charged += n
 	m.from.take(n)

@@ -146,7 +146,6 @@ func (q *AMQueue) pop() *AMMessage {
 		return nil
 	}
 	m.leaveQueue()
-	m.discharge()
 	m.give()
 	return m
 }
@@ -166,6 +165,7 @@ func (q *AMQueue) take(m *AMMessage) error {
 	if r := q.waiters.head; r != nil {
 		m.own()
 		m.give()
+		m.chargeKept()
 		r.userData.(*call).am = m
 		r.userData = nil
 		r.finish(nil)

@@ -16,7 +16,7 @@ func (w *Worker) onAMSingle() uct.AMHandler {
 			return w.malformed(err)
 		}
 		e := w.am.find(h.ID)
-		if e == nil || e.queue != nil || e.flags&AMPersistentData != 0 {
+		if e == nil || e.queue != nil || e.flags&AMPersistentData != 0 || w.am.over {
 			return w.arrived(w.sourceOf(src), nil, h, payload, header, desc)
 		}
 		m := w.newAM()
@@ -24,6 +24,7 @@ func (w *Worker) onAMSingle() uct.AMHandler {
 		m.state = amLive | amHandled
 		w.stats.AMRecvs++
 		if err = w.callAM(e.fn, m); m.state != amLive|amHandled {
+			m.from = w.sourceOf(src)
 			return w.handled(m, err)
 		}
 		m.header, m.data, m.state = nil, nil, 0 // never kept, nor received

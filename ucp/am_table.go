@@ -22,6 +22,7 @@ type amState struct {
 	borrowed amList                 // kept, in memory of transports
 	queues   []*AMQueue
 
+	over   bool          // too much is kept of messages through shared memory
 	warned bool          // a message without handler was logged
 	warnAt time.Duration // when that may be again
 }
