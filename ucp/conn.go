@@ -40,6 +40,7 @@ type connection struct {
 
 	leaving *Request // a close that waits for the peer's farewell
 	gone    bool     // the peer has said farewell
+	broken  bool     // it has closed a lane, and is not there any more
 }
 
 // connStage is how far a connection is.

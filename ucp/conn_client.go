@@ -88,7 +88,7 @@ func (ep *Endpoint) packClient(a uct.PackArgs, dst []byte) (int, error) {
 }
 
 // onConnected is told what the server has said, or why it will not.
-func (ep *Endpoint) onConnected(_ uct.ConnEndpoint, a uct.ConnectedArgs) {
+func (ep *Endpoint) onConnected(u uct.ConnEndpoint, a uct.ConnectedArgs) {
 	c := ep.conn()
 	if c == nil || ep.gone() != nil {
 		return
@@ -96,7 +96,7 @@ func (ep *Endpoint) onConnected(_ uct.ConnEndpoint, a uct.ConnectedArgs) {
 	err := a.Err
 	if err == nil {
 		err = ep.joinServer(&a)
-	} else if c.uct = nil; !errors.Is(err, ucs.ErrRejected) {
+	} else if u.Close(); !errors.Is(err, ucs.ErrRejected) {
 		ep.closeLanes()
 		if err = ep.tryManager(err); err == nil {
 			return

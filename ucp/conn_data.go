@@ -43,6 +43,9 @@ func parseConn(private, device []byte) (proto.CMData, error) {
 	if err != nil {
 		return d, err
 	}
+	if d.EpID == 0 {
+		return d, fmt.Errorf("ucp: the connection's data names no endpoint: %w", ucs.ErrInvalidAddr)
+	}
 	if d.Address.NumIfaces() == 0 {
 		return d, fmt.Errorf("ucp: the connection's data names no transport: %w", ucs.ErrUnreachable)
 	}

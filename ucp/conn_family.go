@@ -31,10 +31,17 @@ func (w *Worker) part(arrived int) (n int) {
 		switch p.rounds--; {
 		case arrived > 0 && p.rounds > 0:
 			w.conns.parting = append(w.conns.parting, p)
-		case p.ep.state&epClosing == 0 || p.ep.conn() == nil || !p.ep.conn().gone: // or it is about to say farewell, too
+		case !p.ep.followsSuit():
 			p.ep.fail(p.err)
 			n++
 		}
 	}
 	return n
+}
+
+// followsSuit reports whether an endpoint whose peer has said farewell is about to do so,
+// too: it is being closed, and the peer waits for that with its lanes open.
+func (ep *Endpoint) followsSuit() bool {
+	c := ep.conn()
+	return c != nil && ep.state&epClosing != 0 && c.gone && !c.broken && c.stage == connOpen
 }

@@ -77,7 +77,7 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfi
 			p.DeviceAddr, p.IfaceAddr = dev.Addr, f.Addr
 		}
 		i := w.ifaces[l.Local]
-		if k := rules.spareFor(i, addr, l); k >= 0 {
+		if k := rules.spareFor(i, addr, l, ep.lanes); k >= 0 {
 			ep.lanes = append(ep.lanes, rules.spare[k])
 			continue
 		}
@@ -98,11 +98,11 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfi
 }
 
 // spareFor returns which of the spare lanes is connected with an end that the address
-// names, where a lane of a choice leads to; -1 if none is.
-func (r *laneRules) spareFor(i *iface, addr *proto.WorkerAddress, l *proto.Lane) int {
+// names, where a lane of a choice leads to; -1 if none is, or it is one of those taken.
+func (r *laneRules) spareFor(i *iface, addr *proto.WorkerAddress, l *proto.Lane, taken []lane) int {
 	return slices.IndexFunc(r.spare, func(s lane) bool {
 		at, ok := s.uct.(uct.Located)
-		if s.iface != i || !ok {
+		if s.iface != i || !ok || slices.ContainsFunc(taken, func(t lane) bool { return t.uct == s.uct }) {
 			return false
 		}
 		dev, f := addr.Entry(l.Remote)

@@ -152,6 +152,7 @@ func endpointError(ue uct.Endpoint, userData any, err error) {
 	switch c := ep.conn(); {
 	case ep.auxLost(ue):
 	case c != nil && c.stage == connOpen && errors.Is(err, ucs.ErrConnectionReset):
+		c.broken = true
 		ep.failQuietly(err)
 	default:
 		ep.laneFailed(err)

@@ -163,6 +163,9 @@ func (c *epConfig) print(w *Worker, owner string) {
 // explain returns the decision tables with their reasons: for contiguous memory, and
 // with an endpoint those of its keys.
 func (c *epConfig) explain(w *Worker, ep *Endpoint) (list []proto.TableInfo) {
+	if c.chosen.Lanes == nil {
+		return nil // there are no lanes yet
+	}
 	for _, f := range w.families {
 		list = append(list, f.explain(ep, c)...)
 	}

@@ -158,7 +158,7 @@ func (ep *Endpoint) peerAddress() *proto.WorkerAddress {
 // keep, shows whether these are those of the time when it was made; others are not
 // passed off as them.
 func (ep *Endpoint) reasons(addr *proto.WorkerAddress) *proto.LaneTrace {
-	if _, trace, _ := ep.w.selectLanes(addr, ep.errMode, laneRules{refused: ep.refused}); trace.Digest() == ep.where.why {
+	if _, trace, _ := ep.w.selectLanes(addr, ep.errMode, laneRules{refused: ep.refused, cm: ep.conn() != nil}); trace.Digest() == ep.where.why {
 		return &trace
 	}
 	return nil
@@ -174,6 +174,10 @@ func (e Explanation) String() string {
 	b.WriteByte('\n')
 	for _, l := range e.Lanes {
 		fmt.Fprintf(&b, "  %s\n", l)
+	}
+	if e.Lanes == nil && e.Protocols == nil {
+		b.WriteString("not connected\n")
+		return b.String()
 	}
 	for i := range e.Searches {
 		b.WriteString(e.Searches[i].Text)

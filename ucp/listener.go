@@ -126,7 +126,7 @@ func (l *Listener) onRequest(manager string, r *uct.ConnRequest) {
 		l.w.run(func() { l.params.OnConnRequest(req) })
 		return
 	}
-	ep, err := l.w.answerCall(&EndpointParams{ConnRequest: req, ErrMode: min(ErrMode(d.ErrMode), ErrModePeer)})
+	ep, err := l.w.makeEndpoint(&EndpointParams{ConnRequest: req, ErrMode: min(ErrMode(d.ErrMode), ErrModePeer)})
 	if err != nil {
 		log.Diag("client not accepted", zap.Stringer("from", r.Source.Addr), zap.Error(err))
 		return

@@ -5,6 +5,7 @@ package ucptest
 import (
 	"crypto/tls"
 	"fmt"
+	"net/netip"
 	"runtime"
 	"slices"
 	"testing"
@@ -47,6 +48,10 @@ type transport struct {
 
 	// tls is a configuration for contexts, or nil.
 	tls *tls.Config
+
+	// listen is the address that tests of connections listen at, that of IPv4 loopback if
+	// it is not valid.
+	listen netip.Addr
 
 	sim *simulated // nil for the others
 }
@@ -146,6 +151,8 @@ type side struct {
 	ctx *ucp.Context
 	fd  int
 
+	guest bool // the context is another side's
+
 	unmap []*ucp.Memory // at the end
 }
 
@@ -222,6 +229,9 @@ func (s *side) close() {
 		if err := k.Close(); err != nil {
 			s.rig.Errorf("closing a key: %v", err)
 		}
+	}
+	if s.guest {
+		return
 	}
 	if err := s.ctx.Close(); err != nil {
 		s.rig.Errorf("closing context: %v", err)

@@ -1,0 +1,3 @@
+package ucptest
+
+var connCloseCases, vanishCases, connManyCases []testCase
