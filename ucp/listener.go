@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
@@ -117,7 +118,7 @@ func (l *Listener) close() (first error) {
 func (l *Listener) onRequest(manager string, r *uct.ConnRequest) {
 	d, err := parseConn(r.Private, r.RemoteDeviceAddr)
 	if err != nil {
-		log.Diag("client rejected", zap.Stringer("from", r.Source.Addr), zap.Error(err))
+		l.notAccepted(r, ledger.Malformed, err)
 		r.Reject()
 		return
 	}
@@ -128,8 +129,18 @@ func (l *Listener) onRequest(manager string, r *uct.ConnRequest) {
 	}
 	ep, err := l.w.makeEndpoint(&EndpointParams{ConnRequest: req, ErrMode: min(ErrMode(d.ErrMode), ErrModePeer)})
 	if err != nil {
-		log.Diag("client not accepted", zap.Stringer("from", r.Source.Addr), zap.Error(err))
+		l.notAccepted(r, ledger.Connections, err)
 		return
 	}
 	l.w.run(func() { l.params.OnAccept(ep) })
+}
+
+// notAccepted counts a client that gets no endpoint. Anybody can be one as often as he
+// likes: one of a minute is logged.
+func (l *Listener) notAccepted(r *uct.ConnRequest, reason ledger.Reason, err error) {
+	a := ledger.Open(ledger.SourceOf(r.Source.Addr.Addr(), -1))
+	defer a.Close()
+	if a.Refuse(reason) {
+		log.Diag("client not accepted; there may be more, which are not logged", zap.Stringer("from", r.Source.Addr), zap.Error(err))
+	}
 }

@@ -90,7 +90,9 @@ func (h *hall) admit(on *side) *ucp.Endpoint {
 	h.requests = h.requests[1:]
 	ep, err := on.NewEndpoint(ucp.EndpointParams{ConnRequest: q, ErrMode: q.ErrMode(), OnError: h.onError})
 	if err != nil {
-		h.rig.Errorf("accepting a client: %v", err)
+		if !errors.Is(err, ucs.ErrBusy) { // it is not being shut down
+			h.rig.Errorf("accepting a client: %v", err)
+		}
 		return nil
 	}
 	h.eps = append(h.eps, ep)

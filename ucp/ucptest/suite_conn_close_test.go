@@ -1,3 +1,355 @@
 package ucptest
 
-var connCloseCases, vanishCases, connManyCases []testCase
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+var connCloseCases = []testCase{
+	{"in good order", anywhere, inBothModes(testConnClose)},
+	{"by both sides at once", anywhere, inBothModes(testConnCloseBoth)},
+	{"by force", anywhere, testConnForce},
+	{"at any time", anywhere, inBothModes(testConnCloseAnyTime)},
+	{"what was sent before arrives", anywhere, inBothModes(testConnCloseDelivers)},
+	{"with puts on their way", anywhere, testConnClosePuts},
+	{"worker shutdown", anywhere, inBothModes(testConnShutdown)},
+	{"in the handlers", anywhere, testConnCloseInside},
+	{"a close that waits for a peer that is lost", anywhere, inBothModes(testConnCloseLost)},
+	{"again and again", anywhere, inBothModes(testConnComeAndGo)},
+}
+
+// testConnClose: who closes waits for the other side, whose end fails and is closed.
+func testConnClose(t *testing.T, tr transport, mode ucp.ErrMode) {
+	for _, server := range []bool{false, true} {
+		r := newConnRig(t, tr)
+		c, s := r.open(), r.open()
+		h := s.hall(false)
+		var f failure
+		there, back := r.joined(c, h, ucp.EndpointParams{ErrMode: mode, OnError: f.onError})
+		first, second := there, back
+		if server {
+			first, second = back, there
+		}
+		req := r.started(first.CloseAsync(&ucp.RequestParams{Flags: ucp.OpNoImmediate}))
+		if again, err := first.CloseAsync(nil); again != nil || !errors.Is(err, ucs.ErrNotConnected) {
+			t.Errorf("a second close: %v, %v", again, err)
+		}
+		r.until("the other end's failure", func() bool { return second.Err() != nil })
+		if !errors.Is(second.Err(), ucs.ErrConnectionReset) {
+			t.Errorf("the other end: %v", second.Err())
+		}
+		told := f.calls
+		if !server {
+			told = len(h.failures)
+		}
+		if want := int(mode); told != want {
+			t.Errorf("%d handlers were called in mode %d", told, mode)
+		}
+		r.must(req, nil)
+		r.must(second.CloseAsync(nil))
+		r.endpoints(0, c, s)
+	}
+}
+
+func testConnCloseBoth(t *testing.T, tr transport, mode ucp.ErrMode) {
+	r := newConnRig(t, tr)
+	c, s := r.open(), r.open()
+	h := s.hall(false)
+	there, back := r.joined(c, h, ucp.EndpointParams{ErrMode: mode})
+	one, err := there.CloseAsync(nil)
+	two, err2 := back.CloseAsync(nil)
+	r.must(one, err)
+	r.must(two, err2)
+	r.endpoints(0, c, s)
+	if len(h.failures) > 0 {
+		t.Errorf("handlers were called for ends that were being closed: %v", h.failures)
+	}
+}
+
+func testConnForce(t *testing.T, tr transport) {
+	for _, server := range []bool{false, true} {
+		r := newConnRig(t, tr)
+		c, s := r.open(), r.open()
+		h := s.hall(false)
+		there, back := r.joined(c, h, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+		first, second := there, back
+		if server {
+			first, second = back, there
+		}
+		send := r.started(first.TagSendSync(1, make([]byte, 8), nil))
+		other := r.started(second.TagSendSync(1, make([]byte, 8), nil))
+		r.inTheCall(first.CloseAsync(force))
+		if err := r.finish(send, nil); !errors.Is(err, ucs.ErrCanceled) {
+			t.Errorf("a send on what was closed: %v", err)
+		}
+		if err := r.finish(other, nil); !errors.Is(err, ucs.ErrConnectionReset) {
+			t.Errorf("a send to what was closed: %v", err)
+		}
+		r.inTheCall(second.CloseAsync(nil))
+		r.endpoints(0, c, s)
+	}
+}
+
+// anyTime is how many rounds tests look at between the first call and the connection, of
+// which some twenty make a difference.
+const anyTime = 30
+
+// anyTimes are the numbers of rounds after which something happens: all up to that, or some
+// where the transport does not differ in that from others.
+func (tr transport) anyTimes() (list []int) {
+	step := 1
+	if tr.name != "tcp" || tr.mode != 0 {
+		step = 5
+	}
+	if race.Enabled || testing.Short() {
+		step *= 3
+	}
+	for n := 0; n < anyTime; n += step {
+		list = append(list, n)
+	}
+	return list
+}
+
+// testConnCloseAnyTime: either side ends its endpoint, in each way, after each number of
+// rounds; the other one ends, too.
+func testConnCloseAnyTime(t *testing.T, tr transport, mode ucp.ErrMode) {
+	ways := map[string]func(ep *ucp.Endpoint) (*ucp.Request, error){
+		"Close":      func(ep *ucp.Endpoint) (*ucp.Request, error) { return nil, ep.Close() },
+		"CloseAsync": func(ep *ucp.Endpoint) (*ucp.Request, error) { return ep.CloseAsync(nil) },
+	}
+	if mode == ucp.ErrModePeer {
+		ways["CloseForce"] = func(ep *ucp.Endpoint) (*ucp.Request, error) { return ep.CloseAsync(force) }
+	}
+	for name, end := range ways {
+		for _, server := range []bool{false, true} {
+			r := newConnRig(t, tr)
+			c, s := r.open(), r.open()
+			h := s.hall(false)
+			for _, rounds := range tr.anyTimes() {
+				h.eps = nil
+				there := c.dial(h, ucp.EndpointParams{ErrMode: mode})
+				send := r.started(there.TagSendSync(1, make([]byte, 8), nil))
+				for range rounds {
+					r.progress()
+				}
+				if server {
+					r.until("the server's end", func() bool { return len(h.eps) > 0 })
+				}
+				what := fmt.Sprintf("%s, server: %t, after %d rounds", name, server, rounds)
+				if !server {
+					r.must(end(there))
+					r.settle() // the server may hear of it, or never have heard of the client
+					for _, back := range h.eps {
+						r.until("the server's failure: "+what, func() bool { return back.Err() != nil })
+						r.must(back.CloseAsync(nil))
+					}
+				} else {
+					r.must(end(h.eps[0]))
+					r.until("the client's failure: "+what, func() bool { return there.Err() != nil })
+					r.must(there.CloseAsync(nil))
+				}
+				r.until("the end of a send: "+what, send.Done)
+				send.Free()
+				r.endpoints(0, c, s)
+				for _, ok := s.TagPeek(1, ucp.FullMask); ok; _, ok = s.TagPeek(1, ucp.FullMask) {
+					s.take(1, ucp.FullMask, 8)
+				}
+			}
+		}
+	}
+}
+
+// testConnCloseDelivers: messages that are over for the sender arrive although it closes,
+// and although there are more of them than one round of the receiver takes.
+func testConnCloseDelivers(t *testing.T, tr transport, mode ucp.ErrMode) {
+	const messages = 300
+	r := newConnRig(t, tr.with(setting{"RNDV_THRESH", "inf"}))
+	c, s := r.open(), r.open()
+	h := s.hall(false)
+	for round := range 4 {
+		there, back := r.joined(c, h, ucp.EndpointParams{ErrMode: mode})
+		from, to, on := there, back, s
+		if round%2 > 0 {
+			from, to, on = back, there, c
+		}
+		var reqs []*ucp.Request
+		for k := range messages {
+			req, err := from.TagSend(1, ucttest.Pattern(k*37%9000, uint64(k)), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reqs = append(reqs, req)
+		}
+		r.must(from.CloseAsync(nil))
+		r.until("the other end's failure", func() bool { return to.Err() != nil })
+		for k := range messages {
+			r.must(reqs[k], nil)
+			got, ok := on.TagPeek(1, ucp.FullMask)
+			if !ok {
+				t.Fatalf("%d of %d messages have arrived when the endpoint fails", k, messages)
+			}
+			b, _ := on.take(1, ucp.FullMask, got.Length)
+			ucttest.SameBytes(t, "message", b, ucttest.Pattern(k*37%9000, uint64(k)))
+		}
+		r.must(to.CloseAsync(nil))
+	}
+}
+
+// testConnClosePuts: a close waits for puts, and the peer's being closed does not keep
+// them from taking effect.
+func testConnClosePuts(t *testing.T, tr transport) {
+	r := newConnRig(t, tr)
+	c, s := r.openOneSided(ucp.WorkerParams{}), r.openOneSided(ucp.WorkerParams{})
+	h := s.hall(false)
+	for _, late := range []bool{false, true} {
+		there, back := r.joined(c, h, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
+		mem := make([]byte, 4<<20)
+		w := r.unpack(there, s.expose(mem, 0))
+		src := ucttest.Pattern(len(mem), 9)
+		put, err := there.Put(src, w.addr, w.key, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var other *ucp.Request
+		if late {
+			other, err = back.CloseAsync(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 5 {
+				s.Progress()
+			}
+		}
+		closing, err := there.CloseAsync(nil)
+		r.must(put, nil)
+		r.must(closing, err)
+		ucttest.SameBytes(t, "memory", mem, src)
+		if other == nil {
+			r.until("the other end's failure", func() bool { return back.Err() != nil })
+			other, err = back.CloseAsync(nil)
+		}
+		r.must(other, err)
+	}
+}
+
+// testConnShutdown: a worker with connections in every stage is shut down.
+func testConnShutdown(t *testing.T, tr transport, mode ucp.ErrMode) {
+	for _, rounds := range tr.anyTimes() {
+		r := newConnRig(t, tr)
+		c, s := r.open(), r.open()
+		h := s.hall(false)
+		there, _ := r.joined(c, h, ucp.EndpointParams{ErrMode: mode})
+		late := c.dial(h, ucp.EndpointParams{ErrMode: mode})
+		for range rounds {
+			r.progress()
+		}
+		stop := c.leads()
+		if err := s.Worker.Shutdown(t.Context()); err != nil {
+			t.Errorf("shutdown: %v", err)
+		}
+		stop()
+		s.close()
+		r.sides = r.sides[:1]
+		r.until("the failures", func() bool { return there.Err() != nil && late.Err() != nil })
+		r.must(there.CloseAsync(nil))
+		r.must(late.CloseAsync(nil))
+	}
+}
+
+// testConnCloseInside: the application closes endpoints inside of what it is told by.
+func testConnCloseInside(t *testing.T, tr transport) {
+	for _, end := range []func(ep *ucp.Endpoint){
+		func(ep *ucp.Endpoint) { ep.Close() },
+		func(ep *ucp.Endpoint) { ep.CloseAsync(nil) },
+		func(ep *ucp.Endpoint) { ep.CloseAsync(force) },
+	} {
+		r := newConnRig(t, tr)
+		c, s := r.open(), r.open()
+		l, err := s.NewListener(ucp.ListenerParams{Addr: tr.anyPort(t), OnAccept: end})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			var calls int
+			there, err := c.NewEndpoint(ucp.EndpointParams{RemoteAddr: l.Addr(), ErrMode: ucp.ErrModePeer, OnError: func(ep *ucp.Endpoint, _ error, _ any) {
+				calls++
+				end(ep)
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.until("the client's failure", func() bool { return calls == 1 })
+			if there.Err() == nil {
+				t.Error("the client has not failed")
+			}
+			r.until("the ends", func() bool { return c.Stats().Endpoints+s.Stats().Endpoints == 0 })
+		}
+	}
+}
+
+// testConnCloseLost: the peer's worker goes while a close waits for it, with data that
+// the peer does not take any more.
+func testConnCloseLost(t *testing.T, tr transport, mode ucp.ErrMode) {
+	for _, server := range []bool{false, true} {
+		for rounds := 0; rounds < 6; rounds += 5 {
+			r := newConnRig(t, tr.with(setting{"KEEPALIVE_INTERVAL", "1ms"}, setting{"RNDV_THRESH", "inf"}))
+			c, s := r.open(), r.open()
+			h := s.hall(false)
+			there, back := r.joined(c, h, ucp.EndpointParams{ErrMode: mode})
+			ep, alive, dead := there, c, s
+			if server {
+				ep, alive, dead = back, s, c
+			}
+			r.log.Allow("it must have died in between")
+			send, err := ep.TagSend(1, make([]byte, 32<<20), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req := r.started(ep.CloseAsync(nil))
+			for range rounds {
+				r.progress()
+			}
+			dead.close()
+			r.sides = []*side{alive}
+			r.until("the end of the close", req.Done)
+			r.until("the end of the send", func() bool { return send == nil || send.Done() })
+			req.Free()
+			if send != nil {
+				send.Free()
+			}
+			r.endpoints(0, alive)
+		}
+	}
+}
+
+// testConnComeAndGo: nothing stays of connections that have ended, in either way.
+func testConnComeAndGo(t *testing.T, tr transport, mode ucp.ErrMode) {
+	r := newConnRig(t, tr)
+	c, s := r.open(), r.open()
+	h := s.hall(false)
+	for k := range 20 {
+		h.eps = nil
+		there, back := r.joined(c, h, ucp.EndpointParams{ErrMode: mode})
+		switch k % 3 {
+		case 0:
+			r.must(there.CloseAsync(nil))
+			r.until("the other end's failure", func() bool { return back.Err() != nil })
+			r.must(back.CloseAsync(nil))
+		case 1:
+			there.Close()
+			r.until("the other end's failure", func() bool { return back.Err() != nil })
+			back.Close()
+		default:
+			back.Close()
+			r.until("the other end's failure", func() bool { return there.Err() != nil })
+			there.Close()
+		}
+		r.endpoints(0, c, s)
+	}
+}

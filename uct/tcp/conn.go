@@ -212,6 +212,7 @@ func (c *conn) close() {
 	}
 	c.zc.reset()
 	i.svc.leave(c)
+	i.svc.watch.forget(c)
 	if c.tls != nil {
 		c.tls.close()
 	}

@@ -37,8 +37,8 @@ type liveness struct {
 
 // aliveMark is a connection's part in it.
 type aliveMark struct {
-	listed bool
-	since  time.Duration // no sign of life is known since then, by the clock of the worker
+	place int           // in the list, from 1 on; 0: it is not there
+	since time.Duration // no sign of life is known since then, by the clock of the worker
 }
 
 const (
@@ -52,15 +52,30 @@ const (
 
 // sent notes that c has output under way.
 func (l *liveness) sent(c *conn) {
-	if !c.alive.listed && c.iface.silence > 0 {
+	if c.alive.place == 0 && c.iface.silence > 0 {
 		l.add(c)
 	}
 }
 
 func (l *liveness) add(c *conn) {
-	c.alive = aliveMark{listed: true, since: -1}
 	l.list = append(l.list, c)
+	c.alive = aliveMark{place: len(l.list), since: -1}
 	l.schedule(c.iface.silence / livenessLooks)
+}
+
+// forget takes c off the list: it is quiet, or closed, and what it leads to is not to stay
+// in memory until the next look.
+func (l *liveness) forget(c *conn) {
+	place := c.alive.place
+	if place == 0 {
+		return
+	}
+	last := len(l.list) - 1
+	l.list[place-1] = l.list[last]
+	l.list[place-1].alive.place = place
+	l.list[last] = nil
+	l.list = l.list[:last]
+	c.alive = aliveMark{}
 }
 
 // schedule arranges the next look, unless one is due earlier.
@@ -77,25 +92,26 @@ func (l *liveness) schedule(d time.Duration) {
 	l.timer.Reset(d)
 }
 
-// look looks at every listed connection.
+// look looks at every listed connection, the last one first: the place of one that leaves
+// the list is taken by one that was looked at.
 func (l *liveness) look() {
 	l.armed = false
 	now := l.svc.w.Now()
-	kept := l.list[:0]
 	next := time.Duration(0)
-	for _, c := range l.list {
-		if c.state == stateClosed || !c.checkAlive(now) {
-			c.alive = aliveMark{}
+	for k := len(l.list) - 1; k >= 0; k-- {
+		if k >= len(l.list) {
+			continue // who was told that a peer is gone has closed others
+		}
+		c := l.list[k]
+		if !c.checkAlive(now) {
+			l.forget(c)
 			continue
 		}
-		kept = append(kept, c)
 		if d := c.iface.silence / livenessLooks; next == 0 || d < next {
 			next = d
 		}
 	}
-	clear(l.list[len(kept):])
-	l.list = kept
-	if len(kept) > 0 {
+	if len(l.list) > 0 {
 		l.schedule(next)
 	}
 }
@@ -104,7 +120,9 @@ func (l *liveness) stop() {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
-	l.list = nil
+	for len(l.list) > 0 {
+		l.forget(l.list[0])
+	}
 }
 
 // checkAlive looks at one connection and reports whether it is to be looked at

@@ -94,7 +94,7 @@ func TestStoppedPeer(t *testing.T) {
 	p.want(short(0))
 	// With nothing under way nobody looks.
 	until(t, "rest", func() bool { return len(watch.list) == 0 && !watch.armed }, h)
-	if ep.conn.alive.listed {
+	if ep.conn.alive.place != 0 {
 		t.Error("the connection thinks it is looked at")
 	}
 }

@@ -62,6 +62,9 @@ func (l *link) broken(operation string, cause error) error {
 	if !errors.As(cause, &s) {
 		cause = fmt.Errorf("%w: %w", sys.WithLimit(cause), l.statusOf(cause))
 	}
+	if !l.local.IsValid() { // it was never connected
+		return fmt.Errorf("tcp: connection manager: %s to %v: %w", operation, l.remote, cause)
+	}
 	return fmt.Errorf("tcp: connection manager: %s %v to %v: %w", operation, l.local, l.remote, cause)
 }
 
