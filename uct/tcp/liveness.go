@@ -29,16 +29,10 @@ import (
 // While the window is closed the kernel probes at intervals that grow up to two
 // minutes, so a machine lost in that state is found after three of them.
 type liveness struct {
+	aliveList
 	svc   *service
-	list  []*conn // with output under way at the last look
 	timer *event.Timer
 	armed bool // timer runs
-}
-
-// aliveMark is a connection's part in it.
-type aliveMark struct {
-	place int           // in the list, from 1 on; 0: it is not there
-	since time.Duration // no sign of life is known since then, by the clock of the worker
 }
 
 const (
@@ -61,21 +55,6 @@ func (l *liveness) add(c *conn) {
 	l.list = append(l.list, c)
 	c.alive = aliveMark{place: len(l.list), since: -1}
 	l.schedule(c.iface.silence / livenessLooks)
-}
-
-// forget takes c off the list: it is quiet, or closed, and what it leads to is not to stay
-// in memory until the next look.
-func (l *liveness) forget(c *conn) {
-	place := c.alive.place
-	if place == 0 {
-		return
-	}
-	last := len(l.list) - 1
-	l.list[place-1] = l.list[last]
-	l.list[place-1].alive.place = place
-	l.list[last] = nil
-	l.list = l.list[:last]
-	c.alive = aliveMark{}
 }
 
 // schedule arranges the next look, unless one is due earlier.
