@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/netip"
+	"runtime"
+
+	"github.com/ucx-go/ucx/ucp"
+)
+
+// client reads and writes a table, by any number of goroutines.
+type client struct {
+	shared
+	ep    *ucp.Endpoint
+	key   *ucp.Rkey
+	table place
+}
+
+var (
+	errNoKey   = errors.New("there is no such key")
+	errChanged = errors.New("the value has another version")
+	errFull    = errors.New("the table is full")
+)
+
+// dial connects to the server at an address.
+func dial(ctx context.Context, addr netip.AddrPort) (*client, error) {
+	w, err := open()
+	if err != nil {
+		return nil, err
+	}
+	c := &client{shared: w}
+	if err := c.open(ctx, addr); err != nil {
+		w.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *client) open(ctx context.Context, addr netip.AddrPort) (err error) {
+	answers, err := c.worker.NewAMQueue(idHere)
+	if err != nil {
+		return err
+	}
+	defer answers.Close()
+	// An endpoint that fails ends what waits for an answer.
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	if c.ep, err = c.worker.NewEndpoint(ucp.EndpointParams{
+		RemoteAddr: addr,
+		ErrMode:    ucp.ErrModePeer,
+		OnError:    func(_ *ucp.Endpoint, err error, _ any) { fail(err) },
+	}); err != nil {
+		return err
+	}
+	if err := c.ep.AMSendWait(ctx, idWhere, nil, nil, ucp.AMSendReply); err != nil {
+		return err
+	}
+	m, err := answers.Next(ctx)
+	if err != nil {
+		return errors.Join(err, context.Cause(ctx))
+	}
+	defer m.Release()
+	var ok bool
+	if c.table, ok = parsePlace(m.Header()); !ok {
+		return errors.New("the server has not said where its table is")
+	}
+	c.key, err = c.ep.UnpackRkey(m.Data())
+	return err
+}
+
+// close ends the connection. No operation may be running.
+func (c *client) close(ctx context.Context) error {
+	err := errors.Join(c.key.Close(), c.ep.Shutdown(ctx))
+	c.shared.close()
+	return err
+}
+
+// get returns the value of a key, and its version.
+func (c *client) get(ctx context.Context, key string) (string, uint64, error) {
+	_, e, err := c.find(ctx, []byte(key))
+	if err != nil {
+		return "", 0, err
+	}
+	if e.version == 0 {
+		return "", 0, errNoKey
+	}
+	return string(e.value), e.version, nil
+}
+
+// put gives a value to a key, and returns its version.
+func (c *client) put(ctx context.Context, key, value string) (uint64, error) {
+	return c.change(ctx, key, value, func(uint64) bool { return true })
+}
+
+// swap gives a value to a key whose value still has a version, 0 being that of a key that is
+// not there, and returns the new version. Otherwise the error is errChanged.
+func (c *client) swap(ctx context.Context, key string, version uint64, value string) (uint64, error) {
+	return c.change(ctx, key, value, func(v uint64) bool { return v == version })
+}
+
+// change gives a value to a key if its version agrees.
+func (c *client) change(ctx context.Context, key, value string, agrees func(version uint64) bool) (uint64, error) {
+	e := entry{key: []byte(key), value: []byte(value)}
+	if err := e.check(); err != nil {
+		return 0, err
+	}
+	for {
+		at, found, err := c.find(ctx, e.key)
+		if err != nil {
+			return 0, err
+		}
+		if !agrees(found.version) {
+			return 0, errChanged
+		}
+		taken, err := c.ep.CompareSwap64Wait(ctx, at, c.key, found.version, found.version+1)
+		if err != nil {
+			return 0, err
+		}
+		if taken == found.version {
+			e.version = found.version + 2
+			return e.version, c.write(context.WithoutCancel(ctx), at, e) // others wait for it
+		}
+	}
+}
+
+// write writes an entry into a slot that was taken: all but the version, and when that is
+// there, which the flush says, it makes the version the next one.
+func (c *client) write(ctx context.Context, at uint64, e entry) error {
+	b := e.bytes()
+	if err := c.ep.PutWait(ctx, b[8:], at+8, c.key); err != nil {
+		return err
+	}
+	if err := c.ep.FlushWait(ctx); err != nil {
+		return err
+	}
+	_, err := c.ep.FetchAdd64Wait(ctx, at, c.key, 1)
+	return err
+}
+
+// find returns the address of a key's slot with what it holds, or of the free one where the
+// key would be.
+func (c *client) find(ctx context.Context, key []byte) (uint64, entry, error) {
+	b := make([]byte, slotSize)
+	first := home(key, c.table.slots)
+	for k := range c.table.slots {
+		at := c.table.addr + (first+k)%c.table.slots*slotSize
+		e, err := c.read(ctx, at, b)
+		if err != nil || e.version == 0 || bytes.Equal(e.key, key) {
+			return at, e, err
+		}
+	}
+	return 0, entry{}, errFull
+}
+
+// read reads a slot until it is whole. The entry is in b.
+func (c *client) read(ctx context.Context, at uint64, b []byte) (entry, error) {
+	for {
+		if err := c.ep.GetWait(ctx, b, at, c.key); err != nil {
+			return entry{}, err
+		}
+		e, err := parseSlot(b)
+		if err != errTorn {
+			return e, err
+		}
+		if err := ctx.Err(); err != nil {
+			return entry{}, err
+		}
+		runtime.Gosched() // the writer may be a goroutine of ours
+	}
+}
