@@ -289,6 +289,9 @@ func TestConnManagerDevices(t *testing.T) {
 		}
 		ucttest.UntilConn(t, "the end", func() bool { return len(e.Opened) > 0 }, h)
 		ucttest.WantStatus(t, "connecting to "+to, e.Opened[0].Err, want)
+		if err := e.Opened[0].Err.Error(); !strings.Contains(err, to) || strings.Contains(err, netip.AddrPort{}.String()) {
+			t.Errorf("connecting to %s: the error is %s", to, err)
+		}
 	}
 	if _, err := h.Manager.Connect(uct.ConnectParams{
 		Remote: netip.MustParseAddrPort("[fe80::7%nowhere]:5"), OnConnected: func(uct.ConnEndpoint, uct.ConnectedArgs) {},
