@@ -13,10 +13,11 @@ import (
 // client calls a server, from any number of goroutines.
 type client struct {
 	shared
-	ep    *ucp.Endpoint
-	lost  context.Context // ends with the server, which is its cause
-	fail  context.CancelCauseFunc
-	moved chan struct{} // closed when nobody moves the worker any more
+	ep      *ucp.Endpoint
+	answers *ucp.AMQueue
+	lost    context.Context // ends with the connection, and tells why
+	fail    context.CancelCauseFunc
+	over    chan struct{} // closed when nobody takes answers any more
 
 	mu    sync.Mutex
 	last  uint64                    // number of a call
@@ -35,10 +36,9 @@ func dial(addr netip.AddrPort) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &client{shared: w, moved: make(chan struct{}), calls: make(map[uint64]chan<- *answer)}
+	c := &client{shared: w, over: make(chan struct{}), calls: make(map[uint64]chan<- *answer)}
 	c.lost, c.fail = context.WithCancelCause(context.Background())
-	err = w.worker.SetAMHandler(ucp.AMHandlerParams{ID: idAnswer, Handler: c.onAnswer})
-	if err == nil {
+	if c.answers, err = w.worker.NewAMQueue(idAnswer); err == nil {
 		c.ep, err = w.worker.NewEndpoint(ucp.EndpointParams{
 			RemoteAddr: addr,
 			ErrMode:    ucp.ErrModePeer,
@@ -49,10 +49,7 @@ func dial(addr netip.AddrPort) (*client, error) {
 		w.close()
 		return nil, err
 	}
-	go func() {
-		defer close(c.moved)
-		w.worker.Run(c.lost)
-	}()
+	go c.take()
 	return c, nil
 }
 
@@ -60,7 +57,7 @@ func dial(addr netip.AddrPort) (*client, error) {
 func (c *client) close(ctx context.Context) error {
 	err := c.ep.Shutdown(ctx)
 	c.fail(errClosed)
-	<-c.moved
+	<-c.over
 	c.shared.close()
 	return err
 }
@@ -117,20 +114,33 @@ func (c *client) end(call uint64, answered <-chan *answer) {
 	}
 }
 
-// onAnswer is given each answer, and gives it to whoever has called.
-func (c *client) onAnswer(m *ucp.AMMessage) error {
-	h, err := parseAnswer(m.Header())
-	if err != nil {
-		return err
+// take takes answers until the connection ends, and gives each to whoever has called.
+// Waiting for them is what moves the worker.
+func (c *client) take() {
+	defer close(c.over)
+	for {
+		m, err := c.answers.Next(c.lost)
+		if err != nil {
+			return
+		}
+		h, err := parseAnswer(m.Header())
+		if err != nil || !c.give(&answer{h, m}) {
+			m.Release()
+		}
 	}
+}
+
+// give reports whether somebody waits for an answer.
+func (c *client) give(a *answer) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if answered := c.calls[h.call]; answered != nil {
-		delete(c.calls, h.call) // a second answer is for nobody
-		m.Keep()
-		answered <- &answer{h, m}
+	answered := c.calls[a.call]
+	if answered == nil {
+		return false
 	}
-	return nil
+	delete(c.calls, a.call) // a second one is for nobody
+	answered <- a
+	return true
 }
 
 // runClient shows what calls are like.

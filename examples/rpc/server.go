@@ -99,7 +99,7 @@ func (s *server) handle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := s.answer(ctx, m); err != nil {
+		if err := s.answer(ctx, m); err != nil && ctx.Err() == nil {
 			fmt.Fprintln(os.Stderr, "rpc:", err) // it is of one client
 		}
 	}
@@ -119,16 +119,24 @@ func (s *server) answer(ctx context.Context, m *ucp.AMMessage) error {
 	}
 	args, err := s.receive(ctx, m)
 	if err != nil {
-		return errors.Join(err, caller.Close())
+		return part(caller, err)
 	}
 	result, err := s.call(ctx, h, args)
 	if err != nil {
 		result = []byte(err.Error())
 	}
 	if err := s.send(ctx, caller, answerHeader{h.call, statusOf(err)}, result); err != nil {
-		return errors.Join(err, caller.Close())
+		return part(caller, err)
 	}
 	return nil
+}
+
+// part parts with a client because of an error. That he has left by himself is none.
+func part(client *ucp.Endpoint, err error) error {
+	if client.Err() != nil {
+		return nil
+	}
+	return errors.Join(err, client.Close())
 }
 
 func (s *server) receive(ctx context.Context, m *ucp.AMMessage) ([]byte, error) {

@@ -35,11 +35,11 @@ func (c *client) show(ctx context.Context, callers, calls int) error {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("wait: %v, want %w", err, context.DeadlineExceeded)
 	}
-	fmt.Println("wait:", err)
+	fmt.Println("wait has ended at its deadline")
 
 	_, err = c.call(ctx, "sing", nil)
 	if err == nil {
-		return errors.New("sing: a method that there is not was called")
+		return errors.New("sing was called, which there is not")
 	}
 	fmt.Println("sing:", err)
 	return nil
