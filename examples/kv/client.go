@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -59,7 +60,7 @@ func (c *client) open(ctx context.Context, addr netip.AddrPort) (err error) {
 	}
 	m, err := answers.Next(ctx)
 	if err != nil {
-		return errors.Join(err, context.Cause(ctx))
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	defer m.Release()
 	var ok bool
