@@ -105,7 +105,7 @@ func (m *AMMessage) recv(buf []byte, p *RequestParams) (*Request, error) {
 // taken ends the life of a message whose data was received or asked for. In the handler
 // that is when it returns.
 func (m *AMMessage) taken() {
-	if m.state&amHandled != 0 {
+	if m.handled {
 		m.state |= amReceived
 		m.state &^= amKept
 	} else {

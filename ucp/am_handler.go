@@ -87,14 +87,15 @@ func (w *Worker) unhandled(id uint16) {
 func (w *Worker) handle(e *amEntry, m *AMMessage) error {
 	w.stats.AMRecvs++
 	m.hold()
-	m.state |= amLive | amHandled
+	m.state |= amLive
+	m.handled = true
 	err := w.callAM(e.fn, m)
 	return w.handled(m, err)
 }
 
 // handled sees to what a handler has left.
 func (w *Worker) handled(m *AMMessage, err error) error {
-	m.state &^= amHandled
+	m.handled = false
 	if m.state&amKept != 0 {
 		m.chargeKept()
 		if m.desc == nil {

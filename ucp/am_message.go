@@ -21,16 +21,17 @@ import (
 type AMMessage struct {
 	w *Worker
 
-	state  amMessageState
-	id     uint16
-	life   uint32 // counts the messages that the object has served
-	header []byte
-	data   []byte
-	length int // of all data
+	state   amMessageState // written by who has the message, and inside the worker
+	handled bool           // its handler is running; not for who was given it by that
+	id      uint16
+	header  []byte
+	data    []byte
+	length  int // of all data
 
 	ep   *Endpoint // that leads to the sender, nil where the message does not say
 	desc *uct.AMDesc
 	buf  []byte // pooled memory behind header and data
+	turn *bool  // whether a loop has it still, until its turn is over
 
 	rndv proto.RndvRTS // what was offered
 	key  []byte        // of the sender's memory
@@ -49,7 +50,6 @@ type amMessageState uint16
 
 const (
 	amLive     amMessageState = 1 << iota // somebody may use it
-	amHandled                             // its handler is running
 	amKept                                // it stays when that returns
 	amReceived                            // the data was received, or asked for
 	amOffered                             // the data is at the sender
@@ -57,7 +57,6 @@ const (
 	amHolds                               // it is counted in Endpoint.held
 	amWhole                               // all fragments are here
 	amOwned                               // it has memory of its own since its handler runs
-	amLooped                              // it goes when the turn of its loop is over
 )
 
 // amMessageSize is what a message object is charged with.
@@ -139,7 +138,7 @@ func (m *AMMessage) drop() {
 	}
 	m.header, m.data, m.key, m.ep, m.from, m.assembly = nil, nil, nil, nil, nil, nil
 	m.state = 0
-	m.life++
+	m.endTurn()
 	w.restAM(m)
 }
 
@@ -279,10 +278,18 @@ func (m *AMMessage) Keep() {
 	if m.state&amReceived != 0 {
 		panic("ucp: an active message was kept after Recv")
 	}
-	m.state &^= amLooped
-	if m.state&(amHandled|amKept) == amHandled {
+	m.endTurn()
+	if m.state&amKept == 0 && m.handled {
 		m.own()
 		m.state |= amKept
+	}
+}
+
+// endTurn takes the message out of the hands of a loop.
+func (m *AMMessage) endTurn() {
+	if m.turn != nil {
+		*m.turn = false
+		m.turn = nil
 	}
 }
 
@@ -293,7 +300,7 @@ func (m *AMMessage) Release() {
 	m.mustLive()
 	w := m.w
 	w.enter()
-	if m.state&amHandled != 0 {
+	if m.handled {
 		m.state &^= amKept
 	} else {
 		m.refuse(ucs.OK)

@@ -76,16 +76,16 @@ func (q *AMQueue) TryNext() (*AMMessage, bool) {
 // the last turn.
 func (q *AMQueue) All(ctx context.Context) func(yield func(*AMMessage, error) bool) {
 	return func(yield func(*AMMessage, error) bool) {
+		mine := false // nobody else may have the message
 		for {
 			m, err := q.Next(ctx)
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			m.state |= amLooped
-			life := m.life
+			mine, m.turn = true, &mine
 			more := yield(m, nil)
-			if m.life == life && m.state&amLooped != 0 {
+			if mine {
 				m.Release()
 			}
 			if !more {

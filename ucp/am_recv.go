@@ -21,13 +21,13 @@ func (w *Worker) onAMSingle() uct.AMHandler {
 		}
 		m := w.newAM()
 		m.id, m.header, m.data, m.length = h.ID, header, payload, len(payload)
-		m.state = amLive | amHandled
+		m.state, m.handled = amLive, true
 		w.stats.AMRecvs++
-		if err = w.callAM(e.fn, m); m.state != amLive|amHandled {
+		if err = w.callAM(e.fn, m); m.state != amLive {
 			m.from = w.sourceOf(src)
 			return w.handled(m, err)
 		}
-		m.header, m.data, m.state = nil, nil, 0 // never kept, nor received
+		m.header, m.data, m.state, m.handled = nil, nil, 0, false // never kept, nor received
 		w.restAM(m)
 		return nil
 	}

@@ -209,3 +209,72 @@ func TestTogetherActive(t *testing.T) {
 		})
 	}
 }
+
+// TestHandOver: a handler, or a loop over a queue, gives each message that it keeps to
+// another goroutine, which may be done with it before the handler or the turn is.
+func TestHandOver(t *testing.T) {
+	const each = 50
+	for _, name := range []string{"self", "tcp", "posix and cma"} {
+		t.Run(name, func(t *testing.T) {
+			tr := byName(t, name)
+			tr.mode = ucs.ThreadModeMulti
+			r := newRig(t, tr)
+			a, b := r.activePair()
+			ep := a.connect(b)
+			given := make(chan *ucp.AMMessage, 2*each)
+			give := func(m *ucp.AMMessage) error {
+				m.Keep()
+				given <- m
+				return nil
+			}
+			if err := b.SetAMHandler(ucp.AMHandlerParams{ID: 1, Handler: give}); err != nil {
+				t.Fatal(err)
+			}
+			q, err := b.NewAMQueue(2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var loops, takers group
+			loops.Go(func() {
+				for m, err := range q.All(t.Context()) {
+					if err != nil {
+						return // the queue is closed
+					}
+					give(m)
+				}
+			})
+			for range 2 {
+				takers.Go(func() {
+					for range each {
+						m := <-given
+						if m.Len() != 9000 || len(m.Header()) != 1 || m.Reply() == nil {
+							t.Errorf("%d bytes, header %v", m.Len(), m.Header())
+						}
+						if m.Offered() {
+							if _, err := m.RecvWait(t.Context(), make([]byte, 9000)); err != nil {
+								t.Error(err)
+							}
+							continue
+						}
+						ucttest.SameBytes(t, "data", m.Data(), ucttest.Pattern(9000, 0))
+						m.Release()
+					}
+				})
+			}
+			for k := range 2 * each {
+				flags := ucp.AMSendReply
+				if k%4 < 2 {
+					flags |= ucp.AMSendRndv
+				}
+				if err := ep.AMSendWait(t.Context(), uint16(1+k%2), []byte{1}, ucttest.Pattern(9000, 0), flags); err != nil {
+					t.Fatal(err)
+				}
+			}
+			takers.Wait()
+			if err := q.Close(); err != nil {
+				t.Error(err)
+			}
+			loops.Wait()
+		})
+	}
+}
