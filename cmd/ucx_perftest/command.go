@@ -18,3 +18,8 @@ func isAtomic(c perfoob.Command) bool {
 func isOneSided(c perfoob.Command) bool {
 	return c == perfoob.CmdPut || c == perfoob.CmdGet || isAtomic(c)
 }
+
+// isTagged reports whether a test consists of tagged messages.
+func isTagged(t *perfoob.Test) bool {
+	return t.Command == perfoob.CmdTag || t.Command == perfoob.CmdTagSync
+}

@@ -31,7 +31,8 @@ type counter struct {
 	prev  mark // the last report
 	ring  [ringSize]uint64
 
-	bytes   int // of one iteration
+	info    string // about the operation
+	bytes   int    // of one iteration
 	factor  float64
 	rank    float64 // percentile to report
 	report  func(*result)
@@ -106,6 +107,12 @@ func (c *counter) update() {
 	}
 }
 
+// count counts n iterations, of which none is timed.
+func (c *counter) count(n uint64) {
+	c.iters += n
+	c.now = ticks.Now()
+}
+
 //go:noinline
 func (c *counter) intermediate() {
 	r := c.result()
@@ -123,6 +130,7 @@ type result struct {
 	latency, latencyMoment, latencyTotal float64
 	bandwidthMoment, bandwidthTotal      float64
 	rateMoment, rateTotal                float64
+	info                                 string
 }
 
 // result computes the columns as ucx_perf_calc_result does (lib/libperf.c): the
@@ -141,6 +149,7 @@ func (c *counter) result() result {
 		bandwidthTotal:  iters * bytes / total * c.factor,
 		rateMoment:      float64(msgs-c.prev.msgs) / moment * c.factor,
 		rateTotal:       float64(msgs) / total * c.factor,
+		info:            c.info,
 	}
 }
 

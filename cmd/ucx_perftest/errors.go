@@ -13,8 +13,8 @@ var (
 	errHelp   = errors.New("help wanted")
 	errNoTest = errors.New("missing test name, need -t")
 
-	// errNotYet says that C's tool can do what was asked for and this one cannot.
-	errNotYet = fmt.Errorf("not supported yet: %w", ucs.ErrUnsupported)
+	// errLeftOut says that C's tool can do what was asked for and this one cannot.
+	errLeftOut = fmt.Errorf("not supported: %w", ucs.ErrUnsupported)
 )
 
 func badValue(opt, value, want string) error {

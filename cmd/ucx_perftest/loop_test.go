@@ -54,6 +54,20 @@ var loops = []struct {
 	{fragments, []string{"-t", "tag_bw", "-s200000"}},
 	{"tag_sync_lat", []string{"-t", "tag_sync_lat"}},
 	{"tag_sync_bw", []string{"-t", "tag_sync_bw"}},
+	{"ucp_am_lat", []string{"-t", "ucp_am_lat"}},
+	{"ucp_am_lat of nothing", []string{"-t", "ucp_am_lat", "-s0"}},
+	{"ucp_am_lat with header", []string{"-t", "ucp_am_lat", "-H32"}},
+	{"ucp_am_lat of parts", []string{"-t", "ucp_am_lat", "-s8,16,4", "-i100", "-Diov,iov"}},
+	{"ucp_am_bw", []string{"-t", "ucp_am_bw", "-s1000", "-yz"}},
+	{"ucp_am_bw large", []string{"-t", "ucp_am_bw", "-s200000"}},
+	{"ucp_am_bw offered", []string{"-t", "ucp_am_bw", "-s2000000"}},
+	{"stream_lat", []string{"-t", "stream_lat"}},
+	{"stream_lat of nothing", []string{"-t", "stream_lat", "-s0"}},
+	{"stream_lat of parts", []string{"-t", "stream_lat", "-s8,16,4", "-i100", "-Diov,iov"}},
+	{"stream_lat in place", []string{"-t", "stream_lat", "-rrecv_data"}},
+	{"stream_bw", []string{"-t", "stream_bw", "-s1000"}},
+	{"stream_bw large", []string{"-t", "stream_bw", "-s200000"}},
+	{"stream_bw in place", []string{"-t", "stream_bw", "-s1000", "-rrecv_data"}},
 	{"ucp_put_lat", []string{"-t", "ucp_put_lat"}},
 	{"ucp_put_bw", []string{"-t", "ucp_put_bw", "-s100000"}},
 	{"ucp_get", []string{"-t", "ucp_get", "-s100000"}},
@@ -169,7 +183,8 @@ func TestRunLoopback(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range []string{"tag_lat", "tag_bw", "tag_sync_lat", "tag_sync_bw", "ucp_put_bw", "ucp_fadd"} {
+	for _, name := range []string{"tag_lat", "tag_bw", "tag_sync_lat", "tag_sync_bw", "ucp_put_bw", "ucp_fadd",
+		"ucp_am_lat", "ucp_am_bw", "stream_lat", "stream_bw"} {
 		run(name, 1)
 		run(name, 3)
 	}

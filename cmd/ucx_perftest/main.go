@@ -7,7 +7,7 @@
 // server it recognises releases 1.13 and 1.22 by itself, as a client it speaks
 // to the release that --peer names.
 //
-// Tests and options that C has and this tool does not are refused with exit
+// Options that C has and this tool does not are refused with exit
 // code 1.
 //
 // How it is put together: options.go reads the command line, connect.go makes
@@ -59,7 +59,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		if o.params.Flags&perfoob.FlagVerbose != 0 {
 			complain(stderr, err)
 		}
-		if errors.Is(err, errNotYet) {
+		if errors.Is(err, errLeftOut) {
 			return exitUnsupported
 		}
 		return exitFailure

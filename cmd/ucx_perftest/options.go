@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -35,15 +34,15 @@ type params struct {
 
 	block  bool // wait in the library's blocking calls
 	shared bool // one worker for all threads
+	extra  bool // find out about the operation
 }
 
 func defaultParams() params { return params{Params: perfoob.DefaultParams()} }
 
 // Letters of options. Those of tests may also be given in a batch file.
 const (
-	letters      = "p:b:6NfvXc:P:hK:k"
-	testLetters  = "t:n:s:W:O:w:D:i:H:oSCIqM:r:E:T:d:x:A:BUem:a:R:lyzL:F:Y:g:G:"
-	laterLetters = "XPKk" // not supported yet, like those that setTestOption does not know
+	letters     = "p:b:6NfvXc:P:hK:k"
+	testLetters = "t:n:s:W:O:w:D:i:H:oSCIqM:r:E:T:d:x:A:BUem:a:R:lyzL:F:Y:g:G:"
 )
 
 const defaultPort = 13337
@@ -112,10 +111,9 @@ func (o *options) set(opt, value string) (err error) {
 		o.params.shared = true
 	case "h":
 		return errHelp
+	case "X":
+		o.params.extra = true
 	default:
-		if strings.Contains(laterLetters, opt) {
-			return fmt.Errorf("option -%s: %w", opt, errNotYet)
-		}
 		return setTestOption(&o.params, opt, value)
 	}
 	return err

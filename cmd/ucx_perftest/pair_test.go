@@ -21,7 +21,13 @@ import (
 // returns what each printed. The client's arguments lack the server's address.
 func sides(t *testing.T, serverArgs, clientArgs []string) (server, client string, errs [2]error) {
 	t.Helper()
-	t.Setenv("UCX_TLS", "tcp")
+	return sidesOver(t, "tcp", serverArgs, clientArgs)
+}
+
+// sidesOver is sides over other transports.
+func sidesOver(t *testing.T, transports string, serverArgs, clientArgs []string) (server, client string, errs [2]error) {
+	t.Helper()
+	t.Setenv("UCX_TLS", transports)
 	t.Setenv("UCX_NET_DEVICES", "lo")
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -66,6 +72,11 @@ func TestPair(t *testing.T) {
 		"-t ucp_put_lat", "-t ucp_put_lat -s 100000 -e", "-t ucp_put_lat -s1", "-t ucp_put_bw", "-t ucp_put_bw -s 300000",
 		"-t ucp_put_bw -s1 -E sleep", "-t ucp_get", "-t ucp_get -s 100000 -O 8", "-t ucp_get -s1", "-t ucp_add", "-t ucp_add -s4",
 		"-t ucp_fadd", "-t ucp_fadd -s4 -O 16", "-t ucp_swap", "-t ucp_swap -s4", "-t ucp_cswap", "-t ucp_cswap -s4",
+		"-t ucp_am_lat", "-t ucp_am_lat -s0 -H 100", "-t ucp_am_lat -s 300000 -E sleep", "-t ucp_am_lat -s 16,48 -D iov,iov -i 64 -y",
+		"-t ucp_am_bw", "-t ucp_am_bw -s 100000 -H 1 -y", "-t ucp_am_bw -s 300000,1000 -D iov,iov -z -B", "-t ucp_am_bw -O 1 -e",
+		"-t stream_lat", "-t stream_lat -s0", "-t stream_lat -s 100000 -r recv_data", "-t stream_lat -s 3,5000 -i 6000 -D iov,iov",
+		"-t stream_bw -s1 -E sleep", "-t stream_bw -s 300000 -O 8 -z", "-t stream_bw -s 3000 -r recv_data -e",
+		"-t stream_bw -s 0,4000 -D iov", "-t tag_bw -s 300000 -z -B", "-t ucp_put_bw -s 300000 -z", "-t ucp_fadd -z",
 		"-t am_lat -x tcp -d lo", "-t am_lat -x tcp -d lo -D bcopy -s 1000", "-t am_lat -x tcp -d lo -D zcopy -s 4000 -H 0",
 		"-t am_bw -x tcp -d lo -W 10", "-t am_bw -x tcp -d lo -D zcopy -s 1000,500 -O 4",
 		"-t put_lat -x tcp -d lo -D zcopy -s 64", "-t put_bw -x tcp -d lo -D zcopy -s 30000",
@@ -103,13 +114,28 @@ func TestPairThreads(t *testing.T) {
 	tests := []string{
 		"-t tag_lat", "-t tag_lat -U -C", "-t tag_lat -E sleep", "-t tag_lat -E block", "-t tag_lat -M multi", "-t tag_lat -s0", "-t tag_bw -s 100000",
 		"-t tag_bw -s 3000,5000 -i 6000 -D iov,iov", "-t tag_sync_bw", "-t ucp_put_lat -s1", "-t ucp_put_bw -s 30000",
-		"-t ucp_get -s3", "-t ucp_fadd -s4", "-t ucp_cswap",
+		"-t ucp_get -s3", "-t ucp_fadd -s4", "-t ucp_cswap", "-t ucp_am_lat -H 8", "-t ucp_am_bw -s 100000 -y",
+		"-t stream_lat", "-t stream_bw -s 100000 -r recv_data", "-t stream_bw -s 3000,5000 -i 6000 -D iov,iov",
 	}
 	for _, peer := range []string{"1.13", "1.22"} {
 		for _, args := range tests {
 			t.Run(peer+" "+args, func(t *testing.T) {
 				runSides(t, nil, append(strings.Fields(args), "-T", "3", "--peer", peer), 4)
 			})
+		}
+	}
+}
+
+// TestPairPassive has a side do nothing for the other's accesses to its memory, which
+// transports of shared memory do without it.
+func TestPairPassive(t *testing.T) {
+	for _, args := range []string{
+		"-t ucp_put_lat", "-t ucp_put_bw -s 30000", "-t ucp_get", "-t ucp_fadd", "-t put_lat -x posix -d memory",
+		"-t get_bw -x posix -d memory -D bcopy -B", "-t add_mr -x posix -d memory -A signal",
+	} {
+		_, _, errs := sidesOver(t, "posix", nil, append(strings.Fields(args), "-o", "-n", "300", "-w", "3"))
+		if errs != [2]error{} {
+			t.Errorf("%s: server: %v, client: %v", args, errs[0], errs[1])
 		}
 	}
 }
@@ -184,6 +210,8 @@ func TestPairRefusals(t *testing.T) {
 		{"no such device on the server", "-d none", "-t am_lat -x tcp -d lo", [2]error{ucs.ErrNoDevice, ucs.ErrNoDevice}},
 		{"no such transport", "", "-t am_lat -x none -d lo", [2]error{ucs.ErrNoDevice, ucs.ErrNoDevice}},
 		{"message too long", "", "-t am_lat -x tcp -d lo -s 100000", [2]error{ucs.ErrUnsupported, ucs.ErrUnsupported}},
+		{"header too long", "", "-t ucp_am_lat -H 100000", [2]error{ucs.ErrInvalidParam, ucs.ErrInvalidParam}},
+		{"nothing would arrive", "", "-t ucp_am_lat -o", [2]error{ucs.ErrInvalidParam, ucs.ErrInvalidParam}},
 		{"batch on one side only", "", "-b " + filepath.Join("testdata", "first"), [2]error{errNoTest, ucs.ErrConnectionReset}},
 	}
 	for _, tt := range tests {
@@ -251,7 +279,7 @@ func TestBatchErrors(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "batch")
 	for text, want := range map[string]error{
-		"a -t stream_lat\n":      errNotYet,
+		"a -m cuda\n":            errLeftOut,
 		"a -n 5\n":               errNoTest,
 		"a -t tag_lat -s 8 -i 4": ucs.ErrInvalidParam,
 		"a -Z\n":                 nil,

@@ -19,6 +19,7 @@ type printer struct {
 	csv     bool
 	final   bool // no intermediate results
 	numeric bool // group digits
+	extra   bool // print information about the operation
 	test    bool // print what is tested: the server
 	results bool // print results: the client
 	names   []string
@@ -32,6 +33,7 @@ func newPrinter(o *options, g group, w io.Writer) *printer {
 		csv:     o.csv,
 		final:   o.final,
 		numeric: o.numeric,
+		extra:   o.params.extra,
 		test:    g.index() == 0,
 		results: g.loopback() || g.index() == 1,
 	}
@@ -56,6 +58,9 @@ func (o *printer) header(p *params, batches []string) {
 			{"Recv memory:", p.RecvMem}, {"Message size:", p.MessageSize()}, {"Window size:", p.Window},
 		} {
 			fmt.Fprintf(o.w, "| %-13s %-60v                               |\n", row.label, row.value)
+		}
+		if t.API == perfoob.UCP && t.Command == perfoob.CmdAM {
+			fmt.Fprintf(o.w, "| AM header size: %-60v                             |\n", p.UCPHeader)
 		}
 	}
 	switch {
@@ -102,7 +107,7 @@ func (o *printer) testName() {
 // line prints intermediate results of a thread. Any of them may call it.
 func (o *printer) line(thread int, r *result) {
 	if o.results && !o.final {
-		o.print(fmt.Sprintf("[thread %d]", thread), o.columns(r))
+		o.print(fmt.Sprintf("[thread %d]", thread), o.columns(r), r.info)
 	}
 }
 
@@ -119,21 +124,26 @@ func (o *printer) result(list []result) {
 		name = fmt.Sprintf("%s%10s", strings.Join(o.names, "/"), "")
 	}
 	if len(list) > 1 {
-		o.print(name, o.totals(sum(list)))
+		o.print(name, o.totals(sum(list)), list[0].info)
 	} else {
-		o.print(name, o.columns(&list[0]))
+		o.print(name, o.columns(&list[0]), list[0].info)
 	}
 }
 
 // print prints a line in one piece.
-func (o *printer) print(name, columns string) {
+func (o *printer) print(name, columns, info string) {
 	var b strings.Builder
 	if o.csv {
 		for _, n := range o.names {
 			fmt.Fprintf(&b, "%s,", n)
 		}
 	}
-	fmt.Fprintf(&b, "%s%s\n", name, columns)
+	b.WriteString(name)
+	b.WriteString(columns)
+	if o.extra && !o.csv {
+		fmt.Fprintf(&b, "  %s", info)
+	}
+	b.WriteByte('\n')
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	io.WriteString(o.w, b.String())

@@ -53,7 +53,7 @@ func TestReportAsC(t *testing.T) {
 
 var (
 	nameLine   = regexp.MustCompile(`^\+([a-z/]+)-+\+`)
-	resultLine = regexp.MustCompile(`^(\[thread \d\]|Final:    |[a-z/]* {10})((?: +[0-9.]+){4}(?:(?: +[0-9.]+){4})?)$`)
+	resultLine = regexp.MustCompile(`^(\[thread \d\]|Final:    |[a-z/]* {10})((?: +[0-9.]+){4}(?:(?: +[0-9.]+){4})?)(?:  (.*))?$`)
 	csvLine    = regexp.MustCompile(`^(\[thread \d\]|(?:[a-z]+,)*)([0-9.]+(?:,[0-9.]+){3}(?:(?:,[0-9.]+){4})?)$`)
 )
 
@@ -66,7 +66,10 @@ func replay(t *testing.T, out *printer, line string) {
 		return
 	}
 	m := resultLine.FindStringSubmatch(line)
-	separator := " "
+	separator, info := " ", ""
+	if m != nil {
+		info = m[3]
+	}
 	if m == nil {
 		m, separator = csvLine.FindStringSubmatch(line), ","
 	}
@@ -97,6 +100,7 @@ func replay(t *testing.T, out *printer, line string) {
 		latency: v[1] / usec, latencyMoment: v[2] / usec, latencyTotal: v[3] / usec,
 		bandwidthMoment: v[4] * mb, bandwidthTotal: v[5] * mb,
 		rateMoment: v[6], rateTotal: v[7],
+		info: info,
 	}
 	if notThread == nil {
 		out.line(thread, &r)

@@ -4,21 +4,29 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/ucx-go/ucx/cmd/internal/perfoob"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// runnable says whether a test is one that this tool has.
-func runnable(t *perfoob.Test) error {
-	switch {
-	case t.API == perfoob.UCP && (t.Command == perfoob.CmdTag || t.Command == perfoob.CmdTagSync || isOneSided(t.Command)):
-		return nil
-	case t.API == perfoob.UCT:
-		return nil
+// optionsLeftOut are C's options that this tool does not have, and why.
+var optionsLeftOut = []struct{ letters, reason string }{
+	{"aLFY", "messages in memory of accelerators, and operations by them"},
+	{"gG", "C's daemon that carries out operations for others"},
+	{"K", "setup by datagrams of an InfiniBand subnet (MAD)"},
+	{"P", "setup by MPI"},
+}
+
+// leftOut says why there is not an option.
+func leftOut(opt string) error {
+	for _, o := range optionsLeftOut {
+		if strings.Contains(o.letters, opt) {
+			return fmt.Errorf("option -%s, %s: %w", opt, o.reason, errLeftOut)
+		}
 	}
-	return fmt.Errorf("test %s: %w", t.Name, errNotYet)
+	return fmt.Errorf("option -%s: %w", opt, errLeftOut)
 }
 
 // adjust completes the parameters of one test and says whether it can be run.
@@ -35,9 +43,6 @@ func adjust(p *params) error {
 // check says whether a test can be run with its parameters, which may come from
 // a client.
 func check(p *params) error {
-	if err := runnable(p.Test); err != nil {
-		return err
-	}
 	if err := p.Validate(); err != nil {
 		return err
 	}
@@ -46,16 +51,15 @@ func check(p *params) error {
 			return err
 		}
 	}
-	const later = perfoob.FlagOneSided | perfoob.FlagMapNonblock | perfoob.FlagPreregistered
 	switch {
 	case p.Test.API == perfoob.UCT && p.Threads != 1:
 		return fmt.Errorf("%d threads in test %s, over UCT there is one: %w", p.Threads, p.Test.Name, ucs.ErrUnsupported)
 	case p.SendMem != ucs.MemoryHost || p.RecvMem != ucs.MemoryHost:
-		return fmt.Errorf("memory %v and %v: %w", p.SendMem, p.RecvMem, errNotYet)
-	case p.Flags&later != 0:
-		return fmt.Errorf("one-sided progress, or registration in advance or without population (flags %#x): %w", p.Flags&later, errNotYet)
+		return fmt.Errorf("memory %v and %v: %w", p.SendMem, p.RecvMem, errLeftOut)
+	case p.Flags&perfoob.FlagOneSided != 0 && !isOneSided(p.Test.Command):
+		return fmt.Errorf("-o in test %s: nothing would ever arrive: %w", p.Test.Name, ucs.ErrInvalidParam)
 	case p.WaitMode == perfoob.WaitSpin:
-		return fmt.Errorf("wait mode %d: %w", p.WaitMode, errNotYet)
+		return fmt.Errorf("wait mode %d: %w", p.WaitMode, errLeftOut)
 	case p.Test.API == perfoob.UCT && p.MessageSize() < 1:
 		return fmt.Errorf("message of 0 bytes in test %s: %w", p.Test.Name, ucs.ErrInvalidParam)
 	}
@@ -70,7 +74,7 @@ func check(p *params) error {
 		}
 	}
 	if mode, top := workerMode(p), ucp.Library().MaxThreadMode; p.Test.API == perfoob.UCP && mode > top {
-		return fmt.Errorf("thread mode %v, more than %v: %w", mode, top, errNotYet)
+		return fmt.Errorf("thread mode %v, more than %v: %w", mode, top, errLeftOut)
 	}
 	if p.Test.API == perfoob.UCT {
 		if p.Device == perfoob.None {

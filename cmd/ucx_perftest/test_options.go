@@ -18,7 +18,6 @@ func setTestOption(p *params, opt, value string) (err error) {
 		if p.Test = perfoob.TestByName(value); p.Test == nil {
 			return badValue(opt, value, "a test; -h lists them")
 		}
-		return runnable(p.Test)
 	case "n":
 		p.Iters, err = number[uint64](opt, value)
 	case "w":
@@ -60,7 +59,7 @@ func setTestOption(p *params, opt, value string) (err error) {
 	case "m":
 		for _, m := range strings.Split(value, ",") {
 			if m != "host" {
-				return fmt.Errorf("option -m %s: only host memory: %w", value, errNotYet)
+				return fmt.Errorf("option -m %s: only host memory: %w", value, errLeftOut)
 			}
 		}
 	case "l":
@@ -75,8 +74,25 @@ func setTestOption(p *params, opt, value string) (err error) {
 		p.Flags |= perfoob.FlagErrHandling
 	case "q":
 		p.Flags &^= perfoob.FlagVerbose
+	case "o":
+		p.Flags |= perfoob.FlagOneSided
+	case "B":
+		p.Flags |= perfoob.FlagMapNonblock
+	case "y":
+		p.Flags |= perfoob.FlagAMReceiverCopies
+	case "z":
+		p.Flags |= perfoob.FlagPreregistered
+	case "r":
+		var f perfoob.Flags
+		f, err = choice(opt, value, map[string]perfoob.Flags{"recv": 0, "recv_data": perfoob.FlagStreamRecvData})
+		p.Flags = p.Flags&^perfoob.FlagStreamRecvData | f
+	case "A":
+		p.Async, err = choice(opt, value, map[string]perfoob.AsyncMode{
+			"thread": perfoob.AsyncThreadSpinlock, "thread_spinlock": perfoob.AsyncThreadSpinlock,
+			"thread_mutex": perfoob.AsyncThreadMutex, "signal": perfoob.AsyncSignal,
+		})
 	default:
-		return fmt.Errorf("option -%s: %w", opt, errNotYet)
+		return leftOut(opt)
 	}
 	return err
 }

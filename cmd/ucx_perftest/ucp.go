@@ -35,6 +35,9 @@ func newUCP(t *team, p *params, counters []*counter) (setup, error) {
 		for id, c := range counters {
 			u.threads = append(u.threads, u.newRunner(id, c))
 		}
+		err = u.openMessages()
+	}
+	if err == nil {
 		err = u.connect()
 	}
 	if err != nil {
@@ -85,10 +88,12 @@ func workerMode(p *params) ucs.ThreadMode {
 // allocate allocates the messages from the library, as C's tool does
 // (ucp_perf_test_alloc_mem in lib/libperf_memory.c).
 func (u *ucpTest) allocate() error {
+	flags := ucp.MemMapAllocate
+	if u.p.Flags&perfoob.FlagMapNonblock != 0 {
+		flags |= ucp.MemMapNonblock
+	}
 	for k := range u.memory {
-		m, err := u.ctx.MemMap(ucp.MemMapParams{
-			Length: u.t.size * messageRoom(u.p), Flags: ucp.MemMapAllocate, Name: "perftest",
-		})
+		m, err := u.ctx.MemMap(ucp.MemMapParams{Length: u.t.size * messageRoom(u.p), Flags: flags, Name: "perftest"})
 		if err != nil {
 			return err
 		}
@@ -120,10 +125,11 @@ func (u *ucpTest) newRunner(id int, c *counter) *ucpRunner {
 	r := &ucpRunner{
 		g: u.t.member(id), p: p, c: c,
 		w:        u.workers[id%len(u.workers)],
-		sync:     p.Test.Command == perfoob.CmdTagSync,
+		cmd:      p.Test.Command,
 		probe:    p.Flags&perfoob.FlagTagUnexpProbe != 0,
 		sleep:    p.WaitMode == perfoob.WaitSleep && !p.block,
 		block:    p.block,
+		passive:  p.Flags&perfoob.FlagOneSided != 0,
 		tag:      firstTag,
 		mask:     ucp.FullMask,
 		sends:    newWindow(int(p.Window)),
@@ -138,39 +144,54 @@ func (u *ucpTest) newRunner(id int, c *counter) *ucpRunner {
 	if p.Flags&perfoob.FlagTagWildcard != 0 {
 		r.mask = 0
 	}
-	if isOneSided(p.Test.Command) {
-		r.rma.cmd, r.rma.on = p.Test.Command, true
-	}
+	r.rma.on = isOneSided(p.Test.Command)
 	sendMem, recvMem := u.message(sent, id), u.message(received, id)
 	if p.Test.Type == perfoob.StreamUni {
 		r.send.Flags |= ucp.OpMultiSend
 		r.recv.Flags |= ucp.OpMultiSend
-		r.ack.Flags |= ucp.OpMultiSend
 	}
+	if p.Flags&perfoob.FlagPreregistered != 0 && !isAtomic(r.cmd) { // which take their operands at once
+		r.send.Memory = u.memory[sent]
+	}
+	r.ackSize = 1
 	if p.SendType == perfoob.IOV {
 		parts := pieces(sendMem, p)
 		r.send.Buffer = ucp.IOV(parts...)
-		r.ack.Buffer = ucp.IOV(parts[0]) // as C: one entry, not one byte
+		r.ack = r.send
+		r.ack.Buffer = ucp.IOV(parts[0])
+		r.ackSize = len(parts[0])
 	} else {
 		r.sendBuf = sendMem[:p.MessageSize()]
-		if isAtomic(r.rma.cmd) && r.rma.cmd != perfoob.CmdAdd {
+		if isAtomic(r.cmd) && r.cmd != perfoob.CmdAdd {
 			r.send.ReplyBuffer = r.sendBuf
 		}
-		r.ack.Buffer = ucp.Bytes(sendMem[:1])
 	}
 	if p.RecvType == perfoob.IOV {
 		r.recv.Buffer = ucp.IOV(pieces(recvMem, p)...)
+		if r.cmd == perfoob.CmdStream {
+			r.recv.StreamFlags = ucp.StreamRecvWaitAll
+		}
 	} else {
 		r.recvBuf = recvMem[:p.MessageSize()]
 	}
 	r.ackBuf = recvMem
-	if p.Test.Type == perfoob.StreamUni || p.SendType == perfoob.IOV {
+	if p.Test.Type == perfoob.StreamUni || p.SendType == perfoob.IOV || r.send.Memory != nil {
 		r.sendParams = &r.send
 	}
 	if p.Test.Type == perfoob.StreamUni || p.RecvType == perfoob.IOV {
 		r.recvParams = &r.recv
 	}
 	return r
+}
+
+// openMessages prepares the threads for active messages.
+func (u *ucpTest) openMessages() error {
+	for id, r := range u.threads {
+		if err := r.openAM(u.message(received, id)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // connect exchanges addresses and connects.

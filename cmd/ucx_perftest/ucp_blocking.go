@@ -16,7 +16,7 @@ import (
 // checkBlocking says whether a test can be run with them.
 func checkBlocking(p *params) error {
 	switch {
-	case p.Test.API != perfoob.UCP || isOneSided(p.Test.Command):
+	case !isTagged(p.Test):
 		return fmt.Errorf("-E block in test %s, need a tag test: %w", p.Test.Name, ucs.ErrUnsupported)
 	case p.SendType == perfoob.IOV || p.RecvType == perfoob.IOV:
 		return fmt.Errorf("-E block with scattered memory: %w", ucs.ErrUnsupported)
@@ -28,7 +28,7 @@ func checkBlocking(p *params) error {
 
 // sendBlocking sends a message and waits until it has left.
 func (r *ucpRunner) sendBlocking() error {
-	if r.sync {
+	if r.cmd == perfoob.CmdTagSync {
 		return r.ep.TagSendSyncWait(r.g.ctx, r.tag, r.sendBuf)
 	}
 	return r.ep.TagSendWait(r.g.ctx, r.tag, r.sendBuf)

@@ -22,15 +22,6 @@ const (
 	lastNumber    = 1    // of the last message of a stream
 )
 
-// oneSided is what the one-sided tests need besides a worker.
-type oneSided struct {
-	on     bool // this is such a test
-	cmd    perfoob.Command
-	key    *ucp.Rkey // of the other side's memory
-	remote uint64    // its address
-	number byte      // of the next message
-}
-
 // ucpFeatures are the features of the context for a test.
 func ucpFeatures(p *params) ucp.Features {
 	switch c := p.Test.Command; {
@@ -40,6 +31,10 @@ func ucpFeatures(p *params) ucp.Features {
 		return ucp.FeatureAMO64
 	case isOneSided(c):
 		return ucp.FeatureRMA
+	case c == perfoob.CmdAM:
+		return ucp.FeatureAM
+	case c == perfoob.CmdStream:
+		return ucp.FeatureStream
 	}
 	return ucp.FeatureTag
 }
@@ -53,7 +48,7 @@ func checkOneSided(p *params) error {
 	case n < 1:
 		return fmt.Errorf("message of 0 bytes in test %s: %w", p.Test.Name, ucs.ErrInvalidParam)
 	case p.SendType == perfoob.IOV || p.RecvType == perfoob.IOV:
-		return fmt.Errorf("scattered memory in test %s: %w", p.Test.Name, errNotYet)
+		return fmt.Errorf("scattered memory in test %s: %w", p.Test.Name, errLeftOut)
 	}
 	return nil
 }
@@ -135,14 +130,14 @@ func (r *ucpRunner) putNumber() error {
 		return err
 	}
 	r.sendBuf[len(r.sendBuf)-1] = r.rma.number
-	return r.accessStarted(r.ep.Put(r.sendBuf, r.rma.remote, r.rma.key, &r.send))
+	return r.accessStarted(r.ep.Put(r.sendBuf, r.rma.remote, r.rma.key, r.sendParams))
 }
 
 // awaitNumber waits until the last byte of the own memory is n.
 func (r *ucpRunner) awaitNumber(n byte) error {
 	last := &r.recvBuf[len(r.recvBuf)-1]
 	for *last != n {
-		if err := r.advance(); err != nil {
+		if err := r.serve(); err != nil {
 			return err
 		}
 	}
@@ -175,13 +170,13 @@ var noChange = make([]byte, 8)
 // access starts an operation on n bytes.
 func (r *ucpRunner) access(n int) error {
 	buf, key := r.sendBuf[:n], r.rma.key
-	switch r.rma.cmd {
+	switch r.cmd {
 	case perfoob.CmdPut:
-		return r.accessStarted(r.ep.Put(buf, r.rma.remote, key, &r.send))
+		return r.accessStarted(r.ep.Put(buf, r.rma.remote, key, r.sendParams))
 	case perfoob.CmdGet:
-		return r.accessStarted(r.ep.Get(buf, r.rma.remote, key, &r.send))
+		return r.accessStarted(r.ep.Get(buf, r.rma.remote, key, r.sendParams))
 	}
-	return r.accessStarted(r.ep.Atomic(atomicOpOf(r.rma.cmd), noChange[:len(r.sendBuf)], r.rma.remote, key, &r.send))
+	return r.accessStarted(r.ep.Atomic(atomicOpOf(r.cmd), noChange[:len(r.sendBuf)], r.rma.remote, key, r.sendParams))
 }
 
 func atomicOpOf(c perfoob.Command) ucp.AtomicOp {
@@ -196,7 +191,9 @@ func atomicOpOf(c perfoob.Command) ucp.AtomicOp {
 
 // accessStarted takes an operation that has not finished in its call.
 func (r *ucpRunner) accessStarted(req *ucp.Request, err error) error {
-	r.sends.add(req)
+	if req != nil {
+		r.started(req)
+	}
 	return err
 }
 
@@ -209,7 +206,9 @@ func (r *ucpRunner) progressOnce() error {
 // not after gets.
 func (r *ucpRunner) serveAccesses() error {
 	for !r.c.done() {
-		r.w.Progress()
+		if !r.passive {
+			r.w.Progress()
+		}
 		r.c.update()
 	}
 	if r.marksEnd() {
@@ -221,7 +220,7 @@ func (r *ucpRunner) serveAccesses() error {
 		return nil
 	}
 	n := 1
-	if isAtomic(r.rma.cmd) {
+	if isAtomic(r.cmd) {
 		n = len(r.sendBuf)
 	}
 	if err := r.access(n); err != nil {
@@ -232,7 +231,7 @@ func (r *ucpRunner) serveAccesses() error {
 
 // marksEnd reports whether the client sets the last byte at the end.
 func (r *ucpRunner) marksEnd() bool {
-	return r.rma.cmd != perfoob.CmdGet || r.g.release().StreamAck()
+	return r.cmd != perfoob.CmdGet || r.g.release().StreamAck()
 }
 
 // lastAccess sets the last byte of the server's memory.
@@ -248,7 +247,7 @@ func (r *ucpRunner) lastAccess() error {
 	mark[n-1] = lastNumber
 	p := new(ucp.RequestParams)
 	var err error
-	switch r.rma.cmd {
+	switch r.cmd {
 	case perfoob.CmdPut:
 		r.sendBuf[n-1] = lastNumber
 		err = r.accessStarted(r.ep.Put(r.sendBuf, r.rma.remote, r.rma.key, p))
@@ -258,10 +257,10 @@ func (r *ucpRunner) lastAccess() error {
 		p.ReplyBuffer = mark // the new value
 		err = r.accessStarted(r.ep.Atomic(ucp.AtomicCompareSwap, noChange[:n], r.rma.remote, r.rma.key, p))
 	default:
-		if r.rma.cmd != perfoob.CmdAdd {
+		if r.cmd != perfoob.CmdAdd {
 			p.ReplyBuffer = r.sendBuf
 		}
-		err = r.accessStarted(r.ep.Atomic(atomicOpOf(r.rma.cmd), mark, r.rma.remote, r.rma.key, p))
+		err = r.accessStarted(r.ep.Atomic(atomicOpOf(r.cmd), mark, r.rma.remote, r.rma.key, p))
 	}
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 // checkShared says whether a test can be run on shared workers.
 func checkShared(p *params) error {
 	switch {
-	case p.Test.API != perfoob.UCP || isOneSided(p.Test.Command):
+	case !isTagged(p.Test):
 		return fmt.Errorf("--shared in test %s, need a tag test: %w", p.Test.Name, ucs.ErrUnsupported)
 	case p.Flags&perfoob.FlagTagWildcard != 0:
 		return fmt.Errorf("--shared with any tag, -C: messages find their thread by it: %w", ucs.ErrInvalidParam)

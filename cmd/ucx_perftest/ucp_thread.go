@@ -11,7 +11,7 @@ import (
 )
 
 // ucpRunner runs the stages of a test over UCP on one thread. Their loops are in
-// ucp_tag.go and ucp_rma.go.
+// ucp_loops.go and ucp_rma.go.
 type ucpRunner struct {
 	g member
 	p *params
@@ -21,51 +21,52 @@ type ucpRunner struct {
 	w    *ucp.Worker
 	ep   *ucp.Endpoint
 
-	sync    bool // synchronous sends
-	probe   bool // receive only what has arrived
-	sleep   bool // wait asleep
-	block   bool // wait in the call
-	tag     ucp.Tag
-	mask    ucp.Tag
-	sendBuf []byte // nil: the parameters have the data
-	recvBuf []byte
-	send    ucp.RequestParams
-	recv    ucp.RequestParams
-
-	sendParams, recvParams *ucp.RequestParams // those, nil if they ask for nothing
-
-	ack      ucp.RequestParams // sends one byte
-	ackBuf   []byte            // takes it
-	rma      oneSided
+	cmd      perfoob.Command
+	probe    bool // receive only what has arrived
+	sleep    bool // wait asleep
+	block    bool // wait in the call
+	passive  bool // progress nothing for the other side's accesses
+	crowd    bool // other threads use the worker
+	spins    int  // rounds without progress after which others may run
+	idle     int  // rounds of progress without any
+	tag      ucp.Tag
+	mask     ucp.Tag
+	sendBuf  []byte // nil: the parameters have the data
+	recvBuf  []byte
 	sends    window
 	receives window
-	spins    int  // rounds without progress after which others may run
-	crowd    bool // other threads use the worker
-	idle     int  // rounds of progress without any
+	rma      oneSided
+	am       activeMessages
+	unread   int // bytes of a stream that were taken, of the next message
+
+	sendParams, recvParams *ucp.RequestParams // send and recv, nil if they ask for nothing
+
+	send    ucp.RequestParams
+	recv    ucp.RequestParams
+	asking  ucp.RequestParams  // the sends', for who wants to know more about one
+	usual   *ucp.RequestParams // sendParams otherwise
+	ack     ucp.RequestParams  // of the acknowledgement, where the parameters have the data
+	ackBuf  []byte             // takes it
+	ackSize int
 }
 
-// stage implements runner. The threads of a side begin and end together: their
-// rates are to add up.
-func (r *ucpRunner) stage() error {
-	r.resetMemory()
-	if err := r.g.barrier(r.poll); err != nil {
-		return err
-	}
-	r.c.begin()
-	if err := r.g.meet(r.poll); err != nil {
-		return err
-	}
-	if err := r.traffic(); err != nil {
-		return err
-	}
-	if err := r.flush(); err != nil {
-		return err
-	}
-	if err := r.g.meet(r.poll); err != nil {
-		return err
-	}
-	r.c.stop()
-	return r.g.barrier(r.poll)
+// oneSided is what the one-sided tests need besides a worker.
+type oneSided struct {
+	on     bool      // this is such a test
+	key    *ucp.Rkey // of the other side's memory
+	remote uint64    // its address
+	number byte      // of the next message
+}
+
+// activeMessages is what their tests need besides a worker. What comes is only counted,
+// and what is offered fetched; before the sides meet at the beginning of a stage the
+// first of its messages may be here already.
+type activeMessages struct {
+	header []byte // of those that are sent
+	copies []byte // where the data is copied to, nil: it is not (-y)
+	came   uint64 // messages that are here
+	taken  uint64 // and were waited for
+	err    error  // why one did not come
 }
 
 // progress implements runner.
@@ -139,6 +140,17 @@ func (r *ucpRunner) advance() error {
 	return r.idled()
 }
 
+// serve is advance for who waits for the other side's accesses.
+func (r *ucpRunner) serve() error {
+	if !r.passive {
+		return r.advance()
+	}
+	if r.idle++; r.idle < r.spins {
+		return nil
+	}
+	return r.idled()
+}
+
 // idled looks for a reason not to wait any longer, and lets others run.
 //
 //go:noinline
@@ -146,6 +158,9 @@ func (r *ucpRunner) idled() error {
 	if r.idle%checkRounds == 0 || r.sleep {
 		if err := r.ep.Err(); err != nil {
 			return fmt.Errorf("endpoint: %w", err)
+		}
+		if r.am.err != nil {
+			return r.am.err
 		}
 		if err := r.g.alive(); err != nil {
 			return err

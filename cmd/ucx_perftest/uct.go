@@ -33,6 +33,7 @@ type uctRunner struct {
 	sendBuf, recvBuf []byte
 	iov              []uct.IOV
 	post             func(sn, prev uint8, c *uct.Completion) error
+	passive          bool // progress nothing for the other side's accesses
 	windowed         bool // operations complete later and are counted
 	inflight         uct.Completion
 	window           int
@@ -50,7 +51,7 @@ type uctRunner struct {
 
 // newUCT opens the transport and connects it to the other side's.
 func newUCT(g group, p *params, c *counter) (setup, error) {
-	r := &uctRunner{g: g, p: p, c: c, window: int(p.Window), length: p.MessageSize()}
+	r := &uctRunner{g: g, p: p, c: c, window: int(p.Window), length: p.MessageSize(), passive: p.Flags&perfoob.FlagOneSided != 0}
 	r.poll = r.progress
 	if err := r.setUp(); err != nil {
 		return nil, errors.Join(err, r.close())
@@ -202,6 +203,17 @@ func (r *uctRunner) advance() error {
 	if r.w.Progress() > 0 {
 		r.idle = 0
 		return nil
+	}
+	if r.idle++; r.idle < spinRounds {
+		return nil
+	}
+	return r.idled()
+}
+
+// serve is advance for who waits for the other side's accesses.
+func (r *uctRunner) serve() error {
+	if !r.passive {
+		return r.advance()
 	}
 	if r.idle++; r.idle < spinRounds {
 		return nil

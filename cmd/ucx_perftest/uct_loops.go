@@ -97,7 +97,7 @@ func (r *uctRunner) setReceived(sn uint8) {
 // awaitSN progresses until the message with number sn is there.
 func (r *uctRunner) awaitSN(sn uint8) error {
 	for {
-		if err := r.advance(); err != nil {
+		if err := r.serve(); err != nil {
 			return err
 		}
 		if r.received() == sn {
@@ -236,7 +236,7 @@ func (r *uctRunner) streamGets() error {
 func (r *uctRunner) serveGets() error {
 	pause := ticks.FromSeconds(1e-3)
 	for last := ticks.Now(); r.sendBuf[0] != sentinel; {
-		if err := r.advance(); err != nil {
+		if err := r.serve(); err != nil {
 			return err
 		}
 		if now := ticks.Now(); now-last > pause {

@@ -19,10 +19,10 @@ const memoryAlign = 64
 
 // newMemory allocates n bytes the way the domain can: from the domain itself,
 // which may reach more, registered, or unknown to it.
-func newMemory(md uct.MemoryDomain, n int, access uct.Access) (memory, error) {
+func newMemory(md uct.MemoryDomain, n int, access uct.Access, nonblock bool) (memory, error) {
 	flags := md.Attr().Flags
 	if flags&uct.MDFlagAlloc != 0 {
-		h, err := md.Alloc(uct.AllocParams{Length: n, Access: access, Name: "perftest"})
+		h, err := md.Alloc(uct.AllocParams{Length: n, Nonblock: nonblock, Access: access, Name: "perftest"})
 		if err != nil {
 			return memory{}, err
 		}
@@ -48,11 +48,11 @@ func (m *memory) free(md uct.MemoryDomain) error {
 
 // allocate makes the buffers of both directions.
 func (r *uctRunner) allocate() (err error) {
-	n := r.p.Extent()
-	if r.sendMem, err = newMemory(r.md, n, uct.AccessLocal); err != nil {
+	n, nonblock := r.p.Extent(), r.p.Flags&perfoob.FlagMapNonblock != 0
+	if r.sendMem, err = newMemory(r.md, n, uct.AccessLocal, nonblock); err != nil {
 		return err
 	}
-	if r.recvMem, err = newMemory(r.md, n, uct.AccessAll); err != nil {
+	if r.recvMem, err = newMemory(r.md, n, uct.AccessAll, nonblock); err != nil {
 		return err
 	}
 	r.sendBuf, r.recvBuf = r.sendMem.buf, r.recvMem.buf

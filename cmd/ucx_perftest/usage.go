@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/ucx-go/ucx/cmd/internal/perfoob"
 )
@@ -20,9 +21,7 @@ func usage(w io.Writer) {
 `)
 	for i := range perfoob.Tests {
 		t := &perfoob.Tests[i]
-		if runnable(t) == nil {
-			fmt.Fprintf(w, "    %13s - %v %s\n", t.Name, t.API, t.Desc)
-		}
+		fmt.Fprintf(w, "    %13s - %v %s\n", t.Name, t.API, t.Desc)
 	}
 	p := perfoob.DefaultParams()
 	fmt.Fprintf(w, `
@@ -35,6 +34,8 @@ func usage(w io.Writer) {
                     0: no gaps (%d)
      -c <cpus>      bind to these CPUs, separated by commas
      -l             loopback: the process talks to itself
+     -o             in one-sided tests, no progress while only the other side works
+     -B             do not populate the memory of messages
      -b <file>      run the tests of a file: in each line a name, then options
      -R <rank>      which percentile to print (%.1f)
      -p <port>      TCP port where the two sides meet (%d)
@@ -46,6 +47,7 @@ func usage(w io.Writer) {
      -N             group digits in thousands
      -f             print final numbers only
      -v             print CSV
+     -X             add what the library says about the operation, UCP only
      -q             no error messages once the command line is read
 
   UCT only:
@@ -54,6 +56,8 @@ func usage(w io.Writer) {
      -D <layout>    how to send: short, shortiov, bcopy, zcopy (short)
      -W <count>     active messages on their way, at most %d (%d)
      -H <bytes>     active message header, part of the message (%d)
+     -A <mode>      how the other side progresses asynchronously if it is C's:
+                    thread_spinlock, thread_mutex, signal (thread_spinlock)
 
   UCP only; UCX_TLS and UCX_NET_DEVICES select transports and devices:
      -M <mode>      thread mode: single, serialized, multi (serialized)
@@ -61,6 +65,11 @@ func usage(w io.Writer) {
                     data of sender and receiver: contig, iov (contig)
      -C             receive any tag
      -U             receive only what has arrived, by probing
+     -r <mode>      receive streams into a buffer, or where they have arrived:
+                    recv, recv_data (recv)
+     -H <bytes>     active message header, besides the message (%d)
+     -y             copy active messages in their handler
+     -z             hand over the registration of what is sent
      -I             ask for wakeup support
      -e             handle errors of endpoints
      -E <mode>      wait by poll or by sleep (poll), or in calls of the library
@@ -69,10 +78,13 @@ func usage(w io.Writer) {
                     the same number (%d); the last line is of all of them
      --shared       one worker for all threads; both sides need it, C has it not
 
-  Of C's options these are not supported yet: -a -A -B -F -g -G -K -L -o -r -X
-  -y -Y -z, and -m with other values than host.
-
+  Of C's options these are missing, and -m has only host:
 `,
 		p.Sizes[0], p.Iters, p.WarmupIters, p.Window, p.Stride, p.Percentile, defaultPort, perfoob.Release122,
-		perfoob.MaxFCWindow, p.FCWindow, p.UCTHeader, p.Threads)
+		perfoob.MaxFCWindow, p.FCWindow, p.UCTHeader, p.UCPHeader, p.Threads)
+	for _, o := range optionsLeftOut {
+		options := "-" + strings.Join(strings.Split(o.letters, ""), " -")
+		fmt.Fprintf(w, "     %-14s %s\n", options, o.reason)
+	}
+	fmt.Fprintln(w)
 }

@@ -68,6 +68,19 @@ const (
 	waitLast
 )
 
+// AsyncMode says how C's UCT progresses asynchronously (ucs_async_mode_t in
+// ucs/async/async_fwd.h).
+type AsyncMode uint32
+
+// Async modes. C has one more, which no option gives.
+const (
+	AsyncSignal AsyncMode = iota
+	AsyncThreadSpinlock
+	AsyncThreadMutex
+	_ // by polling
+	asyncLast
+)
+
 // Flags modify a test.
 type Flags uint32
 

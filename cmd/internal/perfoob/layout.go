@@ -72,8 +72,5 @@ var noDevices122 = []byte{
 	10, 0, 0, 0, 0xff, 0xff, 0xff, 0xff,
 }
 
-// Fields that are sent for the C side's sake and not used here.
-const (
-	asyncThreadSpinlock = 1 // UCS_ASYNC_MODE_THREAD_SPINLOCK
-	pageSize            = 4096
-)
+// pageSize is an alignment that is sent for the C side's sake and not used here.
+const pageSize = 4096

@@ -23,6 +23,7 @@ type Params struct {
 
 	ThreadMode  ucs.ThreadMode
 	Threads     uint32
+	Async       AsyncMode
 	WaitMode    WaitMode
 	SendMem     ucs.MemoryType
 	RecvMem     ucs.MemoryType
@@ -59,6 +60,7 @@ func DefaultParams() Params {
 	return Params{
 		ThreadMode:  ucs.ThreadModeSerialized,
 		Threads:     1,
+		Async:       AsyncThreadSpinlock,
 		WaitMode:    WaitDefault,
 		SendMem:     ucs.MemoryHost,
 		RecvMem:     ucs.MemoryHost,

@@ -79,6 +79,7 @@ func TestHostileParams(t *testing.T) {
 		{"thread mode", func(*layout) int { return 12 }, 4, 3},
 		{"no threads", func(*layout) int { return 16 }, 4, 0},
 		{"many threads", func(*layout) int { return 16 }, 4, math.MaxUint32},
+		{"async mode", func(*layout) int { return 20 }, 4, 4},
 		{"wait mode", func(*layout) int { return 24 }, 4, 4},
 		{"memory type", func(*layout) int { return 28 }, 4, 256},
 		{"size count", func(l *layout) int { return l.sizeCount }, 8, huge},

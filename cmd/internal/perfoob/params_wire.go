@@ -34,7 +34,7 @@ func (p *Params) Append(b []byte, r Release) []byte {
 	}
 	put(s[12:], uint32(p.ThreadMode))
 	put(s[16:], p.Threads)
-	put(s[20:], asyncThreadSpinlock)
+	put(s[20:], uint32(p.Async))
 	put(s[24:], uint32(p.WaitMode))
 	put(s[28:], uint32(p.SendMem.Wire()))
 	put(s[32:], uint32(p.RecvMem.Wire()))
@@ -127,6 +127,7 @@ func ParseParams(s []byte, r Release) (p Params, sizes int, err error) {
 	p = Params{
 		ThreadMode:  ucs.ThreadMode(below("thread mode", 12, uint32(ucs.ThreadModeMulti)+1)),
 		Threads:     u32(16),
+		Async:       AsyncMode(below("async mode", 20, uint32(asyncLast))),
 		WaitMode:    WaitMode(below("wait mode", 24, uint32(waitLast))),
 		SendMem:     mem(28),
 		RecvMem:     mem(32),

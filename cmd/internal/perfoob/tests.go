@@ -14,7 +14,7 @@ type Test struct {
 }
 
 // Tests lists the tests in the order of release 1.22's table (tests[] in
-// perftest.c). Not all of them can be run here.
+// perftest.c).
 var Tests = []Test{
 	{"am_lat", UCT, CmdAM, PingPong, "active message latency", "latency", 1},
 	{"put_lat", UCT, CmdPut, PingPong, "put latency", "latency", 1},

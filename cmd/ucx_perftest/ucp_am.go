@@ -1,0 +1,86 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// ucpAMID is the id of every active message of the tests over UCP.
+const ucpAMID = 1
+
+// openAM prepares for active messages.
+func (r *ucpRunner) openAM(mem []byte) error {
+	if r.cmd != perfoob.CmdAM {
+		return nil
+	}
+	if n, most := r.p.UCPHeader, r.w.Attr().MaxAMHeader; n > most {
+		return fmt.Errorf("header of %d bytes, the transports take at most %d: %w", n, most, ucs.ErrInvalidParam)
+	}
+	r.am.header = make([]byte, r.p.UCPHeader)
+	if r.p.Flags&perfoob.FlagAMReceiverCopies != 0 {
+		r.am.copies = mem
+	}
+	r.recv.OnAMRecv = r.amFetched
+	r.recvParams = &r.recv
+	return r.w.SetAMHandler(ucp.AMHandlerParams{ID: ucpAMID, Handler: r.amCame})
+}
+
+// amCame is the handler.
+func (r *ucpRunner) amCame(m *ucp.AMMessage) error {
+	if m.Offered() {
+		return r.amFetch(m)
+	}
+	if r.am.copies != nil {
+		copy(r.am.copies, m.Data())
+	}
+	r.am.came++
+	return nil
+}
+
+// amFetch fetches what is offered.
+func (r *ucpRunner) amFetch(m *ucp.AMMessage) error {
+	req, err := m.Recv(r.recvBuf, r.recvParams)
+	if req == nil {
+		r.amFetched(nil, err, 0, nil)
+	}
+	return err
+}
+
+// amFetched is told that data is here.
+func (r *ucpRunner) amFetched(req *ucp.Request, err error, _ int, _ any) {
+	if err != nil {
+		r.am.err = err
+	} else {
+		r.am.came++
+	}
+	req.Free()
+}
+
+// amRecv waits for a message.
+func (r *ucpRunner) amRecv() error {
+	for r.am.came == r.am.taken {
+		if err := r.advance(); err != nil {
+			return err
+		}
+	}
+	r.am.taken++
+	return nil
+}
+
+// amRecvAll waits for the messages of a stage. As in C nobody asks for them one by one.
+func (r *ucpRunner) amRecvAll() error {
+	for !r.c.done() {
+		if n := r.am.came - r.am.taken; n > 0 {
+			r.am.taken += n
+			r.c.count(n)
+		} else if err := r.advance(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
