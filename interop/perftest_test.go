@@ -27,6 +27,7 @@ var perftests = []struct {
 	words bool // of 8 bytes only
 }{
 	{"tag_lat", false}, {"tag_bw", false}, {"tag_sync_lat", false}, {"tag_sync_bw", false},
+	{"ucp_am_lat", false}, {"ucp_am_bw", false}, {"stream_lat", false}, {"stream_bw", false},
 	{"ucp_put_lat", false}, {"ucp_put_bw", false}, {"ucp_get", false},
 	{"ucp_add", true}, {"ucp_fadd", true}, {"ucp_swap", true}, {"ucp_cswap", true},
 }

@@ -22,7 +22,7 @@ func TestPerftestThreads(t *testing.T) {
 	tests := []struct {
 		name string
 		size int
-	}{{"tag_lat", 8}, {"tag_bw", 65536}, {"tag_sync_bw", 8}, {"ucp_put_bw", 1000}, {"ucp_fadd", 8}}
+	}{{"tag_lat", 8}, {"tag_bw", 65536}, {"tag_sync_bw", 8}, {"ucp_put_bw", 1000}, {"ucp_fadd", 8}, {"ucp_am_bw", 8}, {"stream_bw", 65536}}
 	if testing.Short() {
 		tests = tests[:2]
 	}

@@ -65,6 +65,24 @@ var ratioCases = []ratioCase{
 	{name: "tcp get 1 MiB", tls: "tcp", test: "ucp_get", size: 1 << 20, iterations: 1000, measure: bandwidth},
 	{name: "uct am_lat 8 B", tls: uctPosix, test: "am_lat", size: 8, iterations: 500000, measure: latency, target: "≤ 1.05"},
 
+	// Active messages and streams.
+	{name: "posix am_lat 8 B", tls: "posix", test: "ucp_am_lat", size: 8, iterations: 500000, measure: latency, target: "≤ 1.00"},
+	{name: "posix am_bw 8 B", tls: "posix", test: "ucp_am_bw", size: 8, iterations: 2000000, measure: rate, target: "≥ 1.00"},
+	{name: "posix am_bw 4 KiB", tls: "posix", test: "ucp_am_bw", size: 4096, iterations: 200000, measure: bandwidth, target: "≥ 1.00"},
+	{name: "posix am_bw 64 KiB", tls: "posix", test: "ucp_am_bw", size: 64 << 10, iterations: 20000, measure: bandwidth, target: "≥ 1.00"},
+	{name: "posix am_bw 1 MiB", tls: "posix", test: "ucp_am_bw", size: 1 << 20, iterations: 1000, measure: bandwidth, target: "≥ 1.00"},
+	{name: "posix stream_lat 8 B", tls: "posix", test: "stream_lat", size: 8, iterations: 500000, measure: latency, target: "≤ 1.00"},
+	{name: "posix stream_bw 64 KiB", tls: "posix", test: "stream_bw", size: 64 << 10, iterations: 20000, measure: bandwidth, target: "≥ 1.00"},
+	{name: "posix stream_bw 1 MiB", tls: "posix", test: "stream_bw", size: 1 << 20, iterations: 1000, measure: bandwidth, target: "≥ 1.00"},
+	{name: "tcp am_lat 8 B", tls: "tcp", test: "ucp_am_lat", size: 8, iterations: 20000, measure: latency, target: "≤ 1.00"},
+	{name: "tcp am_bw 8 B", tls: "tcp", test: "ucp_am_bw", size: 8, iterations: 200000, measure: rate, target: "≥ 1.00"},
+	{name: "tcp am_bw 4 KiB", tls: "tcp", test: "ucp_am_bw", size: 4096, iterations: 50000, measure: bandwidth, target: "≥ 1.00"},
+	{name: "tcp am_bw 64 KiB", tls: "tcp", test: "ucp_am_bw", size: 64 << 10, iterations: 10000, measure: bandwidth, target: "≥ 1.00"},
+	{name: "tcp am_bw 1 MiB", tls: "tcp", test: "ucp_am_bw", size: 1 << 20, iterations: 1000, measure: bandwidth, target: "≥ 1.00"},
+	{name: "tcp stream_lat 8 B", tls: "tcp", test: "stream_lat", size: 8, iterations: 20000, measure: latency, target: "≤ 1.00"},
+	{name: "tcp stream_bw 64 KiB", tls: "tcp", test: "stream_bw", size: 64 << 10, iterations: 10000, measure: bandwidth, target: "≥ 2.50"},
+	{name: "tcp stream_bw 1 MiB", tls: "tcp", test: "stream_bw", size: 1 << 20, iterations: 1000, measure: bandwidth, target: "≥ 2.50"},
+
 	// One worker for all goroutines of a side, against C's worker for each thread; and
 	// what the mode costs a goroutine that is alone with it.
 	{name: "2 goroutines 8 B", tls: "posix", test: "tag_bw", size: 8, iterations: 500000, measure: rate, target: "≥ 2.00",
