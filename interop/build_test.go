@@ -51,13 +51,15 @@ func buildC(t *testing.T, dir string) []program {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		needtest.Tool(t, "gcc, to build the C peer")
 	}
+	sources, err := filepath.Glob("../testdata/cpeer/*.c")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var programs []program
 	for i, prefix := range list {
 		out := filepath.Join(dir, fmt.Sprintf("cpeer%d", i))
 		lib := filepath.Join(prefix, "lib")
-		run(t, exec.Command("gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror",
-			"-isystem", filepath.Join(prefix, "include"), "../testdata/cpeer/cpeer.c", "-o", out,
-			"-L"+lib, "-Wl,-rpath,"+lib, "-lucp", "-lucs"))
+		run(t, compiler(prefix, out, sources...))
 		p := program{path: out, tool: filepath.Join(prefix, "bin/ucx_perftest")}
 		if prefix != distribution {
 			p.env = []string{"LD_LIBRARY_PATH=" + lib}
@@ -71,6 +73,14 @@ func buildC(t *testing.T, dir string) []program {
 		programs = append(programs, p)
 	}
 	return programs
+}
+
+// compiler is the command that builds a program for the C UCX at a prefix.
+func compiler(prefix, out string, sources ...string) *exec.Cmd {
+	lib := filepath.Join(prefix, "lib")
+	args := []string{"-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-isystem", filepath.Join(prefix, "include")}
+	args = append(args, sources...)
+	return exec.Command("gcc", append(args, "-o", out, "-L"+lib, "-Wl,-rpath,"+lib, "-lucp", "-lucs")...)
 }
 
 // buildGo builds the Go peer into dir.

@@ -38,6 +38,22 @@ var operations = []operation{
 	{"puts and gets", on(own, accesses)},
 	{"atomics", on(own, atomically)},
 	{"fence", on(own, fenced)},
+	{"am", active("plain", "contig")},
+	{"am iov", active("plain", "iov4")},
+	{"am eager", active("eager,reply", "contig")},
+	{"am rndv", active("rndv", "generic")},
+	{"am copy header", active("copy", "contig")},
+	{"am headers", activeHeaders},
+	{"am answer", activeAnswer},
+	{"am kept", activeKept},
+	{"am kept rndv", activeKeptOffers},
+	{"am refused", activeRefused},
+	{"am burst", activeBurst},
+	{"stream", streamWhole("contig", "contig")},
+	{"stream iov", streamWhole("iov5", "generic")},
+	{"stream pieces", streamPieces},
+	{"stream data", streamInPlace},
+	{"stream burst", streamBurst},
 }
 
 // sharedOperations are those that go another way within a machine only.

@@ -108,25 +108,52 @@ func (b *buffer) argument(generic *ucp.GenericType) ([]byte, *ucp.RequestParams)
 	return nil, params
 }
 
-// fill writes the message that seed selects.
-func (b *buffer) fill(seed uint64) {
-	offset := 0
+// content is what a message holds: the bytes that seed selects, from offset on.
+type content struct{ seed, offset uint64 }
+
+// contents reads SEED or SEED+OFFSET.
+func contents(arg string) (content, error) {
+	seed, offset, isPart := strings.Cut(arg, "+")
+	if !isPart {
+		offset = "0"
+	}
+	n, err := numbers(seed, offset)
+	if err != nil {
+		return content{}, err
+	}
+	return content{n[0], n[1]}, nil
+}
+
+// from are the contents behind n bytes.
+func (c content) from(n int) content { return content{c.seed, c.offset + uint64(n)} }
+
+// fill writes a message.
+func (b *buffer) fill(c content) {
 	for _, p := range b.pieces {
-		fillPattern(p, offset, seed)
-		offset += len(p)
+		c.write(p)
+		c = c.from(len(p))
 	}
 }
 
-// verify compares the first length bytes with the message that seed selects, and
-// everything else with what it held before. It returns "same" or where the first
-// bad byte is: an offset in the message, or in the storage for a byte that had no
-// business to change.
-func (b *buffer) verify(seed uint64, length int) string {
+// compare returns "same" or which byte of a message is the first that differs.
+func (c content) compare(b []byte) string {
+	want := make([]byte, len(b))
+	c.write(want)
+	if i := firstDifference(b, want); i >= 0 {
+		return fmt.Sprintf("differs@%d", i)
+	}
+	return "same"
+}
+
+// verify compares the first length bytes with a message, and everything else with
+// what it held before. It returns "same" or where the first bad byte is: an offset in
+// the message, or in the storage for a byte that had no business to change.
+func (b *buffer) verify(c content, length int) string {
 	want := bytes.Repeat([]byte{filler}, len(b.storage))
 	start, offset := guard, 0
 	for _, p := range b.pieces {
 		part := want[start : start+min(len(p), length-offset)]
-		fillPattern(part, offset, seed)
+		c.from(offset).write(part)
 		if i := firstDifference(p[:len(part)], part); i >= 0 {
 			return fmt.Sprintf("differs@%d", offset+i)
 		}
@@ -152,14 +179,14 @@ func firstDifference(a, b []byte) int {
 	return -1
 }
 
-// fillPattern writes bytes offset.. of the message that seed selects: byte i is
-// byte i%8, from the low end, of word i/8.
-func fillPattern(p []byte, offset int, seed uint64) {
+// write writes the bytes of a message to p: byte i is byte i%8, from the low end, of
+// word i/8.
+func (c content) write(p []byte) {
 	for len(p) > 0 {
 		var word [8]byte
-		binary.LittleEndian.PutUint64(word[:], patternWord(seed, uint64(offset)/8))
-		n := copy(p, word[offset%8:])
-		p, offset = p[n:], offset+n
+		binary.LittleEndian.PutUint64(word[:], patternWord(c.seed, c.offset/8))
+		n := copy(p, word[c.offset%8:])
+		p, c = p[n:], c.from(n)
 	}
 }
 

@@ -34,6 +34,7 @@ var commands = map[string]struct {
 	"sleep":      {2, (*server).sleep},
 	"transports": {1, (*server).transports},
 	"progress":   {1, (*server).progress},
+	"use":        {1, (*server).use},
 	"exit":       {0, (*server).exit},
 }
 
@@ -103,34 +104,37 @@ func (s *server) endpoint(arg string) (*endpoint, error) {
 }
 
 func (s *server) address([]string) (string, error) {
-	a, err := s.worker.Address(0)
+	a, err := s.worker().Address(0)
 	return hex.EncodeToString(a), err
 }
 
 // connect EP none|peer ADDRESS
 func (s *server) connect(args []string) (string, error) {
-	n, err := strconv.Atoi(args[0])
-	if err != nil {
-		return "", fmt.Errorf("bad number: %s", args[0])
-	}
-	if old := s.endpoints[n]; old != nil && old.Endpoint != nil {
-		return "", fmt.Errorf("endpoint %d is in use", n)
-	}
 	address, err := hex.DecodeString(args[2])
 	if err != nil {
 		return "", err
 	}
+	return s.newEndpoint(args[0], args[1], ucp.EndpointParams{Address: address})
+}
+
+// newEndpoint makes the endpoint EP in an error mode.
+func (s *server) newEndpoint(arg, mode string, params ucp.EndpointParams) (string, error) {
+	n, err := strconv.Atoi(arg)
+	if err != nil {
+		return "", fmt.Errorf("bad number: %s", arg)
+	}
+	if old := s.endpoints[n]; old != nil && old.Endpoint != nil {
+		return "", fmt.Errorf("endpoint %d is in use", n)
+	}
 	ep := new(endpoint)
-	params := ucp.EndpointParams{Address: address}
-	if args[1] == "peer" {
+	params.UserData = n
+	if mode == "peer" {
 		params.ErrMode = ucp.ErrModePeer
 		params.OnError = func(_ *ucp.Endpoint, err error, _ any) { ep.failure = ucs.StatusOf(err) }
 	}
-	if ep.Endpoint, err = s.worker.NewEndpoint(params); err != nil {
-		return "", err
-	}
 	s.endpoints[n] = ep
-	return "", nil
+	ep.Endpoint, err = s.worker().NewEndpoint(params)
+	return "", err
 }
 
 // send REQ EP TAG SIZE SEED LAYOUT async|sync
@@ -139,15 +143,14 @@ func (s *server) send(args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	n, err := numbers(args[2:5]...)
+	n, err := numbers(args[2:4]...)
 	if err != nil {
 		return "", err
 	}
-	b, err := s.newBuffer(args[5], int(n[1]))
+	b, err := s.filled(args[5], int(n[1]), args[4])
 	if err != nil {
 		return "", err
 	}
-	b.fill(n[2])
 	r := &request{buffer: b}
 	if err := s.newRequest(args[0], r); err != nil {
 		return "", err
@@ -168,7 +171,7 @@ func (s *server) recv(args []string) (string, error) {
 		return "", err
 	}
 	return s.receive(args[0], int(n[2]), args[4], func(bytes []byte, p *ucp.RequestParams) (*ucp.Request, error) {
-		return s.worker.TagRecv(ucp.Tag(n[0]), ucp.Tag(n[1]), bytes, p)
+		return s.worker().TagRecv(ucp.Tag(n[0]), ucp.Tag(n[1]), bytes, p)
 	})
 }
 
@@ -186,6 +189,19 @@ func (s *server) mrecv(args []string) (string, error) {
 	return s.receive(args[0], int(n[0]), args[2], func(bytes []byte, p *ucp.RequestParams) (*ucp.Request, error) {
 		return message.Recv(bytes, p)
 	})
+}
+
+// filled is a buffer that holds the message of an argument.
+func (s *server) filled(layout string, size int, arg string) (*buffer, error) {
+	c, err := contents(arg)
+	if err != nil {
+		return nil, err
+	}
+	b, err := s.newBuffer(layout, size)
+	if err == nil {
+		b.fill(c)
+	}
+	return b, err
 }
 
 // receive starts a receive into a new buffer.
@@ -218,11 +234,11 @@ func (s *server) probe(args []string) (string, error) {
 	err = s.progressUntil(milliseconds(n[2]), func() bool {
 		if !take {
 			var found bool
-			info, found = s.worker.TagPeek(ucp.Tag(n[0]), ucp.Tag(n[1]))
+			info, found = s.worker().TagPeek(ucp.Tag(n[0]), ucp.Tag(n[1]))
 			return found
 		}
 		var found bool
-		if s.held, found = s.worker.TagTake(ucp.Tag(n[0]), ucp.Tag(n[1])); found {
+		if s.held, found = s.worker().TagTake(ucp.Tag(n[0]), ucp.Tag(n[1])); found {
 			info = s.held.Info()
 		}
 		return found
@@ -236,24 +252,32 @@ func (s *server) wait(args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	n, err := numbers(args[1:]...)
+	c, err := contents(args[1])
 	if err != nil {
 		return "", err
 	}
-	if err := s.progressUntil(milliseconds(n[1]), r.handle.Done); err != nil {
+	n, err := numbers(args[2])
+	if err != nil {
+		return "", err
+	}
+	if err := s.progressUntil(milliseconds(n[0]), r.handle.Done); err != nil {
 		return "", err
 	}
 	delete(s.requests, number)
-	said := r.result(n[0])
+	said := r.result(c)
 	return said, r.buffer.release()
 }
 
-// result frees the request and says how its operation ended; seed selects the
-// message that was to be received.
-func (r *request) result(seed uint64) string {
+// result frees the request and says how its operation ended; c is the message that
+// was to be received.
+func (r *request) result(c content) string {
 	if r.handle != nil {
 		r.err = r.handle.Err()
-		if r.isReceive && r.err == nil {
+		switch {
+		case r.err != nil:
+		case r.isReceive && r.untagged:
+			r.info.Length, r.err = r.handle.RecvLength()
+		case r.isReceive:
 			r.info, r.err = r.handle.TagRecvInfo()
 		}
 		r.handle.Free()
@@ -263,14 +287,14 @@ func (r *request) result(seed uint64) string {
 	case r.reply != nil && r.err == nil:
 		return fmt.Sprintf("0 %#x %d same", decode(r.reply), len(r.reply))
 	case r.isGet && r.err == nil:
-		return fmt.Sprintf("0 0x0 %d %s", len(r.buffer.pieces[0]), r.buffer.verify(seed, len(r.buffer.pieces[0])))
+		return fmt.Sprintf("0 0x0 %d %s", len(r.buffer.pieces[0]), r.buffer.verify(c, len(r.buffer.pieces[0])))
 	case !r.isReceive:
 		return strconv.Itoa(status)
 	case r.err != nil:
 		// Only what lies outside the buffer is promised to be as it was.
 		return fmt.Sprintf("%d 0x0 0 same", status)
 	}
-	return fmt.Sprintf("0 %#x %d %s", uint64(r.info.SenderTag), r.info.Length, r.buffer.verify(seed, r.info.Length))
+	return fmt.Sprintf("0 %#x %d %s", uint64(r.info.SenderTag), r.info.Length, r.buffer.verify(c, r.info.Length))
 }
 
 // sleep REQ MS
@@ -297,14 +321,14 @@ func (s *server) sleep(args []string) (string, error) {
 func (s *server) cancel(args []string) (string, error) {
 	_, r, err := s.request(args[0])
 	if err == nil && r.handle != nil {
-		s.worker.Cancel(r.handle)
+		s.worker().Cancel(r.handle)
 	}
 	return "", err
 }
 
 // flush REQ worker|EP
 func (s *server) flush(args []string) (string, error) {
-	start := s.worker.Flush
+	start := s.worker().Flush
 	if args[1] != "worker" {
 		ep, err := s.endpoint(args[1])
 		if err != nil {
@@ -373,13 +397,29 @@ func (s *server) progress(args []string) (string, error) {
 	return "", nil
 }
 
+// use WORKER
+func (s *server) use(args []string) (string, error) {
+	n, err := strconv.Atoi(args[0])
+	if err != nil || n < 0 || n > len(s.workers) {
+		return "", fmt.Errorf("bad number: %s", args[0])
+	}
+	if n == len(s.workers) {
+		return "", s.addWorker()
+	}
+	s.used = n
+	return "", nil
+}
+
 func (s *server) exit([]string) (string, error) {
-	err := s.worker.Close()
+	var err error
+	for _, w := range s.workers {
+		err = errors.Join(err, w.Close())
+	}
 	for _, m := range s.memories {
 		err = errors.Join(err, m.Close())
 	}
 	err = errors.Join(err, s.context.Close())
-	s.worker = nil
+	s.workers = nil
 	return "", err
 }
 

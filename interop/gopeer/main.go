@@ -24,11 +24,14 @@ const (
 // server holds the objects that commands name.
 type server struct {
 	context   *ucp.Context
-	worker    *ucp.Worker
+	workers   []*ucp.Worker
+	used      int // that of the workers which commands are for
 	generic   *ucp.GenericType
 	endpoints map[int]*endpoint
 	requests  map[int]*request
 	held      *ucp.TagMessage // taken by the last probe
+	active    activeMessages
+	clients   clients
 	memories  map[uint64]*memory
 	keys      map[uint64]*ucp.Rkey
 
@@ -48,6 +51,7 @@ type request struct {
 	err       error // of the call that started it
 	info      ucp.TagRecvInfo
 	isReceive bool
+	untagged  bool // it receives an active message or of a stream
 	isGet     bool
 	buffer    *buffer
 	reply     []byte // of an atomic operation, nil if it has none
@@ -84,16 +88,16 @@ func main() {
 // newServer opens UCX with the settings of the environment.
 func newServer() (*server, error) {
 	params := ucp.ContextParams{
-		Features: ucp.FeatureTag | ucp.FeatureRMA | ucp.FeatureAMO32 | ucp.FeatureAMO64, Name: "gopeer",
+		Features: ucp.FeatureTag | ucp.FeatureRMA | ucp.FeatureAMO32 | ucp.FeatureAMO64 | ucp.FeatureStream,
+		Name:     "gopeer",
+	}
+	if os.Getenv("PEER_NO_AM") == "" {
+		params.Features |= ucp.FeatureAM
 	}
 	if os.Getenv("GOPEER_TLS") != "" {
 		params.TLS = certtest.New().Mutual("gopeer")
 	}
 	context, err := ucp.NewContext(params, nil)
-	if err != nil {
-		return nil, err
-	}
-	worker, err := context.NewWorker(ucp.WorkerParams{})
 	if err != nil {
 		return nil, err
 	}
@@ -106,16 +110,46 @@ func newServer() (*server, error) {
 			lines <- in.Text()
 		}
 	}()
-	return &server{
+	s := &server{
 		context:   context,
-		worker:    worker,
 		generic:   ucp.NewGeneric(copyType{}),
 		endpoints: make(map[int]*endpoint),
 		requests:  make(map[int]*request),
 		memories:  make(map[uint64]*memory),
 		keys:      make(map[uint64]*ucp.Rkey),
 		lines:     lines,
-	}, nil
+	}
+	return s, s.addWorker()
+}
+
+// addWorker makes a worker, which tells servers the number in PEER_CLIENT_ID, and uses
+// it.
+func (s *server) addWorker() error {
+	var params ucp.WorkerParams
+	if id := os.Getenv("PEER_CLIENT_ID"); id != "" {
+		n, err := numbers(id)
+		if err != nil {
+			return err
+		}
+		params.ClientID = n[0]
+	}
+	w, err := s.context.NewWorker(params)
+	if err == nil {
+		s.used = len(s.workers)
+		s.workers = append(s.workers, w)
+	}
+	return err
+}
+
+// worker is the one that commands are for.
+func (s *server) worker() *ucp.Worker { return s.workers[s.used] }
+
+// progressAll progresses all workers.
+func (s *server) progressAll() (n int) {
+	for _, w := range s.workers {
+		n += w.Progress()
+	}
+	return n
 }
 
 // nextLine makes progress until there is a command.
@@ -126,7 +160,7 @@ func (s *server) nextLine() (line string, open bool) {
 			return line, open
 		default:
 		}
-		if s.worker.Progress() > 0 {
+		if s.progressAll() > 0 {
 			s.idle = 0
 		} else if s.idle++; s.idle > spins {
 			select {
@@ -146,7 +180,7 @@ func (s *server) progressUntil(limit time.Duration, done func() bool) error {
 		if time.Now().After(end) {
 			return errTimeout
 		}
-		if s.worker.Progress() > 0 {
+		if s.progressAll() > 0 {
 			s.idle = 0
 		} else if s.idle++; s.idle > spins {
 			time.Sleep(time.Millisecond)
@@ -156,4 +190,4 @@ func (s *server) progressUntil(limit time.Duration, done func() bool) error {
 }
 
 // exited reports whether the exit command was carried out.
-func (s *server) exited() bool { return s.worker == nil }
+func (s *server) exited() bool { return s.workers == nil }

@@ -41,7 +41,11 @@ func init() {
 
 // mapMemory MEMORY SIZE SEED own|new
 func (s *server) mapMemory(args []string) (string, error) {
-	n, err := numbers(args[:3]...)
+	n, err := numbers(args[:2]...)
+	if err != nil {
+		return "", err
+	}
+	c, err := contents(args[2])
 	if err != nil {
 		return "", err
 	}
@@ -56,8 +60,8 @@ func (s *server) mapMemory(args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if n[2] != 0 {
-		m.buffer.fill(n[2])
+	if c.seed != 0 {
+		m.buffer.fill(c)
 	}
 	key, err := m.PackRkey()
 	if err != nil {
@@ -113,11 +117,15 @@ func (s *server) check(args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	n, err := numbers(args[1:]...)
+	c, err := contents(args[1])
 	if err != nil {
 		return "", err
 	}
-	return m.buffer.verify(n[0], int(n[1])), nil
+	n, err := numbers(args[2])
+	if err != nil {
+		return "", err
+	}
+	return m.buffer.verify(c, int(n[0])), nil
 }
 
 // at returns a word of a memory: MEMORY OFFSET SIZE
@@ -242,7 +250,7 @@ func (s *server) put(args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	seed, err := numbers(args[5])
+	c, err := contents(args[5])
 	if err != nil {
 		return "", err
 	}
@@ -250,7 +258,7 @@ func (s *server) put(args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	b.fill(seed[0])
+	b.fill(c)
 	a.request.buffer = b
 	a.request.handle, a.request.err = a.Put(b.pieces[0], a.address, a.key, nil)
 	return "", nil
@@ -299,4 +307,4 @@ func (s *server) atomic(args []string) (string, error) {
 	return "", nil
 }
 
-func (s *server) fence([]string) (string, error) { return "", s.worker.Fence() }
+func (s *server) fence([]string) (string, error) { return "", s.worker().Fence() }

@@ -8,59 +8,15 @@
  * the other side waits for completes. Settings come from UCX_* variables. All
  * else that is printed, by UCX above all, goes to standard error.
  *
- *   gcc -std=c11 -O2 -Wall -Wextra -Werror cpeer.c -lucp -lucs -o cpeer
+ *   gcc -std=c11 -O2 -Wall -Wextra -Werror *.c -lucp -lucs -o cpeer
  */
-#define _POSIX_C_SOURCE 200809L
-
-#include <ucp/api/ucp.h>
+#include "peer.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-enum {
-    MAX_LINE     = 64 * 1024, /* a command, worker addresses included */
-    MAX_ARGS     = 10,
-    MAX_EPS      = 64,
-    MAX_REQUESTS = 256,
-    MAX_MEMORIES = 64, /* and as many keys */
-    MAX_SEGMENTS = 16,
-    GUARD        = 64,  /* bytes around each segment that nobody may touch */
-    FILL         = 0xa5, /* what guards and receive buffers hold at first */
-    SPINS        = 200  /* empty progress rounds before the peer sleeps */
-};
-
-/* A message buffer: one or several segments with guards around each. */
-typedef struct {
-    ucp_mem_h     memory; /* of the storage if UCX allocated it, or NULL */
-    unsigned char *storage;
-    size_t         storage_size;
-    size_t         size; /* sum of the segments */
-    ucp_dt_iov_t   segment[MAX_SEGMENTS];
-    size_t         segments;
-    ucp_datatype_t datatype;
-    const void     *argument; /* what the UCP call gets: address, IOV list */
-    size_t         count;
-} buffer_t;
-
-typedef struct {
-    int                 used;
-    int                 done;
-    int                 is_receive;
-    ucs_status_t        status;
-    ucp_tag_recv_info_t info;
-    void                *handle; /* UCP's request, NULL if it needed none */
-    buffer_t            buffer;
-    uint64_t            operand; /* of an atomic operation */
-    uint64_t            result;  /* of one that fetches */
-    int                 is_fetch;
-} request_t;
 
 /* Memory that the other side may access. */
 typedef struct {
@@ -69,15 +25,12 @@ typedef struct {
     buffer_t  buffer;
 } memory_t;
 
-typedef struct {
-    ucp_ep_h     handle;
-    ucs_status_t failure; /* what the error handler was told */
-} endpoint_t;
+ucp_context_h context;
+ucp_worker_h  worker;
+endpoint_t    endpoints[MAX_EPS];
 
-static ucp_context_h     context;
-static ucp_worker_h      worker;
+static ucp_worker_h      workers[MAX_WORKERS];
 static ucp_datatype_t    generic_datatype;
-static endpoint_t        endpoints[MAX_EPS];
 static request_t         requests[MAX_REQUESTS];
 static memory_t          memories[MAX_MEMORIES];
 static ucp_rkey_h        keys[MAX_MEMORIES];
@@ -86,7 +39,7 @@ static FILE              *replies;
 
 /* Replies */
 
-static void reply(const char *format, ...)
+void reply(const char *format, ...)
 {
     va_list args;
 
@@ -105,7 +58,7 @@ static void die(const char *what, ucs_status_t status)
     exit(1);
 }
 
-static void *allocate(size_t size)
+void *allocate(size_t size)
 {
     void *p = malloc(size + 1);
 
@@ -117,7 +70,7 @@ static void *allocate(size_t size)
 
 /* Arguments */
 
-static int parse_number(const char *text, uint64_t *value)
+int parse_number(const char *text, uint64_t *value)
 {
     char *end;
 
@@ -126,7 +79,21 @@ static int parse_number(const char *text, uint64_t *value)
     return (errno == 0) && (end != text) && (*end == '\0');
 }
 
-static int parse_index(const char *text, size_t limit, size_t *index)
+/* SEED or SEED+OFFSET */
+int parse_content(const char *text, content_t *content)
+{
+    char *end;
+
+    errno           = 0;
+    content->offset = 0;
+    content->seed   = strtoull(text, &end, 0);
+    if ((errno != 0) || (end == text)) {
+        return 0;
+    }
+    return (*end == '\0') || ((*end == '+') && parse_number(end + 1, &content->offset));
+}
+
+int parse_index(const char *text, size_t limit, size_t *index)
 {
     uint64_t value;
 
@@ -138,7 +105,7 @@ static int parse_index(const char *text, size_t limit, size_t *index)
     return 1;
 }
 
-static request_t *new_request(const char *text)
+request_t *new_request(const char *text)
 {
     size_t index;
 
@@ -167,7 +134,7 @@ static request_t *find_request(const char *text)
     return &requests[index];
 }
 
-static endpoint_t *find_endpoint(const char *text)
+endpoint_t *find_endpoint(const char *text)
 {
     size_t index;
 
@@ -176,6 +143,20 @@ static endpoint_t *find_endpoint(const char *text)
     }
     if (endpoints[index].handle == NULL) {
         reply("err no endpoint %s", text);
+        return NULL;
+    }
+    return &endpoints[index];
+}
+
+endpoint_t *new_endpoint(const char *text)
+{
+    size_t index;
+
+    if (!parse_index(text, MAX_EPS, &index)) {
+        return NULL;
+    }
+    if (endpoints[index].handle != NULL) {
+        reply("err endpoint %s is in use", text);
         return NULL;
     }
     return &endpoints[index];
@@ -218,31 +199,30 @@ static uint64_t pattern_word(uint64_t seed, uint64_t index)
     return x ^ (x >> 31);
 }
 
-/* Writes bytes offset.. of a message. */
-static void pattern_fill(unsigned char *bytes, size_t length, size_t offset,
-                         uint64_t seed)
+/* Writes bytes of a message. */
+void pattern_fill(unsigned char *bytes, size_t length, content_t content)
 {
-    uint64_t word = pattern_word(seed, offset / 8) >> (8 * (offset % 8));
+    uint64_t offset = content.offset;
+    uint64_t word   = pattern_word(content.seed, offset / 8) >> (8 * (offset % 8));
 
     for (; length > 0; --length, ++offset, word >>= 8) {
         if (offset % 8 == 0) {
-            word = pattern_word(seed, offset / 8);
+            word = pattern_word(content.seed, offset / 8);
         }
         *bytes++ = (unsigned char)word;
     }
 }
 
-/* Returns how many bytes equal bytes offset.. of a message. */
-static size_t pattern_match(const unsigned char *bytes, size_t length, size_t offset,
-                            uint64_t seed)
+/* Returns how many bytes equal those of a message. */
+size_t pattern_match(const unsigned char *bytes, size_t length, content_t content)
 {
     unsigned char expected[512];
     size_t        matched, chunk, i;
 
-    for (matched = 0; matched < length; matched += chunk) {
+    for (matched = 0; matched < length; matched += chunk, content.offset += chunk) {
         chunk = length - matched;
         chunk = (chunk < sizeof(expected)) ? chunk : sizeof(expected);
-        pattern_fill(expected, chunk, offset + matched, seed);
+        pattern_fill(expected, chunk, content);
         for (i = 0; i < chunk; ++i) {
             if (bytes[matched + i] != expected[i]) {
                 return matched + i;
@@ -250,6 +230,19 @@ static size_t pattern_match(const unsigned char *bytes, size_t length, size_t of
         }
     }
     return length;
+}
+
+/* Says "same" or which byte is the first that differs. */
+void pattern_verify(const unsigned char *bytes, size_t length, content_t content,
+                    char verdict[MAX_VERDICT])
+{
+    size_t matched = pattern_match(bytes, length, content);
+
+    if (matched == length) {
+        snprintf(verdict, MAX_VERDICT, "same");
+    } else {
+        snprintf(verdict, MAX_VERDICT, "differs@%zu", matched);
+    }
 }
 
 /* Buffers */
@@ -328,7 +321,7 @@ static ucs_status_t mapped_storage(size_t size, ucp_mem_h *handle, void **storag
 }
 
 /* "new" is one segment in memory that UCX allocates. */
-static int buffer_init(buffer_t *buffer, const char *layout, size_t size)
+int buffer_init(buffer_t *buffer, const char *layout, size_t size)
 {
     ucp_mem_h    memory;
     void         *storage;
@@ -347,7 +340,7 @@ static int buffer_init(buffer_t *buffer, const char *layout, size_t size)
     return 1;
 }
 
-static void buffer_release(buffer_t *buffer)
+void buffer_release(buffer_t *buffer)
 {
     if (buffer->memory != NULL) {
         ucp_mem_unmap(context, buffer->memory);
@@ -356,14 +349,13 @@ static void buffer_release(buffer_t *buffer)
     }
 }
 
-static void buffer_fill(buffer_t *buffer, uint64_t seed)
+void buffer_fill(buffer_t *buffer, content_t content)
 {
-    size_t offset = 0;
     size_t i;
 
     for (i = 0; i < buffer->segments; ++i) {
-        pattern_fill(buffer->segment[i].buffer, buffer->segment[i].length, offset, seed);
-        offset += buffer->segment[i].length;
+        pattern_fill(buffer->segment[i].buffer, buffer->segment[i].length, content);
+        content.offset += buffer->segment[i].length;
     }
 }
 
@@ -379,12 +371,12 @@ static const unsigned char *first_changed(const unsigned char *start,
     return NULL;
 }
 
-/* Compares the first length bytes with the pattern and everything else with
+/* Compares the first length bytes with the contents and everything else with
  * what it held before the receive. Says "same" or where the first bad byte is:
  * an offset in the message, or in the storage for a byte that had no business
  * to change. */
-static void buffer_verify(const buffer_t *buffer, uint64_t seed, size_t length,
-                          char *verdict, size_t verdict_size)
+void buffer_verify(const buffer_t *buffer, content_t content, size_t length,
+                   char verdict[MAX_VERDICT])
 {
     const unsigned char *next  = buffer->storage; /* all before it was looked at */
     size_t              offset = 0;
@@ -395,24 +387,25 @@ static void buffer_verify(const buffer_t *buffer, uint64_t seed, size_t length,
         bytes   = buffer->segment[i].buffer;
         changed = first_changed(next, bytes);
         if (changed != NULL) {
-            snprintf(verdict, verdict_size, "overrun@%td", changed - buffer->storage);
+            snprintf(verdict, MAX_VERDICT, "overrun@%td", changed - buffer->storage);
             return;
         }
         part    = buffer->segment[i].length;
         part    = (part < length - offset) ? part : length - offset;
-        matched = pattern_match(bytes, part, offset, seed);
+        matched = pattern_match(bytes, part, content);
         offset += matched;
+        content.offset += matched;
         if (matched < part) {
-            snprintf(verdict, verdict_size, "differs@%zu", offset);
+            snprintf(verdict, MAX_VERDICT, "differs@%zu", offset);
             return;
         }
         next = bytes + part;
     }
     changed = first_changed(next, buffer->storage + buffer->storage_size);
     if (changed != NULL) {
-        snprintf(verdict, verdict_size, "overrun@%td", changed - buffer->storage);
+        snprintf(verdict, MAX_VERDICT, "overrun@%td", changed - buffer->storage);
     } else {
-        snprintf(verdict, verdict_size, "same");
+        snprintf(verdict, MAX_VERDICT, "same");
     }
 }
 
@@ -506,7 +499,7 @@ static void on_received(void *handle, ucs_status_t status,
     request->done   = 1;
 }
 
-static ucp_request_param_t send_params(request_t *request)
+ucp_request_param_t send_params(request_t *request)
 {
     ucp_request_param_t params = {0};
 
@@ -532,7 +525,7 @@ static ucp_request_param_t receive_params(request_t *request)
 }
 
 /* Takes what a UCP call returned. */
-static void request_started(request_t *request, ucs_status_ptr_t result)
+void request_started(request_t *request, ucs_status_ptr_t result)
 {
     request->used = 1;
     if (UCS_PTR_IS_PTR(result)) {
@@ -551,12 +544,13 @@ static void request_release(request_t *request)
         ucp_request_free(request->handle);
     }
     buffer_release(&request->buffer);
+    free(request->header);
     memset(request, 0, sizeof(*request));
 }
 
 /* Progress */
 
-static uint64_t now_ms(void)
+uint64_t now_ms(void)
 {
     struct timespec t;
 
@@ -567,12 +561,17 @@ static uint64_t now_ms(void)
 /* One round of progress; sleeps for a millisecond, or until input arrives when
  * input is wanted, if the rounds before it found nothing to do either. Returns
  * whether input was seen. */
-static int progress_once(int want_input)
+int progress_once(int want_input)
 {
     static unsigned idle;
     struct pollfd   input = {.fd = want_input ? STDIN_FILENO : -1, .events = POLLIN};
+    unsigned        done  = 0;
+    size_t          i;
 
-    if (ucp_worker_progress(worker) != 0) {
+    for (i = 0; (i < MAX_WORKERS) && (workers[i] != NULL); ++i) {
+        done += ucp_worker_progress(workers[i]);
+    }
+    if (done != 0) {
         idle = 0;
         return 0;
     }
@@ -611,46 +610,49 @@ static void on_endpoint_error(void *arg, ucp_ep_h handle, ucs_status_t status)
     ((endpoint_t*)arg)->failure = status;
 }
 
+void endpoint_create(endpoint_t *endpoint, ucp_ep_params_t *params, const char *mode)
+{
+    ucs_status_t status;
+
+    endpoint->failure   = UCS_OK;
+    endpoint->worker    = worker;
+    params->field_mask |= UCP_EP_PARAM_FIELD_USER_DATA;
+    params->user_data   = endpoint;
+    if (strcmp(mode, "peer") == 0) {
+        params->field_mask     |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                                  UCP_EP_PARAM_FIELD_ERR_HANDLER;
+        params->err_mode        = UCP_ERR_HANDLING_MODE_PEER;
+        params->err_handler.cb  = on_endpoint_error;
+        params->err_handler.arg = endpoint;
+    }
+    status = ucp_ep_create(worker, params, &endpoint->handle);
+    if (status != UCS_OK) {
+        endpoint->handle = NULL;
+        reply("err ucp_ep_create: %s", ucs_status_string(status));
+        return;
+    }
+    reply("ok");
+}
+
 /* connect EP none|peer ADDRESS */
 static void do_connect(char **args)
 {
-    ucp_ep_params_t params = {0};
-    ucs_status_t    status;
+    endpoint_t      *endpoint = new_endpoint(args[0]);
+    ucp_ep_params_t params    = {0};
     unsigned char   *address;
-    size_t          index;
 
-    if (!parse_index(args[0], MAX_EPS, &index)) {
-        return;
-    }
-    if (endpoints[index].handle != NULL) {
-        reply("err endpoint %s is in use", args[0]);
+    if (endpoint == NULL) {
         return;
     }
     address = allocate(strlen(args[2]));
     if (!parse_hex(args[2], address)) {
         reply("err the address is not hexadecimal");
-        free(address);
-        return;
+    } else {
+        params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+        params.address    = (const ucp_address_t*)address;
+        endpoint_create(endpoint, &params, args[1]);
     }
-
-    endpoints[index].failure = UCS_OK;
-    params.field_mask        = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
-    params.address           = (const ucp_address_t*)address;
-    if (strcmp(args[1], "peer") == 0) {
-        params.field_mask     |= UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                                 UCP_EP_PARAM_FIELD_ERR_HANDLER;
-        params.err_mode        = UCP_ERR_HANDLING_MODE_PEER;
-        params.err_handler.cb  = on_endpoint_error;
-        params.err_handler.arg = &endpoints[index];
-    }
-    status = ucp_ep_create(worker, &params, &endpoints[index].handle);
     free(address);
-    if (status != UCS_OK) {
-        endpoints[index].handle = NULL;
-        reply("err ucp_ep_create: %s", ucs_status_string(status));
-        return;
-    }
-    reply("ok");
 }
 
 /* send REQUEST EP TAG SIZE SEED LAYOUT async|sync */
@@ -660,20 +662,21 @@ static void do_send(char **args)
     request_t           *request  = (endpoint == NULL) ? NULL : new_request(args[0]);
     ucp_request_param_t params;
     ucs_status_ptr_t    result;
-    uint64_t            tag, size, seed;
+    uint64_t            tag, size;
+    content_t           content;
 
     if (request == NULL) {
         return;
     }
     if (!parse_number(args[2], &tag) || !parse_number(args[3], &size) ||
-        !parse_number(args[4], &seed)) {
+        !parse_content(args[4], &content)) {
         reply("err bad number");
         return;
     }
     if (!buffer_init(&request->buffer, args[5], size)) {
         return;
     }
-    buffer_fill(&request->buffer, seed);
+    buffer_fill(&request->buffer, content);
     params = send_params(request);
     if (strcmp(args[6], "sync") == 0) {
         result = ucp_tag_send_sync_nbx(endpoint->handle, request->buffer.argument,
@@ -683,32 +686,6 @@ static void do_send(char **args)
                                   request->buffer.count, tag, &params);
     }
     request_started(request, result);
-}
-
-/* am REQUEST EP ID SIZE SEED */
-static void do_am(char **args)
-{
-    endpoint_t          *endpoint = find_endpoint(args[1]);
-    request_t           *request  = (endpoint == NULL) ? NULL : new_request(args[0]);
-    ucp_request_param_t params;
-    uint64_t            id, size, seed;
-
-    if (request == NULL) {
-        return;
-    }
-    if (!parse_number(args[2], &id) || !parse_number(args[3], &size) ||
-        !parse_number(args[4], &seed)) {
-        reply("err bad number");
-        return;
-    }
-    if (!buffer_init(&request->buffer, "contig", size)) {
-        return;
-    }
-    buffer_fill(&request->buffer, seed);
-    params = send_params(request);
-    request_started(request, ucp_am_send_nbx(endpoint->handle, (unsigned)id, NULL, 0,
-                                             request->buffer.argument,
-                                             request->buffer.count, &params));
 }
 
 /* recv REQUEST TAG MASK SIZE LAYOUT */
@@ -801,13 +778,14 @@ static void do_mrecv(char **args)
 static void do_wait(char **args)
 {
     request_t *request = find_request(args[0]);
-    char      verdict[64];
-    uint64_t  seed, timeout, deadline;
+    char      verdict[MAX_VERDICT];
+    content_t content;
+    uint64_t  timeout, deadline;
 
     if (request == NULL) {
         return;
     }
-    if (!parse_number(args[1], &seed) || !parse_number(args[2], &timeout)) {
+    if (!parse_content(args[1], &content) || !parse_number(args[2], &timeout)) {
         reply("err bad number");
         return;
     }
@@ -828,8 +806,7 @@ static void do_wait(char **args)
         /* Only what lies outside the buffer is promised to be as it was. */
         reply("ok %d 0x0 0 same", request->status);
     } else {
-        buffer_verify(&request->buffer, seed, request->info.length, verdict,
-                      sizeof(verdict));
+        buffer_verify(&request->buffer, content, request->info.length, verdict);
         reply("ok 0 0x%llx %zu %s", (unsigned long long)request->info.sender_tag,
               request->info.length, verdict);
     }
@@ -896,7 +873,8 @@ static void do_map(char **args)
 {
     memory_t     *memory;
     ucs_status_t status;
-    uint64_t     size, seed;
+    uint64_t     size;
+    content_t    content;
     size_t       index, length, i;
     void         *key;
     char         *hex;
@@ -909,7 +887,7 @@ static void do_map(char **args)
         reply("err memory %s is in use", args[0]);
         return;
     }
-    if (!parse_number(args[1], &size) || !parse_number(args[2], &seed)) {
+    if (!parse_number(args[1], &size) || !parse_content(args[2], &content)) {
         reply("err bad number");
         return;
     }
@@ -920,8 +898,8 @@ static void do_map(char **args)
         reply("err ucp_mem_map: %s", ucs_status_string(status));
         return;
     }
-    if (seed != 0) {
-        buffer_fill(&memory->buffer, seed);
+    if (content.seed != 0) {
+        buffer_fill(&memory->buffer, content);
     }
     status = ucp_rkey_pack(context, memory->handle, &key, &length);
     if (status != UCS_OK) {
@@ -970,18 +948,19 @@ static void do_unmap(char **args)
 /* check MEMORY SEED LENGTH */
 static void do_check(char **args)
 {
-    memory_t *memory = find_memory(args[0]);
-    uint64_t seed, length;
-    char     verdict[64];
+    memory_t  *memory = find_memory(args[0]);
+    content_t content;
+    uint64_t  length;
+    char      verdict[MAX_VERDICT];
 
     if (memory == NULL) {
         return;
     }
-    if (!parse_number(args[1], &seed) || !parse_number(args[2], &length)) {
+    if (!parse_content(args[1], &content) || !parse_number(args[2], &length)) {
         reply("err bad number");
         return;
     }
-    buffer_verify(&memory->buffer, seed, length, verdict, sizeof(verdict));
+    buffer_verify(&memory->buffer, content, length, verdict);
     reply("ok %s", verdict);
 }
 
@@ -1112,19 +1091,19 @@ static void do_put(char **args)
 {
     access_t            a;
     ucp_request_param_t params;
-    uint64_t            seed;
+    content_t           content;
 
     if (!parse_access(args, &a)) {
         return;
     }
-    if (!parse_number(args[5], &seed)) {
+    if (!parse_content(args[5], &content)) {
         reply("err bad number: %s", args[5]);
         return;
     }
     if (!buffer_init(&a.request->buffer, "contig", a.size)) {
         return;
     }
-    buffer_fill(&a.request->buffer, seed);
+    buffer_fill(&a.request->buffer, content);
     params = send_params(a.request);
     request_started(a.request,
                     ucp_put_nbx(a.endpoint->handle, a.request->buffer.argument, a.size,
@@ -1251,25 +1230,59 @@ static void do_progress(char **args)
     reply("ok");
 }
 
+/* Makes a worker, which tells servers the number in PEER_CLIENT_ID. */
+static ucs_status_t new_worker(ucp_worker_h *result)
+{
+    ucp_worker_params_t params = {0};
+    const char          *id    = getenv("PEER_CLIENT_ID");
+
+    if ((id != NULL) && parse_number(id, &params.client_id)) {
+        params.field_mask |= UCP_WORKER_PARAM_FIELD_CLIENT_ID;
+    }
+    return ucp_worker_create(context, &params, result);
+}
+
+/* use WORKER */
+static void do_use(char **args)
+{
+    ucs_status_t status = UCS_OK;
+    size_t       index;
+
+    if (!parse_index(args[0], MAX_WORKERS, &index)) {
+        return;
+    }
+    if (workers[index] == NULL) {
+        status = new_worker(&workers[index]);
+    }
+    if (status != UCS_OK) {
+        workers[index] = NULL;
+        reply("err ucp_worker_create: %s", ucs_status_string(status));
+        return;
+    }
+    worker = workers[index];
+    reply("ok");
+}
+
 static void do_exit(char **args)
 {
+    size_t i;
+
     (void)args;
     ucp_dt_destroy(generic_datatype);
-    ucp_worker_destroy(worker);
+    for (i = 0; i < MAX_WORKERS; ++i) {
+        if (workers[i] != NULL) {
+            ucp_worker_destroy(workers[i]);
+        }
+    }
     ucp_cleanup(context);
     reply("ok");
     exit(0);
 }
 
-static const struct {
-    const char *name;
-    size_t     args;
-    void       (*run)(char **args);
-} commands[] = {
+static const command_t commands[] = {
     {"address", 0, do_address},
     {"connect", 3, do_connect},
     {"send", 7, do_send},
-    {"am", 5, do_am},
     {"recv", 5, do_recv},
     {"probe", 4, do_probe},
     {"mrecv", 3, do_mrecv},
@@ -1290,15 +1303,34 @@ static const struct {
     {"fence", 0, do_fence},
     {"failure", 1, do_failure},
     {"progress", 1, do_progress},
-    {"exit", 0, do_exit}
+    {"use", 1, do_use},
+    {"exit", 0, do_exit},
+    {NULL, 0, NULL}
 };
+
+static const command_t *const lists[] = {commands, am_commands, stream_commands, conn_commands};
+
+static const command_t *find_command(const char *name)
+{
+    const command_t *c;
+    size_t          i;
+
+    for (i = 0; i < sizeof(lists) / sizeof(lists[0]); ++i) {
+        for (c = lists[i]; c->name != NULL; ++c) {
+            if (strcmp(c->name, name) == 0) {
+                return c;
+            }
+        }
+    }
+    return NULL;
+}
 
 static void run_command(char *line)
 {
-    char   *args[MAX_ARGS + 1];
-    char   *rest  = line;
-    size_t count  = 0;
-    size_t i;
+    const command_t *command;
+    char            *args[MAX_ARGS + 1];
+    char            *rest  = line;
+    size_t          count  = 0;
 
     while ((count <= MAX_ARGS) && ((args[count] = strtok_r(rest, " ", &rest)) != NULL)) {
         ++count;
@@ -1307,19 +1339,14 @@ static void run_command(char *line)
         reply("err empty command");
         return;
     }
-    for (i = 0; i < sizeof(commands) / sizeof(commands[0]); ++i) {
-        if (strcmp(commands[i].name, args[0]) != 0) {
-            continue;
-        }
-        if (count - 1 != commands[i].args) {
-            reply("err %s takes %zu arguments, not %zu", args[0], commands[i].args,
-                  count - 1);
-        } else {
-            commands[i].run(args + 1);
-        }
-        return;
+    command = find_command(args[0]);
+    if (command == NULL) {
+        reply("err unknown command: %s", args[0]);
+    } else if (count - 1 != command->args) {
+        reply("err %s takes %zu arguments, not %zu", args[0], command->args, count - 1);
+    } else {
+        command->run(args + 1);
     }
-    reply("err unknown command: %s", args[0]);
 }
 
 /* Reads what is there and runs every whole line. Returns 0 at the end of input. */
@@ -1350,21 +1377,21 @@ static int read_commands(void)
 
 static void start_ucp(void)
 {
-    ucp_params_t        params        = {0};
-    ucp_worker_params_t worker_params = {0};
-    ucs_status_t        status;
+    ucp_params_t params = {0};
+    ucs_status_t status;
 
     params.field_mask = UCP_PARAM_FIELD_FEATURES;
     params.features   = UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_AMO32 |
-                        UCP_FEATURE_AMO64;
-    if (getenv("PEER_AM") != NULL) {
+                        UCP_FEATURE_AMO64 | UCP_FEATURE_STREAM;
+    if (getenv("PEER_NO_AM") == NULL) {
         params.features |= UCP_FEATURE_AM;
     }
-    status            = ucp_init(&params, NULL, &context);
+    status = ucp_init(&params, NULL, &context);
     if (status != UCS_OK) {
         die("ucp_init", status);
     }
-    status = ucp_worker_create(context, &worker_params, &worker);
+    status = new_worker(&workers[0]);
+    worker = workers[0];
     if (status != UCS_OK) {
         die("ucp_worker_create", status);
     }

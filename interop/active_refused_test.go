@@ -9,19 +9,20 @@ import (
 )
 
 // TestActiveMessageRefused checks what a C peer gets that sends active messages to a
-// worker of ours, which has no handlers for them: a small one is dropped, as C drops
+// worker of ours, which is not made for them: a small one is dropped, as C drops
 // those without a handler; of a large one, which waits for us to fetch it, the sender
 // is told. Both leave the connection as it was.
 func TestActiveMessageRefused(t *testing.T) {
 	dir := t.TempDir()
 	c := buildC(t, dir)
-	ours := buildGo(t, dir)
+	deaf := buildGo(t, dir)
+	deaf.env = append(deaf.env, "PEER_NO_AM=y")
 	where := newPlace()
 	defer where.close()
 	for _, theirs := range c {
 		for _, over := range []route{lo, posix, sysv, posixCMA} {
 			t.Run(theirs.name+"/"+over.name, func(t *testing.T) {
-				p, err := newPair(where, ours, theirs, setting{mode: "none", theirs: []string{"PEER_AM=y"}}, over)
+				p, err := newPair(where, deaf, theirs, setting{}, over)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -35,7 +36,7 @@ func TestActiveMessageRefused(t *testing.T) {
 					want ucs.Status
 				}{{8, ucs.OK}, {4 << 20, ucs.ErrUnsupported}, {0, ucs.OK}} {
 					n := p.theirs.request()
-					if err := p.theirs.do("am", n, ep, 3, m.size, 1); err != nil {
+					if err := p.theirs.do("am", n, ep, 3, 0, m.size, 1, "contig", "plain"); err != nil {
 						t.Fatal(err)
 					}
 					if got, err := p.theirs.wait(n, 0); err != nil || got.status != m.want {

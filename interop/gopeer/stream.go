@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// The commands for streams.
+func init() {
+	for name, c := range map[string]struct {
+		args int
+		run  func(s *server, args []string) (string, error)
+	}{
+		"ssend": {5, (*server).streamSend},
+		"srecv": {5, (*server).streamRecv},
+		"sdata": {3, (*server).streamData},
+		"spoll": {1, (*server).streamPoll},
+	} {
+		commands[name] = c
+	}
+}
+
+// ssend REQ EP SIZE SEED LAYOUT
+func (s *server) streamSend(args []string) (string, error) {
+	ep, err := s.endpoint(args[1])
+	if err != nil {
+		return "", err
+	}
+	n, err := numbers(args[2])
+	if err != nil {
+		return "", err
+	}
+	b, err := s.filled(args[4], int(n[0]), args[3])
+	if err != nil {
+		return "", err
+	}
+	r := &request{buffer: b}
+	if err := s.newRequest(args[0], r); err != nil {
+		return "", err
+	}
+	bytes, params := b.argument(s.generic)
+	r.handle, r.err = ep.StreamSend(bytes, params)
+	return "", nil
+}
+
+// srecv REQ EP SIZE LAYOUT some|all
+func (s *server) streamRecv(args []string) (string, error) {
+	ep, err := s.endpoint(args[1])
+	if err != nil {
+		return "", err
+	}
+	n, err := numbers(args[2])
+	if err != nil {
+		return "", err
+	}
+	b, err := s.newBuffer(args[3], int(n[0]))
+	if err != nil {
+		return "", err
+	}
+	r := &request{buffer: b, isReceive: true, untagged: true}
+	if err := s.newRequest(args[0], r); err != nil {
+		return "", err
+	}
+	bytes, params := b.argument(s.generic)
+	if args[4] == "all" {
+		params.StreamFlags = ucp.StreamRecvWaitAll
+	}
+	r.info.Length, r.handle, r.err = ep.StreamRecv(bytes, params)
+	return "", nil
+}
+
+// sdata EP SEED MS
+func (s *server) streamData(args []string) (string, error) {
+	ep, err := s.endpoint(args[0])
+	if err != nil {
+		return "", err
+	}
+	c, err := contents(args[1])
+	if err != nil {
+		return "", err
+	}
+	n, err := numbers(args[2])
+	if err != nil {
+		return "", err
+	}
+	var data ucp.StreamData
+	var failed error
+	if err := s.progressUntil(milliseconds(n[0]), func() bool {
+		data, failed = ep.StreamRecvData()
+		return failed != nil || data.Bytes() != nil
+	}); err != nil {
+		return "", err
+	}
+	if failed != nil {
+		return fmt.Sprintf("%d 0x0 0 same", int(ucs.StatusOf(failed))), nil
+	}
+	defer data.Release()
+	return fmt.Sprintf("0 0x0 %d %s", len(data.Bytes()), c.compare(data.Bytes())), nil
+}
+
+// spoll MS
+func (s *server) streamPoll(args []string) (string, error) {
+	ms, err := numbers(args[0])
+	if err != nil {
+		return "", err
+	}
+	ready := make([]ucp.StreamReady, len(s.endpoints))
+	var n int
+	var failed error
+	if err := s.progressUntil(milliseconds(ms[0]), func() bool {
+		n, failed = s.worker().StreamPoll(ready)
+		return n > 0 || failed != nil
+	}); err != nil {
+		return "", err
+	}
+	var list []string
+	for _, r := range ready[:n] {
+		list = append(list, fmt.Sprint(r.UserData))
+	}
+	return strings.Join(list, " "), failed
+}
