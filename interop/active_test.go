@@ -94,9 +94,6 @@ func active(flags, layout string) func(from, to *peer, msgs *messages, size int)
 		if err != nil {
 			return err
 		}
-		if flags == "copy" && majorMinor(from.name) == "1.13" {
-			return from.finish(s) // it has not sent anything
-		}
 		offered, reply, err := to.activeNext(amID, header, m)
 		if err != nil {
 			return err
@@ -106,6 +103,18 @@ func active(flags, layout string) func(from, to *peer, msgs *messages, size int)
 		}
 		return errors.Join(to.activeData(m), from.finish(s))
 	}
+}
+
+// activeCopied changes the header when the call has returned.
+func activeCopied(from, to *peer, msgs *messages, size int) error {
+	if size != 8 && size != 65536 {
+		return errNothingToDo
+	}
+	if majorMinor(from.name) == "1.13" { // it does not send anything
+		s, err := from.activeSend(ep, amID, 8, msgs.next(size), "contig", "copy")
+		return errors.Join(err, from.finish(s))
+	}
+	return active("copy", "contig")(from, to, msgs, size)
 }
 
 // activeHeaders sends headers of all lengths, with and without data.

@@ -42,7 +42,7 @@ var operations = []operation{
 	{"am iov", active("plain", "iov4")},
 	{"am eager", active("eager,reply", "contig")},
 	{"am rndv", active("rndv", "generic")},
-	{"am copy header", active("copy", "contig")},
+	{"am copy header", activeCopied},
 	{"am headers", activeHeaders},
 	{"am answer", activeAnswer},
 	{"am kept", activeKept},

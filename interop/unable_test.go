@@ -18,10 +18,10 @@ import (
 // inability is cells of the matrix in which C says that it does not do what it was
 // told to.
 type inability struct {
-	release    string // of the C that starts the operation
-	sides      sides  // which of the two peers that is
-	setting    string // of the columns
-	routes     []string
+	release    string   // of the C that starts the operation
+	sides      sides    // which of the two peers that is
+	setting    string   // of the columns, empty for all
+	routes     []string // nil for all
 	operations []string
 	smallest   int // size of the operation: less is done
 	status     ucs.Status
@@ -42,6 +42,9 @@ var (
 )
 
 var inabilities = []inability{
+	// 1.13 has no flag for a header that is copied; its peer says so in place of it.
+	{"1.13", eitherSide, "", nil, []string{"am copy header"}, 0, ucs.ErrUnsupported},
+
 	// 1.22 without its protocols has no one-sided access any more. Nothing is put or
 	// got by itself, by no protocol.
 	{"1.22", theirSide, "proto=n", slices.Concat(networkRoutes, []string{posix.name, posixCMA.name}),
@@ -60,8 +63,8 @@ var inabilities = []inability{
 func unable(list []inability, from program, theirs bool, setting, route, operation string, size int) *inability {
 	for i := range list {
 		u := &list[i]
-		if !from.ours && majorMinor(from.name) == u.release && (theirs || u.sides == eitherSide) && setting == u.setting &&
-			slices.Contains(u.routes, route) && slices.Contains(u.operations, operation) && size >= u.smallest {
+		if !from.ours && majorMinor(from.name) == u.release && (theirs || u.sides == eitherSide) &&
+			(u.setting == "" || setting == u.setting) && (u.routes == nil || slices.Contains(u.routes, route)) && slices.Contains(u.operations, operation) && size >= u.smallest {
 			return u
 		}
 	}
@@ -101,6 +104,7 @@ func TestJudge(t *testing.T) {
 	list := []inability{
 		{"1.22", theirSide, "s", []string{"r"}, []string{"put"}, 1, ucs.ErrUnsupported},
 		{"1.22", eitherSide, "m", []string{"r"}, []string{"add"}, 0, ucs.ErrCanceled},
+		{"1.22", eitherSide, "", nil, []string{"copy"}, 0, ucs.ErrUnsupported},
 	}
 	c, old, ours := program{name: "C 1.22.0"}, program{name: "C 1.13.1"}, program{name: "Go", ours: true}
 	says := func(who string, status ucs.Status) error {
@@ -131,6 +135,7 @@ func TestJudge(t *testing.T) {
 		{"another release", old, true, "s", "r", "put", 8, says(old.name, ucs.ErrUnsupported), nil},
 		{"we start it", ours, true, "s", "r", "put", 8, says(ours.name, ucs.ErrUnsupported), nil},
 		{"the other side", c, false, "s", "r", "put", 8, refused, nil},
+		{"everywhere", c, false, "t", "q", "copy", 8, refused, errUnable},
 		{"either side", c, false, "m", "r", "add", 0, says(c.name, ucs.ErrCanceled), errUnable},
 	} {
 		got := unable(list, x.from, x.theirs, x.setting, x.route, x.operation, x.size).judge(x.from.name, x.err)
