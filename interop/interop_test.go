@@ -201,6 +201,10 @@ func (r *runner) one(op operation, size int, weSend bool) {
 	if !weSend {
 		from, expected = r.theirs, unable(inabilities, r.theirs, true, r.setting.name, r.route.name, op.name, size)
 	}
+	if expected != nil && expected.aborts {
+		r.record(at, size, errUnable)
+		return
+	}
 	r.record(at, size, expected.judge(from.name, r.try(op, size, weSend)))
 }
 

@@ -4,6 +4,7 @@ package interop
 
 import (
 	"errors"
+	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -256,19 +257,32 @@ func killedClosing(t *testing.T, p *pair) {
 // expectLost waits until our side knows that the peer is lost.
 func expectLost(t *testing.T, p *pair) {
 	t.Helper()
+	if err := p.ours.lost(ep); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lost waits until a peer knows that the one behind an endpoint is lost.
+func (p *peer) lost(ep int) error {
+	_, err := p.failure(ep)
+	return err
+}
+
+// failure waits until the error handler of an endpoint is told something.
+func (p *peer) failure(ep int) (ucs.Status, error) {
 	for end := time.Now().Add(operationLimit); ; {
-		values, err := p.ours.command("failure", ep)
+		values, err := p.command("failure", ep)
 		if err != nil {
-			t.Fatal(err)
+			return ucs.OK, err
 		}
 		if r, err := parseResult(values); err != nil || r.status.IsError() {
-			return
+			return r.status, err
 		}
 		if time.Now().After(end) {
-			t.Fatal("nobody noticed that the peer is lost")
+			return ucs.OK, fmt.Errorf("%s: the error handler of endpoint %d is told nothing: %w", p.name, ep, errTimeout)
 		}
-		if err := p.ours.do("progress", 5); err != nil {
-			t.Fatal(err)
+		if err := p.do("progress", 5); err != nil {
+			return ucs.OK, err
 		}
 	}
 }

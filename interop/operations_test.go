@@ -41,7 +41,7 @@ var operations = []operation{
 	{"am", active("plain", "contig")},
 	{"am iov", active("plain", "iov4")},
 	{"am eager", active("eager,reply", "contig")},
-	{"am rndv", active("rndv", "generic")},
+	{"am rndv", active("rndv", "iov5")},
 	{"am copy header", activeCopied},
 	{"am headers", activeHeaders},
 	{"am answer", activeAnswer},

@@ -25,6 +25,7 @@ type inability struct {
 	operations []string
 	smallest   int // size of the operation: less is done
 	status     ucs.Status
+	aborts     bool // in place of a status: the process ends, so that it is not tried
 }
 
 // sides tells the peer that a setting is for from the one in our place, which is C as
@@ -43,20 +44,25 @@ var (
 
 var inabilities = []inability{
 	// 1.13 has no flag for a header that is copied; its peer says so in place of it.
-	{"1.13", eitherSide, "", nil, []string{"am copy header"}, 0, ucs.ErrUnsupported},
+	{"1.13", eitherSide, "", nil, []string{"am copy header"}, 0, ucs.ErrUnsupported, false},
+
+	// 1.13 with its protocols has none for active messages that are to be offered, and
+	// aborts looking for one, also with C as the receiver (proto_reconfig.c).
+	{release: "1.13", sides: theirSide, setting: "proto=y", aborts: true,
+		operations: []string{"am rndv", "am answer", "am kept rndv", "am refused", "am burst"}},
 
 	// 1.22 without its protocols has no one-sided access any more. Nothing is put or
 	// got by itself, by no protocol.
 	{"1.22", theirSide, "proto=n", slices.Concat(networkRoutes, []string{posix.name, posixCMA.name}),
-		[]string{"put", "get", "put alloc", "get alloc"}, 1, ucs.ErrUnsupported},
+		[]string{"put", "get", "put alloc", "get alloc"}, 1, ucs.ErrUnsupported, false},
 	{"1.22", theirSide, "proto=n", slices.Concat(networkRoutes, []string{posix.name, posixCMA.name}),
-		[]string{"puts and gets", "puts, gets alloc", "fence", "fence alloc"}, 0, ucs.ErrUnsupported},
+		[]string{"puts and gets", "puts, gets alloc", "fence", "fence alloc"}, 0, ucs.ErrUnsupported, false},
 
 	// 1.22 has no atomic operations by messages in error mode peer, and cancels them.
 	{"1.22", eitherSide, "error mode peer", slices.Concat(networkRoutes, peerRoutes),
-		[]string{"atomics", "atomics alloc"}, 8, ucs.ErrCanceled},
+		[]string{"atomics", "atomics alloc"}, 8, ucs.ErrCanceled, false},
 	{"1.22", eitherSide, "error mode peer", slices.Concat(networkRoutes, peerRoutes),
-		[]string{"fence", "fence alloc"}, 0, ucs.ErrCanceled}, // they end with one
+		[]string{"fence", "fence alloc"}, 0, ucs.ErrCanceled, false}, // they end with one
 }
 
 // unable finds what is expected of a cell: nil where C is to do it.
@@ -102,9 +108,9 @@ func (u *inability) judge(from string, err error) error {
 // listed cells, of the peer that starts the operation, is excused.
 func TestJudge(t *testing.T) {
 	list := []inability{
-		{"1.22", theirSide, "s", []string{"r"}, []string{"put"}, 1, ucs.ErrUnsupported},
-		{"1.22", eitherSide, "m", []string{"r"}, []string{"add"}, 0, ucs.ErrCanceled},
-		{"1.22", eitherSide, "", nil, []string{"copy"}, 0, ucs.ErrUnsupported},
+		{"1.22", theirSide, "s", []string{"r"}, []string{"put"}, 1, ucs.ErrUnsupported, false},
+		{"1.22", eitherSide, "m", []string{"r"}, []string{"add"}, 0, ucs.ErrCanceled, false},
+		{"1.22", eitherSide, "", nil, []string{"copy"}, 0, ucs.ErrUnsupported, false},
 	}
 	c, old, ours := program{name: "C 1.22.0"}, program{name: "C 1.13.1"}, program{name: "Go", ours: true}
 	says := func(who string, status ucs.Status) error {

@@ -1,0 +1,355 @@
+//go:build linux
+
+package interop
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// clientID is what the workers of these tests tell servers.
+const clientID = "77"
+
+// dialing is a pair of which one listens and the other connects to it.
+type dialing struct {
+	*pair
+	server, client *peer
+	mode           string
+	addr           netip.AddrPort // where the server listens
+}
+
+// startDialing starts the two and lets one listen.
+func startDialing(where *place, ours, theirs program, weServe bool, s setting, over route) (*dialing, error) {
+	s.both = append(slices.Clone(s.both), "PEER_CLIENT_ID="+clientID)
+	p, err := startApart(where, where, ours, theirs, s, over, over)
+	if err != nil {
+		return nil, err
+	}
+	d := &dialing{pair: p, server: p.theirs, client: p.ours, mode: s.errorMode()}
+	if weServe {
+		d.server, d.client = p.ours, p.theirs
+	}
+	if err := d.listen(); err != nil {
+		return nil, errors.Join(err, p.abort())
+	}
+	return d, nil
+}
+
+func (d *dialing) listen() error {
+	values, err := d.server.command("listen", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	if d.addr, err = netip.ParseAddrPort(values[0]); err == nil && (d.addr.Port() == 0 || !d.addr.Addr().IsLoopback()) {
+		err = fmt.Errorf("%s: listens at %v", d.server.name, d.addr)
+	}
+	return err
+}
+
+// dial lets the client begin to connect.
+func (d *dialing) dial(ep int, how string) error { return d.client.do("dial", ep, d.mode, d.addr, how) }
+
+// called takes the client that has come in the server's hand, and returns its address.
+func (d *dialing) called(id uint64) (from string, err error) {
+	values, err := d.server.command("client", operationLimit.Milliseconds())
+	if err != nil {
+		return "", err
+	}
+	if want := fmt.Sprintf("%#x", id); len(values) != 2 || values[1] != want {
+		return "", fmt.Errorf("%s: a client is %q, want the id %s", d.server.name, values, want)
+	}
+	return values[0], nil
+}
+
+// accept lets the server accept the client in hand.
+func (d *dialing) accept(ep int) error { return d.server.do("accept", ep, d.mode) }
+
+// connect is all of it, for the endpoint that operations use.
+func (d *dialing) connect() error {
+	if err := d.dial(ep, "plain"); err != nil {
+		return err
+	}
+	if _, err := d.called(0); err != nil {
+		return err
+	}
+	return d.accept(ep)
+}
+
+// talk carries out some operations in both directions.
+func (d *dialing) talk(sizes ...int) error {
+	for _, size := range sizes {
+		for _, op := range []struct {
+			name string
+			run  func(from, to *peer, msgs *messages, size int) error
+		}{
+			{"tag", expected("contig", "contig", "sync")},
+			{"am", activeAnswer},
+			{"stream", streamWhole("contig", "contig")},
+			{"put", on(own, putting)},
+			{"get", on(own, getting)},
+		} {
+			for _, from := range []*peer{d.client, d.server} {
+				to := d.client
+				if from == to {
+					to = d.server
+				}
+				if err := op.run(from, to, &d.msgs, size); err != nil {
+					return fmt.Errorf("%s of %d bytes: %w", op.name, size, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// sockets checks the addresses that both tell.
+func (d *dialing) sockets(from string) error {
+	client, err := d.client.command("sockets", ep)
+	if err != nil {
+		return err
+	}
+	server, err := d.server.command("sockets", ep)
+	if err != nil {
+		return err
+	}
+	at := d.addr.String()
+	if want := []string{from, at}; !slices.Equal(client, want) || !slices.Equal(server, []string{at, from}) {
+		return fmt.Errorf("%s connects between %q, %s between %q, want %q from the client", d.client.name, client, d.server.name, server, want)
+	}
+	return nil
+}
+
+// part lets one side close and then the other, and ends both.
+func (d *dialing) part(first, second *peer) error {
+	for i, side := range []*peer{first, second} {
+		n := side.request()
+		if err := side.do("close", n, ep, "flush"); err != nil {
+			return err
+		}
+		got, err := side.wait(n, 0)
+		if err != nil {
+			return err
+		}
+		// C that is in mode none and closes behind the other may say that it was late,
+		// also to C.
+		if got.status != ucs.OK && (i == 0 || d.mode == "none" && !side.isC()) {
+			return side.statusError("close", got.status)
+		}
+		if i == 0 && d.mode == "peer" {
+			if err := second.lost(ep); err != nil {
+				return err
+			}
+		}
+	}
+	return errors.Join(d.server.do("unlisten"), first.exit(), second.exit())
+}
+
+// Routes with the network, over which connections are made, whatever goes over them.
+var dialingRoutes = []route{
+	{name: "lo", tls: "tcp", both: true, devices: "lo"},
+	{name: "posix", tls: "tcp,posix", both: true, devices: "lo"},
+	{name: "sysv", tls: "tcp,sysv", both: true, devices: "lo"},
+	{name: "cma", tls: "tcp,posix,cma", both: true, devices: "lo"},
+	allTransports,
+}
+
+// eachDialing runs a test with every peer, in both roles.
+func eachDialing(t *testing.T, routes []route, run func(t *testing.T, where *place, ours, theirs program, weServe bool, over route)) {
+	dir := t.TempDir()
+	c := buildC(t, dir)
+	ours := buildGo(t, dir)
+	where := newPlace()
+	defer where.close()
+	if testing.Short() {
+		routes = routes[:1]
+	}
+	for _, theirs := range append([]program{ours}, c...) {
+		for _, over := range routes {
+			for name, weServe := range map[string]bool{"we serve": true, "we connect": false} {
+				t.Run(theirs.name+"/"+over.name+"/"+name, func(t *testing.T) { run(t, where, ours, theirs, weServe, over) })
+			}
+		}
+	}
+}
+
+// TestListener connects by socket address: the server learns who the client is, takes
+// it on a worker of its choice, all kinds of operations work, both know the addresses,
+// and either closes first.
+func TestListener(t *testing.T) {
+	eachDialing(t, dialingRoutes, func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
+		for _, mode := range []string{"none", "peer"} {
+			for _, other := range []bool{false, true} {
+				name := mode + "/listener's worker"
+				if other {
+					name = mode + "/other worker"
+				}
+				t.Run(name, func(t *testing.T) {
+					d, err := startDialing(where, ours, theirs, weServe, setting{mode: mode}, over)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer d.report(t)
+					if err := d.whole(other); err != nil {
+						t.Fatal(err)
+					}
+				})
+			}
+		}
+	})
+}
+
+// whole is a connection from its beginning to its end.
+func (d *dialing) whole(otherWorker bool) error {
+	if err := d.dial(ep, "id"); err != nil {
+		return err
+	}
+	from, err := d.called(77)
+	if err != nil {
+		return err
+	}
+	if otherWorker {
+		if err := d.server.do("use", 1); err != nil {
+			return err
+		}
+	}
+	if err := d.accept(ep); err != nil {
+		return err
+	}
+	if err := d.talk(8, 16384, 1<<20); err != nil {
+		return err
+	}
+	if err := d.sockets(from); err != nil {
+		return err
+	}
+	if otherWorker { // for which the client closes, for the others the server
+		return d.part(d.client, d.server)
+	}
+	return d.part(d.server, d.client)
+}
+
+// TestRejected: a client that is rejected is told so, and may come again.
+func TestRejected(t *testing.T) {
+	eachDialing(t, []route{dialingRoutes[0], allTransports}, func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
+		d, err := startDialing(where, ours, theirs, weServe, setting{mode: "peer"}, over)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.report(t)
+		if err := d.rejected(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func (d *dialing) rejected() error {
+	const refused = 9
+	if err := d.dial(refused, "plain"); err != nil {
+		return err
+	}
+	if _, err := d.called(0); err != nil {
+		return err
+	}
+	if err := d.server.do("reject"); err != nil {
+		return err
+	}
+	status, err := d.client.failure(refused)
+	if err != nil {
+		return err
+	}
+	if status != ucs.ErrRejected {
+		return fmt.Errorf("%s: rejected, and told %v", d.client.name, status)
+	}
+	n := d.client.request()
+	if err := d.client.do("close", n, refused, "force"); err != nil {
+		return err
+	}
+	if _, err := d.client.wait(n, 0); err != nil { // any status will do
+		return err
+	}
+	if err := d.connect(); err != nil {
+		return err
+	}
+	if err := d.talk(8); err != nil {
+		return err
+	}
+	return d.part(d.client, d.server)
+}
+
+// TestManyClients connects a hundred times at once.
+func TestManyClients(t *testing.T) {
+	eachDialing(t, []route{dialingRoutes[0], allTransports}, func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
+		d, err := startDialing(where, ours, theirs, weServe, setting{mode: "peer"}, over)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.report(t)
+		if err := d.many(100); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func (d *dialing) many(count int) error {
+	for i := range count {
+		if err := d.dial(i, "plain"); err != nil {
+			return err
+		}
+	}
+	for i := range count {
+		if _, err := d.called(0); err != nil {
+			return err
+		}
+		if err := d.accept(i); err != nil {
+			return err
+		}
+	}
+	for _, from := range []*peer{d.client, d.server} {
+		to := d.client
+		if from == to {
+			to = d.server
+		}
+		sends, receives, sent := make([]int, count), make([]int, count), make([]message, count)
+		var err error
+		for i := range count {
+			sent[i] = d.msgs.next(1000)
+			if receives[i], err = to.recv(sent[i].tag, fullMask, sent[i].size, "contig"); err != nil {
+				return err
+			}
+			if sends[i], err = from.send(i, sent[i], "contig", "sync"); err != nil {
+				return err
+			}
+		}
+		for i := range count {
+			if err := both(from, sends[i], to, receives[i], sent[i]); err != nil {
+				return fmt.Errorf("connection %d: %w", i, err)
+			}
+		}
+	}
+	for i := range count {
+		n := d.client.request()
+		if err := d.client.do("close", n, i, "flush"); err != nil {
+			return err
+		}
+		if err := d.client.finish(n); err != nil {
+			return err
+		}
+	}
+	for i := range count {
+		if err := d.server.lost(i); err != nil {
+			return err
+		}
+		n := d.server.request()
+		if err := d.server.do("close", n, i, "force"); err != nil {
+			return err
+		}
+		if _, err := d.server.wait(n, 0); err != nil { // any status will do
+			return err
+		}
+	}
+	return errors.Join(d.server.do("unlisten"), d.client.exit(), d.server.exit())
+}
