@@ -23,8 +23,6 @@
 //	connect EP none|peer ADDRESS         ok
 //	send REQ EP TAG SIZE SEED LAYOUT async|sync
 //	                                     ok
-//	am REQ EP ID SIZE SEED               ok; an active message; C only, started
-//	                                     with PEER_AM in its environment
 //	recv REQ TAG MASK SIZE LAYOUT        ok
 //	probe TAG MASK keep|take MS          ok TAG LENGTH, or timeout
 //	mrecv REQ SIZE LAYOUT                ok; receives the message taken last
@@ -52,6 +50,42 @@
 //	                                     ok; a fetching one's wait replies
 //	                                     ok STATUS OLD SIZE same
 //	fence                                ok
+//	handle ID receive|keep|refuse|drop|none
+//	                                     ok; what the handler of an id does with
+//	                                     the data of active messages; to refuse
+//	                                     is UCS_ERR_OUT_OF_RANGE
+//	amlimit                              ok LENGTH, of the longest header
+//	am REQ EP ID HEADER SIZE SEED LAYOUT FLAGS
+//	                                     ok; FLAGS are plain, or some of reply,
+//	                                     eager, rndv and copy with commas; the
+//	                                     header is HEADER bytes of the contents
+//	                                     behind the data
+//	amnext EP SEED MS                    ok ID HEADER LENGTH here|offered
+//	                                     plain|reply VERDICT, or timeout; takes the
+//	                                     oldest message that came in hand; VERDICT
+//	                                     is of its header; the endpoint to answer
+//	                                     on, if there is one, becomes EP
+//	amdata SEED MS                       ok STATUS 0 LENGTH VERDICT, or timeout; the
+//	                                     data of the message in hand, received by
+//	                                     its handler or kept; gives it up
+//	amrecv REQ SIZE LAYOUT               ok; receives the kept data in hand
+//	amdrop                               ok; gives the message in hand up
+//	ssend REQ EP SIZE SEED LAYOUT        ok; to the stream
+//	srecv REQ EP SIZE LAYOUT some|all    ok; of the stream; wait replies as for
+//	                                     receives, with the tag 0
+//	sdata EP SEED MS                     ok STATUS 0 LENGTH VERDICT, or timeout; the
+//	                                     next bytes of the stream where they are
+//	spoll MS                             ok EP…, those with unread streams, or timeout
+//	use WORKER                           ok; the worker, 0 or 1, that commands are for
+//	listen HOST:PORT                     ok HOST:PORT; port 0 for any
+//	unlisten                             ok
+//	dial EP none|peer HOST:PORT plain|id ok; connects, and tells the client id
+//	                                     PEER_CLIENT_ID of the environment
+//	client MS                            ok HOST:PORT ID, or timeout; takes the oldest
+//	                                     client that waits in hand
+//	accept EP none|peer                  ok; the client in hand
+//	reject                               ok
+//	sockets EP                           ok LOCAL REMOTE; socket addresses
 //	exit                                 ok
 //
 // EP, REQ, MEM and RKEY are small numbers that the driver chooses. A command that starts an
@@ -63,7 +97,7 @@
 // by UCX), generic (a user-defined datatype) or iovN, N pieces of which the first
 // is empty, the last takes the remainder, and guard bytes separate all of them.
 // SEED selects the contents of a message: the little-endian words of a SplitMix64
-// generator. VERDICT compares what was received with it: "same",
+// generator; SEED+OFFSET are those from a byte on. VERDICT compares what was received with it: "same",
 // "differs@OFFSET", or "overrun@OFFSET" for a byte that was changed outside the
 // message.
 package interop

@@ -192,7 +192,10 @@ func TestClientServer(t *testing.T) {
 		for _, way := range []string{"stream", "tag", "am"} {
 			for _, size := range []struct{ pieces, length string }{{"1", "16"}, {"3", "40000"}, {"1", "2000000"}} {
 				name := fmt.Sprintf("%s/%s/%sx%s/", e.name, way, size.pieces, size.length)
-				const iterations = "3"
+				iterations := "3"
+				if way == "am" && majorMinor(e.name) == "1.13" {
+					iterations = "1" // it counts messages that come together as one, also with itself
+				}
 				theirs := []string{"-c", way, "-i", iterations, "-v", size.pieces, "-s", size.length}
 				ours := []string{iterations, size.pieces, size.length, fin}
 				t.Run(name+"it serves", func(t *testing.T) {

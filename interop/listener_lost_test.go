@@ -1,0 +1,197 @@
+//go:build linux
+
+package interop
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// TestListenerLost lets the other side of a connection by socket address die at each
+// step: ours is told, ends what it has begun, and goes on. A server of ours takes the
+// next client.
+func TestListenerLost(t *testing.T) {
+	steps := map[string]func(d *dialing) error{
+		"before the answer":      (*dialing).lostBefore,
+		"behind the answer":      (*dialing).lostUnused,
+		"amid messages":          (*dialing).lostAmid,
+		"stopped, while closing": (*dialing).lostClosing,
+	}
+	eachDialing(t, dialingRoutes[:1], func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
+		for name, step := range steps {
+			t.Run(name, func(t *testing.T) {
+				d, err := startDialing(where, ours, theirs, weServe, setting{mode: "peer", both: []string{often}}, over)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer d.report(t)
+				if err := step(d); err != nil {
+					t.Fatal(err)
+				}
+				if !weServe {
+					if err := d.ours.exit(); err != nil {
+						t.Error(err)
+					}
+					return
+				}
+				if d.client, err = startPeer(where, theirs.path, over.env(false)); err != nil {
+					t.Fatal(err)
+				}
+				defer d.client.kill()
+				if err := d.again(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	})
+}
+
+// again is a whole connection of another client.
+func (d *dialing) again() error {
+	if err := d.connect(); err != nil {
+		return err
+	}
+	if err := expected("contig", "contig", "sync")(d.client, d.server, &d.msgs, 100); err != nil {
+		return err
+	}
+	return d.part(d.client, d.server)
+}
+
+// closeOurs closes our endpoint after a failure.
+func (d *dialing) closeOurs() error {
+	n := d.ours.request()
+	if err := d.ours.do("close", n, ep, "flush"); err != nil {
+		return err
+	}
+	_, err := d.ours.wait(n, 0) // any status will do
+	return err
+}
+
+// lostBefore: the client has called, and nobody has answered.
+func (d *dialing) lostBefore() error {
+	if err := d.dial(ep, "plain"); err != nil {
+		return err
+	}
+	if _, err := d.called(0); err != nil {
+		return err
+	}
+	d.theirs.process.kill()
+	if d.server == d.ours {
+		var gone *refusal
+		if err := d.accept(ep); err != nil && !errors.As(err, &gone) {
+			return err
+		}
+	}
+	return errors.Join(d.ours.lost(ep), d.closeOurs())
+}
+
+// lostUnused: nothing was sent yet.
+func (d *dialing) lostUnused() error {
+	if err := d.connect(); err != nil {
+		return err
+	}
+	d.theirs.process.kill()
+	return errors.Join(d.ours.lost(ep), d.closeOurs())
+}
+
+// begin starts what cannot end without the other side.
+func (d *dialing) begin() (requests []int, err error) {
+	for _, size := range []int{8, 4 << 20} {
+		n, err := d.ours.send(ep, d.msgs.next(size), "contig", "sync")
+		if err != nil {
+			return nil, err
+		}
+		requests = append(requests, n)
+	}
+	n, err := d.ours.streamSend(ep, d.msgs.next(4<<20), 0, 4<<20, "contig")
+	if err != nil {
+		return nil, err
+	}
+	m := d.ours.request()
+	return append(requests, n, m), d.ours.do("srecv", m, ep, 100, "contig", "all")
+}
+
+// lostAmid: messages, a stream and an answer are on the way.
+func (d *dialing) lostAmid() error {
+	if err := d.connect(); err != nil {
+		return err
+	}
+	if err := d.talk(8); err != nil {
+		return err
+	}
+	requests, err := d.begin()
+	if err != nil {
+		return err
+	}
+	d.theirs.process.kill()
+	if err := d.ours.lost(ep); err != nil {
+		return err
+	}
+	for i, n := range requests {
+		got, err := d.ours.wait(n, 0)
+		if err != nil {
+			return err
+		}
+		// The bytes of a stream may have left.
+		if isStreamSend := i == 2; got.status == ucs.OK && !isStreamSend {
+			return fmt.Errorf("operation %d toward a lost peer: success", i)
+		}
+	}
+	return d.closeOurs()
+}
+
+// lostClosing: the other side stands still while we close, and dies.
+func (d *dialing) lostClosing() error {
+	if err := d.connect(); err != nil {
+		return err
+	}
+	if err := d.talk(8); err != nil {
+		return err
+	}
+	if err := d.theirs.process.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	n, err := d.ours.send(ep, d.msgs.next(4<<20), "contig", "sync")
+	if err != nil {
+		return err
+	}
+	closing := d.ours.request()
+	if err := d.ours.do("close", closing, ep, "flush"); err != nil {
+		return err
+	}
+	d.theirs.process.kill()
+	for _, n := range []int{n, closing} {
+		if _, err := d.ours.wait(n, 0); err != nil { // any status will do
+			return err
+		}
+	}
+	return nil
+}
+
+// TestNobodyListens: who connects to nobody is told so.
+func TestNobodyListens(t *testing.T) {
+	eachDialing(t, dialingRoutes[:1], func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
+		d, err := startDialing(where, ours, theirs, weServe, setting{mode: "peer"}, over)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.report(t)
+		if err := d.server.do("unlisten"); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.dial(ep, "plain"); err != nil {
+			t.Fatal(err)
+		}
+		status, err := d.client.failure(ep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.client == d.ours && status != ucs.ErrNotConnected {
+			t.Errorf("nobody listens, and we are told %v", status)
+		}
+	})
+}
