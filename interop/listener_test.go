@@ -158,6 +158,16 @@ var dialingRoutes = []route{
 	allTransports,
 }
 
+// dials says whether a release connects by itself, or to us, over a route and in a mode.
+// 1.13 crashes in mode none where there is shared memory, also toward itself. Its client
+// asks for one lane for each of two networks where we answer with one, and gives up.
+func (p program) dials(mode string, weServe bool, over route) bool {
+	if majorMinor(p.name) != "1.13" || over.name == dialingRoutes[0].name {
+		return true
+	}
+	return mode == "peer" && (over.name != allTransports.name || !weServe)
+}
+
 // eachDialing runs a test with every peer, in both roles.
 func eachDialing(t *testing.T, routes []route, run func(t *testing.T, where *place, ours, theirs program, weServe bool, over route)) {
 	dir := t.TempDir()
@@ -183,6 +193,9 @@ func eachDialing(t *testing.T, routes []route, run func(t *testing.T, where *pla
 func TestListener(t *testing.T) {
 	eachDialing(t, dialingRoutes, func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
 		for _, mode := range []string{"none", "peer"} {
+			if !theirs.dials(mode, weServe, over) {
+				continue
+			}
 			for _, other := range []bool{false, true} {
 				name := mode + "/listener's worker"
 				if other {
@@ -235,6 +248,9 @@ func (d *dialing) whole(otherWorker bool) error {
 // TestRejected: a client that is rejected is told so, and may come again.
 func TestRejected(t *testing.T) {
 	eachDialing(t, []route{dialingRoutes[0], allTransports}, func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
+		if !theirs.dials("peer", weServe, over) {
+			return
+		}
 		d, err := startDialing(where, ours, theirs, weServe, setting{mode: "peer"}, over)
 		if err != nil {
 			t.Fatal(err)
@@ -283,6 +299,9 @@ func (d *dialing) rejected() error {
 // TestManyClients connects a hundred times at once.
 func TestManyClients(t *testing.T) {
 	eachDialing(t, []route{dialingRoutes[0], allTransports}, func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
+		if !theirs.dials("peer", weServe, over) {
+			return
+		}
 		d, err := startDialing(where, ours, theirs, weServe, setting{mode: "peer"}, over)
 		if err != nil {
 			t.Fatal(err)
@@ -352,4 +371,38 @@ func (d *dialing) many(count int) error {
 		}
 	}
 	return errors.Join(d.server.do("unlisten"), d.client.exit(), d.server.exit())
+}
+
+// TestReleasesApart: each release of C connects to us and we to it, as TestListener
+// shows, also where two of them refuse each other with their defaults.
+func TestReleasesApart(t *testing.T) {
+	where := newPlace()
+	defer where.close()
+	list := buildC(t, t.TempDir())
+	for _, server := range list {
+		for _, client := range list {
+			if server.shortRings() == client.shortRings() {
+				continue
+			}
+			t.Run(server.name+" serves "+client.name, func(t *testing.T) {
+				d, err := startDialing(where, server, client, true, setting{mode: "peer"}, dialingRoutes[0])
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer d.report(t)
+				if err := d.dial(ep, "plain"); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := d.called(0); err != nil {
+					t.Fatal(err)
+				}
+				if err := d.accept(ep); err == nil {
+					t.Errorf("%s takes a client of %s", server.name, client.name)
+				}
+				if status, err := d.client.failure(ep); err != nil || status != ucs.ErrRejected {
+					t.Errorf("the client is told %v, %v", status, err)
+				}
+			})
+		}
+	}
 }
