@@ -159,8 +159,9 @@ var dialingRoutes = []route{
 }
 
 // dials says whether a release connects by itself, or to us, over a route and in a mode.
-// 1.13 crashes in mode none where there is shared memory, also toward itself. Where its
-// client has a choice of lanes it asks for one that we do not answer with, and gives up.
+// 1.13 fails as a client, and in mode none as a server, where there is shared memory, also
+// toward itself. With two networks its client asks for a lane to each: where we serve it
+// gets one, and gives up.
 func (p program) dials(mode string, weServe bool, over route) bool {
 	if majorMinor(p.name) != "1.13" || over.name == dialingRoutes[0].name {
 		return true

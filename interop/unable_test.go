@@ -51,6 +51,10 @@ var inabilities = []inability{
 	{release: "1.13", sides: theirSide, setting: "proto=y", aborts: true,
 		operations: []string{"am rndv", "am answer", "am kept rndv", "am refused", "am burst"}},
 
+	// They take no header that is longer than the data where it is as long as it may be.
+	{release: "1.13", sides: theirSide, setting: "proto=y", aborts: true, smallest: 200,
+		routes: []string{posix.name, posixCMA.name}, operations: []string{"am headers"}},
+
 	// 1.22 without its protocols has no one-sided access any more. Nothing is put or
 	// got by itself, by no protocol.
 	{"1.22", theirSide, "proto=n", slices.Concat(networkRoutes, []string{posix.name, posixCMA.name}),
