@@ -85,13 +85,14 @@ type IfaceAttr struct {
 	Priority  uint8
 
 	// SegSize is the longest active message the transport takes, header
-	// included. 0: not told (v1), so a sender goes by its own.
+	// included. 0: not told (v1), so a sender goes by its own. v2 tells it in steps of
+	// 64 bytes.
 	SegSize int
 
 	// Caps is what v1 packs; a v2 address does not carry it.
 	Caps IfaceCaps
 
-	// Flags is set by parsing. Packing v1 uses Caps.
+	// Flags is set by parsing. Packing v1 uses Caps instead, v2 these.
 	Flags PeerFlags
 }
 
@@ -131,6 +132,13 @@ func parseAttrV2(r *reader) (a IfaceAttr) {
 	a.SegSize = int(r.u16()) * segSizeUnit
 	a.Flags = PeerFlags(r.u16())
 	return a
+}
+
+// appendV2 appends the attributes: ucp_address_v2_packed_iface_attr_t.
+func (a *IfaceAttr) appendV2(b []byte) []byte {
+	b = append(b, fp8Overhead.packSeconds(a.Overhead), fp8Bandwidth.pack(a.Bandwidth), fp8Latency.packSeconds(a.Latency), a.Priority)
+	b = le.AppendUint16(b, uint16(min(a.SegSize/segSizeUnit, math.MaxUint16)))
+	return le.AppendUint16(b, uint16(a.Flags))
 }
 
 // check rejects what no transport can mean, so that nothing computed from a

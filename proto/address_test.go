@@ -25,7 +25,7 @@ func mustAddress(t *testing.T, b []byte, form AddressForm) WorkerAddress {
 }
 
 // TestAddressGolden reads every captured address to its end, v1 and v2, and
-// reproduces those of v1.
+// reproduces it.
 func TestAddressGolden(t *testing.T) {
 	counts := map[AddressVersion]int{}
 	for _, g := range readGolden(t, "addresses.txt") {
@@ -37,9 +37,6 @@ func TestAddressGolden(t *testing.T) {
 			}
 		} else if a.Version == AddressV1 && a.Release != 0 {
 			t.Errorf("%s: %s: release %d, want none", g.origin, g.name, a.Release)
-		}
-		if a.Version == AddressV2 {
-			continue
 		}
 		out, err := a.Append([]byte("x"), FormWorker)
 		if err != nil || !bytes.Equal(out[1:], g.bytes) {
@@ -142,6 +139,15 @@ func full() WorkerAddress {
 	}
 }
 
+// toV2 makes an address one of version 2, which carries other attributes.
+func toV2(a *WorkerAddress) {
+	a.Version = AddressV2
+	eachIface(a, func(f *AddressIface) {
+		f.Attr = IfaceAttr{Overhead: 2048 / nsecPerSec, Bandwidth: 512 << 20, Latency: 10752 / nsecPerSec, Priority: 9,
+			SegSize: 8192, Flags: PeerAMSync | PeerAtomic64}
+	})
+}
+
 func TestAddressRoundTrip(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -154,6 +160,13 @@ func TestAddressRoundTrip(t *testing.T) {
 		{"no release", FormWireup, func(a *WorkerAddress) { a.Release = 0; a.Devices[0].MD = 31; a.Devices[0].MDCaps = 0x60 }},
 		{"release without devices", FormWireup, func(a *WorkerAddress) { a.Devices = nil }},
 		{"nothing", FormWireup, func(a *WorkerAddress) { *a = WorkerAddress{Flags: AddressHasUUID} }},
+		{"everything in v2", FormWireup, toV2},
+		{"what does not fit beside flags in v2", FormWireup, func(a *WorkerAddress) {
+			toV2(a)
+			a.Devices[0].MD, a.Devices[0].Addr, a.Devices[0].Ifaces[0].Addr = 255, make([]byte, 255), make([]byte, 63)
+			a.Devices[1].MD, a.Devices[1].Addr = 127, make([]byte, 31)
+		}},
+		{"nothing in v2", FormWireup, func(a *WorkerAddress) { *a = WorkerAddress{Version: AddressV2, Flags: AddressHasUUID} }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			want := full()
@@ -196,7 +209,7 @@ func TestAddressLast(t *testing.T) {
 
 func TestAddressAppendRefuses(t *testing.T) {
 	for name, edit := range map[string]func(a *WorkerAddress){
-		"version 2":              func(a *WorkerAddress) { a.Version = AddressV2 },
+		"version 3":              func(a *WorkerAddress) { a.Version = AddressV2 + 1 },
 		"long name":              func(a *WorkerAddress) { a.Name = strings.Repeat("n", 256) },
 		"long device address":    func(a *WorkerAddress) { a.Devices[0].Addr = make([]byte, 32) },
 		"long interface address": func(a *WorkerAddress) { a.Devices[0].Ifaces[0].Addr = make([]byte, 64) },
@@ -212,6 +225,25 @@ func TestAddressAppendRefuses(t *testing.T) {
 		if b, err := a.Append([]byte("kept"), FormWireup); err == nil || string(b) != "kept" {
 			t.Errorf("%s: %q, %v", name, b, err)
 		}
+	}
+	for name, edit := range map[string]func(a *WorkerAddress){
+		"long device address":    func(a *WorkerAddress) { a.Devices[0].Addr = make([]byte, 256) },
+		"long interface address": func(a *WorkerAddress) { a.Devices[0].Ifaces[0].Addr = make([]byte, 256) },
+		"high lane":              func(a *WorkerAddress) { a.Devices[0].Ifaces[0].EpAddrs[0].Lane = 64 },
+		"many endpoints":         func(a *WorkerAddress) { a.Devices[0].Ifaces[0].EpAddrs = make([]AddressEp, 65) },
+		"looks like no device":   func(a *WorkerAddress) { a.Devices[0].MD, a.Devices[0].Ifaces = 127, nil },
+	} {
+		a := full()
+		toV2(&a)
+		edit(&a)
+		if b, err := a.Append([]byte("kept"), FormWireup); err == nil || string(b) != "kept" {
+			t.Errorf("%s in v2: %q, %v", name, b, err)
+		}
+	}
+	a := full()
+	toV2(&a)
+	if b, err := a.Append([]byte("kept"), FormCMBoth); !errors.Is(err, ucs.ErrUnsupported) || string(b) != "kept" {
+		t.Errorf("v2 for all releases: %q, %v", b, err)
 	}
 }
 
@@ -321,9 +353,6 @@ func FuzzParseAddress(f *testing.F) {
 			t.Fatalf("%d of %d bytes read", n, len(b))
 		}
 		_ = a.String()
-		if a.Version != AddressV1 {
-			return
-		}
 		out, err := a.Append(nil, AddressForm(form))
 		if err != nil {
 			t.Fatalf("%+v: %v", a, err)
@@ -332,7 +361,11 @@ func FuzzParseAddress(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(a, again); d != "" {
+		if a.Version == AddressV2 { // has numbers that are packed as others
+			if out2, err := again.Append(nil, AddressForm(form)); err != nil || !bytes.Equal(out, out2) {
+				t.Errorf("%v\n   %x\nis %x", err, out, out2)
+			}
+		} else if d := cmp.Diff(a, again); d != "" {
 			t.Error(d)
 		}
 	})

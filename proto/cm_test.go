@@ -96,7 +96,7 @@ func TestCMRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	bad := CMData{Address: WorkerAddress{Version: AddressV2}}
+	bad := CMData{Address: WorkerAddress{Version: AddressV2 + 1}}
 	if b, err := bad.Append([]byte("kept")); err == nil || string(b) != "kept" {
 		t.Errorf("address that cannot be packed: %q, %v", b, err)
 	}

@@ -46,6 +46,13 @@ func (r fp8Range) pack(v float64) uint8 {
 	return uint8(exp-(doubleBias-1)-minExp) | mant<<4
 }
 
+// packSeconds packs a time of a range of nanoseconds. What was unpacked comes out again:
+// no product of a division and a multiplication falls short of it.
+func (r fp8Range) packSeconds(s float64) uint8 {
+	const steps = 1 << 10
+	return r.pack(math.Round(s*nsecPerSec*steps) / steps)
+}
+
 // unpack is the inverse of pack up to its rounding; exponent 15 gives NaN.
 func (r fp8Range) unpack(b uint8) float64 {
 	e, m := b&15, b>>4

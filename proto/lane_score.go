@@ -123,7 +123,7 @@ func (s scorer) latency(l *LocalIface, r remote) float64 {
 	growth := seconds(l.Attr.Perf.Latency.M) * s.endpoints
 	if s.v2 {
 		ours := seconds(l.Attr.Perf.Latency.C) + growth
-		return (theirs + fp8Latency.round(ours*nsecPerSec)/nsecPerSec) / 2
+		return (theirs + fp8Latency.unpack(fp8Latency.packSeconds(ours))/nsecPerSec) / 2
 	}
 	return (seconds(l.Attr.Perf.Latency.C)+theirs)/2 + growth
 }

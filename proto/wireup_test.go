@@ -73,7 +73,7 @@ func TestWireupRefuses(t *testing.T) {
 			t.Errorf("unknown %s: %v", name, err)
 		}
 	}
-	bad := Wireup{Address: WorkerAddress{Version: AddressV2}}
+	bad := Wireup{Address: WorkerAddress{Version: AddressV2 + 1}}
 	if b, err := bad.Append([]byte("kept")); err == nil || string(b) != "kept" {
 		t.Errorf("address that cannot be packed: %q, %v", b, err)
 	}
