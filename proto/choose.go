@@ -46,7 +46,11 @@ var noThresholds = [numGroups]Threshold{ThreshAuto, ThreshAuto, ThreshAuto, Thre
 type choice struct {
 	options    []option
 	thresholds [numGroups]Threshold
+	allow      func(Protocol) bool // nil: any
 }
+
+// allowed reports whether the user lets an option be chosen.
+func (c *choice) allowed(o *option) bool { return c.allow == nil || c.allow(o.proto) }
 
 // table makes the table: in every range the cheapest of the options that the
 // limits and the user's thresholds leave.
@@ -148,10 +152,17 @@ func (c *choice) best(lo, hi int) (best int, wanted group) {
 	if best >= 0 {
 		return best, wanted
 	}
-	// Thresholds that leave no way are a wish; what is possible counts.
-	for i := range c.options {
-		if c.options[i].carries(lo) && (best < 0 || c.cheaper(i, best, lo, hi)) {
-			best = i
+	// Thresholds that leave no way are a wish, and so is a list of protocols; what is
+	// possible counts.
+	for _, any := range [...]bool{false, true} {
+		for i := range c.options {
+			o := &c.options[i]
+			if o.carries(lo) && (any || c.allowed(o)) && (best < 0 || c.cheaper(i, best, lo, hi)) {
+				best = i
+			}
+		}
+		if best >= 0 {
+			break
 		}
 	}
 	return best, wanted
@@ -172,7 +183,7 @@ func (c *choice) wanted(n int) group {
 // fits reports whether an option of a group can carry n bytes.
 func (c *choice) fits(g group, n int) bool {
 	for i := range c.options {
-		if c.options[i].group == g && c.options[i].carries(n) {
+		if o := &c.options[i]; o.group == g && o.carries(n) && c.allowed(o) {
 			return true
 		}
 	}
@@ -186,6 +197,7 @@ const (
 	accepted rejection = iota
 	tooLong
 	tooShort
+	unlisted // by the user
 	outvoted // by the threshold of a later group
 	belowThreshold
 	tooSmall
@@ -199,6 +211,8 @@ func (c *choice) reject(i, n int, wanted group) rejection {
 		return tooLong
 	case n < o.floor:
 		return tooShort
+	case !c.allowed(o):
+		return unlisted
 	case o.group < wanted:
 		return outvoted
 	case t != ThreshAuto && n < int(t):
@@ -240,6 +254,8 @@ func (c *choice) explainRange(lo, hi int) RangeInfo {
 			}
 		case tooShort:
 			out.Reason = "from " + memUnits(o.floor) + " on"
+		case unlisted:
+			out.Reason = "not in UCX_PROTOS"
 		case outvoted:
 			out.Reason = groupSettings[wanted] + " is passed"
 		case belowThreshold:

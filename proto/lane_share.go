@@ -20,15 +20,35 @@ const (
 	shareUnit = 1 << 16
 )
 
+// Spread are settings of how long messages are spread over lanes. What is zero is C's
+// default.
+type Spread struct {
+	MaxRatio float64 // UCX_MULTI_LANE_MAX_RATIO
+	MinChunk int     // UCX_MIN_RNDV_CHUNK_SIZE
+}
+
+// sane fills in the defaults.
+func (s Spread) sane() Spread {
+	if !(s.MaxRatio > 0) {
+		s.MaxRatio = laneMaxRatio
+	}
+	s.MaxRatio = math.Max(s.MaxRatio, 1) // the fastest lane stays
+	if s.MinChunk <= 0 {
+		s.MinChunk = minLaneChunk
+	}
+	return s
+}
+
 // LaneShares says how a long message is spread over lanes.
 type LaneShares struct {
 	lanes []int    // index of each lane used, in the list given
 	ends  []uint32 // where the lane's part ends, in units of 1/65536 of the message
+	chunk int      // the least that is worth a lane of its own
 }
 
 // NewLaneShares spreads messages over lanes by their bandwidths, leaving out
 // those that are much slower than the fastest.
-func NewLaneShares(bandwidths []float64) LaneShares {
+func NewLaneShares(bandwidths []float64, spread Spread) LaneShares {
 	const absurd = 1e18 // bytes per second
 	best := 0.0
 	for _, b := range bandwidths {
@@ -36,10 +56,11 @@ func NewLaneShares(bandwidths []float64) LaneShares {
 			best = b
 		}
 	}
-	var s LaneShares
+	spread = spread.sane()
+	s := LaneShares{chunk: spread.MinChunk}
 	sum := 0.0
 	for i, b := range bandwidths {
-		if b > 0 && b < absurd && b*laneMaxRatio >= best {
+		if b > 0 && b < absurd && b*spread.MaxRatio >= best {
 			s.lanes = append(s.lanes, i)
 			sum += b
 		}
@@ -59,7 +80,7 @@ func (s *LaneShares) Lanes() int { return len(s.lanes) }
 // message of n bytes. The parts follow each other and cover the message; a
 // message too short to be spread goes over the first lane. k is below Lanes.
 func (s *LaneShares) Part(k, n int) (lane, from, to int) {
-	if n < minLaneChunk*len(s.lanes) {
+	if n/s.chunk < len(s.lanes) {
 		if k == 0 {
 			return s.lanes[0], 0, n
 		}

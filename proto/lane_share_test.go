@@ -20,12 +20,12 @@ func TestLaneShares(t *testing.T) {
 		{"three", []float64{100, 100, 100}, "33% on tcp/lo, 33% on tcp/eth0 and 33% on tcp/slow"},
 		{"senseless numbers", []float64{math.NaN(), 5, -1, math.Inf(1)}, "tcp/eth0"},
 	} {
-		s := NewLaneShares(tc.bandwidths)
+		s := NewLaneShares(tc.bandwidths, Spread{})
 		if got := s.describe(func(i int) string { return names[i] }); got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
 	}
-	if s := NewLaneShares(nil); s.Lanes() != 0 {
+	if s := NewLaneShares(nil, Spread{}); s.Lanes() != 0 {
 		t.Errorf("no lanes: %d", s.Lanes())
 	}
 }
@@ -33,7 +33,8 @@ func TestLaneShares(t *testing.T) {
 // TestLaneSharesCover: the parts of any message lie end to end.
 func TestLaneSharesCover(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := NewLaneShares(rapid.SliceOfN(rapid.Float64(), 0, 8).Draw(t, "bandwidths"))
+		s := NewLaneShares(rapid.SliceOfN(rapid.Float64(), 0, 8).Draw(t, "bandwidths"),
+			Spread{MaxRatio: drawFloat(t, "ratio"), MinChunk: rapid.Int().Draw(t, "chunk")})
 		n := rapid.OneOf(rapid.IntRange(0, 1<<20), rapid.Just(math.MaxInt)).Draw(t, "n")
 		next := 0
 		for k := range s.Lanes() {
@@ -56,6 +57,33 @@ func TestScale(t *testing.T) {
 			if got, want := scale(share, n), int(uint64(n)*uint64(share)>>16); got != want {
 				t.Errorf("%d/65536 of %d is %d, want %d", share, n, got, want)
 			}
+		}
+	}
+}
+
+// TestSpread: how much slower a lane may be, and how short its part, are settings.
+func TestSpread(t *testing.T) {
+	for _, tc := range []struct {
+		spread      Spread
+		lanes, used int // that there are, and that 40000 bytes take
+	}{
+		{Spread{}, 2, 2},
+		{Spread{MaxRatio: 1.5}, 1, 1},
+		{Spread{MaxRatio: 0.1}, 1, 1},
+		{Spread{MaxRatio: 100}, 3, 1},
+		{Spread{MinChunk: 20000}, 2, 2},
+		{Spread{MinChunk: 20001}, 2, 1},
+		{Spread{MaxRatio: 100, MinChunk: 1}, 3, 3},
+	} {
+		s := NewLaneShares([]float64{100, 50, 10}, tc.spread)
+		used := 0
+		for k := range s.Lanes() {
+			if _, from, to := s.Part(k, 40000); to > from {
+				used++
+			}
+		}
+		if s.Lanes() != tc.lanes || used != tc.used {
+			t.Errorf("%+v: %d lanes, %d of them used; want %d and %d", tc.spread, s.Lanes(), used, tc.lanes, tc.used)
 		}
 	}
 }

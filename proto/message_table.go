@@ -52,8 +52,8 @@ func newModel(in *ProtoInput) model {
 	set := &in.Settings
 	m := model{
 		am: in.AM.sane(set.CopyBW), amName: in.AM.Name, set: *set,
-		put: newAccess(in.Put, set.CopyBW, func(l *LanePerf) int { return l.PutZcopy }),
-		get: newAccess(in.Get, set.CopyBW, func(l *LanePerf) int { return l.GetZcopy }),
+		put: newAccess(in.Put, set, func(l *LanePerf) int { return l.PutZcopy }),
+		get: newAccess(in.Get, set, func(l *LanePerf) int { return l.GetZcopy }),
 	}
 	if len(in.Map) > 0 {
 		m.ptr, m.ptrBy = in.Map[0].sane(set.CopyBW), in.Map[0].Name
@@ -62,7 +62,7 @@ func newModel(in *ProtoInput) model {
 }
 
 // newAccess takes the lanes together that carry anything.
-func newAccess(list []LanePerf, copyBW float64, limit func(*LanePerf) int) (a access) {
+func newAccess(list []LanePerf, set *ProtoSettings, limit func(*LanePerf) int) (a access) {
 	var bandwidths []float64
 	var lanes []int
 	for i := range list {
@@ -71,9 +71,9 @@ func newAccess(list []LanePerf, copyBW float64, limit func(*LanePerf) int) (a ac
 			lanes = append(lanes, i)
 		}
 	}
-	a.shares = NewLaneShares(bandwidths)
+	a.shares = NewLaneShares(bandwidths, set.Spread)
 	for k, i := range a.shares.lanes {
-		lane := list[lanes[i]].sane(copyBW)
+		lane := list[lanes[i]].sane(set.CopyBW)
 		a.shares.lanes[k] = lanes[i]
 		if k == 0 {
 			a.cost = lane
@@ -192,7 +192,7 @@ func (m *model) messageChoice(form *MessageForm, class DataClass, mode SendMode)
 		groupBcopy: m.set.BcopyThresh,
 		groupZcopy: m.set.ZcopyThresh,
 		groupRndv:  m.set.rndv(mode),
-	}}
+	}, m.set.Allow}
 }
 
 // single is a protocol of one message.

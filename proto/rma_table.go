@@ -153,7 +153,7 @@ func (m *rmaModel) putChoice(class DataClass) choice {
 		zcopy.max, zcopy.why = -1, "data has to be packed"
 	}
 	// The peer's worker copies once more and says that it has.
-	return choice{[]option{short, bcopy, zcopy, m.messages(ProtoPutAM, PutSize, m.posted())}, m.thresholds()}
+	return choice{[]option{short, bcopy, zcopy, m.messages(ProtoPutAM, PutSize, m.posted())}, m.thresholds(), m.in.Settings.Allow}
 }
 
 // getChoice is what there is for reading.
@@ -172,7 +172,7 @@ func (m *rmaModel) getChoice(class DataClass) choice {
 	if class == DataGeneric {
 		zcopy.max, zcopy.why = -1, "the list is too long"
 	}
-	return choice{[]option{bcopy, zcopy, m.messages(ProtoGetAM, GetRepSize, m.asked())}, m.thresholds()}
+	return choice{[]option{bcopy, zcopy, m.messages(ProtoGetAM, GetRepSize, m.asked())}, m.thresholds(), m.in.Settings.Allow}
 }
 
 // atomicChoice is what there is for atomic operations of a size. What a lane has
@@ -184,7 +184,7 @@ func (m *rmaModel) atomicChoice(lane int) choice {
 		direct = m.direct(ProtoAtomic, groupShort, lane, math.MaxInt, uct.Linear{C: m.lanes[lane].stored().C})
 		sw.max, sw.why = -1, "a lane has it"
 	}
-	return choice{[]option{direct, sw}, noThresholds}
+	return choice{[]option{direct, sw}, noThresholds, m.in.Settings.Allow}
 }
 
 // direct is a protocol over a lane.

@@ -11,6 +11,8 @@ func (m *model) rendezvous(class DataClass) []option {
 	offer := func(p Protocol, o option, start float64) option {
 		o.proto, o.group = p, groupRndv
 		o.cost.C += start
+		bias := 1 - m.set.bias()
+		o.cost.C, o.cost.M = o.cost.C*bias, o.cost.M*bias
 		return o
 	}
 	// What is read needs no answer before the data, only one after it.
@@ -224,7 +226,7 @@ func (m *model) askChoice(class DataClass, offer Offer) choice {
 	ask.cost.C += m.am.message()
 	put.cost.C += m.am.message()
 	m.obey(&ask, &put, &read, &attach)
-	return choice{[]option{ask, put, read, attach}, noThresholds}
+	return choice{[]option{ask, put, read, attach}, noThresholds, m.set.Allow}
 }
 
 // answerChoice is how a sender may deliver.
@@ -235,5 +237,5 @@ func (m *model) answerChoice(class DataClass, address bool) choice {
 	}
 	thresholds := noThresholds
 	thresholds[groupZcopy] = m.set.ZcopyThresh
-	return choice{append(am, put), thresholds}
+	return choice{append(am, put), thresholds, m.set.Allow}
 }

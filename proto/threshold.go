@@ -33,6 +33,13 @@ type ProtoSettings struct {
 	RndvFast    Threshold // UCX_RNDV_SEND_NBR_THRESH: RndvThresh of SendFast where that is auto
 	RndvScheme  RndvScheme
 	CopyBW      float64 // UCX_BCOPY_BW in bytes per second; 0: a default
+
+	// RndvBias is the part of its time by which an offered message may be slower than
+	// one that goes at once and is offered all the same (UCX_RNDV_PERF_DIFF).
+	RndvBias float64
+
+	Spread Spread              // of rendezvous data over lanes
+	Allow  func(Protocol) bool // UCX_PROTOS; nil: all. Where nothing that it allows is possible the rest counts
 }
 
 // DefaultProtoSettings are C's defaults.
@@ -51,4 +58,12 @@ func (s *ProtoSettings) rndv(mode SendMode) Threshold {
 		return s.RndvFast
 	}
 	return s.RndvThresh
+}
+
+// bias is RndvBias made sane.
+func (s *ProtoSettings) bias() float64 {
+	if math.IsNaN(s.RndvBias) {
+		return 0
+	}
+	return min(max(s.RndvBias, -1), 1)
 }

@@ -3,6 +3,7 @@ package ucp
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/ucx-go/ucx/proto"
@@ -84,7 +85,7 @@ func (i *iface) moved() bool { return !bytes.Equal(i.published, i.uct.Address())
 // describe lists the interfaces that peers may use. Interfaces of one device and
 // domain share an entry.
 func (w *Worker) describe(use func(*iface) bool) proto.WorkerAddress {
-	a := proto.WorkerAddress{Flags: proto.AddressHasUUID, UUID: w.uuid}
+	a := w.emptyAddress()
 	at := make(map[string]int)
 	for _, i := range w.ifaces {
 		if !use(i) {
@@ -113,6 +114,27 @@ func (w *Worker) describe(use func(*iface) bool) proto.WorkerAddress {
 	return a
 }
 
+// publishedSeg is the longest message that peers are told of, in an address that can tell
+// it (ucp_address_iface_seg_size in src/ucp/wireup/address.c).
+func (w *Worker) publishedSeg(a *uct.IfaceAttr) int {
+	switch {
+	case w.ctx.settings.AddressVersion == addressVersion(proto.AddressV1):
+		return 0
+	case a.Flags.Has(uct.IfaceAMBcopy):
+		return a.AM.MaxBcopy
+	case a.Flags.Has(uct.IfaceAMZcopy):
+		return a.AM.MaxZcopy
+	}
+	return a.AM.MaxShort
+}
+
+// addressName is what UCX_ADDRESS_DEBUG_INFO puts into addresses.
+func (s *settings) addressName() string {
+	host, _ := os.Hostname()
+	name := fmt.Sprintf("%s:%d", host, os.Getpid())
+	return name[:min(len(name), int(min(s.AddressNameMax, 255)))]
+}
+
 // publish returns the attributes of an interface as peers see them.
 func (w *Worker) publish(i *iface) proto.IfaceAttr {
 	_, ppn := w.ctx.estimates()
@@ -122,6 +144,7 @@ func (w *Worker) publish(i *iface) proto.IfaceAttr {
 		Bandwidth: p.Bandwidth(ppn),
 		Latency:   p.Latency.C,
 		Priority:  p.Priority,
+		SegSize:   w.publishedSeg(i.attr),
 	}
 	a.Caps = proto.Caps(i.attr)
 	a.Flags = a.Caps.Peer()

@@ -15,7 +15,8 @@ func (ep *Endpoint) packConn(like *proto.CMData, number func(lane int) uint8) ([
 	if err != nil {
 		return nil, err
 	}
-	addr.Flags, addr.UUID = 0, 0
+	addr.Version = proto.AddressV1 // of which there is a form that all releases read
+	addr.Flags, addr.UUID, addr.Name = 0, 0, ""
 	for k := range addr.Devices {
 		addr.Devices[k].Addr = nil // the manager tells it
 	}

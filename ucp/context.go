@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -164,6 +166,9 @@ func NewContext(p ContextParams, cfg *Config) (*Context, error) {
 	if err := c.set.Load("ucp", &c.settings); err != nil {
 		return nil, err
 	}
+	if c.settings.RndvChunk == 0 {
+		return nil, fmt.Errorf("ucp: UCX_MIN_RNDV_CHUNK_SIZE must be more than 0: %w", ucs.ErrInvalidParam)
+	}
 	c.name = entityName(p.Name, "ucp-context", &contextSeq)
 	if p.Features == 0 {
 		log.Warn("context without features", zap.String("context", c.name))
@@ -172,6 +177,7 @@ func NewContext(p ContextParams, cfg *Config) (*Context, error) {
 		c.closeMDs()
 		return nil, err
 	}
+	c.printTables(func(w io.Writer) error { return c.WriteInfo(w) })
 	return c, nil
 }
 
@@ -202,13 +208,19 @@ func (c *Context) openResources() error {
 			c.refuse(comp.Name(), err)
 			continue
 		}
-		for _, r := range mds {
+		for k, r := range mds {
+			if k >= c.settings.MaxMDs.Int(math.MaxInt) {
+				c.skip(r.Name, errManyMDs)
+				continue
+			}
 			if err := c.openMD(comp, r.Name); err != nil {
 				c.refuse(r.Name, err)
 			}
 		}
 	}
-	c.warnMissing()
+	if c.settings.WarnInvalid {
+		c.warnMissing()
+	}
 	if len(c.resources) == 0 {
 		reasons := make([]string, len(c.skipped))
 		for i, s := range c.skipped {
@@ -272,6 +284,7 @@ var (
 	errNotInTLS     = errors.New("not in UCX_TLS")
 	errNotInDevices = errors.New("not in the list of devices")
 	errNotEncrypted = errors.New("not encrypted, and RequireTLS is set")
+	errManyMDs      = errors.New("more memory domains of a component than UCX_MAX_COMPONENT_MDS")
 	errNoConfig     = errors.New("no configuration in ContextParams.TLS")
 )
 

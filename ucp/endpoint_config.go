@@ -2,7 +2,10 @@ package ucp
 
 import (
 	"encoding/binary"
+	"fmt"
+	"io"
 	"slices"
+	"strings"
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs/config"
@@ -85,7 +88,7 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 	in := proto.ProtoInput{AM: perf, Settings: w.protoSettings(i)}
 	c := &epConfig{
 		chosen:   p.shared(),
-		lanes:    newLaneMap(p.chosen),
+		lanes:    w.laneMap(p.chosen),
 		maxBcopy: a.AM.MaxBcopy,
 		maxZcopy: perf.MaxZcopy,
 		maxIOV:   min(max(a.AM.MaxIOV, 1), maxIOVEntries),
@@ -116,7 +119,7 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 	for _, m := range p.maps {
 		in.Map = append(in.Map, w.lanePerf(m.iface, 0))
 	}
-	c.putInOrder = len(c.put) == 1 && c.put[0].lane == c.lanes.am && a.Flags.Has(uct.IfacePutAMOrder)
+	c.putInOrder = !w.ctx.settings.RndvFlush && len(c.put) == 1 && c.put[0].lane == c.lanes.am && a.Flags.Has(uct.IfacePutAMOrder)
 	for _, m := range p.maps {
 		if m.kin {
 			c.mapMDs |= 1 << m.md
@@ -136,6 +139,10 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 	if w.ctx.settings.ProtoInfo {
 		c.print(w, w.name+" "+perf.Name)
 	}
+	w.ctx.printTables(func(out io.Writer) error {
+		_, err := fmt.Fprintln(out, strings.Join(p.chosen.Lines(), "\n"))
+		return err
+	})
 	return c
 }
 
@@ -225,6 +232,9 @@ func (w *Worker) protoSettings(i *iface) proto.ProtoSettings {
 	p.RndvThresh = threshold(rndv)
 	p.RndvFast = threshold(s.RndvNbr)
 	p.RndvScheme = proto.RndvScheme(s.RndvScheme)
+	p.RndvBias = s.RndvDiff / 100
+	p.Spread = proto.Spread{MaxRatio: s.LaneRatio, MinChunk: s.RndvChunk.Int(0)}
+	p.Allow = s.Protos.allow()
 	if !s.BcopyBw.IsAuto() {
 		p.CopyBW = float64(s.BcopyBw)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
 )
 
 // NewEndpoint creates an endpoint. It returns before the connection is made:
@@ -75,7 +76,10 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 		}
 	} else if ep.remoteID == 0 {
 		pr.expect(ep)
-		if err = ep.askForPairs(); err != nil {
+		if err = ep.askForPairs(); err == nil && w.asksEarly(p.ErrMode) {
+			err = wireupFamily{}.provide(ep)
+		}
+		if err != nil {
 			ep.destroy(err)
 			return nil, err
 		}
@@ -85,6 +89,18 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 		return nil, err
 	}
 	return ep, nil
+}
+
+// asksEarly reports whether an endpoint asks for the peer's end when it is made
+// (UCX_RESOLVE_REMOTE_EP_ID).
+func (w *Worker) asksEarly(mode ErrMode) bool {
+	switch w.ctx.settings.ResolveID {
+	case config.On:
+		return true
+	case config.OnOffAutomatic:
+		return mode != ErrModeNone && w.ctx.settings.keepsAlive()
+	}
+	return false
 }
 
 // checkEndpoint refuses parameters that contradict each other.

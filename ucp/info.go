@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -42,6 +44,23 @@ func (c *Context) WriteInfo(w io.Writer) error {
 		ew.printf("#\n")
 	}
 	return ew.err
+}
+
+// printTables prints what write writes to the log, as UCX_PRINT_TRANSPORT_TABLES says.
+func (c *Context) printTables(write func(io.Writer) error) {
+	switch c.settings.PrintTables {
+	case config.OnOffAutomatic:
+		if !log.Enabled(log.LevelDebug) {
+			return
+		}
+	case config.Off:
+		return
+	}
+	var b strings.Builder
+	_ = write(&b) // a builder takes it all
+	for line := range strings.Lines(b.String()) {
+		log.Print(strings.TrimSuffix(line, "\n"))
+	}
 }
 
 // errWriter keeps the first error of a series of prints.

@@ -43,14 +43,18 @@ func (keepaliveFamily) opened(ep *Endpoint) { ep.w.watch() }
 // watch makes sure that the keepalive runs once there is an endpoint.
 func (w *Worker) watch() {
 	k := &w.keep
-	interval := time.Duration(w.ctx.settings.KeepaliveInterval)
-	if k.timer != nil || interval <= 0 || w.ctx.settings.KeepaliveEps <= 0 {
+	if k.timer != nil || !w.ctx.settings.keepsAlive() {
 		return
 	}
 	var err error
-	if k.timer, err = w.uctw.Timers().After(interval, w.keepaliveRound); err != nil {
+	if k.timer, err = w.uctw.Timers().After(time.Duration(w.ctx.settings.KeepaliveInterval), w.keepaliveRound); err != nil {
 		log.Warn("no keepalive", zap.String("worker", w.name), zap.Error(err))
 	}
+}
+
+// keepsAlive reports whether peers are asked at all.
+func (s *settings) keepsAlive() bool {
+	return time.Duration(s.KeepaliveInterval) > 0 && s.KeepaliveEps > 0
 }
 
 // keepaliveRound looks at the next endpoints.

@@ -42,6 +42,43 @@ func newLaneMap(c *proto.LaneConfig) laneMap {
 	return m
 }
 
+// laneMap is newLaneMap as the settings want it.
+func (w *Worker) laneMap(c *proto.LaneConfig) laneMap {
+	m := newLaneMap(c)
+	if w.ctx.settings.WireupByAM {
+		m.wireup = m.am
+	}
+	if w.ctx.settings.SingleNet {
+		m.bandwidth = w.oneNetDevice(c, m.bandwidth)
+	}
+	return m
+}
+
+// oneNetDevice leaves out lanes of all network devices but one
+// (ucp_proto_multi_filter_single_net_device in src/ucp/proto/proto_multi.c, which goes by
+// the place of devices in the machine, where this goes by their names).
+func (w *Worker) oneNetDevice(c *proto.LaneConfig, lanes []uint8) []uint8 {
+	network := func(k uint8) (device string, is bool) {
+		r := &w.ifaces[c.Lanes[k].Local].attr.Resource
+		return r.Device, r.Type == uct.DeviceNetwork
+	}
+	var devices []string
+	for _, k := range lanes {
+		if d, is := network(k); is && !slices.Contains(devices, d) {
+			devices = append(devices, d)
+		}
+	}
+	if len(devices) < 2 {
+		return lanes
+	}
+	slices.Sort(devices)
+	one := devices[w.ctx.settings.NodeLocalID.Int(0)%len(devices)]
+	return slices.DeleteFunc(slices.Clone(lanes), func(k uint8) bool {
+		d, is := network(k)
+		return is && d != one
+	})
+}
+
 // wireupLane returns the lane of a wireup message (ucp_wireup_get_msg_lane in
 // src/ucp/wireup/wireup.c, ucp_worker_do_ep_keepalive in
 // src/ucp/core/ucp_worker.c).

@@ -195,7 +195,15 @@ func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneR
 		NumEndpoints: eps,
 		PPN:          ppn,
 		RndvScheme:   proto.RndvScheme(w.ctx.settings.RndvScheme),
+		Limits:       w.ctx.settings.laneLimits(),
 	}
+}
+
+// laneLimits are the limits of the selection.
+func (s *settings) laneLimits() proto.LaneLimits {
+	l := proto.DefaultLaneLimits()
+	l.Rndv, l.MaxRatio = int(min(s.RndvRails, proto.MaxLanes)), s.LaneRatio
+	return l
 }
 
 // isOf reports whether an interface is of a device, by the error.

@@ -61,6 +61,7 @@ func (w *Worker) listen(p *ListenerParams) (*Listener, error) {
 			continue
 		}
 		part, err := m.uct.Listen(l.addr, uct.ListenParams{
+			Backlog:   w.ctx.settings.backlog(),
 			Accept:    w.accept(),
 			OnRequest: func(_ uct.Listener, r *uct.ConnRequest) { l.onRequest(m.name, r) },
 		})

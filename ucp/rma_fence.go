@@ -105,7 +105,7 @@ func (ep *Endpoint) fenceNeedsFlush() bool {
 	if !f.direct && !f.messages {
 		return false
 	}
-	if len(ep.lanes) > 1 || f.copies.busy() {
+	if len(ep.lanes) > 1 || f.copies.busy() || ep.w.ctx.settings.FenceMode == fenceStrong {
 		return true
 	}
 	for i := range ep.lanes {

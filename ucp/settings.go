@@ -15,11 +15,20 @@ type settings struct {
 	AccDevices  config.List       `ucx:"ACC_DEVICES" default:"all" doc:"Accelerator devices to use."`
 	SelfDevices config.List       `ucx:"SELF_DEVICES" default:"all" doc:"Loopback devices to use."`
 
+	Protos      protoList    `ucx:"PROTOS" default:"all" doc:"Protocols to use, by the names that UCX_PROTO_INFO=y prints, as patterns with *, ? and [a-z] separated by commas; ^ before the list means all others. What none of these can carry goes by the rest."`
 	BcopyThresh config.Bytes `ucx:"BCOPY_THRESH" default:"auto" doc:"Message size from which messages are copied to a buffer instead of sent inline."`
 	ZcopyThresh config.Bytes `ucx:"ZCOPY_THRESH" default:"auto" doc:"Message size from which messages are sent without copying."`
 	RndvThresh  rndvThresh   `ucx:"RNDV_THRESH" default:"auto" doc:"Message size from which the rendezvous protocol is used, for all peers or as intra:SIZE,inter:SIZE for peers on this host and on others."`
 	RndvNbr     config.Bytes `ucx:"RNDV_SEND_NBR_THRESH" default:"256k" doc:"The rendezvous threshold of sends that prefer early completion, where RNDV_THRESH is auto."`
 	RndvScheme  rndvScheme   `ucx:"RNDV_SCHEME" default:"auto" doc:"How rendezvous data travels: auto, get_zcopy (the receiver reads), put_zcopy (the sender writes), rkey_ptr (the receiver maps memory that UCX allocated and copies), am (in messages). One that is not possible is as auto."`
+	RndvDiff    float64      `ucx:"RNDV_PERF_DIFF" default:"0" doc:"By how many percent a rendezvous may be slower than a message that goes at once and is used all the same. The default of C UCX is 1, with other estimates."`
+	RndvFlush   bool         `ucx:"RNDV_PUT_FORCE_FLUSH" default:"n" doc:"Flush the lanes behind the data of a rendezvous that is written, also where what follows cannot overtake it."`
+	RndvRails   uint         `ucx:"MAX_RNDV_RAILS,MAX_RNDV_LANES" default:"2" doc:"Number of devices over which the data of a rendezvous may travel at once; with 0 it travels in messages."`
+	RndvChunk   config.Bytes `ucx:"MIN_RNDV_CHUNK_SIZE" default:"16k" doc:"Least part of a rendezvous that is worth a lane of its own, more than 0."`
+	LaneRatio   float64      `ucx:"MULTI_LANE_MAX_RATIO" default:"4" doc:"How many times slower than the fastest a lane may be to carry a part of the same message."`
+	SingleNet   bool         `ucx:"SINGLE_NET_DEVICE" default:"n" doc:"Let messages be spread over no more than one network device, which UCX_NODE_LOCAL_ID chooses."`
+	NodeLocalID config.Count `ucx:"NODE_LOCAL_ID" default:"auto" doc:"Number of the process within its host, by which processes take different devices; auto means 0."`
+	ZcopySeg    config.Bytes `ucx:"RMA_ZCOPY_MAX_SEG_SIZE" default:"auto" doc:"Longest piece in which memory is read or written without copying; auto means what the transport can."`
 	RkeyPtrSeg  config.Bytes `ucx:"RKEY_PTR_SEG_SIZE" default:"512k" doc:"Most bytes that a receiver copies out of the sender's memory in a round of progress."`
 	BcopyBw     config.Bytes `ucx:"BCOPY_BW" default:"auto" doc:"Bytes per second at which memory is copied, for the cost model."`
 
@@ -42,6 +51,19 @@ type settings struct {
 	SADataVersion   saDataVersion `ucx:"SA_DATA_VERSION" default:"v2" doc:"Layout of the data with which a client asks for a connection: v1 or v2. A server answers in the client's."`
 
 	AllocPrio config.List `ucx:"ALLOC_PRIO" default:"md:sysv,md:posix,thp,md:*,mmap,heap" doc:"Ways to allocate memory, the first that works is taken: md:NAME for the memory domains of a component, md:* for any, thp, huge and mmap for pages of the kernel, heap."`
+
+	AddressVersion addressVersion   `ucx:"ADDRESS_VERSION" default:"v1" doc:"Layout of worker addresses, and of those in the messages that connect endpoints: v1 or v2. Peers read both. The data of connections by socket address is not concerned."`
+	AddressName    bool             `ucx:"ADDRESS_DEBUG_INFO" default:"n" doc:"Put host and process into worker addresses, for peers to show."`
+	AddressNameMax uint             `ucx:"MAX_WORKER_ADDRESS_NAME,MAX_WORKER_NAME" default:"32" doc:"Longest name that UCX_ADDRESS_DEBUG_INFO puts into an address; 255 at most."`
+	ResolveID      config.OnOffAuto `ucx:"RESOLVE_REMOTE_EP_ID" default:"off" doc:"Ask the peer for its end of an endpoint when that is made, not when an operation needs it; auto means where failures are handled and keepalive is on."`
+	WireupByAM     bool             `ucx:"WIREUP_VIA_AM_LANE" default:"n" doc:"Connect endpoints over the lane for messages."`
+	FenceMode      fenceMode        `ucx:"FENCE_MODE" default:"auto" doc:"How fences order: strong holds operations back until those before them are done, the others do that only where connections do not keep the order by themselves."`
+	AtomicMode     atomicMode       `ucx:"ATOMIC_MODE" default:"guess" doc:"Which interfaces do atomic operations: cpu means those that the CPU does them for, device those with a device that does, guess all. By others they are done by the peer's worker."`
+	Backlog        config.Count     `ucx:"LISTENER_BACKLOG" default:"auto" doc:"Clients that may wait at a listener to be accepted; auto is as many as the system allows, which is the limit of other values, too."`
+	MaxMDs         config.Count     `ucx:"MAX_COMPONENT_MDS" default:"16" doc:"Memory domains of a component that are used at most."`
+
+	WarnInvalid bool             `ucx:"WARN_INVALID_CONFIG" default:"y" doc:"Warn about transports and devices that were asked for by name and do not exist."`
+	PrintTables config.OnOffAuto `ucx:"PRINT_TRANSPORT_TABLES" default:"auto" doc:"Print the transports of each context and the lanes of each endpoint configuration to the log; auto means where UCX_LOG_LEVEL is debug or more."`
 
 	NumEPs config.Count `ucx:"NUM_EPS" default:"auto" doc:"Number of endpoints to expect, overriding what the program estimates."`
 	NumPPN config.Count `ucx:"NUM_PPN" default:"auto" doc:"Number of processes per host to expect, overriding what the program estimates."`

@@ -32,6 +32,15 @@ func (v saDataVersion) String() string { return fmt.Sprintf("v%d", v+1) }
 // ConfigSyntax describes the values for error messages and listings.
 func (saDataVersion) ConfigSyntax() string { return "v1 or v2" }
 
+// backlog is UCX_LISTENER_BACKLOG for a connection manager, which takes 0 for as many as the
+// system allows.
+func (s *settings) backlog() int {
+	if s.Backlog.IsAuto() {
+		return 0
+	}
+	return max(s.Backlog.Int(0), 1)
+}
+
 // connManagers lists the components that connect by socket address, in the order of
 // UCX_SOCKADDR_TLS_PRIORITY.
 func (c *Context) connManagers() (list []uct.ConnManagerComponent) {

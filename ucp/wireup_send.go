@@ -109,5 +109,11 @@ func (ep *Endpoint) repeatRequest() {
 
 // emptyAddress is the address in messages that need none: who sends, no devices.
 func (w *Worker) emptyAddress() proto.WorkerAddress {
-	return proto.WorkerAddress{Flags: proto.AddressHasUUID, UUID: w.uuid}
+	s := &w.ctx.settings
+	a := proto.WorkerAddress{Version: proto.AddressVersion(s.AddressVersion), Flags: proto.AddressHasUUID, UUID: w.uuid}
+	if s.AddressName {
+		a.Flags |= proto.AddressHasName
+		a.Name = s.addressName()
+	}
+	return a
 }

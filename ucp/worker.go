@@ -312,7 +312,7 @@ func (w *Worker) openIface(index int) error {
 		index: uint8(index),
 		md:    r.md,
 		uct:   ui,
-		attr:  ui.Attr(),
+		attr:  w.ctx.settings.limited(ui.Attr()),
 		id:    proto.TransportIDOf(r.Transport),
 	}
 	w.ifaces = append(w.ifaces, i)

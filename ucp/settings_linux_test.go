@@ -1,0 +1,130 @@
+package ucp
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/ucx-go/ucx/proto"
+)
+
+// neighbor opens a worker with settings on this machine.
+func neighbor(t *testing.T, settings ...string) *Worker {
+	t.Helper()
+	ctx := victimContext(t, settings...)
+	w := openVictim(t, ctx)
+	t.Cleanup(func() {
+		w.Close()
+		ctx.Close()
+	})
+	return w
+}
+
+// exchangeBetween sends a message from one worker to another and waits for both ends.
+func exchangeBetween(t *testing.T, from, to *Worker, n int) {
+	t.Helper()
+	ep, err := from.NewEndpoint(EndpointParams{Address: to.address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, buf := bytes.Repeat([]byte{7}, n), make([]byte, n)
+	recv, err := to.TagRecv(1, FullMask, buf, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	send, err := ep.TagSendSync(1, src, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for !recv.Done() || !send.Done() {
+		from.Progress()
+		to.Progress()
+		if ep.Err() != nil {
+			break
+		}
+	}
+	if recv.Err() != nil || send.Err() != nil || !bytes.Equal(src, buf) {
+		t.Fatalf("%d bytes: %v, %v, %v", n, recv.Err(), send.Err(), ep.Err())
+	}
+}
+
+// TestAddressVersions: workers reach each other whatever versions their addresses have, also
+// where a choice of protocols depends on what they tell.
+func TestAddressVersions(t *testing.T) {
+	for _, tls := range []string{"tcp", "posix", "posix,cma"} {
+		for _, v := range [][2]string{{"v1", "v2"}, {"v2", "v1"}, {"v2", "v2"}} {
+			a := neighbor(t, "TLS", tls, "NET_DEVICES", "lo", "ADDRESS_VERSION", v[0])
+			b := neighbor(t, "TLS", tls, "NET_DEVICES", "lo", "ADDRESS_VERSION", v[1], "ADDRESS_DEBUG_INFO", "y")
+			for _, n := range []int{0, 8, 9000, 1 << 20} {
+				exchangeBetween(t, a, b, n)
+				exchangeBetween(t, b, a, n)
+			}
+		}
+	}
+}
+
+// TestAddressVersionToken: a token is found in an address of version 2 as well.
+func TestAddressVersionToken(t *testing.T) {
+	a := neighbor(t, "TLS", "tcp", "NET_DEVICES", "lo", "ADDRESS_VERSION", "v2", "TOKEN", "y")
+	b := neighbor(t, "TLS", "tcp", "NET_DEVICES", "lo", "ADDRESS_VERSION", "v2", "TOKEN", "y")
+	exchangeBetween(t, a, b, 100)
+}
+
+// TestResolveRemoteID: an endpoint asks for the peer's end as early as the settings want.
+func TestResolveRemoteID(t *testing.T) {
+	for _, tc := range []struct {
+		setting, interval string
+		mode              ErrMode
+		want              bool
+	}{
+		{"off", "20s", ErrModePeer, false},
+		{"on", "inf", ErrModeNone, true},
+		{"auto", "20s", ErrModeNone, false},
+		{"auto", "20s", ErrModePeer, true},
+		{"auto", "0", ErrModePeer, false},
+	} {
+		w := neighbor(t, "TLS", "tcp", "NET_DEVICES", "lo", "RESOLVE_REMOTE_EP_ID", tc.setting, "KEEPALIVE_INTERVAL", tc.interval)
+		ep, err := w.NewEndpoint(EndpointParams{Address: neighbor(t, "TLS", "tcp", "NET_DEVICES", "lo").address, ErrMode: tc.mode})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if asked := ep.state&epRequested != 0; asked != tc.want {
+			t.Errorf("%+v: asked %v", tc, asked)
+		}
+	}
+}
+
+// TestForcedFlush: that nothing overtakes a write is not made use of where the settings
+// want a flush.
+func TestForcedFlush(t *testing.T) {
+	for setting, want := range map[string]bool{"n": true, "y": false} {
+		w := neighbor(t, "TLS", "tcp", "NET_DEVICES", "lo", "RNDV_PUT_FORCE_FLUSH", setting, "RNDV_SCHEME", "put_zcopy")
+		other := neighbor(t, "TLS", "tcp", "NET_DEVICES", "lo")
+		ep, err := w.NewEndpoint(EndpointParams{Address: other.address})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(ep.cfg.put) != 1 || ep.cfg.putInOrder != want {
+			t.Errorf("forced flush %s: in order %v over %d lanes", setting, ep.cfg.putInOrder, len(ep.cfg.put))
+		}
+		exchangeBetween(t, w, other, 1<<20)
+	}
+}
+
+// TestDeviceAtomics: where only devices may do atomic operations and there is none the
+// peer's worker does them.
+func TestDeviceAtomics(t *testing.T) {
+	for mode, want := range map[string]bool{"guess": true, "cpu": true, "device": false} {
+		w, other := neighbor(t, "TLS", "posix", "ATOMIC_MODE", mode), neighbor(t, "TLS", "posix")
+		ep, err := w.NewEndpoint(EndpointParams{Address: other.address})
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := &Rkey{ep: ep, ways: []rkeyWay{ep.way(ep.amLane())}}
+		if lane := ep.rmaTables(key).Routes().Atomic64; (lane >= 0) != want {
+			t.Errorf("%s: lane %d", mode, lane)
+		}
+		if ep.cfg.chosen.Lanes[0].Types.Has(proto.LaneAMO) != want {
+			t.Errorf("%s: lanes %q", mode, ep.Explain().Lanes)
+		}
+	}
+}
