@@ -34,6 +34,7 @@ var settings = []setting{
 	{name: "rndv=0", both: []string{"UCX_RNDV_THRESH=0"}},
 	{name: "rndv=inf", both: []string{"UCX_RNDV_THRESH=inf"}},
 	{name: "address v2", theirs: []string{"UCX_ADDRESS_VERSION=v2"}},
+	{name: "both address v2", both: []string{"UCX_ADDRESS_VERSION=v2"}},
 	{name: "proto=y", theirs: []string{"UCX_PROTO_ENABLE=y"}},
 	{name: "proto=n", theirs: []string{"UCX_PROTO_ENABLE=n"}},
 	{name: "error mode peer", mode: "peer"},
