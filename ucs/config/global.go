@@ -1,16 +1,22 @@
 package config
 
 import (
+	"fmt"
+	"math"
 	"sync"
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // global holds the settings of the process rather than of a context.
 type global struct {
 	LogLevel   log.Level `ucx:"LOG_LEVEL" default:"fatal" doc:"How much to log to stderr; fatal means nothing. A logger set by the program\ndecides for itself."`
+	LogFile    string    `ucx:"LOG_FILE" default:"" doc:"File to log to instead of stderr; %p in its name stands for the number of the process, %h for the host. A logger set by the program\ndecides for itself."`
+	LogSize    Bytes     `ucx:"LOG_FILE_SIZE" default:"inf" doc:"Size at which a new file is begun; 1k at least."`
+	LogRotate  uint      `ucx:"LOG_FILE_ROTATE" default:"0" doc:"Number of full files to keep, as NAME.1, which is the youngest, and so on."`
 	WarnUnused bool      `ucx:"WARN_UNUSED_ENV_VARS" default:"y" doc:"Warn about UCX_ variables and settings in files that nothing knows."`
 }
 
@@ -20,7 +26,10 @@ func init() {
 	Register(Section{Name: globalName, Title: "UCS global", New: func() any { return new(global) }})
 }
 
-// applyGlobal makes the process follow the settings of s: the log level, unless
+// minLogFile is the least size of a log file: that of C's buffer for a message.
+const minLogFile = 1 << 10
+
+// applyGlobal makes the process follow the settings of s: the log level and file, unless
 // s has none.
 func (s *Set) applyGlobal() error {
 	var g global
@@ -29,6 +38,16 @@ func (s *Set) applyGlobal() error {
 	}
 	if _, origin, _ := s.Lookup("LOG_LEVEL"); origin.Kind != FromDefault {
 		log.SetLevel(g.LogLevel)
+	}
+	if _, origin, _ := s.Lookup("LOG_FILE"); origin.Kind == FromDefault {
+		return nil
+	}
+	if g.LogSize < minLogFile || g.LogRotate > math.MaxInt32 {
+		return fmt.Errorf("config: UCX_LOG_FILE_SIZE of %v is less than %v, or UCX_LOG_FILE_ROTATE of %d too much: %w",
+			g.LogSize, Bytes(minLogFile), g.LogRotate, ucs.ErrInvalidParam)
+	}
+	if err := log.SetFile(log.File{Name: g.LogFile, MaxSize: g.LogSize.Int(math.MaxInt), Keep: int(g.LogRotate)}); err != nil {
+		return fmt.Errorf("config: UCX_LOG_FILE: %w: %w", err, ucs.ErrInvalidParam)
 	}
 	return nil
 }
