@@ -150,3 +150,14 @@ func (w *Worker) publish(i *iface) proto.IfaceAttr {
 	a.Flags = a.Caps.Peer()
 	return a
 }
+
+// emptyAddress is the address in messages that need none: who sends, no devices.
+func (w *Worker) emptyAddress() proto.WorkerAddress {
+	s := &w.ctx.settings
+	a := proto.WorkerAddress{Version: proto.AddressVersion(s.AddressVersion), Flags: proto.AddressHasUUID, UUID: w.uuid}
+	if s.AddressName {
+		a.Flags |= proto.AddressHasName
+		a.Name = s.addressName()
+	}
+	return a
+}

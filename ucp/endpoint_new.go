@@ -76,8 +76,8 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 		}
 	} else if ep.remoteID == 0 {
 		pr.expect(ep)
-		if err = ep.askForPairs(); err == nil && w.asksEarly(p.ErrMode) {
-			err = wireupFamily{}.provide(ep)
+		if err = ep.askForPairs(); err == nil && ep.state&epRequested == 0 && w.asksEarly(p.ErrMode) {
+			err = ep.requestWireup()
 		}
 		if err != nil {
 			ep.destroy(err)

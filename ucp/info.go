@@ -7,73 +7,8 @@ import (
 	"strings"
 
 	"github.com/ucx-go/ucx/proto"
-	"github.com/ucx-go/ucx/ucs/config"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
-
-// WriteInfo lists the components of the library and the memory domains and
-// transports of the context in the layout of ucx_info -p, and then what is not
-// used and why.
-func (c *Context) WriteInfo(w io.Writer) error {
-	ew := errWriter{w: w}
-	ew.printf("#\n# UCP context\n#\n")
-	numbers := make(map[string]int)
-	for i, comp := range uct.Components() {
-		numbers[comp.Name()] = i
-		ew.printf("#     component %-2d :  %s\n", i, comp.Name())
-	}
-	ew.printf("#\n")
-	for i, m := range c.mds {
-		ew.printf("#            md %-2d :  component %-2d %s \n", i, numbers[m.component.Name()], m.md.Attr().Name)
-	}
-	ew.printf("#\n")
-	devices := make(map[string]int) // as C counts them, by name
-	for i, r := range c.resources {
-		if _, ok := devices[r.Device]; !ok {
-			devices[r.Device] = len(devices)
-		}
-		// No transport is only for wireup: the first flag is never set.
-		ew.printf("#      resource %-2d :  md %-2d dev %-2d flags -- %s\n", i, r.md, devices[r.Device], r)
-	}
-	ew.printf("#\n")
-	for _, s := range c.skipped {
-		ew.printf("#      not used    :  %s\n", s)
-	}
-	if len(c.skipped) > 0 {
-		ew.printf("#\n")
-	}
-	return ew.err
-}
-
-// printTables prints what write writes to the log, as UCX_PRINT_TRANSPORT_TABLES says.
-func (c *Context) printTables(write func(io.Writer) error) {
-	switch c.settings.PrintTables {
-	case config.OnOffAutomatic:
-		if !log.Enabled(log.LevelDebug) {
-			return
-		}
-	case config.Off:
-		return
-	}
-	var b strings.Builder
-	_ = write(&b) // a builder takes it all
-	for line := range strings.Lines(b.String()) {
-		log.Print(strings.TrimSuffix(line, "\n"))
-	}
-}
-
-// errWriter keeps the first error of a series of prints.
-type errWriter struct {
-	w   io.Writer
-	err error
-}
-
-func (e *errWriter) printf(format string, args ...any) {
-	if e.err == nil {
-		_, e.err = fmt.Fprintf(e.w, format, args...)
-	}
-}
 
 // WriteInfo prints the worker's name, the size of its address and the interfaces
 // that do atomics by themselves in the layout of ucx_info -w, and then the
