@@ -134,19 +134,22 @@ func (c *LaneConfig) uses(lane uint8) string {
 
 // Lines describes the lanes in the layout of ucx_info -e
 // (ucp_ep_config_lane_info_str in src/ucp/core/ucp_ep.c), one line each.
-func (c *LaneConfig) Lines() []string {
+func (c *LaneConfig) Lines() []string { return c.LinesFrom(0) }
+
+// LinesFrom is Lines with numbers from first on.
+func (c *LaneConfig) LinesFrom(first int) []string {
 	var out []string
 	for i := range c.Lanes {
 		l := &c.Lanes[i]
 		if l.Local < 0 {
-			out = append(out, fmt.Sprintf("lane[%d]: cm", i))
+			out = append(out, fmt.Sprintf("lane[%d]: cm", first+i))
 			continue
 		}
 		seg := uint32(math.MaxUint32) // what C keeps for "not told"
 		if l.SegSize > 0 {
 			seg = uint32(l.SegSize)
 		}
-		head := fmt.Sprintf("lane[%d]: %2d:%s.%d md[%d] ", i, l.Local, l.Name, l.Path, l.MD)
+		head := fmt.Sprintf("lane[%d]: %2d:%s.%d md[%d] ", first+i, l.Local, l.Name, l.Path, l.MD)
 		pad := 21 - len(l.Name)
 		if l.MD > 9 {
 			pad--

@@ -38,9 +38,9 @@ func (ep *Endpoint) acceptCall(req *ConnRequest) error {
 		return fmt.Errorf("ucp: the client's endpoint has error mode %d, this one %d: %w", d.ErrMode, ep.errMode, ucs.ErrUnsupported)
 	}
 	var m uct.ConnManager
-	for _, l := range ep.w.connManagers() {
+	for k, l := range ep.w.connManagers() {
 		if l.name == req.manager {
-			m = l.uct
+			m, c.manager = l.uct, k
 		}
 	}
 	if m == nil {

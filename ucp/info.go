@@ -66,7 +66,11 @@ func (ep *Endpoint) info() []byte {
 	ew := errWriter{w: &b}
 	ew.printf("#\n# UCP endpoint %s\n#\n", e.Endpoint)
 	ew.printf("#               peer: uuid %#x\n", e.Peer)
-	for _, l := range e.Lanes {
+	lanes := e.Lanes
+	if c := ep.conn(); c != nil && len(lanes) > 0 { // which C, and the peer, count as lane 0
+		lanes = append([]string{"lane[0]: cm " + ep.w.conns.managers[c.manager].name}, ep.cfg.chosen.LinesFrom(1)...)
+	}
+	for _, l := range lanes {
 		ew.printf("#                 %s\n", l)
 	}
 	ew.printf("#\n")

@@ -2,9 +2,11 @@ package ucp
 
 import (
 	"bytes"
+	"net/netip"
 	"testing"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // neighbor opens a worker with settings on this machine.
@@ -126,5 +128,31 @@ func TestDeviceAtomics(t *testing.T) {
 		if ep.cfg.chosen.Lanes[0].Types.Has(proto.LaneAMO) != want {
 			t.Errorf("%s: lanes %q", mode, ep.Explain().Lanes)
 		}
+	}
+}
+
+// backlogs is a connection manager that notes how many clients may wait.
+type backlogs struct {
+	uct.ConnManager
+	got int
+}
+
+func (b *backlogs) Listen(at netip.AddrPort, p uct.ListenParams) (uct.Listener, error) {
+	b.got = p.Backlog
+	return b.ConnManager.Listen(at, p)
+}
+
+// TestBacklogOfListener: the setting reaches the connection manager.
+func TestBacklogOfListener(t *testing.T) {
+	w := neighbor(t, "TLS", "tcp", "LISTENER_BACKLOG", "3")
+	b := &backlogs{ConnManager: w.connManagers()[0].uct}
+	w.conns.managers[0].uct = b
+	l, err := w.NewListener(ListenerParams{Addr: netip.MustParseAddrPort("127.0.0.1:0"), OnAccept: func(*Endpoint) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if b.got != 3 {
+		t.Errorf("a backlog of %d", b.got)
 	}
 }

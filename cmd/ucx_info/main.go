@@ -2,9 +2,8 @@
 // their capabilities, RDMA devices, settings, versions. Options and output are those
 // of C UCX's tool of the same name, release 1.22 (openucx/ucx src/tools/info), so that
 // scripts which read it keep working; what it does not have, RDMA devices by
-// themselves, follows the rest of -d. Options that this one does not have (-y lists
-// structures of C, -A and -6 need a connection manager, -T devices with a place in
-// the topology) are refused with exit code 1.
+// themselves, follows the rest of -d. -y lists types of this library, -T knows no device
+// that has a place in the topology of the machine.
 //
 // # JSON
 //
@@ -64,11 +63,10 @@ import (
 
 // Exit codes. Those for a wrong command line are C's -1 and -2.
 const (
-	exitOK          = 0
-	exitFailure     = 1
-	exitUnsupported = 1
-	exitUsage       = 255
-	exitNothing     = 254
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 255
+	exitNothing = 254
 )
 
 func main() {
@@ -110,6 +108,9 @@ func (o *options) show(w io.Writer) error {
 	if o.build {
 		writeBuild(w, buildSettings())
 	}
+	if o.types {
+		writeTypes(w)
+	}
 	if o.devices {
 		writeDomains(w, domains(cfg, o.transport))
 		if o.transport == "" {
@@ -118,6 +119,9 @@ func (o *options) show(w io.Writer) error {
 	}
 	if o.system {
 		writeSystem(w, system("/"))
+	}
+	if o.topology {
+		writeTopology(w)
 	}
 	if o.copies {
 		if err := writeCopyBandwidth(w, 256<<20, copyTime); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -13,9 +14,10 @@ import (
 
 // options is the command line.
 type options struct {
-	version, build, system, devices, copies bool
-	context, worker, endpoint               bool // of the protocol layer
-	memory                                  string
+	version, build, types, system, devices, topology, copies bool
+
+	context, worker, endpoint bool // of the protocol layer
+	memory                    string
 
 	print     config.PrintFlags
 	filter    string // only settings with that in their names
@@ -28,16 +30,15 @@ type options struct {
 	numPPN        int    // and those on a host
 	deviceType    string // only these, "": all
 	place         placement
+	address       string // at which client and server meet, "": none
+	ipv6          bool   // the address is of that kind
 }
-
-// unsupported are options of C's tool that this one does not have.
-const unsupported = "y6TA:"
 
 // parse reads the command line. Without options to act on it returns the
 // process's exit code.
 func parse(args []string, stdout, stderr io.Writer) (*options, int) {
 	o := &options{place: placeSelf, numEPs: 1, numPPN: 1}
-	p := getopt.New(args, "vbsdcCafhpweMt:F:m:u:n:N:D:P:"+unsupported, []getopt.Long{{Name: "json", OneDash: true}})
+	p := getopt.New(args, "vbysdcCafhpweTM6t:F:m:u:n:N:D:P:A:", []getopt.Long{{Name: "json", OneDash: true}})
 	for {
 		opt, value, err := p.Next()
 		if opt == "" && err == nil {
@@ -46,10 +47,6 @@ func parse(args []string, stdout, stderr io.Writer) (*options, int) {
 		if opt == "h" {
 			usage(stdout)
 			return nil, exitOK
-		}
-		if err == nil && opt != "" && strings.Contains(strings.ReplaceAll(unsupported, ":", ""), opt) {
-			fmt.Fprintf(stderr, "ucx_info: option -%s is not supported\n", opt)
-			return nil, exitUnsupported
 		}
 		if err == nil {
 			err = o.set(opt, value)
@@ -69,6 +66,14 @@ func (o *options) set(opt, value string) error {
 		o.version = true
 	case "b":
 		o.build = true
+	case "y":
+		o.types = true
+	case "T":
+		o.topology = true
+	case "A":
+		o.address = value
+	case "6":
+		o.ipv6 = true
 	case "s":
 		o.system = true
 	case "d":
@@ -155,6 +160,7 @@ func (o *options) setFeatures(letters string) error {
 			o.features |= ucp.FeatureWakeup
 		case 'e':
 			o.errorHandling = true
+		case 'd': // operations started by GPUs: as C's tool without one, this does without
 		default:
 			return fmt.Errorf("-u %s: no feature %q", letters, l)
 		}
@@ -166,20 +172,33 @@ func (o *options) setFeatures(letters string) error {
 // are enough for C's tool, which then prints nothing.
 func (o *options) check(stdout, stderr io.Writer) (*options, int) {
 	const needed = ucp.FeatureAMO32 | ucp.FeatureAMO64 | ucp.FeatureRMA | ucp.FeatureTag | ucp.FeatureAM
+	more := o.types || o.topology || o.copies || o.wantsUCP()
 	inJSON := o.version || o.build || o.system || o.devices || o.print&config.PrintConfig != 0
 	switch {
-	case o.json && (!inJSON || o.copies || o.wantsUCP() || o.filter != ""):
+	case o.json && (!inJSON || more || o.filter != ""):
 		fmt.Fprintln(stderr, "ucx_info: -json needs one of -v, -b, -s, -d and -c and takes nothing else but -t")
 		return nil, exitUsage
 	case o.wantsUCP() && o.features&needed == 0:
 		fmt.Fprintln(stderr, "ucx_info: -p, -w, -e and -m need at least one of the features a, r, t, m, with -u")
 		usage(stdout)
 		return nil, exitUsage
-	case inJSON || o.copies || o.wantsUCP() || o.print != 0:
+	case o.address != "" && o.listenAt() == netip.AddrPort{}:
+		fmt.Fprintf(stderr, "ucx_info: -A %s: not an IP address of this kind, -6 is for IPv6\n", o.address)
+		return nil, exitUsage
+	case inJSON || more || o.print != 0:
 		return o, exitOK
 	}
 	usage(stdout)
 	return nil, exitNothing
+}
+
+// listenAt is the address of -A, zero if it is none.
+func (o *options) listenAt() netip.AddrPort {
+	a, err := netip.ParseAddr(o.address)
+	if err != nil || a.Is4() == o.ipv6 {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(a, 0)
 }
 
 func usage(w io.Writer) {
@@ -188,7 +207,9 @@ One of these is needed; they may be combined ("-vd"):
   -v          versions
   -d          memory domains, transports and devices, RDMA devices
   -b          build settings
+  -y          sizes of the library's types
   -s          the machine: timer, CPU, product
+  -T          topology: distances between devices
   -M          bandwidth of copies in memory
   -c          settings, as UCX_NAME=value
   -f          settings with explanations
@@ -204,15 +225,15 @@ Of the protocol layer, all with -u:
   -e          endpoint: lanes and protocols
   -m <size>   how memory of that size is allocated
   -u <letters> features: a atomics, r remote memory access, t tag matching,
-              s stream, m active messages, x exported memory handles; w wakeup,
-              e error handling
+              s stream, m active messages, x exported memory handles, d operations
+              of GPUs, of which there are none; w wakeup, e error handling
   -n <count>  endpoints to expect, -N <count> of them on a host
   -D <type>   devices: all, shm, net or self
   -P <place>  peer of the endpoint: self (same worker), intra (same host), inter
+  -A <ip>     connect the endpoint as client and server at that address of this
+              host; -6 says that it is of IPv6
 Other:
   -json       print JSON; "go doc ./cmd/ucx_info" describes it
   -h          print this text
-
-Not supported: -y -A -6 -T.
 `)
 }

@@ -42,6 +42,11 @@ func showUCP(w io.Writer, o *options) (err error) {
 			}
 		}
 	}
+	if o.ipv6 { // devices are used with one family, and the address is of a device
+		if err := cfg.Modify("TCP_AF_PRIO", "inet6,inet"); err != nil {
+			return err
+		}
+	}
 	before := usageNow()
 	ctx, err := ucp.NewContext(ucp.ContextParams{
 		Features:           o.features,
@@ -88,7 +93,7 @@ func showWorker(w io.Writer, o *options, ctx *ucp.Context) (err error) {
 		return nil
 	}
 	peer := worker
-	if o.place != placeSelf {
+	if o.place != placeSelf || o.address != "" { // no worker is client and server of its own
 		if peer, err = newWorker(ctx); err != nil {
 			return err
 		}
@@ -108,15 +113,26 @@ func newWorker(ctx *ucp.Context) (*ucp.Worker, error) {
 
 // showEndpoint connects to a worker and prints the endpoint when wireup is over.
 func showEndpoint(w io.Writer, o *options, worker, peer *ucp.Worker) error {
-	var flags ucp.AddressFlags
-	if o.place == placeInter {
-		flags = ucp.AddressNetOnly
+	var p ucp.EndpointParams
+	if o.address != "" {
+		// The accepted endpoint is closed with its worker.
+		l, err := peer.NewListener(ucp.ListenerParams{Addr: o.listenAt(), OnAccept: func(*ucp.Endpoint) {}})
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		p.RemoteAddr = l.Addr()
+	} else {
+		var flags ucp.AddressFlags
+		if o.place == placeInter {
+			flags = ucp.AddressNetOnly
+		}
+		addr, err := peer.Address(flags)
+		if err != nil {
+			return err
+		}
+		p.Address = addr
 	}
-	addr, err := peer.Address(flags)
-	if err != nil {
-		return err
-	}
-	p := ucp.EndpointParams{Address: addr}
 	if o.errorHandling {
 		p.ErrMode = ucp.ErrModePeer
 		p.OnError = func(*ucp.Endpoint, error, any) {} // operations tell

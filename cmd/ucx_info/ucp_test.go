@@ -52,6 +52,7 @@ var shapes = []struct {
 	{regexp.MustCompile(`^# UCP endpoint .*$`), "# UCP endpoint NAME"},
 	{regexp.MustCompile(`^(#               peer: ).*$`), "${1}NAME"},
 	{regexp.MustCompile(`^(#                 lane\[)\d+(\]:) [ \d]\d:\w+/\w+\.\d+ md\[\d+\] +-> md\[\d+\]/\w+/sysdev\[\d+\]( seg \d+)?( [a-z_]+(#\d+)?)*$`), "${1}N${2} LANE"},
+	{regexp.MustCompile(`^    sizeof\(.*\) = \.+ \d+ +$`), "    sizeof(TYPE)"},
 	{regexp.MustCompile(`0x[0-9a-f]+`), "ADDRESS"},
 	{regexp.MustCompile(`-?\d+(\.\d+)?`), "N"},
 }
@@ -85,7 +86,11 @@ func TestUCPAsC(t *testing.T) {
 			for _, args := range []string{
 				"-m 1M -u r", "-m 64k -u ta -D net", "-p -u tr", "-p -u tr -D shm", "-w -u t", "-w -u ra", "-wp -u a -n 4 -N 2",
 				"-e -u t", "-e -u ra", "-e -u tr -P intra", "-e -u t -P inter", "-e -u te -P intra", "-pwe -u rat -D shm",
+				"-e -A 127.0.0.1 -u t", "-e -A 127.0.0.1 -u t -P intra", "-e -u td", "-y", "-T",
 			} {
+				if !recent && (strings.Contains(args, "-A") || strings.ContainsAny(args, "dyT")) {
+					continue // shows other things, or has no such option
+				}
 				want, got := shape(ofTool(t, tool, args)), shape(ofOurs(t, args))
 				if !recent {
 					if strings.HasPrefix(args, "-m") {
@@ -152,6 +157,9 @@ func TestUCPValues(t *testing.T) {
 		{"-e -u tr -P intra", []string{`lane\[0\].*posix/memory.* am`, `\| ucx_info intra-node +\|`, `cma/memory`}},
 		{"-e -u t", []string{`lane\[0\].*self/memory.* am`, `\| ucx_info self +\|`}},
 		{"-e -u t -P inter", []string{`lane\[0\].*tcp/`, `\| ucx_info inter-node +\|`}},
+		{"-e -A 127.0.0.1 -u t", []string{`lane\[0\]: cm tcp\n`, `lane\[1\]: .* am`}},
+		{"-e -A ::1 -6 -u te -D net", []string{`lane\[0\]: cm tcp\n`, `lane\[1\]: .*tcp/lo.* am`}},
+		{"-y", []string{`UCP:\n`, `sizeof\(ucp\.Request\) = \.+ [1-9]\d+ `}},
 		{"-c -F POSIX_HUGE", []string{`^UCX_POSIX_HUGETLB_MODE=try\n$`}},
 	} {
 		out := ofOurs(t, tt.args)
