@@ -2,6 +2,12 @@ package word
 
 import "sync/atomic"
 
+// Load32 returns the naturally aligned 4 bytes of b.
+func Load32(b []byte) uint32 { return atomic.LoadUint32(word32(b)) }
+
+// Load64 is Load32 for 8 bytes.
+func Load64(b []byte) uint64 { return atomic.LoadUint64(word64(b)) }
+
 // Add32 adds v to the naturally aligned 4 bytes of b and returns the old value.
 func Add32(b []byte, v uint32) uint32 { return atomic.AddUint32(word32(b), v) - v }
 

@@ -26,6 +26,9 @@ func TestOperations(t *testing.T) {
 	} {
 		b := make([]byte, 24)
 		binary.NativeEndian.PutUint64(b[8:], c.old)
+		if got, got32 := word.Load64(b[8:16]), word.Load32(b[8:12]); got != c.old || got32 != binary.NativeEndian.Uint32(b[8:]) {
+			t.Errorf("%#x is read as %#x and %#x", c.old, got, got32)
+		}
 		old := c.op64(b[8:16], c.v)
 		if got := binary.NativeEndian.Uint64(b[8:]); old != c.old || got != c.w64 {
 			t.Errorf("%s, 64 bits: %#x, was %#x", c.name, got, old)
