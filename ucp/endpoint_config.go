@@ -38,6 +38,8 @@ type epConfig struct {
 	mapMDs  uint64    // domains of ours whose memory the peer may map
 	mapFrom int       // shortest message that is offered out of such memory
 
+	costs proto.ProtoInput // what the tables are made from
+
 	endpointTables
 }
 
@@ -125,7 +127,7 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 			c.mapMDs |= 1 << m.md
 		}
 	}
-	c.short, c.shortAM, c.mapFrom = -1, -1, never
+	c.short, c.shortAM, c.mapFrom, c.costs = -1, -1, never, in
 	for _, f := range w.families {
 		f.configure(c, &in)
 	}
