@@ -14,8 +14,7 @@ import (
 )
 
 // EpollTarget is an epoll set that a worker adds itself to until it is closed, and
-// how. Which completions make the worker ready cannot be limited: the transports do
-// not tell them apart. Closing the worker wakes nobody who sleeps on the set.
+// how. Closing the worker wakes nobody who sleeps on the set.
 type EpollTarget struct {
 	FD   int    // of the set
 	Data uint64 // the user data of the events

@@ -29,6 +29,14 @@ type WorkerParams struct {
 	// itself. Worker.EventFD is refused then.
 	Epoll *EpollTarget
 
+	// Events are what shall wake who sleeps on the worker; 0 means everything. They take
+	// FeatureWakeup.
+	Events WakeupEvents
+
+	// UserData is the application's, for WorkerAttr; what an epoll set tells of the worker is
+	// EpollTarget.Data.
+	UserData any
+
 	// Accept, unless nil, decides about each connection that a peer makes to the
 	// worker, before a byte of it is read. It runs inside progress, as callbacks do, but
 	// must not do more with the worker than ask it things; if it panics the connection is
@@ -80,6 +88,7 @@ type WorkerAttr struct {
 	ThreadMode ucs.ThreadMode
 	Name       string
 	UID        uint64 // as Address.UID of its address
+	UserData   any    // as WorkerParams.UserData
 
 	// MaxAMHeader is the longest header of an active message, in bytes: what fits
 	// beside the library's own into a message of any of the worker's transports. 0
@@ -198,6 +207,14 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		return nil, fmt.Errorf("ucp: AMAlignment %d: %w", p.AMAlignment, ucs.ErrInvalidParam)
 	case p.Wait >= numWaitPolicies:
 		return nil, fmt.Errorf("ucp: %v: %w", p.Wait, ucs.ErrInvalidParam)
+	}
+	if err := p.checkEvents(c.params.Features); err != nil {
+		return nil, err
+	}
+	if p.Events&WakeupEdge != 0 {
+		edge := *p.Epoll
+		edge.Edge = true
+		p.Epoll = &edge
 	}
 	if err := c.addWorker(); err != nil {
 		return nil, err
@@ -341,7 +358,10 @@ func (w *Worker) setHandlers(i *iface) error {
 
 // Attr describes the worker.
 func (w *Worker) Attr() WorkerAttr {
-	return WorkerAttr{ThreadMode: w.params.ThreadMode, Name: w.name, UID: w.uuid, MaxAMHeader: w.am.maxHeader}
+	return WorkerAttr{
+		ThreadMode: w.params.ThreadMode, Name: w.name, UID: w.uuid, UserData: w.params.UserData,
+		MaxAMHeader: w.am.maxHeader,
+	}
 }
 
 // Progress advances communication without waiting and returns the number of

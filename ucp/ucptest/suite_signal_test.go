@@ -199,17 +199,22 @@ func testExternalFD(t *testing.T, tr transport) {
 // testExternalEdge: in edge mode an event is told once, and a new one again.
 func testExternalEdge(t *testing.T, tr transport) {
 	r := newRig(t, tr)
-	set := epoll(t)
-	a := r.openWith(ucp.ContextParams{Features: features},
-		ucp.WorkerParams{Epoll: &ucp.EpollTarget{FD: set, Data: userData, Edge: true}})
-	a.arm()
-	for range 3 {
-		a.Signal()
-		if got := epollWait(t, set, longEnough); len(got) != 1 || got[0] != userData {
-			t.Fatalf("after a signal: %#x", got)
-		}
-		if got := epollWait(t, set, 0); len(got) != 0 {
-			t.Errorf("an old event is told again: %#x", got)
+	for _, p := range []ucp.WorkerParams{
+		{Epoll: &ucp.EpollTarget{Data: userData, Edge: true}},
+		{Epoll: &ucp.EpollTarget{Data: userData}, Events: ucp.WakeupRX | ucp.WakeupEdge},
+	} {
+		set := epoll(t)
+		p.Epoll.FD = set
+		a := r.openWith(ucp.ContextParams{Features: features}, p)
+		a.arm()
+		for range 3 {
+			a.Signal()
+			if got := epollWait(t, set, longEnough); len(got) != 1 || got[0] != userData {
+				t.Fatalf("after a signal: %#x", got)
+			}
+			if got := epollWait(t, set, 0); len(got) != 0 {
+				t.Errorf("an old event is told again: %#x", got)
+			}
 		}
 	}
 }
