@@ -9,8 +9,8 @@ import (
 
 // Features select the families of operations a context is used for (enum
 // ucp_feature). An operation of a family that was not requested fails with
-// ucs.ErrInvalidParam. FeatureExportedMemh is not implemented: a context cannot be made
-// with it.
+// ucs.ErrInvalidParam. FeatureExportedMemh takes a memory domain that exports memory
+// (uct.Exporter): without one, and this library has none, no context is made with it.
 type Features uint64
 
 // Features, with C's bit numbers.
@@ -29,24 +29,10 @@ const (
 
 var featureNames = [...]string{"tag", "rma", "amo32", "amo64", "wakeup", "stream", "am", "exported_memh"}
 
-// featuresMissing are those that have nothing behind them, and what they would
-// take.
-var featuresMissing = [...]struct {
-	feature Features
-	reason  string
-}{
-	{FeatureExportedMemh, "memory can neither be exported nor imported, no transport here could"},
-}
-
-// check refuses features that are unknown or that cannot be kept.
+// check refuses features that are unknown.
 func (f Features) check() error {
 	if unknown := f &^ featuresKnown; unknown != 0 {
 		return fmt.Errorf("ucp: unknown features %#x: %w", uint64(unknown), ucs.ErrInvalidParam)
-	}
-	for _, m := range featuresMissing {
-		if f&m.feature != 0 {
-			return fmt.Errorf("ucp: feature %v: %s: %w", m.feature, m.reason, ucs.ErrUnsupported)
-		}
 	}
 	return nil
 }

@@ -237,27 +237,6 @@ func (m *Memory) packs(i int) bool {
 	return flags&uct.MDFlagNeedRkey != 0 && !m.limited && (flags&uct.MDFlagRkeyPtr == 0 || m.prot&all == all)
 }
 
-// Export returns a handle for a process that shares the device of a memory
-// domain, to be given to MemMap there (ucp_memh_pack with
-// UCP_MEMH_PACK_FLAG_EXPORT). Where no domain can export the memory, which is
-// so for all of host memory, it gives ucs.ErrUnsupported.
-func (m *Memory) Export() ([]byte, error) {
-	if m.region == nil {
-		return proto.ExportedMemory{}.Append(nil), nil
-	}
-	return nil, fmt.Errorf("ucp: exporting memory: %w", m.ctx.noExport())
-}
-
-// noExport says why memory can neither be exported nor imported.
-func (c *Context) noExport() error {
-	for _, m := range c.mds {
-		if m.md.Attr().Flags&uct.MDFlagExportedMkey != 0 {
-			return fmt.Errorf("domain %s offers it, but not through this interface: %w", m.md.Attr().Name, ucs.ErrUnsupported)
-		}
-	}
-	return fmt.Errorf("none of %d memory domains can, it takes a device with cross-process keys: %w", len(c.mds), ucs.ErrUnsupported)
-}
-
 // covers reports whether the memory holds all of an operation's buffer.
 func (m *Memory) covers(ctx *Context, p *payload) bool {
 	if m.ctx != ctx || m.done.Load() {

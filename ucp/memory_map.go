@@ -155,15 +155,12 @@ func (c *Context) MemMap(p MemMapParams) (*Memory, error) {
 	if err != nil {
 		return nil, err
 	}
+	var exported proto.ExportedMemory
 	if p.Exported != nil {
-		m, _, err := proto.ParseExportedMemory(p.Exported)
-		if err != nil {
+		if exported, _, err = proto.ParseExportedMemory(p.Exported); err != nil {
 			return nil, err
 		}
-		if m.Length > 0 || m.MDMap != 0 {
-			return nil, fmt.Errorf("ucp: importing memory: %w", c.noExport())
-		}
-		empty = true
+		empty = exported.Length == 0 && exported.MDMap == 0
 	}
 	if p.MemoryType > ucs.MemoryHost {
 		return nil, fmt.Errorf("ucp: %v memory: %w", p.MemoryType, ucs.ErrUnsupported)
@@ -176,12 +173,17 @@ func (c *Context) MemMap(p MemMapParams) (*Memory, error) {
 		return nil, err
 	}
 	m.handles = make([]uct.MemHandle, len(c.mds))
-	if p.Flags&MemMapAllocate != 0 {
-		if err := m.allocate(&p); err != nil {
-			c.dropMemory(m)
-			return nil, err
-		}
-	} else {
+	switch {
+	case p.Exported != nil:
+		err = m.importFrom(&exported)
+	case p.Flags&MemMapAllocate != 0:
+		err = m.allocate(&p)
+	}
+	if err != nil {
+		c.dropMemory(m)
+		return nil, err
+	}
+	if m.owner < 0 && m.mapped == nil {
 		m.buf = p.Buffer
 		m.pin = c.pins.Pin(m.buf)
 	}

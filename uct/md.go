@@ -106,6 +106,18 @@ type UseReporter interface {
 	InUse(m MemHandle) bool
 }
 
+// Exporter is a MemoryDomain whose device opens memory of one process to another one on the
+// same machine. None of this library does.
+type Exporter interface {
+	// AppendExportedKey appends the key by which a domain with the same
+	// Attr().GlobalID imports m.
+	AppendExportedKey(b []byte, m MemHandle) ([]byte, error)
+
+	// Import returns the memory that a key opens, of that many bytes, until Deregister.
+	// The key is untrusted.
+	Import(key []byte, length int) (MemHandle, error)
+}
+
 // MDAttr describes a memory domain.
 type MDAttr struct {
 	Component      string

@@ -1,0 +1,90 @@
+package ucp
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Export returns a handle for a process that shares the device of a memory
+// domain, to be given to MemMap there (ucp_memh_pack with
+// UCP_MEMH_PACK_FLAG_EXPORT). Where no domain can export the memory (uct.Exporter),
+// which is so for those of this library, it gives ucs.ErrUnsupported.
+func (m *Memory) Export() ([]byte, error) {
+	if m.region == nil {
+		return proto.ExportedMemory{}.Append(nil), nil
+	}
+	e := proto.ExportedMemory{MemType: m.memType.Wire(), Address: memoryAddress(m.buf), Length: uint64(len(m.buf))}
+	for i, h := range m.handles {
+		x, ok := m.ctx.mds[i].md.(uct.Exporter)
+		if !ok || h == nil {
+			continue
+		}
+		key, err := x.AppendExportedKey(nil, h)
+		if err != nil {
+			return nil, fmt.Errorf("ucp: exporting memory: %w", err)
+		}
+		e.MDMap |= 1 << i
+		e.Keys = append(e.Keys, proto.ExportedKey{Key: key, GlobalID: []byte(m.ctx.mds[i].md.Attr().GlobalID)})
+	}
+	if e.MDMap == 0 {
+		return nil, fmt.Errorf("ucp: exporting memory: %w", m.ctx.noExport())
+	}
+	return e.Append(nil), nil
+}
+
+// importFrom makes memory that another process has exported the handle's.
+func (m *Memory) importFrom(e *proto.ExportedMemory) error {
+	if e.Length > maxImport {
+		return fmt.Errorf("ucp: importing %d bytes: %w", e.Length, ucs.ErrInvalidParam)
+	}
+	var failed error
+	for _, k := range e.Keys {
+		for i := range m.ctx.mds {
+			md := m.ctx.mds[i].md
+			x, ok := md.(uct.Exporter)
+			if !ok || md.Attr().GlobalID != string(k.GlobalID) {
+				continue
+			}
+			h, err := x.Import(k.Key, int(e.Length))
+			if err == nil && uint64(len(h.Bytes())) != e.Length {
+				err = errors.Join(errImported, md.Deregister(h))
+			}
+			if err == nil {
+				m.handles[i], m.owner, m.buf, m.method = h, i, h.Bytes(), md.Attr().Name
+				return nil
+			}
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", md.Attr().Name, err))
+		}
+	}
+	if failed == nil {
+		failed = m.ctx.noExport()
+	}
+	return fmt.Errorf("ucp: importing memory: %w", failed)
+}
+
+// maxImport bounds what a handle may say that its memory has.
+const maxImport = 1 << (30 + 16*(^uint(0)>>63)) // 2^46, and 2^30 where an int has 32 bits
+
+var errImported = fmt.Errorf("other memory than the handle says: %w", ucs.ErrUnsupported)
+
+// exports reports whether memory can be exported and imported.
+func (c *Context) exports() bool {
+	for i := range c.mds {
+		if _, ok := c.mds[i].md.(uct.Exporter); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// noExport says why memory can neither be exported nor imported.
+func (c *Context) noExport() error {
+	if c.exports() {
+		return fmt.Errorf("no domain that can has the memory, or its device: %w", ucs.ErrUnsupported)
+	}
+	return fmt.Errorf("none of %d memory domains can, it takes a device with cross-process keys: %w", len(c.mds), ucs.ErrUnsupported)
+}
