@@ -57,6 +57,19 @@ func (t *Table) MaxFirst(p Protocol) int {
 	return t.upTo[0]
 }
 
+// MaxCopied is the longest message that goes in one packet by copying it, provided all
+// shorter ones do; -1 if there is none.
+func (t *Table) MaxCopied() int {
+	most := -1
+	for i := range t.upTo {
+		if t.proto[i] != ProtoEagerShort && t.proto[i] != ProtoEagerBcopy {
+			break
+		}
+		most = t.upTo[i]
+	}
+	return most
+}
+
 // TableInfo is a table with its reasons.
 type TableInfo struct {
 	Title  string

@@ -519,3 +519,19 @@ func TestExplain(t *testing.T) {
 		}
 	}
 }
+
+func TestMaxCopied(t *testing.T) {
+	for _, tc := range []struct {
+		table Table
+		want  int
+	}{
+		{Table{}, -1},
+		{Table{upTo: [maxRanges]int{100, math.MaxInt}, proto: [maxRanges]Protocol{ProtoEagerShort, ProtoEagerMultiBcopy}}, 100},
+		{Table{upTo: [maxRanges]int{100, 8000, math.MaxInt}, proto: [maxRanges]Protocol{ProtoEagerShort, ProtoEagerBcopy, ProtoEagerMultiZcopy}}, 8000},
+		{Table{upTo: [maxRanges]int{100, math.MaxInt}, proto: [maxRanges]Protocol{ProtoEagerZcopy, ProtoEagerBcopy}}, -1},
+	} {
+		if got := tc.table.MaxCopied(); got != tc.want {
+			t.Errorf("MaxCopied of %v = %d, want %d", tc.table, got, tc.want)
+		}
+	}
+}

@@ -35,7 +35,9 @@ type connection struct {
 	stage  connStage
 
 	remote, local netip.AddrPort // of the client as the application said, and of both after the end
-	sendID        bool           // the client tells its worker's id
+	id            uint64         // that is told to the peer
+	sendID        bool           // it is
+	serverID      uint64         // that a server has told
 	manager       int            // which one is being tried
 
 	leaving *Request // a close that waits for the peer's farewell
@@ -121,7 +123,10 @@ func (ep *Endpoint) onDisconnected(_ uct.ConnEndpoint, err error) {
 		r.finish(nil)
 		return
 	}
-	ep.failQuietly(fmt.Errorf("the peer has closed the connection: %w", ucs.ErrConnectionReset))
+	if err == nil {
+		err = ucs.ErrConnectionReset
+	}
+	ep.failQuietly(fmt.Errorf("the peer has closed the connection: %w", err))
 }
 
 // failQuietly fails an endpoint when nothing arrives any more.

@@ -20,6 +20,17 @@ func (ep *Endpoint) RemoteAddr() (netip.AddrPort, error) {
 	return ep.socketAddr(uct.ConnEndpoint.RemoteAddr, func(c *connection) netip.AddrPort { return c.remote })
 }
 
+// ServerID is what the server of an endpoint made with RemoteAddr has told as
+// EndpointParams.ClientID, 0 if nothing, or not yet: operations wait until it is known.
+func (ep *Endpoint) ServerID() (id uint64) {
+	ep.w.look()
+	if c := ep.conn(); c != nil {
+		id = c.serverID
+	}
+	ep.w.unlook()
+	return id
+}
+
 func (ep *Endpoint) socketAddr(of func(uct.ConnEndpoint) netip.AddrPort, said func(*connection) netip.AddrPort) (netip.AddrPort, error) {
 	ep.w.look()
 	defer ep.w.unlook()

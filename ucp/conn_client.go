@@ -14,7 +14,10 @@ func (w *Worker) dial(p *EndpointParams) (*Endpoint, error) {
 	if !p.RemoteAddr.IsValid() || p.RemoteAddr.Port() == 0 {
 		return nil, fmt.Errorf("ucp: endpoint to address %v: %w", p.RemoteAddr, ucs.ErrInvalidParam)
 	}
-	c := &connection{client: true, remote: p.RemoteAddr, local: p.LocalAddr, sendID: p.Flags&EndpointSendClientID != 0, manager: -1}
+	c := &connection{client: true, remote: p.RemoteAddr, local: p.LocalAddr, id: p.ClientID, manager: -1}
+	if c.sendID = p.Flags&EndpointSendClientID != 0 || c.id != 0; c.id == 0 {
+		c.id = w.params.ClientID
+	}
 	ep, err := w.newConnEndpoint(p, c)
 	if err != nil {
 		return nil, err
@@ -123,6 +126,7 @@ func (ep *Endpoint) joinServer(a *uct.ConnectedArgs) error {
 	if err := c.uct.Notify(); err != nil {
 		return err
 	}
+	c.serverID = d.Address.ClientID
 	ep.connected(d.EpID)
 	c.stage = connShared
 	if !ep.w.ctx.settings.CMUseAllDevices {

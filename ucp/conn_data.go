@@ -31,7 +31,7 @@ func (ep *Endpoint) packConn(like *proto.CMData, number func(lane int) uint8) ([
 	}
 	if c := ep.pair.conn; c.sendID {
 		addr.Flags |= proto.AddressHasClientID
-		addr.ClientID = w.params.ClientID
+		addr.ClientID = c.id
 	}
 	d.Address = addr
 	return d.Append(nil)

@@ -19,7 +19,7 @@ func (w *Worker) answerCall(p *EndpointParams) (*Endpoint, error) {
 		req.uct.Reject()
 		return nil, fmt.Errorf("ucp: the request for a connection is of another context: %w", ucs.ErrInvalidParam)
 	}
-	c := new(connection)
+	c := &connection{id: p.ClientID, sendID: p.ClientID != 0}
 	ep, err := w.newConnEndpoint(p, c)
 	if err == nil {
 		if err = ep.acceptCall(req); err == nil {

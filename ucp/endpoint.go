@@ -64,6 +64,12 @@ type EndpointParams struct {
 	// ConnRequest is a client to be accepted; it is consumed, whatever comes of it.
 	ConnRequest *ConnRequest
 
+	// ClientID, unless 0, is told to the peer of an endpoint that is made with RemoteAddr, in
+	// place of WorkerParams.ClientID (ConnRequest.ClientID), or with ConnRequest
+	// (Endpoint.ServerID). C UCX tells a client nothing of the kind: answer only clients
+	// that are known to look.
+	ClientID uint64
+
 	// ErrMode must be the same at both ends.
 	ErrMode ErrMode
 

@@ -1,5 +1,13 @@
 package ucp
 
+// UserData returns what was given as EndpointParams.UserData, or to SetUserData.
+func (ep *Endpoint) UserData() any {
+	ep.w.look()
+	v := ep.userData
+	ep.w.unlook()
+	return v
+}
+
 // SetUserData changes what OnError and Worker.StreamPoll tell as the endpoint's user data.
 func (ep *Endpoint) SetUserData(v any) {
 	ep.w.look()

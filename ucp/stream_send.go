@@ -42,6 +42,17 @@ func (ep *Endpoint) StreamSend(buf []byte, p *RequestParams) (*Request, error) {
 	return r, err
 }
 
+// MaxStreamNow is the most bytes that StreamSend may send with OpForceImmediate: in one
+// packet, by copying them. It is 0 while the endpoint is not connected.
+func (ep *Endpoint) MaxStreamNow() (n int) {
+	ep.w.look()
+	if t := ep.cfg.stream.tables; t != nil && ep.lacks&needLanes == 0 {
+		n = max(t.Table(proto.DataContig, 0).MaxCopied(), 0)
+	}
+	ep.w.unlook()
+	return n
+}
+
 // streamsShort reports whether n bytes may go in one call of the transport.
 func (ep *Endpoint) streamsShort(n int) bool {
 	return uint(n-1) < uint(ep.cfg.stream.short) && ep.waiting.head == nil && ep.err == nil &&
