@@ -11,7 +11,7 @@ RATIOS   ?= .
 # Without it, the distribution's.
 export CPEERS
 
-.PHONY: build demo server test unit race cross interop test-rxe test-rxe-long siege bench bench-rxe fuzz lint clean
+.PHONY: build demo server test unit race net cross interop test-rxe test-rxe-long siege bench bench-rxe fuzz lint clean
 
 build:
 	@mkdir -p bin
@@ -30,7 +30,7 @@ test:
 	@scripts/test
 
 # The suites of `make test`, one by one, without the installation.
-unit race cross interop:
+unit race net cross interop:
 	@scripts/test $@
 
 # The tests that need an RDMA device: here if there is soft-RoCE or VERBS_DEVICE

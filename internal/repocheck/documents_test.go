@@ -121,7 +121,7 @@ func exported(t *testing.T) map[string]bool {
 var (
 	listed = regexp.MustCompile(`^\t?(?:const|var|func|type|field|method)(?: \([^)]*\))? (\w+)`)
 	member = regexp.MustCompile("`(?:\\w+\\.)?([A-Z]\\w+\\.[A-Z]\\w+)`")
-	used   = regexp.MustCompile(`\b(?:ucp|ucs|uct|verbs|verbstest|rdmacm)\.[A-Z]\w*`)
+	used   = regexp.MustCompile(`\b(?:ucp|ucpnet|ucs|uct|verbs|verbstest|rdmacm)\.[A-Z]\w*`)
 	called = regexp.MustCompile(`(\.[A-Z]\w*)\(`)
 )
 
@@ -141,7 +141,7 @@ func unknownNames(text string, known map[string]bool) (unknown []string) {
 				from := strings.LastIndexFunc(before, func(r rune) bool {
 					return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
 				}) + 1
-				if pkg := before[from:]; !slices.Contains([]string{"context", "fmt"}, pkg) && !used.MatchString(pkg+line[m[2]:m[3]]) {
+				if pkg := before[from:]; !slices.Contains([]string{"context", "fmt", "http"}, pkg) && !used.MatchString(pkg+line[m[2]:m[3]]) {
 					names = append(names, line[m[2]:m[3]])
 				}
 			}

@@ -60,6 +60,11 @@ var parseModule = sync.OnceValues(func() ([]*source, error) {
 		if d.IsDir() && p != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "bin") {
 			return fs.SkipDir
 		}
+		if d.IsDir() && p != root {
+			if _, err := os.Stat(filepath.Join(p, "go.mod")); err == nil {
+				return fs.SkipDir // a module of its own
+			}
+		}
 		if d.IsDir() || filepath.Ext(p) != ".go" {
 			return nil
 		}
@@ -164,6 +169,7 @@ var layers = []struct {
 	{"uct/ib/rdmacm/...", []string{"ucs/...", "internal/ib/...", "uct/ib/verbs/...", "uct/ib/rdmacm/..."}},
 	{"proto/...", []string{"ucs/...", "uct", "proto/..."}},
 	{"ucp/...", []string{"ucs/...", "uct", "proto/...", "ucp/..."}},
+	{"ucpnet", []string{"ucs/...", "ucp"}},
 	{"internal/ib/...", []string{"ucs/...", "internal/ib/..."}},
 	{"internal/rdmatest", []string{"ucs/...", "uct/ib/verbs"}}, // for tests
 	{"internal/...", []string{"ucs/...", "internal/..."}},
@@ -268,6 +274,8 @@ func TestAllowed(t *testing.T) {
 		{"proto", "ucp", false},
 		{"ucp", "proto", true},
 		{"ucp", "cmd/internal/getopt", false},
+		{"ucpnet", "ucp", true},
+		{"ucpnet", "uct", false},
 		{"cmd/ucx_info", "ucp", true},
 	} {
 		if got := allowed(tc.from, tc.to); got != tc.want {

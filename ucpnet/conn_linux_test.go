@@ -1,0 +1,154 @@
+package ucpnet
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestHalfClose: the peer reads all, then EOF, and can still write.
+func TestHalfClose(t *testing.T) {
+	overAll(t, func(t *testing.T, a, b *Conn) {
+		sent := bytes.Repeat([]byte("0123456789abcde\n"), 1<<14)
+		go func() {
+			a.Write(sent)
+			a.CloseWrite()
+		}()
+		got, err := io.ReadAll(b)
+		if err != nil || !bytes.Equal(got, sent) {
+			t.Fatalf("read %d bytes, %v", len(got), err)
+		}
+		if _, err := a.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("a write after CloseWrite: %v", err)
+		}
+		if _, err := b.Write([]byte("answer")); err != nil {
+			t.Fatal(err)
+		}
+		b.Close()
+		if got, err := io.ReadAll(a); string(got) != "answer" || err != nil {
+			t.Errorf("read %q, %v", got, err)
+		}
+	})
+}
+
+// TestCloseDelivers: what was written before Close arrives.
+func TestCloseDelivers(t *testing.T) {
+	overAll(t, func(t *testing.T, a, b *Conn) {
+		sent := bytes.Repeat([]byte("0123456789abcde\n"), 1<<16)
+		go func() {
+			a.Write(sent)
+			a.Close()
+		}()
+		got, err := io.ReadAll(b)
+		if err != nil || !bytes.Equal(got, sent) {
+			t.Fatalf("read %d bytes, %v", len(got), err)
+		}
+		for err == nil { // until the peer's end is known here
+			_, err = b.Write(sent)
+		}
+		if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("writes to who has gone end with %v", err)
+		}
+	})
+}
+
+// TestCloseRead: reads end here, writes at the peer.
+func TestCloseRead(t *testing.T) {
+	overAll(t, func(t *testing.T, a, b *Conn) {
+		if err := a.CloseRead(); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := a.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+			t.Errorf("Read = %d, %v", n, err)
+		}
+		var err error
+		for big := make([]byte, 1<<20); err == nil; {
+			_, err = b.Write(big)
+		}
+		if !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("writes to who does not read end with %v", err)
+		}
+	})
+}
+
+// TestSlowReader: a writer waits for who does not read, the connection lives, and its other
+// direction is not held up.
+func TestSlowReader(t *testing.T) {
+	for _, size := range []int{1, 1000, 1 << 20} {
+		overAll(t, func(t *testing.T, a, b *Conn) {
+			p := make([]byte, size)
+			total := 0
+			a.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+			var err error
+			for err == nil {
+				var n int
+				n, err = a.Write(p)
+				total += n
+			}
+			if !errors.Is(err, os.ErrDeadlineExceeded) || total == 0 || total > 1<<20 {
+				t.Fatalf("wrote %d bytes until %v", total, err)
+			}
+			if _, err := b.Write([]byte("here")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(a, make([]byte, 4)); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := io.CopyN(io.Discard, b, int64(total)); err != nil {
+				t.Fatalf("%d of %d bytes, then %v", n, total, err)
+			}
+			a.SetWriteDeadline(time.Now().Add(patient))
+			if _, err := a.Write([]byte("more")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(b, make([]byte, 4)); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// TestAfterClose: everything says that it is closed.
+func TestAfterClose(t *testing.T) {
+	overAll(t, func(t *testing.T, a, _ *Conn) {
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_, read := a.Read(make([]byte, 1))
+		_, write := a.Write([]byte("x"))
+		_, to := a.WriteTo(io.Discard)
+		for what, err := range map[string]error{
+			"Read": read, "Write": write, "WriteTo": to, "Close": a.Close(), "CloseRead": a.CloseRead(),
+			"CloseWrite": a.CloseWrite(), "SetDeadline": a.SetDeadline(time.Time{}),
+		} {
+			var op *net.OpError
+			if !errors.Is(err, net.ErrClosed) || !errors.As(err, &op) {
+				t.Errorf("%s after Close: %v", what, err)
+			}
+		}
+	})
+}
+
+// TestCopy moves bytes through both ends by io.Copy.
+func TestCopy(t *testing.T) {
+	overAll(t, func(t *testing.T, a, b *Conn) {
+		sent := bytes.Repeat([]byte("0123456789abcde\n"), 1<<16)
+		go func() { // an echo
+			io.Copy(b, b)
+			b.CloseWrite()
+		}()
+		go func() {
+			a.ReadFrom(bytes.NewReader(sent))
+			a.CloseWrite()
+		}()
+		var got bytes.Buffer
+		if n, err := io.Copy(&got, a); err != nil || !bytes.Equal(got.Bytes(), sent) {
+			t.Errorf("%d bytes of %d came back, %v", n, len(sent), err)
+		}
+	})
+}

@@ -1,0 +1,131 @@
+package ucpnet
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+
+	"github.com/ucx-go/ucx/ucp"
+)
+
+// errDeaf ends the patience of reads after CloseRead.
+var errDeaf = errors.New("closed for reading")
+
+// Read reads what has come, at least one byte. At its deadline nothing is lost: the next
+// Read goes on.
+func (c *Conn) Read(b []byte) (int, error) {
+	c.rmu.Lock()
+	n, err := c.receive(b)
+	c.rmu.Unlock()
+	if err != nil && err != io.EOF {
+		err = c.opError("read", err)
+	}
+	return n, err
+}
+
+// receive is Read, by who has rmu.
+func (c *Conn) receive(b []byte) (int, error) {
+	for {
+		ctx := c.read.current()
+		if err := c.mayRead(ctx); err != nil {
+			return 0, err
+		}
+		if len(b) == 0 {
+			return 0, nil
+		}
+		n, err := c.ep.StreamRecvWait(ctx, b)
+		if n > 0 {
+			c.took(n)
+			return n, nil
+		}
+		if ctx.Err() == nil && err != nil {
+			return 0, c.readError(err)
+		}
+	}
+}
+
+// mayRead says what keeps a Read from reading.
+func (c *Conn) mayRead(ctx context.Context) error {
+	switch err := spent(ctx); {
+	case err == errDeaf:
+		return io.EOF
+	case err != nil:
+		return err
+	case c.ended.Load() && c.taken.Load() >= c.total.Load():
+		return io.EOF
+	}
+	return nil
+}
+
+// readError is the error of reads when the endpoint has failed, and all is read that came.
+func (c *Conn) readError(err error) error {
+	switch {
+	case spent(c.read.current()) == net.ErrClosed:
+		return net.ErrClosed
+	case c.ended.Load() && c.taken.Load() >= c.total.Load(): // it came since
+		return io.EOF
+	case !c.native && orderly(err):
+		return io.EOF
+	}
+	return &failure{syscall.ECONNRESET, err}
+}
+
+// took counts what was read, and answers the peer's mark there.
+func (c *Conn) took(n int) {
+	if at, due := c.marked.reached(c.taken.Add(uint64(n))); due {
+		c.tell(c.ep, noteRead, at)
+	}
+}
+
+// copySize is how much is copied at once.
+const copySize = 128 << 10
+
+var copyBuffers = sync.Pool{New: func() any { return new([copySize]byte) }}
+
+// WriteTo writes to w what comes, until the end. What has come before it is asked for is
+// not copied on the way. Other reads wait until it is over.
+func (c *Conn) WriteTo(w io.Writer) (total int64, err error) {
+	c.rmu.Lock()
+	defer c.rmu.Unlock()
+	buf := copyBuffers.Get().(*[copySize]byte)
+	defer copyBuffers.Put(buf)
+	for {
+		d, err := c.here()
+		p := d.Bytes()
+		if err == nil && len(p) == 0 {
+			var n int
+			n, err = c.receive(buf[:])
+			p = buf[:n]
+		} else if err == nil {
+			c.took(len(p))
+		}
+		if err == io.EOF {
+			return total, nil
+		}
+		if err != nil {
+			return total, c.opError("read", err)
+		}
+		n, err := w.Write(p)
+		total += int64(n)
+		d.Release()
+		if err == nil && n < len(p) {
+			err = io.ErrShortWrite
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+}
+
+// here returns bytes that have come and are where they have come, none if there are none.
+// Errors of the endpoint are left to receive.
+func (c *Conn) here() (ucp.StreamData, error) {
+	if err := c.mayRead(c.read.current()); err != nil {
+		return ucp.StreamData{}, err
+	}
+	d, _ := c.ep.StreamRecvData()
+	return d, nil
+}

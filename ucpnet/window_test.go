@@ -1,0 +1,59 @@
+package ucpnet
+
+import (
+	"sync/atomic"
+	"testing"
+)
+
+// TestWindow: however the bytes are cut, the writer stops when two stretches are unread, and
+// goes on when the first of them was read.
+func TestWindow(t *testing.T) {
+	for _, size := range []int{1, 100, packetSize, copySize} {
+		var w window
+		var a asked
+		var read atomic.Uint64
+		unread := 0 // as it costs
+		for round := range 10 {
+			last := read.Load()
+			for w.open(last) {
+				w.at += uint64(size)
+				unread += cost(size)
+				if w.mark(cost(size)) {
+					if _, due := a.put(w.at, &read); due {
+						t.Fatal("a mark was reached before it was set")
+					}
+				}
+				if unread > marks*stretch+2*cost(size) {
+					t.Fatalf("size %d, round %d: what costs %d may be unread", size, round, unread)
+				}
+			}
+			for read.Load() < w.at {
+				n := read.Add(uint64(size))
+				unread -= cost(size)
+				if at, due := a.reached(n); due {
+					if at != n {
+						t.Fatalf("at %d the mark %d is reached", n, at)
+					}
+					last = at
+				}
+			}
+			if unread != 0 || !w.open(last) {
+				t.Fatalf("size %d, round %d: closed when all is read", size, round)
+			}
+		}
+	}
+}
+
+// TestTooManyMarks: who sets more than he may loses some, and takes no memory.
+func TestTooManyMarks(t *testing.T) {
+	var a asked
+	var read atomic.Uint64
+	for k := range uint64(100) {
+		if _, due := a.put(100-k, &read); due {
+			t.Fatal("a mark was reached that is ahead")
+		}
+	}
+	if n := a.n.Load(); n != marks {
+		t.Errorf("%d marks are kept", n)
+	}
+}
