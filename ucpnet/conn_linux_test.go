@@ -152,3 +152,27 @@ func TestCopy(t *testing.T) {
 		}
 	})
 }
+
+// TestGone: what a peer that ends without a word has sent is read, and then its end is no
+// orderly one.
+func TestGone(t *testing.T) {
+	for _, way := range ways {
+		if way.workers < 2 {
+			continue
+		}
+		t.Run(way.name, func(t *testing.T) {
+			a, b := way.ends(t)
+			if _, err := a.Write([]byte("last")); err != nil {
+				t.Fatal(err)
+			}
+			a.ep.Close() // as the end of a process
+			got, err := io.ReadAll(b)
+			if string(got) != "last" || !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("read %q, then %v", got, err)
+			}
+			if _, err := b.Write([]byte("x")); !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("a write to who has gone: %v", err)
+			}
+		})
+	}
+}
