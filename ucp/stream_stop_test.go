@@ -28,8 +28,6 @@ func floods(t *testing.T, b []byte, eps ...*Endpoint) (sends []*Request) {
 	return sends
 }
 
-func quiet() bool { return false }
-
 func allDone(list []*Request) bool {
 	for _, r := range list {
 		if !r.Done() {
@@ -52,7 +50,7 @@ func TestUnreadStreamStops(t *testing.T) {
 		src[i] = byte(i * 7 >> 3)
 	}
 	sends := floods(t, src, ep[0])
-	progressed(w, quiet)
+	settle(w)
 	st := w[1].Stats()
 	if st.Stopped != 1 || st.UnexpectedBytes < 256<<10 || st.UnexpectedBytes > 512<<10 {
 		t.Errorf("stopped %d times, %d bytes are held", st.Stopped, st.UnexpectedBytes)
@@ -100,7 +98,7 @@ func TestStoppedStreamsLetAnswersThrough(t *testing.T) {
 		w, ep := overTCP(t, [2]string{"STREAM_MAX_UNREAD", "256k"})
 		sends := floods(t, src, ep[0], ep[1])
 		if !first {
-			progressed(w, quiet)
+			settle(w)
 			if allDone(sends) || w[0].Stats().Stopped == 0 || w[1].Stats().Stopped == 0 {
 				t.Fatalf("not both are stopped: %+v, %+v", w[0].Stats(), w[1].Stats())
 			}
@@ -140,7 +138,7 @@ func TestStoppedStreamsLetAnswersThrough(t *testing.T) {
 func TestFlushOfOneSide(t *testing.T) {
 	w, ep := overTCP(t, [2]string{"STREAM_MAX_UNREAD", "256k"})
 	sends := floods(t, make([]byte, flood), ep[0])
-	progressed(w, quiet)
+	settle(w)
 	for range 2 {
 		req, err := w[1].Flush(nil)
 		if err != nil {
@@ -163,7 +161,7 @@ func TestFlushOfOneSide(t *testing.T) {
 func TestCloseOfStoppedStream(t *testing.T) {
 	w, ep := overTCP(t, [2]string{"STREAM_MAX_UNREAD", "256k"})
 	sends := floods(t, make([]byte, flood), ep[0])
-	progressed(w, quiet)
+	settle(w)
 	if w[1].Stats().Stopped != 1 {
 		t.Fatal("not stopped")
 	}
@@ -183,7 +181,7 @@ func TestCloseOfStoppedStream(t *testing.T) {
 func TestSenderOfStoppedStreamDies(t *testing.T) {
 	w, ep := overTCP(t, [2]string{"STREAM_MAX_UNREAD", "256k"})
 	floods(t, make([]byte, flood), ep[0])
-	progressed(w, quiet)
+	settle(w)
 	had := ep[1].stream.unread
 	w[0].Close()
 	buf := make([]byte, 1<<20)
