@@ -95,6 +95,7 @@ func (p LanePerf) sane(copyBandwidth float64) laneCost {
 	if !(copyBandwidth > 0) {
 		copyBandwidth = defaultCopyBandwidth
 	}
+	copyBandwidth = math.Max(copyBandwidth, 1)
 	bandwidth := p.Bandwidth
 	if !(bandwidth >= 1) {
 		bandwidth = 1
