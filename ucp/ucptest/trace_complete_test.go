@@ -21,6 +21,7 @@ import (
 // nothing to call back: their messages tell.
 var silent = map[string]proto.AMID{
 	"atomic reply":   proto.IDAtomicRep,
+	"connect":        proto.IDWireup,
 	"rma completion": proto.IDCmpl,
 }
 
