@@ -88,7 +88,7 @@ func (s *selector) pick(c *criteria, from *scope, step *LaneStep) (best pick, ok
 		if !from.local[i] {
 			continue
 		}
-		if why := c.rejectLocal(l, s.p2p(l)); why != "" {
+		if why := c.rejectLocal(l, s.in.Pairs(i)); why != "" {
 			step.Candidates = append(step.Candidates, LaneCandidate{Local: i, Name: l.Name(), Remote: -1, Rejected: why})
 			continue
 		}

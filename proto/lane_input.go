@@ -120,6 +120,26 @@ type LaneInput struct {
 	Limits       LaneLimits
 }
 
+// Pairs reports whether endpoints of a local interface are connected pairwise
+// (ucp_wireup_connect_p2p in src/ucp/wireup/wireup.c).
+func (in *LaneInput) Pairs(local int) bool {
+	flags := in.Local[local].Attr.Flags
+	if in.CM {
+		return flags&uct.IfaceConnectToEP != 0
+	}
+	return flags&uct.IfaceConnectToIface == 0
+}
+
+// Lane returns the lane from a local interface to an entry of the address, for no use.
+func (in *LaneInput) Lane(local, remote int) Lane {
+	l := &in.Local[local]
+	dev, f := in.Remote.Entry(remote)
+	return Lane{
+		Local: local, Name: l.Name(), MD: l.MD,
+		Remote: remote, Peer: f.Transport, DstMD: dev.MD, DstSysDev: dev.SysDev, SegSize: f.Attr.SegSize,
+	}
+}
+
 // LaneLimits are settings and constants of the selection. The zero value stands
 // for DefaultLaneLimits.
 type LaneLimits struct {

@@ -87,15 +87,6 @@ func (s *selector) search() error {
 	return nil
 }
 
-// p2p reports whether endpoints of a resource are connected pairwise
-// (ucp_wireup_connect_p2p).
-func (s *selector) p2p(l *LocalIface) bool {
-	if s.in.CM {
-		return l.Attr.Flags&uct.IfaceConnectToEP != 0
-	}
-	return l.Attr.Flags&uct.IfaceConnectToIface == 0
-}
-
 // errFlags are what an error mode asks of every lane.
 func (s *selector) errFlags() uct.IfaceFlags {
 	if s.in.ErrMode == ErrModeNone {
@@ -359,13 +350,11 @@ func (s *selector) add(t LaneType, p pick) bool {
 		s.outcome(fmt.Sprintf("limit of %d lanes reached", limit))
 		return false
 	}
-	l := Lane{Local: p.local, Remote: p.remote, Path: max(p.path, 0), DstMD: NullResource, DstSysDev: SysDevUnknown, Types: 1 << t}
+	l := Lane{Local: p.local, Remote: p.remote, DstMD: NullResource, DstSysDev: SysDevUnknown}
 	if p.local >= 0 {
-		local, r := &s.in.Local[p.local], s.remotes[p.remote]
-		l.Name, l.MD, l.Peer = local.Name(), local.MD, r.iface.Transport
-		l.DstMD, l.DstSysDev, l.SegSize = r.dev.MD, r.dev.SysDev, r.iface.Attr.SegSize
+		l = s.in.Lane(p.local, p.remote)
 	}
-	l.Scores[t] = p.score
+	l.Path, l.Types, l.Scores[t] = max(p.path, 0), 1<<t, p.score
 	s.lanes = append(s.lanes, l)
 	s.pathSet = append(s.pathSet, p.path >= 0)
 	return true
@@ -405,15 +394,15 @@ func (s *selector) config() LaneConfig {
 	c.AM, c.RkeyPtr, c.CM, c.Keepalive = first(LaneAM), first(LaneRkeyPtr), first(LaneCM), first(LaneKeepalive)
 	if c.Keepalive != NullLane {
 		// A pairwise connection with keepalive of its own needs no help.
-		l := &s.in.Local[s.lanes[c.Keepalive].Local]
-		if l.Attr.Flags&uct.IfaceEpKeepalive != 0 && s.p2p(l) {
+		l := s.lanes[c.Keepalive].Local
+		if s.in.Local[l].Attr.Flags&uct.IfaceEpKeepalive != 0 && s.in.Pairs(l) {
 			c.Keepalive = NullLane
 		}
 	}
 	c.AMBW, c.RMA, c.RMABW, c.AMO = sorted(LaneAMBW), sorted(LaneRMA), sorted(LaneRMABW), sorted(LaneAMO)
 	c.Wireup = s.wireupLane()
 	for k := range s.lanes {
-		if l := s.lanes[k].Local; l >= 0 && s.p2p(&s.in.Local[l]) {
+		if l := s.lanes[k].Local; l >= 0 && s.in.Pairs(l) {
 			c.Paired |= 1 << k
 		}
 	}

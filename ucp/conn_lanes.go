@@ -6,12 +6,12 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// relane chooses the lanes toward an address. Those that lead there already are kept. If
-// that for messages is none of them it carries the wireup messages until the peer is done
-// with them, too.
-func (ep *Endpoint) relane(addr *proto.WorkerAddress) error {
+// relane chooses the lanes toward an address, where it is that of a request for the ends in
+// it. Those that lead there already are kept. If that for messages is none of them it carries
+// the wireup messages until the peer is done with them, too.
+func (ep *Endpoint) relane(addr, ends *proto.WorkerAddress) error {
 	old, am := ep.lanes, ep.amLane()
-	rules := laneRules{cm: true, spare: old}
+	rules := laneRules{cm: true, spare: old, ends: ends}
 	ep.refused = nil
 	if err := ep.connectBy(addr, rules); err != nil {
 		ep.lanes = old
@@ -36,7 +36,7 @@ func (w *Worker) onPreRequest(src *uct.Source, m *proto.Wireup) {
 		return
 	}
 	w.doubt(w.sourceOf(src), &m.Address)
-	if err := ep.relane(m.Address.Clone()); err != nil {
+	if err := ep.relane(m.Address.Clone(), nil); err != nil {
 		ep.fail(err)
 		return
 	}
@@ -54,7 +54,7 @@ func (w *Worker) onConnRequest(src *uct.Source, m *proto.Wireup) {
 	}
 	w.doubtBut(w.sourceOf(src), &m.Address, true)
 	ep.pair.conn.stage = connAgreeing
-	err := ep.relane(m.Address.Clone())
+	err := ep.relane(m.Address.Clone(), &m.Address)
 	if err == nil {
 		err = ep.answerPairs(m)
 	}

@@ -31,6 +31,9 @@ func (ep *Endpoint) connectBy(addr *proto.WorkerAddress, rules laneRules) error 
 		if chosen.AM == proto.NullLane {
 			return fmt.Errorf("ucp: no lane for messages: %w", ucs.ErrUnreachable)
 		}
+		if rules.ends != nil {
+			chosen = w.withEnds(chosen, addr, ep.errMode, &rules)
+		}
 		if route, err := ep.openLanes(addr, &chosen, &rules); err != nil {
 			ep.leaveOut(route, err)
 			continue
@@ -77,7 +80,7 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfi
 			p.DeviceAddr, p.IfaceAddr = dev.Addr, f.Addr
 		}
 		i := w.ifaces[l.Local]
-		if k := rules.spareFor(i, addr, l, ep.lanes); k >= 0 {
+		if k := rules.spareFor(i, addr, l.Remote, ep.lanes); k >= 0 {
 			ep.lanes = append(ep.lanes, rules.spare[k])
 			continue
 		}
@@ -98,14 +101,14 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfi
 }
 
 // spareFor returns which of the spare lanes is connected with an end that the address
-// names, where a lane of a choice leads to; -1 if none is, or it is one of those taken.
-func (r *laneRules) spareFor(i *iface, addr *proto.WorkerAddress, l *proto.Lane, taken []lane) int {
+// names at an entry; -1 if none is, or it is one of those taken.
+func (r *laneRules) spareFor(i *iface, addr *proto.WorkerAddress, entry int, taken []lane) int {
 	return slices.IndexFunc(r.spare, func(s lane) bool {
 		at, ok := s.uct.(uct.Located)
 		if s.iface != i || !ok || slices.ContainsFunc(taken, func(t lane) bool { return t.uct == s.uct }) {
 			return false
 		}
-		dev, f := addr.Entry(l.Remote)
+		dev, f := addr.Entry(entry)
 		return slices.ContainsFunc(f.EpAddrs, func(e proto.AddressEp) bool { return at.LeadsTo(dev.Addr, f.Addr, e.Addr) })
 	})
 }
@@ -130,6 +133,7 @@ func (ep *Endpoint) pairLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfi
 			p.joined |= 1 << k
 		}
 	}
+	p.kept = p.joined
 	ep.lacks |= needLanes
 	if k := ep.cfg.lanes.wireup; rules.cm || p.lanes&(1<<k) == 0 {
 		return nil // it takes messages without a connection, or those before do

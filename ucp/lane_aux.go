@@ -9,6 +9,7 @@ import (
 type pairing struct {
 	lanes   uint64      // those that are
 	joined  uint64      // of these, those whose other end is known
+	kept    uint64      // of these, those that were connected before the agreement that is under way
 	entries []uint8     // for each lane, the entry of the address it was chosen toward
 	aux     lane        // carries wireup messages until the lanes do; uct is nil if there is none
 	waits   bool        // has answered, and waits for the acknowledgement

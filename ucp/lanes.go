@@ -50,7 +50,8 @@ type laneRules struct {
 	refused map[laneRoute]error // those that could not be created, and why
 	back    *wayBack            // over a connection that the peer has made
 
-	spare []lane // connected already, for those that lead to the same
+	spare []lane               // connected already, for those that lead to the same
+	ends  *proto.WorkerAddress // that of a request: pairwise lanes are for the ends in it
 
 	cm     bool   // a connection manager connects the endpoint
 	device string // of ours, that the lanes are of: it knows that the peer is reached there; "" for any
@@ -61,7 +62,7 @@ type laneRules struct {
 
 // plain reports whether they leave everything open.
 func (r *laneRules) plain() bool {
-	return len(r.refused) == 0 && r.back == nil && !r.cm && !r.answer
+	return len(r.refused) == 0 && r.back == nil && !r.cm && r.ends == nil && !r.answer
 }
 
 // wayBack is a connection of a peer's, and the interface that it came to.
@@ -161,14 +162,15 @@ func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneR
 	// Interfaces that cannot wake a sleeper are not opened where that matters.
 	features := proto.Features(w.ctx.params.Features & (FeatureTag | FeatureStream | FeatureAM | FeatureRMA | FeatureAMO32 | FeatureAMO64))
 	var numbers map[*proto.AddressIface]int
-	if len(rules.refused) > 0 {
+	if len(rules.refused) > 0 || rules.ends != nil {
 		numbers = make(map[*proto.AddressIface]int)
 		addr.Ifaces(func(n int, _ *proto.AddressDevice, f *proto.AddressIface) bool {
 			numbers[f] = n
 			return true
 		})
 	}
-	return &proto.LaneInput{
+	var in *proto.LaneInput
+	in = &proto.LaneInput{
 		Features:     features,
 		Messages:     true, // which wireup needs
 		MessagesOnly: rules.messages,
@@ -189,6 +191,8 @@ func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneR
 				return rules.back.reachable(i)
 			case rules.device != "":
 				return i.isOf(rules.device)
+			case rules.ends != nil && in.Pairs(local) && rules.numEnds(numbers[f]) == 0:
+				return errNoEnd
 			}
 			return i.uct.Reachable(uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr})
 		},
@@ -197,6 +201,7 @@ func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneR
 		RndvScheme:   proto.RndvScheme(w.ctx.settings.RndvScheme),
 		Limits:       w.ctx.settings.laneLimits(),
 	}
+	return in
 }
 
 // laneLimits are the limits of the selection.

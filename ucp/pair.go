@@ -12,12 +12,17 @@ import (
 
 // The ends of lanes that are connected pairwise, and which belong together.
 
-// wireupLane is the lane of a wireup message: the auxiliary one as long as the peer's end of
-// the one for them may not be connected.
+// wireupLane is the lane of a wireup message: as long as the peer's end of the one for them
+// may not be connected one that was before, or the auxiliary one.
 func (ep *Endpoint) wireupLane(t proto.WireupType) uint8 {
 	k := ep.cfg.lanes.wireupLane(t)
-	if p := ep.pair; p != nil && p.aux.uct != nil && t != proto.WireupAck && (p.conn != nil || p.lanes&(1<<k) != 0) {
+	p := ep.pair
+	switch {
+	case p == nil || t == proto.WireupAck:
+	case p.aux.uct != nil && (p.conn != nil || p.lanes&(1<<k) != 0):
 		return auxNumber
+	case p.kept != 0 && p.kept&(1<<k) == 0:
+		return uint8(bits.TrailingZeros64(p.kept))
 	}
 	return k
 }

@@ -205,16 +205,16 @@ func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup, said *proto.Worke
 		p = w.stranger(&m.Address)
 	}
 	defer func() { w.releasePeer(p) }() // unless the endpoint is made
-	addr := &m.Address
+	addr, rules := &m.Address, laneRules{}
 	if addr.HasEnds() {
-		addr = addr.WithoutEnds()
+		addr, rules.ends = addr.WithoutEnds(), addr
 	}
 	if p.vouched() {
 		addr = p.shareAddress(addr)
 	} else {
 		addr = p.keepAddress(addr)
 	}
-	ep, err := w.answering(from, addr, said, min(ErrMode(m.ErrMode), ErrModePeer), laneRules{})
+	ep, err := w.answering(from, addr, said, min(ErrMode(m.ErrMode), ErrModePeer), rules)
 	if err != nil {
 		return w.unanswerable(from, p, err)
 	}

@@ -52,7 +52,7 @@ func (ep *Endpoint) askForPairs() error {
 
 // paired is told that the lanes are connected at both ends.
 func (ep *Endpoint) paired() {
-	ep.pair.waits = false
+	ep.pair.waits, ep.pair.kept = false, 0
 	if c := ep.pair.conn; c != nil {
 		c.stage = connOpen
 	}
@@ -109,7 +109,7 @@ func (ep *Endpoint) rechoose(addr *proto.WorkerAddress) error {
 	ep.purgeLanes(ucs.ErrCanceled)
 	ep.closeLanes()
 	ep.refused = nil
-	if err := ep.connect(addr.WithoutEnds()); err != nil {
+	if err := ep.connectBy(addr.WithoutEnds(), laneRules{ends: addr}); err != nil {
 		return err
 	}
 	if ep.pair == nil {
