@@ -11,7 +11,7 @@ import (
 // the wireup messages until the peer is done with them, too.
 func (ep *Endpoint) relane(addr, ends *proto.WorkerAddress) error {
 	old, am := ep.lanes, ep.amLane()
-	rules := laneRules{cm: true, spare: old, ends: ends}
+	rules := laneRules{cm: true, spare: old, ends: ends, mutual: ends == nil}
 	ep.refused = nil
 	if err := ep.connectBy(addr, rules); err != nil {
 		ep.lanes = old

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
@@ -54,6 +55,7 @@ type laneRules struct {
 	ends  *proto.WorkerAddress // that of a request: pairwise lanes are for the ends in it
 
 	cm     bool   // a connection manager connects the endpoint
+	mutual bool   // the peer can have the same, in ErrModePeer, also if it is C UCX
 	device string // of ours, that the lanes are of: it knows that the peer is reached there; "" for any
 
 	messages bool // one for messages and no other
@@ -194,7 +196,11 @@ func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneR
 			case rules.ends != nil && in.Pairs(local) && rules.numEnds(numbers[f]) == 0:
 				return errNoEnd
 			}
-			return i.uct.Reachable(uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr})
+			p := uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr}
+			if err := i.uct.Reachable(p); err != nil || !rules.mutual || mode == ErrModeNone {
+				return err
+			}
+			return i.mutual(p)
 		},
 		NumEndpoints: eps,
 		PPN:          ppn,
@@ -209,6 +215,19 @@ func (s *settings) laneLimits() proto.LaneLimits {
 	l := proto.DefaultLaneLimits()
 	l.Rndv, l.MaxRatio = int(min(s.RndvRails, proto.MaxLanes)), s.LaneRatio
 	return l
+}
+
+// mutual reports whether an interface and the peer's both serve endpoints in ErrModePeer, by
+// the error. Those of shared memory do here (Worker.local), in C UCX if they are told to.
+func (i *iface) mutual(p uct.ReachableParams) error {
+	if i.attr.Flags.Has(uct.IfaceErrHandlePeerFail) {
+		return nil
+	}
+	if k, ok := i.uct.(uct.KinFinder); ok && k.Kin(p) {
+		return nil
+	}
+	return fmt.Errorf("ucp: over %s C UCX handles no failures, unless UCX_%s_ERROR_HANDLING says so: %w",
+		&i.attr.Resource, strings.ToUpper(i.attr.Resource.Transport), ucs.ErrUnreachable)
 }
 
 // isOf reports whether an interface is of a device, by the error.
