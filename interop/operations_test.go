@@ -49,11 +49,11 @@ var operations = []operation{
 	{"am kept rndv", activeKeptOffers},
 	{"am refused", activeRefused},
 	{"am burst", activeBurst},
-	{"stream", streamWhole("contig", "contig")},
-	{"stream iov", streamWhole("iov5", "generic")},
-	{"stream pieces", streamPieces},
-	{"stream data", streamInPlace},
-	{"stream burst", streamBurst},
+	{"stream", withBytes(streamWhole("contig", "contig"))},
+	{"stream iov", withBytes(streamWhole("iov5", "generic"))},
+	{"stream pieces", withBytes(streamPieces)},
+	{"stream data", withBytes(streamInPlace)},
+	{"stream burst", withBytes(streamBurst)},
 }
 
 // sharedOperations are those that go another way within a machine only.
