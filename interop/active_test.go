@@ -83,7 +83,7 @@ func (p *peer) activeReceive(m message, layout string) error {
 }
 
 // active sends a message to a handler that receives it.
-func active(flags, layout string) func(from, to *peer, msgs *messages, size int) error {
+func active(flags, layout string) operationFunc {
 	return func(from, to *peer, msgs *messages, size int) error {
 		if err := to.handler(amID, "receive"); err != nil {
 			return err

@@ -85,7 +85,7 @@ func (d *dialing) talk(sizes ...int) error {
 	for _, size := range sizes {
 		for _, op := range []struct {
 			name string
-			run  func(from, to *peer, msgs *messages, size int) error
+			run  operationFunc
 		}{
 			{"tag", expected("contig", "contig", "sync")},
 			{"am", activeAnswer},

@@ -31,7 +31,7 @@ const (
 )
 
 // on makes an operation of one that accesses memory of some kind.
-func on(kind string, run func(from, to *peer, msgs *messages, size int, kind string) error) func(from, to *peer, msgs *messages, size int) error {
+func on(kind string, run func(from, to *peer, msgs *messages, size int, kind string) error) operationFunc {
 	return func(from, to *peer, msgs *messages, size int) error { return run(from, to, msgs, size, kind) }
 }
 

@@ -16,8 +16,11 @@ const ep = 0
 // operation is one row of the matrix: what two connected peers do. from sends.
 type operation struct {
 	name string
-	run  func(from, to *peer, msgs *messages, size int) error
+	run  operationFunc
 }
+
+// operationFunc carries it out with messages of a size.
+type operationFunc = func(from, to *peer, msgs *messages, size int) error
 
 var operations = []operation{
 	{"send", expected("contig", "contig", "async")},
@@ -71,7 +74,7 @@ var sharedOperations = []operation{
 }
 
 // expected sends to a receive that is posted already.
-func expected(sendLayout, recvLayout, mode string) func(from, to *peer, msgs *messages, size int) error {
+func expected(sendLayout, recvLayout, mode string) operationFunc {
 	return func(from, to *peer, msgs *messages, size int) error {
 		m := msgs.next(size)
 		r, err := to.recv(m.tag, fullMask, size, recvLayout)
@@ -96,7 +99,7 @@ func both(from *peer, s int, to *peer, r int, m message) error {
 
 // late posts the receive when the message, or its announcement, is there. The
 // buffer is larger than the message.
-func late(sendLayout, recvLayout string) func(from, to *peer, msgs *messages, size int) error {
+func late(sendLayout, recvLayout string) operationFunc {
 	return func(from, to *peer, msgs *messages, size int) error {
 		m := msgs.next(size)
 		s, err := from.send(ep, m, sendLayout, "async")

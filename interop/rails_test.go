@@ -110,7 +110,7 @@ func (p *pair) answered(mode string, both bool) error {
 		if p.theirs.isC() && mode == "peer" {
 			return nil // 1.22.0 has no software puts and gets there
 		}
-		for name, access := range map[string]func(from, to *peer, msgs *messages, size int) error{
+		for name, access := range map[string]operationFunc{
 			"put": on(own, putting), "get": on(own, getting)} {
 			if err := access(p.theirs, p.ours, &p.msgs, 1<<20); err != nil {
 				return fmt.Errorf("%s: %w", name, err)

@@ -47,8 +47,6 @@ func (p *peer) piece(values []string, m message, offset int) (int, error) {
 	return got.length, p.sameData("stream", values, message{size: got.length})
 }
 
-type operationFunc = func(from, to *peer, msgs *messages, size int) error
-
 // withBytes is an operation of streams that 1.13 does with itself only where there are bytes:
 // it aborts when a message without any comes (stream_recv.c). We send none, and take them.
 func withBytes(run operationFunc) operationFunc {
