@@ -17,7 +17,8 @@ var callAMSend = callRule{"an active message", opFlagsAll, paramBuffer | paramOn
 // both may be reused, not that the handler has run; with AMSendCopyHeader the header may
 // be when the call returns. If the data is offered first (AMSendRndv, or as its length
 // says) the request ends with what the peer's handler says about it: an error if that
-// has refused the data.
+// has refused the data. Of a message for an id without a handler the sender hears nothing,
+// but that the data it has offered is refused, with ucs.ErrInvalidParam.
 //
 // Messages of one endpoint that go in one packet are handled in the order in which they
 // were sent, offers of data among them; in ThreadModeMulti those of one goroutine. So

@@ -26,6 +26,10 @@
 // calls Worker.Progress, or one of the calls that wait: Request.Wait, Worker.Run,
 // Shutdown, and the forms of operations whose names end in Wait.
 //
+// If the context of a call that waits ends first, its error comes back. Unless the call
+// says otherwise the operation goes on without anybody waiting, and its memory stays the
+// library's until the endpoint is closed.
+//
 // All operations take the same optional parameters; what does not belong to a call
 // is refused with ucs.ErrInvalidParam.
 //
