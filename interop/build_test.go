@@ -20,7 +20,8 @@ type program struct {
 	env  []string
 	ours bool
 
-	crowd string // of ours
+	crowd, partner string // of ours
+	example        string // of C's: ucp_client_server
 }
 
 // distribution is the prefix of the C UCX that comes with the system.
@@ -93,8 +94,9 @@ func buildGo(t *testing.T, dir string) program {
 // buildTool builds our ucx_perftest into dir.
 func buildTool(t *testing.T, dir string) program {
 	t.Helper()
-	run(t, exec.Command("go", "build", "-o", dir, "../cmd/ucx_perftest", "./crowd"))
-	return program{name: "Go", tool: filepath.Join(dir, "ucx_perftest"), crowd: filepath.Join(dir, "crowd"), ours: true}
+	run(t, exec.Command("go", "build", "-o", dir, "../cmd/ucx_perftest", "./crowd", "./partner"))
+	in := func(name string) string { return filepath.Join(dir, name) }
+	return program{name: "Go", tool: in("ucx_perftest"), crowd: in("crowd"), partner: in("partner"), ours: true}
 }
 
 func run(t *testing.T, cmd *exec.Cmd) {

@@ -35,6 +35,7 @@ type ratioCase struct {
 	reference []string // options
 	oneCPU    bool     // both sides on the same
 	crowd     int      // goroutines of crowd, instead of a test of the tool
+	connects  bool     // a process for each connection, likewise
 	than      *measure // of the reference, if it is another
 }
 
@@ -82,6 +83,7 @@ var ratioCases = []ratioCase{
 	{name: "tcp stream_lat 8 B", tls: "tcp", test: "stream_lat", size: 8, iterations: 20000, measure: latency, target: "≤ 1.00"},
 	{name: "tcp stream_bw 64 KiB", tls: "tcp", test: "stream_bw", size: 64 << 10, iterations: 10000, measure: bandwidth, target: "≥ 2.50"},
 	{name: "tcp stream_bw 1 MiB", tls: "tcp", test: "stream_bw", size: 1 << 20, iterations: 1000, measure: bandwidth, target: "≥ 2.50"},
+	{name: "tcp connect", tls: "tcp", connects: true, iterations: 20, measure: latency, target: "≤ 0.50"},
 
 	// One worker for all goroutines of a side, against C's worker for each thread; and
 	// what the mode costs a goroutine that is alone with it.
@@ -148,6 +150,7 @@ func TestRatio(t *testing.T) {
 	dir := t.TempDir()
 	c := buildC(t, dir)
 	reference := c[min(1, len(c)-1)]
+	reference.example, _ = exampleOf(t, prefixes()[min(1, len(c)-1)], dir)
 	ours := buildTool(t, dir)
 	if _, err := exec.LookPath("taskset"); err != nil {
 		needtest.Tool(t, "taskset")
@@ -165,6 +168,10 @@ func TestRatio(t *testing.T) {
 	fmt.Printf("%-19s %-8s %30s %30s %8s  %-8s %-7s %s\n", "", "", reference.name, ours.name, "Go/C", "target", "line", "change")
 	for _, k := range ratioCases {
 		if !wanted.MatchString(k.name) {
+			continue
+		}
+		if k.connects && reference.example == "" {
+			fmt.Printf("%-19s the reference comes without the example ucp_client_server\n", k.name)
 			continue
 		}
 		var samples [2][]float64
@@ -246,6 +253,8 @@ func (k ratioCase) run(where *place, p program, options []string) (perfResult, e
 	switch {
 	case k.crowd > 0:
 		return r.runCrowd(where)
+	case k.connects:
+		return r.runClients(where)
 	case k.tls == "self":
 		return r.runAlone(where)
 	}
