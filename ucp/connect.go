@@ -100,23 +100,6 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfi
 	return laneRoute{}, nil
 }
 
-// spareFor returns which of the spare lanes is connected with an end that the address
-// names at an entry; -1 if none is, or it is one of those taken.
-func (r *laneRules) spareFor(i *iface, addr *proto.WorkerAddress, entry int, taken []lane) int {
-	return slices.IndexFunc(r.spare, func(s lane) bool {
-		at, ok := s.uct.(uct.Located)
-		if s.iface != i || !ok || slices.ContainsFunc(taken, func(t lane) bool { return t.uct == s.uct }) {
-			return false
-		}
-		dev, f := addr.Entry(entry)
-		return slices.ContainsFunc(f.EpAddrs, func(e proto.AddressEp) bool { return at.LeadsTo(dev.Addr, f.Addr, e.Addr) })
-	})
-}
-
-func (r *laneRules) isSpare(l lane) bool {
-	return slices.ContainsFunc(r.spare, func(s lane) bool { return s.uct == l.uct })
-}
-
 // pairLanes is told of a choice whose lanes were made toward an address.
 func (ep *Endpoint) pairLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfig, rules *laneRules) error {
 	if chosen.Paired == 0 && !rules.cm {

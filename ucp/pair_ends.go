@@ -1,28 +1,15 @@
 package ucp
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/ucx-go/ucx/proto"
-	"github.com/ucx-go/ucx/ucs"
 )
 
 // A request names an end for each of the peer's lanes that is connected pairwise, and the
 // peer gives up if one of them gets none of ours. Releases choose differently: C UCX 1.13
 // keeps the lane of a connection manager beside a better one, we and 1.22 do not. So who
 // answers has a lane for each end, whatever it needs, and none where the peer has no end.
-
-var errNoEnd = fmt.Errorf("ucp: the peer has no end there: %w", ucs.ErrUnreachable)
-
-// numEnds is how many ends the request names at an entry.
-func (r *laneRules) numEnds(entry int) int {
-	_, f := r.ends.Entry(entry)
-	if f == nil {
-		return 0
-	}
-	return len(f.EpAddrs)
-}
 
 // withEnds returns a choice with a lane without purpose added for each end that none of its
 // own is for. An end that nothing of ours reaches is left out.

@@ -1,0 +1,85 @@
+package ucp
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// laneRules are what lanes an endpoint may have. The zero value: any.
+type laneRules struct {
+	refused map[laneRoute]error // those that could not be created, and why
+	back    *wayBack            // over a connection that the peer has made
+
+	spare []lane               // connected already, for those that lead to the same
+	ends  *proto.WorkerAddress // that of a request: pairwise lanes are for the ends in it
+
+	cm     bool   // a connection manager connects the endpoint
+	mutual bool   // the peer can have the same, in ErrModePeer, also if it is C UCX
+	device string // of ours, that the lanes are of: it knows that the peer is reached there; "" for any
+
+	messages bool // one for messages and no other
+	answer   bool // that needs no connection moreover: for a question of the peer's
+}
+
+// plain reports whether they leave everything open.
+func (r *laneRules) plain() bool {
+	return len(r.refused) == 0 && r.back == nil && !r.cm && r.ends == nil && !r.answer
+}
+
+// wayBack is a connection of a peer's, and the interface that it came to.
+type wayBack struct {
+	iface *iface
+	src   *uct.Source
+}
+
+// source is the connection, nil if there is no way back to keep to.
+func (b *wayBack) source() *uct.Source {
+	if b == nil {
+		return nil
+	}
+	return b.src
+}
+
+// reachable reports whether an interface has the connection.
+func (b *wayBack) reachable(i *iface) error {
+	if i != b.iface {
+		return fmt.Errorf("ucp: the peer's connection came to another device: %w", ucs.ErrUnreachable)
+	}
+	return nil
+}
+
+// laneRoute is an interface and an entry of the peer's address, by number.
+type laneRoute struct{ local, remote int }
+
+// spareFor returns which of the spare lanes is connected with an end that the address
+// names at an entry; -1 if none is, or it is one of those taken.
+func (r *laneRules) spareFor(i *iface, addr *proto.WorkerAddress, entry int, taken []lane) int {
+	return slices.IndexFunc(r.spare, func(s lane) bool {
+		at, ok := s.uct.(uct.Located)
+		if s.iface != i || !ok || slices.ContainsFunc(taken, func(t lane) bool { return t.uct == s.uct }) {
+			return false
+		}
+		dev, f := addr.Entry(entry)
+		return slices.ContainsFunc(f.EpAddrs, func(e proto.AddressEp) bool { return at.LeadsTo(dev.Addr, f.Addr, e.Addr) })
+	})
+}
+
+func (r *laneRules) isSpare(l lane) bool {
+	return slices.ContainsFunc(r.spare, func(s lane) bool { return s.uct == l.uct })
+}
+
+// errNoEnd is why a pairwise lane does not lead to an entry.
+var errNoEnd = fmt.Errorf("ucp: the peer has no end there: %w", ucs.ErrUnreachable)
+
+// numEnds is how many ends the request names at an entry.
+func (r *laneRules) numEnds(entry int) int {
+	_, f := r.ends.Entry(entry)
+	if f == nil {
+		return 0
+	}
+	return len(f.EpAddrs)
+}
