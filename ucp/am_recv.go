@@ -19,12 +19,13 @@ func (w *Worker) onAMSingle() uct.AMHandler {
 		if e == nil || e.queue != nil || e.flags&AMPersistentData != 0 || w.am.over {
 			return w.arrived(w.sourceOf(src), nil, h, payload, header, desc)
 		}
+		from := w.sourceOf(src) // which may be gone when the handler returns
 		m := w.newAM()
 		m.id, m.header, m.data, m.length = h.ID, header, payload, len(payload)
 		m.state, m.handled = amLive, true
 		w.stats.AMRecvs++
 		if err = w.callAM(e.fn, m); m.state != amLive {
-			m.from = w.sourceOf(src)
+			m.from = from
 			return w.handled(m, err)
 		}
 		m.header, m.data, m.state, m.handled = nil, nil, 0, false // never kept, nor received

@@ -140,20 +140,24 @@ func (s *source) readOn() {
 }
 
 // settle gives back to the process what is no longer needed, and forgets a source
-// that is over and holds nothing.
+// that is over and holds nothing. What is kept of it later the unnamed one pays for.
 func (s *source) settle() {
-	if s.left {
-		return
-	}
 	p := s.payer
+	if s.left {
+		p = s.pays()
+	}
 	if p != nil && p.held < p.low {
 		p.resize(p.held + s.w.slack(p.held))
+	}
+	if s.left {
+		return
 	}
 	if s.over && s.held == 0 && s.opened == 0 && s.owed == 0 && s.fragments.head == nil {
 		s.left = true
 		s.w.sources--
 		if p != nil {
 			p.leave(s)
+			s.payer = nil
 		}
 	}
 }
