@@ -120,7 +120,7 @@ func (ep *Endpoint) joinServer(a *uct.ConnectedArgs) error {
 	if ErrMode(d.ErrMode) != ep.errMode && d.ErrMode <= proto.ErrModePeer {
 		return fmt.Errorf("the server's endpoint has error mode %d, this one %d: %w", d.ErrMode, ep.errMode, ucs.ErrUnsupported)
 	}
-	if err := ep.join(&d.Address, ep.pair.number); err != nil {
+	if err := ep.join(&d.Address, ep.pair.number, nil); err != nil {
 		return err
 	}
 	if err := c.uct.Notify(); err != nil {

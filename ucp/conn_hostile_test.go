@@ -1,9 +1,11 @@
 package ucp
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"slices"
 	"testing"
@@ -510,4 +512,55 @@ func (d *duo) message(w, other *Worker, ep *Endpoint, f *forgery) []byte {
 		d.Fatal(err)
 	}
 	return b
+}
+
+// TestHostileReply: a server cannot send a client's lanes elsewhere by what it says last.
+func TestHostileReply(t *testing.T) {
+	logtest.Watch(t).Allow("")
+	d := newDuo(t, "TLS", "tcp")
+	other, err := net.Listen("tcp", "127.0.0.1:0") // a service that is not the server's
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	port := other.Addr().(*net.TCPAddr).AddrPort().Port()
+	for name, shape := range map[string]func(dev *proto.AddressDevice, f *proto.AddressIface){
+		"another port":           func(_ *proto.AddressDevice, f *proto.AddressIface) { f.Addr = binary.BigEndian.AppendUint16(nil, port) },
+		"an end of another port": func(*proto.AddressDevice, *proto.AddressIface) {},
+		"another device": func(dev *proto.AddressDevice, _ *proto.AddressIface) {
+			dev.Addr = append(dev.Addr[:len(dev.Addr)-1], 9)
+		},
+	} {
+		d.dial()
+		ep := d.there
+		d.until("the connection by the manager", func() bool { return ep.conn().stage >= connShared })
+		say := func(typ proto.WireupType, shape func(*proto.AddressDevice, *proto.AddressIface)) {
+			m := proto.Wireup{Type: typ, ErrMode: proto.ErrModePeer, SrcEp: ep.remoteID, DstEp: ep.localID, Address: *d.s.described.Clone()}
+			m.Address.Flags |= proto.AddressHasUUID
+			m.Address.UUID = d.s.uuid
+			m.Address.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
+				if shape != nil {
+					end := binary.LittleEndian.AppendUint64(binary.BigEndian.AppendUint16(nil, port), 77)
+					f.EpAddrs = []proto.AddressEp{{Lane: 1, Addr: end}}
+					shape(dev, f)
+				}
+				return true
+			})
+			b, err := m.Append(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.c.onWireup(nil, b, nil)
+		}
+		say(proto.WireupPreRequest, nil) // an honest one, without the ends that there are: a new lane
+		if ep.pair.lanes == 0 || ep.pair.joined != 0 {
+			t.Fatalf("%s: lanes %b, connected %b", name, ep.pair.lanes, ep.pair.joined)
+		}
+		say(proto.WireupReply, shape)
+		if ep.pair != nil && ep.pair.joined != 0 || !errors.Is(ep.Err(), ucs.ErrInvalidAddr) {
+			t.Errorf("%s: %v", name, ep.Err())
+		}
+		d.until("the server's end", func() bool { return d.back != nil })
+		d.leave()
+	}
 }

@@ -55,7 +55,7 @@ func (ep *Endpoint) acceptCall(req *ConnRequest) error {
 		return err
 	}
 	theirs := func(lane int) uint8 { return numbers[lane] }
-	if err := ep.join(&d.Address, theirs); err != nil {
+	if err := ep.join(&d.Address, theirs, nil); err != nil {
 		return err
 	}
 	private, err := ep.packConn(d, theirs)

@@ -32,7 +32,7 @@ func (ep *Endpoint) connectBy(addr *proto.WorkerAddress, rules laneRules) error 
 			return fmt.Errorf("ucp: no lane for messages: %w", ucs.ErrUnreachable)
 		}
 		if rules.ends != nil {
-			chosen = w.withEnds(chosen, addr, ep.errMode, &rules)
+			chosen = w.withKept(chosen, addr, ep.errMode, &rules)
 		}
 		if route, err := ep.openLanes(addr, &chosen, &rules); err != nil {
 			ep.leaveOut(route, err)

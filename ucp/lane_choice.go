@@ -67,7 +67,7 @@ func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneR
 				return rules.back.reachable(i)
 			case rules.device != "":
 				return i.isOf(rules.device)
-			case rules.ends != nil && in.Pairs(local) && rules.numEnds(numbers[f]) == 0:
+			case rules.ends != nil && in.Pairs(local) && rules.endsFor(i, numbers[f]) == 0:
 				return errNoEnd
 			}
 			p := uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr}

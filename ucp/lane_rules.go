@@ -59,12 +59,11 @@ type laneRoute struct{ local, remote int }
 // names at an entry; -1 if none is, or it is one of those taken.
 func (r *laneRules) spareFor(i *iface, addr *proto.WorkerAddress, entry int, taken []lane) int {
 	return slices.IndexFunc(r.spare, func(s lane) bool {
-		at, ok := s.uct.(uct.Located)
-		if s.iface != i || !ok || slices.ContainsFunc(taken, func(t lane) bool { return t.uct == s.uct }) {
+		if s.iface != i || slices.ContainsFunc(taken, func(t lane) bool { return t.uct == s.uct }) {
 			return false
 		}
 		dev, f := addr.Entry(entry)
-		return slices.ContainsFunc(f.EpAddrs, func(e proto.AddressEp) bool { return at.LeadsTo(dev.Addr, f.Addr, e.Addr) })
+		return slices.ContainsFunc(f.EpAddrs, func(e proto.AddressEp) bool { return s.leadsTo(dev, f, e.Addr) })
 	})
 }
 
@@ -75,11 +74,31 @@ func (r *laneRules) isSpare(l lane) bool {
 // errNoEnd is why a pairwise lane does not lead to an entry.
 var errNoEnd = fmt.Errorf("ucp: the peer has no end there: %w", ucs.ErrUnreachable)
 
-// numEnds is how many ends the request names at an entry.
-func (r *laneRules) numEnds(entry int) int {
-	_, f := r.ends.Entry(entry)
+// endsFor is how many ends the request names at an entry for lanes of an interface: those
+// that lanes of another are connected with are not for it.
+func (r *laneRules) endsFor(i *iface, entry int) (n int) {
+	dev, f := r.ends.Entry(entry)
 	if f == nil {
 		return 0
 	}
-	return len(f.EpAddrs)
+	for k := range f.EpAddrs {
+		other := func(s lane) bool { return s.iface != i && s.leadsTo(dev, f, f.EpAddrs[k].Addr) }
+		if !slices.ContainsFunc(r.spare, other) {
+			n++
+		}
+	}
+	return n
+}
+
+// entryOf returns the entry with the end in the request that a lane is connected with, -1 if
+// none has it.
+func (r *laneRules) entryOf(s *lane) (entry int) {
+	entry = -1
+	r.ends.Ifaces(func(n int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
+		if slices.ContainsFunc(f.EpAddrs, func(e proto.AddressEp) bool { return s.leadsTo(dev, f, e.Addr) }) {
+			entry = n
+		}
+		return entry < 0
+	})
+	return entry
 }

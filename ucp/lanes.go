@@ -17,6 +17,12 @@ type lane struct {
 	remote remote // a part of it; refuses what the transport does not have
 }
 
+// leadsTo reports whether the lane is connected with the end that has these addresses.
+func (l *lane) leadsTo(dev *proto.AddressDevice, f *proto.AddressIface, end []byte) bool {
+	at, ok := l.uct.(uct.Located)
+	return ok && at.LeadsTo(dev.Addr, f.Addr, end)
+}
+
 // remote is what transports can do to the peer's memory.
 type remote interface {
 	uct.RMA

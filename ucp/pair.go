@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"bytes"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -68,40 +69,55 @@ const allLanes = ^uint64(0)
 // laneNumbers are numbers of the peer's lanes, by ours.
 type laneNumbers [proto.MaxLanes]uint8
 
-// match finds which ends in the address of a request are for our lanes, which were
-// chosen toward it.
+// match finds which ends in the address of a request are for our lanes, which were chosen
+// toward it: those that they are connected with, of the others one after the other.
 func (ep *Endpoint) match(addr *proto.WorkerAddress) (numbers laneNumbers, err error) {
 	p := ep.pair
 	var taken uint64
-	var next [proto.MaxResources]uint8 // by entry of the address
-	for rest := p.lanes; rest != 0; rest &= rest - 1 {
-		k := bits.TrailingZeros64(rest)
-		entry := p.entries[k]
-		_, f := addr.Entry(int(entry))
-		if f == nil || int(next[entry]) >= len(f.EpAddrs) {
-			return numbers, fmt.Errorf("ucp: the peer has no end for lane %s: %w", ep.laneName(k), ucs.ErrUnreachable)
+	for _, joined := range []bool{true, false} {
+		for rest := p.lanes; rest != 0; rest &= rest - 1 {
+			k := bits.TrailingZeros64(rest)
+			if (p.joined&(1<<k) != 0) != joined {
+				continue
+			}
+			dev, f := addr.Entry(int(p.entries[k]))
+			if f == nil {
+				return numbers, fmt.Errorf("ucp: the peer has no end for lane %s: %w", ep.laneName(k), ucs.ErrUnreachable)
+			}
+			e := slices.IndexFunc(f.EpAddrs, func(e proto.AddressEp) bool {
+				return e.Lane < proto.MaxLanes && taken&(1<<e.Lane) == 0 && (!joined || ep.lanes[k].leadsTo(dev, f, e.Addr))
+			})
+			if e < 0 {
+				return numbers, fmt.Errorf("ucp: the peer has no end for lane %s: %w", ep.laneName(k), ucs.ErrUnreachable)
+			}
+			numbers[k] = f.EpAddrs[e].Lane
+			taken |= 1 << numbers[k]
 		}
-		n := f.EpAddrs[next[entry]].Lane
-		next[entry]++
-		if n >= proto.MaxLanes || taken&(1<<n) != 0 {
-			return numbers, fmt.Errorf("ucp: the peer's lane %d is for several of ours: %w", n, ucs.ErrInvalidAddr)
-		}
-		taken |= 1 << n
-		numbers[k] = n
 	}
 	return numbers, nil
 }
 
-// join connects the lanes with the ends in an address that have these numbers there.
-func (ep *Endpoint) join(addr *proto.WorkerAddress, number func(lane int) uint8) error {
+// join connects the lanes with the ends in an address that have these numbers there. The
+// ends must be where the lanes were chosen toward: to another place, of this machine say,
+// the peer may not send us. That is nil for data of a connection manager, which knows the
+// device, and where the addresses of interfaces may mean nothing (proto.FormCMBoth).
+func (ep *Endpoint) join(addr *proto.WorkerAddress, number func(lane int) uint8, chosen *proto.WorkerAddress) error {
 	p := ep.pair
 	for rest := p.lanes &^ p.joined; rest != 0; rest &= rest - 1 {
 		k := bits.TrailingZeros64(rest)
-		dev, end := endOf(addr, number(k))
+		dev, f, end := endOf(addr, number(k))
 		if end == nil {
 			return fmt.Errorf("ucp: the peer has made no end for lane %s: %w", ep.laneName(k), ucs.ErrUnreachable)
 		}
-		if err := ep.lanes[k].uct.(uct.Paired).ConnectToEP(dev, end); err != nil {
+		var iface []byte
+		if chosen != nil {
+			iface = f.Addr
+			d, i := chosen.Entry(int(p.entries[k]))
+			if i == nil || i.Transport != f.Transport || !bytes.Equal(d.Addr, dev.Addr) || !bytes.Equal(i.Addr, f.Addr) {
+				return fmt.Errorf("ucp: the peer's end for lane %s is elsewhere: %w", ep.laneName(k), ucs.ErrInvalidAddr)
+			}
+		}
+		if err := ep.lanes[k].uct.(uct.Paired).ConnectToEP(dev.Addr, iface, end); err != nil {
 			return fmt.Errorf("ucp: connecting lane %s: %w", ep.laneName(k), err)
 		}
 		p.joined |= 1 << k
@@ -109,13 +125,13 @@ func (ep *Endpoint) join(addr *proto.WorkerAddress, number func(lane int) uint8)
 	return nil
 }
 
-// endOf returns the end with a number, and the device it is at.
-func endOf(addr *proto.WorkerAddress, number uint8) (dev, end []byte) {
+// endOf returns the end with a number, and the device and interface it is at.
+func endOf(addr *proto.WorkerAddress, number uint8) (dev *proto.AddressDevice, at *proto.AddressIface, end []byte) {
 	addr.Ifaces(func(_ int, d *proto.AddressDevice, f *proto.AddressIface) bool {
 		if e := slices.IndexFunc(f.EpAddrs, func(e proto.AddressEp) bool { return e.Lane == number }); e >= 0 {
-			dev, end = d.Addr, f.EpAddrs[e].Addr
+			dev, at, end = d, f, f.EpAddrs[e].Addr
 		}
 		return end == nil
 	})
-	return dev, end
+	return dev, at, end
 }

@@ -2,54 +2,70 @@ package ucp
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestLanesForEnds: who answers a request for lanes has one for each end that the peer
-// names, and none where it names no end.
+// connectedWith is a lane's endpoint that leads to the end with an address.
+type connectedWith struct {
+	refuse
+	end string
+}
+
+func (c connectedWith) LeadsTo(_, _, end []byte) bool { return string(end) == c.end }
+
+// TestLanesForEnds: who answers a request for lanes keeps those whose ends the peer has kept,
+// makes none where the peer names no end, and none for an end that is another lane's.
 func TestLanesForEnds(t *testing.T) {
 	d := newDuo(t, "TLS", "tcp")
-	choose := func(ends int) (proto.LaneConfig, error) {
+	here, other := d.s.ifaces[0], *d.s.ifaces[0] // two devices that reach the peer
+	d.s.ifaces, d.s.locals = append(d.s.ifaces, &other), append(d.s.locals, d.s.locals[0])
+	defer func() { d.s.ifaces, d.s.locals = d.s.ifaces[:1], d.s.locals[:1] }()
+	choose := func(spare []lane, ends ...string) (proto.LaneConfig, error) {
 		addr := d.c.described.Clone()
 		addr.Ifaces(func(_ int, _ *proto.AddressDevice, f *proto.AddressIface) bool {
-			f.EpAddrs = make([]proto.AddressEp, ends)
+			for k, e := range ends {
+				f.EpAddrs = append(f.EpAddrs, proto.AddressEp{Lane: uint8(k), Addr: []byte(e)})
+			}
 			return true
 		})
-		rules := laneRules{cm: true, ends: addr}
+		rules := laneRules{cm: true, ends: addr, spare: spare}
 		chosen, _, err := d.s.selectLanes(addr, ErrModePeer, rules)
 		if err != nil {
 			return chosen, err
 		}
-		return d.s.withEnds(chosen, addr, ErrModePeer, &rules), nil
+		return d.s.withKept(chosen, addr, ErrModePeer, &rules), nil
 	}
-	one, err := choose(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(one.Lanes) != 1 || one.Paired != 1 || one.AM != 0 {
-		t.Fatalf("for one end: %+v", one)
-	}
-	for _, ends := range []int{3, proto.MaxLanes, 200} {
-		c, err := choose(ends)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := min(ends, proto.MaxLanes); len(c.Lanes) != n || c.Paired != 1<<n-1 {
-			t.Errorf("for %d ends: %d lanes, pairwise are %#x", ends, len(c.Lanes), c.Paired)
-		}
-		if c.AM != 0 || c.Lanes[0].Types != one.Lanes[0].Types {
-			t.Errorf("for %d ends: the first lane is for %b", ends, c.Lanes[0].Types)
-		}
-		for k, l := range c.Lanes[1:] {
-			if l.Types != 0 || l.Local != c.Lanes[0].Local || l.Remote != c.Lanes[0].Remote {
-				t.Errorf("for %d ends: lane %d is %+v", ends, k+1, l)
+	at := func(i *iface, end string) []lane { return []lane{{iface: i, uct: connectedWith{end: end}}} }
+	for name, x := range map[string]struct {
+		spare []lane
+		ends  []string
+		lanes []int // which of the two devices they are of
+	}{
+		"one end":                 {nil, []string{"a"}, []int{0}},
+		"more than are of use":    {nil, []string{"a", "b", "c"}, []int{0}},
+		"that of a spare lane":    {at(here, "b"), []string{"a", "b"}, []int{0}},
+		"a spare lane for no end": {at(here, "c"), []string{"a", "b"}, []int{0}},
+		"also the other device's": {at(&other, "a"), []string{"a", "b"}, []int{0, 1}},
+		"only the other device's": {at(&other, "a"), []string{"a"}, []int{1}},
+		"no end":                  {nil, nil, nil},
+	} {
+		c, err := choose(x.spare, x.ends...)
+		if x.lanes == nil {
+			if !errors.Is(err, ucs.ErrUnreachable) {
+				t.Errorf("%s: %+v, %v", name, c, err)
 			}
+			continue
 		}
-	}
-	if _, err := choose(0); !errors.Is(err, ucs.ErrUnreachable) {
-		t.Errorf("for no end: %v", err)
+		var lanes []int
+		for _, l := range c.Lanes {
+			lanes = append(lanes, l.Local)
+		}
+		if err != nil || !slices.Equal(lanes, x.lanes) || c.Paired != 1<<len(lanes)-1 || c.AM != 0 {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
 	}
 }

@@ -34,7 +34,7 @@ func (ep *Endpoint) joinSelf() error {
 	}
 	own, err := ep.laneAddress(ep.pair.lanes, ep.pair.number)
 	if err == nil {
-		err = ep.join(&own, ep.pair.number)
+		err = ep.join(&own, ep.pair.number, ep.where.address)
 	}
 	if err == nil {
 		ep.paired()
@@ -72,7 +72,7 @@ func (ep *Endpoint) answerPairs(m *proto.Wireup) error {
 		return err
 	}
 	theirs := func(lane int) uint8 { return numbers[lane] }
-	if err := ep.join(&m.Address, theirs); err != nil {
+	if err := ep.join(&m.Address, theirs, &m.Address); err != nil {
 		return err
 	}
 	own, err := ep.laneAddress(ep.pair.lanes, theirs)
@@ -122,7 +122,7 @@ func (ep *Endpoint) rechoose(addr *proto.WorkerAddress) error {
 func (ep *Endpoint) onPairReply(m *proto.Wireup) {
 	p := ep.pair
 	fresh := p.joined != p.lanes
-	if err := ep.join(&m.Address, ep.pair.number); err != nil {
+	if err := ep.join(&m.Address, ep.pair.number, ep.where.address); err != nil {
 		ep.fail(err)
 		return
 	}

@@ -62,8 +62,10 @@ type Paired interface {
 	Address() ([]byte, error)
 
 	// ConnectToEP connects the endpoint, which was made without addresses, with
-	// the one that has this address. The bytes are untrusted.
-	ConnectToEP(dev, ep []byte) error
+	// the one that has this address. It must be of the interface with the address
+	// iface, unless that is empty, or the error matches ucs.ErrInvalidAddr. The bytes
+	// are untrusted.
+	ConnectToEP(dev, iface, ep []byte) error
 }
 
 // Located is an Endpoint that knows where it leads to (uct_ep_is_connected).

@@ -154,7 +154,7 @@ func (r *uctRunner) connect() error {
 	}
 	r.raddr = peer.RecvBuffer
 	if pairwise {
-		err = r.ep.(uct.Paired).ConnectToEP(peer.DeviceAddr, peer.EpAddr)
+		err = r.ep.(uct.Paired).ConnectToEP(peer.DeviceAddr, peer.IfaceAddr, peer.EpAddr)
 	} else {
 		r.ep, err = r.iface.NewEndpoint(uct.EndpointParams{DeviceAddr: peer.DeviceAddr, IfaceAddr: peer.IfaceAddr})
 	}

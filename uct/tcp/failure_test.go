@@ -283,7 +283,7 @@ func TestCloseInCallbacks(t *testing.T) {
 		closed := false
 		ep.Check(newCloser(func() { closed = true; ep.Close() }))
 		theirs := append([]byte{byte(l.addr.port >> 8), byte(l.addr.port)}, 3, 0, 0, 0, 0, 0, 0, 0)
-		if err := ep.ConnectToEP(h.iface.DeviceAddress(), theirs); err != nil {
+		if err := ep.ConnectToEP(h.iface.DeviceAddress(), theirs[:ifaceAddrLen], theirs); err != nil {
 			t.Fatal(err)
 		}
 		// The kernel connects before we look, and the first flight fails.

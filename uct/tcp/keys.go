@@ -3,6 +3,7 @@
 package tcp
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -52,7 +53,7 @@ func (ep *endpoint) Address() ([]byte, error) {
 }
 
 // ConnectToEP implements uct.Endpoint.
-func (ep *endpoint) ConnectToEP(dev, addr []byte) error {
+func (ep *endpoint) ConnectToEP(dev, iface, addr []byte) error {
 	if ep.err != nil {
 		return ep.err
 	}
@@ -61,6 +62,9 @@ func (ep *endpoint) ConnectToEP(dev, addr []byte) error {
 	}
 	if !ep.toEP || len(addr) != epAddrLen {
 		return fmt.Errorf("tcp: endpoint address of %d bytes: %w", len(addr), ucs.ErrInvalidParam)
+	}
+	if len(iface) > 0 && !bytes.Equal(addr[:ifaceAddrLen], iface) { // the port of its listener
+		return fmt.Errorf("tcp: the endpoint of address %x is of another interface than %x: %w", addr, iface, ucs.ErrInvalidAddr)
 	}
 	d, peer, err := parsePeer(dev, addr[:ifaceAddrLen])
 	if err != nil {

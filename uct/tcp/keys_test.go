@@ -42,13 +42,13 @@ func TestConnectToEP(t *testing.T) {
 			}
 			smaller := func() {
 				t.Helper()
-				if err := ab.ConnectToEP(b.iface.DeviceAddress(), baAddr); err != nil {
+				if err := ab.ConnectToEP(b.iface.DeviceAddress(), baAddr[:ifaceAddrLen], baAddr); err != nil {
 					t.Fatal(err)
 				}
 			}
 			larger := func() {
 				t.Helper()
-				if err := ba.ConnectToEP(a.iface.DeviceAddress(), abAddr); err != nil {
+				if err := ba.ConnectToEP(a.iface.DeviceAddress(), abAddr[:ifaceAddrLen], abAddr); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -74,7 +74,7 @@ func TestConnectToEP(t *testing.T) {
 			// Whoever closes first ends it for both.
 			ab.Close()
 			until(t, "failure", func() bool { return len(b.errs) == 1 }, a, b)
-			if err := ba.ConnectToEP(a.iface.DeviceAddress(), abAddr); !errors.Is(err, ucs.ErrConnectionReset) {
+			if err := ba.ConnectToEP(a.iface.DeviceAddress(), abAddr[:ifaceAddrLen], abAddr); !errors.Is(err, ucs.ErrConnectionReset) {
 				t.Errorf("connecting after the loss: %v", err)
 			}
 		})
@@ -88,7 +88,7 @@ func TestKeyBytes(t *testing.T) {
 	l := listenRaw(t, h, false)
 	ep, _ := h.bare()
 	theirs := append([]byte{byte(l.addr.port >> 8), byte(l.addr.port)}, 3, 0, 0, 0, 0, 0, 0, 0)
-	if err := ep.ConnectToEP(h.iface.DeviceAddress(), theirs); err != nil {
+	if err := ep.ConnectToEP(h.iface.DeviceAddress(), theirs[:ifaceAddrLen], theirs); err != nil {
 		t.Fatal(err)
 	}
 	p := l.accept(h)
@@ -149,19 +149,21 @@ func TestBadEndpointAddress(t *testing.T) {
 	h := newHost(t, "")
 	ep, good := h.bare()
 	dev := h.iface.DeviceAddress()
-	for _, c := range []struct{ dev, ep []byte }{
-		{dev, nil}, {dev, good[:9]}, {dev, append(good[:10:10], 0)}, {nil, good}, {dev[:5], good},
-		{ucttest.Unhex(t, devEth0v6), good},
+	iface := h.iface.Address()
+	for _, c := range []struct{ dev, iface, ep []byte }{
+		{dev, iface, nil}, {dev, iface, good[:9]}, {dev, iface, append(good[:10:10], 0)}, {nil, iface, good}, {dev[:5], iface, good},
+		{ucttest.Unhex(t, devEth0v6), iface, good},
+		{dev, iface[:1], good}, {dev, []byte{iface[0], iface[1] + 1}, good}, // somebody else's listener
 	} {
-		if err := ep.ConnectToEP(c.dev, c.ep); err == nil {
-			t.Errorf("accepted %x %x", c.dev, c.ep)
+		if err := ep.ConnectToEP(c.dev, c.iface, c.ep); err == nil {
+			t.Errorf("accepted %x %x %x", c.dev, c.iface, c.ep)
 		}
 	}
 	made := h.connect(h)
 	if _, err := made.Address(); !errors.Is(err, ucs.ErrUnsupported) {
 		t.Errorf("address of an endpoint to an iface: %v", err)
 	}
-	if err := made.ConnectToEP(dev, good); !errors.Is(err, ucs.ErrInvalidParam) {
+	if err := made.ConnectToEP(dev, iface, good); !errors.Is(err, ucs.ErrInvalidParam) {
 		t.Errorf("connecting it twice: %v", err)
 	}
 	ep.Close()
@@ -177,7 +179,7 @@ func TestKeyRefused(t *testing.T) {
 	l.close()
 	ep, _ := h.bare()
 	theirs := append([]byte{byte(l.addr.port >> 8), byte(l.addr.port)}, 3, 0, 0, 0, 0, 0, 0, 0)
-	if err := ep.ConnectToEP(h.iface.DeviceAddress(), theirs); err != nil {
+	if err := ep.ConnectToEP(h.iface.DeviceAddress(), theirs[:ifaceAddrLen], theirs); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "failure", func() bool { return len(h.errs) == 1 }, h)

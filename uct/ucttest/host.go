@@ -70,20 +70,19 @@ func (h *Host) connectPair(t testing.TB, to *Host, userData any) (there, back uc
 	}
 	there = h.NewEndpoint(t, uct.EndpointParams{UserData: userData})
 	back = to.NewEndpoint(t, uct.EndpointParams{})
-	connectTo(t, there, to.Iface.DeviceAddress(), back)
-	connectTo(t, back, h.Iface.DeviceAddress(), there)
+	connectTo(t, there, to.Iface, back)
+	connectTo(t, back, h.Iface, there)
 	return there, back
 }
 
-// connectTo connects ep to the endpoint peer of an iface with device address
-// dev.
-func connectTo(t testing.TB, ep uct.Endpoint, dev []byte, peer uct.Endpoint) {
+// connectTo connects ep to the endpoint peer of an iface.
+func connectTo(t testing.TB, ep uct.Endpoint, of uct.Iface, peer uct.Endpoint) {
 	t.Helper()
 	addr, err := optional[uct.Paired](t, peer).Address()
 	if err != nil {
 		t.Fatalf("endpoint address: %v", err)
 	}
-	if err := optional[uct.Paired](t, ep).ConnectToEP(dev, addr); err != nil {
+	if err := optional[uct.Paired](t, ep).ConnectToEP(of.DeviceAddress(), of.Address(), addr); err != nil {
 		t.Fatalf("connecting endpoints: %v", err)
 	}
 }

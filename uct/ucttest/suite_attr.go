@@ -195,7 +195,7 @@ func testUnsupported(t *testing.T, f *Fixture) {
 		calls = append(calls, call{"Check", uct.IfaceEpCheck, func() error { return ep.Check(comp) }})
 	}
 	if ep, ok := ep.(uct.Paired); ok {
-		calls = append(calls, call{"ConnectToEP", uct.IfaceConnectToEP, func() error { return ep.ConnectToEP(nil, nil) }})
+		calls = append(calls, call{"ConnectToEP", uct.IfaceConnectToEP, func() error { return ep.ConnectToEP(nil, nil, nil) }})
 	}
 	for _, call := range calls {
 		if attr.Flags&call.flag == 0 {

@@ -44,7 +44,7 @@ func (e *endpoint) Address() ([]byte, error) {
 }
 
 // ConnectToEP implements uct.Endpoint.
-func (e *endpoint) ConnectToEP(dev, ep []byte) error {
+func (e *endpoint) ConnectToEP(dev, iface, ep []byte) error {
 	if !e.home.attr.Flags.Has(uct.IfaceConnectToEP) {
 		return ucs.ErrUnsupported
 	}
@@ -53,6 +53,9 @@ func (e *endpoint) ConnectToEP(dev, ep []byte) error {
 	}
 	if len(ep) != epAddrLen {
 		return fmt.Errorf("sim: endpoint address of %d bytes, not %d: %w", len(ep), epAddrLen, ucs.ErrUnreachable)
+	}
+	if len(iface) > 0 && !bytes.Equal(ep[:ifaceAddrLen], iface) {
+		return fmt.Errorf("sim: an endpoint of another interface than its address says: %w", ucs.ErrInvalidAddr)
 	}
 	if err := e.home.Reachable(uct.ReachableParams{DeviceAddr: dev, IfaceAddr: ep[:ifaceAddrLen]}); err != nil {
 		return err
