@@ -27,6 +27,7 @@ type Conn struct {
 	read   patience
 	taken  atomic.Uint64 // bytes read
 	marked asked
+	answer answering
 	total  atomic.Uint64 // bytes that the peer sends, if ended
 	ended  atomic.Bool
 
@@ -42,7 +43,9 @@ type Conn struct {
 
 	failed atomic.Pointer[error] // why the endpoint has failed
 
-	closing sync.Once
+	closing  sync.Once
+	departed chan struct{} // closed when nothing is left of the connection here
+	late     error         // then: that the linger was over before
 }
 
 var _ net.Conn = (*Conn)(nil)
@@ -50,7 +53,7 @@ var _ net.Conn = (*Conn)(nil)
 // newConn makes a connection that has no endpoint yet, with a reference of the hub that is
 // the connection's.
 func newConn(h *hub, linger time.Duration) *Conn {
-	return &Conn{hub: h, linger: linger, local: new(Addr), remote: new(Addr)}
+	return &Conn{hub: h, linger: linger, local: new(Addr), remote: new(Addr), departed: make(chan struct{})}
 }
 
 // attach gives it its endpoint, which the parameters lack what is the connection's for.
@@ -135,31 +138,71 @@ func (c *Conn) CloseRead() error {
 }
 
 // Close ends the connection. It does not wait: what was written is still sent, for as long
-// as Config.Linger allows, on a goroutine of its own. Calls that wait return, with
-// net.ErrClosed, as does everything afterwards.
+// as Config.Linger allows, on a goroutine of its own, and as long as the process lives:
+// CloseWait is for who is about to end it. Calls that wait return, with net.ErrClosed, as
+// does everything afterwards.
 func (c *Conn) Close() error {
-	err := net.ErrClosed
+	if !c.leave(c.farewell) {
+		return c.opError("close", net.ErrClosed)
+	}
+	return nil
+}
+
+// leave is Close; farewell, unless nil, may tell the peer, and says whether it has. It
+// reports whether the connection was not closed before.
+func (c *Conn) leave(farewell func() bool) (first bool) {
 	c.closing.Do(func() {
-		err = nil
+		first = true
 		c.read.finish(net.ErrClosed)
 		c.write.finish(net.ErrClosed)
-		go c.depart()
+		told := farewell != nil && farewell()
+		go c.depart(told)
 	})
-	return c.opError("close", err)
+	return first
+}
+
+// CloseWait is Close, unless that was called, and waits until what was written is sent and a
+// peer of this package knows of the end. If ctx or Config.Linger ends first the error says
+// so: what was written may be lost.
+func (c *Conn) CloseWait(ctx context.Context) error {
+	c.Close()
+	select {
+	case <-c.departed:
+		return c.opError("close", c.late)
+	case <-ctx.Done():
+		return c.opError("close", ctx.Err())
+	}
+}
+
+// farewell tells the peer of the end if that can go out at once, so that it does also where
+// the process ends right behind Close. It reports whether it has.
+func (c *Conn) farewell() bool {
+	if !c.native || !c.wmu.TryLock() {
+		return false
+	}
+	defer c.wmu.Unlock()
+	if c.out.r != nil {
+		return false
+	}
+	c.tell(c.ep, noteEnd|noteStop, c.window.at)
+	c.hub.w.Progress()
+	return true
 }
 
 // depart says farewell, and gives back what the connection has.
-func (c *Conn) depart() {
+func (c *Conn) depart(told bool) {
+	defer close(c.departed)
 	ctx, cancel := context.WithTimeout(context.Background(), c.linger)
 	defer cancel()
 	c.wmu.Lock()
 	c.out.wait(ctx)
-	if c.native {
+	if c.native && !told {
 		c.tell(c.ep, noteEnd|noteStop, c.window.at)
 	}
 	c.wmu.Unlock()
 	if c.ep.Shutdown(ctx) != nil {
 		c.ep.Close()
+		c.late = ctx.Err()
 	}
 	c.rmu.Lock() // nobody reads any more
 	defer c.rmu.Unlock()

@@ -2,6 +2,7 @@ package ucpnet
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -53,6 +54,33 @@ func TestCloseDelivers(t *testing.T) {
 		}
 		if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("writes to who has gone end with %v", err)
+		}
+	})
+}
+
+// TestCloseWait: who waits for the end of a connection knows that the peer has everything.
+func TestCloseWait(t *testing.T) {
+	overAll(t, func(t *testing.T, a, b *Conn) {
+		const size = 100_000
+		if _, err := a.Write(make([]byte, size)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := a.CloseWait(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("given up: %v", err)
+		}
+		if _, err := a.Write([]byte{1}); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("a write to a closed connection: %v", err)
+		}
+		ended := make(chan error)
+		go func() { ended <- a.CloseWait(t.Context()) }()
+		if got, err := io.ReadAll(b); len(got) != size || err != nil {
+			t.Errorf("%d bytes, %v", len(got), err)
+		}
+		b.Close()
+		if err := <-ended; err != nil {
+			t.Errorf("the end: %v", err)
 		}
 	})
 }

@@ -91,6 +91,9 @@ func (c *Config) dial(ctx context.Context, network, address string) (*Conn, erro
 
 // connect makes a connection to one address.
 func (c *Config) connect(ctx context.Context, to, from netip.AddrPort) (*Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	h, err := hubOf(c.Worker)
 	if err != nil {
 		return nil, err

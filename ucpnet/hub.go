@@ -132,7 +132,8 @@ func (h *hub) listenerAt(to netip.AddrPort) *Listener {
 	defer h.mu.Unlock()
 	k := slices.IndexFunc(h.listeners, func(l *Listener) bool {
 		at := l.addr.AddrPort
-		return at.Port() == to.Port() && (at.Addr() == to.Addr() || at.Addr().IsUnspecified() && isOwn(to.Addr()))
+		all := at.Addr().IsUnspecified() && (at.Addr().Is6() || to.Addr().Is4()) // that of IPv6 takes IPv4 too
+		return at.Port() == to.Port() && (at.Addr() == to.Addr() || all && isOwn(to.Addr()))
 	})
 	if k < 0 {
 		return nil

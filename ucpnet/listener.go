@@ -18,44 +18,56 @@ type Listener struct {
 	addr   *Addr
 	accept patience
 
-	mu      sync.Mutex
-	greeted int     // clients whose connections are being made
-	queue   []*Conn // that Accept has not returned
-	closed  bool
+	mu       sync.Mutex
+	greeting []greeted // connections that are being made, the oldest first
+	queue    []*Conn   // that Accept has not returned
+	closed   bool
 }
 
 var _ net.Listener = (*Listener)(nil)
 
 // onRequest accepts a client, if there is room for one more. It runs inside progress.
 func (l *Listener) onRequest(r *ucp.ConnRequest) {
-	if !l.admit() {
+	c := newConn(l.hub, l.config.Linger)
+	if !l.admit(c, time.Now()) {
 		r.Reject()
 		return
 	}
-	c := newConn(l.hub, l.config.Linger)
 	p := ucp.EndpointParams{ConnRequest: r, ErrMode: r.ErrMode()}
 	if r.ClientID() == Greeting {
 		c.native, p.ClientID = true, Greeting
 	}
 	if err := c.attach(p); err != nil {
-		l.admitted(nil)
+		l.admitted(c, false)
 		return
 	}
 	l.hub.retain()
 	go l.greet(c)
 }
 
-// admit reports whether one more may come.
-func (l *Listener) admit() bool {
+// greeted is a connection that is being made, and since when.
+type greeted struct {
+	*Conn
+	since time.Time
+}
+
+// admit reports whether one more may come. Where all places are taken one that has failed
+// leaves, or else the oldest of those that are still being made, if it takes its time.
+func (l *Listener) admit(c *Conn, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.queue)+l.greeted >= l.config.Backlog {
+	full := func() bool { return len(l.queue)+len(l.greeting) >= l.config.Backlog }
+	if full() {
 		l.queue = slices.DeleteFunc(l.queue, (*Conn).dropDead)
 	}
-	if l.closed || len(l.queue)+l.greeted >= l.config.Backlog {
+	if full() && len(l.greeting) > 0 && now.Sub(l.greeting[0].since) > briskTime {
+		l.greeting[0].leave(nil)
+		l.greeting = slices.Delete(l.greeting, 0, 1)
+	}
+	if l.closed || full() {
 		return false
 	}
-	l.greeted++
+	l.greeting = append(l.greeting, greeted{c, now})
 	return true
 }
 
@@ -65,25 +77,31 @@ func (l *Listener) greet(c *Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), greetTime)
 	err := c.ep.ConnectWait(ctx)
 	cancel()
-	if err == nil || c.parted() {
+	made := err == nil || c.parted()
+	if made {
 		c.settle()
-		if l.admitted(c) {
-			return
-		}
 	}
-	c.Close()
+	if !l.admitted(c, made) {
+		c.Close()
+	}
 }
 
-// greetTime is how long a client may take for that.
-const greetTime = 10 * time.Second
+const (
+	greetTime = 10 * time.Second       // how long a client may take for that
+	briskTime = 250 * time.Millisecond // where others wait for its place
+)
 
-// admitted puts a connection into the queue, or takes note that there is none. It reports
-// whether it did.
-func (l *Listener) admitted(c *Conn) bool {
+// admitted takes note that a connection is not being made any more, and puts it into the
+// queue if it is made. It reports whether it did.
+func (l *Listener) admitted(c *Conn, made bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.greeted--
-	if c == nil || l.closed {
+	k := slices.IndexFunc(l.greeting, func(g greeted) bool { return g.Conn == c })
+	if k < 0 { // it had to leave
+		return false
+	}
+	l.greeting = slices.Delete(l.greeting, k, k+1)
+	if !made || l.closed {
 		return false
 	}
 	l.queue = append(l.queue, c)
@@ -103,7 +121,7 @@ func (c *Conn) dropDead() bool {
 	if c.failed.Load() == nil || c.parted() {
 		return false
 	}
-	c.Close()
+	c.leave(nil) // the listener may be locked, and in the middle of things
 	return true
 }
 

@@ -27,14 +27,11 @@ func TestRefused(t *testing.T) {
 func TestBacklog(t *testing.T) {
 	client, server := &Config{Worker: worker(t, "tcp")}, &Config{Worker: worker(t, "tcp"), Backlog: 2}
 	l := listening(t, server)
-	ctx, cancel := context.WithCancel(t.Context())
-	ran := make(chan struct{})
-	go func() { server.Worker.Run(ctx); close(ran) }()
-	defer func() { cancel(); <-ran }()
+	progressed(t, server.Worker)
 	for range 2 {
 		dialed(t, client, l.Addr())
 	}
-	if _, err := client.DialContext(ctx, "ucp", l.Addr().String()); !errors.Is(err, syscall.ECONNREFUSED) {
+	if _, err := client.DialContext(t.Context(), "ucp", l.Addr().String()); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("one too many: %v", err)
 	}
 	for range 2 {
@@ -57,8 +54,10 @@ func TestDialTimeout(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := client.DialContext(ctx, "ucp", l.Addr().String()); !errors.Is(err, context.Canceled) {
-		t.Errorf("a dial that was given up: %v", err)
+	for what, c := range map[string]*Config{"another worker's listener": client, "its own": server} {
+		if _, err := c.DialContext(ctx, "ucp", l.Addr().String()); !errors.Is(err, context.Canceled) {
+			t.Errorf("a dial to %s that was given up: %v", what, err)
+		}
 	}
 }
 

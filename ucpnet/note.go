@@ -1,7 +1,9 @@
 package ucpnet
 
 import (
+	"context"
 	"encoding/binary"
+	"sync"
 
 	"github.com/ucx-go/ucx/ucp"
 )
@@ -39,11 +41,73 @@ var noteParams = &ucp.RequestParams{AMFlags: ucp.AMSendReply | ucp.AMSendEager |
 
 // tell sends a note. What is lost is so with the endpoint.
 func (c *Conn) tell(ep *ucp.Endpoint, kind noteKind, at uint64) {
+	if r := c.say(ep, kind, at); r != nil {
+		c.see(r)
+	}
+}
+
+// say sends a note, and returns its request if it is not out yet.
+func (c *Conn) say(ep *ucp.Endpoint, kind noteKind, at uint64) *ucp.Request {
 	var h [noteSize]byte
 	h[0] = byte(kind)
 	binary.LittleEndian.PutUint64(h[1:], at)
-	if r, err := ep.AMSend(MessageID, h[:], nil, noteParams); err == nil && r != nil {
-		c.see(r)
+	r, _ := ep.AMSend(MessageID, h[:], nil, noteParams)
+	return r
+}
+
+// answering is what goes out of answers to marks: one at a time, so that a peer that sets
+// marks and takes no answers has one. A later one says what those before would.
+type answering struct {
+	mu   sync.Mutex
+	busy bool
+	more bool
+	next uint64 // if there is more
+}
+
+// begin reports whether an answer may go out. Else it is for who has begun.
+func (a *answering) begin(at uint64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.busy {
+		a.next, a.more = max(a.next, at), true
+		return false
+	}
+	a.busy = true
+	return true
+}
+
+// done is told that an answer has gone out, and returns the next one if there is one.
+func (a *answering) done() (at uint64, more bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at, more = a.next, a.more
+	a.busy, a.more = more, false
+	return at, more
+}
+
+// haveRead tells the peer that its bytes up to a position were read.
+func (c *Conn) haveRead(ep *ucp.Endpoint, at uint64) {
+	if c.answer.begin(at) {
+		c.answerOn(ep, at)
+	}
+}
+
+// answerOn sends an answer, and those that have come up meanwhile.
+func (c *Conn) answerOn(ep *ucp.Endpoint, at uint64) {
+	for more := true; more; at, more = c.answer.done() {
+		r := c.say(ep, noteRead, at)
+		if r == nil {
+			continue
+		}
+		c.hub.retain()
+		go func() {
+			defer c.hub.release()
+			r.Wait(context.Background()) // it ends with the endpoint, at the latest
+			if at, more := c.answer.done(); more {
+				c.answerOn(ep, at)
+			}
+		}()
+		return
 	}
 }
 
@@ -60,7 +124,7 @@ func onNote(m *ucp.AMMessage) error {
 	kind, at := noteKind(m.Header()[0]), binary.LittleEndian.Uint64(m.Header()[1:])
 	if kind&noteMark != 0 {
 		if at, due := c.marked.put(at, &c.taken); due {
-			c.tell(ep, noteRead, at)
+			c.haveRead(ep, at)
 		}
 	}
 	if kind&noteRead != 0 {

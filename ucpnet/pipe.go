@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
@@ -57,20 +58,21 @@ func (c *Config) pipeEnd(h *hub, addr ucp.Address) (*Conn, error) {
 // connectWithin connects with a listener of the same worker, which needs no connection
 // manager either.
 func (c *Config) connectWithin(h *hub, l *Listener, to netip.AddrPort) (*Conn, error) {
-	if !l.admit() {
-		return nil, fmt.Errorf("ucpnet: the listener at %v takes no more: %w", to, ucs.ErrRejected)
-	}
 	a, b, err := (&Config{Worker: h.key, Linger: c.Linger}).pipe()
 	if err != nil {
-		l.admitted(nil)
 		return nil, err
+	}
+	if !l.admit(b, time.Now()) {
+		a.leave(nil)
+		b.leave(nil)
+		return nil, fmt.Errorf("ucpnet: the listener at %v takes no more: %w", to, ucs.ErrRejected)
 	}
 	from := netip.AddrPortFrom(to.Addr(), 0)
 	a.local.AddrPort, a.remote.AddrPort = from, to
 	b.local.AddrPort, b.remote.AddrPort = to, from
 	b.linger = l.config.Linger
-	if !l.admitted(b) {
-		b.Close()
+	if !l.admitted(b, true) {
+		b.leave(nil)
 	}
 	return a, nil
 }

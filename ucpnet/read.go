@@ -76,7 +76,7 @@ func (c *Conn) readError(err error) error {
 // took counts what was read, and answers the peer's mark there.
 func (c *Conn) took(n int) {
 	if at, due := c.marked.reached(c.taken.Add(uint64(n))); due {
-		c.tell(c.ep, noteRead, at)
+		c.haveRead(c.ep, at)
 	}
 }
 

@@ -57,3 +57,26 @@ func TestTooManyMarks(t *testing.T) {
 		t.Errorf("%d marks are kept", n)
 	}
 }
+
+// TestAnswering: one answer is on its way at a time, and the next says the latest.
+func TestAnswering(t *testing.T) {
+	var a answering
+	if !a.begin(1) || a.begin(7) || a.begin(5) {
+		t.Fatal("not one at a time")
+	}
+	if at, more := a.done(); at != 7 || !more {
+		t.Errorf("the next one is %d, %t", at, more)
+	}
+	if a.begin(8) {
+		t.Error("a second one beside the next")
+	}
+	if at, more := a.done(); at != 8 || !more {
+		t.Errorf("the next one is %d, %t", at, more)
+	}
+	if _, more := a.done(); more {
+		t.Error("one more than there were")
+	}
+	if !a.begin(9) {
+		t.Error("none at the end")
+	}
+}

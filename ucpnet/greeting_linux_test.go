@@ -1,0 +1,111 @@
+package ucpnet
+
+import (
+	"context"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/ucx-go/ucx/ucp"
+)
+
+// silent begins a connection to a listener, and says nothing more once that has it.
+func silent(t *testing.T, w *ucp.Worker, l *Listener) *ucp.Endpoint {
+	t.Helper()
+	had := l.beingMade()
+	ep, err := w.NewEndpoint(ucp.EndpointParams{RemoteAddr: l.addr.AddrPort, ErrMode: ucp.ErrModePeer, ClientID: Greeting})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the client is there", func() bool {
+		if l.beingMade() == had {
+			w.Progress()
+		}
+		return l.beingMade() > had
+	})
+	return ep
+}
+
+func (l *Listener) beingMade() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.greeting)
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patient); !is(); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// progressed has somebody wait for a worker until the end of the test.
+func progressed(t *testing.T, w *ucp.Worker) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan struct{})
+	go func() { w.Run(ctx); close(ran) }()
+	t.Cleanup(func() { cancel(); <-ran })
+}
+
+// TestGivenUp: clients that give up before their connection is made leave their places.
+func TestGivenUp(t *testing.T) {
+	client, stranger := &Config{Worker: worker(t, "tcp")}, worker(t, "tcp")
+	server := &Config{Worker: worker(t, "tcp"), Backlog: 2}
+	l := listening(t, server)
+	progressed(t, server.Worker)
+	for range 3 * 2 {
+		silent(t, stranger, l).Close()
+		eventually(t, "the place is free", func() bool { return l.beingMade() == 0 })
+	}
+	dialed(t, client, l.Addr())
+}
+
+// TestSilentClients: clients that say nothing do not keep others out for long.
+func TestSilentClients(t *testing.T) {
+	client, stranger := &Config{Worker: worker(t, "tcp")}, worker(t, "tcp")
+	server := &Config{Worker: worker(t, "tcp"), Backlog: 2}
+	l := listening(t, server)
+	progressed(t, server.Worker)
+	for range 2 {
+		silent(t, stranger, l)
+	}
+	l.mu.Lock()
+	for k := range l.greeting {
+		l.greeting[k].since = time.Now().Add(-2 * briskTime)
+	}
+	l.mu.Unlock()
+	accepted := accepting(t, l)
+	dialed(t, client, l.Addr())
+	if c := <-accepted; c == nil {
+		t.Error("the good client was not accepted")
+	}
+	if n := l.beingMade(); n != 1 {
+		t.Errorf("%d connections are being made, want that of the younger silent client", n)
+	}
+}
+
+// TestListenerOfThisWorker: addresses lead to listeners that listen there.
+func TestListenerOfThisWorker(t *testing.T) {
+	for _, x := range []struct {
+		at, to string
+		leads  bool
+	}{
+		{"127.0.0.1:5", "127.0.0.1:5", true},
+		{"127.0.0.1:5", "127.0.0.1:6", false},
+		{"127.0.0.1:5", "127.0.0.2:5", false},
+		{"0.0.0.0:5", "127.0.0.1:5", true},
+		{"0.0.0.0:5", "[::1]:5", false},
+		{"[::]:5", "[::1]:5", true},
+		{"[::]:5", "127.0.0.1:5", true},
+		{"0.0.0.0:5", "192.0.2.1:5", false},
+	} {
+		l := &Listener{addr: &Addr{netip.MustParseAddrPort(x.at)}}
+		h := &hub{listeners: []*Listener{l}}
+		if got := h.listenerAt(netip.MustParseAddrPort(x.to)); (got == l) != x.leads {
+			t.Errorf("listening at %s, %s leads there: %t", x.at, x.to, got == l)
+		}
+	}
+}
