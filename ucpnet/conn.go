@@ -209,11 +209,15 @@ func (c *Conn) depart(told bool) {
 	c.hub.release()
 }
 
-// see has an operation go on that nobody waits for: a goroutine does.
-func (c *Conn) see(r *ucp.Request) {
+// see has an operation go on that nobody waits for: a goroutine does. Unless it is nil then
+// is called at the end.
+func (c *Conn) see(r *ucp.Request, then func()) {
 	c.hub.retain()
 	go func() {
+		defer c.hub.release()
 		r.Wait(context.Background()) // it ends with the endpoint, at the latest
-		c.hub.release()
+		if then != nil {
+			then()
+		}
 	}()
 }

@@ -29,7 +29,7 @@ var _ net.Listener = (*Listener)(nil)
 // onRequest accepts a client, if there is room for one more. It runs inside progress.
 func (l *Listener) onRequest(r *ucp.ConnRequest) {
 	c := newConn(l.hub, l.config.Linger)
-	if !l.admit(c, time.Now()) {
+	if !l.admit(c) {
 		r.Reject()
 		return
 	}
@@ -53,7 +53,8 @@ type greeted struct {
 
 // admit reports whether one more may come. Where all places are taken one that has failed
 // leaves, or else the oldest of those that are still being made, if it takes its time.
-func (l *Listener) admit(c *Conn, now time.Time) bool {
+func (l *Listener) admit(c *Conn) bool {
+	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	full := func() bool { return len(l.queue)+len(l.greeting) >= l.config.Backlog }

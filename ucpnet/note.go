@@ -1,7 +1,6 @@
 package ucpnet
 
 import (
-	"context"
 	"encoding/binary"
 	"sync"
 
@@ -42,7 +41,7 @@ var noteParams = &ucp.RequestParams{AMFlags: ucp.AMSendReply | ucp.AMSendEager |
 // tell sends a note. What is lost is so with the endpoint.
 func (c *Conn) tell(ep *ucp.Endpoint, kind noteKind, at uint64) {
 	if r := c.say(ep, kind, at); r != nil {
-		c.see(r)
+		c.see(r, nil)
 	}
 }
 
@@ -99,14 +98,11 @@ func (c *Conn) answerOn(ep *ucp.Endpoint, at uint64) {
 		if r == nil {
 			continue
 		}
-		c.hub.retain()
-		go func() {
-			defer c.hub.release()
-			r.Wait(context.Background()) // it ends with the endpoint, at the latest
+		c.see(r, func() {
 			if at, more := c.answer.done(); more {
 				c.answerOn(ep, at)
 			}
-		}()
+		})
 		return
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"time"
 
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
@@ -62,7 +61,7 @@ func (c *Config) connectWithin(h *hub, l *Listener, to netip.AddrPort) (*Conn, e
 	if err != nil {
 		return nil, err
 	}
-	if !l.admit(b, time.Now()) {
+	if !l.admit(b) {
 		a.leave(nil)
 		b.leave(nil)
 		return nil, fmt.Errorf("ucpnet: the listener at %v takes no more: %w", to, ucs.ErrRejected)

@@ -148,7 +148,7 @@ func (c *Conn) await(ctx context.Context) error {
 	}
 	if !c.out.seen {
 		c.out.seen = true
-		c.see(c.out.r)
+		c.see(c.out.r, nil)
 	}
 	return nil
 }
