@@ -45,8 +45,7 @@ func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneR
 			return true
 		})
 	}
-	var in *proto.LaneInput
-	in = &proto.LaneInput{
+	in := &proto.LaneInput{
 		Features:     features,
 		Messages:     true, // which wireup needs
 		MessagesOnly: rules.messages,
@@ -55,31 +54,31 @@ func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneR
 		CM:           rules.cm,
 		Local:        w.locals,
 		Remote:       addr,
-		Reachable: func(local int, d *proto.AddressDevice, f *proto.AddressIface) error {
-			if len(rules.refused) > 0 {
-				if err := rules.refused[laneRoute{local, numbers[f]}]; err != nil {
-					return err
-				}
-			}
-			i := w.ifaces[local]
-			switch {
-			case rules.back != nil:
-				return rules.back.reachable(i)
-			case rules.device != "":
-				return i.isOf(rules.device)
-			case rules.ends != nil && in.Pairs(local) && rules.endsFor(i, numbers[f]) == 0:
-				return errNoEnd
-			}
-			p := uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr}
-			if err := i.uct.Reachable(p); err != nil || !rules.mutual || mode == ErrModeNone {
-				return err
-			}
-			return i.mutual(p)
-		},
 		NumEndpoints: eps,
 		PPN:          ppn,
 		RndvScheme:   proto.RndvScheme(w.ctx.settings.RndvScheme),
 		Limits:       w.ctx.settings.laneLimits(),
+	}
+	in.Reachable = func(local int, d *proto.AddressDevice, f *proto.AddressIface) error {
+		if len(rules.refused) > 0 {
+			if err := rules.refused[laneRoute{local, numbers[f]}]; err != nil {
+				return err
+			}
+		}
+		i := w.ifaces[local]
+		switch {
+		case rules.back != nil:
+			return rules.back.reachable(i)
+		case rules.device != "":
+			return i.isOf(rules.device)
+		case rules.ends != nil && in.Pairs(local) && rules.endsFor(i, numbers[f]) == 0:
+			return errNoEnd
+		}
+		p := uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr}
+		if err := i.uct.Reachable(p); err != nil || !rules.mutual || mode == ErrModeNone {
+			return err
+		}
+		return i.mutual(p)
 	}
 	return in
 }

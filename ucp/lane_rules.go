@@ -62,8 +62,7 @@ func (r *laneRules) spareFor(i *iface, addr *proto.WorkerAddress, entry int, tak
 		if s.iface != i || slices.ContainsFunc(taken, func(t lane) bool { return t.uct == s.uct }) {
 			return false
 		}
-		dev, f := addr.Entry(entry)
-		return slices.ContainsFunc(f.EpAddrs, func(e proto.AddressEp) bool { return s.leadsTo(dev, f, e.Addr) })
+		return s.isFor(addr.Entry(entry))
 	})
 }
 
@@ -95,7 +94,7 @@ func (r *laneRules) endsFor(i *iface, entry int) (n int) {
 func (r *laneRules) entryOf(s *lane) (entry int) {
 	entry = -1
 	r.ends.Ifaces(func(n int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
-		if slices.ContainsFunc(f.EpAddrs, func(e proto.AddressEp) bool { return s.leadsTo(dev, f, e.Addr) }) {
+		if s.isFor(dev, f) {
 			entry = n
 		}
 		return entry < 0

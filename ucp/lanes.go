@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"slices"
+
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -21,6 +23,11 @@ type lane struct {
 func (l *lane) leadsTo(dev *proto.AddressDevice, f *proto.AddressIface, end []byte) bool {
 	at, ok := l.uct.(uct.Located)
 	return ok && at.LeadsTo(dev.Addr, f.Addr, end)
+}
+
+// isFor reports whether the lane is connected with one of the ends that the addresses name.
+func (l *lane) isFor(dev *proto.AddressDevice, f *proto.AddressIface) bool {
+	return slices.ContainsFunc(f.EpAddrs, func(e proto.AddressEp) bool { return l.leadsTo(dev, f, e.Addr) })
 }
 
 // remote is what transports can do to the peer's memory.
