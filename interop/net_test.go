@@ -9,13 +9,13 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucpnet"
 )
 
@@ -24,19 +24,12 @@ import (
 func exampleOf(t *testing.T, prefix, dir string) (path string, answers bool) {
 	t.Helper()
 	const name = "ucp_client_server"
-	for _, folder := range []string{"share/ucx/examples", "share/doc/libucx-dev/examples"} {
-		source := filepath.Join(prefix, folder, name+".c")
-		text, err := os.ReadFile(source)
-		if err != nil {
-			continue
-		}
-		out := filepath.Join(dir, name)
-		lib := filepath.Join(prefix, "lib")
-		run(t, exec.Command("gcc", "-isystem", filepath.Join(prefix, "include"), source, "-o", out,
-			"-L"+lib, "-Wl,-rpath,"+lib, "-lucp", "-lucs"))
-		return out, bytes.Contains(text, []byte("FIN message"))
+	out := filepath.Join(dir, name)
+	text := buildExample(t, prefix, name, out)
+	if text == nil {
+		return "", false
 	}
-	return "", false
+	return out, bytes.Contains(text, []byte("FIN message"))
 }
 
 const (
@@ -78,7 +71,7 @@ func TestNet(t *testing.T) {
 		t.Run(prefix, func(t *testing.T) {
 			example, answers := exampleOf(t, prefix, t.TempDir())
 			if example == "" {
-				t.Skip("without the example ucp_client_server")
+				needtest.Tool(t, "the example ucp_client_server of C UCX")
 			}
 			args := []string{"-c", "stream", "-i", fmt.Sprint(streamRounds), "-s", fmt.Sprint(streamSize)}
 

@@ -31,26 +31,36 @@ func examples(t *testing.T, where *place, name string) []example {
 	run(t, exec.Command("go", "build", "-o", dir, "./partner"))
 	var list []example
 	for i, p := range buildC(t, dir) {
-		prefix := prefixes()[i]
-		source := filepath.Join(prefix, "share/ucx/examples", name+".c")
-		if prefix == distribution {
-			source = filepath.Join(prefix, "share/doc/libucx-dev/examples", name+".c")
-		}
-		if _, err := os.Stat(source); err != nil {
-			t.Logf("%s comes without examples: %v", p.name, err)
+		p.path = filepath.Join(dir, fmt.Sprintf("%s%d", name, i))
+		if text := buildExample(t, prefixes()[i], name, p.path); text == nil {
+			t.Logf("%s comes without examples", p.name)
 			continue
 		}
-		p.path = filepath.Join(dir, fmt.Sprintf("%s%d", name, i))
-		cmd := compiler(prefix, p.path, source)
-		// They are not written for our warnings.
-		cmd.Args = append(slices.DeleteFunc(cmd.Args, func(s string) bool { return s == "-Werror" }), "-w", "-std=gnu11")
-		run(t, cmd)
 		list = append(list, example{p, where, filepath.Join(dir, "partner")})
 	}
 	if len(list) == 0 {
 		needtest.Tool(t, "the examples of C UCX")
 	}
 	return list
+}
+
+// buildExample builds one of C's programs of an installation, and returns its source; nil if
+// the installation does not have it.
+func buildExample(t *testing.T, prefix, name, out string) (text []byte) {
+	t.Helper()
+	source := filepath.Join(prefix, "share/ucx/examples", name+".c")
+	if prefix == distribution {
+		source = filepath.Join(prefix, "share/doc/libucx-dev/examples", name+".c")
+	}
+	text, err := os.ReadFile(source)
+	if err != nil {
+		return nil
+	}
+	cmd := compiler(prefix, out, source)
+	// They are not written for our warnings.
+	cmd.Args = append(slices.DeleteFunc(cmd.Args, func(s string) bool { return s == "-Werror" }), "-w", "-std=gnu11")
+	run(t, cmd)
+	return text
 }
 
 // start starts one of the two programs.

@@ -25,7 +25,8 @@ import (
 // with the smaller id counts, and the other one is not answered (onWireupRequest). The
 // numbers of lanes are each side's own; what pairs the ends is that the k-th of those
 // at an entry of the request's address is for the k-th lane chosen toward that entry
-// (ucp_wireup_match_p2p_lanes in src/ucp/wireup/wireup.c).
+// (ucp_wireup_match_p2p_lanes in src/ucp/wireup/wireup.c), not counting those that are
+// connected already.
 
 // joinSelf connects the lanes of an endpoint that leads to itself.
 func (ep *Endpoint) joinSelf() error {
