@@ -2,9 +2,8 @@ package ucp
 
 import (
 	"fmt"
-	"strings"
 
-	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
 )
 
 // WaitPolicy says how calls that wait spend their time.
@@ -41,18 +40,10 @@ func (p WaitPolicy) String() string {
 type waitSetting WaitPolicy
 
 // ParseConfig implements config.Value.
-func (v *waitSetting) ParseConfig(s string) error {
-	for p, name := range waitNames {
-		if strings.EqualFold(strings.TrimSpace(s), name) {
-			*v = waitSetting(p)
-			return nil
-		}
-	}
-	return fmt.Errorf("%q is none of adaptive, latency and cpu: %w", s, ucs.ErrInvalidParam)
-}
+func (v *waitSetting) ParseConfig(s string) error { return parseMode(v, s, waitNames[:]) }
 
 // String implements config.Value.
 func (v waitSetting) String() string { return WaitPolicy(v).String() }
 
 // ConfigSyntax describes the values for error messages and listings.
-func (waitSetting) ConfigSyntax() string { return "adaptive, latency or cpu" }
+func (waitSetting) ConfigSyntax() string { return config.EnumSyntax(waitNames[:]) }
