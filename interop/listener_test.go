@@ -187,6 +187,23 @@ func eachDialing(t *testing.T, routes []route, run func(t *testing.T, where *pla
 	}
 }
 
+// eachInPeerMode is eachDialing in error mode peer, by the shortest and by all ways.
+func eachInPeerMode(t *testing.T, run func(d *dialing) error) {
+	eachDialing(t, []route{dialingRoutes[0], allTransports}, func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
+		if !theirs.dials("peer", weServe, over) {
+			return
+		}
+		d, err := startDialing(where, ours, theirs, weServe, setting{mode: "peer"}, over)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.report(t)
+		if err := run(d); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // TestListener connects by socket address: the server learns who the client is, takes
 // it on a worker of its choice, all kinds of operations work, both know the addresses,
 // and either closes first.
@@ -247,19 +264,7 @@ func (d *dialing) whole(otherWorker bool) error {
 
 // TestRejected: a client that is rejected is told so, and may come again.
 func TestRejected(t *testing.T) {
-	eachDialing(t, []route{dialingRoutes[0], allTransports}, func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
-		if !theirs.dials("peer", weServe, over) {
-			return
-		}
-		d, err := startDialing(where, ours, theirs, weServe, setting{mode: "peer"}, over)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer d.report(t)
-		if err := d.rejected(); err != nil {
-			t.Fatal(err)
-		}
-	})
+	eachInPeerMode(t, func(d *dialing) error { return d.rejected() })
 }
 
 func (d *dialing) rejected() error {
@@ -298,19 +303,7 @@ func (d *dialing) rejected() error {
 
 // TestManyClients connects a hundred times at once.
 func TestManyClients(t *testing.T) {
-	eachDialing(t, []route{dialingRoutes[0], allTransports}, func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
-		if !theirs.dials("peer", weServe, over) {
-			return
-		}
-		d, err := startDialing(where, ours, theirs, weServe, setting{mode: "peer"}, over)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer d.report(t)
-		if err := d.many(100); err != nil {
-			t.Fatal(err)
-		}
-	})
+	eachInPeerMode(t, func(d *dialing) error { return d.many(100) })
 }
 
 func (d *dialing) many(count int) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -13,10 +14,7 @@ import (
 
 // The commands for active messages.
 func init() {
-	for name, c := range map[string]struct {
-		args int
-		run  func(s *server, args []string) (string, error)
-	}{
+	maps.Copy(commands, map[string]command{
 		"handle":  {2, (*server).handle},
 		"amlimit": {0, (*server).amLimit},
 		"am":      {8, (*server).am},
@@ -24,9 +22,7 @@ func init() {
 		"amdata":  {2, (*server).amData},
 		"amrecv":  {3, (*server).amRecv},
 		"amdrop":  {0, (*server).amDrop},
-	} {
-		commands[name] = c
-	}
+	})
 }
 
 // activeMessages are those that have come, in the order of their handlers' calls.

@@ -15,11 +15,15 @@ import (
 
 var errTimeout = errors.New("timeout")
 
-// commands maps names to the number of arguments and the function.
-var commands = map[string]struct {
+// command is the number of arguments and the function.
+type command struct {
 	args int
 	run  func(s *server, args []string) (string, error)
-}{
+}
+
+// commands are all there are, by name; those for connections, streams and active messages
+// are with what they do.
+var commands = map[string]command{
 	"address":    {0, (*server).address},
 	"connect":    {3, (*server).connect},
 	"send":       {7, (*server).send},

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 
 	"github.com/ucx-go/ucx/ucp"
@@ -10,10 +11,7 @@ import (
 
 // The commands for listeners and connections by socket address.
 func init() {
-	for name, c := range map[string]struct {
-		args int
-		run  func(s *server, args []string) (string, error)
-	}{
+	maps.Copy(commands, map[string]command{
 		"listen":   {1, (*server).listen},
 		"unlisten": {0, (*server).unlisten},
 		"dial":     {4, (*server).dial},
@@ -21,9 +19,7 @@ func init() {
 		"accept":   {2, (*server).accept},
 		"reject":   {0, (*server).reject},
 		"sockets":  {1, (*server).sockets},
-	} {
-		commands[name] = c
-	}
+	})
 }
 
 // clients are those that wait until commands say what becomes of them.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/ucx-go/ucx/ucp"
@@ -10,17 +11,12 @@ import (
 
 // The commands for streams.
 func init() {
-	for name, c := range map[string]struct {
-		args int
-		run  func(s *server, args []string) (string, error)
-	}{
+	maps.Copy(commands, map[string]command{
 		"ssend": {5, (*server).streamSend},
 		"srecv": {5, (*server).streamRecv},
 		"sdata": {3, (*server).streamData},
 		"spoll": {1, (*server).streamPoll},
-	} {
-		commands[name] = c
-	}
+	})
 }
 
 // ssend REQ EP SIZE SEED LAYOUT
