@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/netlink"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -133,11 +134,12 @@ func TestReachableByRoute(t *testing.T) {
 	i := &iface{
 		index: 2,
 		dev:   deviceAddr{ip: netip.MustParseAddr("192.0.2.2")},
-		md: &domain{routes: func() routeTable {
-			return routeTable{byDevice: map[int][]netip.Prefix{
-				2: {netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("192.0.2.0/24")},
-				3: {netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.128/25")},
-			}}
+		md: &domain{routes: func() (r netlink.Routes) {
+			r.Add(2, netip.MustParsePrefix("0.0.0.0/0"))
+			r.Add(2, netip.MustParsePrefix("192.0.2.0/24"))
+			r.Add(3, netip.MustParsePrefix("10.0.0.0/8"))
+			r.Add(3, netip.MustParsePrefix("192.0.2.128/25"))
+			return r
 		}},
 	}
 	for _, c := range []struct {

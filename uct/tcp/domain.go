@@ -8,8 +8,12 @@ import (
 	"runtime"
 	"sync"
 
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/internal/netlink"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -22,7 +26,7 @@ type domain struct {
 	tls     *tls.Config // of all connections; nil: they are not encrypted
 	secure  func(*conn) // begins the handshake of a connection with tls
 	exposed exposedTable
-	routes  func() routeTable // read once
+	routes  func() netlink.Routes // read once
 	devices deviceList
 }
 
@@ -162,4 +166,13 @@ func (m *domain) Close() error {
 		return fmt.Errorf("tcp: %d registrations are left: %w", n, ucs.ErrBusy)
 	}
 	return nil
+}
+
+// readRoutes reads the kernel's routes. Without them nothing but loopback is reachable.
+func readRoutes() netlink.Routes {
+	r, err := netlink.ReadRoutes()
+	if err != nil {
+		log.Diag("cannot read the routing tables", zap.Error(err))
+	}
+	return r
 }

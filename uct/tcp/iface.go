@@ -193,7 +193,7 @@ func (i *iface) Reachable(p uct.ReachableParams) error {
 		return nil
 	}
 	routes := i.md.routes()
-	if !routes.best(i.index, d.ip) {
+	if !routes.Best(i.index, d.ip) {
 		return fmt.Errorf("tcp: %s has no route to %v, or another device a closer one: %w",
 			i.attr.Resource.Device, d.ip, ucs.ErrUnreachable)
 	}

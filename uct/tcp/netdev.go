@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/netlink"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -70,21 +71,21 @@ func netdevs(o mdOptions) ([]netdev, error) {
 // parseNetdevs reads two netlink dumps, of links and of addresses.
 func parseNetdevs(links, addrs []byte) ([]netdev, error) {
 	var devs []netdev
-	err := eachMessage(links, unix.RTM_NEWLINK, unix.SizeofIfInfomsg, func(m *syscall.NetlinkMessage) {
+	err := netlink.EachMessage(links, unix.RTM_NEWLINK, unix.SizeofIfInfomsg, func(m *syscall.NetlinkMessage) {
 		d := netdev{
 			arp:   binary.NativeEndian.Uint16(m.Data[2:]),
 			index: int(int32(binary.NativeEndian.Uint32(m.Data[4:]))),
 			flags: binary.NativeEndian.Uint32(m.Data[8:]),
 			mtu:   unknownMTU,
 		}
-		eachAttr(m.Data[unix.SizeofIfInfomsg:], func(typ uint16, v []byte) {
+		netlink.EachAttr(m.Data[unix.SizeofIfInfomsg:], func(typ uint16, v []byte) {
 			switch {
 			case typ == unix.IFLA_IFNAME:
 				d.name = cstring(v)
 			case typ == unix.IFLA_MTU && len(v) == 4:
 				d.mtu = int(min(binary.NativeEndian.Uint32(v), math.MaxInt32))
 			case typ == unix.IFLA_LINKINFO:
-				eachAttr(v, func(typ uint16, v []byte) {
+				netlink.EachAttr(v, func(typ uint16, v []byte) {
 					if typ == unix.IFLA_INFO_KIND {
 						d.kind = cstring(v)
 					}
@@ -100,7 +101,7 @@ func parseNetdevs(links, addrs []byte) ([]netdev, error) {
 	for i := range devs {
 		byIndex[devs[i].index] = &devs[i]
 	}
-	err = eachMessage(addrs, unix.RTM_NEWADDR, unix.SizeofIfAddrmsg, func(m *syscall.NetlinkMessage) {
+	err = netlink.EachMessage(addrs, unix.RTM_NEWADDR, unix.SizeofIfAddrmsg, func(m *syscall.NetlinkMessage) {
 		if d := byIndex[int(binary.NativeEndian.Uint32(m.Data[4:]))]; d != nil {
 			d.addAddr(m)
 		}
@@ -112,7 +113,7 @@ func parseNetdevs(links, addrs []byte) ([]netdev, error) {
 func (d *netdev) addAddr(m *syscall.NetlinkMessage) {
 	var addr, local netip.Addr
 	label := d.name
-	eachAttr(m.Data[unix.SizeofIfAddrmsg:], func(typ uint16, v []byte) {
+	netlink.EachAttr(m.Data[unix.SizeofIfAddrmsg:], func(typ uint16, v []byte) {
 		switch typ {
 		case unix.IFA_ADDRESS:
 			addr, _ = netip.AddrFromSlice(v)
@@ -162,37 +163,6 @@ func checkRunning(fd int, device string) error {
 		err = unix.ENETDOWN
 	}
 	return err
-}
-
-// eachMessage calls fn for the messages of one type in a netlink dump.
-// Messages shorter than their fixed part are left out.
-func eachMessage(dump []byte, typ uint16, fixed int, fn func(*syscall.NetlinkMessage)) error {
-	msgs, err := syscall.ParseNetlinkMessage(dump)
-	if err != nil {
-		return fmt.Errorf("tcp: netlink: %w: %w", err, ucs.ErrIO)
-	}
-	for i := range msgs {
-		if msgs[i].Header.Type == typ && len(msgs[i].Data) >= fixed {
-			fn(&msgs[i])
-		}
-	}
-	return nil
-}
-
-// nlaTypeMask takes the flags off an attribute's type (NLA_TYPE_MASK in
-// linux/netlink.h).
-const nlaTypeMask = 1<<14 - 1
-
-// eachAttr calls attr for a list of attributes. A malformed one ends them.
-func eachAttr(b []byte, attr func(typ uint16, value []byte)) {
-	for len(b) >= unix.SizeofRtAttr {
-		n := int(binary.NativeEndian.Uint16(b))
-		if n < unix.SizeofRtAttr || n > len(b) {
-			return
-		}
-		attr(binary.NativeEndian.Uint16(b[2:])&nlaTypeMask, b[unix.SizeofRtAttr:n])
-		b = b[min((n+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1), len(b)):]
-	}
 }
 
 // cstring is a netlink string, which ends with a zero byte.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/netlink/netlinktest"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -29,21 +30,21 @@ func link(index int, name, kind string, arp uint16, flags, mtu uint32) []byte {
 	le.PutUint16(b[2:], arp)
 	le.PutUint32(b[4:], uint32(index))
 	le.PutUint32(b[8:], flags)
-	attrs := []nlAttr{{unix.IFLA_IFNAME, append([]byte(name), 0)}, nl32(unix.IFLA_MTU, mtu)}
+	attrs := []netlinktest.Attr{{Type: unix.IFLA_IFNAME, Value: append([]byte(name), 0)}, netlinktest.U32(unix.IFLA_MTU, mtu)}
 	if kind != "" {
-		info := nlMessage(0, nil, nlAttr{unix.IFLA_INFO_KIND, append([]byte(kind), 0)})
-		attrs = append(attrs, nlAttr{unix.IFLA_LINKINFO | nlaNested, info[unix.SizeofNlMsghdr:]})
+		info := netlinktest.Message(0, nil, netlinktest.Attr{Type: unix.IFLA_INFO_KIND, Value: append([]byte(kind), 0)})
+		attrs = append(attrs, netlinktest.Attr{Type: unix.IFLA_LINKINFO | nlaNested, Value: info[unix.SizeofNlMsghdr:]})
 	}
-	return nlMessage(unix.RTM_NEWLINK, b, attrs...)
+	return netlinktest.Message(unix.RTM_NEWLINK, b, attrs...)
 }
 
 // nlaNested is NLA_F_NESTED of linux/netlink.h.
 const nlaNested = 1 << 15
 
-func address(index int, attrs ...nlAttr) []byte {
+func address(index int, attrs ...netlinktest.Attr) []byte {
 	b := make([]byte, unix.SizeofIfAddrmsg)
 	le.PutUint32(b[4:], uint32(index))
-	return nlMessage(unix.RTM_NEWADDR, b, attrs...)
+	return netlinktest.Message(unix.RTM_NEWADDR, b, attrs...)
 }
 
 func TestParseNetdevs(t *testing.T) {
@@ -61,20 +62,20 @@ func TestParseNetdevs(t *testing.T) {
 		links = append(links, m...)
 	}
 	for _, m := range [][]byte{
-		address(1, nlIP(unix.IFA_ADDRESS, "127.0.0.1"), nlIP(unix.IFA_LOCAL, "127.0.0.1"), nlAttr{unix.IFA_LABEL, []byte("lo\x00")}),
-		address(2, nlIP(unix.IFA_ADDRESS, "198.51.100.9"), nlIP(unix.IFA_LOCAL, "198.51.100.9"), nlAttr{unix.IFA_LABEL, []byte("eth0:1\x00")}),
-		address(2, nlIP(unix.IFA_ADDRESS, "192.0.2.2"), nlIP(unix.IFA_LOCAL, "192.0.2.2"), nlAttr{unix.IFA_LABEL, []byte("eth0\x00")}),
-		address(2, nlIP(unix.IFA_ADDRESS, "192.0.2.3"), nlIP(unix.IFA_LOCAL, "192.0.2.3"), nlAttr{unix.IFA_LABEL, []byte("eth0\x00")}),
-		address(3, nlIP(unix.IFA_ADDRESS, "192.0.2.4")),
-		address(4, nlIP(unix.IFA_ADDRESS, "169.254.1.1")),
-		address(6, nlIP(unix.IFA_ADDRESS, "10.0.0.2"), nlIP(unix.IFA_LOCAL, "10.0.0.1")),
-		address(8, nlIP(unix.IFA_ADDRESS, "10.8.8.8")),
-		address(7, nlIP(unix.IFA_ADDRESS, "10.9.9.9")), // of no link
-		address(2, nlIP(unix.IFA_ADDRESS, "fe80::1")),
-		address(2, nlIP(unix.IFA_ADDRESS, "fd00::2")),
-		address(4, nlIP(unix.IFA_ADDRESS, "fe80::4")),
-		address(5, nlIP(unix.IFA_ADDRESS, "fd00::5")),
-		address(1, nlIP(unix.IFA_ADDRESS, "::1")),
+		address(1, netlinktest.IP(unix.IFA_ADDRESS, "127.0.0.1"), netlinktest.IP(unix.IFA_LOCAL, "127.0.0.1"), netlinktest.Attr{Type: unix.IFA_LABEL, Value: []byte("lo\x00")}),
+		address(2, netlinktest.IP(unix.IFA_ADDRESS, "198.51.100.9"), netlinktest.IP(unix.IFA_LOCAL, "198.51.100.9"), netlinktest.Attr{Type: unix.IFA_LABEL, Value: []byte("eth0:1\x00")}),
+		address(2, netlinktest.IP(unix.IFA_ADDRESS, "192.0.2.2"), netlinktest.IP(unix.IFA_LOCAL, "192.0.2.2"), netlinktest.Attr{Type: unix.IFA_LABEL, Value: []byte("eth0\x00")}),
+		address(2, netlinktest.IP(unix.IFA_ADDRESS, "192.0.2.3"), netlinktest.IP(unix.IFA_LOCAL, "192.0.2.3"), netlinktest.Attr{Type: unix.IFA_LABEL, Value: []byte("eth0\x00")}),
+		address(3, netlinktest.IP(unix.IFA_ADDRESS, "192.0.2.4")),
+		address(4, netlinktest.IP(unix.IFA_ADDRESS, "169.254.1.1")),
+		address(6, netlinktest.IP(unix.IFA_ADDRESS, "10.0.0.2"), netlinktest.IP(unix.IFA_LOCAL, "10.0.0.1")),
+		address(8, netlinktest.IP(unix.IFA_ADDRESS, "10.8.8.8")),
+		address(7, netlinktest.IP(unix.IFA_ADDRESS, "10.9.9.9")), // of no link
+		address(2, netlinktest.IP(unix.IFA_ADDRESS, "fe80::1")),
+		address(2, netlinktest.IP(unix.IFA_ADDRESS, "fd00::2")),
+		address(4, netlinktest.IP(unix.IFA_ADDRESS, "fe80::4")),
+		address(5, netlinktest.IP(unix.IFA_ADDRESS, "fd00::5")),
+		address(1, netlinktest.IP(unix.IFA_ADDRESS, "::1")),
 	} {
 		addrs = append(addrs, m...)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/netlink"
 	"github.com/ucx-go/ucx/internal/sockdiag"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
@@ -221,11 +222,11 @@ func readOwnAddrs() (map[netip.Addr]uint32, error) {
 func parseOwnAddrs(dump []byte) (map[netip.Addr]uint32, error) {
 	ips := make(map[netip.Addr]uint32)
 	torn := false
-	err := eachMessage(dump, unix.RTM_NEWADDR, unix.SizeofIfAddrmsg, func(m *syscall.NetlinkMessage) {
+	err := netlink.EachMessage(dump, unix.RTM_NEWADDR, unix.SizeofIfAddrmsg, func(m *syscall.NetlinkMessage) {
 		torn = torn || m.Header.Flags&unix.NLM_F_DUMP_INTR != 0
 		device := binary.NativeEndian.Uint32(m.Data[4:]) // ifaddrmsg.ifa_index
 		var addr, local netip.Addr
-		eachAttr(m.Data[unix.SizeofIfAddrmsg:], func(typ uint16, v []byte) {
+		netlink.EachAttr(m.Data[unix.SizeofIfAddrmsg:], func(typ uint16, v []byte) {
 			switch typ {
 			case unix.IFA_ADDRESS:
 				addr, _ = netip.AddrFromSlice(v)

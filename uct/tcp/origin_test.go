@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/internal/netlink/netlinktest"
 	"github.com/ucx-go/ucx/internal/sockdiag"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
@@ -120,8 +121,8 @@ func TestZones(t *testing.T) {
 	if a == b || a.Addr().Zone() != "2" || ledger.SourceOf(a.Addr(), -1) == ledger.SourceOf(b.Addr(), -1) {
 		t.Errorf("%v and %v", a, b)
 	}
-	own := address(3, nlIP(unix.IFA_ADDRESS, "fe80::1"))
-	ips, err := parseOwnAddrs(append(own, address(2, nlIP(unix.IFA_ADDRESS, "2001:db8::1"))...))
+	own := address(3, netlinktest.IP(unix.IFA_ADDRESS, "fe80::1"))
+	ips, err := parseOwnAddrs(append(own, address(2, netlinktest.IP(unix.IFA_ADDRESS, "2001:db8::1"))...))
 	if err != nil {
 		t.Fatal(err)
 	}
