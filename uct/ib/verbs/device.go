@@ -85,8 +85,11 @@ func readAll(root string, outline func(root string) ([]Device, error)) ([]Device
 	return found, err
 }
 
-// outlines lists the devices with no more than it takes to open them. To read the
-// rest takes long where the table of GIDs, with a file for each entry, is large.
+// OutlineDevices is Devices with no more of each than it takes to open it. To read the
+// rest, by Device.Read, takes long where the table of GIDs, with a file for each entry, is
+// large.
+func OutlineDevices(root string) ([]Device, error) { return outlines(root) }
+
 func outlines(root string) ([]Device, error) {
 	if root == "" {
 		root = sysfs
@@ -176,6 +179,9 @@ func order(name string) int {
 	n, _ := strconv.Atoi(strings.TrimPrefix(name, "uverbs"))
 	return n
 }
+
+// Read reads what sysfs tells of the device, over what is there. root is as in Devices.
+func (d *Device) Read(root string) { d.read(root) }
 
 // read reads the device's folder of class/infiniband.
 func (d *Device) read(root string) {

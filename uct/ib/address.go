@@ -1,0 +1,237 @@
+//go:build linux
+
+package ib
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// RoCEVersion is the protocol of a port of Ethernet, with the numbers of the wire
+// (uct_ib_roce_version_t).
+type RoCEVersion uint8
+
+// Versions.
+const (
+	RoCEv1   RoCEVersion = 0
+	RoCEv1_5 RoCEVersion = 1
+	RoCEv2   RoCEVersion = 2
+	RoCEAny  RoCEVersion = 3 // not said
+)
+
+// String returns the name of the version.
+func (v RoCEVersion) String() string {
+	switch v {
+	case RoCEv1:
+		return "RoCE v1"
+	case RoCEv1_5:
+		return "RoCE v1.5"
+	case RoCEv2:
+		return "RoCE v2"
+	}
+	return "RoCE"
+}
+
+// Address is the address of a port, which C UCX calls that of a device
+// (uct_ib_address_t, src/uct/ib/base/ib_iface.h). The zero value of an optional field
+// says that the address has none.
+//
+//	RoCE        flags | gid 16 | [mtu] | [gid index] | [pkey 2]
+//	InfiniBand  flags | lid 2 | [interface id 8] | [subnet 2 or 8] | [mtu] | [gid index] | [pkey 2]
+//
+// Numbers are little-endian, GIDs and parts of them as they are in tables of GIDs.
+type Address struct {
+	Ethernet bool
+	GID      verbs.GID   // of InfiniBand: the subnet prefix and, with Global, the interface id
+	Version  RoCEVersion // of Ethernet
+	IPv6     bool        // of Ethernet: GID is no IPv4 address
+
+	LID    verbs.LID // of InfiniBand
+	Global bool      // of InfiniBand: reached by the GID also from other subnets
+
+	MTU      verbs.MTU  // of a path to the port; 0: 4096 bytes
+	HasIndex bool       // GIDIndex is there
+	GIDIndex uint8      // of the reader's table
+	PKey     verbs.PKey // 0 stands for the default partition, 0xffff
+}
+
+// MaxAddressLen is the length of the longest Address, in bytes.
+const MaxAddressLen = 1 + 2 + 8 + 8 + 1 + 1 + 2
+
+// Flags of an address (UCT_IB_ADDRESS_FLAG_*).
+const (
+	flagGIDIndex = 1 << 0
+	flagMTU      = 1 << 1
+	flagPKey     = 1 << 2
+	flagEthernet = 1 << 3
+	flagIPv6     = 1 << 4 // Ethernet; what follows is InfiniBand
+	flagSubnet16 = 1 << 4
+	flagSubnet64 = 1 << 5
+	flagIfID     = 1 << 6
+
+	versionShift = 5 // Ethernet
+)
+
+// defaultPKey is that of the partition that every port is in.
+const defaultPKey verbs.PKey = 0xffff
+
+// Prefixes of GIDs of InfiniBand that are not written out: that of links, and the
+// first bytes of those of sites.
+var (
+	linkPrefix = [8]byte{0xfe, 0x80}
+	sitePrefix = [6]byte{0xfe, 0xc0}
+)
+
+// Append appends the packed address.
+func (a *Address) Append(b []byte) []byte {
+	at := len(b)
+	b = append(b, 0)
+	var flags byte
+	if a.Ethernet {
+		flags = flagEthernet | byte(a.Version)<<versionShift
+		if a.IPv6 {
+			flags |= flagIPv6
+		}
+		b = append(b, a.GID[:]...)
+	} else {
+		b = binary.LittleEndian.AppendUint16(b, uint16(a.LID))
+		if a.Global {
+			flags |= flagIfID
+			b = append(b, a.GID[8:]...)
+		}
+		switch {
+		case [8]byte(a.GID[:8]) == linkPrefix:
+		case [6]byte(a.GID[:6]) == sitePrefix:
+			flags |= flagSubnet16
+			b = append(b, a.GID[6:8]...)
+		default:
+			flags |= flagSubnet64
+			b = append(b, a.GID[:8]...)
+		}
+	}
+	if a.MTU != 0 && a.MTU != verbs.MTU4096 {
+		flags |= flagMTU
+		b = append(b, byte(a.MTU))
+	}
+	if a.HasIndex {
+		flags |= flagGIDIndex
+		b = append(b, a.GIDIndex)
+	}
+	if a.PKey != 0 && a.PKey != defaultPKey {
+		flags |= flagPKey
+		b = binary.LittleEndian.AppendUint16(b, uint16(a.PKey))
+	}
+	b[at] = flags
+	return b
+}
+
+// ParseAddress reads an address that takes all of b. The bytes are untrusted: an error
+// matches ucs.ErrInvalidAddr.
+func ParseAddress(b []byte) (Address, error) {
+	r := reader{b: b}
+	var a Address
+	flags := r.byte()
+	if flags&flagEthernet != 0 {
+		a.Ethernet = true
+		a.IPv6 = flags&flagIPv6 != 0
+		a.Version = RoCEVersion(flags >> versionShift)
+		copy(a.GID[:], r.bytes(16))
+		if a.Version > RoCEAny {
+			return a, errAddress(b, "of an unknown version of RoCE")
+		}
+	} else {
+		a.LID = verbs.LID(r.uint16())
+		copy(a.GID[:], linkPrefix[:])
+		if flags&flagIfID != 0 {
+			a.Global = true
+			copy(a.GID[8:], r.bytes(8))
+		}
+		switch flags & (flagSubnet16 | flagSubnet64) {
+		case flagSubnet16:
+			clear(a.GID[:8])
+			copy(a.GID[:6], sitePrefix[:])
+			copy(a.GID[6:8], r.bytes(2))
+		case flagSubnet64:
+			copy(a.GID[:8], r.bytes(8))
+		case flagSubnet16 | flagSubnet64:
+			return a, errAddress(b, "with two subnets")
+		}
+		if flags&(1<<7) != 0 {
+			return a, errAddress(b, "with an unknown flag")
+		}
+	}
+	if flags&flagMTU != 0 {
+		if a.MTU = verbs.MTU(r.byte()); !r.short && a.MTU.Bytes() == 0 {
+			return a, errAddress(b, "with an unknown MTU")
+		}
+	}
+	if flags&flagGIDIndex != 0 {
+		a.HasIndex, a.GIDIndex = true, r.byte()
+	}
+	if flags&flagPKey != 0 {
+		a.PKey = verbs.PKey(r.uint16())
+	}
+	switch {
+	case r.short:
+		return a, errAddress(b, "that is cut off")
+	case len(r.b) > 0:
+		return a, errAddress(b, "with more behind it")
+	}
+	return a, nil
+}
+
+// pkey is the partition, also where the address does not say it.
+func (a *Address) pkey() verbs.PKey {
+	if a.PKey == 0 {
+		return defaultPKey
+	}
+	return a.PKey
+}
+
+// mtu is the MTU, also where the address does not say it.
+func (a *Address) mtu() verbs.MTU {
+	if a.MTU == 0 {
+		return verbs.MTU4096
+	}
+	return a.MTU
+}
+
+// String describes the address.
+func (a *Address) String() string {
+	switch {
+	case a.Ethernet:
+		return fmt.Sprintf("%v %v", a.Version, a.GID.Addr())
+	case a.Global:
+		return fmt.Sprintf("LID %#x, GID %v", uint16(a.LID), a.GID)
+	}
+	return fmt.Sprintf("LID %#x", uint16(a.LID))
+}
+
+// reader takes bytes of a message from its start. Behind the end there are zeros.
+type reader struct {
+	b     []byte
+	short bool
+}
+
+var zeros [16]byte
+
+func (r *reader) bytes(n int) []byte {
+	if len(r.b) < n {
+		r.b, r.short = nil, true
+		return zeros[:n]
+	}
+	v := r.b[:n]
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) byte() byte     { return r.bytes(1)[0] }
+func (r *reader) uint16() uint16 { return binary.LittleEndian.Uint16(r.bytes(2)) }
+
+//go:noinline
+func errAddress(b []byte, what string) error {
+	return fmt.Errorf("ib: device address %x, %s: %w", b[:min(len(b), 32)], what, ucs.ErrInvalidAddr)
+}

@@ -1,0 +1,43 @@
+//go:build linux
+
+package ib
+
+import (
+	"errors"
+
+	"github.com/ucx-go/ucx/internal/arena"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// chunk is registered memory that is cut into buffers.
+type chunk struct {
+	domain *Domain
+	mem    []byte
+	mr     *verbs.MR
+}
+
+// newChunk maps and registers memory.
+func newChunk(d *Domain, size int) (chunk, error) {
+	mem, err := arena.Map(size, arena.Options{})
+	if err != nil {
+		return chunk{}, err
+	}
+	mr, err := d.pd.RegMR(mem, verbs.AccessLocalWrite|d.access)
+	if err != nil {
+		return chunk{}, errors.Join(err, arena.Unmap(mem))
+	}
+	d.regions.add(1)
+	return chunk{d, mem, mr}, nil
+}
+
+// free gives the memory back.
+func (c *chunk) free() error {
+	c.domain.regions.add(-1)
+	return errors.Join(c.mr.Close(), arena.Unmap(c.mem))
+}
+
+// stride is the distance of buffers of that size.
+func stride(size int) int {
+	const cacheLine = 64
+	return (size + cacheLine - 1) &^ (cacheLine - 1)
+}

@@ -1,0 +1,97 @@
+//go:build linux
+
+package ib
+
+import (
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// defaultPoll is how many completions are taken at once.
+const defaultPoll = 16
+
+// completions is a completion queue as an interface looks at it.
+type completions struct {
+	cq    *verbs.CQ
+	wc    []verbs.WC
+	held  int  // of wc, taken by who armed and not yet looked at
+	armed bool // an event will come
+}
+
+func (c *completions) open(cq *verbs.CQ, most int) {
+	c.cq, c.wc = cq, make([]verbs.WC, max(most, 1))
+}
+
+// take returns the next completions. They are valid until the next call.
+func (c *completions) take() []verbs.WC {
+	if n := c.held; n > 0 {
+		c.held = 0
+		return c.wc[:n]
+	}
+	return c.wc[:c.cq.Poll(c.wc)]
+}
+
+// arm asks for an event, and says whether completions are there already. Devices tell
+// of what comes after the question only, so who asks has to look once more.
+func (c *completions) arm() error {
+	if c.held > 0 {
+		return ucs.ErrBusy
+	}
+	if !c.armed {
+		if err := c.cq.ReqNotify(false); err != nil {
+			return err
+		}
+		c.armed = true
+	}
+	if c.held = c.cq.Poll(c.wc); c.held > 0 {
+		return ucs.ErrBusy
+	}
+	return nil
+}
+
+// Sent returns completions of sends, at most as many as the settings say. They are valid
+// until the next call.
+func (i *Iface) Sent() []verbs.WC { return i.send.take() }
+
+// Received returns completions of receives, likewise. A full one says that there may be more.
+func (i *Iface) Received() (wc []verbs.WC, full bool) {
+	wc = i.recv.take()
+	return wc, len(wc) == len(i.recv.wc)
+}
+
+// Arm prepares for a sleep: nil when the event set of the worker will tell of every
+// completion, ucs.ErrBusy when progress has to be made first. With sends outstanding whose
+// end somebody waits for, sends is true.
+func (i *Iface) Arm(sends bool) error {
+	if !i.Failures.Empty() || i.letters.waiting.Load() {
+		return ucs.ErrBusy
+	}
+	if sends {
+		if err := i.send.arm(); err != nil {
+			return err
+		}
+	}
+	return i.recv.arm()
+}
+
+// channelEvents takes the events of the channel. What they are about is found in the
+// queues.
+type channelEvents struct{ i *Iface }
+
+// HandleEvent implements event.Handler.
+func (h channelEvents) HandleEvent(event.Events) {
+	i := h.i
+	for {
+		cq, ok, err := i.channel.TryEvent()
+		if !ok || err != nil {
+			return
+		}
+		switch cq {
+		case i.SendCQ:
+			i.send.armed = false
+		case i.RecvCQ:
+			i.recv.armed = false
+		}
+	}
+}

@@ -1,0 +1,77 @@
+//go:build linux
+
+package ib
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// componentName is the name of the component, as C UCX has it.
+const componentName = "ib"
+
+// Source is where a component has its devices from.
+type Source interface {
+	// Devices lists them. What it takes to open them is enough of each.
+	Devices() ([]verbs.Device, error)
+
+	// Open opens one.
+	Open(d *verbs.Device) (*verbs.Context, error)
+
+	// Read fills in what sysfs says of a device.
+	Read(d *verbs.Device)
+}
+
+type component struct {
+	source Source
+}
+
+func init() { uct.Register(NewComponent(system{})) }
+
+// NewComponent makes a component of other devices than those of the system, under the
+// same name: devices without a kernel, for tests.
+func NewComponent(s Source) uct.Component { return &component{s} }
+
+// system is the devices of this machine.
+type system struct{}
+
+func (system) Devices() ([]verbs.Device, error)             { return verbs.OutlineDevices("") }
+func (system) Open(d *verbs.Device) (*verbs.Context, error) { return d.Open() }
+func (system) Read(d *verbs.Device)                         { d.Read("") }
+
+// Name implements uct.Component.
+func (c *component) Name() string { return componentName }
+
+// Flags implements uct.Component.
+func (c *component) Flags() uct.ComponentFlags { return 0 }
+
+// MemoryDomains implements uct.Component: one of each device.
+func (c *component) MemoryDomains(*config.Set) ([]uct.MDResource, error) {
+	devices, err := c.source.Devices()
+	if err != nil {
+		return nil, err
+	}
+	list := make([]uct.MDResource, len(devices))
+	for i := range devices {
+		list[i].Name = devices[i].Name
+	}
+	return list, nil
+}
+
+// OpenMD implements uct.Component.
+func (c *component) OpenMD(name string, cfg *config.Set) (uct.MemoryDomain, error) {
+	devices, err := c.source.Devices()
+	if err != nil {
+		return nil, err
+	}
+	for i := range devices {
+		if devices[i].Name == name {
+			return openDomain(c.source, &devices[i], cfg)
+		}
+	}
+	return nil, fmt.Errorf("ib: no device %q: %w", name, ucs.ErrNoDevice)
+}

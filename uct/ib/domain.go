@@ -1,0 +1,188 @@
+//go:build linux
+
+package ib
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/ucx-go/ucx/internal/netlink"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// Domain is an open device. Interfaces of several workers share it: any goroutine may use
+// it.
+type Domain struct {
+	attr     uct.MDAttr
+	device   verbs.Device // outline until details are read
+	source   Source
+	details  sync.Once
+	ctx      *verbs.Context
+	pd       *verbs.PD
+	caps     verbs.DeviceAttr
+	ports    []*Port // those that can be used
+	unusable error   // why the others cannot
+	gidIndex int     // that which the user wants, -1 for any
+	access   verbs.Access
+	routes   func() (netlink.Routes, error) // read once
+	handles  ahCache
+	regions  regionPool
+	news     newsDesk
+}
+
+var _ uct.MemoryDomain = (*Domain)(nil)
+
+// openDomain opens a device.
+func openDomain(s Source, dev *verbs.Device, cfg *config.Set) (_ *Domain, err error) {
+	var set domainSettings
+	if err := cfg.Load(domainSection, &set); err != nil {
+		return nil, err
+	}
+	d := &Domain{
+		device:   *dev,
+		source:   s,
+		gidIndex: set.GIDIndex.Int(-1),
+		routes:   sync.OnceValues(netlink.ReadRoutes),
+	}
+	d.attr = domainAttr(dev.Name, &set)
+	if set.Ordering == config.Yes {
+		d.access = verbs.AccessRelaxedOrdering
+	}
+	if d.ctx, err = s.Open(&d.device); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.ctx.Close())
+		}
+	}()
+	if d.pd, err = d.ctx.AllocPD(); err != nil {
+		return nil, err
+	}
+	if d.caps, err = d.ctx.QueryDevice(); err != nil {
+		return nil, err
+	}
+	d.handles.pd = d.pd
+	d.news.open(d, set.AsyncEvents)
+	return d, d.readPorts()
+}
+
+func domainAttr(name string, set *domainSettings) uct.MDAttr {
+	host := []ucs.MemoryType{ucs.MemoryHost}
+	return uct.MDAttr{
+		Component:   componentName,
+		Name:        name,
+		Flags:       uct.MDFlagRegister | uct.MDFlagNeedMemh | uct.MDFlagNeedRkey,
+		RegTypes:    host,
+		AccessTypes: host,
+		MaxReg:      math.MaxUint64,
+		RegCost: uct.Linear{
+			C: set.RegOverhead.Duration(16 * time.Microsecond).Seconds(),
+			M: 0.06e-9, // MEM_REG_GROWTH of C UCX
+		},
+		RkeyPackedSize: rkeySize,
+	}
+}
+
+// readPorts asks for the state of the ports.
+func (d *Domain) readPorts() error {
+	for n := 1; n <= d.caps.Ports; n++ {
+		a, err := d.ctx.QueryPort(n)
+		if err != nil {
+			return err
+		}
+		p := &Port{Domain: d, Num: n, Attr: a}
+		if err := p.usable(); err != nil {
+			d.unusable = errors.Join(d.unusable, err)
+			continue
+		}
+		d.ports = append(d.ports, p)
+	}
+	return nil
+}
+
+// Context is the open device.
+func (d *Domain) Context() *verbs.Context { return d.ctx }
+
+// PD is the protection domain of everything in the domain.
+func (d *Domain) PD() *verbs.PD { return d.pd }
+
+// Caps is what the device can do.
+func (d *Domain) Caps() *verbs.DeviceAttr { return &d.caps }
+
+// Device is the device's name.
+func (d *Domain) Device() string { return d.device.Name }
+
+// Ports are the ports that can be used.
+func (d *Domain) Ports() []*Port { return d.ports }
+
+// read reads what sysfs tells of the device. It may take long, and is done for what
+// nothing else tells.
+func (d *Domain) read() *verbs.Device {
+	d.details.Do(func() { d.source.Read(&d.device) })
+	return &d.device
+}
+
+// pkeys is the table of partitions of a port.
+func (d *Domain) pkeys(port int) []verbs.PKey {
+	for _, p := range d.read().Ports {
+		if p.Num == port {
+			return p.PKeys
+		}
+	}
+	return nil
+}
+
+// Attr implements uct.MemoryDomain.
+func (d *Domain) Attr() *uct.MDAttr { return &d.attr }
+
+// Resources implements uct.MemoryDomain.
+func (d *Domain) Resources() ([]uct.Resource, error) {
+	var list []uct.Resource
+	for _, t := range transports {
+		if t.Check(d) != nil {
+			continue
+		}
+		for _, p := range d.ports {
+			list = append(list, p.resource(t.Name))
+		}
+	}
+	return list, nil
+}
+
+// OpenIface implements uct.MemoryDomain.
+func (d *Domain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (uct.Iface, error) {
+	for _, t := range transports {
+		if t.Name != p.Transport {
+			continue
+		}
+		if err := t.Check(d); err != nil {
+			return nil, err
+		}
+		for _, port := range d.ports {
+			if port.Name() == p.Device {
+				return t.Open(port, w, p, cfg)
+			}
+		}
+	}
+	err := d.unusable
+	if err == nil {
+		err = ucs.ErrNoDevice
+	}
+	return nil, fmt.Errorf("ib: no %s on %q: %w", p.Transport, p.Device, err)
+}
+
+// Close implements uct.MemoryDomain. While something is open on the domain it returns
+// ucs.ErrBusy and closes nothing.
+func (d *Domain) Close() error {
+	if r, i := d.regions.live(), d.news.watchers(); r != 0 || i != 0 {
+		return fmt.Errorf("ib: closing %s with %d interfaces and %d registrations: %w", d.attr.Name, i, r, ucs.ErrBusy)
+	}
+	return errors.Join(d.handles.close(), d.ctx.Close())
+}

@@ -1,0 +1,243 @@
+//go:build linux
+
+package ib
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/internal/kit"
+)
+
+// Iface is what the interfaces of all transports have: the way to the port, completion
+// queues and the waiting for them, message handlers, endpoints that wait or have failed.
+// Transports embed it. It belongs to the goroutine of its worker.
+type Iface struct {
+	Domain   *Domain
+	Port     *Port
+	Worker   *uct.Worker
+	Handlers kit.Handlers
+	Waiting  kit.Arbiter
+	Failures kit.Failures
+	Reporter kit.Reporter
+	Settings *Settings
+
+	SendCQ *verbs.CQ
+	RecvCQ *verbs.CQ
+
+	source       source
+	pkey         verbs.PKey
+	pkeyIndex    uint16
+	mtu          verbs.MTU
+	sl           uint8
+	trafficClass uint8
+	hopLimit     uint8
+	pathFactor   int
+	paths        int
+	lidPaths     int
+	flowLabels   bool
+	global       bool
+	reach        reachMode
+	subnet       netip.Prefix
+	devAddr      []byte
+
+	channel *verbs.CompChannel
+	send    completions
+	recv    completions
+	user    User
+	letters mailbox
+}
+
+// User is a transport's side of an Iface.
+type User interface {
+	// AsyncEvent is told what the device says of the port, of the device, or of objects of the
+	// interface. It runs inside progress.
+	AsyncEvent(e verbs.AsyncEvent)
+}
+
+// IfaceInit is what Open needs besides the port and the worker.
+type IfaceInit struct {
+	User     User
+	Params   uct.IfaceParams
+	Settings *Settings
+	SendCQE  int // completions of sends that may be outstanding
+	RecvCQE  int // and of receives
+}
+
+// Open prepares an Iface that is zero: it chooses how the port is used and makes the
+// completion queues. After an error nothing is left to be closed.
+func (i *Iface) Open(p *Port, w *uct.Worker, init IfaceInit) (err error) {
+	s := init.Settings
+	if err := s.check(); err != nil {
+		return err
+	}
+	i.Domain, i.Port, i.Worker, i.Settings, i.user = p.Domain, p, w, s, init.User
+	i.Handlers.Init()
+	i.Reporter.OnError = init.Params.OnError
+	if err := i.place(s, init.Params.PeerRelease); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, i.Close())
+		}
+	}()
+	ctx := p.Domain.ctx
+	if i.channel, err = ctx.CreateCompChannel(); err != nil {
+		return err
+	}
+	if err := w.Events().Add(i.channel.FD(), event.Read, channelEvents{i}); err != nil {
+		return err
+	}
+	if i.SendCQ, err = ctx.CreateCQ(init.SendCQE, i.channel, 0); err != nil {
+		return err
+	}
+	if i.RecvCQ, err = ctx.CreateCQ(init.RecvCQE, i.channel, 0); err != nil {
+		return err
+	}
+	i.send.open(i.SendCQ, s.TxMaxPoll.Int(defaultPoll))
+	i.recv.open(i.RecvCQ, s.RxMaxPoll.Int(defaultPoll))
+	return p.Domain.news.subscribe(i)
+}
+
+// place decides how the port is used.
+func (i *Iface) place(s *Settings, peers uct.PeerRelease) (err error) {
+	p := i.Port
+	allowed, err := parseSubnets(s.Subnets)
+	if err != nil {
+		return err
+	}
+	// 1.13.1 takes no datagram that comes over IPv4, unless it is told not to look.
+	if i.source, err = p.chooseGID(p.Domain.gidIndex, &allowed, peers == uct.PeerRelease113); err != nil {
+		return err
+	}
+	if i.pkey, i.pkeyIndex, err = p.choosePKey(int(s.PKey)); err != nil {
+		return err
+	}
+	i.mtu = verbs.MTU(s.PathMTU)
+	if i.mtu == 0 {
+		i.mtu = p.Attr.ActiveMTU
+	}
+	if i.mtu > p.Attr.MaxMTU {
+		return fmt.Errorf("ib: UCX_IB_PATH_MTU is %v, the limit of %s is %v: %w", i.mtu, p.Name(), p.Attr.MaxMTU, ucs.ErrInvalidParam)
+	}
+	i.sl = uint8(s.SL.Int(0))
+	i.hopLimit = uint8(s.HopLimit.Int(math.MaxUint8))
+	i.trafficClass = uint8(s.TrafficClass.Int(i.defaultTrafficClass()))
+	i.pathFactor = s.PathFactor.Int(1)
+	i.paths = max(s.NumPaths.Int(1), 1)
+	i.lidPaths = 1 << p.Attr.LMC
+	i.flowLabels = s.FlowLabels
+	i.global = s.IsGlobal || p.Attr.Flags&grhRequired != 0 || i.source.isGlobal()
+	i.reach = s.Reach
+	if i.reach == reachSubnet {
+		bits := s.SubnetLength.Int(i.subnetLength())
+		if i.subnet, err = i.source.GID.Addr().Prefix(bits); err != nil {
+			return fmt.Errorf("ib: UCX_IB_ROCE_SUBNET_PREFIX_LEN is %d for %v: %w", bits, i.source.GID.Addr(), ucs.ErrInvalidParam)
+		}
+	}
+	a := i.address()
+	i.devAddr = a.Append(nil)
+	return nil
+}
+
+// grhRequired is the flag of ports that take nothing without a global route
+// (IBV_QPF_GRH_REQUIRED).
+const grhRequired = 1 << 0
+
+// isGlobal reports whether a GID is of InfiniBand and can be reached from other subnets.
+func (s *source) isGlobal() bool {
+	prefix := [8]byte(s.GID[:8])
+	return s.Type == verbs.GIDInfiniBand && prefix != linkPrefix && [6]byte(prefix[:6]) != sitePrefix
+}
+
+// defaultTrafficClass is what C UCX takes where nobody says it (UCT_IB_DEFAULT_ROCEV2_DSCP).
+func (i *Iface) defaultTrafficClass() int {
+	if i.Port.ethernet() && i.source.version == RoCEv2 {
+		return 106
+	}
+	return 0
+}
+
+// subnetLength is the length of the prefix of the own subnet.
+func (i *Iface) subnetLength() int {
+	routes, err := i.Domain.routes()
+	ip := i.source.GID.Addr()
+	n := routes.Match(i.source.IfIndex, ip)
+	if err != nil || n <= 0 {
+		return ip.BitLen()
+	}
+	return n
+}
+
+// address is the address of the port.
+func (i *Iface) address() Address {
+	a := Address{Ethernet: i.Port.ethernet(), GID: i.source.GID, MTU: i.mtu, PKey: i.pkey}
+	if a.Ethernet {
+		a.Version, a.IPv6 = i.source.version, i.source.ipv6()
+	} else {
+		a.LID, a.Global = i.Port.Attr.LID, i.global
+	}
+	return a
+}
+
+// DeviceAddress implements uct.Iface.
+func (i *Iface) DeviceAddress() []byte { return i.devAddr }
+
+// SetAMHandler implements uct.Iface.
+func (i *Iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error { return i.Handlers.Set(id, h) }
+
+// MTU is the largest packet of the interface.
+func (i *Iface) MTU() verbs.MTU { return i.mtu }
+
+// GID is that by which the interface sends.
+func (i *Iface) GID() verbs.GIDEntry { return i.source.GIDEntry }
+
+// NumPaths is how many connections to a peer are worth having.
+func (i *Iface) NumPaths() int { return i.paths }
+
+// Init takes a queue pair to QPInit. Peers may do what access says; datagrams carry qkey.
+func (i *Iface) Init(qp *verbs.QP, access verbs.Access, qkey verbs.QKey) error {
+	return qp.Init(&verbs.QPAttr{Port: uint8(i.Port.Num), PKeyIndex: i.pkeyIndex, Access: access, QKey: qkey})
+}
+
+// NewAttr is what the attributes of all transports have in common.
+func (i *Iface) NewAttr(transport string) uct.IfaceAttr {
+	return uct.IfaceAttr{
+		Resource: i.Port.resource(transport),
+		Flags: uct.IfacePending | uct.IfaceCBSync | uct.IfaceErrHandlePeerFail | uct.IfaceErrHandleZcopyBuf |
+			uct.IfaceErrHandleRemoteMem | uct.IfaceErrHandleAMID | uct.IfaceInterNode,
+		Events:        uct.EventSendComp | uct.EventRecv | uct.EventFD,
+		DeviceAddrLen: len(i.devAddr),
+		NumPaths:      i.paths,
+		MaxEndpoints:  uct.Unlimited,
+	}
+}
+
+// Close gives back what Open made; the queue pairs must be closed.
+func (i *Iface) Close() (err error) {
+	if i.Domain == nil {
+		return nil
+	}
+	i.Domain.news.unsubscribe(i)
+	if i.RecvCQ != nil {
+		err = errors.Join(err, i.RecvCQ.Close())
+	}
+	if i.SendCQ != nil {
+		err = errors.Join(err, i.SendCQ.Close())
+	}
+	if i.channel != nil {
+		if fd := i.channel.FD(); fd >= 0 {
+			i.Worker.Events().Remove(fd)
+		}
+		err = errors.Join(err, i.channel.Close())
+	}
+	i.RecvCQ, i.SendCQ, i.channel = nil, nil, nil
+	return err
+}

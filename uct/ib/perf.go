@@ -1,0 +1,92 @@
+//go:build linux
+
+package ib
+
+import "github.com/ucx-go/ucx/uct"
+
+// Bytes that a packet has beside its payload.
+const (
+	HeaderBTH  = 12
+	HeaderRETH = 16
+	HeaderDETH = 8
+
+	headerGRH      = 40
+	headerEthernet = 14
+	headerLRH      = 8
+	trailer        = 4 + 2 + 2 // ICRC, VCRC, delimiters
+)
+
+// speed is what a kind of lane does.
+type speed struct {
+	latency  float64 // seconds
+	rate     float64 // bits per second
+	encoding float64 // of these, bits that carry data
+}
+
+// lane is the speed of one lane of a port (uct_ib_iface_query).
+func (p *Port) lane() speed {
+	const eightTen, sixtyFour = 8.0 / 10.0, 64.0 / 66.0
+	switch p.Attr.ActiveSpeed {
+	case 2: // DDR
+		return speed{2500e-9, 5.0e9, eightTen}
+	case 4: // QDR
+		if p.ethernet() {
+			return speed{1300e-9, 10.3125e9, sixtyFour}
+		}
+		return speed{1300e-9, 10.0e9, eightTen}
+	case 8: // FDR10
+		return speed{700e-9, 10.3125e9, sixtyFour}
+	case 16: // FDR
+		return speed{700e-9, 14.0625e9, sixtyFour}
+	case 32: // EDR
+		return speed{600e-9, 25.78125e9, sixtyFour}
+	case 64: // HDR
+		return speed{600e-9, 25.78125e9 * 2, sixtyFour}
+	case 128: // NDR
+		return speed{600e-9, 100e9, sixtyFour}
+	case 256: // XDR
+		return speed{600e-9, 200e9, sixtyFour}
+	}
+	return speed{5000e-9, 2.5e9, eightTen} // SDR, or unknown
+}
+
+// lanes is how many lanes a port has, by the code of its width.
+func (p *Port) lanes() float64 {
+	switch p.Attr.ActiveWidth {
+	case 2:
+		return 4
+	case 4:
+		return 8
+	case 8:
+		return 12
+	case 16:
+		return 2
+	}
+	return 1
+}
+
+// Perf is the performance model of a transport on a port: segments of that many bytes at
+// most in packets with headers of that many bytes, and overhead seconds of CPU for a
+// message. UCP publishes these numbers, and both sides choose lanes by them: they are C
+// UCX's to the bit (uct_ib_iface_query, uct_ib_iface_get_bandwidth).
+func (p *Port) Perf(segment, headers int, overhead float64) uct.Perf {
+	l := p.lane()
+	latency := l.latency
+	headers += trailer
+	if p.ethernet() {
+		latency += 200e-9
+		headers += headerGRH + headerEthernet
+	} else {
+		headers += headerLRH
+	}
+	wire := p.lanes() * l.rate * l.encoding / 8.0
+	size := float64(min(segment, p.Attr.ActiveMTU.Bytes()))
+	bandwidth := wire * size / (size + float64(headers))
+	return uct.Perf{
+		Overhead:        overhead,
+		SendOverhead:    overhead,
+		RecvOverhead:    overhead,
+		BandwidthShared: bandwidth,
+		Latency:         uct.Linear{C: latency},
+	}
+}

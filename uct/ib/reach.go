@@ -1,0 +1,116 @@
+//go:build linux
+
+package ib
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// Reaches says, from local knowledge only, whether packets from this interface can get to
+// a port and back: nil, or what is in the way (uct_ib_iface_is_reachable_v2). The error
+// matches ucs.ErrUnreachable.
+func (i *Iface) Reaches(a *Address) error {
+	own, other := i.pkey, a.pkey()
+	switch {
+	case own&partitionMask != other&partitionMask:
+		return i.unreachable("partition %#x, not %#x", other, own)
+	case (own|other)&fullMember == 0:
+		return i.unreachable("limited membership in partition %#x, as here", other)
+	case a.Ethernet != i.Port.ethernet():
+		return i.unreachable("another link layer")
+	case !a.Ethernet:
+		if !a.Global && [8]byte(a.GID[:8]) != [8]byte(i.source.GID[:8]) {
+			return i.unreachable("another subnet")
+		}
+		return nil
+	case a.Version == RoCEAny || i.reach == reachAll:
+		return nil
+	case a.Version != i.source.version:
+		return i.unreachable("%v, not %v", a.Version, i.source.version)
+	case a.Version != RoCEv2:
+		return nil
+	case a.IPv6 != i.source.ipv6() || a.IPv6 == a.GID.Addr().Is4():
+		return i.unreachable("another address family")
+	}
+	ip := a.GID.Addr()
+	if i.reach == reachSubnet {
+		if !i.subnet.Contains(ip) {
+			return i.unreachable("not in subnet %v", i.subnet)
+		}
+		return nil
+	}
+	return i.routed(ip)
+}
+
+// routed says whether a route leads to an address by the port.
+func (i *Iface) routed(ip netip.Addr) error {
+	routes, err := i.Domain.routes()
+	if err != nil {
+		return nil // a queue pair will tell
+	}
+	if i.source.IfIndex == 0 || routes.Best(i.source.IfIndex, ip) || routes.Local(ip) {
+		return nil
+	}
+	if ip.IsLinkLocalUnicast() && routes.Match(i.source.IfIndex, ip) >= 0 {
+		return nil
+	}
+	return i.unreachable("no route to %v, or another device has a closer one", ip)
+}
+
+func (i *Iface) unreachable(format string, args ...any) error {
+	return fmt.Errorf("ib: %s: %s: %w", i.Port.Name(), fmt.Sprintf(format, args...), ucs.ErrUnreachable)
+}
+
+// Path is a way to a port.
+type Path struct {
+	AH  verbs.AHAttr
+	MTU verbs.MTU
+}
+
+// What C UCX puts where the source port of UDP comes from (UCT_IB_ROCE_UDP_SRC_PORT_BASE).
+const roceSourcePort = 0xc000
+
+// PathTo is the path of that number to a port (uct_ib_iface_fill_ah_attr_from_addr). seed
+// tells connections apart that may take different ways through the network.
+func (i *Iface) PathTo(a *Address, path int, seed uint32) Path {
+	p := Path{MTU: min(i.mtu, a.mtu())}
+	p.AH = verbs.AHAttr{Port: uint8(i.Port.Num), SL: i.sl, TrafficClass: i.trafficClass}
+	spread := uint32(i.pathFactor * path)
+	switch {
+	case i.Port.ethernet():
+		p.AH.DLID = verbs.LID(roceSourcePort | spread)
+		p.AH.Global = true
+		if i.flowLabels {
+			p.AH.FlowLabel = flowLabel(seed + spread)
+		} else {
+			p.AH.FlowLabel = ^spread & flowLabelMask
+		}
+	default:
+		p.AH.DLID = a.LID | verbs.LID(path%i.lidPaths)
+		p.AH.SrcPathBits = uint8(path % i.lidPaths)
+		p.AH.Global = a.Global && (i.global || [8]byte(a.GID[:8]) != [8]byte(i.source.GID[:8]))
+	}
+	if p.AH.Global {
+		p.AH.DGID, p.AH.HopLimit = a.GID, i.hopLimit
+		p.AH.SGIDIndex = uint8(i.source.Index)
+		if a.HasIndex {
+			p.AH.SGIDIndex = a.GIDIndex
+		}
+	}
+	return p
+}
+
+// flowLabelMask is the bits of a flow label. C UCX gives the complement of the path's
+// number, so that all connections have one label, and one UDP port for RoCE v2.
+const flowLabelMask = 1<<20 - 1
+
+// flowLabel spreads connections over the flow labels. It is never 0, which would leave
+// the choice to the driver.
+func flowLabel(seed uint32) uint32 {
+	h := seed * 0x9e3779b1
+	return (h>>12)&flowLabelMask | 1
+}

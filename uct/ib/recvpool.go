@@ -1,0 +1,216 @@
+//go:build linux
+
+package ib
+
+import (
+	"errors"
+
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// Receiver is a queue that buffers are posted to: a queue pair or a shared receive
+// queue.
+type Receiver interface {
+	PostRecv(wr []verbs.RecvWR) (int, error)
+}
+
+// RecvPool is registered buffers to receive into. It begins with a few, gets more as soon
+// as much of what is posted has been used between two looks, and stops where the process
+// may pin no more. Handlers may keep a buffer (uct.AMDesc), in place of which another one
+// is posted; when there is none left they are lent data only for the call. It belongs to
+// one goroutine.
+type RecvPool struct {
+	domain  *Domain
+	queue   Receiver
+	size    int // of a buffer
+	most    int // buffers posted
+	keep    int // buffers that handlers may keep, at most
+	chunks  []chunk
+	bufs    []*recvBuf
+	spare   []int32 // ours, to be posted
+	posted  int
+	kept    int
+	used    int  // taken since the queue of completions was seen empty
+	stuck   bool // growing has failed
+	closing bool
+	batch   []verbs.RecvWR
+}
+
+type recvBuf struct {
+	uct.AMDesc
+	data  []byte
+	sge   [1]verbs.SGE
+	state bufState
+}
+
+type bufState uint8
+
+const (
+	bufSpare   bufState = iota
+	bufPosted           // the device's
+	bufOffered          // a handler is running
+	bufKept             // by a handler
+)
+
+const (
+	firstRecvs = 64 // buffers that a pool begins with
+	recvBatch  = 16 // that are posted at once
+)
+
+// Open prepares a pool and posts the first buffers, of size bytes, to the queue, which has
+// room for most. Of those buffers that are received into handlers may keep that many.
+func (p *RecvPool) Open(d *Domain, q Receiver, size, most, keep int) error {
+	p.domain, p.queue, p.size, p.most, p.keep = d, q, size, max(most, 1), keep
+	p.batch = make([]verbs.RecvWR, 0, recvBatch)
+	if err := p.grow(min(firstRecvs, p.most)); err != nil {
+		return err
+	}
+	return p.Post()
+}
+
+// grow adds n buffers.
+func (p *RecvPool) grow(n int) error {
+	c, err := newChunk(p.domain, n*stride(p.size))
+	if err != nil {
+		return err
+	}
+	p.chunks = append(p.chunks, c)
+	bufs := make([]recvBuf, n)
+	for k := range bufs {
+		b, off := &bufs[k], k*stride(p.size)
+		b.Owner, b.Index, b.Size = p, len(p.bufs), stride(p.size)
+		b.data = c.mem[off : off+p.size : off+p.size]
+		b.sge[0] = c.mr.SGE(off, p.size)
+		p.spare = append(p.spare, int32(len(p.bufs)))
+		p.bufs = append(p.bufs, b)
+	}
+	return nil
+}
+
+// Data is the memory of the buffer with that number, which its completion has as its ID,
+// nil if there is none or it was not posted.
+func (p *RecvPool) Data(id uint64) []byte {
+	if id >= uint64(len(p.bufs)) || p.bufs[id].state != bufPosted {
+		return nil
+	}
+	return p.bufs[id].data
+}
+
+// Take takes a posted buffer that has been received into, before it is given to a handler.
+// The descriptor is nil if the handler may not keep the data. Done ends it.
+func (p *RecvPool) Take(id uint64) *uct.AMDesc {
+	b := p.bufs[id]
+	b.state = bufOffered
+	p.posted--
+	p.used++
+	if p.kept >= p.keep {
+		return nil
+	}
+	return &b.AMDesc
+}
+
+// Done takes the buffer back after the handler, which has kept it or not.
+func (p *RecvPool) Done(id uint64, kept bool) {
+	b := p.bufs[id]
+	switch {
+	case kept && b.state == bufOffered:
+		b.state = bufKept
+		p.kept++
+	default: // also if it was kept and released in the call
+		b.state = bufSpare
+		p.spare = append(p.spare, int32(id))
+	}
+}
+
+// ReleaseDesc implements uct.DescOwner.
+func (p *RecvPool) ReleaseDesc(d *uct.AMDesc) {
+	b := p.bufs[d.Index]
+	switch b.state {
+	case bufKept:
+		b.state = bufSpare
+		p.kept--
+		p.spare = append(p.spare, int32(d.Index))
+		if p.closing && p.kept == 0 {
+			p.destroy()
+		}
+	case bufOffered:
+		b.state = bufSpare // by the handler itself; Done follows
+	default:
+		panic("ib: received data released twice")
+	}
+}
+
+// Idle says that there are no more completions just now: what was used before was not used
+// at once.
+func (p *RecvPool) Idle() { p.used = 0 }
+
+// Refill posts what is spare, if it is worth the while, and gets more buffers if
+// those there are were almost all used at once, or are kept.
+func (p *RecvPool) Refill() error {
+	if want := p.want(); want > 0 && !p.stuck {
+		p.stuck = p.grow(want) != nil
+	}
+	if len(p.spare) < recvBatch && p.posted > p.most/2 {
+		return nil
+	}
+	return p.Post()
+}
+
+// want is how many more buffers are needed.
+func (p *RecvPool) want() int {
+	ours := len(p.bufs) - p.kept // posted and spare
+	switch {
+	case p.used >= ours/2 && ours < p.most:
+		p.used = 0
+		return min(ours, p.most-ours)
+	case ours < min(firstRecvs, p.most):
+		return min(firstRecvs, p.most) - ours
+	}
+	return 0
+}
+
+// Post posts all spare buffers.
+func (p *RecvPool) Post() error {
+	for len(p.spare) > 0 && p.posted < p.most {
+		p.batch = p.batch[:0]
+		for k := len(p.spare) - 1; k >= 0 && len(p.batch) < recvBatch && p.posted+len(p.batch) < p.most; k-- {
+			b := p.bufs[p.spare[k]]
+			p.batch = append(p.batch, verbs.RecvWR{ID: uint64(b.Index), SGList: b.sge[:]})
+		}
+		n, err := p.queue.PostRecv(p.batch)
+		for k := range n {
+			p.bufs[p.batch[k].ID].state = bufPosted
+		}
+		p.spare = p.spare[:len(p.spare)-n]
+		p.posted += n
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Posted is how many buffers the device has.
+func (p *RecvPool) Posted() int { return p.posted }
+
+// Len is how many buffers there are.
+func (p *RecvPool) Len() int { return len(p.bufs) }
+
+// Close gives the memory back as soon as no handler keeps any of it. The queue must be
+// gone.
+func (p *RecvPool) Close() error {
+	p.closing = true
+	if p.kept > 0 {
+		return nil
+	}
+	return p.destroy()
+}
+
+func (p *RecvPool) destroy() (err error) {
+	for k := range p.chunks {
+		err = errors.Join(err, p.chunks[k].free())
+	}
+	p.chunks, p.spare = nil, nil
+	return err
+}

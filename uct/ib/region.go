@@ -1,0 +1,192 @@
+//go:build linux
+
+package ib
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// Region is registered memory of a domain.
+type Region struct {
+	domain *Domain
+	b      []byte
+	mr     *verbs.MR // nil of no bytes
+}
+
+// Bytes implements uct.MemHandle.
+func (r *Region) Bytes() []byte { return r.b }
+
+// SGE names n bytes of the region from off on. It panics if there are not so many.
+func (r *Region) SGE(off, n int) verbs.SGE { return r.mr.SGE(off, n) }
+
+// LKey is the key for local use.
+func (r *Region) LKey() verbs.LKey {
+	if r.mr == nil {
+		return 0
+	}
+	return r.mr.LKey()
+}
+
+// Addr is the address of the first byte as the device knows it.
+func (r *Region) Addr() uint64 {
+	if r.mr == nil {
+		return 0
+	}
+	return r.mr.Addr()
+}
+
+// regionPool counts the regions of a domain, and the chunks of its interfaces.
+type regionPool struct {
+	mu sync.Mutex
+	n  int // guarded by mu
+}
+
+func (p *regionPool) add(n int) {
+	p.mu.Lock()
+	p.n += n
+	p.mu.Unlock()
+}
+
+func (p *regionPool) live() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.n
+}
+
+// accessOf is what package verbs calls the rights that access asks for. Peers get
+// what they need and no more.
+func accessOf(access uct.Access) verbs.Access {
+	var a verbs.Access
+	if access&(uct.AccessLocalWrite|uct.AccessRemotePut|uct.AccessRemoteAtomic) != 0 {
+		a |= verbs.AccessLocalWrite
+	}
+	if access&uct.AccessRemotePut != 0 {
+		a |= verbs.AccessRemoteWrite
+	}
+	if access&uct.AccessRemoteGet != 0 {
+		a |= verbs.AccessRemoteRead
+	}
+	if access&uct.AccessRemoteAtomic != 0 {
+		a |= verbs.AccessRemoteAtomic
+	}
+	return a
+}
+
+// Alloc implements uct.MemoryDomain.
+func (d *Domain) Alloc(uct.AllocParams) (uct.MemHandle, error) { return nil, ucs.ErrUnsupported }
+
+// Register implements uct.MemoryDomain. The memory stays in place and, where it is Go's,
+// alive until Deregister; its pages are pinned.
+func (d *Domain) Register(buf []byte, access uct.Access) (uct.MemHandle, error) {
+	r := &Region{domain: d, b: buf}
+	if len(buf) > 0 {
+		a := accessOf(access)
+		if access&(uct.AccessRemote|uct.AccessLocal) == 0 {
+			a = verbs.AccessLocalWrite // for who does not say
+		}
+		mr, err := d.pd.RegMR(buf, a|d.access)
+		if err != nil {
+			return nil, err
+		}
+		r.mr = mr
+	}
+	d.regions.add(1)
+	return r, nil
+}
+
+// region is the region of a handle of this domain.
+func (d *Domain) region(m uct.MemHandle) (*Region, error) {
+	r, ok := m.(*Region)
+	if !ok || r.domain != d {
+		return nil, fmt.Errorf("ib: handle of another domain: %w", ucs.ErrInvalidParam)
+	}
+	return r, nil
+}
+
+// Deregister implements uct.MemoryDomain. When it returns no peer accesses the memory any
+// more.
+func (d *Domain) Deregister(m uct.MemHandle) error {
+	r, err := d.region(m)
+	if err != nil {
+		return err
+	}
+	r.domain = nil
+	if r.mr != nil {
+		err = r.mr.Close()
+	}
+	d.regions.add(-1)
+	return err
+}
+
+// A packed key is two keys of 32 bits, little-endian: that for all operations, and that for
+// atomics and for puts behind a weak fence, of which there may be none. Accesses by the second
+// one add an offset to the address, which the endpoint's address tells (uct_ib_md_pack_rkey,
+// src/uct/ib/base/ib_md.h).
+const (
+	rkeySize = 8
+	noRKey   = 0xffffffff
+)
+
+// AppendKey implements uct.MemoryDomain.
+func (d *Domain) AppendKey(b []byte, m uct.MemHandle) ([]byte, error) {
+	r, err := d.region(m)
+	if err != nil {
+		return b, err
+	}
+	var key verbs.RKey
+	if r.mr != nil {
+		key = r.mr.RKey()
+	}
+	b = binary.LittleEndian.AppendUint32(b, uint32(key))
+	return binary.LittleEndian.AppendUint32(b, noRKey), nil
+}
+
+// UnpackRkey implements uct.MemoryDomain. The value is the packed key.
+func (d *Domain) UnpackRkey(packed []byte) (*uct.Rkey, error) {
+	if len(packed) != rkeySize {
+		return nil, fmt.Errorf("ib: remote key of %d bytes, not %d: %w", len(packed), rkeySize, ucs.ErrInvalidParam)
+	}
+	return &uct.Rkey{Value: binary.LittleEndian.Uint64(packed)}, nil
+}
+
+// DirectKey is the key for all operations of a remote key's value.
+func DirectKey(key *uct.Rkey) verbs.RKey { return verbs.RKey(key.Value) }
+
+// RkeyPtr implements uct.MemoryDomain.
+func (d *Domain) RkeyPtr(*uct.Rkey, uint64, int) ([]byte, error) { return nil, ucs.ErrUnsupported }
+
+// ReleaseRkey implements uct.MemoryDomain.
+func (d *Domain) ReleaseRkey(*uct.Rkey) error { return nil }
+
+// Gather appends the pieces of a list that is to be sent, or filled, to list. Each
+// must be memory of a handle of this domain.
+func (d *Domain) Gather(list []verbs.SGE, iov []uct.IOV) ([]verbs.SGE, error) {
+	for i := range iov {
+		b := iov[i].Data
+		if len(b) == 0 {
+			continue
+		}
+		r, ok := iov[i].Mem.(*Region)
+		if !ok || r.domain != d {
+			return list, errNoHandle
+		}
+		at := addressOf(b)
+		if r.mr == nil || at < r.mr.Addr() || at+uint64(len(b)) > r.mr.Addr()+uint64(len(r.b)) || uint64(len(b)) > math.MaxUint32 {
+			return list, errOutside
+		}
+		list = append(list, verbs.SGE{Addr: at, Length: uint32(len(b)), LKey: r.mr.LKey()})
+	}
+	return list, nil
+}
+
+var (
+	errNoHandle = fmt.Errorf("ib: memory without a handle of the domain: %w", ucs.ErrInvalidParam)
+	errOutside  = fmt.Errorf("ib: memory that is not in that of its handle: %w", ucs.ErrInvalidParam)
+)

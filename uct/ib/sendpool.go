@@ -1,0 +1,108 @@
+//go:build linux
+
+package ib
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// SendPool is registered buffers for what is copied before it is sent. It grows as
+// it is needed. It belongs to one goroutine.
+type SendPool struct {
+	domain *Domain
+	size   int // of a buffer
+	most   int // buffers
+	step   int // buffers of the next chunk
+	chunks []chunk
+	slots  []sendSlot
+	free   []int32
+	stuck  error // why there will be no more; nil while that is not known
+}
+
+type sendSlot struct {
+	data []byte
+	sge  verbs.SGE // of all of it
+}
+
+// firstSlots is how many buffers a pool begins with.
+const firstSlots = 32
+
+// Open prepares a pool of at most that many buffers of size bytes.
+func (p *SendPool) Open(d *Domain, size, most int) error {
+	p.domain, p.size, p.most, p.step = d, size, max(most, 1), firstSlots
+	return p.grow()
+}
+
+// grow adds a chunk.
+func (p *SendPool) grow() error {
+	n := min(p.step, p.most-len(p.slots))
+	if n <= 0 {
+		return errAllBuffers
+	}
+	c, err := newChunk(p.domain, n*stride(p.size))
+	if err != nil {
+		return err
+	}
+	p.step *= 2
+	p.chunks = append(p.chunks, c)
+	for k := range n {
+		off := k * stride(p.size)
+		p.free = append(p.free, int32(len(p.slots)))
+		p.slots = append(p.slots, sendSlot{c.mem[off : off+p.size : off+p.size], c.mr.SGE(off, p.size)})
+	}
+	return nil
+}
+
+var errAllBuffers = fmt.Errorf("ib: all buffers there may be are in use: %w", ucs.ErrNoResource)
+
+// Take takes a buffer out of the pool; ok is false if all are in use.
+func (p *SendPool) Take() (slot int32, ok bool) {
+	if len(p.free) == 0 && !p.more() {
+		return 0, false
+	}
+	slot = p.free[len(p.free)-1]
+	p.free = p.free[:len(p.free)-1]
+	return slot, true
+}
+
+// more gets more buffers, unless that was in vain before.
+//
+//go:noinline
+func (p *SendPool) more() bool {
+	if p.stuck == nil {
+		p.stuck = p.grow()
+	}
+	return p.stuck == nil
+}
+
+// Empty reports whether all buffers there are just now are in use and no more can be had.
+func (p *SendPool) Empty() bool { return len(p.free) == 0 && p.stuck != nil }
+
+// Data is the memory of a buffer.
+func (p *SendPool) Data(slot int32) []byte { return p.slots[slot].data }
+
+// SGE names the first n bytes of a buffer.
+func (p *SendPool) SGE(slot int32, n int) verbs.SGE {
+	s := p.slots[slot].sge
+	s.Length = uint32(n)
+	return s
+}
+
+// Put gives a buffer back. No device may be reading it.
+func (p *SendPool) Put(slot int32) { p.free = append(p.free, slot) }
+
+// Len is how many buffers there are.
+func (p *SendPool) Len() int { return len(p.slots) }
+
+// Close gives the memory back. Nothing may be reading it.
+func (p *SendPool) Close() (err error) {
+	for k := range p.chunks {
+		err = errors.Join(err, p.chunks[k].free())
+	}
+	*p = SendPool{}
+	return err
+}

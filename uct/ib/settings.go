@@ -1,0 +1,183 @@
+//go:build linux
+
+package ib
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// domainSettings are read when a device is opened (uct_ib_md_config_table). Those of C that
+// are about its cache of registrations, memory of GPUs and mlx5's own objects are left out.
+type domainSettings struct {
+	RegOverhead config.Time    `ucx:"MEM_REG_OVERHEAD" default:"16us" doc:"Time that registering memory is taken to cost, whatever its size."`
+	AsyncEvents bool           `ucx:"ASYNC_EVENTS" default:"y" doc:"Listen to what devices tell of ports, of queue pairs and of their own end."`
+	GIDIndex    config.Count   `ucx:"GID_INDEX" default:"auto" doc:"Entry of a port's table of GIDs to use; auto prefers RoCE v2 and IPv4."`
+	Ordering    config.Ternary `ucx:"PCI_RELAXED_ORDERING" default:"auto" doc:"Let PCI reorder what devices write to memory."`
+}
+
+func init() {
+	config.Register(config.Section{
+		Name: domainSection, Prefix: "IB_", Title: "IB memory domain",
+		New: func() any { return new(domainSettings) },
+	})
+}
+
+const domainSection = "ib memory domain"
+
+// Settings are those of interfaces that all transports have (uct_ib_iface_config_table), for
+// their settings to have as a group with the prefix IB_. Those that have another
+// default in each are theirs: SEG_SIZE, RX_QUEUE_LEN.
+type Settings struct {
+	TxQueueLen   config.Count `ucx:"TX_QUEUE_LEN" default:"256" doc:"Length of the send queue."`
+	TxMaxPoll    config.Count `ucx:"TX_MAX_POLL" default:"16" doc:"Completions of sends that are taken at once, at most."`
+	TxMinInline  config.Bytes `ucx:"TX_MIN_INLINE" default:"64" doc:"Bytes that can be sent within a request, at least."`
+	TxMinSGE     config.Count `ucx:"TX_MIN_SGE" default:"5" doc:"Pieces of memory in a request, at least."`
+	TxMaxBufs    config.Count `ucx:"TX_MAX_BUFS" default:"auto" doc:"Buffers for copied messages at most; auto is as many as memory can be pinned for."`
+	RxMaxBufs    config.Count `ucx:"RX_MAX_BUFS" default:"auto" doc:"Buffers to receive into at most; auto is the length of the receive queue and half as many that may be kept."`
+	RxMaxPoll    config.Count `ucx:"RX_MAX_POLL" default:"16" doc:"Messages that are received at once, at most."`
+	IsGlobal     bool         `ucx:"IS_GLOBAL" default:"n" doc:"Use global routes within a subnet of InfiniBand, too."`
+	SL           config.Count `ucx:"SL" default:"auto" doc:"InfiniBand: service level."`
+	TrafficClass config.Count `ucx:"TRAFFIC_CLASS" default:"auto" doc:"Traffic class of packets with a global route; auto is what the system says or 106 with RoCE v2, and else 0."`
+	HopLimit     config.Count `ucx:"HOP_LIMIT" default:"255" doc:"Routers that packets with a global route may pass."`
+	NumPaths     config.Count `ucx:"NUM_PATHS" default:"auto" doc:"Connections to open to each peer, to use more links of a bond."`
+	Subnets      config.List  `ucx:"ROCE_SUBNETS" default:"all" doc:"Subnets whose GIDs may be used, as in 10.1.0.0/16, or those that may not after ^. Not together with UCX_IB_GID_INDEX."`
+	Reach        reachMode    `ucx:"ROCE_REACHABILITY_MODE" default:"route" doc:"Which RoCE addresses count as reachable: those that routes lead to, those of the own subnet, or all."`
+	PathFactor   config.Count `ucx:"ROCE_PATH_FACTOR" default:"1" doc:"What the number of a path is multiplied by for the UDP source port of RoCE v2."`
+	FlowLabels   bool         `ucx:"ROCE_FLOW_LABELS" default:"y" doc:"Give each connection a flow label of its own, so that its packets take a way of their own where there are several (ECMP); n gives all the same one, as C UCX does. Only of this library."`
+	PKey         pkeySetting  `ucx:"PKEY" default:"auto" doc:"Partition to use, 0x0 to 0x7fff; auto is the first that the port is a full member of."`
+	PathMTU      mtuSetting   `ucx:"PATH_MTU" default:"default" doc:"Largest packet: 256, 512, 1024, 2048, 4096, or default, which is that of the port. With RoCE both ends should have the same."`
+	SubnetLength config.Count `ucx:"ROCE_SUBNET_PREFIX_LEN" default:"auto" doc:"Bits of an address that the own subnet has in common; auto is what the device's address says."`
+}
+
+// reachMode says which addresses of RoCE count as reachable (uct_ib_reachability_modes).
+type reachMode uint8
+
+const (
+	reachRoute reachMode = iota
+	reachSubnet
+	reachAll
+)
+
+var reachModes = []string{"route", "local_subnet", "all"}
+
+// ParseConfig implements config.Value.
+func (m *reachMode) ParseConfig(s string) error {
+	i, err := config.ParseEnum(s, reachModes)
+	*m = reachMode(i)
+	return err
+}
+
+// String implements config.Value.
+func (m reachMode) String() string { return reachModes[m] }
+
+// ConfigSyntax implements config.Syntaxer.
+func (reachMode) ConfigSyntax() string { return config.EnumSyntax(reachModes) }
+
+// pkeySetting is a partition, without the bit of full membership; -1 is auto.
+type pkeySetting int
+
+// ParseConfig implements config.Value.
+func (p *pkeySetting) ParseConfig(s string) error {
+	if strings.EqualFold(s, "auto") {
+		*p = -1
+		return nil
+	}
+	n, err := strconv.ParseUint(s, 0, 16)
+	if err != nil || n > partitionMask {
+		return fmt.Errorf("expected 0x0 to %#x, or auto", partitionMask)
+	}
+	*p = pkeySetting(n)
+	return nil
+}
+
+// String implements config.Value.
+func (p pkeySetting) String() string {
+	if p < 0 {
+		return "auto"
+	}
+	return fmt.Sprintf("%#x", int(p))
+}
+
+// ConfigSyntax implements config.Syntaxer.
+func (pkeySetting) ConfigSyntax() string { return "hex representation of a number or auto" }
+
+// mtuSetting is an MTU; 0 is the port's.
+type mtuSetting verbs.MTU
+
+var mtuNames = []string{"default", "256", "512", "1024", "2048", "4096"}
+
+// ParseConfig implements config.Value.
+func (m *mtuSetting) ParseConfig(s string) error {
+	i, err := config.ParseEnum(s, mtuNames)
+	*m = mtuSetting(i)
+	return err
+}
+
+// String implements config.Value.
+func (m mtuSetting) String() string { return mtuNames[m] }
+
+// ConfigSyntax implements config.Syntaxer.
+func (mtuSetting) ConfigSyntax() string { return config.EnumSyntax(mtuNames) }
+
+// subnets is which addresses of RoCE may be used.
+type subnets struct {
+	list []netip.Prefix
+	mode config.ListMode
+}
+
+func parseSubnets(l config.List) (subnets, error) {
+	s := subnets{mode: l.Mode}
+	for _, item := range l.Items {
+		p, err := netip.ParsePrefix(item)
+		if err != nil {
+			return s, fmt.Errorf("ib: UCX_IB_ROCE_SUBNETS names %q, expected an address with the length of a prefix: %w", item, ucs.ErrInvalidParam)
+		}
+		s.list = append(s.list, p)
+	}
+	return s, nil
+}
+
+// allow reports whether an address may be used.
+func (s *subnets) allow(a netip.Addr) bool {
+	if s.mode == config.ListAll {
+		return true
+	}
+	for _, p := range s.list {
+		if p.Contains(a) {
+			return s.mode == config.ListAllow
+		}
+	}
+	return s.mode != config.ListAllow
+}
+
+// check refuses values that have no room where they go.
+func (s *Settings) check() error {
+	for _, c := range []struct {
+		name  string
+		value config.Count
+		most  int
+	}{
+		{"SL", s.SL, 15}, {"TRAFFIC_CLASS", s.TrafficClass, math.MaxUint8}, {"HOP_LIMIT", s.HopLimit, math.MaxUint8},
+		{"NUM_PATHS", s.NumPaths, maxPaths}, {"TX_QUEUE_LEN", s.TxQueueLen, 1 << 15}, {"ROCE_PATH_FACTOR", s.PathFactor, 1 << 12},
+		{"ROCE_SUBNET_PREFIX_LEN", s.SubnetLength, 128},
+	} {
+		if !c.value.IsAuto() && c.value.Int(0) > c.most {
+			return fmt.Errorf("ib: UCX_IB_%s is %v, the limit is %d: %w", c.name, c.value, c.most, ucs.ErrInvalidParam)
+		}
+	}
+	if s.TxQueueLen.Int(0) < 2 {
+		return fmt.Errorf("ib: UCX_IB_TX_QUEUE_LEN is %v, expected 2 at least: %w", s.TxQueueLen, ucs.ErrInvalidParam)
+	}
+	return nil
+}
+
+// maxPaths is how many connections to a peer are worth having.
+const maxPaths = 128
