@@ -36,7 +36,10 @@ type Domain struct {
 	news     newsDesk
 }
 
-var _ uct.MemoryDomain = (*Domain)(nil)
+var (
+	_ uct.MemoryDomain = (*Domain)(nil)
+	_ uct.ValueKeys    = (*Domain)(nil)
+)
 
 // openDomain opens a device.
 func openDomain(s Source, dev *verbs.Device, cfg *config.Set) (_ *Domain, err error) {
