@@ -128,7 +128,8 @@ type openMD struct {
 // Context.resources is its resource index.
 type resource struct {
 	uct.Resource
-	md int
+	md        int
+	auxiliary bool // serves other transports only
 }
 
 // skippedResource is a transport that is not used, and why.
@@ -274,7 +275,9 @@ func (c *Context) openMD(comp uct.Component, name string) error {
 			c.skip(r.String(), err)
 			continue
 		}
-		c.resources = append(c.resources, resource{Resource: r, md: len(c.mds)})
+		c.resources = append(c.resources, resource{
+			Resource: r, md: len(c.mds), auxiliary: c.settings.TLS.Use(r.Transport) == config.UseAuxiliary,
+		})
 		used = true
 	}
 	if !used {
@@ -294,7 +297,7 @@ var (
 
 // allowed reports why the settings rule a resource out.
 func (c *Context) allowed(r uct.Resource) error {
-	if c.settings.TLS.Use(r.Transport) != config.UseAny {
+	if c.settings.TLS.Use(r.Transport) == config.UseNone {
 		return errNotInTLS
 	}
 	if c.params.RequireTLS && r.Type == uct.DeviceNetwork && r.Transport != encrypting {
