@@ -42,22 +42,22 @@ var (
 )
 
 // openDomain opens a device.
-func openDomain(s Source, dev *verbs.Device, cfg *config.Set) (_ *Domain, err error) {
+func openDomain(c *component, dev *verbs.Device, cfg *config.Set) (_ *Domain, err error) {
 	var set domainSettings
 	if err := cfg.Load(domainSection, &set); err != nil {
 		return nil, err
 	}
 	d := &Domain{
 		device:   *dev,
-		source:   s,
+		source:   c.source,
 		gidIndex: set.GIDIndex.Int(-1),
 		routes:   sync.OnceValues(netlink.ReadRoutes),
 	}
-	d.attr = domainAttr(dev.Name, &set)
+	d.attr = domainAttr(c.name, dev.Name, &set)
 	if set.Ordering == config.Yes {
 		d.access = verbs.AccessRelaxedOrdering
 	}
-	if d.ctx, err = s.Open(&d.device); err != nil {
+	if d.ctx, err = c.source.Open(&d.device); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -76,10 +76,10 @@ func openDomain(s Source, dev *verbs.Device, cfg *config.Set) (_ *Domain, err er
 	return d, d.readPorts()
 }
 
-func domainAttr(name string, set *domainSettings) uct.MDAttr {
+func domainAttr(component, name string, set *domainSettings) uct.MDAttr {
 	host := []ucs.MemoryType{ucs.MemoryHost}
 	return uct.MDAttr{
-		Component:   componentName,
+		Component:   component,
 		Name:        name,
 		Flags:       uct.MDFlagRegister | uct.MDFlagNeedMemh | uct.MDFlagNeedRkey,
 		RegTypes:    host,
