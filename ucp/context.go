@@ -265,6 +265,12 @@ func (c *Context) openMD(comp uct.Component, name string) error {
 		md.Close()
 		return err
 	}
+	if l, ok := md.(uct.Lacking); ok {
+		l.Lacks(func(resource string, why error) bool {
+			c.skip(resource, why)
+			return true
+		})
+	}
 	used := false
 	for _, r := range list {
 		c.seenTransports = append(c.seenTransports, r.Transport)
@@ -325,7 +331,11 @@ func (c *Context) refuse(name string, err error) {
 	c.skipped = append(c.skipped, skippedResource{name: name, reason: err.Error()})
 	c.seenTransports = append(c.seenTransports, name) // it is there, but not usable
 	c.unsure = true
-	log.Warn("transport not usable", zap.String("transport", name), zap.Error(err))
+	write := log.Warn
+	if errors.Is(err, ucs.ErrUnsupported) {
+		write = log.Diag // nothing that could be mended here
+	}
+	write("transport not usable", zap.String("transport", name), zap.Error(err))
 }
 
 // skip records a transport that is not wanted.

@@ -77,6 +77,13 @@ type ValueKeys interface {
 	RkeyValue(packed []byte) (uint64, error)
 }
 
+// Lacking is a MemoryDomain that knows what it has no resources for.
+type Lacking interface {
+	// Lacks calls yield with the name of each resource that is missing, and the
+	// reason.
+	Lacks(yield func(resource string, why error) bool)
+}
+
 // Scoper is a MemoryDomain whose peers need no key for registered memory, only its
 // address. Access can be limited to one peer.
 type Scoper interface {

@@ -27,7 +27,7 @@ type Domain struct {
 	pd       *verbs.PD
 	caps     verbs.DeviceAttr
 	ports    []*Port // those that can be used
-	unusable error   // why the others cannot
+	unusable []*Port // the others
 	gidIndex int     // that which the user wants, -1 for any
 	access   verbs.Access
 	routes   func() (netlink.Routes, error) // read once
@@ -39,6 +39,7 @@ type Domain struct {
 var (
 	_ uct.MemoryDomain = (*Domain)(nil)
 	_ uct.ValueKeys    = (*Domain)(nil)
+	_ uct.Lacking      = (*Domain)(nil)
 )
 
 // openDomain opens a device.
@@ -101,8 +102,8 @@ func (d *Domain) readPorts() error {
 			return err
 		}
 		p := &Port{Domain: d, Num: n, Attr: a}
-		if err := p.usable(); err != nil {
-			d.unusable = errors.Join(d.unusable, err)
+		if p.usable() != nil {
+			d.unusable = append(d.unusable, p)
 			continue
 		}
 		d.ports = append(d.ports, p)
@@ -159,6 +160,20 @@ func (d *Domain) Resources() ([]uct.Resource, error) {
 	return list, nil
 }
 
+// Lacks implements uct.Lacking.
+func (d *Domain) Lacks(yield func(resource string, why error) bool) {
+	for _, p := range d.unusable {
+		if !yield(p.Name(), p.usable()) {
+			return
+		}
+	}
+	for _, t := range transports {
+		if err := t.Check(d); err != nil && !yield(t.Name+"/"+d.device.Name, err) {
+			return
+		}
+	}
+}
+
 // OpenIface implements uct.MemoryDomain.
 func (d *Domain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (uct.Iface, error) {
 	for _, t := range transports {
@@ -174,11 +189,12 @@ func (d *Domain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (u
 			}
 		}
 	}
-	err := d.unusable
-	if err == nil {
-		err = ucs.ErrNoDevice
+	for _, port := range d.unusable {
+		if port.Name() == p.Device {
+			return nil, port.usable()
+		}
 	}
-	return nil, fmt.Errorf("ib: no %s on %q: %w", p.Transport, p.Device, err)
+	return nil, fmt.Errorf("ib: no %s on %q: %w", p.Transport, p.Device, ucs.ErrNoDevice)
 }
 
 // Close implements uct.MemoryDomain. While something is open on the domain it returns
