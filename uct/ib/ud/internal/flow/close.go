@@ -109,3 +109,13 @@ func (it *Iface) expire() {
 		it.remove(e)
 	}
 }
+
+// Close ends all endpoints, giving back their slots with an error. Nothing is posted.
+func (it *Iface) Close() {
+	for _, e := range it.table.eps {
+		if e != nil {
+			e.purge(ErrClosed)
+			it.remove(e)
+		}
+	}
+}

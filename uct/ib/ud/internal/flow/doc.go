@@ -9,10 +9,10 @@
 // CREP (connect.go, peers.go), or are told each other's ids. Each sends numbered
 // packets in a window (window.go): what the peer has not acknowledged is kept, in a
 // slot of the layer above, and sent again if the peer says that it misses something,
-// or says nothing (resend.go, timer.go). A receiver takes packets in order and drops
+// or says nothing (resend.go, tick.go). A receiver takes packets in order and drops
 // all others (receive.go): what is ahead is answered by a NACK at the end of the
 // round, what was asked for by an ACK, if no packet that goes there anyway has
-// carried it (control.go).
+// carried it (dispatch.go).
 //
 // # The layer above
 //
@@ -49,6 +49,7 @@
 //     miss something.
 //   - A flush asks for an acknowledgement only if the last packet has not.
 //   - The packet at a quarter of the window asks for one also where numbers go round.
+//   - An answer ends the back-off of timers at once, a NACK too.
 //   - Time in which nobody called does not count against a peer.
 //   - A close keeps what is on its way until the peer has it; C drops it.
 package flow

@@ -45,7 +45,6 @@ type host struct {
 	room     int // packets that the queue takes, -1 for any number
 	busy     bool
 	slots    [][]byte // of messages
-	order    []int32  // slots by sending, all endpoints together
 	marks    map[int32]bool
 	freed    []int32
 	conns    map[*Endpoint]*conn
@@ -506,6 +505,7 @@ func (n *network) same(h *host, e *Endpoint) {
 	to, o := n.other(h, e)
 	if o == nil {
 		n.t.Fatalf("%s: endpoint %d has no other end (%d)", h.name, e.id, e.dest)
+		return
 	}
 	c, d := h.of(e), to.of(o)
 	if uint64(len(d.got)) != c.sent || c.done != c.sent || !e.Idle() || len(c.slots) != 0 {

@@ -2,11 +2,7 @@
 
 package flow
 
-import (
-	"errors"
-
-	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
-)
+import "github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 
 // Iface is the endpoints of a queue pair. It belongs to one goroutine.
 type Iface struct {
@@ -32,16 +28,6 @@ type Iface struct {
 	maxTick                     int64
 	short                       int // length of a CREQ
 }
-
-// Errors of endpoints.
-var (
-	ErrTimeout = errors.New("ud: the peer does not answer")
-	ErrReset   = errors.New("ud: the peer has started anew")
-	ErrClosed  = errors.New("ud: the interface is closed")
-
-	ErrFull  = errors.New("ud: the interface has as many endpoints as it can")
-	ErrState = errors.New("ud: the endpoint cannot be connected twice")
-)
 
 // NewIface makes an interface without endpoints.
 func NewIface(cfg Config, port Port) (*Iface, error) {
@@ -70,13 +56,3 @@ func (it *Iface) Large(n int) bool { return n > it.short }
 
 // Endpoints is how many there are, closed ones and those of peers among them.
 func (it *Iface) Endpoints() int { return it.table.n }
-
-// Close ends all endpoints, giving back their slots with an error. Nothing is posted.
-func (it *Iface) Close() {
-	for _, e := range it.table.eps {
-		if e != nil {
-			e.purge(ErrClosed)
-			it.remove(e)
-		}
-	}
-}

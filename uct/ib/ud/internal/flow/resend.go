@@ -53,6 +53,7 @@ func (e *Endpoint) nacked() {
 		return
 	}
 	e.state |= lively
+	e.soon()
 	if e.repeating() && e.re == e.acked+1 {
 		e.owe(oweResend) // about to be; or it was too large to be repeated unasked
 		return

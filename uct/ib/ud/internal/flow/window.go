@@ -89,24 +89,6 @@ func (e *Endpoint) ask() bool {
 	return e.psn-e.acked == (e.max-e.acked)>>2 || e.psn+1 == e.max || e.owed&oweProbe != 0
 }
 
-// acknowledge is told that the peer has received everything up to a packet that is in
-// flight (uct_ud_ep_process_ack of ud_ep.c).
-func (e *Endpoint) acknowledge(ack wire.PSN) {
-	e.acked = ack
-	if int(e.cwnd) < e.it.cfg.MaxWindow {
-		e.cwnd++
-	}
-	e.max = ack + e.cwnd
-	e.state |= lively
-	e.every = e.it.tick
-	e.sent = e.it.now
-	if e.is(embryo) {
-		e.it.confirm(e)
-	}
-	e.resume()
-	e.release()
-}
-
 // release gives back what is acknowledged.
 func (e *Endpoint) release() {
 	p := &e.it.nodes
