@@ -84,6 +84,13 @@ func TestFake(t *testing.T) {
 	}
 }
 
+// TestFabric is the suite with the other end of each pair at another device.
+func TestFabric(t *testing.T) {
+	for _, s := range suite {
+		t.Run(s.name, func(t *testing.T) { s.test(t, fabricRig(t)) })
+	}
+}
+
 func testQuery(t *testing.T, r *rig) {
 	c := r.open(t)
 	a := must(c.QueryDevice())(t)
@@ -380,7 +387,7 @@ func testMulticast(t *testing.T, r *rig) {
 	c := r.newSide(t, verbs.RC)
 	wantErr(t, c.qp.AttachMcast(verbs.GID{0: 0xff}, 0), ucs.ErrInvalidParam, "a connected queue pair")
 	if r.kernel != nil {
-		multicast(t, r.newSide(t, verbs.UD), r)
+		multicast(t, r.newSide(t, verbs.UD), r.other())
 	}
 }
 

@@ -40,7 +40,10 @@ func (f *file) invoke(r *uverbs.Request) syscall.Errno {
 		if load[abi.ExQueryDevice](in).CompMask != 0 {
 			return syscall.EINVAL
 		}
-		store(out, deviceAttr)
+		a := deviceAttr
+		a.Base.PhysPortCnt = uint8(len(f.k.ports))
+		a.Base.NodeGuid, a.Base.SysImageGuid = bigEndian(f.k.cfg.NodeGUID), bigEndian(f.k.cfg.NodeGUID)
+		store(out, a)
 		return 0
 	case abi.IB_USER_VERBS_CMD_ALLOC_PD:
 		store(out, abi.AllocPdResp{PdHandle: f.add(&pd{})})
@@ -172,7 +175,7 @@ var deviceAttr = abi.ExQueryDeviceResp{
 		DeviceCapFlags: 0x1223c76, MaxSge: maxSGE, MaxSgeRd: maxSGE, MaxCq: 0xfffff, MaxCqe: maxCQE, MaxMr: 0x7ffff,
 		MaxPd: 0xffffc, MaxQpRdAtom: maxRdAtomic, MaxResRdAtom: 0x3f000, MaxQpInitRdAtom: maxRdAtomic, AtomicCap: 1, MaxMw: 0x7ffff,
 		MaxMcastGrp: 8192, MaxMcastQpAttach: 56, MaxTotalMcastQpAttach: 8192 * 56, MaxAh: 0x7fff, MaxSrq: 0x7fff,
-		MaxSrqWr: maxQPWR, MaxSrqSge: maxSRQSGE, MaxPkeys: 64, LocalCaAckDelay: 15, PhysPortCnt: portCount,
+		MaxSrqWr: maxQPWR, MaxSrqSge: maxSRQSGE, MaxPkeys: 64, LocalCaAckDelay: 15,
 	},
 	ResponseLength: 304,
 }
@@ -259,13 +262,13 @@ func (f *file) createAH(m abi.CreateAh, out, uhw []byte) syscall.Errno {
 	if !ok {
 		return syscall.ENOENT
 	}
-	if m.Attr.PortNum != 1 || m.Attr.IsGlobal != 1 {
+	to := abi.QpDest{Dgid: m.Attr.Grh.Dgid, SgidIndex: m.Attr.Grh.SgidIndex, HopLimit: m.Attr.Grh.HopLimit, Dlid: m.Attr.Dlid,
+		Sl: m.Attr.Sl, IsGlobal: m.Attr.IsGlobal, PortNum: m.Attr.PortNum}
+	w, ok := f.k.newWay(&to)
+	if !ok {
 		return syscall.EINVAL
 	}
-	if _, ok := f.k.gidEntry(uint32(m.Attr.Grh.SgidIndex)); !ok {
-		return syscall.EINVAL
-	}
-	a := &ah{pd: p, num: f.k.nextAH, attr: m.Attr}
+	a := &ah{pd: p, num: f.k.nextAH, way: w}
 	f.k.nextAH++
 	f.k.ahs[a.num] = a
 	p.refs++
@@ -279,7 +282,7 @@ func (f *file) reqNotify(m abi.ReqNotifyCq) syscall.Errno {
 	if !ok {
 		return syscall.ENOENT
 	}
-	f.k.run() // as if the network had been faster
+	f.k.net.kick() // as if the network had been faster
 	if m.SolicitedOnly == 0 {
 		c.armed = armedNext
 	} else {
@@ -378,17 +381,29 @@ func (f *file) modifyQP(m abi.ModifyQp) syscall.Errno {
 	}
 	mask, ok := needed(q.typ, from, to)
 	if !ok || m.AttrMask&mask != mask || m.AttrMask&maskUnsupported != 0 ||
-		m.AttrMask&maskPort != 0 && m.PortNum != 1 || m.AttrMask&maskPkeyIndex != 0 && m.PkeyIndex != 0 ||
-		m.AttrMask&maskPathMTU != 0 && (m.PathMtu < 1 || m.PathMtu > mtuEnum) ||
+		m.AttrMask&maskPathMTU != 0 && (m.PathMtu < 1 || m.PathMtu > maxMTU) ||
 		m.AttrMask&maskMaxRd != 0 && m.MaxRdAtomic > maxRdAtomic || m.AttrMask&maskMaxDestRd != 0 && m.MaxDestRdAtomic > maxRdAtomic {
 		return syscall.EINVAL
 	}
+	num, pkey := q.attr.PortNum, q.attr.PkeyIndex
+	if m.AttrMask&maskPort != 0 {
+		num = m.PortNum
+	}
+	if m.AttrMask&maskPkeyIndex != 0 {
+		pkey = m.PkeyIndex
+	}
+	if p := f.k.port(uint64(num)); p == nil && num != 0 || p != nil && int(pkey) >= len(p.PKeys) ||
+		p == nil && m.AttrMask&maskPort != 0 {
+		return syscall.EINVAL
+	}
 	if m.AttrMask&maskAV != 0 {
-		if _, ok := f.k.gidEntry(uint32(m.Dest.SgidIndex)); !ok || m.Dest.IsGlobal != 1 || m.Dest.PortNum != 1 {
+		w, ok := f.k.newWay(&m.Dest)
+		if !ok || m.Dest.PortNum != num {
 			return syscall.EINVAL
 		}
-		q.attr.Dest = m.Dest
+		q.attr.Dest, q.way = m.Dest, w
 	}
+	q.attr.PkeyIndex = pkey
 	set := func(bit uint32, to, from *uint8) {
 		if m.AttrMask&bit != 0 {
 			*to = *from
@@ -420,7 +435,7 @@ func (f *file) modifyQP(m abi.ModifyQp) syscall.Errno {
 	case to == stateErr && from != stateErr:
 		q.fail()
 	}
-	f.k.run()
+	f.k.net.kick()
 	if to == stateSQD && from == stateRTS && m.AttrMask&maskSQDNotify != 0 && m.EnSqdAsyncNotify != 0 {
 		f.event(eventSQDrained, q.user) // what could be done is
 	}
@@ -438,7 +453,7 @@ func (f *file) queryQP(m abi.QueryQp, out []byte) syscall.Errno {
 		MaxRecvSge: q.cap.MaxRecvSge, MaxInlineData: q.cap.MaxInlineData, Qkey: a.Qkey, RqPsn: a.RqPsn, SqPsn: a.SqPsn,
 		DestQpNum: a.DestQpNum, QpAccessFlags: a.QpAccessFlags, QpState: a.QpState, CurQpState: a.QpState,
 		PathMtu: a.PathMtu, MaxRdAtomic: a.MaxRdAtomic, MaxDestRdAtomic: a.MaxDestRdAtomic, MinRnrTimer: a.MinRnrTimer,
-		PortNum: a.PortNum, Timeout: a.Timeout, RetryCnt: a.RetryCnt, RnrRetry: a.RnrRetry,
+		PortNum: a.PortNum, PkeyIndex: a.PkeyIndex, Timeout: a.Timeout, RetryCnt: a.RetryCnt, RnrRetry: a.RnrRetry,
 	}
 	if q.sigAll {
 		r.SqSigAll = 1
@@ -456,6 +471,6 @@ func (f *file) postSend(m abi.PostSend) syscall.Errno {
 	if m.WrCount != 0 || m.SgeCount != 0 || m.WqeSize < 56 || q.attr.QpState < stateRTS {
 		return syscall.EINVAL
 	}
-	f.k.run()
+	f.k.net.ring(q)
 	return 0
 }

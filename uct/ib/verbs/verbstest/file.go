@@ -4,6 +4,7 @@ package verbstest
 
 import (
 	"encoding/binary"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -46,8 +47,8 @@ func (f *file) Ioctl(frame *uverbs.Frame) syscall.Errno {
 	if r.Missing() != nil {
 		return syscall.EINVAL
 	}
-	f.k.mu.Lock()
-	defer f.k.mu.Unlock()
+	f.k.net.mu.Lock()
+	defer f.k.net.mu.Unlock()
 	if f.closed {
 		return syscall.EBADF
 	}
@@ -85,8 +86,8 @@ func (f *file) Write(b []byte) (int, syscall.Errno) {
 	if int(inWords)*4 != len(b) || len(b)-header < int(spec.In.Size()) {
 		return 0, syscall.EINVAL
 	}
-	f.k.mu.Lock()
-	defer f.k.mu.Unlock()
+	f.k.net.mu.Lock()
+	defer f.k.net.mu.Unlock()
 	if f.closed {
 		return 0, syscall.EBADF
 	}
@@ -104,8 +105,8 @@ func (f *file) Write(b []byte) (int, syscall.Errno) {
 
 // Mmap maps a queue that was named, once.
 func (f *file) Mmap(offset uint64, length int) ([]byte, syscall.Errno) {
-	f.k.mu.Lock()
-	defer f.k.mu.Unlock()
+	f.k.net.mu.Lock()
+	defer f.k.net.mu.Unlock()
 	r := f.regions[offset]
 	if e := f.k.faults.Take("mmap"); e != 0 {
 		return nil, e
@@ -128,16 +129,16 @@ func (f *file) Munmap(b []byte) syscall.Errno {
 	if err := unix.Munmap(b); err != nil {
 		return syscall.EINVAL
 	}
-	f.k.mu.Lock()
-	defer f.k.mu.Unlock()
+	f.k.net.mu.Lock()
+	defer f.k.net.mu.Unlock()
 	f.mapped--
 	return 0
 }
 
 // Close destroys everything.
 func (f *file) Close() error {
-	f.k.mu.Lock()
-	defer f.k.mu.Unlock()
+	f.k.net.mu.Lock()
+	defer f.k.net.mu.Unlock()
 	if f.closed {
 		return syscall.EBADF
 	}
@@ -146,17 +147,6 @@ func (f *file) Close() error {
 	for _, fd := range f.pipes {
 		unix.Close(fd)
 	}
-	delete(f.k.files, f)
+	f.k.files = slices.DeleteFunc(f.k.files, func(o *file) bool { return o == f })
 	return nil
-}
-
-// Mapped counts the queues that are mapped through any file.
-func (k *Kernel) Mapped() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	n := 0
-	for f := range k.files {
-		n += f.mapped
-	}
-	return n
 }
