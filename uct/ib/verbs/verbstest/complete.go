@@ -68,7 +68,7 @@ func completionOf(opcode uint32) uint32 {
 
 // fail puts the queue pair into the error state and flushes what is posted.
 func (q *qp) fail() {
-	q.attr.QpState = stateErr
+	q.attr.QpState, q.trip = stateErr, trip{}
 	q.leave()
 	for n := q.sq.waiting(); n > 0; n-- {
 		var w abi.RxeSendWqe
@@ -97,7 +97,7 @@ func (q *qp) reset() {
 		q.rq.consume()
 	}
 	q.attr, q.way = abi.ModifyQp{}, way{}
-	q.retries, q.rnr = 0, 0
+	q.retries, q.rnr, q.trip = 0, 0, trip{}
 }
 
 // refuse is the answer to access that is not allowed: the queue pair fails.

@@ -40,37 +40,59 @@ func (w *way) leadsBack(other *way) bool {
 	return w.dlid>>other.from.LMC == other.from.LID>>other.from.LMC
 }
 
-// pkey is the P_Key of the queue pair's packets.
-func (q *qp) pkey() uint16 {
-	if p := q.f.k.port(uint64(q.attr.PortNum)); p != nil {
-		return p.PKeys[q.attr.PkeyIndex]
-	}
-	return 0
-}
-
-// message does a work request that goes to a peer.
+// message does a work request that goes to a peer, by way of the hook.
 func (q *qp) message(w *request) uint32 {
-	reliable := q.typ == abi.IB_UVERBS_QPT_RC
-	to := q.peer()
-	if to != nil && !q.fits(w, to) {
-		to = nil
+	if q.stopped() {
+		return wait
 	}
-	if to == nil {
+	x, to := &q.f.k.net.faults, q.peer()
+	var fate Fate
+	if q.trip.held {
+		q.trip.held = false
+	} else {
+		var end *port
+		if q.way.from != nil {
+			end = q.way.end()
+		}
+		if fate = q.ask(w, end, q.attr.DestQpNum); fate.Hold != 0 && !fate.Drop {
+			q.trip.held, q.trip.due = true, x.until(fate.Hold)
+			return wait
+		}
+	}
+	reliable := q.typ == abi.IB_UVERBS_QPT_RC
+	switch {
+	case fate.Drop:
+		x.counts.Dropped++
+		return q.lost()
+	case to == nil || !q.fits(w, to):
 		if !reliable {
 			return wcSuccess // lost
 		}
 		return retry(&q.retries, q.attr.RetryCnt, wcRetryExc)
+	case fate.NotReady && reliable && needsReceive(w.wqe.Wr.Opcode):
+		x.counts.NotReady++
+		return q.answer(wcRNRRetryExc)
 	}
-	status := uint32(wcRemInvReq)
-	if q.understands(w, to) {
+	status := uint32(wcSuccess)
+	switch {
+	case q.trip.answered:
+	case q.understands(w, to):
 		status = q.connected(w, to)
-	} else {
-		to.refuse(wcRemInvReq)
+	default:
+		status = to.refuse(wcRemInvReq)
 	}
-	if !reliable && status != wcSuccess {
+	switch {
+	case !reliable && status != wcSuccess:
 		return wcSuccess // lost
+	case status != wcSuccess:
+		return status
+	case fate.NoAnswer && reliable:
+		q.trip.answered = true
+		x.counts.AnswersLost++
+		return q.lost()
 	}
-	return status
+	x.passed++
+	return wcSuccess
 }
 
 // fits reports whether the links let through packets as large as the path's MTU has

@@ -4,20 +4,6 @@ package verbstest
 
 import "github.com/ucx-go/ucx/internal/ib/abi"
 
-const grhLength = 40
-
-// packet is a datagram on its way, without its data.
-type packet struct {
-	dgid      [16]byte
-	multicast bool
-	qpn       uint32 // of the receiver
-	qkey      uint32
-	pkey      uint16
-	grh       [grhLength]byte
-	solicited bool
-	wc        abi.Wc // as the receiver gets it
-}
-
 // datagram sends one message of an unreliable datagram queue pair.
 func (q *qp) datagram(w *request) uint32 {
 	k, wr := q.f.k, &w.wqe.Wr
@@ -48,9 +34,9 @@ func (q *qp) datagram(w *request) uint32 {
 		p.route(&a.way)
 	}
 	if p.multicast = a.way.global && isMulticast(p.dgid); p.multicast {
-		q.multicast(&a.way, p, &w.local)
-	} else if end := a.way.end(); end != nil {
-		end.arrive(p, &w.local)
+		q.multicast(w, &a.way, p)
+	} else {
+		q.carry(w, a.way.end(), p)
 	}
 	return wcSuccess
 }
@@ -72,8 +58,8 @@ func (p *packet) route(w *way) {
 }
 
 // multicast sends a packet to all who are in its group.
-func (q *qp) multicast(w *way, p *packet, data *pieces) {
-	if !w.from.up() {
+func (q *qp) multicast(w *request, by *way, p *packet) {
+	if !by.from.up() {
 		return
 	}
 	for _, k := range q.f.k.net.kernels {
@@ -81,44 +67,12 @@ func (q *qp) multicast(w *way, p *packet, data *pieces) {
 			if !to.groups[p.dgid] {
 				continue
 			}
-			if end := k.port(uint64(to.attr.PortNum)); end != nil && end.InfiniBand == w.from.InfiniBand {
+			if end := k.port(uint64(to.attr.PortNum)); end != nil && end.InfiniBand == by.from.InfiniBand {
 				p.qpn = to.num
-				end.arrive(p, data)
+				q.carry(w, end, p)
 			}
 		}
 	}
-}
-
-// arrive gives a packet to the queue pair that it is for, if there is one that takes
-// it; else it is lost.
-func (e *port) arrive(p *packet, data *pieces) {
-	to := e.k.qps[p.qpn]
-	if to == nil || !e.up() || to.typ != abi.IB_UVERBS_QPT_UD || to.attr.PortNum != e.num || to.attr.QpState < stateRTR ||
-		to.attr.QpState == stateErr || to.attr.Qkey != p.qkey || !samePartition(to.pkey(), p.pkey) || p.wc.ByteLen > grhLength+e.mtu() {
-		return
-	}
-	wc := p.wc
-	if to.take(int(wc.ByteLen), &wc) != wcSuccess {
-		return
-	}
-	space := to.f.k.net.desk.space.list
-	if wc.WcFlags&abi.IB_WC_GRH != 0 {
-		scatter(space, p.grh[:])
-	}
-	move(behind(space, grhLength), data.list)
-	to.recv.complete(&wc, p.solicited)
-}
-
-// behind is what is in pieces behind the first n bytes. It changes the list.
-func behind(list [][]byte, n int) [][]byte {
-	for len(list) > 0 && n >= len(list[0]) {
-		n -= len(list[0])
-		list = list[1:]
-	}
-	if len(list) > 0 {
-		list[0] = list[0][n:]
-	}
-	return list
 }
 
 // isMulticast reports whether a GID is that of a group: of IPv6, or of IPv4 mapped

@@ -15,7 +15,12 @@
 // Progress; each try counts as one retry. Nothing is allocated for a message, so that
 // tests of what sends can say that they allocate nothing.
 //
+// A Hook on the network loses messages, doubles them, holds them back, and more; Random
+// and others are hooks for common cases. Links go down (Kernel.SetLink), processes die
+// (Process), devices are removed (Kernel.Remove).
+//
 // From below: memory_unsafe.go has rings and memory, port.go addresses, access.go what
-// work requests name, receive.go, connected.go and datagram.go their ways to the other
-// end, scheduler.go whose turn it is; commands.go and methods.go answer calls.
+// work requests name; receive.go and arrive.go are the receiving end, faults.go what
+// happens on the way, connected.go and datagram.go the sending end; scheduler.go says
+// whose turn it is; commands.go and methods.go answer calls.
 package verbstest

@@ -13,6 +13,7 @@ type Fabric struct {
 	era     uint64    // under mu: rises with every change of ports and GIDs
 	sched   scheduler // under mu
 	desk    desk      // under mu
+	faults  faults    // under mu
 }
 
 // NewFabric returns a network without devices.
@@ -42,9 +43,55 @@ func (n *Fabric) Devices() []*Kernel {
 	return append([]*Kernel(nil), n.kernels...)
 }
 
-// Progress tries everything again that waits, at all devices.
+// Progress tries everything again that waits, at all devices. If there was nothing to
+// do, what is held on its way comes nearer, as if a message had come through.
 func (n *Fabric) Progress() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.runAll()
+	if n.runAll() == 0 {
+		n.faults.passed++
+		n.loop()
+	}
+}
+
+// SetHook has all messages from now on go by a hook; nil: no longer.
+func (n *Fabric) SetHook(h Hook) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.faults.hook = h
+}
+
+// Release lets everything go on that is held on its way, in the order in which it was
+// sent.
+func (n *Fabric) Release() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, l := range n.faults.packets {
+		l.due = 0
+	}
+	n.faults.arrivals()
+	for q := n.sched.aside.first; q != nil; q = q.next {
+		q.trip.due = 0
+	}
+	n.kick()
+}
+
+// Held is how many messages are held on their way.
+func (n *Fabric) Held() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	held := len(n.faults.packets)
+	for q := n.sched.aside.first; q != nil; q = q.next {
+		if q.stopped() {
+			held++
+		}
+	}
+	return held
+}
+
+// Counts are the messages since there is the network.
+func (n *Fabric) Counts() Counts {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.faults.counts
 }

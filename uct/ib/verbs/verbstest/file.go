@@ -18,7 +18,8 @@ type file struct {
 	k        *Kernel
 	context  bool
 	closed   bool
-	asyncFD  int // write end
+	dead     bool // the process that opened it is
+	asyncFD  int  // write end
 	async    bool
 	pipes    []int          // write ends
 	readEnds []int          // the user's
@@ -52,7 +53,7 @@ func (f *file) Ioctl(frame *uverbs.Frame) syscall.Errno {
 	if f.closed {
 		return syscall.EBADF
 	}
-	if f.k.removed {
+	if f.k.removed || f.dead {
 		return syscall.EIO
 	}
 	if !f.context && r.Spec.Name != "DEVICE.GET_CONTEXT" && r.Spec.Name != "DEVICE.INVOKE_WRITE" {
@@ -91,7 +92,7 @@ func (f *file) Write(b []byte) (int, syscall.Errno) {
 	if f.closed {
 		return 0, syscall.EBADF
 	}
-	if f.k.removed {
+	if f.k.removed || f.dead {
 		return 0, syscall.EIO
 	}
 	if e := f.k.faults.Take("write"); e != 0 {

@@ -30,7 +30,8 @@ const (
 	wcRetryExc    = 12
 	wcRNRRetryExc = 13
 
-	wait = ^uint32(0) // not done yet
+	wait  = ^uint32(0)     // not done yet
+	again = ^uint32(0) - 1 // not done, but may be at once
 )
 
 // Flags of a work request; enum ib_send_flags, ib_verbs.h.

@@ -87,6 +87,7 @@ type qp struct {
 	way     way          // that attr.Dest names
 	retries uint8
 	rnr     uint8
+	trip    trip
 	groups  map[[16]byte]bool // of multicast
 
 	in         *line // of the scheduler, nil for none

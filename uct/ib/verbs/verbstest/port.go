@@ -134,6 +134,14 @@ func (p *port) ends(w *way) bool {
 	return w.dlid>>p.LMC == p.LID>>p.LMC && (!w.global || p.has(w.dgid, false))
 }
 
+// pkey is the P_Key of the queue pair's packets.
+func (q *qp) pkey() uint16 {
+	if p := q.f.k.port(uint64(q.attr.PortNum)); p != nil {
+		return p.PKeys[q.attr.PkeyIndex]
+	}
+	return 0
+}
+
 // samePartition reports whether packets with the one P_Key are taken by who has the
 // other.
 func samePartition(a, b uint16) bool {

@@ -40,20 +40,41 @@ func (n *Fabric) runAll() int {
 
 // run does what can be done of those who are ready, and tries those again that were
 // set aside. It returns how many work requests have come to an end.
-func (n *Fabric) run() (done int) {
+func (n *Fabric) run() int {
 	uverbs.RaceReceived()
-	s := &n.sched
-	for q := s.aside.first; q != nil; q = s.aside.first {
-		q.leave()
-		s.ready.add(q)
-	}
-	for q := s.ready.first; q != nil; q = s.ready.first {
+	n.resume(func(*qp) bool { return true })
+	return n.loop()
+}
+
+// loop does what can be done of those who are ready, and of those whose messages are
+// not held any longer.
+func (n *Fabric) loop() (done int) {
+	for {
+		n.faults.arrivals()
+		if n.sched.ready.first == nil && !n.resume((*qp).due) {
+			return done
+		}
+		q := n.sched.ready.first
 		q.leave()
 		if q.turn() {
 			done++
 		}
 	}
-	return done
+}
+
+// resume gets those of a kind into the line who were set aside, and reports whether
+// there was any.
+func (n *Fabric) resume(of func(*qp) bool) (any bool) {
+	for q := n.sched.aside.first; q != nil; {
+		next := q.next
+		if of(q) {
+			q.leave()
+			n.sched.ready.add(q)
+			any = true
+		}
+		q = next
+	}
+	return any
 }
 
 // turn does the next work request of a queue pair, if it is to do any, and reports
@@ -73,14 +94,18 @@ func (q *qp) turn() bool {
 	}
 	w := q.request()
 	status := q.execute(w)
-	if status == wait {
+	switch status {
+	case wait:
 		s.aside.add(q)
+		return false
+	case again:
+		s.ready.add(q)
 		return false
 	}
 	if q.attr.QpState == stateErr {
 		return true // connected to itself, it has refused its own request and flushed it
 	}
-	q.retries, q.rnr = 0, 0
+	q.retries, q.rnr, q.trip = 0, 0, trip{}
 	q.complete(w, status)
 	if status != wcSuccess {
 		q.fail()

@@ -1,0 +1,53 @@
+//go:build linux
+
+package verbstest
+
+import "github.com/ucx-go/ucx/internal/ib/abi"
+
+// The receiving end of a datagram.
+
+const grhLength = 40
+
+// packet is a datagram on its way, without its data.
+type packet struct {
+	dgid      [16]byte
+	multicast bool
+	qpn       uint32 // of the receiver
+	qkey      uint32
+	pkey      uint16
+	grh       [grhLength]byte
+	solicited bool
+	wc        abi.Wc // as the receiver gets it
+}
+
+// arrive gives a packet to the queue pair that it is for, if there is one that takes
+// it; else it is lost.
+func (e *port) arrive(p *packet, data *pieces) {
+	to := e.k.qps[p.qpn]
+	if to == nil || !e.up() || to.typ != abi.IB_UVERBS_QPT_UD || to.attr.PortNum != e.num || to.attr.QpState < stateRTR ||
+		to.attr.QpState == stateErr || to.attr.Qkey != p.qkey || !samePartition(to.pkey(), p.pkey) || p.wc.ByteLen > grhLength+e.mtu() {
+		return
+	}
+	wc := p.wc
+	if to.take(int(wc.ByteLen), &wc) != wcSuccess {
+		return
+	}
+	space := to.f.k.net.desk.space.list
+	if wc.WcFlags&abi.IB_WC_GRH != 0 {
+		scatter(space, p.grh[:])
+	}
+	move(behind(space, grhLength), data.list)
+	to.recv.complete(&wc, p.solicited)
+}
+
+// behind is what is in pieces behind the first n bytes. It changes the list.
+func behind(list [][]byte, n int) [][]byte {
+	for len(list) > 0 && n >= len(list[0]) {
+		n -= len(list[0])
+		list = list[1:]
+	}
+	if len(list) > 0 {
+		list[0] = list[0][n:]
+	}
+	return list
+}
