@@ -185,7 +185,6 @@ func TestSpeaks(t *testing.T) {
 var shown = map[string]string{
 	"ucs/log/logtest":          "a call in a test that has to fail",
 	"uct/ib/rdmacm/rdmacmtest": "the example of rdmacm runs on it",
-	"uct/ib/verbs/verbstest":   "the example of verbs runs on it",
 	"uct/tcp":                  "registers itself; its one name is an error",
 }
 

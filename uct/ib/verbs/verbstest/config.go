@@ -77,6 +77,11 @@ func (p Port) filled(number int) Port {
 		}
 	}
 	p.GIDs = slices.Clone(p.GIDs)
+	for i := range p.GIDs {
+		if p.GIDs[i].NetDev == "" {
+			p.GIDs[i].NetDev = "lo"
+		}
+	}
 	for len(p.GIDs) < gidTable {
 		p.GIDs = append(p.GIDs, GID{})
 	}
@@ -103,6 +108,9 @@ func (c *Config) check() {
 		panic(fmt.Sprintf("verbstest: %s with %d ports, the most is %d", c.Name, len(c.Ports), maxPorts))
 	}
 	for _, p := range c.Ports {
+		if lanes[p.Width] == 0 {
+			panic(fmt.Sprintf("verbstest: %s with width %d", c.Name, p.Width))
+		}
 		if p.MTU > maxMTU || len(p.GIDs) > 1<<8 || len(p.PKeys) > 1<<10 {
 			panic(fmt.Sprintf("verbstest: %s with MTU %d, %d GIDs and %d P_Keys", c.Name, p.MTU, len(p.GIDs), len(p.PKeys)))
 		}

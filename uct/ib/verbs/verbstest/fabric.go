@@ -2,7 +2,10 @@
 
 package verbstest
 
-import "sync"
+import (
+	"fmt"
+	"sync"
+)
 
 // Fabric is a network of devices that reach each other by their addresses. Any
 // goroutine may use it and its devices: one lock has them all, so what happens in a
@@ -24,7 +27,7 @@ func (n *Fabric) Add(c Config) *Kernel {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	k := &Kernel{
-		net: n, cfg: c.filled(len(n.kernels)), qps: make(map[uint32]*qp), mrs: make(map[uint32]*mr), mws: make(map[uint32]*mw),
+		net: n, cfg: c.filled(len(n.kernels)), number: len(n.kernels), qps: make(map[uint32]*qp), mrs: make(map[uint32]*mr), mws: make(map[uint32]*mw),
 		ahs: make(map[uint32]*ah), nextQPN: 0x11, nextKey: 2, nextAH: 1, nextOff: 0x1000,
 	}
 	k.cfg.check()
@@ -41,6 +44,19 @@ func (n *Fabric) Devices() []*Kernel {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return append([]*Kernel(nil), n.kernels...)
+}
+
+// Find is the device of a name, its own or that of its node, which for the n-th is
+// uverbs and n-1; nil if there is none.
+func (n *Fabric) Find(name string) *Kernel {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, k := range n.kernels {
+		if name == k.cfg.Name || name == fmt.Sprintf("uverbs%d", i) {
+			return k
+		}
+	}
+	return nil
 }
 
 // Progress tries everything again that waits, at all devices. If there was nothing to

@@ -4,6 +4,7 @@ package verbstest
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"syscall"
 
@@ -30,7 +31,7 @@ type file struct {
 	mapped   int
 }
 
-func (f *file) Name() string { return "verbstest0" }
+func (f *file) Name() string { return fmt.Sprintf("verbstest%d", f.k.number) }
 
 // Ioctl answers a request.
 func (f *file) Ioctl(frame *uverbs.Frame) syscall.Errno {

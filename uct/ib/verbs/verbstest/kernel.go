@@ -3,7 +3,6 @@
 package verbstest
 
 import (
-	"slices"
 	"syscall"
 
 	"github.com/ucx-go/ucx/internal/ib/abi"
@@ -26,8 +25,9 @@ const (
 
 // Kernel is one device. Any goroutine may use it.
 type Kernel struct {
-	net *Fabric
-	cfg Config
+	net    *Fabric
+	cfg    Config
+	number int // in the network, from 0
 	// What follows is under net.mu.
 	ports   []*port
 	removed bool
@@ -119,9 +119,10 @@ func (k *Kernel) SetGID(index int, gid [16]byte) { k.SetPortGID(1, index, GID{ID
 func (k *Kernel) SetPortGID(num, index int, g GID) {
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()
-	p := k.ports[num-1]
-	p.GIDs = slices.Clone(p.GIDs)
-	p.GIDs[index] = g
+	if g.NetDev == "" {
+		g.NetDev = "lo"
+	}
+	k.ports[num-1].GIDs[index] = g
 	k.net.era++
 	k.tell(eventGIDChange, uint64(num))
 }
