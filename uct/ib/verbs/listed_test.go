@@ -18,7 +18,7 @@ func TestListed(t *testing.T) {
 	n := verbstest.NewFabric()
 	n.Add(verbstest.Config{})
 	gids := gidsOf("10.0.0.1", "::", "2001:db8::1")
-	gids[0].V1, gids[2].NetDev = true, "eth7"
+	gids[0].V1, gids[2].NetDev, gids[2].IfIndex = true, "eth7", 7
 	n.Add(verbstest.Config{Name: "mlx5_0", NodeGUID: 0x1122334455667788, Ports: []verbstest.Port{
 		{GIDs: gids, MTU: 3, Width: 2, Speed: 32, PKeys: []uint16{0xffff, 0x8001}, Down: true},
 		{InfiniBand: true, LID: 0x123, LMC: 1, Speed: 1},
@@ -52,7 +52,7 @@ func TestListed(t *testing.T) {
 			for _, g := range p.GIDs {
 				e := verbs.GIDEntry{GID: g.GID, Index: g.Index, Port: p.Num, Type: g.Type}
 				if g.NetDev != "" {
-					e.IfIndex = 1
+					e.IfIndex = 7
 				}
 				listed = append(listed, e)
 			}
@@ -62,7 +62,12 @@ func TestListed(t *testing.T) {
 		}
 		check(t, c.Close())
 	}
-	if p := devices[1].Ports[0]; p.PKeys[1] != 0x8001 || p.GIDs[0].NetDev != "lo" || p.GIDs[1].NetDev != "eth7" || p.PhysState != "Disabled" {
+	if p := devices[1].Ports[0]; p.PKeys[1] != 0x8001 || p.GIDs[0].NetDev != "" || p.GIDs[1].NetDev != "eth7" || p.PhysState != "Disabled" {
+		t.Errorf("%+v", p)
+	}
+	n.Devices()[1].SetLink(1, true)
+	n.Devices()[1].SetPortGID(1, 3, verbstest.IP("10.0.0.7"))
+	if p := n.Devices()[1].Config().Ports[0]; p.Down || p.GIDs[3] != verbstest.IP("10.0.0.7") || p.MTU != 3 || len(p.GIDs) != 16 {
 		t.Errorf("%+v", p)
 	}
 	if n.Find("rxe9") != nil {

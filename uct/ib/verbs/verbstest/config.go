@@ -20,7 +20,8 @@ type Config struct {
 type Port struct {
 	// GIDs are the addresses. Without any, an Ethernet port has one of the link and an
 	// IPv4 one, as rdma_rxe on the n-th interface of a network 10.9.0.0/16; one of
-	// InfiniBand has one with the prefix of the link.
+	// InfiniBand has one with the prefix of the link. They have no network interface, so
+	// routes do not matter.
 	GIDs       []GID
 	PKeys      []uint16 // none: 0xffff
 	MTU        uint8    // in use: 1 to 5 for 256 to 4096 bytes; 0: 5
@@ -34,9 +35,10 @@ type Port struct {
 
 // GID is an entry of a port's table.
 type GID struct {
-	ID     [16]byte // a zero one is empty
-	V1     bool     // of RoCE v1, else v2
-	NetDev string   // the network interface that sysfs names; "": lo
+	ID      [16]byte // a zero one is empty
+	V1      bool     // of RoCE v1, else v2
+	NetDev  string   // the name of the network interface; "": there is none
+	IfIndex uint32   // and its index; 0: there is none
 }
 
 // IP is the GID of an IP address, which must be one.
@@ -46,7 +48,13 @@ func IP(addr string) GID { return GID{ID: netip.MustParseAddr(addr).As16()} }
 const gidTable = 16
 
 // loopback is the port of rdma_rxe on lo.
-var loopback = Port{GIDs: []GID{IP("fe80::200:ff:fe00:0"), IP("127.0.0.1"), IP("::1")}, Speed: 1}
+func loopback() Port {
+	p := Port{GIDs: []GID{IP("fe80::200:ff:fe00:0"), IP("127.0.0.1"), IP("::1")}, Speed: 1}
+	for i := range p.GIDs {
+		p.GIDs[i].NetDev, p.GIDs[i].IfIndex = "lo", 1
+	}
+	return p
+}
 
 // filled is the configuration of the n-th device of a network, from 0, with what was
 // left out.
@@ -77,11 +85,6 @@ func (p Port) filled(number int) Port {
 		}
 	}
 	p.GIDs = slices.Clone(p.GIDs)
-	for i := range p.GIDs {
-		if p.GIDs[i].NetDev == "" {
-			p.GIDs[i].NetDev = "lo"
-		}
-	}
 	for len(p.GIDs) < gidTable {
 		p.GIDs = append(p.GIDs, GID{})
 	}

@@ -3,6 +3,7 @@
 package verbstest
 
 import (
+	"slices"
 	"syscall"
 
 	"github.com/ucx-go/ucx/internal/ib/abi"
@@ -46,10 +47,25 @@ type Kernel struct {
 
 // New returns a device in a network of its own, rxe0, with one port and the GIDs that
 // rdma_rxe has on lo: fe80::200:ff:fe00:0, ::ffff:127.0.0.1 and ::1.
-func New() *Kernel { return NewFabric().Add(Config{Ports: []Port{loopback}}) }
+func New() *Kernel { return NewFabric().Add(Config{Ports: []Port{loopback()}}) }
 
 // Name is the name of the device.
 func (k *Kernel) Name() string { return k.cfg.Name }
+
+// Config is what the device is like, with what was left out when it was made, and as
+// its ports are now.
+func (k *Kernel) Config() Config {
+	k.net.mu.Lock()
+	defer k.net.mu.Unlock()
+	c := k.cfg
+	c.Ports = nil
+	for _, p := range k.ports {
+		one := p.Port
+		one.GIDs, one.PKeys, one.Down = slices.Clone(one.GIDs), slices.Clone(one.PKeys), !p.active
+		c.Ports = append(c.Ports, one)
+	}
+	return c
+}
 
 // Fabric is the network of the device.
 func (k *Kernel) Fabric() *Fabric { return k.net }
@@ -112,16 +128,17 @@ func (k *Kernel) Remove() {
 	}
 }
 
-// SetGID changes an entry of the first port's table, as SetPortGID.
-func (k *Kernel) SetGID(index int, gid [16]byte) { k.SetPortGID(1, index, GID{ID: gid}) }
+// SetGID changes an entry of the first port's table, as SetPortGID, to one of RoCE v2
+// at the network interface that the first entry has.
+func (k *Kernel) SetGID(index int, gid [16]byte) {
+	first := k.Config().Ports[0].GIDs[0]
+	k.SetPortGID(1, index, GID{ID: gid, NetDev: first.NetDev, IfIndex: first.IfIndex})
+}
 
 // SetPortGID changes an entry of the table of a port, from 1; a zero one is empty.
 func (k *Kernel) SetPortGID(num, index int, g GID) {
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()
-	if g.NetDev == "" {
-		g.NetDev = "lo"
-	}
 	k.ports[num-1].GIDs[index] = g
 	k.net.era++
 	k.tell(eventGIDChange, uint64(num))

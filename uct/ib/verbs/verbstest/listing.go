@@ -87,7 +87,7 @@ func (p *port) listing(file func(path, format string, args ...any)) {
 			typ = "IB/RoCE v1"
 		}
 		file(fmt.Sprintf("gid_attrs/types/%d", i), "%s", typ)
-		if !p.InfiniBand {
+		if g.NetDev != "" {
 			file(fmt.Sprintf("gid_attrs/ndevs/%d", i), "%s", g.NetDev)
 		}
 	}

@@ -35,17 +35,15 @@ func (p *port) entry(index uint32) (abi.GidEntry, bool) {
 		return abi.GidEntry{}, false
 	}
 	g := &p.GIDs[index]
-	e := abi.GidEntry{Gid: g.ID, GidIndex: index, PortNum: uint32(p.num)}
+	e := abi.GidEntry{Gid: g.ID, GidIndex: index, PortNum: uint32(p.num), NetdevIfindex: g.IfIndex}
 	switch {
 	case p.InfiniBand:
 		e.GidType = abi.IB_UVERBS_GID_TYPE_IB
-		return e, true
 	case g.V1:
 		e.GidType = abi.IB_UVERBS_GID_TYPE_ROCE_V1
 	default:
 		e.GidType = abi.IB_UVERBS_GID_TYPE_ROCE_V2
 	}
-	e.NetdevIfindex = 1
 	return e, true
 }
 
