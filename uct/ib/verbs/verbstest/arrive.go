@@ -36,12 +36,12 @@ func (e *port) arrive(p *packet, data *pieces) {
 	if wc.WcFlags&abi.IB_WC_GRH != 0 {
 		scatter(space, p.grh[:])
 	}
-	move(behind(space, grhLength), data.list)
+	move(skip(space, grhLength), data.list)
 	to.recv.complete(&wc, p.solicited)
 }
 
-// behind is what is in pieces behind the first n bytes. It changes the list.
-func behind(list [][]byte, n int) [][]byte {
+// skip is what is in pieces behind the first n bytes. It changes the list.
+func skip(list [][]byte, n int) [][]byte {
 	for len(list) > 0 && n >= len(list[0]) {
 		n -= len(list[0])
 		list = list[1:]

@@ -12,8 +12,10 @@
 // Work is done in the call that rings the doorbell, so tests are deterministic.
 // What cannot be done yet, for want of a receive or of a peer, is tried again by
 // the next doorbell in the network, the next arming of a completion queue, or
-// Progress; each try counts as one retry. Nothing is allocated for a message, so that
-// tests of what sends can say that they allocate nothing.
+// Progress; each try counts as one retry. Fabric.SetWork has it done in steps instead,
+// so that sends stay outstanding, and Fabric.Run by a goroutine, for those who sleep.
+// Nothing is allocated for a message, so that tests of what sends can say that they
+// allocate nothing.
 //
 // A Hook on the network loses messages, doubles them, holds them back, and more; Random
 // and others are hooks for common cases. Links go down (Kernel.SetLink), processes die

@@ -59,17 +59,6 @@ func (n *Fabric) Find(name string) *Kernel {
 	return nil
 }
 
-// Progress tries everything again that waits, at all devices. If there was nothing to
-// do, what is held on its way comes nearer, as if a message had come through.
-func (n *Fabric) Progress() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.runAll() == 0 {
-		n.faults.passed++
-		n.loop()
-	}
-}
-
 // SetHook has all messages from now on go by a hook; nil: no longer.
 func (n *Fabric) SetHook(h Hook) {
 	n.mu.Lock()

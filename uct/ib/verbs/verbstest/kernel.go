@@ -78,6 +78,7 @@ func (k *Kernel) open() *file {
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()
 	k.files = append(k.files, f)
+	f.muffle()
 	return f
 }
 
@@ -91,10 +92,8 @@ func (k *Kernel) FailCall(name string, skip int, errno syscall.Errno) {
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()
 	k.faults.Fail(name, skip, errno)
+	k.muffle()
 }
-
-// Progress is Fabric.Progress of the device's network.
-func (k *Kernel) Progress() { k.net.Progress() }
 
 // SetPort takes the first port up or down, as SetLink.
 func (k *Kernel) SetPort(active bool) { k.SetLink(1, active) }
@@ -121,6 +120,7 @@ func (k *Kernel) Remove() {
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()
 	k.removed = true
+	k.muffle()
 	k.net.era++
 	for _, f := range k.files {
 		f.destroyAll()

@@ -29,6 +29,7 @@ func (f *file) kill() {
 	defer f.k.net.mu.Unlock()
 	if !f.closed {
 		f.dead = true
+		f.muffle()
 		f.destroyAll()
 	}
 }

@@ -2,7 +2,11 @@
 
 package verbstest
 
-import "github.com/ucx-go/ucx/internal/ib/uverbs"
+import (
+	"math"
+
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
+)
 
 // Whose turn it is. A queue pair whose bell has rung gets into the line of those that
 // are ready, does one work request when its turn comes, and gets behind the others if
@@ -13,21 +17,44 @@ import "github.com/ucx-go/ucx/internal/ib/uverbs"
 type scheduler struct {
 	ready line
 	aside line
+	work  Work
+	wake  chan struct{} // of who works behind, room for one
 }
 
 // ring is the doorbell of a queue pair.
 func (n *Fabric) ring(q *qp) {
-	if q.in == nil {
-		n.sched.ready.add(q)
+	switch n.sched.work {
+	case InBell:
+		if q.in == nil {
+			n.sched.ready.add(q)
+		}
+		n.run()
+	case behind:
+		n.call()
 	}
-	n.run()
 }
 
 // kick has what waits looked at again, since something has changed.
-func (n *Fabric) kick() { n.runAll() }
+func (n *Fabric) kick() {
+	switch n.sched.work {
+	case InBell:
+		n.look()
+		n.run()
+	case behind:
+		n.call()
+	}
+}
 
-// runAll does all work requests that can be done, also those that no bell has told of.
-func (n *Fabric) runAll() int {
+// call wakes who works behind.
+func (n *Fabric) call() {
+	select {
+	case n.sched.wake <- struct{}{}:
+	default: // it has not got up yet
+	}
+}
+
+// look finds the work requests that no bell has told of.
+func (n *Fabric) look() {
 	for _, k := range n.kernels {
 		for _, q := range k.order {
 			if q.in == nil && q.sq.waiting() > 0 {
@@ -35,31 +62,68 @@ func (n *Fabric) runAll() int {
 			}
 		}
 	}
-	return n.run()
+}
+
+// step does up to most work requests, of one device or of all, and lets time pass if
+// there are none.
+func (n *Fabric) step(most int, of *Kernel) int {
+	n.look()
+	n.retry(of)
+	tried, done := n.loop(most, of)
+	if tried == 0 && most > 0 {
+		n.faults.passed++
+		_, done = n.loop(most, of)
+	}
+	return done
 }
 
 // run does what can be done of those who are ready, and tries those again that were
-// set aside. It returns how many work requests have come to an end.
-func (n *Fabric) run() int {
+// set aside.
+func (n *Fabric) run() {
+	n.retry(nil)
+	n.loop(math.MaxInt, nil)
+}
+
+// retry has those tried again who were set aside.
+func (n *Fabric) retry(of *Kernel) {
 	uverbs.RaceReceived()
-	n.resume(func(*qp) bool { return true })
-	return n.loop()
+	n.resume(func(q *qp) bool { return of == nil || q.f.k == of })
 }
 
 // loop does what can be done of those who are ready, and of those whose messages are
-// not held any longer.
-func (n *Fabric) loop() (done int) {
+// not held any longer, up to most work requests. It returns how many were tried, and
+// how many have come to an end.
+func (n *Fabric) loop(most int, of *Kernel) (tried, done int) {
 	for {
 		n.faults.arrivals()
-		if n.sched.ready.first == nil && !n.resume((*qp).due) {
-			return done
+		if tried >= most {
+			return tried, done
 		}
-		q := n.sched.ready.first
+		q := n.sched.next(of)
+		if q == nil && n.resume((*qp).due) {
+			q = n.sched.next(of)
+		}
+		if q == nil {
+			return tried, done
+		}
 		q.leave()
-		if q.turn() {
+		switch q.turn() {
+		case wcSuccess:
 			done++
+			tried++
+		case again:
+			tried++
 		}
 	}
+}
+
+// next is whose turn it is, of one device or of all; nil for nobody's.
+func (s *scheduler) next(of *Kernel) *qp {
+	q := s.ready.first
+	for q != nil && of != nil && q.f.k != of {
+		q = q.next
+	}
+	return q
 }
 
 // resume gets those of a kind into the line who were set aside, and reports whether
@@ -77,33 +141,34 @@ func (n *Fabric) resume(of func(*qp) bool) (any bool) {
 	return any
 }
 
-// turn does the next work request of a queue pair, if it is to do any, and reports
-// whether one has come to an end.
-func (q *qp) turn() bool {
+// turn does the next work request of a queue pair, if it is to do any. It returns wait
+// if none was done, again if one is to be tried again, and wcSuccess if one has come to
+// an end, whichever.
+func (q *qp) turn() uint32 {
 	if q.sq.waiting() == 0 {
-		return false
+		return wait
 	}
 	s := &q.f.k.net.sched
 	switch q.attr.QpState {
 	case stateErr:
 		q.fail()
-		return true
+		return wcSuccess
 	case stateRTS:
 	default:
-		return false
+		return wait
 	}
 	w := q.request()
 	status := q.execute(w)
 	switch status {
 	case wait:
 		s.aside.add(q)
-		return false
+		return wait
 	case again:
 		s.ready.add(q)
-		return false
+		return again
 	}
 	if q.attr.QpState == stateErr {
-		return true // connected to itself, it has refused its own request and flushed it
+		return wcSuccess // connected to itself, it has refused its own request and flushed it
 	}
 	q.retries, q.rnr, q.trip = 0, 0, trip{}
 	q.complete(w, status)
@@ -112,5 +177,5 @@ func (q *qp) turn() bool {
 	} else if q.sq.waiting() > 0 {
 		s.ready.add(q)
 	}
-	return true
+	return wcSuccess
 }
