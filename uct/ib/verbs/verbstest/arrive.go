@@ -15,6 +15,8 @@ type packet struct {
 	qpn       uint32 // of the receiver
 	qkey      uint32
 	pkey      uint16
+	global    bool // it has a global route header
+	ipv4      bool // which is of IPv4
 	grh       [grhLength]byte
 	solicited bool
 	wc        abi.Wc // as the receiver gets it
@@ -32,11 +34,22 @@ func (e *port) arrive(p *packet, data *pieces) {
 	if to.take(int(wc.ByteLen), &wc) != wcSuccess {
 		return
 	}
-	space := to.f.k.net.desk.space.list
-	if wc.WcFlags&abi.IB_WC_GRH != 0 {
-		scatter(space, p.grh[:])
+	space, from := to.f.k.net.desk.space.list, 0 // how much of the header is left alone
+	switch cfg := &e.k.cfg; {
+	case !p.global || cfg.GRH == GRHNone:
+		from = grhLength
+	case cfg.GRH == GRHHalf && p.ipv4:
+		from = grhLength / 2
 	}
-	move(skip(space, grhLength), data.list)
+	if from < grhLength {
+		wc.WcFlags |= abi.IB_WC_GRH
+	}
+	if !e.InfiniBand {
+		wc.Sl = e.k.cfg.WCSL
+	}
+	space = skip(space, from)
+	scatter(space, p.grh[from:])
+	move(skip(space, grhLength-from), data.list)
 	to.recv.complete(&wc, p.solicited)
 }
 

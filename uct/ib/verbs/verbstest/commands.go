@@ -40,10 +40,7 @@ func (f *file) invoke(r *uverbs.Request) syscall.Errno {
 		if load[abi.ExQueryDevice](in).CompMask != 0 {
 			return syscall.EINVAL
 		}
-		a := deviceAttr
-		a.Base.PhysPortCnt = uint8(len(f.k.ports))
-		a.Base.NodeGuid, a.Base.SysImageGuid = bigEndian(f.k.cfg.NodeGUID), bigEndian(f.k.cfg.NodeGUID)
-		store(out, a)
+		store(out, f.k.attr())
 		return 0
 	case abi.IB_USER_VERBS_CMD_ALLOC_PD:
 		store(out, abi.AllocPdResp{PdHandle: f.add(&pd{})})
@@ -122,7 +119,7 @@ func (f *file) modifySRQ(m abi.ModifySrq, uhw abi.RxeModifySrqCmd) syscall.Errno
 	}
 	held := s.ring.waiting()
 	if m.AttrMask&limit != 0 && m.SrqLimit > s.ring.mask ||
-		m.AttrMask&size != 0 && (m.MaxWr == 0 || m.MaxWr > maxQPWR || m.MaxWr < s.limit || m.MaxWr < held) {
+		m.AttrMask&size != 0 && (m.MaxWr == 0 || int(m.MaxWr) > f.k.cfg.Limits.SRQWR || m.MaxWr < s.limit || m.MaxWr < held) {
 		return syscall.EINVAL
 	}
 	if m.AttrMask&size != 0 {
@@ -168,95 +165,6 @@ func (f *file) multicast(m abi.AttachMcast, attach bool) syscall.Errno {
 	return 0
 }
 
-// deviceAttr is the device, with the numbers of rdma_rxe.
-var deviceAttr = abi.ExQueryDeviceResp{
-	Base: abi.QueryDeviceResp{
-		MaxMrSize: ^uint64(0), PageSizeCap: 0xfffff000, VendorId: 0xffffff, MaxQp: 0xffff0, MaxQpWr: maxQPWR,
-		DeviceCapFlags: 0x1223c76, MaxSge: maxSGE, MaxSgeRd: maxSGE, MaxCq: 0xfffff, MaxCqe: maxCQE, MaxMr: 0x7ffff,
-		MaxPd: 0xffffc, MaxQpRdAtom: maxRdAtomic, MaxResRdAtom: 0x3f000, MaxQpInitRdAtom: maxRdAtomic, AtomicCap: 1, MaxMw: 0x7ffff,
-		MaxMcastGrp: 8192, MaxMcastQpAttach: 56, MaxTotalMcastQpAttach: 8192 * 56, MaxAh: 0x7fff, MaxSrq: 0x7fff,
-		MaxSrqWr: maxQPWR, MaxSrqSge: maxSRQSGE, MaxPkeys: 64, LocalCaAckDelay: 15,
-	},
-	ResponseLength: 304,
-}
-
-func (f *file) regMR(m abi.RegMr, out []byte) syscall.Errno {
-	p, ok := find[*pd](f, m.PdHandle)
-	if !ok {
-		return syscall.ENOENT
-	}
-	if !validAccess(m.AccessFlags) || (m.HcaVa^m.Start)&4095 != 0 || m.HcaVa+m.Length < m.HcaVa {
-		return syscall.EINVAL
-	}
-	if !mapped(m.Start, m.Length) {
-		return syscall.EFAULT
-	}
-	o := &mr{pd: p, index: f.k.nextKey, start: m.Start, iova: m.HcaVa, length: m.Length, access: m.AccessFlags}
-	f.k.nextKey++
-	o.lkey = o.index<<8 | 0x5a
-	o.setAccess(m.AccessFlags)
-	f.k.mrs[o.index] = o
-	p.refs++
-	store(out, abi.RegMrResp{MrHandle: f.add(o), Lkey: o.lkey, Rkey: o.rkey})
-	return 0
-}
-
-// remoteAccess is what makes a key for peers.
-const remoteAccess = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_READ | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
-
-func validAccess(access uint32) bool {
-	const writes = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
-	const known = remoteAccess | abi.IB_UVERBS_ACCESS_LOCAL_WRITE | abi.IB_UVERBS_ACCESS_MW_BIND | abi.IB_UVERBS_ACCESS_OPTIONAL_RANGE
-	return access&^known == 0 && (access&writes == 0 || access&abi.IB_UVERBS_ACCESS_LOCAL_WRITE != 0)
-}
-
-func (m *mr) setAccess(access uint32) {
-	m.access, m.rkey = access, 0
-	if access&remoteAccess != 0 {
-		m.rkey = m.lkey
-	}
-}
-
-// reregMR changes a region. This is more than rdma_rxe can do, which has nothing of
-// it up to Linux 6.3.
-func (f *file) reregMR(m abi.ReregMr, out []byte) syscall.Errno {
-	const (
-		translation = 1 << 0 // enum ib_mr_rereg_flags, ib_verbs.h
-		domain      = 1 << 1
-		access      = 1 << 2
-	)
-	o, ok := find[*mr](f, m.MrHandle)
-	if !ok {
-		return syscall.ENOENT
-	}
-	switch {
-	case m.Flags&^(translation|domain|access) != 0:
-		return syscall.EOPNOTSUPP
-	case m.Flags == 0, m.Flags&access != 0 && !validAccess(m.AccessFlags),
-		m.Flags&translation != 0 && ((m.HcaVa^m.Start)&4095 != 0 || m.HcaVa+m.Length < m.HcaVa):
-		return syscall.EINVAL
-	case m.Flags&translation != 0 && !mapped(m.Start, m.Length):
-		return syscall.EFAULT
-	}
-	if m.Flags&domain != 0 {
-		p, ok := find[*pd](f, m.PdHandle)
-		if !ok {
-			return syscall.ENOENT
-		}
-		o.pd.refs--
-		o.pd = p
-		p.refs++
-	}
-	if m.Flags&access != 0 {
-		o.setAccess(m.AccessFlags)
-	}
-	if m.Flags&translation != 0 {
-		o.start, o.iova, o.length = m.Start, m.HcaVa, m.Length
-	}
-	store(out, abi.ReregMrResp{Lkey: o.lkey, Rkey: o.rkey})
-	return 0
-}
-
 func (f *file) createAH(m abi.CreateAh, out, uhw []byte) syscall.Errno {
 	p, ok := find[*pd](f, m.PdHandle)
 	if !ok {
@@ -267,6 +175,9 @@ func (f *file) createAH(m abi.CreateAh, out, uhw []byte) syscall.Errno {
 	w, ok := f.k.newWay(&to)
 	if !ok {
 		return syscall.EINVAL
+	}
+	if e := w.resolved(); e != 0 {
+		return e
 	}
 	a := &ah{pd: p, num: f.k.nextAH, way: w}
 	f.k.nextAH++
@@ -297,7 +208,7 @@ func (f *file) resizeCQ(m abi.ResizeCq, out, uhw []byte) syscall.Errno {
 		return syscall.ENOENT
 	}
 	unread := (c.ring.index - c.ring.header().ConsumerIndex) & c.ring.mask
-	if m.Cqe == 0 || m.Cqe > maxCQE || m.Cqe < unread || len(uhw) < 16 {
+	if m.Cqe == 0 || int(m.Cqe) > f.k.cfg.Limits.CQE || m.Cqe < unread || len(uhw) < 16 {
 		return syscall.EINVAL
 	}
 	bigger, errno := newRing(m.Cqe, 128)
@@ -379,10 +290,11 @@ func (f *file) modifyQP(m abi.ModifyQp) syscall.Errno {
 	if m.AttrMask&maskState != 0 {
 		to = m.QpState
 	}
+	l := &f.k.cfg.Limits
 	mask, ok := needed(q.typ, from, to)
 	if !ok || m.AttrMask&mask != mask || m.AttrMask&maskUnsupported != 0 ||
 		m.AttrMask&maskPathMTU != 0 && (m.PathMtu < 1 || m.PathMtu > maxMTU) ||
-		m.AttrMask&maskMaxRd != 0 && m.MaxRdAtomic > maxRdAtomic || m.AttrMask&maskMaxDestRd != 0 && m.MaxDestRdAtomic > maxRdAtomic {
+		m.AttrMask&maskMaxRd != 0 && int(m.MaxRdAtomic) > l.RdAtomic || m.AttrMask&maskMaxDestRd != 0 && int(m.MaxDestRdAtomic) > l.RdAtomic {
 		return syscall.EINVAL
 	}
 	num, pkey := q.attr.PortNum, q.attr.PkeyIndex
@@ -400,6 +312,9 @@ func (f *file) modifyQP(m abi.ModifyQp) syscall.Errno {
 		w, ok := f.k.newWay(&m.Dest)
 		if !ok || m.Dest.PortNum != num {
 			return syscall.EINVAL
+		}
+		if e := w.resolved(); e != 0 {
+			return e
 		}
 		q.attr.Dest, q.way = m.Dest, w
 	}
@@ -428,13 +343,13 @@ func (f *file) modifyQP(m abi.ModifyQp) syscall.Errno {
 	set32(maskRQPSN, &a.RqPsn, &m.RqPsn)
 	set32(maskSQPSN, &a.SqPsn, &m.SqPsn)
 	set32(maskDestQPN, &a.DestQpNum, &m.DestQpNum)
-	a.QpState = to
 	switch {
 	case to == stateReset:
 		q.reset()
-	case to == stateErr && from != stateErr:
+	case to == stateErr:
 		q.fail()
 	}
+	a.QpState = to
 	f.k.net.kick()
 	if to == stateSQD && from == stateRTS && m.AttrMask&maskSQDNotify != 0 && m.EnSqdAsyncNotify != 0 {
 		f.event(eventSQDrained, q.user) // what could be done is

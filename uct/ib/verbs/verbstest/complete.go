@@ -68,6 +68,9 @@ func completionOf(opcode uint32) uint32 {
 
 // fail puts the queue pair into the error state and flushes what is posted.
 func (q *qp) fail() {
+	if q.attr.QpState != stateErr && q.srq != nil && q.f.k.cfg.LastWQE {
+		q.f.event(eventLastWQE, q.user)
+	}
 	q.attr.QpState, q.trip = stateErr, trip{}
 	q.leave()
 	for n := q.sq.waiting(); n > 0; n-- {

@@ -14,6 +14,14 @@ type Config struct {
 	Name     string // "": rxe0, rxe1 and so on
 	NodeGUID uint64 // 0: one of its own
 	Ports    []Port // none: one, as the zero Port
+	Limits   Limits
+	GRH      GRH
+	// WCSL is what completions of datagrams say of the service level, where the link is
+	// Ethernet. rdma_rxe has 0; some devices have the kind of packet there.
+	WCSL uint8
+	// LastWQE has the event of the last work request sent when a queue pair with a shared
+	// receive queue gets into the error state, as Linux 6.12 does and 6.1 does not.
+	LastWQE bool
 }
 
 // Port is a port of a device. Its tables are by index.
@@ -68,6 +76,7 @@ func (c Config) filled(n int) Config {
 	if len(c.Ports) == 0 {
 		c.Ports = []Port{{}}
 	}
+	c.Limits = c.Limits.filled()
 	c.Ports = slices.Clone(c.Ports)
 	for i := range c.Ports {
 		c.Ports[i] = c.Ports[i].filled(n*maxPorts + i)
@@ -109,6 +118,9 @@ func (p Port) filled(number int) Port {
 func (c *Config) check() {
 	if len(c.Ports) > maxPorts {
 		panic(fmt.Sprintf("verbstest: %s with %d ports, the most is %d", c.Name, len(c.Ports), maxPorts))
+	}
+	if l := c.Limits; l.WR > maxWR || l.SGE > maxSGE || l.Inline > maxInline || l.CQE > maxCQE || l.SRQWR > maxWR {
+		panic(fmt.Sprintf("verbstest: %s with more than there can be: %+v", c.Name, l))
 	}
 	for _, p := range c.Ports {
 		if lanes[p.Width] == 0 {

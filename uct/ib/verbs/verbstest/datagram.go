@@ -30,7 +30,6 @@ func (q *qp) datagram(w *request) uint32 {
 		p.wc.DlidPathBits = uint8(a.way.dlid & (1<<a.way.from.LMC - 1))
 	}
 	if a.way.global {
-		p.wc.WcFlags |= abi.IB_WC_GRH
 		p.route(&a.way)
 	}
 	if p.multicast = a.way.global && isMulticast(p.dgid); p.multicast {
@@ -44,7 +43,9 @@ func (q *qp) datagram(w *request) uint32 {
 // route writes the global route header: of IPv6, or an IPv4 header in its second half.
 func (p *packet) route(w *way) {
 	from, grh := &w.source().ID, &p.grh
+	p.global = true
 	if [12]byte(p.dgid[:]) == [12]byte{10: 0xff, 11: 0xff} {
+		p.ipv4 = true
 		grh[20] = 0x45
 		grh[29] = 17
 		copy(grh[32:], from[12:])

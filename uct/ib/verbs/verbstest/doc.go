@@ -7,7 +7,8 @@
 // New is one device, whose contexts reach each other. A Fabric has several, with the
 // ports and addresses that their Config names: packets go to the device that has the
 // address, and arrive where a real one would take them, by address, partition, queue
-// pair, key and size.
+// pair, key and size. What a device has less of than rdma_rxe, and what it does otherwise,
+// is in its Config too.
 //
 // Work is done in the call that rings the doorbell, so tests are deterministic.
 // What cannot be done yet, for want of a receive or of a peer, is tried again by

@@ -10,20 +10,6 @@ import (
 	"github.com/ucx-go/ucx/internal/ib/uverbs"
 )
 
-// Limits of the device.
-const (
-	maxQPWR     = 1 << 14
-	maxCQE      = 32767
-	maxSGE      = 32
-	maxSRQSGE   = 27
-	maxInline   = 512
-	maxRdAtomic = 128
-	maxMsgSize  = 8 << 20
-	maxMTU      = 5 // 4096 bytes
-	maxPorts    = 2
-	vectors     = 2
-)
-
 // Kernel is one device. Any goroutine may use it.
 type Kernel struct {
 	net    *Fabric
@@ -43,6 +29,10 @@ type Kernel struct {
 	nextAH  uint32
 	nextOff uint64 // of a mapping
 	faults  Errnos
+	srqs    int // shared receive queues
+	resolve func(from, to [16]byte) syscall.Errno
+
+	pinned, pinnedMost int64 // bytes
 }
 
 // New returns a device in a network of its own, rxe0, with one port and the GIDs that

@@ -174,7 +174,7 @@ func (f *file) destroyAny(r *uverbs.Request) syscall.Errno {
 
 func (f *file) createCQ(r *uverbs.Request) syscall.Errno {
 	cqe := u32(r.Attr(abi.UVERBS_ATTR_CREATE_CQ_CQE).Bytes)
-	if cqe == 0 || cqe > maxCQE || u32(r.Attr(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR).Bytes) >= vectors {
+	if cqe == 0 || int(cqe) > f.k.cfg.Limits.CQE || u32(r.Attr(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR).Bytes) >= vectors {
 		return syscall.EINVAL
 	}
 	if a := r.Attr(abi.UVERBS_ATTR_CREATE_CQ_FLAGS); a != nil && u32(a.Bytes) != 0 {
@@ -211,17 +211,22 @@ func (f *file) createSRQ(r *uverbs.Request) syscall.Errno {
 	wr, sge := u32(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_MAX_WR).Bytes), u32(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE).Bytes)
 	limit := u32(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_LIMIT).Bytes)
 	uhw := r.Attr(abi.UVERBS_ATTR_UHW_OUT)
-	if wr == 0 || wr > maxQPWR || sge > maxSRQSGE || limit > wr || uhw == nil || len(uhw.Bytes) < 24 {
+	l := &f.k.cfg.Limits
+	if wr == 0 || int(wr) > l.SRQWR || int(sge) > min(l.SGE, maxSRQSGE) || limit > wr || uhw == nil || len(uhw.Bytes) < 24 {
 		return syscall.EINVAL
 	}
 	if u64(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_TYPE).Bytes) != abi.IB_UVERBS_SRQT_BASIC {
 		return syscall.EOPNOTSUPP
+	}
+	if f.k.srqs >= l.SRQs {
+		return syscall.ENOMEM
 	}
 	s := &srq{f: f, pd: p, user: u64(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE).Bytes), maxSGE: max(sge, 1), limit: limit}
 	if s.ring, errno = newRing(wr, recvWQESize+sgeSize*int(s.maxSGE)); errno != 0 {
 		return errno
 	}
 	p.refs++
+	f.k.srqs++
 	h := f.add(s)
 	store(uhw.Bytes, abi.RxeCreateSrqResp{Mi: f.offer(s.ring), SrqNum: h})
 	answerU32(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, s.ring.mask)
@@ -257,16 +262,22 @@ func (f *file) createQP(r *uverbs.Request) syscall.Errno {
 		q.sigAll = u32(a.Bytes) != 0
 	}
 	q.cap = load[abi.QpCap](r.Attr(abi.UVERBS_ATTR_CREATE_QP_CAP).Bytes)
-	uhw := r.Attr(abi.UVERBS_ATTR_UHW_OUT)
-	if q.cap.MaxSendWr > maxQPWR || q.cap.MaxRecvWr > maxQPWR || q.cap.MaxSendSge > maxSGE || q.cap.MaxRecvSge > maxSGE ||
-		q.cap.MaxInlineData > maxInline || uhw == nil || len(uhw.Bytes) < 32 || r.Attr(abi.UVERBS_ATTR_UHW_IN) != nil {
+	uhw, l := r.Attr(abi.UVERBS_ATTR_UHW_OUT), &f.k.cfg.Limits
+	if int(q.cap.MaxSendWr) > l.WR || int(q.cap.MaxRecvWr) > l.WR || int(q.cap.MaxSendSge) > l.SGE || int(q.cap.MaxRecvSge) > l.SGE ||
+		int(q.cap.MaxInlineData) > l.Inline || uhw == nil || len(uhw.Bytes) < 32 || r.Attr(abi.UVERBS_ATTR_UHW_IN) != nil {
 		return syscall.EINVAL
 	}
-	extra := max(16*int(q.cap.MaxSendSge), int(q.cap.MaxInlineData))
-	q.cap.MaxInlineData, q.cap.MaxSendSge = uint32(extra), uint32(extra/16)
+	if len(f.k.qps) >= l.QPs {
+		return syscall.ENOMEM
+	}
+	// rdma_rxe makes as much room for inline data as for pieces of memory, and queues as
+	// long as their rings are.
+	extra := max(sgeSize*int(q.cap.MaxSendSge), int(q.cap.MaxInlineData))
+	q.cap.MaxInlineData, q.cap.MaxSendSge = uint32(min(extra, l.Inline)), uint32(extra/sgeSize)
 	if q.sq, errno[0] = newRing(max(q.cap.MaxSendWr, 1), sendWQESize+extra); errno[0] != 0 {
 		return errno[0]
 	}
+	q.cap.MaxSendWr = q.sq.mask
 	var resp abi.RxeCreateQpResp
 	if q.srq == nil {
 		if q.rq, errno[0] = newRing(max(q.cap.MaxRecvWr, 1), recvWQESize+sgeSize*int(q.cap.MaxRecvSge)); errno[0] != 0 {
@@ -274,7 +285,8 @@ func (f *file) createQP(r *uverbs.Request) syscall.Errno {
 			return errno[0]
 		}
 		resp.RqMi = f.offer(q.rq)
-		q.cap.MaxRecvSge = uint32((1<<q.rq.log2 - recvWQESize) / 16)
+		q.cap.MaxRecvSge = uint32((1<<q.rq.log2 - recvWQESize) / sgeSize)
+		q.cap.MaxRecvWr = q.rq.mask
 	} else {
 		q.srq.refs++
 	}

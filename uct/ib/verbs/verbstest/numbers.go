@@ -14,6 +14,7 @@ const (
 	eventPortActive  = 9
 	eventPortErr     = 10
 	eventSRQLimit    = 15
+	eventLastWQE     = 16
 	eventGIDChange   = 18
 )
 

@@ -19,6 +19,7 @@ type mr struct {
 	start  uint64 // in the process
 	iova   uint64 // for peers
 	length uint64
+	pinned int64 // bytes
 	access uint32
 	lkey   uint32
 	rkey   uint32 // 0 without remote access
@@ -108,6 +109,7 @@ func (f *file) destroy(h uint32) syscall.Errno {
 			}
 		}
 		o.pd.refs--
+		f.k.pin(-o.pinned)
 		delete(f.k.mrs, o.index)
 	case *mw:
 		o.pd.refs--
@@ -125,6 +127,7 @@ func (f *file) destroy(h uint32) syscall.Errno {
 			return syscall.EBUSY
 		}
 		o.pd.refs--
+		f.k.srqs--
 		f.drop(o.ring)
 	case *qp:
 		if len(o.groups) > 0 {
