@@ -1103,3 +1103,54 @@ func TestClose(t *testing.T) {
 		t.Errorf("left: %+v", c)
 	}
 }
+
+// TestAskNearWrap: the packet at a quarter of the window asks also where numbers go
+// round; C's arithmetic misses it there.
+func TestAskNearWrap(t *testing.T) {
+	for first := wire.PSN(0xfff0); first != 0x10; first++ {
+		n := newNetwork(t)
+		a, b := n.add(10), n.add(20)
+		e := a.open(b)
+		n.run()
+		e.psn, e.acked, e.cwnd = first, first-1, 16
+		e.max = e.acked + e.cwnd
+		e.re, e.reMax = e.psn, e.acked
+		for i := 1; a.send(e, 8); i++ {
+			if asks := wire.Load(n.air[len(n.air)-1].data).AckReq(); asks != (i == 4 || i == 15) {
+				t.Fatalf("first number %d: packet %d asks: %v", first, i, asks)
+			}
+		}
+	}
+}
+
+// TestSoon: a peer was silent for so long that the next look is far off. Its answer makes
+// looks frequent again, for what is lost then.
+func TestSoon(t *testing.T) {
+	for name, answer := range map[string]func(*network, *host, *Endpoint){
+		"acknowledges": func(n *network, b *host, f *Endpoint) {},
+		"misses something": func(n *network, b *host, f *Endpoint) {
+			f.got-- // as if the last one had not come
+			f.owe(oweNack)
+		},
+	} {
+		n, a, b, e := pair(t)
+		n.drop = func(packet) bool { return true }
+		if !a.send(e, 8) || !a.send(e, 8) {
+			t.Fatal("no room for two")
+		}
+		for e.every < int64(2*time.Second) {
+			n.tick()
+		}
+		n.drop = func(p packet) bool { return kind(p) == wire.KindAM && wire.Load(p.data).PSN() == e.psn-1 }
+		f := b.accepted[0]
+		e.repeat()
+		a.it.Dispatch()
+		n.settle()
+		answer(n, b, f)
+		b.it.Dispatch()
+		n.settle()
+		if due, ok := a.it.Next(n.now); !ok || due > n.now+int64(20*time.Millisecond) {
+			t.Errorf("%s: the next look is in %v", name, time.Duration(due-n.now))
+		}
+	}
+}

@@ -54,7 +54,7 @@ func (p *wirePort) poll() (n int) {
 	for p.r != p.w {
 		i := p.r & 63
 		p.r++
-		if e, _, _ := p.it.Receive(p.ring[i][:p.lens[i]], p.to.qpn); e != nil {
+		if e, _, _ := p.it.Receive(p.ring[i][:p.lens[i]], &From{QPN: p.to.qpn}); e != nil {
 			n++
 		}
 	}

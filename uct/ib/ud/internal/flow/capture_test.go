@@ -99,7 +99,7 @@ func (r *replay) feed() bool {
 	if h := wire.Load(p.Data); h.Kind(len(p.Data)) == wire.KindCtl && p.Kept < len(p.Data) {
 		p.Data = wire.AppendCREP(nil, h, &wire.CREP{EP: crepOf(r.t, p)}) // the capture has no more
 	}
-	r.it.Receive(bytes.Clone(p.Data), p.SrcQPN)
+	r.it.Receive(bytes.Clone(p.Data), &From{QPN: p.SrcQPN})
 	return true
 }
 

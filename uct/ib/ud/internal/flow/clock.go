@@ -46,6 +46,18 @@ func (it *Iface) Next(now int64) (due int64, wanted bool) {
 	return it.timers[0].due + it.skipped, true
 }
 
+// Soonest is a time before which Next would not say that Tick is wanted; ok is false if
+// it wanted nothing. It looks at no clock.
+func (it *Iface) Soonest() (due int64, ok bool) {
+	switch {
+	case it.fresh != nil:
+		return it.now + it.skipped + it.tick, true
+	case len(it.timers) != 0:
+		return it.timers[0].due + it.skipped, true
+	}
+	return 0, false
+}
+
 // start makes the timer run from the next Clock on.
 func (e *Endpoint) start() {
 	if !e.fresh {

@@ -34,6 +34,15 @@ func (e *Endpoint) Abort(err error) {
 	}
 }
 
+// Fail fails all endpoints.
+func (it *Iface) Fail(err error) {
+	for k := range len(it.table.eps) {
+		if e := it.table.eps[k]; e != nil {
+			e.Abort(err)
+		}
+	}
+}
+
 // Drop makes the endpoint that a peer has made go, without a word to the peer, which
 // sends nonsense. The application's own fail.
 func (e *Endpoint) Drop(err error) { e.Abort(err) }

@@ -22,7 +22,9 @@
 //	it.Clock(now)          what follows happens now
 //	it.Receive(...)        for each packet; messages come back to be delivered
 //	it.Tick()              when what Next told has come
-//	it.Dispatch()          posts what is owed, as far as the queue has room
+//	it.DispatchFirst()     what has to go before messages, as far as the queue has room
+//	...                    messages
+//	it.Dispatch()          the rest
 //
 // and it sends by [Endpoint.Send], which gives the header. All of this belongs to one
 // goroutine. Port's methods are called in the middle of these calls and may send and

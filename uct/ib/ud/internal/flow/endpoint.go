@@ -17,6 +17,7 @@ type Endpoint struct {
 	dest uint32 // the peer's, once connected
 	qpn  uint32 // of the peer's queue pair, 0 if not known yet
 	path uint8
+	gid  [16]byte // of the peer's port, 0 if it does not matter
 
 	// Sending (window.go, resend.go). In flight are acked+1 to psn-1.
 	psn, max, acked wire.PSN
@@ -93,6 +94,9 @@ func (e *Endpoint) reset() {
 // ID is the endpoint's own id, which its address tells.
 func (e *Endpoint) ID() uint32 { return e.id }
 
+// PeerID is the peer's id, once connected.
+func (e *Endpoint) PeerID() uint32 { return e.dest }
+
 // PeerQPN is the peer's queue pair, 0 while it is not known.
 func (e *Endpoint) PeerQPN() uint32 { return e.qpn }
 
@@ -105,6 +109,9 @@ func (e *Endpoint) Connected() bool { return e.is(connected) }
 // Passive reports whether a peer has made the endpoint and the application has not
 // taken it.
 func (e *Endpoint) Passive() bool { return e.is(passive) }
+
+// SetGID has packets refused that do not come from a port of the peer's GID.
+func (e *Endpoint) SetGID(gid [16]byte) { e.gid = gid }
 
 // Idle reports whether the peer has received everything.
 func (e *Endpoint) Idle() bool { return e.first == none }

@@ -250,7 +250,7 @@ func (h *host) open(to *host) *Endpoint {
 func (h *host) receive(p packet) {
 	h.it.Clock(h.net.now)
 	h.net.strict(h, p)
-	e, id, data := h.it.Receive(p.data, p.from.qpn)
+	e, id, data := h.it.Receive(p.data, &From{QPN: p.from.qpn})
 	if e == nil {
 		return
 	}

@@ -15,7 +15,7 @@ import (
 // of the test has sent.
 func (h *host) forge(data []byte, src uint32) {
 	h.it.Clock(h.net.now)
-	if e, _, _ := h.it.Receive(data, src); e != nil {
+	if e, _, _ := h.it.Receive(data, &From{QPN: src}); e != nil {
 		h.t.Fatalf("%s takes %s", h.name, show(data))
 	}
 	h.it.Dispatch()
@@ -397,7 +397,7 @@ func FuzzIface(f *testing.F) {
 				}
 			}
 			a.it.Clock(n.now)
-			a.it.Receive(append([]byte(nil), p...), 0)
+			a.it.Receive(append([]byte(nil), p...), &From{QPN: 0})
 			switch what % 8 {
 			case 0:
 				n.now += int64(time.Second)
@@ -429,4 +429,26 @@ func FuzzIface(f *testing.F) {
 			t.Fatalf("another connection is harmed: %d messages of 5", len(a.of(h).got))
 		}
 	})
+}
+
+// TestEmbryosAreSafe for a while: newcomers do not drive them out at once.
+func TestEmbryosAreSafe(t *testing.T) {
+	n := newNetwork(t)
+	b := n.add(20, func(c *Config) { c.MaxEmbryos = 4 })
+	for i := range uint32(10) {
+		b.forge(creqFrom(i, 0), 0)
+	}
+	if k := b.it.Counters; k.Passive != 4 || k.Refused != 6 || k.Evicted != 0 {
+		t.Fatalf("%d made, %d refused, %d driven out", k.Passive, k.Refused, k.Evicted)
+	}
+	n.pass(embryoTime)
+	for i := range uint32(3) {
+		b.forge(creqFrom(100+i, 0), 0)
+	}
+	if k := b.it.Counters; k.Passive < 5 || k.Passive-k.Evicted > 4 {
+		t.Fatalf("%d made, %d refused, %d driven out", k.Passive, k.Refused, k.Evicted)
+	}
+	if !b.conns[b.accepted[0]].gone {
+		t.Error("the oldest is there")
+	}
 }

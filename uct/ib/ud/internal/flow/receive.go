@@ -8,15 +8,21 @@ import "github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 // window, and the next number of a packet that has none of its own.
 const maxAhead = MaxWindow + 1
 
-// Receive takes a packet, from its Header on, that came from queue pair src of
-// somebody, 0 if that is not known. If e is not nil, the packet was the next active
+// From is where a packet has come from, as the device says it.
+type From struct {
+	QPN  uint32   // of the queue pair, 0 if that is not known
+	GID  [16]byte // of the port
+	Seen bool     // GID is there
+}
+
+// Receive takes a packet, from its Header on. If e is not nil, it was the next active
 // message from e's peer, with this id and these data, a slice of pkt; e may be closed,
 // or made by the peer.
 //
 // What is looked at first, and what comes of it, is as in uct_ud_ep_process_rx of
 // src/uct/ib/ud/base/ud_ep.c; but here nothing comes of a packet that cannot be the
 // peer's.
-func (it *Iface) Receive(pkt []byte, src uint32) (e *Endpoint, id uint8, data []byte) {
+func (it *Iface) Receive(pkt []byte, from *From) (e *Endpoint, id uint8, data []byte) {
 	c := &it.Counters
 	if len(pkt) < wire.HeaderLen {
 		c.Short++
@@ -24,7 +30,7 @@ func (it *Iface) Receive(pkt []byte, src uint32) (e *Endpoint, id uint8, data []
 	}
 	h := wire.Load(pkt)
 	if h.Dest() == wire.NullID {
-		it.request(pkt, h, src)
+		it.request(pkt, h, from.QPN)
 		return nil, 0, nil
 	}
 	e = it.table.find(h.Dest())
@@ -32,7 +38,7 @@ func (it *Iface) Receive(pkt []byte, src uint32) (e *Endpoint, id uint8, data []
 	case e == nil:
 		c.Unknown++
 		return nil, 0, nil
-	case e.qpn != src && src != 0 && e.qpn != 0:
+	case e.qpn != from.QPN && from.QPN != 0 && e.qpn != 0, from.Seen && e.gid != from.GID && e.gid != [16]byte{}:
 		c.WrongSource++
 		return nil, 0, nil
 	case e.state&(connected|failed) != connected:

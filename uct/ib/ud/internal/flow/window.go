@@ -104,6 +104,16 @@ func (e *Endpoint) release() {
 	}
 }
 
+// Slots are the slots that the endpoint has, in order.
+func (e *Endpoint) Slots(yield func(slot int32) bool) {
+	p := &e.it.nodes
+	for i := e.first; i != none; i = p.at(i).next {
+		if n := p.at(i); n.flags&nodeKind <= nodeMark && !yield(n.slot) {
+			return
+		}
+	}
+}
+
 // purge gives back everything, and owes nothing.
 func (e *Endpoint) purge(err error) {
 	p := &e.it.nodes
