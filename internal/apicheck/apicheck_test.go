@@ -186,7 +186,6 @@ var shown = map[string]string{
 	"ucs/log/logtest":          "a call in a test that has to fail",
 	"uct/ib/ibtest":            "devices for tests of what is above uct/ib",
 	"uct/ib/rdmacm/rdmacmtest": "the example of rdmacm runs on it",
-	"uct/ib/verbs/verbstest":   "the example of verbs runs on it",
 	"uct/tcp":                  "registers itself; its one name is an error",
 }
 
