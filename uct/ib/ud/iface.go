@@ -120,7 +120,7 @@ func (i *iface) openQP(sends, receives int) (err error) {
 		return err
 	}
 	copy(i.addr[:], wire.AppendIfaceAddr(nil, uint32(i.qp.QPN())))
-	i.sq.open(min(sends, i.qp.Cap().MaxSendWR))
+	i.sq.open(min(sends, i.qp.Cap().MaxSendWR), s.TxMaxBufs.Int(defaultSlots))
 	if err := i.Init(i.qp, 0, qkey); err != nil {
 		return err
 	}
