@@ -45,6 +45,7 @@ type iface struct {
 	sq    sendQueue
 	gids  gidTable
 	alarm alarm
+	wary  wariness
 
 	endpoints int    // open ones
 	inbound   packet // the packet that is looked at
@@ -53,6 +54,7 @@ type iface struct {
 	late      int    // rounds that failures have waited
 	dead      error  // why nothing can be sent or received any more
 	dying     bool   // endpoints do not know of it yet
+	broken    bool   // the queue pair is in its error state
 	inside    bool   // the machine is working
 	closed    bool
 }
