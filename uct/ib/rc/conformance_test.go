@@ -1,0 +1,39 @@
+//go:build linux
+
+package rc_test
+
+import (
+	"testing"
+
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// ways are the ways in which the transport can be set up.
+var ways = []struct {
+	name  string
+	ports []verbstest.Port
+	pairs []string
+}{
+	{"defaults", []verbstest.Port{{}}, nil},
+	{"tiny queues", []verbstest.Port{{}}, []string{
+		"RC_VERBS_TX_QUEUE_LEN", "2", "RC_VERBS_TX_CQ_LEN", "2", "RC_VERBS_RX_QUEUE_LEN", "2", "RC_VERBS_TX_MAX_BUFS", "2",
+		"RC_VERBS_TX_MAX_POLL", "1", "RC_VERBS_RX_MAX_POLL", "1",
+	}},
+	{"few buffers", []verbstest.Port{{}}, []string{"RC_VERBS_TX_MAX_BUFS", "3", "RC_VERBS_RX_MAX_BUFS", "5", "IB_TX_QUEUE_LEN", "9"}},
+	{"small window", []verbstest.Port{{}}, []string{"RC_FC_WND_SIZE", "3"}},
+	{"window of one", []verbstest.Port{{}}, []string{"RC_FC_WND_SIZE", "1"}},
+	{"no flow control", []verbstest.Port{{}}, []string{"RC_FC_ENABLE", "n"}},
+	{"packets of 1024 bytes", []verbstest.Port{{MTU: 3}}, nil},
+	{"no zero copy", []verbstest.Port{{}}, []string{"RC_VERBS_MAX_AM_HDR", "0"}},
+	{"segments of an odd size", []verbstest.Port{{}}, []string{"IB_SEG_SIZE", "1001"}},
+	{"InfiniBand", []verbstest.Port{{InfiniBand: true}}, nil},
+}
+
+func TestConformance(t *testing.T) {
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			ucttest.Run(t, fixture(t, newRig(t, w.ports...), w.pairs...))
+		})
+	}
+}
