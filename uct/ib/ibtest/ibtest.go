@@ -15,7 +15,12 @@ import (
 
 // Component is the component "ib" with the devices rxe0, rxe1 and so on, in that order.
 func Component(devices ...*verbstest.Kernel) uct.Component {
-	return ib.NewComponent(source(devices))
+	return ib.NewComponent("ib", source(devices))
+}
+
+// Named is Component under another name, to be registered beside that of the system.
+func Named(name string, devices ...*verbstest.Kernel) uct.Component {
+	return ib.NewComponent(name, source(devices))
 }
 
 type source []*verbstest.Kernel
