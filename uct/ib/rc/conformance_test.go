@@ -3,6 +3,7 @@
 package rc_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
@@ -34,6 +35,33 @@ func TestConformance(t *testing.T) {
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
 			ucttest.Run(t, fixture(t, newRig(t, w.ports...), w.pairs...))
+		})
+	}
+}
+
+// TestConformanceSlow: devices that take their time, so that much is under way.
+func TestConformanceSlow(t *testing.T) {
+	for _, w := range ways[:3] {
+		for _, pace := range []int{1, 7} {
+			t.Run(fmt.Sprintf("%s, %d at a time", w.name, pace), func(t *testing.T) {
+				f := fixture(t, newRig(t, w.ports...).slow(pace), w.pairs...)
+				if w.name == "tiny queues" {
+					f.Skip = map[string]string{"close": "every second message is answered by a grant, which fails whose peer is closed meanwhile"}
+				}
+				ucttest.Run(t, f)
+			})
+		}
+	}
+}
+
+// TestConformanceLossy: packets and answers are lost and come late, and receivers are not
+// ready. Nothing of it is seen above.
+func TestConformanceLossy(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			r := newRig(t, verbstest.Port{}).slow(16)
+			r.net.SetHook(verbstest.Random(seed, verbstest.Chances{Drop: 0.05, NoAnswer: 0.05, NotReady: 0.05, Hold: 0.05}))
+			ucttest.Run(t, fixture(t, r))
 		})
 	}
 }

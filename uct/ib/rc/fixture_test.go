@@ -19,6 +19,7 @@ type rig struct {
 	uct.Component
 	net  *verbstest.Fabric
 	devs []*verbstest.Kernel
+	pace int // requests that they do in a round; 0: all, and at once when the bell rings
 }
 
 // newRig makes a network of devices like those of soft-RoCE on virtual Ethernet. That they
@@ -67,8 +68,18 @@ func (d domain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (uc
 
 // Progress implements uct.Progressor.
 func (r *rig) Progress() int {
-	r.net.Progress()
-	return 0
+	if r.pace == 0 {
+		r.net.Progress()
+		return 0
+	}
+	return r.net.Step(r.pace)
+}
+
+// slow has the devices do so many requests in a round of a worker, and none in between.
+func (r *rig) slow(pace int) *rig {
+	r.pace = pace
+	r.net.SetWork(verbstest.InStep)
+	return r
 }
 
 // settings makes a configuration.
@@ -85,6 +96,5 @@ func settings(t testing.TB, pairs ...string) *config.Set {
 
 // fixture is a pair of hosts on one device.
 func fixture(t testing.TB, r *rig, pairs ...string) ucttest.Fixture {
-	pairs = append([]string{"IB_ROCE_REACHABILITY_MODE", "all"}, pairs...) // no route of this machine leads there
 	return ucttest.Fixture{Component: r, Transport: "rc_verbs", Config: settings(t, pairs...)}
 }
