@@ -26,9 +26,19 @@ type rig struct {
 // leave nothing behind is checked when the test ends.
 func newRig(t testing.TB, ports ...verbstest.Port) *rig {
 	t.Helper()
-	r := &rig{net: verbstest.NewFabric()}
+	var list []verbstest.Config
 	for _, p := range ports {
-		r.devs = append(r.devs, r.net.Add(verbstest.Config{Ports: []verbstest.Port{p}}))
+		list = append(list, verbstest.Config{Ports: []verbstest.Port{p}})
+	}
+	return newRigOf(t, list...)
+}
+
+// newRigOf is newRig of devices with limits.
+func newRigOf(t testing.TB, configs ...verbstest.Config) *rig {
+	t.Helper()
+	r := &rig{net: verbstest.NewFabric()}
+	for _, c := range configs {
+		r.devs = append(r.devs, r.net.Add(c))
 	}
 	r.Component = ibtest.Component(r.devs...)
 	t.Cleanup(func() {

@@ -223,7 +223,7 @@ func (i *iface) Close() error {
 func (i *iface) release() (err error) {
 	i.closed = true
 	if i.srq != nil {
-		err = i.srq.Close()
+		err = i.Domain.Closed(i.srq.Close())
 	}
 	err = errors.Join(err, i.Iface.Close(), i.bufs.Close(), i.hdrs.Close())
 	if i.srq != nil {
