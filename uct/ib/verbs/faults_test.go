@@ -168,7 +168,14 @@ func TestFaultsRelease(t *testing.T) {
 		n.Progress()
 	}
 	d.b.poll(t, 1)
-	// What is held for who goes is lost.
+	// What is held for who goes, or when the link has gone down, is lost.
+	d.send(1)
+	r.peer.kernel.SetPort(false)
+	n.Release()
+	if n.Held() != 0 || d.b.cq.Poll(make([]verbs.WC, 1)) != 0 {
+		t.Error("it has arrived by a link that is down")
+	}
+	r.peer.kernel.SetPort(true)
 	d.send(1)
 	check(t, d.b.qp.Close())
 	n.Release()
@@ -404,9 +411,16 @@ func TestFaultsRemove(t *testing.T) {
 	r := fabricRig(t)
 	a, b := r.pair(t, verbs.RC, impatient(1))
 	a.works(t, b, 1)
-	r.kernel.Fabric().SetHook(verbstest.When(verbstest.Datagrams, verbstest.Fate{Hold: 1}))
+	var to *verbstest.Kernel
+	r.kernel.Fabric().SetHook(func(m *verbstest.Message) verbstest.Fate {
+		to = m.To
+		return verbstest.Fate{Hold: btoi(m.Datagram)}
+	})
 	d := newNumbered(t, r)
 	d.send(2)
+	if to != r.peer.kernel {
+		t.Error("to somebody else")
+	}
 	r.peer.kernel.Remove()
 	if e := must(b.ctx.GetAsyncEvent(timeout(t)))(t); e.Type != verbs.EventDeviceFatal {
 		t.Errorf("%v", e)
@@ -415,6 +429,9 @@ func TestFaultsRemove(t *testing.T) {
 	a.send(t, verbs.SendWR{Opcode: verbs.WRSend, SGList: a.at(0, 8)})
 	if wc := a.poll(t, 1)[0]; wc.Status != verbs.WCRetryExcErr {
 		t.Errorf("%+v (%v)", wc, wc.Status)
+	}
+	if to != nil {
+		t.Error("to a device that is gone")
 	}
 	r.kernel.Remove()
 	if e := must(a.ctx.GetAsyncEvent(timeout(t)))(t); e.Type != verbs.EventDeviceFatal {
