@@ -3,6 +3,7 @@
 package verbs_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucs"
@@ -150,6 +151,17 @@ func TestFabricInfiniBand(t *testing.T) {
 	far := fabricRigs(t, n, port(0x10, "2001:db8:0:1::1"), port(0x10, "2001:db8:0:2::1"))
 	c, d = far.pair(t, verbs.RC)
 	c.works(t, d, 4)
+	var seen []verbs.LID
+	for range 2 {
+		k := n.Add(verbstest.Config{Ports: []verbstest.Port{{InfiniBand: true}, {InfiniBand: true}}})
+		for p := range 2 {
+			seen = append(seen, must(kernelRig(t, k).open(t).QueryPort(p+1))(t).LID)
+		}
+	}
+	slices.Sort(seen)
+	if len(slices.Compact(seen)) != 4 || seen[0] == 0 {
+		t.Errorf("LIDs %v", seen)
+	}
 	// Ethernet is no part of that.
 	eth := kernelRig(t, n.Add(verbstest.Config{Ports: []verbstest.Port{{GIDs: gidsOf("fe80::9")}}}))
 	e := eth.newSide(t, verbs.UD)

@@ -199,6 +199,31 @@ func TestFabricMoves(t *testing.T) {
 	w.done(t, 9, verbs.WCRecv)
 }
 
+// TestFabricSelf connects a queue pair to itself, which refuses what it asks itself for:
+// that fails once, and is flushed at the receiving end, where it lies too.
+func TestFabricSelf(t *testing.T) {
+	ucttest.NoLeaks(t)
+	r := kernelRig(t, verbstest.NewFabric().Add(verbstest.Config{}))
+	a := r.newSide(t, verbs.RC)
+	for round := range 3 {
+		a.up(t, a)
+		writes(t, a, a, uint64(round), 1)
+		a.completed(t, uint64(round), 1)
+		a.send(t, verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite, SGList: a.at(0, 8), RemoteAddr: a.mr.Addr(), RKey: 1},
+			verbs.SendWR{ID: 2, Opcode: verbs.WRSend, SGList: a.at(0, 8)})
+		for i, wc := range a.poll(t, 2) {
+			if wc.ID != uint64(1+i) || wc.Status == verbs.WCSuccess {
+				t.Errorf("%+v (%v)", wc, wc.Status)
+			}
+		}
+		r.kernel.Progress()
+		if a.cq.Poll(make([]verbs.WC, 1)) != 0 || a.state(t) != verbs.QPErr {
+			t.Errorf("more completions, or in %v", a.qp.State())
+		}
+		check(t, a.qp.Modify(&verbs.QPAttr{State: verbs.QPReset}, verbs.QPAttrState))
+	}
+}
+
 // TestFabricIslands: devices of different networks do not reach each other.
 func TestFabricIslands(t *testing.T) {
 	ucttest.NoLeaks(t)
