@@ -319,6 +319,10 @@ func TestFaultsHeldRequest(t *testing.T) {
 	}
 	write(c, d, 5)
 	a.completed(t, 1, 2) // at once
+	n.SetHook(verbstest.Nth(1, verbstest.Any, verbstest.Fate{Hold: 1}))
+	write(a, b, 8)
+	n.Progress()
+	a.completed(t, 8, 1)
 	n.SetHook(verbstest.Nth(1, verbstest.Any, verbstest.Fate{Hold: verbstest.UntilReleased}))
 	write(a, b, 3)
 	n.Progress()
