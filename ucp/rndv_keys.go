@@ -57,6 +57,9 @@ func (r *Request) exposeMemory(buf []byte, guards []guard, domains []uint8, acce
 	if addr == 0 {
 		return 0
 	}
+	if len(domains) > 0 {
+		r.seekMemory()
+	}
 	for _, md := range domains {
 		if !m.open(r.w.mds[md], md, buf, access) {
 			m.conceal()
@@ -66,8 +69,8 @@ func (r *Request) exposeMemory(buf []byte, guards []guard, domains []uint8, acce
 	return addr
 }
 
-// open opens memory with a domain that needs a key: by the registration that the caller has
-// given, if that grants it, or one of its own.
+// open opens memory with a domain that needs a key: by the registration of the memory that
+// it lies in, if that grants it, or one of its own.
 func (m *requestMemory) open(md uct.MemoryDomain, index uint8, buf []byte, access uct.Access) bool {
 	e := exposure{md: md, index: index, keyed: true}
 	if m.given != nil && m.given.grants(int(index), access) {

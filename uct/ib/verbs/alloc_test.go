@@ -80,13 +80,25 @@ func TestKernelAllocations(t *testing.T) {
 // bell and all that it does.
 func BenchmarkKernel(b *testing.B) {
 	qp, cq, mr := selfPair(b, verbstest.New().Open(), 64)
-	wr := []verbs.SendWR{{Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: []verbs.SGE{mr.SGE(0, 8)}, RemoteAddr: mr.Addr() + 8, RKey: mr.RKey()}}
-	wc := make([]verbs.WC, 1)
-	b.ReportAllocs()
-	for b.Loop() {
-		qp.PostSend(wr)
-		if cq.Poll(wc) != 1 || wc[0].Status != verbs.WCSuccess {
-			b.Fatalf("%+v", wc[0])
-		}
+	message := func(op verbs.WROpcode) verbs.SendWR {
+		return verbs.SendWR{Opcode: op, Flags: verbs.SendSignaled, SGList: []verbs.SGE{mr.SGE(0, 8)}, RemoteAddr: mr.Addr() + 8, RKey: mr.RKey()}
+	}
+	for _, c := range []struct {
+		name        string
+		wr          verbs.SendWR
+		completions int
+	}{{"write", message(verbs.WRRDMAWrite), 1}, {"read", message(verbs.WRRDMARead), 1}, {"send", message(verbs.WRSend), 2}} {
+		b.Run(c.name, func(b *testing.B) {
+			wr, wc := []verbs.SendWR{c.wr}, make([]verbs.WC, 2)
+			recv := []verbs.RecvWR{{SGList: []verbs.SGE{mr.SGE(100, 8)}}}
+			b.ReportAllocs()
+			for b.Loop() {
+				qp.PostRecv(recv[:c.completions-1])
+				qp.PostSend(wr)
+				if cq.Poll(wc) != c.completions || wc[0].Status != verbs.WCSuccess {
+					b.Fatalf("%+v", wc[0])
+				}
+			}
+		})
 	}
 }
