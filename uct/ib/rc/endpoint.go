@@ -29,6 +29,7 @@ type endpoint struct {
 	unsignaled uint32 // in a row, the last ones
 	fetches    uint32 // count of the last read or atomic operation
 	fenced     bool   // the next request is the first behind a fence
+	fencedPut  bool   // the next put is
 	stuck      bool   // a message waits for a grant
 	fc         flow
 	due        kit.Node[*endpoint] // in iface.grants

@@ -16,6 +16,7 @@ func (e *endpoint) Fence() error {
 		return e.failed
 	}
 	e.fenced = !e.iface.noFence
+	e.fencedPut = e.fenced
 	return nil
 }
 
@@ -69,8 +70,8 @@ func (e *endpoint) waitForLast(c *uct.Completion) {
 
 // postEmpty posts a write of nothing to nowhere, which every peer takes.
 func (e *endpoint) postEmpty(c *uct.Completion) error {
-	if e.room <= 0 || e.iface.credits <= 0 {
-		return ucs.ErrNoResource
+	if err := e.admitAny(); err != nil {
+		return err
 	}
 	f := e.flags(true)
 	p := e.qp.Begin()

@@ -15,6 +15,9 @@ func (i *iface) Progress() int {
 	n := i.ReadNews()
 	if i.credits < i.total || len(i.limbo.sends) > 0 {
 		n += i.pollSends()
+		if i.closed { // by somebody who was told
+			return n
+		}
 	}
 	wc, full := i.Received()
 	if len(wc) > 0 {
