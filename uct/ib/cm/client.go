@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -31,6 +32,7 @@ func (m *manager) Connect(p uct.ConnectParams) (uct.ConnEndpoint, error) {
 		return nil, &failure{fmt.Sprintf("connect to %v", p.Remote), err, limitStatus(err)}
 	}
 	ep := &endpoint{m: m, id: id, client: true, remote: p.Remote, pack: p.Pack, ended: p.OnDisconnected}
+	ep.left, ep.patience = m.opts.timeout, firstTry
 	ep.opened = func(ep *endpoint, err error, a answer) {
 		p.OnConnected(ep, uct.ConnectedArgs{Err: err, RemoteDeviceAddr: a.deviceAddr, Private: a.private})
 	}
@@ -42,7 +44,7 @@ func (m *manager) Connect(p uct.ConnectParams) (uct.ConnEndpoint, error) {
 		}
 	}
 	// The kernel may know at once that no device leads there. That is news of the network.
-	if err := id.ResolveAddr(netip.AddrPort{}, p.Remote, m.opts.timeout); err != nil {
+	if err := ep.find(); err != nil {
 		if errors.Is(err, ucs.ErrNoMemory) {
 			id.Close()
 			return nil, &failure{fmt.Sprintf("connect to %v", p.Remote), err, ucs.ErrNoMemory}
@@ -52,6 +54,24 @@ func (m *manager) Connect(p uct.ConnectParams) (uct.ConnEndpoint, error) {
 	m.endpoints[ep] = struct{}{}
 	m.dialing++
 	return ep, nil
+}
+
+// The kernel looks for the address of the hardware, and misses an answer that comes while
+// it begins to wait for one, as that of a neighbor in the same machine does. It looks
+// again when its time is up. So it is given little at first, and more in each try.
+const firstTry = 100 * time.Millisecond
+
+// find looks for the server.
+func (ep *endpoint) find() error {
+	d := min(ep.patience, ep.left)
+	ep.left -= d
+	ep.patience *= 2
+	return ep.id.ResolveAddr(netip.AddrPort{}, ep.remote, d)
+}
+
+// findAgain does so after a try in vain, and reports whether there is another.
+func (ep *endpoint) findAgain(err error) bool {
+	return ep.phase == opening && ep.step == findAddress && ep.left > 0 && errors.Is(err, ucs.ErrTimedOut) && ep.find() == nil
 }
 
 // route looks for the way to the address that was found.

@@ -5,10 +5,12 @@ package cm
 import (
 	"errors"
 	"net/netip"
+	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
@@ -50,6 +52,9 @@ type endpoint struct {
 	local, remote netip.AddrPort
 	device        *device // of a client, once it is known
 	port          int
+	left          time.Duration // of the time to find the server in
+	patience      time.Duration // of the next try
+	leaving       *event.Timer  // of one that is closed, but for its ID
 
 	pack   func(uct.PackArgs, []byte) (int, error)
 	opened func(*endpoint, error, answer) // tells the end of opening
@@ -71,8 +76,12 @@ var errEnd = errors.New("ended by the peer")
 func (ep *endpoint) handle(e *rdmacm.Event) {
 	err := e.Err()
 	switch e.Type {
+	case rdmacm.EventAddrError:
+		if ep.findAgain(err) {
+			return
+		}
 	case rdmacm.EventAddrResolved, rdmacm.EventRouteResolved, rdmacm.EventConnectResponse, rdmacm.EventEstablished:
-		if err == nil {
+		if err == nil && ep.phase != closed {
 			ep.proceed(e)
 			return
 		}
@@ -86,6 +95,10 @@ func (ep *endpoint) handle(e *rdmacm.Event) {
 			return
 		}
 		err = errEnd
+	}
+	if ep.phase == closed {
+		ep.leave()
+		return
 	}
 	if err == nil || ep.phase >= over {
 		return
@@ -224,7 +237,44 @@ func (ep *endpoint) Close() {
 	if ep.phase == closed {
 		return
 	}
+	unsure := ep.phase == opening && ep.step == awaitNotify
 	ep.become(closed)
+	if unsure && ep.linger() {
+		return
+	}
+	ep.leave()
+}
+
+// A server that has answered and goes at once says so in a packet right behind the
+// answer. The client's kernel may look at the two at the same time, knows no connection
+// yet that the second is about, and drops it, and the client is never told. So the ID
+// stays open for a while longer than both take, or until the client has notified us.
+const (
+	lingerTime = 250 * time.Millisecond
+	mostLinger = 1 << 10
+)
+
+// linger has the endpoint leave later, if it can.
+func (ep *endpoint) linger() bool {
+	m := ep.m
+	if m.leaving >= mostLinger {
+		return false
+	}
+	var err error
+	if ep.leaving, err = m.w.Timers().After(lingerTime, ep.leave); err != nil {
+		return false
+	}
+	m.leaving++
+	return true
+}
+
+// leave gives back everything.
+func (ep *endpoint) leave() {
+	if ep.leaving != nil {
+		ep.leaving.Stop()
+		ep.leaving = nil
+		ep.m.leaving--
+	}
 	ep.release()
 	delete(ep.m.endpoints, ep)
 }

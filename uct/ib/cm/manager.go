@@ -30,6 +30,7 @@ type manager struct {
 	endpoints map[*endpoint]struct{}
 	failed    []*endpoint // outside of Progress, where nobody could be told
 	dialing   int         // endpoints that are to be connected
+	leaving   int         // endpoints that are closed, but for their IDs
 	look      bool        // at the channel, although its descriptor may say nothing
 }
 
@@ -142,6 +143,7 @@ func (m *manager) Close() error {
 	}
 	for ep := range m.endpoints {
 		ep.Close()
+		ep.leave()
 	}
 	m.w.Events().Remove(m.ch.FD())
 	m.w.RemoveProgress(m)
