@@ -259,7 +259,7 @@ func (i *id) initQPAttr(want uint32, data []byte) syscall.Errno {
 		return syscall.EINVAL
 	case want == stateRTR:
 		r.QpAttrMask = state | av | mtu | destQPN | rqPSN | destRdAtomic | minRNR
-		r.AhAttr = ahTo(i.src.Addr(), i.dst.Addr().As16())
+		r.AhAttr = ahTo(i.src.Addr(), i.peer.src.Addr().As16())
 		r.AhAttr.Grh.TrafficClass = i.tos
 		r.PathMtu, r.DestQpNum, r.RqPsn, r.MinRnrTimer = mtu4096, i.peer.param.QpNum, i.peer.psn, 12
 		r.MaxDestRdAtomic = i.peer.param.InitiatorDepth
