@@ -149,13 +149,26 @@ func (dev *device) has(a *rdmacm.Addr) (place, error) {
 	return p, fmt.Errorf("rdmacm: port %d of %s does not have %v: %w", a.Port, dev.info.Name, a.Src.Addr(), ucs.ErrNoElem)
 }
 
-// forget is for a device that answers no more. Lock held.
+// forget is for a device that is gone, or may be: it is opened again if it is needed and
+// there. Lock held.
 func (dev *device) forget() {
 	d := dev.all
 	d.open = slices.DeleteFunc(d.open, func(o *device) bool { return o == dev })
 	dev.gone = true
 	if dev.numbers == 0 {
 		dev.ctx.Close() // it has nothing to say any more
+	}
+}
+
+// removed is told that a device is being taken away, nil for one that is not known. Some
+// drivers wait until nobody has it open, so those go that nobody needs.
+func (d *devices) removed(dev *device) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, o := range slices.Clone(d.open) {
+		if o == dev || o.numbers == 0 {
+			o.forget()
+		}
 	}
 }
 

@@ -50,7 +50,7 @@ type endpoint struct {
 	gone          bool  // the ID is closed: it has never been connected
 	err           error // for the next Progress to report
 	local, remote netip.AddrPort
-	device        *device // of a client, once it is known
+	device        *device // once it is known
 	port          int
 	left          time.Duration // of the time to find the server in
 	patience      time.Duration // of the next try
@@ -89,6 +89,9 @@ func (ep *endpoint) handle(e *rdmacm.Event) {
 		// The connection goes on with another address of the hardware, and if it does
 		// not, the peer's end or that of the device is told.
 		return
+	case rdmacm.EventDeviceRemoval:
+		ep.release() // the kernel waits for it
+		ep.m.c.devices.removed(ep.device)
 	case rdmacm.EventDisconnected:
 		if ep.phase == connected && ep.disconnecting {
 			ep.fail(nil) // as it was wanted

@@ -129,7 +129,8 @@ func (l *listener) Addr() netip.AddrPort { return l.addr }
 func (l *listener) handle(e *rdmacm.Event) {
 	if e.Type == rdmacm.EventDeviceRemoval {
 		log.Diag("the device of a listener is gone, no more clients come there", zap.Stringer("listener", l.addr))
-		l.id.Close() // which is what the kernel waits for
+		l.id.Close() // the kernel waits for it
+		l.m.c.devices.removed(nil)
 	}
 }
 

@@ -26,7 +26,7 @@ const (
 type request struct {
 	l       *listener
 	id      *rdmacm.ID
-	device  *device
+	at      rdmacm.Addr
 	account *ledger.Account
 	gone    error // why it cannot be consumed any more; guarded by l.mu
 	public  uct.ConnRequest
@@ -34,12 +34,12 @@ type request struct {
 
 // welcome makes a request of a client who asks, and shows it to the application.
 func (l *listener) welcome(e *rdmacm.Event) {
-	r := &request{l: l, id: e.ID}
-	a, err := r.id.QueryAddr()
+	a, err := e.ID.QueryAddr()
 	if err != nil || !a.Dst.IsValid() {
-		r.id.Close() // it has gone already
+		e.ID.Close() // it has gone already
 		return
 	}
+	r := &request{l: l, id: e.ID, at: a}
 	r.account = ledger.Open(ledger.SourceOf(a.Dst.Addr(), -1))
 	r.account.Add(ledger.Conns, 1)
 	r.public = uct.ConnRequest{
@@ -55,20 +55,19 @@ func (l *listener) welcome(e *rdmacm.Event) {
 	case l.full():
 		r.refuse(ledger.Connections, fmt.Sprintf("%d wait already", l.backlog))
 	default:
-		r.look(&a, e.PrivateData())
+		r.look(e.PrivateData())
 	}
 }
 
 // look finds out what the request is about, and whether it is welcome.
-func (r *request) look(a *rdmacm.Addr, data []byte) {
-	l := r.l
+func (r *request) look(data []byte) {
+	l, a := r.l, &r.at
 	at, err := l.m.c.devices.at(a)
 	if err != nil {
 		// Somebody else may serve the client, who goes on looking if it was not rejected.
 		r.unusable(err)
 		return
 	}
-	r.device = at.device
 	r.public.Device = at.device.portName(at.port)
 	r.public.Source.Addr, r.public.LocalAddr = at.zoned(a.Dst), at.zoned(a.Src)
 	addr, gid, err := at.device.peer(r.id, at.port)
@@ -233,11 +232,15 @@ func (ep *endpoint) accept(q *request, private []byte) error {
 		}
 		m.look = true
 	}
-	var err error
-	if ep.number, err = q.device.number(); err != nil {
-		return ep.broken("accept", err, ucs.ErrConnectionReset)
+	at, err := m.c.devices.at(&q.at)
+	if err == nil {
+		ep.device = at.device
+		ep.number, err = ep.device.number()
 	}
-	if err := ep.id.Accept(&rdmacm.ConnParam{PrivateData: appendData(nil, ucs.OK, private), QPN: ep.number.qpn()}); err != nil {
+	if err == nil {
+		err = ep.id.Accept(&rdmacm.ConnParam{PrivateData: appendData(nil, ucs.OK, private), QPN: ep.number.qpn()})
+	}
+	if err != nil {
 		return ep.broken("accept", err, ucs.ErrConnectionReset)
 	}
 	return nil
