@@ -93,6 +93,10 @@ func (ep *endpoint) handle(e *rdmacm.Event) {
 		ep.release() // the kernel waits for it
 		ep.m.c.devices.removed(ep.device)
 	case rdmacm.EventDisconnected:
+		if ep.phase == opening && ep.step == awaitNotify {
+			// Only who is connected says so: its notification comes later, or is lost.
+			ep.succeed(answer{})
+		}
 		if ep.phase == connected && ep.disconnecting {
 			ep.fail(nil) // as it was wanted
 			return

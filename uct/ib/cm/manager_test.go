@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/ib/cmabi"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
@@ -225,6 +226,43 @@ func TestDisconnectBeforeNotify(t *testing.T) {
 	ucttest.UntilConn(t, "the end", func() bool { return len(client.Ended) > 0 && len(served.Opened) > 0 }, h)
 	if client.Ended[0] != nil || !errors.Is(served.Opened[0].Err, ucs.ErrConnectionReset) {
 		t.Errorf("told %v and %v", client.Ended, served.Opened)
+	}
+}
+
+// TestOvertaken: the end of a connection may come before the notification that it follows.
+func TestOvertaken(t *testing.T) {
+	ucttest.NoLeaks(t)
+	r := newRig()
+	h := r.fixture(t).Open(t)
+	l := h.Listen(t, uct.ListenParams{})
+	for _, disconnects := range []bool{false, true} {
+		client := h.Connect(t, l, nil)
+		served := h.Accept(t, h.Request(t), nil)
+		served.Then = func(what string) {
+			if what == "OnNotify" && disconnects {
+				if err := served.EP.Disconnect(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		ucttest.UntilConn(t, "the answer", client.Up, h)
+		r.cm.Alter(func(e *cmabi.EventResp) {
+			if e.Event == cmabi.RDMA_CM_EVENT_ESTABLISHED {
+				e.Event = cmabi.RDMA_CM_EVENT_DISCONNECTED
+			}
+		})
+		if err := client.EP.Notify(); err != nil {
+			t.Error(err)
+		}
+		ucttest.UntilConn(t, "the end", func() bool { return len(served.Ended) > 0 }, h)
+		r.cm.Alter(nil)
+		if err := served.Opened[0].Err; err != nil {
+			t.Errorf("OnNotify: %v", err)
+		}
+		if err := served.Ended[0]; (err == nil) != disconnects || err != nil && !errors.Is(err, ucs.ErrConnectionReset) {
+			t.Errorf("OnDisconnected: %v", err)
+		}
+		client.EP.Close()
 	}
 }
 
