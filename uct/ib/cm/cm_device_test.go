@@ -5,6 +5,7 @@ package cm
 import (
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/rdmatest"
@@ -50,8 +51,10 @@ func addresses(t *testing.T) (client, server netip.Addr) {
 	return
 }
 
-// TestDevice runs the suite over the kernel: from one device to another, and from one
-// to itself.
+// long reports whether tests may take longer.
+func long() bool { return os.Getenv("RXE_LONG") == "1" }
+
+// TestDevice runs the suite over the kernel, from one device to another.
 func TestDevice(t *testing.T) {
 	needDevices(t)
 	client, server := addresses(t)
@@ -59,6 +62,41 @@ func TestDevice(t *testing.T) {
 		ucttest.RunConnManager(t, *deviceFixture(t, server, "SOURCE_ADDRESS", client.String()))
 	})
 	t.Run("itself", func(t *testing.T) {
+		if !long() {
+			t.Skip("the long form runs it, and the short one with IPv6")
+		}
 		ucttest.RunConnManager(t, *deviceFixture(t, server))
 	})
+}
+
+// TestDeviceIPv6: from a device to itself, by an address of the network, and by one of the
+// link, which has a zone.
+func TestDeviceIPv6(t *testing.T) {
+	f := newDevice(t)
+	shell(t, "ip -6 addr add fd08::1/64 dev veth8 nodad")
+	t.Run("network", func(t *testing.T) {
+		if !long() {
+			t.Skip("the long form runs it")
+		}
+		f.Addr = netip.MustParseAddr("fd08::1")
+		ucttest.RunConnManager(t, *f)
+	})
+	d, err := verbs.FindDevice("", "rxe8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	zone, err := os.ReadFile("/sys/class/net/veth8/ifindex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Addr = netip.Addr{}
+	for _, g := range d.Ports[0].GIDs {
+		if a := g.GID.Addr(); a.IsLinkLocalUnicast() && g.NetDev == "veth8" {
+			f.Addr = a.WithZone(strings.TrimSpace(string(zone)))
+		}
+	}
+	if !f.Addr.IsValid() {
+		t.Fatalf("rxe8 has no address of its link: %+v", d.Ports)
+	}
+	t.Run("link", func(t *testing.T) { ucttest.RunConnManager(t, *f) })
 }

@@ -78,7 +78,10 @@ func (l *listener) open(at netip.AddrPort) (err error) {
 	if err != nil {
 		return err
 	}
-	l.addr = netip.AddrPortFrom(a.Src.Addr().WithZone(at.Addr().Zone()), a.Src.Port())
+	l.addr = a.Src
+	if p, err := l.m.c.devices.at(&a); err == nil && a.Src.Addr().Zone() != "" {
+		l.addr = p.zoned(a.Src)
+	}
 	return nil
 }
 
