@@ -154,11 +154,19 @@ func (s scorer) available(l *LocalIface, r remote, p paths) float64 {
 	return math.Min(ours, theirs) + epsilon*(ours+theirs)
 }
 
-// am rates lanes for active messages, wireup and keepalive by latency from end
-// to end. (C also scales keepalive by the endpoints a transport can keep busy,
-// the same number for all transports of ours.)
+// am rates lanes for active messages and wireup by latency from end to end.
 func (s scorer) am(l *LocalIface, r remote, _ paths) float64 {
 	return inverse(1e-3, s.latency(l, r)+seconds(l.Attr.Perf.Overhead)+seconds(r.iface.Attr.Overhead))
+}
+
+// keepalive rates by the same, and by how many endpoints a transport can keep busy: those
+// that share what they send with come after all others.
+func (s scorer) keepalive(l *LocalIface, r remote, p paths) float64 {
+	score := s.am(l, r, p)
+	if n := l.Attr.MaxInflightEPs; n > 0 {
+		score *= float64(n) / math.MaxUint64 // SIZE_MAX of C
+	}
+	return score
 }
 
 // rma rates by the time of 4 KiB.

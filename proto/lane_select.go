@@ -273,7 +273,7 @@ func (s *selector) addKeepalive() error {
 	p, ok := s.choose(criteria{
 		lane: LaneKeepalive, title: "keepalive",
 		flags: s.errFlags(), keepalive: true, auxiliary: true,
-		score: s.scorer.am, tiebreak: true, tolerance: 0.02,
+		score: s.scorer.keepalive, tiebreak: true, tolerance: 0.02,
 	}, s.scope())
 	if !ok {
 		return s.unreachable()

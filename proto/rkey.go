@@ -115,6 +115,30 @@ func (k *Rkey) Add(md uint8, key []byte) error {
 	return nil
 }
 
+// AppendRkeyHeader appends a packed key that opens nothing yet. To it AppendRkeyPart adds the
+// keys of domains, in ascending order: this is how messages get keys, without a Rkey.
+func AppendRkeyHeader(b []byte, memType uint8) []byte {
+	return append(le.AppendUint64(b, 0), memType)
+}
+
+// AppendRkeyPart begins the key of a domain in the packed key at the start of b[key:]. What
+// is appended behind it until EndRkeyPart is the domain's key.
+func AppendRkeyPart(b []byte, key int, md uint8) []byte {
+	le.PutUint64(b[key:], le.Uint64(b[key:])|1<<md)
+	return append(b, 0)
+}
+
+// EndRkeyPart ends the domain's key that began at b[part]. It reports whether it is not
+// too long.
+func EndRkeyPart(b []byte, part int) bool {
+	n := len(b) - part
+	b[part-1] = byte(n)
+	return n <= 0xFF
+}
+
+// RkeySize is the size of a packed key of domains whose keys have these sizes in all.
+func RkeySize(domains, bytes int) int { return rkeyHeaderSize + domains + bytes }
+
 // Append appends the packed key. A key that was parsed is reproduced; one built
 // by NewRkey and Add has a system device only if HasSysDev was set.
 func (k *Rkey) Append(b []byte) []byte {

@@ -64,7 +64,7 @@ func (r *Request) fitsHeader() error {
 	if n == 0 {
 		return nil
 	}
-	most := r.ep.cfg.maxBcopy - max(proto.RndvRTSSize+len(emptyRkey), proto.AMHeaderSize+proto.AMFirstFooterSize+1)
+	most := r.ep.cfg.maxBcopy - max(proto.RndvRTSSize+r.ep.cfg.keys.size, proto.AMHeaderSize+proto.AMFirstFooterSize+1)
 	if n > most {
 		return fmt.Errorf("ucp: a header of %d bytes, the peer takes %d: %w", n, most, ucs.ErrExceedsLimit)
 	}

@@ -128,7 +128,8 @@ type openMD struct {
 // Context.resources is its resource index.
 type resource struct {
 	uct.Resource
-	md int
+	md        int
+	auxiliary bool // serves other transports only
 }
 
 // skippedResource is a transport that is not used, and why.
@@ -264,6 +265,12 @@ func (c *Context) openMD(comp uct.Component, name string) error {
 		md.Close()
 		return err
 	}
+	if l, ok := md.(uct.Lacking); ok {
+		l.Lacks(func(resource string, why error) bool {
+			c.skip(resource, why)
+			return true
+		})
+	}
 	used := false
 	for _, r := range list {
 		c.seenTransports = append(c.seenTransports, r.Transport)
@@ -274,7 +281,9 @@ func (c *Context) openMD(comp uct.Component, name string) error {
 			c.skip(r.String(), err)
 			continue
 		}
-		c.resources = append(c.resources, resource{Resource: r, md: len(c.mds)})
+		c.resources = append(c.resources, resource{
+			Resource: r, md: len(c.mds), auxiliary: c.settings.TLS.Use(r.Transport) == config.UseAuxiliary,
+		})
 		used = true
 	}
 	if !used {
@@ -294,7 +303,7 @@ var (
 
 // allowed reports why the settings rule a resource out.
 func (c *Context) allowed(r uct.Resource) error {
-	if c.settings.TLS.Use(r.Transport) != config.UseAny {
+	if c.settings.TLS.Use(r.Transport) == config.UseNone {
 		return errNotInTLS
 	}
 	if c.params.RequireTLS && r.Type == uct.DeviceNetwork && r.Transport != encrypting {
@@ -322,7 +331,11 @@ func (c *Context) refuse(name string, err error) {
 	c.skipped = append(c.skipped, skippedResource{name: name, reason: err.Error()})
 	c.seenTransports = append(c.seenTransports, name) // it is there, but not usable
 	c.unsure = true
-	log.Warn("transport not usable", zap.String("transport", name), zap.Error(err))
+	write := log.Warn
+	if errors.Is(err, ucs.ErrUnsupported) {
+		write = log.Diag // nothing that could be mended here
+	}
+	write("transport not usable", zap.String("transport", name), zap.Error(err))
 }
 
 // skip records a transport that is not wanted.

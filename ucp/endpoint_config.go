@@ -29,6 +29,7 @@ type epConfig struct {
 	needMemh bool         // a lane wants local handles
 	put      []memoryLane // over which the peer's memory can be written
 	get      []memoryLane // and read
+	keys     messageKeys  // that messages bring for these
 
 	// putInOrder says that no message overtakes a write into the peer's memory:
 	// both travel on one connection.
@@ -45,8 +46,11 @@ type epConfig struct {
 
 // memoryLane is a lane that reaches the peer's memory.
 type memoryLane struct {
-	lane uint8
-	max  int // longest operation
+	lane   uint8
+	max    int   // longest operation
+	keyed  bool  // with a key of the domain, which the message brings
+	md     uint8 // number of our domain
+	peerMD uint8 // and of the peer's
 }
 
 // maxConfigs bounds the configurations that a worker keeps for the next
@@ -106,17 +110,22 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 		l := &p.chosen.Lanes[k]
 		i := w.ifaces[l.Local]
 		perf := w.lanePerf(i, l.SegSize)
-		if perf.PutZcopy > 0 {
+		way := memoryLane{lane: k, keyed: w.keyed(i.md), md: uint8(i.md), peerMD: l.DstMD}
+		if way.keyed && way.peerMD >= proto.MaxMDs {
+			continue // no key can name its domain
+		}
+		if way.max = perf.PutZcopy; way.max > 0 && len(c.put) < maxMessageKeys {
 			in.Put = append(in.Put, perf)
-			c.put = append(c.put, memoryLane{lane: k, max: perf.PutZcopy})
+			c.put = append(c.put, way)
 			c.maxIOV = min(c.maxIOV, max(i.attr.Put.MaxIOV, 1))
 		}
-		if perf.GetZcopy > 0 {
+		if way.max = perf.GetZcopy; way.max > 0 && len(c.get) < maxMessageKeys {
 			in.Get = append(in.Get, perf)
-			c.get = append(c.get, memoryLane{lane: k, max: perf.GetZcopy})
+			c.get = append(c.get, way)
 			c.maxIOV = min(c.maxIOV, max(i.attr.Get.MaxIOV, 1))
 		}
 	}
+	c.keys = w.messageKeys(c)
 	c.maps = p.maps
 	for _, m := range p.maps {
 		in.Map = append(in.Map, w.lanePerf(m.iface, 0))
@@ -205,9 +214,9 @@ func (w *Worker) lanePerf(i *iface, segSize int) proto.LanePerf {
 	if a.Flags.Has(uct.IfaceAMZcopy) {
 		p.MaxZcopy = a.AM.MaxZcopy
 	}
-	// Only a transport that needs no key reaches memory that was not registered
-	// before.
-	if md.Flags&uct.MDFlagNeedRkey == 0 {
+	// Memory that was not registered before is reached without a key, or by one that
+	// the message brings.
+	if md.Flags&uct.MDFlagNeedRkey == 0 || w.keyed(i.md) {
 		if a.Flags.Has(uct.IfacePutZcopy) {
 			p.PutZcopy = a.Put.MaxZcopy
 		}

@@ -6,10 +6,10 @@ import (
 )
 
 // Some memory domains want local handles of the memory that is sent from or
-// received into without copies (uct.MDFlagNeedMemh). The caller may give
-// registered memory with the operation; other memory is registered until the
-// operation is over. Such registrations are not kept for the next operation: the
-// memory is Go's, and its pages may be gone by then.
+// received into without copies (uct.MDFlagNeedMemh). The caller may give registered
+// memory with the operation, or have registered what the buffer lies in; other memory is
+// registered until the operation is over. Such registrations are not kept for the next
+// operation: the memory is Go's, and its pages may be gone by then.
 
 // give notes registered memory that was given with an operation, if it really
 // holds the buffer.
@@ -30,6 +30,7 @@ func (r *Request) handles(md uct.MemoryDomain, index int, access uct.Access) boo
 	if m.has(md) {
 		return true
 	}
+	r.seekMemory()
 	if m.given != nil {
 		if h := m.given.handles[index]; h != nil {
 			m.handles = append(m.handles, localHandle{md: md, mem: h, borrowed: true})
@@ -45,6 +46,21 @@ func (r *Request) handles(md uct.MemoryDomain, index int, access uct.Access) boo
 		}
 	}
 	return true
+}
+
+// seekMemory takes the registered memory that the buffer lies in, if none was given.
+func (r *Request) seekMemory() {
+	if r.mem.given != nil || r.data.class != DatatypeContig || r.data.length == 0 {
+		return
+	}
+	region := r.w.ctx.table.Holder(memoryAddress(r.data.buf), len(r.data.buf))
+	if region == nil {
+		return
+	}
+	if m, ok := region.Owner.(*Memory); ok && m.use() {
+		r.mem.given = m
+	}
+	region.Release()
 }
 
 // laneHandles is handles for a lane.

@@ -142,7 +142,7 @@ func TestHostileKeys(t *testing.T) {
 		key  []byte
 	}{
 		"no key":                        {fileBase, nil},
-		"no domain":                     {fileBase, emptyRkey},
+		"no domain":                     {fileBase, proto.AppendRkeyHeader(nil, ucs.MemoryHost.Wire())},
 		"another domain":                {fileBase, packed(t, 1, good)},
 		"the last domain":               {fileBase, packed(t, 63, good)},
 		"other memory":                  {fileBase, other},

@@ -117,6 +117,7 @@ func (w *Worker) local(i *iface) proto.LocalIface {
 		Transport: i.id,
 		Device:    w.deviceNumber(i),
 		MD:        uint8(i.md),
+		Auxiliary: w.ctx.resources[i.index].auxiliary,
 		Attr:      *i.attr,
 		Domain:    *w.mds[i.md].Attr(),
 	}

@@ -65,7 +65,8 @@ func (m *Memory) Bytes() []byte { return m.buf }
 // alone, allocated memory is freed. A second Close does nothing.
 //
 // Close is refused with ucs.ErrBusy, and the memory stays registered, while an
-// operation that was given it (RequestParams.Memory) is in flight, and while a put of
+// operation is in flight that was given it (RequestParams.Memory), or that goes over a
+// device for RDMA and has its buffer there, and while a put of
 // a peer's is arriving in it that its connection would be dropped for. Both end with
 // progress; a peer that never sends the rest keeps the memory until its connection or
 // the worker is closed.

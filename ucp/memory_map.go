@@ -188,7 +188,7 @@ func (c *Context) MemMap(p MemMapParams) (*Memory, error) {
 		m.pin = c.pins.Pin(m.buf)
 	}
 	m.register()
-	m.region = &regions.Region{Base: memoryAddress(m.buf), Buf: m.buf, Access: p.Prot.access(), Free: m.free, Limited: m.limited}
+	m.region = &regions.Region{Base: memoryAddress(m.buf), Buf: m.buf, Access: p.Prot.access(), Free: m.free, Owner: m, Limited: m.limited}
 	m.keyForMessages()
 	c.table.Add(m.region)
 	for _, ep := range p.Peers {

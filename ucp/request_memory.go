@@ -8,6 +8,7 @@ type requestMemory struct {
 	given   *Memory       // holds the buffer, by the caller's word that was checked
 	handles []localHandle // for lanes of ours that want them
 	exposed []exposure    // for the peer
+	rkey    uct.Rkey      // given to the transport just now
 }
 
 // localHandle is a handle of memory that is sent from or received into.
@@ -69,7 +70,9 @@ func (m *requestMemory) expose(buf []byte, guards []guard, access uct.Access, ep
 // conceal closes it again.
 func (m *requestMemory) conceal() {
 	for _, e := range m.exposed {
-		_ = e.md.Deregister(e.mem) // as above
+		if !e.borrowed {
+			_ = e.md.Deregister(e.mem) // as above
+		}
 	}
 	clear(m.exposed)
 	m.exposed = m.exposed[:0]

@@ -5,9 +5,6 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// emptyRkey is the packed key of host memory without domains.
-var emptyRkey = func() []byte { k := proto.NewRkey(ucs.MemoryHost.Wire()); return k.Append(nil) }()
-
 // rndvATS tells the sender of a rendezvous message that we are done with it;
 // rndvATP the receiver that the data is there or will not come.
 type (

@@ -27,7 +27,7 @@ func (rndvGet) progress(r *Request) error {
 			n, r.frag = r.data.gather(r.iovec(), r.offset, min(end-r.offset, l.max))
 			r.addHandles(n, l.lane)
 			r.comp.Count++
-			err := ue.GetZcopy(r.iov[:n], f.source+uint64(r.offset), nil, &r.comp)
+			err := ue.GetZcopy(r.iov[:n], f.source+uint64(r.offset), r.keyOf(&f.keys, c.get, k), &r.comp)
 			if err := r.fragmentSent(err); err != nil {
 				if err == ucs.ErrNoResource {
 					return err

@@ -26,6 +26,7 @@ type fetchState struct {
 	target   uint64       // where the peer may write it, in ours; 0: nowhere
 	arrived  int          // bytes that are in place
 	ranges   rangeset.Set // of those that came in messages
+	keys     peerKeys     // of the source, for the lanes that read
 	attached *attachment  // of the peer's memory, that the data is copied from
 	result   error        // of the reading, while the sender is told
 }
@@ -121,7 +122,7 @@ func (w *Worker) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 		w.stats.RndvGet++
 		r.proto = rndvGet{}
 	case proto.ProtoAskPut:
-		f.target = r.memory().expose(r.data.buf[:h.Size], w.guards.put, uct.AccessRemotePut, ep)
+		f.target = r.exposeMemory(r.data.buf[:h.Size], w.guards.put, ep.cfg.keys.put, uct.AccessRemotePut)
 		r.proto = rndvAsk{}
 	default:
 		r.proto = rndvAsk{}
@@ -141,7 +142,11 @@ func (r *Request) answerTo(h *proto.RndvRTS, key []byte) proto.Protocol {
 			return proto.ProtoAttach
 		}
 	}
-	p := c.rndv.Ask(class, proto.OfferAddress).Lookup(h.Size)
+	offer := proto.OfferAddress
+	if anyKeyed(c.get) && !r.fetch.keys.read(r.w, key, c.get) {
+		offer = proto.OfferPlain
+	}
+	p := c.rndv.Ask(class, offer).Lookup(h.Size)
 	if p == proto.ProtoRead && !r.shareHandles(c.get, c.rndv.GetShares(), h.Size, uct.AccessLocalWrite) {
 		p = c.rndv.Ask(class, proto.OfferPlain).Lookup(h.Size)
 	}
@@ -178,8 +183,7 @@ func (rndvAsk) pack(r *Request, dst []byte) int {
 	if h.Address == 0 {
 		return n
 	}
-	// A key that names no domain: all a transport needs that has none.
-	return n + copy(dst[n:], emptyRkey)
+	return len(r.mem.appendKey(dst[:n]))
 }
 
 // onRndvData receives a part of a message.

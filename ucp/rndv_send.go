@@ -31,6 +31,7 @@ type part struct {
 	reqID  proto.RequestID // the receiver's
 	addr   uint64          // 0: not writable
 	off, n int             // in the message
+	keys   peerKeys        // for the lanes that write
 }
 
 // maxParts bounds the parts of a message that wait for the one being sent.
@@ -71,7 +72,7 @@ func (r *Request) newOffer() {
 // map its memory.
 func (r *Request) exposeOffer() {
 	if r.data.class == DatatypeContig && r.data.length > 0 && len(r.ep.cfg.get) > 0 {
-		r.offer.addr = r.memory().expose(r.data.buf, r.w.guards.get, uct.AccessRemoteGet, r.ep)
+		r.offer.addr = r.exposeMemory(r.data.buf, r.w.guards.get, r.ep.cfg.keys.get, uct.AccessRemoteGet)
 	}
 	if r.region != nil && r.data.length > 0 {
 		r.offer.addr = memoryAddress(r.data.buf)
@@ -96,7 +97,7 @@ func (rndvOffer) pack(r *Request, dst []byte) int {
 	case r.region != nil:
 		n += copy(dst[n:], r.region.Rkey)
 	default:
-		n += copy(dst[n:], emptyRkey)
+		n = len(r.mem.appendKey(dst[:n]))
 	}
 	if r.form.active {
 		n += copy(dst[n:], r.am.header)
@@ -130,8 +131,9 @@ func (w *Worker) onRndvRTR(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 		if _, _, err := proto.ParseRkey(key); err != nil {
 			return w.malformed(err)
 		}
-	} else if p.addr != 0 {
-		p.addr = 0 // a destination without key cannot be written
+	}
+	if p.addr != 0 && !p.keys.read(w, key, r.ep.cfg.put) {
+		p.addr = 0 // a destination cannot be written without a key
 	}
 	if o.asked.Prefix() == r.data.length {
 		w.requestIDs.Remove(r.localID) // nothing more can be asked for
@@ -198,7 +200,7 @@ func (rndvPut) progress(r *Request) error {
 			n, r.frag = r.data.gather(r.iovec(), p.off+r.offset, min(end-r.offset, l.max))
 			r.addHandles(n, l.lane)
 			r.comp.Count++
-			err := ue.PutZcopy(r.iov[:n], p.addr+uint64(r.offset), nil, &r.comp)
+			err := ue.PutZcopy(r.iov[:n], p.addr+uint64(r.offset), r.keyOf(&p.keys, c.put, k), &r.comp)
 			if err := r.fragmentSent(err); err != nil {
 				return err
 			}

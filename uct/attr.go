@@ -121,6 +121,10 @@ type IfaceAttr struct {
 	// time when they come in a row.
 	Batches bool
 
+	// MaxInflightEPs is how many endpoints can have their queues full at the same time, as
+	// they share a queue of completions; 0: all.
+	MaxInflightEPs int
+
 	MaxEndpoints int
 	NumPaths     int // parallel paths worth using, at least 1
 

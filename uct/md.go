@@ -68,6 +68,22 @@ type RkeyChecker interface {
 	RkeyAbandoned(key *Rkey) bool
 }
 
+// ValueKeys is a MemoryDomain whose remote keys are numbers: to unpack one attaches nothing,
+// and it needs not be released. Memory that has just been registered can be opened to a
+// peer by it, for one message.
+type ValueKeys interface {
+	// RkeyValue is the Rkey.Value of a packed key, whose Handle is nil. The bytes are
+	// untrusted. It does not allocate.
+	RkeyValue(packed []byte) (uint64, error)
+}
+
+// Lacking is a MemoryDomain that knows what it has no resources for.
+type Lacking interface {
+	// Lacks calls yield with the name of each resource that is missing, and the
+	// reason.
+	Lacks(yield func(resource string, why error) bool)
+}
+
 // Scoper is a MemoryDomain whose peers need no key for registered memory, only its
 // address. Access can be limited to one peer.
 type Scoper interface {

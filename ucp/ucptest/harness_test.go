@@ -86,6 +86,8 @@ var transports = []transport{
 	simLanesStorm.rough(),
 	simMemh,
 	simNoMemh,
+	simKeys.rough(),
+	simKeyPairs.rough().pairwise(),
 
 	// The same with workers that many goroutines may use. Here it is one at a time.
 	transport{name: "self", settings: []setting{{"TLS", "self"}}, loopback: true}.shared(),

@@ -96,11 +96,18 @@ var (
 		Devices: 2, Latency: 2, ConnectDelay: 3, Buffered: true, Reorder: 1, Plan: fault.Late(3), Attr: pairwise,
 	})
 
+	// simKeys wants memory registered, here and there, and a key for each message: two
+	// devices for RDMA.
+	simKeys = simulate("simkeys", sim.Options{Devices: 2, ValueKeys: true, Latency: 1, DomainAttr: needMemh})
+
+	// simKeyPairs are like one, connected as those are.
+	simKeyPairs = simulate("simkeypairs", sim.Options{Devices: 2, ValueKeys: true, Attr: pairwise, DomainAttr: needMemh})
+
 	// simMemh wants memory registered that is sent or received without copies.
 	simMemh = func() transport {
 		tr := simulate("simmemh", sim.Options{
 			Devices: 2, Keyless: true, Latency: 1,
-			DomainAttr: func(a *uct.MDAttr) { a.Flags |= uct.MDFlagNeedMemh },
+			DomainAttr: needMemh,
 		}).rough()
 		return tr
 	}()
@@ -131,3 +138,6 @@ func pairwise(device int, a *uct.IfaceAttr) {
 	a.Perf.Latency.C *= 100
 	a.Perf.BandwidthDedicated /= 100
 }
+
+// needMemh makes a domain want memory registered that is sent or received without copies.
+func needMemh(a *uct.MDAttr) { a.Flags |= uct.MDFlagNeedMemh }

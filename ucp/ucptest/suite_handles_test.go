@@ -3,9 +3,11 @@
 package ucptest
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ucttest"
 	"github.com/ucx-go/ucx/uct/ucttest/fault"
 )
@@ -68,6 +70,47 @@ func TestTagHandles(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// TestRegisteredAnyway: where lanes want memory registered, a message out of memory that
+// the application has registered takes that registration, also if it was not given.
+func TestRegisteredAnyway(t *testing.T) {
+	for _, scheme := range []string{"get_zcopy", "put_zcopy"} {
+		r := newRig(t, simKeys.with(setting{"RNDV_THRESH", "1k"}, setting{"RNDV_SCHEME", scheme}))
+		a, b := r.pair()
+		ep := a.connect(b)
+		r.warm(ep, b)
+		const n = 300_000
+		whole := ucttest.Pattern(n+2000, 3)
+		m, err := a.ctx.Register(whole, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := r.started(ep.TagSend(1, whole[1000:1000+n], nil))
+		dst := make([]byte, n)
+		got := r.started(b.TagRecv(1, ucp.FullMask, dst, nil))
+		busy := false
+		r.until("the message", func() bool {
+			if req.Done() {
+				return true
+			}
+			err := m.Close()
+			if err == nil {
+				t.Fatalf("%s: the registration is not used", scheme)
+			}
+			busy = errors.Is(err, ucs.ErrBusy)
+			return false
+		})
+		if !busy {
+			t.Errorf("%s: the registration was not used", scheme)
+		}
+		r.must(req, nil)
+		r.must(got, nil)
+		ucttest.SameBytes(t, scheme, dst, whole[1000:1000+n])
+		if err := m.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

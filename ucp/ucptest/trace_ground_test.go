@@ -21,6 +21,7 @@ var grounds = map[string]transport{
 
 	// So it does here, on two devices; reading or writing alone.
 	"lanes": simulate("lanes", sim.Options{Keyless: true, Devices: 2}),
+	"rdma":  simulate("rdma", sim.Options{ValueKeys: true, DomainAttr: needMemh}),
 	"puts":  simulate("puts", sim.Options{Keyless: true, Attr: without(allGets, false)}),
 
 	// Nothing has left when a call returns: short and copied messages too are over

@@ -27,14 +27,15 @@ type Source interface {
 }
 
 type component struct {
+	name   string
 	source Source
 }
 
-func init() { uct.Register(NewComponent(system{})) }
+func init() { uct.Register(NewComponent(componentName, system{})) }
 
-// NewComponent makes a component of other devices than those of the system, under the
-// same name: devices without a kernel, for tests.
-func NewComponent(s Source) uct.Component { return &component{s} }
+// NewComponent makes a component of other devices than those of the system: devices
+// without a kernel, for tests.
+func NewComponent(name string, s Source) uct.Component { return &component{name, s} }
 
 // system is the devices of this machine.
 type system struct{}
@@ -44,7 +45,7 @@ func (system) Open(d *verbs.Device) (*verbs.Context, error) { return d.Open() }
 func (system) Read(d *verbs.Device)                         { d.Read("") }
 
 // Name implements uct.Component.
-func (c *component) Name() string { return componentName }
+func (c *component) Name() string { return c.name }
 
 // Flags implements uct.Component.
 func (c *component) Flags() uct.ComponentFlags { return 0 }
@@ -70,7 +71,7 @@ func (c *component) OpenMD(name string, cfg *config.Set) (uct.MemoryDomain, erro
 	}
 	for i := range devices {
 		if devices[i].Name == name {
-			return openDomain(c.source, &devices[i], cfg)
+			return openDomain(c, &devices[i], cfg)
 		}
 	}
 	return nil, fmt.Errorf("ib: no device %q: %w", name, ucs.ErrNoDevice)

@@ -27,7 +27,7 @@ type Domain struct {
 	pd       *verbs.PD
 	caps     verbs.DeviceAttr
 	ports    []*Port // those that can be used
-	unusable error   // why the others cannot
+	unusable []*Port // the others
 	gidIndex int     // that which the user wants, -1 for any
 	access   verbs.Access
 	routes   func() (netlink.Routes, error) // read once
@@ -36,25 +36,29 @@ type Domain struct {
 	news     newsDesk
 }
 
-var _ uct.MemoryDomain = (*Domain)(nil)
+var (
+	_ uct.MemoryDomain = (*Domain)(nil)
+	_ uct.ValueKeys    = (*Domain)(nil)
+	_ uct.Lacking      = (*Domain)(nil)
+)
 
 // openDomain opens a device.
-func openDomain(s Source, dev *verbs.Device, cfg *config.Set) (_ *Domain, err error) {
+func openDomain(c *component, dev *verbs.Device, cfg *config.Set) (_ *Domain, err error) {
 	var set domainSettings
 	if err := cfg.Load(domainSection, &set); err != nil {
 		return nil, err
 	}
 	d := &Domain{
 		device:   *dev,
-		source:   s,
+		source:   c.source,
 		gidIndex: set.GIDIndex.Int(-1),
 		routes:   sync.OnceValues(netlink.ReadRoutes),
 	}
-	d.attr = domainAttr(dev.Name, &set)
+	d.attr = domainAttr(c.name, dev.Name, &set)
 	if set.Ordering == config.Yes {
 		d.access = verbs.AccessRelaxedOrdering
 	}
-	if d.ctx, err = s.Open(&d.device); err != nil {
+	if d.ctx, err = c.source.Open(&d.device); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -73,10 +77,10 @@ func openDomain(s Source, dev *verbs.Device, cfg *config.Set) (_ *Domain, err er
 	return d, d.readPorts()
 }
 
-func domainAttr(name string, set *domainSettings) uct.MDAttr {
+func domainAttr(component, name string, set *domainSettings) uct.MDAttr {
 	host := []ucs.MemoryType{ucs.MemoryHost}
 	return uct.MDAttr{
-		Component:   componentName,
+		Component:   component,
 		Name:        name,
 		Flags:       uct.MDFlagRegister | uct.MDFlagNeedMemh | uct.MDFlagNeedRkey,
 		RegTypes:    host,
@@ -98,8 +102,8 @@ func (d *Domain) readPorts() error {
 			return err
 		}
 		p := &Port{Domain: d, Num: n, Attr: a}
-		if err := p.usable(); err != nil {
-			d.unusable = errors.Join(d.unusable, err)
+		if p.usable() != nil {
+			d.unusable = append(d.unusable, p)
 			continue
 		}
 		d.ports = append(d.ports, p)
@@ -156,6 +160,20 @@ func (d *Domain) Resources() ([]uct.Resource, error) {
 	return list, nil
 }
 
+// Lacks implements uct.Lacking.
+func (d *Domain) Lacks(yield func(resource string, why error) bool) {
+	for _, p := range d.unusable {
+		if !yield(p.Name(), p.usable()) {
+			return
+		}
+	}
+	for _, t := range transports {
+		if err := t.Check(d); err != nil && !yield(t.Name+"/"+d.device.Name, err) {
+			return
+		}
+	}
+}
+
 // OpenIface implements uct.MemoryDomain.
 func (d *Domain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (uct.Iface, error) {
 	for _, t := range transports {
@@ -171,11 +189,12 @@ func (d *Domain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (u
 			}
 		}
 	}
-	err := d.unusable
-	if err == nil {
-		err = ucs.ErrNoDevice
+	for _, port := range d.unusable {
+		if port.Name() == p.Device {
+			return nil, port.usable()
+		}
 	}
-	return nil, fmt.Errorf("ib: no %s on %q: %w", p.Transport, p.Device, err)
+	return nil, fmt.Errorf("ib: no %s on %q: %w", p.Transport, p.Device, ucs.ErrNoDevice)
 }
 
 // Close implements uct.MemoryDomain. While something is open on the domain it returns

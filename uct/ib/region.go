@@ -150,10 +150,19 @@ func (d *Domain) AppendKey(b []byte, m uct.MemHandle) ([]byte, error) {
 
 // UnpackRkey implements uct.MemoryDomain. The value is the packed key.
 func (d *Domain) UnpackRkey(packed []byte) (*uct.Rkey, error) {
-	if len(packed) != rkeySize {
-		return nil, fmt.Errorf("ib: remote key of %d bytes, not %d: %w", len(packed), rkeySize, ucs.ErrInvalidParam)
+	v, err := d.RkeyValue(packed)
+	if err != nil {
+		return nil, err
 	}
-	return &uct.Rkey{Value: binary.LittleEndian.Uint64(packed)}, nil
+	return &uct.Rkey{Value: v}, nil
+}
+
+// RkeyValue implements uct.ValueKeys.
+func (d *Domain) RkeyValue(packed []byte) (uint64, error) {
+	if len(packed) != rkeySize {
+		return 0, fmt.Errorf("ib: remote key of %d bytes, not %d: %w", len(packed), rkeySize, ucs.ErrInvalidParam)
+	}
+	return binary.LittleEndian.Uint64(packed), nil
 }
 
 // DirectKey is the key for all operations of a remote key's value.

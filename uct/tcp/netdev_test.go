@@ -4,7 +4,6 @@ package tcp
 
 import (
 	"math"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -16,14 +15,6 @@ import (
 	"github.com/ucx-go/ucx/internal/netlink/netlinktest"
 	"github.com/ucx-go/ucx/uct"
 )
-
-func unixIndex(name string) (int, error) {
-	ifi, err := net.InterfaceByName(name)
-	if err != nil {
-		return 0, err
-	}
-	return ifi.Index, nil
-}
 
 func link(index int, name, kind string, arp uint16, flags, mtu uint32) []byte {
 	b := make([]byte, unix.SizeofIfInfomsg)

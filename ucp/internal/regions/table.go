@@ -20,6 +20,8 @@ type Region struct {
 	Access uct.Access
 	Free   func() // called once, when closed and no longer accessed
 
+	Owner any // whose region it is
+
 	// Limited says that only those may access it whom Admit was called with. It is set
 	// before the region is added.
 	Limited bool
@@ -135,6 +137,10 @@ func (t *Table) Find(addr uint64, n int, want uct.Access, who any) (*Region, []b
 	off := addr - r.Base
 	return r, r.Buf[off : off+uint64(n) : off+uint64(n)]
 }
+
+// Holder returns a region that holds the n bytes at addr, acquired, nil when there is none
+// that is open to everybody. It is for whoever may do with the memory what he wants.
+func (t *Table) Holder(addr uint64, n int) *Region { return t.search(addr, n, 0, math.MaxUint64, nil) }
 
 // FindMapped returns a region, acquired, that holds the n bytes at addr and that
 // peers may map for reading through one of some domains; nil when there is none.

@@ -13,30 +13,47 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// Component is the component "ib" with the devices rxe0, rxe1 and so on, in that order.
+// Component is the component "ib" with these devices, in that order.
 func Component(devices ...*verbstest.Kernel) uct.Component {
-	return ib.NewComponent(source(devices))
+	return ib.NewComponent("ib", source(devices))
+}
+
+// Named is Component under another name, to be registered beside that of the system.
+func Named(name string, devices ...*verbstest.Kernel) uct.Component {
+	return ib.NewComponent(name, source(devices))
 }
 
 type source []*verbstest.Kernel
 
 func (s source) Devices() ([]verbs.Device, error) {
 	list := make([]verbs.Device, len(s))
-	for i := range list {
-		list[i] = verbs.Device{Name: fmt.Sprintf("rxe%d", i), NodeType: verbs.NodeCA, NUMANode: -1}
+	for i, k := range s {
+		list[i] = verbs.Device{Name: k.Name(), NodeType: verbs.NodeCA, NUMANode: -1}
 	}
 	return list, nil
 }
 
 func (s source) Open(d *verbs.Device) (*verbs.Context, error) {
-	for i, k := range s {
-		if fmt.Sprintf("rxe%d", i) == d.Name {
+	for _, k := range s {
+		if k.Name() == d.Name {
 			return verbs.NewContext(k.Open(), d.ABIVersion)
 		}
 	}
 	return nil, fmt.Errorf("ibtest: no device %q: %w", d.Name, ucs.ErrNoDevice)
 }
 
+// Read fills in the tables of partitions, for which nothing else is asked.
 func (s source) Read(d *verbs.Device) {
-	d.Ports = []verbs.Port{{Num: 1, PKeys: []verbs.PKey{0xffff}}}
+	for _, k := range s {
+		if k.Name() != d.Name {
+			continue
+		}
+		for i, p := range k.Config().Ports {
+			port := verbs.Port{Num: i + 1}
+			for _, key := range p.PKeys {
+				port.PKeys = append(port.PKeys, verbs.PKey(key))
+			}
+			d.Ports = append(d.Ports, port)
+		}
+	}
 }

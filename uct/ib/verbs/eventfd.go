@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -23,7 +24,18 @@ type eventFD struct {
 	fd   atomic.Int64  // -1 once it is closed: the number may become another's
 	f    *os.File
 	raw  syscall.RawConn // of f
+
+	// What try needs is there for all its calls, for it to allocate nothing.
+	mu     sync.Mutex
+	record [maxRecord]byte  // under mu
+	want   int              // under mu: bytes of a record
+	n      int              // under mu: those that were read
+	err    error            // under mu
+	take   func(fd uintptr) // reads a record; mu is held
 }
+
+// maxRecord is room for a record of any kind.
+const maxRecord = 64
 
 // newEventFD takes over a descriptor of the kernel.
 func newEventFD(fd int, name string) (*eventFD, error) {
@@ -34,6 +46,7 @@ func newEventFD(fd int, name string) (*eventFD, error) {
 	}
 	e := &eventFD{turn: make(chan struct{}, 1), f: os.NewFile(uintptr(fd), name)}
 	e.fd.Store(int64(fd))
+	e.take = e.takeOne
 	var err error
 	if e.raw, err = e.f.SyscallConn(); err != nil {
 		return nil, errors.Join(e.failed(0, nil, err), e.f.Close())
@@ -85,21 +98,29 @@ func (e *eventFD) read(ctx context.Context, b []byte) error {
 
 // try reads a record if there is one. Readers that wait do not hold it up.
 func (e *eventFD) try(b []byte) (ok bool, err error) {
-	var n int
-	if e := e.raw.Control(func(fd uintptr) {
-		for {
-			if n, err = unix.Read(int(fd), b); err != unix.EINTR {
-				return
-			}
-		}
-	}); e != nil {
-		err = os.ErrClosed // nothing else can be wrong
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.want = len(b)
+	if e.raw.Control(e.take) != nil {
+		e.err = os.ErrClosed // nothing else can be wrong
 	}
-	if err == unix.EAGAIN {
+	if e.err == unix.EAGAIN {
 		return false, nil
 	}
-	err = e.failed(n, b, err)
-	return err == nil, err
+	if err := e.failed(e.n, b, e.err); err != nil {
+		return false, err
+	}
+	copy(b, e.record[:])
+	return true, nil
+}
+
+// takeOne reads a record into e.record.
+func (e *eventFD) takeOne(fd uintptr) {
+	for {
+		if e.n, e.err = unix.Read(int(fd), e.record[:e.want]); e.err != unix.EINTR {
+			return
+		}
+	}
 }
 
 // failed says what went wrong when n bytes were read into b, nil if nothing has.

@@ -41,3 +41,26 @@ func TestFDWhileClosing(t *testing.T) {
 		t.Errorf("closed twice: %v", err)
 	}
 }
+
+// TestTryAllocatesNothing: who polls a device's descriptors in his own loop asks often.
+func TestTryAllocatesNothing(t *testing.T) {
+	c, err := verbs.NewContext(verbstest.New().Open(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ch, err := c.CreateCompChannel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		if _, ok, err := c.TryAsyncEvent(); ok || err != nil {
+			t.Error(ok, err)
+		}
+		if _, ok, err := ch.TryEvent(); ok || err != nil {
+			t.Error(ok, err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

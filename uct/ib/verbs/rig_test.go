@@ -32,7 +32,27 @@ type rig struct {
 func fakeRig(t *testing.T) *rig {
 	t.Helper()
 	ucttest.NoLeaks(t)
-	k := verbstest.New()
+	return kernelRig(t, verbstest.New())
+}
+
+// fabricRig is one of two devices without a kernel in a network; peer is the other.
+func fabricRig(t *testing.T) *rig {
+	t.Helper()
+	ucttest.NoLeaks(t)
+	return fabricRigs(t, verbstest.NewFabric(), verbstest.Config{}, verbstest.Config{})
+}
+
+// fabricRigs adds two devices to a network.
+func fabricRigs(t *testing.T, n *verbstest.Fabric, a, b verbstest.Config) *rig {
+	t.Helper()
+	r, peer := kernelRig(t, n.Add(a)), kernelRig(t, n.Add(b))
+	r.peer, peer.peer = peer, r
+	return r
+}
+
+// kernelRig is a device without a kernel.
+func kernelRig(t *testing.T, k *verbstest.Kernel) *rig {
+	t.Helper()
 	t.Cleanup(func() {
 		if k.Objects() != 0 || k.Mapped() != 0 {
 			t.Errorf("%d objects and %d mappings left behind", k.Objects(), k.Mapped())
@@ -119,7 +139,7 @@ func (s *side) up(t *testing.T, peer *side, change ...func(*verbs.QPAttr)) {
 
 func (s *side) toInit(t *testing.T) {
 	t.Helper()
-	check(t, s.qp.Init(&verbs.QPAttr{Port: 1, QKey: qkey, Access: fullAccess}))
+	check(t, s.qp.Init(&verbs.QPAttr{Port: uint8(s.r.local.Port), QKey: qkey, Access: fullAccess}))
 }
 
 // path is the way to the port itself.
@@ -138,6 +158,14 @@ func (s *side) toRTS(t *testing.T, peer *side, change ...func(*verbs.QPAttr)) {
 		f(a)
 	}
 	check(t, s.qp.Connect(a))
+}
+
+// by has what is made from now on use another GID.
+func (r *rig) by(t *testing.T, port, index int) *rig {
+	t.Helper()
+	r.local = must(r.open(t).QueryGID(port, index))(t)
+	r.gid = r.local.GID
+	return r
 }
 
 // other is the device of the other end.

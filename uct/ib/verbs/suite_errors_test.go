@@ -282,7 +282,7 @@ func testAllocations(t *testing.T, r *rig) {
 		}
 	}
 	if r.kernel != nil {
-		// Sending allocates in the kernel here. In this state nothing is sent.
+		// In this state nothing is sent.
 		check(t, a.qp.Modify(&verbs.QPAttr{State: verbs.QPSQD}, verbs.QPAttrState))
 		for _, what := range []string{"a queue with room", "a full queue"} {
 			if n := testing.AllocsPerRun(20, func() { a.qp.PostSend(send) }); n != 0 {
@@ -301,7 +301,9 @@ func testAllocations(t *testing.T, r *rig) {
 				t.Errorf("%d posted", n)
 			}
 		}
-		return
+		a, b = r.pair(t, verbs.RC)
+		recv[0].SGList, send[0].SGList = b.at(0, 100), a.at(0, 100)
+		send[1].RemoteAddr, send[1].RKey = b.mr.Addr(), b.mr.RKey()
 	}
 	if n := testing.AllocsPerRun(20, func() {
 		b.qp.PostRecv(recv)

@@ -35,6 +35,9 @@ func (c *component) OpenMD(name string, _ *config.Set) (uct.MemoryDomain, error)
 		return nil, fmt.Errorf("sim: no memory domain %q: %w", name, ucs.ErrNoDevice)
 	}
 	d := newDomain(&c.o)
+	if c.o.ValueKeys {
+		return valued{d}, nil
+	}
 	if c.o.Keyless {
 		s := &scoped{domain: d}
 		d.memory = s

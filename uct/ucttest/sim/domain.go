@@ -25,7 +25,10 @@ type domain struct {
 	ifaces atomic.Int32
 }
 
-var _ uct.MemoryDomain = (*domain)(nil)
+var (
+	_ uct.MemoryDomain = (*domain)(nil)
+	_ uct.ValueKeys    = valued{}
+)
 
 func newDomain(o *Options) *domain {
 	host := []ucs.MemoryType{ucs.MemoryHost}
@@ -122,10 +125,24 @@ func (d *domain) UnpackRkey(packed []byte) (*uct.Rkey, error) {
 	if d.o.Keyless && len(packed) == 0 {
 		return &uct.Rkey{}, nil
 	}
-	if len(packed) != keyLen {
-		return nil, fmt.Errorf("sim: remote key of %d bytes, not %d: %w", len(packed), keyLen, ucs.ErrInvalidParam)
+	v, err := d.keyValue(packed)
+	if err != nil {
+		return nil, err
 	}
-	return &uct.Rkey{Value: binary.LittleEndian.Uint64(packed)}, nil
+	return &uct.Rkey{Value: v}, nil
+}
+
+// valued is a domain whose keys are numbers.
+type valued struct{ *domain }
+
+// RkeyValue implements uct.ValueKeys.
+func (d valued) RkeyValue(packed []byte) (uint64, error) { return d.keyValue(packed) }
+
+func (d *domain) keyValue(packed []byte) (uint64, error) {
+	if len(packed) != keyLen {
+		return 0, fmt.Errorf("sim: remote key of %d bytes, not %d: %w", len(packed), keyLen, ucs.ErrInvalidParam)
+	}
+	return binary.LittleEndian.Uint64(packed), nil
 }
 
 // RkeyPtr implements uct.MemoryDomain.

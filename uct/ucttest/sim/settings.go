@@ -37,6 +37,10 @@ type Options struct {
 	// open to every peer, or to the one that it was registered for.
 	Keyless bool
 
+	// ValueKeys lets memory be opened to a peer for one message (uct.ValueKeys), as a
+	// device for RDMA does.
+	ValueKeys bool
+
 	// KeepData offers handlers to keep received data.
 	KeepData bool
 

@@ -40,7 +40,7 @@ func (f *file) invoke(r *uverbs.Request) syscall.Errno {
 		if load[abi.ExQueryDevice](in).CompMask != 0 {
 			return syscall.EINVAL
 		}
-		store(out, deviceAttr)
+		store(out, f.k.attr())
 		return 0
 	case abi.IB_USER_VERBS_CMD_ALLOC_PD:
 		store(out, abi.AllocPdResp{PdHandle: f.add(&pd{})})
@@ -119,7 +119,7 @@ func (f *file) modifySRQ(m abi.ModifySrq, uhw abi.RxeModifySrqCmd) syscall.Errno
 	}
 	held := s.ring.waiting()
 	if m.AttrMask&limit != 0 && m.SrqLimit > s.ring.mask ||
-		m.AttrMask&size != 0 && (m.MaxWr == 0 || m.MaxWr > maxQPWR || m.MaxWr < s.limit || m.MaxWr < held) {
+		m.AttrMask&size != 0 && (m.MaxWr == 0 || int(m.MaxWr) > f.k.cfg.Limits.SRQWR || m.MaxWr < s.limit || m.MaxWr < held) {
 		return syscall.EINVAL
 	}
 	if m.AttrMask&size != 0 {
@@ -165,107 +165,21 @@ func (f *file) multicast(m abi.AttachMcast, attach bool) syscall.Errno {
 	return 0
 }
 
-// deviceAttr is the device, with the numbers of rdma_rxe.
-var deviceAttr = abi.ExQueryDeviceResp{
-	Base: abi.QueryDeviceResp{
-		MaxMrSize: ^uint64(0), PageSizeCap: 0xfffff000, VendorId: 0xffffff, MaxQp: 0xffff0, MaxQpWr: maxQPWR,
-		DeviceCapFlags: 0x1223c76, MaxSge: maxSGE, MaxSgeRd: maxSGE, MaxCq: 0xfffff, MaxCqe: maxCQE, MaxMr: 0x7ffff,
-		MaxPd: 0xffffc, MaxQpRdAtom: maxRdAtomic, MaxResRdAtom: 0x3f000, MaxQpInitRdAtom: maxRdAtomic, AtomicCap: 1, MaxMw: 0x7ffff,
-		MaxMcastGrp: 8192, MaxMcastQpAttach: 56, MaxTotalMcastQpAttach: 8192 * 56, MaxAh: 0x7fff, MaxSrq: 0x7fff,
-		MaxSrqWr: maxQPWR, MaxSrqSge: maxSRQSGE, MaxPkeys: 64, LocalCaAckDelay: 15, PhysPortCnt: portCount,
-	},
-	ResponseLength: 304,
-}
-
-func (f *file) regMR(m abi.RegMr, out []byte) syscall.Errno {
-	p, ok := find[*pd](f, m.PdHandle)
-	if !ok {
-		return syscall.ENOENT
-	}
-	if !validAccess(m.AccessFlags) || (m.HcaVa^m.Start)&4095 != 0 || m.HcaVa+m.Length < m.HcaVa {
-		return syscall.EINVAL
-	}
-	if !mapped(m.Start, m.Length) {
-		return syscall.EFAULT
-	}
-	o := &mr{pd: p, index: f.k.nextKey, start: m.Start, iova: m.HcaVa, length: m.Length, access: m.AccessFlags}
-	f.k.nextKey++
-	o.lkey = o.index<<8 | 0x5a
-	o.setAccess(m.AccessFlags)
-	f.k.mrs[o.index] = o
-	p.refs++
-	store(out, abi.RegMrResp{MrHandle: f.add(o), Lkey: o.lkey, Rkey: o.rkey})
-	return 0
-}
-
-// remoteAccess is what makes a key for peers.
-const remoteAccess = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_READ | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
-
-func validAccess(access uint32) bool {
-	const writes = abi.IB_UVERBS_ACCESS_REMOTE_WRITE | abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC
-	const known = remoteAccess | abi.IB_UVERBS_ACCESS_LOCAL_WRITE | abi.IB_UVERBS_ACCESS_MW_BIND | abi.IB_UVERBS_ACCESS_OPTIONAL_RANGE
-	return access&^known == 0 && (access&writes == 0 || access&abi.IB_UVERBS_ACCESS_LOCAL_WRITE != 0)
-}
-
-func (m *mr) setAccess(access uint32) {
-	m.access, m.rkey = access, 0
-	if access&remoteAccess != 0 {
-		m.rkey = m.lkey
-	}
-}
-
-// reregMR changes a region. This is more than rdma_rxe can do, which has nothing of
-// it up to Linux 6.3.
-func (f *file) reregMR(m abi.ReregMr, out []byte) syscall.Errno {
-	const (
-		translation = 1 << 0 // enum ib_mr_rereg_flags, ib_verbs.h
-		domain      = 1 << 1
-		access      = 1 << 2
-	)
-	o, ok := find[*mr](f, m.MrHandle)
-	if !ok {
-		return syscall.ENOENT
-	}
-	switch {
-	case m.Flags&^(translation|domain|access) != 0:
-		return syscall.EOPNOTSUPP
-	case m.Flags == 0, m.Flags&access != 0 && !validAccess(m.AccessFlags),
-		m.Flags&translation != 0 && ((m.HcaVa^m.Start)&4095 != 0 || m.HcaVa+m.Length < m.HcaVa):
-		return syscall.EINVAL
-	case m.Flags&translation != 0 && !mapped(m.Start, m.Length):
-		return syscall.EFAULT
-	}
-	if m.Flags&domain != 0 {
-		p, ok := find[*pd](f, m.PdHandle)
-		if !ok {
-			return syscall.ENOENT
-		}
-		o.pd.refs--
-		o.pd = p
-		p.refs++
-	}
-	if m.Flags&access != 0 {
-		o.setAccess(m.AccessFlags)
-	}
-	if m.Flags&translation != 0 {
-		o.start, o.iova, o.length = m.Start, m.HcaVa, m.Length
-	}
-	store(out, abi.ReregMrResp{Lkey: o.lkey, Rkey: o.rkey})
-	return 0
-}
-
 func (f *file) createAH(m abi.CreateAh, out, uhw []byte) syscall.Errno {
 	p, ok := find[*pd](f, m.PdHandle)
 	if !ok {
 		return syscall.ENOENT
 	}
-	if m.Attr.PortNum != 1 || m.Attr.IsGlobal != 1 {
+	to := abi.QpDest{Dgid: m.Attr.Grh.Dgid, SgidIndex: m.Attr.Grh.SgidIndex, HopLimit: m.Attr.Grh.HopLimit, Dlid: m.Attr.Dlid,
+		Sl: m.Attr.Sl, IsGlobal: m.Attr.IsGlobal, PortNum: m.Attr.PortNum}
+	w, ok := f.k.newWay(&to)
+	if !ok {
 		return syscall.EINVAL
 	}
-	if _, ok := f.k.gidEntry(uint32(m.Attr.Grh.SgidIndex)); !ok {
-		return syscall.EINVAL
+	if e := w.resolved(); e != 0 {
+		return e
 	}
-	a := &ah{pd: p, num: f.k.nextAH, attr: m.Attr}
+	a := &ah{pd: p, num: f.k.nextAH, way: w}
 	f.k.nextAH++
 	f.k.ahs[a.num] = a
 	p.refs++
@@ -279,7 +193,7 @@ func (f *file) reqNotify(m abi.ReqNotifyCq) syscall.Errno {
 	if !ok {
 		return syscall.ENOENT
 	}
-	f.k.run() // as if the network had been faster
+	f.k.net.kick() // as if the network had been faster
 	if m.SolicitedOnly == 0 {
 		c.armed = armedNext
 	} else {
@@ -294,7 +208,7 @@ func (f *file) resizeCQ(m abi.ResizeCq, out, uhw []byte) syscall.Errno {
 		return syscall.ENOENT
 	}
 	unread := (c.ring.index - c.ring.header().ConsumerIndex) & c.ring.mask
-	if m.Cqe == 0 || m.Cqe > maxCQE || m.Cqe < unread || len(uhw) < 16 {
+	if m.Cqe == 0 || int(m.Cqe) > f.k.cfg.Limits.CQE || m.Cqe < unread || len(uhw) < 16 {
 		return syscall.EINVAL
 	}
 	bigger, errno := newRing(m.Cqe, 128)
@@ -376,19 +290,35 @@ func (f *file) modifyQP(m abi.ModifyQp) syscall.Errno {
 	if m.AttrMask&maskState != 0 {
 		to = m.QpState
 	}
+	l := &f.k.cfg.Limits
 	mask, ok := needed(q.typ, from, to)
 	if !ok || m.AttrMask&mask != mask || m.AttrMask&maskUnsupported != 0 ||
-		m.AttrMask&maskPort != 0 && m.PortNum != 1 || m.AttrMask&maskPkeyIndex != 0 && m.PkeyIndex != 0 ||
-		m.AttrMask&maskPathMTU != 0 && (m.PathMtu < 1 || m.PathMtu > mtuEnum) ||
-		m.AttrMask&maskMaxRd != 0 && m.MaxRdAtomic > maxRdAtomic || m.AttrMask&maskMaxDestRd != 0 && m.MaxDestRdAtomic > maxRdAtomic {
+		m.AttrMask&maskPathMTU != 0 && (m.PathMtu < 1 || m.PathMtu > maxMTU) ||
+		m.AttrMask&maskMaxRd != 0 && int(m.MaxRdAtomic) > l.RdAtomic || m.AttrMask&maskMaxDestRd != 0 && int(m.MaxDestRdAtomic) > l.RdAtomic {
+		return syscall.EINVAL
+	}
+	num, pkey := q.attr.PortNum, q.attr.PkeyIndex
+	if m.AttrMask&maskPort != 0 {
+		num = m.PortNum
+	}
+	if m.AttrMask&maskPkeyIndex != 0 {
+		pkey = m.PkeyIndex
+	}
+	if p := f.k.port(uint64(num)); p == nil && num != 0 || p != nil && int(pkey) >= len(p.PKeys) ||
+		p == nil && m.AttrMask&maskPort != 0 {
 		return syscall.EINVAL
 	}
 	if m.AttrMask&maskAV != 0 {
-		if _, ok := f.k.gidEntry(uint32(m.Dest.SgidIndex)); !ok || m.Dest.IsGlobal != 1 || m.Dest.PortNum != 1 {
+		w, ok := f.k.newWay(&m.Dest)
+		if !ok || m.Dest.PortNum != num {
 			return syscall.EINVAL
 		}
-		q.attr.Dest = m.Dest
+		if e := w.resolved(); e != 0 {
+			return e
+		}
+		q.attr.Dest, q.way = m.Dest, w
 	}
+	q.attr.PkeyIndex = pkey
 	set := func(bit uint32, to, from *uint8) {
 		if m.AttrMask&bit != 0 {
 			*to = *from
@@ -413,14 +343,14 @@ func (f *file) modifyQP(m abi.ModifyQp) syscall.Errno {
 	set32(maskRQPSN, &a.RqPsn, &m.RqPsn)
 	set32(maskSQPSN, &a.SqPsn, &m.SqPsn)
 	set32(maskDestQPN, &a.DestQpNum, &m.DestQpNum)
-	a.QpState = to
 	switch {
 	case to == stateReset:
 		q.reset()
-	case to == stateErr && from != stateErr:
+	case to == stateErr:
 		q.fail()
 	}
-	f.k.run()
+	a.QpState = to
+	f.k.net.kick()
 	if to == stateSQD && from == stateRTS && m.AttrMask&maskSQDNotify != 0 && m.EnSqdAsyncNotify != 0 {
 		f.event(eventSQDrained, q.user) // what could be done is
 	}
@@ -438,7 +368,7 @@ func (f *file) queryQP(m abi.QueryQp, out []byte) syscall.Errno {
 		MaxRecvSge: q.cap.MaxRecvSge, MaxInlineData: q.cap.MaxInlineData, Qkey: a.Qkey, RqPsn: a.RqPsn, SqPsn: a.SqPsn,
 		DestQpNum: a.DestQpNum, QpAccessFlags: a.QpAccessFlags, QpState: a.QpState, CurQpState: a.QpState,
 		PathMtu: a.PathMtu, MaxRdAtomic: a.MaxRdAtomic, MaxDestRdAtomic: a.MaxDestRdAtomic, MinRnrTimer: a.MinRnrTimer,
-		PortNum: a.PortNum, Timeout: a.Timeout, RetryCnt: a.RetryCnt, RnrRetry: a.RnrRetry,
+		PortNum: a.PortNum, PkeyIndex: a.PkeyIndex, Timeout: a.Timeout, RetryCnt: a.RetryCnt, RnrRetry: a.RnrRetry,
 	}
 	if q.sigAll {
 		r.SqSigAll = 1
@@ -456,6 +386,6 @@ func (f *file) postSend(m abi.PostSend) syscall.Errno {
 	if m.WrCount != 0 || m.SgeCount != 0 || m.WqeSize < 56 || q.attr.QpState < stateRTS {
 		return syscall.EINVAL
 	}
-	f.k.run()
+	f.k.net.ring(q)
 	return 0
 }

@@ -37,3 +37,6 @@ func (e *Errnos) Take(name string) syscall.Errno {
 	delete(e.next, name)
 	return f.errno
 }
+
+// has reports whether a failure of a call is to come.
+func (e *Errnos) has(name string) bool { return e.next[name] != nil }

@@ -4,6 +4,9 @@ package verbstest
 
 import (
 	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -15,9 +18,11 @@ import (
 // file is the device opened once: a context and its objects.
 type file struct {
 	k        *Kernel
+	quiet    atomic.Bool // the bell is not worth a look: see Kernel.muffle
 	context  bool
 	closed   bool
-	asyncFD  int // write end
+	dead     bool // the process that opened it is
+	asyncFD  int  // write end
 	async    bool
 	pipes    []int          // write ends
 	readEnds []int          // the user's
@@ -28,7 +33,7 @@ type file struct {
 	mapped   int
 }
 
-func (f *file) Name() string { return "verbstest0" }
+func (f *file) Name() string { return fmt.Sprintf("verbstest%d", f.k.number) }
 
 // Ioctl answers a request.
 func (f *file) Ioctl(frame *uverbs.Frame) syscall.Errno {
@@ -46,12 +51,12 @@ func (f *file) Ioctl(frame *uverbs.Frame) syscall.Errno {
 	if r.Missing() != nil {
 		return syscall.EINVAL
 	}
-	f.k.mu.Lock()
-	defer f.k.mu.Unlock()
+	f.k.net.mu.Lock()
+	defer f.k.net.mu.Unlock()
 	if f.closed {
 		return syscall.EBADF
 	}
-	if f.k.removed {
+	if f.k.removed || f.dead {
 		return syscall.EIO
 	}
 	if !f.context && r.Spec.Name != "DEVICE.GET_CONTEXT" && r.Spec.Name != "DEVICE.INVOKE_WRITE" {
@@ -73,6 +78,9 @@ func (f *file) Ioctl(frame *uverbs.Frame) syscall.Errno {
 
 // Write takes the doorbell.
 func (f *file) Write(b []byte) (int, syscall.Errno) {
+	if f.quiet.Load() {
+		return len(b), 0
+	}
 	const header = 8
 	if len(b) < header {
 		return 0, syscall.EINVAL
@@ -85,15 +93,16 @@ func (f *file) Write(b []byte) (int, syscall.Errno) {
 	if int(inWords)*4 != len(b) || len(b)-header < int(spec.In.Size()) {
 		return 0, syscall.EINVAL
 	}
-	f.k.mu.Lock()
-	defer f.k.mu.Unlock()
+	f.k.net.mu.Lock()
+	defer f.k.net.mu.Unlock()
 	if f.closed {
 		return 0, syscall.EBADF
 	}
-	if f.k.removed {
+	if f.k.removed || f.dead {
 		return 0, syscall.EIO
 	}
 	if e := f.k.faults.Take("write"); e != 0 {
+		f.k.muffle()
 		return 0, e
 	}
 	if e := f.postSend(load[abi.PostSend](b[header:])); e != 0 {
@@ -104,8 +113,8 @@ func (f *file) Write(b []byte) (int, syscall.Errno) {
 
 // Mmap maps a queue that was named, once.
 func (f *file) Mmap(offset uint64, length int) ([]byte, syscall.Errno) {
-	f.k.mu.Lock()
-	defer f.k.mu.Unlock()
+	f.k.net.mu.Lock()
+	defer f.k.net.mu.Unlock()
 	r := f.regions[offset]
 	if e := f.k.faults.Take("mmap"); e != 0 {
 		return nil, e
@@ -128,35 +137,25 @@ func (f *file) Munmap(b []byte) syscall.Errno {
 	if err := unix.Munmap(b); err != nil {
 		return syscall.EINVAL
 	}
-	f.k.mu.Lock()
-	defer f.k.mu.Unlock()
+	f.k.net.mu.Lock()
+	defer f.k.net.mu.Unlock()
 	f.mapped--
 	return 0
 }
 
 // Close destroys everything.
 func (f *file) Close() error {
-	f.k.mu.Lock()
-	defer f.k.mu.Unlock()
+	f.k.net.mu.Lock()
+	defer f.k.net.mu.Unlock()
 	if f.closed {
 		return syscall.EBADF
 	}
 	f.closed = true
+	f.muffle()
 	f.destroyAll()
 	for _, fd := range f.pipes {
 		unix.Close(fd)
 	}
-	delete(f.k.files, f)
+	f.k.files = slices.DeleteFunc(f.k.files, func(o *file) bool { return o == f })
 	return nil
-}
-
-// Mapped counts the queues that are mapped through any file.
-func (k *Kernel) Mapped() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	n := 0
-	for f := range k.files {
-		n += f.mapped
-	}
-	return n
 }

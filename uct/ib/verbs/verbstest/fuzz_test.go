@@ -35,6 +35,12 @@ func FuzzIoctl(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ucttest.NoLeaks(t)
 		k := New()
+		if len(data)%2 == 1 { // one of two, that does its work in steps
+			n := NewFabric()
+			n.Add(Config{})
+			k = n.Add(Config{Ports: []Port{{InfiniBand: true}, {}}, Limits: Limits{MemLock: 1 << 16, QPs: 3}, LastWQE: true})
+			n.SetWork(InStep)
+		}
 		file := k.open()
 		in := &input{data}
 		for n := 0; n < 64 && len(in.b) > 0; n++ {

@@ -83,26 +83,32 @@ func (f *file) allocAsync(r *uverbs.Request) syscall.Errno {
 }
 
 func (f *file) queryPort(r *uverbs.Request) syscall.Errno {
-	if u64(r.Attr(abi.UVERBS_ATTR_QUERY_PORT_PORT_NUM).Bytes) != 1 {
+	p := f.k.port(u64(r.Attr(abi.UVERBS_ATTR_QUERY_PORT_PORT_NUM).Bytes))
+	if p == nil {
 		return syscall.EINVAL
 	}
-	p := abi.QueryPortRespEx{LegacyResp: abi.QueryPortResp{
-		PortCapFlags: 0x1010000, MaxMsgSz: maxMsgSize, GidTblLen: gidTable, PkeyTblLen: 1, State: 1, MaxMtu: mtuEnum,
-		ActiveMtu: mtuEnum, MaxVlNum: 1, ActiveWidth: 1, ActiveSpeed: 1, PhysState: 3, LinkLayer: 2, Flags: 1,
+	const down, disabled, active, linkUp, infiniBand, ethernet, grhRequired = 1, 3, 4, 5, 1, 2, 1
+	a := abi.QueryPortRespEx{LegacyResp: abi.QueryPortResp{
+		PortCapFlags: 0x1010000, MaxMsgSz: maxMsgSize, GidTblLen: uint32(len(p.GIDs)), PkeyTblLen: uint16(len(p.PKeys)), State: down,
+		MaxMtu: maxMTU, ActiveMtu: p.MTU, MaxVlNum: 1, ActiveWidth: p.Width, ActiveSpeed: p.Speed, PhysState: disabled,
+		LinkLayer: ethernet, Flags: grhRequired,
 	}}
-	if f.k.active {
-		p.LegacyResp.State, p.LegacyResp.PhysState = 4, 5
+	if p.InfiniBand {
+		a.LegacyResp.LinkLayer, a.LegacyResp.Flags, a.LegacyResp.Lid, a.LegacyResp.Lmc = infiniBand, 0, p.LID, p.LMC
 	}
-	answer(r, abi.UVERBS_ATTR_QUERY_PORT_RESP, abi.Bytes(&p))
+	if p.active {
+		a.LegacyResp.State, a.LegacyResp.PhysState = active, linkUp
+	}
+	answer(r, abi.UVERBS_ATTR_QUERY_PORT_RESP, abi.Bytes(&a))
 	return 0
 }
 
 func (f *file) queryGIDEntry(r *uverbs.Request) syscall.Errno {
-	port, index := u64(r.Attr(abi.UVERBS_ATTR_QUERY_GID_ENTRY_PORT).Bytes), u64(r.Attr(abi.UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX).Bytes)
-	if port != 1 || index >= gidTable || u32(r.Attr(abi.UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS).Bytes) != 0 {
+	p, index := f.k.port(u64(r.Attr(abi.UVERBS_ATTR_QUERY_GID_ENTRY_PORT).Bytes)), u64(r.Attr(abi.UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX).Bytes)
+	if p == nil || index >= uint64(len(p.GIDs)) || u32(r.Attr(abi.UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS).Bytes) != 0 {
 		return syscall.EINVAL
 	}
-	e, ok := f.k.gidEntry(uint32(index))
+	e, ok := p.entry(uint32(index))
 	if !ok {
 		return syscall.ENODATA
 	}
@@ -117,16 +123,18 @@ func (f *file) queryGIDTable(r *uverbs.Request) syscall.Errno {
 		return syscall.EINVAL
 	}
 	n := 0
-	for i := range uint32(gidTable) {
-		e, ok := f.k.gidEntry(i)
-		if !ok {
-			continue
+	for _, p := range f.k.ports {
+		for i := range p.GIDs {
+			e, ok := p.entry(uint32(i))
+			if !ok {
+				continue
+			}
+			if len(out) < (n+1)*size {
+				return syscall.EINVAL
+			}
+			copy(out[n*size:], abi.Bytes(&e))
+			n++
 		}
-		if len(out) < (n+1)*size {
-			return syscall.EINVAL
-		}
-		copy(out[n*size:], abi.Bytes(&e))
-		n++
 	}
 	answerU64(r, abi.UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, uint64(n))
 	return 0
@@ -166,13 +174,14 @@ func (f *file) destroyAny(r *uverbs.Request) syscall.Errno {
 
 func (f *file) createCQ(r *uverbs.Request) syscall.Errno {
 	cqe := u32(r.Attr(abi.UVERBS_ATTR_CREATE_CQ_CQE).Bytes)
-	if cqe == 0 || cqe > maxCQE || u32(r.Attr(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR).Bytes) >= vectors {
+	if cqe == 0 || int(cqe) > f.k.cfg.Limits.CQE || u32(r.Attr(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR).Bytes) >= vectors {
 		return syscall.EINVAL
 	}
 	if a := r.Attr(abi.UVERBS_ATTR_CREATE_CQ_FLAGS); a != nil && u32(a.Bytes) != 0 {
 		return syscall.EOPNOTSUPP
 	}
 	c := &cq{f: f, user: u64(r.Attr(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE).Bytes), channel: -1}
+	c.desc.CqHandle = c.user
 	if a := r.Attr(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL); a != nil {
 		w, ok := f.byFD[int(int64(a.Raw.Data))]
 		if !ok {
@@ -202,17 +211,22 @@ func (f *file) createSRQ(r *uverbs.Request) syscall.Errno {
 	wr, sge := u32(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_MAX_WR).Bytes), u32(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE).Bytes)
 	limit := u32(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_LIMIT).Bytes)
 	uhw := r.Attr(abi.UVERBS_ATTR_UHW_OUT)
-	if wr == 0 || wr > maxQPWR || sge > maxSRQSGE || limit > wr || uhw == nil || len(uhw.Bytes) < 24 {
+	l := &f.k.cfg.Limits
+	if wr == 0 || int(wr) > l.SRQWR || int(sge) > min(l.SGE, maxSRQSGE) || limit > wr || uhw == nil || len(uhw.Bytes) < 24 {
 		return syscall.EINVAL
 	}
 	if u64(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_TYPE).Bytes) != abi.IB_UVERBS_SRQT_BASIC {
 		return syscall.EOPNOTSUPP
 	}
+	if f.k.srqs >= l.SRQs {
+		return syscall.ENOMEM
+	}
 	s := &srq{f: f, pd: p, user: u64(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE).Bytes), maxSGE: max(sge, 1), limit: limit}
-	if s.ring, errno = newRing(wr, recvWQESize+16*int(s.maxSGE)); errno != 0 {
+	if s.ring, errno = newRing(wr, recvWQESize+sgeSize*int(s.maxSGE)); errno != 0 {
 		return errno
 	}
 	p.refs++
+	f.k.srqs++
 	h := f.add(s)
 	store(uhw.Bytes, abi.RxeCreateSrqResp{Mi: f.offer(s.ring), SrqNum: h})
 	answerU32(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, s.ring.mask)
@@ -221,12 +235,6 @@ func (f *file) createSRQ(r *uverbs.Request) syscall.Errno {
 	r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_HANDLE).Raw.Data = uint64(h)
 	return 0
 }
-
-// Sizes of the fixed parts of work requests.
-const (
-	sendWQESize = 208
-	recvWQESize = 40
-)
 
 func (f *file) createQP(r *uverbs.Request) syscall.Errno {
 	q := &qp{f: f, typ: uint32(u64(r.Attr(abi.UVERBS_ATTR_CREATE_QP_TYPE).Bytes))}
@@ -254,24 +262,31 @@ func (f *file) createQP(r *uverbs.Request) syscall.Errno {
 		q.sigAll = u32(a.Bytes) != 0
 	}
 	q.cap = load[abi.QpCap](r.Attr(abi.UVERBS_ATTR_CREATE_QP_CAP).Bytes)
-	uhw := r.Attr(abi.UVERBS_ATTR_UHW_OUT)
-	if q.cap.MaxSendWr > maxQPWR || q.cap.MaxRecvWr > maxQPWR || q.cap.MaxSendSge > maxSGE || q.cap.MaxRecvSge > maxSGE ||
-		q.cap.MaxInlineData > 512 || uhw == nil || len(uhw.Bytes) < 32 || r.Attr(abi.UVERBS_ATTR_UHW_IN) != nil {
+	uhw, l := r.Attr(abi.UVERBS_ATTR_UHW_OUT), &f.k.cfg.Limits
+	if int(q.cap.MaxSendWr) > l.WR || int(q.cap.MaxRecvWr) > l.WR || int(q.cap.MaxSendSge) > l.SGE || int(q.cap.MaxRecvSge) > l.SGE ||
+		int(q.cap.MaxInlineData) > l.Inline || uhw == nil || len(uhw.Bytes) < 32 || r.Attr(abi.UVERBS_ATTR_UHW_IN) != nil {
 		return syscall.EINVAL
 	}
-	extra := max(16*int(q.cap.MaxSendSge), int(q.cap.MaxInlineData))
-	q.cap.MaxInlineData, q.cap.MaxSendSge = uint32(extra), uint32(extra/16)
+	if len(f.k.qps) >= l.QPs {
+		return syscall.ENOMEM
+	}
+	// rdma_rxe makes as much room for inline data as for pieces of memory, and queues as
+	// long as their rings are.
+	extra := max(sgeSize*int(q.cap.MaxSendSge), int(q.cap.MaxInlineData))
+	q.cap.MaxInlineData, q.cap.MaxSendSge = uint32(min(extra, l.Inline)), uint32(extra/sgeSize)
 	if q.sq, errno[0] = newRing(max(q.cap.MaxSendWr, 1), sendWQESize+extra); errno[0] != 0 {
 		return errno[0]
 	}
+	q.cap.MaxSendWr = q.sq.mask
 	var resp abi.RxeCreateQpResp
 	if q.srq == nil {
-		if q.rq, errno[0] = newRing(max(q.cap.MaxRecvWr, 1), recvWQESize+16*int(q.cap.MaxRecvSge)); errno[0] != 0 {
+		if q.rq, errno[0] = newRing(max(q.cap.MaxRecvWr, 1), recvWQESize+sgeSize*int(q.cap.MaxRecvSge)); errno[0] != 0 {
 			q.sq.free()
 			return errno[0]
 		}
 		resp.RqMi = f.offer(q.rq)
-		q.cap.MaxRecvSge = uint32((1<<q.rq.log2 - recvWQESize) / 16)
+		q.cap.MaxRecvSge = uint32((1<<q.rq.log2 - recvWQESize) / sgeSize)
+		q.cap.MaxRecvWr = q.rq.mask
 	} else {
 		q.srq.refs++
 	}
@@ -284,6 +299,7 @@ func (f *file) createQP(r *uverbs.Request) syscall.Errno {
 	q.num = f.k.nextQPN
 	f.k.nextQPN++
 	f.k.qps[q.num] = q
+	f.k.order = append(f.k.order, q)
 	q.handle = f.add(q)
 	answer(r, abi.UVERBS_ATTR_CREATE_QP_RESP_CAP, abi.Bytes(&q.cap))
 	answerU32(r, abi.UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, q.num)

@@ -3,12 +3,10 @@
 package verbstest
 
 import (
+	"slices"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/ib/uverbs"
 )
 
 type pd struct {
@@ -21,6 +19,7 @@ type mr struct {
 	start  uint64 // in the process
 	iova   uint64 // for peers
 	length uint64
+	pinned int64 // bytes
 	access uint32
 	lkey   uint32
 	rkey   uint32 // 0 without remote access
@@ -42,7 +41,8 @@ type cq struct {
 	f       *file
 	ring    *ring
 	user    uint64
-	channel int // write end, -1 for none
+	desc    abi.CompEventDesc // that names it
+	channel int               // write end, -1 for none
 	armed   uint8
 	dead    bool
 	refs    int
@@ -66,9 +66,9 @@ type srq struct {
 }
 
 type ah struct {
-	pd   *pd
-	num  uint32
-	attr abi.AhAttr
+	pd  *pd
+	num uint32
+	way way
 }
 
 type qp struct {
@@ -85,21 +85,15 @@ type qp struct {
 	srq     *srq
 	sq, rq  *ring
 	attr    abi.ModifyQp // what MODIFY_QP has set
+	way     way          // that attr.Dest names
 	retries uint8
 	rnr     uint8
+	trip    trip
 	groups  map[[16]byte]bool // of multicast
-}
 
-// States of a queue pair; enum ib_qp_state, ib_verbs.h.
-const (
-	stateReset = iota
-	stateInit
-	stateRTR
-	stateRTS
-	stateSQD
-	stateSQE
-	stateErr
-)
+	in         *line // of the scheduler, nil for none
+	prev, next *qp   // in that
+}
 
 // destroy ends an object that nothing refers to.
 func (f *file) destroy(h uint32) syscall.Errno {
@@ -115,6 +109,7 @@ func (f *file) destroy(h uint32) syscall.Errno {
 			}
 		}
 		o.pd.refs--
+		f.k.pin(-o.pinned)
 		delete(f.k.mrs, o.index)
 	case *mw:
 		o.pd.refs--
@@ -132,6 +127,7 @@ func (f *file) destroy(h uint32) syscall.Errno {
 			return syscall.EBUSY
 		}
 		o.pd.refs--
+		f.k.srqs--
 		f.drop(o.ring)
 	case *qp:
 		if len(o.groups) > 0 {
@@ -148,7 +144,9 @@ func (f *file) destroy(h uint32) syscall.Errno {
 				w.mr, w.qp = nil, nil
 			}
 		}
+		o.leave()
 		delete(f.k.qps, o.num)
+		f.k.order = slices.DeleteFunc(f.k.order, func(q *qp) bool { return q == o })
 		f.drop(o.sq)
 		f.drop(o.rq)
 	default:
@@ -168,29 +166,6 @@ func (f *file) destroyAll() {
 	for range 5 { // the depth of references among objects
 		for h := range f.objects {
 			f.destroy(h)
-		}
-	}
-}
-
-// complete adds a completion.
-func (c *cq) complete(wc abi.Wc, solicited bool) {
-	if c.dead {
-		return
-	}
-	if c.ring.full() {
-		c.dead = true
-		c.f.event(eventCQErr, c.user)
-		return
-	}
-	store(c.ring.at(c.ring.index), wc)
-	uverbs.RaceSent()
-	c.ring.produce()
-	if c.armed == armedNext || c.armed == armedSolicited && (solicited || wc.Status != 0) {
-		c.armed = 0
-		c.events++
-		if c.channel >= 0 {
-			e := abi.CompEventDesc{CqHandle: c.user}
-			unix.Write(c.channel, abi.Bytes(&e)) // a reader too slow loses events
 		}
 	}
 }

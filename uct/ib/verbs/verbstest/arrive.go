@@ -1,0 +1,66 @@
+//go:build linux
+
+package verbstest
+
+import "github.com/ucx-go/ucx/internal/ib/abi"
+
+// The receiving end of a datagram.
+
+const grhLength = 40
+
+// packet is a datagram on its way, without its data.
+type packet struct {
+	dgid      [16]byte
+	multicast bool
+	qpn       uint32 // of the receiver
+	qkey      uint32
+	pkey      uint16
+	global    bool // it has a global route header
+	ipv4      bool // which is of IPv4
+	grh       [grhLength]byte
+	solicited bool
+	wc        abi.Wc // as the receiver gets it
+}
+
+// arrive gives a packet to the queue pair that it is for, if there is one that takes
+// it; else it is lost.
+func (e *port) arrive(p *packet, data *pieces) {
+	to := e.k.qps[p.qpn]
+	if to == nil || !e.up() || to.typ != abi.IB_UVERBS_QPT_UD || to.attr.PortNum != e.num || to.attr.QpState < stateRTR ||
+		to.attr.QpState == stateErr || to.attr.Qkey != p.qkey || !samePartition(to.pkey(), p.pkey) || p.wc.ByteLen > grhLength+e.mtu() {
+		return
+	}
+	wc := p.wc
+	if to.take(int(wc.ByteLen), &wc) != wcSuccess {
+		return
+	}
+	space, from := to.f.k.net.desk.space.list, 0 // how much of the header is left alone
+	switch cfg := &e.k.cfg; {
+	case !p.global || cfg.GRH == GRHNone:
+		from = grhLength
+	case cfg.GRH == GRHHalf && p.ipv4:
+		from = grhLength / 2
+	}
+	if from < grhLength {
+		wc.WcFlags |= abi.IB_WC_GRH
+	}
+	if !e.InfiniBand {
+		wc.Sl = e.k.cfg.WCSL
+	}
+	space = skip(space, from)
+	scatter(space, p.grh[from:])
+	move(skip(space, grhLength-from), data.list)
+	to.recv.complete(&wc, p.solicited)
+}
+
+// skip is what is in pieces behind the first n bytes. It changes the list.
+func skip(list [][]byte, n int) [][]byte {
+	for len(list) > 0 && n >= len(list[0]) {
+		n -= len(list[0])
+		list = list[1:]
+	}
+	if len(list) > 0 {
+		list[0] = list[0][n:]
+	}
+	return list
+}

@@ -1,0 +1,102 @@
+//go:build linux
+
+package verbstest
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// Work says when devices do what is asked of them.
+type Work uint8
+
+const (
+	// InBell is in the call that rings the doorbell, and in all that may let go on what
+	// waits: arming a completion queue, changing a queue pair, a link that comes up.
+	InBell Work = iota
+	// InStep is in Step and Progress only, so that sends stay outstanding until then.
+	// The bell costs next to nothing then.
+	InStep
+	// behind is in a goroutine; see Run.
+	behind
+)
+
+// SetWork changes when the devices of a network do their work. It must not be called
+// while Run is in force.
+func (n *Fabric) SetWork(w Work) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.setWork(w)
+}
+
+func (n *Fabric) setWork(w Work) {
+	n.sched.work = w
+	for _, k := range n.kernels {
+		k.muffle()
+	}
+	if w == InBell {
+		n.kick()
+	}
+}
+
+// Progress tries everything again that waits, at all devices. If there was nothing to
+// do, what is held on its way comes nearer, as if a message had come through.
+func (n *Fabric) Progress() { n.Step(math.MaxInt) }
+
+// Progress is Fabric.Progress of the device's network.
+func (k *Kernel) Progress() { k.net.Progress() }
+
+// Step has the queue pairs of a network do up to most work requests, in turns. What
+// was lost on its way counts as one each time; what has to wait, for want of a receive
+// or a peer, is tried once and does not count. It returns how many have come to an end.
+func (n *Fabric) Step(most int) (done int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.step(most, nil)
+}
+
+// Step is Fabric.Step for what this device sends only.
+func (k *Kernel) Step(most int) (done int) {
+	k.net.mu.Lock()
+	defer k.net.mu.Unlock()
+	return k.net.step(most, k)
+}
+
+// patience is how often a network looks by itself for what waits, while Run is in
+// force.
+const patience = 200 * time.Microsecond
+
+// Run has the devices do their work behind the back of who rings, in a goroutine, as
+// real ones do, until stop is called: for those who sleep until a completion wakes
+// them, or look for one without calling anything of the network. What waits for a
+// receive or a peer is tried again by time, and each try counts as one retry.
+func (n *Fabric) Run() (stop func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	was := n.sched.work
+	wake, end, over := make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	wake <- struct{}{} // what is there already
+	n.sched.wake = wake
+	n.setWork(behind)
+	go func() {
+		defer close(over)
+		tick := time.NewTimer(patience)
+		defer tick.Stop()
+		for {
+			select {
+			case <-end:
+				return
+			case <-wake:
+			case <-tick.C:
+				tick.Reset(patience)
+			}
+			n.Progress()
+		}
+	}()
+	return sync.OnceFunc(func() {
+		close(end)
+		<-over
+		n.SetWork(was)
+	})
+}

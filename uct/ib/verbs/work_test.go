@@ -1,0 +1,252 @@
+//go:build linux
+
+package verbs_test
+
+import (
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+)
+
+// When devices without a kernel do their work.
+
+// writes posts n writes of a to b, with the numbers from id on.
+func writes(t *testing.T, a, b *side, id uint64, n int) {
+	t.Helper()
+	for i := range uint64(n) {
+		a.send(t, verbs.SendWR{ID: id + i, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: a.at(0, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()})
+	}
+}
+
+// completed checks how many completions there are, from id on.
+func (s *side) completed(t *testing.T, id uint64, n int) {
+	t.Helper()
+	wc := make([]verbs.WC, 100)
+	k := s.cq.Poll(wc)
+	if k != n {
+		t.Errorf("%d completions, want %d", k, n)
+	}
+	for i := range min(k, n) {
+		if wc[i].ID != id+uint64(i) || wc[i].Status != verbs.WCSuccess {
+			t.Errorf("%+v (%v), want %d", wc[i], wc[i].Status, id+uint64(i))
+		}
+	}
+}
+
+// TestWorkSteps does work in steps: sends stay outstanding until then, whatever
+// happens, and queue pairs take turns.
+func TestWorkSteps(t *testing.T) {
+	r := fabricRig(t)
+	n := r.kernel.Fabric()
+	a, b := r.pair(t, verbs.RC)
+	c, d := r.pair(t, verbs.RC)
+	n.SetWork(verbstest.InStep)
+	writes(t, a, b, 10, 3)
+	writes(t, c, d, 20, 2)
+	writes(t, b, a, 30, 2)
+	check(t, a.cq.ReqNotify(false))
+	check(t, d.qp.Modify(&verbs.QPAttr{State: verbs.QPRTS}, verbs.QPAttrState))
+	r.kernel.SetLink(1, true)
+	for _, s := range []*side{a, b, c} {
+		s.completed(t, 0, 0)
+	}
+	if k := n.Step(0); k != 0 {
+		t.Errorf("%d done in no step", k)
+	}
+	if k := n.Step(2); k != 2 {
+		t.Errorf("%d done in 2 steps", k)
+	}
+	a.completed(t, 10, 1)
+	c.completed(t, 20, 1)
+	if k := n.Step(3); k != 3 {
+		t.Errorf("%d done in 3 steps", k)
+	}
+	b.completed(t, 30, 1)
+	a.completed(t, 11, 1)
+	c.completed(t, 21, 1)
+	if k := r.peer.kernel.Step(9); k != 1 {
+		t.Errorf("%d done by one device", k)
+	}
+	b.completed(t, 31, 1)
+	a.completed(t, 0, 0)
+	if k := n.Step(9); k != 1 {
+		t.Errorf("%d done in 9 steps", k)
+	}
+	a.completed(t, 12, 1)
+	// Back again: what is there is done.
+	writes(t, a, b, 13, 1)
+	n.SetWork(verbstest.InBell)
+	a.completed(t, 13, 1)
+	writes(t, a, b, 14, 1)
+	a.completed(t, 14, 1)
+}
+
+// TestWorkStepsLosses: each loss is a step.
+func TestWorkStepsLosses(t *testing.T) {
+	r := fabricRig(t)
+	n := r.kernel.Fabric()
+	a, b := r.pair(t, verbs.RC, func(a *verbs.QPAttr) { a.RetryCount, a.RNRRetry = 3, 2 })
+	n.SetWork(verbstest.InStep)
+	n.SetHook(func(m *verbstest.Message) verbstest.Fate { return verbstest.Fate{Drop: m.Try < 3} })
+	writes(t, a, b, 1, 1)
+	for i := range 3 {
+		if k := n.Step(1); k != 0 || a.cq.Poll(make([]verbs.WC, 1)) != 0 {
+			t.Errorf("done after %d losses", i)
+		}
+	}
+	if k := n.Step(1); k != 1 {
+		t.Error("not done")
+	}
+	a.completed(t, 1, 1)
+	// What waits for a receive is tried once in each call, and does not count.
+	n.SetHook(nil)
+	a.send(t, verbs.SendWR{ID: 2, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 8)})
+	c, d := r.pair(t, verbs.RC)
+	writes(t, c, d, 5, 1)
+	if k := n.Step(1); k != 1 {
+		t.Errorf("%d done beside what waits", k)
+	}
+	c.completed(t, 5, 1)
+	n.Step(1)
+	a.completed(t, 0, 0)
+	n.Step(1)
+	if wc := a.poll(t, 1)[0]; wc.Status != verbs.WCRNRRetryExcErr {
+		t.Errorf("%v", wc.Status)
+	}
+}
+
+// TestWorkStepsBell: a bell that is not heard fails all the same when it shall.
+func TestWorkStepsBell(t *testing.T) {
+	r := fabricRig(t)
+	a, b := r.pair(t, verbs.RC)
+	r.kernel.Fabric().SetWork(verbstest.InStep)
+	for skip := range 3 {
+		r.kernel.FailCall("write", skip, syscall.EIO)
+		writes(t, a, b, 1, skip)
+		_, err := a.qp.PostSend(nil)
+		wantErr(t, err, syscall.EIO, "the bell")
+		writes(t, a, b, uint64(1+skip), 1)
+		a.poll(t, skip+1)
+	}
+	late := r.newSide(t, verbs.RC) // opened in this mode
+	late.up(t, b)
+	writes(t, late, b, 1, 1)
+	late.completed(t, 0, 0)
+	var p verbstest.Process
+	c := must(verbs.NewContext(p.Open(r.kernel), 2))(t)
+	defer c.Close()
+	pd := must(c.AllocPD())(t)
+	cq := must(c.CreateCQ(4, nil, 0))(t)
+	qp := must(pd.CreateQP(&verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq, RecvCQ: cq, Cap: verbs.QPCap{MaxSendWR: 1}}))(t)
+	at := &verbs.QPAttr{Port: 1, AH: r.path(), PathMTU: r.mtu}
+	check(t, qp.Init(at))
+	check(t, qp.Connect(at))
+	p.Kill()
+	_, err := qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend}})
+	wantErr(t, err, ucs.ErrIO, "the dead")
+	r.kernel.Remove()
+	_, err = a.qp.PostSend(nil)
+	wantErr(t, err, ucs.ErrIO, "a device that is gone")
+}
+
+// TestWorkBehind has the devices work by themselves: nobody calls anything but posting
+// and polling.
+func TestWorkBehind(t *testing.T) {
+	r := fabricRig(t)
+	n := r.kernel.Fabric()
+	stop := n.Run()
+	defer stop()
+	a, b := r.pair(t, verbs.RC, func(a *verbs.QPAttr) { a.RetryCount, a.RNRRetry = 7, 7 })
+	n.SetHook(verbstest.Random(5, verbstest.Chances{Drop: 0.05, Hold: 0.05, NotReady: 0.05}))
+	for i := range uint64(200) {
+		a.buf[0] = byte(i)
+		a.send(t, verbs.SendWR{ID: i, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 8)})
+		b.recv(t, verbs.RecvWR{ID: i, SGList: b.at(0, 8)}) // without a word to the device
+		for end := time.Now().Add(patience); ; runtime.Gosched() {
+			var wc [1]verbs.WC
+			if a.cq.Poll(wc[:]) == 1 {
+				if wc[0].ID != i || wc[0].Status != verbs.WCSuccess {
+					t.Fatalf("%+v (%v)", wc[0], wc[0].Status)
+				}
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatal("nothing happens")
+			}
+		}
+		if b.done(t, i, verbs.WCRecv); b.buf[0] != byte(i) {
+			t.Fatalf("message %d holds %d", i, b.buf[0])
+		}
+	}
+	n.SetHook(nil)
+	stop()
+	stop()
+	writes(t, a, b, 1, 1)
+	a.completed(t, 1, 1) // in the bell, as before
+}
+
+// TestWorkBehindSuite is what of the suite sleeps, with devices that work behind it.
+func TestWorkBehindSuite(t *testing.T) {
+	for _, s := range suite {
+		switch s.name {
+		case "Wait", "ArmRace", "Flood", "Waiters", "ResizeLoad", "SharedChannel", "SendRecv", "Datagrams":
+			t.Run(s.name, func(t *testing.T) {
+				r := fabricRig(t)
+				stop := r.kernel.Fabric().Run()
+				defer stop()
+				s.test(t, r)
+			})
+		}
+	}
+}
+
+// BenchmarkPostInSteps is posting one small write to a device that does its work
+// later: nearly all of it is the cost of who posts.
+func BenchmarkPostInSteps(b *testing.B) {
+	k := verbstest.New()
+	k.Fabric().SetWork(verbstest.InStep)
+	qp, cq, mr := selfPair(b, k.Open(), 100)
+	wc := make([]verbs.WC, 128)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		p := qp.Begin()
+		p.Write(0, 0, mr.Addr()+64, mr.RKey())
+		p.Inline(mr.Bytes()[:8])
+		p.Ring()
+		if i%64 == 63 {
+			b.StopTimer()
+			k.Progress()
+			cq.Poll(wc)
+			b.StartTimer()
+		}
+	}
+}
+
+// TestWorkAllocations: steps allocate nothing.
+func TestWorkAllocations(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	r := fabricRig(t)
+	n := r.kernel.Fabric()
+	n.SetWork(verbstest.InStep)
+	a, b := r.pair(t, verbs.RC)
+	wr := []verbs.SendWR{{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 100)}}
+	recv := []verbs.RecvWR{{SGList: b.at(0, 100)}}
+	wc := make([]verbs.WC, 2)
+	if k := testing.AllocsPerRun(100, func() {
+		b.qp.PostRecv(recv)
+		a.qp.PostSend(wr)
+		if n.Step(1) != 1 || a.cq.Poll(wc) != 1 || b.cq.Poll(wc) != 1 {
+			t.Fatal("not done")
+		}
+	}); k != 0 {
+		t.Errorf("%v times", k)
+	}
+}
