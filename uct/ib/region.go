@@ -119,7 +119,7 @@ func (d *Domain) Deregister(m uct.MemHandle) error {
 	}
 	r.domain = nil
 	if r.mr != nil {
-		err = r.mr.Close()
+		err = d.Closed(r.mr.Close())
 	}
 	d.regions.add(-1)
 	return err
@@ -167,6 +167,12 @@ func (d *Domain) RkeyValue(packed []byte) (uint64, error) {
 
 // DirectKey is the key for all operations of a remote key's value.
 func DirectKey(key *uct.Rkey) verbs.RKey { return verbs.RKey(key.Value) }
+
+// AtomicKey is the second key of a remote key's value, if there is one.
+func AtomicKey(key *uct.Rkey) (k verbs.RKey, ok bool) {
+	k = verbs.RKey(key.Value >> 32)
+	return k, k != noRKey
+}
 
 // RkeyPtr implements uct.MemoryDomain.
 func (d *Domain) RkeyPtr(*uct.Rkey, uint64, int) ([]byte, error) { return nil, ucs.ErrUnsupported }

@@ -95,6 +95,9 @@ func (p *SendPool) SGE(slot int32, n int) verbs.SGE {
 // Put gives a buffer back. No device may be reading it.
 func (p *SendPool) Put(slot int32) { p.free = append(p.free, slot) }
 
+// Free is how many buffers are not in use.
+func (p *SendPool) Free() int { return len(p.free) }
+
 // Len is how many buffers there are.
 func (p *SendPool) Len() int { return len(p.slots) }
 

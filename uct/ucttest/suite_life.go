@@ -77,7 +77,7 @@ func testPeerGone(t *testing.T, f *Fixture) {
 	}
 	a, b := f.Open(t), f.Open(t)
 	st := newStreamBetween(t, a, b)
-	ep, _ := a.connectPair(t, b, "user data")
+	ep, back := a.connectPair(t, b, "user data")
 	st.ep, st.s.Endpoint = ep, ep
 	Accept(t, st.send, a, b)
 	st.wait()
@@ -92,6 +92,9 @@ func testPeerGone(t *testing.T, f *Fixture) {
 	Until(t, "the failure to be reported", func() bool {
 		if a.Failed(ep) == nil {
 			st.send() // may be what finds out
+			if back != nil {
+				ask(t, a, ep)
+			}
 		}
 		return a.Failed(ep) != nil
 	}, a)

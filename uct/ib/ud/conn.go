@@ -1,0 +1,82 @@
+//go:build linux
+
+package ud
+
+import (
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/ud/internal/flow"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// conn is a connection as the machine has it: made by the application with its endpoint,
+// or by a peer. It outlives the endpoint, to answer a peer that has not heard of the
+// last acknowledgements.
+type conn struct {
+	uct.Source
+	iface    *iface
+	flow     *flow.Endpoint
+	ah       *ib.AH // nil of an endpoint that is not connected yet
+	qpn      verbs.QPN
+	device   ib.Address // of the peer's port
+	most     int        // bytes of a packet on the way to it
+	ep       *endpoint  // of the application; nil if the peer has made the connection, or if it is closed
+	reposted uint32     // request that has repeated a message last
+	waits    int        // those who wait in limbo
+}
+
+// newConn makes the connection of a machine's endpoint to a port.
+func (i *iface) newConn(f *flow.Endpoint, a *ib.Address, qpn verbs.QPN) (*conn, error) {
+	c := &conn{iface: i, flow: f, reposted: i.sq.done}
+	c.Owner = c
+	if err := c.aim(a, qpn, int(f.Path())); err != nil {
+		return nil, err
+	}
+	f.User = c
+	f.SetGID(i.guard(a))
+	return c, nil
+}
+
+// aim finds the way to the peer. On Ethernet the system may have to ask the network for its
+// address, and the call waits for the answer.
+func (c *conn) aim(a *ib.Address, qpn verbs.QPN, path int) error {
+	i := c.iface
+	// One handle does for all connections between two interfaces.
+	way := i.PathTo(a, path, uint32(i.qp.QPN()^qpn))
+	ah, err := i.Domain.AddressHandle(way.AH)
+	if err != nil {
+		return err
+	}
+	c.ah, c.qpn, c.device = ah, qpn, *a
+	c.most = min(i.segment(), way.MTU.Bytes())
+	return nil
+}
+
+// guard is the GID that packets of a peer have to come from, 0 if it does not matter.
+func (i *iface) guard(a *ib.Address) (gid [16]byte) {
+	if i.gids.check && a.Ethernet {
+		gid = a.GID
+	}
+	return gid
+}
+
+// gone is told that the machine has forgotten the connection.
+func (c *conn) gone() {
+	c.Source.Gone()
+	if c.ah != nil {
+		c.iface.limbo.add(deadOne{seq: c.iface.sq.posted, slot: -1, ah: c.ah})
+		c.ah = nil
+	}
+}
+
+// peerOf is the peer at an address as the machine tells peers apart: as C does, which
+// goes by what its address handles are made of.
+func peerOf(a *ib.Address, qpn uint32, path uint8) flow.Peer {
+	p := flow.Peer{QPN: qpn, Path: path}
+	copy(p.Addr[:], a.GID[:])
+	p.Addr[16], p.Addr[17] = byte(a.LID), byte(a.LID>>8)
+	if a.Ethernet {
+		p.Addr[18] = 1
+	}
+	return p
+}

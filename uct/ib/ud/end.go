@@ -1,0 +1,115 @@
+//go:build linux
+
+package ud
+
+import (
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/ud/internal/flow"
+)
+
+// stop has the endpoint accept nothing any more.
+func (e *endpoint) stop(err error) {
+	e.failed = err
+	e.iface.Waiting.Leave(&e.pending)
+}
+
+// fail is told that the machine has given the connection up, and what was in flight back.
+func (e *endpoint) fail(err error) {
+	if e.failed != nil {
+		return
+	}
+	e.stop(err)
+	e.iface.Failures.Add(&e.iface.Reporter, e, err)
+}
+
+// Over implements kit.Failing.
+func (e *endpoint) Over(error) (userData any, tell bool) {
+	e.conn.Source.Gone()
+	return e.userData, !e.closed
+}
+
+// cancel ends the endpoint and what is in flight, without anybody being told of a
+// failure.
+func (e *endpoint) cancel() {
+	if e.failed == nil {
+		e.stop(ucs.ErrCanceled)
+		e.conn.flow.Abort(flow.ErrClosed)
+	}
+}
+
+// Close implements uct.Endpoint. What was copied still arrives, if the peer is there and
+// the interface open for long enough.
+func (e *endpoint) Close() {
+	if e.closed {
+		return
+	}
+	e.closed = true
+	i, c := e.iface, e.conn
+	i.endpoints--
+	if e.failed == nil {
+		e.stop(ucs.ErrCanceled)
+	}
+	e.takeBack()
+	c.ep = nil
+	c.flow.Close()
+	i.watch()
+}
+
+// takeBack gives the caller back what was in flight of his memory, by copying it, and
+// tells who waits.
+func (e *endpoint) takeBack() {
+	i := e.iface
+	for slot := range e.conn.flow.Slots {
+		h := i.slots.of(slot)
+		if h.comp == nil && h.np == 0 {
+			continue
+		}
+		if h.np > 0 {
+			for k := range h.data {
+				h.n += int32(copy(i.slots.buffer(slot)[h.n:], h.data[k]))
+			}
+			h.np = 0
+			clear(h.data[:])
+		}
+		// The device may still read what it was given before.
+		i.limbo.add(deadOne{seq: h.seq, slot: -1, comp: h.comp, err: ucs.ErrCanceled, conn: e.conn})
+		h.comp = nil
+	}
+	if e.conn.waits > 0 {
+		i.drain(e.conn)
+	}
+}
+
+// drain waits a moment for the device to be done with what was given to it: that is a
+// matter of microseconds, as no peer has to answer.
+func (i *iface) drain(c *conn) {
+	for n := 0; n < maxDrain && c.waits > 0; n++ {
+		i.pollSends()
+		i.limbo.release(i)
+	}
+}
+
+const maxDrain = 10000
+
+// die is told that the device does nothing for the interface any more. Progress does
+// what comes of it.
+func (i *iface) die(err error) {
+	if i.dead == nil {
+		i.dead = err
+		i.dying = true
+	}
+}
+
+// collapse ends all connections of an interface that is dead.
+func (i *iface) collapse() {
+	i.dying = false
+	if i.qp != nil {
+		i.qp.Close() // of a device that is gone nothing is left
+		i.qp = nil
+	}
+	i.sq.drop()
+	i.inside = true
+	i.flow.Fail(i.dead)
+	i.inside = false
+	i.limbo.release(i)
+}

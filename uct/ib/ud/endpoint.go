@@ -1,0 +1,221 @@
+//go:build linux
+
+package ud
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/internal/kit"
+)
+
+// endpoint is the application's end of a connection. It belongs to the goroutine of its
+// interface's worker.
+type endpoint struct {
+	iface    *iface
+	conn     *conn
+	userData any
+	pending  kit.Queue
+	zcopies  int   // messages in flight that are not copied
+	failed   error // why nothing is accepted any more
+	closed   bool
+}
+
+var _ interface {
+	uct.Endpoint
+	uct.Paired
+	uct.Located
+	uct.Checker
+	uct.SourceHolder
+	kit.Failing
+	kit.Sender
+} = (*endpoint)(nil)
+
+// NewEndpoint implements uct.Iface.
+func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
+	switch {
+	case i.dead != nil:
+		return nil, i.dead
+	case p.Over != nil:
+		return nil, fmt.Errorf("ud: an endpoint over a connection of the peer's: %w", ucs.ErrUnsupported)
+	case p.PathIndex < 0 || p.PathIndex >= i.NumPaths():
+		return nil, fmt.Errorf("ud: path %d of %d: %w", p.PathIndex, i.NumPaths(), ucs.ErrInvalidParam)
+	case p.DeviceAddr == nil && p.IfaceAddr == nil:
+		return i.newPair(p)
+	}
+	qpn, err := wire.ParseIfaceAddr(p.IfaceAddr)
+	if err != nil {
+		return nil, fmt.Errorf("ud: interface address %x: %w: %w", p.IfaceAddr[:min(len(p.IfaceAddr), 16)], err, ucs.ErrInvalidAddr)
+	}
+	a, err := ib.ParseAddress(p.DeviceAddr)
+	if err != nil {
+		return nil, err
+	}
+	if err := i.Reaches(&a); err != nil {
+		return nil, err
+	}
+	return i.connect(p, &a, qpn)
+}
+
+// connect makes an endpoint to a peer's interface.
+func (i *iface) connect(p uct.EndpointParams, a *ib.Address, qpn uint32) (uct.Endpoint, error) {
+	i.flow.Clock(int64(i.Worker.Now()))
+	f, err := i.flow.Open(peerOf(a, qpn, uint8(p.PathIndex)))
+	if err != nil {
+		return nil, fmt.Errorf("ud: %w: %w", err, ucs.ErrNoResource)
+	}
+	c, made := f.User.(*conn) // by the peer
+	if !made {
+		if c, err = i.newConn(f, a, verbs.QPN(qpn)); err != nil {
+			f.User = &conn{iface: i, flow: f} // for its end
+			f.Close()
+			return nil, err
+		}
+	}
+	e := &endpoint{iface: i, conn: c, userData: p.UserData}
+	c.ep = e
+	i.endpoints++
+	if !i.inside { // who is asked may need long
+		i.flow.DispatchFirst()
+	}
+	i.watch()
+	return e, nil
+}
+
+// newPair makes an endpoint that is to be connected with another one.
+func (i *iface) newPair(p uct.EndpointParams) (uct.Endpoint, error) {
+	f, err := i.flow.OpenPair()
+	if err != nil {
+		return nil, fmt.Errorf("ud: %w: %w", err, ucs.ErrNoResource)
+	}
+	c := &conn{iface: i, flow: f, reposted: i.sq.done}
+	c.Owner = c
+	f.User = c
+	e := &endpoint{iface: i, conn: c, userData: p.UserData}
+	c.ep = e
+	i.endpoints++
+	return e, nil
+}
+
+// Address implements uct.Paired.
+func (e *endpoint) Address() ([]byte, error) {
+	if e.iface.qp == nil {
+		return nil, e.iface.dead
+	}
+	return wire.AppendEPAddr(nil, uint32(e.iface.qp.QPN()), e.conn.flow.ID()), nil
+}
+
+// ConnectToEP implements uct.Paired.
+func (e *endpoint) ConnectToEP(dev, iface, ep []byte) error {
+	i, c := e.iface, e.conn
+	if e.failed != nil {
+		return e.failed
+	}
+	qpn, id, err := wire.ParseEPAddr(ep)
+	if err != nil {
+		return fmt.Errorf("ud: endpoint address %x: %w: %w", ep[:min(len(ep), 16)], err, ucs.ErrInvalidAddr)
+	}
+	if len(iface) != 0 {
+		if q, err := wire.ParseIfaceAddr(iface); err != nil || q != qpn {
+			return fmt.Errorf("ud: the endpoint %x is not of the interface %x: %w", ep, iface[:min(len(iface), 16)], ucs.ErrInvalidAddr)
+		}
+	}
+	a, err := ib.ParseAddress(dev)
+	if err != nil {
+		return err
+	}
+	if err := i.Reaches(&a); err != nil {
+		return err
+	}
+	if c.ah != nil {
+		return errConnected
+	}
+	if err := c.aim(&a, verbs.QPN(qpn), 0); err != nil {
+		return err
+	}
+	c.flow.SetGID(i.guard(&a))
+	if err := c.flow.ConnectPair(qpn, id); err != nil {
+		return errConnected
+	}
+	return nil
+}
+
+var errConnected = fmt.Errorf("ud: the endpoint is connected already: %w", ucs.ErrInvalidParam)
+
+// LeadsTo implements uct.Located.
+func (e *endpoint) LeadsTo(dev, iface, ep []byte) bool {
+	c := e.conn
+	if c.ah == nil {
+		return false
+	}
+	a, err := ib.ParseAddress(dev)
+	if err != nil || peerOf(&a, 0, 0) != peerOf(&c.device, 0, 0) {
+		return false
+	}
+	if len(iface) != 0 || ep == nil {
+		if q, err := wire.ParseIfaceAddr(iface); err != nil || verbs.QPN(q) != c.qpn {
+			return false
+		}
+	}
+	if ep == nil {
+		return true
+	}
+	q, id, err := wire.ParseEPAddr(ep)
+	return err == nil && verbs.QPN(q) == c.qpn && c.flow.Connected() && id == c.flow.PeerID()
+}
+
+// Source implements uct.SourceHolder.
+func (e *endpoint) Source() *uct.Source {
+	if !e.conn.flow.Connected() || e.failed != nil {
+		return nil
+	}
+	return &e.conn.Source
+}
+
+// PendingAdd implements uct.Endpoint.
+func (e *endpoint) PendingAdd(p *uct.Pending) error {
+	if e.failed != nil || e.pending.Empty() && e.Room() == kit.Open {
+		return ucs.ErrBusy
+	}
+	e.iface.Waiting.Add(&e.pending, e, p)
+	return nil
+}
+
+// PendingPurge implements uct.Endpoint.
+func (e *endpoint) PendingPurge(fn func(*uct.Pending)) { e.iface.Waiting.Purge(&e.pending, fn) }
+
+// Room implements kit.Sender.
+func (e *endpoint) Room() kit.Room {
+	i := e.iface
+	switch {
+	case e.failed != nil || !e.conn.flow.CanSend():
+		return kit.Full
+	case i.starved || i.sq.room() <= i.sq.reserve || i.slots.exhausted():
+		return kit.Exhausted
+	}
+	return kit.Open
+}
+
+// admit says whether a message may be sent.
+func (e *endpoint) admit() error {
+	i := e.iface
+	if e.pending.Empty() && e.failed == nil && e.conn.flow.CanSend() && i.sq.room() > i.sq.reserve && !i.starved {
+		return nil
+	}
+	return e.admitSlow()
+}
+
+//go:noinline
+func (e *endpoint) admitSlow() error {
+	switch {
+	case e.failed != nil:
+		return e.failed
+	case e.pending.Blocks() || e.Room() != kit.Open:
+		return ucs.ErrNoResource
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+//go:build linux
+
+package ud
+
+import (
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// Messages are delivered in order, and acknowledged when they are in the hands of the
+// peer's library.
+
+// Fence implements uct.Endpoint.
+func (e *endpoint) Fence() error { return e.failed }
+
+// Flush implements uct.Endpoint. It waits until the peer has acknowledged everything; a
+// remote flush is the same.
+func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
+	i := e.iface
+	if flags&uct.FlushCancel != 0 {
+		e.cancel()
+	} else if e.failed != nil {
+		return e.failed
+	} else if e.pending.Blocks() {
+		return ucs.ErrNoResource
+	}
+	slot := i.slots.takeMark()
+	h := i.slots.of(slot)
+	h.comp, h.seq = c, i.sq.done
+	if !e.conn.flow.Flush(slot) {
+		i.alarm.due = true
+		return ucs.InProgress
+	}
+	if e.conn.waits > 0 { // acknowledged, but the device is not done
+		i.limbo.add(deadOne{seq: i.sq.done, slot: slot, conn: e.conn})
+		return ucs.InProgress
+	}
+	h.comp = nil
+	i.slots.put(slot)
+	return nil
+}
+
+// Check implements uct.Checker: what is on its way tells of a dead peer, or a packet that
+// does nothing is sent.
+func (e *endpoint) Check(*uct.Completion) error {
+	if e.failed != nil {
+		return e.failed
+	}
+	e.conn.flow.Check()
+	return nil
+}

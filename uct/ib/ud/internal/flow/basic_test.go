@@ -1,0 +1,1156 @@
+//go:build linux
+
+package flow
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
+)
+
+// These are the cases of C's own tests that concern the machine, under their names
+// there (test/gtest/uct/ib/test_ud.cc, test_ud_timer.cc, test_ud_ds.cc), and a few
+// more. pair is two hosts with an endpoint from the first to the second, connected.
+func pair(t testing.TB, change ...func(*Config)) (n *network, a, b *host, e *Endpoint) {
+	n = newNetwork(t)
+	a, b = n.add(10, change...), n.add(20, change...)
+	e = a.open(b)
+	n.settle()
+	if !e.Connected() || a.of(e).connected != 1 {
+		t.Fatal("not connected")
+	}
+	n.run()
+	return n, a, b, e
+}
+
+// kind selects packets.
+func kind(p packet) wire.Kind { return wire.Load(p.data).Kind(len(p.data)) }
+
+func isCREQ(p packet) bool { return wire.Load(p.data).Dest() == wire.NullID }
+func isCREP(p packet) bool { return kind(p) == wire.KindCtl && !isCREQ(p) }
+
+// push sends messages until all have been sent, the network doing its part.
+func (n *network) push(h *host, e *Endpoint, count, size int) {
+	n.t.Helper()
+	for i := 0; count > 0; i++ {
+		h.it.Dispatch()
+		if h.send(e, size) {
+			count--
+			continue
+		}
+		if !n.step() && !n.tick() || i > 1e6 {
+			n.t.Fatal("sending does not go on")
+		}
+	}
+}
+
+func TestBasicTx(t *testing.T) {
+	n, a, _, e := pair(t)
+	n.push(a, e, 1000, 8)
+	n.run()
+	n.same(a, e)
+	if e.cwnd <= MinWindow {
+		t.Errorf("the window is %d after 1000 messages", e.cwnd)
+	}
+	if a.it.Counters.Resent != 0 {
+		t.Errorf("%d packets were repeated", a.it.Counters.Resent)
+	}
+}
+
+func TestDuplexTx(t *testing.T) {
+	n, a, b, e := pair(t)
+	f := b.open(a)
+	if !f.Connected() || f != b.accepted[0] {
+		t.Fatal("the endpoint that the peer has made is not taken")
+	}
+	for i := 0; i < 500; i++ {
+		n.push(a, e, 1, 8)
+		n.push(b, f, 1, 8)
+	}
+	n.run()
+	n.same(a, e)
+	n.same(b, f)
+}
+
+// TestTxWindow1 and 2 fill windows of one and two packets.
+func TestTxWindow1(t *testing.T) { window(t, 1) }
+func TestTxWindow2(t *testing.T) { window(t, 2) }
+
+func window(t *testing.T, size int) {
+	n, a, _, e := pair(t, func(c *Config) { c.MaxWindow = size + 1 })
+	n.push(a, e, 20, 8) // the window is as wide as it gets
+	n.run()
+	for i := 0; i < size; i++ {
+		if !a.send(e, 8) {
+			t.Fatalf("no room for packet %d", i)
+		}
+	}
+	if a.send(e, 8) {
+		t.Fatalf("room for more than %d", size)
+	}
+	n.settle()
+	if !e.CanSend() || a.of(e).rooms == 0 {
+		t.Fatal("no word of room after an acknowledgement")
+	}
+	n.push(a, e, 100, 8)
+	n.run()
+	n.same(a, e)
+}
+
+// TestAckReq counts who asks: the packet at a quarter of the window and its last one
+// (ack_req_single, ack_req_window).
+func TestAckReq(t *testing.T) {
+	n, a, b, e := pair(t)
+	e.cwnd = 16
+	e.max = e.acked + e.cwnd
+	var asking []int
+	for i := 1; a.send(e, 8); i++ {
+		if wire.Load(n.air[len(n.air)-1].data).AckReq() {
+			asking = append(asking, i)
+		}
+	}
+	if len(asking) != 2 || asking[0] != 4 || asking[1] != 15 {
+		t.Errorf("packets %v ask, want 4 and 15", asking)
+	}
+	acks := b.it.Counters.Acks
+	for len(n.air) > 0 { // all in one round
+		p := n.air[0]
+		n.air = n.air[1:]
+		p.to.receive(p)
+	}
+	b.it.Dispatch()
+	if got := b.it.Counters.Acks - acks; got != 1 {
+		t.Errorf("%d acknowledgements in one round", got)
+	}
+	n.run()
+	n.same(a, e)
+}
+
+// TestAckRides: an acknowledgement goes with a message that goes there anyway.
+func TestAckRides(t *testing.T) {
+	n, a, b, e := pair(t)
+	f := b.open(a)
+	for a.send(e, 8) {
+	}
+	p := n.air[0]
+	if p.data[3] |= 2; !wire.Load(p.data).AckReq() {
+		t.Fatal("it does not ask")
+	}
+	n.air = nil
+	acks := b.it.Counters.Acks
+	b.receive(p)
+	b.send(f, 8)
+	b.it.Dispatch()
+	if b.it.Counters.Acks != acks || len(n.air) != 1 {
+		t.Errorf("%d packets for one that carries the acknowledgement", len(n.air))
+	}
+	n.settle()
+	if e.acked != wire.Load(p.data).PSN() {
+		t.Error("not acknowledged")
+	}
+}
+
+func TestFlush(t *testing.T) {
+	n, a, _, e := pair(t)
+	if _, ok := a.flush(e); !ok {
+		t.Fatal("nothing is in flight, and a flush waits")
+	}
+	n.push(a, e, 50, 8)
+	n.run()
+	for !e.CanSend() {
+		n.step()
+	}
+	for a.send(e, 8) {
+		if !wire.Load(n.air[len(n.air)-1].data).AckReq() {
+			break
+		}
+	}
+	mark, ok := a.flush(e)
+	if ok {
+		t.Fatal("a flush does not wait")
+	}
+	if e.owed&oweProbe == 0 {
+		t.Fatal("it does not ask")
+	}
+	more, _ := a.flush(e)
+	n.settle() // no timer has to help
+	c := a.of(e)
+	if len(c.flushed) != 2 || c.flushed[0] != mark || c.flushed[1] != more || !e.Idle() {
+		t.Fatalf("flushed: %v, want %d and %d", c.flushed, mark, more)
+	}
+	if a.it.Counters.Probes != 1 {
+		t.Errorf("%d questions", a.it.Counters.Probes)
+	}
+}
+
+// TestFlushAsked: the last message has asked already.
+func TestFlushAsked(t *testing.T) {
+	n, a, _, e := pair(t, func(c *Config) { c.MaxWindow = 2 })
+	a.send(e, 8)
+	if _, ok := a.flush(e); ok {
+		t.Fatal("a flush does not wait")
+	}
+	n.settle()
+	if a.it.Counters.Probes != 0 || len(a.of(e).flushed) != 1 {
+		t.Errorf("%d questions, flushed %v", a.it.Counters.Probes, a.of(e).flushed)
+	}
+}
+
+// TestCREQFlush flushes an endpoint that is being connected, before and after its CREQ
+// was posted: it waits for the connection.
+func TestCREQFlush(t *testing.T) {
+	n := newNetwork(t)
+	a, b := n.add(10), n.add(20)
+	e := a.open(b)
+	if _, ok := a.flush(e); ok {
+		t.Fatal("not connected, and flushed")
+	}
+	a.it.Dispatch()
+	if _, ok := a.flush(e); ok {
+		t.Fatal("not connected, and flushed")
+	}
+	if a.send(e, 8) {
+		t.Fatal("not connected, and sends")
+	}
+	n.run()
+	if got := a.of(e); len(got.flushed) != 2 || got.rooms != 1 {
+		t.Fatalf("flushed %v, told of room %d times", got.flushed, got.rooms)
+	}
+}
+
+// TestCREPDrop loses the first CREPs, with messages behind them (crep_drop1, crep_drop2).
+func TestCREPDrop(t *testing.T) {
+	for lose := 1; lose <= 3; lose++ {
+		n := newNetwork(t)
+		a, b := n.add(10), n.add(20)
+		left := lose
+		n.drop = func(p packet) bool {
+			if isCREP(p) && left > 0 {
+				left--
+				return true
+			}
+			return false
+		}
+		e := a.open(b)
+		n.settle()
+		if e.Connected() {
+			t.Fatal("connected without CREP")
+		}
+		f := b.open(a)
+		b.send(f, 8) // overtakes
+		n.run()
+		if !e.Connected() || b.it.Counters.CREPs != uint64(lose)+1 {
+			t.Fatalf("%d lost: connected %v after %d", lose, e.Connected(), b.it.Counters.CREPs)
+		}
+		n.push(a, e, 10, 8)
+		n.run()
+		n.same(a, e)
+		n.same(b, f)
+	}
+}
+
+// TestCREPAckDrop loses what acknowledges the CREP.
+func TestCREPAckDrop(t *testing.T) {
+	n := newNetwork(t)
+	a, b := n.add(10), n.add(20)
+	left := 3
+	n.drop = func(p packet) bool {
+		if kind(p) == wire.KindAck && p.from == a && left > 0 {
+			left--
+			return true
+		}
+		return false
+	}
+	e := a.open(b)
+	n.run()
+	if left != 0 || !b.accepted[0].Idle() || b.accepted[0].is(embryo) {
+		t.Fatalf("%d left to lose", left)
+	}
+	n.push(a, e, 10, 8)
+	n.run()
+	n.same(a, e)
+}
+
+// TestCtlsLoss loses each of the first packets of a connection that both sides make.
+func TestCtlsLoss(t *testing.T) {
+	for mask := 0; mask < 1<<10; mask++ {
+		n := newNetwork(t)
+		a, b := n.add(10), n.add(20)
+		i := 0
+		n.drop = func(packet) bool {
+			i++
+			return mask>>(i-1)&1 != 0
+		}
+		e, f := a.open(b), b.open(a)
+		n.run()
+		n.push(a, e, 3, 8)
+		n.push(b, f, 3, 8)
+		n.run()
+		n.same(a, e)
+		n.same(b, f)
+		if len(a.accepted)+len(b.accepted) > 1 {
+			t.Fatalf("mask %x: %d and %d endpoints too many", mask, len(a.accepted), len(b.accepted))
+		}
+	}
+}
+
+// TestWindowGrows by one with each acknowledgement that is new, up to its maximum
+// (ca_ai).
+func TestWindowGrows(t *testing.T) {
+	n, a, _, e := pair(t, func(c *Config) { c.MaxWindow = 20 })
+	was := e.cwnd
+	for i := 0; i < 60; i++ {
+		acked := e.acked
+		a.send(e, 8)
+		a.flush(e)
+		n.settle()
+		if grew := e.cwnd - was; grew > 1 || grew == 0 && was < 20 || e.cwnd > 20 || e.acked == acked {
+			t.Fatalf("window %d after %d", e.cwnd, was)
+		}
+		was = e.cwnd
+		if e.max != e.acked+e.cwnd {
+			t.Fatalf("acknowledged %d, window %d, end %d", e.acked, e.cwnd, e.max)
+		}
+	}
+}
+
+// TestWindowShrinks by half when all answers are missing, and sends nothing new until
+// one comes (ca_md).
+func TestWindowShrinks(t *testing.T) {
+	n, a, _, e := pair(t)
+	n.push(a, e, 2000, 8)
+	n.run()
+	for was := e.cwnd; was > MinWindow; was = e.cwnd {
+		n.drop = func(packet) bool { return true }
+		for a.send(e, 8) {
+		}
+		for e.cwnd == was {
+			n.tick()
+		}
+		if e.cwnd != max(was/2, MinWindow) {
+			t.Fatalf("window %d after %d", e.cwnd, was)
+		}
+		if e.CanSend() {
+			t.Fatal("sends more before an answer")
+		}
+		n.drop = nil
+		n.run()
+		if e.cwnd -= min(e.cwnd-MinWindow, was-was/2); e.cwnd > was {
+			t.Fatalf("window %d", e.cwnd)
+		}
+		e.cwnd = max(was/2, MinWindow)
+		e.max = e.acked + e.cwnd
+	}
+	n.same(a, e)
+}
+
+// TestNackIsAnswered at once, without a timer, and once.
+func TestNackIsAnswered(t *testing.T) {
+	n, a, b, e := pair(t)
+	n.push(a, e, 200, 8)
+	n.run()
+	lose := 1
+	n.drop = func(p packet) bool {
+		if kind(p) == wire.KindAM && lose > 0 {
+			lose--
+			return true
+		}
+		return false
+	}
+	cwnd := e.cwnd
+	for i := 0; i < 10; i++ {
+		a.send(e, 8)
+	}
+	n.settle() // each of the nine makes a NACK
+	if b.it.Counters.Nacks != 9 {
+		t.Fatalf("%d NACKs", b.it.Counters.Nacks)
+	}
+	c := &a.it.Counters
+	if c.NackLosses != 1 || c.Timeouts != 0 || c.Resent < 10 || c.Resent > 11 {
+		t.Errorf("%d losses by NACK, %d by time, %d packets repeated", c.NackLosses, c.Timeouts, c.Resent)
+	}
+	if e.cwnd >= cwnd {
+		t.Errorf("window %d, was %d", e.cwnd, cwnd)
+	}
+	n.run()
+	n.same(a, e)
+}
+
+// TestNackRepeats: when the repetition is lost as well, a NACK counts again after a
+// tick.
+func TestNackRepeats(t *testing.T) {
+	n, a, b, e := pair(t)
+	n.push(a, e, 200, 8)
+	n.run()
+	lose := 0
+	var first wire.PSN
+	n.drop = func(p packet) bool {
+		return kind(p) == wire.KindAM && wire.Load(p.data).PSN() == first && lose > 0 && func() bool { lose--; return true }()
+	}
+	first, lose = e.psn, 2
+	for i := 0; i < 6; i++ {
+		a.send(e, 8)
+	}
+	n.settle()
+	if e.Idle() || a.it.Counters.NackLosses != 1 {
+		t.Fatalf("%d losses", a.it.Counters.NackLosses)
+	}
+	n.now += int64(11 * time.Millisecond)
+	b.it.Clock(n.now)
+	b.accepted[0].owe(oweNack)
+	b.it.Dispatch()
+	n.settle()
+	if !e.Idle() || a.it.Counters.NackLosses != 2 || a.it.Counters.Timeouts != 0 {
+		t.Fatalf("%d losses by NACK, %d by time", a.it.Counters.NackLosses, a.it.Counters.Timeouts)
+	}
+	n.same(a, e)
+}
+
+// TestLastIsLost: nothing behind it tells of it, so after a tick the sender asks, and
+// the number of the question tells.
+func TestLastIsLost(t *testing.T) {
+	n, a, b, e := pair(t)
+	n.drop = func(p packet) bool { return kind(p) == wire.KindAM }
+	a.send(e, 2000) // large: without a NACK it is not repeated
+	n.drop = nil
+	start := n.now
+	n.settle()
+	for e.psn-1 != e.acked {
+		if !n.tick() {
+			t.Fatal("nobody looks")
+		}
+		n.settle()
+	}
+	if took := time.Duration(n.now - start); took != 10*time.Millisecond {
+		t.Errorf("found out after %v", took)
+	}
+	if b.it.Counters.Nacks != 1 || a.it.Counters.Resent != 1 || a.it.Counters.Probes != 1 {
+		t.Errorf("%d NACKs, %d repeated, %d questions", b.it.Counters.Nacks, a.it.Counters.Resent, a.it.Counters.Probes)
+	}
+	n.same(a, e)
+}
+
+// TestLarge: to a silent peer large packets are not repeated, and small ones are.
+func TestLarge(t *testing.T) {
+	n, a, _, e := pair(t)
+	n.push(a, e, 100, 8)
+	n.run()
+	n.drop = func(packet) bool { return true }
+	small := a.it.short - wire.HeaderLen
+	a.send(e, small)
+	a.send(e, small+1)
+	a.send(e, small)
+	for i := 0; i < 6; i++ {
+		n.tick()
+	}
+	c := &a.it.Counters
+	if c.Timeouts < 3 || c.Resent != c.Timeouts {
+		t.Errorf("%d times, %d packets", c.Timeouts, c.Resent)
+	}
+	n.drop = nil
+	n.run()
+	n.same(a, e)
+}
+
+func TestConnectIfaceSingle(t *testing.T) {
+	n := newNetwork(t)
+	n.log = []string{}
+	a, b := n.add(10), n.add(20)
+	e := a.open(b)
+	n.settle()
+	a.send(e, 8)
+	a.send(e, 8)
+	n.settle()
+	want := []string{
+		"host10>20 -: CREQ ep 0 sn 0 psn 1 ack 0",
+		"host20>10 0: CREP ep 0 ACK_REQ psn 1 ack 1",
+		"host10>20 0: ACK psn 2 ack 1",
+		"host10>20 0: AM 0 psn 2 ack 1",
+		"host10>20 0: AM 1 ACK_REQ psn 3 ack 1",
+		"host20>10 0: ACK psn 2 ack 3",
+	}
+	same(t, n.log, want)
+}
+
+func same(t *testing.T, got, want []string) {
+	t.Helper()
+	for i := range max(len(got), len(want)) {
+		g, w := "", ""
+		if i < len(got) {
+			g = got[i]
+		}
+		if i < len(want) {
+			w = want[i]
+		}
+		if g != w {
+			t.Errorf("packet %d: %q, want %q", i, g, w)
+		}
+	}
+}
+
+// TestConnectIfaceSim: both ask before they hear of each other.
+func TestConnectIfaceSim(t *testing.T) {
+	n := newNetwork(t)
+	n.log = []string{}
+	a, b := n.add(10), n.add(20)
+	e, f := a.open(b), b.open(a)
+	n.settle()
+	same(t, n.log, []string{
+		"host10>20 -: CREQ ep 0 sn 0 psn 1 ack 0",
+		"host20>10 -: CREQ ep 0 sn 0 psn 1 ack 0",
+		"host20>10 0: CREP ep 0 ACK_REQ psn 2 ack 1",
+		"host10>20 0: CREP ep 0 ACK_REQ psn 2 ack 1",
+		"host10>20 0: ACK psn 3 ack 2",
+		"host20>10 0: ACK psn 3 ack 2",
+	})
+	if len(a.accepted)+len(b.accepted) != 0 || a.of(e).connected != 1 || b.of(f).connected != 1 {
+		t.Error("the two did not become one connection")
+	}
+	n.push(a, e, 10, 8)
+	n.push(b, f, 10, 8)
+	n.run()
+	n.same(a, e)
+	n.same(b, f)
+}
+
+// TestConnectQueueFull: a CREQ comes before ours could be posted, which then never is.
+func TestConnectQueueFull(t *testing.T) {
+	n := newNetwork(t)
+	n.log = []string{}
+	a, b := n.add(10), n.add(20)
+	a.room = 0
+	e := a.open(b)
+	n.dispatch()
+	b.open(a)
+	n.settle()
+	a.room = -1
+	n.settle()
+	same(t, n.log, []string{
+		"host20>10 -: CREQ ep 0 sn 0 psn 1 ack 0",
+		"host10>20 0: CREP ep 0 ACK_REQ psn 1 ack 1",
+		"host20>10 0: ACK psn 2 ack 1",
+	})
+	if !e.Connected() {
+		t.Error("not connected")
+	}
+}
+
+// TestConnect2to1, seq, sim2v2: several hosts, one after the other and at once.
+func TestConnect2to1(t *testing.T) {
+	n := newNetwork(t)
+	a, b, c := n.add(10), n.add(20), n.add(30)
+	e, f := a.open(c), b.open(c)
+	n.settle()
+	n.push(a, e, 20, 8)
+	n.push(b, f, 20, 8)
+	n.run()
+	n.same(a, e)
+	n.same(b, f)
+	if len(c.accepted) != 2 {
+		t.Errorf("%d endpoints of peers", len(c.accepted))
+	}
+}
+
+func TestConnectSeq(t *testing.T) {
+	n := newNetwork(t)
+	a, b := n.add(10), n.add(20)
+	e := a.open(b)
+	n.push(a, e, 20, 8)
+	n.run()
+	f := b.open(a) // takes the one that is there
+	if f.connSN != 0 || f != b.accepted[0] {
+		t.Fatalf("conn_sn %d", f.connSN)
+	}
+	g := b.open(a) // another
+	n.run()
+	if g.connSN != 1 || len(a.accepted) != 1 {
+		t.Fatalf("conn_sn %d, %d endpoints", g.connSN, len(a.accepted))
+	}
+	n.push(b, f, 20, 8)
+	n.push(b, g, 20, 8)
+	n.run()
+	n.same(a, e)
+	n.same(b, f)
+	n.same(b, g)
+}
+
+func TestConnectSim2v2(t *testing.T) {
+	n := newNetwork(t)
+	a, b := n.add(10), n.add(20)
+	var es, fs []*Endpoint
+	for i := 0; i < 2; i++ {
+		es = append(es, a.open(b))
+		fs = append(fs, b.open(a))
+	}
+	n.run()
+	for i := range es {
+		if _, o := n.other(a, es[i]); o != fs[i] {
+			t.Fatalf("endpoint %d is connected to another one", i)
+		}
+	}
+}
+
+// TestConnect2k makes two thousand connections at once, every second by both sides.
+func TestConnect2k(t *testing.T) {
+	n := newNetwork(t)
+	a, b := n.add(10), n.add(20, func(c *Config) { c.MaxEmbryos = 4096 })
+	const count = 2000
+	var es []*Endpoint
+	for i := 0; i < count; i++ {
+		es = append(es, a.open(b))
+	}
+	for i := 0; i < count/2; i++ {
+		b.open(a)
+	}
+	n.run()
+	if len(a.accepted) != 0 || len(b.accepted) != count/2 {
+		t.Fatalf("%d and %d endpoints of peers", len(a.accepted), len(b.accepted))
+	}
+	for _, e := range es {
+		n.push(a, e, 1, 8)
+	}
+	n.run()
+	for _, e := range es {
+		n.same(a, e)
+	}
+	for i, e := range b.accepted {
+		if f := b.open(a); f != e {
+			t.Fatalf("endpoint %d: conn_sn %d, want %d", i, f.connSN, e.connSN)
+		}
+	}
+}
+
+// TestPaths: the same peer on another path is another one (4_paths).
+func TestPaths(t *testing.T) {
+	n := newNetwork(t)
+	a, b := n.add(10), n.add(20)
+	for round := uint32(0); round < 3; round++ {
+		for path := uint8(0); path < 4; path++ {
+			e, err := a.it.Open(b.peer(path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.connSN != round || e.Path() != path {
+				t.Errorf("path %d: conn_sn %d on path %d, want %d", path, e.connSN, e.Path(), round)
+			}
+		}
+	}
+	n.run()
+	if len(b.accepted) != 12 {
+		t.Fatalf("%d endpoints", len(b.accepted))
+	}
+	for _, e := range b.accepted {
+		f, err := b.it.Open(a.peer(e.path))
+		if err != nil || f.path != e.path {
+			t.Fatalf("path %d: %+v, %v", e.path, f, err)
+		}
+	}
+	if len(a.accepted) != 0 {
+		t.Errorf("%d endpoints too many", len(a.accepted))
+	}
+}
+
+func TestDestroySimple(t *testing.T) {
+	n, a, b, e := pair(t)
+	f := b.open(a)
+	e.Close()
+	f.Close()
+	n.run()
+	if a.of(e).gone || b.of(f).gone {
+		t.Fatal("gone at once")
+	}
+	n.pass(5*time.Minute + 2*time.Second)
+	if !a.of(e).gone || !b.of(f).gone || a.it.Endpoints() != 0 || b.it.Endpoints() != 0 {
+		t.Fatalf("%d and %d endpoints are left", a.it.Endpoints(), b.it.Endpoints())
+	}
+}
+
+// TestDestroyFlush closes with messages in flight, which are lost at first.
+func TestDestroyFlush(t *testing.T) {
+	n, a, _, e := pair(t)
+	n.push(a, e, 100, 8)
+	n.run()
+	n.drop = func(packet) bool { return true }
+	for i := 0; i < 5; i++ {
+		a.send(e, 8)
+	}
+	e.Close()
+	n.drop = nil
+	n.run()
+	n.same(a, e)
+}
+
+// TestDestroyLinger: the acknowledgement of a message is lost, its receiver has closed.
+func TestDestroyLinger(t *testing.T) {
+	n, a, b, e := pair(t)
+	f := b.open(a)
+	n.drop = func(p packet) bool { return p.from == b }
+	a.send(e, 8)
+	n.settle()
+	f.Close()
+	n.drop = nil
+	n.run()
+	if !e.Idle() {
+		t.Fatal("not acknowledged")
+	}
+	a.send(e, 8)
+	n.run()
+	n.same(a, e) // it still receives
+}
+
+// TestDestroyPassive: the peer closes, and later the endpoint that it has made is
+// taken.
+func TestDestroyPassive(t *testing.T) {
+	n, a, b, e := pair(t)
+	e.Close()
+	n.run()
+	f := b.open(a)
+	b.send(f, 8)
+	n.run()
+	if !f.Connected() || !f.Idle() {
+		t.Fatal("not received")
+	}
+}
+
+// TestDestroyCREQ: a peer closes before it is answered. The answer finds it.
+func TestDestroyCREQ(t *testing.T) {
+	n := newNetwork(t)
+	a, b := n.add(10), n.add(20)
+	e := a.open(b)
+	n.dispatch()
+	e.Close()
+	n.run()
+	if b.it.Counters.CREPs != 1 || !b.accepted[0].Idle() || a.of(e).connected != 0 {
+		t.Fatalf("%d CREPs", b.it.Counters.CREPs)
+	}
+}
+
+// TestClosedAndAsked: the endpoint is closed while its CREQ and the peer's cross. Numbers
+// still fit: the next ones are a pair.
+func TestClosedAndAsked(t *testing.T) {
+	n := newNetwork(t)
+	a, b := n.add(10), n.add(20)
+	e, f := a.open(b), b.open(a)
+	n.dispatch()
+	e.Close()
+	n.run()
+	if !f.Connected() || f.dest != e.id {
+		t.Fatal("the closed one was not found")
+	}
+	e, f = a.open(b), b.open(a)
+	n.run()
+	if e.dest != f.id || f.dest != e.id {
+		t.Fatal("no pair")
+	}
+}
+
+// TestNeverAsked: it is closed before a CREQ could be posted.
+func TestNeverAsked(t *testing.T) {
+	n := newNetwork(t)
+	a, b := n.add(10), n.add(20)
+	a.room = 0
+	e := a.open(b)
+	n.dispatch()
+	e.Close()
+	a.room = -1
+	n.run()
+	if !a.of(e).gone || a.it.Endpoints() != 0 || n.sent != 0 {
+		t.Fatalf("%d endpoints, %d packets", a.it.Endpoints(), n.sent)
+	}
+}
+
+// TestTimeout: a peer that is gone is found dead after 30 s, once, and told nothing more.
+func TestTimeout(t *testing.T) {
+	n, a, _, e := pair(t)
+	n.push(a, e, 50, 8)
+	n.run()
+	delete(n.hosts, 20)
+	mark := int32(-1)
+	for i := 0; i < 3; i++ {
+		a.send(e, 8)
+	}
+	mark, _ = a.flush(e)
+	start := n.now
+	n.run()
+	c := a.of(e)
+	if took := time.Duration(n.now - start); took < 30*time.Second || took > 41*time.Second {
+		t.Errorf("found dead after %v", took)
+	}
+	if !errors.Is(c.failed, ErrTimeout) || c.lost != 3 || len(c.slots) != 0 || len(c.flushed) != 1 || c.flushed[0] != mark {
+		t.Errorf("failed: %v, lost %d, left %v, flushed %v", c.failed, c.lost, c.slots, c.flushed)
+	}
+	if e.CanSend() || a.send(e, 8) {
+		t.Error("sends on")
+	}
+	if _, ok := a.flush(e); !ok {
+		t.Error("a flush of a dead endpoint waits")
+	}
+	if _, wanted := a.it.Next(n.now); wanted {
+		t.Error("looks on")
+	}
+	e.Close()
+	if !c.gone || a.it.Endpoints() != 0 {
+		t.Error("it is not forgotten")
+	}
+}
+
+// TestNobodyThere: a CREQ is repeated until the time is over.
+func TestNobodyThere(t *testing.T) {
+	n := newNetwork(t)
+	a, b := n.add(10), n.add(20)
+	delete(n.hosts, 20)
+	e := a.open(b)
+	n.run()
+	if !errors.Is(a.of(e).failed, ErrTimeout) || a.it.Counters.CREQs < 8 || a.it.Counters.CREQs > 14 {
+		t.Errorf("failed: %v after %d CREQs", a.of(e).failed, a.it.Counters.CREQs)
+	}
+}
+
+// TestBackoff holds the times of repetitions against C's (test_ud_timer's backoff).
+func TestBackoff(t *testing.T) {
+	n, a, _, e := pair(t)
+	delete(n.hosts, 20)
+	a.send(e, 8)
+	start := n.now
+	var at []time.Duration
+	was := a.it.Counters.Timeouts
+	for n.tick() && a.of(e).failed == nil {
+		if now := a.it.Counters.Timeouts; now != was {
+			at = append(at, time.Duration(n.now-start))
+			was = now
+		}
+	}
+	ms := time.Millisecond
+	want := []time.Duration{30 * ms, 70 * ms, 150 * ms, 310 * ms, 630 * ms, 1270 * ms, 2550 * ms, 5110 * ms, 10230 * ms, 20230 * ms}
+	for i, w := range want {
+		if i >= len(at) || at[i] != w {
+			t.Fatalf("repeated at %v, want %v", at, want)
+		}
+	}
+}
+
+// TestLate: a program that does not call for a minute does not find its peer dead.
+func TestLate(t *testing.T) {
+	n, a, _, e := pair(t)
+	a.send(e, 8)
+	a.it.Next(n.now)
+	n.now += int64(time.Minute)
+	a.it.Clock(n.now)
+	a.it.Tick()
+	if a.of(e).failed != nil {
+		t.Fatal("dead")
+	}
+	if _, wanted := a.it.Next(n.now); !wanted {
+		t.Fatal("does not look on")
+	}
+	n.run()
+	n.same(a, e)
+	// The same when it was at rest before.
+	n.now += int64(time.Minute)
+	a.send(e, 8)
+	n.now += int64(time.Minute)
+	a.it.Clock(n.now)
+	a.it.Tick()
+	n.run()
+	n.same(a, e)
+}
+
+// TestQuiet: a timer is wanted only while something is in flight.
+func TestQuiet(t *testing.T) {
+	n, a, b, e := pair(t)
+	wanted := func() bool {
+		_, w := a.it.Next(n.now)
+		_, v := b.it.Next(n.now)
+		return w || v
+	}
+	if wanted() {
+		t.Fatal("wanted at rest")
+	}
+	a.send(e, 8)
+	due, ok := a.it.Next(n.now)
+	if !ok || due != n.now+int64(10*time.Millisecond) {
+		t.Fatalf("in flight: %v in %v", ok, time.Duration(due-n.now))
+	}
+	a.flush(e)
+	n.dispatch()
+	n.settle()
+	if wanted() {
+		t.Fatal("wanted after the acknowledgement")
+	}
+	e.Close()
+	n.settle()
+	if wanted() {
+		t.Fatal("wanted while it lingers")
+	}
+}
+
+// TestBusy: while repeated packets are in the queue, no answer means nothing.
+func TestBusy(t *testing.T) {
+	n, a, _, e := pair(t)
+	n.drop = func(packet) bool { return true }
+	a.send(e, 8)
+	a.busy = true
+	for i := 0; i < 5; i++ {
+		n.tick()
+	}
+	if a.it.Counters.Timeouts != 0 || a.it.Counters.Probes != 0 {
+		t.Fatal("lost, although it was not sent")
+	}
+	a.busy = false
+	n.drop = nil
+	n.run()
+	n.same(a, e)
+}
+
+// TestKeepalive: an idle endpoint asks whether its peer lives.
+func TestKeepalive(t *testing.T) {
+	n, a, b, e := pair(t)
+	e.Check()
+	n.run()
+	if a.it.Counters.Keepalives != 1 || !e.Idle() || b.accepted[0].got != e.psn-1 {
+		t.Fatal("not received")
+	}
+	a.send(e, 8)
+	e.Check() // something is on its way
+	n.run()
+	if a.it.Counters.Keepalives != 1 {
+		t.Fatal("one too many")
+	}
+	n.same(a, e)
+	// One that is lost is repeated, and one that is not answered tells.
+	n.drop = func(p packet) bool { return kind(p) == wire.KindPut }
+	e.Check()
+	n.settle()
+	n.drop = nil
+	n.run()
+	if !e.Idle() {
+		t.Fatal("not received")
+	}
+	delete(n.hosts, 20)
+	e.Check()
+	n.run()
+	if a.of(e).failed == nil {
+		t.Fatal("a dead peer is not found")
+	}
+}
+
+// TestPair connects endpoints by their ids: no CREQ, numbers from 1 on. What comes
+// before an endpoint is connected is not taken, and comes again.
+func TestPair(t *testing.T) {
+	n := newNetwork(t)
+	n.log = []string{}
+	a, b := n.add(10), n.add(20)
+	e, _ := a.it.OpenPair()
+	f, _ := b.it.OpenPair()
+	if _, ok := a.flush(e); !ok {
+		t.Fatal("nothing to flush")
+	}
+	if err := f.ConnectPair(10, e.ID()); err != nil {
+		t.Fatal(err)
+	}
+	b.send(f, 8)
+	n.settle()
+	if len(a.of(e).got) != 0 || a.it.Counters.Unconnected != 1 {
+		t.Fatal("taken before it was connected")
+	}
+	if err := e.ConnectPair(20, f.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.ConnectPair(20, f.ID()); !errors.Is(err, ErrState) {
+		t.Fatalf("twice: %v", err)
+	}
+	a.send(e, 8)
+	n.run()
+	n.same(a, e)
+	n.same(b, f)
+	if n.log[0] != "host20>10 0: AM 0 psn 1 ack 0" {
+		t.Errorf("first packet: %s", n.log[0])
+	}
+	// Closed, it acknowledges what it has and takes nothing more.
+	e.Close()
+	n.drop = func(p packet) bool { return p.from == a }
+	b.send(f, 8)
+	n.settle()
+	n.drop = nil
+	b.send(f, 8)
+	n.settle()
+	if got := len(a.of(e).got); got != 1 || a.it.Counters.Closed < 1 {
+		t.Errorf("received %d", got)
+	}
+	n.run()
+	if b.of(f).failed == nil {
+		t.Error("the peer of a closed endpoint believes in it")
+	}
+}
+
+// TestPairCloses: the last messages of one side arrive although it closes at once.
+func TestPairCloses(t *testing.T) {
+	n := newNetwork(t)
+	a, b := n.add(10), n.add(20)
+	e, _ := a.it.OpenPair()
+	f, _ := b.it.OpenPair()
+	_ = e.ConnectPair(20, f.ID())
+	_ = f.ConnectPair(10, e.ID())
+	n.drop = func(packet) bool { return true }
+	a.send(e, 8)
+	a.send(e, 8)
+	e.Close()
+	n.drop = nil
+	n.run()
+	n.same(a, e)
+}
+
+// TestRestart: a peer comes back as another process with the same queue pair. 1.13.1
+// ends its process then; this is what 1.22.0 does, but for messages to the old one,
+// which end with an error.
+func TestRestart(t *testing.T) {
+	for _, inFlight := range []int{0, 1, 3} {
+		n, a, b, e := pair(t)
+		n.quiet = true
+		f := b.open(a)
+		n.push(a, e, 5, 8)
+		n.push(b, f, 20, 8)
+		n.run()
+		n.drop = func(packet) bool { return true }
+		for i := 0; i < inFlight; i++ {
+			b.send(f, 8)
+		}
+		n.drop = nil
+		delete(n.hosts, 10)
+		a = n.add(10)
+		for i := 0; i < 3; i++ {
+			a.it.OpenPair() // so that ids differ
+		}
+		e = a.open(b)
+		n.run()
+		if !e.Connected() || b.it.Counters.Restarts != 1 || e.dest != f.id || f.dest != e.id {
+			t.Fatalf("connected %v, %d restarts", e.Connected(), b.it.Counters.Restarts)
+		}
+		c := b.of(f)
+		if c.lost != uint64(inFlight) || len(c.slots) != 0 {
+			t.Fatalf("%d lost, want %d", c.lost, inFlight)
+		}
+		c.sent, c.done, c.lost = 0, 0, 0
+		c.got = nil
+		n.push(a, e, 5, 8)
+		n.push(b, f, 5, 8)
+		n.run()
+		n.same(a, e)
+		n.same(b, f)
+	}
+}
+
+// TestOvertaken: a peer sends messages before its CREP, as C can, and the first of
+// them, or all, come before it. None is lost.
+func TestOvertaken(t *testing.T) {
+	n := newNetwork(t)
+	n.quiet = true
+	a, b := n.add(10), n.add(20)
+	e := a.open(b)
+	a.it.Dispatch()
+	p := n.air[0]
+	n.air = nil
+	b.receive(p)
+	f := b.accepted[0]
+	b.it.Open(a.peer(0))
+	f.owed &^= oweCREP // C lets messages overtake
+	b.send(f, 8)
+	b.send(f, 8)
+	f.owe(oweCREP)
+	n.settle()
+	n.run()
+	if !e.Connected() {
+		t.Fatal("not connected")
+	}
+	n.same(b, f)
+}
+
+// TestWrap lets numbers go round many times.
+func TestWrap(t *testing.T) {
+	for _, first := range []wire.PSN{0xfff0, 0xfffe, 0xffff, 0x7ffe} {
+		n, a, b, e := pair(t, func(c *Config) { c.first = first })
+		f := b.open(a)
+		i := 0
+		n.drop = func(packet) bool { i++; return i%97 == 0 }
+		for range 40 {
+			n.push(a, e, 100, 8)
+			n.push(b, f, 50, 8)
+		}
+		n.run()
+		n.same(a, e)
+		n.same(b, f)
+	}
+	n, a, _, e := pair(t)
+	n.push(a, e, 200000, 8)
+	n.run()
+	n.same(a, e)
+	if a.it.Counters.Resent != 0 {
+		t.Errorf("%d packets were repeated", a.it.Counters.Resent)
+	}
+}
+
+// TestClose ends an interface with everything in it.
+func TestClose(t *testing.T) {
+	n, a, b, e := pair(t)
+	n.drop = func(packet) bool { return true }
+	a.send(e, 8)
+	a.flush(e)
+	e2 := a.open(b)
+	a.it.Close()
+	if c := a.of(e); c.lost != 1 || len(c.slots) != 0 || !c.gone || !a.of(e2).gone || a.it.Endpoints() != 0 || a.it.Owed() {
+		t.Errorf("left: %+v", c)
+	}
+}
+
+// TestAskNearWrap: the packet at a quarter of the window asks also where numbers go
+// round; C's arithmetic misses it there.
+func TestAskNearWrap(t *testing.T) {
+	for first := wire.PSN(0xfff0); first != 0x10; first++ {
+		n := newNetwork(t)
+		a, b := n.add(10), n.add(20)
+		e := a.open(b)
+		n.run()
+		e.psn, e.acked, e.cwnd = first, first-1, 16
+		e.max = e.acked + e.cwnd
+		e.re, e.reMax = e.psn, e.acked
+		for i := 1; a.send(e, 8); i++ {
+			if asks := wire.Load(n.air[len(n.air)-1].data).AckReq(); asks != (i == 4 || i == 15) {
+				t.Fatalf("first number %d: packet %d asks: %v", first, i, asks)
+			}
+		}
+	}
+}
+
+// TestSoon: a peer was silent for so long that the next look is far off. Its answer makes
+// looks frequent again, for what is lost then.
+func TestSoon(t *testing.T) {
+	for name, answer := range map[string]func(*network, *host, *Endpoint){
+		"acknowledges": func(n *network, b *host, f *Endpoint) {},
+		"misses something": func(n *network, b *host, f *Endpoint) {
+			f.got-- // as if the last one had not come
+			f.owe(oweNack)
+		},
+	} {
+		n, a, b, e := pair(t)
+		n.drop = func(packet) bool { return true }
+		if !a.send(e, 8) || !a.send(e, 8) {
+			t.Fatal("no room for two")
+		}
+		for e.every < int64(2*time.Second) {
+			n.tick()
+		}
+		n.drop = func(p packet) bool { return kind(p) == wire.KindAM && wire.Load(p.data).PSN() == e.psn-1 }
+		f := b.accepted[0]
+		e.repeat()
+		a.it.Dispatch()
+		n.settle()
+		answer(n, b, f)
+		b.it.Dispatch()
+		n.settle()
+		if due, ok := a.it.Next(n.now); !ok || due > n.now+int64(20*time.Millisecond) {
+			t.Errorf("%s: the next look is in %v", name, time.Duration(due-n.now))
+		}
+	}
+}

@@ -1,0 +1,75 @@
+//go:build linux
+
+package flow
+
+// Dispatch posts what is owed. It reports whether that is all; otherwise the queue is
+// full, and who is next will be first the next time.
+func (it *Iface) Dispatch() bool { return it.dispatch(^owed(0)) }
+
+// DispatchFirst is Dispatch of what has to go before new messages. The rest may go with
+// them.
+func (it *Iface) DispatchFirst() bool { return it.dispatch(oweFirst) }
+
+func (it *Iface) dispatch(which owed) bool {
+	for e := it.ready.first; e != nil; {
+		next := e.links[linkReady].next
+		if e.owed&which != 0 {
+			if !e.pay(which) {
+				it.ready.drop(e, linkReady)
+				it.ready.push(e, linkReady)
+				return false
+			}
+			if e.owed == 0 {
+				it.ready.drop(e, linkReady)
+			}
+			e.settle()
+			if next != nil && !next.links[linkReady].on {
+				next = it.ready.first // who was told of room has closed it
+			}
+		} else if e.owed == 0 {
+			it.ready.drop(e, linkReady)
+		}
+		e = next
+	}
+	return true
+}
+
+// pay posts what an endpoint owes, of some kinds. It reports whether the queue had
+// room.
+func (e *Endpoint) pay(which owed) bool {
+	for e.owed&which != 0 {
+		switch o := e.owed & which; {
+		case o&oweCREQ != 0:
+			if !e.postCREQ(e.psn, false) {
+				return false
+			}
+			e.owed &^= oweCREQ
+			e.state |= asked
+			e.push(none, 0, nodeCREQ)
+		case o&oweCREP != 0:
+			if !e.postCREP(e.psn, true) {
+				return false
+			}
+			e.owed &^= oweCREP
+			e.push(none, 0, nodeCREP|nodeAsked)
+		case o&oweResend != 0:
+			if !e.resend() {
+				return false
+			}
+		case o&oweKeepalive != 0:
+			if e.Idle() {
+				if !e.postKeepalive(e.psn, e.ask()) {
+					return false
+				}
+				e.owed &^= oweAck | oweProbe
+				e.push(none, 0, nodeKeepalive)
+			}
+			e.owed &^= oweKeepalive
+		default:
+			if !e.tell() {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,454 @@
+//go:build linux
+
+package flow
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/ucx-go/ucx/uct/ib/ud/internal/capturetest"
+	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
+)
+
+// The port is open to everyone on the network. forge hands a host a packet that nobody
+// of the test has sent.
+func (h *host) forge(data []byte, src uint32) {
+	h.it.Clock(h.net.now)
+	if e, _, _ := h.it.Receive(data, &From{QPN: src}); e != nil {
+		h.t.Fatalf("%s takes %s", h.name, show(data))
+	}
+	h.it.Dispatch()
+}
+
+func packed(h wire.Header, body ...byte) []byte {
+	return append(binary.LittleEndian.AppendUint64(nil, uint64(h)), body...)
+}
+
+// TestForged gives an endpoint in the middle of its work packets that cannot be its
+// peer's. Each is counted, nothing comes of any.
+func TestForged(t *testing.T) {
+	n, a, b, e := pair(t)
+	f := b.open(a)
+	n.push(a, e, 20, 8)
+	n.push(b, f, 20, 8)
+	n.run()
+	n.push(a, e, 3, 8)
+	held := n.air
+	n.air = nil
+	c := &a.it.Counters
+	id, got, psn, acked := e.ID(), e.got, e.psn, e.acked
+	crep := func(ep uint32, psn, ack wire.PSN) []byte {
+		return wire.AppendCREP(nil, wire.NewHeader(id, wire.FlagCtl, psn, ack), &wire.CREP{EP: ep})
+	}
+	creq := func(q wire.CREQ) []byte {
+		return wire.AppendCREQ(nil, wire.NewHeader(wire.NullID, wire.FlagCtl, 1, 0), &q)
+	}
+	for name, tc := range map[string]struct {
+		data  []byte
+		src   uint32
+		count *uint64
+	}{
+		"nothing":                    {nil, 20, &c.Short},
+		"seven bytes":                {make([]byte, 7), 20, &c.Short},
+		"acknowledges the future":    {packed(wire.AMHeader(id, 1, got+1, psn)), 20, &c.WrongAck},
+		"acknowledges far ahead":     {packed(wire.NewHeader(id, 0, got+1, acked+0x7fff)), 20, &c.WrongAck},
+		"number beyond the window":   {packed(wire.AMHeader(id, 1, got+maxAhead+1, acked)), 20, &c.WrongNumber},
+		"of another queue pair":      {packed(wire.AMHeader(id, 1, got+1, acked)), 21, &c.WrongSource},
+		"for an id that never was":   {packed(wire.AMHeader(77, 1, got+1, acked)), 20, &c.Unknown},
+		"for another use of the id":  {packed(wire.AMHeader(id|1<<indexBits, 1, got+1, acked)), 20, &c.Unknown},
+		"for the largest id":         {packed(wire.AMHeader(wire.NullID-1, 1, got+1, acked)), 20, &c.Unknown},
+		"a message for nobody":       {packed(wire.AMHeader(wire.NullID, 1, got+1, acked)), 20, &c.Malformed},
+		"an ACK for nobody":          {packed(wire.NewHeader(wire.NullID, 0, 1, 1)), 20, &c.Malformed},
+		"neither this nor that":      {packed(wire.NewHeader(id, 0, got+1, acked), 1, 2, 3), 20, &c.Malformed},
+		"a short put":                {packed(wire.NewHeader(id, wire.FlagPut, got+1, acked), 1, 2), 20, &c.Malformed},
+		"a put":                      {packed(wire.NewHeader(id, wire.FlagPut, got+1, acked), make([]byte, 16)...), 20, &c.Puts},
+		"control of one byte":        {packed(wire.NewHeader(id, wire.FlagCtl, got+1, acked), 2), 20, &c.WrongControl},
+		"a CREP of somebody else":    {crep(f.ID()+1, got+1, acked), 20, &c.WrongControl},
+		"a CREP of no id":            {crep(wire.NullID, got+1, acked), 20, &c.WrongControl},
+		"an old CREP":                {crep(f.ID(), 1, acked), 20, &c.Duplicate},
+		"an old message":             {packed(wire.AMHeader(id, 1, got, acked)), 20, &c.Duplicate},
+		"a very old message":         {packed(wire.AMHeader(id, 1, got-0x7fff, acked)), 20, &c.Duplicate},
+		"a message ahead":            {packed(wire.AMHeader(id, 1, got+2, acked)), 20, &c.Ahead},
+		"a CREQ of one byte":         {packed(wire.NewHeader(wire.NullID, wire.FlagCtl, 1, 0), 1), 20, &c.Malformed},
+		"a CREQ from elsewhere":      {creq(wire.CREQ{QPN: 20, EP: 1, DevAddr: b.devAddr()}), 21, &c.WrongSource},
+		"a CREQ of no such address":  {creq(wire.CREQ{QPN: 20, EP: 1, DevAddr: make([]byte, 9)}), 20, &c.Refused},
+		"a CREQ of a long address":   {creq(wire.CREQ{QPN: 20, EP: 1, DevAddr: make([]byte, 4000)}), 20, &c.Refused},
+		"a CREQ that came before":    {creq(wire.CREQ{QPN: 20, EP: f.ID(), DevAddr: b.devAddr()}), 20, &c.Duplicate},
+		"a CREQ with a later number": {wire.AppendCREQ(nil, wire.NewHeader(wire.NullID, wire.FlagCtl, got+5, 0), &wire.CREQ{QPN: 20, EP: f.ID(), DevAddr: b.devAddr()}), 20, &c.WrongControl},
+	} {
+		was := *tc.count
+		a.forge(tc.data, tc.src)
+		if *tc.count != was+1 {
+			t.Errorf("%s: not counted: %+v", name, *c)
+		}
+		if e.got != got || e.psn != psn || e.acked != acked || !e.Connected() {
+			t.Fatalf("%s: received %d, next %d, acknowledged %d; was %d, %d, %d", name, e.got, e.psn, e.acked, got, psn, acked)
+		}
+	}
+	if a.it.Endpoints() != 1 {
+		t.Errorf("%d endpoints", a.it.Endpoints())
+	}
+	n.air = append(held, n.air...)
+	n.run()
+	n.push(a, e, 20, 8)
+	n.push(b, f, 20, 8)
+	n.run()
+	n.same(a, e)
+	n.same(b, f)
+}
+
+// TestForgedUnconnected: before its CREP comes an endpoint believes nothing else.
+func TestForgedUnconnected(t *testing.T) {
+	n := newNetwork(t)
+	a, b := n.add(10), n.add(20)
+	e := a.open(b)
+	a.it.Dispatch()
+	held := n.air
+	n.air = nil
+	crep := func(ep uint32, psn, ack wire.PSN, size int) []byte {
+		return wire.AppendCREP(nil, wire.NewHeader(0, wire.FlagCtl, psn, ack), &wire.CREP{EP: ep})[:size]
+	}
+	for _, data := range [][]byte{
+		packed(wire.AMHeader(0, 1, 1, 1)), packed(wire.AMHeader(0, 1, 2, 1)), packed(wire.AMHeader(0, 1, 0x1234, 1)),
+		packed(wire.NewHeader(0, wire.FlagAckReq, 1, 1)), packed(wire.NewHeader(0, wire.FlagNack, 9, 1)),
+		crep(3, 1, 0, 48), crep(3, 1, 2, 48), crep(3, 1, 0x8001, 48), crep(wire.NullID, 1, 1, 48), crep(3, 1, 1, 47),
+		wire.AppendKeepalive(nil, wire.NewHeader(0, 0, 1, 1)),
+	} {
+		a.forge(data, 20)
+		if e.Connected() || e.Idle() || len(n.air) != 0 {
+			t.Fatalf("%s: connected %v, posts %d", show(data), e.Connected(), len(n.air))
+		}
+	}
+	a.forge(crep(3, 1, 1, 48), 21)
+	if e.Connected() {
+		t.Fatal("connected by somebody else")
+	}
+	n.air = held
+	n.run()
+	if !e.Connected() {
+		t.Fatal("not connected")
+	}
+	n.push(a, e, 5, 8)
+	n.run()
+	n.same(a, e)
+}
+
+// TestStaleDestEPID: packets for an endpoint that is gone find nothing, also when its
+// place is taken; and no id comes again soon.
+func TestStaleDestEPID(t *testing.T) {
+	n := newNetwork(t)
+	a := n.add(10)
+	seen := make(map[uint32]int)
+	for i := 0; i < 20000; i++ {
+		e, err := a.it.OpenPair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at, ok := seen[e.ID()]; ok && i-at < 10000 {
+			t.Fatalf("id %d again after %d endpoints", e.ID(), i-at)
+		}
+		if e.ID() >= wire.NullID || a.it.table.find(e.ID()) != e {
+			t.Fatalf("id %d", e.ID())
+		}
+		seen[e.ID()] = i
+		id := e.ID()
+		e.Close()
+		was := a.it.Counters.Unknown
+		a.forge(packed(wire.AMHeader(id, 1, 1, 0)), 20)
+		if a.it.Counters.Unknown != was+1 {
+			t.Fatal("it finds something")
+		}
+	}
+	if places := len(a.it.table.eps); places > 2*reserve {
+		t.Errorf("the table has %d places", places)
+	}
+}
+
+// TestTableIsFull: an interface has as many endpoints as its limit, and goes on after.
+func TestTableIsFull(t *testing.T) {
+	n := newNetwork(t)
+	a, b := n.add(10, func(c *Config) { c.MaxEndpoints = 3 }), n.add(20)
+	var es []*Endpoint
+	for range 3 {
+		es = append(es, a.open(b))
+	}
+	if _, err := a.it.Open(b.peer(0)); err != ErrFull {
+		t.Fatalf("%v", err)
+	}
+	if _, err := a.it.OpenPair(); err != ErrFull {
+		t.Fatalf("%v", err)
+	}
+	if _, err := a.it.Open(Peer{QPN: 99}); err != ErrFull || len(a.it.peers.byKey) != 1 {
+		t.Fatalf("%v, %d peers", err, len(a.it.peers.byKey))
+	}
+	es[0].Close()
+	e := a.open(b)
+	n.run()
+	if !e.Connected() || e.connSN != 3 {
+		t.Fatalf("connected %v, conn_sn %d", e.Connected(), e.connSN)
+	}
+}
+
+// creqFrom is a CREQ of somebody's.
+func creqFrom(who uint32, sn uint32) []byte {
+	return wire.AppendCREQ(nil, wire.NewHeader(wire.NullID, wire.FlagCtl, 1, 0), &wire.CREQ{
+		QPN: who + 0x1000, EP: who % 1000, ConnSN: sn, DevAddr: binary.BigEndian.AppendUint64([]byte{0x48}, uint64(who)),
+	})
+}
+
+// TestStorm: CREQs of a million senders that do not exist. What they make is bounded, in
+// memory and in packets; who is connected does not notice; and a peer that exists
+// comes through when it asks again.
+func TestStorm(t *testing.T) {
+	n, a, b, e := pair(t)
+	limit := b.it.cfg.MaxEmbryos
+	count := uint32(1000000)
+	if testing.Short() {
+		count = 50000
+	}
+	c := n.add(30)
+	f := c.open(b)
+	for i := range count {
+		if i%1000 == 0 {
+			n.now += int64(time.Millisecond)
+			b.it.Clock(n.now)
+			b.it.Tick()
+		}
+		b.accepted = b.accepted[:0]
+		clear(b.conns)
+		b.forge(creqFrom(i, i%3), 0)
+		if b.it.peers.embryos.n > limit || b.it.Endpoints() > limit+2 {
+			t.Fatalf("%d endpoints", b.it.Endpoints())
+		}
+	}
+	if k := b.it.Counters; k.Passive < uint64(limit) || k.Passive+k.Refused != uint64(count)+1 {
+		t.Errorf("%d made, %d refused", k.Passive, k.Refused)
+	}
+	if got := len(b.it.peers.byKey); got > limit+2 {
+		t.Errorf("%d peers are remembered", got)
+	}
+	n.settle()
+	for i := 0; i < 40 && !f.Connected(); i++ {
+		n.pass(time.Second)
+	}
+	if !f.Connected() {
+		t.Fatal("a peer that exists does not come through")
+	}
+	n.push(a, e, 20, 8)
+	n.push(c, f, 20, 8)
+	n.run()
+	n.same(a, e)
+	n.same(c, f)
+	if b.it.Endpoints() > 3 {
+		t.Errorf("%d endpoints are left of it", b.it.Endpoints())
+	}
+}
+
+// TestPassiveLimit: a peer that exists makes endpoints without end. The limit holds; when
+// those that are silent for long enough can go, they do, and others not.
+func TestPassiveLimit(t *testing.T) {
+	n := newNetwork(t)
+	a := n.add(10)
+	b := n.add(20, func(c *Config) { c.MaxPassive = 50 })
+	var es []*Endpoint
+	for range 60 {
+		es = append(es, a.open(b))
+	}
+	n.pass(20 * time.Second)
+	if b.it.peers.passive != 50 || b.it.Counters.Refused == 0 || b.it.Counters.Evicted != 0 {
+		t.Fatalf("%d passive, %d refused", b.it.peers.passive, b.it.Counters.Refused)
+	}
+	for i := range es[:50] {
+		if !es[i].Connected() {
+			t.Fatalf("endpoint %d is not connected", i)
+		}
+	}
+	n.pass(4 * time.Minute)
+	for i, e := range es[:50] { // all but five are used
+		if i >= 5 {
+			n.push(a, e, 1, 8)
+		}
+	}
+	n.run()
+	n.pass(2 * time.Minute)
+	for range 10 {
+		es = append(es, a.open(b))
+	}
+	n.settle()
+	if got := b.it.Counters.Evicted; got != 5 {
+		t.Errorf("%d went", got)
+	}
+	for i, e := range es[5:50] {
+		n.push(a, e, 1, 8)
+		n.run()
+		n.same(a, e)
+		_ = i
+	}
+}
+
+// TestDrop: a peer sends nonsense, and its endpoint goes. The number is not used for
+// another one, which 1.13.1 could not bear.
+func TestDrop(t *testing.T) {
+	n, a, b, e := pair(t)
+	n.push(a, e, 5, 8)
+	n.run()
+	p := b.accepted[0]
+	p.Drop(errNonsense)
+	if !b.of(p).gone || b.of(p).failed != nil || b.it.Endpoints() != 0 || b.it.peers.passive != 0 {
+		t.Fatal("it is not gone")
+	}
+	f := b.open(a)
+	if f.connSN != 1 {
+		t.Fatalf("conn_sn %d", f.connSN)
+	}
+	n.run()
+	if !f.Connected() {
+		t.Fatal("not connected")
+	}
+	a.send(e, 8)
+	n.run()
+	if a.of(e).failed == nil {
+		t.Fatal("its peer does not notice")
+	}
+	// The application's own fails, and is there until it is closed.
+	f.Drop(errNonsense)
+	if b.of(f).failed != errNonsense || b.of(f).gone {
+		t.Fatal("it has not failed")
+	}
+	f.Drop(errNonsense)
+	f.Close()
+	f.Close()
+	if !b.of(f).gone {
+		t.Fatal("it is not gone")
+	}
+}
+
+// TestRefusedAddress: there is no way to the sender of a CREQ.
+func TestRefusedAddress(t *testing.T) {
+	n := newNetwork(t)
+	a, b := n.add(10), n.add(20)
+	b.refuse = true
+	e := a.open(b)
+	n.settle()
+	if b.it.Counters.Refused != 1 || b.it.Endpoints() != 0 || len(b.it.peers.byKey) != 0 || len(b.it.peers.conns) != 0 {
+		t.Fatalf("%d endpoints, %d peers", b.it.Endpoints(), len(b.it.peers.byKey))
+	}
+	b.refuse = false
+	n.run()
+	if !e.Connected() {
+		t.Fatal("not connected when there is one")
+	}
+}
+
+// TestForgotten: of peers whose endpoints were dropped so many are remembered and no
+// more.
+func TestForgotten(t *testing.T) {
+	n := newNetwork(t)
+	b := n.add(20)
+	for i := range uint32(3 * maxForgotten) {
+		b.forge(creqFrom(i, 0), 0)
+		e := b.accepted[len(b.accepted)-1]
+		b.forge(packed(wire.NewHeader(e.ID(), 0, 2, 1)), 0) // it has answered
+		e.Drop(errNonsense)
+	}
+	if got := len(b.it.peers.byKey); got > maxForgotten+1 {
+		t.Errorf("%d peers are remembered", got)
+	}
+}
+
+// FuzzIface hands anything to an interface in the middle of its work, as if from its
+// peer, and lets time pass. Whatever comes, nothing panics and what is kept is
+// bounded; and a connection that the packets were not for works on.
+func FuzzIface(f *testing.F) {
+	for _, release := range capturetest.Releases {
+		for _, name := range []string{"udloss", "udkeep"} {
+			s, err := capturetest.Find(release, name)
+			if err != nil {
+				f.Fatal(err)
+			}
+			var all []byte
+			for i, p := range s.Packets[:min(len(s.Packets), 40)] {
+				b := p.Data[:min(len(p.Data), 80)]
+				all = append(all, byte(len(b)), byte(i%3))
+				all = append(all, b...)
+			}
+			f.Add(all)
+		}
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		n := newNetwork(t)
+		n.quiet = true
+		small := func(c *Config) { c.MaxPassive, c.MaxEmbryos, c.MaxLinger, c.MaxEndpoints = 8, 4, 4, 16 }
+		a, b, c := n.add(10, small), n.add(20, small), n.add(30)
+		e, g := a.open(b), c.open(a)
+		n.settle()
+		h := a.accepted[0] // c's end
+		for len(in) >= 2 {
+			k, what := min(int(in[0]), len(in)-2), in[1]
+			p := in[2 : 2+k]
+			in = in[2+k:]
+			if len(p) >= wire.HeaderLen && wire.Load(p).Dest() == h.ID() {
+				continue
+			}
+			if k >= wire.MinCREQ && wire.Load(p).Dest() == wire.NullID {
+				if q, err := wire.ParseCREQ(p); err == nil && q.QPN == 30 {
+					continue
+				}
+			}
+			a.it.Clock(n.now)
+			a.it.Receive(append([]byte(nil), p...), &From{QPN: 0})
+			switch what % 8 {
+			case 0:
+				n.now += int64(time.Second)
+			case 1:
+				n.now += int64(10 * time.Millisecond)
+			case 2:
+				if e.CanSend() {
+					a.send(e, int(what))
+				}
+			case 3:
+				n.step()
+			case 4:
+				a.it.Tick()
+			case 5:
+				e.Close()
+			}
+			a.it.Dispatch()
+			if a.it.Endpoints() > 16 || a.it.peers.passive > 8 || a.it.peers.embryos.n > 4 || len(a.it.peers.byKey) > 64 || len(n.air) > 1<<16 {
+				t.Fatalf("%d endpoints, %d peers", a.it.Endpoints(), len(a.it.peers.byKey))
+			}
+		}
+		n.air = nil
+		n.push(c, g, 5, 8)
+		for i := 0; i < 100 && len(a.of(h).got) < 5; i++ {
+			n.settle()
+			n.pass(50 * time.Millisecond)
+		}
+		if len(a.of(h).got) != 5 {
+			t.Fatalf("another connection is harmed: %d messages of 5", len(a.of(h).got))
+		}
+	})
+}
+
+// TestEmbryosAreSafe for a while: newcomers do not drive them out at once.
+func TestEmbryosAreSafe(t *testing.T) {
+	n := newNetwork(t)
+	b := n.add(20, func(c *Config) { c.MaxEmbryos = 4 })
+	for i := range uint32(10) {
+		b.forge(creqFrom(i, 0), 0)
+	}
+	if k := b.it.Counters; k.Passive != 4 || k.Refused != 6 || k.Evicted != 0 {
+		t.Fatalf("%d made, %d refused, %d driven out", k.Passive, k.Refused, k.Evicted)
+	}
+	n.pass(embryoTime)
+	for i := range uint32(3) {
+		b.forge(creqFrom(100+i, 0), 0)
+	}
+	if k := b.it.Counters; k.Passive < 5 || k.Passive-k.Evicted > 4 {
+		t.Fatalf("%d made, %d refused, %d driven out", k.Passive, k.Refused, k.Evicted)
+	}
+	if !b.conns[b.accepted[0]].gone {
+		t.Error("the oldest is there")
+	}
+}

@@ -1,0 +1,74 @@
+//go:build linux
+
+package flow
+
+import "github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
+
+// tell posts 8 bytes that acknowledge and ask. Their number is not used up: a peer that
+// has not got that far knows what it misses (uct_ud_ep_send_ack of ud_ep.c).
+func (e *Endpoint) tell() bool {
+	it := e.it
+	o := e.owed & oweTell
+	if !e.is(connected) {
+		e.owed &^= oweTell
+		return true
+	}
+	h := wire.NewHeader(e.dest, 0, e.psn, e.got)
+	solicited := false
+	if o&oweProbe != 0 {
+		h |= wire.FlagAckReq
+		solicited = e.every >= it.poke
+	}
+	if o&oweNack != 0 {
+		h |= wire.FlagNack
+	}
+	h.Store(it.buf[:])
+	if !it.port.Post(e, it.buf[:wire.HeaderLen], solicited) {
+		return false
+	}
+	switch {
+	case o&oweNack != 0:
+		e.told, e.toldAt = e.got, it.now
+		it.Counters.Nacks++
+	case o&oweProbe != 0:
+		it.Counters.Probes++
+	default:
+		it.Counters.Acks++
+	}
+	e.owed &^= oweTell
+	return true
+}
+
+// postCREQ posts a connection request, solicited as all that connects: the peer may
+// sleep.
+func (e *Endpoint) postCREQ(psn wire.PSN, ask bool) bool {
+	it := e.it
+	h := wire.NewHeader(wire.NullID, wire.FlagCtl, psn, e.got).WithAck(e.got, ask)
+	c := wire.CREQ{QPN: it.cfg.QPN, EP: e.id, ConnSN: e.connSN, Path: e.path, Origin: it.cfg.Origin, DevAddr: it.cfg.DevAddr}
+	if !it.port.Post(e, wire.AppendCREQ(it.buf[:0], h, &c), true) {
+		return false
+	}
+	it.Counters.CREQs++
+	return true
+}
+
+func (e *Endpoint) postCREP(psn wire.PSN, ask bool) bool {
+	it := e.it
+	h := wire.NewHeader(e.dest, wire.FlagCtl, psn, e.got).WithAck(e.got, ask)
+	c := wire.CREP{EP: e.id, Origin: it.cfg.Origin}
+	if !it.port.Post(e, wire.AppendCREP(it.buf[:0], h, &c), true) {
+		return false
+	}
+	it.Counters.CREPs++
+	return true
+}
+
+func (e *Endpoint) postKeepalive(psn wire.PSN, ask bool) bool {
+	it := e.it
+	h := wire.NewHeader(e.dest, 0, psn, e.got).WithAck(e.got, ask)
+	if !it.port.Post(e, wire.AppendKeepalive(it.buf[:0], h), false) {
+		return false
+	}
+	it.Counters.Keepalives++
+	return true
+}

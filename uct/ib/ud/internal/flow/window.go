@@ -1,0 +1,143 @@
+//go:build linux
+
+package flow
+
+import "github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
+
+// What is in flight is a list of nodes for each endpoint, in order of their numbers.
+// All endpoints of an interface share the nodes, so idle ones have none.
+
+const none = -1
+
+// node is one packet in flight, or a mark of a flush between two.
+type node struct {
+	next  int32
+	slot  int32 // of the layer above
+	psn   wire.PSN
+	am    uint8
+	flags nodeFlags
+}
+
+// nodeFlags are the kind of a node and what is known of it.
+type nodeFlags uint8
+
+const (
+	nodeMessage   nodeFlags = iota
+	nodeMark                // of a flush: no packet; its number is that of the packet before
+	nodeCREQ                // these are made anew when they have to be repeated,
+	nodeCREP                // and need no slot
+	nodeKeepalive           //
+	nodeKind      nodeFlags = 7
+
+	nodeLarge nodeFlags = 1 << 6 // repeated only to peers that show life
+	nodeAsked nodeFlags = 1 << 7 // an acknowledgement was asked for
+)
+
+type pool struct {
+	nodes []node
+	free  int32
+}
+
+func (p *pool) at(i int32) *node { return &p.nodes[i] }
+
+func (p *pool) take() int32 {
+	i := p.free
+	if i == none {
+		p.nodes = append(p.nodes, node{})
+		return int32(len(p.nodes) - 1)
+	}
+	p.free = p.nodes[i].next
+	return i
+}
+
+func (p *pool) give(i int32) {
+	p.nodes[i].next = p.free
+	p.free = i
+}
+
+// push puts a packet with the next number in flight.
+func (e *Endpoint) push(slot int32, am uint8, f nodeFlags) {
+	e.link(node{next: none, slot: slot, psn: e.psn, am: am, flags: f})
+	e.psn++
+	e.every = e.it.tick
+}
+
+// mark puts a mark behind the packet of number at.
+func (e *Endpoint) mark(slot int32, at wire.PSN) {
+	e.link(node{next: none, slot: slot, psn: at, flags: nodeMark | nodeAsked})
+}
+
+func (e *Endpoint) link(n node) {
+	p := &e.it.nodes
+	i := p.take()
+	p.nodes[i] = n
+	if e.last == none {
+		e.first = i
+		e.sent = e.it.now
+	} else {
+		p.nodes[e.last].next = i
+	}
+	e.last = i
+	if e.slot == none {
+		e.start()
+	}
+}
+
+// ask reports whether the next packet asks for an acknowledgement: at a quarter of the
+// window, at its end, and if one is wanted anyway (uct_ud_ep_req_ack of ud_ep.h).
+func (e *Endpoint) ask() bool {
+	return e.psn-e.acked == (e.max-e.acked)>>2 || e.psn+1 == e.max || e.owed&oweProbe != 0
+}
+
+// release gives back what is acknowledged.
+func (e *Endpoint) release() {
+	p := &e.it.nodes
+	for e.first != none && !p.at(e.first).psn.After(e.acked) {
+		n := *p.at(e.first)
+		p.give(e.first)
+		if e.first = n.next; e.first == none {
+			e.last = none
+		}
+		if n.flags&nodeKind <= nodeMark {
+			e.it.port.Done(e, n.slot, nil) // may close the endpoint, or send
+		}
+	}
+}
+
+// Slots are the slots that the endpoint has, in order.
+func (e *Endpoint) Slots(yield func(slot int32) bool) {
+	p := &e.it.nodes
+	for i := e.first; i != none; i = p.at(i).next {
+		if n := p.at(i); n.flags&nodeKind <= nodeMark && !yield(n.slot) {
+			return
+		}
+	}
+}
+
+// purge gives back everything, and owes nothing.
+func (e *Endpoint) purge(err error) {
+	p := &e.it.nodes
+	e.disown()
+	e.acked = e.psn - 1
+	e.max = e.acked + e.cwnd
+	e.re, e.reMax, e.pos = e.psn, e.acked, none
+	for e.first != none {
+		n := *p.at(e.first)
+		p.give(e.first)
+		if e.first = n.next; e.first == none {
+			e.last = none
+		}
+		if n.flags&nodeKind <= nodeMark {
+			e.it.port.Done(e, n.slot, err)
+		}
+	}
+}
+
+// shrink halves the window after a loss. What is in flight beyond it is neither
+// repeated nor followed by more until the peer acknowledges (uct_ud_ep_ca_drop).
+func (e *Endpoint) shrink() {
+	e.cwnd = max(e.cwnd/2, MinWindow)
+	if e.max = e.acked + e.cwnd; e.max.After(e.psn) {
+		e.max = e.psn
+	}
+}

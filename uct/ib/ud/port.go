@@ -1,0 +1,185 @@
+//go:build linux
+
+package ud
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/ud/internal/flow"
+	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// port is the interface as the state machine knows it.
+type port struct{ *iface }
+
+var _ flow.Port = port{}
+
+// Post implements flow.Port. What does not fit into a request has to lie in a buffer as
+// long as the device may read it.
+func (p port) Post(e *flow.Endpoint, pkt []byte, solicited bool) bool {
+	i, c := p.iface, e.User.(*conn)
+	if i.dead != nil {
+		return true // it is lost
+	}
+	if i.sq.room() <= 0 {
+		return false
+	}
+	slot := int32(-1)
+	if len(pkt) > i.qp.Cap().MaxInline {
+		var ok bool
+		if slot, ok = i.slots.takePacket(); !ok {
+			return false
+		}
+		copy(i.slots.buffer(slot), pkt)
+	}
+	f := i.sq.flags(slot >= 0 || !i.limbo.empty())
+	flags := f
+	if solicited {
+		flags |= verbs.SendSolicited
+	}
+	r := i.qp.Begin()
+	r.Send(uint64(i.sq.posted+1), flags)
+	r.To(c.ah.AH, c.qpn, qkey)
+	if slot >= 0 {
+		r.SGE(i.slots.sge(slot, len(pkt)))
+	} else {
+		r.Inline(pkt)
+	}
+	seq, ok := i.hand(r, f)
+	if slot >= 0 {
+		i.limbo.add(deadOne{seq: seq, slot: slot})
+	}
+	return ok || i.dead != nil
+}
+
+// Repost implements flow.Port.
+func (p port) Repost(e *flow.Endpoint, slot int32, hdr wire.Header) bool {
+	i, c := p.iface, e.User.(*conn)
+	if i.dead != nil {
+		return true
+	}
+	if i.sq.room() <= 0 {
+		return false
+	}
+	h := i.slots.of(slot)
+	hdr.Store(i.slots.buffer(slot))
+	h.again = h.again || h.np > 0 || int(h.n) > i.qp.Cap().MaxInline
+	h.seq, _ = i.emit(c, slot, h, verbs.SendSignaled|verbs.SendSolicited)
+	c.reposted = h.seq
+	return true
+}
+
+// emit posts the message in a slot.
+func (i *iface) emit(c *conn, slot int32, h *held, flags verbs.SendFlags) (seq uint32, ok bool) {
+	r := i.qp.Begin()
+	r.Send(uint64(i.sq.posted+1), flags)
+	r.To(c.ah.AH, c.qpn, qkey)
+	if h.np == 0 && int(h.n) <= i.qp.Cap().MaxInline {
+		r.Inline(i.slots.buffer(slot)[:h.n])
+	} else {
+		r.SGE(i.slots.sge(slot, int(h.n)))
+		for k := range h.pieces[:h.np] {
+			r.SGE(h.pieces[k])
+		}
+	}
+	return i.hand(r, flags)
+}
+
+// hand hands a request to the device. It returns its number.
+func (i *iface) hand(r *verbs.Post, f verbs.SendFlags) (seq uint32, ok bool) {
+	n, err := r.Ring()
+	if n > 0 {
+		seq = i.sq.post(f)
+	} else {
+		seq = i.sq.posted
+	}
+	if err != nil {
+		i.die(fmt.Errorf("ud: posting on %s: %w", i.Port.Name(), err))
+	}
+	return seq, n > 0
+}
+
+// Busy implements flow.Port.
+func (p port) Busy(e *flow.Endpoint) bool { return !p.sq.over(e.User.(*conn).reposted) }
+
+// Done implements flow.Port.
+func (p port) Done(e *flow.Endpoint, slot int32, err error) {
+	i, c := p.iface, e.User.(*conn)
+	h := i.slots.of(slot)
+	wait := h.again || err != nil
+	if kindOf(slot) == markSlot {
+		wait = c.waits > 0 // for what was sent before
+	}
+	if err != nil {
+		err = statusOf(err)
+	}
+	if wait && (!i.sq.over(h.seq) || c.waits > 0) {
+		d := deadOne{seq: h.seq, slot: slot, err: err}
+		if h.comp != nil {
+			d.conn = c
+		}
+		if kindOf(slot) == markSlot {
+			d.seq = i.sq.done
+		}
+		i.limbo.add(d)
+		return
+	}
+	comp := h.comp
+	i.slots.put(slot)
+	if comp != nil {
+		comp.Done(err)
+	}
+}
+
+// Resolve implements flow.Port. On Ethernet the address has to be that which the packet
+// comes from.
+func (p port) Resolve(devAddr []byte, qpn uint32, path uint8) (flow.Peer, bool) {
+	a, err := ib.ParseAddress(devAddr)
+	if err != nil || p.inbound.from.Seen && a.GID != p.inbound.from.GID {
+		return flow.Peer{}, false
+	}
+	return peerOf(&a, qpn, path), true
+}
+
+// Accept implements flow.Port.
+func (p port) Accept(e *flow.Endpoint, devAddr []byte) bool {
+	a, err := ib.ParseAddress(devAddr)
+	if err != nil || p.Reaches(&a) != nil {
+		return false
+	}
+	_, err = p.newConn(e, &a, verbs.QPN(e.PeerQPN()))
+	return err == nil
+}
+
+// Connected implements flow.Port: who waits is asked in each round.
+func (p port) Connected(*flow.Endpoint) {}
+
+// Room implements flow.Port, likewise.
+func (p port) Room(*flow.Endpoint) {}
+
+// Failed implements flow.Port.
+func (p port) Failed(e *flow.Endpoint, err error) {
+	if ep := e.User.(*conn).ep; ep != nil {
+		ep.fail(fmt.Errorf("ud: connection to %v: %w", &ep.conn.device, err))
+	}
+}
+
+// Gone implements flow.Port.
+func (p port) Gone(e *flow.Endpoint) { e.User.(*conn).gone() }
+
+// statusOf is an error of the machine as one of UCX.
+func statusOf(err error) error {
+	switch {
+	case errors.Is(err, flow.ErrTimeout):
+		return ucs.ErrEndpointTimeout
+	case errors.Is(err, flow.ErrReset):
+		return ucs.ErrConnectionReset
+	case errors.Is(err, flow.ErrClosed):
+		return ucs.ErrCanceled
+	}
+	return err
+}

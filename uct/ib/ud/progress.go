@@ -1,0 +1,125 @@
+//go:build linux
+
+package ud
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/internal/kit"
+)
+
+// Progress implements uct.Progressor.
+func (i *iface) Progress() int {
+	n := i.ReadNews()
+	if i.sq.waits() {
+		n += i.pollSends()
+		i.limbo.release(i)
+	}
+	wc, full := i.Received()
+	if len(wc) > 0 {
+		n += i.deliver(wc, full)
+	} else if i.quiet != 0 {
+		i.queueEmpty()
+	}
+	if i.busy() {
+		n += i.rest(full)
+	}
+	if i.alarm.due {
+		i.watch()
+	}
+	return n
+}
+
+// pollSends takes completions of sends.
+func (i *iface) pollSends() int {
+	wc := i.Sent()
+	for k := range wc {
+		if i.sq.complete(uint32(wc[k].ID)) && wc[k].Status != verbs.WCSuccess {
+			i.die(fmt.Errorf("ud: sending on %s: %v: %w", i.Port.Name(), wc[k].Status, ucs.ErrIO))
+		}
+	}
+	return len(wc)
+}
+
+// deliver handles completions of receives, and posts new buffers.
+func (i *iface) deliver(wc []verbs.WC, full bool) int {
+	i.quiet = 1
+	i.alarm.due = true
+	i.flow.Clock(int64(i.Worker.Now()))
+	for k := range wc {
+		i.received(&wc[k])
+		if i.closed { // by a handler
+			return len(wc)
+		}
+	}
+	if !full {
+		i.recvs.Idle()
+	}
+	i.refill()
+	return len(wc)
+}
+
+// queueEmpty is called when there is nothing to receive, after there was.
+func (i *iface) queueEmpty() {
+	i.quiet = 0
+	i.recvs.Idle()
+	i.refill()
+}
+
+// refill posts buffers. If that goes wrong the device is gone, of which others tell.
+func (i *iface) refill() {
+	if i.qp != nil {
+		i.recvs.Refill()
+	}
+}
+
+// busy reports whether something is owed to a peer, or somebody waits for room or to be
+// told of a failure.
+func (i *iface) busy() bool {
+	return i.flow.Owed() || !i.Waiting.Empty() || !i.Failures.Empty() || i.dying
+}
+
+// rest lets those go on who wait: what connects and what is repeated, then messages,
+// which may carry acknowledgements, then the other control packets. When these find no
+// room in the queue, they are first as soon as there is some. full says that more may
+// have been received.
+func (i *iface) rest(full bool) (n int) {
+	if i.dying {
+		i.collapse()
+	}
+	if i.starved {
+		i.starved = !i.flow.Dispatch()
+	} else {
+		i.starved = !i.flow.DispatchFirst()
+	}
+	if !i.starved {
+		n = i.Waiting.Dispatch()
+		i.starved = !i.flow.Dispatch()
+	}
+	if i.Failures.Empty() {
+		i.late = 0
+		return n
+	}
+	// What a peer had sent before it went is delivered before its end is told of.
+	if i.late++; full && i.late < maxLate {
+		return n
+	}
+	i.late = 0
+	return n + i.Failures.Report()
+}
+
+// maxLate bounds the rounds for which other messages keep back the news of a failure.
+const maxLate = 1024
+
+// Arm implements uct.Armer.
+func (i *iface) Arm() error {
+	if i.dying || i.flow.Owed() && i.sq.room() > 0 || !i.Waiting.All(cannotSend) {
+		return ucs.ErrBusy
+	}
+	i.watch()
+	return i.Iface.Arm(i.sq.waits())
+}
+
+func cannotSend(s kit.Sender) bool { return s.Room() != kit.Open }

@@ -1,0 +1,82 @@
+//go:build linux
+
+package ud
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/ud/internal/flow"
+)
+
+// transportName is the name of the transport, as C UCX has it.
+const transportName = "ud_verbs"
+
+func init() {
+	config.Register(config.Section{
+		Name: transportName, Prefix: "UD_VERBS_", Title: transportName + " transport",
+		New: func() any { return new(settings) },
+	})
+}
+
+// settings are read when an interface is opened (uct_ud_verbs_iface_config_table).
+type settings struct {
+	UD udSettings `prefix:"UD_"`
+}
+
+// udSettings are those of all transports over datagrams (uct_ud_iface_config_table). Left
+// out are those of C's asynchronous progress: ASYNC_TIMER_TICK, RX_ASYNC_MAX_POLL; and
+// RX_QUEUE_LEN_INIT, as the receive queue grows by itself.
+type udSettings struct {
+	IB        ib.Settings  `prefix:"IB_"`
+	Buffers   bufSettings  `prefix:"IB_"`
+	Linger    config.Time  `ucx:"LINGER_TIMEOUT" default:"5.0m" doc:"How long a closed connection still answers its peer."`
+	Timeout   config.Time  `ucx:"TIMEOUT" default:"30s" doc:"Time without an acknowledgment after which a peer counts as gone."`
+	Tick      config.Time  `ucx:"TIMER_TICK" default:"10ms" doc:"Time without an acknowledgment after which the peer is asked for one; after three of it packets are sent again."`
+	Backoff   float64      `ucx:"TIMER_BACKOFF" default:"2.0" doc:"By what that time is multiplied as long as there is no answer; 1.0 at least."`
+	Poke      config.Time  `ucx:"MIN_POKE_TIME" default:"250ms" doc:"From this time between questions on they wake a peer that sleeps."`
+	DGIDCheck bool         `ucx:"ETH_DGID_CHECK" default:"y" doc:"Drop packets from Ethernet that were not sent to an address of the port, and those that do not come from the address that their sender gives as its own."`
+	MaxWindow config.Count `ucx:"MAX_WINDOW" default:"1025" doc:"Packets of an endpoint under way at most, and one; 2 to 1025."`
+}
+
+// bufSettings are settings of all transports whose defaults each has its own of.
+type bufSettings struct {
+	SegSize    config.Bytes `ucx:"SEG_SIZE" default:"8k" doc:"Size of packets at most; that of the port may be less."`
+	RxQueueLen config.Count `ucx:"RX_QUEUE_LEN" default:"4096" doc:"Length of the queue of buffers to receive into."`
+}
+
+// Bounds of what can be set.
+const (
+	minSegSize = 128
+	maxQueue   = 1 << 15
+)
+
+// check refuses what makes no sense, or has no room where it goes.
+func (s *settings) check() error {
+	u := &s.UD
+	for _, c := range []struct {
+		name      string
+		value     int
+		low, high int
+	}{
+		{"SEG_SIZE", u.Buffers.SegSize.Int(0), minSegSize, 1 << 20},
+		{"RX_QUEUE_LEN", u.Buffers.RxQueueLen.Int(0), 1, maxQueue},
+		{"MAX_WINDOW", u.MaxWindow.Int(0), flow.MinWindow, flow.MaxWindow},
+	} {
+		if c.value < c.low || c.value > c.high {
+			return fmt.Errorf("ud: UCX_UD_VERBS_%s is %d, expected %d to %d: %w", c.name, c.value, c.low, c.high, ucs.ErrInvalidParam)
+		}
+	}
+	switch tick, timeout := u.Tick.Duration(0), u.Timeout.Duration(0); {
+	case tick < 10*time.Microsecond:
+		return fmt.Errorf("ud: UCX_UD_VERBS_TIMER_TICK is %v, expected 10us at least: %w", tick, ucs.ErrInvalidParam)
+	case timeout < 4*tick:
+		return fmt.Errorf("ud: UCX_UD_VERBS_TIMEOUT is %v, expected four times TIMER_TICK at least: %w", timeout, ucs.ErrInvalidParam)
+	case !(u.Backoff >= 1):
+		return fmt.Errorf("ud: UCX_UD_VERBS_TIMER_BACKOFF is %v, expected 1 at least: %w", u.Backoff, ucs.ErrInvalidParam)
+	}
+	return nil
+}

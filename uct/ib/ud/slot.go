@@ -1,0 +1,152 @@
+//go:build linux
+
+package ud
+
+import (
+	"errors"
+
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// A slot is what the machine knows a message by as long as it is in flight. Its number
+// says of which kind it is: that of a short message has a small buffer, that of a copied
+// one or of the header of one that is not a buffer of a packet, that of a flush none.
+type slotKind int32
+
+const (
+	shortSlot slotKind = iota << 28
+	packetSlot
+	markSlot
+	kindMask slotKind = 3 << 28
+)
+
+func kindOf(slot int32) slotKind { return slotKind(slot) & kindMask }
+func numberOf(slot int32) int32  { return slot &^ int32(kindMask) }
+
+// maxPieces bounds the pieces of the caller's memory in a message.
+const maxPieces = 5
+
+// held is what is known of a slot in use.
+type held struct {
+	comp   *uct.Completion
+	seq    uint32 // of the request that posted it last, see sendQueue
+	n      int32  // bytes in the buffer
+	again  bool   // the device was given the buffer more than once
+	np     uint8  // pieces behind the buffer
+	pieces [maxPieces]verbs.SGE
+	data   [maxPieces][]byte // the same, as long as they are the caller's
+}
+
+// slots is the slots of an interface.
+type slots struct {
+	short  ib.SendPool
+	packet ib.SendPool
+	out    [2]int // taken out of each
+
+	heldShort  []held
+	heldPacket []held
+	heldMark   []held
+	freeMarks  []int32
+}
+
+// open makes room for the first messages.
+func (s *slots) open(d *ib.Domain, short, packet, most int) error {
+	return errors.Join(s.short.Open(d, max(short, 16), most), s.packet.Open(d, packet, most))
+}
+
+func (s *slots) close() error { return errors.Join(s.short.Close(), s.packet.Close()) }
+
+// of is what is known of a slot.
+func (s *slots) of(slot int32) *held {
+	n := numberOf(slot)
+	switch kindOf(slot) {
+	case shortSlot:
+		return &s.heldShort[n]
+	case packetSlot:
+		return &s.heldPacket[n]
+	}
+	return &s.heldMark[n]
+}
+
+// takeShort takes a slot for n bytes at most that fit into a request.
+func (s *slots) takeShort() (slot int32, ok bool) {
+	if slot, ok = s.short.Take(); ok {
+		if int(slot) >= len(s.heldShort) {
+			s.heldShort = grow(s.heldShort, s.short.Len())
+		}
+		s.out[0]++
+	}
+	return slot, ok
+}
+
+// takePacket takes a slot for a packet.
+func (s *slots) takePacket() (slot int32, ok bool) {
+	if slot, ok = s.packet.Take(); ok {
+		if int(slot) >= len(s.heldPacket) {
+			s.heldPacket = grow(s.heldPacket, s.packet.Len())
+		}
+		s.out[1]++
+	}
+	return slot | int32(packetSlot), ok
+}
+
+// takeMark takes a slot that holds nothing but somebody who waits.
+func (s *slots) takeMark() int32 {
+	if n := len(s.freeMarks); n > 0 {
+		slot := s.freeMarks[n-1]
+		s.freeMarks = s.freeMarks[:n-1]
+		return slot
+	}
+	s.heldMark = append(s.heldMark, held{})
+	return int32(len(s.heldMark)-1) | int32(markSlot)
+}
+
+//go:noinline
+func grow(list []held, n int) []held { return append(list, make([]held, n-len(list))...) }
+
+// buffer is the memory of a slot.
+func (s *slots) buffer(slot int32) []byte {
+	if kindOf(slot) == shortSlot {
+		return s.short.Data(slot)
+	}
+	return s.packet.Data(numberOf(slot))
+}
+
+// sge names the first n bytes of it.
+func (s *slots) sge(slot int32, n int) verbs.SGE {
+	if kindOf(slot) == shortSlot {
+		return s.short.SGE(slot, n)
+	}
+	return s.packet.SGE(numberOf(slot), n)
+}
+
+// put gives a slot back. No device may be reading it.
+func (s *slots) put(slot int32) {
+	h := s.of(slot)
+	h.comp, h.again, h.seq = nil, false, 0
+	if h.np > 0 {
+		h.np = 0
+		clear(h.data[:])
+	}
+	switch kindOf(slot) {
+	case shortSlot:
+		s.short.Put(slot)
+		s.out[0]--
+	case packetSlot:
+		s.packet.Put(numberOf(slot))
+		s.out[1]--
+	default:
+		s.freeMarks = append(s.freeMarks, slot)
+	}
+}
+
+// scarce reports whether half of the buffers of some kind are out: what is posted should
+// have completions then, lest all buffers come to wait for one.
+func (s *slots) scarce() bool {
+	return 2*s.out[0] >= s.short.Len() || 2*s.out[1] >= s.packet.Len()
+}
+
+// exhausted reports whether there is no buffer of some kind.
+func (s *slots) exhausted() bool { return s.short.Empty() || s.packet.Empty() }

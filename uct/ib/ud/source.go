@@ -1,0 +1,43 @@
+//go:build linux
+
+package ud
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/netip"
+	"strconv"
+
+	"github.com/ucx-go/ucx/uct"
+)
+
+var _ uct.SourceLocator = (*conn)(nil)
+
+// DropSource implements uct.SourceOwner: what the peer has made goes, and the
+// application's endpoint fails.
+func (c *conn) DropSource(err error) {
+	c.flow.Drop(fmt.Errorf("dropped the connection: %w", err))
+}
+
+// SourceInfo implements uct.SourceLocator. That packets come from this address has been
+// looked at, unless that is turned off.
+func (c *conn) SourceInfo() uct.SourceInfo {
+	info := uct.SourceInfo{User: uct.PeerUser{UID: -1, GID: -1, PID: -1}}
+	if !c.device.Ethernet {
+		return info
+	}
+	own := c.iface.GID()
+	info.Local = c.device.GID == own.GID
+	a := c.device.GID.Addr()
+	if a.Is6() && a.IsLinkLocalUnicast() && own.IfIndex > 0 {
+		a = a.WithZone(strconv.Itoa(own.IfIndex))
+	}
+	info.Addr = netip.AddrPortFrom(a, 0)
+	return info
+}
+
+// SourceTLS implements uct.SourceLocator.
+func (c *conn) SourceTLS() *tls.ConnectionState { return nil }
+
+// HeldBy implements uct.SourceLocator: nothing tells.
+func (c *conn) HeldBy(uct.Process) bool { return false }
