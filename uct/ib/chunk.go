@@ -33,7 +33,7 @@ func newChunk(d *Domain, size int) (chunk, error) {
 // free gives the memory back.
 func (c *chunk) free() error {
 	c.domain.regions.add(-1)
-	return errors.Join(c.mr.Close(), arena.Unmap(c.mem))
+	return errors.Join(c.domain.Closed(c.mr.Close()), arena.Unmap(c.mem))
 }
 
 // stride is the distance of buffers of that size.

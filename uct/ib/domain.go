@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/ucx-go/ucx/internal/netlink"
@@ -197,11 +198,24 @@ func (d *Domain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (u
 	return nil, fmt.Errorf("ib: no %s on %q: %w", p.Transport, p.Device, ucs.ErrNoDevice)
 }
 
+// Closed is how the closing of an object of the device has gone, given what its Close
+// returned: of a device that is gone nothing is left to be closed, which the kernel says by
+// failing every call.
+func (d *Domain) Closed(err error) error {
+	if err == nil || !errors.Is(err, syscall.EIO) {
+		return err
+	}
+	if _, gone := d.ctx.QueryPort(1); errors.Is(gone, syscall.EIO) {
+		return nil
+	}
+	return err
+}
+
 // Close implements uct.MemoryDomain. While something is open on the domain it returns
 // ucs.ErrBusy and closes nothing.
 func (d *Domain) Close() error {
 	if r, i := d.regions.live(), d.news.watchers(); r != 0 || i != 0 {
 		return fmt.Errorf("ib: closing %s with %d interfaces and %d registrations: %w", d.attr.Name, i, r, ucs.ErrBusy)
 	}
-	return errors.Join(d.handles.close(), d.ctx.Close())
+	return errors.Join(d.Closed(d.handles.close()), d.ctx.Close())
 }

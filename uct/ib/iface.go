@@ -227,16 +227,16 @@ func (i *Iface) Close() (err error) {
 	}
 	i.Domain.news.unsubscribe(i)
 	if i.RecvCQ != nil {
-		err = errors.Join(err, i.RecvCQ.Close())
+		err = errors.Join(err, i.Domain.Closed(i.RecvCQ.Close()))
 	}
 	if i.SendCQ != nil {
-		err = errors.Join(err, i.SendCQ.Close())
+		err = errors.Join(err, i.Domain.Closed(i.SendCQ.Close()))
 	}
 	if i.channel != nil {
 		if fd := i.channel.FD(); fd >= 0 {
 			i.Worker.Events().Remove(fd)
 		}
-		err = errors.Join(err, i.channel.Close())
+		err = errors.Join(err, i.Domain.Closed(i.channel.Close()))
 	}
 	i.RecvCQ, i.SendCQ, i.channel = nil, nil, nil
 	return err

@@ -119,7 +119,7 @@ func (d *Domain) Deregister(m uct.MemHandle) error {
 	}
 	r.domain = nil
 	if r.mr != nil {
-		err = r.mr.Close()
+		err = d.Closed(r.mr.Close())
 	}
 	d.regions.add(-1)
 	return err

@@ -1,0 +1,67 @@
+//go:build linux
+
+package rc_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// ways are the ways in which the transport can be set up.
+var ways = []struct {
+	name  string
+	ports []verbstest.Port
+	pairs []string
+}{
+	{"defaults", []verbstest.Port{{}}, nil},
+	{"tiny queues", []verbstest.Port{{}}, []string{
+		"RC_VERBS_TX_QUEUE_LEN", "2", "RC_VERBS_TX_CQ_LEN", "2", "RC_VERBS_RX_QUEUE_LEN", "2", "RC_VERBS_TX_MAX_BUFS", "2",
+		"RC_VERBS_TX_MAX_POLL", "1", "RC_VERBS_RX_MAX_POLL", "1",
+	}},
+	{"few buffers", []verbstest.Port{{}}, []string{"RC_VERBS_TX_MAX_BUFS", "3", "RC_VERBS_RX_MAX_BUFS", "5", "IB_TX_QUEUE_LEN", "9"}},
+	{"small window", []verbstest.Port{{}}, []string{"RC_FC_WND_SIZE", "3"}},
+	{"window of one", []verbstest.Port{{}}, []string{"RC_FC_WND_SIZE", "1"}},
+	{"no flow control", []verbstest.Port{{}}, []string{"RC_FC_ENABLE", "n"}},
+	{"packets of 1024 bytes", []verbstest.Port{{MTU: 3}}, nil},
+	{"no zero copy", []verbstest.Port{{}}, []string{"RC_VERBS_MAX_AM_HDR", "0"}},
+	{"segments of an odd size", []verbstest.Port{{}}, []string{"IB_SEG_SIZE", "1001"}},
+	{"InfiniBand", []verbstest.Port{{InfiniBand: true}}, nil},
+}
+
+func TestConformance(t *testing.T) {
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			ucttest.Run(t, fixture(t, newRig(t, w.ports...), w.pairs...))
+		})
+	}
+}
+
+// TestConformanceSlow: devices that take their time, so that much is under way.
+func TestConformanceSlow(t *testing.T) {
+	for _, w := range ways[:3] {
+		for _, pace := range []int{1, 7} {
+			t.Run(fmt.Sprintf("%s, %d at a time", w.name, pace), func(t *testing.T) {
+				f := fixture(t, newRig(t, w.ports...).slow(pace), w.pairs...)
+				if w.name == "tiny queues" {
+					f.Skip = map[string]string{"close": "every second message is answered by a grant, which fails whose peer is closed meanwhile"}
+				}
+				ucttest.Run(t, f)
+			})
+		}
+	}
+}
+
+// TestConformanceLossy: packets and answers are lost and come late, and receivers are not
+// ready. Nothing of it is seen above.
+func TestConformanceLossy(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			r := newRig(t, verbstest.Port{}).slow(16)
+			r.net.SetHook(verbstest.Random(seed, verbstest.Chances{Drop: 0.05, NoAnswer: 0.05, NotReady: 0.05, Hold: 0.05}))
+			ucttest.Run(t, fixture(t, r))
+		})
+	}
+}

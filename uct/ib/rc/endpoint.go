@@ -1,0 +1,170 @@
+//go:build linux
+
+package rc
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/internal/kit"
+)
+
+// endpoint is a queue pair. It belongs to the goroutine of its interface's worker.
+type endpoint struct {
+	uct.NoAtomic // of words of 4 bytes
+	iface        *iface
+	qp           *verbs.QP // nil when it is over
+	qpn          verbs.QPN
+	index        int32 // in iface.eps
+	path         int
+	userData     any
+
+	room       int    // requests that may be posted: none before the endpoint is connected, and when it has failed
+	posted     uint32 // requests, and of them
+	done       uint32 // those that are over
+	unsignaled uint32 // in a row, the last ones
+	fetches    uint32 // count of the last read or atomic operation
+	fenced     bool   // the next request is the first behind a fence
+	fencedPut  bool   // the next put is
+	stuck      bool   // a message waits for a grant
+	fc         flow
+	due        kit.Node[*endpoint] // in iface.grants
+	ops        opQueue
+	pending    kit.Queue
+
+	connected bool
+	device    ib.Address // of the peer's port
+	peer      epAddress
+	source    uct.Source
+	deaf      bool // nothing more is delivered
+
+	failed error // why nothing is accepted any more
+	closed bool
+}
+
+var _ interface {
+	uct.Endpoint
+	uct.RMA
+	uct.Atomic
+	uct.Paired
+	uct.Located
+	uct.Checker
+	uct.SourceHolder
+	kit.Failing
+	kit.Sender
+} = (*endpoint)(nil)
+
+// NewEndpoint implements uct.Iface.
+func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
+	switch {
+	case p.DeviceAddr != nil || p.IfaceAddr != nil || p.Over != nil:
+		return nil, fmt.Errorf("rc: an endpoint is connected with another endpoint: %w", ucs.ErrUnsupported)
+	case p.PathIndex < 0 || p.PathIndex >= i.NumPaths():
+		return nil, fmt.Errorf("rc: path %d of %d: %w", p.PathIndex, i.NumPaths(), ucs.ErrInvalidParam)
+	case i.closed:
+		return nil, ucs.ErrCanceled
+	}
+	qp, err := i.freshQP()
+	if err != nil {
+		return nil, err
+	}
+	const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+	if err := i.Init(qp, access, 0); err != nil {
+		return nil, errors.Join(err, qp.Close())
+	}
+	e := &endpoint{iface: i, qp: qp, qpn: qp.QPN(), path: p.PathIndex, userData: p.UserData}
+	e.source.Owner = e
+	e.index = i.index(e)
+	i.byQPN.add(e.qpn, e)
+	i.endpoints++
+	return e, nil
+}
+
+// freshQP makes a queue pair with a number that no completion has that may still come.
+func (i *iface) freshQP() (qp *verbs.QP, err error) {
+	var haunted []*verbs.QP // held meanwhile, for others to be made
+	defer func() {
+		for _, q := range haunted {
+			err = errors.Join(err, q.Close())
+		}
+	}()
+	for {
+		if qp, err = i.newQP(); err != nil || !i.haunted(qp.QPN()) {
+			return qp, err
+		}
+		haunted = append(haunted, qp)
+	}
+}
+
+// Address implements uct.Paired.
+func (e *endpoint) Address() ([]byte, error) {
+	a := epAddress{qpn: e.qpn}
+	return a.append(nil), nil
+}
+
+// ConnectToEP implements uct.Paired. With RoCE the system may have to ask the network for
+// the peer's address, and the call waits for the answer.
+func (e *endpoint) ConnectToEP(dev, iface, ep []byte) error {
+	i := e.iface
+	switch {
+	case e.failed != nil:
+		return e.failed
+	case e.connected:
+		return fmt.Errorf("rc: the endpoint is connected already: %w", ucs.ErrInvalidParam)
+	case len(iface) != 0:
+		return fmt.Errorf("rc: interface address of %d bytes, not 0: %w", len(iface), ucs.ErrInvalidAddr)
+	}
+	peer, err := parseEPAddress(ep)
+	if err != nil {
+		return err
+	}
+	device, err := ib.ParseAddress(dev)
+	if err != nil {
+		return err
+	}
+	if err := i.Reaches(&device); err != nil {
+		return err
+	}
+	path := i.PathTo(&device, e.path, uint32(e.qpn^peer.qpn))
+	a := i.pathAttr()
+	a.AH, a.PathMTU, a.DestQPN = path.AH, path.MTU, peer.qpn
+	if err := e.qp.Connect(&a); err != nil {
+		return fmt.Errorf("rc: connecting queue pair %#x with %#x at %v: %w", e.qpn, peer.qpn, &device, err)
+	}
+	e.connected, e.device, e.peer = true, device, peer
+	e.room = i.maxWR
+	e.fc.open(&i.limits)
+	return nil
+}
+
+// LeadsTo implements uct.Located.
+func (e *endpoint) LeadsTo(dev, iface, ep []byte) bool {
+	if !e.connected || len(iface) != 0 {
+		return false
+	}
+	a, err := ib.ParseAddress(dev)
+	if err != nil || a.Ethernet != e.device.Ethernet || a.GID != e.device.GID || a.LID != e.device.LID {
+		return false
+	}
+	if ep == nil {
+		return true
+	}
+	p, err := parseEPAddress(ep)
+	return err == nil && p.qpn == e.peer.qpn
+}
+
+// PendingAdd implements uct.Endpoint.
+func (e *endpoint) PendingAdd(p *uct.Pending) error {
+	if e.failed != nil || e.pending.Empty() && e.Room() == kit.Open {
+		return ucs.ErrBusy
+	}
+	e.iface.Waiting.Add(&e.pending, e, p)
+	return nil
+}
+
+// PendingPurge implements uct.Endpoint.
+func (e *endpoint) PendingPurge(fn func(*uct.Pending)) { e.iface.Waiting.Purge(&e.pending, fn) }

@@ -1,0 +1,242 @@
+//go:build linux
+
+package rc_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math"
+	"net/netip"
+	"syscall"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/rc"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// TestAttributes: what UCP publishes of an interface is what C UCX publishes of its rc_verbs on
+// a virtual Ethernet with packets of 4096 bytes (soft-RoCE, 1.13.1 and 1.22.0).
+func TestAttributes(t *testing.T) {
+	f := fixture(t, newRig(t, verbstest.Port{}))
+	a := f.Open(t).Iface.Attr()
+	const published = uct.IfaceAMBcopy | uct.IfacePending | uct.IfacePutShort | uct.IfacePutBcopy | uct.IfacePutZcopy |
+		uct.IfaceGetShort | uct.IfaceGetBcopy | uct.IfaceGetZcopy | uct.IfaceConnectToIface | uct.IfaceCBSync | uct.IfaceCBAsync |
+		uct.IfaceTagEagerBcopy | uct.IfaceTagRndvZcopy
+	const want = uct.IfaceAMBcopy | uct.IfacePending | uct.IfacePutShort | uct.IfacePutBcopy | uct.IfacePutZcopy |
+		uct.IfaceGetBcopy | uct.IfaceGetZcopy | uct.IfaceCBSync
+	if a.Flags&published != want || a.Events&uct.EventRecv == 0 {
+		t.Errorf("published flags %v, want %v; events %#x", a.Flags&published, want, a.Events)
+	}
+	if !a.Flags.Has(uct.IfaceConnectToEP | uct.IfaceEpCheck | uct.IfaceErrHandlePeerFail | uct.IfaceAMShort | uct.IfaceAMZcopy) {
+		t.Errorf("flags %v", a.Flags)
+	}
+	p := &a.Perf
+	for name, c := range map[string]struct {
+		got  float64
+		want uint32
+	}{
+		"overhead": {p.Overhead, 0x33a10fb0}, "bandwidth": {p.Bandwidth(1), 0x4e91cece}, "latency": {p.Latency.C, 0x35719787},
+	} {
+		if got := math.Float32bits(float32(c.got)); got != c.want {
+			t.Errorf("%s is %v (%#x), want %#x", name, c.got, got, c.want)
+		}
+	}
+	if p.Latency.M != 1e-9 || a.MaxEndpoints != 256 {
+		t.Errorf("latency growth %v, %d endpoints", p.Latency.M, a.MaxEndpoints)
+	}
+	if a.AM.MaxBcopy != 8255 || a.AM.MaxZcopyHdr != 127 || a.AM.MaxIOV != 4 || a.Put.MaxIOV != 5 || a.Get.MinZcopy != 65 ||
+		a.AM.MaxShort != a.Put.MaxShort-1 || a.EpAddrLen != 4 || a.IfaceAddrLen != 0 || a.DeviceAddrLen != 17 {
+		t.Errorf("%+v", a)
+	}
+	// All of UCP's atomics on one lane, or none: C has none on this transport.
+	if a.Atomic32 != (uct.AtomicOps{}) || a.Atomic64 != (uct.AtomicOps{Post: 1, Fetch: 1<<uct.AtomicAdd | 1<<uct.AtomicCSwap}) {
+		t.Errorf("atomics %+v, %+v", a.Atomic32, a.Atomic64)
+	}
+}
+
+// TestConnectRefused: addresses that no endpoint has.
+func TestConnectRefused(t *testing.T) {
+	f := fixture(t, newRig(t, verbstest.Port{}))
+	a, b := f.Pair(t)
+	dev := b.Iface.DeviceAddress()
+	back := b.NewEndpoint(t, uct.EndpointParams{})
+	good := must(back.(uct.Paired).Address())(t)
+	ep := a.NewEndpoint(t, uct.EndpointParams{})
+	paired := ep.(uct.Paired)
+	if _, err := a.Iface.NewEndpoint(uct.EndpointParams{DeviceAddr: dev}); !errors.Is(err, ucs.ErrUnsupported) {
+		t.Errorf("an endpoint to an interface: %v", err)
+	}
+	for _, path := range []int{-1, 1, 1 << 30} {
+		if _, err := a.Iface.NewEndpoint(uct.EndpointParams{PathIndex: path}); !errors.Is(err, ucs.ErrInvalidParam) {
+			t.Errorf("path %d: %v", path, err)
+		}
+	}
+	for name, c := range map[string]struct {
+		dev, iface, ep []byte
+		want           ucs.Status
+	}{
+		"no device":            {nil, nil, good, ucs.ErrInvalidAddr},
+		"a device cut off":     {dev[:16], nil, good, ucs.ErrInvalidAddr},
+		"a longer device":      {append(bytes.Clone(dev), 0), nil, good, ucs.ErrInvalidAddr},
+		"InfiniBand":           {[]byte{0, 1, 0}, nil, good, ucs.ErrUnreachable},
+		"IPv6":                 {append([]byte{0x58, 0x20, 1}, make([]byte, 14)...), nil, good, ucs.ErrUnreachable},
+		"RoCE v1":              {append([]byte{0x08}, dev[1:]...), nil, good, ucs.ErrUnreachable},
+		"partition of others":  {append(append([]byte{dev[0] | 4}, dev[1:]...), 1, 0x80), nil, good, ucs.ErrUnreachable},
+		"an interface":         {dev, []byte{1}, good, ucs.ErrInvalidAddr},
+		"no endpoint":          {dev, nil, nil, ucs.ErrInvalidAddr},
+		"endpoint 0":           {dev, nil, []byte{0, 0, 0, 0}, ucs.ErrInvalidAddr},
+		"an endpoint cut off":  {dev, nil, good[:3], ucs.ErrInvalidAddr},
+		"a longer endpoint":    {dev, nil, append(bytes.Clone(good), 1), ucs.ErrInvalidAddr},
+		"a flag without bytes": {dev, nil, []byte{1, 0x24, 0, 0}, ucs.ErrInvalidAddr},
+	} {
+		if err := paired.ConnectToEP(c.dev, c.iface, c.ep); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+	for seed := range uint64(300) {
+		garbage := ucttest.Pattern(int(seed)%32, seed)
+		if err := a.Iface.Reachable(uct.ReachableParams{DeviceAddr: garbage}); err != nil && !errors.Is(err, ucs.ErrUnreachable) {
+			t.Errorf("%x: %v", garbage, err)
+		}
+	}
+	// Nothing of it has harmed the endpoint.
+	if err := ep.AMShort(1, 2, nil, 0, nil); err != ucs.ErrNoResource {
+		t.Errorf("a message before the endpoint is connected: %v", err)
+	}
+	if ep.(uct.Located).LeadsTo(dev, nil, nil) {
+		t.Error("leads somewhere before it is connected")
+	}
+	check(t, paired.ConnectToEP(dev, nil, good))
+	check(t, back.(uct.Paired).ConnectToEP(a.Iface.DeviceAddress(), nil, must(paired.Address())(t)))
+	if err := paired.ConnectToEP(dev, nil, good); !errors.Is(err, ucs.ErrInvalidParam) {
+		t.Errorf("connecting again: %v", err)
+	}
+	other := []byte{0, good[1] ^ 1, good[2], good[3]}
+	l := ep.(uct.Located)
+	if !l.LeadsTo(dev, nil, nil) || !l.LeadsTo(dev, nil, good) || l.LeadsTo(dev, nil, other) || l.LeadsTo(dev, []byte{1}, nil) ||
+		l.LeadsTo(nil, nil, nil) || l.LeadsTo(append([]byte{dev[0]}, bytes.Repeat([]byte{7}, 16)...), nil, nil) || l.LeadsTo(dev, nil, good[:2]) {
+		t.Error("does not lead where it leads, or elsewhere")
+	}
+	got := b.Collect(t, 1)
+	check(t, ep.AMShort(1, 2, nil, 0, nil))
+	got.Wait(t, 1, a, b)
+}
+
+// TestMTU: an endpoint takes the smaller of both packets.
+func TestMTU(t *testing.T) {
+	r := newRig(t, verbstest.Port{}, verbstest.Port{MTU: 3})
+	f := fixture(t, r)
+	a := f.Open(t)
+	f.Domain, f.Device = "rxe1", "rxe1:1"
+	b := f.Open(t)
+	if len(b.Iface.DeviceAddress()) != 18 {
+		t.Errorf("address %x", b.Iface.DeviceAddress())
+	}
+	ep, back := a.ConnectPair(t, b)
+	atA, atB := a.Collect(t, 1), b.Collect(t, 1)
+	for _, c := range []struct {
+		from *ucttest.Host
+		ep   uct.Endpoint
+		got  *ucttest.Collector
+	}{{a, ep, atB}, {b, back, atA}} {
+		msg := ucttest.Pattern(5000, 1)
+		if _, err := c.ep.AMBcopy(1, &ucttest.Packer{Data: msg}, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		c.got.Wait(t, 1, a, b)
+		ucttest.SameBytes(t, "message", c.got.Messages[0].Data, msg)
+	}
+}
+
+// TestSourceInfo: a peer's address is that of its port.
+func TestSourceInfo(t *testing.T) {
+	r := newRig(t, verbstest.Port{}, verbstest.Port{}, verbstest.Port{InfiniBand: true}, verbstest.Port{InfiniBand: true})
+	for _, c := range []struct {
+		devices [2]string
+		addr    netip.AddrPort
+		local   bool
+	}{
+		{[2]string{"rxe0", "rxe1"}, netip.MustParseAddrPort("10.9.0.1:0"), false},
+		{[2]string{"rxe1", "rxe1"}, netip.MustParseAddrPort("10.9.0.3:0"), true},
+		{[2]string{"rxe2", "rxe3"}, netip.AddrPort{}, false},
+	} {
+		f := fixture(t, r)
+		f.Domain, f.Device = c.devices[0], c.devices[0]+":1"
+		a := f.Open(t)
+		f.Domain, f.Device = c.devices[1], c.devices[1]+":1"
+		b := f.Open(t)
+		ep, back := a.ConnectPair(t, b)
+		var info uct.SourceInfo
+		heard := false
+		b.Handle(t, 1, func(src *uct.Source, _ []byte, _ *uct.AMDesc) error {
+			heard = true
+			if src != back.(uct.SourceHolder).Source() {
+				t.Error("the source is another one than the endpoint's")
+			}
+			info = src.Owner.(uct.SourceLocator).SourceInfo()
+			return nil
+		})
+		check(t, ep.AMShort(1, 2, nil, 0, nil))
+		ucttest.Until(t, "the message", func() bool { return heard }, a, b)
+		if info.Addr != c.addr || info.Local != c.local || info.User.Known {
+			t.Errorf("%v: %+v", c.devices, info)
+		}
+		back.Close()
+		if back.(uct.SourceHolder).Source() != nil {
+			t.Error("a closed endpoint has a source")
+		}
+	}
+}
+
+// number is that of an endpoint's queue pair.
+func number(t testing.TB, ep uct.Endpoint) uint32 {
+	t.Helper()
+	return binary.LittleEndian.Uint32(must(ep.(uct.Paired).Address())(t)) >> 8
+}
+
+// TestNumbersAgain: no endpoint has the number of one whose messages may still come.
+func TestNumbersAgain(t *testing.T) {
+	r := newRig(t, verbstest.Port{})
+	f := fixture(t, r)
+	h := f.Open(t)
+	first := number(t, h.NewEndpoint(t, uct.EndpointParams{}))
+	rc.Haunt(h.Iface, first+1, first+2, first+4)
+	objects := r.devs[0].Objects()
+	if n := number(t, h.NewEndpoint(t, uct.EndpointParams{})); n != first+3 {
+		t.Errorf("number %#x after %#x", n, first)
+	}
+	if n := r.devs[0].Objects() - objects; n != 1 {
+		t.Errorf("%d objects more", n)
+	}
+	ucttest.Settle(h)
+	if n := rc.Limbo(h.Iface); n != 0 {
+		t.Errorf("%d numbers are taken for ever", n)
+	}
+}
+
+// TestNoNeighbor: the network does not know the peer. That is told by who connects, and can be
+// tried again.
+func TestNoNeighbor(t *testing.T) {
+	r := newRig(t, verbstest.Port{}, verbstest.Port{})
+	f := fixture(t, r)
+	f.Domain = "rxe0"
+	a := f.Open(t)
+	f.Domain = "rxe1"
+	b := f.Open(t)
+	ep, back := a.NewEndpoint(t, uct.EndpointParams{}), b.NewEndpoint(t, uct.EndpointParams{})
+	addr := must(back.(uct.Paired).Address())(t)
+	r.devs[0].SetResolve(func(_, _ [16]byte) syscall.Errno { return syscall.ETIMEDOUT })
+	if err := ep.(uct.Paired).ConnectToEP(b.Iface.DeviceAddress(), nil, addr); !errors.Is(err, syscall.ETIMEDOUT) {
+		t.Errorf("connected: %v", err)
+	}
+	if err := ep.AMShort(1, 2, nil, 0, nil); err != ucs.ErrNoResource {
+		t.Error(err)
+	}
+	r.devs[0].SetResolve(nil)
+	check(t, ep.(uct.Paired).ConnectToEP(b.Iface.DeviceAddress(), nil, addr))
+	check(t, ep.AMShort(1, 2, nil, 0, nil))
+}

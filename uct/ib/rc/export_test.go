@@ -1,0 +1,49 @@
+//go:build linux
+
+package rc
+
+import (
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// Credits are the places in the queue of completions of sends that are free, and how many
+// there are.
+func Credits(i uct.Iface) (free, total int) {
+	x := i.(*iface)
+	return x.credits, x.total
+}
+
+// Unsignaled is how many of the last requests have asked for no completion.
+func Unsignaled(e uct.Endpoint) int { return int(e.(*endpoint).unsignaled) }
+
+// Room is how many requests may be posted on an endpoint.
+func Room(e uct.Endpoint) int { return e.(*endpoint).room }
+
+// Limbo is how many endpoints are not quite over.
+func Limbo(i uct.Iface) int {
+	l := &i.(*iface).limbo
+	return max(len(l.sends), len(l.qpns))
+}
+
+// Buffers are those that hold copied data, and how many of them are free; likewise headers.
+func Buffers(i uct.Iface) (bufs, freeBufs, hdrs, freeHdrs int) {
+	x := i.(*iface)
+	return x.bufs.Len(), x.bufs.Free(), x.hdrs.Len(), x.hdrs.Free()
+}
+
+// Posted are the buffers that the device has to receive into, and how many there are.
+func Posted(i uct.Iface) (posted, all int) {
+	x := i.(*iface)
+	return x.recvs.Posted(), x.recvs.Len()
+}
+
+// Haunt has numbers of queue pairs taken, as if completions of some that have ended could
+// still come.
+func Haunt(i uct.Iface, numbers ...uint32) {
+	x := i.(*iface)
+	for _, n := range numbers {
+		x.limbo.qpns = append(x.limbo.qpns, verbs.QPN(n))
+	}
+	x.quiet = 1
+}

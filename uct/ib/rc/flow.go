@@ -1,0 +1,91 @@
+//go:build linux
+
+package rc
+
+// Flow control (src/uct/ib/rc/base/rc_ep.h, uct_rc_iface_fc_handler). Whoever sends messages
+// has a window: so many may be under way that the peer has not granted. At half of it he
+// asks the peer for a grant with its next message (soft request), at a quarter for one at
+// once (hard request), each time once. A grant fills the window again, whatever is left of
+// it. All of it is three bits in the first byte of messages. A message that is a
+// grant only, with all three set, needs no window.
+
+// Bits of the first byte of a message beside its id.
+const (
+	fcSoft  = 0x20
+	fcHard  = 0x40
+	fcGrant = 0x80
+	fcPure  = fcSoft | fcHard | fcGrant
+
+	idMask = 0x1f
+)
+
+// flowLimits are the windows of an interface.
+type flowLimits struct {
+	window, soft, hard int32
+	off                bool // there is no flow control
+}
+
+// newFlowLimits computes the limits as C does (uct_rc_init_fc_thresh): the
+// window is within the queue of receives.
+func newFlowLimits(window, receives int, soft, hard float64, enabled bool) flowLimits {
+	w := min(window, receives)
+	return flowLimits{
+		window: int32(w),
+		soft:   max(int32(float64(w)*soft), 1),
+		hard:   max(int32(float64(w)*hard), 1),
+		off:    !enabled,
+	}
+}
+
+// flow is the flow control of one endpoint.
+type flow struct {
+	left int32 // of the window
+	owed bool  // the next message carries a grant
+}
+
+// open fills the window.
+func (f *flow) open(l *flowLimits) { f.left = l.window }
+
+// bits are those that the next message has. ok is false if it has to wait for a grant.
+func (f *flow) bits(l *flowLimits) (b byte, ok bool) {
+	if f.left <= l.soft {
+		switch {
+		case l.off:
+			f.left = l.window
+		case f.left <= 0:
+			return 0, false
+		case f.left == l.hard:
+			b = fcHard
+		case f.left == l.soft:
+			b = fcSoft
+		}
+	}
+	if f.owed {
+		b |= fcGrant
+	}
+	return b, true
+}
+
+// sent notes that a message has been sent with what bits returned.
+func (f *flow) sent() {
+	f.left--
+	f.owed = false
+}
+
+// received notes the bits of a message. reply says that a grant is to be sent at once;
+// pure, that the message was nothing but a grant.
+func (f *flow) received(b byte, l *flowLimits) (reply, pure bool) {
+	if b&fcGrant != 0 {
+		f.left = l.window
+		if b&fcPure == fcPure {
+			return false, true
+		}
+	}
+	switch {
+	case b&fcSoft != 0:
+		f.owed = true
+	case b&fcHard != 0:
+		return true, false
+	}
+	return false, false
+}

@@ -1,0 +1,84 @@
+//go:build linux
+
+package rc
+
+import (
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// What comes over a reliable connection is done in order, and acknowledged when it is
+// done. Only what is read, and what atomics fetch, may come back behind later writes.
+
+// Fence implements uct.Endpoint.
+func (e *endpoint) Fence() error {
+	if e.failed != nil {
+		return e.failed
+	}
+	e.fenced = !e.iface.noFence
+	e.fencedPut = e.fenced
+	return nil
+}
+
+// Flush implements uct.Endpoint. It waits for the completion of the last request; if that has
+// none, of an empty write behind it. To have been acknowledged is to have taken effect
+// at the peer, so a remote flush is the same.
+func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
+	switch {
+	case flags&uct.FlushCancel != 0:
+		e.cancel()
+		return nil
+	case e.failed != nil:
+		return e.failed
+	case e.pending.Blocks():
+		return ucs.ErrNoResource
+	case e.outstanding() == 0:
+		return nil
+	case e.unsignaled == 0:
+		e.waitForLast(c)
+		return ucs.InProgress
+	}
+	return e.postEmpty(c)
+}
+
+// Check implements uct.Checker: nothing tells of a peer that is gone but requests
+// that are not acknowledged. If it is not known of any that it is under way, an empty write
+// is posted.
+func (e *endpoint) Check(c *uct.Completion) error {
+	switch {
+	case e.failed != nil:
+		return e.failed
+	case !e.connected:
+		return nil
+	case e.outstanding() > 0 && (e.unsignaled == 0 || e.room <= 0):
+		// The last one, or one of those that fill the queue, tells of its end.
+		if c == nil || e.unsignaled > 0 {
+			return nil
+		}
+		e.waitForLast(c)
+		return ucs.InProgress
+	}
+	return e.postEmpty(c)
+}
+
+// waitForLast has c told when the last request is over, which asks for a completion.
+func (e *endpoint) waitForLast(c *uct.Completion) {
+	if c != nil {
+		e.hold(noPool, 0, c)
+	}
+}
+
+// postEmpty posts a write of nothing to nowhere, which every peer takes.
+func (e *endpoint) postEmpty(c *uct.Completion) error {
+	if err := e.admitAny(); err != nil {
+		return err
+	}
+	f := e.flags(true)
+	p := e.qp.Begin()
+	p.Write(e.id(), f, 0, 0)
+	if err := e.ring(p, f); err != nil {
+		return err
+	}
+	e.waitForLast(c)
+	return ucs.InProgress
+}

@@ -1,0 +1,48 @@
+//go:build linux
+
+package rc
+
+// Grants that peers have asked for at once. One that finds no room waits for it before
+// everything that users send: two peers that each wait for a grant and have filled their
+// queues meanwhile would wait for ever.
+
+// grant sends a grant, or notes that one is due.
+func (e *endpoint) grant() {
+	if e.failed != nil || e.due.Listed() {
+		return
+	}
+	if e.room > 0 && e.iface.credits > 0 && e.iface.grants.Len() == 0 {
+		e.postGrant()
+		return
+	}
+	e.iface.grants.Add(&e.due, e)
+}
+
+// postGrant sends a message that is nothing but a grant. There is room.
+func (e *endpoint) postGrant() {
+	i := e.iface
+	i.head[0] = fcPure
+	f := e.signal(false)
+	p := e.qp.Begin()
+	p.Send(e.id(), f)
+	p.Inline(i.head[:1])
+	e.ring(p, f) // what goes wrong ends the endpoint
+}
+
+// sendGrants sends the grants that are due and have room, and returns their number.
+func (i *iface) sendGrants() (n int) {
+	for range i.grants.Len() {
+		if i.credits <= 0 || i.grants.Len() == 0 {
+			break
+		}
+		e := i.grants.Next()
+		if e.room <= 0 {
+			i.grants.Pass()
+			continue
+		}
+		i.grants.Remove(&e.due)
+		e.postGrant()
+		n++
+	}
+	return n
+}

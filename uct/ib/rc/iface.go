@@ -1,0 +1,233 @@
+//go:build linux
+
+package rc
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/internal/kit"
+)
+
+func init() {
+	ib.RegisterTransport(ib.Transport{Name: transportName, Check: check, Open: openIface})
+}
+
+// check says what a device lacks.
+func check(d *ib.Domain) error {
+	if d.Caps().MaxSRQ == 0 {
+		return fmt.Errorf("rc: %s has no shared receive queues: %w", d.Device(), ucs.ErrUnsupported)
+	}
+	return nil
+}
+
+// iface is an open port with the queues that its endpoints share. It belongs to the goroutine
+// of its worker.
+type iface struct {
+	ib.Iface
+	attr uct.IfaceAttr
+	set  *settings
+
+	srq   *verbs.SRQ
+	recvs ib.RecvPool
+	bufs  ib.SendPool // for copied data
+	hdrs  ib.SendPool // for headers of what is not copied, and results of atomics
+
+	endpoints int         // open ones
+	eps       []*endpoint // by index; nil where there is none
+	freeIndex []int32
+	byQPN     qpnTable
+	last      *endpoint // that something was received for
+	limbo     limbo
+	freeOps   *op
+
+	credits    int // places in the queue of completions of sends
+	total      int // of which there are that many
+	lowCredits int
+	moderation uint32
+	mostSent   int // completions that are taken at once
+	maxWR      int // requests of an endpoint
+	limits     flowLimits
+	noFence    bool
+	grants     kit.Ring[*endpoint] // who owes one
+
+	quiet  uint8 // 1: the queue of receives was not seen empty
+	late   int   // rounds that failures have waited
+	closed bool
+
+	head   [9]byte // of a short message
+	pieces [maxPieces]verbs.SGE
+}
+
+// maxPieces bounds the pieces of memory in a request (UCT_IB_MAX_IOV).
+const maxPieces = 8
+
+var (
+	_ uct.Iface = (*iface)(nil)
+	_ uct.Armer = (*iface)(nil)
+	_ ib.User   = (*iface)(nil)
+)
+
+// openIface opens a port.
+func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Set) (_ uct.Iface, err error) {
+	set := new(settings)
+	if err := cfg.Load(transportName, set); err != nil {
+		return nil, err
+	}
+	if err := set.check(); err != nil {
+		return nil, err
+	}
+	caps := p.Domain.Caps()
+	rc := &set.RC
+	receives := min(rc.Buffers.RxQueueLen.Int(0), caps.MaxSRQWR)
+	i := &iface{set: set, total: min(rc.TxCQLen.Int(0), caps.MaxCQE), noFence: rc.Fence == fenceNone}
+	i.limits = newFlowLimits(rc.FCWindow.Int(0), receives, rc.FCSoft, rc.FCHard, rc.FCEnable)
+	if err := i.Open(p, w, ib.IfaceInit{
+		User: i, Params: params, Settings: &rc.IB, SendCQE: i.total, RecvCQE: receives,
+	}); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, i.release())
+		}
+	}()
+	i.credits, i.lowCredits = i.total, i.total/2
+	i.mostSent = rc.IB.TxMaxPoll.Int(defaultPoll)
+	if i.srq, err = p.Domain.PD().CreateSRQ(&verbs.SRQInitAttr{MaxWR: receives, MaxSGE: 1}); err != nil {
+		return nil, err
+	}
+	if err := i.openPools(receives); err != nil {
+		return nil, err
+	}
+	limits, err := i.probe()
+	if err != nil {
+		return nil, err
+	}
+	i.maxWR = min(rc.IB.TxQueueLen.Int(0), limits.MaxSendWR)
+	if set.TxMaxWR > 0 {
+		i.maxWR = min(i.maxWR, set.TxMaxWR)
+	}
+	i.moderation = uint32(min(rc.TxModeration.Int(0), i.maxWR/4))
+	i.describe(limits)
+	w.AddProgress(i)
+	return i, nil
+}
+
+// defaultPoll is how many completions of sends are taken at once.
+const defaultPoll = 16
+
+// openPools makes the buffers.
+func (i *iface) openPools(receives int) error {
+	s := &i.set.RC
+	size := s.Buffers.SegSize.Int(0)
+	most := min(s.IB.TxMaxBufs.Int(i.total), i.total)
+	if err := i.bufs.Open(i.Domain, size, most); err != nil {
+		return err
+	}
+	if err := i.hdrs.Open(i.Domain, max(i.set.MaxAMHdr.Int(0), minHeader), most); err != nil {
+		return err
+	}
+	posted, keep := receives, receives/2
+	if n := s.IB.RxMaxBufs; !n.IsAuto() {
+		posted = min(max(n.Int(0), 1), receives)
+		keep = max(n.Int(0)-posted, 0)
+	}
+	return i.recvs.Open(i.Domain, i.srq, size, posted, keep)
+}
+
+// probe makes a queue pair to see what it has room for.
+func (i *iface) probe() (verbs.QPCap, error) {
+	qp, err := i.newQP()
+	if err != nil {
+		return verbs.QPCap{}, err
+	}
+	return qp.Cap(), qp.Close()
+}
+
+// newQP makes a queue pair.
+func (i *iface) newQP() (*verbs.QP, error) {
+	s := &i.set.RC.IB
+	caps := i.Domain.Caps()
+	return i.Domain.PD().CreateQP(&verbs.QPInitAttr{
+		Type: verbs.RC, SendCQ: i.SendCQ, RecvCQ: i.RecvCQ, SRQ: i.srq,
+		Cap: verbs.QPCap{
+			MaxSendWR:  min(s.TxQueueLen.Int(0), caps.MaxQPWR),
+			MaxSendSGE: min(s.TxMinSGE.Int(0), caps.MaxSGE, maxPieces),
+			MaxInline:  s.TxMinInline.Int(0),
+		},
+	})
+}
+
+// pathAttr is how a queue pair is connected, but for who is at the other end
+// (uct_rc_iface_qp_connect).
+func (i *iface) pathAttr() verbs.QPAttr {
+	s, caps := &i.set.RC, i.Domain.Caps()
+	return verbs.QPAttr{
+		MaxDestRdAtomic: clamp8(s.MaxRdAtomic.Int(caps.MaxQPRdAtom)),
+		// The peer does not say how many it takes, and refuses those beyond.
+		MaxRdAtomic: clamp8(min(s.MaxRdAtomic.Int(anyPeerReads), caps.MaxQPInitRdAtom)),
+		MinRNRTimer: rnrTimer(s.RNRTimeout.Duration(time.Millisecond)),
+		Timeout:     ackTimeout(s.Timeout.Duration(time.Second)),
+		RetryCount:  uint8(min(s.RetryCount.Int(0), maxRetries)),
+		RNRRetry:    uint8(s.RNRRetry.Int(0)),
+	}
+}
+
+const (
+	anyPeerReads = 16 // reads and atomics at once that every device answers
+	maxRetries   = 6  // 7 is for ever on soft-RoCE
+)
+
+func clamp8(n int) uint8 { return uint8(min(n, math.MaxUint8)) }
+
+// Attr implements uct.Iface.
+func (i *iface) Attr() *uct.IfaceAttr { return &i.attr }
+
+// Address implements uct.Iface: there is only one interface of a port as far as peers know.
+func (i *iface) Address() []byte { return nil }
+
+// Reachable implements uct.Iface.
+func (i *iface) Reachable(p uct.ReachableParams) error {
+	if len(p.IfaceAddr) != 0 {
+		return fmt.Errorf("rc: interface address of %d bytes, not 0: %w", len(p.IfaceAddr), ucs.ErrUnreachable)
+	}
+	a, err := ib.ParseAddress(p.DeviceAddr)
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, ucs.ErrUnreachable)
+	}
+	return i.Reaches(&a)
+}
+
+// Close implements uct.Iface. While endpoints are open it returns ucs.ErrBusy and closes
+// nothing.
+func (i *iface) Close() error {
+	if i.closed {
+		return nil
+	}
+	if i.endpoints > 0 {
+		return fmt.Errorf("rc: closing an interface with %d open endpoints: %w", i.endpoints, ucs.ErrBusy)
+	}
+	i.Worker.RemoveProgress(i)
+	return i.release()
+}
+
+// release gives back what there is.
+func (i *iface) release() (err error) {
+	i.closed = true
+	if i.srq != nil {
+		err = i.Domain.Closed(i.srq.Close())
+	}
+	err = errors.Join(err, i.Iface.Close(), i.bufs.Close(), i.hdrs.Close())
+	if i.srq != nil {
+		err = errors.Join(err, i.recvs.Close())
+	}
+	return err
+}

@@ -1,0 +1,140 @@
+//go:build linux
+
+package rc
+
+import (
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/internal/kit"
+)
+
+// Progress implements uct.Progressor. Completions of sends are looked at in every round
+// in which there may be some: what is received would otherwise keep from sending whoever
+// has filled the queue.
+func (i *iface) Progress() int {
+	n := i.ReadNews()
+	if i.credits < i.total || len(i.limbo.sends) > 0 {
+		n += i.pollSends()
+		if i.closed { // by somebody who was told
+			return n
+		}
+	}
+	wc, full := i.Received()
+	if len(wc) > 0 {
+		n += i.deliver(wc, full)
+	} else if i.quiet != 0 {
+		i.queueEmpty()
+	}
+	if i.busy() {
+		n += i.rest(full)
+	}
+	return n
+}
+
+// pollSends takes completions of sends.
+func (i *iface) pollSends() int {
+	dead := len(i.limbo.sends)
+	wc := i.Sent()
+	for k := range wc {
+		i.sent(&wc[k])
+	}
+	if dead > 0 && len(wc) < i.mostSent {
+		i.restSends(dead)
+	}
+	return len(wc)
+}
+
+// sent handles the completion of a request: all before it on the same endpoint are over as
+// well.
+func (i *iface) sent(wc *verbs.WC) {
+	index, count := wc.ID>>32, uint32(wc.ID)
+	if index >= uint64(len(i.eps)) {
+		return
+	}
+	e := i.eps[index]
+	if e == nil || e.qpn != wc.QPN {
+		return // it has ended
+	}
+	n := count - e.done
+	if n == 0 || n > e.outstanding() {
+		return // not of what is under way
+	}
+	if wc.Status != verbs.WCSuccess {
+		if e.failed != nil {
+			return // it ends with what it holds
+		}
+		e.sendFailed(wc.Status)
+		count, n = count-1, n-1 // those before it went well
+	}
+	e.done = count
+	i.credits += int(n)
+	if e.failed == nil {
+		e.room += int(n)
+	}
+	e.completed(count)
+}
+
+// deliver handles completions of receives, and posts new buffers.
+func (i *iface) deliver(wc []verbs.WC, full bool) int {
+	dead := len(i.limbo.qpns)
+	i.quiet = 1
+	for k := range wc {
+		i.received(&wc[k])
+		if i.closed { // by a handler
+			return len(wc)
+		}
+	}
+	if !full {
+		i.restReceives(dead)
+		i.recvs.Idle()
+	}
+	i.refill()
+	return len(wc)
+}
+
+// queueEmpty is called when there is nothing to receive, after there was.
+func (i *iface) queueEmpty() {
+	i.quiet = 0
+	i.restReceives(len(i.limbo.qpns))
+	i.recvs.Idle()
+	i.refill()
+}
+
+// refill posts buffers. If that goes wrong the device is gone, of which others tell.
+func (i *iface) refill() { i.recvs.Refill() }
+
+// busy reports whether somebody waits for room, or to be told of a failure.
+func (i *iface) busy() bool {
+	return i.grants.Len() > 0 || !i.Waiting.Empty() || !i.Failures.Empty()
+}
+
+// rest lets those go on who wait. full says that more may have been received.
+func (i *iface) rest(full bool) (n int) {
+	n = i.sendGrants()
+	if !i.Waiting.Empty() {
+		n += i.Waiting.Dispatch()
+	}
+	if i.Failures.Empty() {
+		i.late = 0
+		return n
+	}
+	// What a peer had sent before it went is delivered before its end is told of.
+	if i.late++; full && i.late < maxLate {
+		return n
+	}
+	i.late = 0
+	return n + i.Failures.Report()
+}
+
+// maxLate bounds the rounds for which other messages keep back the news of a failure.
+const maxLate = 1024
+
+// Arm implements uct.Armer.
+func (i *iface) Arm() error {
+	if len(i.limbo.sends) > 0 || !i.Waiting.All(cannotSend) {
+		return ucs.ErrBusy
+	}
+	return i.Iface.Arm(i.credits < i.total)
+}
+
+func cannotSend(s kit.Sender) bool { return s.Room() != kit.Open }

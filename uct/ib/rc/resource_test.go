@@ -1,0 +1,414 @@
+//go:build linux
+
+package rc_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/rc"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// TestModeration: only some messages ask for a completion, and puts all do.
+func TestModeration(t *testing.T) {
+	_, p, _ := duo(t)
+	for k := range 200 {
+		check(t, p.ep.AMShort(1, 2, nil, 0, nil))
+		if got, want := rc.Unsignaled(p.ep), (k+1)%65; got != want {
+			t.Fatalf("after %d messages %d ask for no completion, want %d", k+1, got, want)
+		}
+	}
+	check(t, p.ep.(uct.RMA).PutShort([]byte("x"), p.mr.Addr(), p.key()))
+	if n := rc.Unsignaled(p.ep); n != 0 {
+		t.Errorf("after a put %d", n)
+	}
+	ucttest.Settle(p.host)
+	if n := rc.Room(p.ep); n != 256 {
+		t.Errorf("room for %d requests", n)
+	}
+}
+
+// TestSendLimit: no more is posted than the queue holds, and completions make room.
+func TestSendLimit(t *testing.T) {
+	_, p, other := duo(t, "RC_VERBS_TX_MAX_WR", "16")
+	for k := range 16 {
+		if err := p.ep.AMShort(1, 2, nil, 0, nil); err != nil {
+			t.Fatalf("message %d: %v", k, err)
+		}
+	}
+	if err := p.ep.AMShort(1, 2, nil, 0, nil); err != ucs.ErrNoResource {
+		t.Errorf("one more: %v", err)
+	}
+	check(t, other.ep.AMShort(1, 2, nil, 0, nil))
+	ucttest.Settle(p.host)
+	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
+}
+
+// TestCreditLimit: no more is posted on all endpoints together than the completion queue
+// holds, though nobody asks for a completion of most, and who waits goes on.
+func TestCreditLimit(t *testing.T) {
+	r := newRig(t, verbstest.Port{}).slow(1 << 20)
+	f := fixture(t, r, "RC_VERBS_TX_CQ_LEN", "64")
+	h := f.Open(t)
+	var puppets []*puppet
+	for range 10 {
+		puppets = append(puppets, newPuppet(t, r, h))
+	}
+	sent := 0
+	var waiting []*ucttest.Pending
+	for round := range 50 {
+		for _, p := range puppets {
+			err := p.ep.AMShort(1, 2, nil, 0, nil)
+			switch {
+			case err == nil:
+				sent++
+			case err == ucs.ErrNoResource && round%5 == 0:
+				w := ucttest.NewPending(func() error {
+					err := p.ep.AMShort(1, 2, nil, 0, nil)
+					if err == nil {
+						sent++
+					}
+					return err
+				})
+				if err := p.ep.PendingAdd(&w.Pending); err == nil {
+					waiting = append(waiting, w)
+				}
+			case err != ucs.ErrNoResource:
+				t.Fatal(err)
+			}
+		}
+		if free, _ := rc.Credits(h.Iface); free < 0 {
+			t.Fatalf("%d credits", free)
+		}
+		if round%3 == 2 {
+			h.Worker.Progress()
+		}
+	}
+	ucttest.Settle(h)
+	if len(waiting) == 0 {
+		t.Error("nobody had to wait")
+	}
+	for k, w := range waiting {
+		if w.Queued() {
+			t.Errorf("request %d of %d waits still", k, len(waiting))
+		}
+	}
+	got := 0
+	for _, p := range puppets {
+		got += len(p.heard())
+	}
+	if got != sent || len(h.Failures) != 0 {
+		t.Errorf("%d messages of %d, failures %v", got, sent, h.Failures)
+	}
+}
+
+// TestSharedBuffers: endpoints that sleep over the buffers of their last messages do not keep
+// them from others.
+func TestSharedBuffers(t *testing.T) {
+	r := newRig(t, verbstest.Port{}).slow(1 << 20)
+	f := fixture(t, r, "RC_VERBS_TX_MAX_BUFS", "8")
+	h := f.Open(t)
+	var puppets []*puppet
+	for range 20 {
+		p := newPuppet(t, r, h)
+		puppets = append(puppets, p)
+		for range 3 {
+			ucttest.Accept(t, func() error {
+				_, err := p.ep.AMBcopy(1, &ucttest.Packer{Data: []byte("copied")}, 0, nil)
+				return err
+			}, h)
+		}
+		ucttest.Accept(t, func() error { return p.ep.AMZcopy(1, &ucttest.Packer{Data: []byte("h")}, nil, 0, nil) }, h)
+	}
+	ucttest.Settle(h)
+	for k, p := range puppets {
+		if n := len(p.heard()); n != 4 {
+			t.Errorf("endpoint %d: %d messages", k, n)
+		}
+	}
+}
+
+// TestWindowClosed: puts, gets, flushes and checks need no grant.
+func TestWindowClosed(t *testing.T) {
+	r := newRig(t, verbstest.Port{})
+	f := fixture(t, r, "RC_FC_WND_SIZE", "4")
+	h := f.Open(t)
+	p := newPuppet(t, r, h)
+	fill(t, p)
+	w := ucttest.NewPending(func() error { return p.ep.AMShort(2, 0, nil, 0, nil) })
+	if err := p.ep.AMShort(2, 0, nil, 0, nil); err != ucs.ErrNoResource {
+		t.Fatal(err)
+	}
+	rma := p.ep.(uct.RMA)
+	check(t, rma.PutShort([]byte("put"), p.mr.Addr(), p.key()))
+	u, c := new(ucttest.Unpacker), ucttest.NewCompletion(1)
+	c.Finish(t, rma.GetBcopy(u, 3, p.mr.Addr(), p.key(), &c.Completion), h)
+	if string(u.Data) != "put" {
+		t.Errorf("read %q", u.Data)
+	}
+	c = ucttest.NewCompletion(1)
+	c.Finish(t, p.ep.Flush(uct.FlushLocal, &c.Completion), h)
+	c = ucttest.NewCompletion(1)
+	c.Finish(t, p.ep.(uct.Checker).Check(&c.Completion), h)
+	check(t, p.ep.PendingAdd(&w.Pending))
+	ucttest.Settle(h)
+	if !w.Queued() {
+		t.Fatal("sent without a grant")
+	}
+	if err := p.ep.Flush(uct.FlushLocal, nil); err != ucs.ErrNoResource {
+		t.Errorf("a flush behind a request: %v", err)
+	}
+	p.tell(0xe0)
+	ucttest.Settle(h)
+	if w.Queued() {
+		t.Error("not sent with a grant")
+	}
+	// A purged request is not sent.
+	fill(t, p)
+	check(t, p.ep.PendingAdd(&w.Pending))
+	p.ep.PendingPurge(func(*uct.Pending) {})
+	calls := w.Calls
+	p.tell(0xe0)
+	ucttest.Settle(h)
+	if w.Calls != calls {
+		t.Error("dispatched after a purge")
+	}
+}
+
+// TestCanceledMemory: when an operation is told to have been canceled, the device does nothing
+// with the memory any more.
+func TestCanceledMemory(t *testing.T) {
+	for _, cancel := range []func(p *puppet){
+		func(p *puppet) { p.ep.Close() },
+		func(p *puppet) {
+			if err := p.ep.Flush(uct.FlushCancel, nil); err != nil {
+				p.t.Error(err)
+			}
+		},
+	} {
+		r, p, other := duo(t)
+		mem := bytes.Repeat([]byte{1}, 4096)
+		into := make([]byte, 4096)
+		out, in := []uct.IOV{p.host.IOV(t, mem)}, []uct.IOV{p.host.IOV(t, into)}
+		copy(p.mem, bytes.Repeat([]byte{7}, 8192))
+		c := ucttest.NewCompletion(3)
+		rma := p.ep.(uct.RMA)
+		for _, err := range []error{
+			rma.PutZcopy(out, p.mr.Addr()+4096, p.key(), &c.Completion),
+			rma.GetZcopy(in, p.mr.Addr(), p.key(), &c.Completion),
+			p.ep.AMZcopy(1, nil, []uct.IOV{out[0]}, 0, &c.Completion),
+		} {
+			if err != ucs.InProgress {
+				t.Fatal(err)
+			}
+		}
+		cancel(p)
+		if c.Fired != 1 || !errors.Is(c.Err, ucs.ErrCanceled) {
+			t.Fatalf("told %d times, %v", c.Fired, c.Err)
+		}
+		r.net.Progress()
+		ucttest.Settle(p.host)
+		if into[0] != 0 || p.mem[4096] != 7 || len(p.heard()) != 0 {
+			t.Error("the device went on")
+		}
+		refused(t, p.ep)
+		if len(p.host.Failures) != 0 {
+			t.Errorf("failures: %v", p.host.Failures)
+		}
+		check(t, other.ep.AMShort(1, 2, nil, 0, nil))
+		ucttest.Settle(p.host)
+		if len(other.heard()) != 1 {
+			t.Error("another connection has suffered")
+		}
+	}
+}
+
+// TestManyEnds: endpoints that end with much under way, in all ways, leave nothing behind:
+// what comes of them later is no other's.
+func TestManyEnds(t *testing.T) {
+	logged := 0
+	r := newRig(t, verbstest.Port{}).slow(5)
+	f := fixture(t, r, "RC_VERBS_TX_CQ_LEN", "256")
+	a, b := f.Pair(t)
+	b.Handle(t, 1, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
+		if logged++; logged%37 == 0 {
+			return ucs.ErrInvalidParam
+		}
+		return nil
+	})
+	keeper, _ := a.ConnectPair(t, b)
+	got := b.Collect(t, 2)
+	kept := 0
+	for n := range 120 {
+		ep, back := a.ConnectPair(t, b)
+		c := ucttest.NewCompletion(0)
+		for k := range 40 {
+			c.Count++
+			var err error
+			if k%3 == 0 {
+				err = ep.AMZcopy(1, &ucttest.Packer{Data: []byte("header")}, nil, 0, &c.Completion)
+			} else {
+				_, err = ep.AMBcopy(1, &ucttest.Packer{Data: []byte("copied")}, 0, &c.Completion)
+			}
+			if err != ucs.InProgress {
+				c.Count--
+			}
+			if k%7 == 0 {
+				a.Worker.Progress()
+			}
+		}
+		switch n % 4 {
+		case 0:
+			back.Close()
+		case 1:
+			ep.Flush(uct.FlushCancel, nil)
+		case 2:
+			back.Flush(uct.FlushCancel, nil)
+		}
+		ep.Close()
+		if c.Count != 0 {
+			t.Fatalf("endpoint %d: %d operations are not over", n, c.Count)
+		}
+		kept++
+		ucttest.Accept(t, func() error { return keeper.AMShort(2, uint64(n), nil, 0, nil) }, a, b)
+		if n%10 == 0 {
+			ucttest.Settle(a, b)
+			back.Close()
+		}
+	}
+	got.Wait(t, kept, a, b)
+	c := ucttest.NewCompletion(1)
+	c.Finish(t, keeper.Flush(uct.FlushLocal, &c.Completion), a, b)
+	ucttest.Settle(a, b)
+	for _, h := range []*ucttest.Host{a, b} {
+		bufs, freeBufs, hdrs, freeHdrs := rc.Buffers(h.Iface)
+		free, total := rc.Credits(h.Iface)
+		posted, all := rc.Posted(h.Iface)
+		if bufs != freeBufs || hdrs != freeHdrs || free != total || rc.Limbo(h.Iface) != 0 || posted > all {
+			t.Errorf("free: %d of %d buffers, %d of %d headers, %d of %d credits; %d in limbo; %d of %d receives",
+				freeBufs, bufs, freeHdrs, hdrs, free, total, rc.Limbo(h.Iface), posted, all)
+		}
+	}
+	if a.Failed(keeper) != nil {
+		t.Error(a.Failed(keeper))
+	}
+}
+
+// TestMemory: an interface takes little memory to begin with, and no more than may be pinned.
+func TestMemory(t *testing.T) {
+	r := newRig(t, verbstest.Port{})
+	f := fixture(t, r)
+	a := f.Open(t)
+	if now, _ := r.devs[0].Pinned(); now > 1<<20 {
+		t.Errorf("%d bytes are pinned before anything is sent", now)
+	}
+	a.Close(t)
+	const limit = 4 << 20
+	r = newRigOf(t, verbstest.Config{Limits: verbstest.Limits{MemLock: limit}})
+	f = fixture(t, r)
+	a, b := f.Pair(t)
+	n := 0
+	b.Handle(t, 1, func(*uct.Source, []byte, *uct.AMDesc) error { n++; return nil })
+	var eps []uct.Endpoint
+	for range 8 {
+		eps = append(eps, a.Connect(t, b))
+	}
+	msg := ucttest.Pattern(8000, 1)
+	sent := 0
+	for range 500 {
+		for _, ep := range eps {
+			ucttest.Accept(t, func() error {
+				_, err := ep.AMBcopy(1, &ucttest.Packer{Data: msg}, 0, nil)
+				return err
+			}, a, b)
+			sent++
+		}
+	}
+	ucttest.Until(t, "all messages", func() bool { return n == sent }, a, b)
+	if _, most := r.devs[0].Pinned(); most > limit || most < limit/2 {
+		t.Errorf("%d bytes were pinned at most, the limit is %d", most, limit)
+	}
+	a.Close(t)
+	b.Close(t)
+	if now, _ := r.devs[0].Pinned(); now != 0 {
+		t.Errorf("%d bytes are pinned still", now)
+	}
+	// Too little for an interface at all.
+	r.devs[0].SetMemLock(100 << 10)
+	md := must(r.OpenMD("rxe0", nil))(t)
+	defer md.Close()
+	w := must(uct.NewWorker())(t)
+	defer w.Close()
+	if _, err := md.OpenIface(w, uct.IfaceParams{Transport: "rc_verbs", Device: "rxe0:1"}, nil); !errors.Is(err, ucs.ErrNoMemory) {
+		t.Errorf("opened with too little memory: %v", err)
+	}
+}
+
+// TestAllocations: nothing is allocated for a put, a get, an atomic operation, a flush or a check.
+func TestAllocations(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	r := newRig(t, verbstest.Port{})
+	f := fixture(t, r)
+	h := f.Open(t)
+	p := newPuppet(t, r, h)
+	rma, atomic, key := p.ep.(uct.RMA), p.ep.(uct.Atomic), p.key()
+	data, pk, u := make([]byte, 32), &ucttest.Packer{Data: make([]byte, 64)}, &ucttest.Unpacker{Data: make([]byte, 0, 64)}
+	iov := []uct.IOV{h.IOV(t, make([]byte, 256))}
+	c := ucttest.NewCompletion(0)
+	at := p.mr.Addr() &^ 7
+	var old uint64
+	for name, start := range map[string]func() error{
+		"put short": func() error { return rma.PutShort(data, at, key) },
+		"put bcopy": func() error {
+			_, err := rma.PutBcopy(pk, 64, at, key)
+			return err
+		},
+		"put zcopy": func() error { return rma.PutZcopy(iov, at, key, &c.Completion) },
+		"get bcopy": func() error { return rma.GetBcopy(u, 64, at, key, &c.Completion) },
+		"get zcopy": func() error { return rma.GetZcopy(iov, at, key, &c.Completion) },
+		"post":      func() error { return atomic.Atomic64Post(uct.AtomicAdd, 1, at, key) },
+		"fetch":     func() error { return atomic.Atomic64Fetch(uct.AtomicAdd, 1, &old, at, key, &c.Completion) },
+		"cswap":     func() error { return atomic.AtomicCSwap64(1, 2, at, key, &old, &c.Completion) },
+		"flush": func() error {
+			if err := p.ep.AMShort(1, 2, nil, 0, nil); err != nil {
+				return err
+			}
+			return p.ep.Flush(uct.FlushRemote, &c.Completion)
+		},
+		"check": func() error { return p.ep.(uct.Checker).Check(&c.Completion) },
+		"fence": p.ep.Fence,
+	} {
+		once := func() {
+			c.Count++
+			if err := start(); err == nil {
+				c.Count--
+			} else if err != ucs.InProgress {
+				t.Fatalf("%s: %v", name, err)
+			}
+			for c.Count > 0 {
+				h.Worker.Progress()
+			}
+			h.Worker.Progress()
+		}
+		for range 100 {
+			once()
+			if name == "flush" {
+				p.heard()
+				p.tell(0xe0)
+				h.Worker.Progress()
+			}
+		}
+		if n := testing.AllocsPerRun(100, once); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+		p.heard()
+	}
+}

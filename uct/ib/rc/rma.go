@@ -1,0 +1,173 @@
+//go:build linux
+
+package rc
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// target is where a put goes: the first behind a fence by the second of the keys, if there is
+// one, whose accesses keep their order with those by others (uct_rc_verbs_ep_fence_put).
+func (e *endpoint) target(raddr uint64, key *uct.Rkey) (uint64, verbs.RKey) {
+	if e.fencedPut {
+		e.fencedPut = false
+		return e.strict(raddr, key)
+	}
+	return raddr, ib.DirectKey(key)
+}
+
+// strict is a place by the second key.
+func (e *endpoint) strict(raddr uint64, key *uct.Rkey) (uint64, verbs.RKey) {
+	if k, ok := ib.AtomicKey(key); ok {
+		return raddr + e.peer.offset, k
+	}
+	return raddr, ib.DirectKey(key)
+}
+
+// PutShort implements uct.RMA.
+func (e *endpoint) PutShort(buf []byte, raddr uint64, key *uct.Rkey) error {
+	if most := e.iface.attr.Put.MaxShort; len(buf) > most {
+		return refuseLen("short put", len(buf), most)
+	}
+	if err := e.admit(); err != nil {
+		return err
+	}
+	at, k := e.target(raddr, key)
+	f := e.flags(true)
+	p := e.qp.Begin()
+	p.Write(e.id(), f, at, k)
+	p.Inline(buf)
+	return e.ring(p, f)
+}
+
+// PutBcopy implements uct.RMA.
+func (e *endpoint) PutBcopy(packer uct.Packer, length int, raddr uint64, key *uct.Rkey) (int, error) {
+	i := e.iface
+	if most := i.attr.Put.MaxBcopy; length > most || length < 0 {
+		return 0, refuseLen("copied put", length, most)
+	}
+	if err := e.admit(); err != nil {
+		return 0, err
+	}
+	slot, ok := i.bufs.Take()
+	if !ok {
+		return 0, ucs.ErrNoResource
+	}
+	n := packer.Pack(i.bufs.Data(slot)[:length])
+	at, k := e.target(raddr, key)
+	f := e.flags(true)
+	p := e.qp.Begin()
+	p.Write(e.id(), f, at, k)
+	if n > 0 {
+		p.SGE(i.bufs.SGE(slot, n))
+	}
+	if err := e.ring(p, f); err != nil {
+		i.bufs.Put(slot)
+		return 0, err
+	}
+	e.hold(bufPool, slot, nil)
+	return n, nil
+}
+
+// PutZcopy implements uct.RMA.
+func (e *endpoint) PutZcopy(iov []uct.IOV, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
+	i := e.iface
+	pieces, err := i.gather("put", iov, &i.attr.Put)
+	if err != nil {
+		return err
+	}
+	if err := e.admit(); err != nil {
+		return err
+	}
+	at, k := e.target(raddr, key)
+	f := e.flags(true)
+	p := e.qp.Begin()
+	p.Write(e.id(), f, at, k)
+	return e.ringPieces(p, f, pieces, c)
+}
+
+// GetBcopy implements uct.RMA.
+func (e *endpoint) GetBcopy(u uct.Unpacker, length int, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
+	i := e.iface
+	if most := i.attr.Get.MaxBcopy; length > most || length < 0 {
+		return refuseLen("copied get", length, most)
+	}
+	if err := e.admit(); err != nil {
+		return err
+	}
+	if length == 0 {
+		u.Unpack(nil)
+		return nil
+	}
+	slot, ok := i.bufs.Take()
+	if !ok {
+		return ucs.ErrNoResource
+	}
+	f := e.flags(true)
+	p := e.qp.Begin()
+	p.Read(e.id(), f, raddr, ib.DirectKey(key))
+	p.SGE(i.bufs.SGE(slot, length))
+	if err := e.ring(p, f); err != nil {
+		i.bufs.Put(slot)
+		return err
+	}
+	e.fetches = e.posted
+	o := e.hold(bufPool, slot, c)
+	o.unpack, o.n = u, length
+	return ucs.InProgress
+}
+
+// GetZcopy implements uct.RMA. Lists shorter than Get.MinZcopy work as well.
+func (e *endpoint) GetZcopy(iov []uct.IOV, raddr uint64, key *uct.Rkey, c *uct.Completion) error {
+	i := e.iface
+	pieces, err := i.gather("get", iov, &i.attr.Get)
+	if err != nil {
+		return err
+	}
+	if err := e.admit(); err != nil {
+		return err
+	}
+	f := e.flags(true)
+	p := e.qp.Begin()
+	p.Read(e.id(), f, raddr, ib.DirectKey(key))
+	err = e.ringPieces(p, f, pieces, c)
+	if err == ucs.InProgress {
+		e.fetches = e.posted
+	}
+	return err
+}
+
+// gather is the memory that a list names.
+func (i *iface) gather(what string, iov []uct.IOV, most *uct.RMALimits) ([]verbs.SGE, error) {
+	if len(iov) > most.MaxIOV {
+		return nil, refuseIOV(len(iov), most.MaxIOV)
+	}
+	if n := uct.IOVLen(iov); n > most.MaxZcopy {
+		return nil, refuseLen(what, n, most.MaxZcopy)
+	}
+	return i.Domain.Gather(i.pieces[:0], iov)
+}
+
+// ringPieces is ring for a request about memory of the caller's.
+func (e *endpoint) ringPieces(p *verbs.Post, f verbs.SendFlags, pieces []verbs.SGE, c *uct.Completion) error {
+	for k := range pieces {
+		p.SGE(pieces[k])
+	}
+	if err := e.ring(p, f); err != nil {
+		return err
+	}
+	if c != nil {
+		e.hold(noPool, 0, c)
+	}
+	return ucs.InProgress
+}
+
+//go:noinline
+func refuseLen(what string, n, most int) error {
+	return fmt.Errorf("rc: %s of %d bytes, at most %d: %w", what, n, most, ucs.ErrInvalidParam)
+}

@@ -1,0 +1,56 @@
+//go:build linux
+
+package rc
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/netip"
+	"strconv"
+
+	"github.com/ucx-go/ucx/uct"
+)
+
+var _ uct.SourceLocator = (*endpoint)(nil)
+
+// Source implements uct.SourceHolder.
+func (e *endpoint) Source() *uct.Source {
+	if !e.connected || e.deaf {
+		return nil
+	}
+	return &e.source
+}
+
+// DropSource implements uct.SourceOwner: the connection is an endpoint, which fails.
+func (e *endpoint) DropSource(err error) { e.drop(err) }
+
+// drop ends the connection because of what came on it.
+func (e *endpoint) drop(err error) {
+	if e.deaf {
+		return
+	}
+	e.deaf = true
+	e.fail(fmt.Errorf("rc: dropped the connection to %v: %w", &e.device, err))
+	e.source.Gone()
+}
+
+// SourceInfo implements uct.SourceLocator.
+func (e *endpoint) SourceInfo() uct.SourceInfo {
+	info := uct.SourceInfo{User: uct.PeerUser{UID: -1, GID: -1, PID: -1}}
+	own := e.iface.GID()
+	info.Local = e.device.GID == own.GID && e.device.Ethernet
+	if e.device.Ethernet {
+		a := e.device.GID.Addr()
+		if a.Is6() && a.IsLinkLocalUnicast() && own.IfIndex > 0 {
+			a = a.WithZone(strconv.Itoa(own.IfIndex))
+		}
+		info.Addr = netip.AddrPortFrom(a, 0)
+	}
+	return info
+}
+
+// SourceTLS implements uct.SourceLocator.
+func (e *endpoint) SourceTLS() *tls.ConnectionState { return nil }
+
+// HeldBy implements uct.SourceLocator: nothing tells.
+func (e *endpoint) HeldBy(uct.Process) bool { return false }

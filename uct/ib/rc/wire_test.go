@@ -1,0 +1,349 @@
+//go:build linux
+
+package rc_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/ucs/log/logtest"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// TestMessageBytes: what each way of sending puts on the wire.
+func TestMessageBytes(t *testing.T) {
+	r := newRig(t, verbstest.Port{})
+	f := fixture(t, r)
+	h := f.Open(t)
+	p := newPuppet(t, r, h)
+	ep := p.ep
+	data := h.IOV(t, []byte("data"))
+	c := ucttest.NewCompletion(1)
+	check(t, ep.AMShort(3, 0x0807060504030201, []byte("abc"), 0, nil))
+	check(t, ep.AMShortIOV(4, []uct.IOV{{Data: []byte("x")}, {}, {Data: []byte("yz")}}, 0, nil))
+	if _, err := ep.AMBcopy(31, &ucttest.Packer{Data: []byte("copied")}, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := ep.AMZcopy(0, &ucttest.Packer{Data: []byte("head")}, []uct.IOV{data}, 0, &c.Completion); err != ucs.InProgress {
+		t.Fatal(err)
+	}
+	if err := ep.AMZcopy(1, nil, nil, 0, nil); err != ucs.InProgress {
+		t.Fatal(err)
+	}
+	ucttest.Settle(h)
+	want := []string{"\x03\x01\x02\x03\x04\x05\x06\x07\x08abc", "\x04xyz", "\x1fcopied", "\x00headdata", "\x01"}
+	got := p.heard()
+	for k := range want {
+		if k >= len(got) || string(got[k]) != want[k] {
+			t.Fatalf("arrived %q, want %q", got, want)
+		}
+	}
+	if len(got) != len(want) || c.Fired != 1 || c.Err != nil {
+		t.Errorf("%d messages, completed %d times, %v", len(got), c.Fired, c.Err)
+	}
+}
+
+// TestSolicited: messages wake who waits for them, grants and what writes do not.
+func TestSolicited(t *testing.T) {
+	r := newRig(t, verbstest.Port{})
+	f := fixture(t, r)
+	h := f.Open(t)
+	p := newPuppet(t, r, h)
+	woken := func() bool {
+		_, ok, err := p.ch.TryEvent()
+		check(t, err)
+		return ok
+	}
+	check(t, p.got.ReqNotify(true))
+	p.tell(0x41, 1) // asks for a grant
+	if _, err := ucsAccepted(p.ep.(uct.Checker).Check(nil)); err != nil {
+		t.Fatal(err)
+	}
+	ucttest.Settle(h)
+	if got := p.heard(); len(got) != 1 || string(got[0]) != "\xe0" || woken() {
+		t.Fatalf("heard %x, or was woken by it", got)
+	}
+	key := &uct.Rkey{Value: uint64(p.mr.RKey()) | 0xffffffff<<32}
+	check(t, p.ep.(uct.RMA).PutShort([]byte("put"), p.mr.Addr(), key))
+	if woken() {
+		t.Error("woken by a put")
+	}
+	for k, send := range []func() error{
+		func() error { return p.ep.AMShort(1, 2, nil, 0, nil) },
+		func() error { return p.ep.AMShortIOV(1, nil, 0, nil) },
+		func() error {
+			_, err := p.ep.AMBcopy(1, &ucttest.Packer{}, 0, nil)
+			return err
+		},
+		func() error { return p.ep.AMZcopy(1, nil, nil, 0, nil) },
+	} {
+		if _, err := ucsAccepted(send()); err != nil {
+			t.Fatal(err)
+		}
+		if !woken() {
+			t.Errorf("not woken by message %d", k)
+		}
+		check(t, p.got.ReqNotify(true))
+	}
+}
+
+// ucsAccepted is no error for what was accepted.
+func ucsAccepted(err error) (bool, error) {
+	if err == ucs.InProgress {
+		return true, nil
+	}
+	return false, err
+}
+
+// TestFlowOnWire: the first bytes of what two ends send each other, at the places where C UCX
+// has them.
+func TestFlowOnWire(t *testing.T) {
+	r := newRig(t, verbstest.Port{})
+	f := fixture(t, r)
+	h := f.Open(t)
+	p := newPuppet(t, r, h)
+	tell := func(first byte) {
+		t.Helper()
+		p.tell(first)
+		ucttest.Settle(h)
+	}
+	send := func(want error) {
+		t.Helper()
+		var err error
+		ucttest.Until(t, "completions", func() bool {
+			err = p.ep.AMShort(5, 0, nil, 0, nil)
+			return err == want
+		}, h)
+	}
+	expect := func(n int, special map[int]byte) {
+		t.Helper()
+		got := p.heard()
+		if len(got) != n {
+			t.Fatalf("%d messages, want %d", len(got), n)
+		}
+		for k, m := range got {
+			want := byte(5)
+			if s, ok := special[k+1]; ok {
+				want = s
+			}
+			if m[0] != want {
+				t.Fatalf("message %d begins with %#x, want %#x", k+1, m[0], want)
+			}
+		}
+	}
+	for range 512 {
+		send(nil)
+	}
+	send(ucs.ErrNoResource)
+	ucttest.Settle(h)
+	send(ucs.ErrNoResource) // completions do not open the window
+	expect(512, map[int]byte{257: 0x25, 385: 0x45})
+	tell(0xe0)
+	for range 300 {
+		send(nil)
+	}
+	expect(300, map[int]byte{257: 0x25})
+	// Grants may come with messages, and fill the window whatever is left of it.
+	h.Handle(t, 9, func(*uct.Source, []byte, *uct.AMDesc) error { return nil })
+	tell(0x89)
+	for range 386 {
+		send(nil)
+	}
+	expect(386, map[int]byte{257: 0x25, 385: 0x45})
+	// What is owed goes with the next message; what is asked for at once goes alone.
+	tell(0x29)
+	expect(0, nil)
+	send(nil)
+	send(nil)
+	expect(2, map[int]byte{1: 0x85})
+	tell(0x49)
+	expect(1, map[int]byte{1: 0xe0})
+	send(nil)
+	expect(1, nil)
+	tell(0x29)
+	tell(0xe0)
+	for range 256 {
+		send(nil)
+	}
+	expect(256, map[int]byte{1: 0x85})
+	tell(0x29)
+	send(nil)
+	expect(1, map[int]byte{1: 0xa5}) // both in one byte
+}
+
+// TestGrantsFirst: grants that find no room go before what users send.
+func TestGrantsFirst(t *testing.T) {
+	r := newRig(t, verbstest.Port{}).slow(1)
+	f := fixture(t, r, "RC_VERBS_TX_QUEUE_LEN", "2")
+	h := f.Open(t)
+	p := newPuppet(t, r, h)
+	h.Handle(t, 9, func(*uct.Source, []byte, *uct.AMDesc) error { return nil })
+	for range 2 {
+		check(t, p.ep.AMShort(5, 0, nil, 0, nil))
+	}
+	late := ucttest.NewPending(func() error { return p.ep.AMShort(6, 0, nil, 0, nil) })
+	check(t, p.ep.PendingAdd(&late.Pending))
+	// The message comes while the queue is full: nothing is done of what is in it.
+	r.net.SetHook(verbstest.When(func(m *verbstest.Message) bool { return m.ToQP == uint32(p.qp.QPN()) }, verbstest.Fate{Hold: verbstest.UntilReleased}))
+	p.tell(0x49)
+	ucttest.Settle(h)
+	r.net.SetHook(nil)
+	r.net.Release()
+	ucttest.Settle(h)
+	var first []byte
+	for _, m := range p.heard() {
+		first = append(first, m[0])
+	}
+	if !bytes.Equal(first, []byte{5, 5, 0xe0, 6}) {
+		t.Errorf("sent %x", first)
+	}
+}
+
+// TestUnknownAndShort: messages of every first byte, of no handler, and shorter than
+// what handlers of short messages expect, harm nobody. A message without a byte costs the
+// connection.
+func TestUnknownAndShort(t *testing.T) {
+	logtest.Watch(t).Expect("without handler")
+	r := newRig(t, verbstest.Port{})
+	f := fixture(t, r)
+	h := f.Open(t)
+	p := newPuppet(t, r, h)
+	got := h.Collect(t, 3)
+	want := 0
+	for b := range 256 {
+		p.tell(byte(b))
+		p.tell(byte(b), 1, 2, 3)
+		if b&0x1f == 3 && b < 0xe0 {
+			want += 2
+		}
+	}
+	ucttest.Settle(h)
+	if got.Len() != want || len(h.Failures) != 0 {
+		t.Errorf("%d messages, want %d; failures %v", got.Len(), want, h.Failures)
+	}
+	for range 1000 { // grants that nobody asked for
+		p.tell(0xe0)
+	}
+	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
+	if s := p.send(nil); s != 0 {
+		t.Fatal(s)
+	}
+	ucttest.Settle(h)
+	if err := h.Failed(p.ep); !errors.Is(err, ucs.ErrMessageTruncated) {
+		t.Errorf("after a message without a byte: %v", err)
+	}
+	if err := p.ep.AMShort(1, 2, nil, 0, nil); err == nil || err == ucs.ErrNoResource {
+		t.Errorf("then a send: %v", err)
+	}
+}
+
+// TestAnyMessages: messages of any content, on a connection beside which another one works on.
+func TestAnyMessages(t *testing.T) {
+	logtest.Watch(t).Expect("without handler")
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := newRig(t, verbstest.Port{})
+			f := fixture(t, r, "RC_VERBS_RX_QUEUE_LEN", "16")
+			h := f.Open(t)
+			hostile, good := newPuppet(t, r, h), newPuppet(t, r, h)
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			var kept []*uct.AMDesc
+			refuse := rnd.IntN(2) == 0
+			heard := 0
+			h.Handle(t, 7, func(_ *uct.Source, data []byte, desc *uct.AMDesc) error {
+				if string(data) == "good" {
+					heard++
+					return nil
+				}
+				switch {
+				case desc != nil && rnd.IntN(3) == 0:
+					kept = append(kept, desc)
+					return ucs.InProgress
+				case refuse && rnd.IntN(50) == 0:
+					return ucs.ErrInvalidParam
+				}
+				return nil
+			})
+			for n := range 300 {
+				msg := make([]byte, rnd.IntN(300)+1)
+				for k := range msg {
+					msg[k] = byte(rnd.Uint32())
+				}
+				if rnd.IntN(2) == 0 {
+					msg[0] = msg[0]&0xe0 | 7
+				}
+				if h.Failed(hostile.ep) == nil {
+					hostile.send(msg)
+				}
+				good.tell(append([]byte{7}, "good"...)...)
+				if rnd.IntN(4) == 0 && len(kept) > 0 {
+					kept[0].Release()
+					kept = kept[1:]
+				}
+				ucttest.Until(t, "the other connection's messages", func() bool { return heard > n }, h)
+				hostile.heard()
+			}
+			if len(h.Failures) > 1 || h.Failed(good.ep) != nil {
+				t.Errorf("failures: %v", h.Failures)
+			}
+			for _, d := range kept {
+				d.Release()
+			}
+		})
+	}
+}
+
+// TestTooLong: a message longer than buffers ends the connection that it comes on.
+func TestTooLong(t *testing.T) {
+	r := newRig(t, verbstest.Port{})
+	f := fixture(t, r, "IB_SEG_SIZE", "1024")
+	h := f.Open(t)
+	p, other := newPuppet(t, r, h), newPuppet(t, r, h)
+	got := h.Collect(t, 1)
+	p.send(append([]byte{1}, make([]byte, 4000)...))
+	ucttest.Settle(h)
+	if h.Failed(p.ep) == nil || got.Len() != 0 {
+		t.Errorf("failed: %v; %d messages", h.Failed(p.ep), got.Len())
+	}
+	other.tell(append([]byte{1}, make([]byte, 1023)...)...)
+	got.Wait(t, 1, h)
+	if h.Failed(other.ep) != nil {
+		t.Error("and with it another one")
+	}
+}
+
+// FuzzMessages: messages of any content, each with its length before it.
+func FuzzMessages(f *testing.F) {
+	defer log.SetLogger(log.SetLogger(zap.NewNop()))
+	f.Add([]byte{1, 0xe0, 1, 0x20, 1, 0x40, 0, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9})
+	f.Add([]byte{2, 0x61, 5, 2, 0xa1, 5, 2, 0xc1, 5, 1, 1})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := newRig(t, verbstest.Port{})
+		x := fixture(t, r, "RC_VERBS_RX_QUEUE_LEN", "4", "RC_VERBS_TX_QUEUE_LEN", "2")
+		h := x.Open(t)
+		hostile, good := newPuppet(t, r, h), newPuppet(t, r, h)
+		got := h.Collect(t, 1)
+		for len(b) > 0 && h.Failed(hostile.ep) == nil {
+			n := min(int(b[0]), len(b)-1)
+			hostile.send(b[1 : 1+n])
+			b = b[1+n:]
+			h.Worker.Progress()
+			hostile.heard()
+		}
+		before := got.Len()
+		good.tell(1, 2, 3)
+		got.Wait(t, before+1, h)
+		if h.Failed(good.ep) != nil {
+			t.Error(h.Failed(good.ep))
+		}
+	})
+}
