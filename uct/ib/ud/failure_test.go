@@ -323,10 +323,10 @@ func TestManyEndpoints(t *testing.T) {
 		return ud.Connections(a.Iface) == 1
 	}, a, b)
 	ep.Close()
-	ucttest.Settle(a, b)
-	if slots, limbo := ud.Held(a.Iface); slots != 0 || limbo != 0 {
-		t.Errorf("%d slots in use, %d in limbo", slots, limbo)
-	}
+	ucttest.Until(t, "the last acknowledgement", func() bool {
+		slots, limbo := ud.Held(a.Iface)
+		return slots == 0 && limbo == 0
+	}, a, b)
 }
 
 // TestNoMemory: a process that may pin little works, with fewer buffers.
