@@ -33,6 +33,7 @@ type endpoint struct {
 	stuck      bool   // a message waits for a grant
 	fc         flow
 	due        kit.Node[*endpoint] // in iface.grants
+	dangling   kit.Node[*endpoint] // in iface.tails
 	ops        opQueue
 	pending    kit.Queue
 

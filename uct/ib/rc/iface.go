@@ -57,6 +57,9 @@ type iface struct {
 	limits     flowLimits
 	noFence    bool
 	grants     kit.Ring[*endpoint] // who owes one
+	awaited    int                 // completions that somebody waits for
+	tails      kit.Ring[*endpoint] // of whose last requests nobody will hear
+	still      int                 // rounds in which nothing has happened, since the last of those
 
 	quiet  uint8 // 1: the queue of receives was not seen empty
 	late   int   // rounds that failures have waited
