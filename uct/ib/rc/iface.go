@@ -57,6 +57,7 @@ type iface struct {
 	limits     flowLimits
 	noFence    bool
 	grants     kit.Ring[*endpoint] // who owes one
+	resumed    kit.Ring[*endpoint] // for whom something was put off
 
 	quiet  uint8 // 1: the queue of receives was not seen empty
 	late   int   // rounds that failures have waited
