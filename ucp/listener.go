@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -53,18 +54,45 @@ func (w *Worker) listen(p *ListenerParams) (*Listener, error) {
 	if w.closed || !p.Addr.IsValid() || (p.OnConnRequest == nil) == (p.OnAccept == nil) {
 		return nil, fmt.Errorf("ucp: listener parameters: %w", ucs.ErrInvalidParam)
 	}
-	l := &Listener{w: w, params: *p, addr: p.Addr}
+	l := &Listener{w: w, params: *p}
 	list := w.connManagers()
+	err := l.open(list)
+	// A port that one manager has chosen is another's to refuse.
+	for range mostPorts {
+		if p.Addr.Port() != 0 || !errors.Is(err, ucs.ErrBusy) {
+			break
+		}
+		err = l.open(list)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.conns.listeners = append(w.conns.listeners, l)
+	return l, nil
+}
+
+// mostPorts is how many more of them are tried that the system chooses.
+const mostPorts = 64
+
+// open listens by all managers that can, at one port. Each has ports of its own, and
+// clients try the managers in their order: where somebody else has the port at one of
+// them nobody listens, as they would come to him.
+func (l *Listener) open(list []manager) error {
+	l.addr = l.params.Addr
 	var first error
 	for _, m := range list {
 		if m.uct == nil {
 			continue
 		}
-		part, err := m.uct.Listen(l.addr, uct.ListenParams{
-			Backlog:   w.ctx.settings.backlog(),
-			Accept:    w.accept(),
+		part, err := m.uct.Listen(netip.AddrPortFrom(l.params.Addr.Addr(), l.addr.Port()), uct.ListenParams{
+			Backlog:   l.w.ctx.settings.backlog(),
+			Accept:    l.w.accept(),
 			OnRequest: func(_ uct.Listener, r *uct.ConnRequest) { l.onRequest(m.name, r) },
 		})
+		if errors.Is(err, ucs.ErrBusy) {
+			l.closeParts()
+			return err
+		}
 		if err != nil {
 			if first == nil {
 				first = err
@@ -76,12 +104,11 @@ func (w *Worker) listen(p *ListenerParams) (*Listener, error) {
 	}
 	switch {
 	case len(l.parts) > 0:
-		w.conns.listeners = append(w.conns.listeners, l)
-		return l, nil
+		return nil
 	case first != nil:
-		return nil, first
+		return first
 	}
-	return nil, errNoManager(list)
+	return errNoManager(list)
 }
 
 // Addr is where the listener listens, with the real port. Any goroutine may ask.
@@ -107,11 +134,16 @@ func (l *Listener) close() (first error) {
 	l.closed = true
 	c := &l.w.conns
 	c.listeners = slices.DeleteFunc(c.listeners, func(o *Listener) bool { return o == l })
+	return l.closeParts()
+}
+
+func (l *Listener) closeParts() (first error) {
 	for _, part := range l.parts {
 		if err := part.Close(); err != nil && first == nil {
 			first = err
 		}
 	}
+	l.parts = nil
 	return first
 }
 

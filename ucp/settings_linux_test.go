@@ -3,6 +3,7 @@ package ucp
 import (
 	"bytes"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/ucx-go/ucx/proto"
@@ -145,8 +146,9 @@ func (b *backlogs) Listen(at netip.AddrPort, p uct.ListenParams) (uct.Listener, 
 // TestBacklogOfListener: the setting reaches the connection manager.
 func TestBacklogOfListener(t *testing.T) {
 	w := neighbor(t, "TLS", "tcp", "LISTENER_BACKLOG", "3")
-	b := &backlogs{ConnManager: w.connManagers()[0].uct}
-	w.conns.managers[0].uct = b
+	k := slices.IndexFunc(w.connManagers(), func(m manager) bool { return m.name == "tcp" })
+	b := &backlogs{ConnManager: w.conns.managers[k].uct}
+	w.conns.managers[k].uct = b
 	l, err := w.NewListener(ListenerParams{Addr: netip.MustParseAddrPort("127.0.0.1:0"), OnAccept: func(*Endpoint) {}})
 	if err != nil {
 		t.Fatal(err)

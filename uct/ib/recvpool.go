@@ -191,6 +191,18 @@ func (p *RecvPool) Post() error {
 	return nil
 }
 
+// Reset takes back all that is posted: the queue was emptied, as of a queue pair that was
+// reset, and nothing of it is in the queue of completions any more.
+func (p *RecvPool) Reset() {
+	for k, b := range p.bufs {
+		if b.state == bufPosted {
+			b.state = bufSpare
+			p.spare = append(p.spare, int32(k))
+		}
+	}
+	p.posted = 0
+}
+
 // Posted is how many buffers the device has.
 func (p *RecvPool) Posted() int { return p.posted }
 

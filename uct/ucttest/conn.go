@@ -23,6 +23,10 @@ type ConnFixture struct {
 	Addr   netip.Addr
 	Device string
 
+	// PacksFirst says that the client's data is in the first packet: it is packed whether
+	// anybody listens or not.
+	PacksFirst bool
+
 	// Skip holds tests that do not apply, with the reason.
 	Skip map[string]string
 }

@@ -215,6 +215,8 @@ func testConnWakeup(t *testing.T, f *ConnFixture) {
 	var client, served *ConnEnd
 	sleep("a request", b, func() {
 		client = a.Connect(t, l, nil)
+		// The way to the server may take longer to find than a round or two.
+		UntilConn(t, "the client to ask", func() bool { return len(client.Packed) > 0 }, a)
 		SettleConn(a)
 	}, func() bool { return len(b.Requests) > 0 })
 	sleep("an answer", a, func() {

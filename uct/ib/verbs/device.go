@@ -85,9 +85,9 @@ func readAll(root string, outline func(root string) ([]Device, error)) ([]Device
 	return found, err
 }
 
-// OutlineDevices is Devices with no more of each than it takes to open it. To read the
-// rest, by Device.Read, takes long where the table of GIDs, with a file for each entry, is
-// large.
+// OutlineDevices is Devices with no more of each than it takes to open it, its type and its
+// GUID. To read the rest, by Device.Read, takes long where the table of GIDs, with a file
+// for each entry, is large.
 func OutlineDevices(root string) ([]Device, error) { return outlines(root) }
 
 func outlines(root string) ([]Device, error) {
@@ -118,6 +118,7 @@ func outlines(root string) ([]Device, error) {
 		d := Device{Name: name, Uverbs: uverbs, Path: filepath.Join("/dev/infiniband", uverbs)}
 		d.ABIVersion, _ = readInt(filepath.Join(dir, "abi_version"))
 		d.Rdev = parseRdev(readText(filepath.Join(dir, "dev")))
+		d.identify(filepath.Join(root, "class/infiniband", name))
 		found = append(found, d)
 	}
 	sort.SliceStable(found, func(i, j int) bool { return order(found[i].Uverbs) < order(found[j].Uverbs) })
@@ -189,8 +190,7 @@ func (d *Device) read(root string) {
 		root = sysfs
 	}
 	dir := filepath.Join(root, "class/infiniband", d.Name)
-	d.NodeType = NodeType(leadingInt(readText(filepath.Join(dir, "node_type"))))
-	d.NodeGUID = parseGUID(readText(filepath.Join(dir, "node_guid")))
+	d.identify(dir)
 	d.SysImageGUID = parseGUID(readText(filepath.Join(dir, "sys_image_guid")))
 	d.Firmware = readText(filepath.Join(dir, "fw_ver"))
 	d.BoardID = readText(filepath.Join(dir, "board_id"))
@@ -210,6 +210,12 @@ func (d *Device) read(root string) {
 	for _, n := range numbers(filepath.Join(dir, "ports"), maxPorts) {
 		d.Ports = append(d.Ports, readPort(filepath.Join(dir, "ports", strconv.Itoa(n)), n))
 	}
+}
+
+// identify reads what tells the device from others.
+func (d *Device) identify(dir string) {
+	d.NodeType = NodeType(leadingInt(readText(filepath.Join(dir, "node_type"))))
+	d.NodeGUID = parseGUID(readText(filepath.Join(dir, "node_guid")))
 }
 
 func readPort(dir string, num int) Port {

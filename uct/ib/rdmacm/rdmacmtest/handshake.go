@@ -3,6 +3,7 @@
 package rdmacmtest
 
 import (
+	"net/netip"
 	"syscall"
 
 	"github.com/ucx-go/ucx/internal/ib/abi"
@@ -49,6 +50,9 @@ func (i *id) connect(p *cmabi.ConnParam) syscall.Errno {
 	l.backlog--
 	c := l.f.newID(0, l.ps, l.typ)
 	c.state, c.src, c.dst, c.peer, i.peer = stateAsked, i.dst, i.src, i, c
+	if i.f.k.forged.IsValid() {
+		c.dst = netip.AddrPortFrom(i.f.k.forged, i.src.Port())
+	}
 	c.tos = i.tos // the request says how to answer
 	r := l.push(cmabi.RDMA_CM_EVENT_CONNECT_REQUEST, 0, c)
 	r.Id = c.handle

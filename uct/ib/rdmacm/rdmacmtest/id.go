@@ -37,6 +37,7 @@ type id struct {
 	typ      uint8
 	state    state
 	src, dst netip.AddrPort
+	bound    bool // src is a port of its own
 	reuse    bool
 	tos      uint8
 	timeout  uint8
@@ -91,13 +92,26 @@ func (i *id) bind(a netip.AddrPort) syscall.Errno {
 		a = netip.AddrPortFrom(a.Addr(), i.f.k.nextPort)
 		i.f.k.nextPort++
 	}
+	if e := i.taken(a, i.reuse); e != 0 {
+		return e
+	}
+	i.bound = true
+	i.src, i.state = a, stateBound
+	return 0
+}
+
+// taken says that somebody else has an address, other than one who has accepted there;
+// cma_check_port, drivers/infiniband/core/cma.c.
+func (i *id) taken(a netip.AddrPort, reuse bool) syscall.Errno {
 	for _, o := range i.f.k.ids {
-		if o != i && o.ps == i.ps && o.src.Port() == a.Port() && o.state != stateAsked && !(o.reuse && i.reuse) &&
-			(o.src.Addr() == a.Addr() || o.src.Addr().IsUnspecified() || a.Addr().IsUnspecified()) {
+		switch {
+		case o == i || !o.bound || o.ps != i.ps || o.src.Port() != a.Port() || reuse && o.reuse:
+		case o.src.Addr().IsUnspecified() || a.Addr().IsUnspecified():
+			return syscall.EADDRNOTAVAIL
+		case o.src.Addr() == a.Addr():
 			return syscall.EADDRINUSE
 		}
 	}
-	i.src, i.state = a, stateBound
 	return 0
 }
 
@@ -139,6 +153,9 @@ func (i *id) advance(from, to state, event uint32) syscall.Errno {
 func (i *id) listen(backlog uint32) syscall.Errno {
 	if i.state != stateBound {
 		return syscall.EINVAL
+	}
+	if e := i.taken(i.src, false); e != 0 {
+		return e // of those who share an address one listens
 	}
 	const most = 1024
 	if backlog == 0 || backlog > most {
@@ -242,7 +259,7 @@ func (i *id) initQPAttr(want uint32, data []byte) syscall.Errno {
 		return syscall.EINVAL
 	case want == stateRTR:
 		r.QpAttrMask = state | av | mtu | destQPN | rqPSN | destRdAtomic | minRNR
-		r.AhAttr = ahTo(i.src.Addr(), i.dst.Addr().As16())
+		r.AhAttr = ahTo(i.src.Addr(), i.peer.src.Addr().As16())
 		r.AhAttr.Grh.TrafficClass = i.tos
 		r.PathMtu, r.DestQpNum, r.RqPsn, r.MinRnrTimer = mtu4096, i.peer.param.QpNum, i.peer.psn, 12
 		r.MaxDestRdAtomic = i.peer.param.InitiatorDepth

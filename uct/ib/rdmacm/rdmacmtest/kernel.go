@@ -32,6 +32,7 @@ type Kernel struct {
 	nextPort uint16
 	faults   verbstest.Errnos
 	alter    func(*cmabi.EventResp)
+	forged   netip.Addr
 }
 
 // New returns a machine with the addresses 127.0.0.1 and ::1, which are GIDs 1 and 2
@@ -66,6 +67,14 @@ func (k *Kernel) Alter(fn func(*cmabi.EventResp)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.alter = fn
+}
+
+// Forge has requests say that they come from an address, whatever theirs is; one that
+// is not valid: no longer.
+func (k *Kernel) Forge(from netip.Addr) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.forged = from
 }
 
 // Objects counts the IDs and memberships there are.

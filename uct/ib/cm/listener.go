@@ -1,0 +1,150 @@
+//go:build linux
+
+package cm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/internal/netlink"
+	"github.com/ucx-go/ucx/internal/sys"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/rdmacm"
+)
+
+// listener implements uct.Listener.
+type listener struct {
+	m       *manager
+	id      *rdmacm.ID
+	closed  bool
+	addr    netip.AddrPort
+	params  uct.ListenParams
+	backlog int
+
+	mu      sync.Mutex
+	pending map[*request]struct{} // guarded by mu; requests that nobody has consumed
+}
+
+// Listen implements uct.ConnManager. Where all addresses are listened at, those of devices
+// that come later are among them.
+func (m *manager) Listen(at netip.AddrPort, p uct.ListenParams) (uct.Listener, error) {
+	switch {
+	case m.w == nil:
+		return nil, errClosed
+	case p.Backlog < 0 || p.OnRequest == nil || !at.IsValid():
+		return nil, fmt.Errorf("rdmacm: listen on %v with a backlog of %d: address, OnRequest or backlog is invalid: %w", at, p.Backlog, ucs.ErrInvalidParam)
+	}
+	l := &listener{m: m, params: p, backlog: maxBacklog(), pending: make(map[*request]struct{})}
+	if p.Backlog > 0 {
+		l.backlog = min(p.Backlog, l.backlog)
+	}
+	err := l.open(at)
+	if err != nil {
+		if l.id != nil {
+			l.id.Close()
+		}
+		return nil, &failure{fmt.Sprintf("listen on %v", at), err, bindStatus(err, at)}
+	}
+	m.listeners[l] = struct{}{}
+	return l, nil
+}
+
+func (l *listener) open(at netip.AddrPort) (err error) {
+	if l.id, err = l.m.ch.CreateID(rdmacm.PortSpaceTCP, 0); err != nil {
+		return err
+	}
+	l.id.Context = l
+	if l.m.opts.reuse {
+		if err := l.id.SetReuseAddr(true); err != nil {
+			return err
+		}
+	}
+	if err := l.id.BindAddr(at); err != nil {
+		return err
+	}
+	if err := l.id.Listen(l.backlog); err != nil {
+		return err
+	}
+	a, err := l.id.QueryAddr()
+	if err != nil {
+		return err
+	}
+	l.addr = a.Src
+	if p, err := l.m.c.devices.at(&a); err == nil && a.Src.Addr().Zone() != "" {
+		l.addr = p.zoned(a.Src)
+	}
+	return nil
+}
+
+// bindStatus is the status of an address that could not be bound to
+// (UCS_CLASS_INIT_FUNC(uct_rdmacm_listener_t)). The kernel has one errno for addresses
+// that are not of this machine and ports that somebody has at all addresses.
+func bindStatus(err error, at netip.AddrPort) ucs.Status {
+	var errno syscall.Errno
+	errors.As(err, &errno)
+	switch errno {
+	case syscall.EADDRINUSE:
+		return ucs.ErrBusy
+	case syscall.EADDRNOTAVAIL:
+		if ip := at.Addr(); ip.IsUnspecified() {
+			return ucs.ErrBusy
+		} else if routes, err := netlink.ReadRoutes(); err == nil && routes.Local(ip.Unmap().WithZone("")) {
+			return ucs.ErrBusy
+		}
+		return ucs.ErrInvalidAddr
+	case syscall.ENODEV:
+		return ucs.ErrNoDevice
+	}
+	return limitStatus(err)
+}
+
+// limitStatus is the status of a call that nobody has got wrong.
+func limitStatus(err error) ucs.Status {
+	if errors.Is(err, ucs.ErrNoMemory) {
+		return ucs.ErrNoMemory
+	}
+	return ucs.ErrIO
+}
+
+// maxBacklog is the largest backlog (ucs_rdmacm_max_backlog).
+func maxBacklog() int {
+	const usual = 1024
+	text, _ := sys.ReadFile("/proc/sys/net/rdma_ucm/max_backlog")
+	if n, err := strconv.Atoi(string(bytes.TrimSpace(text))); err == nil && n > 0 {
+		return n
+	}
+	return usual
+}
+
+// Addr implements uct.Listener.
+func (l *listener) Addr() netip.AddrPort { return l.addr }
+
+// handle is told what happens to the listener itself.
+func (l *listener) handle(e *rdmacm.Event) {
+	if e.Type == rdmacm.EventDeviceRemoval {
+		log.Diag("the device of a listener is gone, no more clients come there", zap.Stringer("listener", l.addr))
+		l.id.Close() // the kernel waits for it
+		l.m.c.devices.removed(nil)
+	}
+}
+
+// Close implements uct.Listener.
+func (l *listener) Close() error {
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	delete(l.m.listeners, l)
+	l.id.Close() // a device that is gone has taken it along
+	l.dropRequests()
+	return nil
+}

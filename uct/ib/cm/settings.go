@@ -1,0 +1,75 @@
+//go:build linux
+
+package cm
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/log"
+)
+
+// settings are the variables UCX_RDMA_CM_*, with C UCX's names and defaults
+// (uct_rdmacm_cm_config_table, uct_cm_config_table).
+type settings struct {
+	Common      common         `prefix:"CM_"`
+	Source      string         `ucx:"SOURCE_ADDRESS" default:"" doc:"Local address that clients connect from, where the application says none; empty leaves it to the routes."`
+	Timeout     config.Time    `ucx:"TIMEOUT" default:"10s" doc:"How long to look for an address, and again for the route to it."`
+	ReservedQPN config.Ternary `ucx:"RESERVED_QPN" default:"try" doc:"Have numbers of queue pairs from a reserved range of the device: y, n, or try. No device here has one; y is refused."`
+}
+
+// common are the settings of all connection managers.
+type common struct {
+	Failure   log.Level `ucx:"FAILURE" default:"DIAG" doc:"Log level of network errors of the connection manager."`
+	ReuseAddr bool      `ucx:"REUSEADDR" default:"n" doc:"Listen at an address although connections to it have just ended."`
+}
+
+const section = "rdma_cm"
+
+func init() {
+	config.Register(config.Section{
+		Name:   section,
+		Prefix: "RDMA_CM_",
+		Title:  "RDMA-CM connection manager",
+		New:    func() any { return new(settings) },
+	})
+}
+
+// maxTimeout is what the kernel's milliseconds have room for, and longer than anybody waits.
+const (
+	maxTimeout     = 24 * time.Hour
+	defaultTimeout = 10 * time.Second
+)
+
+// options are the settings, checked and filled in.
+type options struct {
+	failure log.Level
+	reuse   bool
+	source  netip.Addr // not valid: what the routes say
+	timeout time.Duration
+}
+
+func loadOptions(cfg *config.Set) (options, error) {
+	var s settings
+	if err := cfg.Load(section, &s); err != nil {
+		return options{}, err
+	}
+	o := options{failure: s.Common.Failure, reuse: s.Common.ReuseAddr, timeout: maxTimeout}
+	if s.Timeout != config.TimeInf {
+		o.timeout = min(s.Timeout.Duration(defaultTimeout), maxTimeout)
+	}
+	if s.Source != "" {
+		var err error
+		if o.source, err = netip.ParseAddr(s.Source); err != nil {
+			return o, fmt.Errorf("rdmacm: UCX_RDMA_CM_SOURCE_ADDRESS is %q, expected an IP address: %w", s.Source, ucs.ErrInvalidParam)
+		}
+		o.source = o.source.Unmap()
+	}
+	if s.ReservedQPN == config.Yes {
+		return o, fmt.Errorf("rdmacm: UCX_RDMA_CM_RESERVED_QPN is y, which no device supports here: %w", ucs.ErrUnsupported)
+	}
+	return o, nil
+}
