@@ -73,6 +73,7 @@ func (e *endpoint) destroy(err error) {
 		i.last = nil
 	}
 	i.bury(e)
+	e.forget()
 	e.source.Gone()
 	e.endOps(err)
 }

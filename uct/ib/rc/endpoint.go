@@ -42,6 +42,7 @@ type endpoint struct {
 	peer      epAddress
 	source    uct.Source
 	deaf      bool // nothing more is delivered
+	backlog   backlog
 
 	failed error // why nothing is accepted any more
 	closed bool

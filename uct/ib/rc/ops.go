@@ -18,6 +18,7 @@ type op struct {
 	slot   int32  // buffer
 	where  pool   // that it is of
 	comp   *uct.Completion
+	marker bool         // it is for what is before it
 	unpack uct.Unpacker // of what was read into the buffer
 	word   *uint64      // likewise
 }
@@ -121,5 +122,14 @@ func (e *endpoint) endOps(err error) {
 	for e.ops.head != nil {
 		x := e.pop()
 		e.iface.end(&x, err)
+	}
+}
+
+// marked ends the record of the request with a count, which has failed, if it is for those
+// before it.
+func (e *endpoint) marked(count uint32) {
+	if o := e.ops.head; o != nil && o.count == count && o.marker {
+		x := e.pop()
+		e.iface.end(&x, nil)
 	}
 }

@@ -76,6 +76,9 @@ func (i *iface) sent(wc *verbs.WC) {
 		e.room += int(n)
 	}
 	e.completed(count)
+	if e.failed != nil {
+		e.marked(count + 1)
+	}
 	if e.unsignaled > 0 && e.unsignaled == e.outstanding() {
 		e.dangles()
 	}
@@ -112,12 +115,12 @@ func (i *iface) refill() { i.recvs.Refill() }
 
 // busy reports whether somebody waits for room, or to be told of a failure.
 func (i *iface) busy() bool {
-	return i.grants.Len() > 0 || !i.Waiting.Empty() || !i.Failures.Empty()
+	return i.grants.Len() > 0 || i.resumed.Len() > 0 || !i.Waiting.Empty() || !i.Failures.Empty()
 }
 
 // rest lets those go on who wait. full says that more may have been received.
 func (i *iface) rest(full bool) (n int) {
-	n = i.sendGrants()
+	n = i.deliverPutOff() + i.sendGrants()
 	if !i.Waiting.Empty() {
 		n += i.Waiting.Dispatch()
 	}
@@ -138,7 +141,7 @@ const maxLate = 1024
 
 // Arm implements uct.Armer.
 func (i *iface) Arm() error {
-	if len(i.limbo.sends) > 0 || !i.Waiting.All(cannotSend) {
+	if len(i.limbo.sends) > 0 || i.resumed.Len() > 0 || !i.Waiting.All(cannotSend) {
 		return ucs.ErrBusy
 	}
 	i.confirmTails()

@@ -351,6 +351,45 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// TestKeptBuffers: handlers that keep all they may do not keep others from receiving, also where
+// there is no memory for more buffers.
+func TestKeptBuffers(t *testing.T) {
+	r := newRigOf(t, verbstest.Config{Limits: verbstest.Limits{MemLock: 4 << 20}})
+	f := fixture(t, r)
+	a, b := f.Pair(t)
+	ep := a.Connect(t, b)
+	var kept []*uct.AMDesc
+	n := 0
+	b.Handle(t, 1, func(_ *uct.Source, _ []byte, desc *uct.AMDesc) error {
+		n++
+		if desc == nil {
+			return nil
+		}
+		kept = append(kept, desc)
+		return ucs.InProgress
+	})
+	const count = 3000
+	for range count {
+		ucttest.Accept(t, func() error { return ep.AMShort(1, 2, nil, 0, nil) }, a, b)
+	}
+	ucttest.Until(t, "all messages", func() bool { return n == count }, a, b)
+	if len(kept) == 0 || len(kept) == n {
+		t.Errorf("%d of %d messages were kept", len(kept), n)
+	}
+	release := func() {
+		for _, d := range kept {
+			d.Release()
+		}
+		kept = nil
+	}
+	release()
+	for range count {
+		ucttest.Accept(t, func() error { return ep.AMShort(1, 2, nil, 0, nil) }, a, b)
+	}
+	ucttest.Until(t, "all messages", func() bool { return n == 2*count }, a, b)
+	release()
+}
+
 // TestAllocations: nothing is allocated for a put, a get, an atomic operation, a flush or a check.
 func TestAllocations(t *testing.T) {
 	if race.Enabled {
