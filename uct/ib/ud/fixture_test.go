@@ -75,3 +75,17 @@ func fixture(t testing.TB, net *verbstest.Fabric, pairs ...string) ucttest.Fixtu
 		Config: settings(t, append(pairs, impatient...)...),
 	}
 }
+
+func worker(t testing.TB) *uct.Worker {
+	t.Helper()
+	w, err := uct.NewWorker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+func ifaceParams() uct.IfaceParams {
+	return uct.IfaceParams{Transport: "ud_verbs", Device: "rxe0:1"}
+}

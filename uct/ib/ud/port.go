@@ -167,6 +167,10 @@ func (p port) Room(*flow.Endpoint) {}
 // Failed implements flow.Port.
 func (p port) Failed(e *flow.Endpoint, err error) {
 	if ep := e.User.(*conn).ep; ep != nil {
+		status := statusOf(err)
+		if status != err {
+			err = fmt.Errorf("%w: %w", err, status)
+		}
 		ep.fail(fmt.Errorf("ud: connection to %v: %w", &ep.conn.device, err))
 	}
 }
