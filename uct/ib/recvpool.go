@@ -104,8 +104,8 @@ func (p *RecvPool) Take(id uint64) *uct.AMDesc {
 	b.state = bufOffered
 	p.posted--
 	p.used++
-	if p.kept >= p.keep {
-		return nil
+	if p.kept >= p.keep || p.stuck && 2*p.kept >= len(p.bufs) {
+		return nil // without the rest nothing more would be received
 	}
 	return &b.AMDesc
 }

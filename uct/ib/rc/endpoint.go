@@ -33,6 +33,7 @@ type endpoint struct {
 	stuck      bool   // a message waits for a grant
 	fc         flow
 	due        kit.Node[*endpoint] // in iface.grants
+	dangling   kit.Node[*endpoint] // in iface.tails
 	ops        opQueue
 	pending    kit.Queue
 
@@ -41,6 +42,7 @@ type endpoint struct {
 	peer      epAddress
 	source    uct.Source
 	deaf      bool // nothing more is delivered
+	backlog   backlog
 
 	failed error // why nothing is accepted any more
 	closed bool

@@ -22,7 +22,8 @@ func (e *endpoint) Fence() error {
 
 // Flush implements uct.Endpoint. It waits for the completion of the last request; if that has
 // none, of an empty write behind it. To have been acknowledged is to have taken effect
-// at the peer, so a remote flush is the same.
+// at the peer, so a remote flush is the same. If it is the write itself that fails, all that is
+// to be flushed has been acknowledged, and then the peer has gone: the flush succeeds.
 func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 	switch {
 	case flags&uct.FlushCancel != 0:
@@ -38,7 +39,11 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 		e.waitForLast(c)
 		return ucs.InProgress
 	}
-	return e.postEmpty(c)
+	err := e.postEmpty(c)
+	if err == ucs.InProgress && c != nil {
+		e.ops.tail.marker = true
+	}
+	return err
 }
 
 // Check implements uct.Checker: nothing tells of a peer that is gone but requests

@@ -5,7 +5,9 @@ package rc_test
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/rdmatest"
@@ -137,4 +139,43 @@ func TestDeviceFailures(t *testing.T) {
 	if err := a.Failed(bad); !errors.Is(err, ucs.ErrConnectionReset) {
 		t.Errorf("a bad access: %v", err)
 	}
+}
+
+// TestDeviceLink takes the link down and up: who has nothing to say goes on, who sends
+// meanwhile does not.
+func TestDeviceLink(t *testing.T) {
+	if os.Getenv("VM_NET") != "veth" {
+		t.Skip("no link of two devices that is ours; make test-rxe has one")
+	}
+	a, b := across(t)
+	idle, _ := a.ConnectPair(t, b)
+	busy, _ := a.ConnectPair(t, b)
+	got := b.Collect(t, 1)
+	check(t, idle.AMShort(1, 1, nil, 0, nil))
+	got.Wait(t, 1, a, b)
+	run := func(lines ...string) {
+		t.Helper()
+		for _, line := range lines {
+			f := strings.Fields(line)
+			if out, err := exec.Command(f[0], f[1:]...).CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v\n%s", line, err, out)
+			}
+		}
+	}
+	up := []string{ // as scripts/vm-init made it
+		"ip link set veth0 up", "ip link set veth1 up",
+		"ip route replace 10.9.0.2/32 dev veth0 src 10.9.0.1 table 101",
+		"ip route replace 10.9.0.1/32 dev veth1 src 10.9.0.2 table 101",
+	}
+	t.Cleanup(func() { run(up...) })
+	run("ip link set veth0 down")
+	check(t, busy.AMShort(1, 2, nil, 0, nil))
+	ucttest.Until(t, "the failure of who sends", func() bool { return a.Failed(busy) != nil }, a, b)
+	run(up...)
+	ucttest.Settle(a, b)
+	if err := a.Failed(idle); err != nil {
+		t.Errorf("who did not send: %v", err)
+	}
+	check(t, idle.AMShort(1, 3, nil, 0, nil))
+	got.Wait(t, 2, a, b)
 }

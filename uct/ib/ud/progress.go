@@ -4,6 +4,7 @@ package ud
 
 import (
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
@@ -121,7 +122,11 @@ func (i *iface) Arm() error {
 		return ucs.ErrBusy
 	}
 	i.watch()
-	return i.Iface.Arm(i.sq.waits())
+	sends := ib.SendsNone
+	if i.sq.waits() {
+		sends = ib.SendsAll
+	}
+	return i.Iface.Arm(sends)
 }
 
 func cannotSend(s kit.Sender) bool { return s.Room() != kit.Open }
