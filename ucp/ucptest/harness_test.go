@@ -43,6 +43,9 @@ type transport struct {
 	// returns, although its end is told of later.
 	instant bool
 
+	// silent says that the end of a peer is known by its silence.
+	silent bool
+
 	// paired says that lanes are connected pairwise: an endpoint asks its peer when it is
 	// made, who has one then, too.
 	paired bool
@@ -94,7 +97,6 @@ var transports = []transport{
 	simKeyPairs.rough().pairwise(),
 
 	rc,
-	rcAndTCP,
 	ud,
 
 	// The same with workers that many goroutines may use. Here it is one at a time.

@@ -332,7 +332,7 @@ func (r *rig) losesEnd(ep *ucp.Endpoint, f *failure, b *side, back *ucp.Endpoint
 	r.must(back.CloseAsync(nil))
 	r.until("the failure", func() bool { return f.calls > 0 })
 	lost := errors.Is(f.err, ucs.ErrConnectionReset)
-	if r.paired { // nobody tells: nothing comes back
+	if r.silent {
 		lost = lost || errors.Is(f.err, ucs.ErrEndpointTimeout)
 	}
 	if !lost || !op.req.Done() || op.req.Err() == nil {
