@@ -24,6 +24,7 @@ func (e *endpoint) fail(err error) {
 
 // Over implements kit.Failing.
 func (e *endpoint) Over(error) (userData any, tell bool) {
+	e.conn.forget()
 	e.conn.Source.Gone()
 	return e.userData, !e.closed
 }

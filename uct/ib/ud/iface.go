@@ -15,6 +15,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/flow"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
 func init() {
@@ -47,7 +48,8 @@ type iface struct {
 	alarm alarm
 	wary  wariness
 
-	endpoints int    // open ones
+	endpoints int // open ones
+	resumed   kit.Ring[*conn]
 	inbound   packet // the packet that is looked at
 	quiet     uint8  // 1: the queue of receives was not seen empty
 	starved   bool   // control packets wait for room in the queue: nothing else goes

@@ -51,7 +51,16 @@ func (i *iface) message(pkt []byte, desc *uct.AMDesc) (kept bool) {
 		return false
 	}
 	c := e.User.(*conn)
-	err := i.Handlers.Deliver(&c.Source, uct.AMID(id), data, desc)
+	if c.paused || c.turn.Listed() {
+		c.late = append(c.late, putOff{uct.AMID(id), append([]byte(nil), data...)})
+		return false
+	}
+	return c.hand(uct.AMID(id), data, desc)
+}
+
+// hand hands a message to its handler, and says whether that keeps the data.
+func (c *conn) hand(id uct.AMID, data []byte, desc *uct.AMDesc) (kept bool) {
+	err := c.iface.Handlers.Deliver(&c.Source, id, data, desc)
 	if err == nil {
 		return false
 	}

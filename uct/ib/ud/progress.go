@@ -25,6 +25,12 @@ func (i *iface) Progress() int {
 	if i.broken {
 		i.mend()
 	}
+	if i.resumed.Len() > 0 {
+		n += i.deliverLate()
+		if i.closed {
+			return n
+		}
+	}
 	if i.busy() {
 		n += i.rest(full)
 	}
@@ -118,7 +124,7 @@ const maxLate = 1024
 
 // Arm implements uct.Armer.
 func (i *iface) Arm() error {
-	if i.dying || i.broken || i.flow.Owed() && i.sq.room() > 0 || !i.Waiting.All(cannotSend) {
+	if i.dying || i.broken || i.resumed.Len() > 0 || i.flow.Owed() && i.sq.room() > 0 || !i.Waiting.All(cannotSend) {
 		return ucs.ErrBusy
 	}
 	i.watch()

@@ -97,6 +97,7 @@ type Counters struct {
 	Duplicate, Ahead uint64 // out of order
 	Puts             uint64 // with data; nobody asked for them
 	Closed           uint64 // new, for an endpoint that takes no more
+	Halted           uint64 // new, for an endpoint that takes none just now
 	Refused          uint64 // CREQs, for lack of room or of a way to their sender
 
 	// Given up.
