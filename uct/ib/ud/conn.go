@@ -27,6 +27,10 @@ type conn struct {
 	reposted uint32     // request that has repeated a message last
 	waits    int        // those who wait in limbo
 
+	ended   bool // the peer sends no more, which is to be told behind what waits
+	over    bool // the machine has forgotten the connection, likewise
+	dropped bool // for what has come on it
+
 	paused bool
 	late   []putOff        // messages that came while it was
 	turn   kit.Node[*conn] // in iface.resumed
@@ -87,11 +91,21 @@ func (i *iface) guard(a *ib.Address) (gid [16]byte) {
 
 // gone is told that the machine has forgotten the connection.
 func (c *conn) gone() {
-	c.forget()
-	c.Source.Gone()
+	if c.over = true; len(c.late) == 0 || c.dropped {
+		c.finish()
+	}
 	if c.ah != nil {
 		c.iface.limbo.add(deadOne{seq: c.iface.sq.posted, slot: -1, ah: c.ah})
 		c.ah = nil
+	}
+}
+
+// finish tells that nothing more will come.
+func (c *conn) finish() {
+	c.forget()
+	c.Source.Gone()
+	if c.flow.Passive() {
+		c.flow.Forget()
 	}
 }
 

@@ -76,15 +76,13 @@ func (e *endpoint) takeBack() {
 		i.limbo.add(deadOne{seq: h.seq, slot: -1, comp: h.comp, err: ucs.ErrCanceled, conn: e.conn})
 		h.comp = nil
 	}
-	if e.conn.waits > 0 {
-		i.drain(e.conn)
-	}
+	i.drain(func() bool { return e.conn.waits == 0 })
 }
 
 // drain waits a moment for the device to be done with what was given to it: that is a
 // matter of microseconds, as no peer has to answer.
-func (i *iface) drain(c *conn) {
-	for n := 0; n < maxDrain && c.waits > 0; n++ {
+func (i *iface) drain(done func() bool) {
+	for n := 0; n < maxDrain && !done(); n++ {
 		i.pollSends()
 		i.limbo.release(i)
 	}

@@ -219,6 +219,10 @@ func (i *iface) release() (err error) {
 // end destroys the queue pair, and with it all that the device does, and then all
 // connections. Nobody waits for the device any more.
 func (i *iface) end() (err error) {
+	if i.dead == nil && i.flow != nil {
+		i.flow.Farewell()
+		i.drain(func() bool { return i.sq.over(i.sq.signaled) })
+	}
 	if i.dead == nil {
 		i.dead = ucs.ErrCanceled
 	}

@@ -48,9 +48,13 @@ func (i *iface) deliverLate() (n int) {
 				return n
 			}
 		}
-		if !c.paused {
-			c.late = nil
-			c.flow.Resume()
+		if c.paused {
+			continue
+		}
+		c.late = nil
+		c.flow.Resume()
+		if c.ended || c.over {
+			c.finish()
 		}
 	}
 	return n

@@ -80,11 +80,13 @@ type Counters struct {
 	CREQs, CREPs         uint64 // with repetitions
 	Resent               uint64 // packets, all kinds
 	NackLosses, Timeouts uint64 // times that a repetition began, by what
+	Ends, Refusals       uint64 // words of farewell
 
 	// Received and used.
 	Delivered, GotAcks, GotNacks uint64
 	Passive                      uint64 // endpoints made by peers
 	Restarts                     uint64 // peers that came back as somebody else
+	GotEnds, GotRefusals         uint64
 
 	// Received and dropped.
 	Short, Malformed uint64 // less than a header; nothing that a peer sends

@@ -67,6 +67,7 @@ const (
 	blocked // has refused a message since it last told of room
 	lively  // the peer has shown life since messages last seemed lost
 	halted  // takes messages only now and then
+	parted  // has said that it is closed
 )
 
 func (e *Endpoint) is(s state) bool { return e.state&s != 0 }

@@ -87,18 +87,21 @@ func (it *Iface) Receive(pkt []byte, from *From) (e *Endpoint, id uint8, data []
 		c.Delivered++
 		return e, h.AMID(), pkt[wire.HeaderLen:]
 	}
-	e.other(pkt, kind, ahead)
+	e.other(pkt, h, kind, ahead)
 	return nil, 0, nil
 }
 
 // other takes what is no message, or not the next one.
-func (e *Endpoint) other(pkt []byte, kind wire.Kind, ahead int) {
+func (e *Endpoint) other(pkt []byte, h wire.Header, kind wire.Kind, ahead int) {
 	c := &e.it.Counters
 	switch {
 	case kind == wire.KindNack:
 		e.nacked()
 	case kind == wire.KindAck:
 		c.GotAcks++
+		if h&(wire.FlagEnd|wire.FlagRefuse) != 0 && ahead == 1 && !h.Ack().Before(e.acked) {
+			e.farewell(h&wire.FlagRefuse != 0)
+		}
 	case ahead < 1:
 		c.Duplicate++
 	case ahead > 1:
@@ -157,6 +160,10 @@ func (e *Endpoint) repel(h wire.Header, kind wire.Kind, ahead int) {
 	switch {
 	case kind == wire.KindNack:
 		e.nacked()
+	case kind == wire.KindAck && h&(wire.FlagEnd|wire.FlagRefuse) != 0:
+		if ahead == 1 && !h.Ack().Before(e.acked) {
+			e.farewell(h&wire.FlagRefuse != 0)
+		}
 	case ahead < 1 || kind == wire.KindAck && ahead == 1:
 		if h.AckReq() {
 			e.owe(oweAck)
