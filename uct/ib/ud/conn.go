@@ -109,6 +109,12 @@ func (c *conn) finish() {
 	}
 }
 
+// forget drops what waits.
+func (c *conn) forget() {
+	c.iface.resumed.Remove(&c.turn)
+	c.late = nil
+}
+
 // peerOf is the peer at an address as the machine tells peers apart: as C does, which
 // goes by what its address handles are made of.
 func peerOf(a *ib.Address, qpn uint32, path uint8) flow.Peer {

@@ -78,37 +78,3 @@ func (e *endpoint) takeBack() {
 	}
 	i.drain(func() bool { return e.conn.waits == 0 })
 }
-
-// drain waits a moment for the device to be done with what was given to it: that is a
-// matter of microseconds, as no peer has to answer.
-func (i *iface) drain(done func() bool) {
-	for n := 0; n < maxDrain && !done(); n++ {
-		i.pollSends()
-		i.limbo.release(i)
-	}
-}
-
-const maxDrain = 10000
-
-// die is told that the device does nothing for the interface any more. Progress does
-// what comes of it.
-func (i *iface) die(err error) {
-	if i.dead == nil {
-		i.dead = err
-		i.dying = true
-	}
-}
-
-// collapse ends all connections of an interface that is dead.
-func (i *iface) collapse() {
-	i.dying = false
-	if i.qp != nil {
-		i.qp.Close() // of a device that is gone nothing is left
-		i.qp = nil
-	}
-	i.sq.drop()
-	i.inside = true
-	i.flow.Fail(i.dead)
-	i.inside = false
-	i.limbo.release(i)
-}

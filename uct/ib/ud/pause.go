@@ -59,9 +59,3 @@ func (i *iface) deliverLate() (n int) {
 	}
 	return n
 }
-
-// forget drops what waits.
-func (c *conn) forget() {
-	c.iface.resumed.Remove(&c.turn)
-	c.late = nil
-}

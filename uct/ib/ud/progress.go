@@ -40,18 +40,6 @@ func (i *iface) Progress() int {
 	return n
 }
 
-// pollSends takes completions of sends.
-func (i *iface) pollSends() int {
-	wc := i.Sent()
-	for k := range wc {
-		i.sq.complete(uint32(wc[k].ID))
-		if wc[k].Status != verbs.WCSuccess {
-			i.broken = true
-		}
-	}
-	return len(wc)
-}
-
 // deliver handles completions of receives, and posts new buffers.
 func (i *iface) deliver(wc []verbs.WC, full bool) int {
 	i.quiet = 1
@@ -117,6 +105,23 @@ func (i *iface) rest(full bool) (n int) {
 	}
 	i.late = 0
 	return n + i.Failures.Report()
+}
+
+// ring is called when the time has come, inside progress.
+func (i *iface) ring() {
+	i.alarm.at = 0
+	now := int64(i.Worker.Now())
+	i.flow.Clock(now)
+	i.inside = true
+	i.flow.Tick()
+	i.inside = false
+	i.rest(false)
+	if i.closed {
+		return
+	}
+	if due, ok := i.flow.Next(now); ok {
+		i.wind(due)
+	}
 }
 
 // maxLate bounds the rounds for which other messages keep back the news of a failure.
