@@ -30,7 +30,7 @@ func (r *Request) handles(md uct.MemoryDomain, index int, access uct.Access) boo
 	if m.has(md) {
 		return true
 	}
-	r.seekMemory()
+	r.seekMemory(index)
 	if m.given != nil {
 		if h := m.given.handles[index]; h != nil {
 			m.handles = append(m.handles, localHandle{md: md, mem: h, borrowed: true})
@@ -48,16 +48,18 @@ func (r *Request) handles(md uct.MemoryDomain, index int, access uct.Access) boo
 	return true
 }
 
-// seekMemory takes the registered memory that the buffer lies in, if none was given.
-func (r *Request) seekMemory() {
-	if r.mem.given != nil || r.data.class != DatatypeContig || r.data.length == 0 {
+// seekMemory takes the registered memory that the buffer lies in, if none was given and it
+// is registered with a domain, by its index. Answers to peers do without: as long as one is
+// on its way the memory could not be closed.
+func (r *Request) seekMemory(index int) {
+	if r.mem.given != nil || r.data.class != DatatypeContig || r.data.length == 0 || r.is(kindAnswer) {
 		return
 	}
 	region := r.w.ctx.table.Holder(memoryAddress(r.data.buf), len(r.data.buf))
 	if region == nil {
 		return
 	}
-	if m, ok := region.Owner.(*Memory); ok && m.use() {
+	if m, ok := region.Owner.(*Memory); ok && m.handles[index] != nil && m.use() {
 		r.mem.given = m
 	}
 	region.Release()

@@ -100,6 +100,11 @@ func (k *Rkey) resolve() error {
 		}
 	}
 	k.choose()
+	for _, w := range []*rkeyWay{k.putShort, k.putBcopy, k.putZcopy, k.getBcopy, k.getZcopy, k.amo32, k.amo64} {
+		if w != nil && w.key != nil && w.md.Attr().Flags&uct.MDFlagNeedRkey != 0 {
+			k.ep.flow().bypassed = true
+		}
+	}
 	return nil
 }
 

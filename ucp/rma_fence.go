@@ -99,13 +99,14 @@ func (plainFence) progress(r *Request) error {
 
 // fenceNeedsFlush reports whether what was started before must be done before
 // anything else starts: several connections keep no order, nor do writes that
-// messages may overtake.
+// messages may overtake. Nor do messages, which the peer's worker carries out, with what
+// reaches memory without it.
 func (ep *Endpoint) fenceNeedsFlush() bool {
 	f := ep.flow()
 	if !f.direct && !f.messages {
 		return false
 	}
-	if len(ep.lanes) > 1 || f.copies.busy() || ep.w.ctx.settings.FenceMode == fenceStrong {
+	if len(ep.lanes) > 1 || f.messages && f.bypassed || f.copies.busy() || ep.w.ctx.settings.FenceMode == fenceStrong {
 		return true
 	}
 	for i := range ep.lanes {

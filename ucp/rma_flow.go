@@ -25,6 +25,7 @@ type rmaFlow struct {
 	completing bool // a request that sends them is under way
 	direct     bool // something was started that goes straight to the peer's memory, since the last fence
 	messages   bool // something was started that goes by messages, since then
+	bypassed   bool // there is, or was, a key by which a lane reaches memory without the peer's worker
 }
 
 // flow returns the endpoint's state for one-sided operations.

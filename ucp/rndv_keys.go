@@ -58,7 +58,7 @@ func (r *Request) exposeMemory(buf []byte, guards []guard, domains []uint8, acce
 		return 0
 	}
 	if len(domains) > 0 {
-		r.seekMemory()
+		r.seekMemory(int(domains[0]))
 	}
 	for _, md := range domains {
 		if !m.open(r.w.mds[md], md, buf, access) {

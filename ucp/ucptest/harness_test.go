@@ -304,7 +304,11 @@ func (r *rig) progress() int {
 
 // eventually progresses until cond holds and reports whether that came to pass.
 func (r *rig) eventually(cond func() bool) bool {
-	for idle := 0; idle < spinRounds+waitRounds; {
+	patience := spinRounds + waitRounds
+	if r.silent {
+		patience = spinRounds + 100*waitRounds
+	}
+	for idle := 0; idle < patience; {
 		if cond() {
 			return true
 		}

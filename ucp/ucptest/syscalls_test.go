@@ -84,7 +84,7 @@ func TestOpeningSystemCalls(t *testing.T) {
 		}
 		return
 	}
-	const few, many, most = 1, 101, 140
+	const few, many, most = 1, 101, 150
 	each := (countTimes(t, many) - countTimes(t, few)) / (many - few)
 	t.Logf("%d system calls", each)
 	if each > most {
