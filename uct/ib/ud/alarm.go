@@ -16,6 +16,20 @@ type alarm struct {
 	timer *event.Timer
 	at    int64 // when it rings, 0: not set
 	due   bool  // something may have changed: see watch
+
+	rounds uint // with a timer that is set
+}
+
+// lookGap is rounds between looks at the clock.
+const lookGap = 16
+
+// look rings when it is time. The worker does so as well, but looks at its timers once
+// in hundreds of rounds, and a program may do much else between these.
+func (i *iface) look() {
+	a := &i.alarm
+	if a.rounds++; a.rounds%lookGap == 0 && int64(i.Worker.Now()) >= a.at {
+		i.ring()
+	}
 }
 
 // watch sets the timer if it has to ring earlier than it will.

@@ -50,6 +50,7 @@ var ways = []way{
 	{"headers as some devices write them", verbstest.Config{GRH: verbstest.GRHHalf}, nil, quickly},
 	{"no headers", verbstest.Config{GRH: verbstest.GRHNone}, nil, quickly},
 	{"no check of addresses", verbstest.Config{}, []string{"UD_VERBS_ETH_DGID_CHECK", "n"}, quickly},
+	{"looked after in the background", verbstest.Config{}, []string{"UD_ASYNC", "y"}, nil},
 }
 
 // network is one device in a network. That it leaves nothing behind is checked when the

@@ -32,7 +32,7 @@ type conn struct {
 	dropped bool // for what has come on it
 
 	paused bool
-	late   []putOff        // messages that came while it was
+	late   []late          // messages that came while it was
 	turn   kit.Node[*conn] // in iface.resumed
 }
 
@@ -47,7 +47,7 @@ type wariness struct {
 
 // stranger reports whether the sender of a CREQ may be let in now.
 func (i *iface) stranger() bool {
-	w, now := &i.wary, i.Worker.Now()
+	w, now := &i.wary, i.now()
 	if w.failed && now > w.at { // a later round, by which one knows how long it took
 		w.failed, w.until = false, now+16*(now-w.at)
 	}
@@ -91,12 +91,28 @@ func (i *iface) guard(a *ib.Address) (gid [16]byte) {
 
 // gone is told that the machine has forgotten the connection.
 func (c *conn) gone() {
-	if c.over = true; len(c.late) == 0 || c.dropped {
-		c.finish()
-	}
+	c.over = true
+	c.settle()
 	if c.ah != nil {
 		c.iface.limbo.add(deadOne{seq: c.iface.sq.posted, slot: -1, ah: c.ah})
 		c.ah = nil
+	}
+}
+
+// settle tells that nothing more will come, behind what waits.
+func (c *conn) settle() {
+	switch {
+	case c.iface.offline:
+		c.putOff()
+	case len(c.late) == 0 || c.dropped:
+		c.finish()
+	}
+}
+
+// putOff has progress look after the connection.
+func (c *conn) putOff() {
+	if !c.paused && !c.turn.Listed() {
+		c.iface.resumed.Add(&c.turn, c)
 	}
 }
 

@@ -31,5 +31,6 @@
 //
 // While something is in flight a timer of the worker is set, which also wakes who sleeps
 // (alarm.go). There is no goroutine: a program that makes no progress answers nobody,
-// and peers of C give it up after 30 s (UCX_UD_TIMEOUT, theirs).
+// and peers of C give it up after 30 s (UCX_UD_TIMEOUT, theirs). With UCX_UD_ASYNC there is
+// one, and it does what peers would miss (background.go).
 package ud

@@ -19,7 +19,7 @@ func (e *endpoint) fail(err error) {
 		return
 	}
 	e.stop(err)
-	e.iface.Failures.Add(&e.iface.Reporter, e, err)
+	e.iface.Failures.Add(&e.iface.Reporter, e.self, err)
 }
 
 // Over implements kit.Failing.

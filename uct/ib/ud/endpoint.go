@@ -22,6 +22,7 @@ type endpoint struct {
 	pending  kit.Queue
 	failed   error // why nothing is accepted any more
 	closed   bool
+	self     kit.Failing // as the user knows it
 }
 
 var _ interface {
@@ -76,7 +77,7 @@ func (i *iface) connect(p uct.EndpointParams, a *ib.Address, qpn uint32) (uct.En
 		}
 	}
 	e := &endpoint{iface: i, conn: c, userData: p.UserData}
-	c.ep = e
+	c.ep, e.self = e, e
 	i.endpoints++
 	if !i.inside { // who is asked may need long
 		i.flow.DispatchFirst()
@@ -95,7 +96,7 @@ func (i *iface) newPair(p uct.EndpointParams) (uct.Endpoint, error) {
 	c.Owner = c
 	f.User = c
 	e := &endpoint{iface: i, conn: c, userData: p.UserData}
-	c.ep = e
+	c.ep, e.self = e, e
 	i.endpoints++
 	return e, nil
 }

@@ -4,6 +4,7 @@ package ud
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -39,14 +40,16 @@ type iface struct {
 
 	endpoints int // open ones
 	resumed   kit.Ring[*conn]
-	inbound   packet // the packet that is looked at
-	quiet     uint8  // 1: the queue of receives was not seen empty
-	starved   bool   // control packets wait for room in the queue: nothing else goes
-	late      int    // rounds that failures have waited
-	dead      error  // why nothing can be sent or received any more
-	dying     bool   // endpoints do not know of it yet
-	broken    bool   // the queue pair is in its error state
-	inside    bool   // the machine is working
+	inbound   packet      // the packet that is looked at
+	quiet     uint8       // 1: the queue of receives was not seen empty
+	starved   bool        // control packets wait for room in the queue: nothing else goes
+	late      int         // rounds that failures have waited
+	dead      error       // why nothing can be sent or received any more
+	dying     bool        // endpoints do not know of it yet
+	broken    bool        // the queue pair is in its error state
+	inside    bool        // the machine is working
+	offline   bool        // in the background: nobody may be called
+	back      *background // nil: nobody does anything in the background
 	closed    bool
 }
 
@@ -58,6 +61,27 @@ var (
 
 // segment is the largest packet, with its header.
 func (i *iface) segment() int { return min(i.MTU().Bytes(), i.set.UD.Buffers.SegSize.Int(0)) }
+
+// enter and leave are around what others than the user call.
+func (i *iface) enter() {
+	if i.back != nil {
+		i.back.enter()
+	}
+}
+
+func (i *iface) leave() {
+	if i.back != nil {
+		i.back.leave()
+	}
+}
+
+// now is the time.
+func (i *iface) now() time.Duration {
+	if i.offline {
+		return i.back.now
+	}
+	return i.Worker.Now()
+}
 
 // Attr implements uct.Iface.
 func (i *iface) Attr() *uct.IfaceAttr { return &i.attr }

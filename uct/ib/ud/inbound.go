@@ -30,6 +30,9 @@ func (i *iface) received(wc *verbs.WC) {
 		return // no completion of ours
 	}
 	desc := i.recvs.Take(wc.ID)
+	if i.back != nil {
+		desc = nil // it would be given back by whoever has it
+	}
 	kept := false
 	switch n := int(wc.ByteLen); {
 	case wc.Status == verbs.WCWRFlushErr:
@@ -51,8 +54,12 @@ func (i *iface) message(pkt []byte, desc *uct.AMDesc) (kept bool) {
 		return false
 	}
 	c := e.User.(*conn)
-	if c.paused || c.turn.Listed() {
-		c.late = append(c.late, putOff{uct.AMID(id), append([]byte(nil), data...)})
+	if c.paused || c.turn.Listed() || i.offline {
+		c.late = append(c.late, late{uct.AMID(id), append([]byte(nil), data...)})
+		if i.offline && len(c.late) >= maxLateOffline {
+			c.flow.Halt()
+		}
+		c.putOff()
 		return false
 	}
 	return c.hand(uct.AMID(id), data, desc)

@@ -27,6 +27,9 @@ type deadOne struct {
 
 func (l *limbo) empty() bool { return l.head == len(l.list) }
 
+// ready reports whether somebody waits there who can go.
+func (l *limbo) ready(i *iface) bool { return l.head < len(l.list) && i.sq.over(l.list[l.head].seq) }
+
 func (l *limbo) add(d deadOne) {
 	if d.conn != nil {
 		d.conn.waits++
@@ -36,7 +39,7 @@ func (l *limbo) add(d deadOne) {
 
 // release lets those go whose requests are over. Who is told may send and close.
 func (l *limbo) release(i *iface) {
-	for l.head < len(l.list) && i.sq.over(l.list[l.head].seq) {
+	for l.ready(i) {
 		d := l.list[l.head]
 		l.list[l.head] = deadOne{}
 		if l.head++; l.head == len(l.list) {

@@ -12,6 +12,8 @@ import (
 // AsyncEvent implements ib.User. That a port is down says nothing of peers: it may come
 // back before they count as gone.
 func (i *iface) AsyncEvent(a verbs.AsyncEvent) {
+	i.enter()
+	defer i.leave()
 	switch a.Type {
 	case verbs.EventGIDChange:
 		if i.gids.read(i) != nil {

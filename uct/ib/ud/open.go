@@ -4,11 +4,9 @@ package ud
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"os"
 
-	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib"
@@ -62,6 +60,9 @@ func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Se
 		return nil, err
 	}
 	i.describe()
+	if u.Async {
+		return watched(i)
+	}
 	w.AddProgress(i)
 	return i, nil
 }
@@ -124,52 +125,5 @@ func (i *iface) openFlow() (err error) {
 	if err == nil {
 		i.flow.Clock(int64(i.Worker.Now()))
 	}
-	return err
-}
-
-// Close implements uct.Iface. While endpoints are open it returns ucs.ErrBusy and closes
-// nothing.
-func (i *iface) Close() error {
-	if i.closed {
-		return nil
-	}
-	if i.endpoints > 0 {
-		return fmt.Errorf("ud: closing an interface with %d open endpoints: %w", i.endpoints, ucs.ErrBusy)
-	}
-	i.Worker.RemoveProgress(i)
-	return i.release()
-}
-
-// release gives back what there is.
-func (i *iface) release() (err error) {
-	i.closed = true
-	i.alarm.stop()
-	err = i.end()
-	err = errors.Join(err, i.Iface.Close(), i.slots.close())
-	if i.recvs.Len() > 0 {
-		err = errors.Join(err, i.recvs.Close())
-	}
-	return err
-}
-
-// end destroys the queue pair, and with it all that the device does, and then all
-// connections. Nobody waits for the device any more.
-func (i *iface) end() (err error) {
-	if i.dead == nil && i.flow != nil {
-		i.flow.Farewell()
-		i.drain(func() bool { return i.sq.over(i.sq.signaled) })
-	}
-	if i.dead == nil {
-		i.dead = ucs.ErrCanceled
-	}
-	if i.qp != nil {
-		err = i.qp.Close()
-		i.qp = nil
-	}
-	i.sq.drop()
-	if i.flow != nil {
-		i.flow.Close()
-	}
-	i.limbo.release(i)
 	return err
 }

@@ -9,14 +9,20 @@ import "github.com/ucx-go/ucx/uct"
 
 var _ uct.SourcePauser = (*conn)(nil)
 
-// putOff is a message that waits.
-type putOff struct {
+// late is a message that waits.
+type late struct {
 	id   uct.AMID
 	data []byte
 }
 
+// maxLateOffline is how many messages of a connection are taken and put off in the
+// background; the peer keeps the others.
+const maxLateOffline = 64
+
 // PauseSource implements uct.SourcePauser.
 func (c *conn) PauseSource() {
+	c.iface.enter()
+	defer c.iface.leave()
 	c.paused = true
 	c.iface.resumed.Remove(&c.turn)
 	c.flow.Halt()
@@ -24,11 +30,11 @@ func (c *conn) PauseSource() {
 
 // ResumeSource implements uct.SourcePauser.
 func (c *conn) ResumeSource() {
+	c.iface.enter()
+	defer c.iface.leave()
 	if c.paused {
 		c.paused = false
-		if !c.turn.Listed() {
-			c.iface.resumed.Add(&c.turn, c)
-		}
+		c.putOff()
 	}
 }
 
@@ -40,7 +46,7 @@ func (i *iface) deliverLate() (n int) {
 		i.resumed.Remove(&c.turn)
 		for len(c.late) > 0 && !c.paused {
 			m := c.late[0]
-			c.late[0] = putOff{}
+			c.late[0] = late{}
 			c.late = c.late[1:]
 			n++
 			c.hand(m.id, m.data, nil)

@@ -117,12 +117,12 @@ func (p port) Done(e *flow.Endpoint, slot int32, err error) {
 	if err != nil {
 		err = statusOf(err)
 	}
-	if wait && (!i.sq.over(h.seq) || c.waits > 0) {
+	if wait && (!i.sq.over(h.seq) || c.waits > 0) || i.offline && h.comp != nil {
 		d := deadOne{seq: h.seq, slot: slot, err: err}
 		if h.comp != nil {
 			d.conn = c
 		}
-		if kindOf(slot) == markSlot {
+		if !wait || kindOf(slot) == markSlot {
 			d.seq = i.sq.done
 		}
 		i.limbo.add(d)
@@ -152,7 +152,7 @@ func (p port) Accept(e *flow.Endpoint, devAddr []byte) bool {
 		return false
 	}
 	if _, err = p.newConn(e, &a, verbs.QPN(e.PeerQPN())); err != nil {
-		p.wary.failed, p.wary.at = true, p.Worker.Now()
+		p.wary.failed, p.wary.at = true, p.now()
 		return false
 	}
 	return true
@@ -178,9 +178,8 @@ func (p port) Failed(e *flow.Endpoint, err error) {
 // Ended implements flow.Port.
 func (p port) Ended(e *flow.Endpoint) {
 	c := e.User.(*conn)
-	if c.ended = true; len(c.late) == 0 {
-		c.finish()
-	}
+	c.ended = true
+	c.settle()
 }
 
 // Gone implements flow.Port.

@@ -37,6 +37,9 @@ func (i *iface) Progress() int {
 	if i.alarm.due {
 		i.watch()
 	}
+	if i.alarm.at != 0 {
+		i.look()
+	}
 	return n
 }
 
@@ -109,6 +112,8 @@ func (i *iface) rest(full bool) (n int) {
 
 // ring is called when the time has come, inside progress.
 func (i *iface) ring() {
+	i.enter()
+	defer i.leave()
 	i.alarm.at = 0
 	now := int64(i.Worker.Now())
 	i.flow.Clock(now)
@@ -129,7 +134,7 @@ const maxLate = 1024
 
 // Arm implements uct.Armer.
 func (i *iface) Arm() error {
-	if i.dying || i.broken || i.resumed.Len() > 0 || i.flow.Owed() && i.sq.room() > 0 || !i.Waiting.All(cannotSend) {
+	if i.limbo.ready(i) || i.dying || i.broken || i.resumed.Len() > 0 || i.flow.Owed() && i.sq.room() > 0 || !i.Waiting.All(cannotSend) {
 		return ucs.ErrBusy
 	}
 	i.watch()

@@ -39,6 +39,7 @@ type udSettings struct {
 	Backoff   float64      `ucx:"TIMER_BACKOFF" default:"2.0" doc:"By what that time is multiplied as long as there is no answer; 1.0 at least."`
 	Poke      config.Time  `ucx:"MIN_POKE_TIME" default:"250ms" doc:"From this time between questions on they wake a peer that sleeps."`
 	DGIDCheck bool         `ucx:"ETH_DGID_CHECK" default:"y" doc:"Drop packets from Ethernet that were not sent to an address of the port, and those that do not come from the address that their sender gives as its own."`
+	Async     bool         `ucx:"ASYNC" default:"n" doc:"Answer peers, and send again what is lost, also while the program makes no progress: by a goroutine, which costs a lock for each call. Only of this library."`
 	MaxWindow config.Count `ucx:"MAX_WINDOW" default:"1025" doc:"Packets of an endpoint under way at most, and one; 2 to 1025."`
 }
 

@@ -16,6 +16,8 @@ var _ uct.SourceLocator = (*conn)(nil)
 // DropSource implements uct.SourceOwner: what the peer has made goes, and the
 // application's endpoint fails.
 func (c *conn) DropSource(err error) {
+	c.iface.enter()
+	defer c.iface.leave()
 	c.dropped = true
 	c.flow.Drop(fmt.Errorf("dropped the connection: %w", err))
 	if c.over {

@@ -1,0 +1,111 @@
+//go:build linux
+
+package ud_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/ud"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// absent is a host that makes no progress for far longer than others wait for an answer:
+// what it has sent itself is lost, one that it is connected with goes on sending, and
+// another one connects.
+type absent struct {
+	host, known, stranger *ucttest.Host
+	got, atKnown          *ucttest.Collector
+	flushed               *ucttest.Completion
+	sent                  int // by the others
+}
+
+func beAbsent(t *testing.T, meanwhile func(x *absent), pairs ...string) *absent {
+	net := network(t, verbstest.Config{})
+	away, f := fixture(t, net, pairs...), fixture(t, net)
+	x := &absent{host: away.Open(t), known: f.Open(t), stranger: f.Open(t)}
+	own, eps := x.host.Connect(t, x.known), []uct.Endpoint{x.known.Connect(t, x.host)}
+	x.got, x.atKnown = x.host.Collect(t, 1), x.known.Collect(t, 2)
+	ucttest.Accept(t, func() error { return eps[0].AMShort(1, 0, nil, 0, nil) }, x.known, x.host)
+	ucttest.Accept(t, func() error { return own.AMShort(2, 0, nil, 0, nil) }, x.known, x.host)
+	x.got.Wait(t, 1, x.known, x.host)
+	x.atKnown.Wait(t, 1, x.known, x.host)
+	ucttest.Settle(x.known, x.host)
+	x.sent = 1
+
+	net.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{Drop: true}))
+	ucttest.Accept(t, func() error { return own.AMShort(2, 0, nil, 0, nil) }, x.host)
+	x.flushed = ucttest.NewCompletion(1)
+	if err := own.Flush(0, &x.flushed.Completion); err != ucs.InProgress {
+		t.Fatal("flushed what is lost", err)
+	}
+	net.SetHook(nil)
+	eps = append(eps, x.stranger.Connect(t, x.host))
+	for start := time.Now(); time.Since(start) < time.Second && len(x.known.Failures) == 0; meanwhile(x) {
+		for _, ep := range eps {
+			if ep.AMShort(1, 1, nil, 0, nil) == nil {
+				x.sent++
+			}
+		}
+		ucttest.Progress(x.known, x.stranger)
+	}
+	return x
+}
+
+// TestBackground: who makes no progress is not given up if it is looked after in the
+// background. Connections to it are made, what it has sent goes again, and what it is
+// sent is acknowledged, within bounds. Its user is told of nothing before it is back.
+func TestBackground(t *testing.T) {
+	x := beAbsent(t, func(x *absent) { ud.Look(x.host.Iface) }, "UD_ASYNC", "y")
+	if len(x.known.Failures)+len(x.stranger.Failures)+len(x.host.Failures) != 0 {
+		t.Fatalf("%+v %+v %+v", x.known.Failures, x.stranger.Failures, x.host.Failures)
+	}
+	if x.atKnown.Len() != 2 {
+		t.Error("what was lost has not gone again")
+	}
+	if x.got.Len() != 1 || x.flushed.Fired != 0 {
+		t.Errorf("%d messages, told %d times", x.got.Len(), x.flushed.Fired)
+	}
+	if c := ud.Counters(x.host.Iface); c.Halted == 0 || x.sent < 64 {
+		t.Errorf("%d messages sent, halted %d times", x.sent, c.Halted)
+	}
+	x.got.Wait(t, x.sent, x.host, x.known, x.stranger)
+	ucttest.Settle(x.host, x.known, x.stranger)
+	if x.flushed.Fired != 1 || x.got.Len() != x.sent {
+		t.Errorf("told %d times, %d of %d messages", x.flushed.Fired, x.got.Len(), x.sent)
+	}
+}
+
+// TestNoBackground: without it, one that makes no progress is given up.
+func TestNoBackground(t *testing.T) {
+	x := beAbsent(t, func(*absent) { time.Sleep(time.Millisecond) })
+	if len(x.known.Failures) != 1 {
+		t.Errorf("%+v %+v %+v", x.known.Failures, ud.Counters(x.known.Iface), ud.Counters(x.host.Iface))
+	}
+	ucttest.Settle(x.host, x.known, x.stranger)
+}
+
+// TestBackgroundAlone: somebody does look.
+func TestBackgroundAlone(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	f := fixture(t, net, "UD_ASYNC", "y")
+	a, b := f.Open(t), f.Open(t)
+	ep := a.Connect(t, b)
+	got := b.Collect(t, 1)
+	for k := range uint64(3) {
+		ucttest.Accept(t, func() error { return ep.AMShort(1, k, nil, 0, nil) }, a, b)
+	}
+	got.Wait(t, 3, a, b)
+	if err := ep.AMShort(1, 3, nil, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	done := ucttest.NewCompletion(1)
+	done.Finish(t, ep.Flush(0, &done.Completion), a)
+	if got.Len() != 3 {
+		t.Errorf("%d messages", got.Len())
+	}
+	got.Wait(t, 4, b)
+}

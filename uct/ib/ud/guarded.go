@@ -1,0 +1,186 @@
+//go:build linux
+
+package ud
+
+import (
+	"errors"
+
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/kit"
+)
+
+// guarded is an interface that takes the lock.
+type guarded struct {
+	*iface
+	b *background
+}
+
+var (
+	_ uct.Iface = (*guarded)(nil)
+	_ uct.Armer = (*guarded)(nil)
+)
+
+// Progress implements uct.Progressor.
+func (g *guarded) Progress() int {
+	g.b.enter()
+	defer g.b.leave()
+	g.b.rounds++
+	n := g.iface.Progress()
+	if !g.closed {
+		g.limbo.release(g.iface)
+	}
+	return n
+}
+
+// Arm implements uct.Armer.
+func (g *guarded) Arm() error {
+	g.b.enter()
+	defer g.b.leave()
+	return g.iface.Arm()
+}
+
+// NewEndpoint implements uct.Iface.
+func (g *guarded) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
+	g.b.enter()
+	defer g.b.leave()
+	ep, err := g.iface.NewEndpoint(p)
+	if err != nil {
+		return nil, err
+	}
+	e := &guardedEndpoint{ep.(*endpoint), g.b}
+	e.self = e
+	return e, nil
+}
+
+// SetAMHandler implements uct.Iface.
+func (g *guarded) SetAMHandler(id uct.AMID, h uct.AMHandler) error {
+	g.b.enter()
+	defer g.b.leave()
+	return g.iface.SetAMHandler(id, h)
+}
+
+// Close implements uct.Iface.
+func (g *guarded) Close() error {
+	g.b.enter()
+	if g.closed || g.endpoints > 0 {
+		defer g.b.leave()
+		return g.iface.Close()
+	}
+	g.Worker.RemoveProgress(g)
+	err := g.iface.release()
+	g.b.leave()
+	return errors.Join(err, g.b.ctx.Close()) // waits for the goroutine
+}
+
+// guardedEndpoint is an endpoint that takes the lock.
+type guardedEndpoint struct {
+	*endpoint
+	b *background
+}
+
+var _ interface {
+	uct.Endpoint
+	uct.Paired
+	uct.Located
+	uct.Checker
+	uct.SourceHolder
+	kit.Failing
+} = (*guardedEndpoint)(nil)
+
+// AMShort implements uct.Endpoint.
+func (g *guardedEndpoint) AMShort(id uct.AMID, header uint64, payload []byte, f uct.SendFlags, c *uct.Completion) error {
+	g.b.enter()
+	defer g.b.leave()
+	return g.endpoint.AMShort(id, header, payload, f, c)
+}
+
+// AMShortIOV implements uct.Endpoint.
+func (g *guardedEndpoint) AMShortIOV(id uct.AMID, iov []uct.IOV, f uct.SendFlags, c *uct.Completion) error {
+	g.b.enter()
+	defer g.b.leave()
+	return g.endpoint.AMShortIOV(id, iov, f, c)
+}
+
+// AMBcopy implements uct.Endpoint.
+func (g *guardedEndpoint) AMBcopy(id uct.AMID, p uct.Packer, f uct.SendFlags, c *uct.Completion) (int, error) {
+	g.b.enter()
+	defer g.b.leave()
+	return g.endpoint.AMBcopy(id, p, f, c)
+}
+
+// AMZcopy implements uct.Endpoint.
+func (g *guardedEndpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, f uct.SendFlags, c *uct.Completion) error {
+	g.b.enter()
+	defer g.b.leave()
+	return g.endpoint.AMZcopy(id, hdr, iov, f, c)
+}
+
+// Flush implements uct.Endpoint.
+func (g *guardedEndpoint) Flush(f uct.FlushFlags, c *uct.Completion) error {
+	g.b.enter()
+	defer g.b.leave()
+	return g.endpoint.Flush(f, c)
+}
+
+// Fence implements uct.Endpoint.
+func (g *guardedEndpoint) Fence() error {
+	g.b.enter()
+	defer g.b.leave()
+	return g.endpoint.Fence()
+}
+
+// Check implements uct.Checker.
+func (g *guardedEndpoint) Check(c *uct.Completion) error {
+	g.b.enter()
+	defer g.b.leave()
+	return g.endpoint.Check(c)
+}
+
+// PendingAdd implements uct.Endpoint.
+func (g *guardedEndpoint) PendingAdd(p *uct.Pending) error {
+	g.b.enter()
+	defer g.b.leave()
+	return g.endpoint.PendingAdd(p)
+}
+
+// PendingPurge implements uct.Endpoint.
+func (g *guardedEndpoint) PendingPurge(fn func(*uct.Pending)) {
+	g.b.enter()
+	defer g.b.leave()
+	g.endpoint.PendingPurge(fn)
+}
+
+// Close implements uct.Endpoint.
+func (g *guardedEndpoint) Close() {
+	g.b.enter()
+	defer g.b.leave()
+	g.endpoint.Close()
+}
+
+// Address implements uct.Paired.
+func (g *guardedEndpoint) Address() ([]byte, error) {
+	g.b.enter()
+	defer g.b.leave()
+	return g.endpoint.Address()
+}
+
+// ConnectToEP implements uct.Paired.
+func (g *guardedEndpoint) ConnectToEP(dev, iface, ep []byte) error {
+	g.b.enter()
+	defer g.b.leave()
+	return g.endpoint.ConnectToEP(dev, iface, ep)
+}
+
+// LeadsTo implements uct.Located.
+func (g *guardedEndpoint) LeadsTo(dev, iface, ep []byte) bool {
+	g.b.enter()
+	defer g.b.leave()
+	return g.endpoint.LeadsTo(dev, iface, ep)
+}
+
+// Source implements uct.SourceHolder.
+func (g *guardedEndpoint) Source() *uct.Source {
+	g.b.enter()
+	defer g.b.leave()
+	return g.endpoint.Source()
+}
