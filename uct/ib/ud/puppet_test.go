@@ -21,6 +21,7 @@ type puppet struct {
 	host *ucttest.Host
 	ctx  *verbs.Context
 	pd   *verbs.PD
+	wake *verbs.CompChannel // of what it receives
 	sent *verbs.CQ
 	got  *verbs.CQ
 	qp   *verbs.QP
@@ -60,7 +61,8 @@ func newPuppet(t testing.TB, k *verbstest.Kernel, h *ucttest.Host) *puppet {
 	t.Cleanup(func() { p.ctx.Close() })
 	p.pd = must(p.ctx.AllocPD())(t)
 	p.sent = must(p.ctx.CreateCQ(16, nil, 0))(t)
-	p.got = must(p.ctx.CreateCQ(puppetRecvs, nil, 0))(t)
+	p.wake = must(p.ctx.CreateCompChannel())(t)
+	p.got = must(p.ctx.CreateCQ(puppetRecvs, p.wake, 0))(t)
 	p.mr = must(p.pd.RegMR(p.mem, verbs.AccessLocalWrite))(t)
 	p.qp = must(p.pd.CreateQP(&verbs.QPInitAttr{Type: verbs.UD, SendCQ: p.sent, RecvCQ: p.got,
 		Cap: verbs.QPCap{MaxSendWR: 16, MaxRecvWR: puppetRecvs, MaxSendSGE: 1, MaxRecvSGE: 1}}))(t)

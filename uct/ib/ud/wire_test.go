@@ -8,7 +8,10 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/ibtest"
+	"github.com/ucx-go/ucx/uct/ib/ud"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -52,7 +55,7 @@ func TestMessageBytes(t *testing.T) {
 	p.await("an acknowledgement of the CREP", func(b []byte) bool { return wire.Load(b) == wire.NewHeader(77, 0, 2, 1) })
 	data := h.IOV(t, []byte("data"))
 	c := ucttest.NewCompletion(1)
-	next := wire.PSN(2)
+	next, asked := wire.PSN(2), false
 	ack := func() {
 		p.send(packed(wire.NewHeader(q.EP, 0, 2, next-1)))
 		ucttest.Settle(h)
@@ -64,6 +67,7 @@ func TestMessageBytes(t *testing.T) {
 		if h.Dest() != 77 || h.AMID() != id || h.Ack() != 1 || string(got[8:]) != body {
 			t.Errorf("%s: header %016x, %q; want id %d, %q", name, uint64(h), got[8:], id, body)
 		}
+		asked = h.AckReq()
 		next++
 		ack()
 	}
@@ -82,6 +86,9 @@ func TestMessageBytes(t *testing.T) {
 		t.Error("not copied, and complete before it is acknowledged")
 	}
 	want("not copied", 0, "headdata")
+	if !asked {
+		t.Error("who waits for his memory waits for others to send")
+	}
 	if c.Fired != 1 || c.Err != nil {
 		t.Errorf("told %d times, %v", c.Fired, c.Err)
 	}
@@ -203,4 +210,124 @@ func TestStrangersAddress(t *testing.T) {
 	}
 	p.send(packed(wire.AMHeader(id, 5, 2, 1), []byte("from there")...))
 	st.Wait(t, 1, h)
+}
+
+// TestWaking: what connects wakes a peer that sleeps for nothing else, messages do not.
+func TestWaking(t *testing.T) {
+	_, h, p := two(t)
+	awake := func() bool {
+		t.Helper()
+		_, ok, err := p.wake.TryEvent()
+		check(t, err)
+		check(t, p.got.ReqNotify(true))
+		return ok
+	}
+	if awake() {
+		t.Fatal("awake")
+	}
+	ep := p.endpoint()
+	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
+	if !awake() {
+		t.Error("a CREQ does not wake")
+	}
+	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
+	ucttest.Settle(h)
+	p.heard()
+	awake()
+	check(t, ep.AMShort(3, 7, []byte("abc"), 0, nil))
+	is := func(b []byte) bool { return wire.Load(b).IsAM() }
+	p.await("a message", is)
+	if awake() {
+		t.Error("a message wakes")
+	}
+	p.send(packed(wire.NewHeader(q.EP, wire.FlagNack, 2, 1)))
+	p.await("it again", is)
+	if !awake() {
+		t.Error("what is repeated does not wake")
+	}
+}
+
+// TestRepeatedSlowly: what is acknowledged while the device is still sending it again is
+// the caller's when that is over, and no flush ends before.
+func TestRepeatedSlowly(t *testing.T) {
+	net := network(t, verbstest.Config{}, verbstest.Config{})
+	f := fixture(t, net, "UD_VERBS_RX_MAX_POLL", "1")
+	f.Component = ibtest.Component(net.Devices()...) // whose devices go no step with the worker's rounds
+	h := f.Open(t)
+	p := newPuppet(t, net.Devices()[1], h)
+	ep := p.endpoint()
+	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
+	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
+	ucttest.Settle(h)
+	ops := []*ucttest.Completion{ucttest.NewCompletion(1), ucttest.NewCompletion(1), ucttest.NewCompletion(1)}
+	if err := ep.AMZcopy(3, nil, []uct.IOV{h.IOV(t, []byte("data"))}, 0, &ops[0].Completion); err != ucs.InProgress {
+		t.Fatal(err)
+	}
+	p.await("a message", func(b []byte) bool { return wire.Load(b).IsAM() })
+	if err := ep.Flush(0, &ops[1].Completion); err != ucs.InProgress {
+		t.Fatal(err)
+	}
+	// The answers come together, and are looked at one by one.
+	net.SetHook(verbstest.When(verbstest.From(net.Devices()[1]), verbstest.Fate{Hold: verbstest.UntilReleased}))
+	p.send(packed(wire.NewHeader(q.EP, wire.FlagNack, 2, 1)))
+	p.send(packed(wire.NewHeader(q.EP, 0, 2, 2)))
+	net.SetWork(verbstest.InStep)
+	net.Release()
+	for range 4 {
+		h.Worker.Progress()
+	}
+	if c := ud.Counters(h.Iface); c.Resent != 1 || c.GotAcks != 1 {
+		t.Fatalf("%+v", c)
+	}
+	if err := ep.Flush(0, &ops[2].Completion); err != ucs.InProgress {
+		t.Errorf("a flush behind: %v", err)
+	}
+	for k, c := range ops {
+		if c.Fired != 0 {
+			t.Errorf("operation %d is over while the device sends", k)
+		}
+	}
+	net.Step(100)
+	ucttest.Settle(h)
+	for k, c := range ops {
+		if c.Fired != 1 || c.Err != nil {
+			t.Errorf("operation %d: told %d times, %v", k, c.Fired, c.Err)
+		}
+	}
+	net.SetWork(verbstest.InBell)
+}
+
+// TestLeftInBuffers: where a device does not write all of what is in front of an IPv4
+// packet, what another one has left there says nothing.
+func TestLeftInBuffers(t *testing.T) {
+	net := network(t, verbstest.Config{GRH: verbstest.GRHHalf}, verbstest.Config{})
+	f := fixture(t, net, "UD_VERBS_RX_QUEUE_LEN", "2")
+	h := f.Open(t)
+	p, other := newPuppet(t, net.Devices()[1], h), newPuppet(t, net.Devices()[1], h)
+	six := func(k *verbstest.Kernel) (entry verbs.GIDEntry) {
+		ctx := must(verbs.NewContext(k.Open(), 0))(t)
+		defer ctx.Close()
+		for _, e := range must(ctx.QueryGIDTable())(t) {
+			if e.Type == verbs.GIDRoCEv2 && !e.GID.Addr().Is4() {
+				return e
+			}
+		}
+		t.Fatal("no IPv6")
+		return
+	}
+	own, to := six(net.Devices()[1]), six(net.Devices()[0])
+	a := own.To(to.GID)
+	other.ah = must(other.pd.CreateAH(&a))(t)
+	st := h.Collect(t, 5)
+	id := p.connect(1, 0)
+	for n := range byte(8) {
+		other.send(packed(wire.NewHeader(1234, 0, 1, 1)))
+		other.send(packed(wire.NewHeader(1234, 0, 1, 1)))
+		ucttest.Settle(h)
+		p.send(packed(wire.AMHeader(id, 5, wire.PSN(n)+2, 1), n))
+		st.Wait(t, int(n)+1, h)
+	}
+	if c := ud.Counters(h.Iface); c.Unknown < 8 {
+		t.Errorf("%+v", c)
+	}
 }
