@@ -413,3 +413,71 @@ func TestStrangers(t *testing.T) {
 		t.Errorf("%d refused, %d made", c.Refused, c.Passive)
 	}
 }
+
+// TestNoSleepWithDebts: nobody goes to sleep over a packet that is to be sent.
+func TestNoSleepWithDebts(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	f := fixture(t, net)
+	a, b := f.Pair(t)
+	ep := connected(t, a, b)
+	for n := 0; a.Worker.Arm() != nil; n++ {
+		if n > 1000 {
+			t.Fatal("no rest")
+		}
+		a.Worker.Progress()
+	}
+	check(t, ep.(uct.Checker).Check(nil))
+	if err := a.Worker.Arm(); err != ucs.ErrBusy {
+		t.Errorf("armed: %v", err)
+	}
+	a.Worker.Progress()
+	if c := ud.Counters(a.Iface); c.Keepalives != 1 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestDebtsFirst: who sends as much as a small queue takes answers others all the same.
+func TestDebtsFirst(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	f := fixture(t, net, "UD_VERBS_TX_QUEUE_LEN", "2", "UD_TIMEOUT", "30s")
+	f.Component = slow(net, 1)
+	a, b := f.Pair(t)
+	c := f.Open(t)
+	ep, other := a.Connect(t, b), c.Connect(t, a)
+	b.Collect(t, 1)
+	a.Collect(t, 1)
+	for range 100 { // its window is open then
+		ucttest.Accept(t, func() error { return ep.AMShort(1, 0, nil, 0, nil) }, a, b)
+		ucttest.Accept(t, func() error { return other.AMShort(1, 0, nil, 0, nil) }, a, c)
+	}
+	ucttest.Settle(a, b, c)
+	sent := 0
+	flood := ucttest.NewPending(nil)
+	flood.Fn = func() error {
+		for {
+			if err := ep.AMShort(1, 0, nil, 0, nil); err != nil {
+				return err
+			}
+			sent++
+		}
+	}
+	for ep.AMShort(1, 0, nil, 0, nil) == nil {
+	}
+	check(t, ep.PendingAdd(&flood.Pending))
+	done := ucttest.NewCompletion(1)
+	if err := other.AMZcopy(1, nil, []uct.IOV{c.IOV(t, []byte("x"))}, 0, &done.Completion); err != ucs.InProgress {
+		t.Fatal(err)
+	}
+	for n := 0; done.Fired == 0; n++ {
+		if n > 1000 {
+			t.Fatalf("no answer while %d messages went", sent)
+		}
+		for range 2 {
+			a.Worker.Progress()
+			b.Worker.Progress()
+		}
+		c.Worker.Progress()
+	}
+	ep.PendingPurge(func(*uct.Pending) {})
+	ucttest.Settle(a, b, c)
+}

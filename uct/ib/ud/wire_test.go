@@ -79,6 +79,10 @@ func TestMessageBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("copied", 31, "copied")
+	for n := 0; asked || n < 16; n++ { // until the window is open
+		check(t, ep.AMShort(3, 0, nil, 0, nil))
+		want("short", 3, "\x00\x00\x00\x00\x00\x00\x00\x00")
+	}
 	if err := ep.AMZcopy(0, &ucttest.Packer{Data: []byte("head")}, []uct.IOV{data}, 0, &c.Completion); err != ucs.InProgress {
 		t.Fatal(err)
 	}
