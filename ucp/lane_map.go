@@ -110,7 +110,9 @@ func (m *laneMap) restrict(lane uint8, l *proto.RMALane) {
 // checkedLanes are those whose transports find out about a lost peer only when
 // they are asked. C asks the keepalive lane. The lanes through shared memory are
 // asked besides: a message into it leaves whether its reader lives or not, and
-// each knows things of its own, the peer's process and its segment. A choice
+// each knows things of its own, the peer's process and its segment. So are those that
+// connect pairwise: their devices know in a few seconds, and datagrams, by which
+// the keepalive goes where there are some, after half a minute. A choice
 // without a keepalive lane has nothing but these questions, so there all lanes
 // are asked that do not watch.
 func (w *Worker) checkedLanes(c *proto.LaneConfig) (list []uint8) {
@@ -119,7 +121,7 @@ func (w *Worker) checkedLanes(c *proto.LaneConfig) (list []uint8) {
 		if !a.Flags.Has(uct.IfaceEpCheck) || a.Flags.Has(uct.IfaceEpKeepalive) {
 			continue
 		}
-		if c.Keepalive == proto.NullLane || c.Keepalive == uint8(k) || a.Resource.Type == uct.DeviceShared {
+		if c.Keepalive == proto.NullLane || c.Keepalive == uint8(k) || c.Paired&(1<<k) != 0 || a.Resource.Type == uct.DeviceShared {
 			list = append(list, uint8(k))
 		}
 	}

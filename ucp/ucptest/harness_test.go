@@ -39,6 +39,13 @@ type transport struct {
 	// busy says that nothing can be expected to finish in its call.
 	busy bool
 
+	// instant says that the peer's memory is read before the call that asks for it
+	// returns, although its end is told of later.
+	instant bool
+
+	// silent says that the end of a peer is known by its silence.
+	silent bool
+
 	// paired says that lanes are connected pairwise: an endpoint asks its peer when it is
 	// made, who has one then, too.
 	paired bool
@@ -88,6 +95,9 @@ var transports = []transport{
 	simNoMemh,
 	simKeys.rough(),
 	simKeyPairs.rough().pairwise(),
+
+	rc,
+	ud,
 
 	// The same with workers that many goroutines may use. Here it is one at a time.
 	transport{name: "self", settings: []setting{{"TLS", "self"}}, loopback: true}.shared(),

@@ -15,9 +15,18 @@ const defaultPoll = 16
 type completions struct {
 	cq    *verbs.CQ
 	wc    []verbs.WC
-	held  int  // of wc, taken by who armed and not yet looked at
-	armed bool // an event will come
+	held  int // of wc, taken by who armed and not yet looked at
+	armed arming
 }
+
+// arming is what an event will come for.
+type arming uint8
+
+const (
+	armNone   arming = iota
+	armErrors        // completions that failed
+	armAll
+)
 
 func (c *completions) open(cq *verbs.CQ, most int) {
 	c.cq, c.wc = cq, make([]verbs.WC, max(most, 1))
@@ -34,15 +43,15 @@ func (c *completions) take() []verbs.WC {
 
 // arm asks for an event, and says whether completions are there already. Devices tell
 // of what comes after the question only, so who asks has to look once more.
-func (c *completions) arm() error {
+func (c *completions) arm(want arming) error {
 	if c.held > 0 {
 		return ucs.ErrBusy
 	}
-	if !c.armed {
-		if err := c.cq.ReqNotify(false); err != nil {
+	if c.armed < want {
+		if err := c.cq.ReqNotify(want == armErrors); err != nil {
 			return err
 		}
-		c.armed = true
+		c.armed = want
 	}
 	if c.held = c.cq.Poll(c.wc); c.held > 0 {
 		return ucs.ErrBusy
@@ -60,19 +69,28 @@ func (i *Iface) Received() (wc []verbs.WC, full bool) {
 	return wc, len(wc) == len(i.recv.wc)
 }
 
-// Arm prepares for a sleep: nil when the event set of the worker will tell of every
-// completion, ucs.ErrBusy when progress has to be made first. With sends outstanding whose
-// end somebody waits for, sends is true.
-func (i *Iface) Arm(sends bool) error {
+// Sends says which completions of sends who sleeps wants to be told of.
+type Sends uint8
+
+// Completions of sends.
+const (
+	SendsNone   = Sends(armNone)
+	SendsErrors = Sends(armErrors) // nobody waits for any, but a failure is news
+	SendsAll    = Sends(armAll)
+)
+
+// Arm prepares for a sleep: nil when the event set of the worker will tell of receives, and
+// of the sends that are wanted, ucs.ErrBusy when progress has to be made first.
+func (i *Iface) Arm(sends Sends) error {
 	if !i.Failures.Empty() || i.letters.waiting.Load() {
 		return ucs.ErrBusy
 	}
-	if sends {
-		if err := i.send.arm(); err != nil {
+	if sends != SendsNone {
+		if err := i.send.arm(arming(sends)); err != nil {
 			return err
 		}
 	}
-	return i.recv.arm()
+	return i.recv.arm(armAll)
 }
 
 // channelEvents takes the events of the channel. What they are about is found in the
@@ -89,9 +107,9 @@ func (h channelEvents) HandleEvent(event.Events) {
 		}
 		switch cq {
 		case i.SendCQ:
-			i.send.armed = false
+			i.send.armed = armNone
 		case i.RecvCQ:
-			i.recv.armed = false
+			i.recv.armed = armNone
 		}
 	}
 }

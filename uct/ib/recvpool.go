@@ -104,8 +104,8 @@ func (p *RecvPool) Take(id uint64) *uct.AMDesc {
 	b.state = bufOffered
 	p.posted--
 	p.used++
-	if p.kept >= p.keep {
-		return nil
+	if p.kept >= p.keep || p.stuck && 2*p.kept >= len(p.bufs) {
+		return nil // without the rest nothing more would be received
 	}
 	return &b.AMDesc
 }
@@ -189,6 +189,18 @@ func (p *RecvPool) Post() error {
 		}
 	}
 	return nil
+}
+
+// Reset takes back all that is posted: the queue was emptied, as of a queue pair that was
+// reset, and nothing of it is in the queue of completions any more.
+func (p *RecvPool) Reset() {
+	for k, b := range p.bufs {
+		if b.state == bufPosted {
+			b.state = bufSpare
+			p.spare = append(p.spare, int32(k))
+		}
+	}
+	p.posted = 0
 }
 
 // Posted is how many buffers the device has.

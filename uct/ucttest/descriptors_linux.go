@@ -14,7 +14,15 @@ func wait(hosts []*Host) {
 			fds = append(fds, unix.PollFd{Fd: int32(h.Worker.EventFD()), Events: unix.POLLIN})
 		}
 	}
-	unix.Poll(fds, 1)
+	if n, _ := unix.Poll(fds, 1); n == 0 {
+		return
+	}
+	// Workers look at their descriptors now and then only, and next after this.
+	for _, h := range hosts {
+		if h.Worker != nil {
+			h.Worker.Arm()
+		}
+	}
 }
 
 // readable waits for the worker's descriptor, at most ms milliseconds.

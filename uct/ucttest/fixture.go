@@ -31,6 +31,11 @@ type Fixture struct {
 	// those of a transport that addresses processes.
 	SharedAddress bool
 
+	// Silent says that nothing is said on the wire when an endpoint ends, and that a peer
+	// acknowledges only when it makes progress: the end of an endpoint shows at the
+	// other side when that is asked, and a flush waits for the peer.
+	Silent bool
+
 	// Expose makes buf accessible to peers of the domain and returns a function
 	// that ends it. nil: MemoryDomain.Register is used.
 	Expose func(md uct.MemoryDomain, buf []byte, access uct.Access) (end func() error, err error)

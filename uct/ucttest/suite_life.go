@@ -97,7 +97,7 @@ func testPeerGone(t *testing.T, f *Fixture) {
 			}
 		}
 		return a.Failed(ep) != nil
-	}, a)
+	}, a, c)
 	Settle(a)
 	reports := 0
 	for _, e := range a.Failures {

@@ -58,6 +58,8 @@ func testSources(t *testing.T, f *Fixture) {
 	first.Close()
 	if back != nil {
 		back.Close()
+	} else if f.Silent {
+		src.Drop(ucs.ErrCanceled)
 	}
 	Until(t, "the end of the first endpoint to be told", func() bool { return user.gone > 0 }, a, b)
 	if other.gone != 0 {
@@ -65,7 +67,7 @@ func testSources(t *testing.T, f *Fixture) {
 	}
 	failed := func(ep uct.Endpoint) func() bool {
 		return func() bool {
-			if back != nil {
+			if back != nil || f.Silent {
 				ask(t, a, ep)
 			}
 			return a.Failed(ep) != nil

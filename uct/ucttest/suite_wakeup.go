@@ -29,7 +29,7 @@ func testWakeup(t *testing.T, f *Fixture) {
 			Until(t, "the worker to be armed", func() bool { return b.Worker.Arm() == nil }, a, b)
 		}
 		Accept(t, st.send, a)
-		flush(t, st.ep, a)
+		f.flush(t, st.ep, a)
 		if !readable(t, b, wakeTimeout) {
 			t.Fatalf("round %d: armed, then a message came, and the descriptor stayed silent", round)
 		}
@@ -39,7 +39,7 @@ func testWakeup(t *testing.T, f *Fixture) {
 		Settle(a, b)
 		Until(t, "the worker to be armed", func() bool { return b.Worker.Arm() == nil }, a, b)
 		Accept(t, st.send, a)
-		flush(t, st.ep, a)
+		f.flush(t, st.ep, a)
 		if err := b.Worker.Arm(); err == nil {
 			if !readable(t, b, wakeTimeout) {
 				t.Fatalf("round %d: armed after a message came, and the descriptor stayed silent", round)
@@ -53,7 +53,7 @@ func testWakeup(t *testing.T, f *Fixture) {
 		const burst = 10
 		for k := 0; k < burst && accepted(st.send()); k++ {
 		}
-		flush(t, st.ep, a)
+		f.flush(t, st.ep, a)
 		for tries := 0; uint64(len(st.got)) < st.next; tries++ {
 			if tries > 1000 {
 				t.Fatalf("round %d: woken 1000 times, %d of %d messages", round, len(st.got), st.next)
@@ -101,8 +101,12 @@ func testWakeupSender(t *testing.T, f *Fixture) {
 }
 
 // flush makes sure that what was sent has left, progressing the sender alone.
-func flush(t *testing.T, ep uct.Endpoint, h *Host) {
+func (f *Fixture) flush(t *testing.T, ep uct.Endpoint, h *Host) {
 	t.Helper()
+	if f.Silent {
+		Settle(h)
+		return
+	}
 	c := NewCompletion(1)
 	err := Accept(t, func() error { return ep.Flush(uct.FlushLocal, &c.Completion) }, h)
 	c.Finish(t, err, h)

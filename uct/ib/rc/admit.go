@@ -17,14 +17,24 @@ func (e *endpoint) admit() error {
 
 //go:noinline
 func (e *endpoint) admitSlow() error {
-	if e.failed != nil {
-		return e.failed
+	if err := e.admitAny(); err != nil {
+		return err
 	}
-	e.iface.sendGrants()
+	if e.pending.Blocks() {
+		return ucs.ErrNoResource
+	}
+	return nil
+}
+
+// admitAny is admit for what need not wait behind requests. Grants go first.
+func (e *endpoint) admitAny() error {
+	if e.failed == nil {
+		e.iface.sendGrants()
+	}
 	switch {
-	case e.failed != nil: // by that
+	case e.failed != nil: // perhaps by that
 		return e.failed
-	case e.room <= 0 || e.iface.credits <= 0 || e.pending.Blocks():
+	case e.room <= 0 || e.iface.credits <= 0:
 		return ucs.ErrNoResource
 	}
 	return nil

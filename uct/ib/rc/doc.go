@@ -23,7 +23,7 @@
 // # What arrives
 //
 // A message begins with a byte: the id of its handler, and in three bits the
-// flow control (receive.go). Which endpoint it belongs to the number of the queue pair
+// flow control (message.go). Which endpoint it belongs to the number of the queue pair
 // says, which the device chose (qpns.go).
 //
 // # The end

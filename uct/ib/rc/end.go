@@ -14,6 +14,7 @@ func (e *endpoint) stop(err error) {
 	e.failed = err
 	e.room = 0
 	e.iface.grants.Remove(&e.due)
+	e.iface.tails.Remove(&e.dangling)
 	e.iface.Waiting.Leave(&e.pending)
 }
 
@@ -72,6 +73,7 @@ func (e *endpoint) destroy(err error) {
 		i.last = nil
 	}
 	i.bury(e)
+	e.forget()
 	e.source.Gone()
 	e.endOps(err)
 }

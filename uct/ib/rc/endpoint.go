@@ -29,9 +29,11 @@ type endpoint struct {
 	unsignaled uint32 // in a row, the last ones
 	fetches    uint32 // count of the last read or atomic operation
 	fenced     bool   // the next request is the first behind a fence
+	fencedPut  bool   // the next put is
 	stuck      bool   // a message waits for a grant
 	fc         flow
 	due        kit.Node[*endpoint] // in iface.grants
+	dangling   kit.Node[*endpoint] // in iface.tails
 	ops        opQueue
 	pending    kit.Queue
 
@@ -40,6 +42,7 @@ type endpoint struct {
 	peer      epAddress
 	source    uct.Source
 	deaf      bool // nothing more is delivered
+	backlog   backlog
 
 	failed error // why nothing is accepted any more
 	closed bool

@@ -4,13 +4,16 @@ package rc_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"math"
 	"net/netip"
+	"syscall"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/rc"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -187,4 +190,53 @@ func TestSourceInfo(t *testing.T) {
 			t.Error("a closed endpoint has a source")
 		}
 	}
+}
+
+// number is that of an endpoint's queue pair.
+func number(t testing.TB, ep uct.Endpoint) uint32 {
+	t.Helper()
+	return binary.LittleEndian.Uint32(must(ep.(uct.Paired).Address())(t)) >> 8
+}
+
+// TestNumbersAgain: no endpoint has the number of one whose messages may still come.
+func TestNumbersAgain(t *testing.T) {
+	r := newRig(t, verbstest.Port{})
+	f := fixture(t, r)
+	h := f.Open(t)
+	first := number(t, h.NewEndpoint(t, uct.EndpointParams{}))
+	rc.Haunt(h.Iface, first+1, first+2, first+4)
+	objects := r.devs[0].Objects()
+	if n := number(t, h.NewEndpoint(t, uct.EndpointParams{})); n != first+3 {
+		t.Errorf("number %#x after %#x", n, first)
+	}
+	if n := r.devs[0].Objects() - objects; n != 1 {
+		t.Errorf("%d objects more", n)
+	}
+	ucttest.Settle(h)
+	if n := rc.Limbo(h.Iface); n != 0 {
+		t.Errorf("%d numbers are taken for ever", n)
+	}
+}
+
+// TestNoNeighbor: the network does not know the peer. That is told by who connects, and can be
+// tried again.
+func TestNoNeighbor(t *testing.T) {
+	r := newRig(t, verbstest.Port{}, verbstest.Port{})
+	f := fixture(t, r)
+	f.Domain = "rxe0"
+	a := f.Open(t)
+	f.Domain = "rxe1"
+	b := f.Open(t)
+	ep, back := a.NewEndpoint(t, uct.EndpointParams{}), b.NewEndpoint(t, uct.EndpointParams{})
+	addr := must(back.(uct.Paired).Address())(t)
+	r.devs[0].SetResolve(func(_, _ [16]byte) syscall.Errno { return syscall.ETIMEDOUT })
+	if err := ep.(uct.Paired).ConnectToEP(b.Iface.DeviceAddress(), nil, addr); !errors.Is(err, syscall.ETIMEDOUT) {
+		t.Errorf("connected: %v", err)
+	}
+	if err := ep.AMShort(1, 2, nil, 0, nil); err != ucs.ErrNoResource {
+		t.Error(err)
+	}
+	r.devs[0].SetResolve(nil)
+	check(t, ep.(uct.Paired).ConnectToEP(b.Iface.DeviceAddress(), nil, addr))
+	check(t, ep.AMShort(1, 2, nil, 0, nil))
 }

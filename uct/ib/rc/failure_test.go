@@ -229,27 +229,56 @@ func TestNetworkGone(t *testing.T) {
 // TestLink: a link that comes back in time is not noticed; one that does not ends even those
 // connections that have nothing to say.
 func TestLink(t *testing.T) {
-	r, p, other := duo(t)
-	dev := r.devs[0]
+	r, p, other := duo(t, "RC_VERBS_TIMEOUT", "1us")
+	dev, h := r.devs[0], p.host
+	down := func() {
+		dev.SetPort(false)
+		h.Worker.Progress()
+		h.Worker.PollEvents()
+	}
 	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
-	dev.SetPort(false)
-	for range 4 { // tries of the device
-		p.host.Worker.Progress()
-		p.host.Worker.PollEvents()
-	}
+	check(t, other.ep.AMShort(1, 2, nil, 0, nil))
+	r.net.Step(2) // of which this one is over
+	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
+	down()
 	dev.SetPort(true)
-	ucttest.Settle(p.host)
-	if got := p.heard(); len(got) != 1 || len(p.host.Failures) != 0 {
-		t.Fatalf("%d messages, failures %v", len(got), p.host.Failures)
+	ucttest.Settle(h)
+	if got, too := p.heard(), other.heard(); len(got) != 2 || len(too) != 1 || len(h.Failures) != 0 {
+		t.Fatalf("%d and %d messages, failures %v", len(got), len(too), h.Failures)
 	}
-	dev.SetPort(false)
-	ucttest.Until(t, "the failure of all", func() bool { return len(p.host.Failures) == 2 }, p.host)
+	down()
+	ucttest.Until(t, "the failure of all", func() bool { return len(h.Failures) == 2 }, h)
 	for _, x := range []*puppet{p, other} {
-		if err := p.host.Failed(x.ep); !errors.Is(err, ucs.ErrEndpointTimeout) {
+		if err := h.Failed(x.ep); !errors.Is(err, ucs.ErrEndpointTimeout) {
 			t.Error(err)
 		}
 		refused(t, x.ep)
 	}
+}
+
+// TestLinkPatience: a link that is down for a moment ends nobody who has nothing under way, and
+// an interface can be closed meanwhile.
+func TestLinkPatience(t *testing.T) {
+	r, p, _ := duo(t)
+	h := p.host
+	for range 3 {
+		r.devs[0].SetPort(false)
+		ucttest.Settle(h)
+		h.Worker.PollEvents()
+		ucttest.Settle(h)
+	}
+	if len(h.Failures) != 0 {
+		t.Errorf("failures %v", h.Failures)
+	}
+	r.devs[0].SetPort(true)
+	ucttest.Settle(h)
+	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
+	ucttest.Settle(h)
+	if n := len(p.heard()); n != 1 {
+		t.Errorf("%d messages", n)
+	}
+	r.devs[0].SetPort(false)
+	ucttest.Settle(h)
 }
 
 // TestDeviceRemoved: all endpoints fail, and everything can be closed.

@@ -16,12 +16,14 @@ func (e *endpoint) Fence() error {
 		return e.failed
 	}
 	e.fenced = !e.iface.noFence
+	e.fencedPut = e.fenced
 	return nil
 }
 
 // Flush implements uct.Endpoint. It waits for the completion of the last request; if that has
 // none, of an empty write behind it. To have been acknowledged is to have taken effect
-// at the peer, so a remote flush is the same.
+// at the peer, so a remote flush is the same. If it is the write itself that fails, all that is
+// to be flushed has been acknowledged, and then the peer has gone: the flush succeeds.
 func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 	switch {
 	case flags&uct.FlushCancel != 0:
@@ -37,7 +39,11 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 		e.waitForLast(c)
 		return ucs.InProgress
 	}
-	return e.postEmpty(c)
+	err := e.postEmpty(c)
+	if err == ucs.InProgress && c != nil {
+		e.ops.tail.marker = true
+	}
+	return err
 }
 
 // Check implements uct.Checker: nothing tells of a peer that is gone but requests
@@ -69,8 +75,8 @@ func (e *endpoint) waitForLast(c *uct.Completion) {
 
 // postEmpty posts a write of nothing to nowhere, which every peer takes.
 func (e *endpoint) postEmpty(c *uct.Completion) error {
-	if e.room <= 0 || e.iface.credits <= 0 {
-		return ucs.ErrNoResource
+	if err := e.admitAny(); err != nil {
+		return err
 	}
 	f := e.flags(true)
 	p := e.qp.Begin()

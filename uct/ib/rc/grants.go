@@ -22,7 +22,7 @@ func (e *endpoint) grant() {
 func (e *endpoint) postGrant() {
 	i := e.iface
 	i.head[0] = fcPure
-	f := e.flags(false)
+	f := e.signal(false)
 	p := e.qp.Begin()
 	p.Send(e.id(), f)
 	p.Inline(i.head[:1])

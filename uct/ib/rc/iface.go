@@ -10,6 +10,7 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
@@ -57,10 +58,16 @@ type iface struct {
 	limits     flowLimits
 	noFence    bool
 	grants     kit.Ring[*endpoint] // who owes one
+	awaited    int                 // completions that somebody waits for
+	tails      kit.Ring[*endpoint] // of whose last requests nobody will hear
+	still      int                 // rounds in which nothing has happened, since the last of those
+	resumed    kit.Ring[*endpoint] // for whom something was put off
 
 	quiet  uint8 // 1: the queue of receives was not seen empty
 	late   int   // rounds that failures have waited
 	closed bool
+
+	downFor *event.Timer // the link has been for less than that; nil: it is not, or for longer
 
 	head   [9]byte // of a short message
 	pieces [maxPieces]verbs.SGE
@@ -222,6 +229,9 @@ func (i *iface) Close() error {
 // release gives back what there is.
 func (i *iface) release() (err error) {
 	i.closed = true
+	if i.downFor != nil {
+		i.downFor.Stop()
+	}
 	if i.srq != nil {
 		err = i.Domain.Closed(i.srq.Close())
 	}

@@ -4,6 +4,7 @@ package rc
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
@@ -26,12 +27,47 @@ func (i *iface) AsyncEvent(a verbs.AsyncEvent) {
 			}
 		}
 	case verbs.EventPortErr:
-		// The link may come back before a peer counts as gone. Who has nothing under way that
-		// would find it out asks.
-		for _, e := range i.eps {
-			if e != nil {
-				e.Check(nil)
-			}
-		}
+		i.linkDown()
+	case verbs.EventPortActive:
+		i.linkUp()
 	}
+}
+
+// A link that is down may come back before those who are sending count their peers as
+// gone, and connections that have nothing to say need not notice: a device may end at once what is posted
+// meanwhile. If it stays down for so long, they are asked.
+
+// linkDown is told that the port is down.
+func (i *iface) linkDown() {
+	if i.downFor != nil {
+		return
+	}
+	if patience := i.patience(); patience > 0 {
+		i.downFor, _ = i.Worker.Timers().After(patience, func() {
+			i.downFor = nil
+			for _, e := range i.eps {
+				if e != nil {
+					e.Check(nil)
+				}
+			}
+		})
+	}
+}
+
+// linkUp is told that it is up again, or does not matter any more.
+func (i *iface) linkUp() {
+	if i.downFor != nil {
+		i.downFor.Stop()
+		i.downFor = nil
+	}
+}
+
+// patience is how long it takes about until a peer counts as gone; 0 for ever.
+func (i *iface) patience() time.Duration {
+	a := i.pathAttr()
+	if a.Timeout == 0 {
+		return 0
+	}
+	const unit = 4096 * time.Nanosecond
+	return time.Duration(1+a.RetryCount) * (unit << a.Timeout)
 }

@@ -18,6 +18,7 @@ type op struct {
 	slot   int32  // buffer
 	where  pool   // that it is of
 	comp   *uct.Completion
+	marker bool         // it is for what is before it
 	unpack uct.Unpacker // of what was read into the buffer
 	word   *uint64      // likewise
 }
@@ -63,6 +64,9 @@ func (i *iface) moreOps() *op {
 func (e *endpoint) hold(where pool, slot int32, c *uct.Completion) *op {
 	o := e.iface.newOp()
 	o.count, o.where, o.slot, o.comp = e.posted, where, slot, c
+	if c != nil {
+		e.iface.awaited++
+	}
 	if e.ops.tail == nil {
 		e.ops.head = o
 	} else {
@@ -100,6 +104,7 @@ func (i *iface) end(x *op, err error) {
 		i.hdrs.Put(x.slot)
 	}
 	if x.comp != nil {
+		i.awaited--
 		x.comp.Done(err)
 	}
 }
@@ -117,5 +122,14 @@ func (e *endpoint) endOps(err error) {
 	for e.ops.head != nil {
 		x := e.pop()
 		e.iface.end(&x, err)
+	}
+}
+
+// marked ends the record of the request with a count, which has failed, if it is for those
+// before it.
+func (e *endpoint) marked(count uint32) {
+	if o := e.ops.head; o != nil && o.count == count && o.marker {
+		x := e.pop()
+		e.iface.end(&x, nil)
 	}
 }

@@ -18,20 +18,26 @@ import (
 // ID with the index of the endpoint.
 //
 // So that a completion comes while somebody needs it, a request asks for one when none of
-// some before it has, and when places or buffers that endpoints share are
-// running low: each endpoint may go to sleep over what its last few requests hold.
+// some before it has, when no other one is under way, and when places or buffers that
+// endpoints share are running low: each endpoint may go to sleep over what its last few
+// requests hold. What is behind the last one that has asked is the tail (tail.go).
 
-// flags are those of the next request. must says that somebody waits for its end.
+// flags are those of the next request of a user. must says that somebody waits for its end.
 func (e *endpoint) flags(must bool) verbs.SendFlags {
-	i := e.iface
-	var f verbs.SendFlags
-	if must || e.unsignaled >= i.moderation || i.credits <= i.lowCredits {
-		f = verbs.SendSignaled
-	}
+	f := e.signal(must)
 	if e.fenced {
 		f |= e.fence()
 	}
 	return f
+}
+
+// signal is the flag that asks for a completion, if the next request is to do so.
+func (e *endpoint) signal(must bool) verbs.SendFlags {
+	i := e.iface
+	if must || e.unsignaled >= i.moderation || i.credits <= i.lowCredits || e.posted-e.unsignaled == e.done {
+		return verbs.SendSignaled
+	}
+	return 0
 }
 
 // fence is the flag of the first request behind a fence: it waits for reads and atomics,

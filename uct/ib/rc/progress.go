@@ -4,6 +4,7 @@ package rc
 
 import (
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
@@ -15,6 +16,9 @@ func (i *iface) Progress() int {
 	n := i.ReadNews()
 	if i.credits < i.total || len(i.limbo.sends) > 0 {
 		n += i.pollSends()
+		if i.closed { // by somebody who was told
+			return n
+		}
 	}
 	wc, full := i.Received()
 	if len(wc) > 0 {
@@ -24,6 +28,9 @@ func (i *iface) Progress() int {
 	}
 	if i.busy() {
 		n += i.rest(full)
+	}
+	if i.tails.Len() > 0 && n == 0 {
+		i.quietRound()
 	}
 	return n
 }
@@ -69,6 +76,12 @@ func (i *iface) sent(wc *verbs.WC) {
 		e.room += int(n)
 	}
 	e.completed(count)
+	if e.failed != nil {
+		e.marked(count + 1)
+	}
+	if e.unsignaled > 0 && e.unsignaled == e.outstanding() {
+		e.dangles()
+	}
 }
 
 // deliver handles completions of receives, and posts new buffers.
@@ -102,12 +115,12 @@ func (i *iface) refill() { i.recvs.Refill() }
 
 // busy reports whether somebody waits for room, or to be told of a failure.
 func (i *iface) busy() bool {
-	return i.grants.Len() > 0 || !i.Waiting.Empty() || !i.Failures.Empty()
+	return i.grants.Len() > 0 || i.resumed.Len() > 0 || !i.Waiting.Empty() || !i.Failures.Empty()
 }
 
 // rest lets those go on who wait. full says that more may have been received.
 func (i *iface) rest(full bool) (n int) {
-	n = i.sendGrants()
+	n = i.deliverPutOff() + i.sendGrants()
 	if !i.Waiting.Empty() {
 		n += i.Waiting.Dispatch()
 	}
@@ -128,10 +141,18 @@ const maxLate = 1024
 
 // Arm implements uct.Armer.
 func (i *iface) Arm() error {
-	if len(i.limbo.sends) > 0 || !i.Waiting.All(cannotSend) {
+	if len(i.limbo.sends) > 0 || i.resumed.Len() > 0 || !i.Waiting.All(cannotSend) {
 		return ucs.ErrBusy
 	}
-	return i.Iface.Arm(i.credits < i.total)
+	i.confirmTails()
+	sends := ib.SendsNone
+	switch {
+	case i.awaited > 0 || i.grants.Len() > 0 || !i.Waiting.Empty():
+		sends = ib.SendsAll
+	case i.credits < i.total:
+		sends = ib.SendsErrors
+	}
+	return i.Iface.Arm(sends)
 }
 
 func cannotSend(s kit.Sender) bool { return s.Room() != kit.Open }

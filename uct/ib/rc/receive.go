@@ -3,6 +3,8 @@
 package rc
 
 import (
+	"fmt"
+
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
@@ -30,43 +32,61 @@ func (i *iface) received(wc *verbs.WC) {
 	case e == nil || e.deaf:
 		i.recvs.Done(wc.ID, false)
 	default:
-		i.recvs.Done(wc.ID, e.message(data[:min(int(wc.ByteLen), len(data))], desc))
+		i.recvs.Done(wc.ID, e.arrived(data[:min(int(wc.ByteLen), len(data))], desc))
 	}
 }
 
-// message handles a message, and says whether its handler keeps the data. The bytes are
+// arrived handles a message that has just come, and says whether its data is kept. The bytes are
 // untrusted.
-func (e *endpoint) message(data []byte, desc *uct.AMDesc) (kept bool) {
-	if len(data) == 0 {
+func (e *endpoint) arrived(data []byte, desc *uct.AMDesc) (kept bool) {
+	switch {
+	case len(data) == 0:
 		e.drop(errNoBytes)
 		return false
-	}
-	b := data[0]
-	if b > idMask {
-		if e.control(b) {
-			return false
-		}
-	}
-	err := e.iface.Handlers.Deliver(&e.source, uct.AMID(b&idMask), data[1:], desc)
-	if err == nil {
+	case e.backlog.waits():
+		e.putOff(data)
 		return false
 	}
-	if err == ucs.InProgress {
-		return true
-	}
-	e.drop(err)
-	return false
+	return e.message(data, desc)
 }
 
-// control does what the bits of flow control ask for, and says whether they are all there
-// is.
-func (e *endpoint) control(b byte) (pure bool) {
-	reply, pure := e.fc.received(b, &e.iface.limits)
-	if b&fcGrant != 0 {
-		e.stuck = false
+// putOff keeps a message for later. A grant that comes with it is taken at once: what we send
+// does not wait for what we read.
+func (e *endpoint) putOff(data []byte) {
+	i, b := e.iface, &e.backlog
+	first := data[0]
+	if first&fcGrant != 0 {
+		if e.control(fcGrant); first&fcPure == fcPure {
+			return
+		}
 	}
-	if reply {
-		e.grant()
+	if b.bytes+weight(data) > max(2*int(i.limits.window), usualWindow)*i.attr.Put.MaxBcopy {
+		e.drop(errUnread)
+		return
 	}
-	return pure
+	b.push(data)
 }
+
+// deliverPutOff delivers what was put off for endpoints that are not paused any more, and
+// returns how much that was.
+func (i *iface) deliverPutOff() (n int) {
+	for range i.resumed.Len() {
+		if i.resumed.Len() == 0 {
+			break
+		}
+		e := i.resumed.Next()
+		m := e.backlog.pop()
+		i.resumed.Pass()
+		if !e.backlog.waits() {
+			i.resumed.Remove(&e.backlog.turn)
+		}
+		e.message(m, nil)
+		n++
+	}
+	return n
+}
+
+// usualWindow is twice the window that peers have if nobody says otherwise.
+const usualWindow = 2 * 512
+
+var errUnread = fmt.Errorf("rc: a peer sends more than it was granted, on a connection that is not read: %w", ucs.ErrExceedsLimit)

@@ -15,12 +15,13 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// TestModeration: only some messages ask for a completion, and puts all do.
+// TestModeration: only some messages ask for a completion, the first of them does, and puts
+// all do.
 func TestModeration(t *testing.T) {
 	_, p, _ := duo(t)
 	for k := range 200 {
 		check(t, p.ep.AMShort(1, 2, nil, 0, nil))
-		if got, want := rc.Unsignaled(p.ep), (k+1)%65; got != want {
+		if got, want := rc.Unsignaled(p.ep), k%65; got != want {
 			t.Fatalf("after %d messages %d ask for no completion, want %d", k+1, got, want)
 		}
 	}
@@ -348,6 +349,45 @@ func TestMemory(t *testing.T) {
 	if _, err := md.OpenIface(w, uct.IfaceParams{Transport: "rc_verbs", Device: "rxe0:1"}, nil); !errors.Is(err, ucs.ErrNoMemory) {
 		t.Errorf("opened with too little memory: %v", err)
 	}
+}
+
+// TestKeptBuffers: handlers that keep all they may do not keep others from receiving, also where
+// there is no memory for more buffers.
+func TestKeptBuffers(t *testing.T) {
+	r := newRigOf(t, verbstest.Config{Limits: verbstest.Limits{MemLock: 4 << 20}})
+	f := fixture(t, r)
+	a, b := f.Pair(t)
+	ep := a.Connect(t, b)
+	var kept []*uct.AMDesc
+	n := 0
+	b.Handle(t, 1, func(_ *uct.Source, _ []byte, desc *uct.AMDesc) error {
+		n++
+		if desc == nil {
+			return nil
+		}
+		kept = append(kept, desc)
+		return ucs.InProgress
+	})
+	const count = 3000
+	for range count {
+		ucttest.Accept(t, func() error { return ep.AMShort(1, 2, nil, 0, nil) }, a, b)
+	}
+	ucttest.Until(t, "all messages", func() bool { return n == count }, a, b)
+	if len(kept) == 0 || len(kept) == n {
+		t.Errorf("%d of %d messages were kept", len(kept), n)
+	}
+	release := func() {
+		for _, d := range kept {
+			d.Release()
+		}
+		kept = nil
+	}
+	release()
+	for range count {
+		ucttest.Accept(t, func() error { return ep.AMShort(1, 2, nil, 0, nil) }, a, b)
+	}
+	ucttest.Until(t, "all messages", func() bool { return n == 2*count }, a, b)
+	release()
 }
 
 // TestAllocations: nothing is allocated for a put, a get, an atomic operation, a flush or a check.

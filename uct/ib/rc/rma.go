@@ -11,10 +11,11 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// target is where a put goes: behind a fence by the second of the keys, if there is one,
-// whose accesses keep their order with those by others (uct_rc_verbs_ep_fence_put).
+// target is where a put goes: the first behind a fence by the second of the keys, if there is
+// one, whose accesses keep their order with those by others (uct_rc_verbs_ep_fence_put).
 func (e *endpoint) target(raddr uint64, key *uct.Rkey) (uint64, verbs.RKey) {
-	if e.fenced {
+	if e.fencedPut {
+		e.fencedPut = false
 		return e.strict(raddr, key)
 	}
 	return raddr, ib.DirectKey(key)

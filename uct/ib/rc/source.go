@@ -30,6 +30,7 @@ func (e *endpoint) drop(err error) {
 		return
 	}
 	e.deaf = true
+	e.forget()
 	e.fail(fmt.Errorf("rc: dropped the connection to %v: %w", &e.device, err))
 	e.source.Gone()
 }

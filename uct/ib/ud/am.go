@@ -24,14 +24,14 @@ func (e *endpoint) send(slot int32, h *held, id uct.AMID, n int, ask, must bool)
 	for k := range h.pieces[:h.np] {
 		total += int(h.pieces[k].Length)
 	}
-	hdr, ok := c.flow.Send(slot, uint8(id), i.flow.Large(total), ask)
+	hdr, ok := c.flow.Send(slot, uint8(id), i.flow.Large(total), ask || i.slots.scarce())
 	if !ok {
 		i.slots.put(slot)
 		return ucs.ErrNoResource
 	}
 	hdr.Store(i.slots.buffer(slot))
 	h.n = int32(n)
-	h.seq, ok = i.emit(c, slot, h, i.sq.flags(must || i.slots.scarce() || !i.limbo.empty()))
+	h.seq, ok = i.emit(c, slot, h, i.sq.flags(must || !i.limbo.empty()))
 	i.alarm.due = true
 	if !ok && e.failed != nil {
 		return e.failed

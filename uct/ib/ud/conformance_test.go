@@ -3,25 +3,106 @@
 package ud_test
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// ways are the ways in which the transport can be set up.
-var ways = []struct {
-	name  string
-	ports []verbstest.Port
-	pairs []string
-}{
-	{"defaults", []verbstest.Port{{}}, nil},
+// way is a way in which the transport can be set up.
+type way struct {
+	name   string
+	device verbstest.Config
+	pairs  []string
+	skip   map[string]string
+}
+
+// noRoom: the suite has a sender send more than the buffers hold to a peer that sleeps.
+var noRoom = map[string]string{"wakeup": "messages to a peer that sleeps have no buffers"}
+
+func port(p verbstest.Port) verbstest.Config { return verbstest.Config{Ports: []verbstest.Port{p}} }
+
+var ways = []way{
+	{"defaults", verbstest.Config{}, nil, nil},
+	{"tiny queues", verbstest.Config{}, []string{
+		"UD_VERBS_TX_QUEUE_LEN", "2", "UD_VERBS_RX_QUEUE_LEN", "2", "UD_VERBS_TX_MAX_BUFS", "2",
+		"UD_VERBS_TX_MAX_POLL", "1", "UD_VERBS_RX_MAX_POLL", "1",
+	}, noRoom},
+	{"few buffers", verbstest.Config{}, []string{"UD_VERBS_TX_MAX_BUFS", "3", "UD_VERBS_RX_MAX_BUFS", "5", "IB_TX_QUEUE_LEN", "9"}, noRoom},
+	{"window of one", verbstest.Config{}, []string{"UD_MAX_WINDOW", "2"}, nil},
+	{"window of two", verbstest.Config{}, []string{"UD_VERBS_MAX_WINDOW", "3"}, nil},
+	{"packets of 1024 bytes", port(verbstest.Port{MTU: 3}), nil, nil},
+	{"packets of 512 bytes", port(verbstest.Port{MTU: 2}), nil, nil},
+	{"segments of an odd size", verbstest.Config{}, []string{"UD_SEG_SIZE", "1001"}, nil},
+	{"IPv6", verbstest.Config{}, []string{"IB_GID_INDEX", "0"}, nil},
+	{"InfiniBand", port(verbstest.Port{InfiniBand: true}), nil, nil},
+	{"little inline", verbstest.Config{Limits: verbstest.Limits{Inline: 32}}, []string{"IB_TX_MIN_INLINE", "32"}, nil},
+	{"headers as some devices write them", verbstest.Config{GRH: verbstest.GRHHalf}, nil, nil},
+	{"no headers", verbstest.Config{GRH: verbstest.GRHNone}, nil, nil},
+	{"no check of addresses", verbstest.Config{}, []string{"UD_VERBS_ETH_DGID_CHECK", "n"}, nil},
+}
+
+// network is one device in a network. That it leaves nothing behind is checked when the
+// test ends.
+func network(t testing.TB, devices ...verbstest.Config) *verbstest.Fabric {
+	t.Helper()
+	net := verbstest.NewFabric()
+	for _, c := range devices {
+		net.Add(c)
+	}
+	t.Cleanup(func() {
+		for _, d := range net.Devices() {
+			if o, m := d.Objects(), d.Mapped(); o != 0 || m != 0 {
+				t.Errorf("%s: %d objects and %d mapped queues are left", d.Name(), o, m)
+			}
+		}
+	})
+	return net
 }
 
 func TestConformance(t *testing.T) {
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
-			ucttest.Run(t, fixture(t, newRig(t, w.ports...), w.pairs...))
+			f := fixture(t, network(t, w.device), w.pairs...)
+			f.Skip = w.skip
+			ucttest.Run(t, f)
+		})
+	}
+}
+
+// TestConformanceSlow: devices that take their time, so that much is under way.
+func TestConformanceSlow(t *testing.T) {
+	for _, w := range ways[:3] {
+		for _, pace := range []int{1, 7} {
+			t.Run(fmt.Sprintf("%s, %d at a time", w.name, pace), func(t *testing.T) {
+				net := network(t, w.device)
+				f := fixture(t, net, w.pairs...)
+				f.Component = slow(net, pace)
+				f.Skip = w.skip
+				ucttest.Run(t, f)
+			})
+		}
+	}
+}
+
+// TestConformanceLossy: packets are lost, doubled and late. Nothing of it is seen above.
+func TestConformanceLossy(t *testing.T) {
+	seeds := uint64(3)
+	if race.Enabled || testing.Short() {
+		seeds = 1
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			net := network(t, verbstest.Config{})
+			net.SetHook(verbstest.Random(seed, verbstest.Chances{Drop: 0.05, Copy: 0.05, Hold: 0.05}))
+			f := fixture(t, net)
+			f.Skip = map[string]string{
+				"wakeup":      "a message that is lost goes again when its sender makes progress",
+				"am send now": "a message that is lost goes again when its sender makes progress",
+			}
+			ucttest.Run(t, f)
 		})
 	}
 }

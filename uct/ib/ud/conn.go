@@ -3,6 +3,8 @@
 package ud
 
 import (
+	"time"
+
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/flow"
@@ -23,6 +25,24 @@ type conn struct {
 	ep       *endpoint  // of the application; nil if the peer has made the connection, or if it is closed
 	reposted uint32     // request that has repeated a message last
 	waits    int        // those who wait in limbo
+}
+
+// wariness limits what strangers cost. To find the way to the sender of a CREQ the system may
+// ask the network, and waits long if nobody answers, as nobody does for an address that
+// was made up. After such a wait strangers are not let in for sixteen times as long.
+type wariness struct {
+	failed bool
+	at     time.Duration // when that began
+	until  time.Duration
+}
+
+// stranger reports whether the sender of a CREQ may be let in now.
+func (i *iface) stranger() bool {
+	w, now := &i.wary, i.Worker.Now()
+	if w.failed && now > w.at { // a later round, by which one knows how long it took
+		w.failed, w.until = false, now+16*(now-w.at)
+	}
+	return !w.failed && now >= w.until
 }
 
 // newConn makes the connection of a machine's endpoint to a port.

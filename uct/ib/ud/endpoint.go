@@ -20,7 +20,6 @@ type endpoint struct {
 	conn     *conn
 	userData any
 	pending  kit.Queue
-	zcopies  int   // messages in flight that are not copied
 	failed   error // why nothing is accepted any more
 	closed   bool
 }

@@ -13,74 +13,45 @@ import (
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
-// rig is a network of devices without a kernel. What they could not do at once they try
-// again in every round of a worker, as real ones do by themselves.
-type rig struct {
+// stepped is a network whose devices do a few requests in each round of a worker and none
+// in between, so that much is under way.
+type stepped struct {
 	uct.Component
 	net  *verbstest.Fabric
-	devs []*verbstest.Kernel
-	pace int // requests that they do in a round; 0: all, and at once when the bell rings
+	pace int
 }
 
-// newRig makes a network of devices like those of soft-RoCE on virtual Ethernet. That they
-// leave nothing behind is checked when the test ends.
-func newRig(t testing.TB, ports ...verbstest.Port) *rig {
-	t.Helper()
-	r := &rig{net: verbstest.NewFabric()}
-	for _, p := range ports {
-		r.devs = append(r.devs, r.net.Add(verbstest.Config{Ports: []verbstest.Port{p}}))
-	}
-	r.Component = ibtest.Component(r.devs...)
-	t.Cleanup(func() {
-		for _, d := range r.devs {
-			if o, m := d.Objects(), d.Mapped(); o != 0 || m != 0 {
-				t.Errorf("%s: %d objects and %d mapped queues are left", d.Name(), o, m)
-			}
-		}
-	})
-	return r
+// slow makes the devices of a network so.
+func slow(net *verbstest.Fabric, pace int) uct.Component {
+	net.SetWork(verbstest.InStep)
+	return &stepped{ibtest.Component(net.Devices()...), net, pace}
 }
 
 // OpenMD implements uct.Component.
-func (r *rig) OpenMD(name string, cfg *config.Set) (uct.MemoryDomain, error) {
-	md, err := r.Component.OpenMD(name, cfg)
+func (s *stepped) OpenMD(name string, cfg *config.Set) (uct.MemoryDomain, error) {
+	md, err := s.Component.OpenMD(name, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return domain{md, r}, nil
+	return steppedDomain{md, s}, nil
 }
 
-// domain has the network go on with its workers.
-type domain struct {
+type steppedDomain struct {
 	uct.MemoryDomain
-	rig *rig
+	of *stepped
 }
 
 // OpenIface implements uct.MemoryDomain.
-func (d domain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (uct.Iface, error) {
+func (d steppedDomain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (uct.Iface, error) {
 	i, err := d.MemoryDomain.OpenIface(w, p, cfg)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		w.AddProgress(d.of)
 	}
-	w.AddProgress(d.rig)
-	return i, nil
+	return i, err
 }
 
 // Progress implements uct.Progressor.
-func (r *rig) Progress() int {
-	if r.pace == 0 {
-		r.net.Progress()
-		return 0
-	}
-	return r.net.Step(r.pace)
-}
-
-// slow has the devices do so many requests in a round of a worker, and none in between.
-func (r *rig) slow(pace int) *rig {
-	r.pace = pace
-	r.net.SetWork(verbstest.InStep)
-	return r
-}
+func (s *stepped) Progress() int { return s.net.Step(s.pace) }
 
 // settings makes a configuration.
 func settings(t testing.TB, pairs ...string) *config.Set {
@@ -94,7 +65,27 @@ func settings(t testing.TB, pairs ...string) *config.Set {
 	return set
 }
 
-// fixture is a pair of hosts on one device.
-func fixture(t testing.TB, r *rig, pairs ...string) ucttest.Fixture {
-	return ucttest.Fixture{Component: r, Transport: "ud_verbs", Config: settings(t, pairs...)}
+// impatient are settings with which peers that are gone are found out soon.
+var impatient = []string{"UD_TIMEOUT", "400ms", "UD_TIMER_TICK", "2ms"}
+
+// fixture is hosts on the first device of a network.
+func fixture(t testing.TB, net *verbstest.Fabric, pairs ...string) ucttest.Fixture {
+	return ucttest.Fixture{
+		Component: ibtest.Network("ib", net), Transport: "ud_verbs", Silent: true,
+		Config: settings(t, append(pairs, impatient...)...),
+	}
+}
+
+func worker(t testing.TB) *uct.Worker {
+	t.Helper()
+	w, err := uct.NewWorker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+func ifaceParams() uct.IfaceParams {
+	return uct.IfaceParams{Transport: "ud_verbs", Device: "rxe0:1"}
 }

@@ -45,6 +45,7 @@ type iface struct {
 	sq    sendQueue
 	gids  gidTable
 	alarm alarm
+	wary  wariness
 
 	endpoints int    // open ones
 	inbound   packet // the packet that is looked at
@@ -53,6 +54,7 @@ type iface struct {
 	late      int    // rounds that failures have waited
 	dead      error  // why nothing can be sent or received any more
 	dying     bool   // endpoints do not know of it yet
+	broken    bool   // the queue pair is in its error state
 	inside    bool   // the machine is working
 	closed    bool
 }
@@ -120,7 +122,7 @@ func (i *iface) openQP(sends, receives int) (err error) {
 		return err
 	}
 	copy(i.addr[:], wire.AppendIfaceAddr(nil, uint32(i.qp.QPN())))
-	i.sq.open(min(sends, i.qp.Cap().MaxSendWR))
+	i.sq.open(min(sends, i.qp.Cap().MaxSendWR), s.TxMaxBufs.Int(defaultSlots))
 	if err := i.Init(i.qp, 0, qkey); err != nil {
 		return err
 	}

@@ -31,7 +31,10 @@ func (i *iface) received(wc *verbs.WC) {
 	}
 	desc := i.recvs.Take(wc.ID)
 	kept := false
-	if n := int(wc.ByteLen); wc.Status == verbs.WCSuccess && n >= grhLen+wire.HeaderLen && n <= len(buf) && i.locate(buf, wc) {
+	switch n := int(wc.ByteLen); {
+	case wc.Status == verbs.WCWRFlushErr:
+		i.broken = true
+	case wc.Status == verbs.WCSuccess && n >= grhLen+wire.HeaderLen && n <= len(buf) && i.locate(buf, wc):
 		kept = i.message(buf[grhLen:n], desc)
 	}
 	buf[0] = noVersion

@@ -17,7 +17,9 @@ func (i *iface) AsyncEvent(a verbs.AsyncEvent) {
 		if i.gids.read(i) != nil {
 			return // it stays as it was
 		}
-	case verbs.EventQPFatal, verbs.EventQPReqErr, verbs.EventQPAccessErr, verbs.EventDeviceFatal, verbs.EventCQErr:
+	case verbs.EventQPFatal, verbs.EventQPReqErr, verbs.EventQPAccessErr:
+		i.broken = true
+	case verbs.EventDeviceFatal, verbs.EventCQErr:
 		i.die(fmt.Errorf("ud: %s: %v: %w", i.Port.Name(), a.Type, ucs.ErrIO))
 	}
 }

@@ -148,11 +148,14 @@ func (p port) Resolve(devAddr []byte, qpn uint32, path uint8) (flow.Peer, bool) 
 // Accept implements flow.Port.
 func (p port) Accept(e *flow.Endpoint, devAddr []byte) bool {
 	a, err := ib.ParseAddress(devAddr)
-	if err != nil || p.Reaches(&a) != nil {
+	if err != nil || p.Reaches(&a) != nil || !p.stranger() {
 		return false
 	}
-	_, err = p.newConn(e, &a, verbs.QPN(e.PeerQPN()))
-	return err == nil
+	if _, err = p.newConn(e, &a, verbs.QPN(e.PeerQPN())); err != nil {
+		p.wary.failed, p.wary.at = true, p.Worker.Now()
+		return false
+	}
+	return true
 }
 
 // Connected implements flow.Port: who waits is asked in each round.
@@ -164,6 +167,10 @@ func (p port) Room(*flow.Endpoint) {}
 // Failed implements flow.Port.
 func (p port) Failed(e *flow.Endpoint, err error) {
 	if ep := e.User.(*conn).ep; ep != nil {
+		status := statusOf(err)
+		if status != err {
+			err = fmt.Errorf("%w: %w", err, status)
+		}
 		ep.fail(fmt.Errorf("ud: connection to %v: %w", &ep.conn.device, err))
 	}
 }

@@ -3,9 +3,8 @@
 package ud
 
 import (
-	"fmt"
-
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
@@ -23,6 +22,9 @@ func (i *iface) Progress() int {
 	} else if i.quiet != 0 {
 		i.queueEmpty()
 	}
+	if i.broken {
+		i.mend()
+	}
 	if i.busy() {
 		n += i.rest(full)
 	}
@@ -36,8 +38,9 @@ func (i *iface) Progress() int {
 func (i *iface) pollSends() int {
 	wc := i.Sent()
 	for k := range wc {
-		if i.sq.complete(uint32(wc[k].ID)) && wc[k].Status != verbs.WCSuccess {
-			i.die(fmt.Errorf("ud: sending on %s: %v: %w", i.Port.Name(), wc[k].Status, ucs.ErrIO))
+		i.sq.complete(uint32(wc[k].ID))
+		if wc[k].Status != verbs.WCSuccess {
+			i.broken = true
 		}
 	}
 	return len(wc)
@@ -115,11 +118,15 @@ const maxLate = 1024
 
 // Arm implements uct.Armer.
 func (i *iface) Arm() error {
-	if i.dying || i.flow.Owed() && i.sq.room() > 0 || !i.Waiting.All(cannotSend) {
+	if i.dying || i.broken || i.flow.Owed() && i.sq.room() > 0 || !i.Waiting.All(cannotSend) {
 		return ucs.ErrBusy
 	}
 	i.watch()
-	return i.Iface.Arm(i.sq.waits())
+	sends := ib.SendsNone
+	if i.sq.waits() {
+		sends = ib.SendsAll
+	}
+	return i.Iface.Arm(sends)
 }
 
 func cannotSend(s kit.Sender) bool { return s.Room() != kit.Open }

@@ -19,14 +19,16 @@ type sendQueue struct {
 }
 
 const (
-	maxModeration = 64 // UCT_UD_TX_MODERATION
+	maxModeration = 16
 	maxReserve    = 16
 )
 
-func (q *sendQueue) open(size int) {
+// open is told the size of the queue, and how many buffers there may be: not half of
+// them may come to wait for a completion that nobody has asked for.
+func (q *sendQueue) open(size, buffers int) {
 	q.size = size
 	q.reserve = min(size/8, maxReserve)
-	q.moderation = uint32(min(size/4, maxModeration))
+	q.moderation = uint32(min(size/4, buffers/2, maxModeration))
 }
 
 // room is how many requests can be posted.

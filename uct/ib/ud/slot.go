@@ -44,6 +44,7 @@ type slots struct {
 	short  ib.SendPool
 	packet ib.SendPool
 	out    [2]int // taken out of each
+	most   [2]int // that can be
 
 	heldShort  []held
 	heldPacket []held
@@ -53,6 +54,7 @@ type slots struct {
 
 // open makes room for the first messages.
 func (s *slots) open(d *ib.Domain, short, packet, most int) error {
+	s.most = [2]int{most, most}
 	return errors.Join(s.short.Open(d, max(short, 16), most), s.packet.Open(d, packet, most))
 }
 
@@ -72,24 +74,28 @@ func (s *slots) of(slot int32) *held {
 
 // takeShort takes a slot for n bytes at most that fit into a request.
 func (s *slots) takeShort() (slot int32, ok bool) {
-	if slot, ok = s.short.Take(); ok {
-		if int(slot) >= len(s.heldShort) {
-			s.heldShort = grow(s.heldShort, s.short.Len())
-		}
-		s.out[0]++
+	if slot, ok = s.short.Take(); !ok {
+		s.most[0] = s.short.Len()
+		return 0, false
 	}
-	return slot, ok
+	if int(slot) >= len(s.heldShort) {
+		s.heldShort = grow(s.heldShort, s.short.Len())
+	}
+	s.out[0]++
+	return slot, true
 }
 
 // takePacket takes a slot for a packet.
 func (s *slots) takePacket() (slot int32, ok bool) {
-	if slot, ok = s.packet.Take(); ok {
-		if int(slot) >= len(s.heldPacket) {
-			s.heldPacket = grow(s.heldPacket, s.packet.Len())
-		}
-		s.out[1]++
+	if slot, ok = s.packet.Take(); !ok {
+		s.most[1] = s.packet.Len()
+		return 0, false
 	}
-	return slot | int32(packetSlot), ok
+	if int(slot) >= len(s.heldPacket) {
+		s.heldPacket = grow(s.heldPacket, s.packet.Len())
+	}
+	s.out[1]++
+	return slot | int32(packetSlot), true
 }
 
 // takeMark takes a slot that holds nothing but somebody who waits.
@@ -142,11 +148,9 @@ func (s *slots) put(slot int32) {
 	}
 }
 
-// scarce reports whether half of the buffers of some kind are out: what is posted should
-// have completions then, lest all buffers come to wait for one.
-func (s *slots) scarce() bool {
-	return 2*s.out[0] >= s.short.Len() || 2*s.out[1] >= s.packet.Len()
-}
+// scarce reports whether half of the buffers of some kind that there can be are out:
+// peers had better acknowledge what they have.
+func (s *slots) scarce() bool { return 2*s.out[0] >= s.most[0] || 2*s.out[1] >= s.most[1] }
 
 // exhausted reports whether there is no buffer of some kind.
 func (s *slots) exhausted() bool { return s.short.Empty() || s.packet.Empty() }

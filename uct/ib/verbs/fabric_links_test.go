@@ -3,6 +3,7 @@
 package verbs_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucs"
@@ -101,6 +102,13 @@ func TestFabricPorts(t *testing.T) {
 	c.works(t, d, 2)
 	r.peer.kernel.SetLink(2, true)
 	datagram(t, u, v, func() verbs.AHAttr { r.by(t, 2, 1); return r.local.To(second) }(), true)
+	// The address handle of the one port is nothing for who is at the other.
+	first := r.by(t, 1, 1).local.To(second)
+	ah := must(u.pd.CreateAH(&first))(t)
+	u.send(t, verbs.SendWR{Opcode: verbs.WRSend, SGList: u.at(0, 8), AH: ah, RemoteQPN: v.qp.QPN(), RemoteQKey: qkey})
+	if wc := u.poll(t, 1)[0]; wc.Status != verbs.WCLocQPOpErr {
+		t.Errorf("an address handle of the other port: %v", wc.Status)
+	}
 	_, err := u.pd.CreateAH(&verbs.AHAttr{Global: true, DGID: second, Port: 3})
 	wantErr(t, err, ucs.ErrInvalidParam, "a port there is not")
 }
@@ -143,9 +151,34 @@ func TestFabricInfiniBand(t *testing.T) {
 	far := fabricRigs(t, n, port(0x10, "2001:db8:0:1::1"), port(0x10, "2001:db8:0:2::1"))
 	c, d = far.pair(t, verbs.RC)
 	c.works(t, d, 4)
+	var seen []verbs.LID
+	for range 2 {
+		k := n.Add(verbstest.Config{Ports: []verbstest.Port{{InfiniBand: true}, {InfiniBand: true}}})
+		for p := range 2 {
+			seen = append(seen, must(kernelRig(t, k).open(t).QueryPort(p+1))(t).LID)
+		}
+	}
+	slices.Sort(seen)
+	if len(slices.Compact(seen)) != 4 || seen[0] == 0 {
+		t.Errorf("LIDs %v", seen)
+	}
 	// Ethernet is no part of that.
-	eth := kernelRig(t, n.Add(verbstest.Config{Ports: []verbstest.Port{{GIDs: gidsOf("fe80::2")}}}))
+	eth := kernelRig(t, n.Add(verbstest.Config{Ports: []verbstest.Port{{GIDs: gidsOf("fe80::9")}}}))
 	e := eth.newSide(t, verbs.UD)
 	e.up(t, nil)
-	datagram(t, e, b, eth.local.To(r.peer.gid), false)
+	out := eth.local.To(r.peer.gid)
+	out.DLID = 0x20
+	datagram(t, e, b, out, false)
+	// Each port has its LID: who is at the second does not answer to that of the first.
+	two := kernelRig(t, n.Add(verbstest.Config{Ports: []verbstest.Port{{InfiniBand: true, LID: 0x40}, {InfiniBand: true, LID: 0x41}}}))
+	for lid, works := range map[verbs.LID]bool{0x40: false, 0x41: true} {
+		c, d = r.newSide(t, verbs.RC), two.by(t, 2, 0).newSide(t, verbs.RC)
+		c.up(t, d, lids(lid), impatient(1))
+		d.up(t, c, func(a *verbs.QPAttr) { a.AH = verbs.AHAttr{DLID: 0x10, Port: 2} })
+		if works {
+			c.works(t, d, 5)
+		} else {
+			refused(t, "the LID of another port", c, d)
+		}
+	}
 }

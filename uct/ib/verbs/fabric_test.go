@@ -145,6 +145,85 @@ func TestFabricGIDs(t *testing.T) {
 	datagram(t, a, c, away, true)
 }
 
+// TestFabricMoves has an address handle and a connection follow an address from device
+// to device, while links go up and down and devices come.
+func TestFabricMoves(t *testing.T) {
+	n := verbstest.NewFabric()
+	ucttest.NoLeaks(t)
+	r := fabricRigs(t, n, verbstest.Config{}, verbstest.Config{Ports: []verbstest.Port{{GIDs: gidsOf("10.0.0.2")}}})
+	a, b := r.pair(t, verbs.RC, func(a *verbs.QPAttr) { a.RetryCount = 7 })
+	u, v := ends(t, r)
+	path := r.local.To(r.peer.gid)
+	ah := must(u.pd.CreateAH(&path))(t)
+	got := uint64(0)
+	sent := func(what string, arrives bool) {
+		t.Helper()
+		v.recv(t, verbs.RecvWR{ID: got, SGList: v.at(0, 100)})
+		u.send(t, verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: u.at(0, 8), AH: ah, RemoteQPN: v.qp.QPN(), RemoteQKey: qkey})
+		u.done(t, 0, verbs.WCSend)
+		writes(t, a, b, got, 1)
+		if !arrives {
+			v.nothing(t, what)
+			a.nothing(t, what)
+			return
+		}
+		v.done(t, got, verbs.WCRecv)
+		a.completed(t, got, 1)
+		got++
+	}
+	k := r.peer.kernel
+	sent("at first", true)
+	k.SetLink(1, false)
+	sent("by a link that is down", false)
+	k.SetLink(1, true)
+	a.completed(t, got, 1)
+	got++
+	v = r.peer.newSide(t, verbs.UD)
+	v.up(t, nil)
+	sent("by a link that is up again", true)
+	k.SetPortGID(1, 0, verbstest.GID{})
+	sent("to an address that is gone", false)
+	k.SetPortGID(1, 0, verbstest.IP("10.0.0.2"))
+	n.Progress()
+	a.completed(t, got, 1)
+	k.SetPortGID(1, 0, verbstest.GID{})
+	// A device that comes later has the address.
+	u.send(t, verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: u.at(0, 8), AH: ah, RemoteQPN: v.qp.QPN(), RemoteQKey: qkey})
+	u.done(t, 0, verbs.WCSend)
+	third := kernelRig(t, n.Add(verbstest.Config{Ports: []verbstest.Port{{GIDs: gidsOf("10.0.0.2")}}}))
+	w := third.newSide(t, verbs.UD)
+	w.up(t, nil)
+	w.recv(t, verbs.RecvWR{ID: 9, SGList: w.at(0, 100)})
+	u.send(t, verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: u.at(0, 8), AH: ah, RemoteQPN: w.qp.QPN(), RemoteQKey: qkey})
+	u.done(t, 0, verbs.WCSend)
+	w.done(t, 9, verbs.WCRecv)
+}
+
+// TestFabricSelf connects a queue pair to itself, which refuses what it asks itself for:
+// that fails once, and is flushed at the receiving end, where it lies too.
+func TestFabricSelf(t *testing.T) {
+	ucttest.NoLeaks(t)
+	r := kernelRig(t, verbstest.NewFabric().Add(verbstest.Config{}))
+	a := r.newSide(t, verbs.RC)
+	for round := range 3 {
+		a.up(t, a)
+		writes(t, a, a, uint64(round), 1)
+		a.completed(t, uint64(round), 1)
+		a.send(t, verbs.SendWR{ID: 1, Opcode: verbs.WRRDMAWrite, SGList: a.at(0, 8), RemoteAddr: a.mr.Addr(), RKey: 1},
+			verbs.SendWR{ID: 2, Opcode: verbs.WRSend, SGList: a.at(0, 8)})
+		for i, wc := range a.poll(t, 2) {
+			if wc.ID != uint64(1+i) || wc.Status == verbs.WCSuccess {
+				t.Errorf("%+v (%v)", wc, wc.Status)
+			}
+		}
+		r.kernel.Progress()
+		if a.cq.Poll(make([]verbs.WC, 1)) != 0 || a.state(t) != verbs.QPErr {
+			t.Errorf("more completions, or in %v", a.qp.State())
+		}
+		check(t, a.qp.Modify(&verbs.QPAttr{State: verbs.QPReset}, verbs.QPAttrState))
+	}
+}
+
 // TestFabricIslands: devices of different networks do not reach each other.
 func TestFabricIslands(t *testing.T) {
 	ucttest.NoLeaks(t)

@@ -168,7 +168,14 @@ func TestFaultsRelease(t *testing.T) {
 		n.Progress()
 	}
 	d.b.poll(t, 1)
-	// What is held for who goes is lost.
+	// What is held for who goes, or when the link has gone down, is lost.
+	d.send(1)
+	r.peer.kernel.SetPort(false)
+	n.Release()
+	if n.Held() != 0 || d.b.cq.Poll(make([]verbs.WC, 1)) != 0 {
+		t.Error("it has arrived by a link that is down")
+	}
+	r.peer.kernel.SetPort(true)
 	d.send(1)
 	check(t, d.b.qp.Close())
 	n.Release()
@@ -212,8 +219,12 @@ func TestFaultsRetries(t *testing.T) {
 		n.SetHook(nil)
 		b.nothing(t, "the peer")
 	}
-	// 7 is for ever.
+	// What is lost is sent again at once.
 	a, b := r.pair(t, verbs.RC, impatient(7))
+	n.SetHook(func(m *verbstest.Message) verbstest.Fate { return verbstest.Fate{Drop: m.Try < 10} })
+	writes(t, a, b, 1, 1)
+	a.completed(t, 1, 1)
+	// 7 is for ever.
 	n.SetHook(func(m *verbstest.Message) verbstest.Fate { return verbstest.Fate{Drop: m.Try < 1000} })
 	a.works(t, b, 1)
 	// Nobody numbers the packets of UC.
@@ -289,7 +300,7 @@ func TestFaultsHeldRequest(t *testing.T) {
 	n := r.kernel.Fabric()
 	a, b := r.pair(t, verbs.RC, impatient(0))
 	c, d := r.pair(t, verbs.RC)
-	n.SetHook(verbstest.Nth(1, verbstest.Any, verbstest.Fate{Hold: 6}))
+	n.SetHook(verbstest.Nth(1, verbstest.Any, verbstest.Fate{Hold: 7}))
 	write := func(s, to *side, id uint64) {
 		s.send(t, verbs.SendWR{ID: id, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, SGList: s.at(0, 8), RemoteAddr: to.mr.Addr(), RKey: to.mr.RKey()})
 	}
@@ -303,9 +314,15 @@ func TestFaultsHeldRequest(t *testing.T) {
 	if n.Held() != 1 {
 		t.Errorf("%d held", n.Held())
 	}
+	if r.peer.kernel.Step(1); n.Held() != 1 { // which counts, for want of messages
+		t.Errorf("%d held after a step of the other device", n.Held())
+	}
 	write(c, d, 5)
-	a.done(t, 1, verbs.WCRDMAWrite)
-	a.done(t, 2, verbs.WCRDMAWrite)
+	a.completed(t, 1, 2) // at once
+	n.SetHook(verbstest.Nth(1, verbstest.Any, verbstest.Fate{Hold: 1}))
+	write(a, b, 8)
+	n.Progress()
+	a.completed(t, 8, 1)
 	n.SetHook(verbstest.Nth(1, verbstest.Any, verbstest.Fate{Hold: verbstest.UntilReleased}))
 	write(a, b, 3)
 	n.Progress()
@@ -404,9 +421,16 @@ func TestFaultsRemove(t *testing.T) {
 	r := fabricRig(t)
 	a, b := r.pair(t, verbs.RC, impatient(1))
 	a.works(t, b, 1)
-	r.kernel.Fabric().SetHook(verbstest.When(verbstest.Datagrams, verbstest.Fate{Hold: 1}))
+	var to *verbstest.Kernel
+	r.kernel.Fabric().SetHook(func(m *verbstest.Message) verbstest.Fate {
+		to = m.To
+		return verbstest.Fate{Hold: btoi(m.Datagram)}
+	})
 	d := newNumbered(t, r)
 	d.send(2)
+	if to != r.peer.kernel {
+		t.Error("to somebody else")
+	}
 	r.peer.kernel.Remove()
 	if e := must(b.ctx.GetAsyncEvent(timeout(t)))(t); e.Type != verbs.EventDeviceFatal {
 		t.Errorf("%v", e)
@@ -415,6 +439,9 @@ func TestFaultsRemove(t *testing.T) {
 	a.send(t, verbs.SendWR{Opcode: verbs.WRSend, SGList: a.at(0, 8)})
 	if wc := a.poll(t, 1)[0]; wc.Status != verbs.WCRetryExcErr {
 		t.Errorf("%+v (%v)", wc, wc.Status)
+	}
+	if to != nil {
+		t.Error("to a device that is gone")
 	}
 	r.kernel.Remove()
 	if e := must(a.ctx.GetAsyncEvent(timeout(t)))(t); e.Type != verbs.EventDeviceFatal {

@@ -6,10 +6,10 @@ import "errors"
 
 // Errors of endpoints.
 var (
-	ErrTimeout = errors.New("ud: the peer does not answer")
-	ErrReset   = errors.New("ud: the peer has started anew")
-	ErrClosed  = errors.New("ud: the interface is closed")
+	ErrTimeout = errors.New("the peer does not answer")
+	ErrReset   = errors.New("the peer has started anew")
+	ErrClosed  = errors.New("the connection is closed")
 
-	ErrFull  = errors.New("ud: the interface has as many endpoints as it can")
-	ErrState = errors.New("ud: the endpoint cannot be connected twice")
+	ErrFull  = errors.New("the interface has as many endpoints as it can")
+	ErrState = errors.New("the endpoint cannot be connected twice")
 )

@@ -1,0 +1,143 @@
+//go:build linux
+
+package rc_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// reader reads the messages of a puppet, up to one after which it pauses.
+type reader struct {
+	got   []byte
+	src   *uct.Source
+	until byte
+}
+
+func (x *reader) handle(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+	x.src = src
+	x.got = append(x.got, data[0])
+	if data[0] == x.until {
+		src.Owner.(uct.SourcePauser).PauseSource()
+	}
+	return nil
+}
+
+func (x *reader) resume() { x.src.Owner.(uct.SourcePauser).ResumeSource() }
+
+// TestPause: nothing is delivered while a source is paused, in order all when it is resumed,
+// and grants are given for what has been read.
+func TestPause(t *testing.T) {
+	r := newRig(t, verbstest.Port{})
+	f := fixture(t, r, "RC_FC_WND_SIZE", "4")
+	h := f.Open(t)
+	p := newPuppet(t, r, h)
+	x := &reader{until: 3}
+	h.Handle(t, 1, x.handle)
+	want := func(list ...byte) {
+		t.Helper()
+		ucttest.Settle(h)
+		if !slices.Equal(x.got, list) {
+			t.Fatalf("got %v, want %v", x.got, list)
+		}
+	}
+	p.tell(1, 1)
+	p.tell(1, 2)
+	p.tell(1, 3)
+	p.tell(0x41, 4) // asks for a grant
+	p.tell(0x21, 5) // and for one with the next message
+	want(1, 2, 3)
+	fill(t, p)
+	first := p.heard()
+	for _, m := range first {
+		if m[0]&0x80 != 0 {
+			t.Errorf("a grant for what was not read: %x", m)
+		}
+	}
+	p.tell(0xe0) // what we send goes on
+	ucttest.Settle(h)
+	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
+	p.tell(0x81, 6)
+	ucttest.Settle(h)
+	fill(t, p)
+	p.heard()
+	x.until = 5
+	err := h.Worker.Arm()
+	if err == ucs.ErrBusy { // the end of a burst was confirmed
+		ucttest.Settle(h)
+		err = h.Worker.Arm()
+	}
+	if err != nil {
+		t.Errorf("a paused worker cannot sleep: %v", err)
+	}
+	x.resume()
+	want2 := x.got
+	if len(want2) != 3 {
+		t.Error("delivered by the resuming")
+	}
+	if err := h.Worker.Arm(); err != ucs.ErrBusy {
+		t.Errorf("arming with messages to deliver: %v", err)
+	}
+	want(1, 2, 3, 4, 5)
+	if got := p.heard(); len(got) != 1 || string(got[0]) != "\xe0" {
+		t.Errorf("heard %x", got)
+	}
+	p.tell(0xe0)
+	ucttest.Settle(h)
+	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
+	if got := p.heard(); len(got) != 1 || got[0][0] != 0x81 {
+		t.Errorf("heard %x", got)
+	}
+	x.until = 0
+	x.resume()
+	x.resume()
+	p.tell(1, 7)
+	want(1, 2, 3, 4, 5, 6, 7)
+}
+
+// TestPausedPeers: one that sends without end loses its connection, whatever is paused
+// otherwise; one that goes, and one that is closed, leave nothing.
+func TestPausedPeers(t *testing.T) {
+	r := newRig(t, verbstest.Port{})
+	f := fixture(t, r, "RC_FC_WND_SIZE", "4", "IB_SEG_SIZE", "256")
+	h := f.Open(t)
+	x := &reader{until: 1}
+	h.Handle(t, 1, x.handle)
+	flood, gone, closed, good := newPuppet(t, r, h), newPuppet(t, r, h), newPuppet(t, r, h), newPuppet(t, r, h)
+	for _, p := range []*puppet{flood, gone, closed} {
+		for range 3 {
+			p.tell(1, 1, 2)
+		}
+	}
+	ucttest.Settle(h)
+	if len(x.got) != 3 {
+		t.Fatalf("%d messages", len(x.got))
+	}
+	for range 3000 {
+		if h.Failed(flood.ep) != nil {
+			break
+		}
+		flood.send(append([]byte{1}, make([]byte, 200)...))
+		h.Worker.Progress()
+	}
+	if err := h.Failed(flood.ep); !errors.Is(err, ucs.ErrExceedsLimit) {
+		t.Errorf("sent without end: %v", err)
+	}
+	closed.ep.Close()
+	check(t, gone.ctx.Close())
+	if err := gone.ep.(uct.Checker).Check(nil); err != ucs.InProgress {
+		t.Error(err)
+	}
+	ucttest.Until(t, "the end of who is gone", func() bool { return h.Failed(gone.ep) != nil }, h)
+	good.tell(1, 9)
+	ucttest.Settle(h)
+	if len(x.got) != 4 || len(h.Failures) != 2 {
+		t.Errorf("%d messages, failures %v", len(x.got), h.Failures)
+	}
+}

@@ -1,0 +1,391 @@
+//go:build linux
+
+package ud_test
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/ud"
+	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// launch starts one operation of each kind that is to be told of.
+func launch(t *testing.T, h *ucttest.Host, ep uct.Endpoint) (list []*ucttest.Completion) {
+	t.Helper()
+	iov := []uct.IOV{h.IOV(t, make([]byte, 100))}
+	for _, start := range []func(c *uct.Completion) error{
+		func(c *uct.Completion) error { return ep.AMZcopy(1, &ucttest.Packer{Data: []byte("h")}, iov, 0, c) },
+		func(c *uct.Completion) error { return ep.Flush(uct.FlushLocal, c) },
+	} {
+		c := ucttest.NewCompletion(1)
+		if err := start(&c.Completion); err != ucs.InProgress {
+			t.Fatalf("operation %d: %v", len(list), err)
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// ended checks that operations have ended with a status, each once, and that nothing is held.
+func ended(t *testing.T, h *ucttest.Host, list []*ucttest.Completion, want error) {
+	t.Helper()
+	for k, c := range list {
+		if c.Fired != 1 || !errors.Is(c.Err, want) {
+			t.Errorf("operation %d: told %d times, %v, want %v", k, c.Fired, c.Err, want)
+		}
+	}
+	if slots, limbo := ud.Held(h.Iface); slots != 0 || limbo != 0 {
+		t.Errorf("%d slots in use, %d in limbo", slots, limbo)
+	}
+}
+
+// connected is a connection between two hosts, over which something has gone.
+func connected(t *testing.T, a, b *ucttest.Host) uct.Endpoint {
+	t.Helper()
+	got := b.Collect(t, 1)
+	ep := a.Connect(t, b)
+	for range 20 {
+		ucttest.Accept(t, func() error { return ep.AMShort(1, 1, nil, 0, nil) }, a, b)
+	}
+	got.Wait(t, 20, a, b)
+	c := ucttest.NewCompletion(1)
+	c.Finish(t, ucttest.Accept(t, func() error { return ep.Flush(uct.FlushLocal, &c.Completion) }, a, b), a, b)
+	return ep
+}
+
+// TestPeerIsDead: operations toward a peer that does not answer end with an error after the
+// time for that, and the endpoint fails once.
+func TestPeerIsDead(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	f := fixture(t, net)
+	a, b := f.Pair(t)
+	ep := connected(t, a, b)
+	b.Close(t)
+	list := launch(t, a, ep)
+	ucttest.Until(t, "the failure", func() bool { return a.Failed(ep) != nil }, a)
+	ended(t, a, list, ucs.ErrEndpointTimeout)
+	if len(a.Failures) != 1 || !errors.Is(a.Failures[0].Err, ucs.ErrEndpointTimeout) {
+		t.Errorf("%+v", a.Failures)
+	}
+	refused(t, ep)
+}
+
+// refused checks that an endpoint takes nothing.
+func refused(t *testing.T, ep uct.Endpoint) {
+	t.Helper()
+	c := ucttest.NewCompletion(1)
+	pk := &ucttest.Packer{Data: []byte("x")}
+	_, bcopy := ep.AMBcopy(1, pk, 0, &c.Completion)
+	for k, err := range []error{
+		ep.AMShort(1, 2, nil, 0, &c.Completion), ep.AMShortIOV(1, nil, 0, &c.Completion), ep.AMZcopy(1, pk, nil, 0, &c.Completion),
+		bcopy, ep.Flush(uct.FlushLocal, &c.Completion), ep.(uct.Checker).Check(&c.Completion), ep.Fence(),
+	} {
+		if err == nil || err == ucs.InProgress || err == ucs.ErrNoResource {
+			t.Errorf("operation %d on an endpoint that has failed: %v", k, err)
+		}
+	}
+	p := ucttest.NewPending(func() error { return nil })
+	if err := ep.PendingAdd(&p.Pending); err != ucs.ErrBusy {
+		t.Errorf("adding a request: %v", err)
+	}
+	if c.Fired != 0 || pk.Calls != 0 {
+		t.Errorf("refused, completed %d times and packed %d times", c.Fired, pk.Calls)
+	}
+}
+
+// TestDeviceIsRemoved under live endpoints: they fail, each once.
+func TestDeviceIsRemoved(t *testing.T) {
+	net := network(t, verbstest.Config{}, verbstest.Config{})
+	f := fixture(t, net)
+	a := f.Open(t)
+	p := newPuppet(t, net.Devices()[1], a)
+	ep := p.endpoint()
+	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
+	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
+	ucttest.Settle(a)
+	id := p.connect(5, 1)
+	list := launch(t, a, ep)
+	_ = id
+	net.Devices()[0].Remove()
+	ucttest.Until(t, "the failure", func() bool { return a.Failed(ep) != nil }, a)
+	ucttest.Settle(a)
+	ended(t, a, list, ucs.ErrIO)
+	if len(a.Failures) != 1 {
+		t.Errorf("%+v", a.Failures)
+	}
+	refused(t, ep)
+	if _, err := a.Iface.NewEndpoint(uct.EndpointParams{}); err == nil {
+		t.Error("an endpoint of a device that is gone")
+	}
+	ep.Close()
+	if n := ud.Connections(a.Iface); n != 0 {
+		t.Errorf("%d connections are left", n)
+	}
+}
+
+// TestLinkGoesDown and up again: everything arrives.
+func TestLinkGoesDown(t *testing.T) {
+	net := network(t, verbstest.Config{}, verbstest.Config{})
+	f := fixture(t, net)
+	a, b := f.Pair(t)
+	ep := connected(t, a, b)
+	got := b.Collect(t, 2)
+	net.Devices()[0].SetLink(1, false)
+	for n := range uint64(3) {
+		ucttest.Accept(t, func() error { return ep.AMShort(2, n, nil, 0, nil) }, a, b)
+	}
+	ucttest.Settle(a, b)
+	net.Devices()[0].SetLink(1, true)
+	got.Wait(t, 3, a, b)
+	if len(a.Failures) != 0 {
+		t.Errorf("%+v", a.Failures)
+	}
+}
+
+// TestQueuePairBreaks again and again on both sides, with messages of all kinds under way:
+// all arrive, once and in order, and nothing is held in the end.
+func TestQueuePairBreaks(t *testing.T) {
+	for _, pace := range []int{0, 1, 5} {
+		t.Run(fmt.Sprint("pace ", pace), func(t *testing.T) {
+			net := network(t, verbstest.Config{})
+			f := fixture(t, net)
+			if pace > 0 {
+				f.Component = slow(net, pace)
+			}
+			a, b := f.Pair(t)
+			ep := connected(t, a, b)
+			got := b.Collect(t, 3)
+			iov := []uct.IOV{a.IOV(t, []byte("12345678"))}
+			var list []*ucttest.Completion
+			const count = 300
+			for n := range uint64(count) {
+				if n%50 == 10 {
+					check(t, ud.Break(a.Iface))
+				}
+				if n%50 == 35 {
+					check(t, ud.Break(b.Iface))
+				}
+				ucttest.Accept(t, func() error {
+					switch n % 3 {
+					case 0:
+						return ep.AMShort(3, n, nil, 0, nil)
+					case 1:
+						var h [8]byte
+						h[0], h[1] = byte(n), byte(n>>8)
+						_, err := ep.AMBcopy(3, &ucttest.Packer{Data: h[:]}, 0, nil)
+						return err
+					}
+					h := []byte{byte(n), byte(n >> 8)}
+					c := ucttest.NewCompletion(1)
+					err := ep.AMZcopy(3, &ucttest.Packer{Data: h}, iov, 0, &c.Completion)
+					if err == ucs.InProgress {
+						list = append(list, c)
+					}
+					return err
+				}, a, b)
+			}
+			got.Wait(t, count, a, b)
+			for n, m := range got.Messages {
+				if int(m.Data[0])|int(m.Data[1])<<8 != n {
+					t.Fatalf("message %x in place %d", m.Data, n)
+				}
+			}
+			c := ucttest.NewCompletion(1)
+			c.Finish(t, ucttest.Accept(t, func() error { return ep.Flush(uct.FlushLocal, &c.Completion) }, a, b), a, b)
+			ended(t, a, list, nil)
+			if len(a.Failures) != 0 {
+				t.Errorf("%+v", a.Failures)
+			}
+		})
+	}
+}
+
+// sleep lets a host sleep until its descriptor wakes it, as programs do that wait.
+func sleep(t *testing.T, h *ucttest.Host) {
+	t.Helper()
+	if h.Worker.Arm() != nil {
+		return
+	}
+	fds := []unix.PollFd{{Fd: int32(h.Worker.EventFD()), Events: unix.POLLIN}}
+	if n, err := unix.Poll(fds, 10000); n == 0 && err != unix.EINTR {
+		t.Fatalf("asleep for 10 s, %v", err)
+	}
+}
+
+// TestAsleep: a sender that sleeps whenever it has nothing to do sends again what is lost:
+// the timer wakes it. At rest no timer is set.
+func TestAsleep(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	f := fixture(t, net, "UD_TIMEOUT", "30s")
+	a, b := f.Pair(t)
+	ep := connected(t, a, b)
+	got := b.Collect(t, 2)
+	lost := 0
+	net.SetHook(func(m *verbstest.Message) (f verbstest.Fate) {
+		if lost < 3 {
+			lost++
+			f.Drop = true
+		}
+		return f
+	})
+	check(t, ep.AMShort(2, 5, nil, 0, nil))
+	for len(got.Messages) == 0 {
+		sleep(t, a)
+		for a.Worker.Progress() > 0 {
+		}
+		for b.Worker.Progress() > 0 {
+		}
+	}
+	if c := ud.Counters(a.Iface); lost != 3 || c.Resent == 0 {
+		t.Errorf("%d lost, %d sent again", lost, c.Resent)
+	}
+	net.SetHook(nil)
+	c := ucttest.NewCompletion(1)
+	c.Finish(t, ucttest.Accept(t, func() error { return ep.Flush(uct.FlushLocal, &c.Completion) }, a, b), a, b)
+	for n := 0; ud.Alarmed(a.Iface); n++ { // rings once more at most
+		if n > 100 {
+			t.Fatal("a timer is set at rest")
+		}
+		sleep(t, a)
+		ucttest.Progress(a)
+	}
+}
+
+// TestCloseGoesOn: messages that were sent before an endpoint was closed arrive although
+// they are lost at first; those that were not copied as well, of which the memory is the
+// caller's again.
+func TestCloseGoesOn(t *testing.T) {
+	for _, pace := range []int{0, 1} {
+		net := network(t, verbstest.Config{})
+		f := fixture(t, net)
+		if pace > 0 {
+			f.Component = slow(net, pace)
+		}
+		a, b := f.Pair(t)
+		ep := connected(t, a, b)
+		got := b.Collect(t, 2)
+		net.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{Drop: true}))
+		mem := a.IOV(t, []byte("not copied"))
+		check(t, ep.AMShort(2, 0x3132333435363738, nil, 0, nil))
+		if _, err := ep.AMBcopy(2, &ucttest.Packer{Data: []byte("copied")}, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		c := ucttest.NewCompletion(1)
+		if err := ep.AMZcopy(2, nil, []uct.IOV{mem}, 0, &c.Completion); err != ucs.InProgress {
+			t.Fatal(err)
+		}
+		ep.Close()
+		ucttest.Until(t, "the completion", func() bool { return c.Fired == 1 }, a)
+		if !errors.Is(c.Err, ucs.ErrCanceled) {
+			t.Errorf("ended with %v", c.Err)
+		}
+		copy(mem.Data, "XXXXXXXXXX")
+		net.SetHook(nil)
+		got.Wait(t, 3, a, b)
+		ucttest.SameBytes(t, "the last message", got.Messages[2].Data, []byte("not copied"))
+		ucttest.Settle(a, b)
+	}
+}
+
+// TestManyEndpoints are made, used and closed. What is left of them is gone when the time
+// for that is over.
+func TestManyEndpoints(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	f := fixture(t, net, "UD_LINGER_TIMEOUT", "50ms")
+	a, b := f.Pair(t)
+	got := b.Collect(t, 1)
+	const many = 500
+	var eps []uct.Endpoint
+	for range many {
+		eps = append(eps, a.Connect(t, b))
+	}
+	for _, ep := range eps {
+		ucttest.Accept(t, func() error { return ep.AMShort(1, 1, nil, 0, nil) }, a, b)
+	}
+	got.Wait(t, many, a, b)
+	for _, ep := range eps {
+		ep.Close()
+	}
+	ucttest.Settle(a, b)
+	ep := a.Connect(t, b) // which is used, so that somebody looks
+	ucttest.Until(t, "the end of closed ones", func() bool {
+		ep.AMShort(1, 1, nil, 0, nil)
+		return ud.Connections(a.Iface) == 1
+	}, a, b)
+	ep.Close()
+	ucttest.Until(t, "the last acknowledgement", func() bool {
+		slots, limbo := ud.Held(a.Iface)
+		return slots == 0 && limbo == 0
+	}, a, b)
+}
+
+// TestNoMemory: a process that may pin little works, with fewer buffers.
+func TestNoMemory(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	k := net.Devices()[0]
+	k.SetMemLock(1 << 20)
+	f := fixture(t, net)
+	a, b := f.Pair(t)
+	got := b.Collect(t, 1)
+	ep := a.Connect(t, b)
+	const count = 2000
+	big := make([]byte, 4000)
+	for range count {
+		ucttest.Accept(t, func() error {
+			_, err := ep.AMBcopy(1, &ucttest.Packer{Data: big}, 0, nil)
+			return err
+		}, a, b)
+	}
+	got.Wait(t, count, a, b)
+	if now, most := k.Pinned(); most > 1<<20 || now == 0 {
+		t.Errorf("%d bytes pinned, %d at most", now, most)
+	}
+}
+
+// TestStrangers: for a sender that cannot be found the system is asked once, and not again
+// for each that comes behind; others have connections, and new ones that can be found
+// come through in the end.
+func TestStrangers(t *testing.T) {
+	net := network(t, verbstest.Config{}, verbstest.Config{}, verbstest.Config{})
+	f := fixture(t, net)
+	h := f.Open(t)
+	p, q := newPuppet(t, net.Devices()[1], h), newPuppet(t, net.Devices()[2], h)
+	bad := [16]byte(p.dev[1:17])
+	asked := 0
+	net.Devices()[0].SetResolve(func(_, to [16]byte) syscall.Errno {
+		if to == bad {
+			asked++
+			time.Sleep(2 * time.Millisecond) // as the kernel does
+			return syscall.ETIMEDOUT
+		}
+		return 0
+	})
+	for n := range uint32(50) {
+		p.send(p.creq(n, n))
+		h.Worker.Progress()
+	}
+	if asked == 0 || asked > 10 {
+		t.Errorf("asked %d times", asked)
+	}
+	q.send(q.creq(1, 0))
+	ucttest.Until(t, "a connection", func() bool {
+		if len(q.heard()) > 0 {
+			return true
+		}
+		q.send(q.creq(1, 0)) // as peers do that hear nothing
+		return false
+	}, h)
+	if c := ud.Counters(h.Iface); c.Refused == 0 || c.Passive != 1 {
+		t.Errorf("%d refused, %d made", c.Refused, c.Passive)
+	}
+}

@@ -1,0 +1,206 @@
+//go:build linux
+
+package ud_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// two is a host on one device, and a puppet on another.
+func two(t testing.TB, pairs ...string) (*verbstest.Fabric, *ucttest.Host, *puppet) {
+	t.Helper()
+	net := network(t, verbstest.Config{}, verbstest.Config{})
+	f := fixture(t, net, pairs...)
+	h := f.Open(t)
+	return net, h, newPuppet(t, net.Devices()[1], h)
+}
+
+// TestCREQBytes: what an endpoint begins with, byte for byte.
+func TestCREQBytes(t *testing.T) {
+	_, h, p := two(t)
+	p.endpoint()
+	got := p.await("a CREQ", isCREQ)
+	c := must(wire.ParseCREQ(got))(t)
+	if c.QPN != p.target() || c.EP != 0 || c.ConnSN != 0 || c.Path != 0 || !bytes.Equal(c.DevAddr, h.Iface.DeviceAddress()) || c.Origin.PID == 0 {
+		t.Errorf("%+v", c)
+	}
+	want := wire.AppendCREQ(nil, wire.NewHeader(wire.NullID, wire.FlagCtl, 1, 0), &c)
+	if !bytes.Equal(got, want) {
+		t.Errorf("%x, want %x", got, want)
+	}
+	if got[8+1]|got[8+2]|got[8+3]|got[8+10]|got[8+11]|got[8+17]|got[8+18]|got[8+19] != 0 {
+		t.Errorf("something lies in what is not used: %x", got)
+	}
+}
+
+// TestMessageBytes: what each way of sending puts on the wire.
+func TestMessageBytes(t *testing.T) {
+	_, h, p := two(t)
+	ep := p.endpoint()
+	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
+	if err := ep.AMShort(3, 1, nil, 0, nil); err != ucs.ErrNoResource {
+		t.Fatalf("sending before the CREP: %v", err)
+	}
+	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl|wire.FlagAckReq, 1, 1), &wire.CREP{EP: 77}))
+	p.await("an acknowledgement of the CREP", func(b []byte) bool { return wire.Load(b) == wire.NewHeader(77, 0, 2, 1) })
+	data := h.IOV(t, []byte("data"))
+	c := ucttest.NewCompletion(1)
+	next := wire.PSN(2)
+	ack := func() {
+		p.send(packed(wire.NewHeader(q.EP, 0, 2, next-1)))
+		ucttest.Settle(h)
+	}
+	want := func(name string, id uint8, body string) {
+		t.Helper()
+		got := p.await(name, func(b []byte) bool { return wire.Load(b).IsAM() && wire.Load(b).PSN() == next })
+		h := wire.Load(got)
+		if h.Dest() != 77 || h.AMID() != id || h.Ack() != 1 || string(got[8:]) != body {
+			t.Errorf("%s: header %016x, %q; want id %d, %q", name, uint64(h), got[8:], id, body)
+		}
+		next++
+		ack()
+	}
+	check(t, ep.AMShort(3, 0x0807060504030201, []byte("abc"), 0, nil))
+	want("short", 3, "\x01\x02\x03\x04\x05\x06\x07\x08abc")
+	check(t, ep.AMShortIOV(4, []uct.IOV{{Data: []byte("x")}, {}, {Data: []byte("yz")}}, 0, nil))
+	want("short list", 4, "xyz")
+	if _, err := ep.AMBcopy(31, &ucttest.Packer{Data: []byte("copied")}, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	want("copied", 31, "copied")
+	if err := ep.AMZcopy(0, &ucttest.Packer{Data: []byte("head")}, []uct.IOV{data}, 0, &c.Completion); err != ucs.InProgress {
+		t.Fatal(err)
+	}
+	if c.Fired != 0 {
+		t.Error("not copied, and complete before it is acknowledged")
+	}
+	want("not copied", 0, "headdata")
+	if c.Fired != 1 || c.Err != nil {
+		t.Errorf("told %d times, %v", c.Fired, c.Err)
+	}
+	if err := ep.AMZcopy(1, nil, nil, 0, nil); err != ucs.InProgress {
+		t.Fatal(err)
+	}
+	want("nothing", 1, "")
+	check(t, ep.(uct.Checker).Check(nil))
+	got := p.await("a keepalive", func(b []byte) bool { return wire.Load(b).Kind(len(b)) == wire.KindPut })
+	if wire.Load(got).PSN() != next || !bytes.Equal(got[8:], make([]byte, 8)) {
+		t.Errorf("keepalive %x", got)
+	}
+}
+
+// TestRepeatedBytes: what is sent again has the same bytes behind its header, of each way
+// of sending, and then it is complete when the device has done it.
+func TestRepeatedBytes(t *testing.T) {
+	_, h, p := two(t)
+	ep := p.endpoint()
+	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
+	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
+	ucttest.Settle(h)
+	next := wire.PSN(2)
+	long := bytes.Repeat([]byte("0123456789"), 15)
+	iov := []uct.IOV{h.IOV(t, []byte("not")), h.IOV(t, []byte("copied"))}
+	for name, send := range map[string]func(*ucttest.Completion) error{
+		"short": func(*ucttest.Completion) error { return ep.AMShort(3, 7, []byte("abc"), 0, nil) },
+		"copied": func(*ucttest.Completion) error {
+			_, err := ep.AMBcopy(3, &ucttest.Packer{Data: long}, 0, nil)
+			return err
+		},
+		"not copied": func(c *ucttest.Completion) error {
+			return ep.AMZcopy(3, &ucttest.Packer{Data: []byte("head")}, iov, 0, &c.Completion)
+		},
+	} {
+		c := ucttest.NewCompletion(1)
+		err := send(c)
+		if err != nil && err != ucs.InProgress {
+			t.Fatal(err)
+		}
+		is := func(b []byte) bool { return wire.Load(b).IsAM() && wire.Load(b).PSN() == next }
+		first := p.await(name, is)
+		p.send(packed(wire.NewHeader(q.EP, wire.FlagNack, 2, next-1)))
+		again := p.await(name+" again", is)
+		if !bytes.Equal(first[8:], again[8:]) || !wire.Load(again).AckReq() {
+			t.Errorf("%s: %x, then %x", name, first, again)
+		}
+		if c.Fired != 0 {
+			t.Errorf("%s: complete before it is acknowledged", name)
+		}
+		p.send(packed(wire.NewHeader(q.EP, 0, 2, next)))
+		if err == ucs.InProgress {
+			c.Finish(t, err, h)
+		}
+		ucttest.Settle(h)
+		next++
+	}
+}
+
+// TestHostile: packets of any content and length from a peer, and from somebody else, harm
+// nobody.
+func TestHostile(t *testing.T) {
+	net, h, p := two(t)
+	f := fixture(t, net)
+	other := f.Open(t)
+	st := h.Collect(t, 5)
+	ep := other.Connect(t, h)
+	id := p.connect(9, 0)
+	for n := 0; n < 60; n++ {
+		for _, flags := range []wire.Header{0, wire.FlagAckReq, wire.FlagNack, wire.FlagPut, wire.FlagCtl, wire.FlagCtl | wire.FlagPut, 1 << 30, 3 << 30} {
+			for _, dest := range []uint32{id, wire.NullID, id + 1, 1 << 20} {
+				pkt := packed(wire.NewHeader(dest, flags, 3, 1), make([]byte, 60)...)
+				pkt[8] = byte(n % 4)
+				p.send(pkt[:n])
+			}
+		}
+	}
+	p.send(packed(wire.AMHeader(id, 5, 2, 9), 1)) // acknowledges what was not sent
+	ucttest.Settle(h)
+	p.heard()
+	if len(st.Messages) != 0 {
+		t.Fatalf("%d messages", len(st.Messages))
+	}
+	// Both connections work.
+	p.send(packed(wire.AMHeader(id, 5, 2, 1), []byte("after all")...))
+	st.Wait(t, 1, h)
+	ucttest.SameBytes(t, "the peer's", st.Messages[0].Data, []byte("after all"))
+	ucttest.Accept(t, func() error { return ep.AMShort(5, 1, nil, 0, nil) }, other, h)
+	st.Wait(t, 2, other, h)
+}
+
+// TestStrangersAddress: a CREQ whose sender calls himself somebody else is not believed, and
+// messages from another port than the peer's are not taken.
+func TestStrangersAddress(t *testing.T) {
+	net := network(t, verbstest.Config{}, verbstest.Config{}, verbstest.Config{})
+	f := fixture(t, net)
+	h := f.Open(t)
+	p, q := newPuppet(t, net.Devices()[1], h), newPuppet(t, net.Devices()[2], h)
+	st := h.Collect(t, 5)
+	right := p.dev
+	p.dev = q.dev
+	p.send(p.creq(1, 0))
+	ucttest.Settle(h)
+	if n := len(p.heard()) + len(q.heard()); n != 0 {
+		t.Fatalf("%d answers", n)
+	}
+	p.dev = right
+	id := p.connect(1, 0)
+	for q.qpn() != p.qpn() { // the number is nothing to go by
+		q = newPuppet(t, net.Devices()[2], h)
+		if q.qpn() > p.qpn() {
+			t.Skipf("queue pairs %d and %d", p.qpn(), q.qpn())
+		}
+	}
+	q.send(packed(wire.AMHeader(id, 5, 2, 1), []byte("from elsewhere")...))
+	ucttest.Settle(h)
+	if len(st.Messages) != 0 {
+		t.Fatal("a message from elsewhere was taken")
+	}
+	p.send(packed(wire.AMHeader(id, 5, 2, 1), []byte("from there")...))
+	st.Wait(t, 1, h)
+}
