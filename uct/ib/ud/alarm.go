@@ -36,23 +36,6 @@ func (i *iface) wind(due int64) {
 	i.alarm.at = max(due, 1)
 }
 
-// ring is called when the time has come, inside progress.
-func (i *iface) ring() {
-	i.alarm.at = 0
-	now := int64(i.Worker.Now())
-	i.flow.Clock(now)
-	i.inside = true
-	i.flow.Tick()
-	i.inside = false
-	i.rest(false)
-	if i.closed {
-		return
-	}
-	if due, ok := i.flow.Next(now); ok {
-		i.wind(due)
-	}
-}
-
 // stop stops it for good.
 func (a *alarm) stop() {
 	if a.timer != nil {

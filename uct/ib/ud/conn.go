@@ -9,6 +9,7 @@ import (
 	"github.com/ucx-go/ucx/uct/ib"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/flow"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
 // conn is a connection as the machine has it: made by the application with its endpoint,
@@ -25,6 +26,14 @@ type conn struct {
 	ep       *endpoint  // of the application; nil if the peer has made the connection, or if it is closed
 	reposted uint32     // request that has repeated a message last
 	waits    int        // those who wait in limbo
+
+	ended   bool // the peer sends no more, which is to be told behind what waits
+	over    bool // the machine has forgotten the connection, likewise
+	dropped bool // for what has come on it
+
+	paused bool
+	late   []putOff        // messages that came while it was
+	turn   kit.Node[*conn] // in iface.resumed
 }
 
 // wariness limits what strangers cost. To find the way to the sender of a CREQ the system may
@@ -82,11 +91,28 @@ func (i *iface) guard(a *ib.Address) (gid [16]byte) {
 
 // gone is told that the machine has forgotten the connection.
 func (c *conn) gone() {
-	c.Source.Gone()
+	if c.over = true; len(c.late) == 0 || c.dropped {
+		c.finish()
+	}
 	if c.ah != nil {
 		c.iface.limbo.add(deadOne{seq: c.iface.sq.posted, slot: -1, ah: c.ah})
 		c.ah = nil
 	}
+}
+
+// finish tells that nothing more will come.
+func (c *conn) finish() {
+	c.forget()
+	c.Source.Gone()
+	if c.flow.Passive() {
+		c.flow.Forget()
+	}
+}
+
+// forget drops what waits.
+func (c *conn) forget() {
+	c.iface.resumed.Remove(&c.turn)
+	c.late = nil
 }
 
 // peerOf is the peer at an address as the machine tells peers apart: as C does, which

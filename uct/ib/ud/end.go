@@ -24,6 +24,7 @@ func (e *endpoint) fail(err error) {
 
 // Over implements kit.Failing.
 func (e *endpoint) Over(error) (userData any, tell bool) {
+	e.conn.forget()
 	e.conn.Source.Gone()
 	return e.userData, !e.closed
 }
@@ -75,41 +76,5 @@ func (e *endpoint) takeBack() {
 		i.limbo.add(deadOne{seq: h.seq, slot: -1, comp: h.comp, err: ucs.ErrCanceled, conn: e.conn})
 		h.comp = nil
 	}
-	if e.conn.waits > 0 {
-		i.drain(e.conn)
-	}
-}
-
-// drain waits a moment for the device to be done with what was given to it: that is a
-// matter of microseconds, as no peer has to answer.
-func (i *iface) drain(c *conn) {
-	for n := 0; n < maxDrain && c.waits > 0; n++ {
-		i.pollSends()
-		i.limbo.release(i)
-	}
-}
-
-const maxDrain = 10000
-
-// die is told that the device does nothing for the interface any more. Progress does
-// what comes of it.
-func (i *iface) die(err error) {
-	if i.dead == nil {
-		i.dead = err
-		i.dying = true
-	}
-}
-
-// collapse ends all connections of an interface that is dead.
-func (i *iface) collapse() {
-	i.dying = false
-	if i.qp != nil {
-		i.qp.Close() // of a device that is gone nothing is left
-		i.qp = nil
-	}
-	i.sq.drop()
-	i.inside = true
-	i.flow.Fail(i.dead)
-	i.inside = false
-	i.limbo.release(i)
+	i.drain(func() bool { return e.conn.waits == 0 })
 }

@@ -70,7 +70,7 @@ func TestPeerIsDead(t *testing.T) {
 	f := fixture(t, net)
 	a, b := f.Pair(t)
 	ep := connected(t, a, b)
-	b.Close(t)
+	net.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{Drop: true}))
 	list := launch(t, a, ep)
 	ucttest.Until(t, "the failure", func() bool { return a.Failed(ep) != nil }, a)
 	ended(t, a, list, ucs.ErrEndpointTimeout)
@@ -78,6 +78,30 @@ func TestPeerIsDead(t *testing.T) {
 		t.Errorf("%+v", a.Failures)
 	}
 	refused(t, ep)
+}
+
+// TestPeerIsClosed: an interface that is closed says so, and so does who drops a connection.
+// Peers need not wait for that.
+func TestPeerIsClosed(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	f := ucttest.Fixture{Component: fixture(t, net).Component, Transport: "ud_verbs", Silent: true} // patient
+	a, b := f.Pair(t)
+	ep := connected(t, a, b)
+	list := launch(t, a, ep)
+	b.Close(t)
+	ucttest.Until(t, "the failure", func() bool { return a.Failed(ep) != nil }, a)
+	if err := a.Failed(ep); !errors.Is(err, ucs.ErrConnectionReset) {
+		t.Errorf("%v", err)
+	}
+	ended(t, a, list, ucs.ErrConnectionReset)
+	b = f.Open(t)
+	b.Handle(t, 3, func(*uct.Source, []byte, *uct.AMDesc) error { return ucs.ErrInvalidParam })
+	ep = connected(t, a, b)
+	check(t, ep.AMShort(3, 1, nil, 0, nil))
+	ucttest.Until(t, "the failure", func() bool { return a.Failed(ep) != nil }, a, b)
+	if err := a.Failed(ep); !errors.Is(err, ucs.ErrConnectionReset) {
+		t.Errorf("%v", err)
+	}
 }
 
 // refused checks that an endpoint takes nothing.

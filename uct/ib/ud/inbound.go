@@ -51,7 +51,16 @@ func (i *iface) message(pkt []byte, desc *uct.AMDesc) (kept bool) {
 		return false
 	}
 	c := e.User.(*conn)
-	err := i.Handlers.Deliver(&c.Source, uct.AMID(id), data, desc)
+	if c.paused || c.turn.Listed() {
+		c.late = append(c.late, putOff{uct.AMID(id), append([]byte(nil), data...)})
+		return false
+	}
+	return c.hand(uct.AMID(id), data, desc)
+}
+
+// hand hands a message to its handler, and says whether that keeps the data.
+func (c *conn) hand(id uct.AMID, data []byte, desc *uct.AMDesc) (kept bool) {
+	err := c.iface.Handlers.Deliver(&c.Source, id, data, desc)
 	if err == nil {
 		return false
 	}
@@ -89,6 +98,7 @@ func mapped(a [4]byte) (gid [16]byte) {
 type gidTable struct {
 	check bool // they matter
 	last  [16]byte
+	known bool // last is one of them
 	own   map[[16]byte]struct{}
 }
 
@@ -102,7 +112,7 @@ func (g *gidTable) read(i *iface) error {
 	if err != nil {
 		return err
 	}
-	g.last = [16]byte{}
+	g.known = false
 	g.own = make(map[[16]byte]struct{})
 	for _, e := range all {
 		if e.Port == i.Port.Num {
@@ -114,12 +124,12 @@ func (g *gidTable) read(i *iface) error {
 
 // ours reports whether the port has an address.
 func (g *gidTable) ours(gid [16]byte) bool {
-	if gid == g.last {
+	if gid == g.last && g.known {
 		return true
 	}
 	if _, ok := g.own[gid]; !ok {
 		return false
 	}
-	g.last = gid
+	g.last, g.known = gid, true
 	return true
 }

@@ -175,6 +175,14 @@ func (p port) Failed(e *flow.Endpoint, err error) {
 	}
 }
 
+// Ended implements flow.Port.
+func (p port) Ended(e *flow.Endpoint) {
+	c := e.User.(*conn)
+	if c.ended = true; len(c.late) == 0 {
+		c.finish()
+	}
+}
+
 // Gone implements flow.Port.
 func (p port) Gone(e *flow.Endpoint) { e.User.(*conn).gone() }
 

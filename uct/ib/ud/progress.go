@@ -25,6 +25,12 @@ func (i *iface) Progress() int {
 	if i.broken {
 		i.mend()
 	}
+	if i.resumed.Len() > 0 {
+		n += i.deliverLate()
+		if i.closed {
+			return n
+		}
+	}
 	if i.busy() {
 		n += i.rest(full)
 	}
@@ -32,18 +38,6 @@ func (i *iface) Progress() int {
 		i.watch()
 	}
 	return n
-}
-
-// pollSends takes completions of sends.
-func (i *iface) pollSends() int {
-	wc := i.Sent()
-	for k := range wc {
-		i.sq.complete(uint32(wc[k].ID))
-		if wc[k].Status != verbs.WCSuccess {
-			i.broken = true
-		}
-	}
-	return len(wc)
 }
 
 // deliver handles completions of receives, and posts new buffers.
@@ -113,12 +107,29 @@ func (i *iface) rest(full bool) (n int) {
 	return n + i.Failures.Report()
 }
 
+// ring is called when the time has come, inside progress.
+func (i *iface) ring() {
+	i.alarm.at = 0
+	now := int64(i.Worker.Now())
+	i.flow.Clock(now)
+	i.inside = true
+	i.flow.Tick()
+	i.inside = false
+	i.rest(false)
+	if i.closed {
+		return
+	}
+	if due, ok := i.flow.Next(now); ok {
+		i.wind(due)
+	}
+}
+
 // maxLate bounds the rounds for which other messages keep back the news of a failure.
 const maxLate = 1024
 
 // Arm implements uct.Armer.
 func (i *iface) Arm() error {
-	if i.dying || i.broken || i.flow.Owed() && i.sq.room() > 0 || !i.Waiting.All(cannotSend) {
+	if i.dying || i.broken || i.resumed.Len() > 0 || i.flow.Owed() && i.sq.room() > 0 || !i.Waiting.All(cannotSend) {
 		return ucs.ErrBusy
 	}
 	i.watch()

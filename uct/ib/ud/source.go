@@ -16,7 +16,11 @@ var _ uct.SourceLocator = (*conn)(nil)
 // DropSource implements uct.SourceOwner: what the peer has made goes, and the
 // application's endpoint fails.
 func (c *conn) DropSource(err error) {
+	c.dropped = true
 	c.flow.Drop(fmt.Errorf("dropped the connection: %w", err))
+	if c.over {
+		c.finish()
+	}
 }
 
 // SourceInfo implements uct.SourceLocator. That packets come from this address has been

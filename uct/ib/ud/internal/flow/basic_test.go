@@ -656,6 +656,32 @@ func TestDestroySimple(t *testing.T) {
 	n, a, b, e := pair(t)
 	f := b.open(a)
 	e.Close()
+	n.run()
+	if a.of(e).gone || b.of(f).gone || b.of(f).ended != 1 {
+		t.Fatal("gone before the other is closed, or nothing said")
+	}
+	b.send(f, 8) // can still be sent to
+	n.run()
+	if !f.Idle() {
+		t.Fatal("not received")
+	}
+	f.Close()
+	n.run()
+	if !a.of(e).gone || a.it.Endpoints() != 0 {
+		t.Fatal("both are closed, and it is not gone")
+	}
+	n.pass(5*time.Minute + 2*time.Second)
+	if !b.of(f).gone || b.it.Endpoints() != 0 {
+		t.Fatalf("%d endpoints are left", b.it.Endpoints())
+	}
+}
+
+// TestFarewellIsLost: closed endpoints whose peers do not know linger, as with C.
+func TestFarewellIsLost(t *testing.T) {
+	n, a, b, e := pair(t)
+	n.drop = func(p packet) bool { return wire.Load(p.data)&wire.FlagEnd != 0 && !wire.Load(p.data).IsAM() }
+	f := b.open(a)
+	e.Close()
 	f.Close()
 	n.run()
 	if a.of(e).gone || b.of(f).gone {
@@ -667,9 +693,68 @@ func TestDestroySimple(t *testing.T) {
 	}
 }
 
+// TestFarewellComesLast: behind what was sent before, and only in its place; and it makes
+// what the peer had made go.
+func TestFarewellComesLast(t *testing.T) {
+	n, a, b, e := pair(t)
+	f := b.accepted[0]
+	n.push(a, e, 3, 8)
+	for _, psn := range []wire.PSN{f.got, f.got + 2, f.got + 100} { // not in its place
+		b.forge(packed(wire.NewHeader(f.id, wire.FlagEnd, psn, f.psn-1)), 10)
+		b.forge(packed(wire.NewHeader(f.id, wire.FlagRefuse, psn, f.psn-1)), 10)
+	}
+	if b.of(f).gone {
+		t.Fatal("gone before everything has come")
+	}
+	e.Close()
+	n.run()
+	if !b.of(f).gone || len(b.of(f).got) != 3 || b.it.peers.passive != 0 {
+		t.Fatalf("gone %v with %d messages", b.of(f).gone, len(b.of(f).got))
+	}
+	g := b.open(a) // another connection, with another number
+	n.run()
+	if g.connSN != 1 || !g.Connected() {
+		t.Fatalf("conn_sn %d, connected %v", g.connSN, g.Connected())
+	}
+}
+
+// TestRefusal: what is aborted says so, and its peer fails, without waiting.
+func TestRefusal(t *testing.T) {
+	n, a, b, e := pair(t)
+	f := b.accepted[0]
+	for a.send(e, 8) {
+	}
+	mark, _ := a.flush(e)
+	n.air = nil
+	f.Drop(errNonsense)
+	n.settle()
+	c := a.of(e)
+	if !errors.Is(c.failed, ErrReset) || len(c.slots) != 0 || len(c.flushed) != 1 || c.flushed[0] != mark {
+		t.Fatalf("failed: %v, left %v", c.failed, c.slots)
+	}
+	e.Close()
+	// The application's own, of which the peer has made the other end.
+	e = a.open(b)
+	n.run()
+	f = b.accepted[1]
+	e.Abort(errNonsense)
+	n.settle()
+	if a.of(e).failed != errNonsense || !b.of(f).gone {
+		t.Fatalf("failed: %v, gone %v", a.of(e).failed, b.of(f).gone)
+	}
+	// All at once.
+	e = a.open(b)
+	n.run()
+	b.it.Farewell()
+	n.settle()
+	if a.of(e).failed == nil {
+		t.Fatal("the end of an interface is not heard of")
+	}
+}
+
 // TestDestroyFlush closes with messages in flight, which are lost at first.
 func TestDestroyFlush(t *testing.T) {
-	n, a, _, e := pair(t)
+	n, a, b, e := pair(t)
 	n.push(a, e, 100, 8)
 	n.run()
 	n.drop = func(packet) bool { return true }
@@ -679,7 +764,10 @@ func TestDestroyFlush(t *testing.T) {
 	e.Close()
 	n.drop = nil
 	n.run()
-	n.same(a, e)
+	f := b.accepted[0]
+	if c := a.of(e); c.done != 105 || len(b.of(f).got) != 105 || !b.of(f).gone {
+		t.Fatalf("%d done, %d received, gone %v", c.done, len(b.of(f).got), b.of(f).gone)
+	}
 }
 
 // TestDestroyLinger: the acknowledgement of a message is lost, its receiver has closed.

@@ -39,6 +39,7 @@ func (p *wirePort) Connected(*Endpoint)               {}
 func (p *wirePort) Room(*Endpoint)                    {}
 func (p *wirePort) Failed(*Endpoint, error)           {}
 func (p *wirePort) Gone(*Endpoint)                    {}
+func (p *wirePort) Ended(*Endpoint)                   {}
 func (p *wirePort) Resolve(_ []byte, qpn uint32, path uint8) (Peer, bool) {
 	return Peer{QPN: qpn, Path: path}, true
 }

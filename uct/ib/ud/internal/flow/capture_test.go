@@ -48,6 +48,7 @@ func (r *replay) Accept(e *Endpoint, devAddr []byte) bool   { return bytes.Equal
 func (r *replay) Connected(*Endpoint)                       {}
 func (r *replay) Room(*Endpoint)                            {}
 func (r *replay) Failed(e *Endpoint, err error)             { r.t.Fatal(err) }
+func (r *replay) Ended(*Endpoint)                           {}
 func (r *replay) Gone(e *Endpoint)                          {}
 func (r *replay) Resolve(_ []byte, qpn uint32, p uint8) (Peer, bool) {
 	return Peer{QPN: qpn, Path: p}, true

@@ -23,14 +23,26 @@ func (e *Endpoint) Close() {
 	}
 	e.since = it.now
 	it.peers.closed.push(e, linkAge)
+	e.part()
 	it.expire()
 }
 
-// Abort fails an endpoint: what it sends and receives ends. A peer's own endpoint, which
-// the application does not know, goes.
+// Abort fails an endpoint: what it sends and receives ends, and the peer is told. A peer's
+// own endpoint, which the application does not know, goes.
 func (e *Endpoint) Abort(err error) {
 	if !e.is(failed | gone) {
+		e.refuse()
 		e.fail(err)
+	}
+}
+
+// Farewell tells peers that there will be nothing here any more, as far as the queue has
+// room.
+func (it *Iface) Farewell() {
+	for _, e := range it.table.eps {
+		if e != nil && !e.refuse() {
+			return
+		}
 	}
 }
 
@@ -43,8 +55,8 @@ func (it *Iface) Fail(err error) {
 	}
 }
 
-// Drop makes the endpoint that a peer has made go, without a word to the peer, which
-// sends nonsense. The application's own fail.
+// Drop makes the endpoint that a peer has made go, as the peer sends nonsense. The
+// application's own fail.
 func (e *Endpoint) Drop(err error) { e.Abort(err) }
 
 // fail ends an endpoint's connection.
@@ -60,6 +72,29 @@ func (e *Endpoint) fail(err error) {
 		it.remove(e)
 	default:
 		it.port.Failed(e, err)
+	}
+}
+
+// farewell takes a word of farewell, which has come behind everything that the peer has
+// sent.
+func (e *Endpoint) farewell(refused bool) {
+	it := e.it
+	switch {
+	case refused:
+		it.Counters.GotRefusals++
+		e.fail(ErrReset)
+	default:
+		it.Counters.GotEnds++
+		if it.port.Ended(e); e.is(parted) && e.Idle() && !e.is(gone) {
+			it.remove(e) // both know
+		}
+	}
+}
+
+// Forget makes the endpoint that a peer has made, and closed, go.
+func (e *Endpoint) Forget() {
+	if e.is(passive) {
+		e.it.drop(e)
 	}
 }
 

@@ -80,11 +80,13 @@ type Counters struct {
 	CREQs, CREPs         uint64 // with repetitions
 	Resent               uint64 // packets, all kinds
 	NackLosses, Timeouts uint64 // times that a repetition began, by what
+	Ends, Refusals       uint64 // words of farewell
 
 	// Received and used.
 	Delivered, GotAcks, GotNacks uint64
 	Passive                      uint64 // endpoints made by peers
 	Restarts                     uint64 // peers that came back as somebody else
+	GotEnds, GotRefusals         uint64
 
 	// Received and dropped.
 	Short, Malformed uint64 // less than a header; nothing that a peer sends
@@ -97,6 +99,7 @@ type Counters struct {
 	Duplicate, Ahead uint64 // out of order
 	Puts             uint64 // with data; nobody asked for them
 	Closed           uint64 // new, for an endpoint that takes no more
+	Halted           uint64 // new, for an endpoint that takes none just now
 	Refused          uint64 // CREQs, for lack of room or of a way to their sender
 
 	// Given up.

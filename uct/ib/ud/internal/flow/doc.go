@@ -53,5 +53,8 @@
 //   - The packet at a quarter of the window asks for one also where numbers go round.
 //   - An answer ends the back-off of timers at once, a NACK too.
 //   - Time in which nobody called does not count against a peer.
+//   - Who closes says so, and who has no such endpoint any more, in packets of 8 bytes
+//     that C takes for acknowledgements. They are said once; peers that do not hear
+//     them find out by time, as with C.
 //   - A close keeps what is on its way until the peer has it; C drops it.
 package flow

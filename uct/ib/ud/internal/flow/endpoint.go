@@ -43,6 +43,7 @@ type Endpoint struct {
 	toldAt int64 // last NACK of ours
 	heard  int64 // last packet of the peer
 	since  int64 // made by the peer, or closed
+	took   int64 // last message while halted
 
 	slot      int32 // in the heap of timers, none if it does not run
 	fresh     bool
@@ -65,6 +66,8 @@ const (
 	gone
 	blocked // has refused a message since it last told of room
 	lively  // the peer has shown life since messages last seemed lost
+	halted  // takes messages only now and then
+	parted  // has said that it is closed
 )
 
 func (e *Endpoint) is(s state) bool { return e.state&s != 0 }

@@ -7,7 +7,7 @@ import "errors"
 // Errors of endpoints.
 var (
 	ErrTimeout = errors.New("the peer does not answer")
-	ErrReset   = errors.New("the peer has started anew")
+	ErrReset   = errors.New("the peer has ended the connection")
 	ErrClosed  = errors.New("the connection is closed")
 
 	ErrFull  = errors.New("the interface has as many endpoints as it can")

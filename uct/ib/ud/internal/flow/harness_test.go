@@ -65,6 +65,7 @@ type conn struct {
 	failed    error
 	gone      bool
 	rooms     int
+	ended     int
 	flushed   []int32
 }
 
@@ -181,6 +182,11 @@ func (h *host) Accept(e *Endpoint, devAddr []byte) bool {
 func (h *host) Connected(e *Endpoint)         { h.of(e).connected++ }
 func (h *host) Failed(e *Endpoint, err error) { h.of(e).failed = err }
 func (h *host) Gone(e *Endpoint)              { h.of(e).gone = true }
+
+func (h *host) Ended(e *Endpoint) {
+	h.of(e).ended++
+	e.Forget()
+}
 
 func (h *host) Room(e *Endpoint) {
 	h.of(e).rooms++

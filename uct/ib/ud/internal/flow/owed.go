@@ -16,9 +16,10 @@ const (
 	oweProbe // we ask
 	oweNack  // something is missing
 	oweKeepalive
+	oweEnd // we have closed
 
 	oweFirst = oweCREQ | oweCREP | oweResend // before new messages
-	oweTell  = oweAck | oweProbe | oweNack
+	oweTell  = oweAck | oweProbe | oweNack | oweEnd
 )
 
 func (e *Endpoint) owe(o owed) {

@@ -22,11 +22,17 @@ func (e *Endpoint) tell() bool {
 	if o&oweNack != 0 {
 		h |= wire.FlagNack
 	}
+	if o&oweEnd != 0 {
+		h |= wire.FlagEnd
+		solicited = true
+	}
 	h.Store(it.buf[:])
 	if !it.port.Post(e, it.buf[:wire.HeaderLen], solicited) {
 		return false
 	}
 	switch {
+	case o&oweEnd != 0:
+		it.Counters.Ends++
 	case o&oweNack != 0:
 		e.told, e.toldAt = e.got, it.now
 		it.Counters.Nacks++
@@ -36,6 +42,21 @@ func (e *Endpoint) tell() bool {
 		it.Counters.Acks++
 	}
 	e.owed &^= oweTell
+	return true
+}
+
+// refuse tells the peer that the endpoint is no more, if there is room to. It is said once:
+// a peer that does not hear it finds out by time.
+func (e *Endpoint) refuse() bool {
+	it := e.it
+	if !e.is(connected) {
+		return true
+	}
+	wire.NewHeader(e.dest, wire.FlagRefuse, e.psn, e.got).Store(it.buf[:])
+	if !it.port.Post(e, it.buf[:wire.HeaderLen], true) {
+		return false
+	}
+	it.Counters.Refusals++
 	return true
 }
 

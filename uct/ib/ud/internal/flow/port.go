@@ -42,6 +42,10 @@ type Port interface {
 	// endpoint is there, without any effect, until it is closed.
 	Failed(e *Endpoint, err error)
 
+	// Ended is told when the peer sends no messages any more. It can still be sent to; what
+	// it has made itself nobody needs (Endpoint.Forget).
+	Ended(e *Endpoint)
+
 	// Gone is told of each endpoint when the machine forgets it.
 	Gone(e *Endpoint)
 }

@@ -74,7 +74,10 @@ func (it *Iface) Receive(pkt []byte, from *From) (e *Endpoint, id uint8, data []
 	if h.AckReq() {
 		e.owe(oweAck)
 	}
-	if ahead > 1 && (kind != wire.KindNack || e.told != e.got || it.now-e.toldAt >= it.tick) {
+	if e.is(halted) && ahead >= 1 && !e.takes(kind, ahead) {
+		return nil, 0, nil
+	}
+	if ahead > 1 && !e.is(halted) && (kind != wire.KindNack || e.told != e.got || it.now-e.toldAt >= it.tick) {
 		// A NACK that tells us of something missing is answered by one, once. When both
 		// sides miss something, each NACK would be the cause of the next (and is, in C).
 		e.owe(oweNack)
@@ -84,18 +87,21 @@ func (it *Iface) Receive(pkt []byte, from *From) (e *Endpoint, id uint8, data []
 		c.Delivered++
 		return e, h.AMID(), pkt[wire.HeaderLen:]
 	}
-	e.other(pkt, kind, ahead)
+	e.other(pkt, h, kind, ahead)
 	return nil, 0, nil
 }
 
 // other takes what is no message, or not the next one.
-func (e *Endpoint) other(pkt []byte, kind wire.Kind, ahead int) {
+func (e *Endpoint) other(pkt []byte, h wire.Header, kind wire.Kind, ahead int) {
 	c := &e.it.Counters
 	switch {
 	case kind == wire.KindNack:
 		e.nacked()
 	case kind == wire.KindAck:
 		c.GotAcks++
+		if h&(wire.FlagEnd|wire.FlagRefuse) != 0 && ahead == 1 && !h.Ack().Before(e.acked) {
+			e.farewell(h&wire.FlagRefuse != 0)
+		}
 	case ahead < 1:
 		c.Duplicate++
 	case ahead > 1:
@@ -115,12 +121,49 @@ func (e *Endpoint) other(pkt []byte, kind wire.Kind, ahead int) {
 	}
 }
 
+// Halt has the endpoint take no messages, for whose memory there is no room. The peer is
+// told what has arrived if it asks, and keeps the rest. As it would give us up if
+// nothing arrived for all of its timeout, one message is taken each sixth of that,
+// of ours.
+func (e *Endpoint) Halt() {
+	e.state |= halted
+	e.took = e.it.now
+}
+
+// Resume ends that. The peer is told that it may go on: that it misses something.
+func (e *Endpoint) Resume() {
+	if e.is(halted) {
+		e.state &^= halted
+		if e.is(connected) {
+			e.owe(oweNack)
+		}
+	}
+}
+
+// takes says whether a halted endpoint looks at a packet with a new number, or of somebody
+// who is ahead.
+func (e *Endpoint) takes(kind wire.Kind, ahead int) bool {
+	switch {
+	case kind == wire.KindNack || kind == wire.KindAck && ahead == 1:
+		return true
+	case ahead == 1 && e.it.now-e.took >= e.it.timeout/6:
+		e.took = e.it.now
+		return true
+	}
+	e.it.Counters.Halted++
+	return false
+}
+
 // repel keeps a peer from repeating what a closed endpoint has received. More it does
 // not take, nor say so: C is silent altogether.
 func (e *Endpoint) repel(h wire.Header, kind wire.Kind, ahead int) {
 	switch {
 	case kind == wire.KindNack:
 		e.nacked()
+	case kind == wire.KindAck && h&(wire.FlagEnd|wire.FlagRefuse) != 0:
+		if ahead == 1 && !h.Ack().Before(e.acked) {
+			e.farewell(h&wire.FlagRefuse != 0)
+		}
 	case ahead < 1 || kind == wire.KindAck && ahead == 1:
 		if h.AckReq() {
 			e.owe(oweAck)

@@ -119,3 +119,37 @@ func TestFewLost(t *testing.T) {
 	}
 	n.same(a, e)
 }
+
+// TestRepeatOvertaken: before anything could be repeated an acknowledgement comes, as the
+// packet was only late. What is repeated then begins behind it.
+func TestRepeatOvertaken(t *testing.T) {
+	n, a, b, e := pair(t)
+	n.push(a, e, 400, 8)
+	n.run()
+	for a.send(e, 8) {
+	}
+	late := n.air[0]
+	n.air = n.air[1:]
+	for _, p := range n.air {
+		b.receive(p)
+	}
+	n.air = nil
+	b.it.Dispatch()
+	a.room = 0
+	n.settle() // the NACK, to which nothing can be posted
+	if e.owed&oweResend == 0 {
+		t.Fatal("nothing is to be repeated")
+	}
+	b.receive(late)
+	b.accepted[0].owe(oweAck)
+	b.it.Dispatch()
+	n.settle()
+	a.room = -1
+	want := e.acked + 1
+	a.it.Dispatch()
+	if len(n.air) == 0 || wire.Load(n.air[0].data).PSN() != want {
+		t.Fatalf("%d packets are repeated, want number %d first", len(n.air), want)
+	}
+	n.run()
+	n.same(a, e)
+}

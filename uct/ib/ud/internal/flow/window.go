@@ -102,6 +102,16 @@ func (e *Endpoint) release() {
 			e.it.port.Done(e, n.slot, nil) // may close the endpoint, or send
 		}
 	}
+	e.part()
+}
+
+// part says farewell when the peer has everything that was sent before the endpoint was
+// closed.
+func (e *Endpoint) part() {
+	if e.state&(closed|connected|parted) == closed|connected && e.Idle() {
+		e.state |= parted
+		e.owe(oweEnd)
+	}
 }
 
 // Slots are the slots that the endpoint has, in order.

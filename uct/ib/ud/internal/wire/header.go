@@ -25,14 +25,19 @@ const NullID = 1<<24 - 1
 // MaxAM is the largest id of an active message.
 const MaxAM = 31
 
-// Flags of a Header: UCT_UD_PACKET_FLAG_*. The last three mean that in packets which
-// are no active messages.
+// Flags of a Header: UCT_UD_PACKET_FLAG_*. Those after the first two mean that in packets
+// which are no active messages. The last two are this library's, in packets of 8 bytes
+// only: C looks at none of their bits that it does not know, and takes them for
+// acknowledgements.
 const (
 	FlagAM     Header = 1 << 24
 	FlagAckReq Header = 1 << 25
 	FlagNack   Header = 1 << 27
 	FlagPut    Header = 1 << 28
 	FlagCtl    Header = 1 << 29
+
+	FlagEnd    Header = 1 << 30 // the sender has closed its endpoint, and sends no messages any more
+	FlagRefuse Header = 1 << 31 // the sender's endpoint is no more
 )
 
 // AMHeader is the header of active message id for endpoint dest.

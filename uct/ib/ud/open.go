@@ -1,0 +1,175 @@
+//go:build linux
+
+package ud
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/ud/internal/flow"
+	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+func init() {
+	ib.RegisterTransport(ib.Transport{Name: transportName, Check: check, Open: openIface})
+}
+
+// check says what a device lacks: nothing, all have datagrams.
+func check(*ib.Domain) error { return nil }
+
+// openIface opens a port.
+func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Set) (_ uct.Iface, err error) {
+	set := new(settings)
+	if err := cfg.Load(transportName, set); err != nil {
+		return nil, err
+	}
+	if err := set.check(); err != nil {
+		return nil, err
+	}
+	u, caps := &set.UD, p.Domain.Caps()
+	sends := min(u.IB.TxQueueLen.Int(0), caps.MaxQPWR)
+	receives := min(u.Buffers.RxQueueLen.Int(0), caps.MaxQPWR)
+	i := &iface{set: set}
+	if err := i.Open(p, w, ib.IfaceInit{User: i, Params: params, Settings: &u.IB, SendCQE: sends, RecvCQE: receives}); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, i.release())
+		}
+	}()
+	if err := i.openQP(sends, receives); err != nil {
+		return nil, err
+	}
+	if err := i.openBuffers(sends, receives); err != nil {
+		return nil, err
+	}
+	if err := i.openFlow(); err != nil {
+		return nil, err
+	}
+	if i.alarm.timer, err = w.Timers().After(math.MaxInt64, i.ring); err != nil {
+		return nil, err
+	}
+	i.alarm.timer.Stop()
+	if err := i.gids.read(i); err != nil {
+		return nil, err
+	}
+	i.describe()
+	w.AddProgress(i)
+	return i, nil
+}
+
+// openQP makes the queue pair. It takes packets from now on, as soon as it has buffers.
+func (i *iface) openQP(sends, receives int) (err error) {
+	s, caps := &i.set.UD.IB, i.Domain.Caps()
+	i.qp, err = i.Domain.PD().CreateQP(&verbs.QPInitAttr{
+		Type: verbs.UD, SendCQ: i.SendCQ, RecvCQ: i.RecvCQ,
+		Cap: verbs.QPCap{
+			MaxSendWR: sends, MaxRecvWR: receives, MaxRecvSGE: 1,
+			MaxSendSGE: min(s.TxMinSGE.Int(0)+1, caps.MaxSGE, maxPieces+1),
+			MaxInline:  s.TxMinInline.Int(0),
+		},
+	})
+	if err != nil {
+		return err
+	}
+	copy(i.addr[:], wire.AppendIfaceAddr(nil, uint32(i.qp.QPN())))
+	i.sq.open(min(sends, i.qp.Cap().MaxSendWR), s.TxMaxBufs.Int(defaultSlots))
+	if err := i.Init(i.qp, 0, qkey); err != nil {
+		return err
+	}
+	return i.qp.Connect(&verbs.QPAttr{})
+}
+
+// openBuffers makes the pools.
+func (i *iface) openBuffers(sends, receives int) error {
+	s := &i.set.UD
+	if err := i.slots.open(i.Domain, i.qp.Cap().MaxInline, i.segment(), s.IB.TxMaxBufs.Int(defaultSlots)); err != nil {
+		return err
+	}
+	posted, keep := receives, receives/2
+	if n := s.IB.RxMaxBufs; !n.IsAuto() {
+		posted = min(max(n.Int(0), 1), receives)
+		keep = max(n.Int(0)-posted, 0)
+	}
+	return i.recvs.Open(i.Domain, i.qp, grhLen+i.segment(), posted, keep)
+}
+
+// defaultSlots is how many messages may be in flight, of all endpoints. Their buffers
+// come as they are needed.
+const defaultSlots = 4096
+
+// openFlow makes the state machine.
+func (i *iface) openFlow() (err error) {
+	u := &i.set.UD
+	host, _ := os.Hostname() // for those who look at packets
+	i.flow, err = flow.NewIface(flow.Config{
+		QPN:       uint32(i.qp.QPN()),
+		DevAddr:   i.DeviceAddress(),
+		Origin:    wire.NewOrigin(host, os.Getpid()),
+		MaxWindow: u.MaxWindow.Int(0),
+		Tick:      u.Tick.Duration(0),
+		Backoff:   u.Backoff,
+		Timeout:   u.Timeout.Duration(0),
+		Linger:    u.Linger.Duration(0),
+		Poke:      u.Poke.Duration(0),
+	}, port{i})
+	if err == nil {
+		i.flow.Clock(int64(i.Worker.Now()))
+	}
+	return err
+}
+
+// Close implements uct.Iface. While endpoints are open it returns ucs.ErrBusy and closes
+// nothing.
+func (i *iface) Close() error {
+	if i.closed {
+		return nil
+	}
+	if i.endpoints > 0 {
+		return fmt.Errorf("ud: closing an interface with %d open endpoints: %w", i.endpoints, ucs.ErrBusy)
+	}
+	i.Worker.RemoveProgress(i)
+	return i.release()
+}
+
+// release gives back what there is.
+func (i *iface) release() (err error) {
+	i.closed = true
+	i.alarm.stop()
+	err = i.end()
+	err = errors.Join(err, i.Iface.Close(), i.slots.close())
+	if i.recvs.Len() > 0 {
+		err = errors.Join(err, i.recvs.Close())
+	}
+	return err
+}
+
+// end destroys the queue pair, and with it all that the device does, and then all
+// connections. Nobody waits for the device any more.
+func (i *iface) end() (err error) {
+	if i.dead == nil && i.flow != nil {
+		i.flow.Farewell()
+		i.drain(func() bool { return i.sq.over(i.sq.signaled) })
+	}
+	if i.dead == nil {
+		i.dead = ucs.ErrCanceled
+	}
+	if i.qp != nil {
+		err = i.qp.Close()
+		i.qp = nil
+	}
+	i.sq.drop()
+	if i.flow != nil {
+		i.flow.Close()
+	}
+	i.limbo.release(i)
+	return err
+}

@@ -1,0 +1,114 @@
+//go:build linux
+
+package ud_test
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/ud"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// TestPause: a paused source delivers nothing more, the message in whose handler it is
+// paused is the last one; the peer keeps what it cannot send, is not dead, and everything
+// arrives when it goes on, in order. Another source goes on meanwhile. Time passes in which
+// the peer would give up if nothing was taken at all.
+func TestPause(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	f := fixture(t, net)
+	a, b := f.Pair(t)
+	c := f.Open(t)
+	ep, other := a.Connect(t, b), c.Connect(t, b)
+	var src *uct.Source
+	var got []uint64
+	pauseAt := 10
+	b.Handle(t, 1, func(s *uct.Source, data []byte, _ *uct.AMDesc) error {
+		src = s
+		if got = append(got, binary.LittleEndian.Uint64(data)); len(got) == pauseAt {
+			s.Owner.(uct.SourcePauser).PauseSource()
+		}
+		return nil
+	})
+	fromOther := b.Collect(t, 2)
+	sent := uint64(0)
+	send := func() bool {
+		if ep.AMShort(1, sent, nil, 0, nil) == nil {
+			sent++
+			return true
+		}
+		return false
+	}
+	for ; sent < 300; send() {
+		ucttest.Progress(a, b)
+		if len(got) >= pauseAt {
+			break
+		}
+	}
+	for send() {
+	}
+	start := ud.Counters(b.Iface).Halted
+	for range 3 {
+		was := len(got)
+		if was != pauseAt {
+			t.Fatalf("%d messages, paused at %d", was, pauseAt)
+		}
+		// Some time, by which the peer's own time for us would be over.
+		for rounds := 0; ud.Counters(a.Iface).Timeouts < 100 && rounds < 200; rounds++ {
+			ucttest.Accept(t, func() error { return other.AMShort(2, 1, nil, 0, nil) }, c, b, a)
+			fromOther.Wait(t, 1, c, b, a)
+			fromOther.Take()
+			ucttest.Settle(a, b)
+			send()
+		}
+		if len(got) != was {
+			t.Fatalf("%d messages came while it was paused", len(got)-was)
+		}
+		pauseAt += 20
+		src.Owner.(uct.SourcePauser).ResumeSource()
+		ucttest.Until(t, "more", func() bool { send(); return len(got) >= pauseAt }, a, b)
+	}
+	if ud.Counters(b.Iface).Halted == start {
+		t.Error("nothing was refused")
+	}
+	pauseAt = -1
+	src.Owner.(uct.SourcePauser).ResumeSource()
+	ucttest.Until(t, "all", func() bool { return len(got) == int(sent) }, a, b)
+	for k, n := range got {
+		if n != uint64(k) {
+			t.Fatalf("message %d in place %d", n, k)
+		}
+	}
+	if len(a.Failures)+len(b.Failures)+len(c.Failures) != 0 {
+		t.Errorf("%+v %+v %+v", a.Failures, b.Failures, c.Failures)
+	}
+}
+
+// TestPausedAndDropped: what waits of a connection that is dropped is gone.
+func TestPausedAndDropped(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	f := fixture(t, net)
+	a, b := f.Pair(t)
+	ep := a.Connect(t, b)
+	var src *uct.Source
+	got := 0
+	b.Handle(t, 1, func(s *uct.Source, _ []byte, _ *uct.AMDesc) error {
+		src = s
+		got++
+		s.Owner.(uct.SourcePauser).PauseSource()
+		return nil
+	})
+	for k := range uint64(5) {
+		ucttest.Accept(t, func() error { return ep.AMShort(1, k, nil, 0, nil) }, a, b)
+	}
+	ucttest.Until(t, "a message", func() bool { return got == 1 }, a, b)
+	src.Owner.(uct.SourcePauser).ResumeSource()
+	src.Drop(ucs.ErrCanceled)
+	ucttest.Settle(a, b)
+	if got != 1 {
+		t.Errorf("%d messages", got)
+	}
+}

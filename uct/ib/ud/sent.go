@@ -1,0 +1,28 @@
+//go:build linux
+
+package ud
+
+import "github.com/ucx-go/ucx/uct/ib/verbs"
+
+// pollSends takes completions of sends.
+func (i *iface) pollSends() int {
+	wc := i.Sent()
+	for k := range wc {
+		i.sq.complete(uint32(wc[k].ID))
+		if wc[k].Status != verbs.WCSuccess {
+			i.broken = true
+		}
+	}
+	return len(wc)
+}
+
+// drain waits a moment for the device to be done with what was given to it: that is a
+// matter of microseconds, as no peer has to answer.
+func (i *iface) drain(done func() bool) {
+	for n := 0; n < maxDrain && !done(); n++ {
+		i.pollSends()
+		i.limbo.release(i)
+	}
+}
+
+const maxDrain = 10000
