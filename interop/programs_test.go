@@ -16,6 +16,9 @@ import (
 	"github.com/ucx-go/ucx/internal/needtest"
 )
 
+// exampleNames are those that tests run.
+var exampleNames = []string{"ucp_client_server", "ucp_hello_world"}
+
 // example is one of the programs that come with C UCX, of one release.
 type example struct {
 	program

@@ -10,7 +10,9 @@ type route struct {
 	tls     string // UCX_TLS of our side, and of the other if both is set
 	both    bool
 	devices string   // UCX_NET_DEVICES of both
+	across  string   // and of the other side, if it has a device of its own
 	more    []string // further environment of both
+	rdma    bool     // over RDMA devices
 }
 
 // network is a route over network devices. The other side has all its transports
@@ -37,7 +39,7 @@ var sharedRoutes = []route{posix, sysv, posixCMA, tcpCMA, selfShared, allTranspo
 var lo = network(device{"lo", "lo"})
 
 // isNetwork says that all goes over network devices.
-func (r route) isNetwork() bool { return strings.HasPrefix(r.tls, "tcp") }
+func (r route) isNetwork() bool { return r.rdma || strings.HasPrefix(r.tls, "tcp") }
 
 // env is the environment of one of the two sides.
 func (r route) env(ourSide bool) []string {
@@ -45,7 +47,10 @@ func (r route) env(ourSide bool) []string {
 	if r.tls != "" && (ourSide || r.both) {
 		env = append(env, "UCX_TLS="+r.tls)
 	}
-	if r.devices != "" {
+	switch {
+	case r.across != "" && !ourSide:
+		env = append(env, "UCX_NET_DEVICES="+r.across)
+	case r.devices != "":
 		env = append(env, "UCX_NET_DEVICES="+r.devices)
 	}
 	return append(env, r.more...)
