@@ -198,9 +198,9 @@ func (r *runner) one(op operation, size int, weSend bool) {
 		r.matrix.set(at, size, r.column(), notRun)
 		return
 	}
-	from, expected := r.ours, unable(inabilities, r.ours, false, r.setting.name, r.route.name, op.name, size)
+	from, expected := r.ours, unable(inabilities, r.ours, r.theirs, false, r.setting.name, r.route.name, op.name, size)
 	if !weSend {
-		from, expected = r.theirs, unable(inabilities, r.theirs, true, r.setting.name, r.route.name, op.name, size)
+		from, expected = r.theirs, unable(inabilities, r.theirs, r.ours, true, r.setting.name, r.route.name, op.name, size)
 	}
 	if expected != nil && expected.aborts {
 		r.record(at, size, errUnable)

@@ -2,17 +2,33 @@
 
 package interop
 
-import "strings"
+import (
+	"net/netip"
+	"strings"
+)
 
 // route is how the two peers of a pair are to reach each other.
 type route struct {
 	name    string
 	tls     string // UCX_TLS of our side, and of the other if both is set
 	both    bool
-	devices string   // UCX_NET_DEVICES of both
-	across  string   // and of the other side, if it has a device of its own
-	more    []string // further environment of both
-	rdma    bool     // over RDMA devices
+	devices string    // UCX_NET_DEVICES of both
+	across  string    // and of the other side, if it has a device of its own
+	more    []string  // further environment of both
+	rdma    bool      // over RDMA devices
+	hosts   [2]string // where our side listens, and the other, if not on loopback
+}
+
+// host is the address on which one of the two sides listens.
+func (r route) host(ourSide bool) netip.Addr {
+	host := r.hosts[1]
+	if ourSide {
+		host = r.hosts[0]
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return netip.MustParseAddr(host)
 }
 
 // network is a route over network devices. The other side has all its transports
