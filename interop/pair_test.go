@@ -16,6 +16,7 @@ import (
 type pair struct {
 	ours, theirs *peer
 	msgs         messages
+	slow         bool // what it is connected by
 }
 
 // newPair starts two peers with a setting and connects them over a route.

@@ -78,7 +78,7 @@ var announce = []string{"UCX_POSIX_ERROR_HANDLING=y", "UCX_SYSV_ERROR_HANDLING=y
 
 // errorEnv is the environment of both sides for an error handling mode.
 func (r route) errorEnv(mode string) []string {
-	if mode != "peer" || !r.both {
+	if mode != "peer" || !r.both || r.rdma {
 		return nil
 	}
 	return announce

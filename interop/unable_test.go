@@ -71,9 +71,9 @@ var inabilities = []inability{
 		[]string{"puts and gets", "puts, gets alloc", "fence", "fence alloc"}, 0, ucs.ErrUnsupported, false, ""},
 
 	// 1.22 has no atomic operations by messages in error mode peer, and cancels them.
-	{"1.22", eitherSide, "error mode peer", slices.Concat(networkRoutes, peerRoutes),
+	{"1.22", eitherSide, "error mode peer", slices.Concat(networkRoutes, peerRoutes, rdmaTransports),
 		[]string{"atomics", "atomics alloc"}, 8, ucs.ErrCanceled, false, ""},
-	{"1.22", eitherSide, "error mode peer", slices.Concat(networkRoutes, peerRoutes),
+	{"1.22", eitherSide, "error mode peer", slices.Concat(networkRoutes, peerRoutes, rdmaTransports),
 		[]string{"fence", "fence alloc"}, 0, ucs.ErrCanceled, false, ""}, // they end with one
 }
 
