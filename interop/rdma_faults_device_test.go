@@ -3,7 +3,7 @@
 package interop
 
 import (
-	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/ucx-go/ucx/ucs"
 )
 
 // rdmaFault is what a network does to packets.
@@ -206,12 +204,15 @@ func (p *pair) unplugged(t *testing.T, busy bool) {
 	}
 }
 
+// soonLost lets the keepalive, and the queue pairs of datagrams, find out soon.
+var soonLost = []string{often, "UCX_UD_VERBS_TIMEOUT=5s"}
+
 // TestRDMALost is TestLostPeer over RDMA devices.
 func TestRDMALost(t *testing.T) {
 	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
 		for _, over := range rdmaRoutes(t, rdmaTransports...) {
-			over.more = []string{"UCX_UD_VERBS_TIMEOUT=5s"}
 			for _, test := range lostCases {
+				test.env = slices.Concat(test.env, soonLost)
 				if test.name == "killed while we sleep" && !ours.ours {
 					continue // C does not
 				}
@@ -239,43 +240,38 @@ func nodeOf(t *testing.T, device string) string {
 func TestRDMARemoved(t *testing.T) {
 	onVeth(t)
 	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
-		for _, over := range rdmaRoutes(t, anyIB) {
-			p, err := newPair(where, ours, theirs, setting{mode: "peer"}, over)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer p.report(t)
-			p.meet(t)
-			node := nodeOf(t, "rxe0")
-			deleted := make(chan error, 1)
-			go func() {
-				out, err := exec.Command("rdma", "link", "del", "rxe0").CombinedOutput()
-				if err != nil {
-					err = errors.New(string(out))
-				}
-				deleted <- err
-			}()
-			for end := time.Now().Add(exitLimit); ; time.Sleep(time.Millisecond) {
-				if _, err := os.Stat(node); err != nil {
-					break
-				}
-				if time.Now().After(end) {
-					t.Fatal("rxe0 can still be opened")
-				}
-			}
-			p.meet(t)
-			requests, _ := waiting(t, p)
-			p.theirs.process.kill()
-			for _, n := range requests {
-				if got, err := p.ours.wait(n, 0); err != nil || got.status == ucs.OK {
-					t.Errorf("send to a lost peer: %v, %v", got.status, err)
-				}
-			}
-			closeAndExit(t, p, "flush")
+		p, err := newPair(where, ours, theirs, setting{mode: "peer", both: soonLost}, rdmaRoute(t, anyIB))
+		if err != nil {
+			t.Fatal(err)
+		}
+		deleted := make(chan error, 1)
+		defer func() {
+			p.report(t)
 			if err := <-deleted; err != nil {
 				t.Error(err)
 			}
 			command(t, "rdma link add rxe0 type rxe netdev veth0")
+		}()
+		p.meet(t)
+		node := nodeOf(t, "rxe0")
+		go func() {
+			out, err := exec.Command("rdma", "link", "del", "rxe0").CombinedOutput()
+			if err != nil {
+				err = fmt.Errorf("%w: %s", err, out)
+			}
+			deleted <- err
+		}()
+		for end := time.Now().Add(exitLimit); ; time.Sleep(time.Millisecond) {
+			if _, err := os.Stat(node); err != nil {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatal("rxe0 can still be opened")
+			}
 		}
+		p.meet(t)
+		requests, _ := waiting(t, p)
+		p.theirs.process.kill()
+		expectFailure(t, p, requests)
 	})
 }

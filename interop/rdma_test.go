@@ -131,10 +131,13 @@ func forRDMA(list []program) []program {
 	return list
 }
 
-// eachRDMA runs a test with each two of the programs that are to talk to each other.
+// eachRDMA runs a test with us and each other program, in the long form also with C and C:
+// what fails there is no matter of ours.
 func eachRDMA(t *testing.T, run func(t *testing.T, where *place, ours, theirs program)) {
 	t.Helper()
-	c := forRDMA(buildC(t, t.TempDir()))
+	dir := t.TempDir()
+	c := forRDMA(buildC(t, dir))
+	ours := buildGo(t, dir)
 	where := onMachine()
 	defer where.close()
 	if os.Getenv("VM_NET") == "nic" {
@@ -142,9 +145,17 @@ func eachRDMA(t *testing.T, run func(t *testing.T, where *place, ours, theirs pr
 		where.other = newFarPlace(theirs.host)
 		defer where.other.close()
 	}
+	both := func(a, b program) {
+		t.Run(a.name+" with "+b.name, func(t *testing.T) { run(t, where, a, b) })
+	}
+	for _, theirs := range append([]program{ours}, c...) {
+		both(ours, theirs)
+	}
 	for i, a := range c {
 		for _, b := range c[i:] {
-			t.Run(a.name+" with "+b.name, func(t *testing.T) { run(t, where, a, b) })
+			if rdmaLong {
+				both(a, b)
+			}
 		}
 	}
 }
