@@ -19,6 +19,7 @@ type program struct {
 	tool string // ucx_perftest
 	env  []string
 	ours bool
+	dir  string // of all of C's, if they were built elsewhere
 
 	crowd, partner string // of ours
 	example        string // of C's: ucp_client_server
@@ -106,6 +107,16 @@ func buildTool(t *testing.T, dir string) program {
 	run(t, exec.Command("go", "build", "-ldflags=-s -w", "-o", dir, "../cmd/ucx_perftest", "./crowd", "./partner"))
 	in := func(name string) string { return filepath.Join(dir, name) }
 	return program{name: "Go", tool: in("ucx_perftest"), crowd: in("crowd"), partner: in("partner"), ours: true}
+}
+
+// buildPartner builds our counterpart of C's examples into dir.
+func buildPartner(t *testing.T, dir string) string {
+	t.Helper()
+	if k := readKit(t, kitDir); k != nil {
+		return k.ours.partner
+	}
+	run(t, exec.Command("go", "build", "-o", dir, "./partner"))
+	return filepath.Join(dir, "partner")
 }
 
 func run(t *testing.T, cmd *exec.Cmd) {

@@ -178,7 +178,7 @@ func readKit(t *testing.T, dir string) *kit {
 		if err != nil {
 			break
 		}
-		k.c = append(k.c, program{name: string(name), path: in("cpeer"), tool: in("ucx_perftest"),
+		k.c = append(k.c, program{name: string(name), path: in("cpeer"), tool: in("ucx_perftest"), dir: in(""),
 			env: []string{"LD_LIBRARY_PATH=" + strings.Join([]string{in("lib"), in("lib/ucx"), filepath.Join(dir, "lib")}, ":")}})
 	}
 	return k

@@ -177,6 +177,15 @@ func (p *pair) unplugged(t *testing.T, busy bool) {
 	}
 	t.Logf("lost: %v", lost)
 	if !lost {
+		for _, side := range []*peer{p.ours, p.theirs} {
+			values, err := side.command("failure", ep)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, err := parseResult(values); err != nil || r.status.IsError() {
+				t.Fatalf("%s: nothing was under way, and the endpoint is lost: %v, %v", side.name, r.status, err)
+			}
+		}
 		p.meet(t)
 		if err := p.close("peer"); err != nil {
 			t.Error(err)

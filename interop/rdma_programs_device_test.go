@@ -25,3 +25,38 @@ func TestRDMAPerftest(t *testing.T) {
 		m.print(os.Stdout)
 	})
 }
+
+// TestRDMAHelloWorld talks to ucp_hello_world over RDMA devices, by addresses of workers.
+func TestRDMAHelloWorld(t *testing.T) {
+	eachRDMAExample(t, "ucp_hello_world", rdmaRoute(t, anyIB), func(t *testing.T, e example) {
+		ways := []helloWay{{"-b", 16}, {"-w", 16}, {"-f", 100_000}, {"-b", 3_000_000}}
+		if !rdmaLong {
+			ways = ways[2:3]
+		}
+		e.helloWorld(t, ways)
+	})
+}
+
+// TestRDMAClientServer talks to ucp_client_server by the RDMA connection manager.
+func TestRDMAClientServer(t *testing.T) {
+	routes := rdmaDialingRoutes(t)
+	eachRDMAExample(t, "ucp_client_server", routes[len(routes)-1], func(t *testing.T, e example) {
+		sizes := []clientSize{{"3", "40000"}}
+		if rdmaLong {
+			sizes = append(sizes, clientSize{"1", "16"}, clientSize{"1", "2000000"})
+		}
+		e.clientServer(t, sizes)
+	})
+}
+
+// eachRDMAExample runs a test with one of C's programs of each installation.
+func eachRDMAExample(t *testing.T, name string, over route, run func(t *testing.T, e example)) {
+	t.Helper()
+	where := onMachine()
+	defer where.close()
+	for _, e := range examples(t, where, name) {
+		e.program = forRDMA([]program{e.program})[0]
+		e.over = over
+		run(t, e)
+	}
+}
