@@ -41,12 +41,12 @@ func startApart(here, there *place, ours, theirs program, s setting, over, back 
 	p := new(pair)
 	var err error
 	p.ours, err = startPeer(here, ours.path,
-		slices.Concat(over.env(true), over.errorEnv(s.mode), s.both, ours.envToward(theirs, over)))
+		slices.Concat(over.env(true), over.errorEnv(s.mode), s.both, ours.envToward(theirs)))
 	if err != nil {
 		return nil, err
 	}
 	p.theirs, err = startPeer(there, theirs.path,
-		slices.Concat(back.env(false), back.errorEnv(s.mode), s.both, s.theirs, theirs.envToward(ours, back)))
+		slices.Concat(back.env(false), back.errorEnv(s.mode), s.both, s.theirs, theirs.envToward(ours)))
 	if err != nil {
 		p.ours.kill()
 		return nil, err

@@ -82,9 +82,12 @@ func perfColumn(t *testing.T, where *place, m *matrix, ours, theirs program, ove
 				continue
 			}
 			for _, weServe := range []bool{true, false} {
-				r := perfRun{server: theirs, client: ours, peer: theirs,
+				r := perfRun{server: theirs, client: ours,
 					test: test.name, size: run.size, iterations: run.iterations, warmup: 10,
 					serverEnv: over.env(false), clientEnv: over.env(true)}
+				if !theirs.ours {
+					r.peer = theirs
+				}
 				at := row{test.name, ours.name + " client"}
 				if weServe {
 					r.server, r.client = r.client, r.server

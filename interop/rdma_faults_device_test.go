@@ -231,6 +231,15 @@ func TestRDMALost(t *testing.T) {
 	})
 }
 
+// TestRDMADialedLost is TestListenerLost over RDMA devices.
+func TestRDMADialedLost(t *testing.T) {
+	eachRDMADialing(t, func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
+		if over.tls == anyIB || rdmaLong {
+			loseDialed(t, where, ours, theirs, weServe, over, soonLost...)
+		}
+	})
+}
+
 // nodeOf is the file by which a device is opened.
 func nodeOf(t *testing.T, device string) string {
 	t.Helper()

@@ -26,12 +26,14 @@ func TestRDMAPerftest(t *testing.T) {
 	})
 }
 
-// TestRDMAHelloWorld talks to ucp_hello_world over RDMA devices, by addresses of workers.
+// TestRDMAHelloWorld talks to ucp_hello_world over RDMA devices, by addresses of workers. It
+// polls: where C sleeps over soft-RoCE it may do so for ever, also toward C, for what has
+// come while it armed (uct_rc_iface_event_arm, uct_ud_iface_event_arm).
 func TestRDMAHelloWorld(t *testing.T) {
 	eachRDMAExample(t, "ucp_hello_world", rdmaRoute(t, anyIB), func(t *testing.T, e example) {
-		ways := []helloWay{{"-b", 16}, {"-w", 16}, {"-f", 100_000}, {"-b", 3_000_000}}
-		if !rdmaLong {
-			ways = ways[2:3]
+		ways := []helloWay{{"-b", 100_000}}
+		if rdmaLong {
+			ways = append(ways, helloWay{"-b", 16}, helloWay{"-b", 3_000_000})
 		}
 		e.helloWorld(t, ways)
 	})

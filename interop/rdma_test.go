@@ -138,6 +138,7 @@ func eachRDMA(t *testing.T, run func(t *testing.T, where *place, ours, theirs pr
 	dir := t.TempDir()
 	c := forRDMA(buildC(t, dir))
 	ours := buildGo(t, dir)
+	ours.tool = buildTool(t, dir).tool
 	where := onMachine()
 	defer where.close()
 	if os.Getenv("VM_NET") == "nic" {

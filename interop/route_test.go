@@ -95,8 +95,8 @@ func majorMinor(name string) string {
 
 // envToward is the environment that a program needs to talk to another. Ours must be
 // told of C releases whose shared-memory rings are short.
-func (p program) envToward(other program, over route) []string {
-	if p.ours && other.shortRings() && !over.rdma {
+func (p program) envToward(other program) []string {
+	if p.ours && other.shortRings() {
 		return append([]string{"UCX_PEER_RELEASE=1.13"}, p.env...)
 	}
 	return p.env
