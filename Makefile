@@ -51,9 +51,9 @@ siege:
 bench:
 	@$(GO) test -count=1 -timeout 60m -run '^TestRatio$$' -v ./interop -rounds $(ROUNDS) -ratios '$(RATIOS)' $(if $(RECORD),-record)
 
-# Ratios to perftest of ib_perftest, where test-rxe runs.
+# Ratios of ib_perftest to perftest, and of UCX over RDMA to C's, where test-rxe runs.
 bench-rxe:
-	@scripts/bench-rxe $(ROUNDS)
+	@scripts/bench-rxe $(ROUNDS) '$(RATIOS)'
 
 # KEEP=1 adds what reaches new code to the seeds in testdata/fuzz.
 fuzz:

@@ -19,6 +19,7 @@ type program struct {
 	tool string // ucx_perftest
 	env  []string
 	ours bool
+	dir  string // of all of C's, if they were built elsewhere
 
 	crowd, partner string // of ours
 	example        string // of C's: ucp_client_server
@@ -45,6 +46,9 @@ func prefixes() []string {
 // buildC builds cpeer for every C installation into dir.
 func buildC(t *testing.T, dir string) []program {
 	t.Helper()
+	if k := readKit(t, kitDir); k != nil {
+		return k.c
+	}
 	list := prefixes()
 	if len(list) == 0 {
 		needtest.Tool(t, "a C UCX to test against: "+distribution+"/include/ucp/api/ucp.h, or CPEERS")
@@ -87,16 +91,32 @@ func compiler(prefix, out string, sources ...string) *exec.Cmd {
 // buildGo builds the Go peer into dir.
 func buildGo(t *testing.T, dir string) program {
 	t.Helper()
-	run(t, exec.Command("go", "build", "-o", dir, "./gopeer"))
+	if k := readKit(t, kitDir); k != nil {
+		return k.ours
+	}
+	run(t, exec.Command("go", "build", "-ldflags=-s -w", "-o", dir, "./gopeer"))
 	return program{name: "Go", path: filepath.Join(dir, "gopeer"), ours: true}
 }
 
 // buildTool builds our ucx_perftest into dir.
 func buildTool(t *testing.T, dir string) program {
 	t.Helper()
-	run(t, exec.Command("go", "build", "-o", dir, "../cmd/ucx_perftest", "./crowd", "./partner"))
+	if k := readKit(t, kitDir); k != nil {
+		return k.ours
+	}
+	run(t, exec.Command("go", "build", "-ldflags=-s -w", "-o", dir, "../cmd/ucx_perftest", "./crowd", "./partner"))
 	in := func(name string) string { return filepath.Join(dir, name) }
 	return program{name: "Go", tool: in("ucx_perftest"), crowd: in("crowd"), partner: in("partner"), ours: true}
+}
+
+// buildPartner builds our counterpart of C's examples into dir.
+func buildPartner(t *testing.T, dir string) string {
+	t.Helper()
+	if k := readKit(t, kitDir); k != nil {
+		return k.ours.partner
+	}
+	run(t, exec.Command("go", "build", "-o", dir, "./partner"))
+	return filepath.Join(dir, "partner")
 }
 
 func run(t *testing.T, cmd *exec.Cmd) {

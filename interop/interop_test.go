@@ -83,6 +83,7 @@ func sharedGroups(theirs program) []group {
 var (
 	allSizes = []int{0, 1, 8, 200, 1024, 4096, 8192, 16384, 65536, 1 << 20, 16 << 20}
 	smaller  = allSizes[:len(allSizes)-1]
+	largest  = smaller[len(smaller)-1] // of settings other than the defaults
 )
 
 // TestMatrix runs every operation with every peer, setting and route, in both
@@ -133,7 +134,7 @@ func runMatrix(t *testing.T, where *place, ours, theirs program, groups []group,
 	m := newMatrix(ours.name + " with " + theirs.name)
 	for i, g := range groups {
 		if i > 0 && !*full {
-			sizes = smaller
+			sizes = slices.DeleteFunc(slices.Clone(sizes), func(size int) bool { return size > largest })
 		}
 		if theirs.ours && g.theirs != nil {
 			continue // what C does differently
@@ -160,6 +161,7 @@ type runner struct {
 	setting      setting
 	route        route
 	matrix       *matrix
+	operations   []operation // nil for all
 
 	pair     *pair
 	failures int
@@ -173,7 +175,10 @@ func (r *runner) run(sizes []int) {
 		r.t.Fatal(err)
 	}
 	list := operations
-	if !r.route.isNetwork() {
+	switch {
+	case r.operations != nil:
+		list = r.operations
+	case !r.route.isNetwork():
 		list = slices.Concat(operations, sharedOperations)
 	}
 	for _, op := range list {
@@ -198,9 +203,9 @@ func (r *runner) one(op operation, size int, weSend bool) {
 		r.matrix.set(at, size, r.column(), notRun)
 		return
 	}
-	from, expected := r.ours, unable(inabilities, r.ours, false, r.setting.name, r.route.name, op.name, size)
+	from, expected := r.ours, unable(inabilities, r.ours, r.theirs, false, r.setting.name, r.route.name, op.name, size)
 	if !weSend {
-		from, expected = r.theirs, unable(inabilities, r.theirs, true, r.setting.name, r.route.name, op.name, size)
+		from, expected = r.theirs, unable(inabilities, r.theirs, r.ours, true, r.setting.name, r.route.name, op.name, size)
 	}
 	if expected != nil && expected.aborts {
 		r.record(at, size, errUnable)

@@ -20,17 +20,18 @@ type dialing struct {
 	*pair
 	server, client *peer
 	mode           string
-	addr           netip.AddrPort // where the server listens
+	host           netip.Addr     // on which the server is to listen
+	addr           netip.AddrPort // where it listens
 }
 
 // startDialing starts the two and lets one listen.
 func startDialing(where *place, ours, theirs program, weServe bool, s setting, over route) (*dialing, error) {
 	s.both = append(slices.Clone(s.both), "PEER_CLIENT_ID="+clientID)
-	p, err := startApart(where, where, ours, theirs, s, over, over)
+	p, err := startApart(where, where.opposite(), ours, theirs, s, over, over)
 	if err != nil {
 		return nil, err
 	}
-	d := &dialing{pair: p, server: p.theirs, client: p.ours, mode: s.errorMode()}
+	d := &dialing{pair: p, server: p.theirs, client: p.ours, mode: s.errorMode(), host: over.host(weServe)}
 	if weServe {
 		d.server, d.client = p.ours, p.theirs
 	}
@@ -41,11 +42,11 @@ func startDialing(where *place, ours, theirs program, weServe bool, s setting, o
 }
 
 func (d *dialing) listen() error {
-	values, err := d.server.command("listen", "127.0.0.1:0")
+	values, err := d.server.command("listen", netip.AddrPortFrom(d.host, 0))
 	if err != nil {
 		return err
 	}
-	if d.addr, err = netip.ParseAddrPort(values[0]); err == nil && (d.addr.Port() == 0 || !d.addr.Addr().IsLoopback()) {
+	if d.addr, err = netip.ParseAddrPort(values[0]); err == nil && (d.addr.Port() == 0 || d.addr.Addr() != d.host) {
 		err = fmt.Errorf("%s: listens at %v", d.server.name, d.addr)
 	}
 	return err

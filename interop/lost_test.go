@@ -82,6 +82,7 @@ func lose(t *testing.T, where *place, ours, theirs program, over route, test los
 		t.Fatal(err)
 	}
 	defer p.report(t)
+	p.slow = over.rdma
 	p.meet(t)
 	test.run(t, p)
 }
@@ -134,7 +135,11 @@ func killedBefore(t *testing.T, p *pair) {
 
 // killedAmid: some of many large messages in both directions are through.
 func killedAmid(t *testing.T, p *pair) {
-	const count, size = 6, 16 << 20
+	const count = 6
+	size := 16 << 20
+	if p.slow {
+		size = 1 << 20
+	}
 	var sends, receives []int
 	for range count {
 		there, back := p.msgs.next(size), p.msgs.next(size)

@@ -16,11 +16,12 @@ import (
 type pair struct {
 	ours, theirs *peer
 	msgs         messages
+	slow         bool // what it is connected by
 }
 
 // newPair starts two peers with a setting and connects them over a route.
 func newPair(where *place, ours, theirs program, s setting, over route) (*pair, error) {
-	return newPairApart(where, where, ours, theirs, s, over, over)
+	return newPairApart(where, where.opposite(), ours, theirs, s, over, over)
 }
 
 // newPairApart is newPair with a place and a route for each of the two.

@@ -20,12 +20,16 @@ import (
 
 // perftestRuns is what the real ucx_perftest of each C installation does with
 // ours. The counts are for data, not for timing.
-var perftestRuns = []struct{ size, iterations int }{{8, 1000}, {65536, 200}, {4 << 20, 20}}
+var perftestRuns = []perfCount{{8, 1000}, {65536, 200}, {4 << 20, 20}}
 
-var perftests = []struct {
+type perfCount struct{ size, iterations int }
+
+type perfTest struct {
 	name  string
 	words bool // of 8 bytes only
-}{
+}
+
+var perftests = []perfTest{
 	{"tag_lat", false}, {"tag_bw", false}, {"tag_sync_lat", false}, {"tag_sync_bw", false},
 	{"ucp_am_lat", false}, {"ucp_am_bw", false}, {"stream_lat", false}, {"stream_bw", false},
 	{"ucp_put_lat", false}, {"ucp_put_bw", false}, {"ucp_get", false},
@@ -64,38 +68,44 @@ func runPerftest(t *testing.T, ours, theirs program) {
 		routes, runs = routes[:1], runs[:1]
 	}
 	for _, over := range routes {
-		t.Run(over.name, func(t *testing.T) {
-			failures := 0
-			for _, test := range perftests {
-				for _, run := range runs {
-					if test.words && run.size != 8 {
-						continue
-					}
-					for _, weServe := range []bool{true, false} {
-						r := perfRun{server: theirs, client: ours, peer: theirs,
-							test: test.name, size: run.size, iterations: run.iterations, warmup: 10,
-							serverEnv: over.env(false), clientEnv: over.env(true)}
-						at := row{test.name, ours.name + " client"}
-						if weServe {
-							r.server, r.client = r.client, r.server
-							r.serverEnv, r.clientEnv = r.clientEnv, r.serverEnv
-							at.direction = ours.name + " server"
-						}
-						in := column{"defaults", over.name}
-						if failures == maxFailures {
-							m.set(at, run.size, in, notRun)
-						} else if _, err := r.run(where); err != nil {
-							failures++
-							m.fail(t, at, run.size, in, err)
-						} else {
-							m.set(at, run.size, in, ok)
-						}
-					}
-				}
-			}
-		})
+		t.Run(over.name, func(t *testing.T) { perfColumn(t, where, m, ours, theirs, over, perftests, runs) })
 	}
 	m.print(os.Stdout)
+}
+
+// perfColumn runs the two programs with each other in both roles, test by test.
+func perfColumn(t *testing.T, where *place, m *matrix, ours, theirs program, over route, tests []perfTest, runs []perfCount) {
+	failures := 0
+	for _, test := range tests {
+		for _, run := range runs {
+			if test.words && run.size != 8 {
+				continue
+			}
+			for _, weServe := range []bool{true, false} {
+				r := perfRun{server: theirs, client: ours,
+					test: test.name, size: run.size, iterations: run.iterations, warmup: 10,
+					serverEnv: over.env(false), clientEnv: over.env(true)}
+				if !theirs.ours {
+					r.peer = theirs
+				}
+				at := row{test.name, ours.name + " client"}
+				if weServe {
+					r.server, r.client = r.client, r.server
+					r.serverEnv, r.clientEnv = r.clientEnv, r.serverEnv
+					at.direction = ours.name + " server"
+				}
+				in := column{"defaults", over.name}
+				if failures == maxFailures {
+					m.set(at, run.size, in, notRun)
+				} else if _, err := r.run(where); err != nil {
+					failures++
+					m.fail(t, at, run.size, in, err)
+				} else {
+					m.set(at, run.size, in, ok)
+				}
+			}
+		}
+	}
 }
 
 // perfRun is one run of ucx_perftest between two processes.

@@ -32,6 +32,8 @@ type place struct {
 	namespaces uintptr // which each program gets for itself, as flags of clone
 	ownProc    bool    // and a view of /proc with them
 
+	far    string   // where a test on another machine starts the programs
+	other  *place   // of the other side, if not the same
 	ending []func() // what close does, last first
 }
 
@@ -196,6 +198,9 @@ func (p *place) ip(commands ...string) (err error) {
 // start starts a program in the place.
 func (p *place) start(cmd *exec.Cmd) (started *process, err error) {
 	p.separate(cmd)
+	if err := p.relayed(cmd); err != nil {
+		return nil, err
+	}
 	p.do(func() { started, err = startProcess(cmd) })
 	return started, err
 }

@@ -16,27 +16,41 @@ import (
 	"github.com/ucx-go/ucx/internal/needtest"
 )
 
+// exampleNames are those that tests run.
+var exampleNames = []string{"ucp_client_server", "ucp_hello_world"}
+
 // example is one of the programs that come with C UCX, of one release.
 type example struct {
 	program
 	where   *place
 	partner string // our counterpart
+	over    route
 }
+
+// overLo is how the examples go where nothing else is said.
+var overLo = route{name: "lo", tls: "tcp", both: true, devices: "lo"}
 
 // examples builds one of C's programs for every installation that has its source, and
 // our counterpart.
 func examples(t *testing.T, where *place, name string) []example {
 	t.Helper()
 	dir := t.TempDir()
-	run(t, exec.Command("go", "build", "-o", dir, "./partner"))
+	partner := buildPartner(t, dir)
 	var list []example
 	for i, p := range buildC(t, dir) {
-		p.path = filepath.Join(dir, fmt.Sprintf("%s%d", name, i))
-		if text := buildExample(t, prefixes()[i], name, p.path); text == nil {
-			t.Logf("%s comes without examples", p.name)
-			continue
+		if p.dir != "" { // it was built elsewhere
+			p.path = filepath.Join(p.dir, name)
+			if _, err := os.Stat(p.path); err != nil {
+				continue
+			}
+		} else {
+			p.path = filepath.Join(dir, fmt.Sprintf("%s%d", name, i))
+			if text := buildExample(t, prefixes()[i], name, p.path); text == nil {
+				t.Logf("%s comes without examples", p.name)
+				continue
+			}
 		}
-		list = append(list, example{p, where, filepath.Join(dir, "partner")})
+		list = append(list, example{p, where, partner, overLo})
 	}
 	if len(list) == 0 {
 		needtest.Tool(t, "the examples of C UCX")
@@ -67,7 +81,7 @@ func buildExample(t *testing.T, prefix, name, out string) (text []byte) {
 func (e example) start(t *testing.T, path string, args ...string) *process {
 	t.Helper()
 	cmd := exec.Command(path, args...)
-	cmd.Env = slices.Concat(cleanEnv(), e.env, []string{"UCX_TLS=tcp", "UCX_NET_DEVICES=lo", "UCX_KEEPALIVE_INTERVAL=100ms"})
+	cmd.Env = slices.Concat(cleanEnv(), e.env, e.over.env(path == e.partner), []string{"UCX_KEEPALIVE_INTERVAL=100ms"})
 	p, err := e.where.start(cmd)
 	if err != nil {
 		t.Fatal(err)
@@ -119,32 +133,7 @@ func TestHelloWorld(t *testing.T) {
 	where := newPlace()
 	defer where.close()
 	for _, e := range examples(t, where, "ucp_hello_world") {
-		for _, m := range []struct {
-			flags string
-			size  int
-		}{{"-b", 16}, {"-w", 16}, {"-f", 100_000}, {"-b", 3_000_000}} {
-			name := fmt.Sprintf("%s/%s %d/", e.name, m.flags, m.size)
-			flags := []string{m.flags, "-s", fmt.Sprint(m.size)}
-			t.Run(name+"it serves", func(t *testing.T) {
-				program, at := e.helloServer(t, flags...)
-				ours := e.start(t, e.partner, "hello", "connect", at, fmt.Sprint(m.size))
-				for _, p := range []*process{ours, program} {
-					if err := p.wait(operationLimit); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-			t.Run(name+"it connects", func(t *testing.T) {
-				ours, port := e.listens(t, "hello", "serve", "127.0.0.1:0", fmt.Sprint(m.size))
-				program := e.start(t, e.path, append(flags, "-n", "127.0.0.1", "-p", port)...)
-				for _, p := range []*process{ours, program} {
-					if err := p.wait(operationLimit); err != nil {
-						t.Error(err)
-					}
-				}
-				program.says(t, letters(m.size), 1)
-			})
-		}
+		e.helloWorld(t, []helloWay{{"-b", 16}, {"-w", 16}, {"-f", 100_000}, {"-b", 3_000_000}})
 		for _, when := range []string{"recv", "keepalive"} {
 			t.Run(e.name+"/it connects and dies/"+when, func(t *testing.T) {
 				ours, port := e.listens(t, "hello", "serve", "127.0.0.1:0", "16", "dies")
@@ -159,6 +148,39 @@ func TestHelloWorld(t *testing.T) {
 			if err := e.start(t, e.partner, "hello", "connect", at, "16", "dies").wait(operationLimit); err != nil {
 				t.Error(err)
 			}
+		})
+	}
+}
+
+// helloWay is how the program waits, and the size of its message.
+type helloWay struct {
+	flags string
+	size  int
+}
+
+// helloWorld talks to the program as its server and its client.
+func (e example) helloWorld(t *testing.T, ways []helloWay) {
+	for _, m := range ways {
+		name := fmt.Sprintf("%s/%s %d/", e.name, m.flags, m.size)
+		flags := []string{m.flags, "-s", fmt.Sprint(m.size)}
+		t.Run(name+"it serves", func(t *testing.T) {
+			program, at := e.helloServer(t, flags...)
+			ours := e.start(t, e.partner, "hello", "connect", at, fmt.Sprint(m.size))
+			for _, p := range []*process{ours, program} {
+				if err := p.wait(operationLimit); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		t.Run(name+"it connects", func(t *testing.T) {
+			ours, port := e.listens(t, "hello", "serve", "127.0.0.1:0", fmt.Sprint(m.size))
+			program := e.start(t, e.path, append(flags, "-n", "127.0.0.1", "-p", port)...)
+			for _, p := range []*process{ours, program} {
+				if err := p.wait(operationLimit); err != nil {
+					t.Error(err)
+				}
+			}
+			program.says(t, letters(m.size), 1)
 		})
 	}
 }
@@ -195,43 +217,52 @@ func TestClientServer(t *testing.T) {
 	where := newPlace()
 	defer where.close()
 	for _, e := range examples(t, where, "ucp_client_server") {
-		fin := "fin"
-		if majorMinor(e.name) == "1.13" {
-			fin = "plain" // its server does not answer
-		}
-		for _, way := range []string{"stream", "tag", "am"} {
-			for _, size := range []struct{ pieces, length string }{{"1", "16"}, {"3", "40000"}, {"1", "2000000"}} {
-				name := fmt.Sprintf("%s/%s/%sx%s/", e.name, way, size.pieces, size.length)
-				iterations := "3"
-				if way == "am" && majorMinor(e.name) == "1.13" {
-					iterations = "1" // it counts messages that come together as one, also with itself
+		e.clientServer(t, []clientSize{{"1", "16"}, {"3", "40000"}, {"1", "2000000"}})
+	}
+}
+
+// clientSize is the number of pieces of a message, and their length.
+type clientSize struct{ pieces, length string }
+
+// clientServer talks to the program as its server and its client.
+func (e example) clientServer(t *testing.T, sizes []clientSize) {
+	us, it := e.over.host(true), e.over.host(false)
+	fin := "fin"
+	if majorMinor(e.name) == "1.13" {
+		fin = "plain" // its server does not answer
+	}
+	for _, way := range []string{"stream", "tag", "am"} {
+		for _, size := range sizes {
+			name := fmt.Sprintf("%s/%s/%sx%s/", e.name, way, size.pieces, size.length)
+			iterations := "3"
+			if way == "am" && majorMinor(e.name) == "1.13" {
+				iterations = "1" // it counts messages that come together as one, also with itself
+			}
+			theirs := []string{"-c", way, "-i", iterations, "-v", size.pieces, "-s", size.length}
+			ours := []string{iterations, size.pieces, size.length, fin}
+			t.Run(name+"it serves", func(t *testing.T) {
+				port, err := e.where.freePort()
+				if err != nil {
+					t.Fatal(err)
 				}
-				theirs := []string{"-c", way, "-i", iterations, "-v", size.pieces, "-s", size.length}
-				ours := []string{iterations, size.pieces, size.length, fin}
-				t.Run(name+"it serves", func(t *testing.T) {
-					port, err := where.freePort()
-					if err != nil {
+				program := e.start(t, e.path, append(theirs, "-l", it.String(), "-p", port)...)
+				program.says(t, "server is listening", 1)
+				for range 2 { // it takes one client after the other
+					p := e.start(t, e.partner, append([]string{way, "connect", it.String() + ":" + port}, ours...)...)
+					if err := p.wait(operationLimit); err != nil {
 						t.Fatal(err)
 					}
-					program := e.start(t, e.path, append(theirs, "-l", "127.0.0.1", "-p", port)...)
-					program.says(t, "server is listening", 1)
-					for range 2 { // it takes one client after the other
-						p := e.start(t, e.partner, append([]string{way, "connect", "127.0.0.1:" + port}, ours...)...)
-						if err := p.wait(operationLimit); err != nil {
-							t.Fatal(err)
-						}
+				}
+			})
+			t.Run(name+"it connects", func(t *testing.T) {
+				p, port := e.listens(t, append([]string{way, "serve", us.String() + ":0"}, ours...)...)
+				program := e.start(t, e.path, append(theirs, "-a", us.String(), "-p", port)...)
+				for _, p := range []*process{p, program} {
+					if err := p.wait(operationLimit); err != nil {
+						t.Error(err)
 					}
-				})
-				t.Run(name+"it connects", func(t *testing.T) {
-					p, port := e.listens(t, append([]string{way, "serve", "127.0.0.1:0"}, ours...)...)
-					program := e.start(t, e.path, append(theirs, "-a", "127.0.0.1", "-p", port)...)
-					for _, p := range []*process{p, program} {
-						if err := p.wait(operationLimit); err != nil {
-							t.Error(err)
-						}
-					}
-				})
-			}
+				}
+			})
 		}
 	}
 }

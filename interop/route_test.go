@@ -2,15 +2,33 @@
 
 package interop
 
-import "strings"
+import (
+	"net/netip"
+	"strings"
+)
 
 // route is how the two peers of a pair are to reach each other.
 type route struct {
 	name    string
 	tls     string // UCX_TLS of our side, and of the other if both is set
 	both    bool
-	devices string   // UCX_NET_DEVICES of both
-	more    []string // further environment of both
+	devices string    // UCX_NET_DEVICES of both
+	across  string    // and of the other side, if it has a device of its own
+	more    []string  // further environment of both
+	rdma    bool      // over RDMA devices
+	hosts   [2]string // where our side listens, and the other, if not on loopback
+}
+
+// host is the address on which one of the two sides listens.
+func (r route) host(ourSide bool) netip.Addr {
+	host := r.hosts[1]
+	if ourSide {
+		host = r.hosts[0]
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return netip.MustParseAddr(host)
 }
 
 // network is a route over network devices. The other side has all its transports
@@ -37,7 +55,7 @@ var sharedRoutes = []route{posix, sysv, posixCMA, tcpCMA, selfShared, allTranspo
 var lo = network(device{"lo", "lo"})
 
 // isNetwork says that all goes over network devices.
-func (r route) isNetwork() bool { return strings.HasPrefix(r.tls, "tcp") }
+func (r route) isNetwork() bool { return r.rdma || strings.HasPrefix(r.tls, "tcp") }
 
 // env is the environment of one of the two sides.
 func (r route) env(ourSide bool) []string {
@@ -45,7 +63,10 @@ func (r route) env(ourSide bool) []string {
 	if r.tls != "" && (ourSide || r.both) {
 		env = append(env, "UCX_TLS="+r.tls)
 	}
-	if r.devices != "" {
+	switch {
+	case r.across != "" && !ourSide:
+		env = append(env, "UCX_NET_DEVICES="+r.across)
+	case r.devices != "":
 		env = append(env, "UCX_NET_DEVICES="+r.devices)
 	}
 	return append(env, r.more...)
@@ -57,7 +78,7 @@ var announce = []string{"UCX_POSIX_ERROR_HANDLING=y", "UCX_SYSV_ERROR_HANDLING=y
 
 // errorEnv is the environment of both sides for an error handling mode.
 func (r route) errorEnv(mode string) []string {
-	if mode != "peer" || !r.both {
+	if mode != "peer" || !r.both || r.rdma {
 		return nil
 	}
 	return announce

@@ -13,11 +13,12 @@ import (
 )
 
 // The siege's processes are the test program itself, told by its environment what to
-// be: who stands on the other side of a network must be another process.
+// be: who stands on the other side of a network must be another process. So is the relay
+// of a program on another machine.
 const siegeRole = "UCX_SIEGE_ROLE"
 
 func TestMain(m *testing.M) {
-	roles := map[string]func() error{"server": siegeServe, "client": siegeClient, "attacker": siegeAttack}
+	roles := map[string]func() error{"server": siegeServe, "client": siegeClient, "attacker": siegeAttack, "relay": relay}
 	role := os.Getenv(siegeRole)
 	if role == "" {
 		os.Exit(m.Run())

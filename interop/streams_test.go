@@ -47,11 +47,11 @@ func (p *peer) piece(values []string, m message, offset int) (int, error) {
 	return got.length, p.sameData("stream", values, message{size: got.length})
 }
 
-// withBytes is an operation of streams that 1.13 does with itself only where there are bytes:
-// it aborts when a message without any comes (stream_recv.c). We send none, and take them.
+// withBytes is an operation of streams that C does with 1.13 only where there are bytes:
+// that aborts when a message without any comes (stream_recv.c). We send none, and take them.
 func withBytes(run operationFunc) operationFunc {
 	return func(from, to *peer, msgs *messages, size int) error {
-		if size == 0 && majorMinor(from.name) == "1.13" && from.name == to.name {
+		if size == 0 && from.isC() && to.isC() && (majorMinor(from.name) == "1.13" || majorMinor(to.name) == "1.13") {
 			return errNothingToDo
 		}
 		return run(from, to, msgs, size)

@@ -25,7 +25,8 @@ type inability struct {
 	operations []string
 	smallest   int // size of the operation: less is done
 	status     ucs.Status
-	aborts     bool // in place of a status: the process ends, so that it is not tried
+	aborts     bool   // in place of a status: the process ends, or hangs, so that it is not tried
+	toward     string // release of the other side, empty for all
 }
 
 // sides tells the peer that a setting is for from the one in our place, which is C as
@@ -44,7 +45,7 @@ var (
 
 var inabilities = []inability{
 	// 1.13 has no flag for a header that is copied; its peer says so in place of it.
-	{"1.13", eitherSide, "", nil, []string{"am copy header"}, 0, ucs.ErrUnsupported, false},
+	{"1.13", eitherSide, "", nil, []string{"am copy header"}, 0, ucs.ErrUnsupported, false, ""},
 
 	// 1.13 with its protocols has none for active messages that are to be offered, and
 	// aborts looking for one, also with C as the receiver (proto_reconfig.c).
@@ -55,25 +56,32 @@ var inabilities = []inability{
 	{release: "1.13", sides: theirSide, setting: "proto=y", aborts: true, smallest: 200,
 		routes: []string{posix.name, posixCMA.name}, operations: []string{"am headers"}},
 
+	// 1.22 never sends what 1.13 wants in pieces, over RDMA: an offer that is received into
+	// memory that is not contiguous.
+	{release: "1.22", toward: "1.13", sides: eitherSide, routes: rdmaTransports, aborts: true,
+		operations: []string{"am kept rndv"}},
+	{release: "1.22", toward: "1.13", sides: eitherSide, routes: rdmaTransports, aborts: true, smallest: 1 << 18,
+		operations: []string{"recv iov", "iov sync", "generic"}},
+
 	// 1.22 without its protocols has no one-sided access any more. Nothing is put or
 	// got by itself, by no protocol.
 	{"1.22", theirSide, "proto=n", slices.Concat(networkRoutes, []string{posix.name, posixCMA.name}),
-		[]string{"put", "get", "put alloc", "get alloc"}, 1, ucs.ErrUnsupported, false},
+		[]string{"put", "get", "put alloc", "get alloc"}, 1, ucs.ErrUnsupported, false, ""},
 	{"1.22", theirSide, "proto=n", slices.Concat(networkRoutes, []string{posix.name, posixCMA.name}),
-		[]string{"puts and gets", "puts, gets alloc", "fence", "fence alloc"}, 0, ucs.ErrUnsupported, false},
+		[]string{"puts and gets", "puts, gets alloc", "fence", "fence alloc"}, 0, ucs.ErrUnsupported, false, ""},
 
 	// 1.22 has no atomic operations by messages in error mode peer, and cancels them.
-	{"1.22", eitherSide, "error mode peer", slices.Concat(networkRoutes, peerRoutes),
-		[]string{"atomics", "atomics alloc"}, 8, ucs.ErrCanceled, false},
-	{"1.22", eitherSide, "error mode peer", slices.Concat(networkRoutes, peerRoutes),
-		[]string{"fence", "fence alloc"}, 0, ucs.ErrCanceled, false}, // they end with one
+	{"1.22", eitherSide, "error mode peer", slices.Concat(networkRoutes, peerRoutes, rdmaTransports),
+		[]string{"atomics", "atomics alloc"}, 8, ucs.ErrCanceled, false, ""},
+	{"1.22", eitherSide, "error mode peer", slices.Concat(networkRoutes, peerRoutes, rdmaTransports),
+		[]string{"fence", "fence alloc"}, 0, ucs.ErrCanceled, false, ""}, // they end with one
 }
 
 // unable finds what is expected of a cell: nil where C is to do it.
-func unable(list []inability, from program, theirs bool, setting, route, operation string, size int) *inability {
+func unable(list []inability, from, to program, theirs bool, setting, route, operation string, size int) *inability {
 	for i := range list {
 		u := &list[i]
-		if !from.ours && majorMinor(from.name) == u.release && (theirs || u.sides == eitherSide) &&
+		if !from.ours && majorMinor(from.name) == u.release && (u.toward == "" || majorMinor(to.name) == u.toward) && (theirs || u.sides == eitherSide) &&
 			(u.setting == "" || setting == u.setting) && (u.routes == nil || slices.Contains(u.routes, route)) && slices.Contains(u.operations, operation) && size >= u.smallest {
 			return u
 		}
@@ -112,9 +120,10 @@ func (u *inability) judge(from string, err error) error {
 // listed cells, of the peer that starts the operation, is excused.
 func TestJudge(t *testing.T) {
 	list := []inability{
-		{"1.22", theirSide, "s", []string{"r"}, []string{"put"}, 1, ucs.ErrUnsupported, false},
-		{"1.22", eitherSide, "m", []string{"r"}, []string{"add"}, 0, ucs.ErrCanceled, false},
-		{"1.22", eitherSide, "", nil, []string{"copy"}, 0, ucs.ErrUnsupported, false},
+		{"1.22", theirSide, "s", []string{"r"}, []string{"put"}, 1, ucs.ErrUnsupported, false, ""},
+		{"1.22", eitherSide, "m", []string{"r"}, []string{"add"}, 0, ucs.ErrCanceled, false, ""},
+		{"1.22", eitherSide, "", nil, []string{"copy"}, 0, ucs.ErrUnsupported, false, ""},
+		{"1.22", eitherSide, "", nil, []string{"offer"}, 0, ucs.ErrUnsupported, false, "1.13"},
 	}
 	c, old, ours := program{name: "C 1.22.0"}, program{name: "C 1.13.1"}, program{name: "Go", ours: true}
 	says := func(who string, status ucs.Status) error {
@@ -148,12 +157,17 @@ func TestJudge(t *testing.T) {
 		{"everywhere", c, false, "t", "q", "copy", 8, refused, errUnable},
 		{"either side", c, false, "m", "r", "add", 0, says(c.name, ucs.ErrCanceled), errUnable},
 	} {
-		got := unable(list, x.from, x.theirs, x.setting, x.route, x.operation, x.size).judge(x.from.name, x.err)
+		got := unable(list, x.from, ours, x.theirs, x.setting, x.route, x.operation, x.size).judge(x.from.name, x.err)
 		if x.want != nil && !errors.Is(got, x.want) || x.want == nil && (got == nil || errors.Is(got, errUnable)) {
 			t.Errorf("%s: %v, want %v", x.name, got, x.want)
 		}
 	}
-	if err := unable(list, old, true, "s", "r", "put", 8).judge(old.name, nil); err != nil {
+	if err := unable(list, old, ours, true, "s", "r", "put", 8).judge(old.name, nil); err != nil {
 		t.Errorf("what works and may: %v", err)
+	}
+	for _, to := range []program{old, c, ours} {
+		if got, want := unable(list, c, to, true, "s", "r", "offer", 8) != nil, to.name == old.name; got != want {
+			t.Errorf("toward %s: %v", to.name, got)
+		}
 	}
 }

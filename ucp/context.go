@@ -332,8 +332,8 @@ func (c *Context) refuse(name string, err error) {
 	c.seenTransports = append(c.seenTransports, name) // it is there, but not usable
 	c.unsure = true
 	write := log.Warn
-	if errors.Is(err, ucs.ErrUnsupported) {
-		write = log.Diag // nothing that could be mended here
+	if errors.Is(err, ucs.ErrUnsupported) && c.settings.TLS.String() == "all" {
+		write = log.Diag // nobody has asked for it
 	}
 	write("transport not usable", zap.String("transport", name), zap.Error(err))
 }

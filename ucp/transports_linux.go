@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 
 	"github.com/ucx-go/ucx/uct"
+	_ "github.com/ucx-go/ucx/uct/ib/cm"
 	_ "github.com/ucx-go/ucx/uct/ib/rc"
 	_ "github.com/ucx-go/ucx/uct/ib/ud"
 	_ "github.com/ucx-go/ucx/uct/shm"

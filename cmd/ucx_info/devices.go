@@ -12,8 +12,8 @@ import (
 type domain struct {
 	component      string
 	componentFlags uct.ComponentFlags
-	name           string
-	err            error // not opened
+	name           string // empty: the component has none, only a manager
+	err            error  // not opened
 	attr           *uct.MDAttr
 	ifaces         []iface  // those of one transport together
 	manager        *manager // of the component, in its last domain; nil: it has none
@@ -36,7 +36,7 @@ type iface struct {
 // them.
 func components() []uct.Component {
 	list := uct.Components()
-	known := []string{"self", "tcp", "sysv", "posix", "cma"}
+	known := []string{"self", "tcp", "sysv", "posix", "ib", "rdmacm", "cma"}
 	rank := func(c uct.Component) int {
 		if k := slices.Index(known, c.Name()); k >= 0 {
 			return k
@@ -63,8 +63,12 @@ func domains(cfg *config.Set, transport string) []domain {
 			}
 			list = append(list, d)
 		}
-		if m := openManager(c, cfg); m != nil && len(list) > 0 && list[len(list)-1].component == c.Name() {
+		switch m := openManager(c, cfg); {
+		case m == nil:
+		case len(list) > 0 && list[len(list)-1].component == c.Name():
 			list[len(list)-1].manager = m
+		case len(resources) == 0 && transport == "":
+			list = append(list, domain{component: c.Name(), manager: m})
 		}
 	}
 	return list

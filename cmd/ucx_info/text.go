@@ -14,7 +14,9 @@ import (
 // (src/tools/info/tl_info.c): keys, order and blanks are what scripts know.
 func writeDomains(w io.Writer, list []domain) {
 	for i := range list {
-		writeDomain(w, &list[i])
+		if list[i].name != "" {
+			writeDomain(w, &list[i])
+		}
 		writeManager(w, list[i].component, list[i].manager)
 	}
 }

@@ -8,13 +8,12 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// fabric is a device without a kernel, of a component of its own.
-var fabric = func() *verbstest.Fabric {
+// A device without a kernel, of a component of its own.
+func init() {
 	n := verbstest.NewFabric()
 	n.Add(verbstest.Config{Name: "fake0"})
 	uct.Register(ibtest.Network("fake", n))
-	return n
-}()
+}
 
 // onFabric is a transport over that. Peers of datagrams are lost by time only; the time in
 // which nobody progresses does not count.

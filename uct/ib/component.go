@@ -5,6 +5,7 @@ package ib
 import (
 	"fmt"
 
+	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
@@ -54,7 +55,7 @@ func (c *component) Flags() uct.ComponentFlags { return 0 }
 func (c *component) MemoryDomains(*config.Set) ([]uct.MDResource, error) {
 	devices, err := c.source.Devices()
 	if err != nil {
-		return nil, err
+		return nil, sys.WithLimit(err)
 	}
 	list := make([]uct.MDResource, len(devices))
 	for i := range devices {
@@ -67,11 +68,15 @@ func (c *component) MemoryDomains(*config.Set) ([]uct.MDResource, error) {
 func (c *component) OpenMD(name string, cfg *config.Set) (uct.MemoryDomain, error) {
 	devices, err := c.source.Devices()
 	if err != nil {
-		return nil, err
+		return nil, sys.WithLimit(err)
 	}
 	for i := range devices {
 		if devices[i].Name == name {
-			return openDomain(c, &devices[i], cfg)
+			d, err := openDomain(c, &devices[i], cfg)
+			if err != nil {
+				return nil, sys.WithLimit(err)
+			}
+			return d, nil
 		}
 	}
 	return nil, fmt.Errorf("ib: no device %q: %w", name, ucs.ErrNoDevice)

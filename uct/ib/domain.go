@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ucx-go/ucx/internal/netlink"
+	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
@@ -186,7 +187,11 @@ func (d *Domain) OpenIface(w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (u
 		}
 		for _, port := range d.ports {
 			if port.Name() == p.Device {
-				return t.Open(port, w, p, cfg)
+				i, err := t.Open(port, w, p, cfg)
+				if err != nil {
+					return nil, sys.WithLimit(err)
+				}
+				return i, nil
 			}
 		}
 	}

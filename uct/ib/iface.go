@@ -80,7 +80,7 @@ func (i *Iface) Open(p *Port, w *uct.Worker, init IfaceInit) (err error) {
 	i.Domain, i.Port, i.Worker, i.Settings, i.user = p.Domain, p, w, s, init.User
 	i.Handlers.Init()
 	i.Reporter.OnError = init.Params.OnError
-	if err := i.place(s, init.Params.PeerRelease); err != nil {
+	if err := i.place(s); err != nil {
 		return err
 	}
 	defer func() {
@@ -107,14 +107,15 @@ func (i *Iface) Open(p *Port, w *uct.Worker, init IfaceInit) (err error) {
 }
 
 // place decides how the port is used.
-func (i *Iface) place(s *Settings, peers uct.PeerRelease) (err error) {
+func (i *Iface) place(s *Settings) (err error) {
 	p := i.Port
 	allowed, err := parseSubnets(s.Subnets)
 	if err != nil {
 		return err
 	}
-	// 1.13.1 takes no datagram that comes over IPv4, unless it is told not to look.
-	if i.source, err = p.chooseGID(p.Domain.gidIndex, &allowed, peers == uct.PeerRelease113); err != nil {
+	// Of the kind that C chooses, also toward 1.13.1, which takes no datagram over IPv4
+	// unless it is told not to look: it has one of IPv4 itself, and fails on others.
+	if i.source, err = p.chooseGID(p.Domain.gidIndex, &allowed); err != nil {
 		return err
 	}
 	if i.pkey, i.pkeyIndex, err = p.choosePKey(int(s.PKey)); err != nil {

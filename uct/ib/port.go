@@ -48,7 +48,7 @@ func (s *source) ipv6() bool { return !s.GID.Addr().Is4() }
 
 // chooseGID chooses the entry of the port's table. index is that which the user wants, -1
 // for any.
-func (p *Port) chooseGID(index int, allowed *subnets, preferIPv6 bool) (source, error) {
+func (p *Port) chooseGID(index int, allowed *subnets) (source, error) {
 	ctx := p.Domain.ctx
 	if !p.ethernet() && index < 0 {
 		index = 0
@@ -68,7 +68,7 @@ func (p *Port) chooseGID(index int, allowed *subnets, preferIPv6 bool) (source, 
 		return source{}, err
 	}
 	var refused error
-	for _, k := range gidKinds(preferIPv6) {
+	for _, k := range gidKinds {
 		for _, e := range all {
 			if e.Port != p.Num || e.Index > maxGIDIndex || !k.is(e) || !allowed.allow(e.GID.Addr()) {
 				continue
@@ -106,16 +106,9 @@ type gidKind struct {
 }
 
 // gidKinds are the kinds, the preferred one first (uct_ib_device_select_gid).
-func gidKinds(preferIPv6 bool) []gidKind {
-	var list []gidKind
-	for _, t := range []verbs.GIDType{verbs.GIDRoCEv2, verbs.GIDRoCEv1} {
-		if preferIPv6 {
-			list = append(list, gidKind{t, false, false}, gidKind{t, false, true}, gidKind{t, true, false})
-		} else {
-			list = append(list, gidKind{t, true, false}, gidKind{t, false, false}, gidKind{t, false, true})
-		}
-	}
-	return list
+var gidKinds = []gidKind{
+	{verbs.GIDRoCEv2, true, false}, {verbs.GIDRoCEv2, false, false}, {verbs.GIDRoCEv2, false, true},
+	{verbs.GIDRoCEv1, true, false}, {verbs.GIDRoCEv1, false, false}, {verbs.GIDRoCEv1, false, true},
 }
 
 func (k gidKind) is(e verbs.GIDEntry) bool {

@@ -286,7 +286,7 @@ func testConnPolicy(t *testing.T, f *ConnFixture) {
 	UntilConn(t, "the end", func() bool { return len(e.Opened) > 0 || len(b.Requests) > 0 }, a, b)
 	SettleConn(a, b)
 	if len(b.Requests) != 0 || len(seen) != 1 || !seen[0].Addr.IsValid() {
-		t.Fatalf("%d requests, asked about %v", len(b.Requests), seen)
+		t.Fatalf("%d requests, asked about %v, the client is told %+v", len(b.Requests), seen, e.Opened)
 	}
 	want = true
 	client, _ := a.Pair(t, b, l)

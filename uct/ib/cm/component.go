@@ -71,5 +71,9 @@ func (c *component) OpenConnManager(w *uct.Worker, cfg *config.Set) (uct.ConnMan
 	if err != nil {
 		return nil, err
 	}
-	return openManager(c, w, opts)
+	m, err := openManager(c, w, opts)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
 }

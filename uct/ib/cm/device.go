@@ -177,12 +177,12 @@ func (d *devices) removed(dev *device) {
 func (dev *device) portName(port int) string { return fmt.Sprintf("%s:%d", dev.info.Name, port) }
 
 // zoned is an address of the place, or one that is reached from there. One that means
-// something on one link only gets that as its zone, by number; of a request the kernel
-// does not tell it.
+// something on one link only gets that as its zone, by number, and no other has one: of a
+// request the kernel tells none, and of a client one for any address.
 func (p *place) zoned(a netip.AddrPort) netip.AddrPort {
-	ip := a.Addr()
-	if !ip.Is6() || !ip.IsLinkLocalUnicast() || p.link == 0 {
-		return a
+	ip := a.Addr().WithZone("")
+	if ip.Is6() && ip.IsLinkLocalUnicast() && p.link != 0 {
+		ip = ip.WithZone(strconv.Itoa(p.link))
 	}
-	return netip.AddrPortFrom(ip.WithZone(strconv.Itoa(p.link)), a.Port())
+	return netip.AddrPortFrom(ip, a.Port())
 }

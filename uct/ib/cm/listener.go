@@ -79,8 +79,10 @@ func (l *listener) open(at netip.AddrPort) (err error) {
 		return err
 	}
 	l.addr = a.Src
-	if p, err := l.m.c.devices.at(&a); err == nil && a.Src.Addr().Zone() != "" {
-		l.addr = p.zoned(a.Src)
+	if a.Src.Addr().Zone() != "" { // as those of requests are
+		if p, err := l.m.c.devices.at(&a); err == nil {
+			l.addr = p.zoned(a.Src)
+		}
 	}
 	return nil
 }

@@ -78,3 +78,15 @@ func TestDeviceAddresses(t *testing.T) {
 		}
 	}
 }
+
+// TestZones: addresses of the link have its number as their zone, others have none.
+func TestZones(t *testing.T) {
+	p := place{link: 5}
+	for in, want := range map[string]string{
+		"10.0.0.1:1": "10.0.0.1:1", "[fd08::1%veth8]:1": "[fd08::1]:1", "[fe80::1%veth8]:1": "[fe80::1%5]:1", "[fe80::1]:1": "[fe80::1%5]:1", "[::1]:1": "[::1]:1",
+	} {
+		if got := p.zoned(netip.MustParseAddrPort(in)); got != netip.MustParseAddrPort(want) {
+			t.Errorf("%s: %v, want %s", in, got, want)
+		}
+	}
+}

@@ -22,14 +22,16 @@ func shell(t *testing.T, line string) {
 	}
 }
 
-// newDevice makes a device rxe8 at 10.8.0.1, on a cable whose other end nobody has.
+// newDevice makes a device rxe8 at 10.8.0.1, on a cable whose other end nobody has. Its
+// addresses are usable at once: otherwise the kernel looks for others who have them, for
+// a second, and sends nothing from them meanwhile.
 func newDevice(t *testing.T) *ucttest.ConnFixture {
 	t.Helper()
 	needDevices(t)
 	if os.Getenv("VM_NET") != "veth" {
 		t.Skip("devices are made and removed in the VM only")
 	}
-	shell(t, "ip link add veth8 type veth peer name veth9 && ip addr add 10.8.0.1/24 dev veth8 && ip link set veth8 up && "+
+	shell(t, "ip link add veth8 type veth peer name veth9 && echo 0 >/proc/sys/net/ipv6/conf/veth8/accept_dad && ip addr add 10.8.0.1/24 dev veth8 && ip link set veth8 up && "+
 		"ip link set veth9 up && rdma link add rxe8 type rxe netdev veth8")
 	t.Cleanup(func() { shell(t, "ip link del veth8") })
 	return deviceFixture(t, netip.MustParseAddr("10.8.0.1"))

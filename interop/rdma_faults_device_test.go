@@ -1,0 +1,295 @@
+//go:build linux
+
+package interop
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// rdmaFault is what a network does to packets.
+type rdmaFault struct {
+	name, netem string
+	long        bool // of the long form only
+}
+
+var rdmaFaults = []rdmaFault{
+	{"loss", "loss 5%", false},
+	{"reorder", "delay 1ms reorder 25%", true},
+	{"duplicate", "duplicate 10%", true},
+	{"corrupt", "corrupt 5%", true},
+	{"all", "delay 1ms loss 2% duplicate 5% reorder 25% corrupt 2%", false},
+}
+
+// faultOperations are one of each kind, with many packets under way in both directions
+// where there are several.
+var faultOperations = []string{"send sync", "burst", "exchange", "put", "puts and gets", "atomics", "am answer", "am burst", "stream burst"}
+
+// faultEnv lets a queue pair send again soon what was lost; the default is a second.
+var faultEnv = []string{"UCX_RC_VERBS_TIMEOUT=20ms"}
+
+func onVeth(t *testing.T) {
+	t.Helper()
+	if os.Getenv("VM_NET") != "veth" {
+		t.Skip("VM_NET is not veth: make test-rxe runs this in the virtual machine")
+	}
+}
+
+// command runs a program of the system.
+func command(t *testing.T, line string) string {
+	t.Helper()
+	f := strings.Fields(line)
+	out, err := exec.Command(f[0], f[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	return string(out)
+}
+
+// spoil has the network between the two sides do something to packets until the test ends.
+func spoil(t *testing.T, netem string) {
+	t.Helper()
+	exec.Command("insmod", "/modules/sch_netem.ko").Run() // loaded already, if this is not the first time
+	for _, dev := range []string{"veth0", "veth1"} {
+		command(t, "tc qdisc add dev "+dev+" root netem "+netem)
+		t.Cleanup(func() { command(t, "tc qdisc del dev "+dev+" root") })
+	}
+}
+
+var dropped = regexp.MustCompile(`\(dropped [1-9]`)
+
+// TestRDMAFaults has the network lose, repeat, reorder and spoil packets, from the first
+// packet of a connection to its last. Nothing of what is sent is lost or comes twice.
+func TestRDMAFaults(t *testing.T) {
+	onVeth(t)
+	var list []operation
+	for _, op := range operations {
+		if slices.Contains(faultOperations, op.name) {
+			list = append(list, op)
+		}
+	}
+	sizes := []int{8, 20000, 1 << 18}
+	if !rdmaLong {
+		sizes = sizes[:2]
+	}
+	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
+		m := newMatrix(ours.name + " with " + theirs.name)
+		for _, f := range rdmaFaults {
+			if f.long && !rdmaLong {
+				continue
+			}
+			for _, over := range rdmaRoutes(t, reliable, datagram) {
+				t.Run(f.name+"/"+over.name, func(t *testing.T) {
+					spoil(t, f.netem)
+					r := runner{t: t, where: where, ours: ours, theirs: theirs, route: over, matrix: m, operations: list,
+						setting: setting{name: f.name, both: faultEnv}}
+					r.run(sizes)
+					if shown := command(t, "tc -s qdisc show dev veth0"); strings.Contains(f.netem, "loss") && !dropped.MatchString(shown) {
+						t.Errorf("the network has lost nothing:\n%s", shown)
+					}
+				})
+			}
+		}
+		m.print(os.Stdout)
+	})
+}
+
+// linkUp takes the network of the virtual machine to what scripts/vm-init made it: routes
+// do not survive.
+func linkUp(t *testing.T) {
+	t.Helper()
+	for _, line := range []string{
+		"ip link set veth0 up", "ip link set veth1 up",
+		"ip route replace 10.9.0.2/32 dev veth0 src 10.9.0.1 table 101",
+		"ip route replace 10.9.0.1/32 dev veth1 src 10.9.0.2 table 101",
+	} {
+		command(t, line)
+	}
+}
+
+// TestRDMALinkDown takes the link down under a connection and up again. What was under
+// way then comes, or its endpoint is told that it is lost: a reliable queue pair with
+// something outstanding is, one of datagrams is not. The workers go on in either case,
+// with an endpoint that is new.
+func TestRDMALinkDown(t *testing.T) {
+	onVeth(t)
+	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
+		for _, over := range rdmaRoutes(t, rdmaTransports...) {
+			for name, busy := range map[string]bool{"idle": false, "busy": true} {
+				if busy && over.name == datagram && !ours.ours {
+					continue // C aborts when its queue pair of datagrams fails (ud_verbs.c)
+				}
+				t.Run(over.name+"/"+name, func(t *testing.T) {
+					p, err := newPair(where, ours, theirs, setting{mode: "peer"}, over)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer p.report(t)
+					t.Cleanup(func() { linkUp(t) })
+					p.meet(t)
+					p.unplugged(t, busy)
+				})
+			}
+		}
+	})
+}
+
+func (p *pair) unplugged(t *testing.T, busy bool) {
+	t.Helper()
+	command(t, "ip link set veth0 down")
+	var requests []int
+	var sent []message
+	if busy {
+		requests, sent = waiting(t, p)
+	}
+	for _, side := range []*peer{p.ours, p.theirs} {
+		if err := side.do("progress", 300); err != nil {
+			t.Fatal(err)
+		}
+	}
+	linkUp(t)
+	lost := false
+	for i, m := range sent {
+		r, err := p.theirs.recv(m.tag, fullMask, m.size, "contig")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.ours.wait(requests[i], 0)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case got.status.IsError():
+			lost = true
+			err = p.theirs.do("cancel", r)
+		default:
+			err = p.theirs.received(r, m)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("lost: %v", lost)
+	if !lost {
+		for _, side := range []*peer{p.ours, p.theirs} {
+			values, err := side.command("failure", ep)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, err := parseResult(values); err != nil || r.status.IsError() {
+				t.Fatalf("%s: nothing was under way, and the endpoint is lost: %v, %v", side.name, r.status, err)
+			}
+		}
+		p.meet(t)
+		if err := p.close("peer"); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	if err := p.ours.lost(ep); err != nil {
+		t.Fatal(err)
+	}
+	for _, side := range []*peer{p.ours, p.theirs} {
+		n := side.request()
+		if err := side.do("close", n, ep, "force"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := side.wait(n, 0); err != nil { // any status will do
+			t.Fatal(err)
+		}
+	}
+	if err := p.connect("peer"); err != nil {
+		t.Fatal(err)
+	}
+	p.meet(t)
+	if err := p.close("peer"); err != nil {
+		t.Error(err)
+	}
+}
+
+// soonLost lets the keepalive, and the queue pairs of datagrams, find out soon.
+var soonLost = []string{often, "UCX_UD_VERBS_TIMEOUT=5s"}
+
+// TestRDMALost is TestLostPeer over RDMA devices.
+func TestRDMALost(t *testing.T) {
+	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
+		for _, over := range rdmaRoutes(t, rdmaTransports...) {
+			for _, test := range lostCases {
+				test.env = slices.Concat(test.env, soonLost)
+				if test.name == "killed while we sleep" && !ours.ours {
+					continue // C does not
+				}
+				t.Run(over.name+"/"+test.name, func(t *testing.T) { lose(t, where, ours, theirs, over, test) })
+			}
+		}
+	})
+}
+
+// TestRDMADialedLost is TestListenerLost over RDMA devices.
+func TestRDMADialedLost(t *testing.T) {
+	eachRDMADialing(t, func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
+		if over.tls == anyIB || rdmaLong {
+			loseDialed(t, where, ours, theirs, weServe, over, soonLost...)
+		}
+	})
+}
+
+// nodeOf is the file by which a device is opened.
+func nodeOf(t *testing.T, device string) string {
+	t.Helper()
+	classes, err := filepath.Glob("/sys/class/infiniband_verbs/uverbs*")
+	for _, class := range classes {
+		if name, err := os.ReadFile(filepath.Join(class, "ibdev")); err == nil && strings.TrimSpace(string(name)) == device {
+			return filepath.Join("/dev/infiniband", filepath.Base(class))
+		}
+	}
+	t.Fatalf("no device %s: %v", device, err)
+	return ""
+}
+
+// TestRDMARemoved deletes the device of our side under a connection. Linux waits for who
+// has it open, and soft-RoCE tells them nothing: all goes on until they end.
+func TestRDMARemoved(t *testing.T) {
+	onVeth(t)
+	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
+		p, err := newPair(where, ours, theirs, setting{mode: "peer", both: soonLost}, rdmaRoute(t, anyIB))
+		if err != nil {
+			t.Fatal(err)
+		}
+		deleted := make(chan error, 1)
+		defer func() {
+			p.report(t)
+			if err := <-deleted; err != nil {
+				t.Error(err)
+			}
+			command(t, "rdma link add rxe0 type rxe netdev veth0")
+		}()
+		p.meet(t)
+		node := nodeOf(t, "rxe0")
+		go func() {
+			out, err := exec.Command("rdma", "link", "del", "rxe0").CombinedOutput()
+			if err != nil {
+				err = fmt.Errorf("%w: %s", err, out)
+			}
+			deleted <- err
+		}()
+		for end := time.Now().Add(exitLimit); ; time.Sleep(time.Millisecond) {
+			if _, err := os.Stat(node); err != nil {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatal("rxe0 can still be opened")
+			}
+		}
+		p.meet(t)
+		requests, _ := waiting(t, p)
+		p.theirs.process.kill()
+		expectFailure(t, p, requests)
+	})
+}

@@ -1,0 +1,17 @@
+//go:build linux
+
+package interop
+
+import "testing"
+
+// TestRDMALo runs some of the matrix on one device, which is on lo in the virtual machine:
+// what a device sends to itself never leaves it.
+func TestRDMALo(t *testing.T) {
+	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
+		sizes := []int{8, 1 << 18}
+		if rdmaLong {
+			sizes = rdmaSizes()
+		}
+		runMatrix(t, where, ours, theirs, []group{{settings[0], rdmaRoutes(t, rdmaTransports...)}}, sizes)
+	})
+}

@@ -1,0 +1,25 @@
+//go:build linux
+
+package interop
+
+import (
+	"os"
+	"testing"
+)
+
+// TestRDMAMachines runs some of the matrix between two machines: this test runs in both,
+// and the second only starts what the first asks for.
+func TestRDMAMachines(t *testing.T) {
+	if os.Getenv("VM_NET") != "nic" {
+		t.Skip("VM_NET is not nic: make test-rxe runs this in two virtual machines")
+	}
+	_, theirs := rdmaSides(t)
+	if os.Getenv("VM_HOST") != "1" {
+		serveFar(t, theirs.host)
+		return
+	}
+	defer newFarPlace(theirs.host).endFar(t)
+	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
+		runMatrix(t, where, ours, theirs, []group{{settings[0], append(rdmaRoutes(t, rdmaTransports...), allTransports)}}, []int{8, 65536})
+	})
+}

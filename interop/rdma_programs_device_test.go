@@ -1,0 +1,64 @@
+//go:build linux
+
+package interop
+
+import (
+	"os"
+	"testing"
+)
+
+// TestRDMAPerftest runs ucx_perftest of each with that of the other, in both roles, over
+// RDMA devices. The counts are for data, not for timing.
+func TestRDMAPerftest(t *testing.T) {
+	tests := []perfTest{{"tag_lat", false}, {"tag_bw", false}, {"ucp_am_lat", false}, {"stream_bw", false},
+		{"ucp_put_lat", false}, {"ucp_get", false}, {"ucp_fadd", true}}
+	runs := []perfCount{{8, 200}}
+	names := []string{anyIB}
+	if rdmaLong {
+		tests, runs, names = perftests, []perfCount{{8, 1000}, {65536, 100}, {1 << 20, 10}}, rdmaTransports
+	}
+	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
+		m := newMatrix("ucx_perftest, " + ours.name + " with " + theirs.name)
+		for _, over := range rdmaRoutes(t, names...) {
+			t.Run(over.name, func(t *testing.T) { perfColumn(t, where, m, ours, theirs, over, tests, runs) })
+		}
+		m.print(os.Stdout)
+	})
+}
+
+// TestRDMAHelloWorld talks to ucp_hello_world over RDMA devices, by addresses of workers. It
+// polls: where C sleeps over soft-RoCE it may do so for ever, also toward C, for what has
+// come while it armed (uct_rc_iface_event_arm, uct_ud_iface_event_arm).
+func TestRDMAHelloWorld(t *testing.T) {
+	eachRDMAExample(t, "ucp_hello_world", rdmaRoute(t, anyIB), func(t *testing.T, e example) {
+		ways := []helloWay{{"-b", 100_000}}
+		if rdmaLong {
+			ways = append(ways, helloWay{"-b", 16}, helloWay{"-b", 3_000_000})
+		}
+		e.helloWorld(t, ways)
+	})
+}
+
+// TestRDMAClientServer talks to ucp_client_server by the RDMA connection manager.
+func TestRDMAClientServer(t *testing.T) {
+	routes := rdmaDialingRoutes(t)
+	eachRDMAExample(t, "ucp_client_server", routes[len(routes)-1], func(t *testing.T, e example) {
+		sizes := []clientSize{{"3", "40000"}}
+		if rdmaLong {
+			sizes = append(sizes, clientSize{"1", "16"}, clientSize{"1", "2000000"})
+		}
+		e.clientServer(t, sizes)
+	})
+}
+
+// eachRDMAExample runs a test with one of C's programs of each installation.
+func eachRDMAExample(t *testing.T, name string, over route, run func(t *testing.T, e example)) {
+	t.Helper()
+	where := onMachine()
+	defer where.close()
+	for _, e := range examples(t, where, name) {
+		e.program = forRDMA([]program{e.program})[0]
+		e.over = over
+		run(t, e)
+	}
+}

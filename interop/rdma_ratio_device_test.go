@@ -1,0 +1,68 @@
+//go:build linux
+
+package interop
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+)
+
+// rdmaRatios are what is compared with C over RDMA devices.
+var rdmaRatios = []ratioCase{
+	{name: "rc tag_lat 8 B", tls: reliable, test: "tag_lat", size: 8, iterations: 1000, measure: latency, target: "≤ 1.05"},
+	{name: "rc am_lat 8 B", tls: reliable, test: "ucp_am_lat", size: 8, iterations: 1000, measure: latency, target: "≤ 1.05"},
+	{name: "rc put_lat 8 B", tls: reliable, test: "ucp_put_lat", size: 8, iterations: 1000, measure: latency, target: "≤ 1.05"},
+	{name: "rc get 8 B", tls: reliable, test: "ucp_get", size: 8, iterations: 1000, measure: latency, target: "≤ 1.05"},
+	{name: "rc fadd 8 B", tls: reliable, test: "ucp_fadd", size: 8, iterations: 1000, measure: latency, target: "≤ 1.05"},
+	{name: "rc tag_bw 4 KiB", tls: reliable, test: "tag_bw", size: 4 << 10, iterations: 1000, measure: bandwidth, target: "≥ 0.95"},
+	{name: "rc tag_bw 64 KiB", tls: reliable, test: "tag_bw", size: 64 << 10, iterations: 200, measure: bandwidth, target: "≥ 0.95"},
+	{name: "rc tag_bw 1 MiB", tls: reliable, test: "tag_bw", size: 1 << 20, iterations: 30, measure: bandwidth, target: "≥ 0.95"},
+	{name: "ud tag_lat 8 B", tls: datagram, test: "tag_lat", size: 8, iterations: 1000, measure: latency, target: "≤ 1.05"},
+	{name: "ud tag_bw 64 KiB", tls: datagram, test: "tag_bw", size: 64 << 10, iterations: 100, measure: bandwidth, target: "≥ 0.95"},
+}
+
+// TestRDMARatio measures our ucx_perftest and C's by turns over RDMA devices, each between
+// two processes of its own kind, and prints medians, quartiles and ratios. It asserts
+// nothing about them. RXE_ROUNDS says how often, and RXE_RATIOS names cases; the reference
+// is that of TestRatio.
+func TestRDMARatio(t *testing.T) {
+	rounds, err := strconv.Atoi(os.Getenv("RXE_ROUNDS"))
+	if err != nil {
+		t.Skip("asked for by RXE_ROUNDS: scripts/bench-rxe runs this")
+	}
+	wanted, err := regexp.Compile(os.Getenv("RXE_RATIOS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	c := forRDMA(buildC(t, dir))
+	programs := [2]program{c[min(1, len(c)-1)], buildTool(t, dir)}
+	where := onMachine()
+	defer where.close()
+	fmt.Printf("Go against %s, %d rounds: median (quartiles)\n", programs[0].name, rounds)
+	fmt.Printf("%-17s %-8s %30s %30s %8s  %s\n", "", "", programs[0].name, programs[1].name, "Go/C", "target")
+	for _, k := range rdmaRatios {
+		if !wanted.MatchString(k.name) {
+			continue
+		}
+		over := rdmaRoute(t, k.tls)
+		var samples [2][]float64
+		for round := range rounds {
+			for turn := range samples {
+				i := (turn + round) % 2 // nobody is always first
+				r := perfRun{server: programs[i], client: programs[i], test: k.test, size: k.size,
+					iterations: k.iterations, warmup: k.iterations / 10, serverEnv: over.env(false), clientEnv: over.env(true)}
+				got, err := r.run(where)
+				if err != nil {
+					t.Fatalf("%s, %s: %v", k.name, programs[i].name, err)
+				}
+				samples[i] = append(samples[i], k.measure.value(got))
+			}
+		}
+		fmt.Printf("%-17s %-8s %30s %30s %8.2f  %s\n", k.name, k.measure.unit, summary(samples[0]), summary(samples[1]),
+			quantile(samples[1], 0.5)/quantile(samples[0], 0.5), k.target)
+	}
+}
