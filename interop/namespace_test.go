@@ -26,8 +26,11 @@ func (p *place) inside(namespaces uintptr, ownProc bool) *place {
 	return &q
 }
 
-// separate changes a command for the namespaces of the place.
+// separate changes a command for the user and the namespaces of the place.
 func (p *place) separate(cmd *exec.Cmd) {
+	if p.user != 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: p.user, Gid: p.user}}
+	}
 	if p.namespaces == 0 {
 		return
 	}

@@ -5,6 +5,7 @@ package interop
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ucx-go/ucx/ucs"
@@ -57,6 +58,16 @@ var operations = []operation{
 	{"stream pieces", withBytes(streamPieces)},
 	{"stream data", withBytes(streamInPlace)},
 	{"stream burst", withBytes(streamBurst)},
+}
+
+// named are the operations of some names.
+func named(names ...string) (list []operation) {
+	for _, op := range operations {
+		if slices.Contains(names, op.name) {
+			list = append(list, op)
+		}
+	}
+	return list
 }
 
 // sharedOperations are those that go another way within a machine only.

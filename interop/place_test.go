@@ -32,6 +32,7 @@ type place struct {
 	namespaces uintptr // which each program gets for itself, as flags of clone
 	ownProc    bool    // and a view of /proc with them
 
+	user   uint32   // as whom programs run, 0 for the user of the test
 	far    string   // where a test on another machine starts the programs
 	other  *place   // of the other side, if not the same
 	ending []func() // what close does, last first

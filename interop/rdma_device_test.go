@@ -2,7 +2,12 @@
 
 package interop
 
-import "testing"
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
 
 // TestRDMAMatrix runs every operation over RDMA devices, in both directions.
 func TestRDMAMatrix(t *testing.T) {
@@ -59,5 +64,36 @@ func TestRDMADialing(t *testing.T) {
 			})
 		}
 		t.Run("nobody listens", func(t *testing.T) { nobodyListens(t, where, ours, theirs, weServe, over) })
+	})
+}
+
+// TestRDMAPlainUser runs us as a user without rights, who may lock 8 MiB of memory: that is
+// enough for a worker of ours with all transports, while C pins more than that for each.
+func TestRDMAPlainUser(t *testing.T) {
+	onVeth(t)
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 8 << 20, Max: was.Max}); err != nil { // for what we start
+		t.Fatal(err)
+	}
+	defer unix.Setrlimit(unix.RLIMIT_MEMLOCK, &was)
+	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
+		if !ours.ours {
+			return
+		}
+		plain := *where
+		plain.user = 1000
+		if !theirs.ours {
+			plain.other = where
+		}
+		m := newMatrix(ours.name + " with " + theirs.name)
+		for _, over := range rdmaRoutes(t, anyIB) {
+			r := runner{t: t, where: &plain, ours: ours, theirs: theirs, route: over, matrix: m,
+				operations: named("send", "put", "get", "am", "stream", "burst")}
+			r.run([]int{8, 1 << 18})
+		}
+		m.print(os.Stdout)
 	})
 }

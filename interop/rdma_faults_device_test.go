@@ -69,12 +69,7 @@ var dropped = regexp.MustCompile(`\(dropped [1-9]`)
 // packet of a connection to its last. Nothing of what is sent is lost or comes twice.
 func TestRDMAFaults(t *testing.T) {
 	onVeth(t)
-	var list []operation
-	for _, op := range operations {
-		if slices.Contains(faultOperations, op.name) {
-			list = append(list, op)
-		}
-	}
+	list := named(faultOperations...)
 	sizes := []int{8, 20000, 1 << 18}
 	if !rdmaLong {
 		sizes = sizes[:2]
