@@ -62,14 +62,23 @@ func (ep *Endpoint) unpair() {
 }
 
 // auxLost is told that an endpoint of a transport has failed. It reports whether that does
-// not matter: the peer of a connection closes what it has no more use for, and its
-// acknowledgement comes over another lane.
+// not matter: a peer that has got the answer closes what it has no more use for, and its
+// acknowledgement comes over another lane, perhaps with messages that are here already.
+// The lanes are asked whether it is there.
 func (ep *Endpoint) auxLost(ue uct.Endpoint) bool {
 	p := ep.pair
-	if p == nil || p.conn == nil || !p.waits || p.aux.uct != ue {
+	if p == nil || !p.waits || p.aux.uct != ue {
 		return false
 	}
 	ep.dropAux()
+	if p.conn != nil {
+		return true
+	}
+	for k := range ep.lanes {
+		if c, ok := ep.lanes[k].uct.(uct.Checker); ok && p.joined&(1<<k) != 0 {
+			_ = c.Check(nil) // what it finds arrives as a failure
+		}
+	}
 	return true
 }
 
