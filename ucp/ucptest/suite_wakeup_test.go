@@ -223,7 +223,7 @@ func testSendWakes(t *testing.T, tr transport) {
 		r.arrived(b, 1)
 		r.settle()
 		a.arm()
-		if readable(t, a.fd, 0) {
+		if !r.silent && readable(t, a.fd, 0) { // those have timers
 			t.Fatal("readable without an event")
 		}
 		rreq, err := b.TagRecv(1, 0, make([]byte, n), nil)
