@@ -423,3 +423,30 @@ func TestFewBuffers(t *testing.T) {
 		t.Errorf("%d of 4 messages ask for an acknowledgement", asked)
 	}
 }
+
+// TestNewAddress: the port gets another address, and loses one. Packets to it are taken
+// as soon as the interface has heard of that.
+func TestNewAddress(t *testing.T) {
+	net, h, p := two(t)
+	st := h.Collect(t, 5)
+	id := p.connect(1, 0)
+	next := wire.PSN(2)
+	say := func() {
+		t.Helper()
+		p.send(packed(wire.AMHeader(id, 5, next, 1), byte(next)))
+		st.Wait(t, int(next)-1, h)
+		next++
+	}
+	say()
+	added := verbstest.IP("10.9.77.1")
+	net.Devices()[0].SetPortGID(1, 2, added)
+	own := must(p.ctx.DefaultGID(1))(t)
+	a := own.To(added.ID)
+	p.ah = must(p.pd.CreateAH(&a))(t)
+	ucttest.Settle(h)
+	say()
+	say()
+	if len(h.Failures) != 0 {
+		t.Errorf("%+v", h.Failures)
+	}
+}
