@@ -481,3 +481,17 @@ func TestDebtsFirst(t *testing.T) {
 	ep.PendingPurge(func(*uct.Pending) {})
 	ucttest.Settle(a, b, c)
 }
+
+// TestTimerBeforeSleep: who goes to sleep right behind a message has the timer set.
+func TestTimerBeforeSleep(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	f := fixture(t, net)
+	a, b := f.Pair(t)
+	ep := connected(t, a, b)
+	ucttest.Until(t, "rest", func() bool { return !ud.Alarmed(a.Iface) && a.Worker.Arm() == nil }, a, b)
+	check(t, ep.AMShort(2, 5, nil, 0, nil))
+	if err := a.Worker.Arm(); err != nil || !ud.Alarmed(a.Iface) {
+		t.Errorf("armed: %v; the timer is set: %v", err, ud.Alarmed(a.Iface))
+	}
+	ucttest.Settle(a, b)
+}

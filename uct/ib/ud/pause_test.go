@@ -82,6 +82,15 @@ func TestPause(t *testing.T) {
 			t.Fatalf("message %d in place %d", n, k)
 		}
 	}
+	refused := ud.Counters(b.Iface).Halted
+	for range 50 {
+		ucttest.Accept(t, func() error { return ep.AMShort(1, sent, nil, 0, nil) }, a, b)
+		sent++
+	}
+	ucttest.Until(t, "all", func() bool { return len(got) == int(sent) }, a, b)
+	if n := ud.Counters(b.Iface).Halted; n != refused {
+		t.Errorf("%d messages were refused after it went on", n-refused)
+	}
 	if len(a.Failures)+len(b.Failures)+len(c.Failures) != 0 {
 		t.Errorf("%+v %+v %+v", a.Failures, b.Failures, c.Failures)
 	}

@@ -4,10 +4,12 @@ package ud_test
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib"
 	"github.com/ucx-go/ucx/uct/ib/ibtest"
 	"github.com/ucx-go/ucx/uct/ib/ud"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
@@ -333,5 +335,118 @@ func TestLeftInBuffers(t *testing.T) {
 	}
 	if c := ud.Counters(h.Iface); c.Unknown < 8 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestNoOvertaking: a handler of what has opened the window sends nothing before those who
+// wait for that.
+func TestNoOvertaking(t *testing.T) {
+	_, h, p := two(t)
+	ep := p.endpoint()
+	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
+	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
+	ucttest.Settle(h)
+	sent := 0
+	for ep.AMShort(3, 0, nil, 0, nil) == nil {
+		sent++
+	}
+	pending := ucttest.NewPending(func() error { return ep.AMShort(3, 0, []byte("who waits"), 0, nil) })
+	check(t, ep.PendingAdd(&pending.Pending))
+	called := 0
+	h.Handle(t, 5, func(*uct.Source, []byte, *uct.AMDesc) error {
+		called++
+		if err := ep.AMShort(3, 0, nil, 0, nil); err != ucs.ErrNoResource {
+			t.Errorf("from a handler, before those who wait: %v", err)
+		}
+		return nil
+	})
+	p.send(packed(wire.AMHeader(q.EP, 5, 2, wire.PSN(sent)+1)))
+	ucttest.Until(t, "a call", func() bool { return called == 1 && pending.Calls == 1 }, h)
+	got := p.await("who waits", func(b []byte) bool { return int(wire.Load(b).PSN()) == sent+2 })
+	if string(got[16:]) != "who waits" {
+		t.Errorf("%q", got[8:])
+	}
+}
+
+// TestNarrowPath: to a port of whom the address says that the way there takes less, no
+// more is sent.
+func TestNarrowPath(t *testing.T) {
+	_, h, p := two(t)
+	a := must(ib.ParseAddress(p.dev))(t)
+	a.MTU = verbs.MTU1024
+	p.dev = a.Append(nil)
+	ep := p.endpoint()
+	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
+	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
+	ucttest.Settle(h)
+	mem := h.IOV(t, make([]byte, 1017))
+	if err := ep.AMZcopy(3, nil, []uct.IOV{mem}, 0, nil); !errors.Is(err, ucs.ErrInvalidParam) {
+		t.Errorf("1017 bytes, not copied: %v", err)
+	}
+	if _, err := ep.AMBcopy(3, &ucttest.Packer{Data: mem.Data}, 0, nil); !errors.Is(err, ucs.ErrInvalidParam) {
+		t.Errorf("1017 bytes, copied: %v", err)
+	}
+	if slots, _ := ud.Held(h.Iface); slots != 0 {
+		t.Errorf("%d slots are held for them", slots)
+	}
+	if _, err := ep.AMBcopy(3, &ucttest.Packer{Data: mem.Data[:1016]}, 0, nil); err != nil {
+		t.Errorf("1016 bytes: %v", err)
+	}
+}
+
+// TestFewBuffers: who has no more than a few buffers asks for what gives them back.
+func TestFewBuffers(t *testing.T) {
+	_, h, p := two(t, "UD_VERBS_TX_MAX_BUFS", "4", "UD_TIMEOUT", "30s", "UD_TIMER_TICK", "10s")
+	ep := p.endpoint()
+	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
+	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
+	ucttest.Settle(h)
+	for n := range wire.PSN(40) { // until the window is open
+		check(t, ep.AMShort(3, 0, nil, 0, nil))
+		p.send(packed(wire.NewHeader(q.EP, 0, 2, 2+n)))
+		ucttest.Settle(h)
+	}
+	p.heard()
+	for range 4 {
+		check(t, ep.AMShort(3, 0, nil, 0, nil))
+	}
+	if err := ep.AMShort(3, 0, nil, 0, nil); err != ucs.ErrNoResource {
+		t.Fatal(err)
+	}
+	asked := 0
+	for _, b := range p.heard() {
+		if wire.Load(b).AckReq() {
+			asked++
+		}
+	}
+	if asked == 0 || asked == 4 {
+		t.Errorf("%d of 4 messages ask for an acknowledgement", asked)
+	}
+}
+
+// TestNewAddress: the port gets another address, and loses one. Packets to it are taken
+// as soon as the interface has heard of that.
+func TestNewAddress(t *testing.T) {
+	net, h, p := two(t)
+	st := h.Collect(t, 5)
+	id := p.connect(1, 0)
+	next := wire.PSN(2)
+	say := func() {
+		t.Helper()
+		p.send(packed(wire.AMHeader(id, 5, next, 1), byte(next)))
+		st.Wait(t, int(next)-1, h)
+		next++
+	}
+	say()
+	added := verbstest.IP("10.9.77.1")
+	net.Devices()[0].SetPortGID(1, 2, added)
+	own := must(p.ctx.DefaultGID(1))(t)
+	a := own.To(added.ID)
+	p.ah = must(p.pd.CreateAH(&a))(t)
+	ucttest.Settle(h)
+	say()
+	say()
+	if len(h.Failures) != 0 {
+		t.Errorf("%+v", h.Failures)
 	}
 }
