@@ -89,8 +89,11 @@ func (d *dialing) lostBefore() error {
 	}
 	d.theirs.process.kill()
 	if d.server == d.ours {
-		var gone *refusal
-		if err := d.accept(ep); err != nil && !errors.As(err, &gone) {
+		// Who accepts may be told then and there.
+		var gone commandError
+		if err := d.accept(ep); errors.As(err, &gone) {
+			return nil
+		} else if err != nil {
 			return err
 		}
 	}
