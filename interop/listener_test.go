@@ -225,7 +225,7 @@ func TestListener(t *testing.T) {
 						t.Fatal(err)
 					}
 					defer d.report(t)
-					if err := d.whole(other); err != nil {
+					if err := d.whole(other, 8, 16384, 1<<20); err != nil {
 						t.Fatal(err)
 					}
 				})
@@ -234,8 +234,8 @@ func TestListener(t *testing.T) {
 	})
 }
 
-// whole is a connection from its beginning to its end.
-func (d *dialing) whole(otherWorker bool) error {
+// whole is a connection from its beginning to its end, with messages of some sizes.
+func (d *dialing) whole(otherWorker bool, sizes ...int) error {
 	if err := d.dial(ep, "id"); err != nil {
 		return err
 	}
@@ -251,7 +251,7 @@ func (d *dialing) whole(otherWorker bool) error {
 	if err := d.accept(ep); err != nil {
 		return err
 	}
-	if err := d.talk(8, 16384, 1<<20); err != nil {
+	if err := d.talk(sizes...); err != nil {
 		return err
 	}
 	if err := d.sockets(from); err != nil {

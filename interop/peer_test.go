@@ -130,7 +130,7 @@ func (p *peer) answer(words ...any) ([]string, error) {
 	case answer == "timeout":
 		err = errTimeout
 	default:
-		err = errors.New(answer)
+		err = commandError(answer)
 	}
 	line := strings.TrimSuffix(fmt.Sprintln(words...), "\n")
 	if len(line) > 60 {
@@ -138,6 +138,11 @@ func (p *peer) answer(words ...any) ([]string, error) {
 	}
 	return nil, fmt.Errorf("%s: %s: %w", p.name, line, err)
 }
+
+// commandError is what a peer says of a command that it cannot carry out.
+type commandError string
+
+func (e commandError) Error() string { return string(e) }
 
 // do is command for replies without values.
 func (p *peer) do(words ...any) error {

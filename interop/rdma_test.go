@@ -80,19 +80,16 @@ var rdmaSettings = []setting{
 		"UCX_UD_VERBS_TX_QUEUE_LEN=2", "UCX_UD_VERBS_MAX_WINDOW=4"}},
 }
 
-// rdmaGroups are the columns: the transports with the defaults, and the one that has
-// them all with the settings; in the long form all with all.
+// rdmaGroups are the columns: reliable connections and datagrams with the defaults, and
+// all there is in error mode peer; in the long form all with all.
 func rdmaGroups(t *testing.T, theirs program) []group {
 	t.Helper()
 	routes := rdmaRoutes(t, rdmaTransports...)
-	groups := []group{{settings[0], routes}}
-	list := rdmaSettings[:1]
-	if rdmaLong {
-		list = slices.Concat(rdmaSettings, []setting{theirs.otherEngine()})
-	} else {
-		routes = routes[len(routes)-1:]
+	if !rdmaLong {
+		return []group{{settings[0], routes[:2]}, {rdmaSettings[0], routes[2:]}}
 	}
-	for _, s := range list {
+	groups := []group{{settings[0], routes}}
+	for _, s := range append(slices.Clone(rdmaSettings), theirs.otherEngine()) {
 		groups = append(groups, group{s, routes})
 	}
 	return groups
@@ -103,7 +100,7 @@ func rdmaSizes() []int {
 	if rdmaLong {
 		return smaller
 	}
-	return []int{0, 8, 8192, 1 << 18}
+	return []int{8, 8192, 1 << 18}
 }
 
 // onMachine is a place that is the machine itself: RDMA devices of soft-RoCE are in no

@@ -138,7 +138,7 @@ func covers(pattern, file string) bool {
 		}
 		parts := append(strings.Split(dir, "/"), "")
 		if parts[0] == "internal" {
-			return !slices.Contains([]string{"apicheck", "fuzzseeds", "repocheck", "vm"}, parts[1])
+			return !slices.Contains([]string{"apicheck", "fuzzseeds", "repocheck", "rocedump", "vm"}, parts[1])
 		}
 		return slices.Contains([]string{"proto", "ucp", "ucpnet", "ucs", "uct"}, parts[0])
 	}

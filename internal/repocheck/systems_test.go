@@ -17,7 +17,7 @@ import (
 var linuxOnly = []string{
 	"cmd/devinfo", "cmd/ib_perftest", "cmd/internal/ibtool", "cmd/internal/perfoob", "cmd/internal/pingpong", "cmd/rc_pingpong",
 	"cmd/rping", "cmd/srq_pingpong", "cmd/uc_pingpong", "cmd/ucx_perftest", "cmd/ud_pingpong", "internal/ib/ucm", "internal/ib/uverbs",
-	"internal/rdmatest", "internal/sockdiag", "interop", "ucp/ucptest", "uct/ib/...", "uct/internal/host", "uct/shm/...", "uct/tcp/...",
+	"internal/rdmatest", "internal/rocedump", "internal/sockdiag", "interop", "ucp/ucptest", "uct/ib/...", "uct/internal/host", "uct/shm/...", "uct/tcp/...",
 }
 
 // suffixed are the ends that names of files have for another reason, so that they cannot
