@@ -109,3 +109,35 @@ func TestBackgroundAlone(t *testing.T) {
 	}
 	got.Wait(t, 4, b)
 }
+
+// TestNoSleepOverCompletions: what has ended in the background is told of before a sleep.
+func TestNoSleepOverCompletions(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	f := fixture(t, net, "UD_ASYNC", "y")
+	a, b := f.Open(t), f.Open(t)
+	ep := a.Connect(t, b)
+	got := b.Collect(t, 1)
+	ucttest.Accept(t, func() error { return ep.AMShort(1, 0, nil, 0, nil) }, a, b)
+	got.Wait(t, 1, a, b)
+	ucttest.Settle(a, b)
+	check(t, ep.AMShort(1, 0, nil, 0, nil))
+	c := ucttest.NewCompletion(1)
+	if err := ep.Flush(0, &c.Completion); err != ucs.InProgress {
+		t.Fatal(err)
+	}
+	was := ud.Counters(a.Iface).GotAcks
+	for ud.Counters(a.Iface).GotAcks == was {
+		ucttest.Progress(b)
+		ud.Look(a.Iface)
+	}
+	if c.Fired != 0 {
+		t.Error("told in the background")
+	}
+	if err := a.Worker.Arm(); err != ucs.ErrBusy {
+		t.Errorf("armed: %v", err)
+	}
+	if a.Worker.Progress(); c.Fired != 1 {
+		t.Errorf("told %d times", c.Fired)
+	}
+	ucttest.Settle(a, b)
+}

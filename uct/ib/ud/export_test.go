@@ -39,3 +39,9 @@ func Alarmed(i uct.Iface) bool { return bare(i).alarm.at != 0 }
 
 // Look looks after an interface in the background.
 func Look(i uct.Iface) { bare(i).back.look(bare(i).work) }
+
+// Tell tells an interface of an event of its device.
+func Tell(i uct.Iface, typ verbs.EventType) { bare(i).AsyncEvent(verbs.AsyncEvent{Type: typ}) }
+
+// Ours reports whether an interface takes what is sent to an address.
+func Ours(i uct.Iface, gid [16]byte) bool { return bare(i).gids.ours(gid) }

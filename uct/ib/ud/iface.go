@@ -43,7 +43,6 @@ type iface struct {
 	inbound   packet      // the packet that is looked at
 	quiet     uint8       // 1: the queue of receives was not seen empty
 	starved   bool        // control packets wait for room in the queue: nothing else goes
-	late      int         // rounds that failures have waited
 	dead      error       // why nothing can be sent or received any more
 	dying     bool        // endpoints do not know of it yet
 	broken    bool        // the queue pair is in its error state
