@@ -8,7 +8,9 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/ibtest"
 	"github.com/ucx-go/ucx/uct/ib/ud"
+	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -140,4 +142,34 @@ func TestNoSleepOverCompletions(t *testing.T) {
 		t.Errorf("told %d times", c.Fired)
 	}
 	ucttest.Settle(a, b)
+}
+
+// TestPutOffBeforeFailure: what a peer has sent before it went, and was taken in the
+// background, is delivered before the user is told that it is gone, also by the timer.
+func TestPutOffBeforeFailure(t *testing.T) {
+	net := network(t, verbstest.Config{}, verbstest.Config{})
+	f := fixture(t, net, "UD_ASYNC", "y")
+	f.Component = ibtest.Component(net.Devices()...)
+	h := f.Open(t)
+	p := newPuppet(t, net.Devices()[1], h)
+	ep := p.endpoint()
+	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
+	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
+	ucttest.Settle(h)
+	got := h.Collect(t, 1)
+	ud.Look(h.Iface) // which finds that somebody has looked
+	p.sendWith(packed(wire.AMHeader(q.EP, 1, 2, 1), 0, 0, 0, 0, 0, 0, 0, 0))
+	p.sendWith(packed(wire.NewHeader(q.EP, wire.FlagRefuse, 3, 1)))
+	ud.Look(h.Iface)
+	if c := ud.Counters(h.Iface); c.GotRefusals != 1 || got.Len() != 0 {
+		t.Fatalf("%+v", c)
+	}
+	ud.Ring(h.Iface)
+	if len(h.Failures) != 0 {
+		t.Error("told before the message")
+	}
+	ucttest.Settle(h)
+	if got.Len() != 1 || h.Failed(ep) == nil {
+		t.Errorf("%d messages, %+v", got.Len(), h.Failures)
+	}
 }

@@ -45,3 +45,6 @@ func Tell(i uct.Iface, typ verbs.EventType) { bare(i).AsyncEvent(verbs.AsyncEven
 
 // Ours reports whether an interface takes what is sent to an address.
 func Ours(i uct.Iface, gid [16]byte) bool { return bare(i).gids.ours(gid) }
+
+// Ring is the timer of an interface.
+func Ring(i uct.Iface) { bare(i).ring() }

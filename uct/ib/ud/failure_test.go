@@ -501,7 +501,7 @@ func TestTimerBeforeSleep(t *testing.T) {
 // TestSleepForRoom: who waits for room in the queue sleeps until there is some.
 func TestSleepForRoom(t *testing.T) {
 	net := network(t, verbstest.Config{})
-	f := fixture(t, net, "UD_VERBS_TX_QUEUE_LEN", "8", "UD_TIMEOUT", "30s", "UD_TIMER_TICK", "10s")
+	f := fixture(t, net, "UD_VERBS_TX_QUEUE_LEN", "8", "UD_TIMEOUT", "30s", "UD_TIMER_TICK", "7s")
 	f.Component = ibtest.Component(net.Devices()...)
 	a, b := f.Pair(t)
 	ep := connected(t, a, b)

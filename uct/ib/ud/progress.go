@@ -97,6 +97,9 @@ func (i *iface) rest() (n int) {
 		n = i.Waiting.Dispatch()
 		i.starved = !i.flow.Dispatch()
 	}
+	if i.resumed.Len() > 0 {
+		return n // what was put off comes before the news that its sender is gone
+	}
 	return n + i.Failures.Report()
 }
 

@@ -407,7 +407,7 @@ func TestNarrowPath(t *testing.T) {
 
 // TestFewBuffers: who has no more than a few buffers asks for what gives them back.
 func TestFewBuffers(t *testing.T) {
-	_, h, p := two(t, "UD_VERBS_TX_MAX_BUFS", "4", "UD_TIMEOUT", "30s", "UD_TIMER_TICK", "10s")
+	_, h, p := two(t, "UD_VERBS_TX_MAX_BUFS", "4", "UD_TIMEOUT", "30s", "UD_TIMER_TICK", "7s")
 	ep := p.endpoint()
 	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
 	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
