@@ -54,6 +54,7 @@ func (i *iface) deliver(wc []verbs.WC, full bool) int {
 			return len(wc)
 		}
 	}
+	i.complain()
 	if !full {
 		i.recvs.Idle()
 	}

@@ -53,11 +53,16 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// newPuppet makes one on a device.
+// newPuppet makes one on a device without a kernel.
 func newPuppet(t testing.TB, k *verbstest.Kernel, h *ucttest.Host) *puppet {
 	t.Helper()
-	p := &puppet{t: t, host: h, mem: make([]byte, puppetRecvs*puppetSize+puppetSend)}
-	p.ctx = must(verbs.NewContext(k.Open(), 0))(t)
+	return puppetOn(t, must(verbs.NewContext(k.Open(), 0))(t), h)
+}
+
+// puppetOn makes one on an open device, and closes that.
+func puppetOn(t testing.TB, ctx *verbs.Context, h *ucttest.Host) *puppet {
+	t.Helper()
+	p := &puppet{t: t, host: h, mem: make([]byte, puppetRecvs*puppetSize+puppetSend), ctx: ctx}
 	t.Cleanup(func() { p.ctx.Close() })
 	p.pd = must(p.ctx.AllocPD())(t)
 	p.sent = must(p.ctx.CreateCQ(16, nil, 0))(t)
