@@ -26,6 +26,11 @@
 // flow control (message.go). Which endpoint it belongs to the number of the queue pair
 // says, which the device chose (qpns.go).
 //
+// The queue of receives begins with a few buffers, and whoever polls gets more when most of
+// them were used between two looks (ib.RecvPool). Devices can tell by an event when few
+// are left (ibv_modify_srq, IBV_SRQ_LIMIT); they are not asked to, as by C UCX: the
+// event is read by the same goroutine, later than the messages that have used the buffers.
+//
 // # The end
 //
 // An endpoint ends by Close, by a flush that cancels, or by a failure, and each way the

