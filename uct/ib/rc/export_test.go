@@ -47,3 +47,6 @@ func Haunt(i uct.Iface, numbers ...uint32) {
 	}
 	x.quiet = 1
 }
+
+// Silent reports whether the peer is gone and nobody has been told.
+func Silent(e uct.Endpoint) bool { return e.(*endpoint).silent != nil }
