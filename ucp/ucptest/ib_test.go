@@ -28,4 +28,15 @@ var (
 	rc = onFabric("rc", "rc_v").pairwise()
 
 	ud = onFabric("ud", "ud_v")
+
+	// The least queues there can be, on which everything has to wait.
+	rcLeast = onFabric("rc, least queues", "rc_v").with(least...).pairwise()
+	udLeast = onFabric("ud, least queues", "ud_v").with(least...)
+
+	least = []setting{
+		{"RC_VERBS_TX_QUEUE_LEN", "2"}, {"RC_VERBS_TX_CQ_LEN", "2"}, {"RC_VERBS_RX_QUEUE_LEN", "2"}, {"RC_VERBS_TX_MAX_BUFS", "2"},
+		{"RC_VERBS_TX_MAX_POLL", "1"}, {"RC_VERBS_RX_MAX_POLL", "1"},
+		{"UD_VERBS_TX_QUEUE_LEN", "2"}, {"UD_VERBS_RX_QUEUE_LEN", "2"}, {"UD_VERBS_TX_MAX_BUFS", "2"},
+		{"UD_VERBS_TX_MAX_POLL", "1"}, {"UD_VERBS_RX_MAX_POLL", "1"}, {"UD_VERBS_TIMER_TICK", "1ms"},
+	}
 )
