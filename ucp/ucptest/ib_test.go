@@ -8,10 +8,12 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// A device without a kernel, of a component of its own.
+// fake is a device without a kernel, of a component of its own.
+var fake *verbstest.Kernel
+
 func init() {
 	n := verbstest.NewFabric()
-	n.Add(verbstest.Config{Name: "fake0"})
+	fake = n.Add(verbstest.Config{Name: "fake0"})
 	uct.Register(ibtest.Network("fake", n))
 }
 
