@@ -37,6 +37,6 @@
 // queue pair is destroyed before what it held is given back: the device reads
 // no memory then that is not its own (end.go). Completions of it that are still in the queues
 // find nobody. A peer that goes and takes nothing along that anybody has sent makes no
-// failure until the endpoint is used again (lost.go). Its numbers come to mean others only when the queues have been seen
-// empty (limbo.go).
+// failure until the endpoint is used again (lost.go). Numbers come to mean others only when
+// the queues have been seen empty (limbo.go).
 package rc

@@ -610,3 +610,21 @@ func TestWrongPair(t *testing.T) {
 	}
 	check(t, there.(uct.Paired).ConnectToEP(b.Iface.DeviceAddress(), b.Iface.Address(), addr))
 }
+
+// TestSleepAfterClose: what a closed endpoint leaves does not keep its worker awake, also when
+// all that was sent is over by then.
+func TestSleepAfterClose(t *testing.T) {
+	for _, size := range []string{"2", "256"} {
+		net := network(t, verbstest.Config{})
+		f := fixture(t, net, "UD_VERBS_TX_QUEUE_LEN", size)
+		a, b := f.Pair(t)
+		ep := connected(t, a, b)
+		c := ucttest.NewCompletion(1)
+		c.Finish(t, ep.AMZcopy(2, nil, nil, 0, &c.Completion), a, b) // asks the device for its end
+		ep.Close()
+		ucttest.Settle(a, b)
+		for _, h := range []*ucttest.Host{a, b} {
+			ucttest.Until(t, "rest", func() bool { return h.Worker.Arm() == nil }, a, b)
+		}
+	}
+}

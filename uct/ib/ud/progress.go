@@ -14,6 +14,8 @@ func (i *iface) Progress() int {
 	n := i.ReadNews()
 	if i.sq.waits() {
 		n += i.pollSends()
+	}
+	if !i.limbo.empty() {
 		i.limbo.release(i)
 	}
 	wc, full := i.Received()
