@@ -47,3 +47,8 @@ func Haunt(i uct.Iface, numbers ...uint32) {
 	}
 	x.quiet = 1
 }
+
+// MaxLingering is how many endpoints linger, and Lingering how many do.
+const MaxLingering = maxLingering
+
+func Lingering(i uct.Iface) int { return i.(*iface).lingering.Len() }
