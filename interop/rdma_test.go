@@ -49,8 +49,13 @@ var rdmaTransports = []string{reliable, datagram, anyIB}
 func rdmaRoute(t *testing.T, tls string) route {
 	t.Helper()
 	ours, theirs := rdmaSides(t)
-	return route{name: tls, tls: tls, both: true, devices: ours.device, across: theirs.device, rdma: true}
+	return route{name: tls, tls: tls, both: true, devices: ours.device, across: theirs.device, rdma: true, more: []string{unhurried}}
 }
+
+// unhurried lets soft-RoCE be slow. Its timer runs from the request on, however many packets of
+// the answer come, and begins anew what is under way: with a second, our six retries are gone
+// when a machine with other things to do needs that long for some reads.
+const unhurried = "UCX_RC_VERBS_TIMEOUT=4s"
 
 func rdmaRoutes(t *testing.T, names ...string) (list []route) {
 	t.Helper()
@@ -192,7 +197,7 @@ func rdmaDialingRoutes(t *testing.T) []route {
 	list := rdmaRoutes(t, "rc_verbs", datagram, anyIB)
 	for i := range list {
 		list[i].hosts = [2]string{ours.host, theirs.host}
-		list[i].more = []string{"UCX_SOCKADDR_TLS_PRIORITY=rdmacm"}
+		list[i].more = append(list[i].more, "UCX_SOCKADDR_TLS_PRIORITY=rdmacm")
 	}
 	return list
 }
