@@ -23,7 +23,8 @@ func (i *Iface) Reaches(a *Address) error {
 	case a.Ethernet != i.Port.ethernet():
 		return i.unreachable("another link layer")
 	case !a.Ethernet:
-		if !a.Global && [8]byte(a.GID[:8]) != [8]byte(i.source.GID[:8]) {
+		// A router has a LID of its own, which nobody has told.
+		if [8]byte(a.GID[:8]) != [8]byte(i.source.GID[:8]) {
 			return i.unreachable("another subnet")
 		}
 		return nil
