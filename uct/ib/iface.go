@@ -136,7 +136,8 @@ func (i *Iface) place(s *Settings) (err error) {
 	i.paths = max(s.NumPaths.Int(1), 1)
 	i.lidPaths = 1 << p.Attr.LMC
 	i.flowLabels = s.FlowLabels
-	i.global = s.IsGlobal || p.Attr.Flags&grhRequired != 0 || i.source.isGlobal()
+	i.global = s.IsGlobal || p.Attr.Flags&grhRequired != 0 || i.source.isGlobal() ||
+		p.Attr.LinkLayer == verbs.LinkUnspecified && p.Attr.LID == 0
 	i.reach = s.Reach
 	if i.reach == reachSubnet {
 		bits := s.SubnetLength.Int(i.subnetLength())
