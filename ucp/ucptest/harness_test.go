@@ -98,6 +98,10 @@ var transports = []transport{
 
 	rc,
 	ud,
+	rcTCP,
+	rcTCPOnly,
+	udTCP,
+	ibSelf,
 
 	// The same with workers that many goroutines may use. Here it is one at a time.
 	transport{name: "self", settings: []setting{{"TLS", "self"}}, loopback: true}.shared(),

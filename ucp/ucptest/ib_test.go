@@ -28,4 +28,12 @@ var (
 	rc = onFabric("rc", "rc_v").pairwise()
 
 	ud = onFabric("ud", "ud_v")
+
+	// With tcp beside them, which without ud carries wireup and keepalive.
+	rcTCP     = onFabric("rc,tcp", "rc_v,tcp").pairwise()
+	rcTCPOnly = onFabric("rc,tcp without ud", `\rc_verbs,tcp`).pairwise()
+	udTCP     = onFabric("ud,tcp", "ud_v,tcp")
+
+	// With self, which an endpoint to its own worker takes.
+	ibSelf = onFabric("rc,ud,self", "ib,self").pairwise()
 )
