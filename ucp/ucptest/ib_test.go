@@ -9,10 +9,12 @@ import (
 )
 
 // A device without a kernel, of a component of its own.
+var fakeNet = verbstest.NewFabric()
+
 func init() {
-	n := verbstest.NewFabric()
-	n.Add(verbstest.Config{Name: "fake0"})
-	uct.Register(ibtest.Network("fake", n))
+	fakeNet.Add(verbstest.Config{Name: "fake0"})
+	fakeNet.Add(verbstest.Config{Name: "fake1"})
+	uct.Register(ibtest.Network("fake", fakeNet))
 }
 
 // onFabric is a transport over that. Peers of datagrams are lost by time only; the time in
