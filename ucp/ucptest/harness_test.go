@@ -50,6 +50,9 @@ type transport struct {
 	// made, who has one then, too.
 	paired bool
 
+	// fake says that it is over devices without a kernel.
+	fake bool
+
 	// mode is the thread mode of workers.
 	mode ucs.ThreadMode
 

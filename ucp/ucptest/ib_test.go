@@ -25,11 +25,17 @@ func onFabric(name, tls string) transport {
 	}}
 }
 
+// frugally is the transport with allocations counted.
+func (tr transport) frugally() transport {
+	tr.fake = true
+	return tr
+}
+
 var (
 	// rc connects pairwise, and agrees on that over datagrams.
-	rc = onFabric("rc", "rc_v").pairwise()
+	rc = onFabric("rc", "rc_v").pairwise().frugally()
 
-	ud = onFabric("ud", "ud_v")
+	ud = onFabric("ud", "ud_v").frugally()
 
 	// With tcp beside them, which without ud carries wireup and keepalive.
 	rcTCP     = onFabric("rc,tcp", "rc_v,tcp").pairwise()
