@@ -50,6 +50,9 @@ type transport struct {
 	// made, who has one then, too.
 	paired bool
 
+	// fake says that it is over devices without a kernel.
+	fake bool
+
 	// mode is the thread mode of workers.
 	mode ucs.ThreadMode
 
@@ -100,6 +103,10 @@ var transports = []transport{
 	ud,
 	rcLeast,
 	udLeast,
+	rcTCP,
+	rcTCPOnly,
+	udTCP,
+	ibSelf,
 
 	// The same with workers that many goroutines may use. Here it is one at a time.
 	transport{name: "self", settings: []setting{{"TLS", "self"}}, loopback: true}.shared(),

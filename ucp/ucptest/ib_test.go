@@ -8,13 +8,15 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// fake is a device without a kernel, of a component of its own.
-var fake *verbstest.Kernel
+// Devices without a kernel, of a component of their own.
+var (
+	fakeNet = verbstest.NewFabric()
+	fake    = fakeNet.Add(verbstest.Config{Name: "fake0"})
+)
 
 func init() {
-	n := verbstest.NewFabric()
-	fake = n.Add(verbstest.Config{Name: "fake0"})
-	uct.Register(ibtest.Network("fake", n))
+	fakeNet.Add(verbstest.Config{Name: "fake1"})
+	uct.Register(ibtest.Network("fake", fakeNet))
 }
 
 // onFabric is a transport over that. Peers of datagrams are lost by time only; the time in
@@ -25,11 +27,25 @@ func onFabric(name, tls string) transport {
 	}}
 }
 
+// frugally is the transport with allocations counted.
+func (tr transport) frugally() transport {
+	tr.fake = true
+	return tr
+}
+
 var (
 	// rc connects pairwise, and agrees on that over datagrams.
-	rc = onFabric("rc", "rc_v").pairwise()
+	rc = onFabric("rc", "rc_v").pairwise().frugally()
 
-	ud = onFabric("ud", "ud_v")
+	ud = onFabric("ud", "ud_v").frugally()
+
+	// With tcp beside them, which without ud carries wireup and keepalive.
+	rcTCP     = onFabric("rc,tcp", "rc_v,tcp").pairwise()
+	rcTCPOnly = onFabric("rc,tcp without ud", `\rc_verbs,tcp`).pairwise()
+	udTCP     = onFabric("ud,tcp", "ud_v,tcp")
+
+	// With self, which an endpoint to its own worker takes.
+	ibSelf = onFabric("rc,ud,self", "ib,self").pairwise()
 
 	// The least queues there can be, on which everything has to wait.
 	rcLeast = onFabric("rc, least queues", "rc_v").with(least...).pairwise()

@@ -53,6 +53,7 @@ type Iface struct {
 	recv    completions
 	user    User
 	letters mailbox
+	failed  error
 }
 
 // User is a transport's side of an Iface.

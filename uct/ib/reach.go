@@ -16,6 +16,8 @@ import (
 func (i *Iface) Reaches(a *Address) error {
 	own, other := i.pkey, a.pkey()
 	switch {
+	case i.failed != nil:
+		return fmt.Errorf("%w: %w", i.failed, ucs.ErrUnreachable)
 	case own&partitionMask != other&partitionMask:
 		return i.unreachable("partition %#x, not %#x", other, own)
 	case (own|other)&fullMember == 0:
