@@ -39,6 +39,10 @@ type transport struct {
 	// busy says that nothing can be expected to finish in its call.
 	busy bool
 
+	// pins says that memory which a device reaches has to be registered. Where the user has
+	// not done so each request does, which are calls of the system, and allocate.
+	pins bool
+
 	// instant says that the peer's memory is read before the call that asks for it
 	// returns, although its end is told of later.
 	instant bool

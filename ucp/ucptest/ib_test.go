@@ -18,7 +18,7 @@ func init() {
 // onFabric is a transport over that. Peers of datagrams are lost by time only; the time in
 // which nobody progresses does not count.
 func onFabric(name, tls string) transport {
-	return transport{name: name, few: true, busy: true, instant: true, silent: true, settings: []setting{
+	return transport{name: name, few: true, busy: true, instant: true, silent: true, pins: true, settings: []setting{
 		{"TLS", tls}, {"NET_DEVICES", "fake0:1,lo"}, {"UD_TIMEOUT", "200ms"}, {"KEEPALIVE_INTERVAL", "50ms"},
 	}}
 }
