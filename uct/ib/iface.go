@@ -214,9 +214,8 @@ func (i *Iface) Init(qp *verbs.QP, access verbs.Access, qkey verbs.QKey) error {
 // NewAttr is what the attributes of all transports have in common.
 func (i *Iface) NewAttr(transport string) uct.IfaceAttr {
 	return uct.IfaceAttr{
-		Resource: i.Port.resource(transport),
-		Flags: uct.IfacePending | uct.IfaceCBSync | uct.IfaceErrHandlePeerFail | uct.IfaceErrHandleZcopyBuf |
-			uct.IfaceErrHandleRemoteMem | uct.IfaceErrHandleAMID | uct.IfaceInterNode,
+		Resource:      i.Port.resource(transport),
+		Flags:         uct.IfacePending | uct.IfaceCBSync | uct.IfaceErrHandlePeerFail | uct.IfaceInterNode,
 		Events:        uct.EventSendComp | uct.EventRecv | uct.EventFD,
 		DeviceAddrLen: len(i.devAddr),
 		NumPaths:      i.paths,
