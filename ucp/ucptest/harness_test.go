@@ -98,6 +98,8 @@ var transports = []transport{
 
 	rc,
 	ud,
+	rcLeast,
+	udLeast,
 
 	// The same with workers that many goroutines may use. Here it is one at a time.
 	transport{name: "self", settings: []setting{{"TLS", "self"}}, loopback: true}.shared(),

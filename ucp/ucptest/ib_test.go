@@ -8,10 +8,12 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// A device without a kernel, of a component of its own.
+// fake is a device without a kernel, of a component of its own.
+var fake *verbstest.Kernel
+
 func init() {
 	n := verbstest.NewFabric()
-	n.Add(verbstest.Config{Name: "fake0"})
+	fake = n.Add(verbstest.Config{Name: "fake0"})
 	uct.Register(ibtest.Network("fake", n))
 }
 
@@ -28,4 +30,15 @@ var (
 	rc = onFabric("rc", "rc_v").pairwise()
 
 	ud = onFabric("ud", "ud_v")
+
+	// The least queues there can be, on which everything has to wait.
+	rcLeast = onFabric("rc, least queues", "rc_v").with(least...).pairwise()
+	udLeast = onFabric("ud, least queues", "ud_v").with(least...)
+
+	least = []setting{
+		{"RC_VERBS_TX_QUEUE_LEN", "2"}, {"RC_VERBS_TX_CQ_LEN", "2"}, {"RC_VERBS_RX_QUEUE_LEN", "2"}, {"RC_VERBS_TX_MAX_BUFS", "2"},
+		{"RC_VERBS_TX_MAX_POLL", "1"}, {"RC_VERBS_RX_MAX_POLL", "1"},
+		{"UD_VERBS_TX_QUEUE_LEN", "2"}, {"UD_VERBS_RX_QUEUE_LEN", "2"}, {"UD_VERBS_TX_MAX_BUFS", "2"},
+		{"UD_VERBS_TX_MAX_POLL", "1"}, {"UD_VERBS_RX_MAX_POLL", "1"}, {"UD_VERBS_TIMER_TICK", "1ms"},
+	}
 )

@@ -28,6 +28,7 @@ type endpoint struct {
 	done       uint32 // those that are over
 	unsignaled uint32 // in a row, the last ones
 	fetches    uint32 // count of the last read or atomic operation
+	matters    uint32 // count of the last request that is more than a question or a grant
 	fenced     bool   // the next request is the first behind a fence
 	fencedPut  bool   // the next put is
 	stuck      bool   // a message waits for a grant
@@ -46,6 +47,7 @@ type endpoint struct {
 	backlog   backlog
 
 	failed error // why nothing is accepted any more
+	silent error // why nothing would arrive any more: nobody has been told, see lost.go
 	closed bool
 }
 
@@ -167,7 +169,7 @@ func (e *endpoint) LeadsTo(dev, iface, ep []byte) bool {
 
 // PendingAdd implements uct.Endpoint.
 func (e *endpoint) PendingAdd(p *uct.Pending) error {
-	if e.failed != nil || e.pending.Empty() && e.Room() == kit.Open {
+	if e.ended() || e.pending.Empty() && e.Room() == kit.Open {
 		return ucs.ErrBusy
 	}
 	e.iface.Waiting.Add(&e.pending, e, p)
