@@ -20,6 +20,7 @@ func TestRDMAMatrix(t *testing.T) {
 // listenerShort is what the short form of TestRDMAListener tries over each route.
 var listenerShort = map[string][]string{
 	"rc_verbs": {"peer/listener's worker"},
+	reliable:   {"none/other worker"},
 	datagram:   {"peer/other worker"},
 	anyIB:      {"none/listener's worker"},
 }
@@ -27,9 +28,9 @@ var listenerShort = map[string][]string{
 // TestRDMAListener is TestListener over RDMA devices: by their connection manager, whose
 // device the route chooses.
 func TestRDMAListener(t *testing.T) {
-	sizes := []int{8, 1 << 17}
+	sizes := []int{8, 100_000}
 	if rdmaLong {
-		sizes = []int{8, 16384, 1 << 18}
+		sizes = []int{8, 16384, 100_000, 1 << 18}
 	}
 	eachRDMADialing(t, func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
 		for _, mode := range []string{"none", "peer"} {

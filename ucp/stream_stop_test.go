@@ -161,10 +161,10 @@ func TestFlushOfOneSide(t *testing.T) {
 func TestCloseOfStoppedStream(t *testing.T) {
 	w, ep := overTCP(t, [2]string{"STREAM_MAX_UNREAD", "256k"})
 	sends := floods(t, make([]byte, flood), ep[0])
-	settle(w)
-	if w[1].Stats().Stopped != 1 {
+	if !progressed(w, func() bool { return w[1].Stats().Stopped == 1 }) {
 		t.Fatal("not stopped")
 	}
+	settle(w)
 	req, err := ep[1].CloseAsync(nil)
 	if err != nil {
 		t.Fatal(err)
