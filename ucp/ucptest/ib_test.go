@@ -8,11 +8,13 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// A device without a kernel, of a component of its own.
-var fakeNet = verbstest.NewFabric()
+// fakeNet is devices without a kernel, of a component of its own; fake is the first.
+var (
+	fakeNet = verbstest.NewFabric()
+	fake    = fakeNet.Add(verbstest.Config{Name: "fake0"})
+)
 
 func init() {
-	fakeNet.Add(verbstest.Config{Name: "fake0"})
 	fakeNet.Add(verbstest.Config{Name: "fake1"})
 	uct.Register(ibtest.Network("fake", fakeNet))
 }
@@ -27,7 +29,7 @@ func onFabric(name, tls string) transport {
 
 // frugally is the transport with allocations counted.
 func (tr transport) frugally() transport {
-	tr.fake = true
+	tr.profiled = true
 	return tr
 }
 
@@ -44,4 +46,15 @@ var (
 
 	// With self, which an endpoint to its own worker takes.
 	ibSelf = onFabric("rc,ud,self", "ib,self").pairwise()
+
+	// The least queues there can be, on which everything has to wait.
+	rcLeast = onFabric("rc, least queues", "rc_v").with(least...).pairwise()
+	udLeast = onFabric("ud, least queues", "ud_v").with(least...)
+
+	least = []setting{
+		{"RC_VERBS_TX_QUEUE_LEN", "2"}, {"RC_VERBS_TX_CQ_LEN", "2"}, {"RC_VERBS_RX_QUEUE_LEN", "2"}, {"RC_VERBS_TX_MAX_BUFS", "2"},
+		{"RC_VERBS_TX_MAX_POLL", "1"}, {"RC_VERBS_RX_MAX_POLL", "1"},
+		{"UD_VERBS_TX_QUEUE_LEN", "2"}, {"UD_VERBS_RX_QUEUE_LEN", "2"}, {"UD_VERBS_TX_MAX_BUFS", "2"},
+		{"UD_VERBS_TX_MAX_POLL", "1"}, {"UD_VERBS_RX_MAX_POLL", "1"}, {"UD_VERBS_TIMER_TICK", "1ms"},
+	}
 )

@@ -57,6 +57,15 @@ func (d *Domain) AddressHandle(to verbs.AHAttr) (*AH, error) {
 	return a, nil
 }
 
+// KnowsWay reports whether AddressHandle need not ask anybody for a way. Any goroutine may
+// call it.
+func (d *Domain) KnowsWay(to verbs.AHAttr) bool {
+	c := &d.handles
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.by[to] != nil
+}
+
 // wake takes a out of the list of those without users. Lock held.
 func (c *ahCache) wake(a *AH) {
 	for i, x := range c.idle {

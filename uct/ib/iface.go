@@ -30,6 +30,7 @@ type Iface struct {
 
 	SendCQ *verbs.CQ
 	RecvCQ *verbs.CQ
+	SRQ    *verbs.SRQ // the transport's, if it has one
 
 	source       source
 	pkey         verbs.PKey

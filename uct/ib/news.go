@@ -143,8 +143,10 @@ func (i *Iface) concerned(e verbs.AsyncEvent) bool {
 		return e.QP.RecvCQ() == i.RecvCQ
 	case e.CQ != nil:
 		return e.CQ == i.SendCQ || e.CQ == i.RecvCQ
+	case e.SRQ != nil:
+		return e.SRQ == i.SRQ
 	}
-	return true
+	return e.Type == verbs.EventDeviceFatal // what else there is is of an object that is closed
 }
 
 // put adds a letter. Lock of the desk held.

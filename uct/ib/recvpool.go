@@ -17,7 +17,7 @@ type Receiver interface {
 
 // RecvPool is registered buffers to receive into. It begins with a few, gets more as soon
 // as much of what is posted has been used between two looks, and stops where the process
-// may pin no more. Handlers may keep a buffer (uct.AMDesc), in place of which another one
+// may pin no more (budget.go). Handlers may keep a buffer (uct.AMDesc), in place of which another one
 // is posted; when there is none left they are lent data only for the call. It belongs to
 // one goroutine.
 type RecvPool struct {
@@ -71,7 +71,11 @@ func (p *RecvPool) Open(d *Domain, q Receiver, size, most, keep int) error {
 
 // grow adds n buffers.
 func (p *RecvPool) grow(n int) error {
-	c, err := newChunk(p.domain, n*stride(p.size))
+	get := moreChunk
+	if len(p.chunks) == 0 {
+		get = newChunk
+	}
+	c, err := get(p.domain, n*stride(p.size))
 	if err != nil {
 		return err
 	}

@@ -47,3 +47,11 @@ func Haunt(i uct.Iface, numbers ...uint32) {
 	}
 	x.quiet = 1
 }
+
+// Silent reports whether the peer is gone and nobody has been told.
+func Silent(e uct.Endpoint) bool { return e.(*endpoint).silent != nil }
+
+// MaxLingering is how many endpoints linger, and Lingering how many do.
+const MaxLingering = maxLingering
+
+func Lingering(i uct.Iface) int { return i.(*iface).lingering.Len() }

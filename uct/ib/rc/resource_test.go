@@ -452,3 +452,33 @@ func TestAllocations(t *testing.T) {
 		p.heard()
 	}
 }
+
+// TestQueueGrows: a burst that uses most of the queue of receives makes it grow in the second
+// round in which somebody looks, which is as soon as the device could have told that few
+// are left.
+func TestQueueGrows(t *testing.T) {
+	r := newRig(t, verbstest.Port{})
+	f := fixture(t, r)
+	a, b := f.Pair(t)
+	ab, _ := a.ConnectPair(t, b)
+	got := b.Collect(t, 1)
+	for _, before := range []int{64, 128, 256} {
+		got.Take()
+		posted, all := rc.Posted(b.Iface)
+		if posted != before || all != before {
+			t.Fatalf("%d buffers posted of %d", posted, all)
+		}
+		for range before - 4 {
+			ucttest.Accept(t, func() error { return ab.AMShort(1, 2, nil, 0, nil) }, a)
+		}
+		for all == before && got.Len() < before-4 {
+			b.Worker.Progress()
+			_, all = rc.Posted(b.Iface)
+		}
+		if all != 2*before || got.Len() > max(32, before/2) {
+			t.Errorf("%d buffers after %d messages", all, got.Len())
+		}
+		got.Wait(t, before-4, a, b)
+		ucttest.Settle(a, b)
+	}
+}

@@ -148,10 +148,14 @@ func (p port) Resolve(devAddr []byte, qpn uint32, path uint8) (flow.Peer, bool) 
 // Accept implements flow.Port.
 func (p port) Accept(e *flow.Endpoint, devAddr []byte) bool {
 	a, err := ib.ParseAddress(devAddr)
-	if err != nil || p.Reaches(&a) != nil || !p.stranger() {
+	if err != nil || p.Reaches(&a) != nil {
 		return false
 	}
-	if _, err = p.newConn(e, &a, verbs.QPN(e.PeerQPN())); err != nil {
+	qpn := verbs.QPN(e.PeerQPN())
+	if !p.stranger() && !p.Domain.KnowsWay(p.way(&a, qpn, int(e.Path())).AH) {
+		return false
+	}
+	if _, err = p.newConn(e, &a, qpn); err != nil {
 		p.wary.failed, p.wary.at = true, p.now()
 		return false
 	}
