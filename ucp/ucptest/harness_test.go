@@ -102,12 +102,12 @@ var transports = []transport{
 
 	rc,
 	ud,
+	rcLeast,
+	udLeast,
 	rcTCP,
 	rcTCPOnly,
 	udTCP,
 	ibSelf,
-	rcLeast,
-	udLeast,
 
 	// The same with workers that many goroutines may use. Here it is one at a time.
 	transport{name: "self", settings: []setting{{"TLS", "self"}}, loopback: true}.shared(),
