@@ -36,7 +36,7 @@ func (r *rig) spin(req *ucp.Request, err error) {
 // allocatesNothing runs something until the free lists are filled, and then counts.
 func (r *rig) allocatesNothing(what string, run func()) {
 	r.Helper()
-	if r.fake { // which takes longer
+	if r.profiled { // which takes longer
 		for range 20 {
 			run()
 		}
@@ -54,7 +54,7 @@ func (r *rig) allocatesNothing(what string, run func()) {
 }
 
 // frugal reports whether allocations are counted over a transport.
-func (tr transport) frugal() bool { return tr.fake || !tr.busy && !tr.few }
+func (tr transport) frugal() bool { return tr.profiled || !tr.busy && !tr.few }
 
 // allocated is who allocates as often as something is run, n times, or nearly so. The device
 // without a kernel does not count: it takes requests apart, and remembers what is registered.

@@ -50,8 +50,9 @@ type transport struct {
 	// made, who has one then, too.
 	paired bool
 
-	// fake says that it is over devices without a kernel.
-	fake bool
+	// profiled says that allocations are counted by the profile: those of the device without
+	// a kernel are none of ours.
+	profiled bool
 
 	// mode is the thread mode of workers.
 	mode ucs.ThreadMode

@@ -8,15 +8,13 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// Devices without a kernel, of a component of their own.
-var (
-	fakeNet = verbstest.NewFabric()
-	fake    = fakeNet.Add(verbstest.Config{Name: "fake0"})
-)
+// fake is a device without a kernel, of a component of its own.
+var fake *verbstest.Kernel
 
 func init() {
-	fakeNet.Add(verbstest.Config{Name: "fake1"})
-	uct.Register(ibtest.Network("fake", fakeNet))
+	n := verbstest.NewFabric()
+	fake = n.Add(verbstest.Config{Name: "fake0"})
+	uct.Register(ibtest.Network("fake", n))
 }
 
 // onFabric is a transport over that. Peers of datagrams are lost by time only; the time in
@@ -29,7 +27,7 @@ func onFabric(name, tls string) transport {
 
 // frugally is the transport with allocations counted.
 func (tr transport) frugally() transport {
-	tr.fake = true
+	tr.profiled = true
 	return tr
 }
 

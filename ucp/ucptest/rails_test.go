@@ -26,16 +26,16 @@ func (tr transport) using(devices string) transport {
 
 // TestRails: what is offered goes over both devices, a half over each, by either scheme.
 func TestRails(t *testing.T) {
-	tr := rc.using("fake0:1,fake1:1").with(setting{"MAX_RNDV_RAILS", "2"})
+	net := frailNet.renew(t, "frail0", "frail1")["frail0"].Fabric()
+	tr := rc.using("frail0:1,frail1:1").with(setting{"MAX_RNDV_RAILS", "2"})
 	bytes := make(map[string]int)
-	fakeNet.SetHook(func(m *verbstest.Message) (through verbstest.Fate) {
+	net.SetHook(func(m *verbstest.Message) (through verbstest.Fate) {
 		bytes[m.From.Name()] += m.Length
 		return through
 	})
-	defer fakeNet.SetHook(nil)
 	shared := func(t *testing.T, n int) {
 		t.Helper()
-		for _, dev := range []string{"fake0", "fake1"} {
+		for _, dev := range []string{"frail0", "frail1"} {
 			if got := bytes[dev]; n >= 64<<10 && (got < n/2-n/8 || got > n/2+n/8) {
 				t.Errorf("%d of %d bytes went over %s", got, n, dev)
 			}
