@@ -71,10 +71,15 @@ func TestRDMAFaults(t *testing.T) {
 	onVeth(t)
 	list := named(faultOperations...)
 	sizes := []int{8, 20000, 1 << 18}
-	if !rdmaLong {
-		sizes = sizes[:2]
-	}
 	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
+		sizes := sizes
+		switch {
+		case rdmaLong:
+		case theirs.ours:
+			sizes = sizes[1:2]
+		default:
+			sizes = sizes[:2]
+		}
 		m := newMatrix(ours.name + " with " + theirs.name)
 		for _, f := range rdmaFaults {
 			if f.long && !rdmaLong {
@@ -211,14 +216,14 @@ func (p *pair) unplugged(t *testing.T, busy bool) {
 	}
 }
 
-// soonLost lets the keepalive, and the queue pairs of datagrams, find out soon.
-var soonLost = []string{often, "UCX_UD_VERBS_TIMEOUT=5s"}
+// soonLost lets the keepalive, the queue pairs and the datagrams find out soon.
+var soonLost = []string{often, "UCX_UD_VERBS_TIMEOUT=5s", "UCX_RC_VERBS_TIMEOUT=1s"}
 
 // lostShort is what the short form of TestRDMALost tries over each route.
 var lostShort = map[string][]string{
-	reliable: {"killed amid transfers"},
-	datagram: {"stopped and continued", "killed with messages queued"},
-	anyIB:    {"killed", "killed while we sleep", "stopped while we close, and killed"},
+	reliable: {"killed amid transfers", "killed while we sleep"},
+	datagram: {"stopped and continued", "killed with messages queued", "killed while we sleep"},
+	anyIB:    {"killed", "stopped while we close, and killed"},
 }
 
 // TestRDMALost is TestLostPeer over RDMA devices.

@@ -42,6 +42,7 @@ type Worker struct {
 	pushers    []Pusher // among those
 	services   map[string]Service
 	inProgress bool
+	ragged     bool // somebody in progress is gone
 	mustPoll   bool // somebody may have slept on the event set since the last poll
 	epoch      uint64
 	polled     uint64        // round of the last poll
@@ -49,6 +50,8 @@ type Worker struct {
 	nextPoll   uint64        // round of the next poll that nobody asked for
 	pollGap    uint64        // rounds between these
 	pollBy     time.Duration // time of it at the latest
+	lookedIn   uint64        // round of the last look, and
+	lookedAt   time.Duration // time of it
 	vain       uint          // polls in a row that found nothing
 	restBy     time.Duration // end of the rest after the last of them
 }
@@ -57,12 +60,15 @@ type Worker struct {
 // although no progressor asked for it. The rounds between such polls grow as
 // long as they find nothing: where all traffic goes through shared memory, system
 // calls must not grow with messages. At 10 ns and more for an idle round the
-// longest gap is some milliseconds; for those who progress rarely a look at the
-// clock, every minPollGap to maxPollGap/64 rounds, limits it.
+// longest gap is some milliseconds. A look at the clock, every lookGap rounds, finds
+// out who progresses rarely, because he sleeps or computes in between: for him it is
+// polled in each round, which costs little beside that.
 const (
 	minPollGap  = 256
 	maxPollGap  = 1 << 18
 	maxPollTime = 100 * time.Millisecond
+	lookGap     = 128
+	rarely      = 100 * time.Microsecond // between rounds
 )
 
 // NewWorker creates a worker with an empty event set.
@@ -75,7 +81,7 @@ func NewWorker() (*Worker, error) {
 		set:      set,
 		timers:   event.NewTimers(set),
 		epoch:    1, // polled in none yet
-		nextLook: minPollGap,
+		nextLook: lookGap,
 		nextPoll: minPollGap,
 		pollGap:  minPollGap,
 	}, nil
@@ -109,7 +115,7 @@ func (w *Worker) RemoveProgress(p Progressor) {
 	}
 	if w.inProgress { // the round counts on places
 		w.progress[i] = gone{}
-		w.nextLook = 0
+		w.ragged, w.nextLook = true, 0
 		return
 	}
 	w.progress = slices.Delete(w.progress, i, i+1)
@@ -144,15 +150,23 @@ func (w *Worker) Progress() int {
 //
 //go:noinline
 func (w *Worker) look() int {
-	w.nextLook = w.epoch + max(w.pollGap/64, minPollGap)
-	w.progress = slices.DeleteFunc(w.progress, func(p Progressor) bool { return p == gone{} })
-	if w.polled == w.epoch || !w.mustPoll && w.epoch < w.nextPoll && w.RoughNow() < w.pollBy {
+	now := w.RoughNow()
+	rare := now-w.lookedAt >= time.Duration(w.epoch-w.lookedIn)*rarely
+	w.lookedIn, w.lookedAt = w.epoch, now
+	if w.nextLook = w.epoch + lookGap; rare {
+		w.nextLook = w.epoch + 1
+	}
+	if w.ragged {
+		w.ragged = false
+		w.progress = slices.DeleteFunc(w.progress, func(p Progressor) bool { return p == gone{} })
+	}
+	if w.polled == w.epoch || !w.mustPoll && !rare && w.epoch < w.nextPoll && now < w.pollBy {
 		return 0
 	}
 	n := w.PollEvents()
 	w.pollGap = min(2*w.pollGap, maxPollGap)
 	w.nextPoll = w.epoch + w.pollGap
-	w.pollBy = w.Now() + maxPollTime
+	w.pollBy = now + maxPollTime
 	return n
 }
 

@@ -238,6 +238,31 @@ func TestWorkerPollsWithoutBeingAsked(t *testing.T) {
 	}
 }
 
+// TestWorkerProgressedRarely: for who progresses rarely the set is polled each time, at the
+// latest when some rounds have been slow.
+func TestWorkerProgressedRarely(t *testing.T) {
+	w := newWorker(t)
+	h := newWatched(t, w)
+	for range 4 * maxPollGap {
+		w.Progress()
+	}
+	h.signal()
+	for range lookGap {
+		w.lookedAt -= time.Second // so long ago was the last look
+		w.Progress()
+	}
+	if h.calls != 1 {
+		t.Fatalf("the handler ran %d times in %d slow rounds", h.calls, lookGap)
+	}
+	for k := range 10 {
+		h.signal()
+		w.lookedAt -= time.Second
+		if n := w.Progress(); n != 1 {
+			t.Fatalf("slow round %d: %d events", k, n)
+		}
+	}
+}
+
 // TestWorkerRests: who waits for events alone polls less often than it is progressed
 // once nothing has happened for long, and each time again after an event, and after
 // Arm.

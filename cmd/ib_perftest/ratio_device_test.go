@@ -32,7 +32,7 @@ var ratios = []struct {
 // decide nothing: machines are noisy. RXE_ROUNDS says how often.
 func TestRatios(t *testing.T) {
 	flags := onDevice(t)
-	rounds := 3
+	rounds := 1
 	if os.Getenv("RXE_LONG") != "" {
 		rounds = 11
 	}

@@ -71,3 +71,29 @@ func TestReadRoutes(t *testing.T) {
 		t.Error("which addresses are of this machine is not known")
 	}
 }
+
+// FuzzRoutes reads anything as what the kernel answers. What comes of it makes sense.
+func FuzzRoutes(f *testing.F) {
+	f.Add(route(unix.AF_INET, 24, netlinktest.IP(unix.RTA_DST, "192.0.2.0"), netlinktest.U32(unix.RTA_OIF, 2)))
+	f.Add(route(unix.AF_INET6, 64, netlinktest.U32(unix.RTA_OIF, 2), netlinktest.IP(unix.RTA_DST, "fd00::")))
+	f.Add(route(unix.AF_INET, 0, netlinktest.U32(unix.RTA_OIF, 2)))
+	f.Fuzz(func(t *testing.T, dump []byte) {
+		var table Routes
+		if table.parse(dump) != nil {
+			return
+		}
+		for device, routes := range table.byDevice {
+			for _, p := range routes {
+				ip := p.Addr()
+				if device < 0 || !p.IsValid() || table.Match(device, ip) < p.Bits() {
+					t.Errorf("device %d, %v: %d", device, p, table.Match(device, ip))
+				}
+			}
+		}
+		for _, p := range table.local {
+			if !table.Local(p.Addr()) {
+				t.Errorf("%v", p)
+			}
+		}
+	})
+}

@@ -39,10 +39,6 @@ type transport struct {
 	// busy says that nothing can be expected to finish in its call.
 	busy bool
 
-	// pins says that memory which a device reaches has to be registered. Where the user has
-	// not done so each request does, which are calls of the system, and allocate.
-	pins bool
-
 	// instant says that the peer's memory is read before the call that asks for it
 	// returns, although its end is told of later.
 	instant bool
@@ -53,6 +49,9 @@ type transport struct {
 	// paired says that lanes are connected pairwise: an endpoint asks its peer when it is
 	// made, who has one then, too.
 	paired bool
+
+	// fake says that it is over devices without a kernel.
+	fake bool
 
 	// mode is the thread mode of workers.
 	mode ucs.ThreadMode
@@ -102,6 +101,12 @@ var transports = []transport{
 
 	rc,
 	ud,
+	rcLeast,
+	udLeast,
+	rcTCP,
+	rcTCPOnly,
+	udTCP,
+	ibSelf,
 
 	// The same with workers that many goroutines may use. Here it is one at a time.
 	transport{name: "self", settings: []setting{{"TLS", "self"}}, loopback: true}.shared(),

@@ -8,24 +8,53 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// A device without a kernel, of a component of its own.
+// Devices without a kernel, of a component of their own.
+var (
+	fakeNet = verbstest.NewFabric()
+	fake    = fakeNet.Add(verbstest.Config{Name: "fake0"})
+)
+
 func init() {
-	n := verbstest.NewFabric()
-	n.Add(verbstest.Config{Name: "fake0"})
-	uct.Register(ibtest.Network("fake", n))
+	fakeNet.Add(verbstest.Config{Name: "fake1"})
+	uct.Register(ibtest.Network("fake", fakeNet))
 }
 
 // onFabric is a transport over that. Peers of datagrams are lost by time only; the time in
 // which nobody progresses does not count.
 func onFabric(name, tls string) transport {
-	return transport{name: name, few: true, busy: true, instant: true, silent: true, pins: true, settings: []setting{
+	return transport{name: name, few: true, busy: true, instant: true, silent: true, settings: []setting{
 		{"TLS", tls}, {"NET_DEVICES", "fake0:1,lo"}, {"UD_TIMEOUT", "200ms"}, {"KEEPALIVE_INTERVAL", "50ms"},
 	}}
 }
 
+// frugally is the transport with allocations counted.
+func (tr transport) frugally() transport {
+	tr.fake = true
+	return tr
+}
+
 var (
 	// rc connects pairwise, and agrees on that over datagrams.
-	rc = onFabric("rc", "rc_v").pairwise()
+	rc = onFabric("rc", "rc_v").pairwise().frugally()
 
-	ud = onFabric("ud", "ud_v")
+	ud = onFabric("ud", "ud_v").frugally()
+
+	// With tcp beside them, which without ud carries wireup and keepalive.
+	rcTCP     = onFabric("rc,tcp", "rc_v,tcp").pairwise()
+	rcTCPOnly = onFabric("rc,tcp without ud", `\rc_verbs,tcp`).pairwise()
+	udTCP     = onFabric("ud,tcp", "ud_v,tcp")
+
+	// With self, which an endpoint to its own worker takes.
+	ibSelf = onFabric("rc,ud,self", "ib,self").pairwise()
+
+	// The least queues there can be, on which everything has to wait.
+	rcLeast = onFabric("rc, least queues", "rc_v").with(least...).pairwise()
+	udLeast = onFabric("ud, least queues", "ud_v").with(least...)
+
+	least = []setting{
+		{"RC_VERBS_TX_QUEUE_LEN", "2"}, {"RC_VERBS_TX_CQ_LEN", "2"}, {"RC_VERBS_RX_QUEUE_LEN", "2"}, {"RC_VERBS_TX_MAX_BUFS", "2"},
+		{"RC_VERBS_TX_MAX_POLL", "1"}, {"RC_VERBS_RX_MAX_POLL", "1"},
+		{"UD_VERBS_TX_QUEUE_LEN", "2"}, {"UD_VERBS_RX_QUEUE_LEN", "2"}, {"UD_VERBS_TX_MAX_BUFS", "2"},
+		{"UD_VERBS_TX_MAX_POLL", "1"}, {"UD_VERBS_RX_MAX_POLL", "1"}, {"UD_VERBS_TIMER_TICK", "1ms"},
+	}
 )

@@ -57,6 +57,17 @@ func (d *Domain) AddressHandle(to verbs.AHAttr) (*AH, error) {
 	return a, nil
 }
 
+// KnowsWay reports whether AddressHandle need not ask anybody for a way. While it asks for
+// another one that is not known. Any goroutine may call it.
+func (d *Domain) KnowsWay(to verbs.AHAttr) bool {
+	c := &d.handles
+	if !c.mu.TryLock() {
+		return false
+	}
+	defer c.mu.Unlock()
+	return c.by[to] != nil
+}
+
 // wake takes a out of the list of those without users. Lock held.
 func (c *ahCache) wake(a *AH) {
 	for i, x := range c.idle {

@@ -16,6 +16,14 @@ type chunk struct {
 	mr     *verbs.MR
 }
 
+// moreChunk is newChunk for a pool that has some.
+func moreChunk(d *Domain, size int) (chunk, error) {
+	if err := mayGrow(size); err != nil {
+		return chunk{}, err
+	}
+	return newChunk(d, size)
+}
+
 // newChunk maps and registers memory.
 func newChunk(d *Domain, size int) (chunk, error) {
 	mem, err := arena.Map(size, arena.Options{})
@@ -27,12 +35,14 @@ func newChunk(d *Domain, size int) (chunk, error) {
 		return chunk{}, errors.Join(err, arena.Unmap(mem))
 	}
 	d.regions.add(1)
+	pooled.Add(int64(len(mem)))
 	return chunk{d, mem, mr}, nil
 }
 
 // free gives the memory back.
 func (c *chunk) free() error {
 	c.domain.regions.add(-1)
+	pooled.Add(-int64(len(c.mem)))
 	return errors.Join(c.domain.Closed(c.mr.Close()), arena.Unmap(c.mem))
 }
 

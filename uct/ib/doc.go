@@ -20,7 +20,8 @@
 // A device reads and writes nothing that is not registered. What the caller sends
 // from his memory or reads into it he registers with the domain; what is copied lies in
 // pools of an interface (SendPool, RecvPool). These begin small, grow while traffic
-// needs more, and stop growing where the process may pin no more memory: a worker with
+// needs more, keep what they have, and stop growing at half of what the process may pin, the
+// rest of which is for what is registered beside them (budget.go): a worker with
 // both transports fits into the 8 MiB that an ordinary user has (RLIMIT_MEMLOCK).
 //
 // # Waiting

@@ -30,6 +30,7 @@ type Iface struct {
 
 	SendCQ *verbs.CQ
 	RecvCQ *verbs.CQ
+	SRQ    *verbs.SRQ // the transport's, if it has one
 
 	source       source
 	pkey         verbs.PKey
@@ -52,6 +53,7 @@ type Iface struct {
 	recv    completions
 	user    User
 	letters mailbox
+	failed  error
 }
 
 // User is a transport's side of an Iface.
@@ -135,7 +137,8 @@ func (i *Iface) place(s *Settings) (err error) {
 	i.paths = max(s.NumPaths.Int(1), 1)
 	i.lidPaths = 1 << p.Attr.LMC
 	i.flowLabels = s.FlowLabels
-	i.global = s.IsGlobal || p.Attr.Flags&grhRequired != 0 || i.source.isGlobal()
+	i.global = s.IsGlobal || p.Attr.Flags&grhRequired != 0 || i.source.isGlobal() ||
+		p.Attr.LinkLayer == verbs.LinkUnspecified && p.Attr.LID == 0
 	i.reach = s.Reach
 	if i.reach == reachSubnet {
 		bits := s.SubnetLength.Int(i.subnetLength())

@@ -43,7 +43,11 @@ func (p *SendPool) grow() error {
 	if n <= 0 {
 		return errAllBuffers
 	}
-	c, err := newChunk(p.domain, n*stride(p.size))
+	get := moreChunk
+	if len(p.chunks) == 0 {
+		get = newChunk
+	}
+	c, err := get(p.domain, n*stride(p.size))
 	if err != nil {
 		return err
 	}

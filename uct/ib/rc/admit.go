@@ -28,7 +28,7 @@ func (e *endpoint) admitSlow() error {
 
 // admitAny is admit for what need not wait behind requests. Grants go first.
 func (e *endpoint) admitAny() error {
-	if e.failed == nil {
+	if !e.ended() {
 		e.iface.sendGrants()
 	}
 	switch {

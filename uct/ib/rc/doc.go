@@ -26,11 +26,17 @@
 // flow control (message.go). Which endpoint it belongs to the number of the queue pair
 // says, which the device chose (qpns.go).
 //
+// The queue of receives begins with a few buffers, and whoever polls gets more when most of
+// them were used between two looks (ib.RecvPool). Devices can tell by an event when few
+// are left (ibv_modify_srq, IBV_SRQ_LIMIT); they are not asked to, as by C UCX: the
+// event is read by the same goroutine, later than the messages that have used the buffers.
+//
 // # The end
 //
 // An endpoint ends by Close, by a flush that cancels, or by a failure, and each way the
 // queue pair is destroyed before what it held is given back: the device reads
 // no memory then that is not its own (end.go). Completions of it that are still in the queues
-// find nobody. Its numbers come to mean others only when the queues have been seen
-// empty (limbo.go).
+// find nobody. A peer that goes and takes nothing along that anybody has sent makes no
+// failure until the endpoint is used again (lost.go). Numbers come to mean others only when
+// the queues have been seen empty (limbo.go).
 package rc

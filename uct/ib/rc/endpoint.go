@@ -28,12 +28,14 @@ type endpoint struct {
 	done       uint32 // those that are over
 	unsignaled uint32 // in a row, the last ones
 	fetches    uint32 // count of the last read or atomic operation
+	matters    uint32 // count of the last request that is more than a question or a grant
 	fenced     bool   // the next request is the first behind a fence
 	fencedPut  bool   // the next put is
 	stuck      bool   // a message waits for a grant
 	fc         flow
 	due        kit.Node[*endpoint] // in iface.grants
 	dangling   kit.Node[*endpoint] // in iface.tails
+	lingers    kit.Node[*endpoint] // in iface.lingering
 	ops        opQueue
 	pending    kit.Queue
 
@@ -45,6 +47,7 @@ type endpoint struct {
 	backlog   backlog
 
 	failed error // why nothing is accepted any more
+	silent error // why nothing would arrive any more: nobody has been told, see lost.go
 	closed bool
 }
 
@@ -55,6 +58,7 @@ var _ interface {
 	uct.Paired
 	uct.Located
 	uct.Checker
+	uct.Lingerer
 	uct.SourceHolder
 	kit.Failing
 	kit.Sender
@@ -95,7 +99,11 @@ func (i *iface) freshQP() (qp *verbs.QP, err error) {
 		}
 	}()
 	for {
-		if qp, err = i.newQP(); err != nil || !i.haunted(qp.QPN()) {
+		if qp, err = i.newQP(); err != nil && i.lingering.Len() > 0 {
+			i.endLingering(0)
+			continue
+		}
+		if err != nil || !i.haunted(qp.QPN()) {
 			return qp, err
 		}
 		haunted = append(haunted, qp)
@@ -131,7 +139,7 @@ func (e *endpoint) ConnectToEP(dev, iface, ep []byte) error {
 	if err := i.Reaches(&device); err != nil {
 		return err
 	}
-	path := i.PathTo(&device, e.path, uint32(e.qpn^peer.qpn))
+	path := i.PathTo(&device, e.path, ib.Seed(e.qpn, peer.qpn))
 	a := i.pathAttr()
 	a.AH, a.PathMTU, a.DestQPN = path.AH, path.MTU, peer.qpn
 	if err := e.qp.Connect(&a); err != nil {
@@ -161,7 +169,7 @@ func (e *endpoint) LeadsTo(dev, iface, ep []byte) bool {
 
 // PendingAdd implements uct.Endpoint.
 func (e *endpoint) PendingAdd(p *uct.Pending) error {
-	if e.failed != nil || e.pending.Empty() && e.Room() == kit.Open {
+	if e.ended() || e.pending.Empty() && e.Room() == kit.Open {
 		return ucs.ErrBusy
 	}
 	e.iface.Waiting.Add(&e.pending, e, p)

@@ -3,6 +3,8 @@
 package rc
 
 import (
+	"testing"
+
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
@@ -46,4 +48,22 @@ func Haunt(i uct.Iface, numbers ...uint32) {
 		x.limbo.qpns = append(x.limbo.qpns, verbs.QPN(n))
 	}
 	x.quiet = 1
+}
+
+// Silent reports whether the peer is gone and nobody has been told.
+func Silent(e uct.Endpoint) bool { return e.(*endpoint).silent != nil }
+
+// MaxLingering is how many endpoints linger, and Lingering how many do.
+const MaxLingering = maxLingering
+
+func Lingering(i uct.Iface) int { return i.(*iface).lingering.Len() }
+
+// FlowLabel is that of an endpoint's queue pair, as the device has it.
+func FlowLabel(t testing.TB, ep any) uint32 {
+	t.Helper()
+	a, err := ep.(*endpoint).qp.Query(verbs.QPAttrAH)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.AH.FlowLabel
 }

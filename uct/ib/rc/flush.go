@@ -31,6 +31,8 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 		return nil
 	case e.failed != nil:
 		return e.failed
+	case e.silent != nil:
+		return nil // all has been acknowledged
 	case e.pending.Blocks():
 		return ucs.ErrNoResource
 	case e.outstanding() == 0:
@@ -39,7 +41,7 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 		e.waitForLast(c)
 		return ucs.InProgress
 	}
-	err := e.postEmpty(c)
+	err := e.confirm(c)
 	if err == ucs.InProgress && c != nil {
 		e.ops.tail.marker = true
 	}
@@ -51,7 +53,7 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 // is posted.
 func (e *endpoint) Check(c *uct.Completion) error {
 	switch {
-	case e.failed != nil:
+	case e.ended():
 		return e.failed
 	case !e.connected:
 		return nil
@@ -63,7 +65,9 @@ func (e *endpoint) Check(c *uct.Completion) error {
 		e.waitForLast(c)
 		return ucs.InProgress
 	}
-	return e.postEmpty(c)
+	err := e.confirm(c)
+	e.matters = e.posted
+	return err
 }
 
 // waitForLast has c told when the last request is over, which asks for a completion.
@@ -73,15 +77,16 @@ func (e *endpoint) waitForLast(c *uct.Completion) {
 	}
 }
 
-// postEmpty posts a write of nothing to nowhere, which every peer takes.
-func (e *endpoint) postEmpty(c *uct.Completion) error {
+// confirm posts a write of nothing to nowhere, which every peer takes: when it is over what
+// was posted before is.
+func (e *endpoint) confirm(c *uct.Completion) error {
 	if err := e.admitAny(); err != nil {
 		return err
 	}
 	f := e.flags(true)
 	p := e.qp.Begin()
 	p.Write(e.id(), f, 0, 0)
-	if err := e.ring(p, f); err != nil {
+	if err := e.ringNothing(p, f); err != nil {
 		return err
 	}
 	e.waitForLast(c)

@@ -8,7 +8,7 @@ package rc
 
 // grant sends a grant, or notes that one is due.
 func (e *endpoint) grant() {
-	if e.failed != nil || e.due.Listed() {
+	if e.failed != nil || e.silent != nil || e.due.Listed() {
 		return
 	}
 	if e.room > 0 && e.iface.credits > 0 && e.iface.grants.Len() == 0 {
@@ -26,7 +26,7 @@ func (e *endpoint) postGrant() {
 	p := e.qp.Begin()
 	p.Send(e.id(), f)
 	p.Inline(i.head[:1])
-	e.ring(p, f) // what goes wrong ends the endpoint
+	e.ringNothing(p, f) // what goes wrong ends the endpoint
 }
 
 // sendGrants sends the grants that are due and have room, and returns their number.

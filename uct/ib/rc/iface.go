@@ -36,7 +36,6 @@ type iface struct {
 	attr uct.IfaceAttr
 	set  *settings
 
-	srq   *verbs.SRQ
 	recvs ib.RecvPool
 	bufs  ib.SendPool // for copied data
 	hdrs  ib.SendPool // for headers of what is not copied, and results of atomics
@@ -62,6 +61,7 @@ type iface struct {
 	tails      kit.Ring[*endpoint] // of whose last requests nobody will hear
 	still      int                 // rounds in which nothing has happened, since the last of those
 	resumed    kit.Ring[*endpoint] // for whom something was put off
+	lingering  kit.Ring[*endpoint] // closed, and still there for their peers
 
 	quiet  uint8 // 1: the queue of receives was not seen empty
 	late   int   // rounds that failures have waited
@@ -108,7 +108,7 @@ func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Se
 	}()
 	i.credits, i.lowCredits = i.total, i.total/2
 	i.mostSent = rc.IB.TxMaxPoll.Int(defaultPoll)
-	if i.srq, err = p.Domain.PD().CreateSRQ(&verbs.SRQInitAttr{MaxWR: receives, MaxSGE: 1}); err != nil {
+	if i.SRQ, err = p.Domain.PD().CreateSRQ(&verbs.SRQInitAttr{MaxWR: receives, MaxSGE: 1}); err != nil {
 		return nil, err
 	}
 	if err := i.openPools(receives); err != nil {
@@ -147,7 +147,7 @@ func (i *iface) openPools(receives int) error {
 		posted = min(max(n.Int(0), 1), receives)
 		keep = max(n.Int(0)-posted, 0)
 	}
-	return i.recvs.Open(i.Domain, i.srq, size, posted, keep)
+	return i.recvs.Open(i.Domain, i.SRQ, size, posted, keep)
 }
 
 // probe makes a queue pair to see what it has room for.
@@ -164,7 +164,7 @@ func (i *iface) newQP() (*verbs.QP, error) {
 	s := &i.set.RC.IB
 	caps := i.Domain.Caps()
 	return i.Domain.PD().CreateQP(&verbs.QPInitAttr{
-		Type: verbs.RC, SendCQ: i.SendCQ, RecvCQ: i.RecvCQ, SRQ: i.srq,
+		Type: verbs.RC, SendCQ: i.SendCQ, RecvCQ: i.RecvCQ, SRQ: i.SRQ,
 		Cap: verbs.QPCap{
 			MaxSendWR:  min(s.TxQueueLen.Int(0), caps.MaxQPWR),
 			MaxSendSGE: min(s.TxMinSGE.Int(0), caps.MaxSGE, maxPieces),
@@ -222,6 +222,7 @@ func (i *iface) Close() error {
 	if i.endpoints > 0 {
 		return fmt.Errorf("rc: closing an interface with %d open endpoints: %w", i.endpoints, ucs.ErrBusy)
 	}
+	i.endLingering(0)
 	i.Worker.RemoveProgress(i)
 	return i.release()
 }
@@ -232,11 +233,11 @@ func (i *iface) release() (err error) {
 	if i.downFor != nil {
 		i.downFor.Stop()
 	}
-	if i.srq != nil {
-		err = i.Domain.Closed(i.srq.Close())
+	if i.SRQ != nil {
+		err = i.Domain.Closed(i.SRQ.Close())
 	}
 	err = errors.Join(err, i.Iface.Close(), i.bufs.Close(), i.hdrs.Close())
-	if i.srq != nil {
+	if i.SRQ != nil {
 		err = errors.Join(err, i.recvs.Close())
 	}
 	return err

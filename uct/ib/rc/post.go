@@ -60,6 +60,7 @@ func (e *endpoint) ring(p *verbs.Post, f verbs.SendFlags) error {
 		return e.refused(err)
 	}
 	e.posted++
+	e.matters = e.posted
 	e.room--
 	e.iface.credits--
 	if f&verbs.SendSignaled != 0 {

@@ -67,6 +67,10 @@ func (i *iface) sent(wc *verbs.WC) {
 		if e.failed != nil {
 			return // it ends with what it holds
 		}
+		if e.silent != nil || e.loses(count) {
+			e.lose(wc.Status, count)
+			return
+		}
 		e.sendFailed(wc.Status)
 		count, n = count-1, n-1 // those before it went well
 	}

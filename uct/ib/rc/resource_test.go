@@ -452,3 +452,67 @@ func TestAllocations(t *testing.T) {
 		p.heard()
 	}
 }
+
+// TestQueueGrows: a burst that uses most of the queue of receives makes it grow in the second
+// round in which somebody looks, which is as soon as the device could have told that few
+// are left.
+func TestQueueGrows(t *testing.T) {
+	r := newRig(t, verbstest.Port{})
+	f := fixture(t, r)
+	a, b := f.Pair(t)
+	ab, _ := a.ConnectPair(t, b)
+	got := b.Collect(t, 1)
+	for _, before := range []int{64, 128, 256} {
+		got.Take()
+		posted, all := rc.Posted(b.Iface)
+		if posted != before || all != before {
+			t.Fatalf("%d buffers posted of %d", posted, all)
+		}
+		for range before - 4 {
+			ucttest.Accept(t, func() error { return ab.AMShort(1, 2, nil, 0, nil) }, a)
+		}
+		for all == before && got.Len() < before-4 {
+			b.Worker.Progress()
+			_, all = rc.Posted(b.Iface)
+		}
+		if all != 2*before || got.Len() > max(32, before/2) {
+			t.Errorf("%d buffers after %d messages", all, got.Len())
+		}
+		got.Wait(t, before-4, a, b)
+		ucttest.Settle(a, b)
+	}
+}
+
+// TestSendsUnderLoad: who receives without end finds out all the same what he has sent, in
+// the next round, and goes on sending.
+func TestSendsUnderLoad(t *testing.T) {
+	r := newRig(t, verbstest.Port{})
+	f := fixture(t, r, "RC_VERBS_RX_MAX_POLL", "4", "RC_VERBS_TX_QUEUE_LEN", "4")
+	a, b := f.Pair(t)
+	ab, ba := a.ConnectPair(t, b)
+	got := a.Collect(t, 1)
+	b.Collect(t, 2)
+	came, sent, spins, rounds := 0, 0, 0, 500
+	for n := range rounds {
+		for came < got.Len()+8 { // so that there is more to receive than is taken in a round
+			if ba.AMShort(1, 2, nil, 0, nil) == nil {
+				came++
+				continue
+			}
+			if b.Worker.Progress(); spins > 100*rounds {
+				t.Fatalf("no grant after %d messages", came)
+			}
+			spins++
+		}
+		for ab.AMShort(2, 2, nil, 0, nil) == nil {
+			sent++
+		}
+		a.Worker.Progress()
+		if got.Len() != 4*(n+1) {
+			t.Fatalf("%d messages received in %d rounds", got.Len(), n+1)
+		}
+	}
+	if sent < 2*rounds {
+		t.Errorf("%d messages sent in %d rounds", sent, rounds)
+	}
+}

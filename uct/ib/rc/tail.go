@@ -35,7 +35,7 @@ func (i *iface) confirmTails() {
 		e := i.tails.Next()
 		i.tails.Remove(&e.dangling)
 		if e.unsignaled > 0 && e.unsignaled == e.outstanding() {
-			e.postEmpty(nil) // what goes wrong ends the endpoint
+			e.confirm(nil) // what goes wrong ends the endpoint
 		}
 	}
 	i.still = 0

@@ -8,7 +8,9 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/ibtest"
 	"github.com/ucx-go/ucx/uct/ib/ud"
+	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -108,4 +110,66 @@ func TestBackgroundAlone(t *testing.T) {
 		t.Errorf("%d messages", got.Len())
 	}
 	got.Wait(t, 4, b)
+}
+
+// TestNoSleepOverCompletions: what has ended in the background is told of before a sleep.
+func TestNoSleepOverCompletions(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	f := fixture(t, net, "UD_ASYNC", "y")
+	a, b := f.Open(t), f.Open(t)
+	ep := a.Connect(t, b)
+	got := b.Collect(t, 1)
+	ucttest.Accept(t, func() error { return ep.AMShort(1, 0, nil, 0, nil) }, a, b)
+	got.Wait(t, 1, a, b)
+	ucttest.Settle(a, b)
+	check(t, ep.AMShort(1, 0, nil, 0, nil))
+	c := ucttest.NewCompletion(1)
+	if err := ep.Flush(0, &c.Completion); err != ucs.InProgress {
+		t.Fatal(err)
+	}
+	was := ud.Counters(a.Iface).GotAcks
+	for ud.Counters(a.Iface).GotAcks == was {
+		ucttest.Progress(b)
+		ud.Look(a.Iface)
+	}
+	if c.Fired != 0 {
+		t.Error("told in the background")
+	}
+	if err := a.Worker.Arm(); err != ucs.ErrBusy {
+		t.Errorf("armed: %v", err)
+	}
+	if a.Worker.Progress(); c.Fired != 1 {
+		t.Errorf("told %d times", c.Fired)
+	}
+	ucttest.Settle(a, b)
+}
+
+// TestPutOffBeforeFailure: what a peer has sent before it went, and was taken in the
+// background, is delivered before the user is told that it is gone, also by the timer.
+func TestPutOffBeforeFailure(t *testing.T) {
+	net := network(t, verbstest.Config{}, verbstest.Config{})
+	f := fixture(t, net, "UD_ASYNC", "y")
+	f.Component = ibtest.Component(net.Devices()...)
+	h := f.Open(t)
+	p := newPuppet(t, net.Devices()[1], h)
+	ep := p.endpoint()
+	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
+	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
+	ucttest.Settle(h)
+	got := h.Collect(t, 1)
+	ud.Look(h.Iface) // which finds that somebody has looked
+	p.sendWith(packed(wire.AMHeader(q.EP, 1, 2, 1), 0, 0, 0, 0, 0, 0, 0, 0))
+	p.sendWith(packed(wire.NewHeader(q.EP, wire.FlagRefuse, 3, 1)))
+	ud.Look(h.Iface)
+	if c := ud.Counters(h.Iface); c.GotRefusals != 1 || got.Len() != 0 {
+		t.Fatalf("%+v", c)
+	}
+	ud.Ring(h.Iface)
+	if len(h.Failures) != 0 {
+		t.Error("told before the message")
+	}
+	ucttest.Settle(h)
+	if got.Len() != 1 || h.Failed(ep) == nil {
+		t.Errorf("%d messages, %+v", got.Len(), h.Failures)
+	}
 }

@@ -38,7 +38,8 @@ type conn struct {
 
 // wariness limits what strangers cost. To find the way to the sender of a CREQ the system may
 // ask the network, and waits long if nobody answers, as nobody does for an address that
-// was made up. After such a wait strangers are not let in for sixteen times as long.
+// was made up. After such a wait strangers are not let in for sixteen times as long, but for those
+// to whom a way is known.
 type wariness struct {
 	failed bool
 	at     time.Duration // when that began
@@ -52,6 +53,22 @@ func (i *iface) stranger() bool {
 		w.failed, w.until = false, now+16*(now-w.at)
 	}
 	return !w.failed && now >= w.until
+}
+
+// What tells address handles to a port of Ethernet apart: peers decide how many connections
+// there are, and of how many paths they speak.
+const (
+	ahLabels = 64
+	ahPaths  = 8 // or as many as the interface has
+)
+
+// way is that to a peer's interface. One address handle does for all connections between
+// two interfaces.
+func (i *iface) way(a *ib.Address, qpn verbs.QPN, path int) ib.Path {
+	if a.Ethernet {
+		path %= max(i.NumPaths(), ahPaths)
+	}
+	return i.PathTo(a, path, ib.Seed(i.qp.QPN(), qpn)>>16%ahLabels)
 }
 
 // newConn makes the connection of a machine's endpoint to a port.
@@ -70,8 +87,7 @@ func (i *iface) newConn(f *flow.Endpoint, a *ib.Address, qpn verbs.QPN) (*conn, 
 // address, and the call waits for the answer.
 func (c *conn) aim(a *ib.Address, qpn verbs.QPN, path int) error {
 	i := c.iface
-	// One handle does for all connections between two interfaces.
-	way := i.PathTo(a, path, uint32(i.qp.QPN()^qpn))
+	way := i.way(a, qpn, path)
 	ah, err := i.Domain.AddressHandle(way.AH)
 	if err != nil {
 		return err
@@ -128,6 +144,9 @@ func (c *conn) finish() {
 // forget drops what waits.
 func (c *conn) forget() {
 	c.iface.resumed.Remove(&c.turn)
+	for k := range c.late {
+		c.iface.weigh(-c.late[k].weight())
+	}
 	c.late = nil
 }
 

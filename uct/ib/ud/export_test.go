@@ -4,6 +4,7 @@ package ud
 
 import (
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/flow"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
@@ -39,3 +40,26 @@ func Alarmed(i uct.Iface) bool { return bare(i).alarm.at != 0 }
 
 // Look looks after an interface in the background.
 func Look(i uct.Iface) { bare(i).back.look(bare(i).work) }
+
+// Tell tells an interface of an event of its device.
+func Tell(i uct.Iface, typ verbs.EventType) { bare(i).AsyncEvent(verbs.AsyncEvent{Type: typ}) }
+
+// Ours reports whether an interface takes what is sent to an address.
+func Ours(i uct.Iface, gid [16]byte) bool { return bare(i).gids.ours(gid) }
+
+// Ring is the timer of an interface.
+func Ring(i uct.Iface) { bare(i).ring() }
+
+// MostLate has so many bytes put off on an interface at most. It returns what ends that.
+func MostLate(i uct.Iface, n int) (restore func()) {
+	b := bare(i)
+	was := b.mostLate
+	b.mostLate = n
+	return func() { b.mostLate = was; b.weigh(0) }
+}
+
+// LateBytes is how many are.
+func LateBytes(i uct.Iface) int { return bare(i).lateBytes }
+
+// PathTo is the way of an interface to a port.
+func PathTo(i uct.Iface, a *ib.Address, path int) ib.Path { return bare(i).PathTo(a, path, 0) }

@@ -13,8 +13,10 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/ibtest"
 	"github.com/ucx-go/ucx/uct/ib/ud"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -344,7 +346,7 @@ func TestManyEndpoints(t *testing.T) {
 	ep := a.Connect(t, b) // which is used, so that somebody looks
 	ucttest.Until(t, "the end of closed ones", func() bool {
 		ep.AMShort(1, 1, nil, 0, nil)
-		return ud.Connections(a.Iface) == 1
+		return ud.Connections(a.Iface) == 1 && ud.Connections(b.Iface) == 1
 	}, a, b)
 	ep.Close()
 	ucttest.Until(t, "the last acknowledgement", func() bool {
@@ -494,4 +496,209 @@ func TestTimerBeforeSleep(t *testing.T) {
 		t.Errorf("armed: %v; the timer is set: %v", err, ud.Alarmed(a.Iface))
 	}
 	ucttest.Settle(a, b)
+}
+
+// TestSleepForRoom: who waits for room in the queue sleeps until there is some.
+func TestSleepForRoom(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	f := fixture(t, net, "UD_VERBS_TX_QUEUE_LEN", "8", "UD_TIMEOUT", "30s", "UD_TIMER_TICK", "7s")
+	f.Component = ibtest.Component(net.Devices()...)
+	a, b := f.Pair(t)
+	ep := connected(t, a, b)
+	for range 50 { // its window is open then
+		c := ucttest.NewCompletion(1)
+		c.Finish(t, ep.AMZcopy(2, nil, nil, 0, &c.Completion), a, b)
+	}
+	ucttest.Settle(a, b)
+	net.SetWork(verbstest.InStep)
+	for ep.AMShort(2, 0, nil, 0, nil) == nil {
+	}
+	p := ucttest.NewPending(func() error { return ep.AMShort(2, 0, nil, 0, nil) })
+	check(t, ep.PendingAdd(&p.Pending))
+	ucttest.Until(t, "rest", func() bool { a.Worker.Progress(); return a.Worker.Arm() == nil })
+	fds := []unix.PollFd{{Fd: int32(a.Worker.EventFD()), Events: unix.POLLIN}}
+	if n, err := unix.Poll(fds, 0); n != 0 {
+		t.Fatalf("awake without a reason, %v", err)
+	}
+	net.Step(100)
+	if n, err := unix.Poll(fds, 0); n != 1 {
+		t.Fatalf("asleep although there is room, %v", err)
+	}
+	ucttest.Until(t, "its turn", func() bool { return p.Calls > 0 }, a)
+	net.SetWork(verbstest.InBell)
+	ucttest.Settle(a, b)
+}
+
+// TestEvents: an interface hears of what becomes of its device, without anything to send.
+func TestEvents(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	f := fixture(t, net)
+	a, b := f.Pair(t)
+	ep := connected(t, a, b)
+	got := b.Collect(t, 1)
+	// What the queue pair was given in its error state would never go; nobody says so.
+	check(t, ud.Break(a.Iface))
+	ud.Tell(a.Iface, verbs.EventQPFatal)
+	if err := a.Worker.Arm(); err != ucs.ErrBusy {
+		t.Errorf("armed: %v", err)
+	}
+	a.Worker.Progress()
+	ucttest.Accept(t, func() error { return ep.AMShort(1, 1, nil, 0, nil) }, a, b)
+	got.Wait(t, 1, a, b)
+	ud.Tell(a.Iface, verbs.EventDeviceFatal)
+	if err := a.Worker.Arm(); err != ucs.ErrBusy {
+		t.Errorf("armed: %v", err)
+	}
+	a.Worker.Progress()
+	if err := a.Failed(ep); !errors.Is(err, ucs.ErrIO) {
+		t.Errorf("failed: %v", err)
+	}
+}
+
+// TestDoorbellFails: who sends is not told, but as others are, before a sleep.
+func TestDoorbellFails(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	f := fixture(t, net)
+	a, b := f.Pair(t)
+	ep := connected(t, a, b)
+	net.Devices()[0].FailCall("write", 0, syscall.EIO)
+	check(t, ep.AMShort(1, 1, nil, 0, nil))
+	if err := a.Worker.Arm(); err != ucs.ErrBusy {
+		t.Errorf("armed: %v", err)
+	}
+	a.Worker.Progress()
+	if len(a.Failures) != 1 || a.Failed(ep) == nil {
+		t.Errorf("%+v", a.Failures)
+	}
+}
+
+// TestNoSleepWithRoom: who waits though there is room, because of something else, is
+// asked again before a sleep.
+func TestNoSleepWithRoom(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	f := fixture(t, net)
+	a, b := f.Pair(t)
+	ep := connected(t, a, b)
+	for ep.AMShort(2, 0, nil, 0, nil) == nil {
+	}
+	ready := false
+	p := ucttest.NewPending(func() error {
+		if !ready {
+			return ucs.ErrNoResource
+		}
+		return nil
+	})
+	check(t, ep.PendingAdd(&p.Pending))
+	ucttest.Until(t, "a turn", func() bool { return p.Calls > 0 }, a, b)
+	ucttest.Progress(a, b)
+	if err := a.Worker.Arm(); err != ucs.ErrBusy {
+		t.Errorf("armed: %v", err)
+	}
+	ready = true
+	ucttest.Settle(a, b)
+}
+
+// TestWrongPair: an endpoint of another interface than the one that is named.
+func TestWrongPair(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	f := fixture(t, net)
+	a, b := f.Pair(t)
+	there, back := a.NewEndpoint(t, uct.EndpointParams{}), b.NewEndpoint(t, uct.EndpointParams{})
+	addr := must(back.(uct.Paired).Address())(t)
+	if err := there.(uct.Paired).ConnectToEP(b.Iface.DeviceAddress(), a.Iface.Address(), addr); !errors.Is(err, ucs.ErrInvalidAddr) {
+		t.Errorf("connected with it: %v", err)
+	}
+	check(t, there.(uct.Paired).ConnectToEP(b.Iface.DeviceAddress(), b.Iface.Address(), addr))
+}
+
+// TestSleepAfterClose: what a closed endpoint leaves does not keep its worker awake, also when
+// all that was sent is over by then.
+func TestSleepAfterClose(t *testing.T) {
+	for _, size := range []string{"2", "256"} {
+		net := network(t, verbstest.Config{})
+		f := fixture(t, net, "UD_VERBS_TX_QUEUE_LEN", size)
+		a, b := f.Pair(t)
+		ep := connected(t, a, b)
+		c := ucttest.NewCompletion(1)
+		c.Finish(t, ep.AMZcopy(2, nil, nil, 0, &c.Completion), a, b) // asks the device for its end
+		ep.Close()
+		ucttest.Settle(a, b)
+		for _, h := range []*ucttest.Host{a, b} {
+			ucttest.Until(t, "rest", func() bool { return h.Worker.Arm() == nil }, a, b)
+		}
+	}
+}
+
+// TestClosedWhileMended: a handler may close the interface while its queue pair is being set
+// up anew, which delivers what had come before.
+func TestClosedWhileMended(t *testing.T) {
+	for at := 1; at <= 4; at++ {
+		net := network(t, verbstest.Config{})
+		f := fixture(t, net, "UD_VERBS_RX_MAX_POLL", "2")
+		a, b := f.Pair(t)
+		ep := connected(t, a, b)
+		for range 8 {
+			c := ucttest.NewCompletion(1)
+			c.Finish(t, ep.AMZcopy(2, nil, nil, 0, &c.Completion), a, b)
+		}
+		n := 0
+		b.Handle(t, 5, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
+			if n++; n == at {
+				check(t, b.Iface.Close())
+				if data[0] != 1 { // it is there until the handler returns
+					t.Errorf("%x", data)
+				}
+			}
+			return nil
+		})
+		for range 4 {
+			check(t, ep.AMShort(5, 1, nil, 0, nil))
+		}
+		check(t, ud.Break(b.Iface))
+		ud.Tell(b.Iface, verbs.EventQPFatal)
+		for range 20 {
+			b.Worker.Progress()
+		}
+		if n != at {
+			t.Errorf("%d messages, closed by number %d", n, at)
+		}
+		ep.Close()
+	}
+}
+
+// closer closes when it is told of something.
+type closer func()
+
+// Completed implements uct.CompletionOwner.
+func (c closer) Completed(*uct.Completion) { c() }
+
+// TestClosedByCompletion: so may who is told that something he has sent is over.
+func TestClosedByCompletion(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	f := fixture(t, net)
+	f.Component = ibtest.Component(net.Devices()...)
+	a, b := f.Pair(t)
+	ep := connected(t, a, b)
+	told := 0
+	c := uct.Completion{Count: 1, Owner: closer(func() {
+		told++
+		ep.Close()
+		check(t, a.Iface.Close())
+	})}
+	net.SetWork(verbstest.InStep)
+	if err := ep.AMZcopy(2, nil, nil, 0, &c); err != ucs.InProgress {
+		t.Fatal(err)
+	}
+	ep.Flush(uct.FlushCancel, nil) // it waits for the device now
+	if told != 0 {
+		t.Fatal("told before the device is done")
+	}
+	net.SetWork(verbstest.InBell)
+	net.Progress()
+	for range 20 {
+		a.Worker.Progress()
+	}
+	if told != 1 {
+		t.Errorf("told %d times", told)
+	}
 }

@@ -3,6 +3,7 @@
 package ud_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucs/config"
@@ -68,11 +69,12 @@ func settings(t testing.TB, pairs ...string) *config.Set {
 // impatient are settings with which peers that are gone are found out soon.
 var impatient = []string{"UD_TIMEOUT", "400ms", "UD_TIMER_TICK", "2ms"}
 
-// fixture is hosts on the first device of a network.
+// fixture is hosts on the first device of a network. Of two values of a setting the last
+// counts.
 func fixture(t testing.TB, net *verbstest.Fabric, pairs ...string) ucttest.Fixture {
 	return ucttest.Fixture{
 		Component: ibtest.Network("ib", net), Transport: "ud_verbs", Silent: true,
-		Config: settings(t, append(pairs, impatient...)...),
+		Config: settings(t, append(slices.Clone(impatient), pairs...)...),
 	}
 }
 

@@ -38,12 +38,15 @@ type iface struct {
 	alarm alarm
 	wary  wariness
 
+	refused refusals // that were told of
+
 	endpoints int // open ones
 	resumed   kit.Ring[*conn]
+	lateBytes int         // that wait on connections, and
+	mostLate  int         // may
 	inbound   packet      // the packet that is looked at
 	quiet     uint8       // 1: the queue of receives was not seen empty
 	starved   bool        // control packets wait for room in the queue: nothing else goes
-	late      int         // rounds that failures have waited
 	dead      error       // why nothing can be sent or received any more
 	dying     bool        // endpoints do not know of it yet
 	broken    bool        // the queue pair is in its error state

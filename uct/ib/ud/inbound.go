@@ -37,7 +37,12 @@ func (i *iface) received(wc *verbs.WC) {
 	switch n := int(wc.ByteLen); {
 	case wc.Status == verbs.WCWRFlushErr:
 		i.broken = true
-	case wc.Status == verbs.WCSuccess && n >= grhLen+wire.HeaderLen && n <= len(buf) && i.locate(buf, wc):
+	case wc.Status != verbs.WCSuccess || n > len(buf):
+	case n < grhLen+wire.HeaderLen:
+		i.flow.Counters.Short++
+	case !i.locate(buf, wc):
+		i.flow.Counters.Elsewhere++
+	default:
 		kept = i.message(buf[grhLen:n], desc)
 	}
 	buf[0] = noVersion
@@ -55,7 +60,9 @@ func (i *iface) message(pkt []byte, desc *uct.AMDesc) (kept bool) {
 	}
 	c := e.User.(*conn)
 	if c.paused || c.turn.Listed() || i.offline {
-		c.late = append(c.late, late{uct.AMID(id), append([]byte(nil), data...)})
+		m := late{uct.AMID(id), append([]byte(nil), data...)}
+		c.late = append(c.late, m)
+		i.weigh(m.weight())
 		if i.offline && len(c.late) >= maxLateOffline {
 			c.flow.Halt()
 		}

@@ -28,7 +28,11 @@ func (i *iface) work() {
 		return
 	}
 	i.offline = true
-	defer func() { i.offline = false }()
+	i.weigh(0)
+	defer func() {
+		i.offline = false
+		i.weigh(0)
+	}()
 	now := int64(i.now())
 	i.flow.Clock(now)
 	i.pollSends()

@@ -34,7 +34,7 @@ func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Se
 	u, caps := &set.UD, p.Domain.Caps()
 	sends := min(u.IB.TxQueueLen.Int(0), caps.MaxQPWR)
 	receives := min(u.Buffers.RxQueueLen.Int(0), caps.MaxQPWR)
-	i := &iface{set: set}
+	i := &iface{set: set, mostLate: maxLateBytes}
 	if err := i.Open(p, w, ib.IfaceInit{User: i, Params: params, Settings: &u.IB, SendCQE: sends, RecvCQE: receives}); err != nil {
 		return nil, err
 	}

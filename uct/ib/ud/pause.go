@@ -2,7 +2,10 @@
 
 package ud
 
-import "github.com/ucx-go/ucx/uct"
+import (
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/ud/internal/flow"
+)
 
 // A paused connection. The machine takes no more messages of it, so the peer keeps them;
 // but for one now and then, lest the peer give us up. Those are copied, and wait.
@@ -14,6 +17,26 @@ type late struct {
 	id   uct.AMID
 	data []byte
 }
+
+// maxLateBytes bounds what waits on all connections of an interface together. Beyond it
+// those that are paused take nothing, and in the background none does.
+const maxLateBytes = 16 << 20
+
+// weigh notes that so many bytes more wait.
+func (i *iface) weigh(n int) {
+	i.lateBytes += n
+	switch {
+	case i.lateBytes < i.mostLate:
+		i.flow.Taking = flow.TakeAll
+	case i.offline:
+		i.flow.Taking = flow.TakeNone
+	default:
+		i.flow.Taking = flow.TakeRunning
+	}
+}
+
+// weight is what a message that waits takes, about.
+func (m *late) weight() int { return len(m.data) + 64 }
 
 // maxLateOffline is how many messages of a connection are taken and put off in the
 // background; the peer keeps the others.
@@ -48,6 +71,7 @@ func (i *iface) deliverLate() (n int) {
 			m := c.late[0]
 			c.late[0] = late{}
 			c.late = c.late[1:]
+			i.weigh(-m.weight())
 			n++
 			c.hand(m.id, m.data, nil)
 			if i.closed {

@@ -5,10 +5,13 @@ package ud_test
 import (
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/ibtest"
 	"github.com/ucx-go/ucx/uct/ib/ud"
+	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -119,5 +122,94 @@ func TestPausedAndDropped(t *testing.T) {
 	ucttest.Settle(a, b)
 	if got != 1 {
 		t.Errorf("%d messages", got)
+	}
+}
+
+// TestPutOffBytes: what is put off of all connections together is bounded: in the background
+// nothing more is taken then, and of what is paused neither. It is the peers' to keep, and
+// comes when there is room.
+func TestPutOffBytes(t *testing.T) {
+	net := network(t, verbstest.Config{}, verbstest.Config{})
+	f := fixture(t, net, "UD_ASYNC", "y", "UD_TIMEOUT", "60ms")
+	f.Component = ibtest.Component(net.Devices()...)
+	h := f.Open(t)
+	p := newPuppet(t, net.Devices()[1], h)
+	got := h.Collect(t, 5)
+	const conns = 6
+	var ids [conns]uint32
+	for k := range ids {
+		ids[k] = p.connect(uint32(k), uint32(k))
+	}
+	ucttest.Settle(h)
+	defer ud.MostLate(h.Iface, 10000)()
+	ud.Look(h.Iface) // which finds that somebody has looked
+	var next [conns]wire.PSN
+	say := func() {
+		for k := range ids {
+			p.sendWith(packed(wire.AMHeader(ids[k], 5, next[k]+2, 1), make([]byte, 1000)...))
+		}
+		was := ud.Counters(h.Iface).Delivered
+		ud.Look(h.Iface)
+		for n := ud.Counters(h.Iface).Delivered - was; n > 0; n-- {
+			next[(n-1)%conns]++ // those of the first ones
+		}
+	}
+	for range 20 {
+		say()
+	}
+	c := ud.Counters(h.Iface)
+	if c.Delivered < 9 || c.Delivered > 16 || c.Halted < 80 || got.Len() != 0 {
+		t.Errorf("%d messages taken, %d left", c.Delivered, c.Halted)
+	}
+	taken := int(c.Delivered)
+	ucttest.Settle(h)
+	if got.Len() != taken {
+		t.Errorf("%d messages of %d", got.Len(), taken)
+	}
+	if n := ud.LateBytes(h.Iface); n != 0 {
+		t.Errorf("%d bytes wait", n)
+	}
+	p.send(packed(wire.AMHeader(ids[conns-1], 5, next[conns-1]+2, 1), 1))
+	got.Wait(t, taken+1, h)
+}
+
+// TestPausedBytes: likewise those that are paused, which otherwise take one now and then;
+// others are taken.
+func TestPausedBytes(t *testing.T) {
+	_, h, p := two(t, "UD_TIMEOUT", "60ms")
+	id, other := p.connect(1, 0), p.connect(2, 1)
+	var src *uct.Source
+	n := 0
+	h.Handle(t, 5, func(s *uct.Source, _ []byte, _ *uct.AMDesc) error {
+		n++
+		s.Owner.(uct.SourcePauser).PauseSource()
+		src = s
+		return nil
+	})
+	got := h.Collect(t, 6)
+	restore := ud.MostLate(h.Iface, 1)
+	p.send(packed(wire.AMHeader(id, 5, 2, 1), 1))
+	ucttest.Settle(h)
+	one := func(psn wire.PSN) bool { // one is taken in time
+		was := ud.Counters(h.Iface).Delivered
+		for start := time.Now(); time.Since(start) < 100*time.Millisecond; time.Sleep(time.Millisecond) {
+			p.send(packed(wire.AMHeader(id, 5, psn, 1), 1))
+			ucttest.Settle(h)
+			if ud.Counters(h.Iface).Delivered != was {
+				return true
+			}
+		}
+		return false
+	}
+	if !one(3) || one(4) || n != 1 {
+		t.Errorf("%d messages, %d bytes wait", n, ud.LateBytes(h.Iface))
+	}
+	p.send(packed(wire.AMHeader(other, 6, 2, 1), 1))
+	got.Wait(t, 1, h)
+	restore()
+	src.Owner.(uct.SourcePauser).ResumeSource()
+	ucttest.Settle(h)
+	if n != 2 || ud.LateBytes(h.Iface) != 0 {
+		t.Errorf("%d messages, %d bytes wait", n, ud.LateBytes(h.Iface))
 	}
 }

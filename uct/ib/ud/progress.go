@@ -14,7 +14,12 @@ func (i *iface) Progress() int {
 	n := i.ReadNews()
 	if i.sq.waits() {
 		n += i.pollSends()
+	}
+	if !i.limbo.empty() {
 		i.limbo.release(i)
+		if i.closed { // by somebody who was told
+			return n
+		}
 	}
 	wc, full := i.Received()
 	if len(wc) > 0 {
@@ -23,7 +28,9 @@ func (i *iface) Progress() int {
 		i.queueEmpty()
 	}
 	if i.broken {
-		i.mend()
+		if i.mend(); i.closed {
+			return n
+		}
 	}
 	if i.resumed.Len() > 0 {
 		n += i.deliverLate()
@@ -32,7 +39,7 @@ func (i *iface) Progress() int {
 		}
 	}
 	if i.busy() {
-		n += i.rest(full)
+		n += i.rest()
 	}
 	if i.alarm.due {
 		i.watch()
@@ -54,6 +61,7 @@ func (i *iface) deliver(wc []verbs.WC, full bool) int {
 			return len(wc)
 		}
 	}
+	i.complain()
 	if !full {
 		i.recvs.Idle()
 	}
@@ -83,9 +91,8 @@ func (i *iface) busy() bool {
 
 // rest lets those go on who wait: what connects and what is repeated, then messages,
 // which may carry acknowledgements, then the other control packets. When these find no
-// room in the queue, they are first as soon as there is some. full says that more may
-// have been received.
-func (i *iface) rest(full bool) (n int) {
+// room in the queue, they are first as soon as there is some.
+func (i *iface) rest() (n int) {
 	if i.dying {
 		i.collapse()
 	}
@@ -98,15 +105,9 @@ func (i *iface) rest(full bool) (n int) {
 		n = i.Waiting.Dispatch()
 		i.starved = !i.flow.Dispatch()
 	}
-	if i.Failures.Empty() {
-		i.late = 0
-		return n
+	if i.resumed.Len() > 0 {
+		return n // what was put off comes before the news that its sender is gone
 	}
-	// What a peer had sent before it went is delivered before its end is told of.
-	if i.late++; full && i.late < maxLate {
-		return n
-	}
-	i.late = 0
 	return n + i.Failures.Report()
 }
 
@@ -120,7 +121,7 @@ func (i *iface) ring() {
 	i.inside = true
 	i.flow.Tick()
 	i.inside = false
-	i.rest(false)
+	i.rest()
 	if i.closed {
 		return
 	}
@@ -128,9 +129,6 @@ func (i *iface) ring() {
 		i.wind(due)
 	}
 }
-
-// maxLate bounds the rounds for which other messages keep back the news of a failure.
-const maxLate = 1024
 
 // Arm implements uct.Armer.
 func (i *iface) Arm() error {

@@ -53,11 +53,16 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// newPuppet makes one on a device.
+// newPuppet makes one on a device without a kernel.
 func newPuppet(t testing.TB, k *verbstest.Kernel, h *ucttest.Host) *puppet {
 	t.Helper()
-	p := &puppet{t: t, host: h, mem: make([]byte, puppetRecvs*puppetSize+puppetSend)}
-	p.ctx = must(verbs.NewContext(k.Open(), 0))(t)
+	return puppetOn(t, must(verbs.NewContext(k.Open(), 0))(t), h)
+}
+
+// puppetOn makes one on an open device, and closes that.
+func puppetOn(t testing.TB, ctx *verbs.Context, h *ucttest.Host) *puppet {
+	t.Helper()
+	p := &puppet{t: t, host: h, mem: make([]byte, puppetRecvs*puppetSize+puppetSend), ctx: ctx}
 	t.Cleanup(func() { p.ctx.Close() })
 	p.pd = must(p.ctx.AllocPD())(t)
 	p.sent = must(p.ctx.CreateCQ(16, nil, 0))(t)
@@ -89,8 +94,11 @@ func (p *puppet) post(n int) {
 	check(p.t, err)
 }
 
-// send sends a packet to the host's interface.
-func (p *puppet) send(pkt []byte) {
+// send sends a packet to the host's interface, which progresses meanwhile.
+func (p *puppet) send(pkt []byte) { p.t.Helper(); p.sendWith(pkt, p.host) }
+
+// sendWith is send with those who progress.
+func (p *puppet) sendWith(pkt []byte, hosts ...*ucttest.Host) {
 	p.t.Helper()
 	copy(p.mem[puppetRecvs*puppetSize:], pkt)
 	wr := verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, AH: p.ah, RemoteQPN: verbs.QPN(p.target()), RemoteQKey: 0x1ee7a330}
@@ -100,7 +108,7 @@ func (p *puppet) send(pkt []byte) {
 	_, err := p.qp.PostSend([]verbs.SendWR{wr})
 	check(p.t, err)
 	var wc [1]verbs.WC
-	ucttest.Until(p.t, "the end of a packet", func() bool { return p.sent.Poll(wc[:]) == 1 }, p.host)
+	ucttest.Until(p.t, "the end of a packet", func() bool { return p.sent.Poll(wc[:]) == 1 }, hosts...)
 	if wc[0].Status != verbs.WCSuccess {
 		p.t.Fatalf("sending: %v", wc[0].Status)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/ucx-go/ucx/internal/rdmatest"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/ud"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
@@ -129,5 +130,34 @@ func TestDeviceLinkDown(t *testing.T) {
 	got.Wait(t, 2, a, b)
 	if len(a.Failures)+len(b.Failures) != 0 {
 		t.Errorf("%+v, %+v", a.Failures, b.Failures)
+	}
+}
+
+// TestDeviceStorm has a queue pair of a device that is no fake storm an interface with
+// requests for connections and with what it makes up, while another one works.
+func TestDeviceStorm(t *testing.T) {
+	if os.Getenv("VM_NET") != "veth" {
+		t.Skip("the device of the stranger is that of the virtual machine")
+	}
+	quietly(t)
+	h, a := across(t, "UD_TIMEOUT", "30s")
+	ctx, err := verbs.OpenDevice("", "rxe1")
+	check(t, err)
+	p := puppetOn(t, ctx, h)
+	got := h.Collect(t, 5)
+	ep := a.Connect(t, h)
+	sent := 0
+	p.storm(6000, func() {
+		ucttest.Accept(t, func() error { return ep.AMShort(5, 1, nil, 0, nil) }, a, h)
+		sent++
+		got.Wait(t, sent, a, h)
+		if n := ud.Connections(h.Iface); n > maxEmbryos+2 {
+			t.Fatalf("%d connections", n)
+		}
+	})
+	c := ud.Counters(h.Iface)
+	t.Logf("%d connections: %+v", ud.Connections(h.Iface), c)
+	if c.Passive == 0 || c.Refused == 0 || c.Malformed == 0 || c.Short == 0 || c.Unknown == 0 || c.WrongSource == 0 || len(h.Failures) != 0 {
+		t.Errorf("%+v, %+v", c, h.Failures)
 	}
 }

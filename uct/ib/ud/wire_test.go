@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -151,6 +152,16 @@ func TestRepeatedBytes(t *testing.T) {
 		}
 		ucttest.Settle(h)
 		next++
+	}
+	// What was sent twice is like everything else afterwards.
+	for range 20 {
+		check(t, ep.AMShort(3, 7, nil, 0, nil))
+		p.send(packed(wire.NewHeader(q.EP, 0, 2, next)))
+		ucttest.Settle(h)
+		next++
+		if slots, limbo := ud.Held(h.Iface); slots != 0 || limbo != 0 {
+			t.Fatalf("%d slots, and %d things in limbo, of what is acknowledged", slots, limbo)
+		}
 	}
 }
 
@@ -396,7 +407,7 @@ func TestNarrowPath(t *testing.T) {
 
 // TestFewBuffers: who has no more than a few buffers asks for what gives them back.
 func TestFewBuffers(t *testing.T) {
-	_, h, p := two(t, "UD_VERBS_TX_MAX_BUFS", "4", "UD_TIMEOUT", "30s", "UD_TIMER_TICK", "10s")
+	_, h, p := two(t, "UD_VERBS_TX_MAX_BUFS", "4", "UD_TIMEOUT", "30s", "UD_TIMER_TICK", "7s")
 	ep := p.endpoint()
 	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
 	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
@@ -413,6 +424,9 @@ func TestFewBuffers(t *testing.T) {
 	if err := ep.AMShort(3, 0, nil, 0, nil); err != ucs.ErrNoResource {
 		t.Fatal(err)
 	}
+	pending := ucttest.NewPending(nil)
+	check(t, ep.PendingAdd(&pending.Pending))
+	ep.PendingPurge(func(*uct.Pending) {})
 	asked := 0
 	for _, b := range p.heard() {
 		if wire.Load(b).AckReq() {
@@ -446,7 +460,106 @@ func TestNewAddress(t *testing.T) {
 	ucttest.Settle(h)
 	say()
 	say()
+	net.Devices()[0].SetPortGID(1, 2, verbstest.GID{})
+	ucttest.Settle(h)
+	if ud.Ours(h.Iface, added.ID) {
+		t.Error("an address that is gone is still one")
+	}
 	if len(h.Failures) != 0 {
 		t.Errorf("%+v", h.Failures)
+	}
+}
+
+// TestStuckDevice: what the device has not sent again yet is not sent again once more.
+func TestStuckDevice(t *testing.T) {
+	net := network(t, verbstest.Config{}, verbstest.Config{})
+	f := fixture(t, net, "UD_TIMEOUT", "30s")
+	f.Component = ibtest.Component(net.Devices()...)
+	h := f.Open(t)
+	p := newPuppet(t, net.Devices()[1], h)
+	ep := p.endpoint()
+	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
+	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
+	ucttest.Settle(h)
+	check(t, ep.AMShort(3, 0, nil, 0, nil))
+	net.SetHook(verbstest.When(verbstest.From(net.Devices()[1]), verbstest.Fate{Hold: verbstest.UntilReleased}))
+	p.send(packed(wire.NewHeader(q.EP, wire.FlagNack, 2, 1)))
+	net.SetHook(nil)
+	net.SetWork(verbstest.InStep)
+	net.Release()
+	for range 50 { // of 2 ms, 2 ms, 4 ms and so on between looks
+		time.Sleep(time.Millisecond)
+		for range 300 {
+			h.Worker.Progress()
+		}
+	}
+	if c := ud.Counters(h.Iface); c.Resent != 1 || c.Timeouts != 0 {
+		t.Errorf("%+v", c)
+	}
+	net.Step(100)
+	ucttest.Until(t, "another look", func() bool { return ud.Counters(h.Iface).Resent > 1 }, h)
+	net.SetWork(verbstest.InBell)
+}
+
+// TestAddressHandles: of peers that are gone no more are left than the domain keeps.
+func TestAddressHandles(t *testing.T) {
+	net, h, p := two(t)
+	a := must(ib.ParseAddress(p.dev))(t)
+	const kept, more = 256, 100
+	before := net.Devices()[0].Objects()
+	for n := range kept + more {
+		a.GID[14], a.GID[15] = byte(n>>8)+50, byte(n)
+		p.dev = a.Append(nil)
+		ep := p.endpoint()
+		if err := ep.Flush(uct.FlushCancel, nil); err != nil {
+			t.Fatal(err)
+		}
+		ep.Close()
+		ucttest.Settle(h)
+	}
+	if n := net.Devices()[0].Objects() - before; n < kept || n >= kept+more {
+		t.Errorf("%d new objects, for %d peers", n, kept+more)
+	}
+}
+
+// TestLateInOrder: what comes when a connection goes on again is behind what waits.
+func TestLateInOrder(t *testing.T) {
+	_, h, p := two(t, "UD_TIMEOUT", "60ms")
+	id := p.connect(1, 0)
+	var src *uct.Source
+	var got []byte
+	h.Handle(t, 5, func(s *uct.Source, data []byte, _ *uct.AMDesc) error {
+		if got = append(got, data...); len(got) == 1 {
+			src = s
+			s.Owner.(uct.SourcePauser).PauseSource()
+		}
+		return nil
+	})
+	send := func(n wire.PSN) { p.send(packed(wire.AMHeader(id, 5, n, 1), byte(n))) }
+	send(2)
+	ucttest.Settle(h)
+	late := func(n wire.PSN) { // one now and then is taken
+		was := ud.Counters(h.Iface).Delivered
+		for ud.Counters(h.Iface).Delivered == was {
+			time.Sleep(time.Millisecond)
+			send(n)
+			ucttest.Settle(h)
+		}
+	}
+	late(3)
+	if len(got) != 1 {
+		t.Fatalf("%d messages while it was paused", len(got))
+	}
+	time.Sleep(20 * time.Millisecond)
+	src.Owner.(uct.SourcePauser).ResumeSource()
+	if err := h.Worker.Arm(); err != ucs.ErrBusy {
+		t.Errorf("armed: %v", err)
+	}
+	for len(got) < 3 {
+		send(4)
+		ucttest.Settle(h)
+	}
+	if !bytes.Equal(got, []byte{2, 3, 4}) {
+		t.Errorf("%v", got)
 	}
 }

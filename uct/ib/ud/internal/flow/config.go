@@ -43,6 +43,10 @@ const (
 	// embryoTime is how long an embryo is safe from newcomers.
 	embryoTime = 2 * time.Second
 
+	// heavyPart: an address that has so manieth part of all passive endpoints there can
+	// be is one that may give way to others.
+	heavyPart = 16
+
 	// resendsPerAck: each so manieth packet that is repeated asks for an answer
 	// (UCT_UD_RESENDS_PER_ACK).
 	resendsPerAck = 4
@@ -90,6 +94,7 @@ type Counters struct {
 
 	// Received and dropped.
 	Short, Malformed uint64 // less than a header; nothing that a peer sends
+	Elsewhere        uint64 // not for an address of the port, which the layer above knows
 	Unknown          uint64 // for an endpoint that is not there
 	WrongSource      uint64 // not from the endpoint's peer
 	WrongAck         uint64 // of what was never sent

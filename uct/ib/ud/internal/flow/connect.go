@@ -105,7 +105,8 @@ func (it *Iface) request(pkt []byte, h wire.Header, src uint32) {
 
 // accept makes the other end of a peer's endpoint.
 func (it *Iface) accept(from Peer, q *wire.CREQ, psn wire.PSN) {
-	if !it.vacancy() {
+	victim, ok := it.vacancy(from.Addr)
+	if !ok {
 		it.Counters.Refused++
 		return
 	}
@@ -121,13 +122,17 @@ func (it *Iface) accept(from Peer, q *wire.CREQ, psn wire.PSN) {
 		e.state |= gone
 		return
 	}
+	if victim != nil {
+		it.Counters.Evicted++
+		it.drop(victim)
+	}
 	it.Counters.Passive++
 	e.state |= connected | passive | embryo
 	e.got = psn
 	e.since = it.now
 	p := it.peers.get(from)
 	it.peers.add(p, e)
-	it.peers.passive++
+	it.peers.charge(e, from.Addr)
 	it.peers.embryos.push(e, linkAge)
 	e.owe(oweCREP)
 }

@@ -33,7 +33,8 @@ type Endpoint struct {
 	early uint8    // which one the first message was that came before the CREP, 0 without
 
 	connSN uint32
-	peer   *peer // nil if connected by id
+	peer   *peer   // nil if connected by id
+	burden *burden // that it is part of, while it is passive
 
 	// Times, as Iface.now.
 	sent   int64 // begin of the wait for an answer

@@ -4,6 +4,7 @@ package flow
 
 import (
 	"encoding/binary"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -242,6 +243,109 @@ func TestStorm(t *testing.T) {
 	n.same(c, f)
 	if b.it.Endpoints() > 3 {
 		t.Errorf("%d endpoints are left of it", b.it.Endpoints())
+	}
+}
+
+// TestStormFromOne: who makes all the embryos there can be keeps nobody else out, however
+// fast he is.
+func TestStormFromOne(t *testing.T) {
+	n := newNetwork(t)
+	b, c := n.add(20, func(c *Config) { c.MaxEmbryos = 64 }), n.add(30)
+	one := func(sn uint32) []byte {
+		return wire.AppendCREQ(nil, wire.NewHeader(wire.NullID, wire.FlagCtl, 1, 0), &wire.CREQ{QPN: 66, EP: sn, ConnSN: sn, DevAddr: append([]byte{0x48}, make([]byte, 8)...)})
+	}
+	sn := uint32(0)
+	for range 1000 {
+		b.forge(one(sn), 66)
+		sn++
+	}
+	if k := b.it.Counters; k.Passive != 64 || k.Evicted != 0 {
+		t.Fatalf("%d made, %d driven out", k.Passive, k.Evicted)
+	}
+	f := c.open(b)
+	for range 3 { // between each two packets of the others
+		c.it.Dispatch()
+		for range 100 {
+			b.forge(one(sn), 66)
+			sn++
+		}
+		n.step()
+	}
+	if !f.Connected() {
+		t.Error("somebody else is kept out")
+	}
+	if k := b.it.Counters; k.Evicted != 1 || b.it.peers.embryos.n > 64 {
+		t.Errorf("%d driven out, %d embryos", k.Evicted, b.it.peers.embryos.n)
+	}
+}
+
+// TestPassiveFromOne: the same of those that answer.
+func TestPassiveFromOne(t *testing.T) {
+	n := newNetwork(t)
+	a, c := n.add(10), n.add(30)
+	b := n.add(20, func(c *Config) { c.MaxPassive = 50 })
+	for range 60 {
+		a.open(b)
+	}
+	n.pass(time.Second)
+	d := n.add(40)
+	for k, h := range []*host{c, d, c} {
+		f := h.open(b)
+		n.settle()
+		if !f.Connected() || b.it.peers.passive != 50 || b.it.Counters.Evicted != uint64(k+1) {
+			t.Fatalf("connected %v, %d passive, %d driven out", f.Connected(), b.it.peers.passive, b.it.Counters.Evicted)
+		}
+		n.push(h, f, 3, 8)
+		n.run()
+		n.same(h, f)
+	}
+}
+
+// TestBurdens: what addresses have is counted right, whatever becomes of it.
+func TestBurdens(t *testing.T) {
+	n := newNetwork(t)
+	b := n.add(20, func(c *Config) { c.MaxPassive, c.MaxEmbryos = 40, 10 })
+	rng := rand.New(rand.NewPCG(1, 2))
+	for sn := range uint32(3000) {
+		who := rng.Uint32N(6)
+		b.forge(creqFrom(who, sn), 0)
+		if len(b.accepted) > 0 {
+			switch e := b.accepted[rng.IntN(len(b.accepted))]; {
+			case b.conns[e] != nil && b.conns[e].gone:
+			case rng.IntN(3) == 0:
+				b.forge(packed(wire.NewHeader(e.ID(), 0, 2, 1)), 0)
+			case rng.IntN(3) == 0:
+				e.Drop(errNonsense)
+			case rng.IntN(3) == 0 && e.Passive():
+				b.it.adopt(e)
+			}
+		}
+		n.now += int64(20 * time.Millisecond)
+		ps := &b.it.peers
+		want := make(map[[24]byte]burden)
+		for _, e := range b.it.table.eps {
+			if e != nil && e.is(passive) {
+				w := want[e.burden.addr]
+				w.addr = e.burden.addr
+				if w.passive++; e.is(embryo) {
+					w.embryos++
+				}
+				want[w.addr] = w
+			}
+		}
+		most := burden{}
+		for addr, w := range want {
+			if ps.has(addr) != w {
+				t.Fatalf("%+v, counted %+v", w, ps.has(addr))
+			}
+			most.passive, most.embryos = max(most.passive, w.passive), max(most.embryos, w.embryos)
+		}
+		if len(ps.burdens) != len(want) || ps.passiveOf.most != most.passive || ps.embryosOf.most != most.embryos {
+			t.Fatalf("%d addresses, at most %d and %d; counted %d, %d and %d", len(want), most.passive, most.embryos, len(ps.burdens), ps.passiveOf.most, ps.embryosOf.most)
+		}
+	}
+	if k := b.it.Counters; k.Evicted < 10 {
+		t.Errorf("%+v", k)
 	}
 }
 

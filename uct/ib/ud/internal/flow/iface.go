@@ -8,6 +8,9 @@ import "github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 type Iface struct {
 	Counters Counters
 
+	// Taking is which endpoints take messages. It can be set at any time.
+	Taking Taking
+
 	cfg  Config
 	port Port
 
@@ -56,3 +59,14 @@ func (it *Iface) Large(n int) bool { return n > it.short }
 
 // Endpoints is how many there are, closed ones and those of peers among them.
 func (it *Iface) Endpoints() int { return it.table.n }
+
+// Taking is which endpoints of an interface take messages.
+type Taking uint8
+
+// Endpoints that take messages. The others' peers keep theirs, and give us up after
+// their timeout if that does not change.
+const (
+	TakeAll     Taking = iota // all, though those that are halted but few
+	TakeRunning               // those that are not halted
+	TakeNone
+)

@@ -11,8 +11,8 @@ package flow
 // CREQs come from anyone, with any sender written in them. What they make is bounded:
 // endpoints by the limits of Config, and a new one drives out an embryo, of which
 // nothing was heard in embryoTime, or one of which nothing was heard for as long as
-// closed ones linger. If there is none of these it is not made, and a peer that exists
-// asks again. Numbers are kept for peers that the application has made endpoints to,
+// closed ones linger, or one of an address that has far more (burden.go). If there is none
+// of these it is not made, and a peer that exists asks again. Numbers are kept for peers that the application has made endpoints to,
 // as long as the interface lives: 1.13.1 ends its process when one comes twice.
 
 // peer is an interface at the other end.
@@ -34,8 +34,12 @@ type peers struct {
 
 	passive int  // endpoints that are
 	embryos list // the oldest first
-	closed  list // likewise
-	quiet   int64
+	burdens map[[24]byte]*burden
+	// Of how many addresses have how many.
+	embryosOf, passiveOf tally
+
+	closed list // likewise
+	quiet  int64
 	// forgotten are peers whose number must not be used again, although all that they
 	// have made is gone: so many as it takes to make use of that unlikely.
 	forgotten []*peer
@@ -47,6 +51,7 @@ const maxForgotten = 1 << 12
 func (ps *peers) init() {
 	ps.byKey = make(map[Peer]*peer)
 	ps.conns = make(map[connKey]*Endpoint)
+	ps.burdens = make(map[[24]byte]*burden)
 }
 
 // get is the peer of a key, made if need be.
@@ -110,13 +115,16 @@ func (ps *peers) remove(e *Endpoint) {
 
 // confirm is told that an embryo's peer has answered.
 func (it *Iface) confirm(e *Endpoint) {
-	e.state &^= embryo
-	it.peers.embryos.drop(e, linkAge)
+	if e.is(embryo) {
+		e.state &^= embryo
+		it.peers.embryos.drop(e, linkAge)
+		it.peers.hatched(e.burden)
+	}
 }
 
 // adopt makes an endpoint of a peer's the application's.
 func (it *Iface) adopt(e *Endpoint) {
 	it.confirm(e)
 	e.state &^= passive
-	it.peers.passive--
+	it.peers.discharge(e)
 }

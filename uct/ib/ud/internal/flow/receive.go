@@ -83,6 +83,10 @@ func (it *Iface) Receive(pkt []byte, from *From) (e *Endpoint, id uint8, data []
 		e.owe(oweNack)
 	}
 	if kind == wire.KindAM && ahead == 1 {
+		if it.Taking != TakeAll && (it.Taking == TakeNone || e.is(halted)) {
+			c.Halted++
+			return nil, 0, nil
+		}
 		e.got++
 		c.Delivered++
 		return e, h.AMID(), pkt[wire.HeaderLen:]

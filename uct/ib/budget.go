@@ -1,0 +1,47 @@
+//go:build linux
+
+package ib
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// What a process may pin it shares among the pools of its interfaces, the memory that the
+// application registers and that of large messages, which is registered as long as
+// they last. Pools grow with the traffic and keep what they have, so they leave half of
+// it to the others. What they begin with they get in any case.
+
+// pooled is the bytes of all chunks of the process.
+var pooled atomic.Int64
+
+// lockable is how many bytes the process may pin. Tests have others.
+var lockable = func() int64 {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) != nil || l.Cur > math.MaxInt64 || mayLockAll() {
+		return math.MaxInt64
+	}
+	return int64(l.Cur)
+}
+
+// mayLockAll reports whether the limit is none for the process (CAP_IPC_LOCK).
+var mayLockAll = sync.OnceValue(func() bool {
+	h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var d [2]unix.CapUserData
+	return unix.Capget(&h, &d[0]) == nil && d[0].Effective&(1<<unix.CAP_IPC_LOCK) != 0
+})
+
+// mayGrow says whether pools may have n bytes more.
+func mayGrow(n int) error {
+	if most := lockable() / 2; pooled.Load()+int64(n) > most {
+		return fmt.Errorf("ib: buffers of interfaces take %d bytes, half of what may be locked is %d: raise the limit (ulimit -l): %w",
+			pooled.Load(), most, ucs.ErrNoMemory)
+	}
+	return nil
+}

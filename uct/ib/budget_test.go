@@ -1,0 +1,81 @@
+//go:build linux
+
+package ib
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+)
+
+// sink is a queue that takes all receives.
+type sink struct{}
+
+func (sink) PostRecv(wr []verbs.RecvWR) (int, error) { return len(wr), nil }
+
+// TestBudget: pools begin with what they need whatever the limit, and grow to half of it
+// together, so that the rest is there for what the application registers.
+func TestBudget(t *testing.T) {
+	was := lockable
+	defer func() { lockable = was }()
+	k := verbstest.New()
+	ctx, err := verbs.NewContext(k.Open(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ctx.Close()
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Domain{ctx: ctx, pd: pd}
+	for _, limit := range []int64{0, 8 << 20, 20 << 20, math.MaxInt64} {
+		lockable = func() int64 { return limit }
+		var recvs [2]RecvPool
+		var sends SendPool
+		for n := range recvs {
+			if err := recvs[n].Open(d, sink{}, 8192, 4096, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := sends.Open(d, 8192, 4096); err != nil {
+			t.Fatal(err)
+		}
+		first := pooled.Load()
+		for range 20 { // each is used up between two looks
+			for n := range recvs {
+				p := &recvs[n]
+				p.used = p.Len()
+				if err := p.Refill(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range sends.Len() + 1 {
+				sends.Take()
+			}
+		}
+		now, _ := k.Pinned()
+		if now != pooled.Load() || now > max(first, limit/2) || limit == 20<<20 && now < limit/4 || limit == math.MaxInt64 && now != 3*4096*8192 {
+			t.Errorf("limit %d: %d bytes pinned, %d to begin with, %d counted", limit, now, first, pooled.Load())
+		}
+		if limit != math.MaxInt64 && (!errors.Is(sends.stuck, ucs.ErrNoMemory) || !strings.Contains(sends.stuck.Error(), "ulimit -l")) {
+			t.Errorf("limit %d: %v", limit, sends.stuck)
+		}
+		for n := range recvs {
+			if err := recvs[n].Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := sends.Close(); err != nil {
+			t.Error(err)
+		}
+		if now, _ := k.Pinned(); now != 0 || pooled.Load() != 0 {
+			t.Errorf("%d bytes are left, %d counted", now, pooled.Load())
+		}
+	}
+}

@@ -1,0 +1,61 @@
+//go:build linux
+
+package ud_test
+
+import (
+	"encoding/hex"
+	"testing"
+
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/ud"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// FuzzConnect has endpoints connect to any addresses, on a port of Ethernet and on one of
+// InfiniBand: they may be refused, or lead nowhere, and leave nothing behind.
+func FuzzConnect(f *testing.F) {
+	for _, dev := range []string{
+		"4800000000000000000000ffff0a090001", "58fe800000000000000200fffe00000001", "7f0102030405060708090a0b0c0d0e0f1002070180",
+		"000800", "00ffff", "60ffff0102030405060708aabbccddeeff0011", "2601c0aabbccddeeff0011040110", "44ffff0700000000000000000180", "4500000000000000000000ffff0a090001ff",
+	} {
+		b, err := hex.DecodeString(dev)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b, []byte{1, 0, 0}, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, byte(0))
+		f.Add(b, []byte{0xff, 0xff, 0xff}, []byte{17, 0, 0, 0, 0, 0}, byte(255))
+	}
+	f.Fuzz(func(t *testing.T, dev, iface, ep []byte, path byte) {
+		for _, ib := range []bool{false, true} {
+			net := network(t, port(verbstest.Port{InfiniBand: ib, LMC: 2}))
+			x := fixture(t, net, "IB_NUM_PATHS", "9", "IB_ROCE_REACHABILITY_MODE", "all")
+			h := x.Open(t)
+			h.Iface.Reachable(uct.ReachableParams{DeviceAddr: dev, IfaceAddr: iface})
+			var eps []uct.Endpoint
+			if e, err := h.Iface.NewEndpoint(uct.EndpointParams{DeviceAddr: dev, IfaceAddr: iface, PathIndex: int(int8(path))}); err == nil {
+				eps = append(eps, e)
+			}
+			if e, err := h.Iface.NewEndpoint(uct.EndpointParams{PathIndex: int(path % 9)}); err == nil {
+				eps = append(eps, e)
+				if e.(uct.Paired).ConnectToEP(dev, iface, ep) == nil {
+					e.AMShort(1, 2, nil, 0, nil)
+				}
+			}
+			for _, e := range eps {
+				e.(uct.Located).LeadsTo(dev, iface, ep)
+				e.(uct.Located).LeadsTo(dev, iface, nil)
+			}
+			ucttest.Settle(h)
+			for _, e := range eps {
+				e.Flush(uct.FlushCancel, nil)
+				e.Close()
+			}
+			ucttest.Settle(h)
+			// Ways that were used last go with the next packet of anybody.
+			if slots, limbo := ud.Held(h.Iface); slots != 0 || limbo > len(eps) {
+				t.Errorf("%d slots, %d things in limbo", slots, limbo)
+			}
+		}
+	})
+}

@@ -1,0 +1,43 @@
+//go:build linux
+
+package ud
+
+import (
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// The port is open to the whole network. What is dropped of what comes from there is
+// counted, and told of once a minute.
+
+// refusals is how much was dropped so far.
+type refusals struct{ room, malformed, source uint64 }
+
+// complain tells of what was dropped since it was called last, the last of it perhaps
+// just now.
+func (i *iface) complain() {
+	c := &i.flow.Counters
+	if now := (refusals{c.Refused, c.Malformed + c.Short, c.WrongSource}); now != i.refused {
+		i.complainOf(now)
+	}
+}
+
+//go:noinline
+func (i *iface) complainOf(now refusals) {
+	was := i.refused
+	i.refused = now
+	tell := func(why ledger.Reason, was, now uint64, what string) {
+		for ; was != now; was++ {
+			if (*ledger.Account)(nil).Refuse(why) {
+				log.Warn("ud: dropped "+what, zap.String("port", i.Port.Name()),
+					zap.Stringer("the last packet from", verbs.GID(i.inbound.from.GID)), zap.Uint64("so far", now))
+			}
+		}
+	}
+	tell(ledger.Connections, was.room, now.room, "connection requests: there is no room, or no way back")
+	tell(ledger.Malformed, was.malformed, now.malformed, "packets that make no sense")
+	tell(ledger.Claim, was.source, now.source, "packets that do not come from whom they say")
+}

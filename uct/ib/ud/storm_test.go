@@ -1,0 +1,261 @@
+//go:build linux
+
+package ud_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/ibtest"
+	"github.com/ucx-go/ucx/uct/ib/ud"
+	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// quietly keeps what is logged of hostile packets out of the way.
+func quietly(t testing.TB) {
+	was := log.SetLogger(zap.NewNop())
+	t.Cleanup(func() { log.SetLogger(was) })
+}
+
+// hostilePacket is the n-th of a storm: connection requests of endpoints without end, of
+// somebody else's queue pair, of addresses that are made up, cut off, to endpoints that
+// there may be or not.
+func (p *puppet) hostilePacket(rng *rand.Rand, n int) []byte {
+	header := wire.NewHeader(wire.NullID, wire.FlagCtl, wire.PSN(rng.Uint32N(1<<16)), wire.PSN(rng.Uint32N(1<<16)))
+	q := wire.CREQ{QPN: p.qpn(), EP: uint32(n) & 0xfffff, ConnSN: uint32(n), DevAddr: p.dev}
+	switch n % 8 {
+	case 0, 1, 2, 3:
+	case 4:
+		a := must(ib.ParseAddress(p.dev))(p.t)
+		a.GID[14], a.GID[15] = byte(rng.Uint32()), byte(rng.Uint32())
+		q.DevAddr = a.Append(nil)
+	case 5:
+		q.QPN = rng.Uint32N(1<<24-2) + 1
+	case 6:
+		q.ConnSN, q.Path = rng.Uint32(), uint8(rng.Uint32())
+	case 7:
+		h := wire.Header(rng.Uint64())
+		if rng.IntN(2) == 0 {
+			h = h&^wire.NullID | wire.Header(rng.Uint32N(2000))
+		}
+		b := packed(h, make([]byte, rng.IntN(100))...)
+		return b[:rng.IntN(len(b)+1)]
+	}
+	b := wire.AppendCREQ(nil, header, &q)
+	return b[:len(b)-rng.IntN(2)*rng.IntN(len(b))]
+}
+
+// storm has a puppet send hostile packets to its host for as long as good, between each few
+// of them, is well.
+func (p *puppet) storm(packets int, good func()) {
+	p.t.Helper()
+	rng := rand.New(rand.NewPCG(3, uint64(packets)))
+	for n := range packets {
+		p.send(p.hostilePacket(rng, n))
+		p.heard()
+		if n%50 == 0 {
+			good()
+		}
+	}
+}
+
+// maxEmbryos is the default limit of connections of which nothing was heard but a
+// request.
+const maxEmbryos = 1 << 10
+
+// TestStorm: a stranger makes connections as fast as he can, among other things that he
+// makes up. What that makes the interface hold is bounded, in memory and on the device; who
+// is connected goes on, and others can connect.
+func TestStorm(t *testing.T) {
+	quietly(t)
+	net := network(t, verbstest.Config{}, verbstest.Config{})
+	f := fixture(t, net, "UD_TIMEOUT", "30s")
+	h := f.Open(t)
+	others := []*ucttest.Host{f.Open(t), f.Open(t), f.Open(t), f.Open(t)}
+	p := newPuppet(t, net.Devices()[1], h)
+	got := h.Collect(t, 5)
+	eps := []uct.Endpoint{others[0].Connect(t, h)}
+	sent := 0
+	say := func() {
+		for k, ep := range eps {
+			ucttest.Accept(t, func() error { return ep.AMShort(5, 1, nil, 0, nil) }, others[k], h)
+			sent++
+		}
+		got.Wait(t, sent, append(others, h)...)
+	}
+	say()
+	before := net.Devices()[0].Objects()
+	packets := 20000
+	if testing.Short() {
+		packets = 4000
+	}
+	most, n := 0, 0
+	p.storm(packets, func() {
+		if n++; n%20 == 0 && len(eps) < len(others) {
+			eps = append(eps, others[len(eps)].Connect(t, h))
+		}
+		say()
+		if k := ud.Connections(h.Iface); k > maxEmbryos+8 {
+			t.Fatalf("%d connections", k)
+		}
+		most = max(most, net.Devices()[0].Objects())
+	})
+	// A stranger's queue pair has an address handle for each of some paths; each of the
+	// others has two.
+	if n := most - before; n > 8+2*len(eps) {
+		t.Errorf("%d objects of the device more than before", n)
+	}
+	c := ud.Counters(h.Iface)
+	if c.Passive < maxEmbryos || c.Refused == 0 || c.Malformed == 0 || c.Short == 0 || c.Unknown == 0 || c.WrongSource == 0 {
+		t.Errorf("%+v", c)
+	}
+	if len(h.Failures) != 0 {
+		t.Errorf("%+v", h.Failures)
+	}
+}
+
+// TestStormOfAnswers: one who answers makes connections that stay, up to a limit; others
+// can connect all the same. (How many that is in all is tested in package flow.)
+func TestStormOfAnswers(t *testing.T) {
+	net := network(t, verbstest.Config{}, verbstest.Config{})
+	f := fixture(t, net, "UD_TIMEOUT", "30s")
+	h, a := f.Open(t), f.Open(t)
+	p := newPuppet(t, net.Devices()[1], h)
+	before := net.Devices()[0].Objects()
+	for n := range uint32(600) {
+		p.connect(n, n)
+	}
+	if n := net.Devices()[0].Objects() - before; n > 4 {
+		t.Errorf("%d objects for the connections to one interface", n)
+	}
+	ep := a.Connect(t, h)
+	got := h.Collect(t, 5)
+	ucttest.Accept(t, func() error { return ep.AMShort(5, 1, nil, 0, nil) }, a, h)
+	got.Wait(t, 1, a, h)
+	if n := ud.Connections(h.Iface); n != 601 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// TestComplaints: what was dropped of a stranger is told, once a minute for each kind.
+func TestComplaints(t *testing.T) {
+	core, logs := observer.New(zapcore.WarnLevel)
+	was := log.SetLogger(zap.New(core))
+	defer log.SetLogger(was)
+	ledger.LogAgain()
+	_, h, p := two(t)
+	other := must(ib.ParseAddress(p.dev))(t)
+	other.GID[15]++
+	for range 5 {
+		p.send([]byte("short"))
+		p.send(packed(wire.NewHeader(wire.NullID, 0, 1, 1)))
+		p.send(wire.AppendCREQ(nil, wire.NewHeader(wire.NullID, wire.FlagCtl, 1, 0), &wire.CREQ{QPN: p.qpn() + 1, EP: 1, DevAddr: p.dev}))
+		p.send(wire.AppendCREQ(nil, wire.NewHeader(wire.NullID, wire.FlagCtl, 1, 0), &wire.CREQ{QPN: p.qpn(), EP: 1, DevAddr: other.Append(nil)}))
+		ucttest.Settle(h)
+	}
+	if c := ud.Counters(h.Iface); c.Short != 5 || c.Malformed != 5 || c.WrongSource != 5 || c.Refused != 5 {
+		t.Errorf("%+v", c)
+	}
+	if logs.Len() != 3 {
+		t.Errorf("%d lines", logs.Len())
+		for _, e := range logs.All() {
+			t.Log(e.Message, e.ContextMap())
+		}
+	}
+}
+
+// TestNoWayBack: after a stranger to whom there is no way, which it takes the system long
+// to find out, others are not let in for a while, lest the system be asked for ever; but
+// those to whom a way is known are.
+func TestNoWayBack(t *testing.T) {
+	quietly(t)
+	net := network(t, verbstest.Config{}, verbstest.Config{}, verbstest.Config{})
+	f := fixture(t, net)
+	f.Component = ibtest.Component(net.Devices()...)
+	h := f.Open(t)
+	p, q := newPuppet(t, net.Devices()[1], h), newPuppet(t, net.Devices()[2], h)
+	p.connect(1, 0)
+	net.Devices()[0].FailCall("CREATE_AH", 0, syscall.ETIMEDOUT)
+	q.send(q.creq(1, 0))
+	ucttest.Settle(h)
+	time.Sleep(50 * time.Millisecond) // so long it took
+	q.send(q.creq(1, 0))
+	ucttest.Settle(h)
+	if c := ud.Counters(h.Iface); c.Refused != 2 || c.Passive != 1 {
+		t.Fatalf("%+v", c)
+	}
+	p.connect(2, 1)
+	if c := ud.Counters(h.Iface); c.Passive != 2 {
+		t.Fatalf("%+v", c)
+	}
+	q.send(q.creq(1, 0))
+	ucttest.Settle(h)
+	if c := ud.Counters(h.Iface); c.Refused != 3 {
+		t.Fatalf("%+v", c)
+	}
+	ucttest.Until(t, "an answer", func() bool {
+		q.send(q.creq(1, 0))
+		ucttest.Settle(h)
+		return slices.ContainsFunc(q.heard(), isCREP)
+	}, h)
+}
+
+// FuzzPackets: packets of any content, each with its length before it, from somebody who is
+// connected and others. Nobody else is harmed.
+func FuzzPackets(f *testing.F) {
+	defer log.SetLogger(log.SetLogger(zap.NewNop()))
+	f.Add([]byte{8, 0, 0, 0, 4, 2, 0, 1, 0, 9, 1, 0, 0, 4, 3, 0, 1, 0, 7})
+	f.Add(append([]byte{65}, make([]byte, 65)...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		net, h, hostile := two(t, "UD_VERBS_RX_QUEUE_LEN", "4", "UD_VERBS_TX_QUEUE_LEN", "2", "UD_TIMEOUT", "30s")
+		good := newPuppet(t, net.Devices()[1], h)
+		got := h.Collect(t, 5)
+		hostile.connect(3, 0)
+		id := good.connect(4, 0)
+		for len(b) > 0 {
+			n := min(int(b[0]), len(b)-1)
+			pkt := b[1 : 1+n]
+			b = b[1+n:]
+			hostile.send(pkt)
+			hostile.heard()
+			good.heard()
+		}
+		ucttest.Settle(h)
+		before := got.Len()
+		good.send(packed(wire.AMHeader(id, 5, 2, 1), 1, 2, 3))
+		got.Wait(t, before+1, h)
+		if ud.Connections(h.Iface) > maxEmbryos+2 || len(h.Failures) != 0 {
+			t.Errorf("%d connections, %+v", ud.Connections(h.Iface), h.Failures)
+		}
+	})
+}
+
+// TestIndexInRequest: by which of our addresses a stranger is answered is not his to say.
+func TestIndexInRequest(t *testing.T) {
+	quietly(t)
+	_, h, p := two(t)
+	right := p.dev
+	a := must(ib.ParseAddress(p.dev))(t)
+	a.HasIndex, a.GIDIndex = true, 0
+	p.dev = a.Append(nil)
+	p.send(p.creq(1, 0))
+	ucttest.Settle(h)
+	if c := ud.Counters(h.Iface); c.Refused != 1 || c.Passive != 0 {
+		t.Errorf("%+v", c)
+	}
+	p.dev = right
+	p.connect(1, 0)
+}
