@@ -87,6 +87,9 @@ func (closing) about() protocolInfo { return protocolInfo{name: "close", kind: k
 
 func (p closing) release(r *Request) {
 	p.flushing.release(r)
+	if ep := r.ep; ep.errMode == ErrModeNone && r.err == nil && ep.conn() == nil {
+		ep.state |= epLingers
+	}
 	r.ep.destroy(ucs.ErrCanceled)
 }
 

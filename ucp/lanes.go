@@ -108,6 +108,11 @@ func (ep *Endpoint) laneName(i int) string {
 
 func (ep *Endpoint) closeLanes() {
 	for i := range ep.lanes {
+		l, ok := ep.lanes[i].uct.(uct.Lingerer)
+		if ok && ep.state&epLingers != 0 {
+			l.Linger()
+			continue
+		}
 		ep.lanes[i].uct.Close()
 	}
 	ep.lanes, ep.ue = nil, refuse{}

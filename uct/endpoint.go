@@ -5,7 +5,7 @@ package uct
 // bit return ucs.ErrUnsupported; embed NoAM to get that.
 //
 // What else a transport can do are interfaces of its endpoints: RMA, Atomic,
-// Paired, Located, Checker, ProcessEndpoint, Claimer. Their user asserts them once, when it has made
+// Paired, Located, Checker, ProcessEndpoint, Lingerer, Claimer. Their user asserts them once, when it has made
 // the endpoint. They are there for every endpoint of an iface whose attributes
 // announce what they do. Where nothing of it is announced they may be there all
 // the same, as settings turn off what a type has, and refuse everything with
@@ -81,6 +81,16 @@ type Checker interface {
 	// Check asks whether the peer is there; a dead one fails the endpoint
 	// through OnError. nil: known alive, or will be found out.
 	Check(c *Completion) error
+}
+
+// Lingerer is an Endpoint on whose being there the peer's end depends: what goes to it and
+// what comes from it share something.
+type Lingerer interface {
+	// Linger takes the place of Close where the peer is not told and may go on sending, or
+	// have still to learn that all it sent has arrived. The endpoint is closed for its owner,
+	// and goes on receiving, until its interface is closed or the transport needs what it
+	// holds. It is for endpoints that have been flushed.
+	Linger()
 }
 
 // Claimer is an Endpoint of a transport that treats those made for peers differently.

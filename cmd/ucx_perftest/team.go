@@ -37,6 +37,7 @@ func newTeam(g group, size int) *team {
 // run runs f on all threads, the first of which is the caller's. The error is
 // that of the thread that failed first, which lets the others fail.
 func (t *team) run(f func(id int) error) error {
+	defer narrow(t.size)()
 	var others sync.WaitGroup
 	for id := 1; id < t.size; id++ {
 		others.Add(1)

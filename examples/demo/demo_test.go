@@ -1,8 +1,8 @@
 package main
 
 import (
+	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,41 +10,48 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// TestDemo runs the program over every transport of the machine, and over one
-// that is named, and looks for a row of each size in each table.
-func TestDemo(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "demo")
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+// TestMain is the program itself where a test starts it, and that its server.
+func TestMain(m *testing.M) {
+	if os.Getenv("DEMO") != "" {
+		main()
+		return
 	}
+	os.Exit(m.Run())
+}
+
+// TestDemo runs the program over every transport of the machine, and over one
+// that is named.
+func TestDemo(t *testing.T) {
 	found, err := paths()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, tc := range []struct {
-		args []string
-		want []path
-	}{
-		{[]string{"-time", "1us"}, found},
-		{[]string{"-time", "1us", found[0].name}, found[:1]},
-	} {
-		out, err := exec.Command(program, tc.args...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v\n%s", err, out)
+	demonstrate(t, found)
+	demonstrate(t, found[:1], found[0].name)
+}
+
+// demonstrate runs the program with names of transports, and looks for a row of each
+// size in the table of each path.
+func demonstrate(t *testing.T, want []path, names ...string) {
+	t.Helper()
+	program := exec.Command("/proc/self/exe", append([]string{"-time", "1us"}, names...)...)
+	program.Env = append(os.Environ(), "DEMO=1")
+	out, err := program.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	tables := strings.Split(string(out), "\n\n")[1:]
+	if len(tables) != len(want) {
+		t.Fatalf("%d tables, want %d:\n%s", len(tables), len(want), out)
+	}
+	for i, p := range want {
+		if !strings.HasPrefix(tables[i], p.title()) {
+			t.Errorf("table of %s begins with %q", p.name, tables[i])
 		}
-		tables := strings.Split(string(out), "\n\n")[1:]
-		if len(tables) != len(tc.want) {
-			t.Fatalf("%d tables, want %d:\n%s", len(tables), len(tc.want), out)
-		}
-		for i, p := range tc.want {
-			if !strings.HasPrefix(tables[i], p.title()) {
-				t.Errorf("table of %s begins with %q", p.name, tables[i])
-			}
-			for _, size := range sizes {
-				row := regexp.MustCompile(`(?m)^ *` + sizeName(size) + ` +[\d.]+ µs +[\d.]+ MiB/s +\d+ msg/s$`)
-				if !row.MatchString(tables[i]) {
-					t.Errorf("no row for %s in\n%s", sizeName(size), tables[i])
-				}
+		for _, size := range sizes {
+			row := regexp.MustCompile(`(?m)^ *` + sizeName(size) + ` +[\d.]+ µs +[\d.]+ MiB/s +\d+ msg/s$`)
+			if !row.MatchString(tables[i]) {
+				t.Errorf("no row for %s in\n%s", sizeName(size), tables[i])
 			}
 		}
 	}
@@ -61,7 +68,7 @@ func TestPaths(t *testing.T) {
 		names = append(names, p.name)
 	}
 	all := strings.Join(names, " ")
-	if !regexp.MustCompile(`^self (posix )?(sysv )?(cma )?(tcp/\S+ ?)*$`).MatchString(all) {
+	if !regexp.MustCompile(`^self (posix )?(sysv )?(cma )?((rc_verbs|ud_verbs|tcp)/\S+ ?)*$`).MatchString(all) {
 		t.Errorf("paths %q", all)
 	}
 }

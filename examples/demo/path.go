@@ -21,11 +21,15 @@ type path struct {
 func (p path) alone() bool { return p.kind == uct.DeviceSelf }
 
 // transports are the settings for the path, as UCX_TLS. Cma copies large
-// messages only, so posix carries the others.
+// messages only, so posix carries the others; queue pairs of rc_verbs are
+// connected by datagrams.
 func (p path) transports() string {
 	transport, _, _ := strings.Cut(p.name, "/")
-	if transport == "cma" {
+	switch transport {
+	case "cma":
 		return "posix,cma"
+	case "rc_verbs":
+		return "rc_verbs,ud_verbs:aux"
 	}
 	return transport
 }
@@ -35,8 +39,8 @@ func (p path) title() string {
 	switch {
 	case p.alone():
 		return p.name + ", a worker with itself"
-	case strings.Contains(p.transports(), ","):
-		return p.name + ", with " + strings.TrimSuffix(p.transports(), ","+p.name) + " for small messages"
+	case p.name == "cma":
+		return p.name + ", with posix for small messages"
 	}
 	return p.name
 }
@@ -88,7 +92,7 @@ func paths() ([]path, error) {
 func distance(p path) int {
 	order := []uct.DeviceType{uct.DeviceSelf, uct.DeviceShared, uct.DeviceNetwork}
 	n := 2 * slices.Index(order, p.kind)
-	if strings.Contains(p.transports(), ",") {
+	if p.name == "cma" {
 		n++ // after what it needs
 	}
 	return n

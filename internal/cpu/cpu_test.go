@@ -47,3 +47,10 @@ func BenchmarkCopy(b *testing.B) {
 		Copy(dst, src)
 	}
 }
+
+// TestCounter: where there is a counter it goes on, and comes to a moment.
+func TestCounter(t *testing.T) {
+	start := Counter()
+	for Counter()-start < Moment() {
+	}
+}

@@ -15,6 +15,7 @@ import (
 var closeCases = []testCase{
 	{"close delivers what was sent before", everySwitch, testCloseDelivers},
 	{"close ends what is not matched", anywhere, testCloseUnmatched},
+	{"close, and the peer goes on", twoSides, testCloseFirst},
 	{"close twice", anywhere, testCloseTwice},
 	{"operations after close", anywhere, testAfterClose},
 	{"close an unused endpoint", anywhere, testCloseUnused},
@@ -92,6 +93,23 @@ func testCloseUnmatched(t *testing.T, tr transport) {
 	got, _ := b.take(1, 0, 16)
 	ucttest.SameBytes(t, "message", got, message(1))
 	r.settle()
+}
+
+// testCloseFirst: in error mode none the peer of a closed endpoint is told nothing. It sends on,
+// and finds out that what it sent has arrived.
+func testCloseFirst(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	there, back := a.connect(b), b.connect(a)
+	r.sendAndTake(there, b, 1, message(1))
+	r.sendAndTake(back, a, 1, message(1))
+	r.must(back.CloseAsync(nil))
+	r.sendAndTake(there, b, 2, message(2))
+	r.must(there.Flush(nil))
+	r.must(there.CloseAsync(nil))
+	if err := there.Err(); err != nil {
+		t.Errorf("the endpoint has failed: %v", err)
+	}
 }
 
 func testCloseTwice(t *testing.T, tr transport) {

@@ -1,6 +1,10 @@
 package event
 
-import "time"
+import (
+	"time"
+
+	"github.com/ucx-go/ucx/internal/cpu"
+)
 
 // start is the zero of the monotonic clock.
 var start = time.Now()
@@ -12,9 +16,13 @@ func monotonic() time.Duration { return time.Since(start) }
 // again, for everything that wants to know about when something happened. It belongs
 // to one goroutine. The zero value is ready.
 type Clock struct {
-	now  time.Duration
-	read uint64 // the round after that of the last reading
+	now   time.Duration
+	read  uint64 // the round after that of the last reading
+	count uint64 // of the processor's counter, then
 }
+
+// moment is how far that goes while Rough is good enough.
+var moment = cpu.Moment()
 
 // Now returns the time since the process started, as of the first call in this
 // round. Rounds are numbered by the caller.
@@ -25,8 +33,23 @@ func (c *Clock) Now(round uint64) time.Duration {
 	return c.now
 }
 
+// Rough is Now, or what an earlier round was told if that was some ten microseconds ago: for
+// those who count in milliseconds and ask for each message. A clock may cost as much
+// as a message, and a hundred times that in a virtual machine that has no good one, where
+// each reading leaves the machine; the processor's counter costs next to nothing. It need not be
+// even: behind a sleep call Forget, as some of them sleep as well.
+func (c *Clock) Rough(round uint64) time.Duration {
+	if c.read == round+1 || cpu.Counter()-c.count < moment {
+		return c.now
+	}
+	return c.Again(round)
+}
+
 // Again is Now read anew, for who has spent the round waiting.
 func (c *Clock) Again(round uint64) time.Duration {
-	c.now, c.read = monotonic(), round+1
+	c.now, c.read, c.count = monotonic(), round+1, cpu.Counter()
 	return c.now
 }
+
+// Forget has the next call read the clock.
+func (c *Clock) Forget() { c.read, c.count = 0, cpu.Counter()-moment }

@@ -322,3 +322,35 @@ func TestClock(t *testing.T) {
 		t.Errorf("read again %v, then %v, after %v", again, c.Now(1), next)
 	}
 }
+
+func TestRoughClock(t *testing.T) {
+	var c Clock
+	before := monotonic()
+	last := c.Rough(0)
+	if last < before || last > monotonic() {
+		t.Errorf("Rough = %v, not between two readings", last)
+	}
+	// It goes on: not with each round, but after a while.
+	for round := uint64(1); c.Rough(round) == last; round++ {
+	}
+	// What was read is what it says, and it never goes back.
+	for round := uint64(1 << 20); round < 1<<20+1000; round++ {
+		rough := c.Rough(round)
+		if rough < last || rough > monotonic() {
+			t.Fatalf("Rough = %v after %v, at %v", rough, last, monotonic())
+		}
+		if round%3 == 0 {
+			if last = c.Now(round); last < rough || c.Rough(round) != last {
+				t.Fatalf("Now = %v after Rough = %v, which is %v then", last, rough, c.Rough(round))
+			}
+		}
+	}
+	c.Forget()
+	before = monotonic()
+	if got := c.Rough(1 << 21); got < before {
+		t.Errorf("forgotten, Rough = %v, want one since %v", got, before)
+	}
+	if n := testing.AllocsPerRun(100, func() { c.Rough(1 << 22) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

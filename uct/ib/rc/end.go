@@ -62,6 +62,7 @@ func (e *endpoint) destroy(err error) {
 	}
 	i, qp := e.iface, e.qp
 	e.qp, e.deaf = nil, true
+	i.lingering.Remove(&e.lingers)
 	if e.connected {
 		// What the queue pair has taken of the queue of receives it gives back so.
 		qp.Modify(&verbs.QPAttr{State: verbs.QPErr}, verbs.QPAttrState)

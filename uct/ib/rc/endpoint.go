@@ -35,6 +35,7 @@ type endpoint struct {
 	fc         flow
 	due        kit.Node[*endpoint] // in iface.grants
 	dangling   kit.Node[*endpoint] // in iface.tails
+	lingers    kit.Node[*endpoint] // in iface.lingering
 	ops        opQueue
 	pending    kit.Queue
 
@@ -57,6 +58,7 @@ var _ interface {
 	uct.Paired
 	uct.Located
 	uct.Checker
+	uct.Lingerer
 	uct.SourceHolder
 	kit.Failing
 	kit.Sender
@@ -97,7 +99,11 @@ func (i *iface) freshQP() (qp *verbs.QP, err error) {
 		}
 	}()
 	for {
-		if qp, err = i.newQP(); err != nil || !i.haunted(qp.QPN()) {
+		if qp, err = i.newQP(); err != nil && i.lingering.Len() > 0 {
+			i.endLingering(0)
+			continue
+		}
+		if err != nil || !i.haunted(qp.QPN()) {
 			return qp, err
 		}
 		haunted = append(haunted, qp)

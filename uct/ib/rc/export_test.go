@@ -62,3 +62,8 @@ func FlowLabel(t testing.TB, ep any) uint32 {
 	}
 	return a.AH.FlowLabel
 }
+
+// MaxLingering is how many endpoints linger, and Lingering how many do.
+const MaxLingering = maxLingering
+
+func Lingering(i uct.Iface) int { return i.(*iface).lingering.Len() }

@@ -61,6 +61,7 @@ type iface struct {
 	tails      kit.Ring[*endpoint] // of whose last requests nobody will hear
 	still      int                 // rounds in which nothing has happened, since the last of those
 	resumed    kit.Ring[*endpoint] // for whom something was put off
+	lingering  kit.Ring[*endpoint] // closed, and still there for their peers
 
 	quiet  uint8 // 1: the queue of receives was not seen empty
 	late   int   // rounds that failures have waited
@@ -221,6 +222,7 @@ func (i *iface) Close() error {
 	if i.endpoints > 0 {
 		return fmt.Errorf("rc: closing an interface with %d open endpoints: %w", i.endpoints, ucs.ErrBusy)
 	}
+	i.endLingering(0)
 	i.Worker.RemoveProgress(i)
 	return i.release()
 }

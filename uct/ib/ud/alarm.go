@@ -27,7 +27,7 @@ const lookGap = 16
 // in hundreds of rounds, and a program may do much else between these.
 func (i *iface) look() {
 	a := &i.alarm
-	if a.rounds++; a.rounds%lookGap == 0 && int64(i.Worker.Now()) >= a.at {
+	if a.rounds++; a.rounds%lookGap == 0 && int64(i.Worker.RoughNow()) >= a.at {
 		i.ring()
 	}
 }

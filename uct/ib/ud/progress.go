@@ -54,7 +54,7 @@ func (i *iface) Progress() int {
 func (i *iface) deliver(wc []verbs.WC, full bool) int {
 	i.quiet = 1
 	i.alarm.due = true
-	i.flow.Clock(int64(i.Worker.Now()))
+	i.flow.Clock(int64(i.Worker.RoughNow()))
 	for k := range wc {
 		i.received(&wc[k])
 		if i.closed { // by a handler

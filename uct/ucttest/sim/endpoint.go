@@ -28,6 +28,7 @@ type endpoint struct {
 	attempts int
 	failed   error // why nothing is accepted any more
 	closed   bool
+	lingers  bool // closed, and its peer's end does not know
 
 	// Guarded by home.net.mu.
 	sent     uint64 // messages put on their way
@@ -42,6 +43,7 @@ var _ interface {
 	uct.Atomic
 	uct.Paired
 	uct.Located
+	uct.Lingerer
 	uct.Checker
 } = (*endpoint)(nil)
 
@@ -201,7 +203,9 @@ func (e *endpoint) stop(err error, zcopyOnly bool) {
 	e.failed = err
 	e.home.waiting.Leave(&e.pending)
 	e.home.net.mu.Lock()
-	delete(e.home.net.ends, e.id)
+	if !e.lingers {
+		delete(e.home.net.ends, e.id)
+	}
 	e.recall(zcopyOnly)
 	if e.peer != nil {
 		delete(e.peer.incoming, e)
@@ -263,4 +267,11 @@ func (e *endpoint) Close() {
 		}
 	}
 	e.home.endpoints = open
+}
+
+// Linger implements uct.Lingerer: the endpoint that this one is connected with is heard as
+// long as there is the interface.
+func (e *endpoint) Linger() {
+	e.lingers = !e.closed && e.failed == nil && e.peer != nil
+	e.Close()
 }

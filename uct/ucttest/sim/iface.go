@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 
@@ -126,6 +127,7 @@ func (i *iface) Close() error {
 	}
 	i.closed = true
 	delete(i.net.ifaces, i.id)
+	maps.DeleteFunc(i.net.ends, func(_ uint64, e *endpoint) bool { return e.home == i })
 	for e := range i.incoming {
 		e.lose(ucs.ErrConnectionReset)
 	}
