@@ -104,7 +104,7 @@ func buildTool(t *testing.T, dir string) program {
 	if k := readKit(t, kitDir); k != nil {
 		return k.ours
 	}
-	run(t, exec.Command("go", "build", "-ldflags=-s -w", "-o", dir, "../cmd/ucx_perftest", "./crowd", "./partner"))
+	run(t, exec.Command("go", "build", "-ldflags=-s -w", "-o", dir, "../cmd/ucx_perftest", "../cmd/ucx_info", "./crowd", "./partner"))
 	in := func(name string) string { return filepath.Join(dir, name) }
 	return program{name: "Go", tool: in("ucx_perftest"), crowd: in("crowd"), partner: in("partner"), ours: true}
 }

@@ -17,9 +17,9 @@ import (
 // scripts/test-rxe does: the programs, and what they load of C UCX. There it lies in the
 // folder kit beside the test program:
 //
-//	kit/go     gopeer, ucx_perftest, partner
-//	kit/c0     cpeer, ucx_perftest, ucp_client_server, ucp_hello_world of the first C
-//	           installation; "name" says which it is
+//	kit/go     gopeer, ucx_perftest, ucx_info, partner
+//	kit/c0     cpeer, ucx_perftest, ucx_info, ucp_client_server, ucp_hello_world of the
+//	           first C installation; "name" says which it is
 //	kit/c0/lib its libraries, and ucx in there its modules
 //	kit/lib    the libraries that all of them share
 const kitDir = "kit"
@@ -69,8 +69,11 @@ func packC(t *testing.T, p program, prefix, dir, into string) {
 	makeDir(t, filepath.Join(dir, "lib"))
 	put(t, filepath.Join(into, "name"), []byte(p.name))
 	programs := map[string]string{"cpeer": p.path}
-	if _, err := os.Stat(p.tool); err == nil {
-		programs["ucx_perftest"] = p.tool
+	for _, name := range []string{"ucx_perftest", "ucx_info"} {
+		path := filepath.Join(filepath.Dir(p.tool), name)
+		if _, err := os.Stat(path); err == nil {
+			programs[name] = path
+		}
 	}
 	for _, name := range exampleNames {
 		if path := filepath.Join(t.TempDir(), name); buildExample(t, prefix, name, path) != nil {

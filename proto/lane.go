@@ -154,8 +154,8 @@ func (c *LaneConfig) LinesFrom(first int) []string {
 		if l.MD > 9 {
 			pad--
 		}
-		out = append(out, fmt.Sprintf("%s%s-> md[%d]/%v/sysdev[%d] seg %d %s", head, strings.Repeat(" ", max(pad, 1)),
-			l.DstMD, l.Peer, l.DstSysDev, seg, c.uses(uint8(i))))
+		out = append(out, fmt.Sprintf("%s%s-> md[%d]/%s/sysdev[%d] seg %d %s", head, strings.Repeat(" ", max(pad, 1)),
+			l.DstMD, l.Peer.component(), l.DstSysDev, seg, c.uses(uint8(i))))
 	}
 	return out
 }

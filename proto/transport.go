@@ -50,6 +50,16 @@ var transportNames = map[TransportID]string{
 	0x0FB3:         "ud_mlx5",
 }
 
+// component is the name of the component of C that a transport belongs to, which is the
+// transport's but for those over RDMA devices. It serves printing only.
+func (t TransportID) component() string {
+	switch t {
+	case 0x8A27, 0xD131, 0xD47A, 0x397E, 0x0FB3:
+		return "ib"
+	}
+	return t.String()
+}
+
 // String returns the name of a transport C UCX has, or the number.
 func (t TransportID) String() string {
 	if n, ok := transportNames[t]; ok {

@@ -73,14 +73,22 @@ func (w *Worker) packAddress() error {
 	}
 	w.described, w.address = described, packed
 	for _, i := range w.ifaces {
-		i.published = bytes.Clone(i.uct.Address())
+		i.published, i.withdrawn = bytes.Clone(i.uct.Address()), i.failed()
 	}
 	return nil
 }
 
 // moved reports whether the interface has another address than the worker's has
 // for it.
-func (i *iface) moved() bool { return !bytes.Equal(i.published, i.uct.Address()) }
+func (i *iface) moved() bool {
+	return i.withdrawn != i.failed() || !bytes.Equal(i.published, i.uct.Address())
+}
+
+// failed reports whether the interface has come to an end by itself: nobody reaches it.
+func (i *iface) failed() bool {
+	f, ok := i.uct.(uct.Failer)
+	return ok && f.Failed() != nil
+}
 
 // describe lists the interfaces that peers may use. Interfaces of one device and
 // domain share an entry.
@@ -88,7 +96,7 @@ func (w *Worker) describe(use func(*iface) bool) proto.WorkerAddress {
 	a := w.emptyAddress()
 	at := make(map[string]int)
 	for _, i := range w.ifaces {
-		if !use(i) {
+		if i.failed() || !use(i) {
 			continue
 		}
 		dev := i.uct.DeviceAddress()

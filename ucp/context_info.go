@@ -28,8 +28,11 @@ func (c *Context) WriteInfo(w io.Writer) error {
 		if _, ok := devices[r.Device]; !ok {
 			devices[r.Device] = len(devices)
 		}
-		// No transport is only for wireup: the first flag is never set.
-		ew.printf("#      resource %-2d :  md %-2d dev %-2d flags -- %s\n", i, r.md, devices[r.Device], r)
+		flags := "--"
+		if r.auxiliary {
+			flags = "a-" // only for the wireup of others
+		}
+		ew.printf("#      resource %-2d :  md %-2d dev %-2d flags %s %s\n", i, r.md, devices[r.Device], flags, r)
 	}
 	ew.printf("#\n")
 	for _, s := range c.skipped {

@@ -1,11 +1,13 @@
 package ucp
 
 import (
+	"fmt"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
@@ -83,7 +85,14 @@ func (ep *Endpoint) keepalive() {
 	if waits {
 		ep.state |= epWaiting
 	}
+	early := ep.unacknowledged()
+	if ep.gone() != nil {
+		return
+	}
 	for _, k := range ep.cfg.lanes.checked {
+		if early && ep.pair.lanes&(1<<k) != 0 {
+			continue
+		}
 		if c, ok := ep.lane(k).(uct.Checker); ok {
 			_ = c.Check(nil) // what it says now is also reported
 		}
@@ -100,6 +109,29 @@ func (ep *Endpoint) keepalive() {
 	if ep.sendWireupBy(checkMessage{}, proto.WireupEpCheck, ep.remoteID, ep.w.described) != nil {
 		ep.state &^= epChecking
 	}
+}
+
+// patience is how many looks of the keepalive an acknowledgement may take.
+const patience = 3
+
+// unacknowledged looks at an endpoint that has answered. As long as it waits for the
+// acknowledgement the peer may not have connected its ends, and questions to them would find
+// that nobody is there: so early none is asked. If the lane that brought the answer is gone,
+// and the peer has not said in all that time that it has it, it never will, and not each
+// transport tells that nobody has connected the other end.
+func (ep *Endpoint) unacknowledged() (early bool) {
+	p := ep.pair
+	if p == nil || !p.waits || p.conn != nil {
+		return false
+	}
+	if p.looked < patience {
+		p.looked++
+		return true
+	}
+	if k := ep.cfg.lanes.wireup; p.aux.uct == nil && p.lanes&(1<<k) != 0 {
+		ep.fail(fmt.Errorf("the peer has not acknowledged the answer, and what brought it is gone: %w", ucs.ErrEndpointTimeout))
+	}
+	return false
 }
 
 // unanswered reports whether something cannot end without a message of the peer.

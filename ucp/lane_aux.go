@@ -13,6 +13,7 @@ type pairing struct {
 	entries []uint8     // for each lane, the entry of the address it was chosen toward
 	aux     lane        // carries wireup messages until the lanes do; uct is nil if there is none
 	waits   bool        // has answered, and waits for the acknowledgement
+	looked  uint8       // how often the keepalive has found it waiting, since the last change
 	conn    *connection // of an endpoint that a connection manager has made, nil for others
 }
 
@@ -71,6 +72,7 @@ func (ep *Endpoint) auxLost(ue uct.Endpoint) bool {
 		return false
 	}
 	ep.dropAux()
+	p.looked = 0
 	if p.conn != nil {
 		return true
 	}

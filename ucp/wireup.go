@@ -111,6 +111,10 @@ func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 			if w.foreign(src, ep) {
 				return nil
 			}
+			if ep.remoteID == 0 && ep.errMode != ErrMode(m.ErrMode) { // it has never been one
+				ep.fail(ep.unequal(&m))
+				return nil
+			}
 			ep.fail(fmt.Errorf("the peer has closed its end: %w", ucs.ErrConnectionReset))
 		}
 	case proto.WireupAck:
@@ -157,7 +161,7 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) 
 		return w.acceptEndpoint(from, m, q.said)
 	}
 	if q.roams { // the connection may be anybody's: the endpoint still waits for the peer
-		w.matched(ep, m)
+		w.matched(from, ep, m, q.said)
 		ep.state |= epHearsay
 		return nil
 	}
@@ -166,18 +170,29 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) 
 		p.forget(ep)
 		ep.know(from.pays().account.Source())
 		if ep.errMode != ErrMode(m.ErrMode) {
-			ep.fail(fmt.Errorf("the peer's endpoint has error mode %d, this one %d: %w", m.ErrMode, ep.errMode, ucs.ErrUnsupported))
+			if ep.pair != nil {
+				w.sayRemoved(from, m, q.said, ep.errMode)
+			}
+			ep.fail(ep.unequal(m))
 			return nil
 		}
 	}
-	w.matched(ep, m)
+	w.matched(from, ep, m, q.said)
 	return nil
 }
 
-// matched connects an endpoint with the peer's that a request is of.
-func (w *Worker) matched(ep *Endpoint, m *proto.Wireup) {
+// unequal is why an endpoint does not come together with the peer's that a message is of.
+func (ep *Endpoint) unequal(m *proto.Wireup) error {
+	return fmt.Errorf("the peer's endpoint has error mode %d, this one %d: %w", m.ErrMode, ep.errMode, ucs.ErrUnsupported)
+}
+
+// matched connects an endpoint with the peer's that a request is of. said is what of its
+// address is in doubt.
+func (w *Worker) matched(from *source, ep *Endpoint, m *proto.Wireup, said *proto.WorkerAddress) {
 	if ep.pair != nil {
-		w.matchedPairs(ep, m)
+		if err := w.matchedPairs(ep, m); err != nil {
+			ep.refusePairs(from, m, said, err)
+		}
 		return
 	}
 	// When both ask at once the reply of one direction is enough: the worker with
@@ -232,7 +247,7 @@ func (w *Worker) acceptEndpoint(from *source, m *proto.Wireup, said *proto.Worke
 	if ep.pair == nil {
 		ep.sendWireup(proto.WireupReply, m.SrcEp, w.emptyAddress())
 	} else if err := ep.answerPairs(m); err != nil {
-		ep.refusePairs(m, err)
+		ep.refusePairs(from, m, said, err)
 		return nil
 	}
 	ep.connected(m.SrcEp)
@@ -259,17 +274,8 @@ func (w *Worker) onEpCheck(from *source, m *proto.Wireup, message []byte) error 
 	if err := w.mayOpen(from); err != nil {
 		return w.malformed(err)
 	}
-	ep, err := w.answering(from, m.Address.Clone(), q.said, ErrModeNone, laneRules{answer: true})
-	if err != nil {
+	if err := w.sayRemoved(from, m, q.said, ErrModeNone); err != nil {
 		return w.unanswerable(from, q.peer, err)
-	}
-	ep.countAs(from)
-	ep.connSN = proto.ConnSNNone
-	ep.sendWireup(proto.WireupEpRemoved, m.SrcEp, w.emptyAddress())
-	if r, err := ep.closeAsync(nil); err != nil {
-		ep.destroy(ucs.ErrCanceled)
-	} else {
-		r.free()
 	}
 	return nil
 }

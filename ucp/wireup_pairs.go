@@ -3,11 +3,8 @@ package ucp
 import (
 	"fmt"
 
-	"go.uber.org/zap"
-
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -80,15 +77,16 @@ func (ep *Endpoint) answerPairs(m *proto.Wireup) error {
 	if err != nil {
 		return err
 	}
-	ep.pair.waits = true
+	ep.pair.waits, ep.pair.looked = true, 0
 	return ep.sendWireup(proto.WireupReply, m.SrcEp, own)
 }
 
-// matchedPairs is told of the request of the peer of an endpoint that waits for it.
-func (w *Worker) matchedPairs(ep *Endpoint, m *proto.Wireup) {
+// matchedPairs is told of the request of the peer of an endpoint that waits for it. The error
+// says that the lanes that it asks for cannot be had.
+func (w *Worker) matchedPairs(ep *Endpoint, m *proto.Wireup) error {
 	if ep.state&epRequested != 0 && m.Address.UUID > w.uuid {
 		ep.identified(m.SrcEp) // and ours is answered
-		return
+		return nil
 	}
 	ep.identified(m.SrcEp)
 	var err error
@@ -99,9 +97,7 @@ func (w *Worker) matchedPairs(ep *Endpoint, m *proto.Wireup) {
 	if err == nil {
 		err = ep.answerPairs(m)
 	}
-	if err != nil {
-		ep.refusePairs(m, err)
-	}
+	return err
 }
 
 // rechoose makes the lanes anew, toward the address in a request. Nothing was sent over
@@ -141,12 +137,4 @@ func (w *Worker) onWireupAck(src *uct.Source, m *proto.Wireup) {
 		return
 	}
 	ep.paired()
-}
-
-// refusePairs is told that the lanes that a peer asks for cannot be had. Its end would
-// wait.
-func (ep *Endpoint) refusePairs(m *proto.Wireup, err error) {
-	log.Diag("lanes that a peer has asked for cannot be connected", zap.String("endpoint", ep.describe()), zap.Error(err))
-	ep.sendWireup(proto.WireupEpRemoved, m.SrcEp, ep.w.emptyAddress())
-	ep.fail(err)
 }

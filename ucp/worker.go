@@ -191,6 +191,7 @@ type iface struct {
 	id    proto.TransportID
 
 	published []byte // address of the interface in the worker's
+	withdrawn bool   // it is not in that, as the interface has failed
 }
 
 // workerSeq numbers workers without a name.

@@ -34,6 +34,15 @@ type Iface interface {
 	Close() error
 }
 
+// Failer is an Iface that can come to an end by itself, as when its device is removed. Its
+// endpoints fail then, as they do when their peers go; nothing is reachable from there any
+// more, and peers need not be told its addresses.
+type Failer interface {
+	// Failed is why nothing can be sent or received any more, nil while it can. What has
+	// failed stays so.
+	Failed() error
+}
+
 // ReachableParams asks about one peer.
 type ReachableParams struct {
 	DeviceAddr []byte

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,6 +57,9 @@ func TestRDMADevices(t *testing.T) {
 		if d.Name != l[1] || d.Error != "" || d.Driver == "" || len(d.Ports) != 1 {
 			t.Errorf("%+v, rdma link: %q", d, l[0])
 			continue
+		}
+		if want := []string{"rc_verbs", "ud_verbs"}; !slices.Equal(d.Transports, want) {
+			t.Errorf("%s has the transports %v, want %v", d.Name, d.Transports, want)
 		}
 		p := &d.Ports[0]
 		if p.State != l[3] || len(p.GIDs) == 0 || p.GIDs[0].NetDev != l[4] || p.MTU == nil || p.Bandwidth <= 0 {

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
+	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
@@ -19,7 +22,11 @@ type rdmaDevice struct {
 	verbs.Device
 	driver string // "": not known
 	err    error  // it cannot be used
-	mtu    map[int]portMTU
+
+	transports []string // of UCX over it
+	lacks      error    // why there are none, where that is known
+
+	mtu map[int]portMTU
 }
 
 // portMTU is the one thing of a port that sysfs does not have, in bytes.
@@ -29,9 +36,40 @@ type portMTU struct{ active, max int }
 type rdmaMachine struct {
 	sysfs string
 	open  func(*verbs.Device) (*verbs.Context, error)
+	list  func(device string) (transports []string, lacks error)
 }
 
-var thisMachine = rdmaMachine{open: (*verbs.Device).Open}
+var thisMachine = rdmaMachine{open: (*verbs.Device).Open, list: transportsOver}
+
+// transportsOver lists the transports over a device, or says why there are none.
+func transportsOver(device string) (list []string, lacks error) {
+	for _, c := range uct.Components() {
+		if c.Name() != ibComponent {
+			continue
+		}
+		md, err := c.OpenMD(device, nil)
+		if err != nil {
+			return nil, err
+		}
+		resources, err := md.Resources()
+		for _, r := range resources {
+			if !slices.Contains(list, r.Transport) {
+				list = append(list, r.Transport)
+			}
+		}
+		if l, ok := md.(uct.Lacking); ok && err == nil {
+			l.Lacks(func(_ string, why error) bool {
+				err = why
+				return false
+			})
+		}
+		return list, errors.Join(err, md.Close())
+	}
+	return nil, nil
+}
+
+// ibComponent has the transports over RDMA devices.
+const ibComponent = "ib"
 
 // find lists the devices and tries to open each.
 func (m rdmaMachine) find() rdma {
@@ -51,6 +89,9 @@ func (m rdmaMachine) look(d verbs.Device) rdmaDevice {
 		return r
 	}
 	r.driver = c.Driver()
+	if m.list != nil {
+		r.transports, r.lacks = m.list(d.Name)
+	}
 	for _, p := range d.Ports {
 		a, err := c.QueryPort(p.Num)
 		if err != nil {
@@ -64,9 +105,6 @@ func (m rdmaMachine) look(d verbs.Device) rdmaDevice {
 	}
 	return r
 }
-
-// noTransports is why a device that can be used is not.
-const noTransports = "none (UCX over verbs is not there yet)"
 
 // speed is the number of lanes and their speed, as in "100 Gb/sec (4X EDR)".
 func speed(p *verbs.Port) string {
@@ -103,6 +141,17 @@ func writeRDMA(w io.Writer, r rdma) {
 	}
 }
 
+// transportsText is the transports over a device that can be opened.
+func (d *rdmaDevice) transportsText() string {
+	switch {
+	case len(d.transports) > 0:
+		return strings.Join(d.transports, ", ")
+	case d.lacks != nil:
+		return fmt.Sprintf("none (%v)", d.lacks)
+	}
+	return "none"
+}
+
 func writeRDMADevice(w io.Writer, d *rdmaDevice) {
 	field := func(label, format string, args ...any) {
 		fmt.Fprintf(w, "#%21s: %s\n", label, fmt.Sprintf(format, args...))
@@ -131,7 +180,7 @@ func writeRDMADevice(w io.Writer, d *rdmaDevice) {
 	if d.err != nil {
 		fmt.Fprintf(w, "#   < failed to open RDMA device %s: %v >\n", d.Name, d.err)
 	} else {
-		field("transports", noTransports)
+		field("transports", "%s", d.transportsText())
 	}
 	for i := range d.Ports {
 		writeRDMAPort(w, d, &d.Ports[i], field)
@@ -225,7 +274,7 @@ func rdmaJSON(r rdma) []jsonRDMA {
 		j := jsonRDMA{
 			Name: d.Name, Driver: d.driver, Error: text(d.err), NodeType: d.NodeType.String(), NodeGUID: d.NodeGUID.String(),
 			SysImageGUID: d.SysImageGUID.String(), Firmware: d.Firmware, HCAType: d.HCAType, BoardID: d.BoardID, Parent: d.Parent,
-			Transports: []string{}, Ports: []jsonRDMAPort{},
+			Transports: append([]string{}, d.transports...), Ports: []jsonRDMAPort{},
 		}
 		if d.PCI != "" {
 			j.PCI = &jsonPCI{d.PCI, int(d.PCIVendor), int(d.PCIDevice)}

@@ -32,7 +32,7 @@ func rdmaTree(t *testing.T, tree string, open func(*verbs.Device) (*verbs.Contex
 	if open == nil {
 		open = func(*verbs.Device) (*verbs.Context, error) { return nil, errors.New("a driver that is not known") }
 	}
-	return rdmaMachine{root, open}
+	return rdmaMachine{sysfs: root, open: open}
 }
 
 func opensFake(k *verbstest.Kernel) func(*verbs.Device) (*verbs.Context, error) {
@@ -43,8 +43,10 @@ func TestRDMAText(t *testing.T) {
 	failing := verbstest.New()
 	failing.FailCall("DEVICE.QUERY_PORT", 0, syscall.EIO)
 	lo := rdmaTree(t, "rxe-lo", nil)
-	with := func(open func(*verbs.Device) (*verbs.Context, error)) rdmaMachine { return rdmaMachine{lo.sysfs, open} }
-	without := rdmaMachine{t.TempDir(), (*verbs.Device).Open}
+	with := func(open func(*verbs.Device) (*verbs.Context, error)) rdmaMachine {
+		return rdmaMachine{lo.sysfs, open, func(string) ([]string, error) { return []string{"rc_verbs", "ud_verbs"}, nil }}
+	}
+	without := rdmaMachine{sysfs: t.TempDir(), open: (*verbs.Device).Open}
 	if err := verbstest.Sysfs(without.sysfs, "class/infiniband -> "+filepath.Join(lo.sysfs, "class/infiniband")); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +81,7 @@ func TestRDMAText(t *testing.T) {
 #            node type: CA
 #            node guid: 0200:00ff:fe00:0000
 #               netdev: lo
-#           transports: none (UCX over verbs is not there yet)
+#           transports: rc_verbs, ud_verbs
 ` + rxePort + "#                  mtu: 4096 bytes, at most 4096\n" + rxeGIDs},
 		{"no permission", with(denied), rxe +
 			"#   < failed to open RDMA device rxe0: uverbs0: open /dev/infiniband/uverbs0: permission denied: needs permission >\n" + rxePort + rxeGIDs},
@@ -143,7 +145,7 @@ func TestRDMAText(t *testing.T) {
 }
 
 func TestRDMARareText(t *testing.T) {
-	d := rdmaDevice{Device: verbs.Device{Name: "x", NUMANode: -1, Ports: []verbs.Port{{Num: 2}}}}
+	d := rdmaDevice{Device: verbs.Device{Name: "x", NUMANode: -1, Ports: []verbs.Port{{Num: 2}}}, lacks: errors.New("too small")}
 	for i := range 20 {
 		d.Ports[0].GIDs = append(d.Ports[0].GIDs, verbs.PortGID{Index: 2 * i, GID: verbs.GID{15: 1}, Type: verbs.GIDUnknown})
 	}
@@ -154,7 +156,7 @@ func TestRDMARareText(t *testing.T) {
 # RDMA device: x
 #            node type: unknown
 #            node guid: 0000:0000:0000:0000
-#           transports: none (UCX over verbs is not there yet)
+#           transports: none (too small)
 #
 #           Port: 2
 #                state: NOP

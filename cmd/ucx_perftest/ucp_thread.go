@@ -169,6 +169,8 @@ func (r *ucpRunner) idled() error {
 	if r.sleep {
 		return r.w.Wait(r.g.ctx)
 	}
-	r.c.giveWay()
+	if r.idle%yieldRounds == 0 {
+		r.c.giveWay()
+	}
 	return nil
 }

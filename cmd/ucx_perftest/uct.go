@@ -233,7 +233,9 @@ func (r *uctRunner) idled() error {
 			return err
 		}
 	}
-	r.c.giveWay()
+	if r.idle%yieldRounds == 0 {
+		r.c.giveWay()
+	}
 	return nil
 }
 

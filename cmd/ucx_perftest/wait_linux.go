@@ -13,6 +13,7 @@ import (
 const (
 	spinRounds  = 512     // rounds after which others may run
 	spinTime    = 40e-6   // and seconds: longer than it takes to empty half a ring
+	yieldRounds = 32      // rounds between times that they do: asking the clock may cost more than a round
 	checkRounds = 1 << 10 // rounds between looks whether the other side is there
 )
 

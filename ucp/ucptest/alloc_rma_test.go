@@ -13,7 +13,7 @@ import (
 func TestNoAllocationsOneSided(t *testing.T) {
 	skipUnderRace(t)
 	for _, tr := range rmaTransports {
-		if tr.busy || tr.few {
+		if !tr.frugal() {
 			continue
 		}
 		t.Run(tr.name, func(t *testing.T) {

@@ -50,6 +50,10 @@ type transport struct {
 	// made, who has one then, too.
 	paired bool
 
+	// profiled says that allocations are counted by the profile: those of the device without
+	// a kernel are none of ours.
+	profiled bool
+
 	// mode is the thread mode of workers.
 	mode ucs.ThreadMode
 
@@ -100,6 +104,10 @@ var transports = []transport{
 	ud,
 	rcLeast,
 	udLeast,
+	rcTCP,
+	rcTCPOnly,
+	udTCP,
+	ibSelf,
 
 	// The same with workers that many goroutines may use. Here it is one at a time.
 	transport{name: "self", settings: []setting{{"TLS", "self"}}, loopback: true}.shared(),

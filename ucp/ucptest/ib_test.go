@@ -25,11 +25,25 @@ func onFabric(name, tls string) transport {
 	}}
 }
 
+// frugally is the transport with allocations counted.
+func (tr transport) frugally() transport {
+	tr.profiled = true
+	return tr
+}
+
 var (
 	// rc connects pairwise, and agrees on that over datagrams.
-	rc = onFabric("rc", "rc_v").pairwise()
+	rc = onFabric("rc", "rc_v").pairwise().frugally()
 
-	ud = onFabric("ud", "ud_v")
+	ud = onFabric("ud", "ud_v").frugally()
+
+	// With tcp beside them, which without ud carries wireup and keepalive.
+	rcTCP     = onFabric("rc,tcp", "rc_v,tcp").pairwise()
+	rcTCPOnly = onFabric("rc,tcp without ud", `\rc_verbs,tcp`).pairwise()
+	udTCP     = onFabric("ud,tcp", "ud_v,tcp")
+
+	// With self, which an endpoint to its own worker takes.
+	ibSelf = onFabric("rc,ud,self", "ib,self").pairwise()
 
 	// The least queues there can be, on which everything has to wait.
 	rcLeast = onFabric("rc, least queues", "rc_v").with(least...).pairwise()

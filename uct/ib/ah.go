@@ -57,11 +57,13 @@ func (d *Domain) AddressHandle(to verbs.AHAttr) (*AH, error) {
 	return a, nil
 }
 
-// KnowsWay reports whether AddressHandle need not ask anybody for a way. Any goroutine may
-// call it.
+// KnowsWay reports whether AddressHandle need not ask anybody for a way. While it asks for
+// another one that is not known. Any goroutine may call it.
 func (d *Domain) KnowsWay(to verbs.AHAttr) bool {
 	c := &d.handles
-	c.mu.Lock()
+	if !c.mu.TryLock() {
+		return false
+	}
 	defer c.mu.Unlock()
 	return c.by[to] != nil
 }

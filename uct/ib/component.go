@@ -4,8 +4,10 @@ package ib
 
 import (
 	"fmt"
+	"path/filepath"
 
 	"github.com/ucx-go/ucx/internal/sys"
+	"github.com/ucx-go/ucx/internal/topo"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
@@ -44,6 +46,18 @@ type system struct{}
 func (system) Devices() ([]verbs.Device, error)             { return verbs.OutlineDevices("") }
 func (system) Open(d *verbs.Device) (*verbs.Context, error) { return d.Open() }
 func (system) Read(d *verbs.Device)                         { d.Read("") }
+
+// PCIBandwidth implements linked.
+func (system) PCIBandwidth(d *verbs.Device) float64 {
+	return topo.PCIBandwidth(filepath.Join("/sys/class/infiniband", d.Name, "device"))
+}
+
+// linked is a Source that knows how fast the way to its devices is.
+type linked interface {
+	// PCIBandwidth is that of the device's link, in bytes per second, infinite when it is
+	// not known, as of devices that have none.
+	PCIBandwidth(d *verbs.Device) float64
+}
 
 // Name implements uct.Component.
 func (c *component) Name() string { return c.name }

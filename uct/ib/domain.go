@@ -36,6 +36,7 @@ type Domain struct {
 	handles  ahCache
 	regions  regionPool
 	news     newsDesk
+	link     float64 // bytes per second between device and memory, at most
 }
 
 var (
@@ -57,6 +58,10 @@ func openDomain(c *component, dev *verbs.Device, cfg *config.Set) (_ *Domain, er
 		routes:   sync.OnceValues(netlink.ReadRoutes),
 	}
 	d.attr = domainAttr(c.name, dev.Name, &set)
+	d.link = math.Inf(1)
+	if s, ok := c.source.(linked); ok {
+		d.link = s.PCIBandwidth(&d.device)
+	}
 	if set.Ordering == config.Yes {
 		d.access = verbs.AccessRelaxedOrdering
 	}

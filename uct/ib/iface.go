@@ -53,6 +53,7 @@ type Iface struct {
 	recv    completions
 	user    User
 	letters mailbox
+	failed  error
 }
 
 // User is a transport's side of an Iface.
@@ -136,7 +137,8 @@ func (i *Iface) place(s *Settings) (err error) {
 	i.paths = max(s.NumPaths.Int(1), 1)
 	i.lidPaths = 1 << p.Attr.LMC
 	i.flowLabels = s.FlowLabels
-	i.global = s.IsGlobal || p.Attr.Flags&grhRequired != 0 || i.source.isGlobal()
+	i.global = s.IsGlobal || p.Attr.Flags&grhRequired != 0 || i.source.isGlobal() ||
+		p.Attr.LinkLayer == verbs.LinkUnspecified && p.Attr.LID == 0
 	i.reach = s.Reach
 	if i.reach == reachSubnet {
 		bits := s.SubnetLength.Int(i.subnetLength())
@@ -212,9 +214,8 @@ func (i *Iface) Init(qp *verbs.QP, access verbs.Access, qkey verbs.QKey) error {
 // NewAttr is what the attributes of all transports have in common.
 func (i *Iface) NewAttr(transport string) uct.IfaceAttr {
 	return uct.IfaceAttr{
-		Resource: i.Port.resource(transport),
-		Flags: uct.IfacePending | uct.IfaceCBSync | uct.IfaceErrHandlePeerFail | uct.IfaceErrHandleZcopyBuf |
-			uct.IfaceErrHandleRemoteMem | uct.IfaceErrHandleAMID | uct.IfaceInterNode,
+		Resource:      i.Port.resource(transport),
+		Flags:         uct.IfacePending | uct.IfaceCBSync | uct.IfaceErrHandlePeerFail | uct.IfaceInterNode,
 		Events:        uct.EventSendComp | uct.EventRecv | uct.EventFD,
 		DeviceAddrLen: len(i.devAddr),
 		NumPaths:      i.paths,

@@ -3,10 +3,12 @@
 package ib
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
@@ -159,6 +161,9 @@ func (m *mailbox) put(e verbs.AsyncEvent) {
 	}
 }
 
+// Failed implements uct.Failer.
+func (i *Iface) Failed() error { return i.failed }
+
 // bellRung is called in the worker's goroutine when there are letters.
 type bellRung struct{ i *Iface }
 
@@ -185,6 +190,10 @@ func (i *Iface) ReadNews() int {
 	for _, e := range i.letters.read {
 		if i.Domain == nil || i.RecvCQ == nil {
 			break // closed by what it was told
+		}
+		switch e.Type {
+		case verbs.EventDeviceFatal, verbs.EventCQErr, verbs.EventSRQErr:
+			i.failed = fmt.Errorf("ib: %s: %v: %w", i.Port.Name(), e.Type, ucs.ErrIO)
 		}
 		i.user.AsyncEvent(e)
 	}

@@ -81,7 +81,7 @@ func (p *Port) Perf(segment, headers int, overhead float64) uct.Perf {
 	}
 	wire := p.lanes() * l.rate * l.encoding / 8.0
 	size := float64(min(segment, p.Attr.ActiveMTU.Bytes()))
-	bandwidth := wire * size / (size + float64(headers))
+	bandwidth := min(wire*size/(size+float64(headers)), p.Domain.link)
 	return uct.Perf{
 		Overhead:        overhead,
 		SendOverhead:    overhead,

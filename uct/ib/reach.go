@@ -16,6 +16,8 @@ import (
 func (i *Iface) Reaches(a *Address) error {
 	own, other := i.pkey, a.pkey()
 	switch {
+	case i.failed != nil:
+		return fmt.Errorf("%w: %w", i.failed, ucs.ErrUnreachable)
 	case own&partitionMask != other&partitionMask:
 		return i.unreachable("partition %#x, not %#x", other, own)
 	case (own|other)&fullMember == 0:
@@ -23,7 +25,8 @@ func (i *Iface) Reaches(a *Address) error {
 	case a.Ethernet != i.Port.ethernet():
 		return i.unreachable("another link layer")
 	case !a.Ethernet:
-		if !a.Global && [8]byte(a.GID[:8]) != [8]byte(i.source.GID[:8]) {
+		// A router has a LID of its own, which nobody has told.
+		if [8]byte(a.GID[:8]) != [8]byte(i.source.GID[:8]) {
 			return i.unreachable("another subnet")
 		}
 		return nil
@@ -73,6 +76,10 @@ type Path struct {
 
 // What C UCX puts where the source port of UDP comes from (UCT_IB_ROCE_UDP_SRC_PORT_BASE).
 const roceSourcePort = 0xc000
+
+// Seed tells connections between queue pairs apart for PathTo. Both sides may number theirs
+// alike.
+func Seed(own, peer verbs.QPN) uint32 { return uint32(own)*0x85ebca6b ^ uint32(peer)*0xc2b2ae35 }
 
 // PathTo is the path of that number to a port (uct_ib_iface_fill_ah_attr_from_addr). seed
 // tells connections apart that may take different ways through the network.

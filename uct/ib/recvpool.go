@@ -31,6 +31,7 @@ type RecvPool struct {
 	spare   []int32 // ours, to be posted
 	posted  int
 	kept    int
+	offered int  // to handlers that are running
 	used    int  // taken since the queue of completions was seen empty
 	stuck   bool // growing has failed
 	closing bool
@@ -107,6 +108,7 @@ func (p *RecvPool) Take(id uint64) *uct.AMDesc {
 	b := p.bufs[id]
 	b.state = bufOffered
 	p.posted--
+	p.offered++
 	p.used++
 	if p.kept >= p.keep || p.stuck && 2*p.kept >= len(p.bufs) {
 		return nil // without the rest nothing more would be received
@@ -117,6 +119,7 @@ func (p *RecvPool) Take(id uint64) *uct.AMDesc {
 // Done takes the buffer back after the handler, which has kept it or not.
 func (p *RecvPool) Done(id uint64, kept bool) {
 	b := p.bufs[id]
+	p.offered--
 	switch {
 	case kept && b.state == bufOffered:
 		b.state = bufKept
@@ -124,6 +127,9 @@ func (p *RecvPool) Done(id uint64, kept bool) {
 	default: // also if it was kept and released in the call
 		b.state = bufSpare
 		p.spare = append(p.spare, int32(id))
+	}
+	if p.closing {
+		p.last()
 	}
 }
 
@@ -135,9 +141,7 @@ func (p *RecvPool) ReleaseDesc(d *uct.AMDesc) {
 		b.state = bufSpare
 		p.kept--
 		p.spare = append(p.spare, int32(d.Index))
-		if p.closing && p.kept == 0 {
-			p.destroy()
-		}
+		p.last()
 	case bufOffered:
 		b.state = bufSpare // by the handler itself; Done follows
 	default:
@@ -213,14 +217,21 @@ func (p *RecvPool) Posted() int { return p.posted }
 // Len is how many buffers there are.
 func (p *RecvPool) Len() int { return len(p.bufs) }
 
-// Close gives the memory back as soon as no handler keeps any of it. The queue must be
-// gone.
+// Close gives the memory back as soon as no handler keeps any of it, nor looks at it: a handler
+// may be what closes. The queue must be gone.
 func (p *RecvPool) Close() error {
 	p.closing = true
-	if p.kept > 0 {
+	if p.kept+p.offered > 0 {
 		return nil
 	}
 	return p.destroy()
+}
+
+// last gives the memory back if that was the last of a pool that is closed.
+func (p *RecvPool) last() {
+	if p.closing && p.kept+p.offered == 0 {
+		p.destroy()
+	}
 }
 
 func (p *RecvPool) destroy() (err error) {

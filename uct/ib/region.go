@@ -44,8 +44,35 @@ func (r *Region) Addr() uint64 {
 
 // regionPool counts the regions of a domain, and the chunks of its interfaces.
 type regionPool struct {
-	mu sync.Mutex
-	n  int // guarded by mu
+	mu   sync.Mutex
+	n    int       // guarded by mu
+	free []*Region // guarded by mu: over, for other memory
+}
+
+// maxFree bounds those that are kept: as many as are likely to be there at once.
+const maxFree = 64
+
+// take returns one that is over, or a new one.
+func (p *regionPool) take() *Region {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := len(p.free) - 1
+	if last < 0 {
+		return new(Region)
+	}
+	r := p.free[last]
+	p.free[last], p.free = nil, p.free[:last]
+	return r
+}
+
+// put keeps one that is over.
+func (p *regionPool) put(r *Region) {
+	r.b = nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.free) < maxFree {
+		p.free = append(p.free, r)
+	}
 }
 
 func (p *regionPool) add(n int) {
@@ -85,18 +112,27 @@ func (d *Domain) Alloc(uct.AllocParams) (uct.MemHandle, error) { return nil, ucs
 // Register implements uct.MemoryDomain. The memory stays in place and, where it is Go's,
 // alive until Deregister; its pages are pinned.
 func (d *Domain) Register(buf []byte, access uct.Access) (uct.MemHandle, error) {
-	r := &Region{domain: d, b: buf}
-	if len(buf) > 0 {
-		a := accessOf(access)
-		if access&(uct.AccessRemote|uct.AccessLocal) == 0 {
-			a = verbs.AccessLocalWrite // for who does not say
-		}
-		mr, err := d.pd.RegMR(buf, a|d.access)
-		if err != nil {
-			return nil, err
-		}
-		r.mr = mr
+	if len(buf) == 0 {
+		d.regions.add(1)
+		return &Region{domain: d, b: buf}, nil
 	}
+	r := d.regions.take()
+	a := accessOf(access)
+	if access&(uct.AccessRemote|uct.AccessLocal) == 0 {
+		a = verbs.AccessLocalWrite // for who does not say
+	}
+	a |= d.access
+	var err error
+	if r.mr == nil {
+		r.mr, err = d.pd.RegMR(buf, a)
+	} else {
+		err = r.mr.Renew(buf, a)
+	}
+	if err != nil {
+		d.regions.put(r)
+		return nil, err
+	}
+	r.domain, r.b = d, buf
 	d.regions.add(1)
 	return r, nil
 }
@@ -111,18 +147,21 @@ func (d *Domain) region(m uct.MemHandle) (*Region, error) {
 }
 
 // Deregister implements uct.MemoryDomain. When it returns no peer accesses the memory any
-// more.
+// more. The handle may become that of other memory.
 func (d *Domain) Deregister(m uct.MemHandle) error {
 	r, err := d.region(m)
 	if err != nil {
 		return err
 	}
 	r.domain = nil
-	if r.mr != nil {
-		err = d.Closed(r.mr.Close())
-	}
 	d.regions.add(-1)
-	return err
+	if r.mr == nil {
+		return nil
+	}
+	if err = r.mr.Close(); err == nil {
+		d.regions.put(r)
+	}
+	return d.Closed(err)
 }
 
 // A packed key is two keys of 32 bits, little-endian: that for all operations, and that for

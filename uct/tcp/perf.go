@@ -5,6 +5,7 @@ package tcp
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/topo"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -40,7 +41,7 @@ func (d *netdev) perf(o *options) uct.Perf {
 	speed := float64(d.speed) * 1e6
 	network := speed / 8 * float64(d.mtu-40) / float64(d.mtu+linkHeader(d.arp))
 	bandwidth := min(network, o.maxBW)
-	if bandwidth > slowestPCI {
+	if bandwidth > topo.SlowestPCI {
 		bandwidth = min(bandwidth, sysfs.pciBandwidth(d.name))
 	}
 	p := uct.Perf{

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ucx-go/ucx/internal/sys"
+	"github.com/ucx-go/ucx/internal/topo"
 )
 
 // fsRoot is where /sys and /proc are; tests have their own.
@@ -73,34 +74,13 @@ func (r fsRoot) pciDevice(name string) string {
 }
 
 // pciBandwidth returns the bandwidth of the PCI link below a network device in
-// bytes per second, infinite when it is not known (ucs_topo_get_pci_bw).
+// bytes per second, infinite when it is not known.
 func (r fsRoot) pciBandwidth(name string) float64 {
-	unknown := math.Inf(1)
 	dir := r.pciDevice(name)
 	if dir == "" {
-		return unknown
+		return math.Inf(1)
 	}
-	widthText, err1 := sys.ReadFile(filepath.Join(dir, "current_link_width"))
-	speedText, err2 := sys.ReadFile(filepath.Join(dir, "current_link_speed"))
-	if err1 != nil || err2 != nil {
-		return unknown
-	}
-	width, err1 := strconv.ParseUint(strings.TrimSpace(string(widthText)), 10, 32)
-	f := strings.Fields(string(speedText))
-	if err1 != nil || len(f) < 2 || !strings.EqualFold(f[1], "GT/s") {
-		return unknown
-	}
-	gts, err := strconv.ParseFloat(f[0], 64)
-	if err != nil {
-		return unknown
-	}
-	for _, g := range pciGenerations {
-		if gts/g.gts > 1.01 {
-			continue
-		}
-		return g.bandwidth(width)
-	}
-	return unknown
+	return topo.PCIBandwidth(dir)
 }
 
 // strictReverseFilter reports whether the kernel drops packets of a device whose
@@ -112,29 +92,3 @@ func (r fsRoot) strictReverseFilter(name string) bool {
 
 // maxLower bounds the search below virtual devices.
 const maxLower = 8
-
-// pciGeneration describes links of one PCI Express generation
-// (ucs_topo_pci_info in src/ucs/sys/topo/base/topo.c).
-type pciGeneration struct {
-	gts                float64 // transfers per second and lane, 10^9
-	overhead           float64 // bytes per packet
-	encoding, decoding float64
-}
-
-// bandwidth is that of a link of so many lanes, in bytes per second.
-func (g *pciGeneration) bandwidth(width uint64) float64 {
-	const payload, ratio, control = 256, 4, 16
-	use := float64(payload*ratio) / ((payload+g.overhead)*ratio + control)
-	return g.gts * 1e9 / 8 * float64(width) * (g.encoding / g.decoding) * use
-}
-
-// slowestPCI is the bandwidth that every link has, in bytes per second.
-var slowestPCI = pciGenerations[0].bandwidth(1)
-
-var pciGenerations = [...]pciGeneration{
-	{2.5, 24, 8, 10},
-	{5, 24, 8, 10},
-	{8, 26, 128, 130},
-	{16, 26, 128, 130},
-	{32, 26, 128, 130},
-}

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"runtime"
+	"sync"
 	"syscall"
 
 	"github.com/ucx-go/ucx/internal/ib/abi"
@@ -13,13 +15,35 @@ import (
 )
 
 // Call is a request being built. Its methods check against the table; the first
-// mistake is what Do returns. A Call is for one goroutine and one Do.
+// mistake is what Do returns. A Call is for one goroutine and one Do, after which it
+// may be another one's.
 type Call struct {
 	spec  *abi.MethodSpec
 	name  string
 	attrs []attr
 	err   error
+
+	room   [4]attr // of attrs, for most
+	memory Frame   // of the last request
+	pinner runtime.Pinner
 }
+
+// calls are those that are over. Memory is registered for one message at a time: its calls
+// allocate nothing.
+var calls = sync.Pool{New: func() any { return new(Call) }}
+
+// over gives the call back.
+func (c *Call) over() {
+	clear(c.attrs)
+	c.spec, c.name, c.attrs, c.err = nil, "", nil, nil
+	if len(c.memory.words) > maxKept {
+		c.memory.words = nil
+	}
+	calls.Put(c)
+}
+
+// maxKept is how many words of a frame are kept for another call.
+const maxKept = 128
 
 // attr is an attribute of a Call: what goes to the kernel, or where what comes
 // from it goes.
@@ -41,8 +65,9 @@ func (a *attr) outside() int {
 
 // NewCall begins a call of a method.
 func NewCall(object, method uint16) *Call {
-	c := &Call{spec: abi.Lookup(object, method)}
-	if c.spec == nil {
+	c := calls.Get().(*Call)
+	c.attrs = c.room[:0]
+	if c.spec = abi.Lookup(object, method); c.spec == nil {
 		c.name = fmt.Sprintf("object %d method %d", object, method)
 		c.err = fmt.Errorf("uverbs: %s is not in the table: %w", c.name, ucs.ErrInvalidParam)
 		return c
@@ -174,7 +199,8 @@ func (c *Call) frame(driver uint32) *Frame {
 	for i := range c.attrs {
 		size += c.attrs[i].outside()
 	}
-	f := NewFrame(size)
+	f := &c.memory
+	f.reset(size)
 	*f.Header() = abi.IoctlHdr{
 		Length: uint16(off), ObjectId: c.spec.Object, MethodId: c.spec.ID,
 		NumAttrs: uint16(len(c.attrs)), DriverId: driver,
@@ -205,6 +231,7 @@ func (c *Call) frame(driver uint32) *Frame {
 
 // Do makes the call for a device of the given driver.
 func (c *Call) Do(file File, driver uint32) error {
+	defer c.over()
 	if c.err != nil {
 		return c.err
 	}
@@ -215,9 +242,9 @@ func (c *Call) Do(file File, driver uint32) error {
 		}
 	}
 	f := c.frame(driver)
-	unpin := f.pin()
+	f.pin(&c.pinner)
 	e := file.Ioctl(f)
-	unpin()
+	c.pinner.Unpin()
 	if e != 0 {
 		return c.error(file, e)
 	}

@@ -36,9 +36,9 @@ func (p *Features) Probe(f File, driver uint32, object, method uint16) error {
 	}
 	var err error
 	frame := c.frame(driver)
-	unpin := frame.pin()
+	frame.pin(&c.pinner)
 	e := f.Ioctl(frame)
-	unpin()
+	c.pinner.Unpin()
 	switch e {
 	case 0, syscall.EINVAL:
 	case syscall.EPROTONOSUPPORT, syscall.ENOTTY:

@@ -28,6 +28,15 @@ type Frame struct {
 // NewFrame returns a zeroed frame of at least n bytes.
 func NewFrame(n int) *Frame { return &Frame{words: make([]uint64, (n+7)/8)} }
 
+// reset makes it a zeroed frame of at least n bytes again.
+func (f *Frame) reset(n int) {
+	if n = (n + 7) / 8; n > cap(f.words) {
+		f.words = make([]uint64, n)
+	}
+	f.words = f.words[:n]
+	clear(f.words)
+}
+
 // Bytes is the memory of the frame.
 func (f *Frame) Bytes() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f.words))), len(f.words)*8)
@@ -36,12 +45,8 @@ func (f *Frame) Bytes() []byte {
 // Base is the address that pointers in attributes count from.
 func (f *Frame) Base() uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(f.words)))) }
 
-// pin holds the frame in place until unpin is called.
-func (f *Frame) pin() (unpin func()) {
-	var p runtime.Pinner
-	p.Pin(unsafe.SliceData(f.words))
-	return p.Unpin
-}
+// pin holds the frame in place until p is unpinned.
+func (f *Frame) pin(p *runtime.Pinner) { p.Pin(unsafe.SliceData(f.words)) }
 
 // Header is the header at the start, nil if the frame has no room for one.
 func (f *Frame) Header() *abi.IoctlHdr {

@@ -29,6 +29,10 @@ var ways = []struct {
 	{"no zero copy", []verbstest.Port{{}}, []string{"RC_VERBS_MAX_AM_HDR", "0"}},
 	{"segments of an odd size", []verbstest.Port{{}}, []string{"IB_SEG_SIZE", "1001"}},
 	{"InfiniBand", []verbstest.Port{{InfiniBand: true}}, nil},
+	{"InfiniBand with global routes", []verbstest.Port{{InfiniBand: true, LMC: 2}}, []string{"IB_IS_GLOBAL", "y", "IB_NUM_PATHS", "4"}},
+	{"InfiniBand, a subnet and a partition", []verbstest.Port{{
+		InfiniBand: true, PKeys: []uint16{0x7fff, 0, 0x0001, 0x8002}, GIDs: []verbstest.GID{{ID: [16]byte{0xaa, 0xbb, 15: 1}}},
+	}}, []string{"IB_NUM_PATHS", "2"}},
 }
 
 func TestConformance(t *testing.T) {

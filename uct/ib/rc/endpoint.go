@@ -139,7 +139,7 @@ func (e *endpoint) ConnectToEP(dev, iface, ep []byte) error {
 	if err := i.Reaches(&device); err != nil {
 		return err
 	}
-	path := i.PathTo(&device, e.path, uint32(e.qpn^peer.qpn))
+	path := i.PathTo(&device, e.path, ib.Seed(e.qpn, peer.qpn))
 	a := i.pathAttr()
 	a.AH, a.PathMTU, a.DestQPN = path.AH, path.MTU, peer.qpn
 	if err := e.qp.Connect(&a); err != nil {

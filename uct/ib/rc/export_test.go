@@ -3,6 +3,8 @@
 package rc
 
 import (
+	"testing"
+
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
@@ -55,3 +57,13 @@ func Silent(e uct.Endpoint) bool { return e.(*endpoint).silent != nil }
 const MaxLingering = maxLingering
 
 func Lingering(i uct.Iface) int { return i.(*iface).lingering.Len() }
+
+// FlowLabel is that of an endpoint's queue pair, as the device has it.
+func FlowLabel(t testing.TB, ep any) uint32 {
+	t.Helper()
+	a, err := ep.(*endpoint).qp.Query(verbs.QPAttrAH)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.AH.FlowLabel
+}

@@ -356,3 +356,37 @@ func TestLastWords(t *testing.T) {
 		t.Errorf("%d messages of %d; message %d came behind the end", got, n, early)
 	}
 }
+
+// TestClosedByHandler: a handler may close its endpoint and the interface; the data that it was
+// given is there until it returns.
+func TestClosedByHandler(t *testing.T) {
+	for at := 1; at <= 3; at++ {
+		r := newRig(t, verbstest.Port{})
+		f := fixture(t, r)
+		h := f.Open(t)
+		p := newPuppet(t, r, h)
+		n := 0
+		h.Handle(t, 1, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
+			if n++; n == at {
+				p.ep.Close()
+				check(t, h.Iface.Close())
+				if len(data) != 2 || data[1] != 7 {
+					t.Errorf("%x", data)
+				}
+			}
+			return nil
+		})
+		p.host = nil
+		for range 3 {
+			copy(p.mem[puppetRecvs*puppetSize:], []byte{1, 2, 7})
+			_, err := p.qp.PostSend([]verbs.SendWR{{Opcode: verbs.WRSend, SGList: []verbs.SGE{p.mr.SGE(puppetRecvs*puppetSize, 3)}}})
+			check(t, err)
+		}
+		for range 20 {
+			h.Worker.Progress()
+		}
+		if n != at {
+			t.Errorf("%d messages, closed by number %d", n, at)
+		}
+	}
+}

@@ -31,6 +31,11 @@ func (i *iface) received(wc *verbs.WC) {
 		}
 	case e == nil || e.deaf:
 		i.recvs.Done(wc.ID, false)
+	case wc.Opcode != verbs.WCRecv:
+		// A put with a number takes a buffer as well, and writes nothing to it: what lies
+		// there was somebody else's.
+		i.recvs.Done(wc.ID, false)
+		e.drop(errNoMessage)
 	default:
 		i.recvs.Done(wc.ID, e.arrived(data[:min(int(wc.ByteLen), len(data))], desc))
 	}
@@ -85,6 +90,8 @@ func (i *iface) deliverPutOff() (n int) {
 	}
 	return n
 }
+
+var errNoMessage = fmt.Errorf("rc: a put that is to be told of: %w", ucs.ErrUnsupported)
 
 // usualWindow is twice the window that peers have if nobody says otherwise.
 const usualWindow = 2 * 512

@@ -482,3 +482,37 @@ func TestQueueGrows(t *testing.T) {
 		ucttest.Settle(a, b)
 	}
 }
+
+// TestSendsUnderLoad: who receives without end finds out all the same what he has sent, in
+// the next round, and goes on sending.
+func TestSendsUnderLoad(t *testing.T) {
+	r := newRig(t, verbstest.Port{})
+	f := fixture(t, r, "RC_VERBS_RX_MAX_POLL", "4", "RC_VERBS_TX_QUEUE_LEN", "4")
+	a, b := f.Pair(t)
+	ab, ba := a.ConnectPair(t, b)
+	got := a.Collect(t, 1)
+	b.Collect(t, 2)
+	came, sent, spins, rounds := 0, 0, 0, 500
+	for n := range rounds {
+		for came < got.Len()+8 { // so that there is more to receive than is taken in a round
+			if ba.AMShort(1, 2, nil, 0, nil) == nil {
+				came++
+				continue
+			}
+			if b.Worker.Progress(); spins > 100*rounds {
+				t.Fatalf("no grant after %d messages", came)
+			}
+			spins++
+		}
+		for ab.AMShort(2, 2, nil, 0, nil) == nil {
+			sent++
+		}
+		a.Worker.Progress()
+		if got.Len() != 4*(n+1) {
+			t.Fatalf("%d messages received in %d rounds", got.Len(), n+1)
+		}
+	}
+	if sent < 2*rounds {
+		t.Errorf("%d messages sent in %d rounds", sent, rounds)
+	}
+}

@@ -4,6 +4,7 @@ package rc_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,6 +16,8 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/ucs/log/logtest"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -346,4 +349,37 @@ func FuzzMessages(f *testing.F) {
 			t.Error(h.Failed(good.ep))
 		}
 	})
+}
+
+// TestPutWithImmediate: a peer that puts and has that told of takes a buffer that nothing is
+// written to. What lies in it is not taken for a message: it was another one's.
+func TestPutWithImmediate(t *testing.T) {
+	r := newRig(t, verbstest.Port{})
+	f := fixture(t, r, "RC_VERBS_RX_QUEUE_LEN", "2")
+	h := f.Open(t)
+	p, other := newPuppet(t, r, h), newPuppet(t, r, h)
+	got := h.Collect(t, 1)
+	for range 4 { // by which all buffers have something in them
+		other.tell(1, 'p', 'r', 'i', 'v', 'a', 't', 'e')
+	}
+	got.Wait(t, 4, h)
+	mem := must(h.Domain.Register(make([]byte, 64), uct.AccessAll))(t)
+	defer h.Domain.Deregister(mem)
+	key := must(h.Domain.AppendKey(nil, mem))(t)
+	_, err := p.qp.PostSend([]verbs.SendWR{{
+		Opcode: verbs.WRRDMAWriteWithImm, Flags: verbs.SendSignaled, SGList: []verbs.SGE{p.mr.SGE(puppetRecvs*puppetSize, 8)},
+		RemoteAddr: mem.(*ib.Region).Addr(), RKey: verbs.RKey(binary.LittleEndian.Uint32(key)), Imm: 7,
+	}})
+	check(t, err)
+	var wc [1]verbs.WC
+	ucttest.Until(t, "the end of the put", func() bool { return p.sent.Poll(wc[:]) == 1 }, h)
+	if wc[0].Status != verbs.WCSuccess {
+		t.Fatal(wc[0].Status)
+	}
+	ucttest.Settle(h)
+	if got.Len() != 4 || h.Failed(p.ep) == nil || h.Failed(other.ep) != nil {
+		t.Errorf("%d messages, %+v", got.Len(), h.Failures)
+	}
+	other.tell(1, 2)
+	got.Wait(t, 5, h)
 }

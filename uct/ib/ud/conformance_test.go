@@ -30,6 +30,13 @@ var quickly = map[string]string{
 // noRoom: the suite has a sender send more than the buffers hold to a peer that sleeps.
 var noRoom = map[string]string{"wakeup": "messages to a peer that sleeps have no buffers"}
 
+// subnet is a GID of a subnet.
+func subnet(prefix ...byte) (g verbstest.GID) {
+	copy(g.ID[:8], prefix)
+	copy(g.ID[8:], []byte{1, 2, 3, 4, 5, 6, 7, 8})
+	return g
+}
+
 func port(p verbstest.Port) verbstest.Config { return verbstest.Config{Ports: []verbstest.Port{p}} }
 
 var ways = []way{
@@ -46,6 +53,10 @@ var ways = []way{
 	{"segments of an odd size", verbstest.Config{}, []string{"UD_SEG_SIZE", "1001"}, quickly},
 	{"IPv6", verbstest.Config{}, []string{"IB_GID_INDEX", "0"}, quickly},
 	{"InfiniBand", port(verbstest.Port{InfiniBand: true}), nil, nil},
+	{"InfiniBand with global routes", port(verbstest.Port{InfiniBand: true, LMC: 2}), []string{"IB_IS_GLOBAL", "y", "IB_NUM_PATHS", "4"}, quickly},
+	{"InfiniBand, a subnet and a partition", port(verbstest.Port{
+		InfiniBand: true, PKeys: []uint16{0x7fff, 0, 0x0001, 0x8002}, GIDs: []verbstest.GID{subnet(0xaa, 0xbb)},
+	}), []string{"IB_NUM_PATHS", "2"}, quickly},
 	{"little inline", verbstest.Config{Limits: verbstest.Limits{Inline: 32}}, []string{"IB_TX_MIN_INLINE", "32"}, quickly},
 	{"headers as some devices write them", verbstest.Config{GRH: verbstest.GRHHalf}, nil, quickly},
 	{"no headers", verbstest.Config{GRH: verbstest.GRHNone}, nil, quickly},

@@ -68,7 +68,7 @@ func (i *iface) way(a *ib.Address, qpn verbs.QPN, path int) ib.Path {
 	if a.Ethernet {
 		path %= max(i.NumPaths(), ahPaths)
 	}
-	return i.PathTo(a, path, uint32(i.qp.QPN()^qpn)%ahLabels)
+	return i.PathTo(a, path, ib.Seed(i.qp.QPN(), qpn)>>16%ahLabels)
 }
 
 // newConn makes the connection of a machine's endpoint to a port.

@@ -4,6 +4,7 @@ package ud
 
 import (
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/flow"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
@@ -59,3 +60,6 @@ func MostLate(i uct.Iface, n int) (restore func()) {
 
 // LateBytes is how many are.
 func LateBytes(i uct.Iface) int { return bare(i).lateBytes }
+
+// PathTo is the way of an interface to a port.
+func PathTo(i uct.Iface, a *ib.Address, path int) ib.Path { return bare(i).PathTo(a, path, 0) }

@@ -628,3 +628,77 @@ func TestSleepAfterClose(t *testing.T) {
 		}
 	}
 }
+
+// TestClosedWhileMended: a handler may close the interface while its queue pair is being set
+// up anew, which delivers what had come before.
+func TestClosedWhileMended(t *testing.T) {
+	for at := 1; at <= 4; at++ {
+		net := network(t, verbstest.Config{})
+		f := fixture(t, net, "UD_VERBS_RX_MAX_POLL", "2")
+		a, b := f.Pair(t)
+		ep := connected(t, a, b)
+		for range 8 {
+			c := ucttest.NewCompletion(1)
+			c.Finish(t, ep.AMZcopy(2, nil, nil, 0, &c.Completion), a, b)
+		}
+		n := 0
+		b.Handle(t, 5, func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
+			if n++; n == at {
+				check(t, b.Iface.Close())
+				if data[0] != 1 { // it is there until the handler returns
+					t.Errorf("%x", data)
+				}
+			}
+			return nil
+		})
+		for range 4 {
+			check(t, ep.AMShort(5, 1, nil, 0, nil))
+		}
+		check(t, ud.Break(b.Iface))
+		ud.Tell(b.Iface, verbs.EventQPFatal)
+		for range 20 {
+			b.Worker.Progress()
+		}
+		if n != at {
+			t.Errorf("%d messages, closed by number %d", n, at)
+		}
+		ep.Close()
+	}
+}
+
+// closer closes when it is told of something.
+type closer func()
+
+// Completed implements uct.CompletionOwner.
+func (c closer) Completed(*uct.Completion) { c() }
+
+// TestClosedByCompletion: so may who is told that something he has sent is over.
+func TestClosedByCompletion(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	f := fixture(t, net)
+	f.Component = ibtest.Component(net.Devices()...)
+	a, b := f.Pair(t)
+	ep := connected(t, a, b)
+	told := 0
+	c := uct.Completion{Count: 1, Owner: closer(func() {
+		told++
+		ep.Close()
+		check(t, a.Iface.Close())
+	})}
+	net.SetWork(verbstest.InStep)
+	if err := ep.AMZcopy(2, nil, nil, 0, &c); err != ucs.InProgress {
+		t.Fatal(err)
+	}
+	ep.Flush(uct.FlushCancel, nil) // it waits for the device now
+	if told != 0 {
+		t.Fatal("told before the device is done")
+	}
+	net.SetWork(verbstest.InBell)
+	net.Progress()
+	for range 20 {
+		a.Worker.Progress()
+	}
+	if told != 1 {
+		t.Errorf("told %d times", told)
+	}
+}

@@ -20,18 +20,22 @@ func (i *iface) mend() {
 	if i.dead != nil {
 		return
 	}
-	if err := i.restart(); err != nil {
+	if err := i.restart(); err != nil && !i.closed {
 		i.die(fmt.Errorf("ud: setting up the queue pair of %s anew: %w", i.Port.Name(), err))
 	}
 	i.limbo.release(i)
 }
 
 func (i *iface) restart() error {
-	i.empty()
+	if i.empty(); i.closed { // by a handler
+		return nil
+	}
 	if err := i.qp.Modify(&verbs.QPAttr{State: verbs.QPReset}, verbs.QPAttrState); err != nil {
 		return err
 	}
-	i.empty() // of what it did in the meantime
+	if i.empty(); i.closed { // of what it did in the meantime
+		return nil
+	}
 	i.sq.drop()
 	i.recvs.Reset()
 	return errors.Join(i.Init(i.qp, 0, qkey), i.qp.Connect(&verbs.QPAttr{}), i.recvs.Post())
@@ -43,9 +47,11 @@ func (i *iface) empty() {
 		sent := i.pollSends()
 		wc, _ := i.Received()
 		for k := range wc {
-			i.received(&wc[k])
+			if i.received(&wc[k]); i.closed {
+				return
+			}
 		}
-		if i.closed || sent+len(wc) == 0 {
+		if sent+len(wc) == 0 {
 			i.broken = false
 			return
 		}

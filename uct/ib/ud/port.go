@@ -136,10 +136,10 @@ func (p port) Done(e *flow.Endpoint, slot int32, err error) {
 }
 
 // Resolve implements flow.Port. On Ethernet the address has to be that which the packet
-// comes from.
+// comes from. By which of our addresses we answer is not the sender's to say.
 func (p port) Resolve(devAddr []byte, qpn uint32, path uint8) (flow.Peer, bool) {
 	a, err := ib.ParseAddress(devAddr)
-	if err != nil || p.inbound.from.Seen && a.GID != p.inbound.from.GID {
+	if err != nil || a.HasIndex || p.inbound.from.Seen && a.GID != p.inbound.from.GID {
 		return flow.Peer{}, false
 	}
 	return peerOf(&a, qpn, path), true

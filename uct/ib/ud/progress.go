@@ -17,6 +17,9 @@ func (i *iface) Progress() int {
 	}
 	if !i.limbo.empty() {
 		i.limbo.release(i)
+		if i.closed { // by somebody who was told
+			return n
+		}
 	}
 	wc, full := i.Received()
 	if len(wc) > 0 {
@@ -25,7 +28,9 @@ func (i *iface) Progress() int {
 		i.queueEmpty()
 	}
 	if i.broken {
-		i.mend()
+		if i.mend(); i.closed {
+			return n
+		}
 	}
 	if i.resumed.Len() > 0 {
 		n += i.deliverLate()

@@ -242,3 +242,20 @@ func FuzzPackets(f *testing.F) {
 		}
 	})
 }
+
+// TestIndexInRequest: by which of our addresses a stranger is answered is not his to say.
+func TestIndexInRequest(t *testing.T) {
+	quietly(t)
+	_, h, p := two(t)
+	right := p.dev
+	a := must(ib.ParseAddress(p.dev))(t)
+	a.HasIndex, a.GIDIndex = true, 0
+	p.dev = a.Append(nil)
+	p.send(p.creq(1, 0))
+	ucttest.Settle(h)
+	if c := ud.Counters(h.Iface); c.Refused != 1 || c.Passive != 0 {
+		t.Errorf("%+v", c)
+	}
+	p.dev = right
+	p.connect(1, 0)
+}

@@ -5,6 +5,7 @@ package verbs
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -20,12 +21,16 @@ type MR struct {
 	handle uint32
 	id     uint64
 	b      []byte
-	unpin  func()
+	pinned *runtime.Pinner // nil if nothing is
 	iova   uint64
 	length uint64
 	access Access
 	lkey   LKey
 	rkey   RKey
+
+	pinner runtime.Pinner
+	req    abi.RegMr
+	resp   abi.RegMrResp
 }
 
 // RegMR registers b, which may be of Go's heap or mapped; ibv_reg_mr. It pins b
@@ -33,33 +38,49 @@ type MR struct {
 // MR.Addr. The registration must not outlive its use: what the kernel pins counts
 // against RLIMIT_MEMLOCK.
 func (p *PD) RegMR(b []byte, access Access) (*MR, error) {
-	if len(b) == 0 {
-		return nil, fmt.Errorf("verbs: %s: registration of no memory: %w", p.ctx.Name(), ucs.ErrInvalidParam)
+	m := &MR{pd: p, handle: noHandle}
+	if err := m.Renew(b, access); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Renew registers b as RegMR does, in the domain of a region that is closed, which becomes
+// that of b: nothing is allocated. Nobody may use the region from before any more.
+func (m *MR) Renew(b []byte, access Access) error {
+	p := m.pd
+	if m.handle != noHandle || len(b) == 0 {
+		return fmt.Errorf("verbs: %s: registration of no memory, or in one that there is: %w", p.ctx.Name(), ucs.ErrInvalidParam)
 	}
 	if err := p.ctx.checkAccess(access); err != nil {
-		return nil, err
+		return err
 	}
 	if p.ctx.coreSupport&abi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS == 0 {
 		access &^= accessOptional
 	}
-	m := &MR{pd: p, b: b, length: uint64(len(b)), access: access}
 	id, err := p.ctx.begin(m, turnMR)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	m.id = id
-	m.unpin = pin(b)
+	m.id, m.b, m.length, m.access = id, b, uint64(len(b)), access
+	m.pin(b)
 	m.iova = addressOf(b)
-	req := abi.RegMr{Start: m.iova, Length: m.length, HcaVa: m.iova, PdHandle: p.handle, AccessFlags: uint32(access)}
-	var resp abi.RegMrResp
-	if err := p.ctx.invoke(abi.IB_USER_VERBS_CMD_REG_MR, abi.Bytes(&req), abi.Bytes(&resp)); err != nil {
+	m.req = abi.RegMr{Start: m.iova, Length: m.length, HcaVa: m.iova, PdHandle: p.handle, AccessFlags: uint32(access)}
+	m.resp = abi.RegMrResp{}
+	if err := p.ctx.invoke(abi.IB_USER_VERBS_CMD_REG_MR, abi.Bytes(&m.req), abi.Bytes(&m.resp)); err != nil {
 		m.abandon()
 		p.ctx.end(m, m.id)
-		return nil, lockLimit(err, len(b))
+		return lockLimit(err, len(b))
 	}
-	m.handle = resp.MrHandle
-	m.setKeys(resp.Lkey, resp.Rkey)
-	return m, nil
+	m.handle = m.resp.MrHandle
+	m.setKeys(m.resp.Lkey, m.resp.Rkey)
+	return nil
+}
+
+// pin keeps the memory of b alive and in place until abandon.
+func (m *MR) pin(b []byte) {
+	pin(&m.pinner, b)
+	m.pinned = &m.pinner
 }
 
 // lockLimit adds to the error of a registration which limit it has probably met.
@@ -141,16 +162,17 @@ func (m *MR) Rereg(flags ReregFlags, pd *PD, b []byte, access Access) error {
 	if flags&ReregPD != 0 {
 		req.PdHandle = pd.handle
 	}
-	unpin := m.unpin
+	pinned := m.pinned
 	if flags&ReregTranslation != 0 {
-		unpin = pin(b)
+		pinned = new(runtime.Pinner) // beside that of what is registered now
+		pin(pinned, b)
 		req.Start, req.Length = addressOf(b), uint64(len(b))
 		req.HcaVa = req.Start
 	}
 	var resp abi.ReregMrResp
 	if err := c.invoke(abi.IB_USER_VERBS_CMD_REREG_MR, abi.Bytes(&req), abi.Bytes(&resp)); err != nil {
 		if flags&ReregTranslation != 0 {
-			unpin()
+			pinned.Unpin()
 		}
 		return lockLimit(err, len(b))
 	}
@@ -163,7 +185,7 @@ func (m *MR) Rereg(flags ReregFlags, pd *PD, b []byte, access Access) error {
 	}
 	if flags&ReregTranslation != 0 {
 		m.abandon()
-		m.unpin, m.b, m.iova, m.length = unpin, b, req.Start, req.Length
+		m.pinned, m.b, m.iova, m.length = pinned, b, req.Start, req.Length
 	}
 	return nil
 }
@@ -232,8 +254,8 @@ func (m *MR) Close() error {
 }
 
 func (m *MR) abandon() {
-	if m.unpin != nil {
-		m.unpin()
+	if m.pinned != nil {
+		m.pinned.Unpin()
 	}
-	m.unpin, m.b = nil, nil
+	m.pinned, m.b = nil, nil
 }

@@ -11,12 +11,8 @@ import (
 	"unsafe"
 )
 
-// pin keeps the memory of b alive and in place until unpin is called.
-func pin(b []byte) (unpin func()) {
-	p := new(runtime.Pinner)
-	p.Pin(unsafe.SliceData(b))
-	return p.Unpin
-}
+// pin keeps the memory of b alive and in place until p is unpinned.
+func pin(p *runtime.Pinner, b []byte) { p.Pin(unsafe.SliceData(b)) }
 
 // addressOf is where memory is that does not move.
 func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }

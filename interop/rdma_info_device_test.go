@@ -1,0 +1,160 @@
+//go:build linux
+
+package interop
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestRDMAInfo compares what ucx_info of ours and of C say of RDMA devices: -d line by line,
+// but for the differences that are listed here, and the lanes of -e. What is printed is what
+// both sides choose lanes and protocols by.
+func TestRDMAInfo(t *testing.T) {
+	onVeth(t)
+	dir := t.TempDir()
+	c, ours := forRDMA(buildC(t, dir)), buildTool(t, dir)
+	for _, theirs := range c {
+		t.Run(theirs.name, func(t *testing.T) {
+			t.Run("devices", func(t *testing.T) { sameDevices(t, ours, theirs) })
+			for _, tls := range []string{reliable, datagram} {
+				for _, features := range []string{"tra", "trae"} {
+					t.Run("lanes/"+tls+"/"+features, func(t *testing.T) { sameLanes(t, ours, theirs, tls, features) })
+				}
+			}
+		})
+	}
+}
+
+// infoDifference is a line of -d that is another one with us, and why.
+type infoDifference struct {
+	release string // of C; "": all
+	c, ours string // "": there is none
+	why     string
+}
+
+var infoDifferences = []infoDifference{
+	{"1.22", "# memory types: host (access,reg,cache)", "# memory types: host (access,reg)",
+		"registrations of the caller's memory are not kept: it is Go's, and may move on"},
+	{"1.13", "", "# memory types: host (access,reg)", "1.13 does not print them"},
+	{"1.13", "# register: unlimited, cost: 180 nsec", "# register: unlimited, cost: 16000 + 0.060 * N nsec",
+		"as 1.22, what a registration costs, not what it costs to find it"},
+	{"1.13", "# am header: <= 3952", "# am header: <= 3992", "as 1.22, whose descriptors are 40 bytes shorter"},
+}
+
+func sameDevices(t *testing.T, ours, theirs program) {
+	got, want := devicesOf(info(t, ours, nil, "-d")), devicesOf(info(t, theirs, nil, "-d"))
+	for _, d := range infoDifferences {
+		if d.release != "" && d.release != majorMinor(theirs.name) {
+			continue
+		}
+		if d.c != "" && !slices.Contains(want, d.c) || d.ours != "" && !slices.Contains(got, d.ours) {
+			t.Errorf("no difference any more: C %q, ours %q, %s", d.c, d.ours, d.why)
+		}
+		other := func(line string) bool { return line == d.c || line == d.ours }
+		got, want = slices.DeleteFunc(got, other), slices.DeleteFunc(want, other)
+	}
+	same(t, got, want)
+}
+
+var (
+	domainLine = regexp.MustCompile(`^# Memory domain:`)
+	blanks     = regexp.MustCompile(` +`)
+)
+
+// devicesOf is the lines about domains of RDMA devices, without blanks.
+func devicesOf(lines []string) (list []string) {
+	var domain []string
+	flush := func() {
+		if slices.Contains(domain, "# Component: ib") {
+			list = append(list, domain...)
+		}
+		domain = nil
+	}
+	inside := false
+	for _, l := range lines {
+		switch l = strings.TrimSpace(blanks.ReplaceAllString(l, " ")); {
+		case domainLine.MatchString(l):
+			flush()
+			inside = true
+		case strings.HasPrefix(l, "# Connection manager:"), strings.HasPrefix(l, "# RDMA device:"):
+			flush()
+			inside = false
+		}
+		if inside && l != "" && l != "#" {
+			domain = append(domain, l)
+		}
+	}
+	flush()
+	return list
+}
+
+// sameLanes compares the lanes to a worker's own address over two devices. C does not print
+// the lanes of one-sided access, 1.22 none for data in messages where there is one such lane,
+// 1.13 no longest messages; and 1.22 gives lanes of a kind their numbers the other way
+// round.
+func sameLanes(t *testing.T, ours, theirs program, tls, features string) {
+	env := []string{"UCX_TLS=" + tls, "UCX_NET_DEVICES=rxe0:1,rxe1:1"}
+	got, want := lanesOf(info(t, ours, env, "-e", "-u", features)), lanesOf(info(t, theirs, env, "-e", "-u", features))
+	if len(want) == 0 {
+		t.Fatal("C shows no lanes")
+	}
+	same(t, got, want)
+}
+
+var (
+	untoldOfLanes = regexp.MustCompile(` (seg \d+|rma#\d+|am_bw#\d+)`)
+	laneNumbers   = regexp.MustCompile(`(rma_bw|amo)#\d+`)
+)
+
+func lanesOf(lines []string) (list []string) {
+	for _, l := range lines {
+		if !strings.Contains(l, "lane[") {
+			continue
+		}
+		l = untoldOfLanes.ReplaceAllString(strings.TrimSpace(l), "")
+		list = append(list, blanks.ReplaceAllString(laneNumbers.ReplaceAllString(l, "$1"), " "))
+	}
+	return list
+}
+
+// same compares lines.
+func same(t *testing.T, got, want []string) {
+	t.Helper()
+	if slices.Equal(got, want) {
+		return
+	}
+	for i := range max(len(got), len(want)) {
+		line := func(list []string) string {
+			if i < len(list) {
+				return list[i]
+			}
+			return "(nothing)"
+		}
+		if g, w := line(got), line(want); g != w {
+			t.Errorf("line %d: %q, C has %q", i, g, w)
+		}
+	}
+	t.Logf("all of ours:\n%s\nof C:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+}
+
+// info runs ucx_info, which lies beside ucx_perftest.
+func info(t *testing.T, p program, env []string, args ...string) []string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(p.tool), "ucx_info"), args...)
+	cmd.Env = slices.Concat(os.Environ(), p.env, env, []string{"UCX_WARN_UNUSED_ENV_VARS=n"})
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v: %v\n%s", p.name, cmd.Args, err, out)
+	}
+	return strings.Split(string(out), "\n")
+}

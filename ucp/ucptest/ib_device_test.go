@@ -1,0 +1,263 @@
+//go:build linux
+
+package ucptest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/internal/needtest"
+	"github.com/ucx-go/ucx/internal/rdmatest"
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// The same as over devices without a kernel, on those of the virtual machine, where pages are
+// pinned and there is time.
+
+// onDevices opens a worker at each end of the virtual machine's cable.
+func onDevices(t *testing.T, tls string, more ...setting) (r *rig, a, b *side) {
+	t.Helper()
+	if os.Getenv("VM_NET") != "veth" {
+		t.Skip("the devices are those of the VM, make test-rxe runs this there")
+	}
+	rdmatest.All(t)
+	tr := transport{name: tls, busy: true, silent: true}.with(setting{"TLS", tls}, setting{"KEEPALIVE_INTERVAL", "500ms"}).with(more...)
+	r = newRig(t, tr)
+	if os.Getenv(memlockChild) != "" {
+		r.log.Allow("REG_MR: cannot allocate memory")
+	}
+	r.transport = tr.using("rxe0:1,lo")
+	a = r.open()
+	r.transport = tr.using("rxe1:1,lo")
+	return r, a, r.open()
+}
+
+// resources is what the kernel has of RDMA devices.
+func resources(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("rdma", "resource").Output()
+	if err != nil {
+		needtest.Tool(t, fmt.Sprintf("rdma resource: %v (apt-get install iproute2)", err))
+	}
+	return string(out)
+}
+
+// TestDeviceManyEndpoints: 500 endpoints at each side leave nothing in the kernel's lists.
+func TestDeviceManyEndpoints(t *testing.T) {
+	const all, atOnce = 500, 50
+	for _, tls := range []string{"rc_v", "ud_v"} {
+		t.Run(tls, func(t *testing.T) {
+			var before string
+			if os.Getenv("VM_NET") == "veth" {
+				before = resources(t)
+			}
+			r, a, b := onDevices(t, tls)
+			mode := ucp.EndpointParams{ErrMode: ucp.ErrModePeer}
+			round := func(n int, seed uint64) {
+				eps := make([][2]*ucp.Endpoint, n)
+				for k := range eps {
+					eps[k] = [2]*ucp.Endpoint{a.connectWith(b, mode), b.connectWith(a, mode)}
+				}
+				for k := range eps {
+					for _, size := range []int{8, 3000, 100_000} {
+						buf := make([]byte, size)
+						recv := r.started(b.TagRecv(ucp.Tag(k), ucp.FullMask, buf, nil))
+						r.must(eps[k][0].TagSend(ucp.Tag(k), ucttest.Pattern(size, seed+uint64(k)), nil))
+						r.must(recv, nil)
+						ucttest.SameBytes(t, "message", buf, ucttest.Pattern(size, seed+uint64(k)))
+					}
+				}
+				for k := range eps {
+					r.must(eps[k][0].CloseAsync(r.closings()[k%2]))
+					r.finish(eps[k][1].CloseAsync(force))
+				}
+				r.endpoints(0, a, b)
+			}
+			round(atOnce, 0)
+			open := resources(t)
+			for n := 0; n < all; n += atOnce {
+				round(atOnce, uint64(n))
+			}
+			// Closed queue pairs go as soon as their last requests are over.
+			if !r.eventually(func() bool { return queuePairs(resources(t)) == queuePairs(open) }) {
+				t.Errorf("with the workers open:\n%s\nbefore:\n%s", resources(t), open)
+			}
+			r.sides = nil
+			a.close()
+			b.close()
+			if now := resources(t); now != before {
+				t.Errorf("when all is closed:\n%s\nbefore:\n%s", now, before)
+			}
+		})
+	}
+}
+
+// queuePairs are the counts of those, of each device.
+func queuePairs(resources string) string {
+	var list []string
+	for line := range strings.Lines(resources) {
+		f := strings.Fields(line)
+		if k := slices.Index(f, "qp"); k > 0 && k+1 < len(f) {
+			list = append(list, f[1]+" "+f[k+1])
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// TestDeviceCollected: the collector gives back pages while the device pins others.
+func TestDeviceCollected(t *testing.T) {
+	for _, scheme := range []string{"get_zcopy", "put_zcopy"} {
+		t.Run(scheme, func(t *testing.T) {
+			r, a, b := onDevices(t, "rc_v", setting{"RNDV_SCHEME", scheme}, setting{"RNDV_THRESH", "16k"})
+			ep := a.connect(b)
+			r.warm(ep, b)
+			stop, over := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(over)
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						debug.FreeOSMemory()
+					}
+				}
+			}()
+			var litter [][]byte
+			for k := range 200 {
+				n := 20_000 + 37_003*(k%16)
+				got := make(chan []byte, 1)
+				func() { // the caller forgets both buffers
+					buf := make([]byte, n)
+					recv := r.started(b.TagRecv(ucp.Tag(k), ucp.FullMask, buf, &ucp.RequestParams{
+						OnTagRecv: func(*ucp.Request, error, ucp.TagRecvInfo, any) { got <- buf },
+					}))
+					send, err := ep.TagSend(ucp.Tag(k), ucttest.Pattern(n, uint64(k)), nil)
+					litter = append(litter[max(0, len(litter)-8):], make([]byte, n))
+					r.must(send, err)
+					r.must(recv, nil)
+				}()
+				ucttest.SameBytes(t, "message", <-got, ucttest.Pattern(n, uint64(k)))
+			}
+			close(stop)
+			<-over
+			r.clean(a, b)
+			runtime.KeepAlive(litter)
+		})
+	}
+}
+
+// memlockChild is set to the limit in those processes.
+const memlockChild = "UCPTEST_MEMLOCK"
+
+// TestDeviceLittleToPin runs two workers with rc and ud as a user without rights who may lock
+// 8 MiB, and such who may lock next to nothing: there tcp serves, and why is told.
+func TestDeviceLittleToPin(t *testing.T) {
+	if limit := os.Getenv(memlockChild); limit != "" {
+		littleToPin(t, limit)
+		return
+	}
+	if os.Getenv("VM_NET") != "veth" {
+		t.Skip("the devices are those of the VM, make test-rxe runs this there")
+	}
+	for _, limit := range []string{"8 MiB", "64 KiB"} {
+		t.Run(limit, func(t *testing.T) {
+			exe, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(exe, "-test.run=^TestDeviceLittleToPin$", "-test.v")
+			cmd.Env = append(os.Environ(), memlockChild+"="+limit)
+			cmd.Dir = "/"
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+			out, err := cmd.CombinedOutput()
+			var told []string
+			for line := range strings.Lines(string(out)) {
+				if !strings.Contains(line, "INFO #") {
+					told = append(told, line)
+				}
+			}
+			t.Logf("%s", strings.Join(told, ""))
+			if err != nil || !strings.Contains(string(out), "--- PASS: TestDeviceLittleToPin") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func littleToPin(t *testing.T, text string) {
+	limit := uint64(8 << 20)
+	if text == "64 KiB" {
+		limit = 64 << 10
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
+		t.Fatal(err)
+	}
+	if uid := os.Getuid(); uid != 65534 {
+		t.Fatalf("user %d", uid)
+	}
+	r, a, b := onDevices(t, "ib,tcp")
+	there, back := a.connect(b), b.connect(a)
+	r.exchange(there, b, back, a)
+	for _, n := range []int{100, 8000, 60_000, 1 << 20} {
+		var reqs []*ucp.Request
+		bufs := make([][]byte, 16)
+		for k := range bufs {
+			bufs[k] = make([]byte, n)
+			reqs = append(reqs, r.started(b.TagRecv(ucp.Tag(k), ucp.FullMask, bufs[k], nil)))
+			req, err := there.TagSend(ucp.Tag(k), ucttest.Pattern(n, uint64(k)), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if req != nil {
+				reqs = append(reqs, req)
+			}
+		}
+		for _, req := range reqs {
+			r.must(req, nil)
+		}
+		for k := range bufs {
+			ucttest.SameBytes(t, "message", bufs[k], ucttest.Pattern(n, uint64(k)))
+		}
+	}
+	var names []string
+	for _, l := range there.Attr().Transports {
+		names = append(names, l.Name)
+	}
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if strings.HasPrefix(line, "VmPin") || strings.HasPrefix(line, "VmLck") || strings.HasPrefix(line, "VmHWM") {
+			t.Logf("lanes over %v: %s", names, strings.TrimSpace(line))
+		}
+	}
+	rdma := slices.Contains(names, "rc_verbs")
+	if want := limit > 1<<20; rdma != want {
+		t.Errorf("lanes over %v", names)
+	}
+	if rdma {
+		return
+	}
+	var why []string
+	for line := range strings.Lines(there.Explain().String()) {
+		if strings.Contains(line, "not used: rc_verbs/rxe0") || strings.Contains(line, "not used: ud_verbs/rxe0") {
+			why = append(why, line)
+		}
+	}
+	t.Log(strings.Join(why, ""))
+	if len(why) != 2 || !strings.Contains(why[0], "raise the limit (ulimit -l") {
+		t.Error("why is not told")
+	}
+}

@@ -1,0 +1,42 @@
+//go:build linux
+
+package ucptest
+
+import (
+	"testing"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ucttest/fault"
+)
+
+// TestLostReply: an answer that is lost with the lane that carried it leaves nobody waiting,
+// also where the other lanes know nothing of their peer, and nobody has asked to be told of
+// failures.
+func TestLostReply(t *testing.T) {
+	for name, mode := range map[string]ucp.ErrMode{"none": ucp.ErrModeNone, "peer": ucp.ErrModePeer} {
+		t.Run(name, func(t *testing.T) {
+			tr := simPairs
+			tr.silent = true
+			r := newRig(t, tr.with(setting{"KEEPALIVE_INTERVAL", "1ms"}))
+			a, b := r.pair()
+			wireups := 0
+			r.sim.inject(t, func(op fault.Op) (e fault.Effect) {
+				if proto.AMID(op.ID) == proto.IDWireup {
+					if wireups++; wireups == 2 {
+						e.Drop = ucs.ErrConnectionReset
+					}
+				}
+				return e
+			})
+			there := a.connectWith(b, ucp.EndpointParams{ErrMode: mode})
+			r.until("the failure of who has asked", func() bool { return there.Err() != nil })
+			there.Close()
+			r.endpoints(0, a, b)
+			if wireups < 2 {
+				t.Errorf("%d messages of wireup", wireups)
+			}
+		})
+	}
+}

@@ -1,0 +1,35 @@
+//go:build linux
+
+package ucptest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+)
+
+// TestSilenceOverRC: a peer over reliable connections that is gone without a word is found out
+// within three intervals of the keepalive, although nothing is sent, and although the
+// keepalive itself goes over datagrams, which take half a minute to give a peer up.
+func TestSilenceOverRC(t *testing.T) {
+	const interval = 2 * time.Second
+	r := newRig(t, rc.with(setting{"UD_TIMEOUT", "30s"}, setting{"KEEPALIVE_INTERVAL", interval.String()}))
+	a, b := r.pair()
+	var f failure
+	ep := a.connectWith(b, ucp.EndpointParams{ErrMode: ucp.ErrModePeer, OnError: f.onError})
+	r.warm(ep, b)
+	net := fake.Fabric()
+	net.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{Drop: true}))
+	defer net.SetHook(nil)
+	start := time.Now()
+	for f.calls == 0 && time.Since(start) < 3*interval {
+		r.sleep(10)
+		a.Progress()
+	}
+	if f.calls != 1 || f.err == nil {
+		t.Errorf("after %v: told %d times, %v", time.Since(start), f.calls, f.err)
+	}
+	net.SetHook(nil)
+}

@@ -1,0 +1,43 @@
+//go:build linux
+
+package rc_test
+
+import (
+	"testing"
+
+	"github.com/ucx-go/ucx/uct/ib/rc"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+)
+
+// TestFlowLabels: connections have flow labels of their own, from which the UDP ports come that
+// networks spread connections over their links by; or that of C UCX.
+func TestFlowLabels(t *testing.T) {
+	for _, own := range []string{"y", "n"} {
+		r := newRig(t, verbstest.Port{})
+		f := fixture(t, r, "IB_ROCE_FLOW_LABELS", own)
+		a, b := f.Pair(t)
+		const n = 32
+		labels := make(map[uint32]bool)
+		low := make(map[uint32]bool) // as a hash of a network may look at a few bits only
+		for range n {
+			ab, ba := a.ConnectPair(t, b)
+			for _, ep := range []any{ab, ba} {
+				l := rc.FlowLabel(t, ep)
+				if l >= 1<<20 || l == 0 {
+					t.Errorf("label %#x", l)
+				}
+				labels[l] = true
+				low[l>>12] = true
+			}
+		}
+		if own == "n" {
+			if len(labels) != 1 || !labels[0xfffff] {
+				t.Errorf("C's label is one of %v", labels)
+			}
+			continue
+		}
+		if len(labels) < n/2 || len(low) < n/2 {
+			t.Errorf("%d connections have %d labels, and %d in their high bits", n, len(labels), len(low))
+		}
+	}
+}
