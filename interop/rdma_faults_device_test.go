@@ -217,7 +217,7 @@ func (p *pair) unplugged(t *testing.T, busy bool) {
 }
 
 // soonLost lets the keepalive, the queue pairs and the datagrams find out soon.
-var soonLost = []string{often, "UCX_UD_VERBS_TIMEOUT=5s", "UCX_RC_VERBS_TIMEOUT=1s"}
+var soonLost = []string{often, "UCX_UD_VERBS_TIMEOUT=3s", "UCX_RC_VERBS_TIMEOUT=500ms"}
 
 // lostShort is what the short form of TestRDMALost tries over each route.
 var lostShort = map[string][]string{
