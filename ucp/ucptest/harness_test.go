@@ -98,7 +98,6 @@ var transports = []transport{
 
 	rc,
 	ud,
-	rcLeast,
 	udLeast,
 
 	// The same with workers that many goroutines may use. Here it is one at a time.

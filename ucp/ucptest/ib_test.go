@@ -32,7 +32,6 @@ var (
 	ud = onFabric("ud", "ud_v")
 
 	// The least queues there can be, on which everything has to wait.
-	rcLeast = onFabric("rc, least queues", "rc_v").with(least...).pairwise()
 	udLeast = onFabric("ud, least queues", "ud_v").with(least...)
 
 	least = []setting{
