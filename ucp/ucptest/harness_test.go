@@ -102,7 +102,6 @@ var transports = []transport{
 
 	rc,
 	ud,
-	rcLeast,
 	udLeast,
 	rcTCP,
 	rcTCPOnly,
