@@ -40,6 +40,15 @@ func allDone(list []*Request) bool {
 // flood is far more than connections hold, and UCX_STREAM_MAX_UNREAD.
 const flood = 4 << 20
 
+// stopped progresses workers until some of them have stopped a peer, and nothing comes any
+// more.
+func stopped(w [2]*Worker, by ...*Worker) {
+	for _, one := range by {
+		progressed(w, func() bool { return one.Stats().Stopped > 0 })
+	}
+	settle(w)
+}
+
 // TestUnreadStreamStops: a peer that sends more than is read has to wait, and goes on when
 // half of what is held was read. Nothing is lost or held for long.
 func TestUnreadStreamStops(t *testing.T) {
@@ -50,7 +59,7 @@ func TestUnreadStreamStops(t *testing.T) {
 		src[i] = byte(i * 7 >> 3)
 	}
 	sends := floods(t, src, ep[0])
-	settle(w)
+	stopped(w, w[1])
 	st := w[1].Stats()
 	if st.Stopped != 1 || st.UnexpectedBytes < 256<<10 || st.UnexpectedBytes > 512<<10 {
 		t.Errorf("stopped %d times, %d bytes are held", st.Stopped, st.UnexpectedBytes)
@@ -98,7 +107,7 @@ func TestStoppedStreamsLetAnswersThrough(t *testing.T) {
 		w, ep := overTCP(t, [2]string{"STREAM_MAX_UNREAD", "256k"})
 		sends := floods(t, src, ep[0], ep[1])
 		if !first {
-			settle(w)
+			stopped(w, w[0], w[1])
 			if allDone(sends) || w[0].Stats().Stopped == 0 || w[1].Stats().Stopped == 0 {
 				t.Fatalf("not both are stopped: %+v, %+v", w[0].Stats(), w[1].Stats())
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/ibtest"
@@ -102,6 +103,9 @@ func TestMatrix(t *testing.T) {
 						args = append(args, "-D", layout)
 					}
 					t.Run(fmt.Sprintf("%s/%s/%s", transport, name, size), func(t *testing.T) {
+						if race.Enabled && transport == "rc_verbs" && test.Command != perfoob.CmdAM {
+							t.Skip("the race detector sees who reads what comes, and not that a device writes it")
+						}
 						runCell(t, args, slices.Contains(works[transport], name) || slices.Contains(works[transport], name+"/"+size))
 					})
 				}
