@@ -245,6 +245,14 @@ func (ep *Endpoint) belongsTo(p *peer) {
 	p.known.endpoints++
 }
 
+// leads reports whether an endpoint that was made here leads to that of the peer's which
+// has an id.
+func (p *peer) leads(id proto.EndpointID) bool {
+	return p != nil && slices.ContainsFunc(p.ends, func(ep *Endpoint) bool {
+		return ep.remoteID == id && ep.err == nil && ep.state&(epUser|epHearsay) == epUser
+	})
+}
+
 // adopt returns the endpoint the peer opened under this number, if any, which
 // becomes the one created here with an address. It is the peer's only if all its
 // lanes lead where that address does.

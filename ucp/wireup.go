@@ -147,6 +147,10 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) 
 		}
 	}
 	if p == nil || sn == proto.ConnSNNone || p.unmatched[sn] == nil {
+		if p.leads(m.SrcEp) {
+			w.stats.Dropped++ // both have asked, and the peer's answer came before its request
+			return nil
+		}
 		return w.acceptEndpoint(from, m, q.said)
 	}
 	ep := p.unmatched[sn]

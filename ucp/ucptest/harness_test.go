@@ -102,6 +102,7 @@ var transports = []transport{
 
 	rc,
 	ud,
+	rcLeast,
 	udLeast,
 	rcTCP,
 	rcTCPOnly,

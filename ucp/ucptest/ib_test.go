@@ -46,6 +46,7 @@ var (
 	ibSelf = onFabric("rc,ud,self", "ib,self").pairwise()
 
 	// The least queues there can be, on which everything has to wait.
+	rcLeast = onFabric("rc, least queues", "rc_v").with(least...).pairwise()
 	udLeast = onFabric("ud, least queues", "ud_v").with(least...)
 
 	least = []setting{
