@@ -4,6 +4,7 @@ package interop
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,12 +70,14 @@ var (
 	blanks     = regexp.MustCompile(` +`)
 )
 
-// devicesOf is the lines about domains of RDMA devices, without blanks.
-func devicesOf(lines []string) (list []string) {
+// devicesOf is the lines about domains of RDMA devices, without blanks. The domains are
+// ordered by name: C has them as the kernel lists them, the oldest device first.
+func devicesOf(lines []string) []string {
 	var domain []string
+	var domains [][]string
 	flush := func() {
 		if slices.Contains(domain, "# Component: ib") {
-			list = append(list, domain...)
+			domains = append(domains, domain)
 		}
 		domain = nil
 	}
@@ -93,7 +96,8 @@ func devicesOf(lines []string) (list []string) {
 		}
 	}
 	flush()
-	return list
+	slices.SortFunc(domains, slices.Compare[[]string])
+	return slices.Concat(domains...)
 }
 
 // sameLanes compares the lanes to a worker's own address over two devices. C does not print
@@ -111,15 +115,26 @@ func sameLanes(t *testing.T, ours, theirs program, tls, features string) {
 
 var (
 	untoldOfLanes = regexp.MustCompile(` (seg \d+|rma#\d+|am_bw#\d+)`)
+	rxeDevice     = regexp.MustCompile(`rxe\d+`)
 	laneNumbers   = regexp.MustCompile(`(rma_bw|amo)#\d+`)
 )
 
+// lanesOf is the lines about lanes. The devices, which are alike, go by the order in which
+// they come.
 func lanesOf(lines []string) (list []string) {
+	names := make(map[string]string)
+	number := func(device string) string {
+		if names[device] == "" {
+			names[device] = fmt.Sprintf("device%d", len(names))
+		}
+		return names[device]
+	}
 	for _, l := range lines {
 		if !strings.Contains(l, "lane[") {
 			continue
 		}
 		l = untoldOfLanes.ReplaceAllString(strings.TrimSpace(l), "")
+		l = rxeDevice.ReplaceAllStringFunc(l, number)
 		list = append(list, blanks.ReplaceAllString(laneNumbers.ReplaceAllString(l, "$1"), " "))
 	}
 	return list
