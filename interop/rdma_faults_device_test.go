@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ucx-go/ucx/internal/rdmatest"
 )
 
 // rdmaFault is what a network does to packets.
@@ -101,19 +103,6 @@ func TestRDMAFaults(t *testing.T) {
 	})
 }
 
-// linkUp takes the network of the virtual machine to what scripts/vm-init made it: routes
-// do not survive.
-func linkUp(t *testing.T) {
-	t.Helper()
-	for _, line := range []string{
-		"ip link set veth0 up", "ip link set veth1 up",
-		"ip route replace 10.9.0.2/32 dev veth0 src 10.9.0.1 table 101",
-		"ip route replace 10.9.0.1/32 dev veth1 src 10.9.0.2 table 101",
-	} {
-		command(t, line)
-	}
-}
-
 // TestRDMALinkDown takes the link down under a connection and up again. What was under
 // way then comes, or its endpoint is told that it is lost: a reliable queue pair with
 // something outstanding is, one of datagrams is not. The workers go on in either case,
@@ -135,7 +124,7 @@ func TestRDMALinkDown(t *testing.T) {
 						t.Fatal(err)
 					}
 					defer p.report(t)
-					t.Cleanup(func() { linkUp(t) })
+					t.Cleanup(func() { rdmatest.LinkUp(t) })
 					p.meet(t)
 					p.unplugged(t, busy)
 				})
@@ -157,7 +146,7 @@ func (p *pair) unplugged(t *testing.T, busy bool) {
 			t.Fatal(err)
 		}
 	}
-	linkUp(t)
+	rdmatest.LinkUp(t)
 	lost := false
 	for i, m := range sent {
 		r, err := p.theirs.recv(m.tag, fullMask, m.size, "contig")

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -121,38 +119,8 @@ func TestDeviceCollected(t *testing.T) {
 			r, a, b := onDevices(t, "rc_v", setting{"RNDV_SCHEME", scheme}, setting{"RNDV_THRESH", "16k"})
 			ep := a.connect(b)
 			r.warm(ep, b)
-			stop, over := make(chan struct{}), make(chan struct{})
-			go func() {
-				defer close(over)
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-						debug.FreeOSMemory()
-					}
-				}
-			}()
-			var litter [][]byte
-			for k := range 200 {
-				n := 20_000 + 37_003*(k%16)
-				got := make(chan []byte, 1)
-				func() { // the caller forgets both buffers
-					buf := make([]byte, n)
-					recv := r.started(b.TagRecv(ucp.Tag(k), ucp.FullMask, buf, &ucp.RequestParams{
-						OnTagRecv: func(*ucp.Request, error, ucp.TagRecvInfo, any) { got <- buf },
-					}))
-					send, err := ep.TagSend(ucp.Tag(k), ucttest.Pattern(n, uint64(k)), nil)
-					litter = append(litter[max(0, len(litter)-8):], make([]byte, n))
-					r.must(send, err)
-					r.must(recv, nil)
-				}()
-				ucttest.SameBytes(t, "message", <-got, ucttest.Pattern(n, uint64(k)))
-			}
-			close(stop)
-			<-over
+			r.collected(b, ep, 200)
 			r.clean(a, b)
-			runtime.KeepAlive(litter)
 		})
 	}
 }

@@ -85,42 +85,50 @@ func TestCollectedWhileRegistered(t *testing.T) {
 				a, b := r.pair()
 				ep := a.connect(b)
 				r.warm(ep, b)
-				stop, over := make(chan struct{}), make(chan struct{})
-				go func() {
-					defer close(over)
-					for {
-						select {
-						case <-stop:
-							return
-						default:
-							debug.FreeOSMemory()
-						}
-					}
-				}()
-				var litter [][]byte
-				for k := range 60 {
-					n := 20_000 + 37_003*(k%16)
-					got := make(chan []byte, 1)
-					func() { // the caller forgets both buffers
-						buf := make([]byte, n)
-						recv := r.started(b.TagRecv(ucp.Tag(k), ucp.FullMask, buf, &ucp.RequestParams{
-							OnTagRecv: func(*ucp.Request, error, ucp.TagRecvInfo, any) { got <- buf },
-						}))
-						send, err := ep.TagSend(ucp.Tag(k), ucttest.Pattern(n, uint64(k)), nil)
-						litter = append(litter[max(0, len(litter)-8):], make([]byte, n))
-						runtime.Gosched()
-						r.must(send, err)
-						r.must(recv, nil)
-					}()
-					ucttest.SameBytes(t, "message", <-got, ucttest.Pattern(n, uint64(k)))
-				}
-				close(stop)
-				<-over
+				r.collected(b, ep, 60)
 				r.clean(a, b)
-				runtime.KeepAlive(litter)
 			})
 		}
 	}
+}
+
+// collected sends messages over an endpoint to b, of whose memory nobody but the requests
+// knows, while the collector gives back as many pages as it can.
+func (r *rig) collected(b *side, ep *ucp.Endpoint, messages int) {
+	stop, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				debug.FreeOSMemory()
+			}
+		}
+	}()
+	defer func() {
+		close(stop)
+		<-over
+	}()
+	var litter [][]byte
+	for k := range messages {
+		n := 20_000 + 37_003*(k%16)
+		got := make(chan []byte, 1)
+		func() { // the caller forgets both buffers
+			buf := make([]byte, n)
+			recv := r.started(b.TagRecv(ucp.Tag(k), ucp.FullMask, buf, &ucp.RequestParams{
+				OnTagRecv: func(*ucp.Request, error, ucp.TagRecvInfo, any) { got <- buf },
+			}))
+			send, err := ep.TagSend(ucp.Tag(k), ucttest.Pattern(n, uint64(k)), nil)
+			litter = append(litter[max(0, len(litter)-8):], make([]byte, n))
+			runtime.Gosched()
+			r.must(send, err)
+			r.must(recv, nil)
+		}()
+		ucttest.SameBytes(r, "message", <-got, ucttest.Pattern(n, uint64(k)))
+	}
+	runtime.KeepAlive(litter)
 }
 
 // TestAliases: the names of transports and of groups of them choose what C UCX's do, and an

@@ -3,10 +3,10 @@
 package rc_test
 
 import (
-	"encoding/hex"
 	"testing"
 
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/ibtest"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -14,14 +14,7 @@ import (
 // FuzzConnect has an endpoint connect to any address, on a port of Ethernet and on one of
 // InfiniBand: it may be refused, or fail, and leaves nothing behind.
 func FuzzConnect(f *testing.F) {
-	for _, dev := range []string{
-		"4800000000000000000000ffff0a090001", "58fe800000000000000200fffe00000001", "7f0102030405060708090a0b0c0d0e0f1002070180",
-		"000800", "00ffff", "60ffff0102030405060708aabbccddeeff0011", "2601c0aabbccddeeff0011040110", "44ffff0700000000000000000180", "4500000000000000000000ffff0a090001ff",
-	} {
-		b, err := hex.DecodeString(dev)
-		if err != nil {
-			f.Fatal(err)
-		}
+	for _, b := range ibtest.Addresses() {
 		f.Add(b, []byte{}, []byte{0, 17, 0, 0}, byte(0))
 		f.Add(b, []byte{0}, []byte{1, 0xff, 0xff, 0xff, 0xff}, byte(255))
 	}

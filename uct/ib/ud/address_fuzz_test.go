@@ -3,11 +3,11 @@
 package ud_test
 
 import (
-	"encoding/hex"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/ibtest"
 	"github.com/ucx-go/ucx/uct/ib/ud"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -16,14 +16,7 @@ import (
 // FuzzConnect has endpoints connect to any addresses, on a port of Ethernet and on one of
 // InfiniBand: they may be refused, or lead nowhere, and leave nothing behind.
 func FuzzConnect(f *testing.F) {
-	for _, dev := range []string{
-		"4800000000000000000000ffff0a090001", "58fe800000000000000200fffe00000001", "7f0102030405060708090a0b0c0d0e0f1002070180",
-		"000800", "00ffff", "60ffff0102030405060708aabbccddeeff0011", "2601c0aabbccddeeff0011040110", "44ffff0700000000000000000180", "4500000000000000000000ffff0a090001ff",
-	} {
-		b, err := hex.DecodeString(dev)
-		if err != nil {
-			f.Fatal(err)
-		}
+	for _, b := range ibtest.Addresses() {
 		f.Add(b, []byte{1, 0, 0}, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, byte(0))
 		f.Add(b, []byte{0xff, 0xff, 0xff}, []byte{17, 0, 0, 0, 0, 0}, byte(255))
 	}

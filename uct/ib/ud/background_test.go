@@ -152,14 +152,11 @@ func TestPutOffBeforeFailure(t *testing.T) {
 	f.Component = ibtest.Component(net.Devices()...)
 	h := f.Open(t)
 	p := newPuppet(t, net.Devices()[1], h)
-	ep := p.endpoint()
-	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
-	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
-	ucttest.Settle(h)
+	ep, id := p.answered()
 	got := h.Collect(t, 1)
 	ud.Look(h.Iface) // which finds that somebody has looked
-	p.sendWith(packed(wire.AMHeader(q.EP, 1, 2, 1), 0, 0, 0, 0, 0, 0, 0, 0))
-	p.sendWith(packed(wire.NewHeader(q.EP, wire.FlagRefuse, 3, 1)))
+	p.sendWith(packed(wire.AMHeader(id, 1, 2, 1), 0, 0, 0, 0, 0, 0, 0, 0))
+	p.sendWith(packed(wire.NewHeader(id, wire.FlagRefuse, 3, 1)))
 	ud.Look(h.Iface)
 	if c := ud.Counters(h.Iface); c.GotRefusals != 1 || got.Len() != 0 {
 		t.Fatalf("%+v", c)

@@ -15,7 +15,6 @@ import (
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/ibtest"
 	"github.com/ucx-go/ucx/uct/ib/ud"
-	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -135,10 +134,7 @@ func TestDeviceIsRemoved(t *testing.T) {
 	f := fixture(t, net)
 	a := f.Open(t)
 	p := newPuppet(t, net.Devices()[1], a)
-	ep := p.endpoint()
-	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
-	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
-	ucttest.Settle(a)
+	ep, _ := p.answered()
 	id := p.connect(5, 1)
 	list := launch(t, a, ep)
 	_ = id

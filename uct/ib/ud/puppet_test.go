@@ -177,6 +177,17 @@ func (p *puppet) endpoint() uct.Endpoint {
 	return p.host.NewEndpoint(p.t, uct.EndpointParams{DeviceAddr: p.dev, IfaceAddr: wire.AppendIfaceAddr(nil, p.qpn()), UserData: p})
 }
 
+// answered makes one whose CREQ the puppet answers, after which packets begin with number 2 on
+// both sides; id is that of the endpoint.
+func (p *puppet) answered() (ep uct.Endpoint, id uint32) {
+	p.t.Helper()
+	ep = p.endpoint()
+	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(p.t)
+	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
+	ucttest.Settle(p.host)
+	return ep, q.EP
+}
+
 func isCREP(b []byte) bool {
 	h := wire.Load(b)
 	return h.Kind(len(b)) == wire.KindCtl && h.Dest() != wire.NullID

@@ -114,10 +114,7 @@ func TestMessageBytes(t *testing.T) {
 // of sending, and then it is complete when the device has done it.
 func TestRepeatedBytes(t *testing.T) {
 	_, h, p := two(t)
-	ep := p.endpoint()
-	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
-	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
-	ucttest.Settle(h)
+	ep, id := p.answered()
 	next := wire.PSN(2)
 	long := bytes.Repeat([]byte("0123456789"), 15)
 	iov := []uct.IOV{h.IOV(t, []byte("not")), h.IOV(t, []byte("copied"))}
@@ -138,7 +135,7 @@ func TestRepeatedBytes(t *testing.T) {
 		}
 		is := func(b []byte) bool { return wire.Load(b).IsAM() && wire.Load(b).PSN() == next }
 		first := p.await(name, is)
-		p.send(packed(wire.NewHeader(q.EP, wire.FlagNack, 2, next-1)))
+		p.send(packed(wire.NewHeader(id, wire.FlagNack, 2, next-1)))
 		again := p.await(name+" again", is)
 		if !bytes.Equal(first[8:], again[8:]) || !wire.Load(again).AckReq() {
 			t.Errorf("%s: %x, then %x", name, first, again)
@@ -146,7 +143,7 @@ func TestRepeatedBytes(t *testing.T) {
 		if c.Fired != 0 {
 			t.Errorf("%s: complete before it is acknowledged", name)
 		}
-		p.send(packed(wire.NewHeader(q.EP, 0, 2, next)))
+		p.send(packed(wire.NewHeader(id, 0, 2, next)))
 		if err == ucs.InProgress {
 			c.Finish(t, err, h)
 		}
@@ -156,7 +153,7 @@ func TestRepeatedBytes(t *testing.T) {
 	// What was sent twice is like everything else afterwards.
 	for range 20 {
 		check(t, ep.AMShort(3, 7, nil, 0, nil))
-		p.send(packed(wire.NewHeader(q.EP, 0, 2, next)))
+		p.send(packed(wire.NewHeader(id, 0, 2, next)))
 		ucttest.Settle(h)
 		next++
 		if slots, limbo := ud.Held(h.Iface); slots != 0 || limbo != 0 {
@@ -272,10 +269,7 @@ func TestRepeatedSlowly(t *testing.T) {
 	f.Component = ibtest.Component(net.Devices()...) // whose devices go no step with the worker's rounds
 	h := f.Open(t)
 	p := newPuppet(t, net.Devices()[1], h)
-	ep := p.endpoint()
-	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
-	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
-	ucttest.Settle(h)
+	ep, id := p.answered()
 	ops := []*ucttest.Completion{ucttest.NewCompletion(1), ucttest.NewCompletion(1), ucttest.NewCompletion(1)}
 	if err := ep.AMZcopy(3, nil, []uct.IOV{h.IOV(t, []byte("data"))}, 0, &ops[0].Completion); err != ucs.InProgress {
 		t.Fatal(err)
@@ -286,8 +280,8 @@ func TestRepeatedSlowly(t *testing.T) {
 	}
 	// The answers come together, and are looked at one by one.
 	net.SetHook(verbstest.When(verbstest.From(net.Devices()[1]), verbstest.Fate{Hold: verbstest.UntilReleased}))
-	p.send(packed(wire.NewHeader(q.EP, wire.FlagNack, 2, 1)))
-	p.send(packed(wire.NewHeader(q.EP, 0, 2, 2)))
+	p.send(packed(wire.NewHeader(id, wire.FlagNack, 2, 1)))
+	p.send(packed(wire.NewHeader(id, 0, 2, 2)))
 	net.SetWork(verbstest.InStep)
 	net.Release()
 	for range 4 {
@@ -353,10 +347,7 @@ func TestLeftInBuffers(t *testing.T) {
 // wait for that.
 func TestNoOvertaking(t *testing.T) {
 	_, h, p := two(t)
-	ep := p.endpoint()
-	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
-	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
-	ucttest.Settle(h)
+	ep, id := p.answered()
 	sent := 0
 	for ep.AMShort(3, 0, nil, 0, nil) == nil {
 		sent++
@@ -371,7 +362,7 @@ func TestNoOvertaking(t *testing.T) {
 		}
 		return nil
 	})
-	p.send(packed(wire.AMHeader(q.EP, 5, 2, wire.PSN(sent)+1)))
+	p.send(packed(wire.AMHeader(id, 5, 2, wire.PSN(sent)+1)))
 	ucttest.Until(t, "a call", func() bool { return called == 1 && pending.Calls == 1 }, h)
 	got := p.await("who waits", func(b []byte) bool { return int(wire.Load(b).PSN()) == sent+2 })
 	if string(got[16:]) != "who waits" {
@@ -386,10 +377,7 @@ func TestNarrowPath(t *testing.T) {
 	a := must(ib.ParseAddress(p.dev))(t)
 	a.MTU = verbs.MTU1024
 	p.dev = a.Append(nil)
-	ep := p.endpoint()
-	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
-	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
-	ucttest.Settle(h)
+	ep, _ := p.answered()
 	mem := h.IOV(t, make([]byte, 1017))
 	if err := ep.AMZcopy(3, nil, []uct.IOV{mem}, 0, nil); !errors.Is(err, ucs.ErrInvalidParam) {
 		t.Errorf("1017 bytes, not copied: %v", err)
@@ -408,13 +396,10 @@ func TestNarrowPath(t *testing.T) {
 // TestFewBuffers: who has no more than a few buffers asks for what gives them back.
 func TestFewBuffers(t *testing.T) {
 	_, h, p := two(t, "UD_VERBS_TX_MAX_BUFS", "4", "UD_TIMEOUT", "30s", "UD_TIMER_TICK", "7s")
-	ep := p.endpoint()
-	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
-	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
-	ucttest.Settle(h)
+	ep, id := p.answered()
 	for n := range wire.PSN(40) { // until the window is open
 		check(t, ep.AMShort(3, 0, nil, 0, nil))
-		p.send(packed(wire.NewHeader(q.EP, 0, 2, 2+n)))
+		p.send(packed(wire.NewHeader(id, 0, 2, 2+n)))
 		ucttest.Settle(h)
 	}
 	p.heard()
@@ -477,13 +462,10 @@ func TestStuckDevice(t *testing.T) {
 	f.Component = ibtest.Component(net.Devices()...)
 	h := f.Open(t)
 	p := newPuppet(t, net.Devices()[1], h)
-	ep := p.endpoint()
-	q := must(wire.ParseCREQ(p.await("a CREQ", isCREQ)))(t)
-	p.send(wire.AppendCREP(nil, wire.NewHeader(q.EP, wire.FlagCtl, 1, 1), &wire.CREP{EP: 77}))
-	ucttest.Settle(h)
+	ep, id := p.answered()
 	check(t, ep.AMShort(3, 0, nil, 0, nil))
 	net.SetHook(verbstest.When(verbstest.From(net.Devices()[1]), verbstest.Fate{Hold: verbstest.UntilReleased}))
-	p.send(packed(wire.NewHeader(q.EP, wire.FlagNack, 2, 1)))
+	p.send(packed(wire.NewHeader(id, wire.FlagNack, 2, 1)))
 	net.SetHook(nil)
 	net.SetWork(verbstest.InStep)
 	net.Release()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/rdmatest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
@@ -20,19 +21,6 @@ func counter(t *testing.T, device, name string) int {
 	t.Helper()
 	b := must(os.ReadFile("/sys/class/infiniband/" + device + "/ports/1/hw_counters/" + name))(t)
 	return must(strconv.Atoi(strings.TrimSpace(string(b))))(t)
-}
-
-// linkUp takes the network of the virtual machine to what scripts/vm-init made it:
-// routes do not survive.
-func linkUp(t *testing.T) {
-	t.Helper()
-	for _, line := range []string{
-		"ip link set veth0 up", "ip link set veth1 up",
-		"ip route replace 10.9.0.2/32 dev veth0 src 10.9.0.1 table 101",
-		"ip route replace 10.9.0.1/32 dev veth1 src 10.9.0.2 table 101",
-	} {
-		command(t, line)
-	}
 }
 
 // event waits for an event of a type; others may come before it.
@@ -52,7 +40,7 @@ func (s *side) event(t *testing.T, typ verbs.EventType) verbs.AsyncEvent {
 // the link is there again.
 func TestLinkDown(t *testing.T) {
 	r := ours(t)
-	t.Cleanup(func() { linkUp(t) })
+	t.Cleanup(func() { rdmatest.LinkUp(t) })
 	type conn struct{ a, b *side }
 	var busy []conn
 	for n := range uint8(7) {
@@ -112,7 +100,7 @@ func TestLinkDown(t *testing.T) {
 	idleB.nothing(t, "the other idle end")
 	t.Logf("statuses: %v", statuses)
 
-	linkUp(t)
+	rdmatest.LinkUp(t)
 	for _, s := range []*side{idle, idleB} {
 		if e := s.event(t, verbs.EventPortActive); e.Port != 1 {
 			t.Errorf("%v", e)
