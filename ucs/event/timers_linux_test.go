@@ -345,6 +345,12 @@ func TestRoughClock(t *testing.T) {
 			}
 		}
 	}
+	last = c.Now(1<<20 + 5000) // a round in which the clock was read has that time
+	for monotonic() < last+time.Millisecond {
+	}
+	if got := c.Rough(1<<20 + 5000); got != last {
+		t.Errorf("Rough = %v and %v in one round", last, got)
+	}
 	c.Forget()
 	before = monotonic()
 	if got := c.Rough(1 << 21); got < before {

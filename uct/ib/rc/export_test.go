@@ -53,6 +53,9 @@ func Haunt(i uct.Iface, numbers ...uint32) {
 // Silent reports whether the peer is gone and nobody has been told.
 func Silent(e uct.Endpoint) bool { return e.(*endpoint).silent != nil }
 
+// Owing is how many endpoints owe a grant.
+func Owing(i uct.Iface) int { return i.(*iface).grants.Len() }
+
 // MaxLingering is how many endpoints linger, and Lingering how many do.
 const MaxLingering = maxLingering
 

@@ -302,6 +302,12 @@ func TestDeviceRemoved(t *testing.T) {
 		if _, err := h.Iface.NewEndpoint(uct.EndpointParams{}); err == nil {
 			t.Error("an endpoint on a device that is gone")
 		}
+		if err := h.Iface.Reachable(uct.ReachableParams{DeviceAddr: h.Iface.DeviceAddress()}); !errors.Is(err, ucs.ErrUnreachable) {
+			t.Errorf("who was reachable is: %v", err)
+		}
+		if err := h.Iface.(uct.Failer).Failed(); !errors.Is(err, ucs.ErrIO) {
+			t.Errorf("the interface has failed with %v", err)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/rc"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -95,6 +96,29 @@ func TestPeerLeaves(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestPeerLeavesAsking: what a peer has asked for before it went, and is read behind that, is not
+// owed to it.
+func TestPeerLeavesAsking(t *testing.T) {
+	r, p, other := duo(t, "RC_VERBS_RX_MAX_POLL", "1")
+	h := p.host
+	h.Collect(t, 1)
+	copy(p.mem, []byte{0x41, 1, 2, 3, 4, 5, 6, 7, 8}) // asks for a grant at once
+	var wrs []verbs.SendWR
+	for range 10 {
+		wrs = append(wrs, verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{p.mr.SGE(0, 9)}})
+	}
+	_, err := p.qp.PostSend(wrs)
+	check(t, err)
+	r.net.Progress()
+	check(t, p.ctx.Close())
+	ucttest.Until(t, "the end", func() bool { return rc.Silent(p.ep) }, h)
+	ucttest.Settle(h)
+	if n := rc.Owing(h.Iface); n != 0 || len(h.Failures) != 0 {
+		t.Errorf("%d owe a grant, %+v", n, h.Failures)
+	}
+	check(t, other.ep.AMShort(1, 2, nil, 0, nil))
 }
 
 // TestPeerLeavesAsked: who asks whether the peer is there while such a request is under way is

@@ -176,7 +176,7 @@ func TestPutOffBytes(t *testing.T) {
 // TestPausedBytes: likewise those that are paused, which otherwise take one now and then;
 // others are taken.
 func TestPausedBytes(t *testing.T) {
-	_, h, p := two(t, "UD_TIMEOUT", "60ms")
+	_, h, p := two(t, "UD_TIMEOUT", "60ms", "UD_ASYNC", "y")
 	id, other := p.connect(1, 0), p.connect(2, 1)
 	var src *uct.Source
 	n := 0
@@ -204,6 +204,9 @@ func TestPausedBytes(t *testing.T) {
 	if !one(3) || one(4) || n != 1 {
 		t.Errorf("%d messages, %d bytes wait", n, ud.LateBytes(h.Iface))
 	}
+	for range 2 { // also after a look in the background, for which none are
+		ud.Look(h.Iface)
+	}
 	p.send(packed(wire.AMHeader(other, 6, 2, 1), 1))
 	got.Wait(t, 1, h)
 	restore()
@@ -211,5 +214,14 @@ func TestPausedBytes(t *testing.T) {
 	ucttest.Settle(h)
 	if n != 2 || ud.LateBytes(h.Iface) != 0 {
 		t.Errorf("%d messages, %d bytes wait", n, ud.LateBytes(h.Iface))
+	}
+	// What goes with its connection counts no more.
+	if !one(4) || ud.LateBytes(h.Iface) == 0 {
+		t.Errorf("%d bytes wait", ud.LateBytes(h.Iface))
+	}
+	src.Drop(ucs.ErrCanceled)
+	ucttest.Settle(h)
+	if ud.LateBytes(h.Iface) != 0 {
+		t.Errorf("%d bytes wait of a connection that is gone", ud.LateBytes(h.Iface))
 	}
 }

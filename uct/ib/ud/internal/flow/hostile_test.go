@@ -301,6 +301,31 @@ func TestPassiveFromOne(t *testing.T) {
 	}
 }
 
+// TestPassiveFromMany: where nobody has a large part of all nobody gives way, before he was silent
+// for long.
+func TestPassiveFromMany(t *testing.T) {
+	const each, most = 3, 3*heavyPart + heavyPart - 1
+	n := newNetwork(t)
+	b := n.add(20, func(c *Config) { c.MaxPassive, c.MaxEmbryos = most+1, most+1 })
+	for k := uint32(0); b.it.peers.passive < most+1; k++ {
+		b.forge(creqFrom(k/each, k%each), 0)
+	}
+	for _, e := range b.accepted {
+		b.forge(packed(wire.NewHeader(e.ID(), 0, 2, 1)), 0) // it has answered
+	}
+	n.pass(time.Second)
+	b.forge(creqFrom(1000, 0), 0)
+	if k := b.it.Counters; k.Evicted != 0 || k.Refused != 1 {
+		t.Errorf("%d driven out, %d refused", k.Evicted, k.Refused)
+	}
+	b.forge(creqFrom(0, each), 0) // with which one has a large part
+	n.pass(b.it.cfg.Linger)
+	b.forge(creqFrom(1000, 0), 0)
+	if k := b.it.Counters; k.Evicted != 1 {
+		t.Errorf("%d driven out after a long silence", k.Evicted)
+	}
+}
+
 // TestBurdens: what addresses have is counted right, whatever becomes of it.
 func TestBurdens(t *testing.T) {
 	n := newNetwork(t)
