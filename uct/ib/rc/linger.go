@@ -21,7 +21,7 @@ func (e *endpoint) Linger() {
 		e.Close()
 		return
 	}
-	e.closed = true
+	e.closed, e.userData = true, nil // which nobody is told any more
 	i.endpoints--
 	i.lingering.Add(&e.lingers, e)
 	i.endLingering(maxLingering)
