@@ -87,10 +87,8 @@ func (closing) about() protocolInfo { return protocolInfo{name: "close", kind: k
 
 func (p closing) release(r *Request) {
 	p.flushing.release(r)
-	if ep := r.ep; ep.errMode == ErrModeNone && r.err == nil && ep.conn() == nil {
-		ep.state |= epLingers
-	}
-	r.ep.destroy(ucs.ErrCanceled)
+	ep := r.ep
+	ep.depart(ucs.ErrCanceled, ep.errMode == ErrModeNone && r.err == nil && ep.conn() == nil)
 }
 
 // flushPart is the flush of one endpoint among those of a worker.
