@@ -88,8 +88,8 @@ type Checker interface {
 type Lingerer interface {
 	// Linger takes the place of Close where the peer is not told and may go on sending, or
 	// have still to learn that all it sent has arrived. The endpoint is closed for its owner,
-	// and goes on receiving, until its interface is closed or the transport needs what it
-	// holds. It is for endpoints that have been flushed.
+	// and goes on receiving, until its interface is closed, the peer turns out to be gone or
+	// the transport needs what it holds. It is for endpoints that have been flushed.
 	Linger()
 }
 

@@ -164,6 +164,14 @@ func (m *mailbox) put(e verbs.AsyncEvent) {
 // Failed implements uct.Failer.
 func (i *Iface) Failed() error { return i.failed }
 
+// Fail is for the transport, which may find out by itself that nothing can be sent or received
+// any more. What was found out first stays.
+func (i *Iface) Fail(err error) {
+	if i.failed == nil {
+		i.failed = err
+	}
+}
+
 // bellRung is called in the worker's goroutine when there are letters.
 type bellRung struct{ i *Iface }
 
@@ -193,7 +201,7 @@ func (i *Iface) ReadNews() int {
 		}
 		switch e.Type {
 		case verbs.EventDeviceFatal, verbs.EventCQErr, verbs.EventSRQErr:
-			i.failed = fmt.Errorf("ib: %s: %v: %w", i.Port.Name(), e.Type, ucs.ErrIO)
+			i.Fail(fmt.Errorf("ib: %s: %v: %w", i.Port.Name(), e.Type, ucs.ErrIO))
 		}
 		i.user.AsyncEvent(e)
 	}

@@ -9,7 +9,8 @@ import "github.com/ucx-go/ucx/ucs"
 // arrived, as C UCX does when it closes, which asks for few completions before. Without
 // our queue pair nothing answers that, and with the retries that C asks of soft-RoCE it
 // waits for ever. C keeps such endpoints until their worker ends (ucp_ep_disconnected); here
-// they are kept in the transport, which receives on them what comes, the last ones of them.
+// they are kept in the transport, which receives on them what comes: the last ones of them, and
+// none whose peer is known to be gone.
 
 // maxLingering is how many endpoints are kept. The oldest makes room.
 const maxLingering = 256

@@ -8,6 +8,7 @@ func (i *iface) die(err error) {
 	if i.dead == nil {
 		i.dead = err
 		i.dying = true
+		i.Fail(err)
 	}
 }
 

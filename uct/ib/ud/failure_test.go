@@ -551,20 +551,34 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestDoorbellFails: who sends is not told, but as others are, before a sleep.
+// TestDoorbellFails: who sends is not told, but as others are, before a sleep. The interface has
+// failed as one whose device is gone: nobody is reached from there.
 func TestDoorbellFails(t *testing.T) {
-	net := network(t, verbstest.Config{})
-	f := fixture(t, net)
-	a, b := f.Pair(t)
-	ep := connected(t, a, b)
-	net.Devices()[0].FailCall("write", 0, syscall.EIO)
-	check(t, ep.AMShort(1, 1, nil, 0, nil))
-	if err := a.Worker.Arm(); err != ucs.ErrBusy {
-		t.Errorf("armed: %v", err)
-	}
-	a.Worker.Progress()
-	if len(a.Failures) != 1 || a.Failed(ep) == nil {
-		t.Errorf("%+v", a.Failures)
+	for _, async := range []string{"n", "y"} {
+		net := network(t, verbstest.Config{})
+		f := fixture(t, net, "UD_ASYNC", async)
+		a, b := f.Pair(t)
+		ep := connected(t, a, b)
+		peer := uct.ReachableParams{DeviceAddr: b.Iface.DeviceAddress(), IfaceAddr: b.Iface.Address()}
+		check(t, a.Iface.Reachable(peer))
+		net.Devices()[0].FailCall("write", 0, syscall.EIO)
+		check(t, ep.AMShort(1, 1, nil, 0, nil))
+		if err := a.Worker.Arm(); err != ucs.ErrBusy {
+			t.Errorf("armed: %v", err)
+		}
+		a.Worker.Progress()
+		if len(a.Failures) != 1 || a.Failed(ep) == nil {
+			t.Errorf("%+v", a.Failures)
+		}
+		if err := a.Iface.(uct.Failer).Failed(); !errors.Is(err, syscall.EIO) {
+			t.Errorf("the interface has failed with %v", err)
+		}
+		if err := a.Iface.Reachable(peer); !errors.Is(err, ucs.ErrUnreachable) {
+			t.Errorf("the peer is reachable: %v", err)
+		}
+		if err := b.Iface.(uct.Failer).Failed(); err != nil {
+			t.Errorf("the other interface has failed with %v", err)
+		}
 	}
 }
 

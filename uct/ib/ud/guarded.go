@@ -39,6 +39,20 @@ func (g *guarded) Arm() error {
 	return g.iface.Arm()
 }
 
+// Failed implements uct.Failer.
+func (g *guarded) Failed() error {
+	g.b.enter()
+	defer g.b.leave()
+	return g.iface.Failed()
+}
+
+// Reachable implements uct.Iface.
+func (g *guarded) Reachable(p uct.ReachableParams) error {
+	g.b.enter()
+	defer g.b.leave()
+	return g.iface.Reachable(p)
+}
+
 // NewEndpoint implements uct.Iface.
 func (g *guarded) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	g.b.enter()
