@@ -486,6 +486,48 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
+// TestForgottenOwn: the same of those that the application has had endpoints to, which may be
+// anybody who has asked for one. They are more, and what others do does not count.
+func TestForgottenOwn(t *testing.T) {
+	n := newNetwork(t)
+	b := n.add(20)
+	peer := func(i int) Peer { return Peer{QPN: uint32(100 + i)} }
+	use := func(i int) (sn uint32) {
+		e, err := b.it.Open(peer(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.of(e)
+		e.Close()
+		return e.connSN
+	}
+	for i := range maxOwn {
+		use(i)
+	}
+	for i := range uint32(maxForgotten) {
+		b.forge(creqFrom(i, 0), 0)
+		e := b.accepted[len(b.accepted)-1]
+		b.forge(packed(wire.NewHeader(e.ID(), 0, 2, 1)), 0) // it has answered
+		e.Drop(errNonsense)
+	}
+	if sn := use(0); sn != 1 {
+		t.Errorf("number %d to a peer that had one before many others", sn)
+	}
+	use(maxOwn) // for which the first time of peer 0 is forgotten, but not the last
+	if sn := use(0); sn != 2 {
+		t.Errorf("number %d to a peer that had two", sn)
+	}
+	for i := range maxOwn {
+		use(maxOwn + 1 + i)
+	}
+	if got := len(b.it.peers.byKey); got > maxOwn+maxForgotten+1 {
+		t.Errorf("%d peers are remembered", got)
+	}
+	if sn := use(0); sn != 0 {
+		t.Errorf("number %d to a peer that is forgotten", sn)
+	}
+}
+
 // FuzzIface hands anything to an interface in the middle of its work, as if from its
 // peer, and lets time pass. Whatever comes, nothing panics and what is kept is
 // bounded; and a connection that the packets were not for works on.

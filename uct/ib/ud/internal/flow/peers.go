@@ -12,8 +12,11 @@ package flow
 // endpoints by the limits of Config, and a new one drives out an embryo, of which
 // nothing was heard in embryoTime, or one of which nothing was heard for as long as
 // closed ones linger, or one of an address that has far more (burden.go). If there is none
-// of these it is not made, and a peer that exists asks again. Numbers are kept for peers that the application has made endpoints to,
-// as long as the interface lives: 1.13.1 ends its process when one comes twice.
+// of these it is not made, and a peer that exists asks again.
+//
+// 1.13.1 ends its process when a number comes twice. So what comes next is known also of
+// peers to which no endpoint is left, as far as they are not too many: whoever is answered gets
+// an endpoint of the layer above, and any number of them can be had to come and go.
 
 // peer is an interface at the other end.
 type peer struct {
@@ -21,6 +24,7 @@ type peer struct {
 	next uint32 // conn_sn of the next endpoint that the application makes
 	n    int    // endpoints
 	own  bool   // the application has made some
+	left uint32 // how often the last of them has gone
 }
 
 type connKey struct {
@@ -40,13 +44,41 @@ type peers struct {
 
 	closed list // likewise
 	quiet  int64
-	// forgotten are peers whose number must not be used again, although all that they
-	// have made is gone: so many as it takes to make use of that unlikely.
-	forgotten []*peer
-	oldest    int // of them, once there are maxForgotten
+	// Peers whose number must not be used again, although nothing is left of them, so many as
+	// it takes to make use of that unlikely: those whom the application has made endpoints to,
+	// and others, who cannot drive them out.
+	own, others memory
 }
 
-const maxForgotten = 1 << 12
+const (
+	maxOwn       = 1 << 16
+	maxForgotten = 1 << 12
+)
+
+// memory is the last peers of whom nothing is left.
+type memory struct {
+	list   []memo
+	oldest int // once there are as many as there may be
+}
+
+// memo is a peer as it was when its last endpoint went. It says nothing any more when there
+// were others since.
+type memo struct {
+	p    *peer
+	left uint32
+}
+
+// keep adds a peer. old is what gives way, if full.
+func (m *memory) keep(p *peer, most int) (old memo, full bool) {
+	x := memo{p, p.left}
+	if len(m.list) < most {
+		m.list = append(m.list, x)
+		return memo{}, false
+	}
+	old, m.list[m.oldest] = m.list[m.oldest], x
+	m.oldest = (m.oldest + 1) % most
+	return old, true
+}
 
 func (ps *peers) init() {
 	ps.byKey = make(map[Peer]*peer)
@@ -64,24 +96,23 @@ func (ps *peers) get(key Peer) *peer {
 	return p
 }
 
-// put forgets a peer that got has made and nobody uses.
+// put forgets a peer that get has made and nobody uses, at once or some day.
 func (ps *peers) put(p *peer) {
-	if p.n != 0 || p.own {
+	if p.n != 0 {
 		return
 	}
 	if p.next == 0 {
 		delete(ps.byKey, p.key)
 		return
 	}
-	if len(ps.forgotten) < maxForgotten {
-		ps.forgotten = append(ps.forgotten, p)
-		return
+	m, most := &ps.others, maxForgotten
+	if p.own {
+		m, most = &ps.own, maxOwn
 	}
-	old := ps.forgotten[ps.oldest]
-	ps.forgotten[ps.oldest] = p
-	ps.oldest = (ps.oldest + 1) % maxForgotten
-	if old.n == 0 && !old.own && ps.byKey[old.key] == old {
-		delete(ps.byKey, old.key)
+	p.left++
+	old, full := m.keep(p, most)
+	if full && old.p.n == 0 && old.p.left == old.left {
+		delete(ps.byKey, old.p.key)
 	}
 }
 
