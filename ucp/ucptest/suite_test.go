@@ -3,6 +3,7 @@
 package ucptest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/race"
@@ -116,9 +117,9 @@ type caseGroup struct {
 func runGroups(t *testing.T, on []transport, groups []caseGroup) {
 	for _, tr := range on {
 		t.Run(tr.name, func(t *testing.T) {
-			if race.Enabled && tr.sim != nil && tr.name != simPlain.name {
-				t.Skip("simulated transports differ in what they do, not in which goroutine does it: " +
-					"for the race detector, which takes five times as long, one will do")
+			if race.Enabled && !tr.raced() {
+				t.Skip("a variation of another in what happens, not in which goroutine does it: " +
+					"for the race detector, which takes five times as long, one of a kind will do")
 			}
 			for _, g := range groups {
 				t.Run(g.name, func(t *testing.T) {
@@ -129,6 +130,13 @@ func runGroups(t *testing.T, on []transport, groups []caseGroup) {
 			}
 		})
 	}
+}
+
+// raced reports whether the race detector is to see a transport: one of each kind, and
+// all those that many goroutines may use.
+func (tr transport) raced() bool {
+	kinds := []string{"self", "tcp", "posix and cma", simPlain.name, rc.name, ud.name, "tcp, posix and cma", "all"}
+	return tr.mode == ucs.ThreadModeMulti || slices.Contains(kinds, tr.name)
 }
 
 // runCase runs a test on a transport, under every switch if it asks for that.
