@@ -223,9 +223,13 @@ func (s *selector) addRkeyPtr() error {
 }
 
 // longAccess reports whether lanes for long remote access are of use
-// (ucp_wireup_is_rma_bw_needed).
+// (ucp_wireup_is_rma_bw_needed). How many there are is a matter of rendezvous, toward peers
+// that announce no release (ucp_wireup_add_rma_bw_lanes).
 func (s *selector) longAccess() bool {
-	need := s.in.Features & FeatureRMA
+	var need Features
+	if s.limits.RMA > 0 {
+		need = s.in.Features & FeatureRMA
+	}
 	if s.in.RndvScheme != RndvSchemeAM && s.in.RndvScheme != RndvSchemePtr {
 		need |= s.in.Features & (FeatureTag | FeatureAM)
 	}

@@ -403,7 +403,7 @@ func drawLaneInput(t *rapid.T) *LaneInput {
 	}
 	if rapid.Bool().Draw(t, "limits") {
 		n := rapid.IntRange(-1, 100)
-		in.Limits = LaneLimits{n.Draw(t, "total"), n.Draw(t, "fast"), n.Draw(t, "rndv"), n.Draw(t, "eager"), drawFloat(t, "ratio")}
+		in.Limits = LaneLimits{n.Draw(t, "total"), n.Draw(t, "fast"), n.Draw(t, "rndv"), n.Draw(t, "eager"), n.Draw(t, "rma"), drawFloat(t, "ratio")}
 	}
 	for i := range rapid.IntRange(0, 4).Draw(t, "local") {
 		md := rapid.Bool()

@@ -87,6 +87,7 @@ func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneR
 func (s *settings) laneLimits() proto.LaneLimits {
 	l := proto.DefaultLaneLimits()
 	l.Rndv, l.MaxRatio = int(min(s.RndvRails, proto.MaxLanes)), s.LaneRatio
+	l.Eager, l.RMA = int(min(s.EagerRails, proto.MaxLanes)), int(min(s.RMARails, proto.MaxLanes))
 	return l
 }
 

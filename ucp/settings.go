@@ -24,6 +24,9 @@ type settings struct {
 	RndvDiff    float64      `ucx:"RNDV_PERF_DIFF" default:"0" doc:"By how many percent a rendezvous may be slower than a message that goes at once and is used all the same. The default of C UCX is 1, with other estimates."`
 	RndvFlush   bool         `ucx:"RNDV_PUT_FORCE_FLUSH" default:"n" doc:"Flush the lanes behind the data of a rendezvous that is written, also where what follows cannot overtake it."`
 	RndvRails   uint         `ucx:"MAX_RNDV_RAILS,MAX_RNDV_LANES" default:"2" doc:"Number of devices over which the data of a rendezvous may travel at once; with 0 it travels in messages."`
+	EagerRails  uint         `ucx:"MAX_EAGER_RAILS,MAX_EAGER_LANES" default:"1" doc:"Number of devices over which the fragments of an eager message may travel at once; 0 is as 1. With transports that connect pairwise both sides must have the same."`
+	RMARails    uint         `ucx:"MAX_RMA_RAILS,MAX_RMA_LANES" default:"1" doc:"Number of devices over which a put or get may travel at once, where it is not copied; with 0 all are copied. It takes devices that MAX_RNDV_RAILS allows, and is not more."`
+	RMAChunk    config.Bytes `ucx:"MIN_RMA_CHUNK_SIZE" default:"8k" doc:"Least part of a put or get that is worth a lane of its own, more than 0."`
 	RndvChunk   config.Bytes `ucx:"MIN_RNDV_CHUNK_SIZE" default:"16k" doc:"Least part of a rendezvous that is worth a lane of its own, more than 0."`
 	LaneRatio   float64      `ucx:"MULTI_LANE_MAX_RATIO" default:"4" doc:"How many times slower than the fastest a lane may be to carry a part of the same message."`
 	SingleNet   bool         `ucx:"SINGLE_NET_DEVICE" default:"n" doc:"Let messages be spread over no more than one network device, which UCX_NODE_LOCAL_ID chooses."`
