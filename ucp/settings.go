@@ -71,7 +71,7 @@ type settings struct {
 	NumEPs config.Count `ucx:"NUM_EPS" default:"auto" doc:"Number of endpoints to expect, overriding what the program estimates."`
 	NumPPN config.Count `ucx:"NUM_PPN" default:"auto" doc:"Number of processes per host to expect, overriding what the program estimates."`
 
-	PeerRelease peerRelease `ucx:"PEER_RELEASE" default:"auto" doc:"Release of C UCX that peers are of: 1.13 (to 1.15) or 1.22 (from 1.16), overriding what the program says. Only for what no single form serves, as the length of shared-memory rings; auto is 1.22 there."`
+	PeerRelease peerRelease `ucx:"PEER_RELEASE" default:"auto" doc:"Release of C UCX that peers are of: 1.13 (to 1.15) or 1.22 (from 1.16), overriding what the program says. Only for what no single form serves, as the length of shared-memory rings, or whether a lane over a slow device beside one over a fast one is left out where lanes are connected pairwise; auto is 1.22 there."`
 
 	ProtoInfo bool `ucx:"PROTO_INFO" default:"n" doc:"Print the protocols chosen for each endpoint configuration to the log."`
 }
