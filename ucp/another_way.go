@@ -33,7 +33,7 @@ func (ep *Endpoint) tryAnotherWay(ue uct.Endpoint, cause error) bool {
 	if ep.state&(epClosing|epClosed) != 0 || ep.err != nil {
 		return true // by a callback
 	}
-	ep.closeLanes()
+	ep.closeLanes(false)
 	ep.state &^= epRequested | epRepeated | epInsisted
 	if err := ep.connectBy(addr, laneRules{}); err != nil {
 		log.Debug("no other way to a peer", zap.String("endpoint", ep.describe()), zap.Error(err))

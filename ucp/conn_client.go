@@ -72,7 +72,7 @@ func (ep *Endpoint) packClient(a uct.PackArgs, dst []byte) (int, error) {
 	}
 	rules := laneRules{cm: true, device: a.Device}
 	for {
-		ep.closeLanes()
+		ep.closeLanes(false)
 		ep.refused = nil
 		if err := ep.connectBy(&mirror, rules); err != nil {
 			return 0, err
@@ -100,7 +100,7 @@ func (ep *Endpoint) onConnected(u uct.ConnEndpoint, a uct.ConnectedArgs) {
 	if err == nil {
 		err = ep.joinServer(&a)
 	} else if u.Close(); !errors.Is(err, ucs.ErrRejected) {
-		ep.closeLanes()
+		ep.closeLanes(false)
 		if err = ep.tryManager(err); err == nil {
 			return
 		}

@@ -43,7 +43,7 @@ func (ep *Endpoint) connectBy(addr *proto.WorkerAddress, rules laneRules) error 
 		ep.ue = ep.lanes[ep.amLane()].uct
 		ep.where = w.whereabouts(addr, chosen.Lanes, why)
 		if err := ep.pairLanes(addr, &chosen, &rules); err != nil {
-			ep.closeLanes()
+			ep.closeLanes(false)
 			return err
 		}
 		return nil
@@ -92,7 +92,7 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfi
 		}
 		if err != nil {
 			ep.lanes = slices.DeleteFunc(ep.lanes, rules.isSpare)
-			ep.closeLanes()
+			ep.closeLanes(false)
 			return laneRoute{l.Local, l.Remote}, err
 		}
 		ep.lanes = append(ep.lanes, lane{iface: i, uct: ue, remote: remoteOf(ue)})

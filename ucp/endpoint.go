@@ -200,14 +200,18 @@ func (ep *Endpoint) purgeLanes(err error) {
 }
 
 // destroy releases the endpoint; what is still outstanding ends with err.
-func (ep *Endpoint) destroy(err error) {
+func (ep *Endpoint) destroy(err error) { ep.depart(err, false) }
+
+// depart is destroy. linger leaves the lanes there for the peer, which is not told that the
+// endpoint is closed.
+func (ep *Endpoint) depart(err error, linger bool) {
 	if ep.state&epClosed != 0 {
 		return
 	}
 	ep.state |= epClosed
 	ep.short, ep.shortAM = -1, -1
 	ep.purge(err)
-	ep.closeLanes()
+	ep.closeLanes(linger)
 	ep.w.endpoints.Remove(uint64(ep.localID))
 	ep.markEnded()
 	ep.takeLost()

@@ -138,7 +138,7 @@ func (w *Worker) newEndpointBy(addr *proto.WorkerAddress, mode ErrMode, state en
 	}
 	id := w.endpoints.Put(ep)
 	if id == 0 {
-		ep.closeLanes()
+		ep.closeLanes(false)
 		return nil, fmt.Errorf("ucp: too many endpoints: %w", ucs.ErrExceedsLimit)
 	}
 	ep.localID = proto.EndpointID(id)

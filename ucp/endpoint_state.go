@@ -17,6 +17,5 @@ const (
 	epRepeated // it was sent once more
 	epInsisted // and a third time
 	epUnmapped // the peer has asked for data that it could have copied out of memory of ours
-	epLingers  // its lanes stay for the peer, which is not told that it is closed
 	epAstray   // the peer offers data over a connection that may not write where memory is opened to it
 )

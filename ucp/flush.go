@@ -56,7 +56,14 @@ func (flushing) progress(r *Request) error {
 	return nil
 }
 
-func (flushing) completed(r *Request, err error) { lanesFlushed(r, err) }
+// completed is told by the lanes. Those that are closed because the endpoint has failed do
+// not know why.
+func (flushing) completed(r *Request, err error) {
+	if err == ucs.ErrCanceled && r.ep.err != nil {
+		err = r.ep.err
+	}
+	lanesFlushed(r, err)
+}
 
 // flushBegun counts a flush of the endpoint: it waits for answers of the peer's transports.
 // The counter stops at its end, for good: then there is always one.
@@ -87,10 +94,8 @@ func (closing) about() protocolInfo { return protocolInfo{name: "close", kind: k
 
 func (p closing) release(r *Request) {
 	p.flushing.release(r)
-	if ep := r.ep; ep.errMode == ErrModeNone && r.err == nil && ep.conn() == nil {
-		ep.state |= epLingers
-	}
-	r.ep.destroy(ucs.ErrCanceled)
+	ep := r.ep
+	ep.depart(ucs.ErrCanceled, ep.errMode == ErrModeNone && r.err == nil && ep.conn() == nil)
 }
 
 // flushPart is the flush of one endpoint among those of a worker.

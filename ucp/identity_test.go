@@ -464,6 +464,43 @@ func TestStolenReply(t *testing.T) {
 	}
 }
 
+// TestRequestBehindReply: both have asked, and the peer's answer has come before its request, over
+// another connection. That opens no second endpoint; another one of the peer's does, and so
+// does the same one when nobody leads there any more.
+func TestRequestBehindReply(t *testing.T) {
+	v, peer, _ := strangers(t)
+	ep, err := v.NewEndpoint(EndpointParams{Address: peer.address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ep.requestWireup(); err != nil {
+		t.Fatal(err)
+	}
+	by := newLocated(loop, true)
+	none := &proto.WorkerAddress{Flags: proto.AddressHasUUID}
+	if err := v.says(by, proto.WireupReply, peer.uuid, 0, peersID, ep.localID, none); err != nil || ep.remoteID != peersID {
+		t.Fatalf("not connected: %v", err)
+	}
+	request := func(sn uint16, src proto.EndpointID) (opened int, dropped, sent uint64) {
+		t.Helper()
+		n, was := v.endpoints.Len(), v.stats
+		if err := v.says(newLocated(loop, true), proto.WireupRequest, peer.uuid, sn, src, 0, &peer.described); err != nil {
+			t.Fatal(err)
+		}
+		return v.endpoints.Len() - n, uint64(v.stats.Dropped - was.Dropped), uint64(v.stats.WireupSent - was.WireupSent)
+	}
+	if opened, dropped, sent := request(0, peersID); opened != 0 || dropped != 1 || sent != 0 {
+		t.Errorf("behind the reply: %d endpoints opened, %d requests dropped, %d answers", opened, dropped, sent)
+	}
+	if opened, _, sent := request(1, peersID+2); opened != 1 || sent != 1 {
+		t.Errorf("another endpoint: %d opened, %d answers", opened, sent)
+	}
+	ep.destroy(ucs.ErrCanceled)
+	if opened, _, sent := request(0, peersID); opened != 1 || sent != 1 {
+		t.Errorf("without ours: %d opened, %d answers", opened, sent)
+	}
+}
+
 // TestWiden: an endpoint that was opened over what was believed of a request gets the
 // lanes of the whole address with the application, unless it is in the middle of
 // something.

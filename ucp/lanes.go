@@ -106,14 +106,14 @@ func (ep *Endpoint) laneName(i int) string {
 	return ep.lanes[i].iface.attr.Resource.String()
 }
 
-func (ep *Endpoint) closeLanes() {
+// closeLanes closes all, or leaves those to their transport that can linger.
+func (ep *Endpoint) closeLanes(linger bool) {
 	for i := range ep.lanes {
-		l, ok := ep.lanes[i].uct.(uct.Lingerer)
-		if ok && ep.state&epLingers != 0 {
+		if l, ok := ep.lanes[i].uct.(uct.Lingerer); ok && linger {
 			l.Linger()
-			continue
+		} else {
+			ep.lanes[i].uct.Close()
 		}
-		ep.lanes[i].uct.Close()
 	}
 	ep.lanes, ep.ue = nil, refuse{}
 	ep.unpair()

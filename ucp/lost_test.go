@@ -16,7 +16,7 @@ func (s *shared) revive() {
 	s.gate, s.engine = gateShared, engine.New((*sleepers)(s.Worker))
 	s.wake.engine = s.engine
 	if s.own.state&epClosed != 0 {
-		s.own.closeLanes()
+		s.own.closeLanes(false)
 		s.endpoints.Remove(uint64(s.own.localID))
 	}
 }

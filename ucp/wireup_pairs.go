@@ -104,7 +104,7 @@ func (w *Worker) matchedPairs(ep *Endpoint, m *proto.Wireup) error {
 // them.
 func (ep *Endpoint) rechoose(addr *proto.WorkerAddress) error {
 	ep.purgeLanes(ucs.ErrCanceled)
-	ep.closeLanes()
+	ep.closeLanes(false)
 	ep.refused = nil
 	if err := ep.connectBy(addr.WithoutEnds(), laneRules{ends: addr}); err != nil {
 		return err

@@ -1,7 +1,7 @@
 package cpu
 
-// counterRate is how often the counter counts in a second.
-func counterRate() uint64
+// CounterRate is how often the counter counts in a second, which only this processor tells.
+func CounterRate() uint64
 
 // Moment is how far the counter goes in some ten microseconds.
-func Moment() uint64 { return max(counterRate()/100_000, 1) }
+func Moment() uint64 { return max(CounterRate()/100_000, 1) }

@@ -6,8 +6,8 @@ TEXT ·Counter(SB), NOSPLIT, $0-8
 	MOVD R0, ret+0(FP)
 	RET
 
-// func counterRate() uint64
-TEXT ·counterRate(SB), NOSPLIT, $0-8
+// func CounterRate() uint64
+TEXT ·CounterRate(SB), NOSPLIT, $0-8
 	MRS  CNTFRQ_EL0, R0
 	MOVD R0, ret+0(FP)
 	RET

@@ -51,5 +51,6 @@ func (c *Clock) Again(round uint64) time.Duration {
 	return c.now
 }
 
-// Forget has the next call read the clock.
-func (c *Clock) Forget() { c.read, c.count = 0, cpu.Counter()-moment }
+// Forget has the next call read the clock, wherever the counter of the processor it is made on
+// stands.
+func (c *Clock) Forget() { c.read, c.count = 0, cpu.Counter()-1<<63 }

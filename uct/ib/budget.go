@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -30,11 +31,13 @@ var lockable = func() int64 {
 	return int64(l.Cur)
 }
 
-// mayLockAll reports whether the limit is none for the process (CAP_IPC_LOCK).
+// mayLockAll reports whether the limit is none for the process: with CAP_IPC_LOCK in the user
+// namespace of the machine. The root of a container of its own has that capability and is
+// held to the limit (capable in ib_umem_get of drivers/infiniband/core/umem.c).
 var mayLockAll = sync.OnceValue(func() bool {
 	h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var d [2]unix.CapUserData
-	return unix.Capget(&h, &d[0]) == nil && d[0].Effective&(1<<unix.CAP_IPC_LOCK) != 0
+	return unix.Capget(&h, &d[0]) == nil && d[0].Effective&(1<<unix.CAP_IPC_LOCK) != 0 && !sys.OwnNamespace()
 })
 
 // mayGrow says whether pools may have n bytes more.

@@ -5,9 +5,13 @@ package ib
 import (
 	"errors"
 	"math"
+	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
@@ -77,5 +81,34 @@ func TestBudget(t *testing.T) {
 		if now, _ := k.Pinned(); now != 0 || pooled.Load() != 0 {
 			t.Errorf("%d bytes are left, %d counted", now, pooled.Load())
 		}
+	}
+}
+
+// TestBudgetOfContainer: who has the capability to lock memory in a user namespace of his own
+// is held to the limit nevertheless.
+func TestBudgetOfContainer(t *testing.T) {
+	const inside = "BUDGET_INSIDE"
+	if os.Getenv(inside) != "" {
+		if mayLockAll() {
+			t.Error("there is said to be no limit")
+		}
+		return
+	}
+	me, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(me, "-test.run=^TestBudgetOfContainer$")
+	cmd.Env = append(os.Environ(), inside+"=y")
+	own := func(id int) []syscall.SysProcIDMap {
+		return []syscall.SysProcIDMap{{ContainerID: 0, HostID: id, Size: 1}}
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: own(os.Geteuid()), GidMappings: own(os.Getegid())}
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) {
+		needtest.Right(t, "user namespaces")
+	}
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

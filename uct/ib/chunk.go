@@ -16,10 +16,13 @@ type chunk struct {
 	mr     *verbs.MR
 }
 
-// moreChunk is newChunk for a pool that has some.
-func moreChunk(d *Domain, size int) (chunk, error) {
-	if err := mayGrow(size); err != nil {
-		return chunk{}, err
+// nextChunk is newChunk for a pool that has some already, or none: what it begins with it gets in
+// any case.
+func nextChunk(d *Domain, has []chunk, size int) (chunk, error) {
+	if len(has) > 0 {
+		if err := mayGrow(size); err != nil {
+			return chunk{}, err
+		}
 	}
 	return newChunk(d, size)
 }

@@ -72,11 +72,7 @@ func (p *RecvPool) Open(d *Domain, q Receiver, size, most, keep int) error {
 
 // grow adds n buffers.
 func (p *RecvPool) grow(n int) error {
-	get := moreChunk
-	if len(p.chunks) == 0 {
-		get = newChunk
-	}
-	c, err := get(p.domain, n*stride(p.size))
+	c, err := nextChunk(p.domain, p.chunks, n*stride(p.size))
 	if err != nil {
 		return err
 	}

@@ -43,11 +43,7 @@ func (p *SendPool) grow() error {
 	if n <= 0 {
 		return errAllBuffers
 	}
-	get := moreChunk
-	if len(p.chunks) == 0 {
-		get = newChunk
-	}
-	c, err := get(p.domain, n*stride(p.size))
+	c, err := nextChunk(p.domain, p.chunks, n*stride(p.size))
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package ticks
 import (
 	"os"
 	"strings"
+
+	"github.com/ucx-go/ucx/internal/cpu"
 )
 
 // invariant says that the TSC runs at one rate in all power states, and that
@@ -10,7 +12,12 @@ import (
 var invariant = hasFlags("/proc/cpuinfo", "constant_tsc", "nonstop_tsc")
 
 // Now returns the time in ticks: reads the time stamp counter, or else the clock.
-func Now() uint64
+func Now() uint64 {
+	if invariant {
+		return cpu.Counter()
+	}
+	return monotonic()
+}
 
 // frequency is known only of the monotonic clock; that of the TSC is measured.
 func frequency() float64 {

@@ -58,7 +58,9 @@ func (e *endpoint) Check(c *uct.Completion) error {
 	case !e.connected:
 		return nil
 	case e.outstanding() > 0 && (e.unsignaled == 0 || e.room <= 0):
-		// The last one, or one of those that fill the queue, tells of its end.
+		// The last one, or one of those that fill the queue, tells of its end: now it matters
+		// to somebody, whatever it is.
+		e.matters = e.posted
 		if c == nil || e.unsignaled > 0 {
 			return nil
 		}
@@ -66,7 +68,9 @@ func (e *endpoint) Check(c *uct.Completion) error {
 		return ucs.InProgress
 	}
 	err := e.confirm(c)
-	e.matters = e.posted
+	if err == ucs.InProgress {
+		e.matters = e.posted
+	}
 	return err
 }
 

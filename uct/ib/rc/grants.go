@@ -8,7 +8,7 @@ package rc
 
 // grant sends a grant, or notes that one is due.
 func (e *endpoint) grant() {
-	if e.failed != nil || e.silent != nil || e.due.Listed() {
+	if e.lost() || e.due.Listed() {
 		return
 	}
 	if e.room > 0 && e.iface.credits > 0 && e.iface.grants.Len() == 0 {

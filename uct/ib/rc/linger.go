@@ -17,7 +17,7 @@ const maxLingering = 256
 // Linger implements uct.Lingerer.
 func (e *endpoint) Linger() {
 	i := e.iface
-	if e.closed || e.failed != nil || e.silent != nil || !e.connected {
+	if e.closed || e.lost() || !e.connected {
 		e.Close()
 		return
 	}

@@ -68,6 +68,24 @@ func TestLingerWithout(t *testing.T) {
 	}
 }
 
+// TestLingerInVain: what lingers for a peer that is gone ends as soon as that is known.
+func TestLingerInVain(t *testing.T) {
+	p, _ := leaves(t, "grant")
+	h := p.host
+	p.ep.(uct.Lingerer).Linger()
+	if n := rc.Lingering(h.Iface); n != 1 {
+		t.Fatalf("%d linger", n)
+	}
+	ucttest.Until(t, "the end", func() bool { return rc.Lingering(h.Iface) == 0 }, h)
+	ucttest.Settle(h)
+	if len(h.Failures) != 0 || rc.Limbo(h.Iface) != 0 {
+		t.Errorf("%+v, %d in limbo", h.Failures, rc.Limbo(h.Iface))
+	}
+	if free, total := rc.Credits(h.Iface); free != total {
+		t.Errorf("%d credits of %d", free, total)
+	}
+}
+
 // TestLingerLimit: only so many linger, and fewer where the device has no queue pair left.
 func TestLingerLimit(t *testing.T) {
 	r := newRigOf(t, verbstest.Config{Ports: []verbstest.Port{{}}, Limits: verbstest.Limits{QPs: 300}})

@@ -32,11 +32,17 @@ func (e *endpoint) lose(s verbs.WCStatus, count uint32) {
 		e.room = 0
 		e.iface.grants.Remove(&e.due)
 		e.iface.tails.Remove(&e.dangling)
+		if e.closed {
+			e.fail(e.silent) // it lingers for a peer that is gone; its owner is told nothing
+		}
 	}
 	e.iface.credits += int(count - e.done)
 	e.done = count
 	e.completed(count)
 }
+
+// lost reports whether nothing that is posted would arrive, whoever knows of it.
+func (e *endpoint) lost() bool { return e.failed != nil || e.silent != nil }
 
 // ended reports whether the endpoint takes nothing any more; who asks for something is told.
 func (e *endpoint) ended() bool {

@@ -97,6 +97,26 @@ func TestPeerLeaves(t *testing.T) {
 	}
 }
 
+// TestPeerLeavesAsked: who asks whether the peer is there while such a request is under way is
+// told by it.
+func TestPeerLeavesAsked(t *testing.T) {
+	for _, by := range []string{"grant", "tail"} {
+		t.Run(by, func(t *testing.T) {
+			p, other := leaves(t, by)
+			c := ucttest.NewCompletion(1)
+			if err := p.ep.(uct.Checker).Check(&c.Completion); err != ucs.InProgress {
+				t.Fatal(err)
+			}
+			over(t, p, other, []*ucttest.Completion{c}, ucs.ErrEndpointTimeout)
+		})
+		t.Run(by+", and nobody waits", func(t *testing.T) {
+			p, other := leaves(t, by)
+			check(t, p.ep.(uct.Checker).Check(nil))
+			over(t, p, other, nil, ucs.ErrEndpointTimeout)
+		})
+	}
+}
+
 // TestPeerLeavesWithMore: what is behind such a request is lost, and that is told.
 func TestPeerLeavesWithMore(t *testing.T) {
 	for _, by := range []string{"grant", "tail"} {

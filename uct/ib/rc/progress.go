@@ -132,7 +132,9 @@ func (i *iface) rest(full bool) (n int) {
 		i.late = 0
 		return n
 	}
-	// What a peer had sent before it went is delivered before its end is told of.
+	// What a peer had sent before it went is delivered before its end is told of. The device may
+	// tell of the end while that is still in the queue of receives; with datagrams the end is
+	// found out by what was received, or not, and so behind it.
 	if i.late++; full && i.late < maxLate {
 		return n
 	}

@@ -5,6 +5,7 @@ package ud
 import (
 	"time"
 
+	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/flow"
@@ -41,19 +42,22 @@ type conn struct {
 // was made up. After such a wait strangers are not let in for sixteen times as long, but for those
 // to whom a way is known.
 type wariness struct {
-	failed bool
-	at     time.Duration // when that began
-	until  time.Duration
+	clock event.Clock // beside that of the rounds, which stands still
+	until time.Duration
+}
+
+// now is the time at this very moment.
+func (w *wariness) now() time.Duration { return w.clock.Again(0) }
+
+// failed is told that no way was found to a stranger, after a search that began then. It is that
+// wait alone that counts: what else a program does before it looks again is not the strangers'.
+func (w *wariness) failed(began time.Duration) {
+	now := w.now()
+	w.until = now + 16*(now-began)
 }
 
 // stranger reports whether the sender of a CREQ may be let in now.
-func (i *iface) stranger() bool {
-	w, now := &i.wary, i.now()
-	if w.failed && now > w.at { // a later round, by which one knows how long it took
-		w.failed, w.until = false, now+16*(now-w.at)
-	}
-	return !w.failed && now >= w.until
-}
+func (i *iface) stranger() bool { return i.now() >= i.wary.until }
 
 // What tells address handles to a port of Ethernet apart: peers decide how many connections
 // there are, and of how many paths they speak.

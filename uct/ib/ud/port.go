@@ -155,8 +155,9 @@ func (p port) Accept(e *flow.Endpoint, devAddr []byte) bool {
 	if !p.stranger() && !p.Domain.KnowsWay(p.way(&a, qpn, int(e.Path())).AH) {
 		return false
 	}
+	began := p.wary.now()
 	if _, err = p.newConn(e, &a, qpn); err != nil {
-		p.wary.failed, p.wary.at = true, p.now()
+		p.wary.failed(began)
 		return false
 	}
 	return true

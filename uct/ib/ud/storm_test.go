@@ -188,10 +188,13 @@ func TestNoWayBack(t *testing.T) {
 	h := f.Open(t)
 	p, q := newPuppet(t, net.Devices()[1], h), newPuppet(t, net.Devices()[2], h)
 	p.connect(1, 0)
-	net.Devices()[0].FailCall("CREATE_AH", 0, syscall.ETIMEDOUT)
+	net.Devices()[0].SetResolve(func(_, to [16]byte) syscall.Errno {
+		time.Sleep(50 * time.Millisecond) // so long it takes
+		return syscall.ETIMEDOUT
+	})
 	q.send(q.creq(1, 0))
 	ucttest.Settle(h)
-	time.Sleep(50 * time.Millisecond) // so long it took
+	net.Devices()[0].SetResolve(nil)
 	q.send(q.creq(1, 0))
 	ucttest.Settle(h)
 	if c := ud.Counters(h.Iface); c.Refused != 2 || c.Passive != 1 {
@@ -211,6 +214,32 @@ func TestNoWayBack(t *testing.T) {
 		ucttest.Settle(h)
 		return slices.ContainsFunc(q.heard(), isCREP)
 	}, h)
+}
+
+// TestNoWayBackAndBusy: how long others are not let in does not grow with what the program
+// does before it looks again.
+func TestNoWayBackAndBusy(t *testing.T) {
+	quietly(t)
+	net := network(t, verbstest.Config{}, verbstest.Config{})
+	f := fixture(t, net)
+	f.Component = ibtest.Component(net.Devices()...)
+	h := f.Open(t)
+	q := newPuppet(t, net.Devices()[1], h)
+	net.Devices()[0].FailCall("CREATE_AH", 0, syscall.EHOSTUNREACH) // at once
+	began := time.Now()
+	q.send(q.creq(1, 0))
+	for range 100 {
+		h.Worker.Progress()
+	}
+	if c := ud.Counters(h.Iface); c.Refused != 1 {
+		t.Fatalf("%+v", c)
+	}
+	time.Sleep(100*time.Millisecond + 16*time.Since(began)) // the search was shorter than that
+	q.send(q.creq(1, 0))
+	ucttest.Settle(h)
+	if !slices.ContainsFunc(q.heard(), isCREP) {
+		t.Errorf("not let in: %+v", ud.Counters(h.Iface))
+	}
 }
 
 // FuzzPackets: packets of any content, each with its length before it, from somebody who is
