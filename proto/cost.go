@@ -128,6 +128,16 @@ type laneCost struct {
 	batch           bool
 }
 
+// join makes it the cost of one more lane besides, at the same time.
+func (l *laneCost) join(o *laneCost) {
+	l.wire = 1 / (1/l.wire + 1/o.wire)
+	l.lat = math.Max(l.lat, o.lat)
+	l.send += o.send
+	l.recv += o.recv
+	l.reg.C += o.reg.C
+	l.reg.M += o.reg.M
+}
+
 // message is the time of one message without payload.
 func (l *laneCost) message() float64 { return l.send + l.recv + l.lat }
 
@@ -147,6 +157,13 @@ func (l *laneCost) copied(mode SendMode) uct.Linear {
 	if mode&SendMulti != 0 && l.batch {
 		c.C -= l.send * (1 - batchShare)
 	}
+	return c
+}
+
+// copiedLate is copied by a request.
+func (l *laneCost) copiedLate(mode SendMode) uct.Linear {
+	c := l.copied(mode)
+	c.C += requestCost
 	return c
 }
 

@@ -147,14 +147,19 @@ type LaneLimits struct {
 	FastPath int     // lanes of which short operations may use all (RMA, AMO, AM)
 	Rndv     int     // lanes for long remote access (UCX_MAX_RNDV_LANES)
 	Eager    int     // lanes for long eager messages (UCX_MAX_EAGER_LANES)
+	RMA      int     // lanes for a put or get; 0: none goes without a copy (UCX_MAX_RMA_LANES)
 	MaxRatio float64 // slower lanes are dropped (UCX_MULTI_LANE_MAX_RATIO)
+
+	// Slow keeps these, as releases before 1.16 do, which leave them out only when they
+	// spread data (ucp_wireup_add_bw_lanes of v1.13.1): peers of those have as many lanes.
+	Slow bool
 }
 
 // DefaultLaneLimits are the limits C UCX 1.22.0 applies toward a peer that
 // announces no release, which is what it takes us for: selections on both sides
 // must agree where endpoints are connected pairwise.
 func DefaultLaneLimits() LaneLimits {
-	return LaneLimits{Total: 16, FastPath: 5, Rndv: 2, Eager: 1, MaxRatio: laneMaxRatio}
+	return LaneLimits{Total: 16, FastPath: 5, Rndv: 2, Eager: 1, RMA: 1, MaxRatio: laneMaxRatio}
 }
 
 func (l LaneLimits) orDefault() LaneLimits {

@@ -223,9 +223,13 @@ func (s *selector) addRkeyPtr() error {
 }
 
 // longAccess reports whether lanes for long remote access are of use
-// (ucp_wireup_is_rma_bw_needed).
+// (ucp_wireup_is_rma_bw_needed). How many there are is a matter of rendezvous, toward peers
+// that announce no release (ucp_wireup_add_rma_bw_lanes).
 func (s *selector) longAccess() bool {
-	need := s.in.Features & FeatureRMA
+	var need Features
+	if s.limits.RMA > 0 {
+		need = s.in.Features & FeatureRMA
+	}
 	if s.in.RndvScheme != RndvSchemeAM && s.in.RndvScheme != RndvSchemePtr {
 		need |= s.in.Features & (FeatureTag | FeatureAM)
 	}
@@ -258,11 +262,15 @@ func (s *selector) addAMBW() error {
 	if s.in.Features&(FeatureTag|FeatureAM) == 0 || s.limits.Eager < 2 {
 		return nil
 	}
+	n := max(s.limits.Eager, s.limits.Rndv)
+	if s.limits.Slow {
+		n = s.limits.Eager // with that of messages, which they count as the first
+	}
 	s.addWide(criteria{
 		lane: LaneAMBW, title: "high-bw active messages",
 		flags: uct.IfaceAMBcopy | s.errFlags(), peer: PeerAMSync, events: s.wakeupEvents(),
 		score: s.scorer.amBW,
-	}, max(s.limits.Eager, s.limits.Rndv))
+	}, n)
 	return nil
 }
 
@@ -315,7 +323,7 @@ func (s *selector) addWide(c criteria, n int) bool {
 	}
 	added := false
 	for _, p := range found {
-		if b := s.scorer.bandwidth(&s.in.Local[p.local], s.remotes[p.remote]); b < best/s.limits.MaxRatio {
+		if b := s.scorer.bandwidth(&s.in.Local[p.local], s.remotes[p.remote]); b < best/s.limits.MaxRatio && !s.limits.Slow {
 			s.outcome(fmt.Sprintf("%s dropped, %.2f MB/s against %.2f", s.in.Local[p.local].Name(), b/(1<<20), best/(1<<20)))
 			continue
 		}

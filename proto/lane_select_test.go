@@ -117,6 +117,9 @@ func TestSelectLanes(t *testing.T) {
 	all := FeatureTag | FeatureRMA | FeatureAtomic32 | FeatureAtomic64 | FeatureStream | FeatureAM
 	features := func(f Features) func(*LaneInput) { return func(in *LaneInput) { in.Features = f } }
 	errMode := func(in *LaneInput) { in.ErrMode, in.Keepalive = ErrModePeer, true }
+	slow := func(in *LaneInput) { // beside the other one
+		in.Local[1].Attr.Perf.BandwidthDedicated, in.Remote.Devices[1].Ifaces[0].Attr.Bandwidth = 1<<34, 1<<34
+	}
 	for _, tc := range []struct {
 		name     string
 		tls, dev string
@@ -127,6 +130,14 @@ func TestSelectLanes(t *testing.T) {
 		{name: "one tcp device, all features", tls: "tcp", dev: "lo", edit: []func(*LaneInput){features(all)},
 			want: "0 tcp/0: rma_bw#0 am wireup"},
 		{name: "two tcp devices", tls: "tcp", dev: "all",
+			want: "0 tcp/1: rma_bw#0 am; 1 tcp/0: rma_bw#1 wireup"},
+		{name: "a slow device", tls: "tcp", dev: "all", edit: []func(*LaneInput){slow},
+			want: "0 tcp/1: rma_bw#0 am wireup"},
+		{name: "a slow device, toward older releases", tls: "tcp", dev: "all",
+			edit: []func(*LaneInput){slow, func(in *LaneInput) {
+				in.Limits = DefaultLaneLimits()
+				in.Limits.Slow = true
+			}},
 			want: "0 tcp/1: rma_bw#0 am; 1 tcp/0: rma_bw#1 wireup"},
 		{name: "two tcp devices, one lane", tls: "tcp", dev: "all",
 			edit: []func(*LaneInput){func(in *LaneInput) { in.Limits = LaneLimits{Total: 1, FastPath: 1, Rndv: 2} }},
@@ -403,7 +414,7 @@ func drawLaneInput(t *rapid.T) *LaneInput {
 	}
 	if rapid.Bool().Draw(t, "limits") {
 		n := rapid.IntRange(-1, 100)
-		in.Limits = LaneLimits{n.Draw(t, "total"), n.Draw(t, "fast"), n.Draw(t, "rndv"), n.Draw(t, "eager"), drawFloat(t, "ratio")}
+		in.Limits = LaneLimits{n.Draw(t, "total"), n.Draw(t, "fast"), n.Draw(t, "rndv"), n.Draw(t, "eager"), n.Draw(t, "rma"), drawFloat(t, "ratio"), rapid.Bool().Draw(t, "slow")}
 	}
 	for i := range rapid.IntRange(0, 4).Draw(t, "local") {
 		md := rapid.Bool()

@@ -21,10 +21,10 @@ const (
 )
 
 // Spread are settings of how long messages are spread over lanes. What is zero is C's
-// default.
+// default, that of a rendezvous.
 type Spread struct {
 	MaxRatio float64 // UCX_MULTI_LANE_MAX_RATIO
-	MinChunk int     // UCX_MIN_RNDV_CHUNK_SIZE
+	MinChunk int     // UCX_MIN_RNDV_CHUNK_SIZE, of puts and gets UCX_MIN_RMA_CHUNK_SIZE
 }
 
 // sane fills in the defaults.

@@ -11,6 +11,9 @@ type ProtoInput struct {
 	// AM is the lane of active messages.
 	AM LanePerf
 
+	// Rails are the lanes over which the fragments of a message go besides, fastest first.
+	Rails []LanePerf
+
 	// Put and Get are the lanes over which the peer's memory can be written and
 	// read, best first. The peer is taken to have the same.
 	Put []LanePerf
@@ -25,6 +28,7 @@ type ProtoInput struct {
 
 // own gives a copied input lists of its own.
 func (in *ProtoInput) own() {
+	in.Rails = append([]LanePerf(nil), in.Rails...)
 	in.Put = append([]LanePerf(nil), in.Put...)
 	in.Get = append([]LanePerf(nil), in.Get...)
 	in.Map = append([]LanePerf(nil), in.Map...)
@@ -34,6 +38,8 @@ func (in *ProtoInput) own() {
 type model struct {
 	am     laneCost
 	amName string
+	wide   laneCost // am with the other lanes that take fragments
+	wideBy string
 	put    access
 	get    access
 	ptr    laneCost // of the first that maps
@@ -54,6 +60,23 @@ func newModel(in *ProtoInput) model {
 		am: in.AM.sane(set.CopyBW), amName: in.AM.Name, set: *set,
 		put: newAccess(in.Put, set, func(l *LanePerf) int { return l.PutZcopy }),
 		get: newAccess(in.Get, set, func(l *LanePerf) int { return l.GetZcopy }),
+	}
+	m.wide, m.wideBy = m.am, m.amName
+	speeds := []float64{1 / m.am.wire}
+	for i := range in.Rails {
+		l := in.Rails[i].sane(set.CopyBW)
+		speeds = append(speeds, 1/l.wire)
+		m.wide.wire = 1 / (1/m.wide.wire + 1/l.wire) // it is one after the other that the CPU sends and copies
+		m.wide.lat = math.Max(m.wide.lat, l.lat)
+	}
+	if len(speeds) > 1 {
+		shares := NewLaneShares(speeds, Spread{MaxRatio: math.Inf(1)})
+		m.wideBy = shares.describe(func(i int) string {
+			if i == 0 {
+				return m.amName
+			}
+			return in.Rails[i-1].Name
+		})
 	}
 	if len(in.Map) > 0 {
 		m.ptr, m.ptrBy = in.Map[0].sane(set.CopyBW), in.Map[0].Name
@@ -79,12 +102,7 @@ func newAccess(list []LanePerf, set *ProtoSettings, limit func(*LanePerf) int) (
 			a.cost = lane
 			continue
 		}
-		a.cost.wire = 1 / (1/a.cost.wire + 1/lane.wire)
-		a.cost.lat = math.Max(a.cost.lat, lane.lat)
-		a.cost.send += lane.send
-		a.cost.recv += lane.recv
-		a.cost.reg.C += lane.reg.C
-		a.cost.reg.M += lane.reg.M
+		a.cost.join(&lane)
 	}
 	if a.shares.Lanes() > 0 {
 		a.config = a.shares.describe(func(i int) string { return list[i].Name })
@@ -105,6 +123,9 @@ type MessageForm struct {
 
 	// Whole says that such messages are never offered first.
 	Whole bool
+
+	// OneLane says that all packets go over one lane, whose order they need.
+	OneLane bool
 }
 
 // MessageTables are the decision tables of an endpoint for sending one kind of
@@ -120,6 +141,9 @@ type MessageTables struct {
 func NewMessageTables(in *ProtoInput, form MessageForm) *MessageTables {
 	t := &MessageTables{in: *in, form: form}
 	t.in.own()
+	if form.OneLane {
+		t.in.Rails = nil
+	}
 	m := newModel(&t.in)
 	for class := range t.tables {
 		for mode := range t.tables[class] {
@@ -157,13 +181,12 @@ func (m *model) messageChoice(form *MessageForm, class DataClass, mode SendMode)
 	if class.contig() && form.Short {
 		short = single(ProtoEagerShort, groupShort, am.short, form.Only, am.copied(mode))
 	}
-	bcopyCost := am.copied(mode)
-	bcopyCost.C += requestCost
 	options := []option{
 		short,
-		single(ProtoEagerBcopy, groupBcopy, am.bcopy, form.Only, bcopyCost),
-		multi(ProtoEagerMultiBcopy, groupBcopy, am, am.bcopy, form.First, bcopyCost, 0),
+		single(ProtoEagerBcopy, groupBcopy, am.bcopy, form.Only, am.copiedLate(mode)),
+		multi(ProtoEagerMultiBcopy, groupBcopy, am, am.bcopy, form.First, m.wide.copiedLate(mode), 0),
 	}
+	m.widened(&options[2], am.bcopy-form.Only)
 	if class == DataGeneric {
 		const why = "data has to be packed"
 		options = append(options,
@@ -172,7 +195,8 @@ func (m *model) messageChoice(form *MessageForm, class DataClass, mode SendMode)
 	} else {
 		options = append(options,
 			single(ProtoEagerZcopy, groupZcopy, am.zcopy, form.Only, am.gathered()),
-			multi(ProtoEagerMultiZcopy, groupZcopy, am, am.zcopy, form.First, am.gathered(), zcopySetup))
+			multi(ProtoEagerMultiZcopy, groupZcopy, am, am.zcopy, form.First, m.wide.gathered(), zcopySetup))
+		m.widened(&options[len(options)-1], am.zcopy-form.Only)
 	}
 	if !form.Whole {
 		// An offer of what fits into one message is never worth it.
@@ -193,6 +217,14 @@ func (m *model) messageChoice(form *MessageForm, class DataClass, mode SendMode)
 		groupZcopy: m.set.ZcopyThresh,
 		groupRndv:  m.set.rndv(mode),
 	}, m.set.Allow}
+}
+
+// widened says over which lanes the fragments of a message go. What fits into one goes
+// over one, whatever several of them would cost.
+func (m *model) widened(o *option, single int) {
+	if o.config = m.wideBy; m.wideBy != m.amName {
+		o.floor = single + 1
+	}
 }
 
 // single is a protocol of one message.

@@ -1,7 +1,9 @@
 package proto
 
 import (
+	"cmp"
 	"math"
+	"slices"
 
 	"github.com/ucx-go/ucx/uct"
 )
@@ -15,6 +17,9 @@ type RMALane struct {
 	GetBcopy, GetZcopy           int
 	MinPutZcopy, MinGetZcopy     int  // what is shorter the zero-copy calls do not take
 	Atomic32, Atomic64           bool // all operations of the size
+
+	// Wide says that the lane was chosen for what is long, and may carry a part of it.
+	Wide bool
 }
 
 // RMAInput is all that the choice of protocols for the memory of a key depends
@@ -23,6 +28,11 @@ type RMAInput struct {
 	AM       LanePerf  // the lane of active messages
 	Lanes    []RMALane // those that the key opens the memory for
 	Settings ProtoSettings
+
+	// Rails is the number of lanes over which what is long may go without a copy, 0 being
+	// one (UCX_MAX_RMA_LANES), and Spread how.
+	Rails  int
+	Spread Spread
 }
 
 // RMARoutes says which lane carries what, as an index of RMAInput.Lanes; -1 for
@@ -38,6 +48,7 @@ type RMARoutes struct {
 type RMATables struct {
 	in     RMAInput
 	routes RMARoutes
+	rails  [2]LaneShares // of puts and gets without copies
 	put    [numDataClasses]Table
 	get    [numDataClasses]Table
 }
@@ -47,7 +58,7 @@ func NewRMATables(in *RMAInput) *RMATables {
 	t := &RMATables{in: *in}
 	t.in.Lanes = append([]RMALane(nil), in.Lanes...)
 	m := newRMAModel(&t.in)
-	t.routes = m.routes()
+	t.routes, t.rails = m.routes(), [2]LaneShares{m.put.shares, m.get.shares}
 	for class := range t.put {
 		put, get := m.putChoice(DataClass(class)), m.getChoice(DataClass(class))
 		t.put[class], t.get[class] = put.table(), get.table()
@@ -57,6 +68,13 @@ func NewRMATables(in *RMAInput) *RMATables {
 
 // Routes says which lane carries what.
 func (t *RMATables) Routes() *RMARoutes { return &t.routes }
+
+// PutRails and GetRails say how what is written and read without copies is spread over
+// lanes, as indices of RMAInput.Lanes. What is short goes over the lane of Routes.
+func (t *RMATables) PutRails() *LaneShares { return &t.rails[0] }
+
+// GetRails is described at PutRails.
+func (t *RMATables) GetRails() *LaneShares { return &t.rails[1] }
 
 // Put returns the table for writing: ProtoPutShort, ProtoPutBcopy, ProtoPutZcopy
 // or ProtoPutAM by the length of the data.
@@ -84,6 +102,8 @@ type rmaModel struct {
 	in    *RMAInput
 	am    laneCost
 	lanes []laneCost
+	put   access // without copies
+	get   access
 }
 
 func newRMAModel(in *RMAInput) rmaModel {
@@ -91,7 +111,54 @@ func newRMAModel(in *RMAInput) rmaModel {
 	for i := range in.Lanes {
 		m.lanes = append(m.lanes, in.Lanes[i].Perf.sane(in.Settings.CopyBW))
 	}
+	r := m.routes()
+	m.put = m.rails(r.PutZcopy, func(l *RMALane) (limit, least int) { return l.PutZcopy, l.MinPutZcopy })
+	m.get = m.rails(r.GetZcopy, func(l *RMALane) (limit, least int) { return l.GetZcopy, l.MinGetZcopy })
 	return m
+}
+
+// rails takes together the lanes over which one operation goes without copies: first the one
+// that carries what is short, then those that were chosen for what is long, the fastest
+// first (ucp_proto_multi_init and ucp_proto_multi_select_bw_lanes in
+// src/ucp/proto/proto_multi.c).
+func (m *rmaModel) rails(first int, carries func(*RMALane) (limit, least int)) (a access) {
+	if first < 0 {
+		return a
+	}
+	speed := func(i int) float64 { return math.Min(1/m.lanes[i].wire, 1e15) } // to divide by
+	spread := m.in.Spread.sane()
+	list := []int{first}
+	fastest := speed(first)
+	for i := range m.lanes {
+		if limit, _ := carries(&m.in.Lanes[i]); i != first && limit > 0 && m.in.Lanes[i].Wide {
+			list = append(list, i)
+			fastest = math.Max(fastest, speed(i))
+		}
+	}
+	slices.SortStableFunc(list[1:], func(a, b int) int { return cmp.Compare(speed(b), speed(a)) })
+	list = append(list[:1], slices.DeleteFunc(list[1:], func(i int) bool { return speed(i)*spread.MaxRatio < fastest })...)
+	if list = list[:min(len(list), max(m.in.Rails, 1))]; speed(first)*spread.MaxRatio < fastest {
+		list = list[:1] // there is no sense in waiting for it
+	}
+	var bandwidths []float64
+	for k, i := range list {
+		bandwidths = append(bandwidths, speed(i))
+		// The least part is less than a chunk by as much as the lanes may differ.
+		if _, least := carries(&m.in.Lanes[i]); len(list) > 1 {
+			spread.MinChunk = max(spread.MinChunk, least*int(math.Ceil(math.Min(spread.MaxRatio, math.MaxInt32))))
+		}
+		if k == 0 {
+			a.cost = m.lanes[i]
+		} else {
+			a.cost.join(&m.lanes[i])
+		}
+	}
+	a.shares = NewLaneShares(bandwidths, spread)
+	for k := range a.shares.lanes {
+		a.shares.lanes[k] = list[a.shares.lanes[k]]
+	}
+	a.config = a.shares.describe(func(i int) string { return m.in.Lanes[i].Perf.Name })
+	return a
 }
 
 // routeSize is the length at which lanes are compared.
@@ -145,9 +212,9 @@ func (m *rmaModel) putChoice(class DataClass) choice {
 	}
 	zcopy := option{proto: ProtoPutZcopy, group: groupZcopy, max: -1, why: noRMALane}
 	if k := r.PutZcopy; k >= 0 {
-		zcopy = m.direct(ProtoPutZcopy, groupZcopy, k, math.MaxInt, m.lanes[k].written())
-		zcopy.cost = m.lanes[k].fragments(zcopy.cost, m.in.Lanes[k].PutZcopy, zcopySetup)
-		zcopy.floor = m.in.Lanes[k].MinPutZcopy
+		zcopy = m.direct(ProtoPutZcopy, groupZcopy, k, math.MaxInt, m.put.cost.written())
+		zcopy.cost = m.put.cost.fragments(zcopy.cost, m.in.Lanes[k].PutZcopy, zcopySetup)
+		zcopy.floor, zcopy.config = m.in.Lanes[k].MinPutZcopy, m.put.config
 	}
 	if class == DataGeneric {
 		zcopy.max, zcopy.why = -1, "data has to be packed"
@@ -165,9 +232,9 @@ func (m *rmaModel) getChoice(class DataClass) choice {
 	}
 	zcopy := option{proto: ProtoGetZcopy, group: groupZcopy, max: -1, why: noRMALane}
 	if k := r.GetZcopy; k >= 0 {
-		zcopy = m.direct(ProtoGetZcopy, groupZcopy, k, math.MaxInt, m.lanes[k].read())
-		zcopy.cost = m.lanes[k].fragments(zcopy.cost, m.in.Lanes[k].GetZcopy, zcopySetup)
-		zcopy.floor = m.in.Lanes[k].MinGetZcopy
+		zcopy = m.direct(ProtoGetZcopy, groupZcopy, k, math.MaxInt, m.get.cost.read())
+		zcopy.cost = m.get.cost.fragments(zcopy.cost, m.in.Lanes[k].GetZcopy, zcopySetup)
+		zcopy.floor, zcopy.config = m.in.Lanes[k].MinGetZcopy, m.get.config
 	}
 	if class == DataGeneric {
 		zcopy.max, zcopy.why = -1, "the list is too long"

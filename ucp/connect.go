@@ -143,7 +143,7 @@ func (ep *Endpoint) openAux(addr *proto.WorkerAddress, rules *laneRules) error {
 			UserData:   ep,
 		})
 		if err == nil {
-			ep.pair.aux = lane{iface: i, uct: ue, remote: refuse{}}
+			ep.pair.aux, ep.pair.auxEntry = lane{iface: i, uct: ue, remote: refuse{}}, l.Remote
 			return nil
 		}
 		ep.leaveOut(laneRoute{l.Local, l.Remote}, err)

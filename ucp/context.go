@@ -167,8 +167,8 @@ func NewContext(p ContextParams, cfg *Config) (*Context, error) {
 	if err := c.set.Load("ucp", &c.settings); err != nil {
 		return nil, err
 	}
-	if c.settings.RndvChunk == 0 {
-		return nil, fmt.Errorf("ucp: UCX_MIN_RNDV_CHUNK_SIZE must be more than 0: %w", ucs.ErrInvalidParam)
+	if c.settings.RndvChunk == 0 || c.settings.RMAChunk == 0 {
+		return nil, fmt.Errorf("ucp: UCX_MIN_RNDV_CHUNK_SIZE and UCX_MIN_RMA_CHUNK_SIZE must be more than 0: %w", ucs.ErrInvalidParam)
 	}
 	c.name = entityName(p.Name, "ucp-context", &contextSeq)
 	if p.Features == 0 {

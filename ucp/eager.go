@@ -166,60 +166,6 @@ func singleSent(r *Request, err error, counter *uint64) error {
 	return nil
 }
 
-// eagerMultiBcopy sends the fragments of a message, copied.
-type eagerMultiBcopy struct{ eager }
-
-func (eagerMultiBcopy) about() protocolInfo {
-	return protocolInfo{name: "eager multi copy-in", kind: kindEager}
-}
-
-func (eagerMultiBcopy) progress(r *Request) error {
-	for r.offset < r.data.length {
-		r.frag = 0
-		r.comp.Count++
-		_, err := r.ep.ue.AMBcopy(uct.AMID(r.form.fragment(r).id), r.hooks(), 0, &r.comp)
-		if err := r.fragmentSent(err); err != nil {
-			return err
-		}
-	}
-	r.countSent(&r.w.stats.EagerMulti)
-	r.comp.Done(nil)
-	return nil
-}
-
-func (eagerMultiBcopy) pack(r *Request, dst []byte) int { return packEager(r, r.form.fragment(r), dst) }
-
-// eagerMultiZcopy sends the fragments of a message from the user's memory.
-type eagerMultiZcopy struct{ eager }
-
-func (eagerMultiZcopy) about() protocolInfo {
-	return protocolInfo{name: "eager multi zero-copy", kind: kindEager}
-}
-
-func (eagerMultiZcopy) progress(r *Request) error {
-	for r.offset < r.data.length {
-		packet := r.form.fragment(r)
-		var n int
-		list, limit := r.iovec(), r.ep.cfg.maxZcopy-packet.size
-		if r.form.active {
-			list, limit = list[:len(list)-1], limit-r.tailSize(&packet.tail)
-		}
-		n, r.frag = r.data.gather(list, r.offset, limit)
-		n = r.gatherTail(n, &packet.tail)
-		r.addHandles(n, r.ep.amLane())
-		r.comp.Count++
-		err := r.ep.ue.AMZcopy(uct.AMID(packet.id), r.hooks(), r.iov[:n], 0, &r.comp)
-		if err := r.fragmentSent(err); err != nil {
-			return err
-		}
-	}
-	r.countSent(&r.w.stats.EagerMulti)
-	r.comp.Done(nil)
-	return nil
-}
-
-func (eagerMultiZcopy) pack(r *Request, dst []byte) int { return r.form.fragment(r).put(r, dst) }
-
 // packEager writes header and payload of the packet at the request's offset.
 func packEager(r *Request, packet *packetForm, dst []byte) int {
 	n := packet.put(r, dst)

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/ucx-go/ucx/proto"
-	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -27,6 +26,7 @@ type epConfig struct {
 	maxIOV   int          // entries of a list the transport takes
 	segSize  int          // longest message the peer takes, 0 if it did not say
 	needMemh bool         // a lane wants local handles
+	eager    []eagerRail  // over which fragments go in turn, that of messages first
 	put      []memoryLane // over which the peer's memory can be written
 	get      []memoryLane // and read
 	keys     messageKeys  // that messages bring for these
@@ -101,6 +101,12 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 		segSize:  segSize,
 	}
 	c.lanes.checked = w.checkedLanes(p.chosen)
+	c.eager = w.eagerRails(p, &in)
+	for _, e := range c.eager[1:] {
+		if e.zcopy > 0 {
+			c.maxIOV = min(c.maxIOV, w.ifaces[p.chosen.Lanes[e.lane].Local].attr.AM.MaxIOV)
+		}
+	}
 	for k := range p.chosen.Lanes {
 		if w.mds[w.ifaces[p.chosen.Lanes[k].Local].md].Attr().Flags&uct.MDFlagNeedMemh != 0 {
 			c.needMemh = true
@@ -192,76 +198,6 @@ func (c *epConfig) explain(w *Worker, ep *Endpoint) (list []proto.TableInfo) {
 
 // maxIOVEntries bounds the list a request keeps.
 const maxIOVEntries = 16
-
-// lanePerf describes an interface for the cost model.
-func (w *Worker) lanePerf(i *iface, segSize int) proto.LanePerf {
-	a, md := i.attr, w.mds[i.md].Attr()
-	_, ppn := w.ctx.estimates()
-	p := proto.LanePerf{
-		Name:         a.Resource.String(),
-		MaxBcopy:     a.AM.MaxBcopy,
-		SegSize:      segSize,
-		SendOverhead: a.Perf.SendOverhead,
-		RecvOverhead: a.Perf.RecvOverhead,
-		CopyOverhead: a.Perf.CopyOverhead,
-		Latency:      a.Perf.Latency.C,
-		Bandwidth:    a.Perf.Bandwidth(ppn),
-		Batches:      a.Batches,
-	}
-	if a.Flags.Has(uct.IfaceAMShort) {
-		p.MaxShort = a.AM.MaxShort
-	}
-	if a.Flags.Has(uct.IfaceAMZcopy) {
-		p.MaxZcopy = a.AM.MaxZcopy
-	}
-	// Memory that was not registered before is reached without a key, or by one that
-	// the message brings.
-	if md.Flags&uct.MDFlagNeedRkey == 0 || w.keyed(i.md) {
-		if a.Flags.Has(uct.IfacePutZcopy) {
-			p.PutZcopy = a.Put.MaxZcopy
-		}
-		if a.Flags.Has(uct.IfaceGetZcopy) {
-			p.GetZcopy = a.Get.MaxZcopy
-		}
-	}
-	if md.Flags&uct.MDFlagNeedMemh != 0 {
-		p.RegCost = md.RegCost
-	}
-	return p
-}
-
-// protoSettings are the user's thresholds for an interface.
-func (w *Worker) protoSettings(i *iface) proto.ProtoSettings {
-	s := &w.ctx.settings
-	rndv := s.RndvThresh.Inter
-	if i.attr.Resource.Type != uct.DeviceNetwork {
-		rndv = s.RndvThresh.Intra
-	}
-	p := proto.DefaultProtoSettings()
-	p.BcopyThresh = threshold(s.BcopyThresh)
-	p.ZcopyThresh = threshold(s.ZcopyThresh)
-	p.RndvThresh = threshold(rndv)
-	p.RndvFast = threshold(s.RndvNbr)
-	p.RndvScheme = proto.RndvScheme(s.RndvScheme)
-	p.RndvBias = s.RndvDiff / 100
-	p.Spread = proto.Spread{MaxRatio: s.LaneRatio, MinChunk: s.RndvChunk.Int(0)}
-	p.Allow = s.Protos.allow()
-	if !s.BcopyBw.IsAuto() {
-		p.CopyBW = float64(s.BcopyBw)
-	}
-	return p
-}
-
-// threshold turns a setting into a threshold of the cost model.
-func threshold(b config.Bytes) proto.Threshold {
-	switch b {
-	case config.BytesAuto:
-		return proto.ThreshAuto
-	case config.BytesInf:
-		return proto.ThreshInf
-	}
-	return proto.Threshold(b.Int(0))
-}
 
 // maxShort is the longest message that goes inline whatever the caller says about it,
 // -1 if none does.

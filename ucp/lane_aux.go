@@ -7,14 +7,15 @@ import (
 
 // pairing is what an endpoint has besides some of whose lanes are connected pairwise.
 type pairing struct {
-	lanes   uint64      // those that are
-	joined  uint64      // of these, those whose other end is known
-	kept    uint64      // of these, those that were connected before the agreement that is under way
-	entries []uint8     // for each lane, the entry of the address it was chosen toward
-	aux     lane        // carries wireup messages until the lanes do; uct is nil if there is none
-	waits   bool        // has answered, and waits for the acknowledgement
-	looked  uint8       // how often the keepalive has found it waiting, since the last change
-	conn    *connection // of an endpoint that a connection manager has made, nil for others
+	lanes    uint64      // those that are
+	joined   uint64      // of these, those whose other end is known
+	kept     uint64      // of these, those that were connected before the agreement that is under way
+	entries  []uint8     // for each lane, the entry of the address it was chosen toward
+	aux      lane        // carries wireup messages until the lanes do; uct is nil if there is none
+	auxEntry int         // of the address that it leads to
+	waits    bool        // has answered, and waits for the acknowledgement
+	looked   uint8       // how often the keepalive has found it waiting, since the last change
+	conn     *connection // of an endpoint that a connection manager has made, nil for others
 }
 
 // number is what peers call a lane: behind a connection manager's, which is lane 0 there.

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/ucx-go/ucx/proto"
@@ -59,6 +60,9 @@ func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneR
 		RndvScheme:   proto.RndvScheme(w.ctx.settings.RndvScheme),
 		Limits:       w.ctx.settings.laneLimits(),
 	}
+	// Where lanes are connected pairwise both sides must have the same.
+	in.Limits.Slow = w.ctx.peerRelease() == PeerRelease113 &&
+		slices.ContainsFunc(w.locals, func(l proto.LocalIface) bool { return l.Attr.Flags&uct.IfaceConnectToIface == 0 })
 	in.Reachable = func(local int, d *proto.AddressDevice, f *proto.AddressIface) error {
 		if len(rules.refused) > 0 {
 			if err := rules.refused[laneRoute{local, numbers[f]}]; err != nil {
@@ -87,6 +91,7 @@ func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneR
 func (s *settings) laneLimits() proto.LaneLimits {
 	l := proto.DefaultLaneLimits()
 	l.Rndv, l.MaxRatio = int(min(s.RndvRails, proto.MaxLanes)), s.LaneRatio
+	l.Eager, l.RMA = int(min(s.EagerRails, proto.MaxLanes)), int(min(s.RMARails, proto.MaxLanes))
 	return l
 }
 

@@ -99,7 +99,8 @@ func (m *laneMap) restrict(lane uint8, l *proto.RMALane) {
 	if !rma {
 		l.PutShort, l.PutBcopy, l.GetBcopy = 0, 0, 0
 	}
-	if !rma && !slices.Contains(m.bandwidth, lane) {
+	l.Wide = slices.Contains(m.bandwidth, lane)
+	if !rma && !l.Wide {
 		l.PutZcopy, l.GetZcopy = 0, 0
 	}
 	if !slices.Contains(m.amo, lane) {

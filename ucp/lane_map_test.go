@@ -72,7 +72,7 @@ func TestRestrictedLanes(t *testing.T) {
 	for lane, want := range []proto.RMALane{
 		{PutShort: 1, PutBcopy: 2, PutZcopy: 3, GetBcopy: 4, GetZcopy: 5, MinPutZcopy: 6, MinGetZcopy: 7},
 		{Atomic32: true, Atomic64: true, MinPutZcopy: 6, MinGetZcopy: 7},
-		{PutZcopy: 3, GetZcopy: 5, MinPutZcopy: 6, MinGetZcopy: 7},
+		{PutZcopy: 3, GetZcopy: 5, MinPutZcopy: 6, MinGetZcopy: 7, Wide: true},
 		{MinPutZcopy: 6, MinGetZcopy: 7},
 	} {
 		got := all

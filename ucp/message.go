@@ -37,6 +37,7 @@ type messageForm struct {
 
 	acked      bool  // over when the receiver has acknowledged it
 	offered    bool  // offered first, whatever its length
+	oneLane    bool  // all packets go over the lane of messages, whose order they need
 	active     bool  // an active message: the user's header is part of it (am_tail.go)
 	needs      needs // besides those of the protocol
 	partsNeeds needs // besides these, of a message in fragments
@@ -94,13 +95,14 @@ func (sendMessage) choose(r *Request) (protocol, error) {
 		r.region.Release()
 		r.region = nil
 	}
-	if p.EagerZcopy() && !(r.laneHandles(r.ep.amLane(), uct.AccessLocalRead) && r.tailHandles(r.ep.amLane())) {
+	if p.EagerZcopy() && !r.eagerHandles(p) {
 		p = tables.Table(proto.DataGeneric, r.mode).Lookup(size)
 	}
 	switch {
 	case p == proto.ProtoNone:
 		return nil, ucs.ErrUnsupported
 	case p.EagerMulti():
+		r.step = 0
 		w.eager.nextID++
 		r.msgID = w.eager.nextID
 	}

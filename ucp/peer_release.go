@@ -8,7 +8,8 @@ import (
 // PeerRelease is a range of releases of C UCX that peers can be of. Programs of
 // this library talk to each other and to any of them, whatever the range; it
 // decides only what no single published form serves, as the default length of
-// shared-memory rings.
+// shared-memory rings, and where lanes are connected pairwise whether there are
+// some over devices that are much slower than others.
 type PeerRelease uint8
 
 // Ranges of releases.

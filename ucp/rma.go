@@ -62,8 +62,12 @@ func (rmaFamily) explain(ep *Endpoint, _ *epConfig) []proto.TableInfo { return e
 
 // accessState is what a one-sided operation keeps.
 type accessState struct {
-	key     *Rkey
-	route   *rkeyWay     // the lane that it takes, nil for messages
+	key   *Rkey
+	route *rkeyWay // the lane that it takes, nil for messages
+
+	ways   []rkeyWay         // of the key
+	shares *proto.LaneShares // and how it goes over them, without copies
+
 	addr    uint64       // of the peer's memory
 	epoch   uint32       // of an operation in pieces: in which it was started
 	arrived int          // bytes of a get that are here
@@ -137,7 +141,7 @@ func (putOperation) choose(r *Request) (protocol, error) {
 		return nil, errKeyClosed
 	}
 	way := k.tables.Put(r.class()).Lookup(r.data.length)
-	if way == proto.ProtoPutZcopy && !r.handles(k.putZcopy.md, int(k.putZcopy.mdIndex), uct.AccessLocalRead) {
+	if way == proto.ProtoPutZcopy && !r.onRails(k.tables.PutRails(), uct.AccessLocalRead) {
 		way = k.tables.Put(proto.DataGeneric).Lookup(r.data.length)
 	}
 	switch way {
@@ -205,7 +209,7 @@ func (getOperation) choose(r *Request) (protocol, error) {
 		return nil, errKeyClosed
 	}
 	way := k.tables.Get(r.class()).Lookup(r.data.length)
-	if way == proto.ProtoGetZcopy && !r.handles(k.getZcopy.md, int(k.getZcopy.mdIndex), uct.AccessLocalWrite) {
+	if way == proto.ProtoGetZcopy && !r.onRails(k.tables.GetRails(), uct.AccessLocalWrite) {
 		way = k.tables.Get(proto.DataGeneric).Lookup(r.data.length)
 	}
 	switch way {

@@ -24,9 +24,14 @@ func (ep *Endpoint) rmaTables(k *Rkey) *proto.RMATables {
 	w := ep.w
 	am := ep.lanes[ep.amLane()].iface
 	in := proto.RMAInput{AM: w.lanePerf(am, ep.cfg.segSize), Settings: w.protoSettings(am)}
+	in.Rails = int(min(w.ctx.settings.RMARails, proto.MaxLanes))
+	in.Spread = proto.Spread{MaxRatio: w.ctx.settings.LaneRatio, MinChunk: w.ctx.settings.RMAChunk.Int(0)}
 	for i := range k.ways {
 		l := w.rmaLane(&k.ways[i], ep.lanes[k.ways[i].lane].iface)
 		ep.cfg.lanes.restrict(k.ways[i].lane, &l)
+		if w.ctx.settings.RMARails == 0 {
+			l.PutZcopy, l.GetZcopy = 0, 0
+		}
 		in.Lanes = append(in.Lanes, l)
 	}
 	t := proto.NewRMATables(&in)

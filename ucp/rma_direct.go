@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -72,25 +73,51 @@ func (putZcopy) about() protocolInfo {
 }
 
 func (putZcopy) progress(r *Request) error {
-	ue, a := r.ep.remote(r.lane), r.access
-	l := &a.route.attr.Put
-	for r.offset < r.data.length {
-		n := r.gatherFor(l)
-		r.comp.Count++
-		err := ue.PutZcopy(r.iov[:n], a.addr+uint64(r.offset), a.route.key, &r.comp)
-		if err := r.fragmentSent(err); err != nil {
-			return err
+	a := r.access
+	for ; int(r.step) < a.shares.Lanes(); r.step++ {
+		end := r.takeRail()
+		ue, l := r.ep.remote(r.lane), &a.route.attr.Put
+		for r.offset < end {
+			n := r.gatherFor(l, end)
+			r.comp.Count++
+			err := ue.PutZcopy(r.iov[:n], a.addr+uint64(r.offset), a.route.key, &r.comp)
+			if err := r.fragmentSent(err); err != nil {
+				return err
+			}
 		}
 	}
 	r.comp.Done(nil)
 	return nil
 }
 
-// gatherFor lists the memory of the next zero-copy call of a direct operation.
-func (r *Request) gatherFor(l *uct.RMALimits) int {
+// onRails makes the request one over the lanes of the key that share it, if it has the
+// handles that they want.
+func (r *Request) onRails(shares *proto.LaneShares, access uct.Access) bool {
+	ways := r.access.key.ways
+	for step := range shares.Lanes() {
+		i, from, to := shares.Part(step, r.data.length)
+		if from < to && !r.handles(ways[i].md, int(ways[i].mdIndex), access) {
+			return false
+		}
+	}
+	r.access.ways, r.access.shares, r.step = ways, shares, 0
+	return true
+}
+
+// takeRail takes the lane that is next and returns where its part ends.
+func (r *Request) takeRail() (end int) {
+	a := r.access
+	i, _, end := a.shares.Part(int(r.step), r.data.length)
+	a.route, r.lane = &a.ways[i], a.ways[i].lane
+	return end
+}
+
+// gatherFor lists the memory of the next zero-copy call of a direct operation, up to an
+// end.
+func (r *Request) gatherFor(l *uct.RMALimits, end int) int {
 	list := r.iovec()
 	var n int
-	n, r.frag = r.data.gather(list[:min(max(l.MaxIOV, 1), len(list))], r.offset, min(r.data.length-r.offset, l.MaxZcopy))
+	n, r.frag = r.data.gather(list[:min(max(l.MaxIOV, 1), len(list))], r.offset, min(end-r.offset, l.MaxZcopy))
 	if r.mem != nil && len(r.mem.handles) > 0 {
 		r.mem.addTo(r.iov[:n], r.access.route.md)
 	}
@@ -141,14 +168,17 @@ func (getZcopy) about() protocolInfo {
 }
 
 func (getZcopy) progress(r *Request) error {
-	ue, a := r.ep.remote(r.lane), r.access
-	l := &a.route.attr.Get
-	for r.offset < r.data.length {
-		n := r.gatherFor(l)
-		r.comp.Count++
-		err := ue.GetZcopy(r.iov[:n], a.addr+uint64(r.offset), a.route.key, &r.comp)
-		if err := r.fragmentSent(err); err != nil {
-			return err
+	a := r.access
+	for ; int(r.step) < a.shares.Lanes(); r.step++ {
+		end := r.takeRail()
+		ue, l := r.ep.remote(r.lane), &a.route.attr.Get
+		for r.offset < end {
+			n := r.gatherFor(l, end)
+			r.comp.Count++
+			err := ue.GetZcopy(r.iov[:n], a.addr+uint64(r.offset), a.route.key, &r.comp)
+			if err := r.fragmentSent(err); err != nil {
+				return err
+			}
 		}
 	}
 	r.comp.Done(nil)

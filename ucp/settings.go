@@ -24,6 +24,9 @@ type settings struct {
 	RndvDiff    float64      `ucx:"RNDV_PERF_DIFF" default:"0" doc:"By how many percent a rendezvous may be slower than a message that goes at once and is used all the same. The default of C UCX is 1, with other estimates."`
 	RndvFlush   bool         `ucx:"RNDV_PUT_FORCE_FLUSH" default:"n" doc:"Flush the lanes behind the data of a rendezvous that is written, also where what follows cannot overtake it."`
 	RndvRails   uint         `ucx:"MAX_RNDV_RAILS,MAX_RNDV_LANES" default:"2" doc:"Number of devices over which the data of a rendezvous may travel at once; with 0 it travels in messages."`
+	EagerRails  uint         `ucx:"MAX_EAGER_RAILS,MAX_EAGER_LANES" default:"1" doc:"Number of devices over which the fragments of an eager message may travel at once; 0 is as 1. With transports that connect pairwise both sides must have the same."`
+	RMARails    uint         `ucx:"MAX_RMA_RAILS,MAX_RMA_LANES" default:"1" doc:"Number of devices over which a put or get may travel at once, where it is not copied; with 0 all are copied. It takes devices that MAX_RNDV_RAILS allows, and is not more."`
+	RMAChunk    config.Bytes `ucx:"MIN_RMA_CHUNK_SIZE" default:"8k" doc:"Least part of a put or get that is worth a lane of its own, more than 0."`
 	RndvChunk   config.Bytes `ucx:"MIN_RNDV_CHUNK_SIZE" default:"16k" doc:"Least part of a rendezvous that is worth a lane of its own, more than 0."`
 	LaneRatio   float64      `ucx:"MULTI_LANE_MAX_RATIO" default:"4" doc:"How many times slower than the fastest a lane may be to carry a part of the same message."`
 	SingleNet   bool         `ucx:"SINGLE_NET_DEVICE" default:"n" doc:"Let messages be spread over no more than one network device, which UCX_NODE_LOCAL_ID chooses."`
@@ -68,7 +71,7 @@ type settings struct {
 	NumEPs config.Count `ucx:"NUM_EPS" default:"auto" doc:"Number of endpoints to expect, overriding what the program estimates."`
 	NumPPN config.Count `ucx:"NUM_PPN" default:"auto" doc:"Number of processes per host to expect, overriding what the program estimates."`
 
-	PeerRelease peerRelease `ucx:"PEER_RELEASE" default:"auto" doc:"Release of C UCX that peers are of: 1.13 (to 1.15) or 1.22 (from 1.16), overriding what the program says. Only for what no single form serves, as the length of shared-memory rings; auto is 1.22 there."`
+	PeerRelease peerRelease `ucx:"PEER_RELEASE" default:"auto" doc:"Release of C UCX that peers are of: 1.13 (to 1.15) or 1.22 (from 1.16), overriding what the program says. Only for what no single form serves, as the length of shared-memory rings, or whether a lane over a slow device beside one over a fast one is left out where lanes are connected pairwise; auto is 1.22 there."`
 
 	ProtoInfo bool `ucx:"PROTO_INFO" default:"n" doc:"Print the protocols chosen for each endpoint configuration to the log."`
 }

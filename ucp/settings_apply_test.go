@@ -106,21 +106,24 @@ func TestProtocolList(t *testing.T) {
 
 // TestProtoSettings: what the settings say reaches the cost model and the selection.
 func TestProtoSettings(t *testing.T) {
-	v := newVictim(t, "RNDV_PERF_DIFF", "5", "MULTI_LANE_MAX_RATIO", "2", "MIN_RNDV_CHUNK_SIZE", "1k", "MAX_RNDV_LANES", "7")
+	v := newVictim(t, "RNDV_PERF_DIFF", "5", "MULTI_LANE_MAX_RATIO", "2", "MIN_RNDV_CHUNK_SIZE", "1k", "MAX_RNDV_LANES", "7",
+		"MAX_EAGER_LANES", "3", "MAX_RMA_LANES", "5")
 	p := v.protoSettings(v.ifaces[0])
 	if p.RndvBias != 0.05 || p.Spread != (proto.Spread{MaxRatio: 2, MinChunk: 1 << 10}) {
 		t.Errorf("bias %v, %+v", p.RndvBias, p.Spread)
 	}
-	if l := v.laneInput(v.loop.address, ErrModeNone, &laneRules{}).Limits; l.Rndv != 7 || l.MaxRatio != 2 || l.Total != 16 {
+	if l := v.laneInput(v.loop.address, ErrModeNone, &laneRules{}).Limits; l.Rndv != 7 || l.Eager != 3 || l.RMA != 5 || l.MaxRatio != 2 || l.Total != 16 {
 		t.Errorf("limits of the selection %+v", l)
 	}
-	cfg, err := ReadConfig("", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.Modify("MIN_RNDV_CHUNK_SIZE", "0")
-	if _, err := NewContext(ContextParams{}, cfg); !errors.Is(err, ucs.ErrInvalidParam) {
-		t.Errorf("parts of nothing: %v", err)
+	for _, name := range []string{"MIN_RNDV_CHUNK_SIZE", "MIN_RMA_CHUNK_SIZE"} {
+		cfg, err := ReadConfig("", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Modify(name, "0")
+		if _, err := NewContext(ContextParams{}, cfg); !errors.Is(err, ucs.ErrInvalidParam) {
+			t.Errorf("parts of nothing: %v", err)
+		}
 	}
 }
 

@@ -48,7 +48,7 @@ func (streamFamily) stop(w *Worker) error {
 // configure makes the decision tables.
 func (streamFamily) configure(c *epConfig, in *proto.ProtoInput) {
 	t := proto.NewMessageTables(in, proto.MessageForm{
-		Op: "stream message by ucp_stream_send*", Only: proto.StreamDataSize, First: proto.StreamDataSize, Short: true, Whole: true,
+		Op: "stream message by ucp_stream_send*", Only: proto.StreamDataSize, First: proto.StreamDataSize, Short: true, Whole: true, OneLane: true,
 	})
 	c.stream.tables = t
 	c.stream.short = max(min(t.Table(proto.DataContig, 0).MaxShort(), t.Table(proto.DataContig, proto.SendMulti).MaxShort()), 0)

@@ -128,6 +128,8 @@ var streamForm = messageForm{
 	sends:  func(s *Stats) *uint64 { return &s.StreamSends },
 	tables: func(c *epConfig) *proto.MessageTables { return c.stream.tables },
 	needs:  needID | needStream,
+
+	oneLane: true,
 }
 
 var streamPacket = packetForm{id: proto.IDStreamData, size: proto.StreamDataSize, put: func(r *Request, dst []byte) int {

@@ -85,10 +85,19 @@ func init() { uct.Register(frailNet) }
 
 // renew makes the devices anew.
 func (f *frail) renew(t *testing.T, names ...string) map[string]*verbstest.Kernel {
+	var list []verbstest.Config
+	for _, name := range names {
+		list = append(list, verbstest.Config{Name: name})
+	}
+	return f.renewAs(t, list...)
+}
+
+// renewAs makes devices of these kinds.
+func (f *frail) renewAs(t *testing.T, list ...verbstest.Config) map[string]*verbstest.Kernel {
 	n := verbstest.NewFabric()
 	devices := make(map[string]*verbstest.Kernel)
-	for _, name := range names {
-		devices[name] = n.Add(verbstest.Config{Name: name})
+	for _, c := range list {
+		devices[c.Name] = n.Add(c)
 	}
 	before := f.Component
 	f.Component = ibtest.Network("frail", n)

@@ -122,9 +122,9 @@ func TestFaultsMessage(t *testing.T) {
 	if len(seen) != 3 {
 		t.Fatalf("%d messages: %+v", len(seen), seen)
 	}
-	want := verbstest.Message{Number: 1, From: r.kernel, To: r.peer.kernel, FromQP: uint32(a.qp.QPN()), ToQP: uint32(b.qp.QPN()),
+	want := verbstest.Message{Number: 1, From: r.kernel, To: r.peer.kernel, FromPort: 1, FromQP: uint32(a.qp.QPN()), ToQP: uint32(b.qp.QPN()),
 		Opcode: uint32(verbs.WRSend), Length: 303}
-	if m := seen[0]; !bytes.Equal(m.Head, head) || m.Number != want.Number || m.From != want.From || m.To != want.To || m.FromQP != want.FromQP ||
+	if m := seen[0]; !bytes.Equal(m.Head, head) || m.Number != want.Number || m.From != want.From || m.To != want.To || m.FromPort != want.FromPort || m.FromQP != want.FromQP ||
 		m.ToQP != want.ToQP || m.Opcode != want.Opcode || m.Length != want.Length || m.Datagram || m.Try != 0 {
 		t.Errorf("%+v, want %+v", m, want)
 	}

@@ -36,7 +36,7 @@ func (q *qp) ask(w *request, end *port, qpn uint32) Fate {
 	if x.hook == nil {
 		return Fate{}
 	}
-	x.message = Message{Number: x.counts.Messages, From: q.f.k, FromQP: q.num, ToQP: qpn, Datagram: q.typ == abi.IB_UVERBS_QPT_UD,
+	x.message = Message{Number: x.counts.Messages, From: q.f.k, FromPort: int(q.attr.PortNum), FromQP: q.num, ToQP: qpn, Datagram: q.typ == abi.IB_UVERBS_QPT_UD,
 		Opcode: w.wqe.Wr.Opcode, Length: int(w.wqe.Dma.Length), Try: q.trip.tries}
 	if end != nil {
 		x.message.To = end.k

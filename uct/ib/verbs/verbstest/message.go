@@ -7,6 +7,7 @@ package verbstest
 type Message struct {
 	Number   uint64  // of all in the network, from 1
 	From, To *Kernel // To is nil if nobody has the address
+	FromPort int     // the number of the port that it leaves by
 	FromQP   uint32  // the numbers of the queue pairs
 	ToQP     uint32
 	Datagram bool

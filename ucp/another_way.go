@@ -1,0 +1,88 @@
+package ucp
+
+import (
+	"errors"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// An address may name devices that the peer has no more, or that nothing reaches: who holds
+// it asks there first, and hears nothing. Where nothing but that question was sent, and it is
+// a question for lanes without which nothing can be, there is no harm in asking again by the
+// other devices in the address. Of what was sent on lanes nobody knows what has arrived, so
+// their end is that of the endpoint; C ends it in both cases.
+
+// tryAnotherWay is told that an endpoint of a transport has failed. It reports whether the
+// peer is asked by other devices of its address now.
+func (ep *Endpoint) tryAnotherWay(ue uct.Endpoint, cause error) bool {
+	const asking = epUser | epRequested
+	if ep.pair == nil || ep.pair.conn != nil || ep.pair.waits || ep.remoteID != 0 || ep.err != nil || ep.lacks&needLanes == 0 ||
+		ep.state&(asking|epClosing|epClosed) != asking || !errors.Is(cause, ucs.ErrEndpointTimeout) {
+		return false
+	}
+	addr := ep.where.address
+	if !ep.leaveOutDevice(addr, ep.entryOf(ue), cause) {
+		return false
+	}
+	ep.purgeLanes(ucs.ErrCanceled) // nothing but the question
+	if ep.state&(epClosing|epClosed) != 0 || ep.err != nil {
+		return true // by a callback
+	}
+	ep.closeLanes(false)
+	ep.state &^= epRequested | epRepeated | epInsisted
+	if err := ep.connectBy(addr, laneRules{}); err != nil {
+		log.Debug("no other way to a peer", zap.String("endpoint", ep.describe()), zap.Error(err))
+		return false
+	}
+	log.Debug("a peer is asked by other devices", zap.String("endpoint", ep.describe()), zap.Error(cause))
+	if err := ep.requestWireup(); err != nil {
+		return false
+	}
+	if ep.pair == nil { // nobody has to agree to these lanes
+		for r := ep.waiting.head; r != nil; r = r.next {
+			r.lane = ep.amLane()
+		}
+		ep.resolveKeys()
+		ep.obtain(needLanes)
+	}
+	return true
+}
+
+// entryOf is the entry of the address that an endpoint of a transport leads to, -1 if none
+// is known.
+func (ep *Endpoint) entryOf(ue uct.Endpoint) int {
+	if ep.pair.aux.uct == ue {
+		return ep.pair.auxEntry
+	}
+	for k := range ep.lanes {
+		if ep.lanes[k].uct == ue {
+			return int(ep.pair.entries[k])
+		}
+	}
+	return -1
+}
+
+// leaveOutDevice leaves out all ways to the device that an entry of the address is of, and
+// reports whether there are others.
+func (ep *Endpoint) leaveOutDevice(addr *proto.WorkerAddress, entry int, cause error) (others bool) {
+	gone, _ := addr.Entry(entry)
+	if gone == nil {
+		return false
+	}
+	addr.Ifaces(func(n int, d *proto.AddressDevice, _ *proto.AddressIface) bool {
+		if d != gone {
+			others = true
+			return true
+		}
+		for local := range ep.w.ifaces {
+			ep.leaveOut(laneRoute{local, n}, cause)
+		}
+		return true
+	})
+	return others
+}
