@@ -25,8 +25,12 @@ type backlog struct {
 // waits reports whether a message has to wait.
 func (b *backlog) waits() bool { return b.paused || len(b.list) > 0 }
 
-// PauseSource implements uct.SourcePauser.
+// PauseSource implements uct.SourcePauser. Of an endpoint that has ended everything is
+// delivered all the same: nobody would resume it.
 func (e *endpoint) PauseSource() {
+	if e.qp == nil {
+		return
+	}
 	e.backlog.paused = true
 	e.iface.resumed.Remove(&e.backlog.turn)
 }
@@ -60,6 +64,14 @@ func (b *backlog) pop() (m []byte) {
 		b.list = nil
 	}
 	return m
+}
+
+// readUp delivers what waits, paused or not: it is not much. It returns how much that was.
+func (e *endpoint) readUp() (n int) {
+	for ; len(e.backlog.list) > 0; n++ {
+		e.message(e.backlog.pop(), nil)
+	}
+	return n
 }
 
 // forget drops what waits.

@@ -27,8 +27,9 @@ func (e *endpoint) fail(err error) {
 	e.iface.Failures.Add(&e.iface.Reporter, e, err)
 }
 
-// Over implements kit.Failing.
+// Over implements kit.Failing. What the peer has sent comes before its end.
 func (e *endpoint) Over(err error) (userData any, tell bool) {
+	e.readUp()
 	e.destroy(err)
 	return e.userData, !e.closed
 }
@@ -55,27 +56,23 @@ func (e *endpoint) Close() {
 }
 
 // destroy destroys the queue pair; the device does nothing more for it then. After that
-// operations that are not over end with err.
+// operations that are not over end with err. What the device has received, and so told the peer
+// to have arrived, is still delivered.
 func (e *endpoint) destroy(err error) {
 	if e.qp == nil {
 		return
 	}
 	i, qp := e.iface, e.qp
-	e.qp, e.deaf = nil, true
+	e.qp = nil
 	i.lingering.Remove(&e.lingers)
 	if e.connected {
 		// What the queue pair has taken of the queue of receives it gives back so.
 		qp.Modify(&verbs.QPAttr{State: verbs.QPErr}, verbs.QPAttrState)
 	}
 	qp.Close() // of a device that is gone nothing is left
-	i.byQPN.remove(e.qpn)
 	i.eps[e.index] = nil
-	if i.last == e {
-		i.last = nil
-	}
 	i.bury(e)
-	e.forget()
-	e.source.Gone()
+	e.ResumeSource()
 	e.endOps(err)
 }
 

@@ -92,9 +92,9 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 
 // freshQP makes a queue pair with a number that no completion has that may still come.
 func (i *iface) freshQP() (qp *verbs.QP, err error) {
-	var haunted []*verbs.QP // held meanwhile, for others to be made
+	var taken []*verbs.QP // held meanwhile, for others to be made
 	defer func() {
-		for _, q := range haunted {
+		for _, q := range taken {
 			err = errors.Join(err, q.Close())
 		}
 	}()
@@ -103,10 +103,10 @@ func (i *iface) freshQP() (qp *verbs.QP, err error) {
 			i.endLingering(0)
 			continue
 		}
-		if err != nil || !i.haunted(qp.QPN()) {
+		if err != nil || i.byQPN.find(qp.QPN()) == nil {
 			return qp, err
 		}
-		haunted = append(haunted, qp)
+		taken = append(taken, qp)
 	}
 }
 

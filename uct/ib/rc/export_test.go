@@ -25,7 +25,7 @@ func Room(e uct.Endpoint) int { return e.(*endpoint).room }
 // Limbo is how many endpoints are not quite over.
 func Limbo(i uct.Iface) int {
 	l := &i.(*iface).limbo
-	return max(len(l.sends), len(l.qpns))
+	return max(len(l.sends), len(l.ends))
 }
 
 // Buffers are those that hold copied data, and how many of them are free; likewise headers.
@@ -45,7 +45,9 @@ func Posted(i uct.Iface) (posted, all int) {
 func Haunt(i uct.Iface, numbers ...uint32) {
 	x := i.(*iface)
 	for _, n := range numbers {
-		x.limbo.qpns = append(x.limbo.qpns, verbs.QPN(n))
+		e := &endpoint{iface: x, qpn: verbs.QPN(n)}
+		x.byQPN.add(e.qpn, e)
+		x.limbo.ends = append(x.limbo.ends, e)
 	}
 	x.quiet = 1
 }

@@ -4,6 +4,7 @@ package rc_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucs"
@@ -362,6 +363,73 @@ func TestLastWords(t *testing.T) {
 		t.Errorf("%d messages of %d; message %d came behind the end", got, n, early)
 	}
 }
+
+// TestClosedWithMail: what has come on an endpoint by the time that it is closed is delivered,
+// since its sender knows it to have arrived; then the source is gone. Closing the interface
+// delivers nothing.
+func TestClosedWithMail(t *testing.T) {
+	const before, mail = 2, 20
+	for _, handler := range []bool{false, true} {
+		for _, all := range []bool{false, true} {
+			t.Run(fmt.Sprintf("by handler %v, interface %v", handler, all), func(t *testing.T) {
+				r := newRig(t, verbstest.Port{})
+				f := fixture(t, r, "RC_VERBS_RX_MAX_POLL", "4")
+				h := f.Open(t)
+				p, other := newPuppet(t, r, h), newPuppet(t, r, h)
+				gone := &goneCounter{}
+				end := func() {
+					p.ep.Close()
+					if all {
+						other.ep.Close()
+						check(t, h.Iface.Close())
+					}
+				}
+				n := 0
+				h.Handle(t, 1, func(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+					if src.Owner != p.ep.(uct.SourceOwner) {
+						return nil
+					}
+					if gone.n > 0 || int(data[0]) != n {
+						t.Errorf("message %d came as number %d, told of the end %d times", data[0], n, gone.n)
+					}
+					src.User = gone
+					if n++; n == before && handler {
+						end()
+					}
+					return nil
+				})
+				p.host, other.host = nil, nil // so that nothing is received meanwhile
+				for k := range before {
+					p.tell(1, byte(k))
+				}
+				if !handler {
+					ucttest.Until(t, "the first messages", func() bool { return n == before }, h)
+				}
+				for k := range mail {
+					p.tell(0x41, byte(before+k)) // which asks for a grant besides
+				}
+				other.tell(1, 0)
+				if !handler {
+					end()
+				}
+				want := before + mail
+				if all {
+					want = before
+				}
+				for range 3 * want {
+					h.Worker.Progress()
+				}
+				if n != want || gone.n != 1 || len(h.Failures) != 0 {
+					t.Errorf("%d messages of %d, told of the end %d times, failures %v", n, want, gone.n, h.Failures)
+				}
+			})
+		}
+	}
+}
+
+type goneCounter struct{ n int }
+
+func (g *goneCounter) SourceGone() { g.n++ }
 
 // TestClosedByHandler: a handler may close its endpoint and the interface; the data that it was
 // given is there until it returns.

@@ -230,6 +230,9 @@ func (i *iface) Close() error {
 // release gives back what there is.
 func (i *iface) release() (err error) {
 	i.closed = true
+	for _, e := range i.limbo.ends {
+		e.vanish()
+	}
 	if i.downFor != nil {
 		i.downFor.Stop()
 	}

@@ -2,16 +2,17 @@
 
 package rc
 
-import "github.com/ucx-go/ucx/uct/ib/verbs"
+import "slices"
 
 // When a queue pair is destroyed its last completions may still be in the queues. Until
 // these have been seen empty its places there are taken, and neither its number nor its
-// index may come to mean another endpoint: the completions name those.
+// index may come to mean another endpoint: the completions name those. A message among them
+// is delivered: its sender has been told that it arrived, and may have gone since.
 
 // limbo is what is left of endpoints that have ended.
 type limbo struct {
 	sends []deadSends
-	qpns  []verbs.QPN
+	ends  []*endpoint // of which messages may still come; they are in iface.byQPN
 }
 
 // deadSends is what an endpoint had of the queue of sends.
@@ -23,7 +24,7 @@ type deadSends struct {
 // bury puts an endpoint whose queue pair is gone there.
 func (i *iface) bury(e *endpoint) {
 	i.limbo.sends = append(i.limbo.sends, deadSends{e.index, int(e.outstanding())})
-	i.limbo.qpns = append(i.limbo.qpns, e.qpn)
+	i.limbo.ends = append(i.limbo.ends, e)
 	i.quiet = 1
 }
 
@@ -37,20 +38,31 @@ func (i *iface) restSends(n int) {
 	l.sends = append(l.sends[:0], l.sends[n:]...)
 }
 
-// restReceives lets the first n go, likewise.
-func (i *iface) restReceives(n int) {
+// restReceives lets the first n go, likewise, and returns how many messages it has
+// delivered.
+func (i *iface) restReceives(n int) (delivered int) {
+	for _, e := range i.limbo.ends[:n] {
+		delivered += e.readUp()
+		if i.closed { // by a handler, and with it the others
+			return delivered
+		}
+		e.vanish()
+	}
 	l := &i.limbo
-	l.qpns = append(l.qpns[:0], l.qpns[n:]...)
+	l.ends = slices.Delete(l.ends, 0, n)
+	return delivered
 }
 
-// haunted reports whether a number may still be in the queue of receives.
-func (i *iface) haunted(qpn verbs.QPN) bool {
-	for _, q := range i.limbo.qpns {
-		if q == qpn {
-			return true
-		}
+// vanish has nothing find the endpoint, of which nothing is left.
+func (e *endpoint) vanish() {
+	i := e.iface
+	i.byQPN.remove(e.qpn)
+	if i.last == e {
+		i.last = nil
 	}
-	return false
+	e.deaf = true
+	e.forget()
+	e.source.Gone()
 }
 
 // index is a free one for an endpoint.

@@ -24,7 +24,8 @@ func (i *iface) Progress() int {
 	if len(wc) > 0 {
 		n += i.deliver(wc, full)
 	} else if i.quiet != 0 {
-		i.queueEmpty()
+		i.quiet = 0
+		n += i.queueEmpty(len(i.limbo.ends))
 	}
 	if i.busy() {
 		n += i.rest(full)
@@ -90,7 +91,7 @@ func (i *iface) sent(wc *verbs.WC) {
 
 // deliver handles completions of receives, and posts new buffers.
 func (i *iface) deliver(wc []verbs.WC, full bool) int {
-	dead := len(i.limbo.qpns)
+	dead := len(i.limbo.ends)
 	i.quiet = 1
 	for k := range wc {
 		i.received(&wc[k])
@@ -98,20 +99,24 @@ func (i *iface) deliver(wc []verbs.WC, full bool) int {
 			return len(wc)
 		}
 	}
+	n := len(wc)
 	if !full {
-		i.restReceives(dead)
-		i.recvs.Idle()
+		n += i.queueEmpty(dead)
+	} else {
+		i.refill()
 	}
-	i.refill()
-	return len(wc)
+	return n
 }
 
-// queueEmpty is called when there is nothing to receive, after there was.
-func (i *iface) queueEmpty() {
-	i.quiet = 0
-	i.restReceives(len(i.limbo.qpns))
-	i.recvs.Idle()
-	i.refill()
+// queueEmpty is called when there is nothing more to receive, and was not either of the first
+// dead endpoints in limbo.
+func (i *iface) queueEmpty(dead int) (n int) {
+	n = i.restReceives(dead)
+	if !i.closed {
+		i.recvs.Idle()
+		i.refill()
+	}
+	return n
 }
 
 // refill posts buffers. If that goes wrong the device is gone, of which others tell.

@@ -15,7 +15,7 @@ var _ uct.SourceLocator = (*endpoint)(nil)
 
 // Source implements uct.SourceHolder.
 func (e *endpoint) Source() *uct.Source {
-	if !e.connected || e.deaf {
+	if !e.connected || e.qp == nil || e.deaf {
 		return nil
 	}
 	return &e.source
