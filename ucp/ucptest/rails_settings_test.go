@@ -41,14 +41,16 @@ func (b *railBytes) shared(t *testing.T, n int) {
 	clear(b.count)
 }
 
-// only checks that one device had all.
+// only checks that one device had all: but for what transports tell each other, which is
+// that they are connected and what has arrived.
 func (b *railBytes) only(t *testing.T, n int) {
 	t.Helper()
+	const told = 200
 	used := 0
 	for _, dev := range b.devices {
 		if b.count[dev] >= n {
 			used++
-		} else if b.count[dev] > 0 {
+		} else if b.count[dev] > told {
 			t.Errorf("%d of %d bytes went over %s", b.count[dev], n, dev)
 		}
 	}

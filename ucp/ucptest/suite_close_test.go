@@ -5,6 +5,7 @@ package ucptest
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucp"
@@ -433,6 +434,7 @@ func testWorkerShutdown(t *testing.T, tr transport) {
 					return
 				default:
 					b.Progress()
+					runtime.Gosched() // the other side may have the same processor
 				}
 			}
 		}()
