@@ -1,6 +1,7 @@
 package proto
 
 import (
+	"math"
 	"slices"
 	"testing"
 )
@@ -24,6 +25,10 @@ func TestRMARails(t *testing.T) {
 		{"the fastest", []RMALane{lane(gb, 1e-6, true), lane(gb, 1e-5, true), lane(2*gb, 1e-4, true)}, 2, []int{0, 2}},
 		{"a slow one", []RMALane{lane(gb, 1e-6, true), lane(gb/5, 1e-6, true)}, 2, []int{0}},
 		{"one for what is short", []RMALane{lane(gb, 1e-6, true), lane(gb, 1e-6, false)}, 2, []int{0}},
+		{"not the one for what is short", []RMALane{lane(gb, 1e-7, false), lane(gb, 1e-6, true), lane(gb, 1e-6, true)}, 2, []int{1, 2}},
+		{"one for what is long", []RMALane{lane(gb, 1e-7, false), lane(gb, 1e-6, true)}, 2, []int{1}},
+		{"any by default", []RMALane{lane(gb, 1e-7, false), lane(gb, 1e-6, true)}, 1, []int{0}},
+		{"none for what is long", []RMALane{lane(gb, 1e-7, false), lane(gb, 1e-6, false)}, 2, []int{0}},
 		{"the first is slow", []RMALane{lane(gb, 1e-6, true), lane(5*gb, 1e-3, true)}, 2, []int{0}},
 		{"absurd", []RMALane{lane(1e300, 1e-6, true), lane(1e300, 1e-6, true)}, 2, []int{0, 1}},
 	} {
@@ -51,5 +56,42 @@ func TestRMARails(t *testing.T) {
 	none := NewRMATables(&RMAInput{Settings: DefaultProtoSettings(), Rails: 2})
 	if none.PutRails().Lanes() != 0 {
 		t.Error("rails without lanes")
+	}
+}
+
+// TestRMARailsChunk: what is not worth a lane is not spread, nor what would leave a lane less
+// than it takes; how slow lanes may be does not matter where they are not.
+func TestRMARailsChunk(t *testing.T) {
+	const gb = 1 << 30
+	for _, c := range []struct {
+		name        string
+		ratio, slow float64
+		least       int
+		spread      int // from where on
+	}{
+		{"worth it", 4, 1, 65, 16 << 10},
+		{"any ratio", math.Inf(1), 1, 65, 16 << 10},
+		{"large parts", 4, 1, 10_000, 20_000},
+		{"large parts of unequal lanes", 4, 2, 10_000, 40_000},
+		{"a very slow lane", math.Inf(1), 1000, 65, 130_000},
+	} {
+		var in RMAInput
+		for _, b := range []float64{gb, gb / c.slow} {
+			in.Lanes = append(in.Lanes, RMALane{Perf: LanePerf{Name: "lane", Bandwidth: b}, PutZcopy: 1 << 30, GetZcopy: 1 << 30, MinPutZcopy: c.least, MinGetZcopy: c.least, Wide: true})
+		}
+		in.Settings, in.Rails, in.Spread = DefaultProtoSettings(), 2, Spread{MaxRatio: c.ratio, MinChunk: 8 << 10}
+		tables := NewRMATables(&in)
+		for name, s := range map[string]*LaneShares{"put": tables.PutRails(), "get": tables.GetRails()} {
+			if s.Lanes() != 2 {
+				t.Errorf("%s, %s: %d lanes", c.name, name, s.Lanes())
+				continue
+			}
+			if _, from, to := s.Part(0, c.spread-2); from != 0 || to != c.spread-2 {
+				t.Errorf("%s, %s: %d bytes are spread, %d to %d", c.name, name, c.spread-2, from, to)
+			}
+			if _, _, to := s.Part(0, c.spread); to >= c.spread {
+				t.Errorf("%s, %s: %d bytes are not spread", c.name, name, c.spread)
+			}
+		}
 	}
 }

@@ -141,11 +141,14 @@ func (m *rmaModel) rails(first int, carries func(*RMALane) (limit, least int)) (
 		list = list[:1] // there is no sense in waiting for it
 	}
 	var bandwidths []float64
-	for k, i := range list {
+	for _, i := range list {
 		bandwidths = append(bandwidths, speed(i))
-		// The least part is less than a chunk by as much as the lanes may differ.
+	}
+	ratio := slices.Max(bandwidths) / slices.Min(bandwidths)
+	for k, i := range list {
+		// The least part is less than a chunk by as much as the lanes differ.
 		if _, least := carries(&m.in.Lanes[i]); len(list) > 1 {
-			spread.MinChunk = max(spread.MinChunk, least*int(math.Ceil(math.Min(spread.MaxRatio, math.MaxInt32))))
+			spread.MinChunk = max(spread.MinChunk, int(math.Min(math.Ceil(float64(least)*ratio), math.MaxInt32)))
 		}
 		if k == 0 {
 			a.cost = m.lanes[i]
@@ -175,13 +178,24 @@ func (m *rmaModel) cheapest(can func(*RMALane) bool, cost func(int) uct.Linear) 
 	return best
 }
 
+// cheapestLong is cheapest for what goes without copies, and may be spread: no lane takes a
+// part that was not chosen for that, as long as there are others.
+func (m *rmaModel) cheapestLong(can func(*RMALane) bool, cost func(int) uct.Linear) int {
+	if m.in.Rails > 1 {
+		if k := m.cheapest(func(l *RMALane) bool { return l.Wide && can(l) }, cost); k >= 0 {
+			return k
+		}
+	}
+	return m.cheapest(can, cost)
+}
+
 func (m *rmaModel) routes() RMARoutes {
 	return RMARoutes{
 		PutShort: m.cheapest(func(l *RMALane) bool { return l.PutShort > 0 }, func(i int) uct.Linear { return m.lanes[i].stored() }),
 		PutBcopy: m.cheapest(func(l *RMALane) bool { return l.PutBcopy > 0 }, func(i int) uct.Linear { return m.lanes[i].through(m.in.Lanes[i].PutBcopy) }),
-		PutZcopy: m.cheapest(func(l *RMALane) bool { return l.PutZcopy > 0 }, func(i int) uct.Linear { return m.lanes[i].written() }),
+		PutZcopy: m.cheapestLong(func(l *RMALane) bool { return l.PutZcopy > 0 }, func(i int) uct.Linear { return m.lanes[i].written() }),
 		GetBcopy: m.cheapest(func(l *RMALane) bool { return l.GetBcopy > 0 }, func(i int) uct.Linear { return m.lanes[i].through(m.in.Lanes[i].GetBcopy) }),
-		GetZcopy: m.cheapest(func(l *RMALane) bool { return l.GetZcopy > 0 }, func(i int) uct.Linear { return m.lanes[i].read() }),
+		GetZcopy: m.cheapestLong(func(l *RMALane) bool { return l.GetZcopy > 0 }, func(i int) uct.Linear { return m.lanes[i].read() }),
 		Atomic32: m.cheapest(func(l *RMALane) bool { return l.Atomic32 }, func(i int) uct.Linear { return m.lanes[i].stored() }),
 		Atomic64: m.cheapest(func(l *RMALane) bool { return l.Atomic64 }, func(i int) uct.Linear { return m.lanes[i].stored() }),
 	}

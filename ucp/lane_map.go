@@ -11,9 +11,9 @@ import (
 // selection gave them. Where the selection has no lane for a purpose the lane of
 // messages serves it too, as far as it is able to; only keepalive goes without.
 //
-// Lanes for long eager messages (am_bw) and for pointers into the peer's memory
-// (rkey_ptr) have no entry, as nothing would read it: all eager messages go over the
-// lane for messages, and mapping memory takes no lane (Endpoint.mappings).
+// Lanes for long eager messages (am_bw) are in epConfig.eager, with what they take. Those for
+// pointers into the peer's memory (rkey_ptr) have no entry, as nothing would read it: mapping
+// memory takes no lane (Endpoint.mappings).
 type laneMap struct {
 	am        uint8   // messages: one lane for all first packets keeps their order
 	wireup    uint8   // requests and replies of wireup
