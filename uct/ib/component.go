@@ -59,6 +59,17 @@ type linked interface {
 	PCIBandwidth(d *verbs.Device) float64
 }
 
+// TrafficClass implements classed.
+func (system) TrafficClass(d *verbs.Device, port int) (uint8, bool) {
+	return d.TrafficClass("", port)
+}
+
+// classed is a Source whose devices may have been given a traffic class.
+type classed interface {
+	// TrafficClass is the one that a port's packets of RoCE have if nobody says otherwise.
+	TrafficClass(d *verbs.Device, port int) (class uint8, ok bool)
+}
+
 // Name implements uct.Component.
 func (c *component) Name() string { return c.name }
 

@@ -132,7 +132,7 @@ func (i *Iface) place(s *Settings) (err error) {
 	}
 	i.sl = uint8(s.SL.Int(0))
 	i.hopLimit = uint8(s.HopLimit.Int(math.MaxUint8))
-	i.trafficClass = uint8(s.TrafficClass.Int(i.defaultTrafficClass()))
+	i.trafficClass = uint8(s.TrafficClass.Int(int(i.defaultTrafficClass())))
 	i.pathFactor = s.PathFactor.Int(1)
 	i.paths = max(s.NumPaths.Int(1), 1)
 	i.lidPaths = 1 << p.Attr.LMC
@@ -161,12 +161,21 @@ func (s *source) isGlobal() bool {
 	return s.Type == verbs.GIDInfiniBand && prefix != linkPrefix && [6]byte(prefix[:6]) != sitePrefix
 }
 
-// defaultTrafficClass is what C UCX takes where nobody says it (UCT_IB_DEFAULT_ROCEV2_DSCP).
-func (i *Iface) defaultTrafficClass() int {
-	if i.Port.ethernet() && i.source.version == RoCEv2 {
-		return 106
+// roceTrafficClass is that of C UCX where nobody says it (UCT_IB_DEFAULT_ROCEV2_DSCP).
+const roceTrafficClass = 106
+
+// defaultTrafficClass is the traffic class without UCX_IB_TRAFFIC_CLASS: as C UCX of 1.22
+// has it, that of the port, on which the administrator's choice of lossless queues may depend.
+func (i *Iface) defaultTrafficClass() uint8 {
+	if !i.Port.ethernet() || i.source.version != RoCEv2 {
+		return 0
 	}
-	return 0
+	if s, ok := i.Domain.source.(classed); ok {
+		if class, ok := s.TrafficClass(&i.Domain.device, i.Port.Num); ok {
+			return class
+		}
+	}
+	return roceTrafficClass
 }
 
 // subnetLength is the length of the prefix of the own subnet.

@@ -45,7 +45,7 @@ type Settings struct {
 	RxMaxPoll    config.Count `ucx:"RX_MAX_POLL" default:"16" doc:"Messages that are received at once, at most."`
 	IsGlobal     bool         `ucx:"IS_GLOBAL" default:"n" doc:"Use global routes within a subnet of InfiniBand, too."`
 	SL           config.Count `ucx:"SL" default:"auto" doc:"InfiniBand: service level."`
-	TrafficClass config.Count `ucx:"TRAFFIC_CLASS" default:"auto" doc:"Traffic class of packets with a global route; auto is what the system says or 106 with RoCE v2, and else 0."`
+	TrafficClass config.Count `ucx:"TRAFFIC_CLASS" default:"auto" doc:"Traffic class of packets with a global route; auto is with RoCE v2 what the administrator has set for the port or 106, and else 0."`
 	HopLimit     config.Count `ucx:"HOP_LIMIT" default:"255" doc:"Routers that packets with a global route may pass."`
 	NumPaths     config.Count `ucx:"NUM_PATHS" default:"auto" doc:"Connections to open to each peer, to use more links of a bond."`
 	Subnets      config.List  `ucx:"ROCE_SUBNETS" default:"all" doc:"Subnets whose GIDs may be used, as in 10.1.0.0/16, or those that may not after ^. Not together with UCX_IB_GID_INDEX."`

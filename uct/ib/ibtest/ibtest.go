@@ -42,6 +42,16 @@ func (s source) Open(d *verbs.Device) (*verbs.Context, error) {
 	return nil, fmt.Errorf("ibtest: no device %q: %w", d.Name, ucs.ErrNoDevice)
 }
 
+// TrafficClass implements what package ib asks of sources for it.
+func (s source) TrafficClass(d *verbs.Device, port int) (class uint8, ok bool) {
+	for _, k := range s {
+		if k.Name() == d.Name {
+			class = k.Config().Ports[port-1].TrafficClass
+		}
+	}
+	return class, class != 0
+}
+
 // Read fills in the tables of partitions, for which nothing else is asked.
 func (s source) Read(d *verbs.Device) {
 	for _, k := range s {

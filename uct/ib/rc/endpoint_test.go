@@ -58,6 +58,29 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
+// TestWithoutAtomics: a device may have none; then the interface has none, and posts none.
+func TestWithoutAtomics(t *testing.T) {
+	f := fixture(t, newRigOf(t, verbstest.Config{Limits: verbstest.Limits{NoAtomics: true}}))
+	a, b := f.Pair(t)
+	if at := a.Iface.Attr(); at.Flags.Has(uct.IfaceAtomicDevice) || at.Atomic64 != (uct.AtomicOps{}) || at.Atomic32 != (uct.AtomicOps{}) {
+		t.Errorf("flags %v, atomics %+v, %+v", at.Flags, at.Atomic32, at.Atomic64)
+	}
+	ep, _ := a.ConnectPair(t, b)
+	atomic := ep.(uct.Atomic)
+	var c uct.Completion
+	var old uint64
+	for _, err := range []error{
+		atomic.Atomic64Post(uct.AtomicAdd, 1, 8, &uct.Rkey{}),
+		atomic.Atomic64Fetch(uct.AtomicAdd, 1, &old, 8, &uct.Rkey{}, &c),
+		atomic.AtomicCSwap64(0, 1, 8, &uct.Rkey{}, &old, &c),
+	} {
+		if !errors.Is(err, ucs.ErrUnsupported) {
+			t.Errorf("posted: %v", err)
+		}
+	}
+	ucttest.Run(t, f)
+}
+
 // TestConnectRefused: addresses that no endpoint has.
 func TestConnectRefused(t *testing.T) {
 	f := fixture(t, newRig(t, verbstest.Port{}))

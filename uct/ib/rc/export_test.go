@@ -63,12 +63,12 @@ const MaxLingering = maxLingering
 
 func Lingering(i uct.Iface) int { return i.(*iface).lingering.Len() }
 
-// FlowLabel is that of an endpoint's queue pair, as the device has it.
-func FlowLabel(t testing.TB, ep any) uint32 {
+// Way is that of an endpoint's queue pair, as the device has it.
+func Way(t testing.TB, ep any) verbs.AHAttr {
 	t.Helper()
 	a, err := ep.(*endpoint).qp.Query(verbs.QPAttrAH)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a.AH.FlowLabel
+	return a.AH
 }

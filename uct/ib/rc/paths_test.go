@@ -22,7 +22,7 @@ func TestFlowLabels(t *testing.T) {
 		for range n {
 			ab, ba := a.ConnectPair(t, b)
 			for _, ep := range []any{ab, ba} {
-				l := rc.FlowLabel(t, ep)
+				l := rc.Way(t, ep).FlowLabel
 				if l >= 1<<20 || l == 0 {
 					t.Errorf("label %#x", l)
 				}
@@ -39,5 +39,32 @@ func TestFlowLabels(t *testing.T) {
 		if len(labels) < n/2 || len(low) < n/2 {
 			t.Errorf("%d connections have %d labels, and %d in their high bits", n, len(labels), len(low))
 		}
+	}
+}
+
+// TestTrafficClass: packets have the traffic class that the user says, else with RoCE v2 that of
+// the port, and that of C UCX where the port has none.
+func TestTrafficClass(t *testing.T) {
+	v1 := verbstest.IP("10.9.0.1")
+	v1.V1 = true
+	for _, test := range []struct {
+		name, said string
+		port       verbstest.Port
+		want       uint8
+	}{
+		{"nobody", "auto", verbstest.Port{}, 106},
+		{"the port", "auto", verbstest.Port{TrafficClass: 160}, 160},
+		{"the user", "32", verbstest.Port{TrafficClass: 160}, 32},
+		{"the user, none", "0", verbstest.Port{TrafficClass: 160}, 0},
+		{"RoCE v1", "auto", verbstest.Port{TrafficClass: 160, GIDs: []verbstest.GID{v1}}, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := fixture(t, newRig(t, test.port), "IB_TRAFFIC_CLASS", test.said)
+			a, b := f.Pair(t)
+			ab, _ := a.ConnectPair(t, b)
+			if got := rc.Way(t, ab).TrafficClass; got != test.want {
+				t.Errorf("traffic class %d, want %d", got, test.want)
+			}
+		})
 	}
 }

@@ -212,6 +212,22 @@ func (d *Device) read(root string) {
 	}
 }
 
+// TrafficClass reads the traffic class that the administrator has set for all of RoCE at a
+// port, as "Global tclass=106" in the tc folder of mlx5's drivers. ok is false if there is
+// none. root is as in Devices.
+func (d *Device) TrafficClass(root string, port int) (class uint8, ok bool) {
+	if root == "" {
+		root = sysfs
+	}
+	text := readText(filepath.Join(root, "class/infiniband", d.Name, "tc", strconv.Itoa(port), "traffic_class"))
+	text, ok = strings.CutPrefix(text, "Global tclass=")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(text, 10, 8)
+	return uint8(n), err == nil
+}
+
 // identify reads what tells the device from others.
 func (d *Device) identify(dir string) {
 	d.NodeType = NodeType(leadingInt(readText(filepath.Join(dir, "node_type"))))

@@ -115,3 +115,37 @@ func TestSysfsHuge(t *testing.T) {
 		t.Errorf("%d bytes allocated", n)
 	}
 }
+
+// TestTrafficClass: what is not a traffic class is none.
+func TestTrafficClass(t *testing.T) {
+	root := t.TempDir()
+	d := Device{Name: "mlx5_0"}
+	if class, ok := d.TrafficClass(root, 1); ok {
+		t.Errorf("no file: %d", class)
+	}
+	dir := filepath.Join(root, "class/infiniband/mlx5_0/tc/2")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		text string
+		want uint8
+		ok   bool
+	}{
+		{"Global tclass=160\n", 160, true},
+		{"Global tclass=0\n", 0, true},
+		{"Global tclass=24\ntclass=32 src=10.0.0.1\n", 24, true}, // rules for some addresses follow
+		{"Global tclass=256\n", 0, false},
+		{"Global tclass=-1\n", 0, false},
+		{"Global tclass=\n", 0, false},
+		{"tclass=32 src=10.0.0.1\n", 0, false},
+		{"", 0, false},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "traffic_class"), []byte(test.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if class, ok := d.TrafficClass(root, 2); ok != test.ok || ok && class != test.want {
+			t.Errorf("%q: %d, %v", test.text, class, ok)
+		}
+	}
+}

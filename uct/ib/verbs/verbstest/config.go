@@ -39,6 +39,8 @@ type Port struct {
 	LID        uint16   // of InfiniBand; 0: one of its own
 	LMC        uint8    // so many low bits of the LID are anything
 	Down       bool     // it is, to begin with
+
+	TrafficClass uint8 // that the administrator has set; 0: none
 }
 
 // GID is an entry of a port's table.

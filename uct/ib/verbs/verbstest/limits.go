@@ -16,6 +16,8 @@ type Limits struct {
 	SRQWR    int   // receives in one
 	RdAtomic int   // reads and atomics of a queue pair under way, and that it is the target of
 	MemLock  int64 // bytes in all memory regions, in whole pages; 0: any number
+
+	NoAtomics bool // there are none
 }
 
 // GRH is what a device writes of the header that datagrams are received with.
@@ -47,7 +49,7 @@ func (l Limits) filled() Limits {
 	return Limits{
 		QPs: limit(l.QPs, 0xffff0), WR: limit(l.WR, maxWR), SGE: limit(l.SGE, maxSGE), Inline: limit(l.Inline, maxInline),
 		CQE: limit(l.CQE, maxCQE), SRQs: limit(l.SRQs, 0x7fff), SRQWR: limit(l.SRQWR, maxWR), RdAtomic: limit(l.RdAtomic, maxRdAtomic),
-		MemLock: limit(l.MemLock, 1<<62),
+		MemLock: limit(l.MemLock, 1<<62), NoAtomics: l.NoAtomics,
 	}
 }
 

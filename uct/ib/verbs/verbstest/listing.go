@@ -49,6 +49,9 @@ func (k *Kernel) listing(s *strings.Builder) {
 	file("node_desc", "%s", k.cfg.Name)
 	file("fw_ver", "")
 	for _, p := range k.ports {
+		if p.TrafficClass != 0 {
+			file(fmt.Sprintf("tc/%d/traffic_class", p.num), "Global tclass=%d", p.TrafficClass)
+		}
 		p.listing(func(path, format string, args ...any) {
 			file(fmt.Sprintf("ports/%d/%s", p.num, path), format, args...)
 		})

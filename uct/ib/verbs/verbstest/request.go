@@ -76,9 +76,10 @@ func (q *qp) allows(opcode uint32) bool {
 		return true
 	case abi.IB_UVERBS_WR_RDMA_WRITE, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, abi.IB_UVERBS_WR_BIND_MW:
 		return q.typ != abi.IB_UVERBS_QPT_UD
-	case abi.IB_UVERBS_WR_RDMA_READ, abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD,
-		abi.IB_UVERBS_WR_SEND_WITH_INV, abi.IB_UVERBS_WR_LOCAL_INV:
+	case abi.IB_UVERBS_WR_RDMA_READ, abi.IB_UVERBS_WR_SEND_WITH_INV, abi.IB_UVERBS_WR_LOCAL_INV:
 		return q.typ == abi.IB_UVERBS_QPT_RC
+	case abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD:
+		return q.typ == abi.IB_UVERBS_QPT_RC && !q.f.k.cfg.Limits.NoAtomics
 	}
 	return false
 }
