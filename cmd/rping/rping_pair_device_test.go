@@ -31,7 +31,7 @@ func TestPair(t *testing.T) {
 		}
 		cmd, _, stderr := c(t, append(flags, "-s")...)
 		other.step()
-		if err := cmd.Wait(); err != nil {
+		if err := ended(cmd, stderr); err != nil {
 			t.Errorf("C server: %v\n%s", err, stderr)
 		}
 		other.step()
@@ -44,7 +44,7 @@ func TestPair(t *testing.T) {
 		t.Errorf("client: %d\n%s", status, stderr)
 	}
 	cmd, _, stderr := c(t, append(flags, "-c")...)
-	if err := cmd.Wait(); err != nil {
+	if err := ended(cmd, stderr); err != nil {
 		t.Errorf("C client: %v\n%s", err, stderr)
 	}
 	other.step()
