@@ -205,8 +205,25 @@ func (p *pair) unplugged(t *testing.T, busy bool) {
 	}
 }
 
-// soonLost lets the keepalive, the queue pairs and the datagrams find out soon.
-var soonLost = []string{often, "UCX_UD_VERBS_TIMEOUT=3s", "UCX_RC_VERBS_TIMEOUT=500ms"}
+// soonLost lets the keepalive, the queue pairs and the datagrams find out soon, as measured by
+// how long two programs take to meet on this machine: C needs seconds for its tables where
+// there is much else to do, and answers nothing meanwhile.
+func soonLost(t *testing.T, where *place, ours, theirs program) []string {
+	t.Helper()
+	over := rdmaRoute(t, anyIB)
+	p, err := startApart(where, where.opposite(), ours, theirs, setting{mode: "peer"}, over, over)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.report(t)
+	start := time.Now()
+	if err := p.connect("peer"); err != nil {
+		t.Fatal(err)
+	}
+	p.meet(t)
+	patience := max(3*time.Second, 4*time.Since(start))
+	return []string{often, fmt.Sprintf("UCX_UD_VERBS_TIMEOUT=%dms", patience.Milliseconds()), "UCX_RC_VERBS_TIMEOUT=500ms"}
+}
 
 // lostShort is what the short form of TestRDMALost tries over each route.
 var lostShort = map[string][]string{
@@ -218,12 +235,13 @@ var lostShort = map[string][]string{
 // TestRDMALost is TestLostPeer over RDMA devices.
 func TestRDMALost(t *testing.T) {
 	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
+		soon := soonLost(t, where, ours, theirs)
 		for _, over := range rdmaRoutes(t, rdmaTransports...) {
 			for _, test := range lostCases {
 				if !rdmaLong && !slices.Contains(lostShort[over.name], test.name) {
 					continue
 				}
-				test.env = slices.Concat(test.env, soonLost)
+				test.env = slices.Concat(test.env, soon)
 				if test.name == "killed while we sleep" && !ours.ours {
 					continue // C does not
 				}
@@ -238,9 +256,9 @@ func TestRDMADialedLost(t *testing.T) {
 	eachRDMADialing(t, func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
 		switch {
 		case rdmaLong:
-			loseDialed(t, where, ours, theirs, weServe, over, nil, soonLost...)
+			loseDialed(t, where, ours, theirs, weServe, over, nil, soonLost(t, where, ours, theirs)...)
 		case over.tls == anyIB:
-			loseDialed(t, where, ours, theirs, weServe, over, []string{"before the answer", "amid messages"}, soonLost...)
+			loseDialed(t, where, ours, theirs, weServe, over, []string{"before the answer", "amid messages"}, soonLost(t, where, ours, theirs)...)
 		}
 	})
 }
@@ -266,7 +284,7 @@ func TestRDMARemoved(t *testing.T) {
 		if !theirs.ours && !rdmaLong {
 			return // a long wait, and the same for all
 		}
-		p, err := newPair(where, ours, theirs, setting{mode: "peer", both: soonLost}, rdmaRoute(t, anyIB))
+		p, err := newPair(where, ours, theirs, setting{mode: "peer", both: soonLost(t, where, ours, theirs)}, rdmaRoute(t, anyIB))
 		if err != nil {
 			t.Fatal(err)
 		}
