@@ -64,6 +64,9 @@ type transport struct {
 	// it is not valid.
 	listen netip.Addr
 
+	// devices are those that the workers of a test use in turn, where each has its own.
+	devices []string
+
 	sim *simulated // nil for the others
 }
 
@@ -161,9 +164,10 @@ func byName(t testing.TB, name string) transport {
 type rig struct {
 	testing.TB
 	transport
-	log   *logtest.Log
-	sides []*side
-	keys  []*ucp.Rkey // to be closed at the end
+	log    *logtest.Log
+	sides  []*side
+	keys   []*ucp.Rkey // to be closed at the end
+	opened int         // workers
 }
 
 // side is a worker with a context of its own.
@@ -204,6 +208,12 @@ func (r *rig) config() *ucp.Config {
 		if err := cfg.Modify(s.name, s.value); err != nil {
 			r.Fatal(err)
 		}
+	}
+	if n := len(r.devices); n > 0 {
+		if err := cfg.Modify("NET_DEVICES", r.devices[r.opened%n]); err != nil {
+			r.Fatal(err)
+		}
+		r.opened++
 	}
 	return cfg
 }

@@ -22,22 +22,40 @@ import (
 // The same as over devices without a kernel, on those of the virtual machine, where pages are
 // pinned and there is time.
 
-// onDevices opens a worker at each end of the virtual machine's cable.
-func onDevices(t *testing.T, tls string, more ...setting) (r *rig, a, b *side) {
+// cable is a transport between the ends of the virtual machine's cable, which the workers of
+// a test are at in turn.
+func cable(t *testing.T, tls string) transport {
 	t.Helper()
 	if os.Getenv("VM_NET") != "veth" {
 		t.Skip("the devices are those of the VM, make test-rxe runs this there")
 	}
 	rdmatest.All(t)
-	tr := transport{name: tls, busy: true, silent: true}.with(setting{"TLS", tls}, setting{"KEEPALIVE_INTERVAL", "500ms"}).with(more...)
-	r = newRig(t, tr)
+	return transport{name: tls, few: true, busy: true, instant: true, silent: true, devices: []string{"rxe0:1,lo", "rxe1:1,lo"}}.
+		with(setting{"TLS", tls}, setting{"KEEPALIVE_INTERVAL", "500ms"})
+}
+
+// onDevices opens a worker at each end of the cable.
+func onDevices(t *testing.T, tls string, more ...setting) (r *rig, a, b *side) {
+	t.Helper()
+	r = newRig(t, cable(t, tls).with(more...))
 	if os.Getenv(memlockChild) != "" {
 		r.log.Allow("REG_MR: cannot allocate memory")
 	}
-	r.transport = tr.using("rxe0:1,lo")
-	a = r.open()
-	r.transport = tr.using("rxe1:1,lo")
-	return r, a, r.open()
+	return r, r.open(), r.open()
+}
+
+// shortSuite are the groups that TestDeviceSuite runs if it is not to take long: half an hour
+// is what the machine takes for all.
+var shortSuite = []string{"transfer", "wireup", "close", "put and get"}
+
+// TestDeviceSuite is the suite on soft-RoCE.
+func TestDeviceSuite(t *testing.T) {
+	on := []transport{cable(t, "rc_v").pairwise(), cable(t, "ud_v")}
+	groups := slices.Concat(suite, oneSidedSuite)
+	if os.Getenv("RXE_LONG") == "" {
+		groups = slices.DeleteFunc(groups, func(g caseGroup) bool { return !slices.Contains(shortSuite, g.name) })
+	}
+	runGroups(t, on, groups)
 }
 
 // resources is what the kernel has of RDMA devices.

@@ -57,11 +57,12 @@ var simHandles = func() transport {
 	return tr
 }()
 
-func TestOneSided(t *testing.T) {
-	runGroups(t, rmaTransports, []caseGroup{
-		{"put and get", rmaCases},
-		{"atomics", amoCases},
-	})
+func TestOneSided(t *testing.T) { runGroups(t, rmaTransports, oneSidedSuite) }
+
+// oneSidedSuite is what must be true of access to a peer's memory.
+var oneSidedSuite = []caseGroup{
+	{"put and get", rmaCases},
+	{"atomics", amoCases},
 }
 
 // sizeText names an operation on n bytes.

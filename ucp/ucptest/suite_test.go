@@ -81,31 +81,32 @@ var switches = []struct {
 	{"eager, zcopy never", false, []setting{{"RNDV_THRESH", "inf"}, {"ZCOPY_THRESH", "inf"}}},
 }
 
-func TestSuite(t *testing.T) {
-	runGroups(t, transports, []caseGroup{
-		{"transfer", transferCases},
-		{"matching", matchCases},
-		{"streams", streamCases},
-		{"completion", completeCases},
-		{"forced completion", forceCases},
-		{"lengths", lengthCases},
-		{"datatypes", genericCases},
-		{"requests", requestCases},
-		{"waiting", waitCases},
-		{"order", orderCases},
-		{"wireup", wireupCases},
-		{"addresses", readdressCases},
-		{"flush", flushCases},
-		{"close", closeCases},
-		{"worker close", workerCloseCases},
-		{"failure", failureCases},
-		{"faults", faultCases},
-		{"wakeup", wakeupCases},
-		{"signals", signalCases},
-		{"panics", panicCases},
-		{"active messages", amCases},
-	})
+// suite is what must be true of messages, endpoints and workers.
+var suite = []caseGroup{
+	{"transfer", transferCases},
+	{"matching", matchCases},
+	{"streams", streamCases},
+	{"completion", completeCases},
+	{"forced completion", forceCases},
+	{"lengths", lengthCases},
+	{"datatypes", genericCases},
+	{"requests", requestCases},
+	{"waiting", waitCases},
+	{"order", orderCases},
+	{"wireup", wireupCases},
+	{"addresses", readdressCases},
+	{"flush", flushCases},
+	{"close", closeCases},
+	{"worker close", workerCloseCases},
+	{"failure", failureCases},
+	{"faults", faultCases},
+	{"wakeup", wakeupCases},
+	{"signals", signalCases},
+	{"panics", panicCases},
+	{"active messages", amCases},
 }
+
+func TestSuite(t *testing.T) { runGroups(t, transports, suite) }
 
 // caseGroup is the tests of one subject.
 type caseGroup struct {
