@@ -39,19 +39,23 @@ func TestRDMAListener(t *testing.T) {
 				if !rdmaLong && !slices.Contains(listenerShort[over.name], name) {
 					continue
 				}
-				t.Run(name, func(t *testing.T) {
-					d, err := startDialing(where, ours, theirs, weServe, setting{mode: mode}, over)
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer d.report(t)
-					if err := d.whole(worker == "other worker", sizes...); err != nil {
-						t.Fatal(err)
-					}
-				})
+				t.Run(name, func(t *testing.T) { listens(t, where, ours, theirs, weServe, over, mode, worker, sizes...) })
 			}
 		}
 	})
+}
+
+// listens has a client connect to a listener, and all of it.
+func listens(t *testing.T, where *place, ours, theirs program, weServe bool, over route, mode, worker string, sizes ...int) {
+	t.Helper()
+	d, err := startDialing(where, ours, theirs, weServe, setting{mode: mode}, over)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.report(t)
+	if err := d.whole(worker == "other worker", sizes...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestRDMADialing is what else may become of a client over RDMA devices: rejected, one of

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestRDMAMachines runs some of the matrix between two machines: this test runs in both,
-// and the second only starts what the first asks for.
+// TestRDMAMachines runs some of the matrix between two machines, and connections by socket
+// address: this test runs in both, and the second only starts what the first asks for.
 func TestRDMAMachines(t *testing.T) {
 	if os.Getenv("VM_NET") != "nic" {
 		t.Skip("VM_NET is not nic: make test-rxe runs this in two virtual machines")
@@ -30,5 +30,11 @@ func TestRDMAMachines(t *testing.T) {
 			groups[0].routes = groups[0].routes[:2]
 		}
 		runSome(t, where, ours, theirs, groups, 65536)
+	})
+	eachRDMADialing(t, func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
+		if over.name != reliable && over.name != anyIB && !rdmaLong {
+			return
+		}
+		listens(t, where, ours, theirs, weServe, over, "peer", "other worker", 8, 100_000)
 	})
 }
