@@ -32,13 +32,13 @@ func (c *completions) open(cq *verbs.CQ, most int) {
 	c.cq, c.wc = cq, make([]verbs.WC, max(most, 1))
 }
 
-// take returns the next completions. They are valid until the next call.
+// take returns the next completions, valid until the next call. If they are fewer than
+// fit, the queue has been seen empty in this call: what is held was taken earlier, so
+// the queue is looked at behind it.
 func (c *completions) take() []verbs.WC {
-	if n := c.held; n > 0 {
-		c.held = 0
-		return c.wc[:n]
-	}
-	return c.wc[:c.cq.Poll(c.wc)]
+	n := c.held
+	c.held = 0
+	return c.wc[:n+c.cq.Poll(c.wc[n:])]
 }
 
 // arm asks for an event, and says whether completions are there already. Devices tell
@@ -59,11 +59,11 @@ func (c *completions) arm(want arming) error {
 	return nil
 }
 
-// Sent returns completions of sends, at most as many as the settings say. They are valid
-// until the next call.
+// Sent returns completions of sends, at most as many as the settings say; if there are
+// fewer, the queue has been seen empty. They are valid until the next call.
 func (i *Iface) Sent() []verbs.WC { return i.send.take() }
 
-// Received returns completions of receives, likewise. A full one says that there may be more.
+// Received returns completions of receives, likewise. full says that there may be more.
 func (i *Iface) Received() (wc []verbs.WC, full bool) {
 	wc = i.recv.take()
 	return wc, len(wc) == len(i.recv.wc)
