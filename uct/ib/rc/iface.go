@@ -57,7 +57,6 @@ type iface struct {
 	limits     flowLimits
 	noFence    bool
 	grants     kit.Ring[*endpoint] // who owes one
-	awaited    int                 // completions that somebody waits for
 	tails      kit.Ring[*endpoint] // of whose last requests nobody will hear
 	still      int                 // rounds in which nothing has happened, since the last of those
 	resumed    kit.Ring[*endpoint] // for whom something was put off
