@@ -15,43 +15,34 @@ const defaultPoll = 16
 type completions struct {
 	cq    *verbs.CQ
 	wc    []verbs.WC
-	held  int // of wc, taken by who armed and not yet looked at
-	armed arming
+	held  int  // of wc, taken by who armed and not yet looked at
+	armed bool // an event will come, or is there
 }
-
-// arming is what an event will come for.
-type arming uint8
-
-const (
-	armNone   arming = iota
-	armErrors        // completions that failed
-	armAll
-)
 
 func (c *completions) open(cq *verbs.CQ, most int) {
 	c.cq, c.wc = cq, make([]verbs.WC, max(most, 1))
 }
 
-// take returns the next completions. They are valid until the next call.
+// take returns the next completions, valid until the next call. If they are fewer than
+// fit, the queue has been seen empty in this call: what is held was taken earlier, so
+// the queue is looked at behind it.
 func (c *completions) take() []verbs.WC {
-	if n := c.held; n > 0 {
-		c.held = 0
-		return c.wc[:n]
-	}
-	return c.wc[:c.cq.Poll(c.wc)]
+	n := c.held
+	c.held = 0
+	return c.wc[:n+c.cq.Poll(c.wc[n:])]
 }
 
 // arm asks for an event, and says whether completions are there already. Devices tell
 // of what comes after the question only, so who asks has to look once more.
-func (c *completions) arm(want arming) error {
+func (c *completions) arm() error {
 	if c.held > 0 {
 		return ucs.ErrBusy
 	}
-	if c.armed < want {
-		if err := c.cq.ReqNotify(want == armErrors); err != nil {
+	if !c.armed {
+		if err := c.cq.ReqNotify(false); err != nil {
 			return err
 		}
-		c.armed = want
+		c.armed = true
 	}
 	if c.held = c.cq.Poll(c.wc); c.held > 0 {
 		return ucs.ErrBusy
@@ -59,38 +50,30 @@ func (c *completions) arm(want arming) error {
 	return nil
 }
 
-// Sent returns completions of sends, at most as many as the settings say. They are valid
-// until the next call.
+// Sent returns completions of sends, at most as many as the settings say; if there are
+// fewer, the queue has been seen empty. They are valid until the next call.
 func (i *Iface) Sent() []verbs.WC { return i.send.take() }
 
-// Received returns completions of receives, likewise. A full one says that there may be more.
+// Received returns completions of receives, likewise. full says that there may be more.
 func (i *Iface) Received() (wc []verbs.WC, full bool) {
 	wc = i.recv.take()
 	return wc, len(wc) == len(i.recv.wc)
 }
 
-// Sends says which completions of sends who sleeps wants to be told of.
-type Sends uint8
-
-// Completions of sends.
-const (
-	SendsNone   = Sends(armNone)
-	SendsErrors = Sends(armErrors) // nobody waits for any, but a failure is news
-	SendsAll    = Sends(armAll)
-)
-
 // Arm prepares for a sleep: nil when the event set of the worker will tell of receives, and
-// of the sends that are wanted, ucs.ErrBusy when progress has to be made first.
-func (i *Iface) Arm(sends Sends) error {
+// of sends if those are wanted, ucs.ErrBusy when progress has to be made first. There is
+// nothing between all sends and none: not all devices tell of failures alone, see
+// verbs.CQ.ReqNotify.
+func (i *Iface) Arm(sends bool) error {
 	if !i.Failures.Empty() || i.letters.waiting.Load() {
 		return ucs.ErrBusy
 	}
-	if sends != SendsNone {
-		if err := i.send.arm(arming(sends)); err != nil {
+	if sends {
+		if err := i.send.arm(); err != nil {
 			return err
 		}
 	}
-	return i.recv.arm(armAll)
+	return i.recv.arm()
 }
 
 // channelEvents takes the events of the channel. What they are about is found in the
@@ -107,9 +90,9 @@ func (h channelEvents) HandleEvent(event.Events) {
 		}
 		switch cq {
 		case i.SendCQ:
-			i.send.armed = armNone
+			i.send.armed = false
 		case i.RecvCQ:
-			i.recv.armed = armNone
+			i.recv.armed = false
 		}
 	}
 }

@@ -30,7 +30,7 @@ type Iface struct {
 
 	SendCQ *verbs.CQ
 	RecvCQ *verbs.CQ
-	SRQ    *verbs.SRQ // the transport's, if it has one
+	SRQ    *verbs.SRQ // nil if the transport has asked for none
 
 	source       source
 	pkey         verbs.PKey
@@ -59,7 +59,7 @@ type Iface struct {
 // User is a transport's side of an Iface.
 type User interface {
 	// AsyncEvent is told what the device says of the port, of the device, or of objects of the
-	// interface. It runs inside progress.
+	// interface. It runs inside progress. What ends the interface it has to Fail.
 	AsyncEvent(e verbs.AsyncEvent)
 }
 
@@ -68,12 +68,14 @@ type IfaceInit struct {
 	User     User
 	Params   uct.IfaceParams
 	Settings *Settings
-	SendCQE  int // completions of sends that may be outstanding
-	RecvCQE  int // and of receives
+	SendCQE  int                // completions of sends that may be outstanding
+	RecvCQE  int                // and of receives
+	SRQ      *verbs.SRQInitAttr // nil: none
 }
 
 // Open prepares an Iface that is zero: it chooses how the port is used and makes the
-// completion queues. After an error nothing is left to be closed.
+// queues that endpoints share. Then others come to read what the device tells of it, from
+// their goroutines. After an error nothing is left to be closed.
 func (i *Iface) Open(p *Port, w *uct.Worker, init IfaceInit) (err error) {
 	s := init.Settings
 	if err := s.check(); err != nil {
@@ -102,6 +104,11 @@ func (i *Iface) Open(p *Port, w *uct.Worker, init IfaceInit) (err error) {
 	}
 	if i.RecvCQ, err = ctx.CreateCQ(init.RecvCQE, i.channel, 0); err != nil {
 		return err
+	}
+	if init.SRQ != nil {
+		if i.SRQ, err = p.Domain.pd.CreateSRQ(init.SRQ); err != nil {
+			return err
+		}
 	}
 	i.send.open(i.SendCQ, s.TxMaxPoll.Int(defaultPoll))
 	i.recv.open(i.RecvCQ, s.RxMaxPoll.Int(defaultPoll))
@@ -238,6 +245,9 @@ func (i *Iface) Close() (err error) {
 		return nil
 	}
 	i.Domain.news.unsubscribe(i)
+	if i.SRQ != nil {
+		err = i.Domain.Closed(i.SRQ.Close())
+	}
 	if i.RecvCQ != nil {
 		err = errors.Join(err, i.Domain.Closed(i.RecvCQ.Close()))
 	}
@@ -250,6 +260,6 @@ func (i *Iface) Close() (err error) {
 		}
 		err = errors.Join(err, i.Domain.Closed(i.channel.Close()))
 	}
-	i.RecvCQ, i.SendCQ, i.channel = nil, nil, nil
+	i.RecvCQ, i.SendCQ, i.SRQ, i.channel = nil, nil, nil, nil
 	return err
 }

@@ -3,12 +3,10 @@
 package ib
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 
-	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
@@ -164,8 +162,8 @@ func (m *mailbox) put(e verbs.AsyncEvent) {
 // Failed implements uct.Failer.
 func (i *Iface) Failed() error { return i.failed }
 
-// Fail is for the transport, which may find out by itself that nothing can be sent or received
-// any more. What was found out first stays.
+// Fail is for the transport, when nothing can be sent or received any more: it knows who else
+// looks at the interface meanwhile. What was found out first stays.
 func (i *Iface) Fail(err error) {
 	if i.failed == nil {
 		i.failed = err
@@ -183,7 +181,7 @@ func (h bellRung) HandleEvent(event.Events) {
 	h.i.ReadNews()
 }
 
-// ReadNews tells the user of the interface what has happened, and returns how much that
+// ReadNews tells the transport of the interface what has happened, and returns how much that
 // was. It is called inside of progress.
 func (i *Iface) ReadNews() int {
 	if !i.letters.waiting.Load() {
@@ -198,10 +196,6 @@ func (i *Iface) ReadNews() int {
 	for _, e := range i.letters.read {
 		if i.Domain == nil || i.RecvCQ == nil {
 			break // closed by what it was told
-		}
-		switch e.Type {
-		case verbs.EventDeviceFatal, verbs.EventCQErr, verbs.EventSRQErr:
-			i.Fail(fmt.Errorf("ib: %s: %v: %w", i.Port.Name(), e.Type, ucs.ErrIO))
 		}
 		i.user.AsyncEvent(e)
 	}

@@ -71,6 +71,7 @@ func (e *endpoint) readUp() (n int) {
 	for ; len(e.backlog.list) > 0; n++ {
 		e.message(e.backlog.pop(), nil)
 	}
+	e.iface.resumed.Remove(&e.backlog.turn) // who has nothing to deliver has no turn
 	return n
 }
 

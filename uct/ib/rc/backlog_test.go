@@ -150,3 +150,38 @@ func TestPausedPeers(t *testing.T) {
 		t.Errorf("%d messages, %d behind the end, failures %v", len(x.got), late, h.Failures)
 	}
 }
+
+// TestResumedPeerBreaks: a connection that is resumed with many messages put off, and breaks
+// before they are delivered, has no turn any more once its end has delivered them.
+func TestResumedPeerBreaks(t *testing.T) {
+	r := newRig(t, verbstest.Port{})
+	f := fixture(t, r, "RC_VERBS_RX_MAX_POLL", "1") // so that what others send keeps it in limbo
+	h := f.Open(t)
+	a, b := newPuppet(t, r, h), newPuppet(t, r, h)
+	x := &reader{until: 1}
+	h.Handle(t, 1, x.handle)
+	const late, others = 60, 4
+	a.tell(1, 1)
+	for range late {
+		a.tell(1, 2)
+	}
+	ucttest.Settle(h)
+	if len(x.got) != 1 {
+		t.Fatalf("%d messages", len(x.got))
+	}
+	check(t, a.ctx.Close())
+	if err := a.ep.(uct.Checker).Check(nil); err != ucs.InProgress {
+		t.Fatal(err)
+	}
+	x.until = 0
+	x.resume()
+	ucttest.Until(t, "the end", func() bool { return h.Failed(a.ep) != nil }, h)
+	b.host = nil
+	for range others {
+		b.tell(1, 3)
+	}
+	ucttest.Settle(h)
+	if len(x.got) != 1+late+others || len(h.Failures) != 1 {
+		t.Errorf("%d messages, failures %v", len(x.got), h.Failures)
+	}
+}

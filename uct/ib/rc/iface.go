@@ -57,7 +57,6 @@ type iface struct {
 	limits     flowLimits
 	noFence    bool
 	grants     kit.Ring[*endpoint] // who owes one
-	awaited    int                 // completions that somebody waits for
 	tails      kit.Ring[*endpoint] // of whose last requests nobody will hear
 	still      int                 // rounds in which nothing has happened, since the last of those
 	resumed    kit.Ring[*endpoint] // for whom something was put off
@@ -98,6 +97,7 @@ func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Se
 	i.limits = newFlowLimits(rc.FCWindow.Int(0), receives, rc.FCSoft, rc.FCHard, rc.FCEnable)
 	if err := i.Open(p, w, ib.IfaceInit{
 		User: i, Params: params, Settings: &rc.IB, SendCQE: i.total, RecvCQE: receives,
+		SRQ: &verbs.SRQInitAttr{MaxWR: receives, MaxSGE: 1},
 	}); err != nil {
 		return nil, err
 	}
@@ -108,9 +108,6 @@ func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Se
 	}()
 	i.credits, i.lowCredits = i.total, i.total/2
 	i.mostSent = rc.IB.TxMaxPoll.Int(defaultPoll)
-	if i.SRQ, err = p.Domain.PD().CreateSRQ(&verbs.SRQInitAttr{MaxWR: receives, MaxSGE: 1}); err != nil {
-		return nil, err
-	}
 	if err := i.openPools(receives); err != nil {
 		return nil, err
 	}
@@ -228,7 +225,7 @@ func (i *iface) Close() error {
 }
 
 // release gives back what there is.
-func (i *iface) release() (err error) {
+func (i *iface) release() error {
 	i.closed = true
 	for _, e := range i.limbo.ends {
 		e.vanish()
@@ -236,12 +233,5 @@ func (i *iface) release() (err error) {
 	if i.downFor != nil {
 		i.downFor.Stop()
 	}
-	if i.SRQ != nil {
-		err = i.Domain.Closed(i.SRQ.Close())
-	}
-	err = errors.Join(err, i.Iface.Close(), i.bufs.Close(), i.hdrs.Close())
-	if i.SRQ != nil {
-		err = errors.Join(err, i.recvs.Close())
-	}
-	return err
+	return errors.Join(i.Iface.Close(), i.bufs.Close(), i.hdrs.Close(), i.recvs.Close())
 }

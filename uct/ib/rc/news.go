@@ -21,9 +21,11 @@ func (i *iface) AsyncEvent(a verbs.AsyncEvent) {
 			e.fail(fmt.Errorf("rc: connection to %v: %v: %w", &e.device, a.Type, ucs.ErrConnectionReset))
 		}
 	case verbs.EventDeviceFatal, verbs.EventCQErr, verbs.EventSRQErr:
+		err := fmt.Errorf("rc: %s: %v: %w", i.Port.Name(), a.Type, ucs.ErrIO)
+		i.Fail(err)
 		for _, e := range i.eps {
 			if e != nil {
-				e.fail(fmt.Errorf("rc: %s: %v: %w", i.Port.Name(), a.Type, ucs.ErrIO))
+				e.fail(err)
 			}
 		}
 	case verbs.EventPortErr:

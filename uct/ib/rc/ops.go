@@ -64,9 +64,6 @@ func (i *iface) moreOps() *op {
 func (e *endpoint) hold(where pool, slot int32, c *uct.Completion) *op {
 	o := e.iface.newOp()
 	o.count, o.where, o.slot, o.comp = e.posted, where, slot, c
-	if c != nil {
-		e.iface.awaited++
-	}
 	if e.ops.tail == nil {
 		e.ops.head = o
 	} else {
@@ -104,7 +101,6 @@ func (i *iface) end(x *op, err error) {
 		i.hdrs.Put(x.slot)
 	}
 	if x.comp != nil {
-		i.awaited--
 		x.comp.Done(err)
 	}
 }

@@ -4,7 +4,6 @@ package rc
 
 import (
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
@@ -150,20 +149,16 @@ func (i *iface) rest(full bool) (n int) {
 // maxLate bounds the rounds for which other messages keep back the news of a failure.
 const maxLate = 1024
 
-// Arm implements uct.Armer.
+// Arm implements uct.Armer. Whoever sleeps over requests that are under way is woken by
+// those that ask for a completion, whether anybody waits for them or not: no other event
+// would tell that one has failed. That is a wakeup or two for a burst, since few of its
+// requests ask; C UCX arms for all sends, too (uct_rc_iface_arm_cq_check).
 func (i *iface) Arm() error {
 	if len(i.limbo.sends) > 0 || i.resumed.Len() > 0 || !i.Waiting.All(cannotSend) {
 		return ucs.ErrBusy
 	}
 	i.confirmTails()
-	sends := ib.SendsNone
-	switch {
-	case i.awaited > 0 || i.grants.Len() > 0 || !i.Waiting.Empty():
-		sends = ib.SendsAll
-	case i.credits < i.total:
-		sends = ib.SendsErrors
-	}
-	return i.Iface.Arm(sends)
+	return i.Iface.Arm(i.credits < i.total)
 }
 
 func cannotSend(s kit.Sender) bool { return s.Room() != kit.Open }

@@ -10,10 +10,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"go.uber.org/zap"
-
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/ucs/log/logtest"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib"
@@ -322,33 +319,6 @@ func TestTooLong(t *testing.T) {
 	if h.Failed(other.ep) != nil {
 		t.Error("and with it another one")
 	}
-}
-
-// FuzzMessages: messages of any content, each with its length before it.
-func FuzzMessages(f *testing.F) {
-	defer log.SetLogger(log.SetLogger(zap.NewNop()))
-	f.Add([]byte{1, 0xe0, 1, 0x20, 1, 0x40, 0, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9})
-	f.Add([]byte{2, 0x61, 5, 2, 0xa1, 5, 2, 0xc1, 5, 1, 1})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		r := newRig(t, verbstest.Port{})
-		x := fixture(t, r, "RC_VERBS_RX_QUEUE_LEN", "4", "RC_VERBS_TX_QUEUE_LEN", "2")
-		h := x.Open(t)
-		hostile, good := newPuppet(t, r, h), newPuppet(t, r, h)
-		got := h.Collect(t, 1)
-		for len(b) > 0 && h.Failed(hostile.ep) == nil {
-			n := min(int(b[0]), len(b)-1)
-			hostile.send(b[1 : 1+n])
-			b = b[1+n:]
-			h.Worker.Progress()
-			hostile.heard()
-		}
-		before := got.Len()
-		good.tell(1, 2, 3)
-		got.Wait(t, before+1, h)
-		if h.Failed(good.ep) != nil {
-			t.Error(h.Failed(good.ep))
-		}
-	})
 }
 
 // TestPutWithImmediate: a peer that puts and has that told of takes a buffer that nothing is

@@ -170,3 +170,27 @@ func TestPutOffBeforeFailure(t *testing.T) {
 		t.Errorf("%d messages, %+v", got.Len(), h.Failures)
 	}
 }
+
+// TestBackgroundRemoved: the device is removed while a stranger is let in in the background. It
+// says something under the race detector only.
+func TestBackgroundRemoved(t *testing.T) {
+	net := network(t, verbstest.Config{}, verbstest.Config{})
+	f := fixture(t, net, "UD_ASYNC", "y")
+	f.Component = ibtest.Component(net.Devices()...)
+	h := f.Open(t)
+	p := newPuppet(t, net.Devices()[1], h)
+	p.sendWith(p.creq(1, 0))
+	net.Devices()[0].Remove()
+	h.Worker.Events().Poll() // leaves a letter
+	inside, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		ud.Work(h.Iface, func() { close(inside) })
+		close(done)
+	}()
+	<-inside
+	for range 2 {
+		h.Worker.Events().Poll() // not inside a call of the interface
+	}
+	<-done
+	ucttest.Until(t, "the news", func() bool { return h.Iface.(uct.Failer).Failed() != nil }, h)
+}

@@ -22,8 +22,9 @@ func (e *endpoint) fail(err error) {
 	e.iface.Failures.Add(&e.iface.Reporter, e.self, err)
 }
 
-// Over implements kit.Failing.
+// Over implements kit.Failing. What the peer has sent comes before its end.
 func (e *endpoint) Over(error) (userData any, tell bool) {
+	e.conn.readUp()
 	e.conn.forget()
 	e.conn.Source.Gone()
 	return e.userData, !e.closed

@@ -41,6 +41,16 @@ func Alarmed(i uct.Iface) bool { return bare(i).alarm.at != 0 }
 // Look looks after an interface in the background.
 func Look(i uct.Iface) { bare(i).back.look(bare(i).work) }
 
+// Work does what Look does, behind something else and with the lock for both.
+func Work(i uct.Iface, first func()) {
+	b := bare(i).back
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	first()
+	b.now = b.clock.Again(b.rounds)
+	bare(i).work()
+}
+
 // Tell tells an interface of an event of its device.
 func Tell(i uct.Iface, typ verbs.EventType) { bare(i).AsyncEvent(verbs.AsyncEvent{Type: typ}) }
 

@@ -61,6 +61,24 @@ func (c *conn) ResumeSource() {
 	}
 }
 
+// popLate takes the first message that waits.
+func (c *conn) popLate() late {
+	m := c.late[0]
+	c.late[0] = late{}
+	c.late = c.late[1:]
+	c.iface.weigh(-m.weight())
+	return m
+}
+
+// readUp delivers what waits on a connection that has ended, paused or not: its peer has
+// been told that it arrived.
+func (c *conn) readUp() {
+	for len(c.late) > 0 && !c.dropped && !c.iface.closed {
+		m := c.popLate()
+		c.hand(m.id, m.data, nil)
+	}
+}
+
 // deliverLate delivers what waits for connections that are not paused any more, and
 // has their peers go on.
 func (i *iface) deliverLate() (n int) {
@@ -68,10 +86,7 @@ func (i *iface) deliverLate() (n int) {
 		c := i.resumed.Next()
 		i.resumed.Remove(&c.turn)
 		for len(c.late) > 0 && !c.paused {
-			m := c.late[0]
-			c.late[0] = late{}
-			c.late = c.late[1:]
-			i.weigh(-m.weight())
+			m := c.popLate()
 			n++
 			c.hand(m.id, m.data, nil)
 			if i.closed {

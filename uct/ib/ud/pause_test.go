@@ -125,6 +125,52 @@ func TestPausedAndDropped(t *testing.T) {
 	}
 }
 
+// TestPausedAndGone: what was acknowledged on a paused connection is delivered before the user is
+// told that its peer is gone, also by a handler that pauses again.
+func TestPausedAndGone(t *testing.T) {
+	net := network(t, verbstest.Config{}, verbstest.Config{})
+	f := fixture(t, net, "UD_ASYNC", "y")
+	f.Component = ibtest.Component(net.Devices()...)
+	h := f.Open(t)
+	p := newPuppet(t, net.Devices()[1], h)
+	ep, id := p.answered()
+	var src *uct.Source
+	var got []byte
+	h.Handle(t, 1, func(s *uct.Source, data []byte, _ *uct.AMDesc) error {
+		if h.Failed(ep) != nil {
+			t.Error("told before the message")
+		}
+		src = s
+		got = append(got, data[0])
+		s.Owner.(uct.SourcePauser).PauseSource()
+		return nil
+	})
+	p.send(packed(wire.AMHeader(id, 1, 2, 1), 'a'))
+	ucttest.Settle(h)
+	gone := new(goneCounter)
+	src.User = gone
+	src.Owner.(uct.SourcePauser).ResumeSource()
+	ucttest.Settle(h)
+	ud.Look(h.Iface) // which finds that somebody has looked
+	for k := range wire.PSN(3) {
+		p.sendWith(packed(wire.AMHeader(id, 1, 3+k, 1), 'b'+byte(k)))
+	}
+	ud.Look(h.Iface)
+	src.Owner.(uct.SourcePauser).PauseSource()
+	if c := ud.Counters(h.Iface); c.Delivered != 4 || len(got) != 1 {
+		t.Fatalf("%q, %+v", got, c)
+	}
+	p.sendWith(packed(wire.NewHeader(id, wire.FlagRefuse, 6, 1)))
+	ucttest.Settle(h)
+	if string(got) != "abcd" || h.Failed(ep) == nil || gone.n != 1 || ud.LateBytes(h.Iface) != 0 {
+		t.Errorf("%q, failure %v, told %d times, %d bytes wait", got, h.Failed(ep), gone.n, ud.LateBytes(h.Iface))
+	}
+}
+
+type goneCounter struct{ n int }
+
+func (g *goneCounter) SourceGone() { g.n++ }
+
 // TestPutOffBytes: what is put off of all connections together is bounded: in the background
 // nothing more is taken then, and of what is paused neither. It is the peers' to keep, and
 // comes when there is room.

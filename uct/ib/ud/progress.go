@@ -4,7 +4,6 @@ package ud
 
 import (
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
@@ -136,11 +135,7 @@ func (i *iface) Arm() error {
 		return ucs.ErrBusy
 	}
 	i.watch()
-	sends := ib.SendsNone
-	if i.sq.waits() {
-		sends = ib.SendsAll
-	}
-	return i.Iface.Arm(sends)
+	return i.Iface.Arm(i.sq.waits())
 }
 
 func cannotSend(s kit.Sender) bool { return s.Room() != kit.Open }

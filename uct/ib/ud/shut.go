@@ -45,7 +45,7 @@ func (i *iface) end() (err error) {
 		i.dead = ucs.ErrCanceled
 	}
 	if i.qp != nil {
-		err = i.qp.Close()
+		err = i.Domain.Closed(i.qp.Close())
 		i.qp = nil
 	}
 	i.sq.drop()

@@ -91,8 +91,10 @@ func (q *CQ) Channel() *CompChannel { return q.channel }
 func (q *CQ) Poll(wc []WC) int { return q.drv.Poll(wc) }
 
 // ReqNotify asks for one event on the channel when the next completion comes, or
-// the next that is solicited or an error; ibv_req_notify_cq. Completions that are
-// there already do not count: poll once more after it.
+// the next that is solicited: of a message that was sent with SendSolicited;
+// ibv_req_notify_cq. Completions that are there already do not count: poll once more
+// after it. One that is an error is to count as solicited, by the manual; with
+// rdma_rxe a send that has failed does not (rxe_cq_post), so whoever relies on it sleeps on.
 func (q *CQ) ReqNotify(solicitedOnly bool) error {
 	if err := q.ctx.lacks[provider.FeatureEvents]; err != nil {
 		return err

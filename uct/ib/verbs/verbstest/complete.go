@@ -24,7 +24,8 @@ func (c *cq) complete(wc *abi.Wc, solicited bool) {
 	copy(c.ring.at(c.ring.index), abi.Bytes(wc))
 	uverbs.RaceSent()
 	c.ring.produce()
-	if c.armed == armedNext || c.armed == armedSolicited && (solicited || wc.Status != 0) {
+	// Errors are no exception with rdma_rxe (drivers/infiniband/sw/rxe/rxe_cq.c, rxe_cq_post).
+	if c.armed == armedNext || c.armed == armedSolicited && solicited {
 		c.armed = 0
 		c.events++
 		if c.channel >= 0 {

@@ -1211,6 +1211,27 @@ func TestAskNearWrap(t *testing.T) {
 	}
 }
 
+// TestEndWithNack: who closes while it misses something tells the peer of both.
+func TestEndWithNack(t *testing.T) {
+	n, a, b, e := pair(t)
+	f := b.accepted[0]
+	n.drop = func(p packet) bool { return true }
+	b.send(f, 8)
+	n.drop = nil
+	b.send(f, 8)
+	p := n.air[0]
+	n.air = nil
+	p.to.receive(p)
+	if e.owed&oweNack == 0 {
+		t.Fatal("nothing is missed")
+	}
+	e.Close()
+	n.settle()
+	if c := a.it.Counters; b.of(f).ended != 1 || b.it.Counters.GotNacks != 1 || c.Nacks != 1 || c.Ends != 1 {
+		t.Errorf("told of the end %d times, %+v", b.of(f).ended, b.it.Counters)
+	}
+}
+
 // TestSoon: a peer was silent for so long that the next look is far off. Its answer makes
 // looks frequent again, for what is lost then.
 func TestSoon(t *testing.T) {

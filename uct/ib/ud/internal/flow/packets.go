@@ -13,6 +13,9 @@ func (e *Endpoint) tell() bool {
 		e.owed &^= oweTell
 		return true
 	}
+	if o&oweNack != 0 {
+		o &^= oweEnd // which goes behind it: a packet is read as one of them (wire.Header.Kind)
+	}
 	h := wire.NewHeader(e.dest, 0, e.psn, e.got)
 	solicited := false
 	if o&oweProbe != 0 {
@@ -41,7 +44,7 @@ func (e *Endpoint) tell() bool {
 	default:
 		it.Counters.Acks++
 	}
-	e.owed &^= oweTell
+	e.owed &^= o
 	return true
 }
 
