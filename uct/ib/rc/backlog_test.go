@@ -9,6 +9,7 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/rc"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -183,5 +184,59 @@ func TestResumedPeerBreaks(t *testing.T) {
 	ucttest.Settle(h)
 	if len(x.got) != 1+late+others || len(h.Failures) != 1 {
 		t.Errorf("%d messages, failures %v", len(x.got), h.Failures)
+	}
+}
+
+// TestPausedTogether: what waits on all connections together is bounded. The one with most
+// gives way, be it that on which the last message came; the others lose nothing.
+func TestPausedTogether(t *testing.T) {
+	for _, last := range []bool{false, true} {
+		r := newRig(t, verbstest.Port{})
+		f := fixture(t, r)
+		h := f.Open(t)
+		x := &reader{until: 1}
+		h.Handle(t, 1, x.handle)
+		hog, a, b := newPuppet(t, r, h), newPuppet(t, r, h), newPuppet(t, r, h)
+		for _, p := range []*puppet{hog, a, b} {
+			p.tell(1, 1)
+		}
+		ucttest.Settle(h)
+		const each = 250
+		rc.MostPutOff(h.Iface, 16*each)
+		say := func(p *puppet, n int) {
+			for range n {
+				p.tell(append([]byte{1, 2}, make([]byte, each-48-2)...)...)
+			}
+			ucttest.Settle(h)
+		}
+		if !last {
+			say(hog, 8)
+		}
+		say(a, 4)
+		say(b, 4)
+		if n := rc.PutOff(h.Iface); n%each != 0 || len(h.Failures) != 0 {
+			t.Errorf("%d bytes wait, failures %v", n, h.Failures)
+		}
+		want := 8
+		if last {
+			say(hog, 9)
+		} else {
+			say(b, 1)
+			want++
+		}
+		if err := h.Failed(hog.ep); !errors.Is(err, ucs.ErrExceedsLimit) || len(h.Failures) != 1 {
+			t.Errorf("failures %v", h.Failures)
+		}
+		if n := rc.PutOff(h.Iface); n != want*each {
+			t.Errorf("%d bytes wait, want %d", n, want*each)
+		}
+		x.until, x.got = 0, nil
+		for _, p := range []*puppet{a, b} {
+			p.ep.(uct.SourcePauser).ResumeSource()
+		}
+		ucttest.Settle(h)
+		if n := rc.PutOff(h.Iface); n != 0 || len(x.got) != want {
+			t.Errorf("%d messages of %d, %d bytes wait", len(x.got), want, n)
+		}
 	}
 }

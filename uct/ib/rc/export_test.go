@@ -52,6 +52,12 @@ func Haunt(i uct.Iface, numbers ...uint32) {
 	x.quiet = 1
 }
 
+// MostPutOff has so many bytes put off on an interface at most.
+func MostPutOff(i uct.Iface, n int) { i.(*iface).mostPutOff = n }
+
+// PutOff is how many are.
+func PutOff(i uct.Iface) int { return i.(*iface).putOff }
+
 // Silent reports whether the peer is gone and nobody has been told.
 func Silent(e uct.Endpoint) bool { return e.(*endpoint).silent != nil }
 

@@ -60,6 +60,8 @@ type iface struct {
 	tails      kit.Ring[*endpoint] // of whose last requests nobody will hear
 	still      int                 // rounds in which nothing has happened, since the last of those
 	resumed    kit.Ring[*endpoint] // for whom something was put off
+	putOff     int                 // bytes that were, and
+	mostPutOff int                 // may be
 	lingering  kit.Ring[*endpoint] // closed, and still there for their peers
 
 	quiet  uint8 // 1: the queue of receives was not seen empty
@@ -93,7 +95,7 @@ func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Se
 	caps := p.Domain.Caps()
 	rc := &set.RC
 	receives := min(rc.Buffers.RxQueueLen.Int(0), caps.MaxSRQWR)
-	i := &iface{set: set, total: min(rc.TxCQLen.Int(0), caps.MaxCQE), noFence: rc.Fence == fenceNone}
+	i := &iface{set: set, total: min(rc.TxCQLen.Int(0), caps.MaxCQE), noFence: rc.Fence == fenceNone, mostPutOff: maxPutOff}
 	i.limits = newFlowLimits(rc.FCWindow.Int(0), receives, rc.FCSoft, rc.FCHard, rc.FCEnable)
 	if err := i.Open(p, w, ib.IfaceInit{
 		User: i, Params: params, Settings: &rc.IB, SendCQE: i.total, RecvCQE: receives,

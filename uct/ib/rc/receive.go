@@ -65,11 +65,14 @@ func (e *endpoint) putOff(data []byte) {
 			return
 		}
 	}
-	if b.bytes+weight(data) > max(2*int(i.limits.window), usualWindow)*i.attr.Put.MaxBcopy {
+	n := weight(data)
+	if b.bytes+n > max(2*int(i.limits.window), usualWindow)*i.attr.Put.MaxBcopy {
 		e.drop(errUnread)
 		return
 	}
-	b.push(data)
+	if e.roomFor(n) {
+		e.push(data)
+	}
 }
 
 // deliverPutOff delivers what was put off for endpoints that are not paused any more, and
@@ -80,7 +83,7 @@ func (i *iface) deliverPutOff() (n int) {
 			break
 		}
 		e := i.resumed.Next()
-		m := e.backlog.pop()
+		m := e.nextMail()
 		i.resumed.Pass()
 		if !e.backlog.waits() {
 			i.resumed.Remove(&e.backlog.turn)
@@ -97,3 +100,5 @@ var errNoMessage = fmt.Errorf("rc: a put that is to be told of: %w", ucs.ErrUnsu
 const usualWindow = 2 * 512
 
 var errUnread = fmt.Errorf("rc: a peer sends more than it was granted, on a connection that is not read: %w", ucs.ErrExceedsLimit)
+
+var errCrowded = fmt.Errorf("rc: connections that are not read hold too much, this one most: %w", ucs.ErrExceedsLimit)

@@ -15,6 +15,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/ibtest"
 	"github.com/ucx-go/ucx/uct/ib/ud"
+	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -711,4 +712,38 @@ func TestClosedByCompletion(t *testing.T) {
 	if told != 1 {
 		t.Errorf("told %d times", told)
 	}
+}
+
+// TestControlBesideDead: where control packets need buffers, a dead peer that holds all those of
+// messages keeps nobody from connecting, nor from sleeping.
+func TestControlBesideDead(t *testing.T) {
+	net := network(t, verbstest.Config{Limits: verbstest.Limits{Inline: 64}})
+	f := fixture(t, net, "UD_TIMEOUT", "30s", "UD_TX_MAX_BUFS", "2")
+	a, b, dead := f.Open(t), f.Open(t), f.Open(t)
+	got := dead.Collect(t, 1)
+	gone := a.Connect(t, dead)
+	copied := func(ep uct.Endpoint) error {
+		_, err := ep.AMBcopy(1, &ucttest.Packer{Data: make([]byte, 100)}, 0, nil)
+		return err
+	}
+	ucttest.Accept(t, func() error { return copied(gone) }, a, dead)
+	got.Wait(t, 1, a, dead)
+	ucttest.Settle(a, dead)
+	to := must(wire.ParseIfaceAddr(dead.Iface.Address()))(t)
+	net.SetHook(verbstest.When(func(m *verbstest.Message) bool { return m.ToQP == to }, verbstest.Fate{Drop: true}))
+	for copied(gone) == nil {
+	}
+	if slots, _ := ud.Held(a.Iface); slots != 2 {
+		t.Fatalf("%d slots are held", slots)
+	}
+	gotB := b.Collect(t, 1)
+	ep := a.Connect(t, b)
+	ucttest.Accept(t, func() error { return ep.AMShort(1, 7, nil, 0, nil) }, a, b)
+	gotB.Wait(t, 1, a, b)
+	ucttest.Until(t, "rest", func() bool { return a.Worker.Arm() == nil }, a, b)
+	if len(a.Failures) != 0 {
+		t.Errorf("failures %+v", a.Failures)
+	}
+	net.SetHook(nil)
+	ucttest.Settle(a, b, dead)
 }

@@ -92,8 +92,14 @@ func (i *iface) openQP(sends, receives int) (err error) {
 // openBuffers makes the pools.
 func (i *iface) openBuffers(sends, receives int) error {
 	s := &i.set.UD
-	if err := i.slots.open(i.Domain, i.qp.Cap().MaxInline, i.segment(), s.IB.TxMaxBufs.Int(defaultSlots)); err != nil {
+	inline := i.qp.Cap().MaxInline
+	if err := i.slots.open(i.Domain, inline, i.segment(), s.IB.TxMaxBufs.Int(defaultSlots)); err != nil {
 		return err
+	}
+	if n := wire.CREQLen(len(i.DeviceAddress())); n > inline { // no control packet is longer
+		if err := i.slots.openControl(i.Domain, n, sends); err != nil {
+			return err
+		}
 	}
 	posted, keep := receives, receives/2
 	if n := s.IB.RxMaxBufs; !n.IsAuto() {

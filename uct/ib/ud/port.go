@@ -31,7 +31,7 @@ func (p port) Post(e *flow.Endpoint, pkt []byte, solicited bool) bool {
 	slot := int32(-1)
 	if len(pkt) > i.qp.Cap().MaxInline {
 		var ok bool
-		if slot, ok = i.slots.takePacket(); !ok {
+		if slot, ok = i.slots.takeControl(); !ok {
 			return false
 		}
 		copy(i.slots.buffer(slot), pkt)

@@ -12,13 +12,16 @@ import (
 
 // A slot is what the machine knows a message by as long as it is in flight. Its number
 // says of which kind it is: that of a short message has a small buffer, that of a copied
-// one or of the header of one that is not a buffer of a packet, that of a flush none.
+// one or of the header of one that is not a buffer of a packet, that of a flush none. Control
+// packets that do not fit into requests have buffers of their own, which come back as
+// soon as they are sent: those of messages may all wait for a peer that is dead.
 type slotKind int32
 
 const (
 	shortSlot slotKind = iota << 28
 	packetSlot
 	markSlot
+	controlSlot
 	kindMask slotKind = 3 << 28
 )
 
@@ -41,24 +44,31 @@ type held struct {
 
 // slots is the slots of an interface.
 type slots struct {
-	short  ib.SendPool
-	packet ib.SendPool
-	out    [2]int // taken out of each
-	most   [2]int // that can be
+	short   ib.SendPool
+	packet  ib.SendPool
+	control ib.SendPool // not open if all control packets fit into requests
+	out     [2]int      // taken out of the first ones
+	most    [2]int      // that can be
 
-	heldShort  []held
-	heldPacket []held
-	heldMark   []held
-	freeMarks  []int32
+	heldShort   []held
+	heldPacket  []held
+	heldMark    []held
+	heldControl []held
+	freeMarks   []int32
 }
 
-// open makes room for the first messages.
-func (s *slots) open(d *ib.Domain, short, packet, most int) error {
+// open makes room for the first messages. Requests have room for inline bytes.
+func (s *slots) open(d *ib.Domain, inline, packet, most int) error {
 	s.most = [2]int{most, most}
-	return errors.Join(s.short.Open(d, max(short, 16), most), s.packet.Open(d, packet, most))
+	return errors.Join(s.short.Open(d, max(inline, 16), most), s.packet.Open(d, packet, most))
 }
 
-func (s *slots) close() error { return errors.Join(s.short.Close(), s.packet.Close()) }
+// openControl makes room for control packets of that size, for so many at most.
+func (s *slots) openControl(d *ib.Domain, size, most int) error { return s.control.Open(d, size, most) }
+
+func (s *slots) close() error {
+	return errors.Join(s.short.Close(), s.packet.Close(), s.control.Close())
+}
 
 // of is what is known of a slot.
 func (s *slots) of(slot int32) *held {
@@ -68,6 +78,8 @@ func (s *slots) of(slot int32) *held {
 		return &s.heldShort[n]
 	case packetSlot:
 		return &s.heldPacket[n]
+	case controlSlot:
+		return &s.heldControl[n]
 	}
 	return &s.heldMark[n]
 }
@@ -98,6 +110,17 @@ func (s *slots) takePacket() (slot int32, ok bool) {
 	return slot | int32(packetSlot), true
 }
 
+// takeControl takes a slot for a control packet.
+func (s *slots) takeControl() (slot int32, ok bool) {
+	if slot, ok = s.control.Take(); !ok {
+		return 0, false
+	}
+	if int(slot) >= len(s.heldControl) {
+		s.heldControl = grow(s.heldControl, s.control.Len())
+	}
+	return slot | int32(controlSlot), true
+}
+
 // takeMark takes a slot that holds nothing but somebody who waits.
 func (s *slots) takeMark() int32 {
 	if n := len(s.freeMarks); n > 0 {
@@ -112,21 +135,22 @@ func (s *slots) takeMark() int32 {
 //go:noinline
 func grow(list []held, n int) []held { return append(list, make([]held, n-len(list))...) }
 
-// buffer is the memory of a slot.
-func (s *slots) buffer(slot int32) []byte {
-	if kindOf(slot) == shortSlot {
-		return s.short.Data(slot)
+// pool is where the buffer of a slot is from.
+func (s *slots) pool(slot int32) *ib.SendPool {
+	switch kindOf(slot) {
+	case shortSlot:
+		return &s.short
+	case controlSlot:
+		return &s.control
 	}
-	return s.packet.Data(numberOf(slot))
+	return &s.packet
 }
 
+// buffer is the memory of a slot.
+func (s *slots) buffer(slot int32) []byte { return s.pool(slot).Data(numberOf(slot)) }
+
 // sge names the first n bytes of it.
-func (s *slots) sge(slot int32, n int) verbs.SGE {
-	if kindOf(slot) == shortSlot {
-		return s.short.SGE(slot, n)
-	}
-	return s.packet.SGE(numberOf(slot), n)
-}
+func (s *slots) sge(slot int32, n int) verbs.SGE { return s.pool(slot).SGE(numberOf(slot), n) }
 
 // put gives a slot back. No device may be reading it.
 func (s *slots) put(slot int32) {
@@ -143,6 +167,8 @@ func (s *slots) put(slot int32) {
 	case packetSlot:
 		s.packet.Put(numberOf(slot))
 		s.out[1]--
+	case controlSlot:
+		s.control.Put(numberOf(slot))
 	default:
 		s.freeMarks = append(s.freeMarks, slot)
 	}

@@ -33,8 +33,9 @@ type Endpoint struct {
 	early uint8    // which one the first message was that came before the CREP, 0 without
 
 	connSN uint32
-	peer   *peer   // nil if connected by id
-	burden *burden // that it is part of, while it is passive
+	peer   *peer           // nil if connected by id
+	burden *burden         // that it is part of, while it is passive
+	ranks  [rankings]int32 // places in rankings, likewise
 
 	// Times, as Iface.now.
 	sent   int64 // begin of the wait for an answer

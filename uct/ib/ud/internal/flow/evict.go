@@ -37,39 +37,27 @@ func (it *Iface) surplusEmbryo(addr [24]byte) *Endpoint {
 	return e
 }
 
-// surplus is, of the passive endpoints of an address that has a large part of all, that
-// which was silent for longest, if a newcomer at an address would have fewer.
+// surplus is, of the passive endpoints of the address that has most, that which was silent
+// for longest, if this address has a large part of all and a newcomer would have fewer.
 func (it *Iface) surplus(addr [24]byte) *Endpoint {
 	ps := &it.peers
 	most := ps.passiveOf.most
-	if most < ps.has(addr).passive+2 || most < it.cfg.MaxPassive/heavyPart {
+	if most < ps.has(addr).passive+2 {
 		return nil
 	}
-	return it.quietest(func(e *Endpoint) bool { return e.burden.passive == most })
-}
-
-// silent is the passive endpoint that was silent for longest. When it has been too short a
-// time for all, they are not looked at again before one can have been silent for long
-// enough.
-func (it *Iface) silent() *Endpoint {
-	ps := &it.peers
-	if it.now < ps.quiet {
-		return nil
-	}
-	e := it.quietest(func(*Endpoint) bool { return true })
-	if e != nil && it.now-e.heard < it.linger {
-		ps.quiet = e.heard + it.linger
-		return nil
-	}
-	return e
-}
-
-// quietest is the passive endpoint among some that was silent for longest.
-func (it *Iface) quietest(among func(*Endpoint) bool) (e *Endpoint) {
-	for _, o := range it.table.eps {
-		if o != nil && o.is(passive) && (e == nil || o.heard < e.heard) && among(o) {
-			e = o
+	for _, b := range ps.heavy {
+		if b.passive == most {
+			return b.ranking.quietest()
 		}
+	}
+	return nil
+}
+
+// silent is the passive endpoint that was silent for longest, if that was long enough.
+func (it *Iface) silent() *Endpoint {
+	e := it.peers.ranking.quietest()
+	if e == nil || it.now-e.heard < it.linger {
+		return nil
 	}
 	return e
 }

@@ -301,6 +301,39 @@ func TestPassiveFromOne(t *testing.T) {
 	}
 }
 
+// TestPassiveIsNotSearched: CREQs cost whoever sends them more than us, also when there is no room:
+// nobody goes through the table for one, be it accepted or not.
+func TestPassiveIsNotSearched(t *testing.T) {
+	const most = 3 * heavyPart
+	full := func() (n *network, b *host) {
+		n = newNetwork(t)
+		b = n.add(20, func(c *Config) { c.MaxPassive, c.MaxEmbryos = most, most+1 })
+		for k := range uint32(most) {
+			b.forge(creqFrom(max(k, 3)-3, k), 0) // four of one
+		}
+		for k, e := range b.accepted {
+			n.now += int64(time.Millisecond)
+			b.forge(packed(wire.NewHeader(e.ID(), 0, 2, 1)), 0) // it has answered
+			b.it.table.eps[k] = nil                             // so that who searches finds none
+		}
+		return n, b
+	}
+	n, b := full()
+	b.refuse = true
+	b.forge(creqFrom(1000, 0), 0)
+	b.refuse = false
+	b.forge(creqFrom(1000, 0), 0)
+	if k := b.it.Counters; k.Evicted != 1 || k.Refused != 1 || !b.conns[b.accepted[0]].gone {
+		t.Errorf("%d driven out, %d refused", k.Evicted, k.Refused)
+	}
+	n, b = full()
+	n.now += int64(b.it.cfg.Linger)
+	b.forge(creqFrom(0, 1000), 0)
+	if k := b.it.Counters; k.Evicted != 1 || !b.conns[b.accepted[0]].gone {
+		t.Errorf("%d driven out after a long silence", k.Evicted)
+	}
+}
+
 // TestPassiveFromMany: where nobody has a large part of all nobody gives way, before he was silent
 // for long.
 func TestPassiveFromMany(t *testing.T) {
@@ -347,23 +380,31 @@ func TestBurdens(t *testing.T) {
 		}
 		n.now += int64(20 * time.Millisecond)
 		ps := &b.it.peers
-		want := make(map[[24]byte]burden)
+		want := make(map[[24]byte]load)
 		for _, e := range b.it.table.eps {
 			if e != nil && e.is(passive) {
 				w := want[e.burden.addr]
-				w.addr = e.burden.addr
 				if w.passive++; e.is(embryo) {
 					w.embryos++
 				}
-				want[w.addr] = w
+				want[e.burden.addr] = w
 			}
 		}
-		most := burden{}
+		most, heavy := load{}, 0
 		for addr, w := range want {
 			if ps.has(addr) != w {
 				t.Fatalf("%+v, counted %+v", w, ps.has(addr))
 			}
 			most.passive, most.embryos = max(most.passive, w.passive), max(most.embryos, w.embryos)
+			if w.passive >= 40/heavyPart {
+				heavy++
+			}
+			if n := len(ps.burdens[addr].ranking.heap); n != w.passive {
+				t.Fatalf("%d are ranked of %d", n, w.passive)
+			}
+		}
+		if len(ps.heavy) != heavy || len(ps.ranking.heap) != ps.passive {
+			t.Fatalf("%d addresses have much, of %d; %d are ranked of %d", len(ps.heavy), heavy, len(ps.ranking.heap), ps.passive)
 		}
 		if len(ps.burdens) != len(want) || ps.passiveOf.most != most.passive || ps.embryosOf.most != most.embryos {
 			t.Fatalf("%d addresses, at most %d and %d; counted %d, %d and %d", len(want), most.passive, most.embryos, len(ps.burdens), ps.passiveOf.most, ps.embryosOf.most)

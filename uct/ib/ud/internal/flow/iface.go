@@ -49,7 +49,7 @@ func NewIface(cfg Config, port Port) (*Iface, error) {
 		short:   wire.CREQLen(len(cfg.DevAddr)),
 	}
 	it.nodes.free = none
-	it.peers.init()
+	it.peers.init(cfg.MaxPassive)
 	return it, nil
 }
 

@@ -39,11 +39,13 @@ type peers struct {
 	passive int  // endpoints that are
 	embryos list // the oldest first
 	burdens map[[24]byte]*burden
+	ranking ranking   // of those that are passive
+	heavy   []*burden // addresses with a large part of these,
+	large   int       // which is so many
 	// Of how many addresses have how many.
 	embryosOf, passiveOf tally
 
 	closed list // likewise
-	quiet  int64
 	// Peers whose number must not be used again, although nothing is left of them, so many as
 	// it takes to make use of that unlikely: those whom the application has made endpoints to,
 	// and others, who cannot drive them out.
@@ -80,7 +82,8 @@ func (m *memory) keep(p *peer, most int) (old memo, full bool) {
 	return old, true
 }
 
-func (ps *peers) init() {
+func (ps *peers) init(maxPassive int) {
+	ps.large = max(maxPassive/heavyPart, 1)
 	ps.byKey = make(map[Peer]*peer)
 	ps.conns = make(map[connKey]*Endpoint)
 	ps.burdens = make(map[[24]byte]*burden)
