@@ -78,7 +78,7 @@ func (c Config) filled(n int) Config {
 	if len(c.Ports) == 0 {
 		c.Ports = []Port{{}}
 	}
-	c.Limits = c.Limits.filled()
+	c.Limits = c.Limits.filled(c.kind().limits())
 	c.Ports = slices.Clone(c.Ports)
 	for i := range c.Ports {
 		c.Ports[i] = c.Ports[i].filled(n*maxPorts + i)
@@ -116,12 +116,15 @@ func (p Port) filled(number int) Port {
 	return p
 }
 
+// kind is whose device it is.
+func (c *Config) kind() personality { return rxe{} }
+
 // check panics if a device cannot be like that.
 func (c *Config) check() {
 	if len(c.Ports) > maxPorts {
 		panic(fmt.Sprintf("verbstest: %s with %d ports, the most is %d", c.Name, len(c.Ports), maxPorts))
 	}
-	if l := c.Limits; l.WR > maxWR || l.SGE > maxSGE || l.Inline > maxInline || l.CQE > maxCQE || l.SRQWR > maxWR {
+	if l, most := c.Limits, c.kind().limits(); l.WR > most.WR || l.SGE > most.SGE || l.Inline > most.Inline || l.CQE > most.CQE || l.SRQWR > most.SRQWR {
 		panic(fmt.Sprintf("verbstest: %s with more than there can be: %+v", c.Name, l))
 	}
 	for _, p := range c.Ports {

@@ -66,6 +66,9 @@ func (f *file) getContext(r *uverbs.Request) syscall.Errno {
 	if f.context {
 		return syscall.EINVAL
 	}
+	if e := f.drv.context(driverData(r)); e != 0 {
+		return e
+	}
 	f.context = true
 	answerU32(r, abi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, vectors)
 	answerU64(r, abi.UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, abi.IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS)
@@ -189,16 +192,10 @@ func (f *file) createCQ(r *uverbs.Request) syscall.Errno {
 		}
 		c.channel = w
 	}
-	mi := r.Attr(abi.UVERBS_ATTR_UHW_OUT)
-	if mi == nil || len(mi.Bytes) < 16 {
-		return syscall.EINVAL
-	}
-	var errno syscall.Errno
-	if c.ring, errno = newRing(cqe, 128); errno != 0 {
+	if errno := f.drv.newCQ(c, cqe, driverData(r)); errno != 0 {
 		return errno
 	}
-	store(mi.Bytes, abi.RxeCreateCqResp{Mi: f.offer(c.ring)})
-	answerU32(r, abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, c.ring.mask)
+	answerU32(r, abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, c.cqe)
 	r.Attr(abi.UVERBS_ATTR_CREATE_CQ_HANDLE).Raw.Data = uint64(f.add(c))
 	return 0
 }
@@ -210,9 +207,8 @@ func (f *file) createSRQ(r *uverbs.Request) syscall.Errno {
 	}
 	wr, sge := u32(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_MAX_WR).Bytes), u32(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE).Bytes)
 	limit := u32(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_LIMIT).Bytes)
-	uhw := r.Attr(abi.UVERBS_ATTR_UHW_OUT)
 	l := &f.k.cfg.Limits
-	if wr == 0 || int(wr) > l.SRQWR || int(sge) > min(l.SGE, maxSRQSGE) || limit > wr || uhw == nil || len(uhw.Bytes) < 24 {
+	if wr == 0 || int(wr) > l.SRQWR || int(sge) > min(l.SGE, maxSRQSGE) || limit > wr {
 		return syscall.EINVAL
 	}
 	if u64(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_TYPE).Bytes) != abi.IB_UVERBS_SRQT_BASIC {
@@ -221,17 +217,16 @@ func (f *file) createSRQ(r *uverbs.Request) syscall.Errno {
 	if f.k.srqs >= l.SRQs {
 		return syscall.ENOMEM
 	}
-	s := &srq{f: f, pd: p, user: u64(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE).Bytes), maxSGE: max(sge, 1), limit: limit}
-	if s.ring, errno = newRing(wr, recvWQESize+sgeSize*int(s.maxSGE)); errno != 0 {
+	s := &srq{f: f, pd: p, num: f.next, user: u64(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE).Bytes), maxSGE: max(sge, 1), limit: limit}
+	if errno = f.drv.newSRQ(s, wr, driverData(r)); errno != 0 {
 		return errno
 	}
 	p.refs++
 	f.k.srqs++
 	h := f.add(s)
-	store(uhw.Bytes, abi.RxeCreateSrqResp{Mi: f.offer(s.ring), SrqNum: h})
-	answerU32(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, s.ring.mask)
+	answerU32(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, s.maxWR)
 	answerU32(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, s.maxSGE)
-	answerU32(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, h)
+	answerU32(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, s.num)
 	r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_HANDLE).Raw.Data = uint64(h)
 	return 0
 }
@@ -262,42 +257,25 @@ func (f *file) createQP(r *uverbs.Request) syscall.Errno {
 		q.sigAll = u32(a.Bytes) != 0
 	}
 	q.cap = load[abi.QpCap](r.Attr(abi.UVERBS_ATTR_CREATE_QP_CAP).Bytes)
-	uhw, l := r.Attr(abi.UVERBS_ATTR_UHW_OUT), &f.k.cfg.Limits
-	if int(q.cap.MaxSendWr) > l.WR || int(q.cap.MaxRecvWr) > l.WR || int(q.cap.MaxSendSge) > l.SGE || int(q.cap.MaxRecvSge) > l.SGE ||
-		int(q.cap.MaxInlineData) > l.Inline || uhw == nil || len(uhw.Bytes) < 32 || r.Attr(abi.UVERBS_ATTR_UHW_IN) != nil {
+	if l := &f.k.cfg.Limits; int(q.cap.MaxSendWr) > l.WR || int(q.cap.MaxRecvWr) > l.WR || int(q.cap.MaxSendSge) > l.SGE ||
+		int(q.cap.MaxRecvSge) > l.SGE || int(q.cap.MaxInlineData) > l.Inline {
 		return syscall.EINVAL
 	}
-	if len(f.k.qps) >= l.QPs {
+	if len(f.k.qps) >= f.k.cfg.Limits.QPs {
 		return syscall.ENOMEM
 	}
-	// rdma_rxe makes as much room for inline data as for pieces of memory, and queues as
-	// long as their rings are.
-	extra := max(sgeSize*int(q.cap.MaxSendSge), int(q.cap.MaxInlineData))
-	q.cap.MaxInlineData, q.cap.MaxSendSge = uint32(min(extra, l.Inline)), uint32(extra/sgeSize)
-	if q.sq, errno[0] = newRing(max(q.cap.MaxSendWr, 1), sendWQESize+extra); errno[0] != 0 {
-		return errno[0]
+	q.num = f.k.nextQPN
+	if e := f.drv.newQP(q, driverData(r)); e != 0 {
+		return e
 	}
-	q.cap.MaxSendWr = q.sq.mask
-	var resp abi.RxeCreateQpResp
-	if q.srq == nil {
-		if q.rq, errno[0] = newRing(max(q.cap.MaxRecvWr, 1), recvWQESize+sgeSize*int(q.cap.MaxRecvSge)); errno[0] != 0 {
-			q.sq.free()
-			return errno[0]
-		}
-		resp.RqMi = f.offer(q.rq)
-		q.cap.MaxRecvSge = uint32((1<<q.rq.log2 - recvWQESize) / sgeSize)
-		q.cap.MaxRecvWr = q.rq.mask
-	} else {
+	f.k.nextQPN++
+	if q.srq != nil {
 		q.srq.refs++
 	}
-	resp.SqMi = f.offer(q.sq)
-	store(uhw.Bytes, resp)
 	q.pd.refs++
 	q.send.refs++
 	q.recv.refs++
 	q.user = u64(r.Attr(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE).Bytes)
-	q.num = f.k.nextQPN
-	f.k.nextQPN++
 	f.k.qps[q.num] = q
 	f.k.order = append(f.k.order, q)
 	q.handle = f.add(q)
