@@ -54,8 +54,8 @@ type driver interface {
 	mmap(offset uint64, length int) ([]byte, syscall.Errno)
 	// pages is a file to map instead, -1 for none.
 	pages() int
-	// look finds doorbells that have rung.
-	look()
+	// look finds doorbells that have rung, and reports whether there were any.
+	look() (any bool)
 	// close gives back what is left, once all objects are gone.
 	close()
 }
@@ -75,8 +75,9 @@ type sendQueue interface {
 	read(*request)
 	// take gives the first request back.
 	take() tag
-	// reset forgets what is there.
+	// reset forgets what is there, and begin is said when the queue is used again.
 	reset()
+	begin()
 	// end frees the queue.
 	end()
 }
@@ -101,11 +102,12 @@ type compQueue interface {
 	end()
 }
 
-// sge is a piece of memory as work requests name it.
+// sge is a piece of memory as work requests name it, or of the data that they hold.
 type sge struct {
 	addr   uint64
 	length uint32
 	lkey   uint32
+	held   bool // addr is an offset in request.data
 }
 
 // receive is what was posted for a message.
@@ -123,4 +125,6 @@ type completion struct {
 	tag  tag
 	q    *qp
 	recv bool // it was a receive
+
+	solicited bool
 }

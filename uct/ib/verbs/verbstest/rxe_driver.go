@@ -33,7 +33,7 @@ func (*rxeFile) has(uint32) bool           { return true }
 func (*rxeFile) context(uhw) syscall.Errno { return 0 }
 func (*rxeFile) device(uhw)                {}
 func (*rxeFile) newPD(uhw)                 {}
-func (*rxeFile) look()                     {}
+func (*rxeFile) look() bool                { return false }
 func (*rxeFile) pages() int                { return -1 }
 func (*rxeFile) close()                    {}
 

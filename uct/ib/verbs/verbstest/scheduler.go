@@ -56,7 +56,7 @@ func (n *Fabric) call() {
 // look finds the work requests that no bell has told of.
 func (n *Fabric) look() {
 	for _, k := range n.kernels {
-		k.lookForBells()
+		k.listen()
 		for _, q := range k.order {
 			if q.in == nil && q.sq.waiting() {
 				n.sched.ready.add(q)
