@@ -186,7 +186,7 @@ func (x *mlx5File) context(d uhw) syscall.Errno {
 			x.lowLat = -1
 		}
 		for i := range int(regs) / regsPerUAR {
-			if x.newUAR(pageOffset(abi.MLX5_IB_MMAP_REGULAR_PAGE, i)) == nil {
+			if x.newStatic(i) == nil {
 				return syscall.ENOMEM
 			}
 		}
