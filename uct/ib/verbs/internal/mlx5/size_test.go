@@ -42,7 +42,7 @@ func TestLayout(t *testing.T) {
 	}
 	for what, c := range map[string]provider.QPCap{
 		"sends":          {MaxSendWR: 8193, MaxSendSGE: 1},
-		"very many":      {MaxSendWR: 1 << 31, MaxSendSGE: 1},
+		"very many":      {MaxSendWR: 1<<31 - 1, MaxSendSGE: 1},
 		"pieces":         {MaxSendWR: 1, MaxSendSGE: 52},
 		"inline":         {MaxSendWR: 1, MaxInline: 813},
 		"receives":       {MaxRecvWR: 32769, MaxRecvSGE: 1},
