@@ -22,8 +22,12 @@
 // and others are hooks for common cases. Links go down (Kernel.SetLink), processes die
 // (Process), devices are removed (Kernel.Remove).
 //
-// From below: memory_unsafe.go has rings and memory, port.go addresses, access.go what
-// work requests name; receive.go and arrive.go are the receiving end, faults.go what
-// happens on the way, connected.go and datagram.go the sending end; scheduler.go says
-// whose turn it is; commands.go and methods.go answer calls.
+// Programs of which this process is not the owner use the devices too (Kernel.OpenIn):
+// what they name is read and written in their memory.
+//
+// From below: space.go and piece.go have memory, port.go addresses, access.go what work
+// requests name; receive.go and arrive.go are the receiving end, faults.go what happens
+// on the way, connected.go and datagram.go the sending end; scheduler.go says whose turn
+// it is; commands.go and methods.go answer calls. What depends on whose device it is lies
+// behind the interfaces of driver.go: files that begin with rxe have it for rdma_rxe.
 package verbstest
