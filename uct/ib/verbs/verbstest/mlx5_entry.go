@@ -4,6 +4,7 @@ package verbstest
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 
 	"github.com/ucx-go/ucx/internal/ib/abi"
@@ -54,7 +55,7 @@ func (p *parse) next(n int, what string) []byte {
 func (p *parse) zero(b []byte, what string) {
 	for _, v := range b {
 		if v != 0 {
-			p.fail("% x in what is reserved of its %s", b, what)
+			p.fail("%s in what is reserved of its %s", hex.EncodeToString(b), what)
 			return
 		}
 	}
