@@ -8,13 +8,17 @@ import "sync/atomic"
 // asked for, it is one of those that are in it or nil. Changes are made by one goroutine
 // at a time; any may look.
 type table[T any] struct {
-	parts [1 << 12]atomic.Pointer[part[T]]
+	root atomic.Pointer[[1 << 12]atomic.Pointer[part[T]]] // nil: nothing was ever in it
 }
 
 type part[T any] [1 << 12]atomic.Pointer[T]
 
 func (t *table[T]) find(number uint32) *T {
-	p := t.parts[number>>12&0xfff].Load()
+	root := t.root.Load()
+	if root == nil {
+		return nil
+	}
+	p := root[number>>12&0xfff].Load()
 	if p == nil {
 		return nil
 	}
@@ -23,7 +27,12 @@ func (t *table[T]) find(number uint32) *T {
 
 // set puts an object in, nil takes it out.
 func (t *table[T]) set(number uint32, o *T) {
-	at := &t.parts[number>>12&0xfff]
+	root := t.root.Load()
+	if root == nil {
+		root = new([1 << 12]atomic.Pointer[part[T]])
+		t.root.Store(root)
+	}
+	at := &root[number>>12&0xfff]
 	p := at.Load()
 	if p == nil {
 		p = new(part[T])
@@ -31,6 +40,9 @@ func (t *table[T]) set(number uint32, o *T) {
 	}
 	p[number&0xfff].Store(o)
 }
+
+// free leaves nothing in it, nor memory.
+func (t *table[T]) free() { t.root.Store(nil) }
 
 // numbers gives out the lowest numbers that are free.
 type numbers struct {
