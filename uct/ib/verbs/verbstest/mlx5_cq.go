@@ -53,8 +53,8 @@ func (q *mlx5CQ) end() {
 
 // blank reports whether memory is that of a queue in which nothing is.
 func blank(buf piece, entries uint32, size int) bool {
+	var b [1]byte
 	for i := range int(entries) {
-		var b [1]byte
 		if buf.read(i*size+size-1, b[:]); b[0] != abi.MLX5_CQE_INVALID<<4 {
 			return false
 		}

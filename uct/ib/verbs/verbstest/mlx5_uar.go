@@ -184,6 +184,14 @@ func (x *mlx5File) takeReg() int {
 	return least
 }
 
+// regSize is the size of a register in bytes, both halves.
+func (x *mlx5File) regSize() uint32 {
+	if x.cfg.NoWC {
+		return 0
+	}
+	return 512
+}
+
 // regAt is where a register is in its page.
 func (x *mlx5File) regAt(reg int) int {
 	return abi.MLX5_BF_OFFSET + reg%regsPerUAR*int(x.regSize())

@@ -90,8 +90,6 @@ func clip(v uint32) int { return int(min(v, 1<<16)) }
 func (c *context) Detach() {
 	c.pages.close(c)
 	c.records.free()
-	c.qps.free()
-	c.srqs.free()
 }
 
 // Lacks goes by what the device says of itself.

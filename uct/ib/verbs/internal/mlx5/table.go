@@ -8,41 +8,41 @@ import "sync/atomic"
 // asked for, it is one of those that are in it or nil. Changes are made by one goroutine
 // at a time; any may look.
 type table[T any] struct {
-	root atomic.Pointer[[1 << 12]atomic.Pointer[part[T]]] // nil: nothing was ever in it
+	parts [1 << 8]atomic.Pointer[part[T]]
 }
 
-type part[T any] [1 << 12]atomic.Pointer[T]
+type (
+	part[T any] [1 << 8]atomic.Pointer[leaf[T]]
+	leaf[T any] [1 << 8]atomic.Pointer[T]
+)
 
 func (t *table[T]) find(number uint32) *T {
-	root := t.root.Load()
-	if root == nil {
-		return nil
-	}
-	p := root[number>>12&0xfff].Load()
+	p := t.parts[number>>16&0xff].Load()
 	if p == nil {
 		return nil
 	}
-	return p[number&0xfff].Load()
+	l := p[number>>8&0xff].Load()
+	if l == nil {
+		return nil
+	}
+	return l[number&0xff].Load()
 }
 
 // set puts an object in, nil takes it out.
 func (t *table[T]) set(number uint32, o *T) {
-	root := t.root.Load()
-	if root == nil {
-		root = new([1 << 12]atomic.Pointer[part[T]])
-		t.root.Store(root)
-	}
-	at := &root[number>>12&0xfff]
-	p := at.Load()
-	if p == nil {
-		p = new(part[T])
-		at.Store(p)
-	}
-	p[number&0xfff].Store(o)
+	p := made(&t.parts[number>>16&0xff])
+	made(&p[number>>8&0xff])[number&0xff].Store(o)
 }
 
-// free leaves nothing in it, nor memory.
-func (t *table[T]) free() { t.root.Store(nil) }
+// made is what is there, or new.
+func made[T any](at *atomic.Pointer[T]) *T {
+	p := at.Load()
+	if p == nil {
+		p = new(T)
+		at.Store(p)
+	}
+	return p
+}
 
 // numbers gives out the lowest numbers that are free.
 type numbers struct {
