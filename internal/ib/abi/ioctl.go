@@ -34,6 +34,10 @@ type Attr struct {
 	Data     uint64 // a pointer, up to 8 bytes themselves, a handle or a descriptor
 }
 
+// driverSpace is where the numbers begin that are a driver's own: UVERBS_ID_NS_SHIFT,
+// rdma_user_ioctl_cmds.h.
+const driverSpace = 1 << 12
+
 // Objects; enum uverbs_default_objects, ib_user_ioctl_cmds.h.
 const (
 	UVERBS_OBJECT_DEVICE       = 0

@@ -23,11 +23,12 @@ import (
 )
 
 var headers = []string{
-	"rdma_user_ioctl_cmds.h", "ib_user_ioctl_cmds.h", "ib_user_ioctl_verbs.h", "ib_user_verbs.h",
-	"rdma_user_ioctl.h", "rdma_user_rxe.h",
+	"rdma/rdma_user_ioctl_cmds.h", "rdma/ib_user_ioctl_cmds.h", "rdma/ib_user_ioctl_verbs.h", "rdma/ib_user_verbs.h",
+	"rdma/rdma_user_ioctl.h", "rdma/rdma_user_rxe.h", "rdma/mlx5-abi.h", "rdma/mlx5_user_ioctl_cmds.h", "rdma/mlx5_user_ioctl_verbs.h",
+	"infiniband/mlx5dv.h",
 }
 
-// text reads the kernel's headers of this machine, without comments, or ends the
+// text reads the headers of the kernel and of rdma-core on this machine, without comments, or ends the
 // test.
 func text(t *testing.T) string {
 	t.Helper()
@@ -37,9 +38,9 @@ func text(t *testing.T) string {
 	}
 	var all []byte
 	for _, h := range headers {
-		b, err := os.ReadFile(filepath.Join("/usr/include/rdma", h))
+		b, err := os.ReadFile(filepath.Join("/usr/include", h))
 		if err != nil {
-			missing("no headers of the kernel: %v (apt-get install linux-libc-dev)", err)
+			missing("no headers of the kernel: %v (apt-get install linux-libc-dev libibverbs-dev)", err)
 		}
 		all = append(all, b...)
 	}
@@ -52,7 +53,7 @@ func run(t *testing.T, body string) map[string]uint64 {
 	var src bytes.Buffer
 	src.WriteString("#include <stddef.h>\n#include <stdio.h>\n")
 	for _, h := range headers {
-		fmt.Fprintf(&src, "#include <rdma/%s>\n", h)
+		fmt.Fprintf(&src, "#include <%s>\n", h)
 	}
 	fmt.Fprintf(&src, "#define P(name, value) printf(\"%%s %%llu\\n\", name, (unsigned long long)(value))\nint main(void)\n{\n%s\treturn 0;\n}\n", body)
 	dir := t.TempDir()
@@ -97,18 +98,24 @@ func cStruct(name string) string {
 		return "mminfo"
 	case strings.HasPrefix(name, "Rxe"):
 		return snake(name)
+	case strings.HasPrefix(name, "Mlx5Wqe"), strings.HasPrefix(name, "Mlx5Cqe"), strings.HasPrefix(name, "Mlx5Err"):
+		return snake(name)
+	case strings.HasPrefix(name, "Mlx5"):
+		return "mlx5_ib_" + snake(strings.TrimPrefix(name, "Mlx5"))
 	}
 	return "ib_uverbs_" + snake(name)
 }
 
 // The members whose names do not follow from the Go ones.
 var cFields = map[string]string{
-	"OdpCaps.RcOdpCaps": "per_transport_caps.rc_odp_caps",
-	"OdpCaps.UcOdpCaps": "per_transport_caps.uc_odp_caps",
-	"OdpCaps.UdOdpCaps": "per_transport_caps.ud_odp_caps",
-	"RxeQueueBuf.Pad1":  "pad_1",
-	"RxeQueueBuf.Pad2":  "pad_2",
-	"RxeQueueBuf.Pad3":  "pad_3",
+	"OdpCaps.RcOdpCaps":  "per_transport_caps.rc_odp_caps",
+	"OdpCaps.UcOdpCaps":  "per_transport_caps.uc_odp_caps",
+	"OdpCaps.UdOdpCaps":  "per_transport_caps.ud_odp_caps",
+	"RxeQueueBuf.Pad1":   "pad_1",
+	"RxeQueueBuf.Pad2":   "pad_2",
+	"RxeQueueBuf.Pad3":   "pad_3",
+	"Mlx5WqeAv.Qkey":     "key.qkey.qkey",
+	"Mlx5WqeAv.Reserved": "key.qkey.reserved",
 }
 
 // The members of the union in struct rxe_send_wr.
@@ -126,6 +133,8 @@ func structTypes() map[string]reflect.Type {
 		QueryQpResp{}, DestroyQpResp{}, Mminfo{}, RxeCreateCqResp{}, RxeCreateQpResp{}, RxeCreateSrqResp{}, RxeModifySrqCmd{},
 		RxeCreateAhResp{}, RxeQueueBuf{}, RxeSge{}, RxeDmaInfo{}, RxeSendWr{}, RxeRdmaWr{}, RxeAtomicWr{}, RxeUdWr{}, RxeMwWr{}, AllocMw{}, AllocMwResp{},
 		RxeSendWqe{}, RxeRecvWqe{},
+		Mlx5AllocUcontextReqV2{}, Mlx5AllocUcontextResp{}, Mlx5AllocPdResp{}, Mlx5CreateCq{}, Mlx5CreateCqResp{}, Mlx5ResizeCq{}, Mlx5CreateSrq{}, Mlx5CreateSrqResp{}, Mlx5CreateQp{}, Mlx5CreateQpResp{}, Mlx5CreateAhResp{}, Mlx5AllocMw{},
+		Mlx5WqeCtrlSeg{}, Mlx5WqeAv{}, Mlx5WqeRaddrSeg{}, Mlx5WqeAtomicSeg{}, Mlx5WqeDataSeg{}, Mlx5WqeInlDataSeg{}, Mlx5WqeSrqNextSeg{}, Mlx5WqeUmrCtrlSeg{}, Mlx5WqeMkeyContextSeg{}, Mlx5WqeUmrKlmSeg{}, Mlx5Cqe64{}, Mlx5ErrCqe{},
 	} {
 		m[reflect.TypeOf(v).Name()] = reflect.TypeOf(v)
 	}

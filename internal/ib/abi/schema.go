@@ -44,6 +44,7 @@ type MethodSpec struct {
 	UHW           bool   // a driver may add data of its own
 	Attrs         []AttrSpec
 	byID          [16]*AttrSpec
+	driver        [8]*AttrSpec // of a driver's own objects, from driverSpace on
 	uhwIn, uhwOut AttrSpec
 }
 
@@ -56,6 +57,8 @@ func (m *MethodSpec) Attr(id uint16) *AttrSpec {
 		return &m.uhwIn
 	case m.UHW && id == UVERBS_ATTR_UHW_OUT:
 		return &m.uhwOut
+	case id >= driverSpace && int(id-driverSpace) < len(m.driver):
+		return m.driver[id-driverSpace]
 	}
 	return nil
 }
@@ -99,7 +102,12 @@ func init() {
 	for i := range Methods {
 		m := &Methods[i]
 		for j := range m.Attrs {
-			m.byID[m.Attrs[j].ID] = &m.Attrs[j]
+			a := &m.Attrs[j]
+			if a.ID >= driverSpace {
+				m.driver[a.ID-driverSpace] = a
+			} else {
+				m.byID[a.ID] = a
+			}
 		}
 		m.uhwIn = AttrSpec{ID: UVERBS_ATTR_UHW_IN, Name: "UHW_IN", Kind: In, Max: MaxDriverData}
 		m.uhwOut = AttrSpec{ID: UVERBS_ATTR_UHW_OUT, Name: "UHW_OUT", Kind: Out, Max: MaxDriverData}

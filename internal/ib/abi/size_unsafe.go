@@ -71,6 +71,30 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(RxeUdWr{})-120]
 	_ = [1]struct{}{}[unsafe.Sizeof(RxeSendWqe{})-208]
 	_ = [1]struct{}{}[unsafe.Sizeof(RxeRecvWqe{})-40]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5AllocUcontextReqV2{})-32]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5AllocUcontextResp{})-72]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5AllocPdResp{})-4]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5CreateCq{})-32]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5CreateCqResp{})-8]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5ResizeCq{})-16]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5CreateSrq{})-32]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5CreateSrqResp{})-8]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5CreateQp{})-56]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5CreateQpResp{})-40]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5CreateAhResp{})-16]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5AllocMw{})-8]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5WqeCtrlSeg{})-16]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5WqeAv{})-48]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5WqeRaddrSeg{})-16]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5WqeAtomicSeg{})-16]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5WqeDataSeg{})-16]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5WqeInlDataSeg{})-4]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5WqeSrqNextSeg{})-16]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5WqeUmrCtrlSeg{})-48]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5WqeMkeyContextSeg{})-64]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5WqeUmrKlmSeg{})-16]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5Cqe64{})-64]
+	_ = [1]struct{}{}[unsafe.Sizeof(Mlx5ErrCqe{})-64]
 )
 
 // Struct is every struct of this package that is handed to the kernel or comes
@@ -138,7 +162,19 @@ type Struct interface {
 		RxeAtomicWr |
 		RxeUdWr |
 		RxeSendWqe |
-		RxeRecvWqe
+		RxeRecvWqe |
+		Mlx5AllocUcontextReqV2 |
+		Mlx5AllocUcontextResp |
+		Mlx5AllocPdResp |
+		Mlx5CreateCq |
+		Mlx5CreateCqResp |
+		Mlx5ResizeCq |
+		Mlx5CreateSrq |
+		Mlx5CreateSrqResp |
+		Mlx5CreateQp |
+		Mlx5CreateQpResp |
+		Mlx5CreateAhResp |
+		Mlx5AllocMw
 }
 
 // Bytes is the memory of a struct.

@@ -2,7 +2,8 @@ package abi
 
 // Methods is the table of what this module knows to call by ioctl(2). Sizes are
 // what callers give; the mandatory attributes are those of the kernel's
-// drivers/infiniband/core/uverbs_std_types_*.c.
+// drivers/infiniband/core/uverbs_std_types_*.c, and of hw/mlx5/main.c for the object that
+// is mlx5's own: drivers use the same numbers for theirs, and only mlx5's are here.
 var Methods = []MethodSpec{
 	{Object: UVERBS_OBJECT_DEVICE, ID: UVERBS_METHOD_INVOKE_WRITE, Name: "DEVICE.INVOKE_WRITE", Since: "5.0", UHW: true, Attrs: []AttrSpec{
 		{ID: UVERBS_ATTR_CORE_IN, Name: "CORE_IN", Kind: In, Max: 4096},
@@ -119,6 +120,16 @@ var Methods = []MethodSpec{
 	{Object: UVERBS_OBJECT_SRQ, ID: UVERBS_METHOD_SRQ_DESTROY, Name: "SRQ.DESTROY", Since: "5.8", Attrs: []AttrSpec{
 		must(handle(DestroyHandle, UVERBS_ATTR_DESTROY_SRQ_HANDLE, "HANDLE", UVERBS_OBJECT_SRQ)),
 		must(obj[DestroySrqResp](Out, UVERBS_ATTR_DESTROY_SRQ_RESP, "RESP")),
+	}},
+	{Object: MLX5_IB_OBJECT_UAR, ID: MLX5_IB_METHOD_UAR_OBJ_ALLOC, Name: "UAR.ALLOC", Since: "5.7", Attrs: []AttrSpec{
+		must(handle(NewHandle, MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, "HANDLE", MLX5_IB_OBJECT_UAR)),
+		must(konst(MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, "TYPE")),
+		must(num(Out, MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, "MMAP_OFFSET", 8)),
+		must(num(Out, MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, "MMAP_LENGTH", 4)),
+		must(num(Out, MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, "PAGE_ID", 4)),
+	}},
+	{Object: MLX5_IB_OBJECT_UAR, ID: MLX5_IB_METHOD_UAR_OBJ_DESTROY, Name: "UAR.DESTROY", Since: "5.7", Attrs: []AttrSpec{
+		must(handle(DestroyHandle, MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE, "HANDLE", MLX5_IB_OBJECT_UAR)),
 	}},
 }
 

@@ -34,7 +34,8 @@ func (e *port) arrive(p *packet, data *pieces) {
 	if to.take(int(wc.ByteLen), &wc) != wcSuccess {
 		return
 	}
-	space, from := to.f.k.net.desk.space.list, 0 // how much of the header is left alone
+	d := &to.f.k.net.desk
+	space, from := d.space.list, 0 // how much of the header is left alone
 	switch cfg := &e.k.cfg; {
 	case !p.global || cfg.GRH == GRHNone:
 		from = grhLength
@@ -48,19 +49,7 @@ func (e *port) arrive(p *packet, data *pieces) {
 		wc.Sl = e.k.cfg.WCSL
 	}
 	space = skip(space, from)
-	scatter(space, p.grh[from:])
-	move(skip(space, grhLength-from), data.list)
-	to.recv.complete(&wc, p.solicited)
-}
-
-// skip is what is in pieces behind the first n bytes. It changes the list.
-func skip(list [][]byte, n int) [][]byte {
-	for len(list) > 0 && n >= len(list[0]) {
-		n -= len(list[0])
-		list = list[1:]
-	}
-	if len(list) > 0 {
-		list[0] = list[0][n:]
-	}
-	return list
+	d.bounce.scatter(space, local(p.grh[from:]))
+	d.bounce.move(skip(space, grhLength-from), data.list)
+	to.received(&wc, p.solicited)
 }

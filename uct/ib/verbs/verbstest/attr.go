@@ -11,7 +11,7 @@ func (k *Kernel) attr() abi.ExQueryDeviceResp {
 	if l.NoAtomics {
 		atomics = 0
 	}
-	return abi.ExQueryDeviceResp{
+	a := abi.ExQueryDeviceResp{
 		Base: abi.QueryDeviceResp{
 			NodeGuid: guid, SysImageGuid: guid, PhysPortCnt: uint8(len(k.ports)),
 			MaxMrSize: ^uint64(0), PageSizeCap: 0xfffff000, VendorId: 0xffffff, MaxQp: uint32(l.QPs), MaxQpWr: uint32(l.WR),
@@ -22,4 +22,6 @@ func (k *Kernel) attr() abi.ExQueryDeviceResp {
 		},
 		ResponseLength: 304,
 	}
+	k.of.attr(&a)
+	return a
 }

@@ -3,12 +3,22 @@
 package verbstest
 
 import (
-	"sync/atomic"
 	"syscall"
 
 	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/internal/ib/uverbs"
 )
+
+// driverData is what the driver is told with a request, and where it answers.
+func driverData(r *uverbs.Request) (d uhw) {
+	if a := r.Attr(abi.UVERBS_ATTR_UHW_IN); a != nil {
+		d.in = a.Bytes
+	}
+	if a := r.Attr(abi.UVERBS_ATTR_UHW_OUT); a != nil {
+		d.out = a.Bytes
+	}
+	return d
+}
 
 // invoke answers what goes through INVOKE_WRITE.
 func (f *file) invoke(r *uverbs.Request) syscall.Errno {
@@ -16,16 +26,17 @@ func (f *file) invoke(r *uverbs.Request) syscall.Errno {
 	if spec == nil {
 		return syscall.EOPNOTSUPP
 	}
-	var in, out, uhw []byte
+	if !f.drv.has(spec.ID) {
+		return syscall.EOPNOTSUPP
+	}
+	var in, out []byte
 	if a := r.Attr(abi.UVERBS_ATTR_CORE_IN); a != nil {
 		in = a.Bytes
 	}
 	if a := r.Attr(abi.UVERBS_ATTR_CORE_OUT); a != nil {
 		out = a.Bytes
 	}
-	if a := r.Attr(abi.UVERBS_ATTR_UHW_OUT); a != nil {
-		uhw = a.Bytes
-	}
+	d := driverData(r)
 	if len(in) < int(spec.In.Size()) || spec.Out != nil && len(out) < int(spec.Out.Size()) {
 		return syscall.ENOSPC
 	}
@@ -41,9 +52,11 @@ func (f *file) invoke(r *uverbs.Request) syscall.Errno {
 			return syscall.EINVAL
 		}
 		store(out, f.k.attr())
+		f.drv.device(d)
 		return 0
 	case abi.IB_USER_VERBS_CMD_ALLOC_PD:
 		store(out, abi.AllocPdResp{PdHandle: f.add(&pd{})})
+		f.drv.newPD(d)
 		return 0
 	case abi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL:
 		read, write, errno := f.pipe()
@@ -62,10 +75,10 @@ func (f *file) invoke(r *uverbs.Request) syscall.Errno {
 		if !ok {
 			return syscall.ENOENT
 		}
-		if m.MwType != 2 {
-			return syscall.EOPNOTSUPP
+		if e := f.drv.newMW(m.MwType); e != 0 {
+			return e
 		}
-		w := &mw{pd: p, index: f.k.nextKey}
+		w := &mw{pd: p, typ: m.MwType, index: f.k.nextKey}
 		f.k.nextKey++
 		w.rkey = w.index << 8
 		f.k.mws[w.index] = w
@@ -75,11 +88,11 @@ func (f *file) invoke(r *uverbs.Request) syscall.Errno {
 	case abi.IB_USER_VERBS_CMD_REG_MR:
 		return f.regMR(load[abi.RegMr](in), out)
 	case abi.IB_USER_VERBS_CMD_CREATE_AH:
-		return f.createAH(load[abi.CreateAh](in), out, uhw)
+		return f.createAH(load[abi.CreateAh](in), out, d)
 	case abi.IB_USER_VERBS_CMD_REQ_NOTIFY_CQ:
 		return f.reqNotify(load[abi.ReqNotifyCq](in))
 	case abi.IB_USER_VERBS_CMD_RESIZE_CQ:
-		return f.resizeCQ(load[abi.ResizeCq](in), out, uhw)
+		return f.resizeCQ(load[abi.ResizeCq](in), out, d)
 	case abi.IB_USER_VERBS_CMD_MODIFY_QP:
 		return f.modifyQP(load[abi.ModifyQp](in))
 	case abi.IB_USER_VERBS_CMD_QUERY_QP:
@@ -91,24 +104,20 @@ func (f *file) invoke(r *uverbs.Request) syscall.Errno {
 	case abi.IB_USER_VERBS_CMD_REREG_MR:
 		return f.reregMR(load[abi.ReregMr](in), out)
 	case abi.IB_USER_VERBS_CMD_MODIFY_SRQ:
-		a := r.Attr(abi.UVERBS_ATTR_UHW_IN)
-		if a == nil {
-			return syscall.EINVAL
-		}
-		return f.modifySRQ(load[abi.ModifySrq](in), load[abi.RxeModifySrqCmd](a.Bytes))
+		return f.modifySRQ(load[abi.ModifySrq](in), d)
 	case abi.IB_USER_VERBS_CMD_QUERY_SRQ:
 		s, ok := find[*srq](f, load[abi.QuerySrq](in).SrqHandle)
 		if !ok {
 			return syscall.ENOENT
 		}
-		store(out, abi.QuerySrqResp{MaxWr: s.ring.mask, MaxSge: s.maxSGE, SrqLimit: s.limit})
+		store(out, abi.QuerySrqResp{MaxWr: s.maxWR, MaxSge: s.maxSGE, SrqLimit: s.limit})
 		return 0
 	}
 	return syscall.EOPNOTSUPP
 }
 
 // modifySRQ sets the limit of a shared receive queue or its size.
-func (f *file) modifySRQ(m abi.ModifySrq, uhw abi.RxeModifySrqCmd) syscall.Errno {
+func (f *file) modifySRQ(m abi.ModifySrq, d uhw) syscall.Errno {
 	const (
 		size  = 1 << 0 // enum ib_srq_attr_mask, ib_verbs.h
 		limit = 1 << 1
@@ -117,27 +126,14 @@ func (f *file) modifySRQ(m abi.ModifySrq, uhw abi.RxeModifySrqCmd) syscall.Errno
 	if !ok {
 		return syscall.ENOENT
 	}
-	held := s.ring.waiting()
-	if m.AttrMask&limit != 0 && m.SrqLimit > s.ring.mask ||
-		m.AttrMask&size != 0 && (m.MaxWr == 0 || int(m.MaxWr) > f.k.cfg.Limits.SRQWR || m.MaxWr < s.limit || m.MaxWr < held) {
+	if m.AttrMask&limit != 0 && m.SrqLimit > s.maxWR ||
+		m.AttrMask&size != 0 && (m.MaxWr == 0 || int(m.MaxWr) > f.k.cfg.Limits.SRQWR || m.MaxWr < s.limit) {
 		return syscall.EINVAL
 	}
 	if m.AttrMask&size != 0 {
-		other, errno := newRing(m.MaxWr, recvWQESize+16*int(s.maxSGE))
-		if errno != 0 {
+		if errno := f.drv.resizeSRQ(s, m.MaxWr, d); errno != 0 {
 			return errno
 		}
-		mi := f.offer(other)
-		if !writeUser(uhw.MmapInfoAddr, abi.Bytes(&mi)) {
-			f.drop(other)
-			return syscall.EFAULT
-		}
-		for i := range held {
-			copy(other.at(i), s.ring.at(s.ring.index+i))
-		}
-		atomic.StoreUint32(&other.header().ProducerIndex, held)
-		f.drop(s.ring)
-		s.ring = other
 	}
 	if m.AttrMask&limit != 0 {
 		s.limit = m.SrqLimit
@@ -165,7 +161,7 @@ func (f *file) multicast(m abi.AttachMcast, attach bool) syscall.Errno {
 	return 0
 }
 
-func (f *file) createAH(m abi.CreateAh, out, uhw []byte) syscall.Errno {
+func (f *file) createAH(m abi.CreateAh, out []byte, d uhw) syscall.Errno {
 	p, ok := find[*pd](f, m.PdHandle)
 	if !ok {
 		return syscall.ENOENT
@@ -180,11 +176,13 @@ func (f *file) createAH(m abi.CreateAh, out, uhw []byte) syscall.Errno {
 		return e
 	}
 	a := &ah{pd: p, num: f.k.nextAH, way: w}
+	if e := f.drv.newAH(a, d); e != 0 {
+		return e
+	}
 	f.k.nextAH++
 	f.k.ahs[a.num] = a
 	p.refs++
 	store(out, abi.CreateAhResp{AhHandle: f.add(a)})
-	store(uhw, abi.RxeCreateAhResp{AhNum: a.num})
 	return 0
 }
 
@@ -202,28 +200,18 @@ func (f *file) reqNotify(m abi.ReqNotifyCq) syscall.Errno {
 	return 0
 }
 
-func (f *file) resizeCQ(m abi.ResizeCq, out, uhw []byte) syscall.Errno {
+func (f *file) resizeCQ(m abi.ResizeCq, out []byte, d uhw) syscall.Errno {
 	c, ok := find[*cq](f, m.CqHandle)
 	if !ok {
 		return syscall.ENOENT
 	}
-	unread := (c.ring.index - c.ring.header().ConsumerIndex) & c.ring.mask
-	if m.Cqe == 0 || int(m.Cqe) > f.k.cfg.Limits.CQE || m.Cqe < unread || len(uhw) < 16 {
+	if m.Cqe == 0 || int(m.Cqe) > f.k.cfg.Limits.CQE {
 		return syscall.EINVAL
 	}
-	bigger, errno := newRing(m.Cqe, 128)
-	if errno != 0 {
+	if errno := f.drv.resizeCQ(c, m.Cqe, d); errno != 0 {
 		return errno
 	}
-	for i := c.ring.index - unread; unread > 0; unread-- {
-		copy(bigger.at(bigger.index), c.ring.at(i))
-		bigger.produce()
-		i++
-	}
-	f.drop(c.ring)
-	c.ring = bigger
-	store(uhw, abi.RxeCreateCqResp{Mi: f.offer(bigger)})
-	store(out, abi.ResizeCqResp{Cqe: bigger.mask})
+	store(out, abi.ResizeCqResp{Cqe: c.cqe})
 	return 0
 }
 
@@ -346,6 +334,8 @@ func (f *file) modifyQP(m abi.ModifyQp) syscall.Errno {
 	switch {
 	case to == stateReset:
 		q.reset()
+	case from == stateReset && to == stateInit:
+		q.sq.begin()
 	case to == stateErr:
 		q.fail()
 	}
@@ -362,10 +352,10 @@ func (f *file) queryQP(m abi.QueryQp, out []byte) syscall.Errno {
 	if !ok {
 		return syscall.ENOENT
 	}
-	a := &q.attr
+	a, c := &q.attr, f.drv.caps(q)
 	r := abi.QueryQpResp{
-		Dest: a.Dest, MaxSendWr: q.cap.MaxSendWr, MaxRecvWr: q.cap.MaxRecvWr, MaxSendSge: q.cap.MaxSendSge,
-		MaxRecvSge: q.cap.MaxRecvSge, MaxInlineData: q.cap.MaxInlineData, Qkey: a.Qkey, RqPsn: a.RqPsn, SqPsn: a.SqPsn,
+		Dest: a.Dest, MaxSendWr: c.MaxSendWr, MaxRecvWr: c.MaxRecvWr, MaxSendSge: c.MaxSendSge,
+		MaxRecvSge: c.MaxRecvSge, MaxInlineData: c.MaxInlineData, Qkey: a.Qkey, RqPsn: a.RqPsn, SqPsn: a.SqPsn,
 		DestQpNum: a.DestQpNum, QpAccessFlags: a.QpAccessFlags, QpState: a.QpState, CurQpState: a.QpState,
 		PathMtu: a.PathMtu, MaxRdAtomic: a.MaxRdAtomic, MaxDestRdAtomic: a.MaxDestRdAtomic, MinRnrTimer: a.MinRnrTimer,
 		PortNum: a.PortNum, PkeyIndex: a.PkeyIndex, Timeout: a.Timeout, RetryCnt: a.RetryCnt, RnrRetry: a.RnrRetry,

@@ -12,40 +12,43 @@ import (
 // How work requests end.
 
 // complete adds a completion.
-func (c *cq) complete(wc *abi.Wc, solicited bool) {
+func (c *cq) complete(d completion, solicited bool) {
 	if c.dead {
 		return
 	}
-	if c.ring.full() {
+	if c.queue.full() {
 		c.dead = true
 		c.f.event(eventCQErr, c.user)
 		return
 	}
-	copy(c.ring.at(c.ring.index), abi.Bytes(wc))
 	uverbs.RaceSent()
-	c.ring.produce()
-	// Errors are no exception with rdma_rxe (drivers/infiniband/sw/rxe/rxe_cq.c, rxe_cq_post).
-	if c.armed == armedNext || c.armed == armedSolicited && solicited {
-		c.armed = 0
-		c.events++
-		if c.channel >= 0 {
-			unix.Write(c.channel, abi.Bytes(&c.desc)) // a reader too slow loses events
-		}
+	d.solicited = solicited
+	c.queue.put(d)
+	if c.armed == armedNext || c.armed == armedSolicited && (solicited || d.wc.Status != wcSuccess && c.f.k.of.failuresTold()) {
+		c.tell()
+	}
+}
+
+// tell tells the user of a completion that was asked for.
+func (c *cq) tell() {
+	c.armed = 0
+	c.events++
+	if c.channel >= 0 {
+		unix.Write(c.channel, abi.Bytes(&c.desc)) // a reader too slow loses events
 	}
 }
 
 // complete ends a work request.
 func (q *qp) complete(w *request, status uint32) {
-	q.sq.consume()
-	wr := &w.wqe.Wr
-	if status == wcSuccess && wr.SendFlags&flagSignaled == 0 && !q.sigAll {
+	t := q.sq.take()
+	if status == wcSuccess && !w.signaled && !q.sigAll {
 		return
 	}
-	wc := abi.Wc{WrId: wr.WrId, Status: status, QpNum: q.num}
+	d := completion{wc: abi.Wc{Status: status, QpNum: q.num}, tag: t, q: q}
 	if status == wcSuccess {
-		wc.Opcode, wc.ByteLen = completionOf(wr.Opcode), w.wqe.Dma.Length
+		d.wc.Opcode, d.wc.ByteLen = completionOf(w.op), w.length
 	}
-	q.send.complete(&wc, false)
+	q.send.complete(d, false)
 }
 
 // completionOf is the opcode of the completion of an operation.
@@ -74,31 +77,32 @@ func (q *qp) fail() {
 	}
 	q.attr.QpState, q.trip = stateErr, trip{}
 	q.leave()
-	for n := q.sq.waiting(); n > 0; n-- {
-		var w abi.RxeSendWqe
-		fetch(&w, q.sq.at(q.sq.index))
-		q.sq.consume()
-		q.send.complete(&abi.Wc{WrId: w.Wr.WrId, Status: wcFlush, QpNum: q.num}, false)
+	q.flush()
+}
+
+// flush completes what is posted to a queue pair in the error state.
+func (q *qp) flush() {
+	flushed := completion{wc: abi.Wc{Status: wcFlush, QpNum: q.num}, q: q}
+	for q.sq.waiting() {
+		flushed.tag = q.sq.take()
+		q.send.complete(flushed, false)
 	}
 	if q.rq == nil {
 		return
 	}
-	for n := q.rq.waiting(); n > 0; n-- {
-		var w abi.RxeRecvWqe
-		fetch(&w, q.rq.at(q.rq.index))
-		q.rq.consume()
-		q.recv.complete(&abi.Wc{WrId: w.WrId, Status: wcFlush, QpNum: q.num, Opcode: abi.IB_WC_RECV}, false)
+	flushed.recv, flushed.wc.Opcode = true, abi.IB_WC_RECV
+	for q.rq.waiting() > 0 {
+		flushed.tag = q.rq.take()
+		q.recv.complete(flushed, false)
 	}
 }
 
 // reset forgets what is posted.
 func (q *qp) reset() {
 	q.leave()
-	for q.sq.waiting() > 0 {
-		q.sq.consume()
-	}
-	for q.rq != nil && q.rq.waiting() > 0 {
-		q.rq.consume()
+	q.sq.reset()
+	if q.rq != nil {
+		q.rq.reset()
 	}
 	q.attr, q.way = abi.ModifyQp{}, way{}
 	q.retries, q.rnr, q.trip = 0, 0, trip{}

@@ -2,10 +2,7 @@
 
 package verbstest
 
-import (
-	"github.com/ucx-go/ucx/internal/ib/abi"
-	"github.com/ucx-go/ucx/internal/word"
-)
+import "github.com/ucx-go/ucx/internal/ib/abi"
 
 // Work requests of connected queue pairs.
 
@@ -69,7 +66,7 @@ func (q *qp) message(w *request) uint32 {
 			return wcSuccess // lost
 		}
 		return retry(&q.retries, q.attr.RetryCnt, wcRetryExc)
-	case fate.NotReady && reliable && needsReceive(w.wqe.Wr.Opcode):
+	case fate.NotReady && reliable && needsReceive(w.op):
 		x.counts.NotReady++
 		return q.answer(wcRNRRetryExc)
 	}
@@ -98,7 +95,7 @@ func (q *qp) message(w *request) uint32 {
 // fits reports whether the links let through packets as large as the path's MTU has
 // them.
 func (q *qp) fits(w *request, to *qp) bool {
-	n := min(w.wqe.Dma.Length, max(mtuBytes(q.attr.PathMtu), 1))
+	n := min(w.length, max(mtuBytes(q.attr.PathMtu), 1))
 	return n <= q.way.from.mtu() && n <= to.way.from.mtu()
 }
 
@@ -106,7 +103,7 @@ func (q *qp) fits(w *request, to *qp) bool {
 // comes: those of full packets have to be its own MTU (rxe_resp_check_length,
 // drivers/infiniband/sw/rxe/rxe_resp.c).
 func (q *qp) understands(w *request, to *qp) bool {
-	n, mine, theirs := w.wqe.Dma.Length, mtuBytes(q.attr.PathMtu), mtuBytes(to.attr.PathMtu)
+	n, mine, theirs := w.length, mtuBytes(q.attr.PathMtu), mtuBytes(to.attr.PathMtu)
 	if n > mine {
 		return mine == theirs
 	}
@@ -115,15 +112,15 @@ func (q *qp) understands(w *request, to *qp) bool {
 
 // connected does a work request of a connected queue pair.
 func (q *qp) connected(w *request, to *qp) uint32 {
-	wr, n := &w.wqe.Wr, uint64(w.wqe.Dma.Length)
+	n := uint64(w.length)
 	// What the queue pair has no right to is not a request it understands
 	// (check_op_valid, drivers/infiniband/sw/rxe/rxe_resp.c).
-	if need := rights(wr.Opcode); to.attr.QpAccessFlags&need != need {
+	if need := rights(w.op); to.attr.QpAccessFlags&need != need {
 		return to.refuse(wcRemInvReq)
 	}
-	switch wr.Opcode {
+	switch w.op {
 	case abi.IB_UVERBS_WR_SEND_WITH_INV:
-		if to.hasReceive() && !to.invalidate(wr.Ex) {
+		if to.hasReceive() && !to.invalidate(w.ex) {
 			return to.refuse(wcRemAccess)
 		}
 		return q.deliver(w, to, abi.IB_WC_WITH_INVALIDATE)
@@ -134,15 +131,14 @@ func (q *qp) connected(w *request, to *qp) uint32 {
 	case abi.IB_UVERBS_WR_RDMA_WRITE, abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM:
 		return q.write(w, to)
 	case abi.IB_UVERBS_WR_RDMA_READ:
-		rdma := view[abi.RxeRdmaWr](wr)
 		if n == 0 {
 			return wcSuccess
 		}
-		src, ok := to.remote(rdma.Rkey, rdma.RemoteAddr, n, abi.IB_UVERBS_ACCESS_REMOTE_READ)
+		src, ok := to.remote(w.rkey, w.addr, n, abi.IB_UVERBS_ACCESS_REMOTE_READ)
 		if !ok {
 			return to.refuse(wcRemAccess)
 		}
-		scatter(w.local.list, src)
+		q.f.k.net.desk.bounce.scatter(w.local.list, src)
 		return wcSuccess
 	}
 	return q.atomic(w, to)
@@ -150,45 +146,42 @@ func (q *qp) connected(w *request, to *qp) uint32 {
 
 // arrival is the completion of what a work request brings.
 func (q *qp) arrival(w *request, opcode, flags uint32) abi.Wc {
-	wc := abi.Wc{Opcode: opcode, ByteLen: w.wqe.Dma.Length, WcFlags: flags, SrcQp: q.num}
+	wc := abi.Wc{Opcode: opcode, ByteLen: w.length, WcFlags: flags, SrcQp: q.num}
 	if q.way.global {
 		wc.WcFlags |= abi.IB_WC_GRH
 	}
 	if flags != 0 {
-		wc.Ex = w.wqe.Wr.Ex
+		wc.Ex = w.ex
 	}
 	return wc
 }
 
-// solicited reports whether the receiver wants to be told.
-func (w *request) solicited() bool { return w.wqe.Wr.SendFlags&flagSolicited != 0 }
-
 // deliver sends a message; flags are of its completion.
 func (q *qp) deliver(w *request, to *qp, flags uint32) uint32 {
 	wc := q.arrival(w, abi.IB_WC_RECV, flags)
-	return q.answer(to.receive(&w.local, &wc, w.solicited()))
+	return q.answer(to.receive(&w.local, &wc, w.solicited))
 }
 
 // write writes to the peer's memory, with a receive if there is immediate data.
 func (q *qp) write(w *request, to *qp) uint32 {
-	rdma, n := view[abi.RxeRdmaWr](&w.wqe.Wr), uint64(w.wqe.Dma.Length)
-	var dst []byte
+	n, bounce := uint64(w.length), &q.f.k.net.desk.bounce
+	var dst piece
 	if n > 0 {
 		var ok bool
-		if dst, ok = to.remote(rdma.Rkey, rdma.RemoteAddr, n, abi.IB_UVERBS_ACCESS_REMOTE_WRITE); !ok {
+		if dst, ok = to.remote(w.rkey, w.addr, n, abi.IB_UVERBS_ACCESS_REMOTE_WRITE); !ok {
 			return to.refuse(wcRemAccess)
 		}
 	}
-	if w.wqe.Wr.Opcode == abi.IB_UVERBS_WR_RDMA_WRITE {
-		gather(dst, w.local.list)
+	if w.op == abi.IB_UVERBS_WR_RDMA_WRITE {
+		bounce.gather(dst, w.local.list)
 		return wcSuccess
 	}
 	wc := q.arrival(w, abi.IB_WC_RECV_RDMA_WITH_IMM, abi.IB_WC_WITH_IMM)
 	if status := to.take(0, &wc); status != wcSuccess {
 		return q.answer(status)
 	}
-	gather(dst, w.local.list)
-	to.recv.complete(&wc, w.solicited())
+	bounce.gather(dst, w.local.list)
+	to.received(&wc, w.solicited)
 	return wcSuccess
 }
 
@@ -207,26 +200,28 @@ func rights(opcode uint32) uint32 {
 
 // atomic does compare-and-swap and fetch-and-add.
 func (q *qp) atomic(w *request, to *qp) uint32 {
-	a := view[abi.RxeAtomicWr](&w.wqe.Wr)
-	if w.wqe.Dma.Length != 8 {
+	if w.length != 8 {
 		return wcLocLen
 	}
-	b, ok := to.remote(a.Rkey, a.RemoteAddr, 8, abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC)
+	p, ok := to.remote(w.rkey, w.addr, 8, abi.IB_UVERBS_ACCESS_REMOTE_ATOMIC)
 	if !ok {
 		return to.refuse(wcRemAccess)
 	}
-	if a.RemoteAddr%8 != 0 {
+	if w.addr%8 != 0 {
 		return to.refuse(wcRemInvReq)
 	}
-	var old uint64
-	if w.wqe.Wr.Opcode == abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP {
-		old = word.CompareSwap64(b, a.CompareAdd, a.Swap)
-	} else {
-		old = word.Add64(b, a.CompareAdd)
-	}
-	var result [8]byte
-	putU64(result[:], old)
-	scatter(w.local.list, result[:])
+	bounce := &q.f.k.net.desk.bounce
+	old := bounce.update(p, func(old uint64) uint64 {
+		switch {
+		case w.op == abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD:
+			return old + w.add
+		case old == w.add:
+			return w.swap
+		}
+		return old
+	})
+	putU64(w.data[:], old)
+	bounce.scatter(w.local.list, local(w.data[:8]))
 	return wcSuccess
 }
 

@@ -6,36 +6,33 @@ import "github.com/ucx-go/ucx/internal/ib/abi"
 
 // datagram sends one message of an unreliable datagram queue pair.
 func (q *qp) datagram(w *request) uint32 {
-	k, wr := q.f.k, &w.wqe.Wr
-	ud := view[abi.RxeUdWr](wr)
-	a := k.ahs[ud.AhNum]
-	if a == nil || a.pd != q.pd || uint8(a.way.from.num) != q.attr.PortNum {
+	a := w.to
+	if a == nil || a.from.num != q.attr.PortNum {
 		return wcLocQPOp
 	}
-	n := w.wqe.Dma.Length
-	if n > a.way.from.mtu() {
+	if w.length > a.from.mtu() {
 		return wcLocLen
 	}
-	p := &k.net.desk.packet
+	p := &q.f.k.net.desk.packet
 	*p = packet{
-		dgid: a.way.dgid, qpn: ud.RemoteQpn, qkey: ud.RemoteQkey, pkey: q.pkey(), solicited: w.solicited(),
-		wc: abi.Wc{Opcode: abi.IB_WC_RECV, ByteLen: n + grhLength, SrcQp: q.num},
+		dgid: a.dgid, qpn: w.qpn, qkey: w.qkey, pkey: q.pkey(), solicited: w.solicited,
+		wc: abi.Wc{Opcode: abi.IB_WC_RECV, ByteLen: w.length + grhLength, SrcQp: q.num},
 	}
-	if wr.Opcode == abi.IB_UVERBS_WR_SEND_WITH_IMM {
+	if w.op == abi.IB_UVERBS_WR_SEND_WITH_IMM {
 		p.wc.WcFlags = abi.IB_WC_WITH_IMM
-		p.wc.Ex = wr.Ex
+		p.wc.Ex = w.ex
 	}
-	if a.way.from.InfiniBand {
-		p.wc.Slid, p.wc.Sl = a.way.from.LID, a.way.sl
-		p.wc.DlidPathBits = uint8(a.way.dlid & (1<<a.way.from.LMC - 1))
+	if a.from.InfiniBand {
+		p.wc.Slid, p.wc.Sl = a.from.LID, a.sl
+		p.wc.DlidPathBits = uint8(a.dlid & (1<<a.from.LMC - 1))
 	}
-	if a.way.global {
-		p.route(&a.way)
+	if a.global {
+		p.route(a)
 	}
-	if p.multicast = a.way.global && isMulticast(p.dgid); p.multicast {
-		q.multicast(w, &a.way, p)
+	if p.multicast = a.global && isMulticast(p.dgid); p.multicast {
+		q.multicast(w, a, p)
 	} else {
-		q.carry(w, a.way.end(), p)
+		q.carry(w, a.end(), p)
 	}
 	return wcSuccess
 }

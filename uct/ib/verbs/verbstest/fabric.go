@@ -12,11 +12,12 @@ import (
 // network happens in one order.
 type Fabric struct {
 	mu      sync.Mutex
-	kernels []*Kernel // under mu, as they were added
-	era     uint64    // under mu: rises with every change of ports and GIDs
-	sched   scheduler // under mu
-	desk    desk      // under mu
-	faults  faults    // under mu
+	kernels []*Kernel    // under mu, as they were added
+	era     uint64       // under mu: rises with every change of ports and GIDs
+	sched   scheduler    // under mu
+	desk    desk         // under mu
+	faults  faults       // under mu
+	log     func(string) // under mu
 }
 
 // NewFabric returns a network without devices.
@@ -28,9 +29,10 @@ func (n *Fabric) Add(c Config) *Kernel {
 	defer n.mu.Unlock()
 	k := &Kernel{
 		net: n, cfg: c.filled(len(n.kernels)), number: len(n.kernels), qps: make(map[uint32]*qp), mrs: make(map[uint32]*mr), mws: make(map[uint32]*mw),
-		ahs: make(map[uint32]*ah), nextQPN: 0x11, nextKey: 2, nextAH: 1, nextOff: 0x1000,
+		ahs: make(map[uint32]*ah), nextQPN: 0x11, nextKey: 2, nextAH: 1,
 	}
 	k.cfg.check()
+	k.of = k.cfg.kind()
 	for i, p := range k.cfg.Ports {
 		k.ports = append(k.ports, &port{Port: p, k: k, num: uint8(i + 1), active: !p.Down})
 	}

@@ -2,7 +2,11 @@
 
 package verbstest
 
-import "github.com/ucx-go/ucx/internal/ib/abi"
+import (
+	"slices"
+
+	"github.com/ucx-go/ucx/internal/ib/abi"
+)
 
 // faults are what happens to messages on their way. Lock held.
 type faults struct {
@@ -37,13 +41,13 @@ func (q *qp) ask(w *request, end *port, qpn uint32) Fate {
 		return Fate{}
 	}
 	x.message = Message{Number: x.counts.Messages, From: q.f.k, FromPort: int(q.attr.PortNum), FromQP: q.num, ToQP: qpn, Datagram: q.typ == abi.IB_UVERBS_QPT_UD,
-		Opcode: w.wqe.Wr.Opcode, Length: int(w.wqe.Dma.Length), Try: q.trip.tries}
+		Opcode: w.op, Length: int(w.length), Try: q.trip.tries}
 	if end != nil {
 		x.message.To = end.k
 	}
-	if op := w.wqe.Wr.Opcode; op != abi.IB_UVERBS_WR_RDMA_READ && !isAtomic(op) {
+	if w.op != abi.IB_UVERBS_WR_RDMA_READ && !isAtomic(w.op) {
 		n := min(x.message.Length, headLength)
-		gather(x.head[:n], w.local.list)
+		q.f.k.net.desk.bounce.gather(local(x.head[:n]), w.local.list)
 		x.message.Head = x.head[:n]
 	}
 	q.trip.tries++
@@ -73,7 +77,7 @@ func (q *qp) carry(w *request, end *port, p *packet) {
 	}
 	x.counts.Copied += uint64(fate.Copies)
 	if fate.Hold != 0 {
-		x.hold(fate, end, p, w.local.list)
+		x.hold(fate, end, p, &w.local, &q.f.k.net.desk.bounce)
 		if fate.Copies == 0 {
 			return
 		}
@@ -86,18 +90,16 @@ func (q *qp) carry(w *request, end *port, p *packet) {
 }
 
 // hold keeps a datagram, or its copies.
-func (x *faults) hold(fate Fate, end *port, p *packet, data [][]byte) {
+func (x *faults) hold(fate Fate, end *port, p *packet, data *pieces, by *bounce) {
 	l := &late{}
 	if n := len(x.spare); n > 0 {
 		l, x.spare = x.spare[n-1], x.spare[:n-1]
 	}
 	l.due, l.copies, l.end, l.packet = x.until(fate.Hold), max(fate.Copies, 1), end, *p
-	l.buf = l.buf[:0]
-	for _, b := range data {
-		l.buf = append(l.buf, b...)
-	}
+	l.buf = slices.Grow(l.buf[:0], data.size())[:data.size()]
+	by.gather(local(l.buf), data.list)
 	l.data.clear()
-	l.data.add(l.buf)
+	l.data.add(local(l.buf))
 	x.packets = append(x.packets, l)
 }
 

@@ -18,6 +18,8 @@ import (
 // file is the device opened once: a context and its objects.
 type file struct {
 	k        *Kernel
+	drv      driver
+	space    Space       // nil: this process
 	quiet    atomic.Bool // the bell is not worth a look: see Kernel.muffle
 	context  bool
 	closed   bool
@@ -29,8 +31,7 @@ type file struct {
 	byFD     map[int]int    // read end to write end of completion channels
 	objects  map[uint32]any // by handle
 	next     uint32
-	regions  map[uint64]*ring // to be mapped, by offset
-	mapped   int
+	mapped   int // mappings
 }
 
 func (f *file) Name() string { return fmt.Sprintf("verbstest%d", f.k.number) }
@@ -41,7 +42,7 @@ func (f *file) Ioctl(frame *uverbs.Frame) syscall.Errno {
 	if errno != 0 {
 		return errno
 	}
-	if r.Driver != Driver {
+	if number, _ := f.k.of.driver(); r.Driver != number {
 		return syscall.EINVAL
 	}
 	serve := methods[r.Spec]
@@ -65,6 +66,7 @@ func (f *file) Ioctl(frame *uverbs.Frame) syscall.Errno {
 	if e := f.k.faults.Take(r.Spec.Name); e != 0 {
 		return e
 	}
+	f.drv.look() // what was rung before is
 	if e := serve(f, r); e != 0 {
 		return e
 	}
@@ -87,7 +89,7 @@ func (f *file) Write(b []byte) (int, syscall.Errno) {
 	}
 	command, inWords := binary.NativeEndian.Uint32(b), binary.NativeEndian.Uint16(b[4:])
 	spec := abi.LookupCommand(command)
-	if spec == nil || command != abi.IB_USER_VERBS_CMD_POST_SEND {
+	if spec == nil || command != abi.IB_USER_VERBS_CMD_POST_SEND || !f.drv.has(command) {
 		return 0, syscall.EOPNOTSUPP
 	}
 	if int(inWords)*4 != len(b) || len(b)-header < int(spec.In.Size()) {
@@ -111,26 +113,18 @@ func (f *file) Write(b []byte) (int, syscall.Errno) {
 	return len(b), 0
 }
 
-// Mmap maps a queue that was named, once.
+// Mmap maps what the driver has named.
 func (f *file) Mmap(offset uint64, length int) ([]byte, syscall.Errno) {
 	f.k.net.mu.Lock()
 	defer f.k.net.mu.Unlock()
-	r := f.regions[offset]
 	if e := f.k.faults.Take("mmap"); e != 0 {
 		return nil, e
 	}
-	if r == nil || length <= 0 || length > len(r.mem) {
-		return nil, syscall.EINVAL
+	b, errno := f.drv.mmap(offset, length)
+	if errno == 0 {
+		f.mapped++
 	}
-	b, err := unix.Mmap(r.fd, 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	delete(f.regions, offset)
-	unix.Close(r.fd)
-	r.fd = -1
-	if err != nil {
-		return nil, syscall.ENOMEM
-	}
-	f.mapped++
-	return b, 0
+	return b, errno
 }
 
 func (f *file) Munmap(b []byte) syscall.Errno {
@@ -153,6 +147,7 @@ func (f *file) Close() error {
 	f.closed = true
 	f.muffle()
 	f.destroyAll()
+	f.drv.close()
 	for _, fd := range f.pipes {
 		unix.Close(fd)
 	}

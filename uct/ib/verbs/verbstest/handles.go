@@ -10,8 +10,8 @@ import (
 	"github.com/ucx-go/ucx/internal/ib/abi"
 )
 
-// What a file holds for its user: objects by handle, rings that wait to be
-// mapped, and descriptors with records of what has happened. Lock held.
+// What a file holds for its user: objects by handle, and
+// descriptors with records of what has happened. Lock held.
 
 // add gives an object a handle.
 func (f *file) add(o any) uint32 {
@@ -25,23 +25,6 @@ func (f *file) add(o any) uint32 {
 func find[T any](f *file, h uint32) (T, bool) {
 	o, ok := f.objects[h].(T)
 	return o, ok
-}
-
-// offer lets the user map a ring.
-func (f *file) offer(r *ring) abi.Mminfo {
-	r.offset = f.k.nextOff
-	f.k.nextOff += uint64(len(r.mem))
-	f.regions[r.offset] = r
-	return abi.Mminfo{Offset: r.offset, Size: uint32(len(r.mem))}
-}
-
-// drop frees a ring of an object that goes.
-func (f *file) drop(r *ring) {
-	if r == nil {
-		return
-	}
-	delete(f.regions, r.offset)
-	r.free()
 }
 
 // pipe makes a descriptor that the user reads records from.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/internal/ib/uverbs"
 )
 
@@ -14,6 +13,7 @@ import (
 type Kernel struct {
 	net    *Fabric
 	cfg    Config
+	of     personality
 	number int // in the network, from 0
 	// What follows is under net.mu.
 	ports   []*port
@@ -27,9 +27,9 @@ type Kernel struct {
 	nextQPN uint32
 	nextKey uint32
 	nextAH  uint32
-	nextOff uint64 // of a mapping
 	faults  Errnos
-	srqs    int // shared receive queues
+	srqs    int      // shared receive queues
+	broken  []string // rules, by programs
 	resolve func(from, to [16]byte) syscall.Errno
 
 	pinned, pinnedMost int64 // bytes
@@ -41,6 +41,12 @@ func New() *Kernel { return NewFabric().Add(Config{Ports: []Port{loopback()}}) }
 
 // Name is the name of the device.
 func (k *Kernel) Name() string { return k.cfg.Name }
+
+// ABI is the version of the interface of the device's driver.
+func (k *Kernel) ABI() int {
+	_, version := k.of.driver()
+	return version
+}
 
 // Config is what the device is like, with what was left out when it was made, and as
 // its ports are now.
@@ -64,16 +70,19 @@ func (k *Kernel) Fabric() *Fabric { return k.net }
 func (k *Kernel) Open() uverbs.File { return uverbs.Traced(k.open()) }
 
 func (k *Kernel) open() *file {
-	f := &file{k: k, objects: make(map[uint32]any), regions: make(map[uint64]*ring)}
+	return k.openIn(nil)
+}
+
+// openIn opens it for a program with other memory than this process's, if s is not nil.
+func (k *Kernel) openIn(s Space) *file {
+	f := &file{k: k, space: s, objects: make(map[uint32]any)}
+	f.drv = k.of.open(f)
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()
 	k.files = append(k.files, f)
 	f.muffle()
 	return f
 }
-
-// Driver is the number of the driver.
-const Driver = abi.RDMA_DRIVER_RXE
 
 // FailCall makes the call of a name, as in the table of package abi, fail once
 // after it has been let through skip times. The name "mmap" is that of mappings,

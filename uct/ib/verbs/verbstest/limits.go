@@ -4,7 +4,7 @@ package verbstest
 
 import "syscall"
 
-// Limits are the most that a device has of something. 0 is as much as rdma_rxe has, a
+// Limits are the most that a device has of something. 0 is as much as the kind of device has, a
 // negative number is none.
 type Limits struct {
 	QPs      int   // queue pairs
@@ -45,11 +45,11 @@ func limit[T int | int64](configured, byDefault T) T {
 }
 
 // filled are the limits with the defaults.
-func (l Limits) filled() Limits {
+func (l Limits) filled(by Limits) Limits {
 	return Limits{
-		QPs: limit(l.QPs, 0xffff0), WR: limit(l.WR, maxWR), SGE: limit(l.SGE, maxSGE), Inline: limit(l.Inline, maxInline),
-		CQE: limit(l.CQE, maxCQE), SRQs: limit(l.SRQs, 0x7fff), SRQWR: limit(l.SRQWR, maxWR), RdAtomic: limit(l.RdAtomic, maxRdAtomic),
-		MemLock: limit(l.MemLock, 1<<62), NoAtomics: l.NoAtomics,
+		QPs: limit(l.QPs, by.QPs), WR: limit(l.WR, by.WR), SGE: limit(l.SGE, by.SGE), Inline: limit(l.Inline, by.Inline),
+		CQE: limit(l.CQE, by.CQE), SRQs: limit(l.SRQs, by.SRQs), SRQWR: limit(l.SRQWR, by.SRQWR), RdAtomic: limit(l.RdAtomic, by.RdAtomic),
+		MemLock: limit(l.MemLock, by.MemLock), NoAtomics: l.NoAtomics,
 	}
 }
 

@@ -11,9 +11,6 @@ import (
 // What sysfs says of the devices of a network, in the form that Sysfs takes. The text
 // of the files is that of drivers/infiniband/core/sysfs.c of Linux.
 
-// ABIVersion is the version of the driver's interface.
-const ABIVersion = 2
-
 // WriteSysfs makes a tree of files like sysfs in a directory, with the devices of the
 // network as they are now: what lists devices from sysfs lists them from there, as
 // uverbs0 and so on, and Find has the devices by these names.
@@ -30,7 +27,8 @@ func (n *Fabric) Listing() string {
 			fmt.Fprintf(&s, "class/infiniband_verbs/uverbs%d/%s: %s\n", i, path, fmt.Sprintf(format, args...))
 		}
 		file("ibdev", "%s", k.cfg.Name)
-		file("abi_version", "%d", ABIVersion)
+		_, version := k.of.driver()
+		file("abi_version", "%d", version)
 		file("dev", "231:%d", 192+i)
 		k.listing(&s)
 	}

@@ -28,6 +28,8 @@ var methods = map[*abi.MethodSpec]func(*file, *uverbs.Request) syscall.Errno{
 	abi.Lookup(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_DESTROY):                 (*file).destroyAny,
 	abi.Lookup(abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_CREATE):                (*file).createSRQ,
 	abi.Lookup(abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_DESTROY):               (*file).destroyAny,
+	abi.Lookup(abi.MLX5_IB_OBJECT_UAR, abi.MLX5_IB_METHOD_UAR_OBJ_ALLOC):           (*file).allocUAR,
+	abi.Lookup(abi.MLX5_IB_OBJECT_UAR, abi.MLX5_IB_METHOD_UAR_OBJ_DESTROY):         (*file).destroyAny,
 }
 
 // answer writes to an attribute if it was given.
@@ -65,6 +67,9 @@ func object[T any](f *file, r *uverbs.Request, id uint16) (o T, errno syscall.Er
 func (f *file) getContext(r *uverbs.Request) syscall.Errno {
 	if f.context {
 		return syscall.EINVAL
+	}
+	if e := f.drv.context(driverData(r)); e != 0 {
+		return e
 	}
 	f.context = true
 	answerU32(r, abi.UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, vectors)
@@ -143,7 +148,7 @@ func (f *file) queryGIDTable(r *uverbs.Request) syscall.Errno {
 // destroyAny serves all methods that destroy, whose first attribute is the object
 // and whose second, if any, says how many events there were.
 func (f *file) destroyAny(r *uverbs.Request) syscall.Errno {
-	h := uint32(r.Attr(0).Raw.Data)
+	h := uint32(r.Attr(r.Spec.Attrs[0].ID).Raw.Data)
 	var kind uint16
 	var events uint32
 	switch o := f.objects[h].(type) {
@@ -161,6 +166,8 @@ func (f *file) destroyAny(r *uverbs.Request) syscall.Errno {
 		kind = abi.UVERBS_OBJECT_QP
 	case *srq:
 		kind = abi.UVERBS_OBJECT_SRQ
+	case *uar:
+		kind = o.kind()
 	}
 	if kind != r.Spec.Object {
 		return syscall.ENOENT
@@ -169,6 +176,23 @@ func (f *file) destroyAny(r *uverbs.Request) syscall.Errno {
 		return e
 	}
 	answerU32(r, 1, events)
+	return 0
+}
+
+// allocUAR makes a doorbell page that is an object.
+func (f *file) allocUAR(r *uverbs.Request) syscall.Errno {
+	x, ok := f.drv.(*mlx5File)
+	if !ok {
+		return syscall.EPROTONOSUPPORT
+	}
+	u, errno := x.allocUAR(u64(r.Attr(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE).Bytes))
+	if errno != 0 {
+		return errno
+	}
+	answerU64(r, abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, uint64(u.offset))
+	answerU32(r, abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, pageSize)
+	answerU32(r, abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, u.id)
+	r.Attr(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE).Raw.Data = uint64(f.add(u))
 	return 0
 }
 
@@ -189,16 +213,10 @@ func (f *file) createCQ(r *uverbs.Request) syscall.Errno {
 		}
 		c.channel = w
 	}
-	mi := r.Attr(abi.UVERBS_ATTR_UHW_OUT)
-	if mi == nil || len(mi.Bytes) < 16 {
-		return syscall.EINVAL
-	}
-	var errno syscall.Errno
-	if c.ring, errno = newRing(cqe, 128); errno != 0 {
+	if errno := f.drv.newCQ(c, cqe, driverData(r)); errno != 0 {
 		return errno
 	}
-	store(mi.Bytes, abi.RxeCreateCqResp{Mi: f.offer(c.ring)})
-	answerU32(r, abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, c.ring.mask)
+	answerU32(r, abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, c.cqe)
 	r.Attr(abi.UVERBS_ATTR_CREATE_CQ_HANDLE).Raw.Data = uint64(f.add(c))
 	return 0
 }
@@ -210,9 +228,8 @@ func (f *file) createSRQ(r *uverbs.Request) syscall.Errno {
 	}
 	wr, sge := u32(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_MAX_WR).Bytes), u32(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE).Bytes)
 	limit := u32(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_LIMIT).Bytes)
-	uhw := r.Attr(abi.UVERBS_ATTR_UHW_OUT)
 	l := &f.k.cfg.Limits
-	if wr == 0 || int(wr) > l.SRQWR || int(sge) > min(l.SGE, maxSRQSGE) || limit > wr || uhw == nil || len(uhw.Bytes) < 24 {
+	if wr == 0 || int(wr) > l.SRQWR || int(sge) > min(l.SGE, maxSRQSGE) || limit > wr {
 		return syscall.EINVAL
 	}
 	if u64(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_TYPE).Bytes) != abi.IB_UVERBS_SRQT_BASIC {
@@ -221,23 +238,31 @@ func (f *file) createSRQ(r *uverbs.Request) syscall.Errno {
 	if f.k.srqs >= l.SRQs {
 		return syscall.ENOMEM
 	}
-	s := &srq{f: f, pd: p, user: u64(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE).Bytes), maxSGE: max(sge, 1), limit: limit}
-	if s.ring, errno = newRing(wr, recvWQESize+sgeSize*int(s.maxSGE)); errno != 0 {
+	s := &srq{f: f, pd: p, num: f.next, user: u64(r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE).Bytes), maxSGE: max(sge, 1), limit: limit}
+	if errno = f.drv.newSRQ(s, wr, driverData(r)); errno != 0 {
 		return errno
 	}
 	p.refs++
 	f.k.srqs++
 	h := f.add(s)
-	store(uhw.Bytes, abi.RxeCreateSrqResp{Mi: f.offer(s.ring), SrqNum: h})
-	answerU32(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, s.ring.mask)
+	answerU32(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, s.maxWR)
 	answerU32(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, s.maxSGE)
-	answerU32(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, h)
+	answerU32(r, abi.UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, s.num)
 	r.Attr(abi.UVERBS_ATTR_CREATE_SRQ_HANDLE).Raw.Data = uint64(h)
 	return 0
 }
 
+// strangeTypes are those of queue pairs that are refused by name.
+var strangeTypes = map[uint32]string{
+	abi.IB_UVERBS_QPT_RAW_PACKET: "raw packet", abi.IB_UVERBS_QPT_XRC_INI: "XRC initiator", abi.IB_UVERBS_QPT_XRC_TGT: "XRC target",
+	abi.IB_UVERBS_QPT_DRIVER: "DC",
+}
+
 func (f *file) createQP(r *uverbs.Request) syscall.Errno {
 	q := &qp{f: f, typ: uint32(u64(r.Attr(abi.UVERBS_ATTR_CREATE_QP_TYPE).Bytes))}
+	if name := strangeTypes[q.typ]; name != "" {
+		f.k.net.say(f.k.cfg.Name + ": a queue pair of type " + name + " is refused")
+	}
 	if q.typ != abi.IB_UVERBS_QPT_RC && q.typ != abi.IB_UVERBS_QPT_UC && q.typ != abi.IB_UVERBS_QPT_UD {
 		return syscall.EOPNOTSUPP
 	}
@@ -262,42 +287,24 @@ func (f *file) createQP(r *uverbs.Request) syscall.Errno {
 		q.sigAll = u32(a.Bytes) != 0
 	}
 	q.cap = load[abi.QpCap](r.Attr(abi.UVERBS_ATTR_CREATE_QP_CAP).Bytes)
-	uhw, l := r.Attr(abi.UVERBS_ATTR_UHW_OUT), &f.k.cfg.Limits
-	if int(q.cap.MaxSendWr) > l.WR || int(q.cap.MaxRecvWr) > l.WR || int(q.cap.MaxSendSge) > l.SGE || int(q.cap.MaxRecvSge) > l.SGE ||
-		int(q.cap.MaxInlineData) > l.Inline || uhw == nil || len(uhw.Bytes) < 32 || r.Attr(abi.UVERBS_ATTR_UHW_IN) != nil {
+	if l := &f.k.cfg.Limits; int(q.cap.MaxSendWr) > l.WR || int(q.cap.MaxRecvWr) > l.WR {
 		return syscall.EINVAL
 	}
-	if len(f.k.qps) >= l.QPs {
+	if len(f.k.qps) >= f.k.cfg.Limits.QPs {
 		return syscall.ENOMEM
 	}
-	// rdma_rxe makes as much room for inline data as for pieces of memory, and queues as
-	// long as their rings are.
-	extra := max(sgeSize*int(q.cap.MaxSendSge), int(q.cap.MaxInlineData))
-	q.cap.MaxInlineData, q.cap.MaxSendSge = uint32(min(extra, l.Inline)), uint32(extra/sgeSize)
-	if q.sq, errno[0] = newRing(max(q.cap.MaxSendWr, 1), sendWQESize+extra); errno[0] != 0 {
-		return errno[0]
+	q.num = f.k.nextQPN
+	if e := f.drv.newQP(q, driverData(r)); e != 0 {
+		return e
 	}
-	q.cap.MaxSendWr = q.sq.mask
-	var resp abi.RxeCreateQpResp
-	if q.srq == nil {
-		if q.rq, errno[0] = newRing(max(q.cap.MaxRecvWr, 1), recvWQESize+sgeSize*int(q.cap.MaxRecvSge)); errno[0] != 0 {
-			q.sq.free()
-			return errno[0]
-		}
-		resp.RqMi = f.offer(q.rq)
-		q.cap.MaxRecvSge = uint32((1<<q.rq.log2 - recvWQESize) / sgeSize)
-		q.cap.MaxRecvWr = q.rq.mask
-	} else {
+	f.k.nextQPN++
+	if q.srq != nil {
 		q.srq.refs++
 	}
-	resp.SqMi = f.offer(q.sq)
-	store(uhw.Bytes, resp)
 	q.pd.refs++
 	q.send.refs++
 	q.recv.refs++
 	q.user = u64(r.Attr(abi.UVERBS_ATTR_CREATE_QP_USER_HANDLE).Bytes)
-	q.num = f.k.nextQPN
-	f.k.nextQPN++
 	f.k.qps[q.num] = q
 	f.k.order = append(f.k.order, q)
 	q.handle = f.add(q)

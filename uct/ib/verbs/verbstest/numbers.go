@@ -35,13 +35,6 @@ const (
 	again = ^uint32(0) - 1 // not done, but may be at once
 )
 
-// Flags of a work request; enum ib_send_flags, ib_verbs.h.
-const (
-	flagSignaled  = 1 << 1
-	flagSolicited = 1 << 2
-	flagInline    = 1 << 3
-)
-
 // States of a queue pair; enum ib_qp_state, ib_verbs.h.
 const (
 	stateReset = iota

@@ -15,6 +15,7 @@ type pd struct {
 
 type mr struct {
 	pd     *pd
+	space  Space // nil: this process
 	index  uint32
 	start  uint64 // in the process
 	iova   uint64 // for peers
@@ -25,21 +26,24 @@ type mr struct {
 	rkey   uint32 // 0 without remote access
 }
 
-// mw is a memory window of type 2.
+// mw is a memory window.
 type mw struct {
 	pd     *pd
 	index  uint32
+	typ    uint8 // 1 or 2
 	rkey   uint32
 	mr     *mr // nil while it opens nothing
 	qp     *qp
-	addr   uint64
+	addr   uint64 // for peers
+	base   uint64 // for the region
 	length uint64
 	access uint32
 }
 
 type cq struct {
 	f       *file
-	ring    *ring
+	queue   compQueue
+	cqe     uint32 // that there is room for
 	user    uint64
 	desc    abi.CompEventDesc // that names it
 	channel int               // write end, -1 for none
@@ -58,8 +62,10 @@ const (
 type srq struct {
 	f      *file
 	pd     *pd
-	ring   *ring
+	queue  recvQueue
+	num    uint32
 	user   uint64
+	maxWR  uint32
 	maxSGE uint32
 	limit  uint32
 	refs   int
@@ -83,7 +89,8 @@ type qp struct {
 	send    *cq
 	recv    *cq
 	srq     *srq
-	sq, rq  *ring
+	sq      sendQueue
+	rq      recvQueue    // nil: receives are shared
 	attr    abi.ModifyQp // what MODIFY_QP has set
 	way     way          // that attr.Dest names
 	retries uint8
@@ -121,14 +128,14 @@ func (f *file) destroy(h uint32) syscall.Errno {
 		if o.refs > 0 {
 			return syscall.EBUSY
 		}
-		f.drop(o.ring)
+		o.queue.end()
 	case *srq:
 		if o.refs > 0 {
 			return syscall.EBUSY
 		}
 		o.pd.refs--
 		f.k.srqs--
-		f.drop(o.ring)
+		o.queue.end()
 	case *qp:
 		if len(o.groups) > 0 {
 			return syscall.EBUSY
@@ -147,8 +154,12 @@ func (f *file) destroy(h uint32) syscall.Errno {
 		o.leave()
 		delete(f.k.qps, o.num)
 		f.k.order = slices.DeleteFunc(f.k.order, func(q *qp) bool { return q == o })
-		f.drop(o.sq)
-		f.drop(o.rq)
+		o.sq.end()
+		if o.rq != nil {
+			o.rq.end()
+		}
+	case *uar:
+		o.destroy()
 	default:
 		return syscall.ENOENT
 	}

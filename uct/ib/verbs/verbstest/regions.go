@@ -18,14 +18,14 @@ func (f *file) regMR(m abi.RegMr, out []byte) syscall.Errno {
 	if !validAccess(m.AccessFlags) || (m.HcaVa^m.Start)&4095 != 0 || m.HcaVa+m.Length < m.HcaVa {
 		return syscall.EINVAL
 	}
-	if !mapped(m.Start, m.Length) {
+	if !f.reaches(m.Start, m.Length) {
 		return syscall.EFAULT
 	}
 	pinned := pages(m.Start, m.Length)
 	if e := f.k.pin(pinned); e != 0 {
 		return e
 	}
-	o := &mr{pd: p, pinned: pinned, index: f.k.nextKey, start: m.Start, iova: m.HcaVa, length: m.Length, access: m.AccessFlags}
+	o := &mr{pd: p, space: f.space, pinned: pinned, index: f.k.nextKey, start: m.Start, iova: m.HcaVa, length: m.Length, access: m.AccessFlags}
 	f.k.nextKey++
 	o.lkey = o.index<<8 | 0x5a
 	o.setAccess(m.AccessFlags)
@@ -33,6 +33,14 @@ func (f *file) regMR(m abi.RegMr, out []byte) syscall.Errno {
 	p.refs++
 	store(out, abi.RegMrResp{MrHandle: f.add(o), Lkey: o.lkey, Rkey: o.rkey})
 	return 0
+}
+
+// reaches reports whether the program has memory at an address.
+func (f *file) reaches(addr, n uint64) bool {
+	if f.space != nil {
+		return f.space.Mapped(addr, n)
+	}
+	return mapped(addr, n)
 }
 
 // remoteAccess is what makes a key for peers.
@@ -69,7 +77,7 @@ func (f *file) reregMR(m abi.ReregMr, out []byte) syscall.Errno {
 	case m.Flags == 0, m.Flags&access != 0 && !validAccess(m.AccessFlags),
 		m.Flags&translation != 0 && ((m.HcaVa^m.Start)&4095 != 0 || m.HcaVa+m.Length < m.HcaVa):
 		return syscall.EINVAL
-	case m.Flags&translation != 0 && !mapped(m.Start, m.Length):
+	case m.Flags&translation != 0 && !f.reaches(m.Start, m.Length):
 		return syscall.EFAULT
 	}
 	p := o.pd

@@ -10,58 +10,60 @@ import "github.com/ucx-go/ucx/internal/ib/abi"
 // desk is where the work request lies that is being done.
 type desk struct {
 	send   request
-	recv   abi.RxeRecvWqe
+	recv   receive
 	space  pieces // that recv names
 	packet packet
+	bounce bounce
 }
 
-// request is a work request as copied from the queue.
-type request struct {
-	wqe    abi.RxeSendWqe
-	inline [maxInline]byte
-	sges   [maxSGE]abi.RxeSge
-	list   []abi.RxeSge // of sges
-	broken bool
-	local  pieces // what it names, at this end
-}
-
-// Sizes of the fixed parts of work requests, and of a piece of memory behind one.
+// The most of a work request, of any driver.
 const (
-	sendWQESize = 208
-	recvWQESize = 40
-	sgeSize     = 16
+	maxPieces = 64
+	maxData   = 1024 // inline
 )
 
-// request copies the next work request.
-func (q *qp) request() *request {
-	b := q.sq.at(q.sq.index)
-	w := &q.f.k.net.desk.send
-	fetch(&w.wqe, b)
-	b = b[sendWQESize:]
-	w.list, w.broken = nil, false
-	d := &w.wqe.Dma
-	if w.wqe.Wr.SendFlags&flagInline != 0 {
-		if w.broken = d.Length > q.cap.MaxInlineData || int(d.Length) > len(b); !w.broken {
-			copy(w.inline[:d.Length], b)
-		}
-		return w
-	}
-	w.list, w.broken = gatherList(w.sges[:], d, b, q.cap.MaxSendSge)
-	return w
+// request is a work request as copied from the queue, in a form that is nobody's.
+type request struct {
+	tag       tag
+	op        uint32 // enum ib_uverbs_wr_opcode
+	nothing   bool   // it does nothing at all
+	signaled  bool
+	solicited bool // the receiver wants to be told
+	inline    bool
+	ex        uint32 // immediate data (BE) or the key to invalidate
+	length    uint32
+	addr      uint64 // of the peer's memory
+	rkey      uint32
+	add       uint64 // or what to compare with
+	swap      uint64
+	bind      binding
+	to        *way // of datagrams; nil for none
+	qpn       uint32
+	qkey      uint32
+	status    uint32 // other than wcSuccess: what is wrong with it as such
+	list      []sge  // of sges
+	sges      [maxPieces]sge
+	data      [maxData]byte
+	local     pieces // what it names, at this end
 }
 
-// gatherList reads a gather list into room.
-func gatherList(room []abi.RxeSge, d *abi.RxeDmaInfo, b []byte, most uint32) (list []abi.RxeSge, broken bool) {
-	n := int(d.NumSge)
-	if d.NumSge > most || n > len(room) || n*sgeSize > len(b) {
-		return nil, true
-	}
-	total := uint64(0)
-	for i := range n {
-		fetch(&room[i], b[i*sgeSize:])
-		total += uint64(room[i].Length)
-	}
-	return room[:n], total != uint64(d.Length) || d.Resid != d.Length || d.CurSge != 0 || d.SgeOffset != 0
+// clear makes it one of nothing.
+func (w *request) clear() {
+	w.tag, w.op, w.nothing, w.signaled, w.solicited, w.inline = tag{}, 0, false, false, false, false
+	w.ex, w.length, w.addr, w.rkey, w.add, w.swap, w.bind = 0, 0, 0, 0, 0, 0, binding{}
+	w.to, w.qpn, w.qkey, w.status, w.list = nil, 0, 0, wcSuccess, nil
+}
+
+// binding is what opens a memory window.
+type binding struct {
+	window uint32 // the key that it has
+	key    uint32 // and that it gets
+	typ    uint8  // of the window
+	lkey   uint32 // of the region
+	addr   uint64 // there
+	start  uint64 // for peers
+	length uint64 // 0: a window of type 1 is closed
+	access uint32
 }
 
 // isAtomic reports whether an operation is one.

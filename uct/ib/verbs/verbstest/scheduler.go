@@ -56,8 +56,9 @@ func (n *Fabric) call() {
 // look finds the work requests that no bell has told of.
 func (n *Fabric) look() {
 	for _, k := range n.kernels {
+		k.listen()
 		for _, q := range k.order {
-			if q.in == nil && q.sq.waiting() > 0 {
+			if q.in == nil && q.sq.waiting() {
 				n.sched.ready.add(q)
 			}
 		}
@@ -145,7 +146,7 @@ func (n *Fabric) resume(of func(*qp) bool) (any bool) {
 // if none was done, again if one is to be tried again, and wcSuccess if one has come to
 // an end, whichever.
 func (q *qp) turn() uint32 {
-	if q.sq.waiting() == 0 {
+	if !q.sq.waiting() {
 		return wait
 	}
 	s := &q.f.k.net.sched
@@ -157,7 +158,9 @@ func (q *qp) turn() uint32 {
 	default:
 		return wait
 	}
-	w := q.request()
+	w := &q.f.k.net.desk.send
+	w.clear()
+	q.sq.read(w)
 	status := q.execute(w)
 	switch status {
 	case wait:
@@ -174,7 +177,7 @@ func (q *qp) turn() uint32 {
 	q.complete(w, status)
 	if status != wcSuccess {
 		q.fail()
-	} else if q.sq.waiting() > 0 {
+	} else if q.sq.waiting() {
 		s.ready.add(q)
 	}
 	return wcSuccess

@@ -4,9 +4,7 @@ package verbstest
 
 // Soundness: a ring's memory is a mapping of its own that stays until the object
 // and, separately, the user's mapping of the same pages are gone; every index is
-// masked and the mask is the kernel's own copy. Structs are read from bytes by
-// copying. Addresses of memory regions were checked to be mapped when they were
-// registered; that they stay is what registering promises, in C as here.
+// masked and the mask is the kernel's own copy. Structs are read from bytes by copying.
 
 import (
 	"math/bits"
@@ -91,6 +89,11 @@ func (r *ring) produce() {
 // waiting counts the elements the user has filled.
 func (r *ring) waiting() uint32 { return (r.produced() - r.index) & r.mask }
 
+// unread counts the completions that the user has not taken.
+func (r *ring) unread() uint32 {
+	return (r.index - atomic.LoadUint32(&r.header().ConsumerIndex)) & r.mask
+}
+
 // free gives the memory back; the user's mapping stays.
 func (r *ring) free() {
 	unix.Munmap(r.mem)
@@ -99,47 +102,7 @@ func (r *ring) free() {
 	}
 }
 
-// load reads a struct from as many bytes as there are.
-func load[T abi.Struct](b []byte) T {
-	var v T
-	fetch(&v, b)
-	return v
-}
-
-// fetch is load into a place.
-func fetch[T abi.Struct](v *T, b []byte) { copy(abi.Bytes(v), b) }
-
-// store writes as much of a struct as there is room for.
-func store[T abi.Struct](b []byte, v T) { copy(b, abi.Bytes(&v)) }
-
 // view reads a member of the union in a work request.
 func view[T abi.RxeRdmaWr | abi.RxeAtomicWr | abi.RxeMwWr | abi.RxeUdWr](wr *abi.RxeSendWr) T {
 	return *(*T)(unsafe.Pointer(&wr.Wr))
-}
-
-// mapped reports whether the process has memory at an address.
-func mapped(addr, n uint64) bool {
-	const page = 4096
-	if n == 0 || n > 1<<32 || addr > 1<<48 {
-		return false
-	}
-	from := addr &^ (page - 1)
-	pages := (addr + n - from + page - 1) / page
-	vec := make([]byte, pages)
-	_, _, e := unix.Syscall(unix.SYS_MINCORE, uintptr(from), uintptr(pages*page), uintptr(unsafe.Pointer(&vec[0])))
-	return e == 0
-}
-
-// writeUser writes to an address that may be anything.
-func writeUser(addr uint64, b []byte) bool {
-	to := unix.RemoteIovec{Base: uintptr(addr), Len: len(b)}
-	from := unix.Iovec{Base: unsafe.SliceData(b)}
-	from.SetLen(len(b))
-	n, err := unix.ProcessVMWritev(unix.Getpid(), []unix.Iovec{from}, []unix.RemoteIovec{to}, 0)
-	return err == nil && n == len(b)
-}
-
-// memory is n bytes of the process.
-func memory(addr uint64, n int) []byte {
-	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n)
 }

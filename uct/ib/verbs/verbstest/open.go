@@ -1,0 +1,51 @@
+//go:build linux
+
+package verbstest
+
+import "github.com/ucx-go/ucx/internal/ib/uverbs"
+
+// What runs a program on the devices needs: see Opened.
+
+// Opened is a device that another program has open. It is used as any uverbs.File:
+// who catches the program's calls brings what ioctl(2) is given into a uverbs.Frame,
+// with pointers into that, has Ioctl answer, and takes the answers back. Addresses in
+// what drivers say to each other, of memory that is registered and of what work requests
+// name are the program's own, and stay as they are.
+//
+// Descriptors cross by their numbers in this process: those in answers, of the events of
+// the device (ASYNC_EVENT.ALLOC) and of completion channels (CREATE_COMP_CHANNEL), are
+// the caller's, who hands the program a duplicate. The one of a channel is open until
+// the program has closed its own, since CQ.CREATE names it.
+type Opened struct {
+	uverbs.File
+	f *file
+}
+
+// OpenIn opens the device for a program with the memory s; nil is this process's.
+func (k *Kernel) OpenIn(s Space) *Opened {
+	f := k.openIn(s)
+	return &Opened{uverbs.Traced(f), f}
+}
+
+// Pages is a descriptor of a file to map in place of the device: what a driver has
+// mapped at an offset is in it at that offset, and the network looks for doorbells there.
+// It is Opened's, until Close. It is -1 if the driver has nothing like that; then Mmap is
+// what maps.
+func (o *Opened) Pages() int { return o.f.drv.pages() }
+
+// Broken are rules of the device's interface that programs have broken, as far as there
+// is room for them: what a real device would take for something else, or not notice. A
+// test fails if there are any.
+func (k *Kernel) Broken() []string {
+	k.net.mu.Lock()
+	defer k.net.mu.Unlock()
+	return append([]string(nil), k.broken...)
+}
+
+// SetLog has f called with each broken rule and with what is refused and why, in the
+// middle of things: it must not call anything of the network. nil: no longer.
+func (n *Fabric) SetLog(f func(text string)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.log = f
+}

@@ -1,0 +1,156 @@
+//go:build linux
+
+package verbstest
+
+import (
+	"sync/atomic"
+	"syscall"
+
+	"github.com/ucx-go/ucx/internal/ib/abi"
+)
+
+// The driver of rdma_rxe: the kernel makes the queues, and the program maps them.
+
+// rxe is the personality of rdma_rxe.
+type rxe struct{}
+
+func (rxe) driver() (number uint32, abi int) { return Driver, ABIVersion }
+func (rxe) open(f *file) driver              { return &rxeFile{f: f, regions: make(map[uint64]*ring), next: 0x1000} }
+func (rxe) limits() Limits                   { return rxeLimits }
+func (rxe) polls() bool                      { return false }
+func (rxe) failuresTold() bool               { return false } // rxe_cq_post, drivers/infiniband/sw/rxe/rxe_cq.c
+func (rxe) attr(*abi.ExQueryDeviceResp)      {}
+
+// Driver is the number of the driver of devices as of rdma_rxe, ABIVersion the version of
+// its interface.
+const (
+	Driver     = abi.RDMA_DRIVER_RXE
+	ABIVersion = abi.RXE_UVERBS_ABI_VERSION
+)
+
+var rxeLimits = Limits{QPs: 0xffff0, WR: maxWR, SGE: maxSGE, Inline: maxInline, CQE: maxCQE, SRQs: 0x7fff, SRQWR: maxWR, RdAtomic: maxRdAtomic, MemLock: 1 << 62}
+
+func (*rxeFile) has(uint32) bool           { return true }
+func (*rxeFile) context(uhw) syscall.Errno { return 0 }
+func (*rxeFile) device(uhw)                {}
+func (*rxeFile) newPD(uhw)                 {}
+func (*rxeFile) look() bool                { return false }
+func (*rxeFile) pages() int                { return -1 }
+func (*rxeFile) close()                    {}
+
+// caps are the truth here.
+func (*rxeFile) caps(q *qp) abi.QpCap { return q.cap }
+
+func (*rxeFile) newMW(typ uint8) syscall.Errno {
+	if typ != 2 {
+		return syscall.EOPNOTSUPP
+	}
+	return 0
+}
+
+func (*rxeFile) newAH(a *ah, d uhw) syscall.Errno {
+	store(d.out, abi.RxeCreateAhResp{AhNum: a.num})
+	return 0
+}
+
+func (x *rxeFile) newCQ(c *cq, cqe uint32, d uhw) syscall.Errno {
+	if len(d.out) < 16 {
+		return syscall.EINVAL
+	}
+	r, errno := newRing(cqe, 128)
+	if errno != 0 {
+		return errno
+	}
+	c.queue, c.cqe = &rxeCQ{x, r}, r.mask
+	store(d.out, abi.RxeCreateCqResp{Mi: x.offer(r)})
+	return 0
+}
+
+func (x *rxeFile) resizeCQ(c *cq, cqe uint32, d uhw) syscall.Errno {
+	q := c.queue.(*rxeCQ)
+	unread := q.ring.unread()
+	if cqe < unread || len(d.out) < 16 {
+		return syscall.EINVAL
+	}
+	bigger, errno := newRing(cqe, 128)
+	if errno != 0 {
+		return errno
+	}
+	for i := q.ring.index - unread; unread > 0; unread-- {
+		copy(bigger.at(bigger.index), q.ring.at(i))
+		bigger.produce()
+		i++
+	}
+	x.drop(q.ring)
+	q.ring, c.cqe = bigger, bigger.mask
+	store(d.out, abi.RxeCreateCqResp{Mi: x.offer(bigger)})
+	return 0
+}
+
+func (x *rxeFile) newSRQ(s *srq, wr uint32, d uhw) syscall.Errno {
+	if len(d.out) < 24 {
+		return syscall.EINVAL
+	}
+	r, errno := newRing(wr, recvWQESize+sgeSize*int(s.maxSGE))
+	if errno != 0 {
+		return errno
+	}
+	s.queue, s.maxWR = &rxeRQ{x, r, s.maxSGE}, r.mask
+	store(d.out, abi.RxeCreateSrqResp{Mi: x.offer(r), SrqNum: s.num})
+	return 0
+}
+
+func (x *rxeFile) resizeSRQ(s *srq, wr uint32, d uhw) syscall.Errno {
+	q := s.queue.(*rxeRQ)
+	held := q.waiting()
+	if wr < held {
+		return syscall.EINVAL
+	}
+	other, errno := newRing(wr, recvWQESize+sgeSize*int(s.maxSGE))
+	if errno != 0 {
+		return errno
+	}
+	mi := x.offer(other)
+	if !here().Write(load[abi.RxeModifySrqCmd](d.in).MmapInfoAddr, abi.Bytes(&mi)) {
+		x.drop(other)
+		return syscall.EFAULT
+	}
+	for i := range held {
+		copy(other.at(i), q.ring.at(q.ring.index+i))
+	}
+	atomic.StoreUint32(&other.header().ProducerIndex, held)
+	x.drop(q.ring)
+	q.ring, s.maxWR = other, other.mask
+	return 0
+}
+
+func (x *rxeFile) newQP(q *qp, d uhw) syscall.Errno {
+	l := &x.f.k.cfg.Limits
+	if len(d.out) < 32 || d.in != nil || int(q.cap.MaxSendSge) > l.SGE || int(q.cap.MaxRecvSge) > l.SGE || int(q.cap.MaxInlineData) > l.Inline {
+		return syscall.EINVAL
+	}
+	// rdma_rxe makes as much room for inline data as for pieces of memory, and queues as
+	// long as their rings are.
+	extra := max(sgeSize*int(q.cap.MaxSendSge), int(q.cap.MaxInlineData))
+	q.cap.MaxInlineData, q.cap.MaxSendSge = uint32(min(extra, l.Inline)), uint32(extra/sgeSize)
+	sq, errno := newRing(max(q.cap.MaxSendWr, 1), sendWQESize+extra)
+	if errno != 0 {
+		return errno
+	}
+	q.cap.MaxSendWr = sq.mask
+	var resp abi.RxeCreateQpResp
+	if q.srq == nil {
+		rq, errno := newRing(max(q.cap.MaxRecvWr, 1), recvWQESize+sgeSize*int(q.cap.MaxRecvSge))
+		if errno != 0 {
+			sq.free()
+			return errno
+		}
+		resp.RqMi = x.offer(rq)
+		q.cap.MaxRecvSge, q.cap.MaxRecvWr = uint32((1<<rq.log2-recvWQESize)/sgeSize), rq.mask
+		q.rq = &rxeRQ{x, rq, q.cap.MaxRecvSge}
+	}
+	resp.SqMi = x.offer(sq)
+	q.sq = &rxeSQ{x, sq, q}
+	store(d.out, resp)
+	return 0
+}
