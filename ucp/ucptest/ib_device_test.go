@@ -30,7 +30,7 @@ func cable(t *testing.T, tls string) transport {
 		t.Skip("the devices are those of the VM, make test-rxe runs this there")
 	}
 	rdmatest.All(t)
-	return transport{name: tls, few: true, busy: true, instant: true, silent: true, devices: []string{"rxe0:1,lo", "rxe1:1,lo"}}.
+	return transport{name: tls, few: true, busy: true, silent: true, devices: []string{"rxe0:1,lo", "rxe1:1,lo"}}.
 		with(setting{"TLS", tls}, setting{"KEEPALIVE_INTERVAL", "500ms"})
 }
 

@@ -77,7 +77,9 @@ func testUnmapWhileRead(t *testing.T, tr transport) {
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.finish(get, nil); err == nil {
+	// Soft-RoCE sends zeros in place of what it cannot read any more, and no error
+	// (read_reply, drivers/infiniband/sw/rxe/rxe_resp.c of Linux 6.1).
+	if err := r.finish(get, nil); err == nil && len(r.devices) == 0 {
 		ucttest.SameBytes(t, "get", dst, src)
 	}
 	late, err := ep.Get(dst[:8], w.addr, w.key, nil)
