@@ -263,3 +263,28 @@ func TestNoNeighbor(t *testing.T) {
 	check(t, ep.(uct.Paired).ConnectToEP(b.Iface.DeviceAddress(), nil, addr))
 	check(t, ep.AMShort(1, 2, nil, 0, nil))
 }
+
+// TestReadsAtOnce: a connection has no more reads and atomics under way than the device can, than
+// is set, and than peers answer, which do not say how many these are.
+func TestReadsAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		device        int
+		set           string
+		asks, answers uint8
+	}{
+		{128, "auto", 16, 128},
+		{8, "auto", 8, 8},
+		{128, "4", 4, 4},
+		{128, "64", 64, 64},
+	} {
+		r := newRigOf(t, verbstest.Config{Limits: verbstest.Limits{RdAtomic: c.device}})
+		f := fixture(t, r, "RC_VERBS_MAX_RD_ATOMIC", c.set)
+		a, b := f.Pair(t)
+		ab, ba := a.ConnectPair(t, b)
+		for _, ep := range []any{ab, ba} {
+			if asks, answers := rc.ReadsAtOnce(t, ep); asks != c.asks || answers != c.answers {
+				t.Errorf("a device for %d, %s set: %d are asked for, %d answered", c.device, c.set, asks, answers)
+			}
+		}
+	}
+}

@@ -69,6 +69,17 @@ const MaxLingering = maxLingering
 
 func Lingering(i uct.Iface) int { return i.(*iface).lingering.Len() }
 
+// ReadsAtOnce is how many reads and atomics a queue pair has under way at once, at most, and
+// how many of the peer's it answers, as the device has it.
+func ReadsAtOnce(t testing.TB, ep any) (asks, answers uint8) {
+	t.Helper()
+	a, err := ep.(*endpoint).qp.Query(verbs.QPAttrMaxRdAtomic | verbs.QPAttrMaxDestRdAtomic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.MaxRdAtomic, a.MaxDestRdAtomic
+}
+
 // Way is that of an endpoint's queue pair, as the device has it.
 func Way(t testing.TB, ep any) verbs.AHAttr {
 	t.Helper()

@@ -318,7 +318,7 @@ func TestPassiveIsNotSearched(t *testing.T) {
 		}
 		return n, b
 	}
-	n, b := full()
+	_, b := full()
 	b.refuse = true
 	b.forge(creqFrom(1000, 0), 0)
 	b.refuse = false
@@ -326,7 +326,7 @@ func TestPassiveIsNotSearched(t *testing.T) {
 	if k := b.it.Counters; k.Evicted != 1 || k.Refused != 1 || !b.conns[b.accepted[0]].gone {
 		t.Errorf("%d driven out, %d refused", k.Evicted, k.Refused)
 	}
-	n, b = full()
+	n, b := full()
 	n.now += int64(b.it.cfg.Linger)
 	b.forge(creqFrom(0, 1000), 0)
 	if k := b.it.Counters; k.Evicted != 1 || !b.conns[b.accepted[0]].gone {
