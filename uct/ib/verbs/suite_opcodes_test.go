@@ -18,7 +18,7 @@ var long = os.Getenv("RXE_LONG") != ""
 // often is how many rounds a test does.
 func (r *rig) often(fake, device, longer int) int {
 	switch {
-	case r.kernel != nil:
+	case r.kernel != nil && !r.behind:
 		return fake
 	case long:
 		return longer
