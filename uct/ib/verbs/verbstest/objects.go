@@ -5,6 +5,7 @@ package verbstest
 import (
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/ucx-go/ucx/internal/ib/abi"
 )
@@ -44,7 +45,7 @@ type cq struct {
 	cqe     uint32 // that there is room for
 	user    uint64
 	desc    abi.CompEventDesc // that names it
-	channel int               // write end, -1 for none
+	channel *mailbox          // nil for none
 	armed   uint8
 	dead    bool
 	refs    int
@@ -93,6 +94,7 @@ type qp struct {
 	way     way          // that attr.Dest names
 	retries uint8
 	rnr     uint8
+	later   time.Time // when it is tried again that waits; see Fabric.Serve
 	trip    trip
 	groups  map[[16]byte]bool // of multicast
 

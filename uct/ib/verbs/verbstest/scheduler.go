@@ -4,6 +4,7 @@ package verbstest
 
 import (
 	"math"
+	"time"
 
 	"github.com/ucx-go/ucx/internal/ib/uverbs"
 )
@@ -31,6 +32,11 @@ func (n *Fabric) ring(q *qp) {
 		n.run()
 	case behind:
 		n.call()
+	case serving:
+		if q.in == nil {
+			n.sched.ready.add(q)
+		}
+		n.serveRing()
 	}
 }
 
@@ -42,6 +48,9 @@ func (n *Fabric) kick() {
 		n.run()
 	case behind:
 		n.call()
+	case serving:
+		n.look()
+		n.serveRing()
 	}
 }
 
@@ -160,10 +169,12 @@ func (q *qp) turn() uint32 {
 	}
 	w := &q.f.k.net.desk.send
 	w.clear()
+	q.later = time.Time{}
 	q.sq.read(w)
 	status := q.execute(w)
 	switch status {
 	case wait:
+		q.await()
 		s.aside.add(q)
 		return wait
 	case again:

@@ -55,5 +55,10 @@ func (r remote) Mapped(addr, n uint64) bool {
 // maxMapped bounds what can be asked for.
 const maxMapped = 1 << 32
 
-// here is the memory of this process, for addresses that may be anything.
-func here() remote { return remote(os.Getpid()) }
+// memory is that of who has the device open, for addresses that may be anything.
+func (f *file) memory() Space {
+	if f.space != nil {
+		return f.space
+	}
+	return Remote(os.Getpid())
+}
