@@ -17,6 +17,7 @@ type Options struct {
 	Fixed    bool   // exactly at Address or not at all
 	Populate bool   // have all pages from the start
 	Huge     Huge
+	DontFork bool // a child process has nothing there: a device that writes keeps its pages
 }
 
 // Huge says what kind of pages to use.
@@ -68,6 +69,12 @@ func Map(length int, o Options) ([]byte, error) {
 		// Kernels before 4.17 take the address for a hint.
 		Unmap(b)
 		return nil, fmt.Errorf("arena: %#x is in use: %w", o.Address, ucs.ErrBusy)
+	}
+	if o.DontFork {
+		if err := unix.Madvise(b, unix.MADV_DONTFORK); err != nil {
+			Unmap(b)
+			return nil, fmt.Errorf("arena: keeping %d bytes from children: %w: %w", length, err, ucs.ErrNoMemory)
+		}
 	}
 	if o.Huge == TransparentPages {
 		unix.Madvise(b, unix.MADV_HUGEPAGE) // a wish

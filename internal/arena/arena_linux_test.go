@@ -2,15 +2,19 @@ package arena
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucs"
 )
 
 func TestMap(t *testing.T) {
-	for _, o := range []Options{{}, {Populate: true}, {Huge: TransparentPages, Populate: true}, {Address: 0x7e0000000000}} {
+	for _, o := range []Options{{}, {Populate: true}, {Huge: TransparentPages, Populate: true}, {Address: 0x7e0000000000}, {DontFork: true}} {
 		b, err := Map(PageSize+1, o)
 		if err != nil {
 			t.Fatalf("%+v: %v", o, err)
@@ -40,6 +44,35 @@ func TestMap(t *testing.T) {
 	}
 	if _, err := Map(math.MaxInt/2+1, Options{}); strconv.IntSize == 64 && !errors.Is(err, ucs.ErrNoMemory) {
 		t.Errorf("more than there is: %v", err)
+	}
+}
+
+// TestDontFork: the kernel knows it of the memory (proc(5), VmFlags).
+func TestDontFork(t *testing.T) {
+	for _, dont := range []bool{false, true} {
+		b, err := Map(PageSize, Options{DontFork: dont})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile("/proc/self/smaps")
+		if err != nil {
+			t.Skipf("the kernel does not tell: %v", err)
+		}
+		inside, said := false, false
+		for line := range strings.Lines(string(text)) {
+			var from, to uint64
+			if n, _ := fmt.Sscanf(line, "%x-%x ", &from, &to); n == 2 {
+				inside = from <= uint64(address(b)) && uint64(address(b)) < to
+			} else if flags, ok := strings.CutPrefix(line, "VmFlags:"); ok && inside {
+				said = slices.Contains(strings.Fields(flags), "dc")
+			}
+		}
+		if said != dont {
+			t.Errorf("not copied to children: %v, want %v", said, dont)
+		}
+		if err := Unmap(b); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ type Options struct {
 	Fixed    bool
 	Populate bool
 	Huge     Huge
+	DontFork bool
 }
 
 // Huge says what kind of pages to use.

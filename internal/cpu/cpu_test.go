@@ -54,3 +54,34 @@ func TestCounter(t *testing.T) {
 	for Counter()-start < Moment() {
 	}
 }
+
+// TestDevice: what goes to a device goes there as it is. The barriers are not seen.
+func TestDevice(t *testing.T) {
+	var src, dst [8]uint64
+	for i := range src {
+		src[i] = uint64(i+1) * 0x0101010101010101
+	}
+	ToDevice()
+	FlushWrites()
+	CopyDevice64(&dst, &src)
+	FlushWrites()
+	if dst != src {
+		t.Errorf("%x copied as %x", src, dst)
+	}
+	StoreDevice64(&dst[3], 0x123456789abcdef0)
+	FromDevice()
+	if src[3] = 0x123456789abcdef0; dst != src {
+		t.Errorf("%x after a store, want %x", dst, src)
+	}
+}
+
+func BenchmarkBarriers(b *testing.B) {
+	var p uint64
+	for name, f := range map[string]func(){"flush": FlushWrites, "from": FromDevice, "store": func() { StoreDevice64(&p, 1) }} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				f()
+			}
+		})
+	}
+}

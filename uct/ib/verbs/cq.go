@@ -151,7 +151,7 @@ func (q *CQ) Resize(cqe int) error {
 		return errClosed
 	}
 	next, err := q.drv.Resize(&cqe)
-	if err != nil {
+	if err != nil || next == nil {
 		return err
 	}
 	in, out := next.Data()

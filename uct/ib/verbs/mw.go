@@ -75,17 +75,20 @@ type MWBind struct {
 	Access Access
 }
 
-// bind gives the window its next key: the 8 low bits are the owner's to choose, so
-// that old keys do not open what is new. list is of windows bound and not rung.
-func (w *MW) bind(list **MW) (old, key RKey) {
+// keys are the window's key and the next: the 8 low bits are the owner's to choose, so
+// that old keys do not open what is new.
+func (w *MW) keys() (old, next RKey) {
 	k := w.rkey.Load()
-	next := k&^0xff | (k+1)&0xff
-	w.rkey.Store(next)
+	return RKey(k), RKey(k&^0xff | (k+1)&0xff)
+}
+
+// bind gives the window its next key. list is of windows bound and not rung.
+func (w *MW) bind(key RKey, list **MW) {
+	w.rkey.Store(uint32(key))
 	if w.unrung == 0 {
 		w.next, *list = *list, w
 	}
 	w.unrung++
-	return RKey(k), RKey(next)
 }
 
 // rung ends the waiting for the bell, and returns the next window of the list.

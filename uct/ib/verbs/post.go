@@ -167,9 +167,13 @@ func (p *Post) BindMW(id uint64, flags SendFlags, b MWBind) {
 		p.fail(errNoMW)
 		return
 	}
+	old, key := b.MW.keys()
+	if err := p.sq.Bind(provider.Bind{Addr: b.Addr, Length: b.Length, LKey: b.MR.lkey, Old: old, New: key, Access: uint32(b.Access)}); err != nil {
+		p.fail(err)
+		return
+	}
 	p.last.trait |= whole
-	old, key := b.MW.bind(&p.bound)
-	p.sq.Bind(provider.Bind{Addr: b.Addr, Length: b.Length, LKey: b.MR.lkey, Old: old, New: key, Access: uint32(b.Access)})
+	b.MW.bind(key, &p.bound)
 }
 
 // LocalInv closes a window of one's own; WRLocalInv.

@@ -6,12 +6,16 @@ import "github.com/ucx-go/ucx/internal/ib/abi"
 
 // Memory that work requests name.
 
-// fill makes p the memory that a gather list names.
-func (p *pieces) fill(k *Kernel, d *pd, list []sge, access uint32) bool {
+// fill makes p the memory that a gather list names; data is what the request holds itself.
+func (p *pieces) fill(k *Kernel, d *pd, list []sge, data []byte, access uint32) bool {
 	p.clear()
 	for i := range list {
 		s := &list[i]
 		if s.length == 0 {
+			continue
+		}
+		if s.held {
+			p.add(local(data[s.addr:][:s.length]))
 			continue
 		}
 		m := k.mrs[s.lkey>>8]
@@ -40,10 +44,10 @@ func (m *mr) at(addr, n uint64) (piece, bool) {
 func (q *qp) remote(key uint32, addr, n uint64, access uint32) (piece, bool) {
 	k := q.f.k
 	if w := k.mws[key>>8]; w != nil {
-		if w.rkey != key || w.qp != q || w.access&access != access || addr < w.addr || addr-w.addr > w.length || n > w.length-(addr-w.addr) {
+		if w.rkey != key || w.mr == nil || w.pd != q.pd || w.typ == 2 && w.qp != q || w.access&access != access || addr < w.addr || addr-w.addr > w.length || n > w.length-(addr-w.addr) {
 			return piece{}, false
 		}
-		return w.mr.at(addr, n)
+		return w.mr.at(w.base+(addr-w.addr), n)
 	}
 	m := k.mrs[key>>8]
 	if m == nil || m.rkey == 0 || m.rkey != key || m.pd != q.pd || m.access&access != access {
@@ -56,7 +60,11 @@ func (q *qp) remote(key uint32, addr, n uint64, access uint32) (piece, bool) {
 func (q *qp) bind(b *binding) uint32 {
 	k := q.f.k
 	w, m := k.mws[b.window>>8], k.mrs[b.lkey>>8]
-	if w == nil || m == nil || w.rkey != b.window || m.lkey != b.lkey || w.pd != q.pd || m.pd != q.pd || w.mr != nil ||
+	if w != nil && b.length == 0 && w.typ == 1 && w.rkey == b.window && w.pd == q.pd {
+		w.rkey, w.mr, w.qp = w.rkey&^0xff|b.key&0xff, nil, nil
+		return wcSuccess
+	}
+	if w == nil || m == nil || w.rkey != b.window || m.lkey != b.lkey || w.pd != q.pd || m.pd != q.pd || w.typ != b.typ || w.typ == 2 && w.mr != nil ||
 		b.length == 0 || b.key&0xff == w.rkey&0xff || m.access&abi.IB_UVERBS_ACCESS_MW_BIND == 0 ||
 		b.access&^m.access&abi.IB_UVERBS_ACCESS_LOCAL_WRITE != 0 {
 		return wcMWBind
@@ -65,14 +73,14 @@ func (q *qp) bind(b *binding) uint32 {
 		return wcMWBind
 	}
 	w.rkey = w.rkey&^0xff | b.key&0xff
-	w.mr, w.qp, w.addr, w.length, w.access = m, q, b.addr, b.length, b.access
+	w.mr, w.qp, w.addr, w.base, w.length, w.access = m, q, b.start, b.addr, b.length, b.access
 	return wcSuccess
 }
 
 // invalidate closes a memory window.
 func (q *qp) invalidate(key uint32) bool {
 	w := q.f.k.mws[key>>8]
-	if w == nil || w.rkey != key || w.qp != q {
+	if w == nil || w.rkey != key || w.qp != q || w.typ != 2 {
 		return false
 	}
 	w.mr, w.qp = nil, nil

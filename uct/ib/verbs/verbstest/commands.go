@@ -75,7 +75,7 @@ func (f *file) invoke(r *uverbs.Request) syscall.Errno {
 		if e := f.drv.newMW(m.MwType); e != 0 {
 			return e
 		}
-		w := &mw{pd: p, index: f.k.nextKey}
+		w := &mw{pd: p, typ: m.MwType, index: f.k.nextKey}
 		f.k.nextKey++
 		w.rkey = w.index << 8
 		f.k.mws[w.index] = w
@@ -331,6 +331,8 @@ func (f *file) modifyQP(m abi.ModifyQp) syscall.Errno {
 	switch {
 	case to == stateReset:
 		q.reset()
+	case from == stateReset && to == stateInit:
+		q.sq.begin()
 	case to == stateErr:
 		q.fail()
 	}

@@ -20,6 +20,7 @@ func (c *cq) complete(d completion, solicited bool) {
 		return
 	}
 	uverbs.RaceSent()
+	d.solicited = solicited
 	c.queue.put(d)
 	if c.armed == armedNext || c.armed == armedSolicited && (solicited || d.wc.Status != 0) {
 		c.tell()

@@ -11,7 +11,8 @@ import (
 // Config is what a device is to be. The zero value is a device as of rdma_rxe, with
 // addresses that no other of its Fabric has.
 type Config struct {
-	Name     string // "": rxe0, rxe1 and so on
+	MLX5     *MLX5  // nil: as of rdma_rxe
+	Name     string // "": rxe0, rxe1 or mlx5_1, and so on
 	NodeGUID uint64 // 0: one of its own
 	Ports    []Port // none: one, as the zero Port
 	Limits   Limits
@@ -20,7 +21,8 @@ type Config struct {
 	// Ethernet. rdma_rxe has 0; some devices have the kind of packet there.
 	WCSL uint8
 	// LastWQE has the event of the last work request sent when a queue pair with a shared
-	// receive queue gets into the error state, as Linux 6.12 does and 6.1 does not.
+	// receive queue gets into the error state, as rdma_rxe of Linux 6.12 does and of 6.1 does
+	// not; mlx5_ib always does.
 	LastWQE bool
 }
 
@@ -71,7 +73,11 @@ func loopback() Port {
 func (c Config) filled(n int) Config {
 	if c.Name == "" {
 		c.Name = fmt.Sprintf("rxe%d", n)
+		if c.MLX5 != nil {
+			c.Name = fmt.Sprintf("mlx5_%d", n)
+		}
 	}
+	c.LastWQE = c.LastWQE || c.MLX5 != nil
 	if c.NodeGUID == 0 {
 		c.NodeGUID = 0x020000fffe000000 + uint64(n)
 	}
@@ -117,7 +123,12 @@ func (p Port) filled(number int) Port {
 }
 
 // kind is whose device it is.
-func (c *Config) kind() personality { return rxe{} }
+func (c *Config) kind() personality {
+	if c.MLX5 != nil {
+		return mlx5{*c.MLX5}
+	}
+	return rxe{}
+}
 
 // check panics if a device cannot be like that.
 func (c *Config) check() {

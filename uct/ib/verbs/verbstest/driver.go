@@ -20,6 +20,11 @@ type personality interface {
 	limits() Limits
 	// attr changes what the kernel tells of the device.
 	attr(*abi.ExQueryDeviceResp)
+	// adapter adds the files of the adapter that the device is on, as Sysfs takes them, and
+	// returns its folder in sysfs; "" if it is on none.
+	adapter(k *Kernel, add func(line string)) string
+	// identity lists the files of the device that say what it is.
+	identity(file func(path, format string, args ...any))
 	// polls reports whether doorbells are found by looking for them only.
 	polls() bool
 }
@@ -54,8 +59,8 @@ type driver interface {
 	mmap(offset uint64, length int) ([]byte, syscall.Errno)
 	// pages is a file to map instead, -1 for none.
 	pages() int
-	// look finds doorbells that have rung.
-	look()
+	// look finds doorbells that have rung, and reports whether there were any.
+	look() (any bool)
 	// close gives back what is left, once all objects are gone.
 	close()
 }
@@ -75,8 +80,9 @@ type sendQueue interface {
 	read(*request)
 	// take gives the first request back.
 	take() tag
-	// reset forgets what is there.
+	// reset forgets what is there, and begin is said when the queue is used again.
 	reset()
+	begin()
 	// end frees the queue.
 	end()
 }
@@ -101,11 +107,12 @@ type compQueue interface {
 	end()
 }
 
-// sge is a piece of memory as work requests name it.
+// sge is a piece of memory as work requests name it, or of the data that they hold.
 type sge struct {
 	addr   uint64
 	length uint32
 	lkey   uint32
+	held   bool // addr is an offset in request.data
 }
 
 // receive is what was posted for a message.
@@ -123,4 +130,6 @@ type completion struct {
 	tag  tag
 	q    *qp
 	recv bool // it was a receive
+
+	solicited bool
 }

@@ -30,10 +30,7 @@ func (q *qp) execute(w *request) uint32 {
 	case abi.IB_UVERBS_WR_RDMA_READ, abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD:
 		access = abi.IB_UVERBS_ACCESS_LOCAL_WRITE
 	}
-	if w.inline {
-		w.local.clear()
-		w.local.add(local(w.data[:w.length]))
-	} else if !w.local.fill(q.f.k, q.pd, w.list, access) {
+	if !w.local.fill(q.f.k, q.pd, w.list, w.data[:], access) {
 		return wcLocProt
 	}
 	if q.typ == abi.IB_UVERBS_QPT_UD {

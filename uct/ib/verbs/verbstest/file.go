@@ -65,6 +65,7 @@ func (f *file) Ioctl(frame *uverbs.Frame) syscall.Errno {
 	if e := f.k.faults.Take(r.Spec.Name); e != 0 {
 		return e
 	}
+	f.drv.look() // what was rung before is
 	if e := serve(f, r); e != 0 {
 		return e
 	}

@@ -28,6 +28,8 @@ var methods = map[*abi.MethodSpec]func(*file, *uverbs.Request) syscall.Errno{
 	abi.Lookup(abi.UVERBS_OBJECT_QP, abi.UVERBS_METHOD_QP_DESTROY):                 (*file).destroyAny,
 	abi.Lookup(abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_CREATE):                (*file).createSRQ,
 	abi.Lookup(abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_DESTROY):               (*file).destroyAny,
+	abi.Lookup(abi.MLX5_IB_OBJECT_UAR, abi.MLX5_IB_METHOD_UAR_OBJ_ALLOC):           (*file).allocUAR,
+	abi.Lookup(abi.MLX5_IB_OBJECT_UAR, abi.MLX5_IB_METHOD_UAR_OBJ_DESTROY):         (*file).destroyAny,
 }
 
 // answer writes to an attribute if it was given.
@@ -147,7 +149,7 @@ func (f *file) queryGIDTable(r *uverbs.Request) syscall.Errno {
 // and whose second, if any, says how many events of it the user has read: he waits until
 // he is done with so many. Others are taken back.
 func (f *file) destroyAny(r *uverbs.Request) syscall.Errno {
-	h := uint32(r.Attr(0).Raw.Data)
+	h := uint32(r.Attr(r.Spec.Attrs[0].ID).Raw.Data)
 	var kind uint16
 	var user uint64
 	switch o := f.objects[h].(type) {
@@ -165,6 +167,8 @@ func (f *file) destroyAny(r *uverbs.Request) syscall.Errno {
 		kind, user = abi.UVERBS_OBJECT_QP, o.user
 	case *srq:
 		kind, user = abi.UVERBS_OBJECT_SRQ, o.user
+	case *uar:
+		kind = o.kind()
 	}
 	if kind != r.Spec.Object {
 		return syscall.ENOENT
@@ -178,6 +182,23 @@ func (f *file) destroyAny(r *uverbs.Request) syscall.Errno {
 	} else {
 		answerU32(r, 1, f.untell(kind, user))
 	}
+	return 0
+}
+
+// allocUAR makes a doorbell page that is an object.
+func (f *file) allocUAR(r *uverbs.Request) syscall.Errno {
+	x, ok := f.drv.(*mlx5File)
+	if !ok {
+		return syscall.EPROTONOSUPPORT
+	}
+	u, errno := x.allocUAR(u64(r.Attr(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE).Bytes))
+	if errno != 0 {
+		return errno
+	}
+	answerU64(r, abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, uint64(u.offset))
+	answerU32(r, abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, pageSize)
+	answerU32(r, abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, u.id)
+	r.Attr(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE).Raw.Data = uint64(f.add(u))
 	return 0
 }
 
@@ -237,8 +258,17 @@ func (f *file) createSRQ(r *uverbs.Request) syscall.Errno {
 	return 0
 }
 
+// strangeTypes are those of queue pairs that are refused by name.
+var strangeTypes = map[uint32]string{
+	abi.IB_UVERBS_QPT_RAW_PACKET: "raw packet", abi.IB_UVERBS_QPT_XRC_INI: "XRC initiator", abi.IB_UVERBS_QPT_XRC_TGT: "XRC target",
+	abi.IB_UVERBS_QPT_DRIVER: "DC",
+}
+
 func (f *file) createQP(r *uverbs.Request) syscall.Errno {
 	q := &qp{f: f, typ: uint32(u64(r.Attr(abi.UVERBS_ATTR_CREATE_QP_TYPE).Bytes))}
+	if name := strangeTypes[q.typ]; name != "" {
+		f.k.net.say(f.k.cfg.Name + ": a queue pair of type " + name + " is refused")
+	}
 	if q.typ != abi.IB_UVERBS_QPT_RC && q.typ != abi.IB_UVERBS_QPT_UC && q.typ != abi.IB_UVERBS_QPT_UD {
 		return syscall.EOPNOTSUPP
 	}

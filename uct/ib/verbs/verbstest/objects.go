@@ -27,14 +27,16 @@ type mr struct {
 	rkey   uint32 // 0 without remote access
 }
 
-// mw is a memory window of type 2.
+// mw is a memory window.
 type mw struct {
 	pd     *pd
 	index  uint32
+	typ    uint8 // 1 or 2
 	rkey   uint32
 	mr     *mr // nil while it opens nothing
 	qp     *qp
-	addr   uint64
+	addr   uint64 // for peers
+	base   uint64 // for the region
 	length uint64
 	access uint32
 }
@@ -158,6 +160,8 @@ func (f *file) destroy(h uint32) syscall.Errno {
 		if o.rq != nil {
 			o.rq.end()
 		}
+	case *uar:
+		o.destroy()
 	default:
 		return syscall.ENOENT
 	}

@@ -29,7 +29,7 @@ func (q *qp) take(n int, wc *abi.Wc) uint32 {
 	}
 	r, d := q.receives(), &q.f.k.net.desk
 	r.read(&d.recv)
-	ok := d.space.fill(q.f.k, q.pd, d.recv.list, abi.IB_UVERBS_ACCESS_LOCAL_WRITE)
+	ok := d.space.fill(q.f.k, q.pd, d.recv.list, nil, abi.IB_UVERBS_ACCESS_LOCAL_WRITE)
 	if q.srq != nil && q.srq.limit > 0 && r.waiting() < q.srq.limit {
 		q.srq.limit = 0
 		q.f.event(eventSRQLimit, q.srq.user)

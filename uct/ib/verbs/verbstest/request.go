@@ -58,9 +58,11 @@ func (w *request) clear() {
 type binding struct {
 	window uint32 // the key that it has
 	key    uint32 // and that it gets
+	typ    uint8  // of the window
 	lkey   uint32 // of the region
-	addr   uint64
-	length uint64
+	addr   uint64 // there
+	start  uint64 // for peers
+	length uint64 // 0: a window of type 1 is closed
 	access uint32
 }
 

@@ -14,11 +14,13 @@ import (
 // rxe is the personality of rdma_rxe.
 type rxe struct{}
 
-func (rxe) driver() (number uint32, abi int) { return Driver, ABIVersion }
-func (rxe) open(f *file) driver              { return newRxeFile(f) }
-func (rxe) limits() Limits                   { return rxeLimits }
-func (rxe) polls() bool                      { return false }
-func (rxe) attr(*abi.ExQueryDeviceResp)      {}
+func (rxe) driver() (number uint32, abi int)           { return Driver, ABIVersion }
+func (rxe) open(f *file) driver                        { return newRxeFile(f) }
+func (rxe) limits() Limits                             { return rxeLimits }
+func (rxe) adapter(*Kernel, func(string)) string       { return "" }
+func (rxe) identity(file func(string, string, ...any)) { file("fw_ver", "") }
+func (rxe) polls() bool                                { return false }
+func (rxe) attr(*abi.ExQueryDeviceResp)                {}
 
 // Driver is the number of the driver of devices as of rdma_rxe, ABIVersion the version of
 // its interface.
@@ -33,7 +35,7 @@ func (*rxeFile) has(uint32) bool           { return true }
 func (*rxeFile) context(uhw) syscall.Errno { return 0 }
 func (*rxeFile) device(uhw)                {}
 func (*rxeFile) newPD(uhw)                 {}
-func (*rxeFile) look()                     {}
+func (*rxeFile) look() bool                { return false }
 
 // caps are the truth here.
 func (*rxeFile) caps(q *qp) abi.QpCap { return q.cap }

@@ -53,6 +53,8 @@ func (s *rxeSQ) take() tag {
 	return t
 }
 
+func (s *rxeSQ) begin() {}
+
 func (s *rxeSQ) reset() {
 	for s.ring.waiting() > 0 {
 		s.ring.consume()
@@ -71,6 +73,8 @@ func (s *rxeSQ) read(w *request) {
 	if w.inline {
 		if broken = d.Length > cap.MaxInlineData || int(d.Length) > len(b); !broken {
 			copy(w.data[:d.Length], b)
+			w.sges[0] = sge{length: d.Length, held: true}
+			w.list = w.sges[:1]
 		}
 	} else {
 		w.list, broken = gatherList(w.sges[:], d, b, cap.MaxSendSge)
@@ -87,7 +91,7 @@ func (s *rxeSQ) read(w *request) {
 		w.addr, w.rkey, w.add, w.swap = a.RemoteAddr, a.Rkey, a.CompareAdd, a.Swap
 	case abi.IB_UVERBS_WR_BIND_MW:
 		b := view[abi.RxeMwWr](wr)
-		w.bind = binding{window: b.MwRkey, key: b.Rkey, lkey: b.MrLkey, addr: b.Addr, length: b.Length, access: b.Access}
+		w.bind = binding{window: b.MwRkey, key: b.Rkey, typ: 2, lkey: b.MrLkey, addr: b.Addr, start: b.Addr, length: b.Length, access: b.Access}
 	}
 	if s.q.typ == abi.IB_UVERBS_QPT_UD {
 		u := view[abi.RxeUdWr](wr)

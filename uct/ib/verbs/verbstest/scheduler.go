@@ -62,16 +62,18 @@ func (n *Fabric) call() {
 	}
 }
 
-// look finds the work requests that no bell has told of.
-func (n *Fabric) look() {
+// look finds the work requests that no bell has told of, and bells that nobody has told
+// of, and reports whether there were any of these.
+func (n *Fabric) look() (rung bool) {
 	for _, k := range n.kernels {
-		k.lookForBells()
+		rung = k.listen() || rung
 		for _, q := range k.order {
 			if q.in == nil && q.sq.waiting() {
 				n.sched.ready.add(q)
 			}
 		}
 	}
+	return rung
 }
 
 // step does up to most work requests, of one device or of all, and lets time pass if

@@ -29,7 +29,7 @@ func (n *Fabric) Serve() (stop func()) {
 	n.setWork(serving)
 	go func() {
 		defer close(over)
-		n.serve(wake, end)
+		n.attend(wake, end)
 	}()
 	return sync.OnceFunc(func() {
 		close(end)
@@ -38,8 +38,8 @@ func (n *Fabric) Serve() (stop func()) {
 	})
 }
 
-// serve is the goroutine.
-func (n *Fabric) serve(wake, end <-chan struct{}) {
+// attend is the goroutine.
+func (n *Fabric) attend(wake, end <-chan struct{}) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	busy := time.Now() // there was something to do
@@ -49,14 +49,14 @@ func (n *Fabric) serve(wake, end <-chan struct{}) {
 			return
 		default:
 		}
-		done, next, polls := n.serveOnce()
+		done, next, polls := n.attendOnce()
 		switch idle := time.Since(busy); {
 		case done:
 			busy = time.Now()
 		case !polls:
 			sleep(wake, end, next)
 			busy = time.Now()
-		case idle < eager:
+		case idle < keen:
 			runtime.Gosched()
 		default:
 			d := unix.NsecToTimespec(int64(min(max(idle/8, shortest), longest)))
@@ -66,7 +66,7 @@ func (n *Fabric) serve(wake, end <-chan struct{}) {
 }
 
 const (
-	eager    = 30 * time.Microsecond // how long doorbells are looked at without a pause
+	keen     = 30 * time.Microsecond // how long doorbells are looked at without a pause
 	shortest = 10 * time.Microsecond // pause between two looks
 	longest  = 2 * time.Millisecond
 	stretch  = 64 // work requests done at a time, before others get the lock
@@ -87,16 +87,16 @@ func sleep(wake, end <-chan struct{}, until time.Time) {
 	}
 }
 
-// serveOnce does what there is to do. It reports whether there was anything, when
+// attendOnce does what there is to do. It reports whether there was anything, when
 // something that waits is to be tried again, and whether there may be doorbells to look
 // at.
-func (n *Fabric) serveOnce() (done bool, next time.Time, polls bool) {
+func (n *Fabric) attendOnce() (done bool, next time.Time, polls bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, k := range n.kernels {
 		polls = polls || k.of.polls() && len(k.files) > 0
 	}
-	n.look()
+	done = n.look()
 	if n.sched.aside.first != nil {
 		now := time.Now()
 		n.resume(func(q *qp) bool { return !q.later.After(now) })
@@ -114,7 +114,7 @@ func (n *Fabric) serveOnce() (done bool, next time.Time, polls bool) {
 	if len(n.faults.packets) > 0 {
 		next = time.Now().Add(longest)
 	}
-	return tried > 0, next, polls
+	return done || tried > 0, next, polls
 }
 
 // serveRing does what a call has asked for.

@@ -4,6 +4,7 @@ package verbstest
 
 import (
 	"math"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -81,24 +82,72 @@ func (n *Fabric) Run() (stop func()) {
 	wake <- struct{}{} // what is there already
 	n.sched.wake = wake
 	n.setWork(behind)
-	go func() {
-		defer close(over)
-		tick := time.NewTimer(patience)
-		defer tick.Stop()
-		for {
-			select {
-			case <-end:
-				return
-			case <-wake:
-			case <-tick.C:
-				tick.Reset(patience)
-			}
-			n.Progress()
-		}
-	}()
+	if n.polls() {
+		go n.poll(end, over)
+	} else {
+		go n.serve(wake, end, over)
+	}
 	return sync.OnceFunc(func() {
 		close(end)
 		<-over
 		n.SetWork(was)
 	})
+}
+
+// serve does work when it is woken.
+func (n *Fabric) serve(wake, end, over chan struct{}) {
+	defer close(over)
+	tick := time.NewTimer(patience)
+	defer tick.Stop()
+	for {
+		select {
+		case <-end:
+			return
+		case <-wake:
+		case <-tick.C:
+			tick.Reset(patience)
+		}
+		n.Progress()
+	}
+}
+
+// poll looks for work all the time, and less often when it does not find any.
+func (n *Fabric) poll(end, over chan struct{}) {
+	defer close(over)
+	last, idle := time.Now(), 0
+	for {
+		select {
+		case <-end:
+			return
+		default:
+		}
+		switch {
+		case n.answerBells():
+			idle = 0
+		case idle < eager:
+			idle++
+			runtime.Gosched()
+		default:
+			time.Sleep(pause)
+		}
+		if now := time.Now(); now.Sub(last) >= patience {
+			last = now
+			n.Progress()
+		}
+	}
+}
+
+// answerBells does what doorbells ask for that have rung since the last look. It does
+// not try again what waits.
+func (n *Fabric) answerBells() (any bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, k := range n.kernels {
+		any = k.listen() || any
+	}
+	if any {
+		n.look()
+		n.loop(math.MaxInt, nil)
+	}
+	return any
 }

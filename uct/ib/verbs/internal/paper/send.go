@@ -95,7 +95,7 @@ func (q *qp) Address(a provider.AH, qpn provider.QPN, qkey provider.QKey) {
 	q.cur.ah, q.cur.qpn, q.cur.qkey = a.(*ah).number(), uint32(qpn), uint32(qkey)
 }
 
-func (q *qp) Bind(provider.Bind) { panic("paper: a bind, which the device lacks") }
+func (q *qp) Bind(provider.Bind) error { panic("paper: a bind, which the device lacks") }
 
 func (q *qp) Gather(s provider.SGE) {
 	i := uint32(q.cur.pieces)

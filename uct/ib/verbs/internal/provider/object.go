@@ -49,7 +49,8 @@ type CQ interface {
 	// EventTaken tells that an event of the queue was taken from its channel: devices
 	// that number them make no second one before.
 	EventTaken()
-	// Resize begins to make room for cqe completions, which it may change.
+	// Resize begins to make room for cqe completions, which it may change. It returns
+	// nil if there is that room, and nothing to be done.
 	Resize(cqe *int) (Resizing, error)
 }
 
@@ -134,8 +135,8 @@ type QP interface {
 	More() (from, to int)
 	// Address is where a datagram goes to.
 	Address(ah AH, qpn QPN, qkey QKey)
-	// Bind is what a WRBindMW binds.
-	Bind(b Bind)
+	// Bind is what a WRBindMW binds. It may refuse.
+	Bind(b Bind) error
 	// Gather adds a piece of memory.
 	Gather(s SGE)
 	// Inlined says how much of the room is filled, if anything is.

@@ -100,8 +100,9 @@ func (q *qp) Address(a provider.AH, qpn provider.QPN, qkey provider.QKey) {
 	u.RemoteQpn, u.RemoteQkey, u.PkeyIndex, u.AhNum = uint32(qpn), uint32(qkey), 0, a.(*ah).resp.AhNum
 }
 
-func (q *qp) Bind(b provider.Bind) {
+func (q *qp) Bind(b provider.Bind) error {
 	*mwOf(q.last()) = abi.RxeMwWr{Addr: b.Addr, Length: b.Length, MrLkey: uint32(b.LKey), MwRkey: uint32(b.Old), Rkey: uint32(b.New), Access: b.Access}
+	return nil
 }
 
 func (q *qp) Gather(s provider.SGE) {

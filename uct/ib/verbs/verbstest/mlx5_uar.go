@@ -1,0 +1,283 @@
+//go:build linux
+
+package verbstest
+
+import (
+	"encoding/binary"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/internal/word"
+)
+
+// Doorbell pages. The pages of a device are parts of a file, each at the offset that a
+// program maps it at. A doorbell is found by looking for it and is taken out.
+
+// regsPerUAR is how many registers of a UAR programs may have.
+const regsPerUAR = 2
+
+// Offsets of pages that are objects are those of a command behind the others; enum
+// mlx5_ib_mmap_cmd and MLX5_IB_MMAP_OFFSET_START, mlx5_ib.h.
+const (
+	objectCommand = 9
+	mostObjects   = 1 << 8
+	pagesEnd      = (objectCommand + 1) << 8 * pageSize
+)
+
+// pageOffset is what a page is mapped at.
+func pageOffset(command, index int) int64 { return int64(command<<8|index&0xff) * pageSize }
+
+// uar is a page of registers. It lives on while queues have it.
+type uar struct {
+	x      *mlx5File
+	id     uint32
+	offset int64
+	mem    []byte
+	gone   bool // the object is
+	sends  []*mlx5SQ
+	cqs    []*mlx5CQ
+	shared bool // two queue pairs have had it at once
+}
+
+// newUAR makes a page, nil if there is no room for it.
+func (x *mlx5File) newUAR(offset int64) *uar {
+	mem, err := unix.Mmap(x.fd, offset, pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil
+	}
+	u := &uar{x: x, id: x.nextUAR, offset: offset, mem: mem}
+	x.nextUAR++
+	x.uars = append(x.uars, u)
+	return u
+}
+
+// end gives the page back.
+func (u *uar) end() {
+	if u.mem != nil {
+		unix.Munmap(u.mem)
+		u.mem = nil
+	}
+}
+
+// kind is what the page is as an object of its own.
+func (u *uar) kind() uint16 { return abi.MLX5_IB_OBJECT_UAR }
+
+// destroy ends the object.
+func (u *uar) destroy() {
+	u.gone = true
+	u.x.tidy()
+}
+
+// tidy forgets the pages that nobody has any more.
+func (x *mlx5File) tidy() {
+	x.uars = slices.DeleteFunc(x.uars, func(u *uar) bool {
+		u.sends = slices.DeleteFunc(u.sends, func(s *mlx5SQ) bool { return s.ended })
+		u.cqs = slices.DeleteFunc(u.cqs, func(c *mlx5CQ) bool { return c.ended })
+		if !u.gone || len(u.sends)+len(u.cqs) > 0 {
+			return false
+		}
+		u.stray(x)
+		u.end()
+		return true
+	})
+}
+
+// allocUAR makes a page that is an object.
+func (x *mlx5File) allocUAR(typ uint64) (*uar, syscall.Errno) {
+	if x.cfg.StaticUARs || x.cfg.OldUARs {
+		return nil, syscall.EPROTONOSUPPORT
+	}
+	if typ != abi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF && typ != abi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC {
+		return nil, syscall.EOPNOTSUPP
+	}
+	if typ == abi.MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF && x.cfg.NoWC {
+		return nil, syscall.EOPNOTSUPP
+	}
+	for i := range mostObjects {
+		offset := pageOffset(objectCommand, i)
+		if slices.ContainsFunc(x.uars, func(u *uar) bool { return u.offset == offset }) {
+			continue
+		}
+		if u := x.newUAR(offset); u != nil {
+			return u, 0
+		}
+		break
+	}
+	return nil, syscall.ENOMEM
+}
+
+// mmap maps a page; main.c, mlx5_ib_mmap. A static one has several names.
+func (x *mlx5File) mmap(offset uint64, length int) ([]byte, syscall.Errno) {
+	if length != pageSize || offset%pageSize != 0 || offset >= pagesEnd {
+		return nil, syscall.EINVAL
+	}
+	at := int64(offset)
+	switch command := offset / pageSize >> 8; command {
+	case abi.MLX5_IB_MMAP_WC_PAGE, abi.MLX5_IB_MMAP_NC_PAGE:
+		if x.dynamic {
+			return nil, syscall.EINVAL
+		}
+		at = pageOffset(abi.MLX5_IB_MMAP_REGULAR_PAGE, int(offset/pageSize))
+	}
+	if !slices.ContainsFunc(x.uars, func(u *uar) bool { return u.offset == at && !u.gone }) {
+		return nil, syscall.EINVAL
+	}
+	b, err := unix.Mmap(x.fd, at, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, syscall.ENOMEM
+	}
+	return b, 0
+}
+
+// pageFor is the page that a queue has been given by its number.
+func (x *mlx5File) pageFor(id uint32) *uar {
+	for _, u := range x.uars {
+		if u.id == id && !u.gone && u.offset >= pageOffset(objectCommand, 0) {
+			return u
+		}
+	}
+	return nil
+}
+
+// takeReg gives a queue pair a static register: one to itself if there is one left of
+// these, else one of the others in turn, and not the first if there is another (qp.c,
+// alloc_bfreg).
+func (x *mlx5File) takeReg() int {
+	first, n := len(x.regs)-x.lowLat, len(x.regs)
+	if x.lowLat < 0 { // a program that knows of one only
+		first, n = 0, 1
+	}
+	for i := first; i < n; i++ {
+		if x.regs[i] == 0 {
+			return i
+		}
+	}
+	least := 0
+	for i := 1; i < first; i++ {
+		if least == 0 || x.regs[i] < x.regs[least] {
+			least = i
+		}
+	}
+	return least
+}
+
+// regAt is where a register is in its page.
+func (x *mlx5File) regAt(reg int) int {
+	return abi.MLX5_BF_OFFSET + reg%regsPerUAR*int(x.regSize())
+}
+
+// look finds the doorbells that have rung.
+func (x *mlx5File) look() (any bool) {
+	for _, u := range x.uars {
+		if len(u.sends)+len(u.cqs) > 0 && u.look() {
+			any = true
+		}
+	}
+	return any
+}
+
+// take takes a doorbell out, 0 for none.
+func (u *uar) take(off int) uint64 {
+	b := u.mem[off : off+8]
+	if word.Load64(b) == 0 {
+		return 0
+	}
+	uverbs.RaceReceived()
+	var v [8]byte
+	binary.NativeEndian.PutUint64(v[:], word.Swap64(b, 0))
+	return binary.BigEndian.Uint64(v[:])
+}
+
+// look finds the doorbells of a page. As one may have been stored over another's, all
+// that have the page are looked at.
+func (u *uar) look() (any bool) {
+	if v := u.take(abi.MLX5_CQ_DOORBELL); v != 0 {
+		any = true
+		u.arm(uint32(v>>32), uint32(v))
+	}
+	half := int(u.x.regSize()) / 2
+	rung := false
+	for reg := range regsPerUAR {
+		for k := range 2 {
+			off := u.x.regAt(reg) + k*half
+			v := u.take(off)
+			if v == 0 {
+				continue
+			}
+			if !rung {
+				for _, s := range u.sends {
+					s.noticed()
+				}
+			}
+			rung = true
+			u.ring(v, reg)
+			if half == 0 {
+				break
+			}
+		}
+		if half == 0 {
+			break
+		}
+	}
+	if rung {
+		for _, s := range u.sends {
+			s.told(len(u.sends) == 1 && !u.shared)
+		}
+	}
+	return any || rung
+}
+
+// ring is a doorbell in a register.
+func (u *uar) ring(v uint64, reg int) {
+	qpn := uint32(v) >> 8
+	for _, s := range u.sends {
+		if s.q.num != qpn || s.ended {
+			continue
+		}
+		if s.reg >= 0 && s.reg%regsPerUAR != reg && u.x.regSize() != 0 {
+			u.x.f.k.broke("QP %#x: a doorbell in register %d of its page, not %d", qpn, reg, s.reg%regsPerUAR)
+		}
+		s.rung(v)
+		return
+	}
+	u.x.f.k.broke("a doorbell %#016x of QP %#x, which does not have this page", v, qpn)
+}
+
+// arm is a doorbell of completion queues.
+func (u *uar) arm(w, cqn uint32) {
+	found := false
+	for _, c := range u.cqs {
+		if c.ended {
+			continue
+		}
+		switch {
+		case c.num == cqn:
+			found = true
+			c.rung(w)
+		case c.rec.be32(4) != c.seen:
+			c.arm(c.rec.be32(4))
+		}
+	}
+	if !found {
+		u.x.f.k.broke("a doorbell %#08x of completion queue %#x, which does not have this page", w, cqn)
+	}
+}
+
+// stray reports what lies where no doorbell is.
+func (u *uar) stray(x *mlx5File) {
+	if u.mem == nil {
+		return
+	}
+	for off := 0; off < pageSize; off += 8 {
+		if off == abi.MLX5_CQ_DOORBELL || off >= abi.MLX5_BF_OFFSET && off < abi.MLX5_BF_OFFSET+regsPerUAR*512 {
+			continue
+		}
+		if v := word.Load64(u.mem[off : off+8]); v != 0 {
+			x.f.k.broke("%#x was stored at offset %#x of a doorbell page", v, off)
+		}
+	}
+}
