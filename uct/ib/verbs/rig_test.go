@@ -57,10 +57,13 @@ func kernelRig(t *testing.T, k *verbstest.Kernel) *rig {
 		if k.Objects() != 0 || k.Mapped() != 0 {
 			t.Errorf("%d objects and %d mappings left behind", k.Objects(), k.Mapped())
 		}
+		for _, rule := range k.Broken() {
+			t.Error(rule)
+		}
 	})
 	r := &rig{kernel: k, open: func(t *testing.T) *verbs.Context {
 		t.Helper()
-		c, err := verbs.NewContext(k.Open(), 2)
+		c, err := verbs.NewContext(k.Open(), k.ABI())
 		if err != nil {
 			t.Fatal(err)
 		}

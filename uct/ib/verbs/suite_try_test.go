@@ -65,7 +65,7 @@ func testTry(t *testing.T, r *rig) {
 	c := r.newSide(t, verbs.RC)
 	over.up(t, c)
 	c.up(t, &over, impatient(1))
-	for range small.CQE() + 1 {
+	for range small.CQE() + 2 { // mlx5's has room for one more than it says
 		over.recv(t, verbs.RecvWR{SGList: b.at(0, 8)})
 		c.send(t, verbs.SendWR{Opcode: verbs.WRSend, SGList: c.at(0, 8)})
 	}

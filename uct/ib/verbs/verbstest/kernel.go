@@ -42,6 +42,12 @@ func New() *Kernel { return NewFabric().Add(Config{Ports: []Port{loopback()}}) }
 // Name is the name of the device.
 func (k *Kernel) Name() string { return k.cfg.Name }
 
+// ABI is the version of the interface of the device's driver.
+func (k *Kernel) ABI() int {
+	_, version := k.of.driver()
+	return version
+}
+
 // Config is what the device is like, with what was left out when it was made, and as
 // its ports are now.
 func (k *Kernel) Config() Config {

@@ -293,8 +293,7 @@ func (f *file) createQP(r *uverbs.Request) syscall.Errno {
 		q.sigAll = u32(a.Bytes) != 0
 	}
 	q.cap = load[abi.QpCap](r.Attr(abi.UVERBS_ATTR_CREATE_QP_CAP).Bytes)
-	if l := &f.k.cfg.Limits; int(q.cap.MaxSendWr) > l.WR || int(q.cap.MaxRecvWr) > l.WR || int(q.cap.MaxSendSge) > l.SGE ||
-		int(q.cap.MaxRecvSge) > l.SGE || int(q.cap.MaxInlineData) > l.Inline {
+	if l := &f.k.cfg.Limits; int(q.cap.MaxSendWr) > l.WR || int(q.cap.MaxRecvWr) > l.WR {
 		return syscall.EINVAL
 	}
 	if len(f.k.qps) >= f.k.cfg.Limits.QPs {

@@ -182,7 +182,7 @@ func (x *mlx5File) context(d uhw) syscall.Errno {
 			x.lowLat = -1
 		}
 		for i := range int(regs) / regsPerUAR {
-			if x.newUAR(pageOffset(abi.MLX5_IB_MMAP_REGULAR_PAGE, i)) == nil {
+			if x.newStatic(i) == nil {
 				return syscall.ENOMEM
 			}
 		}
@@ -194,14 +194,6 @@ func (x *mlx5File) context(d uhw) syscall.Errno {
 	resp.ResponseLength = uint32(n)
 	copy(d.out[:n], abi.Bytes(&resp))
 	return 0
-}
-
-// regSize is the size of a register in bytes, both halves.
-func (x *mlx5File) regSize() uint32 {
-	if x.cfg.NoWC {
-		return 0
-	}
-	return 512
 }
 
 // device tells nothing of what is not in the model.
@@ -228,7 +220,7 @@ func (*mlx5File) newMW(typ uint8) syscall.Errno {
 func (x *mlx5File) newAH(a *ah, d uhw) syscall.Errno {
 	resp := abi.Mlx5CreateAhResp{}
 	if !a.way.from.InfiniBand {
-		const least = 12 // up to the address of the next hop
+		const least = 10 // up to the address of the next hop
 		if d.out != nil && len(d.out) < least {
 			return syscall.EINVAL
 		}

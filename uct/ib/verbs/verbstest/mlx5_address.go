@@ -11,9 +11,9 @@ import (
 // address reads the datagram segment: where the datagram goes to (prov/verbs.c,
 // mlx5_create_ah).
 func (p *parse) address() {
-	var a abi.Mlx5WqeAv
-	copy(raw(&a), p.next(len(raw(&a)), "address"))
 	w, s := p.w, p.s
+	a := &s.to
+	copy(raw(a), p.next(len(raw(a)), "address"))
 	dqp := a.DqpDct.Get()
 	w.qkey, w.qpn = a.Qkey.Get(), dqp&(1<<24-1)
 	if dqp&^(1<<24-1) != abi.MLX5_EXTENDED_UD_AV {
@@ -27,7 +27,7 @@ func (p *parse) address() {
 		return
 	}
 	a.Qkey, a.DqpDct = abi.BE32{}, abi.BE32{}
-	if a == s.av && s.way.from == from {
+	if *a == s.av && s.way.from == from {
 		w.to = &s.way
 	}
 	gid := a.GrhGidFl.Get()
@@ -36,20 +36,20 @@ func (p *parse) address() {
 	if from.InfiniBand {
 		p.zero(a.Rmac[:], "address")
 		if gid>>31 != 0 || gid>>28&3 != 0 || to.IsGlobal == 0 && (gid != 0 || a.Tclass|a.HopLimit != 0 || a.Rgid != [16]byte{}) {
-			p.fail("the address % x, which is not global", raw(&a))
+			p.fail("the address % x, which is not global", raw(a))
 		}
 	} else {
-		p.ethernet(&a, from, &to)
+		p.ethernet(a, from, &to)
 	}
 	if w.to != nil || p.err != "" {
 		return
 	}
 	way, ok := s.q.f.k.newWay(&to)
 	if !ok {
-		p.fail("the address % x leads nowhere", raw(&a))
+		p.fail("the address % x leads nowhere", raw(a))
 		return
 	}
-	s.way, s.av = way, a
+	s.way, s.av = way, *a
 	w.to = &s.way
 }
 
@@ -73,7 +73,7 @@ func (p *parse) ethernet(a *abi.Mlx5WqeAv, from *port, to *abi.QpDest) {
 		p.fail("the source port %#x with flow label %#x", source, fl)
 	}
 	if hop := nextHop(a.Rgid); a.Rmac != hop {
-		p.fail("the next hop % x, which the kernel has said to be % x", a.Rmac[:], hop[:])
+		p.fail("the next hop %#x, which the kernel has said to be %#x", a.Rmac, hop)
 	}
 	if a.FlMlid != 0 || a.StatRateSl&1 != 0 {
 		p.fail("path bits %#x, rate and service level %#x in an address of Ethernet", a.FlMlid, a.StatRateSl)

@@ -20,6 +20,7 @@ type mlx5CQ struct {
 	size    int    // of an entry
 	next    uint32 // to be written
 	seen    uint32 // the word of the last arming
+	known   bool   // there was one
 	page    *uar
 	ended   bool
 	wrong   bool // the index of the consumer was, and that has been said
@@ -52,8 +53,8 @@ func (q *mlx5CQ) end() {
 
 // blank reports whether memory is that of a queue in which nothing is.
 func blank(buf piece, entries uint32, size int) bool {
+	var b [1]byte
 	for i := range int(entries) {
-		var b [1]byte
 		if buf.read(i*size+size-1, b[:]); b[0] != abi.MLX5_CQE_INVALID<<4 {
 			return false
 		}
@@ -90,10 +91,10 @@ const vendorError = 0x75
 func (q *mlx5CQ) put(d completion) {
 	e, wc := &q.entry, &d.wc
 	*e = abi.Mlx5Cqe64{}
-	sh := d.q.sq.(*mlx5SQ)
+	e.Timestamp.Put(uint64(q.next) << 10)
 	switch {
 	case q.version == 1:
-		e.SrqnUidx.Put(sh.uidx)
+		e.SrqnUidx.Put(d.q.sq.(*mlx5SQ).uidx)
 	case d.recv && d.q.srq != nil:
 		e.SrqnUidx.Put(d.q.srq.num)
 	}
@@ -141,7 +142,6 @@ func (q *mlx5CQ) write(op uint8, solicited bool) {
 	if q.next&q.entries != 0 {
 		own |= abi.MLX5_CQE_OWNER_MASK
 	}
-	q.entry.Timestamp.Put(uint64(q.next) << 10)
 	b := raw(&q.entry)
 	off := int(q.next&(q.entries-1))*q.size + q.size - len(b)
 	const last = 4 // bytes
@@ -177,7 +177,7 @@ func (q *mlx5CQ) newer(rec, bell uint32) bool {
 // its number shows, but it will find that.
 func (q *mlx5CQ) arm(w uint32) {
 	const number = 28
-	q.seen = w
+	q.seen, q.known = w, true
 	if w&^(3<<number|abi.MLX5_CQ_DB_REQ_NOT_SOL|indexMask) != 0 {
 		q.c.f.k.broke("completion queue %#x: an arming of %#08x", q.num, w)
 	}

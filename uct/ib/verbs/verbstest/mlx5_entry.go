@@ -4,7 +4,6 @@ package verbstest
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"github.com/ucx-go/ucx/internal/ib/abi"
 )
@@ -19,45 +18,6 @@ var mlx5Ops = map[uint8]uint32{
 	abi.MLX5_OPCODE_RDMA_WRITE_IMM: abi.IB_UVERBS_WR_RDMA_WRITE_WITH_IMM, abi.MLX5_OPCODE_SEND: abi.IB_UVERBS_WR_SEND,
 	abi.MLX5_OPCODE_SEND_IMM: abi.IB_UVERBS_WR_SEND_WITH_IMM, abi.MLX5_OPCODE_RDMA_READ: abi.IB_UVERBS_WR_RDMA_READ,
 	abi.MLX5_OPCODE_ATOMIC_CS: abi.IB_UVERBS_WR_ATOMIC_CMP_AND_SWP, abi.MLX5_OPCODE_ATOMIC_FA: abi.IB_UVERBS_WR_ATOMIC_FETCH_AND_ADD,
-}
-
-// parse is an entry that is read, segment by segment.
-type parse struct {
-	s    *mlx5SQ
-	b    []byte // what is left of the entry
-	data int    // bytes held
-	list int    // pieces
-	w    *request
-	err  string
-}
-
-// fail notes the first thing that is wrong.
-func (p *parse) fail(format string, args ...any) {
-	if p.err == "" {
-		p.err = fmt.Sprintf(format, args...)
-	}
-}
-
-// next is the next n bytes; there may be fewer, then they are followed by zeros.
-func (p *parse) next(n int, what string) []byte {
-	if len(p.b) < n {
-		p.fail("it ends before its %s", what)
-		p.b = nil
-		return make([]byte, n)
-	}
-	b := p.b[:n]
-	p.b = p.b[n:]
-	return b
-}
-
-// zero checks bytes that are reserved.
-func (p *parse) zero(b []byte, what string) {
-	for _, v := range b {
-		if v != 0 {
-			p.fail("% x in what is reserved of its %s", b, what)
-			return
-		}
-	}
 }
 
 // read copies the entry that is next, and says what is wrong with it.

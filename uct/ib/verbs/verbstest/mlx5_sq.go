@@ -37,6 +37,7 @@ type mlx5SQ struct {
 	entry [maxEntry]byte
 	way   way // that the last address led
 	av    abi.Mlx5WqeAv
+	to    abi.Mlx5WqeAv // that is read
 	freed func()
 }
 

@@ -36,8 +36,8 @@ type uar struct {
 	x      *mlx5File
 	id     uint32
 	offset int64
-	mem    []byte
-	gone   bool // the object is
+	mems   [][]byte // by each name that it is mapped at
+	gone   bool     // the object is
 	sends  []*mlx5SQ
 	cqs    []*mlx5CQ
 	shared bool // two queue pairs have had it at once
@@ -45,22 +45,40 @@ type uar struct {
 
 // newUAR makes a page, nil if there is no room for it.
 func (x *mlx5File) newUAR(offset int64) *uar {
-	mem, err := unix.Mmap(x.fd, offset, pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
+	u := &uar{x: x, id: x.nextUAR, offset: offset}
+	if !u.as(offset) {
 		return nil
 	}
-	u := &uar{x: x, id: x.nextUAR, offset: offset, mem: mem}
 	x.nextUAR++
 	x.uars = append(x.uars, u)
 	return u
 }
 
+// newStatic is newUAR of a page that has several names. Who maps it in another process
+// does not say by which.
+func (x *mlx5File) newStatic(i int) *uar {
+	u := x.newUAR(pageOffset(abi.MLX5_IB_MMAP_REGULAR_PAGE, i))
+	if u != nil && x.f.space != nil && !(u.as(pageOffset(abi.MLX5_IB_MMAP_WC_PAGE, i)) && u.as(pageOffset(abi.MLX5_IB_MMAP_NC_PAGE, i))) {
+		return nil
+	}
+	return u
+}
+
+// as has the page looked for at an offset.
+func (u *uar) as(offset int64) bool {
+	mem, err := unix.Mmap(u.x.fd, offset, pageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err == nil {
+		u.mems = append(u.mems, mem)
+	}
+	return err == nil
+}
+
 // end gives the page back.
 func (u *uar) end() {
-	if u.mem != nil {
-		unix.Munmap(u.mem)
-		u.mem = nil
+	for _, mem := range u.mems {
+		unix.Munmap(mem)
 	}
+	u.mems = nil
 }
 
 // kind is what the page is as an object of its own.
@@ -118,15 +136,16 @@ func (x *mlx5File) mmap(offset uint64, length int) ([]byte, syscall.Errno) {
 	at := int64(offset)
 	switch command := offset / pageSize >> 8; command {
 	case abi.MLX5_IB_MMAP_WC_PAGE, abi.MLX5_IB_MMAP_NC_PAGE:
-		if x.dynamic {
-			return nil, syscall.EINVAL
-		}
 		at = pageOffset(abi.MLX5_IB_MMAP_REGULAR_PAGE, int(offset/pageSize))
 	}
-	if !slices.ContainsFunc(x.uars, func(u *uar) bool { return u.offset == at && !u.gone }) {
+	i := slices.IndexFunc(x.uars, func(u *uar) bool { return u.offset == at && !u.gone })
+	if i < 0 {
 		return nil, syscall.EINVAL
 	}
-	b, err := unix.Mmap(x.fd, at, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if at != int64(offset) && !x.uars[i].as(int64(offset)) {
+		return nil, syscall.ENOMEM
+	}
+	b, err := unix.Mmap(x.fd, int64(offset), length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, syscall.ENOMEM
 	}
@@ -165,6 +184,14 @@ func (x *mlx5File) takeReg() int {
 	return least
 }
 
+// regSize is the size of a register in bytes, both halves.
+func (x *mlx5File) regSize() uint32 {
+	if x.cfg.NoWC {
+		return 0
+	}
+	return 512
+}
+
 // regAt is where a register is in its page.
 func (x *mlx5File) regAt(reg int) int {
 	return abi.MLX5_BF_OFFSET + reg%regsPerUAR*int(x.regSize())
@@ -180,9 +207,8 @@ func (x *mlx5File) look() (any bool) {
 	return any
 }
 
-// take takes a doorbell out, 0 for none.
-func (u *uar) take(off int) uint64 {
-	b := u.mem[off : off+8]
+// take takes a doorbell out of memory, 0 for none.
+func take(b []byte) uint64 {
 	if word.Load64(b) == 0 {
 		return 0
 	}
@@ -195,32 +221,22 @@ func (u *uar) take(off int) uint64 {
 // look finds the doorbells of a page. As one may have been stored over another's, all
 // that have the page are looked at.
 func (u *uar) look() (any bool) {
-	if v := u.take(abi.MLX5_CQ_DOORBELL); v != 0 {
-		any = true
-		u.arm(uint32(v>>32), uint32(v))
-	}
-	half := int(u.x.regSize()) / 2
 	rung := false
-	for reg := range regsPerUAR {
-		for k := range 2 {
-			off := u.x.regAt(reg) + k*half
-			v := u.take(off)
-			if v == 0 {
-				continue
-			}
-			if !rung {
-				for _, s := range u.sends {
-					s.noticed()
-				}
-			}
-			rung = true
-			u.ring(v, reg)
-			if half == 0 {
-				break
-			}
+	for _, mem := range u.mems {
+		if v := take(mem[abi.MLX5_CQ_DOORBELL:][:8]); v != 0 {
+			any = true
+			u.arm(uint32(v>>32), uint32(v))
 		}
+		regs, half := regsPerUAR, int(u.x.regSize())/2
 		if half == 0 {
-			break
+			regs = 1
+		}
+		for reg := range regs {
+			off := u.x.regAt(reg)
+			rung = u.listen(mem[off:][:8], reg, rung) || rung
+			if half > 0 {
+				rung = u.listen(mem[off+half:][:8], reg, rung) || rung
+			}
 		}
 	}
 	if rung {
@@ -229,6 +245,22 @@ func (u *uar) look() (any bool) {
 		}
 	}
 	return any || rung
+}
+
+// listen takes a doorbell out of a register, and reports whether there was one; rung is
+// that it was not the first of the page.
+func (u *uar) listen(b []byte, reg int, rung bool) bool {
+	v := take(b)
+	if v == 0 {
+		return false
+	}
+	if !rung {
+		for _, s := range u.sends {
+			s.noticed()
+		}
+	}
+	u.ring(v, reg)
+	return true
 }
 
 // ring is a doorbell in a register.
@@ -258,7 +290,9 @@ func (u *uar) arm(w, cqn uint32) {
 		case c.num == cqn:
 			found = true
 			c.rung(w)
-		case c.rec.be32(4) != c.seen:
+		case c.rec.be32(4) != c.seen, !c.known && c.c.channel != nil:
+			// One that has never been armed may just have been, with a word of 0: to take
+			// it for armed makes at most an event too many.
 			c.arm(c.rec.be32(4))
 		}
 	}
@@ -269,15 +303,15 @@ func (u *uar) arm(w, cqn uint32) {
 
 // stray reports what lies where no doorbell is.
 func (u *uar) stray(x *mlx5File) {
-	if u.mem == nil {
-		return
-	}
-	for off := 0; off < pageSize; off += 8 {
-		if off == abi.MLX5_CQ_DOORBELL || off >= abi.MLX5_BF_OFFSET && off < abi.MLX5_BF_OFFSET+regsPerUAR*512 {
-			continue
-		}
-		if v := word.Load64(u.mem[off : off+8]); v != 0 {
-			x.f.k.broke("%#x was stored at offset %#x of a doorbell page", v, off)
+	const regsEnd = abi.MLX5_BF_OFFSET + regsPerUAR*512
+	for _, mem := range u.mems {
+		for off := 0; off < pageSize; off += 8 {
+			if off == abi.MLX5_CQ_DOORBELL || off >= abi.MLX5_BF_OFFSET && off < regsEnd {
+				continue
+			}
+			if v := word.Load64(mem[off : off+8]); v != 0 {
+				x.f.k.broke("%#x was stored at offset %#x of a doorbell page", v, off)
+			}
 		}
 	}
 }

@@ -124,13 +124,14 @@ func (x *rxeFile) resizeSRQ(s *srq, wr uint32, d uhw) syscall.Errno {
 }
 
 func (x *rxeFile) newQP(q *qp, d uhw) syscall.Errno {
-	if len(d.out) < 32 || d.in != nil {
+	l := &x.f.k.cfg.Limits
+	if len(d.out) < 32 || d.in != nil || int(q.cap.MaxSendSge) > l.SGE || int(q.cap.MaxRecvSge) > l.SGE || int(q.cap.MaxInlineData) > l.Inline {
 		return syscall.EINVAL
 	}
 	// rdma_rxe makes as much room for inline data as for pieces of memory, and queues as
 	// long as their rings are.
 	extra := max(sgeSize*int(q.cap.MaxSendSge), int(q.cap.MaxInlineData))
-	q.cap.MaxInlineData, q.cap.MaxSendSge = uint32(min(extra, x.f.k.cfg.Limits.Inline)), uint32(extra/sgeSize)
+	q.cap.MaxInlineData, q.cap.MaxSendSge = uint32(min(extra, l.Inline)), uint32(extra/sgeSize)
 	sq, errno := x.newRing(max(q.cap.MaxSendWr, 1), sendWQESize+extra)
 	if errno != 0 {
 		return errno

@@ -111,9 +111,10 @@ func (a *ah) Attach() error {
 
 // put writes the address into an entry of the queue pair from.
 func (a *ah) put(av *abi.Mlx5WqeAv, from, to, qkey uint32) {
+	to &= 0xffffff
 	*av = a.av
 	av.Qkey.Put(qkey)
-	av.DqpDct.Put(to&0xffffff | abi.MLX5_EXTENDED_UD_AV)
+	av.DqpDct.Put(to | abi.MLX5_EXTENDED_UD_AV)
 	if a.spread {
 		av.Rlid.Put(sourcePort(flowOf(from, to)))
 	}

@@ -100,7 +100,7 @@ func (m *limits) layOutSends(a *provider.QPInit, l *layout) error {
 		return tooMuch("blocks in a send queue", bytes/blockSize, m.sendBlocks)
 	}
 	l.blocks, l.posts = uint32(bytes/blockSize), uint32(bytes/entry)
-	l.inline, l.pieces = entry-fixed-inlineHeader, a.Cap.MaxSendSGE
+	l.inline, l.pieces = max(entry-fixed-inlineHeader, 0), a.Cap.MaxSendSGE
 	return nil
 }
 

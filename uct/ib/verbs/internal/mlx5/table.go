@@ -8,28 +8,40 @@ import "sync/atomic"
 // asked for, it is one of those that are in it or nil. Changes are made by one goroutine
 // at a time; any may look.
 type table[T any] struct {
-	parts [1 << 12]atomic.Pointer[part[T]]
+	parts [1 << 8]atomic.Pointer[part[T]]
 }
 
-type part[T any] [1 << 12]atomic.Pointer[T]
+type (
+	part[T any] [1 << 8]atomic.Pointer[leaf[T]]
+	leaf[T any] [1 << 8]atomic.Pointer[T]
+)
 
 func (t *table[T]) find(number uint32) *T {
-	p := t.parts[number>>12&0xfff].Load()
+	p := t.parts[number>>16&0xff].Load()
 	if p == nil {
 		return nil
 	}
-	return p[number&0xfff].Load()
+	l := p[number>>8&0xff].Load()
+	if l == nil {
+		return nil
+	}
+	return l[number&0xff].Load()
 }
 
 // set puts an object in, nil takes it out.
 func (t *table[T]) set(number uint32, o *T) {
-	at := &t.parts[number>>12&0xfff]
+	p := made(&t.parts[number>>16&0xff])
+	made(&p[number>>8&0xff])[number&0xff].Store(o)
+}
+
+// made is what is there, or new.
+func made[T any](at *atomic.Pointer[T]) *T {
 	p := at.Load()
 	if p == nil {
-		p = new(part[T])
+		p = new(T)
 		at.Store(p)
 	}
-	p[number&0xfff].Store(o)
+	return p
 }
 
 // numbers gives out the lowest numbers that are free.
