@@ -81,6 +81,7 @@ func (k *Kernel) openIn(s Space) *file {
 	defer k.net.mu.Unlock()
 	k.files = append(k.files, f)
 	f.muffle()
+	k.net.attendTo()
 	return f
 }
 

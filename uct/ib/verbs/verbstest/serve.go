@@ -117,6 +117,13 @@ func (n *Fabric) attendOnce() (done bool, next time.Time, polls bool) {
 	return done || tried > 0, next, polls
 }
 
+// attendTo has the goroutine look whether there are doorbells now.
+func (n *Fabric) attendTo() {
+	if n.sched.work == serving {
+		n.call()
+	}
+}
+
 // serveRing does what a call has asked for.
 func (n *Fabric) serveRing() {
 	n.loop(math.MaxInt, nil)
