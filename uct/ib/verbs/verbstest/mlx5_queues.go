@@ -247,7 +247,11 @@ func (x *mlx5File) newQP(q *qp, d uhw) syscall.Errno {
 	if reg >= 0 {
 		x.regs[reg]++
 	}
-	page.shared = page.shared || len(page.sends) > 0
+	for _, o := range page.sends {
+		if reg < 0 || o.reg < 0 || reg == o.reg {
+			s.shared, o.shared = true, true
+		}
+	}
 	page.sends = append(page.sends, s)
 	q.sq = s
 	resp := abi.Mlx5CreateQpResp{BfregIndex: ^uint32(0)}

@@ -23,7 +23,8 @@ type mlx5SQ struct {
 	rec    piece // of the queue pair
 	blocks uint16
 	page   *uar
-	reg    int // that it was given, -1 for any of the page
+	reg    int  // that it was given, -1 for any of the page
+	shared bool // another queue pair's doorbell may have taken the place of one of this
 	ended  bool
 
 	next   uint16 // block to be done
@@ -75,9 +76,8 @@ func (s *mlx5SQ) rung(v uint64) {
 	s.named = true
 }
 
-// told ends a look at the doorbells: the record says how far the queue goes. alone is
-// that no other queue pair's doorbell can have taken the place of one of this.
-func (s *mlx5SQ) told(alone bool) {
+// told ends a look at the doorbells: the record says how far the queue goes.
+func (s *mlx5SQ) told() {
 	if s.ended {
 		return
 	}
@@ -90,8 +90,8 @@ func (s *mlx5SQ) told(alone bool) {
 	if s.q.attr.QpState >= stateRTS {
 		s.upto = rec
 	}
-	if s.named || !alone {
-		s.owed = alone && s.last != rec
+	if s.named || s.shared {
+		s.owed = !s.shared && s.last != rec
 	}
 }
 
@@ -145,10 +145,10 @@ func (s *mlx5SQ) end() {
 	s.freed()
 }
 
-// left is said when nothing more comes.
+// left is said when nothing more comes. The memory of the queue may be gone.
 func (s *mlx5SQ) left() {
 	if s.owed {
-		s.broke("the last entry, up to block %#x, was never named by a doorbell", s.record())
+		s.broke("the last entry, up to block %#x, was never named by a doorbell", s.upto)
 	}
 }
 

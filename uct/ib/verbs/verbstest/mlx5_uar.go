@@ -40,7 +40,6 @@ type uar struct {
 	gone   bool     // the object is
 	sends  []*mlx5SQ
 	cqs    []*mlx5CQ
-	shared bool // two queue pairs have had it at once
 }
 
 // newUAR makes a page, nil if there is no room for it.
@@ -218,49 +217,48 @@ func take(b []byte) uint64 {
 	return binary.BigEndian.Uint64(v[:])
 }
 
-// look finds the doorbells of a page. As one may have been stored over another's, all
-// that have the page are looked at.
+// look finds the doorbells of a page.
 func (u *uar) look() (any bool) {
-	rung := false
+	regs, half := regsPerUAR, int(u.x.regSize())/2
+	if half == 0 {
+		regs = 1
+	}
 	for _, mem := range u.mems {
 		if v := take(mem[abi.MLX5_CQ_DOORBELL:][:8]); v != 0 {
 			any = true
 			u.arm(uint32(v>>32), uint32(v))
 		}
-		regs, half := regsPerUAR, int(u.x.regSize())/2
-		if half == 0 {
-			regs = 1
-		}
 		for reg := range regs {
 			off := u.x.regAt(reg)
-			rung = u.listen(mem[off:][:8], reg, rung) || rung
+			first, second := take(mem[off:][:8]), uint64(0)
 			if half > 0 {
-				rung = u.listen(mem[off+half:][:8], reg, rung) || rung
+				second = take(mem[off+half:][:8])
+			}
+			if first|second != 0 {
+				any = true
+				u.rung(reg, first, second)
 			}
 		}
 	}
-	if rung {
-		for _, s := range u.sends {
-			s.told(len(u.sends) == 1 && !u.shared)
-		}
-	}
-	return any || rung
+	return any
 }
 
-// listen takes a doorbell out of a register, and reports whether there was one; rung is
-// that it was not the first of the page.
-func (u *uar) listen(b []byte, reg int, rung bool) bool {
-	v := take(b)
-	if v == 0 {
-		return false
+// rung is doorbells in the halves of a register, 0 for none. As one may have been stored
+// over another's, all that have the register are looked at.
+func (u *uar) rung(reg int, bells ...uint64) {
+	for _, s := range u.sends {
+		s.noticed()
 	}
-	if !rung {
-		for _, s := range u.sends {
-			s.noticed()
+	for _, v := range bells {
+		if v != 0 {
+			u.ring(v, reg)
 		}
 	}
-	u.ring(v, reg)
-	return true
+	for _, s := range u.sends {
+		if s.named || s.reg < 0 || s.reg%regsPerUAR == reg || u.x.regSize() == 0 {
+			s.told()
+		}
+	}
 }
 
 // ring is a doorbell in a register.

@@ -1,0 +1,193 @@
+//go:build linux
+
+package verbstest
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+
+	"github.com/ucx-go/ucx/internal/ib/abi"
+)
+
+// TestEntryRules breaks one rule of entries after another.
+func TestEntryRules(t *testing.T) {
+	const signaled = abi.MLX5_WQE_CTRL_CQ_UPDATE
+	write := func(q *pair) []byte {
+		return slices.Concat(q.ctrl(abi.MLX5_OPCODE_RDMA_WRITE, 3, signaled, 0), q.p.raddr(dataAt), q.p.data(dataAt+100, 64))
+	}
+	change := func(make func(*pair) []byte, at int, v ...byte) func(*pair) []byte {
+		return func(q *pair) []byte {
+			b := make(q)
+			copy(b[at:], v)
+			return b
+		}
+	}
+	atomic := func(q *pair) []byte {
+		return slices.Concat(q.ctrl(abi.MLX5_OPCODE_ATOMIC_FA, 4, signaled, 0), q.p.raddr(dataAt), make([]byte, 16), q.p.data(dataAt+100, 8))
+	}
+	inline := func(q *pair) []byte {
+		return slices.Concat(q.ctrl(abi.MLX5_OPCODE_RDMA_WRITE, 3, signaled, 0), q.p.raddr(dataAt), words(t, "80000003 61626300 00000000 00000000"))
+	}
+	for _, far := range []bool{false, true} {
+		for _, c := range []struct {
+			name  string
+			entry func(*pair) []byte
+			rule  string // "": none is broken
+		}{
+			{"right", write, ""},
+			{"another block", change(write, 1, 0, 9), "it says that it is at block 0x9"},
+			{"another queue pair", change(write, 4, 0, 0, 1), "it says that it is QP 0x1's"},
+			{"a modifier", change(write, 0, 1), "the modifier 0x1"},
+			{"a signature", change(write, 8, 1), "the signature 0x1"},
+			{"flags", change(write, 11, 0x0c), "flags 0xc"},
+			{"an immediate", change(write, 15, 1), "00000001 in what is reserved of its control segment"},
+			{"a segment too few", change(write, 7, 2), ""}, // a write of nothing, as libmlx5 does too: only a comparison shows it
+			{"a segment too many", change(write, 7, 4), "a piece of 0 bytes"},
+			{"nothing behind the first", change(write, 7, 1), "it ends before its remote address"},
+			{"no operation", change(write, 3, 0x3f), "there is no such operation"},
+			{"behind the remote address", change(write, 31, 1), "00000001 in what is reserved of its remote address"},
+			{"a piece of nothing", change(write, 32, 0, 0, 0, 0), "a piece of 0 bytes"},
+			{"atomic", atomic, ""},
+			{"without a result", change(atomic, 7, 3), "0 pieces of memory for the result"},
+			{"inline", inline, ""},
+			{"long inline", change(inline, 34, 0, 13), "it ends before its inline data"},
+			{"huge inline", change(inline, 33, 0xff), "inline data of 16711683 bytes"},
+			{"inline nothing", change(inline, 35, 0), "inline data of 0 bytes"},
+			{"no segments", change(write, 7, 0), "it has no segments"},
+			{"a long length", change(write, 7, 0x43), "a length with 0x40"},
+			{"as long as it can be", change(write, 7, 63), "63 segments, in a queue of 8 blocks"},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				p := newProgram(t, Config{}, far)
+				a, _ := p.connected(8)
+				a.post(c.entry(a))
+				p.k.Step(9)
+				if c.rule == "" {
+					p.rules()
+					a.send.took(abi.MLX5_CQE_REQ, 0, 0, binary.BigEndian.Uint32(a.send.p.mem[a.send.off+44:]))
+					return
+				}
+				p.rulesBeside([]string{"a doorbell", "an entry at"}, c.rule) // which may be wrong with the entry
+				a.send.took(abi.MLX5_CQE_REQ_ERR, abi.MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR, 0, 0)
+			})
+		}
+	}
+}
+
+// TestBellRules breaks rules of records, doorbells and queues.
+func TestBellRules(t *testing.T) {
+	nop := func(q *pair) uint64 { return q.put(q.ctrl(abi.MLX5_OPCODE_NOP, 1, 0, 0)) }
+	send := func(q *pair, signaled byte) uint64 {
+		return q.put(q.ctrl(abi.MLX5_OPCODE_SEND, 2, signaled, 0), q.p.data(dataAt, 8))
+	}
+	for _, c := range []struct {
+		name  string
+		do    func(p *program, a, b *pair)
+		rules []string
+	}{
+		{"a doorbell before the record", func(p *program, a, b *pair) {
+			bell(a.page, a.at, nop(a))
+			p.k.Step(9)
+			a.set(1, a.next)
+			bell(a.page, a.at, 1<<40|uint64(a.qpn)<<8|1) // and one of what is not there
+		}, []string{"a doorbell of the entry at block 0x0, with the record at 0x0", "a doorbell of the entry at block 0x1, with the record at 0x1"}},
+		{"a doorbell unlike the entry", func(p *program, a, b *pair) { a.ring(nop(a) ^ 2) }, []string{"and the entry at block 0x0 begins with"}},
+		{"a doorbell of the first of two", func(p *program, a, b *pair) {
+			first := nop(a)
+			nop(a)
+			a.ring(first)
+		}, []string{"the last entry, up to block 0x2, was never named by a doorbell"}},
+		{"another register", func(p *program, a, b *pair) {
+			a.set(1, a.next+1)
+			bell(a.page, a.at^512, nop(a))
+		}, []string{"a doorbell in register"}},
+		{"another page", func(p *program, a, b *pair) {
+			v := nop(a)
+			a.set(1, a.next)
+			bell(p.page(0, 6), abi.MLX5_BF_OFFSET, v)
+			if a.page = p.page(0, 7); b.page != nil {
+				bell(p.page(0, 7), abi.MLX5_BF_OFFSET, v)
+				bell(p.page(0, 7), abi.MLX5_BF_OFFSET+512, v)
+			}
+		}, nil},
+		{"beside the registers", func(p *program, a, b *pair) { bell(a.page, 0x40, 5) }, []string{"0x500000000000000 was stored at offset 0x40"}},
+		{"a record too far", func(p *program, a, b *pair) {
+			v := nop(a)
+			a.next += 8
+			a.ring(v)
+		}, []string{"a record of 0x9, with 8 blocks of which the next is 0x0"}},
+		{"an entry beyond the record", func(p *program, a, b *pair) {
+			v := a.put(slices.Concat(a.ctrl(abi.MLX5_OPCODE_NOP, 5, 0, 0), make([]byte, 64)))
+			a.next--
+			a.ring(v)
+		}, []string{"no more than to 0x1", "up to block 0x1, was never named"}},
+		{"receives too far", func(p *program, a, b *pair) {
+			b.set(0, 9)
+			a.ring(send(a, 8))
+		}, []string{"a record of 0x9, with 8 receives of which the next is 0x0"}},
+		{"a receive of nothing", func(p *program, a, b *pair) {
+			b.postRecv(dataAt, 0)
+			a.ring(send(a, 8))
+		}, []string{"receive 0x0: a piece of 0 bytes"}},
+		{"no fence", func(p *program, a, b *pair) {
+			a.ring(a.invalidate(a.bind(p.window(2), 1, 2, dataAt, 64)))
+			p.k.Step(1)
+			a.ring(nop(a))
+		}, []string{"no fence behind an entry that changes a key"}},
+		{"in RESET", func(p *program, a, b *pair) {
+			a.modify(abi.ModifyQp{QpState: stateReset})
+			a.next = 0
+			a.ring(nop(a))
+		}, []string{"a doorbell in state 0"}},
+		{"records left over", func(p *program, a, b *pair) {
+			a.ring(nop(a))
+			a.modify(abi.ModifyQp{QpState: stateReset})
+			a.init()
+		}, []string{"records of 0x0 and 0x1, where nothing was posted yet"}},
+		{"a consumer that runs ahead", func(p *program, a, b *pair) {
+			a.send.set(0, 3)
+			a.ring(a.put(a.ctrl(abi.MLX5_OPCODE_NOP, 1, 8, 0)))
+		}, []string{"the record has the consumer at 0x3"}},
+		{"an arming without a record", func(p *program, a, b *pair) { bell(p.page(0, 0), 0x20, 1<<56|uint64(a.send.cqn)) },
+			[]string{"a doorbell of 0x01000000, with 0x00000000 in the record"}},
+		{"an arming of nobody", func(p *program, a, b *pair) { bell(p.page(0, 0), 0x20, 1) }, []string{"completion queue 0x1, which does not have this page"}},
+		{"an arming with a number too many", func(p *program, a, b *pair) { a.send.arm(1, 0) }, []string{"an arming with number 1, after 0 events"}},
+		{"an arming ahead", func(p *program, a, b *pair) { a.send.arm(0, 1) }, []string{"an arming at 0x1, with the next entry 0x0"}},
+		{"a queue that is not empty", func(p *program, a, b *pair) {
+			p.mem[p.used+63] = 0
+			p.newCQ(4, func(in *abi.Mlx5CreateCq) { p.mem[p.used-2*pageSize+63] = 0 })
+		}, []string{"memory for 4 completions that are not all marked"}},
+		{"a record that is not", func(p *program, a, b *pair) {
+			p.newCQ(4, func(in *abi.Mlx5CreateCq) { p.mem[p.used-pageSize+3] = 1 })
+		}, []string{"a record of a completion queue with 0x00000001 in it"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newProgram(t, Config{}, false)
+			a, b := p.connected(8)
+			c.do(p, a, b)
+			p.k.Step(9)
+			p.end()
+			p.rules(c.rules...)
+		})
+	}
+}
+
+// end closes the device.
+func (p *program) end() {
+	p.t.Helper()
+	for _, page := range p.pages {
+		p.f.Munmap(page)
+	}
+	p.pages = nil
+	if err := p.f.Close(); err != nil {
+		p.t.Error(err)
+	}
+}
+
+// arm asks for an event by number, with the consumer at an index.
+func (q *queue) arm(number, index uint32) {
+	w := number<<28 | index
+	q.set(1, w)
+	bell(q.p.page(0, 0), abi.MLX5_CQ_DOORBELL, uint64(w)<<32|uint64(q.cqn))
+}
