@@ -25,6 +25,9 @@ type personality interface {
 	adapter(k *Kernel, add func(line string)) string
 	// identity lists the files of the device that say what it is.
 	identity(file func(path, format string, args ...any))
+	// packetKind is what completions of datagrams have in place of the service level, where
+	// the link is Ethernet.
+	packetKind(p *packet) uint8
 	// polls reports whether doorbells are found by looking for them only.
 	polls() bool
 }
