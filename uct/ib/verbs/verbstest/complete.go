@@ -14,7 +14,7 @@ func (c *cq) complete(d completion, solicited bool) {
 	if c.dead {
 		return
 	}
-	if c.queue.full() {
+	if !c.overruns && c.queue.full() {
 		c.dead = true
 		c.f.event(eventCQErr, c.user)
 		return

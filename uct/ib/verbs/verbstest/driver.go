@@ -25,6 +25,8 @@ type personality interface {
 	adapter(k *Kernel, add func(line string)) string
 	// identity lists the files of the device that say what it is.
 	identity(file func(path, format string, args ...any))
+	// cqFlags are those that a completion queue may be made with.
+	cqFlags() uint32
 	// packetKind is what completions of datagrams have in place of the service level, where
 	// the link is Ethernet.
 	packetKind(p *packet) uint8

@@ -207,10 +207,14 @@ func (f *file) createCQ(r *uverbs.Request) syscall.Errno {
 	if cqe == 0 || int(cqe) > f.k.cfg.Limits.CQE || u32(r.Attr(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR).Bytes) >= vectors {
 		return syscall.EINVAL
 	}
-	if a := r.Attr(abi.UVERBS_ATTR_CREATE_CQ_FLAGS); a != nil && u32(a.Bytes) != 0 {
+	flags := uint32(0)
+	if a := r.Attr(abi.UVERBS_ATTR_CREATE_CQ_FLAGS); a != nil {
+		flags = u32(a.Bytes)
+	}
+	if flags&^f.k.of.cqFlags() != 0 {
 		return syscall.EOPNOTSUPP
 	}
-	c := &cq{f: f, user: u64(r.Attr(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE).Bytes)}
+	c := &cq{f: f, user: u64(r.Attr(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE).Bytes), overruns: flags&cqIgnoreOverrun != 0}
 	c.desc.CqHandle = c.user
 	if a := r.Attr(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL); a != nil {
 		m := f.channels[int(int64(a.Raw.Data))]

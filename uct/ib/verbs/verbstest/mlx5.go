@@ -34,6 +34,7 @@ type mlx5 struct{ cfg MLX5 }
 func (mlx5) driver() (number uint32, abi int) { return MLX5Driver, MLX5ABI }
 func (mlx5) limits() Limits                   { return mlx5Limits }
 func (mlx5) polls() bool                      { return true }
+func (mlx5) cqFlags() uint32                  { return cqTimestamps | cqIgnoreOverrun }
 
 // Limits of a ConnectX-5, but for those of memory: an entry of a send queue has 63
 // segments at most, of which a read or write has 2 to itself.

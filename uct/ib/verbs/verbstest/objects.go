@@ -42,16 +42,17 @@ type mw struct {
 }
 
 type cq struct {
-	f       *file
-	queue   compQueue
-	cqe     uint32 // that there is room for
-	user    uint64
-	desc    abi.CompEventDesc // that names it
-	channel *mailbox          // nil for none
-	armed   uint8
-	dead    bool
-	refs    int
-	events  uint32
+	f        *file
+	queue    compQueue
+	cqe      uint32 // that there is room for
+	user     uint64
+	desc     abi.CompEventDesc // that names it
+	channel  *mailbox          // nil for none
+	armed    uint8
+	dead     bool
+	overruns bool // nobody looks whether there is room
+	refs     int
+	events   uint32
 }
 
 // How a completion queue is armed.

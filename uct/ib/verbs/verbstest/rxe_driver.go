@@ -19,6 +19,7 @@ func (rxe) open(f *file) driver                        { return newRxeFile(f) }
 func (rxe) limits() Limits                             { return rxeLimits }
 func (rxe) adapter(*Kernel, func(string)) string       { return "" }
 func (rxe) identity(file func(string, string, ...any)) { file("fw_ver", "") }
+func (rxe) cqFlags() uint32                            { return 0 }
 func (rxe) packetKind(*packet) uint8                   { return 0 }
 func (rxe) polls() bool                                { return false }
 func (rxe) attr(*abi.ExQueryDeviceResp)                {}
