@@ -65,3 +65,19 @@ func TestConformanceLossy(t *testing.T) {
 		})
 	}
 }
+
+// TestConformanceMLX5: devices as of mlx5_ib, whose doorbells and records are memory.
+func TestConformanceMLX5(t *testing.T) {
+	for i, w := range ways {
+		if i >= 3 && w.name != "InfiniBand" {
+			continue
+		}
+		t.Run(w.name, func(t *testing.T) {
+			cfg := verbstest.Config{Ports: w.ports, MLX5: &verbstest.MLX5{StaticUARs: i%2 == 0, Version0: i == 1}}
+			ucttest.Run(t, fixture(t, newRigOf(t, cfg), w.pairs...))
+		})
+	}
+	t.Run("5 at a time", func(t *testing.T) {
+		ucttest.Run(t, fixture(t, newRigOf(t, verbstest.Config{MLX5: &verbstest.MLX5{}}).slow(5)))
+	})
+}

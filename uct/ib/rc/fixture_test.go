@@ -46,6 +46,9 @@ func newRigOf(t testing.TB, configs ...verbstest.Config) *rig {
 			if o, m := d.Objects(), d.Mapped(); o != 0 || m != 0 {
 				t.Errorf("%s: %d objects and %d mapped queues are left", d.Name(), o, m)
 			}
+			for _, rule := range d.Broken() {
+				t.Error(rule)
+			}
 		}
 	})
 	return r

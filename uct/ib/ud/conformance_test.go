@@ -77,6 +77,9 @@ func network(t testing.TB, devices ...verbstest.Config) *verbstest.Fabric {
 			if o, m := d.Objects(), d.Mapped(); o != 0 || m != 0 {
 				t.Errorf("%s: %d objects and %d mapped queues are left", d.Name(), o, m)
 			}
+			for _, rule := range d.Broken() {
+				t.Error(rule)
+			}
 		}
 	})
 	return net
@@ -126,6 +129,23 @@ func TestConformanceLossy(t *testing.T) {
 			}
 			if seed > 0 {
 				maps.Copy(f.Skip, quickly)
+			}
+			ucttest.Run(t, f)
+		})
+	}
+}
+
+// TestConformanceMLX5: devices as of mlx5_ib, whose doorbells and records are memory.
+func TestConformanceMLX5(t *testing.T) {
+	for i, w := range ways {
+		if i >= 3 && w.name != "InfiniBand" {
+			continue
+		}
+		t.Run(w.name, func(t *testing.T) {
+			w.device.MLX5 = &verbstest.MLX5{StaticUARs: i%2 == 0, Version0: i == 1}
+			f := fixture(t, network(t, w.device), w.pairs...)
+			if f.Skip = maps.Clone(quickly); w.skip != nil {
+				maps.Copy(f.Skip, w.skip)
 			}
 			ucttest.Run(t, f)
 		})

@@ -33,7 +33,7 @@ func muffledPair(t testing.TB, n int) (*verbstest.Kernel, *muffled, *verbs.QP, *
 
 // selfPair is a queue pair of a device, connected to itself.
 func selfPair(t testing.TB, f uverbs.File, n int) (*verbs.QP, *verbs.CQ, *verbs.MR) {
-	c, err := verbs.NewContext(f, 2)
+	c, err := verbs.NewContext(f, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,8 @@
 // Any goroutine may make and close objects and ask for their attributes. Of one
 // queue pair, one goroutine at a time posts sends and one posts receives; of one
 // completion queue or shared receive queue, one goroutine at a time polls or
-// posts. Nothing is locked on these paths and nothing is allocated.
+// posts. Nothing is allocated on these paths, and nobody waits for another goroutine,
+// unless that closes or resets a queue pair whose completions are polled.
 //
 // # Memory
 //
@@ -33,4 +34,11 @@
 //
 // errors.Is finds the ucs.Status and the syscall.Errno of a failed call. A work
 // request that fails says so in its completion, see WC.
+//
+// # Environment
+//
+// VERBS_DEBUG=1 prints each call of the kernel to standard error. VERBS_BLUEFLAME=1 has
+// short requests to mlx5 devices written into the adapter's registers, which saves it
+// reading them from memory. It is off by default: it depends on how the kernel has mapped
+// the registers, and has not been tried on hardware by us.
 package verbs

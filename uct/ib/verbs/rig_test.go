@@ -21,10 +21,12 @@ const patience = 2 * time.Minute
 type rig struct {
 	open   func(t *testing.T) *verbs.Context // one more time
 	kernel *verbstest.Kernel                 // nil with a real one
+	file   func() verbs.File                 // of kernel
 	run    func()                            // has a device without a kernel work; nil for kernel.Progress
 	local  verbs.GIDEntry
 	gid    verbs.GID // that of local
 	mtu    verbs.MTU
+	lid    verbs.LID // with InfiniBand
 	peer   *rig // where the other end of a pair is; nil for here
 }
 
@@ -61,9 +63,10 @@ func kernelRig(t *testing.T, k *verbstest.Kernel) *rig {
 			t.Error(rule)
 		}
 	})
-	r := &rig{kernel: k, open: func(t *testing.T) *verbs.Context {
+	r := &rig{kernel: k, file: k.Open}
+	r.open = func(t *testing.T) *verbs.Context {
 		t.Helper()
-		c, err := verbs.NewContext(k.Open(), k.ABI())
+		c, err := verbs.NewContext(r.file(), k.ABI())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +76,7 @@ func kernelRig(t *testing.T, k *verbstest.Kernel) *rig {
 			}
 		})
 		return c
-	}}
+	}
 	r.find(t)
 	return r
 }
@@ -82,7 +85,8 @@ func kernelRig(t *testing.T, k *verbstest.Kernel) *rig {
 func (r *rig) find(t *testing.T) {
 	t.Helper()
 	c := r.open(t)
-	r.mtu = must(c.QueryPort(1))(t).ActiveMTU
+	port := must(c.QueryPort(1))(t)
+	r.mtu, r.lid = port.ActiveMTU, port.LID
 	r.local = must(c.DefaultGID(1))(t)
 	r.gid = r.local.GID
 	check(t, c.Close())
@@ -146,8 +150,13 @@ func (s *side) toInit(t *testing.T) {
 }
 
 // path is the way to the port itself.
-func (r *rig) path() verbs.AHAttr {
-	return r.local.To(r.gid)
+func (r *rig) path() verbs.AHAttr { return r.to(r) }
+
+// to is the way to another port.
+func (r *rig) to(peer *rig) verbs.AHAttr {
+	a := r.local.To(peer.gid)
+	a.DLID = peer.lid
+	return a
 }
 
 func (s *side) toRTS(t *testing.T, peer *side, change ...func(*verbs.QPAttr)) {
@@ -155,7 +164,7 @@ func (s *side) toRTS(t *testing.T, peer *side, change ...func(*verbs.QPAttr)) {
 	a := &verbs.QPAttr{PathMTU: s.r.mtu, AH: s.r.path(), RQPSN: 0x111, SQPSN: 0x111,
 		MaxDestRdAtomic: 4, MaxRdAtomic: 4, MinRNRTimer: 1, Timeout: 18, RetryCount: 6, RNRRetry: 6} // seconds: machines stall
 	if peer != nil {
-		a.DestQPN, a.AH.DGID = peer.qp.QPN(), peer.r.gid
+		a.DestQPN, a.AH = peer.qp.QPN(), s.r.to(peer.r)
 	}
 	for _, f := range change {
 		f(a)

@@ -261,8 +261,7 @@ func testUDLost(t *testing.T, r *rig) {
 	c := *b // of b's device, and not ready to receive
 	c.newQP(t, verbs.UD)
 	c.toInit(t)
-	path := r.path()
-	path.DGID = b.r.gid
+	path := r.to(b.r)
 	ah := must(a.pd.CreateAH(&path))(t)
 	good := verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 100), AH: ah, RemoteQPN: b.qp.QPN(), RemoteQKey: qkey}
 	const size = 100 + verbs.GRHLength

@@ -172,8 +172,7 @@ func testDatagrams(t *testing.T, r *rig) {
 	b.up(t, nil)
 	mtu := r.mtu.Bytes()
 	for _, way := range []struct{ from, to *side }{{a, b}, {b, a}} {
-		path := way.from.r.path()
-		path.DGID = way.to.r.gid
+		path := way.from.r.to(way.to.r)
 		ah := must(way.from.pd.CreateAH(&path))(t)
 		for _, n := range []int{0, 1, 3, 8, 255, 256, mtu / 2, mtu - 1, mtu} {
 			for _, op := range []verbs.WROpcode{verbs.WRSend, verbs.WRSendWithImm} {

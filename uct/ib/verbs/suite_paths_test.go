@@ -78,6 +78,9 @@ func testFence(t *testing.T, r *rig) {
 // testGIDs connects and sends datagrams from each GID of the port to itself, of IPv4
 // and IPv6.
 func testGIDs(t *testing.T, r *rig) {
+	if r.lid != 0 {
+		t.Skip("GIDs of InfiniBand are of no family")
+	}
 	families := make(map[bool]int)
 	for _, g := range must(r.open(t).QueryGIDTable())(t) {
 		if g.Port != 1 || g.Type != verbs.GIDRoCEv2 {

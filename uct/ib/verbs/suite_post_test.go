@@ -76,8 +76,7 @@ func testPost(t *testing.T, r *rig) {
 	u, v := r.newSide(t, verbs.UD), r.other().newSide(t, verbs.UD)
 	u.up(t, nil)
 	v.up(t, nil)
-	path := u.r.path()
-	path.DGID = v.r.gid
+	path := u.r.to(v.r)
 	ah := must(u.pd.CreateAH(&path))(t)
 	v.recv(t, verbs.RecvWR{ID: 1, SGList: v.at(0, 200)}, verbs.RecvWR{ID: 2, SGList: v.at(200, 200)})
 	p = u.qp.Begin()

@@ -19,6 +19,9 @@ type MLX5 struct {
 	OldUARs    bool // it does not say how many of these there are in a page of memory, as before Linux 4.11
 	NoWC       bool // no write combining: bf_reg_size is 0
 	Answer     int  // so many bytes of the answer to GET_CONTEXT it knows; 0: all
+	// Loose lets anything stand in what the device does not look at: UCX, which writes
+	// entries itself, leaves there what was there, or keeps its own.
+	Loose bool
 }
 
 // MLX5Driver is the number of the driver of devices as of mlx5_ib, MLX5ABI the version

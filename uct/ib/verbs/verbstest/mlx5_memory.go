@@ -5,6 +5,7 @@ package verbstest
 import (
 	"encoding/binary"
 
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/internal/word"
 )
 
@@ -16,6 +17,7 @@ func (p *piece) be32(off int) uint32 {
 	var b [4]byte
 	if p.far == nil {
 		binary.NativeEndian.PutUint32(b[:], word.Load32(p.mem[off:off+4]))
+		uverbs.RaceReceived()
 		return binary.BigEndian.Uint32(b[:])
 	}
 	return p.farWord(off)

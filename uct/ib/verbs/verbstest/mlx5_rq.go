@@ -125,7 +125,7 @@ func (r *mlx5SRQ) read(w *receive) {
 	var head abi.Mlx5WqeSrqNextSeg
 	copy(raw(&head), b)
 	why := receiveList(w, b[segment:])
-	if why == "" && (head.Signature != 0 || head.Rsvd0 != [2]uint8{} || head.Rsvd1 != [11]uint8{}) {
+	if why == "" && !r.s.f.k.cfg.MLX5.Loose && (head.Signature != 0 || head.Rsvd0 != [2]uint8{} || head.Rsvd1 != [11]uint8{}) {
 		why = "something in what is reserved of it"
 	}
 	if why != "" {

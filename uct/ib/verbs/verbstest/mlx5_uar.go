@@ -288,9 +288,9 @@ func (u *uar) arm(w, cqn uint32) {
 		case c.num == cqn:
 			found = true
 			c.rung(w)
-		case c.rec.be32(4) != c.seen, !c.known && c.c.channel != nil:
-			// One that has never been armed may just have been, with a word of 0: to take
-			// it for armed makes at most an event too many.
+		case c.rec.be32(4) != c.seen, !c.known && c.c.channel != nil && c.rec.be32(0) == 0:
+			// One that has never been armed, and of which nothing was taken, may just have
+			// been, with a word of 0: to take it for armed makes at most an event too many.
 			c.arm(c.rec.be32(4))
 		}
 	}

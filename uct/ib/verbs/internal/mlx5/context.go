@@ -67,6 +67,9 @@ func (c *context) Attach() error {
 	if r.CqeVersion > 1 {
 		return fmt.Errorf("verbs: %s: completions of version %d, which nobody has asked for: %w", c.dev.Name(), r.CqeVersion, ucs.ErrUnsupported)
 	}
+	if r.MaxSqDescSz == 0 || r.MaxSendWqebb == 0 {
+		return fmt.Errorf("verbs: %s: the kernel does not say how large queues may be, in %d bytes of an answer: %w", c.dev.Name(), r.ResponseLength, ucs.ErrUnsupported)
+	}
 	c.uidx = r.CqeVersion == 1
 	c.limits = limits{sendEntry: int(r.MaxSqDescSz), recvEntry: int(r.MaxRqDescSz), sendBlocks: clip(r.MaxSendWqebb),
 		recvWR: clip(r.MaxRecvWr), srqWR: clip(r.MaxSrqRecvWr)}

@@ -8,32 +8,20 @@ package mlx5
 // is bytes, but for the words, which are aligned.
 
 import (
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/ucx-go/ucx/internal/ib/abi"
 )
 
-type (
-	// segments is a queue of entries in units of 16 bytes, which may wrap.
-	segments struct {
-		base unsafe.Pointer
-		mask uintptr // its size less 1
-	}
-	// entries is a queue of completions.
-	entries struct {
-		base unsafe.Pointer
-		mask uint32
-	}
-)
+// segments is a queue of entries in units of 16 bytes, which may wrap.
+type segments struct {
+	base unsafe.Pointer
+	mask uintptr // its size less 1
+}
 
 // newSegments is for a mapping of at least size bytes, a power of two from 64 on.
 func newSegments(mem []byte, size int) segments {
 	return segments{unsafe.Pointer(unsafe.SliceData(mem[:size])), uintptr(size - 1)}
-}
-
-func newEntries(mem []byte, n uint32) entries {
-	return entries{unsafe.Pointer(unsafe.SliceData(mem[:int(n)*cqeSize])), n - 1}
 }
 
 // at is the segment at an offset, word its first 8 bytes, block the 64 around it.
@@ -53,13 +41,4 @@ func (s *segments) mkey(off uint32) *mkeyBlock { return (*mkeyBlock)(s.block(off
 func (s *segments) klm(off uint32) *klmBlock   { return (*klmBlock)(s.block(off)) }
 func (s *segments) link(off uint32) *abi.Mlx5WqeSrqNextSeg {
 	return (*abi.Mlx5WqeSrqNextSeg)(unsafe.Pointer(s.at(off)))
-}
-
-func (e *entries) at(i uint32) *abi.Mlx5Cqe64 {
-	return (*abi.Mlx5Cqe64)(unsafe.Add(e.base, uintptr(i&e.mask)*cqeSize))
-}
-
-// last are the last 4 bytes, which end with the operation and the owner.
-func (e *entries) last(i uint32) uint32 {
-	return atomic.LoadUint32((*uint32)(unsafe.Add(e.base, uintptr(i&e.mask)*cqeSize+cqeSize-4)))
 }

@@ -44,7 +44,7 @@ func made[T any](at *atomic.Pointer[T]) *T {
 	return p
 }
 
-// numbers gives out the lowest numbers that are free.
+// numbers gives out low numbers: first those that came back.
 type numbers struct {
 	next uint32   // none from it on was given out
 	free []uint32 // below next

@@ -59,6 +59,7 @@ func TestBadAnswers(t *testing.T) {
 		want   error
 	}{
 		"completions of version 2": {func(_ *fake, a *abi.Mlx5AllocUcontextResp) { a.CqeVersion = 2 }, ucs.ErrUnsupported},
+		"no answer":                {func(_ *fake, a *abi.Mlx5AllocUcontextResp) { *a = abi.Mlx5AllocUcontextResp{} }, ucs.ErrUnsupported},
 		"no registers in a page":   {func(_ *fake, a *abi.Mlx5AllocUcontextResp) { a.NumUarsPerPage = 0 }, ucs.ErrIO},
 		"small UARs":               {func(_ *fake, a *abi.Mlx5AllocUcontextResp) { a.LogUarSize = 11 }, ucs.ErrIO},
 		"many UARs":                {func(_ *fake, a *abi.Mlx5AllocUcontextResp) { a.NumUarsPerPage = 1 << 20 }, ucs.ErrIO},
