@@ -339,7 +339,7 @@ func (o otherDriver) Ioctl(f *uverbs.Frame) syscall.Errno {
 // TestOtherDrivers: an error says what the device is and what is missing.
 func TestOtherDrivers(t *testing.T) {
 	for id, says := range map[uint32]string{
-		abi.RDMA_DRIVER_MLX4: "the kernel's driver mlx4, for whose queues there is no code here, only for mlx5, paper, rxe",
+		abi.RDMA_DRIVER_MLX4: "the kernel's driver mlx4, for whose queues there is no code here, only for lacking, mlx5, rxe",
 		31:                   "the kernel's driver number 31,",
 		99:                   "no driver known here",
 	} {

@@ -101,6 +101,94 @@ func TestMLX5Limits(t *testing.T) {
 	}
 }
 
+// TestMLX5Reset: a queue pair that was reset begins where its device does, and
+// forgets what it had.
+func TestMLX5Reset(t *testing.T) {
+	r := mlx5Rig(t, verbstest.MLX5{})
+	a, b := r.pair(t, verbs.RC)
+	for round := range byte(3) {
+		a.works(t, b, round)
+		b.recv(t, verbs.RecvWR{ID: 1}, verbs.RecvWR{ID: 2}) // not to be seen again
+		a.qp.Begin().Send(99, verbs.SendSignaled)
+		for _, s := range []*side{a, b} {
+			check(t, s.qp.Modify(&verbs.QPAttr{State: verbs.QPReset}, verbs.QPAttrState))
+		}
+		a.up(t, b)
+		b.up(t, a)
+	}
+	a.works(t, b, 9)
+}
+
+// TestMLX5Events: the device makes an event only after the one before is taken, by
+// whichever call.
+func TestMLX5Events(t *testing.T) {
+	r := mlx5Rig(t, verbstest.MLX5{})
+	a, b := r.pair(t, verbs.RC)
+	ch := b.cq.Channel()
+	for i := range uint64(10) {
+		check(t, b.cq.ReqNotify(i%3 == 2))
+		b.recv(t, verbs.RecvWR{ID: i})
+		r.kernel.Progress()
+		a.send(t, verbs.SendWR{ID: i, Opcode: verbs.WRSend, Flags: verbs.SendSignaled | verbs.SendSolicited})
+		a.done(t, i, verbs.WCSend)
+		if i%2 == 0 {
+			if q, ok, err := ch.TryEvent(); q != b.cq || !ok || err != nil {
+				t.Fatalf("event %d: %v, %v: %v", i, q, ok, err)
+			}
+		} else if q := must(ch.GetEvent(timeout(t)))(t); q != b.cq {
+			t.Fatalf("event %d is of %v", i, q)
+		}
+		b.done(t, i, verbs.WCRecv)
+	}
+}
+
+// TestMLX5Gone: completions of a queue pair that is closed do not come any more.
+func TestMLX5Gone(t *testing.T) {
+	r := mlx5Rig(t, verbstest.MLX5{})
+	a, b := r.pair(t, verbs.RC)
+	for i := range uint64(3) {
+		a.send(t, verbs.SendWR{ID: i, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()})
+	}
+	r.kernel.Progress()
+	check(t, a.qp.Close())
+	if n := a.cq.Poll(make([]verbs.WC, 4)); n != 0 {
+		t.Errorf("%d completions", n)
+	}
+}
+
+// TestMLX5Resize: what is in a completion queue comes along, and a kernel that
+// refuses changes nothing.
+func TestMLX5Resize(t *testing.T) {
+	r := mlx5Rig(t, verbstest.MLX5{})
+	a, b := r.pair(t, verbs.RC)
+	write := func(id uint64) {
+		a.send(t, verbs.SendWR{ID: id, Opcode: verbs.WRRDMAWrite, Flags: verbs.SendSignaled, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()})
+	}
+	next := uint64(0)
+	for i, size := range []int{7, 1000, 20, 3} {
+		for k := range uint64(3) {
+			write(next + k)
+		}
+		r.kernel.Progress()
+		if i == 2 {
+			wantErr(t, a.cq.Resize(1), ucs.ErrInvalidParam, "less than what is there")
+			r.kernel.FailCall("RESIZE_CQ", 0, syscall.ENOMEM)
+			wantErr(t, a.cq.Resize(50), syscall.ENOMEM, "a kernel that refuses")
+		}
+		check(t, a.cq.Resize(size))
+		if n := a.cq.CQE(); n < size || n > 2*size {
+			t.Errorf("room for %d completions, not %d", n, size)
+		}
+		for range 3 {
+			a.done(t, next, verbs.WCRDMAWrite)
+			next++
+		}
+		write(next)
+		a.done(t, next, verbs.WCRDMAWrite)
+		next++
+	}
+}
+
 // TestMLX5Faults makes each call of the kernel fail, and what was prepared is given back.
 func TestMLX5Faults(t *testing.T) {
 	for _, m := range modes {

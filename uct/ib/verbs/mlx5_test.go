@@ -27,7 +27,7 @@ var modes = []struct {
 func TestMLX5(t *testing.T) {
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) {
-			runSuite(t, func(t *testing.T) *rig { return mlx5Rig(t, verbstest.Config{MLX5: &m.cfg}) })
+			runSuite(t, func(t *testing.T) *rig { return mlx5Rig(t, m.cfg) })
 		})
 	}
 }
@@ -49,7 +49,7 @@ func TestMLX5Pairs(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv("VERBS_BLUEFLAME", c.env)
-			runSuite(t, func(t *testing.T) *rig { return mlx5Rig(t, c.cfg, c.cfg) })
+			runSuite(t, func(t *testing.T) *rig { return mlx5Rigs(t, c.cfg, c.cfg) })
 		})
 	}
 }
@@ -57,7 +57,7 @@ func TestMLX5Pairs(t *testing.T) {
 // TestMLX5Far is the suite with a device that reaches memory as that of another process.
 func TestMLX5Far(t *testing.T) {
 	runSuite(t, func(t *testing.T) *rig {
-		r := mlx5Rig(t, verbstest.Config{MLX5: &verbstest.MLX5{}})
+		r := mlx5Rig(t, verbstest.MLX5{})
 		r.file = func() verbs.File { return r.kernel.OpenIn(verbstest.Remote(os.Getpid())) }
 		return r
 	}, "Allocations") // what calls the kernel for each word allocates
@@ -76,9 +76,15 @@ func runSuite(t *testing.T, rig func(*testing.T) *rig, except ...string) {
 	}
 }
 
-// mlx5Rig is one device, or one of two, that does its work behind the back of who rings,
+// mlx5Rig is a device as of mlx5_ib.
+func mlx5Rig(t *testing.T, cfg verbstest.MLX5) *rig {
+	t.Helper()
+	return mlx5Rigs(t, verbstest.Config{MLX5: &cfg})
+}
+
+// mlx5Rigs is one device, or one of two, that does its work behind the back of who rings,
 // since nobody is called then.
-func mlx5Rig(t *testing.T, cfg ...verbstest.Config) *rig {
+func mlx5Rigs(t *testing.T, cfg ...verbstest.Config) *rig {
 	t.Helper()
 	n := verbstest.NewFabric()
 	var r *rig

@@ -27,7 +27,7 @@ type rig struct {
 	gid    verbs.GID // that of local
 	mtu    verbs.MTU
 	lid    verbs.LID // with InfiniBand
-	peer   *rig // where the other end of a pair is; nil for here
+	peer   *rig      // where the other end of a pair is; nil for here
 }
 
 // fakeRig is the device without a kernel.
