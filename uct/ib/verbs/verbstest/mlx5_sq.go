@@ -46,7 +46,7 @@ type mlx5SQ struct {
 func after(a, b uint16) int { return int(int16(a - b)) }
 
 func (s *mlx5SQ) broke(format string, args ...any) {
-	s.q.f.k.broke("QP %#x: "+format, append([]any{s.q.num}, args...)...)
+	s.q.f.broke("QP %#x: "+format, append([]any{s.q.num}, args...)...)
 }
 
 // noticed begins a look at the doorbells.
