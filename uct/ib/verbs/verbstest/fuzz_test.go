@@ -57,8 +57,8 @@ func FuzzIoctl(f *testing.F) {
 			file.Write(in.take(int(in.byte() % 48)))
 			k.Progress()
 		}
-		for _, fd := range file.readEnds {
-			syscall.Close(fd)
+		for _, m := range file.mailboxes {
+			syscall.Close(m.user)
 		}
 		if err := file.Close(); err != nil {
 			t.Error(err)
