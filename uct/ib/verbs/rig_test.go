@@ -22,6 +22,7 @@ type rig struct {
 	open   func(t *testing.T) *verbs.Context // one more time
 	kernel *verbstest.Kernel                 // nil with a real one
 	file   func() verbs.File                 // of kernel
+	behind bool                              // it works behind the back of who rings
 	run    func()                            // has a device without a kernel work; nil for kernel.Progress
 	local  verbs.GIDEntry
 	gid    verbs.GID // that of local

@@ -157,10 +157,15 @@ func TestWorkStepsBell(t *testing.T) {
 
 // TestWorkBehind has the devices work by themselves: nobody calls anything but posting
 // and polling.
-func TestWorkBehind(t *testing.T) {
+func TestWorkBehind(t *testing.T) { workBehind(t, (*verbstest.Fabric).Run) }
+
+// TestWorkServed is the same with timers.
+func TestWorkServed(t *testing.T) { workBehind(t, (*verbstest.Fabric).Serve) }
+
+func workBehind(t *testing.T, begin func(*verbstest.Fabric) (stop func())) {
 	r := fabricRig(t)
 	n := r.kernel.Fabric()
-	stop := n.Run()
+	stop := begin(n)
 	defer stop()
 	a, b := r.pair(t, verbs.RC, func(a *verbs.QPAttr) { a.RetryCount, a.RNRRetry = 7, 7 })
 	n.SetHook(verbstest.Random(5, verbstest.Chances{Drop: 0.05, Hold: 0.05, NotReady: 0.05}))
@@ -192,13 +197,18 @@ func TestWorkBehind(t *testing.T) {
 }
 
 // TestWorkBehindSuite is what of the suite sleeps, with devices that work behind it.
-func TestWorkBehindSuite(t *testing.T) {
+func TestWorkBehindSuite(t *testing.T) { workBehindSuite(t, (*verbstest.Fabric).Run) }
+
+// TestWorkServedSuite is the same with timers.
+func TestWorkServedSuite(t *testing.T) { workBehindSuite(t, (*verbstest.Fabric).Serve) }
+
+func workBehindSuite(t *testing.T, begin func(*verbstest.Fabric) (stop func())) {
 	for _, s := range suite {
 		switch s.name {
 		case "Wait", "ArmRace", "Flood", "Waiters", "ResizeLoad", "SharedChannel", "SendRecv", "Datagrams":
 			t.Run(s.name, func(t *testing.T) {
 				r := fabricRig(t)
-				stop := r.kernel.Fabric().Run()
+				stop := begin(r.kernel.Fabric())
 				defer stop()
 				s.test(t, r)
 			})

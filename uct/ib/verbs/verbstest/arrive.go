@@ -17,6 +17,7 @@ type packet struct {
 	pkey      uint16
 	global    bool // it has a global route header
 	ipv4      bool // which is of IPv4
+	v1        bool // of RoCE v1
 	grh       [grhLength]byte
 	solicited bool
 	wc        abi.Wc // as the receiver gets it
@@ -46,7 +47,9 @@ func (e *port) arrive(p *packet, data *pieces) {
 		wc.WcFlags |= abi.IB_WC_GRH
 	}
 	if !e.InfiniBand {
-		wc.Sl = e.k.cfg.WCSL
+		if wc.Sl = e.k.cfg.WCSL; wc.Sl == 0 {
+			wc.Sl = e.k.of.packetKind(p)
+		}
 	}
 	space = skip(space, from)
 	d.bounce.scatter(space, local(p.grh[from:]))

@@ -23,5 +23,6 @@ func (k *Kernel) attr() abi.ExQueryDeviceResp {
 		ResponseLength: 304,
 	}
 	k.of.attr(&a)
+	a.DeviceCapFlagsEx = uint64(a.Base.DeviceCapFlags)
 	return a
 }

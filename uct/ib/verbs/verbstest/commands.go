@@ -59,15 +59,12 @@ func (f *file) invoke(r *uverbs.Request) syscall.Errno {
 		f.drv.newPD(d)
 		return 0
 	case abi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL:
-		read, write, errno := f.pipe()
+		m, errno := f.newMailbox(len(abi.Bytes(&abi.CompEventDesc{})))
 		if errno != 0 {
 			return errno
 		}
-		if f.byFD == nil {
-			f.byFD = make(map[int]int)
-		}
-		f.byFD[read] = write
-		store(out, abi.CreateCompChannelResp{Fd: uint32(read)})
+		f.channels[m.user] = m
+		store(out, abi.CreateCompChannelResp{Fd: uint32(m.user)})
 		return 0
 	case abi.IB_USER_VERBS_CMD_ALLOC_MW:
 		m := load[abi.AllocMw](in)

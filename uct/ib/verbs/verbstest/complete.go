@@ -3,8 +3,6 @@
 package verbstest
 
 import (
-	"golang.org/x/sys/unix"
-
 	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/internal/ib/uverbs"
 )
@@ -16,7 +14,7 @@ func (c *cq) complete(d completion, solicited bool) {
 	if c.dead {
 		return
 	}
-	if c.queue.full() {
+	if !c.overruns && c.queue.full() {
 		c.dead = true
 		c.f.event(eventCQErr, c.user)
 		return
@@ -32,10 +30,17 @@ func (c *cq) complete(d completion, solicited bool) {
 // tell tells the user of a completion that was asked for.
 func (c *cq) tell() {
 	c.armed = 0
-	c.events++
-	if c.channel >= 0 {
-		unix.Write(c.channel, abi.Bytes(&c.desc)) // a reader too slow loses events
+	if c.channel != nil && c.channel.put(abi.Bytes(&c.desc)) {
+		c.events++
 	}
+}
+
+// read takes the events back that the user has not read, and returns how many he has.
+func (c *cq) read() uint32 {
+	if c.events == 0 {
+		return 0
+	}
+	return c.events - c.channel.withdraw(func(record []byte) bool { return load[abi.CompEventDesc](record) == c.desc })
 }
 
 // complete ends a work request.
@@ -119,13 +124,13 @@ func (q *qp) refuse(status uint32) uint32 {
 
 // retry counts a try in vain; it says when to give up. As in rdma_rxe, 7 is for
 // ever.
-func retry(tries *uint8, most uint8, status uint32) uint32 {
-	if most == 7 {
-		return wait
+func (q *qp) retry(tries *uint8, most uint8, status uint32) uint32 {
+	if most != 7 {
+		if *tries >= most {
+			return status
+		}
+		*tries++
 	}
-	if *tries >= most {
-		return status
-	}
-	*tries++
+	q.postpone(status)
 	return wait
 }

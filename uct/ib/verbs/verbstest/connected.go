@@ -65,7 +65,7 @@ func (q *qp) message(w *request) uint32 {
 		if !reliable {
 			return wcSuccess // lost
 		}
-		return retry(&q.retries, q.attr.RetryCnt, wcRetryExc)
+		return q.retry(&q.retries, q.attr.RetryCnt, wcRetryExc)
 	case fate.NotReady && reliable && needsReceive(w.op):
 		x.counts.NotReady++
 		return q.answer(wcRNRRetryExc)
@@ -228,7 +228,7 @@ func (q *qp) atomic(w *request, to *qp) uint32 {
 // answer turns what the receiver made of a message into what the sender does.
 func (q *qp) answer(status uint32) uint32 {
 	if status == wcRNRRetryExc && q.typ == abi.IB_UVERBS_QPT_RC {
-		return retry(&q.rnr, q.attr.RnrRetry, wcRNRRetryExc)
+		return q.retry(&q.rnr, q.attr.RnrRetry, wcRNRRetryExc)
 	}
 	return status
 }

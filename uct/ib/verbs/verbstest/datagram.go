@@ -40,7 +40,7 @@ func (q *qp) datagram(w *request) uint32 {
 // route writes the global route header: of IPv6, or an IPv4 header in its second half.
 func (p *packet) route(w *way) {
 	from, grh := &w.source().ID, &p.grh
-	p.global = true
+	p.global, p.v1 = true, w.source().V1
 	if [12]byte(p.dgid[:]) == [12]byte{10: 0xff, 11: 0xff} {
 		p.ipv4 = true
 		grh[20] = 0x45

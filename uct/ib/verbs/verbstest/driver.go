@@ -20,6 +20,16 @@ type personality interface {
 	limits() Limits
 	// attr changes what the kernel tells of the device.
 	attr(*abi.ExQueryDeviceResp)
+	// adapter adds the files of the adapter that the device is on, as Sysfs takes them, and
+	// returns its folder in sysfs; "" if it is on none.
+	adapter(k *Kernel, add func(line string)) string
+	// identity lists the files of the device that say what it is.
+	identity(file func(path, format string, args ...any))
+	// cqFlags are those that a completion queue may be made with.
+	cqFlags() uint32
+	// packetKind is what completions of datagrams have in place of the service level, where
+	// the link is Ethernet.
+	packetKind(p *packet) uint8
 	// polls reports whether doorbells are found by looking for them only.
 	polls() bool
 	// failuresTold reports whether who asks for solicited completions is told of those

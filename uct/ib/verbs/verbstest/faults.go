@@ -143,7 +143,7 @@ func (q *qp) lost() uint32 {
 	if q.typ != abi.IB_UVERBS_QPT_RC {
 		return wcSuccess
 	}
-	status := retry(&q.retries, q.attr.RetryCnt, wcRetryExc)
+	status := q.retry(&q.retries, q.attr.RetryCnt, wcRetryExc)
 	if status == wait && q.trip.tries%enough != 0 {
 		return again
 	}

@@ -17,21 +17,20 @@ import (
 
 // file is the device opened once: a context and its objects.
 type file struct {
-	k        *Kernel
-	drv      driver
-	space    Space       // nil: this process
-	quiet    atomic.Bool // the bell is not worth a look: see Kernel.muffle
-	context  bool
-	closed   bool
-	dead     bool // the process that opened it is
-	asyncFD  int  // write end
-	async    bool
-	pipes    []int          // write ends
-	readEnds []int          // the user's
-	byFD     map[int]int    // read end to write end of completion channels
-	objects  map[uint32]any // by handle
-	next     uint32
-	mapped   int // mappings
+	k         *Kernel
+	drv       driver
+	space     Space       // nil: this process
+	quiet     atomic.Bool // the bell is not worth a look: see Kernel.muffle
+	context   bool
+	closed    bool
+	dead      bool               // the process that opened it is
+	told      map[subject]uint32 // events
+	events    *mailbox           // for them, nil until there is one
+	channels  map[int]*mailbox   // for completions, by the user's descriptor
+	mailboxes []*mailbox         // all
+	objects   map[uint32]any     // by handle
+	next      uint32
+	mapped    int // mappings
 }
 
 func (f *file) Name() string { return fmt.Sprintf("verbstest%d", f.k.number) }
@@ -148,8 +147,8 @@ func (f *file) Close() error {
 	f.muffle()
 	f.destroyAll()
 	f.drv.close()
-	for _, fd := range f.pipes {
-		unix.Close(fd)
+	for _, m := range f.mailboxes {
+		m.close()
 	}
 	f.k.files = slices.DeleteFunc(f.k.files, func(o *file) bool { return o == f })
 	return nil

@@ -2,13 +2,7 @@
 
 package verbstest
 
-import (
-	"syscall"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/ucx-go/ucx/internal/ib/abi"
-)
+import "github.com/ucx-go/ucx/internal/ib/abi"
 
 // What a file holds for its user: objects by handle, and
 // descriptors with records of what has happened. Lock held.
@@ -27,23 +21,48 @@ func find[T any](f *file, h uint32) (T, bool) {
 	return o, ok
 }
 
-// pipe makes a descriptor that the user reads records from.
-func (f *file) pipe() (read, write int, errno syscall.Errno) {
-	var p [2]int
-	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
-		return 0, 0, syscall.EMFILE
-	}
-	unix.SetNonblock(p[1], true)
-	f.pipes = append(f.pipes, p[1])
-	f.readEnds = append(f.readEnds, p[0])
-	return p[0], p[1], 0
-}
-
-// event tells the user of something that happened.
+// event tells the user of something that happened, to an object whose user's handle
+// element is, or else.
 func (f *file) event(typ uint32, element uint64) {
-	if !f.async {
+	if f.events == nil {
 		return
 	}
 	e := abi.AsyncEventDesc{Element: element, EventType: typ}
-	unix.Write(f.asyncFD, abi.Bytes(&e)) // as in C, a reader too slow loses events
+	if f.events.put(abi.Bytes(&e)) {
+		f.told[subject{kindOf(typ), element}]++
+	}
+}
+
+// subject is what an event was about: an object of a kind, by the user's handle.
+type subject struct {
+	kind    uint16
+	element uint64
+}
+
+// kindOf is the kind of object that an event is about, UVERBS_OBJECT_DEVICE for others.
+func kindOf(event uint32) uint16 {
+	switch event {
+	case eventCQErr:
+		return abi.UVERBS_OBJECT_CQ
+	case eventQPReqErr, eventQPAccessErr, eventSQDrained, eventLastWQE:
+		return abi.UVERBS_OBJECT_QP
+	case eventSRQLimit:
+		return abi.UVERBS_OBJECT_SRQ
+	}
+	return abi.UVERBS_OBJECT_DEVICE
+}
+
+// untell takes the events back of an object that goes, and returns how many the user has
+// read.
+func (f *file) untell(kind uint16, element uint64) uint32 {
+	about := subject{kind, element}
+	n := f.told[about]
+	if n == 0 {
+		return 0
+	}
+	delete(f.told, about)
+	return n - f.events.withdraw(func(record []byte) bool {
+		e := load[abi.AsyncEventDesc](record)
+		return e.Element == element && kindOf(e.EventType) == kind
+	})
 }

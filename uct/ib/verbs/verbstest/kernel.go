@@ -75,12 +75,13 @@ func (k *Kernel) open() *file {
 
 // openIn opens it for a program with other memory than this process's, if s is not nil.
 func (k *Kernel) openIn(s Space) *file {
-	f := &file{k: k, space: s, objects: make(map[uint32]any)}
+	f := &file{k: k, space: s, objects: make(map[uint32]any), told: make(map[subject]uint32), channels: make(map[int]*mailbox)}
 	f.drv = k.of.open(f)
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()
 	k.files = append(k.files, f)
 	f.muffle()
+	k.net.attendTo()
 	return f
 }
 

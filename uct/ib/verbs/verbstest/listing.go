@@ -5,6 +5,7 @@ package verbstest
 import (
 	"encoding/hex"
 	"fmt"
+	"path/filepath"
 	"strings"
 )
 
@@ -22,30 +23,38 @@ func (n *Fabric) Listing() string {
 	defer n.mu.Unlock()
 	var s strings.Builder
 	s.WriteString("class/infiniband_verbs/abi_version: 6\n")
-	for i, k := range n.kernels {
-		file := func(path, format string, args ...any) {
-			fmt.Fprintf(&s, "class/infiniband_verbs/uverbs%d/%s: %s\n", i, path, fmt.Sprintf(format, args...))
-		}
-		file("ibdev", "%s", k.cfg.Name)
-		_, version := k.of.driver()
-		file("abi_version", "%d", version)
-		file("dev", "231:%d", 192+i)
+	for _, k := range n.kernels {
 		k.listing(&s)
 	}
 	return s.String()
 }
 
-// listing is that of the device.
+// listing is that of the device: its folders are those of the classes, or of the adapter
+// that it is on, with links from the classes.
 func (k *Kernel) listing(s *strings.Builder) {
-	file := func(path, format string, args ...any) {
-		fmt.Fprintf(s, "class/infiniband/%s/%s: %s\n", k.cfg.Name, path, fmt.Sprintf(format, args...))
+	add := func(line string) { fmt.Fprintln(s, line) }
+	line := func(path, format string, args ...any) { add(path + ": " + fmt.Sprintf(format, args...)) }
+	node := fmt.Sprintf("uverbs%d", k.number)
+	verbs, dir := "class/infiniband_verbs/"+node, "class/infiniband/"+k.cfg.Name
+	if adapter := k.of.adapter(k, add); adapter != "" {
+		for _, class := range []string{verbs, dir} {
+			_, path, _ := strings.Cut(class, "/")
+			add(class + " -> ../../" + adapter + "/" + path)
+			add(adapter + "/" + path + "/device -> ../../../" + filepath.Base(adapter))
+		}
+		verbs, dir = adapter+"/infiniband_verbs/"+node, adapter+"/infiniband/"+k.cfg.Name
 	}
+	line(verbs+"/ibdev", "%s", k.cfg.Name)
+	_, version := k.of.driver()
+	line(verbs+"/abi_version", "%d", version)
+	line(verbs+"/dev", "231:%d", 192+k.number)
+	file := func(path, format string, args ...any) { line(dir+"/"+path, format, args...) }
 	guid := fmt.Sprintf("%016x", k.cfg.NodeGUID)
 	file("node_guid", "%s", groups(guid))
 	file("sys_image_guid", "%s", groups(guid))
 	file("node_type", "1: CA")
 	file("node_desc", "%s", k.cfg.Name)
-	file("fw_ver", "")
+	k.of.identity(file)
 	for _, p := range k.ports {
 		if p.TrafficClass != 0 {
 			file(fmt.Sprintf("tc/%d/traffic_class", p.num), "Global tclass=%d", p.TrafficClass)

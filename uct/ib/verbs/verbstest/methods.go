@@ -78,12 +78,12 @@ func (f *file) getContext(r *uverbs.Request) syscall.Errno {
 }
 
 func (f *file) allocAsync(r *uverbs.Request) syscall.Errno {
-	read, write, errno := f.pipe()
+	m, errno := f.newMailbox(len(abi.Bytes(&abi.AsyncEventDesc{})))
 	if errno != 0 {
 		return errno
 	}
-	f.asyncFD, f.async = write, true
-	r.Attr(abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE).Raw.Data = uint64(read)
+	f.events = m
+	r.Attr(abi.UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE).Raw.Data = uint64(m.user)
 	return 0
 }
 
@@ -146,11 +146,12 @@ func (f *file) queryGIDTable(r *uverbs.Request) syscall.Errno {
 }
 
 // destroyAny serves all methods that destroy, whose first attribute is the object
-// and whose second, if any, says how many events there were.
+// and whose second, if any, says how many events of it the user has read: he waits until
+// he is done with so many. Others are taken back.
 func (f *file) destroyAny(r *uverbs.Request) syscall.Errno {
 	h := uint32(r.Attr(r.Spec.Attrs[0].ID).Raw.Data)
 	var kind uint16
-	var events uint32
+	var user uint64
 	switch o := f.objects[h].(type) {
 	case *pd:
 		kind = abi.UVERBS_OBJECT_PD
@@ -161,21 +162,26 @@ func (f *file) destroyAny(r *uverbs.Request) syscall.Errno {
 	case *ah:
 		kind = abi.UVERBS_OBJECT_AH
 	case *cq:
-		kind, events = abi.UVERBS_OBJECT_CQ, o.events
+		kind, user = abi.UVERBS_OBJECT_CQ, o.user
 	case *qp:
-		kind = abi.UVERBS_OBJECT_QP
+		kind, user = abi.UVERBS_OBJECT_QP, o.user
 	case *srq:
-		kind = abi.UVERBS_OBJECT_SRQ
+		kind, user = abi.UVERBS_OBJECT_SRQ, o.user
 	case *uar:
 		kind = o.kind()
 	}
 	if kind != r.Spec.Object {
 		return syscall.ENOENT
 	}
+	c, _ := f.objects[h].(*cq)
 	if e := f.destroy(h); e != 0 {
 		return e
 	}
-	answerU32(r, 1, events)
+	if c != nil {
+		answer(r, 1, abi.Bytes(&abi.DestroyCqResp{CompEventsReported: c.read(), AsyncEventsReported: f.untell(kind, user)}))
+	} else {
+		answerU32(r, 1, f.untell(kind, user))
+	}
 	return 0
 }
 
@@ -201,17 +207,21 @@ func (f *file) createCQ(r *uverbs.Request) syscall.Errno {
 	if cqe == 0 || int(cqe) > f.k.cfg.Limits.CQE || u32(r.Attr(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR).Bytes) >= vectors {
 		return syscall.EINVAL
 	}
-	if a := r.Attr(abi.UVERBS_ATTR_CREATE_CQ_FLAGS); a != nil && u32(a.Bytes) != 0 {
+	flags := uint32(0)
+	if a := r.Attr(abi.UVERBS_ATTR_CREATE_CQ_FLAGS); a != nil {
+		flags = u32(a.Bytes)
+	}
+	if flags&^f.k.of.cqFlags() != 0 {
 		return syscall.EOPNOTSUPP
 	}
-	c := &cq{f: f, user: u64(r.Attr(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE).Bytes), channel: -1}
+	c := &cq{f: f, user: u64(r.Attr(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE).Bytes), overruns: flags&cqIgnoreOverrun != 0}
 	c.desc.CqHandle = c.user
 	if a := r.Attr(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL); a != nil {
-		w, ok := f.byFD[int(int64(a.Raw.Data))]
-		if !ok {
+		m := f.channels[int(int64(a.Raw.Data))]
+		if m == nil {
 			return syscall.EBADF
 		}
-		c.channel = w
+		c.channel = m
 	}
 	if errno := f.drv.newCQ(c, cqe, driverData(r)); errno != 0 {
 		return errno

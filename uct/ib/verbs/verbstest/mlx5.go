@@ -19,6 +19,9 @@ type MLX5 struct {
 	OldUARs    bool // it does not say how many of these there are in a page of memory, as before Linux 4.11
 	NoWC       bool // no write combining: bf_reg_size is 0
 	Answer     int  // so many bytes of the answer to GET_CONTEXT it knows; 0: all
+	// Loose lets anything stand in what the device does not look at: UCX, which writes
+	// entries itself, leaves there what was there, or keeps its own.
+	Loose bool
 }
 
 // MLX5Driver is the number of the driver of devices as of mlx5_ib, MLX5ABI the version
@@ -35,6 +38,7 @@ func (mlx5) driver() (number uint32, abi int) { return MLX5Driver, MLX5ABI }
 func (mlx5) limits() Limits                   { return mlx5Limits }
 func (mlx5) polls() bool                      { return true }
 func (mlx5) failuresTold() bool               { return true }
+func (mlx5) cqFlags() uint32                  { return cqTimestamps | cqIgnoreOverrun }
 
 // Limits of a ConnectX-5, but for those of memory: an entry of a send queue has 63
 // segments at most, of which a read or write has 2 to itself.
@@ -80,11 +84,7 @@ const (
 
 func (m mlx5) open(f *file) driver {
 	x := &mlx5File{f: f, cfg: &m.cfg, fd: -1, nextUAR: firstUAR, nextNum: firstNum, records: make(map[uint64]int)}
-	if fd, err := unix.MemfdCreate("verbstest", unix.MFD_CLOEXEC); err == nil {
-		if unix.Ftruncate(fd, pagesEnd) != nil {
-			unix.Close(fd)
-			fd = -1
-		}
+	if fd, err := sealedFile(pagesEnd); err == nil {
 		x.fd = fd
 	}
 	return x

@@ -80,3 +80,17 @@ func (p *parse) ethernet(a *abi.Mlx5WqeAv, from *port, to *abi.QpDest) {
 	}
 	to.Sl, to.Dlid, to.SrcPathBits, to.IsGlobal = a.StatRateSl>>1&7, 0, 0, 1
 }
+
+// packetKind implements personality: a bit for UDP, and what is behind Ethernet's header,
+// as UCX has it from the adapter's reference (src/uct/ib/ud/base/ud_iface.h,
+// uct_ud_iface_check_grh).
+func (mlx5) packetKind(p *packet) uint8 {
+	const udp, ipv6, ipv4 = 8, 1, 2
+	switch {
+	case p.v1:
+		return 0
+	case p.ipv4:
+		return udp | ipv4
+	}
+	return udp | ipv6
+}

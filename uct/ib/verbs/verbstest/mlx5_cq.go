@@ -39,7 +39,7 @@ func (q *mlx5CQ) used() uint32 {
 	}
 	if !q.wrong {
 		q.wrong = true
-		q.c.f.k.broke("completion queue %#x: the record has the consumer at %#x, with %d entries of which the next is %#x", q.num, q.rec.be32(0), q.entries, q.next&indexMask)
+		q.c.f.broke("completion queue %#x: the record has the consumer at %#x, with %d entries of which the next is %#x", q.num, q.rec.be32(0), q.entries, q.next&indexMask)
 	}
 	return q.entries
 }
@@ -160,7 +160,7 @@ func (q *mlx5CQ) write(op uint8, solicited bool) {
 // rung is a doorbell that asks for an event.
 func (q *mlx5CQ) rung(w uint32) {
 	if rec := q.rec.be32(4); rec != w && !q.newer(rec, w) {
-		q.c.f.k.broke("completion queue %#x: a doorbell of %#08x, with %#08x in the record", q.num, w, rec)
+		q.c.f.broke("completion queue %#x: a doorbell of %#08x, with %#08x in the record", q.num, w, rec)
 	}
 	q.arm(w)
 }
@@ -179,11 +179,11 @@ func (q *mlx5CQ) arm(w uint32) {
 	const number = 28
 	q.seen, q.known = w, true
 	if w&^(3<<number|abi.MLX5_CQ_DB_REQ_NOT_SOL|indexMask) != 0 {
-		q.c.f.k.broke("completion queue %#x: an arming of %#08x", q.num, w)
+		q.c.f.broke("completion queue %#x: an arming of %#08x", q.num, w)
 	}
 	behind := (q.next - w) & indexMask
 	if behind > q.entries {
-		q.c.f.k.broke("completion queue %#x: an arming at %#x, with the next entry %#x", q.num, w&indexMask, q.next&indexMask)
+		q.c.f.broke("completion queue %#x: an arming at %#x, with the next entry %#x", q.num, w&indexMask, q.next&indexMask)
 		return
 	}
 	switch (q.c.events - w>>number) & 3 {
@@ -191,7 +191,7 @@ func (q *mlx5CQ) arm(w uint32) {
 	case 1:
 		return
 	default:
-		q.c.f.k.broke("completion queue %#x: an arming with number %d, after %d events", q.num, w>>number&3, q.c.events)
+		q.c.f.broke("completion queue %#x: an arming with number %d, after %d events", q.num, w>>number&3, q.c.events)
 		return
 	}
 	switch {

@@ -75,7 +75,7 @@ func (p *parse) control(op uint8) {
 	if low := c.QpnDs.Get() & 0xc0; low != 0 {
 		p.fail("a length with %#x", low)
 	}
-	if c.Signature != 0 || c.DciStreamChannelId.Get() != 0 {
+	if !s.q.loose() && (c.Signature != 0 || c.DciStreamChannelId.Get() != 0) {
 		p.fail("the signature %#x, the stream %#x", c.Signature, c.DciStreamChannelId.Get())
 	}
 	const known = abi.MLX5_WQE_CTRL_CQ_UPDATE | abi.MLX5_WQE_CTRL_SOLICITED | abi.MLX5_WQE_CTRL_FENCE | abi.MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE

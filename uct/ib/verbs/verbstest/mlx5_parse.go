@@ -24,6 +24,9 @@ func (p *parse) fail(format string, args ...any) {
 	}
 }
 
+// loose reports whether it does not matter what is in what is reserved.
+func (q *qp) loose() bool { return q.f.k.cfg.MLX5.Loose }
+
 // next is the next n bytes; there may be fewer, then they are followed by zeros.
 func (p *parse) next(n int, what string) []byte {
 	if len(p.b) < n {
@@ -38,6 +41,9 @@ func (p *parse) next(n int, what string) []byte {
 
 // zero checks bytes that are reserved.
 func (p *parse) zero(b []byte, what string) {
+	if p.s.q.loose() {
+		return
+	}
 	for _, v := range b {
 		if v != 0 {
 			p.fail("%s in what is reserved of its %s", hex.EncodeToString(b), what)

@@ -36,7 +36,7 @@ func (x *mlx5File) forget(p piece) {
 func (x *mlx5File) record(addr uint64, n int, of string) (piece, syscall.Errno) {
 	page := addr &^ (pageSize - 1)
 	if addr%uint64(n) != 0 {
-		x.f.k.broke("a record of a %s at %#x", of, addr)
+		x.f.broke("a record of a %s at %#x", of, addr)
 		return piece{}, syscall.EINVAL
 	}
 	if !x.f.reaches(addr, uint64(n)) {
@@ -52,7 +52,7 @@ func (x *mlx5File) record(addr uint64, n int, of string) (piece, syscall.Errno) 
 	p.addr = addr
 	for off := 0; off < n; off += 4 {
 		if v := p.be32(off); v != 0 {
-			x.f.k.broke("a record of a %s with %#08x in it from the beginning", of, v)
+			x.f.broke("a record of a %s with %#08x in it from the beginning", of, v)
 		}
 	}
 	return p, 0
@@ -132,7 +132,7 @@ func (x *mlx5File) completions(addr uint64, cqe uint32, size int) (buf piece, en
 		return piece{}, 0, syscall.EINVAL
 	}
 	if buf, e = x.memory(addr, int(entries)*size); e == 0 && !blank(buf, entries, size) {
-		x.f.k.broke("memory for %d completions that are not all marked as invalid", entries)
+		x.f.broke("memory for %d completions that are not all marked as invalid", entries)
 	}
 	return buf, entries, e
 }

@@ -64,8 +64,8 @@ func newProgram(t *testing.T, cfg Config, far bool, asked ...func(*abi.Mlx5Alloc
 		if err := p.f.Close(); err != nil {
 			t.Error(err)
 		}
-		for _, fd := range p.f.readEnds {
-			os.NewFile(uintptr(fd), "").Close()
+		for _, m := range p.f.mailboxes {
+			os.NewFile(uintptr(m.user), "").Close()
 		}
 	})
 	req := abi.Mlx5AllocUcontextReqV2{TotalNumBfregs: 16, NumLowLatencyBfregs: 4, MaxCqeVersion: 1, LibCaps: abi.MLX5_LIB_CAP_4K_UAR | abi.MLX5_LIB_CAP_DYN_UAR}

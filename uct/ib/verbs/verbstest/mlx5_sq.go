@@ -46,7 +46,7 @@ type mlx5SQ struct {
 func after(a, b uint16) int { return int(int16(a - b)) }
 
 func (s *mlx5SQ) broke(format string, args ...any) {
-	s.q.f.k.broke("QP %#x: "+format, append([]any{s.q.num}, args...)...)
+	s.q.f.broke("QP %#x: "+format, append([]any{s.q.num}, args...)...)
 }
 
 // noticed begins a look at the doorbells.
@@ -65,7 +65,11 @@ func (s *mlx5SQ) rung(v uint64) {
 		return
 	}
 	if after(index, s.next) < 0 {
-		return // it was done, when another queue pair's doorbell was seen
+		// It was done when another doorbell was seen, since the record had told of it.
+		if index+max(blocks, 1) == s.upto {
+			s.owed = false
+		}
+		return
 	}
 	if there := s.first(index); there != v && s.record() == rec {
 		s.broke("a doorbell of %#016x, and the entry at block %#x begins with %#016x", v, index, there)

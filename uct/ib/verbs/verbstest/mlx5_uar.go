@@ -269,12 +269,12 @@ func (u *uar) ring(v uint64, reg int) {
 			continue
 		}
 		if s.reg >= 0 && s.reg%regsPerUAR != reg && u.x.regSize() != 0 {
-			u.x.f.k.broke("QP %#x: a doorbell in register %d of its page, not %d", qpn, reg, s.reg%regsPerUAR)
+			u.x.f.broke("QP %#x: a doorbell in register %d of its page, not %d", qpn, reg, s.reg%regsPerUAR)
 		}
 		s.rung(v)
 		return
 	}
-	u.x.f.k.broke("a doorbell %#016x of QP %#x, which does not have this page", v, qpn)
+	u.x.f.broke("a doorbell %#016x of QP %#x, which does not have this page", v, qpn)
 }
 
 // arm is a doorbell of completion queues.
@@ -288,14 +288,14 @@ func (u *uar) arm(w, cqn uint32) {
 		case c.num == cqn:
 			found = true
 			c.rung(w)
-		case c.rec.be32(4) != c.seen, !c.known && c.c.channel >= 0 && c.rec.be32(0) == 0:
+		case c.rec.be32(4) != c.seen, !c.known && c.c.channel != nil && c.rec.be32(0) == 0:
 			// One that has never been armed, and of which nothing was taken, may just have
 			// been, with a word of 0: to take it for armed makes at most an event too many.
 			c.arm(c.rec.be32(4))
 		}
 	}
 	if !found {
-		u.x.f.k.broke("a doorbell %#08x of completion queue %#x, which does not have this page", w, cqn)
+		u.x.f.broke("a doorbell %#08x of completion queue %#x, which does not have this page", w, cqn)
 	}
 }
 
@@ -308,7 +308,7 @@ func (u *uar) stray(x *mlx5File) {
 				continue
 			}
 			if v := word.Load64(mem[off : off+8]); v != 0 {
-				x.f.k.broke("%#x was stored at offset %#x of a doorbell page", v, off)
+				x.f.broke("%#x was stored at offset %#x of a doorbell page", v, off)
 			}
 		}
 	}

@@ -35,6 +35,13 @@ const (
 	again = ^uint32(0) - 1 // not done, but may be at once
 )
 
+// Flags of a completion queue; enum ib_uverbs_ex_create_cq_flags,
+// ib_user_ioctl_verbs.h.
+const (
+	cqTimestamps    = 1 << 0
+	cqIgnoreOverrun = 1 << 1
+)
+
 // States of a queue pair; enum ib_qp_state, ib_verbs.h.
 const (
 	stateReset = iota

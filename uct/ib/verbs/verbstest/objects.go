@@ -5,6 +5,7 @@ package verbstest
 import (
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/ucx-go/ucx/internal/ib/abi"
 )
@@ -41,16 +42,17 @@ type mw struct {
 }
 
 type cq struct {
-	f       *file
-	queue   compQueue
-	cqe     uint32 // that there is room for
-	user    uint64
-	desc    abi.CompEventDesc // that names it
-	channel int               // write end, -1 for none
-	armed   uint8
-	dead    bool
-	refs    int
-	events  uint32
+	f        *file
+	queue    compQueue
+	cqe      uint32 // that there is room for
+	user     uint64
+	desc     abi.CompEventDesc // that names it
+	channel  *mailbox          // nil for none
+	armed    uint8
+	dead     bool
+	overruns bool // nobody looks whether there is room
+	refs     int
+	events   uint32
 }
 
 // How a completion queue is armed.
@@ -95,6 +97,7 @@ type qp struct {
 	way     way          // that attr.Dest names
 	retries uint8
 	rnr     uint8
+	later   time.Time // when it is tried again that waits; see Fabric.Serve
 	trip    trip
 	groups  map[[16]byte]bool // of multicast
 

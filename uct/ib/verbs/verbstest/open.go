@@ -2,7 +2,11 @@
 
 package verbstest
 
-import "github.com/ucx-go/ucx/internal/ib/uverbs"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
+)
 
 // What runs a program on the devices needs: see Opened.
 
@@ -48,4 +52,21 @@ func (n *Fabric) SetLog(f func(text string)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.log = f
+}
+
+// sealedFile is a file for Pages. A program cannot make it shorter, which would take
+// memory from under us.
+func sealedFile(size int64) (int, error) {
+	fd, err := unix.MemfdCreate("verbstest", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return -1, err
+	}
+	if err = unix.Ftruncate(fd, size); err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }

@@ -14,12 +14,18 @@ import (
 // rxe is the personality of rdma_rxe.
 type rxe struct{}
 
-func (rxe) driver() (number uint32, abi int) { return Driver, ABIVersion }
-func (rxe) open(f *file) driver              { return &rxeFile{f: f, regions: make(map[uint64]*ring), next: 0x1000} }
-func (rxe) limits() Limits                   { return rxeLimits }
-func (rxe) polls() bool                      { return false }
-func (rxe) failuresTold() bool               { return false } // rxe_cq_post, drivers/infiniband/sw/rxe/rxe_cq.c
-func (rxe) attr(*abi.ExQueryDeviceResp)      {}
+func (rxe) driver() (number uint32, abi int)           { return Driver, ABIVersion }
+func (rxe) open(f *file) driver                        { return newRxeFile(f) }
+func (rxe) limits() Limits                             { return rxeLimits }
+func (rxe) adapter(*Kernel, func(string)) string       { return "" }
+func (rxe) identity(file func(string, string, ...any)) { file("fw_ver", "") }
+func (rxe) cqFlags() uint32                            { return 0 }
+func (rxe) packetKind(*packet) uint8                   { return 0 }
+
+// failuresTold: rxe_cq_post, drivers/infiniband/sw/rxe/rxe_cq.c.
+func (rxe) failuresTold() bool          { return false }
+func (rxe) polls() bool                 { return false }
+func (rxe) attr(*abi.ExQueryDeviceResp) {}
 
 // Driver is the number of the driver of devices as of rdma_rxe, ABIVersion the version of
 // its interface.
@@ -35,8 +41,6 @@ func (*rxeFile) context(uhw) syscall.Errno { return 0 }
 func (*rxeFile) device(uhw)                {}
 func (*rxeFile) newPD(uhw)                 {}
 func (*rxeFile) look() bool                { return false }
-func (*rxeFile) pages() int                { return -1 }
-func (*rxeFile) close()                    {}
 
 // caps are the truth here.
 func (*rxeFile) caps(q *qp) abi.QpCap { return q.cap }
@@ -57,7 +61,7 @@ func (x *rxeFile) newCQ(c *cq, cqe uint32, d uhw) syscall.Errno {
 	if len(d.out) < 16 {
 		return syscall.EINVAL
 	}
-	r, errno := newRing(cqe, 128)
+	r, errno := x.newRing(cqe, 128)
 	if errno != 0 {
 		return errno
 	}
@@ -72,7 +76,7 @@ func (x *rxeFile) resizeCQ(c *cq, cqe uint32, d uhw) syscall.Errno {
 	if cqe < unread || len(d.out) < 16 {
 		return syscall.EINVAL
 	}
-	bigger, errno := newRing(cqe, 128)
+	bigger, errno := x.newRing(cqe, 128)
 	if errno != 0 {
 		return errno
 	}
@@ -91,7 +95,7 @@ func (x *rxeFile) newSRQ(s *srq, wr uint32, d uhw) syscall.Errno {
 	if len(d.out) < 24 {
 		return syscall.EINVAL
 	}
-	r, errno := newRing(wr, recvWQESize+sgeSize*int(s.maxSGE))
+	r, errno := x.newRing(wr, recvWQESize+sgeSize*int(s.maxSGE))
 	if errno != 0 {
 		return errno
 	}
@@ -106,12 +110,12 @@ func (x *rxeFile) resizeSRQ(s *srq, wr uint32, d uhw) syscall.Errno {
 	if wr < held {
 		return syscall.EINVAL
 	}
-	other, errno := newRing(wr, recvWQESize+sgeSize*int(s.maxSGE))
+	other, errno := x.newRing(wr, recvWQESize+sgeSize*int(s.maxSGE))
 	if errno != 0 {
 		return errno
 	}
 	mi := x.offer(other)
-	if !here().Write(load[abi.RxeModifySrqCmd](d.in).MmapInfoAddr, abi.Bytes(&mi)) {
+	if !x.f.memory().Write(load[abi.RxeModifySrqCmd](d.in).MmapInfoAddr, abi.Bytes(&mi)) {
 		x.drop(other)
 		return syscall.EFAULT
 	}
@@ -133,14 +137,14 @@ func (x *rxeFile) newQP(q *qp, d uhw) syscall.Errno {
 	// long as their rings are.
 	extra := max(sgeSize*int(q.cap.MaxSendSge), int(q.cap.MaxInlineData))
 	q.cap.MaxInlineData, q.cap.MaxSendSge = uint32(min(extra, l.Inline)), uint32(extra/sgeSize)
-	sq, errno := newRing(max(q.cap.MaxSendWr, 1), sendWQESize+extra)
+	sq, errno := x.newRing(max(q.cap.MaxSendWr, 1), sendWQESize+extra)
 	if errno != 0 {
 		return errno
 	}
 	q.cap.MaxSendWr = sq.mask
 	var resp abi.RxeCreateQpResp
 	if q.srq == nil {
-		rq, errno := newRing(max(q.cap.MaxRecvWr, 1), recvWQESize+sgeSize*int(q.cap.MaxRecvSge))
+		rq, errno := x.newRing(max(q.cap.MaxRecvWr, 1), recvWQESize+sgeSize*int(q.cap.MaxRecvSge))
 		if errno != 0 {
 			sq.free()
 			return errno

@@ -23,29 +23,32 @@ const queueHeader = int(unsafe.Sizeof(abi.RxeQueueBuf{}))
 // ring is a queue shared with the user, as rxe_queue.c makes it.
 type ring struct {
 	mem    []byte // this side's mapping
-	fd     int    // of the memory, until the user has mapped it; then -1
-	offset uint64
+	fd     int    // of the memory, until the user has mapped it; -1 then, and in a file with others
+	offset uint64 // that the user maps it by
 	log2   uint
 	mask   uint32
 	index  uint32 // what this side writes: consumer of work, producer of completions
 }
 
-// newRing makes a queue of at least n elements.
-func newRing(n uint32, elem int) (*ring, syscall.Errno) {
-	r := &ring{log2: uint(bits.Len(uint(max(elem, 64) - 1))), mask: 1<<bits.Len32(n) - 1}
-	size := (queueHeader + int(r.mask+1)<<r.log2 + 4095) &^ 4095
-	fd, err := unix.MemfdCreate("verbstest", unix.MFD_CLOEXEC)
+// newRing makes a queue of at least n elements: at an offset of a file, or in a file of its
+// own if file is -1.
+func newRing(n uint32, elem, file int, offset uint64) (*ring, syscall.Errno) {
+	r := &ring{log2: uint(bits.Len(uint(max(elem, 64) - 1))), mask: 1<<bits.Len32(n) - 1, fd: -1, offset: offset}
+	size, at := (queueHeader+int(r.mask+1)<<r.log2+4095)&^4095, int64(offset)
+	var err error
+	if file < 0 {
+		if r.fd, err = unix.MemfdCreate("verbstest", unix.MFD_CLOEXEC); err != nil {
+			return nil, syscall.ENOMEM
+		}
+		file, at = r.fd, 0
+	}
+	if err = unix.Ftruncate(file, at+int64(size)); err == nil {
+		r.mem, err = unix.Mmap(file, at, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	}
 	if err != nil {
+		unix.Close(r.fd)
 		return nil, syscall.ENOMEM
 	}
-	if err = unix.Ftruncate(fd, int64(size)); err == nil {
-		r.mem, err = unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	}
-	if err != nil {
-		unix.Close(fd)
-		return nil, syscall.ENOMEM
-	}
-	r.fd = fd
 	h := r.header()
 	h.Log2ElemSize, h.IndexMask = uint32(r.log2), r.mask
 	return r, 0

@@ -4,6 +4,7 @@ package verbstest
 
 import (
 	"math"
+	"time"
 
 	"github.com/ucx-go/ucx/internal/ib/uverbs"
 )
@@ -31,6 +32,11 @@ func (n *Fabric) ring(q *qp) {
 		n.run()
 	case behind:
 		n.call()
+	case serving:
+		if q.in == nil {
+			n.sched.ready.add(q)
+		}
+		n.serveRing()
 	}
 }
 
@@ -42,6 +48,9 @@ func (n *Fabric) kick() {
 		n.run()
 	case behind:
 		n.call()
+	case serving:
+		n.look()
+		n.serveRing()
 	}
 }
 
@@ -53,16 +62,18 @@ func (n *Fabric) call() {
 	}
 }
 
-// look finds the work requests that no bell has told of.
-func (n *Fabric) look() {
+// look finds the work requests that no bell has told of, and bells that nobody has told
+// of, and reports whether there were any of these.
+func (n *Fabric) look() (rung bool) {
 	for _, k := range n.kernels {
-		k.listen()
+		rung = k.listen() || rung
 		for _, q := range k.order {
 			if q.in == nil && q.sq.waiting() {
 				n.sched.ready.add(q)
 			}
 		}
 	}
+	return rung
 }
 
 // step does up to most work requests, of one device or of all, and lets time pass if
@@ -160,10 +171,12 @@ func (q *qp) turn() uint32 {
 	}
 	w := &q.f.k.net.desk.send
 	w.clear()
+	q.later = time.Time{}
 	q.sq.read(w)
 	status := q.execute(w)
 	switch status {
 	case wait:
+		q.await()
 		s.aside.add(q)
 		return wait
 	case again:

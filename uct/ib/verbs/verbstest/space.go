@@ -18,6 +18,8 @@ type Space interface {
 	Write(addr uint64, b []byte) bool
 	// Mapped reports whether there are n bytes at an address.
 	Mapped(addr, n uint64) bool
+	// Gone reports whether the program has ended, and its memory with it.
+	Gone() bool
 }
 
 // Remote is the memory of another process, which this one must have the right to
@@ -52,8 +54,16 @@ func (r remote) Mapped(addr, n uint64) bool {
 	return true
 }
 
+// Gone implements Space.
+func (r remote) Gone() bool { return unix.Kill(int(r), 0) == unix.ESRCH }
+
 // maxMapped bounds what can be asked for.
 const maxMapped = 1 << 32
 
-// here is the memory of this process, for addresses that may be anything.
-func here() remote { return remote(os.Getpid()) }
+// memory is that of who has the device open, for addresses that may be anything.
+func (f *file) memory() Space {
+	if f.space != nil {
+		return f.space
+	}
+	return Remote(os.Getpid())
+}

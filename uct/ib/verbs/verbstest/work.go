@@ -21,6 +21,8 @@ const (
 	InStep
 	// behind is in a goroutine; see Run.
 	behind
+	// serving is in the call that rings, or in a goroutine; see Serve.
+	serving
 )
 
 // SetWork changes when the devices of a network do their work. It must not be called
