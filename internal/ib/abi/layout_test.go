@@ -128,7 +128,7 @@ func structTypes() map[string]reflect.Type {
 		IoctlHdr{}, Attr{}, CmdHdr{}, AsyncEventDesc{}, CompEventDesc{}, GidEntry{}, AllocPd{}, AllocPdResp{}, RegMr{},
 		RegMrResp{}, ReregMr{}, ReregMrResp{}, CreateCompChannel{}, CreateCompChannelResp{}, ResizeCq{}, ResizeCqResp{}, ReqNotifyCq{}, DestroyCqResp{},
 		Wc{}, ModifySrq{}, QuerySrq{}, QuerySrqResp{}, DestroySrqResp{}, GlobalRoute{}, AhAttr{}, CreateAh{}, CreateAhResp{},
-		AttachMcast{}, PostSend{}, PostSendResp{}, QueryDeviceResp{}, ExQueryDevice{}, OdpCaps{}, RssCaps{}, TmCaps{},
+		AttachMcast{}, PostSend{}, PostSendResp{}, QueryDevice{}, QueryDeviceResp{}, ExQueryDevice{}, OdpCaps{}, RssCaps{}, TmCaps{},
 		CqModerationCaps{}, ExQueryDeviceResp{}, QueryPortResp{}, QueryPortRespEx{}, QpCap{}, QpDest{}, ModifyQp{}, QueryQp{},
 		QueryQpResp{}, DestroyQpResp{}, Mminfo{}, RxeCreateCqResp{}, RxeCreateQpResp{}, RxeCreateSrqResp{}, RxeModifySrqCmd{},
 		RxeCreateAhResp{}, RxeQueueBuf{}, RxeSge{}, RxeDmaInfo{}, RxeSendWr{}, RxeRdmaWr{}, RxeAtomicWr{}, RxeUdWr{}, RxeMwWr{}, AllocMw{}, AllocMwResp{},

@@ -2,6 +2,13 @@ package abi
 
 import "structs"
 
+// QueryDevice is struct ib_uverbs_query_device, ib_user_verbs.h. libibverbs asks so for
+// the old ibv_query_device.
+type QueryDevice struct {
+	_        structs.HostLayout
+	Response uint64
+}
+
 // QueryDeviceResp is struct ib_uverbs_query_device_resp, ib_user_verbs.h.
 type QueryDeviceResp struct {
 	_                     structs.HostLayout

@@ -41,6 +41,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(AllocMw{})-16]
 	_ = [1]struct{}{}[unsafe.Sizeof(AllocMwResp{})-8]
 	_ = [1]struct{}{}[unsafe.Sizeof(RxeMwWr{})-32]
+	_ = [1]struct{}{}[unsafe.Sizeof(QueryDevice{})-8]
 	_ = [1]struct{}{}[unsafe.Sizeof(QueryDeviceResp{})-176]
 	_ = [1]struct{}{}[unsafe.Sizeof(ExQueryDevice{})-8]
 	_ = [1]struct{}{}[unsafe.Sizeof(OdpCaps{})-24]
@@ -133,6 +134,7 @@ type Struct interface {
 		AllocMw |
 		AllocMwResp |
 		RxeMwWr |
+		QueryDevice |
 		QueryDeviceResp |
 		ExQueryDevice |
 		OdpCaps |

@@ -136,6 +136,7 @@ var Methods = []MethodSpec{
 // Commands is the table of what goes through DEVICE.INVOKE_WRITE, having no method
 // of its own in the kernels of interest.
 var Commands = []CommandSpec{
+	driver(request[QueryDevice, QueryDeviceResp](IB_USER_VERBS_CMD_QUERY_DEVICE, "QUERY_DEVICE")),
 	request[ExQueryDevice, ExQueryDeviceResp](IB_USER_VERBS_CMD_FLAG_EXTENDED|IB_USER_VERBS_EX_CMD_QUERY_DEVICE, "EX_QUERY_DEVICE"),
 	driver(request[AllocPd, AllocPdResp](IB_USER_VERBS_CMD_ALLOC_PD, "ALLOC_PD")),
 	driver(request[CreateAh, CreateAhResp](IB_USER_VERBS_CMD_CREATE_AH, "CREATE_AH")),

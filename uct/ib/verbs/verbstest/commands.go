@@ -47,6 +47,9 @@ func (f *file) invoke(r *uverbs.Request) syscall.Errno {
 		return e
 	}
 	switch spec.ID {
+	case abi.IB_USER_VERBS_CMD_QUERY_DEVICE:
+		store(out, f.k.attr().Base)
+		return 0
 	case abi.IB_USER_VERBS_CMD_FLAG_EXTENDED | abi.IB_USER_VERBS_EX_CMD_QUERY_DEVICE:
 		if load[abi.ExQueryDevice](in).CompMask != 0 {
 			return syscall.EINVAL

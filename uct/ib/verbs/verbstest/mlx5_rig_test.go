@@ -30,7 +30,8 @@ type program struct {
 	resp  abi.Mlx5AllocUcontextResp
 	pd    uint32
 	lkey  uint32
-	ports int
+	// channel is that of the completion queues to come, 0 for none.
+	channel int
 }
 
 const (
@@ -177,10 +178,14 @@ func (p *program) newCQ(entries int, change ...func(*abi.Mlx5CreateCq)) *queue {
 	}
 	var out abi.Mlx5CreateCqResp
 	var cqe [4]byte
-	p.must(uverbs.NewCall(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE).
+	c := uverbs.NewCall(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE).
 		New(abi.UVERBS_ATTR_CREATE_CQ_HANDLE, &q.handle).U32(abi.UVERBS_ATTR_CREATE_CQ_CQE, uint32(entries-1)).
 		U64(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, 0).U32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, 0).
-		Out(abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, cqe[:]).DriverIn(abi.Bytes(&in)).DriverOut(abi.Bytes(&out)))
+		Out(abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, cqe[:]).DriverIn(abi.Bytes(&in)).DriverOut(abi.Bytes(&out))
+	if p.channel != 0 {
+		c.FD(abi.UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, p.channel)
+	}
+	p.must(c)
 	q.cqn = out.Cqn
 	return q
 }

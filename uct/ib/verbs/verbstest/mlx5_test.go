@@ -179,6 +179,9 @@ func TestFailures(t *testing.T) {
 // TestArming counts the events of a completion queue.
 func TestArming(t *testing.T) {
 	p := newProgram(t, Config{}, false)
+	var channel abi.CreateCompChannelResp
+	p.must(uverbs.Invoke(abi.IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, abi.Bytes(&abi.CreateCompChannel{}), abi.Bytes(&channel)))
+	p.channel = int(channel.Fd)
 	a, _ := p.connected(16)
 	cq := p.f.objects[a.send.handle].(*cq)
 	nop := func() {

@@ -32,15 +32,6 @@ func (p piece) from(n int) piece {
 	return piece{far: p.far, addr: p.addr + uint64(n), n: p.n - n}
 }
 
-// upTo is the first n bytes.
-func (p piece) upTo(n int) piece {
-	if p.far == nil {
-		return local(p.mem[:n])
-	}
-	p.n = n
-	return p
-}
-
 // read fills b from an offset. What is not there any more is left as it was: registered
 // memory may not go.
 func (p *piece) read(off int, b []byte) {

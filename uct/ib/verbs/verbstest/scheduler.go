@@ -62,6 +62,21 @@ func (n *Fabric) call() {
 	}
 }
 
+// attendTo has the goroutine look whether there are doorbells now.
+func (n *Fabric) attendTo() {
+	if n.sched.work == serving {
+		n.call()
+	}
+}
+
+// serveRing does what a call has asked for.
+func (n *Fabric) serveRing() {
+	n.loop(math.MaxInt, nil)
+	if n.sched.aside.first != nil {
+		n.call() // for the timers
+	}
+}
+
 // look finds the work requests that no bell has told of, and bells that nobody has told
 // of, and reports whether there were any of these.
 func (n *Fabric) look() (rung bool) {
