@@ -324,7 +324,7 @@ func TestCloseGoesOn(t *testing.T) {
 // for that is over.
 func TestManyEndpoints(t *testing.T) {
 	net := network(t, verbstest.Config{})
-	f := fixture(t, net, "UD_LINGER_TIMEOUT", "50ms")
+	f := fixture(t, net, "UD_LINGER_TIMEOUT", "50ms", "UD_TIMEOUT", "30s") // they are made in no time, or not
 	a, b := f.Pair(t)
 	got := b.Collect(t, 1)
 	const many = 500
