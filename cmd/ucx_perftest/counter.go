@@ -22,10 +22,13 @@ type counter struct {
 	interval uint64 // ticks between reports
 	span     uint64 // ticks the stage may last
 	spin     uint64 // ticks to wait busily for an iteration
+	sole     bool   // the test has no other thread
 
-	iters uint64
-	extra uint64 // messages that are no iteration
-	now   uint64 // time of the last update
+	iters  uint64
+	extra  uint64 // messages that are no iteration
+	yields uint64 // times that others were let run
+	now    uint64 // time of the last update
+	late   uint64 // now, when it is longer ago than spin
 
 	start uint64
 	prev  mark // the last report
@@ -61,6 +64,7 @@ func (c *counter) init(p *params, report func(*result)) {
 	c.bytes = p.MessageSize()
 	c.rank = p.Percentile
 	c.spin = ticks.FromSeconds(spinTime)
+	c.sole = p.Threads <= 1
 	c.factor = 1
 	if p.Test.Type == perfoob.PingPong {
 		c.factor = 2 // an iteration is two messages
