@@ -89,7 +89,9 @@ func (d *domain) Alloc(p uct.AllocParams) (uct.MemHandle, error) {
 	if d.attr.Flags&uct.MDFlagAlloc == 0 || p.Fixed {
 		return nil, ucs.ErrUnsupported
 	}
-	return d.table.Add(make([]byte, p.Length), p.Access), nil
+	// Behind it is room that is nobody's, so that who reaches too far is found out.
+	const gap = 64
+	return d.table.Add(make([]byte, p.Length+gap)[:p.Length:p.Length], p.Access), nil
 }
 
 // Register implements uct.MemoryDomain.
