@@ -113,9 +113,9 @@ func TestStorm(t *testing.T) {
 		}
 		most = max(most, net.Devices()[0].Objects())
 	})
-	// A stranger's queue pair has an address handle for each of some paths; each of the
-	// others has two.
-	if n := most - before; n > 8+2*len(eps) {
+	// A stranger's queue pair has an address handle for each of some paths, each of the
+	// others has two, and pools of buffers grow by a few. It is none for each connection.
+	if n := most - before; n > 64 {
 		t.Errorf("%d objects of the device more than before", n)
 	}
 	c := ud.Counters(h.Iface)
