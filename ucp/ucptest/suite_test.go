@@ -147,7 +147,7 @@ func runCase(t *testing.T, c testCase, tr transport) {
 		return
 	}
 	if c.need&watchful != 0 {
-		tr = tr.with(setting{"KEEPALIVE_INTERVAL", "1ms"})
+		tr = tr.with(setting{"KEEPALIVE_INTERVAL", "1ms"}, setting{"UD_TIMEOUT", "200ms"})
 	}
 	t.Run(c.name, func(t *testing.T) {
 		if c.need&(everySwitch|fewSwitches) == 0 {
