@@ -39,3 +39,10 @@ func again(call func() (int, error)) (int, error) {
 		}
 	}
 }
+
+// Allocate gives a file its pages, up to a size in bytes, however often a signal
+// interrupts it: a file system in memory looks for signals after each page.
+func Allocate(fd int, size int64) error {
+	_, err := again(func() (int, error) { return 0, unix.Fallocate(fd, 0, 0, size) })
+	return err
+}

@@ -49,7 +49,7 @@ func (i *iface) Arm() error {
 	return nil
 }
 
-func openIface(d *domain, w *uct.Worker, r uct.Resource, p uct.IfaceParams, cfg *config.Set) (*iface, error) {
+func openIface(d *domain, w *uct.Worker, r uct.Resource, p uct.IfaceParams, cfg *config.Set) (uct.Iface, error) {
 	s, err := loadIfaceSettings(cfg)
 	if err != nil {
 		return nil, err

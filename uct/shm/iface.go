@@ -59,7 +59,7 @@ type iface struct {
 
 var _ uct.Iface = (*iface)(nil)
 
-func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, o options) (_ *iface, err error) {
+func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, o options) (_ uct.Iface, err error) {
 	i := &iface{
 		inline:     make([]byte, o.elem-elemPayload),
 		o:          o,

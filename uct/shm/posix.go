@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/internal/topo"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/internal/host"
@@ -152,7 +153,7 @@ func (m *posix) anonymous(s *segment, o segmentOptions) error {
 			_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
 		}
 	} else {
-		err = unix.Fallocate(fd, 0, 0, int64(s.size))
+		err = sys.Allocate(fd, int64(s.size))
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -201,7 +202,7 @@ func (s *segment) openLocked(path string) error {
 		err = unix.EEXIST // reclaimed before it was locked
 	}
 	if err == nil {
-		err = unix.Fallocate(fd, 0, 0, int64(s.size))
+		err = sys.Allocate(fd, int64(s.size))
 	}
 	if err != nil {
 		unix.Close(fd)

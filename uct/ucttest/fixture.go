@@ -86,7 +86,7 @@ func (f *Fixture) Open(t testing.TB) *Host {
 		t.Fatalf("opening memory domain: %v", err)
 	}
 	r := f.resource(t, h.Domain)
-	h.Iface, err = h.Domain.OpenIface(h.Worker, uct.IfaceParams{
+	iface, err := h.Domain.OpenIface(h.Worker, uct.IfaceParams{
 		Transport: r.Transport,
 		Device:    r.Device,
 		OnError:   h.onError,
@@ -94,6 +94,7 @@ func (f *Fixture) Open(t testing.TB) *Host {
 	if err != nil {
 		t.Fatalf("opening iface %v: %v", r, err)
 	}
+	h.Iface = iface
 	return h
 }
 

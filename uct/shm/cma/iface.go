@@ -45,7 +45,7 @@ func (i *iface) Arm() error {
 	return nil
 }
 
-func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (*iface, error) {
+func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (uct.Iface, error) {
 	o, err := loadOptions(cfg)
 	if err != nil {
 		return nil, err
