@@ -25,6 +25,12 @@ func onFabric(name, tls string) transport {
 	}}
 }
 
+// vanishing is the transport with peers looked for all the time, for tests in which some
+// vanish.
+func (tr transport) vanishing() transport {
+	return tr.with(setting{"UD_TIMEOUT", "200ms"}, setting{"KEEPALIVE_INTERVAL", "50ms"})
+}
+
 // frugally is the transport with allocations counted.
 func (tr transport) frugally() transport {
 	tr.profiled = true

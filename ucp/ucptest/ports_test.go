@@ -53,7 +53,7 @@ func portsOf(ep *ucp.Endpoint) (list []string) {
 
 // ported are workers with a device each, of which they use both ports.
 func ported(t *testing.T, tls string) (r *rig, a, b *side) {
-	tr := onFabric("frail", tls)
+	tr := onFabric("frail", tls).vanishing()
 	tr.paired = tls != "ud_v"
 	r = newRig(t, tr)
 	r.transport = tr.using("frail0:1,frail0:2")
@@ -119,7 +119,7 @@ func TestPortDownAtStart(t *testing.T) {
 		for _, down := range []string{"frail0:1", "frail0:2", "frail1:1"} {
 			t.Run(tls+" "+down, func(t *testing.T) {
 				twoPorts(t, down)
-				tr := onFabric("frail", tls)
+				tr := onFabric("frail", tls).vanishing()
 				r := newRig(t, tr)
 				// Not by name, with a warning, but all there are.
 				r.transport = tr.using("^fake0:1")

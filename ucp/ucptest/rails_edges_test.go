@@ -88,7 +88,7 @@ func testRailLost(t *testing.T, kind string, num int, queues []setting) {
 	if kind == "copied" {
 		zcopy = "inf"
 	}
-	tr := onFabric("frail", "rc_v").using("frail0:1,frail1:1").with(queues...).with(setting{"RNDV_THRESH", "inf"},
+	tr := onFabric("frail", "rc_v").vanishing().using("frail0:1,frail1:1").with(queues...).with(setting{"RNDV_THRESH", "inf"},
 		setting{"MAX_EAGER_RAILS", "2"}, setting{"MAX_RMA_RAILS", "2"}, setting{"ZCOPY_THRESH", zcopy})
 	tr.paired = true
 	r := newRig(t, tr)
@@ -183,7 +183,7 @@ func TestStaleAddressTwice(t *testing.T) {
 // loses two after its address was taken.
 func staleDevices(t *testing.T) (r *rig, a, b *side, stale []byte) {
 	devices := frailNet.renew(t, "frail0", "frail1", "frail2", "frail3")
-	tr := onFabric("frail", "rc_v")
+	tr := onFabric("frail", "rc_v").vanishing()
 	tr.paired = true
 	r = newRig(t, tr)
 	r.transport = tr.using("frail0:1")

@@ -117,7 +117,7 @@ func TestDeviceLost(t *testing.T) {
 
 func testDeviceLost(t *testing.T, tls, left string) {
 	devices := frailNet.renew(t, "frail0", "frail1", "frail2")
-	tr := onFabric("frail", tls)
+	tr := onFabric("frail", tls).vanishing()
 	tr.paired = tls != "ud_v,tcp"
 	r := newRig(t, tr)
 	r.transport = tr.using("frail0:1," + left)
@@ -201,7 +201,7 @@ func TestLinkLost(t *testing.T) {
 	for _, tls := range []string{"rc_v", "ud_v", "ib"} {
 		t.Run(tls, func(t *testing.T) {
 			devices := frailNet.renew(t, "frail0", "frail1")
-			tr := onFabric("frail", tls)
+			tr := onFabric("frail", tls).vanishing()
 			r := newRig(t, tr)
 			r.transport = tr.using("frail0:1")
 			a := r.open()

@@ -31,7 +31,7 @@ func TestStaleAddress(t *testing.T) {
 
 func testStaleAddress(t *testing.T, tls, left string, mode ucp.ErrMode) {
 	devices := frailNet.renew(t, "frail0", "frail1", "frail2")
-	tr := onFabric("frail", tls)
+	tr := onFabric("frail", tls).vanishing()
 	tr.paired = true
 	more := left
 	if left != "" {
