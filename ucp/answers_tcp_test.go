@@ -75,6 +75,9 @@ func settle(w [2]*Worker) {
 // whoever gets less time. It would hang if both stopped reading, or if answers waited
 // behind what is itself held up.
 func TestFloodOfAcknowledged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("connections by the thousand")
+	}
 	n := 100_000
 	if race.Enabled {
 		n = 10_000
@@ -148,6 +151,9 @@ func TestFloodOfAcknowledged(t *testing.T) {
 // server: neither of those that say good-bye nor of those that break off in the middle
 // of a message.
 func TestClientsComeAndGo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("connections by the thousand")
+	}
 	w, _ := overTCP(t)
 	server := w[0]
 	sizes := func() [6]int {

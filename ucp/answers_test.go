@@ -159,6 +159,9 @@ func TestAnswersOfFailed(t *testing.T) {
 // TestDebtor: where reading cannot be stopped, or must not because we wait for the peer
 // as well, who owes far too much is dropped; over shared memory its endpoint fails.
 func TestDebtor(t *testing.T) {
+	if testing.Short() {
+		t.Skip("connections by the thousand")
+	}
 	most := uint64(owedMultiple<<20/answerSize*9/8 + 2)
 	t.Run("waited for", func(t *testing.T) {
 		v := newServer(t)
@@ -199,6 +202,9 @@ func TestDebtor(t *testing.T) {
 // TestOwedInAll: where the process is owed much a connection may owe less, so that
 // many connections do not come to many times as much.
 func TestOwedInAll(t *testing.T) {
+	if testing.Short() {
+		t.Skip("connections by the thousand")
+	}
 	v := newServer(t, "MAX_UNEXP_BYTES", "64m")
 	var all int64
 	for i := range 100 {

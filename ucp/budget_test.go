@@ -265,6 +265,9 @@ func TestEndpointsByAccount(t *testing.T) {
 // TestEvictionCost: to throw away what a hoarder has brought does not look at what
 // others have.
 func TestEvictionCost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("connections by the thousand")
+	}
 	v := newServer(t, "MAX_UNEXP_BYTES", "1g")
 	hog, honest := from("192.0.2.66"), from("192.0.2.1")
 	for range 100_000 {
@@ -285,6 +288,9 @@ func TestEvictionCost(t *testing.T) {
 
 // TestSourcesComeAndGo: of clients one after the other nothing stays.
 func TestSourcesComeAndGo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("connections by the thousand")
+	}
 	v := newServer(t)
 	before := ledger.Number()
 	cycle := func(i int) {
