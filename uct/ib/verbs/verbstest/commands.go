@@ -172,8 +172,11 @@ func (f *file) createAH(m abi.CreateAh, out []byte, d uhw) syscall.Errno {
 	if !ok {
 		return syscall.EINVAL
 	}
-	if e := w.resolved(); e != 0 {
+	if e := f.resolve(&w); e != 0 {
 		return e
+	}
+	if p, ok = find[*pd](f, m.PdHandle); !ok {
+		return syscall.ENOENT
 	}
 	a := &ah{pd: p, num: f.k.nextAH, way: w}
 	if e := f.drv.newAH(a, d); e != 0 {
@@ -301,8 +304,11 @@ func (f *file) modifyQP(m abi.ModifyQp) syscall.Errno {
 		if !ok || m.Dest.PortNum != num {
 			return syscall.EINVAL
 		}
-		if e := w.resolved(); e != 0 {
+		if e := f.resolve(&w); e != 0 {
 			return e
+		}
+		if q, ok = find[*qp](f, m.QpHandle); !ok {
+			return syscall.ENOENT
 		}
 		q.attr.Dest, q.way = m.Dest, w
 	}

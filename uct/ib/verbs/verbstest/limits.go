@@ -100,19 +100,30 @@ func (k *Kernel) Pinned() (now, most int64) {
 
 // SetResolve has f asked about every address that an address handle is made for or a
 // queue pair is connected to: it returns what the kernel answers if it does not find
-// the neighbor, as ETIMEDOUT, ENETUNREACH or EINVAL, and 0 if it does. f must not call
-// anything of the network. nil: all are found.
+// the neighbor, as ETIMEDOUT, ENETUNREACH or EINVAL, and 0 if it does. Meanwhile
+// everything else goes on, and f may take its time. nil: all are found.
 func (k *Kernel) SetResolve(f func(from, to [16]byte) syscall.Errno) {
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()
 	k.resolve = f
 }
 
-// resolved is what the kernel says of a way.
-func (w *way) resolved() syscall.Errno {
-	k := w.from.k
-	if k.resolve == nil || !w.global {
+// resolve is what the kernel says of a way. The lock is released meanwhile: objects may have
+// gone afterwards, and the file.
+func (f *file) resolve(w *way) syscall.Errno {
+	ask := f.k.resolve
+	if ask == nil || !w.global {
 		return 0
 	}
-	return k.resolve(w.source().ID, w.dgid)
+	from := w.source().ID
+	f.k.net.mu.Unlock()
+	errno := ask(from, w.dgid)
+	f.k.net.mu.Lock()
+	switch {
+	case f.closed:
+		return syscall.EBADF
+	case f.k.removed || f.dead:
+		return syscall.EIO
+	}
+	return errno
 }
