@@ -32,7 +32,7 @@ type Domain struct {
 	unusable []*Port // the others
 	gidIndex int     // that which the user wants, -1 for any
 	access   verbs.Access
-	routes   func() (netlink.Routes, error) // read once
+	routes   func() (netlink.Routes, error) // of a moment ago
 	handles  ahCache
 	regions  regionPool
 	news     newsDesk
@@ -55,7 +55,7 @@ func openDomain(c *component, dev *verbs.Device, cfg *config.Set) (_ *Domain, er
 		device:   *dev,
 		source:   c.source,
 		gidIndex: set.GIDIndex.Int(-1),
-		routes:   sync.OnceValues(netlink.ReadRoutes),
+		routes:   new(netlink.Recent).Routes,
 	}
 	d.attr = domainAttr(c.name, dev.Name, &set)
 	d.link = math.Inf(1)

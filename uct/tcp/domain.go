@@ -26,7 +26,7 @@ type domain struct {
 	tls     *tls.Config // of all connections; nil: they are not encrypted
 	secure  func(*conn) // begins the handshake of a connection with tls
 	exposed exposedTable
-	routes  func() netlink.Routes // read once
+	routes  func() netlink.Routes // of a moment ago
 	devices deviceList
 }
 
@@ -47,7 +47,7 @@ func newDomain(opts mdOptions) *domain {
 			MaxReg:      ^uint64(0),
 		},
 		opts:    opts,
-		routes:  sync.OnceValue(readRoutes),
+		routes:  recentRoutes(),
 		devices: deviceList{read: func() ([]netdev, error) { return netdevs(opts) }},
 	}
 	runtime.SetFinalizer(m, func(m *domain) { m.exposed.abandon() })
@@ -168,11 +168,15 @@ func (m *domain) Close() error {
 	return nil
 }
 
-// readRoutes reads the kernel's routes. Without them nothing but loopback is reachable.
-func readRoutes() netlink.Routes {
-	r, err := netlink.ReadRoutes()
-	if err != nil {
-		log.Diag("cannot read the routing tables", zap.Error(err))
+// recentRoutes is the kernel's routes. Without them nothing but loopback is reachable.
+func recentRoutes() func() netlink.Routes {
+	var recent netlink.Recent
+	var complained sync.Once
+	return func() netlink.Routes {
+		r, err := recent.Routes()
+		if err != nil {
+			complained.Do(func() { log.Diag("cannot read the routing tables", zap.Error(err)) })
+		}
+		return r
 	}
-	return r
 }
