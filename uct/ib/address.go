@@ -172,7 +172,9 @@ func ParseAddress(b []byte) (Address, error) {
 		a.HasIndex, a.GIDIndex = true, r.byte()
 	}
 	if flags&flagPKey != 0 {
-		a.PKey = verbs.PKey(r.uint16())
+		if a.PKey = verbs.PKey(r.uint16()); a.PKey == 0 && !r.short {
+			return a, errAddress(b, "in no partition")
+		}
 	}
 	switch {
 	case r.short:

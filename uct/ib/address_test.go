@@ -67,12 +67,14 @@ func TestAddresses(t *testing.T) {
 
 func TestAddressesRefused(t *testing.T) {
 	for name, h := range map[string]string{
-		"empty":            "",
-		"version 4":        "8800000000000000000000ffff0a090001",
-		"two subnets":      "30010000010000000000000001",
-		"MTU 0":            "4a00000000000000000000ffffc0a8000500",
-		"MTU 6":            "4a00000000000000000000ffffc0a8000506",
-		"flag of nobody's": "803412",
+		"empty":                   "",
+		"version 4":               "8800000000000000000000ffff0a090001",
+		"two subnets":             "30010000010000000000000001",
+		"MTU 0":                   "4a00000000000000000000ffffc0a8000500",
+		"MTU 6":                   "4a00000000000000000000ffffc0a8000506",
+		"flag of nobody's":        "803412",
+		"partition 0":             "0434120000",
+		"partition 0 of Ethernet": "4c00000000000000000000ffff0a0900010000",
 	} {
 		if a, err := ParseAddress(unhex(t, h)); !errors.Is(err, ucs.ErrInvalidAddr) {
 			t.Errorf("%s: %+v, %v", name, a, err)
