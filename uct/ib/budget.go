@@ -40,6 +40,36 @@ var mayLockAll = sync.OnceValue(func() bool {
 	return unix.Capget(&h, &d[0]) == nil && d[0].Effective&(1<<unix.CAP_IPC_LOCK) != 0 && !sys.OwnNamespace()
 })
 
+// shortage is that a pool could not grow. Others may give memory back, which nothing tells, so
+// it is tried again: when it was in vain, each time after twice as many occasions.
+type shortage struct {
+	why  error // nil: there is none
+	wait int   // occasions that are let pass
+	skip int   // of which so many are left
+}
+
+// maxSkip bounds that, so that who has given memory back need not be waited for too long.
+const maxSkip = 1 << 10
+
+// occasion reports whether to try to grow.
+func (s *shortage) occasion() bool {
+	if s.why != nil && s.skip > 0 {
+		s.skip--
+		return false
+	}
+	return true
+}
+
+// tried is told what has come of that.
+func (s *shortage) tried(err error) {
+	if s.why = err; err == nil {
+		s.wait = 0
+		return
+	}
+	s.wait = min(max(2*s.wait, 8), maxSkip)
+	s.skip = s.wait
+}
+
 // mayGrow says whether pools may have n bytes more.
 func mayGrow(n int) error {
 	if most := lockable() / 2; pooled.Load()+int64(n) > most {

@@ -67,8 +67,8 @@ func TestBudget(t *testing.T) {
 		if now != pooled.Load() || now > max(first, limit/2) || limit == 20<<20 && now < limit/4 || limit == math.MaxInt64 && now != 3*4096*8192 {
 			t.Errorf("limit %d: %d bytes pinned, %d to begin with, %d counted", limit, now, first, pooled.Load())
 		}
-		if limit != math.MaxInt64 && (!errors.Is(sends.stuck, ucs.ErrNoMemory) || !strings.Contains(sends.stuck.Error(), "ulimit -l")) {
-			t.Errorf("limit %d: %v", limit, sends.stuck)
+		if limit != math.MaxInt64 && (!errors.Is(sends.short.why, ucs.ErrNoMemory) || !strings.Contains(sends.short.why.Error(), "ulimit -l")) {
+			t.Errorf("limit %d: %v", limit, sends.short.why)
 		}
 		for n := range recvs {
 			if err := recvs[n].Close(); err != nil {
@@ -81,6 +81,64 @@ func TestBudget(t *testing.T) {
 		if now, _ := k.Pinned(); now != 0 || pooled.Load() != 0 {
 			t.Errorf("%d bytes are left, %d counted", now, pooled.Load())
 		}
+	}
+}
+
+// TestShortagePasses: pools that could not grow do when others have given memory back, and do not
+// try all the time meanwhile.
+func TestShortagePasses(t *testing.T) {
+	was := lockable
+	defer func() { lockable = was }()
+	asked, limit := 0, int64(2<<20)
+	lockable = func() int64 {
+		asked++
+		return limit
+	}
+	ctx, err := verbs.NewContext(verbstest.New().Open(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ctx.Close()
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Domain{ctx: ctx, pd: pd}
+	var recvs RecvPool
+	var sends SendPool
+	if err := errors.Join(recvs.Open(d, sink{}, 8192, 512, 0), sends.Open(d, 8192, 512)); err != nil {
+		t.Fatal(err)
+	}
+	use := func(rounds int) {
+		t.Helper()
+		for range rounds {
+			recvs.used = recvs.Len()
+			if err := recvs.Refill(); err != nil {
+				t.Fatal(err)
+			}
+			for {
+				if _, ok := sends.Take(); !ok {
+					break
+				}
+			}
+		}
+	}
+	use(8)
+	if recvs.Len() == 512 || sends.Len() == 512 || !sends.Empty() {
+		t.Fatalf("%d and %d buffers", recvs.Len(), sends.Len())
+	}
+	asked = 0
+	use(100 * maxSkip)
+	if asked < 100 || asked > 3*100 {
+		t.Errorf("tried %d times", asked)
+	}
+	limit = math.MaxInt64
+	use(4 * maxSkip)
+	if recvs.Len() != 512 || sends.Len() != 512 {
+		t.Errorf("%d and %d buffers when there is room", recvs.Len(), sends.Len())
+	}
+	if err := errors.Join(recvs.Close(), sends.Close()); err != nil {
+		t.Error(err)
 	}
 }
 

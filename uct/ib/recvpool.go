@@ -31,9 +31,9 @@ type RecvPool struct {
 	spare   []int32 // ours, to be posted
 	posted  int
 	kept    int
-	offered int  // to handlers that are running
-	used    int  // taken since the queue of completions was seen empty
-	stuck   bool // growing has failed
+	offered int // to handlers that are running
+	used    int // taken since the queue of completions was seen empty
+	short   shortage
 	closing bool
 	batch   []verbs.RecvWR
 }
@@ -106,7 +106,7 @@ func (p *RecvPool) Take(id uint64) *uct.AMDesc {
 	p.posted--
 	p.offered++
 	p.used++
-	if p.kept >= p.keep || p.stuck && 2*p.kept >= len(p.bufs) {
+	if p.kept >= p.keep || p.short.why != nil && 2*p.kept >= len(p.bufs) {
 		return nil // without the rest nothing more would be received
 	}
 	return &b.AMDesc
@@ -152,8 +152,8 @@ func (p *RecvPool) Idle() { p.used = 0 }
 // Refill posts what is spare, if it is worth the while, and gets more buffers if
 // those there are were almost all used at once, or are kept.
 func (p *RecvPool) Refill() error {
-	if want := p.want(); want > 0 && !p.stuck {
-		p.stuck = p.grow(want) != nil
+	if want := p.want(); want > 0 && p.short.occasion() {
+		p.short.tried(p.grow(want))
 	}
 	if len(p.spare) < recvBatch && p.posted > p.most/2 {
 		return nil

@@ -20,7 +20,7 @@ type SendPool struct {
 	chunks []chunk
 	slots  []sendSlot
 	free   []int32
-	stuck  error // why there will be no more; nil while that is not known
+	short  shortage
 }
 
 type sendSlot struct {
@@ -69,18 +69,19 @@ func (p *SendPool) Take() (slot int32, ok bool) {
 	return slot, true
 }
 
-// more gets more buffers, unless that was in vain before.
+// more gets more buffers, unless that was in vain lately.
 //
 //go:noinline
 func (p *SendPool) more() bool {
-	if p.stuck == nil {
-		p.stuck = p.grow()
+	if !p.short.occasion() {
+		return false
 	}
-	return p.stuck == nil
+	p.short.tried(p.grow())
+	return len(p.free) > 0
 }
 
-// Empty reports whether all buffers there are just now are in use and no more can be had.
-func (p *SendPool) Empty() bool { return len(p.free) == 0 && p.stuck != nil }
+// Empty reports whether all buffers there are just now are in use and no more could be had.
+func (p *SendPool) Empty() bool { return len(p.free) == 0 && p.short.why != nil }
 
 // Data is the memory of a buffer.
 func (p *SendPool) Data(slot int32) []byte { return p.slots[slot].data }
