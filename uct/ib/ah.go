@@ -11,13 +11,15 @@ import (
 
 // ahCache is the address handles of a domain. Making one may ask the network for a
 // neighbor, so those that nobody uses any more stay a while for the next one who wants
-// to go there.
+// to go there, and none is made with the lock held: nobody waits for another's neighbor.
 type ahCache struct {
 	pd *verbs.PD
 
-	mu   sync.Mutex
-	by   map[verbs.AHAttr]*AH // guarded by mu
-	idle []*AH                // guarded by mu: those without users, the first for the longest time
+	mu   sync.Mutex // guards what follows
+	by   map[verbs.AHAttr]*AH
+	idle []*AH            // those without users, the first for the longest time
+	near map[neighbor]int // handles that lead to each
+	hunt hunt
 }
 
 // AH is an address handle that endpoints share.
@@ -28,44 +30,75 @@ type AH struct {
 	users int // guarded by cache.mu
 }
 
+// neighbor is whom the system asks the network for before it goes a way: the ways that
+// have these in common lead to one.
+type neighbor struct {
+	port, index uint8 // of the local GID
+	gid         verbs.GID
+}
+
+func neighborOf(to *verbs.AHAttr) neighbor { return neighbor{to.Port, to.SGIDIndex, to.DGID} }
+
 // maxIdleAHs bounds the address handles that nobody uses: peers decide how many there
 // are to be.
 const maxIdleAHs = 256
 
 // AddressHandle returns the address handle for a way, to be given back by AH.Done. Any
-// goroutine may call it.
+// goroutine may call it; where nobody answers it waits for a second or so.
 func (d *Domain) AddressHandle(to verbs.AHAttr) (*AH, error) {
 	c := &d.handles
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if a := c.by[to]; a != nil {
-		if a.users == 0 {
-			c.wake(a)
-		}
-		a.users++
+	a := c.take(to)
+	c.mu.Unlock()
+	if a != nil {
 		return a, nil
 	}
 	ah, err := c.pd.CreateAH(&to)
 	if err != nil {
 		return nil, err
 	}
-	a := &AH{AH: ah, cache: c, to: to, users: 1}
-	if c.by == nil {
-		c.by = make(map[verbs.AHAttr]*AH)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a := c.take(to); a != nil { // somebody else has been faster
+		ah.Close() // of a device that is gone nothing is left
+		return a, nil
 	}
-	c.by[to] = a
-	return a, nil
+	return c.add(to, ah), nil
 }
 
-// KnowsWay reports whether AddressHandle need not ask anybody for a way. While it asks for
-// another one that is not known. Any goroutine may call it.
+// take returns the handle for a way for one more user, nil if there is none. Lock held.
+func (c *ahCache) take(to verbs.AHAttr) *AH {
+	a := c.by[to]
+	if a == nil {
+		return nil
+	}
+	if a.users == 0 {
+		c.wake(a)
+	}
+	a.users++
+	return a
+}
+
+// add keeps a new handle, for one user. Lock held.
+func (c *ahCache) add(to verbs.AHAttr, ah *verbs.AH) *AH {
+	if c.by == nil {
+		c.by, c.near = make(map[verbs.AHAttr]*AH), make(map[neighbor]int)
+	}
+	a := &AH{AH: ah, cache: c, to: to, users: 1}
+	c.by[to] = a
+	c.near[neighborOf(&to)]++
+	return a
+}
+
+// KnowsWay reports whether the network need not be asked for a way: there is a handle to
+// the same neighbor, and nothing has shown since that it does not answer any more. Any
+// goroutine may call it.
 func (d *Domain) KnowsWay(to verbs.AHAttr) bool {
 	c := &d.handles
-	if !c.mu.TryLock() {
-		return false
-	}
+	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.by[to] != nil
+	n := neighborOf(&to)
+	return c.near[n] > 0 && !c.hunt.silent[n]
 }
 
 // wake takes a out of the list of those without users. Lock held.
@@ -83,6 +116,11 @@ func (a *AH) Done() error {
 	c := a.cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.release(a)
+}
+
+// release takes a user from a handle. Lock held.
+func (c *ahCache) release(a *AH) error {
 	if a.users--; a.users > 0 {
 		return nil
 	}
@@ -93,16 +131,26 @@ func (a *AH) Done() error {
 	old := c.idle[0]
 	c.idle = c.idle[1:]
 	delete(c.by, old.to)
+	c.leave(neighborOf(&old.to))
 	return old.AH.Close()
 }
 
-// close closes all handles.
+// leave is told that a handle to a neighbor goes. Lock held.
+func (c *ahCache) leave(n neighbor) {
+	if c.near[n]--; c.near[n] == 0 {
+		delete(c.near, n)
+		delete(c.hunt.silent, n)
+	}
+}
+
+// close closes all handles. It waits for searches.
 func (c *ahCache) close() (err error) {
+	c.abandon()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, a := range c.by {
 		err = errors.Join(err, a.AH.Close())
 	}
-	c.by, c.idle = nil, nil
+	c.by, c.idle, c.near = nil, nil, nil
 	return err
 }

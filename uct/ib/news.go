@@ -29,6 +29,7 @@ type mailbox struct {
 	waiting atomic.Bool
 	letters []verbs.AsyncEvent // guarded by newsDesk.mu
 	read    []verbs.AsyncEvent // by who empties it
+	found   []verdict          // guarded by newsDesk.mu: of searches (seek.go)
 	watched bool               // the descriptor is in the worker's set by this interface
 }
 
@@ -46,10 +47,8 @@ func (n *newsDesk) watchers() int {
 
 // subscribe makes an interface hear of what happens.
 func (n *newsDesk) subscribe(i *Iface) (err error) {
-	if n.listen {
-		if i.letters.bell, err = event.NewBell(i.Worker.Events(), bellRung{i}); err != nil {
-			return err
-		}
+	if i.letters.bell, err = event.NewBell(i.Worker.Events(), bellRung{i}); err != nil {
+		return err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -76,6 +75,7 @@ func (n *newsDesk) unsubscribe(i *Iface) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.ifaces = slices.DeleteFunc(n.ifaces, func(o *Iface) bool { return o == i })
+	i.letters.found = nil
 	if i.letters.watched {
 		i.letters.watched = false
 		i.Worker.Events().Remove(n.domain.ctx.AsyncFD())
@@ -153,9 +153,28 @@ func (m *mailbox) put(e verbs.AsyncEvent) {
 		m.letters = slices.Delete(m.letters, 0, 1)
 	}
 	m.letters = append(m.letters, e)
+	m.ring()
+}
+
+// ring says that there is something in the box. Lock of the desk held.
+func (m *mailbox) ring() {
 	m.waiting.Store(true)
-	if m.bell != nil {
-		m.bell.Ring()
+	m.bell.Ring()
+}
+
+// verdict is how a search has ended, and who wants to know.
+type verdict struct {
+	tell  func(found bool)
+	found bool
+}
+
+// found tells an interface how a search has ended, if it is still there.
+func (n *newsDesk) found(w waiter, so bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if slices.Contains(n.ifaces, w.i) {
+		w.i.letters.found = append(w.i.letters.found, verdict{w.done, so})
+		w.i.letters.ring()
 	}
 }
 
@@ -192,6 +211,8 @@ func (i *Iface) ReadNews() int {
 	i.letters.waiting.Store(false)
 	i.letters.read = append(i.letters.read[:0], i.letters.letters...)
 	i.letters.letters = i.letters.letters[:0]
+	found := i.letters.found
+	i.letters.found = nil
 	n.mu.Unlock()
 	for _, e := range i.letters.read {
 		if i.Domain == nil || i.RecvCQ == nil {
@@ -199,5 +220,11 @@ func (i *Iface) ReadNews() int {
 		}
 		i.user.AsyncEvent(e)
 	}
-	return len(i.letters.read)
+	for _, v := range found {
+		if i.RecvCQ == nil {
+			break
+		}
+		v.tell(v.found)
+	}
+	return len(i.letters.read) + len(found)
 }

@@ -37,3 +37,34 @@ func TestConcerned(t *testing.T) {
 		}
 	}
 }
+
+// heard is what an interface was told.
+type heard struct{ list []verbs.AsyncEvent }
+
+func (h *heard) AsyncEvent(e verbs.AsyncEvent) { h.list = append(h.list, e) }
+
+// TestMailbox: who is told nothing for long is told of what happened last, in its order, and no more
+// is kept for it.
+func TestMailbox(t *testing.T) {
+	s := newSearching(t)
+	i, w := s.seeker()
+	i.Port = &Port{Domain: s.domain}
+	h := new(heard)
+	i.user = h
+	n := &s.domain.news
+	n.mu.Lock()
+	for k := range maxLetters + 10 {
+		i.letters.put(verbs.AsyncEvent{Type: verbs.EventPortActive, Port: k})
+	}
+	if got := len(i.letters.letters); got != maxLetters {
+		t.Errorf("%d letters are kept", got)
+	}
+	n.mu.Unlock()
+	s.until(w, "the news", func() bool { return len(h.list) > 0 })
+	if len(h.list) != maxLetters || h.list[0].Port != 10 || h.list[maxLetters-1].Port != maxLetters+9 {
+		t.Errorf("told of %d events, from %d on", len(h.list), h.list[0].Port)
+	}
+	if i.ReadNews() != 0 {
+		t.Error("told twice")
+	}
+}

@@ -39,8 +39,8 @@ type conn struct {
 
 // wariness limits what strangers cost. To find the way to the sender of a CREQ the system may
 // ask the network, and waits long if nobody answers, as nobody does for an address that
-// was made up. After such a wait strangers are not let in for sixteen times as long, but for those
-// to whom a way is known.
+// was made up. After such a wait the ways to strangers are sought in the background for a
+// thousand times as long (ib.Domain.Seek): until they are known they have to ask again.
 type wariness struct {
 	clock event.Clock // beside that of the rounds, which stands still
 	until time.Duration
@@ -53,10 +53,10 @@ func (w *wariness) now() time.Duration { return w.clock.Again(0) }
 // wait alone that counts: what else a program does before it looks again is not the strangers'.
 func (w *wariness) failed(began time.Duration) {
 	now := w.now()
-	w.until = now + 16*(now-began)
+	w.until = now + 1024*(now-began)
 }
 
-// stranger reports whether the sender of a CREQ may be let in now.
+// stranger reports whether the way to the sender of a CREQ may be looked for now.
 func (i *iface) stranger() bool { return i.now() >= i.wary.until }
 
 // What tells address handles to a port of Ethernet apart: peers decide how many connections

@@ -3,6 +3,8 @@
 package ud
 
 import (
+	"time"
+
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/flow"
@@ -56,6 +58,12 @@ func Tell(i uct.Iface, typ verbs.EventType) { bare(i).AsyncEvent(verbs.AsyncEven
 
 // Ours reports whether an interface takes what is sent to an address.
 func Ours(i uct.Iface, gid [16]byte) bool { return bare(i).gids.ours(gid) }
+
+// Wary is for how long the ways to strangers are not waited for.
+func Wary(i uct.Iface) time.Duration {
+	w := &bare(i).wary
+	return w.until - w.now()
+}
 
 // Ring is the timer of an interface.
 func Ring(i uct.Iface) { bare(i).ring() }

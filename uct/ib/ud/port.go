@@ -152,7 +152,8 @@ func (p port) Accept(e *flow.Endpoint, devAddr []byte) bool {
 		return false
 	}
 	qpn := verbs.QPN(e.PeerQPN())
-	if !p.stranger() && !p.Domain.KnowsWay(p.way(&a, qpn, int(e.Path())).AH) {
+	if way := p.way(&a, qpn, int(e.Path())).AH; !p.stranger() && a.Ethernet && !p.Domain.KnowsWay(way) {
+		p.Domain.Seek(way, nil, nil)
 		return false
 	}
 	began := p.wary.now()
