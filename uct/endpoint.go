@@ -110,6 +110,24 @@ const (
 	FlushRemote FlushFlags = 1 << 1 // also wait for the peer's acknowledgement
 )
 
+// Origin is who has given the addresses that an endpoint leads to.
+type Origin uint8
+
+// Origins.
+const (
+	// OriginApplication is the application, or who is as trustworthy. Finding the way there
+	// may take as long as the system takes.
+	OriginApplication Origin = iota
+
+	// OriginPeer is a request of a peer. Nothing is waited for: where the network would have
+	// to be asked first the endpoint is refused with ucs.ErrUnreachable (WaySeeker).
+	OriginPeer
+
+	// OriginManager is a connection manager of this process, which may say more than a peer
+	// can, as by which of our own addresses it is reached.
+	OriginManager
+)
+
 // EndpointParams are the parameters of Iface.NewEndpoint.
 type EndpointParams struct {
 	// DeviceAddr and IfaceAddr are the peer's addresses, copied where kept. Both
@@ -121,6 +139,9 @@ type EndpointParams struct {
 	// application: it takes nothing that is reserved for that, and gives way where the
 	// peer has too much. Claimer ends it.
 	ForPeer bool
+
+	// Origin is who has given the addresses, those of ConnectToEP included.
+	Origin Origin
 
 	// Over is a connection that the peer has made, and that the endpoint shall send on,
 	// whoever listens at the addresses: they must be those that the peer has named as

@@ -122,6 +122,14 @@ type UseReporter interface {
 	InUse(m MemHandle) bool
 }
 
+// DMABufRegistrar is a MemoryDomain that registers memory of other devices, which their
+// drivers give away as dma-bufs. It does where it has MDFlagRegDmabuf.
+type DMABufRegistrar interface {
+	// RegisterDMABuf is Register for length bytes of a dma-buf from offset on, which peers name
+	// from address on. The descriptor may be closed afterwards; the handle has no Bytes.
+	RegisterDMABuf(fd int, offset uint64, length int, address uint64, access Access) (MemHandle, error)
+}
+
 // Exporter is a MemoryDomain whose device opens memory of one process to another one on the
 // same machine. None of this library does.
 type Exporter interface {

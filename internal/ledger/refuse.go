@@ -25,6 +25,7 @@ const (
 	Handshake                 // it did not prove who it is, or what it said of us
 	Token                     // it did not prove that it has the worker's address
 	Panic                     // a function of the application has panicked about it
+	Stray                     // what it sent is for nobody here
 
 	NumReasons
 )
@@ -32,7 +33,7 @@ const (
 // String names the reason.
 func (r Reason) String() string {
 	return [NumReasons]string{
-		"memory", "answers", "reads", "endpoints", "connections", "descriptors", "policy", "claim", "silence", "access", "malformed", "evicted", "handshake", "token", "panic",
+		"memory", "answers", "reads", "endpoints", "connections", "descriptors", "policy", "claim", "silence", "access", "malformed", "evicted", "handshake", "token", "panic", "stray",
 	}[r]
 }
 

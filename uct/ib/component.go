@@ -70,6 +70,16 @@ type classed interface {
 	TrafficClass(d *verbs.Device, port int) (class uint8, ok bool)
 }
 
+// BondPorts implements bonded.
+func (system) BondPorts(link int) int { return topo.BondPorts(link) }
+
+// bonded is a Source that knows of bonds.
+type bonded interface {
+	// BondPorts is how many links of a bond in mode 802.3ad the packets of a network interface
+	// are spread over, 1 of none.
+	BondPorts(link int) int
+}
+
 // Name implements uct.Component.
 func (c *component) Name() string { return c.name }
 

@@ -37,12 +37,14 @@ type Domain struct {
 	regions  regionPool
 	news     newsDesk
 	link     float64 // bytes per second between device and memory, at most
+	noDMABuf error   // why memory of other devices cannot be registered; nil: it can
 }
 
 var (
-	_ uct.MemoryDomain = (*Domain)(nil)
-	_ uct.ValueKeys    = (*Domain)(nil)
-	_ uct.Lacking      = (*Domain)(nil)
+	_ uct.MemoryDomain    = (*Domain)(nil)
+	_ uct.ValueKeys       = (*Domain)(nil)
+	_ uct.DMABufRegistrar = (*Domain)(nil)
+	_ uct.Lacking         = (*Domain)(nil)
 )
 
 // openDomain opens a device.
@@ -79,9 +81,12 @@ func openDomain(c *component, dev *verbs.Device, cfg *config.Set) (_ *Domain, er
 	if d.caps, err = d.ctx.QueryDevice(); err != nil {
 		return nil, err
 	}
+	if d.noDMABuf = d.probeDMABuf(); d.noDMABuf == nil {
+		d.attr.Flags |= uct.MDFlagRegDmabuf
+	}
 	d.handles.pd = d.pd
 	d.news.open(d, set.AsyncEvents)
-	return d, d.readPorts()
+	return d, d.readPorts(&set.Subnet)
 }
 
 func domainAttr(component, name string, set *domainSettings) uct.MDAttr {
@@ -102,13 +107,16 @@ func domainAttr(component, name string, set *domainSettings) uct.MDAttr {
 }
 
 // readPorts asks for the state of the ports.
-func (d *Domain) readPorts() error {
+func (d *Domain) readPorts(subnet *subnetPrefix) error {
 	for n := 1; n <= d.caps.Ports; n++ {
 		a, err := d.ctx.QueryPort(n)
 		if err != nil {
 			return err
 		}
 		p := &Port{Domain: d, Num: n, Attr: a}
+		if err := p.place(subnet, d.gidIndex); err != nil {
+			return err
+		}
 		if p.usable() != nil {
 			d.unusable = append(d.unusable, p)
 			continue

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
@@ -41,8 +42,10 @@ type Iface struct {
 	hopLimit     uint8
 	pathFactor   int
 	paths        int
-	lidPaths     int
+	bits         []uint8 // low ones of LIDs, by path
+	links        int     // of the bond that packets are spread over; 1: of none
 	flowLabels   bool
+	flid         bool
 	global       bool
 	reach        reachMode
 	subnet       netip.Prefix
@@ -124,11 +127,13 @@ func (i *Iface) place(s *Settings) (err error) {
 	}
 	// Of the kind that C chooses, also toward 1.13.1, which takes no datagram over IPv4
 	// unless it is told not to look: it has one of IPv4 itself, and fails on others.
-	if i.source, err = p.chooseGID(p.Domain.gidIndex, &allowed); err != nil {
+	if i.source, err = p.chooseGID(p.Domain.gidIndex, &allowed, s.FLIDRoute); err != nil {
 		return err
 	}
-	if i.pkey, i.pkeyIndex, err = p.choosePKey(int(s.PKey)); err != nil {
-		return err
+	if i.pkey = defaultPKey; !p.ethernet() {
+		if i.pkey, i.pkeyIndex, err = p.choosePKey(p.Domain.pkeys(p.Num), int(s.PKey)); err != nil {
+			return err
+		}
 	}
 	i.mtu = verbs.MTU(s.PathMTU)
 	if i.mtu == 0 {
@@ -141,14 +146,23 @@ func (i *Iface) place(s *Settings) (err error) {
 	i.hopLimit = uint8(s.HopLimit.Int(math.MaxUint8))
 	i.trafficClass = uint8(s.TrafficClass.Int(int(i.defaultTrafficClass())))
 	i.pathFactor = s.PathFactor.Int(1)
-	i.paths = max(s.NumPaths.Int(1), 1)
-	i.lidPaths = 1 << p.Attr.LMC
+	if i.bits, err = pathBits(s.PathBits, p.Attr.LMC); err != nil {
+		return err
+	}
+	i.links = p.links(i.source.IfIndex)
+	i.paths = max(s.NumPaths.Int(i.defaultPaths()), 1)
 	i.flowLabels = s.FlowLabels
-	i.global = s.IsGlobal || p.Attr.Flags&grhRequired != 0 || i.source.isGlobal() ||
+	i.flid = s.FLIDRoute
+	i.global = s.IsGlobal || s.AddrType.global() || p.Attr.Flags&grhRequired != 0 || i.source.isGlobal() ||
 		p.Attr.LinkLayer == verbs.LinkUnspecified && p.Attr.LID == 0
-	i.reach = s.Reach
+	if i.reach = s.Reach; s.LocalSubnet {
+		i.reach = reachSubnet
+	}
 	if i.reach == reachSubnet {
 		bits := s.SubnetLength.Int(i.subnetLength())
+		if s.SubnetLength == config.CountInf {
+			bits = i.source.GID.Addr().BitLen()
+		}
 		if i.subnet, err = i.source.GID.Addr().Prefix(bits); err != nil {
 			return fmt.Errorf("ib: UCX_IB_ROCE_SUBNET_PREFIX_LEN is %d for %v: %w", bits, i.source.GID.Addr(), ucs.ErrInvalidParam)
 		}
@@ -183,6 +197,22 @@ func (i *Iface) defaultTrafficClass() uint8 {
 		}
 	}
 	return roceTrafficClass
+}
+
+// speedNDR is the code of a lane's speed from which one connection does not fill the link.
+const speedNDR = 128
+
+// defaultPaths is how many connections to a peer are worth having if nobody says it
+// (uct_ib_iface_set_num_paths).
+func (i *Iface) defaultPaths() int {
+	n := len(i.bits)
+	if i.Port.ethernet() {
+		n = min(i.links, maxPaths)
+	}
+	if n == 1 && i.Port.Attr.ActiveSpeed >= speedNDR {
+		n = 2
+	}
+	return n
 }
 
 // subnetLength is the length of the prefix of the own subnet.

@@ -65,11 +65,13 @@ func (p *Port) lanes() float64 {
 	return 1
 }
 
-// Perf is the performance model of a transport on a port: segments of that many bytes at
-// most in packets with headers of that many bytes, and overhead seconds of CPU for a
-// message. UCP publishes these numbers, and both sides choose lanes by them: they are C
-// UCX's to the bit (uct_ib_iface_query, uct_ib_iface_get_bandwidth).
-func (p *Port) Perf(segment, headers int, overhead float64) uct.Perf {
+// Perf is the performance model of a transport: segments of that many bytes at most in
+// packets with headers of that many bytes, and overhead seconds of CPU for a message.
+// UCP publishes these numbers, and both sides choose lanes by them: they are C
+// UCX's to the bit (uct_ib_iface_query, uct_ib_iface_get_bandwidth), of a bond those of
+// 1.22.0, while 1.13.1 takes it for one of its links.
+func (i *Iface) Perf(segment, headers int, overhead float64) uct.Perf {
+	p := i.Port
 	l := p.lane()
 	latency := l.latency
 	headers += trailer
@@ -79,7 +81,7 @@ func (p *Port) Perf(segment, headers int, overhead float64) uct.Perf {
 	} else {
 		headers += headerLRH
 	}
-	wire := p.lanes() * l.rate * l.encoding / 8.0
+	wire := p.lanes() * l.rate * l.encoding * float64(i.links) / 8.0
 	size := float64(min(segment, p.Attr.ActiveMTU.Bytes()))
 	bandwidth := min(wire*size/(size+float64(headers)), p.Domain.link)
 	return uct.Perf{

@@ -25,7 +25,9 @@ func (n narrow) Devices() ([]verbs.Device, error) {
 func (n narrow) Open(d *verbs.Device) (*verbs.Context, error) {
 	return verbs.NewContext(n.Kernel.Open(), d.ABIVersion)
 }
-func (narrow) Read(*verbs.Device)                   {}
+func (narrow) Read(d *verbs.Device) {
+	d.Ports = []verbs.Port{{Num: 1, PKeys: []verbs.PKey{0xffff}}}
+}
 func (n narrow) PCIBandwidth(*verbs.Device) float64 { return n.link }
 
 // TestNarrowLink: what an interface announces is not more than gets to its device.

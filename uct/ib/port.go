@@ -16,6 +16,8 @@ type Port struct {
 	Domain *Domain
 	Num    int            // from 1
 	Attr   verbs.PortAttr // as of the opening of the domain
+
+	elsewhere error // it is not of the subnet that the user wants
 }
 
 // Name is the name of the port as a resource: rxe0:1.
@@ -34,7 +36,31 @@ func (p *Port) usable() error {
 	case p.Domain.device.NodeType.Transport() == verbs.TransportIWARP:
 		return fmt.Errorf("ib: %s speaks iWARP: %w", p.Name(), ucs.ErrUnsupported)
 	}
+	return p.elsewhere
+}
+
+// place looks whether the port is of a subnet, if it is one of InfiniBand. index is the GID
+// that the user wants, -1 for any.
+func (p *Port) place(subnet *subnetPrefix, index int) error {
+	if !subnet.set || p.ethernet() {
+		return nil
+	}
+	e, err := p.Domain.ctx.QueryGID(p.Num, max(index, 0))
+	if err != nil {
+		return err
+	}
+	if [8]byte(e.GID[:8]) != subnet.prefix {
+		p.elsewhere = fmt.Errorf("ib: %s is of the subnet of %v, UCX_IB_SUBNET_PREFIX is %v: %w", p.Name(), e.GID, subnet, ucs.ErrUnsupported)
+	}
 	return nil
+}
+
+// links is how many links of a bond carry the traffic of a network interface of the port.
+func (p *Port) links(link int) int {
+	if b, ok := p.Domain.source.(bonded); ok && p.ethernet() && link > 0 {
+		return max(b.BondPorts(link), 1)
+	}
+	return 1
 }
 
 // source is the GID that an interface has of its port.
@@ -47,11 +73,14 @@ type source struct {
 func (s *source) ipv6() bool { return !s.GID.Addr().Is4() }
 
 // chooseGID chooses the entry of the port's table. index is that which the user wants, -1
-// for any.
-func (p *Port) chooseGID(index int, allowed *subnets) (source, error) {
+// for any; with flid that of InfiniBand which is made for routes by FLID is preferred.
+func (p *Port) chooseGID(index int, allowed *subnets, flid bool) (source, error) {
 	ctx := p.Domain.ctx
 	if !p.ethernet() && index < 0 {
 		index = 0
+		if e, err := ctx.QueryGID(p.Num, flidIndex); flid && err == nil && routable(e.GID) {
+			index = flidIndex
+		}
 	}
 	if index >= 0 {
 		if index > maxGIDIndex {
@@ -129,14 +158,10 @@ const (
 	fullMember    = 0x8000
 )
 
-// choosePKey chooses the partition: that which the user wants, -1 for the first; one that the port
-// is a full member of, where there is a choice.
-func (p *Port) choosePKey(want int) (key verbs.PKey, index uint16, err error) {
-	if p.ethernet() {
-		return defaultPKey, 0, nil
-	}
+// choosePKey chooses the partition of those in the port's table: that which the user wants, -1
+// for the first; one that the port is a full member of, where there is a choice.
+func (p *Port) choosePKey(table []verbs.PKey, want int) (key verbs.PKey, index uint16, err error) {
 	found := -1
-	table := p.Domain.pkeys(p.Num)
 	for i, k := range table {
 		if k == 0 || want >= 0 && int(k&partitionMask) != want {
 			continue

@@ -5,15 +5,43 @@ package ib
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
 // Reaches says, from local knowledge only, whether packets from this interface can get to
 // a port and back: nil, or what is in the way (uct_ib_iface_is_reachable_v2). The error
-// matches ucs.ErrUnreachable.
+// matches ucs.ErrUnreachable. An address that only a connection manager of this process has
+// is none of a peer's: C would take it, and let the peer choose our GID.
 func (i *Iface) Reaches(a *Address) error {
+	if a.HasIndex || a.Ethernet && a.Version == RoCEAny {
+		return i.unreachable("an address that says by which of ours it is reached")
+	}
+	return i.reaches(a)
+}
+
+// Admits says whether an endpoint may be made to a port, by who has given its address.
+func (i *Iface) Admits(a *Address, o uct.Origin) error {
+	switch o {
+	case uct.OriginManager:
+		return i.reaches(a)
+	case uct.OriginPeer:
+		if err := i.Reaches(a); err != nil {
+			return err
+		}
+		if i.Port.ethernet() && !i.Domain.KnowsWay(i.PathTo(a, 0, 0).AH) {
+			return i.unreachable("the way to %v is not known, and a peer has asked for it", a)
+		}
+		return nil
+	}
+	return i.Reaches(a)
+}
+
+// reaches is Reaches for an address of whatever origin.
+func (i *Iface) reaches(a *Address) error {
 	own, other := i.pkey, a.pkey()
 	switch {
 	case i.failed != nil:
@@ -25,8 +53,8 @@ func (i *Iface) Reaches(a *Address) error {
 	case a.Ethernet != i.Port.ethernet():
 		return i.unreachable("another link layer")
 	case !a.Ethernet:
-		// A router has a LID of its own, which nobody has told.
-		if [8]byte(a.GID[:8]) != [8]byte(i.source.GID[:8]) {
+		// A router has a LID of its own, which nobody has told, unless it is in the GID.
+		if [8]byte(a.GID[:8]) != [8]byte(i.source.GID[:8]) && !(i.flid && flidOf(a.GID) != 0 && flidOf(i.source.GID) != 0) {
 			return i.unreachable("another subnet")
 		}
 		return nil
@@ -97,8 +125,9 @@ func (i *Iface) PathTo(a *Address, path int, seed uint32) Path {
 			p.AH.FlowLabel = ^spread & flowLabelMask
 		}
 	default:
-		p.AH.DLID = a.LID | verbs.LID(path%i.lidPaths)
-		p.AH.SrcPathBits = uint8(path % i.lidPaths)
+		bits := i.bits[path%len(i.bits)]
+		p.AH.DLID = i.router(a) | verbs.LID(bits)
+		p.AH.SrcPathBits = bits
 		p.AH.Global = a.Global && (i.global || [8]byte(a.GID[:8]) != [8]byte(i.source.GID[:8]))
 	}
 	if p.AH.Global {
@@ -120,4 +149,34 @@ const flowLabelMask = 1<<20 - 1
 func flowLabel(seed uint32) uint32 {
 	h := seed * 0x9e3779b1
 	return (h>>12)&flowLabelMask | 1
+}
+
+// AddrOf is the IP address of a port, not valid of InfiniBand.
+func (i *Iface) AddrOf(a *Address) netip.Addr {
+	if !a.Ethernet {
+		return netip.Addr{}
+	}
+	ip := a.GID.Addr()
+	if ip.Is6() && ip.IsLinkLocalUnicast() && i.source.IfIndex > 0 {
+		ip = ip.WithZone(strconv.Itoa(i.source.IfIndex))
+	}
+	return ip
+}
+
+// Here reports whether a port is of this machine, in this network namespace.
+func (i *Iface) Here(a *Address) bool {
+	if !a.Ethernet || a.GID == i.source.GID {
+		return a.Ethernet
+	}
+	routes, err := i.Domain.routes()
+	return err == nil && routes.Local(a.GID.Addr())
+}
+
+// PeerAddr implements uct.AddrLocator. There are no ports.
+func (i *Iface) PeerAddr(p uct.ReachableParams) (at netip.AddrPort, here bool, err error) {
+	a, err := ParseAddress(p.DeviceAddr)
+	if err != nil {
+		return at, false, err
+	}
+	return netip.AddrPortFrom(i.AddrOf(&a), 0), i.Here(&a), nil
 }

@@ -18,6 +18,8 @@ type Region struct {
 	domain *Domain
 	b      []byte
 	mr     *verbs.MR // nil of no bytes
+
+	foreign bool // memory of another device
 }
 
 // Bytes implements uct.MemHandle.
@@ -89,8 +91,11 @@ func (p *regionPool) live() int {
 
 // accessOf is what package verbs calls the rights that access asks for. Peers get
 // what they need and no more.
-func accessOf(access uct.Access) verbs.Access {
-	var a verbs.Access
+func (d *Domain) accessOf(access uct.Access) verbs.Access {
+	a := d.access
+	if access&(uct.AccessRemote|uct.AccessLocal) == 0 {
+		a |= verbs.AccessLocalWrite // for who does not say
+	}
 	if access&(uct.AccessLocalWrite|uct.AccessRemotePut|uct.AccessRemoteAtomic) != 0 {
 		a |= verbs.AccessLocalWrite
 	}
@@ -117,11 +122,7 @@ func (d *Domain) Register(buf []byte, access uct.Access) (uct.MemHandle, error) 
 		return &Region{domain: d, b: buf}, nil
 	}
 	r := d.regions.take()
-	a := accessOf(access)
-	if access&(uct.AccessRemote|uct.AccessLocal) == 0 {
-		a = verbs.AccessLocalWrite // for who does not say
-	}
-	a |= d.access
+	a := d.accessOf(access)
 	var err error
 	if r.mr == nil {
 		r.mr, err = d.pd.RegMR(buf, a)
@@ -158,7 +159,7 @@ func (d *Domain) Deregister(m uct.MemHandle) error {
 	if r.mr == nil {
 		return nil
 	}
-	if err = r.mr.Close(); err == nil {
+	if err = r.mr.Close(); err == nil && !r.foreign {
 		d.regions.put(r)
 	}
 	return d.Closed(err)

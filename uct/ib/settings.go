@@ -3,6 +3,8 @@
 package ib
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"net/netip"
@@ -20,6 +22,7 @@ type domainSettings struct {
 	RegOverhead config.Time    `ucx:"MEM_REG_OVERHEAD" default:"16us" doc:"Time that registering memory is taken to cost, whatever its size."`
 	AsyncEvents bool           `ucx:"ASYNC_EVENTS" default:"y" doc:"Listen to what devices tell of ports, of queue pairs and of their own end."`
 	GIDIndex    config.Count   `ucx:"GID_INDEX" default:"auto" doc:"Entry of a port's table of GIDs to use; auto prefers RoCE v2 and IPv4."`
+	Subnet      subnetPrefix   `ucx:"SUBNET_PREFIX" default:"" doc:"InfiniBand: subnet whose ports to use, as fe80:0:0:0; empty for all."`
 	Ordering    config.Ternary `ucx:"PCI_RELAXED_ORDERING" default:"auto" doc:"Let PCI reorder what devices write to memory."`
 }
 
@@ -34,7 +37,15 @@ const domainSection = "ib memory domain"
 
 // Settings are those of interfaces that all transports have (uct_ib_iface_config_table), for
 // their settings to have as a group with the prefix IB_. Those that have another
-// default in each are theirs: SEG_SIZE, RX_QUEUE_LEN.
+// default in each are theirs: SEG_SIZE, RX_QUEUE_LEN. Left out are those of C
+//   - that are of no consequence there: TX_MAX_BATCH, which nothing reads;
+//   - that only mlx5's own transports have a use for: TX_INLINE_RESP, RX_INLINE,
+//     COUNTER_SET_ID, and REVERSE_SL, that of DC's answers;
+//   - that say how its pools of memory grow: TX_BUFS_GROW and the like, and
+//     RX_MAX_BATCH. Pools here grow with the traffic (recvpool.go), and post whatever is
+//     spare as soon as it is worth the while;
+//   - that its cost model takes for parts of a request: SEND_OVERHEAD. Ours has the whole, as
+//     peers publish it (perf.go).
 type Settings struct {
 	TxQueueLen   config.Count `ucx:"TX_QUEUE_LEN" default:"256" doc:"Length of the send queue."`
 	TxMaxPoll    config.Count `ucx:"TX_MAX_POLL" default:"16" doc:"Completions of sends that are taken at once, at most."`
@@ -43,18 +54,22 @@ type Settings struct {
 	TxMaxBufs    config.Count `ucx:"TX_MAX_BUFS" default:"auto" doc:"Buffers for copied messages at most; auto is as many as memory can be pinned for."`
 	RxMaxBufs    config.Count `ucx:"RX_MAX_BUFS" default:"auto" doc:"Buffers to receive into at most; auto is the length of the receive queue and half as many that may be kept."`
 	RxMaxPoll    config.Count `ucx:"RX_MAX_POLL" default:"16" doc:"Messages that are received at once, at most."`
+	AddrType     addrType     `ucx:"ADDR_TYPE" default:"auto" doc:"Of old, for UCX_IB_IS_GLOBAL=y: ib_site_local and ib_global; the others mean nothing."`
 	IsGlobal     bool         `ucx:"IS_GLOBAL" default:"n" doc:"Use global routes within a subnet of InfiniBand, too."`
+	FLIDRoute    bool         `ucx:"FLID_ROUTE" default:"y" doc:"Reach ports in other subnets of a site of InfiniBand by the LID of their router that their GID has in it (FLID)."`
 	SL           config.Count `ucx:"SL" default:"auto" doc:"InfiniBand: service level."`
 	TrafficClass config.Count `ucx:"TRAFFIC_CLASS" default:"auto" doc:"Traffic class of packets with a global route; auto is with RoCE v2 what the administrator has set for the port or 106, and else 0."`
 	HopLimit     config.Count `ucx:"HOP_LIMIT" default:"255" doc:"Routers that packets with a global route may pass."`
-	NumPaths     config.Count `ucx:"NUM_PATHS" default:"auto" doc:"Connections to open to each peer, to use more links of a bond."`
+	NumPaths     config.Count `ucx:"NUM_PATHS" default:"auto" doc:"Connections to open to each peer; auto is one for each link of a bond in mode 802.3ad with RoCE, one for each of UCX_IB_LID_PATH_BITS with InfiniBand, and 2 at least from NDR on."`
+	PathBits     []pathRange  `ucx:"LID_PATH_BITS" default:"0" doc:"InfiniBand: low bits of LIDs that paths take, as in 0,2-3; of a port those that its LMC has room for."`
+	LocalSubnet  bool         `ucx:"ROCE_LOCAL_SUBNET" default:"n" doc:"Of old: y is UCX_IB_ROCE_REACHABILITY_MODE=local_subnet."`
 	Subnets      config.List  `ucx:"ROCE_SUBNETS" default:"all" doc:"Subnets whose GIDs may be used, as in 10.1.0.0/16, or those that may not after ^. Not together with UCX_IB_GID_INDEX."`
 	Reach        reachMode    `ucx:"ROCE_REACHABILITY_MODE" default:"route" doc:"Which RoCE addresses count as reachable: those that routes lead to, those of the own subnet, or all."`
 	PathFactor   config.Count `ucx:"ROCE_PATH_FACTOR" default:"1" doc:"What the number of a path is multiplied by for the UDP source port of RoCE v2."`
 	FlowLabels   bool         `ucx:"ROCE_FLOW_LABELS" default:"y" doc:"Give each connection a flow label of its own, so that its packets take a way of their own where there are several (ECMP); n gives all the same one, as C UCX does. Only of this library."`
 	PKey         pkeySetting  `ucx:"PKEY" default:"auto" doc:"Partition to use, 0x0 to 0x7fff; auto is the first that the port is a full member of."`
 	PathMTU      mtuSetting   `ucx:"PATH_MTU" default:"default" doc:"Largest packet: 256, 512, 1024, 2048, 4096, or default, which is that of the port. With RoCE both ends should have the same."`
-	SubnetLength config.Count `ucx:"ROCE_SUBNET_PREFIX_LEN" default:"auto" doc:"Bits of an address that the own subnet has in common; auto is what the device's address says."`
+	SubnetLength config.Count `ucx:"ROCE_SUBNET_PREFIX_LEN" default:"auto" doc:"Bits of an address that the own subnet has in common; auto is what the device's address says, inf is all of them."`
 }
 
 // reachMode says which addresses of RoCE count as reachable (uct_ib_reachability_modes).
@@ -80,6 +95,68 @@ func (m reachMode) String() string { return reachModes[m] }
 
 // ConfigSyntax implements config.Syntaxer.
 func (reachMode) ConfigSyntax() string { return config.EnumSyntax(reachModes) }
+
+// addrType is what addresses were once told to be (uct_ib_iface_addr_types).
+type addrType uint8
+
+var addrTypes = []string{"ib_local", "ib_site_local", "ib_global", "eth", "auto"}
+
+// global reports whether it says to use global routes.
+func (a addrType) global() bool { return a == 1 || a == 2 }
+
+// ParseConfig implements config.Value.
+func (a *addrType) ParseConfig(s string) error {
+	i, err := config.ParseEnum(s, addrTypes)
+	*a = addrType(i)
+	return err
+}
+
+// String implements config.Value.
+func (a addrType) String() string { return addrTypes[a] }
+
+// ConfigSyntax implements config.Syntaxer.
+func (addrType) ConfigSyntax() string { return config.EnumSyntax(addrTypes) }
+
+// subnetPrefix is that of GIDs of InfiniBand; set is false for any.
+type subnetPrefix struct {
+	prefix [8]byte
+	set    bool
+}
+
+// ParseConfig implements config.Value (uct_ib_md_parse_subnet_prefix).
+func (p *subnetPrefix) ParseConfig(s string) error {
+	*p = subnetPrefix{}
+	if s == "" {
+		return nil
+	}
+	groups := strings.Split(s, ":")
+	if len(groups) != 4 {
+		return errors.New("no prefix of a subnet")
+	}
+	for k, g := range groups {
+		n, err := strconv.ParseUint(g, 16, 16)
+		if err != nil {
+			return errors.New("no prefix of a subnet")
+		}
+		binary.BigEndian.PutUint16(p.prefix[2*k:], uint16(n))
+	}
+	p.set = true
+	return nil
+}
+
+// String implements config.Value.
+func (p subnetPrefix) String() string {
+	if !p.set {
+		return ""
+	}
+	b := p.prefix
+	return fmt.Sprintf("%x:%x:%x:%x", b[:2], b[2:4], b[4:6], b[6:])
+}
+
+// ConfigSyntax implements config.Syntaxer.
+func (subnetPrefix) ConfigSyntax() string {
+	return "four groups of hexadecimal digits, as fe80:0:0:0"
+}
 
 // pkeySetting is a partition, without the bit of full membership; -1 is auto.
 type pkeySetting int
@@ -169,6 +246,9 @@ func (s *Settings) check() error {
 		{"NUM_PATHS", s.NumPaths, maxPaths}, {"TX_QUEUE_LEN", s.TxQueueLen, 1 << 15}, {"ROCE_PATH_FACTOR", s.PathFactor, 1 << 12},
 		{"ROCE_SUBNET_PREFIX_LEN", s.SubnetLength, 128},
 	} {
+		if c.value == config.CountInf && c.name == "ROCE_SUBNET_PREFIX_LEN" {
+			continue
+		}
 		if !c.value.IsAuto() && c.value.Int(0) > c.most {
 			return fmt.Errorf("ib: UCX_IB_%s is %v, the limit is %d: %w", c.name, c.value, c.most, ucs.ErrInvalidParam)
 		}

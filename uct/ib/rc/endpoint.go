@@ -21,6 +21,7 @@ type endpoint struct {
 	qpn          verbs.QPN
 	index        int32 // in iface.eps
 	path         int
+	origin       uct.Origin // of the addresses that it is connected with
 	userData     any
 
 	room       int    // requests that may be posted: none before the endpoint is connected, and when it has failed
@@ -82,7 +83,7 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	if err := i.Init(qp, access, 0); err != nil {
 		return nil, errors.Join(err, qp.Close())
 	}
-	e := &endpoint{iface: i, qp: qp, qpn: qp.QPN(), path: p.PathIndex, userData: p.UserData}
+	e := &endpoint{iface: i, qp: qp, qpn: qp.QPN(), path: p.PathIndex, origin: p.Origin, userData: p.UserData}
 	e.source.Owner = e
 	e.index = i.index(e)
 	i.byQPN.add(e.qpn, e)
@@ -117,7 +118,7 @@ func (e *endpoint) Address() ([]byte, error) {
 }
 
 // ConnectToEP implements uct.Paired. With RoCE the system may have to ask the network for
-// the peer's address, and the call waits for the answer.
+// the peer's address, and the call waits for the answer, unless a peer has given it.
 func (e *endpoint) ConnectToEP(dev, iface, ep []byte) error {
 	i := e.iface
 	switch {
@@ -136,13 +137,14 @@ func (e *endpoint) ConnectToEP(dev, iface, ep []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := i.Reaches(&device); err != nil {
+	if err := i.Admits(&device, e.origin); err != nil {
 		return err
 	}
 	path := i.PathTo(&device, e.path, ib.Seed(e.qpn, peer.qpn))
 	a := i.pathAttr()
 	a.AH, a.PathMTU, a.DestQPN = path.AH, path.MTU, peer.qpn
 	if err := e.qp.Connect(&a); err != nil {
+		i.Domain.Missed(path.AH)
 		return fmt.Errorf("rc: connecting queue pair %#x with %#x at %v: %w", e.qpn, peer.qpn, &device, err)
 	}
 	e.connected, e.device, e.peer = true, device, peer

@@ -24,7 +24,10 @@ func init() {
 
 // settings are read when an interface is opened (uct_rc_verbs_iface_config_table). Left out
 // are those of C that choose between what only one device or release can do:
-// RX_INLINE, TX_INLINE_RESP, ECE, FLUSH_MODE, TX_POLL_ALWAYS, which is always so here.
+// RX_INLINE, TX_INLINE_RESP, ECE, FLUSH_MODE, TX_POLL_ALWAYS, which is always so here;
+// TX_NUM_GET_OPS, which C has given up, and TX_NUM_GET_BYTES, which stops all that an interface
+// sends while so much is being read: the devices hold back reads beyond MAX_RD_ATOMIC, and
+// nothing else.
 type settings struct {
 	RC       rcSettings   `prefix:"RC_"`
 	MaxAMHdr config.Bytes `ucx:"MAX_AM_HDR" default:"128" doc:"Room for the header of a message that is not copied, with the byte that says what it is; 0 for none such."`

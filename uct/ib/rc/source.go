@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/netip"
-	"strconv"
 
 	"github.com/ucx-go/ucx/uct"
 )
@@ -37,17 +36,11 @@ func (e *endpoint) drop(err error) {
 
 // SourceInfo implements uct.SourceLocator.
 func (e *endpoint) SourceInfo() uct.SourceInfo {
-	info := uct.SourceInfo{User: uct.PeerUser{UID: -1, GID: -1, PID: -1}}
-	own := e.iface.GID()
-	info.Local = e.device.GID == own.GID && e.device.Ethernet
-	if e.device.Ethernet {
-		a := e.device.GID.Addr()
-		if a.Is6() && a.IsLinkLocalUnicast() && own.IfIndex > 0 {
-			a = a.WithZone(strconv.Itoa(own.IfIndex))
-		}
-		info.Addr = netip.AddrPortFrom(a, 0)
+	return uct.SourceInfo{
+		Addr:  netip.AddrPortFrom(e.iface.AddrOf(&e.device), 0),
+		Local: e.iface.Here(&e.device),
+		User:  uct.PeerUser{UID: -1, GID: -1, PID: -1},
 	}
-	return info
 }
 
 // SourceTLS implements uct.SourceLocator.

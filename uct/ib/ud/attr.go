@@ -39,7 +39,7 @@ func (i *iface) describe() {
 		a.Flags &^= uct.IfaceAMZcopy
 	}
 	a.IfaceAddrLen, a.EpAddrLen = wire.IfaceAddrLen, wire.EPAddrLen
-	a.Perf = i.Port.Perf(seg, ib.HeaderBTH+ib.HeaderDETH+wire.HeaderLen, overhead)
+	a.Perf = i.Perf(seg, ib.HeaderBTH+ib.HeaderDETH+wire.HeaderLen, overhead)
 	a.Perf.Latency.C += noScatter
 	i.attr = a
 }

@@ -19,6 +19,7 @@ type endpoint struct {
 	iface    *iface
 	conn     *conn
 	userData any
+	origin   uct.Origin // of the addresses that it is connected with
 	pending  kit.Queue
 	failed   error // why nothing is accepted any more
 	closed   bool
@@ -55,7 +56,7 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := i.Reaches(&a); err != nil {
+	if err := i.Admits(&a, p.Origin); err != nil {
 		return nil, err
 	}
 	return i.connect(p, &a, qpn)
@@ -76,7 +77,7 @@ func (i *iface) connect(p uct.EndpointParams, a *ib.Address, qpn uint32) (uct.En
 			return nil, err
 		}
 	}
-	e := &endpoint{iface: i, conn: c, userData: p.UserData}
+	e := &endpoint{iface: i, conn: c, userData: p.UserData, origin: p.Origin}
 	c.ep, e.self = e, e
 	i.endpoints++
 	if !i.inside { // who is asked may need long
@@ -95,7 +96,7 @@ func (i *iface) newPair(p uct.EndpointParams) (uct.Endpoint, error) {
 	c := &conn{iface: i, flow: f, reposted: i.sq.done}
 	c.Owner = c
 	f.User = c
-	e := &endpoint{iface: i, conn: c, userData: p.UserData}
+	e := &endpoint{iface: i, conn: c, userData: p.UserData, origin: p.Origin}
 	c.ep, e.self = e, e
 	i.endpoints++
 	return e, nil
@@ -128,7 +129,7 @@ func (e *endpoint) ConnectToEP(dev, iface, ep []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := i.Reaches(&a); err != nil {
+	if err := i.Admits(&a, e.origin); err != nil {
 		return err
 	}
 	if c.ah != nil {

@@ -16,8 +16,9 @@ type guarded struct {
 }
 
 var (
-	_ uct.Iface = (*guarded)(nil)
-	_ uct.Armer = (*guarded)(nil)
+	_ uct.Iface     = (*guarded)(nil)
+	_ uct.Armer     = (*guarded)(nil)
+	_ uct.WaySeeker = (*guarded)(nil)
 )
 
 // Progress implements uct.Progressor.
@@ -51,6 +52,13 @@ func (g *guarded) Reachable(p uct.ReachableParams) error {
 	g.b.enter()
 	defer g.b.leave()
 	return g.iface.Reachable(p)
+}
+
+// SeekWay implements uct.WaySeeker.
+func (g *guarded) SeekWay(p uct.ReachableParams, done func(found bool)) bool {
+	g.b.enter()
+	defer g.b.leave()
+	return g.iface.SeekWay(p, done)
 }
 
 // NewEndpoint implements uct.Iface.

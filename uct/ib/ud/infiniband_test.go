@@ -137,7 +137,7 @@ func TestInfiniBandReach(t *testing.T) {
 func TestInfiniBandPaths(t *testing.T) {
 	for _, global := range []string{"n", "y"} {
 		net := network(t, port(verbstest.Port{InfiniBand: true, LID: 0x100, LMC: 2}), port(verbstest.Port{InfiniBand: true, LID: 0x200, LMC: 2}))
-		f := fixture(t, net, "IB_NUM_PATHS", "8", "IB_IS_GLOBAL", global)
+		f := fixture(t, net, "IB_NUM_PATHS", "8", "IB_LID_PATH_BITS", "0-7", "IB_IS_GLOBAL", global)
 		f.Component = ibtest.Network("ib", net)
 		g := f
 		f.Domain, g.Domain = "rxe0", "rxe1"

@@ -14,13 +14,22 @@ import (
 // counted, and told of once a minute.
 
 // refusals is how much was dropped so far.
-type refusals struct{ room, malformed, source uint64 }
+type refusals struct {
+	room, malformed, source uint64
+	stray                   uint64 // which may come in good faith, late
+}
 
 // complain tells of what was dropped since it was called last, the last of it perhaps
 // just now.
 func (i *iface) complain() {
 	c := &i.flow.Counters
-	if now := (refusals{c.Refused, c.Malformed + c.Short, c.WrongSource}); now != i.refused {
+	now := refusals{
+		room:      c.Refused,
+		malformed: c.Malformed + c.Short + c.WrongAck + c.WrongNumber + c.WrongControl + c.Puts,
+		source:    c.WrongSource,
+		stray:     c.Unknown + c.Elsewhere,
+	}
+	if now != i.refused {
 		i.complainOf(now)
 	}
 }
@@ -29,15 +38,16 @@ func (i *iface) complain() {
 func (i *iface) complainOf(now refusals) {
 	was := i.refused
 	i.refused = now
-	tell := func(why ledger.Reason, was, now uint64, what string) {
+	tell := func(write func(string, ...zap.Field), why ledger.Reason, was, now uint64, what string) {
 		for ; was != now; was++ {
 			if (*ledger.Account)(nil).Refuse(why) {
-				log.Warn("ud: dropped "+what, zap.String("port", i.Port.Name()),
+				write("ud: dropped "+what, zap.String("port", i.Port.Name()),
 					zap.Stringer("the last packet from", verbs.GID(i.inbound.from.GID)), zap.Uint64("so far", now))
 			}
 		}
 	}
-	tell(ledger.Connections, was.room, now.room, "connection requests: there is no room, or no way back")
-	tell(ledger.Malformed, was.malformed, now.malformed, "packets that make no sense")
-	tell(ledger.Claim, was.source, now.source, "packets that do not come from whom they say")
+	tell(log.Warn, ledger.Connections, was.room, now.room, "connection requests: there is no room, or no way back")
+	tell(log.Warn, ledger.Malformed, was.malformed, now.malformed, "packets that make no sense")
+	tell(log.Warn, ledger.Claim, was.source, now.source, "packets that do not come from whom they say")
+	tell(log.Diag, ledger.Stray, was.stray, now.stray, "packets for nobody here")
 }

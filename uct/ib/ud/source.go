@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/netip"
-	"strconv"
 
 	"github.com/ucx-go/ucx/uct"
 )
@@ -28,18 +27,11 @@ func (c *conn) DropSource(err error) {
 // SourceInfo implements uct.SourceLocator. That packets come from this address has been
 // looked at, unless that is turned off.
 func (c *conn) SourceInfo() uct.SourceInfo {
-	info := uct.SourceInfo{User: uct.PeerUser{UID: -1, GID: -1, PID: -1}}
-	if !c.device.Ethernet {
-		return info
+	return uct.SourceInfo{
+		Addr:  netip.AddrPortFrom(c.iface.AddrOf(&c.device), 0),
+		Local: c.iface.Here(&c.device),
+		User:  uct.PeerUser{UID: -1, GID: -1, PID: -1},
 	}
-	own := c.iface.GID()
-	info.Local = c.device.GID == own.GID
-	a := c.device.GID.Addr()
-	if a.Is6() && a.IsLinkLocalUnicast() && own.IfIndex > 0 {
-		a = a.WithZone(strconv.Itoa(own.IfIndex))
-	}
-	info.Addr = netip.AddrPortFrom(a, 0)
-	return info
 }
 
 // SourceTLS implements uct.SourceLocator.

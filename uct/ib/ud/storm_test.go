@@ -177,6 +177,30 @@ func TestComplaints(t *testing.T) {
 	}
 }
 
+// TestCounted: whatever is dropped of what a stranger sends is counted for all to see.
+func TestCounted(t *testing.T) {
+	quietly(t)
+	_, h, p := two(t)
+	id := p.connect(1, 0)
+	counted := func(why ledger.Reason, what string, pkt []byte) {
+		t.Helper()
+		before := ledger.Refusals(why)
+		p.send(pkt)
+		ucttest.Settle(h)
+		if n := ledger.Refusals(why) - before; n != 1 {
+			t.Errorf("%s: counted %d times as %v", what, n, why)
+		}
+	}
+	const psn, ack = 2, 1 // as of what comes next
+	counted(ledger.Stray, "for nobody", packed(wire.AMHeader(id+7, 5, psn, ack), 1))
+	counted(ledger.Malformed, "an acknowledgement of what was never sent", packed(wire.AMHeader(id, 5, psn, ack+100), 1))
+	counted(ledger.Malformed, "a number far ahead", packed(wire.AMHeader(id, 5, psn+20000, ack), 1))
+	counted(ledger.Malformed, "a put", packed(wire.NewHeader(id, wire.FlagPut, psn, ack), make([]byte, 20)...))
+	counted(ledger.Malformed, "a control packet that does not fit", packed(wire.NewHeader(id, wire.FlagCtl, psn, ack), 1, 2, 3))
+	counted(ledger.Malformed, "what nobody sends", packed(wire.NewHeader(id, 0, psn, ack), 1))
+	counted(ledger.Malformed, "less than a header", []byte{1, 2})
+}
+
 // TestNoWayBack: after a stranger to whom there is no way, which it takes the system long
 // to find out, nobody waits for the ways to others: they are sought meanwhile, and who is
 // there is let in when he asks again.
