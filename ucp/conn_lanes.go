@@ -9,9 +9,9 @@ import (
 // relane chooses the lanes toward an address, where it is that of a request for the ends in
 // it. Those that lead there already are kept. If that for messages is none of them it carries
 // the wireup messages until the peer is done with them, too.
-func (ep *Endpoint) relane(addr, ends *proto.WorkerAddress) error {
+func (ep *Endpoint) relane(addr, ends *proto.WorkerAddress, origin uct.Origin) error {
 	old, am := ep.lanes, ep.amLane()
-	rules := laneRules{cm: true, spare: old, ends: ends, mutual: ends == nil}
+	rules := laneRules{cm: true, spare: old, ends: ends, mutual: ends == nil, origin: origin}
 	ep.refused = nil
 	if err := ep.connectBy(addr, rules); err != nil {
 		ep.lanes = old
@@ -30,13 +30,17 @@ func (ep *Endpoint) relane(addr, ends *proto.WorkerAddress) error {
 }
 
 // onPreRequest is told by a server what it has, and asks for lanes to that.
-func (w *Worker) onPreRequest(src *uct.Source, m *proto.Wireup) {
+func (w *Worker) onPreRequest(src *uct.Source, m *proto.Wireup, message []byte) {
 	ep := w.caller(src, m, true, connShared)
 	if ep == nil {
 		return
 	}
-	w.doubt(w.sourceOf(src), &m.Address)
-	if err := ep.relane(m.Address.Clone(), nil); err != nil {
+	from := w.sourceOf(src)
+	w.doubt(from, &m.Address)
+	if w.keepBack(from, &m.Address, message, false) {
+		return
+	}
+	if err := ep.relane(m.Address.Clone(), nil, from.origin()); err != nil {
 		ep.fail(err)
 		return
 	}
@@ -47,14 +51,18 @@ func (w *Worker) onPreRequest(src *uct.Source, m *proto.Wireup) {
 }
 
 // onConnRequest is asked by a client for lanes.
-func (w *Worker) onConnRequest(src *uct.Source, m *proto.Wireup) {
+func (w *Worker) onConnRequest(src *uct.Source, m *proto.Wireup, message []byte) {
 	ep := w.caller(src, m, false, connShared)
 	if ep == nil {
 		return
 	}
-	w.doubtBut(w.sourceOf(src), &m.Address, true)
+	from := w.sourceOf(src)
+	w.doubtBut(from, &m.Address, true)
+	if w.keepBack(from, &m.Address, message, false) {
+		return
+	}
 	ep.pair.conn.stage = connAgreeing
-	err := ep.relane(m.Address.Clone(), &m.Address)
+	err := ep.relane(m.Address.Clone(), &m.Address, from.origin())
 	if err == nil {
 		err = ep.answerPairs(m)
 	}

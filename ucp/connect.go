@@ -73,6 +73,7 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfi
 			Over:      rules.back.source(),
 			PathIndex: l.Path,
 			ForPeer:   ep.state&epUser == 0,
+			Origin:    rules.origin,
 			UserData:  ep,
 		}
 		if chosen.Paired&(1<<k) == 0 {
@@ -140,6 +141,7 @@ func (ep *Endpoint) openAux(addr *proto.WorkerAddress, rules *laneRules) error {
 			DeviceAddr: dev.Addr,
 			IfaceAddr:  f.Addr,
 			ForPeer:    ep.state&epUser == 0,
+			Origin:     rules.origin,
 			UserData:   ep,
 		})
 		if err == nil {

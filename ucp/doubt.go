@@ -26,6 +26,10 @@ import (
 //     loopback device. A peer on this machine may have any address of this machine
 //     at which its user listens.
 //
+// Lanes that are connected pairwise (uct.Paired) may lead to other IP addresses, but for
+// those of this machine: a peer with several devices has made an end on each, and nothing
+// goes over such a lane unless whoever is at the other end has connected it with ours.
+//
 // The process comes first: before the kernel ties it to the connection nothing is
 // opened that an entry names. Entries that do not say whose they are, files with names,
 // are left out unless another one has tied a process, and theirs turns out to be that.
@@ -171,8 +175,12 @@ func (d *doubter) judge(p uct.ReachableParams, t proto.TransportID) (v verdict) 
 		at, here, err := a.PeerAddr(p)
 		switch {
 		case err != nil:
+		case !at.Addr().IsValid():
+			return leadsToPeer
 		case d.comesFrom(at, here), d.vouchedFor(p, t, here):
 			d.fits = true
+			return leadsToPeer
+		case i.pairwise() && (!here || d.info.Local):
 			return leadsToPeer
 		default:
 			d.strange = true
@@ -253,7 +261,7 @@ func (d *doubter) comesFrom(at netip.AddrPort, here bool) bool {
 		return false
 	case here:
 		c, ok := d.connection.(uct.ListenerChecker)
-		return !ok || d.w.ctx.settings.CheckSource == config.No || d.mayListen(c, at)
+		return !ok || d.w.ctx.settings.CheckSource == config.No || at.Port() != 0 && d.mayListen(c, at)
 	case !check:
 		return true
 	}
@@ -306,6 +314,9 @@ const maxFound = 8
 
 // maxProcesses is how many processes of an address are looked at. A peer is one.
 const maxProcesses = 4
+
+// pairwise reports whether endpoints of an interface are connected with others only.
+func (i *iface) pairwise() bool { return i.attr.Flags&uct.IfaceConnectToIface == 0 }
 
 // inside reports whether an interface's transport does not leave the machine.
 func (i *iface) inside() bool {

@@ -15,6 +15,7 @@ type whoAsks struct {
 	peer  *peer                // nil for nobody that is known
 	said  *proto.WorkerAddress // what he has said of himself, nil if all of that is believed
 	roams bool                 // he may be that peer, and may be anybody
+	later bool                 // the request is kept back
 }
 
 // hear decides whether to do what a peer asks for, in what order it costs: first how
@@ -22,12 +23,17 @@ type whoAsks struct {
 // open to who it says it is, and only then whether it is that. It leaves in the address
 // what is believed. The error drops the connection.
 func (w *Worker) hear(from *source, m *proto.Wireup, message []byte) (whoAsks, error) {
-	if err := w.mayAsk(from); err != nil {
-		return whoAsks{}, err
-	}
-	proved, err := w.proved(from, m, message)
-	if err != nil {
-		return whoAsks{}, err
+	again, proved := from.again(), false
+	if again {
+		proved = from.kept.proved
+	} else {
+		err := w.mayAsk(from)
+		if err == nil {
+			proved, err = w.proved(from, m, message)
+		}
+		if err != nil {
+			return whoAsks{}, err
+		}
 	}
 	p, first := w.claimed(from, &m.Address)
 	if err := w.admits(from, p, proved); err != nil {
@@ -41,7 +47,9 @@ func (w *Worker) hear(from *source, m *proto.Wireup, message []byte) (whoAsks, e
 		q.peer = w.roamer(from, q.said, m)
 		q.roams = q.peer != nil
 	}
-	return q, w.admits(from, q.peer, proved)
+	err := w.admits(from, q.peer, proved)
+	q.later = err == nil && !again && w.keepBack(from, &m.Address, message, proved)
+	return q, err
 }
 
 // notPeer counts that who asks has not the certificate of whom he says that he is.

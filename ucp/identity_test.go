@@ -223,7 +223,7 @@ func TestSlowPeers(t *testing.T) {
 	for range askMost / (2 * time.Millisecond) { // little, ever again
 		try(2*time.Millisecond, 9, true)
 	}
-	for r := v.rates[ledger.SourceOf(newLocated(loop, true).from.Addr(), 9)]; r.spentAt(clock) < askMost; {
+	for r := v.rates[ledger.SourceOf(newLocated(loop, true).from.Addr(), 9)]; r.looks.at(clock) < askMost; {
 		try(2*time.Millisecond, 9, true)
 		if clock > 20*askShare*askMost {
 			t.Fatal("look-ups that take little are not charged")

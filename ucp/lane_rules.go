@@ -21,6 +21,8 @@ type laneRules struct {
 	mutual bool   // the peer can have the same, in ErrModePeer, also if it is C UCX
 	device string // of ours, that the lanes are of: it knows that the peer is reached there; "" for any
 
+	origin uct.Origin // of the address
+
 	messages bool // one for messages and no other
 	answer   bool // that needs no connection moreover: for a question of the peer's
 }

@@ -42,7 +42,7 @@ func TestListenersAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := v.rates[v.sourceOf(&by.Source).pays().account.Source()]
-	r.spent, r.looked = 2*askMost, askClock()
+	r.looks = spending{2 * askMost, askClock()}
 	if asked, believed, said := look(named(10)); asked != 0 || believed != 0 || said == nil {
 		t.Errorf("who has taken too long: asked %d times, %d believed, said %v", asked, believed, said)
 	}

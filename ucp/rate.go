@@ -37,9 +37,31 @@ type rate struct {
 	left  float64       // requests that it may still make at once, negative in debt
 	since time.Duration // when that was so
 
-	spent  time.Duration // time that look-ups took
-	looked time.Duration // when that was so, by askClock
+	looks spending // on look-ups
+	seeks spending // on searches for ways that there are not
 }
+
+// spending is time that was spent for somebody.
+type spending struct {
+	spent time.Duration
+	when  time.Duration // that was so, by askClock
+}
+
+// at is what is left of it at a later time.
+func (s *spending) at(now time.Duration) time.Duration {
+	return max(s.spent-(now-s.when)/askShare, 0)
+}
+
+// add adds the time since something began; what was spent at the same time counts once.
+func (s *spending) add(began time.Duration) {
+	now := askClock()
+	if began = max(began, s.when); now > began {
+		s.spent, s.when = s.at(began)+now-began, now
+	}
+}
+
+// tired reports whether it is too much.
+func (s *spending) tired() bool { return s.spent > 0 && s.at(askClock()) >= askMost }
 
 // take counts a request, and returns how long the address is in debt.
 func (r *rate) take(now time.Duration) time.Duration {
@@ -82,11 +104,6 @@ func (w *Worker) mayAsk(from *source) error {
 // askClock is the time; tests have their own.
 var askClock = monotonic
 
-// spentAt is what is left of the time spent at a later time.
-func (r *rate) spentAt(now time.Duration) time.Duration {
-	return max(r.spent-(now-r.looked)/askShare, 0)
-}
-
 // timed looks something up for a request, and charges who has asked with the time that
 // takes.
 func (w *Worker) timed(from *source, look func() bool) bool {
@@ -96,21 +113,20 @@ func (w *Worker) timed(from *source, look func() bool) bool {
 	}
 	began := askClock()
 	found := look()
-	now := askClock()
-	r.spent, r.looked = r.spentAt(began)+now-began, now
+	r.looks.add(began)
 	return found
 }
 
 // tired reports whether look-ups for a source have taken too much time.
 func (w *Worker) tired(from *source) bool {
 	r := w.rates[from.pays().account.Source()]
-	return r != nil && r.spent > 0 && r.spentAt(askClock()) >= askMost
+	return r != nil && r.looks.tired()
 }
 
 func (w *Worker) newRate(who ledger.Source, now time.Duration) *rate {
 	if len(w.rates) >= maxRates {
 		for a, r := range w.rates {
-			if r.at(now) >= askBurst && r.spentAt(askClock()) == 0 {
+			if r.at(now) >= askBurst && r.looks.at(askClock()) == 0 && r.seeks.at(askClock()) == 0 {
 				delete(w.rates, a)
 			}
 		}

@@ -25,6 +25,7 @@ type source struct {
 	hasty    bool        // it asks too often, and is not read for a while
 	stopped  int         // streams that the application does not read, because of which it is not read
 	looked   bool        // named was worked out
+	kept     *keptBack   // a request, and it is not read until that is heard
 	resumeAt int         // when it owes no more than that it is read again
 	checkAt  int         // when it owes that it is looked at again whether it may
 
@@ -131,7 +132,7 @@ func (s *source) give(n int) {
 
 // readOn goes on reading the connection, if nothing is in the way any more.
 func (s *source) readOn() {
-	if s.uct == nil || s.paused || s.hasty || s.stopped > 0 {
+	if s.uct == nil || s.paused || s.hasty || s.kept != nil || s.stopped > 0 {
 		return
 	}
 	if p, ok := s.uct.Owner.(uct.SourcePauser); ok {

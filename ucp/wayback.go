@@ -23,6 +23,7 @@ import (
 // answering returns an endpoint toward a peer that asks, to what is believed of its
 // address or, if that leads nowhere, over its connection.
 func (w *Worker) answering(from *source, addr, said *proto.WorkerAddress, mode ErrMode, rules laneRules) (*Endpoint, error) {
+	rules.origin = from.origin()
 	ep, err := w.newEndpointBy(addr, mode, 0, rules)
 	if said == nil {
 		return ep, err

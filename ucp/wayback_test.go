@@ -304,3 +304,26 @@ func TestRoamer(t *testing.T) {
 		})
 	}
 }
+
+// TestPairwiseElsewhere: lanes that are connected pairwise may lead to other places than where
+// a request comes from, but not to this machine for who is elsewhere.
+func TestPairwiseElsewhere(t *testing.T) {
+	for _, pairwise := range []bool{false, true} {
+		v := newVictim(t, "TLS", "tcp", "NET_DEVICES", "lo", "CHECK_SOURCE", "try")
+		attr := *v.ifaces[0].attr
+		if pairwise {
+			attr.Flags &^= uct.IfaceConnectToIface
+		}
+		v.ifaces[0].attr = &attr
+		by := newLocated("192.0.2.9:4000", false)
+		a := v.far(0xABC, 9, 5)
+		said := v.doubt(v.sourceOf(&by.Source), a)
+		if n := a.NumIfaces(); n != map[bool]int{false: 1, true: 2}[pairwise] || (said == nil) != pairwise {
+			t.Errorf("pairwise %v: %d entries are believed, %+v is not", pairwise, n, said)
+		}
+		lo := v.part("tcp")
+		if said := v.doubt(v.sourceOf(&by.Source), lo); lo.NumIfaces() != 0 || said == nil {
+			t.Errorf("pairwise %v: our own listener, for somebody elsewhere: %+v", pairwise, said)
+		}
+	}
+}

@@ -19,7 +19,10 @@ type wireupFamily struct{ noFamily }
 
 func (wireupFamily) about() familyInfo { return familyInfo{name: "wireup"} }
 
-func (wireupFamily) handlers(w *Worker) []handler { return []handler{{proto.IDWireup, w.onWireup}} }
+func (wireupFamily) handlers(w *Worker) []handler {
+	w.again = w.wireup
+	return []handler{{proto.IDWireup, w.onWireup}}
+}
 
 // closed forgets who opened the endpoint, and that it waits for a counterpart.
 func (wireupFamily) closed(ep *Endpoint) {
@@ -62,17 +65,22 @@ func (wireupFamily) count(w *Worker, s *Stats) { s.Endpoints = w.endpoints.Len()
 
 // onWireup receives wireup messages.
 func (w *Worker) onWireup(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+	w.stats.WireupRecvd++
+	return w.wireup(src, data)
+}
+
+// wireup handles a wireup message, of which some are kept back and handled twice.
+func (w *Worker) wireup(src *uct.Source, data []byte) error {
 	m, err := proto.ParseWireup(data)
 	if err != nil {
 		return w.malformed(err)
 	}
-	w.stats.WireupRecvd++
 	switch m.Type {
 	case proto.WireupPreRequest:
-		w.onPreRequest(src, &m)
+		w.onPreRequest(src, &m, data)
 	case proto.WireupRequest:
 		if m.DstEp != 0 {
-			w.onConnRequest(src, &m)
+			w.onConnRequest(src, &m, data)
 			return nil
 		}
 		return w.onWireupRequest(w.sourceOf(src), &m, data)
@@ -134,7 +142,7 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) 
 		return nil
 	}
 	q, err := w.hear(from, m, message)
-	if err != nil {
+	if err != nil || q.later {
 		return err
 	}
 	p, sn := q.peer, m.ConnSN
@@ -194,7 +202,7 @@ func (ep *Endpoint) unequal(m *proto.Wireup) error {
 // address is in doubt.
 func (w *Worker) matched(from *source, ep *Endpoint, m *proto.Wireup, said *proto.WorkerAddress) {
 	if ep.pair != nil {
-		if err := w.matchedPairs(ep, m); err != nil {
+		if err := w.matchedPairs(from, ep, m); err != nil {
 			ep.refusePairs(from, m, said, err)
 		}
 		return
@@ -271,7 +279,7 @@ func (w *Worker) onEpCheck(from *source, m *proto.Wireup, message []byte) error 
 		w.keepInside(&m.Address) // he is answered by the way that he asks
 	} else {
 		var err error
-		if q, err = w.hear(from, m, message); err != nil {
+		if q, err = w.hear(from, m, message); err != nil || q.later {
 			return err
 		}
 	}

@@ -83,7 +83,7 @@ func (ep *Endpoint) answerPairs(m *proto.Wireup) error {
 
 // matchedPairs is told of the request of the peer of an endpoint that waits for it. The error
 // says that the lanes that it asks for cannot be had.
-func (w *Worker) matchedPairs(ep *Endpoint, m *proto.Wireup) error {
+func (w *Worker) matchedPairs(from *source, ep *Endpoint, m *proto.Wireup) error {
 	if ep.state&epRequested != 0 && m.Address.UUID > w.uuid {
 		ep.identified(m.SrcEp) // and ours is answered
 		return nil
@@ -92,7 +92,7 @@ func (w *Worker) matchedPairs(ep *Endpoint, m *proto.Wireup) error {
 	var err error
 	if m.Address.UUID != w.uuid { // one's own are all answered, and name the ends that there are
 		ep.state &^= epRequested // nobody will answer it
-		err = ep.rechoose(&m.Address)
+		err = ep.rechoose(&m.Address, from.origin())
 	}
 	if err == nil {
 		err = ep.answerPairs(m)
@@ -102,11 +102,11 @@ func (w *Worker) matchedPairs(ep *Endpoint, m *proto.Wireup) error {
 
 // rechoose makes the lanes anew, toward the address in a request. Nothing was sent over
 // them.
-func (ep *Endpoint) rechoose(addr *proto.WorkerAddress) error {
+func (ep *Endpoint) rechoose(addr *proto.WorkerAddress, origin uct.Origin) error {
 	ep.purgeLanes(ucs.ErrCanceled)
 	ep.closeLanes(false)
 	ep.refused = nil
-	if err := ep.connectBy(addr.WithoutEnds(), laneRules{ends: addr}); err != nil {
+	if err := ep.connectBy(addr.WithoutEnds(), laneRules{ends: addr, origin: origin}); err != nil {
 		return err
 	}
 	if ep.pair == nil {

@@ -157,8 +157,9 @@ type Worker struct {
 	lastWhere   *whereabouts      // of the endpoint made last
 	lastLanes   proto.LaneCache   // for that one
 	rates       map[ledger.Source]*rate
-	unexpected  int       // endpoints opened by peers
-	conns       connState // by socket address
+	again       func(src *uct.Source, message []byte) error // handles a request that was kept back
+	unexpected  int                                         // endpoints opened by peers
+	conns       connState                                   // by socket address
 	configs     map[string]*epConfig
 	described   proto.WorkerAddress // what packAddress has found
 	address     Address             // that, packed for peers
