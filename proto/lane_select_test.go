@@ -145,6 +145,16 @@ func TestSelectLanes(t *testing.T) {
 		{name: "no rendezvous by access", tls: "tcp", dev: "all",
 			edit: []func(*LaneInput){func(in *LaneInput) { in.RndvScheme = RndvSchemeAM }},
 			want: "0 tcp/1: am wireup"},
+		{name: "rendezvous by reading", tls: "tcp", dev: "lo",
+			edit: []func(*LaneInput){func(in *LaneInput) { in.RndvScheme = RndvSchemeGet }},
+			want: "0 tcp/0: am wireup"},
+		{name: "rendezvous by reading, and somebody does", tls: "tcp", dev: "all",
+			edit: []func(*LaneInput){func(in *LaneInput) {
+				in.RndvScheme = RndvSchemeGet
+				in.Local[0].Attr.Flags |= uct.IfaceGetZcopy
+				in.Remote.Devices[0].Ifaces[0].Attr.Flags |= PeerGet
+			}},
+			want: "0 tcp/1: am; 1 tcp/0: rma_bw#0 wireup"},
 		{name: "rendezvous by writing", tls: "tcp", dev: "lo",
 			edit: []func(*LaneInput){func(in *LaneInput) { in.RndvScheme = RndvSchemePut }},
 			want: "0 tcp/0: rma_bw#0 am wireup"},
