@@ -28,6 +28,7 @@ type laneKey struct {
 	limits         LaneLimits
 	asks           bool
 	addressVersion AddressVersion
+	announced      bool // a release
 }
 
 // laneEntry is an entry of an address but for where it leads.
@@ -89,7 +90,7 @@ func keyOf(in *LaneInput) laneKey {
 		features: in.Features, errMode: in.ErrMode, keepalive: in.Keepalive, cm: in.CM,
 		messages: [2]bool{in.Messages, in.MessagesOnly},
 		numLocal: len(in.Local), numEndpoints: in.NumEndpoints, ppn: in.PPN, scheme: in.RndvScheme, limits: in.Limits,
-		asks: in.Reachable != nil, addressVersion: in.Remote.Version,
+		asks: in.Reachable != nil, addressVersion: in.Remote.Version, announced: in.Remote.Release > 0,
 	}
 	if len(in.Local) > 0 {
 		k.local = &in.Local[0]

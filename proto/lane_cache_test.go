@@ -38,7 +38,7 @@ func TestLaneCache(t *testing.T) {
 			other := in.Remote.Clone()
 			in.Remote = other
 			d, f := other.Entry(rapid.IntRange(0, 8).Draw(t, "entry"))
-			switch what := rapid.IntRange(0, 13).Draw(t, "what"); {
+			switch what := rapid.IntRange(0, 14).Draw(t, "what"); {
 			case what == 0:
 				closed ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
 			case what == 1:
@@ -55,6 +55,8 @@ func TestLaneCache(t *testing.T) {
 				in.Limits = LaneLimits{Total: 1}
 			case what == 7:
 				in.RndvScheme ^= 1
+			case what == 14:
+				other.Release ^= 22
 			case f == nil:
 			case what == 8:
 				d.MD++

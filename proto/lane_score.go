@@ -89,12 +89,13 @@ func (p paths) remote(device int) (n int) {
 // always positive and finite.
 type scorer struct {
 	v2        bool // the peer sent an address v2: it sees rounded numbers
+	announced bool // the peer announces a release, which is 1.16 or later
 	endpoints float64
 	ppn       int // processes that share our bandwidth
 }
 
 func newScorer(in *LaneInput) scorer {
-	return scorer{v2: in.Remote.Version == AddressV2, endpoints: math.Max(1, float64(in.NumEndpoints)), ppn: in.PPN}
+	return scorer{v2: in.Remote.Version == AddressV2, announced: in.Remote.Release > 0, endpoints: math.Max(1, float64(in.NumEndpoints)), ppn: in.PPN}
 }
 
 // seconds makes a time harmless.
@@ -182,8 +183,21 @@ func (s scorer) amo(l *LocalIface, r remote, _ paths) float64 {
 // rmaBW rates by the time of 256 KiB.
 func (s scorer) rmaBW(l *LocalIface, r remote, p paths) float64 {
 	const size = 262144
-	reg := uct.Linear{C: seconds(l.Domain.RegCost.C), M: seconds(l.Domain.RegCost.M)}
-	return inverse(1, size/s.available(l, r, p)+s.latency(l, r)+seconds(l.Attr.Perf.Overhead)+reg.At(size))
+	return inverse(1, size/s.available(l, r, p)+s.latency(l, r)+seconds(l.Attr.Perf.Overhead)+s.registering(l, size))
+}
+
+// registering is the time in which memory gets ready for a device. C UCX looks it up in a
+// cache, and both sides have to come to the same lanes: so it counts here as if we had one,
+// whatever registering costs us. From 1.16 on it takes as long for every domain, toward a
+// peer without a release, which we are (ucp_wireup_mem_reg_cost); before that only domains of
+// InfiniBand had the cache, and the others their own cost.
+func (s scorer) registering(l *LocalIface, size float64) float64 {
+	const lookup = 180e-9
+	if s.announced {
+		return lookup
+	}
+	own := uct.Linear{C: seconds(l.Domain.RegCost.C), M: seconds(l.Domain.RegCost.M)}
+	return math.Min(own.At(size), lookup)
 }
 
 // amBW rates by the throughput of the longest message.

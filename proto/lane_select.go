@@ -236,7 +236,8 @@ func (s *selector) longAccess() bool {
 	return need != 0 && s.limits.Rndv > 0
 }
 
-// addRMABW adds lanes for rendezvous, those that read or write.
+// addRMABW adds lanes for rendezvous: those that read or write, or where one of it is
+// prescribed those that do that (ucp_wireup_init_rma_bw_criteria_iface_flags).
 func (s *selector) addRMABW() error {
 	if !s.longAccess() {
 		return nil
@@ -249,7 +250,12 @@ func (s *selector) addRMABW() error {
 		// A rendezvous that fails half-way must not leave the peer writing.
 		invalidate: s.in.ErrMode != ErrModeNone && s.in.Features&(FeatureTag|FeatureAM) != 0,
 	}
-	if s.in.RndvScheme == RndvSchemePut {
+	switch s.in.RndvScheme {
+	case RndvSchemeGet:
+		c.any, c.anyOf = 0, 0
+		c.flags |= uct.IfaceGetZcopy
+		c.peer = PeerGet
+	case RndvSchemePut:
 		c.any, c.anyOf = 0, 0
 		c.flags |= uct.IfacePutZcopy
 		c.peer = PeerPut

@@ -139,12 +139,29 @@ func TestSelectLanes(t *testing.T) {
 				in.Limits.Slow = true
 			}},
 			want: "0 tcp/1: rma_bw#0 am; 1 tcp/0: rma_bw#1 wireup"},
+		{name: "a slower device, and memory that takes long to register with the other", tls: "tcp", dev: "all",
+			edit: []func(*LaneInput){func(in *LaneInput) {
+				in.Local[1].Domain.RegCost = uct.Linear{C: 16e-6, M: 0.06e-9}
+				b := 0.98 * in.Local[1].Attr.Perf.BandwidthDedicated
+				in.Local[0].Attr.Perf.BandwidthDedicated, in.Remote.Devices[0].Ifaces[0].Attr.Bandwidth = b, b
+			}},
+			want: "0 tcp/1: rma_bw#0 am; 1 tcp/0: rma_bw#1 wireup"},
 		{name: "two tcp devices, one lane", tls: "tcp", dev: "all",
 			edit: []func(*LaneInput){func(in *LaneInput) { in.Limits = LaneLimits{Total: 1, FastPath: 1, Rndv: 2} }},
 			want: "0 tcp/1: rma_bw#0 am wireup"},
 		{name: "no rendezvous by access", tls: "tcp", dev: "all",
 			edit: []func(*LaneInput){func(in *LaneInput) { in.RndvScheme = RndvSchemeAM }},
 			want: "0 tcp/1: am wireup"},
+		{name: "rendezvous by reading", tls: "tcp", dev: "lo",
+			edit: []func(*LaneInput){func(in *LaneInput) { in.RndvScheme = RndvSchemeGet }},
+			want: "0 tcp/0: am wireup"},
+		{name: "rendezvous by reading, and somebody does", tls: "tcp", dev: "all",
+			edit: []func(*LaneInput){func(in *LaneInput) {
+				in.RndvScheme = RndvSchemeGet
+				in.Local[0].Attr.Flags |= uct.IfaceGetZcopy
+				in.Remote.Devices[0].Ifaces[0].Attr.Flags |= PeerGet
+			}},
+			want: "0 tcp/1: am; 1 tcp/0: rma_bw#0 wireup"},
 		{name: "rendezvous by writing", tls: "tcp", dev: "lo",
 			edit: []func(*LaneInput){func(in *LaneInput) { in.RndvScheme = RndvSchemePut }},
 			want: "0 tcp/0: rma_bw#0 am wireup"},
@@ -328,9 +345,11 @@ func TestScores(t *testing.T) {
 			AM: uct.AMLimits{MaxBcopy: 8192}, NumPaths: 2,
 			Perf: uct.Perf{Overhead: 1e-6, BandwidthShared: 4 << 30, Latency: uct.Linear{C: 2e-6, M: 1e-9}},
 		},
-		Domain: uct.MDAttr{RegCost: uct.Linear{C: 1e-6}},
+		Domain: uct.MDAttr{RegCost: uct.Linear{C: 16e-6, M: 0.06e-9}},
 	}
 	r := remote{&AddressDevice{NumPaths: 1}, &AddressIface{Attr: IfaceAttr{Overhead: 3e-6, Bandwidth: 1 << 31, Latency: 4e-6, SegSize: 4096}}, 0}
+	quick := *l
+	quick.Domain.RegCost = uct.Linear{C: 9e-9}
 	none := paths{}
 	s := scorer{endpoints: 10, ppn: 4}
 	lat := 3e-6 + 10e-9
@@ -343,7 +362,9 @@ func TestScores(t *testing.T) {
 		{"am", s.am(l, r, none), 1e-3 / (lat + 4e-6)},
 		{"rma", s.rma(l, r, none), 1e-3 / (lat + 1e-6 + 4096/float64(1<<30))},
 		{"amo", s.amo(l, r, none), 1e-3 / (lat + 1e-6)},
-		{"rma_bw", s.rmaBW(l, r, none), 1 / (262144/avail + lat + 1e-6 + 1e-6)},
+		{"rma_bw", s.rmaBW(l, r, none), 1 / (262144/avail + lat + 1e-6 + 180e-9)},
+		{"rma_bw, registered at once", s.rmaBW(&quick, r, none), 1 / (262144/avail + lat + 1e-6 + 9e-9)},
+		{"rma_bw, from 1.16 on", scorer{announced: true, endpoints: 10, ppn: 4}.rmaBW(&quick, r, none), 1 / (262144/avail + lat + 1e-6 + 180e-9)},
 		{"am_bw", s.amBW(l, r, none), 4096 / (4096/avail + lat + 4e-6) * 1e-5},
 		{"bandwidth left", s.available(l, r, paths{{local: 0, remote: -1}}), 0.5*(1<<30) + 1e-3*(0.5*(1<<30)+1<<31)},
 		{"latency, rounded", scorer{v2: true, endpoints: 10}.latency(l, r), (4e-6 + 1984e-9) / 2},

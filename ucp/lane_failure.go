@@ -28,28 +28,21 @@ func endpointError(ue uct.Endpoint, userData any, err error) {
 // have no other lane to this one, and would wait for answers. Where it was given up here
 // that connection is given up as well. Where the peer has closed the lane it may have left
 // messages on the other one before, which are still to be received.
+//
+// On a connection that carries another endpoint the peer hears nothing, for that one would
+// end with it. Transports pair the two directions in the order in which endpoints are
+// made at each side, so the connection that an endpoint was asked for on is soon the lane of
+// another: requests overtake each other, and an answer to the keepalive that there is no such
+// end takes an endpoint at one side only. There it is left to the peer's own keepalive, as
+// in C UCX always (ucp_ep_set_failed in src/ucp/core/ucp_ep.c).
 func (ep *Endpoint) laneFailed(err error) {
 	opener := ep.openedBy()
 	ep.fail(err)
-	if opener == nil || opener.uct == nil {
-		return
-	}
-	if errors.Is(err, ucs.ErrConnectionReset) && !errors.Is(err, ucs.ErrNoResource) && !errors.Is(err, ucs.ErrExceedsLimit) {
+	switch {
+	case opener == nil || opener.uct == nil || opener.opened > 0 || opener.uct.Shared():
+	case errors.Is(err, ucs.ErrConnectionReset) && !errors.Is(err, ucs.ErrNoResource) && !errors.Is(err, ucs.ErrExceedsLimit):
 		opener.uct.End()
-		return
+	default:
+		opener.uct.Drop(fmt.Errorf("ucp: the connection for answers was given up: %w", err))
 	}
-	var why *unanswered // already, where each connection carries the answers of the one before
-	if !errors.As(err, &why) {
-		why = &unanswered{err}
-	}
-	opener.uct.Drop(why)
 }
-
-// unanswered is why a connection is of no use any more: that of the answers has failed.
-type unanswered struct{ cause error }
-
-func (u *unanswered) Error() string {
-	return fmt.Sprintf("ucp: the connection for answers was given up: %v", u.cause)
-}
-
-func (u *unanswered) Unwrap() error { return u.cause }

@@ -71,7 +71,8 @@ func (w *Worker) rmaLane(way *rkeyWay, i *iface) proto.RMALane {
 }
 
 // explainRMA returns the tables for one-sided operations with their reasons: those
-// of the endpoint's keys, or without any those of a key that opens every lane.
+// of the endpoint's keys, or without any those of a key that opens every lane. Keys have none
+// as long as there are no lanes.
 func (ep *Endpoint) explainRMA() []proto.TableInfo {
 	if ep == nil || len(ep.lanes) == 0 {
 		return nil
@@ -85,7 +86,7 @@ func (ep *Endpoint) explainRMA() []proto.TableInfo {
 		}
 	}
 	for k := ep.w.rma.keys; k != nil; k = k.next {
-		if k.ep == ep {
+		if k.ep == ep && k.tables != nil {
 			add(k.tables)
 		}
 	}

@@ -17,6 +17,7 @@ type conn struct {
 	uct.Source
 	dropped error
 	ended   bool
+	shared  bool // an endpoint of ours sends on it
 }
 
 func newConn() *conn {
@@ -31,6 +32,8 @@ func (c *conn) DropSource(err error) {
 }
 
 func (c *conn) EndSource() { c.ended = true }
+
+func (c *conn) SourceShared() bool { return c.shared }
 
 func first(tag Tag, id proto.MessageID, total int, payload []byte) []byte {
 	return append(proto.EagerFirst{Tag: proto.Tag(tag), TotalLen: total, MsgID: id}.Append(nil), payload...)

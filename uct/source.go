@@ -8,8 +8,8 @@ import (
 // Source is a connection as its receiving side sees it. A transport embeds one
 // in each of its connections; it allocates nothing for it.
 type Source struct {
-	// Owner is the transport's connection. It may be a SourceLocator, a SourceEnder
-	// and a SourcePauser as well.
+	// Owner is the transport's connection. It may be a SourceLocator, a SourceSharer, a
+	// SourceEnder and a SourcePauser as well.
 	Owner SourceOwner
 
 	// User belongs to the iface's user, who may set it in a handler. It is told
@@ -55,6 +55,14 @@ type SourceLocator interface {
 	HeldBy(p Process) bool
 }
 
+// SourceSharer is a SourceOwner that knows whether its other direction is in use.
+type SourceSharer interface {
+	// SourceShared reports whether an endpoint of this side sends on the connection, and so
+	// would fail with it. Which one is the transport's choice: it need not be one toward
+	// the endpoint by which the peer sends.
+	SourceShared() bool
+}
+
 // SourceEnder is a SourceOwner that can tell its peer that nothing will come back.
 type SourceEnder interface {
 	// EndSource ends what goes to the peer on the connection, if no endpoint sends on
@@ -93,6 +101,13 @@ type SourceUser interface {
 // Drop drops the connection. The user is told before it returns; data of a
 // message that is just being handled stays valid until its handler returns.
 func (s *Source) Drop(err error) { s.Owner.DropSource(err) }
+
+// Shared reports whether an endpoint of this side sends on the connection, as far as the
+// transport can tell.
+func (s *Source) Shared() bool {
+	o, ok := s.Owner.(SourceSharer)
+	return ok && o.SourceShared()
+}
 
 // End tells the peer that nothing will come back on the connection, where that can be
 // told.

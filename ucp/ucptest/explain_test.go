@@ -4,6 +4,7 @@ package ucptest
 
 import (
 	"encoding/json"
+	"io"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,7 +13,7 @@ import (
 )
 
 // TestExplanationJSON: an explanation is data. What JSON makes of it can be read
-// back, over every transport, before and after wireup.
+// back, over every transport, before and after wireup, with and without a key.
 func TestExplanationJSON(t *testing.T) {
 	for _, tr := range transports {
 		t.Run(tr.name, func(t *testing.T) {
@@ -38,6 +39,11 @@ func TestExplanationJSON(t *testing.T) {
 				}
 			}
 			check()
+			w := r.unpack(ep, b.expose(make([]byte, 100), 0))
+			check()
+			if err := ep.WriteInfo(io.Discard); err != nil || w.key.String() == "" {
+				t.Error(err)
+			}
 			r.settle()
 			check()
 		})

@@ -10,7 +10,10 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-var _ uct.SourceEnder = (*conn)(nil)
+var (
+	_ uct.SourceSharer = (*conn)(nil)
+	_ uct.SourceEnder  = (*conn)(nil)
+)
 
 // How connections and endpoints come to a bad end: whoever finds a connection broken
 // calls lost or refuse, which end what uses it, or try again.
@@ -51,6 +54,9 @@ func (c *conn) DropSource(err error) {
 		c.refuse(fmt.Errorf("dropped by the receiver: %w", err))
 	}
 }
+
+// SourceShared implements uct.SourceSharer.
+func (c *conn) SourceShared() bool { return c.ep != nil }
 
 // EndSource implements uct.SourceEnder. The peer finds the end of the stream behind what was
 // sent before.

@@ -32,6 +32,7 @@ var tests = []struct {
 	{"am handlers", anyAM, testAMHandlers},
 	{"am from handlers", anyAM, testAMFromHandlers},
 	{"sources", anyAM, testSources},
+	{"shared sources", anyAM, testSharedSources},
 	{"completion of many", anyAM, testCompletionOfMany},
 	{"refusal", anyAM | uct.IfacePending, testRefusal},
 	{"pending order", anyAM | uct.IfacePending, testPendingOrder},

@@ -88,6 +88,44 @@ func testSources(t *testing.T, f *Fixture) {
 	}
 }
 
+// testSharedSources: a connection on which an endpoint of the receiver sends says so, as
+// long as it does, and no other one.
+func testSharedSources(t *testing.T, f *Fixture) {
+	a, b := f.Pair(t)
+	k := &KindsOf(a.Iface.Attr())[0]
+	var src *uct.Source
+	back, got := 0, 0
+	b.Handle(t, 5, func(s *uct.Source, _ []byte, _ *uct.AMDesc) error { src = s; got++; return nil })
+	a.Handle(t, 6, func(*uct.Source, []byte, *uct.AMDesc) error { back++; return nil })
+	send := func(from *Host, ep uct.Endpoint, id uct.AMID, n *int) {
+		t.Helper()
+		s := &Sender{T: t, From: from, Endpoint: ep, ID: id}
+		Accept(t, func() error { return s.Number(k, 0) }, a, b)
+		Until(t, "the message", func() bool { return *n > 0 }, a, b)
+	}
+	there, sends := a.ConnectPair(t, b)
+	send(a, there, 5, &got)
+	if src == nil {
+		t.Skip("the transport does not know where messages come from")
+	}
+	user := new(sourceUser)
+	src.User = user
+	if sends == nil {
+		if src.Shared() {
+			t.Error("an endpoint that there is not sends on the connection")
+		}
+		sends = b.Connect(t, a)
+		send(b, sends, 6, &back)
+	}
+	h, ok := sends.(uct.SourceHolder)
+	if holds := ok && h.Source() == src; src.Shared() != holds {
+		t.Errorf("shared: %v, and there is an endpoint that sends on the connection: %v", !holds, holds)
+	}
+	if sends.Close(); user.gone == 0 && src.Shared() {
+		t.Error("a closed endpoint sends on the connection")
+	}
+}
+
 // ask lets an endpoint look for its peer, if it can.
 func ask(t *testing.T, h *Host, ep uct.Endpoint) {
 	t.Helper()

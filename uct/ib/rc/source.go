@@ -10,7 +10,10 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-var _ uct.SourceLocator = (*endpoint)(nil)
+var (
+	_ uct.SourceLocator = (*endpoint)(nil)
+	_ uct.SourceSharer  = (*endpoint)(nil)
+)
 
 // Source implements uct.SourceHolder.
 func (e *endpoint) Source() *uct.Source {
@@ -22,6 +25,9 @@ func (e *endpoint) Source() *uct.Source {
 
 // DropSource implements uct.SourceOwner: the connection is an endpoint, which fails.
 func (e *endpoint) DropSource(err error) { e.drop(err) }
+
+// SourceShared implements uct.SourceSharer.
+func (e *endpoint) SourceShared() bool { return !e.closed }
 
 // drop ends the connection because of what came on it.
 func (e *endpoint) drop(err error) {

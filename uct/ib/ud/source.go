@@ -10,7 +10,10 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-var _ uct.SourceLocator = (*conn)(nil)
+var (
+	_ uct.SourceLocator = (*conn)(nil)
+	_ uct.SourceSharer  = (*conn)(nil)
+)
 
 // DropSource implements uct.SourceOwner: what the peer has made goes, and the
 // application's endpoint fails.
@@ -23,6 +26,9 @@ func (c *conn) DropSource(err error) {
 		c.finish()
 	}
 }
+
+// SourceShared implements uct.SourceSharer.
+func (c *conn) SourceShared() bool { return c.ep != nil }
 
 // SourceInfo implements uct.SourceLocator. That packets come from this address has been
 // looked at, unless that is turned off.
