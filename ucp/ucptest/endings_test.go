@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -32,9 +33,13 @@ var mortal = []transport{
 // bothModes are all there are. Receives do not depend on them.
 var bothModes = []ucp.ErrMode{ucp.ErrModeNone, ucp.ErrModePeer}
 
-// eachMortal runs a test over them in some error modes.
+// eachMortal runs a test over them in some error modes; with the race detector, for which
+// each peer takes long to start, over those that are raced.
 func eachMortal(t *testing.T, modes []ucp.ErrMode, test func(r *rig, mode ucp.ErrMode), more ...setting) {
 	for _, tr := range mortal {
+		if race.Enabled && !tr.raced() {
+			continue
+		}
 		for _, mode := range modes {
 			t.Run(fmt.Sprintf("%s/mode %d", tr.name, mode), func(t *testing.T) {
 				r := newRig(t, tr.with(append(more, soon)...))

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -20,7 +21,11 @@ import (
 // TestManyEndpoints: 500 endpoints, made, used and closed over rc, ud and both, leave nothing
 // of the device's behind: queue pairs, regions, address handles, mappings.
 func TestManyEndpoints(t *testing.T) {
-	const all, atOnce = 500, 50
+	const atOnce = 50
+	all := 500
+	if race.Enabled {
+		all = 100
+	}
 	for _, tls := range []string{"rc_v", "ud_v", "ib"} {
 		t.Run(tls, func(t *testing.T) {
 			dev := frailNet.renew(t, "frail0")["frail0"]
@@ -78,6 +83,10 @@ func TestManyEndpoints(t *testing.T) {
 // TestCollectedWhileRegistered: the collector runs and gives back pages, as often as it can,
 // while the device reads and writes what nobody but requests refers to.
 func TestCollectedWhileRegistered(t *testing.T) {
+	messages := 60
+	if race.Enabled {
+		messages = 20
+	}
 	for _, scheme := range []string{"get_zcopy", "put_zcopy", "am"} {
 		for _, tls := range []string{"rc_v", "ud_v"} {
 			t.Run(scheme+" over "+tls, func(t *testing.T) {
@@ -85,7 +94,7 @@ func TestCollectedWhileRegistered(t *testing.T) {
 				a, b := r.pair()
 				ep := a.connect(b)
 				r.warm(ep, b)
-				r.collected(b, ep, 60)
+				r.collected(b, ep, messages)
 				r.clean(a, b)
 			})
 		}

@@ -5,6 +5,7 @@ package ucptest
 import (
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -13,6 +14,9 @@ import (
 // to begin with, and nothing more for an endpoint, nor for messages one by one; more for
 // bursts, which is kept for the next one. C UCX pins 20 to 80 MB for each worker at once.
 func TestPinned(t *testing.T) {
+	if race.Enabled {
+		t.Skip("one goroutine does much, and nothing else does anything")
+	}
 	for _, c := range []struct {
 		tr             transport
 		each, one, all int64 // KiB: of each worker, of a pair with few messages, of one that had bursts
