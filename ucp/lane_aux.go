@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -85,11 +86,33 @@ func (ep *Endpoint) auxLost(ue uct.Endpoint) bool {
 	return true
 }
 
-// dropAux closes the auxiliary lane. What was sent over it has been answered.
+// leaveAux closes the auxiliary lane, as the others carry everything now. What waits for it
+// goes over that for messages: of two endpoints of one worker each answers the other, and may
+// have its own answer before it could send that.
+func (ep *Endpoint) leaveAux() {
+	ep.auxLane(auxNumber).PendingPurge(func(p *uct.Pending) {
+		if h, ok := p.Owner.(*hooks); ok {
+			r := (*Request)(h)
+			r.lane = ep.amLane()
+			r.state |= stateMoves
+			ep.w.dispatched.push(r)
+		}
+	})
+	ep.dropAux()
+}
+
+// dropAux closes the auxiliary lane, over which nobody will be told anything any more.
 func (ep *Endpoint) dropAux() {
-	if p := ep.pair; p != nil && p.aux.uct != nil {
-		ue := p.aux.uct
-		p.aux = lane{}
-		ue.Close()
+	p := ep.pair
+	if p == nil || p.aux.uct == nil {
+		return
 	}
+	ue := p.aux.uct
+	ue.PendingPurge(func(p *uct.Pending) {
+		if h, ok := p.Owner.(*hooks); ok {
+			(*Request)(h).abort(ucs.ErrCanceled)
+		}
+	})
+	p.aux = lane{}
+	ue.Close()
 }

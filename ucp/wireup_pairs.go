@@ -54,7 +54,7 @@ func (ep *Endpoint) paired() {
 	if c := ep.pair.conn; c != nil {
 		c.stage = connOpen
 	}
-	ep.dropAux()
+	ep.leaveAux()
 	for r := ep.waiting.head; r != nil; r = r.next {
 		r.lane = ep.amLane() // which may have another number now
 	}
