@@ -4,7 +4,6 @@ package run
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"path"
@@ -123,5 +122,3 @@ func errnoOf(err error) syscall.Errno {
 	e, _ := err.(syscall.Errno)
 	return e
 }
-
-func u64(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }

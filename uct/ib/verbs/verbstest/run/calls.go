@@ -2,11 +2,7 @@
 
 package run
 
-import (
-	"syscall"
-
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 // The system calls that are caught, and who answers them.
 
@@ -16,28 +12,6 @@ type call struct {
 	when  when
 	serve func(c *caller, args [6]uint64) reply // nil for those that the filter refuses
 }
-
-// reply is the answer to a call.
-type reply struct {
-	pass   bool          // the kernel is to answer
-	errno  syscall.Errno // or this is the answer,
-	value  int64         // or this,
-	handed *handed       // or the number of a descriptor that the program gets
-	undo   func()        // if the program does not get the answer, nil for nothing
-}
-
-// handed is a descriptor on its way to a program.
-type handed struct {
-	fd      int  // of this process
-	keep    bool // it stays open here
-	number  int  // that it is to have; 0: any
-	cloexec bool
-}
-
-// pass leaves a call to the kernel.
-var pass = reply{pass: true}
-
-func refuse(e syscall.Errno) reply { return reply{errno: e} }
 
 // calls are those of all architectures, by number, and legacyCalls.
 var calls = map[uint32]call{

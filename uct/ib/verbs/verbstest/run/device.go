@@ -157,3 +157,23 @@ func (c *caller) theirs(d *device, fd int) (int, bool) {
 	n, errno := c.m.hand(c.id, &handed{fd: fd, cloexec: true}, 0)
 	return n, errno == 0
 }
+
+// ended closes all that an ended process had open.
+func (m *Machine) ended(p *process) {
+	for id, d := range m.devices {
+		if d.owner == p {
+			m.close(id)
+		}
+	}
+	delete(m.processes, p.number)
+	unix.Close(p.fd)
+}
+
+// executed closes the devices of processes that have executed another program.
+func (m *Machine) executed() {
+	for id, d := range m.devices {
+		if d.mem.Gone() {
+			m.close(id)
+		}
+	}
+}

@@ -68,8 +68,8 @@ func (w when) body() []unix.SockFilter {
 	return []unix.SockFilter{caught}
 }
 
-// filter is the whole program.
-func filter() []unix.SockFilter {
+// filter is the whole program, for calls by their number.
+func filter(calls map[uint32]call) []unix.SockFilter {
 	p := []unix.SockFilter{
 		load(offArch), unless(unix.BPF_JEQ, auditArch, 1), load(offNumber), // of another architecture: no number fits
 	}

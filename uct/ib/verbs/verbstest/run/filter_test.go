@@ -55,7 +55,7 @@ func evaluate(t *testing.T, p []unix.SockFilter, arch, number uint32, args ...ui
 func TestFilter(t *testing.T) {
 	const other = 0x40000003 // AUDIT_ARCH_I386
 	refused := unix.SECCOMP_RET_ERRNO | uint32(unix.EPROTONOSUPPORT)
-	p := filter()
+	p := filter(calls)
 	for _, c := range []struct {
 		what   string
 		arch   uint32

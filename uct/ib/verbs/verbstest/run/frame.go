@@ -184,3 +184,5 @@ func (r *request) channel() []byte {
 	}
 	return out[:4]
 }
+
+func u64(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }

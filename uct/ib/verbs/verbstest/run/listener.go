@@ -20,10 +20,10 @@ const (
 	notifAddFD   = 0x40182103
 )
 
-// spawner does what it is given on a thread that is under the filter, so that programs
+// spawner does what it is given on a thread that is under a filter, so that programs
 // started there are. It reports the listener first, and ends, with the thread, when there
 // is nothing more to do.
-func spawner(do <-chan func(), ready chan<- listening) {
+func spawner(filter []unix.SockFilter, do <-chan func(), ready chan<- listening) {
 	runtime.LockOSThread()
 	if unix.Gettid() == unix.Getpid() {
 		// The main thread outlives its goroutine. While it is taken, another gets another.
@@ -31,13 +31,13 @@ func spawner(do <-chan func(), ready chan<- listening) {
 		go func() {
 			runtime.LockOSThread()
 			close(locked)
-			underFilter(do, ready)
+			underFilter(filter, do, ready)
 		}()
 		<-locked
 		runtime.UnlockOSThread()
 		return
 	}
-	underFilter(do, ready)
+	underFilter(filter, do, ready)
 }
 
 type listening struct {
@@ -45,13 +45,13 @@ type listening struct {
 	err error
 }
 
-func underFilter(do <-chan func(), ready chan<- listening) {
+func underFilter(filter []unix.SockFilter, do <-chan func(), ready chan<- listening) {
 	// Without this only root may have a filter.
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		ready <- listening{err: fmt.Errorf("run: no_new_privs: %w: %w", err, ucs.ErrUnsupported)}
 		return
 	}
-	fd, errno := install(filter())
+	fd, errno := install(filter)
 	if errno != 0 {
 		ready <- listening{err: fmt.Errorf("run: seccomp with a listener, which needs Linux 5.19 and may be forbidden in a container: %w: %w", errno, ucs.ErrUnsupported)}
 		return

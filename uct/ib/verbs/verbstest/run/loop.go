@@ -23,11 +23,6 @@ func (m *Machine) open() (err error) {
 	return err
 }
 
-// await has the loop hear of a descriptor.
-func (m *Machine) await(fd int) error {
-	return unix.EpollCtl(m.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
-}
-
 // loop is the goroutine that answers. It ends when there is nobody left who could call,
 // or when it is told to.
 func (m *Machine) loop() {
@@ -95,18 +90,5 @@ func (m *Machine) answer() {
 	}
 	if !arrived && r.undo != nil {
 		r.undo()
-	}
-}
-
-// renew makes the tree again if the network has changed. What cannot be made stays as it
-// was.
-func (m *Machine) renew() {
-	listing := m.net.Listing()
-	if listing == m.tree.listing {
-		return
-	}
-	if t, err := plant(listing); err == nil {
-		m.tree.fell()
-		m.tree = t
 	}
 }

@@ -45,7 +45,7 @@ func New(n *verbstest.Fabric) (*Machine, error) {
 		return nil, err
 	}
 	ready := make(chan listening)
-	go spawner(m.spawn, ready)
+	go spawner(filter(calls), m.spawn, ready)
 	l := <-ready
 	if l.err != nil {
 		m.tree.fell()

@@ -29,22 +29,7 @@ func (m *Machine) watch(c *caller) *process {
 	return p
 }
 
-// ended closes all that an ended process had open.
-func (m *Machine) ended(p *process) {
-	for id, d := range m.devices {
-		if d.owner == p {
-			m.close(id)
-		}
-	}
-	delete(m.processes, p.number)
-	unix.Close(p.fd)
-}
-
-// executed closes the devices of processes that have executed another program.
-func (m *Machine) executed() {
-	for id, d := range m.devices {
-		if d.mem.Gone() {
-			m.close(id)
-		}
-	}
+// await has the loop hear of a descriptor.
+func (m *Machine) await(fd int) error {
+	return unix.EpollCtl(m.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
 }

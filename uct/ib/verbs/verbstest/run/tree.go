@@ -125,3 +125,16 @@ func nodeOf(name string) string {
 	}
 	return ""
 }
+
+// renew makes the tree again if the network has changed. What cannot be made stays as it
+// was.
+func (m *Machine) renew() {
+	listing := m.net.Listing()
+	if listing == m.tree.listing {
+		return
+	}
+	if t, err := plant(listing); err == nil {
+		m.tree.fell()
+		m.tree = t
+	}
+}
