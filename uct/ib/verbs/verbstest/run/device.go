@@ -154,7 +154,7 @@ func (c *caller) theirs(d *device, fd int) (int, bool) {
 		return 0, false
 	}
 	d.ends[fileID{uint64(st.Dev), st.Ino}] = fd
-	n, errno := c.m.hand(c.id, &handed{fd: fd, cloexec: true}, 0)
+	n, errno := c.m.hand(c.id, &handed{fd: fd, cloexec: true})
 	return n, errno == 0
 }
 

@@ -78,26 +78,32 @@ func (m *Machine) valid(id uint64) bool {
 
 // send answers a call. It reports whether the answer has got there.
 func (m *Machine) send(id uint64, r reply) bool {
-	if r.handed != nil {
-		_, errno := m.hand(id, r.handed, unix.SECCOMP_ADDFD_FLAG_SEND)
-		if errno == 0 || errno == unix.ENOENT {
-			return errno == 0
-		}
-		r = refuse(unix.EMFILE) // EBADF: the number is above its limit
-	}
 	a := response{ID: id, Value: r.value, Error: -int32(r.errno)}
 	if r.pass {
 		a.Flags = unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE
 	}
+	if r.handed != nil {
+		// By two requests: the one that does both (SECCOMP_ADDFD_FLAG_SEND) answers with a
+		// descriptor of 0 if a signal interrupts it (seccomp_notify_addfd, kernel/seccomp.c).
+		n, errno := m.hand(id, r.handed)
+		a.Value, a.Error = int64(n), 0
+		switch errno {
+		case 0:
+		case unix.ENOENT:
+			return false
+		default: // EBADF: the number is above its limit
+			a.Value, a.Error = 0, -int32(unix.EMFILE)
+		}
+	}
 	_, errno := listen(m.listener, notifSend, &a)
-	return errno == 0
+	return errno == 0 && a.Error == -int32(r.errno)
 }
 
 // hand gives a descriptor to who made a call, and returns the number that it has there.
-func (m *Machine) hand(id uint64, h *handed, flags uint32) (int, syscall.Errno) {
-	a := addFD{ID: id, Source: uint32(h.fd), Flags: flags}
+func (m *Machine) hand(id uint64, h *handed) (int, syscall.Errno) {
+	a := addFD{ID: id, Source: uint32(h.fd)}
 	if h.number != 0 {
-		a.Flags |= unix.SECCOMP_ADDFD_FLAG_SETFD
+		a.Flags = unix.SECCOMP_ADDFD_FLAG_SETFD
 		a.Number = uint32(h.number)
 	}
 	if h.cloexec {

@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
@@ -180,6 +182,36 @@ protocol not supported
 			t.Errorf("(-want +got):\n%s", d)
 		}
 	})
+}
+
+// TestSignals: who answers is interrupted all the time, as Go's scheduler may.
+func TestSignals(t *testing.T) {
+	m, _ := newMachine(t, "mlx5")
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-over:
+				return
+			default:
+			}
+			threads, _ := os.ReadDir("/proc/self/task")
+			for _, e := range threads {
+				tid, _ := strconv.Atoi(e.Name())
+				unix.Tgkill(os.Getpid(), tid, unix.SIGURG)
+			}
+		}
+	}()
+	defer func() {
+		close(over)
+		<-done
+	}()
+	for range 8 {
+		if got := start(t, m, "talk").says(); got != "said\n" {
+			t.Errorf("%q", got)
+		}
+	}
 }
 
 // TestTalk has a program send to itself, from one device to the other.

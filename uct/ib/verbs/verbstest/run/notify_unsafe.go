@@ -48,9 +48,14 @@ func install(p []unix.SockFilter) (listener int, errno syscall.Errno) {
 	return int(fd), errno
 }
 
+// listen makes a request of the listener, again if a signal interrupts it.
 func listen[T notification | response | addFD | uint64](listener int, request uintptr, v *T) (int, syscall.Errno) {
-	n, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(listener), request, uintptr(unsafe.Pointer(v)))
-	return int(n), errno
+	for {
+		n, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(listener), request, uintptr(unsafe.Pointer(v)))
+		if errno != unix.EINTR {
+			return int(n), errno
+		}
+	}
 }
 
 // bytesOf are those of a struct as the kernel has it.
