@@ -15,7 +15,7 @@ import (
 // first line, but doc.go, for which the package can be imported, empty, and be read
 // about anywhere. All others are there on all systems.
 var linuxOnly = []string{
-	"cmd/devinfo", "cmd/ib_perftest", "cmd/internal/ibtool", "cmd/internal/perfoob", "cmd/internal/pingpong", "cmd/rc_pingpong",
+	"cmd/devinfo", "cmd/ib_perftest", "cmd/internal/ibtool", "cmd/internal/perfoob", "cmd/internal/pingpong", "cmd/rc_pingpong", "cmd/rdmasim",
 	"cmd/rping", "cmd/srq_pingpong", "cmd/uc_pingpong", "cmd/ucx_perftest", "cmd/ud_pingpong", "internal/ib/ucm", "internal/ib/uverbs",
 	"internal/rdmatest", "internal/rocedump", "internal/sockdiag", "interop", "ucp/ucptest", "uct/ib/...", "uct/internal/host", "uct/shm/...", "uct/tcp/...",
 }

@@ -3,6 +3,7 @@
 package verbs_test
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucs"
@@ -72,5 +73,68 @@ func testClosed(t *testing.T, r *rig) {
 	}
 	if _, err := s.ctx.QueryPort(1); err == nil {
 		t.Error("a port of a closed device")
+	}
+}
+
+// testUnread closes queue pairs, or resets them, with completions in the queues that
+// nobody has polled: these stay, and are what they would have been. What of a shared queue
+// they are about is not posted any more.
+func testUnread(t *testing.T, r *rig) {
+	const n = 6
+	for _, c := range []struct {
+		name          string
+		shared, reset bool
+	}{{"closed", false, false}, {"closed, shared", true, false}, {"reset", false, true}, {"reset, shared", true, true}} {
+		var a, b *side
+		var srq *verbs.SRQ
+		post := func(wr []verbs.RecvWR) (int, error) { return b.qp.PostRecv(wr) }
+		if c.shared {
+			a, b, srq = r.sharing(t, verbs.SRQInitAttr{MaxWR: 2 * n, MaxSGE: 1})
+			post = srq.PostRecv
+		} else {
+			a, b = r.pair(t, verbs.RC)
+		}
+		fill(a.buf, 1)
+		recv := func(id uint64) {
+			t.Helper()
+			if k, err := post([]verbs.RecvWR{{ID: id, SGList: b.at(100*int(id), 100)}}); k != 1 || err != nil {
+				t.Fatalf("%s: receive %d: %v", c.name, id, err)
+			}
+		}
+		send := func(id uint64) {
+			t.Helper()
+			a.send(t, verbs.SendWR{ID: id, Opcode: verbs.WRSendWithImm, Imm: uint32(id), Flags: verbs.SendSignaled, SGList: a.at(int(id), 90)})
+		}
+		for i := range uint64(n) {
+			recv(i)
+		}
+		for i := range uint64(n) {
+			send(i)
+		}
+		a.poll(t, n) // who has sent knows that all has arrived
+		was := b.qp.QPN()
+		check(t, a.qp.Modify(&verbs.QPAttr{State: verbs.QPReset}, verbs.QPAttrState))
+		if c.reset {
+			check(t, b.qp.Modify(&verbs.QPAttr{State: verbs.QPReset}, verbs.QPAttrState))
+		} else {
+			check(t, b.qp.Close())
+			b.newQP(t, verbs.RC, func(q *verbs.QPInitAttr) { q.SRQ = srq })
+		}
+		a.up(t, b)
+		b.up(t, a)
+		for i, wc := range append(b.poll(t, 1), b.poll(t, n-1)...) {
+			if wc.ID != uint64(i) || wc.Status != verbs.WCSuccess || wc.ByteLen != 90 || wc.Imm != uint32(i) || wc.QPN != was ||
+				!bytes.Equal(b.buf[100*i:100*i+90], a.buf[i:i+90]) {
+				t.Errorf("%s: %+v of message %d, or wrong bytes", c.name, wc, i)
+			}
+		}
+		for i := range uint64(2 * n) { // all places are free
+			recv(i)
+		}
+		for i := range uint64(2 * n) {
+			send(i)
+			a.done(t, i, verbs.WCSend)
+			b.done(t, i, verbs.WCRecv)
+		}
 	}
 }

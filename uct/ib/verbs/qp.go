@@ -176,8 +176,13 @@ func (q *QP) PostRecv(wr []RecvWR) (int, error) {
 	return q.drv.PostRecv(wr)
 }
 
-// Close ends the queue pair; ibv_destroy_qp. What is posted does not complete. It is
-// ucs.ErrBusy while the queue pair is attached to multicast groups.
+// Close ends the queue pair; ibv_destroy_qp. What is posted does not complete. What has
+// completed is still to be polled: a message whose sender knows that it has arrived is
+// there, on every device. (Of C's libraries that of mlx5 forgets it.) The number of the queue
+// pair may be that of a new one by then: who closes one with completions in the queues, and
+// makes another, tells them apart by the IDs of requests. Modify to QPReset is the same.
+//
+// It is ucs.ErrBusy while the queue pair is attached to multicast groups.
 func (q *QP) Close() error {
 	var resp abi.DestroyQpResp
 	return q.pd.ctx.destroy(q, q.id, &q.handle, func(handle uint32) *uverbs.Call {

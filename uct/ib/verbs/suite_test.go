@@ -69,6 +69,7 @@ var suite = []struct {
 	{"UDLost", testUDLost},
 	{"Flush", testFlush},
 	{"Closed", testClosed},
+	{"Unread", testUnread},
 	{"ClosedAtOnce", testClosedAtOnce},
 	{"ClosedBesideContext", testClosedBesideContext},
 	{"Foreign", testForeign},

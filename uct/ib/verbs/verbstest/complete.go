@@ -122,10 +122,10 @@ func (q *qp) refuse(status uint32) uint32 {
 	return status
 }
 
-// retry counts a try in vain; it says when to give up. As in rdma_rxe, 7 is for
-// ever.
+// retry counts a try in vain; it says when to give up. 7 is for ever where there is no
+// receive, and in rdma_rxe; and in all where tries are not far apart.
 func (q *qp) retry(tries *uint8, most uint8, status uint32) uint32 {
-	if most != 7 {
+	if most != 7 || status == wcRetryExc && q.f.k.cfg.MLX5 != nil && q.f.k.net.sched.work == serving {
 		if *tries >= most {
 			return status
 		}

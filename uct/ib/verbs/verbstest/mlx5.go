@@ -147,12 +147,6 @@ func (x *mlx5File) context(d uhw) syscall.Errno {
 	if req.Flags != 0 || req.CompMask != 0 || req.Reserved0 != 0 || req.Reserved1 != 0 || req.Reserved2 != 0 {
 		return syscall.EOPNOTSUPP
 	}
-	if req.TotalNumBfregs == 0 {
-		return syscall.EINVAL
-	}
-	if req.TotalNumBfregs > mostRegs {
-		return syscall.ENOMEM
-	}
 	regs := (req.TotalNumBfregs + regsPerUAR - 1) / regsPerUAR * regsPerUAR
 	if req.NumLowLatencyBfregs > regs-1 {
 		return syscall.EINVAL
@@ -165,6 +159,13 @@ func (x *mlx5File) context(d uhw) syscall.Errno {
 		caps &^= abi.MLX5_LIB_CAP_DYN_UAR
 	}
 	x.dynamic = caps&abi.MLX5_LIB_CAP_DYN_UAR != 0
+	switch {
+	case x.dynamic: // then nobody looks at the number
+	case regs == 0:
+		return syscall.EINVAL
+	case req.TotalNumBfregs > mostRegs:
+		return syscall.ENOMEM
+	}
 	x.version = min(req.MaxCqeVersion, 1)
 	if x.cfg.Version0 {
 		x.version = 0

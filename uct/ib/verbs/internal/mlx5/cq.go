@@ -19,9 +19,11 @@ type cq struct {
 	size  uint32 // entries, a power of two; 0 if there is no memory
 	round uint32 // log2 of size
 	last  *qp    // under lock: the queue pair of the last completion, nil for none
-	ctx   *context
-	rec   record
-	taken atomic.Uint32 // events
+	// under lock: of queue pairs that were destroyed or reset, to be polled first
+	rescued []provider.WC
+	ctx     *context
+	rec     record
+	taken   atomic.Uint32 // events
 
 	request abi.Mlx5CreateCq
 	answer  abi.Mlx5CreateCqResp
@@ -84,7 +86,7 @@ func (c *cq) Detach() {
 	c.lock.lock()
 	mem, lost, rec := c.mem, c.lost, c.rec
 	c.use(nil, 0)
-	c.lost, c.rec, c.last = nil, nil, nil
+	c.lost, c.rec, c.last, c.rescued = nil, nil, nil, nil
 	c.lock.unlock()
 	unmapQueue(mem)
 	unmapQueue(lost)

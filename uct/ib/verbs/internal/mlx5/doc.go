@@ -7,7 +7,7 @@
 // context.go opens a device, uar.go has its doorbell pages, record.go the records.
 // qp.go, size.go and send.go are queue pairs and their sends, umr.go windows of memory,
 // recv.go and srq.go receives. cq.go and poll.go are completion queues; drain.go takes out
-// of them what is of a queue pair that is gone, resize.go moves them. ah.go is addresses.
+// of them, to be polled, what is of a queue pair that is gone, resize.go moves them. ah.go is addresses.
 // What lies in the queues is of package abi; queue_unsafe.go and bell_unsafe.go find it.
 // order.go has every store and barrier whose order a device sees; order_trace.go, which
 // takes its place with the build tag mlx5trace, shows them to a test.

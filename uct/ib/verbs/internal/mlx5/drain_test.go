@@ -44,8 +44,8 @@ func three(t *testing.T, c *context, at uint32) (*cq, [3]*qp, *srq) {
 	return cq, qps, s
 }
 
-// TestDrain: what is of a queue pair that is gone, or was reset, is not polled, and what is
-// of others is, wherever in the queue it lies; shared receives come back.
+// TestDrain: what is of a queue pair that is gone, or was reset, is polled before what is of
+// others, wherever in the queue it lies; shared receives come back.
 func TestDrain(t *testing.T) {
 	versions(t, func(t *testing.T, c *context) {
 		for _, at := range []uint32{0, 1, 20, 28, 31, 0xffffffff} {
@@ -53,46 +53,37 @@ func TestDrain(t *testing.T) {
 				for _, reset := range []bool{false, true} {
 					t.Run(fmt.Sprintf("%d of %d, reset %v", victim, at, reset), func(t *testing.T) {
 						cq, qps, s := three(t, c, at)
-						var want []uint64
+						var want, others []uint64
 						n := uint32(0)
 						for k := range 5 {
 							for i, q := range qps {
 								cq.put(at+n, q.of(abi.MLX5_CQE_REQ, abi.MLX5_OPCODE_SEND, uint16(k)))
 								cq.put(at+n+1, q.of(abi.MLX5_CQE_RESP_SEND, 0, uint16(k)))
 								n += 2
-								if i != victim {
-									want = append(want, uint64(100*i+k), uint64(100*i+50+k))
+								list := &others
+								if i == victim {
+									list = &want
 								}
+								if n > 2 { // the first is polled before
+									*list = append(*list, uint64(100*i+k))
+								}
+								*list = append(*list, uint64(100*i+50+k))
 							}
 						}
 						cq.Poll(make([]provider.WC, 1))
-						if victim != 0 {
-							want = want[1:]
-						}
 						if reset {
 							qps[victim].Reset()
 						} else {
 							qps[victim].Detach()
 						}
-						left := uint32(len(want))
+						left := uint32(len(others))
 						if counter(cq.rec, 0) != (at+n-left)&0xffffff {
 							t.Errorf("the record is %d, with %d left of %d from %d", counter(cq.rec, 0), left, n, at)
 						}
-						if len(cq.poll()) != 16 || len(want) < 16 {
-							t.Fatalf("less than %d completions", len(want))
-						}
-						cq.next -= 16 // to see all at once
+						want = append(want, others...)
 						wc := make([]provider.WC, 40)
-						for i := range qps {
-							qps[i].done, qps[i].rq.done = 0, 0
-							for k := range qps[i].rq.requests {
-								qps[i].rq.requests[k].posted = true
-							}
-						}
-						for k := range s.requests {
-							s.requests[k].posted = true
-						}
-						if got := ids(wc[:cq.Poll(wc)]); !slices.Equal(got, want) {
+						got := ids(wc[:cq.Poll(wc[:3])])
+						if got = append(got, ids(wc[:cq.Poll(wc)])...); !slices.Equal(got, want) {
 							t.Errorf("%d, want %d", got, want)
 						}
 						// What comes next is seen.
@@ -113,7 +104,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestDrainShared: the places of shared receives that nobody polls any more are free.
+// TestDrainShared: the places of shared receives whose queue pair is gone are free.
 func TestDrainShared(t *testing.T) {
 	versions(t, func(t *testing.T, c *context) {
 		cq := newCQ(t, c, 20)
@@ -132,15 +123,21 @@ func TestDrainShared(t *testing.T) {
 				}
 			}
 			q.Detach()
-			if wc := cq.poll(); len(wc) != 0 {
-				t.Fatalf("%+v", wc)
+			wc, failed := cq.poll(), 0
+			for k := range wc {
+				if wc[k].Status != provider.WCSuccess {
+					failed++
+				}
+			}
+			if len(wc) != 7 || failed < 3 || failed > 4 {
+				t.Fatalf("round %d: %+v", round, wc)
 			}
 		}
 	})
 }
 
-// TestNumbersAgain: a queue pair that gets the number of one that is gone gets none of
-// its completions.
+// TestNumbersAgain: a queue pair that gets the number of one that is gone does not have to
+// do with its completions.
 func TestNumbersAgain(t *testing.T) {
 	versions(t, func(t *testing.T, c *context) {
 		one, two := newCQ(t, c, 10), newCQ(t, c, 10)
@@ -163,6 +160,9 @@ func TestNumbersAgain(t *testing.T) {
 			}
 			q.Detach()
 			q.Detach()
+			if len(one.poll()) != 1 || len(two.poll()) != 1 {
+				t.Fatal("not the completions of what is gone")
+			}
 		}
 	})
 }

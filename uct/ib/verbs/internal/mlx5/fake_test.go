@@ -245,6 +245,11 @@ type completion struct {
 	vendor, reason uint8
 }
 
+// responder reports whether a completion is of a receive.
+func responder(op uint8) bool {
+	return op >= abi.MLX5_CQE_RESP_WR_IMM && op <= abi.MLX5_CQE_RESP_SEND_INV || op == abi.MLX5_CQE_RESP_ERR
+}
+
 // of is a completion of a queue pair.
 func (q *qp) of(op, code uint8, counter uint16) completion {
 	c := completion{op: op, qpn: q.qpn, code: code, counter: counter}

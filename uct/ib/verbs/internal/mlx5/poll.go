@@ -13,6 +13,9 @@ import (
 func (c *cq) Poll(wc []provider.WC) int {
 	c.lock.lock()
 	n, i := 0, c.next
+	if len(c.rescued) != 0 {
+		n = c.pollRescued(wc)
+	}
 	for n < len(wc) && c.size != 0 {
 		own, ok := c.there(i)
 		if !ok {
@@ -30,6 +33,18 @@ func (c *cq) Poll(wc []provider.WC) int {
 		c.consumed()
 	}
 	c.lock.unlock()
+	return n
+}
+
+// pollRescued takes those of queue pairs that are gone, which are older than others of the
+// same: drain.go.
+//
+//go:noinline
+func (c *cq) pollRescued(wc []provider.WC) int {
+	n := copy(wc, c.rescued)
+	if c.rescued = c.rescued[n:]; len(c.rescued) == 0 {
+		c.rescued = nil
+	}
 	return n
 }
 
@@ -66,11 +81,6 @@ func (c *cq) take(e *abi.Mlx5Cqe64, op uint8, w *provider.WC) bool {
 		return c.failed(e, op, w)
 	}
 	return false
-}
-
-// responder reports whether a completion is of a receive.
-func responder(op uint8) bool {
-	return op >= abi.MLX5_CQE_RESP_WR_IMM && op <= abi.MLX5_CQE_RESP_SEND_INV || op == abi.MLX5_CQE_RESP_ERR
 }
 
 // sender is the entry that a completion is about, nil for none.

@@ -24,8 +24,9 @@
 //
 // Attributes of QP are as in package verbs: one goroutine at a time posts sends, one
 // posts receives, one polls a completion queue. They may be three. Detach, Reset and
-// EventTaken may come on any other while completion queues are polled: a provider
-// marks what is gone, and lets Poll drop it.
+// EventTaken may come on any other while completion queues are polled. Completions that
+// were there before a queue pair is detached or reset are polled after it, with the IDs
+// of what was posted; others do not come.
 //
 // # Refusing
 //

@@ -122,7 +122,8 @@ type QP interface {
 	Object
 	Attach(*QPMade) error
 	// Reset tells that the queue pair was set to RESET: what was posted is gone, and
-	// the device counts its entries from 0.
+	// the device counts its entries from 0. What has completed is polled after that, as
+	// after Detach.
 	Reset()
 
 	// Begin takes an entry, or returns false if the queue is full. It keeps neither wr

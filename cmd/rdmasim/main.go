@@ -1,0 +1,114 @@
+//go:build linux && (amd64 || arm64)
+
+// Command rdmasim runs a program, as it is, on RDMA devices that are made up: ibv_devinfo,
+// perftest, ucx_perftest, or any of this module's, on any Linux machine, without RDMA
+// hardware, modules of the kernel, or root.
+//
+//	rdmasim ibv_devinfo -v
+//	rdmasim sh -c 'ibv_rc_pingpong -g 0 & sleep 1; rc_pingpong localhost; wait'
+//
+// All that the program starts is on the same devices.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest/run"
+)
+
+const usage = `Usage: rdmasim [OPTION]... PROGRAM [ARGUMENT]...
+Runs a program, and all that it starts, on RDMA devices that are made up.
+
+`
+
+func main() {
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), usage)
+		flag.PrintDefaults()
+	}
+	n := flag.Int("n", 2, "how many `devices` there are")
+	link := flag.String("link", "eth", "link of their ports: `eth or ib`")
+	kind := flag.String("type", "mlx5", "what they are: `mlx5 or rxe`")
+	verbose := flag.Bool("v", false, "say what programs do that a device would not take, and what is refused")
+	flag.Parse()
+	if flag.NArg() == 0 || *n < 1 || *n > 32 || *link != "eth" && *link != "ib" || *kind != "mlx5" && *kind != "rxe" {
+		flag.Usage()
+		os.Exit(2)
+	}
+	network := verbstest.NewFabric()
+	for i := range *n {
+		c := verbstest.Config{Ports: []verbstest.Port{{InfiniBand: *link == "ib"}}}
+		if *link == "eth" {
+			c.Ports[0].GIDs = addresses(i)
+		}
+		if *kind == "mlx5" {
+			c.MLX5 = &verbstest.MLX5{Loose: true}
+		}
+		network.Add(c)
+	}
+	if *verbose {
+		network.SetLog(func(text string) { fmt.Fprintln(os.Stderr, "rdmasim:", text) })
+	}
+	status, err := runOn(network, exec.Command(flag.Arg(0), flag.Args()[1:]...))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "rdmasim:", err)
+		os.Exit(127)
+	}
+	os.Exit(status)
+}
+
+// addresses are those of the n-th device on Ethernet: of the link, and of IPv4, on the
+// network interface that all machines have.
+func addresses(n int) []verbstest.GID {
+	gids := []verbstest.GID{verbstest.IP(fmt.Sprintf("fe80::200:ff:fe00:%x", n+1)), verbstest.IP(fmt.Sprintf("127.0.1.%d", n+1))}
+	for i := range gids {
+		gids[i].NetDev, gids[i].IfIndex = "lo", 1
+	}
+	return gids
+}
+
+// runOn runs a program on a network's devices, and returns when all that it has started has
+// ended too.
+func runOn(network *verbstest.Fabric, cmd *exec.Cmd) (status int, err error) {
+	m, err := run.New(network)
+	if err != nil {
+		return 0, err
+	}
+	defer m.Close()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	if err := m.Start(cmd); err != nil {
+		return 0, err
+	}
+	over := make(chan error)
+	go func() {
+		err := cmd.Wait()
+		m.Wait()
+		over <- err
+	}()
+	for {
+		select {
+		case s := <-signals:
+			if s != syscall.SIGINT { // which a terminal sends to all
+				cmd.Process.Signal(s)
+			}
+		case err := <-over:
+			var exit *exec.ExitError
+			if errors.As(err, &exit) {
+				if w := exit.Sys().(syscall.WaitStatus); w.Signaled() {
+					return 128 + int(w.Signal()), nil
+				}
+				return exit.ExitCode(), nil
+			}
+			return 0, err
+		}
+	}
+}
