@@ -86,21 +86,6 @@ func (ep *Endpoint) auxLost(ue uct.Endpoint) bool {
 	return true
 }
 
-// leaveAux closes the auxiliary lane, as the others carry everything now. What waits for it
-// goes over that for messages: of two endpoints of one worker each answers the other, and may
-// have its own answer before it could send that.
-func (ep *Endpoint) leaveAux() {
-	ep.auxLane(auxNumber).PendingPurge(func(p *uct.Pending) {
-		if h, ok := p.Owner.(*hooks); ok {
-			r := (*Request)(h)
-			r.lane = ep.amLane()
-			r.state |= stateMoves
-			ep.w.dispatched.push(r)
-		}
-	})
-	ep.dropAux()
-}
-
 // dropAux closes the auxiliary lane, over which nobody will be told anything any more.
 func (ep *Endpoint) dropAux() {
 	p := ep.pair

@@ -62,6 +62,21 @@ func (ep *Endpoint) paired() {
 	ep.obtain(needLanes)
 }
 
+// leaveAux closes the auxiliary lane, as the others carry everything now. What waits for it
+// goes over that for messages: of two endpoints of one worker each answers the other, and may
+// have its own answer before it could send that.
+func (ep *Endpoint) leaveAux() {
+	ep.auxLane(auxNumber).PendingPurge(func(p *uct.Pending) {
+		if h, ok := p.Owner.(*hooks); ok {
+			r := (*Request)(h)
+			r.lane = ep.amLane()
+			r.state |= stateMoves
+			ep.w.dispatched.push(r)
+		}
+	})
+	ep.dropAux()
+}
+
 // answerPairs connects the lanes of an endpoint, which were chosen toward the address in a
 // request, with the ends that it names, and sends our own.
 func (ep *Endpoint) answerPairs(m *proto.Wireup) error {

@@ -107,7 +107,7 @@ func TestKnots(t *testing.T) {
 		knot, pairs := len(g.Knot()), len(g.Mutual())
 		wrong, lowered := checkKnot(l, knot, pairs)
 		if wrong != "" && (!*lower || knot > l.knot || pairs > l.pairs) {
-			t.Errorf("%s: %s\nknot: %v", l.dir, wrong, g.Knot())
+			t.Errorf("%s: %s\nknot: %v\nmutual: %v", l.dir, wrong, g.Knot(), g.Mutual())
 		}
 		fmt.Fprintln(out, lowered)
 	}
