@@ -59,7 +59,8 @@ func (f *rmaFlow) advance() {
 }
 
 // lanesFlushed is told that the transports have flushed: what is left is what
-// went by messages.
+// went by messages. One lane may have flushed after another one has failed, and the endpoint
+// with it, which nobody answers any more.
 func lanesFlushed(r *Request, err error) {
 	f := r.ep.rma
 	if err != nil || f == nil {
@@ -69,6 +70,10 @@ func lanesFlushed(r *Request, err error) {
 	r.flush.posted, r.flush.asked = f.posted, f.asked
 	if f.settled(r) {
 		r.flushed(nil)
+		return
+	}
+	if err := r.ep.gone(); err != nil {
+		r.flushed(err)
 		return
 	}
 	f.flushing.push(r)
