@@ -201,7 +201,7 @@ func TestRefusedGID(t *testing.T) {
 	if _, err := opened(t, d); !errors.Is(err, syscall.ENODEV) {
 		t.Errorf("all are refused: %v", err)
 	}
-	if i, err = opened(t, d, "IB_GID_INDEX", "0"); err != nil {
+	if _, err = opened(t, d, "IB_GID_INDEX", "0"); err != nil {
 		t.Errorf("by number: %v", err)
 	}
 }

@@ -162,8 +162,7 @@ func (f *file) multicast(m abi.AttachMcast, attach bool) syscall.Errno {
 }
 
 func (f *file) createAH(m abi.CreateAh, out []byte, d uhw) syscall.Errno {
-	p, ok := find[*pd](f, m.PdHandle)
-	if !ok {
+	if _, ok := find[*pd](f, m.PdHandle); !ok {
 		return syscall.ENOENT
 	}
 	to := abi.QpDest{Dgid: m.Attr.Grh.Dgid, SgidIndex: m.Attr.Grh.SgidIndex, HopLimit: m.Attr.Grh.HopLimit, Dlid: m.Attr.Dlid,
@@ -175,7 +174,8 @@ func (f *file) createAH(m abi.CreateAh, out []byte, d uhw) syscall.Errno {
 	if e := f.resolve(&w); e != 0 {
 		return e
 	}
-	if p, ok = find[*pd](f, m.PdHandle); !ok {
+	p, ok := find[*pd](f, m.PdHandle) // it may have gone meanwhile
+	if !ok {
 		return syscall.ENOENT
 	}
 	a := &ah{pd: p, num: f.k.nextAH, way: w}
