@@ -17,6 +17,7 @@ import (
 // keptBack is a request that is.
 type keptBack struct {
 	from    *source
+	pays    *rate // also when its connection is closed meanwhile; nil: nobody
 	message []byte
 	proved  bool
 	sought  int // ways that are still
@@ -45,10 +46,10 @@ func (w *Worker) keepBack(from *source, addr *proto.WorkerAddress, message []byt
 	if from.kept != nil || from.origin() != uct.OriginPeer {
 		return false
 	}
-	if r := w.rates[from.pays().account.Source()]; r != nil && r.seeks.tired() {
+	k := &keptBack{from: from, pays: w.rates[from.pays().account.Source()], proved: proved, began: askClock()}
+	if k.pays != nil && k.pays.seeks.tired() {
 		return false
 	}
-	k := &keptBack{from: from, proved: proved, began: askClock()}
 	addr.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
 		for _, i := range w.ifaces {
 			s, seeks := i.uct.(uct.WaySeeker)
@@ -77,8 +78,8 @@ func (k *keptBack) found(so bool) {
 		return
 	}
 	s := k.from
-	if r := s.w.rates[s.pays().account.Source()]; r != nil && k.missed {
-		r.seeks.add(k.began)
+	if k.pays != nil && k.missed {
+		k.pays.seeks.add(k.began)
 	}
 	if s.uct == nil {
 		return // who has asked is gone

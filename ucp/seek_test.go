@@ -134,10 +134,11 @@ func TestKeptBackOften(t *testing.T) {
 	defer func(old func() time.Duration) { askClock = old }(askClock)
 	askClock = func() time.Duration { return clock }
 	id := proto.EndpointID(1)
+	var by *located
 	asks := func(uid int) (sought bool) {
 		t.Helper()
 		id += 2
-		by := newLocated(loop, true)
+		by = newLocated(loop, true)
 		by.uid = uid
 		before := len(s.sought)
 		if err := v.says(by, proto.WireupRequest, 0xABC, proto.ConnSNNone, id, 0, addr); err != nil && !errors.Is(err, ucs.ErrUnreachable) {
@@ -168,6 +169,7 @@ func TestKeptBackOften(t *testing.T) {
 		t.Fatal("not sought for who may ask a little more")
 	}
 	clock += 10
+	by.Gone() // which saves nothing
 	s.over(false)
 	if asks(7) {
 		t.Error("sought for who has taken too long")
