@@ -25,19 +25,16 @@ func (i *Iface) Reaches(a *Address) error {
 
 // Admits says whether an endpoint may be made to a port, by who has given its address.
 func (i *Iface) Admits(a *Address, o uct.Origin) error {
-	switch o {
-	case uct.OriginManager:
+	if o == uct.OriginManager {
 		return i.reaches(a)
-	case uct.OriginPeer:
-		if err := i.Reaches(a); err != nil {
-			return err
-		}
-		if i.Port.ethernet() && !i.Domain.KnowsWay(i.PathTo(a, 0, 0).AH) {
-			return i.unreachable("the way to %v is not known, and a peer has asked for it", a)
-		}
-		return nil
 	}
-	return i.Reaches(a)
+	if err := i.Reaches(a); err != nil {
+		return err
+	}
+	if o == uct.OriginPeer && i.Port.ethernet() && !i.Domain.KnowsWay(i.PathTo(a, 0, 0).AH) {
+		return i.unreachable("the way to %v is not known, and a peer has asked for it", a)
+	}
+	return nil
 }
 
 // reaches is Reaches for an address of whatever origin.
