@@ -11,7 +11,7 @@ RATIOS   ?= .
 # Without it, the distribution's.
 export CPEERS
 
-.PHONY: build demo server test unit race net cross interop test-rxe test-rxe-long siege bench bench-rxe fuzz lint clean
+.PHONY: build demo server test unit race net cross interop test-rxe test-rxe-long test-mlx5 siege bench bench-rxe fuzz lint clean
 
 build:
 	@mkdir -p bin
@@ -40,6 +40,12 @@ test-rxe:
 
 test-rxe-long:
 	@scripts/test-rxe -long
+
+# The provider of mlx5 against C's libmlx5, on adapters that are made up: what it
+# writes, byte for byte, and whether mutants of it are noticed. The first is part of
+# `make test`.
+test-mlx5:
+	@scripts/setup || exit 1; REQUIRE_TEST_TOOLS=1 MLX5_LONG=1 $(GO) test -count=1 -v -timeout 60m ./uct/ib/verbs/internal/mlx5/oracle ./cmd/rdmasim
 
 # Attackers of all kinds against a server, beside a good client, for SIEGE.
 siege:

@@ -28,8 +28,9 @@ type Kernel struct {
 	nextKey uint32
 	nextAH  uint32
 	faults  Errnos
-	srqs    int      // shared receive queues
-	broken  []string // rules, by programs
+	srqs    int       // shared receive queues
+	broken  []string  // rules, by programs
+	watch   MLX5Watch // nil for nobody
 	resolve func(from, to [16]byte) syscall.Errno
 
 	pinned, pinnedMost int64 // bytes

@@ -199,6 +199,7 @@ func (x *mlx5File) context(d uhw) syscall.Errno {
 	}
 	resp.ResponseLength = uint32(n)
 	copy(d.out[:n], abi.Bytes(&resp))
+	x.made("context", d)
 	return 0
 }
 

@@ -121,6 +121,7 @@ func (x *mlx5File) newCQ(c *cq, cqe uint32, d uhw) syscall.Errno {
 	page.cqs = append(page.cqs, q)
 	c.queue, c.cqe = q, entries-1
 	store(d.out, abi.Mlx5CreateCqResp{Cqn: q.num})
+	x.made("completion queue", d)
 	return 0
 }
 
@@ -156,6 +157,7 @@ func (x *mlx5File) resizeCQ(c *cq, cqe uint32, d uhw) syscall.Errno {
 	}
 	x.forget(old)
 	c.cqe = entries - 1
+	x.made("resized completion queue", d)
 	return 0
 }
 
@@ -182,6 +184,7 @@ func (x *mlx5File) newSRQ(s *srq, wr uint32, d uhw) syscall.Errno {
 		x.unrecord(rec)
 	}}
 	store(d.out, abi.Mlx5CreateSrqResp{Srqn: s.num})
+	x.made("shared receive queue", d)
 	return 0
 }
 
@@ -267,5 +270,6 @@ func (x *mlx5File) newQP(q *qp, d uhw) syscall.Errno {
 		q.rq = &mlx5RQ{q: q, buf: buf, rec: rec, n: uint16(receives), shift: uint(shift)}
 	}
 	store(d.out, resp)
+	x.made("queue pair", d)
 	return 0
 }

@@ -226,6 +226,7 @@ func (u *uar) look() (any bool) {
 	for _, mem := range u.mems {
 		if v := take(mem[abi.MLX5_CQ_DOORBELL:][:8]); v != 0 {
 			any = true
+			u.rang(abi.MLX5_CQ_DOORBELL, v)
 			u.arm(uint32(v>>32), uint32(v))
 		}
 		for reg := range regs {
@@ -236,6 +237,8 @@ func (u *uar) look() (any bool) {
 			}
 			if first|second != 0 {
 				any = true
+				u.rang(off, first)
+				u.rang(off+half, second)
 				u.rung(reg, first, second)
 			}
 		}

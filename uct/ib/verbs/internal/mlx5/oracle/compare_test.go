@@ -1,0 +1,413 @@
+//go:build linux && (amd64 || arm64)
+
+package oracle_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os/exec"
+	"reflect"
+	"regexp"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/ucx-go/ucx/internal/ib/abi"
+	"github.com/ucx-go/ucx/internal/needtest"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest/run"
+)
+
+// differences are all that there may be, and why. What is not compared is what BlueFlame
+// writes behind the first 8 bytes of an entry, and the order of stores within one call,
+// which nobody outside can see: TestTrace of the provider has it.
+var differences = map[string]string{
+	"addend's second word": "the device does not look at the second word of a fetch-and-add: libmlx5 leaves what was there",
+	"source port":          "of no flow label: libmlx5 has a random UDP port for each address, ours makes it from the queue pairs, so that packets of two stay in order",
+	"shared memory":        "libmlx5 makes a shared receive queue twice as large, for receives that wait for memory to be paged in",
+	"own number":           "the number by which completions name a queue pair: of those that came back libmlx5 takes the lowest, ours the last",
+}
+
+// side is one of the two: who makes calls, and what the device sees of it.
+type side struct {
+	prober
+	net  *verbstest.Fabric
+	dev  *verbstest.Kernel
+	stop func() error
+
+	mu    sync.Mutex
+	made  []string // under mu: since the last look
+	bells []bell   // under mu: since the last look
+
+	ends   map[string]uint32 // how far queues were looked at
+	places map[string]uint32 // where the next of a shared queue is
+}
+
+type bell struct {
+	page, offset int
+	value        uint64
+}
+
+// Rang implements verbstest.MLX5Watch.
+func (s *side) Rang(page, offset int, value uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bells = append(s.bells, bell{page, offset, value})
+}
+
+// Made implements verbstest.MLX5Watch. Addresses are as far from each other as they
+// have to be, and else nobody's business.
+func (s *side) Made(what string, in []byte) {
+	var text string
+	switch what {
+	case "context":
+		text = fields[abi.Mlx5AllocUcontextReqV2](in)
+	case "completion queue":
+		text = fields[abi.Mlx5CreateCq](in, "BufAddr", "DbAddr")
+	case "resized completion queue":
+		text = fields[abi.Mlx5ResizeCq](in, "BufAddr")
+	case "shared receive queue":
+		text = fields[abi.Mlx5CreateSrq](in, "BufAddr", "DbAddr")
+	case "queue pair":
+		text = fields[abi.Mlx5CreateQp](in, "BufAddr", "DbAddr")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.made = append(s.made, what+text)
+}
+
+// fields are those of a struct, but for some, of which it says only whether they are 0.
+// What is not there is 0.
+func fields[T any](in []byte, addresses ...string) string {
+	var v T
+	if binary.Size(v) > 0 {
+		b := make([]byte, max(binary.Size(v), len(in)))
+		copy(b, in)
+		binary.Decode(b, binary.NativeEndian, &v)
+	}
+	for _, name := range addresses {
+		f := reflect.ValueOf(&v).Elem().FieldByName(name)
+		f.SetUint(min(f.Uint(), 1))
+	}
+	return fmt.Sprintf("%+v", v)
+}
+
+// look takes what has happened since the last look.
+func (s *side) look() (made []string, bells []bell) {
+	s.net.Progress()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	made, bells = s.made, s.bells
+	s.made, s.bells = nil, nil
+	return made, bells
+}
+
+// pair is both sides, which do the same.
+type pair struct {
+	t            *testing.T
+	mode         mode
+	ours, theirs *side
+	base         uint64 // address of the memory
+	step         string
+	reset        bool           // a queue pair is, by this step
+	closed       bool           // one was
+	found        map[string]int // differences
+	qps          map[uint32]queuePair
+}
+
+// queuePair is what is known of one by its number.
+type queuePair struct {
+	ud     bool
+	spread bool // the last address has no flow label
+}
+
+// newPair starts both sides on devices of their own.
+func newPair(t *testing.T, program string, m mode) *pair {
+	t.Helper()
+	p := &pair{t: t, mode: m, found: make(map[string]int), qps: make(map[uint32]queuePair)}
+	for _, s := range []**side{&p.ours, &p.theirs} {
+		x := &side{net: verbstest.NewFabric(), ends: make(map[string]uint32), places: make(map[string]uint32)}
+		x.dev = x.net.Add(m.config())
+		x.dev.WatchMLX5(x)
+		*s = x
+	}
+	if m.blue {
+		t.Setenv("VERBS_BLUEFLAME", "1")
+	}
+	g, err := newGoProbe(p.ours.dev.Open(), p.ours.dev.ABI())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.ours.prober, p.base = g, g.base
+	p.ours.stop = g.close
+	if err := p.theirs.start(program, m.blue, g.base); err != nil {
+		g.close()
+		if errors.Is(err, ucs.ErrUnsupported) {
+			needtest.Tool(t, err.Error())
+		}
+		t.Fatal(err)
+	}
+	t.Cleanup(p.end)
+	p.compareMade()
+	return p
+}
+
+// start starts the program of C.
+func (s *side) start(program string, blue bool, base uint64) error {
+	m, err := run.New(s.net)
+	if err != nil {
+		return err
+	}
+	c := &cProbe{cmd: exec.Command(program, fmt.Sprint(base))}
+	c.cmd.Env, c.cmd.Stderr = environment(blue), &c.err
+	in, err1 := c.cmd.StdinPipe()
+	out, err2 := c.cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, m.Start(c.cmd)); err != nil {
+		return errors.Join(err, m.Close())
+	}
+	c.in, c.out = in, bufio.NewReader(out)
+	s.prober = c
+	s.stop = func() error { return errors.Join(c.close(), m.Close()) }
+	_, err = c.do("sum", 0, 0) // it is ready
+	if err != nil {
+		return errors.Join(err, s.stop())
+	}
+	return nil
+}
+
+// end ends both sides. Neither has broken a rule.
+func (p *pair) end() {
+	for _, s := range []*side{p.ours, p.theirs} {
+		if err := s.stop(); err != nil {
+			p.t.Error(err)
+		}
+		for _, rule := range s.dev.Broken() {
+			p.t.Errorf("%s (ours: %v)", rule, s == p.ours)
+		}
+	}
+}
+
+func (p *pair) errorf(format string, args ...any) {
+	p.t.Helper()
+	p.t.Errorf(p.step+": "+format, args...)
+	if p.t.Failed() {
+		p.t.FailNow() // what follows is of no use
+	}
+}
+
+// differs notes a difference that may be.
+func (p *pair) differs(name string) {
+	if differences[name] == "" {
+		p.errorf("a difference without a reason: %s", name)
+	}
+	p.found[name]++
+}
+
+// do has both sides make a call, and compares all there is to see. It returns the
+// answer.
+func (p *pair) do(name string, args ...uint64) []uint64 {
+	p.t.Helper()
+	p.step = fmt.Sprintf("%s %d", name, args)
+	if len(p.step) > 200 {
+		p.step = p.step[:200] + "…"
+	}
+	p.reset = name == "state" && args[1] == 0
+	p.closed = p.closed || name == "close"
+	ours, err := p.ours.do(name, args...)
+	if err != nil {
+		p.t.Fatalf("%s: %v", p.step, err)
+	}
+	theirs, err := p.theirs.do(name, args...)
+	if err != nil {
+		p.t.Fatalf("%s: %v", p.step, err)
+	}
+	if ours != theirs {
+		p.errorf("the answers are\n%s\n%s with libmlx5", ours, theirs)
+	}
+	p.compareMade()
+	p.compareQueues()
+	if ours == "error" {
+		return nil
+	}
+	var list []uint64
+	for _, f := range bytes.Fields([]byte(ours)) {
+		var v uint64
+		fmt.Sscan(string(f), &v)
+		list = append(list, v)
+	}
+	return list
+}
+
+// compareMade compares what the kernel was told, and doorbells.
+func (p *pair) compareMade() {
+	p.t.Helper()
+	made1, bells1 := p.ours.look()
+	made2, bells2 := p.theirs.look()
+	if !reflect.DeepEqual(made1, made2) {
+		a, b := p.plain(made1), p.plain(made2)
+		if !reflect.DeepEqual(a, b) {
+			p.errorf("the kernel was told\n%s\n%s by libmlx5", a, b)
+		}
+	}
+	if len(bells1) != len(bells2) {
+		p.errorf("the doorbells are\n%x\n%x of libmlx5", bells1, bells2)
+	}
+	for i, b := range bells1 {
+		o := bells2[i]
+		if b != o {
+			p.errorf("a doorbell in page %d at %#x of %016x, that of libmlx5 is in page %d at %#x of %016x", b.page, b.offset, b.value, o.page, o.offset, o.value)
+		}
+	}
+}
+
+var number = regexp.MustCompile(` Uidx:\d+`)
+
+// plain is what the kernel was told without what may differ.
+func (p *pair) plain(made []string) []string {
+	list := slices.Clone(made)
+	for i := range list {
+		if p.closed {
+			p.differs("own number")
+			list[i] = number.ReplaceAllString(list[i], "")
+		}
+	}
+	return list
+}
+
+// compareQueues compares records, and what was posted since the last look.
+func (p *pair) compareQueues() {
+	p.t.Helper()
+	ours, theirs := p.ours.dev.MLX5Queues(), p.theirs.dev.MLX5Queues()
+	if len(ours) != len(theirs) {
+		p.errorf("%d queues, %d of libmlx5", len(ours), len(theirs))
+	}
+	for i := range ours {
+		a, b := &ours[i], &theirs[i]
+		if a.Kind != b.Kind || a.Number != b.Number || a.Entry != b.Entry {
+			p.errorf("a queue of %s %#x, that of libmlx5 is of %s %#x", a.Kind, a.Number, b.Kind, b.Number)
+		}
+		if !reflect.DeepEqual(a.Record, b.Record) {
+			p.errorf("the record of the %s of %#x is %#x, that of libmlx5 %#x", a.Kind, a.Number, a.Record, b.Record)
+		}
+		if a.Kind == "shared" && 2*len(a.Memory) == len(b.Memory) {
+			p.differs("shared memory")
+		} else if len(a.Memory) != len(b.Memory) {
+			p.errorf("%d bytes of %s of %#x, those of libmlx5 %d", len(a.Memory), a.Kind, a.Number, len(b.Memory))
+		}
+		switch key := fmt.Sprint(a.Kind, a.Number); a.Kind {
+		case "sends":
+			p.compareSends(key, a, b)
+		case "receives":
+			p.compareReceives(key, a, b)
+		case "shared":
+			p.compareShared(key, a, b)
+		}
+	}
+}
+
+// compareSends compares entries up to the record.
+func (p *pair) compareSends(key string, a, b *verbstest.MLX5Queue) {
+	p.t.Helper()
+	next, end := p.ours.ends[key], a.Record[1]&0xffff
+	if end == 0 && next != 0 && p.reset {
+		next = 0
+	}
+	for next != end {
+		x, y := entryAt(a, next), entryAt(b, next)
+		n := 16 * int(binary.BigEndian.Uint32(x[4:])&63)
+		if n == 0 {
+			p.errorf("an entry of no length")
+		}
+		x, y = x[:n], y[:n]
+		p.level(x, y, p.qps[a.Number])
+		if !bytes.Equal(x, y) {
+			p.errorf("the entry of QP %#x at block %#x is\n%x\n%x of libmlx5", a.Number, next, chunks(x), chunks(y))
+		}
+		next = (next + uint32(n+63)/64) & 0xffff
+	}
+	p.ours.ends[key] = next
+}
+
+// entryAt is the longest entry at a block, which may wrap.
+func entryAt(q *verbstest.MLX5Queue, block uint32) []byte {
+	const longest = 1024
+	b := make([]byte, longest)
+	for i := range b {
+		b[i] = q.Memory[(int(block)*64+i)%len(q.Memory)]
+	}
+	return b
+}
+
+// chunks is a text by segments.
+func chunks(b []byte) (list [][]byte) {
+	for ; len(b) > 16; b = b[16:] {
+		list = append(list, b[:16])
+	}
+	return append(list, b)
+}
+
+// level takes the differences out of two entries that there may be.
+func (p *pair) level(x, y []byte, q queuePair) {
+	if q.spread && !bytes.Equal(x[30:32], y[30:32]) {
+		if x[30] < 0xc0 || y[30] < 0xc0 {
+			p.errorf("source ports %x, %x", x[30:32], y[30:32])
+		}
+		p.differs("source port")
+		copy(x[30:32], y[30:32])
+	}
+	if x[3] == abi.MLX5_OPCODE_ATOMIC_FA && !bytes.Equal(x[40:48], y[40:48]) {
+		p.differs("addend's second word")
+		copy(x[40:48], y[40:48])
+	}
+}
+
+// compareReceives compares entries up to the record.
+func (p *pair) compareReceives(key string, a, b *verbstest.MLX5Queue) {
+	p.t.Helper()
+	next, end := p.ours.ends[key], a.Record[0]&0xffff
+	if end == 0 && next != 0 && p.reset {
+		next = 0
+	}
+	for ; next != end; next = (next + 1) & 0xffff {
+		at := int(next) % (len(a.Memory) / a.Entry) * a.Entry
+		p.compareList(a.Memory[at:at+a.Entry], b.Memory[at:at+b.Entry], "receive", next)
+	}
+	p.ours.ends[key] = next
+}
+
+// compareList compares lists of pieces of memory, which end by an entry that says so, or
+// where the place does.
+func (p *pair) compareList(x, y []byte, what string, number uint32) {
+	p.t.Helper()
+	n := 0
+	for n < len(x) {
+		n += 16
+		if binary.BigEndian.Uint32(x[n-12:]) == abi.MLX5_INVALID_LKEY {
+			break
+		}
+	}
+	if len(y) < n || !bytes.Equal(x[:n], y[:n]) {
+		p.errorf("%s %d is\n%x\n%x of libmlx5", what, number, chunks(x[:n]), chunks(y))
+	}
+}
+
+// compareShared compares entries up to the record, by the order in which the device finds
+// them.
+func (p *pair) compareShared(key string, a, b *verbstest.MLX5Queue) {
+	p.t.Helper()
+	next, end := p.ours.ends[key], a.Record[0]&0xffff
+	for ; next != end; next = (next + 1) & 0xffff {
+		at := int(p.ours.places[key]) * a.Entry
+		x, y := a.Memory[at:at+a.Entry], b.Memory[at:at+b.Entry]
+		if !bytes.Equal(x[:16], y[:16]) {
+			p.errorf("a shared receive begins with\n%x\n%x of libmlx5", x[:16], y[:16])
+		}
+		p.compareList(x[16:], y[16:], "shared receive", next)
+		p.ours.places[key] = uint32(binary.BigEndian.Uint16(x[2:]))
+	}
+	p.ours.ends[key] = next
+}
