@@ -5,6 +5,7 @@ package ucptest
 import (
 	"errors"
 	"io"
+	"runtime"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucp"
@@ -44,6 +45,7 @@ func TestTogetherContext(t *testing.T) {
 					case !errors.Is(err, ucs.ErrBusy):
 						t.Fatal(err)
 					}
+					runtime.Gosched()
 				}
 				g.Wait()
 				if err := ctx.Close(); err != nil {
