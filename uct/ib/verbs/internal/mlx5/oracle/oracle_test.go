@@ -527,7 +527,7 @@ func (p *pair) shared() {
 // windows binds and invalidates, which the next request has to wait for.
 func (p *pair) windows() {
 	p.connected(verbs.RC, usual)
-	key := p.do("mw")[0]
+	p.do("mw")
 	p.do("mw")
 	write := func() {
 		p.send(0, wr{op: verbs.WRRDMAWrite, remote: 0x1000, key: p.do("rkey", 0)[0], flags: signaled, list: [][2]uint64{{0x9000, 8}}})
@@ -539,7 +539,7 @@ func (p *pair) windows() {
 		if access&32 == 0 && access&2 != 0 {
 			write()
 		}
-		key = p.do("rkey", 0)[0]
+		key := p.do("rkey", 0)[0]
 		if i%2 == 0 {
 			p.send(1, wr{op: verbs.WRLocalInv, imm: key, flags: signaled})
 		} else {
