@@ -3,7 +3,8 @@
 // Command devinfo prints what RDMA devices are and can do, as this library knows
 // it: a twin of ibv_devinfo of rdma-core 44 (libibverbs/examples/devinfo.c), with its
 // options, layout and exit status. Devices whose queues the library does not know
-// cannot be opened, and so say nothing here but why.
+// cannot be opened, and so say nothing here but why. --selftest, which the C tool does not
+// have, tries all that the library does with a device.
 package main
 
 import (
@@ -49,6 +50,7 @@ type options struct {
 	port    int    // 0: all
 	list    bool
 	verbose bool
+	test    bool // try the device
 }
 
 func (m machine) run(args []string, stdout, stderr io.Writer) int {
@@ -71,7 +73,7 @@ func parse(args []string, stdout, stderr io.Writer) (*options, int) {
 	o := &options{}
 	p := getopt.New(args, "d:i:lvh", []getopt.Long{
 		{Name: "ib-dev", Value: true, Returned: "d"}, {Name: "ib-port", Value: true, Returned: "i"},
-		{Name: "list", Returned: "l"}, {Name: "verbose", Returned: "v"}, {Name: "help", Returned: "h"},
+		{Name: "list", Returned: "l"}, {Name: "verbose", Returned: "v"}, {Name: "selftest", Value: true, Returned: "t"}, {Name: "help", Returned: "h"},
 	})
 	for {
 		opt, value, err := p.Next()
@@ -98,6 +100,8 @@ func parse(args []string, stdout, stderr io.Writer) (*options, int) {
 			return o, exitOK
 		case "v":
 			o.verbose = true
+		case "t":
+			o.test, o.device, o.verbose = true, value, true
 		case "h":
 			usage(stdout)
 			return nil, exitOK
@@ -111,6 +115,8 @@ func usage(w io.Writer) {
   -i, --ib-port=NUM    only this port of it, from 1
   -l, --list           only the names of devices
   -v, --verbose        everything that is known of them
+      --selftest=NAME  everything that is known of a device, and whether it does all that the
+                       library needs, with data checked: a report to send with a question
   -h, --help           print this text
 `)
 }
@@ -161,6 +167,11 @@ func (m machine) showDevice(out *bufio.Writer, stderr io.Writer, d *verbs.Device
 	switch {
 	case err == nil:
 		writeHCA(out, h, o.verbose)
+		if o.test {
+			if code, err = selftest(out, c, d, o); err != nil {
+				code = fail(code, "not tried", err)
+			}
+		}
 	case h == nil:
 		code = fail(exitQuery, "not queried", err)
 	case errors.Is(err, errNoPort):

@@ -1,0 +1,204 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+)
+
+// Checks of what devices tell, and of what they do when something goes wrong.
+
+func checkEvents(k *check) error {
+	a, b, err := k.pair(verbs.RC)
+	if err != nil {
+		return err
+	}
+	for i, solicited := range []bool{false, true} {
+		if err := b.recv(verbs.RecvWR{ID: 1}, verbs.RecvWR{ID: 2}); err != nil {
+			return err
+		}
+		if err := b.cq.ReqNotify(solicited); err != nil {
+			return err
+		}
+		if solicited {
+			// Nobody is to be woken for this.
+			if err := a.transfer(verbs.WCSend, verbs.SendWR{Opcode: verbs.WRSend}); err != nil {
+				return err
+			}
+			if _, err := b.done(1, verbs.WCRecv); err != nil {
+				return err
+			}
+			if _, ok, err := b.cq.Channel().TryEvent(); ok || err != nil {
+				return fmt.Errorf("an event for what is not solicited, or %w", err)
+			}
+		}
+		if err := a.transfer(verbs.WCSend, verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSolicited}); err != nil {
+			return err
+		}
+		q, err := b.cq.Channel().GetEvent(k.ctx)
+		if err != nil {
+			return fmt.Errorf("no event: %w", err)
+		}
+		if q != b.cq {
+			return errors.New("an event of another completion queue")
+		}
+		if _, err := b.done(uint64(i+1), verbs.WCRecv); err != nil {
+			return err
+		}
+		if !solicited {
+			// The second receive goes, so that both rounds begin alike.
+			if err := a.transfer(verbs.WCSend, verbs.SendWR{Opcode: verbs.WRSend}); err != nil {
+				return err
+			}
+			if _, err := b.done(2, verbs.WCRecv); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkResize(k *check) error {
+	a, b, err := k.pair(verbs.RC)
+	if err != nil {
+		return err
+	}
+	const n = 20
+	for i := range n {
+		if err := b.recv(verbs.RecvWR{ID: uint64(i)}); err != nil {
+			return err
+		}
+		if err := a.transfer(verbs.WCSend, verbs.SendWR{Opcode: verbs.WRSend}); err != nil {
+			return err
+		}
+		switch i {
+		case n / 2:
+			err = b.cq.Resize(300)
+		case n - 1:
+			err = b.cq.Resize(40)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for i := range n {
+		if _, err := b.done(uint64(i), verbs.WCRecv); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkRereg(k *check) error {
+	a, b, err := k.pair(verbs.RC)
+	if err != nil {
+		return err
+	}
+	other := make([]byte, 8192)
+	if err := b.mr.Rereg(verbs.ReregTranslation, nil, other, 0); err != nil {
+		return err
+	}
+	fill(a.buf[:8192], 11)
+	if err := a.transfer(verbs.WCRDMAWrite, a.to(verbs.WRRDMAWrite, b, 0, a.at(0, 8192))); err != nil {
+		return err
+	}
+	return same("written", other, a.buf[:8192])
+}
+
+// fails posts a request that cannot succeed, with one behind it, which is flushed as are the
+// receives.
+func (e *end) fails(wr verbs.SendWR, status verbs.WCStatus) error {
+	if err := e.recv(verbs.RecvWR{}); err != nil {
+		return err
+	}
+	wr.Flags |= verbs.SendSignaled
+	if err := e.send(wr, wr); err != nil {
+		return err
+	}
+	for _, want := range []verbs.WCStatus{status, verbs.WCWRFlushErr, verbs.WCWRFlushErr} {
+		if err := e.failed(want); err != nil {
+			return err
+		}
+	}
+	a, err := e.qp.Query(verbs.QPAttrState)
+	if err == nil && a.State != verbs.QPErr {
+		err = fmt.Errorf("the queue pair is in %v, not %v", a.State, verbs.QPErr)
+	}
+	return err
+}
+
+func checkBadKey(k *check) error {
+	a, b, err := k.pair(verbs.RC)
+	if err != nil {
+		return err
+	}
+	w := a.to(verbs.WRRDMAWrite, b, 0, a.at(0, 8))
+	w.RKey ^= 0x5500
+	return a.fails(w, verbs.WCRemAccessErr)
+}
+
+func checkRNR(k *check) error {
+	a, b, err := k.pair(verbs.RC)
+	if err != nil {
+		return err
+	}
+	if err := a.qp.Modify(&verbs.QPAttr{State: verbs.QPReset}, verbs.QPAttrState); err != nil {
+		return err
+	}
+	if err := a.qp.Init(&verbs.QPAttr{Port: k.port, Access: toAll}); err != nil {
+		return err
+	}
+	if err := a.qp.Connect(&verbs.QPAttr{PathMTU: k.mtu, AH: k.path(), DestQPN: b.qp.QPN(), RQPSN: 0x111, SQPSN: 0x111,
+		MaxRdAtomic: 1, MaxDestRdAtomic: 1, MinRNRTimer: 1, Timeout: 14, RetryCount: 7, RNRRetry: 1}); err != nil {
+		return err
+	}
+	return a.fails(verbs.SendWR{Opcode: verbs.WRSend, SGList: a.at(0, 8)}, verbs.WCRNRRetryExcErr)
+}
+
+// checkReset has connections that have failed begin again.
+func checkReset(k *check) error {
+	a, b, err := k.pair(verbs.RC)
+	if err != nil {
+		return err
+	}
+	w := a.to(verbs.WRRDMAWrite, b, endBytes, a.at(0, 8))
+	if err := a.fails(w, verbs.WCRemAccessErr); err != nil {
+		return err
+	}
+	for _, e := range []*end{a, b} {
+		if err := e.qp.Modify(&verbs.QPAttr{State: verbs.QPReset}, verbs.QPAttrState); err != nil {
+			return err
+		}
+	}
+	if err := a.connect(b); err != nil {
+		return err
+	}
+	if err := b.connect(a); err != nil {
+		return err
+	}
+	fill(a.buf[:100], 13)
+	if err := a.transfer(verbs.WCRDMAWrite, a.to(verbs.WRRDMAWrite, b, 0, a.at(0, 100))); err != nil {
+		return err
+	}
+	return same("written", b.buf[:100], a.buf[:100])
+}
+
+// checkClosing leaves requests behind, which closing is to clear away.
+func checkClosing(k *check) error {
+	a, b, err := k.pair(verbs.RC)
+	if err != nil {
+		return err
+	}
+	for i := range 30 {
+		if err := b.recv(verbs.RecvWR{ID: uint64(i), SGList: b.at(0, 1000)}); err != nil {
+			return err
+		}
+		if err := a.send(verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 1000)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
