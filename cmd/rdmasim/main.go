@@ -42,17 +42,11 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	network := verbstest.NewFabric()
-	for i := range *n {
-		c := verbstest.Config{Ports: []verbstest.Port{{InfiniBand: *link == "ib"}}}
-		if *link == "eth" {
-			c.Ports[0].GIDs = addresses(i)
-		}
-		if *kind == "mlx5" {
-			c.MLX5 = &verbstest.MLX5{Loose: true}
-		}
-		network.Add(c)
+	var adapter *verbstest.MLX5
+	if *kind == "mlx5" {
+		adapter = &verbstest.MLX5{Loose: true}
 	}
+	network := newNetwork(*n, *link == "ib", adapter)
 	if *verbose {
 		network.SetLog(func(text string) { fmt.Fprintln(os.Stderr, "rdmasim:", text) })
 	}
@@ -62,6 +56,19 @@ func main() {
 		os.Exit(127)
 	}
 	os.Exit(status)
+}
+
+// newNetwork is a network of n devices, as of mlx5 if that is not nil, with one port each.
+func newNetwork(n int, infiniBand bool, mlx5 *verbstest.MLX5) *verbstest.Fabric {
+	network := verbstest.NewFabric()
+	for i := range n {
+		c := verbstest.Config{MLX5: mlx5, Ports: []verbstest.Port{{InfiniBand: infiniBand}}}
+		if !infiniBand {
+			c.Ports[0].GIDs = addresses(i)
+		}
+		network.Add(c)
+	}
+	return network
 }
 
 // addresses are those of the n-th device on Ethernet: of the link, and of IPv4, on the

@@ -166,10 +166,11 @@ func (q *mlx5CQ) rung(w uint32) {
 }
 
 // newer reports whether a record may be that of an arming behind the doorbell's, of which
-// the doorbell is not there yet.
+// the doorbell is not there yet. One of 0 is more likely none, but of another process, which
+// goes on while its doorbells are looked for.
 func (q *mlx5CQ) newer(rec, bell uint32) bool {
 	const half = 1 << 23
-	return (rec-bell)&indexMask < half && (rec>>28-bell>>28)&3 < 2 && rec != 0
+	return (rec-bell)&indexMask < half && (rec>>28-bell>>28)&3 < 2 && (rec != 0 || q.rec.far != nil)
 }
 
 // arm asks for an event with the next completion behind the consumer's index, or the next

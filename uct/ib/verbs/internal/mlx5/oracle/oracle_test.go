@@ -267,7 +267,7 @@ func (p *pair) ends(cqs ...uint64) {
 }
 
 // patience bounds what must happen, for the case that it does not.
-const patience = time.Minute
+const patience = 30 * time.Second
 
 // joined are two answers of poll in one.
 func joined(a, b string) string {

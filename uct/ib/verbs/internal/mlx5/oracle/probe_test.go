@@ -218,7 +218,9 @@ var calls = map[string]func(g *goProbe) (answer []uint64, err error){
 		return []uint64{0}, q.ReqNotify(g.arg() != 0)
 	},
 	"event": func(g *goProbe) ([]uint64, error) {
-		_, err := pick(g, g.channels).GetEvent(context.Background())
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_, err := pick(g, g.channels).GetEvent(ctx)
 		return []uint64{0}, err
 	},
 	"fill": func(g *goProbe) ([]uint64, error) {
@@ -338,6 +340,9 @@ func (g *goProbe) poll() ([]uint64, error) {
 // build builds the program of C.
 func build(t *testing.T) string {
 	t.Helper()
+	if program := os.Getenv(programEnv); program != "" {
+		return program
+	}
 	if _, err := exec.LookPath("gcc"); err != nil {
 		needtest.Tool(t, "gcc, to build the program of C")
 	}

@@ -1,0 +1,259 @@
+//go:build linux && (amd64 || arm64)
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ucx-go/ucx/internal/needtest"
+	"github.com/ucx-go/ucx/internal/porttest"
+	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest/run"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// limit bounds what one program may take, for the case that it does not end.
+const limit = 3 * time.Minute
+
+// devices are what programs run on.
+var devices = []struct {
+	name       string
+	infiniBand bool
+	mlx5       *verbstest.MLX5
+}{
+	{"rxe", false, nil},
+	{"mlx5", false, &verbstest.MLX5{Loose: true}},
+	{"mlx5, static, version 0", false, &verbstest.MLX5{Loose: true, StaticUARs: true, Version0: true}},
+	{"mlx5, InfiniBand", true, &verbstest.MLX5{Loose: true}},
+}
+
+// newMachine is a machine with two of the devices. What a device would not take is an
+// error.
+func newMachine(t *testing.T, infiniBand bool, mlx5 *verbstest.MLX5) *run.Machine {
+	t.Helper()
+	ucttest.NoLeaks(t)
+	n := newNetwork(2, infiniBand, mlx5)
+	m, err := run.New(n)
+	if errors.Is(err, ucs.ErrUnsupported) {
+		needtest.Tool(t, err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, k := range n.Devices() {
+			for _, rule := range k.Broken() {
+				t.Error(rule)
+			}
+		}
+	})
+	return m
+}
+
+// compile builds programs, and tests as programs, into a folder.
+func compile(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	cmd := exec.Command("go", args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go %s: %v\n%s", args, err, out)
+	}
+}
+
+// skipShort skips what compiles programs and runs them.
+func skipShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() || race.Enabled {
+		t.Skip("it compiles programs, and runs them")
+	}
+}
+
+// TestPrograms runs on each kind of device what is for real ones: tests that play both
+// roles with the programs of C, and compare what these print and the data.
+func TestPrograms(t *testing.T) {
+	skipShort(t)
+	dir := t.TempDir()
+	for _, p := range []struct{ folder, tests string }{
+		{"../devinfo", "^TestAgainstC$"},
+		{"../internal/pingpong", "^TestDevice$"},
+		{"../ib_perftest", "^TestInterop$"},
+	} {
+		program := filepath.Join(dir, filepath.Base(p.folder)+".test")
+		compile(t, p.folder, "test", "-c", "-o", program, ".")
+		for _, d := range devices {
+			if d.mlx5 == nil && p.tests == "^TestInterop$" {
+				continue // so it is in a virtual machine
+			}
+			t.Run(filepath.Base(p.folder)+"/"+d.name, func(t *testing.T) {
+				m := newMachine(t, d.infiniBand, d.mlx5)
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				defer cancel()
+				cmd := exec.CommandContext(ctx, program, "-test.run", p.tests, "-test.v")
+				cmd.Dir = p.folder
+				var out bytes.Buffer
+				cmd.Stdout, cmd.Stderr = &out, &out
+				if err := m.Run(cmd); err != nil {
+					t.Errorf("%v\n%s", err, &out)
+				}
+				passed := bytes.Count(out.Bytes(), []byte("--- PASS"))
+				if skipped := bytes.Count(out.Bytes(), []byte("--- SKIP")); passed == 0 || skipped > 0 {
+					t.Errorf("%d tests passed, %d skipped\n%s", passed, skipped, &out)
+				}
+				t.Logf("%d tests passed", passed)
+			})
+		}
+	}
+}
+
+// Aliases of transports, with what they need to connect by; those of mlx5 are UCX's own half
+// of the driver, beside libmlx5.
+const rc, ud, rcMLX5, udMLX5 = "rc_v", "ud_verbs", "rc_x", "ud_x"
+
+// perftest is ucx_perftest of C and ours.
+type perftest struct {
+	programs map[bool]string // by whether it is ours
+	release  string          // of C's
+}
+
+func newPerftest(t *testing.T) *perftest {
+	t.Helper()
+	skipShort(t)
+	c, err := exec.LookPath("ucx_perftest")
+	if err != nil {
+		needtest.Tool(t, err.Error()+" (apt-get install ucx-utils)")
+	}
+	out, err := exec.Command("ucx_info", "-v").Output()
+	if err != nil {
+		needtest.Tool(t, err.Error()+" (apt-get install ucx-utils)")
+	}
+	release := regexp.MustCompile(`ersion:? (\d+\.\d+)`).FindSubmatch(out)
+	if release == nil {
+		t.Fatalf("the release of C's: %s", out)
+	}
+	dir := t.TempDir()
+	compile(t, "../ucx_perftest", "build", "-o", dir+"/ours", ".")
+	return &perftest{map[bool]string{true: dir + "/ours", false: c}, string(release[1])}
+}
+
+// end is a program at one end of a connection.
+type end struct {
+	ours bool
+	tls  string
+}
+
+func (e end) String() string {
+	return map[bool]string{true: "Go ", false: "C "}[e.ours] + e.tls
+}
+
+// TestUCX has ucx_perftest of C talk to itself and to ours.
+func TestUCX(t *testing.T) {
+	p := newPerftest(t)
+	for _, d := range devices {
+		for _, ends := range [][2]end{ // server, client
+			{{false, rc}, {false, rc}}, {{false, ud}, {false, ud}}, {{false, rcMLX5}, {false, rcMLX5}}, {{false, udMLX5}, {false, udMLX5}},
+			{{true, rc}, {false, rc}}, {{false, rc}, {true, rc}}, {{true, ud}, {false, ud}}, {{false, ud}, {true, ud}}, {{true, rc}, {true, rc}}, {{true, ud}, {true, ud}},
+		} {
+			if d.mlx5 == nil && strings.HasSuffix(ends[0].tls, "_x") {
+				continue
+			}
+			for _, test := range []string{"tag_lat -s 2000 -n 200", "tag_bw -s 200000 -n 30"} {
+				if d.name != "mlx5" && strings.HasPrefix(test, "tag_bw") {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/%v, %v/%s", d.name, ends[0], ends[1], test), func(t *testing.T) {
+					server, client := p.run(t, newMachine(t, d.infiniBand, d.mlx5), ends, test)
+					for _, e := range []*ended{client, server} {
+						if e.err != nil || strings.Contains(e.out.String(), "ERROR") {
+							t.Errorf("%v: %v\n%s", e.Args, e.err, &e.out)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestApart: transports of mlx5 do not reach those of verbs by name, so neither do ours.
+func TestApart(t *testing.T) {
+	p := newPerftest(t)
+	for _, ends := range [][2]end{{{false, rcMLX5}, {false, rc}}, {{false, rcMLX5}, {true, rc}}, {{true, ud}, {false, udMLX5}}} {
+		t.Run(fmt.Sprint(ends[0], ", ", ends[1]), func(t *testing.T) {
+			_, client := p.run(t, newMachine(t, false, &verbstest.MLX5{Loose: true}), ends, "tag_lat -n 1")
+			if client.err == nil || !strings.Contains(client.out.String(), "unreachable") {
+				t.Errorf("%v: %v\n%s", client.Args, client.err, &client.out)
+			}
+		})
+	}
+}
+
+// ended is a program that has.
+type ended struct {
+	*exec.Cmd
+	out bytes.Buffer
+	err error
+}
+
+// run runs a server and a client to their ends.
+func (p *perftest) run(t *testing.T, m *run.Machine, ends [2]end, test string) (server, client *ended) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	port := porttest.Free(t)
+	start := func(e end, more ...string) *ended {
+		args := append(more, "-w", "10", "-p", fmt.Sprint(port), "-t")
+		x := &ended{Cmd: exec.CommandContext(ctx, p.programs[e.ours], append(args, strings.Fields(test)...)...)}
+		// What is made up says of datagrams what soft-RoCE does: C takes it for RoCE v1.
+		x.Env = append(os.Environ(), "UCX_TLS="+e.tls, "UCX_UD_VERBS_ETH_DGID_CHECK=n")
+		x.Stdout, x.Stderr = &x.out, &x.out
+		if err := m.Start(x.Cmd); err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	server = start(ends[0])
+	listening(t, port)
+	args := []string{"127.0.0.1"}
+	if ends[1].ours && !ends[0].ours {
+		args = append(args, "--peer", p.release)
+	}
+	client = start(ends[1], args...)
+	client.err = client.Wait()
+	if client.err != nil {
+		server.Process.Kill() // which may not have heard of it
+	}
+	server.err = server.Wait()
+	return server, client
+}
+
+// listening waits until a port is listened at, without connecting to it.
+func listening(t *testing.T, port int) {
+	t.Helper()
+	want := fmt.Sprintf(":%04X", port)
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+			text, _ := os.ReadFile(file)
+			for line := range strings.SplitSeq(string(text), "\n") {
+				// local address, remote address, state; 0A is LISTEN.
+				if f := strings.Fields(line); len(f) > 3 && strings.HasSuffix(f[1], want) && f[3] == "0A" {
+					return
+				}
+			}
+		}
+	}
+	t.Fatalf("nobody listens at port %d", port)
+}

@@ -1,0 +1,210 @@
+//go:build linux && (amd64 || arm64)
+
+package oracle_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// mutant is a mistake in a file of the provider: edits are a text that is there once, and
+// what stands in its place.
+type mutant struct {
+	what, file string
+	edits      [][2]string
+}
+
+func change(what, file string, edits ...string) mutant {
+	m := mutant{what: what, file: file}
+	for i := 0; i+1 < len(edits); i += 2 {
+		m.edits = append(m.edits, [2]string{edits[i], edits[i+1]})
+	}
+	return m
+}
+
+var mutants = []mutant{
+	change("the owner bit of another round", "cq.go", "i>>c.round&1", "i>>(c.round+1)&1"),
+	change("completions are not told to be taken", "poll.go", "\t\tc.next = i\n\t\tc.consumed()\n", "\t\tc.next = i\n"),
+	change("an index of the consumer too low", "cq.go", "c.next&0xffffff) }", "(c.next-1)&0xffffff) }"),
+	change("armed with a stale number of events", "cq.go", "c.taken.Load()&3<<28", "c.taken.Load()&0"),
+	change("armed for the wrong completions", "cq.go", "if solicited {", "if !solicited {"),
+	change("armed without a record", "cq.go", "setRecord(c.rec, abi.MLX5_CQ_ARM_DB, v)\n", ""),
+	change("armed in the wrong half of the word", "cq.go", "uint64(v)<<32|uint64(c.answer.Cqn)", "uint64(c.answer.Cqn)<<32|uint64(v)"),
+	change("events are not counted", "cq.go", "{ c.taken.Add(1) }", "{}"),
+	change("room for one completion less", "size.go", "powerOf2(cqe + 1)", "powerOf2(cqe)"),
+	change("memory for completions not marked", "cq.go", "abi.MLX5_CQE_INVALID << 4", "0"),
+
+	change("the index of an entry cut off", "send.go", "uint64(post&0xffff)<<40", "uint64(post&0xff)<<40"),
+	change("the index of an entry not masked", "send.go", "index := post & (q.size/blockSize - 1)", "index := post & (2*q.size/blockSize - 1)"),
+	change("inline data without its header's length", "send.go", "n += (inlineHeader + wr.Length + unit - 1) / unit", "n += (wr.Length + unit - 1) / unit"),
+	change("a segment too few, of what is added", "send.go", "q.setLen(q.len + 1)", "q.setLen(q.len)"),
+	change("pieces of no length in sends", "send.go", "if list[i].Length != 0 {", "if list[i].Length != 1<<31 {"),
+	change("length and key in the wrong order", "send.go", "uint64(p.Length)<<32|uint64(p.LKey)", "uint64(p.LKey)<<32|uint64(p.Length)"),
+	change("a record behind the doorbell", "send.go",
+		"\tsetRecord(q.rec, abi.MLX5_SND_DBR, q.post&0xffff)\n\tflushWrites()\n\tr := q.reg", "\tr := q.reg",
+		"\t\tq.half ^= 1\n", "\t\tq.half ^= 1\n\t\tsetRecord(q.rec, abi.MLX5_SND_DBR, q.post&0xffff)\n"),
+	change("the other word of the record", "send.go", "setRecord(q.rec, abi.MLX5_SND_DBR, q.post&0xffff)\n", "setRecord(q.rec, abi.MLX5_RCV_DBR, q.post&0xffff)\n"),
+	change("a record of the last entry, not behind it", "send.go", "setRecord(q.rec, abi.MLX5_SND_DBR, q.post&0xffff)\n", "setRecord(q.rec, abi.MLX5_SND_DBR, (q.post-1)&0xffff)\n"),
+	change("no barrier before the record", "send.go", "\ttoDevice()\n\tsetRecord(q.rec, abi.MLX5_SND_DBR", "\tsetRecord(q.rec, abi.MLX5_SND_DBR"),
+	change("no barrier behind the record", "send.go", "q.post&0xffff)\n\tflushWrites()\n", "q.post&0xffff)\n"),
+	change("no barrier behind the doorbell", "send.go", "*q.queue.word(q.off))\n\t\tflushWrites()\n\t\tq.half", "*q.queue.word(q.off))\n\t\tq.half"),
+	change("a doorbell of the entry before", "send.go", "ring(r.bells[q.half&1], *q.queue.word(q.off))", "ring(r.bells[q.half&1], *q.queue.word(q.prev))"),
+	change("one half of a register only", "send.go", "\t\tq.half ^= 1\n", ""),
+	change("operands in the wrong order", "send.go", "first, second = wr.Swap, wr.CompareAdd", "first, second = wr.CompareAdd, wr.Swap"),
+	change("the small fence in place of the fence", "send.go", "\t\tflags |= waits\n", "\t\tflags |= waitsSmall\n"),
+	change("the wrong bit for solicited", "send.go", "uint64(wr.Flags&provider.SendSolicited)<<31", "uint64(wr.Flags&provider.SendSolicited)<<30"),
+	change("queue pairs that signal all do not", "send.go", "flags := q.signal | ", "flags := "),
+	change("a key to invalidate left out", "send.go", "{code: abi.MLX5_OPCODE_SEND_INVAL, len: 1, imm: ^uint32(0)}", "{code: abi.MLX5_OPCODE_SEND_INVAL, len: 1}"),
+	change("room for one entry more", "send.go", "return q.head-q.seen < q.most", "return q.head-q.seen <= q.most"),
+	change("unsignaled entries stay in the queue", "send.go", "word.StoreRelease32(&q.done, b.done)", "word.StoreRelease32(&q.done, q.done+1)"),
+
+	change("pieces of no length in receives", "recv.go", "if list[i].Length != 0 {", "if list[i].Length != 1<<31 {"),
+	change("no end of a list of pieces", "recv.go", "if n < most {", "if n > most {"),
+	change("a record of receives too high", "recv.go", "q.head&0xffff)\n", "(q.head+1)&0xffff)\n"),
+	change("places of shared receives are lost", "srq.go", "s.link(s.tail).Put(uint16(i))\n", ""),
+	change("a record of the shared receives of one call", "srq.go", "s.posted += uint32(n)", "s.posted = uint32(n)"),
+	change("a shared receive at the place of its link", "srq.go", "i<<s.shift+unit, wr.SGList", "i<<s.shift, wr.SGList"),
+
+	change("no beginning again after RESET", "qp.go", "\tq.sendQueue.reset()\n", ""),
+	change("records left after RESET", "qp.go", "\tsetRecord(q.rec, abi.MLX5_SND_DBR, 0)\n", ""),
+	change("no number of the queue pair for completions", "qp.go", "\t\tq.request.Uidx = q.number\n", ""),
+	change("the owner bits of entries that move", "drain.go", "e.OpOwn&^abi.MLX5_CQE_OWNER_MASK | owner", "e.OpOwn | owner&0"),
+	change("completions of what is closed are forgotten", "drain.go", "\t\t\tc.rescued = append(c.rescued, wc)\n", ""),
+	change("completions of what is closed stay, too", "drain.go", "\t\tc.next += gone\n", ""),
+	change("a resized queue goes on an entry too early", "resize.go", "\t\t\tc.next++\n", ""),
+	change("the owner bits of the old size", "resize.go", "uint8((i+1)/r.size&1)", "uint8((i+1)/c.size&1)"),
+
+	change("a global route not marked", "ah.go", "\t\troute |= 1 << 30\n", ""),
+	change("the service level in the wrong bits", "ah.go", "a.Sl&7<<1", "a.Sl&7"),
+	change("another port of a flow", "ah.go", "flow>>14", "flow>>13"),
+	change("an address not marked as a long one", "ah.go", "to | abi.MLX5_EXTENDED_UD_AV", "to"),
+	change("the code of a rate", "ah.go", "7: 12, 8: 13", "7: 13, 8: 12"),
+	change("no address of the next hop", "ah.go", "\ta.av.Rmac = a.answer.Dmac\n", ""),
+
+	change("no fence behind a bind", "umr.go", "\tq.fence = waitsSmall\n", ""),
+	change("a bind of fewer words", "umr.go", "u.KlmOctowords.Put(4)", "u.KlmOctowords.Put(3)"),
+	change("a window for no queue pair", "umr.go", "k.QpnMkey.Put(q.qpn<<8 | ", "k.QpnMkey.Put(noQPN | "),
+	change("a window that is taken away by nobody's leave", "umr.go", " | abi.MLX5_WQE_UMR_CTRL_FLAG_CHECK_QPN", ""),
+
+	change("a syndrome of another status", "poll.go", "provider.WCRemAccessErr,", "provider.WCRemOpErr,"),
+	change("no barrier behind the owner bit", "poll.go", "\t\tfromDevice()\n\t\tuverbs.RaceReceived()\n\t\tif c.take", "\t\tuverbs.RaceReceived()\n\t\tif c.take"),
+	change("no length of what was read", "poll.go", "w.Opcode, w.ByteLen = provider.WCRDMARead, e.ByteCnt.Get()", "w.Opcode = provider.WCRDMARead"),
+	change("the immediate data of another word", "poll.go", "from, imm := e.FlagsRqpn.Get(), e.ImmInvalPkey.Get()", "from, imm := e.FlagsRqpn.Get(), e.SrqnUidx.Get()"),
+}
+
+// longRun says that what takes minutes is to run.
+var longRun = os.Getenv("MLX5_LONG") != ""
+
+// programEnv has the program of C, for the mutants' sake.
+const programEnv = "MLX5_PROBE"
+
+// noticers are tests that may notice a mutant: first those that hardly take any time.
+var noticers = []struct {
+	name string
+	args []string
+}{
+	{"oracle", []string{"-run", "TestOracle/(dynamic|static,_version_0,_InfiniBand|dynamic,_BlueFlame)$", "."}},
+	{"tests of the provider", []string{"-run", "^(Test|Fuzz)", ".."}},
+	{"suite of verbs", []string{"-run", "TestMLX5", "../../.."}},
+}
+
+// TestMutants has each mutant noticed, and what is not changed not.
+func TestMutants(t *testing.T) {
+	if !longRun {
+		t.Skip("it takes minutes: MLX5_LONG=1")
+	}
+	program := build(t)
+	test := func(t *testing.T, m *mutant, args []string) (out []byte, noticed bool) {
+		cmd := exec.Command("go", append([]string{"test", "-failfast", "-count=1", "-timeout", "3m"}, args...)...)
+		// In the environment it is also for tests that compile once more.
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-overlay="+m.overlay(t), "MLX5_LONG=", programEnv+"="+program)
+		out, err := cmd.CombinedOutput()
+		if bytes.Contains(out, []byte("[build failed]")) || bytes.Contains(out, []byte("[setup failed]")) {
+			t.Fatalf("%s does not compile:\n%s", m.what, out)
+		}
+		return out, err != nil
+	}
+	for _, n := range noticers {
+		if out, noticed := test(t, &mutant{what: "nothing changed", file: "doc.go"}, n.args); noticed {
+			t.Fatalf("the %s, with nothing changed:\n%s", n.name, out)
+		}
+	}
+	by := make(map[string]int)
+	for _, m := range mutants {
+		t.Run(m.what, func(t *testing.T) {
+			start := time.Now()
+			for _, n := range noticers {
+				if out, noticed := test(t, &m, n.args); noticed {
+					by[n.name]++
+					t.Logf("noticed by the %s after %.0f s: %s", n.name, time.Since(start).Seconds(), complaint(out))
+					return
+				}
+			}
+			t.Error("not noticed")
+		})
+	}
+	t.Log(by)
+}
+
+// overlay writes the mutant and returns the file that has it take the place of what it is
+// made from.
+func (m *mutant) overlay(t *testing.T) string {
+	t.Helper()
+	file, err := filepath.Abs(filepath.Join("..", m.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(b)
+	for _, e := range m.edits {
+		if strings.Count(text, e[0]) != 1 {
+			t.Fatalf("%q is in %s %d times", e[0], m.file, strings.Count(text, e[0]))
+		}
+		text = strings.Replace(text, e[0], e[1], 1)
+	}
+	dir := t.TempDir()
+	changed, list := filepath.Join(dir, m.file), filepath.Join(dir, "overlay.json")
+	b, err = json.Marshal(map[string]map[string]string{"Replace": {file: changed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{changed: text, list: string(b)} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return list
+}
+
+// complaints are lines of go test that say what is wrong.
+var complaints = regexp.MustCompile(`(?m)^\s*(\S+_test\.go:\d+: .*|panic: .*|fatal error: .*)$`)
+
+// complaint is the first of these.
+func complaint(out []byte) string {
+	m := complaints.FindSubmatch(out)
+	if m == nil {
+		return fmt.Sprintf("%.200s", out)
+	}
+	return fmt.Sprintf("%.160s", m[1])
+}
+
+// TestMutantsFit: what they change is there.
+func TestMutantsFit(t *testing.T) {
+	if len(mutants) < 25 {
+		t.Errorf("%d mutants", len(mutants))
+	}
+	for _, m := range mutants {
+		m.overlay(t)
+	}
+}
