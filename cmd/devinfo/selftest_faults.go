@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
@@ -98,7 +99,11 @@ func checkRereg(k *check) error {
 		return err
 	}
 	other := make([]byte, 8192)
-	if err := b.mr.Rereg(verbs.ReregTranslation, nil, other, 0); err != nil {
+	err = b.mr.Rereg(verbs.ReregTranslation, nil, other, 0)
+	if errors.Is(err, ucs.ErrUnsupported) {
+		return errLacking // soft-RoCE before Linux 6.3
+	}
+	if err != nil {
 		return err
 	}
 	fill(a.buf[:8192], 11)

@@ -125,7 +125,7 @@ func TestMutants(t *testing.T) {
 	}
 	program := build(t)
 	test := func(t *testing.T, m *mutant, args []string) (out []byte, noticed bool) {
-		cmd := exec.Command("go", append([]string{"test", "-failfast", "-count=1", "-timeout", "3m"}, args...)...)
+		cmd := exec.Command("go", append([]string{"test", "-failfast", "-count=1", "-vet=off", "-ldflags=-s -w", "-timeout", "3m"}, args...)...)
 		// In the environment it is also for tests that compile once more.
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-overlay="+m.overlay(t), "MLX5_LONG=", programEnv+"="+program)
 		out, err := cmd.CombinedOutput()
