@@ -2,19 +2,25 @@ package abi
 
 // Drivers; enum rdma_driver_id, ib_user_ioctl_verbs.h.
 const (
-	RDMA_DRIVER_UNKNOWN = 0
-	RDMA_DRIVER_MLX5    = 1
-	RDMA_DRIVER_MLX4    = 2
-	RDMA_DRIVER_CXGB4   = 4
-	RDMA_DRIVER_BNXT_RE = 6
-	RDMA_DRIVER_IRDMA   = 9
-	RDMA_DRIVER_QEDR    = 11
-	RDMA_DRIVER_HNS     = 12
-	RDMA_DRIVER_RXE     = 14
-	RDMA_DRIVER_HFI1    = 15
-	RDMA_DRIVER_EFA     = 17
-	RDMA_DRIVER_SIW     = 18
-	RDMA_DRIVER_ERDMA   = 19
+	RDMA_DRIVER_UNKNOWN    = 0
+	RDMA_DRIVER_MLX5       = 1
+	RDMA_DRIVER_MLX4       = 2
+	RDMA_DRIVER_CXGB4      = 4
+	RDMA_DRIVER_BNXT_RE    = 6
+	RDMA_DRIVER_OCRDMA     = 7
+	RDMA_DRIVER_IRDMA      = 9
+	RDMA_DRIVER_VMW_PVRDMA = 10
+	RDMA_DRIVER_QEDR       = 11
+	RDMA_DRIVER_HNS        = 12
+	RDMA_DRIVER_USNIC      = 13
+	RDMA_DRIVER_RXE        = 14
+	RDMA_DRIVER_HFI1       = 15
+	RDMA_DRIVER_QIB        = 16
+	RDMA_DRIVER_EFA        = 17
+	RDMA_DRIVER_SIW        = 18
+	RDMA_DRIVER_ERDMA      = 19
+	RDMA_DRIVER_MANA       = 20
+	RDMA_DRIVER_IONIC      = 21
 )
 
 // What the core supports; enum ib_uverbs_core_support, ib_user_ioctl_verbs.h.

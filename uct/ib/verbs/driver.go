@@ -18,7 +18,8 @@ var driverNames = map[uint32]string{
 	abi.RDMA_DRIVER_MLX5: "mlx5", abi.RDMA_DRIVER_MLX4: "mlx4", abi.RDMA_DRIVER_CXGB4: "cxgb4",
 	abi.RDMA_DRIVER_BNXT_RE: "bnxt_re", abi.RDMA_DRIVER_IRDMA: "irdma", abi.RDMA_DRIVER_QEDR: "qedr",
 	abi.RDMA_DRIVER_HNS: "hns", abi.RDMA_DRIVER_RXE: "rxe", abi.RDMA_DRIVER_HFI1: "hfi1", abi.RDMA_DRIVER_EFA: "efa",
-	abi.RDMA_DRIVER_SIW: "siw", abi.RDMA_DRIVER_ERDMA: "erdma",
+	abi.RDMA_DRIVER_SIW: "siw", abi.RDMA_DRIVER_ERDMA: "erdma", abi.RDMA_DRIVER_MANA: "mana", abi.RDMA_DRIVER_IONIC: "ionic",
+	abi.RDMA_DRIVER_OCRDMA: "ocrdma", abi.RDMA_DRIVER_VMW_PVRDMA: "vmw_pvrdma", abi.RDMA_DRIVER_USNIC: "usnic", abi.RDMA_DRIVER_QIB: "qib",
 }
 
 // maxDriverID bounds the search for the number of a device's driver.
@@ -68,12 +69,14 @@ func providerOf(f uverbs.File, abiVersion int) (*provider.Provider, error) {
 		for _, p := range provider.All() {
 			have = append(have, p.Name)
 		}
-		what := driverNames[id]
+		what, place := driverNames[id], "a folder of its own in uct/ib/verbs/internal"
 		if what == "" {
 			what = fmt.Sprintf("number %d", id)
+		} else {
+			place = "uct/ib/verbs/internal/" + what
 		}
-		return nil, fmt.Errorf("verbs: %s has the kernel's driver %s, for whose queues there is no code here, only for %s: %w",
-			f.Name(), what, strings.Join(have, ", "), ucs.ErrUnsupported)
+		return nil, fmt.Errorf("verbs: %s has the kernel's driver %s, for whose queues there is no code here, only for %s (its place would be %s): %w",
+			f.Name(), what, strings.Join(have, ", "), place, ucs.ErrUnsupported)
 	}
 	if abiVersion != 0 && (abiVersion < p.MinABI || abiVersion > p.MaxABI) {
 		return nil, fmt.Errorf("verbs: %s: driver %s has version %d of its interface, not %d to %d: %w",

@@ -339,9 +339,16 @@ func (o otherDriver) Ioctl(f *uverbs.Frame) syscall.Errno {
 // TestOtherDrivers: an error says what the device is and what is missing.
 func TestOtherDrivers(t *testing.T) {
 	for id, says := range map[uint32]string{
-		abi.RDMA_DRIVER_MLX4: "the kernel's driver mlx4, for whose queues there is no code here, only for lacking, mlx5, rxe",
-		31:                   "the kernel's driver number 31,",
-		99:                   "no driver known here",
+		abi.RDMA_DRIVER_MLX4:    "the kernel's driver mlx4, for whose queues there is no code here, only for lacking, mlx5, rxe",
+		abi.RDMA_DRIVER_IRDMA:   "the kernel's driver irdma, ",
+		abi.RDMA_DRIVER_BNXT_RE: "the kernel's driver bnxt_re, ",
+		abi.RDMA_DRIVER_EFA:     "the kernel's driver efa, ",
+		abi.RDMA_DRIVER_ERDMA:   "the kernel's driver erdma, ",
+		abi.RDMA_DRIVER_MANA:    "the kernel's driver mana, ",
+		abi.RDMA_DRIVER_HNS:     "the kernel's driver hns, ",
+		abi.RDMA_DRIVER_SIW:     "only for lacking, mlx5, rxe (its place would be uct/ib/verbs/internal/siw)",
+		31:                      "the kernel's driver number 31,",
+		99:                      "no driver known here",
 	} {
 		ucttest.NoLeaks(t)
 		_, err := verbs.NewContext(otherDriver{verbstest.New().Open(), id}, 1)
