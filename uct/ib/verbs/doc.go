@@ -35,6 +35,13 @@
 // errors.Is finds the ucs.Status and the syscall.Errno of a failed call. A work
 // request that fails says so in its completion, see WC.
 //
+// # Devices
+//
+// There are providers for soft-RoCE (rdma_rxe), which is tested on Linux 6.1, and for mlx5, of
+// ConnectX adapters. The latter is checked on a model of adapter and kernel driver, against
+// libmlx5 and with C programs, and never on hardware by us: cmd/devinfo --selftest is what to
+// run first on a card. Other drivers are refused by name.
+//
 // # Environment
 //
 // VERBS_DEBUG=1 prints each call of the kernel to standard error. VERBS_BLUEFLAME=1 has
