@@ -146,7 +146,8 @@ func (w *Worker) putAssembly(a *assembly) {
 	if len(w.eager.free) == maxFreeAssemblies || cap(a.pieces) > maxFreePieces {
 		return
 	}
-	*a = assembly{pieces: a.pieces[:0]}
+	a.ranges.Reset()
+	*a = assembly{pieces: a.pieces[:0], ranges: a.ranges}
 	w.eager.free = append(w.eager.free, a)
 }
 

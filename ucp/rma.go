@@ -270,7 +270,8 @@ func (r *Request) target(ep *Endpoint, key *Rkey, addr uint64) *accessState {
 	a := r.accessing()
 	r.ep, r.offset = ep, 0
 	a.key, a.route, a.addr = key, nil, addr
-	a.arrived, a.ranges = 0, rangeset.Set{}
+	a.arrived = 0
+	a.ranges.Reset()
 	return a
 }
 

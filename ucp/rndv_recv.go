@@ -110,7 +110,8 @@ func (w *Worker) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 		r.fetch = new(fetchState)
 	}
 	f := r.fetch
-	*f = fetchState{size: h.Size, source: h.Address}
+	f.ranges.Reset()
+	*f = fetchState{size: h.Size, source: h.Address, ranges: f.ranges}
 	r.toward(ep)
 	r.peerID = uint64(h.ReqID)
 	r.offset, r.step = 0, 0

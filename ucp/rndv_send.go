@@ -65,7 +65,8 @@ func (r *Request) newOffer() {
 	if r.offer == nil {
 		r.offer = new(offerState)
 	}
-	*r.offer = offerState{}
+	r.offer.asked.Reset()
+	*r.offer = offerState{asked: r.offer.asked}
 }
 
 // exposeOffer lets the peer at the data where a lane can read it, or the peer may

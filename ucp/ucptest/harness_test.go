@@ -64,6 +64,9 @@ type transport struct {
 	// it is not valid.
 	listen netip.Addr
 
+	// dialedRDMA says that connections by socket address are made by RDMA's manager.
+	dialedRDMA bool
+
 	// devices are those that the workers of a test use in turn, where each has its own.
 	devices []string
 

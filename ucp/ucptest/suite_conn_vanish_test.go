@@ -82,6 +82,8 @@ func testClientVanishes(t *testing.T, tr transport, mode ucp.ErrMode) {
 			}
 		}
 		r.endpoints(0, s)
+		s.close() // with a device, maybe, that stays open as long as there is a worker
+		r.sides = nil
 	}
 }
 

@@ -41,25 +41,30 @@ func TestTogetherClose(t *testing.T) {
 		for _, how := range closings {
 			t.Run(name+"/"+how.name, func(t *testing.T) {
 				for range 4 {
-					r := newRig(t, byName(t, name).shared())
-					a, b := r.oneSidedPair()
-					r.log.Allow("no way back to a peer") // which has just been closed
-					c := &closer{rig: r, a: a, ep: a.connect(b)}
-					c.at = r.unpack(c.ep, b.expose(make([]byte, 1<<16), 0))
-					stop := func() {}
-					if a != b {
-						stop = b.leads()
-					}
-					c.run(how.end)
-					stop()
-					for _, s := range r.sides {
-						s.close()
-					}
-					r.sides, r.keys = nil, nil
+					closedTogether(t, byName(t, name), how.end)
 				}
 			})
 		}
 	}
+}
+
+// closedTogether has everything called on a worker of a transport, and ends it.
+func closedTogether(t *testing.T, tr transport, end func(c *closer) error) {
+	r := newRig(t, tr.shared())
+	a, b := r.oneSidedPair()
+	r.log.Allow("no way back to a peer") // which has just been closed
+	c := &closer{rig: r, a: a, ep: a.connect(b)}
+	c.at = r.unpack(c.ep, b.expose(make([]byte, 1<<16), 0))
+	stop := func() {}
+	if a != b {
+		stop = b.leads()
+	}
+	c.run(end)
+	stop()
+	for _, s := range r.sides {
+		s.close()
+	}
+	r.sides, r.keys = nil, nil
 }
 
 type closer struct {

@@ -16,6 +16,18 @@ type span struct{ start, end int }
 // maxSpans bounds the gaps of one message; a peer that makes more is hostile.
 const maxSpans = 4096
 
+// maxKept is how much room for gaps an empty set keeps: 512 bytes, which fragments over
+// several ways at once do not fill.
+const maxKept = 32
+
+// Reset empties the set. It keeps room for gaps, up to a bound, for the next message.
+func (s *Set) Reset() {
+	if cap(s.spans) > maxKept {
+		s.spans = nil
+	}
+	*s = Set{spans: s.spans[:0]}
+}
+
 // Add notes the bytes from off to off+n. It reports whether they are new.
 func (s *Set) Add(off, n int) bool {
 	if n == 0 {

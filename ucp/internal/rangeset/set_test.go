@@ -86,3 +86,26 @@ func TestSetInOrder(t *testing.T) {
 		t.Errorf("spans %v", s.spans)
 	}
 }
+
+// TestSetReset: a set that was emptied is as a new one, and the next message with as many gaps
+// costs nothing; those of a hostile peer are not kept room for.
+func TestSetReset(t *testing.T) {
+	var s Set
+	message := func(gaps int) {
+		for i := range gaps {
+			if !s.Add(2*i+1, 1) {
+				t.Fatalf("gap %d refused", i)
+			}
+		}
+		s.Reset()
+		if s.prefix != 0 || len(s.spans) != 0 {
+			t.Fatalf("after a reset: %+v", s)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { message(maxKept) }); n != 0 {
+		t.Errorf("%v allocations per message", n)
+	}
+	if message(maxKept + 1); s.spans != nil {
+		t.Errorf("room for %d gaps is kept", cap(s.spans))
+	}
+}

@@ -1,0 +1,114 @@
+//go:build linux
+
+package ucptest
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/cm"
+	"github.com/ucx-go/ucx/uct/ib/ibtest"
+	"github.com/ucx-go/ucx/uct/ib/rdmacm"
+	"github.com/ucx-go/ucx/uct/ib/rdmacm/rdmacmtest"
+	ib "github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+)
+
+// Connections by IP address over RDMA devices, with neither a device nor the kernel's
+// connection manager.
+
+// hand is the machine of these: a device with the addresses of loopback, which a connection
+// manager knows as well.
+type hand struct {
+	cm  *rdmacmtest.Kernel
+	dev *verbstest.Kernel
+}
+
+var atHand = func() *hand {
+	net := verbstest.NewFabric()
+	port := verbstest.Port{GIDs: []verbstest.GID{verbstest.IP("fe80::1"), verbstest.IP("127.0.0.1"), verbstest.IP("::1")}}
+	h := &hand{rdmacmtest.New(), net.Add(verbstest.Config{Name: "hand0", NodeGUID: rdmacmtest.NodeGUID, Ports: []verbstest.Port{port}})}
+	uct.Register(ibtest.Network("hand", net))
+	uct.Register(handshakes{cm.NewComponent(h)})
+	return h
+}()
+
+// handshakes is the connection manager under another name than that of the system.
+type handshakes struct{ uct.ConnManagerComponent }
+
+// Name implements uct.Component.
+func (handshakes) Name() string { return "handshakes" }
+
+// Channel implements cm.Source.
+func (h *hand) Channel() (*rdmacm.EventChannel, error) {
+	f, err := h.cm.Open()
+	if err != nil {
+		return nil, err
+	}
+	return rdmacm.NewChannel(f)
+}
+
+// Devices implements cm.Source.
+func (h *hand) Devices() ([]ib.Device, error) {
+	return []ib.Device{{Name: h.dev.Name(), NodeType: ib.NodeCA, NodeGUID: rdmacmtest.NodeGUID}}, nil
+}
+
+// Open implements cm.Source.
+func (h *hand) Open(*ib.Device) (*ib.Context, error) { return ib.NewContext(h.dev.Open(), 0) }
+
+// dialed is a transport whose endpoints are connected by that connection manager.
+func dialed(name, tls string) transport {
+	tr := onFabric(name, tls).using("hand0:1,lo").patient().with(setting{"SOCKADDR_TLS_PRIORITY", "handshakes"})
+	tr.dialedRDMA = true
+	return tr
+}
+
+// TestConnectionsRDMA: what must be true of endpoints that are connected by rdmacm, over rc;
+// over others and from IPv6 that there are connections, and what they are for.
+func TestConnectionsRDMA(t *testing.T) {
+	rc := dialed("rc", "rc_v").pairwise()
+	overHand(t, rc, connCases...)
+	if race.Enabled || testing.Short() {
+		return
+	}
+	one := dialed("rc, one device", "rc_v").with(oneDevice).pairwise()
+	six := dialed("rc, IPv6", "rc_v").pairwise()
+	six.listen = netip.IPv6Loopback()
+	for _, tr := range []transport{one, six, dialed("ud", "ud_v"), dialed("rc,tcp", "rc_v,tcp").pairwise()} {
+		overHand(t, tr, testCase{"exchange", anywhere, inBothModes(testConnExchange)}, testCase{"one-sided", anywhere, inBothModes(testConnOneSided)})
+	}
+}
+
+// TestListenersRDMA: what must be true of those who listen.
+func TestListenersRDMA(t *testing.T) {
+	overHand(t, dialed("rc", "rc_v").pairwise(), listenCases...)
+}
+
+// TestConnectionsVanishRDMA: what must be true when one of those who connect goes.
+func TestConnectionsVanishRDMA(t *testing.T) {
+	overHand(t, dialed("rc", "rc_v").pairwise(), vanishCases...)
+}
+
+// TestConnectionsClosedRDMA: what must be true of the end. Who closes at any time, or waits
+// for peers that are lost, waits for the time of the connection manager.
+func TestConnectionsClosedRDMA(t *testing.T) {
+	slow := []string{"at any time", "worker shutdown", "a close that waits for a peer that is lost"}
+	overHand(t, dialed("rc", "rc_v").pairwise(), slices.DeleteFunc(slices.Clone(connCloseCases), func(c testCase) bool {
+		return slices.Contains(slow, c.name)
+	})...)
+}
+
+// overHand runs tests, which leave nothing in the connection manager and the device.
+func overHand(t *testing.T, tr transport, cases ...testCase) {
+	t.Run(tr.name, func(t *testing.T) {
+		for _, c := range cases {
+			runCase(t, c, tr)
+		}
+		if ids, n := atHand.cm.Objects(), atHand.dev.Objects(); ids != 0 || n != 0 {
+			t.Errorf("%d objects of the connection manager and %d of the device are left", ids, n)
+		}
+	})
+}
