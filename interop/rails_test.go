@@ -99,8 +99,12 @@ func (p *pair) answered(mode string, both bool) error {
 	if err := p.theirs.do("connect", ep, mode, a); err != nil {
 		return err
 	}
+	sizes := []int{8, 1 << 20, 32 << 20}
+	if p.slow {
+		sizes = []int{8, 1 << 17}
+	}
 	toUs := func() error {
-		for _, size := range []int{8, 1 << 20, 32 << 20} {
+		for _, size := range sizes {
 			for _, how := range []string{"sync", "async"} {
 				if err := expected("contig", "contig", how)(p.theirs, p.ours, &p.msgs, size); err != nil {
 					return fmt.Errorf("%s, %d bytes: %w", how, size, err)
@@ -112,7 +116,7 @@ func (p *pair) answered(mode string, both bool) error {
 		}
 		for name, access := range map[string]operationFunc{
 			"put": on(own, putting), "get": on(own, getting)} {
-			if err := access(p.theirs, p.ours, &p.msgs, 1<<20); err != nil {
+			if err := access(p.theirs, p.ours, &p.msgs, sizes[1]); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -125,7 +129,7 @@ func (p *pair) answered(mode string, both bool) error {
 		if err := p.ours.do("connect", ep, mode, b); err != nil {
 			return err
 		}
-		for _, size := range []int{8, 1 << 20, 32 << 20} {
+		for _, size := range sizes {
 			if err := expected("contig", "contig", "sync")(p.ours, p.theirs, &p.msgs, size); err != nil {
 				return fmt.Errorf("from us, %d bytes: %w", size, err)
 			}

@@ -10,14 +10,15 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
 
 // TestRDMAInfo compares what ucx_info of ours and of C say of RDMA devices: -d line by line,
-// but for the differences that are listed here, and the lanes of -e. What is printed is what
-// both sides choose lanes and protocols by.
+// but for the differences that are listed here, the lanes of -e, the resources of -p, and how
+// long the address of -w is. What is printed is what both sides choose lanes and protocols by.
 func TestRDMAInfo(t *testing.T) {
 	onVeth(t)
 	dir := t.TempDir()
@@ -29,6 +30,7 @@ func TestRDMAInfo(t *testing.T) {
 				for _, features := range []string{"tra", "trae"} {
 					t.Run("lanes/"+tls+"/"+features, func(t *testing.T) { sameLanes(t, ours, theirs, tls, features) })
 				}
+				t.Run("context/"+tls, func(t *testing.T) { sameContext(t, ours, theirs, tls) })
 			}
 		})
 	}
@@ -137,6 +139,43 @@ func lanesOf(lines []string) (list []string) {
 		l = rxeDevice.ReplaceAllStringFunc(l, number)
 		list = append(list, blanks.ReplaceAllString(laneNumbers.ReplaceAllString(l, "$1"), " "))
 	}
+	return list
+}
+
+// sameContext compares what there is over two devices, as contexts and workers tell.
+func sameContext(t *testing.T, ours, theirs program, tls string) {
+	env := []string{"UCX_TLS=" + tls, "UCX_NET_DEVICES=rxe0:1,rxe1:1"}
+	args := []string{"-p", "-w", "-u", "tra"}
+	announced := 0
+	if majorMinor(theirs.name) == "1.22" {
+		announced = 2 // bytes of its release, which we do not announce
+	}
+	got, want := resourcesOf(info(t, ours, env, args...), 0), resourcesOf(info(t, theirs, env, args...), announced)
+	if len(want) < 3 {
+		t.Fatalf("C shows %q", want)
+	}
+	same(t, got, want)
+}
+
+var (
+	contextNumbers = regexp.MustCompile(`\b(component|md|dev|resource) +\d+`)
+	addressLength  = regexp.MustCompile(`address: (\d+) bytes`)
+)
+
+// resourcesOf is the lines about domains and resources of RDMA devices and about the worker's
+// address, which has so many bytes of its own. The numbers are those of the order in which all
+// there is was loaded, and of what we have not; we tell of what is not used as well.
+func resourcesOf(lines []string, own int) (list []string) {
+	for _, l := range lines {
+		if m := addressLength.FindStringSubmatch(l); m != nil {
+			n, _ := strconv.Atoi(m[1])
+			list = append(list, fmt.Sprintf("address: %d bytes", n-own))
+		}
+		if strings.Contains(l, "rxe") && !strings.Contains(l, "not used") {
+			list = append(list, blanks.ReplaceAllString(contextNumbers.ReplaceAllString(strings.TrimSpace(l), "$1"), " "))
+		}
+	}
+	slices.Sort(list)
 	return list
 }
 

@@ -24,9 +24,9 @@ var railWays = []railWay{
 	{"one to two", "rxe0:1", "rxe0:1,rxe1:1", false},
 }
 
-// railRoutes are those over two devices: C's default is two rails.
-func railRoutes(w railWay) (list []route) {
-	for _, tls := range []string{"rc", "rc,tcp"} {
+// railRoutes are those over two devices: C's default is two rails, of reliable connections.
+func railRoutes(w railWay, transports ...string) (list []route) {
+	for _, tls := range transports {
 		r := route{name: tls, tls: tls, both: true, devices: w.ours, across: w.theirs, rdma: true, more: []string{unhurried}}
 		if strings.Contains(tls, "tcp") {
 			r.devices, r.across = r.devices+",lo", r.across+",lo"
@@ -60,7 +60,11 @@ func TestRDMARails(t *testing.T) {
 			if !way.short && !rdmaLong {
 				continue
 			}
-			for _, over := range railRoutes(way) {
+			transports := []string{"rc", "rc,tcp"}
+			if rdmaLong {
+				transports = append(transports, "ud", "ib")
+			}
+			for _, over := range railRoutes(way, transports...) {
 				for _, s := range schemes {
 					if s.name == "defaults" || over.tls == "rc" && (s.name == "error mode peer" || s.name == "eager rails") || rdmaLong {
 						t.Run(way.name+"/"+over.name+"/"+s.name, func(t *testing.T) {
@@ -68,7 +72,7 @@ func TestRDMARails(t *testing.T) {
 							over.name += " " + way.name
 							r := runner{t: t, where: where, ours: ours, theirs: theirs, route: over, matrix: m, setting: s, operations: named(list...)}
 							r.run(sizes)
-							if ours.ours && way.name == "two to two" {
+							if ours.ours && over.tls != "ud" && way.name == "two to two" {
 								if err := bothRails(where, ours, theirs, s, over); err != nil {
 									t.Error(err)
 								}
@@ -79,6 +83,40 @@ func TestRDMARails(t *testing.T) {
 			}
 		}
 		m.print(os.Stdout)
+	})
+}
+
+// TestRDMAOneSidedRails is TestOneSidedRails over RDMA devices: only the other side makes an
+// endpoint, so that we answer a request whose sender has two devices, or does not know one of
+// ours. Then our side makes one, too.
+func TestRDMAOneSidedRails(t *testing.T) {
+	onVeth(t)
+	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
+		ways, transports, modes := railWays, []string{"rc", "rc,tcp", "ud", "ib", "ib,tcp"}, []string{"none", "peer"}
+		switch {
+		case rdmaLong:
+		case theirs.ours:
+			return
+		default:
+			ways, transports, modes = ways[:1], []string{"ud", "ib"}, modes[1:]
+		}
+		for _, way := range ways {
+			for _, over := range railRoutes(way, transports...) {
+				for _, mode := range modes {
+					t.Run(way.name+"/"+over.name+"/"+mode, func(t *testing.T) {
+						p, err := startApart(where, where, ours, theirs, setting{mode: mode}, over, over)
+						if err != nil {
+							t.Fatal(err)
+						}
+						defer p.report(t)
+						p.slow = true
+						if err := p.answered(mode, true); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+			}
+		}
 	})
 }
 

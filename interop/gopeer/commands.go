@@ -134,7 +134,12 @@ func (s *server) newEndpoint(arg, mode string, params ucp.EndpointParams) (strin
 	params.UserData = n
 	if mode == "peer" {
 		params.ErrMode = ucp.ErrModePeer
-		params.OnError = func(_ *ucp.Endpoint, err error, _ any) { ep.failure = ucs.StatusOf(err) }
+		params.OnError = func(_ *ucp.Endpoint, err error, _ any) {
+			if ep.failure.IsError() {
+				panic(fmt.Sprintf("endpoint %d fails a second time: %v, after %v", n, err, ep.failure))
+			}
+			ep.failure = ucs.StatusOf(err)
+		}
 	}
 	s.endpoints[n] = ep
 	ep.Endpoint, err = s.worker().NewEndpoint(params)
