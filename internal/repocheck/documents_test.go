@@ -14,7 +14,7 @@ import (
 var (
 	quoted   = regexp.MustCompile("`([^`\n]+)`")
 	linked   = regexp.MustCompile(`\]\(([^)#]+)`)
-	made     = regexp.MustCompile("(?m)(?:`|^    )make ([a-z][a-z-]*)")
+	made     = regexp.MustCompile("(?m)(?:`|^    )make ([a-z][a-z0-9-]*)")
 	placeTop = []string{".ci", "cmd", "examples", "internal", "interop", "proto", "scripts", "testdata", "ucp", "ucs", "uct"}
 )
 
@@ -79,7 +79,7 @@ func TestDocuments(t *testing.T) {
 			}
 		}
 		for _, m := range made.FindAllStringSubmatch(string(text), -1) {
-			if !regexp.MustCompile(`(?m)^[a-z -]*\b` + m[1] + `( [a-z -]*)?:`).Match(makefile) {
+			if !regexp.MustCompile(`(?m)^[a-z0-9 -]*\b` + m[1] + `( [a-z -]*)?:`).Match(makefile) {
 				t.Errorf("%s names make %s, which the Makefile does not have", filepath.Base(d), m[1])
 			}
 		}
