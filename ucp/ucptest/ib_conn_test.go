@@ -5,9 +5,11 @@ package ucptest
 import (
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/cm"
 	"github.com/ucx-go/ucx/uct/ib/ibtest"
@@ -23,24 +25,51 @@ import (
 // hand is the machine of these: a device with the addresses of loopback, which a connection
 // manager knows as well.
 type hand struct {
-	cm  *rdmacmtest.Kernel
-	dev *verbstest.Kernel
+	cm    *rdmacmtest.Kernel
+	dev   *verbstest.Kernel
+	there atomic.Bool // for these tests; others have all devices that there are
 }
 
 var atHand = func() *hand {
 	net := verbstest.NewFabric()
 	port := verbstest.Port{GIDs: []verbstest.GID{verbstest.IP("fe80::1"), verbstest.IP("127.0.0.1"), verbstest.IP("::1")}}
-	h := &hand{rdmacmtest.New(), net.Add(verbstest.Config{Name: "hand0", NodeGUID: rdmacmtest.NodeGUID, Ports: []verbstest.Port{port}})}
-	uct.Register(ibtest.Network("hand", net))
-	uct.Register(handshakes{cm.NewComponent(h)})
+	h := &hand{cm: rdmacmtest.New(), dev: net.Add(verbstest.Config{Name: "hand0", NodeGUID: rdmacmtest.NodeGUID, Ports: []verbstest.Port{port}})}
+	uct.Register(handDevice{ibtest.Network("hand", net), h})
+	uct.Register(handshakes{cm.NewComponent(h), h})
 	return h
 }()
 
-// handshakes is the connection manager under another name than that of the system.
-type handshakes struct{ uct.ConnManagerComponent }
+// handDevice is the device, while it is there.
+type handDevice struct {
+	uct.Component
+	of *hand
+}
+
+// MemoryDomains implements uct.Component.
+func (d handDevice) MemoryDomains(cfg *config.Set) ([]uct.MDResource, error) {
+	if !d.of.there.Load() {
+		return nil, nil
+	}
+	return d.Component.MemoryDomains(cfg)
+}
+
+// handshakes is the connection manager under another name than that of the system, while
+// it is there.
+type handshakes struct {
+	uct.ConnManagerComponent
+	of *hand
+}
 
 // Name implements uct.Component.
 func (handshakes) Name() string { return "handshakes" }
+
+// Flags implements uct.Component.
+func (h handshakes) Flags() uct.ComponentFlags {
+	if !h.of.there.Load() {
+		return 0
+	}
+	return h.ConnManagerComponent.Flags()
+}
 
 // Channel implements cm.Source.
 func (h *hand) Channel() (*rdmacm.EventChannel, error) {
@@ -104,6 +133,8 @@ func TestConnectionsClosedRDMA(t *testing.T) {
 // overHand runs tests, which leave nothing in the connection manager and the device.
 func overHand(t *testing.T, tr transport, cases ...testCase) {
 	t.Run(tr.name, func(t *testing.T) {
+		atHand.there.Store(true)
+		defer atHand.there.Store(false)
 		for _, c := range cases {
 			runCase(t, c, tr)
 		}
