@@ -129,8 +129,7 @@ func (d *underTest) try(run func(*check) error) error {
 	return errors.Join(err, k.close())
 }
 
-// speed prints what it costs to post a write of 8 bytes and to poll for its end, without the
-// time that the device takes, and how long that is.
+// speed prints how long it takes to post a write of 8 bytes, and until it is done.
 func (d *underTest) speed(out io.Writer) {
 	err := d.try(func(k *check) error {
 		a, b, err := k.pair(verbs.RC)

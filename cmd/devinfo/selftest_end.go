@@ -91,15 +91,19 @@ func (e *end) newQP(typ verbs.QPType, change ...func(*end, *verbs.QPInitAttr) er
 	return err
 }
 
-// connect connects an end to another of the port, or readies one of datagrams.
-func (e *end) connect(to *end) error {
-	path := e.path()
+// connect connects an end to another of the port, or readies one of datagrams; change may
+// have it done otherwise.
+func (e *end) connect(to *end, change ...func(*verbs.QPAttr)) error {
 	err := e.qp.Init(&verbs.QPAttr{Port: e.k.port, QKey: endQKey, Access: toAll})
 	if err != nil {
 		return err
 	}
-	return e.qp.Connect(&verbs.QPAttr{PathMTU: e.k.mtu, AH: path, DestQPN: to.qp.QPN(), RQPSN: 0x111, SQPSN: 0x111,
-		MaxRdAtomic: 1, MaxDestRdAtomic: 1, MinRNRTimer: 1, Timeout: 14, RetryCount: 7, RNRRetry: 6})
+	a := &verbs.QPAttr{PathMTU: e.k.mtu, AH: e.k.path(), DestQPN: to.qp.QPN(), RQPSN: 0x111, SQPSN: 0x111,
+		MaxRdAtomic: 1, MaxDestRdAtomic: 1, MinRNRTimer: 1, Timeout: 14, RetryCount: 7, RNRRetry: 6}
+	for _, f := range change {
+		f(a)
+	}
+	return e.qp.Connect(a)
 }
 
 // path is the way from the port to itself.
@@ -110,21 +114,18 @@ func (d *underTest) path() verbs.AHAttr {
 }
 
 // pair makes two ends that are connected to each other.
-func (k *check) pair(typ verbs.QPType) (a, b *end, err error) {
+func (k *check) pair(typ verbs.QPType, change ...func(*verbs.QPAttr)) (a, b *end, err error) {
 	if a, err = k.newEnd(typ); err != nil {
 		return nil, nil, err
 	}
 	if b, err = k.newEnd(typ); err != nil {
 		return nil, nil, err
 	}
-	if err = a.connect(b); err == nil {
-		err = b.connect(a)
+	if err = a.connect(b, change...); err == nil {
+		err = b.connect(a, change...)
 	}
 	return a, b, err
 }
-
-// path is the way to the port itself.
-func (e *end) path() verbs.AHAttr { return e.k.path() }
 
 // at is a piece of the end's memory.
 func (e *end) at(off, n int) []verbs.SGE { return []verbs.SGE{e.mr.SGE(off, n)} }

@@ -146,18 +146,8 @@ func checkBadKey(k *check) error {
 }
 
 func checkRNR(k *check) error {
-	a, b, err := k.pair(verbs.RC)
+	a, _, err := k.pair(verbs.RC, func(a *verbs.QPAttr) { a.RNRRetry = 1 })
 	if err != nil {
-		return err
-	}
-	if err := a.qp.Modify(&verbs.QPAttr{State: verbs.QPReset}, verbs.QPAttrState); err != nil {
-		return err
-	}
-	if err := a.qp.Init(&verbs.QPAttr{Port: k.port, Access: toAll}); err != nil {
-		return err
-	}
-	if err := a.qp.Connect(&verbs.QPAttr{PathMTU: k.mtu, AH: k.path(), DestQPN: b.qp.QPN(), RQPSN: 0x111, SQPSN: 0x111,
-		MaxRdAtomic: 1, MaxDestRdAtomic: 1, MinRNRTimer: 1, Timeout: 14, RetryCount: 7, RNRRetry: 1}); err != nil {
 		return err
 	}
 	return a.fails(verbs.SendWR{Opcode: verbs.WRSend, SGList: a.at(0, 8)}, verbs.WCRNRRetryExcErr)
