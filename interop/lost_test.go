@@ -113,6 +113,13 @@ func killed(t *testing.T, p *pair) {
 // runs, and that our process goes on.
 func expectFailure(t *testing.T, p *pair, requests []int) {
 	t.Helper()
+	expectEnded(t, p, requests)
+	closeAndExit(t, p, "flush")
+}
+
+// expectEnded checks that requests end with a status, and that the error handler runs.
+func expectEnded(t *testing.T, p *pair, requests []int) {
+	t.Helper()
 	for _, n := range requests {
 		got, err := p.ours.wait(n, 0)
 		if err != nil {
@@ -123,7 +130,6 @@ func expectFailure(t *testing.T, p *pair, requests []int) {
 		}
 	}
 	expectLost(t, p)
-	closeAndExit(t, p, "flush")
 }
 
 // killedBefore: what is started toward a dead peer ends.

@@ -103,16 +103,7 @@ func (p *pair) killedAsking(t *testing.T, device string, step int, both bool) {
 	if !both {
 		return
 	}
-	for _, n := range requests {
-		got, err := p.ours.wait(n, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !got.status.IsError() {
-			t.Errorf("send to a lost peer: %v", got.status)
-		}
-	}
-	expectLost(t, p)
+	expectEnded(t, p, requests)
 	n := p.ours.request()
 	if err := p.ours.do("close", n, ep, "flush"); err != nil {
 		t.Fatal(err)
