@@ -5,6 +5,7 @@ package ud_test
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -384,10 +385,10 @@ func TestStrangers(t *testing.T) {
 	h := f.Open(t)
 	p, q := newPuppet(t, net.Devices()[1], h), newPuppet(t, net.Devices()[2], h)
 	bad := [16]byte(p.dev[1:17])
-	asked := 0
+	var asked atomic.Int32 // by whoever makes address handles
 	net.Devices()[0].SetResolve(func(_, to [16]byte) syscall.Errno {
 		if to == bad {
-			asked++
+			asked.Add(1)
 			time.Sleep(2 * time.Millisecond) // as the kernel does
 			return syscall.ETIMEDOUT
 		}
@@ -397,8 +398,8 @@ func TestStrangers(t *testing.T) {
 		p.send(p.creq(n, n))
 		h.Worker.Progress()
 	}
-	if asked == 0 || asked > 10 {
-		t.Errorf("asked %d times", asked)
+	if n := asked.Load(); n == 0 || n > 10 {
+		t.Errorf("asked %d times", n)
 	}
 	q.send(q.creq(1, 0))
 	ucttest.Until(t, "a connection", func() bool {
