@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/cmd/internal/perfoob"
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -81,9 +82,12 @@ func TestPair(t *testing.T) {
 		"-t am_bw -x tcp -d lo -W 10", "-t am_bw -x tcp -d lo -D zcopy -s 1000,500 -O 4",
 		"-t put_lat -x tcp -d lo -D zcopy -s 64", "-t put_bw -x tcp -d lo -D zcopy -s 30000",
 	}
-	for _, peer := range []string{"1.13", "1.22"} {
-		for _, args := range tests {
+	for k, peer := range []string{"1.13", "1.22"} {
+		for i, args := range tests {
 			t.Run(peer+" "+args, func(t *testing.T) {
+				if race.Enabled && k != i%2 {
+					t.Skip("with the race detector every other one is enough")
+				}
 				runSides(t, nil, append(strings.Fields(args), "--peer", peer), 8)
 			})
 		}

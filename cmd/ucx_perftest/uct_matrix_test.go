@@ -103,6 +103,9 @@ func TestMatrix(t *testing.T) {
 						args = append(args, "-D", layout)
 					}
 					t.Run(fmt.Sprintf("%s/%s/%s", transport, name, size), func(t *testing.T) {
+						if race.Enabled && k != i%2 {
+							t.Skip("with the race detector every other one is enough")
+						}
 						if race.Enabled && transport == "rc_verbs" && test.Command != perfoob.CmdAM {
 							t.Skip("the race detector sees who reads what comes, and not that a device writes it")
 						}

@@ -11,6 +11,7 @@ import (
 // TestFenceBothWays: both sides write, fence and write again. What one answers the
 // other does not wait behind its own fence.
 func TestFenceBothWays(t *testing.T) {
+	alone(t)
 	for _, tr := range rmaTransports {
 		t.Run(tr.name, func(t *testing.T) {
 			r := newRig(t, tr.with(setting{"ZCOPY_THRESH", "inf"}))

@@ -29,6 +29,7 @@ var mappedTransports = []transport{
 
 // forMapped runs a test on each of them.
 func forMapped(t *testing.T, f func(t *testing.T, tr transport)) {
+	alone(t)
 	for _, tr := range mappedTransports {
 		t.Run(tr.name, func(t *testing.T) { f(t, tr) })
 	}

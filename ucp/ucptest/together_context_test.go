@@ -24,7 +24,7 @@ func TestTogetherContext(t *testing.T) {
 					t.Fatal(err)
 				}
 				var g group
-				for range 8 {
+				for range 4 {
 					g.Go(func() {
 						for {
 							err := useContext(ctx)

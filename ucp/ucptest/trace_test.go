@@ -60,6 +60,7 @@ func traces(t *testing.T) []string {
 
 // TestTraces has each conversation again and compares it with the trace.
 func TestTraces(t *testing.T) {
+	alone(t)
 	for _, file := range traces(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			text, err := os.ReadFile(file)
