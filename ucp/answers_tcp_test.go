@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs/log/logtest"
 	"github.com/ucx-go/ucx/uct"
@@ -151,6 +152,7 @@ func TestFloodOfAcknowledged(t *testing.T) {
 // server: neither of those that say good-bye nor of those that break off in the middle
 // of a message.
 func TestClientsComeAndGo(t *testing.T) {
+	needtest.Goroutines(t)
 	if testing.Short() {
 		t.Skip("connections by the thousand")
 	}

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -159,6 +160,7 @@ func TestAnswersOfFailed(t *testing.T) {
 // TestDebtor: where reading cannot be stopped, or must not because we wait for the peer
 // as well, who owes far too much is dropped; over shared memory its endpoint fails.
 func TestDebtor(t *testing.T) {
+	needtest.Goroutines(t)
 	if testing.Short() {
 		t.Skip("connections by the thousand")
 	}
@@ -202,6 +204,7 @@ func TestDebtor(t *testing.T) {
 // TestOwedInAll: where the process is owed much a connection may owe less, so that
 // many connections do not come to many times as much.
 func TestOwedInAll(t *testing.T) {
+	needtest.Goroutines(t)
 	if testing.Short() {
 		t.Skip("connections by the thousand")
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log/logtest"
@@ -288,6 +289,7 @@ func TestEvictionCost(t *testing.T) {
 
 // TestSourcesComeAndGo: of clients one after the other nothing stays.
 func TestSourcesComeAndGo(t *testing.T) {
+	needtest.Goroutines(t)
 	if testing.Short() {
 		t.Skip("connections by the thousand")
 	}

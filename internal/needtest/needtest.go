@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/ucx-go/ucx/internal/race"
 )
 
 // set says that the set-up script has run.
@@ -38,6 +40,15 @@ func Tool(t testing.TB, what string) {
 func Right(t testing.TB, what string) {
 	t.Helper()
 	missing(t, what, set && root)
+}
+
+// Goroutines skips a test under the race detector in which one goroutine does everything:
+// it would take five to ten times as long there, and show nothing.
+func Goroutines(t testing.TB) {
+	t.Helper()
+	if race.Enabled {
+		t.Skip("one goroutine does everything, which is nothing for the race detector")
+	}
 }
 
 func missing(t testing.TB, what string, required bool) {

@@ -5,13 +5,14 @@ package ucptest
 import (
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucp"
 )
 
 // TestFenceBothWays: both sides write, fence and write again. What one answers the
 // other does not wait behind its own fence.
 func TestFenceBothWays(t *testing.T) {
-	alone(t)
+	needtest.Goroutines(t)
 	for _, tr := range rmaTransports {
 		t.Run(tr.name, func(t *testing.T) {
 			r := newRig(t, tr.with(setting{"ZCOPY_THRESH", "inf"}))

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -140,7 +141,7 @@ func needNoHugePages(t *testing.T) {
 // the others to work, with the reason told by the log and by the endpoint. With
 // no other transport it is an error that says the same.
 func TestRefused(t *testing.T) {
-	alone(t)
+	needtest.Goroutines(t)
 	for _, c := range refusals {
 		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
 			if (c.own || c.namespaces != 0) && !confined(t, c.namespaces) {

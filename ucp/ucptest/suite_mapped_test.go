@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -29,7 +30,7 @@ var mappedTransports = []transport{
 
 // forMapped runs a test on each of them.
 func forMapped(t *testing.T, f func(t *testing.T, tr transport)) {
-	alone(t)
+	needtest.Goroutines(t)
 	for _, tr := range mappedTransports {
 		t.Run(tr.name, func(t *testing.T) { f(t, tr) })
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -119,7 +120,7 @@ func runGroups(t *testing.T, on []transport, groups []caseGroup) {
 	for _, tr := range on {
 		t.Run(tr.name, func(t *testing.T) {
 			if !tr.raced() {
-				alone(t)
+				needtest.Goroutines(t)
 			}
 			for _, g := range groups {
 				t.Run(g.name, func(t *testing.T) {
@@ -136,15 +137,6 @@ func runGroups(t *testing.T, on []transport, groups []caseGroup) {
 // goroutines may use, and those with goroutines of their own.
 func (tr transport) raced() bool {
 	return tr.mode == ucs.ThreadModeMulti || slices.Contains([]string{"tcp", rc.name, ud.name}, tr.name)
-}
-
-// alone skips a test in race builds in which one goroutine does everything: it would take
-// ten times as long, and show nothing.
-func alone(t *testing.T) {
-	t.Helper()
-	if race.Enabled {
-		t.Skip("all is done by one goroutine, which is nothing for the race detector")
-	}
 }
 
 // runCase runs a test on a transport, under every switch if it asks for that.

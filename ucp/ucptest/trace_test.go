@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ucx-go/ucx/internal/needtest"
 )
 
 var update = flag.Bool("update", false, "write the traces of testdata anew instead of comparing with them")
@@ -60,7 +62,7 @@ func traces(t *testing.T) []string {
 
 // TestTraces has each conversation again and compares it with the trace.
 func TestTraces(t *testing.T) {
-	alone(t)
+	needtest.Goroutines(t)
 	for _, file := range traces(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			text, err := os.ReadFile(file)

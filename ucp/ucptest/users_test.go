@@ -32,7 +32,7 @@ func TestUsers(t *testing.T) {
 		userPeer(t)
 		return
 	}
-	alone(t)
+	needtest.Goroutines(t)
 	if os.Geteuid() != 0 {
 		needtest.Right(t, "root, to become other users")
 	}
@@ -91,7 +91,7 @@ func TestUsers(t *testing.T) {
 // TestAllowedUsers: a privileged process could share the memory of any other. Which
 // users' it does its setting says.
 func TestAllowedUsers(t *testing.T) {
-	alone(t)
+	needtest.Goroutines(t)
 	if os.Geteuid() != 0 {
 		needtest.Right(t, "root, to become other users")
 	}

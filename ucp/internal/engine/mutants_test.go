@@ -1,6 +1,10 @@
 package engine
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/ucx-go/ucx/internal/needtest"
+)
 
 // mutant is a machine with one thing changed, which the explorer must find fault with.
 type mutant uint8
@@ -117,6 +121,7 @@ var changed = [mutants]struct{ what, roles string }{
 
 // TestMutants is what makes TestProtocol worth something.
 func TestMutants(t *testing.T) {
+	needtest.Goroutines(t)
 	for m := faithful + 1; m < mutants; m++ {
 		c := changed[m]
 		if _, f := explore(scriptsOf(c.roles), eventsOf(c.roles), m); f != nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/internal/needtest"
 )
 
 // roles are what an actor may do.
@@ -137,8 +137,9 @@ func eventsOf(names string) uint8 {
 }
 
 func TestProtocol(t *testing.T) {
+	needtest.Goroutines(t)
 	explored := combinations
-	if !race.Enabled && !testing.Short() {
+	if !testing.Short() {
 		explored = slices.Concat(combinations, larger)
 	}
 	total, took := 0, stepSet(0)

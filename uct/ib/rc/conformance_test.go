@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -45,6 +46,7 @@ func TestConformance(t *testing.T) {
 
 // TestConformanceSlow: devices that take their time, so that much is under way.
 func TestConformanceSlow(t *testing.T) {
+	needtest.Goroutines(t)
 	for _, w := range ways[:3] {
 		for _, pace := range []int{1, 7} {
 			t.Run(fmt.Sprintf("%s, %d at a time", w.name, pace), func(t *testing.T) {
@@ -57,6 +59,7 @@ func TestConformanceSlow(t *testing.T) {
 // TestConformanceLossy: packets and answers are lost and come late, and receivers are not
 // ready. Nothing of it is seen above.
 func TestConformanceLossy(t *testing.T) {
+	needtest.Goroutines(t)
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			r := newRig(t, verbstest.Port{}).slow(16)
@@ -68,6 +71,7 @@ func TestConformanceLossy(t *testing.T) {
 
 // TestConformanceMLX5: devices as of mlx5_ib, whose doorbells and records are memory.
 func TestConformanceMLX5(t *testing.T) {
+	needtest.Goroutines(t)
 	for i, w := range ways {
 		if i >= 3 && w.name != "InfiniBand" {
 			continue

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -97,6 +98,7 @@ func TestConformance(t *testing.T) {
 
 // TestConformanceSlow: devices that take their time, so that much is under way.
 func TestConformanceSlow(t *testing.T) {
+	needtest.Goroutines(t)
 	for _, w := range ways[:3] {
 		for _, pace := range []int{1, 7} {
 			t.Run(fmt.Sprintf("%s, %d at a time", w.name, pace), func(t *testing.T) {
@@ -137,6 +139,7 @@ func TestConformanceLossy(t *testing.T) {
 
 // TestConformanceMLX5: devices as of mlx5_ib, whose doorbells and records are memory.
 func TestConformanceMLX5(t *testing.T) {
+	needtest.Goroutines(t)
 	for i, w := range ways {
 		if i >= 3 && w.name != "InfiniBand" {
 			continue

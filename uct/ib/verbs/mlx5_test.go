@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
@@ -39,6 +40,7 @@ func TestMLX5(t *testing.T) {
 
 // TestMLX5Pairs is the suite with the other end of each pair at another device.
 func TestMLX5Pairs(t *testing.T) {
+	needtest.Goroutines(t)
 	infiniBand := []verbstest.Port{{InfiniBand: true}}
 	for _, c := range []struct {
 		name string
@@ -64,6 +66,7 @@ func TestMLX5Pairs(t *testing.T) {
 
 // TestMLX5Far is the suite with a device that reaches memory as that of another process.
 func TestMLX5Far(t *testing.T) {
+	needtest.Goroutines(t)
 	runSuite(t, func(t *testing.T) *rig {
 		r := mlx5Rig(t, verbstest.MLX5{})
 		r.file = func() verbs.File { return r.kernel.OpenIn(verbstest.Remote(os.Getpid())) }

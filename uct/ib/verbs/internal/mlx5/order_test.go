@@ -11,6 +11,7 @@ import (
 
 // TestOrder runs the tests of the order of stores and barriers, which need them shown.
 func TestOrder(t *testing.T) {
+	needtest.Goroutines(t)
 	if testing.Short() {
 		t.Skip("it compiles the package once more")
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -79,6 +80,7 @@ var scripts = []struct {
 
 // TestOracle does the same with libmlx5 and with ours, in each mode.
 func TestOracle(t *testing.T) {
+	needtest.Goroutines(t)
 	program := build(t)
 	found := make(map[string]int)
 	for _, m := range modes() {
