@@ -1,6 +1,6 @@
 // Package oracle has no code but tests, of the provider of mlx5 against C's libmlx5: the
 // same calls are made through both on devices of package verbstest, and what lies in
 // queues and records, what is stored to doorbell pages and what the kernel is told has to
-// be the same, byte for byte, but for what a list names. TestMutants changes the provider, a
-// place at a time, and has the tests notice each.
+// be the same, byte for byte, but for what a list names. TestMutants makes mistakes in the
+// provider, one at a time, and has the tests notice each.
 package oracle

@@ -3,14 +3,11 @@
 package oracle_test
 
 import (
-	"bytes"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -102,95 +99,83 @@ var mutants = []mutant{
 	change("the immediate data of another word", "poll.go", "from, imm := e.FlagsRqpn.Get(), e.ImmInvalPkey.Get()", "from, imm := e.FlagsRqpn.Get(), e.SrqnUidx.Get()"),
 }
 
-// longRun says that all mutants are to run, which takes minutes, not every fourth one.
+// longRun says that each mutant is shown to all noticers, not until one of them notices.
 var longRun = os.Getenv("MLX5_LONG") != ""
 
 // programEnv has the program of C, for the mutants' sake.
 const programEnv = "MLX5_PROBE"
 
-// noticers are tests that may notice a mutant: first those that hardly take any time.
-var noticers = []struct {
-	name string
-	args []string
-}{
-	{"oracle", []string{"-run", "TestOracle/dynamic$", "."}},
-	{"oracle in other modes", []string{"-run", "TestOracle/(dynamic|static,_version_0,_InfiniBand|dynamic,_BlueFlame)$", "."}},
-	{"tests of the provider", []string{"-run", "^(Test|Fuzz)", ".."}},
-	{"suite of verbs", []string{"-run", "TestMLX5", "../../.."}},
+// noticer is tests of a package that may notice a mutant.
+type noticer struct {
+	name, folder, tags string
+	args               []string
+}
+
+// noticers are all, the fastest first.
+var noticers = []noticer{
+	{"order of stores", "..", "mlx5trace", []string{"-test.run=^TestTrace"}},
+	// TestOrder would compile the above, and run it.
+	{"tests of the provider", "..", "", []string{"-test.run=^(Test|Fuzz)", "-test.skip=^TestOrder$"}},
+	{"oracle", ".", "", []string{"-test.run=^TestOracle$/(dynamic|static,_version_0,_InfiniBand|dynamic,_BlueFlame)$"}},
+}
+
+// compile makes the noticer's program, with all mutants in it.
+func (n *noticer) compile(t *testing.T, overlay, program string) {
+	t.Helper()
+	cmd := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-tags", n.tags, "-o", program, ".")
+	cmd.Dir, cmd.Env = n.folder, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("the %s, with all mutants: %v\n%s", n.name, err, out)
+	}
+}
+
+// notices runs it with the mutant of a number, 0 for none, and returns what it said.
+func (n *noticer) notices(t *testing.T, program, ofC string, number int) (noticed bool, out []byte) {
+	t.Helper()
+	cmd := exec.Command(program, append(n.args, "-test.failfast", "-test.timeout=3m")...)
+	cmd.Dir, cmd.Env = n.folder, append(os.Environ(), fmt.Sprint(chosenEnv, "=", number), programEnv+"="+ofC)
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return err != nil, out
 }
 
 // TestMutants has each mutant noticed, and what is not changed not.
 func TestMutants(t *testing.T) {
 	if testing.Short() || race.Enabled {
-		t.Skip("it compiles each mutant, and tests of it")
+		t.Skip("it compiles tests, and runs them many times")
 	}
-	program := build(t)
-	test := func(t *testing.T, m *mutant, args []string) (out []byte, noticed bool) {
-		cmd := exec.Command("go", append([]string{"test", "-failfast", "-count=1", "-vet=off", "-ldflags=-s -w", "-timeout", "3m"}, args...)...)
-		// In the environment it is also for tests that compile once more.
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-overlay="+m.overlay(t), "MLX5_LONG=", programEnv+"="+program)
-		out, err := cmd.CombinedOutput()
-		if bytes.Contains(out, []byte("[build failed]")) || bytes.Contains(out, []byte("[setup failed]")) {
-			t.Fatalf("%s does not compile:\n%s", m.what, out)
-		}
-		return out, err != nil
-	}
-	for _, n := range noticers {
-		if out, noticed := test(t, &mutant{what: "nothing changed", file: "doc.go"}, n.args); noticed {
+	ofC, list, dir := build(t), overlay(t), t.TempDir()
+	programs := make([]string, len(noticers))
+	for i, n := range noticers {
+		programs[i] = fmt.Sprintf("%s/%d", dir, i)
+		n.compile(t, list, programs[i])
+		if noticed, out := n.notices(t, programs[i], ofC, 0); noticed {
 			t.Fatalf("the %s, with nothing changed:\n%s", n.name, out)
 		}
 	}
 	by := make(map[string]int)
-	for i, m := range mutants {
-		if i%4 != 0 && !longRun {
-			continue
-		}
+	for number, m := range mutants {
 		t.Run(m.what, func(t *testing.T) {
-			start := time.Now()
-			for _, n := range noticers {
-				if out, noticed := test(t, &m, n.args); noticed {
+			anybody := false
+			for i, n := range noticers {
+				if anybody && !longRun {
+					break
+				}
+				start := time.Now()
+				if noticed, out := n.notices(t, programs[i], ofC, number+1); noticed {
+					anybody = true
 					by[n.name]++
-					t.Logf("noticed by the %s after %.0f s: %s", n.name, time.Since(start).Seconds(), complaint(out))
-					return
+					t.Logf("noticed by the %s after %.1f s: %s", n.name, time.Since(start).Seconds(), complaint(out))
 				}
 			}
-			t.Error("not noticed")
+			if !anybody {
+				t.Error("not noticed")
+			}
 		})
 	}
-	t.Log(by)
-}
-
-// overlay writes the mutant and returns the file that has it take the place of what it is
-// made from.
-func (m *mutant) overlay(t *testing.T) string {
-	t.Helper()
-	file, err := filepath.Abs(filepath.Join("..", m.file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(b)
-	for _, e := range m.edits {
-		if strings.Count(text, e[0]) != 1 {
-			t.Fatalf("%q is in %s %d times", e[0], m.file, strings.Count(text, e[0]))
-		}
-		text = strings.Replace(text, e[0], e[1], 1)
-	}
-	dir := t.TempDir()
-	changed, list := filepath.Join(dir, m.file), filepath.Join(dir, "overlay.json")
-	b, err = json.Marshal(map[string]map[string]string{"Replace": {file: changed}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{changed: text, list: string(b)} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return list
+	t.Log(len(mutants), by)
 }
 
 // complaints are lines of go test that say what is wrong.
@@ -210,7 +195,5 @@ func TestMutantsFit(t *testing.T) {
 	if len(mutants) < 25 {
 		t.Errorf("%d mutants", len(mutants))
 	}
-	for _, m := range mutants {
-		m.overlay(t)
-	}
+	overlay(t)
 }
