@@ -51,12 +51,16 @@ func (q *mlx5CQ) end() {
 	q.freed()
 }
 
-// blank reports whether memory is that of a queue in which nothing is.
+// blank reports whether memory is that of a queue in which nothing is. entries is a power
+// of two.
 func blank(buf piece, entries uint32, size int) bool {
-	var b [1]byte
-	for i := range int(entries) {
-		if buf.read(i*size+size-1, b[:]); b[0] != abi.MLX5_CQE_INVALID<<4 {
-			return false
+	b := make([]byte, min(int(entries), 1024)*size)
+	for off := 0; off < int(entries)*size; off += len(b) {
+		buf.read(off, b)
+		for i := size - 1; i < len(b); i += size {
+			if b[i] != abi.MLX5_CQE_INVALID<<4 {
+				return false
+			}
 		}
 	}
 	return true
