@@ -42,8 +42,9 @@ test-rxe-long:
 	@scripts/test-rxe -long
 
 # The provider of mlx5 against C's libmlx5, on adapters that are made up: what it
-# writes, byte for byte, and which tests notice mutants of it. `make test` has that too, but
-# shows a mutant to no more tests once it was noticed.
+# writes, byte for byte, and which tests notice mutants of it; and C's programs and ours on
+# all of these. `make test` has that too, but a mutant that was noticed is shown to no more
+# tests, and the adapters share the programs.
 test-mlx5:
 	@scripts/setup || exit 1; REQUIRE_TEST_TOOLS=1 MLX5_LONG=1 $(GO) test -count=1 -v -timeout 60m ./uct/ib/verbs/internal/mlx5/oracle ./cmd/rdmasim
 

@@ -18,11 +18,16 @@ import (
 	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/porttest"
 	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/internal/rdmatest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest/run"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
+
+// longRun says that everything runs on each kind of device, which takes minutes. Else the
+// devices share it.
+var longRun = os.Getenv("MLX5_LONG") != ""
 
 // limit bounds what one program may take, for the case that it does not end.
 const limit = 3 * time.Minute
@@ -65,14 +70,17 @@ func newMachine(t *testing.T, infiniBand bool, mlx5 *verbstest.MLX5) *run.Machin
 	return m
 }
 
-// compile builds programs, and tests as programs, into a folder.
-func compile(t *testing.T, dir string, args ...string) {
+// compile has go make programs of packages, by build or test -c, and returns their folder.
+func compile(t *testing.T, how string, packages ...string) (dir string) {
 	t.Helper()
-	cmd := exec.Command("go", args...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
+	dir = t.TempDir() + "/"
+	args := append(strings.Fields(how), "-ldflags=-s -w", "-o", dir)
+	cmd := exec.Command("go", append(args, packages...)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go %s: %v\n%s", args, err, out)
+		t.Fatalf("%s: %v\n%s", cmd, err, out)
 	}
+	return dir
 }
 
 // skipShort skips what compiles programs and runs them.
@@ -87,24 +95,23 @@ func skipShort(t *testing.T) {
 // roles with the programs of C, and compare what these print and the data.
 func TestPrograms(t *testing.T) {
 	skipShort(t)
-	dir := t.TempDir()
-	for _, p := range []struct{ folder, tests string }{
-		{"../devinfo", "^TestAgainstC$"},
-		{"../internal/pingpong", "^TestDevice$"},
-		{"../ib_perftest", "^TestInterop$"},
-	} {
-		program := filepath.Join(dir, filepath.Base(p.folder)+".test")
-		compile(t, p.folder, "test", "-c", "-o", program, ".")
-		for _, d := range devices {
-			if d.mlx5 == nil && p.tests == "^TestInterop$" {
-				continue // so it is in a virtual machine
-			}
+	const devinfo, pingpong, ibPerftest = "../devinfo", "../internal/pingpong", "../ib_perftest"
+	dir := compile(t, "test -c", devinfo, pingpong, ibPerftest)
+	for _, p := range []struct{ folder, tests string }{{devinfo, "^TestAgainstC$"}, {pingpong, "^TestDevice$"}, {ibPerftest, "^TestInterop$"}} {
+		on := devices
+		if p.folder == ibPerftest {
+			on = devices[1:] // on soft-RoCE it is in a virtual machine
+		}
+		for i, d := range on {
 			t.Run(filepath.Base(p.folder)+"/"+d.name, func(t *testing.T) {
 				m := newMachine(t, d.infiniBand, d.mlx5)
 				ctx, cancel := context.WithTimeout(t.Context(), limit)
 				defer cancel()
-				cmd := exec.CommandContext(ctx, program, "-test.run", p.tests, "-test.v")
+				cmd := exec.CommandContext(ctx, dir+filepath.Base(p.folder)+".test", "-test.run", p.tests, "-test.v")
 				cmd.Dir = p.folder
+				if !longRun {
+					cmd.Env = append(os.Environ(), rdmatest.Part(i, len(on)))
+				}
 				var out bytes.Buffer
 				cmd.Stdout, cmd.Stderr = &out, &out
 				if err := m.Run(cmd); err != nil {
@@ -145,9 +152,8 @@ func newPerftest(t *testing.T) *perftest {
 	if release == nil {
 		t.Fatalf("the release of C's: %s", out)
 	}
-	dir := t.TempDir()
-	compile(t, "../ucx_perftest", "build", "-o", dir+"/ours", ".")
-	return &perftest{map[bool]string{true: dir + "/ours", false: c}, string(release[1])}
+	ours := compile(t, "build", "../ucx_perftest") + "ucx_perftest"
+	return &perftest{map[bool]string{true: ours, false: c}, string(release[1])}
 }
 
 // end is a program at one end of a connection.
@@ -163,13 +169,17 @@ func (e end) String() string {
 // TestUCX has ucx_perftest of C talk to itself and to ours.
 func TestUCX(t *testing.T) {
 	p := newPerftest(t)
-	for _, d := range devices {
-		for _, ends := range [][2]end{ // server, client
+	t.Run("apart", p.apart)
+	for i, d := range devices {
+		for k, ends := range [][2]end{ // server, client
 			{{false, rc}, {false, rc}}, {{false, ud}, {false, ud}}, {{false, rcMLX5}, {false, rcMLX5}}, {{false, udMLX5}, {false, udMLX5}},
 			{{true, rc}, {false, rc}}, {{false, rc}, {true, rc}}, {{true, ud}, {false, ud}}, {{false, ud}, {true, ud}}, {{true, rc}, {true, rc}}, {{true, ud}, {true, ud}},
 		} {
 			if d.mlx5 == nil && strings.HasSuffix(ends[0].tls, "_x") {
 				continue
+			}
+			if !longRun && (i+k)%len(devices) != 0 {
+				continue // they are another device's
 			}
 			for _, test := range []string{"tag_lat -s 2000 -n 200", "tag_bw -s 200000 -n 30"} {
 				if d.name != "mlx5" && strings.HasPrefix(test, "tag_bw") {
@@ -188,9 +198,8 @@ func TestUCX(t *testing.T) {
 	}
 }
 
-// TestApart: transports of mlx5 do not reach those of verbs by name, so neither do ours.
-func TestApart(t *testing.T) {
-	p := newPerftest(t)
+// apart: transports of mlx5 do not reach those of verbs by name, so neither do ours.
+func (p *perftest) apart(t *testing.T) {
 	for _, ends := range [][2]end{{{false, rcMLX5}, {false, rc}}, {{false, rcMLX5}, {true, rc}}, {{true, ud}, {false, udMLX5}}} {
 		t.Run(fmt.Sprint(ends[0], ", ", ends[1]), func(t *testing.T) {
 			_, client := p.run(t, newMachine(t, false, &verbstest.MLX5{Loose: true}), ends, "tag_lat -n 1")

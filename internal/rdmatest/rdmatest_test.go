@@ -45,3 +45,26 @@ func TestFind(t *testing.T) {
 		t.Errorf("a machine without: %+v", f)
 	}
 }
+
+// TestInPart: each case is in one part, and all are where nothing is shared.
+func TestInPart(t *testing.T) {
+	count := func() (n int) {
+		for number := range 10 {
+			if InPart(t, number) {
+				n++
+			}
+		}
+		return n
+	}
+	for i, want := range []int{4, 3, 3} {
+		name, value, _ := strings.Cut(Part(i, 3), "=")
+		t.Setenv(name, value)
+		if n := count(); n != want {
+			t.Errorf("part %d: %d cases, not %d", i, n, want)
+		}
+	}
+	t.Setenv(part, "")
+	if n := count(); n != 10 {
+		t.Errorf("%d cases", n)
+	}
+}

@@ -139,6 +139,13 @@ func TestDevice(t *testing.T) {
 	if long {
 		iters, depth = 1000, "500"
 	}
+	number := 0
+	game := func(name string, f func(t *testing.T)) {
+		if rdmatest.InPart(t, number) {
+			t.Run(name, f)
+		}
+		number++
+	}
 	for _, tool := range tools {
 		sizes := []int{9000}
 		switch {
@@ -153,7 +160,7 @@ func TestDevice(t *testing.T) {
 					if flag == "-ce" && size < 1000 && !long {
 						continue
 					}
-					t.Run(fmt.Sprintf("%s/%s%s/%d", tool.Name, p.name, flag, size), func(t *testing.T) {
+					game(fmt.Sprintf("%s/%s%s/%d", tool.Name, p.name, flag, size), func(t *testing.T) {
 						at := devicePlaces(t)
 						if p.ours != [2]bool{true, true} {
 							needC(t, tool)
@@ -164,10 +171,10 @@ func TestDevice(t *testing.T) {
 			}
 		}
 	}
-	t.Run("other way round", func(t *testing.T) {
+	game("other way round", func(t *testing.T) {
 		play(t, RC, [2]bool{true, true}, [2]place{at[1], at[0]}, 64<<10, iters, "-m", "4096", "-l", "3", "-c")
 	})
-	t.Run("a device to itself", func(t *testing.T) {
+	game("a device to itself", func(t *testing.T) {
 		play(t, UD, [2]bool{true, true}, [2]place{at[0], at[0]}, 256, iters, "-c", "-g", fmt.Sprint(at[0].index))
 	})
 }
