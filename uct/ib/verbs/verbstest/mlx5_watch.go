@@ -45,22 +45,29 @@ func (u *uar) rang(offset int, v uint64) {
 
 // MLX5Queue is a queue that a device as of mlx5_ib finds in a program's memory.
 type MLX5Queue struct {
-	Kind   string // "sends", "receives", "shared" or "completions"
-	Number uint32 // of the queue pair, or its own
-	Record []uint32
-	Memory []byte
-	Entry  int // bytes of an entry, or what it is counted in
+	Kind   string   // "sends", "receives", "shared" or "completions"
+	Number uint32   // of the queue pair, or its own
+	Record []uint32 // as it was
+	Size   int      // bytes
+	Entry  int      // bytes of an entry, or what it is counted in
+	memory piece
 }
 
-// MLX5Queues are copies of the queues of a device as of mlx5_ib, as programs have made them.
+// Memory is a copy of what is in the queue now. The queue must not have been destroyed.
+func (q *MLX5Queue) Memory() []byte {
+	b := make([]byte, q.Size)
+	if q.Size > 0 {
+		q.memory.read(0, b)
+	}
+	return b
+}
+
+// MLX5Queues are the queues of a device as of mlx5_ib, as programs have made them.
 func (k *Kernel) MLX5Queues() (list []MLX5Queue) {
 	k.net.mu.Lock()
 	defer k.net.mu.Unlock()
 	add := func(kind string, number uint32, buf, rec piece, entry int) {
-		q := MLX5Queue{Kind: kind, Number: number, Memory: make([]byte, buf.n), Entry: entry}
-		if buf.n > 0 {
-			buf.read(0, q.Memory)
-		}
+		q := MLX5Queue{Kind: kind, Number: number, Size: buf.n, Entry: entry, memory: buf}
 		for off := 0; off < rec.n; off += 4 {
 			q.Record = append(q.Record, rec.be32(off))
 		}

@@ -293,10 +293,10 @@ func (p *pair) compareQueues() {
 		if !reflect.DeepEqual(a.Record, b.Record) {
 			p.errorf("the record of the %s of %#x is %#x, that of libmlx5 %#x", a.Kind, a.Number, a.Record, b.Record)
 		}
-		if a.Kind == "shared" && 2*len(a.Memory) == len(b.Memory) {
+		if a.Kind == "shared" && 2*a.Size == b.Size {
 			p.differs("shared memory")
-		} else if len(a.Memory) != len(b.Memory) {
-			p.errorf("%d bytes of %s of %#x, those of libmlx5 %d", len(a.Memory), a.Kind, a.Number, len(b.Memory))
+		} else if a.Size != b.Size {
+			p.errorf("%d bytes of %s of %#x, those of libmlx5 %d", a.Size, a.Kind, a.Number, b.Size)
 		}
 		switch key := fmt.Sprint(a.Kind, a.Number); a.Kind {
 		case "sends":
@@ -316,8 +316,13 @@ func (p *pair) compareSends(key string, a, b *verbstest.MLX5Queue) {
 	if end == 0 && next != 0 && p.reset {
 		next = 0
 	}
+	p.ours.ends[key] = end
+	if next == end {
+		return
+	}
+	ours, theirs := a.Memory(), b.Memory()
 	for next != end {
-		x, y := entryAt(a, next), entryAt(b, next)
+		x, y := entryAt(ours, next), entryAt(theirs, next)
 		n := 16 * int(binary.BigEndian.Uint32(x[4:])&63)
 		if n == 0 {
 			p.errorf("an entry of no length")
@@ -329,15 +334,14 @@ func (p *pair) compareSends(key string, a, b *verbstest.MLX5Queue) {
 		}
 		next = (next + uint32(n+63)/64) & 0xffff
 	}
-	p.ours.ends[key] = next
 }
 
 // entryAt is the longest entry at a block, which may wrap.
-func entryAt(q *verbstest.MLX5Queue, block uint32) []byte {
+func entryAt(queue []byte, block uint32) []byte {
 	const longest = 1024
 	b := make([]byte, longest)
 	for i := range b {
-		b[i] = q.Memory[(int(block)*64+i)%len(q.Memory)]
+		b[i] = queue[(int(block)*64+i)%len(queue)]
 	}
 	return b
 }
@@ -372,11 +376,15 @@ func (p *pair) compareReceives(key string, a, b *verbstest.MLX5Queue) {
 	if end == 0 && next != 0 && p.reset {
 		next = 0
 	}
-	for ; next != end; next = (next + 1) & 0xffff {
-		at := int(next) % (len(a.Memory) / a.Entry) * a.Entry
-		p.compareList(a.Memory[at:at+a.Entry], b.Memory[at:at+b.Entry], "receive", next)
+	p.ours.ends[key] = end
+	if next == end {
+		return
 	}
-	p.ours.ends[key] = next
+	ours, theirs := a.Memory(), b.Memory()
+	for ; next != end; next = (next + 1) & 0xffff {
+		at := int(next) % (a.Size / a.Entry) * a.Entry
+		p.compareList(ours[at:at+a.Entry], theirs[at:at+b.Entry], "receive", next)
+	}
 }
 
 // compareList compares lists of pieces of memory, which end by an entry that says so, or
@@ -400,14 +408,18 @@ func (p *pair) compareList(x, y []byte, what string, number uint32) {
 func (p *pair) compareShared(key string, a, b *verbstest.MLX5Queue) {
 	p.t.Helper()
 	next, end := p.ours.ends[key], a.Record[0]&0xffff
+	p.ours.ends[key] = end
+	if next == end {
+		return
+	}
+	ours, theirs := a.Memory(), b.Memory()
 	for ; next != end; next = (next + 1) & 0xffff {
 		at := int(p.ours.places[key]) * a.Entry
-		x, y := a.Memory[at:at+a.Entry], b.Memory[at:at+b.Entry]
+		x, y := ours[at:at+a.Entry], theirs[at:at+b.Entry]
 		if !bytes.Equal(x[:16], y[:16]) {
 			p.errorf("a shared receive begins with\n%x\n%x of libmlx5", x[:16], y[:16])
 		}
 		p.compareList(x[16:], y[16:], "shared receive", next)
 		p.ours.places[key] = uint32(binary.BigEndian.Uint16(x[2:]))
 	}
-	p.ours.ends[key] = next
 }
