@@ -293,6 +293,32 @@ func TestFaultsNotReady(t *testing.T) {
 	}
 }
 
+// TestFaultsLostNotReady: tries that are lost count in a row. A receiver that says that it has no
+// receive has answered, however often it does.
+func TestFaultsLostNotReady(t *testing.T) {
+	r := fabricRig(t)
+	n := r.kernel.Fabric()
+	for _, c := range []struct {
+		lost  int // of each that is answered
+		works bool
+	}{{3, true}, {4, false}} {
+		a, b := r.pair(t, verbs.RC, impatient(3), func(a *verbs.QPAttr) { a.RNRRetry = 7 })
+		n.SetHook(func(m *verbstest.Message) verbstest.Fate {
+			answered := m.Try%(c.lost+1) == c.lost
+			return verbstest.Fate{Drop: !answered, NotReady: answered && m.Try < 100}
+		})
+		b.recv(t, verbs.RecvWR{ID: 1, SGList: b.at(0, 8)})
+		a.send(t, verbs.SendWR{ID: 7, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: a.at(0, 8)})
+		want := verbs.WCSuccess
+		if !c.works {
+			want = verbs.WCRetryExcErr
+		}
+		if wc := a.poll(t, 1)[0]; wc.Status != want {
+			t.Errorf("%d tries lost in a row: %v, want %v", c.lost, wc.Status, want)
+		}
+	}
+}
+
 // TestFaultsHeldRequest: what a connection has behind a request that is held waits,
 // other connections do not.
 func TestFaultsHeldRequest(t *testing.T) {

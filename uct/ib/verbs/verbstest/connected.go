@@ -228,6 +228,7 @@ func (q *qp) atomic(w *request, to *qp) uint32 {
 // answer turns what the receiver made of a message into what the sender does.
 func (q *qp) answer(status uint32) uint32 {
 	if status == wcRNRRetryExc && q.typ == abi.IB_UVERBS_QPT_RC {
+		q.retries = 0 // the peer has answered
 		return q.retry(&q.rnr, q.attr.RnrRetry, wcRNRRetryExc)
 	}
 	return status
