@@ -53,3 +53,36 @@ func TestEachLost(t *testing.T) {
 		}
 	}
 }
+
+// TestLossy: of all messages one in twenty is lost, as many come twice, or late, behind others,
+// some answers of connections are lost, and some receivers not ready: everything arrives once,
+// whole and in order, whatever way it takes.
+func TestLossy(t *testing.T) {
+	chances := verbstest.Chances{Drop: 0.05, Copy: 0.05, Hold: 0.05, NoAnswer: 0.02, NotReady: 0.02}
+	cases := []testCase{
+		{"sending before the connection stands", anywhere, testSendAtOnce}, {"mixed sends match in order", anywhere, testMixedOrder},
+		{"endpoints do not disturb each other", fewSwitches, testManyEndpoints},
+		{"put", anywhere, testPut}, {"get", anywhere, testGet}, {"many accesses", anywhere, testManyAccesses},
+		{"both ask", anywhere, testSimultaneous}, {"pairs of one worker", anywhere, testNoLoopback}, {"many to one", anywhere, testManyToOne},
+	}
+	on := overRDMA
+	if race.Enabled {
+		on = on[2:]
+	}
+	for k, tr := range on {
+		t.Run(tr.name, func(t *testing.T) {
+			hooked(t, verbstest.Random(uint64(k), chances))
+			for _, c := range cases {
+				runCase(t, c, tr.lossy())
+			}
+		})
+	}
+}
+
+// TestTogetherLossy is that with many goroutines, which also wait.
+func TestTogetherLossy(t *testing.T) {
+	hooked(t, verbstest.Random(1, verbstest.Chances{Drop: 0.05, Copy: 0.05, Hold: 0.05}))
+	c := newCrowd(t, onFabric("ib", "ib").pairwise().lossy())
+	c.steps = 4
+	c.run(drivePoll)
+}
