@@ -63,10 +63,16 @@ func (w *Worker) expireOrphans() int {
 	return n
 }
 
-// abandon ends a message that will never be complete.
+var errCut = fmt.Errorf("ucp: the connection broke in the middle of a message: %w", ucs.ErrConnectionReset)
+
+// abandon ends a message that will never be complete. Why is known of the connection that
+// began it.
 func (w *Worker) abandon(a *assembly) {
 	w.stats.Abandoned++
-	err := fmt.Errorf("ucp: the connection broke in the middle of a message: %w", ucs.ErrConnectionReset)
+	err := errCut
+	if a.payer.why != nil {
+		err = fmt.Errorf("%w: %w", errCut, a.payer.why)
+	}
 	if a.req == nil {
 		w.giveUp(a, err)
 		return

@@ -19,6 +19,7 @@ type source struct {
 	payer    *payer      // nil until something is charged: pays
 	uct      *uct.Source // nil: of transports that do not tell connections apart, or over
 	over     bool        // the connection has ended
+	why      error       // with that, if it has failed and the transport knows
 	paused   bool        // its reading is stopped
 	evicted  bool        // it had to give way, with all that it can give back: for good, as its connection is over
 	left     bool        // nothing is held for it any more, and it is in no list
@@ -107,6 +108,7 @@ func (s *source) locator() uct.SourceLocator {
 // SourceGone implements uct.SourceUser. What the connection has brought still
 // counts: closing it gives nothing back.
 func (s *source) SourceGone() {
+	s.why = s.uct.Err()
 	s.uct, s.over, s.paused, s.stopped = nil, true, false, 0
 	for _, f := range s.w.families {
 		f.sourceGone(s)

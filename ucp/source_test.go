@@ -17,7 +17,8 @@ type conn struct {
 	uct.Source
 	dropped error
 	ended   bool
-	shared  bool // an endpoint of ours sends on it
+	shared  bool  // an endpoint of ours sends on it
+	why     error // it has ended
 }
 
 func newConn() *conn {
@@ -34,6 +35,8 @@ func (c *conn) DropSource(err error) {
 func (c *conn) EndSource() { c.ended = true }
 
 func (c *conn) SourceShared() bool { return c.shared }
+
+func (c *conn) SourceError() error { return c.why }
 
 func first(tag Tag, id proto.MessageID, total int, payload []byte) []byte {
 	return append(proto.EagerFirst{Tag: proto.Tag(tag), TotalLen: total, MsgID: id}.Append(nil), payload...)
@@ -126,13 +129,14 @@ func TestSenderDiesMidMessage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := newVictim(t)
 			c := newConn()
+			c.why = errors.New("of old age")
 			r := run(v, c)
 			c.Gone()
 			if r != nil && r.Done() {
 				t.Fatalf("ended at once, although the rest may come on another connection: %v", r.Err())
 			}
 			v.passOrphanTime()
-			if r != nil && (!r.Done() || !errors.Is(r.Err(), ucs.ErrConnectionReset)) {
+			if r != nil && (!r.Done() || !errors.Is(r.Err(), ucs.ErrConnectionReset) || !errors.Is(r.Err(), c.why)) {
 				t.Errorf("the receive: done %v, %v", r.Done(), r.Err())
 			}
 			if _, found := v.TagPeek(1, FullMask); found {

@@ -9,7 +9,7 @@ import (
 // in each of its connections; it allocates nothing for it.
 type Source struct {
 	// Owner is the transport's connection. It may be a SourceLocator, a SourceSharer, a
-	// SourceEnder and a SourcePauser as well.
+	// SourceEnder, a SourcePauser and a SourceExplainer as well.
 	Owner SourceOwner
 
 	// User belongs to the iface's user, who may set it in a handler. It is told
@@ -83,6 +83,13 @@ type SourcePauser interface {
 	ResumeSource()
 }
 
+// SourceExplainer is a SourceOwner that knows why it has come to its end.
+type SourceExplainer interface {
+	// SourceError is what the connection has failed with, nil if it has not, or if nobody
+	// knows.
+	SourceError() error
+}
+
 // SourceHolder is an Endpoint whose connection is a Source as well: what the peer
 // sends back comes on it.
 type SourceHolder interface {
@@ -94,7 +101,7 @@ type SourceHolder interface {
 type SourceUser interface {
 	// SourceGone is called at the end, of whatever kind, by whoever closes the
 	// connection: inside progress, a send, a Close, or the making of an endpoint. It
-	// must neither send nor call users.
+	// must neither send nor call users. It may ask the Source for its Err.
 	SourceGone()
 }
 
@@ -115,6 +122,14 @@ func (s *Source) End() {
 	if e, ok := s.Owner.(SourceEnder); ok {
 		e.EndSource()
 	}
+}
+
+// Err is what the connection has failed with, as far as the transport can tell.
+func (s *Source) Err() error {
+	if e, ok := s.Owner.(SourceExplainer); ok {
+		return e.SourceError()
+	}
+	return nil
 }
 
 // Gone tells the user of the source, once. Transports call it.

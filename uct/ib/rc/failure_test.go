@@ -220,11 +220,17 @@ func TestNoReceives(t *testing.T) {
 	}
 }
 
-// TestNetworkGone: nothing arrives any more.
+// TestNetworkGone: nothing arrives any more. Who receives learns why; not of one that is closed.
 func TestNetworkGone(t *testing.T) {
-	r, p, _ := duo(t)
+	r, p, other := duo(t)
+	gone, closed := watch(p.ep), watch(other.ep)
 	r.net.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{Drop: true}))
 	over(t, p, nil, launch(t, p), ucs.ErrEndpointTimeout)
+	other.ep.Close()
+	ucttest.Settle(p.host)
+	if gone.n != 1 || !errors.Is(gone.why, ucs.ErrEndpointTimeout) || closed.n != 1 || closed.why != nil {
+		t.Errorf("told %d times, %v; of the closed one %d times, %v", gone.n, gone.why, closed.n, closed.why)
+	}
 }
 
 // TestLink: a link that comes back in time is not noticed; one that does not ends even those
@@ -376,7 +382,7 @@ func TestClosedWithMail(t *testing.T) {
 				f := fixture(t, r, "RC_VERBS_RX_MAX_POLL", "4")
 				h := f.Open(t)
 				p, other := newPuppet(t, r, h), newPuppet(t, r, h)
-				gone := &goneCounter{}
+				gone := watch(p.ep)
 				end := func() {
 					p.ep.Close()
 					if all {
@@ -392,7 +398,6 @@ func TestClosedWithMail(t *testing.T) {
 					if gone.n > 0 || int(data[0]) != n {
 						t.Errorf("message %d came as number %d, told of the end %d times", data[0], n, gone.n)
 					}
-					src.User = gone
 					if n++; n == before && handler {
 						end()
 					}
@@ -427,9 +432,20 @@ func TestClosedWithMail(t *testing.T) {
 	}
 }
 
-type goneCounter struct{ n int }
+type goneCounter struct {
+	src *uct.Source
+	n   int
+	why error
+}
 
-func (g *goneCounter) SourceGone() { g.n++ }
+func (g *goneCounter) SourceGone() { g.n, g.why = g.n+1, g.src.Err() }
+
+// watch counts how often the end of an endpoint's source is told.
+func watch(ep uct.Endpoint) *goneCounter {
+	g := &goneCounter{src: ep.(uct.SourceHolder).Source()}
+	g.src.User = g
+	return g
+}
 
 // TestClosedByHandler: a handler may close its endpoint and the interface; the data that it was
 // given is there until it returns.

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
 var (
-	_ uct.SourceLocator = (*endpoint)(nil)
-	_ uct.SourceSharer  = (*endpoint)(nil)
+	_ uct.SourceLocator   = (*endpoint)(nil)
+	_ uct.SourceSharer    = (*endpoint)(nil)
+	_ uct.SourceExplainer = (*endpoint)(nil)
 )
 
 // Source implements uct.SourceHolder.
@@ -28,6 +30,15 @@ func (e *endpoint) DropSource(err error) { e.drop(err) }
 
 // SourceShared implements uct.SourceSharer.
 func (e *endpoint) SourceShared() bool { return !e.closed }
+
+// SourceError implements uct.SourceExplainer: of an endpoint that was closed there is nothing to
+// explain.
+func (e *endpoint) SourceError() error {
+	if e.failed == ucs.ErrCanceled {
+		return e.silent
+	}
+	return e.failed
+}
 
 // drop ends the connection because of what came on it.
 func (e *endpoint) drop(err error) {

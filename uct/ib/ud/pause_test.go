@@ -4,6 +4,7 @@ package ud_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"testing"
 	"time"
 
@@ -147,7 +148,7 @@ func TestPausedAndGone(t *testing.T) {
 	})
 	p.send(packed(wire.AMHeader(id, 1, 2, 1), 'a'))
 	ucttest.Settle(h)
-	gone := new(goneCounter)
+	gone := &goneCounter{src: src}
 	src.User = gone
 	src.Owner.(uct.SourcePauser).ResumeSource()
 	ucttest.Settle(h)
@@ -162,14 +163,18 @@ func TestPausedAndGone(t *testing.T) {
 	}
 	p.sendWith(packed(wire.NewHeader(id, wire.FlagRefuse, 6, 1)))
 	ucttest.Settle(h)
-	if string(got) != "abcd" || h.Failed(ep) == nil || gone.n != 1 || ud.LateBytes(h.Iface) != 0 {
+	if string(got) != "abcd" || h.Failed(ep) == nil || gone.n != 1 || !errors.Is(gone.why, ucs.ErrConnectionReset) || ud.LateBytes(h.Iface) != 0 {
 		t.Errorf("%q, failure %v, told %d times, %d bytes wait", got, h.Failed(ep), gone.n, ud.LateBytes(h.Iface))
 	}
 }
 
-type goneCounter struct{ n int }
+type goneCounter struct {
+	src *uct.Source
+	n   int
+	why error
+}
 
-func (g *goneCounter) SourceGone() { g.n++ }
+func (g *goneCounter) SourceGone() { g.n, g.why = g.n+1, g.src.Err() }
 
 // TestPutOffBytes: what is put off of all connections together is bounded: in the background
 // nothing more is taken then, and of what is paused neither. It is the peers' to keep, and

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
 var (
-	_ uct.SourceLocator = (*conn)(nil)
-	_ uct.SourceSharer  = (*conn)(nil)
+	_ uct.SourceLocator   = (*conn)(nil)
+	_ uct.SourceSharer    = (*conn)(nil)
+	_ uct.SourceExplainer = (*conn)(nil)
 )
 
 // DropSource implements uct.SourceOwner: what the peer has made goes, and the
@@ -29,6 +31,14 @@ func (c *conn) DropSource(err error) {
 
 // SourceShared implements uct.SourceSharer.
 func (c *conn) SourceShared() bool { return c.ep != nil }
+
+// SourceError implements uct.SourceExplainer: with the application's endpoint, if that has failed.
+func (c *conn) SourceError() error {
+	if c.ep == nil || c.ep.failed == ucs.ErrCanceled {
+		return nil
+	}
+	return c.ep.failed
+}
 
 // SourceInfo implements uct.SourceLocator. That packets come from this address has been
 // looked at, unless that is turned off.
