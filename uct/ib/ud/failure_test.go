@@ -66,6 +66,31 @@ func connected(t *testing.T, a, b *ucttest.Host) uct.Endpoint {
 	return ep
 }
 
+// TestCheckWhilePolling: a worker that polls, and never sleeps, finds out by a check that the peer of
+// an endpoint without anything in flight is dead. The check alone sets the timer.
+func TestCheckWhilePolling(t *testing.T) {
+	net := network(t, verbstest.Config{})
+	f := fixture(t, net)
+	a, b := f.Pair(t)
+	ep := connected(t, a, b)
+	ucttest.Until(t, "the end of the timer", func() bool { return !ud.Alarmed(a.Iface) }, a, b)
+	net.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{Drop: true}))
+	check(t, ep.(uct.Checker).Check(nil))
+	for range 2 {
+		a.Worker.Progress()
+	}
+	if !ud.Alarmed(a.Iface) {
+		t.Fatal("nobody looks whether the check is answered")
+	}
+	for a.Failed(ep) == nil {
+		a.Worker.Progress()
+	}
+	ended(t, a, nil, nil)
+	if err := a.Failed(ep); !errors.Is(err, ucs.ErrEndpointTimeout) {
+		t.Error(err)
+	}
+}
+
 // TestPeerIsDead: operations toward a peer that does not answer end with an error after the
 // time for that, and the endpoint fails once.
 func TestPeerIsDead(t *testing.T) {

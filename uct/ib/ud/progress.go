@@ -39,6 +39,7 @@ func (i *iface) Progress() int {
 	}
 	if i.busy() {
 		n += i.rest()
+		i.alarm.due = true // for what was owed, and is in flight now
 	}
 	if i.alarm.due {
 		i.watch()
