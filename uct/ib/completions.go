@@ -4,12 +4,16 @@ package ib
 
 import (
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
-// defaultPoll is how many completions are taken at once.
-const defaultPoll = 16
+// How many completions are taken at once.
+const (
+	defaultPoll = 16
+	maxPoll     = 4096 // whatever the settings say
+)
 
 // completions is a completion queue as an interface looks at it.
 type completions struct {
@@ -19,17 +23,18 @@ type completions struct {
 	armed bool // an event will come, or is there
 }
 
-func (c *completions) open(cq *verbs.CQ, most int) {
-	c.cq, c.wc = cq, make([]verbs.WC, max(most, 1))
+func (c *completions) open(cq *verbs.CQ, most config.Count) {
+	c.cq, c.wc = cq, make([]verbs.WC, min(most.Int(defaultPoll), maxPoll))
 }
 
-// take returns the next completions, valid until the next call. If they are fewer than
-// fit, the queue has been seen empty in this call: what is held was taken earlier, so
+// take returns the next completions, valid until the next call. full says that there may be
+// more; otherwise the queue has been seen empty in this call: what is held was taken earlier, so
 // the queue is looked at behind it.
-func (c *completions) take() []verbs.WC {
+func (c *completions) take() (wc []verbs.WC, full bool) {
 	n := c.held
 	c.held = 0
-	return c.wc[:n+c.cq.Poll(c.wc[n:])]
+	n += c.cq.Poll(c.wc[n:])
+	return c.wc[:n], n == len(c.wc)
 }
 
 // arm asks for an event, and says whether completions are there already. Devices tell
@@ -50,15 +55,12 @@ func (c *completions) arm() error {
 	return nil
 }
 
-// Sent returns completions of sends, at most as many as the settings say; if there are
-// fewer, the queue has been seen empty. They are valid until the next call.
-func (i *Iface) Sent() []verbs.WC { return i.send.take() }
+// Sent returns completions of sends, at most as many as the settings say, valid until the next
+// call. full says that there may be more; otherwise the queue has been seen empty.
+func (i *Iface) Sent() (wc []verbs.WC, full bool) { return i.send.take() }
 
-// Received returns completions of receives, likewise. full says that there may be more.
-func (i *Iface) Received() (wc []verbs.WC, full bool) {
-	wc = i.recv.take()
-	return wc, len(wc) == len(i.recv.wc)
-}
+// Received returns completions of receives, likewise.
+func (i *Iface) Received() (wc []verbs.WC, full bool) { return i.recv.take() }
 
 // Arm prepares for a sleep: nil when the event set of the worker will tell of receives, and
 // of sends if those are wanted, ucs.ErrBusy when progress has to be made first. There is

@@ -113,8 +113,8 @@ func (i *Iface) Open(p *Port, w *uct.Worker, init IfaceInit) (err error) {
 			return err
 		}
 	}
-	i.send.open(i.SendCQ, s.TxMaxPoll.Int(defaultPoll))
-	i.recv.open(i.RecvCQ, s.RxMaxPoll.Int(defaultPoll))
+	i.send.open(i.SendCQ, s.TxMaxPoll)
+	i.recv.open(i.RecvCQ, s.RxMaxPoll)
 	return p.Domain.news.subscribe(i)
 }
 

@@ -48,12 +48,12 @@ const domainSection = "ib memory domain"
 //     peers publish it (perf.go).
 type Settings struct {
 	TxQueueLen   config.Count `ucx:"TX_QUEUE_LEN" default:"256" doc:"Length of the send queue."`
-	TxMaxPoll    config.Count `ucx:"TX_MAX_POLL" default:"16" doc:"Completions of sends that are taken at once, at most."`
+	TxMaxPoll    config.Count `ucx:"TX_MAX_POLL" default:"16" doc:"Completions of sends that are taken at once, at most; inf and all above 4096 are 4096."`
 	TxMinInline  config.Bytes `ucx:"TX_MIN_INLINE" default:"64" doc:"Bytes that can be sent within a request, at least."`
 	TxMinSGE     config.Count `ucx:"TX_MIN_SGE" default:"5" doc:"Pieces of memory in a request, at least."`
 	TxMaxBufs    config.Count `ucx:"TX_MAX_BUFS" default:"auto" doc:"Buffers for copied messages at most; auto is as many as memory can be pinned for."`
 	RxMaxBufs    config.Count `ucx:"RX_MAX_BUFS" default:"auto" doc:"Buffers to receive into at most; auto is the length of the receive queue and half as many that may be kept."`
-	RxMaxPoll    config.Count `ucx:"RX_MAX_POLL" default:"16" doc:"Messages that are received at once, at most."`
+	RxMaxPoll    config.Count `ucx:"RX_MAX_POLL" default:"16" doc:"Messages that are received at once, at most; inf and all above 4096 are 4096."`
 	AddrType     addrType     `ucx:"ADDR_TYPE" default:"auto" doc:"Of old, for UCX_IB_IS_GLOBAL=y: ib_site_local and ib_global; the others mean nothing."`
 	IsGlobal     bool         `ucx:"IS_GLOBAL" default:"n" doc:"Use global routes within a subnet of InfiniBand, too."`
 	FLIDRoute    bool         `ucx:"FLID_ROUTE" default:"y" doc:"Reach ports in other subnets of a site of InfiniBand by the LID of their router that their GID has in it (FLID)."`
@@ -253,8 +253,14 @@ func (s *Settings) check() error {
 			return fmt.Errorf("ib: UCX_IB_%s is %v, the limit is %d: %w", c.name, c.value, c.most, ucs.ErrInvalidParam)
 		}
 	}
-	if s.TxQueueLen.Int(0) < 2 {
-		return fmt.Errorf("ib: UCX_IB_TX_QUEUE_LEN is %v, expected 2 at least: %w", s.TxQueueLen, ucs.ErrInvalidParam)
+	for _, c := range []struct {
+		name  string
+		value config.Count
+		least int
+	}{{"TX_QUEUE_LEN", s.TxQueueLen, 2}, {"TX_MAX_POLL", s.TxMaxPoll, 1}, {"RX_MAX_POLL", s.RxMaxPoll, 1}} {
+		if c.value.Int(defaultPoll) < c.least {
+			return fmt.Errorf("ib: UCX_IB_%s is %v, expected %d at least: %w", c.name, c.value, c.least, ucs.ErrInvalidParam)
+		}
 	}
 	return nil
 }

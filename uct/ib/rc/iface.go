@@ -52,7 +52,6 @@ type iface struct {
 	total      int // of which there are that many
 	lowCredits int
 	moderation uint32
-	mostSent   int // completions that are taken at once
 	maxWR      int // requests of an endpoint
 	limits     flowLimits
 	noFence    bool
@@ -109,7 +108,6 @@ func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Se
 		}
 	}()
 	i.credits, i.lowCredits = i.total, i.total/2
-	i.mostSent = rc.IB.TxMaxPoll.Int(defaultPoll)
 	if err := i.openPools(receives); err != nil {
 		return nil, err
 	}
@@ -126,9 +124,6 @@ func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Se
 	w.AddProgress(i)
 	return i, nil
 }
-
-// defaultPoll is how many completions of sends are taken at once.
-const defaultPoll = 16
 
 // openPools makes the buffers.
 func (i *iface) openPools(receives int) error {

@@ -38,11 +38,11 @@ func (i *iface) Progress() int {
 // pollSends takes completions of sends.
 func (i *iface) pollSends() int {
 	dead := len(i.limbo.sends)
-	wc := i.Sent()
+	wc, full := i.Sent()
 	for k := range wc {
 		i.sent(&wc[k])
 	}
-	if dead > 0 && len(wc) < i.mostSent {
+	if dead > 0 && !full {
 		i.restSends(dead)
 	}
 	return len(wc)

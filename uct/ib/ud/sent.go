@@ -6,7 +6,7 @@ import "github.com/ucx-go/ucx/uct/ib/verbs"
 
 // pollSends takes completions of sends.
 func (i *iface) pollSends() int {
-	wc := i.Sent()
+	wc, _ := i.Sent()
 	for k := range wc {
 		i.sq.complete(uint32(wc[k].ID))
 		if wc[k].Status != verbs.WCSuccess {
