@@ -132,6 +132,15 @@ func TestShortagePasses(t *testing.T) {
 	if asked < 100 || asked > 3*100 {
 		t.Errorf("tried %d times", asked)
 	}
+	recvs.used, recvs.short.skip, asked = recvs.Len(), 1, 0
+	for range 2 { // what was used at once is not forgotten because an occasion is let pass
+		if err := recvs.Refill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("tried %d times, want once", asked)
+	}
 	limit = math.MaxInt64
 	use(4 * maxSkip)
 	if recvs.Len() != 512 || sends.Len() != 512 {

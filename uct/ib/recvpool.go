@@ -153,6 +153,7 @@ func (p *RecvPool) Idle() { p.used = 0 }
 // those there are were almost all used at once, or are kept.
 func (p *RecvPool) Refill() error {
 	if want := p.want(); want > 0 && p.short.occasion() {
+		p.used = 0
 		p.short.tried(p.grow(want))
 	}
 	if len(p.spare) < recvBatch && p.posted > p.most/2 {
@@ -166,7 +167,6 @@ func (p *RecvPool) want() int {
 	ours := len(p.bufs) - p.kept // posted and spare
 	switch {
 	case p.used >= ours/2 && ours < p.most:
-		p.used = 0
 		return min(ours, p.most-ours)
 	case ours < min(firstRecvs, p.most):
 		return min(firstRecvs, p.most) - ours
