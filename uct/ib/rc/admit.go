@@ -7,9 +7,24 @@ import (
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
+// The places in the queue of completions are for all endpoints of an interface, and a peer may
+// hold those that its endpoint has for as long as it likes: who has no buffers posted is asked
+// again for ever. So half of the places are for those who have few, and who has more takes none
+// of them. Peers that do not receive, as many as the transport is to scale to, leave to each
+// other endpoint what it needs to go on, if not as fast.
+//
+// Who is refused has a request under way that tells of its end, whereupon it is asked again. An
+// endpoint without such a one may take a place, and what it posts then asks for a completion.
+
+// mayTake reports whether the endpoint may have one of the free places.
+func (e *endpoint) mayTake() bool {
+	i, has := e.iface, e.outstanding()
+	return i.credits > i.lowCredits || i.credits > 0 && (has < i.few || has == e.unsignaled)
+}
+
 // admit says whether an operation may be posted.
 func (e *endpoint) admit() error {
-	if e.room > 0 && e.iface.credits > 0 && e.iface.grants.Len() == 0 && e.pending.Empty() {
+	if e.room > 0 && e.iface.credits > e.iface.lowCredits && e.iface.grants.Len() == 0 && e.pending.Empty() {
 		return nil // there is room only for who has not failed
 	}
 	return e.admitSlow()
@@ -34,7 +49,7 @@ func (e *endpoint) admitAny() error {
 	switch {
 	case e.failed != nil: // perhaps by that
 		return e.failed
-	case e.room <= 0 || e.iface.credits <= 0:
+	case e.room <= 0 || !e.mayTake():
 		return ucs.ErrNoResource
 	}
 	return nil
@@ -48,6 +63,8 @@ func (e *endpoint) Room() kit.Room {
 		return kit.Full
 	case i.credits <= 0 || i.bufs.Empty() || i.hdrs.Empty():
 		return kit.Exhausted
+	case !e.mayTake():
+		return kit.Full
 	}
 	return kit.Open
 }

@@ -57,9 +57,9 @@ func (e *endpoint) Check(c *uct.Completion) error {
 		return e.failed
 	case !e.connected:
 		return nil
-	case e.outstanding() > 0 && (e.unsignaled == 0 || e.room <= 0):
-		// The last one, or one of those that fill the queue, tells of its end: now it matters
-		// to somebody, whatever it is.
+	case e.outstanding() > 0 && (e.unsignaled == 0 || e.room <= 0 || !e.mayTake()):
+		// The last one, or one of those that fill the queue or are all that may be, tells of
+		// its end: now it matters to somebody, whatever it is.
 		e.matters = e.posted
 		if c == nil || e.unsignaled > 0 {
 			return nil

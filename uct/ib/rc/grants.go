@@ -11,7 +11,7 @@ func (e *endpoint) grant() {
 	if e.lost() || e.due.Listed() {
 		return
 	}
-	if e.room > 0 && e.iface.credits > 0 && e.iface.grants.Len() == 0 {
+	if e.room > 0 && e.mayTake() && e.iface.grants.Len() == 0 {
 		e.postGrant()
 		return
 	}
@@ -36,7 +36,7 @@ func (i *iface) sendGrants() (n int) {
 			break
 		}
 		e := i.grants.Next()
-		if e.room <= 0 {
+		if e.room <= 0 || !e.mayTake() {
 			i.grants.Pass()
 			continue
 		}

@@ -50,7 +50,8 @@ type iface struct {
 
 	credits    int // places in the queue of completions of sends
 	total      int // of which there are that many
-	lowCredits int
+	lowCredits int // from so few on requests ask for completions, and endpoints have to do with
+	few        uint32
 	moderation uint32
 	maxWR      int // requests of an endpoint
 	limits     flowLimits
@@ -108,6 +109,7 @@ func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Se
 		}
 	}()
 	i.credits, i.lowCredits = i.total, i.total/2
+	i.few = uint32(max(i.lowCredits/max(rc.MaxNumEPs.Int(0), 1), 1))
 	if err := i.openPools(receives); err != nil {
 		return nil, err
 	}

@@ -109,6 +109,63 @@ func TestCreditLimit(t *testing.T) {
 	}
 }
 
+// TestHungPeers: however many peers receive nothing, and are sent to all the same, who sends to one
+// that does receive goes on, can ask whether it is there, and wait for what it has sent.
+func TestHungPeers(t *testing.T) {
+	for _, places := range []string{"4096", "64"} {
+		r := newRig(t, verbstest.Port{})
+		f := fixture(t, r, "RC_VERBS_TX_CQ_LEN", places)
+		a, b := f.Pair(t)
+		got, sent := b.Collect(t, 1), 0
+		hung := make(map[uint32]bool)
+		for range 20 {
+			ep, back := a.ConnectPair(t, b)
+			hung[numberOf(t, back)] = true
+			r.net.SetHook(func(m *verbstest.Message) verbstest.Fate { return verbstest.Fate{NotReady: hung[m.ToQP]} })
+			for ep.AMShort(1, 1, nil, 0, nil) == nil {
+				sent++
+			}
+			w := ucttest.NewPending(func() error { return ep.AMShort(1, 1, nil, 0, nil) })
+			check(t, ep.PendingAdd(&w.Pending))
+			sent++
+			defer func() {
+				if w.Queued() || a.Failed(ep) != nil {
+					t.Errorf("a request waits: %v, failure %v", w.Queued(), a.Failed(ep))
+				}
+			}()
+			if err := ep.(uct.Checker).Check(nil); err != nil && err != ucs.InProgress {
+				t.Error(err)
+			}
+		}
+		ep, _ := a.ConnectPair(t, b)
+		heard := b.Collect(t, 2)
+		for range 1000 {
+			ucttest.Accept(t, func() error { return ep.AMShort(2, 2, nil, 0, nil) }, a, b)
+		}
+		heard.Wait(t, 1000, a, b)
+		for _, ask := range []func(*uct.Completion) error{
+			func(c *uct.Completion) error { return ep.Flush(uct.FlushLocal, c) },
+			ep.(uct.Checker).Check,
+		} {
+			c := ucttest.NewCompletion(1)
+			c.Finish(t, ucttest.Accept(t, func() error { return ask(&c.Completion) }, a, b), a, b)
+		}
+		if free, _ := rc.Credits(a.Iface); free == 0 {
+			t.Error("no place is left")
+		}
+		r.net.SetHook(nil)
+		got.Wait(t, sent, a, b)
+		ucttest.Settle(a, b)
+	}
+}
+
+// numberOf is the number of an endpoint's queue pair.
+func numberOf(t *testing.T, ep uct.Endpoint) uint32 {
+	t.Helper()
+	a := must(ep.(uct.Paired).Address())(t)
+	return uint32(a[1]) | uint32(a[2])<<8 | uint32(a[3])<<16
+}
+
 // TestSharedBuffers: endpoints that sleep over the buffers of their last messages do not keep
 // them from others.
 func TestSharedBuffers(t *testing.T) {

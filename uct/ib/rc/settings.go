@@ -39,7 +39,7 @@ type settings struct {
 type rcSettings struct {
 	IB           ib.Settings  `prefix:"IB_"`
 	Buffers      bufSettings  `prefix:"IB_"`
-	MaxNumEPs    config.Count `ucx:"MAX_NUM_EPS" default:"256" doc:"Number of endpoints up to which the transport is expected to scale. Only published."`
+	MaxNumEPs    config.Count `ucx:"MAX_NUM_EPS" default:"256" doc:"Number of endpoints up to which the transport is expected to scale. It is published, and half of UCX_RC_VERBS_TX_CQ_LEN is kept for as many in equal parts, whatever the others do."`
 	MaxRdAtomic  config.Count `ucx:"MAX_RD_ATOMIC" default:"auto" doc:"Reads and atomics of an endpoint that the devices work on at once, at most; auto is what the device can answer, and for what it asks no more than any peer can."`
 	Timeout      config.Time  `ucx:"TIMEOUT" default:"1.0s" doc:"Time to wait for an acknowledgment before something is sent again."`
 	RetryCount   config.Count `ucx:"RETRY_COUNT" default:"7" doc:"How often something is sent again before the peer counts as gone. 7 counts as 6 here: soft-RoCE takes it for ever."`
