@@ -61,7 +61,7 @@ var errAllBuffers = fmt.Errorf("ib: all buffers there may be are in use: %w", uc
 
 // Take takes a buffer out of the pool; ok is false if all are in use.
 func (p *SendPool) Take() (slot int32, ok bool) {
-	if len(p.free) == 0 && !p.more() {
+	if len(p.free) == 0 && !p.Grow() {
 		return 0, false
 	}
 	slot = p.free[len(p.free)-1]
@@ -69,19 +69,22 @@ func (p *SendPool) Take() (slot int32, ok bool) {
 	return slot, true
 }
 
-// more gets more buffers, unless that was in vain lately.
+// Grow gets more buffers, unless that was in vain lately, and reports whether it has.
 //
 //go:noinline
-func (p *SendPool) more() bool {
+func (p *SendPool) Grow() bool {
 	if !p.short.occasion() {
 		return false
 	}
 	p.short.tried(p.grow())
-	return len(p.free) > 0
+	return p.short.why == nil
 }
 
 // Empty reports whether all buffers there are just now are in use and no more could be had.
 func (p *SendPool) Empty() bool { return len(p.free) == 0 && p.short.why != nil }
+
+// Whole reports whether the pool has all the buffers that there may be, or that could be had.
+func (p *SendPool) Whole() bool { return len(p.slots) == p.most || p.short.why != nil }
 
 // Data is the memory of a buffer.
 func (p *SendPool) Data(slot int32) []byte { return p.slots[slot].data }

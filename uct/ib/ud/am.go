@@ -49,7 +49,7 @@ func (e *endpoint) AMShort(id uct.AMID, header uint64, payload []byte, _ uct.Sen
 	if err := e.admit(); err != nil {
 		return err
 	}
-	slot, ok := i.slots.takeShort()
+	slot, ok := i.slots.takeShort(e.conn.flow)
 	if !ok {
 		return ucs.ErrNoResource
 	}
@@ -68,7 +68,7 @@ func (e *endpoint) AMShortIOV(id uct.AMID, iov []uct.IOV, _ uct.SendFlags, _ *uc
 	if err := e.admit(); err != nil {
 		return err
 	}
-	slot, ok := i.slots.takeShort()
+	slot, ok := i.slots.takeShort(e.conn.flow)
 	if !ok {
 		return ucs.ErrNoResource
 	}
@@ -89,7 +89,7 @@ func (e *endpoint) AMBcopy(id uct.AMID, packer uct.Packer, _ uct.SendFlags, _ *u
 	if err := e.admit(); err != nil {
 		return 0, err
 	}
-	slot, ok := i.slots.takePacket()
+	slot, ok := i.slots.takePacket(e.conn.flow)
 	if !ok {
 		return 0, ucs.ErrNoResource
 	}
@@ -118,7 +118,7 @@ func (e *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, _ uct.Sen
 	if err := e.admit(); err != nil {
 		return err
 	}
-	slot, ok := i.slots.takePacket()
+	slot, ok := i.slots.takePacket(e.conn.flow)
 	if !ok {
 		return ucs.ErrNoResource
 	}

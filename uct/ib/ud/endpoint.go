@@ -197,6 +197,8 @@ func (e *endpoint) Room() kit.Room {
 		return kit.Full
 	case i.starved || i.sq.room() <= i.sq.reserve || i.slots.exhausted():
 		return kit.Exhausted
+	case i.slots.tight() && e.conn.flow.InFlight() >= i.slots.few:
+		return kit.Full
 	}
 	return kit.Open
 }

@@ -773,3 +773,66 @@ func TestControlBesideDead(t *testing.T) {
 	net.SetHook(nil)
 	ucttest.Settle(a, b, dead)
 }
+
+// TestMessagesBesideDead: dead peers that hold as many slots as they get leave some, so that who
+// sends to another one goes on, before anybody has taken them for dead. What waits for them is
+// sent when they come back. There may be few slots because that is wanted, or as memory is short.
+func TestMessagesBesideDead(t *testing.T) {
+	t.Run("wanted", func(t *testing.T) { testMessagesBesideDead(t, verbstest.Config{}, "UD_TX_MAX_BUFS", "32") })
+	t.Run("short", func(t *testing.T) {
+		testMessagesBesideDead(t, verbstest.Config{Limits: verbstest.Limits{MemLock: 640 << 10}})
+	})
+}
+
+func testMessagesBesideDead(t *testing.T, here verbstest.Config, pairs ...string) {
+	const conns = 3
+	net := network(t, here, verbstest.Config{})
+	f := fixture(t, net, append(pairs, "UD_TIMEOUT", "30s")...)
+	f.Component = ibtest.Component(net.Devices()[0])
+	a := f.Open(t)
+	f.Component = ibtest.Component(net.Devices()[1])
+	b, dead := f.Open(t), f.Open(t)
+	send := func(ep uct.Endpoint, id uct.AMID) error {
+		_, err := ep.AMBcopy(id, &ucttest.Packer{Data: make([]byte, 1000)}, 0, nil)
+		return err
+	}
+	got, sent := dead.Collect(t, 1), 0
+	var eps []uct.Endpoint
+	for range conns {
+		ep := a.Connect(t, dead)
+		for range 200 { // which opens the window
+			ucttest.Accept(t, func() error { return send(ep, 1) }, a, dead)
+			sent++
+		}
+		eps = append(eps, ep)
+	}
+	got.Wait(t, sent, a, dead)
+	ucttest.Settle(a, dead)
+	to := must(wire.ParseIfaceAddr(dead.Iface.Address()))(t)
+	net.SetHook(verbstest.When(func(m *verbstest.Message) bool { return m.ToQP == to }, verbstest.Fate{Drop: true}))
+	var waiting []*ucttest.Pending
+	for _, ep := range eps {
+		for send(ep, 1) == nil {
+			sent++
+		}
+		w := ucttest.NewPending(func() error { return send(ep, 1) })
+		check(t, ep.PendingAdd(&w.Pending))
+		waiting = append(waiting, w)
+		sent++
+	}
+	heard, ep := b.Collect(t, 2), a.Connect(t, b)
+	for range 200 {
+		ucttest.Accept(t, func() error { return send(ep, 2) }, a, b)
+	}
+	heard.Wait(t, 200, a, b)
+	net.SetHook(nil)
+	got.Wait(t, sent, a, b, dead)
+	for _, w := range waiting {
+		if w.Queued() {
+			t.Error("a request waits still")
+		}
+	}
+	if len(a.Failures) != 0 {
+		t.Errorf("failures %+v", a.Failures)
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib"
+	"github.com/ucx-go/ucx/uct/ib/ud/internal/flow"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
@@ -48,7 +49,10 @@ type slots struct {
 	packet  ib.SendPool
 	control ib.SendPool // not open if all control packets fit into requests
 	out     [2]int      // taken out of the first ones
+	ample   [2]int      // that are before more are made, or only endpoints get one that have
+	few     int         // in flight
 	most    [2]int      // that can be
+	all     int         // and that, if memory is not short
 
 	heldShort   []held
 	heldPacket  []held
@@ -59,8 +63,26 @@ type slots struct {
 
 // open makes room for the first messages. Requests have room for inline bytes.
 func (s *slots) open(d *ib.Domain, inline, packet, most int) error {
-	s.most = [2]int{most, most}
-	return errors.Join(s.short.Open(d, max(inline, 16), most), s.packet.Open(d, packet, most))
+	s.all, s.most = most, [2]int{most, most}
+	err := errors.Join(s.short.Open(d, max(inline, 16), most), s.packet.Open(d, packet, most))
+	s.share()
+	return err
+}
+
+// A peer that does not answer holds what was sent to it until it is taken for dead. Lest it hold
+// everything, a quarter of the slots that there are just now are for endpoints that have next to
+// none in flight. More are made when the others begin to use these.
+
+// share notes how many slots there are.
+func (s *slots) share() {
+	n, m := s.short.Len(), s.packet.Len()
+	s.ample = [2]int{n - n/4, m - m/4}
+	s.few = max(min(n, m)/256, 1)
+}
+
+// tight reports whether there are slots of some kind only for endpoints that have few.
+func (s *slots) tight() bool {
+	return s.out[0] >= s.ample[0] && s.short.Whole() || s.out[1] >= s.ample[1] && s.packet.Whole()
 }
 
 // openControl makes room for control packets of that size, for so many at most.
@@ -84,27 +106,53 @@ func (s *slots) of(slot int32) *held {
 	return &s.heldMark[n]
 }
 
+// denies reports whether an endpoint has to leave the last slots of a kind to others.
+//
+//go:noinline
+func (s *slots) denies(kind int, from *ib.SendPool, to *flow.Endpoint) bool {
+	switch {
+	case to.InFlight() < s.few:
+		return false
+	case !from.Grow(): // as far as it can
+		s.most[kind] = from.Len()
+		return true
+	}
+	s.most[kind] = s.all
+	s.share()
+	return false
+}
+
 // takeShort takes a slot for n bytes at most that fit into a request.
-func (s *slots) takeShort() (slot int32, ok bool) {
+func (s *slots) takeShort(to *flow.Endpoint) (slot int32, ok bool) {
+	if s.out[0] >= s.ample[0] && s.denies(0, &s.short, to) {
+		return 0, false
+	}
 	if slot, ok = s.short.Take(); !ok {
 		s.most[0] = s.short.Len()
 		return 0, false
 	}
 	if int(slot) >= len(s.heldShort) {
 		s.heldShort = grow(s.heldShort, s.short.Len())
+		s.most[0] = s.all
+		s.share()
 	}
 	s.out[0]++
 	return slot, true
 }
 
 // takePacket takes a slot for a packet.
-func (s *slots) takePacket() (slot int32, ok bool) {
+func (s *slots) takePacket(to *flow.Endpoint) (slot int32, ok bool) {
+	if s.out[1] >= s.ample[1] && s.denies(1, &s.packet, to) {
+		return 0, false
+	}
 	if slot, ok = s.packet.Take(); !ok {
 		s.most[1] = s.packet.Len()
 		return 0, false
 	}
 	if int(slot) >= len(s.heldPacket) {
 		s.heldPacket = grow(s.heldPacket, s.packet.Len())
+		s.most[1] = s.all
+		s.share()
 	}
 	s.out[1]++
 	return slot | int32(packetSlot), true

@@ -121,6 +121,9 @@ func (e *Endpoint) SetGID(gid [16]byte) { e.gid = gid }
 // Idle reports whether the peer has received everything.
 func (e *Endpoint) Idle() bool { return e.first == none }
 
+// InFlight is how many packets the peer has not acknowledged.
+func (e *Endpoint) InFlight() int { return int(e.psn - e.acked - 1) }
+
 // CanSend reports whether Send would take a message. Nothing overtakes a CREP, which
 // tells the peer where numbers begin, nor what is being repeated.
 func (e *Endpoint) CanSend() bool {
