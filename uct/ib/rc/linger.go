@@ -10,10 +10,14 @@ import "github.com/ucx-go/ucx/ucs"
 // our queue pair nothing answers that, and with the retries that C asks of soft-RoCE it
 // waits for ever. C keeps such endpoints until their worker ends (ucp_ep_disconnected); here
 // they are kept in the transport, which receives on them what comes: the last ones of them, and
-// none whose peer is known to be gone.
+// none whose peer is known to be gone. Nothing tells of that, so some are asked whenever another
+// one comes. A program that goes on closing has no more of them than peers need; those of one
+// that has stopped to stay until its interface is closed.
 
-// maxLingering is how many endpoints are kept. The oldest makes room.
-const maxLingering = 256
+const (
+	maxLingering = 256 // endpoints that are kept
+	askLingering = 2   // peers that are asked for each that comes, so that it comes to all of them
+)
 
 // Linger implements uct.Lingerer.
 func (e *endpoint) Linger() {
@@ -24,11 +28,16 @@ func (e *endpoint) Linger() {
 	}
 	e.closed, e.userData = true, nil // which nobody is told any more
 	i.endpoints--
+	for range min(askLingering, i.lingering.Len()) {
+		o := i.lingering.Next()
+		i.lingering.Pass()
+		o.Check(nil) // which ends it, if it fails
+	}
 	i.lingering.Add(&e.lingers, e)
 	i.endLingering(maxLingering)
 }
 
-// endLingering ends the oldest that linger, so that there are no more than n.
+// endLingering ends those that were asked longest ago, so that there are no more than n.
 func (i *iface) endLingering(n int) {
 	for i.lingering.Len() > n {
 		e := i.lingering.Next()

@@ -86,6 +86,26 @@ func TestLingerInVain(t *testing.T) {
 	}
 }
 
+// TestLingerChurn: of connections that come and go at both ends few linger; those whose peers are
+// there do.
+func TestLingerChurn(t *testing.T) {
+	const stay = 3
+	r := newRig(t, verbstest.Port{})
+	f := fixture(t, r)
+	a, b := f.Pair(t)
+	for n := range 50 {
+		there, back := a.ConnectPair(t, b)
+		there.(uct.Lingerer).Linger()
+		if n >= stay {
+			back.Close()
+		}
+		ucttest.Settle(a, b)
+	}
+	if n := rc.Lingering(a.Iface); n < stay || n > 4*stay || len(a.Failures) != 0 {
+		t.Errorf("%d linger, failures %+v", n, a.Failures)
+	}
+}
+
 // TestLingerLimit: only so many linger, and fewer where the device has no queue pair left.
 func TestLingerLimit(t *testing.T) {
 	r := newRigOf(t, verbstest.Config{Ports: []verbstest.Port{{}}, Limits: verbstest.Limits{QPs: 300}})
