@@ -46,6 +46,7 @@ type endpoint struct {
 	source    uct.Source
 	deaf      bool // nothing more is delivered
 	backlog   backlog
+	overdue   overdue
 
 	failed error // why nothing is accepted any more
 	silent error // why nothing would arrive any more: nobody has been told, see lost.go

@@ -5,6 +5,7 @@ package rc
 import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
 // What comes over a reliable connection is done in order, and acknowledged when it is
@@ -52,6 +53,18 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 // that are not acknowledged. If it is not known of any that it is under way, an empty write
 // is posted.
 func (e *endpoint) Check(c *uct.Completion) error {
+	if !e.iface.endless {
+		return e.check(c)
+	}
+	if e.isOverdue() {
+		e.fail(sendError(e, verbs.WCRetryExcErr))
+		return e.failed
+	}
+	defer e.look()
+	return e.check(c)
+}
+
+func (e *endpoint) check(c *uct.Completion) error {
 	switch {
 	case e.ended():
 		return e.failed
