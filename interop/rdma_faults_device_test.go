@@ -280,7 +280,7 @@ func nodeOf(t *testing.T, device string) string {
 // has it open, and soft-RoCE tells them nothing: all goes on until they end.
 func TestRDMARemoved(t *testing.T) {
 	onVeth(t)
-	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
+	overRDMA(t, true, func(t *testing.T, where *place, ours, theirs program) {
 		if !theirs.ours && !rdmaLong {
 			return // a long wait, and the same for all
 		}

@@ -163,6 +163,12 @@ func forRDMA(list []program) []program {
 // is no matter of ours.
 func eachRDMA(t *testing.T, run func(t *testing.T, where *place, ours, theirs program)) {
 	t.Helper()
+	overRDMA(t, rdmaLong, run)
+}
+
+// overRDMA is eachRDMA, and says whether us alone is among them if there is a C UCX.
+func overRDMA(t *testing.T, alone bool, run func(t *testing.T, where *place, ours, theirs program)) {
+	t.Helper()
 	dir := t.TempDir()
 	c := forRDMA(buildC(t, dir))
 	ours := buildGo(t, dir)
@@ -177,7 +183,7 @@ func eachRDMA(t *testing.T, run func(t *testing.T, where *place, ours, theirs pr
 	both := func(a, b program) {
 		t.Run(a.name+" with "+b.name, func(t *testing.T) { run(t, where, a, b) })
 	}
-	if rdmaLong || len(c) == 0 {
+	if alone || len(c) == 0 {
 		both(ours, ours)
 	}
 	for i, theirs := range c {
