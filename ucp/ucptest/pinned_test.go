@@ -22,7 +22,7 @@ func TestPinned(t *testing.T) {
 		each, one, all int64 // KiB: of each worker, of a pair with few messages, of one that had bursts
 	}{
 		{rc, 1200, 2400, 50000}, // rc and ud
-		{ud, 420, 1600, 20000},
+		{ud, 420, 1600, 24000},
 	} {
 		t.Run(c.tr.name, func(t *testing.T) {
 			r := newRig(t, c.tr)

@@ -37,9 +37,9 @@ type Kernel struct {
 	notReady           uint64 // answers of receivers
 }
 
-// New returns a device in a network of its own, rxe0, with one port and the GIDs that
+// New returns a device in a network of its own, rxe0, endless, with one port and the GIDs that
 // rdma_rxe has on lo: fe80::200:ff:fe00:0, ::ffff:127.0.0.1 and ::1.
-func New() *Kernel { return NewFabric().Add(Config{Ports: []Port{loopback()}}) }
+func New() *Kernel { return NewFabric().Add(Config{Ports: []Port{loopback()}, Endless: true}) }
 
 // Name is the name of the device.
 func (k *Kernel) Name() string { return k.cfg.Name }
