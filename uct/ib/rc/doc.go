@@ -17,8 +17,8 @@
 //
 // Three things can run out, and a fourth for messages: places in the send queue of an
 // endpoint, places in the completion queue, half of which are for those who have few,
-// buffers, and the window that the peer has granted (flow.go). Requests wait in the arbiter of the interface then; grants for peers
-// go first (grants.go).
+// buffers, and the window that the peer has granted (flow.go). Requests wait in the arbiter of
+// the interface then; grants for peers go first (grants.go).
 //
 // # What arrives
 //

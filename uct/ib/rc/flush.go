@@ -3,9 +3,10 @@
 package rc
 
 import (
+	"fmt"
+
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
 // What comes over a reliable connection is done in order, and acknowledged when it is
@@ -57,7 +58,7 @@ func (e *endpoint) Check(c *uct.Completion) error {
 		return e.check(c)
 	}
 	if e.isOverdue() {
-		e.fail(sendError(e, verbs.WCRetryExcErr))
+		e.fail(fmt.Errorf("rc: sending to %v: nothing acknowledged: %w", &e.device, ucs.ErrEndpointTimeout))
 		return e.failed
 	}
 	defer e.look()
@@ -72,7 +73,8 @@ func (e *endpoint) check(c *uct.Completion) error {
 		return nil
 	case e.outstanding() > 0 && (e.unsignaled == 0 || e.room <= 0 || !e.mayTake()):
 		// The last one, or one of those that fill the queue or are all that may be, tells of
-		// its end: now it matters to somebody, whatever it is.
+		// its end, or will when there are places again: now it matters to somebody, whatever
+		// it is.
 		e.matters = e.posted
 		if c == nil || e.unsignaled > 0 {
 			return nil

@@ -20,18 +20,30 @@ const (
 	countNotReady = "rcvd_rnr_err" // in hw_counters of its port, of all connections
 )
 
+const (
+	// mostEndless bounds what is put or got by one request where nothing else tells that it
+	// gets on: one is over in seconds even if most of it has to be sent again.
+	mostEndless = 1 << 20
+
+	// betweenLooks is at least between two looks that count: a peer without receives has said
+	// so meanwhile, which it does every 655 ms at the least (IBA, RNR NAK timer).
+	betweenLooks = 700 * time.Millisecond
+)
+
 // overdue is what Check has seen of an endpoint that has something under way.
 type overdue struct {
 	looks    int           // in a row that found nothing acknowledged; 0: nothing was under way
 	since    time.Duration // the first of them
+	last     time.Duration // the last
 	done     uint32        // requests that were over
 	notReady uint64        // count of the device
 }
 
 // isOverdue reports whether the peer has to be given up: for three looks and as long as a device
-// would have tried nothing was acknowledged, and nobody has said that he has no receives.
+// would have tried nothing was acknowledged, and nobody has said that he has no receives. If
+// that cannot be known of a peer that may lack them, it is not given up.
 func (e *endpoint) isOverdue() bool {
-	o := &e.overdue
+	o, i := &e.overdue, e.iface
 	if o.looks == 0 || e.lost() {
 		return false
 	}
@@ -39,20 +51,27 @@ func (e *endpoint) isOverdue() bool {
 		o.looks = 0
 		return false
 	}
-	notReady, known := e.iface.Counter(countNotReady)
-	if !known || o.looks > 1 && notReady != o.notReady {
-		o.looks = 0
+	now, patience := i.Worker.Now(), i.patience()
+	if patience == 0 || now-o.last < max(patience/3, betweenLooks) {
 		return false
 	}
-	o.notReady = notReady
+	if int32(e.receives-e.done) > 0 { // else nothing that is under way needs a receive
+		notReady, known := i.Counter(countNotReady)
+		if !known || o.looks > 1 && notReady != o.notReady {
+			o.looks = 0
+			return false
+		}
+		o.notReady = notReady
+	}
 	o.looks++
-	patience := e.iface.patience()
-	return o.looks > 2 && patience > 0 && e.iface.Worker.Now()-o.since >= patience
+	o.last = now
+	return o.looks > 2 && now-o.since >= patience
 }
 
-// look remembers what is under way behind a Check.
+// look remembers what is under way behind a Check and will tell of its end.
 func (e *endpoint) look() {
-	if o := &e.overdue; o.looks == 0 && e.failed == nil && e.outstanding() > 0 {
-		*o = overdue{looks: 1, since: e.iface.Worker.Now(), done: e.done}
+	if o := &e.overdue; o.looks == 0 && e.failed == nil && e.outstanding() > e.unsignaled {
+		now := e.iface.Worker.Now()
+		*o = overdue{looks: 1, since: now, last: now, done: e.done}
 	}
 }

@@ -5,6 +5,7 @@ package rc_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -66,20 +67,35 @@ func TestNeverGivenUp(t *testing.T) {
 	}
 }
 
-// TestNoReceivesForLong: a peer that has no receives is there, however long.
+// TestNoReceivesForLong: a peer that has no receives is there, however long, and however close
+// the questions are.
 func TestNoReceivesForLong(t *testing.T) {
 	r, p, _ := endless(t)
 	r.net.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{NotReady: true}))
 	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
 	start := p.host.Worker.Now()
-	for p.host.Worker.Now()-start < 50*1e6 {
-		if _, err := ask(p.host, p.ep, 1); err != nil {
-			t.Fatal(err)
+	for p.host.Worker.Now()-start < 1500*time.Millisecond {
+		p.host.Worker.Progress()
+		for range 10 {
+			p.ep.(uct.Checker).Check(nil)
 		}
 	}
 	r.net.SetHook(nil)
 	ucttest.Settle(p.host)
 	if got := p.heard(); len(got) != 1 || len(p.host.Failures) != 0 {
 		t.Errorf("%d messages, failures %v", len(got), p.host.Failures)
+	}
+}
+
+// TestOneRequestTells: one request takes no longer than it takes to give a peer up,
+// so that it is not taken for gone.
+func TestOneRequestTells(t *testing.T) {
+	_, p, _ := endless(t)
+	if a := p.host.Iface.Attr(); a.Put.MaxZcopy != 1<<20 || a.Get.MaxZcopy != 1<<20 {
+		t.Errorf("%d and %d bytes in one request", a.Put.MaxZcopy, a.Get.MaxZcopy)
+	}
+	f := fixture(t, newRigOf(t, verbstest.Config{}), "RC_VERBS_RETRY_COUNT", "6")
+	if a := f.Open(t).Iface.Attr(); a.Put.MaxZcopy <= 1<<20 {
+		t.Errorf("%d bytes in one request of a device that gives up", a.Put.MaxZcopy)
 	}
 }
