@@ -24,9 +24,6 @@ func (i *iface) describe(limits verbs.QPCap) {
 	seg := i.set.RC.Buffers.SegSize.Int(0)
 	mtu := i.MTU().Bytes()
 	message := int(i.Port.Attr.MaxMsgSize)
-	if i.endless {
-		message = min(message, mostEndless)
-	}
 	pieces := min(limits.MaxSendSGE, maxPieces)
 	a := i.NewAttr(transportName)
 	a.Flags |= uct.IfaceAMBcopy | uct.IfacePutBcopy | uct.IfacePutZcopy | uct.IfaceGetBcopy | uct.IfaceGetZcopy |
