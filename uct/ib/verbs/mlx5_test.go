@@ -54,9 +54,6 @@ func TestMLX5Pairs(t *testing.T) {
 		{"no write combining", "1", verbstest.Config{MLX5: &verbstest.MLX5{NoWC: true}}},
 		{"old", "", verbstest.Config{MLX5: &verbstest.MLX5{OldUARs: true, Answer: 56}}},
 	} {
-		if race.Enabled && c.name != "InfiniBand" {
-			continue
-		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv("VERBS_BLUEFLAME", c.env)
 			runSuite(t, func(t *testing.T) *rig { return mlx5Rigs(t, c.cfg, c.cfg) })
