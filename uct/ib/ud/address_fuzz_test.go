@@ -43,7 +43,7 @@ func FuzzConnect(f *testing.F) {
 			}
 			ucttest.Settle(h)
 			for _, e := range eps {
-				e.Flush(uct.FlushCancel, nil)
+				ud.Abort(e)
 				e.Close()
 			}
 			ucttest.Settle(h)

@@ -4,7 +4,6 @@ package ud
 
 import (
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/uct/ib/ud/internal/flow"
 )
 
 // stop has the endpoint accept nothing any more.
@@ -30,12 +29,13 @@ func (e *endpoint) Over(error) (userData any, tell bool) {
 	return e.userData, !e.closed
 }
 
-// cancel ends the endpoint and what is in flight, without anybody being told of a
-// failure.
+// cancel ends what is in flight, without anybody being told of a failure. What was copied still
+// arrives, and the peer's messages are acknowledged until the endpoint is closed: to the peer
+// nothing has happened (uct_ud_ep_flush in src/uct/ib/ud/base/ud_ep.c).
 func (e *endpoint) cancel() {
 	if e.failed == nil {
 		e.stop(ucs.ErrCanceled)
-		e.conn.flow.Abort(flow.ErrClosed)
+		e.takeBack()
 	}
 }
 
@@ -52,13 +52,14 @@ func (e *endpoint) Close() {
 		e.stop(ucs.ErrCanceled)
 	}
 	e.takeBack()
+	i.drain(func() bool { return c.waits == 0 })
 	c.ep = nil
 	c.flow.Close()
 	i.watch()
 }
 
 // takeBack gives the caller back what was in flight of his memory, by copying it, and
-// tells who waits.
+// tells who waits, when the device is done.
 func (e *endpoint) takeBack() {
 	i := e.iface
 	for slot := range e.conn.flow.Slots {
@@ -77,5 +78,4 @@ func (e *endpoint) takeBack() {
 		i.limbo.add(deadOne{seq: h.seq, slot: -1, comp: h.comp, err: ucs.ErrCanceled, conn: e.conn})
 		h.comp = nil
 	}
-	i.drain(func() bool { return e.conn.waits == 0 })
 }

@@ -81,3 +81,11 @@ func LateBytes(i uct.Iface) int { return bare(i).lateBytes }
 
 // PathTo is the way of an interface to a port.
 func PathTo(i uct.Iface, a *ib.Address, path int) ib.Path { return bare(i).PathTo(a, path, 0) }
+
+// Abort gives the connection of an endpoint up, as that to a peer that is gone.
+func Abort(e uct.Endpoint) {
+	if g, ok := e.(*guardedEndpoint); ok {
+		e = g.endpoint
+	}
+	e.(*endpoint).conn.flow.Abort(flow.ErrClosed)
+}

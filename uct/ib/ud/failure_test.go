@@ -740,6 +740,27 @@ func TestClosedByCompletion(t *testing.T) {
 	}
 }
 
+// TestCanceledAcknowledges: the peer of an endpoint that was canceled does not notice it: what it
+// sends arrives.
+func TestCanceledAcknowledges(t *testing.T) {
+	f := fixture(t, network(t, verbstest.Config{}))
+	a, b := f.Pair(t)
+	there, back := connected(t, a, b), connected(t, b, a)
+	if err := there.Flush(uct.FlushCancel, nil); err != nil {
+		t.Fatal(err)
+	}
+	got := a.Collect(t, 1)
+	for range 3 * 16 { // more than a window may start with
+		ucttest.Accept(t, func() error { return back.AMShort(1, 1, nil, 0, nil) }, a, b)
+	}
+	got.Wait(t, 3*16, a, b)
+	c := ucttest.NewCompletion(1)
+	c.Finish(t, ucttest.Accept(t, func() error { return back.Flush(uct.FlushRemote, &c.Completion) }, a, b), a, b)
+	if len(a.Failures)+len(b.Failures) != 0 {
+		t.Errorf("failures: %v, of the peer: %v", a.Failures, b.Failures)
+	}
+}
+
 // TestControlBesideDead: where control packets need buffers, a dead peer that holds all those of
 // messages keeps nobody from connecting, nor from sleeping.
 func TestControlBesideDead(t *testing.T) {

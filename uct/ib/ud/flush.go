@@ -17,11 +17,17 @@ func (e *endpoint) Fence() error { return e.failed }
 // remote flush is the same.
 func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 	i := e.iface
-	if flags&uct.FlushCancel != 0 {
+	switch {
+	case flags&uct.FlushCancel != 0:
 		e.cancel()
-	} else if e.failed != nil {
+		if e.conn.waits == 0 {
+			return nil
+		}
+		i.limbo.add(deadOne{seq: i.sq.done, slot: -1, comp: c, conn: e.conn})
+		return ucs.InProgress
+	case e.failed != nil:
 		return e.failed
-	} else if e.pending.Blocks() {
+	case e.pending.Blocks():
 		return ucs.ErrNoResource
 	}
 	slot := i.slots.takeMark()
