@@ -162,6 +162,7 @@ func (ep *Endpoint) fail(err error) {
 	ep.w.stats.Failures++
 	log.Debug("endpoint failed", zap.String("endpoint", ep.describe()), zap.Error(err))
 	ep.purge(ep.err)
+	ep.cancelLanes()
 	if ep.state&epClosed != 0 {
 		return // by a callback
 	}
@@ -197,6 +198,14 @@ func (ep *Endpoint) purgeLanes(err error) {
 		ep.lanes[i].uct.PendingPurge(abort)
 	}
 	ep.auxLane(auxNumber).PendingPurge(abort)
+}
+
+// cancelLanes ends what the transports have taken and may never be able to end: a lane to a peer
+// that is gone need not know that it is (ucp_ep_discard_lanes in src/ucp/core/ucp_ep.c).
+func (ep *Endpoint) cancelLanes() {
+	for i := 0; i < len(ep.lanes); i++ { // a callback may close the endpoint
+		_ = ep.lanes[i].uct.Flush(uct.FlushCancel, nil) // one that has failed has ended all
+	}
 }
 
 // destroy releases the endpoint; what is still outstanding ends with err.

@@ -20,8 +20,15 @@ var (
 // hooks returns the request as transports take it.
 func (r *Request) hooks() *hooks { return (*hooks)(r) }
 
-// Completed implements uct.CompletionOwner.
-func (h *hooks) Completed(c *uct.Completion) { h.proto.completed((*Request)(h), c.Err) }
+// Completed implements uct.CompletionOwner. What was canceled because the endpoint has failed
+// ends with the cause.
+func (h *hooks) Completed(c *uct.Completion) {
+	r, err := (*Request)(h), c.Err
+	if err == ucs.ErrCanceled && r.ep != nil && r.ep.err != nil {
+		err = r.ep.err
+	}
+	r.proto.completed(r, err)
+}
 
 // Pack implements uct.Packer.
 func (h *hooks) Pack(dst []byte) int { return h.proto.pack((*Request)(h), dst) }
