@@ -70,6 +70,17 @@ type classed interface {
 	TrafficClass(d *verbs.Device, port int) (class uint8, ok bool)
 }
 
+// Counter implements counted.
+func (system) Counter(d *verbs.Device, port int, name string) (uint64, bool) {
+	return d.Counter("", port, name)
+}
+
+// counted is a Source whose drivers count what their ports see.
+type counted interface {
+	// Counter is one of these counts; ok is false if there is none of the name.
+	Counter(d *verbs.Device, port int, name string) (n uint64, ok bool)
+}
+
 // BondPorts implements bonded.
 func (system) BondPorts(link int) int { return topo.BondPorts(link) }
 

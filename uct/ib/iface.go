@@ -199,6 +199,14 @@ func (i *Iface) defaultTrafficClass() uint8 {
 	return roceTrafficClass
 }
 
+// Counter is a count of the driver's of what the port has seen; ok is false if there is none.
+func (i *Iface) Counter(name string) (n uint64, ok bool) {
+	if s, is := i.Domain.source.(counted); is {
+		return s.Counter(&i.Domain.device, i.Port.Num, name)
+	}
+	return 0, false
+}
+
 // speedNDR is the code of a lane's speed from which one connection does not fill the link.
 const speedNDR = 128
 

@@ -52,6 +52,16 @@ func (s source) TrafficClass(d *verbs.Device, port int) (class uint8, ok bool) {
 	return class, class != 0
 }
 
+// Counter implements what package ib asks of sources for it.
+func (s source) Counter(d *verbs.Device, port int, name string) (n uint64, ok bool) {
+	for _, k := range s {
+		if k.Name() == d.Name && name == "rcvd_rnr_err" {
+			return k.NotReady(), true
+		}
+	}
+	return 0, false
+}
+
 // Read fills in the tables of partitions, for which nothing else is asked.
 func (s source) Read(d *verbs.Device) {
 	for _, k := range s {

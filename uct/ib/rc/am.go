@@ -33,6 +33,7 @@ func (e *endpoint) ringAM(p *verbs.Post, f verbs.SendFlags) error {
 	err := e.ring(p, f)
 	if err == nil {
 		e.fc.sent()
+		e.receives = e.posted
 	}
 	return err
 }

@@ -36,7 +36,9 @@
 // An endpoint ends by Close, by a flush that cancels, or by a failure, and each way the
 // queue pair is destroyed before what it held is given back: the device reads
 // no memory then that is not its own (end.go). Of the completions that are still in the queues
-// those of messages are delivered, the others find nobody (limbo.go). A peer that goes and takes nothing along that anybody has sent makes no
-// failure until the endpoint is used again (lost.go). Numbers come to mean others only when
-// the queues have been seen empty.
+// those of messages are delivered, the others find nobody (limbo.go). A peer that goes and
+// takes nothing along that anybody has sent makes no failure until the endpoint is used again
+// (lost.go). That a peer is gone the device says, after some retries, or on soft-RoCE,
+// which goes on for ever, a Check (overdue.go). Numbers come to mean others only when the
+// queues have been seen empty.
 package rc

@@ -30,6 +30,8 @@ type endpoint struct {
 	unsignaled uint32 // in a row, the last ones
 	fetches    uint32 // count of the last read or atomic operation
 	matters    uint32 // count of the last request that is more than a question or a grant
+	receives   uint32 // count of the last request that takes a receive of the peer's
+	longest    int    // bytes of a put or get, of those since a Check found nothing under way
 	fenced     bool   // the next request is the first behind a fence
 	fencedPut  bool   // the next put is
 	stuck      bool   // a message waits for a grant
@@ -46,6 +48,7 @@ type endpoint struct {
 	source    uct.Source
 	deaf      bool // nothing more is delivered
 	backlog   backlog
+	overdue   overdue
 
 	failed error // why nothing is accepted any more
 	silent error // why nothing would arrive any more: nobody has been told, see lost.go

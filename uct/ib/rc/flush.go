@@ -3,6 +3,8 @@
 package rc
 
 import (
+	"fmt"
+
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -52,6 +54,18 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 // that are not acknowledged. If it is not known of any that it is under way, an empty write
 // is posted.
 func (e *endpoint) Check(c *uct.Completion) error {
+	if !e.iface.endless {
+		return e.check(c)
+	}
+	if e.isOverdue() {
+		e.fail(fmt.Errorf("rc: sending to %v: nothing acknowledged: %w", &e.device, ucs.ErrEndpointTimeout))
+		return e.failed
+	}
+	defer e.look()
+	return e.check(c)
+}
+
+func (e *endpoint) check(c *uct.Completion) error {
 	switch {
 	case e.ended():
 		return e.failed
@@ -59,7 +73,8 @@ func (e *endpoint) Check(c *uct.Completion) error {
 		return nil
 	case e.outstanding() > 0 && (e.unsignaled == 0 || e.room <= 0 || !e.mayTake()):
 		// The last one, or one of those that fill the queue or are all that may be, tells of
-		// its end: now it matters to somebody, whatever it is.
+		// its end, or will when there are places again: now it matters to somebody, whatever
+		// it is.
 		e.matters = e.posted
 		if c == nil || e.unsignaled > 0 {
 			return nil

@@ -27,6 +27,7 @@ func (e *endpoint) postGrant() {
 	p.Send(e.id(), f)
 	p.Inline(i.head[:1])
 	e.ringNothing(p, f) // what goes wrong ends the endpoint
+	e.receives = e.posted
 }
 
 // sendGrants sends the grants that are due and have room, and returns their number.

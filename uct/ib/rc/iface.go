@@ -56,6 +56,7 @@ type iface struct {
 	maxWR      int // requests of an endpoint
 	limits     flowLimits
 	noFence    bool
+	endless    bool                // the device never gives a peer up, see overdue.go
 	grants     kit.Ring[*endpoint] // who owes one
 	tails      kit.Ring[*endpoint] // of whose last requests nobody will hear
 	still      int                 // rounds in which nothing has happened, since the last of those
@@ -122,6 +123,7 @@ func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Se
 		i.maxWR = min(i.maxWR, set.TxMaxWR)
 	}
 	i.moderation = uint32(min(rc.TxModeration.Int(0), i.maxWR/4))
+	i.endless = i.Domain.Context().Driver() == softRoCE && i.pathAttr().RetryCount == noEnd
 	i.describe(limits)
 	w.AddProgress(i)
 	return i, nil
@@ -179,15 +181,13 @@ func (i *iface) pathAttr() verbs.QPAttr {
 		MaxRdAtomic: clamp8(min(s.MaxRdAtomic.Int(anyPeerReads), caps.MaxQPInitRdAtom)),
 		MinRNRTimer: rnrTimer(s.RNRTimeout.Duration(time.Millisecond)),
 		Timeout:     ackTimeout(s.Timeout.Duration(time.Second)),
-		RetryCount:  uint8(min(s.RetryCount.Int(0), maxRetries)),
+		RetryCount:  uint8(s.RetryCount.Int(0)),
 		RNRRetry:    uint8(s.RNRRetry.Int(0)),
 	}
 }
 
-const (
-	anyPeerReads = 16 // reads and atomics at once that every device answers
-	maxRetries   = 6  // 7 is for ever on soft-RoCE
-)
+// anyPeerReads is how many reads and atomics at once every device answers.
+const anyPeerReads = 16
 
 func clamp8(n int) uint8 { return uint8(min(n, math.MaxUint8)) }
 

@@ -35,9 +35,9 @@ func (i *iface) AsyncEvent(a verbs.AsyncEvent) {
 	}
 }
 
-// A link that is down may come back before those who are sending count their peers as
-// gone, and connections that have nothing to say need not notice: a device may end at once what is posted
-// meanwhile. If it stays down for so long, they are asked.
+// A link that is down may come back before those who are sending count their peers as gone,
+// and connections that have nothing to say need not notice: a device may end at once what is
+// posted meanwhile. If it stays down for so long, they are asked.
 
 // linkDown is told that the port is down.
 func (i *iface) linkDown() {
@@ -45,14 +45,20 @@ func (i *iface) linkDown() {
 		return
 	}
 	if patience := i.patience(); patience > 0 {
-		i.downFor, _ = i.Worker.Timers().After(patience, func() {
-			i.downFor = nil
-			for _, e := range i.eps {
-				if e != nil {
-					e.Check(nil)
-				}
-			}
-		})
+		i.downFor, _ = i.Worker.Timers().After(patience, i.stillDown)
+	}
+}
+
+// stillDown asks the peers, on devices that go on for ever as often as it takes.
+func (i *iface) stillDown() {
+	i.downFor = nil
+	for _, e := range i.eps {
+		if e != nil {
+			e.Check(nil)
+		}
+	}
+	if i.endless {
+		i.linkDown()
 	}
 }
 

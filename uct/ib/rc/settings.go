@@ -42,7 +42,7 @@ type rcSettings struct {
 	MaxNumEPs    config.Count `ucx:"MAX_NUM_EPS" default:"256" doc:"Number of endpoints up to which the transport is expected to scale. It is published, and half of UCX_RC_VERBS_TX_CQ_LEN is kept for as many in equal parts, whatever the others do."`
 	MaxRdAtomic  config.Count `ucx:"MAX_RD_ATOMIC" default:"auto" doc:"Reads and atomics of an endpoint that the devices work on at once, at most; auto is what the device can answer, and for what it asks no more than any peer can."`
 	Timeout      config.Time  `ucx:"TIMEOUT" default:"1.0s" doc:"Time to wait for an acknowledgment before something is sent again."`
-	RetryCount   config.Count `ucx:"RETRY_COUNT" default:"7" doc:"How often something is sent again before the peer counts as gone. 7 counts as 6 here: soft-RoCE takes it for ever."`
+	RetryCount   config.Count `ucx:"RETRY_COUNT" default:"7" doc:"How often something is sent again before the peer counts as gone. 7 is for ever on soft-RoCE, where the keepalive finds it out then."`
 	RNRTimeout   config.Time  `ucx:"RNR_TIMEOUT" default:"1ms" doc:"Time that a peer waits when there is no buffer for what it sends."`
 	RNRRetry     config.Count `ucx:"RNR_RETRY_COUNT" default:"7" doc:"How often to try again when the peer has no buffer; 7 is for ever."`
 	FCEnable     bool         `ucx:"FC_ENABLE" default:"y" doc:"Keep back messages for which the peer has granted nothing."`

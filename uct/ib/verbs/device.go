@@ -228,6 +228,17 @@ func (d *Device) TrafficClass(root string, port int) (class uint8, ok bool) {
 	return uint8(n), err == nil
 }
 
+// Counter reads one of the driver's own counters of a port, in its folder hw_counters. ok is
+// false if there is none of the name. root is as in Devices.
+func (d *Device) Counter(root string, port int, name string) (n uint64, ok bool) {
+	if root == "" {
+		root = sysfs
+	}
+	text := readText(filepath.Join(root, "class/infiniband", d.Name, "ports", strconv.Itoa(port), "hw_counters", name))
+	n, err := strconv.ParseUint(text, 10, 64)
+	return n, err == nil
+}
+
 // identify reads what tells the device from others.
 func (d *Device) identify(dir string) {
 	d.NodeType = NodeType(leadingInt(readText(filepath.Join(dir, "node_type"))))

@@ -42,7 +42,7 @@ func fakeRig(t *testing.T) *rig {
 func fabricRig(t *testing.T) *rig {
 	t.Helper()
 	ucttest.NoLeaks(t)
-	return fabricRigs(t, verbstest.NewFabric(), verbstest.Config{}, verbstest.Config{})
+	return fabricRigs(t, verbstest.NewFabric(), verbstest.Config{Endless: true}, verbstest.Config{Endless: true})
 }
 
 // fabricRigs adds two devices to a network.

@@ -149,3 +149,24 @@ func TestTrafficClass(t *testing.T) {
 		}
 	}
 }
+
+// TestCounter: what is not a number is no count.
+func TestCounter(t *testing.T) {
+	root := t.TempDir()
+	d := Device{Name: "rxe0"}
+	if n, ok := d.Counter(root, 1, "rcvd_rnr_err"); ok {
+		t.Errorf("no file: %d", n)
+	}
+	dir := filepath.Join(root, "class/infiniband/rxe0/ports/1/hw_counters")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]uint64{"18446744073709551615\n": 1<<64 - 1, "0\n": 0, "-1\n": 0, "N/A\n": 0, "": 0} {
+		if err := os.WriteFile(filepath.Join(dir, "rcvd_rnr_err"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if n, ok := d.Counter(root, 1, "rcvd_rnr_err"); n != want || ok != (text == "0\n" || want > 0) {
+			t.Errorf("%q: %d, %v", text, n, ok)
+		}
+	}
+}

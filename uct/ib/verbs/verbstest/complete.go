@@ -123,9 +123,11 @@ func (q *qp) refuse(status uint32) uint32 {
 }
 
 // retry counts a try in vain; it says when to give up. 7 is for ever where there is no
-// receive, and in rdma_rxe; and in all where tries are not far apart.
+// receive, and in rdma_rxe.
 func (q *qp) retry(tries *uint8, most uint8, status uint32) uint32 {
-	if most != 7 || status == wcRetryExc && q.f.k.cfg.MLX5 != nil && q.f.k.net.sched.work == serving {
+	k := q.f.k
+	endless := status != wcRetryExc || k.cfg.Endless || k.cfg.MLX5 == nil && k.net.sched.work == serving
+	if most != 7 || !endless {
 		if *tries >= most {
 			return status
 		}

@@ -24,6 +24,9 @@ type Config struct {
 	// receive queue gets into the error state, as rdma_rxe of Linux 6.12 does and of 6.1 does
 	// not; mlx5_ib always does.
 	LastWQE bool
+	// Endless has 7 tries to reach a peer be tries without end, as rdma_rxe does; by itself it
+	// is so only where tries are far apart (Serve).
+	Endless bool
 }
 
 // Port is a port of a device. Its tables are by index.

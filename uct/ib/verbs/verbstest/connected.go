@@ -229,6 +229,7 @@ func (q *qp) atomic(w *request, to *qp) uint32 {
 func (q *qp) answer(status uint32) uint32 {
 	if status == wcRNRRetryExc && q.typ == abi.IB_UVERBS_QPT_RC {
 		q.retries = 0 // the peer has answered
+		q.f.k.notReady++
 		return q.retry(&q.rnr, q.attr.RnrRetry, wcRNRRetryExc)
 	}
 	return status

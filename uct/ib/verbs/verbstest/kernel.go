@@ -33,12 +33,13 @@ type Kernel struct {
 	watch   MLX5Watch // nil for nobody
 	resolve func(from, to [16]byte) syscall.Errno
 
-	pinned, pinnedMost int64 // bytes
+	pinned, pinnedMost int64  // bytes
+	notReady           uint64 // answers of receivers
 }
 
-// New returns a device in a network of its own, rxe0, with one port and the GIDs that
+// New returns a device in a network of its own, rxe0, endless, with one port and the GIDs that
 // rdma_rxe has on lo: fe80::200:ff:fe00:0, ::ffff:127.0.0.1 and ::1.
-func New() *Kernel { return NewFabric().Add(Config{Ports: []Port{loopback()}}) }
+func New() *Kernel { return NewFabric().Add(Config{Ports: []Port{loopback()}, Endless: true}) }
 
 // Name is the name of the device.
 func (k *Kernel) Name() string { return k.cfg.Name }
@@ -150,6 +151,14 @@ func (k *Kernel) tell(typ uint32, element uint64) {
 	for _, f := range k.files {
 		f.event(typ, element)
 	}
+}
+
+// NotReady is how often receivers have said to a sender on the device that they have no
+// receive, as rdma_rxe counts it in rcvd_rnr_err.
+func (k *Kernel) NotReady() uint64 {
+	k.net.mu.Lock()
+	defer k.net.mu.Unlock()
+	return k.notReady
 }
 
 // Objects counts what exists, over all contexts.
