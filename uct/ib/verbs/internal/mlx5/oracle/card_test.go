@@ -32,10 +32,9 @@ const deviceEnv = "VERBS_DEVICE"
 // card the two are run on one that is made up, as they would be there.
 func TestSameCard(t *testing.T) {
 	needtest.Goroutines(t)
-	program := build(t)
 	name := os.Getenv(deviceEnv)
 	if name == "" {
-		said := ""
+		program, said := build(t), ""
 		for _, m := range []mode{{name: "Ethernet"}, {name: "InfiniBand", infiniBand: true}} {
 			t.Run(m.name, func(t *testing.T) { said += onModel(t, m, program) })
 		}
@@ -53,6 +52,7 @@ func TestSameCard(t *testing.T) {
 	if d.Driver != "mlx5_core" {
 		t.Skipf("%s is not a device of mlx5", name)
 	}
+	program := build(t)
 	found, compared := make(map[string]int), make(map[string]int)
 	for _, s := range scripts {
 		t.Run(s.name, func(t *testing.T) {

@@ -144,7 +144,7 @@ func (n *noticer) compile(t *testing.T, overlay, program string) {
 func (n *noticer) notices(t *testing.T, program, ofC string, number int) (noticed bool, out []byte) {
 	t.Helper()
 	cmd := exec.Command(program, append(n.args, "-test.failfast", "-test.timeout=3m")...)
-	cmd.Dir, cmd.Env = n.folder, append(os.Environ(), fmt.Sprint(chosenEnv, "=", number), programEnv+"="+ofC)
+	cmd.Dir, cmd.Env = n.folder, append(os.Environ(), fmt.Sprint(chosenEnv, "=", number), programEnv+"="+ofC, deviceEnv+"=")
 	out, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)

@@ -359,7 +359,7 @@ func build(t *testing.T) string {
 		return program
 	}
 	if _, err := exec.LookPath("gcc"); err != nil {
-		needtest.Tool(t, "gcc, to build the program of C")
+		needtest.Tool(t, "gcc, to build the program of C (apt-get install gcc libc6-dev)")
 	}
 	for _, file := range []string{"/usr/include/infiniband/mlx5dv.h", "/etc/libibverbs.d/mlx5.driver"} {
 		if _, err := os.Stat(file); err != nil {
