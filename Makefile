@@ -11,7 +11,7 @@ RATIOS   ?= .
 # Without it, the distribution's.
 export CPEERS
 
-.PHONY: build demo server test unit race net cross interop test-rxe test-rxe-long test-mlx5 siege bench bench-rxe fuzz lint clean
+.PHONY: build demo server test unit race net cross interop test-rxe test-rxe-long test-mlx5 selftest siege bench bench-rxe fuzz lint clean
 
 build:
 	@mkdir -p bin
@@ -47,6 +47,11 @@ test-rxe-long:
 # tests, and the adapters share the programs.
 test-mlx5:
 	@scripts/setup || exit 1; REQUIRE_TEST_TOOLS=1 MLX5_LONG=1 $(GO) test -count=1 -v -timeout 60m ./uct/ib/verbs/internal/mlx5/oracle ./cmd/rdmasim
+
+# A report of an RDMA device of this machine: make selftest DEVICE=mlx5_0. It installs
+# nothing.
+selftest:
+	@scripts/selftest '$(DEVICE)'
 
 # Attackers of all kinds against a server, beside a good client, for SIEGE.
 siege:

@@ -71,6 +71,7 @@ func selftest(out *bufio.Writer, c *verbs.Context, d *verbs.Device, o *options) 
 	}
 	dev.speed(out)
 	fmt.Fprintf(out, "\n%d passed, %d failed\n", passed, failed)
+	fmt.Fprintf(out, "to run the tests of package verbs too, and compare with libmlx5 on the same card: make selftest DEVICE=%s, in the sources\n", d.Name)
 	if failed > 0 {
 		return exitFailure, nil
 	}

@@ -127,6 +127,36 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
+// TestReport has scripts/selftest find all as it should be, on each kind of device.
+func TestReport(t *testing.T) {
+	skipShort(t)
+	if !longRun {
+		t.Skip("it runs tests that others run, too; make test-mlx5 has it")
+	}
+	for _, d := range devices {
+		t.Run(d.name, func(t *testing.T) {
+			m := newMachine(t, d.infiniBand, d.mlx5)
+			name, comparison := "mlx5_0", "\npassed   comparison"
+			if d.mlx5 == nil {
+				name, comparison = "rxe0", "\n-        comparison  not run: rxe0 is not a device of mlx5"
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, "../../scripts/selftest", name)
+			var out bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &out
+			if err := m.Run(cmd); err != nil {
+				t.Errorf("%v\n%s", err, &out)
+			}
+			for _, part := range []string{"\npassed   selftest", "\npassed   suite", comparison} {
+				if !strings.Contains(out.String(), part) {
+					t.Errorf("there is no %q in\n%s", part, &out)
+				}
+			}
+		})
+	}
+}
+
 // Aliases of transports, with what they need to connect by; those of mlx5 are UCX's own half
 // of the driver, beside libmlx5.
 const rc, ud, rcMLX5, udMLX5 = "rc_v", "ud_verbs", "rc_x", "ud_x"

@@ -12,12 +12,15 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/ib/abi"
 	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest/run"
 )
@@ -32,12 +35,24 @@ var differences = map[string]string{
 	"own number":           "the number by which completions name a queue pair: of those that came back libmlx5 takes the lowest, ours the last",
 }
 
-// side is one of the two: who makes calls, and what the device sees of it.
+// differencesOnCard are those that there are besides, and must be, where both sides are
+// programs on one card.
+var differencesOnCard = map[string]string{
+	"queue pair": "each side has queue pairs of its own: where ours names one, libmlx5 has to name the one that was made by the same call",
+	"key":        "each side registers memory of its own, at the same address: the keys have to be of the same region or window",
+	"padding":    "the device does not look at what is behind inline data, where both leave what was there: of earlier entries, with the above in it",
+}
+
+// side is one of the two: who makes calls, and what the device sees of it, or else its
+// memory.
 type side struct {
 	prober
-	net  *verbstest.Fabric
-	dev  *verbstest.Kernel
+	net  *verbstest.Fabric // nil on a card
+	dev  *verbstest.Kernel // nil on a card
 	stop func() error
+
+	pid   int                                        // on a card
+	where func(completions bool) ([]location, error) // queues are, on a card
 
 	mu    sync.Mutex
 	made  []string // under mu: since the last look
@@ -98,7 +113,7 @@ func fields[T any](in []byte, addresses ...string) string {
 
 // look takes what has happened since the last look.
 func (s *side) look() (made []string, bells []bell) {
-	s.net.Progress()
+	s.progress()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	made, bells = s.made, s.bells
@@ -106,34 +121,98 @@ func (s *side) look() (made []string, bells []bell) {
 	return made, bells
 }
 
+// progress has a device that is made up do what there is to do.
+func (s *side) progress() {
+	if s.net != nil {
+		s.net.Progress()
+	}
+}
+
+// queue is one that the device finds in a program's memory; verbstest.MLX5Queue.
+type queue struct {
+	Kind        string
+	Number      uint32
+	Record      []uint32
+	Size, Entry int
+	memory      func(n int) ([]byte, error)
+}
+
+// queues are all, those of completions only if wanted.
+func (s *side) queues(completions bool) (list []queue, err error) {
+	if s.dev == nil {
+		places, err := s.where(completions)
+		for _, p := range places {
+			q, e := p.queue(s.pid)
+			list, err = append(list, q), errors.Join(err, e)
+		}
+		return list, err
+	}
+	for _, q := range s.dev.MLX5Queues() {
+		memory := func(n int) ([]byte, error) { return q.Memory()[:n], nil }
+		list = append(list, queue{q.Kind, q.Number, q.Record, q.Size, q.Entry, memory})
+	}
+	return list, nil
+}
+
 // pair is both sides, which do the same.
 type pair struct {
 	t            *testing.T
 	mode         mode
+	card         bool // both are on one, with queue pairs and keys of their own
 	ours, theirs *side
 	base         uint64 // address of the memory
+	path         path   // of the port to itself
 	step         string
 	reset        bool           // a queue pair is, by this step
 	closed       bool           // one was
+	apart        bool           // queues of completions are not looked at: see queues in testdata/probe.c
 	found        map[string]int // differences
-	qps          map[uint32]queuePair
+	compared     map[string]int // how many of what there were
+	qps          map[uint32]*queuePair
+	order        []*queuePair      // as they were made
+	keys         [][2]uint32       // of the same, ours and that of libmlx5
+	due          map[uint64]uint64 // completions that there are to be, by queue
 }
 
-// queuePair is what is known of one by its number.
+// path is how a port is reached.
+type path struct {
+	gid   verbs.GID
+	index uint8
+	lid   verbs.LID
+}
+
+// queuePair is what is known of one.
 type queuePair struct {
-	ud     bool
-	spread bool // the last address has no flow label
+	number, theirs uint32
+	typ            verbs.QPType
+	send, recv     uint64 // completion queues
+	all            bool   // each send is signaled
+	peer           *queuePair
+	spread         bool // the last address has no flow label
+}
+
+func emptyPair(t *testing.T, m mode) *pair {
+	return &pair{t: t, mode: m, found: make(map[string]int), compared: make(map[string]int), qps: make(map[uint32]*queuePair), due: make(map[uint64]uint64)}
+}
+
+func newSide() *side {
+	return &side{ends: make(map[string]uint32), places: make(map[string]uint32)}
 }
 
 // newPair starts both sides on devices of their own.
 func newPair(t *testing.T, program string, m mode) *pair {
 	t.Helper()
-	p := &pair{t: t, mode: m, found: make(map[string]int), qps: make(map[uint32]queuePair)}
+	p := emptyPair(t, m)
 	for _, s := range []**side{&p.ours, &p.theirs} {
-		x := &side{net: verbstest.NewFabric(), ends: make(map[string]uint32), places: make(map[string]uint32)}
+		x := newSide()
+		x.net = verbstest.NewFabric()
 		x.dev = x.net.Add(m.config())
 		x.dev.WatchMLX5(x)
 		*s = x
+	}
+	port := p.ours.dev.Config().Ports[0]
+	if p.path = (path{port.GIDs[0].ID, 0, verbs.LID(port.LID)}); !port.InfiniBand {
+		p.path = path{port.GIDs[1].ID, 1, 0}
 	}
 	if m.blue {
 		t.Setenv("VERBS_BLUEFLAME", "1")
@@ -144,7 +223,11 @@ func newPair(t *testing.T, program string, m mode) *pair {
 	}
 	p.ours.prober, p.base = g, g.base
 	p.ours.stop = g.close
-	if err := p.theirs.start(program, m.blue, g.base); err != nil {
+	c, err := run.New(p.theirs.net)
+	if err == nil {
+		err = p.theirs.start(c.Start, c.Close, exec.Command(program, fmt.Sprint(g.base)), m.blue)
+	}
+	if err != nil {
 		g.close()
 		if errors.Is(err, ucs.ErrUnsupported) {
 			needtest.Tool(t, err.Error())
@@ -156,23 +239,19 @@ func newPair(t *testing.T, program string, m mode) *pair {
 	return p
 }
 
-// start starts the program of C.
-func (s *side) start(program string, blue bool, base uint64) error {
-	m, err := run.New(s.net)
-	if err != nil {
-		return err
-	}
-	c := &cProbe{cmd: exec.Command(program, fmt.Sprint(base))}
+// start starts the program of C, by a function, and is stopped by another.
+func (s *side) start(start func(*exec.Cmd) error, stop func() error, cmd *exec.Cmd, blue bool) error {
+	c := &cProbe{cmd: cmd}
 	c.cmd.Env, c.cmd.Stderr = environment(blue), &c.err
 	in, err1 := c.cmd.StdinPipe()
 	out, err2 := c.cmd.StdoutPipe()
-	if err := errors.Join(err1, err2, m.Start(c.cmd)); err != nil {
-		return errors.Join(err, m.Close())
+	if err := errors.Join(err1, err2, start(c.cmd)); err != nil {
+		return errors.Join(err, stop())
 	}
 	c.in, c.out = in, bufio.NewReader(out)
-	s.prober = c
-	s.stop = func() error { return errors.Join(c.close(), m.Close()) }
-	_, err = c.do("sum", 0, 0) // it is ready
+	s.prober, s.pid = c, c.cmd.Process.Pid
+	s.stop = func() error { return errors.Join(c.close(), stop()) }
+	_, err := c.do("sum", 0, 0) // it is ready
 	if err != nil {
 		return errors.Join(err, s.stop())
 	}
@@ -184,6 +263,9 @@ func (p *pair) end() {
 	for _, s := range []*side{p.ours, p.theirs} {
 		if err := s.stop(); err != nil {
 			p.t.Error(err)
+		}
+		if s.dev == nil {
+			continue
 		}
 		for _, rule := range s.dev.Broken() {
 			p.t.Errorf("%s (ours: %v)", rule, s == p.ours)
@@ -201,7 +283,7 @@ func (p *pair) errorf(format string, args ...any) {
 
 // differs notes a difference that may be.
 func (p *pair) differs(name string) {
-	if differences[name] == "" {
+	if differences[name] == "" && (!p.card || differencesOnCard[name] == "") {
 		p.errorf("a difference without a reason: %s", name)
 	}
 	p.found[name]++
@@ -211,32 +293,61 @@ func (p *pair) differs(name string) {
 // answer.
 func (p *pair) do(name string, args ...uint64) []uint64 {
 	p.t.Helper()
-	p.step = fmt.Sprintf("%s %d", name, args)
+	return p.doBoth(name, args, args)
+}
+
+// doBoth is do with numbers that are not the same on both sides.
+func (p *pair) doBoth(name string, args, theirs []uint64) []uint64 {
+	p.t.Helper()
+	p.begins("%s %d", name, args)
+	p.reset = name == "state" && args[1] == 0
+	p.closed = p.closed || name == "close"
+	return p.compare(name, p.told(p.ours, name, args...), p.told(p.theirs, name, theirs...))
+}
+
+// begins says what is done now, for errors.
+func (p *pair) begins(format string, args ...any) {
+	p.step = fmt.Sprintf(format, args...)
 	if len(p.step) > 200 {
 		p.step = p.step[:200] + "…"
 	}
-	p.reset = name == "state" && args[1] == 0
-	p.closed = p.closed || name == "close"
-	ours, err := p.ours.do(name, args...)
+	p.compared["calls"]++
+}
+
+// told has a side make a call.
+func (p *pair) told(s *side, name string, args ...uint64) (answer string) {
+	p.t.Helper()
+	answer, err := s.do(name, args...)
 	if err != nil {
 		p.t.Fatalf("%s: %v", p.step, err)
 	}
-	theirs, err := p.theirs.do(name, args...)
-	if err != nil {
-		p.t.Fatalf("%s: %v", p.step, err)
+	return answer
+}
+
+// compare compares answers to a call, and all there is to see else. It returns the answer.
+func (p *pair) compare(name, ours, theirs string) []uint64 {
+	p.t.Helper()
+	x, y := numbers(ours), numbers(theirs)
+	p.meet(name, x, y)
+	same := len(x) == len(y)
+	for i := 0; same && i < len(x); i++ {
+		same = x[i] == y[i] || p.twin(x[i], y[i])
 	}
-	if ours != theirs {
+	if !same {
 		p.errorf("the answers are\n%s\n%s with libmlx5", ours, theirs)
 	}
 	p.compareMade()
 	p.compareQueues()
-	if ours == "error" {
-		return nil
-	}
-	var list []uint64
-	for _, f := range bytes.Fields([]byte(ours)) {
-		var v uint64
-		fmt.Sscan(string(f), &v)
+	return x
+}
+
+// numbers are those of an answer, nil if it is an error.
+func numbers(answer string) (list []uint64) {
+	for _, f := range strings.Fields(answer) {
+		v, err := strconv.ParseUint(f, 10, 64)
+		if err != nil {
+			return nil
+		}
 		list = append(list, v)
 	}
 	return list
@@ -281,19 +392,24 @@ func (p *pair) plain(made []string) []string {
 // compareQueues compares records, and what was posted since the last look.
 func (p *pair) compareQueues() {
 	p.t.Helper()
-	ours, theirs := p.ours.dev.MLX5Queues(), p.theirs.dev.MLX5Queues()
+	ours, err1 := p.ours.queues(!p.apart)
+	theirs, err2 := p.theirs.queues(!p.apart)
+	if err := errors.Join(err1, err2); err != nil {
+		p.t.Fatalf("%s: %v", p.step, err)
+	}
 	if len(ours) != len(theirs) {
 		p.errorf("%d queues, %d of libmlx5", len(ours), len(theirs))
 	}
 	for i := range ours {
 		a, b := &ours[i], &theirs[i]
-		if a.Kind != b.Kind || a.Number != b.Number || a.Entry != b.Entry {
-			p.errorf("a queue of %s %#x, that of libmlx5 is of %s %#x", a.Kind, a.Number, b.Kind, b.Number)
+		if a.Kind != b.Kind || a.Number != b.Number && !p.twin(uint64(a.Number), uint64(b.Number)) || a.Size > 0 && a.Entry != b.Entry {
+			p.errorf("a queue of %s %#x with %d bytes for each, that of libmlx5 is of %s %#x with %d", a.Kind, a.Number, a.Entry, b.Kind, b.Number, b.Entry)
 		}
+		p.compared["records"]++
 		if !reflect.DeepEqual(a.Record, b.Record) {
 			p.errorf("the record of the %s of %#x is %#x, that of libmlx5 %#x", a.Kind, a.Number, a.Record, b.Record)
 		}
-		if a.Kind == "shared" && 2*a.Size == b.Size {
+		if a.Kind == "shared" && (2*a.Size == b.Size || b.Size == 0) { // on a card it is not known
 			p.differs("shared memory")
 		} else if a.Size != b.Size {
 			p.errorf("%d bytes of %s of %#x, those of libmlx5 %d", a.Size, a.Kind, a.Number, b.Size)
@@ -309,8 +425,19 @@ func (p *pair) compareQueues() {
 	}
 }
 
+// memory is what is in both of two queues.
+func (p *pair) memory(a, b *queue) (ours, theirs []byte) {
+	p.t.Helper()
+	ours, err1 := a.memory(a.Size)
+	theirs, err2 := b.memory(a.Size) // they are as large, or larger
+	if err := errors.Join(err1, err2); err != nil {
+		p.t.Fatalf("%s: %v", p.step, err)
+	}
+	return ours, theirs
+}
+
 // compareSends compares entries up to the record.
-func (p *pair) compareSends(key string, a, b *verbstest.MLX5Queue) {
+func (p *pair) compareSends(key string, a, b *queue) {
 	p.t.Helper()
 	next, end := p.ours.ends[key], a.Record[1]&0xffff
 	if end == 0 && next != 0 && p.reset {
@@ -320,7 +447,7 @@ func (p *pair) compareSends(key string, a, b *verbstest.MLX5Queue) {
 	if next == end {
 		return
 	}
-	ours, theirs := a.Memory(), b.Memory()
+	ours, theirs := p.memory(a, b)
 	for next != end {
 		x, y := entryAt(ours, next), entryAt(theirs, next)
 		n := 16 * int(binary.BigEndian.Uint32(x[4:])&63)
@@ -329,6 +456,7 @@ func (p *pair) compareSends(key string, a, b *verbstest.MLX5Queue) {
 		}
 		x, y = x[:n], y[:n]
 		p.level(x, y, p.qps[a.Number])
+		p.compared["sends"]++
 		if !bytes.Equal(x, y) {
 			p.errorf("the entry of QP %#x at block %#x is\n%x\n%x of libmlx5", a.Number, next, chunks(x), chunks(y))
 		}
@@ -355,7 +483,9 @@ func chunks(b []byte) (list [][]byte) {
 }
 
 // level takes the differences out of two entries that there may be.
-func (p *pair) level(x, y []byte, q queuePair) {
+func (p *pair) level(x, y []byte, q *queuePair) {
+	p.levelWords(x, y)
+	p.levelPadding(x, y, q)
 	if q.spread && !bytes.Equal(x[30:32], y[30:32]) {
 		if x[30] < 0xc0 || y[30] < 0xc0 {
 			p.errorf("source ports %x, %x", x[30:32], y[30:32])
@@ -370,7 +500,7 @@ func (p *pair) level(x, y []byte, q queuePair) {
 }
 
 // compareReceives compares entries up to the record.
-func (p *pair) compareReceives(key string, a, b *verbstest.MLX5Queue) {
+func (p *pair) compareReceives(key string, a, b *queue) {
 	p.t.Helper()
 	next, end := p.ours.ends[key], a.Record[0]&0xffff
 	if end == 0 && next != 0 && p.reset {
@@ -380,7 +510,7 @@ func (p *pair) compareReceives(key string, a, b *verbstest.MLX5Queue) {
 	if next == end {
 		return
 	}
-	ours, theirs := a.Memory(), b.Memory()
+	ours, theirs := p.memory(a, b)
 	for ; next != end; next = (next + 1) & 0xffff {
 		at := int(next) % (a.Size / a.Entry) * a.Entry
 		p.compareList(ours[at:at+a.Entry], theirs[at:at+b.Entry], "receive", next)
@@ -398,21 +528,24 @@ func (p *pair) compareList(x, y []byte, what string, number uint32) {
 			break
 		}
 	}
-	if len(y) < n || !bytes.Equal(x[:n], y[:n]) {
+	y = y[:min(n, len(y))]
+	p.levelWords(x[:n], y)
+	p.compared[what+"s"]++
+	if !bytes.Equal(x[:n], y) {
 		p.errorf("%s %d is\n%x\n%x of libmlx5", what, number, chunks(x[:n]), chunks(y))
 	}
 }
 
 // compareShared compares entries up to the record, by the order in which the device finds
 // them.
-func (p *pair) compareShared(key string, a, b *verbstest.MLX5Queue) {
+func (p *pair) compareShared(key string, a, b *queue) {
 	p.t.Helper()
 	next, end := p.ours.ends[key], a.Record[0]&0xffff
 	p.ours.ends[key] = end
 	if next == end {
 		return
 	}
-	ours, theirs := a.Memory(), b.Memory()
+	ours, theirs := p.memory(a, b)
 	for ; next != end; next = (next + 1) & 0xffff {
 		at := int(p.ours.places[key]) * a.Entry
 		x, y := ours[at:at+a.Entry], theirs[at:at+b.Entry]

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -76,10 +77,15 @@ type goProbe struct {
 	memory   []byte
 	base     uint64 // its address
 	args     []uint64
+	places   *locations // where queues are, nil if nobody wants to know
 }
 
+// newGoProbe works on an open device. Where queues are is known if the file is a watched one.
 func newGoProbe(file verbs.File, abi int) (g *goProbe, err error) {
 	g = &goProbe{}
+	if w, ok := file.(*watched); ok {
+		g.places = &locations{told: w.take}
+	}
 	if g.memory, err = unix.Mmap(-1, 0, memorySize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON); err != nil {
 		return nil, err
 	}
@@ -163,19 +169,23 @@ var calls = map[string]func(g *goProbe) (answer []uint64, err error){
 			return nil, errors.Join(err, ch.Close())
 		}
 		g.channels, g.cqs = append(g.channels, ch), append(g.cqs, q)
+		g.places.cq(len(g.cqs)-1, q)
 		return []uint64{uint64(q.CQE())}, nil
 	},
 	"resize": func(g *goProbe) ([]uint64, error) {
 		q := pick(g, g.cqs)
 		err := q.Resize(g.int())
+		g.places.resized(slices.Index(g.cqs, q), q)
 		return []uint64{uint64(q.CQE())}, err
 	},
 	"srq": func(g *goProbe) ([]uint64, error) {
-		s, err := g.pd.CreateSRQ(&verbs.SRQInitAttr{MaxWR: g.int(), MaxSGE: g.int()})
+		a := verbs.SRQInitAttr{MaxWR: g.int(), MaxSGE: g.int()}
+		s, err := g.pd.CreateSRQ(&a)
 		if err != nil {
 			return nil, err
 		}
 		g.srqs = append(g.srqs, s)
+		g.places.srq(len(g.srqs)-1, a)
 		return []uint64{0}, nil
 	},
 	"qp": (*goProbe).makeQP,
@@ -200,8 +210,12 @@ var calls = map[string]func(g *goProbe) (answer []uint64, err error){
 		q := pick(g, g.qps)
 		return []uint64{0}, q.Modify(&verbs.QPAttr{State: verbs.QPState(g.arg())}, verbs.QPAttrState)
 	},
-	"close": func(g *goProbe) ([]uint64, error) { return []uint64{0}, pick(g, g.qps).Close() },
-	"send":  (*goProbe).send,
+	"close": func(g *goProbe) ([]uint64, error) {
+		q := pick(g, g.qps)
+		g.places.closed(q)
+		return []uint64{0}, q.Close()
+	},
+	"send": (*goProbe).send,
 	"recv": func(g *goProbe) ([]uint64, error) {
 		q := pick(g, g.qps)
 		n, _ := q.PostRecv(g.receives())
@@ -252,6 +266,7 @@ func (g *goProbe) makeQP() ([]uint64, error) {
 		return nil, err
 	}
 	g.qps = append(g.qps, q)
+	g.places.qp(q, a.SRQ != nil)
 	*c = q.Cap()
 	return []uint64{uint64(q.QPN()), uint64(c.MaxSendWR), uint64(c.MaxRecvWR), uint64(c.MaxSendSGE), uint64(c.MaxRecvSGE), uint64(c.MaxInline)}, nil
 }
@@ -344,15 +359,15 @@ func build(t *testing.T) string {
 		return program
 	}
 	if _, err := exec.LookPath("gcc"); err != nil {
-		needtest.Tool(t, "gcc, to build the program of C")
+		needtest.Tool(t, "gcc, to build the program of C (apt-get install gcc libc6-dev)")
 	}
-	for _, file := range []string{"/usr/include/infiniband/verbs.h", "/etc/libibverbs.d/mlx5.driver"} {
+	for _, file := range []string{"/usr/include/infiniband/mlx5dv.h", "/etc/libibverbs.d/mlx5.driver"} {
 		if _, err := os.Stat(file); err != nil {
-			needtest.Tool(t, err.Error()+" (apt-get install libibverbs-dev ibverbs-providers)")
+			needtest.Tool(t, err.Error()+" (apt-get install libibverbs-dev ibverbs-providers, or dnf install rdma-core-devel)")
 		}
 	}
 	out := t.TempDir() + "/probe"
-	cmd := exec.Command("gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", out, "testdata/probe.c", "-libverbs")
+	cmd := exec.Command("gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", out, "testdata/probe.c", "-libverbs", "-lmlx5")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

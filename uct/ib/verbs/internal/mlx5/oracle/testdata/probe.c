@@ -1,7 +1,12 @@
 /*
  * Makes calls of libibverbs as it is told on standard input, a line each: a name and numbers. Answers with
  * a line of numbers, or "error". Objects are named by the order in which they were made, each kind by itself.
+ *
+ *     probe ADDRESS [DEVICE]
+ *
+ * ADDRESS is where its memory is to be; the device is the first one, unless named. It works on port 1.
  */
+#include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 
 #include <arpa/inet.h>
@@ -10,8 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-enum { MAX_ARGS = 4096, MAX_LINE = 64 * 1024, MAX_OBJECTS = 32, MAX_WR = 64, MAX_SGE = 32, MEMORY = 1 << 20 };
+enum { MAX_ARGS = 4096, MAX_LINE = 64 * 1024, MAX_OBJECTS = 64, MAX_WR = 64, MAX_SGE = 32, MEMORY = 1 << 20, PATIENCE = 120 };
 
 static struct ibv_context *ctx;
 static struct ibv_pd *pd;
@@ -232,6 +238,59 @@ static int make_qp(void)
     return 0;
 }
 
+/* Prints a queue: what it is of, its number, the bytes of an entry and of all, or 0 for what libmlx5 does not say, and
+ * the addresses of the entries and of the doorbell record. */
+static void queue(int kind, unsigned number, unsigned entry, unsigned n, const volatile void *at, const volatile void *record)
+{
+    printf(" %d %u %u %u %llu %llu", kind, number, entry, n * entry, (unsigned long long)(uintptr_t)at,
+           (unsigned long long)(uintptr_t)record);
+}
+
+/* Prints where all queues are, those of completions only if wanted: libmlx5 leaves completions of a queue pair that is
+ * gone in a queue that it was asked for. */
+static int queues(void)
+{
+    enum { COMPLETIONS, SHARED, SENDS, RECEIVES };
+    struct mlx5dv_obj o;
+    int wanted = arg();
+
+    for (int i = 0; wanted && i < n_cqs; i++) {
+        struct mlx5dv_cq d = {0};
+        o.cq.in  = cqs[i];
+        o.cq.out = &d;
+        if (mlx5dv_init_obj(&o, MLX5DV_OBJ_CQ)) {
+            return -1;
+        }
+        queue(COMPLETIONS, i, d.cqe_size, d.cqe_cnt, d.buf, d.dbrec);
+    }
+    for (int i = 0; i < n_srqs; i++) {
+        struct mlx5dv_srq d = {0};
+        o.srq.in  = srqs[i];
+        o.srq.out = &d;
+        if (mlx5dv_init_obj(&o, MLX5DV_OBJ_SRQ)) {
+            return -1;
+        }
+        queue(SHARED, i, d.stride, 0, d.buf, d.dbrec);
+    }
+    for (int i = 0; i < n_qps; i++) {
+        struct mlx5dv_qp d = {0};
+        if (!qps[i]) {
+            continue;
+        }
+        o.qp.in  = qps[i];
+        o.qp.out = &d;
+        if (mlx5dv_init_obj(&o, MLX5DV_OBJ_QP)) {
+            return -1;
+        }
+        queue(SENDS, qps[i]->qp_num, d.sq.stride, d.sq.wqe_cnt, d.sq.buf, d.dbrec);
+        if (!qps[i]->srq) {
+            queue(RECEIVES, qps[i]->qp_num, d.rq.stride, d.rq.wqe_cnt, d.rq.buf, d.dbrec);
+        }
+    }
+    printf("\n");
+    return 0;
+}
+
 /* Does what a line says. Returns 0 if it has answered, else less than 0 for an error, or 1 more than the answer. */
 static int run(const char *name)
 {
@@ -270,7 +329,7 @@ static int run(const char *name)
     if (IS("srq")) {
         struct ibv_srq_init_attr a = {.attr.max_wr = arg()};
         a.attr.max_sge = arg();
-        return (srqs[n_srqs++] = ibv_create_srq(pd, &a)) ? 1 : -1;
+        return (srqs[n_srqs] = ibv_create_srq(pd, &a)) ? n_srqs++, 1 : -1;
     }
     if (IS("qp")) {
         return make_qp();
@@ -278,7 +337,7 @@ static int run(const char *name)
     if (IS("ah")) {
         struct ibv_ah_attr a;
         address(&a);
-        return (ahs[n_ahs++] = ibv_create_ah(pd, &a)) ? 1 : -1;
+        return (ahs[n_ahs] = ibv_create_ah(pd, &a)) ? n_ahs++, 1 : -1;
     }
     if (IS("up")) {
         return up(qps[arg()]) ? -1 : 1;
@@ -287,7 +346,15 @@ static int run(const char *name)
         return state(qps[arg()]) ? -1 : 1;
     }
     if (IS("close")) {
-        return ibv_destroy_qp(qps[arg()]) ? -1 : 1;
+        int k = arg();
+        if (ibv_destroy_qp(qps[k])) {
+            return -1;
+        }
+        qps[k] = NULL;
+        return 1;
+    }
+    if (IS("queues")) {
+        return queues();
     }
     if (IS("send")) {
         return 1 + send_to(qps[arg()]);
@@ -340,7 +407,10 @@ int main(int argc, char **argv)
     static char line[MAX_LINE];
     struct ibv_device **devices = ibv_get_device_list(NULL);
 
-    if (argc != 2 || !devices || !devices[0] || !(ctx = ibv_open_device(devices[0])) || !(pd = ibv_alloc_pd(ctx))) {
+    while (argc == 3 && devices && *devices && strcmp(ibv_get_device_name(*devices), argv[2])) {
+        devices++;
+    }
+    if (argc < 2 || argc > 3 || !devices || !*devices || !(ctx = ibv_open_device(*devices)) || !(pd = ibv_alloc_pd(ctx))) {
         fprintf(stderr, "probe: no device\n");
         return 1;
     }
@@ -366,7 +436,9 @@ int main(int argc, char **argv)
             n_args++;
             at = end;
         }
+        alarm(PATIENCE); /* with a device that says nothing it ends, too */
         r = run(line);
+        alarm(0);
         if (r < 0) {
             printf("error\n");
         } else if (r > 0) {

@@ -1,0 +1,174 @@
+//go:build linux && (amd64 || arm64)
+
+package oracle_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ucx-go/ucx/internal/ib/uverbs"
+	"github.com/ucx-go/ucx/internal/needtest"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib/verbs"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
+	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest/run"
+	"github.com/ucx-go/ucx/uct/ucttest"
+)
+
+// deviceEnv names the card; see make selftest.
+const deviceEnv = "VERBS_DEVICE"
+
+// TestSameCard does all that TestOracle does on one card: the program of C and ours are two
+// processes on it, each with queue pairs that are connected to each other. What is
+// compared is what they have written into their memory, and what they have understood of
+// completions; of doorbells and of what the kernel is told only the card knows. Without a
+// card the two are run on one that is made up, as they would be there.
+func TestSameCard(t *testing.T) {
+	needtest.Goroutines(t)
+	name := os.Getenv(deviceEnv)
+	if name == "" {
+		program, said := build(t), ""
+		for _, m := range []mode{{name: "Ethernet"}, {name: "InfiniBand", infiniBand: true}} {
+			t.Run(m.name, func(t *testing.T) { said += onModel(t, m, program) })
+		}
+		for _, what := range slices.Sorted(maps.Keys(differencesOnCard)) {
+			if !t.Failed() && !strings.Contains(said, "times: "+what+": ") {
+				t.Errorf("a difference that there is not: %s", what)
+			}
+		}
+		return
+	}
+	d, err := verbs.FindDevice("", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Driver != "mlx5_core" {
+		t.Skipf("%s is not a device of mlx5", name)
+	}
+	program := build(t)
+	found, compared := make(map[string]int), make(map[string]int)
+	for _, s := range scripts {
+		t.Run(s.name, func(t *testing.T) {
+			ucttest.NoLeaks(t)
+			p := newCardPair(t, program, d)
+			p.apart = s.clears
+			s.run(p)
+			add(found, p.found)
+			add(compared, p.compared)
+		})
+	}
+	for _, what := range slices.Sorted(maps.Keys(compared)) {
+		t.Logf("compared: %d %s", compared[what], what)
+	}
+	for _, list := range []map[string]string{differences, differencesOnCard} {
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			if found[name] > 0 {
+				t.Logf("%d times: %s: %s", found[name], name, list[name])
+			}
+		}
+	}
+}
+
+func add(to, counts map[string]int) {
+	for name, n := range counts {
+		to[name] += n
+	}
+}
+
+// newCardPair starts both sides on one device.
+func newCardPair(t *testing.T, program string, d *verbs.Device) *pair {
+	t.Helper()
+	p := emptyPair(t, mode{})
+	p.card, p.ours, p.theirs = true, newSide(), newSide()
+	file, err := uverbs.Open(d.Path, d.Uverbs, d.Rdev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := newGoProbe(&watched{File: file}, d.ABIVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.ours.prober, p.ours.stop, p.base, p.ours.pid = g, g.close, g.base, os.Getpid()
+	p.ours.where = func(completions bool) ([]location, error) { return g.places.sorted(completions), nil }
+	cmd := exec.Command(program, fmt.Sprint(g.base), d.Name)
+	if err := p.theirs.start((*exec.Cmd).Start, func() error { return nil }, cmd, false); err != nil {
+		t.Fatal(errors.Join(err, g.close()))
+	}
+	t.Cleanup(p.end)
+	p.theirs.where = func(completions bool) ([]location, error) {
+		want := uint64(0)
+		if completions {
+			want = 1
+		}
+		answer, err := p.theirs.do("queues", want)
+		if err != nil {
+			return nil, err
+		}
+		return locationsOf(answer)
+	}
+	p.reach(g.ctx)
+	return p
+}
+
+// reach looks how the port is reached.
+func (p *pair) reach(c *verbs.Context) {
+	p.t.Helper()
+	port, err := c.QueryPort(1)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if port.State != verbs.PortActive {
+		p.t.Fatalf("port 1 is %v", port.State)
+	}
+	gid, err := c.DefaultGID(1)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.mode.infiniBand = port.LinkLayer == verbs.LinkInfiniBand
+	p.path = path{gid.GID, uint8(gid.Index), port.LID}
+}
+
+// onModel runs the test, as a program, on a device that is made up, and returns what it
+// said. Of InfiniBand it runs what a link matters for.
+func onModel(t *testing.T, m mode, program string) string {
+	t.Helper()
+	ucttest.NoLeaks(t)
+	n := verbstest.NewFabric()
+	k := n.Add(m.config())
+	machine, err := run.New(n)
+	if errors.Is(err, ucs.ErrUnsupported) {
+		needtest.Tool(t, err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer machine.Close()
+	var names []string
+	for _, s := range scripts {
+		if s.link || !m.infiniBand {
+			names = append(names, s.name)
+		}
+	}
+	var out bytes.Buffer
+	cmd := exec.Command(os.Args[0], "-test.run=^TestSameCard$/^("+strings.Join(names, "|")+")$", "-test.v", "-test.failfast", "-test.timeout=3m")
+	cmd.Env = append(os.Environ(), deviceEnv+"="+k.Name(), programEnv+"="+program)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := machine.Run(cmd); err != nil || !strings.Contains(out.String(), "\n--- PASS: TestSameCard") {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	machine.Wait()
+	for _, rule := range k.Broken() {
+		t.Error(rule)
+	}
+	if k.Objects() != 0 {
+		t.Errorf("%d objects left behind", k.Objects())
+	}
+	return out.String()
+}
