@@ -86,6 +86,9 @@ func (p *SendPool) Empty() bool { return len(p.free) == 0 && p.short.why != nil 
 // Whole reports whether the pool has all the buffers that there may be, or that could be had.
 func (p *SendPool) Whole() bool { return len(p.slots) == p.most || p.short.why != nil }
 
+// Scarce reports whether more than half of all the buffers that can be had are in use.
+func (p *SendPool) Scarce() bool { return 2*len(p.free) < len(p.slots) && p.Whole() }
+
 // Data is the memory of a buffer.
 func (p *SendPool) Data(slot int32) []byte { return p.slots[slot].data }
 

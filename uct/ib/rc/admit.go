@@ -4,6 +4,7 @@ package rc
 
 import (
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/ib"
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
 
@@ -20,6 +21,15 @@ import (
 func (e *endpoint) mayTake() bool {
 	i, has := e.iface, e.outstanding()
 	return i.credits > i.lowCredits || i.credits > 0 && (has < i.few || has == e.unsignaled)
+}
+
+// take takes a buffer. Those that can be had are shared like places: who has requests under way
+// that tell of their end takes none of the second half.
+func (e *endpoint) take(p *ib.SendPool) (slot int32, ok bool) {
+	if p.Scarce() && e.outstanding() != e.unsignaled {
+		return 0, false
+	}
+	return p.Take()
 }
 
 // admit says whether an operation may be posted.
@@ -63,7 +73,7 @@ func (e *endpoint) Room() kit.Room {
 		return kit.Full
 	case i.credits <= 0 || i.bufs.Empty() || i.hdrs.Empty():
 		return kit.Exhausted
-	case !e.mayTake():
+	case !e.mayTake(), (i.bufs.Scarce() || i.hdrs.Scarce()) && e.outstanding() != e.unsignaled:
 		return kit.Full
 	}
 	return kit.Open

@@ -89,7 +89,7 @@ func (e *endpoint) AMBcopy(id uct.AMID, packer uct.Packer, _ uct.SendFlags, _ *u
 	if err != nil {
 		return 0, err
 	}
-	slot, ok := i.bufs.Take()
+	slot, ok := e.take(&i.bufs)
 	if !ok {
 		return 0, ucs.ErrNoResource
 	}
@@ -129,7 +129,7 @@ func (e *endpoint) AMZcopy(id uct.AMID, hdr uct.Packer, iov []uct.IOV, _ uct.Sen
 	if err != nil {
 		return err
 	}
-	slot, ok := i.hdrs.Take()
+	slot, ok := e.take(&i.hdrs)
 	if !ok {
 		return ucs.ErrNoResource
 	}

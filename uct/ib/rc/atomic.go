@@ -33,7 +33,7 @@ func (e *endpoint) admitAtomic(ok bool, raddr uint64) (slot int32, err error) {
 	if err := e.admit(); err != nil {
 		return 0, err
 	}
-	if slot, ok = i.hdrs.Take(); !ok {
+	if slot, ok = e.take(&i.hdrs); !ok {
 		return 0, ucs.ErrNoResource
 	}
 	return slot, nil

@@ -159,6 +159,54 @@ func TestHungPeers(t *testing.T) {
 	}
 }
 
+// TestHungPeersBuffers: nor do they get all the buffers, where no more can be had.
+func TestHungPeersBuffers(t *testing.T) {
+	packer := &ucttest.Packer{Data: []byte("copied")}
+	ways := map[string]func(uct.Endpoint) error{
+		"data": func(ep uct.Endpoint) error {
+			_, err := ep.AMBcopy(1, packer, 0, nil)
+			return err
+		},
+		"headers": func(ep uct.Endpoint) error {
+			err := ep.AMZcopy(1, packer, nil, 0, nil)
+			if err == ucs.InProgress {
+				err = nil
+			}
+			return err
+		},
+	}
+	for name, send := range ways {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, verbstest.Port{})
+			f := fixture(t, r, "RC_VERBS_TX_MAX_BUFS", "64")
+			a, b := f.Pair(t)
+			hung := make(map[uint32]bool)
+			got, sent := b.Collect(t, 1), 0
+			for range 20 {
+				ep, back := a.ConnectPair(t, b)
+				hung[numberOf(t, back)] = true
+				r.net.SetHook(func(m *verbstest.Message) verbstest.Fate { return verbstest.Fate{NotReady: hung[m.ToQP]} })
+				for send(ep) == nil {
+					sent++
+				}
+				w := ucttest.NewPending(func() error { return send(ep) })
+				check(t, ep.PendingAdd(&w.Pending))
+				sent++
+			}
+			good, _ := a.ConnectPair(t, b)
+			for range 200 {
+				ucttest.Accept(t, func() error { return send(good) }, a, b)
+				sent++
+			}
+			c := ucttest.NewCompletion(1)
+			c.Finish(t, ucttest.Accept(t, func() error { return good.Flush(uct.FlushLocal, &c.Completion) }, a, b), a, b)
+			r.net.SetHook(nil)
+			got.Wait(t, sent, a, b)
+			ucttest.Settle(a, b)
+		})
+	}
+}
+
 // numberOf is the number of an endpoint's queue pair.
 func numberOf(t *testing.T, ep uct.Endpoint) uint32 {
 	t.Helper()

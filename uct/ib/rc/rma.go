@@ -54,7 +54,7 @@ func (e *endpoint) PutBcopy(packer uct.Packer, length int, raddr uint64, key *uc
 	if err := e.admit(); err != nil {
 		return 0, err
 	}
-	slot, ok := i.bufs.Take()
+	slot, ok := e.take(&i.bufs)
 	if !ok {
 		return 0, ucs.ErrNoResource
 	}
@@ -105,7 +105,7 @@ func (e *endpoint) GetBcopy(u uct.Unpacker, length int, raddr uint64, key *uct.R
 		u.Unpack(nil)
 		return nil
 	}
-	slot, ok := i.bufs.Take()
+	slot, ok := e.take(&i.bufs)
 	if !ok {
 		return ucs.ErrNoResource
 	}
