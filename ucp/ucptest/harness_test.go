@@ -96,7 +96,7 @@ var transports = []transport{
 
 	// As posix, but for where its memory is from.
 	{name: "sysv", few: true, settings: []setting{{"TLS", "sysv"}},
-		shows: []string{"transfer", "wireup", "close", "worker close", "failure", "put and get"}},
+		shows: []string{"transfer", "wireup", "addresses", "close", "worker close", "failure", "put and get"}},
 
 	{name: "posix and cma", few: true, settings: []setting{{"TLS", "posix,cma"}}},
 	{name: "a small ring", few: true, settings: []setting{{"TLS", "posix"}, {"POSIX_FIFO_SIZE", "4"}}},
