@@ -133,7 +133,7 @@ var transports = []transport{
 
 // lanes are the groups in which it shows which lanes there are, how they were found, who
 // sleeps on all of them, and what becomes of the others when one is lost.
-var lanes = []string{"transfer", "order", "wireup", "addresses", "flush", "close", "worker close", "failure", "wakeup", "put and get"}
+var lanes = []string{"transfer", "order", "wireup", "addresses", "flush", "close", "worker close", "failure", "wakeup", "signals", "put and get"}
 
 // showing is the transport that runs these groups.
 func (tr transport) showing(groups ...string) transport {
