@@ -9,12 +9,16 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/needtest"
+	"github.com/ucx-go/ucx/internal/race"
 )
 
 // program is the example in one of the languages.
 type program struct{ path, language string }
 
 func TestHello(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the programs are built without the race detector")
+	}
 	ours := program{filepath.Join(t.TempDir(), "hello"), "Go"}
 	build(t, "go", "build", "-o", ours.path, ".")
 	t.Run("Go", func(t *testing.T) { greeted(t, ours, ours) })

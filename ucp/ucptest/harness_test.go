@@ -32,6 +32,10 @@ type transport struct {
 	// the same worker.
 	loopback bool
 
+	// shows are the groups of cases in which it shows what the transport differs in from one
+	// of the others; nil are all. With -full all run.
+	shows []string
+
 	// few limits the tests that run under every switch to those switches that
 	// change most.
 	few bool
@@ -89,7 +93,11 @@ var transports = []transport{
 		settings: []setting{{"TLS", "tls"}, {"NET_DEVICES", "lo"}}},
 
 	{name: "posix", settings: []setting{{"TLS", "posix"}}},
-	{name: "sysv", few: true, settings: []setting{{"TLS", "sysv"}}},
+
+	// As posix, but for where its memory is from.
+	{name: "sysv", few: true, settings: []setting{{"TLS", "sysv"}},
+		shows: []string{"transfer", "wireup", "addresses", "close", "worker close", "failure", "put and get"}},
+
 	{name: "posix and cma", few: true, settings: []setting{{"TLS", "posix,cma"}}},
 	{name: "a small ring", few: true, settings: []setting{{"TLS", "posix"}, {"POSIX_FIFO_SIZE", "4"}}},
 
@@ -120,7 +128,17 @@ var transports = []transport{
 	transport{name: "tcp", settings: []setting{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}}}.shared(),
 	transport{name: "posix and cma", settings: []setting{{"TLS", "posix,cma"}}}.shared(),
 	simPlain.shared(),
-	simStorm.rough().shared(),
+	simStorm.rough().shared().showing("transfer", "streams", "order", "flush", "close", "failure", "faults", "active messages", "put and get"),
+}
+
+// lanes are the groups in which it shows which lanes there are, how they were found, who
+// sleeps on all of them, and what becomes of the others when one is lost.
+var lanes = []string{"transfer", "order", "wireup", "addresses", "flush", "close", "worker close", "failure", "wakeup", "signals", "put and get"}
+
+// showing is the transport that runs these groups.
+func (tr transport) showing(groups ...string) transport {
+	tr.shows = groups
+	return tr
 }
 
 // shared is the transport with workers in thread mode multi.

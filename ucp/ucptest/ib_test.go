@@ -44,12 +44,12 @@ var (
 	ud = onFabric("ud", "ud_v").frugally()
 
 	// With tcp beside them, which without ud carries wireup and keepalive.
-	rcTCP     = onFabric("rc,tcp", "rc_v,tcp").pairwise()
-	rcTCPOnly = onFabric("rc,tcp without ud", `\rc_verbs,tcp`).pairwise()
-	udTCP     = onFabric("ud,tcp", "ud_v,tcp")
+	rcTCP     = onFabric("rc,tcp", "rc_v,tcp").pairwise().showing(lanes...)
+	rcTCPOnly = onFabric("rc,tcp without ud", `\rc_verbs,tcp`).pairwise().showing(lanes...)
+	udTCP     = onFabric("ud,tcp", "ud_v,tcp").showing(lanes...)
 
 	// With self, which an endpoint to its own worker takes.
-	ibSelf = onFabric("rc,ud,self", "ib,self").pairwise()
+	ibSelf = onFabric("rc,ud,self", "ib,self").pairwise().showing(lanes...)
 
 	// The least queues there can be, on which everything has to wait.
 	rcLeast = onFabric("rc, least queues", "rc_v").with(least...).pairwise()

@@ -133,6 +133,10 @@ func testAMTransfer(t *testing.T, tr transport) {
 				if h > 8 && flags&^ucp.AMSendReply != 0 && flags != 4 && flags != 10 {
 					continue
 				}
+				// What is in many packets is so whatever the header is.
+				if n > 1<<14 && (h != 0 && h != most || n < 1<<20 && flags&^(ucp.AMSendEager|ucp.AMSendRndv) != 0) && !*full {
+					continue
+				}
 				header, src := ucttest.Pattern(h, uint64(n)), ucttest.Pattern(n, uint64(h))
 				k := len(sink.got)
 				req, err := ep.AMSend(3, header, src, &ucp.RequestParams{AMFlags: flags})

@@ -3,6 +3,7 @@
 package ucptest
 
 import (
+	"flag"
 	"slices"
 	"testing"
 
@@ -107,7 +108,22 @@ var suite = []caseGroup{
 	{"active messages", amCases},
 }
 
+// full has every case run over every transport. Else transports that are like another run
+// those groups in which it shows what they differ in.
+var full = flag.Bool("full", false, "TestSuite and its like: all groups of cases over all transports")
+
 func TestSuite(t *testing.T) { runGroups(t, transports, suite) }
+
+// TestShows: what transports are to run is there.
+func TestShows(t *testing.T) {
+	for _, tr := range transports {
+		for _, name := range tr.shows {
+			if !slices.ContainsFunc(slices.Concat(suite, oneSidedSuite), func(g caseGroup) bool { return g.name == name }) {
+				t.Errorf("%s is to run the group %q, which is not there", tr.name, name)
+			}
+		}
+	}
+}
 
 // caseGroup is the tests of one subject.
 type caseGroup struct {
@@ -123,6 +139,9 @@ func runGroups(t *testing.T, on []transport, groups []caseGroup) {
 				needtest.Goroutines(t)
 			}
 			for _, g := range groups {
+				if !*full && tr.shows != nil && !slices.Contains(tr.shows, g.name) {
+					continue
+				}
 				t.Run(g.name, func(t *testing.T) {
 					for _, c := range g.cases {
 						runCase(t, c, tr)
@@ -133,9 +152,12 @@ func runGroups(t *testing.T, on []transport, groups []caseGroup) {
 	}
 }
 
-// raced reports whether the race detector is to see a transport: those that many
-// goroutines may use, and those with goroutines of their own.
+// raced reports whether the race detector is to see a transport: those that others than the
+// caller touch, which are other threads or goroutines of their own.
 func (tr transport) raced() bool {
+	if tr.sim != nil || tr.loopback {
+		return false // TestTogether has many goroutines over these
+	}
 	return tr.mode == ucs.ThreadModeMulti || slices.Contains([]string{"tcp", rc.name, ud.name}, tr.name)
 }
 

@@ -13,7 +13,7 @@ import (
 // whose requests go over another lane than messages.
 func withTokens(t testing.TB) (list []transport) {
 	for _, name := range []string{"self", "tcp", "tls", "posix", "sysv", "posix and cma", "a small ring", simPlain.name, simLanes.name, simLanesStorm.name} {
-		list = append(list, byName(t, name).with(setting{"TOKEN", "y"}))
+		list = append(list, byName(t, name).with(setting{"TOKEN", "y"}).showing()) // all there is
 	}
 	return list
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/certtest"
+	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -317,7 +318,7 @@ func TestChaosOfTLS(t *testing.T) {
 }
 
 func runChaos(t *testing.T, comp uct.Component) {
-	for seed := range uint64(chaosSeeds) {
+	for seed := range chaosSeeds() {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			before := openFDs(t)
 			c := &chaos{t: t, comp: comp, rnd: rand.New(rand.NewPCG(seed, 1)), faults: []int{1, 3, 10, 50}[seed%4]}
@@ -373,5 +374,10 @@ func runChaos(t *testing.T, comp uct.Component) {
 	}
 }
 
-// chaosSeeds is the number of runs.
-const chaosSeeds = 40
+// chaosSeeds is the number of runs; with the race detector it is some for each rate of faults.
+func chaosSeeds() uint64 {
+	if race.Enabled {
+		return 12
+	}
+	return 40
+}

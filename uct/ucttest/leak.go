@@ -46,8 +46,13 @@ func NoLeaks(t testing.TB) {
 // goroutines returns the stacks of all goroutines but those of package testing,
 // by number.
 func goroutines() map[string]string {
-	buf := make([]byte, 1<<20)
-	buf = buf[:runtime.Stack(buf, true)]
+	buf := make([]byte, 1<<15)
+	n := runtime.Stack(buf, true)
+	for n == len(buf) { // there may be more
+		buf = make([]byte, 2*n)
+		n = runtime.Stack(buf, true)
+	}
+	buf = buf[:n]
 	stacks := make(map[string]string)
 	for _, stack := range strings.Split(string(buf), "\n\n") {
 		id, _, _ := strings.Cut(strings.TrimPrefix(stack, "goroutine "), " ")

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
@@ -266,10 +266,8 @@ func TestMutant(t *testing.T) {
 }
 
 func TestSuiteNoticesMutants(t *testing.T) {
+	needtest.Goroutines(t)
 	for _, m := range mutants {
-		if race.Enabled && m.test == "no allocations" {
-			continue
-		}
 		t.Run(m.name, func(t *testing.T) {
 			test := strings.ReplaceAll(m.test, " ", "_")
 			cmd := exec.Command(os.Args[0], "-test.run=^TestMutant$/^(open_and_close|"+test+")$", "-test.v")

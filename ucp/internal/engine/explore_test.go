@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"hash/maphash"
 	"strings"
 )
 
@@ -17,7 +18,7 @@ func (f *flaw) String() string { return f.why + ":\n\t" + strings.Join(f.trace, 
 // reached with the fewest steps.
 type exploration struct {
 	m      machine
-	known  map[state]int32
+	known  map[uint64]int32 // by hash; where another state has that, by the next number
 	states []state
 	from   []int32   // the state before
 	by     []int16   // who has made the step to it
@@ -37,7 +38,7 @@ const (
 // explore tries all interleavings of three scripts, with a number of events that
 // nobody has asked for.
 func explore(scripts [actors]script, events uint8, mutant mutant) (*exploration, *flaw) {
-	e := &exploration{m: machine{scripts: scripts, mutant: mutant}, known: make(map[state]int32)}
+	e := &exploration{m: machine{scripts: scripts, mutant: mutant}, known: make(map[uint64]int32)}
 	var s state
 	s.events = events
 	for a := range s.at {
@@ -114,12 +115,22 @@ func (e *exploration) arrive(s *state, from int32, by int16) *flaw {
 	return f
 }
 
+// seed is that of the hashes of states.
+var seed = maphash.MakeSeed()
+
 func (e *exploration) reach(s *state, from int32, by int16) int32 {
-	if j, ok := e.known[*s]; ok {
-		return j
+	hash := maphash.Comparable(seed, *s)
+	for ; ; hash++ {
+		j, ok := e.known[hash]
+		if !ok {
+			break
+		}
+		if e.states[j] == *s {
+			return j
+		}
 	}
 	j := int32(len(e.states))
-	e.known[*s] = j
+	e.known[hash] = j
 	e.states = append(e.states, *s)
 	e.from = append(e.from, from)
 	e.by = append(e.by, by)
@@ -131,10 +142,20 @@ func (e *exploration) reach(s *state, from int32, by int16) int32 {
 // stuck looks for a state from which no good end can be reached any more, without help
 // from outside.
 func (e *exploration) stuck() *flaw {
-	before := make([][]int32, len(e.states))
+	// Those before state j are before[first[j]:first[j+1]].
+	first, before := make([]int32, len(e.states)+1), make([]int32, len(e.next))
 	for _, n := range e.next {
-		before[n[1]] = append(before[n[1]], n[0])
+		first[n[1]+1]++
 	}
+	for j := range e.states {
+		first[j+1] += first[j]
+	}
+	for _, n := range e.next { // moves each to where the next begins
+		before[first[n[1]]] = n[0]
+		first[n[1]]++
+	}
+	copy(first[1:], first)
+	first[0] = 0
 	ends := make([]bool, len(e.states))
 	todo := e.good
 	for _, i := range todo {
@@ -143,7 +164,7 @@ func (e *exploration) stuck() *flaw {
 	for len(todo) > 0 {
 		i := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		for _, j := range before[i] {
+		for _, j := range before[first[i]:first[i+1]] {
 			if !ends[j] {
 				ends[j] = true
 				todo = append(todo, j)

@@ -26,10 +26,14 @@ func (r *rig) often(fake, device, longer int) int {
 	return device
 }
 
-// edges are sizes around those of packets, up to 8 MiB.
+// edges are sizes around those of packets, up to 8 MiB; on devices of the kernel up to 1 MiB
+// if it is not to take long.
 func (r *rig) edges() []int {
 	mtu := r.mtu.Bytes()
-	sizes := []int{0, 1, 2, 3, 7, 8, 255, mtu - 1, mtu, mtu + 1, 2*mtu - 1, 2 * mtu, 2*mtu + 1, 3*mtu + 5, 64<<10 + 3, 1 << 20, 8<<20 - 1, 8 << 20}
+	sizes := []int{0, 1, 2, 3, 7, 8, 255, mtu - 1, mtu, mtu + 1, 2*mtu - 1, 2 * mtu, 2*mtu + 1, 3*mtu + 5, 64<<10 + 3, 1 << 20}
+	if r.kernel != nil || long {
+		sizes = append(sizes, 8<<20-1, 8<<20)
+	}
 	if long {
 		for n := 10 * mtu; n < 8<<20; n = n*3/2 + 1 {
 			sizes = append(sizes, n)

@@ -3,6 +3,7 @@ package sim
 import (
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ucttest"
 	"github.com/ucx-go/ucx/uct/ucttest/fault"
@@ -14,6 +15,7 @@ func without(flags uct.IfaceFlags) func(int, *uct.IfaceAttr) {
 }
 
 func TestConformance(t *testing.T) {
+	needtest.Goroutines(t)
 	for _, c := range []struct {
 		name string
 		o    Options
