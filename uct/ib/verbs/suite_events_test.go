@@ -20,14 +20,16 @@ func testArmRace(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
 	rounds := r.often(5000, 400, 20000)
 	ctx := timeout(t)
-	play := func(s *side, serve bool) error {
-		const depth = 4
-		wc := make([]verbs.WC, 3)
+	const depth = 4
+	for _, s := range []*side{a, b} { // before either end sends: how long a sender asks is limited
 		for i := range depth {
 			if _, err := s.qp.PostRecv([]verbs.RecvWR{{ID: uint64(i), SGList: s.at(1000+8*i, 8)}}); err != nil {
-				return err
+				t.Fatal(err)
 			}
 		}
+	}
+	play := func(s *side, serve bool) error {
+		wc := make([]verbs.WC, 3)
 		next := func(n uint64) error {
 			binary.NativeEndian.PutUint64(s.buf, n)
 			_, err := s.qp.PostSend([]verbs.SendWR{{ID: 100, Opcode: verbs.WRSend, Flags: verbs.SendSignaled | verbs.SendInline, Inline: [][]byte{s.buf[:8]}}})
