@@ -212,6 +212,60 @@ func TestFlood(t *testing.T) {
 	}
 }
 
+// TestFloodOfOne: who asks all the time keeps nobody else out, and does not if he says that he is
+// somebody else.
+func TestFloodOfOne(t *testing.T) {
+	ucttest.NoLeaks(t)
+	r := newRig()
+	b := r.fixture(t).Open(t)
+	l := b.Listen(t, uct.ListenParams{Backlog: 4})
+	hello := []byte{0, 0}
+	var flood []*rawEnd
+	var shown []*uct.ConnRequest
+	for range 4 {
+		flood = append(flood, rawClient(t, r, l, hello, b))
+		shown = append(shown, b.Request(t))
+	}
+	r.cm.Forge(netip.MustParseAddr("10.9.0.7"))
+	rawClient(t, r, l, hello, b).event(rdmacm.EventRejected)
+	r.cm.Forge(netip.Addr{})
+	rawClient(t, r, l, hello, b).event(rdmacm.EventRejected)
+	for _, q := range shown {
+		q.Owner.(*request).source = ledger.SourceOf(netip.MustParseAddr("10.9.0.8"), -1) // as if all this came from there
+	}
+	for range 2 {
+		rawClient(t, r, l, hello, b)
+		b.Request(t)
+		if n := len(l.(*listener).pending); n != 4 {
+			t.Errorf("%d requests wait", n)
+		}
+	}
+	rawClient(t, r, l, hello, b).event(rdmacm.EventRejected) // half is his
+	rejected := 0
+	for _, p := range flood {
+		if e, err := p.ch.PollEvent(); err == nil && e.Type == rdmacm.EventRejected {
+			rejected++
+		}
+	}
+	gone := 0
+	for _, q := range shown {
+		if e, err := b.TryAccept(t, q, nil); errors.Is(err, ucs.ErrCanceled) {
+			gone++
+		} else if err != nil {
+			t.Error(err)
+		} else {
+			e.EP.Close()
+		}
+	}
+	if rejected != 2 || gone != 2 {
+		t.Errorf("%d clients are told, %d requests are gone", rejected, gone)
+	}
+	l.Close()
+	if n := ledger.Total(ledger.Conns); n != 0 {
+		t.Errorf("%d requests are charged behind the end", n)
+	}
+}
+
 // converse runs a conversation, as far as it comes, and reports whether that was to the
 // end.
 func converse(t *testing.T, f *ucttest.ConnFixture) bool {

@@ -27,6 +27,7 @@ type request struct {
 	l       *listener
 	id      *rdmacm.ID
 	at      rdmacm.Addr
+	source  ledger.Source
 	account *ledger.Account
 	gone    error // why it cannot be consumed any more; guarded by l.mu
 	public  uct.ConnRequest
@@ -39,8 +40,8 @@ func (l *listener) welcome(e *rdmacm.Event) {
 		e.ID.Close() // it has gone already
 		return
 	}
-	r := &request{l: l, id: e.ID, at: a}
-	r.account = ledger.Open(ledger.SourceOf(a.Dst.Addr(), -1))
+	r := &request{l: l, id: e.ID, at: a, source: ledger.SourceOf(a.Dst.Addr(), -1)}
+	r.account = ledger.Open(r.source)
 	r.account.Add(ledger.Conns, 1)
 	r.public = uct.ConnRequest{
 		Source:    uct.SourceInfo{Addr: a.Dst, User: uct.PeerUser{UID: -1, GID: -1, PID: -1}},
@@ -52,7 +53,7 @@ func (l *listener) welcome(e *rdmacm.Event) {
 		r.drop()
 	case r.account.Of(ledger.Conns) > mostOfSource || ledger.Total(ledger.Conns) > mostOfAll:
 		r.refuse(ledger.Connections, "there are too many")
-	case l.full():
+	case !l.hasRoom(r.source):
 		r.refuse(ledger.Connections, fmt.Sprintf("%d wait already", l.backlog))
 	default:
 		r.look(e.PrivateData())
@@ -98,17 +99,41 @@ func (r *request) look(data []byte) {
 	l.params.OnRequest(l, &r.public)
 }
 
-// full reports whether nobody else may wait.
-func (l *listener) full() bool {
+// hasRoom reports whether a source may have one more request waiting. If the backlog is used up,
+// it may if another one has at least two more than it, and will lose one. So no source keeps
+// others out by asking all the time.
+func (l *listener) hasRoom(source ledger.Source) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.pending) >= l.backlog
+	return len(l.pending) < l.backlog || l.surplus(source) != nil
 }
 
-// admit puts a request on the list.
+// surplus is a request that has to make room for one of a source.
+func (l *listener) surplus(source ledger.Source) (r *request) {
+	waiting := make(map[ledger.Source]int)
+	for q := range l.pending {
+		waiting[q.source]++
+		if r == nil || waiting[q.source] > waiting[r.source] {
+			r = q
+		}
+	}
+	if r == nil || waiting[r.source] < waiting[source]+2 {
+		return nil
+	}
+	return r
+}
+
+// admit puts a request for which there is room on the list.
 func (l *listener) admit(r *request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.pending) >= l.backlog {
+		if q := l.surplus(r.source); q != nil {
+			q.gone = errCrowded
+			delete(l.pending, q)
+			q.refuse(ledger.Connections, "others want to wait, and many of its source do")
+		}
+	}
 	l.pending[r] = struct{}{}
 }
 
