@@ -180,9 +180,12 @@ var errClosed = fmt.Errorf("tcp: endpoint is closed: %w", ucs.ErrCanceled)
 // the peer uses it, and no message of ours is cut off in the middle.
 func (ep *endpoint) canHalfClose() bool {
 	c := ep.conn
-	if !c.rx || c.toEP || c.ended || c.zc.left != 0 {
-		return false
-	}
+	return c.rx && !c.toEP && !c.ended && c.zc.left == 0 && c.isUp()
+}
+
+// isUp reports whether a connection is there, for the peer at least: one of his that we have
+// taken over may not have told him yet.
+func (c *conn) isUp() bool {
 	return c.state == stateConnected || c.state == stateWaitingAck && !c.outgoing
 }
 

@@ -83,7 +83,7 @@ func (ep *endpoint) cancel() {
 		return
 	}
 	ep.err = errCanceled
-	if c := ep.conn; c != nil && (c.zc.left != 0 || c.state != stateConnected) {
+	if c := ep.conn; c != nil && (c.zc.left != 0 || !c.isUp()) {
 		// A message would be cut off in the middle, or nobody needs the answer.
 		ep.disconnect()
 	}

@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // A connection that was taken over breaks before the peer has answered: we
@@ -84,4 +87,28 @@ func TestTakeOverClosed(t *testing.T) {
 	if len(h.got) != 1 {
 		t.Errorf("received %v", h.got)
 	}
+}
+
+// TestCancelTakenOver: canceling an endpoint that shares the peer's connection leaves that to the
+// peer, as closing it does, also while the peer has not heard that it is up.
+func TestCancelTakenOver(t *testing.T) {
+	a, b, ep := pair(t)
+	back := b.connect(a)
+	if back.conn == nil || back.conn.state != stateWaitingAck || back.conn.outgoing {
+		t.Fatal("not taken over")
+	}
+	if err := back.Flush(uct.FlushCancel, nil); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "a message", func() bool {
+		if err := ep.AMShort(1, 1, nil, 0, nil); err != nil && err != ucs.ErrNoResource {
+			t.Fatal(err)
+		}
+		return len(b.got) > 0
+	}, a, b)
+	if len(a.errs) != 0 {
+		t.Errorf("failures of the peer: %v", a.errs)
+	}
+	ep.Close()
+	back.Close()
 }
