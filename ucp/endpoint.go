@@ -206,6 +206,7 @@ func (ep *Endpoint) cancelLanes() {
 	for i := 0; i < len(ep.lanes); i++ { // a callback may close the endpoint
 		_ = ep.lanes[i].uct.Flush(uct.FlushCancel, nil) // one that has failed has ended all
 	}
+	_ = ep.auxLane(auxNumber).Flush(uct.FlushCancel, nil)
 }
 
 // destroy releases the endpoint; what is still outstanding ends with err.
