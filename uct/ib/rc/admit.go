@@ -26,7 +26,7 @@ func (e *endpoint) mayTake() bool {
 // take takes a buffer. Those that can be had are shared like places: who has requests under way
 // that tell of their end takes none of the second half.
 func (e *endpoint) take(p *ib.SendPool) (slot int32, ok bool) {
-	if p.Scarce() && e.outstanding() != e.unsignaled {
+	if p.Scarce() && e.outstanding() != e.unsignaled && !p.Grow() {
 		return 0, false
 	}
 	return p.Take()

@@ -207,6 +207,36 @@ func TestHungPeersBuffers(t *testing.T) {
 	}
 }
 
+// TestShortageEnds: when there is memory again, an endpoint gets buffers as before.
+func TestShortageEnds(t *testing.T) {
+	r := newRig(t, verbstest.Port{}).slow(1 << 20)
+	f := fixture(t, r, "RC_VERBS_FC_ENABLE", "n")
+	h := f.Open(t)
+	p := newPuppet(t, r, h)
+	burst := func() (n int) {
+		for ; n < 200; n++ {
+			if _, err := p.ep.AMBcopy(1, &ucttest.Packer{Data: []byte("x")}, 0, nil); err == ucs.ErrNoResource {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		ucttest.Settle(h)
+		p.heard()
+		return n
+	}
+	r.devs[0].SetMemLock(1)
+	if n := burst(); n > 100 {
+		t.Fatalf("%d messages without memory", n)
+	}
+	r.devs[0].SetMemLock(1 << 40)
+	for n := 0; burst() < 100; n++ {
+		if n == 3000 {
+			t.Fatal("for ever")
+		}
+	}
+}
+
 // numberOf is the number of an endpoint's queue pair.
 func numberOf(t *testing.T, ep uct.Endpoint) uint32 {
 	t.Helper()
