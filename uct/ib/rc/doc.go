@@ -39,6 +39,6 @@
 // those of messages are delivered, the others find nobody (limbo.go). A peer that goes and
 // takes nothing along that anybody has sent makes no failure until the endpoint is used again
 // (lost.go). That a peer is gone the device says, after some retries, or on soft-RoCE,
-// which goes on for ever, a Check (overdue.go). Numbers come to mean others only when the
+// which goes on for ever, those who look behind a Check (overdue.go). Numbers come to mean others only when the
 // queues have been seen empty.
 package rc

@@ -3,8 +3,6 @@
 package rc
 
 import (
-	"fmt"
-
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -37,8 +35,8 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 		return nil // all has been acknowledged
 	case e.pending.Blocks():
 		return ucs.ErrNoResource
-	case e.outstanding() == 0:
-		return nil
+	case int32(e.matters-e.done) <= 0:
+		return nil // what is under way, if anything, is nobody's, and may be for ever
 	case e.unsignaled == 0:
 		e.waitForLast(c)
 		return ucs.InProgress
@@ -57,12 +55,12 @@ func (e *endpoint) Check(c *uct.Completion) error {
 	if !e.iface.endless {
 		return e.check(c)
 	}
-	if e.isOverdue() {
-		e.fail(fmt.Errorf("rc: sending to %v: nothing acknowledged: %w", &e.device, ucs.ErrEndpointTimeout))
+	if !e.judge() {
 		return e.failed
 	}
-	defer e.look()
-	return e.check(c)
+	err := e.check(c)
+	e.look()
+	return err
 }
 
 func (e *endpoint) check(c *uct.Completion) error {

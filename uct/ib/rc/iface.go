@@ -70,6 +70,8 @@ type iface struct {
 	closed bool
 
 	downFor *event.Timer // the link has been for less than that; nil: it is not, or for longer
+	looking *event.Timer // at those that may be overdue; nil: there are none
+	emptied uint32       // rounds that have seen the queue of sends empty
 
 	head   [9]byte // of a short message
 	pieces [maxPieces]verbs.SGE
@@ -229,8 +231,10 @@ func (i *iface) release() error {
 	for _, e := range i.limbo.ends {
 		e.vanish()
 	}
-	if i.downFor != nil {
-		i.downFor.Stop()
+	for _, t := range []*event.Timer{i.downFor, i.looking} {
+		if t != nil {
+			t.Stop()
+		}
 	}
 	return errors.Join(i.Iface.Close(), i.bufs.Close(), i.hdrs.Close(), i.recvs.Close())
 }

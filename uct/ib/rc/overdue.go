@@ -2,16 +2,22 @@
 
 package rc
 
-import "time"
+import (
+	"fmt"
+	"time"
+
+	"github.com/ucx-go/ucx/ucs"
+)
 
 // A device gives a peer up that does not acknowledge what it has sent to it so many times. Soft-RoCE
 // counts what is lost on the way alike, and begins again only with an acknowledgement, which
 // comes once in 64 packets (RXE_MAX_PKT_PER_ACK): of peers behind a network that loses five
 // packets of a hundred it gives up one after another, unless it is told to go on for ever, as
 // C UCX does (COMPST_ERROR_RETRY in drivers/infiniband/sw/rxe/rxe_comp.c takes 7 for that). Then
-// nothing tells of a peer that is gone. So Check looks whether anything has been acknowledged
-// since it looked before. A peer that has no receives acknowledges nothing either and is there:
-// it says so all the time, which the device counts.
+// nothing tells of a peer that is gone. So from a Check on it is looked now and then whether
+// anything has been acknowledged, until all has. A peer that has no receives acknowledges nothing
+// either and is there: it says so all the time, which the device counts, but of all its
+// connections together. While that count rises nobody is given up who may lack receives.
 
 // What soft-RoCE is told by, and what it has.
 const (
@@ -25,17 +31,18 @@ const (
 	// on but its end, and at 5 % loss 300 to 600 kB pass in a second.
 	slowest = time.Second / 100_000
 
-	// betweenLooks is at least between two looks that count: a peer without receives has said
-	// so meanwhile, which it does every 655 ms at the least (IBA, RNR NAK timer).
-	betweenLooks = 700 * time.Millisecond
+	// notReadyAgain is time enough for a peer without receives to say so, which it does every
+	// 655 ms at the least (IBA, RNR NAK timer).
+	notReadyAgain = 700 * time.Millisecond
 )
 
-// overdue is what Check has seen of an endpoint that has something under way.
+// overdue is what has been seen of an endpoint that has something under way.
 type overdue struct {
 	looks    int           // in a row that found nothing acknowledged; 0: nothing was under way
 	since    time.Duration // the first of them
 	last     time.Duration // the last
 	done     uint32        // requests that were over
+	emptied  uint32        // rounds in which all completions had been taken
 	notReady uint64        // count of the device
 }
 
@@ -44,9 +51,6 @@ type overdue struct {
 // that cannot be known of a peer that may lack them, it is not given up.
 func (e *endpoint) isOverdue() bool {
 	o, i := &e.overdue, e.iface
-	if e.outstanding() == 0 {
-		e.longest = 0
-	}
 	if o.looks == 0 || e.lost() {
 		return false
 	}
@@ -55,10 +59,12 @@ func (e *endpoint) isOverdue() bool {
 		return false
 	}
 	now, patience := i.Worker.Now(), i.patience()
-	if patience == 0 || now-o.last < max(patience/3, betweenLooks) {
-		return false
+	if patience == 0 || now-o.last < i.betweenLooks() || i.emptied == o.emptied {
+		return false // at the last, what has been acknowledged may still be in the queue
 	}
-	patience += time.Duration(e.longest) * slowest
+	if int32(e.longestEnd-e.done) > 0 {
+		patience += time.Duration(e.longest) * slowest
+	}
 	if int32(e.receives-e.done) > 0 { // else nothing that is under way needs a receive
 		notReady, known := i.Counter(countNotReady)
 		if !known || o.looks > 1 && notReady != o.notReady {
@@ -68,14 +74,48 @@ func (e *endpoint) isOverdue() bool {
 		o.notReady = notReady
 	}
 	o.looks++
-	o.last = now
+	o.last, o.emptied = now, i.emptied
 	return o.looks > 2 && now-o.since >= patience
 }
 
-// look remembers what is under way behind a Check and will tell of its end.
+// look remembers what is under way, and will tell of its end, and has it looked at again.
 func (e *endpoint) look() {
-	if o := &e.overdue; o.looks == 0 && e.failed == nil && e.outstanding() > e.unsignaled {
-		now := e.iface.Worker.Now()
-		*o = overdue{looks: 1, since: now, last: now, done: e.done}
+	i, o := e.iface, &e.overdue
+	if o.looks == 0 && !e.lost() && e.outstanding() > e.unsignaled {
+		now := i.Worker.Now()
+		*o = overdue{looks: 1, since: now, last: now, done: e.done, emptied: i.emptied}
+	}
+	if o.looks > 0 && i.looking == nil && i.patience() > 0 {
+		i.looking, _ = i.Worker.Timers().After(i.betweenLooks(), i.lookAgain)
+	}
+}
+
+// lookAgain looks at all that have been looked at.
+func (i *iface) lookAgain() {
+	i.looking = nil
+	for _, e := range i.eps {
+		if e != nil && e.overdue.looks > 0 {
+			e.judge()
+		}
+	}
+}
+
+// judge gives the peer up if it is overdue, and reports whether it is not.
+func (e *endpoint) judge() bool {
+	if e.isOverdue() {
+		e.fail(fmt.Errorf("rc: sending to %v: nothing acknowledged: %w", &e.device, ucs.ErrEndpointTimeout))
+		return false
+	}
+	e.look()
+	return true
+}
+
+// betweenLooks is at least between two looks that count.
+func (i *iface) betweenLooks() time.Duration { return max(i.patience()/3, notReadyAgain) }
+
+// lasts is told that a put or a get of so many bytes is to be posted.
+func (e *endpoint) lasts(n int) {
+	if n >= e.longest || int32(e.longestEnd-e.done) <= 0 {
+		e.longest, e.longestEnd = n, e.posted+1
 	}
 }

@@ -110,3 +110,66 @@ func started(err error) error {
 	}
 	return err
 }
+
+// TestLooksAgain: one question is enough: behind it is looked again and again.
+func TestLooksAgain(t *testing.T) {
+	r, p, _ := endless(t)
+	r.net.SetHook(verbstest.When(verbstest.Any, verbstest.Fate{Drop: true}))
+	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
+	check(t, started(p.ep.(uct.Checker).Check(nil)))
+	ucttest.Until(t, "the failure", func() bool { return p.host.Failed(p.ep) != nil }, p.host)
+}
+
+// TestAcknowledgedUnseen: peers whose acknowledgements wait in the queue, of which few are taken
+// in each round, are not given up.
+func TestAcknowledgedUnseen(t *testing.T) {
+	r := newRigOf(t, verbstest.Config{Endless: true}).slow(1 << 20)
+	f := fixture(t, r, "RC_VERBS_TIMEOUT", "1ms")
+	h := f.Open(t)
+	var list []*puppet
+	for range 64 { // four times as many as a round takes
+		list = append(list, newPuppet(t, r, h))
+	}
+	for _, p := range list {
+		check(t, p.ep.AMShort(1, 2, nil, 0, nil))
+	}
+	r.net.Step(1 << 20)
+	for range 3 {
+		for _, p := range list {
+			p.ep.(uct.Checker).Check(nil)
+		}
+		h.Worker.Progress()
+		for start := time.Now(); time.Since(start) < 800*time.Millisecond; { // others do something else
+		}
+	}
+	ucttest.Settle(h)
+	if n := len(h.Failures); n != 0 {
+		t.Errorf("%d of %d peers were given up: %v", n, len(list), h.Failures[0].Err)
+	}
+}
+
+// TestFlushBehindGrant: when all that was sent is acknowledged, a flush has nothing to wait for,
+// though the peer has gone and a grant for it is under way for ever.
+func TestFlushBehindGrant(t *testing.T) {
+	r, p, _ := endless(t)
+	h := p.host
+	h.Collect(t, 1)
+	held := false
+	r.net.SetHook(func(m *verbstest.Message) (f verbstest.Fate) {
+		if m.Length == 1 && m.Head[0] == 0xe0 {
+			held = true
+			f.Hold = verbstest.UntilReleased
+		}
+		return f
+	})
+	_, err := p.ep.AMBcopy(1, &ucttest.Packer{Data: []byte("before")}, 0, nil)
+	check(t, err)
+	p.tell(0x41, 1, 2, 3, 4, 5, 6, 7, 8) // asks for a grant at once
+	heard := 0
+	ucttest.Until(t, "messages", func() bool { heard += len(p.heard()); return held && heard > 0 }, h)
+	check(t, p.ctx.Close())
+	r.net.SetHook(nil)
+	r.net.Release()
+	c := ucttest.NewCompletion(1)
+	c.Finish(t, p.ep.Flush(uct.FlushLocal, &c.Completion), h)
+}

@@ -42,8 +42,11 @@ func (i *iface) pollSends() int {
 	for k := range wc {
 		i.sent(&wc[k])
 	}
-	if dead > 0 && !full {
-		i.restSends(dead)
+	if !full {
+		i.emptied++
+		if dead > 0 {
+			i.restSends(dead)
+		}
 	}
 	return len(wc)
 }

@@ -84,7 +84,7 @@ func (e *endpoint) PutZcopy(iov []uct.IOV, raddr uint64, key *uct.Rkey, c *uct.C
 	if err := e.admit(); err != nil {
 		return err
 	}
-	e.longest = max(e.longest, uct.IOVLen(iov))
+	e.lasts(uct.IOVLen(iov))
 	at, k := e.target(raddr, key)
 	f := e.flags(true)
 	p := e.qp.Begin()
@@ -133,7 +133,7 @@ func (e *endpoint) GetZcopy(iov []uct.IOV, raddr uint64, key *uct.Rkey, c *uct.C
 	if err := e.admit(); err != nil {
 		return err
 	}
-	e.longest = max(e.longest, uct.IOVLen(iov))
+	e.lasts(uct.IOVLen(iov))
 	f := e.flags(true)
 	p := e.qp.Begin()
 	p.Read(e.id(), f, raddr, ib.DirectKey(key))
