@@ -44,12 +44,16 @@ var devices = []struct {
 	{"mlx5, InfiniBand", true, &verbstest.MLX5{Loose: true}},
 }
 
-// newMachine is a machine with two of the devices. What a device would not take is an
-// error.
+// newMachine is a machine with two of the devices.
 func newMachine(t *testing.T, infiniBand bool, mlx5 *verbstest.MLX5) *run.Machine {
 	t.Helper()
+	return machineOn(t, newNetwork(2, infiniBand, mlx5))
+}
+
+// machineOn is a machine with devices. What a device would not take is an error.
+func machineOn(t *testing.T, n *verbstest.Fabric) *run.Machine {
+	t.Helper()
 	ucttest.NoLeaks(t)
-	n := newNetwork(2, infiniBand, mlx5)
 	m, err := run.New(n)
 	if errors.Is(err, ucs.ErrUnsupported) {
 		needtest.Tool(t, err.Error())

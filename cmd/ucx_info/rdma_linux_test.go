@@ -89,7 +89,7 @@ func TestRDMAText(t *testing.T) {
 			"#   < failed to open RDMA device rxe0: verbs: rxe0 has no node to open: the kernel's module ib_uverbs is not loaded, or does not know the device: no such device >\n" +
 			rxePort + rxeGIDs},
 		{"a port fails", with(opensFake(failing)), strings.Replace(rxe, "#            node type", "#               driver: rxe\n#            node type", 1) +
-			"#   < failed to open RDMA device rxe0: verbstest0: DEVICE.QUERY_PORT: input/output error >\n" + rxePort + rxeGIDs},
+			"#   < failed to open RDMA device rxe0: verbstest0: DEVICE.QUERY_PORT: input/output error: the device was taken away, or has failed: close it, and open it again when it is back >\n" + rxePort + rxeGIDs},
 		{"iWARP", rdmaTree(t, "irdma", nil), `#
 # RDMA device: irdma0
 #               driver: ice

@@ -90,5 +90,6 @@ func (i *Iface) Perf(segment, headers int, overhead float64) uct.Perf {
 		RecvOverhead:    overhead,
 		BandwidthShared: bandwidth,
 		Latency:         uct.Linear{C: latency},
+		Priority:        p.Domain.priority(),
 	}
 }

@@ -30,6 +30,23 @@ func (narrow) Read(d *verbs.Device) {
 }
 func (n narrow) PCIBandwidth(*verbs.Device) float64 { return n.link }
 
+// TestPriority: an interface announces which adapter it is of, as far as that counts.
+func TestPriority(t *testing.T) {
+	for _, c := range []struct {
+		kind *verbstest.MLX5
+		want uint8
+	}{{nil, 0}, {&verbstest.MLX5{}, 38}} {
+		k := verbstest.NewFabric().Add(verbstest.Config{Name: "rxe0", MLX5: c.kind})
+		i, err := opened(t, narrow{k, math.Inf(1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := i.Attr().Perf.Priority; got != c.want {
+			t.Errorf("%+v: priority %d, want %d", c.kind, got, c.want)
+		}
+	}
+}
+
 // TestNarrowLink: what an interface announces is not more than gets to its device.
 func TestNarrowLink(t *testing.T) {
 	bandwidth := func(link float64) float64 {

@@ -17,7 +17,8 @@ import (
 )
 
 // domainSettings are read when a device is opened (uct_ib_md_config_table). Those of C that
-// are about its cache of registrations, memory of GPUs and mlx5's own objects are left out.
+// are about its cache of registrations, memory of GPUs and mlx5's own objects are left out,
+// and DEVICE_SPECS, which tells it of devices that it does not know.
 type domainSettings struct {
 	RegOverhead config.Time    `ucx:"MEM_REG_OVERHEAD" default:"16us" doc:"Time that registering memory is taken to cost, whatever its size."`
 	AsyncEvents bool           `ucx:"ASYNC_EVENTS" default:"y" doc:"Listen to what devices tell of ports, of queue pairs and of their own end."`

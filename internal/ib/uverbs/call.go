@@ -277,6 +277,9 @@ func (c *Call) error(file File, e syscall.Errno) error {
 	if e == syscall.EPROTONOSUPPORT || e == syscall.ENOTTY {
 		err.Since = c.spec.Since
 	}
+	if e == syscall.EIO { // to everything, when the device is gone
+		err.Hint = "the device was taken away, or has failed: close it, and open it again when it is back"
+	}
 	if e == syscall.ENOENT {
 		err.Attr = c.onlyHandle()
 	}

@@ -63,7 +63,7 @@ func (c *Context) CreateCQ(cqe int, channel *CompChannel, vector int) (*CQ, erro
 	if err := c.do(call); err != nil {
 		drv.Detach()
 		c.end(q, q.id)
-		return nil, err
+		return nil, queueLimit(err, in)
 	}
 	if channel != nil {
 		channel.users.Add(1)
@@ -161,7 +161,7 @@ func (q *CQ) Resize(cqe int) error {
 	call := uverbs.Invoke(abi.IB_USER_VERBS_CMD_RESIZE_CQ, abi.Bytes(&abi.ResizeCq{CqHandle: q.handle, Cqe: uint32(cqe)}), abi.Bytes(&resp))
 	if err := q.ctx.do(call.DriverIn(in).DriverOut(out)); err != nil {
 		next.Failed()
-		return err
+		return queueLimit(err, in)
 	}
 	q.cqe = int(resp.Cqe)
 	return next.Done(&q.cqe)

@@ -64,6 +64,12 @@ func refused(t *testing.T, what string, a, b *side) {
 	b.nothing(t, what)
 }
 
+// eachKind runs a test on devices as of rdma_rxe, and as of mlx5_ib.
+func eachKind(t *testing.T, test func(t *testing.T, kind *verbstest.MLX5)) {
+	t.Run("rxe", func(t *testing.T) { test(t, nil) })
+	t.Run("mlx5", func(t *testing.T) { test(t, &verbstest.MLX5{}) })
+}
+
 // TestFabricAttributes asks for what ports were configured with.
 func TestFabricAttributes(t *testing.T) {
 	ucttest.NoLeaks(t)
@@ -107,7 +113,9 @@ func TestFabricAttributes(t *testing.T) {
 }
 
 // TestFabricGIDs reaches a device by each kind of address, from one of its kind.
-func TestFabricGIDs(t *testing.T) {
+func TestFabricGIDs(t *testing.T) { eachKind(t, testFabricGIDs) }
+
+func testFabricGIDs(t *testing.T, kind *verbstest.MLX5) {
 	gids := func(host string) []verbstest.GID {
 		list := gidsOf("10.0.0."+host, "2001:db8::"+host, "fe80::"+host, "10.1.0."+host)
 		list[3].V1 = true
@@ -115,7 +123,7 @@ func TestFabricGIDs(t *testing.T) {
 	}
 	n := verbstest.NewFabric()
 	ucttest.NoLeaks(t)
-	r := fabricRigs(t, n, verbstest.Config{Ports: []verbstest.Port{{GIDs: gids("1")}}}, verbstest.Config{Ports: []verbstest.Port{{GIDs: gids("2")}}})
+	r := fabricRigs(t, n, verbstest.Config{MLX5: kind, Ports: []verbstest.Port{{GIDs: gids("1")}}}, verbstest.Config{MLX5: kind, Ports: []verbstest.Port{{GIDs: gids("2")}}})
 	for i := range 4 {
 		a, b := ends(t, r.by(t, 1, i))
 		to := r.peer.by(t, 1, i)
@@ -139,7 +147,7 @@ func TestFabricGIDs(t *testing.T) {
 		t.Errorf("%v", e)
 	}
 	datagram(t, a, b, away, false)
-	third := kernelRig(t, n.Add(verbstest.Config{Ports: []verbstest.Port{{GIDs: gidsOf("10.0.0.2")}}}))
+	third := kernelRig(t, n.Add(verbstest.Config{MLX5: kind, Ports: []verbstest.Port{{GIDs: gidsOf("10.0.0.2")}}}))
 	c := third.newSide(t, verbs.UD)
 	c.up(t, nil)
 	datagram(t, a, c, away, true)
@@ -236,8 +244,10 @@ func TestFabricIslands(t *testing.T) {
 }
 
 // TestFabricMismatch connects queue pairs that do not expect each other.
-func TestFabricMismatch(t *testing.T) {
-	config := verbstest.Config{Ports: []verbstest.Port{{PKeys: []uint16{0xffff, 0x8001, 0x0001, 0x8002}}}}
+func TestFabricMismatch(t *testing.T) { eachKind(t, testFabricMismatch) }
+
+func testFabricMismatch(t *testing.T, kind *verbstest.MLX5) {
+	config := verbstest.Config{MLX5: kind, Ports: []verbstest.Port{{PKeys: []uint16{0xffff, 0x8001, 0x0001, 0x8002}}}}
 	ucttest.NoLeaks(t)
 	r := fabricRigs(t, verbstest.NewFabric(), config, config)
 	for _, c := range []struct {

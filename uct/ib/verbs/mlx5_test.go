@@ -3,8 +3,10 @@
 package verbs_test
 
 import (
+	"errors"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/needtest"
@@ -107,13 +109,22 @@ func mlx5Rigs(t *testing.T, cfg ...verbstest.Config) *rig {
 }
 
 // TestMLX5Remove takes the device away under queues that are in use: posting says nothing,
-// as nobody is called, everything else does, and closing leaves nothing behind.
+// as nobody is called, everything else does, with what to do, and closing leaves nothing
+// behind.
 func TestMLX5Remove(t *testing.T) {
-	ucttest.NoLeaks(t)
-	r := mlx5Rig(t, verbstest.MLX5{})
+	for _, m := range modes {
+		t.Run(m.name, func(t *testing.T) {
+			nothingLeft(t)
+			testMLX5Remove(t, mlx5Rig(t, m.cfg))
+		})
+	}
+}
+
+func testMLX5Remove(t *testing.T, r *rig) {
 	a, b := r.pair(t, verbs.RC)
 	a.works(t, b, 1)
 	srq := must(a.pd.CreateSRQ(&verbs.SRQInitAttr{MaxWR: 4, MaxSGE: 1}))(t)
+	a.recv(t, verbs.RecvWR{ID: 3, SGList: a.at(0, 8)}, verbs.RecvWR{ID: 4, SGList: a.at(0, 8)})
 	r.kernel.Remove()
 	if e := must(a.ctx.GetAsyncEvent(timeout(t)))(t); e.Type != verbs.EventDeviceFatal {
 		t.Errorf("%v", e)
@@ -127,15 +138,63 @@ func TestMLX5Remove(t *testing.T) {
 	}
 	_, err := a.ctx.AllocPD()
 	wantErr(t, err, ucs.ErrIO, "a domain")
+	if err == nil || !strings.Contains(err.Error(), "the device was taken away, or has failed: close it") {
+		t.Error(err)
+	}
 	wantErr(t, a.cq.Resize(9), ucs.ErrIO, "a resize")
 	for what, o := range map[string]interface{ Close() error }{"QP": a.qp, "SRQ": srq, "MR": a.mr, "PD": a.pd, "CQ": a.cq} {
 		wantErr(t, o.Close(), ucs.ErrIO, what)
 	}
 	check(t, a.ctx.Close())
 	check(t, b.ctx.Close())
-	if now, _ := r.kernel.Pinned(); now != 0 {
-		t.Errorf("%d bytes are pinned", now)
+	ended(t, r.kernel)
+}
+
+// TestMLX5PortDown: who has the device open is told, what is under way fails when its
+// retries are over, and all behind it is flushed; what was not under way goes on when the
+// port is up again, and so does who is reset.
+func TestMLX5PortDown(t *testing.T) {
+	nothingLeft(t)
+	r := mlx5Rig(t, verbstest.MLX5{})
+	a, b := r.pair(t, verbs.RC, impatient(2))
+	c, d := r.pair(t, verbs.RC, impatient(2))
+	a.recv(t, verbs.RecvWR{ID: 7, SGList: a.at(0, 8)})
+	r.kernel.SetPort(false)
+	if e := a.event(t, verbs.EventPortErr); e.Port != 1 {
+		t.Errorf("%v", e)
 	}
+	if p := must(a.ctx.QueryPort(1))(t); p.State != verbs.PortDown {
+		t.Errorf("%v", p.State)
+	}
+	write := verbs.SendWR{Opcode: verbs.WRRDMAWrite, SGList: a.at(0, 8), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}
+	first, second := write, write
+	first.ID, second.ID = 5, 6
+	a.send(t, first, second)
+	want := map[uint64]verbs.WCStatus{5: verbs.WCRetryExcErr, 6: verbs.WCWRFlushErr, 7: verbs.WCWRFlushErr}
+	for _, wc := range a.poll(t, 3) {
+		if want[wc.ID] != wc.Status {
+			t.Errorf("%+v (%v)", wc, wc.Status)
+		}
+		delete(want, wc.ID)
+		status := map[verbs.WCStatus]ucs.Status{verbs.WCRetryExcErr: ucs.ErrEndpointTimeout, verbs.WCWRFlushErr: ucs.ErrCanceled}[wc.Status]
+		if err := wc.Err(); !errors.Is(err, status) || ucs.StatusOf(err) != status {
+			t.Errorf("%v is %v, want %v", err, ucs.StatusOf(err), status)
+		}
+	}
+	if st := a.state(t); st != verbs.QPErr {
+		t.Errorf("in %v", st)
+	}
+	r.kernel.SetPort(true)
+	if e := a.event(t, verbs.EventPortActive); e.Port != 1 {
+		t.Errorf("%v", e)
+	}
+	c.works(t, d, 1)
+	for _, s := range []*side{a, b} {
+		check(t, s.qp.Modify(&verbs.QPAttr{State: verbs.QPReset}, verbs.QPAttrState))
+	}
+	a.up(t, b)
+	b.up(t, a)
+	a.works(t, b, 2)
 }
 
 // TestMLX5Pins: queues are pinned, as memory that is registered, and what there is no

@@ -84,7 +84,20 @@ func (m *MR) pin(b []byte) {
 }
 
 // lockLimit adds to the error of a registration which limit it has probably met.
-func lockLimit(err error, n int) error {
+func lockLimit(err error, n int) error { return limited(err, fmt.Sprintf("%d bytes wanted", n)) }
+
+// queueLimit is lockLimit of a call that makes a queue or changes its size. in is what the
+// provider sends along: where the memory is that the kernel pins. A provider with nothing to
+// say has memory of the kernel's, which does not count.
+func queueLimit(err error, in []byte) error {
+	if len(in) == 0 {
+		return err
+	}
+	return limited(err, "the memory of queues is pinned")
+}
+
+// limited adds to an error what was to be pinned, and how much may be.
+func limited(err error, what string) error {
 	var e *uverbs.Error
 	if !errors.As(err, &e) || e.Errno != syscall.ENOMEM && e.Errno != syscall.EPERM {
 		return err
@@ -92,7 +105,7 @@ func lockLimit(err error, n int) error {
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) == nil && l.Cur != unix.RLIM_INFINITY {
 		e.Status = ucs.ErrNoMemory // EPERM is a limit of 0
-		e.Hint = fmt.Sprintf("%d bytes wanted, %d may be locked in all: raise the limit (ulimit -l, LimitMEMLOCK=, or CAP_IPC_LOCK)", n, l.Cur)
+		e.Hint = fmt.Sprintf("%s, %d bytes may be locked in all: raise the limit (ulimit -l, LimitMEMLOCK=, or CAP_IPC_LOCK)", what, l.Cur)
 	}
 	return err
 }

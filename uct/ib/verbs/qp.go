@@ -120,7 +120,7 @@ func (p *PD) CreateQP(a *QPInitAttr) (*QP, error) {
 	if err := p.ctx.do(call); err != nil {
 		drv.Detach()
 		p.ctx.end(q, q.id)
-		return nil, err
+		return nil, queueLimit(err, in)
 	}
 	q.qpn = QPN(native32(num[:]))
 	made := provider.QPMade{Handle: q.handle, QPN: q.qpn, Cap: capOfABI(&got)}

@@ -65,7 +65,7 @@ func (p *PD) CreateSRQ(a *SRQInitAttr) (*SRQ, error) {
 	if err != nil {
 		drv.Detach()
 		p.ctx.end(s, s.id)
-		return nil, err
+		return nil, queueLimit(err, in)
 	}
 	made := provider.SRQMade{Handle: s.handle, Number: native32(num[:]), MaxWR: int(native32(wr[:])), MaxSGE: int(native32(sge[:]))}
 	if err := drv.Attach(&made); err != nil {

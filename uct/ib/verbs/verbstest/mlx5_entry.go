@@ -117,8 +117,11 @@ func (p *parse) operation(op uint8) {
 		if op == abi.MLX5_OPCODE_ATOMIC_CS {
 			p.w.swap, p.w.add = p.w.add, binary.BigEndian.Uint64(b[8:])
 		}
+		const word = 8
 		if len(p.b) != segment {
 			p.fail("%d pieces of memory for the result", len(p.b)/segment)
+		} else if n := binary.BigEndian.Uint32(p.b); n != word {
+			p.fail("%d bytes for the result", n)
 		}
 	}
 	for len(p.b) > 0 && p.err == "" {

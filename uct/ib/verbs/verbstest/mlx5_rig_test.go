@@ -397,6 +397,12 @@ func (p *program) window(typ uint8) uint32 {
 // bind puts an entry that opens a window of a type, with a last byte of its new key, and
 // returns that key.
 func (q *pair) bind(key uint32, last byte, typ uint8, off, n int) uint32 {
+	q.ring(q.put(q.ctrl(abi.MLX5_OPCODE_UMR, 12, abi.MLX5_WQE_CTRL_CQ_UPDATE, key), q.binding(last, typ, off, n)))
+	return key&^0xff | uint32(last)
+}
+
+// binding is what is behind the control segment of bind.
+func (q *pair) binding(last byte, typ uint8, off, n int) []byte {
 	b := make([]byte, 176)
 	mask, owner := uint64(1<<0|1<<6|1<<13|0xf<<18|1<<29), uint32(0xffffff)
 	b[0] = 0x90 // inline, offset
@@ -416,16 +422,20 @@ func (q *pair) bind(key uint32, last byte, typ uint8, off, n int) uint32 {
 	binary.BigEndian.PutUint32(k, uint32(n))
 	binary.BigEndian.PutUint32(k[4:], q.p.lkey)
 	binary.BigEndian.PutUint64(k[8:], q.p.addr(off))
-	q.ring(q.put(q.ctrl(abi.MLX5_OPCODE_UMR, 12, abi.MLX5_WQE_CTRL_CQ_UPDATE, key), b))
-	return key&^0xff | uint32(last)
+	return b
 }
 
 // invalidate puts an entry that takes a key away, behind another of keys.
 func (q *pair) invalidate(key uint32) uint64 {
+	return q.put(q.ctrl(abi.MLX5_OPCODE_UMR, 8, abi.MLX5_WQE_CTRL_CQ_UPDATE|abi.MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE, key), invalidation())
+}
+
+// invalidation is what is behind the control segment of invalidate.
+func invalidation() []byte {
 	b := make([]byte, 112)
 	b[0] = 0x98 // inline, offset, check QPN
 	binary.BigEndian.PutUint64(b[8:], 1<<13|1<<14|1<<29)
 	b[48] = 0x40
 	copy(b[52:], []byte{0xff, 0xff, 0xff, 0})
-	return q.put(q.ctrl(abi.MLX5_OPCODE_UMR, 8, abi.MLX5_WQE_CTRL_CQ_UPDATE|abi.MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE, key), b)
+	return b
 }

@@ -50,6 +50,14 @@ func TestEntryRules(t *testing.T) {
 			{"a piece of nothing", change(write, 32, 0, 0, 0, 0), "a piece of 0 bytes"},
 			{"atomic", atomic, ""},
 			{"without a result", change(atomic, 7, 3), "0 pieces of memory for the result"},
+			{"half a result", change(atomic, 51, 4), "4 bytes for the result"},
+			{"segments the other way round", func(q *pair) []byte {
+				return slices.Concat(q.ctrl(abi.MLX5_OPCODE_RDMA_WRITE, 3, signaled, 0), q.p.data(dataAt+100, 64), q.p.raddr(dataAt))
+			}, "in what is reserved of its remote address"},
+			{"6 GiB", func(q *pair) []byte {
+				piece := q.p.data(dataAt, 1<<31-1)
+				return slices.Concat(q.ctrl(abi.MLX5_OPCODE_RDMA_WRITE, 5, signaled, 0), q.p.raddr(dataAt), piece, piece, piece)
+			}, "more than 4 GiB"},
 			{"inline", inline, ""},
 			{"long inline", change(inline, 34, 0, 13), "it ends before its inline data"},
 			{"huge inline", change(inline, 33, 0xff), "inline data of 16711683 bytes"},
@@ -154,6 +162,12 @@ func TestBellRules(t *testing.T) {
 		{"an arming of nobody", func(p *program, a, b *pair) { bell(p.page(0, 0), 0x20, 1) }, []string{"completion queue 0x1, which does not have this page"}},
 		{"an arming with a number too many", func(p *program, a, b *pair) { a.send.arm(1, 0) }, []string{"an arming with number 1, after 0 events"}},
 		{"an arming ahead", func(p *program, a, b *pair) { a.send.arm(0, 1) }, []string{"an arming at 0x1, with the next entry 0x0"}},
+		{"an arming with more in it", func(p *program, a, b *pair) { a.send.arm(0, 1<<25) }, []string{"an arming of 0x02000000"}},
+		{"a receive of more than 2 GiB", func(p *program, a, b *pair) {
+			b.postRecv(dataAt, 1)
+			p.mem[b.off] = 0x80
+			a.ring(send(a, 8))
+		}, []string{"receive 0x0: a piece of more than 2 GiB"}},
 		{"a queue that is not empty", func(p *program, a, b *pair) {
 			p.mem[p.used+63] = 0
 			p.newCQ(4, func(in *abi.Mlx5CreateCq) { p.mem[p.used-2*pageSize+63] = 0 })
@@ -169,6 +183,55 @@ func TestBellRules(t *testing.T) {
 			p.k.Step(9)
 			p.end()
 			p.rules(c.rules...)
+		})
+	}
+}
+
+// TestKeyRules breaks rules of entries that change keys.
+func TestKeyRules(t *testing.T) {
+	const key, place = 48, 112 // where these segments are, behind the control segment of keys
+	for _, c := range []struct {
+		name     string
+		typ      uint8 // of the window that is bound; 0: a key is taken away
+		segments int   // more than there should be
+		at       int
+		v        []byte
+		rule     string
+	}{
+		{"right", 1, 0, 0, nil, ""},
+		{"right, of type 2", 2, 0, 0, nil, ""},
+		{"no flags", 2, 0, 0, []byte{0}, "flags 0x0 and mask"},
+		{"those of the other type", 1, 0, 0, []byte{0xb0}, "flags 0xb0 and mask"},
+		{"more in the mask", 1, 0, 15, []byte{0x43}, "flags 0x90 and mask"},
+		{"reserved", 1, 0, 1, []byte{1}, "010000 in what is reserved of its control segment of keys"},
+		{"another number of octowords", 1, 0, 5, []byte{2}, "a bind with 2 octowords"},
+		{"another length", 1, 0, place + 3, []byte{9}, "lengths of 0x9 and 0x8"},
+		{"a bind of what is free", 1, 0, key, []byte{0x40}, "0x40 free"},
+		{"of nobody's", 2, 0, key + 4, []byte{0xff, 0xff, 0xff}, "a window of type 2 that is bound for QP 0xffffff"},
+		{"of somebody's", 1, 0, key + 4, []byte{0, 0, 5}, "a window of type 1 that is bound for QP 0x5"},
+		{"behind the place", 1, 0, place + 16, []byte{1}, "in what is reserved of its place of memory"},
+		{"a segment too many", 1, 1, 0, nil, "1 segments more than it needs"},
+		{"a segment too few", 1, -1, 0, nil, "it ends before its place of memory"},
+		{"taken away without a word", 0, 0, key, []byte{0}, "a key that is taken away, with 0x0 free"},
+		{"taken away from one", 0, 0, key + 4, []byte{0, 0, 5}, "of QP 0x5"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newProgram(t, Config{}, false)
+			a, _ := p.connected(16)
+			b, window := invalidation(), p.window(max(c.typ, 1))
+			if c.typ != 0 {
+				b = a.binding(7, c.typ, dataAt, 8)
+			}
+			copy(b[c.at:], c.v)
+			a.post(a.ctrl(abi.MLX5_OPCODE_UMR, 1+len(b)/segment+c.segments, abi.MLX5_WQE_CTRL_CQ_UPDATE, window), b, make([]byte, max(c.segments, 0)*segment))
+			p.k.Step(9)
+			if c.rule == "" {
+				p.rules()
+				a.send.took(abi.MLX5_CQE_REQ, 0, 0, 0)
+				return
+			}
+			p.rules(c.rule)
+			a.send.took(abi.MLX5_CQE_REQ_ERR, abi.MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR, 0, 0)
 		})
 	}
 }

@@ -274,6 +274,7 @@ func TestSharedReceives(t *testing.T) {
 		}
 		p.rules()
 		link(3, 7)
+		p.mem[off+3*size] = 1
 		copy(p.mem[off+3*size+16:], p.data(dataAt, 100))
 		binary.BigEndian.PutUint32(p.mem[rec:], 4)
 		a.post(a.ctrl(abi.MLX5_OPCODE_SEND, 2, 0, 0), p.data(dataAt+5000, 10))
@@ -281,7 +282,7 @@ func TestSharedReceives(t *testing.T) {
 		binary.BigEndian.PutUint32(p.mem[rec:], 9)
 		a.post(a.ctrl(abi.MLX5_OPCODE_SEND, 2, 0, 0), p.data(dataAt+5000, 10))
 		p.k.Step(9)
-		p.rules("entry 0x3 with the next 0x7, of 4", "a record of 0x9, with 4 entries of which 4 were taken")
+		p.rules("entry 0x3: something in what is reserved of it", "entry 0x3 with the next 0x7, of 4", "a record of 0x9, with 4 entries of which 4 were taken")
 	}
 }
 
@@ -494,6 +495,79 @@ func TestRefused(t *testing.T) {
 	p.rules()
 }
 
+// TestRefusedQueues are queues and pages that the kernel does not make, which leave nothing.
+func TestRefusedQueues(t *testing.T) {
+	p := newProgram(t, Config{MLX5: &MLX5{NoWC: true}}, false)
+	off := p.room(4 * 64)
+	p.blank(off, 4)
+	was, _ := p.k.Pinned()
+	cq := func(change func(*abi.Mlx5CreateCq)) error {
+		in := abi.Mlx5CreateCq{BufAddr: p.addr(off), DbAddr: p.addr(p.room(8)), CqeSize: 64}
+		change(&in)
+		var handle uint32
+		var cqe [4]byte
+		return p.do(uverbs.NewCall(abi.UVERBS_OBJECT_CQ, abi.UVERBS_METHOD_CQ_CREATE).New(abi.UVERBS_ATTR_CREATE_CQ_HANDLE, &handle).
+			U32(abi.UVERBS_ATTR_CREATE_CQ_CQE, 3).U64(abi.UVERBS_ATTR_CREATE_CQ_USER_HANDLE, 0).U32(abi.UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, 0).
+			Out(abi.UVERBS_ATTR_CREATE_CQ_RESP_CQE, cqe[:]).DriverIn(abi.Bytes(&in)))
+	}
+	srq := func(change func(*abi.Mlx5CreateSrq), bytes int) error {
+		in := abi.Mlx5CreateSrq{BufAddr: p.addr(off), DbAddr: p.addr(p.room(4))}
+		change(&in)
+		var handle uint32
+		var wr, sge [4]byte
+		return p.do(uverbs.NewCall(abi.UVERBS_OBJECT_SRQ, abi.UVERBS_METHOD_SRQ_CREATE).New(abi.UVERBS_ATTR_CREATE_SRQ_HANDLE, &handle).
+			Handle(abi.UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, p.pd).U64(abi.UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, 0).
+			U32(abi.UVERBS_ATTR_CREATE_SRQ_MAX_WR, 3).U32(abi.UVERBS_ATTR_CREATE_SRQ_MAX_SGE, 1).U32(abi.UVERBS_ATTR_CREATE_SRQ_LIMIT, 0).
+			Const(abi.UVERBS_ATTR_CREATE_SRQ_TYPE, 0).Out(abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, wr[:]).
+			Out(abi.UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, sge[:]).DriverIn(abi.Bytes(&in)[:bytes]))
+	}
+	uar := func(typ uint64) error {
+		var handle uint32
+		var offset [8]byte
+		var length, page [4]byte
+		return p.do(uverbs.NewCall(abi.MLX5_IB_OBJECT_UAR, abi.MLX5_IB_METHOD_UAR_OBJ_ALLOC).New(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, &handle).
+			Const(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, typ).Out(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, offset[:]).
+			Out(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, length[:]).Out(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, page[:]))
+	}
+	for _, c := range []struct {
+		name string
+		err  error
+		want syscall.Errno
+		rule string
+	}{
+		{"no page", cq(func(in *abi.Mlx5CreateCq) {}), syscall.EINVAL, ""},
+		{"entries of 32 bytes", cq(func(in *abi.Mlx5CreateCq) { in.CqeSize = 32 }), syscall.EINVAL, ""},
+		{"compressed", cq(func(in *abi.Mlx5CreateCq) { in.CqeCompEn = 1 }), syscall.EOPNOTSUPP, ""},
+		{"an unknown flag", cq(func(in *abi.Mlx5CreateCq) { in.Flags = 1 << 9 }), syscall.EINVAL, ""},
+		{"reserved", cq(func(in *abi.Mlx5CreateCq) { in.Reserved1 = 1 }), syscall.EINVAL, ""},
+		{"a shared queue with a flag", srq(func(in *abi.Mlx5CreateSrq) { in.Flags = 1 }, 32), syscall.EINVAL, ""},
+		{"a short request", srq(func(in *abi.Mlx5CreateSrq) {}, 12), syscall.EINVAL, ""},
+		{"no memory", srq(func(in *abi.Mlx5CreateSrq) { in.BufAddr = 64 }, 32), syscall.EFAULT, ""},
+		{"no record", srq(func(in *abi.Mlx5CreateSrq) { in.DbAddr = 64 }, 32), syscall.EFAULT, ""},
+		{"a record across words", srq(func(in *abi.Mlx5CreateSrq) { in.DbAddr += 2 }, 32), syscall.EINVAL, "a record of a shared receive queue at 0x"},
+		{"a page of no kind", uar(7), syscall.EOPNOTSUPP, ""},
+		{"one that combines writes", uar(0), syscall.EOPNOTSUPP, ""},
+	} {
+		if got := uverbs.Errno(c.err); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, c.err, c.want)
+		}
+		if c.rule != "" {
+			p.rules(c.rule)
+		}
+	}
+	for _, at := range []struct {
+		offset uint64
+		length int
+	}{{0, 2 * pageSize}, {1, pageSize}, {pagesEnd, pageSize}, {uint64(pageOffset(0, 1)), pageSize}} {
+		if _, errno := p.f.Mmap(at.offset, at.length); errno != syscall.EINVAL {
+			t.Errorf("%d bytes at %#x: %v", at.length, at.offset, errno)
+		}
+	}
+	if now, _ := p.k.Pinned(); now != was || len(p.f.drv.(*mlx5File).records) != 0 {
+		t.Errorf("%d bytes pinned, and before %d", now, was)
+	}
+}
+
 // TestWindowKeys binds windows of both types and takes keys away.
 func TestWindowKeys(t *testing.T) {
 	p := newProgram(t, Config{}, true)
@@ -541,24 +615,29 @@ func TestWindowKeys(t *testing.T) {
 func TestDatagramAddresses(t *testing.T) {
 	const gid = "00000000 00000000 0000ffff 0a090001"
 	for _, c := range []struct {
-		name string
-		port Port
-		av   string // behind key and number
-		rule string
+		name  string
+		port  Port
+		av    string // behind key and number
+		rule  string
+		wrong uint32 // bits beside the number
 	}{
-		{"RoCE v2", Port{}, "0000c005 00000000 02000a09 00010040 00100000" + gid, ""},
-		{"RoCE v2, with a flow label", Port{}, "0400e341 00000000 02000a09 00010040 00112345" + gid, ""},
-		{"another port for a flow label", Port{}, "0000c005 00000000 02000a09 00010040 00112345" + gid, "the source port 0xc005 with flow label 0x12345"},
-		{"no source port", Port{}, "00000000 00000000 02000a09 00010040 00100000" + gid, "the source port 0x0, with a GID of type 2"},
-		{"another next hop", Port{}, "0000c005 00000000 02000a09 00020040 00100000" + gid, "the next hop 0x02000a090002"},
-		{"the bit of InfiniBand", Port{}, "0000c005 00000000 02000a09 00010040 40100000" + gid, "bits 0x4 in an address of Ethernet"},
-		{"an odd service level", Port{}, "0100c005 00000000 02000a09 00010040 00100000" + gid, "rate and service level 0x1"},
-		{"an empty GID", Port{}, "0000c005 00000000 02000a09 00010040 00500000" + gid, "GID 5, which is empty"},
-		{"RoCE v1", Port{GIDs: []GID{{}, {ID: IP("10.9.0.1").ID, V1: true}}}, "00000000 00000000 02000a09 00010040 00100000" + gid, ""},
-		{"InfiniBand", Port{InfiniBand: true, LID: 0x17}, "05030017 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000", ""},
-		{"InfiniBand, global", Port{InfiniBand: true, LID: 0x17, GIDs: []GID{{}, IP("10.9.0.1")}}, "05030017 00000000 00000000 00000040 40100000" + gid, ""},
-		{"half global", Port{InfiniBand: true, LID: 0x17}, "05030017 00000000 00000000 00000040 00000000 00000000 00000000 00000000 00000000", "which is not global"},
-		{"reserved", Port{InfiniBand: true, LID: 0x17}, "05030017 00000001 00000000 00000000 00000000 00000000 00000000 00000000 00000000", "00000001 in what is reserved of its address"},
+		{"RoCE v2", Port{}, "0000c005 00000000 02000a09 00010040 00100000" + gid, "", 0},
+		{"RoCE v2, with a flow label", Port{}, "0400e341 00000000 02000a09 00010040 00112345" + gid, "", 0},
+		{"another port for a flow label", Port{}, "0000c005 00000000 02000a09 00010040 00112345" + gid, "the source port 0xc005 with flow label 0x12345", 0},
+		{"no source port", Port{}, "00000000 00000000 02000a09 00010040 00100000" + gid, "the source port 0x0, with a GID of type 2", 0},
+		{"another next hop", Port{}, "0000c005 00000000 02000a09 00020040 00100000" + gid, "the next hop 0x02000a090002", 0},
+		{"the bit of InfiniBand", Port{}, "0000c005 00000000 02000a09 00010040 40100000" + gid, "bits 0x4 in an address of Ethernet", 0},
+		{"an odd service level", Port{}, "0100c005 00000000 02000a09 00010040 00100000" + gid, "rate and service level 0x1", 0},
+		{"an empty GID", Port{}, "0000c005 00000000 02000a09 00010040 00500000" + gid, "GID 5, which is empty", 0},
+		{"a bit at the next hop", Port{}, "0000c005 00000001 02000a09 00010040 00100000" + gid, "00000001 in what is reserved of its address", 0},
+		{"RoCE v1", Port{GIDs: []GID{{}, {ID: IP("10.9.0.1").ID, V1: true}}}, "00000000 00000000 02000a09 00010040 00100000" + gid, "", 0},
+		{"InfiniBand", Port{InfiniBand: true, LID: 0x17}, "05030017 00000000 00000000 00000000 00000000 00000000 00000000 00000000 00000000", "", 0},
+		{"InfiniBand, global", Port{InfiniBand: true, LID: 0x17, GIDs: []GID{{}, IP("10.9.0.1")}}, "05030017 00000000 00000000 00000040 40100000" + gid, "", 0},
+		{"a number without its bit", Port{}, "0000c005 00000000 02000a09 00010040 00100000" + gid, "without the bit of an address or with others", 1 << 31},
+		{"one with another", Port{}, "0000c005 00000000 02000a09 00010040 00100000" + gid, "without the bit of an address or with others", 1 << 30},
+		{"InfiniBand, from an empty GID", Port{InfiniBand: true, LID: 0x17}, "05030017 00000000 00000000 00000040 40500000" + gid, "leads nowhere", 0},
+		{"half global", Port{InfiniBand: true, LID: 0x17}, "05030017 00000000 00000000 00000040 00000000 00000000 00000000 00000000 00000000", "which is not global", 0},
+		{"reserved", Port{InfiniBand: true, LID: 0x17}, "05030017 00000001 00000000 00000000 00000000 00000000 00000000 00000000 00000000", "00000001 in what is reserved of its address", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newProgram(t, Config{Ports: []Port{c.port}}, false)
@@ -568,7 +647,7 @@ func TestDatagramAddresses(t *testing.T) {
 			a.modify(abi.ModifyQp{QpState: stateRTS, AttrMask: maskSQPSN})
 			a.postRecv(dataAt, 200)
 			av := words(t, "11111111 00000000 80000000"+c.av)
-			binary.BigEndian.PutUint32(av[8:], 0x80000000|a.qpn)
+			binary.BigEndian.PutUint32(av[8:], 0x80000000^c.wrong|a.qpn)
 			a.post(a.ctrl(abi.MLX5_OPCODE_SEND, 5, abi.MLX5_WQE_CTRL_CQ_UPDATE, 0), av, p.data(dataAt+1000, 50))
 			p.k.Step(9)
 			if c.rule != "" {

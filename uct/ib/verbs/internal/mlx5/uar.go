@@ -4,6 +4,7 @@ package mlx5
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -125,7 +126,23 @@ func (p *pages) mapFixed(c *context, i int) ([]byte, error) {
 			return page, nil
 		}
 	}
-	return c.dev.Map(offset(abi.MLX5_IB_MMAP_REGULAR_PAGE), arena.PageSize)
+	page, err := c.dev.Map(offset(abi.MLX5_IB_MMAP_REGULAR_PAGE), arena.PageSize)
+	return page, refused(err, unmapped)
+}
+
+// What may be the matter with doorbell pages, of which there is no work without one.
+const (
+	unmapped = "it is a doorbell page of the adapter; a limit of mappings (vm.max_map_count, ulimit -v), a sandbox, or a virtual machine without the adapter's registers may be in the way"
+	unmade   = "the adapter has only so many doorbell pages: let fewer processes have it open, or none with VERBS_BLUEFLAME=1"
+)
+
+// refused adds to the error of a call what may help, if it is one.
+func refused(err error, hint string) error {
+	var e *uverbs.Error
+	if errors.As(err, &e) {
+		e.Hint = hint
+	}
+	return err
 }
 
 // make has the kernel make a page, and maps it.
@@ -140,12 +157,13 @@ func (p *pages) make(c *context, kind uint64) (page []byte, number uint32, err e
 		Out(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, length[:]).
 		Out(abi.MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, id[:]))
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, refused(err, unmade)
 	}
 	if n := binary.NativeEndian.Uint32(length[:]); n < uint32(p.perPage)*abi.MLX5_ADAPTER_PAGE_SIZE || n > uint32(arena.PageSize) {
 		err = fmt.Errorf("verbs: %s: a doorbell page of %d bytes: %w", c.dev.Name(), n, ucs.ErrIO)
 	} else {
 		page, err = c.dev.Map(binary.NativeEndian.Uint64(offset[:]), int(n))
+		err = refused(err, unmapped)
 	}
 	if err != nil {
 		c.dev.Do(uverbs.NewCall(abi.MLX5_IB_OBJECT_UAR, abi.MLX5_IB_METHOD_UAR_OBJ_DESTROY).

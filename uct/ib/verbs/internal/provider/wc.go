@@ -49,25 +49,21 @@ func (s WCStatus) String() string { return Name(int(s), wcNames...) }
 // Error describes the status.
 func (s WCStatus) Error() string { return s.String() }
 
-// Is reports whether target is the ucs.Status that the status stands for.
-func (s WCStatus) Is(target error) bool {
-	t, ok := target.(ucs.Status)
-	if !ok {
-		return false
-	}
+// Unwrap returns the ucs.Status that the status stands for.
+func (s WCStatus) Unwrap() error {
 	switch s {
 	case WCSuccess:
-		return t == ucs.OK
+		return ucs.OK
 	case WCWRFlushErr:
-		return t == ucs.ErrCanceled
+		return ucs.ErrCanceled
 	case WCRetryExcErr, WCRNRRetryExcErr, WCRespTimeoutErr:
-		return t == ucs.ErrEndpointTimeout
+		return ucs.ErrEndpointTimeout
 	case WCRemAccessErr, WCRemInvReqErr, WCRemOpErr, WCRemAbortErr:
-		return t == ucs.ErrRejected
+		return ucs.ErrRejected
 	case WCLocLenErr, WCLocQPOpErr, WCLocProtErr, WCLocAccessErr, WCMWBindErr:
-		return t == ucs.ErrInvalidParam
+		return ucs.ErrInvalidParam
 	}
-	return t == ucs.ErrIO
+	return ucs.ErrIO
 }
 
 // WCOpcode is what has completed.
