@@ -112,10 +112,3 @@ func (e *endpoint) judge() bool {
 
 // betweenLooks is at least between two looks that count.
 func (i *iface) betweenLooks() time.Duration { return max(i.patience()/3, notReadyAgain) }
-
-// lasts is told that a put or a get of so many bytes is to be posted.
-func (e *endpoint) lasts(n int) {
-	if n >= e.longest || int32(e.longestEnd-e.done) <= 0 {
-		e.longest, e.longestEnd = n, e.posted+1
-	}
-}
