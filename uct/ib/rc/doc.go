@@ -16,8 +16,8 @@
 // the list of its endpoint (ops.go).
 //
 // Three things can run out, and a fourth for messages: places in the send queue of an
-// endpoint, places in the completion queue, half of which are for those who have few,
-// buffers, and the window that the peer has granted (flow.go). Requests wait in the arbiter of
+// endpoint, places in the completion queue and buffers, half of which are for those who have
+// few (admit.go), and the window that the peer has granted (flow.go). Requests wait in the arbiter of
 // the interface then; grants for peers go first (grants.go).
 //
 // # What arrives
@@ -38,7 +38,7 @@
 // no memory then that is not its own (end.go). Of the completions that are still in the queues
 // those of messages are delivered, the others find nobody (limbo.go). A peer that goes and
 // takes nothing along that anybody has sent makes no failure until the endpoint is used again
-// (lost.go). That a peer is gone the device says, after some retries, or on soft-RoCE,
-// which goes on for ever, those who look behind a Check (overdue.go). Numbers come to mean others only when the
-// queues have been seen empty.
+// (lost.go). That a peer is gone the device says, after some retries; soft-RoCE goes on for
+// ever, and from a Check on it is looked there whether the peer acknowledges anything
+// (overdue.go). Numbers come to mean others only when the queues have been seen empty.
 package rc

@@ -35,7 +35,7 @@ func (e *endpoint) Flush(flags uct.FlushFlags, c *uct.Completion) error {
 		return nil // all has been acknowledged
 	case e.pending.Blocks():
 		return ucs.ErrNoResource
-	case int32(e.matters-e.done) <= 0:
+	case !e.awaits(e.matters):
 		return nil // what is under way, if anything, is nobody's, and may be for ever
 	case e.unsignaled == 0:
 		e.waitForLast(c)

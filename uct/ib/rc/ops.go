@@ -35,6 +35,9 @@ const (
 // outstanding is how many requests the device may still be working on.
 func (e *endpoint) outstanding() uint32 { return e.posted - e.done }
 
+// awaits reports whether the request of a count is not over.
+func (e *endpoint) awaits(count uint32) bool { return int32(count-e.done) > 0 }
+
 // opQueue is the records of one endpoint.
 type opQueue struct{ head, tail *op }
 

@@ -62,10 +62,10 @@ func (e *endpoint) isOverdue() bool {
 	if patience == 0 || now-o.last < i.betweenLooks() || i.emptied == o.emptied {
 		return false // at the last, what has been acknowledged may still be in the queue
 	}
-	if int32(e.longestEnd-e.done) > 0 {
+	if e.awaits(e.longestEnd) {
 		patience += time.Duration(e.longest) * slowest
 	}
-	if int32(e.receives-e.done) > 0 { // else nothing that is under way needs a receive
+	if e.awaits(e.receives) { // else nothing that is under way needs a receive
 		notReady, known := i.Counter(countNotReady)
 		if !known || o.looks > 1 && notReady != o.notReady {
 			o.looks = 0
@@ -81,7 +81,7 @@ func (e *endpoint) isOverdue() bool {
 // look remembers what is under way, and will tell of its end, and has it looked at again.
 func (e *endpoint) look() {
 	i, o := e.iface, &e.overdue
-	if o.looks == 0 && !e.lost() && e.outstanding() > e.unsignaled {
+	if o.looks == 0 && !e.lost() && e.hears() {
 		now := i.Worker.Now()
 		*o = overdue{looks: 1, since: now, last: now, done: e.done, emptied: i.emptied}
 	}

@@ -176,7 +176,7 @@ func refuseLen(what string, n, most int) error {
 
 // lasts is told that a put or a get of so many bytes is to be posted.
 func (e *endpoint) lasts(n int) {
-	if n >= e.longest || int32(e.longestEnd-e.done) <= 0 {
+	if n >= e.longest || !e.awaits(e.longestEnd) {
 		e.longest, e.longestEnd = n, e.posted+1
 	}
 }

@@ -40,7 +40,8 @@
 // There are providers for soft-RoCE (rdma_rxe), which is tested on Linux 6.1, and for mlx5, of
 // ConnectX adapters. The latter is checked on a model of adapter and kernel driver, against
 // libmlx5 and with C programs, and never on hardware by us: make selftest DEVICE=mlx5_0 is
-// what to run first on a card, or cmd/devinfo --selftest, which is a part of it. Other drivers are refused by name.
+// what to run first on a card, or cmd/devinfo --selftest, which is a part of it. Other
+// drivers are refused by name.
 //
 // # Environment
 //
