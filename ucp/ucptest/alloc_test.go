@@ -5,6 +5,7 @@ package ucptest
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,16 +68,26 @@ func (r *rig) allocated(n int, run func()) (list []string) {
 	}
 	after := allocations()
 	runtime.MemProfileRate = rate
-	for by, count := range after {
-		if each := count - before[by]; each >= int64(n)/2 {
-			list = append(list, fmt.Sprintf("%d by %s", each, by))
+	counts := make(map[string]int64)
+	for stack, count := range after {
+		if more := count - before[stack]; more > 0 {
+			counts[calls(stack)] += more
+		}
+	}
+	delete(counts, "")
+	for by, count := range counts {
+		if count >= int64(n)/2 {
+			list = append(list, fmt.Sprintf("%d by %s", count, by))
 		}
 	}
 	return list
 }
 
-// allocations are how many there were so far, by who made them.
-func allocations() map[string]int64 {
+// stack is who allocates: return addresses, the innermost first, then zeros.
+type stack [32]uintptr
+
+// allocations are how many there were so far.
+func allocations() map[stack]int64 {
 	runtime.GC() // the profile is that of the collection before the last
 	runtime.GC()
 	records := make([]runtime.MemProfileRecord, 1000)
@@ -85,21 +96,29 @@ func allocations() map[string]int64 {
 		records = make([]runtime.MemProfileRecord, 2*n)
 		n, ok = runtime.MemProfile(records, true)
 	}
-	counts := make(map[string]int64)
+	counts := make(map[stack]int64, n)
 	for k := range records[:n] {
-		var by []string
-		fakes := false
-		for frames, more := runtime.CallersFrames(records[k].Stack()), true; more; {
-			var f runtime.Frame
-			f, more = frames.Next()
-			fakes = fakes || strings.Contains(f.Function, "/verbstest.") || strings.HasSuffix(f.Function, ".allocations")
-			by = append(by, f.Function)
-		}
-		if !fakes {
-			counts[strings.Join(by, " < ")] += records[k].AllocObjects
-		}
+		counts[records[k].Stack0] += records[k].AllocObjects
 	}
 	return counts
+}
+
+// calls are the functions of a stack, or "" if they are the device's or the profile's own.
+func calls(s stack) string {
+	var by []string
+	depth := slices.Index(s[:], 0)
+	if depth < 0 {
+		depth = len(s)
+	}
+	for frames, more := runtime.CallersFrames(s[:depth]), true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		if strings.Contains(f.Function, "/verbstest.") || strings.HasSuffix(f.Function, ".allocations") {
+			return ""
+		}
+		by = append(by, f.Function)
+	}
+	return strings.Join(by, " < ")
 }
 
 // TestNoAllocations: in steady state a message costs no allocation, whatever way

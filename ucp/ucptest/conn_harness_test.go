@@ -34,11 +34,17 @@ var connTransports = func() (list []transport) {
 	v1 := transport{name: "tcp, data v1", settings: tcp}.with(setting{"SA_DATA_VERSION", "v1"})
 	v1one := v1.with(oneDevice)
 	v1one.name += ", one device"
-	return append(list, v1, v1one,
+	list = append(list, v1, v1one,
 		transport{name: "tcp, IPv6", settings: tcp, listen: netip.IPv6Loopback()}.with(setting{"TCP_AF_PRIO", "inet6"}),
 		transport{name: "tcp", settings: tcp}.shared(),
 		transport{name: "all", settings: allLocal.settings}.shared(),
 	)
+	for i, tr := range list {
+		if !slices.Contains([]string{"tcp", "tcp, posix and cma", "all"}, tr.name) {
+			list[i].turn = 1 + i
+		}
+	}
+	return list
 }()
 
 // inBothModes runs a test in each.

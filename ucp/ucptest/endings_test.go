@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,6 +19,10 @@ import (
 
 // soon makes the keepalive find out at once.
 var soon = setting{"KEEPALIVE_INTERVAL", "10ms"}
+
+// piecemeal has messages arrive by pieces, of which a kernel keeps few: else it may have the
+// whole message when its sender dies.
+var piecemeal = []setting{{"RNDV_THRESH", "inf"}, {"TCP_SNDBUF", "64k"}, {"TCP_RCVBUF", "64k"}}
 
 // mortal are transports whose peers are other processes.
 var mortal = []transport{
@@ -33,11 +38,14 @@ var mortal = []transport{
 // bothModes are all there are. Receives do not depend on them.
 var bothModes = []ucp.ErrMode{ucp.ErrModeNone, ucp.ErrModePeer}
 
-// eachMortal runs a test over them in some error modes; with the race detector, for which
-// each peer takes long to start, over two of them.
+// eachMortal runs a test over them in some error modes, or over those that have nothing in
+// common; with the race detector, for which each peer takes long to start, over two of them.
 func eachMortal(t *testing.T, modes []ucp.ErrMode, test func(r *rig, mode ucp.ErrMode), more ...setting) {
 	for _, tr := range mortal {
 		if race.Enabled && tr.name != "tcp" && tr.name != "posix and cma" {
+			continue
+		}
+		if !*full && slices.Contains([]string{"posix with names", "sysv", "posix and cma"}, tr.name) && !race.Enabled {
 			continue
 		}
 		for _, mode := range modes {
@@ -107,7 +115,7 @@ func TestSenderDies(t *testing.T) {
 	eachMortal(t, bothModes[:1], func(r *rig, mode ucp.ErrMode) {
 		d := r.doomed()
 		a, _ := r.survivor(d, mode)
-		buf := make([]byte, 32<<20)
+		buf := make([]byte, endless)
 		o := new(outcome)
 		recv := r.started(a.TagRecv(7, ucp.FullMask, buf, &ucp.RequestParams{OnTagRecv: o.onRecv}))
 		d.do("send 7 %d", len(buf))
@@ -122,7 +130,7 @@ func TestSenderDies(t *testing.T) {
 			r.Errorf("%d messages were given up", s.Abandoned)
 		}
 		recv.Free()
-	}, setting{"RNDV_THRESH", "inf"})
+	}, piecemeal...)
 }
 
 // TestCancelHalfMessage: a receive of which some fragments have come is canceled,
@@ -137,7 +145,7 @@ func TestCancelHalfMessage(t *testing.T) {
 		r.ends("the other sender", func() bool { _, ok := a.TagPeek(1, ucp.FullMask); return ok })
 
 		half := func(tag ucp.Tag) (*ucp.Request, *outcome) {
-			buf := make([]byte, 32<<20)
+			buf := make([]byte, endless)
 			o := new(outcome)
 			recv := r.started(a.TagRecv(tag, ucp.FullMask, buf, &ucp.RequestParams{OnTagRecv: o.onRecv}))
 			d.do("send %d %d", tag, len(buf))
@@ -178,7 +186,7 @@ func TestCancelHalfMessage(t *testing.T) {
 		canceled(recv, o)
 		other.kill()
 		r.ends("what is kept of the message", func() bool { return a.Stats().Abandoned == 1 })
-	}, setting{"RNDV_THRESH", "inf"})
+	}, piecemeal...)
 }
 
 // TestContextEndsHalfMessage: a call that waits for a message of which half has come
@@ -187,7 +195,7 @@ func TestContextEndsHalfMessage(t *testing.T) {
 	eachMortal(t, bothModes[:1], func(r *rig, mode ucp.ErrMode) {
 		d := r.doomed()
 		a, _ := r.survivor(d, mode)
-		buf := make([]byte, 32<<20)
+		buf := make([]byte, endless)
 		d.do("send 7 %d", len(buf))
 		d.do("pause")
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
@@ -200,7 +208,7 @@ func TestContextEndsHalfMessage(t *testing.T) {
 		if buf[len(buf)-1] != 0 || buf[0] != 0 {
 			r.Error("the buffer is still written to")
 		}
-	}, setting{"RNDV_THRESH", "inf"})
+	}, piecemeal...)
 }
 
 // TestPeerClosesItsEnd: what waits for a peer ends after that has closed its end,

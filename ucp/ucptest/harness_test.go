@@ -40,6 +40,10 @@ type transport struct {
 	// change most.
 	few bool
 
+	// turn is what the transport has its turn by, where tests of many variants are dealt out
+	// among transports; 0 is for one that takes all. See takes.
+	turn int
+
 	// busy says that nothing can be expected to finish in its call.
 	busy bool
 
@@ -80,17 +84,18 @@ type transport struct {
 // setting is a variable without its prefix UCX_.
 type setting struct{ name, value string }
 
-var transports = []transport{
+var transports = inTurn([]transport{
 	{name: "self", settings: []setting{{"TLS", "self"}}, loopback: true},
 	{name: "tcp", settings: []setting{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}}},
 
 	// The kernel takes little at a time: operations stop in the middle.
-	{name: "tcp with small buffers", few: true,
+	{name: "tcp with small buffers", few: true, shows: narrows,
 		settings: []setting{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}, {"TCP_SNDBUF", "4k"}, {"TCP_RCVBUF", "4k"}}},
 
 	// Every pair of sides has two connections, and nothing goes without copies.
-	{name: "tls", few: true, tls: certtest.New().Mutual("peer"),
-		settings: []setting{{"TLS", "tls"}, {"NET_DEVICES", "lo"}}},
+	transport{name: "tls", few: true, tls: certtest.New().Mutual("peer"),
+		settings: []setting{{"TLS", "tls"}, {"NET_DEVICES", "lo"}},
+		shows:    append([]string{"streams", "lengths", "active messages"}, lanes...)},
 
 	{name: "posix", settings: []setting{{"TLS", "posix"}}},
 
@@ -98,42 +103,68 @@ var transports = []transport{
 	{name: "sysv", few: true, settings: []setting{{"TLS", "sysv"}},
 		shows: []string{"transfer", "wireup", "addresses", "close", "worker close", "failure", "put and get"}},
 
-	{name: "posix and cma", few: true, settings: []setting{{"TLS", "posix,cma"}}},
-	{name: "a small ring", few: true, settings: []setting{{"TLS", "posix"}, {"POSIX_FIFO_SIZE", "4"}}},
+	{name: "posix and cma", few: true, settings: []setting{{"TLS", "posix,cma"}}, shows: memories},
+	{name: "a small ring", few: true, settings: []setting{{"TLS", "posix"}, {"POSIX_FIFO_SIZE", "4"}}, shows: narrows},
 
 	simPlain,
 	simLate.rough(),
 	simStorm.rough(),
-	simPlaced.rough(),
-	simLanes.rough(),
+	simPlaced.rough().showing(memories...),
+	simLanes.rough().showing(lanes...),
 	simPairs.rough().pairwise(),
 	simPairsLate.rough().pairwise(),
-	simLanesStorm.rough(),
-	simMemh,
-	simNoMemh,
-	simKeys.rough(),
-	simKeyPairs.rough().pairwise(),
+	simLanesStorm.rough().showing(append([]string{"streams", "faults", "active messages"}, lanes...)...),
+	simMemh.showing(memories...),
+	simNoMemh.showing(memories...),
+	simKeys.rough().showing(memories...),
+	simKeyPairs.rough().pairwise().showing(memories...),
 
 	rc,
 	ud,
-	rcLeast,
-	udLeast,
+	rcLeast.showing(narrows...),
+	udLeast.showing(narrows...),
 	rcTCP,
 	rcTCPOnly,
 	udTCP,
 	ibSelf,
 
 	// The same with workers that many goroutines may use. Here it is one at a time.
-	transport{name: "self", settings: []setting{{"TLS", "self"}}, loopback: true}.shared(),
-	transport{name: "tcp", settings: []setting{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}}}.shared(),
-	transport{name: "posix and cma", settings: []setting{{"TLS", "posix,cma"}}}.shared(),
+	transport{name: "self", settings: []setting{{"TLS", "self"}}, loopback: true}.shared().showing(locks...),
+	transport{name: "tcp", settings: []setting{{"TLS", "tcp"}, {"NET_DEVICES", "lo"}}}.shared().showing(locks...),
+	transport{name: "posix and cma", settings: []setting{{"TLS", "posix,cma"}}}.shared().showing(locks...),
 	simPlain.shared(),
 	simStorm.rough().shared().showing("transfer", "streams", "order", "flush", "close", "failure", "faults", "active messages", "put and get"),
-}
+})
 
 // lanes are the groups in which it shows which lanes there are, how they were found, who
 // sleeps on all of them, and what becomes of the others when one is lost.
 var lanes = []string{"transfer", "order", "wireup", "addresses", "flush", "close", "worker close", "failure", "wakeup", "signals", "put and get"}
+
+// narrows are those in which operations wait for room.
+var narrows = []string{"transfer", "streams", "datatypes", "requests", "order", "flush", "close", "failure", "active messages", "put and get"}
+
+// memories are those in which it shows how memory is registered, copied and reached.
+var memories = []string{"transfer", "lengths", "datatypes", "requests", "wireup", "close", "failure", "faults", "active messages", "put and get", "atomics"}
+
+// locks are those in which calls come from callbacks, threads wait, or workers end under them.
+var locks = []string{"transfer", "completion", "requests", "waiting", "close", "worker close", "failure", "wakeup", "signals", "panics", "active messages", "put and get", "atomics"}
+
+// inTurn deals turns out to those of a list that are like others of it.
+func inTurn(list []transport) []transport {
+	for i := range list {
+		if list[i].few && list[i].name != rc.name && list[i].name != ud.name {
+			list[i].turn = 1 + i
+		}
+	}
+	return list
+}
+
+// turns is how many transports, of those that are like others, it takes for all variants of a
+// test. Then each variant meets each kind of transport, but not each transport.
+const turns = 3
+
+// takes reports whether variant k of a test is the transport's turn. With -full all are.
+func (tr transport) takes(k int) bool { return tr.turn == 0 || *full || (k+tr.turn)%turns == 0 }
 
 // showing is the transport that runs these groups.
 func (tr transport) showing(groups ...string) transport {
@@ -202,6 +233,10 @@ type side struct {
 
 	unmap []*ucp.Memory // at the end
 }
+
+// endless is the length of a message that does not end while its receiver does not read: more
+// than a kernel keeps for a connection.
+const endless = 12 << 20
 
 // features are what the suite asks for.
 const features = ucp.FeatureTag | ucp.FeatureWakeup
@@ -387,10 +422,10 @@ func (r *rig) sleep(ms int) {
 
 // settle progresses until nothing has happened for a while. The kernel may take a
 // moment; the other transports do not. Timers of the transports may go on for
-// ever, so there is an end to the moments.
+// ever, so there is an end to the moments, and to the rounds.
 func (r *rig) settle() {
-	const rounds, moments = 100, 50
-	for idle, slept := 0, 0; idle < rounds && slept < moments; idle++ {
+	const rounds, moments, most = 100, 20, 10_000
+	for idle, slept, n := 0, 0, 0; idle < rounds && slept < moments && n < most; idle, n = idle+1, n+1 {
 		if r.progress() > 0 {
 			idle = 0
 		}

@@ -135,8 +135,8 @@ func overHand(t *testing.T, tr transport, cases ...testCase) {
 	t.Run(tr.name, func(t *testing.T) {
 		atHand.there.Store(true)
 		defer atHand.there.Store(false)
-		for _, c := range cases {
-			runCase(t, c, tr)
+		for i, c := range cases {
+			runCase(t, c, i, tr)
 		}
 		if ids, n := atHand.cm.Objects(), atHand.dev.Objects(); ids != 0 || n != 0 {
 			t.Errorf("%d objects of the connection manager and %d of the device are left", ids, n)

@@ -72,8 +72,8 @@ func TestLossy(t *testing.T) {
 	for k, tr := range on {
 		t.Run(tr.name, func(t *testing.T) {
 			hooked(t, verbstest.Random(uint64(k), chances))
-			for _, c := range cases {
-				runCase(t, c, tr.lossy())
+			for i, c := range cases {
+				runCase(t, c, i, tr.lossy())
 			}
 		})
 	}

@@ -77,9 +77,9 @@ var stages = []stage{
 	}},
 	{"in the middle of a rendezvous", func(r *rig, ep *ucp.Endpoint, a, b *side) []started {
 		r.warm(ep, b)
-		list := []started{r.startSend(ep.TagSend, 32<<20)}
+		list := []started{r.startSend(ep.TagSend, endless)}
 		r.arrived(b, 1)
-		r.started(b.TagRecv(1, 0, make([]byte, 32<<20), nil)) // answers, and reads no more
+		r.started(b.TagRecv(1, 0, make([]byte, endless), nil)) // answers, and reads no more
 		for range 3 {
 			a.Progress()
 		}
@@ -88,10 +88,10 @@ var stages = []stage{
 	{"receiving a rendezvous", func(r *rig, ep *ucp.Endpoint, a, b *side) []started {
 		r.warm(ep, b)
 		back := b.connectWith(a, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
-		r.started(back.TagSend(2, make([]byte, 32<<20), nil))
+		r.started(back.TagSend(2, make([]byte, endless), nil))
 		r.arrived(a, 2)
 		o := new(outcome)
-		return []started{{r.started(a.TagRecv(2, 0, make([]byte, 32<<20), &ucp.RequestParams{OnTagRecv: o.onRecv})), o, r.instant}}
+		return []started{{r.started(a.TagRecv(2, 0, make([]byte, endless), &ucp.RequestParams{OnTagRecv: o.onRecv})), o, r.instant}}
 	}},
 	{"with a full connection", func(r *rig, ep *ucp.Endpoint, a, b *side) []started {
 		r.warm(ep, b)

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucp"
@@ -37,7 +38,7 @@ const (
 
 // rmaTransports are the transports, and simulated ones that reach the peer's
 // memory in fewer ways: the rest goes by messages.
-var rmaTransports = append(append([]transport(nil), transports...),
+var rmaTransports = inTurn(append(slices.Clone(transports),
 	simulate("simmsg", sim.Options{Attr: without(allPuts|allGets, true)}),
 	simulate("simput", sim.Options{Attr: without(allGets, true), Latency: 1}).rough(),
 	simulate("simbcopy", sim.Options{Attr: without(uct.IfacePutShort|uct.IfacePutZcopy|uct.IfaceGetZcopy, false)}),
@@ -45,7 +46,7 @@ var rmaTransports = append(append([]transport(nil), transports...),
 	simHandles,
 	simulate("simmsglate", sim.Options{Attr: without(allPuts|allGets, true), Latency: 2, ConnectDelay: 3, Buffered: true, KeepData: true, Plan: fault.Late(3)}).rough(),
 	simulate("simmsgstorm", sim.Options{Attr: without(allPuts|allGets, true), Window: 3, Plan: fault.Storm(9, 40, 4)}).rough(),
-)
+))
 
 // simHandles registers memory for each operation.
 var simHandles = func() transport {

@@ -110,7 +110,15 @@ var suite = []caseGroup{
 
 // full has every case run over every transport. Else transports that are like another run
 // those groups in which it shows what they differ in.
-var full = flag.Bool("full", false, "TestSuite and its like: all groups of cases over all transports")
+var full = flag.Bool("full", false, "all cases over all transports, and repeated more often")
+
+// long is how often something happens with -full, or else.
+func long(withFull, without int) int {
+	if *full {
+		return withFull
+	}
+	return without
+}
 
 func TestSuite(t *testing.T) { runGroups(t, transports, suite) }
 
@@ -143,8 +151,8 @@ func runGroups(t *testing.T, on []transport, groups []caseGroup) {
 					continue
 				}
 				t.Run(g.name, func(t *testing.T) {
-					for _, c := range g.cases {
-						runCase(t, c, tr)
+					for i, c := range g.cases {
+						runCase(t, c, i, tr)
 					}
 				})
 			}
@@ -161,28 +169,32 @@ func (tr transport) raced() bool {
 	return tr.mode == ucs.ThreadModeMulti || slices.Contains([]string{"tcp", rc.name, ud.name}, tr.name)
 }
 
-// runCase runs a test on a transport, under every switch if it asks for that.
-func runCase(t *testing.T, c testCase, tr transport) {
+// runCase runs a test, number i of its group, on a transport, under every switch if it asks for
+// that, or under the one whose turn it is.
+func runCase(t *testing.T, c testCase, i int, tr transport) {
 	if why := c.need.missing(tr); why != "" {
 		t.Run(c.name, func(t *testing.T) { t.Skip(why) })
 		return
 	}
 	if c.need&watchful != 0 {
-		tr = tr.with(setting{"KEEPALIVE_INTERVAL", "1ms"}, setting{"UD_TIMEOUT", "200ms"})
+		tr = tr.with(setting{"KEEPALIVE_INTERVAL", "1ms"}, setting{"UD_TIMEOUT", "200ms"}, setting{"TCP_MAX_CONN_RETRIES", "5"})
 	}
 	t.Run(c.name, func(t *testing.T) {
 		if c.need&(everySwitch|fewSwitches) == 0 {
 			c.run(t, tr)
 			return
 		}
-		for i, s := range switches {
+		for _, s := range switches {
 			if (tr.few || c.need&fewSwitches != 0) && !s.few {
 				continue
 			}
-			if race.Enabled && i > 0 {
-				break // it is about what happens, not about which goroutine does it
+			if i++; !race.Enabled && !tr.takes(i) {
+				continue
 			}
 			t.Run(s.name, func(t *testing.T) { c.run(t, tr.with(s.settings...)) })
+			if race.Enabled {
+				break // it is about what happens, not about which goroutine does it
+			}
 		}
 	})
 }

@@ -40,7 +40,7 @@ func TestTogetherClose(t *testing.T) {
 	for _, name := range []string{"self", "posix", "tcp", "sim"} {
 		for _, how := range closings {
 			t.Run(name+"/"+how.name, func(t *testing.T) {
-				for range 4 {
+				for range long(4, 2) {
 					closedTogether(t, byName(t, name), how.end)
 				}
 			})

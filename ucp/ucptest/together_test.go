@@ -37,7 +37,7 @@ func steps() int {
 	case testing.Short():
 		return 10
 	}
-	return 40
+	return long(40, 20)
 }
 
 // crowd is what its goroutines share.
