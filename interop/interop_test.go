@@ -46,10 +46,8 @@ type group struct {
 	routes []route
 }
 
-var full = flag.Bool("full", false, "TestMatrix: all sizes and devices with all settings, not only with the defaults; TestPerftest: all routes")
-
 // networkGroups are all settings, the defaults on each device and the others on
-// all together.
+// all together, or on each, too, if all is wanted.
 func networkGroups(where *place) []group {
 	var networks []route
 	for _, d := range where.devices() {
@@ -57,7 +55,7 @@ func networkGroups(where *place) []group {
 	}
 	var list []group
 	for i, s := range settings {
-		if i > 0 && !*full {
+		if i > 0 && !needtest.Full {
 			networks = networks[len(networks)-1:]
 		}
 		list = append(list, group{s, networks})
@@ -133,7 +131,7 @@ func runMatrix(t *testing.T, where *place, ours, theirs program, groups []group,
 	}
 	m := newMatrix(ours.name + " with " + theirs.name)
 	for i, g := range groups {
-		if i > 0 && !*full {
+		if i > 0 && !needtest.Full {
 			sizes = slices.DeleteFunc(slices.Clone(sizes), func(size int) bool { return size > largest })
 		}
 		if theirs.ours && g.theirs != nil {

@@ -61,7 +61,7 @@ func runPerftest(t *testing.T, ours, theirs program) {
 		routes = append(routes, network(last)) // all of them together
 	}
 	routes = append(routes, posix, sysv, posixCMA, allTransports)
-	if !*full { // these use all that the others do
+	if !needtest.Full { // these use all that the others do
 		routes = []route{network(devices[len(devices)-1]), posixCMA, allTransports}
 	}
 	if testing.Short() {

@@ -98,7 +98,7 @@ func TestMatrix(t *testing.T) {
 				name := strings.TrimSuffix(test.Name+"/"+layout, "/")
 				for k, size := range sizes {
 					args := []string{"-t", test.Name, "-x", transport, "-d", device, "-s", size,
-						"--peer", []string{"1.13", "1.22"}[k], "-n", "300", "-w", "3", "-f"}
+						"--peer", []string{"1.13", "1.22"}[k], "-n", "40", "-w", "3", "-f"}
 					if layout != "" {
 						args = append(args, "-D", layout)
 					}
@@ -129,7 +129,7 @@ func runCell(t *testing.T, args []string, want bool) {
 			t.Fatalf("server: %v, client: %v", errs[0], errs[1])
 		}
 		lines := strings.Split(strings.TrimSpace(client), "\n")
-		if got := strings.Fields(lines[len(lines)-1]); len(got) != 8 || got[0] != "300" {
+		if got := strings.Fields(lines[len(lines)-1]); len(got) != 8 || got[0] != "40" {
 			t.Errorf("the client printed:\n%s", client)
 		}
 		return

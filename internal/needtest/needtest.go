@@ -3,6 +3,8 @@
 // provided everything, which REQUIRE_TEST_TOOLS says, a skip would hide that
 // something is not tested, and is a failure: of tools always, of rights where the
 // tests are run by root.
+//
+// It also says whether all of many cases are wanted that are like one another.
 package needtest
 
 import (
@@ -28,6 +30,10 @@ func wholeMachine(file string) bool {
 	f := strings.Fields(string(text))
 	return err == nil && len(f) == 3 && f[0] == "0" && f[1] == "0" && f[2] == "4294967295"
 }
+
+// Full says that tests run all of many cases that are like one another: FULL_TESTS is set.
+// Else they run what of them differs.
+var Full = os.Getenv("FULL_TESTS") != ""
 
 // Tool skips the test because a tool, or something else that can be installed, is
 // missing.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
@@ -45,7 +46,7 @@ func eachMortal(t *testing.T, modes []ucp.ErrMode, test func(r *rig, mode ucp.Er
 		if race.Enabled && tr.name != "tcp" && tr.name != "posix and cma" {
 			continue
 		}
-		if !*full && slices.Contains([]string{"posix with names", "sysv", "posix and cma"}, tr.name) && !race.Enabled {
+		if !needtest.Full && slices.Contains([]string{"posix with names", "sysv", "posix and cma"}, tr.name) && !race.Enabled {
 			continue
 		}
 		for _, mode := range modes {

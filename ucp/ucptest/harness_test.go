@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/certtest"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log/logtest"
@@ -33,7 +34,7 @@ type transport struct {
 	loopback bool
 
 	// shows are the groups of cases in which it shows what the transport differs in from one
-	// of the others; nil are all. With -full all run.
+	// of the others; nil are all. With needtest.Full all run.
 	shows []string
 
 	// few limits the tests that run under every switch to those switches that
@@ -163,8 +164,8 @@ func inTurn(list []transport) []transport {
 // test. Then each variant meets each kind of transport, but not each transport.
 const turns = 3
 
-// takes reports whether variant k of a test is the transport's turn. With -full all are.
-func (tr transport) takes(k int) bool { return tr.turn == 0 || *full || (k+tr.turn)%turns == 0 }
+// takes reports whether variant k of a test is the transport's turn. With needtest.Full all are.
+func (tr transport) takes(k int) bool { return tr.turn == 0 || needtest.Full || (k+tr.turn)%turns == 0 }
 
 // showing is the transport that runs these groups.
 func (tr transport) showing(groups ...string) transport {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -134,7 +135,7 @@ func testAMTransfer(t *testing.T, tr transport) {
 					continue
 				}
 				// What is in many packets is so whatever the header is.
-				if n > 1<<14 && (h != 0 && h != most || n < 1<<20 && flags&^(ucp.AMSendEager|ucp.AMSendRndv) != 0) && !*full {
+				if n > 1<<14 && (h != 0 && h != most || n < 1<<20 && flags&^(ucp.AMSendEager|ucp.AMSendRndv) != 0) && !needtest.Full {
 					continue
 				}
 				header, src := ucttest.Pattern(h, uint64(n)), ucttest.Pattern(n, uint64(h))

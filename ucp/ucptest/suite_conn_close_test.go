@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
@@ -107,7 +108,7 @@ const anyTime = 30
 func (tr transport) anyTimes() (list []int) {
 	first, step := 0, 1
 	switch {
-	case tr.turn != 0 && !*full:
+	case tr.turn != 0 && !needtest.Full:
 		first, step = tr.turn%5, 10 // each at other times
 	case tr.name != "tcp" || tr.mode != 0:
 		step = 5

@@ -3,7 +3,6 @@
 package ucptest
 
 import (
-	"flag"
 	"slices"
 	"testing"
 
@@ -108,13 +107,9 @@ var suite = []caseGroup{
 	{"active messages", amCases},
 }
 
-// full has every case run over every transport. Else transports that are like another run
-// those groups in which it shows what they differ in.
-var full = flag.Bool("full", false, "all cases over all transports, and repeated more often")
-
-// long is how often something happens with -full, or else.
+// long is how often something happens where all is wanted, or else.
 func long(withFull, without int) int {
-	if *full {
+	if needtest.Full {
 		return withFull
 	}
 	return without
@@ -147,7 +142,7 @@ func runGroups(t *testing.T, on []transport, groups []caseGroup) {
 				needtest.Goroutines(t)
 			}
 			for _, g := range groups {
-				if !*full && tr.shows != nil && !slices.Contains(tr.shows, g.name) {
+				if !needtest.Full && tr.shows != nil && !slices.Contains(tr.shows, g.name) {
 					continue
 				}
 				t.Run(g.name, func(t *testing.T) {
