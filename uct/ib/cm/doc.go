@@ -47,7 +47,7 @@
 //
 // Anybody who reaches the port can ask. How many requests the kernel keeps, and how many
 // wait for the application, the backlog bounds; those are charged to their source
-// (internal/ledger), and where the backlog is used up the source with most of them makes room
-// for others. ListenParams.Accept decides before anything of the data is read. An object of a
+// (internal/ledger), and where a backlog of more than one is used up the source with most of
+// them makes room for others. ListenParams.Accept decides before anything of the data is read. An object of a
 // device is made for who is accepted.
 package cm

@@ -231,12 +231,14 @@ func TestFloodOfOne(t *testing.T) {
 	r.cm.Forge(netip.Addr{})
 	rawClient(t, r, l, hello, b).event(rdmacm.EventRejected)
 	for _, q := range shown {
-		q.Owner.(*request).source = ledger.SourceOf(netip.MustParseAddr("10.9.0.8"), -1) // as if all this came from there
+		r := q.Owner.(*request) // as if all this came from there
+		l.(*listener).pending.Remove(r)
+		l.(*listener).pending.Add(r, ledger.SourceOf(netip.MustParseAddr("10.9.0.8"), -1))
 	}
 	for range 2 {
 		rawClient(t, r, l, hello, b)
 		b.Request(t)
-		if n := len(l.(*listener).pending); n != 4 {
+		if n := l.(*listener).pending.Len(); n != 4 {
 			t.Errorf("%d requests wait", n)
 		}
 	}

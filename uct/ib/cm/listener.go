@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/internal/netlink"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
@@ -23,15 +24,14 @@ import (
 
 // listener implements uct.Listener.
 type listener struct {
-	m       *manager
-	id      *rdmacm.ID
-	closed  bool
-	addr    netip.AddrPort
-	params  uct.ListenParams
-	backlog int
+	m      *manager
+	id     *rdmacm.ID
+	closed bool
+	addr   netip.AddrPort
+	params uct.ListenParams
 
 	mu      sync.Mutex
-	pending map[*request]struct{} // guarded by mu; requests that nobody has consumed
+	pending *ledger.Backlog[*request] // guarded by mu; requests that nobody has consumed
 }
 
 // Listen implements uct.ConnManager. Where all addresses are listened at, those of devices
@@ -43,10 +43,11 @@ func (m *manager) Listen(at netip.AddrPort, p uct.ListenParams) (uct.Listener, e
 	case p.Backlog < 0 || p.OnRequest == nil || !at.IsValid():
 		return nil, fmt.Errorf("rdmacm: listen on %v with a backlog of %d: address, OnRequest or backlog is invalid: %w", at, p.Backlog, ucs.ErrInvalidParam)
 	}
-	l := &listener{m: m, params: p, backlog: maxBacklog(), pending: make(map[*request]struct{})}
+	most := maxBacklog()
 	if p.Backlog > 0 {
-		l.backlog = min(p.Backlog, l.backlog)
+		most = min(p.Backlog, most)
 	}
+	l := &listener{m: m, params: p, pending: ledger.NewBacklog[*request](most)}
 	err := l.open(at)
 	if err != nil {
 		if l.id != nil {
@@ -71,7 +72,7 @@ func (l *listener) open(at netip.AddrPort) (err error) {
 	if err := l.id.BindAddr(at); err != nil {
 		return err
 	}
-	if err := l.id.Listen(l.backlog); err != nil {
+	if err := l.id.Listen(l.pending.Most()); err != nil {
 		return err
 	}
 	a, err := l.id.QueryAddr()

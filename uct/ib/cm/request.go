@@ -5,6 +5,7 @@ package cm
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -54,7 +55,7 @@ func (l *listener) welcome(e *rdmacm.Event) {
 	case r.account.Of(ledger.Conns) > mostOfSource || ledger.Total(ledger.Conns) > mostOfAll:
 		r.refuse(ledger.Connections, "there are too many")
 	case !l.hasRoom(r.source):
-		r.refuse(ledger.Connections, fmt.Sprintf("%d wait already", l.backlog))
+		r.refuse(ledger.Connections, fmt.Sprintf("%d wait already", l.pending.Most()))
 	default:
 		r.look(e.PrivateData())
 	}
@@ -99,42 +100,26 @@ func (r *request) look(data []byte) {
 	l.params.OnRequest(l, &r.public)
 }
 
-// hasRoom reports whether a source may have one more request waiting. If the backlog is used up,
-// it may if another one has at least two more than it, and will lose one. So no source keeps
-// others out by asking all the time.
+// hasRoom reports whether a source may have one more request waiting.
 func (l *listener) hasRoom(source ledger.Source) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.pending) < l.backlog || l.surplus(source) != nil
-}
-
-// surplus is a request that has to make room for one of a source.
-func (l *listener) surplus(source ledger.Source) (r *request) {
-	waiting := make(map[ledger.Source]int)
-	for q := range l.pending {
-		waiting[q.source]++
-		if r == nil || waiting[q.source] > waiting[r.source] {
-			r = q
-		}
-	}
-	if r == nil || waiting[r.source] < waiting[source]+2 {
-		return nil
-	}
-	return r
+	return l.pending.HasRoom(source)
 }
 
 // admit puts a request for which there is room on the list.
 func (l *listener) admit(r *request) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.pending) >= l.backlog {
-		if q := l.surplus(r.source); q != nil {
-			q.gone = errCrowded
-			delete(l.pending, q)
-			q.refuse(ledger.Connections, "others want to wait, and many of its source do")
-		}
+	q, crowded := l.pending.CrowdedOut(r.source)
+	if crowded {
+		q.gone = errCrowded
+		l.pending.Remove(q)
 	}
-	l.pending[r] = struct{}{}
+	l.pending.Add(r, r.source)
+	l.mu.Unlock()
+	if crowded {
+		q.refuse(ledger.Connections, "others want to wait, and many of its source do")
+	}
 }
 
 // take consumes the request: its ID is the caller's from then on.
@@ -146,7 +131,7 @@ func (r *request) take() error {
 		return r.gone
 	}
 	r.gone = errConsumed
-	delete(l.pending, r)
+	l.pending.Remove(r)
 	r.settle()
 	return nil
 }
@@ -201,12 +186,15 @@ func (r *request) drop() {
 // dropRequests ends the requests of a listener that is closed.
 func (l *listener) dropRequests() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	for r := range l.pending {
+	pending := slices.Collect(l.pending.All())
+	for _, r := range pending {
 		r.gone = errDropped
+		l.pending.Remove(r)
+	}
+	l.mu.Unlock()
+	for _, r := range pending {
 		r.drop()
 	}
-	clear(l.pending)
 }
 
 // Accept implements uct.ConnManager.

@@ -18,6 +18,7 @@ var (
 	errForeign   = fmt.Errorf("tcp: connection manager: this is no request of the component: %w", ucs.ErrInvalidParam)
 	errConsumed  = fmt.Errorf("tcp: connection manager: the request is accepted or rejected already: %w", ucs.ErrInvalidParam)
 	errDropped   = fmt.Errorf("tcp: connection manager: the request ended with its listener: %w", ucs.ErrCanceled)
+	errCrowded   = fmt.Errorf("tcp: connection manager: the request made room for one of another source: %w", ucs.ErrCanceled)
 	errNotYet    = fmt.Errorf("tcp: connection manager: the endpoint is not connected yet: %w", ucs.ErrBusy)
 	errNoLink    = fmt.Errorf("tcp: connection manager: the endpoint is not connected: %w", ucs.ErrNotConnected)
 	errNotClient = fmt.Errorf("tcp: connection manager: only the client's endpoint notifies: %w", ucs.ErrUnsupported)

@@ -28,15 +28,14 @@ const acceptBatch = 64
 
 // listener implements uct.Listener.
 type listener struct {
-	m       *manager
-	fd      int // -1: closed
-	addr    netip.AddrPort
-	params  uct.ListenParams
-	backlog int
-	timer   *event.Timer // ends a pause
+	m      *manager
+	fd     int // -1: closed
+	addr   netip.AddrPort
+	params uct.ListenParams
+	timer  *event.Timer // ends a pause
 
 	mu      sync.Mutex
-	pending map[*request]struct{} // guarded by mu; requests that nobody has consumed
+	pending *ledger.Backlog[*request] // guarded by mu; requests that nobody has consumed
 }
 
 // Listen implements uct.ConnManager.
@@ -54,10 +53,11 @@ func (m *manager) Listen(at netip.AddrPort, p uct.ListenParams) (uct.Listener, e
 	if err != nil {
 		return nil, err
 	}
-	l := &listener{m: m, params: p, pending: make(map[*request]struct{})}
-	if l.backlog = somaxconn(); p.Backlog > 0 {
-		l.backlog = min(p.Backlog, l.backlog)
+	most := somaxconn()
+	if p.Backlog > 0 {
+		most = min(p.Backlog, most)
 	}
+	l := &listener{m: m, params: p, pending: ledger.NewBacklog[*request](most)}
 	if l.fd, err = m.socket(sa); err != nil {
 		return fail(err, ucs.ErrIO)
 	}
@@ -68,7 +68,7 @@ func (m *manager) Listen(at netip.AddrPort, p uct.ListenParams) (uct.Listener, e
 		err = unix.Bind(l.fd, sa)
 	}
 	if err == nil {
-		err = unix.Listen(l.fd, l.backlog)
+		err = unix.Listen(l.fd, most)
 	}
 	var name syscall.Sockaddr
 	if err == nil {

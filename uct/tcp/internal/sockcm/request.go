@@ -3,6 +3,8 @@
 package sockcm
 
 import (
+	"slices"
+
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/internal/ledger"
@@ -42,25 +44,40 @@ func (v *visitor) present(private []byte) {
 		Owner:            r,
 	}
 	if !l.admit(r) {
-		if v.account.Refuse(ledger.Connections) {
-			log.Diag("rejecting a client: too many wait already", zap.Stringer("listener", l.addr), zap.Int("backlog", l.backlog))
-		}
-		r.turnAway()
-		settle(r.account)
+		r.refuse()
 		return
 	}
 	l.params.OnRequest(l, &r.public)
 }
 
-// admit puts a request on the list, if the backlog allows.
+// admit puts a request on the list, if the backlog allows, or one of a source with more of them
+// makes room for it.
 func (l *listener) admit(r *request) bool {
+	source := r.account.Source()
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.pending) >= l.backlog {
-		return false
+	q, crowded := l.pending.CrowdedOut(source)
+	if crowded {
+		q.gone = errCrowded
+		l.pending.Remove(q)
 	}
-	l.pending[r] = struct{}{}
-	return true
+	room := l.pending.HasRoom(source)
+	if room {
+		l.pending.Add(r, source)
+	}
+	l.mu.Unlock()
+	if crowded {
+		q.refuse()
+	}
+	return room
+}
+
+// refuse turns a client away because others wait.
+func (r *request) refuse() {
+	if r.account.Refuse(ledger.Connections) {
+		log.Diag("rejecting a client: too many wait already", zap.Stringer("listener", r.l.addr), zap.Int("backlog", r.l.pending.Most()))
+	}
+	r.turnAway()
+	settle(r.account)
 }
 
 // take consumes the request: its connection is the caller's from then on.
@@ -72,7 +89,7 @@ func (r *request) take() error {
 		return r.gone
 	}
 	r.gone = errConsumed
-	delete(l.pending, r)
+	l.pending.Remove(r)
 	settle(r.account)
 	return nil
 }
@@ -90,11 +107,14 @@ func (r *request) RejectRequest() error {
 // dropRequests ends the requests of a listener that is closed.
 func (l *listener) dropRequests() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	for r := range l.pending {
+	pending := slices.Collect(l.pending.All())
+	for _, r := range pending {
 		r.gone = errDropped
+		l.pending.Remove(r)
+	}
+	l.mu.Unlock()
+	for _, r := range pending {
 		r.close()
 		settle(r.account)
 	}
-	clear(l.pending)
 }

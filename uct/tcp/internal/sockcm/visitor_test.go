@@ -3,6 +3,7 @@
 package sockcm
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"testing"
@@ -94,5 +95,40 @@ func TestFewStay(t *testing.T) {
 	}
 	if !m.evict(1, ledger.Descriptors) || !slices.Equal(gone(list), []int{1}) {
 		t.Errorf("%v were sent away", gone(list))
+	}
+}
+
+// TestBacklogIsShared: where it is used up the source with most requests makes room, as long as
+// it has more than who comes.
+func TestBacklogIsShared(t *testing.T) {
+	_, list := crowdOf(t, Limits{Visitors: 10, Few: 10}, "10.1.0.1", "10.1.0.1", "10.2.0.2", "10.2.0.2")
+	l := list[0].l
+	l.pending = ledger.NewBacklog[*request](2)
+	var requests []*request
+	for k, v := range list {
+		v.leave()
+		r := &request{link: v.link, l: l, account: v.account}
+		v.fd = -1
+		requests = append(requests, r)
+		admitted := l.admit(r)
+		if admitted != (k < 3) {
+			t.Errorf("request %d is admitted: %v", k, admitted)
+		}
+		if !admitted {
+			r.refuse()
+		}
+	}
+	crowded := 0
+	for k, r := range requests[:3] {
+		err := r.RejectRequest()
+		switch {
+		case k < 2 && errors.Is(err, errCrowded) && r.fd < 0:
+			crowded++
+		case err != nil:
+			t.Errorf("request %d: %v", k, err)
+		}
+	}
+	if n := ledger.Total(ledger.Conns); crowded != 1 || l.pending.Len() != 0 || n != 0 {
+		t.Errorf("%d have made room, %d wait, %d are charged", crowded, l.pending.Len(), n)
 	}
 }
