@@ -31,8 +31,7 @@ type endpoint struct {
 	fetches    uint32 // count of the last read or atomic operation
 	matters    uint32 // count of the last request that is more than a question or a grant
 	receives   uint32 // count of the last request that takes a receive of the peer's
-	longest    int    // bytes of a put or get
-	longestEnd uint32 // its count
+	long       spans  // puts and gets that take their time
 	fenced     bool   // the next request is the first behind a fence
 	fencedPut  bool   // the next put is
 	stuck      bool   // a message waits for a grant

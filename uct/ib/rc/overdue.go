@@ -51,7 +51,10 @@ type overdue struct {
 // that cannot be known of a peer that may lack them, it is not given up.
 func (e *endpoint) isOverdue() bool {
 	o, i := &e.overdue, e.iface
-	if o.looks == 0 || e.lost() {
+	if e.lost() {
+		o.looks = 0
+	}
+	if o.looks == 0 {
 		return false
 	}
 	if o.done != e.done {
@@ -62,9 +65,7 @@ func (e *endpoint) isOverdue() bool {
 	if patience == 0 || now-o.last < i.betweenLooks() || i.emptied == o.emptied {
 		return false // at the last, what has been acknowledged may still be in the queue
 	}
-	if e.awaits(e.longestEnd) {
-		patience += time.Duration(e.longest) * slowest
-	}
+	patience += time.Duration(e.granted()) * slowest
 	if e.awaits(e.receives) { // else nothing that is under way needs a receive
 		notReady, known := i.Counter(countNotReady)
 		if !known || o.looks > 1 && notReady != o.notReady {
@@ -83,6 +84,10 @@ func (e *endpoint) look() {
 	i, o := e.iface, &e.overdue
 	if o.looks == 0 && !e.lost() && e.hears() {
 		now := i.Worker.Now()
+		e.granted() // counts may be the same again after 2^31 requests, and are forgotten before
+		if !e.awaits(e.receives) {
+			e.receives = e.done
+		}
 		*o = overdue{looks: 1, since: now, last: now, done: e.done, emptied: i.emptied}
 	}
 	if o.looks > 0 && i.looking == nil && i.patience() > 0 {

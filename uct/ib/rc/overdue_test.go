@@ -103,6 +103,34 @@ func TestLongRequest(t *testing.T) {
 	}
 }
 
+// TestLongRequests: what is posted behind a longer request may take long, too, when that is over.
+func TestLongRequests(t *testing.T) {
+	const long, less = 200_001, 200_000
+	r, p, _ := endless(t)
+	h := p.host
+	r.net.SetHook(func(m *verbstest.Message) (f verbstest.Fate) {
+		f.Drop = m.Length == less
+		return f
+	})
+	put := func(n int) *ucttest.Completion {
+		c := ucttest.NewCompletion(1)
+		check(t, started(p.ep.(uct.RMA).PutZcopy([]uct.IOV{h.IOV(t, make([]byte, n))}, p.mr.Addr(), p.key(), &c.Completion)))
+		return c
+	}
+	first := put(long)
+	put(8)
+	put(less)
+	put(8)
+	ucttest.Until(t, "the first", func() bool { return first.Count == 0 }, h)
+	start := h.Worker.Now()
+	for h.Failed(p.ep) == nil {
+		ask(h, p.ep, 1)
+	}
+	if took, granted := h.Worker.Now()-start, less*time.Second/100_000; took < granted {
+		t.Errorf("given up after %v, %v are granted", took, granted)
+	}
+}
+
 // started is nil for an operation that goes on.
 func started(err error) error {
 	if err == ucs.InProgress {

@@ -173,10 +173,3 @@ func (e *endpoint) ringPieces(p *verbs.Post, f verbs.SendFlags, pieces []verbs.S
 func refuseLen(what string, n, most int) error {
 	return fmt.Errorf("rc: %s of %d bytes, at most %d: %w", what, n, most, ucs.ErrInvalidParam)
 }
-
-// lasts is told that a put or a get of so many bytes is to be posted.
-func (e *endpoint) lasts(n int) {
-	if n >= e.longest || !e.awaits(e.longestEnd) {
-		e.longest, e.longestEnd = n, e.posted+1
-	}
-}
