@@ -35,6 +35,20 @@ func (e *endpoint) take(p *ib.SendPool) (slot int32, ok bool) {
 	return p.Take()
 }
 
+// growForWaiting tries for more buffers if that is what requests wait for: Room lets them take none
+// of the second half.
+func (i *iface) growForWaiting() {
+	if i.Waiting.Empty() {
+		return
+	}
+	if i.bufs.Scarce() {
+		i.bufs.Grow()
+	}
+	if i.hdrs.Scarce() {
+		i.hdrs.Grow()
+	}
+}
+
 // admit says whether an operation may be posted.
 func (e *endpoint) admit() error {
 	if e.room > 0 && e.iface.credits > e.iface.lowCredits && e.iface.grants.Len() == 0 && e.pending.Empty() {

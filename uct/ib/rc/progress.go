@@ -134,6 +134,7 @@ func (i *iface) rest(full bool) (n int) {
 	n = i.deliverPutOff() + i.sendGrants()
 	if !i.Waiting.Empty() {
 		n += i.Waiting.Dispatch()
+		i.growForWaiting()
 	}
 	if i.Failures.Empty() {
 		i.late = 0

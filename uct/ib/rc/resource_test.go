@@ -651,3 +651,51 @@ func TestSendsUnderLoad(t *testing.T) {
 		t.Errorf("%d messages sent in %d rounds", sent, rounds)
 	}
 }
+
+// TestGrowsForWhoWaits: when the shortage is over more buffers are tried for, although there are
+// requests that wait at any time.
+func TestGrowsForWhoWaits(t *testing.T) {
+	r := newRig(t, verbstest.Port{}).slow(64)
+	f := fixture(t, r, "RC_VERBS_FC_ENABLE", "n")
+	h := f.Open(t)
+	p := newPuppet(t, r, h)
+	sent, waiting := 0, 0
+	send := func() error {
+		_, err := p.ep.AMBcopy(1, &ucttest.Packer{Data: []byte("x")}, 0, nil)
+		if err == nil {
+			sent++
+		}
+		return err
+	}
+	r.devs[0].SetMemLock(1)
+	for send() == nil {
+	}
+	short, _, _, _ := rc.Buffers(h.Iface)
+	r.devs[0].SetMemLock(1 << 40)
+	for bufs := short; bufs == short; bufs, _, _, _ = rc.Buffers(h.Iface) {
+		for waiting < 200 {
+			w := ucttest.NewPending(func() error {
+				err := send()
+				if err == nil {
+					waiting--
+				}
+				return err
+			})
+			if err := p.ep.PendingAdd(&w.Pending); err != nil {
+				t.Fatalf("nothing waits any more: %v", err)
+			}
+			waiting++
+		}
+		h.Worker.Progress()
+		p.heard()
+		if sent > 100_000 {
+			t.Fatalf("%d messages behind the end of the shortage there are still %d buffers", sent, bufs)
+		}
+	}
+	ucttest.Until(t, "those that wait", func() bool {
+		p.heard()
+		return waiting == 0
+	}, h)
+	ucttest.Settle(h)
+	p.heard()
+}
