@@ -149,6 +149,12 @@ func TestMLX5PageRefused(t *testing.T) {
 			}
 		})
 	}
+	gone := verbstest.NewFabric().Add(verbstest.Config{MLX5: &verbstest.MLX5{}})
+	nothingLeft(t, gone)
+	gone.FailCall("UAR.ALLOC", 0, syscall.EIO)
+	if _, err := verbs.NewContext(gone.Open(), 1); err == nil || !strings.Contains(err.Error(), "taken away") || strings.Contains(err.Error(), "fewer processes") {
+		t.Errorf("a device that is gone: %v", err)
+	}
 	// Of BlueFlame a queue pair may be the first to need one.
 	t.Setenv("VERBS_BLUEFLAME", "1")
 	k := verbstest.NewFabric().Add(verbstest.Config{MLX5: &verbstest.MLX5{}})

@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"syscall"
 
 	"github.com/ucx-go/ucx/internal/arena"
 	"github.com/ucx-go/ucx/internal/ib/abi"
@@ -136,14 +138,16 @@ const (
 	unmade   = "the adapter has only so many doorbell pages: let fewer processes have it open, or none with VERBS_BLUEFLAME=1"
 )
 
-// refused adds to the error of a call what may help, if it is one.
+// refused adds to the error of a call what may help, if it is one of too little or of no right.
 func refused(err error, hint string) error {
 	var e *uverbs.Error
-	if errors.As(err, &e) {
+	if errors.As(err, &e) && e.Hint == "" && slices.Contains(scant, e.Errno) {
 		e.Hint = hint
 	}
 	return err
 }
+
+var scant = []syscall.Errno{syscall.ENOMEM, syscall.ENOSPC, syscall.EAGAIN, syscall.EPERM, syscall.EACCES}
 
 // make has the kernel make a page, and maps it.
 func (p *pages) make(c *context, kind uint64) (page []byte, number uint32, err error) {
