@@ -204,7 +204,7 @@ func (ep *Endpoint) purgeLanes(err error) {
 // that is gone need not know that it is (ucp_ep_discard_lanes in src/ucp/core/ucp_ep.c).
 func (ep *Endpoint) cancelLanes() {
 	for i := 0; i < len(ep.lanes); i++ { // a callback may close the endpoint
-		_ = ep.lanes[i].uct.Flush(uct.FlushCancel, nil) // one that has failed has ended all
+		_ = ep.lanes[i].uct.Flush(uct.FlushCancel, nil) // one that has failed ends all by itself
 	}
 	_ = ep.auxLane(auxNumber).Flush(uct.FlushCancel, nil)
 }

@@ -56,14 +56,8 @@ func (flushing) progress(r *Request) error {
 	return nil
 }
 
-// completed is told by the lanes. Those that are closed because the endpoint has failed do
-// not know why.
-func (flushing) completed(r *Request, err error) {
-	if err == ucs.ErrCanceled && r.ep.err != nil {
-		err = r.ep.err
-	}
-	lanesFlushed(r, err)
-}
+// completed is told by the lanes.
+func (flushing) completed(r *Request, err error) { lanesFlushed(r, err) }
 
 // flushBegun counts a flush of the endpoint: it waits for answers of the peer's transports.
 // The counter stops at its end, for good: then there is always one.
