@@ -34,12 +34,17 @@ func TestSameCard(t *testing.T) {
 	needtest.Goroutines(t)
 	name := os.Getenv(deviceEnv)
 	if name == "" {
-		program, said := build(t), ""
+		program, said, whole := build(t), "", true
 		for _, m := range []mode{{name: "Ethernet"}, {name: "InfiniBand", infiniBand: true}} {
-			t.Run(m.name, func(t *testing.T) { said += onModel(t, m, program) })
+			ran := false
+			t.Run(m.name, func(t *testing.T) {
+				said += onModel(t, m, program)
+				ran = true
+			})
+			whole = whole && ran
 		}
 		for _, what := range slices.Sorted(maps.Keys(differencesOnCard)) {
-			if !t.Failed() && !strings.Contains(said, "times: "+what+": ") {
+			if whole && !t.Failed() && !strings.Contains(said, "times: "+what+": ") {
 				t.Errorf("a difference that there is not: %s", what)
 			}
 		}
@@ -49,7 +54,7 @@ func TestSameCard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.Driver != "mlx5_core" {
+	if !strings.HasPrefix(d.Driver, "mlx5_core") { // with .sf behind it of a part of an adapter
 		t.Skipf("%s is not a device of mlx5", name)
 	}
 	program := build(t)

@@ -367,7 +367,11 @@ func build(t *testing.T) string {
 		}
 	}
 	out := t.TempDir() + "/probe"
-	cmd := exec.Command("gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", out, "testdata/probe.c", "-libverbs", "-lmlx5")
+	args := []string{"-std=gnu11", "-O2", "-Wall", "-Wextra", "-o", out, "testdata/probe.c", "-libverbs", "-lmlx5"}
+	if os.Getenv(deviceEnv) == "" { // there it is any compiler, with any headers
+		args = append(args, "-Werror")
+	}
+	cmd := exec.Command("gcc", args...)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
