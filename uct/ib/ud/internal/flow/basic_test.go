@@ -693,6 +693,23 @@ func TestFarewellIsLost(t *testing.T) {
 	}
 }
 
+// TestFarewellIsLate: who had no room to say farewell for longer than it lingers says it still.
+func TestFarewellIsLate(t *testing.T) {
+	n, a, b, e := pair(t)
+	a.room = 0
+	e.Close()
+	n.pass(5*time.Minute + 2*time.Second)
+	if a.of(e).gone {
+		t.Fatal("gone, and has told nobody")
+	}
+	a.room = -1
+	n.run()
+	n.pass(2 * time.Second)
+	if !a.of(e).gone || !b.of(b.accepted[0]).gone || b.it.Endpoints() != 0 {
+		t.Fatalf("gone %v, %d endpoints are left at the peer", a.of(e).gone, b.it.Endpoints())
+	}
+}
+
 // TestFarewellComesLast: behind what was sent before, and only in its place; and it makes
 // what the peer had made go.
 func TestFarewellComesLast(t *testing.T) {

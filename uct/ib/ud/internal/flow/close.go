@@ -143,7 +143,7 @@ func (it *Iface) expire() {
 		if it.now-e.since < it.linger && l.n <= it.cfg.MaxLinger {
 			return
 		}
-		if !e.Idle() {
+		if !e.Idle() || e.owed&oweEnd != 0 { // or the peer is never told
 			if l.n <= it.cfg.MaxLinger {
 				return // as long as it takes
 			}
