@@ -3,6 +3,7 @@
 package ib
 
 import (
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -147,6 +148,12 @@ func TestSeekClosed(t *testing.T) {
 	}
 	d.news.unsubscribe(i)
 	go func() {
+		h := &d.handles
+		for left := 1; left > 0; runtime.Gosched() { // else others may begin before the end
+			h.mu.Lock()
+			left = len(h.hunt.queue)
+			h.mu.Unlock()
+		}
 		for range maxSearches {
 			gate <- 0
 		}
