@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucp"
 )
 
@@ -17,8 +17,9 @@ import (
 // fails: transports pair connections in the order in which they are made, so that soon a
 // connection is of two endpoints, one at each side, that are none of each other's business.
 func TestChurn(t *testing.T) {
+	needtest.Goroutines(t)
 	seeds := uint64(2)
-	if race.Enabled || testing.Short() { // all is done by one goroutine
+	if testing.Short() { // all is done by one goroutine
 		seeds = 1
 	}
 	for _, tr := range []transport{byName(t, "tcp"), rc, rcTCPOnly, ud} {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -25,6 +26,7 @@ const (
 // TestDeaths does what comes to mind with a peer that is stopped and killed at any
 // time: every operation ends exactly once, every close ends, and nothing is left.
 func TestDeaths(t *testing.T) {
+	needtest.Goroutines(t)
 	pairs, first := 5*len(mortal), rand.Uint64N(1<<32)
 	if n, err := strconv.Atoi(os.Getenv(deathsVar)); err == nil {
 		pairs = n

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/ucx-go/ucx/internal/needtest"
-	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -40,13 +39,11 @@ var mortal = []transport{
 var bothModes = []ucp.ErrMode{ucp.ErrModeNone, ucp.ErrModePeer}
 
 // eachMortal runs a test over them in some error modes, or over those that have nothing in
-// common; with the race detector, for which each peer takes long to start, over two of them.
+// common. What processes share no race detector sees.
 func eachMortal(t *testing.T, modes []ucp.ErrMode, test func(r *rig, mode ucp.ErrMode), more ...setting) {
+	needtest.Goroutines(t)
 	for _, tr := range mortal {
-		if race.Enabled && tr.name != "tcp" && tr.name != "posix and cma" {
-			continue
-		}
-		if !needtest.Full && slices.Contains([]string{"posix with names", "sysv", "posix and cma"}, tr.name) && !race.Enabled {
+		if !needtest.Full && slices.Contains([]string{"posix with names", "sysv", "posix and cma"}, tr.name) {
 			continue
 		}
 		for _, mode := range modes {

@@ -9,12 +9,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucp"
 )
 
 // TestExplanationJSON: an explanation is data. What JSON makes of it can be read
 // back, over every transport, before and after wireup, with and without a key.
 func TestExplanationJSON(t *testing.T) {
+	needtest.Goroutines(t)
 	for _, tr := range transports {
 		t.Run(tr.name, func(t *testing.T) {
 			r := newRig(t, tr)

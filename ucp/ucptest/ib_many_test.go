@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -21,11 +21,8 @@ import (
 // TestManyEndpoints: 500 endpoints, made, used and closed over rc, ud and both, leave nothing
 // of the device's behind: queue pairs, regions, address handles, mappings.
 func TestManyEndpoints(t *testing.T) {
-	const atOnce = 50
-	all := 500
-	if race.Enabled {
-		all = 100
-	}
+	needtest.Goroutines(t)
+	const all, atOnce = 500, 50
 	for _, tls := range []string{"rc_v", "ud_v", "ib"} {
 		t.Run(tls, func(t *testing.T) {
 			dev := frailNet.renew(t, "frail0")["frail0"]
@@ -83,10 +80,8 @@ func TestManyEndpoints(t *testing.T) {
 // TestCollectedWhileRegistered: the collector runs and gives back pages, as often as it can,
 // while the device reads and writes what nobody but requests refers to.
 func TestCollectedWhileRegistered(t *testing.T) {
-	messages := 60
-	if race.Enabled {
-		messages = 20
-	}
+	needtest.Goroutines(t)
+	const messages = 60
 	for _, scheme := range []string{"get_zcopy", "put_zcopy", "am"} {
 		for _, tls := range []string{"rc_v", "ud_v"} {
 			t.Run(scheme+" over "+tls, func(t *testing.T) {
@@ -191,6 +186,7 @@ func TestAliases(t *testing.T) {
 // TestLittleToPin: with rc and ud a worker fits into the limit of a plain user, and where the
 // limit is too small for it, the next transport serves, and why is told.
 func TestLittleToPin(t *testing.T) {
+	needtest.Goroutines(t)
 	open := func(t *testing.T, limit int64) (r *rig, most func() int64, transports []string) {
 		dev := frailNet.renew(t, "frail0")["frail0"]
 		dev.SetMemLock(limit)

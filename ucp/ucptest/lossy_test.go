@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/ucx-go/ucx/internal/race"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
@@ -29,11 +29,8 @@ func hooked(t *testing.T, hook verbstest.Hook) {
 // TestEachLost: whichever of the datagrams is lost, late or doubled by which endpoints come
 // together, they do: those of two workers, and two of one.
 func TestEachLost(t *testing.T) {
+	needtest.Goroutines(t)
 	const datagrams = 14
-	step := 1
-	if race.Enabled { // all is done by one goroutine
-		step = 5
-	}
 	fates := []struct {
 		name string
 		fate verbstest.Fate
@@ -41,7 +38,7 @@ func TestEachLost(t *testing.T) {
 	for _, tr := range []transport{rc, ud} {
 		for _, f := range fates {
 			t.Run(tr.name+"/"+f.name, func(t *testing.T) {
-				for n := 0; n < datagrams; n += step {
+				for n := range datagrams {
 					t.Run(fmt.Sprint(n+1), func(t *testing.T) {
 						hooked(t, verbstest.Nth(n+1, verbstest.Datagrams, f.fate))
 						t.Run("both ask", func(t *testing.T) { testSimultaneous(t, tr.lossy()) })
@@ -58,6 +55,7 @@ func TestEachLost(t *testing.T) {
 // some answers of connections are lost, and some receivers not ready: everything arrives once,
 // whole and in order, whatever way it takes.
 func TestLossy(t *testing.T) {
+	needtest.Goroutines(t)
 	chances := verbstest.Chances{Drop: 0.05, Copy: 0.05, Hold: 0.05, NoAnswer: 0.02, NotReady: 0.02}
 	cases := []testCase{
 		{"sending before the connection stands", anywhere, testSendAtOnce}, {"mixed sends match in order", anywhere, testMixedOrder},
@@ -65,11 +63,7 @@ func TestLossy(t *testing.T) {
 		{"put", anywhere, testPut}, {"get", anywhere, testGet}, {"many accesses", anywhere, testManyAccesses},
 		{"both ask", anywhere, testSimultaneous}, {"pairs of one worker", anywhere, testNoLoopback}, {"many to one", anywhere, testManyToOne},
 	}
-	on := overRDMA
-	if race.Enabled {
-		on = on[2:]
-	}
-	for k, tr := range on {
+	for k, tr := range overRDMA {
 		t.Run(tr.name, func(t *testing.T) {
 			hooked(t, verbstest.Random(uint64(k), chances))
 			for i, c := range cases {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
@@ -115,6 +116,7 @@ func TestPorts(t *testing.T) {
 // TestPortDownAtStart: a port that is down when the context is made is no resource, the other
 // one carries everything.
 func TestPortDownAtStart(t *testing.T) {
+	needtest.Goroutines(t)
 	for _, tls := range []string{"rc_v", "ud_v", "ib"} {
 		for _, down := range []string{"frail0:1", "frail0:2", "frail1:1"} {
 			t.Run(tls+" "+down, func(t *testing.T) {
@@ -165,6 +167,7 @@ func (r *rig) transferLong(ep *ucp.Endpoint, to *side) {
 // fail, each once, with all that was started on them; endpoints over the other port go on, and
 // when the port is back new ones use both.
 func TestPortLost(t *testing.T) {
+	needtest.Goroutines(t)
 	for _, tls := range []string{"rc_v", "ib"} {
 		for num := 1; num <= 2; num++ {
 			t.Run(fmt.Sprintf("%s port %d", tls, num), func(t *testing.T) { testPortLost(t, tls, num) })

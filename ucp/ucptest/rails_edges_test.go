@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -73,6 +74,7 @@ func TestRMARailsAnyRatio(t *testing.T) {
 // TestRailLost: when one of two devices goes down in the middle of messages, puts and gets
 // over both, all of them end, the endpoints fail once each, and nothing is left behind.
 func TestRailLost(t *testing.T) {
+	needtest.Goroutines(t)
 	for _, kind := range []string{"copied", "not copied", "put", "get"} {
 		for num := 1; num <= 2; num++ {
 			for _, queues := range [][]setting{nil, least} {
@@ -154,6 +156,7 @@ func testRailLost(t *testing.T, kind string, num int, queues []setting) {
 
 // TestStaleAddressTwice: of three devices that an address names two are gone.
 func TestStaleAddressTwice(t *testing.T) {
+	needtest.Goroutines(t)
 	for _, mode := range []ucp.ErrMode{ucp.ErrModeNone, ucp.ErrModePeer} {
 		t.Run(fmt.Sprint(mode), func(t *testing.T) {
 			r, a, b, stale := staleDevices(t)
@@ -202,6 +205,7 @@ func staleDevices(t *testing.T) (r *rig, a, b *side, stale []byte) {
 // TestCloseWhileAsking: an endpoint that is closed before the peer has been heard, however
 // often it was asked by then, is gone, and its operations have ended.
 func TestCloseWhileAsking(t *testing.T) {
+	needtest.Goroutines(t)
 	for _, flags := range []*ucp.RequestParams{nil, force} {
 		for after := range 4 {
 			t.Run(fmt.Sprintf("%v after %d", flags == force, after), func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -66,6 +67,7 @@ var eagerRailSizes = []int{1, 4000, 64 << 10, 64<<10 + 1, 1<<20 - 3}
 // TestEagerRails: fragments of messages that are not offered go over both devices, copied or
 // not, whatever they are for, also where each has to wait.
 func TestEagerRails(t *testing.T) {
+	needtest.Goroutines(t)
 	for _, tls := range []string{"rc_v", "ud_v"} {
 		for _, zcopy := range []string{"0", "inf"} {
 			for _, queues := range [][]setting{nil, least} {
@@ -183,6 +185,7 @@ func TestOneEagerRail(t *testing.T) {
 // TestRMARails: what is written and read without copies goes over as many devices as the
 // setting says, where each gets enough of it.
 func TestRMARails(t *testing.T) {
+	needtest.Goroutines(t)
 	for _, c := range []struct {
 		name, rails string
 		queues      []setting

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -26,6 +27,7 @@ func (tr transport) using(devices string) transport {
 
 // TestRails: what is offered goes over both devices, a half over each, by either scheme.
 func TestRails(t *testing.T) {
+	needtest.Goroutines(t)
 	net := frailNet.renew(t, "frail0", "frail1")["frail0"].Fabric()
 	tr := rc.using("frail0:1,frail1:1").with(setting{"MAX_RNDV_RAILS", "2"})
 	bytes := make(map[string]int)
@@ -108,6 +110,7 @@ func (f *frail) renewAs(t *testing.T, list ...verbstest.Config) map[string]*verb
 // TestDeviceLost: when a device goes, the endpoints over it fail, each once and with all that
 // was started on them; the worker goes on over what is left, and so do new endpoints.
 func TestDeviceLost(t *testing.T) {
+	needtest.Goroutines(t)
 	for _, tls := range []string{"rc_v,tcp", "ud_v,tcp", "ib,tcp"} {
 		for _, left := range []string{"lo", "frail2:1"} {
 			t.Run(tls+" with "+left+" left", func(t *testing.T) { testDeviceLost(t, tls, left) })
@@ -198,6 +201,7 @@ func testDeviceLost(t *testing.T, tls, left string) {
 // TestLinkLost: when a link stays down the endpoints over it fail, each once; when it is back
 // new ones work.
 func TestLinkLost(t *testing.T) {
+	needtest.Goroutines(t)
 	for _, tls := range []string{"rc_v", "ud_v", "ib"} {
 		t.Run(tls, func(t *testing.T) {
 			devices := frailNet.renew(t, "frail0", "frail1")

@@ -255,6 +255,7 @@ func (c *refusal) allocate(t *testing.T) {
 // TestFullLater: /dev/shm holds what is there from the start and no more. Many
 // messages that nobody receives yet arrive all the same.
 func TestFullLater(t *testing.T) {
+	needtest.Goroutines(t)
 	if !confined(t, unix.CLONE_NEWNS) {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
@@ -14,6 +15,7 @@ import (
 // within three intervals of the keepalive, although nothing is sent, and although the
 // keepalive itself goes over datagrams, which take half a minute to give a peer up.
 func TestSilenceOverRC(t *testing.T) {
+	needtest.Goroutines(t)
 	const interval = 2 * time.Second
 	r := newRig(t, rc.with(setting{"UD_TIMEOUT", "30s"}, setting{"KEEPALIVE_INTERVAL", interval.String()}))
 	a, b := r.pair()

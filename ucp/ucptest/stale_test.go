@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -16,6 +17,7 @@ import (
 // first, hears nothing, and then asks by the others. What was started meanwhile is done.
 // Where there are no others the endpoint fails, once.
 func TestStaleAddress(t *testing.T) {
+	needtest.Goroutines(t)
 	for _, tls := range []string{"rc_v,tcp", "ib,tcp"} {
 		for _, left := range []string{"lo", "frail2:1", "frail2:1,lo", ""} {
 			for _, mode := range []ucp.ErrMode{ucp.ErrModeNone, ucp.ErrModePeer} {

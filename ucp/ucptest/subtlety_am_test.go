@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ucttest"
@@ -95,6 +96,7 @@ func TestSubtlety20HandlerResultEndsRendezvous(t *testing.T) {
 }
 
 func TestSubtlety21KeptDataStays(t *testing.T) {
+	needtest.Goroutines(t)
 	onSome(t, func(t *testing.T, r *rig) {
 		a, b := r.activePair()
 		ep := a.connect(b)
@@ -158,6 +160,7 @@ func TestSubtlety21KeptDataStays(t *testing.T) {
 }
 
 func TestSubtlety22ReceiveInsideHandler(t *testing.T) {
+	needtest.Goroutines(t)
 	onSome(t, func(t *testing.T, r *rig) {
 		a, b := r.activePair()
 		ep := a.connect(b)
@@ -326,6 +329,7 @@ func TestSubtlety26HeaderLimit(t *testing.T) {
 }
 
 func TestSubtlety27HeaderOfQueuedSend(t *testing.T) {
+	needtest.Goroutines(t)
 	onSome(t, func(t *testing.T, r *rig) {
 		if r.loopback {
 			t.Skip("nothing is queued: an endpoint to oneself is connected at once")
@@ -409,6 +413,7 @@ func TestSubtlety28ReplyEndpoint(t *testing.T) {
 }
 
 func TestSubtlety29Alignment(t *testing.T) {
+	needtest.Goroutines(t)
 	onSome(t, func(t *testing.T, r *rig) {
 		for _, align := range []int{1, 2, 64, 4096} {
 			a, b := r.activePairWith(ucp.WorkerParams{AMAlignment: align})

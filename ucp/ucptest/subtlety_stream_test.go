@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -56,6 +57,7 @@ func TestSubtlety18StreamOfNothing(t *testing.T) {
 // TestSubtlety30PartialElementsStay: a receive takes whole elements, part of one stays
 // in the stream, and library memory has exactly those bytes.
 func TestSubtlety30PartialElementsStay(t *testing.T) {
+	needtest.Goroutines(t)
 	everywhere(t, func(t *testing.T, tr transport) {
 		for _, posted := range []bool{false, true} {
 			s := newRig(t, tr).streams()
@@ -118,6 +120,7 @@ func TestSubtlety30PartialElementsStay(t *testing.T) {
 // TestSubtlety31EarlyData: what comes before anybody looks, even before the application
 // has made its end, is kept, and the endpoint is listed until all of it is read.
 func TestSubtlety31EarlyData(t *testing.T) {
+	needtest.Goroutines(t)
 	everywhere(t, func(t *testing.T, tr transport) {
 		if tr.loopback {
 			t.Skip("there is no other end")
@@ -215,6 +218,7 @@ func TestSubtlety32PollInTurns(t *testing.T) {
 // TestSubtlety33StreamsOfTheirOwn: two endpoints to one worker have streams of their
 // own; those of one worker that shall not loop back are connected two by two.
 func TestSubtlety33StreamsOfTheirOwn(t *testing.T) {
+	needtest.Goroutines(t)
 	everywhere(t, func(t *testing.T, tr transport) {
 		exchange := func(s *streams, from, to [2]*ucp.Endpoint) {
 			t.Helper()
