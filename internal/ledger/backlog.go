@@ -1,6 +1,9 @@
 package ledger
 
-import "iter"
+import (
+	"maps"
+	"slices"
+)
 
 // Backlog is what waits for somebody to take it, of sources that may be strangers. When it is
 // used up a source may still have one more waiting if another one has at least two more than it,
@@ -25,15 +28,13 @@ func (b *Backlog[R]) Most() int { return b.most }
 // Len is how many wait.
 func (b *Backlog[R]) Len() int { return len(b.list) }
 
-// All are those that wait.
-func (b *Backlog[R]) All() iter.Seq[R] {
-	return func(yield func(R) bool) {
-		for r := range b.list {
-			if !yield(r) {
-				return
-			}
-		}
+// Drain has nothing wait any longer, and returns what did.
+func (b *Backlog[R]) Drain() []R {
+	list := slices.Collect(maps.Keys(b.list))
+	for _, r := range list {
+		b.Remove(r)
 	}
+	return list
 }
 
 // HasRoom reports whether a source may have one more waiting.

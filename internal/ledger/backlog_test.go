@@ -52,10 +52,7 @@ func TestBacklog(t *testing.T) {
 				t.Fatalf("%v wait, want %v", b.list, model)
 			}
 		}
-		for r := range b.All() {
-			b.Remove(r)
-		}
-		if b.Len() != 0 || len(b.waiting) != 0 || b.highest != 0 {
+		if n, drained := b.Len(), b.Drain(); len(drained) != n || b.Len() != 0 || len(b.waiting) != 0 || b.highest != 0 {
 			t.Errorf("something is left: %+v", b)
 		}
 	}

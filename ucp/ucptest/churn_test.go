@@ -19,7 +19,7 @@ import (
 func TestChurn(t *testing.T) {
 	needtest.Goroutines(t)
 	seeds := uint64(2)
-	if testing.Short() { // all is done by one goroutine
+	if testing.Short() {
 		seeds = 1
 	}
 	for _, tr := range []transport{byName(t, "tcp"), rc, rcTCPOnly, ud} {

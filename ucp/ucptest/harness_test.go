@@ -236,7 +236,7 @@ type side struct {
 }
 
 // endless is the length of a message that does not end while its receiver does not read: more
-// than a kernel keeps for a connection.
+// than a kernel keeps for a connection from which nothing has been read.
 const endless = 12 << 20
 
 // features are what the suite asks for.

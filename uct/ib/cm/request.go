@@ -5,7 +5,6 @@ package cm
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"go.uber.org/zap"
 
@@ -186,10 +185,9 @@ func (r *request) drop() {
 // dropRequests ends the requests of a listener that is closed.
 func (l *listener) dropRequests() {
 	l.mu.Lock()
-	pending := slices.Collect(l.pending.All())
+	pending := l.pending.Drain()
 	for _, r := range pending {
 		r.gone = errDropped
-		l.pending.Remove(r)
 	}
 	l.mu.Unlock()
 	for _, r := range pending {

@@ -30,8 +30,8 @@
 //
 // Anybody who reaches the port can connect. UCX_TCP_ALLOW and ListenParams.Accept decide before
 // anything is read; who sends nothing, or slowly, keeps a bounded number of visitors,
-// the oldest of whom give way to newcomers; requests are bounded by the backlog, of which
-// no source keeps others out; and all
-// are charged to their source (internal/ledger) until the application has accepted
+// the oldest of whom give way to newcomers; requests are bounded by the backlog, and
+// where one of more than one is used up the source with most of them makes room for others;
+// and all are charged to their source (internal/ledger) until the application has accepted
 // them. A client is never given up for being slow, as in C.
 package sockcm

@@ -3,8 +3,6 @@
 package sockcm
 
 import (
-	"slices"
-
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/internal/ledger"
@@ -107,10 +105,9 @@ func (r *request) RejectRequest() error {
 // dropRequests ends the requests of a listener that is closed.
 func (l *listener) dropRequests() {
 	l.mu.Lock()
-	pending := slices.Collect(l.pending.All())
+	pending := l.pending.Drain()
 	for _, r := range pending {
 		r.gone = errDropped
-		l.pending.Remove(r)
 	}
 	l.mu.Unlock()
 	for _, r := range pending {
