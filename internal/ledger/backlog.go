@@ -42,24 +42,24 @@ func (b *Backlog[R]) HasRoom(source Source) bool {
 	return len(b.list) < b.most || b.highest >= b.waiting[source]+2
 }
 
-// CrowdedOut is who has to make room for one of a source, if there is room for it then and not
-// without. It still waits.
-func (b *Backlog[R]) CrowdedOut(source Source) (r R, ok bool) {
-	if len(b.list) < b.most || !b.HasRoom(source) {
-		return r, false
+// Add has something of a source wait, if there is room for it. out is what had to make room, and
+// does not wait any longer, or the zero value.
+func (b *Backlog[R]) Add(r R, source Source) (out R, ok bool) {
+	if !b.HasRoom(source) {
+		return out, false
 	}
-	for r, s := range b.list {
-		if b.waiting[s] == b.highest {
-			return r, true
+	if len(b.list) >= b.most {
+		for q, s := range b.list {
+			if b.waiting[s] == b.highest {
+				out = q
+				break
+			}
 		}
+		b.Remove(out)
 	}
-	return r, false
-}
-
-// Add has something of a source wait.
-func (b *Backlog[R]) Add(r R, source Source) {
 	b.list[r] = source
 	b.count(source, 1)
+	return out, true
 }
 
 // Remove has it wait no longer, if it does.

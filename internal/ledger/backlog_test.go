@@ -36,17 +36,16 @@ func TestBacklog(t *testing.T) {
 			if got := b.HasRoom(source); got != room {
 				t.Fatalf("%d of %d wait: room %v, want %v", len(model), most, got, room)
 			}
-			r, crowded := b.CrowdedOut(source)
-			if crowded != (room && len(model) >= most) || crowded && counts[model[r]] != highest {
-				t.Fatalf("%d of %d wait, the source with most has %d: %v makes room: %v, who has %d", len(model), most, highest, r, crowded, counts[model[r]])
+			r, added := b.Add(k+1, source)
+			crowded := r != 0
+			if added != room || crowded != (room && len(model) >= most) || crowded && counts[model[r]] != highest {
+				t.Fatalf("%d of %d wait, the source with most has %d: added %v, %v makes room, who has %d", len(model), most, highest, added, r, counts[model[r]])
 			}
 			if crowded {
 				delete(model, r)
-				b.Remove(r)
 			}
-			if room {
-				model[k] = source
-				b.Add(k, source)
+			if added {
+				model[k+1] = source
 			}
 			if b.Len() != len(model) || b.Len() > most || !maps.Equal(model, b.list) {
 				t.Fatalf("%v wait, want %v", b.list, model)

@@ -109,14 +109,12 @@ func (l *listener) hasRoom(source ledger.Source) bool {
 // admit puts a request for which there is room on the list.
 func (l *listener) admit(r *request) {
 	l.mu.Lock()
-	q, crowded := l.pending.CrowdedOut(r.source)
-	if crowded {
+	q, _ := l.pending.Add(r, r.source) // there is room: since it was looked, some may have gone
+	if q != nil {
 		q.gone = errCrowded
-		l.pending.Remove(q)
 	}
-	l.pending.Add(r, r.source)
 	l.mu.Unlock()
-	if crowded {
+	if q != nil {
 		q.refuse(ledger.Connections, "others want to wait, and many of its source do")
 	}
 }

@@ -51,19 +51,13 @@ func (v *visitor) present(private []byte) {
 // admit puts a request on the list, if the backlog allows, or one of a source with more of them
 // makes room for it.
 func (l *listener) admit(r *request) bool {
-	source := r.account.Source()
 	l.mu.Lock()
-	q, crowded := l.pending.CrowdedOut(source)
-	if crowded {
+	q, room := l.pending.Add(r, r.account.Source())
+	if q != nil {
 		q.gone = errCrowded
-		l.pending.Remove(q)
-	}
-	room := l.pending.HasRoom(source)
-	if room {
-		l.pending.Add(r, source)
 	}
 	l.mu.Unlock()
-	if crowded {
+	if q != nil {
 		q.refuse()
 	}
 	return room
