@@ -167,6 +167,7 @@ func TestLostServer(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("a call has succeeded, of a server that is gone")
 	}
+	<-c.lost.Done() // an answer may have come before
 	if _, err := dialed(t, s.addr()).call(t.Context(), "upper", nil); !errors.Is(err, ucs.ErrNotConnected) {
 		t.Errorf("%v, want %v", err, ucs.ErrNotConnected)
 	}
