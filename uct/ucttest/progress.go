@@ -56,9 +56,11 @@ func Eventually(cond func() bool, hosts ...*Host) bool {
 	return cond()
 }
 
-// Settle progresses the hosts until nothing has happened for a while.
+// Settle progresses the hosts until nothing has happened for a while. What a timer does may go
+// on for ever, so there is an end to the rounds.
 func Settle(hosts ...*Host) {
-	for idle := 0; idle < spinRounds; idle++ {
+	const most = 20 * spinRounds
+	for idle, n := 0, 0; idle < spinRounds && n < most; idle, n = idle+1, n+1 {
 		if Progress(hosts...) > 0 {
 			idle = 0
 		}
