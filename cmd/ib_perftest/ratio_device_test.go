@@ -29,21 +29,17 @@ var ratios = []struct {
 // TestRatios compares with perftest, by turns with it: both sides ours, both C's,
 // and our client with a server of C's. It prints medians of the typical latency or
 // the average bandwidth, beside them those of the best latency or the peak. They
-// decide nothing: machines are noisy. RXE_ROUNDS says how often; without it, and not in the
-// long form, it is one row once, which shows that there are numbers.
+// decide nothing: machines are noisy. RXE_ROUNDS says how often.
 func TestRatios(t *testing.T) {
 	flags := onDevice(t)
-	rows, rounds := ratios[:1], 1
-	if os.Getenv("RXE_LONG") != "" {
-		rows, rounds = ratios, 11
-	}
-	if n, err := strconv.Atoi(os.Getenv("RXE_ROUNDS")); err == nil && n > 0 {
-		rows, rounds = ratios, n
+	rounds, err := strconv.Atoi(os.Getenv("RXE_ROUNDS"))
+	if err != nil {
+		t.Skip("asked for by RXE_ROUNDS: scripts/bench-rxe runs this")
 	}
 	fmt.Printf("%-26s %21s %21s %21s %15s %15s\n%-26s %21s %21s %21s %15s %15s  target\n",
 		"medians of "+strconv.Itoa(rounds), "C", "Go", "Go, server C", "Go / C", "Go, server C",
 		"us, MiB/s", "typical       best", "", "", "", "/ C")
-	for _, row := range rows {
+	for _, row := range ratios {
 		name, _, _ := strings.Cut(row.args, " ")
 		needC(t, "ib_"+name)
 		var results [3][2][]float64

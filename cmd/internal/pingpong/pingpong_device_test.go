@@ -131,7 +131,8 @@ var pairings = []struct {
 }{{"Go-Go", [2]bool{true, true}}, {"Go-C", [2]bool{true, false}}, {"C-Go", [2]bool{false, true}}}
 
 // TestDevice plays with ours and with C's in both roles, with checked data, with and
-// without events, between two devices. Both print alike.
+// without events, between two devices. Both print alike. In the long form ours play all of
+// that with each other, too.
 func TestDevice(t *testing.T) {
 	at := devicePlaces(t)
 	iters, depth := 30, "20"
@@ -151,8 +152,14 @@ func TestDevice(t *testing.T) {
 		switch {
 		case tool == UD:
 			sizes = []int{1000}
-		case tool == RC || long:
+		case long:
 			sizes = []int{1, 4096, 9000}
+		case tool == RC:
+			sizes = []int{1, 9000}
+		}
+		pairings := pairings
+		if !long {
+			pairings = pairings[1:]
 		}
 		for _, p := range pairings {
 			for _, flag := range []string{"-c", "-ce"} {

@@ -39,10 +39,15 @@ func across(t testing.TB, pairs ...string) (a, b *ucttest.Host) {
 	return a, f.Open(t)
 }
 
-// TestDeviceConformance is the suite on a device that is no fake.
+// TestDeviceConformance is the suite on a device that is no fake; with other settings than the
+// defaults in the long form, TestDeviceAcross has them always.
 func TestDeviceConformance(t *testing.T) {
 	name := rdmatest.Device(t)
-	for _, w := range ways[:3] {
+	list := ways[:3]
+	if os.Getenv("RXE_LONG") == "" {
+		list = ways[:1]
+	}
+	for _, w := range list {
 		t.Run(w.name, func(t *testing.T) {
 			f := real(t, name, w.pairs...)
 			f.Skip = w.skip
@@ -75,11 +80,15 @@ func exchange(t *testing.T, a, b *ucttest.Host, count int) {
 }
 
 func TestDeviceAcross(t *testing.T) {
-	ucttest.NoLeaks(t)
-	a, b := across(t, "UD_TIMEOUT", "30s")
-	exchange(t, a, b, 3000)
-	if len(a.Failures)+len(b.Failures) != 0 {
-		t.Errorf("%+v, %+v", a.Failures, b.Failures)
+	for _, w := range ways[:3] {
+		t.Run(w.name, func(t *testing.T) {
+			ucttest.NoLeaks(t)
+			a, b := across(t, append([]string{"UD_TIMEOUT", "30s"}, w.pairs...)...)
+			exchange(t, a, b, 3000)
+			if len(a.Failures)+len(b.Failures) != 0 {
+				t.Errorf("%+v, %+v", a.Failures, b.Failures)
+			}
+		})
 	}
 }
 
