@@ -209,6 +209,7 @@ func eachInPeerMode(t *testing.T, run func(d *dialing) error) {
 // it on a worker of its choice, all kinds of operations work, both know the addresses,
 // and either closes first.
 func TestListener(t *testing.T) {
+	t.Parallel() // the peers sleep much
 	eachDialing(t, dialingRoutes, func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
 		for _, mode := range []string{"none", "peer"} {
 			if !theirs.dials(mode, weServe, over) {
@@ -304,6 +305,7 @@ func (d *dialing) rejected() error {
 
 // TestManyClients connects a hundred times at once.
 func TestManyClients(t *testing.T) {
+	t.Parallel() // the peers sleep much
 	eachInPeerMode(t, func(d *dialing) error { return d.many(100) })
 }
 

@@ -417,6 +417,7 @@ func signal(t *testing.T, p *peer, s syscall.Signal) {
 // TestUnplugged cuts the cable between two peers. Nothing tells either of them,
 // so the time limits of the connection must.
 func TestUnplugged(t *testing.T) {
+	t.Parallel() // the peers sleep much
 	dir := t.TempDir()
 	c := buildC(t, dir)
 	ours := buildGo(t, dir)

@@ -71,11 +71,22 @@ func (m *matrix) fail(t *testing.T, at row, size int, c column, err error) {
 	t.Error(reason)
 }
 
+// everyOther reports whether the sum of the numbers of a combination is even: of neighbours
+// that try alike combinations each takes half of them.
+func everyOther(numbers ...int) bool {
+	sum := 0
+	for _, n := range numbers {
+		sum += n
+	}
+	return sum%2 == 0
+}
+
 // noSize is the size of rows that have none.
 const noSize = -1
 
 // print writes the matrix: a line for each row, or several where the outcome
-// depends on the size; then why things failed, and the counts.
+// depends on the size; then why things failed, and the counts. Not every column has
+// run every size.
 func (m *matrix) print(w io.Writer) {
 	const label = 44
 	fmt.Fprintf(w, "\n%-*s", label, m.title)
@@ -92,11 +103,11 @@ func (m *matrix) print(w io.Writer) {
 	}
 	fmt.Fprintln(w)
 	for _, r := range m.rows {
-		for _, sizes := range m.alike(r) {
-			text := fmt.Sprintf("%-16s %-12s %s", r.operation, r.direction, m.span(r, sizes))
+		for _, line := range m.alike(r) {
+			text := fmt.Sprintf("%-16s %-12s %s", r.operation, r.direction, span(line.sizes))
 			fmt.Fprintf(w, "%-*s", label, text)
 			for _, c := range m.columns {
-				fmt.Fprintf(w, " %-*s", m.width(c), m.cells[cell{r, c, sizes[0]}])
+				fmt.Fprintf(w, " %-*s", m.width(c), line.outcomes[c])
 			}
 			fmt.Fprintln(w)
 		}
@@ -119,30 +130,43 @@ func (m *matrix) width(c column) int {
 	return max(len(c.name), len(failed), (len(c.group)+in-1)/in)
 }
 
-// alike splits the sizes of a row into runs of the same outcomes.
-func (m *matrix) alike(r row) [][]int {
-	var runs [][]int
-	for _, size := range m.sizes[r] {
-		if n := len(runs); n > 0 && m.same(r, runs[n-1][len(runs[n-1])-1], size) {
-			runs[n-1] = append(runs[n-1], size)
-			continue
-		}
-		runs = append(runs, []int{size})
-	}
-	return runs
+// line is some sizes of a row that have come out the same, wherever they were run.
+type line struct {
+	sizes    []int
+	outcomes map[column]outcome
 }
 
-func (m *matrix) same(r row, a, b int) bool {
+// alike splits the sizes of a row into lines.
+func (m *matrix) alike(r row) []line {
+	var lines []line
+	for _, size := range m.sizes[r] {
+		if n := len(lines); n == 0 || !m.fits(lines[n-1], r, size) {
+			lines = append(lines, line{outcomes: make(map[column]outcome)})
+		}
+		last := &lines[len(lines)-1]
+		last.sizes = append(last.sizes, size)
+		for _, c := range m.columns {
+			if o := m.cells[cell{r, c, size}]; o != notRun {
+				last.outcomes[c] = o
+			}
+		}
+	}
+	return lines
+}
+
+// fits reports whether a size has come out as those of a line.
+func (m *matrix) fits(l line, r row, size int) bool {
 	for _, c := range m.columns {
-		if m.cells[cell{r, c, a}] != m.cells[cell{r, c, b}] {
+		have, more := l.outcomes[c], m.cells[cell{r, c, size}]
+		if have != notRun && more != notRun && have != more {
 			return false
 		}
 	}
 	return true
 }
 
-// span names a run of sizes.
-func (m *matrix) span(r row, sizes []int) string {
+// span names sizes that follow each other.
+func span(sizes []int) string {
 	first, last := sizes[0], sizes[len(sizes)-1]
 	switch {
 	case first == noSize:

@@ -172,6 +172,7 @@ func newLinkedContainers() (*place, *place, error) {
 // TestSeparated connects processes that have all transports and do not share all
 // namespaces. They must find what works between them.
 func TestSeparated(t *testing.T) {
+	t.Parallel() // the peers sleep much
 	if os.Geteuid() != 0 {
 		needtest.Right(t, "root, to make namespaces")
 	}
@@ -206,6 +207,7 @@ func TestSeparated(t *testing.T) {
 // TestOtherSource connects with processes that listen at an address of one device and
 // whose connections come from that of another, as C UCX does which does not bind them.
 func TestOtherSource(t *testing.T) {
+	t.Parallel() // the peers sleep much
 	if os.Geteuid() != 0 {
 		needtest.Right(t, "root, to make namespaces")
 	}

@@ -56,6 +56,7 @@ func TestRails(t *testing.T) {
 // device that is not the one it listens at; then our side makes one, too. What is sent,
 // read and written in between arrives.
 func TestOneSidedRails(t *testing.T) {
+	t.Parallel() // the peers sleep much
 	dir := t.TempDir()
 	c := buildC(t, dir)
 	ours := buildGo(t, dir)

@@ -16,6 +16,7 @@ func (p program) tokens(mode string) program {
 // TestTokenKnown: C peers whose endpoints we make are served by a worker with a token,
 // whose address they read and whose requests they answer; peers of this library always.
 func TestTokenKnown(t *testing.T) {
+	t.Parallel() // the peers sleep much
 	dir := t.TempDir()
 	c := buildC(t, dir)
 	ours := buildGo(t, dir)
