@@ -52,9 +52,14 @@ type field struct {
 	name     string   // without prefix
 	aliases  []string // without prefix
 	prefixes []string // weakest first; the last one is the section's own
-	def      string
-	doc      string
-	index    []int // for reflect.Value.FieldByIndex
+
+	// settable are the names that set the field, without UCX_, weakest first: by prefix, and
+	// aliases before the name itself.
+	settable []string
+
+	def   string
+	doc   string
+	index []int // for reflect.Value.FieldByIndex
 }
 
 // Register makes a section known to every Set that is read from then on.
@@ -160,10 +165,18 @@ func (sec *section) addFields(typ reflect.Type, index []int, prefixes []string) 
 		if !supported(sf.Type) {
 			return fmt.Errorf("field %s: settings of type %v are not supported", sf.Name, sf.Type)
 		}
+		var settable []string
+		for _, p := range prefixes {
+			for _, a := range names[1:] {
+				settable = append(settable, p+a)
+			}
+			settable = append(settable, p+names[0])
+		}
 		sec.fields = append(sec.fields, field{
 			name:     names[0],
 			aliases:  names[1:],
 			prefixes: prefixes,
+			settable: settable,
 			def:      sf.Tag.Get("default"),
 			doc:      sf.Tag.Get("doc"),
 			index:    at,
@@ -172,19 +185,8 @@ func (sec *section) addFields(typ reflect.Type, index []int, prefixes []string) 
 	return nil
 }
 
-// candidates calls fn with every name that sets f, without UCX_, weakest first:
-// by prefix, and aliases before the name itself.
-func (f *field) candidates(fn func(name string)) {
-	for _, p := range f.prefixes {
-		for _, a := range f.aliases {
-			fn(p + a)
-		}
-		fn(p + f.name)
-	}
-}
-
 // fullName is the name of f in its section, without UCX_.
-func (f *field) fullName() string { return f.prefixes[len(f.prefixes)-1] + f.name }
+func (f *field) fullName() string { return f.settable[len(f.settable)-1] }
 
 // validName accepts the names a setting may have: capital letters, digits and
 // underscores.

@@ -91,11 +91,11 @@ func (s *Set) effective(f *field) entry {
 		return e
 	}
 	for _, l := range s.layers {
-		f.candidates(func(name string) {
+		for _, name := range f.settable {
 			if got, ok := l[name]; ok {
 				e = got
 			}
-		})
+		}
 	}
 	for _, c := range s.calls {
 		if f.named(c.name) {
@@ -107,13 +107,13 @@ func (s *Set) effective(f *field) entry {
 
 // named reports whether a name or pattern given to Modify means f.
 func (f *field) named(pattern string) bool {
-	found := false
-	f.candidates(func(name string) {
-		if !found {
-			found, _ = path.Match(pattern, name)
-		}
+	if !strings.ContainsAny(pattern, `*?[\`) {
+		return slices.Contains(f.settable, pattern)
+	}
+	return slices.ContainsFunc(f.settable, func(name string) bool {
+		found, _ := path.Match(pattern, name)
+		return found
 	})
-	return found
 }
 
 // store parses e into the field of v, a struct of the section's type.

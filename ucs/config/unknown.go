@@ -50,7 +50,9 @@ func knownNames() map[string]bool {
 	known := make(map[string]bool)
 	for _, sec := range sections() {
 		for i := range sec.fields {
-			sec.fields[i].candidates(func(n string) { known[n] = true })
+			for _, n := range sec.fields[i].settable {
+				known[n] = true
+			}
 		}
 	}
 	return known
