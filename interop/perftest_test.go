@@ -78,7 +78,7 @@ func runPerftest(t *testing.T, ours, theirs program) {
 // others.
 func perfColumn(t *testing.T, where *place, m *matrix, ours, theirs program, over route, tests []perfTest, runs []perfCount) {
 	failures, column := 0, column{"defaults", over.name}
-	half, first := len(runs) > 1 && !needtest.Full && !rdmaLong, len(m.columns)
+	half, first := !needtest.Full && !rdmaLong, len(m.columns)
 	for i, test := range tests {
 		for k, run := range runs {
 			if test.words && run.size != 8 {

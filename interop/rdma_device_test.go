@@ -20,7 +20,6 @@ func TestRDMAMatrix(t *testing.T) {
 // listenerShort is what the short form of TestRDMAListener tries over each route.
 var listenerShort = map[string][]string{
 	"rc_verbs": {"peer/listener's worker"},
-	reliable:   {"none/other worker"},
 	datagram:   {"peer/other worker"},
 	anyIB:      {"none/listener's worker"},
 }

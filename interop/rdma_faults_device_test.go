@@ -227,7 +227,7 @@ func soonLost(t *testing.T, where *place, ours, theirs program) []string {
 
 // lostShort is what the short form of TestRDMALost tries over each route.
 var lostShort = map[string][]string{
-	reliable: {"killed amid transfers", "killed while we sleep"},
+	reliable: {"killed amid transfers"},
 	datagram: {"stopped and continued", "killed with messages queued", "killed while we sleep"},
 	anyIB:    {"killed", "stopped while we close, and killed"},
 }
