@@ -76,6 +76,7 @@ func settle(w [2]*Worker) {
 // whoever gets less time. It would hang if both stopped reading, or if answers waited
 // behind what is itself held up.
 func TestFloodOfAcknowledged(t *testing.T) {
+	needtest.Goroutines(t)
 	if testing.Short() {
 		t.Skip("connections by the thousand")
 	}

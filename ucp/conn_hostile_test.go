@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log/logtest"
@@ -210,6 +211,7 @@ func (r *rawCaller) clientData() (data []byte) {
 // TestHostileConnData: whatever a client says, the server answers or rejects it, and
 // nothing is left of it.
 func TestHostileConnData(t *testing.T) {
+	needtest.Goroutines(t)
 	logtest.Watch(t).Allow("")
 	r := newRawCaller(newDuo(t))
 	honest := r.clientData()
@@ -279,6 +281,7 @@ func TestHostileConnData(t *testing.T) {
 
 // TestHostileAnswer: whatever a server answers, the client connects or fails.
 func TestHostileAnswer(t *testing.T) {
+	needtest.Goroutines(t)
 	logtest.Watch(t).Allow("")
 	r := newRawCaller(newDuo(t, "CM_USE_ALL_DEVICES", "n"))
 	honest, err := r.call(r.clientData())
@@ -353,6 +356,7 @@ const stages = 25
 // TestHostileConnStages: messages by the connection of somebody else, with all the right
 // ids, change nothing: the connection is made.
 func TestHostileConnStages(t *testing.T) {
+	needtest.Goroutines(t)
 	logtest.Watch(t).Allow("")
 	for _, typ := range forged {
 		if typ == proto.WireupEpCheck {
@@ -431,6 +435,7 @@ func TestHostileConnIDs(t *testing.T) {
 // TestHostileConnPeer: the peer itself says anything at any time. The endpoint fails or
 // not, and in the end nothing is left.
 func TestHostileConnPeer(t *testing.T) {
+	needtest.Goroutines(t)
 	logtest.Watch(t).Allow("")
 	d := newDuo(t)
 	for k := range 2 * stages * len(forged) {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -157,6 +158,7 @@ const hugeLength = min(1<<47, math.MaxInt/2)
 // TestHostileUnexpected: whatever kind of message a peer sends that nobody
 // receives, memory stops growing at the limit, and goes on when there is room.
 func TestHostileUnexpected(t *testing.T) {
+	needtest.Goroutines(t)
 	const limit = 1 << 20
 	for name, message := range map[string]func(v *victim, i int) error{
 		"empty": func(v *victim, _ int) error { return v.onEagerOnly()(nil, make([]byte, 8), nil) },

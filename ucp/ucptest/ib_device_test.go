@@ -44,38 +44,44 @@ func onDevices(t *testing.T, tls string, more ...setting) (r *rig, a, b *side) {
 	return r, r.open(), r.open()
 }
 
-// shortSuite are the groups that TestDeviceSuite runs if it is not to take long: half an hour
-// is what the machine takes for all.
-var shortSuite = []string{"transfer", "wireup", "close", "put and get"}
-
-// shortLess are tests that it leaves out of those then: every right to memory in every way,
-// which is a matter of keys, and makes workers by the hundred.
-var shortLess = []string{"denied", "rights of allocated memory", "memory of some peers"}
-
 // deviceLong asks for the long form of tests: make test-rxe-long.
 var deviceLong = os.Getenv("RXE_LONG") != ""
 
-// TestDeviceSuite is the suite on soft-RoCE. Unless it is to take long, only transfers go by
-// switches, each transport by those whose turn it is: which way a message takes is no matter of
-// what ends meanwhile.
+// TestDeviceSuite is the suite on soft-RoCE. Unless it is to take long, transfers go by those
+// switches alone whose turn it is, and of the other tests each transport takes every other one:
+// which way a message takes is no matter of what ends meanwhile.
 func TestDeviceSuite(t *testing.T) {
-	on := []transport{cable(t, "rc_v").pairwise(), cable(t, "ud_v")}
 	groups := slices.Concat(suite, oneSidedSuite)
-	if !deviceLong {
-		for i := range on {
-			on[i].turn = 1 + i
+	for number, tr := range []transport{cable(t, "rc_v").pairwise(), cable(t, "ud_v")} {
+		if deviceLong {
+			runGroups(t, []transport{tr}, groups)
+			continue
 		}
-		groups = slices.DeleteFunc(groups, func(g caseGroup) bool { return !slices.Contains(shortSuite, g.name) })
-		for i, g := range groups {
-			groups[i].cases = slices.DeleteFunc(slices.Clone(g.cases), func(c testCase) bool { return slices.Contains(shortLess, c.name) })
-			for k := range groups[i].cases {
-				if g.name != "transfer" {
-					groups[i].cases[k].need &^= everySwitch | fewSwitches
-				}
-			}
-		}
+		tr.turn = 1 + number
+		runGroups(t, []transport{tr}, shortSuite(groups, number))
 	}
-	runGroups(t, on, groups)
+}
+
+// shortSuite is what of the groups TestDeviceSuite runs on a transport if it is not to take long:
+// half an hour is what the machine takes for all. Every right to memory in every way is a matter
+// of keys, and makes workers by the hundred.
+func shortSuite(groups []caseGroup, number int) (list []caseGroup) {
+	less := []string{"denied", "rights of allocated memory", "memory of some peers"}
+	for _, name := range []string{"transfer", "wireup", "close", "put and get"} {
+		g := groups[slices.IndexFunc(groups, func(g caseGroup) bool { return g.name == name })]
+		short := caseGroup{name: name}
+		for i, c := range g.cases {
+			if name != "transfer" {
+				if i%2 != number || slices.Contains(less, c.name) {
+					continue
+				}
+				c.need &^= everySwitch | fewSwitches
+			}
+			short.cases = append(short.cases, c)
+		}
+		list = append(list, short)
+	}
+	return list
 }
 
 // resources is what the kernel has of RDMA devices.

@@ -71,7 +71,7 @@ func testConnCrowd(t *testing.T, tr transport, mode ucp.ErrMode) {
 // TestConnectionsLeaveNothing: memory does not grow with the connections that there were,
 // however they have ended.
 func TestConnectionsLeaveNothing(t *testing.T) {
-	total := 10_000
+	total := long(10_000, 4000)
 	if testing.Short() || race.Enabled {
 		total = 500
 	}

@@ -199,6 +199,7 @@ func openFor(t *testing.T, transport string, release uct.PeerRelease, settings m
 }
 
 func TestAgainstC(t *testing.T) {
+	needtest.Goroutines(t)
 	overC(t, func(t *testing.T, c cInstallation, transport string) {
 		modes := []map[string]string{nil}
 		if transport == posixName {
@@ -216,6 +217,7 @@ func TestAgainstC(t *testing.T) {
 // messages can be. A length has 16 bits: C takes 65536 bytes of a longer buffer for
 // a message and says that it has none. Its neighbors are not hurt by that.
 func TestSegSizesAgainstC(t *testing.T) {
+	needtest.Goroutines(t)
 	overC(t, func(t *testing.T, c cInstallation, transport string) {
 		prefix := strings.ToUpper(transport) + "_"
 		for _, size := range []int{9, 333, 65535, 65536, 65537, 100001, 1 << 20} {

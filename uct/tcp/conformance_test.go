@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/certtest"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -20,6 +21,7 @@ func onceRaced(t *testing.T, name string) {
 }
 
 func TestConformance(t *testing.T) {
+	needtest.Goroutines(t)
 	for name, vars := range map[string][]string{
 		"defaults":      nil,
 		"inet6":         {"AF_PRIO", "inet6"},

@@ -28,6 +28,7 @@ func connFixture(t *testing.T, at netip.Addr, device string, vars ...string) *uc
 }
 
 func TestConnManagerConformance(t *testing.T) {
+	needtest.Goroutines(t)
 	for name, vars := range map[string][]string{
 		"defaults":         nil,
 		"inet6":            nil,

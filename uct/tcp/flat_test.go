@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/uct"
 )
 
 // TestFlat: clients that came and went leave nothing that grows.
 func TestFlat(t *testing.T) {
+	needtest.Goroutines(t)
 	h := newHost(t, "")
 	n := 3 * maxIdleNumbers
 	if testing.Short() {

@@ -437,6 +437,7 @@ func TestLinkLocal(t *testing.T) {
 // A peer that is unplugged is found by keepalive where nothing is under way, and
 // by unanswered output where something is, on both ends.
 func TestUnplugged(t *testing.T) {
+	needtest.Goroutines(t)
 	if testing.Short() {
 		t.Skip("waits for keepalive")
 	}

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/needtest"
-	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
@@ -87,15 +86,11 @@ func network(t testing.TB, devices ...verbstest.Config) *verbstest.Fabric {
 	return net
 }
 
-// raced is how many of the ways, the first ones, the race detector sees: they differ in who waits
-// for what.
-const raced = 3
-
 func TestConformance(t *testing.T) {
 	for i, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
-			if race.Enabled && i >= raced && !slices.Contains(w.pairs, "UD_ASYNC") {
-				t.Skip("what is in the packets, and how many may go, is nothing for the race detector")
+			if i > 0 && !slices.Contains(w.pairs, "UD_ASYNC") {
+				needtest.Goroutines(t)
 			}
 			f := fixture(t, network(t, w.device), w.pairs...)
 			f.Skip = w.skip
@@ -124,8 +119,9 @@ func TestConformanceSlow(t *testing.T) {
 
 // TestConformanceLossy: packets are lost, doubled and late. Nothing of it is seen above.
 func TestConformanceLossy(t *testing.T) {
+	needtest.Goroutines(t)
 	seeds := uint64(3)
-	if race.Enabled || testing.Short() {
+	if testing.Short() {
 		seeds = 1
 	}
 	for seed := range seeds {

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib"
@@ -80,6 +81,7 @@ const maxEmbryos = 1 << 10
 // makes up. What that makes the interface hold is bounded, in memory and on the device; who
 // is connected goes on, and others can connect.
 func TestStorm(t *testing.T) {
+	needtest.Goroutines(t)
 	quietly(t)
 	net := network(t, verbstest.Config{}, verbstest.Config{})
 	f := fixture(t, net, "UD_TIMEOUT", "30s")

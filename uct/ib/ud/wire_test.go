@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib"
@@ -487,6 +488,7 @@ func TestStuckDevice(t *testing.T) {
 
 // TestAddressHandles: of peers that are gone no more are left than the domain keeps.
 func TestAddressHandles(t *testing.T) {
+	needtest.Goroutines(t)
 	net, h, p := two(t)
 	a := must(ib.ParseAddress(p.dev))(t)
 	const kept, more = 256, 100

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/wire"
 )
@@ -273,9 +274,13 @@ func TestExplore(t *testing.T) {
 		{"numbers go round", start{pairs: true, messages: 3, loss: 2, ticks: 2, first: 0xffff}, 7, 15000},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if race.Enabled || testing.Short() {
+			switch {
+			case race.Enabled || testing.Short():
 				tc.depth -= 2
 				tc.least /= 20
+			case !needtest.Full:
+				tc.depth--
+				tc.least /= 5
 			}
 			n := explore(t, tc.s, tc.depth)
 			t.Logf("%d states", n)
