@@ -49,7 +49,7 @@ type Worker struct {
 	nextLook   uint64        // round in which to see whether to poll unasked
 	nextPoll   uint64        // round of the next poll that nobody asked for
 	pollGap    uint64        // rounds between these
-	pollBy     time.Duration // time of it at the latest
+	polledAt   time.Duration // time of the last such poll
 	lookedIn   uint64        // round of the last look, and
 	lookedAt   time.Duration // time of it
 	vain       uint          // polls in a row that found nothing
@@ -61,14 +61,16 @@ type Worker struct {
 // long as they find nothing: where all traffic goes through shared memory, system
 // calls must not grow with messages. At 10 ns and more for an idle round the
 // longest gap is some milliseconds. A look at the clock, every lookGap rounds, finds
-// out who progresses rarely, because he sleeps or computes in between: for him it is
-// polled in each round, which costs little beside that.
+// out who progresses rarely, because he sleeps or computes in between, or posts where that
+// takes long: for him it is polled each millisecond, or in each round if these come
+// later, which costs little beside that.
 const (
-	minPollGap  = 256
-	maxPollGap  = 1 << 18
-	maxPollTime = 100 * time.Millisecond
-	lookGap     = 128
-	rarely      = 100 * time.Microsecond // between rounds
+	minPollGap   = 256
+	maxPollGap   = 1 << 18
+	maxPollTime  = 100 * time.Millisecond
+	lookGap      = 128
+	rarely       = 100 * time.Microsecond // between rounds
+	rarePollTime = time.Millisecond
 )
 
 // NewWorker creates a worker with an empty event set.
@@ -160,13 +162,17 @@ func (w *Worker) look() int {
 		w.ragged = false
 		w.progress = slices.DeleteFunc(w.progress, func(p Progressor) bool { return p == gone{} })
 	}
-	if w.polled == w.epoch || !w.mustPoll && !rare && w.epoch < w.nextPoll && now < w.pollBy {
+	longest := maxPollTime
+	if rare {
+		longest = rarePollTime
+	}
+	if w.polled == w.epoch || !w.mustPoll && w.epoch < w.nextPoll && now-w.polledAt < longest {
 		return 0
 	}
 	n := w.PollEvents()
 	w.pollGap = min(2*w.pollGap, maxPollGap)
 	w.nextPoll = w.epoch + w.pollGap
-	w.pollBy = now + maxPollTime
+	w.polledAt = now
 	return n
 }
 

@@ -238,8 +238,8 @@ func TestWorkerPollsWithoutBeingAsked(t *testing.T) {
 	}
 }
 
-// TestWorkerProgressedRarely: for who progresses rarely the set is polled each time, at the
-// latest when some rounds have been slow.
+// TestWorkerProgressedRarely: for who progresses rarely the set is polled each time, unless
+// it was just now, at the latest when some rounds have been slow.
 func TestWorkerProgressedRarely(t *testing.T) {
 	w := newWorker(t)
 	h := newWatched(t, w)
@@ -249,6 +249,7 @@ func TestWorkerProgressedRarely(t *testing.T) {
 	h.signal()
 	for range lookGap {
 		w.lookedAt -= time.Second // so long ago was the last look
+		w.polledAt -= time.Second
 		w.Progress()
 	}
 	if h.calls != 1 {
@@ -257,9 +258,16 @@ func TestWorkerProgressedRarely(t *testing.T) {
 	for k := range 10 {
 		h.signal()
 		w.lookedAt -= time.Second
+		w.polledAt -= time.Second
 		if n := w.Progress(); n != 1 {
 			t.Fatalf("slow round %d: %d events", k, n)
 		}
+	}
+	h.signal()
+	w.lookedAt -= time.Second
+	w.polledAt += time.Hour
+	if n := w.Progress(); n != 0 {
+		t.Errorf("a slow round behind a poll: %d events", n)
 	}
 }
 
