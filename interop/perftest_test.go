@@ -77,7 +77,7 @@ func runPerftest(t *testing.T, ours, theirs program) {
 // wanted, it is every other combination of test, count and role, and for the next column the
 // others.
 func perfColumn(t *testing.T, where *place, m *matrix, ours, theirs program, over route, tests []perfTest, runs []perfCount) {
-	failures, column := 0, column{"defaults", over.name}
+	failures, in := 0, column{"defaults", over.name}
 	half, first := !needtest.Full && !rdmaLong, len(m.columns)
 	for i, test := range tests {
 		for k, run := range runs {
@@ -101,12 +101,12 @@ func perfColumn(t *testing.T, where *place, m *matrix, ours, theirs program, ove
 					at.direction = ours.name + " server"
 				}
 				if failures == maxFailures {
-					m.set(at, run.size, column, notRun)
+					m.set(at, run.size, in, notRun)
 				} else if _, err := r.run(where); err != nil {
 					failures++
-					m.fail(t, at, run.size, column, err)
+					m.fail(t, at, run.size, in, err)
 				} else {
-					m.set(at, run.size, column, ok)
+					m.set(at, run.size, in, ok)
 				}
 			}
 		}
