@@ -150,7 +150,7 @@ func runMatrix(t *testing.T, where *place, ours, theirs program, groups []group,
 		for _, over := range g.routes {
 			t.Run(g.name+"/"+over.name, func(t *testing.T) {
 				r := runner{t: t, where: where, ours: ours, theirs: theirs, setting: g.setting, route: over, matrix: m,
-					half: !needtest.Full && !rdmaLong, first: len(m.columns)}
+					half: sparse}
 				r.run(sizes)
 			})
 		}
@@ -174,10 +174,9 @@ type runner struct {
 	matrix       *matrix
 	operations   []operation // nil for all
 
-	// half leaves out every other combination of operation, size and direction; an odd
-	// first leaves out the other ones.
-	half  bool
-	first int
+	// half leaves out every other combination of operation, size and direction; the next
+	// column the other ones.
+	half bool
 
 	pair     *pair
 	failures int
@@ -197,13 +196,14 @@ func (r *runner) run(sizes []int) {
 	case !r.route.isNetwork():
 		list = slices.Concat(operations, sharedOperations)
 	}
+	first := len(r.matrix.columns)
 	for i, op := range list {
 		if !wanted.MatchString(op.name) {
 			continue
 		}
 		for k, size := range sizes {
 			for d, weSend := range []bool{true, false} {
-				if !r.half || everyOther(r.first, i, k, d) {
+				if !r.half || everyOther(first, i, k, d) {
 					r.one(op, size, weSend)
 				}
 			}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ucx-go/ucx/internal/needtest"
 )
 
 // outcome is what is known of one cell of the matrix.
@@ -70,6 +72,9 @@ func (m *matrix) fail(t *testing.T, at row, size int, c column, err error) {
 	m.reasons = append(m.reasons, reason)
 	t.Error(reason)
 }
+
+// sparse says that neighbours share what they try, as neither kind of long form is wanted.
+var sparse = !needtest.Full && !rdmaLong
 
 // everyOther reports whether the sum of the numbers of a combination is even: of neighbours
 // that try alike combinations each takes half of them.

@@ -78,14 +78,14 @@ func runPerftest(t *testing.T, ours, theirs program) {
 // others.
 func perfColumn(t *testing.T, where *place, m *matrix, ours, theirs program, over route, tests []perfTest, runs []perfCount) {
 	failures, in := 0, column{"defaults", over.name}
-	half, first := !needtest.Full && !rdmaLong, len(m.columns)
+	first := len(m.columns)
 	for i, test := range tests {
 		for k, run := range runs {
 			if test.words && run.size != 8 {
 				continue
 			}
 			for d, weServe := range []bool{true, false} {
-				if half && !everyOther(first, i, k, d) {
+				if sparse && !everyOther(first, i, k, d) {
 					continue
 				}
 				r := perfRun{server: theirs, client: ours,

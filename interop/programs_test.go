@@ -231,7 +231,7 @@ func (e example) clientServer(t *testing.T, sizes []clientSize) {
 	if majorMinor(e.name) == "1.13" {
 		fin = "plain" // its server does not answer
 	}
-	half := e.over.rdma && !rdmaLong // each way one role
+	half := e.over.rdma && sparse // each way one role
 	for i, way := range []string{"stream", "tag", "am"} {
 		for _, size := range sizes {
 			name := fmt.Sprintf("%s/%s/%sx%s/", e.name, way, size.pieces, size.length)

@@ -91,7 +91,7 @@ func TestRDMAFaults(t *testing.T) {
 				t.Run(f.name+"/"+over.name, func(t *testing.T) {
 					spoil(t, f.netem)
 					r := runner{t: t, where: where, ours: ours, theirs: theirs, route: over, matrix: m, operations: list,
-						setting: setting{name: f.name, both: faultEnv}, half: !rdmaLong, first: len(m.columns)}
+						setting: setting{name: f.name, both: faultEnv}, half: sparse}
 					r.run(sizes)
 					if shown := command(t, "tc -s qdisc show dev veth0"); strings.Contains(f.netem, "loss") && !dropped.MatchString(shown) {
 						t.Errorf("the network has lost nothing:\n%s", shown)

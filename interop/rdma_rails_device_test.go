@@ -70,8 +70,7 @@ func TestRDMARails(t *testing.T) {
 						t.Run(way.name+"/"+over.name+"/"+s.name, func(t *testing.T) {
 							over := over
 							over.name += " " + way.name
-							r := runner{t: t, where: where, ours: ours, theirs: theirs, route: over, matrix: m, setting: s, operations: named(list...),
-								half: !rdmaLong, first: len(m.columns)}
+							r := runner{t: t, where: where, ours: ours, theirs: theirs, route: over, matrix: m, setting: s, operations: named(list...), half: sparse}
 							r.run(sizes)
 							if ours.ours && over.tls != "ud" && way.name == "two to two" {
 								if err := bothRails(where, ours, theirs, s, over); err != nil {

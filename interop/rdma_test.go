@@ -125,7 +125,7 @@ func runSome(t *testing.T, where *place, ours, theirs program, groups []group, s
 		for _, over := range g.routes {
 			t.Run(over.name, func(t *testing.T) {
 				r := runner{t: t, where: where, ours: ours, theirs: theirs, route: over, matrix: m,
-					setting: g.setting, operations: named(oneOfEach...), half: !rdmaLong, first: len(m.columns)}
+					setting: g.setting, operations: named(oneOfEach...), half: sparse}
 				r.run([]int{size, 1 << 17})
 			})
 		}
