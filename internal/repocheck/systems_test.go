@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ucx-go/ucx/internal/repocheck/gopkg"
 )
 
 // linuxOnly are the packages whose subject is Linux. Each of their files says so in its
@@ -77,6 +79,13 @@ func TestSystems(t *testing.T) {
 		if !covered[p] {
 			t.Errorf("there is no %s", p)
 		}
+	}
+}
+
+// TestCompiles: the module and its tests compile for others than this.
+func TestCompiles(t *testing.T) {
+	if err := gopkg.Compiles("../..", "linux/386", "linux/arm64", "darwin/arm64", "windows/amd64", "js/wasm"); err != nil {
+		t.Error(err)
 	}
 }
 

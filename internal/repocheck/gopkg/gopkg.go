@@ -33,9 +33,14 @@ type Package struct {
 	Dir        string
 	GoFiles    []string // without tests and what is for other systems
 	Imports    []string
-	DepOnly    bool   // imported by a package that was asked for
-	Export     string // the file with what the compiler tells importers
-	Module     *struct{ Main bool }
+	DepOnly    bool              // imported by a package that was asked for
+	Export     string            // the file with what the compiler tells importers
+	ImportMap  map[string]string // what is imported by another name than the source has
+	Module     *struct {
+		Main      bool
+		GoVersion string
+	}
+	Error *struct{ Err string }
 }
 
 // Set is the packages that were asked for. One goroutine uses it.
@@ -111,11 +116,11 @@ func exportsOf(dir string, paths []string) (map[string]string, error) {
 	return exports, nil
 }
 
-// goList runs `go list` in dir; what it complains of is stderr.
-func goList(dir, fields string, args []string) (list []Package, stderr []byte, err error) {
+// goList runs `go list` in dir, with more in its environment; what it complains of is stderr.
+func goList(dir, fields string, args []string, env ...string) (list []Package, stderr []byte, err error) {
 	cmd := exec.Command("go", append([]string{"list", "-e", "-json=" + fields}, args...)...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // what is found does not depend on a C compiler
+	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), env...) // what is found does not depend on a C compiler
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
