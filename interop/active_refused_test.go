@@ -13,9 +13,8 @@ import (
 // those without a handler; of a large one, which waits for us to fetch it, the sender
 // is told. Both leave the connection as it was.
 func TestActiveMessageRefused(t *testing.T) {
-	dir := t.TempDir()
-	c := buildC(t, dir)
-	deaf := buildGo(t, dir)
+	c := buildC(t)
+	deaf := buildGo(t)
 	deaf.env = append(deaf.env, "PEER_NO_AM=y")
 	where := newPlace()
 	defer where.close()

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/ucx-go/ucx/internal/needtest"
@@ -43,12 +45,44 @@ func prefixes() []string {
 	return list
 }
 
-// buildC builds cpeer for every C installation into dir.
-func buildC(t *testing.T, dir string) []program {
+// workshop is where the programs are made that tests share, by the first that needs them:
+// to make them for each test took a third of the time of all tests.
+var workshop struct {
+	sync.Mutex
+	folder string // until TestMain removes it
+	c      []program
+	ours   program
+}
+
+// workshopFolder returns the folder, for who holds the lock.
+func workshopFolder(t *testing.T) string {
+	t.Helper()
+	if workshop.folder == "" {
+		folder, err := os.MkdirTemp("", "interop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		workshop.folder = folder
+	}
+	return workshop.folder
+}
+
+// buildC returns cpeer for every C installation.
+func buildC(t *testing.T) []program {
 	t.Helper()
 	if k := readKit(t, kitDir); k != nil {
 		return k.c
 	}
+	workshop.Lock()
+	defer workshop.Unlock()
+	if workshop.c == nil {
+		workshop.c = compileC(t, workshopFolder(t))
+	}
+	return slices.Clone(workshop.c)
+}
+
+func compileC(t *testing.T, dir string) []program {
+	t.Helper()
 	list := prefixes()
 	if len(list) == 0 {
 		needtest.Tool(t, "a C UCX to test against: "+distribution+"/include/ucp/api/ucp.h, or CPEERS")
@@ -88,35 +122,29 @@ func compiler(prefix, out string, sources ...string) *exec.Cmd {
 	return exec.Command("gcc", append(args, "-o", out, "-L"+lib, "-Wl,-rpath,"+lib, "-lucp", "-lucs")...)
 }
 
-// buildGo builds the Go peer into dir.
-func buildGo(t *testing.T, dir string) program {
+// buildGo returns our programs.
+func buildGo(t *testing.T) program {
 	t.Helper()
 	if k := readKit(t, kitDir); k != nil {
 		return k.ours
 	}
-	run(t, exec.Command("go", "build", "-ldflags=-s -w", "-o", dir, "./gopeer"))
-	return program{name: "Go", path: filepath.Join(dir, "gopeer"), ours: true}
+	workshop.Lock()
+	defer workshop.Unlock()
+	if !workshop.ours.ours {
+		dir := workshopFolder(t)
+		compileGo(t, dir, "./gopeer", "../cmd/ucx_perftest", "../cmd/ucx_info", "./crowd", "./partner")
+		in := func(name string) string { return filepath.Join(dir, name) }
+		workshop.ours = program{
+			name: "Go", ours: true, path: in("gopeer"), tool: in("ucx_perftest"), crowd: in("crowd"), partner: in("partner"),
+		}
+	}
+	return workshop.ours
 }
 
-// buildTool builds our ucx_perftest into dir.
-func buildTool(t *testing.T, dir string) program {
+// compileGo builds programs of ours into a folder.
+func compileGo(t *testing.T, dir string, packages ...string) {
 	t.Helper()
-	if k := readKit(t, kitDir); k != nil {
-		return k.ours
-	}
-	run(t, exec.Command("go", "build", "-ldflags=-s -w", "-o", dir, "../cmd/ucx_perftest", "../cmd/ucx_info", "./crowd", "./partner"))
-	in := func(name string) string { return filepath.Join(dir, name) }
-	return program{name: "Go", tool: in("ucx_perftest"), crowd: in("crowd"), partner: in("partner"), ours: true}
-}
-
-// buildPartner builds our counterpart of C's examples into dir.
-func buildPartner(t *testing.T, dir string) string {
-	t.Helper()
-	if k := readKit(t, kitDir); k != nil {
-		return k.ours.partner
-	}
-	run(t, exec.Command("go", "build", "-o", dir, "./partner"))
-	return filepath.Join(dir, "partner")
+	run(t, exec.Command("go", append([]string{"build", "-ldflags=-s -w", "-o", dir}, packages...)...))
 }
 
 func run(t *testing.T, cmd *exec.Cmd) {

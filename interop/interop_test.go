@@ -88,9 +88,8 @@ var (
 // directions; with ourselves, for whom there are suites of their own, by the defaults, unless
 // all is wanted. The peers sleep much, waiting for commands: there are two pairs at a time.
 func TestMatrix(t *testing.T) {
-	dir := t.TempDir()
-	c := buildC(t, dir)
-	ours := buildGo(t, dir)
+	c := buildC(t)
+	ours := buildGo(t)
 	for _, theirs := range append([]program{ours}, c...) {
 		some, sizes := func(groups []group) []group { return groups }, allSizes
 		if theirs.ours && !needtest.Full {
@@ -121,7 +120,7 @@ var fullControl = flag.Bool("fullcontrol", false, "TestControl: all settings and
 func TestControl(t *testing.T) {
 	where := newPlace()
 	defer where.close()
-	for _, c := range buildC(t, t.TempDir()) {
+	for _, c := range buildC(t) {
 		t.Run(c.name, func(t *testing.T) {
 			if *fullControl {
 				runMatrix(t, where, c, c, slices.Concat(networkGroups(where), sharedGroups(c)), allSizes)

@@ -171,9 +171,8 @@ func (p program) dials(mode string, weServe bool, over route) bool {
 
 // eachDialing runs a test with every peer, in both roles.
 func eachDialing(t *testing.T, routes []route, run func(t *testing.T, where *place, ours, theirs program, weServe bool, over route)) {
-	dir := t.TempDir()
-	c := buildC(t, dir)
-	ours := buildGo(t, dir)
+	c := buildC(t)
+	ours := buildGo(t)
 	where := newPlace()
 	defer where.close()
 	if testing.Short() {
@@ -374,7 +373,7 @@ func (d *dialing) many(count int) error {
 func TestReleasesApart(t *testing.T) {
 	where := newPlace()
 	defer where.close()
-	list := buildC(t, t.TempDir())
+	list := buildC(t)
 	for _, server := range list {
 		for _, client := range list {
 			if server.shortRings() == client.shortRings() {

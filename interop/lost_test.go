@@ -39,9 +39,8 @@ const often = "UCX_KEEPALIVE_INTERVAL=50ms"
 // status, and that those toward a peer that merely stands still do not. When
 // both are gone, nothing of their shared memory is left.
 func TestLostPeer(t *testing.T) {
-	dir := t.TempDir()
-	c := buildC(t, dir)
-	ours := buildGo(t, dir)
+	c := buildC(t)
+	ours := buildGo(t)
 	where := newPlace()
 	defer where.close()
 	memory := where.ownMemory()
@@ -350,9 +349,8 @@ func stoppedForced(t *testing.T, p *pair) {
 // TestLongWait: what waits for long makes us ask the peer in error mode none as well,
 // whatever it knows of such questions, and all goes on after that.
 func TestLongWait(t *testing.T) {
-	dir := t.TempDir()
-	c := buildC(t, dir)
-	ours := buildGo(t, dir)
+	c := buildC(t)
+	ours := buildGo(t)
 	where := newPlace()
 	defer where.close()
 	for _, theirs := range append([]program{ours}, c...) {
@@ -418,9 +416,8 @@ func signal(t *testing.T, p *peer, s syscall.Signal) {
 // so the time limits of the connection must.
 func TestUnplugged(t *testing.T) {
 	t.Parallel() // the peers sleep much
-	dir := t.TempDir()
-	c := buildC(t, dir)
-	ours := buildGo(t, dir)
+	c := buildC(t)
+	ours := buildGo(t)
 	limits := setting{mode: "peer", both: []string{
 		"UCX_TCP_KEEPIDLE=1s", "UCX_TCP_KEEPINTVL=1s", "UCX_TCP_KEEPCNT=2"}}
 	for _, theirs := range append([]program{ours}, c...) {

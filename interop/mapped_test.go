@@ -14,7 +14,7 @@ import (
 // UCX has allocated it: the data was copied once. It keeps it for the next
 // message, and no longer than the endpoint.
 func TestMapped(t *testing.T) {
-	ours := buildGo(t, t.TempDir())
+	ours := buildGo(t)
 	where := newPlace()
 	defer where.close()
 	before := where.sharedMemory(t)

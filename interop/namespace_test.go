@@ -176,9 +176,8 @@ func TestSeparated(t *testing.T) {
 	if os.Geteuid() != 0 {
 		needtest.Right(t, "root, to make namespaces")
 	}
-	dir := t.TempDir()
-	c := buildC(t, dir)
-	ours := buildGo(t, dir)
+	c := buildC(t)
+	ours := buildGo(t)
 	for _, s := range separations {
 		here, there, err := s.build()
 		if err != nil {
@@ -211,8 +210,7 @@ func TestOtherSource(t *testing.T) {
 	if os.Geteuid() != 0 {
 		needtest.Right(t, "root, to make namespaces")
 	}
-	dir := t.TempDir()
-	ours := buildGo(t, dir)
+	ours := buildGo(t)
 	here, there, err := newLinkedPlaces()
 	if err == nil {
 		defer here.close()
@@ -233,7 +231,7 @@ func TestOtherSource(t *testing.T) {
 	if err != nil {
 		needtest.Right(t, "namespaces: "+err.Error())
 	}
-	for _, theirs := range append([]program{ours}, buildC(t, dir)...) {
+	for _, theirs := range append([]program{ours}, buildC(t)...) {
 		theirs.env = append(slices.Clone(theirs.env), "UCX_TCP_EP_BIND_SRC_ADDR=n", "UCX_WARN_UNUSED_ENV_VARS=n")
 		t.Run(theirs.name, func(t *testing.T) {
 			over := network(device{firstDevice, firstDevice})

@@ -38,9 +38,8 @@ var perftests = []perfTest{
 
 // TestPerftest runs the C tool against ours, in both roles.
 func TestPerftest(t *testing.T) {
-	dir := t.TempDir()
-	c := buildC(t, dir)
-	ours := buildTool(t, dir)
+	c := buildC(t)
+	ours := buildGo(t)
 	for _, theirs := range c {
 		t.Run(theirs.name, func(t *testing.T) {
 			if _, err := os.Stat(theirs.tool); err != nil {

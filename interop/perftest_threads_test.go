@@ -16,9 +16,8 @@ import (
 // threads on each side. There are more of them than CPUs, and C's never give way:
 // the counts are small.
 func TestPerftestThreads(t *testing.T) {
-	dir := t.TempDir()
-	c := buildC(t, dir)
-	ours := buildTool(t, dir)
+	c := buildC(t)
+	ours := buildGo(t)
 	tests := []struct {
 		name string
 		size int

@@ -35,9 +35,9 @@ var overLo = route{name: "lo", tls: "tcp", both: true, devices: "lo"}
 func examples(t *testing.T, where *place, name string) []example {
 	t.Helper()
 	dir := t.TempDir()
-	partner := buildPartner(t, dir)
+	partner := buildGo(t).partner
 	var list []example
-	for i, p := range buildC(t, dir) {
+	for i, p := range buildC(t) {
 		if p.dir != "" { // it was built elsewhere
 			p.path = filepath.Join(p.dir, name)
 			if _, err := os.Stat(p.path); err != nil {

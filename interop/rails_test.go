@@ -22,9 +22,8 @@ const (
 // TestRails: two machines with two cables between them, in networks of their own.
 // Large messages go over both, whoever has opened which connection.
 func TestRails(t *testing.T) {
-	dir := t.TempDir()
-	c := buildC(t, dir)
-	ours := buildGo(t, dir)
+	c := buildC(t)
+	ours := buildGo(t)
 	here, there := newRails(t)
 	over, back := network(device{"two cables", firstDevice + "," + firstRail}), network(device{"two cables", secondDevice + "," + secondRail})
 	for _, theirs := range append([]program{ours}, c...) {
@@ -57,9 +56,8 @@ func TestRails(t *testing.T) {
 // read and written in between arrives.
 func TestOneSidedRails(t *testing.T) {
 	t.Parallel() // the peers sleep much
-	dir := t.TempDir()
-	c := buildC(t, dir)
-	ours := buildGo(t, dir)
+	c := buildC(t)
+	ours := buildGo(t)
 	here, there := newRails(t)
 	for _, way := range []struct {
 		name       string

@@ -148,10 +148,10 @@ func TestRatio(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	c := buildC(t, dir)
+	c := buildC(t)
 	reference := c[min(1, len(c)-1)]
 	reference.example, _ = exampleOf(t, prefixes()[min(1, len(c)-1)], dir)
-	ours := buildTool(t, dir)
+	ours := buildGo(t)
 	if _, err := exec.LookPath("taskset"); err != nil {
 		needtest.Tool(t, "taskset")
 	}

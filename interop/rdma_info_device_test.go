@@ -21,8 +21,7 @@ import (
 // long the address of -w is. What is printed is what both sides choose lanes and protocols by.
 func TestRDMAInfo(t *testing.T) {
 	onVeth(t)
-	dir := t.TempDir()
-	c, ours := forRDMA(buildC(t, dir)), buildTool(t, dir)
+	c, ours := forRDMA(buildC(t)), buildGo(t)
 	for _, theirs := range c {
 		t.Run(theirs.name, func(t *testing.T) {
 			t.Run("devices", func(t *testing.T) { sameDevices(t, ours, theirs) })

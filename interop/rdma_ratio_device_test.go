@@ -45,9 +45,8 @@ func TestRDMARatio(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	c := forRDMA(buildC(t, dir))
-	programs := [2]program{c[min(1, len(c)-1)], buildTool(t, dir)}
+	c := forRDMA(buildC(t))
+	programs := [2]program{c[min(1, len(c)-1)], buildGo(t)}
 	where := onMachine()
 	defer where.close()
 	fmt.Printf("Go against %s, %d rounds: median (quartiles)\n", programs[0].name, rounds)

@@ -169,10 +169,8 @@ func eachRDMA(t *testing.T, run func(t *testing.T, where *place, ours, theirs pr
 // overRDMA is eachRDMA, and says whether us alone is among them if there is a C UCX.
 func overRDMA(t *testing.T, alone bool, run func(t *testing.T, where *place, ours, theirs program)) {
 	t.Helper()
-	dir := t.TempDir()
-	c := forRDMA(buildC(t, dir))
-	ours := buildGo(t, dir)
-	ours.tool = buildTool(t, dir).tool
+	c := forRDMA(buildC(t))
+	ours := buildGo(t)
 	where := onMachine()
 	defer where.close()
 	if os.Getenv("VM_NET") == "nic" {

@@ -21,7 +21,9 @@ func TestMain(m *testing.M) {
 	roles := map[string]func() error{"server": siegeServe, "client": siegeClient, "attacker": siegeAttack, "relay": relay}
 	role := os.Getenv(siegeRole)
 	if role == "" {
-		os.Exit(m.Run())
+		code := m.Run()
+		os.RemoveAll(workshop.folder)
+		os.Exit(code)
 	}
 	if err := roles[role](); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", role, err)

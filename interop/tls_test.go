@@ -10,9 +10,8 @@ import (
 // TestTLSBeside: with C peers everything is as ever when our side offers encrypted
 // connections too, whose entry in its address they do not know.
 func TestTLSBeside(t *testing.T) {
-	dir := t.TempDir()
-	c := buildC(t, dir)
-	ours := buildGo(t, dir)
+	c := buildC(t)
+	ours := buildGo(t)
 	ours.env = append(slices.Clone(ours.env), "GOPEER_TLS=y")
 	where := newPlace()
 	defer where.close()

@@ -17,9 +17,8 @@ func (p program) tokens(mode string) program {
 // whose address they read and whose requests they answer; peers of this library always.
 func TestTokenKnown(t *testing.T) {
 	t.Parallel() // the peers sleep much
-	dir := t.TempDir()
-	c := buildC(t, dir)
-	ours := buildGo(t, dir)
+	c := buildC(t)
+	ours := buildGo(t)
 	where := newPlace()
 	defer where.close()
 	for _, theirs := range append([]program{ours.tokens("y")}, c...) {
@@ -43,9 +42,8 @@ func TestTokenKnown(t *testing.T) {
 // connection, and the worker lives. One that the worker has asked first is served, and
 // so is one that asks where its endpoint is made and that is enough.
 func TestTokenAsked(t *testing.T) {
-	dir := t.TempDir()
-	c := buildC(t, dir)
-	ours := buildGo(t, dir)
+	c := buildC(t)
+	ours := buildGo(t)
 	where := newPlace()
 	defer where.close()
 	for _, test := range []struct {
