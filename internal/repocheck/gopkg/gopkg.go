@@ -13,14 +13,11 @@ import (
 	"fmt"
 	"go/ast"
 	"go/importer"
-	"go/parser"
-	"go/token"
 	"go/types"
 	"io"
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -46,9 +43,9 @@ type Package struct {
 // Set is the packages that were asked for. One goroutine uses it.
 type Set struct {
 	Packages []Package
-	Fset     *token.FileSet
-	module   map[string]*checked // packages of the module, by path
-	others   types.Importer
+	source
+	module map[string]*checked // packages of the module, by path
+	others types.Importer
 }
 
 // checked is a package of the module, from when it is first needed.
@@ -68,7 +65,7 @@ func Load(dir string, patterns ...string) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{Fset: token.NewFileSet(), module: make(map[string]*checked)}
+	s := &Set{source: newSource(), module: make(map[string]*checked)}
 	others := make(map[string]bool)
 	for _, p := range list {
 		if p.Module == nil || !p.Module.Main {
@@ -158,13 +155,9 @@ func (s *Set) Parse(p Package) ([]*ast.File, error) {
 	if c.files != nil {
 		return c.files, nil
 	}
-	var files []*ast.File
-	for _, name := range c.GoFiles {
-		f, err := parser.ParseFile(s.Fset, filepath.Join(c.Dir, name), nil, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, f)
+	files, err := s.parse(&c.Package)
+	if err != nil {
+		return nil, err
 	}
 	c.files = files
 	return files, nil

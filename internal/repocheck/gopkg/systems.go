@@ -3,11 +3,7 @@ package gopkg
 import (
 	"errors"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"go/types"
-	"path/filepath"
 	"strings"
 )
 
@@ -20,19 +16,13 @@ const maxErrors = 10
 // compiler's later parts and the linker find is not found.
 func Compiles(dir string, systems ...string) error {
 	var errs []error
-	src := source{token.NewFileSet(), make(map[string]*ast.File)}
+	src := newSource()
 	for _, system := range systems {
 		if err := src.compiles(dir, system); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", system, err))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// source is what has been parsed: most files are for more than one system.
-type source struct {
-	fset  *token.FileSet
-	files map[string]*ast.File // without comments, by path
 }
 
 func (src *source) compiles(dir, system string) error {
@@ -83,30 +73,12 @@ func (src *source) compiles(dir, system string) error {
 			errs = append(errs, err)
 			continue
 		}
-		known[p.ImportPath], _ = conf.Check(path, src.fset, files, nil)
+		known[p.ImportPath], _ = conf.Check(path, src.Fset, files, nil)
 	}
 	if len(errs) > maxErrors {
 		errs = append(errs[:maxErrors], fmt.Errorf("and %d more", len(errs)-maxErrors))
 	}
 	return errors.Join(errs...)
-}
-
-// parse returns the files of a package.
-func (src *source) parse(p *Package) (files []*ast.File, err error) {
-	for _, name := range p.GoFiles {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(p.Dir, name)
-		}
-		f := src.files[name]
-		if f == nil {
-			if f, err = parser.ParseFile(src.fset, name, nil, parser.SkipObjectResolution); err != nil {
-				return nil, err
-			}
-			src.files[name] = f
-		}
-		files = append(files, f)
-	}
-	return files, nil
 }
 
 type importFunc func(path string) (*types.Package, error)
