@@ -46,7 +46,7 @@ func prefixes() []string {
 }
 
 // workshop is where the programs are made that tests share, by the first that needs them:
-// to make them for each test took a third of the time of all tests.
+// to make them for each test took a sixth of the time of all.
 var workshop struct {
 	sync.Mutex
 	folder string // until TestMain removes it
@@ -81,6 +81,7 @@ func buildC(t *testing.T) []program {
 	return slices.Clone(workshop.c)
 }
 
+// compileC builds cpeer for every C installation into a folder.
 func compileC(t *testing.T, dir string) []program {
 	t.Helper()
 	list := prefixes()
