@@ -83,28 +83,50 @@ func (e *end) send(t *testing.T, text string, w verbs.SendWR) {
 	}
 }
 
-// done waits for a completion of a kind. Those of others are kept for later: the answer to
-// a message may come before its acknowledgement.
-func (e *end) done(t *testing.T, op verbs.WCOpcode) verbs.WC {
+// poll waits for a completion and keeps it.
+func (e *end) poll(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; runtime.Gosched() {
-		for i, wc := range e.wcs {
-			if err := wc.Err(); err != nil {
-				t.Fatalf("%+v: %v, want %v", wc, err, op)
-			}
-			if wc.Opcode == op {
-				e.wcs = slices.Delete(e.wcs, i, i+1)
-				return wc
-			}
-		}
+	var wc [1]verbs.WC
+	for deadline := time.Now().Add(patience); e.cq.Poll(wc[:]) == 0; runtime.Gosched() {
 		if time.Now().After(deadline) {
-			t.Fatalf("no completion of %v, but %+v", op, e.wcs)
+			t.Fatalf("no completion, but %+v", e.wcs)
 		}
 		if e.r.progress != nil {
 			e.r.progress()
 		}
-		var wc [1]verbs.WC
-		e.wcs = append(e.wcs, wc[:e.cq.Poll(wc[:])]...)
+	}
+	e.wcs = append(e.wcs, wc[0])
+}
+
+// done waits for a completion of a kind. Those of others are kept for later: the answer to
+// a message may come before its acknowledgement.
+func (e *end) done(t *testing.T, op verbs.WCOpcode) verbs.WC {
+	t.Helper()
+	for i := 0; ; i++ {
+		if i == len(e.wcs) {
+			e.poll(t)
+		}
+		wc := e.wcs[i]
+		if err := wc.Err(); err != nil {
+			t.Fatalf("%+v: %v, want %v", wc, err, op)
+		}
+		if wc.Opcode == op {
+			e.wcs = slices.Delete(e.wcs, i, i+1)
+			return wc
+		}
+	}
+}
+
+// drain waits for the last n completions of a connection that has ended.
+func (e *end) drain(t *testing.T, n int) {
+	t.Helper()
+	for len(e.wcs) < n {
+		e.poll(t)
+	}
+	for _, wc := range e.wcs {
+		if wc.Status != verbs.WCSuccess && wc.Status != verbs.WCWRFlushErr {
+			t.Errorf("%+v: %v, want it done or flushed", wc, wc.Err())
+		}
 	}
 }
 

@@ -130,11 +130,16 @@ func TestClientOfCmatose(t *testing.T) {
 	}
 	for _, e := range ends {
 		e.receive(t)
-		e.reply(t, verbs.SendWR{})
+		for range toolMessages {
+			e.send(t, string(make([]byte, toolSize)), verbs.SendWR{})
+		}
 	}
+	// It ends the connections as soon as it has received all. Soft-RoCE then acknowledges
+	// the last message or does not: that completes when the connection ends here, too.
 	for i, c := range conns {
 		check(t, c.Wait(timeout(t)))
 		check(t, c.Disconnect(timeout(t)))
+		ends[i].drain(t, toolMessages)
 		check(t, c.Close())
 		ends[i].close(t)
 	}
