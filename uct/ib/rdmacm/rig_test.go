@@ -56,9 +56,12 @@ func (r *rig) newEnd(t *testing.T, a rdmacm.Addr, typ verbs.QPType) *end {
 	return e
 }
 
-// close closes everything of e.
+// close closes everything of e. No completion may have come that nobody has waited for.
 func (e *end) close(t *testing.T) {
 	t.Helper()
+	if len(e.wcs) > 0 {
+		t.Errorf("too many completions: %+v", e.wcs)
+	}
 	check(t, e.qp.Close())
 	check(t, e.mr.Close())
 	check(t, e.cq.Close())
@@ -123,11 +126,12 @@ func (e *end) drain(t *testing.T, n int) {
 	for len(e.wcs) < n {
 		e.poll(t)
 	}
-	for _, wc := range e.wcs {
+	for _, wc := range e.wcs[:n] {
 		if wc.Status != verbs.WCSuccess && wc.Status != verbs.WCWRFlushErr {
 			t.Errorf("%+v: %v, want it done or flushed", wc, wc.Err())
 		}
 	}
+	e.wcs = e.wcs[n:]
 }
 
 // talk sends a text from one connected end to the other, which has posted a
