@@ -86,8 +86,9 @@ var (
 
 // TestMatrix runs every operation with every peer, setting and route, in both
 // directions; with ourselves, for whom there are suites of their own, by the defaults, unless
-// all is wanted. The peers sleep much, waiting for commands: there are two pairs at a time.
+// all is wanted. Shared memory has most columns, and is in two parts.
 func TestMatrix(t *testing.T) {
+	t.Parallel() // the peers sleep much
 	c := buildC(t)
 	ours := buildGo(t)
 	for _, theirs := range append([]program{ours}, c...) {
@@ -104,12 +105,22 @@ func TestMatrix(t *testing.T) {
 				t.Run("devices eth and both", func(t *testing.T) { needtest.Right(t, where.why) })
 			}
 		})
-		t.Run(theirs.name+"/shm", func(t *testing.T) {
-			t.Parallel()
-			where := newPlace()
-			defer where.close()
-			runMatrix(t, where, ours, theirs, some(sharedGroups(theirs)), sizes)
-		})
+		shared := some(sharedGroups(theirs))
+		sharedPart := func(name string, groups []group, sizes []int) {
+			t.Run(theirs.name+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				where := newPlace()
+				defer where.close()
+				runMatrix(t, where, ours, theirs, groups, sizes)
+			})
+		}
+		sharedPart("shm", shared[:1], sizes)
+		if others := shared[1:]; len(others) > 0 && !testing.Short() {
+			if !needtest.Full {
+				sizes = smaller
+			}
+			sharedPart("shm settings", others, sizes)
+		}
 	}
 }
 
@@ -154,9 +165,7 @@ func runMatrix(t *testing.T, where *place, ours, theirs program, groups []group,
 			})
 		}
 	}
-	var text strings.Builder // in one piece: another may print its own
-	m.print(&text)
-	os.Stdout.WriteString(text.String())
+	m.print(os.Stdout)
 }
 
 // maxFailures ends a column: what fails may fail by a hang, and hangs take time.

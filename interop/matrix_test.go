@@ -91,8 +91,9 @@ const noSize = -1
 
 // print writes the matrix: a line for each row, or several where the outcome
 // depends on the size; then why things failed, and the counts. Not every column has
-// run every size.
-func (m *matrix) print(w io.Writer) {
+// run every size. It is written in one piece, as others may print theirs.
+func (m *matrix) print(to io.Writer) {
+	w := new(strings.Builder)
 	const label = 44
 	fmt.Fprintf(w, "\n%-*s", label, m.title)
 	for i, c := range m.columns {
@@ -122,6 +123,7 @@ func (m *matrix) print(w io.Writer) {
 		fmt.Fprintln(w, reason)
 	}
 	fmt.Fprintf(w, "%s: %s\n", m.title, m.count())
+	io.WriteString(to, w.String())
 }
 
 // width returns the width of a column: a group's name must fit over its columns.

@@ -38,6 +38,7 @@ var perftests = []perfTest{
 
 // TestPerftest runs the C tool against ours, in both roles.
 func TestPerftest(t *testing.T) {
+	t.Parallel() // the peers sleep much
 	c := buildC(t)
 	ours := buildGo(t)
 	for _, theirs := range c {
