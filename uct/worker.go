@@ -60,10 +60,10 @@ type Worker struct {
 // although no progressor asked for it. The rounds between such polls grow as
 // long as they find nothing: where all traffic goes through shared memory, system
 // calls must not grow with messages. At 10 ns and more for an idle round the
-// longest gap is some milliseconds. A look at the clock, every lookGap rounds, finds
-// out who progresses rarely, because he sleeps or computes in between, or posts where that
-// takes long: for him it is polled each millisecond, or in each round if these come
-// later, which costs little beside that.
+// longest gap is some milliseconds. A look at the clock, every lookGap rounds or each
+// millisecond by what the last ones took, finds out who progresses rarely, because he sleeps or
+// computes in between, or posts where that takes long: for him it is polled each millisecond,
+// or in each round if these come later, which costs little beside that.
 const (
 	minPollGap   = 256
 	maxPollGap   = 1 << 18
@@ -153,17 +153,17 @@ func (w *Worker) Progress() int {
 //go:noinline
 func (w *Worker) look() int {
 	now := w.RoughNow()
-	rare := now-w.lookedAt >= time.Duration(w.epoch-w.lookedIn)*rarely
+	each := (now - w.lookedAt) / time.Duration(w.epoch-w.lookedIn)
 	w.lookedIn, w.lookedAt = w.epoch, now
-	if w.nextLook = w.epoch + lookGap; rare {
-		w.nextLook = w.epoch + 1
+	if w.nextLook = w.epoch + lookGap; each > rarePollTime/lookGap {
+		w.nextLook = w.epoch + uint64(max(rarePollTime/each, 1))
 	}
 	if w.ragged {
 		w.ragged = false
 		w.progress = slices.DeleteFunc(w.progress, func(p Progressor) bool { return p == gone{} })
 	}
 	longest := maxPollTime
-	if rare {
+	if each >= rarely {
 		longest = rarePollTime
 	}
 	if w.polled == w.epoch || !w.mustPoll && w.epoch < w.nextPoll && now-w.polledAt < longest {

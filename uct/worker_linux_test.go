@@ -271,6 +271,25 @@ func TestWorkerProgressedRarely(t *testing.T) {
 	}
 }
 
+// TestWorkerLooks: the clock is looked at each millisecond by what the last rounds took, but not
+// more often than in each round, nor less than every lookGap.
+func TestWorkerLooks(t *testing.T) {
+	const rounds = 1e6 // so many that a slow test counts for nothing
+	for _, c := range []struct {
+		took time.Duration
+		want uint64
+	}{{-time.Hour, lookGap}, {180 * time.Microsecond, 5}, {time.Hour, 1}} {
+		w := newWorker(t)
+		w.epoch += rounds
+		w.lookedIn, w.lookedAt = w.epoch+1-rounds, w.clock.Again(w.epoch)-rounds*c.took
+		w.nextLook = 0
+		w.Progress()
+		if got := w.nextLook - w.epoch; got != c.want {
+			t.Errorf("rounds of %v: the next look is %d rounds later, want %d", c.took, got, c.want)
+		}
+	}
+}
+
 // TestWorkerRests: who waits for events alone polls less often than it is progressed
 // once nothing has happened for long, and each time again after an event, and after
 // Arm.
