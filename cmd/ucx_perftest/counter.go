@@ -22,6 +22,7 @@ type counter struct {
 	interval uint64 // ticks between reports
 	span     uint64 // ticks the stage may last
 	spin     uint64 // ticks to wait busily for an iteration
+	turn     uint64 // ticks after which other goroutines may run in any case
 	sole     bool   // the test has no other thread
 
 	iters  uint64
@@ -29,6 +30,8 @@ type counter struct {
 	yields uint64 // times that others were let run
 	now    uint64 // time of the last update
 	late   uint64 // now, when it is longer ago than spin
+	rounds uint64 // of work
+	turnBy uint64 // end of the turn
 
 	start uint64
 	prev  mark // the last report
@@ -64,6 +67,7 @@ func (c *counter) init(p *params, report func(*result)) {
 	c.bytes = p.MessageSize()
 	c.rank = p.Percentile
 	c.spin = ticks.FromSeconds(spinTime)
+	c.turn = ticks.FromSeconds(turnTime)
 	c.sole = p.Threads <= 1
 	c.factor = 1
 	if p.Test.Type == perfoob.PingPong {
@@ -106,6 +110,9 @@ func (c *counter) update() {
 	c.ring[c.iters%ringSize] = now - c.now
 	c.iters++
 	c.now = now
+	if now >= c.turnBy {
+		c.endTurn(now)
+	}
 	if now-c.prev.time >= c.interval && c.iters < c.max {
 		c.intermediate()
 	}
@@ -115,6 +122,9 @@ func (c *counter) update() {
 func (c *counter) count(n uint64) {
 	c.iters += n
 	c.now = ticks.Now()
+	if c.now >= c.turnBy {
+		c.endTurn(c.now)
+	}
 }
 
 //go:noinline

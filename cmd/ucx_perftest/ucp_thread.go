@@ -129,6 +129,7 @@ func (r *ucpRunner) await(req *ucp.Request) error {
 func (r *ucpRunner) advance() error {
 	if r.w.Progress() > 0 {
 		r.idle = 0
+		r.c.worked()
 		if r.crowd {
 			runtime.Gosched() // it may have been for another one
 		}
@@ -145,6 +146,7 @@ func (r *ucpRunner) serve() error {
 	if !r.passive {
 		return r.advance()
 	}
+	r.c.worked()
 	if r.idle++; r.idle < r.spins {
 		return nil
 	}

@@ -202,6 +202,7 @@ func (f *flushed) Completed(*uct.Completion) { f.done = true }
 func (r *uctRunner) advance() error {
 	if r.w.Progress() > 0 {
 		r.idle = 0
+		r.c.worked()
 		return nil
 	}
 	if r.idle++; r.idle < spinRounds {
@@ -215,6 +216,7 @@ func (r *uctRunner) serve() error {
 	if !r.passive {
 		return r.advance()
 	}
+	r.c.worked()
 	if r.idle++; r.idle < spinRounds {
 		return nil
 	}

@@ -20,7 +20,32 @@ const (
 	// goroutines may, where a test has one. Those have little to do then, while to let
 	// them run wakes a thread, which takes the CPU that the other side runs on.
 	soleYields = 64
+
+	// turnTime is the seconds after which a thread lets other goroutines run even if it is
+	// not waiting. Whoever has run for 10 ms is sent a signal that makes it do so
+	// (forcePreemptNS in runtime/proc.go), which costs much more, most of all in an emulated
+	// machine, whose caches it empties.
+	turnTime = 5e-3
+
+	turnRounds = 16 // rounds of work between looks whether that time has come
 )
+
+// endTurn lets other goroutines run, as it has come to be time for them.
+//
+//go:noinline
+func (c *counter) endTurn(now uint64) {
+	runtime.Gosched()
+	c.turnBy = now + c.turn
+}
+
+// worked is told of rounds that did something, and may take as long as an iteration.
+func (c *counter) worked() {
+	if c.rounds++; c.rounds%turnRounds == 0 {
+		if now := ticks.Now(); now >= c.turnBy {
+			c.endTurn(now)
+		}
+	}
+}
 
 // giveWay lets other goroutines and other processes run, if any wants to, unless
 // the last iteration is not long ago.
