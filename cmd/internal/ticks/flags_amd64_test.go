@@ -29,3 +29,18 @@ func TestHasFlags(t *testing.T) {
 		}
 	}
 }
+
+func TestIsClock(t *testing.T) {
+	for text, want := range map[string]bool{"tsc\n": true, "kvm-clock\n": false, "tsc-early\n": false, "": false} {
+		file := filepath.Join(t.TempDir(), "current_clocksource")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := isClock(file); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+	if isClock(filepath.Join(t.TempDir(), "none")) {
+		t.Error("a file that is not there")
+	}
+}

@@ -8,8 +8,16 @@ import (
 )
 
 // invariant says that the TSC runs at one rate in all power states, and that
-// the kernel keeps those of the CPUs together.
-var invariant = hasFlags("/proc/cpuinfo", "constant_tsc", "nonstop_tsc")
+// the kernel keeps those of the CPUs together: the CPU promises the one, or the kernel has
+// found both, and takes the time from it itself.
+var invariant = hasFlags("/proc/cpuinfo", "constant_tsc", "nonstop_tsc") ||
+	isClock("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+
+// isClock reports whether a file like current_clocksource names the TSC.
+func isClock(file string) bool {
+	text, err := os.ReadFile(file)
+	return err == nil && strings.TrimSpace(string(text)) == "tsc"
+}
 
 // Now returns the time in ticks: reads the time stamp counter, or else the clock.
 func Now() uint64 {
