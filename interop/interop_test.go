@@ -105,8 +105,7 @@ func TestMatrix(t *testing.T) {
 				t.Run("devices eth and both", func(t *testing.T) { needtest.Right(t, where.why) })
 			}
 		})
-		shared := some(sharedGroups(theirs))
-		sharedPart := func(name string, groups []group, sizes []int) {
+		sharedPart := func(name string, groups []group) {
 			t.Run(theirs.name+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				where := newPlace()
@@ -114,12 +113,10 @@ func TestMatrix(t *testing.T) {
 				runMatrix(t, where, ours, theirs, groups, sizes)
 			})
 		}
-		sharedPart("shm", shared[:1], sizes)
+		shared := some(sharedGroups(theirs))
+		sharedPart("shm", shared[:1])
 		if others := shared[1:]; len(others) > 0 && !testing.Short() {
-			if !needtest.Full {
-				sizes = smaller
-			}
-			sharedPart("shm settings", others, sizes)
+			sharedPart("shm settings", others)
 		}
 	}
 }
@@ -150,8 +147,9 @@ func runMatrix(t *testing.T, where *place, ours, theirs program, groups []group,
 		groups, sizes = groups[:1], []int{8, 16384, 1 << 20}
 	}
 	m := newMatrix(ours.name + " with " + theirs.name)
-	for i, g := range groups {
-		if i > 0 && !needtest.Full {
+	for _, g := range groups {
+		sizes := sizes
+		if g.name != settings[0].name && !needtest.Full {
 			sizes = slices.DeleteFunc(slices.Clone(sizes), func(size int) bool { return size > largest })
 		}
 		if theirs.ours && g.theirs != nil {

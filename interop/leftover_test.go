@@ -33,6 +33,16 @@ func (p *place) ownMemory() (err error) {
 	return err
 }
 
+// apart gives the place shared memory of its own if it can have it, and reports whether.
+func (p *place) apart(t *testing.T) bool {
+	t.Helper()
+	err := p.ownMemory()
+	if err != nil {
+		t.Logf("looks for leftovers in the machine's shared memory: %v", err)
+	}
+	return err == nil
+}
+
 // sharedMemory lists the shared memory in the place that outlives processes:
 // files and System V segments.
 func (p *place) sharedMemory(t *testing.T) (list []string) {

@@ -17,9 +17,7 @@ func TestMapped(t *testing.T) {
 	ours := buildGo(t)
 	where := newPlace()
 	defer where.close()
-	if err := where.ownMemory(); err != nil {
-		t.Logf("looks for leftovers in the machine's shared memory: %v", err)
-	}
+	where.apart(t)
 	before := where.sharedMemory(t)
 	const size = 32 << 20 // more than rings and their buffers
 	for _, over := range []route{posix, posixFiles, sysv, posixCMA, allTransports} {
