@@ -110,9 +110,7 @@ func (c *counter) update() {
 	c.ring[c.iters%ringSize] = now - c.now
 	c.iters++
 	c.now = now
-	if now >= c.turnBy {
-		c.endTurn(now)
-	}
+	c.takeTurns(now)
 	if now-c.prev.time >= c.interval && c.iters < c.max {
 		c.intermediate()
 	}
@@ -122,9 +120,7 @@ func (c *counter) update() {
 func (c *counter) count(n uint64) {
 	c.iters += n
 	c.now = ticks.Now()
-	if c.now >= c.turnBy {
-		c.endTurn(c.now)
-	}
+	c.takeTurns(c.now)
 }
 
 //go:noinline

@@ -30,8 +30,13 @@ const (
 	turnRounds = 16 // rounds of work between looks whether that time has come
 )
 
-// endTurn lets other goroutines run, as it has come to be time for them.
-//
+// takeTurns lets other goroutines run if it has come to be time for them.
+func (c *counter) takeTurns(now uint64) {
+	if now >= c.turnBy {
+		c.endTurn(now)
+	}
+}
+
 //go:noinline
 func (c *counter) endTurn(now uint64) {
 	runtime.Gosched()
@@ -41,9 +46,7 @@ func (c *counter) endTurn(now uint64) {
 // worked is told of rounds that did something, and may take as long as an iteration.
 func (c *counter) worked() {
 	if c.rounds++; c.rounds%turnRounds == 0 {
-		if now := ticks.Now(); now >= c.turnBy {
-			c.endTurn(now)
-		}
+		c.takeTurns(ticks.Now())
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 )
 
 // invariant says that the TSC runs at one rate in all power states, and that
-// the kernel keeps those of the CPUs together: the CPU promises the one, or the kernel has
-// found both, and takes the time from it itself.
+// the kernel keeps those of the CPUs together: the CPU promises the former, or the kernel has
+// found it to be so, as it takes the time from the TSC itself.
 var invariant = hasFlags("/proc/cpuinfo", "constant_tsc", "nonstop_tsc") ||
 	isClock("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 
