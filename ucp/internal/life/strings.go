@@ -1,0 +1,73 @@
+package life
+
+import (
+	"math/bits"
+	"strings"
+)
+
+var stageNames = [...]string{"serving", "open", "draining", "flushing", "resigning", "leaving", "failed", "gone"}
+
+// String returns the name of the stage.
+func (s Stage) String() string { return name(stageNames[:], int(s)) }
+
+var peerNames = [...]string{"unknown", "asked", "here", "released", "left"}
+
+// String returns what is known, in a word.
+func (p Peer) String() string { return name(peerNames[:], int(p)) }
+
+var eventNames = [...]string{
+	"claim", "close", "leave", "give up", "force", "evict", "quiet", "flushed", "told", "lost",
+	"asked", "named", "released", "removed", "left",
+}
+
+// String returns the name of the event.
+func (e Event) String() string { return name(eventNames[:], int(e)) }
+
+var dutyNames = [...]string{
+	"refuse", "cancel", "fail", "flush", "tell released", "tell removed", "say removed", "disconnect",
+	"call handler", "close done", "shelve", "release",
+}
+
+// String lists the duties.
+func (d Duty) String() string { return names(dutyNames[:], uint(d)) }
+
+var factNames = [...]string{"managed", "deaf", "closed", "final", "busy", "asked", "here", "released", "left"}
+
+func (f facts) String() string { return names(factNames[:], uint(f)) }
+
+// String writes the line as a person reads it.
+func (r rule) String() string {
+	s := names(stageNames[:], uint(r.from)) + ": " + names(eventNames[:], uint(r.on))
+	if r.need != 0 {
+		s += " if " + r.need.String()
+	}
+	if r.not != 0 {
+		s += " if not " + r.not.String()
+	}
+	if r.to != same {
+		s += " -> " + r.to.String()
+	}
+	if r.peer != PeerUnknown {
+		s += ", peer " + r.peer.String()
+	}
+	if r.do != 0 {
+		s += ": " + r.do.String()
+	}
+	return s
+}
+
+func name(list []string, k int) string {
+	if k < len(list) {
+		return list[k]
+	}
+	return "?"
+}
+
+// names lists the members of a set.
+func names(list []string, set uint) string {
+	var members []string
+	for ; set != 0; set &= set - 1 {
+		members = append(members, name(list, bits.TrailingZeros(set)))
+	}
+	return strings.Join(members, ", ")
+}
