@@ -4,7 +4,7 @@ import "strconv"
 
 // AMID is the id of a UCP active message (ucp_am_id_t in
 // src/ucp/core/ucp_types.h). UCP shares the id space of the transports; C has left 5
-// and 13 unassigned in all releases, and this library uses the first of them.
+// and 13 unassigned in all releases, and this library uses them toward itself.
 type AMID uint8
 
 // Active message ids. The feature that a receiver needs is in parentheses.
@@ -21,6 +21,7 @@ const (
 	IDRndvATS        AMID = 10 // (tag or am)
 	IDRndvRTR        AMID = 11 // (tag or am)
 	IDRndvData       AMID = 12 // (tag or am)
+	IDEpClose        AMID = 13 // of this library, and only toward it
 	IDOffloadSyncAck AMID = 14 // (tag) only with tag matching in the device
 	IDStreamData     AMID = 15 // (stream)
 	IDRndvATP        AMID = 16 // (tag or am)
@@ -44,7 +45,7 @@ var amNames = [IDLast]string{
 	IDEagerMiddle: "EAGER_MIDDLE", IDToken: "TOKEN", IDEagerSyncOnly: "EAGER_SYNC_ONLY",
 	IDEagerSyncFirst: "EAGER_SYNC_FIRST", IDEagerSyncAck: "EAGER_SYNC_ACK",
 	IDRndvRTS: "RNDV_RTS", IDRndvATS: "RNDV_ATS", IDRndvRTR: "RNDV_RTR",
-	IDRndvData: "RNDV_DATA", IDOffloadSyncAck: "OFFLOAD_SYNC_ACK",
+	IDRndvData: "RNDV_DATA", IDEpClose: "EP_CLOSE", IDOffloadSyncAck: "OFFLOAD_SYNC_ACK",
 	IDStreamData: "STREAM_DATA", IDRndvATP: "RNDV_ATP", IDPut: "PUT",
 	IDGetReq: "GET_REQ", IDGetRep: "GET_REP", IDAtomicReq: "ATOMIC_REQ",
 	IDAtomicRep: "ATOMIC_REP", IDCmpl: "CMPL", IDAMSingle: "AM_SINGLE",

@@ -16,7 +16,8 @@ func TestNames(t *testing.T) {
 		{IDEagerOnly, "EAGER_ONLY"},
 		{IDAMMiddlePSN, "AM_MIDDLE_PSN"},
 		{IDToken, "TOKEN"},
-		{AMID(13), "AM id 13"},
+		{IDEpClose, "EP_CLOSE"},
+		{AMID(0), "AM id 0"},
 		{AMID(200), "AM id 200"},
 		{WireupRequest, "REQ"},
 		{WireupLanesAddrReply, "LANES_ADDR_REP"},
@@ -41,7 +42,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("protocol %d has no name", uint8(p))
 		}
 	}
-	if IDEagerOnly.Known() != true || AMID(13).Known() || AMID(255).Known() {
+	if IDEagerOnly.Known() != true || AMID(IDLast).Known() || AMID(255).Known() {
 		t.Error("Known is wrong")
 	}
 }

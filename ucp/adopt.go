@@ -6,13 +6,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
 // claim makes an endpoint that a peer has opened the user's, for its transports, too.
 func (ep *Endpoint) claim() {
-	ep.state |= epUser
+	ep.report(life.Claim, nil)
 	for i := range ep.lanes {
 		if c, ok := ep.lanes[i].uct.(uct.Claimer); ok {
 			c.Claim()
@@ -32,11 +33,14 @@ func (ep *Endpoint) widen(addr *proto.WorkerAddress) {
 		return
 	}
 	was := *ep
-	ep.refused, ep.process = nil, 0
+	refused := ep.refused()
+	ep.setRefused(nil)
+	ep.process = 0
 	if err := ep.connect(addr); err != nil {
 		log.Debug("endpoint keeps the lanes that its peer's request had", zap.String("worker", ep.w.name), zap.Error(err))
 		ep.lanes, ep.ue, ep.cfg, ep.where = was.lanes, was.ue, was.cfg, was.where
-		ep.refused, ep.process = was.refused, was.process
+		ep.setRefused(refused)
+		ep.process = was.process
 		return
 	}
 	ep.state &^= epAstray // memory is opened to the whole address now
@@ -48,7 +52,7 @@ func (ep *Endpoint) widen(addr *proto.WorkerAddress) {
 
 // idle reports whether nothing of the endpoint is on its way.
 func (ep *Endpoint) idle() bool {
-	const busy = epRequested | epClosing | epClosed | epDraining | epChecking
+	const busy = epRequested | epDraining | epChecking
 	if ep.usable() != nil || ep.state&busy != 0 || ep.waiting.head != nil || ep.outstanding.head != nil || ep.rma != nil ||
 		ep.w.copying.head != nil || ep.w.dispatched.head != nil || ep.w.dispatching != nil {
 		return false

@@ -169,6 +169,7 @@ func (m *AMMessage) unhold() {
 	if m.state&amHolds != 0 {
 		m.state &^= amHolds
 		m.ep.held--
+		m.ep.lookQuiet()
 	}
 }
 

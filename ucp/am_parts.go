@@ -3,6 +3,7 @@ package ucp
 import (
 	"github.com/ucx-go/ucx/internal/cpu"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -156,7 +157,7 @@ func (ep *Endpoint) handleParts() {
 // handleLater has that done in the next round of progress.
 func (ep *Endpoint) handleLater() {
 	m := ep.am.started.head
-	if ep.am.later || m == nil || m.state&amWhole == 0 || ep.state&epClosed != 0 {
+	if ep.am.later || m == nil || m.state&amWhole == 0 || ep.life.Stage == life.Gone {
 		return
 	}
 	ep.am.later = true

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -154,7 +155,7 @@ func (q *AMQueue) pop() *AMMessage {
 func (m *AMMessage) give() {
 	m.state |= amLive | amKept
 	m.w.stats.AMRecvs++
-	if m.ep != nil && m.ep.state&epClosed == 0 {
+	if m.ep != nil && m.ep.life.Stage != life.Gone {
 		m.hold()
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -346,7 +347,7 @@ func TestAMReplyHolds(t *testing.T) {
 		t.Fatal("the endpoint is the application's")
 	}
 	wireupFamily{}.evict(s, ucs.ErrExceedsLimit)
-	if to.state&epClosed != 0 || to.held != 1 {
+	if to.life.Stage == life.Gone || to.held != 1 {
 		t.Errorf("the endpoint has given way, held %d", to.held)
 	}
 	kept.Release()
@@ -354,7 +355,7 @@ func TestAMReplyHolds(t *testing.T) {
 		t.Errorf("held %d after the release", to.held)
 	}
 	wireupFamily{}.evict(s, ucs.ErrExceedsLimit)
-	if to.state&epClosed == 0 {
+	if to.life.Stage != life.Gone {
 		t.Error("the endpoint does not give way")
 	}
 	if sent, err = theirs.TagSend(1, nil, nil); err == nil { // the peer is none the worse

@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
@@ -20,9 +21,8 @@ import (
 // tryAnotherWay is told that an endpoint of a transport has failed. It reports whether the
 // peer is asked by other devices of its address now.
 func (ep *Endpoint) tryAnotherWay(ue uct.Endpoint, cause error) bool {
-	const asking = epUser | epRequested
 	if ep.pair == nil || ep.pair.conn != nil || ep.pair.waits || ep.remoteID != 0 || ep.err != nil || ep.lacks&needLanes == 0 ||
-		ep.state&(asking|epClosing|epClosed) != asking || !errors.Is(cause, ucs.ErrEndpointTimeout) {
+		ep.life.Stage != life.Open || ep.state&epRequested == 0 || !errors.Is(cause, ucs.ErrEndpointTimeout) {
 		return false
 	}
 	addr := ep.where.address
@@ -30,7 +30,7 @@ func (ep *Endpoint) tryAnotherWay(ue uct.Endpoint, cause error) bool {
 		return false
 	}
 	ep.purgeLanes(ucs.ErrCanceled) // nothing but the question
-	if ep.state&(epClosing|epClosed) != 0 || ep.err != nil {
+	if ep.life.Stage != life.Open {
 		return true // by a callback
 	}
 	ep.closeLanes(false)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/internal/topo"
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
@@ -240,7 +241,7 @@ func (w *Worker) tie() {
 		return
 	}
 	look := func(ep *Endpoint) {
-		if ep.state&(epUser|epClosed) == epUser && (ep.bill == nil || ep.bill.known == nil) {
+		if ep.life.Mine() && ep.life.Stage != life.Gone && (ep.bill == nil || ep.bill.known == nil) {
 			ep.tieToLanes()
 		}
 	}
@@ -269,7 +270,7 @@ func (ep *Endpoint) tieToLanes() {
 
 // know notes that the application knows a source, by an endpoint that it has made.
 func (ep *Endpoint) know(who ledger.Source) {
-	if b := ep.billing(); b.known == nil && ep.state&epClosed == 0 {
+	if b := ep.billing(); b.known == nil && ep.life.Stage != life.Gone {
 		b.known = ledger.Open(who)
 		b.known.Add(ledger.Known, 1)
 		ep.w.untied--
@@ -279,7 +280,7 @@ func (ep *Endpoint) know(who ledger.Source) {
 // unknow ends that, with the endpoint.
 func (ep *Endpoint) unknow() {
 	switch {
-	case ep.state&epUser == 0:
+	case !ep.life.Mine():
 	case ep.bill == nil || ep.bill.known == nil:
 		ep.w.untied--
 	default:

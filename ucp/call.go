@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ucx-go/ucx/ucp/internal/engine"
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -188,7 +189,7 @@ func (c *call) tryLeave() (r *Request, left bool, err error) {
 
 // lose keeps the error of a call on an endpoint that nobody waits for.
 func (w *Worker) lose(ep *Endpoint, err error) {
-	if ep.state&epClosed != 0 {
+	if ep.life.Stage == life.Gone {
 		return
 	}
 	if w.lost == nil {

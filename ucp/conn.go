@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -40,9 +41,7 @@ type connection struct {
 	serverID      uint64         // that a server has told
 	manager       int            // which one is being tried
 
-	leaving *Request // a close that waits for the peer's farewell
-	gone    bool     // the peer has said farewell
-	broken  bool     // it has closed a lane, and is not there any more
+	gone bool // the peer has ended the manager's connection
 }
 
 // connStage is how far a connection is.
@@ -67,6 +66,7 @@ type connState struct {
 // before may still be in memory that we share, and comes first.
 type parting struct {
 	ep     *Endpoint
+	event  life.Event
 	err    error
 	rounds int // that are waited for a quiet one at most
 }
@@ -91,24 +91,6 @@ func (ep *Endpoint) hangUp() {
 		c.uct, c.local, c.remote = nil, u.LocalAddr(), u.RemoteAddr()
 		u.Close()
 	}
-	if r := c.leaving; r != nil {
-		c.leaving = nil
-		r.finish(nil)
-	}
-}
-
-// farewell ends the connection in good order, for a close whose lanes are flushed. It
-// reports whether r is to wait for the peer.
-func (ep *Endpoint) farewell(r *Request) bool {
-	c := ep.conn()
-	if c == nil || c.uct == nil || c.gone || c.stage != connOpen || c.leaving != nil {
-		return false
-	}
-	if err := c.uct.Disconnect(); err != nil {
-		return false // it has ended
-	}
-	c.leaving = r
-	return true
 }
 
 // onDisconnected is told that the peer has ended the connection.
@@ -118,18 +100,17 @@ func (ep *Endpoint) onDisconnected(_ uct.ConnEndpoint, err error) {
 		return
 	}
 	c.gone = true
-	if r := c.leaving; r != nil {
-		c.leaving = nil
-		r.finish(nil)
+	if ep.life.Stage == life.Leaving {
+		ep.report(life.Left, nil)
 		return
 	}
 	if err == nil {
 		err = ucs.ErrConnectionReset
 	}
-	ep.failQuietly(fmt.Errorf("the peer has closed the connection: %w", err))
+	ep.reportQuietly(life.Left, fmt.Errorf("the peer has closed the connection: %w", err))
 }
 
-// failQuietly fails an endpoint when nothing arrives any more.
-func (ep *Endpoint) failQuietly(err error) {
-	ep.w.conns.parting = append(ep.w.conns.parting, parting{ep, err, mostRounds})
+// reportQuietly reports an event when nothing arrives any more.
+func (ep *Endpoint) reportQuietly(ev life.Event, err error) {
+	ep.w.conns.parting = append(ep.w.conns.parting, parting{ep, ev, err, mostRounds})
 }

@@ -73,7 +73,7 @@ func (ep *Endpoint) packClient(a uct.PackArgs, dst []byte) (int, error) {
 	rules := laneRules{cm: true, device: a.Device, origin: uct.OriginManager}
 	for {
 		ep.closeLanes(false)
-		ep.refused = nil
+		ep.setRefused(nil)
 		if err := ep.connectBy(&mirror, rules); err != nil {
 			return 0, err
 		}

@@ -12,7 +12,7 @@ import (
 func (ep *Endpoint) relane(addr, ends *proto.WorkerAddress, origin uct.Origin) error {
 	old, am := ep.lanes, ep.amLane()
 	rules := laneRules{cm: true, spare: old, ends: ends, mutual: ends == nil, origin: origin}
-	ep.refused = nil
+	ep.setRefused(nil)
 	if err := ep.connectBy(addr, rules); err != nil {
 		ep.lanes = old
 		return err

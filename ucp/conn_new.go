@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log"
 )
@@ -42,11 +43,11 @@ func errNoManager(list []manager) error {
 // newConnEndpoint makes an endpoint that has no lanes yet.
 func (w *Worker) newConnEndpoint(p *EndpointParams, c *connection) (*Endpoint, error) {
 	ep := &Endpoint{
-		w: w, errMode: p.ErrMode, state: epUser, short: -1, shortAM: -1, lacks: needID | needLanes,
+		w: w, errMode: p.ErrMode, life: life.End{Stage: life.Open, Managed: true}, short: -1, shortAM: -1, lacks: needID | needLanes,
 		ue: refuse{}, cfg: &noLanes, where: nowhere, connSN: proto.ConnSNNone,
 		pair: &pairing{conn: c}, onError: p.OnError, userData: p.UserData,
-		name: p.Name[:min(len(p.Name), EntityNameMax-1)],
 	}
+	ep.setName(p.Name)
 	id := w.endpoints.Put(ep)
 	if id == 0 {
 		return nil, fmt.Errorf("ucp: too many endpoints: %w", ucs.ErrExceedsLimit)

@@ -20,7 +20,7 @@ func (ep *Endpoint) connect(addr *proto.WorkerAddress) error {
 func (ep *Endpoint) connectBy(addr *proto.WorkerAddress, rules laneRules) error {
 	w := ep.w
 	for {
-		rules.refused = ep.refused
+		rules.refused = ep.refused()
 		chosen, why, err := w.chooseLanes(addr, ep.errMode, rules)
 		if err != nil {
 			for _, s := range w.unopened {
@@ -55,10 +55,11 @@ func (ep *Endpoint) connectBy(addr *proto.WorkerAddress, rules laneRules) error 
 // connected pairwise are told to it, and where it has asked for one that we cannot make,
 // it hears that by the reply that does not have it.
 func (ep *Endpoint) leaveOut(route laneRoute, err error) {
-	if ep.refused == nil {
-		ep.refused = make(map[laneRoute]error)
+	n := ep.note()
+	if n.refused == nil {
+		n.refused = make(map[laneRoute]error)
 	}
-	ep.refused[route] = err
+	n.refused[route] = err
 }
 
 // openLanes creates the lanes. If one cannot be, it closes those before and says
@@ -72,7 +73,7 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfi
 		p := uct.EndpointParams{
 			Over:      rules.back.source(),
 			PathIndex: l.Path,
-			ForPeer:   ep.state&epUser == 0,
+			ForPeer:   !ep.life.Mine(),
 			Origin:    rules.origin,
 			UserData:  ep,
 		}
@@ -140,7 +141,7 @@ func (ep *Endpoint) openAux(addr *proto.WorkerAddress, rules *laneRules) error {
 		ue, err := i.uct.NewEndpoint(uct.EndpointParams{
 			DeviceAddr: dev.Addr,
 			IfaceAddr:  f.Addr,
-			ForPeer:    ep.state&epUser == 0,
+			ForPeer:    !ep.life.Mine(),
 			Origin:     rules.origin,
 			UserData:   ep,
 		})
@@ -149,6 +150,6 @@ func (ep *Endpoint) openAux(addr *proto.WorkerAddress, rules *laneRules) error {
 			return nil
 		}
 		ep.leaveOut(laneRoute{l.Local, l.Remote}, err)
-		answer.refused = ep.refused
+		answer.refused = ep.refused()
 	}
 }

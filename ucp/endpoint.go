@@ -1,14 +1,11 @@
 package ucp
 
 import (
-	"fmt"
 	"net/netip"
 	"sync/atomic"
 
-	"go.uber.org/zap"
-
 	"github.com/ucx-go/ucx/proto"
-	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -96,13 +93,14 @@ type Endpoint struct {
 	// waits for the peer's id, has failed or is closed.
 	short   int32
 	shortAM int32
-	held    int32  // active messages in the hands of the user that lead here
-	ended   uint32 // in thread mode multi, what any goroutine may read: 1 if it has failed, or was closed
+	held    int32    // active messages in the hands of the user that lead here
+	under   int32    // requests of it that are under way
+	life    life.End // how it ends (endpoint_end.go)
+	ended   uint32   // in thread mode multi, what any goroutine may read: 1 if it has failed, or was closed
 
 	cfg      *epConfig
 	lanes    []lane
-	refused  map[laneRoute]error // lanes that could not be created, and why
-	err      error               // why it failed
+	err      error // why it failed
 	state    endpointState
 	lacks    needs // that operations wait for
 	errMode  ErrMode
@@ -124,7 +122,37 @@ type Endpoint struct {
 
 	onError  func(*Endpoint, error, any)
 	userData any
-	name     string
+	notes    *endpointNotes // nil for most
+}
+
+// endpointNotes is what few endpoints have.
+type endpointNotes struct {
+	name    string              // given, or made up when it was asked for
+	refused map[laneRoute]error // lanes that could not be created, and why
+	closing *Request            // the application's close that is under way
+	gaveUp  int32               // operations that it did not wait for
+}
+
+// note returns the notes, to be changed.
+func (ep *Endpoint) note() *endpointNotes {
+	if ep.notes == nil {
+		ep.notes = new(endpointNotes)
+	}
+	return ep.notes
+}
+
+// refused are the lanes that could not be created.
+func (ep *Endpoint) refused() map[laneRoute]error {
+	if ep.notes == nil {
+		return nil
+	}
+	return ep.notes.refused
+}
+
+func (ep *Endpoint) setRefused(lanes map[laneRoute]error) {
+	if lanes != nil || ep.notes != nil {
+		ep.note().refused = lanes
+	}
 }
 
 // connected is called when the peer's id becomes known: what waited starts, in
@@ -134,7 +162,18 @@ func (ep *Endpoint) connected(id proto.EndpointID) {
 		return
 	}
 	ep.remoteID = id
+	ep.named()
 	ep.obtain(needID)
+}
+
+// named is told that the peer's id is known, or known for certain. Whether the peer's end is
+// one of this library, which is told how this one ends, the id says.
+func (ep *Endpoint) named() {
+	if ep.peer == nil {
+		return // it leads to itself
+	}
+	ep.life.Deaf = !ep.remoteID.Marked() || ep.state&epHearsay != 0
+	ep.report(life.Named, nil)
 }
 
 // identified is connected where the peer itself has said its id, which may not be what
@@ -146,100 +185,15 @@ func (ep *Endpoint) identified(id proto.EndpointID) {
 			ep.remoteID = id
 			ep.peer.remember().roams = netip.Addr{}
 		}
+		ep.named()
 	}
 	ep.connected(id)
 }
 
-// fail ends the endpoint because its peer is gone: every operation gets the
-// error, then the handler is called.
-func (ep *Endpoint) fail(err error) {
-	if ep.err != nil || ep.state&epClosed != 0 {
-		return
-	}
-	ep.err = fmt.Errorf("ucp: endpoint %s: %w", ep.describe(), err)
-	ep.short, ep.shortAM = -1, -1
-	ep.markEnded()
-	ep.w.stats.Failures++
-	log.Debug("endpoint failed", zap.String("endpoint", ep.describe()), zap.Error(err))
-	ep.purge(ep.err)
-	ep.cancelLanes()
-	if ep.state&epClosed != 0 {
-		return // by a callback
-	}
-	if ep.state&(epUser|epClosing) != epUser {
-		ep.destroy(ep.err)
-		return
-	}
-	if ep.errMode == ErrModePeer && ep.onError != nil {
-		ep.callError()
-	}
-}
-
-// purge ends all operations with err. Callbacks run.
-func (ep *Endpoint) purge(err error) {
-	ep.purgeLanes(err)
-	ep.w.copying.endOf(ep, err)
-	ep.waiting.end(err)
-	ep.outstanding.end(err)
-	for _, f := range ep.w.families {
-		f.purge(ep, err)
-	}
-	ep.w.endMoves(ep, err) // of those, too, that went on when others ended
-}
-
-// purgeLanes ends those that wait for a lane.
-func (ep *Endpoint) purgeLanes(err error) {
-	abort := func(p *uct.Pending) {
-		if h, ok := p.Owner.(*hooks); ok {
-			(*Request)(h).abort(err)
-		}
-	}
-	for i := 0; i < len(ep.lanes); i++ { // a callback may close the endpoint
-		ep.lanes[i].uct.PendingPurge(abort)
-	}
-	ep.auxLane(auxNumber).PendingPurge(abort)
-}
-
-// cancelLanes ends what the transports have taken and may never be able to end: a lane to a peer
-// that is gone need not know that it is (ucp_ep_discard_lanes in src/ucp/core/ucp_ep.c).
-func (ep *Endpoint) cancelLanes() {
-	for i := 0; i < len(ep.lanes); i++ { // a callback may close the endpoint
-		_ = ep.lanes[i].uct.Flush(uct.FlushCancel, nil) // one that has failed ends all by itself
-	}
-	_ = ep.auxLane(auxNumber).Flush(uct.FlushCancel, nil)
-}
-
-// destroy releases the endpoint; what is still outstanding ends with err.
-func (ep *Endpoint) destroy(err error) { ep.depart(err, false) }
-
-// depart is destroy. linger leaves the lanes there for the peer, which is not told that the
-// endpoint is closed.
-func (ep *Endpoint) depart(err error, linger bool) {
-	if ep.state&epClosed != 0 {
-		return
-	}
-	ep.state |= epClosed
-	ep.short, ep.shortAM = -1, -1
-	ep.purge(err)
-	ep.closeLanes(linger)
-	ep.w.endpoints.Remove(uint64(ep.localID))
-	ep.markEnded()
-	ep.takeLost()
-	if ep.w.endpoints.Len() == 0 {
-		for _, c := range ep.w.leavers {
-			ep.w.engine.End(&c.Waiter, nil)
-		}
-		ep.w.leavers = nil
-	}
-	for _, f := range ep.w.families {
-		f.closed(ep)
-	}
-}
-
-// markEnded says that calls on the endpoint have to be told an error.
-func (ep *Endpoint) markEnded() {
-	if ep.w.multi {
-		atomic.StoreUint32(&ep.ended, 1)
+// setName keeps a name that was given.
+func (ep *Endpoint) setName(name string) {
+	if name != "" {
+		ep.note().name = name[:min(len(name), EntityNameMax-1)]
 	}
 }
 
@@ -248,10 +202,11 @@ var endpointSeq atomic.Uint64
 
 // describe names the endpoint for people.
 func (ep *Endpoint) describe() string {
-	if ep.name == "" {
-		ep.name = entityName("", "ucp-ep", &endpointSeq)
+	n := ep.note()
+	if n.name == "" {
+		n.name = entityName("", "ucp-ep", &endpointSeq)
 	}
-	return ep.name
+	return n.name
 }
 
 // EndpointAttr describes an endpoint.

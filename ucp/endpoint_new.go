@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 )
@@ -50,11 +51,11 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 		ep.claim()
 		ep.widen(pr.address)
 	case loopback:
-		if ep, err = w.newEndpoint(w.loop.keepAddress(&addr), p.ErrMode, epUser); err != nil {
+		if ep, err = w.newEndpoint(w.loop.keepAddress(&addr), p.ErrMode, life.Open); err != nil {
 			return nil, err
 		}
 	default:
-		if ep, err = w.newEndpoint(pr.address, p.ErrMode, epUser); err != nil {
+		if ep, err = w.newEndpoint(pr.address, p.ErrMode, life.Open); err != nil {
 			pr.returnSN(sn)
 			w.releasePeer(pr)
 			return nil, err
@@ -67,7 +68,7 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 	}
 	w.untied++
 	ep.onError, ep.userData = p.OnError, p.UserData
-	ep.name = p.Name[:min(len(p.Name), EntityNameMax-1)]
+	ep.setName(p.Name)
 	if loopback {
 		ep.connected(ep.localID)
 		if err = ep.joinSelf(); err != nil {
@@ -125,14 +126,14 @@ func (w *Worker) checkEndpoint(p *EndpointParams) error {
 }
 
 // newEndpoint makes an endpoint toward an address, which it keeps, known to nobody
-// yet: for the user, state epUser, or for a peer.
-func (w *Worker) newEndpoint(addr *proto.WorkerAddress, mode ErrMode, state endpointState) (*Endpoint, error) {
-	return w.newEndpointBy(addr, mode, state, laneRules{})
+// yet: stage is life.Open for the application's, life.Serving for one made for a peer.
+func (w *Worker) newEndpoint(addr *proto.WorkerAddress, mode ErrMode, stage life.Stage) (*Endpoint, error) {
+	return w.newEndpointBy(addr, mode, stage, laneRules{})
 }
 
 // newEndpointBy is newEndpoint by rules for its lanes.
-func (w *Worker) newEndpointBy(addr *proto.WorkerAddress, mode ErrMode, state endpointState, rules laneRules) (*Endpoint, error) {
-	ep := &Endpoint{w: w, errMode: mode, state: state, short: -1, shortAM: -1, lacks: needID}
+func (w *Worker) newEndpointBy(addr *proto.WorkerAddress, mode ErrMode, stage life.Stage, rules laneRules) (*Endpoint, error) {
+	ep := &Endpoint{w: w, errMode: mode, life: life.End{Stage: stage}, short: -1, shortAM: -1, lacks: needID}
 	if err := ep.connectBy(addr, rules); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -170,6 +171,7 @@ func TestCallbackOfEviction(t *testing.T) {
 			send(v, other, payload, false)
 			v.fill(hog)
 			v.ep.countAs(v.sourceOf(&hog.Source)) // as one that the hog opened
+			v.ep.life.Stage = life.Serving
 			r := v.fetching(make([]byte, 1<<20))
 			var late *Request
 			r.state |= stateParams

@@ -3,6 +3,7 @@ package ucp
 import (
 	"cmp"
 
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -77,20 +78,10 @@ func (flushing) release(r *Request) {
 	}
 }
 
-// flush flushes an endpoint; closing does so and releases it when finished.
-type (
-	flush   struct{ flushing }
-	closing struct{ flushing }
-)
+// flush flushes an endpoint.
+type flush struct{ flushing }
 
-func (flush) about() protocolInfo   { return protocolInfo{name: "flush", kind: kindFlush} }
-func (closing) about() protocolInfo { return protocolInfo{name: "close", kind: kindClose} }
-
-func (p closing) release(r *Request) {
-	p.flushing.release(r)
-	ep := r.ep
-	ep.depart(ucs.ErrCanceled, ep.errMode == ErrModeNone && r.err == nil && ep.conn() == nil)
-}
+func (flush) about() protocolInfo { return protocolInfo{name: "flush", kind: kindFlush} }
 
 // flushPart is the flush of one endpoint among those of a worker.
 type flushPart struct{ flushing }
@@ -146,11 +137,11 @@ func (ep *Endpoint) beginFlush(p *RequestParams) (*Request, error) {
 	if err := ep.takeLost(); err != nil {
 		return nil, err
 	}
-	return ep.startFlush(p, flush{})
+	return ep.startFlush(p)
 }
 
-// startFlush starts a flush of some kind.
-func (ep *Endpoint) startFlush(p *RequestParams, kind protocol) (*Request, error) {
+// startFlush starts a flush of the application's.
+func (ep *Endpoint) startFlush(p *RequestParams) (*Request, error) {
 	if p != nil && p.Flags&OpForceImmediate != 0 {
 		return nil, ucs.ErrNoResource
 	}
@@ -159,7 +150,7 @@ func (ep *Endpoint) startFlush(p *RequestParams, kind protocol) (*Request, error
 		return nil, err
 	}
 	r.toward(ep)
-	r.proto, r.step = kind, 0
+	r.proto, r.step = flush{}, 0
 	ep.flushBegun()
 	ep.submit(r)
 	return r.result()
@@ -210,9 +201,12 @@ func (w *Worker) beginFlush(p *RequestParams) (*Request, error) {
 	return r.result()
 }
 
-// CloseAsync closes the endpoint. By default everything started before is
-// flushed first; messages the peer has not matched by then end with
-// ucs.ErrCanceled. With CloseForce the endpoint is released in the call, all its
+// CloseAsync closes the endpoint. From then on it refuses operations. By default those that
+// were started before go on to their end, and the close is over behind them: messages that
+// wait for the peer to match them, also, so a peer that never does holds the close up. They
+// end with ucs.ErrCanceled if the peer's end is gone, or if a Close behind it ends all.
+// The end of an endpoint that was made with an address may stay behind the close, hidden,
+// as long as the peer's application holds its own. With CloseForce the endpoint is released in the call, all its
 // operations end with ucs.ErrCanceled, and nothing is waited for; that needs
 // ErrModePeer. After a failure of the peer either form releases the endpoint at
 // once. A second close gives ucs.ErrNotConnected. While another goroutine uses the
@@ -239,7 +233,7 @@ func (ep *Endpoint) closeAsync(p *RequestParams) (*Request, error) {
 			return nil, ucs.ErrInvalidParam
 		}
 	}
-	if ep.state&(epClosing|epClosed) != 0 {
+	if ep.life.Refuses() {
 		return nil, ucs.ErrNotConnected
 	}
 	if flags&CloseForce != 0 {
@@ -253,17 +247,29 @@ func (ep *Endpoint) closeAsync(p *RequestParams) (*Request, error) {
 		ep.destroy(ep.err)
 		return nil, nil
 	}
-	ep.state |= epClosing
-	ep.short, ep.shortAM = -1, -1
-	for _, f := range ep.w.families {
-		f.closing(ep)
+	return ep.startClosing(life.Close, p)
+}
+
+// startClosing starts a flush close.
+func (ep *Endpoint) startClosing(how life.Event, p *RequestParams) (*Request, error) {
+	if p != nil && p.Flags&OpForceImmediate != 0 {
+		return nil, ucs.ErrNoResource
 	}
-	r, err := ep.startFlush(p, closing{})
-	if err != nil && ep.state&epClosed == 0 {
-		ep.state &^= epClosing // the parameters were refused
-		ep.open()
+	r, err := ep.w.useRequest(p)
+	if err != nil {
 		return nil, err
 	}
+	r.ep, r.proto = ep, closeRequest{}
+	r.state |= stateUncounted
+	ep.note().closing = r
+	ep.report(how, nil)
 	ep.markEnded()
-	return r, err
+	return r.result()
 }
+
+// closeRequest is a close, as the application sees it. What it takes other requests do.
+type closeRequest struct{ basics }
+
+func (closeRequest) about() protocolInfo { return protocolInfo{name: "close", kind: kindClose} }
+
+func (closeRequest) progress(*Request) error { return nil }

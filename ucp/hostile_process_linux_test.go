@@ -136,10 +136,10 @@ func TestAddressOfTwoProcesses(t *testing.T) {
 	if strings.Contains(got, "cma") || !strings.Contains(got, "posix") {
 		t.Errorf("lanes %s", got)
 	}
-	for _, err := range ep.refused {
+	for _, err := range ep.refused() {
 		ucttest.WantStatus(t, "the lane", err, ucs.ErrUnreachable)
 	}
-	if len(ep.refused) != 1 {
-		t.Errorf("refused: %v", ep.refused)
+	if len(ep.refused()) != 1 {
+		t.Errorf("refused: %v", ep.refused())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -41,9 +42,10 @@ func TestHostileStreams(t *testing.T) {
 	if v.ep.stream != nil && v.ep.stream.unread != 0 || v.stats.Refused == 0 {
 		t.Error("another's bytes were taken")
 	}
-	v.ep.state |= epClosing
+	was := v.ep.life
+	v.ep.life.Stage, v.ep.life.Closed = life.Draining, true
 	v.dropped("a closing endpoint", v.onStreamData(nil, streamData(v.ep, 8), nil))
-	v.ep.state &^= epClosing
+	v.ep.life = was
 	v.ep.err = ucs.ErrConnectionReset
 	v.dropped("a failed endpoint", v.onStreamData(nil, streamData(v.ep, 8), nil))
 	v.ep.err = nil

@@ -379,7 +379,7 @@ func TestStolenUUID(t *testing.T) {
 			if ep.remoteID != peersID || ep.err != nil {
 				t.Fatalf("the application's endpoint is with %#x (%v)", ep.remoteID, ep.err)
 			}
-			if s := v.toward(evilID); s == nil || s.peer == ep.peer || s.state&epUser != 0 {
+			if s := v.toward(evilID); s == nil || s.peer == ep.peer || s.life.Mine() {
 				t.Error("the stranger is not kept apart")
 			}
 			if k := ep.peer.known; k.nextSN != 1 || !ep.leadsTo(&peer.described) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -15,9 +16,8 @@ func endpointError(ue uct.Endpoint, userData any, err error) {
 	ep := userData.(*Endpoint)
 	switch c := ep.conn(); {
 	case ep.auxLost(ue), ep.tryAnotherWay(ue, err):
-	case c != nil && c.stage == connOpen && errors.Is(err, ucs.ErrConnectionReset):
-		c.broken = true
-		ep.failQuietly(err)
+	case (c != nil && c.stage == connOpen || ep.life.Closing()) && errors.Is(err, ucs.ErrConnectionReset):
+		ep.reportQuietly(life.Lost, err)
 	default:
 		ep.laneFailed(err)
 	}

@@ -79,7 +79,10 @@ func (ep *Endpoint) maxMessage(k uint8) int {
 
 // toward says which endpoint an operation is of. It begins on the lane of
 // messages.
-func (r *Request) toward(ep *Endpoint) { r.ep, r.lane = ep, ep.amLane() }
+func (r *Request) toward(ep *Endpoint) {
+	r.bind(ep)
+	r.lane = ep.amLane()
+}
 
 // lane returns the transport's endpoint of a lane; one that refuses when the
 // endpoint is closed.

@@ -1,11 +1,13 @@
 package ucp
 
 import (
+	"context"
 	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucp/internal/engine"
+	"github.com/ucx-go/ucx/ucp/internal/life"
 )
 
 // What becomes of others when a callback ends the goroutine that has a shared worker.
@@ -15,7 +17,7 @@ import (
 func (s *shared) revive() {
 	s.gate, s.engine = gateShared, engine.New((*sleepers)(s.Worker))
 	s.wake.engine = s.engine
-	if s.own.state&epClosed != 0 {
+	if s.own.life.Stage == life.Gone {
 		s.own.closeLanes(false)
 		s.endpoints.Remove(uint64(s.own.localID))
 	}
@@ -39,7 +41,9 @@ func TestLostInShutdown(t *testing.T) {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		s.Worker.Shutdown(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // or it waits until somebody receives
+		s.Worker.Shutdown(ctx)
 		t.Error("the callback did not end the goroutine")
 	}()
 	<-over

@@ -29,7 +29,7 @@ func (ep *Endpoint) mappings(addr *proto.WorkerAddress) (list []mapping) {
 		}
 		addr.Ifaces(func(n int, d *proto.AddressDevice, f *proto.AddressIface) bool {
 			at := uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr}
-			if f.Transport != i.id || ep.refused[laneRoute{local, n}] != nil || ep.reaches(i.uct, at) != nil {
+			if f.Transport != i.id || ep.refused()[laneRoute{local, n}] != nil || ep.reaches(i.uct, at) != nil {
 				return true
 			}
 			k, ok := i.uct.(uct.KinFinder)

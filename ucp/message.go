@@ -119,7 +119,8 @@ func (sendMessage) choose(r *Request) (protocol, error) {
 
 // sendMessage starts to send a message, or sends it in the call.
 func (ep *Endpoint) sendMessage(r *Request, form *messageForm, flags OpFlags) (*Request, error) {
-	r.ep, r.op, r.form = ep, sendMessage{}, form
+	r.bind(ep)
+	r.op, r.form = sendMessage{}, form
 	r.offset = 0
 	if flags&OpForceImmediate != 0 {
 		return ep.sendMessageNow(r)

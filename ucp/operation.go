@@ -1,6 +1,9 @@
 package ucp
 
-import "github.com/ucx-go/ucx/ucs"
+import (
+	"github.com/ucx-go/ucx/ucp/internal/life"
+	"github.com/ucx-go/ucx/ucs"
+)
 
 // An operation is described before it is decided how to carry it out. A public call
 // fills a request with what the caller said: the kind of operation, the buffer, the
@@ -110,7 +113,7 @@ func (ep *Endpoint) drain() {
 		return
 	}
 	ep.state |= epDraining
-	for ep.err == nil && ep.state&epClosed == 0 {
+	for ep.err == nil && ep.life.Stage != life.Gone {
 		r := ep.waiting.pop()
 		if r == nil {
 			break
@@ -127,7 +130,7 @@ func (ep *Endpoint) drain() {
 // open lets short messages through again.
 func (ep *Endpoint) open() {
 	ep.short, ep.shortAM = -1, -1
-	if ep.err == nil && ep.state&(epClosing|epClosed|epDraining) == 0 && ep.waiting.head == nil &&
+	if ep.life.Usable() && ep.state&epDraining == 0 && ep.waiting.head == nil &&
 		ep.lacks&needLanes == 0 {
 		ep.short, ep.shortAM = int32(ep.cfg.short), int32(ep.cfg.shortAM)
 	}
@@ -138,7 +141,7 @@ func (ep *Endpoint) usable() error {
 	switch {
 	case ep.err != nil:
 		return ep.err
-	case ep.state&(epClosing|epClosed) != 0:
+	case ep.life.Refuses():
 		return ucs.ErrNotConnected
 	}
 	return nil
@@ -150,7 +153,7 @@ func (ep *Endpoint) gone() error {
 	switch {
 	case ep.err != nil:
 		return ep.err
-	case ep.state&epClosed != 0:
+	case ep.life.Stage == life.Gone:
 		return ucs.ErrCanceled
 	}
 	return nil

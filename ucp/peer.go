@@ -249,7 +249,7 @@ func (ep *Endpoint) belongsTo(p *peer) {
 // has an id.
 func (p *peer) leads(id proto.EndpointID) bool {
 	return p != nil && slices.ContainsFunc(p.ends, func(ep *Endpoint) bool {
-		return ep.remoteID == id && ep.err == nil && ep.state&(epUser|epHearsay) == epUser
+		return ep.remoteID == id && ep.err == nil && ep.life.Mine() && ep.state&epHearsay == 0
 	})
 }
 
@@ -258,7 +258,7 @@ func (p *peer) leads(id proto.EndpointID) bool {
 // lanes lead where that address does.
 func (p *peer) adopt(sn uint16, addr *proto.WorkerAddress) *Endpoint {
 	ep := p.unmatched[sn]
-	if ep == nil || p.contested || ep.state&epUser != 0 || sn == proto.ConnSNNone || !ep.leadsTo(addr) {
+	if ep == nil || p.contested || ep.life.Mine() || sn == proto.ConnSNNone || !ep.leadsTo(addr) {
 		return nil
 	}
 	p.met(sn)

@@ -181,7 +181,7 @@ func TestCertificates(t *testing.T) {
 				t.Errorf("the endpoints are with %#x and %#x", ep.remoteID, two.remoteID)
 			}
 			s := v.toward(evilID)
-			if !c.same && (s == nil || s.peer == ep.peer || s.state&epUser != 0) {
+			if !c.same && (s == nil || s.peer == ep.peer || s.life.Mine()) {
 				t.Error("the other one is not kept apart")
 			}
 			if c.same {

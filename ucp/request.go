@@ -88,31 +88,32 @@ type Request struct {
 type requestState uint32
 
 const (
-	stateDone     requestState = 1 << iota // finished, err is final
-	stateInCall                            // the call that started it has not returned
-	stateNoImm                             // OpNoImmediate: the callback runs even in the call
-	stateUser                              // the object belongs to the user
-	stateFreed                             // freed while in flight: vanishes when done
-	stateRecv                              // a receive: tagged, unless stateStream says otherwise
-	stateExpect                            // in the queue of posted receives
-	stateReply                             // the sync acknowledgement has arrived
-	stateSent                              // all local work of a send is done
-	stateIdle                              // in no operation: freed, or never used
-	stateParams                            // holds a callback or other parameters
-	stateAgain                             // has another stage to run in its dispatch
-	stateMoves                             // goes on on another lane, after its dispatch
-	stateServes                            // answers a peer, and is counted for that
-	stateSplit                             // goes on in pieces, and is counted for that
-	stateBehind                            // a flush that has waited for those
-	stateWhole                             // a receive that got a message in one piece: nothing else was used
-	stateWatched                           // somebody waits for the end, who is to be told
-	statePromised                          // the caller has it already, whatever becomes of the operation
-	stateLeft                              // its call was left to others, and not carried out yet
-	stateUnwanted                          // and was canceled since, by a callback
-	stateStream                            // a stream receive
-	stateFull                              // one that is over when its buffer is full
-	stateAMRecv                            // a receive of the data of an active message
-	stateNext                              // waits for a message of a queue
+	stateDone      requestState = 1 << iota // finished, err is final
+	stateInCall                             // the call that started it has not returned
+	stateNoImm                              // OpNoImmediate: the callback runs even in the call
+	stateUser                               // the object belongs to the user
+	stateFreed                              // freed while in flight: vanishes when done
+	stateRecv                               // a receive: tagged, unless stateStream says otherwise
+	stateExpect                             // in the queue of posted receives
+	stateReply                              // the sync acknowledgement has arrived
+	stateSent                               // all local work of a send is done
+	stateIdle                               // in no operation: freed, or never used
+	stateParams                             // holds a callback or other parameters
+	stateAgain                              // has another stage to run in its dispatch
+	stateMoves                              // goes on on another lane, after its dispatch
+	stateServes                             // answers a peer, and is counted for that
+	stateSplit                              // goes on in pieces, and is counted for that
+	stateBehind                             // a flush that has waited for those
+	stateWhole                              // a receive that got a message in one piece: nothing else was used
+	stateWatched                            // somebody waits for the end, who is to be told
+	statePromised                           // the caller has it already, whatever becomes of the operation
+	stateLeft                               // its call was left to others, and not carried out yet
+	stateUnwanted                           // and was canceled since, by a callback
+	stateStream                             // a stream receive
+	stateFull                               // one that is over when its buffer is full
+	stateAMRecv                             // a receive of the data of an active message
+	stateNext                               // waits for a message of a queue
+	stateUncounted                          // its endpoint need not stay for it
 )
 
 // The lives of a request, as far as any goroutine may know.
@@ -350,7 +351,8 @@ func (r *Request) finish(err error) {
 		return
 	}
 	r.err = err
-	if r.ep != nil {
+	ep, counted := r.ep, r.state&stateUncounted == 0
+	if ep != nil {
 		if r.proto != nil {
 			r.proto.release(r)
 		}
@@ -365,6 +367,9 @@ func (r *Request) finish(err error) {
 		r.leave(err)
 	} else {
 		r.setOver()
+	}
+	if ep != nil && counted {
+		ep.unbind()
 	}
 }
 

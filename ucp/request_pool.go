@@ -189,6 +189,12 @@ func (w *Worker) dropRequest(r *Request) {
 	}
 	r.letGo()
 	r.data.finish()
+	if ep := r.ep; ep != nil {
+		r.ep = nil
+		if r.state&stateUncounted == 0 {
+			ep.unbind()
+		}
+	}
 	if r.state&statePromised != 0 {
 		return
 	}

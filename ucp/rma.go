@@ -248,7 +248,8 @@ func (ep *Endpoint) getDirect(buf []byte, raddr uint64, key *Rkey, p *RequestPar
 
 // lend makes the spare request that of a direct operation under way.
 func (r *Request) lend(ep *Endpoint, key *Rkey, way *rkeyWay, p *RequestParams) {
-	r.ep, r.lane = ep, way.lane
+	r.bind(ep)
+	r.lane = way.lane
 	r.access.key, r.access.route = key, way
 	if p != nil {
 		r.state |= stateParams
@@ -268,7 +269,8 @@ func (r *Request) accessing() *accessState {
 func (r *Request) target(ep *Endpoint, key *Rkey, addr uint64) *accessState {
 	ep.flow()
 	a := r.accessing()
-	r.ep, r.offset = ep, 0
+	r.bind(ep)
+	r.offset = 0
 	a.key, a.route, a.addr = key, nil, addr
 	a.arrived = 0
 	a.ranges.Reset()
@@ -338,7 +340,7 @@ func (k *Rkey) opens(ep *Endpoint) bool { return k != nil && k.ep == ep && !k.cl
 
 // ready reports whether a one-sided operation may go straight to its lane.
 func (ep *Endpoint) ready() bool {
-	return ep.waiting.head == nil && ep.err == nil && ep.state&(epClosing|epClosed|epDraining) == 0 &&
+	return ep.waiting.head == nil && ep.life.Usable() && ep.state&epDraining == 0 &&
 		ep.lacks&(needFence|needLanes) == 0
 }
 

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"github.com/ucx-go/ucx/internal/word"
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -50,7 +51,7 @@ func (w *Worker) fence() error {
 	}
 	var first error
 	w.endpoints.Each(func(ep *Endpoint) {
-		if ep.err != nil || ep.rma == nil || ep.state&epClosed != 0 {
+		if ep.err != nil || ep.rma == nil || ep.life.Stage == life.Gone {
 			return
 		}
 		if err := ep.fence(); err != nil && first == nil {

@@ -80,12 +80,7 @@ func lanesFlushed(r *Request, err error) {
 }
 
 // flushed is told that nothing is left to wait for.
-func (r *Request) flushed(err error) {
-	if err == nil && r.is(kindClose) && r.ep.farewell(r) {
-		return
-	}
-	r.finish(err)
-}
+func (r *Request) flushed(err error) { r.finish(err) }
 
 // oweCompletion tells the peer that one of its puts or posted atomic operations
 // is done. What cannot leave at once is counted, not queued: a peer that does

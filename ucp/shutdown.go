@@ -2,8 +2,10 @@ package ucp
 
 import (
 	"context"
+	"fmt"
 	"io"
 
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -34,17 +36,30 @@ func (ep *Endpoint) Close() error {
 	return nil
 }
 
-// Shutdown flushes the endpoint and releases it, as CloseAsync does, and waits for
-// that. If ctx ends first its error is returned, and the closing goes on in the
-// background of the worker's progress. Where waiting is refused, inside a callback
+// Shutdown closes the endpoint as CloseAsync does, without CloseForce, and waits for the
+// end of that: of the operations that were started before, and of the close. If ctx ends
+// first the operations that have not ended are canceled, the error says how many and
+// matches the context's, and the close goes on in the background of the worker's
+// progress. Where waiting is refused, inside a callback
 // for one, nothing is started: CloseAsync serves there.
 func (ep *Endpoint) Shutdown(ctx context.Context) error {
-	return ep.endWith(ctx, startClose)
+	err := ep.endWith(ctx, startClose)
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	ep.w.look()
+	defer ep.w.unlook()
+	left := ep.leftBehind()
+	if left == 0 {
+		return err
+	}
+	return fmt.Errorf("ucp: endpoint %s: %d operations that had not ended are canceled: %w", ep.describe(), left, ctx.Err())
 }
 
 // Shutdown shuts down all endpoints of the worker, those that peers have opened
 // too, and closes the worker. Posted receives end with ucs.ErrCanceled. If ctx ends
-// first its error is returned, and the worker is still open.
+// first the operations that have not ended are canceled, the error says how many and
+// matches the context's, and the worker is still open.
 func (w *Worker) Shutdown(ctx context.Context) error {
 	if w.isClosed() {
 		return nil
@@ -68,7 +83,23 @@ func (w *Worker) leave(ctx context.Context, c *call) error {
 		w.leaving--
 		w.unlook()
 	}()
-	return c.wait(ctx)
+	err := c.wait(ctx)
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	return w.stopWaiting(ctx)
+}
+
+// stopWaiting cancels what the closes of the endpoints wait for, and says how much that is.
+func (w *Worker) stopWaiting(ctx context.Context) error {
+	w.enter()
+	endpoints, operations := w.endpoints.Len(), int32(0)
+	w.endpoints.Each(func(ep *Endpoint) {
+		ep.giveUp()
+		operations += ep.leftBehind()
+	})
+	w.exit()
+	return fmt.Errorf("ucp: worker %s: %d endpoints were left, %d operations that had not ended are canceled: %w", w.name, endpoints, operations, ctx.Err())
 }
 
 // startLeaving closes all endpoints. Peers open no new ones until the wait has ended, or
@@ -78,8 +109,15 @@ func startLeaving(c *call) (*Request, error) {
 	w.leaving++
 	if !w.closed {
 		w.endpoints.Each(func(ep *Endpoint) {
-			if req, err := ep.closeAsync(nil); err == nil {
-				req.free() // goes on, and nobody needs to know how it ends
+			switch {
+			case ep.err != nil:
+				ep.destroy(ep.err)
+			case ep.life.Closing():
+				ep.report(life.Leave, nil)
+			default:
+				if req, err := ep.startClosing(life.Leave, nil); err == nil {
+					req.free() // goes on, and nobody needs to know how it ends
+				}
 			}
 		})
 	}

@@ -47,7 +47,7 @@ func (ep *Endpoint) streamData() (StreamData, error) {
 	switch {
 	case !w.stream.on:
 		return StreamData{}, ucs.ErrInvalidParam
-	case ep.state&(epClosing|epClosed) != 0:
+	case ep.life.Refuses():
 		return StreamData{}, ucs.ErrNotConnected
 	case s == nil || s.first == nil:
 		return StreamData{}, ep.err

@@ -3,6 +3,7 @@ package ucp
 import (
 	"github.com/ucx-go/ucx/internal/cpu"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -14,7 +15,7 @@ func (w *Worker) onStreamData(src *uct.Source, data []byte, desc *uct.AMDesc) er
 		return w.malformed(err)
 	}
 	ep := w.endpoints.Get(uint64(h.EpID))
-	if ep == nil || ep.err != nil || ep.state&(epClosing|epClosed) != 0 {
+	if ep == nil || ep.err != nil || ep.life.Refuses() {
 		w.stats.Dropped++
 		return nil
 	}
@@ -65,7 +66,7 @@ func (s *stream) keep(from *source, data []byte, desc *uct.AMDesc) error {
 		ep.overrun(err)
 		return err
 	}
-	if ep.err != nil || ep.state&epClosed != 0 {
+	if ep.err != nil || ep.life.Stage == life.Gone {
 		return nil // to make room
 	}
 	if s.recvs.head != nil {

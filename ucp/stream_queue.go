@@ -179,7 +179,7 @@ func (s *stream) repay(n int) {
 // relist sees to it that the stream is in the ring if there is something to read for the
 // application.
 func (s *stream) relist() {
-	ready := s.first != nil && s.recvs.head == nil && s.ep.state&(epUser|epClosing|epClosed) == epUser
+	ready := s.first != nil && s.recvs.head == nil && s.ep.life.Held()
 	head := &s.ep.w.stream.ready
 	switch {
 	case ready == (s.after != nil):

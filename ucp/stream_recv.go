@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"github.com/ucx-go/ucx/internal/cpu"
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -94,14 +95,14 @@ func (ep *Endpoint) describeStreamRecv(buf []byte, p *RequestParams) (int, *Requ
 	if err := callStreamRecv.check(buf, p); err != nil {
 		return 0, nil, err
 	}
-	if ep.state&(epClosing|epClosed) != 0 {
+	if ep.life.Refuses() {
 		return 0, nil, ucs.ErrNotConnected
 	}
 	r, err := w.useRequest(p)
 	if err != nil {
 		return 0, nil, err
 	}
-	r.state |= stateRecv | stateStream
+	r.state |= stateRecv | stateStream | stateUncounted
 	r.ep, r.offset, r.frag, r.info = ep, 0, 1, TagRecvInfo{}
 	if p == nil {
 		p = &noParams
@@ -116,7 +117,7 @@ func (ep *Endpoint) describeStreamRecv(buf []byte, p *RequestParams) (int, *Requ
 	switch {
 	case err != nil:
 	case s.suffices(r):
-	case ep.state&epClosed != 0:
+	case ep.life.Stage == life.Gone:
 		err = ucs.ErrNotConnected // by a datatype
 	case ep.err != nil:
 		err = ep.err
@@ -220,7 +221,7 @@ func (s *stream) unpack(r *Request) {
 	err := r.data.unpackAt(c.data[:n], r.offset)
 	gone := s.ep.gone()
 	c.data = c.data[n:]
-	if len(c.data) == 0 || s.ep.state&(epClosing|epClosed) != 0 {
+	if len(c.data) == 0 || s.ep.life.Refuses() {
 		w.putChunk(c)
 	} else { // nobody is charged any more with what is left of it
 		s.unpop(c)

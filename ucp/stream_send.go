@@ -56,7 +56,7 @@ func (ep *Endpoint) MaxStreamNow() (n int) {
 // streamsShort reports whether n bytes may go in one call of the transport.
 func (ep *Endpoint) streamsShort(n int) bool {
 	return uint(n-1) < uint(ep.cfg.stream.short) && ep.waiting.head == nil && ep.err == nil &&
-		ep.state&(epClosing|epClosed|epDraining) == 0 && ep.lacks&(needLanes|needID|needStream) == 0
+		ep.life.Usable() && ep.state&epDraining == 0 && ep.lacks&(needLanes|needID|needStream) == 0
 }
 
 // streamSend is StreamSend in general.
@@ -106,7 +106,8 @@ func (ep *Endpoint) describeStreamSend(buf []byte, p *RequestParams) (*Request, 
 	if err != nil {
 		return nil, err
 	}
-	r.ep, r.op, r.form, r.offset = ep, sendStream{}, &streamForm, 0
+	r.bind(ep)
+	r.op, r.form, r.offset = sendStream{}, &streamForm, 0
 	switch {
 	case r.data.length == 0:
 		r.finish(nil)

@@ -186,7 +186,7 @@ func (v *victim) unmatched(tag Tag) *Request {
 	v.Helper()
 	req, err := v.ep.TagSendSync(tag, make([]byte, 8), nil)
 	if err != nil || req.Done() {
-		v.Fatalf("synchronous send: %v, %v", req, err)
+		v.Fatalf("synchronous send: %v, %v", req.Err(), err)
 	}
 	for d := v.tag.oldest(); d != nil; d = v.tag.oldest() {
 		v.tag.removeUnexpected(d)

@@ -23,9 +23,12 @@ type waiting struct {
 // cancel ends the operation if it is a receive: of a request that is somebody's only if
 // no message has matched it.
 func (c *call) cancel() {
-	if c.given {
+	switch {
+	case c.given:
 		c.w.cancelPosted(c.r)
-	} else {
+	case c.r.is(kindClose):
+		c.r.ep.giveUp()
+	default:
 		c.w.cancel(c.r)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/ucs/log"
@@ -104,7 +105,7 @@ func (w *Worker) roamer(from *source, said *proto.WorkerAddress, m *proto.Wireup
 		return nil
 	}
 	ep := p.unmatched[m.ConnSN]
-	if ep == nil || ep.state&epUser == 0 || ep.remoteID != 0 || ep.errMode != ErrMode(m.ErrMode) {
+	if ep == nil || !ep.life.Mine() || ep.remoteID != 0 || ep.errMode != ErrMode(m.ErrMode) {
 		return nil
 	}
 	ip := l.SourceInfo().Addr.Addr().Unmap()
@@ -136,7 +137,7 @@ func (w *Worker) unheard(said *proto.WorkerAddress, m *proto.Wireup) *Endpoint {
 		return nil
 	}
 	ep := p.unmatched[m.ConnSN]
-	if ep == nil || ep.state&(epUser|epClosing|epInsisted) != epUser || ep.err != nil {
+	if ep == nil || ep.life.Stage != life.Open || ep.state&epInsisted != 0 {
 		return nil
 	}
 	if ep.remoteID != 0 && (ep.state&epHearsay == 0 || ep.remoteID == m.SrcEp) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
@@ -250,7 +251,7 @@ func (v *victim) waits(a *proto.WorkerAddress) *Endpoint {
 	}
 	ep.belongsTo(p)
 	ep.connSN = p.takeSN()
-	ep.state |= epUser
+	ep.report(life.Claim, nil)
 	v.untied++
 	p.expect(ep)
 	return ep

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -21,7 +22,7 @@ func (wireupFamily) about() familyInfo { return familyInfo{name: "wireup"} }
 
 func (wireupFamily) handlers(w *Worker) []handler {
 	w.again = w.wireup
-	return []handler{{proto.IDWireup, w.onWireup}}
+	return []handler{{proto.IDWireup, w.onWireup}, {proto.IDEpClose, w.onEpClose}}
 }
 
 // closed forgets who opened the endpoint, and that it waits for a counterpart.
@@ -54,7 +55,7 @@ func (wireupFamily) evict(s *source, _ error) {
 	for b := s.openings; b != nil; {
 		next := b.next
 		if b.ep.held == 0 {
-			b.ep.destroy(ucs.ErrCanceled)
+			b.ep.report(life.Evict, nil)
 		}
 		b = next
 	}
@@ -123,7 +124,7 @@ func (w *Worker) wireup(src *uct.Source, data []byte) error {
 				ep.fail(ep.unequal(&m))
 				return nil
 			}
-			ep.fail(fmt.Errorf("the peer has closed its end: %w", ucs.ErrConnectionReset))
+			ep.report(life.Removed, fmt.Errorf("the peer has closed its end: %w", ucs.ErrConnectionReset))
 		}
 	case proto.WireupAck:
 		w.onWireupAck(src, &m)
@@ -178,7 +179,7 @@ func (w *Worker) onWireupRequest(from *source, m *proto.Wireup, message []byte) 
 		return nil
 	}
 	from.isOf(p)
-	if ep.state&epUser != 0 {
+	if ep.life.Mine() {
 		p.forget(ep)
 		ep.know(from.pays().account.Source())
 		if ep.errMode != ErrMode(m.ErrMode) {

@@ -120,7 +120,7 @@ func (w *Worker) matchedPairs(from *source, ep *Endpoint, m *proto.Wireup) error
 func (ep *Endpoint) rechoose(addr *proto.WorkerAddress, origin uct.Origin) error {
 	ep.purgeLanes(ucs.ErrCanceled)
 	ep.closeLanes(false)
-	ep.refused = nil
+	ep.setRefused(nil)
 	if err := ep.connectBy(addr.WithoutEnds(), laneRules{ends: addr, origin: origin}); err != nil {
 		return err
 	}

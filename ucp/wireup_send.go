@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
@@ -72,6 +73,9 @@ func (ep *Endpoint) requestWireup() error {
 		return err
 	}
 	ep.state |= epRequested // the reply may come inside the call
+	if ep.remoteID == 0 {
+		ep.report(life.Asked, nil)
+	}
 	ep.w.stream.expect()
 	addr := ep.w.described
 	if ep.pair != nil {

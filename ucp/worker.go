@@ -151,6 +151,7 @@ type Worker struct {
 	noWayBack bool // a peer that could not be answered was logged
 
 	endpoints   idtable.Table[Endpoint]
+	shelf       []*Endpoint       // kept for peers that cannot say that they need them no longer, oldest first
 	peers       map[uint64]*known // by uuid
 	idlePeers   []*known          // to which no endpoint leads
 	loop        peer              // the worker itself, of which only the address is kept
@@ -222,13 +223,14 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		return nil, err
 	}
 	w := &Worker{
-		ctx:     c,
-		params:  p,
-		name:    entityName(p.Name, "ucp-worker", &workerSeq),
-		uuid:    newWorkerUUID(),
-		peers:   make(map[uint64]*known),
-		configs: make(map[string]*epConfig),
-		multi:   p.ThreadMode == ucs.ThreadModeMulti,
+		ctx:       c,
+		params:    p,
+		name:      entityName(p.Name, "ucp-worker", &workerSeq),
+		uuid:      newWorkerUUID(),
+		peers:     make(map[uint64]*known),
+		configs:   make(map[string]*epConfig),
+		endpoints: idtable.Table[Endpoint]{Mark: proto.EndpointIDMark},
+		multi:     p.ThreadMode == ucs.ThreadModeMulti,
 	}
 	if w.multi {
 		w.engine = engine.New((*sleepers)(w))

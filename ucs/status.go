@@ -80,6 +80,28 @@ var statusText = [...]string{
 	80: "endpoint timeout",
 }
 
+// ErrPeerClosed is the end of an endpoint whose peer has closed its own in good order,
+// and has said so. It is an ErrConnectionReset (errors.Is), with which the end of an
+// endpoint is told of whose peer has gone without a word.
+var ErrPeerClosed error = peerClosed{}
+
+type peerClosed struct{}
+
+// Error implements error.
+func (peerClosed) Error() string { return "the peer has closed the endpoint" }
+
+// Is reports that it is an ErrConnectionReset, too.
+func (peerClosed) Is(target error) bool { return target == ErrConnectionReset }
+
+// As gives its status.
+func (peerClosed) As(target any) bool {
+	s, ok := target.(*Status)
+	if ok {
+		*s = ErrConnectionReset
+	}
+	return ok
+}
+
 // Error returns the text of the code; an unknown code is named by its number.
 func (s Status) Error() string {
 	if s == InProgress {

@@ -130,7 +130,7 @@ var headers = map[proto.AMID]any{
 	proto.IDRndvATS: proto.RndvAck{HasSize: true}, proto.IDRndvATP: proto.RndvAck{HasSize: true},
 	proto.IDPut: proto.Put{}, proto.IDGetReq: proto.GetReq{}, proto.IDGetRep: proto.GetRep{},
 	proto.IDAtomicReq: proto.AtomicReq{}, proto.IDAtomicRep: proto.AtomicRep{}, proto.IDCmpl: proto.Cmpl{},
-	proto.IDStreamData: proto.StreamData{},
+	proto.IDStreamData: proto.StreamData{}, proto.IDEpClose: proto.EpClose{},
 }
 
 // inject PEER SIDE MESSAGE [FIELD=VALUE...] [bytes=N [of=TAG+OFFSET]] [bare] [key=empty|md0] sends a message of a peer

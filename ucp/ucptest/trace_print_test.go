@@ -121,6 +121,8 @@ func parseMessage(id proto.AMID, b []byte) (h any, payload []byte, err error) {
 		h, err = proto.ParseAtomicRep(b)
 	case proto.IDCmpl:
 		h, err = proto.ParseCmpl(b)
+	case proto.IDEpClose:
+		h, err = proto.ParseEpClose(b)
 	case proto.IDStreamData:
 		h, payload, err = with(proto.ParseStreamData(b))
 	case proto.IDAMSingle:

@@ -12,8 +12,12 @@ import "math/rand/v2"
 //
 //	bit 0      always set
 //	bits 1-24  slot
-//	bits 25-63 generation of the slot
+//	bits 25-63 generation of the slot; where the table has a mark that is in bits 56-63
 type Table[T any] struct {
+	// Mark, unless 0, is the top byte of all ids: by it others know whose they are. It is
+	// set before the first id is given out.
+	Mark uint8
+
 	slots []slot[T]
 	free  []uint32
 }
@@ -26,6 +30,7 @@ type slot[T any] struct {
 const (
 	slotBits = 24
 	genBits  = 64 - 1 - slotBits
+	markBits = 8
 	maxIDs   = 1 << slotBits
 )
 
@@ -44,6 +49,9 @@ func (t *Table[T]) Put(obj *T) uint64 {
 	}
 	s := &t.slots[i]
 	s.obj, s.gen = obj, rand.Uint64()>>(64-genBits)
+	if t.Mark != 0 {
+		s.gen = s.gen>>markBits | uint64(t.Mark)<<(genBits-markBits)
+	}
 	return s.gen<<(slotBits+1) | uint64(i)<<1 | 1
 }
 

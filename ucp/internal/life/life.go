@@ -151,3 +151,10 @@ func (e End) Usable() bool { return e.Stage == Open || e.Stage == Serving && !e.
 
 // Closing reports whether a close of the application is under way.
 func (e End) Closing() bool { return e.Stage >= Draining && e.Stage <= Leaving }
+
+// Refuses reports whether the application can start nothing on the end any more, because
+// of a close.
+func (e End) Refuses() bool { return e.Closed || e.Stage == Gone }
+
+// Mine reports whether the application holds the end or has held it.
+func (e End) Mine() bool { return e.Closed || e.Held() }

@@ -1,0 +1,74 @@
+package proto
+
+// EpClose says how an end of an endpoint ends. C UCX has no such message: it leaves an
+// endpoint that its peer has closed to itself (ucp_ep_disconnected in src/ucp/core/ucp_ep.c).
+// It is sent only to ends whose id has the mark of this library.
+type EpClose struct {
+	Kind EpCloseKind
+	EpID EndpointID // of the receiver's end
+	From EndpointID // of the sender's end
+}
+
+// EpCloseKind is what an EpClose says.
+type EpCloseKind uint8
+
+// Kinds of EpClose.
+const (
+	// EpReleased: the application of the sender has closed its end, and everything that it
+	// had started is over. The end stays as long as the receiver's needs it.
+	EpReleased EpCloseKind = 1
+
+	// EpRemoved: the sender's end is gone.
+	EpRemoved EpCloseKind = 2
+)
+
+// EpCloseSize is the length of the packed message in bytes.
+const EpCloseSize = 2*8 + 1
+
+var errEpClose = amError("close of an endpoint", "neither kind nor length of one")
+
+// Put packs the message and returns its length.
+func (h EpClose) Put(dst []byte) int { return len(h.Append(dst[:0])) }
+
+// Append appends the packed message.
+func (h EpClose) Append(b []byte) []byte {
+	b = le.AppendUint64(b, uint64(h.EpID))
+	b = le.AppendUint64(b, uint64(h.From))
+	return append(b, byte(h.Kind))
+}
+
+// ParseEpClose reads the message, of which there is one length.
+func ParseEpClose(b []byte) (h EpClose, err error) {
+	if len(b) != EpCloseSize {
+		return h, errEpClose
+	}
+	h = EpClose{
+		Kind: EpCloseKind(b[EpCloseSize-1]),
+		EpID: EndpointID(le.Uint64(b)),
+		From: EndpointID(le.Uint64(b[8:])),
+	}
+	if h.Kind != EpReleased && h.Kind != EpRemoved {
+		return EpClose{}, errEpClose
+	}
+	return h, nil
+}
+
+// String returns the name of the kind.
+func (k EpCloseKind) String() string {
+	switch k {
+	case EpReleased:
+		return "released"
+	case EpRemoved:
+		return "removed"
+	}
+	return "unknown"
+}
+
+// EndpointIDMark is the top byte of the ids that this library gives its ends. Those of C
+// UCX are pointers, which are even, or numbers counted from 1 (ucs_ptr_map_create_key in
+// src/ucs/datastruct/ptr_map.inl), whose top byte is 0: so an end of this library is known
+// by its id.
+const EndpointIDMark = 0xB5
+
+// Marked reports whether an end is one of this library.
+func (id EndpointID) Marked() bool { return id&1 != 0 && id>>56 == EndpointIDMark }

@@ -1,0 +1,369 @@
+package ucp
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucp/internal/life"
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
+	"github.com/ucx-go/ucx/uct"
+)
+
+// How an endpoint ends. Package life decides: it has the stages, what is known of the
+// peer's end, and what each event owes. This file reports events to it and carries out
+// what is owed. What happens elsewhere is told by report, and nobody else changes
+// Endpoint.life.
+
+// report tells the endpoint of an event. reason is why something was lost, or why
+// operations are canceled; nil for other events.
+func (ep *Endpoint) report(ev life.Event, reason error) {
+	was := ep.life.Stage
+	next, owed := ep.life.Next(ev, ep.busy())
+	ep.life = next
+	if owed&life.Refuse != 0 {
+		ep.refuseOperations()
+	}
+	if owed&life.Fail != 0 {
+		ep.endFailed(reason)
+	}
+	if owed&life.Cancel != 0 {
+		ep.purge(cmp.Or(reason, error(ucs.ErrCanceled)))
+	}
+	if owed&life.Flush != 0 {
+		ep.flushLanes()
+	}
+	if owed&life.TellReleased != 0 {
+		ep.tell(proto.EpReleased)
+	}
+	if owed&life.TellRemoved != 0 {
+		ep.tell(proto.EpRemoved)
+	}
+	if owed&life.SayRemoved != 0 {
+		ep.say(proto.EpRemoved)
+	}
+	if owed&life.Disconnect != 0 {
+		ep.disconnect()
+	}
+	if owed&life.CallHandler != 0 && ep.life.Stage == life.Failed && ep.errMode == ErrModePeer && ep.onError != nil {
+		ep.callError()
+	}
+	if owed&life.Release != 0 {
+		ep.release(owed&life.CloseDone != 0)
+	} else if owed&life.CloseDone != 0 {
+		ep.endClose(nil)
+	}
+	if owed&life.Shelve != 0 {
+		ep.w.shelve(ep)
+	}
+	if stage := ep.life.Stage; stage != was && (stage == life.Draining || stage == life.Serving) || owed == life.Cancel {
+		ep.lookQuiet()
+	}
+}
+
+// busy reports whether something is under way that the end has to stay for: an operation,
+// a message of the library's, or a message of the peer that the application may answer.
+func (ep *Endpoint) busy() bool { return ep.under > 0 || ep.held > 0 }
+
+// lookQuiet reports when nothing is under way any more.
+func (ep *Endpoint) lookQuiet() {
+	if ep.life.Stage != life.Open && ep.state&epPurging == 0 && !ep.busy() {
+		ep.report(life.Quiet, nil)
+	}
+}
+
+// bind makes a request one of the endpoint, which stays for it.
+func (r *Request) bind(ep *Endpoint) {
+	r.ep = ep
+	ep.under++
+}
+
+// unbind is the end of that.
+func (ep *Endpoint) unbind() {
+	ep.under--
+	if ep.under == 0 && ep.life.Stage != life.Open {
+		ep.lookQuiet()
+	}
+}
+
+// refuseOperations lets no operation start from now on.
+func (ep *Endpoint) refuseOperations() {
+	ep.short, ep.shortAM = -1, -1
+	for _, f := range ep.w.families {
+		f.closing(ep)
+	}
+}
+
+// fail ends the endpoint because its peer is lost: every operation gets the error, then
+// the handler is called.
+func (ep *Endpoint) fail(err error) { ep.report(life.Lost, err) }
+
+// destroy releases the endpoint; what is still outstanding ends with err.
+func (ep *Endpoint) destroy(err error) { ep.report(life.Force, err) }
+
+// endFailed ends all operations because the peer is lost.
+func (ep *Endpoint) endFailed(err error) {
+	if errors.Is(err, ucs.ErrConnectionReset) && ep.life.Peer == life.PeerReleased {
+		err = ucs.ErrPeerClosed
+	}
+	ep.err = fmt.Errorf("ucp: endpoint %s: %w", ep.describe(), err)
+	ep.short, ep.shortAM = -1, -1
+	ep.markEnded()
+	ep.w.stats.Failures++
+	log.Debug("endpoint failed", zap.String("endpoint", ep.describe()), zap.Error(err))
+	ep.purge(ep.err)
+	ep.cancelLanes()
+}
+
+// purge ends all operations with err. Callbacks run.
+func (ep *Endpoint) purge(err error) {
+	was := ep.state & epPurging
+	ep.state |= epPurging
+	ep.purgeLanes(err)
+	ep.w.copying.endOf(ep, err)
+	ep.waiting.end(err)
+	ep.outstanding.end(err)
+	for _, f := range ep.w.families {
+		f.purge(ep, err)
+	}
+	ep.w.endMoves(ep, err) // of those, too, that went on when others ended
+	ep.state = ep.state&^epPurging | was
+}
+
+// purgeLanes ends those that wait for a lane.
+func (ep *Endpoint) purgeLanes(err error) {
+	abort := func(p *uct.Pending) {
+		if h, ok := p.Owner.(*hooks); ok {
+			(*Request)(h).abort(err)
+		}
+	}
+	for i := 0; i < len(ep.lanes); i++ { // a callback may close the endpoint
+		ep.lanes[i].uct.PendingPurge(abort)
+	}
+	ep.auxLane(auxNumber).PendingPurge(abort)
+}
+
+// cancelLanes ends what the transports have taken and may never be able to end: a lane to a peer
+// that is gone need not know that it is (ucp_ep_discard_lanes in src/ucp/core/ucp_ep.c).
+func (ep *Endpoint) cancelLanes() {
+	for i := 0; i < len(ep.lanes); i++ { // a callback may close the endpoint
+		_ = ep.lanes[i].uct.Flush(uct.FlushCancel, nil) // one that has failed ends all by itself
+	}
+	_ = ep.auxLane(auxNumber).Flush(uct.FlushCancel, nil)
+}
+
+// release gives back all that the endpoint holds, and ends a close that is under way.
+func (ep *Endpoint) release(closed bool) {
+	w := ep.w
+	ep.short, ep.shortAM = -1, -1
+	linger := closed && ep.errMode == ErrModeNone && ep.conn() == nil
+	if ep.err == nil {
+		ep.purge(ucs.ErrCanceled) // what was started meanwhile, and flushes
+	}
+	ep.hangUp()
+	ep.closeLanes(linger)
+	w.endpoints.Remove(uint64(ep.localID))
+	ep.markEnded()
+	ep.takeLost()
+	w.unshelve(ep)
+	for _, f := range w.families {
+		f.closed(ep)
+	}
+	var err error
+	switch {
+	case closed:
+	case ep.err != nil:
+		err = ep.err
+	default:
+		err = ucs.ErrCanceled
+	}
+	ep.endClose(err)
+	if w.endpoints.Len() == 0 {
+		for _, c := range w.leavers {
+			w.engine.End(&c.Waiter, nil)
+		}
+		w.leavers = nil
+	}
+}
+
+// endClose ends the close that is under way, if one is.
+func (ep *Endpoint) endClose(err error) {
+	n := ep.notes
+	if n == nil || n.closing == nil {
+		return
+	}
+	r := n.closing
+	n.closing = nil
+	if err == nil && n.gaveUp > 0 {
+		err = ucs.ErrCanceled
+	}
+	r.finish(err)
+}
+
+// leftBehind is how many operations a close did not wait for.
+func (ep *Endpoint) leftBehind() int32 {
+	if ep.notes == nil {
+		return 0
+	}
+	return ep.notes.gaveUp
+}
+
+// giveUp cancels the operations that a close waits for. The close goes on.
+func (ep *Endpoint) giveUp() {
+	if ep.life.Stage == life.Draining {
+		ep.note().gaveUp = ep.under
+		ep.report(life.GiveUp, nil)
+	}
+}
+
+// markEnded says that calls on the endpoint have to be told an error.
+func (ep *Endpoint) markEnded() {
+	if ep.w.multi {
+		atomic.StoreUint32(&ep.ended, 1)
+	}
+}
+
+// flushLanes starts the flush of a close.
+func (ep *Endpoint) flushLanes() {
+	r := ep.control(lastFlush{})
+	r.uncount()
+	r.step = 0
+	ep.flushBegun()
+	ep.submit(r)
+}
+
+// uncount lets the endpoint end without waiting for the request.
+func (r *Request) uncount() {
+	r.ep.under--
+	r.state |= stateUncounted
+}
+
+// lastFlush is the flush of a close, behind all operations.
+type lastFlush struct{ flushing }
+
+func (lastFlush) about() protocolInfo { return protocolInfo{name: "close", kind: kindFlush} }
+
+// release reports the end of the flush. Where nothing but messages was ever sent there is
+// nothing that could be lost: they had left.
+func (p lastFlush) release(r *Request) {
+	p.flushing.release(r)
+	ep, err := r.ep, r.err
+	if err != nil && ep.rma == nil && errors.Is(err, ucs.ErrConnectionReset) && ep.life.Stage == life.Flushing {
+		err = nil
+	}
+	if err != nil {
+		ep.report(life.Lost, err)
+		return
+	}
+	ep.report(life.Flushed, nil)
+}
+
+// tell sends the peer a word about this end, and reports when it has left.
+func (ep *Endpoint) tell(what proto.EpCloseKind) {
+	r := ep.control(epClose{})
+	r.uncount()
+	r.step = uint8(what)
+	r.run()
+}
+
+// say is tell where nobody waits for it: the word is sent if the transport takes it now.
+func (ep *Endpoint) say(what proto.EpCloseKind) {
+	if ep.remoteID == 0 || ep.life.Deaf || len(ep.lanes) == 0 || ep.err != nil {
+		return
+	}
+	r := ep.control(epClose{})
+	r.uncount()
+	r.step = uint8(what)
+	if err := r.proto.progress(r); err != nil {
+		r.finish(err)
+	}
+}
+
+// epClose carries a word about the end of an end.
+type epClose struct{ basics }
+
+func (epClose) about() protocolInfo { return protocolInfo{name: "endpoint close"} }
+
+func (epClose) progress(r *Request) error { return r.sendControl(proto.IDEpClose, 0) }
+
+func (epClose) pack(r *Request, dst []byte) int {
+	return proto.EpClose{Kind: proto.EpCloseKind(r.step), EpID: r.ep.remoteID, From: r.ep.localID}.Put(dst)
+}
+
+func (epClose) release(r *Request) {
+	if r.err != nil {
+		r.ep.report(life.Lost, r.err)
+		return
+	}
+	r.ep.report(life.Told, nil)
+}
+
+// onEpClose is told by a peer of this library how its end ends.
+func (w *Worker) onEpClose(src *uct.Source, data []byte, _ *uct.AMDesc) error {
+	h, err := proto.ParseEpClose(data)
+	if err != nil {
+		return w.malformed(err)
+	}
+	ep := w.endpoints.Get(uint64(h.EpID))
+	if ep == nil || ep.remoteID != h.From || ep.life.Deaf || ep.peer == nil {
+		w.stats.Dropped++
+		return nil
+	}
+	if w.foreign(src, ep) {
+		return nil
+	}
+	if h.Kind == proto.EpReleased {
+		ep.report(life.Released, nil)
+	} else {
+		ep.report(life.Removed, errRemoved)
+	}
+	return nil
+}
+
+// errRemoved is the end of what was under way when the peer's end has gone.
+var errRemoved = fmt.Errorf("the peer has released its end: %w", ucs.ErrConnectionReset)
+
+// disconnect ends the connection of a connection manager in good order, and at once where
+// the endpoint has failed. Where it is over already, or was never made, no answer will come.
+func (ep *Endpoint) disconnect() {
+	c := ep.conn()
+	switch {
+	case c == nil:
+	case ep.life.Stage == life.Failed:
+		ep.hangUp()
+	case c.uct == nil || c.stage != connOpen:
+		ep.report(life.Left, nil)
+	default:
+		ep.say(proto.EpReleased)
+		if c.uct.Disconnect() != nil {
+			ep.report(life.Left, nil)
+		}
+	}
+}
+
+// maxShelved is how many ends are kept for peers that cannot say that they need them no
+// longer. The oldest go first.
+const maxShelved = 128
+
+// shelve keeps an end that the application has closed for its peer.
+func (w *Worker) shelve(ep *Endpoint) {
+	w.shelf = append(w.shelf, ep)
+	if len(w.shelf) > maxShelved {
+		w.shelf[0].report(life.Evict, nil)
+	}
+}
+
+// unshelve forgets an end that goes.
+func (w *Worker) unshelve(ep *Endpoint) {
+	for k, o := range w.shelf {
+		if o == ep {
+			w.shelf = append(w.shelf[:k], w.shelf[k+1:]...)
+			return
+		}
+	}
+}
