@@ -32,8 +32,12 @@ func (ep *Endpoint) report(ev life.Event, reason error) {
 	if owed&life.Fail != 0 {
 		ep.endFailed(reason)
 	}
-	if owed&life.Cancel != 0 {
+	switch {
+	case owed&life.Cancel == 0:
+	case next.Stage == life.Gone:
 		ep.purge(cmp.Or(reason, error(ucs.ErrCanceled)))
+	default:
+		ep.cancelUnanswered()
 	}
 	if owed&life.Flush != 0 {
 		ep.flushLanes()
@@ -111,6 +115,10 @@ func (ep *Endpoint) endFailed(err error) {
 	if errors.Is(err, ucs.ErrConnectionReset) && ep.life.Peer == life.PeerReleased {
 		err = ucs.ErrPeerClosed
 	}
+	if ep.life.Closed && ep.under == 0 { // hidden, and nothing is lost
+		ep.cancelLanes()
+		return
+	}
 	ep.err = fmt.Errorf("ucp: endpoint %s: %w", ep.describe(), err)
 	ep.short, ep.shortAM = -1, -1
 	ep.markEnded()
@@ -132,6 +140,32 @@ func (ep *Endpoint) purge(err error) {
 		f.purge(ep, err)
 	}
 	ep.w.endMoves(ep, err) // of those, too, that went on when others ended
+	ep.state = ep.state&^epPurging | was
+}
+
+// cancelUnanswered ends the operations that the peer has to do something about: match a
+// message, answer, say its id. What needs no more than the transport goes on, and so do
+// receives whose data is being fetched.
+func (ep *Endpoint) cancelUnanswered() {
+	was := ep.state & epPurging
+	ep.state |= epPurging
+	under := ep.under
+	ep.waiting.end(ucs.ErrCanceled)
+	for r := ep.outstanding.head; r != nil; {
+		next := r.next
+		if r.state&stateRecv == 0 {
+			r.list.remove(r)
+			r.abort(ucs.ErrCanceled)
+			next = ep.outstanding.head // callbacks may have changed the list
+		}
+		r = next
+	}
+	if f := ep.rma; f != nil {
+		f.flushing.end(ucs.ErrCanceled)
+	}
+	if n := under - ep.under; n > 0 {
+		ep.note().gaveUp += n
+	}
 	ep.state = ep.state&^epPurging | was
 }
 
@@ -216,7 +250,6 @@ func (ep *Endpoint) leftBehind() int32 {
 // giveUp cancels the operations that a close waits for. The close goes on.
 func (ep *Endpoint) giveUp() {
 	if ep.life.Stage == life.Draining {
-		ep.note().gaveUp = ep.under
 		ep.report(life.GiveUp, nil)
 	}
 }

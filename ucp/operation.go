@@ -139,10 +139,10 @@ func (ep *Endpoint) open() {
 // usable returns why no operation can be started.
 func (ep *Endpoint) usable() error {
 	switch {
-	case ep.err != nil:
-		return ep.err
 	case ep.life.Refuses():
 		return ucs.ErrNotConnected
+	case ep.err != nil:
+		return ep.err
 	}
 	return nil
 }

@@ -38,9 +38,9 @@ func (ep *Endpoint) Close() error {
 
 // Shutdown closes the endpoint as CloseAsync does, without CloseForce, and waits for the
 // end of that: of the operations that were started before, and of the close. If ctx ends
-// first the operations that have not ended are canceled, the error says how many and
-// matches the context's, and the close goes on in the background of the worker's
-// progress. Where waiting is refused, inside a callback
+// first those are canceled that the peer has not answered, such as messages that it has not
+// matched; the error says how many and matches the context's. The rest leaves, and the close
+// ends, in the background of the worker's progress. Where waiting is refused, inside a callback
 // for one, nothing is started: CloseAsync serves there.
 func (ep *Endpoint) Shutdown(ctx context.Context) error {
 	err := ep.endWith(ctx, startClose)
@@ -53,13 +53,13 @@ func (ep *Endpoint) Shutdown(ctx context.Context) error {
 	if left == 0 {
 		return err
 	}
-	return fmt.Errorf("ucp: endpoint %s: %d operations that had not ended are canceled: %w", ep.describe(), left, ctx.Err())
+	return fmt.Errorf("ucp: endpoint %s: %d operations that the peer has not answered are canceled: %w", ep.describe(), left, ctx.Err())
 }
 
 // Shutdown shuts down all endpoints of the worker, those that peers have opened
 // too, and closes the worker. Posted receives end with ucs.ErrCanceled. If ctx ends
-// first the operations that have not ended are canceled, the error says how many and
-// matches the context's, and the worker is still open.
+// first the operations that peers have not answered are canceled, the error says how many
+// and matches the context's, and the worker is still open.
 func (w *Worker) Shutdown(ctx context.Context) error {
 	if w.isClosed() {
 		return nil
@@ -99,7 +99,7 @@ func (w *Worker) stopWaiting(ctx context.Context) error {
 		operations += ep.leftBehind()
 	})
 	w.exit()
-	return fmt.Errorf("ucp: worker %s: %d endpoints were left, %d operations that had not ended are canceled: %w", w.name, endpoints, operations, ctx.Err())
+	return fmt.Errorf("ucp: worker %s: %d endpoints are left, %d operations that their peers have not answered are canceled: %w", w.name, endpoints, operations, ctx.Err())
 }
 
 // startLeaving closes all endpoints. Peers open no new ones until the wait has ended, or

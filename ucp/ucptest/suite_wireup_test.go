@@ -50,6 +50,9 @@ func (r *rig) endpoints(want int, sides ...*side) {
 		if r.silent { // the end of a peer's endpoint is known after a while
 			r.eventually(func() bool { return s.Stats().Endpoints <= want })
 		}
+		if s.Stats().Endpoints != want {
+			r.settle() // peers may have to hear of a close first
+		}
 		if got := s.Stats().Endpoints; got != want {
 			r.Errorf("worker %d has %d endpoints, want %d", i, got, want)
 		}
