@@ -31,17 +31,16 @@ func (ep *Endpoint) widen(addr *proto.WorkerAddress) {
 	if ep.pair != nil || slices.Equal(entriesOf(addr), entriesOf(ep.where.address)) || !ep.idle() {
 		return
 	}
-	was := *ep
+	lanes, ue, cfg, where, refused, process := ep.lanes, ep.ue, ep.cfg, ep.where, ep.refused, ep.process
 	ep.refused, ep.process = nil, 0
 	if err := ep.connect(addr); err != nil {
 		log.Debug("endpoint keeps the lanes that its peer's request had", zap.String("worker", ep.w.name), zap.Error(err))
-		ep.lanes, ep.ue, ep.cfg, ep.where = was.lanes, was.ue, was.cfg, was.where
-		ep.refused, ep.process = was.refused, was.process
+		ep.lanes, ep.ue, ep.cfg, ep.where, ep.refused, ep.process = lanes, ue, cfg, where, refused, process
 		return
 	}
 	ep.state &^= epAstray // memory is opened to the whole address now
-	for i := range was.lanes {
-		was.lanes[i].uct.Close()
+	for i := range lanes {
+		lanes[i].uct.Close()
 	}
 	ep.open()
 }

@@ -88,6 +88,8 @@ type EndpointParams struct {
 // Endpoint is the way from a worker to one peer. It belongs to its worker's
 // goroutine, or in ThreadModeMulti to any.
 type Endpoint struct {
+	_ noCopy
+
 	w  *Worker
 	ue uct.Endpoint // of the lane for active messages
 

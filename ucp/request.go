@@ -24,6 +24,8 @@ import (
 // found out panics, as Free says. All methods accept nil, which stands for an
 // operation that was done in its call.
 type Request struct {
+	_ noCopy
+
 	// Private is the application's. ContextParams.RequestInit may set it once
 	// per request object; the library does not touch it.
 	Private any

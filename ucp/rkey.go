@@ -23,6 +23,8 @@ import (
 // What a lane can reach without the peer's help it does; everything else goes by
 // messages, which the peer's worker carries out when it is progressed.
 type Rkey struct {
+	_ noCopy
+
 	ep   *Endpoint
 	key  proto.Rkey
 	ways []rkeyWay

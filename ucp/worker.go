@@ -99,6 +99,8 @@ type WorkerAttr struct {
 // Worker is a progress engine: it sends and receives for its endpoints. See the
 // package comment for which goroutine may use it.
 type Worker struct {
+	_ noCopy
+
 	// What most calls look at, together.
 	gate         gate        // whether it may be called
 	multi        bool        // any goroutine may, at any time
