@@ -91,6 +91,9 @@ func (c *criteria) rejectLocal(l *LocalIface, p2p bool) string {
 		return why
 	}
 	if missing := c.flags &^ l.Attr.Flags; missing != 0 {
+		if missing.Has(uct.IfaceErrHandlePeerFail) {
+			return "no peer failure handler: it does not tell when a peer has failed, which ErrModePeer takes and ErrModeNone does without"
+		}
 		return "no " + flagName(missing)
 	}
 	if c.any != 0 && l.Attr.Flags&c.any == 0 {

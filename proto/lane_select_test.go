@@ -238,7 +238,7 @@ func TestSelectLanesUnreachable(t *testing.T) {
 		{"no messages", func(in *LaneInput) { in.Local[0].Attr.Flags &^= uct.IfaceAMBcopy }, "no am bcopy"},
 		{"short messages", func(in *LaneInput) { in.Local[0].Attr.AM.MaxBcopy = 63 }, "no transport"},
 		{"peer without messages", func(in *LaneInput) { in.Remote.Devices[0].Ifaces[0].Attr.Flags = 0 }, "peer has no am sync callback"},
-		{"no failure handling", func(in *LaneInput) { in.ErrMode = ErrModePeer; in.Local[0].Attr.Flags &^= uct.IfaceErrHandlePeerFail }, "no peer failure handler"},
+		{"no failure handling", func(in *LaneInput) { in.ErrMode = ErrModePeer; in.Local[0].Attr.Flags &^= uct.IfaceErrHandlePeerFail }, "which ErrModePeer takes"},
 		{"no wakeup", func(in *LaneInput) { in.Features |= FeatureWakeup; in.Local[0].Attr.Events = uct.EventRecv }, "no send completion event"},
 		{"no keepalive", func(in *LaneInput) {
 			in.ErrMode, in.Keepalive = ErrModePeer, true

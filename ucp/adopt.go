@@ -32,20 +32,18 @@ func (ep *Endpoint) widen(addr *proto.WorkerAddress) {
 	if ep.pair != nil || slices.Equal(entriesOf(addr), entriesOf(ep.where.address)) || !ep.idle() {
 		return
 	}
-	was := *ep
-	refused := ep.refused()
+	lanes, ue, cfg, where, refused, process := ep.lanes, ep.ue, ep.cfg, ep.where, ep.refused(), ep.process
 	ep.setRefused(nil)
 	ep.process = 0
 	if err := ep.connect(addr); err != nil {
 		log.Debug("endpoint keeps the lanes that its peer's request had", zap.String("worker", ep.w.name), zap.Error(err))
-		ep.lanes, ep.ue, ep.cfg, ep.where = was.lanes, was.ue, was.cfg, was.where
+		ep.lanes, ep.ue, ep.cfg, ep.where, ep.process = lanes, ue, cfg, where, process
 		ep.setRefused(refused)
-		ep.process = was.process
 		return
 	}
 	ep.state &^= epAstray // memory is opened to the whole address now
-	for i := range was.lanes {
-		was.lanes[i].uct.Close()
+	for i := range lanes {
+		lanes[i].uct.Close()
 	}
 	ep.open()
 }

@@ -19,6 +19,8 @@ import (
 // A use that is found out panics, as with Request.Free: for certain before quarantine
 // more messages have come.
 type AMMessage struct {
+	_ noCopy
+
 	w *Worker
 
 	state   amMessageState // written by who has the message, and inside the worker

@@ -15,6 +15,8 @@ import (
 // are (UCX_MAX_UNEXP_BYTES). It belongs to its worker's goroutine, or in ThreadModeMulti to
 // any.
 type AMQueue struct {
+	_ noCopy
+
 	w       *Worker
 	id      uint16
 	closed  bool

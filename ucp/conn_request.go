@@ -14,6 +14,8 @@ import (
 // EndpointParams.ConnRequest on any worker of the context, or rejected, once. Any goroutine
 // may have it.
 type ConnRequest struct {
+	_ noCopy
+
 	ctx     *Context
 	manager string
 	uct     *uct.ConnRequest

@@ -95,6 +95,8 @@ type ContextAttr struct {
 // Context holds the transports that workers are made of. All methods may be
 // called from any goroutine.
 type Context struct {
+	_ noCopy
+
 	params   ContextParams
 	name     string
 	set      *config.Set

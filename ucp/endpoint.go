@@ -68,9 +68,10 @@ type EndpointParams struct {
 	// ErrMode must be the same at both ends.
 	ErrMode ErrMode
 
-	// OnError is called once, from progress, when the peer has failed, in
-	// ErrModePeer only, with UserData. Operations started afterwards fail with
-	// the same error; the endpoint must still be closed.
+	// OnError is called once, from progress, when the peer has failed, with
+	// UserData. Operations started afterwards fail with the same error; the
+	// endpoint must still be closed. It takes ErrModePeer: with ErrModeNone, which
+	// promises to find no failure, it is refused.
 	OnError func(ep *Endpoint, err error, userData any)
 
 	// UserData is passed to OnError, and told by Worker.StreamPoll.
@@ -85,6 +86,8 @@ type EndpointParams struct {
 // Endpoint is the way from a worker to one peer. It belongs to its worker's
 // goroutine, or in ThreadModeMulti to any.
 type Endpoint struct {
+	_ noCopy
+
 	w  *Worker
 	ue uct.Endpoint // of the lane for active messages
 

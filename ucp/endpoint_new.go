@@ -119,6 +119,8 @@ func (w *Worker) checkEndpoint(p *EndpointParams) error {
 	switch {
 	case w.closed || ways != 1 || p.ErrMode > ErrModePeer || p.Flags&^flags != 0, p.LocalAddr.IsValid() && !p.RemoteAddr.IsValid(), p.ClientID != 0 && len(p.Address) > 0:
 		return fmt.Errorf("ucp: endpoint parameters: %w", ucs.ErrInvalidParam)
+	case p.OnError != nil && p.ErrMode == ErrModeNone:
+		return errNeverCalled
 	case w.leaving > 0:
 		return fmt.Errorf("ucp: worker %s is being shut down: %w", w.name, ucs.ErrBusy)
 	}

@@ -1,5 +1,11 @@
 package ucp
 
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
 // UserData returns what was given as EndpointParams.UserData, or to SetUserData.
 func (ep *Endpoint) UserData() any {
 	ep.w.look()
@@ -16,9 +22,16 @@ func (ep *Endpoint) SetUserData(v any) {
 }
 
 // SetErrorHandler changes EndpointParams.OnError; nil is none. What an endpoint was called
-// for already it is not called for again.
-func (ep *Endpoint) SetErrorHandler(fn func(ep *Endpoint, err error, userData any)) {
+// for already it is not called for again. An endpoint with ErrModeNone has none:
+// ucs.ErrInvalidParam.
+func (ep *Endpoint) SetErrorHandler(fn func(ep *Endpoint, err error, userData any)) error {
 	ep.w.look()
+	defer ep.w.unlook()
+	if fn != nil && ep.errMode == ErrModeNone {
+		return errNeverCalled
+	}
 	ep.onError = fn
-	ep.w.unlook()
+	return nil
 }
+
+var errNeverCalled = fmt.Errorf("ucp: OnError of an endpoint with ErrModeNone, which nothing would call: it takes ErrModePeer: %w", ucs.ErrInvalidParam)

@@ -112,7 +112,8 @@ func (workerFlush) progress(*Request) error { return nil }
 // before have taken effect at the peer, and what was sent before has left. It
 // does not wait for messages to be matched. In ThreadModeMulti it fails with the error of
 // an operation that was left to another goroutine, done for its caller, and could not
-// be carried out then.
+// be carried out then. With OpForceImmediate it is done in the call, or gives
+// ucs.ErrNoResource where something has to be waited for.
 func (ep *Endpoint) Flush(p *RequestParams) (*Request, error) {
 	if err := callFlush.check(nil, p); err != nil {
 		return nil, err
@@ -142,12 +143,12 @@ func (ep *Endpoint) beginFlush(p *RequestParams) (*Request, error) {
 
 // startFlush starts a flush of the application's.
 func (ep *Endpoint) startFlush(p *RequestParams) (*Request, error) {
-	if p != nil && p.Flags&OpForceImmediate != 0 {
-		return nil, ucs.ErrNoResource
-	}
 	r, err := ep.w.useRequest(p)
 	if err != nil {
 		return nil, err
+	}
+	if p != nil && p.Flags&OpForceImmediate != 0 {
+		return r.flushedNow(ep.flushNow())
 	}
 	r.toward(ep)
 	r.proto, r.step = flush{}, 0
@@ -156,7 +157,7 @@ func (ep *Endpoint) startFlush(p *RequestParams) (*Request, error) {
 	return r.result()
 }
 
-// Flush flushes every endpoint of the worker.
+// Flush flushes every endpoint of the worker, as Endpoint.Flush does.
 func (w *Worker) Flush(p *RequestParams) (*Request, error) {
 	if err := callFlush.check(nil, p); err != nil {
 		return nil, err
@@ -177,12 +178,12 @@ func (w *Worker) beginFlush(p *RequestParams) (*Request, error) {
 	if w.closed {
 		return nil, ucs.ErrInvalidParam
 	}
-	if p != nil && p.Flags&OpForceImmediate != 0 {
-		return nil, ucs.ErrNoResource
-	}
 	r, err := w.useRequest(p)
 	if err != nil {
 		return nil, err
+	}
+	if p != nil && p.Flags&OpForceImmediate != 0 {
+		return r.flushedNow(w.flushNow())
 	}
 	r.proto = workerFlush{}
 	var lost error

@@ -32,6 +32,8 @@ type ListenerParams struct {
 // Listener is where clients connect to by socket address. It belongs to its worker's
 // goroutine.
 type Listener struct {
+	_ noCopy
+
 	w      *Worker
 	params ListenerParams
 	addr   netip.AddrPort

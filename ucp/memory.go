@@ -17,6 +17,8 @@ import (
 // it, within the rights it was mapped with, until Close. Any part of it may be
 // used. All methods may be called from any goroutine, Allow as the endpoint's worker may.
 type Memory struct {
+	_ noCopy
+
 	ctx     *Context
 	buf     []byte
 	memType ucs.MemoryType

@@ -63,12 +63,14 @@ func TestFreeAndReuseInCallback(t *testing.T) {
 func TestCloseWhileFailing(t *testing.T) {
 	v := newVictim(t)
 	handled := 0
-	ep, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback,
-		OnError: func(*Endpoint, error, any) { handled++ }})
+	ep, err := v.NewEndpoint(EndpointParams{Address: v.address, Flags: EndpointNoLoopback})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ep.errMode = ErrModePeer // self has nobody to lose
+	if err := ep.SetErrorHandler(func(*Endpoint, error, any) { handled++ }); err != nil {
+		t.Fatal(err)
+	}
 	sent := 0
 	r, err := ep.TagSendSync(1, nil, &RequestParams{OnSend: func(_ *Request, err error, _ any) {
 		sent++

@@ -21,9 +21,11 @@ import (
 // A request the library made goes back to the worker by Free, for another
 // operation; one that is never freed is left to the garbage collector. What it
 // tells is there until then. After Free the request must not be used: a use that is
-// found out panics, as Free says. All methods accept nil, which stands for an
-// operation that was done in its call.
+// found out panics, as Free says, be it a method or Worker.Cancel. All methods accept nil,
+// which stands for an operation that was done in its call.
 type Request struct {
+	_ noCopy
+
 	// Private is the application's. ContextParams.RequestInit may set it once
 	// per request object; the library does not touch it.
 	Private any
@@ -178,6 +180,7 @@ func (r *Request) UserData() any {
 		return nil
 	}
 	if r.w != nil {
+		r.checkLive()
 		r.w.look() // another goroutine may have been left to start the operation
 		defer r.w.unlook()
 	}

@@ -9,8 +9,9 @@ type RequestAttr struct {
 	MemoryType ucs.MemoryType // of the buffer, unknown for operations without one
 }
 
-// Attr describes the request. A request that is not in use gives
-// ucs.ErrInvalidParam.
+// Attr describes the request, until Free. nil gives ucs.ErrInvalidParam, as does an object of
+// the application's (RequestParams.Request) that no operation has used, or whose last one was
+// done in its call.
 func (r *Request) Attr() (RequestAttr, error) {
 	if r == nil || r.w == nil {
 		return RequestAttr{}, ucs.ErrInvalidParam

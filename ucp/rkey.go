@@ -21,8 +21,13 @@ import (
 // open nothing. It belongs to the endpoint's goroutine.
 //
 // What a lane can reach without the peer's help it does; everything else goes by
-// messages, which the peer's worker carries out when it is progressed.
+// messages, which the peer's worker carries out when it is progressed. These name no key,
+// as those of C, nor does tcp: the peer checks that the memory is open to its peers by
+// any key, and for what. Whatever goes straight to the memory stays inside of what the
+// key opens.
 type Rkey struct {
+	_ noCopy
+
 	ep   *Endpoint
 	key  proto.Rkey
 	ways []rkeyWay

@@ -20,6 +20,8 @@ const (
 // Worker.TagTake has handed out. It belongs to its worker's goroutine. When it was
 // received or discarded, or its worker closed, Recv gives ucs.ErrInvalidParam.
 type TagMessage struct {
+	_ noCopy
+
 	w    *Worker
 	from *source // which pays for it
 	tag  Tag

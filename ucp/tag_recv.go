@@ -161,6 +161,9 @@ func (w *Worker) describeTagRecv(tag, mask Tag, buf []byte, p *RequestParams, d 
 // much, the rest goes to the next receive. A rendezvous goes on, like all other
 // requests: it ends with its endpoint.
 func (w *Worker) Cancel(r *Request) {
+	if r != nil {
+		r.checkLive()
+	}
 	w.enter()
 	w.cancel(r)
 	w.exit()

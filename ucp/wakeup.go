@@ -30,6 +30,7 @@ type wakeup struct {
 	sleeper *event.Sleeper // guarded by mu
 
 	engine  *engine.Engine // in thread mode multi
+	watched uint64         // its tellings that a WaitMem has returned for
 	outside *bell          // in thread mode multi, for the application's poller
 }
 
@@ -167,6 +168,11 @@ func (w *Worker) arm() error {
 	if !w.multi && w.heard() {
 		return ucs.ErrBusy
 	}
+	return w.armQuietly()
+}
+
+// armQuietly is arm for who has asked already whether there was a Signal.
+func (w *Worker) armQuietly() error {
 	if w.dispatched.head != nil || w.copying.head != nil || w.stream.look || w.conns.parting != nil {
 		return ucs.ErrBusy
 	}

@@ -80,3 +80,27 @@ func TestWorkerUserData(t *testing.T) {
 		t.Errorf("user data %v", w.Attr().UserData)
 	}
 }
+
+// TestWakeupEventsTold: a worker says what wakes who sleeps on it, which is more than was
+// asked for.
+func TestWakeupEventsTold(t *testing.T) {
+	const all = ucp.WakeupRMA | ucp.WakeupAMO | ucp.WakeupTagSend | ucp.WakeupTagRecv | ucp.WakeupTX | ucp.WakeupRX
+	for _, events := range []ucp.WakeupEvents{0, ucp.WakeupTX, ucp.WakeupRX, ucp.WakeupTagRecv} {
+		w, err := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag | ucp.FeatureWakeup}).NewWorker(ucp.WorkerParams{Events: events})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if told := w.Attr().Wakeup; told != all {
+			t.Errorf("events %#x: it says %#x", uint32(events), uint32(told))
+		}
+		w.Close()
+	}
+	w, err := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag}).NewWorker(ucp.WorkerParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if told := w.Attr().Wakeup; told != 0 {
+		t.Errorf("without wakeups: %#x", uint32(told))
+	}
+	w.Close()
+}

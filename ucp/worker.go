@@ -29,8 +29,8 @@ type WorkerParams struct {
 	// itself. Worker.EventFD is refused then.
 	Epoll *EpollTarget
 
-	// Events are what shall wake who sleeps on the worker; 0 means everything. They take
-	// FeatureWakeup.
+	// Events are what shall wake who sleeps on the worker at least; 0 means everything.
+	// What else wakes WorkerAttr.Wakeup says. They take FeatureWakeup.
 	Events WakeupEvents
 
 	// UserData is the application's, for WorkerAttr; what an epoll set tells of the worker is
@@ -94,11 +94,17 @@ type WorkerAttr struct {
 	// beside the library's own into a message of any of the worker's transports. 0
 	// without FeatureAM.
 	MaxAMHeader int
+
+	// Wakeup is what wakes who sleeps on the worker, which may be more than
+	// WorkerParams.Events; 0 without FeatureWakeup.
+	Wakeup WakeupEvents
 }
 
 // Worker is a progress engine: it sends and receives for its endpoints. See the
 // package comment for which goroutine may use it.
 type Worker struct {
+	_ noCopy
+
 	// What most calls look at, together.
 	gate         gate        // whether it may be called
 	multi        bool        // any goroutine may, at any time
@@ -364,7 +370,7 @@ func (w *Worker) setHandlers(i *iface) error {
 func (w *Worker) Attr() WorkerAttr {
 	return WorkerAttr{
 		ThreadMode: w.params.ThreadMode, Name: w.name, UID: w.uuid, UserData: w.params.UserData,
-		MaxAMHeader: w.am.maxHeader,
+		MaxAMHeader: w.am.maxHeader, Wakeup: w.wakesFor(),
 	}
 }
 

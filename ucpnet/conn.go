@@ -59,9 +59,11 @@ func newConn(h *hub, linger time.Duration) *Conn {
 // attach gives it its endpoint, which the parameters lack what is the connection's for.
 func (c *Conn) attach(p ucp.EndpointParams) (err error) {
 	p.UserData = c
-	p.OnError = func(_ *ucp.Endpoint, err error, _ any) {
-		c.failed.Store(&err)
-		c.write.nudge()
+	if p.ErrMode != ucp.ErrModeNone { // which is the client's
+		p.OnError = func(_ *ucp.Endpoint, err error, _ any) {
+			c.failed.Store(&err)
+			c.write.nudge()
+		}
 	}
 	c.ep, err = c.hub.w.NewEndpoint(p)
 	return err

@@ -72,9 +72,12 @@ func newServer(addr netip.AddrPort) (*server, error) {
 	return s, nil
 }
 
-// accepted is given the endpoint to each client. It lasts until the client leaves.
+// accepted is given the endpoint to each client. It lasts until the client leaves; one whose
+// error mode tells nobody of that is not served.
 func accepted(ep *ucp.Endpoint) {
-	ep.SetErrorHandler(func(ep *ucp.Endpoint, _ error, _ any) { ep.Close() })
+	if err := ep.SetErrorHandler(func(ep *ucp.Endpoint, _ error, _ any) { ep.Close() }); err != nil {
+		ep.Close()
+	}
 }
 
 func (s *server) addr() netip.AddrPort { return s.listener.Addr() }

@@ -9,6 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// WithRefusal adds to the error of a call that was not permitted who refuses it: for calls,
+// named by what, that take no rights. It returns other errors as they are.
+func WithRefusal(what string, err error) error {
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSYS) {
+		return fmt.Errorf("%w: a seccomp filter or a security module of this process, or of its container, refuses %s; allow it there", err, what)
+	}
+	return err
+}
+
 // WithLimit adds to the error of a call that met the limit of open files, of the
 // process or of the machine, how many there may be and how to get more. It
 // returns other errors as they are.

@@ -13,6 +13,7 @@ import (
 var flushCases = []testCase{
 	{"flush does not wait for a match", everySwitch, testFlush},
 	{"worker flush", everySwitch, testWorkerFlush},
+	{"forced flush", everySwitch, testForcedFlush},
 	{"worker flush covers endpoints that close", twoSides | everySwitch, testFlushClosing},
 }
 
@@ -60,15 +61,57 @@ func testWorkerFlush(t *testing.T, tr transport) {
 	if o.data != 4 || o.err != nil {
 		t.Errorf("callback: %+v", o)
 	}
-	if req, err := a.Flush(&ucp.RequestParams{Flags: ucp.OpForceImmediate}); req != nil || !errors.Is(err, ucs.ErrNoResource) {
-		t.Errorf("forced flush: %v, %v", req, err)
-	}
 	for range 3 {
 		r.arrived(b, 1)
 		b.take(1, 0, 50_000)
 	}
 	r.settle()
 }
+
+// testForcedFlush: a flush that has nothing to wait for is done in the call if it has to be,
+// and any other is refused and leaves no trace.
+func testForcedFlush(t *testing.T, tr transport) {
+	r := newRig(t, tr)
+	a, b := r.pair()
+	r.inTheCall(a.Flush(forced)) // without endpoints
+	ep := a.connect(b)
+	for what, flush := range map[string]func(*ucp.RequestParams) (*ucp.Request, error){"endpoint": ep.Flush, "worker": a.Flush} {
+		now := func(p *ucp.RequestParams) bool {
+			req, err := flush(p)
+			if req != nil || err != nil && err != ucs.ErrNoResource {
+				t.Fatalf("forced flush of the %s: %v, %v", what, req, err)
+			}
+			return err == nil
+		}
+		now(forced) // before the connection stands, in the first round
+		r.warm(ep, b)
+		var o outcome
+		own := new(ucp.Request)
+		p := &ucp.RequestParams{Flags: ucp.OpForceImmediate, OnSend: o.onSend, Request: own}
+		r.until("a forced flush of the "+what, func() bool { return now(p) })
+		if !tr.busy && (!now(forced) || !now(forced)) {
+			t.Errorf("forced flush of the %s, of nothing: refused", what)
+		}
+		if o.calls != 0 {
+			t.Errorf("a flush that was done in the call has called back")
+		}
+		// What another one waits for is waited for.
+		other, err := flush(&ucp.RequestParams{Request: own})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !other.Done() && now(forced) {
+			t.Errorf("forced flush of the %s while another one waits: done", what)
+		}
+		r.must(other, nil)
+	}
+	if n := a.Stats().Failed; n != 0 {
+		t.Errorf("%d operations failed", n)
+	}
+	r.settle()
+}
+
+var forced = &ucp.RequestParams{Flags: ucp.OpForceImmediate}
 
 // testFlushClosing: a flush of the worker ends behind the closes under way, and
 // ends also when an endpoint is released meanwhile.

@@ -103,6 +103,7 @@ var suite = []caseGroup{
 	{"faults", faultCases},
 	{"wakeup", wakeupCases},
 	{"signals", signalCases},
+	{"waiting for memory", waitMemCases},
 	{"panics", panicCases},
 	{"active messages", amCases},
 }

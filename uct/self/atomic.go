@@ -9,19 +9,19 @@ import (
 )
 
 // word is remote for the operand of an atomic operation.
-func (e *endpoint) word(addr uint64, size int) ([]byte, error) {
+func (e *endpoint) word(key *uct.Rkey, addr uint64, size int) ([]byte, error) {
 	if addr&uint64(size-1) != 0 {
 		return nil, errMisaligned(addr, size)
 	}
-	return e.remote(addr, size, uct.AccessRemoteAtomic)
+	return e.remote(key, addr, size, uct.AccessRemoteAtomic)
 }
 
 // Atomic32Post implements uct.Endpoint.
-func (e *endpoint) Atomic32Post(op uct.AtomicOp, value uint32, raddr uint64, _ *uct.Rkey) error {
+func (e *endpoint) Atomic32Post(op uct.AtomicOp, value uint32, raddr uint64, key *uct.Rkey) error {
 	if op > uct.AtomicXor {
 		return ucs.ErrUnsupported
 	}
-	b, err := e.word(raddr, 4)
+	b, err := e.word(key, raddr, 4)
 	if err != nil {
 		return err
 	}
@@ -30,11 +30,11 @@ func (e *endpoint) Atomic32Post(op uct.AtomicOp, value uint32, raddr uint64, _ *
 }
 
 // Atomic64Post implements uct.Endpoint.
-func (e *endpoint) Atomic64Post(op uct.AtomicOp, value uint64, raddr uint64, _ *uct.Rkey) error {
+func (e *endpoint) Atomic64Post(op uct.AtomicOp, value uint64, raddr uint64, key *uct.Rkey) error {
 	if op > uct.AtomicXor {
 		return ucs.ErrUnsupported
 	}
-	b, err := e.word(raddr, 8)
+	b, err := e.word(key, raddr, 8)
 	if err != nil {
 		return err
 	}
@@ -43,8 +43,8 @@ func (e *endpoint) Atomic64Post(op uct.AtomicOp, value uint64, raddr uint64, _ *
 }
 
 // Atomic32Fetch implements uct.Endpoint.
-func (e *endpoint) Atomic32Fetch(op uct.AtomicOp, value uint32, result *uint32, raddr uint64, _ *uct.Rkey, _ *uct.Completion) error {
-	b, err := e.word(raddr, 4)
+func (e *endpoint) Atomic32Fetch(op uct.AtomicOp, value uint32, result *uint32, raddr uint64, key *uct.Rkey, _ *uct.Completion) error {
+	b, err := e.word(key, raddr, 4)
 	if err != nil {
 		return err
 	}
@@ -56,8 +56,8 @@ func (e *endpoint) Atomic32Fetch(op uct.AtomicOp, value uint32, result *uint32, 
 }
 
 // Atomic64Fetch implements uct.Endpoint.
-func (e *endpoint) Atomic64Fetch(op uct.AtomicOp, value uint64, result *uint64, raddr uint64, _ *uct.Rkey, _ *uct.Completion) error {
-	b, err := e.word(raddr, 8)
+func (e *endpoint) Atomic64Fetch(op uct.AtomicOp, value uint64, result *uint64, raddr uint64, key *uct.Rkey, _ *uct.Completion) error {
+	b, err := e.word(key, raddr, 8)
 	if err != nil {
 		return err
 	}
@@ -69,8 +69,8 @@ func (e *endpoint) Atomic64Fetch(op uct.AtomicOp, value uint64, result *uint64, 
 }
 
 // AtomicCSwap32 implements uct.Endpoint.
-func (e *endpoint) AtomicCSwap32(compare, swap uint32, raddr uint64, _ *uct.Rkey, result *uint32, _ *uct.Completion) error {
-	b, err := e.word(raddr, 4)
+func (e *endpoint) AtomicCSwap32(compare, swap uint32, raddr uint64, key *uct.Rkey, result *uint32, _ *uct.Completion) error {
+	b, err := e.word(key, raddr, 4)
 	if err == nil {
 		*result = word.CompareSwap32(b, compare, swap)
 	}
@@ -78,8 +78,8 @@ func (e *endpoint) AtomicCSwap32(compare, swap uint32, raddr uint64, _ *uct.Rkey
 }
 
 // AtomicCSwap64 implements uct.Endpoint.
-func (e *endpoint) AtomicCSwap64(compare, swap uint64, raddr uint64, _ *uct.Rkey, result *uint64, _ *uct.Completion) error {
-	b, err := e.word(raddr, 8)
+func (e *endpoint) AtomicCSwap64(compare, swap uint64, raddr uint64, key *uct.Rkey, result *uint64, _ *uct.Completion) error {
+	b, err := e.word(key, raddr, 8)
 	if err == nil {
 		*result = word.CompareSwap64(b, compare, swap)
 	}

@@ -13,6 +13,7 @@
 // (src/uct/sm/self/self.c, uct_self_iface_is_reachable_v2).
 //
 // Remote memory is the memory registered with the domain, at its real
-// addresses. C UCX goes wherever an address points; here an access outside a
-// registration, or without its permission, gives ucs.ErrInvalidAddr.
+// addresses, and a key opens one registration. C UCX goes wherever an address
+// points; here an access outside of what the key opens, or without its permission,
+// gives ucs.ErrInvalidAddr.
 package self

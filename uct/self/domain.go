@@ -1,6 +1,7 @@
 package self
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"strconv"
@@ -30,14 +31,15 @@ func openDomain(cfg *config.Set) (*domain, error) {
 	}
 	host := []ucs.MemoryType{ucs.MemoryHost}
 	d := &domain{attr: uct.MDAttr{
-		Component:     name,
-		Name:          name,
-		Flags:         uct.MDFlagRegister | uct.MDFlagNeedRkey,
-		RegTypes:      host,
-		AccessTypes:   host,
-		NonblockTypes: host,
-		CacheTypes:    host,
-		MaxReg:        math.MaxUint64,
+		Component:      name,
+		Name:           name,
+		RkeyPackedSize: keyLen,
+		Flags:          uct.MDFlagRegister | uct.MDFlagNeedRkey,
+		RegTypes:       host,
+		AccessTypes:    host,
+		NonblockTypes:  host,
+		CacheTypes:     host,
+		MaxReg:         math.MaxUint64,
 	}}
 	for i := range s.NumDevices {
 		// "memory", with a number only when there are several
@@ -88,28 +90,49 @@ func (d *domain) Deregister(m uct.MemHandle) error {
 	return d.table.Remove(r)
 }
 
-// AppendKey implements uct.MemoryDomain: a key carries nothing.
+// keyLen is the length of a key: the number of the registration, for this process alone. C
+// UCX, whose keys of self are empty, passes over those of others.
+const keyLen = 8
+
+// AppendKey implements uct.MemoryDomain.
 func (d *domain) AppendKey(b []byte, m uct.MemHandle) ([]byte, error) {
-	if _, err := region(m); err != nil {
+	r, err := region(m)
+	if err != nil {
 		return b, err
 	}
-	return b, nil
+	return binary.LittleEndian.AppendUint64(b, r.ID()), nil
 }
 
-// UnpackRkey implements uct.MemoryDomain.
+// UnpackRkey implements uct.MemoryDomain. The key of memory that is not registered, or not
+// any more, opens nothing.
 func (d *domain) UnpackRkey(packed []byte) (*uct.Rkey, error) {
-	if len(packed) != 0 {
-		return nil, fmt.Errorf("self: remote key of %d bytes, not 0: %w", len(packed), ucs.ErrInvalidParam)
+	if len(packed) != keyLen {
+		return nil, fmt.Errorf("self: remote key of %d bytes, not %d: %w", len(packed), keyLen, ucs.ErrInvalidParam)
+	}
+	if r := d.table.Find(binary.LittleEndian.Uint64(packed)); r != nil {
+		return &uct.Rkey{Handle: r}, nil
 	}
 	return &uct.Rkey{}, nil
 }
 
+// opened returns the n bytes at addr if the key opens them for an operation.
+func opened(key *uct.Rkey, addr uint64, n int, want uct.Access) (b []byte, ok bool) {
+	if key == nil {
+		return nil, false
+	}
+	r, ok := key.Handle.(*rma.Region)
+	if !ok {
+		return nil, false
+	}
+	return r.At(addr, n, want)
+}
+
 // RkeyPtr implements uct.MemoryDomain: the memory is this process's own.
-func (d *domain) RkeyPtr(_ *uct.Rkey, raddr uint64, length int) ([]byte, error) {
+func (d *domain) RkeyPtr(key *uct.Rkey, raddr uint64, length int) ([]byte, error) {
 	if length < 0 {
 		return nil, ucs.ErrInvalidParam
 	}
-	b, ok := d.table.Lookup(raddr, length, uct.AccessRemotePut|uct.AccessRemoteGet)
+	b, ok := opened(key, raddr, length, uct.AccessRemotePut|uct.AccessRemoteGet)
 	if !ok {
 		return nil, errNoAccess("pointer to", raddr, length)
 	}

@@ -8,12 +8,12 @@ import (
 )
 
 // remote returns the n bytes at addr of the peer, that is of this process, if
-// the operation may go on and the memory is registered for it.
-func (e *endpoint) remote(addr uint64, n int, want uct.Access) ([]byte, error) {
+// the operation may go on and the key opens them for it.
+func (e *endpoint) remote(key *uct.Rkey, addr uint64, n int, want uct.Access) ([]byte, error) {
 	if err := e.ready(); err != nil {
 		return nil, err
 	}
-	b, ok := e.home.domain.table.Lookup(addr, n, want)
+	b, ok := opened(key, addr, n, want)
 	if !ok && n > 0 {
 		return nil, errNoAccess(accessName(want), addr, n)
 	}
@@ -21,11 +21,11 @@ func (e *endpoint) remote(addr uint64, n int, want uct.Access) ([]byte, error) {
 }
 
 // PutShort implements uct.Endpoint.
-func (e *endpoint) PutShort(buf []byte, raddr uint64, _ *uct.Rkey) error {
+func (e *endpoint) PutShort(buf []byte, raddr uint64, key *uct.Rkey) error {
 	if len(buf) > maxPutShort {
 		return ucs.ErrInvalidParam
 	}
-	dst, err := e.remote(raddr, len(buf), uct.AccessRemotePut)
+	dst, err := e.remote(key, raddr, len(buf), uct.AccessRemotePut)
 	if err != nil {
 		return err
 	}
@@ -34,11 +34,11 @@ func (e *endpoint) PutShort(buf []byte, raddr uint64, _ *uct.Rkey) error {
 }
 
 // PutBcopy implements uct.Endpoint. It packs straight into the target.
-func (e *endpoint) PutBcopy(p uct.Packer, length int, raddr uint64, _ *uct.Rkey) (int, error) {
+func (e *endpoint) PutBcopy(p uct.Packer, length int, raddr uint64, key *uct.Rkey) (int, error) {
 	if length < 0 {
 		return 0, ucs.ErrInvalidParam
 	}
-	dst, err := e.remote(raddr, length, uct.AccessRemotePut)
+	dst, err := e.remote(key, raddr, length, uct.AccessRemotePut)
 	if err != nil {
 		return 0, err
 	}
@@ -46,11 +46,11 @@ func (e *endpoint) PutBcopy(p uct.Packer, length int, raddr uint64, _ *uct.Rkey)
 }
 
 // GetBcopy implements uct.Endpoint.
-func (e *endpoint) GetBcopy(u uct.Unpacker, length int, raddr uint64, _ *uct.Rkey, _ *uct.Completion) error {
+func (e *endpoint) GetBcopy(u uct.Unpacker, length int, raddr uint64, key *uct.Rkey, _ *uct.Completion) error {
 	if length < 0 {
 		return ucs.ErrInvalidParam
 	}
-	src, err := e.remote(raddr, length, uct.AccessRemoteGet)
+	src, err := e.remote(key, raddr, length, uct.AccessRemoteGet)
 	if err != nil {
 		return err
 	}
@@ -70,5 +70,5 @@ func accessName(a uct.Access) string {
 
 //go:noinline
 func errNoAccess(what string, addr uint64, n int) error {
-	return fmt.Errorf("self: %s %d bytes at %#x, which are not registered for it: %w", what, n, addr, ucs.ErrInvalidAddr)
+	return fmt.Errorf("self: %s %d bytes at %#x, which the key does not open for it: %w", what, n, addr, ucs.ErrInvalidAddr)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/rma"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
@@ -58,7 +59,7 @@ func TestAttributes(t *testing.T) {
 		t.Errorf("iface (-want +got):\n%s", diff)
 	}
 	md := h.Domain.Attr()
-	if md.Flags != 0xa || md.RkeyPackedSize != 0 || md.Name != "self" || md.Component != "self" {
+	if md.Flags != 0xa || md.RkeyPackedSize != 8 || md.Name != "self" || md.Component != "self" {
 		t.Errorf("domain %+v", md)
 	}
 	if !cmp.Equal(md.RegTypes, []ucs.MemoryType{ucs.MemoryHost}) || !cmp.Equal(md.AccessTypes, md.RegTypes) {
@@ -178,12 +179,83 @@ func TestRkeyPtr(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if _, err := h.Domain.UnpackRkey([]byte{1}); !errors.Is(err, ucs.ErrInvalidParam) {
-		t.Errorf("key with a byte: %v", err)
+	for _, packed := range [][]byte{nil, {1}, make([]byte, 9)} {
+		if _, err := h.Domain.UnpackRkey(packed); !errors.Is(err, ucs.ErrInvalidParam) {
+			t.Errorf("key of %d bytes: %v", len(packed), err)
+		}
 	}
 	if _, err := h.Domain.AppendKey(nil, nil); !errors.Is(err, ucs.ErrInvalidParam) {
 		t.Errorf("key of nothing: %v", err)
 	}
 }
+
+// TestKeyBounds: a key opens the memory that it was packed for, and none beside it that is
+// registered, too; none at all when that is gone, and in another context.
+func TestKeyBounds(t *testing.T) {
+	f := fixture()
+	h, elsewhere := f.Open(t), f.Open(t)
+	ep := h.Connect(t, h).(*endpoint)
+	all := make([]byte, 192)
+	h.Expose(t, all, uct.AccessAll)
+	mine, err := h.Domain.Register(all[64:128], uct.AccessAll)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := h.Domain.AppendKey(nil, mine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unpack := func(from *ucttest.Host, packed []byte) *uct.Rkey {
+		key, err := from.Domain.UnpackRkey(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	access := func(key *uct.Rkey, addr uint64) map[string]error {
+		buf, result := make([]byte, 8), uint64(0)
+		_, put := ep.PutBcopy(pad(buf), 8, addr, key)
+		return map[string]error{
+			"put short":    ep.PutShort(buf, addr, key),
+			"put bcopy":    put,
+			"get":          ep.GetBcopy(pad(buf), 8, addr, key, nil),
+			"post":         ep.Atomic64Post(uct.AtomicAdd, 1, addr, key),
+			"fetch":        ep.Atomic64Fetch(uct.AtomicAdd, 1, &result, addr, key, nil),
+			"compare":      ep.AtomicCSwap64(1, 1, addr, key, &result, nil),
+			"post of 4":    ep.Atomic32Post(uct.AtomicAdd, 1, addr, key),
+			"compare of 4": ep.AtomicCSwap32(1, 1, addr, key, new(uint32), nil),
+			"pointer":      second(h.Domain.RkeyPtr(key, addr, 8)),
+		}
+	}
+	key, base := unpack(h, packed), mine.(*rma.Region).Addr()
+	for what, err := range access(key, base+8) {
+		if err != nil {
+			t.Errorf("%s inside: %v", what, err)
+		}
+	}
+	refused := func(where string, key *uct.Rkey, addr uint64) {
+		for what, err := range access(key, addr) {
+			if !errors.Is(err, ucs.ErrInvalidAddr) {
+				t.Errorf("%s %s: %v", what, where, err)
+			}
+		}
+	}
+	refused("before", key, base-8)
+	refused("behind", key, base+64)
+	refused("by a made-up key", unpack(h, []byte{1, 2, 3, 4, 5, 6, 7, 8}), base)
+	refused("by a key in another domain", unpack(elsewhere, packed), base)
+	refused("without a key", nil, base)
+	if err := h.Domain.Deregister(mine); err != nil {
+		t.Fatal(err)
+	}
+	refused("when it is gone", key, base)
+	refused("by a key that is unpacked then", unpack(h, packed), base)
+}
+
+// pad packs what it is, and unpacks into that.
+type pad []byte
+
+func (p pad) Pack(dst []byte) int { return copy(dst, p) }
+func (p pad) Unpack(src []byte)   { copy(p, src) }
 
 func second(_ []byte, err error) error { return err }

@@ -52,9 +52,22 @@ func errMap(o segmentOptions, err error) error {
 	return fmt.Errorf("shm: mapping %d bytes at %#x: %w: %w", o.size, o.addr, err, ucs.ErrShmemSegment)
 }
 
-// errShmget says which limit a new System V segment met.
-func errShmget(size int, err error) error {
+// errWakeSocket says why there is no socket for wakeups.
+func errWakeSocket(err error) error {
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		return errCreate("socket", defaultDir, 0, err)
+	}
+	return fmt.Errorf("shm: a socket for wakeups: %w: %w", sys.WithRefusal("socket(2) of the family unix", err), ucs.ErrShmemSegment)
+}
+
+// errShmget says which limit a new System V segment met, or who refuses it. Huge pages can
+// be what is missing only where the segment is to be in them.
+func errShmget(size int, huge bool, err error) error {
 	switch {
+	case !huge && errors.Is(err, unix.ENOMEM):
+		return fmt.Errorf("shm: shmget: %w: need %d bytes: %w", err, size, ucs.ErrNoMemory)
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EACCES), !huge && errors.Is(err, unix.EPERM):
+		return fmt.Errorf("shm: shmget of %d bytes: %w: %w", size, sys.WithRefusal("shmget(2)", err), ucs.ErrShmemSegment)
 	case errors.Is(err, unix.EINVAL):
 		return fmt.Errorf("shm: shmget: %w: need %d bytes, at most %d are allowed (sysctl kernel.shmmax): %w",
 			err, size, readLimit("/proc/sys/kernel/shmmax", 0), ucs.ErrNoMemory)
@@ -64,7 +77,7 @@ func errShmget(size int, err error) error {
 			readLimit("/proc/sys/kernel/shmmni", 0), readLimit("/proc/sys/kernel/shmall", 0), ucs.ErrNoMemory)
 	case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EPERM):
 		return fmt.Errorf("shm: shmget: %w: need %d bytes, %d huge pages of %d bytes are free; sysctl vm.nr_hugepages and "+
-			"vm.hugetlb_shm_group limit them, UCX_SYSV_HUGETLB_MODE=n does without: %w",
+			"vm.hugetlb_shm_group limit them, a seccomp filter may refuse shmget(2), UCX_SYSV_HUGETLB_MODE=n does without them: %w",
 			err, size, memInfo("HugePages_Free"), hugePageSize(), ucs.ErrNoMemory)
 	}
 	return fmt.Errorf("shm: shmget of %d bytes: %w: %w", size, err, ucs.ErrShmemSegment)

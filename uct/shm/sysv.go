@@ -55,7 +55,7 @@ func (m *sysv) create(o segmentOptions) (*segment, error) {
 	}
 	switch {
 	case get != nil:
-		return nil, errShmget(s.size, get)
+		return nil, errShmget(s.size, s.shrink, get)
 	case errors.Is(err, unix.EINVAL) && o.fixed:
 		return nil, errMap(o, unix.EEXIST)
 	case err != nil:

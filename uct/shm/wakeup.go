@@ -23,7 +23,7 @@ type wakeSocket struct {
 func (s *wakeSocket) open() error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return errCreate("socket", defaultDir, 0, err)
+		return errWakeSocket(err)
 	}
 	var name string
 	if err = unix.Bind(fd, &unix.SockaddrUnix{}); err == nil {

@@ -48,11 +48,13 @@ func (d *netdev) resource(transport string) uct.Resource {
 func netdevs(o mdOptions) ([]netdev, error) {
 	links, err := syscall.NetlinkRIB(unix.RTM_GETLINK, unix.AF_UNSPEC)
 	if err != nil {
-		return nil, fmt.Errorf("tcp: listing network devices: %w: %w", sys.WithLimit(err), ucs.ErrIO)
+		err = sys.WithRefusal("socket(2) of the family netlink", sys.WithLimit(err))
+		return nil, fmt.Errorf("tcp: listing network devices: %w: %w", err, ucs.ErrIO)
 	}
 	addrs, err := syscall.NetlinkRIB(unix.RTM_GETADDR, unix.AF_UNSPEC)
 	if err != nil {
-		return nil, fmt.Errorf("tcp: listing network addresses: %w: %w", sys.WithLimit(err), ucs.ErrIO)
+		err = sys.WithRefusal("socket(2) of the family netlink", sys.WithLimit(err))
+		return nil, fmt.Errorf("tcp: listing network addresses: %w: %w", err, ucs.ErrIO)
 	}
 	all, err := parseNetdevs(links, addrs)
 	if err != nil {

@@ -19,17 +19,18 @@ type Engine struct {
 	_      [39]byte             // what is the owner's has lines of its own
 
 	// The owner's.
-	host    Host
-	batch   *Task // of tasks that are being done, the first one first
-	leader  *Waiter
-	waiting [kinds]waiterList
-	asleep  bool // the leader is
-	roused  bool // and was told
-	armed   bool // the application sleeps
-	news    bool // something has happened in this turn
-	untold  bool // or before, since somebody asked
-	closed  bool // there is nothing to be armed any more
-	woken   int  // waiters, since somebody asked
+	host     Host
+	batch    *Task // of tasks that are being done, the first one first
+	leader   *Waiter
+	waiting  [kinds]waiterList
+	asleep   bool   // the leader is
+	roused   bool   // and was told
+	armed    bool   // the application sleeps
+	news     bool   // something has happened in this turn
+	untold   bool   // or before, since somebody asked
+	tellings uint64 // turns in which something has
+	closed   bool   // there is nothing to be armed any more
+	woken    int    // waiters, since somebody asked
 }
 
 // New returns an engine that nobody has.

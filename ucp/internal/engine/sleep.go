@@ -36,7 +36,8 @@ func (e *Engine) Restless() bool { return e.news || e.asleep || e.armed }
 func (e *Engine) Tell() bool { return e.news && e.tell() }
 
 func (e *Engine) tell() bool {
-	e.news, e.untold = false, true                                  // [tell]
+	e.news, e.untold = false, true // [tell]
+	e.tellings++
 	if e.leader != nil || e.armed || e.waiting[Event].head != nil { // else nobody would hear it
 		e.happened()
 	}
@@ -50,6 +51,13 @@ func (e *Engine) Untold() bool {
 	was := e.untold // [untold]
 	e.untold = false
 	return was
+}
+
+// Tellings counts the turns with news, for who looks whether there were any since his last
+// look, and takes nothing away from who asks Untold. It is never 0.
+func (e *Engine) Tellings() uint64 {
+	e.Tell()
+	return 1 + e.tellings
 }
 
 // Settle sees to those who sleep, at the end of a turn: what was done in it may need a

@@ -13,11 +13,18 @@ import (
 // Region is memory that peers may touch.
 type Region struct {
 	table   *Table
+	id      uint64
 	base    uint64
 	buf     []byte
 	access  uct.Access
-	removed bool // guarded by table.mu
+	removed atomic.Bool // stored with table.mu held
 }
+
+// lastID numbers the regions of all tables of the process.
+var lastID atomic.Uint64
+
+// ID is a number that no other region of the process has, or had.
+func (r *Region) ID() uint64 { return r.id }
 
 // Bytes is the memory itself.
 func (r *Region) Bytes() []byte { return r.buf }
@@ -32,7 +39,7 @@ func (r *Region) Access() uct.Access { return r.access }
 func (r *Region) Holds(t *Table, b []byte) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if r.table != t || r.removed || len(b) == 0 {
+	if r.table != t || r.removed.Load() || len(b) == 0 {
 		return false
 	}
 	at := addressOf(b)
@@ -42,13 +49,23 @@ func (r *Region) Holds(t *Table, b []byte) bool {
 // end is the address after the last byte.
 func (r *Region) end() uint64 { return r.base + uint64(len(r.buf)) }
 
+// At returns the n bytes at addr when the region is still in its table, holds them all and
+// allows want; ok is false otherwise.
+func (r *Region) At(addr uint64, n int, want uct.Access) (b []byte, ok bool) {
+	off, end := addr-r.base, addr+uint64(n)
+	if addr < r.base || end < addr || end > r.end() || r.access&want != want || r.removed.Load() {
+		return nil, false
+	}
+	return r.buf[off : off+uint64(n) : off+uint64(n)], true
+}
+
 // Table maps remote addresses to registered memory. All methods may be called
 // from any goroutine. Lookups take no lock: they read a sorted snapshot that
 // Add and Remove replace. The zero value is empty.
 type Table struct {
 	mu   sync.Mutex // serialises writers
 	snap atomic.Pointer[[]span]
-	live int // guarded by mu; counts empty regions too, which no snapshot holds
+	ids  map[uint64]*Region // guarded by mu; has empty regions too, which no snapshot holds
 }
 
 // span is a region in the snapshot. reach is the largest end of this and all
@@ -62,10 +79,13 @@ type span struct {
 // Add lets peers do with buf what access says. Regions may overlap. An empty
 // buf gives a region that no access fits into.
 func (t *Table) Add(buf []byte, access uct.Access) *Region {
-	r := &Region{table: t, buf: buf, access: access}
+	r := &Region{table: t, id: lastID.Add(1), buf: buf, access: access}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.live++
+	if t.ids == nil {
+		t.ids = make(map[uint64]*Region)
+	}
+	t.ids[r.id] = r
 	if len(buf) == 0 {
 		return r
 	}
@@ -89,16 +109,16 @@ func (t *Table) Add(buf []byte, access uct.Access) *Region {
 func (t *Table) Remove(r *Region) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if r.table != t || r.removed {
+	if r.table != t || r.removed.Load() {
 		return fmt.Errorf("rma: region is not registered here: %w", ucs.ErrInvalidParam)
 	}
-	r.removed = true
+	r.removed.Store(true)
 	if len(r.buf) > 0 {
 		old := t.spans()
 		at := slices.IndexFunc(old, func(s span) bool { return s.Region == r })
 		t.publish(slices.Delete(slices.Clone(old), at, at+1), at)
 	}
-	t.live--
+	delete(t.ids, r.id)
 	return nil
 }
 
@@ -106,7 +126,14 @@ func (t *Table) Remove(r *Region) error {
 func (t *Table) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.live
+	return len(t.ids)
+}
+
+// Find returns the region of a number, nil if the table has none.
+func (t *Table) Find(id uint64) *Region {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ids[id]
 }
 
 // Lookup returns the n bytes at addr when one region holds them all and allows
