@@ -44,6 +44,7 @@ type iface struct {
 	refusals   int           // handshakes that failed
 	maxFrame   int           // largest frame that is built in a buffer
 	maxRxFrame int           // largest frame that is accepted
+	maxLarge   int           // receive buffers that connections keep in the middle of a frame
 	silence    time.Duration // after which a peer's machine counts as gone; 0: never
 	txPool     *pool
 	rxPool     *pool
@@ -97,8 +98,10 @@ func openIface(m *domain, w *uct.Worker, p uct.IfaceParams, o options, d *netdev
 	}
 	i.maxFrame = hdrLen + max(o.txSeg, o.maxHdr, putReqLen)
 	i.maxRxFrame = hdrLen + max(o.rxSeg, minRxSeg)
+	i.bounds = i.bounds.forFrames(o.rxSeg)
 	i.txPool = poolOf(svc.txPools, max(txBufferSize, i.maxFrame+maxControl))
 	i.rxPool = poolOf(svc.rxPools, max(rxBufferSize, i.maxRxFrame+hdrLen))
+	i.maxLarge = mostLarge(i.rxPool.size)
 	if o.bindSource == config.Yes && !d.addr.Is6() && sysfs.strictReverseFilter(d.name) {
 		i.cannotBind = fmt.Errorf("tcp: UCX_TCP_EP_BIND_SRC_ADDR=y, but net.ipv4.conf.%s.rp_filter is 1, which drops such traffic; set it to 0 or 2: %w",
 			d.name, ucs.ErrInvalidParam)
