@@ -98,7 +98,7 @@ func (ep *endpoint) connect() {
 		c.lost("bind", err)
 		return
 	}
-	switch err := unix.Connect(fd, ep.peer.unix()); err {
+	switch err := unix.Connect(fd, ep.iface.unix(&ep.peer)); err {
 	case nil:
 		c.established()
 	case unix.EINPROGRESS, unix.EINTR:
@@ -239,7 +239,7 @@ func (i *iface) bindSource(fd int) error {
 	}
 	local := i.addr.withPort(0)
 	unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
-	if err := unix.Bind(fd, local.unix()); err != nil && i.opts.bindSource == config.Yes {
+	if err := unix.Bind(fd, i.unix(&local)); err != nil && i.opts.bindSource == config.Yes {
 		return err
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -28,7 +29,9 @@ type iface struct {
 	devAddr   []byte
 	addr      sockaddr // of the listener
 	ifaceAddr []byte
-	index     int // of the device
+	index     int                   // of the device
+	first     *iface                // that of the device, nil: this one (multihomed.go)
+	others    map[netip.Addr]*iface // for other addresses of the device
 
 	handlers kit.Handlers
 	reporter kit.Reporter
@@ -114,10 +117,15 @@ func openIface(m *domain, w *uct.Worker, p uct.IfaceParams, o options, d *netdev
 	if err := i.listen(d.name); err != nil {
 		return nil, err
 	}
-	i.devAddr = i.dev.pack()
-	i.ifaceAddr = binary.BigEndian.AppendUint16(nil, i.addr.port)
+	i.publish()
 	i.attr = i.describe(d)
 	return i, nil
+}
+
+// publish makes the addresses for peers.
+func (i *iface) publish() {
+	i.devAddr = i.dev.pack()
+	i.ifaceAddr = binary.BigEndian.AppendUint16(nil, i.addr.port)
 }
 
 // describe makes the attributes (uct_tcp_iface_query).
@@ -204,7 +212,14 @@ func (i *iface) Reachable(p uct.ReachableParams) error {
 }
 
 // SetAMHandler implements uct.Iface.
-func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error { return i.handlers.Set(id, h) }
+func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error {
+	for _, o := range i.others {
+		if err := o.handlers.Set(id, h); err != nil {
+			return err
+		}
+	}
+	return i.handlers.Set(id, h)
+}
 
 // addEndpoint and removeEndpoint keep track of the endpoints in use.
 func (i *iface) addEndpoint(ep *endpoint) { i.endpoints[ep] = struct{}{} }
@@ -227,6 +242,7 @@ func (i *iface) Close() error {
 		return nil
 	}
 	i.closed = true
+	i.closeOthers()
 	for ep := range i.endpoints {
 		ep.pending.Purge(func(*uct.Pending) {})
 		ep.Close()

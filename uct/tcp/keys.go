@@ -67,12 +67,12 @@ func (ep *endpoint) ConnectToEP(dev, iface, addr []byte) error {
 	if len(iface) > 0 && !bytes.Equal(addr[:ifaceAddrLen], iface) { // the port of its listener
 		return fmt.Errorf("tcp: the endpoint of address %x is of another interface than %x: %w", addr, iface, ucs.ErrInvalidAddr)
 	}
-	d, peer, err := parsePeer(dev, addr[:ifaceAddrLen])
+	d, peer, err := parseListener(dev, addr[:ifaceAddrLen])
 	if err != nil {
 		return err
 	}
 	if d.v6 != ep.iface.addr.v6 {
-		return fmt.Errorf("tcp: %v cannot connect to %v: %w", ep.iface.addr, peer, ucs.ErrUnreachable)
+		return ep.iface.errOtherFamily(peer)
 	}
 	key := le.Uint64(addr[ifaceAddrLen:])
 	if peer == ep.iface.addr {
@@ -117,7 +117,7 @@ func (ep *endpoint) connectWithin(key uint64) {
 
 // LeadsTo implements uct.Located.
 func (ep *endpoint) LeadsTo(dev, iface, addr []byte) bool {
-	_, peer, err := parsePeer(dev, iface)
+	_, peer, err := parseListener(dev, iface)
 	if err != nil || peer != ep.peer {
 		return false
 	}

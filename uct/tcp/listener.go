@@ -103,7 +103,7 @@ func (i *iface) bindTo(port uint16) (int, error) {
 		return -1, err
 	}
 	local := i.addr.withPort(port)
-	if err = unix.Bind(fd, local.unix()); err == nil {
+	if err = unix.Bind(fd, i.unix(&local)); err == nil {
 		err = unix.Listen(fd, unix.SOMAXCONN)
 	}
 	if err != nil {

@@ -78,10 +78,14 @@ func (a sockaddr) withPort(port uint16) sockaddr {
 	return a
 }
 
-// unix converts to what bind and connect take.
-func (a *sockaddr) unix() unix.Sockaddr {
+// unix converts to what bind and connect take, for an interface.
+func (i *iface) unix(a *sockaddr) unix.Sockaddr {
 	if a.v6 {
-		return &unix.SockaddrInet6{Port: int(a.port), Addr: a.ip}
+		sa := &unix.SockaddrInet6{Port: int(a.port), Addr: a.ip}
+		if a.addrPort().Addr().IsLinkLocalUnicast() {
+			sa.ZoneId = uint32(i.index)
+		}
+		return sa
 	}
 	return &unix.SockaddrInet4{Port: int(a.port), Addr: [4]byte(a.ip[:4])}
 }
