@@ -34,7 +34,7 @@ var connTransports = func() (list []transport) {
 	v1 := transport{name: "tcp, data v1", settings: tcp}.with(setting{"SA_DATA_VERSION", "v1"})
 	v1one := v1.with(oneDevice)
 	v1one.name += ", one device"
-	// The device has addresses of both families, and is known by that of the other one.
+	// The device has addresses of both families, and workers name that of the other one.
 	other := transport{name: "tcp, the other family", settings: tcp, listen: netip.IPv6Loopback()}
 	otherOne := other.with(oneDevice)
 	otherOne.name += ", one device"

@@ -3,6 +3,7 @@
 package tcp
 
 import (
+	"net/netip"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -86,7 +87,7 @@ func (ep *endpoint) connect() {
 	}
 	c := ep.iface.newConn(fd, stateConnecting)
 	c.ep, c.peer, c.sn, c.toEP, c.outgoing = ep, ep.peer, ep.sn, ep.toEP, true
-	c.from.addr = ep.peer.addrPort()
+	c.from.addr = netip.AddrPortFrom(ep.iface.zoned(ep.peer.addrPort().Addr()), ep.peer.port)
 	ep.conn = c
 	if ep.forPeer {
 		if err := c.enrollOwn(); err != nil {
