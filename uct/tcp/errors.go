@@ -66,6 +66,11 @@ func (ep *endpoint) newError(operation string, cause error) *Error {
 	}
 }
 
+// errOtherFamily is the error of addresses that an interface does not connect to.
+func (i *iface) errOtherFamily(peer sockaddr) error {
+	return fmt.Errorf("tcp: %v cannot connect to %v, of another address family: %w", i.addr, peer, ucs.ErrUnreachable)
+}
+
 // withLimit is sys.WithLimit that knows of ports, too.
 func withLimit(operation string, cause error) error {
 	if operation != "connect" || cause != unix.EADDRNOTAVAIL {

@@ -3,7 +3,6 @@
 package tcp
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"net/netip"
@@ -29,9 +28,10 @@ type iface struct {
 	devAddr   []byte
 	addr      sockaddr // of the listener
 	ifaceAddr []byte
-	index     int                   // of the device
-	first     *iface                // that of the device, nil: this one (multihomed.go)
-	others    map[netip.Addr]*iface // for other addresses of the device
+	index     int                              // of the device
+	first     *iface                           // that of the device, nil: this one (multihomed.go)
+	others    map[netip.Addr]*iface            // for other addresses of the device
+	at        func(netip.Addr) (*iface, error) // openAt; endpoints do not know how
 
 	handlers kit.Handlers
 	reporter kit.Reporter
@@ -119,13 +119,8 @@ func openIface(m *domain, w *uct.Worker, p uct.IfaceParams, o options, d *netdev
 	}
 	i.publish()
 	i.attr = i.describe(d)
+	i.at = i.openAt
 	return i, nil
-}
-
-// publish makes the addresses for peers.
-func (i *iface) publish() {
-	i.devAddr = i.dev.pack()
-	i.ifaceAddr = binary.BigEndian.AppendUint16(nil, i.addr.port)
 }
 
 // describe makes the attributes (uct_tcp_iface_query).
@@ -242,7 +237,9 @@ func (i *iface) Close() error {
 		return nil
 	}
 	i.closed = true
-	i.closeOthers()
+	for _, o := range i.others {
+		o.Close()
+	}
 	for ep := range i.endpoints {
 		ep.pending.Purge(func(*uct.Pending) {})
 		ep.Close()

@@ -3,12 +3,11 @@
 package tcp
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 
-	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
-	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
 )
 
 // A device has one address in the addresses of workers, of the family that UCX_TCP_AF_PRIO
@@ -18,9 +17,9 @@ import (
 // endpoint is of an interface of its own for that address, with a listener there. That one is
 // opened when it is needed first, is in no list, and ends with the interface of the device.
 
-// at returns the interface for endpoints that peers reach at an address of the device.
+// openAt returns the interface for endpoints that peers reach at an address of the device.
 // Between addresses of IPv4 there is none but the device's, as in C UCX.
-func (i *iface) at(local netip.Addr) (*iface, error) {
+func (i *iface) openAt(local netip.Addr) (*iface, error) {
 	local = local.Unmap().WithZone("")
 	if !local.IsValid() || local == i.addr.addrPort().Addr() || local.Is4() && !i.addr.v6 {
 		return i, nil
@@ -55,17 +54,10 @@ func (i *iface) twin(local netip.Addr) *iface {
 	}
 }
 
-// closeOthers closes the interfaces for the device's other addresses.
-func (i *iface) closeOthers() {
-	for _, o := range i.others {
-		o.Close()
-	}
-	i.others = nil
-}
-
-// errOtherFamily is the error of addresses that an interface does not connect to.
-func (i *iface) errOtherFamily(peer sockaddr) error {
-	return fmt.Errorf("tcp: %v cannot connect to %v, of another address family: %w", i.addr, peer, ucs.ErrUnreachable)
+// publish makes the addresses for peers.
+func (i *iface) publish() {
+	i.devAddr = i.dev.pack()
+	i.ifaceAddr = binary.BigEndian.AppendUint16(nil, i.addr.port)
 }
 
 var _ uct.Multihomed = (*endpoint)(nil)
@@ -74,13 +66,4 @@ var _ uct.Multihomed = (*endpoint)(nil)
 func (ep *endpoint) InterfaceAddr() (p uct.ReachableParams, other bool) {
 	i := ep.iface
 	return uct.ReachableParams{DeviceAddr: i.devAddr, IfaceAddr: i.ifaceAddr}, i.first != nil
-}
-
-// zoned is an address on the interface's link: one of IPv6 that means something there
-// alone has the device's number as its zone.
-func (i *iface) zoned(ip netip.Addr) netip.Addr {
-	if ip.Is6() && ip.IsLinkLocalUnicast() {
-		return inet.Zoned(ip, uint32(i.index))
-	}
-	return ip
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
 )
 
 // Lengths of a sockaddr on the wire, Linux's struct sockaddr_in and
@@ -76,6 +77,15 @@ func (a sockaddr) String() string { return a.addrPort().String() }
 func (a sockaddr) withPort(port uint16) sockaddr {
 	a.port = port
 	return a
+}
+
+// zoned is an address on the interface's link: one of IPv6 that means something there
+// alone has the device's number as its zone.
+func (i *iface) zoned(ip netip.Addr) netip.Addr {
+	if ip.Is6() && ip.IsLinkLocalUnicast() {
+		return inet.Zoned(ip, uint32(i.index))
+	}
+	return ip
 }
 
 // unix converts to what bind and connect take, for an interface.
