@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
@@ -71,7 +72,7 @@ func (i *iface) listenError(err error) error {
 			err = fmt.Errorf("no port of net.ipv4.ip_local_port_range is free: %w", err)
 		}
 	}
-	return fmt.Errorf("tcp: listen on %v: %w: %w", i.dev.ip, sys.WithLimit(err), status)
+	return fmt.Errorf("tcp: listen on %v: %w", i.dev.ip, statuserr.New(sys.WithLimit(err), status))
 }
 
 // bindListener makes a listening socket on a port of the configured range.

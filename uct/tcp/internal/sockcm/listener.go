@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
@@ -41,7 +42,7 @@ type listener struct {
 // Listen implements uct.ConnManager.
 func (m *manager) Listen(at netip.AddrPort, p uct.ListenParams) (uct.Listener, error) {
 	fail := func(err error, s ucs.Status) (uct.Listener, error) {
-		return nil, fmt.Errorf("tcp: listen on %v: %w: %w", at, sys.WithLimit(err), s)
+		return nil, fmt.Errorf("tcp: listen on %v: %w", at, statuserr.New(sys.WithLimit(err), s))
 	}
 	switch {
 	case m.w == nil:
