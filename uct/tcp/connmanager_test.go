@@ -106,7 +106,7 @@ func TestConnManagerReuse(t *testing.T) {
 		served.EP.Close() // who closes first keeps the port for a while
 		a.Close(t)
 		anybody := func(uct.Listener, *uct.ConnRequest) {}
-		again, err := b.Manager.Listen(l.Addr(), uct.ListenParams{OnRequest: anybody})
+		_, err := b.Manager.Listen(l.Addr(), uct.ListenParams{OnRequest: anybody})
 		if free != (err == nil) || !free && !errors.Is(err, ucs.ErrBusy) {
 			t.Errorf("with %q: listening at a port that rests: %v", name, err)
 		}
@@ -118,7 +118,8 @@ func TestConnManagerReuse(t *testing.T) {
 				t.Errorf("the error does not name %s: %v", remedy, err)
 			}
 		}
-		if again, err = b.Manager.Listen(l.Addr(), uct.ListenParams{OnRequest: anybody, ReuseAddr: true}); err != nil {
+		again, err := b.Manager.Listen(l.Addr(), uct.ListenParams{OnRequest: anybody, ReuseAddr: true})
+		if err != nil {
 			t.Errorf("with the parameter: %v", err)
 			continue
 		}
