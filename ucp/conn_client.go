@@ -70,7 +70,7 @@ func (ep *Endpoint) packClient(a uct.PackArgs, dst []byte) (int, error) {
 	if len(mirror.Devices) == 0 {
 		return 0, fmt.Errorf("ucp: no transport in use on device %s, which leads to %v: %w", a.Device, ep.pair.conn.remote, ucs.ErrUnreachable)
 	}
-	rules := laneRules{cm: true, device: a.Device, origin: uct.OriginManager}
+	rules := laneRules{cm: true, local: a.LocalAddr.Addr(), device: a.Device, origin: uct.OriginManager}
 	for {
 		ep.closeLanes(false)
 		ep.setRefused(nil)

@@ -46,7 +46,7 @@ func (ep *Endpoint) acceptCall(req *ConnRequest) error {
 	if m == nil {
 		return errNoManager(ep.w.connManagers())
 	}
-	rules := laneRules{cm: true, ends: &d.Address, device: req.uct.Device, origin: uct.OriginManager, messages: d.Address.Flags&proto.AddressAMOnly != 0}
+	rules := laneRules{cm: true, ends: &d.Address, local: req.uct.LocalAddr.Addr(), device: req.uct.Device, origin: uct.OriginManager, messages: d.Address.Flags&proto.AddressAMOnly != 0}
 	if err := ep.connectBy(d.Address.WithoutEnds(), rules); err != nil {
 		return err
 	}

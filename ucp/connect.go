@@ -75,6 +75,7 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfi
 			PathIndex: l.Path,
 			ForPeer:   !ep.life.Mine(),
 			Origin:    rules.origin,
+			LocalAddr: rules.local,
 			UserData:  ep,
 		}
 		if chosen.Paired&(1<<k) == 0 {

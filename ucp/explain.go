@@ -158,7 +158,7 @@ func (ep *Endpoint) peerAddress() *proto.WorkerAddress {
 // keep, shows whether these are those of the time when it was made; others are not
 // passed off as them.
 func (ep *Endpoint) reasons(addr *proto.WorkerAddress) *proto.LaneTrace {
-	if _, trace, _ := ep.w.selectLanes(addr, ep.errMode, laneRules{refused: ep.refused(), cm: ep.conn() != nil}); trace.Digest() == ep.where.why {
+	if _, trace, _ := ep.w.selectLanes(addr, ep.errMode, laneRules{refused: ep.refused(), cm: ep.conn() != nil, spare: ep.lanes}); trace.Digest() == ep.where.why {
 		return &trace
 	}
 	return nil

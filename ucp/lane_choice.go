@@ -79,7 +79,11 @@ func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneR
 			return errNoEnd
 		}
 		p := uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr}
-		if err := i.uct.Reachable(p); err != nil || !rules.mutual || mode == ErrModeNone {
+		err := i.uct.Reachable(p)
+		if err != nil && rules.hasSpare(i, d, f) {
+			err = nil // by another address of the device (uct.Multihomed)
+		}
+		if err != nil || !rules.mutual || mode == ErrModeNone {
 			return err
 		}
 		return i.mutual(p)

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/ucx-go/ucx/proto"
@@ -17,9 +18,10 @@ type laneRules struct {
 	spare []lane               // connected already, for those that lead to the same
 	ends  *proto.WorkerAddress // that of a request: pairwise lanes are for the ends in it
 
-	cm     bool   // a connection manager connects the endpoint
-	mutual bool   // the peer can have the same, in ErrModePeer, also if it is C UCX
-	device string // of ours, that the lanes are of: it knows that the peer is reached there; "" for any
+	cm     bool       // a connection manager connects the endpoint
+	mutual bool       // the peer can have the same, in ErrModePeer, also if it is C UCX
+	local  netip.Addr // of ours, at which the manager's connection reaches us
+	device string     // of ours, that the lanes are of: it knows that the peer is reached there; "" for any
 
 	origin uct.Origin // of the address
 
@@ -66,6 +68,11 @@ func (r *laneRules) spareFor(i *iface, addr *proto.WorkerAddress, entry int, tak
 		}
 		return s.isFor(addr.Entry(entry))
 	})
+}
+
+// hasSpare reports whether a spare lane of an interface is connected with an end at an entry.
+func (r *laneRules) hasSpare(i *iface, dev *proto.AddressDevice, f *proto.AddressIface) bool {
+	return slices.ContainsFunc(r.spare, func(s lane) bool { return s.iface == i && s.isFor(dev, f) })
 }
 
 func (r *laneRules) isSpare(l lane) bool {

@@ -20,6 +20,13 @@ type ListenerParams struct {
 	// them; with port 0 at a port that the system chooses.
 	Addr netip.AddrPort
 
+	// ReuseAddr listens at an address although connections to it have just ended, or go on,
+	// as package net does: those that the server has closed first keep its port for a minute,
+	// and a server that is started again would find it in use. The address of a listener that
+	// is open is not taken. C UCX has the settings UCX_TCP_CM_REUSEADDR and
+	// UCX_RDMA_CM_REUSEADDR for that, which work here, too.
+	ReuseAddr bool
+
 	// OnConnRequest is given each client that wants to connect, which waits until it is
 	// accepted (EndpointParams.ConnRequest), on any worker of the context, or rejected.
 	OnConnRequest func(*ConnRequest)
@@ -42,9 +49,9 @@ type Listener struct {
 }
 
 // NewListener listens for clients. Exactly one of the two functions must be given; they
-// run inside progress. An address that somebody else listens at gives ucs.ErrBusy, a
-// context without a transport that connects by socket address ucs.ErrUnsupported. Clients
-// are looked at by WorkerParams.Accept first.
+// run inside progress. An address that somebody else listens at, or whose connections have
+// just ended (ReuseAddr), gives ucs.ErrBusy, a context without a transport that connects
+// by socket address ucs.ErrUnsupported. Clients are looked at by WorkerParams.Accept first.
 func (w *Worker) NewListener(p ListenerParams) (*Listener, error) {
 	w.enter()
 	l, err := w.listen(&p)
@@ -88,6 +95,7 @@ func (l *Listener) open(list []manager) error {
 		}
 		part, err := m.uct.Listen(netip.AddrPortFrom(l.params.Addr.Addr(), l.addr.Port()), uct.ListenParams{
 			Backlog:   l.w.ctx.settings.backlog(),
+			ReuseAddr: l.params.ReuseAddr,
 			Accept:    l.w.accept(),
 			OnRequest: func(_ uct.Listener, r *uct.ConnRequest) { l.onRequest(m.name, r) },
 		})

@@ -44,9 +44,10 @@ func (ep *Endpoint) laneAddress(which uint64, number func(lane int) uint8) (prot
 	return a, ep.addEnds(&a, which, number)
 }
 
-// addEnds puts the ends of lanes into an address of the worker.
+// addEnds puts the ends of lanes into an address of the worker. A device is at the address at
+// which the peer reaches it.
 func (ep *Endpoint) addEnds(a *proto.WorkerAddress, which uint64, number func(lane int) uint8) (failed error) {
-	a.Ifaces(func(_ int, _ *proto.AddressDevice, f *proto.AddressIface) bool {
+	a.Ifaces(func(_ int, dev *proto.AddressDevice, f *proto.AddressIface) bool {
 		for k := range ep.lanes {
 			if ep.pair.lanes&which&(1<<k) == 0 || ep.lanes[k].iface.index != f.RscIndex {
 				continue
@@ -57,6 +58,11 @@ func (ep *Endpoint) addEnds(a *proto.WorkerAddress, which uint64, number func(la
 				return false
 			}
 			f.EpAddrs = append(f.EpAddrs, proto.AddressEp{Lane: number(k), Addr: end})
+			if m, ok := ep.lanes[k].uct.(uct.Multihomed); ok {
+				if at, other := m.InterfaceAddr(); other {
+					dev.Addr, f.Addr = at.DeviceAddr, at.IfaceAddr
+				}
+			}
 		}
 		return true
 	})

@@ -73,6 +73,12 @@ type ListenParams struct {
 	// which is the limit of all other values, too.
 	Backlog int
 
+	// ReuseAddr listens at an address although connections to it have just ended, or go on:
+	// those that the server has closed first keep its port for a minute. It does not take
+	// the address of a listener that is open. The settings UCX_TCP_CM_REUSEADDR and
+	// UCX_RDMA_CM_REUSEADDR do the same for all listeners.
+	ReuseAddr bool
+
 	// Accept decides on a connection before anything is read from it, see
 	// IfaceParams.Accept. Nil: all are welcome.
 	Accept func(SourceInfo) bool

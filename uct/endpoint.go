@@ -1,12 +1,14 @@
 package uct
 
+import "net/netip"
+
 // Endpoint is the send side toward one peer. See the package comment for what
 // the results mean and for goroutine rules. Active messages without the capability
 // bit return ucs.ErrUnsupported; embed NoAM to get that.
 //
 // What else a transport can do are interfaces of its endpoints: RMA, Atomic,
-// Paired, Located, Checker, ProcessEndpoint, Lingerer, Claimer. Their user asserts them once, when it has made
-// the endpoint. They are there for every endpoint of an iface whose attributes
+// Paired, Located, Multihomed, Checker, ProcessEndpoint, Lingerer, Claimer. Their user
+// asserts them once, when it has made the endpoint. They are there for every endpoint of an iface whose attributes
 // announce what they do. Where nothing of it is announced they may be there all
 // the same, as settings turn off what a type has, and refuse everything with
 // ucs.ErrUnsupported.
@@ -73,6 +75,15 @@ type Located interface {
 	// LeadsTo reports whether that is the interface that the addresses name, and if ep is
 	// not nil, the endpoint there that has this address. The bytes are untrusted.
 	LeadsTo(dev, iface, ep []byte) bool
+}
+
+// Multihomed is an Endpoint of an interface that peers may reach at several addresses, of which
+// DeviceAddress and Address of the interface are one.
+type Multihomed interface {
+	// InterfaceAddr is the addresses by which the endpoint's peer reaches it. other says that
+	// these are not the interface's own: an address for the peer must have them in place of
+	// those.
+	InterfaceAddr() (p ReachableParams, other bool)
 }
 
 // Checker is an Endpoint that can find out whether its peer is there
@@ -148,6 +159,11 @@ type EndpointParams struct {
 	// its own on that connection (ReturnIface), and nothing is connected to them. The
 	// endpoint ends with the connection. Nil for any.
 	Over *Source
+
+	// LocalAddr is the address of ours at which the peer reaches us, where a connection
+	// manager knows it: that may be another one than the interface's address. It is for
+	// endpoints that wait for ConnectToEP. Not valid: the interface's.
+	LocalAddr netip.Addr
 
 	PathIndex int // below the iface's NumPaths
 	UserData  any // given to OnError

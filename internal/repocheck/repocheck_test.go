@@ -176,7 +176,7 @@ var layers = []struct {
 }
 
 // services are the internal packages that every layer may use.
-var services = []string{"internal/arena", "internal/cpu", "internal/fault", "internal/gid", "internal/ledger", "internal/netlink", "internal/race", "internal/sockdiag", "internal/sys", "internal/topo", "internal/word"}
+var services = []string{"internal/arena", "internal/cpu", "internal/fault", "internal/gid", "internal/ledger", "internal/netlink", "internal/race", "internal/sockdiag", "internal/statuserr", "internal/sys", "internal/topo", "internal/word"}
 
 // TestLayers wants imports to point down: ucs, then uct, then one transport each
 // and proto, then ucp, then programs.

@@ -34,7 +34,12 @@ var connTransports = func() (list []transport) {
 	v1 := transport{name: "tcp, data v1", settings: tcp}.with(setting{"SA_DATA_VERSION", "v1"})
 	v1one := v1.with(oneDevice)
 	v1one.name += ", one device"
-	list = append(list, v1, v1one,
+	// The device has addresses of both families, and workers name that of the other one.
+	other := transport{name: "tcp, the other family", settings: tcp, listen: netip.IPv6Loopback()}
+	otherOne := other.with(oneDevice)
+	otherOne.name += ", one device"
+	list = append(list, v1, v1one, other, otherOne,
+		transport{name: "tcp, IPv4 as the other family", settings: tcp}.with(setting{"TCP_AF_PRIO", "inet6,inet"}),
 		transport{name: "tcp, IPv6", settings: tcp, listen: netip.IPv6Loopback()}.with(setting{"TCP_AF_PRIO", "inet6"}),
 		transport{name: "tcp", settings: tcp}.shared(),
 		transport{name: "all", settings: allLocal.settings}.shared(),

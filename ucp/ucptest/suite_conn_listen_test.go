@@ -4,7 +4,10 @@ package ucptest
 
 import (
 	"errors"
+	"io"
+	"net"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucp"
@@ -13,6 +16,7 @@ import (
 
 var listenCases = []testCase{
 	{"who listens", anywhere, testListenParams},
+	{"a port whose connections have ended", anywhere, testListenReuse},
 	{"a handler of endpoints", anywhere, inBothModes(testListenAccepts)},
 	{"a worker that accepts for another", anywhere, inBothModes(testAcceptElsewhere)},
 	{"reject", anywhere, inBothModes(testConnReject)},
@@ -78,6 +82,48 @@ func testListenParams(t *testing.T, tr transport) {
 		t.Errorf("a closed worker: %v, %v", l, err)
 	}
 	again.Close()
+}
+
+// testListenReuse: a server that has closed its connections first, and is started again, can
+// listen at its port if it says so, and is told how if not.
+func testListenReuse(t *testing.T, tr transport) {
+	if tr.dialedRDMA {
+		t.Skip("ports of RDMA do not rest")
+	}
+	r := newConnRig(t, tr)
+	s := r.open()
+	old, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(tr.anyPort(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := old.Addr().(*net.TCPAddr).AddrPort()
+	client, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(at))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := old.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Close() // the port is the closer's for a while
+	if _, err := client.Read(make([]byte, 1)); err != io.EOF {
+		t.Fatal(err)
+	}
+	client.Close()
+	old.Close()
+	p := ucp.ListenerParams{Addr: at, OnConnRequest: anybody}
+	if l, err := s.NewListener(p); l != nil || !errors.Is(err, ucs.ErrBusy) || !strings.Contains(err.Error(), "ReuseAddr") {
+		t.Errorf("without ReuseAddr: %v, %v", l, err)
+	}
+	p.ReuseAddr = true
+	l, err := s.NewListener(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err := r.open().NewListener(p); second != nil || !errors.Is(err, ucs.ErrBusy) {
+		t.Errorf("an address where somebody listens: %v, %v", second, err)
+	}
+	l.Close()
 }
 
 func testListenAccepts(t *testing.T, tr transport, mode ucp.ErrMode) {

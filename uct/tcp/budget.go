@@ -3,6 +3,7 @@
 package tcp
 
 import (
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,7 +18,7 @@ type bounds struct {
 	guestsOfSource int
 	few            int           // that many a source keeps, whatever others do
 	stall          time.Duration // how long the rest of a frame may take, where we have no endpoint
-	beginnings     int           // bytes of buffers with the beginnings of frames, of one source
+	beginnings     int           // bytes of the beginnings of frames, of one source; see forFrames
 	acceptPause    time.Duration // when no descriptor is to be had
 }
 
@@ -42,6 +43,23 @@ func (b bounds) fitting() bounds {
 		b.guests = min(b.guests, n)
 		b.guestsOfSource = min(b.guestsOfSource, n-n/3)
 	}
+	return b
+}
+
+// What the settings make of the bound for the beginnings of frames: it holds as many
+// largest frames as by default, but no more than mostBegun bytes unless these are fewer
+// than leastBegun largest frames. Senders that send at the same time, each in the middle
+// of a frame, must not use it up.
+const (
+	mostBegun  = 1 << 30 // bytes
+	leastBegun = 8       // frames
+)
+
+// forFrames returns b for an iface that accepts messages of so many bytes.
+func (b bounds) forFrames(seg int) bounds {
+	scaled := int64(b.beginnings) * int64(max(seg, minRxSeg)) / minRxSeg
+	most := max(mostBegun, int64(b.beginnings), leastBegun*int64(seg))
+	b.beginnings = int(min(scaled, most, math.MaxInt))
 	return b
 }
 

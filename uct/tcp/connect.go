@@ -3,6 +3,7 @@
 package tcp
 
 import (
+	"net/netip"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -86,7 +87,7 @@ func (ep *endpoint) connect() {
 	}
 	c := ep.iface.newConn(fd, stateConnecting)
 	c.ep, c.peer, c.sn, c.toEP, c.outgoing = ep, ep.peer, ep.sn, ep.toEP, true
-	c.from.addr = ep.peer.addrPort()
+	c.from.addr = netip.AddrPortFrom(ep.iface.zoned(ep.peer.addrPort().Addr()), ep.peer.port)
 	ep.conn = c
 	if ep.forPeer {
 		if err := c.enrollOwn(); err != nil {
@@ -98,7 +99,7 @@ func (ep *endpoint) connect() {
 		c.lost("bind", err)
 		return
 	}
-	switch err := unix.Connect(fd, ep.peer.unix()); err {
+	switch err := unix.Connect(fd, ep.iface.unix(&ep.peer)); err {
 	case nil:
 		c.established()
 	case unix.EINPROGRESS, unix.EINTR:
@@ -239,7 +240,7 @@ func (i *iface) bindSource(fd int) error {
 	}
 	local := i.addr.withPort(0)
 	unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
-	if err := unix.Bind(fd, local.unix()); err != nil && i.opts.bindSource == config.Yes {
+	if err := unix.Bind(fd, i.unix(&local)); err != nil && i.opts.bindSource == config.Yes {
 		return err
 	}
 	return nil

@@ -5,6 +5,7 @@ package tcp
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -496,5 +497,25 @@ func TestPortRange(t *testing.T) {
 	h := newHost(t, "", fmt.Sprintf("PORT_RANGE=%d-%d", first, l.addr.port))
 	if p := h.iface.addr.port; p < first || p >= l.addr.port {
 		t.Errorf("port %d is not in %d-%d, or taken", p, first, l.addr.port-1)
+	}
+}
+
+// TestPortRangeUsedUp: the error of an interface that finds no port names the setting.
+func TestPortRangeUsedUp(t *testing.T) {
+	probe := newHost(t, "")
+	l := listenRaw(t, probe, true)
+	setting := fmt.Sprintf("TCP_PORT_RANGE=%d", l.addr.port)
+	md, err := component{}.OpenMD(componentName, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := uct.NewWorker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	i, err := md.OpenIface(w, uct.IfaceParams{Transport: componentName, Device: "lo"}, set(t, "PORT_RANGE", fmt.Sprint(l.addr.port)))
+	if i != nil || !errors.Is(err, ucs.ErrBusy) || !errors.Is(err, unix.EADDRINUSE) || !strings.Contains(err.Error(), "UCX_"+setting) {
+		t.Errorf("%v, %v, want an error that names UCX_%s", i, err, setting)
 	}
 }

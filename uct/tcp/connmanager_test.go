@@ -105,9 +105,29 @@ func TestConnManagerReuse(t *testing.T) {
 		l.Close()
 		served.EP.Close() // who closes first keeps the port for a while
 		a.Close(t)
-		_, err := b.Manager.Listen(l.Addr(), uct.ListenParams{OnRequest: func(uct.Listener, *uct.ConnRequest) {}})
+		anybody := func(uct.Listener, *uct.ConnRequest) {}
+		_, err := b.Manager.Listen(l.Addr(), uct.ListenParams{OnRequest: anybody})
 		if free != (err == nil) || !free && !errors.Is(err, ucs.ErrBusy) {
 			t.Errorf("with %q: listening at a port that rests: %v", name, err)
+		}
+		if free {
+			continue
+		}
+		for _, remedy := range []string{"ReuseAddr", "UCX_TCP_CM_REUSEADDR=y"} {
+			if !strings.Contains(err.Error(), remedy) || !errors.Is(err, unix.EADDRINUSE) {
+				t.Errorf("the error does not name %s: %v", remedy, err)
+			}
+		}
+		again, err := b.Manager.Listen(l.Addr(), uct.ListenParams{OnRequest: anybody, ReuseAddr: true})
+		if err != nil {
+			t.Errorf("with the parameter: %v", err)
+			continue
+		}
+		for _, reuse := range []bool{false, true} {
+			third, err := b.Manager.Listen(again.Addr(), uct.ListenParams{OnRequest: anybody, ReuseAddr: reuse})
+			if third != nil || !errors.Is(err, ucs.ErrBusy) || strings.Contains(err.Error(), "REUSEADDR") {
+				t.Errorf("where somebody listens, reuse %t: %v", reuse, err)
+			}
 		}
 	}
 }

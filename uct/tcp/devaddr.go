@@ -74,7 +74,10 @@ func (d *deviceAddr) pack() []byte {
 
 // parseDeviceAddr reads a peer's device address. Flags that are not known are
 // ignored, as C UCX does.
-func parseDeviceAddr(b []byte) (deviceAddr, error) {
+func parseDeviceAddr(b []byte) (deviceAddr, error) { return parseDevice(b, false) }
+
+// parseDevice is parseDeviceAddr that may accept an IPv6 address of one link.
+func parseDevice(b []byte, linkLocal bool) (deviceAddr, error) {
 	var d deviceAddr
 	if len(b) < devHdrLen {
 		return d, fmt.Errorf("tcp: device address of %d bytes: %w", len(b), ucs.ErrInvalidAddr)
@@ -92,7 +95,7 @@ func parseDeviceAddr(b []byte) (deviceAddr, error) {
 		if !ok || ip.Is6() != d.v6 {
 			return d, fmt.Errorf("tcp: device address of family %d and %d bytes: %w", b[1], len(b), ucs.ErrInvalidAddr)
 		}
-		if !isDevice(ip) {
+		if !isDevice(ip) && !(linkLocal && ip.Is6() && ip.IsLinkLocalUnicast()) {
 			return d, fmt.Errorf("tcp: %v is not the address of a device: %w", ip, ucs.ErrInvalidAddr)
 		}
 		d.ip = ip
@@ -139,6 +142,18 @@ func parsePort(b []byte) (uint16, error) {
 // parsePeer reads the addresses of a peer's listener.
 func parsePeer(dev, iface []byte) (deviceAddr, sockaddr, error) {
 	d, err := parseDeviceAddr(dev)
+	return d.listener(iface, err)
+}
+
+// parseListener is parsePeer for endpoints that are connected by key. A connection manager may
+// have reached the peer by an address of the link that it shares with this device.
+func parseListener(dev, iface []byte) (deviceAddr, sockaddr, error) {
+	d, err := parseDevice(dev, true)
+	return d.listener(iface, err)
+}
+
+// listener adds the port of a listener to the address of its device, unless there was an error.
+func (d deviceAddr) listener(iface []byte, err error) (deviceAddr, sockaddr, error) {
 	if err != nil {
 		return d, sockaddr{}, err
 	}

@@ -18,6 +18,7 @@ var (
 	errCrowded = errors.New("the peer's address has too many connections")
 	errFiles   = errors.New("the rest of the descriptors is for the application, raise their limit (ulimit -n)")
 	errStalled = errors.New("the rest of a frame did not come")
+	errBegun   = errors.New("the peer's address has sent too much of unfinished frames on its connections")
 )
 
 // dismiss drops a connection for what its source has too much of.

@@ -73,8 +73,13 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 		if !i.attr.Flags.Has(uct.IfaceConnectToEP) {
 			return nil, fmt.Errorf("%s: endpoint without address: %w", i.attr.Resource.Transport, ucs.ErrUnsupported)
 		}
-		i.addKey(ep)
-		i.addEndpoint(ep)
+		at, err := i.at(p.LocalAddr)
+		if err != nil {
+			return nil, err
+		}
+		ep.iface = at
+		at.addKey(ep)
+		at.addEndpoint(ep)
 		return ep, nil
 	}
 	d, peer, err := parsePeer(p.DeviceAddr, p.IfaceAddr)
@@ -82,7 +87,7 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 		return nil, err
 	}
 	if d.v6 != i.addr.v6 {
-		return nil, fmt.Errorf("tcp: %v cannot connect to %v: %w", i.addr, peer, ucs.ErrUnreachable)
+		return nil, i.errOtherFamily(peer)
 	}
 	if p.Over != nil {
 		return i.returnOver(ep, p.Over, peer)

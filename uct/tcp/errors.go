@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -28,10 +29,13 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string {
 	cause := "closed by the peer"
-	if e.Err != nil {
-		cause = e.Err.Error()
+	switch {
+	case e.Err != nil:
+		cause = statuserr.New(e.Err, e.Status).Error()
+	case e.Status != ucs.ErrConnectionReset:
+		cause += ": " + e.Status.Error()
 	}
-	return fmt.Sprintf("tcp: %s %v to %v on %s: %s: %v", e.Op, e.Local, e.Peer, e.Device, cause, e.Status)
+	return fmt.Sprintf("tcp: %s %v to %v on %s: %s", e.Op, e.Local, e.Peer, e.Device, cause)
 }
 
 // Unwrap makes the error match its status and its cause.
@@ -64,6 +68,11 @@ func (ep *endpoint) newError(operation string, cause error) *Error {
 		Status: status,
 		Err:    withLimit(operation, cause),
 	}
+}
+
+// errOtherFamily is the error of addresses that an interface does not connect to.
+func (i *iface) errOtherFamily(peer sockaddr) error {
+	return fmt.Errorf("tcp: %v cannot connect to %v, of another address family: %w", i.addr, peer, ucs.ErrUnreachable)
 }
 
 // withLimit is sys.WithLimit that knows of ports, too.

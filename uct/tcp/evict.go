@@ -106,7 +106,7 @@ func (s *service) relieve() {
 	for c := s.slow.head; c != nil && g.conns.n > 0 && g.held > o.iface.bounds.beginnings; {
 		next := c.slow.next
 		if c.visit.guest == g && !c.reading {
-			c.dismiss(ledger.Silence, errStalled)
+			c.dismiss(ledger.Silence, errBegun)
 			next = s.slow.head
 		}
 		c = next

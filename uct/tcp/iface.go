@@ -3,9 +3,9 @@
 package tcp
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -28,7 +28,10 @@ type iface struct {
 	devAddr   []byte
 	addr      sockaddr // of the listener
 	ifaceAddr []byte
-	index     int // of the device
+	index     int                              // of the device
+	first     *iface                           // that of the device, nil: this one (multihomed.go)
+	others    map[netip.Addr]*iface            // for other addresses of the device
+	at        func(netip.Addr) (*iface, error) // openAt; endpoints do not know how
 
 	handlers kit.Handlers
 	reporter kit.Reporter
@@ -44,6 +47,7 @@ type iface struct {
 	refusals   int           // handshakes that failed
 	maxFrame   int           // largest frame that is built in a buffer
 	maxRxFrame int           // largest frame that is accepted
+	maxLarge   int           // receive buffers that connections keep in the middle of a frame
 	silence    time.Duration // after which a peer's machine counts as gone; 0: never
 	txPool     *pool
 	rxPool     *pool
@@ -97,8 +101,10 @@ func openIface(m *domain, w *uct.Worker, p uct.IfaceParams, o options, d *netdev
 	}
 	i.maxFrame = hdrLen + max(o.txSeg, o.maxHdr, putReqLen)
 	i.maxRxFrame = hdrLen + max(o.rxSeg, minRxSeg)
+	i.bounds = i.bounds.forFrames(o.rxSeg)
 	i.txPool = poolOf(svc.txPools, max(txBufferSize, i.maxFrame+maxControl))
 	i.rxPool = poolOf(svc.rxPools, max(rxBufferSize, i.maxRxFrame+hdrLen))
+	i.maxLarge = mostLarge(i.rxPool.size)
 	if o.bindSource == config.Yes && !d.addr.Is6() && sysfs.strictReverseFilter(d.name) {
 		i.cannotBind = fmt.Errorf("tcp: UCX_TCP_EP_BIND_SRC_ADDR=y, but net.ipv4.conf.%s.rp_filter is 1, which drops such traffic; set it to 0 or 2: %w",
 			d.name, ucs.ErrInvalidParam)
@@ -111,9 +117,9 @@ func openIface(m *domain, w *uct.Worker, p uct.IfaceParams, o options, d *netdev
 	if err := i.listen(d.name); err != nil {
 		return nil, err
 	}
-	i.devAddr = i.dev.pack()
-	i.ifaceAddr = binary.BigEndian.AppendUint16(nil, i.addr.port)
+	i.publish()
 	i.attr = i.describe(d)
+	i.at = i.openAt
 	return i, nil
 }
 
@@ -201,7 +207,14 @@ func (i *iface) Reachable(p uct.ReachableParams) error {
 }
 
 // SetAMHandler implements uct.Iface.
-func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error { return i.handlers.Set(id, h) }
+func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error {
+	for _, o := range i.others {
+		if err := o.handlers.Set(id, h); err != nil {
+			return err
+		}
+	}
+	return i.handlers.Set(id, h)
+}
 
 // addEndpoint and removeEndpoint keep track of the endpoints in use.
 func (i *iface) addEndpoint(ep *endpoint) { i.endpoints[ep] = struct{}{} }
@@ -224,6 +237,9 @@ func (i *iface) Close() error {
 		return nil
 	}
 	i.closed = true
+	for _, o := range i.others {
+		o.Close()
+	}
 	for ep := range i.endpoints {
 		ep.pending.Purge(func(*uct.Pending) {})
 		ep.Close()

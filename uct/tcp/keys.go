@@ -15,9 +15,10 @@ import (
 // Endpoints can also be connected pairwise (CONNECT_TO_EP): each side makes one
 // and publishes its key, a number of its own choice. Of the two listeners the one
 // with the smaller address connects and sends the other's key; the other side
-// waits. The keys say everything, so nothing is answered. Between endpoints of
-// one iface neither address is smaller and both connect: a connection then goes
-// one way.
+// waits. The keys say everything, so nothing is answered. Between two endpoints of
+// one iface neither address is smaller: the endpoint that is told first connects, and
+// the other one, which the iface finds by its key, is marked as waiting at once. An
+// endpoint that is connected with itself has two connections, each in one direction.
 
 // addKey gives an endpoint a key. Who knows it is taken for the peer, so it is not
 // one that strangers can guess, as those of C UCX are, which counts. It is odd
@@ -66,12 +67,17 @@ func (ep *endpoint) ConnectToEP(dev, iface, addr []byte) error {
 	if len(iface) > 0 && !bytes.Equal(addr[:ifaceAddrLen], iface) { // the port of its listener
 		return fmt.Errorf("tcp: the endpoint of address %x is of another interface than %x: %w", addr, iface, ucs.ErrInvalidAddr)
 	}
-	d, peer, err := parsePeer(dev, addr[:ifaceAddrLen])
+	d, peer, err := parseListener(dev, addr[:ifaceAddrLen])
 	if err != nil {
 		return err
 	}
 	if d.v6 != ep.iface.addr.v6 {
-		return fmt.Errorf("tcp: %v cannot connect to %v: %w", ep.iface.addr, peer, ucs.ErrUnreachable)
+		return ep.iface.errOtherFamily(peer)
+	}
+	key := le.Uint64(addr[ifaceAddrLen:])
+	if peer == ep.iface.addr {
+		ep.connectWithin(key)
+		return nil
 	}
 	ep.peer, ep.sn = peer, ep.key
 	if ep.conn != nil {
@@ -80,17 +86,38 @@ func (ep *endpoint) ConnectToEP(dev, iface, addr []byte) error {
 	if peer.compare(&ep.iface.addr) < 0 {
 		return nil // the peer connects
 	}
-	if peer != ep.iface.addr {
-		ep.iface.removeKey(ep)
-	}
-	ep.sn = le.Uint64(addr[ifaceAddrLen:])
+	ep.iface.removeKey(ep)
+	ep.sn = key
 	ep.connect()
 	return nil
 }
 
+// connectWithin connects the endpoint with the one of the same iface that has a key, unless
+// that one is connecting already. The key in the address of the other end is that of the
+// connection by then, which is this endpoint's own.
+func (ep *endpoint) connectWithin(key uint64) {
+	i := ep.iface
+	if ep.peer == i.addr {
+		return // the other end has been told first
+	}
+	if ep.conn != nil { // of somebody who knows the key and names another listener
+		ep.peer, ep.sn = i.addr, ep.key
+		return
+	}
+	ep.peer, ep.sn = i.addr, key
+	other := i.keys[key]
+	if other != ep {
+		i.removeKey(ep)
+	}
+	if other != nil && other.peer == (sockaddr{}) {
+		other.peer, other.sn = i.addr, key
+	}
+	ep.connect()
+}
+
 // LeadsTo implements uct.Located.
 func (ep *endpoint) LeadsTo(dev, iface, addr []byte) bool {
-	_, peer, err := parsePeer(dev, iface)
+	_, peer, err := parseListener(dev, iface)
 	if err != nil || peer != ep.peer {
 		return false
 	}

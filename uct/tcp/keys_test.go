@@ -5,6 +5,7 @@ package tcp
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -77,6 +78,60 @@ func TestConnectToEP(t *testing.T) {
 			if err := ba.ConnectToEP(a.iface.DeviceAddress(), abAddr[:ifaceAddrLen], abAddr); !errors.Is(err, ucs.ErrConnectionReset) {
 				t.Errorf("connecting after the loss: %v", err)
 			}
+		})
+	}
+}
+
+// Two endpoints of one iface that are connected with each other: one connection carries
+// both directions, and both ends publish the same address, before and after it stands. The
+// second one learns the address that the first one has once it is connected, as the answer of
+// a connection manager carries it.
+func TestConnectToEPOfOwnIface(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		t.Run(fmt.Sprintf("late %t", late), func(t *testing.T) {
+			h := newHost(t, "")
+			dev, at := h.iface.DeviceAddress(), h.iface.Address()
+			client, clientAddr := h.bare()
+			server, _ := h.bare()
+			if err := server.ConnectToEP(dev, at, clientAddr); err != nil {
+				t.Fatal(err)
+			}
+			serverAddr, err := server.Address()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if late {
+				until(t, "connect", connected(client, server), h)
+			}
+			if err := client.ConnectToEP(dev, at, serverAddr); err != nil {
+				t.Fatal(err)
+			}
+			same := func() {
+				t.Helper()
+				now, err := client.Address()
+				if err != nil || !bytes.Equal(now, serverAddr) || !client.LeadsTo(dev, at, serverAddr) || !server.LeadsTo(dev, at, now) {
+					t.Errorf("addresses %x and %x, %v", now, serverAddr, err)
+				}
+			}
+			same()
+			until(t, "connect", connected(client, server), h)
+			same()
+			for k, ep := range []*endpoint{client, server} {
+				if err := ep.AMShort(1, 0, []byte{byte('a' + k)}, 0, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			until(t, "messages", func() bool { return len(h.got) == 2 }, h)
+			exact(t, h, 2) // the two ends of one connection
+			if len(h.iface.keys) != 0 {
+				t.Error("keys of connected endpoints are kept")
+			}
+			server.Close()
+			until(t, "the end at the client", func() bool { return len(h.failed) == 1 }, h)
+			if h.failed[0] != uct.Endpoint(client) {
+				t.Error("another endpoint has failed")
+			}
+			client.Close()
 		})
 	}
 }

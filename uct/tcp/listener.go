@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
@@ -43,7 +44,7 @@ func (i *iface) listen(device string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("tcp: listen on %v: %w: %w", i.dev.ip, sys.WithLimit(err), ucs.ErrIO)
+		return i.listenError(err)
 	}
 	i.addr.port = port
 	l := &i.listener
@@ -55,9 +56,23 @@ func (i *iface) listen(device string) error {
 	}
 	if err != nil {
 		unix.Close(fd)
-		return fmt.Errorf("tcp: listen on %v: %w: %w", i.dev.ip, sys.WithLimit(err), ucs.ErrIO)
+		return i.listenError(err)
 	}
 	return nil
+}
+
+// listenError is the error of an interface that cannot listen.
+func (i *iface) listenError(err error) error {
+	status := ucs.ErrIO
+	if err == unix.EADDRINUSE {
+		status = ucs.ErrBusy
+		if p := i.opts.ports; p.First != 0 || p.Last != 0 {
+			err = fmt.Errorf("no port of UCX_TCP_PORT_RANGE=%v is free: %w", p, err)
+		} else {
+			err = fmt.Errorf("no port of net.ipv4.ip_local_port_range is free: %w", err)
+		}
+	}
+	return fmt.Errorf("tcp: listen on %v: %w", i.dev.ip, statuserr.New(sys.WithLimit(err), status))
 }
 
 // bindListener makes a listening socket on a port of the configured range.
@@ -89,7 +104,7 @@ func (i *iface) bindTo(port uint16) (int, error) {
 		return -1, err
 	}
 	local := i.addr.withPort(port)
-	if err = unix.Bind(fd, local.unix()); err == nil {
+	if err = unix.Bind(fd, i.unix(&local)); err == nil {
 		err = unix.Listen(fd, unix.SOMAXCONN)
 	}
 	if err != nil {

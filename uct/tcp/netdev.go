@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/netlink"
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -48,13 +49,11 @@ func (d *netdev) resource(transport string) uct.Resource {
 func netdevs(o mdOptions) ([]netdev, error) {
 	links, err := syscall.NetlinkRIB(unix.RTM_GETLINK, unix.AF_UNSPEC)
 	if err != nil {
-		err = sys.WithRefusal("socket(2) of the family netlink", sys.WithLimit(err))
-		return nil, fmt.Errorf("tcp: listing network devices: %w: %w", err, ucs.ErrIO)
+		return nil, fmt.Errorf("tcp: listing network devices: %w", statuserr.New(sys.WithRefusal("socket(2) of the family netlink", sys.WithLimit(err)), ucs.ErrIO))
 	}
 	addrs, err := syscall.NetlinkRIB(unix.RTM_GETADDR, unix.AF_UNSPEC)
 	if err != nil {
-		err = sys.WithRefusal("socket(2) of the family netlink", sys.WithLimit(err))
-		return nil, fmt.Errorf("tcp: listing network addresses: %w: %w", err, ucs.ErrIO)
+		return nil, fmt.Errorf("tcp: listing network addresses: %w", statuserr.New(sys.WithRefusal("socket(2) of the family netlink", sys.WithLimit(err)), ucs.ErrIO))
 	}
 	all, err := parseNetdevs(links, addrs)
 	if err != nil {

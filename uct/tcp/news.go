@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
@@ -39,7 +40,7 @@ func (s *service) openNews() error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("tls: eventfd: %w: %w", sys.WithLimit(err), ucs.ErrIO)
+		return fmt.Errorf("tls: eventfd: %w", statuserr.New(sys.WithLimit(err), ucs.ErrIO))
 	}
 	s.news.fd = fd
 	return nil

@@ -19,12 +19,12 @@ var (
 
 // PeerAddr implements uct.AddrLocator.
 func (i *iface) PeerAddr(p uct.ReachableParams) (addr netip.AddrPort, here bool, err error) {
-	_, sa, err := parsePeer(p.DeviceAddr, p.IfaceAddr)
+	_, sa, err := parseListener(p.DeviceAddr, p.IfaceAddr)
 	if err != nil {
 		return netip.AddrPort{}, false, err
 	}
-	addr = sa.addrPort()
-	ip := addr.Addr()
+	ip := i.zoned(sa.addrPort().Addr())
+	addr = netip.AddrPortFrom(ip, sa.port)
 	if ip.IsLoopback() {
 		return addr, true, nil
 	}

@@ -57,12 +57,15 @@ func (p *pool) put(b *buffer) {
 	p.idle++
 }
 
-// Sizes of pieces: powers of two from smallPiece on. A largest frame that is not
-// complete may not fit, and stays in its large buffer.
+// Sizes of pieces: powers of two from smallPiece on. Those beyond bigPiece occur only
+// with large segments (RX_SEG_SIZE) and are not kept for later.
 const (
 	smallPiece = 512
-	pieceSizes = 8
+	bigPiece   = 64 << 10
+	pieceSizes = 22 // up to maxSeg
 )
+
+const _ = uint(smallPiece<<(pieceSizes-1) - maxSeg) // fails to compile if a largest frame needs more
 
 // piecePools keep buffers for what has arrived of incomplete frames.
 type piecePools [pieceSizes]pool
@@ -73,17 +76,24 @@ func (p *piecePools) init() {
 	}
 }
 
-// get returns a buffer for n bytes and at most as many more, nil when they are
-// too many.
-func (p *piecePools) get(n int) *buffer {
-	if k := pieceSize(n); k < pieceSizes {
+// get returns a buffer for n bytes and at most as many more, nil if it would be no
+// smaller than most.
+func (p *piecePools) get(n, most int) *buffer {
+	if k := pieceSize(n); k < pieceSizes && p[k].size < most {
 		return p[k].get()
 	}
 	return nil
 }
 
 // put takes back what get returned.
-func (p *piecePools) put(b *buffer) { p[pieceSize(len(b.data))].put(b) }
+func (p *piecePools) put(b *buffer) {
+	pool := &p[pieceSize(len(b.data))]
+	if pool.size > bigPiece {
+		pool.used--
+		return
+	}
+	pool.put(b)
+}
 
 // pieceSize is the index of the smallest size for n bytes, which are not none.
 func pieceSize(n int) int { return bits.Len(uint(n-1) / smallPiece) }

@@ -35,7 +35,7 @@ func dialFrom(t testing.TB, h *host, from sockaddr, uid int) *rawPeer {
 		t.Fatal(err)
 	}
 	if from != (sockaddr{}) {
-		if err := unix.Bind(fd, from.unix()); err != nil {
+		if err := unix.Bind(fd, h.iface.unix(&from)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -44,7 +44,7 @@ func dialFrom(t testing.TB, h *host, from sockaddr, uid int) *rawPeer {
 			needtest.Right(t, "root, to make sockets of other users")
 		}
 	}
-	if err := unix.Connect(fd, h.iface.addr.unix()); err != nil {
+	if err := unix.Connect(fd, h.iface.unix(&h.iface.addr)); err != nil {
 		t.Fatal(err)
 	}
 	return newRawPeer(t, h, fd)
@@ -172,7 +172,7 @@ func listenRaw(t testing.TB, h *host, smaller bool) *rawListener {
 		if l.addr.port == 0 {
 			t.Fatal("no free port")
 		}
-		if unix.Bind(fd, l.addr.unix()) == nil {
+		if unix.Bind(fd, h.iface.unix(&l.addr)) == nil {
 			break
 		}
 	}

@@ -24,7 +24,7 @@ func newScope(peer []uct.ReachableParams) *scope {
 	s := new(scope)
 	s.listeners, s.ips = s.listener[:0], s.ip[:0]
 	for _, p := range peer {
-		_, listener, err := parsePeer(p.DeviceAddr, p.IfaceAddr)
+		_, listener, err := parseListener(p.DeviceAddr, p.IfaceAddr)
 		if err != nil {
 			continue
 		}
@@ -57,5 +57,5 @@ func (s *scope) admits(c *conn) bool {
 	if c.ep != nil && !c.ep.returns || c.outgoing {
 		return true
 	}
-	return slices.Contains(s.ips, c.from.addr.Addr()) && c.owner != ownerOther && c.owner != ownerUnsure
+	return slices.Contains(s.ips, c.from.addr.Addr().WithZone("")) && c.owner != ownerOther && c.owner != ownerUnsure
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
 )
 
 // Lengths of a sockaddr on the wire, Linux's struct sockaddr_in and
@@ -78,10 +79,23 @@ func (a sockaddr) withPort(port uint16) sockaddr {
 	return a
 }
 
-// unix converts to what bind and connect take.
-func (a *sockaddr) unix() unix.Sockaddr {
+// zoned is an address on the interface's link: one of IPv6 that means something there
+// alone has the device's number as its zone.
+func (i *iface) zoned(ip netip.Addr) netip.Addr {
+	if ip.Is6() && ip.IsLinkLocalUnicast() {
+		return inet.Zoned(ip, uint32(i.index))
+	}
+	return ip
+}
+
+// unix converts to what bind and connect take, for an interface.
+func (i *iface) unix(a *sockaddr) unix.Sockaddr {
 	if a.v6 {
-		return &unix.SockaddrInet6{Port: int(a.port), Addr: a.ip}
+		sa := &unix.SockaddrInet6{Port: int(a.port), Addr: a.ip}
+		if a.addrPort().Addr().IsLinkLocalUnicast() {
+			sa.ZoneId = uint32(i.index)
+		}
+		return sa
 	}
 	return &unix.SockaddrInet4{Port: int(a.port), Addr: [4]byte(a.ip[:4])}
 }

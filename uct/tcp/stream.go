@@ -184,7 +184,7 @@ func (s *stream) closeIn(moved bool) {
 	defer s.charge(moved)
 	s.in = nil
 	if n := b.w - b.r; n > 0 {
-		if s.in = i.svc.pieces.get(n); s.in == nil {
+		if s.in = i.svc.pieces.get(n, len(b.data)); s.in == nil {
 			s.in = b
 			return
 		}
@@ -193,11 +193,16 @@ func (s *stream) closeIn(moved bool) {
 	i.rxPool.put(b)
 }
 
-// charge counts the buffers in which the beginnings of frames and records wait.
+// charge counts the buffers in which the beginnings of frames and records wait, as
+// conn.closeIn does.
 func (s *stream) charge(moved bool) {
 	held := 0
 	for _, b := range []*buffer{s.in, s.c.in} {
-		if b != nil {
+		switch {
+		case b == nil:
+		case len(b.data) == s.c.iface.rxPool.size:
+			held += b.w - b.r
+		default:
 			held += len(b.data)
 		}
 	}

@@ -64,7 +64,7 @@ func (l *listener) open(at netip.AddrPort) (err error) {
 		return err
 	}
 	l.id.Context = l
-	if l.m.opts.reuse {
+	if l.m.opts.reuse || l.params.ReuseAddr {
 		if err := l.id.SetReuseAddr(true); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -50,7 +51,7 @@ func Sockaddr(a netip.AddrPort) (unix.Sockaddr, error) {
 	if zone := ip.Zone(); zone != "" {
 		device, err := deviceNumber(zone)
 		if err != nil {
-			return nil, fmt.Errorf("tcp: no device %q, which %v is an address of: %w: %w", zone, ip, err, ucs.ErrInvalidAddr)
+			return nil, fmt.Errorf("tcp: no device %q, which %v is an address of: %w", zone, ip, statuserr.New(err, ucs.ErrInvalidAddr))
 		}
 		sa.ZoneId = device
 	}
@@ -89,7 +90,7 @@ func DeviceName(fd int, number uint32) (string, error) {
 	}
 	req.SetUint32(number)
 	if err := unix.IoctlIfreq(fd, unix.SIOCGIFNAME, req); err != nil {
-		return "", fmt.Errorf("tcp: no device has the number %d: %w: %w", number, err, ucs.ErrNoDevice)
+		return "", fmt.Errorf("tcp: no device has the number %d: %w", number, statuserr.New(err, ucs.ErrNoDevice))
 	}
 	return req.Name(), nil
 }

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
@@ -56,7 +57,7 @@ func (ep *endpoint) begin(sa unix.Sockaddr, p uct.ConnectParams) error {
 		fd, err = m.socket(sa)
 	}
 	if err != nil {
-		return fmt.Errorf("tcp: connect to %v: %w: %w", p.Remote, sys.WithLimit(err), ucs.ErrIO)
+		return fmt.Errorf("tcp: connect to %v: %w", p.Remote, statuserr.New(sys.WithLimit(err), ucs.ErrIO))
 	}
 	ep.fd = fd
 	if p.Local.IsValid() {
@@ -72,7 +73,7 @@ func (ep *endpoint) begin(sa unix.Sockaddr, p uct.ConnectParams) error {
 			if err == unix.EADDRNOTAVAIL {
 				s = ucs.ErrInvalidAddr
 			}
-			return fmt.Errorf("tcp: connect to %v from %v: %w: %w", p.Remote, p.Local, err, s)
+			return fmt.Errorf("tcp: connect to %v from %v: %w", p.Remote, p.Local, statuserr.New(err, s))
 		}
 	}
 	switch err := unix.Connect(fd, sa); err {

@@ -25,6 +25,10 @@ var (
 	errTwice     = fmt.Errorf("tcp: connection manager: the server is notified already: %w", ucs.ErrInvalidParam)
 )
 
+// errResting is why nobody can listen at an address that nobody listens at.
+var errResting = fmt.Errorf("%w by connections of a server that has ended; "+
+	"ReuseAddr in the listener's parameters, or UCX_TCP_CM_REUSEADDR=y, listens all the same", unix.EADDRINUSE)
+
 // What ends connections, beside the system and what peers do wrong.
 var (
 	errEnd  = errors.New("ended by the peer")

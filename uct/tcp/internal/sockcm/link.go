@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
@@ -59,8 +60,12 @@ func (l *link) tell() error {
 // broken is the error of a connection that ends for a cause.
 func (l *link) broken(operation string, cause error) error {
 	var s ucs.Status
-	if !errors.As(cause, &s) {
-		cause = fmt.Errorf("%w: %w", sys.WithLimit(cause), l.statusOf(cause))
+	switch status := l.statusOf(cause); {
+	case errors.As(cause, &s):
+	case cause == errEnd && status == ucs.ErrConnectionReset:
+		cause = statuserr.Matching(cause, status)
+	default:
+		cause = statuserr.New(sys.WithLimit(cause), status)
 	}
 	if !l.local.IsValid() { // it was never connected
 		return fmt.Errorf("tcp: connection manager: %s to %v: %w", operation, l.remote, cause)

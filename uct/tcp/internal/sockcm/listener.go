@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/ledger"
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
@@ -41,7 +42,7 @@ type listener struct {
 // Listen implements uct.ConnManager.
 func (m *manager) Listen(at netip.AddrPort, p uct.ListenParams) (uct.Listener, error) {
 	fail := func(err error, s ucs.Status) (uct.Listener, error) {
-		return nil, fmt.Errorf("tcp: listen on %v: %w: %w", at, sys.WithLimit(err), s)
+		return nil, fmt.Errorf("tcp: listen on %v: %w", at, statuserr.New(sys.WithLimit(err), s))
 	}
 	switch {
 	case m.w == nil:
@@ -61,11 +62,17 @@ func (m *manager) Listen(at netip.AddrPort, p uct.ListenParams) (uct.Listener, e
 	if l.fd, err = m.socket(sa); err != nil {
 		return fail(err, ucs.ErrIO)
 	}
-	if m.opts.reuse {
+	reuse := m.opts.reuse || p.ReuseAddr
+	if reuse {
 		err = unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 	}
 	if err == nil {
 		err = unix.Bind(l.fd, sa)
+	}
+	// Its connections have the option from it, without which they would keep the port from
+	// all later listeners, from those that set it, too.
+	if err == nil && !reuse {
+		err = unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 	}
 	if err == nil {
 		err = unix.Listen(l.fd, most)
@@ -82,11 +89,14 @@ func (m *manager) Listen(at netip.AddrPort, p uct.ListenParams) (uct.Listener, e
 		}
 	}
 	if err != nil {
+		resting := err == unix.EADDRINUSE && !reuse && isResting(l.fd, sa)
 		unix.Close(l.fd)
-		switch err {
-		case unix.EADDRINUSE:
+		switch {
+		case resting:
+			return fail(errResting, ucs.ErrBusy)
+		case err == unix.EADDRINUSE:
 			return fail(err, ucs.ErrBusy)
-		case unix.EADDRNOTAVAIL, unix.EINVAL:
+		case err == unix.EADDRNOTAVAIL || err == unix.EINVAL:
 			return fail(err, ucs.ErrInvalidAddr)
 		}
 		return fail(err, ucs.ErrIO)
@@ -94,6 +104,12 @@ func (m *manager) Listen(at netip.AddrPort, p uct.ListenParams) (uct.Listener, e
 	l.addr = inet.AddrPort(name)
 	m.listeners[l] = struct{}{}
 	return l, nil
+}
+
+// isResting reports whether an address that a socket could not be bound to is only held by
+// connections of a listener that is closed. It binds the socket if so.
+func isResting(fd int, sa unix.Sockaddr) bool {
+	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) == nil && unix.Bind(fd, sa) == nil
 }
 
 // somaxconn is the largest backlog (ucs_socket_max_conn).

@@ -1,0 +1,69 @@
+//go:build linux
+
+package tcp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"github.com/ucx-go/ucx/uct"
+)
+
+// A device has one address in the addresses of workers, of the family that UCX_TCP_AF_PRIO
+// prefers (uct_tcp_iface), but it may have more: of the other family, or several of IPv6.
+// A connection manager reaches it at any of them, and the peer, which knows the device by the
+// address that the manager has connected to, connects its endpoints with ours there. Such an
+// endpoint is of an interface of its own for that address, with a listener there. That one is
+// opened when it is needed first, is in no list, and ends with the interface of the device.
+
+// openAt returns the interface for endpoints that peers reach at an address of the device.
+// Between addresses of IPv4 there is none but the device's, as in C UCX.
+func (i *iface) openAt(local netip.Addr) (*iface, error) {
+	local = local.Unmap().WithZone("")
+	if !local.IsValid() || local == i.addr.addrPort().Addr() || local.Is4() && !i.addr.v6 {
+		return i, nil
+	}
+	if o := i.others[local]; o != nil {
+		return o, nil
+	}
+	o := i.twin(local)
+	if err := o.listen(i.attr.Resource.Device); err != nil {
+		return nil, fmt.Errorf("%w: at another address of %s, which a connection has come by", err, i.attr.Resource.Device)
+	}
+	o.publish()
+	o.attr = i.attr
+	o.attr.DeviceAddrLen, o.attr.IfaceAddrLen = len(o.devAddr), len(o.ifaceAddr)
+	if i.others == nil {
+		i.others = make(map[netip.Addr]*iface)
+	}
+	i.others[local] = o
+	return o, nil
+}
+
+// twin is an interface as i, at another address.
+func (i *iface) twin(local netip.Addr) *iface {
+	return &iface{
+		md: i.md, svc: i.svc, opts: i.opts, bounds: i.bounds,
+		dev: localDeviceAddr(local), addr: makeSockaddr(local, 0), index: i.index,
+		handlers: i.handlers, reporter: i.reporter, accept: i.accept,
+		match: newMatchTable(), keys: make(map[uint64]*endpoint), endpoints: make(map[*endpoint]struct{}),
+		maxFrame: i.maxFrame, maxRxFrame: i.maxRxFrame, maxLarge: i.maxLarge, silence: i.silence,
+		txPool: i.txPool, rxPool: i.rxPool,
+		first: i,
+	}
+}
+
+// publish makes the addresses for peers.
+func (i *iface) publish() {
+	i.devAddr = i.dev.pack()
+	i.ifaceAddr = binary.BigEndian.AppendUint16(nil, i.addr.port)
+}
+
+var _ uct.Multihomed = (*endpoint)(nil)
+
+// InterfaceAddr implements uct.Multihomed.
+func (ep *endpoint) InterfaceAddr() (p uct.ReachableParams, other bool) {
+	i := ep.iface
+	return uct.ReachableParams{DeviceAddr: i.devAddr, IfaceAddr: i.ifaceAddr}, i.first != nil
+}
