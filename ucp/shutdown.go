@@ -35,7 +35,9 @@ func (ep *Endpoint) Close() error {
 }
 
 // Shutdown flushes the endpoint and releases it, as CloseAsync does, and waits for
-// that. If ctx ends first its error is returned, and the closing goes on in the
+// that. The peer may still have to hear from this process, as for its own flush: the worker
+// has to be progressed until the peer is done, by a call that waits or by
+// WorkerParams.Background. If ctx ends first its error is returned, and the closing goes on in the
 // background of the worker's progress. Where waiting is refused, inside a callback
 // for one, nothing is started: CloseAsync serves there.
 func (ep *Endpoint) Shutdown(ctx context.Context) error {
@@ -43,7 +45,8 @@ func (ep *Endpoint) Shutdown(ctx context.Context) error {
 }
 
 // Shutdown shuts down all endpoints of the worker, those that peers have opened
-// too, and closes the worker. Posted receives end with ucs.ErrCanceled. If ctx ends
+// too, and closes the worker. It progresses the worker meanwhile; a peer that has not
+// finished then sees its operations fail. Posted receives end with ucs.ErrCanceled. If ctx ends
 // first its error is returned, and the worker is still open.
 func (w *Worker) Shutdown(ctx context.Context) error {
 	if w.isClosed() {
