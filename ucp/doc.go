@@ -24,7 +24,9 @@
 // passed on unseen. What a request tells can be read until Free, which is optional:
 // it lets the object serve another operation. Operations advance only while somebody
 // calls Worker.Progress, or one of the calls that wait: Request.Wait, Worker.Run,
-// Shutdown, and the forms of operations whose names end in Wait.
+// Shutdown, and the forms of operations whose names end in Wait. That is so for what
+// peers ask for, too: a process in which nobody does answers nobody. A worker with
+// WorkerParams.Background does it by itself.
 //
 // If the context of a call that waits ends first, its error comes back. Unless the call
 // says otherwise the operation goes on without anybody waiting, and its memory stays the
@@ -38,7 +40,8 @@
 // In ThreadModeMulti any goroutine may call a worker and everything that belongs to it
 // at any time, without a lock of the caller's. Any number may wait: each is woken by
 // the end of what it waits for, and one of them progresses the worker for all. So a
-// server may have a goroutine for each request, and needs none for progress.
+// server may have a goroutine for each request, and needs none for progress, unless there
+// are times in which none waits: for these there is WorkerParams.Background.
 //
 // A call that starts an operation and finds another goroutine inside the worker leaves
 // what is to be done to that one, and returns a request also where it would be done in the
@@ -99,6 +102,10 @@
 // closing it throws that away.
 //
 // # Memory
+//
+// A process whose memory peers access has to progress its worker, by a call that waits or by
+// WorkerParams.Background: only over shared memory and RDMA devices do most accesses go
+// without, and even there a flush, an atomic operation or a large message may not.
 //
 // A buffer given to an operation belongs to the library until the operation is
 // done: it is neither read nor written by the caller meanwhile. "Done" means for

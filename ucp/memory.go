@@ -14,7 +14,9 @@ import (
 )
 
 // Memory is registered memory: peers that were given its packed key may access
-// it, within the rights it was mapped with, until Close. Any part of it may be
+// it, within the rights it was mapped with, until Close. Its process has to progress the
+// worker meanwhile, or to have that done (WorkerParams.Background): many accesses are
+// carried out, and answered, by the worker. Any part of it may be
 // used. All methods may be called from any goroutine, Allow as the endpoint's worker may.
 type Memory struct {
 	_ noCopy

@@ -146,7 +146,8 @@ func (p *MemMapParams) check() (empty bool, err error) {
 }
 
 // MemMap registers memory of the caller or allocates some, so that peers can
-// access it. Large messages sent out of memory that a shared-memory domain
+// access it, as long as this process progresses its worker, or WorkerParams.Background
+// does. Large messages sent out of memory that a shared-memory domain
 // allocated carry its key, if it may be read and written remotely: a receiver on
 // this machine maps all of the allocation and copies them out of it. The handle
 // must be unmapped before the context is closed.

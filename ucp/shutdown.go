@@ -37,10 +37,12 @@ func (ep *Endpoint) Close() error {
 }
 
 // Shutdown closes the endpoint as CloseAsync does, without CloseForce, and waits for the
-// end of that: of the operations that were started before, and of the close. If ctx ends
-// first those are canceled that the peer has not answered, such as messages that it has not
-// matched; the error says how many and matches the context's. The rest leaves, and the close
-// ends, in the background of the worker's progress. Where waiting is refused, inside a callback
+// end of that: of the operations that were started before, and of the close. The peer may
+// still have to hear from this process, as for its own flush: the worker has to be
+// progressed until the peer is done, by a call that waits or by WorkerParams.Background. If
+// ctx ends first those are canceled that the peer has not answered, such as messages that it
+// has not matched; the error says how many and matches the context's. The rest leaves, and
+// the close ends, in the background of the worker's progress. Where waiting is refused, inside a callback
 // for one, nothing is started: CloseAsync serves there.
 func (ep *Endpoint) Shutdown(ctx context.Context) error {
 	err := ep.endWith(ctx, startClose)
@@ -57,7 +59,8 @@ func (ep *Endpoint) Shutdown(ctx context.Context) error {
 }
 
 // Shutdown shuts down all endpoints of the worker, those that peers have opened
-// too, and closes the worker. Posted receives end with ucs.ErrCanceled. If ctx ends
+// too, and closes the worker. It progresses the worker meanwhile; a peer that has not
+// finished then sees its operations fail. Posted receives end with ucs.ErrCanceled. If ctx ends
 // first the operations that peers have not answered are canceled, the error says how many
 // and matches the context's, and the worker is still open.
 func (w *Worker) Shutdown(ctx context.Context) error {

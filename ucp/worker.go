@@ -66,6 +66,15 @@ type WorkerParams struct {
 	// UCX_WAIT does.
 	Wait WaitPolicy
 
+	// Background, in ThreadModeMulti, gives the worker a goroutine that progresses it while no
+	// other one waits on it, so that peers are answered in a process that does something else:
+	// what they put, get, or wait for when they flush and close may need that. It sleeps while
+	// nothing happens, and ends with the worker. A goroutine that waits on the worker (Run, Wait
+	// and their like) progresses it as without; the first event after the last such wait may be
+	// handled 2 ms late. Callbacks run on it, too: one that panics there ends the process.
+	// Interfaces that cannot wake a sleeper are not opened.
+	Background bool
+
 	// ClientID is told to the servers that endpoints with EndpointSendClientID connect
 	// to.
 	ClientID uint64
@@ -171,6 +180,7 @@ type Worker struct {
 	described   proto.WorkerAddress // what packAddress has found
 	address     Address             // that, packed for peers
 	wake        wakeup
+	background  *background // progresses it while nobody else does
 	keep        keepalive
 	stats       Stats
 	dispatching *Request // is being tried again by its lane
@@ -220,6 +230,9 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 	if err := p.checkEvents(c.params.Features); err != nil {
 		return nil, err
 	}
+	if err := p.checkBackground(); err != nil {
+		return nil, err
+	}
 	if p.Events&WakeupEdge != 0 {
 		edge := *p.Epoll
 		edge.Edge = true
@@ -267,6 +280,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 	if w.panicked != nil { // in the hook for requests: nobody would close the worker
 		w.close()
 	}
+	w.background.start(w.round)
 	w.exit()
 	return w, nil
 }
@@ -294,6 +308,9 @@ func (w *Worker) open() error {
 	}
 	w.uctw = uw
 	if err := w.wake.open(w); err != nil {
+		return err
+	}
+	if err := w.openBackground(); err != nil {
 		return err
 	}
 	var first error
@@ -330,7 +347,7 @@ func (w *Worker) openIface(index int) error {
 	if err != nil {
 		return err
 	}
-	if w.ctx.params.Features&FeatureWakeup != 0 && !canSleep(ui.Attr()) {
+	if (w.params.Background || w.ctx.params.Features&FeatureWakeup != 0) && !canSleep(ui.Attr()) {
 		ui.Close()
 		return fmt.Errorf("cannot signal events: %w", ucs.ErrUnsupported)
 	}
@@ -507,7 +524,11 @@ func (w *Worker) closeTogether() error {
 	default:
 		err = w.close()
 	}
+	inside := w.gate.depth() != 0
 	w.endTurn()
+	if !inside {
+		w.background.wait()
+	}
 	return err
 }
 
@@ -537,6 +558,7 @@ func (w *Worker) close() error {
 		w.engine.Close(errClosedMeanwhile)
 	}
 	w.wake.close(w)
+	w.background.close()
 	if w.uctw != nil {
 		if err := w.uctw.Close(); err != nil && first == nil {
 			first = err

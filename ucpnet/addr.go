@@ -1,6 +1,10 @@
 package ucpnet
 
-import "net/netip"
+import (
+	"net"
+	"net/netip"
+	"slices"
+)
 
 // network is what Addr.Network and the errors say.
 const network = "ucp"
@@ -18,4 +22,20 @@ func (a *Addr) String() string {
 		return "pipe"
 	}
 	return a.AddrPort.String()
+}
+
+// isOwn reports whether an address is of this machine.
+func isOwn(a netip.Addr) bool {
+	if a.IsLoopback() || a.IsUnspecified() {
+		return true
+	}
+	own, _ := net.InterfaceAddrs() // without it the connection goes over a transport
+	return slices.ContainsFunc(own, func(n net.Addr) bool {
+		p, ok := n.(*net.IPNet)
+		if !ok {
+			return false
+		}
+		ip, _ := netip.AddrFromSlice(p.IP)
+		return ip.Unmap() == a
+	})
 }

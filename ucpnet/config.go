@@ -16,17 +16,21 @@ type Config struct {
 	// must be in ucs.ThreadModeMulti and of a context with FeatureStream and FeatureAM,
 	// must not use the active messages MessageID for anything else, and must stay open
 	// until everything that was made with it is closed, and has had its Linger. To connect
-	// to servers of C UCX that use streams alone its context needs UCX_RNDV_SCHEME=am.
+	// to servers of C UCX that use streams alone its context needs UCX_RNDV_SCHEME=am, and to
+	// listen at a port of which connections have just ended UCX_TCP_CM_REUSEADDR=y. Without
+	// WorkerParams.Background it answers peers only while somebody waits on it.
 	Worker *ucp.Worker
 
 	// Timeout bounds the time that connecting takes, 0: nothing but the context does.
 	Timeout time.Duration
 
-	// LocalAddr is where to connect from, an IP address with or without a port; empty: what
-	// the routes say.
+	// LocalAddr is where to connect from, an IP address of this machine with or without a
+	// port; empty: what the routes say.
 	LocalAddr string
 
-	// Backlog is how many connections may wait for Accept, 0: 128. More are rejected.
+	// Backlog is how many connections may wait for Accept, 0: 128. More are rejected, but
+	// for those of an address, or a user of this machine, that has fewer waiting than
+	// another one: that loses one then, with a reset.
 	Backlog int
 
 	// Linger is how long a connection that was closed may take to send what was written,

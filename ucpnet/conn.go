@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +33,7 @@ type Conn struct {
 	answer answering
 	total  atomic.Uint64 // bytes that the peer sends, if ended
 	ended  atomic.Bool
+	early  []byte // what was received before the connection was made, and is not read yet
 
 	// Writing (write.go).
 	wmu      sync.Mutex // held by the one Write at a time
@@ -44,11 +48,18 @@ type Conn struct {
 	failed atomic.Pointer[error] // why the endpoint has failed
 
 	closing  sync.Once
-	departed chan struct{} // closed when nothing is left of the connection here
-	late     error         // then: that the linger was over before
+	asks     atomic.Pointer[question] // Close waits for an answer
+	departed chan struct{}            // closed when nothing is left of the connection here
+	late     error                    // then: that the linger was over before
+	port     *port                    // of a client within the worker
+	twin     *Conn                    // the other end, within the worker
+	cut      atomic.Bool              // which is gone without a farewell
 }
 
-var _ net.Conn = (*Conn)(nil)
+var (
+	_ net.Conn     = (*Conn)(nil)
+	_ fmt.Stringer = (*Conn)(nil)
+)
 
 // newConn makes a connection that has no endpoint yet, with a reference of the hub that is
 // the connection's.
@@ -63,6 +74,7 @@ func (c *Conn) attach(p ucp.EndpointParams) (err error) {
 		p.OnError = func(_ *ucp.Endpoint, err error, _ any) {
 			c.failed.Store(&err)
 			c.write.nudge()
+			c.answered(math.MaxUint64)
 		}
 	}
 	c.ep, err = c.hub.w.NewEndpoint(p)
@@ -81,6 +93,21 @@ func (c *Conn) settle() {
 
 // LocalAddr returns the *Addr of this end.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
+
+// String is as "ucp 127.0.0.1:40404->127.0.0.1:80 over posix, tcp".
+func (c *Conn) String() string {
+	s := fmt.Sprintf("%s %v->%v", network, c.local, c.remote)
+	var over []string
+	for _, t := range c.ep.Attr().Transports {
+		if !slices.Contains(over, t.Name) {
+			over = append(over, t.Name)
+		}
+	}
+	if over != nil {
+		s += " over " + strings.Join(over, ", ")
+	}
+	return s
+}
 
 // RemoteAddr returns the *Addr of the peer.
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
@@ -137,78 +164,6 @@ func (c *Conn) CloseRead() error {
 		c.tell(c.ep, noteStop, 0)
 	}
 	return nil
-}
-
-// Close ends the connection. It does not wait: what was written is still sent, for as long
-// as Config.Linger allows, on a goroutine of its own, and as long as the process lives:
-// CloseWait is for who is about to end it. Calls that wait return, with net.ErrClosed, as
-// does everything afterwards.
-func (c *Conn) Close() error {
-	if !c.leave(c.farewell) {
-		return c.opError("close", net.ErrClosed)
-	}
-	return nil
-}
-
-// leave is Close; farewell, unless nil, may tell the peer, and says whether it has. It
-// reports whether the connection was not closed before.
-func (c *Conn) leave(farewell func() bool) (first bool) {
-	c.closing.Do(func() {
-		first = true
-		c.read.finish(net.ErrClosed)
-		c.write.finish(net.ErrClosed)
-		told := farewell != nil && farewell()
-		go c.depart(told)
-	})
-	return first
-}
-
-// CloseWait is Close, unless that was called, and waits until what was written is sent and a
-// peer of this package knows of the end. If ctx or Config.Linger ends first the error says
-// so: what was written may be lost.
-func (c *Conn) CloseWait(ctx context.Context) error {
-	c.Close()
-	select {
-	case <-c.departed:
-		return c.opError("close", c.late)
-	case <-ctx.Done():
-		return c.opError("close", ctx.Err())
-	}
-}
-
-// farewell tells the peer of the end if that can go out at once, so that it does also where
-// the process ends right behind Close. It reports whether it has.
-func (c *Conn) farewell() bool {
-	if !c.native || !c.wmu.TryLock() {
-		return false
-	}
-	defer c.wmu.Unlock()
-	if c.out.r != nil {
-		return false
-	}
-	c.tell(c.ep, noteEnd|noteStop, c.window.at)
-	c.hub.w.Progress()
-	return true
-}
-
-// depart says farewell, and gives back what the connection has.
-func (c *Conn) depart(told bool) {
-	defer close(c.departed)
-	ctx, cancel := context.WithTimeout(context.Background(), c.linger)
-	defer cancel()
-	c.wmu.Lock()
-	c.out.wait(ctx)
-	if c.native && !told {
-		c.tell(c.ep, noteEnd|noteStop, c.window.at)
-	}
-	c.wmu.Unlock()
-	if c.ep.Shutdown(ctx) != nil {
-		c.ep.Close()
-		c.late = ctx.Err()
-	}
-	c.rmu.Lock() // nobody reads any more
-	defer c.rmu.Unlock()
-	c.hub.release()
 }
 
 // see has an operation go on that nobody waits for: a goroutine does. Unless it is nil then

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucp"
 )
 
@@ -31,7 +32,7 @@ func (c *Config) listen(ctx context.Context, network, address string) (*Listener
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{hub: h, config: *c}
+	l := &Listener{hub: h, config: *c, places: ledger.NewBacklog[*Conn](c.Backlog)}
 	for _, a := range list {
 		// Clients may come before the assignment: Accept is called after it.
 		if l.ucp, err = h.w.NewListener(ucp.ListenerParams{Addr: a, OnConnRequest: l.onRequest}); err == nil {
@@ -100,7 +101,7 @@ func (c *Config) connect(ctx context.Context, to, from netip.AddrPort) (*Conn, e
 	}
 	if l := h.listenerAt(to); l != nil {
 		defer h.release()
-		return c.connectWithin(h, l, to)
+		return c.connectWithin(h, l, from, to)
 	}
 	conn := newConn(h, c.Linger)
 	if err := conn.attach(ucp.EndpointParams{RemoteAddr: to, LocalAddr: from, ErrMode: ucp.ErrModePeer, ClientID: Greeting}); err != nil {

@@ -7,12 +7,16 @@
 // All connections and listeners of a process share one worker, made with the settings of the
 // environment (UCX_TLS …) when it is first needed, and closed with the last of them. A
 // program that has a worker gives that (Config.Worker). As everywhere in this library the
-// worker is progressed by who waits on it, or calls it: in Accept, Dial, Read, Write. There
-// are goroutines only for what somebody else than the caller has to wait for, as long as it
-// takes: a client that is connecting, a connection that was closed, and what a call has left
-// behind at its deadline. So a process in which nobody is in such a call does not answer its
-// peers, unlike one with sockets, whose kernel does: a client waits for as long as the server
-// is in no Accept, Read or Write of the worker.
+// worker is progressed by who waits on it, or calls it: in Accept, Dial, Read, Write. While
+// nobody does, the shared worker is by a goroutine of its own (ucp.WorkerParams.Background),
+// as a kernel answers for sockets. A worker of the program that has none does not answer its
+// peers then: a client waits for as long as the server is in no Accept, Read or Write of
+// the worker. Other goroutines there are only for what somebody else than the caller has to
+// wait for, as long as it takes: a client that is connecting, a connection that was closed,
+// and what a call has left behind at its deadline.
+//
+// A process that ends takes with it what Close could not hand over in its call; Shutdown
+// waits for that. Programs that end in good order call it last.
 //
 // # What travels
 //
@@ -31,7 +35,8 @@
 //
 // Errors are *net.OpError, and net.Error by that. They match os.ErrDeadlineExceeded,
 // net.ErrClosed, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE for writes after
-// CloseWrite or to who reads no more, and the errors of package ucs that they come from.
+// CloseWrite or to who reads no more, and the errors of package ucs that they come from. An
+// error text names the event once; what package ucp says of it errors.As finds.
 // The end of what the peer writes is io.EOF.
 //
 // # Systems

@@ -10,14 +10,26 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// failure is an error of ucp under the name that programs know it by: it matches both.
+// failure is an error of ucp under the name that programs know it by: it matches both. Its
+// text is that name alone, where the cause says the same in other words; errors.As finds the
+// cause.
 type failure struct {
 	errno syscall.Errno
 	cause error
 }
 
-func (f *failure) Error() string   { return f.errno.Error() + ": " + f.cause.Error() }
+func (f *failure) Error() string {
+	switch f.errno {
+	case syscall.EHOSTUNREACH, syscall.EOPNOTSUPP: // of many reasons
+		return f.cause.Error()
+	}
+	return f.errno.Error()
+}
+
 func (f *failure) Unwrap() []error { return []error{f.errno, f.cause} }
+
+// Cause is the error of ucp: which endpoint, transport and step it was.
+func (f *failure) Cause() error { return f.cause }
 
 // Timeout reports whether it was one, for net.Error.
 func (f *failure) Timeout() bool { return f.errno.Timeout() }

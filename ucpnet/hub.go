@@ -2,7 +2,6 @@ package ucpnet
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -54,7 +53,7 @@ func newHub(w *ucp.Worker) (*hub, error) {
 		if h.ctx, err = ownContext(); err != nil {
 			return nil, err
 		}
-		if h.w, err = h.ctx.NewWorker(ucp.WorkerParams{ThreadMode: ucs.ThreadModeMulti, Name: "ucpnet"}); err != nil {
+		if h.w, err = h.ctx.NewWorker(ucp.WorkerParams{ThreadMode: ucs.ThreadModeMulti, Background: true, Name: "ucpnet"}); err != nil {
 			h.ctx.Close()
 			return nil, err
 		}
@@ -74,14 +73,17 @@ func newHub(w *ucp.Worker) (*hub, error) {
 
 // ownContext makes the context of the worker that all share, with the settings of the
 // environment. Nothing here is ever offered before it is sent, so there need be no lanes for
-// that: a peer with streams alone would not have made their other ends.
+// that: a peer with streams alone would not have made their other ends. As package net has
+// it, a server that was restarted can listen at its port at once.
 func ownContext() (*ucp.Context, error) {
 	cfg, err := ucp.ReadConfig("", "")
 	if err != nil {
 		return nil, err
 	}
-	if err := cfg.Modify("RNDV_SCHEME", "am"); err != nil {
-		return nil, err
+	for _, s := range [][2]string{{"RNDV_SCHEME", "am"}, {"TCP_CM_REUSEADDR", "y"}} {
+		if err := cfg.Modify(s[0], s[1]); err != nil {
+			return nil, err
+		}
 	}
 	return ucp.NewContext(ucp.ContextParams{Features: ucp.FeatureStream | ucp.FeatureAM}, cfg)
 }
@@ -139,20 +141,4 @@ func (h *hub) listenerAt(to netip.AddrPort) *Listener {
 		return nil
 	}
 	return h.listeners[k]
-}
-
-// isOwn reports whether an address is of this machine.
-func isOwn(a netip.Addr) bool {
-	if a.IsLoopback() || a.IsUnspecified() {
-		return true
-	}
-	own, _ := net.InterfaceAddrs() // without it the connection goes over a transport
-	return slices.ContainsFunc(own, func(n net.Addr) bool {
-		p, ok := n.(*net.IPNet)
-		if !ok {
-			return false
-		}
-		ip, _ := netip.AddrFromSlice(p.IP)
-		return ip.Unmap() == a
-	})
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucp"
 )
 
@@ -19,8 +20,9 @@ type Listener struct {
 	accept patience
 
 	mu       sync.Mutex
-	greeting []greeted // connections that are being made, the oldest first
-	queue    []*Conn   // that Accept has not returned
+	greeting []greeted              // connections that are being made, the oldest first
+	queue    []*Conn                // that Accept has not returned
+	places   *ledger.Backlog[*Conn] // of all of those
 	closed   bool
 }
 
@@ -29,7 +31,7 @@ var _ net.Listener = (*Listener)(nil)
 // onRequest accepts a client, if there is room for one more. It runs inside progress.
 func (l *Listener) onRequest(r *ucp.ConnRequest) {
 	c := newConn(l.hub, l.config.Linger)
-	if !l.admit(c) {
+	if !l.admit(c, sourceOf(r)) {
 		r.Reject()
 		return
 	}
@@ -51,25 +53,49 @@ type greeted struct {
 	since time.Time
 }
 
+// sourceOf says whose places a client takes.
+func sourceOf(r *ucp.ConnRequest) ledger.Source {
+	who, uid := r.Peer(), -1
+	if who.User.Known {
+		uid = who.User.UID
+	}
+	return ledger.SourceOf(who.Addr.Addr(), uid)
+}
+
 // admit reports whether one more may come. Where all places are taken one that has failed
-// leaves, or else the oldest of those that are still being made, if it takes its time.
-func (l *Listener) admit(c *Conn) bool {
+// leaves, or else the oldest of those that are still being made, if it takes its time, or one
+// of a source that has more of them.
+func (l *Listener) admit(c *Conn, source ledger.Source) bool {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	full := func() bool { return len(l.queue)+len(l.greeting) >= l.config.Backlog }
+	full := func() bool { return l.places.Len() >= l.places.Most() }
 	if full() {
-		l.queue = slices.DeleteFunc(l.queue, (*Conn).dropDead)
+		l.queue = slices.DeleteFunc(l.queue, l.dropDead)
 	}
 	if full() && len(l.greeting) > 0 && now.Sub(l.greeting[0].since) > briskTime {
-		l.greeting[0].leave(nil)
-		l.greeting = slices.Delete(l.greeting, 0, 1)
+		l.evict(l.greeting[0].Conn)
 	}
-	if l.closed || full() {
+	if l.closed {
 		return false
+	}
+	out, ok := l.places.Add(c, source)
+	if !ok {
+		return false
+	}
+	if out != nil {
+		l.evict(out)
 	}
 	l.greeting = append(l.greeting, greeted{c, now})
 	return true
+}
+
+// evict ends a connection that nobody has had, and the peer sees that.
+func (l *Listener) evict(c *Conn) {
+	l.places.Remove(c)
+	l.greeting = slices.DeleteFunc(l.greeting, func(g greeted) bool { return g.Conn == c })
+	l.queue = slices.DeleteFunc(l.queue, func(q *Conn) bool { return q == c })
+	c.abort()
 }
 
 // greet waits until the connection is made, which takes some messages in either direction,
@@ -78,12 +104,12 @@ func (l *Listener) greet(c *Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), greetTime)
 	err := c.ep.ConnectWait(ctx)
 	cancel()
-	made := err == nil || c.parted()
+	made := err == nil || c.brought()
 	if made {
 		c.settle()
 	}
 	if !l.admitted(c, made) {
-		c.Close()
+		c.abort()
 	}
 }
 
@@ -103,6 +129,7 @@ func (l *Listener) admitted(c *Conn, made bool) bool {
 	}
 	l.greeting = slices.Delete(l.greeting, k, k+1)
 	if !made || l.closed {
+		l.places.Remove(c)
 		return false
 	}
 	l.queue = append(l.queue, c)
@@ -117,12 +144,26 @@ func (c *Conn) parted() bool {
 	return c.ended.Load() || !c.native && err != nil && orderly(*err)
 }
 
-// dropDead closes a connection that has failed before anybody had it.
-func (c *Conn) dropDead() bool {
+// brought reports whether a client that has gone before the connection was made has left
+// something to be read: one of this package the end of what it has written, another one the
+// first bytes. A client that never answered has not.
+func (c *Conn) brought() bool {
+	if c.native || !c.parted() {
+		return c.ended.Load()
+	}
+	d, _ := c.ep.StreamRecvData()
+	c.early = slices.Clone(d.Bytes())
+	d.Release()
+	return len(c.early) > 0
+}
+
+// dropDead ends a connection that has failed before anybody had it.
+func (l *Listener) dropDead(c *Conn) bool {
 	if c.failed.Load() == nil || c.parted() {
 		return false
 	}
-	c.leave(nil) // the listener may be locked, and in the middle of things
+	l.places.Remove(c)
+	c.abort() // the listener may be locked, and in the middle of things
 	return true
 }
 
@@ -158,7 +199,8 @@ func (l *Listener) next() *Conn {
 	for len(l.queue) > 0 {
 		c := l.queue[0]
 		l.queue = slices.Delete(l.queue, 0, 1)
-		if !c.dropDead() {
+		if !l.dropDead(c) {
+			l.places.Remove(c)
 			return c
 		}
 	}
@@ -177,7 +219,7 @@ func (l *Listener) SetDeadline(t time.Time) error {
 }
 
 // Close ends listening. Clients that wait are rejected, connections that Accept has not
-// returned closed; the others go on.
+// returned reset; the others go on.
 func (l *Listener) Close() error {
 	l.mu.Lock()
 	was, queue := l.closed, l.queue
@@ -190,7 +232,7 @@ func (l *Listener) Close() error {
 	l.accept.finish(net.ErrClosed)
 	err := l.ucp.Close()
 	for _, c := range queue {
-		c.Close()
+		c.abort()
 	}
 	l.hub.release()
 	if err != nil {

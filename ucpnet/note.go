@@ -1,6 +1,7 @@
 package ucpnet
 
 import (
+	"context"
 	"encoding/binary"
 	"sync"
 
@@ -31,7 +32,7 @@ type noteKind uint8
 const (
 	noteMark noteKind = 1 << iota // tell me when you have read up to here
 	noteRead                      // I have read up to here
-	noteEnd                       // no bytes from me beyond here
+	noteEnd                       // no bytes from me beyond here: answer my marks now
 	noteStop                      // I will not read any more
 )
 
@@ -107,6 +108,19 @@ func (c *Conn) answerOn(ep *ucp.Endpoint, at uint64) {
 	}
 }
 
+// question is what Close waits for: that the peer has read up to a position, or says so.
+type question struct {
+	at     uint64
+	cancel context.CancelFunc
+}
+
+// answered is told of a position, or of the end of the endpoint.
+func (c *Conn) answered(at uint64) {
+	if q := c.asks.Load(); q != nil && at >= q.at && q.at > 0 {
+		q.cancel()
+	}
+}
+
 // onNote receives a note. It runs inside progress.
 func onNote(m *ucp.AMMessage) error {
 	ep := m.Reply()
@@ -125,6 +139,7 @@ func onNote(m *ucp.AMMessage) error {
 	}
 	if kind&noteRead != 0 {
 		c.acked.Store(at)
+		c.answered(at)
 		if c.starving.Load() {
 			c.write.nudge()
 		}
@@ -133,6 +148,9 @@ func onNote(m *ucp.AMMessage) error {
 		c.total.Store(at)
 		c.ended.Store(true)
 		c.read.nudge()
+		if at, due := c.marked.rest(); due {
+			c.haveRead(ep, at)
+		}
 	}
 	if kind&noteStop != 0 {
 		c.stopped.Store(true)

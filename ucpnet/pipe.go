@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 
+	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -56,22 +58,31 @@ func (c *Config) pipeEnd(h *hub, addr ucp.Address) (*Conn, error) {
 
 // connectWithin connects with a listener of the same worker, which needs no connection
 // manager either.
-func (c *Config) connectWithin(h *hub, l *Listener, to netip.AddrPort) (*Conn, error) {
-	a, b, err := (&Config{Worker: h.key, Linger: c.Linger}).pipe()
+func (c *Config) connectWithin(h *hub, l *Listener, from, to netip.AddrPort) (*Conn, error) {
+	from, to, err := ends(from, to)
 	if err != nil {
 		return nil, err
 	}
-	if !l.admit(b) {
-		a.leave(nil)
-		b.leave(nil)
+	own, err := takePort(from)
+	if err != nil {
+		return nil, err
+	}
+	a, b, err := (&Config{Worker: h.key, Linger: c.Linger}).pipe()
+	if err != nil {
+		own.free()
+		return nil, err
+	}
+	a.port, a.twin, b.twin = own, b, a
+	a.local.AddrPort, a.remote.AddrPort = own.at, to
+	b.local.AddrPort, b.remote.AddrPort = to, own.at
+	b.linger = l.config.Linger
+	if !l.admit(b, ledger.SourceOf(own.at.Addr(), os.Getuid())) {
+		a.abort()
+		b.abort()
 		return nil, fmt.Errorf("ucpnet: the listener at %v takes no more: %w", to, ucs.ErrRejected)
 	}
-	from := netip.AddrPortFrom(to.Addr(), 0)
-	a.local.AddrPort, a.remote.AddrPort = from, to
-	b.local.AddrPort, b.remote.AddrPort = to, from
-	b.linger = l.config.Linger
 	if !l.admitted(b, true) {
-		b.leave(nil)
+		b.abort()
 	}
 	return a, nil
 }

@@ -9,10 +9,14 @@ import (
 	"syscall"
 
 	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
 )
 
 // errDeaf ends the patience of reads after CloseRead.
 var errDeaf = errors.New("closed for reading")
+
+// errCut ends reads and writes of an end within the worker whose other end was reset.
+var errCut = &failure{syscall.ECONNRESET, ucs.ErrConnectionReset}
 
 // Read reads what has come, at least one byte. At its deadline nothing is lost: the next
 // Read goes on.
@@ -36,6 +40,12 @@ func (c *Conn) receive(b []byte) (int, error) {
 		if len(b) == 0 {
 			return 0, nil
 		}
+		if len(c.early) > 0 {
+			n := copy(b, c.early)
+			c.early = c.early[n:]
+			c.took(n)
+			return n, nil
+		}
 		n, err := c.ep.StreamRecvWait(ctx, b)
 		if n > 0 {
 			c.took(n)
@@ -56,6 +66,8 @@ func (c *Conn) mayRead(ctx context.Context) error {
 		return err
 	case c.ended.Load() && c.taken.Load() >= c.total.Load():
 		return io.EOF
+	case c.cut.Load():
+		return errCut
 	}
 	return nil
 }
@@ -125,6 +137,9 @@ func (c *Conn) WriteTo(w io.Writer) (total int64, err error) {
 func (c *Conn) here() (ucp.StreamData, error) {
 	if err := c.mayRead(c.read.current()); err != nil {
 		return ucp.StreamData{}, err
+	}
+	if len(c.early) > 0 {
+		return ucp.StreamData{}, nil
 	}
 	d, _ := c.ep.StreamRecvData()
 	return d, nil

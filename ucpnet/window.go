@@ -48,6 +48,14 @@ func (w *window) mark(cost int) bool {
 	return true
 }
 
+// last is the last mark that the peer may not have answered, 0 if there is none.
+func (w *window) last() uint64 {
+	if w.n == 0 {
+		return 0
+	}
+	return w.set[w.n-1]
+}
+
 // open reports whether more may be sent when the peer has read up to a position.
 func (w *window) open(read uint64) bool {
 	for w.n > 0 && read >= w.set[0] {
@@ -74,6 +82,18 @@ func (a *asked) put(mark uint64, read *atomic.Uint64) (at uint64, due bool) {
 	a.n.Store(int32(n + 1))
 	a.mu.Unlock()
 	return a.reached(read.Load())
+}
+
+// rest returns the last mark, if the reader has not got to it, for a peer that has written
+// all.
+func (a *asked) rest() (at uint64, due bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := a.n.Swap(0)
+	if n == 0 {
+		return 0, false
+	}
+	return a.set[n-1], true
 }
 
 // reached returns the last mark that the reader has got to, if there is one.

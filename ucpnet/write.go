@@ -91,6 +91,9 @@ func (c *Conn) mayWrite(ctx context.Context) error {
 	if err := spent(ctx); err != nil {
 		return err
 	}
+	if c.cut.Load() {
+		return errCut
+	}
 	if c.stopped.Load() {
 		return &failure{syscall.EPIPE, errors.New("the peer reads no more")}
 	}

@@ -23,15 +23,22 @@ func TestAsleep(t *testing.T) {
 	for _, c := range []struct {
 		name, transport string
 		blocked         bool
+		background      bool
 		aSecond         int
 	}{
-		{"tcp", "tcp", false, 0},
-		{"posix", "posix", false, 40},
-		{"posix blocked", "posix", true, 40},
+		{"tcp", "tcp", false, false, 0},
+		{"posix", "posix", false, false, 40},
+		{"posix blocked", "posix", true, false, 40},
+		{"tcp background", "tcp", false, true, 0},
+		{"posix background", "posix", false, true, 80},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if d, err := time.ParseDuration(os.Getenv(asleepVar)); err == nil {
-				sleepFor(t, byName(t, c.transport), d, c.blocked)
+				tr := byName(t, c.transport)
+				if c.background {
+					tr = tr.attended()
+				}
+				sleepFor(t, tr, d, c.blocked)
 				return
 			}
 			if race.Enabled {
@@ -64,9 +71,13 @@ func sleepFor(t *testing.T, tr transport, d time.Duration, blocked bool) {
 			t.Fatal(err)
 		}
 	}
-	a.arm()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
+	if tr.background {
+		<-ctx.Done()
+		return
+	}
+	a.arm()
 	for a.Wait(ctx) == nil {
 		a.Progress()
 	}

@@ -66,6 +66,9 @@ type transport struct {
 	// mode is the thread mode of workers.
 	mode ucs.ThreadMode
 
+	// background: workers are progressed while nobody waits on them.
+	background bool
+
 	// tls is a configuration for contexts, or nil.
 	tls *tls.Config
 
@@ -180,6 +183,13 @@ func (tr transport) shared() transport {
 	return tr
 }
 
+// attended is one whose workers have a goroutine in the background.
+func (tr transport) attended() transport {
+	tr = tr.shared()
+	tr.background = true
+	return tr
+}
+
 // pairwise is the transport whose lanes are connected pairwise.
 func (tr transport) pairwise() transport {
 	tr.paired = true
@@ -285,6 +295,7 @@ func (r *rig) openWith(cp ucp.ContextParams, wp ucp.WorkerParams) *side {
 	r.Helper()
 	cp.TLS = r.tls
 	wp.ThreadMode = max(wp.ThreadMode, r.mode)
+	wp.Background = wp.Background || r.background
 	ctx, err := ucp.NewContext(cp, r.config())
 	if err != nil {
 		r.Fatal(err)

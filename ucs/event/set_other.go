@@ -16,10 +16,10 @@ import (
 // descriptors to watch, and the set has none. Its goroutine is the one that polls.
 type Set struct {
 	polling bool
-	wake    chan struct{} // holds a token where a sleeper has to look again
 
 	mu      sync.Mutex
-	sources []*source // guarded by mu
+	wake    chan struct{} // closed where sleepers have to look again, nil if there are none; guarded by mu
+	sources []*source     // guarded by mu
 }
 
 // source is what can become ready in a set.
@@ -30,7 +30,7 @@ type source struct {
 }
 
 // NewSet makes an empty set.
-func NewSet() (*Set, error) { return &Set{wake: make(chan struct{}, 1)}, nil }
+func NewSet() (*Set, error) { return new(Set), nil }
 
 // FD returns -1: the set has no descriptor.
 func (s *Set) FD() int { return -1 }
@@ -86,15 +86,19 @@ func (s *Set) ready() (list []*source) {
 	return list
 }
 
-// rest is how long nothing becomes ready by itself: 0 where something is.
-func (s *Set) rest() time.Duration {
+// rest is how long nothing becomes ready by itself: 0 where something is. changed is closed
+// when that has changed.
+func (s *Set) rest() (rest time.Duration, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first := never
 	for _, src := range s.sources {
 		first = min(first, src.at)
 	}
-	return until(first)
+	if s.wake == nil {
+		s.wake = make(chan struct{})
+	}
+	return until(first), s.wake
 }
 
 func (src *source) rest() time.Duration {
@@ -127,14 +131,15 @@ func (src *source) remove() {
 	s.sources = slices.DeleteFunc(s.sources, func(other *source) bool { return other == src })
 }
 
-// readyAt makes the source ready at a time, and a sleeper look again.
+// readyAt makes the source ready at a time, and sleepers look again.
 func (src *source) readyAt(at time.Duration) {
-	src.set.mu.Lock()
+	s := src.set
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	src.at = at
-	src.set.mu.Unlock()
-	select {
-	case src.set.wake <- struct{}{}:
-	default: // he will anyway
+	if s.wake != nil {
+		close(s.wake)
+		s.wake = nil
 	}
 }
 

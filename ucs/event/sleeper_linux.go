@@ -13,7 +13,7 @@ import (
 )
 
 // Sleeper waits for a Set in Go's poller, where it costs no thread: for one goroutine at
-// a time, while any other polls the set.
+// a time, while any other polls the set. A set may have several.
 type Sleeper struct {
 	file *os.File // a duplicate of the set's descriptor
 	raw  syscall.RawConn

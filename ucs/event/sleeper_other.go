@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Sleeper waits for a Set: for one goroutine at a time, while any other polls the set.
+// Sleeper waits for a Set: for one goroutine at a time, while any other polls the set. A
+// set may have several.
 type Sleeper struct {
 	set    *Set
 	closed chan struct{}
@@ -25,14 +26,14 @@ func NewSleeper(set *Set) (*Sleeper, error) {
 // ends, or with os.ErrClosed when the sleeper is closed. It polls nothing.
 func (s *Sleeper) Sleep(ctx context.Context) error {
 	for {
-		rest := s.set.rest()
+		rest, changed := s.set.rest()
 		if rest == 0 {
 			return ctx.Err()
 		}
 		due := time.NewTimer(rest)
 		var err error
 		select {
-		case <-s.set.wake:
+		case <-changed:
 		case <-due.C:
 		case <-ctx.Done():
 			err = ctx.Err()

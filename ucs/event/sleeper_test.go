@@ -89,6 +89,30 @@ func TestBellWakes(t *testing.T) {
 	}
 }
 
+// TestSleepers: a bell wakes all who sleep on the set.
+func TestSleepers(t *testing.T) {
+	set, bell, h, first := sleeping(t)
+	h.do = bell.Clear
+	second, err := NewSleeper(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	woken := make(chan error)
+	for range 100 {
+		for _, s := range []*Sleeper{first, second} {
+			go func() { woken <- s.Sleep(context.Background()) }()
+		}
+		bell.Ring()
+		for range 2 {
+			if err := <-woken; err != nil {
+				t.Fatal(err)
+			}
+		}
+		set.Poll()
+	}
+}
+
 // TestClosedBell: a bell that a handler closes in the same round is not heard any more.
 func TestClosedBell(t *testing.T) {
 	set, err := NewSet()

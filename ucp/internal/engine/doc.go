@@ -35,6 +35,8 @@
 // leader, or wake events that are not armed: so each owner that finds it asleep arms
 // again before free, and wakes it if there is something to do already.
 //
+// A background waiter leads where there is no other (background.go).
+//
 // model_test.go is this protocol as a state machine, of which every interleaving of a few
 // goroutines is tried. Its steps have the names that stand beside those of the code.
 package engine

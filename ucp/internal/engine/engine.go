@@ -31,6 +31,11 @@ type Engine struct {
 	tellings uint64 // turns in which something has
 	closed   bool   // there is nothing to be armed any more
 	woken    int    // waiters, since somebody asked
+
+	background *Waiter // leads while nobody else waits, nil if there is none
+	dozing     bool    // it sleeps on the events, or is about to take a turn behind that
+	due        bool    // it will be signaled
+	led        bool    // somebody else has waited since that was asked for
 }
 
 // New returns an engine that nobody has.

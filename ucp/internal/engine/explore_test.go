@@ -251,6 +251,8 @@ func (m *machine) quiet(s *state) string {
 			return "a signal has reached nobody"
 		case x.ended != 0:
 			return "somebody waits whose context has ended"
+		case x.kind == Background && s.leader == 0:
+			return "nobody waits, and who is to do it then does not lead"
 		case x.pc == pcPark && s.leader == 0:
 			return "somebody waits, and nobody leads"
 		}

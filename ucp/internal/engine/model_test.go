@@ -25,6 +25,9 @@ type state struct {
 	waiting [kinds]list
 	asleep  bit
 
+	background       uint8 // who leads while nobody else waits
+	dozing, due, led bit
+
 	// The worker.
 	closed, abandoned  bit
 	panicked           bit // a callback has, and no call has said so
@@ -156,6 +159,7 @@ const (
 	await                // Wait of an operation
 	lead                 // Run
 	event                // Worker.Wait
+	keep                 // leads in the background
 	progress             // Progress
 	poll                 // Arm and Progress until there is nothing, then sleeps on the descriptor
 	signal               // Signal
@@ -163,10 +167,10 @@ const (
 	sees                 // looks whether that operation is done
 )
 
-func (d deed) waits() bool { return d == await || d == lead || d == event }
+func (d deed) waits() bool { return d == await || d == lead || d == event || d == keep }
 
 // counts reports whether it is to be carried out, by whomever.
-func (c call) counts() bool { return c.does <= event }
+func (c call) counts() bool { return c.does <= keep }
 
 func (s script) counts() (n uint8) {
 	for _, c := range s {

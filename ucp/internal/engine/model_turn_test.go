@@ -50,6 +50,15 @@ const (
 	pcProgress
 	pcWatch
 	pcSignal
+
+	// The background waiter.
+	pcKeepOn
+	pcKeepPark
+	pcKeepLook
+	pcKeepLead
+	pcKeepNext
+	pcKeepSlumber
+	pcKeepBack
 )
 
 // step lets an actor go on. It reports whether it can.
@@ -178,6 +187,9 @@ func (m *machine) call(s *state, a int) {
 	x := &s.at[a]
 	x.then, x.after = pcOwn, pcFinish
 	switch does := m.now(s, a).does; does {
+	case keep:
+		x.waits, x.over, x.result, x.missed = 1, 0, 0, 0
+		x.kind, x.pc = Background, pcTake
 	case await, lead, event:
 		m.must(x.token == 0, "a token is left over from the wait before")
 		x.waits, x.over, x.result, x.missed = 1, 0, 0, 0
@@ -392,6 +404,8 @@ func (m *machine) returned(s *state, a int) {
 		m.finish(s, a)
 	case x.pc == pcTake && x.then == 0 && m.now(s, a).does == poll:
 		x.then = pcOwn
+	case x.pc == pcTake && x.then == 0 && m.now(s, a).does == keep:
+		x.then = pcKeepOn
 	case x.pc == pcTake && x.then == 0:
 		x.then = pcLead
 	}

@@ -23,6 +23,8 @@ func (m *machine) waitStep(s *state, a int) bool {
 			m.mine(s, a)
 			s.asleep = 0
 		}
+	case pcKeepPark, pcKeepLead, pcKeepNext, pcKeepSlumber:
+		return m.keepStep(s, a)
 	default:
 		return m.outsideStep(s, a)
 	}
@@ -42,6 +44,12 @@ func (m *machine) inTurn(s *state, a int) {
 		m.awake(s, a)
 	case pcRound:
 		m.progress(s, a)
+	case pcKeepOn:
+		m.keepOn(s, a)
+	case pcKeepLook:
+		m.keepLook(s, a)
+	case pcKeepBack:
+		m.keepBack(s, a)
 	case pcUnwind:
 		m.take(unwind)
 		x.op = none
@@ -57,6 +65,13 @@ func (m *machine) own(s *state, a int) {
 	m.mine(s, a)
 	m.endTurn(s, a, pcFinish)
 	switch does := m.now(s, a).does; does {
+	case keep:
+		m.carried(s, a, x.call)
+		if x.result = failed; s.closed == 0 {
+			x.result = 0
+			m.join(s, a, a)
+			m.keepOn(s, a)
+		}
 	case await, lead, event:
 		if !m.carryOut(s, a, a) {
 			m.join(s, a, a)
@@ -98,8 +113,20 @@ func (m *machine) join(s *state, a, b int) {
 	m.take(join)
 	m.mine(s, a)
 	x := &s.at[b]
-	if s.leader == 0 && m.mutant != joinsBehindNobody {
+	background := x.kind == Background
+	if background {
+		s.background = uint8(b + 1)
+	} else {
+		s.led = 1
+	}
+	switch {
+	case s.leader == 0 && m.mutant != joinsBehindNobody:
 		s.leader, x.leads = uint8(b+1), 1
+		return
+	case background:
+		return
+	case s.leader == s.background && s.leader != 0:
+		m.displace(s, b)
 		return
 	}
 	if m.mutant == leadsBesides {
@@ -131,7 +158,16 @@ func (m *machine) end(s *state, a, b int) {
 	if m.mutant == looksAtEnded || m.mutant == signalBeforeOver {
 		s.touch = uint8(b + 1)
 	}
-	if x.leads != 0 && s.asleep != 0 && m.mutant != endWithoutRouse {
+	sleeps := x.leads != 0 && s.asleep != 0
+	if s.background == uint8(b+1) {
+		if m.mutant != dozesOn {
+			sleeps = s.dozing != 0
+		}
+		if x.leads == 0 {
+			s.background = 0
+		}
+	}
+	if sleeps && m.mutant != endWithoutRouse {
 		m.rouse(s, a)
 	}
 }
@@ -147,6 +183,9 @@ func (m *machine) leave(s *state, a int) {
 	if x.joined != 0 && m.mutant != staysInList {
 		s.waiting[x.kind].remove(uint8(a + 1))
 		x.joined = 0
+	}
+	if s.background == uint8(a+1) {
+		s.background = 0
 	}
 	if m.mutant != staysLeader && x.leads != 0 {
 		s.leader, x.leads = 0, 0
@@ -177,6 +216,7 @@ func (m *machine) handOver(s *state) {
 			return
 		}
 	}
+	m.handBack(s)
 }
 
 // happened ends what waits for any event.
@@ -199,7 +239,7 @@ func (m *machine) happened(s *state, a int) {
 func (m *machine) endAll(s *state, a int) {
 	m.take(endAll)
 	for b := range s.at {
-		if x := &s.at[b]; x.joined|x.leads != 0 && x.over == 0 {
+		if x := &s.at[b]; (x.joined|x.leads != 0 || s.background == uint8(b+1)) && x.over == 0 {
 			x.result = failed
 			x.op = none
 			m.end(s, a, b)

@@ -61,6 +61,13 @@ const (
 	panicLeavesWaiter
 	lostWithoutLook
 	batchLost
+	dozesForEver
+	backWakesAll
+	dueForEver
+	looksNotForLeader
+	noHandBack
+	reinstatedAwake
+	dozesOn
 
 	mutants
 )
@@ -117,6 +124,13 @@ var changed = [mutants]struct{ what, roles string }{
 	panicLeavesWaiter:      {"a panic leaves its waiter behind", "await await panic"},
 	lostWithoutLook:        {"no look for tasks when a goroutine is lost", "submit panic exit"},
 	batchLost:              {"tasks are lost with the goroutine that had taken them", "both exit ask"},
+	dozesForEver:           {"the background waiter is awake and does not say so", "keep cancel submit"},
+	backWakesAll:           {"the background waiter wakes up for who leads", "keep run submit"},
+	dueForEver:             {"the background waiter looks, and that is not noted", "keep twice"},
+	looksNotForLeader:      {"the background waiter leads besides", "keep await run"},
+	noHandBack:             {"the background waiter does not get the lead back", "keep cancel"},
+	reinstatedAwake:        {"the background waiter leads in its sleep, and nobody knows", "keep cancel submit"},
+	dozesOn:                {"the background waiter sleeps though its wait is over", "keep run exit"},
 }
 
 // TestMutants is what makes TestProtocol worth something.

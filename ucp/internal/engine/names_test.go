@@ -11,7 +11,7 @@ import (
 
 // marked are the files that say which steps they make.
 var marked = []string{
-	"engine.go", "waiter.go", "sleep.go",
+	"engine.go", "waiter.go", "sleep.go", "background.go",
 	"../../turn.go", "../../call.go", "../../lead.go", "../../wakeup.go", "../../worker.go",
 }
 

@@ -29,6 +29,8 @@ var roles = map[string]script{
 	"close":    {{does: shut}},
 	"panic":    {{does: panics}},
 	"exit":     {{does: exits}},
+	"keep":     {{does: keep}},
+	"twice":    {{does: await}, {does: await}},
 }
 
 type combination struct {
@@ -92,6 +94,21 @@ var combinations = []combination{
 	{"poll event signal", 0},
 	{"poll event submit", 0},
 	{"poll panic submit", 0},
+
+	// Who leads while nobody else waits.
+	{"keep", 2},
+	{"keep await", 1},
+	{"keep cancel", 2},
+	{"keep twice", 0},
+	{"keep close", 1},
+	{"keep submit ask", 0},
+	{"keep submit panic", 0},
+	{"keep submit exit", 0},
+	{"keep signal progress", 1},
+	{"keep poll", 2},
+	{"keep poll submit", 0},
+	{"keep event", 2},
+	{"keep watch end", 0},
 }
 
 // larger ones have more states than is fun with the race detector.
@@ -109,6 +126,17 @@ var larger = []combination{
 	{"cancel ask exit", 0},
 	{"cancel submit close", 0},
 	{"cancel cancel", 0},
+	{"keep cancel submit", 0},
+	{"keep run submit", 1},
+	{"keep await progress", 0},
+	{"keep await run", 0},
+	{"keep await submit", 0},
+	{"keep await await", 0},
+	{"keep await exit", 0},
+	{"keep run exit", 0},
+	{"keep run close", 0},
+	{"keep event submit", 1},
+	{"keep await panic", 0},
 }
 
 // largest ones take as long as all others.
@@ -122,6 +150,10 @@ var largest = []combination{
 	{"event await submit", 0},
 	{"poll await submit", 0},
 	{"run await submit", 0},
+	{"keep again close", 0},
+	{"keep cancel cancel", 0},
+	{"keep event await", 1},
+	{"keep poll await", 0},
 }
 
 func scriptsOf(names string) (s [actors]script) {

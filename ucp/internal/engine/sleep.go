@@ -14,6 +14,9 @@ type Host interface {
 	// Ring the application's, until it comes back.
 	Rouse()
 	Ring()
+
+	// Later signals the background waiter in a while.
+	Later()
 }
 
 // Sleeps notes that the leader is about to sleep, having armed, or that it is awake.

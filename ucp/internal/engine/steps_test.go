@@ -50,6 +50,12 @@ const (
 	armed
 	hear
 	signals
+	dozes
+	back
+	looks
+	later
+	displaces
+	reinstates
 
 	steps
 )
@@ -97,6 +103,13 @@ var where = [steps]struct{ name, file, function string }{
 	armed:     {"armed", "wakeup.go", "Worker.Arm"},
 	hear:      {"hear", "sleep.go", "Engine.Heard"},
 	signals:   {"signal", "wakeup.go", "wakeup.signal"},
+
+	dozes:      {"doze", "background.go", "Engine.Dozes"},
+	back:       {"back", "background.go", "Engine.Back"},
+	looks:      {"look in", "background.go", "Engine.Look"},
+	later:      {"later", "background.go", "Engine.handBack"},
+	displaces:  {"displace", "background.go", "Engine.displace"},
+	reinstates: {"reinstate", "background.go", "Engine.handBack"},
 }
 
 func (m *machine) take(s step) { m.took |= 1 << s }

@@ -25,6 +25,10 @@ const (
 	Event                 // whatever happens next
 
 	kinds
+
+	// Background is the kind of the one waiter that leads while nobody else waits
+	// (background.go).
+	Background = kinds
 )
 
 // Ready prepares a waiter, which may be one that was used before and has left. It is the
@@ -53,13 +57,24 @@ func (w *Waiter) Err() error { return w.err }
 // Leads reports whether it is the leader.
 func (w *Waiter) Leads() bool { return w.leads }
 
-// Join makes w one of those who wait. It leads if nobody else does.
+// Join makes w one of those who wait. It leads if nobody else does, or only the
+// background waiter.
 func (e *Engine) Join(w *Waiter) {
-	if e.leader == nil { // [join]
-		e.leader, w.leads = w, true
-		return
+	background := w.kind == Background // [join]
+	if background {
+		e.background = w
+	} else {
+		e.led = true
 	}
-	e.waiting[w.kind].push(w)
+	switch {
+	case e.leader == nil:
+		e.leader, w.leads = w, true
+	case background:
+	case e.leader == e.background:
+		e.displace(w)
+	default:
+		e.waiting[w.kind].push(w)
+	}
 }
 
 // JoinFor is Join for a waiter that parks already, and is told if it leads.
@@ -82,10 +97,17 @@ func (e *Engine) End(w *Waiter, err error) {
 		}
 		e.woken++
 	}
+	sleeps := leads && e.asleep
+	if w == e.background {
+		sleeps = e.dozing
+		if !leads {
+			e.background = nil
+		}
+	}
 	w.err = err
 	w.over.Store(true)
 	w.signal() // a leader may have been told just now that it is, and not know
-	if leads && e.asleep {
+	if sleeps {
 		e.rouse()
 	}
 }
@@ -97,6 +119,9 @@ func (e *Engine) EndAll(err error) {
 	}
 	for k := range e.waiting {
 		e.endKind(Kind(k), err)
+	}
+	if w := e.background; w != nil && !w.Over() {
+		e.End(w, err)
 	}
 }
 
@@ -126,6 +151,9 @@ func (e *Engine) Leave(w *Waiter) {
 	if w.joined { // [leave]
 		e.waiting[w.kind].remove(w)
 	}
+	if w == e.background {
+		e.background = nil
+	}
 	if w.leads {
 		e.leader, w.leads, e.asleep = nil, false, false
 		e.handOver()
@@ -147,6 +175,7 @@ func (e *Engine) handOver() {
 			return
 		}
 	}
+	e.handBack()
 }
 
 // Woken returns how many waiters were woken since the last time it was asked.

@@ -1,0 +1,173 @@
+package ucpnet
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// Closing. What a socket has taken the kernel sends, even if the process ends. Here nobody
+// does: so Close hands the transports all that was written, and the end, and sees to it that
+// nothing is on its way to this side any more: a kernel that finds something unread when a
+// process ends throws away what it has not sent yet. A peer that is told of the end answers
+// the marks that it has not reached yet at once, as the writer has no use for them, and
+// sends nothing more by itself. For all that takes longer there is a goroutine, and Shutdown
+// for programs that are about to end.
+
+// briefly is how long Close may take for that. Mostly it is a round trip at the end of
+// some hundred KiB, and nothing behind less.
+const briefly = 100 * time.Millisecond
+
+// lingering are the connections that were closed and are not over.
+var lingering = struct {
+	mu    sync.Mutex
+	conns map[*Conn]struct{}
+}{conns: make(map[*Conn]struct{})}
+
+// Close ends the connection. What was written is with the transports when it returns, and
+// with the peer's worker if some hundred KiB were, unless that takes longer than 100 ms: then
+// a goroutine goes on with it, for as long as Config.Linger allows and the process lives. A
+// program that is about to end calls CloseWait instead, or Shutdown. Calls that wait return,
+// with net.ErrClosed, as does everything afterwards.
+func (c *Conn) Close() error {
+	if !c.leave() {
+		return c.opError("close", net.ErrClosed)
+	}
+	return nil
+}
+
+// CloseWait is Close, unless that was called, and waits until what was written is sent and a
+// peer of this package knows of the end. If ctx or Config.Linger ends first the error says
+// so: what was written may be lost.
+func (c *Conn) CloseWait(ctx context.Context) error {
+	c.Close()
+	select {
+	case <-c.departed:
+		return c.opError("close", c.late)
+	case <-ctx.Done():
+		return c.opError("close", ctx.Err())
+	}
+}
+
+// Shutdown waits until the process can end without a loss: until all connections that were
+// closed, of all configurations, are over, as CloseWait does for one. Those that are open
+// stay so. If ctx ends first the error is that of ctx, and says what is left; if
+// Config.Linger has ended for one of those that it waited for the error says that.
+func Shutdown(ctx context.Context) error {
+	var late error
+	for {
+		c, n := lingers()
+		if c == nil {
+			return late
+		}
+		select {
+		case <-c.departed:
+			if late == nil {
+				late = c.opError("close", c.late)
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("ucpnet: %d closed connections have not sent all, %v->%v among them: %w", n, c.local, c.remote, ctx.Err())
+		}
+	}
+}
+
+// lingers returns one of the connections that linger, and how many there are.
+func lingers() (*Conn, int) {
+	lingering.mu.Lock()
+	defer lingering.mu.Unlock()
+	for c := range lingering.conns {
+		return c, len(lingering.conns)
+	}
+	return nil, 0
+}
+
+// leave is Close. It reports whether the connection was not closed before.
+func (c *Conn) leave() bool {
+	return c.end(func() { told := c.farewell(); go c.depart(told) })
+}
+
+// abort ends the connection at once and without a farewell: the peer sees a reset. It may be
+// called inside progress.
+func (c *Conn) abort() bool {
+	return c.end(func() { go c.vanish() })
+}
+
+// end ends all calls, and the connection by then, unless it was closed before.
+func (c *Conn) end(then func()) (first bool) {
+	c.closing.Do(func() {
+		first = true
+		lingering.mu.Lock()
+		lingering.conns[c] = struct{}{}
+		lingering.mu.Unlock()
+		c.read.finish(net.ErrClosed)
+		c.write.finish(net.ErrClosed)
+		then()
+	})
+	return first
+}
+
+// farewell hands over what was written and, where there is nothing in front of that, the end.
+// It reports whether the peer is told of it.
+func (c *Conn) farewell() (told bool) {
+	if !c.wmu.TryLock() { // a Write is about to return
+		return false
+	}
+	defer c.wmu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), min(c.linger, briefly))
+	defer cancel()
+	if over, err := c.out.wait(ctx); !over || err != nil || c.failed.Load() != nil {
+		return false
+	}
+	if c.native {
+		c.window.open(c.acked.Load())
+		c.asks.Store(&question{c.window.last(), cancel})
+		c.tell(c.ep, noteEnd|noteStop, c.window.at)
+		told = true
+	}
+	if c.ep.FlushWait(ctx) == nil && told && c.failed.Load() == nil && c.acked.Load() < c.window.last() {
+		c.hub.w.Run(ctx)
+	}
+	return told
+}
+
+// depart says farewell, and gives back what the connection has.
+func (c *Conn) depart(told bool) {
+	defer c.departs()
+	ctx, cancel := context.WithTimeout(context.Background(), c.linger)
+	defer cancel()
+	c.wmu.Lock()
+	c.out.wait(ctx)
+	if c.native && !told {
+		c.tell(c.ep, noteEnd|noteStop, c.window.at)
+	}
+	c.wmu.Unlock()
+	if c.ep.Shutdown(ctx) != nil {
+		c.ep.Close()
+		c.late = ctx.Err()
+	}
+}
+
+// vanish is depart without a word.
+func (c *Conn) vanish() {
+	defer c.departs()
+	if t := c.twin; t != nil { // nothing else would tell it
+		t.cut.Store(true)
+		t.read.nudge()
+		t.write.nudge()
+	}
+	c.ep.Close()
+}
+
+// departs is the end of the connection.
+func (c *Conn) departs() {
+	c.rmu.Lock() // nobody reads any more
+	c.port.free()
+	c.hub.release()
+	c.rmu.Unlock()
+	lingering.mu.Lock()
+	delete(lingering.conns, c)
+	lingering.mu.Unlock()
+	close(c.departed)
+}

@@ -1,0 +1,73 @@
+package ucpnet
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestPorts: each client within a process has a port of its own while its connection lives.
+func TestPorts(t *testing.T) {
+	c := &Config{Worker: worker(t, "self,tcp")}
+	l := listening(t, c)
+	seen := make(map[string]bool)
+	for range 50 {
+		a := dialed(t, c, l.Addr())
+		b, err := l.AcceptUCP()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := a.LocalAddr().String()
+		if b.RemoteAddr().String() != at || seen[at] || a.local.Port() == 0 || at == l.Addr().String() {
+			t.Errorf("the client is at %s, its server sees %v; another one was there: %t", at, b.RemoteAddr(), seen[at])
+		}
+		if s := b.String(); !strings.HasPrefix(s, "ucp "+l.Addr().String()+"->"+at+" over self") {
+			t.Errorf("the connection is %s", s)
+		}
+		seen[at] = true
+		b.Close()
+	}
+}
+
+// TestLocalAddr: clients within a process are where they say, if they can be.
+func TestLocalAddr(t *testing.T) {
+	w := worker(t, "self,tcp")
+	l := listening(t, &Config{Worker: w})
+	from := func(at string) (net.Conn, error) {
+		return (&Config{Worker: w, LocalAddr: at}).DialContext(t.Context(), "ucp", l.Addr().String())
+	}
+	a, err := from("127.0.0.9:7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if a.LocalAddr().String() != "127.0.0.9:7" {
+		t.Errorf("the client is at %v", a.LocalAddr())
+	}
+	if b, err := from("127.0.0.9:7"); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("a second one there: %v, %v", b, err)
+	}
+	b, err := from("127.0.0.9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if at := b.LocalAddr().(*Addr); at.Addr().String() != "127.0.0.9" || at.Port() == 0 || at.Port() == 7 {
+		t.Errorf("the client is at %v", at)
+	}
+	if b, err := from("192.0.2.1"); !errors.Is(err, syscall.EADDRNOTAVAIL) {
+		t.Errorf("from an address of another machine: %v, %v", b, err)
+	}
+	if b, err := from("::1"); err == nil {
+		b.Close()
+		t.Error("from an address of the other family")
+	}
+	a.(*Conn).CloseWait(t.Context())
+	c, err := from("127.0.0.9:7")
+	if err != nil {
+		t.Fatalf("when the first is gone: %v", err)
+	}
+	c.Close()
+}
