@@ -30,6 +30,8 @@ type TagMessage struct {
 	seen    bool // has been there
 	owned   bool // nobody is charged with it, the user has all of it
 
+	detached bool // its receive was canceled: in no list until it is whole
+
 	total int    // bytes of the whole message
 	data  []byte // messageEager
 	desc  *uct.AMDesc
@@ -101,7 +103,10 @@ func (w *Worker) dropContents(d *TagMessage) (n int) {
 
 // whole implements assemblyOwner.
 func (d *TagMessage) whole() {
-	if d.removed {
+	switch {
+	case d.detached:
+		d.arrive()
+	case d.removed:
 		d.own()
 	}
 }
@@ -164,6 +169,11 @@ func (d *TagMessage) keep(data []byte, desc *uct.AMDesc) bool {
 // says so when it is received.
 func (d *TagMessage) lose(err error) {
 	w, a := d.w, d.assembly
+	if d.detached {
+		w.discard(a)
+		w.putDetached(d)
+		return
+	}
 	if !d.removed {
 		w.discardMessage(d)
 		return

@@ -152,14 +152,19 @@ func (w *Worker) describeTagRecv(tag, mask Tag, buf []byte, p *RequestParams, d 
 }
 
 // Cancel asks for the end of an operation: it finishes either completed or with
-// ucs.ErrCanceled, not both, and its callback runs. Tag receives can be canceled
-// that have not been matched, and those of a message in several packets of which
-// some are still to come: where nothing tells that the sender has died they might
-// never. C UCX cancels the former only. The rest of such a message is discarded, and
-// nobody else receives it; its sender is not told. A stream receive can always be
-// canceled: what it had got by then is in the buffer, and Request.RecvLength says how
-// much, the rest goes to the next receive. A rendezvous goes on, like all other
-// requests: it ends with its endpoint.
+// ucs.ErrCanceled, not both, and its callback runs. No message is lost by that: either
+// the receive has it, or a later receive gets it.
+//
+// A tagged receive that no message has matched is canceled in the call, as in C UCX. So is
+// one that a message in several packets has matched, of which some are still to come: what
+// has arrived is moved out of its buffer, and the message goes to another receive when it
+// is whole, as if it had arrived then. The sender is not told. A receive whose message is
+// fetched from its sender (rendezvous) goes on, as the peer or a device may be writing to
+// its buffer, and ends with the message or with the endpoint; so does one into a generic
+// datatype, and one for whose message the worker may keep no memory
+// (UCX_MAX_UNEXP_BYTES). A stream receive can always be canceled: what it had got by then
+// is in the buffer, and Request.RecvLength says how much, the rest goes to the next
+// receive. All other requests go on: they end with their endpoint.
 func (w *Worker) Cancel(r *Request) {
 	w.enter()
 	w.cancel(r)
