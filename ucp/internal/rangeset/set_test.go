@@ -1,6 +1,7 @@
 package rangeset
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
