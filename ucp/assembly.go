@@ -289,6 +289,5 @@ func (w *Worker) cancelAssemblies() {
 		if a.req != nil {
 			a.end(ucs.ErrCanceled)
 		}
-		a.dropDetached()
 	}
 }

@@ -30,8 +30,6 @@ type TagMessage struct {
 	seen    bool // has been there
 	owned   bool // nobody is charged with it, the user has all of it
 
-	detached bool // its receive was canceled: in no list until it is whole
-
 	total int    // bytes of the whole message
 	data  []byte // messageEager
 	desc  *uct.AMDesc
@@ -103,10 +101,7 @@ func (w *Worker) dropContents(d *TagMessage) (n int) {
 
 // whole implements assemblyOwner.
 func (d *TagMessage) whole() {
-	switch {
-	case d.detached:
-		d.arrive()
-	case d.removed:
+	if d.removed {
 		d.own()
 	}
 }
@@ -169,11 +164,6 @@ func (d *TagMessage) keep(data []byte, desc *uct.AMDesc) bool {
 // says so when it is received.
 func (d *TagMessage) lose(err error) {
 	w, a := d.w, d.assembly
-	if d.detached {
-		w.discard(a)
-		w.putDetached(d)
-		return
-	}
 	if !d.removed {
 		w.discardMessage(d)
 		return
@@ -210,6 +200,11 @@ func (w *Worker) release(d *TagMessage) {
 func (w *Worker) dropMessages() {
 	for d := w.tag.oldest(); d != nil; d = w.tag.oldest() {
 		w.discardMessage(d)
+	}
+	for d := w.tag.detached.head; d != nil; d = w.tag.detached.head {
+		w.tag.detached.remove(d, arrivalLinks)
+		w.discard(d.assembly)
+		w.putMessage(d)
 	}
 	for d := w.tag.taken.head; d != nil; d = w.tag.taken.head {
 		w.release(d)

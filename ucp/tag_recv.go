@@ -151,44 +151,6 @@ func (w *Worker) describeTagRecv(tag, mask Tag, buf []byte, p *RequestParams, d 
 	return r.recvResult(p)
 }
 
-// Cancel asks for the end of an operation: it finishes either completed or with
-// ucs.ErrCanceled, not both, and its callback runs. No message is lost by that: either
-// the receive has it, or a later receive gets it.
-//
-// A tagged receive that no message has matched is canceled in the call, as in C UCX. So is
-// one that a message in several packets has matched, of which some are still to come: what
-// has arrived is moved out of its buffer, and the message goes to another receive when it
-// is whole, as if it had arrived then. The sender is not told. A receive whose message is
-// fetched from its sender (rendezvous) goes on, as the peer or a device may be writing to
-// its buffer, and ends with the message or with the endpoint; so does one into a generic
-// datatype, and one for whose message the worker may keep no memory
-// (UCX_MAX_UNEXP_BYTES). A stream receive can always be canceled: what it had got by then
-// is in the buffer, and Request.RecvLength says how much, the rest goes to the next
-// receive. All other requests go on: they end with their endpoint.
-func (w *Worker) Cancel(r *Request) {
-	w.enter()
-	w.cancel(r)
-	w.exit()
-}
-
-func (w *Worker) cancel(r *Request) {
-	if r != nil && r.w == w && r.state&(stateDone|stateNext) == stateNext {
-		r.finish(ucs.ErrCanceled)
-		return
-	}
-	if r == nil || r.w != w || r.state&(stateDone|stateRecv) != stateRecv {
-		return
-	}
-	switch {
-	case r.state&stateLeft != 0:
-		r.state |= stateUnwanted
-	case r.state&(stateExpect|stateStream) == 0:
-		w.cancelMatched(r)
-	default:
-		w.cancelPosted(r)
-	}
-}
-
 // cancelPosted ends a receive that has not been matched.
 func (w *Worker) cancelPosted(r *Request) {
 	switch {
@@ -205,11 +167,11 @@ func (w *Worker) cancelPosted(r *Request) {
 func (w *Worker) cancelReceives() {
 	for i := range w.tag.exact {
 		for r := w.tag.exact[i].head; r != nil; r = w.tag.exact[i].head {
-			w.cancel(r)
+			w.cancelPosted(r)
 		}
 	}
 	for r := w.tag.wild.head; r != nil; r = w.tag.wild.head {
-		w.cancel(r)
+		w.cancelPosted(r)
 	}
 }
 

@@ -1,8 +1,6 @@
 package ucp
 
-import (
-	"github.com/ucx-go/ucx/ucs"
-)
+import "github.com/ucx-go/ucx/ucs"
 
 // The cancellation of a receive that a message in fragments has matched, while some of the
 // fragments are missing. The message is detached from the receive: what has arrived is
@@ -24,6 +22,44 @@ import (
 //
 // A detached message is not acknowledged a second time to a sender that waits for the
 // match.
+
+// Cancel asks for the end of an operation: it finishes either completed or with
+// ucs.ErrCanceled, not both, and its callback runs. No message is lost by that: either
+// the receive has it, or a later receive gets it.
+//
+// A tagged receive that no message has matched is canceled in the call, as in C UCX. So is
+// one that a message in several packets has matched, of which some are still to come: what
+// has arrived is moved out of its buffer, and the message goes to another receive when it
+// is whole, as if it had arrived then. The sender is not told. A receive whose message is
+// fetched from its sender (rendezvous) goes on, as the peer or a device may be writing to
+// its buffer, and ends with the message or with the endpoint; so does one into a generic
+// datatype, and one for whose message the worker may keep no memory
+// (UCX_MAX_UNEXP_BYTES). A stream receive can always be canceled: what it had got by then
+// is in the buffer, and Request.RecvLength says how much, the rest goes to the next
+// receive. All other requests go on: they end with their endpoint.
+func (w *Worker) Cancel(r *Request) {
+	w.enter()
+	w.cancel(r)
+	w.exit()
+}
+
+func (w *Worker) cancel(r *Request) {
+	if r != nil && r.w == w && r.state&(stateDone|stateNext) == stateNext {
+		r.finish(ucs.ErrCanceled)
+		return
+	}
+	if r == nil || r.w != w || r.state&(stateDone|stateRecv) != stateRecv {
+		return
+	}
+	switch {
+	case r.state&stateLeft != 0:
+		r.state |= stateUnwanted
+	case r.state&(stateExpect|stateStream) == 0:
+		w.cancelMatched(r)
+	default:
+		w.cancelPosted(r)
+	}
+}
 
 // cancelMatched ends the receive of a message in fragments of which some are missing, by
 // detaching the message. A receive of another message is left alone: data may be written
@@ -48,7 +84,8 @@ func (w *Worker) detach(a *assembly) bool {
 		return false
 	}
 	d := w.newMessage(from, r.info.SenderTag, messageMulti, a.total)
-	d.detached, d.assembly = true, a
+	d.assembly = a
+	w.tag.detached.push(d, arrivalLinks)
 	a.ranges.Each(func(off, n int) bool {
 		b := w.buffers.Get(n)
 		b = b[:n]
@@ -57,33 +94,36 @@ func (w *Worker) detach(a *assembly) bool {
 		from.take(cap(b))
 		return true
 	})
-	a.req, a.owner = nil, d
+	a.req, a.owner = nil, (*detachedMessage)(d)
 	return true
 }
 
-// arrive matches a detached message that is whole.
-func (d *TagMessage) arrive() {
-	w := d.w
-	d.detached = false
-	if r := w.tag.matchExpected(d.tag); r != nil {
-		w.receive(r, d)
+// detachedMessage is a message that was detached from its receive, and is not whole.
+type detachedMessage TagMessage
+
+var _ assemblyOwner = (*detachedMessage)(nil)
+
+// message makes it a message like others, in no list.
+func (d *detachedMessage) message() *TagMessage {
+	d.w.tag.detached.remove((*TagMessage)(d), arrivalLinks)
+	return (*TagMessage)(d)
+}
+
+// whole implements assemblyOwner: the message is matched.
+func (d *detachedMessage) whole() {
+	w, m := d.w, d.message()
+	m.assembly.owner = m
+	if r := w.tag.matchExpected(m.tag); r != nil {
+		w.receive(r, m)
 		return
 	}
 	w.stats.Unexpected++
-	w.tag.addUnexpected(d)
+	w.tag.addUnexpected(m)
 }
 
-// putDetached takes back the object of a detached message that was given up.
-func (w *Worker) putDetached(d *TagMessage) {
-	d.detached = false
-	w.putMessage(d)
-}
-
-// dropDetached gives up a detached message at the end of the worker. The assembly was
-// forgotten.
-func (a *assembly) dropDetached() {
-	if d, ok := a.owner.(*TagMessage); ok && d.detached {
-		a.owner = nil
-		d.w.putDetached(d)
-	}
+// lose implements assemblyOwner.
+func (d *detachedMessage) lose(error) {
+	w, m := d.w, d.message()
+	w.discard(m.assembly)
+	w.putMessage(m)
 }
