@@ -63,6 +63,7 @@ func (c *call) unwind() {
 		w := c.w
 		w.awaitTurn()
 		if c.Waits() { // [unwind]
+			c.desert()
 			c.detach()
 		}
 		w.engine.Leave(&c.Waiter)

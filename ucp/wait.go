@@ -86,7 +86,23 @@ func (c *call) await(ctx context.Context) (lost bool, err error) {
 // the operation goes on, with the description.
 func (c *call) waitAlone(ctx context.Context) (lost bool, err error) {
 	w := c.w
-	defer w.leaveWait()
+	returns := false
+	defer func() {
+		if !returns && !w.abandoned() {
+			w.gate |= gateInside
+			c.desert()
+			w.gate &^= gateInside
+		}
+		w.leaveWait()
+	}()
+	lost, err = c.waitEntered(ctx)
+	returns = true
+	return lost, err
+}
+
+// waitEntered is waitAlone for who has entered the wait.
+func (c *call) waitEntered(ctx context.Context) (lost bool, err error) {
+	w := c.w
 	if c.start != nil {
 		w.enter()
 		c.r, err = c.start(c)

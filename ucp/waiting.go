@@ -46,6 +46,14 @@ func (c *call) cancel() {
 	}
 }
 
+// desert ends the operation of a call that does not return, but panics with what a callback
+// has panicked with: a receive must not take a message for nobody.
+func (c *call) desert() {
+	if c.r != nil && !c.given && !c.r.Done() {
+		c.cancel()
+	}
+}
+
 // cancelFor is cancel for who gives up the wait for a reason: mostly that ctx has ended. For
 // another one what is somebody's is left alone, who may wait again.
 func (c *call) cancelFor(ctx context.Context, reason error) {

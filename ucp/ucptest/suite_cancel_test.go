@@ -533,3 +533,35 @@ func testContextQueue(t *testing.T, tr transport) {
 		r.must(sreq, nil)
 	}
 }
+
+// TestPanicWhileReceiving: a call that waits for a message, and panics with what a callback
+// has panicked with, takes no message later.
+func TestPanicWhileReceiving(t *testing.T) {
+	for _, name := range []string{"tcp", "posix", "tcp, shared", "posix and cma, shared"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, byName(t, name))
+			a, b := r.pair()
+			ep := a.connect(b)
+			r.warm(ep, b)
+			req := r.started(b.TagRecv(2, ucp.FullMask, make([]byte, 16), &ucp.RequestParams{
+				OnTagRecv: func(*ucp.Request, error, ucp.TagRecvInfo, any) { panic(errGivenUp) },
+			}))
+			r.must(ep.TagSend(2, message(2), nil))
+			buf := make([]byte, 16)
+			func() {
+				defer func() {
+					if p, ok := recover().(*ucp.CallbackPanic); !ok || p.Value != errGivenUp {
+						t.Errorf("no panic, but %v", p)
+					}
+				}()
+				_, err := b.TagRecvWait(t.Context(), 1, ucp.FullMask, buf)
+				t.Errorf("returned: %v", err)
+			}()
+			req.Free()
+			r.sendAndTake(ep, b, 1, message(1))
+			if !bytes.Equal(buf, make([]byte, 16)) {
+				t.Error("the buffer is written to behind the call")
+			}
+		})
+	}
+}
