@@ -29,8 +29,9 @@ func (m *AMMessage) Recv(buf []byte, p *RequestParams) (*Request, error) {
 }
 
 // RecvWait receives the data as Recv does, waits until it is in buf and returns its
-// length. If ctx ends before, buf stays the library's until the endpoint that leads to
-// the sender is gone. It cannot be called in a handler: Keep is for that.
+// length. If ctx ends before, data that is fetched from the sender is waited for all the
+// same, until the endpoint that leads to the sender is gone: the receive cannot be
+// canceled. It cannot be called in a handler: Keep is for that.
 func (m *AMMessage) RecvWait(ctx context.Context, buf []byte) (int, error) {
 	if m == nil {
 		return 0, errNoAM
@@ -41,7 +42,7 @@ func (m *AMMessage) RecvWait(ctx context.Context, buf []byte) (int, error) {
 	}
 	c.am, c.buf = m, buf
 	n := 0
-	c.p = &c.params
+	c.use, c.p = memoryWritten, &c.params
 	c.p.RecvLength = &c.length
 	lost, err := c.await(ctx)
 	if lost {

@@ -48,14 +48,15 @@ func (ep *Endpoint) AMSend(id uint16, header, buf []byte, p *RequestParams) (*Re
 }
 
 // AMSendWait sends an active message as AMSend does and waits until header and buf may
-// be reused, or for data that is offered until the peer's handler is done with it.
+// be reused, or for data that is offered until the peer's handler is done with it. The end
+// of ctx means what it means for TagSendWait, for header as for buf.
 func (ep *Endpoint) AMSendWait(ctx context.Context, id uint16, header, buf []byte, flags AMSendFlags) error {
 	c, err := ep.w.waitingCall(startAMSend)
 	if err != nil {
 		return err
 	}
 	c.ep, c.amID, c.header, c.buf = ep, id, header, buf
-	c.p = &c.params
+	c.use, c.p = memoryRead, &c.params
 	c.p.AMFlags = flags
 	return c.wait(ctx)
 }

@@ -229,7 +229,7 @@ func (ep *Endpoint) fetchWait32(ctx context.Context, op AtomicOp, raddr uint64, 
 
 // waitWord is wait for atomic operations on a word, which it returns.
 func (c *call) waitWord(ctx context.Context, ep *Endpoint, op AtomicOp, raddr uint64, key *Rkey) (old [8]byte, err error) {
-	c.ep, c.op, c.raddr, c.key, c.p = ep, op, raddr, key, &c.params
+	c.ep, c.op, c.raddr, c.key, c.use, c.p = ep, op, raddr, key, memoryOwn, &c.params
 	lost, err := c.await(ctx)
 	if lost {
 		return old, err

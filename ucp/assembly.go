@@ -264,13 +264,6 @@ func (a *assembly) check(w *Worker) {
 	w.putAssembly(a)
 }
 
-// cancelMatched ends the receive of a message of which fragments are missing.
-func (w *Worker) cancelMatched(r *Request) {
-	if a := w.eager.assemblies[taggedKey(r.msgID)]; a != nil && a.req == r {
-		a.end(ucs.ErrCanceled)
-	}
-}
-
 // giveUp ends a message without a receive that will never be complete.
 func (w *Worker) giveUp(a *assembly, err error) {
 	if a.owner == nil { // nobody has seen it, or its receive is over

@@ -4,18 +4,20 @@ import "context"
 
 // The operations for people: each starts one and waits for it, progressing the
 // worker meanwhile. Where waiting is refused (inside a callback, or, unless the worker
-// is in ThreadModeMulti, while another goroutine waits on it) nothing is started. When
-// ctx ends first, its error comes back and the operation goes on without anybody
-// waiting: the buffer stays the library's until the endpoint is closed. In the steady
-// state they allocate nothing, and what is done in the call costs no wait.
+// is in ThreadModeMulti, while another goroutine waits on it) nothing is started. What
+// the end of ctx means for each is in the package comment. In the steady state they
+// allocate nothing, and what is done in the call costs no wait.
 
-// TagSendWait sends buf as TagSend does and waits until it may be reused.
+// TagSendWait sends buf as TagSend does and waits until it may be reused. If ctx ends
+// before, a message that has not begun to leave is not sent, and the error matches
+// ucs.ErrCanceled. Any other goes on; buf is the caller's again unless the error matches
+// ucs.InProgress: then it must not be changed before the endpoint is closed.
 func (ep *Endpoint) TagSendWait(ctx context.Context, tag Tag, buf []byte) error {
 	return ep.tagSendWait(ctx, tag, buf, &tagForm, 0)
 }
 
 // TagSendSyncWait sends buf as TagSendSync does and waits until the receiver has
-// matched the message.
+// matched the message. The end of ctx means what it means for TagSendWait.
 func (ep *Endpoint) TagSendSyncWait(ctx context.Context, tag Tag, buf []byte) error {
 	return ep.tagSendWait(ctx, tag, buf, &tagSyncForm, stateNoImm)
 }
@@ -26,14 +28,16 @@ func (ep *Endpoint) tagSendWait(ctx context.Context, tag Tag, buf []byte, form *
 		return err
 	}
 	c.ep, c.tag, c.buf, c.form, c.state = ep, tag, buf, form, flags
+	c.use = memoryRead
 	return c.wait(ctx)
 }
 
 // TagRecvWait receives a tagged message as TagRecv does and waits for it. If ctx
-// ends before, nothing is received and buf is the caller's again: the error matches
-// ucs.ErrCanceled. A message of which a part has arrived by then is lost. Only if the
-// message is being fetched from its sender the error is the context's alone, and buf
-// stays the library's until the endpoint is closed.
+// ends before, nothing is received: the error matches ucs.ErrCanceled, and a message of
+// which a part has arrived by then goes to a later receive, as Worker.Cancel says. A
+// message that is being fetched from its sender cannot be given back: the call waits for
+// it behind the end of ctx, until the sender, or the connection to it, ends. buf is the
+// caller's again in any case.
 func (w *Worker) TagRecvWait(ctx context.Context, tag, mask Tag, buf []byte) (TagRecvInfo, error) {
 	c, err := w.waitingCall(startTagRecv)
 	if err != nil {
@@ -43,7 +47,9 @@ func (w *Worker) TagRecvWait(ctx context.Context, tag, mask Tag, buf []byte) (Ta
 	return c.waitRecv(ctx)
 }
 
-// RecvWait receives the message as Recv does and waits until it is there whole.
+// RecvWait receives the message as Recv does and waits until it is there whole. The end of
+// ctx means what it means for Worker.TagRecvWait; a message that is given back goes to a
+// later receive of its tag.
 func (d *TagMessage) RecvWait(ctx context.Context, buf []byte) (TagRecvInfo, error) {
 	if d == nil {
 		return TagRecvInfo{}, errNoMessage
@@ -58,7 +64,7 @@ func (d *TagMessage) RecvWait(ctx context.Context, buf []byte) (TagRecvInfo, err
 
 // waitRecv is wait for receives, which may be over in the call.
 func (c *call) waitRecv(ctx context.Context) (TagRecvInfo, error) {
-	c.p = &c.params
+	c.use, c.p = memoryWritten, &c.params
 	c.p.TagInfo = &c.info
 	lost, err := c.await(ctx)
 	if lost {
@@ -73,28 +79,32 @@ func (c *call) waitRecv(ctx context.Context) (TagRecvInfo, error) {
 }
 
 // PutWait writes buf to the peer's memory as Put does and waits until buf may be
-// reused. That the data is there takes a flush.
+// reused. That the data is there takes a flush. The end of ctx means what it means for
+// TagSendWait.
 func (ep *Endpoint) PutWait(ctx context.Context, buf []byte, raddr uint64, key *Rkey) error {
-	return ep.accessWait(ctx, startPut, buf, raddr, key)
+	return ep.accessWait(ctx, startPut, memoryRead, buf, raddr, key)
 }
 
 // GetWait reads from the peer's memory as Get does and waits until the data is in
-// buf.
+// buf. If ctx ends before, an operation that has not begun is not carried out, and the
+// error matches ucs.ErrCanceled; any other is waited for.
 func (ep *Endpoint) GetWait(ctx context.Context, buf []byte, raddr uint64, key *Rkey) error {
-	return ep.accessWait(ctx, startGet, buf, raddr, key)
+	return ep.accessWait(ctx, startGet, memoryWritten, buf, raddr, key)
 }
 
-func (ep *Endpoint) accessWait(ctx context.Context, start func(*call) (*Request, error), buf []byte, raddr uint64, key *Rkey) error {
+func (ep *Endpoint) accessWait(ctx context.Context, start func(*call) (*Request, error), use memoryUse, buf []byte, raddr uint64, key *Rkey) error {
 	c, err := ep.w.waitingCall(start)
 	if err != nil {
 		return err
 	}
-	c.ep, c.buf, c.raddr, c.key = ep, buf, raddr, key
+	c.ep, c.use, c.buf, c.raddr, c.key = ep, use, buf, raddr, key
 	return c.wait(ctx)
 }
 
 // AtomicWait does an atomic operation as Atomic does and waits until the value from
-// before is in reply. Without one, reply nil, there is nothing to wait for.
+// before is in reply. Without one, reply nil, there is nothing to wait for. If ctx
+// ends before, an operation that has not begun is not carried out, and the error matches
+// ucs.ErrCanceled; any other goes on. Nothing is stored in reply then.
 func (ep *Endpoint) AtomicWait(ctx context.Context, op AtomicOp, operand []byte, raddr uint64, key *Rkey, reply []byte) error {
 	c, err := ep.w.waitingCall(startAtomic)
 	if err != nil {
@@ -102,12 +112,24 @@ func (ep *Endpoint) AtomicWait(ctx context.Context, op AtomicOp, operand []byte,
 	}
 	c.ep, c.op, c.raddr, c.key = ep, op, raddr, key
 	c.buf = c.operand[:copy(c.operand[:], operand)]
-	c.p = &c.params
+	c.use, c.p = memoryOwn, &c.params
 	c.p.ReplyBuffer = reply
-	return c.wait(ctx)
+	if n := len(reply); n > 0 && n <= len(c.reply) {
+		c.p.ReplyBuffer = c.reply[:copy(c.reply[:], reply)] // of compare-swap it says something
+	}
+	lost, err := c.await(ctx)
+	if lost {
+		return err
+	}
+	if err == nil {
+		copy(reply, c.p.ReplyBuffer)
+	}
+	c.drop()
+	return err
 }
 
-// FlushWait flushes the endpoint as Flush does and waits for the end of it.
+// FlushWait flushes the endpoint as Flush does and waits for the end of it. If ctx ends
+// before, its error is returned, and what was to be flushed goes on.
 func (ep *Endpoint) FlushWait(ctx context.Context) error { return ep.endWith(ctx, startFlush) }
 
 // FlushWait flushes every endpoint of the worker and waits for the end of it.

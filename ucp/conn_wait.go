@@ -4,7 +4,8 @@ import "context"
 
 // ConnectWait waits until the endpoint is connected: until messages that are started on it
 // go out, with lanes that both ends have agreed on, as far as it takes the peer's worker to
-// be progressed. It fails as the endpoint does.
+// be progressed. It fails as the endpoint does. If ctx ends
+// before, its error is returned, and the connecting goes on.
 func (ep *Endpoint) ConnectWait(ctx context.Context) error { return ep.endWith(ctx, startReaching) }
 
 func startReaching(c *call) (*Request, error) {

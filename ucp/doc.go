@@ -28,9 +28,45 @@
 // peers ask for, too: a process in which nobody does answers nobody. A worker with
 // WorkerParams.Background does it by itself.
 //
-// If the context of a call that waits ends first, its error comes back. Unless the call
-// says otherwise the operation goes on without anybody waiting, and its memory stays the
-// library's until the endpoint is closed.
+// # The end of a context
+//
+// When the context of a call that waits ends before the operation, the call gives the
+// operation up if nothing is lost by that. An error that matches ucs.ErrCanceled says that it
+// did: nothing was sent or received, and the buffer is the caller's. What cannot be given up
+// has another end, by the call:
+//
+//	Worker.TagRecvWait         a message that has matched and comes in packets goes back to
+//	TagMessage.RecvWait        the worker, and a later receive gets it. One that is fetched
+//	                           from its sender is waited for.
+//	AMMessage.RecvWait         data that is fetched from its sender is waited for.
+//	Endpoint.GetWait           the data is waited for.
+//	AtomicWait, FetchAdd64Wait not begun: not carried out, ucs.ErrCanceled. Else it goes on,
+//	and the like               and the error is the context's alone. Nothing is stored.
+//	Endpoint.StreamRecvWait    nothing has been received, the bytes stay in the stream.
+//	StreamRecvFullWait         the n bytes that it returns are in the buffer, the rest stays
+//	                           in the stream.
+//	AMQueue.Next, All          no message has been taken out.
+//	Endpoint.TagSendWait       not begun: not sent, ucs.ErrCanceled. Else the message goes
+//	TagSendSyncWait            on, and the receiver may get it. Where the library can copy
+//	AMSendWait, StreamSendWait what has not left it does, the error is the context's alone,
+//	Endpoint.PutWait           and the buffer is the caller's. Where a transport or the peer
+//	                           reads the buffer the error matches ucs.InProgress, too: it
+//	                           must not be changed before the endpoint is closed.
+//	Endpoint.FlushWait         the flush goes on, nobody is told of its end.
+//	Endpoint.ConnectWait       the connecting goes on.
+//	Endpoint.Shutdown          the closing goes on while the worker is progressed.
+//	Worker.Shutdown            the endpoints go on closing, the worker is open.
+//	Worker.Run, Wait, WaitMem  there is nothing to give up.
+//	Request.Wait               a receive that no message has matched, and one of a stream, is
+//	                           canceled. Anything else goes on with its buffer; the request
+//	                           tells when it is done, and can be waited for again.
+//
+// "Waited for" is as long as it takes: the call returns behind the end of its context, with
+// the result of the operation, also nil. That end comes with the data, or with the life of
+// the sender, of its connection or of the endpoint. So no call that stores into a buffer
+// returns before the library is done with it, and no message is lost by a deadline. A
+// program that must not wait for a peer that stands still starts the operation without
+// waiting, and waits by Request.Wait.
 //
 // All operations take the same optional parameters; what does not belong to a call
 // is refused with ucs.ErrInvalidParam.

@@ -63,6 +63,7 @@ func (c *call) unwind() {
 		w := c.w
 		w.awaitTurn()
 		if c.Waits() { // [unwind]
+			c.desert()
 			c.detach()
 		}
 		w.engine.Leave(&c.Waiter)
@@ -197,7 +198,7 @@ func (c *call) lead(ctx context.Context) (lost bool, err error) {
 			if err == nil {
 				continue
 			}
-			if !awake(err) && !c.Over() {
+			if !awake(err) && !c.bound && !c.Over() {
 				return c.giveUp(ctx, err)
 			}
 			step = paceRest
@@ -251,13 +252,20 @@ func (c *call) doze(ctx context.Context) (lost bool, err error) {
 // ends.
 func (c *call) giveUp(ctx context.Context, reason error) (lost bool, err error) {
 	w := c.w
+	err = reason
 	if c.r != nil {
 		c.cancelFor(ctx, reason) // [give up]
+		if !c.Over() {
+			c.bound, err = c.outlive(reason)
+		}
+		if c.bound {
+			return c.stay(context.Background())
+		}
 	}
 	if c.Over() {
 		err = canceled(ctx, reason, c.Err())
 	} else {
-		lost, err = c.detach(), reason
+		lost = c.detach()
 	}
 	w.engine.Leave(&c.Waiter)
 	w.endTurn()

@@ -2,13 +2,15 @@ package ucp
 
 import "context"
 
-// StreamSendWait sends buf as StreamSend does and waits until it may be reused.
+// StreamSendWait sends buf as StreamSend does and waits until it may be reused. The end of
+// ctx means what it means for TagSendWait; of a piece that has begun to leave all of it is
+// appended to the stream.
 func (ep *Endpoint) StreamSendWait(ctx context.Context, buf []byte) error {
 	c, err := ep.w.waitingCall(startStreamSend)
 	if err != nil {
 		return err
 	}
-	c.ep, c.buf = ep, buf
+	c.ep, c.use, c.buf = ep, memoryRead, buf
 	return c.wait(ctx)
 }
 
@@ -31,7 +33,7 @@ func (ep *Endpoint) streamRecvWait(ctx context.Context, buf []byte, flags Stream
 	if err != nil {
 		return 0, err
 	}
-	c.ep, c.buf = ep, buf
+	c.ep, c.use, c.buf = ep, memoryWritten, buf
 	if flags != 0 {
 		c.p = &c.params
 		c.p.StreamFlags = flags

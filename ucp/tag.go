@@ -30,9 +30,10 @@ var (
 // tagState is what a worker keeps for tagged messages.
 type tagState struct {
 	tagMatcher
-	on    bool          // they may be used
-	taken messageList   // messages in the hands of the user
-	free  []*TagMessage // idle objects
+	on       bool          // they may be used
+	taken    messageList   // messages in the hands of the user
+	detached messageList   // messages that are not whole and whose receives were canceled
+	free     []*TagMessage // idle objects
 }
 
 func (tagFamily) start(w *Worker) { w.tag.on, w.tag.spread = true, newTagSpread() }

@@ -203,6 +203,11 @@ func (w *Worker) dropMessages() {
 	for d := w.tag.oldest(); d != nil; d = w.tag.oldest() {
 		w.discardMessage(d)
 	}
+	for d := w.tag.detached.head; d != nil; d = w.tag.detached.head {
+		w.tag.detached.remove(d, arrivalLinks)
+		w.discard(d.assembly)
+		w.putMessage(d)
+	}
 	for d := w.tag.taken.head; d != nil; d = w.tag.taken.head {
 		w.release(d)
 		if a := d.assembly; a != nil {

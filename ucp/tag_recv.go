@@ -151,42 +151,6 @@ func (w *Worker) describeTagRecv(tag, mask Tag, buf []byte, p *RequestParams, d 
 	return r.recvResult(p)
 }
 
-// Cancel asks for the end of an operation: it finishes either completed or with
-// ucs.ErrCanceled, not both, and its callback runs. Tag receives can be canceled
-// that have not been matched, and those of a message in several packets of which
-// some are still to come: where nothing tells that the sender has died they might
-// never. C UCX cancels the former only. The rest of such a message is discarded, and
-// nobody else receives it; its sender is not told. A stream receive can always be
-// canceled: what it had got by then is in the buffer, and Request.RecvLength says how
-// much, the rest goes to the next receive. A rendezvous goes on, like all other
-// requests: it ends with its endpoint.
-func (w *Worker) Cancel(r *Request) {
-	if r != nil {
-		r.checkLive()
-	}
-	w.enter()
-	w.cancel(r)
-	w.exit()
-}
-
-func (w *Worker) cancel(r *Request) {
-	if r != nil && r.w == w && r.state&(stateDone|stateNext) == stateNext {
-		r.finish(ucs.ErrCanceled)
-		return
-	}
-	if r == nil || r.w != w || r.state&(stateDone|stateRecv) != stateRecv {
-		return
-	}
-	switch {
-	case r.state&stateLeft != 0:
-		r.state |= stateUnwanted
-	case r.state&(stateExpect|stateStream) == 0:
-		w.cancelMatched(r)
-	default:
-		w.cancelPosted(r)
-	}
-}
-
 // cancelPosted ends a receive that has not been matched.
 func (w *Worker) cancelPosted(r *Request) {
 	switch {
@@ -203,11 +167,11 @@ func (w *Worker) cancelPosted(r *Request) {
 func (w *Worker) cancelReceives() {
 	for i := range w.tag.exact {
 		for r := w.tag.exact[i].head; r != nil; r = w.tag.exact[i].head {
-			w.cancel(r)
+			w.cancelPosted(r)
 		}
 	}
 	for r := w.tag.wild.head; r != nil; r = w.tag.wild.head {
-		w.cancel(r)
+		w.cancelPosted(r)
 	}
 }
 

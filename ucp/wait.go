@@ -9,10 +9,10 @@ import (
 // Wait progresses the worker until the operation has finished and returns the
 // result. What the request tells can be read until Free, which is optional, and
 // after which the object serves another operation. When ctx ends first a receive
-// that no message has matched, or one of a stream, is canceled: the error then matches ucs.ErrCanceled and
-// the context's error. Anything else goes on, and Wait returns the context's error alone: the
-// request is still in flight, its buffer stays the library's until Done, and Wait
-// may be called again. Inside a callback, or while another goroutine waits on the
+// that no message has matched, or one of a stream, is canceled: the error then matches
+// ucs.ErrCanceled and the context's error. Anything else goes on, and Wait returns the
+// context's error alone: the request is still in flight, its buffer stays the library's
+// until Done, and Wait may be called again. Inside a callback, or while another goroutine waits on the
 // worker, Wait is refused and leaves the request as it is. In ThreadModeMulti any
 // number of goroutines may wait, for the same request too.
 func (r *Request) Wait(ctx context.Context) error {
@@ -62,8 +62,9 @@ func (w *Worker) waitingCall(start func(*call) (*Request, error)) (*call, error)
 }
 
 // wait carries out the call, waits for the end of the operation, and gives back the
-// description. Where ctx ends before, a receive is canceled. What cannot be goes on, and
-// nobody hears of it, unless it has a request that is somebody's.
+// description. Where ctx ends before, an operation that can be canceled is; of the others
+// those that use memory of the caller's are waited for, as far as that can be
+// (outlive), and the rest goes on.
 func (c *call) wait(ctx context.Context) error {
 	lost, err := c.await(ctx)
 	if !lost {
@@ -85,7 +86,23 @@ func (c *call) await(ctx context.Context) (lost bool, err error) {
 // the operation goes on, with the description.
 func (c *call) waitAlone(ctx context.Context) (lost bool, err error) {
 	w := c.w
-	defer w.leaveWait()
+	returns := false
+	defer func() {
+		if !returns && !w.abandoned() {
+			w.gate |= gateInside
+			c.desert()
+			w.gate &^= gateInside
+		}
+		w.leaveWait()
+	}()
+	lost, err = c.waitEntered(ctx)
+	returns = true
+	return lost, err
+}
+
+// waitEntered is waitAlone for who has entered the wait.
+func (c *call) waitEntered(ctx context.Context) (lost bool, err error) {
+	w := c.w
 	if c.start != nil {
 		w.enter()
 		c.r, err = c.start(c)
@@ -95,19 +112,15 @@ func (c *call) waitAlone(ctx context.Context) (lost bool, err error) {
 		}
 	}
 	r := c.r
-	if err = w.progressUntil(ctx, c); err == nil && r != nil {
-		c.info, err = r.info, r.err
-	}
+	reason := w.progressUntil(ctx, c)
 	if r == nil {
-		return false, err
+		return false, reason
 	}
 	if !r.Done() {
-		w.enter()
-		c.cancelFor(ctx, err)
-		w.exit()
-		if r.Done() {
-			c.info, err = r.info, canceled(ctx, err, r.err)
-		}
+		err = c.giveUpAlone(ctx, reason)
+	}
+	if r.Done() {
+		c.info, err = r.info, canceled(ctx, reason, r.err)
 	}
 	if c.given {
 		return false, err
@@ -115,6 +128,23 @@ func (c *call) waitAlone(ctx context.Context) (lost bool, err error) {
 	lost = !r.Done()
 	r.free()
 	return lost, err
+}
+
+// giveUpAlone ends the waiting for a reason, mostly that ctx has ended. It returns the error
+// of an operation that goes on.
+func (c *call) giveUpAlone(ctx context.Context, reason error) error {
+	w := c.w
+	w.enter()
+	c.cancelFor(ctx, reason)
+	err := reason
+	if !c.r.Done() {
+		c.bound, err = c.outlive(reason)
+	}
+	w.exit()
+	if c.bound {
+		err = w.progressUntil(context.Background(), c)
+	}
+	return err
 }
 
 // progressUntil progresses until the call is over or ctx ends: busily for a while,
@@ -161,7 +191,7 @@ func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 		}
 		switch {
 		case err == nil:
-		case awake(err):
+		case awake(err) || c.bound:
 			paceRest.take()
 		default:
 			return err

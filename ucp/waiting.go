@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -9,7 +10,9 @@ import (
 
 // waiting is what a call keeps that waits.
 type waiting struct {
-	given  bool     // the request is somebody's, who frees it: else it is the call's
+	given  bool // the request is somebody's, who frees it: else it is the call's
+	use    memoryUse
+	bound  bool     // its context has ended, and it waits for the end of the operation
 	r      *Request // that it waits for, nil if there is none
 	next   *call    // waits for the same
 	leaves bool     // it waits for the last endpoint to be gone
@@ -20,16 +23,36 @@ type waiting struct {
 	operand, reply [8]byte // of atomic operations
 }
 
-// cancel ends the operation if it is a receive: of a request that is somebody's only if
-// no message has matched it.
+// memoryUse is what an operation does with memory of the caller's.
+type memoryUse uint8
+
+const (
+	memoryUnused  memoryUse = iota
+	memoryOwn               // the call has memory of its own for it: atomic operations
+	memoryRead              // sends, puts
+	memoryWritten           // receives, gets
+)
+
+// cancel ends the operation if nothing is lost by that. A request that is somebody's is
+// canceled only as a receive that no message has matched.
 func (c *call) cancel() {
-	switch {
+	switch r := c.r; {
 	case c.given:
-		c.w.cancelPosted(c.r)
-	case c.r.is(kindClose):
-		c.r.ep.giveUp()
+		c.w.cancelPosted(r)
+	case c.use != memoryUnused && r.ep != nil && r.list == &r.ep.waiting: // it has not begun
+		r.abort(ucs.ErrCanceled)
+	case r.is(kindClose):
+		r.ep.giveUp()
 	default:
-		c.w.cancel(c.r)
+		c.w.cancel(r)
+	}
+}
+
+// desert ends the operation of a call that does not return, but panics with what a callback
+// has panicked with: a receive must not take a message for nobody.
+func (c *call) desert() {
+	if c.r != nil && !c.given && !c.r.Done() && !c.r.is(kindClose) {
+		c.cancel()
 	}
 }
 
@@ -39,6 +62,19 @@ func (c *call) cancelFor(ctx context.Context, reason error) {
 	if reason == ctx.Err() || !c.given {
 		c.cancel()
 	}
+}
+
+// outlive decides about an operation that goes on when its wait has ended for a reason. It
+// reports whether the call has to wait for the end all the same, as memory of the caller's is
+// written until then, and otherwise returns the error of the call.
+func (c *call) outlive(reason error) (stay bool, err error) {
+	switch {
+	case c.given || c.use <= memoryOwn || c.use == memoryRead && c.r.ownData():
+		return false, reason
+	case c.use == memoryRead:
+		return false, fmt.Errorf("ucp: the operation goes on, and reads its buffer as long as the endpoint is there: %w: %w", ucs.InProgress, reason)
+	}
+	return true, nil
 }
 
 // canceled is the error of an operation that has ended with err when its wait had.
@@ -54,3 +90,28 @@ func canceled(ctx context.Context, reason, err error) error {
 
 // left reports whether no endpoint is left, those that were being closed before too.
 func (c *call) left() bool { return c.w.endpoints.Len() == 0 }
+
+// ownData makes the data of a send the library's, by copying it, and reports whether the
+// memory of the caller's is used no more. That cannot be while a transport, or the peer,
+// reads it.
+func (r *Request) ownData() bool {
+	switch r.proto.(type) {
+	case eagerShort, eagerBcopy, eagerMultiBcopy, rndvBcopy, putShort, putCopy, putMessages:
+	case rndvOffer:
+		if r.offer.addr != 0 {
+			return false
+		}
+	default:
+		return r.state&stateSent != 0
+	}
+	if r.data.class != DatatypeContig {
+		return false
+	}
+	if r.state&stateSent == 0 {
+		r.data.buf = bytes.Clone(r.data.buf)
+	}
+	if r.form != nil && r.form.active {
+		r.am.copyHeader(&r.w.buffers)
+	}
+	return true
+}

@@ -132,8 +132,8 @@ func TestSenderDies(t *testing.T) {
 }
 
 // TestCancelHalfMessage: a receive of which some fragments have come is canceled,
-// also when nobody can tell that its sender is dead. The rest is discarded, and
-// what comes after it is received.
+// also when nobody can tell that its sender is dead. The message is there when all of
+// it is, and does not keep receives from what comes meanwhile.
 func TestCancelHalfMessage(t *testing.T) {
 	eachMortal(t, bothModes[:1], func(r *rig, mode ucp.ErrMode) {
 		d, other := r.doomed(), r.doomed()
@@ -163,6 +163,12 @@ func TestCancelHalfMessage(t *testing.T) {
 			recv.Free()
 		}
 		canceled(half(7))
+		again := r.started(a.TagRecv(7, ucp.FullMask, make([]byte, endless), nil))
+		r.ends("the message that was canceled", again.Done)
+		if info, err := again.TagRecvInfo(); err != nil || info.Length != endless {
+			r.Errorf("the message that was canceled: %v, %+v", err, info)
+		}
+		again.Free()
 		d.do("send 8 100000")
 		buf := make([]byte, 100_000)
 		next, err := a.TagRecv(8, ucp.FullMask, buf, nil)
@@ -182,6 +188,14 @@ func TestCancelHalfMessage(t *testing.T) {
 			r.Fatal("ended without being asked")
 		}
 		canceled(recv, o)
+		other.do("send 9 10") // it is not behind the one that nobody completes
+		small := make([]byte, 10)
+		next = r.started(a.TagRecv(9, ucp.FullMask, small, nil))
+		r.ends("a message of another sender", next.Done)
+		if err := next.Err(); err != nil || small[9] != 0xA5 {
+			r.Errorf("a message of another sender: %v, %x", err, small)
+		}
+		next.Free()
 		other.kill()
 		r.ends("what is kept of the message", func() bool { return a.Stats().Abandoned == 1 })
 	}, piecemeal...)
@@ -207,6 +221,34 @@ func TestContextEndsHalfMessage(t *testing.T) {
 			r.Error("the buffer is still written to")
 		}
 	}, piecemeal...)
+}
+
+// TestContextEndsFetch: a call that waits for a message which is fetched from its sender goes
+// on at the end of its context, and ends with the sender.
+func TestContextEndsFetch(t *testing.T) {
+	eachMortal(t, bothModes[:1], func(r *rig, mode ucp.ErrMode) {
+		d := r.doomed()
+		a, _ := r.survivor(d, mode)
+		d.do("send 7 %d", endless)
+		r.ends("the offer", func() bool { _, ok := a.TagPeek(7, ucp.FullMask); return ok })
+		d.do("pause")
+		ctx, cancel := context.WithCancel(t.Context())
+		killed := make(chan struct{})
+		context.AfterFunc(ctx, func() { d.kill(); close(killed) })
+		cancel()
+		buf := make([]byte, endless)
+		switch _, err := a.TagRecvWait(ctx, 7, ucp.FullMask, buf); {
+		case err == nil: // it was read out of the sender's memory in time
+		case !errors.Is(err, ucs.ErrConnectionReset):
+			r.Errorf("a message whose sender has died: %v", err)
+		}
+		<-killed
+		clear(buf)
+		r.settle()
+		if buf[len(buf)-1] != 0 || buf[0] != 0 {
+			r.Error("the buffer is still written to")
+		}
+	}, setting{"RNDV_THRESH", "0"})
 }
 
 // TestPeerClosesItsEnd: what waits for a peer ends after that has closed its end,

@@ -105,7 +105,7 @@ var transports = inTurn([]transport{
 
 	// As posix, but for where its memory is from.
 	{name: "sysv", few: true, settings: []setting{{"TLS", "sysv"}},
-		shows: []string{"transfer", "wireup", "addresses", "close", "worker close", "failure", "put and get"}},
+		shows: []string{"transfer", "cancellation", "wireup", "addresses", "close", "worker close", "failure", "put and get"}},
 
 	{name: "posix and cma", few: true, settings: []setting{{"TLS", "posix,cma"}}, shows: memories},
 	{name: "a small ring", few: true, settings: []setting{{"TLS", "posix"}, {"POSIX_FIFO_SIZE", "4"}}, shows: narrows},
@@ -145,13 +145,13 @@ var transports = inTurn([]transport{
 var lanes = []string{"transfer", "order", "wireup", "addresses", "flush", "close", "worker close", "failure", "wakeup", "signals", "put and get"}
 
 // narrows are those in which operations wait for room.
-var narrows = []string{"transfer", "streams", "datatypes", "requests", "order", "flush", "close", "failure", "active messages", "put and get"}
+var narrows = []string{"transfer", "cancellation", "streams", "datatypes", "requests", "order", "flush", "close", "failure", "active messages", "put and get"}
 
 // memories are those in which it shows how memory is registered, copied and reached.
-var memories = []string{"transfer", "lengths", "datatypes", "requests", "wireup", "close", "failure", "faults", "active messages", "put and get", "atomics"}
+var memories = []string{"transfer", "cancellation", "lengths", "datatypes", "requests", "wireup", "close", "failure", "faults", "active messages", "put and get", "atomics"}
 
 // locks are those in which calls come from callbacks, threads wait, or workers end under them.
-var locks = []string{"transfer", "completion", "requests", "waiting", "close", "worker close", "failure", "wakeup", "signals", "panics", "active messages", "put and get", "atomics"}
+var locks = []string{"transfer", "cancellation", "completion", "requests", "waiting", "close", "worker close", "failure", "wakeup", "signals", "panics", "active messages", "put and get", "atomics"}
 
 // inTurn deals turns out to those of a list that are like others of it.
 func inTurn(list []transport) []transport {

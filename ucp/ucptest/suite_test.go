@@ -86,6 +86,7 @@ var switches = []struct {
 var suite = []caseGroup{
 	{"transfer", transferCases},
 	{"matching", matchCases},
+	{"cancellation", cancelCases},
 	{"streams", streamCases},
 	{"completion", completeCases},
 	{"forced completion", forceCases},

@@ -67,5 +67,17 @@ func (s *Set) Add(off, n int) bool {
 	return true
 }
 
+// Each calls fn with each run of bytes that have arrived, in order, until fn returns false.
+func (s *Set) Each(fn func(off, n int) bool) {
+	if s.prefix > 0 && !fn(0, s.prefix) {
+		return
+	}
+	for _, p := range s.spans {
+		if !fn(p.start, p.end-p.start) {
+			return
+		}
+	}
+}
+
 // Prefix is the number of bytes that have arrived without a gap from the start.
 func (s *Set) Prefix() int { return s.prefix }

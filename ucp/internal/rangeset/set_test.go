@@ -1,6 +1,7 @@
 package rangeset
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -108,4 +109,27 @@ func TestSetReset(t *testing.T) {
 	if message(maxKept + 1); s.spans != nil {
 		t.Errorf("room for %d gaps is kept", cap(s.spans))
 	}
+}
+
+// TestEach: the runs of bytes that have arrived are told of in order, until that is enough.
+func TestEach(t *testing.T) {
+	var s Set
+	for _, r := range [][2]int{{40, 5}, {0, 10}, {20, 10}, {10, 3}, {30, 1}} {
+		if !s.Add(r[0], r[1]) {
+			t.Fatal(r)
+		}
+	}
+	want := [][2]int{{0, 13}, {20, 11}, {40, 5}}
+	for most := range len(want) + 1 {
+		var got [][2]int
+		s.Each(func(off, n int) bool {
+			got = append(got, [2]int{off, n})
+			return len(got) < most
+		})
+		if n := max(most, 1); !slices.Equal(got, want[:n]) {
+			t.Errorf("%v, want %v", got, want[:n])
+		}
+	}
+	s.Reset()
+	s.Each(func(off, n int) bool { t.Error(off, n); return true })
 }
