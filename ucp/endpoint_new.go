@@ -133,7 +133,10 @@ func (w *Worker) newEndpoint(addr *proto.WorkerAddress, mode ErrMode, state endp
 // newEndpointBy is newEndpoint by rules for its lanes.
 func (w *Worker) newEndpointBy(addr *proto.WorkerAddress, mode ErrMode, state endpointState, rules laneRules) (*Endpoint, error) {
 	ep := &Endpoint{w: w, errMode: mode, state: state, short: -1, shortAM: -1, lacks: needID}
-	if err := ep.connectBy(addr, rules); err != nil {
+	w.opening = addr.UUID
+	err := ep.connectBy(addr, rules)
+	w.opening = 0
+	if err != nil {
 		return nil, err
 	}
 	id := w.endpoints.Put(ep)
