@@ -257,7 +257,8 @@ func (c *call) giveUp(ctx context.Context, reason error) (lost bool, err error) 
 	if c.Over() {
 		err = canceled(ctx, reason, c.Err())
 	} else {
-		lost, err = c.detach(), reason
+		err = c.waitedFor(reason)
+		lost = c.detach()
 	}
 	w.engine.Leave(&c.Waiter)
 	w.endTurn()

@@ -9,10 +9,11 @@ import (
 // Wait progresses the worker until the operation has finished and returns the
 // result. What the request tells can be read until Free, which is optional, and
 // after which the object serves another operation. When ctx ends first a receive
-// that no message has matched, or one of a stream, is canceled: the error then matches ucs.ErrCanceled and
-// the context's error. Anything else goes on, and Wait returns the context's error alone: the
-// request is still in flight, its buffer stays the library's until Done, and Wait
-// may be called again. Inside a callback, or while another goroutine waits on the
+// that no message has matched, or one of a stream, is canceled: the error then matches
+// ucs.ErrCanceled and the context's error. Anything else goes on, and the error matches the
+// context's alone; behind a deadline it says so where the peer has never answered the
+// endpoint. The request is still in flight then, its buffer stays the library's until Done, and Wait may be called
+// again. Inside a callback, or while another goroutine waits on the
 // worker, Wait is refused and leaves the request as it is. In ThreadModeMulti any
 // number of goroutines may wait, for the same request too.
 func (r *Request) Wait(ctx context.Context) error {
@@ -107,6 +108,8 @@ func (c *call) waitAlone(ctx context.Context) (lost bool, err error) {
 		w.exit()
 		if r.Done() {
 			c.info, err = r.info, canceled(ctx, err, r.err)
+		} else {
+			err = c.waitedFor(err)
 		}
 	}
 	if c.given {

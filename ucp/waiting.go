@@ -49,5 +49,20 @@ func canceled(ctx context.Context, reason, err error) error {
 	return reason
 }
 
+// waitedFor adds to the deadline that has ended a wait what the operation, which goes on,
+// waits for, where that is an answer that its endpoint has never had. A peer in shared
+// memory that has no room for another endpoint cannot give any.
+func (c *call) waitedFor(reason error) error {
+	if reason != context.DeadlineExceeded || c.r == nil || c.r.Done() || c.r.ep == nil {
+		return reason
+	}
+	ep := c.r.ep
+	if ep.state&epRequested == 0 || ep.remoteID != 0 || len(ep.lanes) == 0 {
+		return reason
+	}
+	return fmt.Errorf("ucp: endpoint %s: the peer has not answered the request to connect over %s: its worker is not progressed, or refuses: %w",
+		ep.describe(), ep.laneName(int(ep.cfg.lanes.wireup)), reason)
+}
+
 // left reports whether no endpoint is left, those that were being closed before too.
 func (c *call) left() bool { return c.w.endpoints.Len() == 0 }
