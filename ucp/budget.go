@@ -3,7 +3,6 @@ package ucp
 import (
 	"fmt"
 	"math"
-	"sync"
 
 	"go.uber.org/zap"
 
@@ -165,47 +164,6 @@ func (w *Worker) evict(s *source, reason error) {
 	}
 	w.evicting = evicting
 	w.trim()
-}
-
-// fellows are the workers of the process.
-var fellows struct {
-	sync.Mutex
-	workers map[*Worker]struct{}
-}
-
-// enlist makes a worker one that others can ask to give something back; resign ends
-// that.
-func (w *Worker) enlist() {
-	fellows.Lock()
-	defer fellows.Unlock()
-	if fellows.workers == nil {
-		fellows.workers = make(map[*Worker]struct{})
-	}
-	fellows.workers[w] = struct{}{}
-}
-
-func (w *Worker) resign() {
-	fellows.Lock()
-	delete(fellows.workers, w)
-	fellows.Unlock()
-}
-
-// askOthers asks the other workers to throw away what those hold who have to give
-// way, and returns their number.
-func askOthers(w *Worker) int {
-	fellows.Lock()
-	defer fellows.Unlock()
-	n := 0
-	for f := range fellows.workers {
-		if f == w {
-			continue
-		}
-		n++
-		if !f.asked.Swap(true) {
-			f.wake.signal()
-		}
-	}
-	return n
 }
 
 // shed does what another worker has asked for: the greediest give way until there is

@@ -136,7 +136,10 @@ func (w *Worker) newEndpoint(addr *proto.WorkerAddress, mode ErrMode, stage life
 // newEndpointBy is newEndpoint by rules for its lanes.
 func (w *Worker) newEndpointBy(addr *proto.WorkerAddress, mode ErrMode, stage life.Stage, rules laneRules) (*Endpoint, error) {
 	ep := &Endpoint{w: w, errMode: mode, life: life.End{Stage: stage}, short: -1, shortAM: -1, lacks: needID}
-	if err := ep.connectBy(addr, rules); err != nil {
+	w.opening = addr.UUID
+	err := ep.connectBy(addr, rules)
+	w.opening = 0
+	if err != nil {
 		return nil, err
 	}
 	id := w.endpoints.Put(ep)

@@ -253,6 +253,7 @@ func (c *call) doze(ctx context.Context) (lost bool, err error) {
 func (c *call) giveUp(ctx context.Context, reason error) (lost bool, err error) {
 	w := c.w
 	err = reason
+	said := c.waitedFor(reason)
 	if c.r != nil {
 		c.cancelFor(ctx, reason) // [give up]
 		if !c.Over() {
@@ -269,7 +270,7 @@ func (c *call) giveUp(ctx context.Context, reason error) (lost bool, err error) 
 	}
 	w.engine.Leave(&c.Waiter)
 	w.endTurn()
-	return lost, err
+	return lost, instead(err, reason, said)
 }
 
 // detach ends the waiting for something that goes on, and reports whether it does so

@@ -14,9 +14,9 @@ import (
 // messages was its own cannot be told as long as another process is there that may
 // have sent them: that one may be slow, or stopped. So what happens by itself is
 // only what is certain. As long as there are such messages, the transports are
-// asked every UCX_KEEPALIVE_INTERVAL whether a sender may be left. When none is, the
-// messages end like those of a connection that is over. Until then Worker.Cancel
-// ends their receives.
+// asked every UCX_KEEPALIVE_INTERVAL whether a sender may be left, and as soon as one of
+// them knows that a process has exited. When none is left, the messages end like those of
+// a connection that is over. Until then Worker.Cancel ends their receives.
 
 // watchSenders asks after an interval, if there is a message that needs it.
 func (w *Worker) watchSenders() {
@@ -46,6 +46,35 @@ func (w *Worker) lookForSenders() {
 		w.orphan(&w.unnamed.fragments)
 	}
 	w.watchSenders()
+}
+
+// senderExited is told by a transport that a process has exited that may have sent
+// messages. Where no other transport could bring the rest of those that are not complete,
+// they end at once.
+func (w *Worker) senderExited() {
+	l := &w.unnamed.fragments
+	if l.head == nil || w.closed || w.hasSenders() {
+		return
+	}
+	if !w.allUnnamed() {
+		w.orphan(l)
+		return
+	}
+	for a := l.head; a != nil; a = l.head {
+		a.moveTo(nil)
+		w.abandon(a)
+	}
+}
+
+// allUnnamed reports whether no transport tells its senders apart.
+func (w *Worker) allUnnamed() bool {
+	for _, i := range w.ifaces {
+		_, unnamed := i.uct.(uct.SenderFinder)
+		if !unnamed && i.attr.Resource.Type != uct.DeviceSelf && i.attr.Flags&messageFlags != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // hasSenders reports whether a transport that does not name its senders may have

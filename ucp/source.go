@@ -172,6 +172,7 @@ type bill struct {
 
 	ep       *Endpoint
 	openedBy *source         // the peer's, until the user claims the endpoint
+	age      uint64          // of the endpoints that peers have opened, which one it is
 	known    *ledger.Account // whose peer the application knows by this endpoint
 	answers  answerQueue
 }
@@ -196,6 +197,8 @@ func (ep *Endpoint) openedBy() *source {
 func (ep *Endpoint) countAs(from *source) {
 	b := ep.billing()
 	b.openedBy = from
+	ep.w.everOpened++
+	b.age = ep.w.everOpened
 	link(&from.openings, b, (*bill).place)
 	ep.w.unexpected++
 	from.opened++

@@ -10,9 +10,10 @@ import (
 // result. What the request tells can be read until Free, which is optional, and
 // after which the object serves another operation. When ctx ends first a receive
 // that no message has matched, or one of a stream, is canceled: the error then matches
-// ucs.ErrCanceled and the context's error. Anything else goes on, and Wait returns the
-// context's error alone: the request is still in flight, its buffer stays the library's
-// until Done, and Wait may be called again. Inside a callback, or while another goroutine waits on the
+// ucs.ErrCanceled and the context's error. Anything else goes on, and the error matches the
+// context's alone; behind a deadline it says so where the peer has never answered the
+// endpoint. The request is still in flight then, its buffer stays the library's until Done, and Wait may be called
+// again. Inside a callback, or while another goroutine waits on the
 // worker, Wait is refused and leaves the request as it is. In ThreadModeMulti any
 // number of goroutines may wait, for the same request too.
 func (r *Request) Wait(ctx context.Context) error {
@@ -116,12 +117,15 @@ func (c *call) waitEntered(ctx context.Context) (lost bool, err error) {
 	if r == nil {
 		return false, reason
 	}
+	said := reason
 	if !r.Done() {
+		said = c.waitedFor(reason)
 		err = c.giveUpAlone(ctx, reason)
 	}
 	if r.Done() {
 		c.info, err = r.info, canceled(ctx, reason, r.err)
 	}
+	err = instead(err, reason, said)
 	if c.given {
 		return false, err
 	}

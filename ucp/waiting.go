@@ -3,6 +3,7 @@ package ucp
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/ucx-go/ucx/ucs"
@@ -86,6 +87,35 @@ func canceled(ctx context.Context, reason, err error) error {
 		return fmt.Errorf("ucp: %w: %w", ucs.ErrCanceled, context.Cause(ctx))
 	}
 	return reason
+}
+
+// waitedFor adds to the deadline that has ended a wait what the operation, which goes on,
+// waits for, where that is an answer that its endpoint has never had. A peer in shared
+// memory that has no room for another endpoint cannot give any.
+func (c *call) waitedFor(reason error) error {
+	if reason != context.DeadlineExceeded || c.r == nil || c.r.Done() || c.r.ep == nil {
+		return reason
+	}
+	ep := c.r.ep
+	if ep.state&epRequested == 0 || ep.remoteID != 0 || len(ep.lanes) == 0 {
+		return reason
+	}
+	return fmt.Errorf("ucp: endpoint %s: the peer has not answered the request to connect over %s: its worker is not progressed, or refuses: %w",
+		ep.describe(), ep.laneName(int(ep.cfg.lanes.wireup)), reason)
+}
+
+// instead puts what was said of the reason in the place of the reason, in the error of a
+// wait that has ended by it.
+func instead(err, reason, said error) error {
+	switch {
+	case err == nil || said == reason || !errors.Is(err, reason):
+		return err
+	case errors.Is(err, ucs.ErrCanceled):
+		return fmt.Errorf("%w: %w", ucs.ErrCanceled, said)
+	case err == reason:
+		return said
+	}
+	return err
 }
 
 // left reports whether no endpoint is left, those that were being closed before too.

@@ -162,8 +162,10 @@ type Worker struct {
 	nextUntied int                        // slot of the endpoint to go on with
 	asker      *source                    // of the offer that is being handled
 
-	evicting  bool // ends are put off: a handler up the stack is in the middle of something
-	noWayBack bool // a peer that could not be answered was logged
+	opening   uint64      // uuid of the peer toward which an endpoint is being made: it gives no way
+	squeezed  atomic.Bool // another worker has no room for endpoints
+	evicting  bool        // ends are put off: a handler up the stack is in the middle of something
+	noWayBack bool        // a peer that could not be answered was logged
 
 	endpoints   idtable.Table[Endpoint]
 	shelf       []*Endpoint       // kept for peers that cannot say that they need them no longer, oldest first
@@ -175,6 +177,7 @@ type Worker struct {
 	rates       map[ledger.Source]*rate
 	again       func(src *uct.Source, message []byte) error // handles a request that was kept back
 	unexpected  int                                         // endpoints opened by peers
+	everOpened  uint64                                      // that there ever were
 	conns       connState                                   // by socket address
 	configs     map[string]*epConfig
 	described   proto.WorkerAddress // what packAddress has found
@@ -343,6 +346,9 @@ func (w *Worker) openIface(index int) error {
 		OnError:     endpointError,
 		Accept:      w.accept(),
 		PeerRelease: uct.PeerRelease(w.ctx.peerRelease()),
+
+		Reclaim:      w.reclaim,
+		SenderExited: w.senderExited,
 	}, w.ctx.set)
 	if err != nil {
 		return err
@@ -367,9 +373,11 @@ func (w *Worker) openIface(index int) error {
 // only progress can bring about keeps the worker awake by itself; messages from
 // elsewhere must wake it.
 func canSleep(a *uct.IfaceAttr) bool {
-	const messages = uct.IfaceAMShort | uct.IfaceAMBcopy | uct.IfaceAMZcopy
-	return a.Resource.Type == uct.DeviceSelf || a.Events&uct.EventFD != 0 || a.Flags&messages == 0
+	return a.Resource.Type == uct.DeviceSelf || a.Events&uct.EventFD != 0 || a.Flags&messageFlags == 0
 }
+
+// messageFlags are those of interfaces that bring messages.
+const messageFlags = uct.IfaceAMShort | uct.IfaceAMBcopy | uct.IfaceAMZcopy
 
 // setHandlers connects the active messages of the families.
 func (w *Worker) setHandlers(i *iface) error {
@@ -458,6 +466,7 @@ func (w *Worker) unfinished() bool {
 func (w *Worker) finishRound(arrived int) (n int) {
 	if w.asked.Load() {
 		w.shed()
+		w.reclaimForOthers()
 	}
 	if w.copying.head != nil {
 		w.copying.pop().run()

@@ -203,6 +203,17 @@ type IfaceParams struct {
 	// transport without connections does not ask.
 	Accept func(SourceInfo) bool
 
+	// Reclaim is asked by a transport that has no room for another endpoint to close
+	// some: first those whose Reclaimable.Gone is not nil, and where there are none some that
+	// are needed least. It returns whether it has closed any. It runs inside NewEndpoint.
+	// Nil: there are none.
+	Reclaim func() bool
+
+	// SenderExited is told that a process has exited that may have sent messages, of a
+	// SenderFinder. Its messages have been delivered, and OnError has been told of the
+	// endpoints to it. It runs inside progress. Nil: nobody wants to know.
+	SenderExited func()
+
 	// PeerRelease says which release of C UCX peers have, for the few things
 	// that no single published form serves: the default length of the rings of
 	// shared-memory transports.

@@ -67,7 +67,7 @@ type Worker struct {
 const (
 	minPollGap   = 256
 	maxPollGap   = 1 << 18
-	maxPollTime  = 100 * time.Millisecond
+	maxPollTime  = 20 * time.Millisecond
 	lookGap      = 128
 	rarely       = 100 * time.Microsecond // between rounds
 	rarePollTime = time.Millisecond

@@ -3,10 +3,12 @@
 package shm
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"sync"
-	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/arena"
 	"github.com/ucx-go/ucx/ucs"
@@ -23,34 +25,8 @@ type attachment struct {
 	refs   int    // guarded by attachTable.mu
 }
 
-// Limits of what peers can make this process map. Files without pages cost them
-// nothing, and a process whose address space is full, or that has as many mappings
-// as it may, ends: Go cannot get memory for its own use any more.
-const (
-	maxAttached      = 1 << 15                   // half of what vm.max_map_count is at least
-	maxAttachedBytes = min(1<<45, math.MaxInt/2) // a quarter of the address space
-)
-
-// mappedTotal counts segments and their bytes.
-type mappedTotal struct{ count, bytes atomic.Int64 }
-
-// attachedAll is the segments that all domains have attached.
-var attachedAll mappedTotal
-
-// take counts a segment of n bytes, if there may be one more.
-func (m *mappedTotal) take(n int) bool {
-	count, bytes := m.count.Add(1), m.bytes.Add(int64(n))
-	if count > maxAttached || bytes > maxAttachedBytes {
-		m.give(n)
-		return false
-	}
-	return true
-}
-
-func (m *mappedTotal) give(n int) {
-	m.count.Add(-1)
-	m.bytes.Add(-int64(n))
-}
+// maxAttachedBytes is how much of the address space segments of peers may take: a quarter.
+const maxAttachedBytes = min(1<<45, math.MaxInt/2)
 
 // attachTable holds the attachments of a domain. Its methods may be called from
 // any goroutine.
@@ -75,13 +51,15 @@ func (t *attachTable) attach(ref reference, pid int) (*attachment, error) {
 		a.refs++
 		return a, nil
 	}
-	if !attachedAll.take(o.size) {
-		return nil, fmt.Errorf("mapping %d bytes of the peer: %d bytes in %d segments of peers are mapped already: %w: %w",
-			o.size, attachedAll.bytes.Load(), attachedAll.count.Load(), ucs.ErrExceedsLimit, ucs.ErrUnreachable)
+	if err := attachedAll.take(o.size); err != nil {
+		return nil, err
 	}
 	mem, err := t.m.mmap(&o)
 	if err != nil {
 		attachedAll.give(o.size)
+		if errors.Is(err, unix.ENOMEM) {
+			attachedAll.refused()
+		}
 		return nil, fmt.Errorf("mapping %d bytes of the peer: %w: %w", o.size, arena.WithLimit(err), ucs.ErrUnreachable)
 	}
 	a := &attachment{ident: o.ident, mem: mem, size: o.size, shrink: o.shrink, owner: o.owner, refs: 1}
@@ -90,6 +68,16 @@ func (t *attachTable) attach(ref reference, pid int) (*attachment, error) {
 	}
 	t.byIdent[o.ident] = a
 	return a, nil
+}
+
+// attachWith is attach that asks for room where there is none: makeRoom is told why, and
+// says whether to try again.
+func (t *attachTable) attachWith(makeRoom func(why error) bool, ref reference, pid int) (*attachment, error) {
+	a, err := t.attach(ref, pid)
+	if err != nil && makeRoom(err) {
+		a, err = t.attach(ref, pid)
+	}
+	return a, err
 }
 
 // retain is attach for one that the caller has already.

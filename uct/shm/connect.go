@@ -58,7 +58,7 @@ func (i *iface) connect(addr []byte, may func(uct.Process) bool) (*txRing, error
 	if err != nil {
 		return nil, err
 	}
-	a, err := i.domain.attached.attach(ref, 0)
+	a, err := i.domain.attached.attachWith(i.room, ref, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +266,7 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 		maxShort: i.o.elem - elemPayload,
 		user:     p.UserData,
 	}
-	i.endpoints++
+	i.endpoints.Add(&e.place, e)
 	if err := e.attachBuffers(); err != nil {
 		e.Close()
 		return nil, fmt.Errorf("shm: %s: receive buffers of the peer: %w: %w", i.domain.attr.Component, err, ucs.ErrUnreachable)
@@ -274,6 +274,8 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	if e.deaf = r.proc.OtherNetwork(); e.deaf {
 		i.naps.deaf++
 	}
+	i.watcher.Begin(&e.exit.watch, r.proc, e)
+	i.lookAtSome()
 	return e, nil
 }
 

@@ -55,6 +55,18 @@
 // but the owner's; of a file it grants a lease, which it does only where nobody else
 // has it open or mapped to write.
 //
+// That a process has exited that endpoints lead to the kernel tells the event set, by one
+// descriptor for each process and worker (exit.go). What it has sent is received first. Who
+// only accesses its memory, without progress, asks by itself now and then. Where the kernel
+// does not tell, or descriptors are few, it is found out when somebody asks (uct.Checker).
+//
+// # Room
+//
+// An endpoint has two mappings at least, of which a process may have a limited number
+// (mappings.go). With each new endpoint some of the others are looked at, whether their
+// rings are closed, and where there is no room for one the user of the interface is asked
+// to close some (room.go).
+//
 // # Closed rings
 //
 // A ring is closed when its interface is, when an element that was claimed stays

@@ -35,7 +35,10 @@ type endpoint struct {
 
 	failure error
 	user    any
-	rounds  uint // spent waiting for room
+	rounds  uint                // spent waiting for room
+	place   kit.Node[*endpoint] // in iface.endpoints
+	ended   bool                // and in iface.ended
+	exit    exitCheck
 }
 
 var _ interface {
@@ -330,14 +333,11 @@ func (e *endpoint) Close() {
 	table.release(e.seg)
 	e.segs, e.lastMem, e.lastID = nil, nil, 0
 	e.i.likely = nil
-	e.i.endpoints--
+	e.i.endpoints.Remove(&e.place)
+	e.i.watcher.End(&e.exit.watch)
 	if e.deaf {
 		e.i.hearAgain()
 	}
-}
-
-func errClosed() error {
-	return fmt.Errorf("shm: the peer has closed its ring: %w", ucs.ErrConnectionReset)
 }
 
 //go:noinline

@@ -129,3 +129,12 @@ func memInfo(key string) int {
 func errCut(addr uint64) error {
 	return fmt.Errorf("shm: the peer has cut its shared memory short: fault at %#x: %w", addr, ucs.ErrConnectionReset)
 }
+
+//go:noinline
+func errEnded(pid int) error {
+	return fmt.Errorf("shm: process %d has ended: %w", pid, ucs.ErrConnectionReset)
+}
+
+func errClosed() error {
+	return fmt.Errorf("shm: the peer has closed its ring: %w", ucs.ErrConnectionReset)
+}

@@ -4,7 +4,6 @@ package shm
 
 import (
 	"errors"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/ucx-go/ucx/internal/fault"
@@ -45,7 +44,8 @@ func (e *endpoint) fail(err error) error {
 }
 
 // Check implements uct.Endpoint: the process that owns the ring must live, and
-// the ring be open.
+// the ring be open. One of C UCX does not say that it is closed; whether it is there still
+// the kernel knows.
 func (e *endpoint) Check(*uct.Completion) error {
 	if e.refusing {
 		return e.refusal()
@@ -53,13 +53,19 @@ func (e *endpoint) Check(*uct.Completion) error {
 	if err := e.look(); err != nil && err != ucs.ErrNoResource {
 		return nil // reported by progress
 	}
+	if !e.ours && e.unowned() {
+		e.fail(errClosed())
+	}
 	e.checkAlive()
 	return nil
 }
 
+// unowned reports whether the kernel says that the owner of the ring has it no more.
+func (e *endpoint) unowned() bool { return e.i.domain.m.unowned(e.ref, e.seg.ident) }
+
 func (e *endpoint) checkAlive() {
 	if !e.proc.Alive() {
-		e.fail(fmt.Errorf("shm: process %d has ended: %w", e.proc.PID, ucs.ErrConnectionReset))
+		e.fail(errEnded(e.proc.PID))
 	}
 }
 

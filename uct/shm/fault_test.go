@@ -55,13 +55,16 @@ func TestTwoProcesses(t *testing.T) {
 	})
 }
 
-// TestPeerKilled kills a peer that has sent messages and takes none: what it sent
-// arrives, the endpoint to it fails when it is checked, or by itself when
-// requests wait for it.
+// TestPeerKilled kills a peer that has sent messages and takes none, and of which the
+// kernel does not tell: what it sent arrives, the endpoint to it fails when it is checked,
+// or by itself when requests wait for it.
 func TestPeerKilled(t *testing.T) {
 	for _, waiting := range []bool{false, true} {
 		both(t, func(t *testing.T, f *ucttest.Fixture) {
 			h, p, ep := connected(t, f)
+			if h.Iface.(*iface).watcher.Release(1) != 1 {
+				t.Error("the process was not watched")
+			}
 			n := count(t, h, 2)
 			p.do("send 100")
 			if err := ep.(uct.Checker).Check(nil); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct"
+	"github.com/ucx-go/ucx/uct/internal/host"
 	"github.com/ucx-go/ucx/uct/internal/kit"
 	"github.com/ucx-go/ucx/uct/internal/rma"
 )
@@ -19,7 +20,7 @@ import (
 // lead to other rings.
 type iface struct {
 	rx       ring
-	chores   bool // waiting or failures is not empty
+	chores   bool // waiting or failures is not empty, or processes have exited
 	fenced   bool // the own segments can be cut short
 	dead     bool // there is no ring any more
 	inRound  bool // messages are being delivered
@@ -41,15 +42,21 @@ type iface struct {
 	blocked   blockade
 	note      uint32 // of the own socket, for peers
 	notes     correspondents
-	refused   bool // a handler's error was logged
-	scribbled bool // that the tail was overwritten was logged
+	watcher   *host.Watcher
+	exitMark  uint64 // what is to be received before anybody is told of an exit
+	untold    bool   // the user has not been told of an exit
+	refused   bool   // a handler's error was logged
+	scribbled bool   // that the tail was overwritten was logged
 
 	o          options
 	params     uct.IfaceParams
 	domain     *domain
 	worker     *uct.Worker
 	sock       wakeSocket
-	endpoints  int // open ones
+	endpoints  kit.Ring[*endpoint] // open ones, in the order of the looks at them
+	ended      []*endpoint         // whose peers have closed their rings
+	room       func(error) bool    // makeRoom
+	endedAt    time.Duration       // when the first of them was found
 	closed     bool
 	renewals   int
 	stuckAfter time.Duration
@@ -70,6 +77,7 @@ func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, o options) (_ uct.If
 		dev:        d.device.Append(nil),
 	}
 	i.pool = rxPool{m: d.m, owner: i, o: &i.o}
+	i.room = i.makeRoom
 	i.handlers.Init()
 	i.reporter = kit.Reporter{OnError: p.OnError, Level: o.failure}
 	if err := i.sock.open(); err != nil {
@@ -89,6 +97,8 @@ func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, o options) (_ uct.If
 		return nil, err
 	}
 	i.attr = i.describe()
+	i.watcher = host.OpenWatcher(w)
+	i.watcher.AddInbox(i)
 	d.ifaces.Add(1)
 	w.AddProgress(i)
 	return i, nil
@@ -134,7 +144,7 @@ func (i *iface) slots() ([]int32, error) {
 // useRing makes seg, which is filled, the ring.
 func (i *iface) useRing(seg *segment, slots []int32) {
 	i.rx = viewRing(seg, &i.o, slots)
-	i.stall = stall{}
+	i.stall, i.exitMark = stall{}, 0
 	if i.fenced = seg.shrink; i.fenced && i.private == nil {
 		i.private = make([]byte, i.o.seg)
 	}
@@ -204,11 +214,13 @@ func (i *iface) Close() error {
 	if i.closed {
 		return nil
 	}
-	if i.endpoints > 0 || i.inRound {
-		return fmt.Errorf("shm: closing an iface with %d open endpoints, in a handler: %v: %w", i.endpoints, i.inRound, ucs.ErrBusy)
+	if n := i.endpoints.Len(); n > 0 || i.inRound {
+		return fmt.Errorf("shm: closing an iface with %d open endpoints, in a handler: %v: %w", n, i.inRound, ucs.ErrBusy)
 	}
 	i.closed = true
 	i.worker.RemoveProgress(i)
+	i.watcher.RemoveInbox(i)
+	i.watcher.Close()
 	i.forgetLook()
 	first := i.worker.Events().Remove(i.sock.fd)
 	keep := func(err error) {

@@ -73,5 +73,7 @@ func (l *leases) time() time.Duration {
 	if l.now != nil {
 		return l.now()
 	}
-	return time.Since(loaded)
+	return sinceLoaded()
 }
+
+func sinceLoaded() time.Duration { return time.Since(loaded) }

@@ -27,7 +27,7 @@ func TestFullAddressSpace(t *testing.T) {
 		t.Skip("the race detector, or 32 bits, leave no room for mappings of this size")
 	}
 	d := openDomain(component{posixName}, newPosix(posixDomainSettings{UseProcLink: true, Dir: defaultDir}))
-	before := attachedAll.bytes.Load()
+	before := attachedAll.bytes
 	const size = 1 << 43
 	huge := func() *attachment {
 		t.Helper()
@@ -60,7 +60,7 @@ func TestFullAddressSpace(t *testing.T) {
 	for _, a := range list {
 		d.attached.release(a)
 	}
-	if after := attachedAll.bytes.Load(); after != before {
+	if after := attachedAll.bytes; after != before {
 		t.Errorf("%d bytes counted, %d before", after, before)
 	}
 	a := huge()

@@ -130,6 +130,22 @@ func (m *posix) names(ref reference, ident identity) bool {
 
 func (m *posix) abandoned(ref reference, ident identity) bool { return !m.names(ref, ident) }
 
+// unowned tells that the name is gone, or another file's. Whatever else keeps us from
+// looking at it is no answer.
+func (m *posix) unowned(ref reference, ident identity) bool {
+	path := filepath.Join(cmp.Or(ref.dir, m.dir), fileName(ref.id))
+	look := unix.Lstat
+	switch {
+	case ref.id&idProcFS != 0:
+		path, look = linkOf(procOf(ref.id)), unix.Stat
+	case ref.id&idShmOpen != 0:
+		path = filepath.Join(defaultDir, fileName(ref.id))
+	}
+	var st unix.Stat_t
+	err := look(path, &st)
+	return err == unix.ENOENT || err == nil && ident != identity{uint64(st.Dev), st.Ino}
+}
+
 // shared reports whether a file is in memory, or where the user wants it.
 func (m *posix) shared(st *unix.Stat_t, fs *unix.Statfs_t) bool {
 	if fs.Type == unix.TMPFS_MAGIC {

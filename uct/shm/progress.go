@@ -51,9 +51,11 @@ func (i *iface) doChores() int {
 	i.inRound = true // what is called may not close the interface
 	n := i.waiting.Dispatch()
 	i.blocked.moved = i.blocked.moved || n > 0
+	i.settle()
 	n += i.failures.Report()
+	n += i.tellExits()
 	i.inRound = false
-	i.chores = !i.waiting.Empty() || !i.failures.Empty()
+	i.chores = !i.waiting.Empty() || !i.failures.Empty() || i.unsettled()
 	return n
 }
 
@@ -84,7 +86,7 @@ func (i *iface) receiveFenced() (n int) {
 // readable.
 func (i *iface) Arm() error {
 	longest, ok := i.rest()
-	if !ok || !i.failures.Empty() || !i.dead && !i.armRing() || !i.limitSleep(longest) {
+	if !ok || !i.failures.Empty() || i.unsettled() || !i.dead && !i.armRing() || !i.limitSleep(longest) {
 		return ucs.ErrBusy
 	}
 	return nil

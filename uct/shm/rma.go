@@ -18,6 +18,9 @@ func (e *endpoint) remote(key *uct.Rkey, raddr uint64, n int) (*attachment, []by
 	if e.refusing || e.pending.Blocks() {
 		return nil, nil, e.ready()
 	}
+	if e.exit.ops--; e.exit.ops <= 0 && e.lost() {
+		return nil, nil, e.refusal()
+	}
 	if key == nil {
 		return nil, nil, errKey()
 	}
@@ -39,7 +42,7 @@ func (e *endpoint) remote(key *uct.Rkey, raddr uint64, n int) (*attachment, []by
 // be cut short: only of memory that tells nothing of its life, as C UCX's, which takes a
 // fence of its own.
 func (e *endpoint) plain(key *uct.Rkey, raddr, n uint64) (b []byte, cut *attachment) {
-	if e.refusing || e.pending.Blocks() || key == nil {
+	if e.exit.ops--; e.refusing || e.pending.Blocks() || key == nil || e.exit.ops <= 0 {
 		return nil, nil
 	}
 	k, ok := key.Handle.(*remoteKey)

@@ -106,6 +106,10 @@ type mapper interface {
 	// abandoned reports whether its owner has let go of it.
 	abandoned(ref reference, ident identity) bool
 
+	// unowned reports whether the owner of a ring that is mapped here certainly has it
+	// no more, which the kernel need not know.
+	unowned(ref reference, ident identity) bool
+
 	// held reports whether anybody but its owner may have s attached, another
 	// domain of this process included. With an error that is not known.
 	held(s *segment) (bool, error)

@@ -222,6 +222,13 @@ func (m *sysv) abandoned(_ reference, ident identity) bool {
 	return d.Nattch <= 1 || d.Lpid == d.Cpid && d.Dtime >= d.Atime
 }
 
+// unowned tells that nobody has it attached but this process.
+func (m *sysv) unowned(_ reference, ident identity) bool {
+	var d unix.SysvShmDesc
+	_, err := unix.SysvShmCtl(int(ident.ino), unix.IPC_STAT, &d)
+	return err == nil && d.Nattch <= 1
+}
+
 func (m *sysv) close(object) {}
 
 func (m *sysv) unmap(mem []byte) error { return unix.SysvShmDetach(mem) }

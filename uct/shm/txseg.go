@@ -84,7 +84,7 @@ func (e *endpoint) attachSegment(id uint64) (*attachment, error) {
 	if len(e.segs) >= maxSegments || e.mapped > maxMapped {
 		return nil, fmt.Errorf("%d segments of %d bytes are attached already: %w", len(e.segs), e.mapped, ucs.ErrExceedsLimit)
 	}
-	a, err := e.i.domain.attached.attach(reference{id: id, dir: e.ref.dir}, e.proc.PID)
+	a, err := e.i.domain.attached.attachWith(e.i.room, reference{id: id, dir: e.ref.dir}, e.proc.PID)
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,7 @@ type endpoint struct {
 	user    any // for OnError
 
 	place kit.Node[*endpoint] // in iface.active
+	watch host.Watch          // of the peer's process
 
 	end     error // why nothing is accepted any more; nil: it is
 	failure bool  // end is a failure
@@ -62,7 +63,9 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 		return nil, fmt.Errorf("cma: path %d of %d: %w", p.PathIndex, i.attr.NumPaths, ucs.ErrInvalidParam)
 	}
 	i.endpoints++
-	return &endpoint{iface: i, peer: peer, user: p.UserData, checked: now()}, nil
+	e := &endpoint{iface: i, peer: peer, user: p.UserData, checked: now()}
+	i.watcher.Begin(&e.watch, peer, e)
+	return e, nil
 }
 
 var _ uct.ProcessEndpoint = (*endpoint)(nil)
@@ -168,8 +171,31 @@ func (e *endpoint) Close() {
 	e.iface.waiting.Leave(&e.pending)
 	e.iface.active.Remove(&e.place)
 	e.iface.endpoints--
+	e.iface.watcher.End(&e.watch)
 	e.drop(ucs.ErrCanceled)
 }
+
+var _ host.ExitHandler = (*endpoint)(nil)
+
+// ProcessExited implements host.ExitHandler.
+func (e *endpoint) ProcessExited(p host.Process) {
+	if e.end == nil {
+		e.fail(errEnded(p.PID))
+	}
+}
+
+var _ uct.Reclaimable = (*endpoint)(nil)
+
+// Gone implements uct.Reclaimable.
+func (e *endpoint) Gone() error {
+	if e.failure {
+		return e.end
+	}
+	return nil
+}
+
+// Idle implements uct.Reclaimable.
+func (e *endpoint) Idle() bool { return e.queue.head == nil && e.pending.Empty() }
 
 // accessError is the failure of an endpoint by a call of the kernel.
 //

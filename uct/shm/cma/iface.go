@@ -29,6 +29,7 @@ type iface struct {
 	waiting   kit.Arbiter
 	failures  kit.Failures
 	reporter  kit.Reporter
+	watcher   *host.Watcher
 	free      *op // linked by next
 	ops       int // under way, of all endpoints
 	endpoints int // open ones
@@ -61,6 +62,7 @@ func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (uc
 	}
 	i.devAddr, i.addr = i.dev.Append(nil), i.own.pack()
 	i.attr = i.describe()
+	i.watcher = host.OpenWatcher(w)
 	d.ifaces.Add(1)
 	w.AddProgress(i)
 	return i, nil
@@ -132,7 +134,9 @@ func (i *iface) Progress() int {
 }
 
 // idle reports whether there is nothing to do for Progress.
-func (i *iface) idle() bool { return i.active.Len() == 0 && i.waiting.Empty() && i.failures.Empty() }
+func (i *iface) idle() bool {
+	return i.active.Len() == 0 && i.waiting.Empty() && i.failures.Empty() && !i.watcher.Unsettled()
+}
 
 // Close implements uct.Iface. While endpoints are open it returns ucs.ErrBusy
 // and closes nothing.
@@ -146,6 +150,7 @@ func (i *iface) Close() error {
 	i.closed = true
 	i.free = nil
 	i.worker.RemoveProgress(i)
+	i.watcher.Close()
 	i.domain.ifaces.Add(-1)
 	return nil
 }

@@ -42,6 +42,7 @@ func (e *endpoint) activate() {
 // records again, and failures.
 func (i *iface) work() int {
 	events := 0
+	i.watcher.Settle()
 	for quota := i.opts.quota; quota > 0 && i.active.Len() > 0; {
 		e := i.active.Next()
 		i.active.Remove(&e.place)
