@@ -4,10 +4,10 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/ucx-go/ucx/ucs/log/logtest"
 	"github.com/ucx-go/ucx/internal/needtest"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log/logtest"
 )
 
 // TestUnaskedDevices: a client with UCX_CM_USE_ALL_DEVICES=n to which a server sends PRE_REQUEST all
