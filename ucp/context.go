@@ -134,8 +134,9 @@ type resource struct {
 
 // skippedResource is a transport that is not used, and why.
 type skippedResource struct {
-	name   string
-	reason string
+	name      string
+	transport string // of a resource that could not be opened
+	reason    string
 }
 
 func (s skippedResource) String() string { return s.name + ": " + s.reason }

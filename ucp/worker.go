@@ -293,7 +293,7 @@ func (w *Worker) open() error {
 		if err := w.openIface(i); err != nil {
 			name := w.ctx.resources[i].String()
 			log.Warn("interface not usable", zap.String("resource", name), zap.Error(err))
-			w.unopened = append(w.unopened, skippedResource{name: name, reason: err.Error()})
+			w.unopened = append(w.unopened, skippedResource{name: name, transport: w.ctx.resources[i].Transport, reason: err.Error()})
 			if first == nil {
 				first = err
 			}
@@ -301,6 +301,9 @@ func (w *Worker) open() error {
 	}
 	if len(w.ifaces) == 0 {
 		return fmt.Errorf("ucp: no interface could be opened: %w", first)
+	}
+	if err := w.checkReach(first); err != nil {
+		return err
 	}
 	for _, i := range w.ifaces {
 		w.locals = append(w.locals, w.local(i))
