@@ -134,9 +134,8 @@ type resource struct {
 
 // skippedResource is a transport that is not used, and why.
 type skippedResource struct {
-	name      string
-	transport string // of a resource that could not be opened
-	reason    string
+	name   string
+	reason string
 }
 
 func (s skippedResource) String() string { return s.name + ": " + s.reason }

@@ -293,7 +293,7 @@ func (w *Worker) open() error {
 		if err := w.openIface(i); err != nil {
 			name := w.ctx.resources[i].String()
 			log.Warn("interface not usable", zap.String("resource", name), zap.Error(err))
-			w.unopened = append(w.unopened, skippedResource{name: name, transport: w.ctx.resources[i].Transport, reason: err.Error()})
+			w.unopened = append(w.unopened, skippedResource{name: name, reason: err.Error()})
 			if first == nil {
 				first = err
 			}

@@ -19,6 +19,9 @@ func TestCheckReach(t *testing.T) {
 	tcp := open("tcp", uct.DeviceNetwork, uct.IfaceAMBcopy|uct.IfaceConnectToIface)
 	self := open("self", uct.DeviceSelf, uct.IfaceAMBcopy|uct.IfaceConnectToIface)
 	cma := open("cma", uct.DeviceShared, uct.IfaceConnectToIface)
+	aux := open("ud_verbs", uct.DeviceNetwork, uct.IfaceAMBcopy|uct.IfaceConnectToIface)
+	aux.index = 1
+	ctx := &Context{resources: []resource{{}, {auxiliary: true}}}
 	for _, test := range []struct {
 		name   string
 		ifaces []*iface
@@ -32,12 +35,14 @@ func TestCheckReach(t *testing.T) {
 		{"ud failed on one of two devices", []*iface{rc, rc, ud}, "ud_verbs", true},
 		{"ud failed, beside tcp", []*iface{rc, tcp}, "ud_verbs", true},
 		{"rc failed", []*iface{ud}, "rc_verbs", true},
+		{"rc failed, and ud serves only wireup", []*iface{aux}, "rc_verbs", false},
+		{"ud failed on one of two devices, and serves only wireup", []*iface{rc, aux}, "ud_verbs", true},
 		{"self alone", []*iface{self}, "tcp", true},
 	} {
-		w := &Worker{ifaces: test.ifaces}
+		w := &Worker{ctx: ctx, ifaces: test.ifaces}
 		var first error
 		if test.failed != "" {
-			w.unopened = []skippedResource{{name: test.failed, transport: test.failed}}
+			w.unopened = []skippedResource{{name: test.failed + "/rxe0:1"}}
 			first = ucs.ErrNoMemory
 		}
 		err := w.checkReach(first)
