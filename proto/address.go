@@ -47,8 +47,8 @@ const (
 	FormWorker = FormUUID | FormName
 	FormWireup = FormUUID | FormName | FormRscIndex
 
-	// FormCM is the private data of a connection as 1.13.1 sends it, FormCMRsc as
-	// 1.22.0 does with UCX_CM_USE_ALL_DEVICES=y.
+	// FormCM is the private data of a connection as 1.13.1 sends it, and 1.22.0 with
+	// UCX_CM_USE_ALL_DEVICES=n, FormCMRsc as 1.22.0 does with y.
 	FormCM    AddressForm = 0
 	FormCMRsc AddressForm = FormRscIndex
 
@@ -100,6 +100,12 @@ type AddressIface struct {
 	RscIndex  uint8 // the sender's resource; meaningful in FormRscIndex
 	Addr      []byte
 	EpAddrs   []AddressEp
+}
+
+// PackedBoth reports whether the address of an interface whose own is of n bytes was packed in
+// FormCMBoth and read without resource indices: then the length that others read stands in front.
+func (f *AddressIface) PackedBoth(n int) bool {
+	return len(f.Addr) == n+1 && int(f.Addr[0]&maskIfaceLen) == n
 }
 
 // AddressEp is an endpoint waiting to be connected pairwise.

@@ -1,6 +1,10 @@
 package proto
 
-import "github.com/ucx-go/ucx/ucs"
+import (
+	"slices"
+
+	"github.com/ucx-go/ucx/ucs"
+)
 
 // CMVersion is the layout of connection data (UCX_SA_DATA_VERSION). A server
 // answers in the client's.
@@ -31,13 +35,13 @@ type CMData struct {
 	EpID    EndpointID // the sender's end
 	ErrMode ErrMode
 
-	// RscIndex says that the address carries resource indices. 1.22.0 packs and
-	// expects them with UCX_CM_USE_ALL_DEVICES=y, its default; 1.13.1 never
-	// does. The bytes do not tell.
+	// RscIndex says that the address carries resource indices. Releases from 1.14 on pack
+	// and expect them with UCX_CM_USE_ALL_DEVICES=y, their default, and only then; 1.13
+	// never does. No field says whether they are there.
 	RscIndex bool
 
-	// Both says to pack the address so that it is read either way: what a client sends
-	// who does not know yet which release the server is of.
+	// Both says to pack the address so that it is read either way: what a client with
+	// UCX_CM_USE_ALL_DEVICES=y sends, as it does not know yet which release the server is of.
 	Both bool
 
 	Address WorkerAddress
@@ -131,6 +135,19 @@ func ParseCMData(b []byte) (d CMData, err error) {
 		d.RscIndex = !d.RscIndex
 	}
 	return CMData{}, err
+}
+
+// AllDevices tells whether the sender has UCX_CM_USE_ALL_DEVICES=y, as far as its data shows it.
+// Resource indices are packed by none without it. Who packs none has it off, or is of 1.13, which
+// has capabilities in the address that releases from 1.19 on have not.
+func (d *CMData) AllDevices() (all, known bool) {
+	switch {
+	case d.RscIndex:
+		return true, true
+	case d.Address.Version != AddressV1:
+		return false, false
+	}
+	return false, !slices.ContainsFunc(d.Address.Devices, func(d AddressDevice) bool { return d.MDCaps != 0 })
 }
 
 // plausible tells the right reading from one that is off by a byte and still

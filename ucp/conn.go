@@ -33,6 +33,7 @@ import (
 type connection struct {
 	uct    uct.ConnEndpoint // nil before there is one, and after the end
 	client bool
+	all    bool // lanes of all devices are agreed on behind the notification (conn_devices.go)
 	stage  connStage
 
 	remote, local netip.AddrPort // of the client as the application said, and of both after the end
@@ -40,6 +41,7 @@ type connection struct {
 	sendID        bool           // it is
 	serverID      uint64         // that a server has told
 	manager       int            // which one is being tried
+	device        string         // of ours that a server is reached by
 
 	gone bool // the peer has ended the manager's connection
 }

@@ -129,7 +129,7 @@ func (ep *Endpoint) joinServer(a *uct.ConnectedArgs) error {
 	c.serverID = d.Address.ClientID
 	ep.connected(d.EpID)
 	c.stage = connShared
-	if !ep.w.ctx.settings.CMUseAllDevices {
+	if c.all = ep.w.followDevices(&d); !c.all {
 		ep.paired()
 	}
 	return nil

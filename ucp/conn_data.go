@@ -24,7 +24,7 @@ func (ep *Endpoint) packConn(like *proto.CMData, number func(lane int) uint8) ([
 		Version: proto.CMVersion(w.ctx.settings.SADataVersion),
 		EpID:    ep.localID,
 		ErrMode: proto.ErrMode(ep.errMode),
-		Both:    true,
+		Both:    w.ctx.settings.CMUseAllDevices,
 	}
 	if like != nil {
 		d.Version, d.RscIndex, d.Both = like.Version, like.RscIndex, false

@@ -33,6 +33,7 @@ func (ep *Endpoint) relane(addr, ends *proto.WorkerAddress, origin uct.Origin) e
 func (w *Worker) onPreRequest(src *uct.Source, m *proto.Wireup, message []byte) {
 	ep := w.caller(src, m, true, connShared)
 	if ep == nil {
+		w.refuseDevices(src, m)
 		return
 	}
 	from := w.sourceOf(src)

@@ -46,6 +46,7 @@ func (ep *Endpoint) acceptCall(req *ConnRequest) error {
 	if m == nil {
 		return errNoManager(ep.w.connManagers())
 	}
+	c.device = req.uct.Device
 	rules := laneRules{cm: true, ends: &d.Address, local: req.uct.LocalAddr.Addr(), device: req.uct.Device, origin: uct.OriginManager, messages: d.Address.Flags&proto.AddressAMOnly != 0}
 	if err := ep.connectBy(d.Address.WithoutEnds(), rules); err != nil {
 		return err
@@ -58,6 +59,7 @@ func (ep *Endpoint) acceptCall(req *ConnRequest) error {
 	if err := ep.join(&d.Address, theirs, nil); err != nil {
 		return err
 	}
+	c.all = ep.w.agreeDevices(d)
 	private, err := ep.packConn(d, theirs)
 	if err != nil {
 		return err
@@ -85,11 +87,11 @@ func (ep *Endpoint) onNotify(_ uct.ConnEndpoint, err error) {
 		return
 	}
 	c.stage = connShared
-	if !ep.w.ctx.settings.CMUseAllDevices {
+	if !c.all {
 		ep.paired()
 		return
 	}
-	all := ep.w.describe(func(*iface) bool { return true })
+	all := ep.w.describe(ep.offered)
 	err = ep.addEnds(&all, allLanes, ep.pair.number) // the client keeps what leads there
 	if err == nil {
 		err = ep.sendWireup(proto.WireupPreRequest, ep.remoteID, all)

@@ -50,7 +50,7 @@ type settings struct {
 	KeepaliveEps      int         `ucx:"KEEPALIVE_NUM_EPS" default:"128" doc:"Endpoints checked in a round."`
 
 	SockaddrTLS     config.List   `ucx:"SOCKADDR_TLS_PRIORITY" default:"rdmacm,tcp,sockcm" doc:"Connection managers for connections by socket address, in the order in which they are tried; sockcm is another name of tcp's."`
-	CMUseAllDevices bool          `ucx:"CM_USE_ALL_DEVICES" default:"y" doc:"Let connections by socket address use all devices, not only the one that the address is reached by. The other side must have the same."`
+	CMUseAllDevices bool          `ucx:"CM_USE_ALL_DEVICES" default:"y" doc:"Let connections by socket address use all devices, not only the one that the address is reached by. Where the other side has another value that of the client counts; C UCX 1.13 does not tell its own, and must have the same."`
 	SADataVersion   saDataVersion `ucx:"SA_DATA_VERSION" default:"v2" doc:"Layout of the data with which a client asks for a connection: v1 or v2. A server answers in the client's."`
 
 	AllocPrio config.List `ucx:"ALLOC_PRIO" default:"md:sysv,md:posix,thp,md:*,mmap,heap" doc:"Ways to allocate memory, the first that works is taken: md:NAME for the memory domains of a component, md:* for any, thp, huge and mmap for pages of the kernel, heap."`

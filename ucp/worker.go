@@ -330,6 +330,9 @@ func (w *Worker) open() error {
 	if len(w.ifaces) == 0 {
 		return fmt.Errorf("ucp: no interface could be opened: %w", first)
 	}
+	if err := w.checkReach(first); err != nil {
+		return err
+	}
 	for _, i := range w.ifaces {
 		w.locals = append(w.locals, w.local(i))
 		w.guardedBy(i)

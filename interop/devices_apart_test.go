@@ -1,0 +1,86 @@
+//go:build linux
+
+package interop
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// TestDevicesApart: UCX_CM_USE_ALL_DEVICES is y on one side and n on the other, of which one is C.
+// From 1.16 on the data of C tell what it has, and our side does the same. Those of 1.13 do not: as a
+// client with n it aborts, also where C serves, and one with y waits for ever, as our client does
+// for its server with n. That is not tried.
+func TestDevicesApart(t *testing.T) {
+	t.Parallel() // the peers sleep much
+	const one = "UCX_CM_USE_ALL_DEVICES=n"
+	where := newPlace()
+	defer where.close()
+	ours := buildGo(t)
+	ourOne := ours
+	ourOne.env = append(slices.Clone(ours.env), one)
+	for _, theirs := range buildC(t) {
+		theirOne := theirs
+		theirOne.env = append(slices.Clone(theirs.env), one)
+		for _, test := range []struct {
+			name         string
+			ours, theirs program
+			weServe      bool
+			talks, tells bool // with this release; 1.13 has none
+			status       ucs.Status
+		}{
+			{"server of ours all, client one", ours, theirOne, true, true, false, ucs.OK},
+			{"server of ours one, client all", ourOne, theirs, true, true, false, ucs.OK},
+			{"client of ours all, server one", ours, theirOne, false, true, false, ucs.OK},
+			// C reads data without indices as if there were some, and rejects; 1.13 goes on, and we
+			// are told behind the answer.
+			{"client of ours one, server all", ourOne, theirs, false, false, true, ucs.ErrRejected},
+		} {
+			old := theirs.shortRings()
+			if old && !test.tells {
+				continue
+			}
+			t.Run(theirs.name+"/"+test.name, func(t *testing.T) {
+				d, err := startDialing(where, test.ours, test.theirs, test.weServe, setting{mode: "peer"}, dialingRoutes[0])
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer d.report(t)
+				want := test.status
+				if old {
+					want = ucs.ErrUnsupported
+				}
+				if err := d.apart(test.talks, want); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+	}
+}
+
+// apart connects the two, of which the client is told a status unless they talk.
+func (d *dialing) apart(talks bool, want ucs.Status) error {
+	if err := d.dial(ep, "plain"); err != nil {
+		return err
+	}
+	if _, err := d.called(0); err != nil {
+		return err
+	}
+	if err := d.accept(ep); talks && err != nil {
+		return err
+	}
+	if talks {
+		if err := d.talk(8, 100_000); err != nil {
+			return err
+		}
+		return d.part(d.client, d.server)
+	}
+	status, err := d.client.failure(ep)
+	if err == nil && status != want {
+		err = fmt.Errorf("the client is told %v, want %v", status, want)
+	}
+	return err
+}
