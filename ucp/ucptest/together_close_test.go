@@ -59,7 +59,18 @@ func closedTogether(t *testing.T, tr transport, end func(c *closer) error) {
 	if a != b {
 		stop = b.leads()
 	}
+	var taking group
+	var ended atomic.Bool
+	taking.Go(func() { // a shutdown waits until its messages are taken
+		for !ended.Load() {
+			m, _ := b.TagTake(0, 0)
+			m.Discard()
+			runtime.Gosched()
+		}
+	})
 	c.run(end)
+	ended.Store(true)
+	taking.Wait()
 	stop()
 	for _, s := range r.sides {
 		s.close()
