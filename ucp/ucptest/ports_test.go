@@ -124,7 +124,11 @@ func TestPortDownAtStart(t *testing.T) {
 				tr := onFabric("frail", tls).vanishing()
 				r := newRig(t, tr)
 				// Not by name, with a warning, but all there are.
-				r.transport = tr.using("^fake0:1")
+				others := "^fake0:1"
+				for k := range scarceDevices {
+					others += fmt.Sprintf(",scarce%d:1", k)
+				}
+				r.transport = tr.using(others)
 				a, b := r.pair()
 				for _, s := range []*side{a, b} {
 					var text strings.Builder
