@@ -4,6 +4,7 @@ package ucptest
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/ucx-go/ucx/ucp"
@@ -18,17 +19,20 @@ const (
 	scarceStep    = 128 << 10
 )
 
-func init() {
+// registerScarce makes them known, to the tests from there on: each device costs whoever
+// opens a context some system calls.
+var registerScarce = sync.OnceFunc(func() {
 	n := verbstest.NewFabric()
 	for k := range scarceDevices {
 		n.Add(verbstest.Config{Name: fmt.Sprintf("scarce%d", k), Limits: verbstest.Limits{MemLock: int64(k+1) * scarceStep}})
 	}
 	uct.Register(ibtest.Network("scarce", n))
-}
+})
 
 // TestScarceMemory: however little memory a worker with rc and ud may pin, either NewWorker says that
 // it is too little, or there can be an endpoint to the worker.
 func TestScarceMemory(t *testing.T) {
+	registerScarce()
 	var refused, made int
 	for k := range scarceDevices {
 		r := newRig(t, onFabric("scarce", "rc_v").with(setting{"NET_DEVICES", fmt.Sprintf("scarce%d:1", k)}))
