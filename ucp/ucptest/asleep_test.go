@@ -45,13 +45,22 @@ func TestAsleep(t *testing.T) {
 				t.Skip("the race detector makes system calls of its own")
 			}
 			needStrace(t)
-			short := countSystemCalls(t, asleepVar+"=1ms")
-			start := time.Now()
-			long := countSystemCalls(t, asleepVar+"=2s")
-			took := time.Since(start)
-			t.Logf("%d more system calls in %v", long-short, took)
-			if limit := 50 + c.aSecond*int(took/time.Second); long-short > limit {
-				t.Errorf("%d more system calls in %v, at most %d are allowed", long-short, took, limit)
+			// What is done before the sleep takes more calls in one run than in another, more
+			// so on a busy machine: of some runs the least counts.
+			const tries = 5
+			for try := 1; ; try++ {
+				short := countSystemCalls(t, asleepVar+"=1ms")
+				start := time.Now()
+				long := countSystemCalls(t, asleepVar+"=2s")
+				took := time.Since(start)
+				t.Logf("%d more system calls in %v", long-short, took)
+				limit := 50 + c.aSecond*int(took/time.Second)
+				if long-short <= limit {
+					return
+				}
+				if try == tries {
+					t.Fatalf("%d more system calls in %v, at most %d are allowed", long-short, took, limit)
+				}
 			}
 		})
 	}
