@@ -28,6 +28,27 @@
 // peers ask for, too: a process in which nobody does answers nobody. A worker with
 // WorkerParams.Background does it by itself.
 //
+// # Closing an endpoint
+//
+// A flush close (Endpoint.CloseAsync without CloseForce, Endpoint.Shutdown) refuses new
+// operations at once. The endpoint stays until those that were started before have ended:
+// until the peer has matched and taken its messages, until what is being fetched for a
+// receive is here. Then the lanes are flushed, and the close is over. Operations are
+// canceled only where the peer's end is gone, where the context of Shutdown ends, or where
+// Endpoint.Close or CloseForce ends all. So a peer that never receives holds up a close, but
+// not a process: give Shutdown a context that ends.
+//
+// An end that the application has closed may stay, hidden, for as long as the peer's
+// application holds the other one: what the peer sends over that still arrives. Ends that
+// nobody holds go together, so that an endpoint that was closed leaves nothing at either
+// side. Peers of C UCX, which keep their ends until their worker is destroyed, are served
+// likewise, in bounded number.
+//
+// Over a connection by socket address a close ends both: the other side's operations fail
+// and its error handler is called, unless it is being closed as well. A peer's close in good
+// order is ucs.ErrPeerClosed; its death, or the end of its worker without one, is
+// ucs.ErrConnectionReset.
+//
 // # The end of a context
 //
 // When the context of a call that waits ends before the operation, the call gives the
@@ -54,8 +75,9 @@
 //	                           must not be changed before the endpoint is closed.
 //	Endpoint.FlushWait         the flush goes on, nobody is told of its end.
 //	Endpoint.ConnectWait       the connecting goes on.
-//	Endpoint.Shutdown          the closing goes on while the worker is progressed.
-//	Worker.Shutdown            the endpoints go on closing, the worker is open.
+//	Endpoint.Shutdown          what the peer has not answered is canceled, and the closing
+//	                           goes on while the worker is progressed.
+//	Worker.Shutdown            the same for all its endpoints; the worker is open.
 //	Worker.Run, Wait, WaitMem  there is nothing to give up.
 //	Request.Wait               a receive that no message has matched, and one of a stream, is
 //	                           canceled. Anything else goes on with its buffer; the request
