@@ -32,6 +32,9 @@ func (ep *Endpoint) report(ev life.Event, reason error) {
 	}
 	if owed&life.Fail != 0 {
 		ep.endFailed(reason)
+		if ev == life.Removed && ep.life.Stage == life.Failed {
+			ep.closeLanes(false) // none of them tells that the peer has closed its own
+		}
 	}
 	switch {
 	case owed&life.Cancel == 0:

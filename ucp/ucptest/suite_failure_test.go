@@ -330,13 +330,13 @@ func testPeerClosesEnd(t *testing.T, tr transport) {
 	r.inTheCall(ep.CloseAsync(nil))
 }
 
-// losesEnd has the peer b of ep close its end while a message of ep waits there for a
-// receive. That ends both.
+// losesEnd has the peer b of ep close its end by force while a message of ep waits there for
+// a receive. That ends both.
 func (r *rig) losesEnd(ep *ucp.Endpoint, f *failure, b *side, back *ucp.Endpoint) {
 	r.Helper()
 	op := r.startSend(ep.TagSendSync, 8)
 	r.arrived(b, 1)
-	r.must(back.CloseAsync(nil))
+	r.inTheCall(back.CloseAsync(force))
 	r.until("the failure", func() bool { return f.calls > 0 })
 	lost := errors.Is(f.err, ucs.ErrConnectionReset)
 	if r.silent {
