@@ -20,8 +20,8 @@ func (m *Memory) Allow(ep *Endpoint) error {
 	}
 	ep.w.look()
 	defer ep.w.unlook()
-	if ep.err != nil {
-		return ep.err
+	if err := ep.usable(); err != nil {
+		return err
 	}
 	if len(ep.lanes) == 0 {
 		return ucs.ErrNotConnected // it is closed

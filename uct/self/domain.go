@@ -104,8 +104,11 @@ func (d *domain) AppendKey(b []byte, m uct.MemHandle) ([]byte, error) {
 }
 
 // UnpackRkey implements uct.MemoryDomain. The key of memory that is not registered, or not
-// any more, opens nothing.
+// any more, opens nothing, nor does one of C UCX, which is empty.
 func (d *domain) UnpackRkey(packed []byte) (*uct.Rkey, error) {
+	if len(packed) == 0 {
+		return &uct.Rkey{}, nil
+	}
 	if len(packed) != keyLen {
 		return nil, fmt.Errorf("self: remote key of %d bytes, not %d: %w", len(packed), keyLen, ucs.ErrInvalidParam)
 	}

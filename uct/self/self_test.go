@@ -179,7 +179,12 @@ func TestRkeyPtr(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	for _, packed := range [][]byte{nil, {1}, make([]byte, 9)} {
+	if c, err := h.Domain.UnpackRkey(nil); err != nil {
+		t.Errorf("the key of C: %v", err)
+	} else if _, err := h.Domain.RkeyPtr(c, m.Addr, 8); err == nil {
+		t.Error("the key of C opens memory")
+	}
+	for _, packed := range [][]byte{{1}, make([]byte, 9)} {
 		if _, err := h.Domain.UnpackRkey(packed); !errors.Is(err, ucs.ErrInvalidParam) {
 			t.Errorf("key of %d bytes: %v", len(packed), err)
 		}
