@@ -150,7 +150,7 @@ func testConnCloseAnyTime(t *testing.T, tr transport, mode ucp.ErrMode) {
 				what := fmt.Sprintf("%s, server: %t, after %d rounds", name, server, rounds)
 				var recv *ucp.Request
 				if name == "CloseAsync" && !server { // which waits for the send
-					recv = r.started(s.TagRecv(1, ucp.FullMask, make([]byte, 8), nil))
+					recv = r.started(s.TagRecv(1, ucp.FullMask, make([]byte, 8), &ucp.RequestParams{Flags: ucp.OpNoImmediate}))
 				}
 				if !server {
 					r.must(end(there))
