@@ -52,6 +52,7 @@ type side struct {
 	matched bool // the peer has matched the operation
 	fetches bool // this side fetches the data of the other's
 	awaits  bool // for the peer's disconnect
+	sent    bool // what was to be told
 	flushing,
 	telling, // what is being told: 0, saidReleased or saidRemoved
 	handled uint8 // how often the handler was called
@@ -140,6 +141,9 @@ func (m *model) steps(w *world) (list []step) {
 		if e.flushing != 0 {
 			add(false, func(m *model) { m.w.side[k].flushing = 0; m.event(k, Flushed) }, "%s has flushed", name)
 		}
+		if e.sent {
+			add(false, func(m *model) { m.w.side[k].sent = false; m.event(k, Told) }, "%s hears that it has told", name)
+		}
 		if e.awaits {
 			add(false, func(m *model) { m.w.side[k].awaits = false; m.event(k, Waited) }, "%s has waited", name)
 		}
@@ -148,7 +152,7 @@ func (m *model) steps(w *world) (list []step) {
 				w := word(m.w.side[k].telling)
 				m.w.side[k].telling = 0
 				m.send(k, w)
-				m.event(k, Told)
+				m.w.side[k].sent = true // what the peer says to it may come first
 			}, "%s tells %s", name, wordNames[e.telling])
 		}
 		if e.fetches && e.end.Stage != Gone && e.end.Stage != Failed {
@@ -239,7 +243,7 @@ func (m *model) event(k int, ev Event) {
 	if do&Flush != 0 {
 		e.flushing = 1
 	}
-	if do&(TellReleased|TellRemoved) != 0 && e.telling != 0 {
+	if do&(TellReleased|TellRemoved) != 0 && (e.telling != 0 || e.sent) {
 		m.flaw = "two words are being told at once"
 	}
 	if do&TellReleased != 0 {
@@ -332,7 +336,7 @@ func (m *model) release(k int) {
 		}
 		e.fetches = false // with an error
 	}
-	e.flushing, e.telling, e.awaits = 0, 0, false
+	e.flushing, e.telling, e.awaits, e.sent = 0, 0, false, false
 	if e.closing {
 		m.endClose(k, closeFailed)
 	}
@@ -489,7 +493,7 @@ func (m *model) die(k int) {
 	m.w.violent = true
 	e.dead = true
 	e.did |= actDie
-	e.flushing, e.telling, e.closing, e.awaits = 0, 0, false, false
+	e.flushing, e.telling, e.closing, e.awaits, e.sent = 0, 0, false, false, false
 	if e.op.pending() {
 		e.op = failed
 	}

@@ -117,7 +117,7 @@ var table = rules{
 	{in(Open), on(Removed, Left, Lost), 0, 0, Failed, 0, Fail | Disconnect | CallHandler},
 
 	// Loss. To an end that only waits for its peer to go it is no failure.
-	{in(Parting, Leaving), on(Removed, Lost), 0, 0, Gone, 0, CloseDone | Release},
+	{in(Resigning, Parting, Leaving), on(Removed, Lost), 0, 0, Gone, 0, CloseDone | Release},
 	{in(Draining, Flushing), on(Removed), 0, busy, Gone, 0, CloseDone | Release},
-	{in(Serving, Draining, Flushing, Resigning), on(Removed, Left, Lost), 0, 0, Gone, 0, Fail | Release},
+	{in(Serving, Draining, Flushing), on(Removed, Left, Lost), 0, 0, Gone, 0, Fail | Release},
 }
