@@ -269,7 +269,9 @@ func (r *Request) accessing() *accessState {
 func (r *Request) target(ep *Endpoint, key *Rkey, addr uint64) *accessState {
 	ep.flow()
 	a := r.accessing()
-	r.bind(ep)
+	if r.ep == nil { // one of the library's has its endpoint
+		r.bind(ep)
+	}
 	r.offset = 0
 	a.key, a.route, a.addr = key, nil, addr
 	a.arrived = 0

@@ -316,6 +316,8 @@ func (m *model) forbidden(k int, ev Event, was End, do Duty) string {
 		return "the lanes are flushed again, though nothing is under way"
 	case now.Stage == Serving && was.Stage != Serving && e.closing && do&CloseDone == 0:
 		return "a close waits for nothing"
+	case ev == Leave && was.Stage == Serving && was.Closed && !m.busy(k) && now.Stage == Draining:
+		return "the lanes are flushed again behind a close"
 	case was.Stage == Failed && (ev == Close || ev == Leave) && now.Stage != Gone:
 		return "an end that has failed cannot be closed"
 	case tells && was.Stage == Gone:

@@ -69,6 +69,8 @@ var anyStage = in(Serving, Open, Draining, Flushing, Resigning, Parting, Leaving
 var table = rules{
 	// The application.
 	{in(Serving), on(Claim), 0, closed, Open, 0, 0},
+	{in(Serving), on(Leave), closed | here, busy | deaf, Leaving, 0, TellRemoved}, // it has flushed
+	{in(Serving), on(Leave), closed, busy, Gone, 0, CloseDone | Release},
 	{in(Open, Serving), on(Close, Leave), 0, 0, Draining, 0, Refuse},
 	{in(Draining, Flushing, Resigning), on(Leave), 0, 0, same, 0, 0},
 	{in(Draining), on(GiveUp), 0, 0, same, 0, Cancel},
