@@ -70,9 +70,17 @@ func (r *laneRules) spareFor(i *iface, addr *proto.WorkerAddress, entry int, tak
 	})
 }
 
-// hasSpare reports whether a spare lane of an interface is connected with an end at an entry.
+// hasSpare reports whether a spare lane of an interface, by another address than the
+// interface's, is connected with an end at an entry.
 func (r *laneRules) hasSpare(i *iface, dev *proto.AddressDevice, f *proto.AddressIface) bool {
-	return slices.ContainsFunc(r.spare, func(s lane) bool { return s.iface == i && s.isFor(dev, f) })
+	return slices.ContainsFunc(r.spare, func(s lane) bool {
+		m, ok := s.uct.(uct.Multihomed)
+		if !ok || s.iface != i {
+			return false
+		}
+		_, other := m.InterfaceAddr()
+		return other && s.isFor(dev, f)
+	})
 }
 
 func (r *laneRules) isSpare(l lane) bool {
