@@ -392,7 +392,7 @@ func (ep *Endpoint) disconnect() {
 	}
 }
 
-// parting time is how long a server that has flushed leaves it to the client to disconnect
+// partingTime is how long a server that has flushed leaves it to the client to disconnect
 // first. A client of C that closes right behind the server's last message would take a
 // disconnect that comes before its close for a failure (ucp_ep_cm_remote_disconnect_progress
 // in src/ucp/wireup/wireup_cm.c), however little later that is.

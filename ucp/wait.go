@@ -101,7 +101,7 @@ func (c *call) waitAlone(ctx context.Context) (lost bool, err error) {
 	return lost, err
 }
 
-// waitEntered is waitAlone for who has entered the wait.
+// waitEntered is waitAlone for a caller that has entered the wait.
 func (c *call) waitEntered(ctx context.Context) (lost bool, err error) {
 	w := c.w
 	if c.start != nil {

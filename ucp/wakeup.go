@@ -171,7 +171,7 @@ func (w *Worker) arm() error {
 	return w.armQuietly()
 }
 
-// armQuietly is arm for who has asked already whether there was a Signal.
+// armQuietly is arm for a caller that has looked for a Signal already.
 func (w *Worker) armQuietly() error {
 	if w.dispatched.head != nil || w.copying.head != nil || w.stream.look || w.conns.parting != nil {
 		return ucs.ErrBusy

@@ -115,7 +115,7 @@ func TestExitEndsMessage(t *testing.T) {
 	}, setting{"RNDV_THRESH", "inf"})
 }
 
-// TestDeadlineNamesTheWait: who is never answered, because the peer refuses or does nothing,
+// TestDeadlineNamesTheWait: a caller that is never answered, because the peer refuses or does nothing,
 // is told what was waited for when its own deadline comes.
 func TestDeadlineNamesTheWait(t *testing.T) {
 	eachShared(t, []ucp.ErrMode{ucp.ErrModePeer}, func(r *rig, mode ucp.ErrMode) {

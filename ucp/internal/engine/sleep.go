@@ -56,8 +56,8 @@ func (e *Engine) Untold() bool {
 	return was
 }
 
-// Tellings counts the turns with news, for who looks whether there were any since his last
-// look, and takes nothing away from who asks Untold. It is never 0.
+// Tellings counts the turns with news: a caller that keeps the number sees whether there were
+// any since. It takes nothing away from callers of Untold. It is never 0.
 func (e *Engine) Tellings() uint64 {
 	e.Tell()
 	return 1 + e.tellings
