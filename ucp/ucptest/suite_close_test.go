@@ -451,7 +451,9 @@ func testWorkerShutdown(t *testing.T, tr transport) {
 		got[i] = make([]byte, 8000)
 		recvs = append(recvs, r.started(b.TagRecv(ucp.Tag(i), ucp.FullMask, got[i], &ucp.RequestParams{Flags: ucp.OpNoImmediate})))
 	}
-	r.settle() // what waits for lanes would be given up
+	for _, ep := range eps[1:] {
+		r.warm(ep, b) // what waits for lanes would be given up
+	}
 	if !tr.loopback {
 		if err := a.Shutdown(ended()); err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatalf("a shutdown that is given up: %v", err)
