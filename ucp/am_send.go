@@ -48,13 +48,15 @@ func (ep *Endpoint) AMSend(id uint16, header, buf []byte, p *RequestParams) (*Re
 }
 
 // AMSendWait sends an active message as AMSend does and waits until header and buf may
-// be reused, or for data that is offered until the peer's handler is done with it.
+// be reused, or for data that is offered until the peer's handler is done with it. Over an
+// endpoint that only the peer has opened (AMMessage.Reply) it does not wait for a peer that
+// does not read while it holds up others: see the package comment.
 func (ep *Endpoint) AMSendWait(ctx context.Context, id uint16, header, buf []byte, flags AMSendFlags) error {
 	c, err := ep.w.waitingCall(startAMSend)
 	if err != nil {
 		return err
 	}
-	c.ep, c.amID, c.header, c.buf = ep, id, header, buf
+	c.ep, c.amID, c.header, c.buf, c.sends = ep, id, header, buf, true
 	c.p = &c.params
 	c.p.AMFlags = flags
 	return c.wait(ctx)

@@ -25,7 +25,7 @@ func (ep *Endpoint) tagSendWait(ctx context.Context, tag Tag, buf []byte, form *
 	if err != nil {
 		return err
 	}
-	c.ep, c.tag, c.buf, c.form, c.state = ep, tag, buf, form, flags
+	c.ep, c.tag, c.buf, c.form, c.state, c.sends = ep, tag, buf, form, flags, true
 	return c.wait(ctx)
 }
 
@@ -89,7 +89,7 @@ func (ep *Endpoint) accessWait(ctx context.Context, start func(*call) (*Request,
 	if err != nil {
 		return err
 	}
-	c.ep, c.buf, c.raddr, c.key = ep, buf, raddr, key
+	c.ep, c.buf, c.raddr, c.key, c.sends = ep, buf, raddr, key, true
 	return c.wait(ctx)
 }
 

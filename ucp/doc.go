@@ -73,6 +73,22 @@
 // of the data, which it fetches or refuses. It may keep the message, and answer over an
 // endpoint that is made for that if there is none.
 //
+// What the application sends over an endpoint that only the peer has opened, as such answers
+// over AMMessage.Reply, is bounded, whatever the peer does. A peer that has 16 MiB of it to
+// read is not read itself until it has read half, and AMQueue holds back what the peer has
+// asked before; at 64 MiB the peer is dropped, and the sends end with ucs.ErrExceedsLimit.
+// Counted are requests and their data, of large messages the beginning. AMSendWait,
+// TagSendWait and StreamSendWait do not wait there for a peer to read: what does not leave
+// at once is copied, and the send is done; if it fails afterwards, the endpoint has failed,
+// or the next flush tells. So a loop over AMQueue.All can answer one peer after the other.
+// Offered data and synchronous sends are waited for, as their end is the peer's to tell; but
+// where a queue has messages of other peers that nobody takes meanwhile, and the peer does
+// nothing for half a second, the data is copied and the send done, or, if that cannot be,
+// because the peer may be reading it or it is longer than 16 MiB, the call ends with
+// ucs.ErrExceedsLimit and leaves the operation going on, as when its context ends.
+// So do calls that wait on an endpoint that was accepted for a listener, which has nothing
+// else of this. An endpoint that the application makes for the same peer has none of it.
+//
 // # Callbacks
 //
 // Callbacks run on the goroutine that progresses the worker, or whose call has ended the

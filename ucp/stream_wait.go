@@ -8,7 +8,7 @@ func (ep *Endpoint) StreamSendWait(ctx context.Context, buf []byte) error {
 	if err != nil {
 		return err
 	}
-	c.ep, c.buf = ep, buf
+	c.ep, c.buf, c.sends = ep, buf, true
 	return c.wait(ctx)
 }
 

@@ -88,14 +88,20 @@ func (c *call) waitAlone(ctx context.Context) (lost bool, err error) {
 	defer w.leaveWait()
 	if c.start != nil {
 		w.enter()
-		c.r, err = c.start(c)
+		c.r, err = c.begin()
 		w.exit()
 		if c.r == nil && (!c.leaves || err != nil) {
 			return false, err
 		}
 	}
 	r := c.r
-	if err = w.progressUntil(ctx, c); err == nil && r != nil {
+	err = w.progressUntil(ctx, c)
+	w.replies.caller = nil
+	if c.early {
+		r.free()
+		return c.earlyErr != nil, c.earlyErr
+	}
+	if err == nil && r != nil {
 		c.info, err = r.info, r.err
 	}
 	if r == nil {
@@ -130,7 +136,7 @@ func (w *Worker) progressUntil(ctx context.Context, c *call) error {
 }
 
 // isOver reports whether what it waits for has happened, where nobody tells.
-func (c *call) isOver() bool { return c.r != nil && c.r.Done() || c.leaves && c.left() }
+func (c *call) isOver() bool { return c.r != nil && (c.early || c.r.Done()) || c.leaves && c.left() }
 
 func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 	for round := 1; ; round++ {
@@ -140,6 +146,9 @@ func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 		w.gate &^= gateInside
 		n := w.Progress()
 		w.gate |= gateInside
+		if c.unasked && !c.r.Done() {
+			c.mayGo()
+		}
 		step := w.pace.next(n)
 		if c.isOver() {
 			w.pace.end()

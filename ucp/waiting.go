@@ -14,10 +14,35 @@ type waiting struct {
 	next   *call    // waits for the same
 	leaves bool     // it waits for the last endpoint to be gone
 	event  bool     // it waits for anything to happen
+	sends  bool     // something, which may be a reply (reply_wait.go)
+
+	unasked  bool // whether it has to wait for a reply
+	early    bool // its wait has ended before the operation
+	earlyErr error
+
 	info   TagRecvInfo
 	length int // of the data of an active message
 
 	operand, reply [8]byte // of atomic operations
+}
+
+// begin carries out the call, which waits if it returns a request in flight.
+func (c *call) begin() (*Request, error) {
+	r, err := c.start(c)
+	if r != nil && c.sends && r.ep != nil && (r.ep.bill != nil || r.ep.pair != nil) {
+		if c.w.multi {
+			r = c.w.replies.books.waitsFor(c, r)
+		} else {
+			c.unasked = true
+		}
+	}
+	return r, err
+}
+
+// mayGo asks, after a round of progress, whether the call need wait.
+func (c *call) mayGo() {
+	c.unasked = false
+	c.early = c.w.replies.books.waitsFor(c, c.r) == nil
 }
 
 // cancel ends the operation if it is a receive: of a request that is somebody's only if
