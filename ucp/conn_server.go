@@ -22,6 +22,7 @@ func (w *Worker) answerCall(p *EndpointParams) (*Endpoint, error) {
 	c := &connection{id: p.ClientID, sendID: p.ClientID != 0}
 	ep, err := w.newConnEndpoint(p, c)
 	if err == nil {
+		ep.life.Patient = true
 		if err = ep.acceptCall(req); err == nil {
 			return ep, nil
 		}

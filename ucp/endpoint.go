@@ -6,6 +6,7 @@ import (
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/life"
+	"github.com/ucx-go/ucx/ucs/event"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -134,6 +135,7 @@ type endpointNotes struct {
 	refused map[laneRoute]error // lanes that could not be created, and why
 	closing *Request            // the application's close that is under way
 	gaveUp  int32               // operations that it did not wait for
+	timer   *event.Timer        // of a close that leaves it to the peer to disconnect
 }
 
 // note returns the notes, to be changed.

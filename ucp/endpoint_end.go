@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -50,6 +51,9 @@ func (ep *Endpoint) report(ev life.Event, reason error) {
 	}
 	if owed&life.SayRemoved != 0 {
 		ep.say(proto.EpRemoved)
+	}
+	if owed&life.Await != 0 {
+		ep.awaitPeer()
 	}
 	if owed&life.Disconnect != 0 {
 		ep.disconnect()
@@ -199,6 +203,7 @@ func (ep *Endpoint) release(closed bool) {
 	if ep.err == nil {
 		ep.purge(ucs.ErrCanceled) // what was started meanwhile, and flushes
 	}
+	ep.dropTimer()
 	ep.hangUp()
 	ep.closeLanes(linger)
 	w.endpoints.Remove(uint64(ep.localID))
@@ -309,7 +314,7 @@ func (ep *Endpoint) say(what proto.EpCloseKind) {
 	if ep.remoteID == 0 || ep.life.Deaf || len(ep.lanes) == 0 || ep.err != nil {
 		return
 	}
-	r := ep.control(epClose{})
+	r := ep.control(epCloseUnheard{})
 	r.uncount()
 	r.step = uint8(what)
 	if err := r.proto.progress(r); err != nil {
@@ -335,6 +340,11 @@ func (epClose) release(r *Request) {
 	}
 	r.ep.report(life.Told, nil)
 }
+
+// epCloseUnheard is an epClose that nobody waits for.
+type epCloseUnheard struct{ epClose }
+
+func (epCloseUnheard) release(*Request) {}
 
 // onEpClose is told by a peer of this library how its end ends.
 func (w *Worker) onEpClose(src *uct.Source, data []byte, _ *uct.AMDesc) error {
@@ -376,6 +386,34 @@ func (ep *Endpoint) disconnect() {
 		if c.uct.Disconnect() != nil {
 			ep.report(life.Left, nil)
 		}
+	}
+}
+
+// parting time is how long a server that has flushed leaves it to the client to disconnect
+// first. A client of C that closes right behind the server's last message would take a
+// disconnect that comes before its close for a failure (ucp_ep_cm_remote_disconnect_progress
+// in src/ucp/wireup/wireup_cm.c), however little later that is.
+const partingTime = 50 * time.Millisecond
+
+// awaitPeer leaves it to the peer to disconnect first, for a while.
+func (ep *Endpoint) awaitPeer() {
+	waited := func() {
+		ep.dropTimer()
+		ep.report(life.Waited, nil)
+	}
+	timer, err := ep.w.uctw.Timers().After(partingTime, waited)
+	if err != nil {
+		ep.report(life.Waited, nil)
+		return
+	}
+	ep.note().timer = timer
+}
+
+// dropTimer ends the waiting for the peer.
+func (ep *Endpoint) dropTimer() {
+	if n := ep.notes; n != nil && n.timer != nil {
+		n.timer.Stop()
+		n.timer = nil
 	}
 }
 

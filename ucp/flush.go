@@ -265,6 +265,9 @@ func (ep *Endpoint) startClosing(how life.Event, p *RequestParams) (*Request, er
 	ep.note().closing = r
 	ep.report(how, nil)
 	ep.markEnded()
+	if ep.life.Stage == life.Draining {
+		ep.w.uctw.Push() // what was collected leaves, also if nobody progresses for a while
+	}
 	return r.result()
 }
 

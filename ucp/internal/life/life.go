@@ -23,7 +23,7 @@
 //
 // Over a connection manager nobody serves: both sides disconnect, each when it has
 // flushed, and an end that hears of the peer's disconnect cancels what the peer cannot
-// match any more.
+// match any more. A patient one, the server's, gives the client time to disconnect first.
 //
 // Peers that do not know the two words, those of C UCX among them, are told nothing
 // (Deaf). Their ends are served until the connection or the process is gone, until they
@@ -40,6 +40,7 @@ const (
 	Draining               // closed; operations that were started before are under way
 	Flushing               // these have ended; the lanes are being flushed
 	Resigning              // "released" is being sent
+	Parting                // the peer is given time to disconnect first
 	Leaving                // "removed" is being sent, or the manager waits for the peer's disconnect
 	Failed                 // the peer is lost; the application still holds the end
 	Gone                   // released
@@ -66,6 +67,7 @@ type End struct {
 	Managed bool // a connection manager carries its beginning and end
 	Deaf    bool // the peer does not know "released" and "removed"
 	Closed  bool // the application has held the end and closed it
+	Patient bool // the peer is given time to disconnect first
 	Final   bool // the worker is being shut down: nobody is served behind the close
 }
 
@@ -85,6 +87,7 @@ const (
 	// Of the operations and lanes of this end.
 	Quiet   // the last operation under way has ended
 	Flushed // the flush of the lanes is over
+	Waited  // the peer has not disconnected in the time that it was given
 	Told    // "released" or "removed" has been handed to the transport
 	Lost    // a lane is lost: the peer's process, its worker or the connection
 
@@ -109,6 +112,7 @@ const (
 	TellReleased                  // send "released", then report Told
 	TellRemoved                   // send "removed", then report Told
 	SayRemoved                    // send "removed" if the transport takes it at once
+	Await                         // give the peer time to disconnect first, then report Waited
 	Disconnect                    // the connection manager's connection
 	CallHandler                   // the application's error handler
 	CloseDone                     // the close has succeeded

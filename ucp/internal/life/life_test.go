@@ -20,6 +20,7 @@ func scenarios() (list []*scenario) {
 		"a by force":                     both(actForce, actClose|actClaim),
 		"a dies":                         both(actDie, actClose|actClaim),
 		"workers shut down":              both(actLeave|actGiveUp, actLeave|actClaim),
+		"a closes and shuts down":        both(actClose|actLeave, actClose|actClaim),
 		"a closes, b shuts down":         both(actClose, actLeave|actClaim),
 		"a closes, then by force":        both(actClose|actForce, actClose|actClaim),
 		"a shuts down, b closes, claims": both(actLeave, actClose|actClaim),

@@ -51,6 +51,7 @@ type side struct {
 	op      phase
 	matched bool // the peer has matched the operation
 	fetches bool // this side fetches the data of the other's
+	awaits  bool // for the peer's disconnect
 	flushing,
 	telling, // what is being told: 0, saidReleased or saidRemoved
 	handled uint8 // how often the handler was called
@@ -101,7 +102,7 @@ func (s *scenario) begin() (w world) {
 	if s.managed {
 		b.exists = true
 		a.end.Peer = PeerHere
-		b.end = End{Stage: Open, Peer: PeerHere, Managed: true, Deaf: s.deaf}
+		b.end = End{Stage: Open, Peer: PeerHere, Managed: true, Patient: true, Deaf: s.deaf}
 	}
 	return w
 }
@@ -139,6 +140,9 @@ func (m *model) steps(w *world) (list []step) {
 		if e.flushing != 0 {
 			add(false, func(m *model) { m.w.side[k].flushing = 0; m.event(k, Flushed) }, "%s has flushed", name)
 		}
+		if e.awaits {
+			add(false, func(m *model) { m.w.side[k].awaits = false; m.event(k, Waited) }, "%s has waited", name)
+		}
 		if e.telling != 0 {
 			add(false, func(m *model) {
 				w := word(m.w.side[k].telling)
@@ -166,7 +170,7 @@ func (m *model) steps(w *world) (list []step) {
 			name string
 		}{
 			{actClose, Close, e.end.Stage == Open || e.end.Stage == Failed, "closes"},
-			{actLeave, Leave, e.end.Stage != Gone && !e.end.Closing(), "shuts down its worker"},
+			{actLeave, Leave, e.end.Stage != Gone, "shuts down its worker"},
 			{actGiveUp, GiveUp, e.closing, "gives up"},
 			{actForce, Force, e.end.Stage != Gone, "closes by force"},
 			{actEvict, Evict, e.end.Stage == Serving, "evicts"},
@@ -247,6 +251,9 @@ func (m *model) event(k int, ev Event) {
 	if do&SayRemoved != 0 && e.end.Peer != PeerUnknown && !e.end.Deaf && !e.end.Managed {
 		m.send(k, saidRemoved)
 	}
+	if do&Await != 0 {
+		e.awaits = true
+	}
 	if do&Disconnect != 0 && e.end.Managed && !e.said {
 		e.said, e.manager = true, true
 	}
@@ -285,19 +292,23 @@ func (m *model) forbidden(k int, ev Event, was End, do Duty) string {
 		return "a peer is told whose id is not known"
 	case (ev == Force || ev == Evict) && now.Stage != Gone:
 		return "an end is not released in the call"
+	case now.Final && now.Stage == Parting:
+		return "a worker that is shut down is patient"
+	case do&Disconnect != 0 && was.Patient && !was.Final && was.Stage == Flushing:
+		return "a patient end disconnects without waiting"
 	case ev == GiveUp && e.op.pending() && was.Stage == Draining && do&Cancel == 0:
 		return "an operation goes on though the application has given up"
 	case ev == Claim && (now.Stage == Open) == was.Closed:
 		return "an end is claimed that was closed, or is not that was not"
-	case (ev == Close || ev == Leave || ev == Force) && !now.Closed || was.Closed && !now.Closed:
+	case (ev == Close || ev == Leave || ev == Force) && !now.Closed && was.Stage != Leaving || was.Closed && !now.Closed:
 		return "an end is closed and is not marked as that"
-	case now.Final && now.Stage == Serving:
+	case (now.Final || e.did&actLeave != 0) && now.Stage == Serving:
 		return "an end serves in a worker that is shut down"
 	case now.Deaf && now.Closed && now.Stage == Serving && now.Peer == PeerHere && do&Shelve == 0 && !e.shelved:
 		return "an end is kept for a peer that will never say that it has gone, and nobody can find it"
 	case now.Stage == Failed && was.Stage == Open && do&CallHandler == 0:
 		return "an end has failed and the handler is not called"
-	case ev == Flushed && !m.busy(k) && (now.Stage == Draining || now.Stage == Flushing):
+	case (ev == Flushed || ev == Waited || ev == Told) && !m.busy(k) && (now.Stage == Draining || now.Stage == Flushing):
 		return "the lanes are flushed again, though nothing is under way"
 	case now.Stage == Serving && was.Stage != Serving && e.closing && do&CloseDone == 0:
 		return "a close waits for nothing"
@@ -321,7 +332,7 @@ func (m *model) release(k int) {
 		}
 		e.fetches = false // with an error
 	}
-	e.flushing, e.telling = 0, 0
+	e.flushing, e.telling, e.awaits = 0, 0, false
 	if e.closing {
 		m.endClose(k, closeFailed)
 	}
@@ -478,7 +489,7 @@ func (m *model) die(k int) {
 	m.w.violent = true
 	e.dead = true
 	e.did |= actDie
-	e.flushing, e.telling, e.closing = 0, 0, false
+	e.flushing, e.telling, e.closing, e.awaits = 0, 0, false, false
 	if e.op.pending() {
 		e.op = failed
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-var stageNames = [...]string{"serving", "open", "draining", "flushing", "resigning", "leaving", "failed", "gone"}
+var stageNames = [...]string{"serving", "open", "draining", "flushing", "resigning", "parting", "leaving", "failed", "gone"}
 
 // String returns the name of the stage.
 func (s Stage) String() string { return name(stageNames[:], int(s)) }
@@ -16,7 +16,7 @@ var peerNames = [...]string{"unknown", "asked", "here", "released", "left"}
 func (p Peer) String() string { return name(peerNames[:], int(p)) }
 
 var eventNames = [...]string{
-	"claim", "close", "leave", "give up", "force", "evict", "quiet", "flushed", "told", "lost",
+	"claim", "close", "leave", "give up", "force", "evict", "quiet", "flushed", "waited", "told", "lost",
 	"asked", "named", "released", "removed", "left",
 }
 
@@ -24,14 +24,14 @@ var eventNames = [...]string{
 func (e Event) String() string { return name(eventNames[:], int(e)) }
 
 var dutyNames = [...]string{
-	"refuse", "cancel", "fail", "flush", "tell released", "tell removed", "say removed", "disconnect",
+	"refuse", "cancel", "fail", "flush", "tell released", "tell removed", "say removed", "await", "disconnect",
 	"call handler", "close done", "shelve", "release",
 }
 
 // String lists the duties.
 func (d Duty) String() string { return names(dutyNames[:], uint(d)) }
 
-var factNames = [...]string{"managed", "deaf", "closed", "final", "busy", "asked", "here", "released", "left"}
+var factNames = [...]string{"managed", "deaf", "closed", "final", "busy", "asked", "here", "released", "left", "patient"}
 
 func (f facts) String() string { return names(factNames[:], uint(f)) }
 

@@ -13,6 +13,7 @@ const (
 	here     // is there
 	released // has said "released"
 	left     // has disconnected
+	patient
 )
 
 func (e End) facts(isBusy bool) (f facts) {
@@ -21,7 +22,7 @@ func (e End) facts(isBusy bool) (f facts) {
 		f  facts
 	}{
 		{e.Managed, managed}, {e.Deaf, deaf}, {e.Closed, closed}, {e.Final, final}, {isBusy, busy},
-		{e.Peer == PeerAsked, asked}, {e.Peer == PeerHere, here}, {e.Peer == PeerReleased, released}, {e.Peer == PeerLeft, left},
+		{e.Patient, patient}, {e.Peer == PeerAsked, asked}, {e.Peer == PeerHere, here}, {e.Peer == PeerReleased, released}, {e.Peer == PeerLeft, left},
 	} {
 		if c.is {
 			f |= c.f
@@ -62,13 +63,14 @@ func on(events ...Event) (s uint32) {
 }
 
 // anyStage are all but the last.
-var anyStage = in(Serving, Open, Draining, Flushing, Resigning, Leaving, Failed)
+var anyStage = in(Serving, Open, Draining, Flushing, Resigning, Parting, Leaving, Failed)
 
 // table says it all. The first rule that fits decides.
 var table = rules{
 	// The application.
 	{in(Serving), on(Claim), 0, closed, Open, 0, 0},
 	{in(Open, Serving), on(Close, Leave), 0, 0, Draining, 0, Refuse},
+	{in(Draining, Flushing, Resigning), on(Leave), 0, 0, same, 0, 0},
 	{in(Draining), on(GiveUp), 0, 0, same, 0, Cancel},
 	{in(Failed), on(Close, Leave, Force), 0, 0, Gone, 0, Refuse | Release},
 	{anyStage, on(Force), 0, 0, Gone, 0, Refuse | Cancel | SayRemoved | Release},
@@ -81,7 +83,10 @@ var table = rules{
 	// The end of a close over a connection manager: the side that has flushed disconnects,
 	// and waits for the other one.
 	{in(Flushing), on(Flushed), left, 0, Gone, 0, CloseDone | Release},
+	{in(Flushing), on(Flushed), patient, final, Parting, 0, Await},
 	{in(Flushing), on(Flushed), managed, 0, Leaving, 0, Disconnect},
+	{in(Parting), on(Waited, Leave), busy, 0, Draining, 0, 0},
+	{in(Parting), on(Waited, Leave), 0, 0, Leaving, 0, Disconnect},
 
 	// The end of a close between workers. Nobody is there; nobody holds the other end; the
 	// worker goes; somebody may hold it.
@@ -92,6 +97,8 @@ var table = rules{
 	{in(Flushing), on(Flushed), deaf, 0, Serving, 0, CloseDone | Shelve},
 	{in(Flushing), on(Flushed), here, 0, Resigning, 0, TellReleased},
 	{in(Flushing), on(Flushed), 0, 0, Serving, 0, CloseDone},
+	{in(Resigning), on(Told), final | busy, 0, Draining, 0, 0},
+	{in(Resigning), on(Told), final, 0, Leaving, 0, TellRemoved},
 	{in(Resigning), on(Told), 0, 0, Serving, 0, CloseDone},
 	{in(Leaving), on(Told), 0, 0, Gone, 0, CloseDone | Release},
 
@@ -106,10 +113,11 @@ var table = rules{
 	{anyStage, on(Released), 0, 0, same, PeerReleased, 0},
 	{in(Draining), on(Left), 0, 0, same, PeerLeft, Cancel},
 	{in(Flushing), on(Left), 0, 0, same, PeerLeft, 0},
-	{in(Leaving), on(Left), 0, 0, Gone, PeerLeft, CloseDone | Release},
+	{in(Parting, Leaving), on(Left), 0, 0, Gone, PeerLeft, CloseDone | Release},
 	{in(Open), on(Removed, Left, Lost), 0, 0, Failed, 0, Fail | Disconnect | CallHandler},
 
 	// Loss. To an end that only waits for its peer to go it is no failure.
-	{in(Leaving), on(Removed, Lost), 0, 0, Gone, 0, CloseDone | Release},
+	{in(Parting, Leaving), on(Removed, Lost), 0, 0, Gone, 0, CloseDone | Release},
+	{in(Draining, Flushing), on(Removed), 0, busy, Gone, 0, CloseDone | Release},
 	{in(Serving, Draining, Flushing, Resigning), on(Removed, Left, Lost), 0, 0, Gone, 0, Fail | Release},
 }
