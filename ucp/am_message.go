@@ -59,6 +59,7 @@ const (
 	amHolds                               // it is counted in Endpoint.held
 	amWhole                               // all fragments are here
 	amOwned                               // it has memory of its own since its handler runs
+	amAside                               // it is held back in its queue
 )
 
 // amMessageSize is what a message object is charged with.
@@ -263,7 +264,9 @@ func (m *AMMessage) Offered() bool {
 // Reply is the endpoint to answer on, nil unless the sender has set AMSendReply. It is
 // the library's, unless the application has made it, and must not be closed then. It is
 // not given up as long as the message is there, and may be afterwards, when others need
-// the room (UCX_MAX_UNEXP_EPS): who wants to send later makes an endpoint of his own.
+// the room (UCX_MAX_UNEXP_EPS), and ends with its peer: who wants to send later makes an
+// endpoint of his own. What is sent over it and not read by the peer is bounded; see the
+// package comment.
 func (m *AMMessage) Reply() *Endpoint {
 	m.mustLive()
 	if m.state&amReplies == 0 {

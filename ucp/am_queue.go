@@ -12,7 +12,8 @@ import (
 // AMQueue keeps the active messages of an id until somebody asks for them: for
 // goroutines that take one message after the other instead of being called. What waits in
 // it is charged to the connections that have brought it, as messages without a receive
-// are (UCX_MAX_UNEXP_BYTES). It belongs to its worker's goroutine, or in ThreadModeMulti to
+// are (UCX_MAX_UNEXP_BYTES). Messages of a peer that does not read what it is answered
+// stay until it does, and those of others go before them (Stats.HeldBack). It belongs to its worker's goroutine, or in ThreadModeMulti to
 // any.
 type AMQueue struct {
 	_ noCopy
@@ -20,8 +21,12 @@ type AMQueue struct {
 	w       *Worker
 	id      uint16
 	closed  bool
-	list    amList      // the oldest first
+	list    amList   // the oldest first
+	ready   []*aside // with messages that were held back, and go before those
+	asides  map[*replyDebt]*aside
 	waiters requestList // of who asks for one
+	taken   uint64      // messages
+	seen    uint64      // of those, when that was looked at (replyState)
 }
 
 // NewAMQueue makes a queue of the active messages of an id. It takes the place of the
@@ -117,11 +122,11 @@ func (q *AMQueue) close() {
 		*e = amEntry{}
 	}
 	w.am.queues = slices.DeleteFunc(w.am.queues, func(o *AMQueue) bool { return o == q })
-	for m := q.list.head; m != nil; m = q.list.head {
-		m.leaveQueue()
-		m.refuse(ucs.OK)
-		m.drop()
+	q.list.drop()
+	for _, a := range q.asides {
+		a.list.drop()
 	}
+	q.ready, q.asides = nil, nil
 	for r := q.waiters.head; r != nil; r = q.waiters.head {
 		r.finish(ucs.ErrCanceled)
 	}
@@ -144,12 +149,13 @@ func startNext(c *call) (*Request, error) {
 
 // pop takes the oldest message out, for the user.
 func (q *AMQueue) pop() *AMMessage {
-	m := q.list.head
+	m := q.front()
 	if m == nil {
 		return nil
 	}
 	m.leaveQueue()
 	m.give()
+	q.taken++
 	return m
 }
 
@@ -165,9 +171,10 @@ func (m *AMMessage) give() {
 // take is given a message.
 func (q *AMQueue) take(m *AMMessage) error {
 	w := q.w
-	if r := q.waiters.head; r != nil {
+	if r := q.waiters.head; r != nil && !m.heldBack() {
 		m.own()
 		m.give()
+		q.taken++
 		m.chargeKept()
 		r.userData.(*call).am = m
 		r.userData = nil
@@ -184,11 +191,62 @@ func (q *AMQueue) take(m *AMMessage) error {
 	m.charge(amMessageSize + cap(m.buf))
 	q.list.push(m)
 	link(&from.actives, m, (*AMMessage).place)
+	if q.waiters.head != nil { // it would have it, were it not held back
+		q.front()
+	}
 	return nil
 }
 
 // leaveQueue takes a message out of its queue.
 func (m *AMMessage) leaveQueue() {
 	m.list.remove(m)
+	if m.state&amAside != 0 {
+		m.state &^= amAside
+		m.debt().kept -= m.charged
+	}
 	unlink(&m.from.actives, m, (*AMMessage).place)
+}
+
+// peerReads goes on with the questions that a peer has asked, peerDropped drops those that
+// are held back.
+func (amFamily) peerReads(ep *Endpoint) {
+	for _, q := range ep.w.am.queues {
+		q.resume(ep.bill.debt)
+	}
+}
+
+func (amFamily) peerDropped(ep *Endpoint) {
+	for _, q := range ep.w.am.queues {
+		if a := q.asides[ep.bill.debt]; a != nil {
+			a.list.drop()
+		}
+	}
+}
+
+// resume goes on with the messages of a peer that has read.
+func (q *AMQueue) resume(d *replyDebt) {
+	a := q.asides[d]
+	if a == nil || a.ready {
+		return
+	}
+	a.ready = true
+	q.ready = append(q.ready, a)
+	for r := q.waiters.head; r != nil; r = q.waiters.head {
+		m := q.pop()
+		if m == nil {
+			return
+		}
+		r.userData.(*call).am = m
+		r.userData = nil
+		r.finish(nil)
+	}
+}
+
+// drop gives up the messages of a list, which is one of a queue.
+func (l *amList) drop() {
+	for m := l.head; m != nil; m = l.head {
+		m.leaveQueue()
+		m.refuse(ucs.OK)
+		m.drop()
+	}
 }

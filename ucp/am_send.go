@@ -49,7 +49,8 @@ func (ep *Endpoint) AMSend(id uint16, header, buf []byte, p *RequestParams) (*Re
 
 // AMSendWait sends an active message as AMSend does and waits until header and buf may
 // be reused, or for data that is offered until the peer's handler is done with it. The end
-// of ctx means what it means for TagSendWait, for header as for buf.
+// of ctx means what it means for TagSendWait, for header as for buf. For a peer that does
+// not read what it has asked for it does not wait: see the package comment.
 func (ep *Endpoint) AMSendWait(ctx context.Context, id uint16, header, buf []byte, flags AMSendFlags) error {
 	c, err := ep.w.waitingCall(startAMSend)
 	if err != nil {

@@ -25,7 +25,7 @@ func (s *source) addOwed(n int) {
 // checkOwed looks whether that is too much, after something was charged for answers
 // over ep. Then the reading of the source stops.
 func (s *source) checkOwed(ep *Endpoint) {
-	if s.owed >= s.checkAt && (s.owed > s.w.maxOwed || s.owed > leastOwed && s.w.owedMuch(s.pays())) {
+	if s.owed >= s.checkAt && (s.due() > s.w.maxOwed || s.due() > leastOwed && s.w.owedMuch(s.pays())) {
 		s.owesTooMuch(ep)
 	}
 }
@@ -40,7 +40,7 @@ func (s *source) repay(n int) {
 		p.account.Add(ledger.Owed, int64(p.owed+owedStep-p.owedHigh))
 		p.owedHigh = p.owed + owedStep
 	}
-	if s.paused && s.owed <= s.resumeAt {
+	if s.paused && s.due() <= s.resumeAt {
 		s.resume()
 	}
 	if s.owed < s.checkAt/2 {
@@ -79,11 +79,7 @@ func (s *source) owesTooMuch(ep *Endpoint) {
 	if w.owedMuch(s.pays()) {
 		most = min(most, owedMultiple*leastOwed)
 	}
-	pauser, ok := s.uct.Owner.(uct.SourcePauser)
-	if ok && !s.paused && !ep.awaits() {
-		s.paused, s.resumeAt = true, s.owed/2
-		w.stats.Paused++
-		pauser.PauseSource()
+	if s.stopFor(ep) {
 		return
 	}
 	s.checkAt = s.owed + most/32
@@ -124,3 +120,19 @@ func (ep *Endpoint) awaits() bool {
 func (ep *Endpoint) waitsForPeer() bool {
 	return ep.state&epRequested != 0 && (ep.remoteID == 0 || ep.state&epHearsay != 0) || ep.unanswered()
 }
+
+// stopFor stops the reading of a source because of what it owes, by answers or replies over
+// ep, if that can be and nothing is expected from there.
+func (s *source) stopFor(ep *Endpoint) bool {
+	p, ok := s.uct.Owner.(uct.SourcePauser)
+	if !ok || s.paused || ep.awaits() {
+		return false
+	}
+	s.paused, s.resumeAt = true, s.due()/2
+	s.w.stats.Paused++
+	p.PauseSource()
+	return true
+}
+
+// due is what a source owes that it only has to read.
+func (s *source) due() int { return s.owed - s.asks }

@@ -134,6 +134,28 @@
 // of the data, which it fetches or refuses. It may keep the message, and answer over an
 // endpoint that is made for that if there is none.
 //
+// What the application sends over an endpoint that only the peer has opened, as such answers
+// over AMMessage.Reply, is bounded, whatever the peer does. A peer that has 16 MiB of it to
+// read is not read itself until it has read half, and AMQueue holds back what the peer has
+// asked before; at 64 MiB the peer is dropped, and the sends end with ucs.ErrExceedsLimit.
+// Counted are requests and their data, of large messages the beginning. AMSendWait,
+// TagSendWait and StreamSendWait do not wait there for a peer to read: what does not leave
+// at once is copied, and the send is done; if it fails afterwards, the endpoint has failed,
+// or the next flush tells. So a loop over AMQueue.All can answer one peer after the other.
+// Synchronous sends and data that is offered are waited for, as their end is the peer's to
+// tell: until it does, or goes, or ctx ends. Give ctx a deadline where that is too long. Only
+// AMSendWait with offered data, an answer to a message that the application has still, does
+// not stop the others: where a queue has messages of other peers that nobody takes meanwhile,
+// and the peer does nothing for half a second, the data is copied and the send done. If that
+// cannot be, because the peer may be reading it or it is longer than 16 MiB, the call ends
+// with an error that matches ucs.ErrExceedsLimit and ucs.InProgress: the operation goes on,
+// as when ctx ends.
+//
+// On an endpoint that was accepted for a listener nothing is charged or dropped. But calls
+// that wait there end as these do while the application has a message of the peer's to
+// answer, and the next ones of this peer stay in the queue until it has read. An endpoint
+// that the application makes for the same peer has none of it.
+//
 // # Callbacks
 //
 // Callbacks run on the goroutine that progresses the worker, or whose call has ended the

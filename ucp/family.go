@@ -23,6 +23,7 @@ var families = []family{
 	amoFamily{},
 	flushFamily{},
 	keepaliveFamily{},
+	replyFamily{},
 	tokenFamily{},
 	connFamily{},
 	wireupFamily{},
@@ -30,13 +31,14 @@ var families = []family{
 
 // workerState is what the families keep for a worker.
 type workerState struct {
-	tag    tagState
-	am     amState
-	stream streamState
-	eager  eagerState
-	rndv   rndvState
-	rma    rmaState
-	token  tokenState
+	tag     tagState
+	am      amState
+	stream  streamState
+	replies replyState
+	eager   eagerState
+	rndv    rndvState
+	rma     rmaState
+	token   tokenState
 }
 
 // endpointTables are the decision tables of the families.
@@ -83,6 +85,12 @@ type family interface {
 
 	// purge ends the operations of an endpoint that are in lists of the family's.
 	purge(ep *Endpoint, err error)
+
+	// peerReads is told that a peer has read what it was sent over an endpoint, so that its
+	// questions need not be held back any more; peerDropped that it does not, and is about
+	// to be dropped.
+	peerReads(ep *Endpoint)
+	peerDropped(ep *Endpoint)
 
 	// sourceGone is told of the end of a connection that made the worker hold
 	// something; evict drops what it holds for one.
@@ -144,6 +152,8 @@ func (noFamily) closing(*Endpoint)                              {}
 func (noFamily) closed(*Endpoint)                               {}
 func (noFamily) provide(*Endpoint) error                        { return nil }
 func (noFamily) purge(*Endpoint, error)                         {}
+func (noFamily) peerReads(*Endpoint)                            {}
+func (noFamily) peerDropped(*Endpoint)                          {}
 func (noFamily) sourceGone(*source)                             {}
 func (noFamily) evict(*source, error)                           {}
 func (noFamily) count(*Worker, *Stats)                          {}

@@ -85,7 +85,7 @@ func (c *call) kind() engine.Kind {
 // carryOut starts what is to be waited for, in a turn. It reports whether that is over.
 func (c *call) carryOut() (over bool, err error) {
 	if c.start != nil { // [carry out]
-		if c.r, err = c.start(c); err != nil {
+		if c.r, err = c.begin(); err != nil {
 			return true, err
 		}
 	}

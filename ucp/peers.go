@@ -19,7 +19,7 @@ type PeerStats struct {
 	Connections int // that have made the worker hold something; one that is over counts as long as something is held for it
 	Paused      int // of those, how many are not read until they read themselves, or the application reads their streams
 	Bytes       int // memory of messages without a receive
-	Owed        int // memory of answers that they have not read
+	Owed        int // memory of answers that they have not read (Stats.OwedBytes)
 	Endpoints   int // opened by them and not by the application
 
 	// Refused says how often something was refused to the source, by all workers of the

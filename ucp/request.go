@@ -80,7 +80,7 @@ type Request struct {
 
 	region  *regions.Region // memory of ours that is kept in place until the end
 	waiters *call           // in thread mode multi, who waits for the end
-	ackSize int             // bytes that the end of a rendezvous is about
+	ackSize int             // bytes that the end of a rendezvous is about, or that a reply is charged with
 
 	pend uct.Pending
 	comp uct.Completion
@@ -116,6 +116,10 @@ const (
 	stateAMRecv                             // a receive of the data of an active message
 	stateNext                               // waits for a message of a queue
 	stateUncounted                          // its endpoint need not stay for it
+	stateOwes                               // a reply that is charged to the peer
+	stateAsks                               // one that ends with a message of the peer's
+	stateAwaited                            // one in replyState.waits
+	stateCopied                             // its data is a copy of ours
 )
 
 // The lives of a request, as far as any goroutine may know.
@@ -317,7 +321,13 @@ var usedAfterFree any = "ucp: request used after Free"
 // result turns a request that was started in a call into the call's results.
 func (r *Request) result() (*Request, error) {
 	r.state &^= stateInCall
-	if r.state&stateDone == 0 || r.state&stateNoImm != 0 {
+	if r.state&stateDone == 0 {
+		if r.ep != nil && (r.ep.bill != nil || r.ep.pair != nil) {
+			r.w.replies.books.inFlight(r)
+		}
+		return r, nil
+	}
+	if r.state&stateNoImm != 0 {
 		return r, nil
 	}
 	err := r.err
@@ -360,6 +370,9 @@ func (r *Request) finish(err error) {
 			r.proto.release(r)
 		}
 		r.letGo()
+		if r.state&(stateOwes|stateCopied) != 0 {
+			r.w.replies.books.over(r)
+		}
 	}
 	r.data.finish()
 	r.state |= stateDone

@@ -32,7 +32,8 @@ type source struct {
 
 	held      int // bytes of unexpected messages
 	opened    int // endpoints opened by the peer and not claimed by the user
-	owed      int // bytes of answers that wait for the transport
+	owed      int // bytes of answers, and of replies, that wait for the transport
+	asks      int // of those that end with a message of the peer's
 	messages  messageList
 	actives   *AMMessage // in queues
 	fragments assemblyList
@@ -175,6 +176,7 @@ type bill struct {
 	age      uint64          // of the endpoints that peers have opened, which one it is
 	known    *ledger.Account // whose peer the application knows by this endpoint
 	answers  answerQueue
+	debt     *replyDebt // nil before the first reply that has waited
 }
 
 // billing returns what the endpoint is charged to.

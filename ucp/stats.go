@@ -25,6 +25,7 @@ type Stats struct {
 	Evicted     uint64 // connections dropped because they made us hold the most
 	Refused     uint64 // times that there was no room for what a peer brought or asked for, or it was not its own to ask
 	Paused      uint64 // connections that were not read for a while, because they did not read
+	HeldBack    uint64 // peers whose questions waited in queues for a while, because they did not read what they were answered
 	Stopped     uint64 // connections that were not read for a while, because the application did not read a stream
 	Abandoned   uint64 // messages whose connection broke before they were complete
 	Dropped     uint64 // messages for endpoints or requests that are gone
@@ -42,7 +43,7 @@ type Stats struct {
 
 	Endpoints       int // open endpoints, those opened by peers included
 	UnexpectedBytes int // memory held by messages without a receive
-	OwedBytes       int // memory of answers that peers do not read
+	OwedBytes       int // memory of answers that peers do not read, and of what the application sends over endpoints that they have opened
 	Sources         int // connections that made the worker hold something
 }
 

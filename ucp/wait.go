@@ -106,7 +106,7 @@ func (c *call) waitEntered(ctx context.Context) (lost bool, err error) {
 	w := c.w
 	if c.start != nil {
 		w.enter()
-		c.r, err = c.start(c)
+		c.r, err = c.begin()
 		w.exit()
 		if c.r == nil && (!c.leaves || err != nil) {
 			return false, err
@@ -114,6 +114,13 @@ func (c *call) waitEntered(ctx context.Context) (lost bool, err error) {
 	}
 	r := c.r
 	reason := w.progressUntil(ctx, c)
+	w.replies.caller = nil
+	if c.early {
+		if c.earlyErr != nil { // else it is its own
+			r.free()
+		}
+		return c.earlyErr != nil, c.earlyErr
+	}
 	if r == nil {
 		return false, reason
 	}
@@ -164,7 +171,7 @@ func (w *Worker) progressUntil(ctx context.Context, c *call) error {
 }
 
 // isOver reports whether what it waits for has happened, where nobody tells.
-func (c *call) isOver() bool { return c.r != nil && c.r.Done() || c.leaves && c.left() }
+func (c *call) isOver() bool { return c.r != nil && (c.early || c.r.Done()) || c.leaves && c.left() }
 
 func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 	for round := 1; ; round++ {
@@ -174,6 +181,9 @@ func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 		w.gate &^= gateInside
 		n := w.Progress()
 		w.gate |= gateInside
+		if c.unasked && !c.r.Done() {
+			c.mayGo()
+		}
 		step := w.pace.next(n)
 		if c.isOver() {
 			w.pace.end()

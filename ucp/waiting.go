@@ -1,7 +1,6 @@
 package ucp
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +17,11 @@ type waiting struct {
 	next   *call    // waits for the same
 	leaves bool     // it waits for the last endpoint to be gone
 	event  bool     // it waits for anything to happen
+
+	unasked  bool // whether it has to wait for a reply
+	early    bool // its wait has ended before the operation
+	earlyErr error
+
 	info   TagRecvInfo
 	length int // of the data of an active message
 
@@ -33,6 +37,26 @@ const (
 	memoryRead              // sends, puts
 	memoryWritten           // receives, gets
 )
+
+// begin carries out the call, which waits if it returns a request in flight. One that sends
+// may be a reply (replies.go).
+func (c *call) begin() (*Request, error) {
+	r, err := c.start(c)
+	if r != nil && c.use == memoryRead && r.ep != nil && (r.ep.bill != nil || r.ep.pair != nil) {
+		if c.w.multi {
+			r = c.w.replies.books.waitsFor(c, r)
+		} else {
+			c.unasked = true
+		}
+	}
+	return r, err
+}
+
+// mayGo asks, after a round of progress, whether the call need wait.
+func (c *call) mayGo() {
+	c.unasked = false
+	c.early = c.w.replies.books.waitsFor(c, c.r) == nil
+}
 
 // cancel ends the operation if nothing is lost by that. A request that is somebody's is
 // canceled only as a receive that no message has matched.
@@ -52,7 +76,7 @@ func (c *call) cancel() {
 // desert ends the operation of a call that does not return, but panics with what a callback
 // has panicked with: a receive must not take a message for nobody.
 func (c *call) desert() {
-	if c.r != nil && !c.given && !c.r.Done() && !c.r.is(kindClose) {
+	if c.r != nil && !c.given && !c.early && !c.r.Done() && !c.r.is(kindClose) {
 		c.cancel()
 	}
 }
@@ -120,28 +144,3 @@ func instead(err, reason, said error) error {
 
 // left reports whether no endpoint is left, those that were being closed before too.
 func (c *call) left() bool { return c.w.endpoints.Len() == 0 }
-
-// ownData makes the data of a send the library's, by copying it, and reports whether the
-// memory of the caller's is used no more. That cannot be while a transport, or the peer,
-// reads it.
-func (r *Request) ownData() bool {
-	switch r.proto.(type) {
-	case eagerShort, eagerBcopy, eagerMultiBcopy, rndvBcopy, putShort, putCopy, putMessages:
-	case rndvOffer:
-		if r.offer.addr != 0 {
-			return false
-		}
-	default:
-		return r.state&stateSent != 0
-	}
-	if r.data.class != DatatypeContig {
-		return false
-	}
-	if r.state&stateSent == 0 {
-		r.data.buf = bytes.Clone(r.data.buf)
-	}
-	if r.form != nil && r.form.active {
-		r.am.copyHeader(&r.w.buffers)
-	}
-	return true
-}

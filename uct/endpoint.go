@@ -104,6 +104,13 @@ type Lingerer interface {
 	Linger()
 }
 
+// MemoryKeeper is an Endpoint that can do without the memory of its callers.
+type MemoryKeeper interface {
+	// KeepMemory copies what the endpoint still has to send from memory of callers, so that
+	// all of that may be reused at once. Operations complete when they would have without.
+	KeepMemory()
+}
+
 // Claimer is an Endpoint of a transport that treats those made for peers differently.
 type Claimer interface {
 	// Claim says that the application has the endpoint now: EndpointParams.ForPeer was

@@ -13,6 +13,7 @@ type zcopy struct {
 	index  int
 	offset int
 	left   int
+	copied bool // it is a copy of ours
 }
 
 func (z *zcopy) advance(n int) {
@@ -40,8 +41,34 @@ func (z *zcopy) keep() {
 	}
 }
 
+// copyRest copies what is left of the caller's memory, which is the caller's again then.
+func (z *zcopy) copyRest() {
+	if z.left == 0 || z.copied {
+		return
+	}
+	b := make([]byte, 0, z.left)
+	for offset := z.offset; z.index < len(z.iov); z.index++ {
+		b = append(b, z.iov[z.index].Data[offset:]...)
+		offset = 0
+	}
+	clear(z.own)
+	z.own = append(z.own[:0], uct.IOV{Data: b})
+	z.iov, z.index, z.offset, z.copied = z.own, 0, 0, true
+}
+
 // reset forgets the caller's memory.
 func (z *zcopy) reset() {
 	clear(z.own)
 	*z = zcopy{own: z.own[:0]}
+}
+
+var _ uct.MemoryKeeper = (*endpoint)(nil)
+
+// KeepMemory implements uct.MemoryKeeper.
+func (ep *endpoint) KeepMemory() {
+	for _, c := range []*conn{ep.conn, ep.stale} {
+		if c != nil {
+			c.zc.copyRest()
+		}
+	}
 }
