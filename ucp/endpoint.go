@@ -16,7 +16,8 @@ type ErrMode uint8
 
 // Error handling modes.
 const (
-	// ErrModeNone promises nothing: the error handler is never called.
+	// ErrModeNone promises nothing: the error handler is never called. A handler that is given
+	// all the same is warned of in the log.
 	ErrModeNone ErrMode = 0
 
 	// ErrModePeer ends every operation of the endpoint, with success or an
@@ -69,10 +70,9 @@ type EndpointParams struct {
 	// ErrMode must be the same at both ends.
 	ErrMode ErrMode
 
-	// OnError is called once, from progress, when the peer has failed, with
-	// UserData. Operations started afterwards fail with the same error; the
-	// endpoint must still be closed. It takes ErrModePeer: with ErrModeNone, which
-	// promises to find no failure, it is refused.
+	// OnError is called once, from progress, when the peer has failed, in
+	// ErrModePeer only, with UserData. Operations started afterwards fail with
+	// the same error; the endpoint must still be closed.
 	OnError func(ep *Endpoint, err error, userData any)
 
 	// UserData is passed to OnError, and told by Worker.StreamPoll.

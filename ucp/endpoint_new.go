@@ -27,6 +27,9 @@ func (w *Worker) makeEndpoint(p *EndpointParams) (*Endpoint, error) {
 		}
 		return nil, err
 	}
+	if p.OnError != nil && p.ErrMode == ErrModeNone && p.ConnRequest == nil { // there the mode is the client's
+		w.handlerNeverCalled()
+	}
 	switch {
 	case p.ConnRequest != nil:
 		return w.answerCall(p)
@@ -119,8 +122,6 @@ func (w *Worker) checkEndpoint(p *EndpointParams) error {
 	switch {
 	case w.closed || ways != 1 || p.ErrMode > ErrModePeer || p.Flags&^flags != 0, p.LocalAddr.IsValid() && !p.RemoteAddr.IsValid(), p.ClientID != 0 && len(p.Address) > 0:
 		return fmt.Errorf("ucp: endpoint parameters: %w", ucs.ErrInvalidParam)
-	case p.OnError != nil && p.ErrMode == ErrModeNone:
-		return errNeverCalled
 	case w.leaving > 0:
 		return fmt.Errorf("ucp: worker %s is being shut down: %w", w.name, ucs.ErrBusy)
 	}

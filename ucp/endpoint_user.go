@@ -1,9 +1,9 @@
 package ucp
 
 import (
-	"fmt"
+	"go.uber.org/zap"
 
-	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // UserData returns what was given as EndpointParams.UserData, or to SetUserData.
@@ -22,16 +22,21 @@ func (ep *Endpoint) SetUserData(v any) {
 }
 
 // SetErrorHandler changes EndpointParams.OnError; nil is none. What an endpoint was called
-// for already it is not called for again. An endpoint with ErrModeNone has none:
-// ucs.ErrInvalidParam.
-func (ep *Endpoint) SetErrorHandler(fn func(ep *Endpoint, err error, userData any)) error {
+// for already it is not called for again. With ErrModeNone it is never called.
+func (ep *Endpoint) SetErrorHandler(fn func(ep *Endpoint, err error, userData any)) {
 	ep.w.look()
-	defer ep.w.unlook()
-	if fn != nil && ep.errMode == ErrModeNone {
-		return errNeverCalled
-	}
 	ep.onError = fn
-	return nil
+	if fn != nil && ep.errMode == ErrModeNone && ep.conn() == nil {
+		ep.w.handlerNeverCalled()
+	}
+	ep.w.unlook()
 }
 
-var errNeverCalled = fmt.Errorf("ucp: OnError of an endpoint with ErrModeNone, which nothing would call: it takes ErrModePeer: %w", ucs.ErrInvalidParam)
+// handlerNeverCalled tells the program, once, of an error handler that belongs to an endpoint
+// with ErrModeNone.
+func (w *Worker) handlerNeverCalled() {
+	if !w.deafMode {
+		w.deafMode = true
+		log.Warn("OnError is never called for an endpoint with ErrModeNone: ErrModePeer would call it", zap.String("worker", w.name))
+	}
+}

@@ -166,6 +166,7 @@ type Worker struct {
 	squeezed  atomic.Bool // another worker has no room for endpoints
 	evicting  bool        // ends are put off: a handler up the stack is in the middle of something
 	noWayBack bool        // a peer that could not be answered was logged
+	deafMode  bool        // an error handler that nothing calls was logged
 
 	endpoints   idtable.Table[Endpoint]
 	shelf       []*Endpoint       // kept for peers that cannot say that they need them no longer, oldest first

@@ -70,12 +70,10 @@ func newConn(h *hub, linger time.Duration) *Conn {
 // attach gives it its endpoint, which the parameters lack what is the connection's for.
 func (c *Conn) attach(p ucp.EndpointParams) (err error) {
 	p.UserData = c
-	if p.ErrMode != ucp.ErrModeNone { // which is the client's
-		p.OnError = func(_ *ucp.Endpoint, err error, _ any) {
-			c.failed.Store(&err)
-			c.write.nudge()
-			c.answered(math.MaxUint64)
-		}
+	p.OnError = func(_ *ucp.Endpoint, err error, _ any) {
+		c.failed.Store(&err)
+		c.write.nudge()
+		c.answered(math.MaxUint64)
 	}
 	c.ep, err = c.hub.w.NewEndpoint(p)
 	return err

@@ -67,9 +67,7 @@ func serve(ctx context.Context, w *ucp.Worker, addr netip.AddrPort) error {
 		return err
 	}
 	l, err := w.NewListener(ucp.ListenerParams{Addr: addr, OnAccept: func(ep *ucp.Endpoint) {
-		if err := ep.SetErrorHandler(func(*ucp.Endpoint, error, any) { leave(errLeft) }); err != nil {
-			leave(err) // the client's error mode tells nobody that it has left
-		}
+		ep.SetErrorHandler(func(*ucp.Endpoint, error, any) { leave(errLeft) })
 	}})
 	if err != nil {
 		return err

@@ -73,12 +73,9 @@ func (s *server) open(addr netip.AddrPort, slots uint64) (err error) {
 	return err
 }
 
-// accepted is given the endpoint to each client. It lasts until the client leaves; one whose
-// error mode tells nobody of that is not served.
+// accepted is given the endpoint to each client. It lasts until the client leaves.
 func accepted(ep *ucp.Endpoint) {
-	if err := ep.SetErrorHandler(func(ep *ucp.Endpoint, _ error, _ any) { ep.Close() }); err != nil {
-		ep.Close()
-	}
+	ep.SetErrorHandler(func(ep *ucp.Endpoint, _ error, _ any) { ep.Close() })
 }
 
 // tell tells a client where the table is.

@@ -72,12 +72,9 @@ func newServer(addr netip.AddrPort) (*server, error) {
 	return s, nil
 }
 
-// accepted is given the endpoint to each client. It lasts until the client leaves; one whose
-// error mode tells nobody of that is not served.
+// accepted is given the endpoint to each client. It lasts until the client leaves.
 func accepted(ep *ucp.Endpoint) {
-	if err := ep.SetErrorHandler(func(ep *ucp.Endpoint, _ error, _ any) { ep.Close() }); err != nil {
-		ep.Close()
-	}
+	ep.SetErrorHandler(func(ep *ucp.Endpoint, _ error, _ any) { ep.Close() })
 }
 
 func (s *server) addr() netip.AddrPort { return s.listener.Addr() }

@@ -65,11 +65,7 @@ func (t *talk) dial(addr netip.AddrPort) (err error) {
 func (t *talk) serve(addr netip.AddrPort) (err error) {
 	var failed error
 	l, err := t.worker.NewListener(ucp.ListenerParams{Addr: addr, OnConnRequest: func(r *ucp.ConnRequest) {
-		p := ucp.EndpointParams{ConnRequest: r, ErrMode: r.ErrMode()}
-		if p.ErrMode != ucp.ErrModeNone {
-			p.OnError = t.onError
-		}
-		t.ep, failed = t.worker.NewEndpoint(p)
+		t.ep, failed = t.worker.NewEndpoint(ucp.EndpointParams{ConnRequest: r, ErrMode: r.ErrMode(), OnError: t.onError})
 	}})
 	if err != nil {
 		return err

@@ -101,11 +101,7 @@ func (h *hall) admit(on *side) *ucp.Endpoint {
 	h.rig.Helper()
 	q := h.requests[0]
 	h.requests = h.requests[1:]
-	p := ucp.EndpointParams{ConnRequest: q, ErrMode: q.ErrMode()}
-	if p.ErrMode != ucp.ErrModeNone {
-		p.OnError = h.onError
-	}
-	ep, err := on.NewEndpoint(p)
+	ep, err := on.NewEndpoint(ucp.EndpointParams{ConnRequest: q, ErrMode: q.ErrMode(), OnError: h.onError})
 	if err != nil {
 		if !errors.Is(err, ucs.ErrBusy) { // it is not being shut down
 			h.rig.Errorf("accepting a client: %v", err)
@@ -127,9 +123,6 @@ func (h *hall) onError(ep *ucp.Endpoint, err error, _ any) {
 func (s *side) dial(h *hall, p ucp.EndpointParams) *ucp.Endpoint {
 	s.rig.Helper()
 	p.RemoteAddr = h.Listener.Addr()
-	if p.ErrMode == ucp.ErrModeNone {
-		p.OnError = nil // it would be refused
-	}
 	ep, err := s.NewEndpoint(p)
 	if err != nil {
 		s.rig.Fatal(err)

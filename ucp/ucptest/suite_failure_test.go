@@ -6,8 +6,12 @@ import (
 	"errors"
 	"testing"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct/ucttest"
 )
 
@@ -158,27 +162,26 @@ func testPeerCloses(t *testing.T, tr transport) {
 	}
 }
 
-// testPeerClosesModeNone: without ErrModePeer there is no handler, and operations end
-// nevertheless.
+// testPeerClosesModeNone: without ErrModePeer the handler is never called.
 func testPeerClosesModeNone(t *testing.T, tr transport) {
 	r := newRig(t, tr)
 	a, b := r.pair()
 	var f failure
-	if ep, err := a.NewEndpoint(ucp.EndpointParams{Address: b.address(), OnError: f.onError}); !errors.Is(err, ucs.ErrInvalidParam) {
-		t.Fatalf("a handler that nobody would call: %v, %v", ep, err)
-	}
-	ep := a.connect(b)
-	if err := ep.SetErrorHandler(f.onError); !errors.Is(err, ucs.ErrInvalidParam) {
-		t.Errorf("a handler that nobody would call, set later: %v", err)
-	}
-	if err := ep.SetErrorHandler(nil); err != nil {
-		t.Errorf("none: %v", err)
+	core, logged := observer.New(zap.WarnLevel)
+	defer log.SetLogger(log.SetLogger(zap.New(core)))
+	ep := a.connectWith(b, ucp.EndpointParams{OnError: f.onError})
+	ep.SetErrorHandler(f.onError)
+	if n := logged.FilterMessageSnippet("ErrModePeer").Len(); n != 1 {
+		t.Errorf("a handler that is never called is warned of %d times", n)
 	}
 	r.warm(ep, b)
 	var o outcome
 	req := r.started(ep.TagSendSync(1, message(1), &ucp.RequestParams{OnSend: o.onSend}))
 	b.close()
 	r.settle()
+	if f.calls != 0 {
+		t.Errorf("the handler ran %d times", f.calls)
+	}
 	if closing, err := ep.CloseAsync(nil); err == nil && closing != nil {
 		r.eventually(closing.Done)
 		if !closing.Done() {
