@@ -244,7 +244,9 @@ func (w *Worker) Wait(ctx context.Context) error {
 	w.enter()
 	err := w.arm()
 	if err == nil {
-		err = w.park(ctx)
+		if err = w.park(ctx); err == nil {
+			w.heard() // a Signal that has ended this wait ends no other
+		}
 	} else if err == ucs.ErrBusy {
 		err = nil
 	}
