@@ -29,24 +29,27 @@ type answerRecord struct {
 // answerSize is what a record is charged with.
 const answerSize = 32
 
+// chunkLen is how many records a chunk of 4 KiB has room for.
+const chunkLen = 127
+
 // answerChunk is a piece of the queue.
 type answerChunk struct {
 	next *answerChunk
-	list [127]answerRecord
+	list [chunkLen]answerRecord
 }
 
 // answerQueue is a FIFO of records. It has a request that drains it as long as it is
 // not empty.
 type answerQueue struct {
 	head, tail *answerChunk
-	first, end int // in head and in tail
-	count      int
+	first, end uint32 // in head and in tail
 	drain      *Request
+	count      uint32
 	draining   bool
 }
 
 func (q *answerQueue) push(a answerRecord) {
-	if q.tail == nil || q.end == len(q.tail.list) {
+	if q.tail == nil || q.end == chunkLen {
 		c := new(answerChunk)
 		if q.tail == nil {
 			q.head, q.first = c, 0
@@ -71,7 +74,7 @@ func (q *answerQueue) pop() {
 	switch {
 	case q.count == 0:
 		q.head, q.tail, q.first, q.end = nil, nil, 0, 0
-	case q.first == len(q.head.list):
+	case q.first == chunkLen:
 		q.head, q.first = q.head.next, 0
 	}
 }
@@ -81,9 +84,9 @@ func (q *answerQueue) unpop(a answerRecord) {
 	if q.first == 0 {
 		c := &answerChunk{next: q.head}
 		if q.head == nil {
-			q.tail, q.end = c, len(c.list)
+			q.tail, q.end = c, chunkLen
 		}
-		q.head, q.first = c, len(c.list)
+		q.head, q.first = c, chunkLen
 	}
 	q.first--
 	q.head.list[q.first] = a

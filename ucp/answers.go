@@ -75,7 +75,7 @@ func (ep *Endpoint) answer(r *Request, kind answerKind, from *source) {
 		}
 	}
 	from.checkOwed(ep)
-	if q.count*answerSize > w.mostOwed && from.uct == nil {
+	if int(q.count)*answerSize > w.mostOwed && from.uct == nil {
 		ep.fail(fmt.Errorf("the peer does not read its answers: %w", ucs.ErrExceedsLimit))
 	}
 }

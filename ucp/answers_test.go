@@ -314,7 +314,7 @@ func TestAnswerQueue(t *testing.T) {
 				q.unpop(a)
 			},
 			"": func(t *rapid.T) {
-				if q.count != len(model) || q.count == 0 && q.head != nil {
+				if int(q.count) != len(model) || q.count == 0 && q.head != nil {
 					t.Fatalf("%d records, want %d", q.count, len(model))
 				}
 			},

@@ -14,6 +14,8 @@ func TestSizes(t *testing.T) {
 	}{
 		{"an endpoint with one lane", unsafe.Sizeof(Endpoint{}) + unsafe.Sizeof(lane{}), 296},
 		{"what is known about a peer", unsafe.Sizeof(peer{}) + unsafe.Sizeof(known{}), 152},
+		{"a connection's account", unsafe.Sizeof(source{}), 224},
+		{"what an endpoint is charged to", unsafe.Sizeof(bill{}), 96},
 		{"a request", unsafe.Sizeof(Request{}), 512},
 		{"a remote key with one lane", unsafe.Sizeof(Rkey{}) + unsafe.Sizeof(rkeyWay{}), 320},
 		{"an endpoint's one-sided operations", unsafe.Sizeof(rmaFlow{}), 64},

@@ -18,14 +18,14 @@ type source struct {
 	w        *Worker
 	payer    *payer      // nil until something is charged: pays
 	uct      *uct.Source // nil: of transports that do not tell connections apart, or over
+	why      error       // with what it has ended, if it has failed and the transport knows
 	over     bool        // the connection has ended
-	why      error       // with that, if it has failed and the transport knows
 	paused   bool        // its reading is stopped
 	evicted  bool        // it had to give way, with all that it can give back: for good, as its connection is over
 	left     bool        // nothing is held for it any more, and it is in no list
 	hasty    bool        // it asks too often, and is not read for a while
-	stopped  int         // streams that the application does not read, because of which it is not read
 	looked   bool        // named was worked out
+	stopped  int         // streams that the application does not read, because of which it is not read
 	kept     *keptBack   // a request, and it is not read until that is heard
 	resumeAt int         // when it owes no more than that it is read again
 	checkAt  int         // when it owes that it is looked at again whether it may

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/ucs"
@@ -137,7 +136,7 @@ func (i *iface) examine(r *txRing, named host.Process, may func(uct.Process) boo
 		return fmt.Errorf("the peer has closed its ring: %w", ucs.ErrUnreachable)
 	}
 	if name, ok := parseSockaddr(b[addrOffset:addrOffset+sockaddrLen], length); ok {
-		r.wakeup = &unix.SockaddrUnix{Name: "@" + name}
+		r.wakeup = "@" + name
 	}
 	switch {
 	case r.seg.owner < 0:

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ucx-go/ucx/internal/fault"
 )
 
@@ -72,17 +70,17 @@ type correspondents struct {
 
 type correspondent struct {
 	note uint32
-	to   *unix.SockaddrUnix
+	to   string
 }
 
-// socket is the address of the socket that note n names.
-func (c *correspondents) socket(n uint32) *unix.SockaddrUnix {
+// socket is the name of the socket that note n names.
+func (c *correspondents) socket(n uint32) string {
 	for k := range c.list {
 		if c.list[k].note == n {
 			return c.list[k].to
 		}
 	}
-	to := &unix.SockaddrUnix{Name: "@" + boundName(n)}
+	to := "@" + boundName(n)
 	c.list[c.next] = correspondent{n, to}
 	c.next = (c.next + 1) % numNotes
 	return to

@@ -3,8 +3,6 @@
 package shm
 
 import (
-	"golang.org/x/sys/unix"
-
 	"github.com/ucx-go/ucx/uct/internal/host"
 )
 
@@ -21,6 +19,6 @@ type txRing struct {
 	ref     reference
 	pid     int
 	proc    host.Process
-	wakeup  *unix.SockaddrUnix // nil: the peer cannot be woken
-	ours    bool               // the peer is of this library
+	wakeup  string // the name of its socket; empty: the peer cannot be woken
+	ours    bool   // the peer is of this library
 }

@@ -17,7 +17,8 @@ import (
 // interface's own wakeups are sent from.
 type wakeSocket struct {
 	fd   int
-	name string // without the leading zero byte
+	name string            // without the leading zero byte
+	to   unix.SockaddrUnix // of the wakeup that is being sent: a peer needs but its name
 }
 
 func (s *wakeSocket) open() error {
@@ -57,9 +58,13 @@ var wakeByte = []byte{0}
 // toward the buffer of the socket that sent it: if that is full, maybe for what others
 // do not read, another socket is tried. If it is the peer's that is full the peer is
 // awake anyway; if it is gone nothing can be done.
-func (s *wakeSocket) wake(to *unix.SockaddrUnix) {
-	if to != nil && sendWakeup(s.fd, to) == unix.EAGAIN {
-		wakeAnew(to)
+func (s *wakeSocket) wake(name string) {
+	if name == "" {
+		return
+	}
+	s.to.Name = name
+	if sendWakeup(s.fd, &s.to) == unix.EAGAIN {
+		wakeAnew(&s.to)
 	}
 }
 

@@ -5,6 +5,7 @@ package tcp
 import (
 	"runtime"
 	"testing"
+	"unsafe"
 
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
@@ -184,4 +185,12 @@ func TestEndpointMemory(t *testing.T) {
 		t.Errorf("an idle endpoint costs %d bytes", each)
 	}
 	runtime.KeepAlive(eps)
+}
+
+// TestConnSize: a connection, with the 8 bytes that the runtime puts before it, stays in the
+// size class of 640 bytes; the next one is 704.
+func TestConnSize(t *testing.T) {
+	if n := unsafe.Sizeof(conn{}); n > 632 {
+		t.Errorf("a connection takes %d bytes", n)
+	}
 }

@@ -53,9 +53,9 @@ type conn struct {
 	from origin
 
 	owner     owner         // whether the connection's user listens there
+	aside     bool          // in the match table's list of those not to be believed
 	ownerAt   time.Duration // when that was so, by the clock of the worker
 	numbers   *numbers      // of that listener, while the connection is in the match table
-	aside     bool          // in the match table's list of those not to be believed
 	nextAside *conn
 	sn        uint64 // connection sequence number
 
