@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -533,12 +532,5 @@ func TestHugePages(t *testing.T) {
 	}
 	if err := md.Close(); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestEndpointSize: an idle endpoint stays in the size class of 448 bytes.
-func TestEndpointSize(t *testing.T) {
-	if n := unsafe.Sizeof(endpoint{}); n > 448 {
-		t.Errorf("an endpoint takes %d bytes", n)
 	}
 }
