@@ -3,7 +3,6 @@ package ucp
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -119,18 +118,15 @@ func (ep *Endpoint) destroy(err error) { ep.report(life.Force, err) }
 
 // endFailed ends all operations because the peer is lost.
 func (ep *Endpoint) endFailed(err error) {
-	if errors.Is(err, ucs.ErrConnectionReset) && ep.life.Peer == life.PeerReleased {
-		err = ucs.ErrPeerClosed
-	}
 	if ep.life.Closed && ep.under == 0 { // hidden, and nothing is lost
 		ep.cancelLanes()
 		return
 	}
-	ep.err = fmt.Errorf("ucp: endpoint %s: %w", ep.describe(), err)
+	ep.err = ep.endError(err)
 	ep.short, ep.shortAM = -1, -1
 	ep.markEnded()
 	ep.w.stats.Failures++
-	log.Debug("endpoint failed", zap.String("endpoint", ep.describe()), zap.Error(err))
+	log.Debug("endpoint failed", zap.Error(ep.err))
 	ep.purge(ep.err)
 	ep.cancelLanes()
 }
@@ -366,13 +362,10 @@ func (w *Worker) onEpClose(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	if h.Kind == proto.EpReleased {
 		ep.report(life.Released, nil)
 	} else {
-		ep.report(life.Removed, errRemoved)
+		ep.report(life.Removed, errEndGone)
 	}
 	return nil
 }
-
-// errRemoved is the end of what was under way when the peer's end has gone.
-var errRemoved = fmt.Errorf("the peer has released its end: %w", ucs.ErrConnectionReset)
 
 // disconnect ends the connection of a connection manager in good order, and at once where
 // the endpoint has failed. Where it is over already, or was never made, no answer will come.
