@@ -1,15 +1,15 @@
 package ucp
 
-// aside is what a queue holds back of the messages that an endpoint has brought: its peer
-// owes too much (replies.go). They stay in order, and those of other peers go before
-// them. Each message is put there once at most.
+// aside holds the messages of one peer that a queue holds back, because the peer has too many
+// replies to read (replies.go). They stay in order, and messages of other peers overtake them.
+// A message is moved there at most once.
 type aside struct {
 	debt  *replyDebt
 	list  amList
 	ready bool // it is in AMQueue.ready
 }
 
-// debt is that of the endpoint that leads to the sender, nil if there is none.
+// debt returns the account of the endpoint that leads to the sender, nil if there is none.
 func (m *AMMessage) debt() *replyDebt {
 	if m.ep == nil || m.ep.bill == nil {
 		return nil
@@ -17,13 +17,13 @@ func (m *AMMessage) debt() *replyDebt {
 	return m.ep.bill.debt
 }
 
-// heldBack reports whether the message has to wait for its sender to read.
+// heldBack reports whether the message has to wait until its sender has read replies.
 func (m *AMMessage) heldBack() bool {
 	d := m.debt()
 	return d != nil && d.holding
 }
 
-// front is the message whose turn it is, nil if there is none.
+// front returns the next message to be taken, nil if there is none.
 func (q *AMQueue) front() *AMMessage {
 	m := q.list.head
 	if q.asides == nil && (m == nil || !m.heldBack()) {
@@ -32,8 +32,8 @@ func (q *AMQueue) front() *AMMessage {
 	return q.frontBeside()
 }
 
-// frontBeside is front where messages are held back, or have to be. Those that no longer
-// are go first.
+// frontBeside is front for a queue with messages that are held back, or have to be. Messages
+// that are held back no longer come first.
 //
 //go:noinline
 func (q *AMQueue) frontBeside() *AMMessage {

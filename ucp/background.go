@@ -12,25 +12,25 @@ import (
 )
 
 // A worker with WorkerParams.Background has a goroutine that leads (lead.go) while no other
-// one waits: it sleeps on the event set, by a sleeper of its own, handles what comes, and
-// sleeps again, without spinning in between. A goroutine that waits takes the lead from it
-// at no cost but two stores, and it gets the lead back when nobody has waited for
-// backgroundGrace (internal/engine/background.go), so goroutines that wait often do not
-// wake it each time.
+// goroutine waits: it sleeps on the event set, with a sleeper of its own, handles the events,
+// and sleeps again, without spinning in between. A goroutine that waits takes the lead from it
+// at the cost of two stores. The background goroutine leads again when no goroutine has waited
+// for backgroundGrace (internal/engine/background.go), so frequent waits do not wake it each
+// time.
 
 const (
-	// backgroundGrace is how long nobody waits before the background goroutine leads. It
-	// bounds what a peer waits for an answer at the end of a wait here, and how often a
-	// process that waits all the time pays for a timer.
+	// backgroundGrace is the time without a wait after which the background goroutine leads.
+	// It bounds the delay of an answer to a peer after the last wait, and how often a process
+	// that waits all the time sets a timer.
 	backgroundGrace = time.Millisecond
 
-	// backgroundNap is the rest between rounds where something is to be done that no event
-	// tells of, and backgroundRounds how many rounds go before the first one.
+	// backgroundNap is the sleep between rounds while the worker has work that no event
+	// reports, and backgroundRounds how many rounds run before the first such sleep.
 	backgroundNap    = time.Millisecond
 	backgroundRounds = 64
 )
 
-// background is that goroutine, nil in workers without.
+// background is the state of that goroutine; it is nil in workers without one.
 type background struct {
 	waiter  engine.Waiter
 	w       *Worker
@@ -40,7 +40,7 @@ type background struct {
 	ended   chan struct{} // closed at the end of the goroutine
 }
 
-// checkBackground refuses background goroutines of workers that belong to one goroutine.
+// checkBackground refuses a background goroutine for a worker that belongs to one goroutine.
 func (p *WorkerParams) checkBackground() error {
 	if p.Background && p.ThreadMode != ucs.ThreadModeMulti {
 		return fmt.Errorf("ucp: WorkerParams.Background takes %v, as its goroutine uses the worker beside the caller's; the thread mode is %v: %w",
@@ -67,7 +67,7 @@ func (w *Worker) openBackground() error {
 	return nil
 }
 
-// start starts it, in a turn. round is a round of progress.
+// start starts the goroutine. The caller owns the worker. round runs a round of progress.
 func (b *background) start(round func() int) {
 	if b != nil && !b.w.closed {
 		b.round = round
@@ -76,7 +76,7 @@ func (b *background) start(round func() int) {
 	}
 }
 
-// close ends its sleep, in the turn in which the worker is closed.
+// close ends the sleep of the goroutine. The caller owns the worker, and is closing it.
 func (b *background) close() {
 	if b != nil {
 		b.timer.Stop()
@@ -84,15 +84,15 @@ func (b *background) close() {
 	}
 }
 
-// wait waits for the end of the goroutine, after the worker is closed.
+// wait waits for the end of the goroutine after the worker is closed.
 func (b *background) wait() {
 	if b != nil && b.waiter.Over() {
 		<-b.ended
 	}
 }
 
-// run is the goroutine. A callback of the application that panics on it ends the process,
-// as it does on any goroutine; one that ends the goroutine has made the worker unusable.
+// run is the body of the goroutine. A callback of the application that panics in it ends the
+// process, as in any goroutine; a callback that ends the goroutine makes the worker unusable.
 func (b *background) run() {
 	defer close(b.ended)
 	w, t := b.w, &b.waiter
@@ -114,7 +114,7 @@ func (b *background) run() {
 	}
 }
 
-// lead progresses the worker while nobody else waits. It begins and ends in a turn.
+// lead progresses the worker while no other goroutine waits. The caller owns the worker.
 func (b *background) lead() {
 	w, e, t := b.w, b.w.engine, &b.waiter
 	for idle := 0; t.Leads() && !t.Over(); {
@@ -133,9 +133,9 @@ func (b *background) lead() {
 	}
 }
 
-// sleep sleeps until the event set is readable, unless there is something to do, and
-// reports whether it did. Where nap is set it sleeps nevertheless, for a while. It begins and
-// ends in a turn, and sleeps in none.
+// sleep sleeps until the event set is readable, unless there is work, and reports whether it
+// slept. With nap set it sleeps for backgroundNap even then. The caller owns the worker; while
+// the goroutine sleeps no goroutine does.
 func (b *background) sleep(nap bool) bool {
 	w, e := b.w, b.w.engine
 	err := w.arm()

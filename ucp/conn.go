@@ -1,11 +1,9 @@
 package ucp
 
 import (
-	"fmt"
 	"net/netip"
 
 	"github.com/ucx-go/ucx/ucp/internal/life"
-	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -107,12 +105,17 @@ func (ep *Endpoint) onDisconnected(_ uct.ConnEndpoint, err error) {
 		return
 	}
 	if err == nil {
-		err = ucs.ErrConnectionReset
+		err = errDisconnected
 	}
-	ep.reportQuietly(life.Left, fmt.Errorf("the peer has closed the connection: %w", err))
+	ep.reportQuietly(life.Left, err)
 }
 
 // reportQuietly reports an event when nothing arrives any more.
 func (ep *Endpoint) reportQuietly(ev life.Event, err error) {
+	if ep.err == nil {
+		n := ep.note()
+		n.ending = ep.endError(err)
+		err = n.ending
+	}
 	ep.w.conns.parting = append(ep.w.conns.parting, parting{ep, ev, err, mostRounds})
 }

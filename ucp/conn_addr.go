@@ -44,5 +44,5 @@ func (ep *Endpoint) socketAddr(of func(uct.ConnEndpoint) netip.AddrPort, said fu
 			return a, nil
 		}
 	}
-	return netip.AddrPort{}, fmt.Errorf("ucp: endpoint %s has no such socket address: %w", ep.describe(), ucs.ErrNotConnected)
+	return netip.AddrPort{}, ep.nameIn(fmt.Errorf("it has no such socket address: %w", ucs.ErrNotConnected))
 }

@@ -98,7 +98,9 @@ func (ep *Endpoint) onConnected(u uct.ConnEndpoint, a uct.ConnectedArgs) {
 	}
 	err := a.Err
 	if err == nil {
-		err = ep.joinServer(&a)
+		if err = ep.joinServer(&a); err != nil {
+			err = fmt.Errorf("connecting to %v: %w", c.remote, err)
+		}
 	} else if u.Close(); !errors.Is(err, ucs.ErrRejected) {
 		ep.closeLanes(false)
 		if err = ep.tryManager(err); err == nil {
@@ -106,7 +108,7 @@ func (ep *Endpoint) onConnected(u uct.ConnEndpoint, a uct.ConnectedArgs) {
 		}
 	}
 	if err != nil {
-		ep.fail(fmt.Errorf("connecting to %v: %w", c.remote, err))
+		ep.fail(err)
 	}
 }
 

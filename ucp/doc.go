@@ -22,39 +22,40 @@
 //
 // All methods of Request accept nil and then mean "done", so results can be
 // passed on unseen. What a request tells can be read until Free, which is optional:
-// it lets the object serve another operation. Operations advance only while somebody
+// it lets the object serve another operation. Operations advance only while a goroutine
 // calls Worker.Progress, or one of the calls that wait: Request.Wait, Worker.Run,
-// Shutdown, and the forms of operations whose names end in Wait. That is so for what
-// peers ask for, too: a process in which nobody does answers nobody. A worker with
-// WorkerParams.Background does it by itself.
+// Shutdown, and the forms of operations whose names end in Wait. The same holds for requests
+// of peers: a worker that no goroutine progresses answers none. A worker with
+// WorkerParams.Background progresses itself.
 //
 // # Closing an endpoint
 //
 // A flush close (Endpoint.CloseAsync without CloseForce, Endpoint.Shutdown) refuses new
-// operations at once. The endpoint stays until those that were started before have ended:
-// until the peer has matched and taken its messages, until what is being fetched for a
-// receive is here. Then the lanes are flushed, and the close is over. Operations are
-// canceled only where the peer's end is gone, where the context of Shutdown ends, or where
-// Endpoint.Close or CloseForce ends all. So a peer that never receives holds up a close, but
-// not a process: give Shutdown a context that ends.
+// operations at once. The endpoint stays until the operations that were started before have
+// ended: until the peer has received its messages, and until data that is being fetched for a
+// receive has arrived. Then the lanes are flushed, and the close is done. Operations are
+// canceled only if the peer's end is gone, if the context of Shutdown ends, or by
+// Endpoint.Close or CloseForce. So a peer that never receives delays a close, but cannot hold
+// a process: give Shutdown a context that ends.
 //
-// An end that the application has closed may stay, hidden, for as long as the peer's
-// application holds the other one: what the peer sends over that still arrives. Ends that
-// nobody holds go together, so that an endpoint that was closed leaves nothing at either
-// side. Peers of C UCX, which keep their ends until their worker is destroyed, are served
-// likewise, in bounded number.
+// The library may keep an end that the application has closed, hidden, as long as the peer's
+// application holds the other end: messages of the peer still arrive. When neither
+// application holds its end both are released, so a closed endpoint leaves nothing at either
+// side. C UCX keeps its ends until its worker is destroyed; ends toward such peers are kept as
+// well, in bounded number.
 //
-// Over a connection by socket address a close ends both: the other side's operations fail
-// and its error handler is called, unless it is being closed as well. A peer's close in good
-// order is ucs.ErrPeerClosed; its death, or the end of its worker without one, is
-// ucs.ErrConnectionReset.
+// Over a connection by socket address a close ends both sides: the operations of the other
+// side fail and its error handler is called, unless it is being closed as well. The error of
+// an orderly close by the peer matches ucs.ErrPeerClosed; the peer's death, and the end of its
+// worker without a close, match ucs.ErrConnectionReset. The text of an error is the same
+// for the handler, for Endpoint.Err and for the operations: "ucp: endpoint NAME: " and what
+// has happened.
 //
 // # The end of a context
 //
-// When the context of a call that waits ends before the operation, the call gives the
-// operation up if nothing is lost by that. An error that matches ucs.ErrCanceled says that it
-// did: nothing was sent or received, and the buffer is the caller's. What cannot be given up
-// has another end, by the call:
+// When the context of a call that waits ends before the operation, the call cancels the
+// operation if that loses no data. The error then matches ucs.ErrCanceled: nothing was sent
+// or received, and the buffer is the caller's. Other operations end as follows:
 //
 //	Worker.TagRecvWait         a message that has matched and comes in packets goes back to
 //	TagMessage.RecvWait        the worker, and a later receive gets it. One that is fetched
@@ -73,22 +74,22 @@
 //	Endpoint.PutWait           and the buffer is the caller's. Where a transport or the peer
 //	                           reads the buffer the error matches ucs.InProgress, too: it
 //	                           must not be changed before the endpoint is closed.
-//	Endpoint.FlushWait         the flush goes on, nobody is told of its end.
+//	Endpoint.FlushWait         the flush goes on; its end is not reported.
 //	Endpoint.ConnectWait       the connecting goes on.
 //	Endpoint.Shutdown          what the peer has not answered is canceled, and the closing
 //	                           goes on while the worker is progressed.
 //	Worker.Shutdown            the same for all its endpoints; the worker is open.
-//	Worker.Run, Wait, WaitMem  there is nothing to give up.
+//	Worker.Run, Wait, WaitMem  there is no operation.
 //	Request.Wait               a receive that no message has matched, and one of a stream, is
 //	                           canceled. Anything else goes on with its buffer; the request
 //	                           tells when it is done, and can be waited for again.
 //
-// "Waited for" is as long as it takes: the call returns behind the end of its context, with
-// the result of the operation, also nil. That end comes with the data, or with the life of
-// the sender, of its connection or of the endpoint. So no call that stores into a buffer
-// returns before the library is done with it, and no message is lost by a deadline. A
-// program that must not wait for a peer that stands still starts the operation without
-// waiting, and waits by Request.Wait.
+// "Waited for" means that the call returns after the end of its context, with the result of
+// the operation, which may be nil. The operation ends when the data has arrived, or when the
+// sender, its connection or the endpoint ends. So no call that stores into a buffer returns
+// before the library is done with the buffer, and a deadline loses no message. A program that
+// must not wait for a peer that has stopped starts the operation without waiting, and then
+// calls Request.Wait.
 //
 // All operations take the same optional parameters; what does not belong to a call
 // is refused with ucs.ErrInvalidParam.
@@ -104,8 +105,8 @@
 // A call that starts an operation and finds another goroutine inside the worker leaves
 // what is to be done to that one, and returns a request also where it would be done in the
 // call otherwise. Sends of some bytes, and atomic operations without a result, are left
-// without one, up to some hundred. The call waits for its turn where it makes a difference
-// to the caller who carries it out: in TagMessage.Recv, AMMessage.Recv and CloseAsync, with
+// without one, up to some hundred. A call whose result depends on the goroutine that carries
+// it out waits until it owns the worker: TagMessage.Recv, AMMessage.Recv and CloseAsync, with
 // OpForceImmediate or a Request of the caller's, on an endpoint that has failed or was
 // closed, and in contexts with hooks for requests. So do all other calls.
 //
@@ -129,32 +130,33 @@
 // # Active messages
 //
 // An active message names a function of the receiver's, by a number, and is given to it
-// (Endpoint.AMSend, Worker.SetAMHandler). The function, or who takes the message out of an
-// AMQueue instead, gets the sender's header and the data; of long messages only an offer
-// of the data, which it fetches or refuses. It may keep the message, and answer over an
-// endpoint that is made for that if there is none.
+// (Endpoint.AMSend, Worker.SetAMHandler). The function, or the program that takes the message
+// out of an AMQueue instead, gets the sender's header and the data; for a long message it gets
+// an offer of the data, which it fetches or refuses. It may keep the message, and answer over
+// an endpoint, which the library makes if there is none.
 //
-// What the application sends over an endpoint that only the peer has opened, as such answers
-// over AMMessage.Reply, is bounded, whatever the peer does. A peer that has 16 MiB of it to
-// read is not read itself until it has read half, and AMQueue holds back what the peer has
-// asked before; at 64 MiB the peer is dropped, and the sends end with ucs.ErrExceedsLimit.
-// Counted are requests and their data, of large messages the beginning. AMSendWait,
-// TagSendWait and StreamSendWait do not wait there for a peer to read: what does not leave
-// at once is copied, and the send is done; if it fails afterwards, the endpoint has failed,
-// or the next flush tells. So a loop over AMQueue.All can answer one peer after the other.
-// Synchronous sends and data that is offered are waited for, as their end is the peer's to
-// tell: until it does, or goes, or ctx ends. Give ctx a deadline where that is too long. Only
-// AMSendWait with offered data, an answer to a message that the application has still, does
-// not stop the others: where a queue has messages of other peers that nobody takes meanwhile,
-// and the peer does nothing for half a second, the data is copied and the send done. If that
-// cannot be, because the peer may be reading it or it is longer than 16 MiB, the call ends
-// with an error that matches ucs.ErrExceedsLimit and ucs.InProgress: the operation goes on,
-// as when ctx ends.
+// Replies are what the application sends over an endpoint that only the peer has opened, such
+// as answers over AMMessage.Reply. Their memory is bounded, whatever the peer does. When a
+// peer has 16 MiB of replies to read, the library stops reading the peer's connection until it
+// has read half of them, and AMQueue holds back the peer's earlier messages; at 64 MiB the
+// peer is dropped, and the sends end with ucs.ErrExceedsLimit. The limits count requests and
+// their data, of a large message its beginning. On such an endpoint AMSendWait, TagSendWait
+// and StreamSendWait do not wait for the peer to read: data that does not leave at once is
+// copied, and the send is done; if it fails afterwards the endpoint has failed, or the next
+// flush returns the error. So a loop over AMQueue.All can answer one peer after the other.
+// Synchronous sends and sends by rendezvous are waited for, because the peer ends them: until
+// it does, or the endpoint fails, or ctx ends. Give ctx a deadline if that is too long.
+// AMSendWait by rendezvous, as an answer to a message that the application still holds, has
+// one more end: if a queue has messages of other peers that are not taken meanwhile, and the
+// peer makes no progress for half a second, the data is copied and the send is done. If the
+// data cannot be copied, because the peer may be reading it or it is longer than 16 MiB, the
+// call ends with an error that matches ucs.ErrExceedsLimit and ucs.InProgress: the operation
+// goes on, as when ctx ends.
 //
-// On an endpoint that was accepted for a listener nothing is charged or dropped. But calls
-// that wait there end as these do while the application has a message of the peer's to
-// answer, and the next ones of this peer stay in the queue until it has read. An endpoint
-// that the application makes for the same peer has none of it.
+// On an endpoint that was accepted for a listener replies are not charged, and the peer is not
+// dropped. But while the application holds a message of the peer's, calls that wait there end
+// as those above do, and the peer's next messages stay in the queue until it has read. An
+// endpoint that the application makes to the same peer has no such limits.
 //
 // # Callbacks
 //

@@ -135,6 +135,7 @@ type endpointNotes struct {
 	refused map[laneRoute]error // lanes that could not be created, and why
 	closing *Request            // the application's close that is under way
 	gaveUp  int32               // operations that it did not wait for
+	ending  error               // why it will have failed, once what has come before is received
 	timer   *event.Timer        // of a close that leaves it to the peer to disconnect
 }
 

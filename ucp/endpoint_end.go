@@ -3,7 +3,6 @@ package ucp
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -16,13 +15,12 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// How an endpoint ends. Package life decides: it has the stages, what is known of the
-// peer's end, and what each event owes. This file reports events to it and carries out
-// what is owed. What happens elsewhere is told by report, and nobody else changes
-// Endpoint.life.
+// How an endpoint ends. Package life decides: it has the stages, the knowledge of the peer's
+// end, and the duties that each event brings. This file reports events to it and carries out
+// the duties. Other files call report; only report changes Endpoint.life.
 
-// report tells the endpoint of an event. reason is why something was lost, or why
-// operations are canceled; nil for other events.
+// report applies an event to the life of the endpoint and carries out its duties. reason is
+// the cause of a loss or of a cancellation, nil for other events.
 func (ep *Endpoint) report(ev life.Event, reason error) {
 	was := ep.life.Stage
 	next, owed := ep.life.Next(ev, ep.busy())
@@ -67,6 +65,9 @@ func (ep *Endpoint) report(ev life.Event, reason error) {
 	if owed&life.Release != 0 {
 		ep.release(owed&life.CloseDone != 0)
 	} else if owed&life.CloseDone != 0 {
+		for _, f := range ep.w.families {
+			f.kept(ep)
+		}
 		ep.endClose(nil)
 	}
 	if owed&life.Shelve != 0 {
@@ -77,24 +78,24 @@ func (ep *Endpoint) report(ev life.Event, reason error) {
 	}
 }
 
-// busy reports whether something is under way that the end has to stay for: an operation,
-// a message of the library's, or a message of the peer that the application may answer.
+// busy reports whether the end has to stay for something: an operation, a message of the
+// library's own, or a message of the peer that the application holds and may answer.
 func (ep *Endpoint) busy() bool { return ep.under > 0 || ep.held > 0 }
 
-// lookQuiet reports when nothing is under way any more.
+// lookQuiet reports life.Quiet to an end that is being closed once it is not busy.
 func (ep *Endpoint) lookQuiet() {
 	if ep.life.Stage != life.Open && ep.state&epPurging == 0 && !ep.busy() {
 		ep.report(life.Quiet, nil)
 	}
 }
 
-// bind makes a request one of the endpoint, which stays for it.
+// bind makes a request one of the endpoint, which stays until the request ends.
 func (r *Request) bind(ep *Endpoint) {
 	r.ep = ep
 	ep.under++
 }
 
-// unbind is the end of that.
+// unbind undoes bind when the request ends.
 func (ep *Endpoint) unbind() {
 	ep.under--
 	if ep.under == 0 && ep.life.Stage != life.Open {
@@ -119,18 +120,15 @@ func (ep *Endpoint) destroy(err error) { ep.report(life.Force, err) }
 
 // endFailed ends all operations because the peer is lost.
 func (ep *Endpoint) endFailed(err error) {
-	if errors.Is(err, ucs.ErrConnectionReset) && ep.life.Peer == life.PeerReleased {
-		err = ucs.ErrPeerClosed
-	}
 	if ep.life.Closed && ep.under == 0 { // hidden, and nothing is lost
 		ep.cancelLanes()
 		return
 	}
-	ep.err = fmt.Errorf("ucp: endpoint %s: %w", ep.describe(), err)
+	ep.err = ep.endError(err)
 	ep.short, ep.shortAM = -1, -1
 	ep.markEnded()
 	ep.w.stats.Failures++
-	log.Debug("endpoint failed", zap.String("endpoint", ep.describe()), zap.Error(err))
+	log.Debug("endpoint failed", zap.Error(ep.err))
 	ep.purge(ep.err)
 	ep.cancelLanes()
 }
@@ -150,9 +148,9 @@ func (ep *Endpoint) purge(err error) {
 	ep.state = ep.state&^epPurging | was
 }
 
-// cancelUnanswered ends the operations that the peer has to do something about: match a
-// message, answer, say its id. What needs no more than the transport goes on, and so do
-// receives whose data is being fetched.
+// cancelUnanswered cancels the operations that wait for the peer: for a match, an answer, or
+// the peer's id. Operations that need only the transport go on, as do receives whose data is
+// being fetched.
 func (ep *Endpoint) cancelUnanswered() {
 	was := ep.state & epPurging
 	ep.state |= epPurging
@@ -176,7 +174,7 @@ func (ep *Endpoint) cancelUnanswered() {
 	ep.state = ep.state&^epPurging | was
 }
 
-// purgeLanes ends those that wait for a lane.
+// purgeLanes ends the operations that wait in the queues of the lanes.
 func (ep *Endpoint) purgeLanes(err error) {
 	abort := func(p *uct.Pending) {
 		if h, ok := p.Owner.(*hooks); ok {
@@ -189,8 +187,8 @@ func (ep *Endpoint) purgeLanes(err error) {
 	ep.auxLane(auxNumber).PendingPurge(abort)
 }
 
-// cancelLanes ends what the transports have taken and may never be able to end: a lane to a peer
-// that is gone need not know that it is (ucp_ep_discard_lanes in src/ucp/core/ucp_ep.c).
+// cancelLanes cancels the operations that the transports have accepted: a lane to a peer that
+// is gone may never notice, and never end them (ucp_ep_discard_lanes in src/ucp/core/ucp_ep.c).
 func (ep *Endpoint) cancelLanes() {
 	for i := 0; i < len(ep.lanes); i++ { // a callback may close the endpoint
 		_ = ep.lanes[i].uct.Flush(uct.FlushCancel, nil) // one that has failed ends all by itself
@@ -198,13 +196,13 @@ func (ep *Endpoint) cancelLanes() {
 	_ = ep.auxLane(auxNumber).Flush(uct.FlushCancel, nil)
 }
 
-// release gives back all that the endpoint holds, and ends a close that is under way.
+// release releases everything that the endpoint holds, and ends a close that is under way.
 func (ep *Endpoint) release(closed bool) {
 	w := ep.w
 	ep.short, ep.shortAM = -1, -1
 	linger := closed && ep.errMode == ErrModeNone && ep.conn() == nil
 	if ep.err == nil {
-		ep.purge(ucs.ErrCanceled) // what was started meanwhile, and flushes
+		ep.purge(ucs.ErrCanceled) // operations that were started meanwhile, and flushes
 	}
 	ep.dropTimer()
 	ep.hangUp()
@@ -247,7 +245,7 @@ func (ep *Endpoint) endClose(err error) {
 	r.finish(err)
 }
 
-// leftBehind is how many operations a close did not wait for.
+// leftBehind is the number of operations that a close has canceled instead of waiting.
 func (ep *Endpoint) leftBehind() int32 {
 	if ep.notes == nil {
 		return 0
@@ -262,7 +260,7 @@ func (ep *Endpoint) giveUp() {
 	}
 }
 
-// markEnded says that calls on the endpoint have to be told an error.
+// markEnded makes the calls of other goroutines on the endpoint return its error.
 func (ep *Endpoint) markEnded() {
 	if ep.w.multi {
 		atomic.StoreUint32(&ep.ended, 1)
@@ -278,7 +276,7 @@ func (ep *Endpoint) flushLanes() {
 	ep.submit(r)
 }
 
-// uncount lets the endpoint end without waiting for the request.
+// uncount excludes the request from those that the end of the endpoint waits for.
 func (r *Request) uncount() {
 	r.ep.under--
 	r.state |= stateUncounted
@@ -289,8 +287,8 @@ type lastFlush struct{ flushing }
 
 func (lastFlush) about() protocolInfo { return protocolInfo{name: "close", kind: kindFlush} }
 
-// release reports the end of the flush. Where nothing but messages was ever sent there is
-// nothing that could be lost: they had left.
+// release reports the end of the flush. A reset during the flush loses nothing where only
+// messages were ever sent: they had left before.
 func (p lastFlush) release(r *Request) {
 	p.flushing.release(r)
 	ep, err := r.ep, r.err
@@ -304,7 +302,7 @@ func (p lastFlush) release(r *Request) {
 	ep.report(life.Flushed, nil)
 }
 
-// tell sends the peer a word about this end, and reports when it has left.
+// tell sends the peer a message about this end, and reports life.Told when it has left.
 func (ep *Endpoint) tell(what proto.EpCloseKind) {
 	r := ep.control(epClose{})
 	r.uncount()
@@ -312,7 +310,7 @@ func (ep *Endpoint) tell(what proto.EpCloseKind) {
 	r.run()
 }
 
-// say is tell where nobody waits for it: the word is sent if the transport takes it now.
+// say is tell without a report: the message is dropped unless the transport takes it now.
 func (ep *Endpoint) say(what proto.EpCloseKind) {
 	if ep.remoteID == 0 || ep.life.Deaf || len(ep.lanes) == 0 || ep.err != nil {
 		return
@@ -325,7 +323,7 @@ func (ep *Endpoint) say(what proto.EpCloseKind) {
 	}
 }
 
-// epClose carries a word about the end of an end.
+// epClose carries a message about this end.
 type epClose struct{ basics }
 
 func (epClose) about() protocolInfo { return protocolInfo{name: "endpoint close"} }
@@ -344,12 +342,12 @@ func (epClose) release(r *Request) {
 	r.ep.report(life.Told, nil)
 }
 
-// epCloseUnheard is an epClose that nobody waits for.
+// epCloseUnheard is an epClose whose end is not reported.
 type epCloseUnheard struct{ epClose }
 
 func (epCloseUnheard) release(*Request) {}
 
-// onEpClose is told by a peer of this library how its end ends.
+// onEpClose receives the message of a peer of this library about the peer's end.
 func (w *Worker) onEpClose(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	h, err := proto.ParseEpClose(data)
 	if err != nil {
@@ -366,16 +364,14 @@ func (w *Worker) onEpClose(src *uct.Source, data []byte, _ *uct.AMDesc) error {
 	if h.Kind == proto.EpReleased {
 		ep.report(life.Released, nil)
 	} else {
-		ep.report(life.Removed, errRemoved)
+		ep.report(life.Removed, errEndGone)
 	}
 	return nil
 }
 
-// errRemoved is the end of what was under way when the peer's end has gone.
-var errRemoved = fmt.Errorf("the peer has released its end: %w", ucs.ErrConnectionReset)
-
-// disconnect ends the connection of a connection manager in good order, and at once where
-// the endpoint has failed. Where it is over already, or was never made, no answer will come.
+// disconnect ends the connection of a connection manager: in good order, or at once if the
+// endpoint has failed. A connection that has ended, or was never made, brings no answer, and
+// life.Left is reported in the call.
 func (ep *Endpoint) disconnect() {
 	c := ep.conn()
 	switch {
@@ -392,13 +388,13 @@ func (ep *Endpoint) disconnect() {
 	}
 }
 
-// partingTime is how long a server that has flushed leaves it to the client to disconnect
-// first. A client of C that closes right behind the server's last message would take a
-// disconnect that comes before its close for a failure (ucp_ep_cm_remote_disconnect_progress
-// in src/ucp/wireup/wireup_cm.c), however little later that is.
+// partingTime is how long a server that has flushed waits for the client to disconnect first.
+// A C client that closes right behind the server's last message takes a disconnect that
+// arrives before its own close for a failure (ucp_ep_cm_remote_disconnect_progress in
+// src/ucp/wireup/wireup_cm.c).
 const partingTime = 50 * time.Millisecond
 
-// awaitPeer leaves it to the peer to disconnect first, for a while.
+// awaitPeer waits partingTime for the peer to disconnect first.
 func (ep *Endpoint) awaitPeer() {
 	waited := func() {
 		ep.dropTimer()
@@ -412,7 +408,7 @@ func (ep *Endpoint) awaitPeer() {
 	ep.note().timer = timer
 }
 
-// dropTimer ends the waiting for the peer.
+// dropTimer ends the wait of awaitPeer.
 func (ep *Endpoint) dropTimer() {
 	if n := ep.notes; n != nil && n.timer != nil {
 		n.timer.Stop()
@@ -420,8 +416,8 @@ func (ep *Endpoint) dropTimer() {
 	}
 }
 
-// maxShelved is how many ends are kept for peers that cannot say that they need them no
-// longer. The oldest go first.
+// maxShelved is how many closed ends are kept for peers that cannot tell when they need them
+// no longer. The oldest is released first.
 const maxShelved = 128
 
 // shelve keeps an end that the application has closed for its peer.
@@ -432,7 +428,7 @@ func (w *Worker) shelve(ep *Endpoint) {
 	}
 }
 
-// unshelve forgets an end that goes.
+// unshelve removes an end that is being released.
 func (w *Worker) unshelve(ep *Endpoint) {
 	for k, o := range w.shelf {
 		if o == ep {

@@ -24,8 +24,8 @@ func (r *Request) hooks() *hooks { return (*hooks)(r) }
 // ends with the cause.
 func (h *hooks) Completed(c *uct.Completion) {
 	r, err := (*Request)(h), c.Err
-	if err == ucs.ErrCanceled && r.ep != nil && r.ep.err != nil {
-		err = r.ep.err
+	if err != nil {
+		err = r.laneError(err)
 	}
 	r.proto.completed(r, err)
 }
@@ -55,7 +55,7 @@ func (h *hooks) Dispatch(*uct.Pending) error {
 	switch {
 	case err == nil:
 	case err != ucs.ErrNoResource:
-		r.proto.abort(r, err)
+		r.proto.abort(r, r.laneError(err))
 		err = nil
 	case r.lane != lane: // to queue there it must leave this queue first
 		r.state |= stateMoves

@@ -172,7 +172,7 @@ func (r *Request) run() {
 			return
 		}
 		if err != ucs.ErrNoResource {
-			r.proto.abort(r, err)
+			r.proto.abort(r, r.laneError(err))
 			return
 		}
 		err = r.ep.lane(r.lane).PendingAdd(&r.pend)
@@ -181,7 +181,7 @@ func (r *Request) run() {
 			return
 		}
 		if err != ucs.ErrBusy {
-			r.proto.abort(r, err)
+			r.proto.abort(r, r.laneError(err))
 			return
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/log"
 )
@@ -63,7 +64,7 @@ func (w *Worker) expireOrphans() int {
 	return n
 }
 
-var errCut = fmt.Errorf("ucp: the connection broke in the middle of a message: %w", ucs.ErrConnectionReset)
+var errCut = statuserr.Errorf(ucs.ErrConnectionReset, "ucp: the connection broke in the middle of a message")
 
 // abandon ends a message that will never be complete. Why is known of the connection that
 // began it.

@@ -2,14 +2,13 @@ package ucp
 
 import "github.com/ucx-go/ucx/uct"
 
-// A call that waits may end before its operation: its context has ended (outlive), or what
-// it sends is a reply that need not be waited for (replies.go). Then the data of a send is
-// copied, so that the caller's memory is the caller's again. A copy is made only of what the
-// transport has not taken.
+// A call that waits may end before its operation: because its context has ended (outlive), or
+// because it sends a reply that it need not wait for (replies.go). Then the data of the send is
+// copied, so that the caller gets its buffer back. Only data that the transport has not
+// accepted is copied.
 
-// ownData makes the data of a send the library's, by copying it, and reports whether the
-// memory of the caller's is used no more. That cannot be while the peer reads it, or a
-// transport that does not copy it either.
+// ownData copies the data of a send, and reports whether the caller's buffer is not used any
+// more. It is still used while the peer reads it, or a transport that cannot copy it.
 func (r *Request) ownData() bool {
 	if r.state&stateCopied != 0 {
 		return true
@@ -49,8 +48,8 @@ func (r *Request) ownData() bool {
 	return true
 }
 
-// copyInstead has a message of which nothing has been sent go by copies: the registration
-// of the caller's memory is not one of the copy.
+// copyInstead makes a message that has not begun to leave go by copies: the registration of
+// the caller's buffer does not cover the copy.
 func (r *Request) copyInstead() {
 	if !r.mem.busy() || r.mem.given != nil || !r.pend.Queued() || r.offset > 0 || r.comp.Count > 1 {
 		return
@@ -69,8 +68,8 @@ func (r *Request) copyInstead() {
 	r.mem.letGo()
 }
 
-// keepsMemory has the transports copy what they have taken of the callers' memory, and
-// reports whether all of them can.
+// keepsMemory makes the transports copy the data that they still read from callers' buffers,
+// and reports whether all of them can.
 func (ep *Endpoint) keepsMemory() bool {
 	for i := range ep.lanes {
 		l := &ep.lanes[i]
@@ -83,7 +82,7 @@ func (ep *Endpoint) keepsMemory() bool {
 	return true
 }
 
-// busy reports whether anything is registered, which a copy would not be.
+// busy reports whether memory is registered for the request; a copy would not be.
 func (m *requestMemory) busy() bool {
 	return m != nil && (m.given != nil || len(m.handles) > 0 || len(m.exposed) > 0)
 }

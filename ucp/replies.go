@@ -9,48 +9,49 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
-// Replies are what the application sends over an endpoint that only the peer has opened:
-// answers to active messages, mostly. A peer that asks and does not read what it is
-// answered must neither fill the memory nor stop a loop that answers one peer after the
-// other. While a reply is in flight it is charged to the connection that has opened the
-// endpoint, with its request and its data. From some amount on
+// Replies are the sends of the application over an endpoint that only the peer has opened,
+// mostly answers to active messages. A peer that sends requests and does not read the answers
+// must neither fill the memory nor stop a loop that answers one peer after the other. A reply
+// in flight is charged, with its request and its data, to the connection that has opened the
+// endpoint. Above a limit
 //
-//   - that connection is not read (debts.go), if the transport can stop one peer alone and
-//     nothing is expected from there;
-//   - the questions that queues of active messages have of this peer stay there, and those
-//     of others go before them (am_aside.go);
-//   - at owedMultiple times that the connection is dropped, and the endpoint fails.
+//   - the connection is not read (debts.go), if the transport can stop one peer alone and no
+//     message of the peer is needed to end the replies;
+//   - messages of this peer stay in the queues of active messages, and those of other peers
+//     overtake them (am_aside.go);
+//   - at owedMultiple times the limit the connection is dropped, and the endpoint fails.
 //
-// A call that waits until a reply has left does not wait for a peer that does not read:
-// the reply is copied (own_data.go). Where that cannot be, as the peer itself is to read
-// or ask for the data, the call waits, an answer until it holds up others (reply_wait.go).
+// A call that waits until a reply has left does not wait for a peer that does not read: the
+// reply is copied (own_data.go). A reply that cannot be copied, because the peer itself reads
+// or requests the data, is waited for, an answer only until it delays answers to other peers
+// (reply_wait.go).
 //
-// Endpoints that the application has accepted for a listener are its own: nobody is charged,
-// dropped or not read for what it sends there. A call that waits there is let go only while
-// the application has a question of the peer's, and the others of this peer are held back
-// until as much as the copy has left.
+// Endpoints that the application has accepted for a listener are the application's own: its
+// sends there are not charged, and the peer is neither dropped nor stopped. A call that waits
+// there returns early only while the application holds a message of the peer's; the peer's
+// other messages are then held back until the peer has read as much as was copied.
 //
-// Offers and whatever else ends with a message of the peer's do not stop the reading of its
-// connection, which would wait for itself.
+// Rendezvous offers, and other sends that a message of the peer ends, do not stop the reading
+// of the peer's connection: the end would wait for itself.
 //
-// All that costs a look for an endpoint's bill where a send is not done in its call.
+// The cost is one check of the endpoint's bill for a send that is not done in its call.
 
-// replyFamily is the accounts of replies. It sends nothing by itself.
+// replyFamily accounts for replies. It sends nothing by itself.
 type replyFamily struct{ noFamily }
 
 func (replyFamily) about() familyInfo { return familyInfo{name: "replies"} }
 
 func (f replyFamily) start(w *Worker) { w.replies.books = f }
 
-// claimed and closed end the charging of what was sent over an endpoint.
+// claimed and closed end the charging of replies over an endpoint.
 func (replyFamily) claimed(ep *Endpoint) { ep.forgive() }
 func (replyFamily) closed(ep *Endpoint)  { ep.forgive() }
 
-// replyBooks are the accounts as those see them who have to do with requests of all kinds.
+// replyBooks is the interface to the accounts for the code of all kinds of requests.
 type replyBooks interface {
-	inFlight(r *Request)                   // behind its call
-	over(r *Request)                       // one that was charged, or copied
-	waitsFor(c *call, r *Request) *Request // c would wait for r; nil if it need not
+	inFlight(r *Request)                   // r is in flight after its call
+	over(r *Request)                       // r, which was charged or copied, has ended
+	waitsFor(c *call, r *Request) *Request // c is about to wait for r; nil if it need not
 }
 
 var _ replyBooks = replyFamily{}
@@ -58,39 +59,38 @@ var _ replyBooks = replyFamily{}
 // replyState is what a worker keeps for replies.
 type replyState struct {
 	books  replyBooks
-	waits  []replyWait // that calls wait for (reply_wait.go)
-	caller *call       // that waits, unless the worker is in thread mode multi
+	waits  []replyWait // replies that calls wait for (reply_wait.go)
+	caller *call       // the call that waits, unless the worker is in thread mode multi
 	timer  *event.Timer
 	set    bool // the timer is
 }
 
-// replyWait is a reply that a call waits for, and what had become of it when it was looked
-// at.
+// replyWait is a reply that a call waits for, and its progress at the last check.
 type replyWait struct {
 	r    *Request
 	come int
 }
 
-// remove takes a reply off the list: it is over, or nobody waits.
+// remove removes a reply that has ended, or that no call waits for any more.
 func (t *replyState) remove(r *Request) {
 	r.state &^= stateAwaited
 	t.waits = slices.DeleteFunc(t.waits, func(o replyWait) bool { return o.r == r })
 }
 
-// replyDebt is what an endpoint keeps of its replies in flight.
+// replyDebt accounts for the replies of an endpoint that are in flight.
 type replyDebt struct {
 	ep       *Endpoint
-	from     *source // who pays, nil if nobody does, or does any more
+	from     *source // the connection that is charged, nil if none is
 	bytes    int     // of all replies
-	asks     int     // of those that end with a message of the peer's
-	kept     int     // bytes of questions that are held back
-	holding  bool    // they are
-	resumeAt int     // until the replies are no more than that
+	asks     int     // of the replies that a message of the peer ends
+	kept     int     // bytes of the peer's messages that are held back
+	holding  bool    // the peer's messages are held back
+	resumeAt int     // bytes of replies at which that ends
 	err      error   // the peer is about to be dropped
 }
 
-// What a reply is charged with of data that is in the application's memory, at most: large
-// ones take their time with peers that read.
+// The most that a reply is charged for data in the application's memory: large replies take a
+// while even toward peers that read.
 const (
 	mostOfOffer = 64 << 10
 	mostOfReply = 1 << 20
@@ -99,17 +99,17 @@ const (
 // opened reports whether only the peer has opened the endpoint.
 func (b *bill) opened() bool { return b != nil && b.openedBy != nil }
 
-// isReply reports whether the request is one that somebody pays for.
+// isReply reports whether the request is charged to a connection.
 func (r *Request) isReply() bool { return r.ep != nil && r.ep.bill.opened() }
 
-// accepted reports whether the application has accepted the endpoint for a listener, and
-// has queues of active messages that others may wait in.
+// accepted reports whether the application has accepted the endpoint for a listener, and has
+// queues of active messages in which messages of other peers may wait.
 func (ep *Endpoint) accepted() bool {
 	c := ep.conn()
 	return c != nil && !c.client && len(ep.w.am.queues) > 0
 }
 
-// inFlight charges a request that is in flight behind its call, if it is a reply.
+// inFlight charges a request that is in flight after its call, if it is a reply.
 func (replyFamily) inFlight(r *Request) {
 	if !r.isReply() && !r.ep.accepted() || r.op == nil && !r.is(kindEager) || r.state&(stateOwes|stateDone) != 0 {
 		return
@@ -150,7 +150,7 @@ func (d *replyDebt) charge(r *Request, n int, asks bool) {
 	}
 }
 
-// over takes a reply off again, and gives back its copy.
+// over ends the charge of a reply, and releases its copy.
 func (replyFamily) over(r *Request) {
 	if r.state&stateCopied != 0 {
 		r.w.buffers.Put(r.data.buf)
@@ -194,7 +194,7 @@ func (ep *Endpoint) forgive() {
 	}
 }
 
-// check looks whether the replies are too many, after some were charged.
+// check enforces the limits after a charge.
 func (d *replyDebt) check() {
 	s, w := d.from, d.ep.w
 	limit, most := w.maxOwed, w.mostOwed
@@ -224,13 +224,13 @@ func (d *replyDebt) check() {
 	}
 }
 
-// hold holds back the questions of the peer until its replies are at most so many bytes.
+// hold holds back the messages of the peer until its replies are at most so many bytes.
 func (d *replyDebt) hold(until int) {
 	d.ep.w.stats.HeldBack++
 	d.holding, d.resumeAt = true, until
 }
 
-// resume ends that.
+// resume ends hold.
 func (d *replyDebt) resume() {
 	d.holding = false
 	for _, f := range d.ep.w.families {
@@ -238,8 +238,8 @@ func (d *replyDebt) resume() {
 	}
 }
 
-// dropLater drops the peer in the next round of progress: now a call of the application may
-// be under way, in which its callbacks must not run.
+// dropLater drops the peer in the next round of progress, because a call of the application
+// may be under way, in which callbacks must not run.
 func (d *replyDebt) dropLater(owed int) {
 	if d.err != nil {
 		return
@@ -248,7 +248,7 @@ func (d *replyDebt) dropLater(owed int) {
 	d.ep.w.copying.push(d.ep.control(dropDebtor{}))
 }
 
-// dropDebtor drops the peer of its endpoint, and sends nothing.
+// dropDebtor is a protocol that drops the peer of its endpoint and sends nothing.
 type dropDebtor struct{ basics }
 
 func (dropDebtor) about() protocolInfo { return protocolInfo{kind: kindControl} }

@@ -8,22 +8,23 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// A call that waits until a reply has left need not wait for a peer that does not read: what
-// the transport has not taken is copied (own_data.go), and as with short sends that are left
-// to another goroutine (call.go) the next flush tells of a failure.
+// A call that waits until a reply has left does not wait for a peer that does not read: data
+// that the transport has not accepted is copied (own_data.go), and the next flush returns the
+// error of a failure, as for short sends that are left to another goroutine (call.go).
 //
-// The data of an active message that is offered leaves when the peer reads it or asks for it.
-// A call that answers a question so waits as long as that takes, unless others are held up:
-// if a queue of active messages has one of another peer, from which nobody takes any, and
-// nothing becomes of the reply, all that for replyPatience, the reply is copied and done for
-// the caller, or, if that cannot be, the call ends with an error, and the reply goes on. The
-// peer, which may be stopped, stays as it is; its questions are held back until it takes
-// something. Nothing else has an end by a clock.
+// The data of an active message sent by rendezvous leaves when the peer reads or requests it.
+// A call that sends such an answer waits for the peer, unless it delays other peers: if for
+// replyPatience a queue of active messages has a message of another peer and none is taken
+// from it, and the reply makes no progress, the reply is copied and done for the caller. If it
+// cannot be copied the call ends with an error, and the reply goes on. The peer, which may be
+// stopped, is not dropped; its messages are held back until the reply makes progress. No other
+// wait ends by a clock.
 
-// replyPatience is how long a call waits for an offered answer that holds up others.
+// replyPatience is how long a call waits for a rendezvous answer that delays other peers.
 const replyPatience = 500 * time.Millisecond
 
-// waitsFor has a call go on whose reply can be copied, or notes that it waits.
+// waitsFor returns nil if the reply that a call is about to wait for can be copied, and
+// otherwise records that the call waits.
 func (f replyFamily) waitsFor(c *call, r *Request) *Request {
 	if r.state&stateDone != 0 {
 		return r
@@ -44,9 +45,9 @@ func (f replyFamily) waitsFor(c *call, r *Request) *Request {
 	return r
 }
 
-// letCallerGo takes a reply that a call would wait for out of the caller's hands, if that
-// can be: as the caller sees it, it is done. For an endpoint that was accepted nobody pays:
-// the questions of its peer are held back until it has read as much.
+// letCallerGo copies a reply that a call would wait for, if it can, and reports whether it has:
+// the reply is done for the caller. On an endpoint that was accepted, where replies are not
+// charged, the messages of the peer are held back until it has read as much.
 func (r *Request) letCallerGo() bool {
 	if !r.is(kindEager) || r.form.acked || r.data.length > r.w.maxOwed {
 		return false
@@ -55,7 +56,7 @@ func (r *Request) letCallerGo() bool {
 	if !paid && (r.state&stateOwes == 0 || r.ep.held == 0) {
 		return false
 	}
-	r.w.uctw.Push() // what was collected leaves although nobody progresses
+	r.w.uctw.Push() // collected messages leave without progress
 	if !r.ownData() {
 		return false
 	}
@@ -66,7 +67,7 @@ func (r *Request) letCallerGo() bool {
 	return true
 }
 
-// leaveCaller makes a reply its own, which nobody waits for.
+// leaveCaller detaches a reply from its caller; it is freed at its end.
 func (r *Request) leaveCaller() {
 	r.state |= stateParams | stateFreed
 	r.onSend = endLetGo
@@ -85,7 +86,7 @@ func (r *Request) offersAnswer() bool {
 	return (r.is(kindOffer) || r.is(kindWrite)) && r.form.active && r.ep.held > 0
 }
 
-// come is how much has become of a reply.
+// come measures the progress of a reply.
 func (r *Request) come() int {
 	n := r.offset + int(r.step)
 	if r.is(kindWrite) {
@@ -94,7 +95,7 @@ func (r *Request) come() int {
 	return n
 }
 
-// watchReplies has the replies looked at after a while.
+// watchReplies schedules the next check of the replies.
 func (w *Worker) watchReplies() {
 	t := &w.replies
 	if t.set || len(t.waits) == 0 || w.closed {
@@ -112,11 +113,11 @@ func (w *Worker) watchReplies() {
 	t.set = err == nil
 }
 
-// lookAtReplies ends the waits that hold up others and of whose replies nothing has become.
+// lookAtReplies ends the waits that delay other peers and whose replies make no progress.
 func (w *Worker) lookAtReplies() {
 	t := &w.replies
 	t.set = false
-	for k := len(t.waits) - 1; k >= 0 && k < len(t.waits); k-- { // none but the one at k goes
+	for k := len(t.waits) - 1; k >= 0 && k < len(t.waits); k-- { // look removes none but the one at k
 		t.waits[k].look(w)
 	}
 	w.watchReplies()
@@ -129,7 +130,7 @@ func (a *replyWait) look(w *Worker) {
 		c = w.replies.caller
 	}
 	if c == nil || c.r != r || !r.isReply() && !r.ep.accepted() {
-		w.replies.remove(r) // nobody waits, or it is no reply any more
+		w.replies.remove(r) // no call waits, or it is not charged any more
 		return
 	}
 	if n := r.come(); n != a.come {
@@ -158,13 +159,13 @@ func (a *replyWait) look(w *Worker) {
 		r.data.length, ucs.InProgress, ucs.ErrExceedsLimit))
 }
 
-// othersAsk reports whether a queue has a message that is not held back, and nobody has
-// taken one since the last look.
+// othersAsk reports whether a queue has a message that is not held back, and none was taken
+// from it since the last check.
 func (w *Worker) othersAsk() bool {
 	return slices.ContainsFunc(w.am.queues, func(q *AMQueue) bool { return q.taken == q.seen && q.front() != nil })
 }
 
-// endEarly ends the waiting of a call for something that goes on.
+// endEarly ends the wait of a call for an operation that goes on.
 func (c *call) endEarly(err error) {
 	if !c.w.multi {
 		c.early, c.earlyErr = true, err

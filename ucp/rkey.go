@@ -289,7 +289,7 @@ func (k *Rkey) Ptr(raddr uint64, n int) ([]byte, error) {
 			return b, err
 		}
 	}
-	return nil, fmt.Errorf("ucp: no lane of endpoint %s maps the peer's memory: %w", k.ep.describe(), ucs.ErrUnreachable)
+	return nil, k.ep.nameIn(fmt.Errorf("no lane maps the peer's memory: %w", ucs.ErrUnreachable))
 }
 
 // String says which way each kind of operation takes.

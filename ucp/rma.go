@@ -110,7 +110,7 @@ func (ep *Endpoint) beginPut(buf []byte, raddr uint64, key *Rkey, p *RequestPara
 			return nil, nil
 		case ucs.ErrNoResource:
 		default:
-			return nil, err
+			return ep.put(buf, raddr, key, p) // says what is wrong
 		}
 	}
 	return ep.put(buf, raddr, key, p)

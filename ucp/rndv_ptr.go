@@ -1,9 +1,8 @@
 package ucp
 
 import (
-	"fmt"
-
 	"github.com/ucx-go/ucx/internal/fault"
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -82,5 +81,5 @@ func (mapped) Fault(addr uint64, mem []byte) error {
 	if !fault.Within(addr, mem) {
 		return nil
 	}
-	return fmt.Errorf("ucp: the sender has taken its memory away: fault at %#x: %w", addr, ucs.ErrConnectionReset)
+	return statuserr.Errorf(ucs.ErrConnectionReset, "ucp: the sender has taken its memory away: fault at %#x", addr)
 }

@@ -55,7 +55,7 @@ func (ep *Endpoint) Shutdown(ctx context.Context) error {
 	if left == 0 {
 		return err
 	}
-	return fmt.Errorf("ucp: endpoint %s: %d operations that the peer has not answered are canceled: %w", ep.describe(), left, ctx.Err())
+	return ep.nameIn(fmt.Errorf("%d operations that the peer has not answered are canceled: %w", left, ctx.Err()))
 }
 
 // Shutdown shuts down all endpoints of the worker, those that peers have opened

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
 )
 
 // streamFamily is streams: each endpoint has one in either direction, of bytes without
@@ -76,6 +77,10 @@ func (streamFamily) closing(ep *Endpoint) {
 
 // closed does so at once where the end was not announced.
 func (f streamFamily) closed(ep *Endpoint) { f.closing(ep) }
+
+// kept ends the receives that were posted before the close: the application has no endpoint
+// any more, and bytes that come are discarded (ucp_ep_disconnected in src/ucp/core/ucp_ep.c).
+func (f streamFamily) kept(ep *Endpoint) { f.purge(ep, ucs.ErrCanceled) }
 
 // purge ends the posted receives. What has come before can still be read, if the
 // endpoint has failed.

@@ -124,8 +124,8 @@ func (c *call) waitedFor(reason error) error {
 	if ep.state&epRequested == 0 || ep.remoteID != 0 || len(ep.lanes) == 0 {
 		return reason
 	}
-	return fmt.Errorf("ucp: endpoint %s: the peer has not answered the request to connect over %s: its worker is not progressed, or refuses: %w",
-		ep.describe(), ep.laneName(int(ep.cfg.lanes.wireup)), reason)
+	return ep.nameIn(fmt.Errorf("the peer has not answered the request to connect over %s: its worker is not progressed, or refuses: %w",
+		ep.laneName(int(ep.cfg.lanes.wireup)), reason))
 }
 
 // instead puts what was said of the reason in the place of the reason, in the error of a

@@ -124,7 +124,7 @@ func (w *Worker) wireup(src *uct.Source, data []byte) error {
 				ep.fail(ep.unequal(&m))
 				return nil
 			}
-			ep.report(life.Removed, fmt.Errorf("the peer has closed its end: %w", ucs.ErrConnectionReset))
+			ep.report(life.Removed, errEndGone)
 		}
 	case proto.WireupAck:
 		w.onWireupAck(src, &m)

@@ -53,7 +53,7 @@ func (ep *Endpoint) sendWireupBy(p protocol, t proto.WireupType, dst proto.Endpo
 		err = fmt.Errorf("%d bytes in messages of %d: %w", len(packed), most, ucs.ErrBufferTooSmall)
 	}
 	if err != nil {
-		err = fmt.Errorf("ucp: endpoint %s: wireup message: %w", ep.describe(), err)
+		err = ep.nameIn(fmt.Errorf("wireup message: %w", err))
 		log.Debug("wireup message cannot be sent", zap.Error(err))
 		return err
 	}

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Closing. What a socket has taken the kernel sends, even if the process ends. Here nobody
-// does: so Close hands the transports all that was written, and the end, and sees to it that
-// nothing is on its way to this side any more: a kernel that finds something unread when a
-// process ends throws away what it has not sent yet. A peer that is told of the end answers
-// the marks that it has not reached yet at once, as the writer has no use for them, and
-// sends nothing more by itself. For all that takes longer there is a goroutine, and Shutdown
-// for programs that are about to end.
+// Closing. The kernel sends what a socket has accepted, even if the process ends; a transport
+// in this process does not. So Close hands all written bytes and the note of the end to the
+// transports, and waits until no bytes are on their way to this side: a kernel that finds
+// unread bytes when the process ends discards what it has not sent yet. A peer that receives
+// the note of the end answers the marks that it has not reached at once, because the writer
+// no longer needs them, and then sends nothing more. A goroutine finishes closes that take
+// longer; programs that are about to end call Shutdown.
 
-// briefly is how long Close may take for that. Mostly it is a round trip at the end of
-// some hundred KiB, and nothing behind less.
+// briefly is how long Close waits. Usually it waits one round trip behind some hundred KiB,
+// and not at all behind less.
 const briefly = 100 * time.Millisecond
 
-// lingering are the connections that were closed and are not over.
+// lingering holds the connections that were closed and have not ended.
 var lingering = struct {
 	mu    sync.Mutex
 	conns map[*Conn]struct{}

@@ -67,7 +67,8 @@ func newConn(h *hub, linger time.Duration) *Conn {
 	return &Conn{hub: h, linger: linger, local: new(Addr), remote: new(Addr), departed: make(chan struct{})}
 }
 
-// attach gives it its endpoint, which the parameters lack what is the connection's for.
+// attach makes the endpoint of the connection. It fills in the parameters that belong to the
+// connection.
 func (c *Conn) attach(p ucp.EndpointParams) (err error) {
 	p.UserData = c
 	p.OnError = func(_ *ucp.Endpoint, err error, _ any) {
@@ -79,7 +80,7 @@ func (c *Conn) attach(p ucp.EndpointParams) (err error) {
 	return err
 }
 
-// settle fills in what is known when it is connected.
+// settle fills in the fields that are known once the connection is made.
 func (c *Conn) settle() {
 	if a, err := c.ep.LocalAddr(); err == nil {
 		c.local.AddrPort = a
@@ -125,8 +126,8 @@ func (c *Conn) SetReadDeadline(t time.Time) error { return c.deadlineError(c.rea
 // SetWriteDeadline sets when writes give up. What a Write has taken is sent nevertheless.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.deadlineError(c.write.setDeadline(t)) }
 
-// deadlineError is the error of setting a deadline: of a closed connection. That of half
-// of one matters no more.
+// deadlineError is the error of setting a deadline on a closed connection. On one that is
+// closed in one direction it is nil.
 func (c *Conn) deadlineError(err error) error {
 	if !errors.Is(err, net.ErrClosed) {
 		return nil
@@ -164,8 +165,7 @@ func (c *Conn) CloseRead() error {
 	return nil
 }
 
-// see has an operation go on that nobody waits for: a goroutine does. Unless it is nil then
-// is called at the end.
+// see starts a goroutine that waits for an operation, and then calls then, unless that is nil.
 func (c *Conn) see(r *ucp.Request, then func()) {
 	c.hub.retain()
 	go func() {

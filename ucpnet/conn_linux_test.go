@@ -58,7 +58,7 @@ func TestCloseDelivers(t *testing.T) {
 	})
 }
 
-// TestCloseWait: who waits for the end of a connection knows that the peer has everything.
+// TestCloseWait: when CloseWait returns, the peer has everything.
 func TestCloseWait(t *testing.T) {
 	overAll(t, func(t *testing.T, a, b *Conn) {
 		const size = 100_000
@@ -104,8 +104,8 @@ func TestCloseRead(t *testing.T) {
 	})
 }
 
-// TestSlowReader: a writer waits for who does not read, the connection lives, and its other
-// direction is not held up.
+// TestSlowReader: a writer waits for a peer that does not read, the connection lives, and its
+// other direction is not held up.
 func TestSlowReader(t *testing.T) {
 	for _, size := range []int{1, 1000, 1 << 20} {
 		overAll(t, func(t *testing.T, a, b *Conn) {

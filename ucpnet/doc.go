@@ -6,38 +6,38 @@
 //
 // All connections and listeners of a process share one worker, made with the settings of the
 // environment (UCX_TLS …) when it is first needed, and closed with the last of them. A
-// program that has a worker gives that (Config.Worker). As everywhere in this library the
-// worker is progressed by who waits on it, or calls it: in Accept, Dial, Read, Write. While
-// nobody does, the shared worker is by a goroutine of its own (ucp.WorkerParams.Background),
-// as a kernel answers for sockets. A worker of the program that has none does not answer its
-// peers then: a client waits for as long as the server is in no Accept, Read or Write of
-// the worker. Other goroutines there are only for what somebody else than the caller has to
-// wait for, as long as it takes: a client that is connecting, a connection that was closed,
-// and what a call has left behind at its deadline.
+// program that has a worker gives that (Config.Worker). As everywhere in this library, the
+// goroutines that wait on the worker or call it also progress it: those in Accept, Dial, Read
+// and Write. In the meantime a background goroutine progresses the shared worker
+// (ucp.WorkerParams.Background), as a kernel answers for sockets. A worker that the program
+// gives without such a goroutine does not answer its peers in the meantime: a client waits
+// until the server is in an Accept, Read or Write of the worker. The package starts other
+// goroutines only for waits of unknown length that no caller is in: for a client that is
+// connecting, for a connection that was closed, and for a send that outlived its deadline.
 //
-// A process that ends takes with it what Close could not hand over in its call; Shutdown
-// waits for that. Programs that end in good order call it last.
+// When a process ends, bytes that Close could not hand over in its call are lost; Shutdown
+// waits for them. Programs that end in good order call it last.
 //
 // # What travels
 //
-// The bytes of a connection are a stream of UCP, so either side may be C UCX, with streams
-// alone: that gets io.EOF to the other end by closing the connection, and a read returns
-// io.EOF, too, when the process of C is gone. Ends that both are of this package tell each
-// other more, by active messages (MessageID); each knows that of the other by the Greeting
-// that they exchange as client ids when they connect. No such message is ever sent to
-// anybody else. They have CloseWrite and CloseRead, know the end of a connection from the
-// end of a process, which is syscall.ECONNRESET, and flow control: a Write waits when some
-// hundred KiB are unread. A peer of C is held back by what package ucp has, see its comment
-// on streams: over shared memory a connection fails that brings more than the process may
-// hold.
+// The bytes of a connection are a stream of UCP, so either side may be C UCX, which has
+// streams alone: a C peer ends its bytes by closing the connection, and a read also returns
+// io.EOF when the process of a C peer is gone. Two ends of this package exchange notes, too,
+// as active messages (MessageID); each recognizes the other by the Greeting that they
+// exchange as client ids when they connect. No note is ever sent to another kind of peer.
+// With notes the ends have CloseWrite and CloseRead, tell the end of a connection from the
+// death of a process, which is syscall.ECONNRESET, and have flow control: a Write waits when
+// some hundred KiB are unread. A C peer is limited by the flow control of package ucp, which
+// its comment describes under Streams: over shared memory a connection fails that brings more
+// than the process may hold.
 //
 // # Errors
 //
 // Errors are *net.OpError, and net.Error by that. They match os.ErrDeadlineExceeded,
 // net.ErrClosed, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE for writes after
-// CloseWrite or to who reads no more, and the errors of package ucs that they come from. An
-// error text names the event once; what package ucp says of it errors.As finds.
-// The end of what the peer writes is io.EOF.
+// CloseWrite or to a peer that reads no more, and the errors of package ucs that they come
+// from. The text of an error names the event once; errors.As finds the error of package ucp.
+// The end of the peer's bytes is io.EOF.
 //
 // # Systems
 //

@@ -10,9 +10,9 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// failure is an error of ucp under the name that programs know it by: it matches both. Its
-// text is that name alone, where the cause says the same in other words; errors.As finds the
-// cause.
+// failure is an error of ucp with the errno that programs expect for it; it matches both. Its
+// text is that of the errno alone where the cause says the same in other words; errors.As
+// finds the cause.
 type failure struct {
 	errno syscall.Errno
 	cause error
@@ -28,13 +28,13 @@ func (f *failure) Error() string {
 
 func (f *failure) Unwrap() []error { return []error{f.errno, f.cause} }
 
-// Cause is the error of ucp: which endpoint, transport and step it was.
+// Cause returns the error of ucp, which names the endpoint, the transport and the step.
 func (f *failure) Cause() error { return f.cause }
 
 // Timeout reports whether it was one, for net.Error.
 func (f *failure) Timeout() bool { return f.errno.Timeout() }
 
-// numbers are the names of what goes wrong when a connection is made.
+// numbers are the errnos for the statuses of UCX.
 var numbers = []struct {
 	status ucs.Status
 	errno  syscall.Errno
@@ -48,7 +48,7 @@ var numbers = []struct {
 	{ucs.ErrUnsupported, syscall.EOPNOTSUPP},
 }
 
-// named gives an error its name, if it has one.
+// named adds the errno that stands for an error's status, if there is one.
 func named(err error) error {
 	for _, n := range numbers {
 		if errors.Is(err, n.status) {
@@ -58,9 +58,9 @@ func named(err error) error {
 	return err
 }
 
-// orderly reports whether an endpoint has failed because the peer has closed what connects
-// it, or its process has ended, and not by an error of the network: all that it had sent was
-// received. Only peers of this package say more (noteEnd).
+// orderly reports whether an endpoint has failed because the peer has closed the connection
+// or its process has ended, and not by an error of the network: everything that the peer sent
+// was received. Only peers of this package tell more (noteEnd).
 func orderly(err error) bool {
 	var errno syscall.Errno
 	return errors.Is(err, ucs.ErrConnectionReset) && !errors.As(err, &errno)

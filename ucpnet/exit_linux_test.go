@@ -16,8 +16,8 @@ import (
 	"github.com/ucx-go/ucx/internal/race"
 )
 
-// lastVar makes the test binary a process that writes to an address, or listens and writes to
-// who connects, closes, and ends: "dial ADDRESS SIZE HOW" or "listen - SIZE HOW".
+// lastVar makes the test binary a process that connects to an address, or listens for one
+// client, then writes, closes and ends: "dial ADDRESS SIZE HOW" or "listen - SIZE HOW".
 const lastVar = "LAST_WORDS"
 
 func TestMain(m *testing.M) {

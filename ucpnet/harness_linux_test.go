@@ -50,7 +50,7 @@ func listening(t testing.TB, c *Config) *Listener {
 	return l.(*Listener)
 }
 
-// connected returns the ends of a connection: of who connects, and of who accepts.
+// connected returns the two ends of a connection: the client's and the server's.
 func connected(t testing.TB, client, server *Config) (*Conn, *Conn) {
 	t.Helper()
 	l := listening(t, server)
@@ -84,7 +84,7 @@ func accepting(t testing.TB, l *Listener) <-chan *Conn {
 		defer close(conns)
 		c, err := l.AcceptUCP()
 		if err != nil {
-			return // who connects has failed, or waits for it
+			return // the client has failed, or waits for it
 		}
 		c.SetDeadline(time.Now().Add(patient))
 		t.Cleanup(func() { c.Close() })

@@ -71,10 +71,10 @@ func newHub(w *ucp.Worker) (*hub, error) {
 	return h, nil
 }
 
-// ownContext makes the context of the worker that all share, with the settings of the
-// environment. Nothing here is ever offered before it is sent, so there need be no lanes for
-// that: a peer with streams alone would not have made their other ends. As package net has
-// it, a server that was restarted can listen at its port at once.
+// ownContext makes the context of the shared worker, with the settings of the environment.
+// This package never sends by rendezvous, so it asks for no lanes for that: a peer with
+// streams alone would not have made their other ends. As in package net, a restarted server
+// can listen at its port at once.
 func ownContext() (*ucp.Context, error) {
 	cfg, err := ucp.ReadConfig("", "")
 	if err != nil {
@@ -88,7 +88,7 @@ func ownContext() (*ucp.Context, error) {
 	return ucp.NewContext(ucp.ContextParams{Features: ucp.FeatureStream | ucp.FeatureAM}, cfg)
 }
 
-// retain takes one more reference. The caller knows of one.
+// retain takes one more reference. The caller holds one already.
 func (h *hub) retain() { h.refs.Add(1) }
 
 // release gives one back. With the last one goes the worker, if it is ours.
@@ -114,7 +114,7 @@ func (h *hub) close() {
 	h.ctx.Close()
 }
 
-// enlist and strike say which listeners there are.
+// enlist and strike add and remove a listener.
 func (h *hub) enlist(l *Listener) {
 	h.mu.Lock()
 	h.listeners = append(h.listeners, l)

@@ -53,7 +53,7 @@ type greeted struct {
 	since time.Time
 }
 
-// sourceOf says whose places a client takes.
+// sourceOf returns the source that a client is counted with.
 func sourceOf(r *ucp.ConnRequest) ledger.Source {
 	who, uid := r.Peer(), -1
 	if who.User.Known {
@@ -62,9 +62,9 @@ func sourceOf(r *ucp.ConnRequest) ledger.Source {
 	return ledger.SourceOf(who.Addr.Addr(), uid)
 }
 
-// admit reports whether one more may come. Where all places are taken one that has failed
-// leaves, or else the oldest of those that are still being made, if it takes its time, or one
-// of a source that has more of them.
+// admit reports whether the backlog takes one more client. When the backlog is full, a
+// connection that has failed is dropped first, then the oldest one that is still connecting,
+// if it is slow, then one of a source that has more places than the newcomer's.
 func (l *Listener) admit(c *Conn, source ledger.Source) bool {
 	now := time.Now()
 	l.mu.Lock()
@@ -90,7 +90,7 @@ func (l *Listener) admit(c *Conn, source ledger.Source) bool {
 	return true
 }
 
-// evict ends a connection that nobody has had, and the peer sees that.
+// evict resets a connection that Accept has not returned; the peer sees the reset.
 func (l *Listener) evict(c *Conn) {
 	l.places.Remove(c)
 	l.greeting = slices.DeleteFunc(l.greeting, func(g greeted) bool { return g.Conn == c })
@@ -98,8 +98,8 @@ func (l *Listener) evict(c *Conn) {
 	c.abort()
 }
 
-// greet waits until the connection is made, which takes some messages in either direction,
-// whether or not anybody waits for it here.
+// greet waits until the connection is made, which takes some messages in either direction. It
+// runs on a goroutine of its own, so that Accept need not be waiting.
 func (l *Listener) greet(c *Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), greetTime)
 	err := c.ep.ConnectWait(ctx)
@@ -114,12 +114,12 @@ func (l *Listener) greet(c *Conn) {
 }
 
 const (
-	greetTime = 10 * time.Second       // how long a client may take for that
-	briskTime = 250 * time.Millisecond // where others wait for its place
+	greetTime = 10 * time.Second       // how long a client may take to connect
+	briskTime = 250 * time.Millisecond // while other clients wait for its place
 )
 
-// admitted takes note that a connection is not being made any more, and puts it into the
-// queue if it is made. It reports whether it did.
+// admitted removes a connection from those that are being made, and puts it into the queue
+// if it is made. It reports whether it did.
 func (l *Listener) admitted(c *Conn, made bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,7 +157,7 @@ func (c *Conn) brought() bool {
 	return len(c.early) > 0
 }
 
-// dropDead ends a connection that has failed before anybody had it.
+// dropDead ends a connection that has failed before Accept has returned it.
 func (l *Listener) dropDead(c *Conn) bool {
 	if c.failed.Load() == nil || c.parted() {
 		return false
@@ -176,7 +176,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// AcceptUCP is Accept for who wants the *Conn.
+// AcceptUCP is Accept with the *Conn as its type.
 func (l *Listener) AcceptUCP() (*Conn, error) {
 	for {
 		ctx := l.accept.current()

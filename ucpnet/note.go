@@ -8,19 +8,18 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// What two ends that both are of this package tell each other besides the bytes: notes, as
-// active messages on the endpoints of the connection. Each has a header of noteSize bytes,
-// its kind and a position in the stream, in little endian, and no data. Positions make it
-// irrelevant when a note comes relative to the bytes.
+// Notes are what two ends of this package tell each other beside the bytes. They are active
+// messages on the endpoints of the connection: a header of noteSize bytes with the kind of
+// the note and a position in the stream, little endian, and no data. Because a note has a
+// position, its order relative to the bytes does not matter.
 
 const (
 	// MessageID is the id of the active messages that connections need. A worker that the
 	// application gives must not use it for anything else.
 	MessageID uint16 = 0x7563
 
-	// Greeting is the EndpointParams.ClientID of both ends of a connection: by it they know
-	// that the other one is of this package. Its last byte is the version of what is said
-	// here.
+	// Greeting is the EndpointParams.ClientID of both ends of a connection: each recognizes
+	// by it that the other end is of this package. Its last byte is the version of the notes.
 	Greeting uint64 = 0x75637020_6e657401
 
 	noteSize = 9
@@ -39,14 +38,14 @@ const (
 // noteParams are the parameters of the messages.
 var noteParams = &ucp.RequestParams{AMFlags: ucp.AMSendReply | ucp.AMSendEager | ucp.AMSendCopyHeader}
 
-// tell sends a note. What is lost is so with the endpoint.
+// tell sends a note. A note is lost only if the endpoint fails.
 func (c *Conn) tell(ep *ucp.Endpoint, kind noteKind, at uint64) {
 	if r := c.say(ep, kind, at); r != nil {
 		c.see(r, nil)
 	}
 }
 
-// say sends a note, and returns its request if it is not out yet.
+// say sends a note, and returns its request if the note has not left yet.
 func (c *Conn) say(ep *ucp.Endpoint, kind noteKind, at uint64) *ucp.Request {
 	var h [noteSize]byte
 	h[0] = byte(kind)
@@ -55,8 +54,9 @@ func (c *Conn) say(ep *ucp.Endpoint, kind noteKind, at uint64) *ucp.Request {
 	return r
 }
 
-// answering is what goes out of answers to marks: one at a time, so that a peer that sets
-// marks and takes no answers has one. A later one says what those before would.
+// answering sends the answers to marks one at a time, so that a peer that sets marks and
+// does not receive the answers occupies memory for one. A later answer includes the earlier
+// ones.
 type answering struct {
 	mu   sync.Mutex
 	busy bool
@@ -64,7 +64,8 @@ type answering struct {
 	next uint64 // if there is more
 }
 
-// begin reports whether an answer may go out. Else it is for who has begun.
+// begin reports whether the caller may send an answer. If not, the goroutine that is sending
+// one sends this one behind it.
 func (a *answering) begin(at uint64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -108,7 +109,7 @@ func (c *Conn) answerOn(ep *ucp.Endpoint, at uint64) {
 	}
 }
 
-// question is what Close waits for: that the peer has read up to a position, or says so.
+// question is a wait of Close until the peer says that it has read up to a position.
 type question struct {
 	at     uint64
 	cancel context.CancelFunc

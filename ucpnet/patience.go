@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// patience is how long calls of one kind may wait: until a deadline, which may be changed
-// while they do, until the end, or until something has happened that they have to look at.
-// They wait with its context, and ask for it again when that has ended.
+// patience bounds the waits of the calls of one kind. A wait ends at the deadline, which may
+// be changed meanwhile, when the connection is closed, or when an event asks the calls to
+// check their condition again. A call waits with the current context, and asks for the next
+// one when that has ended.
 type patience struct {
 	mu     sync.Mutex
 	ctx    context.Context
@@ -20,7 +21,7 @@ type patience struct {
 	end    error     // why there is nothing to wait for any more
 }
 
-// errNudged ends a context whose users are to look at what has happened.
+// errNudged ends a context whose users have to check their condition again.
 var errNudged = errors.New("something has happened")
 
 func (p *patience) renew() {
@@ -38,8 +39,8 @@ func (p *patience) current() context.Context {
 	return ctx
 }
 
-// spent says why a context has ended: nil if it has not, or only for its users to look
-// again.
+// spent returns why a wait has ended: nil if it has not, or if its user only has to check
+// its condition again.
 func spent(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
@@ -50,7 +51,7 @@ func spent(ctx context.Context) error {
 	return nil
 }
 
-// nudge has those who wait look at what has happened.
+// nudge makes the waiting calls check their conditions again.
 func (p *patience) nudge() {
 	p.mu.Lock()
 	if p.ctx != nil && p.ctx.Err() == nil {
@@ -60,7 +61,7 @@ func (p *patience) nudge() {
 	p.mu.Unlock()
 }
 
-// finish ends all waiting, for good. A later end takes the place of an earlier one.
+// finish ends all waits for good. The error of a later call replaces that of an earlier one.
 func (p *patience) finish(why error) {
 	p.mu.Lock()
 	if p.timer != nil {
@@ -106,7 +107,7 @@ func (p *patience) setDeadline(t time.Time) error {
 	return nil
 }
 
-// expire is called by the timer, maybe for a deadline that was changed since.
+// expire is called by the timer, possibly for a deadline that has been changed since.
 func (p *patience) expire() {
 	p.mu.Lock()
 	if p.end == nil && !p.until.IsZero() && !time.Now().Before(p.until) {

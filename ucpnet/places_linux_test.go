@@ -168,8 +168,8 @@ func TestAnswersAlone(t *testing.T) {
 	}
 }
 
-// TestErrorText: an error says what has happened once, and what package ucp says of it is
-// there for who asks.
+// TestErrorText: the text of an error tells once what has happened, and errors.As finds the
+// error of package ucp.
 func TestErrorText(t *testing.T) {
 	for _, way := range ways[2:] {
 		t.Run(way.name, func(t *testing.T) {

@@ -30,7 +30,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// receive is Read, by who has rmu.
+// receive is Read. The caller holds rmu.
 func (c *Conn) receive(b []byte) (int, error) {
 	for {
 		ctx := c.read.current()
@@ -57,7 +57,7 @@ func (c *Conn) receive(b []byte) (int, error) {
 	}
 }
 
-// mayRead says what keeps a Read from reading.
+// mayRead returns why a Read cannot read: nil if it can.
 func (c *Conn) mayRead(ctx context.Context) error {
 	switch err := spent(ctx); {
 	case err == errDeaf:
@@ -72,7 +72,8 @@ func (c *Conn) mayRead(ctx context.Context) error {
 	return nil
 }
 
-// readError is the error of reads when the endpoint has failed, and all is read that came.
+// readError is the error of reads when the endpoint has failed and all received bytes are
+// read.
 func (c *Conn) readError(err error) error {
 	switch {
 	case spent(c.read.current()) == net.ErrClosed:
@@ -85,7 +86,7 @@ func (c *Conn) readError(err error) error {
 	return &failure{syscall.ECONNRESET, err}
 }
 
-// took counts what was read, and answers the peer's mark there.
+// took counts bytes that were read, and answers the peer's mark if they reach it.
 func (c *Conn) took(n int) {
 	if at, due := c.marked.reached(c.taken.Add(uint64(n))); due {
 		c.haveRead(c.ep, at)
@@ -97,8 +98,8 @@ const copySize = 128 << 10
 
 var copyBuffers = sync.Pool{New: func() any { return new([copySize]byte) }}
 
-// WriteTo writes to w what comes, until the end. What has come before it is asked for is
-// not copied on the way. Other reads wait until it is over.
+// WriteTo writes received bytes to w until the end of the stream. Bytes that have arrived
+// before they are asked for are not copied in between. Other reads wait until it returns.
 func (c *Conn) WriteTo(w io.Writer) (total int64, err error) {
 	c.rmu.Lock()
 	defer c.rmu.Unlock()
@@ -132,8 +133,8 @@ func (c *Conn) WriteTo(w io.Writer) (total int64, err error) {
 	}
 }
 
-// here returns bytes that have come and are where they have come, none if there are none.
-// Errors of the endpoint are left to receive.
+// here returns received bytes in the memory of the transport, nil if there are none. Errors
+// of the endpoint are left to receive.
 func (c *Conn) here() (ucp.StreamData, error) {
 	if err := c.mayRead(c.read.current()); err != nil {
 		return ucp.StreamData{}, err

@@ -5,22 +5,22 @@ import (
 	"sync/atomic"
 )
 
-// Flow control. What the peer has not read takes its memory, which over shared memory
-// nothing else bounds but the failure of the endpoint, and over tcp the end of all reading
-// of the connection, notes too. So the writer counts what its bytes cost there, sets a mark
-// behind each stretch, and goes on when at most one stretch behind the last mark that was
-// read is unread. A mark is answered when the reader gets there: who asks and answers by
-// small messages sends few notes.
+// Flow control. Bytes that the peer has not read occupy its memory. Nothing else bounds that
+// memory: over shared memory the endpoint would fail, and over tcp the peer would stop
+// reading the connection, including the notes. So the writer counts the cost of its bytes at
+// the peer, sets a mark behind each stretch, and goes on while at most one stretch behind the
+// last mark that was read is unread. The reader answers a mark when it reaches it, so
+// exchanges of small messages take few notes.
 //
-// Toward peers that know no notes there is what package ucp has.
+// Peers that know no notes have only the flow control of package ucp.
 
 const (
 	stretch = 256 << 10 // what is sent between two marks, as it costs
 	marks   = 2         // of stretches that may be unread
 
-	// What a packet costs where it is not read yet: itself in the memory of the transport,
-	// which may be up to 8 times as large but not larger than its buffers mostly are, and
-	// what ucp keeps with it.
+	// The cost of an unread packet at the peer: the buffer of the transport that holds it,
+	// which may be up to 8 times as large as the packet but not larger than the transport's
+	// usual buffers, and the bookkeeping of ucp.
 	packetWaste = 8
 	packetSize  = 8 << 10
 	packetCost  = 256
@@ -29,7 +29,7 @@ const (
 // cost is what n bytes in one packet cost.
 func cost(n int) int { return max(n, min(n*packetWaste, packetSize)) + packetCost }
 
-// window is what the writer knows.
+// window is the writer's side of the flow control.
 type window struct {
 	at    uint64 // bytes sent
 	spent int    // since the last mark
@@ -65,27 +65,27 @@ func (w *window) open(read uint64) bool {
 	return w.n < marks
 }
 
-// asked is what the reader keeps of the peer's marks.
+// asked holds the peer's marks at the reader.
 type asked struct {
 	n   atomic.Int32 // of them; written under mu
 	mu  sync.Mutex
 	set [marks]uint64
 }
 
-// put takes note of a mark, and then looks how far the application has got, as that looks
-// for marks when it has read: neither misses the other. It reports whether a mark is to be
-// answered, and which.
+// put stores a mark, and then checks how far the application has read. The application reads
+// first and then checks for marks, so one of the two finds the mark reached. It returns the
+// mark to be answered, if there is one.
 func (a *asked) put(mark uint64, read *atomic.Uint64) (at uint64, due bool) {
 	a.mu.Lock()
-	n := min(int(a.n.Load()), marks-1) // who sets more loses the last one
+	n := min(int(a.n.Load()), marks-1) // a peer that sets more loses the last one
 	a.set[n] = mark
 	a.n.Store(int32(n + 1))
 	a.mu.Unlock()
 	return a.reached(read.Load())
 }
 
-// rest returns the last mark, if the reader has not got to it, for a peer that has written
-// all.
+// rest returns the last mark that the reader has not reached, for a peer that has written its
+// last byte.
 func (a *asked) rest() (at uint64, due bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -96,7 +96,7 @@ func (a *asked) rest() (at uint64, due bool) {
 	return a.set[n-1], true
 }
 
-// reached returns the last mark that the reader has got to, if there is one.
+// reached returns the last mark that the reader has reached, if there is one.
 func (a *asked) reached(read uint64) (at uint64, due bool) {
 	if a.n.Load() == 0 {
 		return 0, false

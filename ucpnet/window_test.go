@@ -44,7 +44,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestTooManyMarks: who sets more than he may loses some, and takes no memory.
+// TestTooManyMarks: a peer that sets more marks than allowed loses some, and occupies no memory.
 func TestTooManyMarks(t *testing.T) {
 	var a asked
 	var read atomic.Uint64

@@ -11,12 +11,12 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Writing. A buffer is the caller's again when Write returns, also at a deadline, and what
-// is with a transport cannot be called back. So the caller's memory is sent only by calls
-// that are over when they return: in pieces of one packet each, copied straight into the
-// memory of the transport. Where there is no room for one, a piece is copied into memory of
-// the connection, and Write waits for that to leave. A Write that gives up then leaves it
-// behind: it counts as written, and a goroutine sees it off.
+// Writing. The buffer is the caller's again when Write returns, also at a deadline, and bytes
+// that a transport has accepted cannot be recalled. So the caller's memory is sent only by
+// operations that complete in their call: in pieces of one packet each, copied straight into
+// the memory of the transport. When the transport has no room, the piece is copied into
+// memory of the connection, and Write waits until it has left. A Write that reaches its
+// deadline meanwhile returns: the piece counts as written, and a goroutine waits for its end.
 
 // errShut ends the patience of writes after CloseWrite.
 var errShut = &failure{syscall.EPIPE, errors.New("closed for writing")}
@@ -28,10 +28,10 @@ var immediate = &ucp.RequestParams{Flags: ucp.OpForceImmediate}
 type outgoing struct {
 	r    *ucp.Request // nil if there is none
 	buf  *[copySize]byte
-	seen bool // somebody else waits for it too
+	seen bool // another goroutine waits for it, too
 }
 
-// wait waits for the end of it. It reports whether that has come, and how.
+// wait waits until the piece has left. It reports whether it has, and its error.
 func (o *outgoing) wait(ctx context.Context) (over bool, err error) {
 	if o.r == nil {
 		return true, nil
@@ -48,9 +48,9 @@ func (o *outgoing) wait(ctx context.Context) (over bool, err error) {
 	return true, err
 }
 
-// Write writes b. It waits until all of it was given to the transports, or kept, which is as
-// far as a peer that does not read lets it get. At the deadline the error says so, and n is
-// what was written, which is sent.
+// Write writes b. It returns when the transports or the connection have accepted all of it;
+// toward a peer that does not read it waits. At the deadline the error matches
+// os.ErrDeadlineExceeded, and the first n bytes are sent.
 func (c *Conn) Write(b []byte) (int, error) {
 	c.wmu.Lock()
 	n, err := c.send(b)
@@ -58,7 +58,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 	return n, c.opError("write", err)
 }
 
-// send is Write, by who has wmu.
+// send is Write. The caller holds wmu.
 func (c *Conn) send(b []byte) (n int, err error) {
 	for {
 		ctx := c.write.current()
@@ -66,7 +66,7 @@ func (c *Conn) send(b []byte) (n int, err error) {
 			if err == net.ErrClosed || n < len(b) || n == 0 {
 				return n, err
 			}
-			return n, nil // what is on its way will get there
+			return n, nil // what was sent before will arrive
 		}
 		switch {
 		case c.out.r != nil:
@@ -86,7 +86,7 @@ func (c *Conn) send(b []byte) (n int, err error) {
 	}
 }
 
-// mayWrite says what keeps a Write from writing.
+// mayWrite returns why a Write cannot write: nil if it can.
 func (c *Conn) mayWrite(ctx context.Context) error {
 	if err := spent(ctx); err != nil {
 		return err
@@ -100,9 +100,9 @@ func (c *Conn) mayWrite(ctx context.Context) error {
 	return nil
 }
 
-// wholePacket is less than the packets of transports that copy all. One that takes even less
-// at once would rather not copy: what is longer goes to it from memory of the connection, as
-// much as that holds.
+// wholePacket is less than a packet of the transports that copy everything. A transport with
+// a lower limit for copies sends longer pieces better without copying: these are sent from
+// the memory of the connection, as much as that holds.
 const wholePacket = 4 << 10
 
 // piece sends the first of some bytes, and returns how many.
@@ -143,7 +143,8 @@ func (c *Conn) sent(n, cost int) {
 	}
 }
 
-// await waits for the piece on its way. If ctx ends before, somebody else does.
+// await waits until the piece on its way has left. If ctx ends before, a goroutine goes on
+// waiting.
 func (c *Conn) await(ctx context.Context) error {
 	over, err := c.out.wait(ctx)
 	if over {
@@ -156,7 +157,7 @@ func (c *Conn) await(ctx context.Context) error {
 	return nil
 }
 
-// starve waits until the peer has read, or anything else has happened.
+// starve waits until the peer has read, or another event has to be checked.
 func (c *Conn) starve(ctx context.Context) error {
 	c.starving.Store(true)
 	defer c.starving.Store(false)
@@ -183,7 +184,8 @@ func (c *Conn) writeError(err error) error {
 	return &failure{syscall.ECONNRESET, err}
 }
 
-// ReadFrom writes what it reads from r, until the end. Other writes may go in between.
+// ReadFrom writes the bytes that it reads from r until the end. Other writes may come in
+// between.
 func (c *Conn) ReadFrom(r io.Reader) (total int64, err error) {
 	buf := copyBuffers.Get().(*[copySize]byte)
 	defer copyBuffers.Put(buf)

@@ -5,6 +5,7 @@ package statuserr
 
 import (
 	"errors"
+	"fmt"
 	"syscall"
 
 	"github.com/ucx-go/ucx/ucs"
@@ -17,6 +18,12 @@ func New(cause error, status ucs.Status) error { return &both{cause, status, Say
 // Matching returns an error with the text of a cause alone that matches a status, too: for
 // causes whose own words say what the status stands for.
 func Matching(cause error, status ucs.Status) error { return &both{cause, status, true} }
+
+// Errorf returns an error with the text of a format that matches a status, too: for what says
+// in words of its own what the status stands for.
+func Errorf(status ucs.Status, format string, args ...any) error {
+	return Matching(fmt.Errorf(format, args...), status)
+}
 
 // both is a cause and its status.
 type both struct {
@@ -50,7 +57,7 @@ func Says(cause error, status ucs.Status) bool {
 	case ucs.ErrIO:
 		return true
 	case ucs.ErrConnectionReset:
-		return errno == syscall.ECONNRESET || errno == syscall.EPIPE || errno == syscall.ECONNABORTED
+		return errno == syscall.ECONNRESET || errno == syscall.EPIPE || errno == syscall.ECONNABORTED || errno == syscall.ECONNREFUSED
 	case ucs.ErrUnreachable:
 		return errno == syscall.EHOSTUNREACH || errno == syscall.ENETUNREACH || errno == syscall.EHOSTDOWN || errno == syscall.ENETDOWN
 	case ucs.ErrTimedOut, ucs.ErrEndpointTimeout:

@@ -5,6 +5,10 @@ package ucptest
 import (
 	"context"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,22 +49,10 @@ func TestAsleep(t *testing.T) {
 				t.Skip("the race detector makes system calls of its own")
 			}
 			needStrace(t)
-			// What is done before the sleep takes more calls in one run than in another, more
-			// so on a busy machine: of some runs the least counts.
-			const tries = 5
-			for try := 1; ; try++ {
-				short := countSystemCalls(t, asleepVar+"=1ms")
-				start := time.Now()
-				long := countSystemCalls(t, asleepVar+"=2s")
-				took := time.Since(start)
-				t.Logf("%d more system calls in %v", long-short, took)
-				limit := 50 + c.aSecond*int(took/time.Second)
-				if long-short <= limit {
-					return
-				}
-				if try == tries {
-					t.Fatalf("%d more system calls in %v, at most %d are allowed", long-short, took, limit)
-				}
+			n, took := callsAsleep(t, asleepVar+"=2s")
+			t.Logf("%d system calls in %v", n, took)
+			if limit := 50 + c.aSecond*int(took/time.Second); n > limit {
+				t.Fatalf("%d system calls in %v, at most %d are allowed", n, took, limit)
 			}
 		})
 	}
@@ -82,15 +74,69 @@ func sleepFor(t *testing.T, tr transport, d time.Duration, blocked bool) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
+	mark(t, sleepBegins)
 	if tr.background {
 		<-ctx.Done()
+		mark(t, sleepEnds)
 		return
 	}
 	a.arm()
 	for a.Wait(ctx) == nil {
 		a.Progress()
 	}
+	mark(t, sleepEnds)
 	if blocked {
 		r.must(req, nil)
 	}
+}
+
+// Names of files that do not exist: the sleep lies between the calls that look for them.
+const sleepBegins, sleepEnds = "/the/sleep/begins", "/the/sleep/ends"
+
+// mark makes a system call that callsAsleep finds.
+func mark(t *testing.T, name string) {
+	if _, err := os.Lstat(name); err == nil {
+		t.Fatalf("%s exists", name)
+	}
+}
+
+// callsAsleep runs this test in a process of its own, with a variable set, and returns how
+// many system calls it made between the two marks, and the time between them. The calls by
+// which Go's runtime makes and stops threads are left out.
+func callsAsleep(t *testing.T, variable string) (n int, took time.Duration) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "calls")
+	cmd := exec.Command("strace", "-f", "-ttt", "-o", file, "-e", "trace=!futex,nanosleep,clock_nanosleep,sched_yield,tgkill,getpid,"+
+		"rt_sigreturn,madvise,clone,clone3,mmap,munmap,mprotect,sigaltstack,rt_sigprocmask,gettid,set_robust_list,rseq,prctl,exit",
+		os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), variable)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var began time.Duration
+	for line := range strings.Lines(string(text)) { // "4711  1712345678.123456 read(3, …"
+		f := strings.Fields(line)
+		if len(f) < 3 {
+			continue
+		}
+		seconds, err := strconv.ParseFloat(f[1], 64)
+		if err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		at := time.Duration(seconds * float64(time.Second))
+		switch {
+		case strings.Contains(line, sleepBegins):
+			began = at
+		case strings.Contains(line, sleepEnds):
+			return n, at - began
+		case began > 0 && f[2] != "<..." && f[2] != "---" && f[2] != "+++":
+			n++
+		}
+	}
+	t.Fatal("the process has not slept")
+	return 0, 0
 }

@@ -14,7 +14,7 @@ var verbs = map[string]func(c *conversation, a *arguments){
 	"setup": (*conversation).setup, "open": (*conversation).open, "connect": (*conversation).connect,
 	"send": (*conversation).send, "recv": (*conversation).recv, "peek": (*conversation).peek, "take": (*conversation).take,
 	"window": (*conversation).window, "put": (*conversation).put, "get": (*conversation).get, "atomic": (*conversation).atomic,
-	"flush": (*conversation).flush, "fence": (*conversation).fence, "close": (*conversation).closing,
+	"flush": (*conversation).flush, "fence": (*conversation).fence, "close": (*conversation).closing, "shutdown": (*conversation).shutdown,
 	"cancel": (*conversation).cancel, "kill": (*conversation).kill, "drop": (*conversation).drop, "fault": (*conversation).fault,
 	"run": (*conversation).run, "step": (*conversation).step, "lanes": (*conversation).lanes, "counts": (*conversation).counts,
 	"peer": (*conversation).peer, "inject": (*conversation).inject,

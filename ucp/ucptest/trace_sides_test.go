@@ -3,6 +3,8 @@
 package ucptest
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -151,6 +153,22 @@ func (c *conversation) closing(a *arguments) {
 	o := c.talkAt(name, ep.at)
 	req, err := closeEndpoint(ep.Endpoint, a.flag("force"), sendParams(c.ending(o, nil)))
 	c.begin(o, req, err, "")
+}
+
+// shutdown ENDPOINT shuts an endpoint down with a context that has ended, which gives up what
+// the peer has not answered.
+func (c *conversation) shutdown(a *arguments) {
+	ep := c.endNamed(a.next())
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	switch err := ep.Shutdown(ctx); {
+	case err == nil:
+		c.say(ep.at.name + ": shutdown: ok")
+	case errors.Is(err, ucs.ErrCanceled) || !errors.Is(err, context.Canceled):
+		c.say(ep.at.name + ": shutdown: " + statusText(err))
+	default:
+		c.say(ep.at.name + ": shutdown: given up")
+	}
 }
 
 // kill SIDE closes a worker without a word to its peers, whose connections break.

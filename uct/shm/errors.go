@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ucx-go/ucx/internal/arena"
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -127,14 +128,14 @@ func memInfo(key string) int {
 
 // errCut says that shared memory is not there any more.
 func errCut(addr uint64) error {
-	return fmt.Errorf("shm: the peer has cut its shared memory short: fault at %#x: %w", addr, ucs.ErrConnectionReset)
+	return statuserr.Errorf(ucs.ErrConnectionReset, "shm: the peer has cut its shared memory short: fault at %#x", addr)
 }
 
 //go:noinline
 func errEnded(pid int) error {
-	return fmt.Errorf("shm: process %d has ended: %w", pid, ucs.ErrConnectionReset)
+	return statuserr.Errorf(ucs.ErrConnectionReset, "shm: process %d has ended", pid)
 }
 
 func errClosed() error {
-	return fmt.Errorf("shm: the peer has closed its ring: %w", ucs.ErrConnectionReset)
+	return statuserr.Errorf(ucs.ErrConnectionReset, "shm: the peer has closed its ring")
 }

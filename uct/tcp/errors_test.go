@@ -13,9 +13,10 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// TestErrorSaysOnce: the text of an error names the end of a connection once, and the error
-// matches its status as well as its cause.
-func TestErrorSaysOnce(t *testing.T) {
+// TestErrorText: the text of an error names the connection and what has happened to it, and
+// the error matches its status as well as its cause. Which statuses the causes tell is tested
+// in package statuserr.
+func TestErrorText(t *testing.T) {
 	at := netip.MustParseAddrPort("127.0.0.1:1")
 	for _, c := range []struct {
 		cause  error
@@ -24,7 +25,6 @@ func TestErrorSaysOnce(t *testing.T) {
 	}{
 		{nil, ucs.ErrConnectionReset, "closed by the peer"},
 		{unix.ECONNRESET, ucs.ErrConnectionReset, "connection reset by peer"},
-		{unix.EHOSTUNREACH, ucs.ErrUnreachable, "no route to host"},
 		{errForbidden, ucs.ErrConnectionReset, errForbidden.Error() + ": " + ucs.ErrConnectionReset.Error()},
 	} {
 		e := &Error{Op: "read", Device: "lo", Local: at, Peer: at, Status: c.status, Err: c.cause}

@@ -5,8 +5,10 @@ package cm
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 )
@@ -39,7 +41,22 @@ type failure struct {
 }
 
 // Error implements error.
-func (f *failure) Error() string { return fmt.Sprintf("rdmacm: %s: %v: %v", f.what, f.cause, f.status) }
+func (f *failure) Error() string {
+	text := "rdmacm: " + f.what + ": " + strings.TrimPrefix(f.cause.Error(), "rdmacm: ")
+	if f.said() {
+		return text
+	}
+	return text + ": " + f.status.Error()
+}
+
+// said reports whether the cause tells in other words what the status stands for: a refusal
+// and its reason, the end of the connection, or an errno.
+func (f *failure) said() bool {
+	var event *rdmacm.EventError
+	var refused *rdmacm.RejectedError
+	return statuserr.Says(f.cause, f.status) || errors.As(f.cause, &refused) ||
+		errors.As(f.cause, &event) && f.status == ucs.ErrConnectionReset
+}
 
 // Unwrap returns the status, and the errno if there is one.
 func (f *failure) Unwrap() []error {

@@ -5,6 +5,7 @@ package rc
 import (
 	"fmt"
 
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
@@ -40,13 +41,17 @@ func (e *endpoint) sendFailed(s verbs.WCStatus) {
 // receiveFailed is told how a receive has ended, if not well.
 func (e *endpoint) receiveFailed(s verbs.WCStatus) {
 	if e.failed == nil && s != verbs.WCWRFlushErr {
-		e.fail(fmt.Errorf("rc: receiving from %v: %v: %w", &e.device, s, statusOf(s)))
+		e.fail(completionError("receiving from", e, s))
 	}
 }
 
 //go:noinline
-func sendError(e *endpoint, s verbs.WCStatus) error {
-	return fmt.Errorf("rc: sending to %v: %v: %w", &e.device, s, statusOf(s))
+func sendError(e *endpoint, s verbs.WCStatus) error { return completionError("sending to", e, s) }
+
+// completionError tells in the words of the device what a status of UCX stands for; that it
+// was an input/output error says nothing beside them either.
+func completionError(doing string, e *endpoint, s verbs.WCStatus) error {
+	return statuserr.Errorf(statusOf(s), "rc: %s %v: %v", doing, &e.device, s)
 }
 
 // statusOf is the status of UCX that a completion's means (uct_ib_wc_to_ucs_status).

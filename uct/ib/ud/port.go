@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct/ib"
 	"github.com/ucx-go/ucx/uct/ib/ud/internal/flow"
@@ -173,9 +174,8 @@ func (p port) Room(*flow.Endpoint) {}
 // Failed implements flow.Port.
 func (p port) Failed(e *flow.Endpoint, err error) {
 	if ep := e.User.(*conn).ep; ep != nil {
-		status := statusOf(err)
-		if status != err {
-			err = fmt.Errorf("%w: %w", err, status)
+		if s, ok := statusOf(err).(ucs.Status); ok && s != err {
+			err = statuserr.Matching(err, s) // which says it in other words
 		}
 		ep.fail(fmt.Errorf("ud: connection to %v: %w", &ep.conn.device, err))
 	}

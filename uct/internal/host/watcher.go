@@ -13,51 +13,50 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// The kernel tells of the exit of a process whoever holds a descriptor of it
-// (pidfd_open(2)): the descriptor becomes readable. A worker has one for each process
-// that endpoints of it lead to, however many these are, in its event set. So an exit
-// is noticed at once, also by a worker that sleeps, and a worker that is idle does
-// nothing for it.
+// A descriptor of a process (pidfd_open(2)) becomes readable when the process exits. The
+// event set of a worker has one descriptor for each process that endpoints of the worker lead
+// to, however many endpoints these are. So an exit is noticed at once, even by a worker that
+// sleeps, and costs an idle worker nothing.
 //
-// Where the kernel refuses a descriptor, because it is older than 5.3, a filter does
-// not let the call through, or the process has few descriptors left, nothing is said
-// and the keepalive finds out (Process.Alive).
+// The kernel may refuse a descriptor: it is older than 5.3, a filter blocks the call, or the
+// process has few descriptors left. Then the watcher reports nothing, and the keepalive finds
+// the exit (Process.Alive).
 
-// ExitHandler is who wants to know of an exit.
+// ExitHandler is notified of an exit.
 type ExitHandler interface {
-	// ProcessExited is called once, inside progress, and the watch is over. It may
-	// end other watches and begin none.
+	// ProcessExited is called once, inside progress, when the watch has ended. It may end
+	// other watches, and must begin none.
 	ProcessExited(p Process)
 }
 
-// Inbox is where a worker receives what processes send that do not say who they are.
-// What a process sent before it exited is received before anybody is told of the exit.
+// Inbox receives messages whose sending process is not known, as a shared ring does. The
+// messages that a process sent before it exited are received before its exit is reported.
 type Inbox interface {
-	// MarkExit is called when a process has exited: everything that it sent is there.
-	// Inbox calls Watcher.Settle now and then until that has told.
+	// MarkExit is called when a process has exited: everything that it sent has arrived by
+	// then. The inbox calls Watcher.Settle now and then until that has reported the exit.
 	MarkExit()
 
-	// PastMark reports whether everything has been received that was there at the
-	// last MarkExit.
+	// PastMark reports whether everything that had arrived at the last MarkExit is
+	// received.
 	PastMark() bool
 }
 
-// Watcher tells of the exits of processes. It belongs to a uct.Worker, and to the
-// goroutine of that.
+// Watcher reports the exits of processes. It belongs to a uct.Worker, and to the goroutine of
+// the worker.
 type Watcher struct {
 	worker  *uct.Worker
 	users   int // interfaces; guarded by watchers
 	procs   map[Process]*watched
 	inboxes []Inbox
-	exited  []*watched // that nobody has been told of
+	exited  []*watched // not reported yet
 	since   time.Duration
 }
 
-// SettleTime is for how long the messages of a process that has exited are waited
-// for: others can stand in the way (an element that a stopped sender has claimed).
+// SettleTime is how long a report waits for the messages of a process that has exited: those
+// of another sender can be in front of them (an element that a stopped sender has claimed).
 const SettleTime = 50 * time.Millisecond
 
-// watchers are those of the workers of this process.
+// watchers holds the watchers of the workers of this process.
 var watchers struct {
 	sync.Mutex
 	byWorker map[*uct.Worker]*Watcher
@@ -79,7 +78,7 @@ func OpenWatcher(w *uct.Worker) *Watcher {
 	return x
 }
 
-// Close is called by each who opened it. Their watches have ended.
+// Close is called once for each OpenWatcher, when the caller's watches have ended.
 func (x *Watcher) Close() {
 	watchers.Lock()
 	defer watchers.Unlock()
@@ -88,8 +87,7 @@ func (x *Watcher) Close() {
 	}
 }
 
-// Watch is what somebody wants to know about one process. The zero value is that of
-// nobody.
+// Watch is an interest in the exit of one process. The zero value watches nothing.
 type Watch struct {
 	prev, next *Watch
 	of         *watched
@@ -104,9 +102,9 @@ type watched struct {
 	first *Watch
 }
 
-// Begin tells h of the exit of a process, by a watch that is in no use. Of the own
-// process nobody is told. A process that has exited already is told of in the next
-// round of progress.
+// Begin starts a watch that is not in use: h is notified of the exit of the process. The own
+// process is not watched. An exit that lies in the past is reported in the next round of
+// progress.
 func (x *Watcher) Begin(w *Watch, p Process, h ExitHandler) {
 	if p.PID == os.Getpid() {
 		return
@@ -149,7 +147,7 @@ func (t *watched) unlink(w *Watch) {
 	*w = Watch{}
 }
 
-// open asks the kernel to tell of the process.
+// open opens a descriptor of the process, and adds it to the event set.
 func (t *watched) open() {
 	fd, exited := openProcess(t.proc)
 	if exited {
@@ -165,7 +163,7 @@ func (t *watched) open() {
 	t.fd = fd
 }
 
-// close gives the descriptor back.
+// close closes the descriptor.
 func (t *watched) close() {
 	if t.fd >= 0 {
 		_ = t.x.worker.Events().Remove(t.fd) // a set that is closed has none
@@ -181,7 +179,7 @@ func (t *watched) HandleEvent(event.Events) {
 	t.x.Settle()
 }
 
-// note remembers that a process has exited, until those who want to know are told.
+// note records the exit of the process until Settle reports it.
 func (t *watched) note() {
 	x := t.x
 	if len(x.exited) == 0 {
@@ -193,8 +191,8 @@ func (t *watched) note() {
 	}
 }
 
-// Settle tells of the processes that have exited, if what they sent has been received,
-// and returns whether it has told of any.
+// Settle reports the exits that were recorded once the messages of these processes are
+// received. It returns whether it has called a handler.
 func (x *Watcher) Settle() (told bool) {
 	if len(x.exited) == 0 {
 		return false
@@ -220,13 +218,13 @@ func (x *Watcher) Settle() (told bool) {
 	return told
 }
 
-// Unsettled reports whether there are processes that Settle has still to tell of.
+// Unsettled reports whether Settle has exits left to report.
 func (x *Watcher) Unsettled() bool { return len(x.exited) > 0 }
 
-// AddInbox has an inbox looked at before anybody is told of an exit.
+// AddInbox makes reports of exits wait for the messages in an inbox.
 func (x *Watcher) AddInbox(in Inbox) { x.inboxes = append(x.inboxes, in) }
 
-// RemoveInbox ends that.
+// RemoveInbox undoes AddInbox.
 func (x *Watcher) RemoveInbox(in Inbox) {
 	for k := range x.inboxes {
 		if x.inboxes[k] == in {
@@ -236,8 +234,8 @@ func (x *Watcher) RemoveInbox(in Inbox) {
 	}
 }
 
-// Release gives back descriptors of up to n processes, for which the keepalive looks
-// then, and returns how many it was.
+// Release closes the descriptors of up to n processes, which only the keepalive checks from
+// then on, and returns how many it has closed.
 func (x *Watcher) Release(n int) (released int) {
 	for _, t := range x.procs {
 		if released == n {
@@ -252,11 +250,11 @@ func (x *Watcher) Release(n int) (released int) {
 	return released
 }
 
-// Told reports whether the kernel tells of the exit.
+// Told reports whether the kernel reports the exit by a descriptor.
 func (w *Watch) Told() bool { return w.of != nil && w.of.fd >= 0 }
 
-// Found is told that HasExited was true: the worker's next round of progress tells
-// everybody.
+// Found records an exit that HasExited has found: the next round of progress of the worker
+// reports it to all watches of the process.
 func (x *Watcher) Found(w *Watch) {
 	if t := w.of; t != nil {
 		t.close()
@@ -264,9 +262,9 @@ func (x *Watcher) Found(w *Watch) {
 	}
 }
 
-// HasExited asks the kernel about the process of a watch, for who does not progress. That
-// is one system call, or three where there is no descriptor. Without a watch the answer is
-// no.
+// HasExited asks the kernel whether the process of a watch has exited, for callers that do not
+// progress the worker. It takes one system call, or three if there is no descriptor. For a
+// watch that has not begun it returns false.
 func (w *Watch) HasExited() bool {
 	t := w.of
 	if t == nil {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/host"
@@ -218,5 +219,5 @@ func (e *endpoint) accessError(o *op, errno unix.Errno) error {
 
 //go:noinline
 func errEnded(pid int) error {
-	return fmt.Errorf("cma: process %d has ended: %w", pid, ucs.ErrConnectionReset)
+	return statuserr.Errorf(ucs.ErrConnectionReset, "cma: process %d has ended", pid)
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 
+	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/ucs"
 )
 
@@ -48,7 +49,7 @@ func (e *endpoint) unheard() error {
 }
 
 var (
-	errOtherClosed  = fmt.Errorf("sim: the other end is closed: %w", ucs.ErrConnectionReset)
+	errOtherClosed  = statuserr.Errorf(ucs.ErrConnectionReset, "sim: the other end is closed")
 	errNotConnected = fmt.Errorf("sim: the other end is not connected: %w", ucs.ErrEndpointTimeout)
 )
 

@@ -31,7 +31,7 @@ var errResting = fmt.Errorf("%w by connections of a server that has ended; "+
 
 // What ends connections, beside the system and what peers do wrong.
 var (
-	errEnd  = errors.New("ended by the peer")
+	errEnd  = errors.New("closed by the peer")
 	errSelf = fmt.Errorf("nobody listens: %w", ucs.ErrNotConnected)
 )
 
