@@ -87,7 +87,14 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 		return nil, err
 	}
 	if d.v6 != i.addr.v6 {
-		return nil, i.errOtherFamily(peer)
+		at, err := i.secondIface()
+		switch {
+		case err != nil:
+			return nil, err
+		case at == nil:
+			return nil, i.errOtherFamily(peer)
+		}
+		return at.NewEndpoint(p)
 	}
 	if p.Over != nil {
 		return i.returnOver(ep, p.Over, peer)

@@ -11,7 +11,8 @@ import (
 )
 
 // A device has one address in the addresses of workers, of the family that UCX_TCP_AF_PRIO
-// prefers (uct_tcp_iface), but it may have more: of the other family, or several of IPv6.
+// prefers (uct_tcp_iface), but for dualstack.go. It may have more: of the other family, or
+// several of IPv6.
 // A connection manager reaches it at any of them, and the peer, which knows the device by the
 // address that the manager has connected to, connects its endpoints with ours there. Such an
 // endpoint is of an interface of its own for that address, with a listener there. That one is
