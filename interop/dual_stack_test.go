@@ -214,3 +214,38 @@ func TestSecondFamilyLoopback(t *testing.T) {
 		}
 	}
 }
+
+// TestSecondaryAddress connects by socket address to and from an address of our device that is
+// not its first one, of IPv4: workers do not name it.
+func TestSecondaryAddress(t *testing.T) {
+	const secondary = "198.18.0.11"
+	here, there, err := newLinkedPlaces()
+	if err != nil {
+		needtest.Right(t, "two network namespaces with a cable: "+err.Error())
+	}
+	t.Cleanup(here.close)
+	t.Cleanup(there.close)
+	here.other = there
+	err = here.ip("addr add "+secondary+"/24 dev "+firstDevice, "route change 198.18.0.0/24 dev "+firstDevice+" src "+secondary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := buildGo(t)
+	over := route{tls: "tcp", both: true, devices: firstDevice, across: secondDevice, hosts: [2]string{secondary, secondHost}}
+	for _, theirs := range append([]program{ours}, buildC(t)...) {
+		for _, all := range []string{"y", "n"} {
+			for name, weServe := range map[string]bool{"we serve": true, "we connect": false} {
+				t.Run(theirs.name+"/"+all+"/"+name, func(t *testing.T) {
+					d, err := startDialing(here, ours, theirs, weServe, setting{mode: "peer", both: []string{"UCX_CM_USE_ALL_DEVICES=" + all}}, over)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer d.report(t)
+					if err := d.whole(false, 8, 16384, 300<<10); err != nil {
+						t.Fatal(err)
+					}
+				})
+			}
+		}
+	}
+}
