@@ -41,17 +41,9 @@ func (i *iface) SecondAddress() (p uct.ReachableParams, ok bool, err error) {
 	if !i.md.opts.dual || !i.second.IsValid() {
 		return p, false, nil
 	}
-	o, err := i.secondIface()
+	o, err := i.at(i.second)
 	if err != nil {
 		return p, false, err
 	}
 	return uct.ReachableParams{DeviceAddr: o.devAddr, IfaceAddr: o.ifaceAddr}, true, nil
-}
-
-// secondIface is the interface at the second address of the device, nil if it has none.
-func (i *iface) secondIface() (*iface, error) {
-	if i.closed || !i.second.IsValid() {
-		return nil, nil
-	}
-	return i.openAt(i.second)
 }

@@ -87,14 +87,14 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 		return nil, err
 	}
 	if d.v6 != i.addr.v6 {
-		at, err := i.secondIface()
-		switch {
-		case err != nil:
-			return nil, err
-		case at == nil:
+		if !i.second.IsValid() {
 			return nil, i.errOtherFamily(peer)
 		}
-		return at.NewEndpoint(p)
+		second, err := i.at(i.second)
+		if err != nil {
+			return nil, err
+		}
+		return second.NewEndpoint(p)
 	}
 	if p.Over != nil {
 		return i.returnOver(ep, p.Over, peer)

@@ -56,10 +56,14 @@ func (i *iface) makeOtherRoom() error {
 		return nil
 	}
 	for at, o := range i.others {
-		if at != i.second && len(o.endpoints) == 0 && o.conns == nil {
-			o.Close()
-			delete(i.others, at)
+		if at == i.second || len(o.endpoints) > 0 || o.conns != nil {
+			continue
 		}
+		var unused uct.Iface = o
+		if err := unused.Close(); err != nil {
+			return err
+		}
+		delete(i.others, at)
 	}
 	if len(i.others) < maxOthers {
 		return nil
