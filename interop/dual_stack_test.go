@@ -4,6 +4,7 @@ package interop
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -116,5 +117,135 @@ func TestLinkLocal(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// TestSecondFamily has workers reach each other by their addresses, of which ours has a device
+// with both families and prefers IPv4, and the other side a device without IPv4, without IPv6,
+// or with both, of which IPv4 leads nowhere. We ask first, or the other side does: that takes
+// an address which lists both. (C finds the end that our question has made without.)
+func TestSecondFamily(t *testing.T) {
+	t.Parallel() // the peers sleep much
+	ours := buildGo(t)
+	peers := append([]program{ours}, buildC(t)...)
+	for _, way := range []struct {
+		name   string
+		there  []string // changes of the other side's addresses
+		second bool     // the two do not meet in the first family
+		both   bool     // the other side has both
+	}{
+		{"IPv6 only", []string{"addr del " + secondAddress + " dev " + secondDevice}, true, false},
+		{"IPv4 only", []string{"addr del " + secondHost6 + "/64 dev " + secondDevice}, false, false},
+		{"both, no way by IPv4", []string{"addr del " + secondAddress + " dev " + secondDevice, "addr add " + strayAddress + " dev " + secondDevice}, true, true},
+	} {
+		here, there, err := newDualPlaces(false)
+		if err != nil {
+			needtest.Right(t, "two network namespaces with a cable: "+err.Error())
+		}
+		t.Cleanup(here.close)
+		t.Cleanup(there.close)
+		if err := there.ip(way.there...); err != nil {
+			t.Fatal(err)
+		}
+		over, back := network(device{way.name, firstDevice}), network(device{way.name, secondDevice})
+		for _, theirs := range peers {
+			if way.both && !theirs.ours {
+				continue // a device of C has one family
+			}
+			for _, test := range []struct {
+				name   string
+				weAsk  bool
+				listed string
+			}{{"we ask", true, "n"}, {"we ask, listed", true, "y"}, {"we are asked, listed", false, "y"}, {"we are asked", false, "n"}} {
+				// Where to ask us is not known without, and both can ask only if both know.
+				known := !way.second || test.listed == "y"
+				if !known && (!test.weAsk || way.both) || !way.second && test.listed == "n" {
+					continue
+				}
+				for _, mode := range []string{"none", "peer"} {
+					t.Run(way.name+"/"+theirs.name+"/"+test.name+"/"+mode, func(t *testing.T) {
+						p, err := startApart(here, there, ours, theirs, setting{mode: mode, both: []string{"UCX_TCP_AF_DUAL=" + test.listed, "UCX_WARN_UNUSED_ENV_VARS=n"}}, over, back)
+						if err != nil {
+							t.Fatal(err)
+						}
+						defer p.report(t)
+						if test.weAsk {
+							p.ours, p.theirs = p.theirs, p.ours
+						}
+						if err := p.answered(mode, known || !theirs.ours); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// TestSecondFamilyLoopback is TestSecondFamily on one lo, where the other side prefers IPv6. To
+// ask us takes an address that lists both if that side is C, which has one alone.
+func TestSecondFamilyLoopback(t *testing.T) {
+	where, err := newNamespace()
+	if err != nil {
+		needtest.Right(t, "a network namespace: "+err.Error())
+	}
+	t.Cleanup(where.close)
+	over := network(device{"lo", "lo"})
+	ours := buildGo(t)
+	for _, theirs := range append([]program{ours}, buildC(t)...) {
+		for _, weAsk := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/we ask %t", theirs.name, weAsk), func(t *testing.T) {
+				s := setting{mode: "none", theirs: []string{"UCX_TCP_AF_PRIO=inet6,inet"}}
+				if !weAsk && !theirs.ours {
+					s.both = []string{"UCX_TCP_AF_DUAL=y", "UCX_WARN_UNUSED_ENV_VARS=n"}
+				}
+				p, err := startApart(where, where, ours, theirs, s, over, over)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer p.report(t)
+				if weAsk {
+					p.ours, p.theirs = p.theirs, p.ours
+				}
+				if err := p.answered("none", true); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// TestSecondaryAddress connects by socket address to and from an address of our device that is
+// not its first one, of IPv4: workers do not name it.
+func TestSecondaryAddress(t *testing.T) {
+	const secondary = "198.18.0.11"
+	here, there, err := newLinkedPlaces()
+	if err != nil {
+		needtest.Right(t, "two network namespaces with a cable: "+err.Error())
+	}
+	t.Cleanup(here.close)
+	t.Cleanup(there.close)
+	here.other = there
+	err = here.ip("addr add "+secondary+"/24 dev "+firstDevice, "route change 198.18.0.0/24 dev "+firstDevice+" src "+secondary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := buildGo(t)
+	over := route{tls: "tcp", both: true, devices: firstDevice, across: secondDevice, hosts: [2]string{secondary, secondHost}}
+	for _, theirs := range append([]program{ours}, buildC(t)...) {
+		for _, all := range []string{"y", "n"} {
+			for name, weServe := range map[string]bool{"we serve": true, "we connect": false} {
+				t.Run(theirs.name+"/"+all+"/"+name, func(t *testing.T) {
+					d, err := startDialing(here, ours, theirs, weServe, setting{mode: "peer", both: []string{"UCX_CM_USE_ALL_DEVICES=" + all}}, over)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer d.report(t)
+					if err := d.whole(false, 8, 16384, 300<<10); err != nil {
+						t.Fatal(err)
+					}
+				})
+			}
+		}
 	}
 }

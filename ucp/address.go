@@ -43,7 +43,9 @@ func (w *Worker) addressNow(flags AddressFlags) (Address, error) {
 		}
 		return append(Address(nil), w.address...), nil
 	}
-	a := w.describe(func(i *iface) bool { return i.attr.Flags.Has(uct.IfaceInterNode) })
+	between := func(i *iface) bool { return i.attr.Flags.Has(uct.IfaceInterNode) }
+	a := w.describe(between)
+	w.addSecond(&a, between)
 	a.Token = w.token.secret
 	return a.Append(nil, proto.FormWorker)
 }
@@ -64,7 +66,9 @@ func (w *Worker) packAddress() error {
 	if w.address != nil && !slices.ContainsFunc(w.ifaces, (*iface).moved) {
 		return nil
 	}
-	described := w.describe(func(*iface) bool { return true })
+	all := func(*iface) bool { return true }
+	described := w.describe(all)
+	w.addSecond(&described, all)
 	given := described
 	given.Token = w.token.secret
 	packed, err := given.Append(nil, proto.FormWorker)
@@ -105,21 +109,25 @@ func (w *Worker) describe(use func(*iface) bool) proto.WorkerAddress {
 		if !ok {
 			k = len(a.Devices)
 			at[key] = k
-			a.Devices = append(a.Devices, proto.AddressDevice{
-				MD:       uint8(i.md),
-				NumPaths: uint8(min(max(i.attr.NumPaths, 1), 255)),
-				SysDev:   proto.SysDevUnknown,
-				Addr:     dev,
-			})
+			a.Devices = append(a.Devices, i.deviceEntry(dev))
 		}
-		a.Devices[k].Ifaces = append(a.Devices[k].Ifaces, proto.AddressIface{
-			Transport: i.id,
-			Attr:      w.publish(i),
-			RscIndex:  i.index,
-			Addr:      bytes.Clone(i.uct.Address()), // it may change
-		})
+		a.Devices[k].Ifaces = append(a.Devices[k].Ifaces, i.entry(bytes.Clone(i.uct.Address()))) // it may change
 	}
 	return a
+}
+
+// deviceEntry is the interface's device in an address, and entry the interface.
+func (i *iface) deviceEntry(addr []byte) proto.AddressDevice {
+	return proto.AddressDevice{
+		MD:       uint8(i.md),
+		NumPaths: uint8(min(max(i.attr.NumPaths, 1), 255)),
+		SysDev:   proto.SysDevUnknown,
+		Addr:     addr,
+	}
+}
+
+func (i *iface) entry(addr []byte) proto.AddressIface {
+	return proto.AddressIface{Transport: i.id, Attr: i.w.publish(i), RscIndex: i.index, Addr: addr}
 }
 
 // publishedSeg is the longest message that peers are told of, in an address that can tell

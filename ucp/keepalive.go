@@ -106,7 +106,7 @@ func (ep *Endpoint) keepalive() {
 		return
 	}
 	ep.state |= epChecking // one at a time: a peer may be stopped for long
-	if ep.sendWireupBy(checkMessage{}, proto.WireupEpCheck, ep.remoteID, ep.w.described) != nil {
+	if ep.sendWireupBy(checkMessage{}, proto.WireupEpCheck, ep.remoteID, ep.wireupAddress()) != nil {
 		ep.state &^= epChecking
 	}
 }

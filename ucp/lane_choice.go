@@ -10,13 +10,21 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// selectLanes decides which interface leads to which entry of an address.
+// selectLanes decides which interface leads to which entry of an address. The second
+// addresses of devices count only where nothing is reached by the first ones.
 func (w *Worker) selectLanes(addr *proto.WorkerAddress, mode ErrMode, rules laneRules) (proto.LaneConfig, proto.LaneTrace, error) {
 	in := w.laneInput(addr, mode, &rules)
+	choose := proto.SelectLanes
 	if rules.answer {
-		return proto.SelectAux(in)
+		choose = proto.SelectAux
 	}
-	c, trace, err := proto.SelectLanes(in)
+	c, trace, err := choose(in)
+	if err != nil && !rules.cm && w.dualStack() {
+		rules.second = true
+		if c, second, seconds := choose(in); seconds == nil {
+			return c, second, nil
+		}
+	}
 	if rules.cm && err == nil {
 		c = c.WithoutCM()
 	}
@@ -27,7 +35,10 @@ func (w *Worker) selectLanes(addr *proto.WorkerAddress, mode ErrMode, rules lane
 // the trace.
 func (w *Worker) chooseLanes(addr *proto.WorkerAddress, mode ErrMode, rules laneRules) (proto.LaneConfig, uint64, error) {
 	if rules.plain() {
-		return w.lastLanes.Select(w.laneInput(addr, mode, &rules))
+		c, why, err := w.lastLanes.Select(w.laneInput(addr, mode, &rules))
+		if err == nil || !w.dualStack() {
+			return c, why, err
+		}
 	}
 	c, trace, err := w.selectLanes(addr, mode, rules)
 	return c, trace.Digest(), err
@@ -82,6 +93,9 @@ func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneR
 		err := i.uct.Reachable(p)
 		if err != nil && rules.hasSpare(i, d, f) {
 			err = nil // by another address of the device (uct.Multihomed)
+		}
+		if s, ok := i.uct.(uct.DualStack); ok && err != nil && rules.second {
+			err = s.SecondReachable(p)
 		}
 		if err != nil || !rules.mutual || mode == ErrModeNone {
 			return err

@@ -25,6 +25,8 @@ type laneRules struct {
 
 	origin uct.Origin // of the address
 
+	second bool // by the second address of a device, too (uct.DualStack)
+
 	messages bool // one for messages and no other
 	answer   bool // that needs no connection moreover: for a question of the peer's
 }

@@ -41,7 +41,16 @@ func (ep *Endpoint) laneAddress(which uint64, number func(lane int) uint8) (prot
 		return ep.pair.aux.iface == i && which == allLanes && ep.pair.conn == nil
 	}
 	a := ep.w.describe(has)
-	return a, ep.addEnds(&a, which, number)
+	err := ep.addEnds(&a, which, number)
+	for k := range ep.lanes {
+		if which&^ep.pair.lanes&(1<<k) != 0 {
+			ep.lanes[k].addOther(&a)
+		}
+	}
+	if which == allLanes && ep.pair.conn == nil {
+		ep.pair.aux.addOther(&a)
+	}
+	return a, err
 }
 
 // addEnds puts the ends of lanes into an address of the worker. A device is at the address at

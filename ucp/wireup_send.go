@@ -77,7 +77,7 @@ func (ep *Endpoint) requestWireup() error {
 		ep.report(life.Asked, nil)
 	}
 	ep.w.stream.expect()
-	addr := ep.w.described
+	addr := ep.wireupAddress()
 	if ep.pair != nil {
 		if addr, err = ep.laneAddress(allLanes, ep.pair.number); err != nil {
 			ep.state &^= epRequested

@@ -2,6 +2,7 @@ package ucpnet
 
 import (
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"syscall"
@@ -70,4 +71,33 @@ func TestLocalAddr(t *testing.T) {
 		t.Fatalf("when the first is gone: %v", err)
 	}
 	c.Close()
+}
+
+// TestLocalAddrBetween: so are clients of another worker, whom a connection manager connects.
+func TestLocalAddrBetween(t *testing.T) {
+	for _, tls := range []string{"tcp", "posix,tcp"} {
+		l := listening(t, &Config{Worker: worker(t, tls)})
+		client := &Config{Worker: worker(t, tls)}
+		for _, at := range []string{"127.0.0.9", "127.0.0.10:0", "[127.0.0.11]"} {
+			client.LocalAddr = at
+			accepted := accepting(t, l)
+			a := dialed(t, client, l.Addr())
+			b := <-accepted
+			if b == nil {
+				t.Fatal("not accepted")
+			}
+			want := strings.TrimSuffix(strings.Trim(at, "[]"), ":0")
+			if got := a.LocalAddr().(*Addr).Addr().String(); got != want || b.RemoteAddr().String() != a.LocalAddr().String() {
+				t.Errorf("%s from %s: the client is at %v, and at %v for the server", tls, at, a.LocalAddr(), b.RemoteAddr())
+			}
+			if _, err := a.Write([]byte("hello")); err != nil {
+				t.Error(err)
+			}
+			if _, err := io.ReadFull(b, make([]byte, 5)); err != nil {
+				t.Error(err)
+			}
+			a.Close()
+			b.Close()
+		}
+	}
 }

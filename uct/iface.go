@@ -43,6 +43,18 @@ type Failer interface {
 	Failed() error
 }
 
+// DualStack is an Iface of a device that may have an address of a second family. Endpoints
+// toward peers that have only that family are made by NewEndpoint like all others, and are
+// Multihomed.
+type DualStack interface {
+	// SecondReachable is Reachable by the second address. Where there is none nothing is.
+	SecondReachable(p ReachableParams) error
+
+	// SecondAddress is what peers of the second family need to reach the interface, for
+	// addresses that list it. ok is false if there is none, or it is not to be listed.
+	SecondAddress() (p ReachableParams, ok bool, err error)
+}
+
 // ReachableParams asks about one peer.
 type ReachableParams struct {
 	DeviceAddr []byte

@@ -83,8 +83,13 @@ func (p *places) device(fd int, ip netip.Addr) (string, error) {
 }
 
 // peerDeviceAddr is the device address of a peer that a connection comes from: the plain
-// form, for loopback as well (uct_tcp_sockcm_ep_get_remote_device_addr).
+// form, for loopback as well (uct_tcp_sockcm_ep_get_remote_device_addr). Whoever comes from or
+// listens at an address of 127.0.0.0/8 has its endpoints at that of lo, as the form for
+// loopback in addresses of workers has none.
 func peerDeviceAddr(ip netip.Addr) []byte {
+	if ip = ip.Unmap(); ip.Is4() && ip.IsLoopback() {
+		ip = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
 	d := deviceAddr{v6: ip.Is6(), ip: ip.WithZone("")}
 	return d.pack()
 }

@@ -87,7 +87,14 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 		return nil, err
 	}
 	if d.v6 != i.addr.v6 {
-		return nil, i.errOtherFamily(peer)
+		if !i.second.IsValid() {
+			return nil, i.errOtherFamily(peer)
+		}
+		second, err := i.at(i.second)
+		if err != nil {
+			return nil, err
+		}
+		return second.NewEndpoint(p)
 	}
 	if p.Over != nil {
 		return i.returnOver(ep, p.Over, peer)

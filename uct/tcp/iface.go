@@ -31,6 +31,7 @@ type iface struct {
 	index     int                              // of the device
 	first     *iface                           // that of the device, nil: this one (multihomed.go)
 	others    map[netip.Addr]*iface            // for other addresses of the device
+	second    netip.Addr                       // one of these, of the other family; invalid: none
 	at        func(netip.Addr) (*iface, error) // openAt; endpoints do not know how
 
 	handlers kit.Handlers
@@ -82,6 +83,7 @@ func openIface(m *domain, w *uct.Worker, p uct.IfaceParams, o options, d *netdev
 		bounds:    limits.fitting(),
 		dev:       localDeviceAddr(d.addr),
 		index:     d.index,
+		second:    d.other,
 		match:     newMatchTable(),
 		keys:      make(map[uint64]*endpoint),
 		accept:    p.Accept,
@@ -183,17 +185,21 @@ func (i *iface) Address() []byte { return i.ifaceAddr }
 // Reachable implements uct.Iface (uct_tcp_iface_is_reachable_v2): loopback
 // reaches loopback in the same network namespace; anything else is reached if no
 // other device has a closer route.
-func (i *iface) Reachable(p uct.ReachableParams) error {
+func (i *iface) Reachable(p uct.ReachableParams) error { return i.reachableFrom(&i.dev, p) }
+
+// reachableFrom is Reachable from an address of the device.
+func (i *iface) reachableFrom(dev *deviceAddr, p uct.ReachableParams) error {
 	d, err := parseDeviceAddr(p.DeviceAddr)
 	if err != nil {
 		return fmt.Errorf("%w: %w", err, ucs.ErrUnreachable)
 	}
 	switch {
-	case d.v6 != i.dev.v6:
-		return fmt.Errorf("tcp: %s has an address of another family: %w", i.attr.Resource.Device, ucs.ErrUnreachable)
-	case d.loopback != i.dev.loopback:
+	case d.v6 != dev.v6:
+		return fmt.Errorf("tcp: %s has no address of that family, %s; UCX_TCP_AF_DUAL=y has a peer list both of its own: %w",
+			i.attr.Resource.Device, familyName(d.v6), ucs.ErrUnreachable)
+	case d.loopback != dev.loopback:
 		return fmt.Errorf("tcp: only loopback devices reach loopback devices: %w", ucs.ErrUnreachable)
-	case d.loopback && !d.sameNode(&i.dev):
+	case d.loopback && !d.sameNode(dev):
 		return fmt.Errorf("tcp: loopback of another machine or network namespace: %w", ucs.ErrUnreachable)
 	case d.loopback:
 		return nil

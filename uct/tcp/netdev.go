@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"sort"
 	"syscall"
 
@@ -30,6 +31,7 @@ type netdev struct {
 	kind  string // of a virtual device: "bridge", "veth", …
 	speed uint32 // Mbit/s, see querySpeed
 	addr  netip.Addr
+	other netip.Addr   // the first of the second family, if there is one
 	addrs []netip.Addr // all that can be used, in the kernel's order
 }
 
@@ -135,20 +137,24 @@ func (d *netdev) addAddr(m *syscall.NetlinkMessage) {
 }
 
 // chooseAddr sets the device's address: the first one of the first family that
-// has any. It reports whether the device can be used.
+// has any, and beside it the first one of the other family. It reports whether the
+// device can be used.
 func (d *netdev) chooseAddr(families []bool) bool {
+	d.addr, d.other = netip.Addr{}, netip.Addr{}
 	if !running(d.flags) {
 		return false
 	}
 	for _, v6 := range families {
-		for _, a := range d.addrs {
-			if a.Is6() == v6 {
-				d.addr = a
-				return true
-			}
+		k := slices.IndexFunc(d.addrs, func(a netip.Addr) bool { return a.Is6() == v6 })
+		switch {
+		case k < 0:
+		case !d.addr.IsValid():
+			d.addr = d.addrs[k]
+		case d.addr.Is6() != v6:
+			d.other = d.addrs[k]
 		}
 	}
-	return false
+	return d.addr.IsValid()
 }
 
 // running says whether a device with these flags is up and has its cable.

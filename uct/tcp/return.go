@@ -19,7 +19,7 @@ var _ uct.ReturnIface = (*iface)(nil)
 func (i *iface) CanReturn(over *uct.Source, p uct.ReachableParams) bool {
 	c, _ := over.Owner.(*conn)
 	_, peer, err := parsePeer(p.DeviceAddr, p.IfaceAddr)
-	return c != nil && err == nil && i.canReturn(c, peer)
+	return c != nil && err == nil && (c.iface == i || c.iface.first == i) && c.iface.canReturn(c, peer)
 }
 
 // canReturn reports whether nothing of ours sends on a connection of the peer's yet, or

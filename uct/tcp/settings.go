@@ -22,6 +22,7 @@ import (
 // are not carved from chunks (TX_*, RX_*, ALLOC).
 type settings struct {
 	AFPrio        []string         `ucx:"AF_PRIO" default:"inet,inet6" doc:"Address families to use, the preferred one first. A device is used with the first family it has an address of."`
+	AFDual        bool             `ucx:"AF_DUAL" default:"n" doc:"List a device that has addresses of both families in UCX_TCP_AF_PRIO by both in worker addresses, so that peers of either family can connect. With n the second one is only used to connect to peers that have no other."`
 	BridgeEnable  bool             `ucx:"BRIDGE_ENABLE" default:"n" doc:"Use network bridges as devices."`
 	MaxNumEPs     config.Count     `ucx:"MAX_NUM_EPS" default:"256" doc:"Number of endpoints up to which the transport is expected to scale. Only published."`
 	Failure       log.Level        `ucx:"FAILURE" default:"DIAG" doc:"Log level of endpoint failures that nobody handles."`
@@ -60,6 +61,7 @@ func init() {
 type mdOptions struct {
 	families []bool // v6, in order of preference
 	bridges  bool
+	dual     bool // worker addresses list the second family
 }
 
 // loadMDOptions reads the settings of a domain.
@@ -68,7 +70,7 @@ func loadMDOptions(cfg *config.Set) (mdOptions, error) {
 	if err := cfg.Load(componentName, &s); err != nil {
 		return mdOptions{}, err
 	}
-	o := mdOptions{bridges: s.BridgeEnable}
+	o := mdOptions{bridges: s.BridgeEnable, dual: s.AFDual}
 	for _, f := range s.AFPrio[:min(len(s.AFPrio), 2)] {
 		switch strings.ToLower(f) {
 		case "inet":

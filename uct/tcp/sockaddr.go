@@ -52,6 +52,14 @@ func (a *sockaddr) family() int {
 	return unix.AF_INET
 }
 
+// familyName is what people call a family.
+func familyName(v6 bool) string {
+	if v6 {
+		return "IPv6"
+	}
+	return "IPv4"
+}
+
 // compare orders addresses as ucs_sockaddr_cmp does: by family, by IP in network
 // order, by port.
 func (a *sockaddr) compare(b *sockaddr) int {
