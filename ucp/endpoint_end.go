@@ -150,7 +150,7 @@ func (ep *Endpoint) purge(err error) {
 
 // cancelUnanswered cancels the operations that wait for the peer: for a match, an answer, or
 // the peer's id. Operations that need only the transport go on, as do receives whose data is
-// being fetched.
+// being fetched. What waits in a lane's queue ends there, in its turn.
 func (ep *Endpoint) cancelUnanswered() {
 	was := ep.state & epPurging
 	ep.state |= epPurging
@@ -158,7 +158,14 @@ func (ep *Endpoint) cancelUnanswered() {
 	ep.waiting.end(ucs.ErrCanceled)
 	for r := ep.outstanding.head; r != nil; {
 		next := r.next
-		if r.state&stateRecv == 0 {
+		switch {
+		case r.state&stateRecv != 0:
+		case r.pend.Queued():
+			if r.state&stateGivenUp == 0 {
+				r.state |= stateGivenUp
+				ep.note().gaveUp++
+			}
+		default:
 			r.list.remove(r)
 			r.abort(ucs.ErrCanceled)
 			next = ep.outstanding.head // callbacks may have changed the list

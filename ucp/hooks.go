@@ -51,7 +51,12 @@ func (h *hooks) Dispatch(*uct.Pending) error {
 	}
 	w.dispatching = r
 	lane := r.lane
-	err := r.proto.progress(r)
+	var err error
+	if r.state&stateGivenUp == 0 {
+		err = r.proto.progress(r)
+	} else {
+		r.abort(ucs.ErrCanceled)
+	}
 	switch {
 	case err == nil:
 	case err != ucs.ErrNoResource:

@@ -120,6 +120,7 @@ const (
 	stateAsks                               // one that ends with a message of the peer's
 	stateAwaited                            // one in replyState.waits
 	stateCopied                             // its data is a copy of ours
+	stateGivenUp                            // canceled in the queue of a lane: ends when its turn comes
 )
 
 // The lives of a request, as far as any goroutine may know.

@@ -18,6 +18,7 @@ var closeCases = []testCase{
 	{"close delivers what was sent before", everySwitch, testCloseDelivers},
 	{"close waits for what is not matched", anywhere, testCloseUnmatched},
 	{"shutdown gives up", anywhere, testShutdownGivesUp},
+	{"shutdown gives up what has not left", twoSides, testShutdownQueued},
 	{"close, and the peer goes on", twoSides, testCloseFirst},
 	{"close twice", anywhere, testCloseTwice},
 	{"operations after close", anywhere, testAfterClose},
@@ -126,6 +127,50 @@ func testShutdownGivesUp(t *testing.T, tr transport) {
 	r.endpoints(0, b)
 	b.take(1, 0, 16)
 	r.settle()
+}
+
+// testShutdownQueued: offers that have found no room in their lane are given up as well, and
+// end in their turn, behind what goes.
+func testShutdownQueued(t *testing.T, tr transport) {
+	r := newRig(t, tr.with(setting{"RNDV_THRESH", "10000"}))
+	a, b := r.pair()
+	ep := a.connect(b)
+	r.warm(ep, b)
+	var sent []*ucp.Request
+	waits := func() bool { return len(sent) > 0 && !sent[len(sent)-1].Done() }
+	for range 5000 { // until the lane is full: b does not look
+		req := r.started(ep.TagSend(1, make([]byte, 8000), &ucp.RequestParams{Flags: ucp.OpNoImmediate}))
+		sent = append(sent, req)
+		if a.Progress(); waits() {
+			if runtime.Gosched(); a.Progress() == 0 && waits() {
+				break
+			}
+		}
+	}
+	var offers []*ucp.Request
+	for range 3 {
+		offers = append(offers, r.started(ep.TagSend(2, make([]byte, 100_000), nil)))
+	}
+	if err := ep.Shutdown(ended()); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "3 operations") {
+		t.Errorf("shutdown: %v", err)
+	}
+	for range sent {
+		r.arrived(b, 1)
+		b.take(1, 0, 8000)
+	}
+	for _, req := range sent {
+		r.must(req, nil)
+	}
+	for _, req := range offers {
+		if err := r.finish(req, nil); !errors.Is(err, ucs.ErrCanceled) {
+			t.Errorf("an offer: %v", err)
+		}
+	}
+	r.endpoints(0, a)
+	r.settle()
+	for m, ok := b.TagTake(2, ucp.FullMask); ok; m, ok = b.TagTake(2, ucp.FullMask) { // that had left
+		m.Discard()
+	}
 }
 
 // testCloseFirst: in error mode none the peer of a closed endpoint is told nothing. It sends on,
