@@ -123,6 +123,9 @@ func (h *hall) onError(ep *ucp.Endpoint, err error, _ any) {
 func (s *side) dial(h *hall, p ucp.EndpointParams) *ucp.Endpoint {
 	s.rig.Helper()
 	p.RemoteAddr = h.Listener.Addr()
+	if p.OnError != nil && p.ErrMode == ucp.ErrModeNone {
+		s.rig.log.Allow(neverCalled) // once a worker
+	}
 	ep, err := s.NewEndpoint(p)
 	if err != nil {
 		s.rig.Fatal(err)
