@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -27,9 +28,10 @@ func (p *pair) deadlines(t *testing.T, sizes []int, rounds int, dice *rand.Rand)
 		givenUp, parts := 0, 0
 		for k := range rounds {
 			m := p.msgs.next(sizes[k%len(sizes)])
+			start := time.Now()
 			n, some, err := kind.run(m, dice)
 			if err != nil {
-				t.Fatalf("%s, round %d, %d bytes: %v", kind.name, k, m.size, err)
+				t.Fatalf("%s, round %d, %d bytes, %d times given up, after %v: %v", kind.name, k, m.size, n, time.Since(start), err)
 			}
 			givenUp, parts = givenUp+n, parts+some
 		}

@@ -98,6 +98,9 @@
 //	accept EP none|peer                  ok; the client in hand
 //	reject                               ok
 //	sockets EP                           ok LOCAL REMOTE; socket addresses
+//	shutdown EP MS                       ok STATUS WORD…, the text of the error; with a
+//	                                     context that ends after so many
+//	                                     milliseconds; Go only
 //	exit                                 ok
 //
 // EP, REQ, MEM and RKEY are small numbers that the driver chooses. A command that starts an

@@ -188,7 +188,8 @@ func (d death) survived(t *testing.T, where *place, stays, dies program, over ro
 		requests = append(requests, n)
 	}
 	limit := d.bound(over)
-	for status := ucs.OK; status == ucs.OK; {
+	status := ucs.OK
+	for status == ucs.OK {
 		if time.Since(start) > limit {
 			if must {
 				t.Fatalf("not found within %v", limit)
@@ -212,8 +213,11 @@ func (d death) survived(t *testing.T, where *place, stays, dies program, over ro
 	if !must {
 		return took
 	}
-	if over.tls == reliable && d.retries < 7 && !d.asks && retriesExceeded(t) == before {
+	switch now := retriesExceeded(t); {
+	case over.tls == reliable && d.retries < 7 && !d.asks && status == ucs.ErrEndpointTimeout && now == before:
 		t.Error("the device has given nothing up")
+	case status != ucs.ErrEndpointTimeout && status != ucs.ErrConnectionReset && status != ucs.ErrIO: // by what the dying device answered
+		t.Errorf("the endpoint has failed with %v", status)
 	}
 	for _, n := range requests {
 		if _, err := p.ours.wait(n, 0); err != nil { // what had left before may be done

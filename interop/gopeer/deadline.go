@@ -14,7 +14,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// The commands for receives that wait until a deadline, and what goes with them.
+// The commands for calls that wait until a deadline, and what goes with them.
 func init() {
 	maps.Copy(commands, map[string]command{
 		"recvby":     {4, (*server).recvBy},
@@ -22,6 +22,7 @@ func init() {
 		"amrecvby":   {3, (*server).amRecvBy},
 		"untouched":  {0, (*server).untouched},
 		"thresholds": {1, (*server).thresholds},
+		"shutdown":   {2, (*server).shutdown},
 	})
 }
 
@@ -127,4 +128,23 @@ func (s *server) thresholds(args []string) (string, error) {
 	}
 	slices.Sort(list)
 	return strings.Trim(fmt.Sprint(slices.Compact(list)), "[]"), nil
+}
+
+// shutdown EP MS
+func (s *server) shutdown(args []string) (string, error) {
+	ep, err := s.endpoint(args[0])
+	if err != nil {
+		return "", err
+	}
+	ms, err := numbers(args[1])
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), milliseconds(ms[0]))
+	defer cancel()
+	if err = ep.Shutdown(ctx); err == nil {
+		return "0", nil
+	}
+	ep.Endpoint = nil
+	return fmt.Sprintf("%d %v", int(ucs.StatusOf(err)), err), nil
 }
