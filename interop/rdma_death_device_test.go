@@ -57,36 +57,36 @@ func deaths() (list []death) {
 	return list
 }
 
-// The settings of a death.
-const (
-	asksEvery = 500 * time.Millisecond // UCX_KEEPALIVE_INTERVAL
-	tries     = 250 * time.Millisecond // UCX_RC_VERBS_TIMEOUT
-	silence   = 4 * time.Second        // UCX_UD_VERBS_TIMEOUT
-)
+// asksEvery is UCX_KEEPALIVE_INTERVAL.
+const asksEvery = 500 * time.Millisecond
 
-func (d death) env() []string {
+// tries is the time between the retries of the device, by the silence after which datagrams take a
+// peer for dead.
+func tries(silence time.Duration) time.Duration { return silence / 12 }
+
+func (d death) env(silence time.Duration) []string {
 	ask := "inf"
 	if d.asks {
 		ask = fmt.Sprint(asksEvery)
 	}
 	return []string{
 		"UCX_KEEPALIVE_INTERVAL=" + ask, fmt.Sprintf("UCX_RC_VERBS_RETRY_COUNT=%d", d.retries),
-		fmt.Sprint("UCX_RC_VERBS_TIMEOUT=", tries), fmt.Sprint("UCX_UD_VERBS_TIMEOUT=", silence),
+		fmt.Sprintf("UCX_RC_VERBS_TIMEOUT=%dms", tries(silence).Milliseconds()), fmt.Sprintf("UCX_UD_VERBS_TIMEOUT=%dms", silence.Milliseconds()),
 	}
 }
 
-// bound is how long the settings have it last until a dead peer is found, and much more, as
-// they count the time of a machine that may have other things to do: a device may take four times as long as it is told
-// (IBA, local ACK timeout), and the keepalive looks three times.
-func (d death) bound(over route) time.Duration {
+// bound is how long the settings have it last until a dead peer is found, and much more, as the
+// machine may have other things to do. A device may take four times as long as it is told (IBA,
+// local ACK timeout), and the keepalive looks three times.
+func (d death) bound(over route, silence time.Duration) time.Duration {
 	limit := silence
 	if over.tls == reliable {
-		limit = time.Duration(1+d.retries) * 4 * tries
+		limit = time.Duration(1+d.retries) * 4 * tries(silence)
 	}
 	if d.asks {
 		limit += 3 * asksEvery
 	}
-	return 4 * limit
+	return 12 * limit
 }
 
 // beforeDeath starts what is to be under way, and returns its requests.
@@ -134,6 +134,7 @@ func TestRDMADeath(t *testing.T) {
 		if !ours.ours {
 			return
 		}
+		silence := meetingTakes(t, where, ours, theirs)
 		for _, over := range rdmaRoutes(t, reliable, datagram) {
 			// A try is shorter here than where the network is busy.
 			over.more = nil
@@ -142,10 +143,10 @@ func TestRDMADeath(t *testing.T) {
 					continue
 				}
 				t.Run(over.name+"/"+d.String(), func(t *testing.T) {
-					took := d.survived(t, where, ours, theirs, over, true)
+					took := d.survived(t, where, ours, theirs, over, silence, true)
 					said := "ours after " + took
 					if rdmaLong && !theirs.ours {
-						said += ", " + theirs.name + " after " + d.survived(t, where, theirs, ours, over, false)
+						said += ", " + theirs.name + " after " + d.survived(t, where, theirs, ours, over, silence, false)
 					}
 					t.Log(said)
 				})
@@ -156,9 +157,9 @@ func TestRDMADeath(t *testing.T) {
 
 // survived kills the second of two programs, and says when the first has found out. If it has
 // to, what it was doing has ended with that.
-func (d death) survived(t *testing.T, where *place, stays, dies program, over route, must bool) string {
+func (d death) survived(t *testing.T, where *place, stays, dies program, over route, silence time.Duration, must bool) string {
 	t.Helper()
-	p, err := newPair(where, stays, dies, setting{mode: "peer", both: d.env()}, over)
+	p, err := newPair(where, stays, dies, setting{mode: "peer", both: d.env(silence)}, over)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,14 +188,14 @@ func (d death) survived(t *testing.T, where *place, stays, dies program, over ro
 		}
 		requests = append(requests, n)
 	}
-	limit := d.bound(over)
+	limit := d.bound(over, silence)
 	status := ucs.OK
 	for status == ucs.OK {
 		if time.Since(start) > limit {
 			if must {
 				t.Fatalf("not found within %v", limit)
 			}
-			return fmt.Sprintf("more than %v", limit)
+			return fmt.Sprintf("more than %v", limit.Round(time.Second))
 		}
 		values, err := p.ours.command("failure", ep)
 		if err == nil {
