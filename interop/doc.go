@@ -34,6 +34,18 @@
 //	flush REQ worker|EP                  ok
 //	close REQ EP flush|force             ok
 //	failure EP                           ok STATUS; what the error handler got
+//	recvby TAG SIZE SEED US              ok STATUS TAG LENGTH VERDICT; receives with
+//	                                     a context that ends after so many
+//	                                     microseconds; VERDICT of a receive that was
+//	                                     given up is none, or part if some of the
+//	                                     message had come; Go only
+//	srecvby EP SIZE SEED some|all US     as recvby, of the stream; Go only
+//	amrecvby SIZE SEED US                as recvby, the kept data in hand; Go only
+//	untouched                            ok NUMBER, of buffers of receives that were
+//	                                     given up since, none of which is written to;
+//	                                     Go only
+//	thresholds EP                        ok SIZE…, from which another protocol is used
+//	                                     for tagged messages; Go only
 //	transports EP                        ok TRANSPORT/DEVICE…, of each lane; Go only
 //	progress MS                          ok, after as many milliseconds
 //	map MEM SIZE SEED own|new            ok ADDR KEY; memory of the program, or
@@ -86,6 +98,9 @@
 //	accept EP none|peer                  ok; the client in hand
 //	reject                               ok
 //	sockets EP                           ok LOCAL REMOTE; socket addresses
+//	shutdown EP MS                       ok STATUS WORD…, the text of the error; with a
+//	                                     context that ends after so many
+//	                                     milliseconds; Go only
 //	exit                                 ok
 //
 // EP, REQ, MEM and RKEY are small numbers that the driver chooses. A command that starts an

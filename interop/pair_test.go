@@ -16,7 +16,8 @@ import (
 type pair struct {
 	ours, theirs *peer
 	msgs         messages
-	slow         bool // what it is connected by
+	slow         bool    // what it is connected by
+	toDie        *region // memory of theirs, in TestRDMADeath
 }
 
 // newPair starts two peers with a setting and connects them over a route.

@@ -205,10 +205,9 @@ func (p *pair) unplugged(t *testing.T, busy bool) {
 	}
 }
 
-// soonLost lets the keepalive, the queue pairs and the datagrams find out soon, as measured by
-// how long two programs take to meet on this machine: C needs seconds for its tables where
-// there is much else to do, and answers nothing meanwhile.
-func soonLost(t *testing.T, where *place, ours, theirs program) []string {
+// meetingTakes is four times as long as two programs need to meet on this machine, or longer: C needs
+// seconds for its tables where there is much else to do, and answers nothing meanwhile.
+func meetingTakes(t *testing.T, where *place, ours, theirs program) time.Duration {
 	t.Helper()
 	over := rdmaRoute(t, anyIB)
 	p, err := startApart(where, where.opposite(), ours, theirs, setting{mode: "peer"}, over, over)
@@ -221,7 +220,14 @@ func soonLost(t *testing.T, where *place, ours, theirs program) []string {
 		t.Fatal(err)
 	}
 	p.meet(t)
-	patience := max(3*time.Second, 4*time.Since(start))
+	return max(3*time.Second, 4*time.Since(start))
+}
+
+// soonLost lets the keepalive, the queue pairs and the datagrams find out soon, as measured by
+// how long two programs take to meet.
+func soonLost(t *testing.T, where *place, ours, theirs program) []string {
+	t.Helper()
+	patience := meetingTakes(t, where, ours, theirs)
 	return []string{often, fmt.Sprintf("UCX_UD_VERBS_TIMEOUT=%dms", patience.Milliseconds()), "UCX_RC_VERBS_TIMEOUT=500ms"}
 }
 

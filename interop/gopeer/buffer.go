@@ -80,6 +80,7 @@ func (b *buffer) place(storage []byte, lengths []int) {
 	for i := range storage {
 		storage[i] = filler
 	}
+	b.pieces = b.pieces[:0]
 	next := guard
 	for _, n := range lengths {
 		b.pieces = append(b.pieces, b.storage[next:next+n:next+n])

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log"
 	"strconv"
 	"strings"
 	"time"
@@ -139,6 +140,7 @@ func (s *server) newEndpoint(arg, mode string, params ucp.EndpointParams) (strin
 				panic(fmt.Sprintf("endpoint %d fails a second time: %v, after %v", n, err, ep.failure))
 			}
 			ep.failure = ucs.StatusOf(err)
+			log.Printf("endpoint %d: %v", n, err)
 		}
 	}
 	s.endpoints[n] = ep

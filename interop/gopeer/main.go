@@ -30,6 +30,7 @@ type server struct {
 	endpoints map[int]*endpoint
 	requests  map[int]*request
 	held      *ucp.TagMessage // taken by the last probe
+	given     []*buffer       // of receives that were given up
 	active    activeMessages
 	clients   clients
 	memories  map[uint64]*memory

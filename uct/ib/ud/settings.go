@@ -33,7 +33,7 @@ type settings struct {
 type udSettings struct {
 	IB        ib.Settings  `prefix:"IB_"`
 	Buffers   bufSettings  `prefix:"IB_"`
-	Linger    config.Time  `ucx:"LINGER_TIMEOUT" default:"5.0m" doc:"How long a closed connection still answers its peer."`
+	Linger    config.Time  `ucx:"LINGER_TIMEOUT" default:"5.0m" doc:"How long a closed connection still answers its peer, from when that was heard last."`
 	Timeout   config.Time  `ucx:"TIMEOUT" default:"30s" doc:"Time without an acknowledgment after which a peer counts as gone."`
 	Tick      config.Time  `ucx:"TIMER_TICK" default:"10ms" doc:"Time without an acknowledgment after which the peer is asked for one; after three of it packets are sent again."`
 	Backoff   float64      `ucx:"TIMER_BACKOFF" default:"2.0" doc:"By what that time is multiplied as long as there is no answer; 1.0 at least."`

@@ -805,6 +805,38 @@ func TestDestroyLinger(t *testing.T) {
 	n.same(a, e) // it still receives
 }
 
+// TestLingerHeard: an end that was closed answers for as long as its peer uses the other one, and
+// goes when nothing was heard for the time that it lingers; the end of a silent peer, which was
+// closed later, does not wait for it.
+func TestLingerHeard(t *testing.T) {
+	n, a, b, e := pair(t)
+	f := b.open(a)
+	silent := a.open(b)
+	n.run()
+	linger := b.it.cfg.Linger
+	f.Close()
+	n.pass(linger / 10)
+	b.open(a).Close() // the other end of silent
+	for range 50 {
+		n.pass(linger / 10)
+		a.send(e, 8)
+		n.run()
+		if !e.Idle() {
+			t.Fatal("the end that was closed does not answer")
+		}
+	}
+	if b.of(f).gone || b.it.Endpoints() != 1 {
+		t.Errorf("%d endpoints", b.it.Endpoints())
+	}
+	n.pass(2*linger + time.Second)
+	if b.it.Tick(); !b.of(f).gone || b.it.Endpoints() != 0 {
+		t.Errorf("%d endpoints whose peers were not heard any more", b.it.Endpoints())
+	}
+	if e.is(failed) || silent.is(failed) {
+		t.Error("an endpoint has failed")
+	}
+}
+
 // TestDestroyPassive: the peer closes, and later the endpoint that it has made is
 // taken.
 func TestDestroyPassive(t *testing.T) {

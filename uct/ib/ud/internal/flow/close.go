@@ -134,14 +134,22 @@ func (it *Iface) remove(e *Endpoint) {
 	it.port.Gone(e)
 }
 
-// expire forgets closed endpoints whose time has come, and the oldest if they are too
-// many.
+// expire forgets closed endpoints from whose peers nothing was heard for the time that they
+// linger, and the oldest if they are too many. A peer may hold its end for as long as it likes: where
+// both sides have connected at once, one of them closes its end of what the other has made a lane
+// of, over which that asks now and then whether anybody is there.
 func (it *Iface) expire() {
 	l := &it.peers.closed
 	for l.n != 0 {
 		e := l.first
 		if it.now-e.since < it.linger && l.n <= it.cfg.MaxLinger {
 			return
+		}
+		if it.now-e.heard < it.linger && l.n <= it.cfg.MaxLinger {
+			l.drop(e, linkAge)
+			e.since = it.now
+			l.push(e, linkAge)
+			continue
 		}
 		if !e.Idle() || e.owed&oweEnd != 0 { // or the peer is never told
 			if l.n <= it.cfg.MaxLinger {

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ucx-go/ucx/ucp"
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// The commands for calls that wait until a deadline, and what goes with them.
+func init() {
+	maps.Copy(commands, map[string]command{
+		"recvby":     {4, (*server).recvBy},
+		"srecvby":    {5, (*server).streamRecvBy},
+		"amrecvby":   {3, (*server).amRecvBy},
+		"untouched":  {0, (*server).untouched},
+		"thresholds": {1, (*server).thresholds},
+		"shutdown":   {2, (*server).shutdown},
+	})
+}
+
+// by carries out a receive that waits, into a new buffer, with a context that ends after so
+// many microseconds. The buffer of one that was given up is kept, as nobody may write to it.
+func (s *server) by(size, seed, us string, receive func(ctx context.Context, buf []byte) (ucp.TagRecvInfo, error)) (string, error) {
+	n, err := numbers(size, us)
+	if err != nil {
+		return "", err
+	}
+	c, err := contents(seed)
+	if err != nil {
+		return "", err
+	}
+	b, err := newBuffer("contig", int(n[0]))
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(n[1])*time.Microsecond)
+	defer cancel()
+	info, err := receive(ctx, b.pieces[0])
+	switch {
+	case errors.Is(err, ucs.InProgress):
+		return "", fmt.Errorf("a receive that still has its buffer: %w", err)
+	case err == nil || info.Length > 0:
+		return fmt.Sprintf("%d %#x %d %s", int(ucs.StatusOf(err)), uint64(info.SenderTag), info.Length, b.verify(c, info.Length)), nil
+	case errors.Is(err, ucs.ErrCanceled) != (ctx.Err() != nil):
+		return "", fmt.Errorf("a receive has ended with %w; its context: %v", err, ctx.Err())
+	}
+	verdict := "none"
+	if slices.ContainsFunc(b.pieces[0], func(v byte) bool { return v != filler }) {
+		verdict = "part"
+	}
+	b.place(b.storage, []int{int(n[0])})
+	s.given = append(s.given, b)
+	return fmt.Sprintf("%d 0x0 0 %s", int(ucs.StatusOf(err)), verdict), nil
+}
+
+// recvby TAG SIZE SEED US
+func (s *server) recvBy(args []string) (string, error) {
+	tag, err := numbers(args[0])
+	if err != nil {
+		return "", err
+	}
+	return s.by(args[1], args[2], args[3], func(ctx context.Context, buf []byte) (ucp.TagRecvInfo, error) {
+		return s.worker().TagRecvWait(ctx, ucp.Tag(tag[0]), ucp.FullMask, buf)
+	})
+}
+
+// srecvby EP SIZE SEED some|all US
+func (s *server) streamRecvBy(args []string) (string, error) {
+	ep, err := s.endpoint(args[0])
+	if err != nil {
+		return "", err
+	}
+	receive := ep.StreamRecvWait
+	if args[3] == "all" {
+		receive = ep.StreamRecvFullWait
+	}
+	return s.by(args[1], args[2], args[4], func(ctx context.Context, buf []byte) (info ucp.TagRecvInfo, err error) {
+		info.Length, err = receive(ctx, buf)
+		return info, err
+	})
+}
+
+// amrecvby SIZE SEED US
+func (s *server) amRecvBy(args []string) (string, error) {
+	a, err := s.inHand()
+	if err != nil {
+		return "", err
+	}
+	if a.kept == nil {
+		return "", errors.New("there is no kept data")
+	}
+	return s.by(args[0], args[1], args[2], func(ctx context.Context, buf []byte) (info ucp.TagRecvInfo, err error) {
+		info.Length, err = a.kept.RecvWait(ctx, buf)
+		return info, err
+	})
+}
+
+func (s *server) untouched([]string) (string, error) {
+	n := len(s.given)
+	for _, b := range s.given {
+		if k := slices.IndexFunc(b.storage, func(v byte) bool { return v != filler }); k >= 0 {
+			return "", fmt.Errorf("the buffer of a receive that was given up, of %d bytes, is written to at %d", len(b.pieces[0]), k-guard)
+		}
+	}
+	s.given = nil
+	return strconv.Itoa(n), nil
+}
+
+// thresholds EP
+func (s *server) thresholds(args []string) (string, error) {
+	ep, err := s.endpoint(args[0])
+	if err != nil {
+		return "", err
+	}
+	var list []int
+	for _, table := range ep.Explain().Protocols {
+		for _, r := range table.Ranges {
+			list = append(list, r.Min)
+		}
+	}
+	slices.Sort(list)
+	return strings.Trim(fmt.Sprint(slices.Compact(list)), "[]"), nil
+}
+
+// shutdown EP MS
+func (s *server) shutdown(args []string) (string, error) {
+	ep, err := s.endpoint(args[0])
+	if err != nil {
+		return "", err
+	}
+	ms, err := numbers(args[1])
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), milliseconds(ms[0]))
+	defer cancel()
+	if err = ep.Shutdown(ctx); err == nil {
+		return "0", nil
+	}
+	ep.Endpoint = nil
+	return fmt.Sprintf("%d %v", int(ucs.StatusOf(err)), err), nil
+}
