@@ -36,7 +36,8 @@
 // receive is here. Then the lanes are flushed, and the close is over. Operations are
 // canceled only where the peer's end is gone, where the context of Shutdown ends, or where
 // Endpoint.Close or CloseForce ends all. So a peer that never receives holds up a close, but
-// not a process: give Shutdown a context that ends.
+// not a process: give Shutdown a context that ends. Receives of the endpoint's stream are
+// canceled at once, and what is unread of it is thrown away.
 //
 // An end that the application has closed may stay, hidden, for as long as the peer's
 // application holds the other one: what the peer sends over that still arrives. Ends that

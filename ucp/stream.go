@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs"
 )
 
 // streamFamily is streams: each endpoint has one in either direction, of bytes without
@@ -66,10 +67,12 @@ func (streamFamily) claimed(ep *Endpoint) {
 	}
 }
 
-// closing throws away what nobody will read, and the peer may go on.
+// closing throws away what nobody will read, so that the peer may go on, and ends the posted
+// receives: the close may wait for the peer, and what comes meanwhile is nobody's.
 func (streamFamily) closing(ep *Endpoint) {
 	if s := ep.stream; s != nil {
 		s.discard()
+		s.recvs.end(ucs.ErrCanceled)
 		s.relist()
 	}
 }
