@@ -29,7 +29,7 @@ type server struct {
 	generic   *ucp.GenericType
 	endpoints map[int]*endpoint
 	requests  map[int]*request
-	held      *ucp.TagMessage // taken by the last probe
+	message   *ucp.TagMessage // taken by the last probe
 	active    activeMessages
 	clients   clients
 	memories  map[uint64]*memory
@@ -37,6 +37,7 @@ type server struct {
 
 	lines <-chan string // commands; closed at the end of input
 	idle  int           // empty progress rounds in a row
+	held  bool          // until the next command no progress is made
 }
 
 // endpoint is an endpoint and what its error handler was told.
@@ -154,6 +155,11 @@ func (s *server) progressAll() (n int) {
 
 // nextLine makes progress until there is a command.
 func (s *server) nextLine() (line string, open bool) {
+	if s.held {
+		s.held = false
+		line, open = <-s.lines
+		return line, open
+	}
 	for {
 		select {
 		case line, open = <-s.lines:
