@@ -12,6 +12,11 @@
 // does not do is "uns", in the cells that unable_test.go lists with the status it
 // gives; anywhere else it is a failure, and so is a listed cell that works.
 //
+// How endpoints end is a table of its own, testdata/endings.txt: of each operation, in each
+// phase, ended in each way by either side, what C does with C, and what this module does.
+// TestEndings plays a part of it, or with FULL_TESTS all, and compares; TestEndingReasons wants
+// a reason for each difference from C.
+//
 // # The protocol of the peers
 //
 // The peer first prints "ready" and its name, "Go" or "C" with the release. Every
@@ -89,6 +94,13 @@
 //	                                     next bytes of the stream where they are
 //	spoll MS                             ok EP…, those with unread streams, or timeout
 //	use WORKER                           ok; the worker, 0 or 1, that commands are for
+//	hold                                 ok; until the next command the peer makes no progress
+//	retire                               ok; gives up the active messages that are kept and
+//	                                     destroys worker 1, as it is: closes no endpoint,
+//	                                     waits for nothing; worker 0 is used then
+//	shutdown MS                          ok, or timeout; closes the endpoints of worker 1 by
+//	                                     flush, and then retires it
+//	forget                               ok; frees the requests that worker 1 has left
 //	listen HOST:PORT                     ok HOST:PORT; port 0 for any
 //	unlisten                             ok
 //	dial EP none|peer HOST:PORT plain|id ok; connects, and tells the client id
@@ -98,7 +110,7 @@
 //	accept EP none|peer                  ok; the client in hand
 //	reject                               ok
 //	sockets EP                           ok LOCAL REMOTE; socket addresses
-//	shutdown EP MS                       ok STATUS WORD…, the text of the error; with a
+//	shutdownep EP MS                     ok STATUS WORD…, the text of the error; with a
 //	                                     context that ends after so many
 //	                                     milliseconds; Go only
 //	exit                                 ok

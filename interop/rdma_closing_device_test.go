@@ -245,7 +245,7 @@ func TestRDMAShutdown(t *testing.T) {
 				if err := p.ours.finish(n); err != nil {
 					t.Fatal(err)
 				}
-				words, err := p.ours.command("shutdown", ep, 1)
+				words, err := p.ours.command("shutdownep", ep, 1)
 				if err != nil {
 					t.Fatal(err)
 				}

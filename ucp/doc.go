@@ -36,7 +36,8 @@
 // receive has arrived. Then the lanes are flushed, and the close is done. Operations are
 // canceled only if the peer's end is gone, if the context of Shutdown ends, or by
 // Endpoint.Close or CloseForce. So a peer that never receives delays a close, but cannot hold
-// a process: give Shutdown a context that ends.
+// a process: give Shutdown a context that ends. Receives of the endpoint's stream are canceled
+// at once, and what is unread of the stream is thrown away.
 //
 // The library may keep an end that the application has closed, hidden, as long as the peer's
 // application holds the other end: messages of the peer still arrive. When neither

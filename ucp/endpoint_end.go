@@ -65,9 +65,6 @@ func (ep *Endpoint) report(ev life.Event, reason error) {
 	if owed&life.Release != 0 {
 		ep.release(owed&life.CloseDone != 0)
 	} else if owed&life.CloseDone != 0 {
-		for _, f := range ep.w.families {
-			f.kept(ep)
-		}
 		ep.endClose(nil)
 	}
 	if owed&life.Shelve != 0 {

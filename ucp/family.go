@@ -83,10 +83,6 @@ type family interface {
 	closed(ep *Endpoint)
 	provide(ep *Endpoint) error
 
-	// kept is told that the application's close of an endpoint is done, and that the
-	// endpoint stays for its peer.
-	kept(ep *Endpoint)
-
 	// purge ends the operations of an endpoint that are in lists of the family's.
 	purge(ep *Endpoint, err error)
 
@@ -155,7 +151,6 @@ func (noFamily) claimed(*Endpoint)                              {}
 func (noFamily) closing(*Endpoint)                              {}
 func (noFamily) closed(*Endpoint)                               {}
 func (noFamily) provide(*Endpoint) error                        { return nil }
-func (noFamily) kept(*Endpoint)                                 {}
 func (noFamily) purge(*Endpoint, error)                         {}
 func (noFamily) peerReads(*Endpoint)                            {}
 func (noFamily) peerDropped(*Endpoint)                          {}

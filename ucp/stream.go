@@ -67,20 +67,18 @@ func (streamFamily) claimed(ep *Endpoint) {
 	}
 }
 
-// closing throws away what nobody will read, and the peer may go on.
+// closing throws away what nobody will read, so that the peer may go on, and ends the posted
+// receives: the close may wait for the peer, and what comes meanwhile is nobody's.
 func (streamFamily) closing(ep *Endpoint) {
 	if s := ep.stream; s != nil {
 		s.discard()
+		s.recvs.end(ucs.ErrCanceled)
 		s.relist()
 	}
 }
 
 // closed does so at once where the end was not announced.
 func (f streamFamily) closed(ep *Endpoint) { f.closing(ep) }
-
-// kept ends the receives that were posted before the close: the application has no endpoint
-// any more, and bytes that come are discarded (ucp_ep_disconnected in src/ucp/core/ucp_ep.c).
-func (f streamFamily) kept(ep *Endpoint) { f.purge(ep, ucs.ErrCanceled) }
 
 // purge ends the posted receives. What has come before can still be read, if the
 // endpoint has failed.

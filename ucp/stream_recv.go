@@ -27,7 +27,8 @@ var callStreamRecv = callRule{"a stream receive", accessFlags, paramBuffer | par
 //
 // When the endpoint fails what had come can still be read, and receives that cannot be
 // done with it end with the error. What is in their buffers by then RecvLength tells; the
-// rest stays in the stream. Closing the endpoint throws away what is unread.
+// rest stays in the stream. Closing the endpoint throws away what is unread and cancels
+// the receives, at once, however long the close takes.
 func (ep *Endpoint) StreamRecv(buf []byte, p *RequestParams) (n int, r *Request, err error) {
 	w := ep.w
 	if p != nil && !p.plainStreamRecv() || !w.seize() {
@@ -220,6 +221,9 @@ func (s *stream) unpack(r *Request) {
 	s.recvs.remove(r)
 	err := r.data.unpackAt(c.data[:n], r.offset)
 	gone := s.ep.gone()
+	if gone == nil && s.ep.life.Refuses() {
+		gone = ucs.ErrCanceled // the datatype has closed the endpoint
+	}
 	c.data = c.data[n:]
 	if len(c.data) == 0 || s.ep.life.Refuses() {
 		w.putChunk(c)

@@ -47,6 +47,16 @@ type arrival struct {
 	err    error
 }
 
+// giveUp releases the messages that are kept, as their worker is about to go.
+func (q *activeMessages) giveUp() {
+	for _, a := range append(q.waiting, q.hand) {
+		if a != nil && a.kept != nil {
+			a.kept.Release()
+			a.kept = nil
+		}
+	}
+}
+
 // arrived queues a message.
 func (s *server) arrived(m *ucp.AMMessage) *arrival {
 	a := &arrival{

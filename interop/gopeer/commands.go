@@ -40,6 +40,10 @@ var commands = map[string]command{
 	"transports": {1, (*server).transports},
 	"progress":   {1, (*server).progress},
 	"use":        {1, (*server).use},
+	"hold":       {0, (*server).hold},
+	"retire":     {0, (*server).retire},
+	"shutdown":   {1, (*server).shutdown},
+	"forget":     {0, (*server).forget},
 	"exit":       {0, (*server).exit},
 }
 
@@ -192,11 +196,11 @@ func (s *server) mrecv(args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	message := s.held
+	message := s.message
 	if message == nil {
 		return "", errors.New("no message was taken by a probe")
 	}
-	s.held = nil
+	s.message = nil
 	return s.receive(args[0], int(n[0]), args[2], func(bytes []byte, p *ucp.RequestParams) (*ucp.Request, error) {
 		return message.Recv(bytes, p)
 	})
@@ -238,7 +242,7 @@ func (s *server) probe(args []string) (string, error) {
 		return "", err
 	}
 	take := args[2] == "take"
-	if take && s.held != nil {
+	if take && s.message != nil {
 		return "", errors.New("a taken message waits for mrecv")
 	}
 	var info ucp.TagRecvInfo
@@ -249,8 +253,8 @@ func (s *server) probe(args []string) (string, error) {
 			return found
 		}
 		var found bool
-		if s.held, found = s.worker().TagTake(ucp.Tag(n[0]), ucp.Tag(n[1])); found {
-			info = s.held.Info()
+		if s.message, found = s.worker().TagTake(ucp.Tag(n[0]), ucp.Tag(n[1])); found {
+			info = s.message.Info()
 		}
 		return found
 	})
@@ -418,6 +422,72 @@ func (s *server) use(args []string) (string, error) {
 		return "", s.addWorker()
 	}
 	s.used = n
+	return "", nil
+}
+
+func (s *server) hold([]string) (string, error) {
+	s.held = true
+	return "", nil
+}
+
+// retire destroys worker 1.
+func (s *server) retire([]string) (string, error) {
+	w, err := s.second()
+	if err != nil {
+		return "", err
+	}
+	s.active.giveUp()
+	return "", s.retired(w.Close())
+}
+
+// shutdown MS
+func (s *server) shutdown(args []string) (string, error) {
+	w, err := s.second()
+	if err != nil {
+		return "", err
+	}
+	n, err := numbers(args[0])
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), milliseconds(n[0]))
+	defer cancel()
+	s.active.giveUp()
+	err = w.Shutdown(ctx)
+	if err != nil && ctx.Err() != nil {
+		return "", errTimeout
+	}
+	return "", s.retired(err)
+}
+
+func (s *server) second() (*ucp.Worker, error) {
+	if len(s.workers) < 2 {
+		return nil, errors.New("there is no worker 1")
+	}
+	return s.workers[1], nil
+}
+
+// retired is behind the end of worker 1.
+func (s *server) retired(err error) error {
+	s.workers, s.used = s.workers[:1], 0
+	clear(s.keys) // closed with it
+	for _, ep := range s.endpoints {
+		ep.Endpoint = nil
+	}
+	return err
+}
+
+func (s *server) forget([]string) (string, error) {
+	if len(s.workers) > 1 {
+		return "", errors.New("there is worker 1")
+	}
+	for _, r := range s.requests {
+		if err := r.buffer.release(); err != nil {
+			return "", err
+		}
+	}
+	clear(s.requests)
+	s.active = activeMessages{}
 	return "", nil
 }
 

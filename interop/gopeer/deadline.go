@@ -22,7 +22,7 @@ func init() {
 		"amrecvby":   {3, (*server).amRecvBy},
 		"untouched":  {0, (*server).untouched},
 		"thresholds": {1, (*server).thresholds},
-		"shutdown":   {2, (*server).shutdown},
+		"shutdownep": {2, (*server).shutdownEndpoint},
 	})
 }
 
@@ -130,8 +130,8 @@ func (s *server) thresholds(args []string) (string, error) {
 	return strings.Trim(fmt.Sprint(slices.Compact(list)), "[]"), nil
 }
 
-// shutdown EP MS
-func (s *server) shutdown(args []string) (string, error) {
+// shutdownep EP MS
+func (s *server) shutdownEndpoint(args []string) (string, error) {
 	ep, err := s.endpoint(args[0])
 	if err != nil {
 		return "", err

@@ -29,7 +29,7 @@ type server struct {
 	generic   *ucp.GenericType
 	endpoints map[int]*endpoint
 	requests  map[int]*request
-	held      *ucp.TagMessage // taken by the last probe
+	message   *ucp.TagMessage // taken by the last probe
 	given     []*buffer       // of receives that were given up
 	active    activeMessages
 	clients   clients
@@ -38,6 +38,7 @@ type server struct {
 
 	lines <-chan string // commands; closed at the end of input
 	idle  int           // empty progress rounds in a row
+	held  bool          // until the next command no progress is made
 }
 
 // endpoint is an endpoint and what its error handler was told.
@@ -155,6 +156,11 @@ func (s *server) progressAll() (n int) {
 
 // nextLine makes progress until there is a command.
 func (s *server) nextLine() (line string, open bool) {
+	if s.held {
+		s.held = false
+		line, open = <-s.lines
+		return line, open
+	}
 	for {
 		select {
 		case line, open = <-s.lines:

@@ -386,6 +386,45 @@ static void do_amdrop(char **args)
     reply("ok");
 }
 
+static void retire(arrival_t *a)
+{
+    if (a->data != NULL) {
+        ucp_am_data_release(a->handler->worker, a->data);
+        a->data = NULL;
+    }
+    if (a->done && (a->handle != NULL)) {
+        ucp_request_free(a->handle);
+    }
+    a->handle = NULL;
+}
+
+/* Gives UCX back what it has in messages that have come. */
+void am_retire(void)
+{
+    arrival_t *a;
+
+    for (a = first; a != NULL; a = a->next) {
+        retire(a);
+    }
+    if (hand != NULL) {
+        retire(hand);
+    }
+}
+
+/* Gives up messages of a worker that has gone. */
+void am_forget(void)
+{
+    while ((hand != NULL) || (first != NULL)) {
+        if (hand == NULL) {
+            hand  = first;
+            first = hand->next;
+        }
+        hand->handle = NULL;
+        give_up();
+    }
+    last = &first;
+}
+
 const command_t am_commands[] = {
     {"handle", 2, do_handle},
     {"amlimit", 0, do_amlimit},

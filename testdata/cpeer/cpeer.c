@@ -36,6 +36,7 @@ static memory_t          memories[MAX_MEMORIES];
 static ucp_rkey_h        keys[MAX_MEMORIES];
 static ucp_tag_message_h held_message; /* taken by the last probe */
 static FILE              *replies;
+static int               held; /* no progress is made */
 
 /* Replies */
 
@@ -1263,6 +1264,126 @@ static void do_use(char **args)
     reply("ok");
 }
 
+static void on_closed(void *handle, ucs_status_t status, void *user_data)
+{
+    (void)status;
+    --*(int*)user_data;
+    ucp_request_free(handle);
+}
+
+/* Destroys worker 1 as it is. Its requests keep their status, or never get one. */
+static void retire_worker(void)
+{
+    size_t i;
+
+    for (i = 0; i < MAX_MEMORIES; ++i) {
+        if (keys[i] != NULL) {
+            ucp_rkey_destroy(keys[i]);
+            keys[i] = NULL;
+        }
+    }
+    for (i = 0; i < MAX_REQUESTS; ++i) {
+        if (requests[i].done && (requests[i].handle != NULL)) {
+            ucp_request_free(requests[i].handle);
+            requests[i].handle = NULL;
+        }
+    }
+    am_retire();
+    ucp_worker_destroy(workers[1]);
+    workers[1] = NULL;
+    worker     = workers[0];
+    for (i = 0; i < MAX_REQUESTS; ++i) {
+        requests[i].handle = NULL;
+    }
+    for (i = 0; i < MAX_EPS; ++i) {
+        endpoints[i].handle = NULL;
+    }
+}
+
+static int has_second_worker(void)
+{
+    if (workers[1] == NULL) {
+        reply("err there is no worker 1");
+        return 0;
+    }
+    return 1;
+}
+
+/* retire */
+static void do_retire(char **args)
+{
+    (void)args;
+    if (has_second_worker()) {
+        retire_worker();
+        reply("ok");
+    }
+}
+
+/* shutdown MS */
+static void do_shutdown(char **args)
+{
+    static int          closing; /* a close may end after its time */
+    ucp_request_param_t params = {0};
+    ucs_status_ptr_t    result;
+    uint64_t            timeout, deadline;
+    size_t              i;
+
+    if (!has_second_worker()) {
+        return;
+    }
+    if (!parse_number(args[0], &timeout)) {
+        reply("err bad number: %s", args[0]);
+        return;
+    }
+    params.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+    params.cb.send      = on_closed;
+    params.user_data    = &closing;
+    closing             = 0;
+    am_retire();
+    for (i = 0; i < MAX_EPS; ++i) {
+        if (endpoints[i].handle != NULL) {
+            result              = ucp_ep_close_nbx(endpoints[i].handle, &params);
+            endpoints[i].handle = NULL;
+            closing            += UCS_PTR_IS_PTR(result);
+        }
+    }
+    for (deadline = now_ms() + timeout; closing > 0; progress_once(0)) {
+        if (now_ms() > deadline) {
+            reply("timeout");
+            return;
+        }
+    }
+    retire_worker();
+    reply("ok");
+}
+
+/* forget */
+static void do_forget(char **args)
+{
+    size_t i;
+
+    (void)args;
+    if (workers[1] != NULL) {
+        reply("err there is worker 1");
+        return;
+    }
+    for (i = 0; i < MAX_REQUESTS; ++i) {
+        if (requests[i].used) {
+            request_release(&requests[i]);
+        }
+    }
+    am_forget();
+    reply("ok");
+}
+
+/* hold */
+static void do_hold(char **args)
+{
+    (void)args;
+    held = 1;
+    reply("ok");
+}
+
 static void do_exit(char **args)
 {
     size_t i;
@@ -1304,6 +1425,10 @@ static const command_t commands[] = {
     {"failure", 1, do_failure},
     {"progress", 1, do_progress},
     {"use", 1, do_use},
+    {"hold", 0, do_hold},
+    {"retire", 0, do_retire},
+    {"shutdown", 1, do_shutdown},
+    {"forget", 0, do_forget},
     {"exit", 0, do_exit},
     {NULL, 0, NULL}
 };
@@ -1345,6 +1470,7 @@ static void run_command(char *line)
     } else if (count - 1 != command->args) {
         reply("err %s takes %zu arguments, not %zu", args[0], command->args, count - 1);
     } else {
+        held = 0;
         command->run(args + 1);
     }
 }
@@ -1415,7 +1541,7 @@ int main(void)
     ucp_get_version(&major, &minor, &release);
     reply("ready C %u.%u.%u", major, minor, release);
     for (;;) {
-        if (progress_once(1) && !read_commands()) {
+        if ((held || progress_once(1)) && !read_commands()) {
             return 0;
         }
     }

@@ -106,6 +106,10 @@ void request_started(request_t *request, ucs_status_ptr_t result);
 
 void endpoint_create(endpoint_t *endpoint, ucp_ep_params_t *params, const char *mode);
 
+/* Their worker is about to go, and: it has gone. */
+void am_retire(void);
+void am_forget(void);
+
 uint64_t now_ms(void);
 int progress_once(int want_input);
 

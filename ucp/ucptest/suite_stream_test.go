@@ -900,6 +900,25 @@ func testStreamClose(t *testing.T, tr transport) {
 	if n, err := req.RecvLength(); n != 0 || !errors.Is(err, ucs.ErrCanceled) {
 		t.Errorf("a receive of a closed endpoint: %d, %v", n, err)
 	}
+
+	// A flush close waits for the operations of the peer's end, which may never end: its
+	// receives end at once, as with C UCX.
+	s = newRig(t, tr).streams()
+	s.send(1)
+	s.recv(buf[:1], nil)
+	again := false
+	req = s.posted(s.ba.StreamRecv(buf, &ucp.RequestParams{StreamFlags: ucp.StreamRecvWaitAll, OnStreamRecv: func(_ *ucp.Request, err error, n int, _ any) {
+		_, _, refused := s.ba.StreamRecv(buf, nil)
+		again = n == 0 && errors.Is(err, ucs.ErrCanceled) && errors.Is(refused, ucs.ErrNotConnected)
+	}}))
+	closing, err := s.ba.CloseAsync(nil)
+	if err != nil || !req.Done() || !again {
+		t.Errorf("close: %v; its receive is done: %t, and was told: %t", err, req.Done(), again)
+	}
+	s.must(closing, err)
+	if n, err := req.RecvLength(); n != 0 || !errors.Is(err, ucs.ErrCanceled) {
+		t.Errorf("a receive of a closing endpoint: %d, %v", n, err)
+	}
 }
 
 // testStreamWorkerClose: the worker takes back all there is.

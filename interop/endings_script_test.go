@@ -1,0 +1,591 @@
+//go:build linux
+
+package interop
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// stage is two processes that play cells one after the other, each between workers of its own.
+type stage struct {
+	where   *place
+	link    link
+	pairing pairing
+	pair    *pair // nil if the last have been given up
+	msgs    messages
+}
+
+// endingEnv asks often whether the peer lives, where nothing else tells, and C not to explain its
+// crashes, which takes seconds.
+var endingEnv = []string{"UCX_KEEPALIVE_INTERVAL=20ms", "UCX_HANDLE_ERRORS=none"}
+
+// scene is one cell on a stage.
+type scene struct {
+	cell endingCell
+	a, b *peer
+	ep   int // of both; also the number of memory and key
+	m    message
+
+	request   int  // the operation
+	isReceive bool // which wait has to know
+	closing   int  // the close, if closes
+	closes    bool
+	got       int // the receive at b
+	posted    bool
+	hand      string // what has come to the handler at b: here or offered
+	addr      uint64 // of memory at b
+	mapped    bool
+}
+
+func (s *stage) start() error {
+	p, err := startApart(s.where, s.where.opposite(), s.pairing.a, s.pairing.b,
+		setting{mode: s.link.mode, both: endingEnv}, s.link.over, s.link.over)
+	s.pair = p
+	return err
+}
+
+// give gives up the processes, whose state is unknown.
+func (s *stage) give() {
+	if s.pair != nil {
+		_ = s.pair.abort() // what they have said last was in the errors
+		s.pair = nil
+	}
+}
+
+// leave ends the processes.
+func (s *stage) leave() {
+	s.give()
+}
+
+// play plays cells of the same phase and end, all between the same workers, and returns what
+// was seen. The expected outcomes, which may be empty, say what is waited for.
+func (s *stage) play(cells []endingCell, expected []outcomeSet) ([]endingOutcome, error) {
+	seen := make([]endingOutcome, len(cells))
+	if s.pair == nil {
+		if err := s.start(); err != nil {
+			return seen, err
+		}
+	}
+	act := &act{stage: s, a: s.pair.ours, b: s.pair.theirs, how: cells[0].how, phase: cells[0].phase}
+	act.closer, act.other = act.a, act.b
+	if cells[0].who == "peer" {
+		act.closer, act.other = act.b, act.a
+	}
+	for i, c := range cells {
+		act.scenes = append(act.scenes, &scene{cell: c, a: act.a, b: act.b, ep: i, m: s.msgs.next(c.op.size)})
+	}
+	err := act.run(expected, seen)
+	if err == nil && act.how != "killed" {
+		if err = act.tidy(); err == nil {
+			return seen, nil
+		}
+		// The cell has its outcome. C may abort with its worker when something is under way.
+		if _, crashed := s.crashed(act); crashed != nil && !crashed.ours || act.untold {
+			err = nil
+		}
+	}
+	if err == nil {
+		s.give()
+		return seen, nil
+	}
+	if name, crashed := s.crashed(act); crashed != nil {
+		for i := range seen {
+			for k := range seen[i] {
+				seen[i][k] = absent
+			}
+			seen[i][0] = "crash:" + name
+		}
+		crashed.err = err
+		return seen, crashed
+	}
+	return seen, err
+}
+
+// crashed tells which of the processes has ended by itself.
+func (s *stage) crashed(x *act) (name string, crashed *crash) {
+	for _, side := range []struct {
+		name string
+		peer *peer
+		program
+	}{{"A", x.a, s.pairing.a}, {"B", x.b, s.pairing.b}} {
+		if x.how == "killed" && side.peer == x.closer {
+			continue
+		}
+		select {
+		case <-side.peer.process.ended:
+			return side.name, &crash{side: side.name, ours: side.program.ours}
+		case <-time.After(50 * time.Millisecond): // its pipe may be closed before it is waited for
+		}
+	}
+	return "", nil
+}
+
+// act is the cells that are played together.
+type act struct {
+	*stage
+	a, b          *peer
+	closer, other *peer
+	how, phase    string
+	scenes        []*scene
+	held          *peer
+	untold        bool     // the closer has to answer
+	retired       [2]bool  // a's worker has gone; b's
+	asked         []any    // what it has to answer
+	ending        []string // its answer, nil before
+}
+
+func (x *act) each(fn func(s *scene) error) error {
+	for _, s := range x.scenes {
+		if err := fn(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run plays and watches.
+func (x *act) run(expected []outcomeSet, seen []endingOutcome) error {
+	if err := x.connect(); err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	if err := x.each(func(s *scene) error {
+		if s.cell.op.prepare == nil {
+			return nil
+		}
+		return s.cell.op.prepare(s)
+	}); err != nil {
+		return fmt.Errorf("prepare: %w", err)
+	}
+	start := func() error { return x.each(func(s *scene) error { return s.cell.op.start(s) }) }
+	arrived := func() error {
+		return x.each(func(s *scene) error {
+			if s.cell.op.arrived == nil {
+				return nil
+			}
+			return s.cell.op.arrived(s)
+		})
+	}
+	var script []func() error
+	switch x.phase {
+	case "unseen":
+		script = []func() error{x.hold(x.b), start, x.end, x.resume, x.receive}
+	case "arrived":
+		script = []func() error{start, arrived, x.end, x.receive}
+	case "matched":
+		script = []func() error{x.receive, x.hold(x.b), start, x.end, x.resume}
+	case "fetching":
+		script = []func() error{start, arrived, x.hold(x.a), x.receive, x.end, x.resume}
+	case "posted":
+		script = []func() error{start, x.end, x.receive}
+	case "done":
+		script = []func() error{x.receive, start, x.finish, x.end}
+	}
+	for k, step := range script {
+		if err := step(); err != nil {
+			return fmt.Errorf("step %d of %s: %w", k, x.phase, err)
+		}
+	}
+	return x.watch(expected, seen)
+}
+
+// connect makes workers, and endpoints that work.
+func (x *act) connect() error {
+	for _, p := range []*peer{x.a, x.b} {
+		if err := p.do("use", 1); err != nil {
+			return err
+		}
+	}
+	if x.link.dial {
+		values, err := x.b.command("listen", netip.AddrPortFrom(x.link.over.host(false), 0))
+		if err != nil {
+			return err
+		}
+		for _, s := range x.scenes {
+			if err := x.a.do("dial", s.ep, x.link.mode, values[0], "plain"); err != nil {
+				return err
+			}
+			if _, err := x.b.command("client", operationLimit.Milliseconds()); err != nil {
+				return err
+			}
+			if err := x.b.do("accept", s.ep, x.link.mode); err != nil {
+				return err
+			}
+		}
+	} else {
+		a, err := x.a.address()
+		if err != nil {
+			return err
+		}
+		b, err := x.b.address()
+		if err != nil {
+			return err
+		}
+		for _, s := range x.scenes {
+			if err := x.a.do("connect", s.ep, x.link.mode, b); err != nil {
+				return err
+			}
+			if err := x.b.do("connect", s.ep, x.link.mode, a); err != nil {
+				return err
+			}
+		}
+	}
+	for _, s := range x.scenes {
+		for _, from := range []*peer{x.a, x.b} {
+			to := x.a
+			if from == to {
+				to = x.b
+			}
+			m := x.msgs.next(100)
+			r, err := to.recv(m.tag, fullMask, m.size, "contig")
+			if err != nil {
+				return err
+			}
+			n, err := from.send(s.ep, m, "contig", "sync")
+			if err != nil {
+				return err
+			}
+			if err := both(from, n, to, r, m); err != nil {
+				return err
+			}
+		}
+	}
+	if x.link.dial {
+		return x.b.do("unlisten")
+	}
+	return nil
+}
+
+// hold lets a peer make no progress until it gets a command.
+func (x *act) hold(p *peer) func() error {
+	return func() error {
+		x.held = p
+		return p.do("hold")
+	}
+}
+
+// end lets the closer end what it has. A shutdown takes its time, and is answered later.
+func (x *act) end() error {
+	p := x.closer
+	switch x.how {
+	case "killed":
+		p.kill()
+		return nil
+	case "worker":
+		x.asked = []any{"retire"}
+		x.retire(p)
+	case "shutdown":
+		x.asked = []any{"shutdown", 10 * operationLimit.Milliseconds()}
+		x.retire(p)
+	case "cancel":
+		x.asked = []any{"cancel", x.scenes[0].request}
+	default:
+		s := x.scenes[0]
+		s.closing, s.closes = p.request(), true
+		x.asked = []any{"close", s.closing, s.ep, x.how}
+	}
+	if err := p.tell(x.asked...); err != nil {
+		return err
+	}
+	x.untold = true
+	if x.how != "shutdown" {
+		return x.answered()
+	}
+	return nil
+}
+
+func (x *act) retire(p *peer) {
+	x.retired[0] = x.retired[0] || p == x.a
+	x.retired[1] = x.retired[1] || p == x.b
+}
+
+func (x *act) answered() error {
+	values, err := x.closer.answer(x.asked...)
+	x.untold = false
+	x.ending = append([]string{}, values...)
+	return err
+}
+
+// resume lets the peer go on that is held, and look.
+func (x *act) resume() error {
+	p := x.held
+	if p == nil || p == x.closer {
+		return nil // it had a command
+	}
+	x.held = nil
+	return p.do("progress", 1)
+}
+
+// receive posts the receive of b, if b can.
+func (x *act) receive() error {
+	over := x.ending != nil || x.untold || x.how == "killed" && x.processEnded(x.b)
+	closed := x.closer == x.b && over && x.how != "cancel"
+	if x.retired[1] || closed && x.how == "killed" {
+		return nil
+	}
+	return x.each(func(s *scene) error {
+		op := s.cell.op
+		if op.receive == nil || op.onEp && closed {
+			return nil
+		}
+		s.posted = true
+		return op.receive(s)
+	})
+}
+
+func (x *act) processEnded(p *peer) bool {
+	select {
+	case <-p.process.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// finish waits until the operation has ended at both sides.
+func (x *act) finish() error {
+	return x.each(func(s *scene) error {
+		for end := time.Now().Add(operationLimit); ; {
+			_, ended, err := s.cell.op.seen(s)
+			if err != nil {
+				return err
+			}
+			if ended {
+				break
+			}
+			if time.Now().After(end) {
+				return fmt.Errorf("%s: %w", s.cell, errTimeout)
+			}
+		}
+		s.posted = false
+		_, err := s.a.wait(s.request, s.m.seed)
+		return err
+	})
+}
+
+// tidy leaves the processes as they were.
+func (x *act) tidy() error {
+	if x.untold {
+		return fmt.Errorf("%s does not end", x.closer.name)
+	}
+	for i, p := range []*peer{x.a, x.b} {
+		if !x.retired[i] {
+			if err := p.do("retire"); err != nil {
+				return err
+			}
+		}
+		if err := p.do("forget"); err != nil {
+			return err
+		}
+	}
+	return x.each(func(s *scene) error {
+		if !s.mapped {
+			return nil
+		}
+		return x.b.do("unmap", s.ep)
+	})
+}
+
+// A watch follows one field of an outcome.
+type watch struct {
+	field    int
+	side     *peer
+	poll     func() (string, bool, error)
+	recorded []string // what the text has
+	must     bool     // which is that it ends
+	value    string
+	ended    bool
+	outcome  *endingOutcome
+}
+
+// What is waited for where an outcome is not known, or does not end.
+const (
+	endingQuiet    = 120 * time.Millisecond // the text is made: nothing happens for so long
+	endingPatience = time.Second            // it seemed not to end
+	endingMaybe    = 50 * time.Millisecond  // it may end, or not
+	endingStill    = 5 * time.Millisecond   // it does not end
+)
+
+// watch fills in the outcomes.
+func (x *act) watch(expected []outcomeSet, seen []endingOutcome) error {
+	var list []*watch
+	for i, s := range x.scenes {
+		for field := range outcomeFields {
+			seen[i][field] = absent
+		}
+		add := func(field int, side *peer, poll func() (string, bool, error)) {
+			list = append(list, &watch{field: field, side: side, poll: poll, recorded: expected[i][field], outcome: &seen[i]})
+		}
+		if x.alive(x.a) && x.phase != "done" {
+			add(0, x.a, func() (string, bool, error) {
+				return x.a.look(s.request, s.m.seed, s.isReceive)
+			})
+		}
+		switch {
+		case s.closes:
+			add(1, x.closer, func() (string, bool, error) { return x.closer.look(s.closing, 0, false) })
+		case x.how == "worker" || x.how == "shutdown":
+			add(1, nil, x.lookAtAnswer)
+		}
+		if x.alive(x.b) && (s.posted || s.cell.op.receive == nil) && x.phase != "done" {
+			add(2, x.b, func() (string, bool, error) { return s.cell.op.seen(s) })
+		}
+		for k, p := range []*peer{x.a, x.b} {
+			if x.alive(p) {
+				add(3+k, p, func() (string, bool, error) { return p.heard(s.ep) })
+			}
+		}
+	}
+	if err := x.settle(list, false); err != nil {
+		return err
+	}
+	for _, w := range list {
+		w.outcome[w.field] = w.value
+	}
+	// The other side closes as well.
+	var pending []*watch
+	for _, w := range list {
+		if !w.ended && w.field < 3 {
+			pending = append(pending, w)
+		}
+	}
+	if x.untold && x.closer == x.other {
+		return nil
+	}
+	for i, s := range x.scenes {
+		n := x.other.request()
+		if err := x.other.do("close", n, s.ep, "flush"); err != nil {
+			return err
+		}
+		pending = append(pending, &watch{field: 5, side: x.other, recorded: expected[i][5], outcome: &seen[i],
+			poll: func() (string, bool, error) { return x.other.look(n, 0, false) }})
+	}
+	if err := x.settle(pending, true); err != nil {
+		return err
+	}
+	for _, w := range pending {
+		switch before := w.outcome[w.field]; {
+		case w.field == 5:
+			w.outcome[w.field] = w.value
+		case w.value != before:
+			w.outcome[w.field] = before + ">" + w.value
+		}
+	}
+	return nil
+}
+
+func (x *act) alive(p *peer) bool { return x.how != "killed" || p != x.closer }
+
+// lookAtAnswer looks whether the closer has answered.
+func (x *act) lookAtAnswer() (string, bool, error) {
+	if x.untold {
+		if len(x.closer.replies) == 0 && !x.processEnded(x.closer) {
+			return waits, false, nil
+		}
+		if err := x.answered(); err != nil {
+			if failed := commandError(""); errors.As(err, &failed) {
+				return "failed", true, nil
+			}
+			return "", false, err
+		}
+	}
+	return statusNames[0], true, nil
+}
+
+// heard tells what the error handler of an endpoint was told.
+func (p *peer) heard(ep int) (string, bool, error) {
+	values, err := p.command("failure", ep)
+	if err != nil {
+		return "", false, err
+	}
+	r, err := parseResult(values)
+	if err != nil || r.status == 0 {
+		return absent, false, err
+	}
+	return statusName(r.status), true, nil
+}
+
+// settle polls until all has ended that is expected to, and nothing more happens.
+func (x *act) settle(list []*watch, behind bool) error {
+	quiet := endingStill
+	for _, w := range list {
+		may := false
+		w.must, may = ends(w.recorded, behind)
+		switch {
+		case len(w.recorded) == 0:
+			quiet = max(quiet, endingQuiet)
+			if *endingWaits {
+				quiet = endingPatience
+			}
+		case may && !w.must:
+			quiet = max(quiet, endingMaybe)
+		}
+	}
+	limit := time.Now().Add(endingLimit)
+	switch {
+	case *updateEndings:
+		limit = time.Now().Add(5 * max(quiet, endingQuiet))
+	case x.pairing.name == "CC":
+		limit = time.Now().Add(endingLimit / 10)
+	}
+	for last := time.Now(); ; {
+		open, must := false, false
+		for _, w := range list {
+			if w.ended {
+				continue
+			}
+			if x.untold && w.side == x.closer {
+				open = true
+				must = must || w.must
+				continue
+			}
+			value, ended, err := w.poll()
+			if err != nil {
+				return fmt.Errorf("%s: %w", outcomeFields[w.field], err)
+			}
+			if ended || value != w.value {
+				last = time.Now()
+			}
+			w.value, w.ended = value, ended
+			open, must = open || !ended, must || !ended && w.must
+		}
+		switch now := time.Now(); {
+		case !open, !must && now.Sub(last) > quiet, now.After(limit):
+			for _, w := range list {
+				switch {
+				case w.value != "":
+				case w.field == 3 || w.field == 4:
+					w.value = absent
+				default:
+					w.value = waits
+				}
+			}
+			return nil
+		}
+		time.Sleep(200 * time.Microsecond)
+	}
+}
+
+// ends says whether what is recorded has ended for certain, and whether it may have: before the
+// other side's close, or behind it.
+func ends(recorded []string, behind bool) (must, may bool) {
+	must = len(recorded) > 0
+	for _, v := range recorded {
+		before, after, both := strings.Cut(v, ">")
+		if behind && both {
+			before = after
+		}
+		if before == waits || before == nothing || before == absent {
+			must = false
+		} else {
+			may = true
+		}
+	}
+	return must, may
+}
+
+// endingLimit is for what the text says ends. C with C has less, as it often ends otherwise.
+const endingLimit = 30 * time.Second
