@@ -25,7 +25,7 @@ import (
 // operations are canceled; nil for other events.
 func (ep *Endpoint) report(ev life.Event, reason error) {
 	was := ep.life.Stage
-	next, owed := ep.life.Next(ev, ep.busy())
+	next, owed := ep.life.Next(ev, ep.busy() || ev == life.Left && ep.reading())
 	ep.life = next
 	if owed&life.Refuse != 0 {
 		ep.refuseOperations()
@@ -80,6 +80,10 @@ func (ep *Endpoint) report(ev life.Event, reason error) {
 // busy reports whether something is under way that the end has to stay for: an operation,
 // a message of the library's, or a message of the peer that the application may answer.
 func (ep *Endpoint) busy() bool { return ep.under > 0 || ep.held > 0 }
+
+// reading reports whether the application waits for the stream of the peer, and has to be
+// told at once that there is no more.
+func (ep *Endpoint) reading() bool { return ep.stream != nil && ep.stream.recvs.head != nil }
 
 // lookQuiet reports when nothing is under way any more.
 func (ep *Endpoint) lookQuiet() {
@@ -380,7 +384,7 @@ func (ep *Endpoint) disconnect() {
 	c := ep.conn()
 	switch {
 	case c == nil:
-	case ep.life.Stage == life.Failed:
+	case ep.life.Stage == life.Failed, ep.life.Stage == life.CloseWait:
 		ep.hangUp()
 	case c.uct == nil || c.stage != connOpen:
 		ep.report(life.Left, nil)
@@ -392,13 +396,16 @@ func (ep *Endpoint) disconnect() {
 	}
 }
 
-// partingTime is how long a server that has flushed leaves it to the client to disconnect
-// first. A client of C that closes right behind the server's last message would take a
-// disconnect that comes before its close for a failure (ucp_ep_cm_remote_disconnect_progress
-// in src/ucp/wireup/wireup_cm.c), however little later that is.
+// partingTime is how long an end that has flushed leaves it to the peer to disconnect first:
+// that of a server, or whose peer is of C. A peer of C that closes right behind the last
+// message would take a disconnect that comes before its close for a failure
+// (ucp_ep_cm_remote_disconnect_progress in src/ucp/wireup/wireup_cm.c), however little later
+// that is. As long has the application of an end whose peer has disconnected to close it,
+// before the error handler is called.
 const partingTime = 50 * time.Millisecond
 
-// awaitPeer leaves it to the peer to disconnect first, for a while.
+// awaitPeer leaves it to the peer to disconnect first, or to the application to close, for a
+// while.
 func (ep *Endpoint) awaitPeer() {
 	waited := func() {
 		ep.dropTimer()
