@@ -179,6 +179,7 @@ func (ep *Endpoint) named() {
 		return // it leads to itself
 	}
 	ep.life.Deaf = !ep.remoteID.Marked() || ep.state&epHearsay != 0
+	ep.life.Patient = ep.life.Patient || ep.life.Managed && ep.life.Deaf
 	ep.report(life.Named, nil)
 }
 

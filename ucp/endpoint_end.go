@@ -23,7 +23,7 @@ import (
 // the cause of a loss or of a cancellation, nil for other events.
 func (ep *Endpoint) report(ev life.Event, reason error) {
 	was := ep.life.Stage
-	next, owed := ep.life.Next(ev, ep.busy())
+	next, owed := ep.life.Next(ev, ep.busy() || ev == life.Left && ep.reading())
 	ep.life = next
 	if owed&life.Refuse != 0 {
 		ep.refuseOperations()
@@ -78,6 +78,10 @@ func (ep *Endpoint) report(ev life.Event, reason error) {
 // busy reports whether the end has to stay for something: an operation, a message of the
 // library's own, or a message of the peer that the application holds and may answer.
 func (ep *Endpoint) busy() bool { return ep.under > 0 || ep.held > 0 }
+
+// reading reports whether the application waits for the stream of the peer, and has to be
+// told at once that there is no more.
+func (ep *Endpoint) reading() bool { return ep.stream != nil && ep.stream.recvs.head != nil }
 
 // lookQuiet reports life.Quiet to an end that is being closed once it is not busy.
 func (ep *Endpoint) lookQuiet() {
@@ -380,7 +384,7 @@ func (ep *Endpoint) disconnect() {
 	c := ep.conn()
 	switch {
 	case c == nil:
-	case ep.life.Stage == life.Failed:
+	case ep.life.Stage == life.Failed, ep.life.Stage == life.CloseWait:
 		ep.hangUp()
 	case c.uct == nil || c.stage != connOpen:
 		ep.report(life.Left, nil)
@@ -392,13 +396,15 @@ func (ep *Endpoint) disconnect() {
 	}
 }
 
-// partingTime is how long a server that has flushed waits for the client to disconnect first.
-// A C client that closes right behind the server's last message takes a disconnect that
-// arrives before its own close for a failure (ucp_ep_cm_remote_disconnect_progress in
-// src/ucp/wireup/wireup_cm.c).
+// partingTime is how long an end that has flushed gives its peer to disconnect first, where
+// this end is a server's or the peer is C UCX. A C peer that closes right behind the last
+// message takes a disconnect that arrives before its own close for a failure
+// (ucp_ep_cm_remote_disconnect_progress in src/ucp/wireup/wireup_cm.c). An application whose
+// peer has disconnected has the same time to close its end before the error handler is called.
 const partingTime = 50 * time.Millisecond
 
-// awaitPeer waits partingTime for the peer to disconnect first.
+// awaitPeer waits partingTime for the peer to disconnect first, or for the application to
+// close.
 func (ep *Endpoint) awaitPeer() {
 	waited := func() {
 		ep.dropTimer()

@@ -207,13 +207,14 @@ func testConnReject(t *testing.T, tr transport, mode ucp.ErrMode) {
 // failsWith waits until an endpoint has failed with one of some errors, and checks who is told.
 func (r *rig) failsWith(ep *ucp.Endpoint, f *failure, mode ucp.ErrMode, want ...ucs.Status) {
 	r.Helper()
-	r.until("the failure", func() bool { return ep.Err() != nil })
-	if !isOneOf(ep.Err(), want...) {
-		r.Errorf("the endpoint has failed with %v, want %v", ep.Err(), want)
-	}
 	told := 0
 	if mode == ucp.ErrModePeer {
 		told = 1
+	}
+	r.until("the failure", func() bool { return ep.Err() != nil })
+	r.eventually(func() bool { return f.calls >= told }) // an orderly end is told a moment later
+	if !isOneOf(ep.Err(), want...) {
+		r.Errorf("the endpoint has failed with %v, want %v", ep.Err(), want)
 	}
 	if f.calls != told {
 		r.Errorf("the handler ran %d times, want %d", f.calls, told)

@@ -68,6 +68,7 @@ func testClientVanishes(t *testing.T, tr transport, mode ucp.ErrMode) {
 		r.settle()
 		for _, back := range h.eps {
 			r.until("the failure", func() bool { return back.Err() != nil })
+			r.eventually(func() bool { return len(h.failures) >= int(mode) }) // an orderly end is told a moment later
 			if !isOneOf(back.Err(), lost...) {
 				t.Errorf("after %d rounds: %v", rounds, back.Err())
 			}

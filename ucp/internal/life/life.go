@@ -23,7 +23,11 @@
 //
 // Over a connection manager nobody serves: both sides disconnect, each when it has
 // flushed, and an end that hears of the peer's disconnect cancels what the peer cannot
-// match any more. A patient one, the server's, gives the client time to disconnect first.
+// match any more. C UCX fails an end whose peer disconnects before the application has
+// closed it, so a patient end, that of a server or of a peer of C UCX, gives the peer time
+// to disconnect first. An end of this library answers such a disconnect at once; if no
+// operation is lost by it, its application is given time to close the end as well (stage
+// CloseWait) before it is told of a failure.
 //
 // Peers that do not know the two words, those of C UCX among them, are told nothing
 // (Deaf). Their ends are served until the connection or the process is gone, until they
@@ -37,6 +41,7 @@ type Stage uint8
 const (
 	Serving   Stage = iota // held by nobody on this side: there for the peer's end
 	Open                   // the application holds it
+	CloseWait              // the peer has disconnected; the application holds it and has not been told
 	Draining               // closed; operations that were started before are under way
 	Flushing               // these have ended; the lanes are being flushed
 	Resigning              // "released" is being sent
@@ -87,7 +92,7 @@ const (
 	// Of the operations and lanes of this end.
 	Quiet   // the last operation under way has ended
 	Flushed // the flush of the lanes is over
-	Waited  // the peer has not disconnected in the time that it was given
+	Waited  // the peer has not disconnected, or the application not closed, in the time that it was given
 	Told    // "released" or "removed" has been handed to the transport
 	Lost    // a lane is lost: the peer's process, its worker or the connection
 
@@ -112,7 +117,7 @@ const (
 	TellReleased                  // send "released", then report Told
 	TellRemoved                   // send "removed", then report Told
 	SayRemoved                    // send "removed" if the transport takes it at once
-	Await                         // give the peer time to disconnect first, then report Waited
+	Await                         // give the peer time to disconnect first, or the application to close, then report Waited
 	Disconnect                    // the connection manager's connection
 	CallHandler                   // the application's error handler
 	CloseDone                     // the close has succeeded
@@ -147,7 +152,7 @@ func (t rules) next(e End, ev Event, busy bool) (End, Duty) {
 }
 
 // Held reports whether the application may use the end.
-func (e End) Held() bool { return e.Stage == Open || e.Stage == Failed }
+func (e End) Held() bool { return e.Stage == Open || e.Stage == CloseWait || e.Stage == Failed }
 
 // Usable reports whether operations may be started on the end: by the application on its
 // own, by the library on one that serves.

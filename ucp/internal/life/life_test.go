@@ -28,9 +28,13 @@ func scenarios() (list []*scenario) {
 	for _, c := range []scenario{
 		{name: "workers, loud"}, {name: "workers, silent", silent: true},
 		{name: "manager", managed: true}, {name: "manager, silent lanes", managed: true, silent: true},
+		{name: "manager, deaf", managed: true, deaf: true},
 		{name: "deaf", deaf: true}, {name: "deaf, silent", deaf: true, silent: true},
 	} {
 		for _, k := range kinds {
+			if c.managed && c.deaf && (k[0] == put || k[1] == put) {
+				continue // as offers do
+			}
 			for how, acts := range endings {
 				s := c
 				s.kinds, s.acts = k, acts

@@ -103,6 +103,7 @@ func (s *scenario) begin() (w world) {
 	if s.managed {
 		b.exists = true
 		a.end.Peer = PeerHere
+		a.end.Patient = s.deaf
 		b.end = End{Stage: Open, Peer: PeerHere, Managed: true, Patient: true, Deaf: s.deaf}
 	}
 	return w
@@ -263,7 +264,7 @@ func (m *model) event(k int, ev Event) {
 	}
 	if do&CallHandler != 0 {
 		e.handled++
-		if was.Stage != Open {
+		if !was.Held() {
 			m.flaw = "the handler is called for an end that nobody holds"
 		}
 	}
@@ -300,6 +301,10 @@ func (m *model) forbidden(k int, ev Event, was End, do Duty) string {
 		return "a worker that is shut down is patient"
 	case do&Disconnect != 0 && was.Patient && !was.Final && was.Stage == Flushing:
 		return "a patient end disconnects without waiting"
+	case ev == Left && was.Stage == Open && !m.busy(k) && do&CallHandler != 0:
+		return "a disconnect by which nothing is lost is a failure at once"
+	case ev == Left && was.Stage == Open && m.busy(k) && do&CallHandler == 0:
+		return "an operation is lost and the handler is not called"
 	case ev == GiveUp && e.op.pending() && was.Stage == Draining && do&Cancel == 0:
 		return "an operation goes on though the application has given up"
 	case ev == Claim && (now.Stage == Open) == was.Closed:
@@ -310,9 +315,11 @@ func (m *model) forbidden(k int, ev Event, was End, do Duty) string {
 		return "an end serves in a worker that is shut down"
 	case now.Deaf && now.Closed && now.Stage == Serving && now.Peer == PeerHere && do&Shelve == 0 && !e.shelved:
 		return "an end is kept for a peer that will never say that it has gone, and nobody can find it"
-	case now.Stage == Failed && was.Stage == Open && do&CallHandler == 0:
+	case now.Stage == CloseWait && was.Stage == Open && do&Fail == 0:
+		return "operations go on toward a peer that has gone"
+	case now.Stage == Failed && was.Stage != Failed && do&CallHandler == 0:
 		return "an end has failed and the handler is not called"
-	case (ev == Flushed || ev == Waited || ev == Told) && !m.busy(k) && (now.Stage == Draining || now.Stage == Flushing):
+	case (ev == Flushed || ev == Waited || ev == Told) && !m.busy(k) && now.Stage != was.Stage && (now.Stage == Draining || now.Stage == Flushing):
 		return "the lanes are flushed again, though nothing is under way"
 	case now.Stage == Serving && was.Stage != Serving && e.closing && do&CloseDone == 0:
 		return "a close waits for nothing"
@@ -530,6 +537,8 @@ func (m *model) unfinished() string {
 		}
 		peerHeld := p.exists && !p.dead && p.end.Held()
 		switch {
+		case e.end.Stage == CloseWait:
+			return fmt.Sprintf("the application of %c is not told that the peer has gone", 'a'+k)
 		case e.closing && !m.mayWait(k):
 			return fmt.Sprintf("the close of %c does not end", 'a'+k)
 		case e.end.Stage == Gone || e.end.Held():

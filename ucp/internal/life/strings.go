@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-var stageNames = [...]string{"serving", "open", "draining", "flushing", "resigning", "parting", "leaving", "failed", "gone"}
+var stageNames = [...]string{"serving", "open", "close wait", "draining", "flushing", "resigning", "parting", "leaving", "failed", "gone"}
 
 // String returns the name of the stage.
 func (s Stage) String() string { return name(stageNames[:], int(s)) }

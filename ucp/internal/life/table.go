@@ -63,7 +63,7 @@ func on(events ...Event) (s uint32) {
 }
 
 // anyStage are all but the last.
-var anyStage = in(Serving, Open, Draining, Flushing, Resigning, Parting, Leaving, Failed)
+var anyStage = in(Serving, Open, CloseWait, Draining, Flushing, Resigning, Parting, Leaving, Failed)
 
 // table says it all. The first rule that fits decides.
 var table = rules{
@@ -74,7 +74,7 @@ var table = rules{
 	{in(Open, Serving), on(Close, Leave), 0, 0, Draining, 0, Refuse},
 	{in(Draining, Flushing, Resigning), on(Leave), 0, 0, same, 0, 0},
 	{in(Draining), on(GiveUp), 0, 0, same, 0, Cancel},
-	{in(Failed), on(Close, Leave, Force), 0, 0, Gone, 0, Refuse | Release},
+	{in(CloseWait, Failed), on(Close, Leave, Force), 0, 0, Gone, 0, Refuse | Release},
 	{anyStage, on(Force), 0, 0, Gone, 0, Refuse | Cancel | SayRemoved | Release},
 	{in(Serving), on(Evict), 0, 0, Gone, 0, Cancel | SayRemoved | Release},
 
@@ -116,6 +116,8 @@ var table = rules{
 	{in(Draining), on(Left), 0, 0, same, PeerLeft, Cancel},
 	{in(Flushing), on(Left), 0, 0, same, PeerLeft, 0},
 	{in(Parting, Leaving), on(Left), 0, 0, Gone, PeerLeft, CloseDone | Release},
+	{in(Open), on(Left), 0, busy, CloseWait, 0, Fail | Disconnect | Await},
+	{in(CloseWait), on(Waited), 0, 0, Failed, 0, CallHandler},
 	{in(Open), on(Removed, Left, Lost), 0, 0, Failed, 0, Fail | Disconnect | CallHandler},
 
 	// Loss. To an end that only waits for its peer to go it is no failure.
