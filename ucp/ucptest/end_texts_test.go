@@ -146,6 +146,7 @@ func (x *endText) check(want ...ucs.Status) {
 			x.Errorf("%s is told %v, Err %q", what, err, told)
 		}
 	}
+	x.eventually(func() bool { return x.told.calls > 0 }) // of an orderly end it is told a moment later
 	same("the handler", x.told.err)
 	for _, o := range x.ops {
 		if o.req != nil {
