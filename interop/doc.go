@@ -51,6 +51,10 @@
 //	                                     Go only
 //	thresholds EP                        ok SIZE…, from which another protocol is used
 //	                                     for tagged messages; Go only
+//	failed EP MS                         ok STATUS, or timeout; waits until it is told
+//	pause US                             ok NANOSECONDS, the time of day after as many
+//	                                     microseconds of progress without sleep
+//	ends                                 ok COUNT, of endpoints of all kinds; Go only
 //	transports EP                        ok TRANSPORT/DEVICE…, of each lane; Go only
 //	progress MS                          ok, after as many milliseconds
 //	map MEM SIZE SEED own|new            ok ADDR KEY; memory of the program, or

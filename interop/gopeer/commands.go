@@ -39,6 +39,9 @@ var commands = map[string]command{
 	"sleep":      {2, (*server).sleep},
 	"transports": {1, (*server).transports},
 	"progress":   {1, (*server).progress},
+	"failed":     {2, (*server).failed},
+	"pause":      {1, (*server).pause},
+	"ends":       {0, (*server).ends},
 	"use":        {1, (*server).use},
 	"hold":       {0, (*server).hold},
 	"retire":     {0, (*server).retire},
@@ -385,6 +388,44 @@ func (s *server) failure(args []string) (string, error) {
 		return "", fmt.Errorf("no endpoint %s", args[0])
 	}
 	return strconv.Itoa(int(s.endpoints[n].failure)), nil
+}
+
+// failed EP MS
+func (s *server) failed(args []string) (string, error) {
+	n, err := numbers(args[1])
+	if err != nil {
+		return "", err
+	}
+	if _, err := s.failure(args[:1]); err != nil {
+		return "", err
+	}
+	said := "0"
+	err = s.progressUntil(milliseconds(n[0]), func() bool {
+		said, _ = s.failure(args[:1])
+		return said != "0"
+	})
+	return said, err
+}
+
+// pause US
+func (s *server) pause(args []string) (string, error) {
+	n, err := numbers(args[0])
+	if err != nil {
+		return "", err
+	}
+	for end := time.Now().Add(time.Duration(n[0]) * time.Microsecond); time.Now().Before(end); {
+		s.progressAll()
+	}
+	return strconv.FormatInt(time.Now().UnixNano(), 10), nil
+}
+
+// ends
+func (s *server) ends([]string) (string, error) {
+	n := 0
+	for _, w := range s.workers {
+		n += w.Stats().Endpoints
+	}
+	return strconv.Itoa(n), nil
 }
 
 // transports EP

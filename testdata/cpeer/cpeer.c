@@ -551,12 +551,17 @@ static void request_release(request_t *request)
 
 /* Progress */
 
-uint64_t now_ms(void)
+static uint64_t read_clock(clockid_t clock)
 {
     struct timespec t;
 
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return ((uint64_t)t.tv_sec * 1000) + (uint64_t)(t.tv_nsec / 1000000);
+    clock_gettime(clock, &t);
+    return ((uint64_t)t.tv_sec * 1000000000) + (uint64_t)t.tv_nsec;
+}
+
+uint64_t now_ms(void)
+{
+    return read_clock(CLOCK_MONOTONIC) / 1000000;
 }
 
 /* One round of progress; sleeps for a millisecond, or until input arrives when
@@ -1216,6 +1221,47 @@ static void do_failure(char **args)
     }
 }
 
+/* failed EP MS */
+static void do_failed(char **args)
+{
+    size_t   index;
+    uint64_t timeout, deadline;
+
+    if (!parse_index(args[0], MAX_EPS, &index)) {
+        return;
+    }
+    if (!parse_number(args[1], &timeout)) {
+        reply("err bad number: %s", args[1]);
+        return;
+    }
+    for (deadline = now_ms() + timeout; endpoints[index].failure == UCS_OK; progress_once(0)) {
+        if (now_ms() > deadline) {
+            reply("timeout");
+            return;
+        }
+    }
+    reply("ok %d", endpoints[index].failure);
+}
+
+/* pause US */
+static void do_pause(char **args)
+{
+    uint64_t duration, end;
+    size_t   i;
+
+    if (!parse_number(args[0], &duration)) {
+        reply("err bad number: %s", args[0]);
+        return;
+    }
+    for (end = read_clock(CLOCK_MONOTONIC) + (duration * 1000);
+         read_clock(CLOCK_MONOTONIC) < end;) {
+        for (i = 0; (i < MAX_WORKERS) && (workers[i] != NULL); ++i) {
+            ucp_worker_progress(workers[i]);
+        }
+    }
+    reply("ok %llu", (unsigned long long)read_clock(CLOCK_REALTIME));
+}
+
 /* progress MS */
 static void do_progress(char **args)
 {
@@ -1423,6 +1469,8 @@ static const command_t commands[] = {
     {"atomic", 9, do_atomic},
     {"fence", 0, do_fence},
     {"failure", 1, do_failure},
+    {"failed", 2, do_failed},
+    {"pause", 1, do_pause},
     {"progress", 1, do_progress},
     {"use", 1, do_use},
     {"hold", 0, do_hold},
