@@ -173,7 +173,7 @@ func (s *script) leave(l leaving, ends []parted, last []message, sends, receives
 	}
 	// A close waits for what was sent before. That of C by socket address does not wait for data
 	// that the other side fetches, and 1.13 aborts then, also toward C.
-	waits := receives || s.isC() && last[0].size > 8 && !hasty
+	waits := receives || s.isC() && last[0].size > 8
 	for i, n := range posted {
 		if !waits {
 			break
