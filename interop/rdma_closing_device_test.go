@@ -221,28 +221,6 @@ func TestRDMADialedClosing(t *testing.T) {
 	})
 }
 
-// TestRDMAClosings: both sides of a connection by socket address close it behind the last
-// message, in either order, as TestClosings does without devices.
-func TestRDMAClosings(t *testing.T) {
-	count := 6
-	if rdmaLong {
-		count = 100
-	}
-	eachRDMADialing(t, func(t *testing.T, where *place, ours, theirs program, weServe bool, over route) {
-		if over.tls != reliable && over.tls != datagram {
-			return
-		}
-		d, err := startDialing(where, ours, theirs, weServe, setting{mode: "peer"}, over)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer d.report(t)
-		if err := d.closings(t, count); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
 // TestRDMAShutdown: a shutdown whose context ends says how many operations the peer has not
 // answered, those end with Canceled, and what has arrived can still be received.
 func TestRDMAShutdown(t *testing.T) {
