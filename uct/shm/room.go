@@ -21,10 +21,10 @@ import (
 
 const (
 	// looks is how many rings are looked at for a new endpoint, for which that is one
-	// load each, and of how many endpoints another one. As many as looksShare peers that
-	// are gone stay, at most, however many there are beside.
-	looks      = 8
-	looksShare = 128
+	// load each, and of how many endpoints another one. At most looksShare peers that are
+	// gone stay, however many endpoints there are beside.
+	looks      = 4
+	looksShare = 256
 
 	// asks is how many rings of C UCX, which do not say that they are closed, the kernel
 	// is asked about.
