@@ -28,35 +28,47 @@ var connCloseCases = []testCase{
 	{"again and again", anywhere, inBothModes(testConnComeAndGo)},
 }
 
-// testConnClose: who closes waits for the other side, whose end fails and is closed.
-func testConnClose(t *testing.T, tr transport, mode ucp.ErrMode) {
+// connEnds is a connection, of which one end is closed first.
+type connEnds struct {
+	*rig
+	c, s          *side
+	first, second *ucp.Endpoint
+	told          func() int // calls of the handler of the second end
+}
+
+// eitherFirst runs a test that closes the client's end first, and one that closes the server's.
+func eitherFirst(t *testing.T, tr transport, mode ucp.ErrMode, run func(e *connEnds)) {
 	for _, server := range []bool{false, true} {
 		r := newConnRig(t, tr)
-		c, s := r.open(), r.open()
-		h := s.hall(false)
+		e := &connEnds{rig: r, c: r.open(), s: r.open()}
+		h := e.s.hall(false)
 		var f failure
-		there, back := r.joined(c, h, ucp.EndpointParams{ErrMode: mode, OnError: f.onError})
-		first, second := there, back
+		e.first, e.second = r.joined(e.c, h, ucp.EndpointParams{ErrMode: mode, OnError: f.onError})
+		e.told = func() int { return len(h.failures) }
 		if server {
-			first, second = back, there
+			e.first, e.second = e.second, e.first
+			e.told = func() int { return f.calls }
 		}
-		req := r.started(first.CloseAsync(&ucp.RequestParams{Flags: ucp.OpNoImmediate}))
-		if again, err := first.CloseAsync(nil); again != nil || !errors.Is(err, ucs.ErrNotConnected) {
+		run(e)
+		r.endpoints(0, e.c, e.s)
+	}
+}
+
+// testConnClose: a close waits for the other side, whose end fails and is closed.
+func testConnClose(t *testing.T, tr transport, mode ucp.ErrMode) {
+	eitherFirst(t, tr, mode, func(e *connEnds) {
+		req := e.started(e.first.CloseAsync(&ucp.RequestParams{Flags: ucp.OpNoImmediate}))
+		if again, err := e.first.CloseAsync(nil); again != nil || !errors.Is(err, ucs.ErrNotConnected) {
 			t.Errorf("a second close: %v, %v", again, err)
 		}
-		r.until("the other end's failure", func() bool { return second.Err() != nil })
-		if !errors.Is(second.Err(), ucs.ErrConnectionReset) {
-			t.Errorf("the other end: %v", second.Err())
+		e.until("the other end's failure", func() bool { return e.second.Err() != nil })
+		if !errors.Is(e.second.Err(), ucs.ErrConnectionReset) {
+			t.Errorf("the other end: %v", e.second.Err())
 		}
-		told := func() int { return f.calls }
-		if !server {
-			told = func() int { return len(h.failures) }
-		}
-		r.must(req, nil) // before the other end's application is told
-		r.until("the other end's handler", func() bool { return told() == int(mode) })
-		r.must(second.CloseAsync(nil))
-		r.endpoints(0, c, s)
-	}
+		e.must(req, nil) // before the other end's application is told
+		e.until("the other end's handler", func() bool { return e.told() == int(mode) })
+		e.must(e.second.CloseAsync(nil))
+	})
 }
 
 func testConnCloseBoth(t *testing.T, tr transport, mode ucp.ErrMode) {
@@ -74,54 +86,37 @@ func testConnCloseBoth(t *testing.T, tr transport, mode ucp.ErrMode) {
 	}
 }
 
-// testConnCloseBehind: who closes when the peer has, and has not been told of that yet, is told
-// of no failure.
+// testConnCloseBehind: an application that closes its end when the peer has, and before it was
+// told of that, is told of no failure.
 func testConnCloseBehind(t *testing.T, tr transport, mode ucp.ErrMode) {
-	for _, server := range []bool{false, true} {
-		r := newConnRig(t, tr)
-		c, s := r.open(), r.open()
-		h := s.hall(false)
-		var f failure
-		there, back := r.joined(c, h, ucp.EndpointParams{ErrMode: mode, OnError: f.onError})
-		first, second := there, back
-		if server {
-			first, second = back, there
-		}
-		r.must(first.CloseAsync(nil))
-		r.until("the peer's end", func() bool { return second.Err() != nil })
-		if _, err := second.TagSend(1, make([]byte, 8), nil); !errors.Is(err, ucs.ErrConnectionReset) {
+	eitherFirst(t, tr, mode, func(e *connEnds) {
+		req := e.started(e.first.CloseAsync(&ucp.RequestParams{Flags: ucp.OpNoImmediate}))
+		e.until("the peer's end", func() bool { return e.second.Err() != nil })
+		// No progress is made from here to the close, so the time to close does not run out.
+		if _, err := e.second.TagSend(1, make([]byte, 8), nil); !errors.Is(err, ucs.ErrConnectionReset) {
 			t.Errorf("a send to a peer that has closed: %v", err)
 		}
-		r.must(second.CloseAsync(nil))
-		r.endpoints(0, c, s)
-		if n := f.calls + len(h.failures); n > 0 {
+		e.must(e.second.CloseAsync(nil))
+		e.must(req, nil)
+		if n := e.told(); n > 0 {
 			t.Errorf("%d handlers were called for an end that was closed behind the peer's", n)
 		}
-	}
+	})
 }
 
 func testConnForce(t *testing.T, tr transport) {
-	for _, server := range []bool{false, true} {
-		r := newConnRig(t, tr)
-		c, s := r.open(), r.open()
-		h := s.hall(false)
-		there, back := r.joined(c, h, ucp.EndpointParams{ErrMode: ucp.ErrModePeer})
-		first, second := there, back
-		if server {
-			first, second = back, there
-		}
-		send := r.started(first.TagSendSync(1, make([]byte, 8), nil))
-		other := r.started(second.TagSendSync(1, make([]byte, 8), nil))
-		r.inTheCall(first.CloseAsync(force))
-		if err := r.finish(send, nil); !errors.Is(err, ucs.ErrCanceled) {
+	eitherFirst(t, tr, ucp.ErrModePeer, func(e *connEnds) {
+		send := e.started(e.first.TagSendSync(1, make([]byte, 8), nil))
+		other := e.started(e.second.TagSendSync(1, make([]byte, 8), nil))
+		e.inTheCall(e.first.CloseAsync(force))
+		if err := e.finish(send, nil); !errors.Is(err, ucs.ErrCanceled) {
 			t.Errorf("a send on what was closed: %v", err)
 		}
-		if err := r.finish(other, nil); !errors.Is(err, ucs.ErrConnectionReset) {
+		if err := e.finish(other, nil); !errors.Is(err, ucs.ErrConnectionReset) {
 			t.Errorf("a send to what was closed: %v", err)
 		}
-		r.inTheCall(second.CloseAsync(nil))
-		r.endpoints(0, c, s)
-	}
+		e.inTheCall(e.second.CloseAsync(nil))
+	})
 }
 
 // anyTime is how many rounds tests look at between the first call and the connection, of
