@@ -73,16 +73,12 @@ type ending struct {
 	last           string // who sends the last message: client, server or nobody
 	size           int    // of it
 	at             int    // how many connections at once, 0 for one
-	fresh          bool   // there was no message before
 }
 
 func (e ending) String() string {
 	s := fmt.Sprintf("%d bytes from %s, client %v, server %v", e.size, e.last, e.client, e.server)
 	if e.at > 0 {
 		s += fmt.Sprintf(", %d at once", e.at)
-	}
-	if e.fresh {
-		s += ", fresh"
 	}
 	return s
 }
@@ -106,7 +102,7 @@ func (p parted) String() string {
 func (d *dialing) end(e ending) (client, server []parted, err error) {
 	n := max(e.at, 1)
 	for i := range n {
-		if err := d.open(i, e.fresh); err != nil {
+		if err := d.open(i); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -124,36 +120,16 @@ func (d *dialing) end(e ending) (client, server []parted, err error) {
 	return client, server, errors.Join(c.heed(), s.heed())
 }
 
-// open makes a connection, and has a message cross it each way unless it is to stay fresh.
-func (d *dialing) open(ep int, fresh bool) error {
-	if err := d.dial(ep, "plain"); err != nil {
+// open makes a connection, and has a message cross it each way.
+func (d *dialing) open(ep int) error {
+	if err := d.connectAs(ep); err != nil {
 		return err
 	}
-	if _, err := d.called(0); err != nil {
+	cross := expectedOver(ep, "contig", "contig", "async")
+	if err := cross(d.client, d.server, &d.msgs, 8); err != nil {
 		return err
 	}
-	if err := d.accept(ep); err != nil || fresh {
-		return err
-	}
-	for _, from := range []*peer{d.client, d.server} {
-		to := d.client
-		if from == to {
-			to = d.server
-		}
-		m := d.msgs.next(8)
-		r, err := to.recv(m.tag, fullMask, m.size, "contig")
-		if err != nil {
-			return err
-		}
-		s, err := from.send(ep, m, "contig", "async")
-		if err != nil {
-			return err
-		}
-		if err := both(from, s, to, r, m); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cross(d.server, d.client, &d.msgs, 8)
 }
 
 // leave is what one side does.

@@ -234,23 +234,12 @@ func (x *act) connect() error {
 		}
 	}
 	for _, s := range x.scenes {
-		for _, from := range []*peer{x.a, x.b} {
-			to := x.a
-			if from == to {
-				to = x.b
-			}
-			m := x.msgs.next(100)
-			r, err := to.recv(m.tag, fullMask, m.size, "contig")
-			if err != nil {
-				return err
-			}
-			n, err := from.send(s.ep, m, "contig", "sync")
-			if err != nil {
-				return err
-			}
-			if err := both(from, n, to, r, m); err != nil {
-				return err
-			}
+		cross := expectedOver(s.ep, "contig", "contig", "sync")
+		if err := cross(x.a, x.b, &x.msgs, 100); err != nil {
+			return err
+		}
+		if err := cross(x.b, x.a, &x.msgs, 100); err != nil {
+			return err
 		}
 	}
 	if x.link.dial {

@@ -71,7 +71,10 @@ func (d *dialing) called(id uint64) (from string, err error) {
 func (d *dialing) accept(ep int) error { return d.server.do("accept", ep, d.mode) }
 
 // connect is all of it, for the endpoint that operations use.
-func (d *dialing) connect() error {
+func (d *dialing) connect() error { return d.connectAs(ep) }
+
+// connectAs is connect where both sides have other connections.
+func (d *dialing) connectAs(ep int) error {
 	if err := d.dial(ep, "plain"); err != nil {
 		return err
 	}

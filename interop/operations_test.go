@@ -86,6 +86,11 @@ var sharedOperations = []operation{
 
 // expected sends to a receive that is posted already.
 func expected(sendLayout, recvLayout, mode string) operationFunc {
+	return expectedOver(ep, sendLayout, recvLayout, mode)
+}
+
+// expectedOver is expected over another endpoint than the first.
+func expectedOver(ep int, sendLayout, recvLayout, mode string) operationFunc {
 	return func(from, to *peer, msgs *messages, size int) error {
 		m := msgs.next(size)
 		r, err := to.recv(m.tag, fullMask, size, recvLayout)

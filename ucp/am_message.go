@@ -264,8 +264,8 @@ func (m *AMMessage) Offered() bool {
 // Reply is the endpoint to answer on, nil unless the sender has set AMSendReply. It is
 // the library's, unless the application has made it, and must not be closed then. It is
 // not given up as long as the message is there, and may be afterwards, when others need
-// the room (UCX_MAX_UNEXP_EPS), and ends with its peer: who wants to send later makes an
-// endpoint of his own. What is sent over it and not read by the peer is bounded; see the
+// the room (UCX_MAX_UNEXP_EPS), and ends with its peer: an application that sends later makes
+// an endpoint for that. What is sent over it and not read by the peer is bounded; see the
 // package comment.
 func (m *AMMessage) Reply() *Endpoint {
 	m.mustLive()

@@ -12,9 +12,9 @@ import (
 // AMQueue keeps the active messages of an id until somebody asks for them: for
 // goroutines that take one message after the other instead of being called. What waits in
 // it is charged to the connections that have brought it, as messages without a receive
-// are (UCX_MAX_UNEXP_BYTES). Messages of a peer that does not read what it is answered
-// stay until it does, and those of others go before them (Stats.HeldBack). It belongs to its worker's goroutine, or in ThreadModeMulti to
-// any.
+// are (UCX_MAX_UNEXP_BYTES). Messages of a peer that does not read its answers stay until it
+// does, and messages of other peers overtake them (Stats.HeldBack). A queue belongs to its
+// worker's goroutine, or in ThreadModeMulti to any.
 type AMQueue struct {
 	_ noCopy
 

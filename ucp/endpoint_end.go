@@ -23,7 +23,7 @@ import (
 // the cause of a loss or of a cancellation, nil for other events.
 func (ep *Endpoint) report(ev life.Event, reason error) {
 	was := ep.life.Stage
-	next, owed := ep.life.Next(ev, ep.busy() || ev == life.Left && ep.reading())
+	next, owed := ep.life.Next(ev, ep.busy())
 	ep.life = next
 	if owed&life.Refuse != 0 {
 		ep.refuseOperations()
@@ -76,12 +76,11 @@ func (ep *Endpoint) report(ev life.Event, reason error) {
 }
 
 // busy reports whether the end has to stay for something: an operation, a message of the
-// library's own, or a message of the peer that the application holds and may answer.
-func (ep *Endpoint) busy() bool { return ep.under > 0 || ep.held > 0 }
-
-// reading reports whether the application waits for the stream of the peer, and has to be
-// told at once that there is no more.
-func (ep *Endpoint) reading() bool { return ep.stream != nil && ep.stream.recvs.head != nil }
+// library's own, a message of the peer that the application holds and may answer, or a posted
+// receive of the peer's stream.
+func (ep *Endpoint) busy() bool {
+	return ep.under > 0 || ep.held > 0 || ep.stream != nil && ep.stream.recvs.head != nil
+}
 
 // lookQuiet reports life.Quiet to an end that is being closed once it is not busy.
 func (ep *Endpoint) lookQuiet() {

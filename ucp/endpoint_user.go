@@ -35,8 +35,8 @@ func (ep *Endpoint) SetErrorHandler(fn func(ep *Endpoint, err error, userData an
 // handlerNeverCalled tells the program, once, of an error handler that belongs to an endpoint
 // with ErrModeNone.
 func (w *Worker) handlerNeverCalled() {
-	if !w.deafMode {
-		w.deafMode = true
+	if !w.handlerWarned {
+		w.handlerWarned = true
 		log.Warn("OnError is never called for an endpoint with ErrModeNone: ErrModePeer would call it", zap.String("worker", w.name))
 	}
 }

@@ -102,16 +102,16 @@ func (b *bill) opened() bool { return b != nil && b.openedBy != nil }
 // isReply reports whether the request is charged to a connection.
 func (r *Request) isReply() bool { return r.ep != nil && r.ep.bill.opened() }
 
-// accepted reports whether the application has accepted the endpoint for a listener, and has
+// mayHoldUpOthers reports whether the application has accepted the endpoint for a listener, and has
 // queues of active messages in which messages of other peers may wait.
-func (ep *Endpoint) accepted() bool {
+func (ep *Endpoint) mayHoldUpOthers() bool {
 	c := ep.conn()
 	return c != nil && !c.client && len(ep.w.am.queues) > 0
 }
 
 // inFlight charges a request that is in flight after its call, if it is a reply.
 func (replyFamily) inFlight(r *Request) {
-	if !r.isReply() && !r.ep.accepted() || r.op == nil && !r.is(kindEager) || r.state&(stateOwes|stateDone) != 0 {
+	if !r.isReply() && !r.ep.mayHoldUpOthers() || r.op == nil && !r.is(kindEager) || r.state&(stateOwes|stateDone) != 0 {
 		return
 	}
 	b := r.ep.billing()
@@ -199,7 +199,7 @@ func (d *replyDebt) check() {
 	s, w := d.from, d.ep.w
 	limit, most := w.maxOwed, w.mostOwed
 	if s == nil {
-		if d.bytes > limit && !d.holding && d.ep.accepted() {
+		if d.bytes > limit && !d.holding && d.ep.mayHoldUpOthers() {
 			d.hold(d.bytes / 2)
 		}
 		return

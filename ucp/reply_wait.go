@@ -129,7 +129,7 @@ func (a *replyWait) look(w *Worker) {
 	if !w.multi {
 		c = w.replies.caller
 	}
-	if c == nil || c.r != r || !r.isReply() && !r.ep.accepted() {
+	if c == nil || c.r != r || !r.isReply() && !r.ep.mayHoldUpOthers() {
 		w.replies.remove(r) // no call waits, or it is not charged any more
 		return
 	}

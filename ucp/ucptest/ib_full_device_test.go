@@ -20,7 +20,7 @@ import (
 // fullChild is set to the limit, in KiB, in the processes of TestDeviceFull.
 const fullChild = "UCPTEST_FULL"
 
-// TestDeviceFull: a user without rights opens workers until the memory that he may lock is used
+// TestDeviceFull: a user without rights opens workers until the memory that the user may lock is used
 // up. The limits differ by less than a worker needs, so that one or another of its transports is
 // the first without room. What NewWorker returns can be connected to, and what it refuses it
 // refuses with the limit and what helps.

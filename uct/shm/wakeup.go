@@ -18,7 +18,7 @@ import (
 type wakeSocket struct {
 	fd   int
 	name string            // without the leading zero byte
-	to   unix.SockaddrUnix // of the wakeup that is being sent: a peer needs but its name
+	to   unix.SockaddrUnix // where the wakeup that is being sent goes; endpoints keep only names
 }
 
 func (s *wakeSocket) open() error {

@@ -83,9 +83,9 @@ func (p *places) device(fd int, ip netip.Addr) (string, error) {
 }
 
 // peerDeviceAddr is the device address of a peer that a connection comes from: the plain
-// form, for loopback as well (uct_tcp_sockcm_ep_get_remote_device_addr). Whoever comes from or
-// listens at an address of 127.0.0.0/8 has its endpoints at that of lo, as the form for
-// loopback in addresses of workers has none.
+// form, for loopback as well (uct_tcp_sockcm_ep_get_remote_device_addr). A client or server
+// at any address of 127.0.0.0/8 has its endpoints at 127.0.0.1, because the form of worker
+// addresses for loopback holds no address.
 func peerDeviceAddr(ip netip.Addr) []byte {
 	if ip = ip.Unmap(); ip.Is4() && ip.IsLoopback() {
 		ip = netip.AddrFrom4([4]byte{127, 0, 0, 1})

@@ -12,7 +12,7 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// TestDualStack: a device connects from its second address to who has that family alone, and
+// TestDualStack: a device connects from its second address to a peer that has only that family, and
 // nowhere else; it names that address where it is told to.
 func TestDualStack(t *testing.T) {
 	if !hasIPv6Loopback() {
@@ -72,7 +72,7 @@ func TestDualStack(t *testing.T) {
 	}
 }
 
-// TestDualStackAnswered: who has come to the second address, and names another listener than
+// TestDualStackAnswered: a peer that came to the second address and names another listener than
 // it comes from, is answered over its connection.
 func TestDualStackAnswered(t *testing.T) {
 	if !hasIPv6Loopback() {
