@@ -43,7 +43,7 @@ func (ep *Endpoint) connectBy(addr *proto.WorkerAddress, rules laneRules) error 
 		ep.ue = ep.lanes[ep.amLane()].uct
 		ep.where = w.whereabouts(addr, chosen.Lanes, why)
 		if err := ep.pairLanes(addr, &chosen, &rules); err != nil {
-			ep.closeLanes(false)
+			ep.closeMade(&rules)
 			return err
 		}
 		return nil
@@ -83,24 +83,32 @@ func (ep *Endpoint) openLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfi
 			p.DeviceAddr, p.IfaceAddr = dev.Addr, f.Addr
 		}
 		i := w.ifaces[l.Local]
-		if k := rules.spareFor(i, addr, l.Remote, ep.lanes); k >= 0 {
-			ep.lanes = append(ep.lanes, rules.spare[k])
-			continue
+		n, reused := rules.reuse(i, addr, l, ep.lanes)
+		var err error
+		if !reused {
+			n.iface = i
+			if n.uct, err = i.uct.NewEndpoint(p); err == nil {
+				n.remote = remoteOf(n.uct)
+			}
 		}
-		ue, err := i.uct.NewEndpoint(p)
-		if p, ok := ue.(uct.ProcessEndpoint); ok && err == nil {
-			if err = ep.meet(p.Process()); err != nil {
-				ue.Close()
+		if p, ok := n.uct.(uct.ProcessEndpoint); ok && err == nil {
+			if err = ep.meet(p.Process()); err != nil && !reused {
+				n.uct.Close()
 			}
 		}
 		if err != nil {
-			ep.lanes = slices.DeleteFunc(ep.lanes, rules.isSpare)
-			ep.closeLanes(false)
+			ep.closeMade(rules)
 			return laneRoute{l.Local, l.Remote}, err
 		}
-		ep.lanes = append(ep.lanes, lane{iface: i, uct: ue, remote: remoteOf(ue)})
+		ep.lanes = append(ep.lanes, n)
 	}
 	return laneRoute{}, nil
+}
+
+// closeMade closes the lanes that were made by rules, but none that was there before.
+func (ep *Endpoint) closeMade(rules *laneRules) {
+	ep.lanes = slices.DeleteFunc(ep.lanes, rules.isSpare)
+	ep.closeLanes(false)
 }
 
 // pairLanes is told of a choice whose lanes were made toward an address.
@@ -115,7 +123,7 @@ func (ep *Endpoint) pairLanes(addr *proto.WorkerAddress, chosen *proto.LaneConfi
 	p.lanes, p.joined, p.entries = chosen.Paired, 0, make([]uint8, len(chosen.Lanes))
 	for k := range chosen.Lanes {
 		p.entries[k] = uint8(chosen.Lanes[k].Remote)
-		if rules.isSpare(ep.lanes[k]) {
+		if chosen.Paired&(1<<k) != 0 && rules.isSpare(ep.lanes[k]) {
 			p.joined |= 1 << k
 		}
 	}
@@ -139,6 +147,11 @@ func (ep *Endpoint) openAux(addr *proto.WorkerAddress, rules *laneRules) error {
 		l := &chosen.Lanes[0]
 		dev, f := addr.Entry(l.Remote)
 		i := w.ifaces[l.Local]
+		if n, ok := rules.reuse(i, addr, l, ep.lanes); ok {
+			n.remote = refuse{}
+			ep.pair.aux, ep.pair.auxEntry = n, l.Remote
+			return nil
+		}
 		ue, err := i.uct.NewEndpoint(uct.EndpointParams{
 			DeviceAddr: dev.Addr,
 			IfaceAddr:  f.Addr,

@@ -16,6 +16,7 @@ type laneRules struct {
 	back    *wayBack            // over a connection that the peer has made
 
 	spare []lane               // connected already, for those that lead to the same
+	made  []madeLane           // not connected pairwise, for those of the same kind
 	ends  *proto.WorkerAddress // that of a request: pairwise lanes are for the ends in it
 
 	cm     bool       // a connection manager connects the endpoint
@@ -85,8 +86,33 @@ func (r *laneRules) hasSpare(i *iface, dev *proto.AddressDevice, f *proto.Addres
 	})
 }
 
+// isSpare reports whether a lane was there before.
 func (r *laneRules) isSpare(l lane) bool {
-	return slices.ContainsFunc(r.spare, func(s lane) bool { return s.uct == l.uct })
+	return slices.ContainsFunc(r.spare, func(s lane) bool { return s.uct == l.uct }) ||
+		slices.ContainsFunc(r.made, func(m madeLane) bool { return m.uct == l.uct })
+}
+
+// madeLane is a lane that is not connected pairwise, and where it leads.
+type madeLane struct {
+	lane
+	path  int
+	entry entryID
+}
+
+// reuse returns a lane that was there before and does what another is to be made for.
+func (r *laneRules) reuse(i *iface, addr *proto.WorkerAddress, l *proto.Lane, taken []lane) (lane, bool) {
+	if k := r.spareFor(i, addr, l.Remote, taken); k >= 0 {
+		return r.spare[k], true
+	}
+	dev, f := addr.Entry(l.Remote)
+	for k := range r.made {
+		m := &r.made[k]
+		if m.iface == i && m.path == l.Path && m.entry == idOf(f.Transport, dev.Addr, f.Addr) &&
+			!slices.ContainsFunc(taken, func(t lane) bool { return t.uct == m.uct }) {
+			return m.lane, true
+		}
+	}
+	return lane{}, false
 }
 
 // errNoEnd is why a pairwise lane does not lead to an entry.

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
@@ -116,18 +117,52 @@ func (w *Worker) matchedPairs(from *source, ep *Endpoint, m *proto.Wireup) error
 }
 
 // rechoose makes the lanes anew, toward the address in a request. Nothing was sent over
-// them.
+// them but a question that nobody answers. Those that are not connected pairwise are kept where
+// the new choice has them, too: the peer's end of one may be its lane for wireup and keepalive,
+// and would be left with an end that is closed here.
 func (ep *Endpoint) rechoose(addr *proto.WorkerAddress, origin uct.Origin) error {
 	ep.purgeLanes(ucs.ErrCanceled)
+	made := ep.detachUnpaired()
 	ep.closeLanes(false)
 	ep.setRefused(nil)
-	if err := ep.connectBy(addr.WithoutEnds(), laneRules{ends: addr, origin: origin}); err != nil {
-		return err
+	err := ep.connectBy(addr.WithoutEnds(), laneRules{ends: addr, made: made, origin: origin})
+	for _, m := range made {
+		if !ep.has(m.uct) {
+			m.uct.Close()
+		}
 	}
-	if ep.pair == nil {
-		return fmt.Errorf("ucp: the peer has asked for other lanes: %w", ucs.ErrUnreachable)
+	if err == nil && ep.pair == nil {
+		err = fmt.Errorf("ucp: the peer has asked for other lanes: %w", ucs.ErrUnreachable)
 	}
-	return nil
+	return err
+}
+
+// detachUnpaired takes the lanes that are not connected pairwise away from the endpoint, the
+// auxiliary one, too.
+func (ep *Endpoint) detachUnpaired() (made []madeLane) {
+	p := ep.pair
+	if p.aux.uct != nil {
+		dev, f := ep.where.address.Entry(p.auxEntry)
+		aux := lane{iface: p.aux.iface, uct: p.aux.uct, remote: remoteOf(p.aux.uct)}
+		made = append(made, madeLane{lane: aux, entry: idOf(f.Transport, dev.Addr, f.Addr)})
+		p.aux = lane{}
+	}
+	paired := ep.lanes[:0]
+	for k, l := range ep.lanes {
+		if p.lanes&(1<<k) != 0 {
+			paired = append(paired, l)
+		} else {
+			made = append(made, madeLane{lane: l, path: ep.cfg.chosen.Lanes[k].Path, entry: ep.where.lanes[k]})
+		}
+	}
+	ep.lanes = paired
+	return made
+}
+
+// has reports whether a transport's endpoint is one of the lanes.
+func (ep *Endpoint) has(ue uct.Endpoint) bool {
+	return ep.pair != nil && ep.pair.aux.uct == ue ||
+		slices.ContainsFunc(ep.lanes, func(l lane) bool { return l.uct == ue })
 }
 
 // onPairReply connects the lanes with the ends in a reply.

@@ -40,3 +40,28 @@ func TestLostReply(t *testing.T) {
 		})
 	}
 }
+
+// TestPairsAtOnce: both sides ask for pairwise lanes at the same time, and one of them chooses
+// anew toward the address in the other's request. It keeps its end of the connection that the
+// question came over: the other side's end may be a lane of that one, which a second connection
+// would leave with an end that is closed here.
+func TestPairsAtOnce(t *testing.T) {
+	for name, mode := range map[string]ucp.ErrMode{"error mode none": ucp.ErrModeNone, "error mode peer": ucp.ErrModePeer} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, grounds["pairs"])
+			a, b := r.pair()
+			used := make(map[int]int) // how often, by the number of the transport's endpoint
+			r.sim.inject(t, func(op fault.Op) (none fault.Effect) {
+				used[op.Endpoint]++
+				return none
+			})
+			there := a.connectWith(b, ucp.EndpointParams{ErrMode: mode})
+			back := b.connectWith(a, ucp.EndpointParams{ErrMode: mode})
+			r.exchange(there, b, back, a)
+			if len(used) != 4 { // each side has a lane for messages and one for the agreement
+				t.Errorf("%d endpoints of the transport were used: %v", len(used), used)
+			}
+			r.endpoints(1, a, b)
+		})
+	}
+}
