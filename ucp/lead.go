@@ -7,6 +7,7 @@ import (
 
 	"github.com/ucx-go/ucx/ucp/internal/engine"
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // In thread mode multi any number of calls wait at a time. One leads: it progresses the
@@ -123,7 +124,7 @@ func (c *call) nothingStarted() (over bool, err error) {
 		return false, nil
 	case c.event:
 		if err = w.needWakeup(); err == nil {
-			err = w.armAnew()
+			err = w.armAnew(uct.EventAny)
 		}
 		if err == ucs.ErrBusy {
 			return true, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/ucx-go/ucx/ucp/internal/engine"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/uct"
 )
 
 // EpollTarget is an epoll set that a worker adds itself to until it is closed, and
@@ -119,7 +120,7 @@ func (w *Worker) eventFD() int {
 }
 
 // Arm prepares the event descriptor: after nil every new event makes it
-// readable. ucs.ErrBusy means that there is something to progress already, or
+// readable, of those that WorkerParams.Events asks for. ucs.ErrBusy means that there is something to progress already, or
 // that Signal was called, or in ThreadModeMulti that others have progressed something;
 // call Progress until it returns 0, look at what is waited for, and arm again. It has
 // to be called before each sleep.
@@ -128,7 +129,7 @@ func (w *Worker) Arm() error {
 	w.wake.comeBack()
 	err := w.needWakeup()
 	if err == nil {
-		err = w.armAnew()
+		err = w.armAnew(w.wanted())
 	}
 	if w.multi && err == nil {
 		w.engine.Armed(true) // [armed]
@@ -139,7 +140,7 @@ func (w *Worker) Arm() error {
 
 // armAnew is arm for the application, which takes note of what was signaled, and of what
 // others have brought about since it looked.
-func (w *Worker) armAnew() error {
+func (w *Worker) armAnew(events uct.EventFlags) error {
 	told := w.heard()
 	if w.multi && w.engine.Untold() {
 		told = true
@@ -147,7 +148,7 @@ func (w *Worker) armAnew() error {
 	if told {
 		return ucs.ErrBusy
 	}
-	return w.arm()
+	return w.armFor(events)
 }
 
 // heard reports whether there was a Signal that the application has not been told of.
@@ -172,14 +173,17 @@ func (w *Worker) arm() error {
 }
 
 // armQuietly is arm for a caller that has looked for a Signal already.
-func (w *Worker) armQuietly() error {
+func (w *Worker) armQuietly() error { return w.armFor(uct.EventAny) }
+
+// armFor is armQuietly for some events.
+func (w *Worker) armFor(events uct.EventFlags) error {
 	if w.dispatched.head != nil || w.copying.head != nil || w.stream.look || w.conns.parting != nil {
 		return ucs.ErrBusy
 	}
 	if w.eager.untimed { // nothing would wake the sleeper; it lasts for orphanTime at most
 		return ucs.ErrBusy
 	}
-	return w.uctw.Arm() // [arm]
+	return w.uctw.ArmFor(events) // [arm]
 }
 
 // Signal makes the event descriptor readable, or lets Wait return. Any goroutine

@@ -4,23 +4,24 @@ import (
 	"fmt"
 
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
 )
 
-// WakeupEvents are what shall wake who sleeps on a worker (enum ucp_wakeup_event_types).
-// They are a promise of wakeups, not of silence: whichever are asked for, everything that a
-// transport has to tell wakes, as WorkerAttr.Wakeup says. That is so over every transport:
+// WakeupEvents are what shall wake a goroutine that sleeps on a worker's descriptor
+// (enum ucp_wakeup_event_types). Transports know two directions, so WakeupTagRecv and WakeupRX
+// ask for the same, and so do all others.
 //
-//   - A worker that shall wake for WakeupTX wakes for arrivals. The end of a rendezvous, of a
-//     synchronous send, of a get or a flush is a message of the peer, and connections are made
-//     by messages: whoever slept through these would miss what he has asked for.
-//   - One that shall wake for WakeupRX wakes when sends go on or end. What found no room
-//     would stay with the sleeper, and a receive that fetches its data ends like a send.
-//   - Timers, failures and the ends of connections wake any worker.
+// A direction that is not asked for is left out by Arm over shared memory and rc, as C does. It
+// is left out only while no operation is under way on any endpoint of the worker: the end of a
+// rendezvous, of a synchronous send, of a get or a flush is a message of the peer, and a receive
+// that fetches its data ends as a send does. Over other transports everything wakes, and timers,
+// failures that the kernel reports and connections wake any worker; that a device could not send
+// is noticed at the next keepalive. A worker with WakeupTX alone serves its peers when it is
+// progressed and not before: they wait for it meanwhile.
 //
-// C asks its transports to leave events out. Those in shared memory and over RDMA devices do,
-// and with WakeupTX alone miss ends of sends; tcp of C wakes for everything. C's sentence that
-// there are no empty events with TX and RX holds for none of the two libraries: who is woken
-// progresses the worker and looks.
+// A wakeup is no promise that something is over, in either library: the caller progresses the
+// worker and looks. Wait, Run and the calls with a context wake for everything, whatever is asked
+// for here.
 type WakeupEvents uint32
 
 // Wakeup events, with C's bit numbers.
@@ -56,10 +57,43 @@ func (p *WorkerParams) checkEvents(f Features) error {
 	return nil
 }
 
-// wakesFor is what wakes who sleeps on the worker.
-func (w *Worker) wakesFor() WakeupEvents {
-	if w.ctx.params.Features&FeatureWakeup == 0 {
+// Directions that transports know.
+const (
+	wakeupSends    = WakeupRMA | WakeupAMO | WakeupTagSend | WakeupTX
+	wakeupReceives = WakeupTagRecv | WakeupRX
+)
+
+// wakesFor is what wakes a sleeper on the descriptor: all events of a direction that is asked for.
+func (w *Worker) wakesFor() (all WakeupEvents) {
+	switch e := w.params.Events & wakeupAll; {
+	case w.ctx.params.Features&FeatureWakeup == 0:
 		return 0
+	case e == 0:
+		all = wakeupAll
+	default:
+		for _, direction := range []WakeupEvents{wakeupSends, wakeupReceives} {
+			if e&direction != 0 {
+				all |= direction
+			}
+		}
 	}
-	return wakeupAll | w.params.Events&WakeupEdge
+	return all | w.params.Events&WakeupEdge
 }
+
+// wanted is what an Arm of the application asks the transports to wake for.
+func (w *Worker) wanted() (events uct.EventFlags) {
+	told := w.wakesFor()
+	if told&wakeupSends != 0 {
+		events |= uct.EventSendComp
+	}
+	if told&wakeupReceives != 0 {
+		events |= uct.EventRecv
+	}
+	if events != uct.EventAny && w.endpoints.Any((*Endpoint).underWay) {
+		events = uct.EventAny
+	}
+	return events
+}
+
+// underWay reports whether an operation has not ended, or the lanes are not connected.
+func (ep *Endpoint) underWay() bool { return ep.under > 0 || ep.lacks != 0 }

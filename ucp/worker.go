@@ -29,8 +29,8 @@ type WorkerParams struct {
 	// itself. Worker.EventFD is refused then.
 	Epoll *EpollTarget
 
-	// Events are what shall wake who sleeps on the worker at least; 0 means everything.
-	// What else wakes WorkerAttr.Wakeup says. They take FeatureWakeup.
+	// Events are what shall wake a sleeper on the worker's descriptor; 0 means everything.
+	// What else wakes it WorkerAttr.Wakeup says. They take FeatureWakeup.
 	Events WakeupEvents
 
 	// UserData is the application's, for WorkerAttr; what an epoll set tells of the worker is
@@ -104,7 +104,7 @@ type WorkerAttr struct {
 	// without FeatureAM.
 	MaxAMHeader int
 
-	// Wakeup is what wakes who sleeps on the worker, which may be more than
+	// Wakeup is what wakes a sleeper on the worker's descriptor, which may be more than
 	// WorkerParams.Events; 0 without FeatureWakeup.
 	Wakeup WakeupEvents
 }

@@ -96,6 +96,8 @@ const (
 	EventRecvSig  EventFlags = 1 << 2
 	EventFD       EventFlags = 1 << 3 // has a descriptor in the worker's set
 	EventAsyncCB  EventFlags = 1 << 4
+
+	EventAny = EventSendComp | EventRecv // all that one can be woken for
 )
 
 // Unlimited is the value of a size limit that does not exist.

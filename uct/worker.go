@@ -24,6 +24,13 @@ type Armer interface {
 	Arm() error
 }
 
+// EventArmer is an Armer that can leave events out. ArmFor is Arm for some of them: the event
+// set need not report the others. What they were about is found by Progress.
+type EventArmer interface {
+	Armer
+	ArmFor(events EventFlags) error
+}
+
 // Pusher is a Progressor that collects what is sent, for the next round. Push sends it
 // now: nobody may be about to progress for a while.
 type Pusher interface {
@@ -232,12 +239,22 @@ func (w *Worker) RoughNow() time.Duration { return w.clock.Rough(w.epoch) }
 
 // Arm prepares for a wait on EventFD: nil, or ucs.ErrBusy when there is
 // something to progress.
-func (w *Worker) Arm() error {
+func (w *Worker) Arm() error { return w.ArmFor(EventAny) }
+
+// ArmFor is Arm for some of EventSendComp and EventRecv: transports that can tell them apart
+// (EventArmer) do not wake for the other (uct_iface_event_arm). Timers, failures that the kernel
+// tells of and connection managers always wake.
+func (w *Worker) ArmFor(events EventFlags) error {
 	for _, p := range w.progress {
-		if a, ok := p.(Armer); ok {
-			if err := a.Arm(); err != nil {
-				return err
-			}
+		var err error
+		switch a := p.(type) {
+		case EventArmer:
+			err = a.ArmFor(events)
+		case Armer:
+			err = a.Arm()
+		}
+		if err != nil {
+			return err
 		}
 	}
 	w.mustPoll, w.nextLook = true, 0

@@ -24,6 +24,7 @@ var wakeupCases = []testCase{
 	{"a message before arm is not lost", twoSides, testMessageThenArm},
 	{"every message wakes", twoSides | everySwitch, testEveryMessageWakes},
 	{"an answer to a sleeping sender wakes", twoSides | everySwitch, testSendWakes},
+	{"events that are not asked for", twoSides, testWakeupMask},
 	{"wait returns at once when busy", anywhere, testWaitPending},
 	{"wait does not progress", twoSides, testWaitDoesNotProgress},
 	{"wait ends with its context", anywhere, testWaitContext},
@@ -141,6 +142,88 @@ func testArmThenMessage(t *testing.T, tr transport) {
 		r.must(req, nil)
 		r.must(sreq, nil)
 	}
+}
+
+// testWakeupMask: a worker that wants to hear of one direction is woken for what it has started,
+// whichever way that ends, and what comes of the other one is there when it looks.
+func testWakeupMask(t *testing.T, tr transport) {
+	for name, events := range map[string]ucp.WakeupEvents{"sends": ucp.WakeupTX, "receives": ucp.WakeupRX} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, tr)
+			a, b := r.open(), r.openWith(ucp.ContextParams{Features: features}, ucp.WorkerParams{Events: events})
+			there, back := a.connect(b), b.connect(a)
+			r.warm(there, b)
+			r.warm(back, a)
+			for i := range 10 {
+				recv := b.recvInto(1, 0, make([]byte, 16), nil)
+				b.arm()
+				sent, err := there.TagSend(1, message(i), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				a.alone(sent)
+				if events == ucp.WakeupRX && !readable(t, b.fd, longEnough) {
+					t.Fatalf("message %d did not make the descriptor readable", i)
+				}
+				r.must(recv, nil)
+				r.must(sent, nil)
+
+				answer := a.recvInto(2, 0, make([]byte, 16), nil)
+				sync := r.started(back.TagSendSync(2, message(i), nil))
+				for !sync.Done() {
+					b.arm()
+					if sync.Done() {
+						break
+					}
+					for !answer.Done() && !readable(t, b.fd, 0) {
+						a.Progress()
+					}
+					for rounds := 0; !readable(t, b.fd, 1); rounds++ { // what the peer has not sent yet
+						if a.Progress(); rounds == longEnough {
+							t.Fatalf("the answer to message %d did not make the descriptor readable", i)
+						}
+					}
+				}
+				r.must(answer, nil)
+				r.must(sync, nil)
+			}
+		})
+	}
+}
+
+// TestWakeupUnasked: over shared memory a message does not wake a sleeper on a worker that wants
+// to hear of sends alone and has none under way. While one is, the answer of the peer does.
+func TestWakeupUnasked(t *testing.T) {
+	r := newRig(t, byName(t, "posix"))
+	a, b := r.open(), r.openWith(ucp.ContextParams{Features: features}, ucp.WorkerParams{Events: ucp.WakeupTX})
+	there := a.connect(b)
+	r.warm(there, b)
+	recv := b.recvInto(1, 0, make([]byte, 16), nil)
+	b.arm()
+	if readable(t, b.fd, 0) {
+		b.arm() // for something before
+	}
+	sent, err := there.TagSend(1, message(1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.alone(sent)
+	if readable(t, b.fd, 0) {
+		t.Error("a message has made the descriptor readable")
+	}
+	r.must(sent, nil)
+	r.must(recv, nil)
+
+	back := b.connect(a)
+	answer := a.recvInto(2, 0, make([]byte, 16), nil)
+	sync := r.started(back.TagSendSync(2, message(2), nil))
+	b.arm()
+	a.alone(answer) // the answer goes with that
+	if !readable(t, b.fd, 0) {
+		t.Error("the end of a send has not made the descriptor readable")
+	}
+	r.must(answer, nil)
+	r.must(sync, nil)
 }
 
 // testMessageThenArm: what has come between the last progress and Arm makes Arm

@@ -6,6 +6,7 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
@@ -62,20 +63,23 @@ func (i *Iface) Sent() (wc []verbs.WC, full bool) { return i.send.take() }
 // Received returns completions of receives, likewise.
 func (i *Iface) Received() (wc []verbs.WC, full bool) { return i.recv.take() }
 
-// Arm prepares for a sleep: nil when the event set of the worker will tell of receives, and
-// of sends if those are wanted, ucs.ErrBusy when progress has to be made first. There is
-// nothing between all sends and none: not all devices tell of failures alone, see
-// verbs.CQ.ReqNotify.
-func (i *Iface) Arm(sends bool) error {
+// Arm prepares for a sleep: nil when the event set of the worker will tell of receives or of
+// sends, whichever of uct.EventRecv and uct.EventSendComp is asked for, ucs.ErrBusy when progress
+// has to be made first. There is nothing between all sends and none: not all devices tell of
+// failures alone, see verbs.CQ.ReqNotify.
+func (i *Iface) Arm(events uct.EventFlags) error {
 	if !i.Failures.Empty() || i.letters.waiting.Load() {
 		return ucs.ErrBusy
 	}
-	if sends {
+	if events&uct.EventSendComp != 0 {
 		if err := i.send.arm(); err != nil {
 			return err
 		}
 	}
-	return i.recv.arm()
+	if events&uct.EventRecv != 0 {
+		return i.recv.arm()
+	}
+	return nil
 }
 
 // channelEvents takes the events of the channel. What they are about is found in the

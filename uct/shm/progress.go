@@ -84,9 +84,14 @@ func (i *iface) receiveFenced() (n int) {
 
 // Arm implements uct.Armer: it says whether a message to come will make the socket
 // readable.
-func (i *iface) Arm() error {
+func (i *iface) Arm() error { return i.ArmFor(uct.EventAny) }
+
+// ArmFor implements uct.EventArmer. Sends are over in their call, and room in a peer's ring is
+// told to those that wait for it, so only messages can be left out.
+func (i *iface) ArmFor(events uct.EventFlags) error {
+	receives := events&uct.EventRecv != 0 && !i.dead
 	longest, ok := i.rest()
-	if !ok || !i.failures.Empty() || i.unsettled() || !i.dead && !i.armRing() || !i.limitSleep(longest) {
+	if !ok || !i.failures.Empty() || i.unsettled() || receives && !i.armRing() || !i.limitSleep(longest) {
 		return ucs.ErrBusy
 	}
 	return nil

@@ -55,6 +55,7 @@ var tests = []struct {
 	{"two workers", anyAM, testTwoWorkers},
 	{"arm idle", 0, testArmIdle},
 	{"wakeup", anyAM, testWakeup},
+	{"wakeup for some events", anyAM, testWakeupFor},
 	{"wakeup of the sender", anyAM | uct.IfacePending, testWakeupSender},
 	{"no allocations", anyAM, testNoAllocations},
 }

@@ -1,7 +1,10 @@
 // Package idtable gives objects ids that peers may be told and send back.
 package idtable
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+	"slices"
+)
 
 // Table gives objects the 64-bit ids that peers send back. Ids are odd, like
 // C UCX's indirect ids, and hold a slot number and a generation: an id that was
@@ -90,6 +93,11 @@ func (t *Table[T]) Each(fn func(*T)) {
 			fn(obj)
 		}
 	}
+}
+
+// Any reports whether fn says so of an object.
+func (t *Table[T]) Any(fn func(*T) bool) bool {
+	return slices.ContainsFunc(t.slots, func(s slot[T]) bool { return s.obj != nil && fn(s.obj) })
 }
 
 // Some calls fn for at most n objects, from slot from on and around, each once,

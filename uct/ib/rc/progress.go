@@ -4,6 +4,7 @@ package rc
 
 import (
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
@@ -157,12 +158,22 @@ const maxLate = 1024
 // those that ask for a completion, whether anybody waits for them or not: no other event
 // would tell that one has failed. That is a wakeup or two for a burst, since few of its
 // requests ask; C UCX arms for all sends, too (uct_rc_iface_arm_cq_check).
-func (i *iface) Arm() error {
+func (i *iface) Arm() error { return i.ArmFor(uct.EventAny) }
+
+// ArmFor implements uct.EventArmer. Where requests wait to be sent they wait for completions of
+// others, or for the peer's grants, which arrive as messages do.
+func (i *iface) ArmFor(events uct.EventFlags) error {
 	if len(i.limbo.sends) > 0 || i.resumed.Len() > 0 || !i.Waiting.All(cannotSend) {
 		return ucs.ErrBusy
 	}
 	i.confirmTails()
-	return i.Iface.Arm(i.credits < i.total)
+	if !i.Waiting.Empty() {
+		events = uct.EventAny
+	}
+	if i.credits == i.total {
+		events &^= uct.EventSendComp
+	}
+	return i.Iface.Arm(events)
 }
 
 func cannotSend(s kit.Sender) bool { return s.Room() != kit.Open }

@@ -4,6 +4,7 @@ package ud
 
 import (
 	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/internal/kit"
 )
@@ -130,13 +131,18 @@ func (i *iface) ring() {
 	}
 }
 
-// Arm implements uct.Armer.
+// Arm implements uct.Armer. No event can be left out: acknowledgments arrive as messages do,
+// and the peer waits for ours.
 func (i *iface) Arm() error {
 	if i.limbo.ready(i) || i.dying || i.broken || i.resumed.Len() > 0 || i.flow.Owed() && i.sq.room() > 0 || !i.Waiting.All(cannotSend) {
 		return ucs.ErrBusy
 	}
 	i.watch()
-	return i.Iface.Arm(i.sq.waits())
+	events := uct.EventRecv
+	if i.sq.waits() {
+		events |= uct.EventSendComp
+	}
+	return i.Iface.Arm(events)
 }
 
 func cannotSend(s kit.Sender) bool { return s.Room() != kit.Open }

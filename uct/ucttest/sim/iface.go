@@ -47,6 +47,7 @@ type iface struct {
 	inbox    []*packet // in the order of arrival
 	incoming map[*endpoint]struct{}
 	armed    bool
+	deaf     bool // not for messages
 	closed   bool
 }
 
@@ -101,16 +102,19 @@ func (i *iface) Attr() *uct.IfaceAttr { return &i.attr }
 func (i *iface) SetAMHandler(id uct.AMID, h uct.AMHandler) error { return i.handlers.Set(id, h) }
 
 // Arm implements uct.Armer. Waiting is right when only a peer can go on.
-func (i *iface) Arm() error {
+func (i *iface) Arm() error { return i.ArmFor(uct.EventAny) }
+
+// ArmFor implements uct.EventArmer.
+func (i *iface) ArmFor(events uct.EventFlags) error {
 	i.net.mu.Lock()
 	defer i.net.mu.Unlock()
 	if len(i.inbox) > 0 || !i.failures.Empty() || slices.ContainsFunc(i.endpoints, (*endpoint).busy) {
 		return ucs.ErrBusy
 	}
 	for _, e := range i.endpoints {
-		e.watching = !e.pending.Empty() || e.ops.head != nil
+		e.watching = !e.pending.Empty() || events&uct.EventSendComp != 0 && e.ops.head != nil
 	}
-	i.armed = true
+	i.armed, i.deaf = true, events&uct.EventRecv == 0
 	return nil
 }
 

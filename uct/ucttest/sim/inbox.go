@@ -28,7 +28,9 @@ func (e *endpoint) dispatch(p *packet) {
 	e.sent++
 	p.due = e.peer.round + 1 + uint64(e.peer.o.Latency)
 	e.peer.inbox = append(e.peer.inbox, p)
-	e.peer.wake()
+	if !e.peer.deaf {
+		e.peer.wake()
+	}
 }
 
 // unheard says why the endpoint that e is connected with receives nothing, nil if it does:
