@@ -1,12 +1,21 @@
 package ucp
 
-// aside holds the messages of one peer that a queue holds back, because the peer has too many
-// replies to read (replies.go). They stay in order, and messages of other peers overtake them.
-// A message is moved there at most once.
+import (
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/log"
+)
+
+// aside holds the messages of one peer that other messages overtake in a queue: those that are
+// held back because the peer has too many replies to read (replies.go), or whose data is being
+// fetched, and what the peer has sent behind them. They stay in order. A message is moved there at
+// most once.
 type aside struct {
-	debt  *replyDebt
-	list  amList
-	ready bool // it is in AMQueue.ready
+	sender   any
+	list     amList
+	ready    bool       // it is in AMQueue.ready
+	fetching *AMMessage // in front of the list, in no list itself
 }
 
 // debt returns the account of the endpoint that leads to the sender, nil if there is none.
@@ -23,53 +32,191 @@ func (m *AMMessage) heldBack() bool {
 	return d != nil && d.holding
 }
 
+// sender is what messages of one peer have in common; nil where nobody knows who has sent it.
+func (m *AMMessage) sender() any {
+	switch {
+	case m.from.uct != nil:
+		return m.from
+	case m.ep != nil:
+		return m.ep
+	}
+	return nil
+}
+
+// fetches reports whether the queue has to fetch the data of a message.
+func (q *AMQueue) fetches(m *AMMessage) bool { return q.maxData >= 0 && m.state&amOffered != 0 }
+
+// delays reports whether a message cannot leave the queue when it is the oldest.
+func (q *AMQueue) delays(m *AMMessage) bool { return q.fetches(m) || m.heldBack() }
+
 // front returns the next message to be taken, nil if there is none.
 func (q *AMQueue) front() *AMMessage {
 	m := q.list.head
-	if q.asides == nil && (m == nil || !m.heldBack()) {
+	if q.asides == nil && (m == nil || !q.delays(m)) {
 		return m
 	}
 	return q.frontBeside()
 }
 
-// frontBeside is front for a queue with messages that are held back, or have to be. Messages
-// that are held back no longer come first.
+// frontBeside is front for a queue with messages that are overtaken, or have to be. Messages
+// that are overtaken no longer come first.
 //
 //go:noinline
 func (q *AMQueue) frontBeside() *AMMessage {
+	for {
+		if m := q.frontReady(); m != nil {
+			return m
+		}
+		m := q.list.head
+		if m == nil {
+			return nil
+		}
+		key := m.sender()
+		a := q.asides[key]
+		if a == nil && !q.delays(m) {
+			return m
+		}
+		if a == nil {
+			if q.asides == nil {
+				q.asides = make(map[any]*aside)
+			}
+			a = &aside{sender: key}
+			q.asides[key] = a
+		}
+		q.list.remove(m)
+		a.list.push(m)
+		if m.heldBack() {
+			d := m.debt()
+			m.state |= amAside
+			d.kept += m.charged
+			d.check()
+		}
+		q.makeReady(a)
+	}
+}
+
+// makeReady has the queue look at the messages of an aside again.
+func (q *AMQueue) makeReady(a *aside) {
+	if !a.ready {
+		a.ready = true
+		q.ready = append(q.ready, a)
+	}
+}
+
+// frontReady returns the next message of the asides that have one, and begins to fetch the data of
+// those that need that.
+func (q *AMQueue) frontReady() *AMMessage {
 	for len(q.ready) > 0 {
 		a := q.ready[0]
-		if !a.debt.holding {
-			if m := a.list.head; m != nil {
-				return m
-			}
-			delete(q.asides, a.debt)
+		m := a.list.head
+		if m != nil && a.fetching == nil && !q.delays(m) {
+			return m
 		}
 		a.ready = false
 		q.ready[0] = nil
 		q.ready = q.ready[1:]
+		switch {
+		case a.fetching != nil || m != nil && m.heldBack():
+		case m != nil:
+			q.fetch(a, m)
+		default:
+			delete(q.asides, a.sender)
+		}
 	}
 	if len(q.asides) == 0 {
 		q.asides, q.ready = nil, nil
 	}
-	for m := q.list.head; m != nil; m = q.list.head {
-		if !m.heldBack() {
-			return m
-		}
-		d := m.debt()
-		a := q.asides[d]
-		if a == nil {
-			if q.asides == nil {
-				q.asides = make(map[*replyDebt]*aside)
-			}
-			a = &aside{debt: d}
-			q.asides[d] = a
-		}
-		q.list.remove(m)
-		m.state |= amAside
-		d.kept += m.charged
-		a.list.push(m)
-		d.check()
-	}
 	return nil
+}
+
+// dropOf gives up the messages of an account.
+func (a *aside) dropOf(d *replyDebt) {
+	for m := a.list.head; m != nil; {
+		next := m.next
+		if m.debt() == d {
+			m.giveUp(ucs.OK)
+		}
+		m = next
+	}
+}
+
+// giveUp drops a message of a queue. The status is for its sender, if the data is still there.
+func (m *AMMessage) giveUp(status ucs.Status) {
+	m.leaveQueue()
+	m.refuse(status)
+	m.drop()
+}
+
+// fetch begins to fetch the data of a message, the first of its peer's, into memory that the peer
+// pays for.
+func (q *AMQueue) fetch(a *aside, m *AMMessage) {
+	w := q.w
+	q.makeReady(a) // for what is behind it, if it is dropped
+	if m.length > q.maxData {
+		m.giveUp(ucs.ErrExceedsLimit)
+		return
+	}
+	m.leaveQueue() // making room may drop what is in queues
+	if err := w.charge(m.from, m.length); err != nil {
+		m.refuse(ucs.ErrNoMemory)
+		m.drop()
+		return
+	}
+	m.roomForData()
+	a.fetching = m
+	r := w.getRequest()
+	r.state, r.mode = stateInCall|stateParams|stateAMRecv, 0
+	r.onRecv = func(r *Request, err error, _ int, _ any) {
+		r.free()
+		q.fetched(a, err)
+		q.serve()
+	}
+	err := r.data.initRecv(m.data, nil)
+	if err != nil {
+		w.dropRequest(r)
+		q.fetched(a, err)
+		return
+	}
+	r.info = TagRecvInfo{Length: m.length}
+	was := w.asker
+	w.asker = m.from
+	w.fetch(r, &m.rndv, m.key)
+	w.asker = was
+	if r, err = r.result(); r == nil {
+		q.fetched(a, err)
+	}
+}
+
+// roomForData replaces the memory of an offered message by one that has room for its data, too.
+func (m *AMMessage) roomForData() {
+	w, old := m.w, m.buf
+	n := m.length
+	buf, b := w.alignedBuffer(n + len(m.header) + len(m.key))
+	h := n + copy(b[n:], m.header)
+	k := h + copy(b[h:], m.key)
+	m.buf, m.data, m.header, m.key = buf, b[:n:n], b[n:h:h], b[h:k:k]
+	if old != nil {
+		w.buffers.Put(old)
+	}
+	m.discharge()
+	m.charge(amMessageSize + cap(buf))
+}
+
+// fetched puts a message whose data is here before those that its peer has sent behind it.
+func (q *AMQueue) fetched(a *aside, err error) {
+	m := a.fetching
+	a.fetching = nil
+	q.makeReady(a)
+	switch {
+	case err != nil:
+		log.Debug("active message dropped: its data could not be fetched", zap.String("worker", q.w.name), zap.Error(err))
+		m.state &^= amOffered
+		m.drop()
+	case q.closed:
+		m.drop()
+	default:
+		m.state &^= amOffered
+		a.list.pushFront(m)
+		link(&m.from.actives, m, (*AMMessage).place)
+	}
 }

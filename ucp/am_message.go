@@ -78,6 +78,16 @@ func (l *amList) push(m *AMMessage) {
 	l.tail = m
 }
 
+func (l *amList) pushFront(m *AMMessage) {
+	m.list, m.prev, m.next = l, nil, l.head
+	if l.head == nil {
+		l.tail = m
+	} else {
+		l.head.prev = m
+	}
+	l.head = m
+}
+
 func (l *amList) remove(m *AMMessage) {
 	if m.prev == nil {
 		l.head = m.next

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,35 +16,66 @@ import (
 // are (UCX_MAX_UNEXP_BYTES). Messages of a peer that does not read its answers stay until it
 // does, and messages of other peers overtake them (Stats.HeldBack). A queue belongs to its
 // worker's goroutine, or in ThreadModeMulti to any.
+//
+// Messages are whole when they leave the queue, unless AMQueueParams.Offers says otherwise: data
+// that is still at the sender is fetched before, from the time when somebody asks for a message,
+// for each peer one message at a time. Messages of other peers do not wait for that. Those of one
+// peer come in the order in which they were sent; over shared memory this holds for messages that
+// can be answered (AMSendReply), as others do not say who has sent them. A message whose data
+// cannot be fetched, because its sender is gone, is dropped.
 type AMQueue struct {
 	_ noCopy
 
 	w       *Worker
 	id      uint16
+	maxData int // longest data that is fetched, -1 for a queue of offers
 	closed  bool
-	list    amList   // the oldest first
-	ready   []*aside // with messages that were held back, and go before those
-	asides  map[*replyDebt]*aside
-	waiters requestList // of who asks for one
-	taken   uint64      // messages
-	seen    uint64      // of those, when that was looked at (replyState)
+	list    amList         // the oldest first
+	ready   []*aside       // with messages that go before those
+	asides  map[any]*aside // by the sender (AMMessage.sender)
+	waiters requestList    // of calls that wait for a message
+	taken   uint64         // messages
+	seen    uint64         // of those, when that was looked at (replyState)
 }
+
+// AMQueueParams are the parameters of Worker.NewAMQueue.
+type AMQueueParams struct {
+	ID uint16 // of the messages
+
+	// MaxData is the length, in bytes, of the longest data that is fetched from a sender; 0 means
+	// DefaultMaxData. The request of the sender of a longer message ends with
+	// ucs.ErrExceedsLimit, and the message is dropped.
+	MaxData int
+
+	// Offers has messages leave the queue with their data still at the sender
+	// (AMMessage.Offered), for applications that have a place for it: Recv and RecvWait fetch it.
+	Offers bool
+}
+
+// DefaultMaxData is AMQueueParams.MaxData unless that is set.
+const DefaultMaxData = 64 << 20
 
 // NewAMQueue makes a queue of the active messages of an id. It takes the place of the
 // handler that the id may have.
-func (w *Worker) NewAMQueue(id uint16) (*AMQueue, error) {
+func (w *Worker) NewAMQueue(p AMQueueParams) (*AMQueue, error) {
 	w.enter()
-	q, err := w.newAMQueue(id)
+	q, err := w.newAMQueue(&p)
 	w.exit()
 	return q, err
 }
 
-func (w *Worker) newAMQueue(id uint16) (*AMQueue, error) {
-	if !w.am.on {
+func (w *Worker) newAMQueue(p *AMQueueParams) (*AMQueue, error) {
+	switch {
+	case !w.am.on:
 		return nil, fmt.Errorf("ucp: a queue of active messages without FeatureAM, or of a closed worker: %w", ucs.ErrInvalidParam)
+	case p.MaxData < 0 || p.Offers && p.MaxData != 0:
+		return nil, fmt.Errorf("ucp: MaxData=%d of a queue of active messages, Offers=%v: %w", p.MaxData, p.Offers, ucs.ErrInvalidParam)
 	}
-	q := &AMQueue{w: w, id: id}
-	w.am.set(id, amEntry{queue: q})
+	q := &AMQueue{w: w, id: p.ID, maxData: cmp.Or(p.MaxData, DefaultMaxData)}
+	if p.Offers {
+		q.maxData = -1
+	}
+	w.am.set(p.ID, amEntry{queue: q})
 	w.am.queues = append(w.am.queues, q)
 	return q, nil
 }
@@ -124,7 +156,7 @@ func (q *AMQueue) close() {
 	w.am.queues = slices.DeleteFunc(w.am.queues, func(o *AMQueue) bool { return o == q })
 	q.list.drop()
 	for _, a := range q.asides {
-		a.list.drop()
+		a.list.drop() // what is being fetched is dropped when that ends
 	}
 	q.ready, q.asides = nil, nil
 	for r := q.waiters.head; r != nil; r = q.waiters.head {
@@ -171,7 +203,7 @@ func (m *AMMessage) give() {
 // take is given a message.
 func (q *AMQueue) take(m *AMMessage) error {
 	w := q.w
-	if r := q.waiters.head; r != nil && !m.heldBack() {
+	if r := q.waiters.head; r != nil && q.asides == nil && !q.delays(m) {
 		m.own()
 		m.give()
 		q.taken++
@@ -191,10 +223,21 @@ func (q *AMQueue) take(m *AMMessage) error {
 	m.charge(amMessageSize + cap(m.buf))
 	q.list.push(m)
 	link(&from.actives, m, (*AMMessage).place)
-	if q.waiters.head != nil { // it would have it, were it not held back
-		q.front()
-	}
+	q.serve()
 	return nil
+}
+
+// serve gives messages to the calls that wait for them.
+func (q *AMQueue) serve() {
+	for r := q.waiters.head; r != nil; r = q.waiters.head {
+		m := q.pop()
+		if m == nil {
+			return
+		}
+		r.userData.(*call).am = m
+		r.userData = nil
+		r.finish(nil)
+	}
 }
 
 // leaveQueue takes a message out of its queue.
@@ -202,7 +245,9 @@ func (m *AMMessage) leaveQueue() {
 	m.list.remove(m)
 	if m.state&amAside != 0 {
 		m.state &^= amAside
-		m.debt().kept -= m.charged
+		if d := m.debt(); d != nil {
+			d.kept -= m.charged
+		}
 	}
 	unlink(&m.from.actives, m, (*AMMessage).place)
 }
@@ -217,36 +262,25 @@ func (amFamily) peerReads(ep *Endpoint) {
 
 func (amFamily) peerDropped(ep *Endpoint) {
 	for _, q := range ep.w.am.queues {
-		if a := q.asides[ep.bill.debt]; a != nil {
-			a.list.drop()
+		for _, a := range q.asides {
+			a.dropOf(ep.bill.debt)
 		}
 	}
 }
 
 // resume goes on with the messages of a peer that has read.
 func (q *AMQueue) resume(d *replyDebt) {
-	a := q.asides[d]
-	if a == nil || a.ready {
-		return
-	}
-	a.ready = true
-	q.ready = append(q.ready, a)
-	for r := q.waiters.head; r != nil; r = q.waiters.head {
-		m := q.pop()
-		if m == nil {
-			return
+	for _, a := range q.asides {
+		if m := a.list.head; m != nil && m.debt() == d {
+			q.makeReady(a)
 		}
-		r.userData.(*call).am = m
-		r.userData = nil
-		r.finish(nil)
 	}
+	q.serve()
 }
 
 // drop gives up the messages of a list, which is one of a queue.
 func (l *amList) drop() {
 	for m := l.head; m != nil; m = l.head {
-		m.leaveQueue()
-		m.refuse(ucs.OK)
-		m.drop()
+		m.giveUp(ucs.OK)
 	}
 }

@@ -259,7 +259,7 @@ func TestHostileAMUnexpected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newActiveVictim(t)
-			q, err := v.NewAMQueue(queueID)
+			q, err := v.NewAMQueue(AMQueueParams{ID: queueID, Offers: true})
 			v.must(err)
 			i := 0
 			for ; i <= limit; i++ {
@@ -291,7 +291,7 @@ func TestHostileAMUnexpected(t *testing.T) {
 func TestAMQueueOfUser(t *testing.T) {
 	v := newActiveVictim(t)
 	v.log.Expect("dropping the connection that holds most")
-	q, err := v.NewAMQueue(queueID)
+	q, err := v.NewAMQueue(AMQueueParams{ID: queueID, Offers: true})
 	v.must(err)
 	for range 3 {
 		v.must(v.onAMSingle()(nil, append(proto.AMHeader{ID: queueID}.Append(nil), make([]byte, 5000)...), nil))

@@ -271,7 +271,7 @@ func (f *fuzzTarget) handleActive() {
 		}
 	}
 	var err error
-	if f.queue, err = f.NewAMQueue(5); err != nil {
+	if f.queue, err = f.NewAMQueue(AMQueueParams{ID: 5, Offers: true}); err != nil {
 		f.Fatal(err)
 	}
 }

@@ -63,7 +63,7 @@ func newDeafPeers(t *testing.T, tls string, size int) *deafPeers {
 	handle(p.deaf, testReply, func(m *AMMessage) { p.replies = append(p.replies, binary.LittleEndian.Uint64(m.Header())) })
 	handle(p.good, testReply, func(*AMMessage) { p.answered++ })
 	var err error
-	if p.queue, err = p.server.NewAMQueue(testQueued); err != nil {
+	if p.queue, err = p.server.NewAMQueue(AMQueueParams{ID: testQueued, Offers: true}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

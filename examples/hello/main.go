@@ -98,7 +98,7 @@ func onName(m *ucp.AMMessage) error {
 func greet(ctx context.Context, w *ucp.Worker, addr netip.AddrPort, name string) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	greetings, err := w.NewAMQueue(idGreeting)
+	greetings, err := w.NewAMQueue(ucp.AMQueueParams{ID: idGreeting})
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func dial(ctx context.Context, addr netip.AddrPort) (*client, error) {
 }
 
 func (c *client) open(ctx context.Context, addr netip.AddrPort) (err error) {
-	answers, err := c.worker.NewAMQueue(idHere)
+	answers, err := c.worker.NewAMQueue(ucp.AMQueueParams{ID: idHere})
 	if err != nil {
 		return err
 	}

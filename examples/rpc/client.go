@@ -38,7 +38,7 @@ func dial(addr netip.AddrPort) (*client, error) {
 	}
 	c := &client{shared: w, over: make(chan struct{}), calls: make(map[uint64]chan<- *answer)}
 	c.lost, c.fail = context.WithCancelCause(context.Background())
-	if c.answers, err = w.worker.NewAMQueue(idAnswer); err == nil {
+	if c.answers, err = w.worker.NewAMQueue(ucp.AMQueueParams{ID: idAnswer, Offers: true}); err == nil {
 		c.ep, err = w.worker.NewEndpoint(ucp.EndpointParams{
 			RemoteAddr: addr,
 			ErrMode:    ucp.ErrModePeer,

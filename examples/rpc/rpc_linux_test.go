@@ -177,7 +177,7 @@ func TestLostServer(t *testing.T) {
 func TestClientThatDoesNotTake(t *testing.T) {
 	s, _ := started(t, time.Millisecond)
 	c := dialed(t, s.addr())
-	if _, err := c.worker.NewAMQueue(idAnswer); err != nil { // nobody takes them out of this one
+	if _, err := c.worker.NewAMQueue(ucp.AMQueueParams{ID: idAnswer, Offers: true}); err != nil { // nobody takes them out of this one
 		t.Fatal(err)
 	}
 	_, err := c.call(t.Context(), "fill", []byte{0, 0, 0, 1, 0, 0, 0, 0})

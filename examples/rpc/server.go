@@ -62,7 +62,7 @@ func newServer(addr netip.AddrPort) (*server, error) {
 		return nil, err
 	}
 	s := &server{shared: w, limit: timeLimit}
-	if s.calls, err = w.worker.NewAMQueue(idCall); err == nil {
+	if s.calls, err = w.worker.NewAMQueue(ucp.AMQueueParams{ID: idCall, Offers: true}); err == nil {
 		s.listener, err = w.worker.NewListener(ucp.ListenerParams{Addr: addr, OnAccept: accepted})
 	}
 	if err != nil {

@@ -29,7 +29,7 @@ func (t *talk) run(serves bool, addr string) (err error) {
 		return err
 	}
 	if t.way == "am" {
-		if t.queue, err = t.worker.NewAMQueue(0); err != nil {
+		if t.queue, err = t.worker.NewAMQueue(ucp.AMQueueParams{ID: 0, Offers: true}); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, t.queue.Close()) }()

@@ -56,7 +56,7 @@ func allocatesNothingActive(t *testing.T, tr transport, n int) {
 		}
 		return nil
 	})
-	q, err := b.NewAMQueue(5)
+	q, err := b.NewAMQueue(ucp.AMQueueParams{ID: 5, Offers: true})
 	if err != nil {
 		t.Fatal(err)
 	}

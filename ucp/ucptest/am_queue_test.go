@@ -20,7 +20,7 @@ func TestAMQueue(t *testing.T) {
 	onSome(t, func(t *testing.T, r *rig) {
 		a, b := r.activePair()
 		ep := a.connect(b)
-		q, err := b.NewAMQueue(1)
+		q, err := b.NewAMQueue(ucp.AMQueueParams{ID: 1, Offers: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestAMQueueLoop(t *testing.T) {
 	onSome(t, func(t *testing.T, r *rig) {
 		a, b := r.activePair()
 		ep := a.connect(b)
-		q, err := b.NewAMQueue(1)
+		q, err := b.NewAMQueue(ucp.AMQueueParams{ID: 1, Offers: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,91 +123,103 @@ func TestAMQueueLoop(t *testing.T) {
 // queues, answer them and receive what is offered. Every message is answered once, in the
 // order of its sender.
 func TestTogetherActive(t *testing.T) {
+	for _, name := range []string{"self", "tcp", "posix and cma", "sim"} {
+		t.Run(name, func(t *testing.T) { togetherActive(t, byName(t, name), true) })
+	}
+}
+
+// TestTogetherActiveWhole is TestTogetherActive with queues that fetch what is offered.
+func TestTogetherActiveWhole(t *testing.T) {
+	for _, name := range []string{"self", "tcp", "posix and cma", "sim"} {
+		t.Run(name, func(t *testing.T) { togetherActive(t, byName(t, name), false) })
+	}
+}
+
+func togetherActive(t *testing.T, tr transport, offers bool) {
 	clients, each := 16, 200
 	if race.Enabled || testing.Short() {
 		each = 30
 	}
-	for _, name := range []string{"self", "tcp", "posix and cma", "sim"} {
-		t.Run(name, func(t *testing.T) {
-			tr := byName(t, name)
-			tr.mode = ucs.ThreadModeMulti
-			r := newRig(t, tr)
-			a, b := r.activePair()
-			ep := a.connect(b)
-			ctx, cancel := context.WithCancelCause(t.Context())
-			defer cancel(nil)
-			check := func(err error) bool {
+	tr.mode = ucs.ThreadModeMulti
+	r := newRig(t, tr)
+	a, b := r.activePair()
+	ep := a.connect(b)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	check := func(err error) bool {
+		if err != nil {
+			cancel(err)
+		}
+		return err == nil
+	}
+	questions, err := b.NewAMQueue(ucp.AMQueueParams{ID: 1, Offers: offers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var servers, workers group
+	for range 4 {
+		servers.Go(func() {
+			buf := make([]byte, 200_000)
+			for m, err := range questions.All(ctx) {
 				if err != nil {
-					cancel(err)
+					return
 				}
-				return err == nil
-			}
-			questions, err := b.NewAMQueue(1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var servers, workers group
-			for range 4 {
-				servers.Go(func() {
-					buf := make([]byte, 200_000)
-					for m, err := range questions.All(ctx) {
-						if err != nil {
-							return
-						}
-						header, to := append([]byte(nil), m.Header()...), m.Reply()
-						n := copy(buf, m.Data())
-						if m.Offered() {
-							var err error
-							if n, err = m.RecvWait(ctx, buf); !check(err) {
-								return
-							}
-						} else {
-							m.Release()
-						}
-						id := uint16(100 + binary.LittleEndian.Uint32(header))
-						if !check(to.AMSendWait(ctx, id, header, buf[:min(n, 1000)], 0)) {
-							return
-						}
-					}
-				})
-			}
-			for k := range clients {
-				answers, err := a.NewAMQueue(uint16(100 + k))
-				if err != nil {
-					t.Fatal(err)
+				header, to := append([]byte(nil), m.Header()...), m.Reply()
+				n := copy(buf, m.Data())
+				if !offers && m.Offered() {
+					check(fmt.Errorf("the data of a message of %d bytes is at its sender", m.Len()))
+					return
 				}
-				workers.Go(func() {
-					for n := range each {
-						size := []int{0, 8, 100, 9000, 150_000}[n%5]
-						header := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, uint32(k)), uint32(n))
-						flags := ucp.AMSendReply
-						if n%3 == 0 {
-							flags |= ucp.AMSendRndv
-						}
-						if !check(ep.AMSendWait(ctx, 1, header, ucttest.Pattern(size, uint64(n)), flags)) {
-							return
-						}
-						m, err := answers.Next(ctx)
-						if !check(err) {
-							return
-						}
-						if got := int(binary.LittleEndian.Uint32(m.Header()[4:])); got != n {
-							check(fmt.Errorf("the answer to %d instead of that to %d", got, n))
-						}
-						m.Release()
+				if m.Offered() {
+					var err error
+					if n, err = m.RecvWait(ctx, buf); !check(err) {
+						return
 					}
-				})
+				} else {
+					m.Release()
+				}
+				id := uint16(100 + binary.LittleEndian.Uint32(header))
+				if !check(to.AMSendWait(ctx, id, header, buf[:min(n, 1000)], 0)) {
+					return
+				}
 			}
-			workers.Wait()
-			if err := context.Cause(ctx); err != nil {
-				t.Error(err)
-			}
-			if err := questions.Close(); err != nil {
-				t.Error(err)
-			}
-			servers.Wait()
 		})
 	}
+	for k := range clients {
+		answers, err := a.NewAMQueue(ucp.AMQueueParams{ID: uint16(100 + k), Offers: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		workers.Go(func() {
+			for n := range each {
+				size := []int{0, 8, 100, 9000, 150_000}[n%5]
+				header := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, uint32(k)), uint32(n))
+				flags := ucp.AMSendReply
+				if n%3 == 0 {
+					flags |= ucp.AMSendRndv
+				}
+				if !check(ep.AMSendWait(ctx, 1, header, ucttest.Pattern(size, uint64(n)), flags)) {
+					return
+				}
+				m, err := answers.Next(ctx)
+				if !check(err) {
+					return
+				}
+				if got := int(binary.LittleEndian.Uint32(m.Header()[4:])); got != n {
+					check(fmt.Errorf("the answer to %d instead of that to %d", got, n))
+				}
+				m.Release()
+			}
+		})
+	}
+	workers.Wait()
+	if err := context.Cause(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := questions.Close(); err != nil {
+		t.Error(err)
+	}
+	servers.Wait()
 }
 
 // TestHandOver: a handler, or a loop over a queue, gives each message that it keeps to
@@ -230,7 +242,7 @@ func TestHandOver(t *testing.T) {
 			if err := b.SetAMHandler(ucp.AMHandlerParams{ID: 1, Handler: give}); err != nil {
 				t.Fatal(err)
 			}
-			q, err := b.NewAMQueue(2)
+			q, err := b.NewAMQueue(ucp.AMQueueParams{ID: 2, Offers: true})
 			if err != nil {
 				t.Fatal(err)
 			}

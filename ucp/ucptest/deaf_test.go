@@ -69,7 +69,7 @@ func newDeafRig(t *testing.T, tr transport, mode ucs.ThreadMode, listens bool) *
 	} else {
 		r.deafEp, r.goodEp = r.deaf.connect(r.server), r.good.connect(r.server)
 	}
-	if r.questions, err = r.server.NewAMQueue(askedID); err != nil {
+	if r.questions, err = r.server.NewAMQueue(ucp.AMQueueParams{ID: askedID, Offers: true}); err != nil {
 		t.Fatal(err)
 	}
 	for _, ep := range []*ucp.Endpoint{r.deafEp, r.goodEp} {

@@ -75,7 +75,7 @@ func TestFeatureOff(t *testing.T) {
 					d.Release()
 					return err
 				}},
-				{ucp.FeatureAM, "queue of active messages", func() error { _, err := s.NewAMQueue(2); return err }},
+				{ucp.FeatureAM, "queue of active messages", func() error { _, err := s.NewAMQueue(ucp.AMQueueParams{ID: 2, Offers: true}); return err }},
 				{ucp.FeatureAM, "handler of active messages", func() error {
 					return s.SetAMHandler(ucp.AMHandlerParams{ID: 1, Handler: func(*ucp.AMMessage) error { return nil }})
 				}},

@@ -513,7 +513,7 @@ func testAMWorkerCloses(t *testing.T, tr transport) {
 	}
 	b.handle(1, keep)
 	b.handle(2, keep, ucp.AMPersistentData)
-	q, err := b.NewAMQueue(3)
+	q, err := b.NewAMQueue(ucp.AMQueueParams{ID: 3, Offers: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -504,7 +504,7 @@ func testContextQueue(t *testing.T, tr transport) {
 	cp := ucp.ContextParams{Features: features | ucp.FeatureAM}
 	a, b := r.openWith(cp, ucp.WorkerParams{}), r.openWith(cp, ucp.WorkerParams{})
 	ep := a.connect(b)
-	q, err := b.NewAMQueue(5)
+	q, err := b.NewAMQueue(ucp.AMQueueParams{ID: 5, Offers: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -158,7 +158,7 @@ func (c *conversation) release(a *arguments) { c.active[a.next()].Release() }
 // queue SIDE ID makes a queue for an id; next SIDE ID takes a message out of it.
 func (c *conversation) queue(a *arguments) {
 	s, id := c.speakerAt(a.next()), uint16(a.number(a.next()))
-	q, err := s.NewAMQueue(id)
+	q, err := s.NewAMQueue(ucp.AMQueueParams{ID: id, Offers: true})
 	if err != nil {
 		c.t.Fatal(err)
 	}
