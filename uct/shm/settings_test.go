@@ -155,19 +155,21 @@ func fileThere(path string) bool {
 	return err == nil
 }
 
-// TestNamespaces checks what is said of peers in other namespaces.
+// TestNamespaces checks what is said of peers in other namespaces. Addresses of a process outside of
+// the kernel's initial namespaces, as in a container, are longer: they name the namespace.
 func TestNamespaces(t *testing.T) {
 	both(t, func(t *testing.T, f *ucttest.Fixture) {
 		h := f.Open(t)
+		ownDev, ownAddr := len(h.Iface.DeviceAddress()), len(h.Iface.Address())
 		for _, c := range []struct {
 			name        string
 			flags       uintptr
 			dev, addr   int
 			unreachable string
 		}{
-			{"IPC", unix.CLONE_NEWIPC, 16, 8, "IPC namespace"},
-			{"PID", unix.CLONE_NEWPID, 8, 8, "PID namespace"},
-			{"network", unix.CLONE_NEWNET, 8, 8, ""}, // no wakeups, but messages
+			{"IPC", unix.CLONE_NEWIPC, 16, ownAddr, "IPC namespace"},
+			{"PID", unix.CLONE_NEWPID, ownDev, ownAddr, "PID namespace"},
+			{"network", unix.CLONE_NEWNET, ownDev, ownAddr, ""}, // no wakeups, but messages
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				p := startPeerIn(t, c.flags, f.Component.Name())
