@@ -1,7 +1,9 @@
 package ucs
 
 import (
+	"context"
 	"errors"
+	"os"
 	"strconv"
 )
 
@@ -143,7 +145,8 @@ func (s Status) Err() error {
 }
 
 // StatusOf returns the status an error stands for: OK for nil, the first Status
-// in the chain of wrapped errors, ErrIO for an error that has none.
+// in the chain of wrapped errors, ErrTimedOut for context.DeadlineExceeded and os.ErrDeadlineExceeded,
+// ErrCanceled for context.Canceled, ErrIO for any other error that has none.
 func StatusOf(err error) Status {
 	if err == nil {
 		return OK
@@ -152,8 +155,13 @@ func StatusOf(err error) Status {
 		return s
 	}
 	var s Status
-	if errors.As(err, &s) {
+	switch {
+	case errors.As(err, &s):
 		return s
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return ErrTimedOut
+	case errors.Is(err, context.Canceled):
+		return ErrCanceled
 	}
 	return ErrIO
 }

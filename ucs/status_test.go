@@ -1,9 +1,11 @@
 package ucs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"testing"
 )
 
@@ -98,6 +100,10 @@ func TestStatusAsError(t *testing.T) {
 		{io.EOF, ErrIO},
 		{fmt.Errorf("%w and %w", io.EOF, ErrTimedOut), ErrTimedOut},
 		{InProgress, InProgress},
+		{context.DeadlineExceeded, ErrTimedOut},
+		{fmt.Errorf("waiting: %w", os.ErrDeadlineExceeded), ErrTimedOut},
+		{context.Canceled, ErrCanceled},
+		{errors.Join(context.Canceled, ErrIO), ErrIO},
 	} {
 		if got := StatusOf(tc.err); got != tc.want {
 			t.Errorf("StatusOf(%v) = %v, want %v", tc.err, got, tc.want)
