@@ -12,9 +12,10 @@ type rdmaEndings struct {
 }
 
 // rdmaClosings are the ways to end a connection, count times by both sides at about the same time.
-// Where a side closes with force, what the other has sent is not acknowledged any more. C UCX 1.13
-// that is closing takes no notice of the disconnect then, and waits for its device, which on
-// soft-RoCE goes on for ever with the seven retries that are the default: so there are six.
+// Where a side closes with force, nobody acknowledges what the other has sent and is flushing
+// behind. That one waits for its device, whatever the connection manager says (of C UCX
+// ucp_ep_cm_remote_disconnect_progress, wireup_cm.c), and soft-RoCE goes on for ever with the seven
+// retries that are the default, until a keepalive ends it. So there are six for those.
 func rdmaClosings(count int) (orderly, forced rdmaEndings) {
 	soon := "UCX_RC_VERBS_TIMEOUT=1s"
 	orderly = rdmaEndings{name: "orderly", env: []string{soon}}
