@@ -83,6 +83,9 @@ func (e ending) String() string {
 	return s
 }
 
+// forced reports whether a side closes with force.
+func (e ending) forced() bool { return e.client.how == "force" || e.server.how == "force" }
+
 // parted is how a connection ended at one side.
 type parted struct {
 	status, handler ucs.Status
@@ -282,12 +285,18 @@ func closeOrders() (together, others []ending) {
 	return together, append(others, ending{client: flush(0), server: flush(0), last: "nobody"})
 }
 
-// closings ends connections in all ways, count of them by both sides at about the same time.
-func (d *dialing) closings(t *testing.T, count int) error {
+// allEndings are all ways to end a connection, and count times by both sides at about the same
+// time.
+func allEndings(count int) (list []ending) {
 	together, list := closeOrders()
 	for k := range count {
 		list = append(list, together[k*11%len(together)])
 	}
+	return list
+}
+
+// closings ends a connection in each of some ways, one after the other.
+func (d *dialing) closings(t *testing.T, list []ending) error {
 	late := 0
 	for _, e := range list {
 		client, server, err := d.end(e)
@@ -349,7 +358,7 @@ func TestClosings(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer d.report(t)
-		if err := d.closings(t, count); err != nil {
+		if err := d.closings(t, allEndings(count)); err != nil {
 			t.Fatal(err)
 		}
 	})

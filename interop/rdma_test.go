@@ -212,8 +212,15 @@ func rdmaDialingRoutes(t *testing.T) []route {
 // eachRDMADialing runs a test with each two programs, in both roles.
 func eachRDMADialing(t *testing.T, run func(t *testing.T, where *place, ours, theirs program, weServe bool, over route)) {
 	t.Helper()
+	overRDMADialing(t, rdmaLong, run)
+}
+
+// overRDMADialing is eachRDMADialing, and says whether us alone is among them if there is a C
+// UCX.
+func overRDMADialing(t *testing.T, alone bool, run func(t *testing.T, where *place, ours, theirs program, weServe bool, over route)) {
+	t.Helper()
 	routes := rdmaDialingRoutes(t)
-	eachRDMA(t, func(t *testing.T, where *place, ours, theirs program) {
+	overRDMA(t, alone, func(t *testing.T, where *place, ours, theirs program) {
 		for _, over := range routes {
 			for name, weServe := range map[string]bool{"we serve": true, "we connect": false} {
 				if ours.name == theirs.name && !weServe {
