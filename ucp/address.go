@@ -28,7 +28,7 @@ const AddressNetOnly AddressFlags = 1 << 0
 // connect. The bytes are the caller's.
 func (w *Worker) Address(flags AddressFlags) (Address, error) {
 	if flags&^AddressNetOnly != 0 {
-		return nil, ucs.ErrInvalidParam
+		return nil, fmt.Errorf("ucp: Address with unknown flags %#x: %w", uint32(flags&^AddressNetOnly), ucs.ErrInvalidParam)
 	}
 	w.enter()
 	a, err := w.addressNow(flags)

@@ -129,7 +129,7 @@ func (ep *Endpoint) amSentShort(err error, id uint16, buf []byte, p *RequestPara
 func (ep *Endpoint) describeAMSend(id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
 	w := ep.w
 	if !w.am.on {
-		return nil, ucs.ErrInvalidParam
+		return nil, w.lacks("AMSend", FeatureAM)
 	}
 	if err := w.checkAMHeader(header); err != nil {
 		return nil, err

@@ -130,7 +130,7 @@ func startAtomic(c *call) (*Request, error) {
 
 func (ep *Endpoint) beginAtomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	if !key.opens(ep) {
-		return nil, errAtomic("the key does not belong to the endpoint, or is closed")
+		return nil, ep.wrongKey("an atomic operation", key)
 	}
 	if err := ep.usable(); err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ func (ep *Endpoint) checkAtomic(op AtomicOp, operand []byte, raddr uint64, key *
 	case ep.w.ctx.params.Features&feature == 0:
 		return errAtomic("the context was made without the feature")
 	case key == nil || key.ep != ep:
-		return errAtomic("the key does not belong to the endpoint")
+		return ep.wrongKey("an atomic operation", key)
 	case reply == nil && (op == AtomicSwap || op == AtomicCompareSwap):
 		return errAtomic("a swap needs a reply buffer")
 	case reply != nil && len(reply) != n:

@@ -156,8 +156,8 @@ func NewContext(p ContextParams, cfg *Config) (*Context, error) {
 	if err := p.Features.check(); err != nil {
 		return nil, err
 	}
-	if p.EstimatedEndpoints < 0 || p.EstimatedPPN < 0 || p.PeerRelease > PeerRelease122 || p.RequireTLS && p.TLS == nil {
-		return nil, fmt.Errorf("ucp: context parameters: %w", ucs.ErrInvalidParam)
+	if err := p.wrong(); err != nil {
+		return nil, err
 	}
 	if cfg == nil {
 		var err error

@@ -109,20 +109,10 @@ func (w *Worker) asksEarly(mode ErrMode) bool {
 
 // checkEndpoint refuses parameters that contradict each other.
 func (w *Worker) checkEndpoint(p *EndpointParams) error {
-	ways := 0
-	for _, given := range []bool{len(p.Address) > 0, p.RemoteAddr.IsValid(), p.ConnRequest != nil} {
-		if given {
-			ways++
-		}
+	if err := w.wrongEndpoint(p); err != nil {
+		return err
 	}
-	flags := EndpointNoLoopback
-	if p.RemoteAddr.IsValid() {
-		flags = EndpointSendClientID
-	}
-	switch {
-	case w.closed || ways != 1 || p.ErrMode > ErrModePeer || p.Flags&^flags != 0, p.LocalAddr.IsValid() && !p.RemoteAddr.IsValid(), p.ClientID != 0 && len(p.Address) > 0:
-		return fmt.Errorf("ucp: endpoint parameters: %w", ucs.ErrInvalidParam)
-	case w.leaving > 0:
+	if w.leaving > 0 {
 		return fmt.Errorf("ucp: worker %s is being shut down: %w", w.name, ucs.ErrBusy)
 	}
 	return nil

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
@@ -176,7 +177,7 @@ func startWorkerFlush(c *call) (*Request, error) { return c.w.beginFlush(c.p) }
 
 func (w *Worker) beginFlush(p *RequestParams) (*Request, error) {
 	if w.closed {
-		return nil, ucs.ErrInvalidParam
+		return nil, w.closedFor("Flush")
 	}
 	r, err := w.useRequest(p)
 	if err != nil {
@@ -231,7 +232,7 @@ func (ep *Endpoint) closeAsync(p *RequestParams) (*Request, error) {
 	if p != nil {
 		flags = p.CloseFlags
 		if flags&CloseForce != 0 && p.Flags&OpNoImmediate != 0 {
-			return nil, ucs.ErrInvalidParam
+			return nil, fmt.Errorf("ucp: CloseAsync with CloseForce, which is done in the call, and OpNoImmediate: %w", ucs.ErrInvalidParam)
 		}
 	}
 	if ep.life.Refuses() {
@@ -239,7 +240,7 @@ func (ep *Endpoint) closeAsync(p *RequestParams) (*Request, error) {
 	}
 	if flags&CloseForce != 0 {
 		if ep.errMode == ErrModeNone {
-			return nil, ucs.ErrInvalidParam
+			return nil, fmt.Errorf("ucp: CloseAsync with CloseForce takes an endpoint with ErrModePeer, %s has ErrModeNone: %w", ep.describe(), ucs.ErrInvalidParam)
 		}
 		ep.destroy(ucs.ErrCanceled)
 		return nil, nil

@@ -133,7 +133,7 @@ func (c *call) nothingStarted() (over bool, err error) {
 	case c.start == nil && !w.closed:
 		return false, nil
 	case c.start == nil:
-		err = ucs.ErrInvalidParam
+		err = w.closedFor("a call that waits")
 	}
 	return true, err
 }

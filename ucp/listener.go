@@ -2,7 +2,6 @@ package ucp
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -60,8 +59,8 @@ func (w *Worker) NewListener(p ListenerParams) (*Listener, error) {
 }
 
 func (w *Worker) listen(p *ListenerParams) (*Listener, error) {
-	if w.closed || !p.Addr.IsValid() || (p.OnConnRequest == nil) == (p.OnAccept == nil) {
-		return nil, fmt.Errorf("ucp: listener parameters: %w", ucs.ErrInvalidParam)
+	if err := w.wrongListener(p); err != nil {
+		return nil, err
 	}
 	l := &Listener{w: w, params: *p}
 	list := w.connManagers()

@@ -8,7 +8,7 @@ import "github.com/ucx-go/ucx/ucs"
 func (r *Request) RecvLength() (int, error) {
 	switch {
 	case r == nil:
-		return 0, ucs.ErrInvalidParam
+		return 0, errNoRequest
 	case !r.Done():
 		return 0, ucs.InProgress
 	}

@@ -174,7 +174,7 @@ func (r *Request) TagRecvInfo() (TagRecvInfo, error) {
 		return TagRecvInfo{}, err
 	}
 	if r == nil {
-		return TagRecvInfo{}, ucs.ErrInvalidParam
+		return TagRecvInfo{}, errNoRequest
 	}
 	return r.info, nil
 }

@@ -58,14 +58,14 @@ func TestRequestUnused(t *testing.T) {
 	w, ep := waitMemWorker(t, ucs.ThreadModeSingle)
 	own := new(ucp.Request)
 	for what, r := range map[string]*ucp.Request{"nil": nil, "unused": own} {
-		if a, err := r.Attr(); err != ucs.ErrInvalidParam {
+		if a, err := r.Attr(); !errors.Is(err, ucs.ErrInvalidParam) {
 			t.Errorf("%s: %+v, %v", what, a, err)
 		}
 	}
 	if r, err := ep.TagSend(1, nil, &ucp.RequestParams{Request: own}); r != nil || err != nil {
 		t.Fatal(r, err)
 	}
-	if a, err := own.Attr(); err != ucs.ErrInvalidParam {
+	if a, err := own.Attr(); !errors.Is(err, ucs.ErrInvalidParam) {
 		t.Errorf("behind an operation that was done in its call: %+v, %v", a, err)
 	}
 	if _, err := w.TagRecvWait(context.Background(), 1, ucp.FullMask, nil); err != nil {

@@ -1,6 +1,10 @@
 package ucp
 
-import "github.com/ucx-go/ucx/ucs"
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+)
 
 // RequestAttr describes a request.
 type RequestAttr struct {
@@ -13,8 +17,11 @@ type RequestAttr struct {
 // the application's (RequestParams.Request) that no operation has used, or whose last one was
 // done in its call.
 func (r *Request) Attr() (RequestAttr, error) {
-	if r == nil || r.w == nil {
-		return RequestAttr{}, ucs.ErrInvalidParam
+	if r == nil {
+		return RequestAttr{}, errNoRequest
+	}
+	if r.w == nil {
+		return RequestAttr{}, fmt.Errorf("ucp: Attr of a request that no operation uses: %w", ucs.ErrInvalidParam)
 	}
 	r.checkLive()
 	r.w.look()

@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"fmt"
+
 	"github.com/ucx-go/ucx/internal/race"
 	"github.com/ucx-go/ucx/ucs"
 )
@@ -167,7 +169,7 @@ func (w *Worker) useRequest(p *RequestParams) (*Request, error) {
 	default:
 		r = p.Request
 		if r.list != nil || r.w != nil && !r.Done() {
-			return nil, ucs.ErrInvalidParam
+			return nil, fmt.Errorf("ucp: RequestParams.Request is in use by an operation that is not done: %w", ucs.ErrInvalidParam)
 		}
 		*r = Request{Private: r.Private, w: w, data: payload{w: w}, state: stateInCall | stateUser,
 			mem: r.mem, offer: r.offer, fetch: r.fetch, am: r.am, access: r.access, iov: r.iov}

@@ -277,7 +277,7 @@ func (k *Rkey) Ptr(raddr uint64, n int) ([]byte, error) {
 	k.ep.w.look()
 	defer k.ep.w.unlook()
 	if k.closed || n < 0 {
-		return nil, ucs.ErrInvalidParam
+		return nil, fmt.Errorf("ucp: Ptr of %d bytes, of a key that is closed: %v: %w", n, k.closed, ucs.ErrInvalidParam)
 	}
 	for i := range k.ways {
 		w := &k.ways[i]

@@ -288,8 +288,11 @@ func (ep *Endpoint) describeAccess(c *callRule, buf []byte, raddr uint64, key *R
 	if c == &callGet && p != nil && p.Flags&OpForceImmediate != 0 {
 		return nil, ucs.ErrNoResource
 	}
-	if w.ctx.params.Features&FeatureRMA == 0 || !key.opens(ep) {
-		return nil, ucs.ErrInvalidParam
+	if w.ctx.params.Features&FeatureRMA == 0 {
+		return nil, w.lacks(c.name, FeatureRMA)
+	}
+	if !key.opens(ep) {
+		return nil, ep.wrongKey(c.name, key)
 	}
 	if err := ep.usable(); err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ func (w *Worker) Fence() error {
 
 func (w *Worker) fence() error {
 	if w.closed {
-		return ucs.ErrInvalidParam
+		return w.closedFor("Fence")
 	}
 	var first error
 	w.endpoints.Each(func(ep *Endpoint) {

@@ -46,7 +46,7 @@ func (ep *Endpoint) streamData() (StreamData, error) {
 	w, s := ep.w, ep.stream
 	switch {
 	case !w.stream.on:
-		return StreamData{}, ucs.ErrInvalidParam
+		return StreamData{}, w.lacks("StreamRecvData", FeatureStream)
 	case ep.life.Refuses():
 		return StreamData{}, ucs.ErrNotConnected
 	case s == nil || s.first == nil:

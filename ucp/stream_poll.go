@@ -1,7 +1,5 @@
 package ucp
 
-import "github.com/ucx-go/ucx/ucs"
-
 // StreamReady is an endpoint with unread bytes of its stream.
 type StreamReady struct {
 	Endpoint *Endpoint
@@ -22,7 +20,7 @@ func (w *Worker) StreamPoll(list []StreamReady) (int, error) {
 
 func (w *Worker) pollStreams(list []StreamReady) (n int, err error) {
 	if !w.stream.on {
-		return 0, ucs.ErrInvalidParam
+		return 0, w.lacks("StreamPoll", FeatureStream)
 	}
 	first := w.stream.ready
 	for s := first; s != nil && n < len(list); n++ {

@@ -72,7 +72,7 @@ func startStreamRecv(c *call) (r *Request, err error) {
 func (ep *Endpoint) beginStreamRecv(buf []byte, p *RequestParams) (int, *Request, error) {
 	w := ep.w
 	if !w.stream.on {
-		return 0, nil, ucs.ErrInvalidParam
+		return 0, nil, w.lacks("StreamRecv", FeatureStream)
 	}
 	s := ep.stream
 	if s == nil || s.first == nil || s.recvs.head != nil || s.feeding || len(buf) == 0 || p != nil && !p.plainStreamRecv() {

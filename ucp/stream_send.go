@@ -100,7 +100,7 @@ func (ep *Endpoint) sentStreamShort(err error, buf []byte, p *RequestParams) (*R
 
 func (ep *Endpoint) describeStreamSend(buf []byte, p *RequestParams) (*Request, error) {
 	if ep.w.ctx.params.Features&FeatureStream == 0 {
-		return nil, ucs.ErrInvalidParam
+		return nil, ep.w.lacks("StreamSend", FeatureStream)
 	}
 	r, err := ep.describeSend(&callStreamSend, buf, p)
 	if err != nil {

@@ -112,7 +112,7 @@ func startTagRecv(c *call) (*Request, error) { return c.w.beginTagRecv(c.tag, c.
 
 func (w *Worker) beginTagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
 	if !w.tag.on {
-		return nil, ucs.ErrInvalidParam
+		return nil, w.lacks("TagRecv", FeatureTag)
 	}
 	if w.freeRequests == nil && w.promised == nil {
 		w.idle(w.nextRequest()) // now: its hook may receive, or send a message that matches
@@ -178,7 +178,7 @@ func (w *Worker) cancelReceives() {
 // useRecv makes the request of a receive.
 func (w *Worker) useRecv(buf []byte, p *RequestParams) (*Request, error) {
 	if !w.tag.on {
-		return nil, ucs.ErrInvalidParam
+		return nil, w.lacks("TagRecv", FeatureTag)
 	}
 	if err := callTagRecv.check(buf, p); err != nil {
 		return nil, err

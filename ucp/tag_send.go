@@ -86,7 +86,7 @@ func (ep *Endpoint) sentShort(err error, tag Tag, buf []byte, p *RequestParams) 
 
 func (ep *Endpoint) describeTagSend(tag Tag, buf []byte, p *RequestParams, form *messageForm, flags requestState) (*Request, error) {
 	if ep.w.ctx.params.Features&FeatureTag == 0 {
-		return nil, ucs.ErrInvalidParam
+		return nil, ep.w.lacks("TagSend", FeatureTag)
 	}
 	r, err := ep.describeSend(&callTagSend, buf, p)
 	if err != nil {

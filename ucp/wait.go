@@ -176,7 +176,7 @@ func (c *call) isOver() bool { return c.r != nil && (c.early || c.r.Done()) || c
 func (w *Worker) progressLoop(ctx context.Context, c *call) error {
 	for round := 1; ; round++ {
 		if w.closed {
-			return ucs.ErrInvalidParam
+			return w.closedFor("a call that waits")
 		}
 		w.gate &^= gateInside
 		n := w.Progress()

@@ -56,7 +56,7 @@ func (w *Worker) awaitWord(ctx context.Context, mem []byte, old uint64) error {
 	for round := 1; !changed(mem, old); round++ {
 		if w.isClosed() {
 			if round == 1 {
-				return ucs.ErrInvalidParam
+				return w.closedFor("WaitMem")
 			}
 			return errClosedMeanwhile
 		}

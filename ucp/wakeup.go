@@ -85,7 +85,7 @@ func (k *wakeup) close(w *Worker) {
 // needWakeup refuses the wakeup calls of contexts without FeatureWakeup.
 func (w *Worker) needWakeup() error {
 	if w.closed || w.ctx.params.Features&FeatureWakeup == 0 {
-		return ucs.ErrInvalidParam
+		return w.lacks("EventFD, Arm or Wait", FeatureWakeup)
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ func (w *Worker) armFor(events uct.EventFlags) error {
 // without FeatureWakeup.
 func (w *Worker) Signal() error {
 	if w.ctx.params.Features&FeatureWakeup == 0 {
-		return ucs.ErrInvalidParam
+		return w.lacks("Signal", FeatureWakeup)
 	}
 	return w.wake.signal()
 }
@@ -201,7 +201,7 @@ func (k *wakeup) signal() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.bell == nil {
-		return ucs.ErrInvalidParam
+		return errSignalClosed
 	}
 	k.signaled.Store(true) // [signal]
 	return k.bell.Ring()

@@ -1,0 +1,116 @@
+package ucp
+
+import (
+	"fmt"
+
+	"github.com/ucx-go/ucx/ucs"
+)
+
+// Errors of calls that a program gets wrong. They name the call, what was given and what is wanted.
+// They are made aside from the way of a message.
+
+// lacks says that the worker's context has not the feature that a call takes, or that the worker is
+// closed.
+//
+//go:noinline
+func (w *Worker) lacks(call string, f Features) error {
+	if have := w.ctx.params.Features; have&f == 0 {
+		return fmt.Errorf("ucp: %s takes feature %v in ContextParams.Features, which has %v: %w", call, f, have, ucs.ErrInvalidParam)
+	}
+	return w.closedFor(call)
+}
+
+// closedFor says that the worker is closed.
+//
+//go:noinline
+func (w *Worker) closedFor(call string) error {
+	return fmt.Errorf("ucp: %s on worker %s, which is closed: %w", call, w.name, ucs.ErrInvalidParam)
+}
+
+// wrongKey says why a key does not open the peer's memory for operations of an endpoint.
+//
+//go:noinline
+func (ep *Endpoint) wrongKey(call string, k *Rkey) error {
+	why := "which is closed"
+	switch {
+	case k == nil:
+		why = "which is nil: Endpoint.UnpackRkey makes one"
+	case k.ep != ep:
+		why = "which was unpacked by another endpoint, " + k.ep.describe()
+	}
+	return fmt.Errorf("ucp: %s on endpoint %s with a key %s: %w", call, ep.describe(), why, ucs.ErrInvalidParam)
+}
+
+// wrongEndpoint says what is wrong with the parameters of an endpoint, nil if nothing is.
+func (w *Worker) wrongEndpoint(p *EndpointParams) error {
+	ways := 0
+	for _, given := range []bool{len(p.Address) > 0, p.RemoteAddr.IsValid(), p.ConnRequest != nil} {
+		if given {
+			ways++
+		}
+	}
+	flags := EndpointNoLoopback
+	if p.RemoteAddr.IsValid() {
+		flags = EndpointSendClientID
+	}
+	var flaw string
+	switch {
+	case w.closed:
+		return w.closedFor("NewEndpoint")
+	case ways == 0:
+		flaw = "none of Address, RemoteAddr and ConnRequest is given"
+	case ways > 1:
+		flaw = "more than one of Address, RemoteAddr and ConnRequest is given"
+	case p.ErrMode > ErrModePeer:
+		flaw = fmt.Sprintf("ErrMode is %d, wanted ErrModeNone or ErrModePeer", p.ErrMode)
+	case p.Flags&^flags != 0:
+		flaw = fmt.Sprintf("Flags has %#x, of which %#x are known for an endpoint of this kind", uint32(p.Flags), uint32(flags))
+	case p.LocalAddr.IsValid() && !p.RemoteAddr.IsValid():
+		flaw = "LocalAddr is given without RemoteAddr"
+	case p.ClientID != 0 && len(p.Address) > 0:
+		flaw = "ClientID is given with Address: it is told by socket address alone"
+	default:
+		return nil
+	}
+	return fmt.Errorf("ucp: EndpointParams: %s: %w", flaw, ucs.ErrInvalidParam)
+}
+
+// wrongListener says what is wrong with the parameters of a listener, nil if nothing is.
+func (w *Worker) wrongListener(p *ListenerParams) error {
+	var flaw string
+	switch {
+	case w.closed:
+		return w.closedFor("NewListener")
+	case !p.Addr.IsValid():
+		flaw = "Addr is not given"
+	case p.OnConnRequest == nil && p.OnAccept == nil:
+		flaw = "neither OnConnRequest nor OnAccept is given"
+	case p.OnConnRequest != nil && p.OnAccept != nil:
+		flaw = "both OnConnRequest and OnAccept are given"
+	default:
+		return nil
+	}
+	return fmt.Errorf("ucp: ListenerParams: %s: %w", flaw, ucs.ErrInvalidParam)
+}
+
+// wrong says what is wrong with the parameters of a context, nil if nothing is.
+func (p *ContextParams) wrong() error {
+	var flaw string
+	switch {
+	case p.EstimatedEndpoints < 0 || p.EstimatedPPN < 0:
+		flaw = fmt.Sprintf("EstimatedEndpoints is %d and EstimatedPPN %d, wanted 0 or more", p.EstimatedEndpoints, p.EstimatedPPN)
+	case p.PeerRelease > PeerRelease122:
+		flaw = fmt.Sprintf("PeerRelease is %d, which is none of the releases", p.PeerRelease)
+	case p.RequireTLS && p.TLS == nil:
+		flaw = "RequireTLS is set and TLS is nil: it takes certificates"
+	default:
+		return nil
+	}
+	return fmt.Errorf("ucp: ContextParams: %s: %w", flaw, ucs.ErrInvalidParam)
+}
+
+// errNoRequest is said of a nil request, which stands for an operation that is done.
+var errNoRequest = fmt.Errorf("ucp: the request is nil, so its operation was done in the call: %w", ucs.ErrInvalidParam)
+
+// errSignalClosed is said of a Signal that nobody can hear.
+var errSignalClosed = fmt.Errorf("ucp: Signal on a worker that is closed: %w", ucs.ErrInvalidParam)
