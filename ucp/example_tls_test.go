@@ -15,6 +15,7 @@ import (
 // all of them.
 func ExampleContextParams_tls() {
 	authority := certtest.New()
+	// snippet tls
 	params := ucp.ContextParams{
 		Features: ucp.FeatureTag,
 		TLS: &tls.Config{
@@ -24,8 +25,9 @@ func ExampleContextParams_tls() {
 			ClientCAs:    authority.Pool,
 			ServerName:   "job.example", // the name in the certificates of all peers
 		},
-		RequireTLS: true,
+		RequireTLS: true, // nothing else over networks
 	}
+	// end
 	cfg, err := ucp.ReadConfig("", "")
 	if err != nil {
 		log.Fatal(err)

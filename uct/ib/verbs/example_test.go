@@ -12,8 +12,9 @@ import (
 )
 
 // A queue pair connected to itself writes from one half of its memory to the
-// other. README.md has the same lines.
+// other. docs/rdma.md has the same lines.
 func Example() {
+	// snippet write
 	// A device made up for tests. Another: verbs.FindDevice("", "rxe0"), then Open.
 	dev, err := verbs.NewContext(verbstest.New().Open(), 0)
 	fail(err)
@@ -48,6 +49,8 @@ func Example() {
 	fail(err)
 	fail(wc[0].Err())
 	fmt.Printf("%v: %s\n", wc[0].Opcode, mr.Bytes()[2048:2048+n])
+	// end
+
 	// Output: RDMA_WRITE: hello, device
 }
 
