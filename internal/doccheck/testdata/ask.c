@@ -18,7 +18,7 @@ static ucs_status_t finish(ucp_worker_h worker, ucs_status_ptr_t req, ucp_tag_re
 
 ucs_status_t ask(ucp_worker_h worker, ucp_ep_h ep, void *buf, size_t size, size_t *length)
 {
-    ucp_tag_recv_info_t info;
+    ucp_tag_recv_info_t info = {0};
     ucp_request_param_t send = {0}, recv = {.op_attr_mask = UCP_OP_ATTR_FIELD_RECV_INFO, .recv_info.tag_info = &info};
     ucs_status_t status = finish(worker, ucp_tag_send_nbx(ep, "question", 8, 1, &send), NULL);
     if (status == UCS_OK)
