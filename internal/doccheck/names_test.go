@@ -1,0 +1,148 @@
+package doccheck
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// exports are the exported names of the packages: pkg.Name, and pkg.Type.Member for
+// fields and methods. They are those of the lists that package apicheck keeps.
+type exports map[string]bool
+
+var listed = regexp.MustCompile(`^\t?(?:const|var|func|type|field|method)(?: \([^)]*\))? (\w+)`)
+
+func readExports(t *testing.T) exports {
+	t.Helper()
+	files, err := filepath.Glob("../apicheck/testdata/*.txt")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	names := make(exports)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pkg := strings.TrimSuffix(filepath.Base(file), ".txt")
+		pkg = pkg[strings.LastIndexByte(pkg, '-')+1:]
+		of := ""
+		for line := range strings.Lines(string(text)) {
+			m := listed.FindStringSubmatch(line)
+			switch {
+			case m == nil:
+			case strings.HasPrefix(line, "\t"):
+				names[of+"."+m[1]] = true
+			default:
+				of = pkg + "." + m[1]
+				names[of] = true
+			}
+		}
+	}
+	return names
+}
+
+// resolve returns the full name of what a document calls quote: a name of package ucp,
+// which may be left out, one of another package, or .Member of the type that the cell has
+// named last. It returns the type for the next one as well.
+func (e exports) resolve(quote, of string) (name, next string, ok bool) {
+	switch parts := strings.Split(quote, "."); {
+	case parts[0] == "":
+		name = of + quote
+		return name, of, e[name]
+	case e["ucp."+quote]:
+		name = "ucp." + quote
+	case e[quote]:
+		name = quote
+	default:
+		return "", of, false
+	}
+	parts := strings.Split(name, ".")
+	return name, strings.Join(parts[:2], "."), true
+}
+
+// words are what the column Go may quote beside names.
+var words = map[string]bool{
+	"nil": true, "(nil, nil)": true, "[]byte": true, "error": true, "any": true, "string": true,
+	"int": true, "0": true, "true": true, "false": true, "errors.Is": true, "context.Context": true,
+	"io.Writer": true, "netip.AddrPort": true, "func": true, "time.Duration": true, "[][]byte": true,
+}
+
+// TestGoNames wants every name in the column Go to be exported.
+func TestGoNames(t *testing.T) {
+	known := readExports(t)
+	for _, r := range read(t, fromC).rows {
+		of := ""
+		for _, quote := range quotes(r.goCell) {
+			if words[quote] || strings.HasPrefix(quote, "UCX_") {
+				continue
+			}
+			var ok bool
+			if _, of, ok = known.resolve(quote, of); !ok {
+				t.Errorf("%s:%d: no package exports %s", fromC, r.line, quote)
+			}
+		}
+	}
+}
+
+// notTold are names of package ucp that need no place in the document, as patterns.
+var notTold = []struct{ pattern, reason string }{
+	{"*.String", "prints, as everywhere in Go"},
+	{"*.Error", "is that of an error"},
+	{"*.Unwrap", "is that of an error"},
+	{"Stats.*", "a counter; its meaning is beside it"},
+	{"PeerStats.*", "a counter; its meaning is beside it"},
+	{"CallbackPanic.*", "told with its type"},
+	{"EpollTarget.*", "told with its type"},
+	{"PeerInfo.*", "told with its type"},
+	{"PeerUser.*", "told with its type"},
+	{"Explanation.*", "a part of Endpoint.Explain's report"},
+	{"Lane*", "a part of Endpoint.Explain's report"},
+	{"Protocol*", "a part of Endpoint.Explain's report"},
+	{"RejectedProtocol*", "a part of Endpoint.Explain's report"},
+}
+
+func untold(name string) bool {
+	return slices.ContainsFunc(notTold, func(n struct{ pattern, reason string }) bool {
+		ok, err := path.Match(n.pattern, name)
+		return ok && err == nil
+	})
+}
+
+// TestGoNamesTold wants every exported name of package ucp to be in the document.
+func TestGoNamesTold(t *testing.T) {
+	known, d := readExports(t), read(t, fromC)
+	told := make(map[string]bool)
+	tell := func(quote, of string) (next string) {
+		name, next, _ := known.resolve(quote, of)
+		told[name] = true
+		return next
+	}
+	for _, quote := range d.quoted {
+		tell(quote, "")
+	}
+	for _, r := range d.rows {
+		of := ""
+		for _, quote := range quotes(r.goCell) {
+			of = tell(quote, of)
+		}
+	}
+	for _, name := range sorted(known) {
+		if own, ok := strings.CutPrefix(name, "ucp."); ok && !told[name] && !untold(own) {
+			t.Errorf("%s does not tell of %s", fromC, own)
+		}
+	}
+}
+
+func sorted(names map[string]bool) []string {
+	list := make([]string, 0, len(names))
+	for name := range names {
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	return list
+}
