@@ -14,6 +14,7 @@ import (
 
 // The functions below are those that docs/from-c.md shows.
 
+// snippet ask
 func ask(ctx context.Context, w *ucp.Worker, ep *ucp.Endpoint, buf []byte) (int, error) {
 	if err := ep.TagSendWait(ctx, 1, []byte("question")); err != nil {
 		return 0, err
@@ -46,6 +47,8 @@ func finish(w *ucp.Worker, req *ucp.Request, err error) error {
 	}
 	return req.Err()
 }
+
+// end
 
 // TestFragments runs the Go functions of the document against a peer that answers, and
 // compares them with the document.

@@ -19,11 +19,11 @@ var updateSnippets = flag.Bool("update", false, "write the snippets of the docum
 var (
 	goBlock   = regexp.MustCompile("(?ms)^(<!-- go: (\\S+) -->\n)?```go\n(.*?)^```$")
 	testFile  = regexp.MustCompile(`_test\.go$`)
-	outputted = regexp.MustCompile(`(?m)^\t// Output:`)
+	isRun     = regexp.MustCompile(`(?m)^(\t// Output:|func Test)`)
 )
 
 // snippet returns the text that a document shows of a place. Programs are tested by a file beside
-// them, and everything else is in a test file that has examples with their output.
+// them, and everything else is in a test file that has tests, or examples with their output.
 func snippet(place string) (string, error) {
 	file, name, part := strings.Cut(place, "#")
 	text, err := os.ReadFile(filepath.Join("../..", filepath.FromSlash(file)))
@@ -36,8 +36,8 @@ func snippet(place string) (string, error) {
 			return "", fmt.Errorf("%s has no test", file)
 		}
 		return string(text), nil
-	case !testFile.MatchString(file) || !outputted.Match(text):
-		return "", fmt.Errorf("%s has no examples that are run", file)
+	case !testFile.MatchString(file) || !isRun.Match(text):
+		return "", fmt.Errorf("%s has no tests, nor examples with their output", file)
 	}
 	_, body, ok := strings.Cut(string(text), "// snippet "+name+"\n")
 	body, _, ended := strings.Cut(body, "// end\n")
