@@ -18,11 +18,15 @@ build:
 	$(GO) build -o bin/ ./cmd/... ./examples/...
 
 # Two processes exchange tagged messages over every transport of this machine.
-demo: build
+demo:
+	@echo 'demo: compiling it, which takes a minute or two for the first time'
+	@$(GO) build -o bin/demo ./examples/demo
 	@bin/demo
 
 # Goroutines that share a worker ask goroutines that share another one.
-server: build
+server:
+	@echo 'server: compiling it, which takes a minute or two for the first time'
+	@$(GO) build -o bin/server ./examples/server
 	@bin/server
 
 # Installs what the tests need, then runs every suite.

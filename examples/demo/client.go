@@ -18,7 +18,7 @@ type client struct {
 }
 
 // measurePair starts a server and prints the table of one path.
-func measurePair(ctx context.Context, p path, t table, duration time.Duration) (err error) {
+func measurePair(ctx context.Context, p path, t *table, duration time.Duration) (err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return err

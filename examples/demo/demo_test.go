@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,6 +42,12 @@ func demonstrate(t *testing.T, want []path, names ...string) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	tables := strings.Split(string(out), "\n\n")[1:]
+	between := slices.ContainsFunc(want, func(p path) bool { return !p.alone() })
+	if last := tables[len(tables)-1]; strings.HasPrefix(last, "Between processes here: ") != between {
+		t.Errorf("the end is %q", last)
+	} else if between {
+		tables = tables[:len(tables)-1]
+	}
 	if len(tables) != len(want) {
 		t.Fatalf("%d tables, want %d:\n%s", len(tables), len(want), out)
 	}
@@ -49,7 +56,7 @@ func demonstrate(t *testing.T, want []path, names ...string) {
 			t.Errorf("table of %s begins with %q", p.name, tables[i])
 		}
 		for _, size := range sizes {
-			row := regexp.MustCompile(`(?m)^ *` + sizeName(size) + ` +[\d.]+ µs +[\d.]+ MiB/s +\d+ msg/s$`)
+			row := regexp.MustCompile(`(?m)^ *` + sizeName(size) + ` +[\d.]+ (µs|ms|s ) +[\d.]+ MiB/s +\d+ msg/s$`)
 			if !row.MatchString(tables[i]) {
 				t.Errorf("no row for %s in\n%s", sizeName(size), tables[i])
 			}

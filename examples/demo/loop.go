@@ -16,7 +16,7 @@ type loop struct {
 }
 
 // measureLoop prints the table of a path that leads back to its worker.
-func measureLoop(ctx context.Context, p path, t table, duration time.Duration) error {
+func measureLoop(ctx context.Context, p path, t *table, duration time.Duration) error {
 	c, w, err := p.open()
 	if err != nil {
 		return err

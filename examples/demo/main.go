@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"time"
 
 	"github.com/ucx-go/ucx/ucs/log"
@@ -62,14 +63,40 @@ func runClient(ctx context.Context, wanted []string, duration time.Duration) err
 		list = append(list, p)
 	}
 	fmt.Println("Messages between two processes, and within one: latency one way, bandwidth and rate of a stream.")
+	for _, s := range remarks() {
+		fmt.Println(s)
+	}
+	var done []measured
 	for i, p := range list {
 		measure := measurePair
 		if p.alone() {
 			measure = measureLoop
 		}
-		if err := measure(ctx, p, newTable(p.title(), i+1, len(list)), duration); err != nil {
+		t := newTable(p.title(), i+1, len(list))
+		if err := measure(ctx, p, t, duration); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
+		done = append(done, measured{p, t.rows})
+	}
+	if s := summary(done); s != "" {
+		fmt.Println()
+		fmt.Println(s)
 	}
 	return nil
+}
+
+// remarks are what a reader has to know of the figures of this run.
+func remarks() (list []string) {
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil { // Linux has it
+		var load float64
+		if _, err := fmt.Sscan(string(text), &load); err == nil && load > float64(runtime.NumCPU())/2 {
+			list = append(list, fmt.Sprintf("This machine is busy (load %.1f, %d processors): the figures say little.", load, runtime.NumCPU()))
+		}
+	}
+	for _, name := range []string{"UCX_TLS", "UCX_NET_DEVICES"} {
+		if os.Getenv(name) != "" {
+			list = append(list, name+" is set and not used here: every transport is shown.")
+		}
+	}
+	return list
 }

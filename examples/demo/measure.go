@@ -25,7 +25,12 @@ type result struct {
 var sizes = []int{8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 4 << 20}
 
 // fill takes the measurements of each size and prints them.
-func (t table) fill(ctx context.Context, over traffic, duration time.Duration) error {
+func (t *table) fill(ctx context.Context, over traffic, duration time.Duration) error {
+	// What is slow for the first time alone is not measured.
+	warm := order{pattern: pingPong, size: sizes[0]}
+	if _, err := repeat(ctx, over, warm, duration/10, over.bounce); err != nil {
+		return err
+	}
 	for _, size := range sizes {
 		t.busy(size)
 		latency, err := repeat(ctx, over, order{pattern: pingPong, size: size}, duration, over.bounce)

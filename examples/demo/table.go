@@ -10,31 +10,76 @@ import (
 // what is being measured meanwhile.
 type table struct {
 	terminal bool
+	rows     []result
 }
 
 // newTable prints the head of the n-th table of so many.
-func newTable(title string, n, of int) table {
+func newTable(title string, n, of int) *table {
 	fmt.Printf("\n%s (%d of %d)\n%10s %14s %18s %18s\n", title, n, of, "size", "latency", "bandwidth", "rate")
 	info, err := os.Stdout.Stat()
-	return table{err == nil && info.Mode()&os.ModeCharDevice != 0}
+	return &table{terminal: err == nil && info.Mode()&os.ModeCharDevice != 0}
 }
 
 // busy says that a size is being measured.
-func (t table) busy(size int) {
+func (t *table) busy(size int) {
 	if t.terminal {
 		fmt.Printf("%10s measuring…", sizeName(size))
 	}
 }
 
 // row prints a result over what busy said.
-func (t table) row(r result) {
+func (t *table) row(r result) {
 	if t.terminal {
 		fmt.Print("\r")
 	}
-	microseconds := float64(r.latency) / float64(time.Microsecond)
-	fmt.Printf("%10s %11.2f µs %12.1f MiB/s %12.0f msg/s\n",
-		sizeName(r.size), microseconds, r.rate*float64(r.size)/(1<<20), r.rate)
+	t.rows = append(t.rows, r)
+	fmt.Printf("%10s %14s %12.1f MiB/s %12.0f msg/s\n", sizeName(r.size), timeName(r.latency), r.bandwidth(), r.rate)
 }
+
+// bandwidth is in MiB/s.
+func (r result) bandwidth() float64 { return r.rate * float64(r.size) / (1 << 20) }
+
+// timeName prints a time in the unit that fits it.
+func timeName(d time.Duration) string {
+	switch {
+	case d >= time.Second:
+		return fmt.Sprintf("%.2f s ", d.Seconds())
+	case d >= time.Millisecond:
+		return fmt.Sprintf("%.2f ms", float64(d)/float64(time.Millisecond))
+	}
+	return fmt.Sprintf("%.2f µs", float64(d)/float64(time.Microsecond))
+}
+
+// summary says which path is the fastest between processes, for short messages and for long ones.
+func summary(done []measured) string {
+	var short, long *measured
+	for i := range done {
+		m := &done[i]
+		if m.alone() || len(m.rows) == 0 {
+			continue
+		}
+		if short == nil || m.rows[0].latency < short.rows[0].latency {
+			short = m
+		}
+		if long == nil || m.last().bandwidth() > long.last().bandwidth() {
+			long = m
+		}
+	}
+	if short == nil {
+		return ""
+	}
+	return fmt.Sprintf("Between processes here: %s, %s for %s one way; %s, %.1f GiB/s for %s.",
+		short.name, timeName(short.rows[0].latency), sizeName(short.rows[0].size),
+		long.name, long.last().bandwidth()/1024, sizeName(long.last().size))
+}
+
+// measured is a path with its rows.
+type measured struct {
+	path
+	rows []result
+}
+
+func (m *measured) last() result { return m.rows[len(m.rows)-1] }
 
 // sizeName prints a number of bytes the way people say it.
 func sizeName(n int) string {
