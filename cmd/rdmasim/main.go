@@ -28,6 +28,21 @@ Runs a program, and all that it starts, on RDMA devices that are made up.
 
 `
 
+// wrong says what is wrong with the arguments, "" if nothing is.
+func wrong(n int, link, kind string, program []string) string {
+	switch {
+	case n < 1 || n > 32:
+		return fmt.Sprintf("-n %d: wanted 1 to 32 devices", n)
+	case link != "eth" && link != "ib":
+		return fmt.Sprintf("-link %s: wanted eth or ib", link)
+	case kind != "mlx5" && kind != "rxe":
+		return fmt.Sprintf("-type %s: wanted mlx5 or rxe", kind)
+	case len(program) == 0:
+		return "which program?"
+	}
+	return ""
+}
+
 func main() {
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), usage)
@@ -38,7 +53,8 @@ func main() {
 	kind := flag.String("type", "mlx5", "what they are: `mlx5 or rxe`")
 	verbose := flag.Bool("v", false, "say what programs do that a device would not take, and what is refused")
 	flag.Parse()
-	if flag.NArg() == 0 || *n < 1 || *n > 32 || *link != "eth" && *link != "ib" || *kind != "mlx5" && *kind != "rxe" {
+	if flaw := wrong(*n, *link, *kind, flag.Args()); flaw != "" {
+		fmt.Fprintln(os.Stderr, "rdmasim:", flaw)
 		flag.Usage()
 		os.Exit(2)
 	}

@@ -59,6 +59,10 @@ var errDisconnected = errors.New("disconnected")
 
 func run(ctx context.Context, sys *system, args []string, stdout, stderr io.Writer) int {
 	o, err := parseOptions(args)
+	if errors.Is(err, errHelp) {
+		usage(stdout)
+		return exitOK
+	}
 	if errors.Is(err, errUsage) {
 		usage(stdout)
 		return exitInvalid

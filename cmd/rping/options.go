@@ -36,7 +36,10 @@ type options struct {
 	ownQP      bool
 }
 
-var errUsage = errors.New("usage")
+var (
+	errUsage = errors.New("usage")
+	errHelp  = errors.New("help wanted")
+)
 
 func parseOptions(args []string) (*options, error) {
 	o := &options{size: defaultSize}
@@ -51,6 +54,8 @@ func parseOptions(args []string) (*options, error) {
 		}
 		n, _ := strconv.Atoi(value) // 0 if it is none, as atoi
 		switch opt {
+		case getopt.Help:
+			return nil, errHelp
 		case "":
 			switch {
 			case invalid != nil:

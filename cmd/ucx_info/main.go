@@ -56,6 +56,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/ucx-go/ucx/ucs/config"
 	"github.com/ucx-go/ucx/ucs/log"
@@ -112,7 +113,11 @@ func (o *options) show(w io.Writer) error {
 		writeTypes(w)
 	}
 	if o.devices {
-		writeDomains(w, domains(cfg, o.transport))
+		list := domains(cfg, o.transport)
+		if o.transport != "" && !slices.ContainsFunc(list, func(d domain) bool { return len(d.ifaces) > 0 }) {
+			return fmt.Errorf("no device has transport %s", o.transport)
+		}
+		writeDomains(w, list)
 		if o.transport == "" {
 			writeRDMA(w, thisMachine.find())
 		}

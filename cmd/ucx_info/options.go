@@ -44,7 +44,7 @@ func parse(args []string, stdout, stderr io.Writer) (*options, int) {
 		if opt == "" && err == nil {
 			return o.check(stdout, stderr)
 		}
-		if opt == "h" {
+		if opt == "h" || opt == getopt.Help {
 			usage(stdout)
 			return nil, exitOK
 		}

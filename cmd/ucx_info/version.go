@@ -18,6 +18,7 @@ type versionInfo struct {
 	API           string `json:"api"`
 	Revision      string `json:"revision"`
 	Configuration string `json:"configuration"`
+	Module        string `json:"module"`
 }
 
 // version describes the library. It is linked into this program, whose path is
@@ -45,6 +46,7 @@ func version() versionInfo {
 		API:           ucp.VersionString(),
 		Revision:      revision,
 		Configuration: strings.Join(configuration, " "),
+		Module:        strings.TrimSpace(b["MODULE"] + " " + b["MODULE_VERSION"]),
 	}
 }
 
@@ -54,6 +56,7 @@ func writeVersion(w io.Writer, v versionInfo) {
 	fmt.Fprintf(w, "# API headers version: %s\n", v.API)
 	fmt.Fprintf(w, "# Git branch '', revision %s\n", v.Revision)
 	fmt.Fprintf(w, "# Configured with: %s\n", v.Configuration)
+	fmt.Fprintf(w, "# Module: %s\n", v.Module)
 }
 
 // buildSettings are what the Go tool recorded about the build, under names like

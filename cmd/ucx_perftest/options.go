@@ -109,7 +109,7 @@ func (o *options) set(opt, value string) (err error) {
 		o.peer, err = perfoob.ParseRelease(value)
 	case "shared":
 		o.params.shared = true
-	case "h":
+	case "h", getopt.Help:
 		return errHelp
 	case "X":
 		o.params.extra = true

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -26,22 +27,23 @@ const (
 
 func main() {
 	if len(os.Args) < 3 || len(os.Args) > 4 {
-		fmt.Fprintln(os.Stderr, "usage: hello ADDRESS PORT [NAME]")
+		fmt.Fprintln(os.Stderr, "usage: hello HOST PORT [NAME]: the server, or with a name its client")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Args[1]+":"+os.Args[2], os.Args[3:]); err != nil {
+	if err := run(ctx, net.JoinHostPort(os.Args[1], os.Args[2]), os.Args[3:]); err != nil {
 		fmt.Fprintln(os.Stderr, "hello:", err)
 		os.Exit(1)
 	}
 }
 
 func run(ctx context.Context, at string, name []string) error {
-	addr, err := netip.ParseAddrPort(at)
+	host, err := net.ResolveTCPAddr("tcp", at) // a name or an address
 	if err != nil {
 		return err
 	}
+	addr := netip.AddrPortFrom(host.AddrPort().Addr().Unmap(), uint16(host.Port))
 	c, err := ucp.NewContext(ucp.ContextParams{Features: ucp.FeatureAM}, nil)
 	if err != nil {
 		return err

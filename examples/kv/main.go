@@ -32,6 +32,11 @@ import (
 func main() {
 	listen := flag.String("serve", "", "be the server at this address, until an interrupt")
 	connect := flag.String("connect", "", "be a client of the server at this address")
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), "usage: kv [-serve ADDRESS | -connect ADDRESS COMMAND]\n"+
+			"commands: get KEY, put KEY VALUE, swap KEY VERSION VALUE\n")
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	log.SetLevel(log.LevelWarn) // unless UCX_LOG_LEVEL says otherwise
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -39,6 +44,8 @@ func main() {
 
 	var err error
 	switch {
+	case *connect == "" && flag.NArg() > 0:
+		err = fmt.Errorf("%q: a command takes -connect", flag.Args())
 	case *listen != "":
 		err = runServer(ctx, *listen)
 	case *connect != "":

@@ -35,6 +35,8 @@ func main() {
 
 	var err error
 	switch {
+	case flag.NArg() > 0:
+		err = fmt.Errorf("%q: no arguments are known but the flags that -h lists", flag.Args())
 	case *serve:
 		err = runServer(ctx, *handlers)
 	case *connect != "":

@@ -90,6 +90,9 @@ func (p *Parser) letter() (opt, value string, err error) {
 func (p *Parser) name(body, word string) (opt, value string, err error) {
 	name, value, given := strings.Cut(body, "=")
 	l := p.find(name)
+	if l == nil && body == Help {
+		return Help, "", nil
+	}
 	if l == nil {
 		return "", "", fmt.Errorf("unrecognized option '%s'", word)
 	}
@@ -106,6 +109,10 @@ func (p *Parser) name(body, word string) (opt, value string, err error) {
 	}
 	return l.Name, value, nil
 }
+
+// Help is the option of --help, which every tool has whether it lists it or not: it prints how the
+// tool is used and ends with status 0.
+const Help = "help"
 
 func (p *Parser) find(body string) *Long {
 	name, _, _ := strings.Cut(body, "=")

@@ -38,6 +38,7 @@ func TestParser(t *testing.T) {
 		{name: "long that needs two dashes", args: "-peer 1.13", err: "invalid option -- 'p'"},
 		{name: "unknown letter", args: "-v -z", want: "v", err: "invalid option -- 'z'"},
 		{name: "colon is no letter", args: "-:", err: "invalid option -- ':'"},
+		{name: "help that is not listed", args: "--help", want: "help"},
 		{name: "unknown long", args: "--bogus", err: "unrecognized option '--bogus'"},
 		{name: "missing value", args: "-n", err: "option requires an argument -- 'n'"},
 		{name: "missing long value", args: "--peer", err: "option '--peer' requires an argument"},

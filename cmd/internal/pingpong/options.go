@@ -113,9 +113,14 @@ func (t *Tool) parse(args []string) (*options, error) {
 	return o, nil
 }
 
+// errHelp asks for the usage.
+var errHelp = errors.New("help wanted")
+
 func (o *options) set(opt, value string) (err error) {
 	number := func(n *int, least, most int) { *n, err = ibtool.Number("-"+opt, value, least, most) }
 	switch opt {
+	case getopt.Help:
+		return errHelp
 	case "p":
 		number(&o.port, 0, math.MaxUint16)
 	case "d":

@@ -59,6 +59,10 @@ type opener func(name string) (*verbs.Context, error)
 
 func (t *Tool) run(ctx context.Context, args []string, stdout, stderr io.Writer, open opener) int {
 	o, err := t.parse(args)
+	if errors.Is(err, errHelp) {
+		t.usage(stdout)
+		return exitOK
+	}
 	if err != nil {
 		fmt.Fprintf(stderr, "%s: %v\n", t.Name, err)
 		if !errors.Is(err, errMissing) {
