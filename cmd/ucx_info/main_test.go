@@ -46,7 +46,7 @@ func TestCommandLine(t *testing.T) {
 		{"commented settings", "-cC", exitOK, "# UCX_", ""},
 		{"explained settings", "-f", exitOK, "# UCX library configuration file", ""},
 		{"devices of one transport", "-d -t self", exitOK, "#\n# Memory domain: self\n", ""},
-		{"devices of no transport", "-dt none", exitOK, "", ""},
+		{"devices of no transport", "-dt none", exitFailure, "", "ucx_info: no device has transport none\n"},
 		{"json of nothing", "-json", exitUsage, "", "ucx_info: -json needs one of -v, -b, -s, -d and -c and takes nothing else but -t\n"},
 		{"json of too much", "-json -v -p -u t", exitUsage, "", "ucx_info: -json needs one of -v, -b, -s, -d and -c and takes nothing else but -t\n"},
 		{"json", "-json -c", exitOK, "{\n  \"config\": [", ""},
