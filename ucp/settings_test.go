@@ -24,6 +24,7 @@ func TestRndvThresh(t *testing.T) {
 		{"intra:8", 8, config.BytesAuto, "intra:8,inter:auto"},
 		{"inter:8", config.BytesAuto, 8, "intra:auto,inter:8"},
 		{"intra:8,inter:8", 8, 8, "8"},
+		{"8k,intra:64k", 64 * k, 8 * k, "intra:64K,inter:8K"},
 	} {
 		var got rndvThresh
 		if err := got.ParseConfig(tc.in); err != nil {
@@ -38,7 +39,7 @@ func TestRndvThresh(t *testing.T) {
 			t.Errorf("%q came back as %+v, %v", got, again, err)
 		}
 	}
-	for _, bad := range []string{"", "x", "-2", "intra:", "intra:x", "both:1", "intra:1,2", ":1", "intra:1,", "1:2"} {
+	for _, bad := range []string{"", "x", "-2", "intra:", "intra:x", "both:1", ":1", "1:2"} {
 		if err := new(rndvThresh).ParseConfig(bad); err == nil {
 			t.Errorf("%q was accepted", bad)
 		}

@@ -78,29 +78,24 @@ type mmSettings struct {
 	RecvOverhead  overhead     `ucx:"RECV_OVERHEAD" default:"am_short:10ns,am_bcopy:10ns" doc:"Time a receive takes."`
 }
 
-// overhead is a list of times by operation, as "am_short:10ns,am_bcopy:20ns".
+// overhead is a list of times by operation, as "am_short:10ns,am_bcopy:20ns", or one for both.
 type overhead struct{ short, bcopy config.Time }
+
+var overheadKeys = []string{"am_short", "am_bcopy"}
 
 // ParseConfig implements config.Value.
 func (o *overhead) ParseConfig(s string) error {
-	for _, item := range strings.Split(s, ",") {
-		name, value, _ := strings.Cut(item, ":")
+	return config.ParseKeyed(s, overheadKeys, func(key int, value string) error {
 		var t config.Time
 		if err := t.ParseConfig(value); err != nil {
 			return err
 		}
-		switch {
-		case t.IsAuto() || t == config.TimeInf:
+		if t.IsAuto() || t == config.TimeInf {
 			return errors.New("needs a number")
-		case name == "am_short":
-			o.short = t
-		case name == "am_bcopy":
-			o.bcopy = t
-		default:
-			return errors.New("not understood")
 		}
-	}
-	return nil
+		*[]*config.Time{&o.short, &o.bcopy}[key] = t
+		return nil
+	})
 }
 
 // extra is what a copied message takes beyond a short one, in seconds.
@@ -112,7 +107,9 @@ func (o overhead) String() string {
 }
 
 // ConfigSyntax implements config.Syntaxer.
-func (overhead) ConfigSyntax() string { return "am_short:<time>,am_bcopy:<time>" }
+func (overhead) ConfigSyntax() string {
+	return config.KeyedSyntax(overheadKeys, "time value: <number>[m|s|ms|us|ns]")
+}
 
 // seconds is a time for the performance model.
 func seconds(t config.Time) float64 { return t.Duration(0).Seconds() }

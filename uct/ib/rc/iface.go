@@ -121,9 +121,7 @@ func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Se
 		return nil, err
 	}
 	i.maxWR = min(rc.IB.TxQueueLen.Int(0), limits.MaxSendWR)
-	if set.TxMaxWR > 0 {
-		i.maxWR = min(i.maxWR, set.TxMaxWR)
-	}
+	i.maxWR = min(i.maxWR, set.TxMaxWR.Int(i.maxWR))
 	i.moderation = uint32(min(rc.TxModeration.Int(0), i.maxWR/4))
 	i.endless = i.Domain.Context().Driver() == softRoCE && i.pathAttr().RetryCount == noEnd
 	i.describe(limits)

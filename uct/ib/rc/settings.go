@@ -31,7 +31,7 @@ func init() {
 type settings struct {
 	RC       rcSettings   `prefix:"RC_"`
 	MaxAMHdr config.Bytes `ucx:"MAX_AM_HDR" default:"128" doc:"Room for the header of a message that is not copied, with the byte that says what it is; 0 for none such."`
-	TxMaxWR  int          `ucx:"TX_MAX_WR" default:"-1" doc:"Operations of an endpoint under way, at most; -1 for as many as the send queue holds."`
+	TxMaxWR  config.Count `ucx:"TX_MAX_WR" default:"inf" doc:"Operations of an endpoint under way, at most; inf for as many as the send queue holds."`
 }
 
 // rcSettings are those of all transports over reliable connections (uct_rc_iface_config_table,
@@ -120,8 +120,8 @@ func (s *settings) check() error {
 		return fmt.Errorf("rc: UCX_RC_VERBS_FC_SOFT_THRESH is %v and FC_HARD_THRESH %v, expected 0 < hard < soft < 1: %w",
 			r.FCSoft, r.FCHard, ucs.ErrInvalidParam)
 	}
-	if s.TxMaxWR == 0 || s.TxMaxWR < -1 {
-		return fmt.Errorf("rc: UCX_RC_VERBS_TX_MAX_WR is %d, expected -1 or 1 and more: %w", s.TxMaxWR, ucs.ErrInvalidParam)
+	if s.TxMaxWR == 0 {
+		return fmt.Errorf("rc: UCX_RC_VERBS_TX_MAX_WR is %v, expected 1 at least, or inf: %w", s.TxMaxWR, ucs.ErrInvalidParam)
 	}
 	return nil
 }
