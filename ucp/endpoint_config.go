@@ -111,10 +111,13 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 			c.needMemh = true
 		}
 	}
+	onDevice := make(map[string]int) // lanes so far
 	for _, k := range c.lanes.bandwidth {
 		l := &p.chosen.Lanes[k]
 		i := w.ifaces[l.Local]
 		perf := w.lanePerf(i, l.SegSize)
+		perf.Bandwidth *= w.ctx.settings.pathShare(onDevice[i.attr.Resource.Device])
+		onDevice[i.attr.Resource.Device]++
 		way := memoryLane{lane: k, keyed: w.keyed(i.md), md: uint8(i.md), peerMD: l.DstMD}
 		if way.keyed && way.peerMD >= proto.MaxMDs {
 			continue // no key can name its domain

@@ -107,3 +107,23 @@ func TestValuesOfC(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesOfC: each name that C UCX prints is either a setting of this library or in the list
+// of those that have no effect here, with the reason.
+func TestNamesOfC(t *testing.T) {
+	for release := range cReleases {
+		for _, d := range cDefaults(t, release) {
+			cfg, err := ReadConfig("", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, known := cfg.set.Lookup(d.name)
+			switch why := config.NoEffect(d.name); {
+			case known && why != "":
+				t.Errorf("%s: UCX_%s is a setting and has no effect (%s)", release, d.name, why)
+			case !known && why == "":
+				t.Errorf("%s: UCX_%s is neither a setting nor known to have no effect", release, d.name)
+			}
+		}
+	}
+}

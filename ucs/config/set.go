@@ -156,18 +156,24 @@ func (s *Set) Lookup(name string) (value string, origin Origin, ok bool) {
 			}
 		}
 	}
+	e, ok := s.unknown(name)
+	return e.value, e.origin, ok
+}
+
+// unknown finds what was given for a name that no section knows.
+func (s *Set) unknown(name string) (entry, bool) {
 	if s == nil {
-		return "", Origin{}, false
+		return entry{}, false
 	}
 	for i := len(s.calls) - 1; i >= 0; i-- {
 		if s.calls[i].name == name {
-			return s.calls[i].value, s.calls[i].origin, true
+			return s.calls[i], true
 		}
 	}
 	for i := len(s.layers) - 1; i >= 0; i-- {
 		if e, found := s.layers[i][name]; found {
-			return e.value, e.origin, true
+			return e, true
 		}
 	}
-	return "", Origin{}, false
+	return entry{}, false
 }

@@ -7,6 +7,10 @@ type UnknownName struct {
 	Name    string // without UCX_
 	Origin  Origin
 	Nearest string // the nearest known name, without UCX_; "" if none is near
+
+	// NoEffect is why the setting has no effect, if it is one of C UCX that means nothing here;
+	// "" for a name that C does not know either, which most likely is misspelt.
+	NoEffect string
 }
 
 // maxDistance is the number of edits within which a known name is worth
@@ -39,7 +43,11 @@ func (s *Set) Unknown() []UnknownName {
 	}
 	list := make([]UnknownName, 0, len(seen))
 	for name, o := range seen {
-		list = append(list, UnknownName{Name: name, Origin: o, Nearest: nearest(name, known)})
+		u := UnknownName{Name: name, Origin: o}
+		if u.NoEffect, _ = noEffect(name); u.NoEffect == "" {
+			u.Nearest = nearest(name, known)
+		}
+		list = append(list, u)
 	}
 	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
 	return list

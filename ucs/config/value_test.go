@@ -159,6 +159,13 @@ func TestChoices(t *testing.T) {
 	}
 }
 
+func TestFactor(t *testing.T) {
+	run(t, []check[Factor]{{"0.5", 0.5, "0.500"}, {"AUTO", FactorAuto, "auto"}, {" 2", 2, "2.000"}}, "", "0", "-1", "inf", "nan", "x")
+	if Factor(3).Float(7) != 3 || FactorAuto.Float(7) != 7 || !FactorAuto.IsAuto() {
+		t.Error("Float does not choose")
+	}
+}
+
 func TestNumbers(t *testing.T) {
 	run(t, []check[int]{{"-5", -5, "-5"}, {"0x10", 16, "16"}, {" 7", 7, "7"}, {"INF", math.MaxInt, "inf"}}, "", "x", "1.5", "9223372036854775808")
 	run(t, []check[uint]{{"5", 5, "5"}, {"inf", math.MaxUint, "inf"}, {maxUint64, math.MaxUint, "inf"}}, "", "-1", "0x10", "auto")

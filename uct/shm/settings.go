@@ -69,6 +69,7 @@ type mmSettings struct {
 	ReleaseFactor float64      `ucx:"FIFO_RELEASE_FACTOR" default:"0.5" doc:"Part of the ring that is received before its room is given back to senders, 0 up to but not including 1."`
 	RxMaxBufs     int          `ucx:"RX_MAX_BUFS" default:"-1" doc:"Number of receive buffers at most, those in the ring included; -1 means no limit."`
 	RxBufsGrow    uint         `ucx:"RX_BUFS_GROW" default:"512" doc:"Number of receive buffers to add when there are no more."`
+	RxGrowFactor  float64      `ucx:"RX_GROW_FACTOR" default:"1.0" doc:"By what that number is multiplied each time, 1.0 at least."`
 	RxMaxChunk    config.Bytes `ucx:"RX_MAX_CHUNK_SIZE" default:"128M" doc:"Size of a chunk of receive buffers at most."`
 	FifoHuge      bool         `ucx:"FIFO_HUGETLB" default:"n" doc:"Huge pages for the ring. They would hide its length from peers, so y is refused."`
 	FifoElemSize  uint         `ucx:"FIFO_ELEM_SIZE" default:"128" doc:"Size of a ring's elements. Must be the same in all processes."`
@@ -123,6 +124,7 @@ type options struct {
 	release   uint64
 	maxBufs   int
 	growBufs  int
+	growBy    float64 // of that number, each time
 	maxChunk  int
 	maxPoll   int
 	maxNumEPs int
@@ -154,6 +156,7 @@ func loadOptions(cfg *config.Set, transport string, p uct.IfaceParams) (options,
 		seg:       mm.SegSize.Int(8256),
 		maxBufs:   mm.RxMaxBufs,
 		growBufs:  int(min(mm.RxBufsGrow, maxRing)),
+		growBy:    mm.RxGrowFactor,
 		maxChunk:  min(mm.RxMaxChunk.Int(128<<20), maxChunk),
 		maxPoll:   max(mm.FifoMaxPoll.Int(16), 1),
 		maxNumEPs: s.SM.MaxNumEPs.Int(uct.Unlimited),
@@ -172,6 +175,8 @@ func loadOptions(cfg *config.Set, transport string, p uct.IfaceParams) (options,
 			prefix, o.ring, maxMapped))
 	case !(mm.ReleaseFactor >= 0 && mm.ReleaseFactor < 1):
 		return bad("FIFO_RELEASE_FACTOR", mm.ReleaseFactor, "at least 0 and less than 1")
+	case !(mm.RxGrowFactor >= 1):
+		return bad("RX_GROW_FACTOR", mm.RxGrowFactor, "at least 1")
 	case mm.FifoHuge:
 		return bad("FIFO_HUGETLB", "y", "n")
 	case o.maxBufs >= 0 && o.maxBufs < o.ring:

@@ -33,6 +33,7 @@ type settings struct {
 type udSettings struct {
 	IB        ib.Settings  `prefix:"IB_"`
 	Buffers   bufSettings  `prefix:"IB_"`
+	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which the transport is expected to scale. Only published."`
 	Linger    config.Time  `ucx:"LINGER_TIMEOUT" default:"5.0m" doc:"How long a closed connection still answers its peer, from when that was heard last."`
 	Timeout   config.Time  `ucx:"TIMEOUT" default:"30s" doc:"Time without an acknowledgment after which a peer counts as gone."`
 	Tick      config.Time  `ucx:"TIMER_TICK" default:"10ms" doc:"Time without an acknowledgment after which the peer is asked for one; after three of it packets are sent again."`
