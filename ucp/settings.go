@@ -1,8 +1,11 @@
 package ucp
 
 import (
+	"fmt"
 	"io"
+	"strings"
 
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 )
 
@@ -103,8 +106,19 @@ func ReadConfig(envPrefix, filename string) (*Config, error) {
 
 // Modify changes one setting by name, without the UCX_ prefix. Settings of
 // transports are known under their full name ("TCP_TX_SEG_SIZE"). A bad value
-// gives ucs.ErrInvalidParam; an unknown name is kept.
-func (c *Config) Modify(name, value string) error { return c.set.Modify(name, value) }
+// gives ucs.ErrInvalidParam, and so does a name with the prefix, or one that
+// nothing knows and that is near to one that is known. Another unknown name is
+// kept, and that of a setting of C UCX that has no effect here is, too, with a
+// warning in the log.
+func (c *Config) Modify(name, value string) error {
+	if i := strings.LastIndex(name, "UCX_"); i >= 0 {
+		return fmt.Errorf("ucp: Config.Modify of %q: expected the name without its prefix, %q: %w", name, name[i+len("UCX_"):], ucs.ErrInvalidParam)
+	}
+	if near := config.Nearest(name); near != "" {
+		return fmt.Errorf("ucp: Config.Modify of %q: no such setting, nearest %q: %w", name, near, ucs.ErrInvalidParam)
+	}
+	return c.set.Modify(name, value)
+}
 
 // WriteInfo prints the settings under a title.
 func (c *Config) WriteInfo(w io.Writer, title string, flags config.PrintFlags) error {

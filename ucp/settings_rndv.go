@@ -48,12 +48,13 @@ const (
 var rndvSchemeNames = [...]string{"auto", "put_zcopy", "am", "get_zcopy", "rkey_ptr"}
 
 // ParseConfig implements config.Value. The schemes of C UCX that have no
-// counterpart here (pipelines) are taken as auto, which is what C does where a
-// scheme is not possible.
+// counterpart here (pipelines) are refused.
 func (v *rndvScheme) ParseConfig(s string) error {
 	switch strings.ToLower(strings.TrimSpace(s)) {
-	case "auto", "get_ppln", "put_ppln":
+	case "auto":
 		*v = rndvSchemeAuto
+	case "get_ppln", "put_ppln":
+		return fmt.Errorf("pipelines, through buffers in between, are not here: %w", ucs.ErrUnsupported)
 	case "put_zcopy":
 		*v = rndvSchemePut
 	case "get_zcopy":

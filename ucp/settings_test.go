@@ -48,7 +48,7 @@ func TestRndvThresh(t *testing.T) {
 
 func TestRndvScheme(t *testing.T) {
 	for in, want := range map[string]rndvScheme{
-		"auto": rndvSchemeAuto, "get_zcopy": rndvSchemeGet, "rkey_ptr": rndvSchemePtr, "put_ppln": rndvSchemeAuto,
+		"auto": rndvSchemeAuto, "get_zcopy": rndvSchemeGet, "rkey_ptr": rndvSchemePtr,
 		"put_zcopy": rndvSchemePut, " PUT_ZCOPY ": rndvSchemePut, "am": rndvSchemeAM,
 	} {
 		var got rndvScheme

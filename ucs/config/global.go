@@ -91,9 +91,35 @@ func (s *Set) reportUnknown() {
 		log.Write(level, "unknown setting (UCX_WARN_UNUSED_ENV_VARS=n hides this)", fields...)
 	}
 	for file, level := range []log.Level{log.LevelWarn, log.LevelInfo} {
-		if text := idle[file].String(); text != "" {
-			log.Write(level, "settings of C UCX without effect here (UCX_WARN_UNUSED_ENV_VARS=n hides this)", zap.String("settings", text))
-		}
+		logForeign(level, &idle[file])
+	}
+}
+
+// reportCall logs a setting of C UCX that a call has set and that has no effect here, once.
+func (s *Set) reportCall(e entry) {
+	u := UnknownName{Name: e.name}
+	if matchesAny(e.name) {
+		return
+	}
+	if u.NoEffect, _ = noEffect(e.name); u.NoEffect == "" || !tell(e.name, e.value) {
+		return
+	}
+	var g global
+	if err := s.Load(globalName, &g); err != nil || !g.WarnUnused {
+		return
+	}
+	if _, again := reported.LoadOrStore(e.name, struct{}{}); again {
+		return
+	}
+	var idle foreignNames
+	idle.add(u)
+	logForeign(log.LevelWarn, &idle)
+}
+
+// logForeign logs settings without effect, if there are any.
+func logForeign(level log.Level, f *foreignNames) {
+	if text := f.String(); text != "" {
+		log.Write(level, "settings of C UCX without effect here (UCX_WARN_UNUSED_ENV_VARS=n hides this)", zap.String("settings", text))
 	}
 }
 

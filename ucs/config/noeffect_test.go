@@ -69,6 +69,23 @@ func TestForeignReport(t *testing.T) {
 	}
 }
 
+// TestForeignCall: a setting without effect that a call sets is told of, once.
+func TestForeignCall(t *testing.T) {
+	clean(t)
+	core, logs := observer.New(zapcore.InfoLevel)
+	previous := log.SetLogger(zap.New(core))
+	defer log.SetLogger(previous)
+	s := new(Set)
+	for _, value := range []string{"none", "bt,freeze", "debug"} {
+		if err := s.Modify("HANDLE_ERRORS", value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if logs.Len() != 1 || !strings.Contains(str(logs.All()[0].ContextMap()["settings"]), "UCX_HANDLE_ERRORS: crashes") {
+		t.Errorf("logged %v", logs.All())
+	}
+}
+
 func str(v any) string {
 	s, _ := v.(string)
 	return s

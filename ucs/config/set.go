@@ -58,7 +58,25 @@ func (s *Set) Modify(name, value string) error {
 	}
 	s.calls = slices.DeleteFunc(s.calls, func(o entry) bool { return o.name == name })
 	s.calls = append(s.calls, e)
+	s.reportCall(e)
 	return s.applyGlobal()
+}
+
+// Check reads all settings, including those of transports that are opened later or
+// not at all, and returns the first error of a value that cannot be used.
+func (s *Set) Check() error {
+	for _, sec := range sections() {
+		if err := s.Load(sec.Name, sec.New()); err != nil {
+			return err
+		}
+		if sec.Section.Check == nil {
+			continue
+		}
+		if err := sec.Section.Check(s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Load fills dst, a pointer to the struct of the named section's settings.

@@ -78,13 +78,27 @@ func matchesAny(pattern string) bool {
 	return false
 }
 
+// Nearest returns the setting, without UCX_, whose name is nearest to a name that no section
+// knows; "" if the name or pattern means a setting, if C UCX has a setting of that name that has no
+// effect here, or if none is near.
+func Nearest(name string) string {
+	if matchesAny(name) || reserved[name] {
+		return ""
+	}
+	if why, _ := noEffect(name); why != "" {
+		return ""
+	}
+	return nearest(name, knownNames())
+}
+
 // nearest returns the known name with the fewest edits from name, the first in
-// order of several.
+// order of several. Of a short name half may differ.
 func nearest(name string, known map[string]bool) string {
-	best, bestDist := "", maxDistance+1
+	limit := min(maxDistance, (len(name)+1)/2)
+	best, bestDist := "", limit+1
 	for k := range known {
-		d := distance(name, k, maxDistance)
-		if d < bestDist || d == bestDist && d <= maxDistance && k < best {
+		d := distance(name, k, limit)
+		if d < bestDist || d == bestDist && d <= limit && k < best {
 			best, bestDist = k, d
 		}
 	}

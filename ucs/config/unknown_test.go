@@ -130,3 +130,13 @@ func TestDistanceModel(t *testing.T) {
 		}
 	})
 }
+
+func TestNearestName(t *testing.T) {
+	for name, want := range map[string]string{
+		"TEST_WAITS": "TEST_WAIT", "TEST_WAIT": "", "TEST_*": "", "MEMTYPE_CACHE": "", "CONFIG_DIR": "", "ABC": "", "LOG_LEVL": "LOG_LEVEL",
+	} {
+		if got := Nearest(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}

@@ -30,6 +30,7 @@ func init() {
 		config.Register(config.Section{
 			Name: s.name, Prefix: s.prefix,
 			Title: s.name + " transport", New: func() any { return new(ifaceSettings) },
+			Check: func(cfg *config.Set) error { _, err := loadOptions(cfg, s.name, uct.IfaceParams{}); return err },
 		})
 	}
 }

@@ -18,8 +18,21 @@ const transportName = "ud_verbs"
 func init() {
 	config.Register(config.Section{
 		Name: transportName, Prefix: "UD_VERBS_", Title: transportName + " transport",
-		New: func() any { return new(settings) },
+		New:   func() any { return new(settings) },
+		Check: func(cfg *config.Set) error { _, err := loadSettings(cfg); return err },
 	})
+}
+
+// loadSettings reads the settings of an interface and checks what does not depend on its device.
+func loadSettings(cfg *config.Set) (*settings, error) {
+	s := new(settings)
+	if err := cfg.Load(transportName, s); err != nil {
+		return nil, err
+	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	return s, s.UD.IB.Check()
 }
 
 // settings are read when an interface is opened (uct_ud_verbs_iface_config_table).

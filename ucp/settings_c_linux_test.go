@@ -2,11 +2,13 @@ package ucp
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 )
 
@@ -124,6 +126,78 @@ func TestNamesOfC(t *testing.T) {
 			case !known && why == "":
 				t.Errorf("%s: UCX_%s is neither a setting nor known to have no effect", release, d.name)
 			}
+		}
+	}
+}
+
+// TestModifyNames: a name with the prefix, or misspelt, is an error that says what is wanted.
+func TestModifyNames(t *testing.T) {
+	cfg, err := ReadConfig("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"UCX_TLS": `without its prefix, "TLS"`, "APP_UCX_TCP_ALLOW": `without its prefix, "TCP_ALLOW"`, "TSL": `nearest "TLS"`,
+		"RNDV_TRESH": `nearest "RNDV_THRESH"`, "TLS": "", "NOBODY_KNOWS_THIS": "", "RC_MLX5_TM_ENABLE": "", "*_SEG_SIZE": "",
+	} {
+		value := "64k"
+		if strings.HasSuffix(name, "TLS") {
+			value = "self"
+		}
+		err := cfg.Modify(name, value)
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || !errors.Is(err, ucs.ErrInvalidParam)) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+}
+
+// TestSchemeRefused: pipelines are refused, with what there is instead.
+func TestSchemeRefused(t *testing.T) {
+	for _, scheme := range []string{"get_ppln", "put_ppln", "put_pipeline"} {
+		err := startWith(t, cDefault{"RNDV_SCHEME", scheme})
+		if !errors.Is(err, ucs.ErrInvalidParam) || !strings.Contains(err.Error(), "UCX_RNDV_SCHEME") || !strings.Contains(err.Error(), "put_zcopy") {
+			t.Errorf("%s: %v", scheme, err)
+		}
+	}
+}
+
+// TestWrongValues: a value that can be read and not be used fails NewContext, also that of a
+// transport that is not wanted, or has no device.
+func TestWrongValues(t *testing.T) {
+	for _, tc := range []struct{ name, value, want string }{
+		{"TCP_ALLOW", "10.0.0/8", "10.0.0/8"},
+		{"TCP_PORT_RANGE", "99999", "65535"},
+		{"TCP_AF_PRIO", "inet7", "inet6"},
+		{"TCP_SYN_CNT", "128", "127"},
+		{"TCP_CM_PRIV_DATA_LEN", "1m", "64K"},
+		{"RDMA_CM_SOURCE_ADDRESS", "here", "IP address"},
+		{"SELF_NUM_DEVICES", "0", "1 to 64"},
+		{"SELF_SEG_SIZE", "1", "64 bytes"},
+		{"POSIX_FIFO_SIZE", "100", "power of two"},
+		{"SYSV_FIFO_ELEM_SIZE", "100", "multiple of 8"},
+		{"POSIX_RX_GROW_FACTOR", "0.5", "at least 1"},
+		{"CMA_MAX_IOV", "0", "at least 1"},
+		{"RC_VERBS_RETRY_COUNT", "8", "0 to 7"},
+		{"UD_VERBS_TIMER_BACKOFF", "0.5", "1 at least"},
+		{"IB_SL", "16", "15"},
+		{"IB_ROCE_SUBNETS", "10.0.0/8", "10.0.0/8"},
+	} {
+		cfg, err := ReadConfig("", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []cDefault{{"TLS", "self"}, {tc.name, tc.value}} {
+			if err := cfg.Modify(s.name, s.value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, err := NewContext(ContextParams{}, cfg)
+		if err == nil {
+			ctx.Close()
+		}
+		_, setting, _ := strings.Cut(tc.name, "_") // a group's name may be told by another prefix
+		if !errors.Is(err, ucs.ErrInvalidParam) || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), setting) {
+			t.Errorf("UCX_%s=%s: %v, want %q", tc.name, tc.value, err, tc.want)
 		}
 	}
 }
