@@ -64,3 +64,22 @@ func TestRndvScheme(t *testing.T) {
 		t.Errorf("an unknown scheme: %v", err)
 	}
 }
+
+// TestPathShare: the part of a device that is left for another lane, as C counts it.
+func TestPathShare(t *testing.T) {
+	for _, tc := range []struct {
+		ratio  string
+		others int
+		want   float64
+	}{
+		{"auto", 0, 1}, {"auto", 3, 1}, {"0.25", 0, 1}, {"0.25", 1, 0.75}, {"0.25", 3, 0.25}, {"0.25", 4, 0.0025}, {"1", 1, 0.01}, {"2", 2, 0.005},
+	} {
+		var s settings
+		if err := s.PathRatio.ParseConfig(tc.ratio); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.pathShare(tc.others); got != tc.want {
+			t.Errorf("%s, %d others: %v, want %v", tc.ratio, tc.others, got, tc.want)
+		}
+	}
+}
