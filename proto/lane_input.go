@@ -153,6 +153,10 @@ type LaneLimits struct {
 	// Slow keeps these, as releases before 1.16 do, which leave them out only when they
 	// spread data (ucp_wireup_add_bw_lanes of v1.13.1): peers of those have as many lanes.
 	Slow bool
+
+	// PathRatio is the part of a device's bandwidth that each lane over it takes, 0 for one
+	// part of as many as the device has paths (UCX_MULTI_PATH_RATIO).
+	PathRatio float64
 }
 
 // DefaultLaneLimits are the limits C UCX 1.22.0 applies toward a peer that
@@ -170,6 +174,9 @@ func (l LaneLimits) orDefault() LaneLimits {
 	l.FastPath = min(max(l.FastPath, 1), l.Total)
 	if !(l.MaxRatio >= 1) || math.IsInf(l.MaxRatio, 0) {
 		l.MaxRatio = laneMaxRatio
+	}
+	if !(l.PathRatio > 0) || math.IsInf(l.PathRatio, 0) {
+		l.PathRatio = 0
 	}
 	return l
 }

@@ -92,10 +92,12 @@ type scorer struct {
 	announced bool // the peer announces a release, which is 1.16 or later
 	endpoints float64
 	ppn       int // processes that share our bandwidth
+
+	pathRatio float64 // part of a device's bandwidth that a lane takes, 0: one of its paths
 }
 
 func newScorer(in *LaneInput) scorer {
-	return scorer{v2: in.Remote.Version == AddressV2, announced: in.Remote.Release > 0, endpoints: math.Max(1, float64(in.NumEndpoints)), ppn: in.PPN}
+	return scorer{v2: in.Remote.Version == AddressV2, announced: in.Remote.Release > 0, endpoints: math.Max(1, float64(in.NumEndpoints)), ppn: in.PPN, pathRatio: in.Limits.orDefault().PathRatio}
 }
 
 // seconds makes a time harmless.
@@ -148,7 +150,11 @@ func (s scorer) ours(l *LocalIface) float64 {
 func (s scorer) available(l *LocalIface, r remote, p paths) float64 {
 	const epsilon = 1e-3
 	share := func(used, n int) float64 {
-		return math.Max(1e-5, 1-float64(used)/float64(max(n, 1)))
+		taken := float64(used) / float64(max(n, 1))
+		if s.pathRatio > 0 {
+			taken = float64(used) * s.pathRatio
+		}
+		return math.Max(1e-5, 1-taken)
 	}
 	ours := s.ours(l) * share(p.local(l.Device), l.Attr.NumPaths)
 	theirs := rate(r.iface.Attr.Bandwidth) * share(p.remote(r.device), int(r.dev.NumPaths))

@@ -367,6 +367,7 @@ func TestScores(t *testing.T) {
 		{"rma_bw, from 1.16 on", scorer{announced: true, endpoints: 10, ppn: 4}.rmaBW(&quick, r, none), 1 / (262144/avail + lat + 1e-6 + 180e-9)},
 		{"am_bw", s.amBW(l, r, none), 4096 / (4096/avail + lat + 4e-6) * 1e-5},
 		{"bandwidth left", s.available(l, r, paths{{local: 0, remote: -1}}), 0.5*(1<<30) + 1e-3*(0.5*(1<<30)+1<<31)},
+		{"bandwidth left by ratio", scorer{endpoints: 10, ppn: 4, pathRatio: 0.2}.available(l, r, paths{{local: 0, remote: -1}}), 0.8*(1<<30) + 1e-3*(0.8*(1<<30)+1<<31)},
 		{"latency, rounded", scorer{v2: true, endpoints: 10}.latency(l, r), (4e-6 + 1984e-9) / 2},
 		{"bandwidth, rounded", scorer{v2: true}.ours(&LocalIface{Attr: uct.IfaceAttr{Perf: uct.Perf{BandwidthDedicated: 1.05 * (1 << 30)}}}), 1 << 30},
 	} {
@@ -435,7 +436,7 @@ func drawLaneInput(t *rapid.T) *LaneInput {
 	}
 	if rapid.Bool().Draw(t, "limits") {
 		n := rapid.IntRange(-1, 100)
-		in.Limits = LaneLimits{n.Draw(t, "total"), n.Draw(t, "fast"), n.Draw(t, "rndv"), n.Draw(t, "eager"), n.Draw(t, "rma"), drawFloat(t, "ratio"), rapid.Bool().Draw(t, "slow")}
+		in.Limits = LaneLimits{n.Draw(t, "total"), n.Draw(t, "fast"), n.Draw(t, "rndv"), n.Draw(t, "eager"), n.Draw(t, "rma"), drawFloat(t, "ratio"), rapid.Bool().Draw(t, "slow"), drawFloat(t, "path")}
 	}
 	for i := range rapid.IntRange(0, 4).Draw(t, "local") {
 		md := rapid.Bool()

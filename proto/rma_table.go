@@ -83,6 +83,14 @@ func (t *RMATables) Put(class DataClass) *Table { return &t.put[class] }
 // Get returns the table for reading: ProtoGetBcopy, ProtoGetZcopy or ProtoGetAM.
 func (t *RMATables) Get(class DataClass) *Table { return &t.get[class] }
 
+// Places of the tables in what RMATables.Explain returns.
+const (
+	RMATablePut = iota
+	RMATableGet
+	RMATableAtomic32
+	RMATableAtomic64
+)
+
 // Explain returns the tables for contiguous memory and for atomic operations with
 // their reasons.
 func (t *RMATables) Explain(class DataClass) []TableInfo {

@@ -10,34 +10,75 @@ import (
 // Lines prints the table in the layout of C's UCX_PROTO_INFO=y and ucx_info -e
 // (src/ucp/proto/proto_debug.c), a box with the owner, as "perftest intra-node
 // cfg#0", and the title on top. Lines carry no prefix and no newline.
-func (i *TableInfo) Lines(owner string) []string {
-	rows := [][3]string{{"Range", "Description", "Config"}}
+func (i *TableInfo) Lines(owner string) []string { return i.box(owner, nil) }
+
+// UsedLines is Lines with a first column of how often each range was used, as C prints with
+// UCX_PROTO_INFO=used.
+func (i *TableInfo) UsedLines(owner string, counts []uint64) []string { return i.box(owner, counts) }
+
+func (i *TableInfo) box(owner string, counts []uint64) []string {
+	columns := []column{{head: "Range", right: true}, {head: "Description"}, {head: "Config"}}
 	for _, r := range i.Ranges {
-		rows = append(rows, [3]string{rangeText(r.Min, r.Max), r.Proto.Description(), r.Config})
+		columns[0].add(rangeText(r.Min, r.Max))
+		columns[1].add(r.Proto.Description())
+		columns[2].add(r.Config)
 	}
-	var w [3]int
-	for _, r := range rows {
-		for c := range w {
-			w[c] = max(w[c], len(r[c]))
+	if counts != nil {
+		c := column{head: "Count", right: true}
+		for _, n := range counts {
+			c.add(strconv.FormatUint(n, 10))
+		}
+		columns = append([]column{c}, columns...)
+	}
+	return boxed(columns, owner, i.Title)
+}
+
+// column is a column of a table.
+type column struct {
+	head  string
+	right bool // cells are flushed right
+	cells []string
+}
+
+func (c *column) add(cell string) { c.cells = append(c.cells, cell) }
+
+// boxed draws a table with titles on top. The last column is as wide as the titles need.
+func boxed(columns []column, titles ...string) []string {
+	widths := make([]int, len(columns))
+	inner := 3 * (len(columns) - 1) // a bar and two blanks lie between columns
+	for k, c := range columns {
+		widths[k] = len(c.head)
+		for _, cell := range c.cells {
+			widths[k] = max(widths[k], len(cell))
+		}
+		inner += widths[k]
+	}
+	for _, t := range titles {
+		if over := len(t) - inner; over > 0 {
+			widths[len(columns)-1] += over
+			inner += over
 		}
 	}
-	// Two bars and four blanks lie between the columns.
-	inner := w[0] + w[1] + w[2] + 6
-	if over := max(len(owner), len(i.Title)) - inner; over > 0 {
-		w[2] += over
-		inner += over
+	rule := "+"
+	heads, rows := "|", make([]string, len(columns[0].cells))
+	for k, c := range columns {
+		rule += strings.Repeat("-", widths[k]+2) + "+"
+		heads += " " + center(c.head, widths[k]) + " |"
+		for n, cell := range c.cells {
+			if c.right {
+				rows[n] += fmt.Sprintf(" %*s |", widths[k], cell)
+			} else {
+				rows[n] += fmt.Sprintf(" %-*s |", widths[k], cell)
+			}
+		}
 	}
-	rule := "+" + strings.Repeat("-", w[0]+2) + "+" + strings.Repeat("-", w[1]+2) + "+" + strings.Repeat("-", w[2]+2) + "+"
-	out := []string{
-		rule,
-		fmt.Sprintf("| %-*s |", inner, owner),
-		fmt.Sprintf("| %-*s |", inner, i.Title),
-		rule,
-		fmt.Sprintf("| %s | %s | %s |", center(rows[0][0], w[0]), center(rows[0][1], w[1]), center(rows[0][2], w[2])),
-		rule,
+	out := []string{rule}
+	for _, t := range titles {
+		out = append(out, fmt.Sprintf("| %-*s |", inner, t))
 	}
-	for _, r := range rows[1:] {
-		out = append(out, fmt.Sprintf("| %*s | %-*s | %-*s |", w[0], r[0], w[1], r[1], w[2], r[2]))
+	out = append(out, rule, heads, rule)
+	for _, r := range rows {
+		out = append(out, "|"+r)
 	}
 	return append(out, rule)
 }

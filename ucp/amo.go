@@ -187,6 +187,7 @@ func (atomicOperation) choose(r *Request) (protocol, error) {
 	if a.atomic.size == 4 {
 		way = a.key.amo32
 	}
+	r.countAtomic(a.key.tables, int(a.atomic.size))
 	switch {
 	case way != nil:
 		return atomicDirect{}, r.take(way)

@@ -166,6 +166,9 @@ func NewContext(p ContextParams, cfg *Config) (*Context, error) {
 		}
 	}
 	c := &Context{params: p, set: cfg.set.Clone(), pins: regions.NewPinBoard(), memories: make(map[*Memory]struct{})}
+	if err := c.set.Check(); err != nil {
+		return nil, fmt.Errorf("ucp: settings: %w", err)
+	}
 	if err := c.set.Load("ucp", &c.settings); err != nil {
 		return nil, err
 	}

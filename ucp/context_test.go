@@ -3,8 +3,10 @@ package ucp_test
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -317,13 +319,19 @@ func TestNoTransport(t *testing.T) {
 func TestInterfaceNotOpened(t *testing.T) {
 	ucttest.NoLeaks(t)
 	logtest.Watch(t).Allow("interface not usable")
-	ctx := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag}, setting{"TLS", "self,tcp"}, setting{"TCP_TX_SEG_SIZE", "inf"})
+	used, err := net.Listen("tcp4", ":0") // at all addresses
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer used.Close()
+	port := strconv.Itoa(used.Addr().(*net.TCPAddr).Port)
+	ctx := newContext(t, ucp.ContextParams{Features: ucp.FeatureTag}, setting{"TLS", "self,tcp"}, setting{"TCP_PORT_RANGE", port})
 	w, err := ctx.NewWorker(ucp.WorkerParams{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	const reason = "tcp/lo: tcp: UCX_TCP_TX_SEG_SIZE"
+	const reason = "tcp/lo: tcp: "
 	addr, _ := w.Address(0)
 	// The self transport has no failure handling.
 	_, err = w.NewEndpoint(ucp.EndpointParams{Address: addr, ErrMode: ucp.ErrModePeer})

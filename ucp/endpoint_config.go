@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/ucx-go/ucx/proto"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -112,10 +111,13 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 			c.needMemh = true
 		}
 	}
+	onDevice := make(map[string]int) // lanes so far
 	for _, k := range c.lanes.bandwidth {
 		l := &p.chosen.Lanes[k]
 		i := w.ifaces[l.Local]
 		perf := w.lanePerf(i, l.SegSize)
+		perf.Bandwidth *= w.ctx.settings.pathShare(onDevice[i.attr.Resource.Device])
+		onDevice[i.attr.Resource.Device]++
 		way := memoryLane{lane: k, keyed: w.keyed(i.md), md: uint8(i.md), peerMD: l.DstMD}
 		if way.keyed && way.peerMD >= proto.MaxMDs {
 			continue // no key can name its domain
@@ -153,8 +155,9 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 	if len(w.configs) < maxConfigs {
 		w.configs[key] = c
 	}
-	if w.ctx.settings.ProtoInfo {
-		c.print(w, w.name+" "+perf.Name)
+	w.printTables(c, c.explain(w, nil))
+	if w.usage != nil {
+		c.short, c.shortAM = -1, -1 // every operation is to be counted
 	}
 	w.ctx.printTables(func(out io.Writer) error {
 		_, err := fmt.Fprintln(out, strings.Join(p.chosen.Lines(), "\n"))
@@ -173,15 +176,6 @@ func (p *lanePlan) shared() proto.LaneConfig {
 		c.Lanes[i].Remote, c.Lanes[i].Scores = -1, proto.Lane{}.Scores
 	}
 	return c
-}
-
-// print shows the decision tables (UCX_PROTO_INFO).
-func (c *epConfig) print(w *Worker, owner string) {
-	for _, t := range c.explain(w, nil) {
-		for _, l := range t.Lines(owner) {
-			log.Print(l)
-		}
-	}
 }
 
 // explain returns the decision tables with their reasons: for contiguous memory, and

@@ -110,6 +110,7 @@ func (s *settings) laneLimits() proto.LaneLimits {
 	l := proto.DefaultLaneLimits()
 	l.Rndv, l.MaxRatio = int(min(s.RndvRails, proto.MaxLanes)), s.LaneRatio
 	l.Eager, l.RMA = int(min(s.EagerRails, proto.MaxLanes)), int(min(s.RMARails, proto.MaxLanes))
+	l.PathRatio = s.PathRatio.Float(0)
 	return l
 }
 

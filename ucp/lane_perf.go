@@ -77,3 +77,17 @@ func threshold(b config.Bytes) proto.Threshold {
 	}
 	return proto.Threshold(b.Int(0))
 }
+
+// pathShare is the part of a device's bandwidth that is left for a lane when others go over the
+// device already, as UCX_MULTI_PATH_RATIO says (ucp_proto_multi_get_avail_bw); auto leaves each
+// all of it.
+func (s *settings) pathShare(others int) float64 {
+	const least = 0.01
+	if s.PathRatio.IsAuto() || others == 0 {
+		return 1
+	}
+	if left := 1 - s.PathRatio.Float(0)*float64(others); left >= least {
+		return left
+	}
+	return least / float64(others)
+}

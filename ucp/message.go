@@ -96,8 +96,10 @@ func (sendMessage) choose(r *Request) (protocol, error) {
 		r.region = nil
 	}
 	if p.EagerZcopy() && !r.eagerHandles(p) {
-		p = tables.Table(proto.DataGeneric, r.mode).Lookup(size)
+		class = proto.DataGeneric
+		p = tables.Table(class, r.mode).Lookup(size)
 	}
+	r.countMessage(tables, class, size)
 	switch {
 	case p == proto.ProtoNone:
 		return nil, ucs.ErrUnsupported
@@ -196,6 +198,7 @@ func (ep *Endpoint) sendMessageNow(r *Request) (*Request, error) {
 		// What a transport has begun to write leaves without further ado.
 		err = nil
 		r.countSent(&ep.w.stats.EagerBcopy)
+		r.countMessage(r.form.tables(ep.cfg), r.class(), size)
 		if r.frag < r.data.length {
 			err = r.packedNothing(r.frag)
 		}

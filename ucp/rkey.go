@@ -203,8 +203,8 @@ func (k *Rkey) choose() {
 	k.getBcopy, k.getZcopy = way(r.GetBcopy), way(r.GetZcopy)
 	k.amo32, k.amo64 = way(r.Atomic32), way(r.Atomic64)
 	k.shortPut, k.shortGet = -1, -1
-	if k.ep.w.ctx.params.Features&FeatureRMA == 0 {
-		return
+	if k.ep.w.ctx.params.Features&FeatureRMA == 0 || k.ep.w.usage != nil {
+		return // with UCX_PROTO_INFO=used every operation is counted
 	}
 	if k.putShort != nil {
 		k.shortPut = min(k.tables.Put(proto.DataContig).MaxFirst(proto.ProtoPutShort), copyPiece)

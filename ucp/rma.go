@@ -140,10 +140,13 @@ func (putOperation) choose(r *Request) (protocol, error) {
 	if k.closed {
 		return nil, errKeyClosed
 	}
-	way := k.tables.Put(r.class()).Lookup(r.data.length)
+	class := r.class()
+	way := k.tables.Put(class).Lookup(r.data.length)
 	if way == proto.ProtoPutZcopy && !r.onRails(k.tables.PutRails(), uct.AccessLocalRead) {
-		way = k.tables.Put(proto.DataGeneric).Lookup(r.data.length)
+		class = proto.DataGeneric
+		way = k.tables.Put(class).Lookup(r.data.length)
 	}
+	r.countAccess(k.tables, k.tables.Put(class), class)
 	switch way {
 	case proto.ProtoPutShort:
 		r.split()
@@ -208,10 +211,13 @@ func (getOperation) choose(r *Request) (protocol, error) {
 	if k.closed {
 		return nil, errKeyClosed
 	}
-	way := k.tables.Get(r.class()).Lookup(r.data.length)
+	class := r.class()
+	way := k.tables.Get(class).Lookup(r.data.length)
 	if way == proto.ProtoGetZcopy && !r.onRails(k.tables.GetRails(), uct.AccessLocalWrite) {
-		way = k.tables.Get(proto.DataGeneric).Lookup(r.data.length)
+		class = proto.DataGeneric
+		way = k.tables.Get(class).Lookup(r.data.length)
 	}
+	r.countAccess(k.tables, k.tables.Get(class), class)
 	switch way {
 	case proto.ProtoGetBcopy:
 		r.split()

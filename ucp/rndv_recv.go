@@ -135,22 +135,25 @@ func (w *Worker) fetch(r *Request, h *proto.RndvRTS, key []byte) {
 // sender's memory, that is mapped.
 func (r *Request) answerTo(h *proto.RndvRTS, key []byte) proto.Protocol {
 	c, class := r.ep.cfg, r.class()
-	if h.Address == 0 {
-		return c.rndv.Ask(class, proto.OfferPlain).Lookup(h.Size)
-	}
-	if len(key) > proto.MinRkeySize && len(c.maps) > 0 && c.rndv.Ask(class, proto.OfferKey).Lookup(h.Size) == proto.ProtoAttach {
+	offer := proto.OfferAddress
+	switch {
+	case h.Address == 0:
+		offer = proto.OfferPlain
+	case len(key) > proto.MinRkeySize && len(c.maps) > 0 && c.rndv.Ask(class, proto.OfferKey).Lookup(h.Size) == proto.ProtoAttach:
 		if r.fetch.attached = r.w.attach(r.ep, key, h.Address, h.Size); r.fetch.attached != nil {
+			r.countAsk(class, proto.OfferKey, h.Size)
 			return proto.ProtoAttach
 		}
 	}
-	offer := proto.OfferAddress
-	if anyKeyed(c.get) && !r.fetch.keys.read(r.w, key, c.get) {
+	if offer != proto.OfferPlain && anyKeyed(c.get) && !r.fetch.keys.read(r.w, key, c.get) {
 		offer = proto.OfferPlain
 	}
 	p := c.rndv.Ask(class, offer).Lookup(h.Size)
 	if p == proto.ProtoRead && !r.shareHandles(c.get, c.rndv.GetShares(), h.Size, uct.AccessLocalWrite) {
-		p = c.rndv.Ask(class, proto.OfferPlain).Lookup(h.Size)
+		offer = proto.OfferPlain
+		p = c.rndv.Ask(class, offer).Lookup(h.Size)
 	}
+	r.countAsk(class, offer, h.Size)
 	return p
 }
 

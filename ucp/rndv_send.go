@@ -158,11 +158,14 @@ func (r *Request) sendPart(p part) {
 	}
 	r.offer.part, r.offset, r.step = p, 0, 0
 	c := r.ep.cfg
-	way := c.rndv.Answer(r.class(), p.addr != 0).Lookup(p.n)
+	class := r.class()
+	way := c.rndv.Answer(class, p.addr != 0).Lookup(p.n)
 	if way == proto.ProtoDataPut && !r.shareHandles(c.put, c.rndv.PutShares(), p.n, uct.AccessLocalRead) ||
 		way == proto.ProtoDataZcopy && !r.laneHandles(r.ep.amLane(), uct.AccessLocalRead) {
-		way = c.rndv.Answer(proto.DataGeneric, p.addr != 0).Lookup(p.n)
+		class = proto.DataGeneric
+		way = c.rndv.Answer(class, p.addr != 0).Lookup(p.n)
 	}
+	r.countAnswer(class, p.addr != 0, p.n)
 	if way == proto.ProtoDataPut {
 		r.w.stats.RndvPut++
 	} else {

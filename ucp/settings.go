@@ -1,8 +1,11 @@
 package ucp
 
 import (
+	"fmt"
 	"io"
+	"strings"
 
+	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
 )
 
@@ -15,25 +18,26 @@ type settings struct {
 	AccDevices  config.List       `ucx:"ACC_DEVICES" default:"all" doc:"Accelerator devices to use."`
 	SelfDevices config.List       `ucx:"SELF_DEVICES" default:"all" doc:"Loopback devices to use."`
 
-	Protos      protoList    `ucx:"PROTOS" default:"all" doc:"Protocols to use, by the names that UCX_PROTO_INFO=y prints, as patterns with *, ? and [a-z] separated by commas; ^ before the list means all others. What none of these can carry goes by the rest."`
-	BcopyThresh config.Bytes `ucx:"BCOPY_THRESH" default:"auto" doc:"Message size from which messages are copied to a buffer instead of sent inline."`
-	ZcopyThresh config.Bytes `ucx:"ZCOPY_THRESH" default:"auto" doc:"Message size from which messages are sent without copying."`
-	RndvThresh  rndvThresh   `ucx:"RNDV_THRESH" default:"auto" doc:"Message size from which the rendezvous protocol is used, for all peers or as intra:SIZE,inter:SIZE for peers on this host and on others."`
-	RndvNbr     config.Bytes `ucx:"RNDV_SEND_NBR_THRESH" default:"256k" doc:"The rendezvous threshold of sends that prefer early completion, where RNDV_THRESH is auto."`
-	RndvScheme  rndvScheme   `ucx:"RNDV_SCHEME" default:"auto" doc:"How rendezvous data travels: auto, get_zcopy (the receiver reads), put_zcopy (the sender writes), rkey_ptr (the receiver maps memory that UCX allocated and copies), am (in messages). One that is not possible is as auto."`
-	RndvDiff    float64      `ucx:"RNDV_PERF_DIFF" default:"0" doc:"By how many percent a rendezvous may be slower than a message that goes at once and is used all the same. The default of C UCX is 1, with other estimates."`
-	RndvFlush   bool         `ucx:"RNDV_PUT_FORCE_FLUSH" default:"n" doc:"Flush the lanes behind the data of a rendezvous that is written, also where what follows cannot overtake it."`
-	RndvRails   uint         `ucx:"MAX_RNDV_RAILS,MAX_RNDV_LANES" default:"2" doc:"Number of devices over which the data of a rendezvous may travel at once; with 0 it travels in messages."`
-	EagerRails  uint         `ucx:"MAX_EAGER_RAILS,MAX_EAGER_LANES" default:"1" doc:"Number of devices over which the fragments of an eager message may travel at once; 0 is as 1. With transports that connect pairwise both sides must have the same."`
-	RMARails    uint         `ucx:"MAX_RMA_RAILS,MAX_RMA_LANES" default:"1" doc:"Number of devices over which a put or get may travel at once, where it is not copied; with 0 all are copied. It takes devices that MAX_RNDV_RAILS allows, and is not more."`
-	RMAChunk    config.Bytes `ucx:"MIN_RMA_CHUNK_SIZE" default:"8k" doc:"Least part of a put or get that is worth a lane of its own, more than 0."`
-	RndvChunk   config.Bytes `ucx:"MIN_RNDV_CHUNK_SIZE" default:"16k" doc:"Least part of a rendezvous that is worth a lane of its own, more than 0."`
-	LaneRatio   float64      `ucx:"MULTI_LANE_MAX_RATIO" default:"4" doc:"How many times slower than the fastest a lane may be to carry a part of the same message."`
-	SingleNet   bool         `ucx:"SINGLE_NET_DEVICE" default:"n" doc:"Let messages be spread over no more than one network device, which UCX_NODE_LOCAL_ID chooses."`
-	NodeLocalID config.Count `ucx:"NODE_LOCAL_ID" default:"auto" doc:"Number of the process within its host, by which processes take different devices; auto means 0."`
-	ZcopySeg    config.Bytes `ucx:"RMA_ZCOPY_MAX_SEG_SIZE" default:"auto" doc:"Longest piece in which memory is read or written without copying; auto means what the transport can."`
-	RkeyPtrSeg  config.Bytes `ucx:"RKEY_PTR_SEG_SIZE" default:"512k" doc:"Most bytes that a receiver copies out of the sender's memory in a round of progress."`
-	BcopyBw     config.Bytes `ucx:"BCOPY_BW" default:"auto" doc:"Bytes per second at which memory is copied, for the cost model."`
+	Protos      protoList     `ucx:"PROTOS" default:"all" doc:"Protocols to use, by the names that UCX_PROTO_INFO=y prints, as patterns with *, ? and [a-z] separated by commas; ^ before the list means all others. What none of these can carry goes by the rest."`
+	BcopyThresh config.Bytes  `ucx:"BCOPY_THRESH" default:"auto" doc:"Message size from which messages are copied to a buffer instead of sent inline."`
+	ZcopyThresh config.Bytes  `ucx:"ZCOPY_THRESH" default:"auto" doc:"Message size from which messages are sent without copying."`
+	RndvThresh  rndvThresh    `ucx:"RNDV_THRESH" default:"auto" doc:"Message size from which the rendezvous protocol is used, for all peers or as intra:SIZE,inter:SIZE for peers on this host and on others."`
+	RndvNbr     config.Bytes  `ucx:"RNDV_SEND_NBR_THRESH" default:"256k" doc:"The rendezvous threshold of sends that prefer early completion, where RNDV_THRESH is auto."`
+	RndvScheme  rndvScheme    `ucx:"RNDV_SCHEME" default:"auto" doc:"How rendezvous data travels: auto, get_zcopy (the receiver reads), put_zcopy (the sender writes), rkey_ptr (the receiver maps memory that UCX allocated and copies), am (in messages). One that is not possible is as auto."`
+	RndvDiff    float64       `ucx:"RNDV_PERF_DIFF" default:"0" doc:"By how many percent a rendezvous may be slower than a message that goes at once and is used all the same. The default of C UCX is 1, with other estimates."`
+	RndvFlush   bool          `ucx:"RNDV_PUT_FORCE_FLUSH" default:"n" doc:"Flush the lanes behind the data of a rendezvous that is written, also where what follows cannot overtake it."`
+	RndvRails   uint          `ucx:"MAX_RNDV_RAILS,MAX_RNDV_LANES" default:"2" doc:"Number of devices over which the data of a rendezvous may travel at once; with 0 it travels in messages."`
+	EagerRails  uint          `ucx:"MAX_EAGER_RAILS,MAX_EAGER_LANES" default:"1" doc:"Number of devices over which the fragments of an eager message may travel at once; 0 is as 1. With transports that connect pairwise both sides must have the same."`
+	RMARails    uint          `ucx:"MAX_RMA_RAILS,MAX_RMA_LANES" default:"1" doc:"Number of devices over which a put or get may travel at once, where it is not copied; with 0 all are copied. It takes devices that MAX_RNDV_RAILS allows, and is not more."`
+	RMAChunk    config.Bytes  `ucx:"MIN_RMA_CHUNK_SIZE" default:"8k" doc:"Least part of a put or get that is worth a lane of its own, more than 0."`
+	RndvChunk   config.Bytes  `ucx:"MIN_RNDV_CHUNK_SIZE" default:"16k" doc:"Least part of a rendezvous that is worth a lane of its own, more than 0."`
+	LaneRatio   float64       `ucx:"MULTI_LANE_MAX_RATIO" default:"4" doc:"How many times slower than the fastest a lane may be to carry a part of the same message."`
+	PathRatio   config.Factor `ucx:"MULTI_PATH_RATIO" default:"auto" doc:"Part of the bandwidth of a device that each connection over it takes, where a peer has several over the same one; auto is what the number of paths makes it. Both sides of transports that connect pairwise must have the same."`
+	SingleNet   bool          `ucx:"SINGLE_NET_DEVICE" default:"n" doc:"Let messages be spread over no more than one network device, which UCX_NODE_LOCAL_ID chooses."`
+	NodeLocalID config.Count  `ucx:"NODE_LOCAL_ID" default:"auto" doc:"Number of the process within its host, by which processes take different devices; auto means 0."`
+	ZcopySeg    config.Bytes  `ucx:"RMA_ZCOPY_MAX_SEG_SIZE" default:"auto" doc:"Longest piece in which memory is read or written without copying; auto means what the transport can."`
+	RkeyPtrSeg  config.Bytes  `ucx:"RKEY_PTR_SEG_SIZE" default:"512k" doc:"Most bytes that a receiver copies out of the sender's memory in a round of progress."`
+	BcopyBw     config.Bytes  `ucx:"BCOPY_BW" default:"auto" doc:"Bytes per second at which memory is copied, for the cost model."`
 
 	MaxUnexpected config.Bytes `ucx:"MAX_UNEXP_BYTES" default:"auto" doc:"Memory that messages without a posted receive may take in the process, all workers together, those not counted that the program has taken out itself; auto is a quarter of that of the machine, or of the container, and not more than 4g. Beyond it those who hold most lose their messages and connections, by address or local user, those to whom the program has no endpoint first; over shared memory, which does not tell senders apart, the message is dropped."`
 	MaxUnexpEps   int          `ucx:"MAX_UNEXP_EPS" default:"65536" doc:"Endpoints that peers may open toward the workers of the process before these open their own. Beyond it those who have most lose theirs, as with UCX_MAX_UNEXP_BYTES."`
@@ -73,7 +77,8 @@ type settings struct {
 
 	PeerRelease peerRelease `ucx:"PEER_RELEASE" default:"auto" doc:"Release of C UCX that peers are of: 1.13 (to 1.15) or 1.22 (from 1.16), overriding what the program says. Only for what no single form serves, as the length of shared-memory rings, or whether a lane over a slow device beside one over a fast one is left out where lanes are connected pairwise; auto is 1.22 there."`
 
-	ProtoInfo bool `ucx:"PROTO_INFO" default:"n" doc:"Print the protocols chosen for each endpoint configuration to the log."`
+	ProtoInfo    protoInfo `ucx:"PROTO_INFO" default:"auto" doc:"Print the choice of protocols to the log: y for each endpoint configuration when it is made, n not at all, auto where UCX_LOG_LEVEL is debug or more; used the choices that were made use of, with how often, when the worker is closed; else a pattern with *, ? and [a-z] that the title of an operation has to fit, as *tagged*fast*."`
+	ProtoInfoDir string    `ucx:"PROTO_INFO_DIR" default:"" doc:"Directory for files with the choices that UCX_PROTO_INFO prints when they are made, one each, with the estimates and why each other protocol was left out; %p in its name stands for the number of the process, %h for the host. It is made if it is missing."`
 }
 
 func init() {
@@ -101,8 +106,19 @@ func ReadConfig(envPrefix, filename string) (*Config, error) {
 
 // Modify changes one setting by name, without the UCX_ prefix. Settings of
 // transports are known under their full name ("TCP_TX_SEG_SIZE"). A bad value
-// gives ucs.ErrInvalidParam; an unknown name is kept.
-func (c *Config) Modify(name, value string) error { return c.set.Modify(name, value) }
+// gives ucs.ErrInvalidParam, and so does a name with the prefix, or one that
+// nothing knows and that is near to one that is known. Another unknown name is
+// kept, and that of a setting of C UCX that has no effect here is, too, with a
+// warning in the log.
+func (c *Config) Modify(name, value string) error {
+	if i := strings.LastIndex(name, "UCX_"); i >= 0 {
+		return fmt.Errorf("ucp: Config.Modify of %q: expected the name without its prefix, %q: %w", name, name[i+len("UCX_"):], ucs.ErrInvalidParam)
+	}
+	if near := config.Nearest(name); near != "" {
+		return fmt.Errorf("ucp: Config.Modify of %q: no such setting, nearest %q: %w", name, near, ucs.ErrInvalidParam)
+	}
+	return c.set.Modify(name, value)
+}
 
 // WriteInfo prints the settings under a title.
 func (c *Config) WriteInfo(w io.Writer, title string, flags config.PrintFlags) error {

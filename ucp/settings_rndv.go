@@ -9,51 +9,29 @@ import (
 )
 
 // rndvThresh is a rendezvous threshold, one for peers on this host and one for
-// others: "64k" or "intra:64k,inter:auto".
+// others: "64k", "intra:64k,inter:auto" or "auto,intra:64k".
 type rndvThresh struct {
 	Intra, Inter config.Bytes
 }
 
+var reachKeys = []string{"intra", "inter"}
+
 // ParseConfig implements config.Value.
 func (t *rndvThresh) ParseConfig(s string) error {
-	if !strings.Contains(s, ":") {
-		var b config.Bytes
-		if err := b.ParseConfig(s); err != nil {
-			return err
-		}
-		t.Intra, t.Inter = b, b
-		return nil
-	}
 	t.Intra, t.Inter = config.BytesAuto, config.BytesAuto
-	for _, part := range strings.Split(s, ",") {
-		where, value, _ := strings.Cut(strings.TrimSpace(part), ":")
-		var b config.Bytes
-		if err := b.ParseConfig(value); err != nil {
-			return err
-		}
-		switch where {
-		case "intra":
-			t.Intra = b
-		case "inter":
-			t.Inter = b
-		default:
-			return fmt.Errorf("%q is neither intra nor inter: %w", where, ucs.ErrInvalidParam)
-		}
-	}
-	return nil
+	return config.ParseKeyed(s, reachKeys, func(key int, value string) error {
+		return []*config.Bytes{&t.Intra, &t.Inter}[key].ParseConfig(value)
+	})
 }
 
 // String implements config.Value.
 func (t rndvThresh) String() string {
-	if t.Intra == t.Inter {
-		return t.Intra.String()
-	}
-	return "intra:" + t.Intra.String() + ",inter:" + t.Inter.String()
+	return config.FormatKeyed(reachKeys, []string{t.Intra.String(), t.Inter.String()})
 }
 
 // ConfigSyntax describes the values for error messages and listings.
-func (rndvThresh) ConfigSyntax() string {
-	return "memory units: <number>[b|kb|mb|gb], \"inf\", \"auto\", or intra:SIZE,inter:SIZE"
+func (t rndvThresh) ConfigSyntax() string {
+	return config.KeyedSyntax(reachKeys, t.Intra.ConfigSyntax())
 }
 
 // rndvScheme says how rendezvous data travels.
@@ -70,12 +48,13 @@ const (
 var rndvSchemeNames = [...]string{"auto", "put_zcopy", "am", "get_zcopy", "rkey_ptr"}
 
 // ParseConfig implements config.Value. The schemes of C UCX that have no
-// counterpart here (pipelines) are taken as auto, which is what C does where a
-// scheme is not possible.
+// counterpart here (pipelines) are refused.
 func (v *rndvScheme) ParseConfig(s string) error {
 	switch strings.ToLower(strings.TrimSpace(s)) {
-	case "auto", "get_ppln", "put_ppln":
+	case "auto":
 		*v = rndvSchemeAuto
+	case "get_ppln", "put_ppln":
+		return fmt.Errorf("pipelines, through buffers in between, are not here: %w", ucs.ErrUnsupported)
 	case "put_zcopy":
 		*v = rndvSchemePut
 	case "get_zcopy":

@@ -24,6 +24,7 @@ func TestRndvThresh(t *testing.T) {
 		{"intra:8", 8, config.BytesAuto, "intra:8,inter:auto"},
 		{"inter:8", config.BytesAuto, 8, "intra:auto,inter:8"},
 		{"intra:8,inter:8", 8, 8, "8"},
+		{"8k,intra:64k", 64 * k, 8 * k, "intra:64K,inter:8K"},
 	} {
 		var got rndvThresh
 		if err := got.ParseConfig(tc.in); err != nil {
@@ -38,7 +39,7 @@ func TestRndvThresh(t *testing.T) {
 			t.Errorf("%q came back as %+v, %v", got, again, err)
 		}
 	}
-	for _, bad := range []string{"", "x", "-2", "intra:", "intra:x", "both:1", "intra:1,2", ":1", "intra:1,", "1:2"} {
+	for _, bad := range []string{"", "x", "-2", "intra:", "intra:x", "both:1", ":1", "1:2"} {
 		if err := new(rndvThresh).ParseConfig(bad); err == nil {
 			t.Errorf("%q was accepted", bad)
 		}
@@ -47,7 +48,7 @@ func TestRndvThresh(t *testing.T) {
 
 func TestRndvScheme(t *testing.T) {
 	for in, want := range map[string]rndvScheme{
-		"auto": rndvSchemeAuto, "get_zcopy": rndvSchemeGet, "rkey_ptr": rndvSchemePtr, "put_ppln": rndvSchemeAuto,
+		"auto": rndvSchemeAuto, "get_zcopy": rndvSchemeGet, "rkey_ptr": rndvSchemePtr,
 		"put_zcopy": rndvSchemePut, " PUT_ZCOPY ": rndvSchemePut, "am": rndvSchemeAM,
 	} {
 		var got rndvScheme
@@ -61,5 +62,24 @@ func TestRndvScheme(t *testing.T) {
 	}
 	if err := new(rndvScheme).ParseConfig("fast"); !errors.Is(err, ucs.ErrInvalidParam) {
 		t.Errorf("an unknown scheme: %v", err)
+	}
+}
+
+// TestPathShare: the part of a device that is left for another lane, as C counts it.
+func TestPathShare(t *testing.T) {
+	for _, tc := range []struct {
+		ratio  string
+		others int
+		want   float64
+	}{
+		{"auto", 0, 1}, {"auto", 3, 1}, {"0.25", 0, 1}, {"0.25", 1, 0.75}, {"0.25", 3, 0.25}, {"0.25", 4, 0.0025}, {"1", 1, 0.01}, {"2", 2, 0.005},
+	} {
+		var s settings
+		if err := s.PathRatio.ParseConfig(tc.ratio); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.pathShare(tc.others); got != tc.want {
+			t.Errorf("%s, %d others: %v, want %v", tc.ratio, tc.others, got, tc.want)
+		}
 	}
 }

@@ -181,6 +181,7 @@ type Worker struct {
 	everOpened  uint64                                      // that there ever were
 	conns       connState                                   // by socket address
 	configs     map[string]*epConfig
+	usage       *usage              // of the decision tables, nil if nobody wants it
 	described   proto.WorkerAddress // what packAddress has found
 	address     Address             // that, packed for peers
 	wake        wakeup
@@ -252,6 +253,7 @@ func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 		uuid:      newWorkerUUID(),
 		peers:     make(map[uint64]*known),
 		configs:   make(map[string]*epConfig),
+		usage:     newUsage(&c.settings),
 		endpoints: idtable.Table[Endpoint]{Mark: proto.EndpointIDMark},
 		multi:     p.ThreadMode == ucs.ThreadModeMulti,
 	}
@@ -549,6 +551,7 @@ func (w *Worker) closeTogether() error {
 func (w *Worker) close() error {
 	w.gate |= gateClosed
 	w.closed = true // [close]
+	w.usage.print()
 	w.resign()
 	for _, f := range w.families {
 		f.halt(w)

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 
 	"go.uber.org/zap"
@@ -55,22 +56,32 @@ func (s *Set) applyGlobal() error {
 // reported remembers the unknown names that were logged.
 var reported sync.Map // name without UCX_ -> struct{}
 
-// reportUnknown logs each unknown name once in the life of the process. Names in
-// a file count less: one file may serve C UCX too, which has more settings.
+// reportUnknown logs each unknown name once in the life of the process: settings of C UCX that
+// have no effect here in one line for all, others in one each. Names in a file count less: one
+// file may serve C UCX too, which has more settings.
 func (s *Set) reportUnknown() {
 	var g global
 	if err := s.Load(globalName, &g); err != nil || !g.WarnUnused {
 		return
 	}
+	var idle [2]foreignNames // of variables, of files
 	for _, u := range s.Unknown() {
 		level := log.LevelWarn
+		file := 0
 		switch u.Origin.Kind {
 		case FromCall:
 			continue // the caller asks for Unknown itself
 		case FromFile:
-			level = log.LevelInfo
+			level, file = log.LevelInfo, 1
+		}
+		if e, _ := s.unknown(u.Name); u.NoEffect != "" && !tell(u.Name, e.value) {
+			continue
 		}
 		if _, again := reported.LoadOrStore(u.Name, struct{}{}); again {
+			continue
+		}
+		if u.NoEffect != "" {
+			idle[file].add(u)
 			continue
 		}
 		fields := []zap.Field{zap.String("name", defaultPrefix+u.Name), zap.Stringer("origin", u.Origin)}
@@ -79,4 +90,60 @@ func (s *Set) reportUnknown() {
 		}
 		log.Write(level, "unknown setting (UCX_WARN_UNUSED_ENV_VARS=n hides this)", fields...)
 	}
+	for file, level := range []log.Level{log.LevelWarn, log.LevelInfo} {
+		logForeign(level, &idle[file])
+	}
+}
+
+// reportCall logs a setting of C UCX that a call has set and that has no effect here, once.
+func (s *Set) reportCall(e entry) {
+	u := UnknownName{Name: e.name}
+	if matchesAny(e.name) {
+		return
+	}
+	if u.NoEffect, _ = noEffect(e.name); u.NoEffect == "" || !tell(e.name, e.value) {
+		return
+	}
+	var g global
+	if err := s.Load(globalName, &g); err != nil || !g.WarnUnused {
+		return
+	}
+	if _, again := reported.LoadOrStore(e.name, struct{}{}); again {
+		return
+	}
+	var idle foreignNames
+	idle.add(u)
+	logForeign(log.LevelWarn, &idle)
+}
+
+// logForeign logs settings without effect, if there are any.
+func logForeign(level log.Level, f *foreignNames) {
+	if text := f.String(); text != "" {
+		log.Write(level, "settings of C UCX without effect here (UCX_WARN_UNUSED_ENV_VARS=n hides this)", zap.String("settings", text))
+	}
+}
+
+// foreignNames are settings without effect by the reason for that.
+type foreignNames struct {
+	reasons []string // in the order in which they came
+	names   map[string][]string
+}
+
+func (f *foreignNames) add(u UnknownName) {
+	if f.names == nil {
+		f.names = make(map[string][]string)
+	}
+	if f.names[u.NoEffect] == nil {
+		f.reasons = append(f.reasons, u.NoEffect)
+	}
+	f.names[u.NoEffect] = append(f.names[u.NoEffect], defaultPrefix+u.Name)
+}
+
+// String lists the names, with the reason behind those that have the same.
+func (f *foreignNames) String() string {
+	items := make([]string, len(f.reasons))
+	for k, why := range f.reasons {
+		items[k] = strings.Join(f.names[why], ", ") + ": " + why
+	}
+	return strings.Join(items, "; ")
 }

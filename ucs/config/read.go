@@ -41,7 +41,7 @@ func Read(envPrefix, file string) (*Set, error) {
 			s.put(prefixes, variable, value, Origin{Kind: FromEnv, Variable: variable})
 		}
 	}
-	if err := s.check(); err != nil {
+	if err := s.parse(); err != nil {
 		return nil, err
 	}
 	if err := s.applyGlobal(); err != nil {
@@ -62,8 +62,9 @@ func (s *Set) put(prefixes []string, variable, value string, o Origin) {
 	}
 }
 
-// check parses every value some section knows.
-func (s *Set) check() error {
+// parse parses every value some section knows. What Check says besides may depend on values that
+// are set later by calls.
+func (s *Set) parse() error {
 	for _, sec := range sections() {
 		if err := s.Load(sec.Name, sec.New()); err != nil {
 			return err

@@ -11,8 +11,9 @@ import (
 // Section describes the settings of one subject. Name identifies it ("tcp"),
 // Prefix stands before the setting's name in a variable ("TCP_", "" for global
 // settings), Title names it in listings, which add "configuration" ("tcp
-// transport"), and New returns a pointer to a zero struct of settings. Fields are
-// tagged
+// transport"), New returns a pointer to a zero struct of settings, and Check, if
+// not nil, says why the values of a set cannot be used although each can be read:
+// for Set.Check, before anything is opened with them. Fields are tagged
 //
 //	TxSegSize Bytes `ucx:"TX_SEG_SIZE" default:"8k" doc:"Size of a send buffer."`
 //
@@ -33,6 +34,7 @@ type Section struct {
 	Prefix string
 	Title  string
 	New    func() any
+	Check  func(*Set) error
 }
 
 var registry struct {

@@ -58,7 +58,25 @@ func (s *Set) Modify(name, value string) error {
 	}
 	s.calls = slices.DeleteFunc(s.calls, func(o entry) bool { return o.name == name })
 	s.calls = append(s.calls, e)
+	s.reportCall(e)
 	return s.applyGlobal()
+}
+
+// Check reads all settings, including those of transports that are opened later or
+// not at all, and returns the first error of a value that cannot be used.
+func (s *Set) Check() error {
+	for _, sec := range sections() {
+		if err := s.Load(sec.Name, sec.New()); err != nil {
+			return err
+		}
+		if sec.Section.Check == nil {
+			continue
+		}
+		if err := sec.Section.Check(s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Load fills dst, a pointer to the struct of the named section's settings.
@@ -156,18 +174,24 @@ func (s *Set) Lookup(name string) (value string, origin Origin, ok bool) {
 			}
 		}
 	}
+	e, ok := s.unknown(name)
+	return e.value, e.origin, ok
+}
+
+// unknown finds what was given for a name that no section knows.
+func (s *Set) unknown(name string) (entry, bool) {
 	if s == nil {
-		return "", Origin{}, false
+		return entry{}, false
 	}
 	for i := len(s.calls) - 1; i >= 0; i-- {
 		if s.calls[i].name == name {
-			return s.calls[i].value, s.calls[i].origin, true
+			return s.calls[i], true
 		}
 	}
 	for i := len(s.layers) - 1; i >= 0; i-- {
 		if e, found := s.layers[i][name]; found {
-			return e.value, e.origin, true
+			return e, true
 		}
 	}
-	return "", Origin{}, false
+	return entry{}, false
 }

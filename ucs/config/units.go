@@ -9,8 +9,9 @@ import (
 )
 
 // Bytes is an amount of memory: a number with an optional unit b, k, m, g or t
-// in powers of 1024, optionally followed by b ("8k", "8kb", "1M"), "inf" or its
-// old spelling "-1", or "auto" (UCS_CONFIG_TYPE_MEMUNITS).
+// in powers of 1024, optionally followed by b ("8k", "8kb", "1M"), "inf" or one of
+// its older spellings "-1" and "18446744073709551615", or "auto"
+// (UCS_CONFIG_TYPE_MEMUNITS).
 type Bytes uint64
 
 // Bytes with a meaning of their own, with the numbers C UCX gives them
@@ -91,10 +92,13 @@ func (b Bytes) Int(auto int) int {
 	return int(b)
 }
 
+// maxUint64 is how C prints an infinite size or count with %lu.
+const maxUint64 = "18446744073709551615"
+
 // parseSpecial reads the values of Bytes and Count that are no numbers.
 func parseSpecial(s string) (n uint64, ok bool) {
 	switch strings.ToLower(strings.TrimSpace(s)) {
-	case "inf", "-1":
+	case "inf", "-1", maxUint64:
 		return uint64(BytesInf), true
 	case "auto":
 		return uint64(BytesAuto), true
@@ -102,8 +106,8 @@ func parseSpecial(s string) (n uint64, ok bool) {
 	return 0, false
 }
 
-// Count is a number, "inf" or its old spelling "-1", or "auto"
-// (UCS_CONFIG_TYPE_ULUNITS).
+// Count is a number, "inf" or one of its older spellings "-1" and
+// "18446744073709551615", or "auto" (UCS_CONFIG_TYPE_ULUNITS).
 type Count uint64
 
 // Counts with a meaning of their own, with the numbers C UCX gives them
@@ -164,7 +168,7 @@ const (
 
 // ParseConfig implements Value.
 func (t *Time) ParseConfig(s string) error {
-	switch strings.ToLower(s) {
+	switch strings.ToLower(strings.TrimSpace(s)) {
 	case "inf":
 		*t = TimeInf
 		return nil

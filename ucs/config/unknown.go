@@ -7,6 +7,10 @@ type UnknownName struct {
 	Name    string // without UCX_
 	Origin  Origin
 	Nearest string // the nearest known name, without UCX_; "" if none is near
+
+	// NoEffect is why the setting has no effect, if it is one of C UCX that means nothing here;
+	// "" for a name that C does not know either, which most likely is misspelt.
+	NoEffect string
 }
 
 // maxDistance is the number of edits within which a known name is worth
@@ -39,7 +43,11 @@ func (s *Set) Unknown() []UnknownName {
 	}
 	list := make([]UnknownName, 0, len(seen))
 	for name, o := range seen {
-		list = append(list, UnknownName{Name: name, Origin: o, Nearest: nearest(name, known)})
+		u := UnknownName{Name: name, Origin: o}
+		if u.NoEffect, _ = noEffect(name); u.NoEffect == "" {
+			u.Nearest = nearest(name, known)
+		}
+		list = append(list, u)
 	}
 	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
 	return list
@@ -70,13 +78,27 @@ func matchesAny(pattern string) bool {
 	return false
 }
 
+// Nearest returns the setting, without UCX_, whose name is nearest to a name that no section
+// knows; "" if the name or pattern means a setting, if C UCX has a setting of that name that has no
+// effect here, or if none is near.
+func Nearest(name string) string {
+	if matchesAny(name) || reserved[name] {
+		return ""
+	}
+	if why, _ := noEffect(name); why != "" {
+		return ""
+	}
+	return nearest(name, knownNames())
+}
+
 // nearest returns the known name with the fewest edits from name, the first in
-// order of several.
+// order of several. Of a short name half may differ.
 func nearest(name string, known map[string]bool) string {
-	best, bestDist := "", maxDistance+1
+	limit := min(maxDistance, (len(name)+1)/2)
+	best, bestDist := "", limit+1
 	for k := range known {
-		d := distance(name, k, maxDistance)
-		if d < bestDist || d == bestDist && d <= maxDistance && k < best {
+		d := distance(name, k, limit)
+		if d < bestDist || d == bestDist && d <= limit && k < best {
 			best, bestDist = k, d
 		}
 	}

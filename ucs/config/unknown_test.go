@@ -30,11 +30,11 @@ func TestUnknown(t *testing.T) {
 	}
 	env := func(v string) Origin { return Origin{Kind: FromEnv, Variable: v} }
 	want := []UnknownName{
-		{"NO_*", Origin{Kind: FromCall}, ""},
-		{"TESTBASE_MAX_IOVS", Origin{FromFile, file, 1, "UCX_TESTBASE_MAX_IOVS"}, "TESTBASE_MAX_IOV"},
-		{"TEST_SEG_SIZ", env("UCX_TEST_SEG_SIZ"), "TEST_SEG_SIZE"},
-		{"TEST_WAITS", Origin{Kind: FromCall}, "TEST_WAIT"},
-		{"WHATEVER", env("APP_UCX_WHATEVER"), ""},
+		{"NO_*", Origin{Kind: FromCall}, "", ""},
+		{"TESTBASE_MAX_IOVS", Origin{FromFile, file, 1, "UCX_TESTBASE_MAX_IOVS"}, "TESTBASE_MAX_IOV", ""},
+		{"TEST_SEG_SIZ", env("UCX_TEST_SEG_SIZ"), "TEST_SEG_SIZE", ""},
+		{"TEST_WAITS", Origin{Kind: FromCall}, "TEST_WAIT", ""},
+		{"WHATEVER", env("APP_UCX_WHATEVER"), "", ""},
 	}
 	if diff := cmp.Diff(want, s.Unknown()); diff != "" {
 		t.Error(diff)
@@ -129,4 +129,14 @@ func TestDistanceModel(t *testing.T) {
 			t.Fatalf("distance(%q, %q, %d) = %d, want %d", a, b, limit, got, want)
 		}
 	})
+}
+
+func TestNearestName(t *testing.T) {
+	for name, want := range map[string]string{
+		"TEST_WAITS": "TEST_WAIT", "TEST_WAIT": "", "TEST_*": "", "MEMTYPE_CACHE": "", "CONFIG_DIR": "", "ABC": "", "LOG_LEVL": "LOG_LEVEL",
+	} {
+		if got := Nearest(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
 }

@@ -69,13 +69,17 @@ func parseInto(v reflect.Value, s string) error {
 		}
 		*p = b
 	case *int:
+		if isInf(s) {
+			*p = math.MaxInt
+			return nil
+		}
 		n, err := strconv.ParseInt(strings.TrimSpace(s), 0, strconv.IntSize)
 		if err != nil {
 			return numError(err)
 		}
 		*p = int(n)
 	case *uint:
-		if strings.EqualFold(s, "inf") {
+		if isInf(s) || s == maxUint64 {
 			*p = math.MaxUint
 			return nil
 		}
@@ -85,6 +89,10 @@ func parseInto(v reflect.Value, s string) error {
 		}
 		*p = uint(n)
 	case *float64:
+		if isInf(s) {
+			*p = math.MaxFloat64
+			return nil
+		}
 		f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
 		if err != nil {
 			return numError(err)
@@ -139,8 +147,14 @@ func format(v reflect.Value) string {
 		}
 		return strconv.FormatUint(uint64(*p), 10)
 	case *int:
+		if *p == math.MaxInt {
+			return "inf"
+		}
 		return strconv.Itoa(*p)
 	case *float64:
+		if *p == math.MaxFloat64 {
+			return "inf"
+		}
 		return strconv.FormatFloat(*p, 'f', 3, 64)
 	case *string:
 		return *p
@@ -177,6 +191,10 @@ func syntax(v reflect.Value) string {
 	}
 	return "comma-separated list of: " + syntax(reflect.New(v.Type().Elem()).Elem())
 }
+
+// isInf reports whether a number is infinite; such an int is math.MaxInt and such a float64
+// math.MaxFloat64, with which arithmetic has no surprises.
+func isInf(s string) bool { return strings.EqualFold(strings.TrimSpace(s), "inf") }
 
 func parseBool(s string) (value, ok bool) {
 	switch strings.ToLower(s) {

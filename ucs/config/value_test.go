@@ -72,6 +72,7 @@ func TestBytes(t *testing.T) {
 		{"inf", BytesInf, "inf"},
 		{"INF", BytesInf, "inf"},
 		{"-1", BytesInf, "inf"},
+		{"18446744073709551615", BytesInf, "inf"},
 		{"auto", BytesAuto, "auto"},
 		{"9223372036854775807", math.MaxInt64, "9223372036854775807"},
 	},
@@ -87,7 +88,7 @@ func TestBytes(t *testing.T) {
 
 func TestCount(t *testing.T) {
 	run(t, []check[Count]{
-		{"5", 5, "5"}, {"0", 0, "0"}, {"inf", CountInf, "inf"}, {"-1", CountInf, "inf"}, {"Auto", CountAuto, "auto"},
+		{"5", 5, "5"}, {"0", 0, "0"}, {"inf", CountInf, "inf"}, {"-1", CountInf, "inf"}, {"18446744073709551615", CountInf, "inf"}, {"Auto", CountAuto, "auto"},
 	}, "", "5k", "0x10", "-2", "9223372036854775808", "1.0")
 	if Count(3).Int(7) != 3 || CountAuto.Int(7) != 7 || CountInf.Int(7) != math.MaxInt || !CountAuto.IsAuto() {
 		t.Error("Int does not clip or choose")
@@ -158,10 +159,17 @@ func TestChoices(t *testing.T) {
 	}
 }
 
+func TestFactor(t *testing.T) {
+	run(t, []check[Factor]{{"0.5", 0.5, "0.500"}, {"AUTO", FactorAuto, "auto"}, {" 2", 2, "2.000"}}, "", "0", "-1", "inf", "nan", "x")
+	if Factor(3).Float(7) != 3 || FactorAuto.Float(7) != 7 || !FactorAuto.IsAuto() {
+		t.Error("Float does not choose")
+	}
+}
+
 func TestNumbers(t *testing.T) {
-	run(t, []check[int]{{"-5", -5, "-5"}, {"0x10", 16, "16"}, {" 7", 7, "7"}}, "", "x", "1.5", "9223372036854775808")
-	run(t, []check[uint]{{"5", 5, "5"}, {"inf", math.MaxUint, "inf"}}, "", "-1", "0x10", "auto")
-	run(t, []check[float64]{{"1.5", 1.5, "1.500"}}, "", "nan", "inf", "1e999", "x")
+	run(t, []check[int]{{"-5", -5, "-5"}, {"0x10", 16, "16"}, {" 7", 7, "7"}, {"INF", math.MaxInt, "inf"}}, "", "x", "1.5", "9223372036854775808")
+	run(t, []check[uint]{{"5", 5, "5"}, {"inf", math.MaxUint, "inf"}, {maxUint64, math.MaxUint, "inf"}}, "", "-1", "0x10", "auto")
+	run(t, []check[float64]{{"1.5", 1.5, "1.500"}, {"inf", math.MaxFloat64, "inf"}}, "", "nan", "-inf", "1e999", "x")
 	run(t, []check[string]{{"any thing", "any thing", "any thing"}, {"", "", ""}})
 }
 

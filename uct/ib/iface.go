@@ -81,7 +81,7 @@ type IfaceInit struct {
 // their goroutines. After an error nothing is left to be closed.
 func (i *Iface) Open(p *Port, w *uct.Worker, init IfaceInit) (err error) {
 	s := init.Settings
-	if err := s.check(); err != nil {
+	if err := s.Check(); err != nil {
 		return err
 	}
 	i.Domain, i.Port, i.Worker, i.Settings, i.user = p.Domain, p, w, s, init.User

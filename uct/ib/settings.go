@@ -236,8 +236,12 @@ func (s *subnets) allow(a netip.Addr) bool {
 	return s.mode != config.ListAllow
 }
 
-// check refuses values that have no room where they go.
-func (s *Settings) check() error {
+// Check refuses values that have no room where they go, or that cannot be read as what they are
+// for.
+func (s *Settings) Check() error {
+	if _, err := parseSubnets(s.Subnets); err != nil {
+		return err
+	}
 	for _, c := range []struct {
 		name  string
 		value config.Count

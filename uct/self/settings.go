@@ -26,12 +26,14 @@ func init() {
 		Prefix: "SELF_",
 		Title:  "Self memory domain",
 		New:    func() any { return new(domainSettings) },
+		Check:  func(s *config.Set) error { _, err := loadDomainSettings(s); return err },
 	})
 	config.Register(config.Section{
 		Name:   ifaceSection,
 		Prefix: "SELF_",
 		Title:  "self transport",
 		New:    func() any { return new(ifaceSettings) },
+		Check:  func(s *config.Set) error { _, err := loadIfaceSettings(s); return err },
 	})
 }
 

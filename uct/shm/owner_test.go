@@ -208,6 +208,27 @@ func TestFileWithoutRight(t *testing.T) {
 	}
 }
 
+// TestGrowFactor: each chunk of buffers is larger than the one before by the factor of the
+// setting.
+func TestGrowFactor(t *testing.T) {
+	f := fixtureWith(t, posixName, "POSIX_RX_GROW_FACTOR=2")
+	f.Config.Modify("POSIX_RX_BUFS_GROW", "3")
+	f.Config.Modify("POSIX_FIFO_SIZE", "2")
+	p := &f.Open(t).Iface.(*iface).pool
+	var sizes []int
+	for range 3 {
+		before := len(p.all)
+		if err := p.grow(1); err != nil {
+			t.Fatal(err)
+		}
+		sizes = append(sizes, len(p.all)-before)
+	}
+	// The buffers for the ring are the first chunk.
+	if want := []int{6, 12, 24}; !slices.Equal(sizes, want) {
+		t.Errorf("chunks of %v, want %v", sizes, want)
+	}
+}
+
 // TestEarlyBuffers: what stands in the way of a peer's receive buffers is known
 // when the endpoint is made, so that another transport is taken.
 func TestEarlyBuffers(t *testing.T) {

@@ -4,6 +4,7 @@ package shm
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/ucx-go/ucx/ucs"
@@ -34,6 +35,7 @@ type rxPool struct {
 	owner   uct.DescOwner
 	o       *options
 	chunks  []*segment
+	asked   float64 // how many times UCX_MM_RX_BUFS_GROW the next one is to have, 0 as 1
 	all     []*rxDesc
 	spare   []int32
 	kept    int
@@ -48,9 +50,12 @@ func (o *options) stride() int {
 	return (o.seg + cacheLine - 1) &^ (cacheLine - 1)
 }
 
+// next is how many descriptors the next chunk is to have, unless it is limited.
+func (p *rxPool) next() int { return int(min(float64(p.o.growBufs)*max(p.asked, 1), math.MaxInt32)) }
+
 // grow adds a chunk of descriptors, want of them if that fits a chunk.
 func (p *rxPool) grow(want int) error {
-	n := max(p.o.growBufs, want)
+	n := max(p.next(), want)
 	if p.o.maxBufs >= 0 {
 		n = min(n, p.o.maxBufs-len(p.all))
 	}
@@ -62,7 +67,7 @@ func (p *rxPool) grow(want int) error {
 	if err != nil {
 		return err
 	}
-	p.chunks = append(p.chunks, s)
+	p.chunks, p.asked = append(p.chunks, s), min(max(p.asked, 1)*p.o.growBy, math.MaxInt32)
 	p.spare, p.all = slices.Grow(p.spare, n), slices.Grow(p.all, n)
 	list := make([]rxDesc, n)
 	for k := range list {

@@ -30,6 +30,7 @@ func init() {
 		config.Register(config.Section{
 			Name: s.name, Prefix: s.prefix,
 			Title: s.name + " transport", New: func() any { return new(ifaceSettings) },
+			Check: func(cfg *config.Set) error { _, err := loadOptions(cfg, s.name, uct.IfaceParams{}); return err },
 		})
 	}
 }
@@ -69,6 +70,7 @@ type mmSettings struct {
 	ReleaseFactor float64      `ucx:"FIFO_RELEASE_FACTOR" default:"0.5" doc:"Part of the ring that is received before its room is given back to senders, 0 up to but not including 1."`
 	RxMaxBufs     int          `ucx:"RX_MAX_BUFS" default:"-1" doc:"Number of receive buffers at most, those in the ring included; -1 means no limit."`
 	RxBufsGrow    uint         `ucx:"RX_BUFS_GROW" default:"512" doc:"Number of receive buffers to add when there are no more."`
+	RxGrowFactor  float64      `ucx:"RX_GROW_FACTOR" default:"1.0" doc:"By what that number is multiplied each time, 1.0 at least."`
 	RxMaxChunk    config.Bytes `ucx:"RX_MAX_CHUNK_SIZE" default:"128M" doc:"Size of a chunk of receive buffers at most."`
 	FifoHuge      bool         `ucx:"FIFO_HUGETLB" default:"n" doc:"Huge pages for the ring. They would hide its length from peers, so y is refused."`
 	FifoElemSize  uint         `ucx:"FIFO_ELEM_SIZE" default:"128" doc:"Size of a ring's elements. Must be the same in all processes."`
@@ -78,29 +80,24 @@ type mmSettings struct {
 	RecvOverhead  overhead     `ucx:"RECV_OVERHEAD" default:"am_short:10ns,am_bcopy:10ns" doc:"Time a receive takes."`
 }
 
-// overhead is a list of times by operation, as "am_short:10ns,am_bcopy:20ns".
+// overhead is a list of times by operation, as "am_short:10ns,am_bcopy:20ns", or one for both.
 type overhead struct{ short, bcopy config.Time }
+
+var overheadKeys = []string{"am_short", "am_bcopy"}
 
 // ParseConfig implements config.Value.
 func (o *overhead) ParseConfig(s string) error {
-	for _, item := range strings.Split(s, ",") {
-		name, value, _ := strings.Cut(item, ":")
+	return config.ParseKeyed(s, overheadKeys, func(key int, value string) error {
 		var t config.Time
 		if err := t.ParseConfig(value); err != nil {
 			return err
 		}
-		switch {
-		case t.IsAuto() || t == config.TimeInf:
+		if t.IsAuto() || t == config.TimeInf {
 			return errors.New("needs a number")
-		case name == "am_short":
-			o.short = t
-		case name == "am_bcopy":
-			o.bcopy = t
-		default:
-			return errors.New("not understood")
 		}
-	}
-	return nil
+		*[]*config.Time{&o.short, &o.bcopy}[key] = t
+		return nil
+	})
 }
 
 // extra is what a copied message takes beyond a short one, in seconds.
@@ -112,7 +109,9 @@ func (o overhead) String() string {
 }
 
 // ConfigSyntax implements config.Syntaxer.
-func (overhead) ConfigSyntax() string { return "am_short:<time>,am_bcopy:<time>" }
+func (overhead) ConfigSyntax() string {
+	return config.KeyedSyntax(overheadKeys, "time value: <number>[m|s|ms|us|ns]")
+}
 
 // seconds is a time for the performance model.
 func seconds(t config.Time) float64 { return t.Duration(0).Seconds() }
@@ -126,6 +125,7 @@ type options struct {
 	release   uint64
 	maxBufs   int
 	growBufs  int
+	growBy    float64 // of that number, each time
 	maxChunk  int
 	maxPoll   int
 	maxNumEPs int
@@ -157,6 +157,7 @@ func loadOptions(cfg *config.Set, transport string, p uct.IfaceParams) (options,
 		seg:       mm.SegSize.Int(8256),
 		maxBufs:   mm.RxMaxBufs,
 		growBufs:  int(min(mm.RxBufsGrow, maxRing)),
+		growBy:    mm.RxGrowFactor,
 		maxChunk:  min(mm.RxMaxChunk.Int(128<<20), maxChunk),
 		maxPoll:   max(mm.FifoMaxPoll.Int(16), 1),
 		maxNumEPs: s.SM.MaxNumEPs.Int(uct.Unlimited),
@@ -175,6 +176,8 @@ func loadOptions(cfg *config.Set, transport string, p uct.IfaceParams) (options,
 			prefix, o.ring, maxMapped))
 	case !(mm.ReleaseFactor >= 0 && mm.ReleaseFactor < 1):
 		return bad("FIFO_RELEASE_FACTOR", mm.ReleaseFactor, "at least 0 and less than 1")
+	case !(mm.RxGrowFactor >= 1):
+		return bad("RX_GROW_FACTOR", mm.RxGrowFactor, "at least 1")
 	case mm.FifoHuge:
 		return bad("FIFO_HUGETLB", "y", "n")
 	case o.maxBufs >= 0 && o.maxBufs < o.ring:

@@ -54,7 +54,17 @@ func init() {
 		Prefix: "TCP_",
 		Title:  "tcp transport",
 		New:    func() any { return new(settings) },
+		Check:  checkSettings,
 	})
+}
+
+// checkSettings says what makes domains or interfaces fail to open.
+func checkSettings(cfg *config.Set) error {
+	if _, err := loadMDOptions(cfg); err != nil {
+		return err
+	}
+	_, err := loadOptions(cfg)
+	return err
 }
 
 // mdOptions are the settings of a memory domain.

@@ -3,6 +3,7 @@
 package cm
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -35,7 +36,17 @@ func init() {
 		Prefix: "RDMA_CM_",
 		Title:  "RDMA-CM connection manager",
 		New:    func() any { return new(settings) },
+		Check:  checkSettings,
 	})
+}
+
+// checkSettings says which values are wrong. One that no device supports is not.
+func checkSettings(cfg *config.Set) error {
+	_, err := loadOptions(cfg)
+	if errors.Is(err, ucs.ErrUnsupported) {
+		return nil
+	}
+	return err
 }
 
 // maxTimeout is what the kernel's milliseconds have room for, and longer than anybody waits.

@@ -88,7 +88,7 @@ func (e *endpoint) Room() kit.Room {
 	switch {
 	case e.failed != nil || e.room <= 0 || e.stuck:
 		return kit.Full
-	case i.credits <= 0 || i.bufs.Empty() || i.hdrs.Empty():
+	case i.credits <= 0 || i.reading >= i.maxReading || i.bufs.Empty() || i.hdrs.Empty():
 		return kit.Exhausted
 	case !e.mayTake(), (i.bufs.Scarce() || i.hdrs.Scarce()) && e.hears():
 		return kit.Full

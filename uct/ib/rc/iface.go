@@ -54,6 +54,8 @@ type iface struct {
 	few        uint32
 	moderation uint32
 	maxWR      int // requests of an endpoint
+	maxReading int // bytes from which on no read begins
+	reading    int // bytes that are being read
 	limits     flowLimits
 	noFence    bool
 	endless    bool                // the device never gives a peer up, see overdue.go
@@ -88,11 +90,8 @@ var (
 
 // openIface opens a port.
 func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Set) (_ uct.Iface, err error) {
-	set := new(settings)
-	if err := cfg.Load(transportName, set); err != nil {
-		return nil, err
-	}
-	if err := set.check(); err != nil {
+	set, err := loadSettings(cfg)
+	if err != nil {
 		return nil, err
 	}
 	caps := p.Domain.Caps()
@@ -121,9 +120,8 @@ func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Se
 		return nil, err
 	}
 	i.maxWR = min(rc.IB.TxQueueLen.Int(0), limits.MaxSendWR)
-	if set.TxMaxWR > 0 {
-		i.maxWR = min(i.maxWR, set.TxMaxWR)
-	}
+	i.maxWR = min(i.maxWR, set.TxMaxWR.Int(i.maxWR))
+	i.maxReading = rc.TxNumGetBytes.Int(math.MaxInt)
 	i.moderation = uint32(min(rc.TxModeration.Int(0), i.maxWR/4))
 	i.endless = i.Domain.Context().Driver() == softRoCE && i.pathAttr().RetryCount == noEnd
 	i.describe(limits)

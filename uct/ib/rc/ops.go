@@ -14,7 +14,8 @@ import (
 type op struct {
 	next   *op
 	count  uint32 // that the endpoint's completed count reaches when it is over
-	n      int    // bytes that are read
+	n      int    // bytes that are read into the buffer
+	reads  int    // bytes that count as being read
 	slot   int32  // buffer
 	where  pool   // that it is of
 	comp   *uct.Completion
@@ -91,6 +92,7 @@ func (e *endpoint) pop() op {
 
 // end gives back what a record held and tells who waits. The device is done with it.
 func (i *iface) end(x *op, err error) {
+	i.reading -= x.reads
 	switch x.where {
 	case bufPool:
 		if x.unpack != nil && err == nil {

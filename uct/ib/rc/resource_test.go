@@ -51,6 +51,34 @@ func TestSendLimit(t *testing.T) {
 	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
 }
 
+// TestReadLimit: with as many bytes being read as the setting says no read begins, on any
+// endpoint, and who waits goes on when they are there; other operations are not held back.
+func TestReadLimit(t *testing.T) {
+	_, p, other := duo(t, "RC_VERBS_TX_NUM_GET_BYTES", "1500")
+	read := func(p *puppet, c *uct.Completion) error {
+		return p.ep.(uct.RMA).GetZcopy([]uct.IOV{p.host.IOV(t, make([]byte, 1000))}, p.mr.Addr(), p.key(), c)
+	}
+	var c ucttest.Completion
+	check(t, started(read(p, &c.Completion)))
+	check(t, started(read(other, nil)))
+	if err := read(p, nil); err != ucs.ErrNoResource {
+		t.Errorf("a third read: %v", err)
+	}
+	check(t, p.ep.AMShort(1, 2, nil, 0, nil))
+	begun := false
+	wait := ucttest.NewPending(func() error {
+		err := started(read(p, nil))
+		begun = err == nil
+		return err
+	})
+	check(t, p.ep.PendingAdd(&wait.Pending))
+	ucttest.Settle(p.host)
+	if !begun {
+		t.Error("a read that waits does not go on")
+	}
+	check(t, started(read(p, nil)))
+}
+
 // TestCreditLimit: no more is posted on all endpoints together than the completion queue
 // holds, though nobody asks for a completion of most, and who waits goes on.
 func TestCreditLimit(t *testing.T) {

@@ -4,6 +4,7 @@ package rc
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
@@ -98,7 +99,7 @@ func (e *endpoint) GetBcopy(u uct.Unpacker, length int, raddr uint64, key *uct.R
 	if most := i.attr.Get.MaxBcopy; length > most || length < 0 {
 		return refuseLen("copied get", length, most)
 	}
-	if err := e.admit(); err != nil {
+	if err := e.admitRead(); err != nil {
 		return err
 	}
 	if length == 0 {
@@ -120,6 +121,7 @@ func (e *endpoint) GetBcopy(u uct.Unpacker, length int, raddr uint64, key *uct.R
 	e.fetches = e.posted
 	o := e.hold(bufPool, slot, c)
 	o.unpack, o.n = u, length
+	e.reads(o, length)
 	return ucs.InProgress
 }
 
@@ -130,18 +132,43 @@ func (e *endpoint) GetZcopy(iov []uct.IOV, raddr uint64, key *uct.Rkey, c *uct.C
 	if err != nil {
 		return err
 	}
-	if err := e.admit(); err != nil {
+	if err := e.admitRead(); err != nil {
 		return err
 	}
-	e.lasts(uct.IOVLen(iov))
+	n := uct.IOVLen(iov)
+	e.lasts(n)
 	f := e.flags(true)
 	p := e.qp.Begin()
 	p.Read(e.id(), f, raddr, ib.DirectKey(key))
-	err = e.ringPieces(p, f, pieces, c)
-	if err == ucs.InProgress {
-		e.fetches = e.posted
+	for k := range pieces {
+		p.SGE(pieces[k])
 	}
-	return err
+	if err := e.ring(p, f); err != nil {
+		return err
+	}
+	e.fetches = e.posted
+	if c != nil || i.maxReading < math.MaxInt {
+		e.reads(e.hold(noPool, 0, c), n)
+	}
+	return ucs.InProgress
+}
+
+// admitRead is admit for a read, of which none begins while as many bytes are being read as
+// UCX_RC_VERBS_TX_NUM_GET_BYTES.
+func (e *endpoint) admitRead() error {
+	if e.iface.reading >= e.iface.maxReading {
+		if e.failed != nil {
+			return e.failed
+		}
+		return ucs.ErrNoResource
+	}
+	return e.admit()
+}
+
+// reads counts the bytes that the request of a record reads until it is over.
+func (e *endpoint) reads(o *op, n int) {
+	o.reads = n
+	e.iface.reading += n
 }
 
 // gather is the memory that a list names.

@@ -18,41 +18,53 @@ const transportName = "rc_verbs"
 func init() {
 	config.Register(config.Section{
 		Name: transportName, Prefix: "RC_VERBS_", Title: transportName + " transport",
-		New: func() any { return new(settings) },
+		New:   func() any { return new(settings) },
+		Check: func(cfg *config.Set) error { _, err := loadSettings(cfg); return err },
 	})
+}
+
+// loadSettings reads the settings of an interface and checks what does not depend on its device.
+func loadSettings(cfg *config.Set) (*settings, error) {
+	s := new(settings)
+	if err := cfg.Load(transportName, s); err != nil {
+		return nil, err
+	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	return s, s.RC.IB.Check()
 }
 
 // settings are read when an interface is opened (uct_rc_verbs_iface_config_table). Left out
 // are those of C that choose between what only one device or release can do:
-// RX_INLINE, TX_INLINE_RESP, ECE, FLUSH_MODE, TX_POLL_ALWAYS, which is always so here;
-// TX_NUM_GET_OPS, which C has given up, and TX_NUM_GET_BYTES, which stops all that an interface
-// sends while so much is being read: the devices hold back reads beyond MAX_RD_ATOMIC, and
-// nothing else.
+// RX_INLINE, TX_INLINE_RESP, ECE, FLUSH_MODE, TX_POLL_ALWAYS, which is always so here; and
+// TX_NUM_GET_OPS, which C has given up.
 type settings struct {
 	RC       rcSettings   `prefix:"RC_"`
 	MaxAMHdr config.Bytes `ucx:"MAX_AM_HDR" default:"128" doc:"Room for the header of a message that is not copied, with the byte that says what it is; 0 for none such."`
-	TxMaxWR  int          `ucx:"TX_MAX_WR" default:"-1" doc:"Operations of an endpoint under way, at most; -1 for as many as the send queue holds."`
+	TxMaxWR  config.Count `ucx:"TX_MAX_WR" default:"inf" doc:"Operations of an endpoint under way, at most; inf for as many as the send queue holds."`
 }
 
 // rcSettings are those of all transports over reliable connections (uct_rc_iface_config_table,
 // uct_rc_iface_common_config_table).
 type rcSettings struct {
-	IB           ib.Settings  `prefix:"IB_"`
-	Buffers      bufSettings  `prefix:"IB_"`
-	MaxNumEPs    config.Count `ucx:"MAX_NUM_EPS" default:"256" doc:"Number of endpoints up to which the transport is expected to scale. It is published, and half of UCX_RC_VERBS_TX_CQ_LEN is kept for as many in equal parts, whatever the others do."`
-	MaxRdAtomic  config.Count `ucx:"MAX_RD_ATOMIC" default:"auto" doc:"Reads and atomics of an endpoint that the devices work on at once, at most; auto is what the device can answer, and for what it asks no more than any peer can."`
-	Timeout      config.Time  `ucx:"TIMEOUT" default:"1.0s" doc:"Time to wait for an acknowledgment before something is sent again."`
-	RetryCount   config.Count `ucx:"RETRY_COUNT" default:"7" doc:"How often something is sent again before the peer counts as gone. 7 is for ever on soft-RoCE, where the keepalive finds it out then."`
-	RNRTimeout   config.Time  `ucx:"RNR_TIMEOUT" default:"1ms" doc:"Time that a peer waits when there is no buffer for what it sends."`
-	RNRRetry     config.Count `ucx:"RNR_RETRY_COUNT" default:"7" doc:"How often to try again when the peer has no buffer; 7 is for ever."`
-	FCEnable     bool         `ucx:"FC_ENABLE" default:"y" doc:"Keep back messages for which the peer has granted nothing."`
-	FCWindow     config.Count `ucx:"FC_WND_SIZE" default:"512" doc:"Messages of an endpoint that the peer need not have granted."`
-	FCSoft       float64      `ucx:"FC_SOFT_THRESH" default:"0.5" doc:"Part of the window that is left when the peer is asked for a grant with its next message. Above FC_HARD_THRESH, below 1."`
-	FCHard       float64      `ucx:"FC_HARD_THRESH" default:"0.25" doc:"Part of the window that is left when it is asked for one at once. Above 0."`
-	Fence        fenceMode    `ucx:"FENCE" default:"auto" doc:"What a fence does: none nothing, weak has later operations wait for reads and atomics; auto is weak."`
-	MaxGetZcopy  config.Bytes `ucx:"MAX_GET_ZCOPY" default:"auto" doc:"Bytes that one operation reads into memory of the caller at most; auto is what the port can."`
-	TxModeration config.Count `ucx:"TX_CQ_MODERATION" default:"64" doc:"Operations in a row of which nobody asks whether they are over, at most."`
-	TxCQLen      config.Count `ucx:"TX_CQ_LEN" default:"4096" doc:"Length of the queue of completions of sends. It limits the operations under way of all endpoints together."`
+	IB            ib.Settings  `prefix:"IB_"`
+	Buffers       bufSettings  `prefix:"IB_"`
+	MaxNumEPs     config.Count `ucx:"MAX_NUM_EPS" default:"256" doc:"Number of endpoints up to which the transport is expected to scale. It is published, and half of UCX_RC_VERBS_TX_CQ_LEN is kept for as many in equal parts, whatever the others do."`
+	MaxRdAtomic   config.Count `ucx:"MAX_RD_ATOMIC" default:"auto" doc:"Reads and atomics of an endpoint that the devices work on at once, at most; auto is what the device can answer, and for what it asks no more than any peer can."`
+	Timeout       config.Time  `ucx:"TIMEOUT" default:"1.0s" doc:"Time to wait for an acknowledgment before something is sent again."`
+	RetryCount    config.Count `ucx:"RETRY_COUNT" default:"7" doc:"How often something is sent again before the peer counts as gone. 7 is for ever on soft-RoCE, where the keepalive finds it out then."`
+	RNRTimeout    config.Time  `ucx:"RNR_TIMEOUT" default:"1ms" doc:"Time that a peer waits when there is no buffer for what it sends."`
+	RNRRetry      config.Count `ucx:"RNR_RETRY_COUNT" default:"7" doc:"How often to try again when the peer has no buffer; 7 is for ever."`
+	FCEnable      bool         `ucx:"FC_ENABLE" default:"y" doc:"Keep back messages for which the peer has granted nothing."`
+	FCWindow      config.Count `ucx:"FC_WND_SIZE" default:"512" doc:"Messages of an endpoint that the peer need not have granted."`
+	FCSoft        float64      `ucx:"FC_SOFT_THRESH" default:"0.5" doc:"Part of the window that is left when the peer is asked for a grant with its next message. Above FC_HARD_THRESH, below 1."`
+	FCHard        float64      `ucx:"FC_HARD_THRESH" default:"0.25" doc:"Part of the window that is left when it is asked for one at once. Above 0."`
+	Fence         fenceMode    `ucx:"FENCE" default:"auto" doc:"What a fence does: none nothing, weak has later operations wait for reads and atomics; auto is weak."`
+	MaxGetZcopy   config.Bytes `ucx:"MAX_GET_ZCOPY" default:"auto" doc:"Bytes that one operation reads into memory of the caller at most; auto is what the port can."`
+	TxNumGetBytes config.Bytes `ucx:"TX_NUM_GET_BYTES" default:"inf" doc:"Bytes that all endpoints of an interface together read at once: with as many under way no read begins, and what waits for room goes on waiting. The devices by themselves hold back reads beyond UCX_RC_VERBS_MAX_RD_ATOMIC of an endpoint."`
+	TxModeration  config.Count `ucx:"TX_CQ_MODERATION" default:"64" doc:"Operations in a row of which nobody asks whether they are over, at most."`
+	TxCQLen       config.Count `ucx:"TX_CQ_LEN" default:"4096" doc:"Length of the queue of completions of sends. It limits the operations under way of all endpoints together."`
 }
 
 // bufSettings are settings of all transports whose defaults each has its own of.
@@ -110,6 +122,7 @@ func (s *settings) check() error {
 		{"RNR_RETRY_COUNT", r.RNRRetry.Int(0), 0, 7},
 		{"MAX_RD_ATOMIC", r.MaxRdAtomic.Int(1), 1, math.MaxUint8},
 		{"FC_WND_SIZE", r.FCWindow.Int(0), 1, math.MaxInt16},
+		{"TX_NUM_GET_BYTES", r.TxNumGetBytes.Int(math.MaxInt), 1, math.MaxInt},
 		{"MAX_AM_HDR", s.MaxAMHdr.Int(0), 0, maxHeader},
 	} {
 		if c.value < c.low || c.value > c.high {
@@ -120,8 +133,8 @@ func (s *settings) check() error {
 		return fmt.Errorf("rc: UCX_RC_VERBS_FC_SOFT_THRESH is %v and FC_HARD_THRESH %v, expected 0 < hard < soft < 1: %w",
 			r.FCSoft, r.FCHard, ucs.ErrInvalidParam)
 	}
-	if s.TxMaxWR == 0 || s.TxMaxWR < -1 {
-		return fmt.Errorf("rc: UCX_RC_VERBS_TX_MAX_WR is %d, expected -1 or 1 and more: %w", s.TxMaxWR, ucs.ErrInvalidParam)
+	if s.TxMaxWR == 0 {
+		return fmt.Errorf("rc: UCX_RC_VERBS_TX_MAX_WR is %v, expected 1 at least, or inf: %w", s.TxMaxWR, ucs.ErrInvalidParam)
 	}
 	return nil
 }

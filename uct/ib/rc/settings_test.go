@@ -59,7 +59,7 @@ func TestSettingsRefused(t *testing.T) {
 		{"RC_VERBS_SEG_SIZE", "1"}, {"RC_VERBS_SEG_SIZE", "1g"}, {"RC_VERBS_RX_QUEUE_LEN", "0"}, {"RC_VERBS_TX_CQ_LEN", "1"},
 		{"RC_VERBS_RETRY_COUNT", "8"}, {"RC_VERBS_RNR_RETRY_COUNT", "8"}, {"RC_VERBS_MAX_RD_ATOMIC", "0"},
 		{"RC_VERBS_FC_WND_SIZE", "0"}, {"RC_VERBS_FC_WND_SIZE", "32768"}, {"RC_VERBS_FC_SOFT_THRESH", "0.2"}, {"RC_VERBS_FC_SOFT_THRESH", "1"},
-		{"RC_VERBS_FC_HARD_THRESH", "0"}, {"RC_VERBS_MAX_AM_HDR", "1m"}, {"RC_VERBS_TX_MAX_WR", "0"}, {"RC_VERBS_TX_MAX_WR", "-2"},
+		{"RC_VERBS_FC_HARD_THRESH", "0"}, {"RC_VERBS_MAX_AM_HDR", "1m"}, {"RC_VERBS_TX_MAX_WR", "0"}, {"RC_VERBS_TX_NUM_GET_BYTES", "0"},
 	} {
 		if err := load(t, pairs...).check(); !errors.Is(err, ucs.ErrInvalidParam) {
 			t.Errorf("%v: %v", pairs, err)

@@ -50,3 +50,13 @@ func TestAttributes(t *testing.T) {
 		}
 	}
 }
+
+// TestMaxEndpoints: the number of endpoints that is published is a setting.
+func TestMaxEndpoints(t *testing.T) {
+	for _, name := range []string{"UD_MAX_NUM_EPS", "UD_VERBS_MAX_NUM_EPS"} {
+		f := fixture(t, network(t, verbstest.Config{Ports: []verbstest.Port{{}}}), name, "100")
+		if got := f.Open(t).Iface.Attr().MaxEndpoints; got != 100 {
+			t.Errorf("%s: %d endpoints", name, got)
+		}
+	}
+}

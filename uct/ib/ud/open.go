@@ -24,11 +24,8 @@ func check(*ib.Domain) error { return nil }
 
 // openIface opens a port.
 func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Set) (_ uct.Iface, err error) {
-	set := new(settings)
-	if err := cfg.Load(transportName, set); err != nil {
-		return nil, err
-	}
-	if err := set.check(); err != nil {
+	set, err := loadSettings(cfg)
+	if err != nil {
 		return nil, err
 	}
 	u, caps := &set.UD, p.Domain.Caps()

@@ -18,8 +18,21 @@ const transportName = "ud_verbs"
 func init() {
 	config.Register(config.Section{
 		Name: transportName, Prefix: "UD_VERBS_", Title: transportName + " transport",
-		New: func() any { return new(settings) },
+		New:   func() any { return new(settings) },
+		Check: func(cfg *config.Set) error { _, err := loadSettings(cfg); return err },
 	})
+}
+
+// loadSettings reads the settings of an interface and checks what does not depend on its device.
+func loadSettings(cfg *config.Set) (*settings, error) {
+	s := new(settings)
+	if err := cfg.Load(transportName, s); err != nil {
+		return nil, err
+	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	return s, s.UD.IB.Check()
 }
 
 // settings are read when an interface is opened (uct_ud_verbs_iface_config_table).
@@ -33,6 +46,7 @@ type settings struct {
 type udSettings struct {
 	IB        ib.Settings  `prefix:"IB_"`
 	Buffers   bufSettings  `prefix:"IB_"`
+	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which the transport is expected to scale. Only published."`
 	Linger    config.Time  `ucx:"LINGER_TIMEOUT" default:"5.0m" doc:"How long a closed connection still answers its peer, from when that was heard last."`
 	Timeout   config.Time  `ucx:"TIMEOUT" default:"30s" doc:"Time without an acknowledgment after which a peer counts as gone."`
 	Tick      config.Time  `ucx:"TIMER_TICK" default:"10ms" doc:"Time without an acknowledgment after which the peer is asked for one; after three of it packets are sent again."`

@@ -33,6 +33,7 @@ func init() {
 		Prefix: "CMA_",
 		Title:  "cma transport",
 		New:    func() any { return new(settings) },
+		Check:  func(s *config.Set) error { _, err := loadOptions(s); return err },
 	})
 }
 

@@ -39,6 +39,7 @@ func init() {
 		Prefix: "TCP_CM_",
 		Title:  "TCP-SOCKCM connection manager",
 		New:    func() any { return new(settings) },
+		Check:  func(s *config.Set) error { _, err := loadOptions(s); return err },
 	})
 }
 

@@ -39,7 +39,7 @@ func (e *Endpoint) look() {
 			return
 		}
 	}
-	e.every = min(int64(float64(e.every)*it.cfg.Backoff), it.maxTick)
+	e.every = int64(min(float64(e.every)*it.cfg.Backoff, float64(it.maxTick)))
 	e.due = it.now + e.every
 	it.timers.push(e)
 }

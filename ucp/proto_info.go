@@ -1,0 +1,165 @@
+package ucp
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/ucx-go/ucx/proto"
+	"github.com/ucx-go/ucx/ucs/log"
+)
+
+// printTables prints decision tables to the log and writes them to files, as UCX_PROTO_INFO and
+// UCX_PROTO_INFO_DIR say.
+func (w *Worker) printTables(c *epConfig, tables []proto.TableInfo) {
+	set := &w.ctx.settings
+	owner := w.tableOwner(c)
+	for i := range tables {
+		t := &tables[i]
+		if !set.ProtoInfo.shows(t.Title) {
+			continue
+		}
+		for _, l := range t.Lines(owner) {
+			log.Print(l)
+		}
+		if dir := set.ProtoInfoDir; dir != "" {
+			if err := writeTable(expandName(dir), owner, t); err != nil {
+				log.Diag("protocol information not written", zap.String("UCX_PROTO_INFO_DIR", dir), zap.Error(err))
+			}
+		}
+	}
+}
+
+// tableOwner names an endpoint configuration in the titles of its tables.
+func (w *Worker) tableOwner(c *epConfig) string { return w.name + " " + c.costs.AM.Name }
+
+// writeTable writes a table with its estimates and reasons into a file of its own.
+func writeTable(dir, owner string, t *proto.TableInfo) error {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return err
+	}
+	name := plainName(owner) + "_" + plainName(t.Title) + ".txt"
+	return os.WriteFile(filepath.Join(dir, name), []byte(t.String()), 0o640)
+}
+
+// expandName fills in the process's number for %p and the host's name for %h.
+func expandName(s string) string {
+	host, _ := os.Hostname() // empty if the system does not tell
+	return strings.NewReplacer("%p", strconv.Itoa(os.Getpid()), "%h", host).Replace(s)
+}
+
+// plainName replaces what a file's name should not have.
+func plainName(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-', r == '.':
+			return r
+		case r == '*' || r == '(' || r == ')':
+			return -1
+		}
+		return '_'
+	}, s)
+}
+
+// usage counts how often each range of the decision tables was used, for UCX_PROTO_INFO=used.
+type usage struct {
+	byKey map[any]*usedTable
+	list  []*usedTable // in the order of their first use
+}
+
+// usedTable is a table that was used.
+type usedTable struct {
+	owner  string
+	info   proto.TableInfo
+	counts []uint64 // by range
+}
+
+// newUsage returns the counters of a worker, nil if nobody wants them.
+func newUsage(s *settings) *usage {
+	if s.ProtoInfo.mode != protoInfoUsed {
+		return nil
+	}
+	return &usage{byKey: make(map[any]*usedTable)}
+}
+
+// count counts a choice for n bytes. key identifies the table, explain describes it.
+func (u *usage) count(w *Worker, c *epConfig, key any, n int, explain func() proto.TableInfo) {
+	t := u.byKey[key]
+	if t == nil {
+		t = &usedTable{owner: w.tableOwner(c), info: explain()}
+		t.counts = make([]uint64, len(t.info.Ranges))
+		u.byKey[key], u.list = t, append(u.list, t)
+	}
+	for i := range t.info.Ranges {
+		if n <= t.info.Ranges[i].Max {
+			t.counts[i]++
+			return
+		}
+	}
+}
+
+// print prints the tables with the counts to the log.
+func (u *usage) print() {
+	if u == nil {
+		return
+	}
+	for _, t := range u.list {
+		for _, l := range t.info.UsedLines(t.owner, t.counts) {
+			log.Print(l)
+		}
+	}
+}
+
+// countMessage counts the choice of a protocol for a message of n bytes.
+func (r *Request) countMessage(tables *proto.MessageTables, class proto.DataClass, n int) {
+	if u := r.w.usage; u != nil {
+		u.count(r.w, r.ep.cfg, tables.Table(class, r.mode), n, func() proto.TableInfo { return tables.Explain(class, r.mode) })
+	}
+}
+
+// countAccess counts the choice of a protocol for a put or get.
+func (r *Request) countAccess(t *proto.RMATables, table *proto.Table, class proto.DataClass) {
+	if u := r.w.usage; u != nil {
+		u.count(r.w, r.ep.cfg, table, r.data.length, func() proto.TableInfo {
+			if table == t.Put(class) {
+				return t.Explain(class)[proto.RMATablePut]
+			}
+			return t.Explain(class)[proto.RMATableGet]
+		})
+	}
+}
+
+// countAtomic counts an atomic operation.
+func (r *Request) countAtomic(t *proto.RMATables, size int) {
+	if u := r.w.usage; u != nil {
+		type atomics struct {
+			tables *proto.RMATables
+			size   int
+		}
+		u.count(r.w, r.ep.cfg, atomics{t, size}, size, func() proto.TableInfo {
+			if size == 4 {
+				return t.Explain(proto.DataContig)[proto.RMATableAtomic32]
+			}
+			return t.Explain(proto.DataContig)[proto.RMATableAtomic64]
+		})
+	}
+}
+
+// countAsk counts the answer to an offer of n bytes.
+func (r *Request) countAsk(class proto.DataClass, offer proto.Offer, n int) {
+	if u := r.w.usage; u != nil {
+		t := r.ep.cfg.rndv
+		u.count(r.w, r.ep.cfg, t.Ask(class, offer), n, func() proto.TableInfo { return t.ExplainAsk(class, offer) })
+	}
+}
+
+// countAnswer counts the delivery of n bytes that were asked for.
+func (r *Request) countAnswer(class proto.DataClass, address bool, n int) {
+	if u := r.w.usage; u != nil {
+		t := r.ep.cfg.rndv
+		u.count(r.w, r.ep.cfg, t.Answer(class, address), n, func() proto.TableInfo { return t.ExplainAnswer(class, address) })
+	}
+}

@@ -1,0 +1,203 @@
+package ucp
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/ucx-go/ucx/ucs"
+	"github.com/ucx-go/ucx/ucs/config"
+)
+
+// cDefault is a setting of C UCX with its default, as ucx_info -c prints it.
+type cDefault struct{ name, value string }
+
+// cDefaults reads the settings that a release of C UCX prints.
+func cDefaults(t *testing.T, release string) (list []cDefault) {
+	t.Helper()
+	f, err := os.Open("testdata/settings-" + release + ".txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		name, value, ok := strings.Cut(sc.Text(), "=")
+		if ok && !strings.HasPrefix(name, "#") {
+			list = append(list, cDefault{name, value})
+		}
+	}
+	return list
+}
+
+// cReleases are the releases whose defaults are kept, with their numbers of settings.
+var cReleases = map[string]int{"1.22.0": 738, "1.13.1": 472}
+
+// TestDefaultsOfC: each default that C UCX prints is a value that this library takes from the
+// environment, one at a time and all together.
+func TestDefaultsOfC(t *testing.T) {
+	for release, n := range cReleases {
+		t.Run(release, func(t *testing.T) {
+			list := cDefaults(t, release)
+			if len(list) != n {
+				t.Fatalf("%d settings, want %d", len(list), n)
+			}
+			defaults := (*config.Set)(nil)
+			for _, d := range list {
+				if value, _, known := defaults.Lookup(d.name); !known || value == d.value {
+					continue // there is no other value to parse
+				}
+				if err := startWith(t, d); err != nil {
+					t.Errorf("UCX_%s=%s: %v", d.name, d.value, err)
+				}
+			}
+			if err := startWith(t, list...); err != nil {
+				t.Errorf("all together: %v", err)
+			}
+		})
+	}
+}
+
+// startWith opens a worker over the transports self, tcp and those of shared memory, under
+// settings of the environment.
+func startWith(t *testing.T, list ...cDefault) error {
+	for _, d := range list {
+		name := "UCX_" + d.name
+		previous, was := os.LookupEnv(name)
+		os.Setenv(name, d.value)
+		defer func() {
+			os.Unsetenv(name)
+			if was {
+				os.Setenv(name, previous)
+			}
+		}()
+	}
+	cfg, err := ReadConfig("", "")
+	if err != nil {
+		return err
+	}
+	ctx, err := NewContext(ContextParams{Features: FeatureTag}, cfg)
+	if err != nil {
+		return err
+	}
+	defer ctx.Close()
+	for _, s := range ctx.skipped {
+		if strings.Contains(s.reason, "UCX_") && !strings.Contains(s.reason, "UCX_TLS") {
+			return fmt.Errorf("%v", s)
+		}
+	}
+	w, err := ctx.NewWorker(WorkerParams{})
+	if err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// TestValuesOfC: values that C UCX takes and that are not its defaults.
+func TestValuesOfC(t *testing.T) {
+	for _, d := range []cDefault{
+		{"RNDV_THRESH", "8k,intra:64k"}, {"RNDV_THRESH", "intra:8k,inter:18446744073709551615"}, {"SYSV_SEND_OVERHEAD", "1us"},
+		{"MM_RECV_OVERHEAD", "1us,am_bcopy:20ns"}, {"TCP_MAX_POLL", "inf"}, {"TCP_MAX_POLL", "-1"}, {"POSIX_RX_MAX_BUFS", "inf"},
+		{"CMA_TX_MAX_BUFS", "inf"}, {"KEEPALIVE_NUM_EPS", "inf"}, {"ZCOPY_THRESH", "18446744073709551615"}, {"MULTI_LANE_MAX_RATIO", "inf"},
+		{"RC_VERBS_TX_MAX_WR", "64"}, {"PROTO_INFO", "used"}, {"PROTO_INFO", "*tag*gpu*"}, {"NET_DEVICES", "^eth[0-3]"},
+		{"MAX_RNDV_RAILS", "inf"}, {"TCP_MAX_BW", "10Gb/s"}, {"KEEPALIVE_INTERVAL", "1500000us"},
+	} {
+		if err := startWith(t, d); err != nil {
+			t.Errorf("UCX_%s=%s: %v", d.name, d.value, err)
+		}
+	}
+}
+
+// TestNamesOfC: each name that C UCX prints is either a setting of this library or in the list
+// of those that have no effect here, with the reason.
+func TestNamesOfC(t *testing.T) {
+	for release := range cReleases {
+		for _, d := range cDefaults(t, release) {
+			cfg, err := ReadConfig("", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, known := cfg.set.Lookup(d.name)
+			switch why := config.NoEffect(d.name); {
+			case known && why != "":
+				t.Errorf("%s: UCX_%s is a setting and has no effect (%s)", release, d.name, why)
+			case !known && why == "":
+				t.Errorf("%s: UCX_%s is neither a setting nor known to have no effect", release, d.name)
+			}
+		}
+	}
+}
+
+// TestModifyNames: a name with the prefix, or misspelt, is an error that says what is wanted.
+func TestModifyNames(t *testing.T) {
+	cfg, err := ReadConfig("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"UCX_TLS": `without its prefix, "TLS"`, "APP_UCX_TCP_ALLOW": `without its prefix, "TCP_ALLOW"`, "TSL": `nearest "TLS"`,
+		"RNDV_TRESH": `nearest "RNDV_THRESH"`, "TLS": "", "NOBODY_KNOWS_THIS": "", "RC_MLX5_TM_ENABLE": "", "*_SEG_SIZE": "",
+	} {
+		value := "64k"
+		if strings.HasSuffix(name, "TLS") {
+			value = "self"
+		}
+		err := cfg.Modify(name, value)
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || !errors.Is(err, ucs.ErrInvalidParam)) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+}
+
+// TestSchemeRefused: pipelines are refused, with what there is instead.
+func TestSchemeRefused(t *testing.T) {
+	for _, scheme := range []string{"get_ppln", "put_ppln", "put_pipeline"} {
+		err := startWith(t, cDefault{"RNDV_SCHEME", scheme})
+		if !errors.Is(err, ucs.ErrInvalidParam) || !strings.Contains(err.Error(), "UCX_RNDV_SCHEME") || !strings.Contains(err.Error(), "put_zcopy") {
+			t.Errorf("%s: %v", scheme, err)
+		}
+	}
+}
+
+// TestWrongValues: a value that can be read and not be used fails NewContext, also that of a
+// transport that is not wanted, or has no device.
+func TestWrongValues(t *testing.T) {
+	for _, tc := range []struct{ name, value, want string }{
+		{"TCP_ALLOW", "10.0.0/8", "10.0.0/8"},
+		{"TCP_PORT_RANGE", "99999", "65535"},
+		{"TCP_AF_PRIO", "inet7", "inet6"},
+		{"TCP_SYN_CNT", "128", "127"},
+		{"TCP_CM_PRIV_DATA_LEN", "1m", "64K"},
+		{"RDMA_CM_SOURCE_ADDRESS", "here", "IP address"},
+		{"SELF_NUM_DEVICES", "0", "1 to 64"},
+		{"SELF_SEG_SIZE", "1", "64 bytes"},
+		{"POSIX_FIFO_SIZE", "100", "power of two"},
+		{"SYSV_FIFO_ELEM_SIZE", "100", "multiple of 8"},
+		{"POSIX_RX_GROW_FACTOR", "0.5", "at least 1"},
+		{"CMA_MAX_IOV", "0", "at least 1"},
+		{"RC_VERBS_RETRY_COUNT", "8", "0 to 7"},
+		{"UD_VERBS_TIMER_BACKOFF", "0.5", "1 at least"},
+		{"IB_SL", "16", "15"},
+		{"IB_ROCE_SUBNETS", "10.0.0/8", "10.0.0/8"},
+	} {
+		cfg, err := ReadConfig("", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []cDefault{{"TLS", "self"}, {tc.name, tc.value}} {
+			if err := cfg.Modify(s.name, s.value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, err := NewContext(ContextParams{}, cfg)
+		if err == nil {
+			ctx.Close()
+		}
+		_, setting, _ := strings.Cut(tc.name, "_") // a group's name may be told by another prefix
+		if !errors.Is(err, ucs.ErrInvalidParam) || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), setting) {
+			t.Errorf("UCX_%s=%s: %v, want %q", tc.name, tc.value, err, tc.want)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ParseKeyed reads a value for each of some keys: one value for all ("8k"), or a list of
+// KEY:VALUE in which a value without a key is for the keys that are not named
+// ("8k,intra:64k"), as C UCX has it (UCS_CONFIG_TYPE_KEY_VALUE). It calls set for each key that
+// has a value; keys that have none keep what they had. Of several values for a key the last one
+// counts.
+func ParseKeyed(s string, keys []string, set func(key int, value string) error) error {
+	values := make([]string, len(keys))
+	rest := ""
+	items, err := splitItems(s)
+	if err != nil {
+		return err
+	}
+	for _, item := range items {
+		key, value, named := strings.Cut(strings.TrimSpace(item), ":")
+		if !named {
+			rest = key
+			continue
+		}
+		k := slices.Index(keys, strings.TrimSpace(key))
+		if k < 0 {
+			return fmt.Errorf("%s is none of %s", quote(key), strings.Join(keys, ", "))
+		}
+		if values[k] = value; value == "" {
+			return fmt.Errorf("nothing after %s", quote(key+":"))
+		}
+	}
+	if len(items) == 0 {
+		return errSyntax
+	}
+	for k, value := range values {
+		if value == "" {
+			value = rest
+		}
+		if value == "" {
+			continue
+		}
+		if err := set(k, value); err != nil {
+			return fmt.Errorf("%s: %w", keys[k], err)
+		}
+	}
+	return nil
+}
+
+// FormatKeyed prints values that ParseKeyed reads: one value if all are equal.
+func FormatKeyed(keys, values []string) string {
+	if same := slices.Compact(slices.Clone(values)); len(same) == 1 {
+		return same[0]
+	}
+	items := make([]string, len(keys))
+	for k, key := range keys {
+		items[k] = key + ":" + values[k]
+	}
+	return strings.Join(items, ",")
+}
+
+// KeyedSyntax describes such values, each of which has a syntax.
+func KeyedSyntax(keys []string, syntax string) string {
+	return "comma-separated list of: [" + strings.Join(keys, "|") + ":]" + syntax
+}

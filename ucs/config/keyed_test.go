@@ -1,0 +1,55 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestParseKeyed: a value for all keys, values by key, and both.
+func TestParseKeyed(t *testing.T) {
+	keys := []string{"intra", "inter"}
+	for _, tc := range []struct{ in, want string }{
+		{"8k", "8k 8k"},
+		{"intra:8k,inter:64k", "8k 64k"},
+		{"inter:64k", "- 64k"},
+		{"8k,intra:64k", "64k 8k"},
+		{"intra:64k,8k", "64k 8k"},
+		{" intra:64k , 8k", "64k 8k"},
+		{"8k,64k", "64k 64k"},
+		{"intra:1k,intra:2k,", "2k -"},
+	} {
+		got := []string{"-", "-"}
+		err := ParseKeyed(tc.in, keys, func(k int, value string) error {
+			got[k] = value
+			return nil
+		})
+		if err != nil || strings.Join(got, " ") != tc.want {
+			t.Errorf("%q: %q, %v, want %q", tc.in, got, err, tc.want)
+		}
+	}
+	for in, want := range map[string]string{"": "not understood", "host:8k": `"host" is none of intra, inter`, "intra:": `nothing after "intra:"`} {
+		err := ParseKeyed(in, keys, func(int, string) error { return nil })
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", in, err, want)
+		}
+	}
+	if err := ParseKeyed("intra:x", keys, func(int, string) error { return errSyntax }); err == nil || !strings.HasPrefix(err.Error(), "intra: ") {
+		t.Errorf("a value that cannot be used: %v", err)
+	}
+}
+
+// TestFormatKeyed: what is printed reads back.
+func TestFormatKeyed(t *testing.T) {
+	for want, values := range map[string][]string{"8k": {"8k", "8k"}, "intra:8k,inter:1k": {"8k", "1k"}} {
+		got := FormatKeyed([]string{"intra", "inter"}, values)
+		back := make([]string, 2)
+		ParseKeyed(got, []string{"intra", "inter"}, func(k int, value string) error {
+			back[k] = value
+			return nil
+		})
+		if got != want || !slices.Equal(back, values) {
+			t.Errorf("%q: printed %q, read back %q", values, got, back)
+		}
+	}
+}
