@@ -7,7 +7,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -78,7 +77,7 @@ func (w *Worker) unhandled(id uint16) {
 	w.stats.AMNoHandler++
 	if now := w.uctw.Now(); !w.am.warned || now >= w.am.warnAt {
 		w.am.warned, w.am.warnAt = true, now+time.Minute
-		log.Warn("active message without handler", zap.String("worker", w.name), zap.Uint16("id", id))
+		w.ctx.log.Warn("active message without handler", zap.String("worker", w.name), zap.Uint16("id", id))
 	}
 }
 

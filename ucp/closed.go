@@ -9,7 +9,6 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // Allow says that the worker of an address may open endpoints toward this worker, in
@@ -63,7 +62,7 @@ func (w *Worker) admits(from *source, p *peer, proved bool) error {
 	}
 	err := fmt.Errorf("ucp: the worker is closed to peers that it does not know: %w", ucs.ErrRejected)
 	if w.refused(from, ledger.Policy) {
-		log.Warn("request of an unknown peer refused", zap.String("worker", w.name), zap.Error(err))
+		w.ctx.log.Warn("request of an unknown peer refused", zap.String("worker", w.name), zap.Error(err))
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"os"
 	"slices"
@@ -82,6 +83,14 @@ type ContextParams struct {
 
 	// Name names the context in logs; one is made up if empty.
 	Name string
+
+	// Logger, if not nil, takes what the context, its workers and their endpoints log, in
+	// place of the process's logger (package log): two libraries in a process have each
+	// their own. Its handler decides what is printed, and may change that at any time
+	// (slog.LevelVar). What is about the process rather than the context goes to the process's
+	// logger all the same: unknown settings, and limits of descriptors and mappings. What
+	// is logged once, or once a minute, about what peers do is counted for the process.
+	Logger *slog.Logger
 }
 
 // ContextAttr describes a context.
@@ -99,6 +108,7 @@ type Context struct {
 
 	params   ContextParams
 	name     string
+	log      *log.Logger // ContextParams.Logger, or the process's
 	set      *config.Set
 	settings settings
 
@@ -165,7 +175,7 @@ func NewContext(p ContextParams, cfg *Config) (*Context, error) {
 			return nil, err
 		}
 	}
-	c := &Context{params: p, set: cfg.set.Clone(), pins: regions.NewPinBoard(), memories: make(map[*Memory]struct{})}
+	c := &Context{params: p, log: log.FromSlog(p.Logger), set: cfg.set.Clone(), pins: regions.NewPinBoard(), memories: make(map[*Memory]struct{})}
 	if err := c.set.Load("ucp", &c.settings); err != nil {
 		return nil, err
 	}
@@ -174,7 +184,7 @@ func NewContext(p ContextParams, cfg *Config) (*Context, error) {
 	}
 	c.name = entityName(p.Name, "ucp-context", &contextSeq)
 	if p.Features == 0 {
-		log.Warn("context without features", zap.String("context", c.name))
+		c.log.WarnOnce("", "context without features", zap.String("context", c.name))
 	}
 	if err := c.openResources(); err != nil {
 		c.closeMDs()
@@ -243,13 +253,13 @@ func (c *Context) openResources() error {
 // name and do not exist.
 func (c *Context) warnMissing() {
 	for _, name := range c.settings.TLS.Missing(c.seenTransports) {
-		log.Warn("transport in UCX_TLS is not available", zap.String("transport", name))
+		c.log.WarnOnce(name, "transport in UCX_TLS is not available", zap.String("transport", name))
 	}
 	if c.unsure {
 		return
 	}
 	for _, name := range c.settings.NetDevices.MissingDevices(c.seenNetDevices) {
-		log.Warn("device in UCX_NET_DEVICES is not available", zap.String("device", name))
+		c.log.WarnOnce(name, "device in UCX_NET_DEVICES is not available", zap.String("device", name))
 	}
 }
 
@@ -333,17 +343,19 @@ func (c *Context) refuse(name string, err error) {
 	c.skipped = append(c.skipped, skippedResource{name: name, reason: err.Error()})
 	c.seenTransports = append(c.seenTransports, name) // it is there, but not usable
 	c.unsure = true
-	write := log.Warn
+	const text = "transport not usable"
+	fields := []zap.Field{zap.String("transport", name), zap.Error(err)}
 	if errors.Is(err, ucs.ErrUnsupported) && c.settings.TLS.String() == "all" {
-		write = log.Diag // nobody has asked for it
+		c.log.Diag(text, fields...) // nobody has asked for it
+		return
 	}
-	write("transport not usable", zap.String("transport", name), zap.Error(err))
+	c.log.WarnOnce(name+" "+err.Error(), text, fields...)
 }
 
 // skip records a transport that is not wanted.
 func (c *Context) skip(name string, err error) {
 	c.skipped = append(c.skipped, skippedResource{name: name, reason: err.Error()})
-	log.Debug("transport not used", zap.String("resource", name), zap.Error(err))
+	c.log.Debug("transport not used", zap.String("resource", name), zap.Error(err))
 }
 
 // Attr describes the context.

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/ucx-go/ucx/proto"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -179,7 +178,7 @@ func (p *lanePlan) shared() proto.LaneConfig {
 func (c *epConfig) print(w *Worker, owner string) {
 	for _, t := range c.explain(w, nil) {
 		for _, l := range t.Lines(owner) {
-			log.Print(l)
+			w.ctx.log.Print(l)
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -184,6 +183,6 @@ func (l *Listener) notAccepted(r *uct.ConnRequest, reason ledger.Reason, err err
 	a := ledger.Open(ledger.SourceOf(r.Source.Addr.Addr(), -1))
 	defer a.Close()
 	if a.Refuse(reason) {
-		log.Diag("client not accepted; there may be more, which are not logged", zap.Stringer("from", r.Source.Addr), zap.Error(err))
+		l.w.ctx.log.Diag("client not accepted; there may be more, which are not logged", zap.Stringer("from", r.Source.Addr), zap.Error(err))
 	}
 }

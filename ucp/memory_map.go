@@ -11,7 +11,6 @@ import (
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/regions"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -228,7 +227,7 @@ func (m *Memory) keyForMessages() {
 		err = k.Add(uint8(m.owner), key)
 	}
 	if err != nil {
-		log.Debug("memory has no key for messages", zap.String("domain", m.method), zap.Error(err))
+		m.ctx.log.Debug("memory has no key for messages", zap.String("domain", m.method), zap.Error(err))
 		return
 	}
 	m.region.MapMD, m.region.Rkey = 1<<m.owner, k.Append(nil)
@@ -270,7 +269,7 @@ func (m *Memory) register() {
 		}
 		h, err := md.Register(m.buf, access)
 		if err != nil {
-			log.Debug("memory domain does not register", zap.String("domain", a.Name), zap.Int("bytes", len(m.buf)), zap.Error(err))
+			m.ctx.log.Debug("memory domain does not register", zap.String("domain", a.Name), zap.Int("bytes", len(m.buf)), zap.Error(err))
 			continue
 		}
 		m.handles[i] = h

@@ -11,7 +11,6 @@ import (
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -120,7 +119,7 @@ func (ep *Endpoint) resolveKeys() {
 		next := k.next
 		if k.ep == ep && k.tables == nil {
 			if err := k.resolve(); err != nil {
-				log.Debug("remote key that was unpacked before its endpoint was connected", zap.String("endpoint", ep.describe()), zap.Error(err))
+				ep.w.ctx.log.Debug("remote key that was unpacked before its endpoint was connected", zap.String("endpoint", ep.describe()), zap.Error(err))
 				k.close()
 			}
 		}
@@ -180,7 +179,7 @@ func (k *Rkey) addWay(lane uint8) error {
 		case errors.Is(err, ucs.ErrInvalidParam):
 			return fmt.Errorf("ucp: remote key for %s: %w", way.name, err)
 		case err != nil:
-			log.Debug("memory of the peer is out of reach", zap.String("lane", way.name), zap.Error(err))
+			k.ep.w.ctx.log.Debug("memory of the peer is out of reach", zap.String("lane", way.name), zap.Error(err))
 			return nil
 		}
 		way.key = key

@@ -58,7 +58,6 @@ import (
 	"os"
 
 	"github.com/ucx-go/ucx/ucs/config"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // Exit codes. Those for a wrong command line are C's -1 and -2.
@@ -70,7 +69,6 @@ const (
 )
 
 func main() {
-	log.SetLevel(log.LevelWarn) // as C's tools; UCX_LOG_LEVEL overrides it
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

@@ -19,8 +19,6 @@ import (
 	"os"
 	"os/signal"
 	"time"
-
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 func main() {
@@ -45,7 +43,6 @@ func main() {
 
 // runClient measures each of the wanted transports, or all.
 func runClient(ctx context.Context, wanted []string, duration time.Duration) error {
-	log.SetLevel(log.LevelWarn) // unless UCX_LOG_LEVEL says otherwise; the servers need not repeat it
 	found, err := paths()
 	if err != nil {
 		return err

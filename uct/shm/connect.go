@@ -12,7 +12,6 @@ import (
 
 	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/host"
 )
@@ -188,7 +187,7 @@ func (i *iface) warnOtherRing(pid, n int) {
 	if n == ring113 {
 		release = "1.13"
 	}
-	log.Warn("a peer of C UCX assumes another ring length and may hang: set UCX_PEER_RELEASE for its release, or UCX_*_FIFO_SIZE",
+	i.worker.Log().Warn("a peer of C UCX assumes another ring length and may hang: set UCX_PEER_RELEASE for its release, or UCX_*_FIFO_SIZE",
 		zap.String("transport", i.domain.attr.Component), zap.Int("peer", pid), zap.Int("its length", n), zap.Int("ours", i.o.ring),
 		zap.String("probably", "UCX_PEER_RELEASE="+release))
 }
