@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -116,9 +115,9 @@ type Context struct {
 	resources []resource
 	skipped   []skippedResource
 
-	seenTransports []string // of this machine, whether or not allowed
-	seenNetDevices []string
-	unsure         bool // a transport that was refused may have more
+	seenTransports []string                      // of this machine, whether or not allowed
+	seenDevices    [len(deviceSettings)][]string // by their setting
+	unsure         bool                          // a transport that was refused may have more
 
 	table regions.Table // memory that peers may access by messages
 	pins  *regions.PinBoard
@@ -225,6 +224,9 @@ func (c *Context) openResources() error {
 			c.refuse(comp.Name(), err)
 			continue
 		}
+		if len(mds) == 0 {
+			c.noDevice(comp)
+		}
 		for k, r := range mds {
 			if k >= c.settings.MaxMDs.Int(math.MaxInt) {
 				c.skip(r.Name, errManyMDs)
@@ -235,32 +237,13 @@ func (c *Context) openResources() error {
 			}
 		}
 	}
+	if len(c.resources) == 0 {
+		return c.nothingLeft()
+	}
 	if c.settings.WarnInvalid {
 		c.warnMissing()
 	}
-	if len(c.resources) == 0 {
-		reasons := make([]string, len(c.skipped))
-		for i, s := range c.skipped {
-			reasons[i] = s.String()
-		}
-		return fmt.Errorf("ucp: no transport left by UCX_TLS=%s and the device settings: %s: %w",
-			c.settings.TLS, strings.Join(reasons, ", "), ucs.ErrNoDevice)
-	}
 	return nil
-}
-
-// warnMissing reports transports and network devices that were asked for by
-// name and do not exist.
-func (c *Context) warnMissing() {
-	for _, name := range c.settings.TLS.Missing(c.seenTransports) {
-		c.log.WarnOnce(name, "transport in UCX_TLS is not available", zap.String("transport", name))
-	}
-	if c.unsure {
-		return
-	}
-	for _, name := range c.settings.NetDevices.MissingDevices(c.seenNetDevices) {
-		c.log.WarnOnce(name, "device in UCX_NET_DEVICES is not available", zap.String("device", name))
-	}
 }
 
 // openMD opens one domain and keeps it if one of its resources is wanted.
@@ -286,9 +269,8 @@ func (c *Context) openMD(comp uct.Component, name string) error {
 	used := false
 	for _, r := range list {
 		c.seenTransports = append(c.seenTransports, r.Transport)
-		if r.Type == uct.DeviceNetwork {
-			c.seenNetDevices = append(c.seenNetDevices, r.Device)
-		}
+		of := deviceSetting(r.Type)
+		c.seenDevices[of] = append(c.seenDevices[of], r.Device)
 		if err := c.allowed(r); err != nil {
 			c.skip(r.String(), err)
 			continue
@@ -321,17 +303,7 @@ func (c *Context) allowed(r uct.Resource) error {
 	if c.params.RequireTLS && r.Type == uct.DeviceNetwork && r.Transport != encrypting {
 		return errNotEncrypted
 	}
-	var devices *config.List
-	switch r.Type {
-	case uct.DeviceNetwork:
-		devices = &c.settings.NetDevices
-	case uct.DeviceShared:
-		devices = &c.settings.ShmDevices
-	case uct.DeviceAccelerator:
-		devices = &c.settings.AccDevices
-	default:
-		devices = &c.settings.SelfDevices
-	}
+	devices := c.devices(deviceSetting(r.Type))
 	if !devices.MatchDevice(r.Device) {
 		return errNotInDevices
 	}
