@@ -150,6 +150,7 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 		c.maxZcopy = min(c.maxZcopy, segSize)
 	}
 	if len(w.configs) < maxConfigs {
+		w.tellLanes(len(w.configs), p.chosen)
 		w.configs[key] = c
 	}
 	if w.ctx.settings.ProtoInfo {

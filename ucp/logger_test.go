@@ -81,3 +81,48 @@ func TestContextLogger(t *testing.T) {
 		t.Error("a context's level is that of the process")
 	}
 }
+
+// TestInfo: level info says once which transports a worker has opened, and once for each
+// configuration of endpoints which lanes they use.
+func TestInfo(t *testing.T) {
+	l, buf, level := ownLogger("mine")
+	level.Set(slog.LevelInfo)
+	cfg, err := ReadConfig("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cfg.Modify("TLS", "self"); err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewContext(ContextParams{Logger: l, Features: FeatureTag | FeatureRMA | FeatureAMO64}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	w, err := c.NewWorker(WorkerParams{Name: "ours"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	addr, err := w.Address(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := w.NewEndpoint(EndpointParams{Address: addr}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := buf.String()
+	for _, want := range []string{
+		`level=INFO msg="worker uses" library=mine worker=ours transports=[self/memory]`,
+		`level=INFO msg="ep_cfg[0]: tag(self/memory) rma(self/memory) amo(self/memory)" library=mine worker=ours`,
+	} {
+		if strings.Count(got, want) != 1 {
+			t.Errorf("%q is not there once", want)
+		}
+	}
+	if strings.Count(got, "\n") != 2 {
+		t.Errorf("logged %q", got)
+	}
+}

@@ -337,6 +337,7 @@ func (w *Worker) open() error {
 		w.locals = append(w.locals, w.local(i))
 		w.guardedBy(i)
 	}
+	w.tellOpened()
 	return w.packAddress()
 }
 
