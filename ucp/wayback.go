@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -53,7 +54,11 @@ func (w *Worker) answering(from *source, addr, said *proto.WorkerAddress, mode E
 func (w *Worker) unanswerable(from *source, p *peer, err error) error {
 	const text = "no way back to a peer"
 	fields := []zap.Field{zap.String("worker", w.name), zap.Error(err)}
-	if w.noWayBack { // peers can ask any number of times
+	if errors.Is(err, uct.ErrMismatch) { // it hangs
+		if !w.noWayBack {
+			w.ctx.log.Error(text, fields...)
+		}
+	} else if w.noWayBack { // peers can ask any number of times
 		w.ctx.log.Debug(text, fields...)
 	} else {
 		w.ctx.log.WarnOnce("", text, fields...)
