@@ -53,6 +53,9 @@ const MaxAMAlignment = 1 << 20
 // sender that is as if it had been received, but if it has offered the data: then its
 // request ends with ucs.ErrInvalidParam, as in C.
 func (w *Worker) SetAMHandler(p AMHandlerParams) error {
+	if w.missing() {
+		return errMissing("Worker.SetAMHandler", w == nil)
+	}
 	w.enter()
 	err := w.setAMHandler(&p)
 	w.exit()

@@ -32,6 +32,9 @@ type AMQueue struct {
 // NewAMQueue makes a queue of the active messages of an id. It takes the place of the
 // handler that the id may have.
 func (w *Worker) NewAMQueue(id uint16) (*AMQueue, error) {
+	if w.missing() {
+		return nil, errMissing("Worker.NewAMQueue", w == nil)
+	}
 	w.enter()
 	q, err := w.newAMQueue(id)
 	w.exit()

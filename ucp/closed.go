@@ -15,6 +15,9 @@ import (
 // closed mode (WorkerParams.Closed) without that the application has made one. It
 // holds until Disallow. The address is untrusted and copied where kept.
 func (w *Worker) Allow(a Address) error {
+	if w.missing() {
+		return errMissing("Worker.Allow", w == nil)
+	}
 	w.look()
 	defer w.unlook()
 	addr, err := w.parseAllowed(a)
@@ -27,6 +30,9 @@ func (w *Worker) Allow(a Address) error {
 
 // Disallow takes back what Allow said. Endpoints that are there stay.
 func (w *Worker) Disallow(a Address) error {
+	if w.missing() {
+		return errMissing("Worker.Disallow", w == nil)
+	}
 	w.look()
 	defer w.unlook()
 	addr, err := w.parseAllowed(a)

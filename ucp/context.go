@@ -347,6 +347,9 @@ func (c *Context) Attr() ContextAttr {
 // Close releases the transports. Workers must be closed and memory unmapped:
 // ucs.ErrBusy otherwise. A second Close does nothing.
 func (c *Context) Close() error {
+	if c.missing() {
+		return errMissing("Context.Close", c == nil)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {

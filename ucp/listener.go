@@ -52,6 +52,9 @@ type Listener struct {
 // just ended (ReuseAddr), gives ucs.ErrBusy, a context without a transport that connects
 // by socket address ucs.ErrUnsupported. Clients are looked at by WorkerParams.Accept first.
 func (w *Worker) NewListener(p ListenerParams) (*Listener, error) {
+	if w.missing() {
+		return nil, errMissing("Worker.NewListener", w == nil)
+	}
 	w.enter()
 	l, err := w.listen(&p)
 	w.exit()
@@ -130,6 +133,9 @@ func (l *Listener) Reject(r *ConnRequest) error { return r.Reject() }
 // Close ends it. Clients that nobody has accepted are rejected; endpoints that were
 // accepted go on. A second Close does nothing.
 func (l *Listener) Close() error {
+	if l.missing() {
+		return errMissing("Listener.Close", l == nil)
+	}
 	l.w.enter()
 	err := l.close()
 	l.w.exit()

@@ -151,6 +151,9 @@ func (p *MemMapParams) check() (empty bool, err error) {
 // this machine maps all of the allocation and copies them out of it. The handle
 // must be unmapped before the context is closed.
 func (c *Context) MemMap(p MemMapParams) (*Memory, error) {
+	if c.missing() {
+		return nil, errMissing("Context.MemMap", c == nil)
+	}
 	empty, err := p.check()
 	if err != nil {
 		return nil, err
@@ -203,6 +206,9 @@ func (c *Context) MemMap(p MemMapParams) (*Memory, error) {
 // Register registers b, which belongs to the caller and is pinned until Close: MemMap
 // with a buffer. prot 0 is ProtAll.
 func (c *Context) Register(b []byte, prot MemProt) (*Memory, error) {
+	if c.missing() {
+		return nil, errMissing("Context.Register", c == nil)
+	}
 	if b == nil {
 		b = []byte{} // nothing to register is an empty handle
 	}
@@ -212,6 +218,9 @@ func (c *Context) Register(b []byte, prot MemProt) (*Memory, error) {
 // Alloc allocates at least n bytes that peers can access: MemMap with MemMapAllocate.
 // prot 0 is ProtAll.
 func (c *Context) Alloc(n int, prot MemProt) (*Memory, error) {
+	if c.missing() {
+		return nil, errMissing("Context.Alloc", c == nil)
+	}
 	return c.MemMap(MemMapParams{Length: n, Flags: MemMapAllocate, Prot: prot})
 }
 

@@ -59,6 +59,9 @@ type rkeyWay struct {
 // skipped; a key that makes no sense gives ucs.ErrInvalidParam. It takes
 // FeatureRMA, FeatureAMO32 or FeatureAMO64.
 func (ep *Endpoint) UnpackRkey(packed []byte) (*Rkey, error) {
+	if ep.missing() {
+		return nil, errMissing("Endpoint.UnpackRkey", ep == nil)
+	}
 	ep.w.enter()
 	k, err := ep.unpackRkey(packed)
 	ep.w.exit()
@@ -223,6 +226,9 @@ func allAtomics(o uct.AtomicOps) bool {
 // operations without result, which are done at once for the caller, a flush says
 // that. A second Close, or one after that of the worker, does nothing.
 func (k *Rkey) Close() error {
+	if k.missing() {
+		return errMissing("Rkey.Close", k == nil)
+	}
 	k.ep.w.enter()
 	err := k.close()
 	k.ep.w.exit()
@@ -273,6 +279,9 @@ func (k *Rkey) Compare(other *Rkey) int {
 // ucs.ErrUnreachable without one, ucs.ErrInvalidAddr for an address outside of
 // what the key opens.
 func (k *Rkey) Ptr(raddr uint64, n int) ([]byte, error) {
+	if k.missing() {
+		return nil, errMissing("Rkey.Ptr", k == nil)
+	}
 	k.ep.w.look()
 	defer k.ep.w.unlook()
 	if k.closed || n < 0 {

@@ -219,6 +219,9 @@ var workerSeq atomic.Uint64
 
 // NewWorker opens the transports of the context for one progress engine.
 func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
+	if c.missing() {
+		return nil, errMissing("Context.NewWorker", c == nil)
+	}
 	switch {
 	case p.ThreadMode > maxThreadMode:
 		return nil, fmt.Errorf("ucp: %v: %w", p.ThreadMode, ucs.ErrInvalidParam)
@@ -509,6 +512,9 @@ func (w *Worker) Stats() Stats {
 // another goroutine uses it, which includes one that waits on it (Run, Wait and
 // their like). In ThreadModeMulti all who wait are told. A second Close does nothing.
 func (w *Worker) Close() error {
+	if w.missing() {
+		return errMissing("Worker.Close", w == nil)
+	}
 	if w.multi {
 		return w.closeTogether()
 	}
