@@ -27,6 +27,9 @@ const AddressNetOnly AddressFlags = 1 << 0
 // old one fail. With a token (WorkerParams.Token) it is a secret of those who may
 // connect. The bytes are the caller's.
 func (w *Worker) Address(flags AddressFlags) (Address, error) {
+	if w.missing() {
+		return nil, errMissing("Worker.Address", w == nil)
+	}
 	if flags&^AddressNetOnly != 0 {
 		return nil, fmt.Errorf("ucp: Address with unknown flags %#x: %w", uint32(flags&^AddressNetOnly), ucs.ErrInvalidParam)
 	}

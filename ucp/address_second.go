@@ -7,7 +7,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/proto"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -33,7 +32,7 @@ func (w *Worker) addSecond(a *proto.WorkerAddress, use func(*iface) bool) {
 		}
 		at, ok, err := s.SecondAddress()
 		if err != nil {
-			log.Diag("a device is listed with one of its addresses", zap.String("worker", w.name),
+			w.ctx.log.Diag("a device is listed with one of its addresses", zap.String("worker", w.name),
 				zap.Stringer("resource", &i.attr.Resource), zap.Error(err))
 		}
 		if ok {

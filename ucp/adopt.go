@@ -7,7 +7,6 @@ import (
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/life"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -36,7 +35,7 @@ func (ep *Endpoint) widen(addr *proto.WorkerAddress) {
 	ep.setRefused(nil)
 	ep.process = 0
 	if err := ep.connect(addr); err != nil {
-		log.Debug("endpoint keeps the lanes that its peer's request had", zap.String("worker", ep.w.name), zap.Error(err))
+		ep.w.ctx.log.Debug("endpoint keeps the lanes that its peer's request had", zap.String("worker", ep.w.name), zap.Error(err))
 		ep.lanes, ep.ue, ep.cfg, ep.where, ep.process = lanes, ue, cfg, where, process
 		ep.setRefused(refused)
 		return

@@ -7,7 +7,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -54,6 +53,9 @@ const MaxAMAlignment = 1 << 20
 // sender that is as if it had been received, but if it has offered the data: then its
 // request ends with ucs.ErrInvalidParam, as in C.
 func (w *Worker) SetAMHandler(p AMHandlerParams) error {
+	if w.missing() {
+		return errMissing("Worker.SetAMHandler", w == nil)
+	}
 	w.enter()
 	err := w.setAMHandler(&p)
 	w.exit()
@@ -78,7 +80,7 @@ func (w *Worker) unhandled(id uint16) {
 	w.stats.AMNoHandler++
 	if now := w.uctw.Now(); !w.am.warned || now >= w.am.warnAt {
 		w.am.warned, w.am.warnAt = true, now+time.Minute
-		log.Warn("active message without handler", zap.String("worker", w.name), zap.Uint16("id", id))
+		w.ctx.log.Warn("active message without handler", zap.String("worker", w.name), zap.Uint16("id", id))
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // Active messages that the application keeps count for the peers that have sent them until
@@ -45,7 +44,7 @@ func (m *AMMessage) overfull() bool {
 		return false
 	}
 	if w.refused(m.from, ledger.Memory) {
-		log.Warn("active message dropped: the program keeps too many", zap.String("worker", w.name), zap.Int("bytes", w.held()))
+		w.ctx.log.Warn("active message dropped: the program keeps too many", zap.String("worker", w.name), zap.Int("bytes", w.held()))
 	}
 	m.refuse(ucs.ErrNoMemory)
 	return true

@@ -58,6 +58,9 @@ const DefaultMaxData = 64 << 20
 // NewAMQueue makes a queue of the active messages of an id. It takes the place of the
 // handler that the id may have.
 func (w *Worker) NewAMQueue(p AMQueueParams) (*AMQueue, error) {
+	if w.missing() {
+		return nil, errMissing("Worker.NewAMQueue", w == nil)
+	}
 	w.enter()
 	q, err := w.newAMQueue(&p)
 	w.exit()

@@ -25,6 +25,9 @@ var callAMSend = callRule{"an active message", opFlagsAll, paramBuffer | paramOn
 // are those in several packets, but one in a single packet that was sent behind such
 // a message can be handled before it (as in C 1.22).
 func (ep *Endpoint) AMSend(id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
+	if ep.missing() {
+		return nil, errMissing("Endpoint.AMSend", ep == nil)
+	}
 	w := ep.w
 	if len(header) > 0 || p != nil && (p.AMFlags != 0 || !p.plainSend()) || !w.seize() {
 		return ep.amSend(id, header, buf, p)
@@ -52,6 +55,9 @@ func (ep *Endpoint) AMSend(id uint16, header, buf []byte, p *RequestParams) (*Re
 // of ctx means what it means for TagSendWait, for header as for buf. For a peer that does
 // not read what it has asked for it does not wait: see the package comment.
 func (ep *Endpoint) AMSendWait(ctx context.Context, id uint16, header, buf []byte, flags AMSendFlags) error {
+	if ep.missing() {
+		return errMissing("Endpoint.AMSendWait", ep == nil)
+	}
 	c, err := ep.w.waitingCall(startAMSend)
 	if err != nil {
 		return err

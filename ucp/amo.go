@@ -66,6 +66,9 @@ type atomicOp struct {
 // if it has not left: the result is nil and no callback runs, unless
 // OpNoImmediate asks for it. A flush says when it has taken effect.
 func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+	if ep.missing() {
+		return nil, errMissing("Endpoint.Atomic", ep == nil)
+	}
 	w := ep.w
 	if p == nil || len(operand) != 8 || len(p.ReplyBuffer) != 8 || op >= numAtomicOps || op == AtomicCompareSwap ||
 		raddr&7 != 0 || key == nil || key.ep != ep || w.ctx.params.Features&FeatureAMO64 == 0 || !p.plainFetch() || !w.seize() {

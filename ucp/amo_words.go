@@ -201,6 +201,9 @@ func (ep *Endpoint) post32(op AtomicOp, raddr uint64, key *Rkey, v uint32, p *Re
 }
 
 func (ep *Endpoint) fetch32(op AtomicOp, raddr uint64, key *Rkey, v uint32, old *uint32, p *RequestParams) (*Request, error) {
+	if ep.missing() {
+		return nil, errMissing("Endpoint.Atomic", ep == nil)
+	}
 	if old == nil || p != nil && p.ReplyBuffer != nil {
 		return nil, errReply()
 	}
@@ -216,6 +219,9 @@ func (ep *Endpoint) fetch32(op AtomicOp, raddr uint64, key *Rkey, v uint32, old 
 
 // fetchWait32 has the value from before stored in the call.
 func (ep *Endpoint) fetchWait32(ctx context.Context, op AtomicOp, raddr uint64, key *Rkey, v, new uint32) (uint32, error) {
+	if ep.missing() {
+		return 0, errMissing("Endpoint.AtomicWait", ep == nil)
+	}
 	c, err := ep.w.waitingCall(startAtomic)
 	if err != nil {
 		return 0, err
@@ -251,6 +257,9 @@ func (ep *Endpoint) post64(op AtomicOp, raddr uint64, key *Rkey, v uint64, p *Re
 }
 
 func (ep *Endpoint) fetch64(op AtomicOp, raddr uint64, key *Rkey, v uint64, old *uint64, p *RequestParams) (*Request, error) {
+	if ep.missing() {
+		return nil, errMissing("Endpoint.Atomic", ep == nil)
+	}
 	if old == nil || p != nil && p.ReplyBuffer != nil {
 		return nil, errReply()
 	}
@@ -266,6 +275,9 @@ func (ep *Endpoint) fetch64(op AtomicOp, raddr uint64, key *Rkey, v uint64, old 
 
 // fetchWait64 is the same for 8 bytes.
 func (ep *Endpoint) fetchWait64(ctx context.Context, op AtomicOp, raddr uint64, key *Rkey, v, new uint64) (uint64, error) {
+	if ep.missing() {
+		return 0, errMissing("Endpoint.AtomicWait", ep == nil)
+	}
 	c, err := ep.w.waitingCall(startAtomic)
 	if err != nil {
 		return 0, err

@@ -9,7 +9,6 @@ import (
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -83,7 +82,7 @@ func (w *Worker) attach(ep *Endpoint, packed []byte, addr uint64, n int) *attach
 
 //go:noinline
 func (w *Worker) attachFailed(m *mapping, err error) {
-	log.Debug("memory of the peer is not mapped", zap.String("worker", w.name),
+	w.ctx.log.Debug("memory of the peer is not mapped", zap.String("worker", w.name),
 		zap.String("domain", m.iface.attr.Resource.String()), zap.Error(err))
 }
 

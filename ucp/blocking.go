@@ -13,12 +13,18 @@ import "context"
 // ucs.ErrCanceled. Any other goes on; buf is the caller's again unless the error matches
 // ucs.InProgress: then it must not be changed before the endpoint is closed.
 func (ep *Endpoint) TagSendWait(ctx context.Context, tag Tag, buf []byte) error {
+	if ep.missing() {
+		return errMissing("Endpoint.TagSendWait", ep == nil)
+	}
 	return ep.tagSendWait(ctx, tag, buf, &tagForm, 0)
 }
 
 // TagSendSyncWait sends buf as TagSendSync does and waits until the receiver has
 // matched the message. The end of ctx means what it means for TagSendWait.
 func (ep *Endpoint) TagSendSyncWait(ctx context.Context, tag Tag, buf []byte) error {
+	if ep.missing() {
+		return errMissing("Endpoint.TagSendSyncWait", ep == nil)
+	}
 	return ep.tagSendWait(ctx, tag, buf, &tagSyncForm, stateNoImm)
 }
 
@@ -39,6 +45,9 @@ func (ep *Endpoint) tagSendWait(ctx context.Context, tag Tag, buf []byte, form *
 // it behind the end of ctx, until the sender, or the connection to it, ends. buf is the
 // caller's again in any case.
 func (w *Worker) TagRecvWait(ctx context.Context, tag, mask Tag, buf []byte) (TagRecvInfo, error) {
+	if w.missing() {
+		return TagRecvInfo{}, errMissing("Worker.TagRecvWait", w == nil)
+	}
 	c, err := w.waitingCall(startTagRecv)
 	if err != nil {
 		return TagRecvInfo{}, err
@@ -82,6 +91,9 @@ func (c *call) waitRecv(ctx context.Context) (TagRecvInfo, error) {
 // reused. That the data is there takes a flush. The end of ctx means what it means for
 // TagSendWait.
 func (ep *Endpoint) PutWait(ctx context.Context, buf []byte, raddr uint64, key *Rkey) error {
+	if ep.missing() {
+		return errMissing("Endpoint.PutWait", ep == nil)
+	}
 	return ep.accessWait(ctx, startPut, memoryRead, buf, raddr, key)
 }
 
@@ -89,6 +101,9 @@ func (ep *Endpoint) PutWait(ctx context.Context, buf []byte, raddr uint64, key *
 // buf. If ctx ends before, an operation that has not begun is not carried out, and the
 // error matches ucs.ErrCanceled; any other is waited for.
 func (ep *Endpoint) GetWait(ctx context.Context, buf []byte, raddr uint64, key *Rkey) error {
+	if ep.missing() {
+		return errMissing("Endpoint.GetWait", ep == nil)
+	}
 	return ep.accessWait(ctx, startGet, memoryWritten, buf, raddr, key)
 }
 
@@ -106,6 +121,9 @@ func (ep *Endpoint) accessWait(ctx context.Context, start func(*call) (*Request,
 // ends before, an operation that has not begun is not carried out, and the error matches
 // ucs.ErrCanceled; any other goes on. Nothing is stored in reply then.
 func (ep *Endpoint) AtomicWait(ctx context.Context, op AtomicOp, operand []byte, raddr uint64, key *Rkey, reply []byte) error {
+	if ep.missing() {
+		return errMissing("Endpoint.AtomicWait", ep == nil)
+	}
 	c, err := ep.w.waitingCall(startAtomic)
 	if err != nil {
 		return err
@@ -130,10 +148,18 @@ func (ep *Endpoint) AtomicWait(ctx context.Context, op AtomicOp, operand []byte,
 
 // FlushWait flushes the endpoint as Flush does and waits for the end of it. If ctx ends
 // before, its error is returned, and what was to be flushed goes on.
-func (ep *Endpoint) FlushWait(ctx context.Context) error { return ep.endWith(ctx, startFlush) }
+func (ep *Endpoint) FlushWait(ctx context.Context) error {
+	if ep.missing() {
+		return errMissing("Endpoint.FlushWait", ep == nil)
+	}
+	return ep.endWith(ctx, startFlush)
+}
 
 // FlushWait flushes every endpoint of the worker and waits for the end of it.
 func (w *Worker) FlushWait(ctx context.Context) error {
+	if w.missing() {
+		return errMissing("Worker.FlushWait", w == nil)
+	}
 	c, err := w.waitingCall(startWorkerFlush)
 	if err != nil {
 		return err

@@ -10,7 +10,6 @@ import (
 	"github.com/ucx-go/ucx/internal/topo"
 	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -135,7 +134,7 @@ func (w *Worker) contend(s *source, k ledger.Kind, n, limit int, fits func(limit
 func (w *Worker) logRefusal(who *ledger.Account, reason ledger.Reason, err error) {
 	w.stats.Refused++
 	if who.Refuse(reason) {
-		log.Warn("refusing what a peer asks for", zap.String("worker", w.name), zap.Stringer("from", who.Source()), zap.Error(err))
+		w.ctx.log.Warn("refusing what a peer asks for", zap.String("worker", w.name), zap.Stringer("from", who.Source()), zap.Error(err))
 	}
 }
 
@@ -149,7 +148,7 @@ func (w *Worker) payerOfSource(who ledger.Source) *payer {
 // evict drops a connection and frees what it made the worker hold.
 func (w *Worker) evict(s *source, reason error) {
 	if s.pays().account.Refuse(ledger.Evicted) {
-		log.Warn("dropping the connection that holds most", zap.String("worker", w.name), zap.Stringer("from", s.pays().account.Source()),
+		w.ctx.log.Warn("dropping the connection that holds most", zap.String("worker", w.name), zap.Stringer("from", s.pays().account.Source()),
 			zap.Int("bytes", s.held), zap.Int("endpoints", s.opened), zap.Error(reason))
 	}
 	w.stats.Evicted++

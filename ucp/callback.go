@@ -7,7 +7,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // Functions of the application (callbacks, error handlers, hooks, datatypes, Accept) are
@@ -98,7 +97,7 @@ func (w *Worker) broken(recovered any) {
 		p = &CallbackPanic{Value: recovered, Stack: stack()}
 	}
 	if w.panicked != nil {
-		log.Error("one more panic in a callback", zap.String("worker", w.name), zap.Any("value", p.Value), zap.ByteString("stack", p.Stack))
+		w.ctx.log.Error("one more panic in a callback", zap.String("worker", w.name), zap.Any("value", p.Value), zap.ByteString("stack", p.Stack))
 		return
 	}
 	w.panicked = p

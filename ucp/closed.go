@@ -9,13 +9,15 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // Allow says that the worker of an address may open endpoints toward this worker, in
 // closed mode (WorkerParams.Closed) without that the application has made one. It
 // holds until Disallow. The address is untrusted and copied where kept.
 func (w *Worker) Allow(a Address) error {
+	if w.missing() {
+		return errMissing("Worker.Allow", w == nil)
+	}
 	w.look()
 	defer w.unlook()
 	addr, err := w.parseAllowed(a)
@@ -28,6 +30,9 @@ func (w *Worker) Allow(a Address) error {
 
 // Disallow takes back what Allow said. Endpoints that are there stay.
 func (w *Worker) Disallow(a Address) error {
+	if w.missing() {
+		return errMissing("Worker.Disallow", w == nil)
+	}
 	w.look()
 	defer w.unlook()
 	addr, err := w.parseAllowed(a)
@@ -63,7 +68,7 @@ func (w *Worker) admits(from *source, p *peer, proved bool) error {
 	}
 	err := fmt.Errorf("ucp: the worker is closed to peers that it does not know: %w", ucs.ErrRejected)
 	if w.refused(from, ledger.Policy) {
-		log.Warn("request of an unknown peer refused", zap.String("worker", w.name), zap.Error(err))
+		w.ctx.log.Warn("request of an unknown peer refused", zap.String("worker", w.name), zap.Error(err))
 	}
 	return err
 }

@@ -12,11 +12,17 @@ import (
 // those of the connection manager's connection. For other endpoints, and as long as they
 // are not known, the error is ucs.ErrNotConnected.
 func (ep *Endpoint) LocalAddr() (netip.AddrPort, error) {
+	if ep.missing() {
+		return netip.AddrPort{}, errMissing("Endpoint.LocalAddr", ep == nil)
+	}
 	return ep.socketAddr(uct.ConnEndpoint.LocalAddr, func(c *connection) netip.AddrPort { return c.local })
 }
 
 // RemoteAddr is the peer's; see LocalAddr.
 func (ep *Endpoint) RemoteAddr() (netip.AddrPort, error) {
+	if ep.missing() {
+		return netip.AddrPort{}, errMissing("Endpoint.RemoteAddr", ep == nil)
+	}
 	return ep.socketAddr(uct.ConnEndpoint.RemoteAddr, func(c *connection) netip.AddrPort { return c.remote })
 }
 

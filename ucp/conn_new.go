@@ -8,7 +8,6 @@ import (
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // connManagers opens the managers of the context's components, in the order of
@@ -22,7 +21,7 @@ func (w *Worker) connManagers() []manager {
 	for _, comp := range w.ctx.connManagers() {
 		m := manager{name: comp.Name()}
 		if m.uct, m.err = comp.OpenConnManager(w.uctw, w.ctx.set); m.err != nil {
-			log.Diag("connection manager not usable", zap.String("component", m.name), zap.Error(m.err))
+			w.ctx.log.Diag("connection manager not usable", zap.String("component", m.name), zap.Error(m.err))
 		}
 		c.managers = append(c.managers, m)
 	}

@@ -6,7 +6,12 @@ import "context"
 // go out, with lanes that both ends have agreed on, as far as it takes the peer's worker to
 // be progressed. It fails as the endpoint does. If ctx ends
 // before, its error is returned, and the connecting goes on.
-func (ep *Endpoint) ConnectWait(ctx context.Context) error { return ep.endWith(ctx, startReaching) }
+func (ep *Endpoint) ConnectWait(ctx context.Context) error {
+	if ep.missing() {
+		return errMissing("Endpoint.ConnectWait", ep == nil)
+	}
+	return ep.endWith(ctx, startReaching)
+}
 
 func startReaching(c *call) (*Request, error) {
 	ep := c.ep

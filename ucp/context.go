@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -82,6 +82,14 @@ type ContextParams struct {
 
 	// Name names the context in logs; one is made up if empty.
 	Name string
+
+	// Logger, if not nil, takes what the context, its workers and their endpoints log, in
+	// place of the process's logger (package log): two libraries in a process have each
+	// their own. Its handler decides what is printed, and may change that at any time
+	// (slog.LevelVar). What is about the process rather than the context goes to the process's
+	// logger all the same: unknown settings, and limits of descriptors and mappings. What
+	// is logged once, or once a minute, about what peers do is counted for the process.
+	Logger *slog.Logger
 }
 
 // ContextAttr describes a context.
@@ -99,6 +107,7 @@ type Context struct {
 
 	params   ContextParams
 	name     string
+	log      *log.Logger // ContextParams.Logger, or the process's
 	set      *config.Set
 	settings settings
 
@@ -106,9 +115,9 @@ type Context struct {
 	resources []resource
 	skipped   []skippedResource
 
-	seenTransports []string // of this machine, whether or not allowed
-	seenNetDevices []string
-	unsure         bool // a transport that was refused may have more
+	seenTransports []string                      // of this machine, whether or not allowed
+	seenDevices    [len(deviceSettings)][]string // by their setting
+	unsure         bool                          // a transport that was refused may have more
 
 	table regions.Table // memory that peers may access by messages
 	pins  *regions.PinBoard
@@ -165,7 +174,7 @@ func NewContext(p ContextParams, cfg *Config) (*Context, error) {
 			return nil, err
 		}
 	}
-	c := &Context{params: p, set: cfg.set.Clone(), pins: regions.NewPinBoard(), memories: make(map[*Memory]struct{})}
+	c := &Context{params: p, log: log.FromSlog(p.Logger), set: cfg.set.Clone(), pins: regions.NewPinBoard(), memories: make(map[*Memory]struct{})}
 	if err := c.set.Check(); err != nil {
 		return nil, fmt.Errorf("ucp: settings: %w", err)
 	}
@@ -177,7 +186,7 @@ func NewContext(p ContextParams, cfg *Config) (*Context, error) {
 	}
 	c.name = entityName(p.Name, "ucp-context", &contextSeq)
 	if p.Features == 0 {
-		log.Warn("context without features", zap.String("context", c.name))
+		c.log.WarnOnce("", "context without features", zap.String("context", c.name))
 	}
 	if err := c.openResources(); err != nil {
 		c.closeMDs()
@@ -218,6 +227,9 @@ func (c *Context) openResources() error {
 			c.refuse(comp.Name(), err)
 			continue
 		}
+		if len(mds) == 0 {
+			c.noDevice(comp)
+		}
 		for k, r := range mds {
 			if k >= c.settings.MaxMDs.Int(math.MaxInt) {
 				c.skip(r.Name, errManyMDs)
@@ -228,32 +240,13 @@ func (c *Context) openResources() error {
 			}
 		}
 	}
+	if len(c.resources) == 0 {
+		return c.nothingLeft()
+	}
 	if c.settings.WarnInvalid {
 		c.warnMissing()
 	}
-	if len(c.resources) == 0 {
-		reasons := make([]string, len(c.skipped))
-		for i, s := range c.skipped {
-			reasons[i] = s.String()
-		}
-		return fmt.Errorf("ucp: no transport left by UCX_TLS=%s and the device settings: %s: %w",
-			c.settings.TLS, strings.Join(reasons, ", "), ucs.ErrNoDevice)
-	}
 	return nil
-}
-
-// warnMissing reports transports and network devices that were asked for by
-// name and do not exist.
-func (c *Context) warnMissing() {
-	for _, name := range c.settings.TLS.Missing(c.seenTransports) {
-		log.Warn("transport in UCX_TLS is not available", zap.String("transport", name))
-	}
-	if c.unsure {
-		return
-	}
-	for _, name := range c.settings.NetDevices.MissingDevices(c.seenNetDevices) {
-		log.Warn("device in UCX_NET_DEVICES is not available", zap.String("device", name))
-	}
 }
 
 // openMD opens one domain and keeps it if one of its resources is wanted.
@@ -279,9 +272,8 @@ func (c *Context) openMD(comp uct.Component, name string) error {
 	used := false
 	for _, r := range list {
 		c.seenTransports = append(c.seenTransports, r.Transport)
-		if r.Type == uct.DeviceNetwork {
-			c.seenNetDevices = append(c.seenNetDevices, r.Device)
-		}
+		of := deviceSetting(r.Type)
+		c.seenDevices[of] = append(c.seenDevices[of], r.Device)
 		if err := c.allowed(r); err != nil {
 			c.skip(r.String(), err)
 			continue
@@ -314,17 +306,7 @@ func (c *Context) allowed(r uct.Resource) error {
 	if c.params.RequireTLS && r.Type == uct.DeviceNetwork && r.Transport != encrypting {
 		return errNotEncrypted
 	}
-	var devices *config.List
-	switch r.Type {
-	case uct.DeviceNetwork:
-		devices = &c.settings.NetDevices
-	case uct.DeviceShared:
-		devices = &c.settings.ShmDevices
-	case uct.DeviceAccelerator:
-		devices = &c.settings.AccDevices
-	default:
-		devices = &c.settings.SelfDevices
-	}
+	devices := c.devices(deviceSetting(r.Type))
 	if !devices.MatchDevice(r.Device) {
 		return errNotInDevices
 	}
@@ -336,17 +318,19 @@ func (c *Context) refuse(name string, err error) {
 	c.skipped = append(c.skipped, skippedResource{name: name, reason: err.Error()})
 	c.seenTransports = append(c.seenTransports, name) // it is there, but not usable
 	c.unsure = true
-	write := log.Warn
+	const text = "transport not usable"
+	fields := []zap.Field{zap.String("transport", name), zap.Error(err)}
 	if errors.Is(err, ucs.ErrUnsupported) && c.settings.TLS.String() == "all" {
-		write = log.Diag // nobody has asked for it
+		c.log.Diag(text, fields...) // nobody has asked for it
+		return
 	}
-	write("transport not usable", zap.String("transport", name), zap.Error(err))
+	c.log.WarnOnce(name+" "+err.Error(), text, fields...)
 }
 
 // skip records a transport that is not wanted.
 func (c *Context) skip(name string, err error) {
 	c.skipped = append(c.skipped, skippedResource{name: name, reason: err.Error()})
-	log.Debug("transport not used", zap.String("resource", name), zap.Error(err))
+	c.log.Debug("transport not used", zap.String("resource", name), zap.Error(err))
 }
 
 // Attr describes the context.
@@ -366,6 +350,9 @@ func (c *Context) Attr() ContextAttr {
 // Close releases the transports. Workers must be closed and memory unmapped:
 // ucs.ErrBusy otherwise. A second Close does nothing.
 func (c *Context) Close() error {
+	if c.missing() {
+		return errMissing("Context.Close", c == nil)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {

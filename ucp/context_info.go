@@ -11,6 +11,9 @@ import (
 // transports of the context in the layout of ucx_info -p, and then what is not
 // used and why.
 func (c *Context) WriteInfo(w io.Writer) error {
+	if c.missing() {
+		return errMissing("Context.WriteInfo", c == nil)
+	}
 	ew := errWriter{w: w}
 	ew.printf("#\n# UCP context\n#\n")
 	numbers := make(map[string]int)

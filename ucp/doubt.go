@@ -9,7 +9,6 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs/config"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -79,7 +78,7 @@ func (w *Worker) doubtBut(from *source, addr *proto.WorkerAddress, accepted bool
 		})
 	}
 	if d.lies() && w.refused(from, ledger.Claim) {
-		log.Diag("a peer's address names places that it is not at: they are left out",
+		w.ctx.log.Diag("a peer's address names places that it is not at: they are left out",
 			zap.String("worker", w.name), zap.Stringer("from", d.info.Addr))
 	}
 	return said

@@ -249,6 +249,9 @@ func (ep *Endpoint) transports() []Transport {
 
 // Err returns why the endpoint failed, nil while it has not.
 func (ep *Endpoint) Err() error {
+	if ep.missing() {
+		return errMissing("Endpoint.Err", ep == nil)
+	}
 	ep.w.look()
 	err := ep.err
 	ep.w.unlook()

@@ -153,6 +153,7 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 		c.maxZcopy = min(c.maxZcopy, segSize)
 	}
 	if len(w.configs) < maxConfigs {
+		w.tellLanes(len(w.configs), p.chosen)
 		w.configs[key] = c
 	}
 	w.printTables(c, c.explain(w, nil))

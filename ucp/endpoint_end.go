@@ -11,7 +11,6 @@ import (
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -128,7 +127,7 @@ func (ep *Endpoint) endFailed(err error) {
 	ep.short, ep.shortAM = -1, -1
 	ep.markEnded()
 	ep.w.stats.Failures++
-	log.Debug("endpoint failed", zap.Error(ep.err))
+	ep.w.ctx.log.Debug("endpoint failed", zap.Error(ep.err))
 	ep.purge(ep.err)
 	ep.cancelLanes()
 }

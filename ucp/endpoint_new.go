@@ -14,6 +14,9 @@ import (
 // no transport reaches gives ucs.ErrUnreachable, with the reason for each. During
 // Worker.Shutdown it is refused with ucs.ErrBusy.
 func (w *Worker) NewEndpoint(p EndpointParams) (*Endpoint, error) {
+	if w.missing() {
+		return nil, errMissing("Worker.NewEndpoint", w == nil)
+	}
 	w.enter()
 	ep, err := w.makeEndpoint(&p)
 	w.exit()

@@ -2,8 +2,6 @@ package ucp
 
 import (
 	"go.uber.org/zap"
-
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // UserData returns what was given as EndpointParams.UserData, or to SetUserData.
@@ -35,8 +33,5 @@ func (ep *Endpoint) SetErrorHandler(fn func(ep *Endpoint, err error, userData an
 // handlerNeverCalled tells the program, once, of an error handler that belongs to an endpoint
 // with ErrModeNone.
 func (w *Worker) handlerNeverCalled() {
-	if !w.handlerWarned {
-		w.handlerWarned = true
-		log.Warn("OnError is never called for an endpoint with ErrModeNone: ErrModePeer would call it", zap.String("worker", w.name))
-	}
+	w.ctx.log.WarnOnce("", "OnError is never called for an endpoint with ErrModeNone: ErrModePeer would call it", zap.String("worker", w.name))
 }

@@ -116,6 +116,9 @@ func (workerFlush) progress(*Request) error { return nil }
 // be carried out then. With OpForceImmediate it is done in the call, or gives
 // ucs.ErrNoResource where something has to be waited for.
 func (ep *Endpoint) Flush(p *RequestParams) (*Request, error) {
+	if ep.missing() {
+		return nil, errMissing("Endpoint.Flush", ep == nil)
+	}
 	if err := callFlush.check(nil, p); err != nil {
 		return nil, err
 	}
@@ -160,6 +163,9 @@ func (ep *Endpoint) startFlush(p *RequestParams) (*Request, error) {
 
 // Flush flushes every endpoint of the worker, as Endpoint.Flush does.
 func (w *Worker) Flush(p *RequestParams) (*Request, error) {
+	if w.missing() {
+		return nil, errMissing("Worker.Flush", w == nil)
+	}
 	if err := callFlush.check(nil, p); err != nil {
 		return nil, err
 	}
@@ -214,6 +220,9 @@ func (w *Worker) beginFlush(p *RequestParams) (*Request, error) {
 // once. A second close gives ucs.ErrNotConnected. While another goroutine uses the
 // worker, or waits on it, it is refused with ucs.ErrBusy, except in ThreadModeMulti.
 func (ep *Endpoint) CloseAsync(p *RequestParams) (*Request, error) {
+	if ep.missing() {
+		return nil, errMissing("Endpoint.CloseAsync", ep == nil)
+	}
 	if err := ep.w.tryEnter(); err != nil {
 		return nil, err
 	}

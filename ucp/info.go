@@ -14,6 +14,9 @@ import (
 // that do atomics by themselves in the layout of ucx_info -w, and then the
 // interfaces that could not be opened.
 func (w *Worker) WriteInfo(out io.Writer) error {
+	if w.missing() {
+		return errMissing("Worker.WriteInfo", w == nil)
+	}
 	w.look()
 	text, err := w.info()
 	w.unlook()
@@ -53,6 +56,9 @@ func (w *Worker) info() ([]byte, error) {
 // WriteInfo prints the lanes and protocols of the endpoint in the layout of
 // ucx_info -e.
 func (ep *Endpoint) WriteInfo(w io.Writer) error {
+	if ep.missing() {
+		return errMissing("Endpoint.WriteInfo", ep == nil)
+	}
 	ep.w.look()
 	text := ep.info()
 	ep.w.unlook()

@@ -9,7 +9,6 @@ import (
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -50,7 +49,7 @@ func (w *Worker) watch() {
 	}
 	var err error
 	if k.timer, err = w.uctw.Timers().After(time.Duration(w.ctx.settings.KeepaliveInterval), w.keepaliveRound); err != nil {
-		log.Warn("no keepalive", zap.String("worker", w.name), zap.Error(err))
+		w.ctx.log.WarnOnce("", "no keepalive", zap.String("worker", w.name), zap.Error(err))
 	}
 }
 
@@ -69,7 +68,7 @@ func (w *Worker) keepaliveRound() {
 		return
 	}
 	if err := k.timer.Reset(time.Duration(w.ctx.settings.KeepaliveInterval)); err != nil {
-		log.Warn("no keepalive", zap.String("worker", w.name), zap.Error(err))
+		w.ctx.log.WarnOnce("", "no keepalive", zap.String("worker", w.name), zap.Error(err))
 		k.timer = nil // the next endpoint tries again
 	}
 }

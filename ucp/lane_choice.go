@@ -1,9 +1,12 @@
 package ucp
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
@@ -34,14 +37,32 @@ func (w *Worker) selectLanes(addr *proto.WorkerAddress, mode ErrMode, rules lane
 // chooseLanes is selectLanes that remembers its last choice. It returns the digest of
 // the trace.
 func (w *Worker) chooseLanes(addr *proto.WorkerAddress, mode ErrMode, rules laneRules) (proto.LaneConfig, uint64, error) {
-	if rules.plain() {
+	plain := rules.plain()
+	var mismatch error
+	rules.mismatch = &mismatch
+	if plain {
 		c, why, err := w.lastLanes.Select(w.laneInput(addr, mode, &rules))
 		if err == nil || !w.dualStack() {
-			return c, why, err
+			return c, why, w.mismatched(mismatch, err, mode, &rules)
 		}
 	}
 	c, trace, err := w.selectLanes(addr, mode, rules)
-	return c, trace.Digest(), err
+	return c, trace.Digest(), w.mismatched(mismatch, err, mode, &rules)
+}
+
+// mismatched is the error of a choice of lanes, err, toward a peer that takes an interface
+// here for reachable which it cannot use, as mismatch says. Nothing else it could be reached
+// by helps where that peer is certain to choose that interface: its messages would be lost. In
+// ErrModePeer, and by socket address, it may choose another one, and is warned of.
+func (w *Worker) mismatched(mismatch, err error, mode ErrMode, rules *laneRules) error {
+	switch {
+	case mismatch == nil || err != nil:
+		return err
+	case mode == ErrModeNone && !rules.cm && rules.back == nil:
+		return fmt.Errorf("ucp: %w", mismatch)
+	}
+	w.ctx.log.WarnOnce("", "a peer of C UCX may hang", zap.String("worker", w.name), zap.Error(mismatch))
+	return nil
 }
 
 // laneInput is what the selection goes by.
@@ -91,6 +112,9 @@ func (w *Worker) laneInput(addr *proto.WorkerAddress, mode ErrMode, rules *laneR
 		}
 		p := uct.ReachableParams{DeviceAddr: d.Addr, IfaceAddr: f.Addr}
 		err := i.uct.Reachable(p)
+		if rules.mismatch != nil && errors.Is(err, uct.ErrMismatch) {
+			*rules.mismatch = err
+		}
 		if err != nil && rules.hasSpare(i, d, f) {
 			err = nil // by another address of the device (uct.Multihomed)
 		}

@@ -12,6 +12,8 @@ import (
 
 // laneRules are what lanes an endpoint may have. The zero value: any.
 type laneRules struct {
+	mismatch *error // where to leave that a peer takes an interface here for reachable (uct.ErrMismatch)
+
 	refused map[laneRoute]error // those that could not be created, and why
 	back    *wayBack            // over a connection that the peer has made
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -52,6 +51,9 @@ type Listener struct {
 // just ended (ReuseAddr), gives ucs.ErrBusy, a context without a transport that connects
 // by socket address ucs.ErrUnsupported. Clients are looked at by WorkerParams.Accept first.
 func (w *Worker) NewListener(p ListenerParams) (*Listener, error) {
+	if w.missing() {
+		return nil, errMissing("Worker.NewListener", w == nil)
+	}
 	w.enter()
 	l, err := w.listen(&p)
 	w.exit()
@@ -130,6 +132,9 @@ func (l *Listener) Reject(r *ConnRequest) error { return r.Reject() }
 // Close ends it. Clients that nobody has accepted are rejected; endpoints that were
 // accepted go on. A second Close does nothing.
 func (l *Listener) Close() error {
+	if l.missing() {
+		return errMissing("Listener.Close", l == nil)
+	}
 	l.w.enter()
 	err := l.close()
 	l.w.exit()
@@ -183,6 +188,6 @@ func (l *Listener) notAccepted(r *uct.ConnRequest, reason ledger.Reason, err err
 	a := ledger.Open(ledger.SourceOf(r.Source.Addr.Addr(), -1))
 	defer a.Close()
 	if a.Refuse(reason) {
-		log.Diag("client not accepted; there may be more, which are not logged", zap.Stringer("from", r.Source.Addr), zap.Error(err))
+		l.w.ctx.log.Diag("client not accepted; there may be more, which are not logged", zap.Stringer("from", r.Source.Addr), zap.Error(err))
 	}
 }

@@ -75,6 +75,9 @@ func (m *Memory) Bytes() []byte { return m.buf }
 // progress; a peer that never sends the rest keeps the memory until its connection or
 // the worker is closed.
 func (m *Memory) Close() error {
+	if m.missing() {
+		return errMissing("Memory.Close", m == nil)
+	}
 	m.ctx.mu.Lock() // nobody packs a key meanwhile
 	done := m.done.Swap(true)
 	var err error
@@ -180,6 +183,9 @@ type MemAdviseParams struct {
 // an unknown hint, gives ucs.ErrInvalidParam, and so does memory that was
 // unmapped; a hint may otherwise be ignored.
 func (m *Memory) Advise(p MemAdviseParams) error {
+	if m.missing() {
+		return errMissing("Memory.Advise", m == nil)
+	}
 	m.ctx.mu.Lock()
 	defer m.ctx.mu.Unlock()
 	if err := m.live(); err != nil {
@@ -199,6 +205,9 @@ func (m *Memory) Advise(p MemAdviseParams) error {
 // Endpoint.UnpackRkey or ucp_ep_rkey_unpack. How they get it is the
 // application's business. After Close it gives ucs.ErrInvalidParam.
 func (m *Memory) PackRkey() ([]byte, error) {
+	if m.missing() {
+		return nil, errMissing("Memory.PackRkey", m == nil)
+	}
 	m.ctx.mu.Lock()
 	defer m.ctx.mu.Unlock()
 	if err := m.live(); err != nil {

@@ -14,6 +14,9 @@ import (
 // UCP_MEMH_PACK_FLAG_EXPORT). Where no domain can export the memory (uct.Exporter),
 // which is so for those of this library, it gives ucs.ErrUnsupported.
 func (m *Memory) Export() ([]byte, error) {
+	if m.missing() {
+		return nil, errMissing("Memory.Export", m == nil)
+	}
 	if m.region == nil {
 		return proto.ExportedMemory{}.Append(nil), nil
 	}

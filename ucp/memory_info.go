@@ -14,6 +14,9 @@ import (
 // know it, and frees it (ucp_mem_print_info). spec is "<size>[,<type>]", as
 // "1m,host".
 func (c *Context) WriteMemInfo(w io.Writer, spec string) error {
+	if c.missing() {
+		return errMissing("Context.WriteMemInfo", c == nil)
+	}
 	size, kind, _ := strings.Cut(spec, ",")
 	var bytes config.Bytes
 	if err := bytes.ParseConfig(size); err != nil {
@@ -40,6 +43,9 @@ func (c *Context) WriteMemInfo(w io.Writer, spec string) error {
 // WriteInfo prints where the memory is, which domains know it and how long its
 // key is, in the layout of ucx_info -m.
 func (m *Memory) WriteInfo(w io.Writer) error {
+	if m.missing() {
+		return errMissing("Memory.WriteInfo", m == nil)
+	}
 	ew := errWriter{w: w}
 	a := m.Attr()
 	how := "registered"

@@ -11,7 +11,6 @@ import (
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/regions"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -152,6 +151,9 @@ func (p *MemMapParams) check() (empty bool, err error) {
 // this machine maps all of the allocation and copies them out of it. The handle
 // must be unmapped before the context is closed.
 func (c *Context) MemMap(p MemMapParams) (*Memory, error) {
+	if c.missing() {
+		return nil, errMissing("Context.MemMap", c == nil)
+	}
 	empty, err := p.check()
 	if err != nil {
 		return nil, err
@@ -204,6 +206,9 @@ func (c *Context) MemMap(p MemMapParams) (*Memory, error) {
 // Register registers b, which belongs to the caller and is pinned until Close: MemMap
 // with a buffer. prot 0 is ProtAll.
 func (c *Context) Register(b []byte, prot MemProt) (*Memory, error) {
+	if c.missing() {
+		return nil, errMissing("Context.Register", c == nil)
+	}
 	if b == nil {
 		b = []byte{} // nothing to register is an empty handle
 	}
@@ -213,6 +218,9 @@ func (c *Context) Register(b []byte, prot MemProt) (*Memory, error) {
 // Alloc allocates at least n bytes that peers can access: MemMap with MemMapAllocate.
 // prot 0 is ProtAll.
 func (c *Context) Alloc(n int, prot MemProt) (*Memory, error) {
+	if c.missing() {
+		return nil, errMissing("Context.Alloc", c == nil)
+	}
 	return c.MemMap(MemMapParams{Length: n, Flags: MemMapAllocate, Prot: prot})
 }
 
@@ -228,7 +236,7 @@ func (m *Memory) keyForMessages() {
 		err = k.Add(uint8(m.owner), key)
 	}
 	if err != nil {
-		log.Debug("memory has no key for messages", zap.String("domain", m.method), zap.Error(err))
+		m.ctx.log.Debug("memory has no key for messages", zap.String("domain", m.method), zap.Error(err))
 		return
 	}
 	m.region.MapMD, m.region.Rkey = 1<<m.owner, k.Append(nil)
@@ -270,7 +278,7 @@ func (m *Memory) register() {
 		}
 		h, err := md.Register(m.buf, access)
 		if err != nil {
-			log.Debug("memory domain does not register", zap.String("domain", a.Name), zap.Int("bytes", len(m.buf)), zap.Error(err))
+			m.ctx.log.Debug("memory domain does not register", zap.String("domain", a.Name), zap.Int("bytes", len(m.buf)), zap.Error(err))
 			continue
 		}
 		m.handles[i] = h

@@ -12,6 +12,9 @@ import (
 // application's last one to it is closed. Other memory gives ucs.ErrInvalidParam. It is
 // a call of the endpoint's worker: in the thread modes of one goroutine, of that one.
 func (m *Memory) Allow(ep *Endpoint) error {
+	if m.missing() {
+		return errMissing("Memory.Allow", m == nil)
+	}
 	switch {
 	case !m.limited || ep == nil || ep.w.ctx != m.ctx:
 		return fmt.Errorf("ucp: endpoint to allow: %w", ucs.ErrInvalidParam)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/ucx-go/ucx/internal/statuserr"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // orphanTime is how long the rest of a message may take after the end of the
@@ -46,7 +45,7 @@ func (w *Worker) watchOrphans() {
 		err = w.eager.timer.Reset(wait)
 	}
 	if err != nil && !w.eager.untimed {
-		log.Warn("no timer for incomplete messages", zap.String("worker", w.name), zap.Error(err))
+		w.ctx.log.WarnOnce("", "no timer for incomplete messages", zap.String("worker", w.name), zap.Error(err))
 	}
 	w.eager.untimed = err != nil
 }

@@ -26,6 +26,9 @@ type PerfAttr struct {
 // message never takes less. An endpoint that is still being connected by socket address
 // gives ucs.ErrNotConnected, one that has failed its error.
 func (ep *Endpoint) EvaluatePerf(p PerfParams) (PerfAttr, error) {
+	if ep.missing() {
+		return PerfAttr{}, errMissing("Endpoint.EvaluatePerf", ep == nil)
+	}
 	ep.w.look()
 	defer ep.w.unlook()
 	switch err := ep.gone(); {

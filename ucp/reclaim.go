@@ -10,7 +10,6 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -65,7 +64,7 @@ func (w *Worker) reclaimHere() bool {
 		slices.SortFunc(idle, func(a, b *Endpoint) int { return cmp.Compare(a.bill.age, b.bill.age) })
 		gone = idle[:min(len(idle), 1+number/reclaimShare)]
 		if p := gone[0].openedBy().pays(); p.account.Refuse(ledger.Evicted) {
-			log.Warn("closing the oldest idle endpoints of peers for want of room", zap.String("worker", w.name),
+			w.ctx.log.Warn("closing the oldest idle endpoints of peers for want of room", zap.String("worker", w.name),
 				zap.Int("closed", len(gone)), zap.Int("of", number), zap.Error(errReclaimed))
 		}
 	}

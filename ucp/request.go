@@ -11,7 +11,6 @@ import (
 	"github.com/ucx-go/ucx/ucp/internal/engine"
 	"github.com/ucx-go/ucx/ucp/internal/regions"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -298,7 +297,7 @@ func (t *freeing) Do() {
 	if r.state&(stateIdle|stateFreed) == 0 {
 		r.free()
 	} else {
-		log.Error("ucp: request freed twice", zap.String("worker", r.w.name))
+		r.w.ctx.log.Error("ucp: request freed twice", zap.String("worker", r.w.name))
 	}
 }
 

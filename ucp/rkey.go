@@ -11,7 +11,6 @@ import (
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -60,6 +59,9 @@ type rkeyWay struct {
 // skipped; a key that makes no sense gives ucs.ErrInvalidParam. It takes
 // FeatureRMA, FeatureAMO32 or FeatureAMO64.
 func (ep *Endpoint) UnpackRkey(packed []byte) (*Rkey, error) {
+	if ep.missing() {
+		return nil, errMissing("Endpoint.UnpackRkey", ep == nil)
+	}
 	ep.w.enter()
 	k, err := ep.unpackRkey(packed)
 	ep.w.exit()
@@ -120,7 +122,7 @@ func (ep *Endpoint) resolveKeys() {
 		next := k.next
 		if k.ep == ep && k.tables == nil {
 			if err := k.resolve(); err != nil {
-				log.Debug("remote key that was unpacked before its endpoint was connected", zap.String("endpoint", ep.describe()), zap.Error(err))
+				ep.w.ctx.log.Debug("remote key that was unpacked before its endpoint was connected", zap.String("endpoint", ep.describe()), zap.Error(err))
 				k.close()
 			}
 		}
@@ -180,7 +182,7 @@ func (k *Rkey) addWay(lane uint8) error {
 		case errors.Is(err, ucs.ErrInvalidParam):
 			return fmt.Errorf("ucp: remote key for %s: %w", way.name, err)
 		case err != nil:
-			log.Debug("memory of the peer is out of reach", zap.String("lane", way.name), zap.Error(err))
+			k.ep.w.ctx.log.Debug("memory of the peer is out of reach", zap.String("lane", way.name), zap.Error(err))
 			return nil
 		}
 		way.key = key
@@ -224,6 +226,9 @@ func allAtomics(o uct.AtomicOps) bool {
 // operations without result, which are done at once for the caller, a flush says
 // that. A second Close, or one after that of the worker, does nothing.
 func (k *Rkey) Close() error {
+	if k.missing() {
+		return errMissing("Rkey.Close", k == nil)
+	}
 	k.ep.w.enter()
 	err := k.close()
 	k.ep.w.exit()
@@ -274,6 +279,9 @@ func (k *Rkey) Compare(other *Rkey) int {
 // ucs.ErrUnreachable without one, ucs.ErrInvalidAddr for an address outside of
 // what the key opens.
 func (k *Rkey) Ptr(raddr uint64, n int) ([]byte, error) {
+	if k.missing() {
+		return nil, errMissing("Rkey.Ptr", k == nil)
+	}
 	k.ep.w.look()
 	defer k.ep.w.unlook()
 	if k.closed || n < 0 {

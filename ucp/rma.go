@@ -80,6 +80,9 @@ type accessState struct {
 // sure that the data is there. An address the peer has not registered for that
 // ends the operation, where the transport knows, or the connection.
 func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+	if ep.missing() {
+		return nil, errMissing("Endpoint.Put", ep == nil)
+	}
 	w := ep.w
 	if !w.begin() {
 		return ep.leaveAccess(startPut, &callPut, buf, raddr, key, p)
@@ -167,6 +170,9 @@ func (putOperation) choose(r *Request) (protocol, error) {
 // it always gives ucs.ErrNoResource, into a generic datatype, as with every
 // release of C, ucs.ErrUnsupported.
 func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
+	if ep.missing() {
+		return nil, errMissing("Endpoint.Get", ep == nil)
+	}
 	w := ep.w
 	if !w.begin() {
 		return ep.leaveAccess(startGet, &callGet, buf, raddr, key, p)

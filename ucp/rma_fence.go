@@ -39,6 +39,9 @@ func (fence) release(r *Request) {
 // take effect at the peer before those started afterwards. It does not wait and
 // says nothing about completion.
 func (w *Worker) Fence() error {
+	if w.missing() {
+		return errMissing("Worker.Fence", w == nil)
+	}
 	w.enter()
 	err := w.fence()
 	w.exit()

@@ -9,7 +9,6 @@ import (
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/regions"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -80,7 +79,7 @@ func (w *Worker) denied(addr uint64, n int, want uct.Access) error {
 		what = "get"
 	}
 	err := fmt.Errorf("ucp: %s of %d bytes at %#x by a peer: not registered for that: %w", what, n, addr, ucs.ErrInvalidAddr)
-	log.Debug("remote access denied", zap.String("worker", w.name), zap.Error(err))
+	w.ctx.log.Debug("remote access denied", zap.String("worker", w.name), zap.Error(err))
 	return err
 }
 

@@ -5,7 +5,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -34,7 +33,7 @@ func (w *Worker) watchSenders() {
 		err = w.eager.senders.Reset(interval)
 	}
 	if w.eager.watching = err == nil; err != nil { // the next fragment tries again
-		log.Debug("no timer for messages of unknown senders", zap.String("worker", w.name), zap.Error(err))
+		w.ctx.log.Debug("no timer for messages of unknown senders", zap.String("worker", w.name), zap.Error(err))
 	}
 }
 
@@ -87,7 +86,7 @@ func (w *Worker) hasSenders() bool {
 		}
 		some, err := f.FindSenders()
 		if err != nil {
-			log.Debug("cannot tell whether there are senders", zap.String("worker", w.name),
+			w.ctx.log.Debug("cannot tell whether there are senders", zap.String("worker", w.name),
 				zap.String("transport", i.attr.Resource.Transport), zap.Error(err))
 		}
 		if some || err != nil {

@@ -280,7 +280,7 @@ func TestWarnInvalidConfig(t *testing.T) {
 	for setting, want := range map[string]int{"y": 1, "n": 0} {
 		logs := watchLog(t, zapcore.WarnLevel)
 		victimContext(t, "TLS", "self,nosuch", "WARN_INVALID_CONFIG", setting).Close()
-		if got := logs.FilterMessage("transport in UCX_TLS is not available").Len(); got != want {
+		if got := logs.FilterMessage("unknown transport in UCX_TLS").Len(); got != want {
 			t.Errorf("%s: %d warnings, want %d", setting, got, want)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 func (c *Context) printTables(write func(io.Writer) error) {
 	switch c.settings.PrintTables {
 	case config.OnOffAutomatic:
-		if !log.Enabled(log.LevelDebug) {
+		if !c.log.Enabled(log.LevelDebug) {
 			return
 		}
 	case config.Off:
@@ -21,6 +21,6 @@ func (c *Context) printTables(write func(io.Writer) error) {
 	var b strings.Builder
 	_ = write(&b) // a builder takes it all
 	for line := range strings.Lines(b.String()) {
-		log.Print(strings.TrimSuffix(line, "\n"))
+		c.log.Print(strings.TrimSuffix(line, "\n"))
 	}
 }

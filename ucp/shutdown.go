@@ -28,6 +28,9 @@ var (
 // another goroutine uses the worker, or waits on it, Close is refused with
 // ucs.ErrBusy, except in ThreadModeMulti. A second Close does nothing.
 func (ep *Endpoint) Close() error {
+	if ep.missing() {
+		return errMissing("Endpoint.Close", ep == nil)
+	}
 	if err := ep.w.tryEnter(); err != nil {
 		return err
 	}
@@ -45,6 +48,9 @@ func (ep *Endpoint) Close() error {
 // the close ends, in the background of the worker's progress. Where waiting is refused, inside a callback
 // for one, nothing is started: CloseAsync serves there.
 func (ep *Endpoint) Shutdown(ctx context.Context) error {
+	if ep.missing() {
+		return errMissing("Endpoint.Shutdown", ep == nil)
+	}
 	err := ep.endWith(ctx, startClose)
 	if err == nil || ctx.Err() == nil {
 		return err
@@ -64,6 +70,9 @@ func (ep *Endpoint) Shutdown(ctx context.Context) error {
 // first the operations that peers have not answered are canceled, the error says how many
 // and matches the context's, and the worker is still open.
 func (w *Worker) Shutdown(ctx context.Context) error {
+	if w.missing() {
+		return errMissing("Worker.Shutdown", w == nil)
+	}
 	if w.isClosed() {
 		return nil
 	}

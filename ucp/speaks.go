@@ -9,7 +9,6 @@ import (
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -95,7 +94,7 @@ func (w *Worker) foreignLook(src *uct.Source, ep *Endpoint) bool {
 		s.peer = nobody // it is not looked at again for each message
 	}
 	if w.refused(s, ledger.Claim) {
-		log.Warn("message for an operation with another peer dropped", zap.String("worker", w.name), zap.String("endpoint", ep.describe()))
+		w.ctx.log.Warn("message for an operation with another peer dropped", zap.String("worker", w.name), zap.String("endpoint", ep.describe()))
 	}
 	if hostile {
 		src.Drop(fmt.Errorf("ucp: a message for an operation with another peer: %w", ucs.ErrRejected))

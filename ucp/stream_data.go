@@ -35,6 +35,9 @@ func (d StreamData) Release() {
 // and does not count for the peer any more. Of an endpoint that has failed what had come
 // is returned, and then the error.
 func (ep *Endpoint) StreamRecvData() (StreamData, error) {
+	if ep.missing() {
+		return StreamData{}, errMissing("Endpoint.StreamRecvData", ep == nil)
+	}
 	w := ep.w
 	w.enter()
 	d, err := ep.streamData()

@@ -12,6 +12,9 @@ type StreamReady struct {
 // longest come first. What came before the application had made the endpoint counts as
 // well. The bytes may be less than an element of the next receive.
 func (w *Worker) StreamPoll(list []StreamReady) (int, error) {
+	if w.missing() {
+		return 0, errMissing("Worker.StreamPoll", w == nil)
+	}
 	w.enter()
 	n, err := w.pollStreams(list)
 	w.exit()

@@ -30,6 +30,9 @@ var callStreamRecv = callRule{"a stream receive", accessFlags, paramBuffer | par
 // rest stays in the stream. Closing the endpoint throws away what is unread and cancels
 // the receives, at once, however long the close takes.
 func (ep *Endpoint) StreamRecv(buf []byte, p *RequestParams) (n int, r *Request, err error) {
+	if ep.missing() {
+		return 0, nil, errMissing("Endpoint.StreamRecv", ep == nil)
+	}
 	w := ep.w
 	if p != nil && !p.plainStreamRecv() || !w.seize() {
 		return ep.streamRecv(buf, p)

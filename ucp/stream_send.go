@@ -20,6 +20,9 @@ var callStreamSend = callRule{"a stream send", opFlagsAll, paramBuffer | paramOn
 // what the peer's worker keeps is used up; with a peer in shared memory that is much, see
 // UCX_STREAM_MAX_UNREAD.
 func (ep *Endpoint) StreamSend(buf []byte, p *RequestParams) (*Request, error) {
+	if ep.missing() {
+		return nil, errMissing("Endpoint.StreamSend", ep == nil)
+	}
 	w := ep.w
 	if p != nil && !p.plainSend() || !w.seize() {
 		return ep.streamSend(buf, p)

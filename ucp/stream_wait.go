@@ -6,6 +6,9 @@ import "context"
 // ctx means what it means for TagSendWait; of a piece that has begun to leave all of it is
 // appended to the stream.
 func (ep *Endpoint) StreamSendWait(ctx context.Context, buf []byte) error {
+	if ep.missing() {
+		return errMissing("Endpoint.StreamSendWait", ep == nil)
+	}
 	c, err := ep.w.waitingCall(startStreamSend)
 	if err != nil {
 		return err
@@ -18,6 +21,9 @@ func (ep *Endpoint) StreamSendWait(ctx context.Context, buf []byte) error {
 // nothing has been received and buf is the caller's again: the error matches
 // ucs.ErrCanceled. No bytes are lost by that.
 func (ep *Endpoint) StreamRecvWait(ctx context.Context, buf []byte) (int, error) {
+	if ep.missing() {
+		return 0, errMissing("Endpoint.StreamRecvWait", ep == nil)
+	}
 	return ep.streamRecvWait(ctx, buf, 0)
 }
 
@@ -25,6 +31,9 @@ func (ep *Endpoint) StreamRecvWait(ctx context.Context, buf []byte) (int, error)
 // buf: if ctx ends before it is full, which gives buf back and matches ucs.ErrCanceled, or
 // if the endpoint fails. The next receive goes on behind them.
 func (ep *Endpoint) StreamRecvFullWait(ctx context.Context, buf []byte) (n int, err error) {
+	if ep.missing() {
+		return 0, errMissing("Endpoint.StreamRecvFullWait", ep == nil)
+	}
 	return ep.streamRecvWait(ctx, buf, StreamRecvWaitAll)
 }
 

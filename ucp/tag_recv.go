@@ -12,6 +12,9 @@ import (
 // the contents of buf and does not disturb the sender; a shorter one is a
 // success. With a message already here the receive may be done in the call.
 func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
+	if w.missing() {
+		return nil, errMissing("Worker.TagRecv", w == nil)
+	}
 	if p != nil && !p.plainRecv() || !w.free() && !w.shortTurn() {
 		return w.tagRecv(tag, mask, buf, p)
 	}

@@ -11,6 +11,9 @@ import (
 // same receive are received in the order they were sent; in ThreadModeMulti those
 // of one goroutine.
 func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
+	if ep.missing() {
+		return nil, errMissing("Endpoint.TagSend", ep == nil)
+	}
 	w := ep.w
 	if p != nil && !p.plainSend() || !w.seize() {
 		return ep.tagSend(tag, buf, p, &tagForm, 0)
@@ -35,6 +38,9 @@ func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, er
 // TagSendSync is TagSend whose request is done when the receiver has matched the
 // message; its data may still be on the way. It always returns a request.
 func (ep *Endpoint) TagSendSync(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
+	if ep.missing() {
+		return nil, errMissing("Endpoint.TagSendSync", ep == nil)
+	}
 	return ep.tagSend(tag, buf, p, &tagSyncForm, stateNoImm)
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -229,7 +228,7 @@ func (t *tokenState) discard(from *source, worker, peer uint64, message []byte) 
 func (w *Worker) unproved(from *source) error {
 	err := fmt.Errorf("ucp: the peer has not proved that it has the worker's token: %w", ucs.ErrRejected)
 	if w.refused(from, ledger.Token) {
-		log.Warn("request without the token refused", zap.String("worker", w.name), zap.Error(err))
+		w.ctx.log.Warn("request without the token refused", zap.String("worker", w.name), zap.Error(err))
 	}
 	return err
 }

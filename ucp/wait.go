@@ -43,6 +43,9 @@ func startedBefore(c *call) (*Request, error) { return c.r, nil }
 // ends; it returns the context's error. In ThreadModeMulti others may call the worker
 // meanwhile, Close too: then it returns ucs.ErrCanceled.
 func (w *Worker) Run(ctx context.Context) error {
+	if w.missing() {
+		return errMissing("Worker.Run", w == nil)
+	}
 	c, err := w.waitingCall(nil)
 	if err != nil {
 		return err
@@ -231,6 +234,9 @@ func (w *Worker) waitEvent(ctx context.Context) error {
 // is for one to sleep by Wait or Arm; any number may in Request.Wait and the other calls
 // that wait for an operation.
 func (w *Worker) Wait(ctx context.Context) error {
+	if w.missing() {
+		return errMissing("Worker.Wait", w == nil)
+	}
 	if w.multi {
 		return w.waitEvent(ctx)
 	}

@@ -34,6 +34,9 @@ const (
 // another goroutine has progressed something, or did since the last WaitMem returned for that:
 // what happens between a look and the call is told to one goroutine.
 func (w *Worker) WaitMem(ctx context.Context, mem []byte, old uint64) error {
+	if w.missing() {
+		return errMissing("Worker.WaitMem", w == nil)
+	}
 	if n := len(mem); n != 4 && n != 8 || memoryAddress(mem)%uint64(n) != 0 {
 		return fmt.Errorf("ucp: waiting for memory of %d bytes, which has to be a word: %w", n, ucs.ErrInvalidParam)
 	}

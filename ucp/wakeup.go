@@ -100,6 +100,9 @@ func (w *Worker) needWakeup() error {
 // descriptor readable for who sleeps on it: it stays so, and open, until he calls
 // Arm, which tells him.
 func (w *Worker) EventFD() (int, error) {
+	if w.missing() {
+		return 0, errMissing("Worker.EventFD", w == nil)
+	}
 	w.look()
 	defer w.unlook()
 	if err := w.needWakeup(); err != nil {
@@ -125,6 +128,9 @@ func (w *Worker) eventFD() int {
 // call Progress until it returns 0, look at what is waited for, and arm again. It has
 // to be called before each sleep.
 func (w *Worker) Arm() error {
+	if w.missing() {
+		return errMissing("Worker.Arm", w == nil)
+	}
 	w.enter()
 	w.wake.comeBack()
 	err := w.needWakeup()
@@ -190,6 +196,9 @@ func (w *Worker) armFor(events uct.EventFlags) error {
 // may call it at any time. On a closed worker it is ucs.ErrInvalidParam, as it is
 // without FeatureWakeup.
 func (w *Worker) Signal() error {
+	if w.missing() {
+		return errMissing("Worker.Signal", w == nil)
+	}
 	if w.ctx.params.Features&FeatureWakeup == 0 {
 		return w.lacks("Signal", FeatureWakeup)
 	}

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -11,7 +12,6 @@ import (
 	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -52,12 +52,18 @@ func (w *Worker) answering(from *source, addr, said *proto.WorkerAddress, mode E
 // unanswerable is told that there is no way to a peer that asks, which is nil for nobody
 // that is known. The error drops the connection: who cannot be answered shall not wait.
 func (w *Worker) unanswerable(from *source, p *peer, err error) error {
-	write := log.Debug // peers can ask any number of times
-	if !w.noWayBack {
-		write = log.Warn
+	const text = "no way back to a peer"
+	fields := []zap.Field{zap.String("worker", w.name), zap.Error(err)}
+	if errors.Is(err, uct.ErrMismatch) { // it hangs
+		if !w.noWayBack {
+			w.ctx.log.Error(text, fields...)
+		}
+	} else if w.noWayBack { // peers can ask any number of times
+		w.ctx.log.Debug(text, fields...)
+	} else {
+		w.ctx.log.WarnOnce("", text, fields...)
 	}
 	w.noWayBack = true
-	write("no way back to a peer", zap.String("worker", w.name), zap.Error(err))
 	if from.locator() == nil || p != nil && p.vouched() {
 		return nil
 	}

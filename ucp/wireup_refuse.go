@@ -5,7 +5,6 @@ import (
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // What peers are told whose endpoints get no end here. An endpoint that fails says nothing any
@@ -33,9 +32,9 @@ func (w *Worker) sayRemoved(from *source, m *proto.Wireup, said *proto.WorkerAdd
 // refusePairs is told that the lanes that a peer asks for cannot be had. Its end would
 // wait.
 func (ep *Endpoint) refusePairs(from *source, m *proto.Wireup, said *proto.WorkerAddress, err error) {
-	log.Diag("lanes that a peer has asked for cannot be connected", zap.String("endpoint", ep.describe()), zap.Error(err))
+	ep.w.ctx.log.Diag("lanes that a peer has asked for cannot be connected", zap.String("endpoint", ep.describe()), zap.Error(err))
 	if err := ep.w.sayRemoved(from, m, said, ep.errMode); err != nil {
-		log.Debug("nor can the peer be told", zap.Error(err))
+		ep.w.ctx.log.Debug("nor can the peer be told", zap.Error(err))
 	}
 	ep.fail(err)
 }

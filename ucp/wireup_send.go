@@ -8,7 +8,6 @@ import (
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -54,7 +53,7 @@ func (ep *Endpoint) sendWireupBy(p protocol, t proto.WireupType, dst proto.Endpo
 	}
 	if err != nil {
 		err = ep.nameIn(fmt.Errorf("wireup message: %w", err))
-		log.Debug("wireup message cannot be sent", zap.Error(err))
+		ep.w.ctx.log.Debug("wireup message cannot be sent", zap.Error(err))
 		return err
 	}
 	ep.w.stats.WireupSent++

@@ -15,7 +15,6 @@ import (
 	"github.com/ucx-go/ucx/ucp/internal/engine"
 	"github.com/ucx-go/ucx/ucp/internal/idtable"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -162,11 +161,10 @@ type Worker struct {
 	nextUntied int                        // slot of the endpoint to go on with
 	asker      *source                    // of the offer that is being handled
 
-	opening       uint64      // uuid of the peer toward which an endpoint is being made: it gives no way
-	squeezed      atomic.Bool // another worker has no room for endpoints
-	evicting      bool        // ends are put off: a handler up the stack is in the middle of something
-	noWayBack     bool        // a peer that could not be answered was logged
-	handlerWarned bool        // an error handler that nothing calls was logged
+	opening   uint64      // uuid of the peer toward which an endpoint is being made: it gives no way
+	squeezed  atomic.Bool // another worker has no room for endpoints
+	evicting  bool        // ends are put off: a handler up the stack is in the middle of something
+	noWayBack bool        // a peer that could not be answered was logged
 
 	endpoints   idtable.Table[Endpoint]
 	shelf       []*Endpoint       // kept for peers that cannot say that they need them no longer, oldest first
@@ -222,6 +220,9 @@ var workerSeq atomic.Uint64
 
 // NewWorker opens the transports of the context for one progress engine.
 func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
+	if c.missing() {
+		return nil, errMissing("Context.NewWorker", c == nil)
+	}
 	switch {
 	case p.ThreadMode > maxThreadMode:
 		return nil, fmt.Errorf("ucp: %v: %w", p.ThreadMode, ucs.ErrInvalidParam)
@@ -312,6 +313,7 @@ func (w *Worker) open() error {
 	if err != nil {
 		return err
 	}
+	uw.SetLogger(w.ctx.log)
 	w.uctw = uw
 	if err := w.wake.open(w); err != nil {
 		return err
@@ -323,7 +325,7 @@ func (w *Worker) open() error {
 	for i := range w.ctx.resources {
 		if err := w.openIface(i); err != nil {
 			name := w.ctx.resources[i].String()
-			log.Warn("interface not usable", zap.String("resource", name), zap.Error(err))
+			w.ctx.log.WarnOnce(name+" "+err.Error(), "interface not usable", zap.String("resource", name), zap.Error(err))
 			w.unopened = append(w.unopened, skippedResource{name: name, reason: err.Error()})
 			if first == nil {
 				first = err
@@ -340,6 +342,7 @@ func (w *Worker) open() error {
 		w.locals = append(w.locals, w.local(i))
 		w.guardedBy(i)
 	}
+	w.tellOpened()
 	return w.packAddress()
 }
 
@@ -511,6 +514,9 @@ func (w *Worker) Stats() Stats {
 // another goroutine uses it, which includes one that waits on it (Run, Wait and
 // their like). In ThreadModeMulti all who wait are told. A second Close does nothing.
 func (w *Worker) Close() error {
+	if w.missing() {
+		return errMissing("Worker.Close", w == nil)
+	}
 	if w.multi {
 		return w.closeTogether()
 	}

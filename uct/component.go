@@ -25,6 +25,16 @@ type Component interface {
 	OpenMD(name string, cfg *config.Set) (MemoryDomain, error)
 }
 
+// Deviceless is a Component that can say what is missing on a machine where it has no memory
+// domains.
+type Deviceless interface {
+	Component
+
+	// Absent names the transports that there would be, and says why there is no device: what
+	// is missing, and what would help.
+	Absent() (transports []string, why error)
+}
+
 // MDResource names a memory domain that can be opened.
 type MDResource struct {
 	Name string

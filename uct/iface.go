@@ -1,5 +1,7 @@
 package uct
 
+import "errors"
+
 // Iface is one opened transport resource. It has registered itself with its worker
 // as a Progressor, and as an Armer where it takes part in waiting.
 //
@@ -54,6 +56,10 @@ type DualStack interface {
 	// addresses that list it. ok is false if there is none, or it is not to be listed.
 	SecondAddress() (p ReachableParams, ok bool, err error)
 }
+
+// ErrMismatch is in the error of Iface.Reachable if the peer takes this process to be reachable
+// all the same: what it sends there is lost, or it hangs. It says which setting must agree.
+var ErrMismatch = errors.New("settings of the peers do not match")
 
 // ReachableParams asks about one peer.
 type ReachableParams struct {

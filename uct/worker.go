@@ -6,6 +6,7 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
+	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // Progressor is something a Worker progresses: an Iface, or a service that
@@ -61,6 +62,7 @@ type Worker struct {
 	lookedAt   time.Duration // time of it
 	vain       uint          // polls in a row that found nothing
 	restBy     time.Duration // end of the rest after the last of them
+	log        *log.Logger
 }
 
 // Timers and rare events live in the event set, so it is polled once in a while
@@ -94,6 +96,19 @@ func NewWorker() (*Worker, error) {
 		nextPoll: minPollGap,
 		pollGap:  minPollGap,
 	}, nil
+}
+
+// SetLogger makes the ifaces of the worker, and what else belongs to it, log to l. It is
+// called before they are opened. Without it, and for nil, that is the process's logger.
+func (w *Worker) SetLogger(l *log.Logger) { w.log = l }
+
+// Log is where what belongs to the worker logs to; nil, as for no worker, is the process's
+// logger.
+func (w *Worker) Log() *log.Logger {
+	if w == nil {
+		return nil
+	}
+	return w.log
 }
 
 // Events is the set shared by all ifaces of the worker. It is polled at most

@@ -59,7 +59,6 @@ import (
 	"slices"
 
 	"github.com/ucx-go/ucx/ucs/config"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // Exit codes. Those for a wrong command line are C's -1 and -2.
@@ -71,7 +70,6 @@ const (
 )
 
 func main() {
-	log.SetLevel(log.LevelWarn) // as C's tools; UCX_LOG_LEVEL overrides it
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

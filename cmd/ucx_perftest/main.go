@@ -25,7 +25,6 @@ import (
 
 	"github.com/ucx-go/ucx/cmd/internal/perfoob"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // Exit codes. The last two are C's -1 and -127.
@@ -37,7 +36,6 @@ const (
 )
 
 func main() {
-	log.SetLevel(log.LevelWarn) // as C's tools; UCX_LOG_LEVEL overrides it
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

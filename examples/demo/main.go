@@ -20,8 +20,6 @@ import (
 	"os/signal"
 	"runtime"
 	"time"
-
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 func main() {
@@ -46,7 +44,6 @@ func main() {
 
 // runClient measures each of the wanted transports, or all.
 func runClient(ctx context.Context, wanted []string, duration time.Duration) error {
-	log.SetLevel(log.LevelWarn) // unless UCX_LOG_LEVEL says otherwise; the servers need not repeat it
 	found, err := paths()
 	if err != nil {
 		return err

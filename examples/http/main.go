@@ -17,7 +17,6 @@ import (
 	"os/signal"
 
 	"github.com/ucx-go/ucx/ucpnet"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 func main() {
@@ -25,7 +24,6 @@ func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "where to")
 	get := flag.String("get", "", "write what is at this URL to standard output")
 	flag.Parse()
-	log.SetLevel(log.LevelWarn) // unless UCX_LOG_LEVEL says otherwise
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 

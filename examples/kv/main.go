@@ -26,7 +26,6 @@ import (
 
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 func main() {
@@ -38,7 +37,6 @@ func main() {
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	log.SetLevel(log.LevelWarn) // unless UCX_LOG_LEVEL says otherwise
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 

@@ -23,7 +23,6 @@ import (
 
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 func main() {
@@ -32,7 +31,6 @@ func main() {
 	listen := flag.String("serve", "", "be the server at this address, until an interrupt")
 	connect := flag.String("connect", "", "be the client of the server at this address")
 	flag.Parse()
-	log.SetLevel(log.LevelWarn) // unless UCX_LOG_LEVEL says otherwise
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 

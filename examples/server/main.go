@@ -19,7 +19,6 @@ import (
 
 	"github.com/ucx-go/ucx/ucp"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 func main() {
@@ -29,7 +28,6 @@ func main() {
 	serve := flag.Bool("serve", false, "be the server, until an interrupt")
 	connect := flag.String("connect", "", "be the client of the server with this address")
 	flag.Parse()
-	log.SetLevel(log.LevelWarn) // unless UCX_LOG_LEVEL says otherwise
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 

@@ -133,13 +133,13 @@ func read(t *testing.T, file string) []string {
 // speaks says whose types may stand in the API of a package beside its own: who
 // uses it has to know those packages too, and their promises become its own.
 var speaks = map[string][]string{
-	"ucp":           {"context", "crypto/tls", "io", "net/netip", "time", "ucs"},
-	"uct":           {"context", "crypto/tls", "net/netip", "time", "ucs", "ucs/config", "ucs/event"},
+	"ucp":           {"context", "crypto/tls", "io", "log/slog", "net/netip", "time", "ucs"},
+	"uct":           {"context", "crypto/tls", "net/netip", "time", "ucs", "ucs/config", "ucs/event", "ucs/log"},
 	"ucs":           {},
 	"ucs/async":     {"time", "ucs/event"},
 	"ucs/config":    {"io", "time"},
 	"ucs/event":     {"context", "time"},
-	"ucs/log":       {"go.uber.org/zap", "go.uber.org/zap/zapcore"},
+	"ucs/log":       {"log/slog", "go.uber.org/zap", "go.uber.org/zap/zapcore"},
 	"uct/tcp":       {"crypto/tls", "net/netip", "ucs", "uct"},
 	"uct/ib/verbs":  {"context", "net/netip"},
 	"uct/ib/rdmacm": {"context", "net/netip", "syscall", "time", "uct/ib/verbs"},

@@ -47,7 +47,8 @@ var bans = []ban{
 	},
 	{
 		what: []string{"log", "log/slog"}, in: []string{libraries},
-		why: "messages go through ucs/log, which knows the user's logger and level",
+		except: []string{"ucs/log", "ucp/context.go"}, // which take a handler of the program's
+		why:    "messages go through ucs/log, which knows the user's logger and level",
 	},
 	{
 		what: []string{"fmt.Print", "fmt.Printf", "fmt.Println", "os.Stdout"}, in: []string{libraries},

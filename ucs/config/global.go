@@ -14,7 +14,7 @@ import (
 
 // global holds the settings of the process rather than of a context.
 type global struct {
-	LogLevel   log.Level `ucx:"LOG_LEVEL" default:"fatal" doc:"How much to log to stderr; fatal means nothing. A logger set by the program\ndecides for itself."`
+	LogLevel   log.Level `ucx:"LOG_LEVEL" default:"warn" doc:"How much to log to stderr; fatal means nothing. A logger set by the program\ndecides for itself."`
 	LogFile    string    `ucx:"LOG_FILE" default:"" doc:"File to log to instead of stderr; %p in its name stands for the number of the process, %h for the host. A logger set by the program\ndecides for itself."`
 	LogSize    Bytes     `ucx:"LOG_FILE_SIZE" default:"inf" doc:"Size at which a new file is begun; 1k at least."`
 	LogRotate  uint      `ucx:"LOG_FILE_ROTATE" default:"0" doc:"Number of full files to keep, as NAME.1, which is the youngest, and so on."`

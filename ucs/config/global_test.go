@@ -16,7 +16,7 @@ import (
 func TestLogFile(t *testing.T) {
 	clean(t)
 	t.Cleanup(func() {
-		log.SetLevel(log.LevelFatal)
+		log.SetLevel(log.LevelWarn)
 		if err := log.SetFile(log.File{}); err != nil {
 			t.Error(err)
 		}

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"slices"
+	"strings"
 )
 
 // Transports is the setting UCX_TLS: a list of transports and aliases of groups
@@ -141,17 +142,79 @@ func (t Transports) Missing(available []string) []string {
 	}
 	var missing []string
 	for _, item := range t.list.Items {
-		one := Transports{list: List{Items: []string{item}}}
-		found := false
-		for _, name := range available {
-			found = found || one.Use(name) != UseNone
-		}
-		if !found {
+		if !slices.ContainsFunc(available, TransportItem(item).Selects) {
 			missing = append(missing, item)
 		}
 	}
 	return missing
 }
+
+// otherTransports are the names of C UCX's transports that no alias stands for.
+var otherTransports = []string{"self", "tcp", "all"}
+
+// UnknownTransports returns the items, of an allow list or one after ^, that are neither an
+// alias nor the name of a transport of C UCX or of available: most likely mistyped. Nearest
+// is the name that is meant, if one is near.
+func (t Transports) UnknownTransports(available []string) (list []UnknownName) {
+	if t.list.Mode == ListAll {
+		return nil
+	}
+	known := make(map[string]bool)
+	for _, name := range slices.Concat(otherTransports, available) {
+		known[name] = true
+	}
+	for _, alias := range transportAliases {
+		known[alias.name] = true
+		for _, name := range alias.members {
+			known[strings.TrimSuffix(name, auxSuffix)] = true
+		}
+	}
+	for _, item := range t.list.Items {
+		name := TransportItem(item).name()
+		if known[name] {
+			continue
+		}
+		list = append(list, UnknownName{Name: item, Nearest: nearestTransport(name, known)})
+	}
+	return list
+}
+
+// nearestTransport is nearest for names that are short: of those with other letters fewer edits
+// are allowed, and letters in another order count as one.
+func nearestTransport(name string, known map[string]bool) string {
+	best, bestDist := "", min(maxDistance, (len(name)+1)/2)+1
+	letters := func(s string) string {
+		b := []byte(s)
+		slices.Sort(b)
+		return string(b)
+	}
+	for k := range known {
+		d := distance(name, k, maxDistance)
+		if letters(k) == letters(name) {
+			d = 1
+		}
+		if d < bestDist || d == bestDist && best != "" && k < best {
+			best, bestDist = k, d
+		}
+	}
+	return best
+}
+
+// TransportItem is an item of UCX_TLS, as written, without a ^.
+type TransportItem string
+
+// Selects reports whether the item stands for a transport.
+func (i TransportItem) Selects(transport string) bool {
+	return Transports{list: List{Items: []string{string(i)}}}.Use(transport) != UseNone
+}
+
+// name is the transport or alias in an item.
+func (i TransportItem) name() string {
+	return strings.TrimSuffix(strings.TrimPrefix(string(i), `\`), auxSuffix)
+}
+
+// List returns the list as it was written.
+func (t Transports) List() List { return t.list }
 
 // isAuxiliary reports whether some alias uses the transport to serve others.
 func isAuxiliary(name string) bool {

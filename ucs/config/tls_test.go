@@ -107,3 +107,27 @@ func TestTransportsMissing(t *testing.T) {
 		}
 	}
 }
+
+// TestUnknownTransports: names that mean no transport anywhere are told from those of
+// transports that are not here.
+func TestUnknownTransports(t *testing.T) {
+	for value, want := range map[string][]UnknownName{
+		"all":                   nil,
+		"tcp,rc,ud_v:aux,self":  nil,
+		`\posix,cuda_copy,knem`: nil,
+		"here":                  nil,
+		"tpc":                   {{Name: "tpc", Nearest: "tcp"}},
+		"^tpc":                  {{Name: "tpc", Nearest: "tcp"}},
+		`foo,\slef,rc_verb:aux,tcp`: {
+			{Name: "foo"}, {Name: `\slef`, Nearest: "self"}, {Name: "rc_verb:aux", Nearest: "rc_verbs"},
+		},
+	} {
+		var tl Transports
+		if err := tl.ParseConfig(value); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, tl.UnknownTransports([]string{"here"})); diff != "" {
+			t.Errorf("%s: %s", value, diff)
+		}
+	}
+}

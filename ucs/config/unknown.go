@@ -2,7 +2,8 @@ package config
 
 import "sort"
 
-// UnknownName is a name that was set but that no section knows.
+// UnknownName is a name that was set but that no section knows, or a transport in a list
+// that there is none of.
 type UnknownName struct {
 	Name    string // without UCX_
 	Origin  Origin

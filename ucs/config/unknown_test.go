@@ -66,7 +66,7 @@ func TestUnknownIsReportedOnce(t *testing.T) {
 
 func TestLogLevel(t *testing.T) {
 	clean(t)
-	t.Cleanup(func() { log.SetLevel(log.LevelFatal) })
+	t.Cleanup(func() { log.SetLevel(log.LevelWarn) })
 	log.SetLevel(log.LevelInfo)
 	s := mustRead(t, "", "")
 	if !log.Enabled(log.LevelInfo) {

@@ -120,7 +120,7 @@ func TestWriteAll(t *testing.T) {
 	}
 	for _, part := range []string{
 		"#\n# UCS global configuration\n#\n\n", "#\n# test transport configuration\n#\n\n",
-		"\nAPP_UCX_LOG_LEVEL=FATAL\n", "\nAPP_UCX_TEST_SEG_SIZE=8K\n", "# inherits:  APP_UCX_TESTBASE_MAX_IOV\n",
+		"\nAPP_UCX_LOG_LEVEL=WARN\n", "\nAPP_UCX_TEST_SEG_SIZE=8K\n", "# inherits:  APP_UCX_TESTBASE_MAX_IOV\n",
 	} {
 		if strings.Count(text, part) != 1 {
 			t.Errorf("%q appears %d times", part, strings.Count(text, part))

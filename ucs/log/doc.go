@@ -1,7 +1,16 @@
 // Package log writes what the library has to say to people: to stderr, through
-// zap, as much as UCX_LOG_LEVEL asks for, and nothing unless it asks. A program
-// that has a logger of its own hands it over with SetLogger; then that logger
-// decides alone.
+// zap, warnings and errors unless UCX_LOG_LEVEL asks for more or less. A program
+// that has a logger of its own hands it over, for the process with SetHandler (slog) or
+// SetLogger (zap), for one context with ucp.ContextParams.Logger; then that logger
+// decides alone. Levels may change at any time: SetLevel for the default logger,
+// slog.LevelVar and zap.AtomicLevel for those of the program.
+//
+// What belongs to the process goes to the process's logger even if contexts have others:
+// settings that nothing knows, which are read before there is a context, and limits of
+// the process (descriptors, mappings).
+//
+// A warning that could come again with each worker, peer or message is logged once
+// (Logger.WarnOnce), or once a minute if it is about what peers do.
 //
 // Levels mean: error, cannot go on; warn, odd but goes on; diag, odd and probably
 // a matter of set-up; info, one line per decision; debug, one per object; trace

@@ -1,6 +1,7 @@
 package log_test
 
 import (
+	"log/slog"
 	"os"
 
 	"go.uber.org/zap"
@@ -22,4 +23,27 @@ func ExampleSetLogger() {
 	log.Debug("nobody asked for this")
 	// Output:
 	// warn	no device	{"device": "mlx5_0"}
+}
+
+// A program that logs with slog gives its handler to the library, and changes the level
+// while it runs by a slog.LevelVar.
+func ExampleSetHandler() {
+	var level slog.LevelVar
+	level.Set(slog.LevelWarn)
+	noTime := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}
+	handler := slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: &level, ReplaceAttr: noTime})
+
+	previous := log.SetHandler(handler)
+	defer log.SetLogger(previous)
+
+	log.Info("nobody asked for this")
+	level.Set(slog.LevelInfo)
+	log.Info("in use", zap.String("device", "mlx5_0"))
+	// Output:
+	// level=INFO msg="in use" device=mlx5_0
 }

@@ -43,7 +43,7 @@ func SetFile(f File) error {
 		return fmt.Errorf("log: %w", err)
 	}
 	change(func(s *state) {
-		opened, s.logger = f, stderrLogger(w)
+		opened, s.stderr = f, newWriter(w)
 	})
 	return nil
 }
@@ -51,7 +51,7 @@ func SetFile(f File) error {
 func (f *File) open() (zapcore.WriteSyncer, error) {
 	switch f.Name {
 	case "", "stderr":
-		return zapcore.Lock(os.Stderr), nil
+		return stderr(), nil
 	case "stdout":
 		return nil, errors.New("standard output is the program's")
 	}

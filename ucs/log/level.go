@@ -69,13 +69,3 @@ func (Level) ConfigSyntax() string { return "[" + strings.Join(levelNames[:], "|
 // Zap returns the level a zap core sees. Levels below debug are below
 // zapcore.DebugLevel.
 func (l Level) Zap() zapcore.Level { return zapLevels[min(l, LevelPoll)] }
-
-// encodeLevel prints the names of this package for zap's numbers.
-func encodeLevel(z zapcore.Level, enc zapcore.PrimitiveArrayEncoder) {
-	if z < zapcore.DebugLevel {
-		l := min(LevelDebug+Level(zapcore.DebugLevel-z), LevelPoll)
-		enc.AppendString(levelNames[l])
-		return
-	}
-	enc.AppendString(z.CapitalString())
-}

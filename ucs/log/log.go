@@ -1,21 +1,18 @@
 package log
 
 import (
-	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 )
 
-// state is what the logging functions use; it is replaced as a whole.
+// state is what the process's logger is; it is replaced as a whole.
 type state struct {
-	level  Level       // the highest that may be printed
-	user   *zap.Logger // as given to SetLogger, nil for the default
-	logger *zap.Logger // what is written to
+	level  Level   // the highest that the default logger prints
+	user   *Logger // of SetLogger or SetHandler, nil for the default
+	stderr *writer // the default
 }
 
 var (
@@ -24,33 +21,17 @@ var (
 )
 
 func init() {
-	level := LevelFatal
+	level := LevelWarn
 	if s, ok := os.LookupEnv("UCX_LOG_LEVEL"); ok {
 		// A wrong name is reported by whoever reads the configuration.
 		_ = level.ParseConfig(s)
 	}
-	current.Store(&state{level: level, logger: stderrLogger(zapcore.Lock(os.Stderr))})
-}
-
-// stderrLogger is the default logger. It leaves the choice of levels to this
-// package.
-func stderrLogger(w zapcore.WriteSyncer) *zap.Logger {
-	enc := zap.NewProductionEncoderConfig()
-	enc.EncodeTime = encodeTime
-	enc.EncodeLevel = encodeLevel
-	enc.EncodeDuration = zapcore.StringDurationEncoder
-	all := zap.LevelEnablerFunc(func(zapcore.Level) bool { return true })
-	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(enc), w, all)).Named("ucx")
-}
-
-// encodeTime prints seconds since 1970 with microseconds, as C UCX does: easy to
-// subtract, and to merge with the output of a C process.
-func encodeTime(t time.Time, enc zapcore.PrimitiveArrayEncoder) {
-	enc.AppendString(fmt.Sprintf("[%d.%06d]", t.Unix(), t.Nanosecond()/1000))
+	current.Store(&state{level: level, stderr: newWriter(stderr())})
 }
 
 // SetLevel sets what the default logger prints. It has no effect on a logger
-// given to SetLogger, now or later. Any goroutine may call it.
+// given to SetLogger, SetHandler or a context, now or later: the levels of those are
+// changed by zap.AtomicLevel and slog.LevelVar. Any goroutine may call it at any time.
 func SetLevel(l Level) { change(func(s *state) { s.level = min(l, LevelPoll) }) }
 
 // SetLogger makes the library log to l, which decides by its core what is
@@ -58,8 +39,10 @@ func SetLevel(l Level) { change(func(s *state) { s.level = min(l, LevelPoll) }) 
 // the default. Any goroutine may call it.
 func SetLogger(l *zap.Logger) (previous *zap.Logger) {
 	change(func(s *state) {
-		previous = s.user
-		s.user = l
+		if s.user != nil {
+			previous = s.user.out
+		}
+		s.user = New(l)
 	})
 	return previous
 }
@@ -72,41 +55,23 @@ func change(f func(*state)) {
 	current.Store(&s)
 }
 
-// Enabled reports whether a message of level l would be printed.
-func Enabled(l Level) bool {
-	s := current.Load()
-	if s.user != nil {
-		return s.user.Core().Enabled(l.Zap())
-	}
-	return l <= s.level
-}
+// Enabled reports whether the process's logger would print a message of level l.
+func Enabled(l Level) bool { return (*Logger)(nil).Enabled(l) }
 
-// Write logs a message.
-func Write(l Level, msg string, fields ...zap.Field) {
-	s := current.Load()
-	if s.user != nil {
-		s.user.Log(l.Zap(), msg, fields...)
-	} else if l <= s.level {
-		s.logger.Log(l.Zap(), msg, fields...)
-	}
-}
+// Write logs a message to the process's logger.
+func Write(l Level, msg string, fields ...zap.Field) { (*Logger)(nil).Write(l, msg, fields...) }
 
-// Print writes what the user asked for by a setting of its own, whatever the
-// level: to the user's logger, or to the default one.
-func Print(msg string, fields ...zap.Field) {
-	s := current.Load()
-	if s.user != nil {
-		s.user.Info(msg, fields...)
-		return
-	}
-	s.logger.Info(msg, fields...)
-}
+// Print is Logger.Print of the process's logger.
+func Print(msg string, fields ...zap.Field) { (*Logger)(nil).Print(msg, fields...) }
 
 // Error logs that something cannot go on.
 func Error(msg string, fields ...zap.Field) { Write(LevelError, msg, fields...) }
 
 // Warn logs something odd that does not stop anything.
 func Warn(msg string, fields ...zap.Field) { Write(LevelWarn, msg, fields...) }
+
+// WarnOnce is Logger.WarnOnce of the process's logger.
+func WarnOnce(key, msg string, fields ...zap.Field) { (*Logger)(nil).WarnOnce(key, msg, fields...) }
 
 // Diag logs something odd that is probably a matter of the machine's set-up.
 func Diag(msg string, fields ...zap.Field) { Write(LevelDiag, msg, fields...) }

@@ -23,7 +23,7 @@ func restore(t *testing.T) {
 func capture(t *testing.T) *bytes.Buffer {
 	restore(t)
 	var buf bytes.Buffer
-	change(func(s *state) { s.logger = stderrLogger(zapcore.AddSync(&buf)) })
+	change(func(s *state) { s.stderr = newWriter(zapcore.AddSync(&buf)) })
 	return &buf
 }
 
@@ -39,16 +39,22 @@ func TestLevels(t *testing.T) {
 				t.Errorf("UCX_LOG_LEVEL=%v: %v printed %v, enabled %v", set, l, printed, Enabled(l))
 			}
 			if printed {
-				name := l.String()
-				if l == LevelDiag {
-					name = "INFO" // zap has no such level
-				}
-				want := regexp.MustCompile(`^\[\d+\.\d{6}\]\t` + name + `\tucx\tmessage\t\{"n": 7\}\n$`)
+				want := regexp.MustCompile(`^\[\d+\.\d{6}\] \[[^ ]+:\d+:0\] UCX  ` + l.String() + ` +message \{"n": 7\}\n$`)
 				if !want.Match(buf.Bytes()) {
 					t.Errorf("%v printed as %q", l, buf)
 				}
 			}
 		}
+	}
+}
+
+// TestPrint: what the user asked for by a setting of its own has no level.
+func TestPrint(t *testing.T) {
+	buf := capture(t)
+	SetLevel(LevelFatal)
+	Print("  a table")
+	if want := regexp.MustCompile(`^\[\d+\.\d{6}\] \[[^ ]+:\d+:0\] UCX   a table\n$`); !want.Match(buf.Bytes()) {
+		t.Errorf("printed as %q", buf)
 	}
 }
 
@@ -70,8 +76,8 @@ func TestLevelNames(t *testing.T) {
 	if s := Level(200).String(); s == "" {
 		t.Error("an absurd level has no name")
 	}
+	restore(t)
 	SetLevel(Level(200)) // clipped
-	t.Cleanup(func() { SetLevel(LevelFatal) })
 	if !Enabled(LevelPoll) {
 		t.Error("SetLevel beyond the last one disabled the last one")
 	}
@@ -133,6 +139,9 @@ func TestDisabledIsFree(t *testing.T) {
 func TestProcess(t *testing.T) {
 	if os.Getenv("LOG_TEST_CHILD") != "" {
 		Error("something is wrong")
+		for range 3 {
+			WarnOnce("key", "something is odd")
+		}
 		Info("something is so")
 		return
 	}
@@ -140,11 +149,13 @@ func TestProcess(t *testing.T) {
 		level      string
 		set        bool
 		err, infos bool
+		warnings   int
 	}{
-		{set: false},
+		{set: false, err: true, warnings: 1},
+		{set: true, level: "fatal"},
 		{set: true, level: "error", err: true},
-		{set: true, level: "Info", err: true, infos: true},
-		{set: true, level: "nonsense"},
+		{set: true, level: "Info", err: true, infos: true, warnings: 1},
+		{set: true, level: "nonsense", err: true, warnings: 1},
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestProcess$")
 		for _, kv := range os.Environ() {
@@ -163,7 +174,7 @@ func TestProcess(t *testing.T) {
 		}
 		gotErr := strings.Contains(stderr.String(), "something is wrong")
 		gotInfo := strings.Contains(stderr.String(), "something is so")
-		if gotErr != tc.err || gotInfo != tc.infos {
+		if warnings := strings.Count(stderr.String(), "something is odd"); gotErr != tc.err || gotInfo != tc.infos || warnings != tc.warnings {
 			t.Errorf("UCX_LOG_LEVEL=%q (set: %v): stderr %q", tc.level, tc.set, &stderr)
 		}
 	}

@@ -3,6 +3,7 @@
 package ib
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -108,6 +109,41 @@ func (c *component) MemoryDomains(*config.Set) ([]uct.MDResource, error) {
 		list[i].Name = devices[i].Name
 	}
 	return list, nil
+}
+
+var _ uct.Deviceless = (*component)(nil)
+
+// Absent implements uct.Deviceless.
+func (c *component) Absent() (names []string, why error) {
+	for i := range transports {
+		names = append(names, transports[i].Name)
+	}
+	if s, ok := c.source.(explaining); ok {
+		return names, s.Absent()
+	}
+	return names, errors.New("there is no RDMA device")
+}
+
+// explaining is a Source that knows why it has no devices.
+type explaining interface {
+	// Absent says what is missing.
+	Absent() error
+}
+
+// Absent implements explaining.
+func (system) Absent() error { return absent("") }
+
+// absent says why programs cannot open an RDMA device; root is as in verbs.Devices.
+func absent(root string) error {
+	devices, err := verbs.AllDevices(root)
+	switch {
+	case err != nil:
+		return err
+	case len(devices) > 0:
+		return fmt.Errorf("programs cannot open the RDMA device %s: the kernel's module ib_uverbs is not loaded (modprobe ib_uverbs)", devices[0].Name)
+	}
+	return errors.New("there is no RDMA device: no adapter's kernel module is loaded (as mlx5_ib), " +
+		"nor is there a device in software (modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0)")
 }
 
 // OpenMD implements uct.Component.

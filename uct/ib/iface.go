@@ -85,7 +85,7 @@ func (i *Iface) Open(p *Port, w *uct.Worker, init IfaceInit) (err error) {
 		return err
 	}
 	i.Domain, i.Port, i.Worker, i.Settings, i.user = p.Domain, p, w, s, init.User
-	i.Handlers.Init()
+	i.Handlers.Init(w.Log())
 	i.Reporter.OnError = init.Params.OnError
 	if err := i.place(s); err != nil {
 		return err

@@ -56,13 +56,13 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, p uct.IfaceParams, cfg 
 	}
 	i := &iface{
 		segSize:  int(s.SegSize),
-		reporter: kit.Reporter{OnError: p.OnError, Level: log.LevelWarn},
+		reporter: kit.Reporter{OnError: p.OnError, Level: log.LevelWarn, Log: w.Log()},
 		domain:   d,
 		worker:   w,
 		addr:     newAddress(),
 		attr:     attributes(r, s),
 	}
-	i.handlers.Init()
+	i.handlers.Init(w.Log())
 	d.ifaces.Add(1)
 	w.AddProgress(i)
 	return i, nil

@@ -8,11 +8,8 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"go.uber.org/zap"
-
 	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/host"
 )
@@ -162,11 +159,21 @@ func (i *iface) examine(r *txRing, named host.Process, may func(uct.Process) boo
 	r.elems = b[elemsOffset : elemsOffset+n*r.elem]
 	r.ours = binary.LittleEndian.Uint32(b[markOffset:]) == mark
 	if n != i.o.ring && !r.ours {
-		i.warnOtherRing(r.pid, n)
-		return fmt.Errorf("the ring of process %d has %d elements, the own one has %d: C UCX assumes that all have the same; "+
-			"set UCX_PEER_RELEASE for its release, or UCX_*_FIFO_SIZE=%d: %w", r.pid, n, i.o.ring, n, ucs.ErrUnreachable)
+		return i.errOtherRing(r.pid, n)
 	}
 	return nil
+}
+
+// errOtherRing is about a peer of C UCX, which takes our ring to be as long as its own: it
+// hangs when it has sent as many messages as the shorter one has elements.
+func (i *iface) errOtherRing(pid, n int) error {
+	release := "1.22"
+	if n == ring113 {
+		release = "1.13"
+	}
+	return fmt.Errorf("%w: the ring of process %d has %d elements, the own one has %d, and C UCX, which assumes that all have the same, "+
+		"would hang: set UCX_PEER_RELEASE=%s, if that is its release, or UCX_*_FIFO_SIZE=%d: %w",
+		uct.ErrMismatch, pid, n, i.o.ring, release, n, ucs.ErrUnreachable)
 }
 
 // Fault implements fault.Owner, for a ring that is being looked at.
@@ -175,22 +182,6 @@ func (r *txRing) Fault(addr uint64, _ []byte) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", errCut(addr), ucs.ErrUnreachable)
-}
-
-// warnOtherRing says, once in a domain, what an error that is only a reason for
-// another transport does not: the peer of C UCX takes our ring to be as long as
-// its own, and what it sends there gets lost or stuck.
-func (i *iface) warnOtherRing(pid, n int) {
-	if i.domain.warned.Swap(true) {
-		return
-	}
-	release := "1.22"
-	if n == ring113 {
-		release = "1.13"
-	}
-	log.Warn("a peer of C UCX assumes another ring length and may hang: set UCX_PEER_RELEASE for its release, or UCX_*_FIFO_SIZE",
-		zap.String("transport", i.domain.attr.Component), zap.Int("peer", pid), zap.Int("its length", n), zap.Int("ours", i.o.ring),
-		zap.String("probably", "UCX_PEER_RELEASE="+release))
 }
 
 // countElements finds how many elements a ring has: a power of two, most at most. The

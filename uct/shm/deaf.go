@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/ucs/event"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // Wakeups are datagrams, and an abstract address is known in its network
@@ -59,7 +58,7 @@ func (i *iface) limitSleep(last time.Duration) bool {
 		n.end = end
 	} else if !n.silent {
 		n.silent = true
-		log.Warn("a worker cannot sleep for want of a timer, without which it may not learn of messages and of room for its own",
+		i.worker.Log().WarnOnce(i.domain.attr.Component, "a worker cannot sleep for want of a timer, without which it may not learn of messages and of room for its own",
 			zap.String("transport", i.domain.attr.Component), zap.Error(err))
 	}
 	return err == nil

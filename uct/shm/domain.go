@@ -24,7 +24,6 @@ type domain struct {
 	resource uct.Resource
 	ifaces   atomic.Int32 // open ones
 	allocs   atomic.Int32 // live ones
-	warned   atomic.Bool  // of a peer that assumes another length of rings
 }
 
 var _ uct.MemoryDomain = (*domain)(nil)

@@ -78,8 +78,8 @@ func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, o options) (_ uct.If
 	}
 	i.pool = rxPool{m: d.m, owner: i, o: &i.o}
 	i.room = i.makeRoom
-	i.handlers.Init()
-	i.reporter = kit.Reporter{OnError: p.OnError, Level: o.failure}
+	i.handlers.Init(w.Log())
+	i.reporter = kit.Reporter{OnError: p.OnError, Level: o.failure, Log: w.Log()}
 	if err := i.sock.open(); err != nil {
 		return nil, err
 	}

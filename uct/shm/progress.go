@@ -11,7 +11,6 @@ import (
 	"github.com/ucx-go/ucx/internal/cpu"
 	"github.com/ucx-go/ucx/internal/fault"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -229,9 +228,9 @@ func (i *iface) deliverBuffered(id uct.AMID, n int, mayKeep bool) bool {
 //
 //go:noinline
 func (i *iface) handlerFailed(id uct.AMID, err error) {
-	write := log.Debug
+	write := i.worker.Log().Debug
 	if !i.refused {
-		write = log.Diag
+		write = i.worker.Log().Diag
 	}
 	i.refused = true
 	write("a message was refused by its handler", zap.Uint8("id", uint8(id)), zap.Error(err))

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/internal/fault"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -64,7 +63,7 @@ func (i *iface) watchTail() {
 	i.takeNotes()
 	if !i.scribbled {
 		i.scribbled = true
-		log.Warn("somebody writes to the receiver's part of a shared-memory ring, where no peer does",
+		i.worker.Log().WarnOnce(i.domain.attr.Component, "somebody writes to the receiver's part of a shared-memory ring, where no peer does",
 			zap.String("transport", i.domain.attr.Component), zap.Stringer("ring", &i.rx))
 	}
 }
@@ -148,9 +147,9 @@ func (i *iface) renew(why string) {
 	}
 	if err != nil {
 		i.dead = true
-		log.Error("shared-memory ring closed, nothing can be received any more", append(fields, zap.Error(err))...)
+		i.worker.Log().Error("shared-memory ring closed, nothing can be received any more", append(fields, zap.Error(err))...)
 	} else {
-		log.Error("shared-memory ring closed, endpoints to it fail, new ones are served by a new ring", fields...)
+		i.worker.Log().Error("shared-memory ring closed, endpoints to it fail, new ones are served by a new ring", fields...)
 	}
 	i.domain.m.destroy(old)
 	if err != nil {

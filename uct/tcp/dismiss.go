@@ -10,7 +10,6 @@ import (
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // Why connections of guests are dropped.
@@ -24,7 +23,7 @@ var (
 // dismiss drops a connection for what its source has too much of.
 func (c *conn) dismiss(r ledger.Reason, why error) {
 	if g := c.visit.guest; g != nil && g.account.Refuse(r) {
-		log.Warn("dropping the connection of a peer", zap.Stringer("source", g.account.Source()),
+		c.iface.svc.w.Log().Warn("dropping the connection of a peer", zap.Stringer("source", g.account.Source()),
 			zap.Int("connections", g.count()), zap.Error(why))
 	}
 	c.refuse(fmt.Errorf("%w: %w", why, ucs.ErrNoResource))

@@ -10,7 +10,6 @@ import (
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucs/event"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // halfOpen is a connection's place in the list of those that have not asked for
@@ -110,7 +109,7 @@ func (l *halfOpenList) dropOldest(g *guest, h *hood) bool {
 
 func (c *conn) dropHalfOpen(r ledger.Reason) {
 	if a := c.visit.guest.account; a.Refuse(r) {
-		log.Diag("closing a connection that has not asked for anything", zap.Stringer("source", a.Source()), zap.Stringer("reason", r))
+		c.iface.svc.w.Log().Diag("closing a connection that has not asked for anything", zap.Stringer("source", a.Source()), zap.Stringer("reason", r))
 	}
 	c.close()
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs/event"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // handshake is a TLS handshake under way. It takes a millisecond of computing, calls
@@ -385,7 +384,7 @@ func (h *handshake) failed(err error) {
 	}
 	c.iface.refusals++
 	if c.visit.guest.account.Refuse(ledger.Handshake) {
-		log.Warn("TLS handshake failed; there may be more, which are not logged",
+		c.iface.svc.w.Log().Warn("TLS handshake failed; there may be more, which are not logged",
 			zap.Stringer("listener", c.iface.addr), zap.Stringer("peer", c.from.addr), zap.Error(err))
 	}
 	if h.cut != nil {

@@ -96,8 +96,8 @@ func openIface(m *domain, w *uct.Worker, p uct.IfaceParams, o options, d *netdev
 		}
 	}
 	o = i.opts
-	i.handlers.Init()
-	i.reporter = kit.Reporter{OnError: p.OnError, Level: o.failure}
+	i.handlers.Init(w.Log())
+	i.reporter = kit.Reporter{OnError: p.OnError, Level: o.failure, Log: w.Log()}
 	if o.keep.enabled {
 		i.silence = o.keep.total()
 	}

@@ -6,7 +6,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/internal/ledger"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // matchKey identifies a connection between two ifaces: the peer's listener and
@@ -97,7 +96,7 @@ func (i *iface) keepAside(c *conn) {
 	i.match.aside[k] = c
 	c.aside = true
 	if (*ledger.Account)(nil).Refuse(ledger.Claim) {
-		log.Diag("a connection does not come from the listener that it claims, and is not taken for its peer's",
+		i.svc.w.Log().Diag("a connection does not come from the listener that it claims, and is not taken for its peer's",
 			zap.Stringer("listener", c.peer), zap.Stringer("from", c.from.addr))
 	}
 }

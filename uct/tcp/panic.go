@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/internal/ledger"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // HandshakePanic is why a connection failed for which a function of the application's
@@ -47,6 +46,6 @@ func (c *conn) logPanic(p *HandshakePanic) {
 	if !who.Refuse(ledger.Panic) {
 		return
 	}
-	log.Error("panic in a function of a TLS configuration", zap.Stringer("listener", c.iface.addr), zap.Stringer("peer", c.from.addr),
+	c.iface.svc.w.Log().Error("panic in a function of a TLS configuration", zap.Stringer("listener", c.iface.addr), zap.Stringer("peer", c.from.addr),
 		zap.Any("value", p.Value), zap.ByteString("stack", p.Stack))
 }

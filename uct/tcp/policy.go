@@ -11,7 +11,6 @@ import (
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // Whose connections are accepted: those from the networks of UCX_TCP_ALLOW that the
@@ -61,6 +60,6 @@ func (o *options) allows(from netip.Addr) bool {
 // unwanted notes that a connection was closed because of who made it.
 func (i *iface) unwanted(a *ledger.Account, from netip.AddrPort) {
 	if a.Refuse(ledger.Policy) {
-		log.Warn("refusing a connection: not allowed here", zap.Stringer("from", from), zap.Stringer("listener", i.addr))
+		i.svc.w.Log().Warn("refusing a connection: not allowed here", zap.Stringer("from", from), zap.Stringer("listener", i.addr))
 	}
 }

@@ -79,7 +79,7 @@ func (d *newDomain) OpenIface(w *uct.Worker, p uct.IfaceParams, _ *config.Set) (
 		Perf:         uct.Perf{BandwidthDedicated: 1 << 30},
 	}}
 	i.addr = fmt.Appendf(nil, "%016p", i)[:16]
-	i.handlers.Init()
+	i.handlers.Init(nil)
 	w.AddProgress(i)
 	return i, nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 )
@@ -111,7 +110,7 @@ func (ep *endpoint) handle(e *rdmacm.Event) {
 		return
 	}
 	if remarkable(e.Type) {
-		log.Write(ep.m.opts.failure, "connection of the RDMA connection manager failed", zap.Error(err),
+		ep.m.w.Log().Write(ep.m.opts.failure, "connection of the RDMA connection manager failed", zap.Error(err),
 			zap.Stringer("local", ep.local), zap.Stringer("remote", ep.remote))
 	}
 	if ep.phase == connected {

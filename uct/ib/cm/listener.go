@@ -17,7 +17,6 @@ import (
 	"github.com/ucx-go/ucx/internal/netlink"
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 )
@@ -134,7 +133,7 @@ func (l *listener) Addr() netip.AddrPort { return l.addr }
 // handle is told what happens to the listener itself.
 func (l *listener) handle(e *rdmacm.Event) {
 	if e.Type == rdmacm.EventDeviceRemoval {
-		log.Diag("the device of a listener is gone, no more clients come there", zap.Stringer("listener", l.addr))
+		l.m.w.Log().Diag("the device of a listener is gone, no more clients come there", zap.Stringer("listener", l.addr))
 		l.id.Close() // the kernel waits for it
 		l.m.c.devices.removed(nil)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 )
@@ -105,7 +104,7 @@ func (m *manager) read() (n int) {
 			break
 		}
 		if err != nil {
-			log.Diag("the RDMA connection manager tells no events for now", zap.Error(err))
+			m.w.Log().Diag("the RDMA connection manager tells no events for now", zap.Error(err))
 			break
 		}
 		m.handle(e)

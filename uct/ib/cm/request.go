@@ -10,7 +10,6 @@ import (
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/rdmacm"
 )
@@ -158,7 +157,7 @@ func (r *request) turnAway() {
 // refuse turns a client away whom the application does not get to see.
 func (r *request) refuse(reason ledger.Reason, why string) {
 	if r.account.Refuse(reason) {
-		log.Diag("rejecting a client of the RDMA connection manager; there may be more, which are not logged",
+		r.l.m.w.Log().Diag("rejecting a client of the RDMA connection manager; there may be more, which are not logged",
 			zap.Stringer("listener", r.l.addr), zap.Stringer("client", r.public.Source.Addr), zap.String("reason", why))
 	}
 	r.turnAway()
@@ -168,7 +167,7 @@ func (r *request) refuse(reason ledger.Reason, why string) {
 // unusable drops a client that cannot be answered over its device.
 func (r *request) unusable(err error) {
 	if r.account.Refuse(ledger.Connections) {
-		log.Diag("dropping a client of the RDMA connection manager; there may be more, which are not logged",
+		r.l.m.w.Log().Diag("dropping a client of the RDMA connection manager; there may be more, which are not logged",
 			zap.Stringer("listener", r.l.addr), zap.Stringer("client", r.public.Source.Addr), zap.Error(err))
 	}
 	r.drop()

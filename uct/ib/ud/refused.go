@@ -6,7 +6,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/internal/ledger"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
@@ -46,8 +45,8 @@ func (i *iface) complainOf(now refusals) {
 			}
 		}
 	}
-	tell(log.Warn, ledger.Connections, was.room, now.room, "connection requests: there is no room, or no way back")
-	tell(log.Warn, ledger.Malformed, was.malformed, now.malformed, "packets that make no sense")
-	tell(log.Warn, ledger.Claim, was.source, now.source, "packets that do not come from whom they say")
-	tell(log.Diag, ledger.Stray, was.stray, now.stray, "packets for nobody here")
+	tell(i.Worker.Log().Warn, ledger.Connections, was.room, now.room, "connection requests: there is no room, or no way back")
+	tell(i.Worker.Log().Warn, ledger.Malformed, was.malformed, now.malformed, "packets that make no sense")
+	tell(i.Worker.Log().Warn, ledger.Claim, was.source, now.source, "packets that do not come from whom they say")
+	tell(i.Worker.Log().Diag, ledger.Stray, was.stray, now.stray, "packets for nobody here")
 }

@@ -21,6 +21,7 @@ type Failing interface {
 type Reporter struct {
 	OnError func(ep uct.Endpoint, userData any, err error) // nil: it is logged
 	Level   log.Level                                      // at this level
+	Log     *log.Logger                                    // there
 }
 
 // Failures are endpoints that have failed and whose users do not know yet: a failure
@@ -64,7 +65,7 @@ func (f *Failures) Report() int {
 		case x.to.OnError != nil:
 			x.to.OnError(x.ep, userData, x.err)
 		default:
-			log.Write(x.to.Level, "endpoint failed", zap.Error(x.err))
+			x.to.Log.Write(x.to.Level, "endpoint failed", zap.Error(x.err))
 		}
 	}
 	f.list, f.reporting = f.list[:0], false

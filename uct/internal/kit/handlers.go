@@ -16,10 +16,12 @@ import (
 type Handlers struct {
 	byID    [uct.MaxAMIDs]uct.AMHandler // never nil
 	unheard bool                        // a message without handler was logged
+	log     *log.Logger
 }
 
-// Init makes the table of an iface that nobody has set a handler of.
-func (h *Handlers) Init() {
+// Init makes the table of an iface that nobody has set a handler of, and that logs to l.
+func (h *Handlers) Init(l *log.Logger) {
+	h.log = l
 	for id := range h.byID {
 		h.byID[id] = h.drop(uct.AMID(id))
 	}
@@ -48,12 +50,14 @@ func (h *Handlers) Deliver(src *uct.Source, id uct.AMID, data []byte, desc *uct.
 // messages, and are heard once.
 func (h *Handlers) drop(id uct.AMID) uct.AMHandler {
 	return func(_ *uct.Source, data []byte, _ *uct.AMDesc) error {
-		write := log.Debug
-		if !h.unheard {
-			write = log.Warn
+		const text = "dropped an active message without handler"
+		fields := []zap.Field{zap.Uint8("id", uint8(id)), zap.Int("bytes", len(data))}
+		if h.unheard {
+			h.log.Debug(text, fields...)
+		} else {
+			h.log.WarnOnce("", text, fields...)
 		}
 		h.unheard = true
-		write("dropped an active message without handler", zap.Uint8("id", uint8(id)), zap.Int("bytes", len(data)))
 		return nil
 	}
 }

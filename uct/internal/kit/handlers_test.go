@@ -21,7 +21,7 @@ func TestHandlers(t *testing.T) {
 	defer log.SetLogger(log.SetLogger(zap.NewNop()))
 	rapid.Check(t, func(t *rapid.T) {
 		var h Handlers
-		h.Init()
+		h.Init(nil)
 		model := make(map[uct.AMID]int)
 		ids := rapid.Map(rapid.IntRange(0, uct.MaxAMIDs-1), func(n int) uct.AMID { return uct.AMID(n) })
 		src, desc, next, called := new(uct.Source), new(uct.AMDesc), 0, 0
@@ -70,7 +70,7 @@ func TestHandlers(t *testing.T) {
 // TestHandlerReplacesItself serves the message it was called for.
 func TestHandlerReplacesItself(t *testing.T) {
 	var h Handlers
-	h.Init()
+	h.Init(nil)
 	var log []string
 	h.Set(1, func(*uct.Source, []byte, *uct.AMDesc) error {
 		h.Set(1, func(*uct.Source, []byte, *uct.AMDesc) error {
@@ -93,7 +93,7 @@ func TestUnknownMessagesLogged(t *testing.T) {
 	core, logs := observer.New(zapcore.WarnLevel)
 	defer log.SetLogger(log.SetLogger(zap.New(core)))
 	var h Handlers
-	h.Init()
+	h.Init(nil)
 	for id := range uct.AMID(uct.MaxAMIDs) {
 		if err := h.Deliver(nil, id, []byte("data"), nil); err != nil {
 			t.Errorf("id %d: %v", id, err)
@@ -106,7 +106,7 @@ func TestUnknownMessagesLogged(t *testing.T) {
 
 func TestDeliverDoesNotAllocate(t *testing.T) {
 	var h Handlers
-	h.Init()
+	h.Init(nil)
 	n := 0
 	h.Set(3, func(*uct.Source, []byte, *uct.AMDesc) error { n++; return nil })
 	data := make([]byte, 8)

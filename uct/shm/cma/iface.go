@@ -56,7 +56,7 @@ func openIface(d *domain, w *uct.Worker, p uct.IfaceParams, cfg *config.Set) (uc
 		domain:   d,
 		worker:   w,
 		probe:    &machine,
-		reporter: kit.Reporter{OnError: p.OnError, Level: o.failure},
+		reporter: kit.Reporter{OnError: p.OnError, Level: o.failure, Log: w.Log()},
 		dev:      host.LocalDeviceAddr(),
 		own:      localAddress(),
 	}

@@ -68,8 +68,8 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, dev int, p uct.IfacePar
 		sources:  make(map[*endpoint]*source),
 		paused:   make(map[*endpoint]bool),
 	}
-	i.handlers.Init()
-	i.reporter = kit.Reporter{OnError: p.OnError, Level: log.LevelDebug}
+	i.handlers.Init(w.Log())
+	i.reporter = kit.Reporter{OnError: p.OnError, Level: log.LevelDebug, Log: w.Log()}
 	i.addr = binary.LittleEndian.AppendUint64(nil, i.id)
 	if d.o.Reorder != 0 {
 		i.shuffle = rand.New(rand.NewPCG(d.o.Reorder, i.id))

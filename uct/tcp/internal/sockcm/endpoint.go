@@ -12,7 +12,6 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -168,7 +167,7 @@ func (ep *endpoint) fail(err error) {
 	ep.become(over)
 	ep.watch(0)
 	if remarkable(err) {
-		log.Write(ep.m.opts.failure, "connection of the connection manager failed", zap.Error(err))
+		ep.m.w.Log().Write(ep.m.opts.failure, "connection of the connection manager failed", zap.Error(err))
 	}
 	if was == opening {
 		ep.link.close()

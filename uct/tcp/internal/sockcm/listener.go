@@ -19,7 +19,6 @@ import (
 	"github.com/ucx-go/ucx/internal/sys"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/event"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/tcp/internal/inet"
 )
@@ -151,7 +150,7 @@ func (l *listener) HandleEvent(event.Events) {
 			return
 		default:
 			// Errors of the connection, not of the socket (accept(2)).
-			log.Debug("accept failed", zap.Error(err))
+			l.m.w.Log().Debug("accept failed", zap.Error(err))
 		}
 	}
 }
@@ -159,7 +158,7 @@ func (l *listener) HandleEvent(event.Events) {
 // pause stops accepting for a while: the connection that cannot be accepted
 // keeps the socket ready, and would keep us busy.
 func (l *listener) pause(cause error) {
-	log.Diag("cannot accept connections for now", zap.Stringer("listener", l.addr), zap.Error(sys.WithLimit(cause)))
+	l.m.w.Log().Diag("cannot accept connections for now", zap.Stringer("listener", l.addr), zap.Error(sys.WithLimit(cause)))
 	l.m.w.Events().Modify(l.fd, 0)
 	l.timer.Reset(l.m.host.Limits.Pause)
 }

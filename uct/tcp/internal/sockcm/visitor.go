@@ -11,7 +11,6 @@ import (
 
 	"github.com/ucx-go/ucx/internal/ledger"
 	"github.com/ucx-go/ucx/ucs/event"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 )
 
@@ -71,7 +70,7 @@ func settle(a *ledger.Account) {
 // refuse sends a visitor away.
 func (v *visitor) refuse(r ledger.Reason, why string) {
 	if v.account.Refuse(r) {
-		log.Diag("closing a connection to the connection manager; there may be more, which are not logged",
+		v.l.m.w.Log().Diag("closing a connection to the connection manager; there may be more, which are not logged",
 			zap.Stringer("listener", v.l.addr), zap.Stringer("peer", v.remote), zap.String("reason", why))
 	}
 	v.leave()

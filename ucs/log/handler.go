@@ -1,0 +1,96 @@
+package log
+
+import (
+	"context"
+	"log/slog"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// SetHandler makes the library log to h, which decides what is printed; nil restores the
+// default. It is SetLogger with a core over h. It returns the logger set before, nil for
+// the default. Any goroutine may call it.
+//
+// A program that changes levels while it runs gives its handler a slog.LevelVar, which is
+// asked for each message.
+func SetHandler(h slog.Handler) (previous *zap.Logger) {
+	if h == nil {
+		return SetLogger(nil)
+	}
+	return SetLogger(zap.New(NewCore(h)))
+}
+
+// NewCore returns a zap core that writes to h. Levels are those that Level.Slog names,
+// where diag and info are one; fields become attributes, an error stays one.
+func NewCore(h slog.Handler) zapcore.Core { return handlerCore{h} }
+
+// handlerCore writes to a slog.Handler.
+type handlerCore struct{ h slog.Handler }
+
+var _ zapcore.Core = handlerCore{}
+
+// Enabled implements zapcore.LevelEnabler.
+func (c handlerCore) Enabled(z zapcore.Level) bool {
+	return c.h.Enabled(context.Background(), slogLevel(z))
+}
+
+// With implements zapcore.Core.
+func (c handlerCore) With(fields []zapcore.Field) zapcore.Core {
+	return handlerCore{c.h.WithAttrs(attrs(nil, fields))}
+}
+
+// Check implements zapcore.Core.
+func (c handlerCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(e.Level) {
+		return ce.AddCore(e, c)
+	}
+	return ce
+}
+
+// Write implements zapcore.Core.
+func (c handlerCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	r := slog.NewRecord(e.Time, slogLevel(e.Level), e.Message, e.Caller.PC)
+	if e.LoggerName != "" {
+		r.AddAttrs(slog.String("logger", e.LoggerName))
+	}
+	r.AddAttrs(attrs(make([]slog.Attr, 0, len(fields)), fields)...)
+	return c.h.Handle(context.Background(), r)
+}
+
+// Sync implements zapcore.Core: a handler has nothing of the kind.
+func (handlerCore) Sync() error { return nil }
+
+// attrs appends fields as attributes.
+func attrs(list []slog.Attr, fields []zapcore.Field) []slog.Attr {
+	for k, f := range fields {
+		switch f.Type {
+		case zapcore.SkipType:
+		case zapcore.NamespaceType:
+			group := attrs(nil, fields[k+1:])
+			return append(list, slog.Attr{Key: f.Key, Value: slog.GroupValue(group...)})
+		case zapcore.ErrorType:
+			list = append(list, slog.Any(f.Key, f.Interface))
+		default: // several for a field that is inlined or cannot be printed
+			m := zapcore.NewMapObjectEncoder()
+			f.AddTo(m)
+			for key, value := range m.Fields {
+				list = append(list, slog.Any(key, value))
+			}
+		}
+	}
+	return list
+}
+
+// slogLevel is what slog's handlers see of a zap level. The library's levels below debug
+// stay below it.
+func slogLevel(z zapcore.Level) slog.Level {
+	if z < zapcore.DebugLevel {
+		return slog.LevelDebug + slog.Level(z-zapcore.DebugLevel)
+	}
+	return slog.Level(4 * z)
+}
+
+// Slog returns the level that a handler sees: those of slog's names, and below debug one
+// less for each.
+func (l Level) Slog() slog.Level { return slogLevel(l.Zap()) }

@@ -1,0 +1,112 @@
+package log
+
+import (
+	"log/slog"
+
+	"go.uber.org/zap"
+)
+
+// Logger is where a part of the library logs to: each context may have one of its own.
+// A nil Logger is the process's, which SetLogger, SetHandler and SetLevel are about. Any
+// goroutine may call its methods.
+type Logger struct {
+	out *zap.Logger
+	told
+}
+
+// New returns a Logger that writes to l, whose core decides what is printed. For a nil l
+// it is nil.
+func New(l *zap.Logger) *Logger {
+	if l == nil {
+		return nil
+	}
+	return &Logger{out: l}
+}
+
+// FromSlog returns a Logger that writes to l, whose handler decides what is printed. For
+// a nil l it is nil.
+func FromSlog(l *slog.Logger) *Logger {
+	if l == nil {
+		return nil
+	}
+	return New(zap.New(NewCore(l.Handler())))
+}
+
+// Enabled reports whether a message of a level would be printed.
+func (l *Logger) Enabled(level Level) bool {
+	if l == nil {
+		s := current.Load()
+		if s.user == nil {
+			return level <= s.level
+		}
+		l = s.user
+	}
+	return l.out.Core().Enabled(level.Zap())
+}
+
+// Write logs a message.
+func (l *Logger) Write(level Level, msg string, fields ...zap.Field) {
+	if l == nil {
+		s := current.Load()
+		if s.user == nil {
+			if level <= s.level {
+				s.stderr.at(level).Log(level.Zap(), msg, fields...)
+			}
+			return
+		}
+		l = s.user
+	}
+	l.out.Log(level.Zap(), msg, fields...)
+}
+
+// Print writes what the user asked for by a setting of its own: to the default logger
+// whatever the level and without one, to a logger of the program as an information.
+func (l *Logger) Print(msg string, fields ...zap.Field) {
+	if l == nil {
+		s := current.Load()
+		if s.user == nil {
+			s.stderr.plain.Info(msg, fields...)
+			return
+		}
+		l = s.user
+	}
+	l.out.Info(msg, fields...)
+}
+
+// WarnOnce logs a warning unless the same text was logged with the same key before. A key
+// that peers can choose is no harm: maxKeys of a text are logged.
+func (l *Logger) WarnOnce(key, msg string, fields ...zap.Field) {
+	if l.Enabled(LevelWarn) && l.memory().first(msg, key) {
+		l.Write(LevelWarn, msg, fields...)
+	}
+}
+
+// memory is what the logger that is written to has told already.
+func (l *Logger) memory() *told {
+	if l == nil {
+		s := current.Load()
+		if s.user == nil {
+			return &defaultTold
+		}
+		l = s.user
+	}
+	return &l.told
+}
+
+// Error logs that something cannot go on.
+func (l *Logger) Error(msg string, fields ...zap.Field) { l.Write(LevelError, msg, fields...) }
+
+// Warn logs something odd that does not stop anything.
+func (l *Logger) Warn(msg string, fields ...zap.Field) { l.Write(LevelWarn, msg, fields...) }
+
+// Diag logs something odd that is probably a matter of the machine's set-up.
+func (l *Logger) Diag(msg string, fields ...zap.Field) { l.Write(LevelDiag, msg, fields...) }
+
+// Info logs a decision.
+func (l *Logger) Info(msg string, fields ...zap.Field) { l.Write(LevelInfo, msg, fields...) }
+
+// Debug logs the life of an object.
+func (l *Logger) Debug(msg string, fields ...zap.Field) { l.Write(LevelDebug, msg, fields...) }
+
+// Trace logs a step of an operation. Test Enabled first where it matters.
+func (l *Logger) Trace(msg string, fields ...zap.Field) { l.Write(LevelTrace, msg, fields...) }
