@@ -4,7 +4,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/ucx-go/ucx/ucs"
-	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // aside holds the messages of one peer that other messages overtake in a queue: those that are
@@ -209,7 +208,7 @@ func (q *AMQueue) fetched(a *aside, err error) {
 	q.makeReady(a)
 	switch {
 	case err != nil:
-		log.Debug("active message dropped: its data could not be fetched", zap.String("worker", q.w.name), zap.Error(err))
+		q.w.ctx.log.Debug("active message dropped: its data could not be fetched", zap.String("worker", q.w.name), zap.Error(err))
 		m.state &^= amOffered
 		m.drop()
 	case q.closed:

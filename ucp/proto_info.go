@@ -23,11 +23,11 @@ func (w *Worker) printTables(c *epConfig, tables []proto.TableInfo) {
 			continue
 		}
 		for _, l := range t.Lines(owner) {
-			log.Print(l)
+			w.ctx.log.Print(l)
 		}
 		if dir := set.ProtoInfoDir; dir != "" {
 			if err := writeTable(expandName(dir), owner, t); err != nil {
-				log.Diag("protocol information not written", zap.String("UCX_PROTO_INFO_DIR", dir), zap.Error(err))
+				w.ctx.log.Diag("protocol information not written", zap.String("UCX_PROTO_INFO_DIR", dir), zap.Error(err))
 			}
 		}
 	}
@@ -102,13 +102,13 @@ func (u *usage) count(w *Worker, c *epConfig, key any, n int, explain func() pro
 }
 
 // print prints the tables with the counts to the log.
-func (u *usage) print() {
+func (u *usage) print(to *log.Logger) {
 	if u == nil {
 		return
 	}
 	for _, t := range u.list {
 		for _, l := range t.info.UsedLines(t.owner, t.counts) {
-			log.Print(l)
+			to.Print(l)
 		}
 	}
 }

@@ -557,7 +557,7 @@ func (w *Worker) closeTogether() error {
 func (w *Worker) close() error {
 	w.gate |= gateClosed
 	w.closed = true // [close]
-	w.usage.print()
+	w.usage.print(w.ctx.log)
 	w.resign()
 	for _, f := range w.families {
 		f.halt(w)
