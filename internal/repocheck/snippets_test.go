@@ -17,9 +17,9 @@ var updateSnippets = flag.Bool("update", false, "write the snippets of the docum
 //
 //	<!-- go: docs/guide_linux_test.go#server -->
 var (
-	goBlock   = regexp.MustCompile("(?ms)^(<!-- go: (\\S+) -->\n)?```go\n(.*?)^```$")
-	testFile  = regexp.MustCompile(`_test\.go$`)
-	isRun     = regexp.MustCompile(`(?m)^(\t// Output:|func Test)`)
+	goBlock  = regexp.MustCompile("(?ms)^(<!-- go: (\\S+) -->\n)?```go\n(.*?)^```$")
+	testFile = regexp.MustCompile(`_test\.go$`)
+	isRun    = regexp.MustCompile(`(?m)^(\t// Output:|func Test)`)
 )
 
 // snippet returns the text that a document shows of a place. Programs are tested by a file beside
