@@ -46,6 +46,12 @@ func (amFamily) evict(s *source, _ error) {
 		m.leaveQueue()
 		m.drop()
 	}
+	for _, q := range s.w.am.queues {
+		for _, a := range q.asides {
+			a.giveUpFetch(s)
+			q.makeReady(a) // it may be empty now
+		}
+	}
 }
 
 // configure makes the decision tables.

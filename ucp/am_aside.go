@@ -146,6 +146,15 @@ func (m *AMMessage) giveUp(status ucs.Status) {
 	m.drop()
 }
 
+// giveUpFetch takes a message that is being fetched for a source off its account. It is dropped when
+// the fetch ends.
+func (a *aside) giveUpFetch(s *source) {
+	if m := a.fetching; m != nil && m.from == s {
+		m.discharge()
+		m.state |= amGivenUp
+	}
+}
+
 // fetch begins to fetch the data of a message, the first of its peer's, into memory that the peer
 // pays for.
 func (q *AMQueue) fetch(a *aside, m *AMMessage) {
@@ -156,13 +165,14 @@ func (q *AMQueue) fetch(a *aside, m *AMMessage) {
 		return
 	}
 	m.leaveQueue() // making room may drop what is in queues
-	if err := w.charge(m.from, m.length); err != nil {
+	a.fetching = m // and may call the program
+	if err := w.charge(m.from, m.length); err != nil || m.state&amGivenUp != 0 {
+		a.fetching = nil
 		m.refuse(ucs.ErrNoMemory)
 		m.drop()
 		return
 	}
-	m.roomForData()
-	a.fetching = m
+	m.makeRoom()
 	r := w.getRequest()
 	r.state, r.mode = stateInCall|stateParams|stateAMRecv, 0
 	r.onRecv = func(r *Request, err error, _ int, _ any) {
@@ -186,19 +196,17 @@ func (q *AMQueue) fetch(a *aside, m *AMMessage) {
 	}
 }
 
-// roomForData replaces the memory of an offered message by one that has room for its data, too.
-func (m *AMMessage) roomForData() {
-	w, old := m.w, m.buf
+// makeRoom gives the message memory for the data that is to be fetched. It is none of the worker's
+// pool: a peer can say that it has written data, and what was there before would be delivered.
+func (m *AMMessage) makeRoom() {
 	n := m.length
-	buf, b := w.alignedBuffer(n + len(m.header) + len(m.key))
-	h := n + copy(b[n:], m.header)
-	k := h + copy(b[h:], m.key)
-	m.buf, m.data, m.header, m.key = buf, b[:n:n], b[n:h:h], b[h:k:k]
-	if old != nil {
-		w.buffers.Put(old)
+	b := make([]byte, n+max(m.w.params.AMAlignment-1, 0))
+	off := 0
+	if len(b) > 0 {
+		off = m.w.misaligned(b)
 	}
-	m.discharge()
-	m.charge(amMessageSize + cap(buf))
+	m.data = b[off : off+n : off+n]
+	m.charge(len(b))
 }
 
 // fetched puts a message whose data is here before those that its peer has sent behind it.
@@ -211,7 +219,8 @@ func (q *AMQueue) fetched(a *aside, err error) {
 		q.w.ctx.log.Debug("active message dropped: its data could not be fetched", zap.String("worker", q.w.name), zap.Error(err))
 		m.state &^= amOffered
 		m.drop()
-	case q.closed:
+	case q.closed || m.state&amGivenUp != 0:
+		m.state &^= amOffered
 		m.drop()
 	default:
 		m.state &^= amOffered

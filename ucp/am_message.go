@@ -60,6 +60,7 @@ const (
 	amWhole                               // all fragments are here
 	amOwned                               // it has memory of its own since its handler runs
 	amAside                               // it is held back in its queue
+	amGivenUp                             // nobody wants the data that is being fetched
 )
 
 // amMessageSize is what a message object is charged with.

@@ -22,7 +22,8 @@ import (
 // for each peer one message at a time. Messages of other peers do not wait for that. Those of one
 // peer come in the order in which they were sent; over shared memory this holds for messages that
 // can be answered (AMSendReply), as others do not say who has sent them. A message whose data
-// cannot be fetched, because its sender is gone, is dropped.
+// cannot be fetched is dropped: its sender or the endpoint to it is gone, or there is no memory for it
+// within UCX_MAX_UNEXP_BYTES, which the sender is told by ucs.ErrNoMemory.
 type AMQueue struct {
 	_ noCopy
 
@@ -267,6 +268,7 @@ func (amFamily) peerDropped(ep *Endpoint) {
 	for _, q := range ep.w.am.queues {
 		for _, a := range q.asides {
 			a.dropOf(ep.bill.debt)
+			q.makeReady(a) // it may be empty now
 		}
 	}
 }

@@ -40,8 +40,15 @@ func (c *Context) noDevice(comp uct.Component) {
 	if !ok {
 		return
 	}
-	names, why := d.Absent()
-	for _, name := range names {
+	var why error
+	for _, name := range d.Transports() {
+		switch {
+		case c.settings.TLS.Use(name) == config.UseNone:
+			c.skip(name, errNotInTLS)
+			continue
+		case why == nil:
+			why = d.Absent()
+		}
 		c.skip(name, why)
 	}
 }

@@ -99,7 +99,7 @@ func TestDeviceless(t *testing.T) {
 		if !ok {
 			continue
 		}
-		names, why := d.Absent()
+		names, why := d.Transports(), d.Absent()
 		if list, err := comp.MemoryDomains(nil); err != nil || len(list) > 0 || len(names) == 0 {
 			continue // there is a device
 		}

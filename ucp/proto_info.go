@@ -19,7 +19,7 @@ func (w *Worker) printTables(c *epConfig, tables []proto.TableInfo) {
 	owner := w.tableOwner(c)
 	for i := range tables {
 		t := &tables[i]
-		if !set.ProtoInfo.shows(t.Title) {
+		if !set.ProtoInfo.shows(t.Title, w.ctx.log) {
 			continue
 		}
 		for _, l := range t.Lines(owner) {

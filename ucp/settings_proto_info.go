@@ -69,12 +69,12 @@ func (protoInfo) ConfigSyntax() string {
 }
 
 // shows reports whether a table of that title is printed when it is made.
-func (v protoInfo) shows(title string) bool {
+func (v protoInfo) shows(title string, to *log.Logger) bool {
 	switch v.mode {
 	case protoInfoAll:
 		return true
 	case protoInfoAuto:
-		return log.Enabled(log.LevelDebug)
+		return to.Enabled(log.LevelDebug)
 	case protoInfoPattern:
 		return globAny(v.pattern, strings.ToLower(title))
 	}

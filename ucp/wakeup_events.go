@@ -3,6 +3,7 @@ package ucp
 import (
 	"fmt"
 
+	"github.com/ucx-go/ucx/ucp/internal/life"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/uct"
 )
@@ -95,5 +96,8 @@ func (w *Worker) wanted() (events uct.EventFlags) {
 	return events
 }
 
-// underWay reports whether an operation has not ended, or the lanes are not connected.
-func (ep *Endpoint) underWay() bool { return ep.under > 0 || ep.lacks != 0 }
+// underWay reports whether an operation or a close has not ended, or the lanes are not connected.
+func (ep *Endpoint) underWay() bool {
+	closing := life.Draining <= ep.life.Stage && ep.life.Stage <= life.Leaving
+	return ep.under > 0 || ep.lacks != 0 || closing || ep.flushes > 0
+}

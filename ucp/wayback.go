@@ -55,7 +55,8 @@ func (w *Worker) unanswerable(from *source, p *peer, err error) error {
 	const text = "no way back to a peer"
 	fields := []zap.Field{zap.String("worker", w.name), zap.Error(err)}
 	if errors.Is(err, uct.ErrMismatch) { // it hangs
-		if !w.noWayBack {
+		if !w.mismatchTold {
+			w.mismatchTold = true
 			w.ctx.log.Error(text, fields...)
 		}
 	} else if w.noWayBack { // peers can ask any number of times

@@ -161,10 +161,11 @@ type Worker struct {
 	nextUntied int                        // slot of the endpoint to go on with
 	asker      *source                    // of the offer that is being handled
 
-	opening   uint64      // uuid of the peer toward which an endpoint is being made: it gives no way
-	squeezed  atomic.Bool // another worker has no room for endpoints
-	evicting  bool        // ends are put off: a handler up the stack is in the middle of something
-	noWayBack bool        // a peer that could not be answered was logged
+	opening      uint64      // uuid of the peer toward which an endpoint is being made: it gives no way
+	squeezed     atomic.Bool // another worker has no room for endpoints
+	evicting     bool        // ends are put off: a handler up the stack is in the middle of something
+	noWayBack    bool        // a peer that could not be answered was logged
+	mismatchTold bool        // and one that would hang
 
 	endpoints   idtable.Table[Endpoint]
 	shelf       []*Endpoint       // kept for peers that cannot say that they need them no longer, oldest first

@@ -30,9 +30,11 @@ type Component interface {
 type Deviceless interface {
 	Component
 
-	// Absent names the transports that there would be, and says why there is no device: what
-	// is missing, and what would help.
-	Absent() (transports []string, why error)
+	// Transports names the transports that there would be with a device.
+	Transports() []string
+
+	// Absent says why there is no device: what is missing, and what would help.
+	Absent() error
 }
 
 // MDResource names a memory domain that can be opened.

@@ -113,15 +113,20 @@ func (c *component) MemoryDomains(*config.Set) ([]uct.MDResource, error) {
 
 var _ uct.Deviceless = (*component)(nil)
 
-// Absent implements uct.Deviceless.
-func (c *component) Absent() (names []string, why error) {
+// Transports implements uct.Deviceless.
+func (c *component) Transports() (names []string) {
 	for i := range transports {
 		names = append(names, transports[i].Name)
 	}
+	return names
+}
+
+// Absent implements uct.Deviceless.
+func (c *component) Absent() error {
 	if s, ok := c.source.(explaining); ok {
-		return names, s.Absent()
+		return s.Absent()
 	}
-	return names, errors.New("there is no RDMA device")
+	return errors.New("there is no RDMA device")
 }
 
 // explaining is a Source that knows why it has no devices.

@@ -98,7 +98,7 @@ var where = [steps]struct{ name, file, function string }{
 	round:     {"round", "worker.go", "Worker.round"},
 	unwind:    {"unwind", "lead.go", "call.unwind"},
 	endAll:    {"end all", "waiter.go", "Engine.EndAll"},
-	arm:       {"arm", "wakeup.go", "Worker.armQuietly"},
+	arm:       {"arm", "wakeup.go", "Worker.armFor"},
 	heard:     {"heard", "wakeup.go", "Worker.heard"},
 	armed:     {"armed", "wakeup.go", "Worker.Arm"},
 	hear:      {"hear", "sleep.go", "Engine.Heard"},
