@@ -286,6 +286,35 @@ func TestHostileAMUnexpected(t *testing.T) {
 	}
 }
 
+// TestAMQueueLiar: a peer that says that it has written the data of its message, and has not, delivers
+// nothing that the memory had before, which may be another peer's.
+func TestAMQueueLiar(t *testing.T) {
+	v := newActiveVictim(t)
+	q, err := v.NewAMQueue(AMQueueParams{ID: queueID})
+	v.must(err)
+	secret := v.buffers.Get(5000)
+	for i := range secret {
+		secret[i] = 0xAA
+	}
+	v.buffers.Put(secret)
+	h := proto.RndvRTS{Header: queueID, EpID: v.ep.localID, ReqID: 1, Size: 5000, Op: proto.RndvAM}
+	v.must(v.onRndvRTS(nil, h.Append(nil), nil))
+	if m, ok := q.TryNext(); ok {
+		t.Fatalf("a message of %d bytes whose data is at its sender", m.Len())
+	}
+	v.requestIDs.Each(func(r *Request) {
+		v.must(v.onRndvATP(nil, proto.RndvAck{ReqID: proto.RequestID(r.localID)}.Append(nil), nil))
+	})
+	m, ok := q.TryNext()
+	if !ok {
+		return // it was not believed
+	}
+	if !bytes.Equal(m.Data(), make([]byte, 5000)) {
+		t.Error("the message has what was in the memory before")
+	}
+	m.Release()
+}
+
 // TestAMQueueOfUser: what is taken out of a queue stays, whatever happens to its sender, and
 // is charged until it is given up.
 func TestAMQueueOfUser(t *testing.T) {
