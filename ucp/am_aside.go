@@ -15,6 +15,7 @@ type aside struct {
 	list     amList
 	ready    bool       // it is in AMQueue.ready
 	fetching *AMMessage // in front of the list, in no list itself
+	shared   int        // its part of AMQueue.shared
 }
 
 // debt returns the account of the endpoint that leads to the sender, nil if there is none.
@@ -155,19 +156,58 @@ func (a *aside) giveUpFetch(s *source) {
 	}
 }
 
+// sharedPart is the part of UCX_MAX_UNEXP_BYTES that a queue fetches at once from peers in shared
+// memory. They share one account, as nothing tells them apart, and one that offers data and never
+// gives it must not use that up.
+const sharedPart = 4
+
+// mayFetch reports whether the first message of an aside may be fetched now, and reserves its part.
+func (q *AMQueue) mayFetch(a *aside, m *AMMessage) bool {
+	if m.from.uct != nil {
+		return true
+	}
+	if q.shared > 0 && q.shared+m.length > q.w.maxHeld/sharedPart {
+		q.stalled = append(q.stalled, a)
+		return false
+	}
+	a.shared = m.length
+	q.shared += a.shared
+	return true
+}
+
+// endFetch takes the message out of an aside that was being fetched, and has those that were
+// stalled looked at again.
+func (q *AMQueue) endFetch(a *aside) *AMMessage {
+	m := a.fetching
+	a.fetching = nil
+	if a.shared > 0 {
+		q.shared -= a.shared
+		a.shared = 0
+		for _, s := range q.stalled {
+			q.makeReady(s)
+		}
+		q.stalled = nil
+	}
+	q.makeReady(a)
+	return m
+}
+
 // fetch begins to fetch the data of a message, the first of its peer's, into memory that the peer
 // pays for.
 func (q *AMQueue) fetch(a *aside, m *AMMessage) {
 	w := q.w
-	q.makeReady(a) // for what is behind it, if it is dropped
 	if m.length > q.maxData {
 		m.giveUp(ucs.ErrExceedsLimit)
+		q.makeReady(a)
+		return
+	}
+	if !q.mayFetch(a, m) {
 		return
 	}
 	m.leaveQueue() // making room may drop what is in queues
 	a.fetching = m // and may call the program
 	if err := w.charge(m.from, m.length); err != nil || m.state&amGivenUp != 0 {
-		a.fetching = nil
+		q.endFetch(a)
 		m.refuse(ucs.ErrNoMemory)
 		m.drop()
 		return
@@ -211,9 +251,7 @@ func (m *AMMessage) makeRoom() {
 
 // fetched puts a message whose data is here before those that its peer has sent behind it.
 func (q *AMQueue) fetched(a *aside, err error) {
-	m := a.fetching
-	a.fetching = nil
-	q.makeReady(a)
+	m := q.endFetch(a)
 	switch {
 	case err != nil:
 		q.w.ctx.log.Debug("active message dropped: its data could not be fetched", zap.String("worker", q.w.name), zap.Error(err))

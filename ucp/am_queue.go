@@ -34,6 +34,8 @@ type AMQueue struct {
 	list    amList         // the oldest first
 	ready   []*aside       // with messages that go before those
 	asides  map[any]*aside // by the sender (AMMessage.sender)
+	shared  int            // bytes being fetched from peers that share an account (sharedPart)
+	stalled []*aside       // with a message that there is no room for among those
 	waiters requestList    // of calls that wait for a message
 	taken   uint64         // messages
 	seen    uint64         // of those, when that was looked at (replyState)
@@ -162,7 +164,7 @@ func (q *AMQueue) close() {
 	for _, a := range q.asides {
 		a.list.drop() // what is being fetched is dropped when that ends
 	}
-	q.ready, q.asides = nil, nil
+	q.ready, q.asides, q.stalled = nil, nil, nil
 	for r := q.waiters.head; r != nil; r = q.waiters.head {
 		r.finish(ucs.ErrCanceled)
 	}

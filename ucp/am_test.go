@@ -315,6 +315,43 @@ func TestAMQueueLiar(t *testing.T) {
 	m.Release()
 }
 
+// TestAMQueueShared: peers in shared memory that offer data and do not give it use up a part of the
+// memory for unexpected messages, and no more. What waits for room is fetched when there is some.
+func TestAMQueueShared(t *testing.T) {
+	v := newActiveVictim(t)
+	q, err := v.NewAMQueue(AMQueueParams{ID: queueID})
+	v.must(err)
+	most := v.maxHeld / sharedPart
+	const size = 100_000
+	ends := []*Endpoint{v.ep}
+	for len(ends) <= most/size+3 {
+		ep, err := v.NewEndpoint(EndpointParams{Address: v.address})
+		v.must(err)
+		ends = append(ends, ep)
+	}
+	for _, ep := range ends {
+		h := proto.RndvRTS{Header: queueID, EpID: ep.localID, ReqID: 1, Size: size, Op: proto.RndvAM}
+		v.must(v.onRndvRTS(nil, h.Append(nil), nil))
+	}
+	if _, ok := q.TryNext(); ok {
+		t.Error("a message whose data is at its sender")
+	}
+	if q.shared > most || q.shared+size <= most || len(q.stalled) == 0 {
+		t.Errorf("%d bytes are being fetched of at most %d, %d messages are stalled", q.shared, most, len(q.stalled))
+	}
+	for range ends {
+		v.requestIDs.Each(func(r *Request) {
+			v.must(v.onRndvATP(nil, proto.RndvAck{ReqID: proto.RequestID(r.localID)}.Append(nil), nil))
+		})
+		for m, ok := q.TryNext(); ok; m, ok = q.TryNext() {
+			m.Release()
+		}
+	}
+	if q.shared != 0 || q.asides != nil || len(q.stalled) != 0 || v.Stats().UnexpectedBytes != 0 {
+		t.Errorf("left: %d bytes being fetched, %d asides, %d stalled, %d bytes held", q.shared, len(q.asides), len(q.stalled), v.Stats().UnexpectedBytes)
+	}
+}
+
 // TestAMQueueOfUser: what is taken out of a queue stays, whatever happens to its sender, and
 // is charged until it is given up.
 func TestAMQueueOfUser(t *testing.T) {

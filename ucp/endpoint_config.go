@@ -156,7 +156,9 @@ func (w *Worker) configFor(p *lanePlan) *epConfig {
 		w.tellLanes(len(w.configs), p.chosen)
 		w.configs[key] = c
 	}
-	w.printTables(c, c.explain(w, nil))
+	if w.ctx.settings.ProtoInfo.prints(w.ctx.log) {
+		w.printTables(c, c.explain(w, nil))
+	}
 	if w.usage != nil {
 		c.short, c.shortAM = -1, -1 // every operation is to be counted
 	}

@@ -68,7 +68,7 @@ type laneRoute struct{ local, remote int }
 // names at an entry; -1 if none is, or it is one of those taken.
 func (r *laneRules) spareFor(i *iface, addr *proto.WorkerAddress, entry int, taken []lane) int {
 	return slices.IndexFunc(r.spare, func(s lane) bool {
-		if s.iface != i || slices.ContainsFunc(taken, func(t lane) bool { return t.uct == s.uct }) {
+		if s.iface != i || hasLane(taken, s.uct) {
 			return false
 		}
 		return s.isFor(addr.Entry(entry))
@@ -90,8 +90,7 @@ func (r *laneRules) hasSpare(i *iface, dev *proto.AddressDevice, f *proto.Addres
 
 // isSpare reports whether a lane was there before.
 func (r *laneRules) isSpare(l lane) bool {
-	return slices.ContainsFunc(r.spare, func(s lane) bool { return s.uct == l.uct }) ||
-		slices.ContainsFunc(r.made, func(m madeLane) bool { return m.uct == l.uct })
+	return hasLane(r.spare, l.uct) || slices.ContainsFunc(r.made, func(m madeLane) bool { return m.uct == l.uct })
 }
 
 // madeLane is a lane that is not connected pairwise, and where it leads.
@@ -109,8 +108,7 @@ func (r *laneRules) reuse(i *iface, addr *proto.WorkerAddress, l *proto.Lane, ta
 	dev, f := addr.Entry(l.Remote)
 	for k := range r.made {
 		m := &r.made[k]
-		if m.iface == i && m.path == l.Path && m.entry == idOf(f.Transport, dev.Addr, f.Addr) &&
-			!slices.ContainsFunc(taken, func(t lane) bool { return t.uct == m.uct }) {
+		if m.iface == i && m.path == l.Path && m.entry == idOf(f.Transport, dev.Addr, f.Addr) && !hasLane(taken, m.uct) {
 			return m.lane, true
 		}
 	}

@@ -25,6 +25,11 @@ func (l *lane) leadsTo(dev *proto.AddressDevice, f *proto.AddressIface, end []by
 	return ok && at.LeadsTo(dev.Addr, f.Addr, end)
 }
 
+// hasLane reports whether a transport's endpoint is that of one of the lanes.
+func hasLane(list []lane, ue uct.Endpoint) bool {
+	return slices.ContainsFunc(list, func(l lane) bool { return l.uct == ue })
+}
+
 // isFor reports whether the lane is connected with one of the ends that the addresses name.
 func (l *lane) isFor(dev *proto.AddressDevice, f *proto.AddressIface) bool {
 	return slices.ContainsFunc(f.EpAddrs, func(e proto.AddressEp) bool { return l.leadsTo(dev, f, e.Addr) })

@@ -3,7 +3,6 @@ package ucp
 import (
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"go.uber.org/zap"
@@ -19,14 +18,14 @@ func (w *Worker) printTables(c *epConfig, tables []proto.TableInfo) {
 	owner := w.tableOwner(c)
 	for i := range tables {
 		t := &tables[i]
-		if !set.ProtoInfo.shows(t.Title, w.ctx.log) {
+		if !set.ProtoInfo.fits(t.Title) {
 			continue
 		}
 		for _, l := range t.Lines(owner) {
 			w.ctx.log.Print(l)
 		}
 		if dir := set.ProtoInfoDir; dir != "" {
-			if err := writeTable(expandName(dir), owner, t); err != nil {
+			if err := writeTable(log.ExpandName(dir), owner, t); err != nil {
 				w.ctx.log.Diag("protocol information not written", zap.String("UCX_PROTO_INFO_DIR", dir), zap.Error(err))
 			}
 		}
@@ -43,12 +42,6 @@ func writeTable(dir, owner string, t *proto.TableInfo) error {
 	}
 	name := plainName(owner) + "_" + plainName(t.Title) + ".txt"
 	return os.WriteFile(filepath.Join(dir, name), []byte(t.String()), 0o640)
-}
-
-// expandName fills in the process's number for %p and the host's name for %h.
-func expandName(s string) string {
-	host, _ := os.Hostname() // empty if the system does not tell
-	return strings.NewReplacer("%p", strconv.Itoa(os.Getpid()), "%h", host).Replace(s)
 }
 
 // plainName replaces what a file's name should not have.

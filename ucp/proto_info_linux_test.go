@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"go.uber.org/zap/zapcore"
+
+	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // loggedTables opens two workers under settings, runs exchange between them and returns the
@@ -98,7 +100,7 @@ func TestProtoInfoDir(t *testing.T) {
 			t.Fatal(err)
 		}
 	}, "PROTO_INFO", "*tagged*", "PROTO_INFO_DIR", dir)
-	files, err := filepath.Glob(expandName(dir) + "/*tagged_message*.txt")
+	files, err := filepath.Glob(log.ExpandName(dir) + "/*tagged_message*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("files %q, %v", files, err)
 	}

@@ -39,7 +39,9 @@ func (ep *Endpoint) rmaTables(k *Rkey) *proto.RMATables {
 		ep.cfg.rma = make(map[uint64]*proto.RMATables)
 	}
 	ep.cfg.rma[lanes] = t
-	w.printTables(ep.cfg, t.Explain(proto.DataContig))
+	if w.ctx.settings.ProtoInfo.prints(w.ctx.log) {
+		w.printTables(ep.cfg, t.Explain(proto.DataContig))
+	}
 	return t
 }
 

@@ -68,17 +68,20 @@ func (protoInfo) ConfigSyntax() string {
 	return `y, n, "auto", "used", or a pattern with *, ? and [a-z]`
 }
 
-// shows reports whether a table of that title is printed when it is made.
-func (v protoInfo) shows(title string, to *log.Logger) bool {
+// prints reports whether tables are printed when they are made, if their titles fit.
+func (v protoInfo) prints(to *log.Logger) bool {
 	switch v.mode {
-	case protoInfoAll:
+	case protoInfoAll, protoInfoPattern:
 		return true
 	case protoInfoAuto:
 		return to.Enabled(log.LevelDebug)
-	case protoInfoPattern:
-		return globAny(v.pattern, strings.ToLower(title))
 	}
 	return false
+}
+
+// fits reports whether a table of that title is among those that are printed.
+func (v protoInfo) fits(title string) bool {
+	return v.mode != protoInfoPattern || globAny(v.pattern, strings.ToLower(title))
 }
 
 var _ config.Syntaxer = protoInfo{}

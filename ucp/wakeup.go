@@ -122,11 +122,11 @@ func (w *Worker) eventFD() int {
 	return w.uctw.EventFD()
 }
 
-// Arm prepares the event descriptor: after nil every new event makes it
-// readable, of those that WorkerParams.Events asks for. ucs.ErrBusy means that there is something to progress already, or
-// that Signal was called, or in ThreadModeMulti that others have progressed something;
-// call Progress until it returns 0, look at what is waited for, and arm again. It has
-// to be called before each sleep.
+// Arm prepares the event descriptor: after nil every new event makes it readable, of those that
+// WorkerParams.Events asks for. ucs.ErrBusy means that there is something to progress already,
+// or that Signal was called, or in ThreadModeMulti that others have progressed something; call
+// Progress until it returns 0, look at what is waited for, and arm again. It has to be called
+// before each sleep.
 func (w *Worker) Arm() error {
 	if w.missing() {
 		return errMissing("Worker.Arm", w == nil)

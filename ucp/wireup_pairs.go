@@ -2,7 +2,6 @@ package ucp
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/ucx-go/ucx/proto"
 	"github.com/ucx-go/ucx/ucs"
@@ -161,8 +160,7 @@ func (ep *Endpoint) detachUnpaired() (made []madeLane) {
 
 // has reports whether a transport's endpoint is one of the lanes.
 func (ep *Endpoint) has(ue uct.Endpoint) bool {
-	return ep.pair != nil && ep.pair.aux.uct == ue ||
-		slices.ContainsFunc(ep.lanes, func(l lane) bool { return l.uct == ue })
+	return ep.pair != nil && ep.pair.aux.uct == ue || hasLane(ep.lanes, ue)
 }
 
 // onPairReply connects the lanes with the ends in a reply.

@@ -1,47 +1,23 @@
 package doccheck
 
 import (
-	"os"
 	"path"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ucx-go/ucx/internal/apicheck"
 )
 
 // exports are the exported names of the packages: pkg.Name, and pkg.Type.Member for
 // fields and methods. They are those of the lists that package apicheck keeps.
 type exports map[string]bool
 
-var listed = regexp.MustCompile(`^\t?(?:const|var|func|type|field|method)(?: \([^)]*\))? (\w+)`)
-
 func readExports(t *testing.T) exports {
 	t.Helper()
-	files, err := filepath.Glob("../apicheck/testdata/*.txt")
-	if err != nil || len(files) < 5 {
-		t.Fatalf("%v, %v", files, err)
-	}
-	names := make(exports)
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pkg := strings.TrimSuffix(filepath.Base(file), ".txt")
-		pkg = pkg[strings.LastIndexByte(pkg, '-')+1:]
-		of := ""
-		for line := range strings.Lines(string(text)) {
-			m := listed.FindStringSubmatch(line)
-			switch {
-			case m == nil:
-			case strings.HasPrefix(line, "\t"):
-				names[of+"."+m[1]] = true
-			default:
-				of = pkg + "." + m[1]
-				names[of] = true
-			}
-		}
+	names, err := apicheck.Names("../apicheck/testdata")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%d names, %v", len(names), err)
 	}
 	return names
 }

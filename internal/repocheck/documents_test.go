@@ -8,7 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode"
+
+	"github.com/ucx-go/ucx/internal/apicheck"
 )
 
 var (
@@ -84,74 +85,30 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// exported reads the lists of what the packages export: their names, and the
-// members of types as Type.Member.
+// exported are the members of exported types, as Type.Member.
 func exported(t *testing.T) map[string]bool {
 	t.Helper()
-	files, err := filepath.Glob("../apicheck/testdata/*.txt")
-	if err != nil || len(files) < 5 {
-		t.Fatalf("%v, %v", files, err)
+	list, err := apicheck.Names("../apicheck/testdata")
+	if err != nil || len(list) == 0 {
+		t.Fatalf("%d names, %v", len(list), err)
 	}
-	names := make(map[string]bool)
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pkg := strings.TrimSuffix(filepath.Base(file), ".txt")
-		pkg = pkg[strings.LastIndexByte(pkg, '-')+1:]
-		of := ""
-		for line := range strings.Lines(string(text)) {
-			m := listed.FindStringSubmatch(line)
-			switch {
-			case m == nil:
-			case strings.HasPrefix(line, "\t"):
-				names[of+"."+m[1]], names["."+m[1]] = true, true
-			default:
-				of = m[1]
-				names[pkg+"."+of] = true
-			}
+	members := make(map[string]bool)
+	for name := range list {
+		if _, member, _ := strings.Cut(name, "."); strings.Contains(member, ".") {
+			members[member] = true
 		}
 	}
-	return names
+	return members
 }
 
-var (
-	listed = regexp.MustCompile(`^\t?(?:const|var|func|type|field|method)(?: \([^)]*\))? (\w+)`)
-	member = regexp.MustCompile("`(?:\\w+\\.)?([A-Z]\\w+\\.[A-Z]\\w+)`")
-	used   = regexp.MustCompile(`\b(?:ucp|ucpnet|ucs|uct|verbs|verbstest|rdmacm)\.[A-Z]\w*`)
-	called = regexp.MustCompile(`(\.[A-Z]\w*)\(`)
-)
+var member = regexp.MustCompile("`(?:\\w+\\.)?([A-Z]\\w+\\.[A-Z]\\w+)`")
 
-// unknownNames are the names in a document that no package exports: members of
-// types that are quoted, and what blocks of Go call.
+// unknownNames are the members of types that a document quotes and no package exports. Blocks of Go
+// are compiled (TestSnippets).
 func unknownNames(text string, known map[string]bool) (unknown []string) {
-	code := false
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "```") {
-			code = !code
-		}
-		var names []string
-		if code {
-			names = used.FindAllString(line, -1)
-			for _, m := range called.FindAllStringSubmatchIndex(line, -1) {
-				before := line[:m[2]]
-				from := strings.LastIndexFunc(before, func(r rune) bool {
-					return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
-				}) + 1
-				if pkg := before[from:]; !slices.Contains([]string{"context", "fmt", "http"}, pkg) && !used.MatchString(pkg+line[m[2]:m[3]]) {
-					names = append(names, line[m[2]:m[3]])
-				}
-			}
-		} else {
-			for _, m := range member.FindAllStringSubmatch(line, -1) {
-				names = append(names, m[1])
-			}
-		}
-		for _, n := range names {
-			if !known[n] {
-				unknown = append(unknown, n)
-			}
+	for _, m := range member.FindAllStringSubmatch(goBlock.ReplaceAllString(text, ""), -1) {
+		if !known[m[1]] {
+			unknown = append(unknown, m[1])
 		}
 	}
 	return unknown
@@ -168,18 +125,16 @@ func TestDocumentedNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		prose := goBlock.ReplaceAllString(string(text), "") // blocks are compiled
-		for _, n := range unknownNames(prose, known) {
+		for _, n := range unknownNames(string(text), known) {
 			t.Errorf("%s names %s, which no package exports", d, n)
 		}
 	}
 }
 
 func TestUnknownNames(t *testing.T) {
-	known := map[string]bool{"ucp.NewContext": true, "Worker.Wait": true, ".Wait": true}
-	got := unknownNames("`Worker.Wait`, `Worker.Gone`, `uct.Worker.Lost`, `Worker.hidden`\n"+
-		"```go\nctx, err := ucp.NewContext(ucp.Params{}).Wait().Else(context.Background())\n```\n", known)
-	if want := []string{"Worker.Gone", "Worker.Lost", "ucp.Params", ".Else"}; !slices.Equal(got, want) {
+	got := unknownNames("`Worker.Wait`, `Worker.Gone`, `uct.Worker.Lost`, `Worker.hidden`\n```go\n`Worker.InCode`\n```\n",
+		map[string]bool{"Worker.Wait": true})
+	if want := []string{"Worker.Gone", "Worker.Lost"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -81,7 +81,7 @@ var foreign = []struct {
 	{"connecting never blocks", []string{"TCP_CONN_NB=y"}},
 	{"cma keeps no memory that could be invalidated", []string{"CMA_MEMORY_INVALIDATE=n"}},
 	{"Go programs do not fork without executing another", []string{"IB_FORK_INIT=n|try"}},
-	{"a worker in thread mode multi has one lock", []string{"USE_MT_MUTEX"}},
+	{"a worker in thread mode multi has no lock to choose", []string{"USE_MT_MUTEX"}},
 	{"C UCX has given it up as well", []string{
 		"*_MAX_BCOPY", "*_MAX_SHORT", "*_TX_NUM_GET_OPS", "SOCKADDR_AUX_TLS", "SEG_SIZE",
 	}},

@@ -55,13 +55,18 @@ func (f *File) open() (zapcore.WriteSyncer, error) {
 	case "stdout":
 		return nil, errors.New("standard output is the program's")
 	}
-	host, _ := os.Hostname()
-	name := strings.NewReplacer("%p", strconv.Itoa(os.Getpid()), "%h", host).Replace(strings.TrimPrefix(f.Name, "file:"))
-	w := &rotating{name: name, max: f.MaxSize, keep: f.Keep}
+	w := &rotating{name: ExpandName(strings.TrimPrefix(f.Name, "file:")), max: f.MaxSize, keep: f.Keep}
 	if w.max <= 0 {
 		w.max = math.MaxInt
 	}
 	return w, w.begin()
+}
+
+// ExpandName fills in the process's number for %p and the host's name for %h, as settings that name
+// files have them.
+func ExpandName(name string) string {
+	host, _ := os.Hostname() // empty if the system does not tell
+	return strings.NewReplacer("%p", strconv.Itoa(os.Getpid()), "%h", host).Replace(name)
 }
 
 // rotating is a file that is begun anew when it is full.
