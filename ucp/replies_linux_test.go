@@ -204,7 +204,7 @@ func TestRepliesOfHandler(t *testing.T) {
 		if s.Paused == 0 || s.OwedBytes < 1<<20 || s.OwedBytes > 1<<20+10_000 {
 			t.Errorf("after %d questions: %+v", asked, s)
 		}
-		if list := connected(p.server); len(list) != 1 || list[0].Owed != s.OwedBytes || list[0].Paused != 1 {
+		if list := p.server.Peers(); len(list) != 1 || list[0].Owed != s.OwedBytes || list[0].Paused != 1 {
 			t.Errorf("%+v", list)
 		}
 		p.goodIsServed()
