@@ -18,8 +18,8 @@ var callAMRecv = callRule{"a receive of an active message", accessFlags, paramBu
 //
 // The receive cannot be canceled. It ends with the endpoint that leads to the sender.
 func (m *AMMessage) Recv(buf []byte, p *RequestParams) (*Request, error) {
-	if m == nil {
-		return nil, errNoAM
+	if m.missing() {
+		return nil, errMissing("AMMessage.Recv", m == nil)
 	}
 	w := m.w
 	w.enter()
@@ -33,8 +33,8 @@ func (m *AMMessage) Recv(buf []byte, p *RequestParams) (*Request, error) {
 // same, until the endpoint that leads to the sender is gone: the receive cannot be
 // canceled. It cannot be called in a handler: Keep is for that.
 func (m *AMMessage) RecvWait(ctx context.Context, buf []byte) (int, error) {
-	if m == nil {
-		return 0, errNoAM
+	if m.missing() {
+		return 0, errMissing("AMMessage.RecvWait", m == nil)
 	}
 	c, err := m.w.waitingCall(startAMRecv)
 	if err != nil {

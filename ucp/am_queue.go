@@ -91,6 +91,9 @@ func (w *Worker) newAMQueue(p *AMQueueParams) (*AMQueue, error) {
 // error matches ucs.ErrCanceled, and so does that of a queue that was closed. Each
 // message goes to one caller, in ThreadModeMulti to the one that has waited longest.
 func (q *AMQueue) Next(ctx context.Context) (*AMMessage, error) {
+	if q.missing() {
+		return nil, errMissing("AMQueue.Next", q == nil)
+	}
 	c, err := q.w.waitingCall(startNext)
 	if err != nil {
 		return nil, err
@@ -107,6 +110,9 @@ func (q *AMQueue) Next(ctx context.Context) (*AMMessage, error) {
 
 // TryNext takes the oldest message out of the queue if there is one, without progress.
 func (q *AMQueue) TryNext() (*AMMessage, bool) {
+	if q.missing() {
+		return nil, false
+	}
 	q.w.enter()
 	m := q.pop()
 	q.w.exit()
@@ -144,6 +150,9 @@ func (q *AMQueue) All(ctx context.Context) func(yield func(*AMMessage, error) bo
 // Close gives up the messages in the queue, as Release does, and ends the calls that wait.
 // Messages of the id have no handler then. A second Close does nothing.
 func (q *AMQueue) Close() error {
+	if q.missing() {
+		return errMissing("AMQueue.Close", q == nil)
+	}
 	q.w.enter()
 	q.close()
 	q.w.exit()

@@ -60,8 +60,8 @@ func (w *Worker) TagRecvWait(ctx context.Context, tag, mask Tag, buf []byte) (Ta
 // ctx means what it means for Worker.TagRecvWait; a message that is given back goes to a
 // later receive of its tag.
 func (d *TagMessage) RecvWait(ctx context.Context, buf []byte) (TagRecvInfo, error) {
-	if d == nil {
-		return TagRecvInfo{}, errNoMessage
+	if d.missing() {
+		return TagRecvInfo{}, errMissing("TagMessage.RecvWait", d == nil)
 	}
 	c, err := d.w.waitingCall(startRecv)
 	if err != nil {

@@ -24,10 +24,13 @@ type ConnRequest struct {
 }
 
 // take makes the request the caller's to answer.
-func (r *ConnRequest) take() bool { return r != nil && !r.taken.Swap(true) }
+func (r *ConnRequest) take() bool { return !r.missing() && !r.taken.Swap(true) }
 
 // Reject is Listener.Reject.
 func (r *ConnRequest) Reject() error {
+	if r.missing() {
+		return errMissing("ConnRequest.Reject", r == nil)
+	}
 	if !r.take() {
 		return fmt.Errorf("ucp: the request for a connection was accepted or rejected before: %w", ucs.ErrInvalidParam)
 	}
@@ -37,6 +40,9 @@ func (r *ConnRequest) Reject() error {
 // ClientAddr is where the client connects from. Where a connection manager cannot tell,
 // none so far, that is ucs.ErrUnsupported.
 func (r *ConnRequest) ClientAddr() (netip.AddrPort, error) {
+	if r.missing() {
+		return netip.AddrPort{}, errMissing("ConnRequest.ClientAddr", r == nil)
+	}
 	if !r.uct.Source.Addr.IsValid() {
 		return netip.AddrPort{}, fmt.Errorf("ucp: address of a client: %w", ucs.ErrUnsupported)
 	}

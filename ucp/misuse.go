@@ -118,12 +118,16 @@ var errSignalClosed = fmt.Errorf("ucp: Signal on a worker that is closed: %w", u
 // Calls of handles that were not made by this package give an error. A look at the pointer
 // takes the place of the one that the processor would do, so it costs nothing on short paths.
 
-func (ep *Endpoint) missing() bool { return ep == nil || ep.w == nil }
-func (w *Worker) missing() bool    { return w == nil || w.ctx == nil }
-func (c *Context) missing() bool   { return c == nil || c.set == nil }
-func (m *Memory) missing() bool    { return m == nil || m.ctx == nil }
-func (k *Rkey) missing() bool      { return k == nil || k.ep == nil }
-func (l *Listener) missing() bool  { return l == nil || l.w == nil }
+func (ep *Endpoint) missing() bool   { return ep == nil || ep.w == nil }
+func (w *Worker) missing() bool      { return w == nil || w.ctx == nil }
+func (c *Context) missing() bool     { return c == nil || c.set == nil }
+func (m *Memory) missing() bool      { return m == nil || m.ctx == nil }
+func (k *Rkey) missing() bool        { return k == nil || k.ep == nil }
+func (l *Listener) missing() bool    { return l == nil || l.w == nil }
+func (r *ConnRequest) missing() bool { return r == nil || r.uct == nil }
+func (q *AMQueue) missing() bool     { return q == nil || q.w == nil }
+func (m *AMMessage) missing() bool   { return m == nil || m.w == nil }
+func (d *TagMessage) missing() bool  { return d == nil || d.w == nil }
 
 // errMissing is the error of a call of a handle that is nil, or a zero value.
 //

@@ -55,8 +55,8 @@ func (w *Worker) probe(tag, mask Tag) *TagMessage {
 // afterwards, unless its parameters were refused or, with OpForceImmediate,
 // ucs.ErrNoResource came back: then it is still the caller's.
 func (d *TagMessage) Recv(buf []byte, p *RequestParams) (*Request, error) {
-	if d == nil {
-		return nil, errNoMessage
+	if d.missing() {
+		return nil, errMissing("TagMessage.Recv", d == nil)
 	}
 	w := d.w
 	w.enter()
@@ -92,7 +92,7 @@ var errNoMessage = fmt.Errorf("ucp: no message, or one that was received or disc
 // Discard gives the message up. To its sender that is as if it had been received.
 // It must not be used afterwards; a second Discard does nothing.
 func (d *TagMessage) Discard() {
-	if d == nil {
+	if d.missing() {
 		return
 	}
 	w := d.w
