@@ -130,6 +130,68 @@ func TestNamesOfC(t *testing.T) {
 	}
 }
 
+// TestGeneralNames: a name without a transport, or with that of a kind of transports, sets each of
+// theirs, and counts less than one that says more.
+func TestGeneralNames(t *testing.T) {
+	for _, tc := range []struct{ value, weak, strong, sets string }{
+		{"ERROR", "FAILURE", "SM_FAILURE", "POSIX_FAILURE SYSV_FAILURE CMA_FAILURE"},
+		{"ERROR", "SM_FAILURE", "MM_FAILURE", "POSIX_FAILURE SYSV_FAILURE"},
+		{"ERROR", "SM_FAILURE", "SCOPY_FAILURE", "CMA_FAILURE"},
+		{"ERROR", "FAILURE", "TCP_FAILURE", "TCP_FAILURE"},
+		{"7", "MAX_NUM_EPS", "SM_MAX_NUM_EPS", "POSIX_MAX_NUM_EPS SYSV_MAX_NUM_EPS CMA_MAX_NUM_EPS"},
+		{"7", "MAX_NUM_EPS", "IB_MAX_NUM_EPS", "RC_VERBS_MAX_NUM_EPS UD_VERBS_MAX_NUM_EPS"},
+		{"7", "MAX_NUM_EPS", "TCP_MAX_NUM_EPS", "TCP_MAX_NUM_EPS"},
+		{"7", "MAX_NUM_EPS", "SELF_MAX_NUM_EPS", "SELF_MAX_NUM_EPS"},
+		{"7", "IB_MAX_NUM_EPS", "RC_MAX_NUM_EPS", "RC_VERBS_MAX_NUM_EPS"},
+		{"7", "SM_MAX_NUM_EPS", "MM_MAX_NUM_EPS", "POSIX_MAX_NUM_EPS SYSV_MAX_NUM_EPS"},
+		{"7", "SM_MAX_NUM_EPS", "SCOPY_MAX_NUM_EPS", "CMA_MAX_NUM_EPS"},
+		{"7MBs", "SM_BW", "MM_BW", "POSIX_BW SYSV_BW"},
+		{"7MBs", "SM_BW", "SCOPY_BW", "CMA_BW"},
+		{"no", "MM_HUGETLB_MODE", "SYSV_HUGETLB_MODE", "SYSV_HUGETLB_MODE"},
+		{"no", "MM_HUGETLB_MODE", "POSIX_HUGETLB_MODE", "POSIX_HUGETLB_MODE"},
+		{"7", "SCOPY_MAX_IOV", "CMA_MAX_IOV", "CMA_MAX_IOV"},
+		{"7K", "SCOPY_SEG_SIZE", "CMA_SEG_SIZE", "CMA_SEG_SIZE"},
+		{"7", "SCOPY_TX_QUOTA", "CMA_TX_QUOTA", "CMA_TX_QUOTA"},
+		{"7", "SCOPY_TX_MAX_BUFS", "CMA_TX_MAX_BUFS", "CMA_TX_MAX_BUFS"},
+	} {
+		for _, name := range []string{tc.weak, tc.strong} {
+			t.Setenv("UCX_"+name, tc.value)
+			cfg, err := ReadConfig("", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cfg.set.Check(); err != nil {
+				t.Errorf("UCX_%s=%s: %v", name, tc.value, err)
+			}
+			for _, sets := range strings.Fields(tc.sets) {
+				if value, from, _ := cfg.set.Lookup(sets); value != tc.value || from.Variable != "UCX_"+name {
+					t.Errorf("UCX_%s=%s beside weaker ones: UCX_%s is %s from %v", name, tc.value, sets, value, from)
+				}
+			}
+		}
+		os.Unsetenv("UCX_" + tc.weak)
+		os.Unsetenv("UCX_" + tc.strong)
+	}
+}
+
+// TestGeneralValue: interfaces have what a general name says.
+func TestGeneralValue(t *testing.T) {
+	ctx := contextFor(t, FeatureTag, "TLS", "self,tcp,posix,cma", "MAX_NUM_EPS", "7", "SM_MAX_NUM_EPS", "8", "SCOPY_MAX_NUM_EPS", "9")
+	defer ctx.Close()
+	w, err := ctx.NewWorker(WorkerParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	want := map[string]int{"self": 7, "tcp": 7, "posix": 8, "cma": 9}
+	for _, i := range w.ifaces {
+		name := i.attr.Resource.Transport
+		if n, ok := want[name]; ok && i.attr.MaxEndpoints != n {
+			t.Errorf("%s scales to %d endpoints, want %d", name, i.attr.MaxEndpoints, n)
+		}
+	}
+}
+
 // TestModifyNames: a name with the prefix, or misspelt, is an error that says what is wanted.
 func TestModifyNames(t *testing.T) {
 	cfg, err := ReadConfig("", "")

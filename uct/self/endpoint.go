@@ -44,9 +44,6 @@ func (i *iface) NewEndpoint(p uct.EndpointParams) (uct.Endpoint, error) {
 	if p.PathIndex < 0 || p.PathIndex >= i.attr.NumPaths {
 		return nil, fmt.Errorf("self: path %d of %d: %w", p.PathIndex, i.attr.NumPaths, ucs.ErrInvalidParam)
 	}
-	if i.endpoints >= i.attr.MaxEndpoints {
-		return nil, fmt.Errorf("self: all %d endpoints of UCX_SELF_MAX_NUM_EPS are in use: %w", i.endpoints, ucs.ErrExceedsLimit)
-	}
 	i.endpoints++
 	e := &endpoint{tx: i, home: i, user: p.UserData}
 	e.src.Owner = e

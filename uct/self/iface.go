@@ -90,7 +90,7 @@ func attributes(r uct.Resource, s ifaceSettings) uct.IfaceAttr {
 		Atomic32:     ops,
 		Atomic64:     ops,
 		IfaceAddrLen: addrLen,
-		MaxEndpoints: s.MaxNumEPs.Int(uct.Unlimited),
+		MaxEndpoints: s.Common.MaxNumEPs.Int(uct.Unlimited),
 		NumPaths:     1,
 		Perf: uct.Perf{
 			Overhead:           10e-9,

@@ -46,8 +46,13 @@ type domainSettings struct {
 // meaning here are left out: buffers come from the heap (ALLOC), and endpoints do
 // not fail (FAILURE).
 type ifaceSettings struct {
-	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints that one interface may have at a time."`
-	SegSize   config.Bytes `ucx:"SEG_SIZE" default:"8k" doc:"Largest message, and size of the buffers that messages are copied to."`
+	Common  commonSettings `prefix:""`
+	SegSize config.Bytes   `ucx:"SEG_SIZE" default:"8k" doc:"Largest message, and size of the buffers that messages are copied to."`
+}
+
+// commonSettings are those that all transports have (uct_iface_config_table).
+type commonSettings struct {
+	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which self is expected to scale, as that of other transports. It is no limit."`
 }
 
 func loadDomainSettings(cfg *config.Set) (s domainSettings, err error) {

@@ -65,13 +65,13 @@ func (c component) mapper(cfg *config.Set) (mapper, error) {
 		if err := cfg.Load(section, &s); err != nil {
 			return nil, err
 		}
-		return &sysv{huge: s.Huge, users: users}, nil
+		return &sysv{huge: s.MM.Huge, users: users}, nil
 	}
 	var s posixDomainSettings
 	if err := cfg.Load(section, &s); err != nil {
 		return nil, err
 	}
-	if s.Huge == config.Yes {
+	if s.MM.Huge == config.Yes {
 		return nil, fmt.Errorf("shm: UCX_POSIX_HUGETLB_MODE=y: files in memory have no huge pages; "+
 			"use try, or transport sysv: %w", ucs.ErrUnsupported)
 	}

@@ -38,6 +38,10 @@ func init() {
 // sysvDomainSettings are read when a sysv domain is opened
 // (uct_mm_md_config_table).
 type sysvDomainSettings struct {
+	MM sysvHuge `prefix:"MM_"`
+}
+
+type sysvHuge struct {
 	Huge config.Ternary `ucx:"HUGETLB_MODE" default:"try" doc:"Allocate memory in huge pages: y means only so, rings and receive buffers too, try where it can be had and is worth it. A hostile peer can take huge pages away, and touching them is a fault then, which transports survive and programs may not."`
 }
 
@@ -46,25 +50,35 @@ type sysvDomainSettings struct {
 // come from the file system unless USE_PROC_LINK is off, and then its pages are
 // taken at once.
 type posixDomainSettings struct {
-	Huge        config.Ternary `ucx:"HUGETLB_MODE" default:"try" doc:"Use huge pages. Shared memory files have none, so y is refused."`
-	Dir         string         `ucx:"DIR" default:"/dev/shm" doc:"Directory of shared memory files that have a name. Processes that talk to each other must use the same."`
-	UseProcLink bool           `ucx:"USE_PROC_LINK" default:"y" doc:"Share memory without a name through /proc/PID/fd. Otherwise it has files in DIR, and processes that talk to each other must agree on that."`
+	MM          posixHuge `prefix:"MM_"`
+	Dir         string    `ucx:"DIR" default:"/dev/shm" doc:"Directory of shared memory files that have a name. Processes that talk to each other must use the same."`
+	UseProcLink bool      `ucx:"USE_PROC_LINK" default:"y" doc:"Share memory without a name through /proc/PID/fd. Otherwise it has files in DIR, and processes that talk to each other must agree on that."`
+}
+
+type posixHuge struct {
+	Huge config.Ternary `ucx:"HUGETLB_MODE" default:"try" doc:"Use huge pages. Shared memory files have none, so y is refused."`
 }
 
 // ifaceSettings are read when an interface is opened (uct_mm_iface_config_table,
 // uct_sm_iface_config_table).
 type ifaceSettings struct {
-	SM smSettings `prefix:"SM_"`
 	MM mmSettings `prefix:"MM_"`
 }
 
+// smSettings are those of all transports within a host, with the defaults of these.
 type smSettings struct {
-	Failure   log.Level        `ucx:"FAILURE" default:"DIAG" doc:"Log level of endpoint failures that nobody handles."`
-	MaxNumEPs config.Count     `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which the transport is expected to scale. Only published."`
-	BW        config.Bandwidth `ucx:"BW" default:"15360MBs" doc:"Memory bandwidth to assume."`
+	Common commonSettings   `prefix:""`
+	BW     config.Bandwidth `ucx:"BW" default:"15360MBs" doc:"Memory bandwidth to assume."`
+}
+
+// commonSettings are those that all transports have (uct_iface_config_table).
+type commonSettings struct {
+	Failure   log.Level    `ucx:"FAILURE" default:"DIAG" doc:"Log level of endpoint failures that nobody handles."`
+	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which the transport is expected to scale. Where the program or UCX_NUM_EPS expects more, it is used only if no other reaches the peer that scales to as many."`
 }
 
 type mmSettings struct {
+	SM            smSettings   `prefix:"SM_"`
 	FifoSize      uint         `ucx:"FIFO_SIZE" default:"256" doc:"Number of elements in the receive ring, a power of two. C UCX assumes that its peers have the same; up to 1.15 its default is 64, and if the peer's release is set that is the default here, too."`
 	SegSize       config.Bytes `ucx:"SEG_SIZE" default:"8256" doc:"Size of receive buffers, and the largest message that is sent by copying it, 65535 bytes at most: C UCX sends longer ones where this is larger, and loses them. Must be the same in all processes."`
 	ReleaseFactor float64      `ucx:"FIFO_RELEASE_FACTOR" default:"0.5" doc:"Part of the ring that is received before its room is given back to senders, 0 up to but not including 1."`
@@ -160,9 +174,9 @@ func loadOptions(cfg *config.Set, transport string, p uct.IfaceParams) (options,
 		growBy:    mm.RxGrowFactor,
 		maxChunk:  min(mm.RxMaxChunk.Int(128<<20), maxChunk),
 		maxPoll:   max(mm.FifoMaxPoll.Int(16), 1),
-		maxNumEPs: s.SM.MaxNumEPs.Int(uct.Unlimited),
+		maxNumEPs: mm.SM.Common.MaxNumEPs.Int(uct.Unlimited),
 		handling:  mm.ErrorHandling,
-		failure:   s.SM.Failure,
+		failure:   mm.SM.Common.Failure,
 	}
 	switch {
 	case o.ring < minRing || o.ring > maxRing || o.ring&(o.ring-1) != 0:
@@ -192,8 +206,8 @@ func loadOptions(cfg *config.Set, transport string, p uct.IfaceParams) (options,
 		step *= 2
 	}
 	o.release = step - 1
-	bw := float64(s.SM.BW)
-	if s.SM.BW.IsAuto() {
+	bw := float64(mm.SM.BW)
+	if mm.SM.BW.IsAuto() {
 		bw = 15360 << 20
 	}
 	o.perf = uct.Perf{

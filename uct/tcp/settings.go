@@ -24,8 +24,7 @@ type settings struct {
 	AFPrio        []string         `ucx:"AF_PRIO" default:"inet,inet6" doc:"Address families to use, the preferred one first. A device is used with the first family it has an address of."`
 	AFDual        bool             `ucx:"AF_DUAL" default:"n" doc:"List a device that has addresses of both families in UCX_TCP_AF_PRIO by both in worker addresses, so that peers of either family can connect. With n the second one is only used to connect to peers that have no other."`
 	BridgeEnable  bool             `ucx:"BRIDGE_ENABLE" default:"n" doc:"Use network bridges as devices."`
-	MaxNumEPs     config.Count     `ucx:"MAX_NUM_EPS" default:"256" doc:"Number of endpoints up to which the transport is expected to scale. Only published."`
-	Failure       log.Level        `ucx:"FAILURE" default:"DIAG" doc:"Log level of endpoint failures that nobody handles."`
+	Common        commonSettings   `prefix:""`
 	TxSegSize     config.Bytes     `ucx:"TX_SEG_SIZE" default:"8K" doc:"Largest message that is sent by copying it."`
 	RxSegSize     config.Bytes     `ucx:"RX_SEG_SIZE" default:"64K" doc:"Largest message that is sent from the user's memory, and largest that is accepted if that is more than 64K."`
 	MaxIOV        config.Count     `ucx:"MAX_IOV" default:"6" doc:"Largest number of memory pieces in one zero-copy operation; 0 turns zero-copy off."`
@@ -46,6 +45,13 @@ type settings struct {
 	KeepIntvl     config.Time      `ucx:"KEEPINTVL" default:"2s" doc:"Time between keepalive probes; inf turns keepalive off."`
 	Allow         []string         `ucx:"ALLOW" default:"all" doc:"Networks (10.1.0.0/16, 2001:db8::/32) and addresses whose connections are accepted; all means any. Others are closed before anything is read from them."`
 	BindSrcAddr   config.Ternary   `ucx:"EP_BIND_SRC_ADDR" default:"try" doc:"Connect from the address of the device."`
+}
+
+// commonSettings are those that all transports have, each with its own defaults
+// (uct_iface_config_table).
+type commonSettings struct {
+	Failure   log.Level    `ucx:"FAILURE" default:"DIAG" doc:"Log level of failures of endpoints over tcp that nobody handles."`
+	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"256" doc:"Number of endpoints up to which tcp is expected to scale. Where the program or UCX_NUM_EPS expects more, it is used only if no other reaches the peer that scales to as many."`
 }
 
 func init() {
@@ -129,7 +135,7 @@ func loadOptions(cfg *config.Set) (options, error) {
 		rxSeg:      s.RxSegSize.Int(64 << 10),
 		maxIOV:     s.MaxIOV.Int(6),
 		sendv:      s.SendvThresh.Int(2 << 10),
-		maxNumEPs:  s.MaxNumEPs.Int(256),
+		maxNumEPs:  s.Common.MaxNumEPs.Int(256),
 		prefer:     s.PreferDefault,
 		putEnable:  s.PutEnable,
 		maxPoll:    s.MaxPoll,
@@ -141,7 +147,7 @@ func loadOptions(cfg *config.Set) (options, error) {
 		ports:      s.PortRange,
 		maxBW:      float64(s.MaxBW),
 		bindSource: s.BindSrcAddr,
-		failure:    s.Failure,
+		failure:    s.Common.Failure,
 	}
 	if s.MaxBW.IsAuto() {
 		o.maxBW = math.Inf(1)

@@ -53,7 +53,7 @@ func (i *iface) describe(limits verbs.QPCap) {
 		a.Atomic64 = atomics
 	}
 	a.EpAddrLen = epAddrLen
-	a.MaxEndpoints = i.set.RC.MaxNumEPs.Int(uct.Unlimited)
+	a.MaxEndpoints = i.set.RC.Buffers.Common.MaxNumEPs.Int(uct.Unlimited)
 	a.MaxInflightEPs = max(i.total/max(i.set.RC.IB.TxQueueLen.Int(0), 1), 1)
 	a.Perf = i.Perf(seg, ib.HeaderBTH+ib.HeaderRETH, overhead)
 	a.Perf.Latency.M = perEndpoint

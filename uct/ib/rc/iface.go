@@ -111,7 +111,7 @@ func openIface(p *ib.Port, w *uct.Worker, params uct.IfaceParams, cfg *config.Se
 		}
 	}()
 	i.credits, i.lowCredits = i.total, i.total/2
-	i.few = uint32(max(i.lowCredits/max(rc.MaxNumEPs.Int(0), 1), 1))
+	i.few = uint32(max(i.lowCredits/max(rc.Buffers.Common.MaxNumEPs.Int(0), 1), 1))
 	if err := i.openPools(receives); err != nil {
 		return nil, err
 	}

@@ -50,7 +50,6 @@ type settings struct {
 type rcSettings struct {
 	IB            ib.Settings  `prefix:"IB_"`
 	Buffers       bufSettings  `prefix:"IB_"`
-	MaxNumEPs     config.Count `ucx:"MAX_NUM_EPS" default:"256" doc:"Number of endpoints up to which the transport is expected to scale. It is published, and half of UCX_RC_VERBS_TX_CQ_LEN is kept for as many in equal parts, whatever the others do."`
 	MaxRdAtomic   config.Count `ucx:"MAX_RD_ATOMIC" default:"auto" doc:"Reads and atomics of an endpoint that the devices work on at once, at most; auto is what the device can answer, and for what it asks no more than any peer can."`
 	Timeout       config.Time  `ucx:"TIMEOUT" default:"1.0s" doc:"Time to wait for an acknowledgment before something is sent again."`
 	RetryCount    config.Count `ucx:"RETRY_COUNT" default:"7" doc:"How often something is sent again before the peer counts as gone. 7 is for ever on soft-RoCE, where the keepalive finds it out then."`
@@ -69,8 +68,14 @@ type rcSettings struct {
 
 // bufSettings are settings of all transports whose defaults each has its own of.
 type bufSettings struct {
-	SegSize    config.Bytes `ucx:"SEG_SIZE" default:"8256" doc:"Size of buffers that messages are received into and copied to. Must be the same in all processes."`
-	RxQueueLen config.Count `ucx:"RX_QUEUE_LEN" default:"4095" doc:"Length of the queue of buffers to receive into."`
+	Common     commonSettings `prefix:""`
+	SegSize    config.Bytes   `ucx:"SEG_SIZE" default:"8256" doc:"Size of buffers that messages are received into and copied to. Must be the same in all processes."`
+	RxQueueLen config.Count   `ucx:"RX_QUEUE_LEN" default:"4095" doc:"Length of the queue of buffers to receive into."`
+}
+
+// commonSettings are those that all transports have (uct_iface_config_table).
+type commonSettings struct {
+	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"256" doc:"Number of endpoints up to which rc is expected to scale. Where the program or UCX_NUM_EPS expects more, it is used only if no other reaches the peer that scales to as many. Half of UCX_RC_VERBS_TX_CQ_LEN is kept for as many in equal parts, whatever the others do."`
 }
 
 // fenceMode is what fences do (uct_rc_fence_mode_t).

@@ -38,7 +38,7 @@ func (i *iface) describe() {
 	if a.AM.MaxIOV < 1 || a.AM.MaxZcopyHdr < 1 {
 		a.Flags &^= uct.IfaceAMZcopy
 	}
-	a.MaxEndpoints = i.set.UD.MaxNumEPs.Int(uct.Unlimited)
+	a.MaxEndpoints = i.set.UD.Buffers.Common.MaxNumEPs.Int(uct.Unlimited)
 	a.IfaceAddrLen, a.EpAddrLen = wire.IfaceAddrLen, wire.EPAddrLen
 	a.Perf = i.Perf(seg, ib.HeaderBTH+ib.HeaderDETH+wire.HeaderLen, overhead)
 	a.Perf.Latency.C += noScatter

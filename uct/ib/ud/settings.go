@@ -46,7 +46,6 @@ type settings struct {
 type udSettings struct {
 	IB        ib.Settings  `prefix:"IB_"`
 	Buffers   bufSettings  `prefix:"IB_"`
-	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which the transport is expected to scale. Only published."`
 	Linger    config.Time  `ucx:"LINGER_TIMEOUT" default:"5.0m" doc:"How long a closed connection still answers its peer, from when that was heard last."`
 	Timeout   config.Time  `ucx:"TIMEOUT" default:"30s" doc:"Time without an acknowledgment after which a peer counts as gone."`
 	Tick      config.Time  `ucx:"TIMER_TICK" default:"10ms" doc:"Time without an acknowledgment after which the peer is asked for one; after three of it packets are sent again."`
@@ -59,8 +58,14 @@ type udSettings struct {
 
 // bufSettings are settings of all transports whose defaults each has its own of.
 type bufSettings struct {
-	SegSize    config.Bytes `ucx:"SEG_SIZE" default:"8k" doc:"Size of packets at most; that of the port may be less."`
-	RxQueueLen config.Count `ucx:"RX_QUEUE_LEN" default:"4096" doc:"Length of the queue of buffers to receive into."`
+	Common     commonSettings `prefix:""`
+	SegSize    config.Bytes   `ucx:"SEG_SIZE" default:"8k" doc:"Size of packets at most; that of the port may be less."`
+	RxQueueLen config.Count   `ucx:"RX_QUEUE_LEN" default:"4096" doc:"Length of the queue of buffers to receive into."`
+}
+
+// commonSettings are those that all transports have (uct_iface_config_table).
+type commonSettings struct {
+	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which ud is expected to scale. Where the program or UCX_NUM_EPS expects more, it is used only if no other reaches the peer that scales to as many."`
 }
 
 // Bounds of what can be set.

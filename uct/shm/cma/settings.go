@@ -12,19 +12,34 @@ import (
 )
 
 // settings are the variables UCX_CMA_*, with C UCX's names and defaults
-// (uct_scopy_iface_config_table, uct_sm_iface_config_table). Those of C that have
+// (uct_cma_iface_config_table, uct_scopy_iface_config_table, uct_sm_iface_config_table). Those of C that have
 // no meaning here are left out: records of operations are not carved from chunks
 // (ALLOC, TX_BUFS_GROW and the like), and MEMORY_INVALIDATE announces what the
 // transport cannot do.
 type settings struct {
-	MaxNumEPs config.Count     `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which the transport is expected to scale. Only published."`
-	Failure   log.Level        `ucx:"FAILURE" default:"DIAG" doc:"Log level of endpoint failures that nobody handles."`
-	BW        config.Bandwidth `ucx:"BW" default:"11145MBs" doc:"Effective bandwidth of memory. Only published."`
-	MaxIOV    uint             `ucx:"MAX_IOV" default:"16" doc:"Largest number of memory pieces in one operation."`
-	SegSize   config.Bytes     `ucx:"SEG_SIZE" default:"512K" doc:"Largest number of bytes that are copied in one call of the kernel."`
-	TxQuota   uint             `ucx:"TX_QUOTA" default:"1" doc:"Number of such calls in one round of progress."`
-	Others    bool             `ucx:"OTHER_USERS" default:"n" doc:"Access processes that act for another user, where the kernel allows it: from a privileged process. They can make this one wait without end. C UCX has no such setting and always does."`
-	TxMaxBufs int              `ucx:"TX_MAX_BUFS" default:"-1" doc:"Number of operations of an interface that may be under way; -1 means no limit."`
+	Scopy  scopySettings `prefix:"SCOPY_"`
+	Others bool          `ucx:"OTHER_USERS" default:"n" doc:"Access processes that act for another user, where the kernel allows it: from a privileged process. They can make this one wait without end. C UCX has no such setting and always does."`
+}
+
+// scopySettings are those of all transports by which the kernel copies.
+type scopySettings struct {
+	SM        smSettings   `prefix:"SM_"`
+	MaxIOV    uint         `ucx:"MAX_IOV" default:"16" doc:"Largest number of memory pieces in one operation."`
+	SegSize   config.Bytes `ucx:"SEG_SIZE" default:"512K" doc:"Largest number of bytes that are copied in one call of the kernel."`
+	TxQuota   uint         `ucx:"TX_QUOTA" default:"1" doc:"Number of such calls in one round of progress."`
+	TxMaxBufs int          `ucx:"TX_MAX_BUFS" default:"-1" doc:"Number of operations of an interface that may be under way; -1 means no limit."`
+}
+
+// smSettings are those of all transports within a host, with the defaults of this one.
+type smSettings struct {
+	Common commonSettings   `prefix:""`
+	BW     config.Bandwidth `ucx:"BW" default:"11145MBs" doc:"Effective bandwidth of memory. Only published."`
+}
+
+// commonSettings are those that all transports have (uct_iface_config_table).
+type commonSettings struct {
+	Failure   log.Level    `ucx:"FAILURE" default:"DIAG" doc:"Log level of endpoint failures that nobody handles."`
+	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which the transport is expected to scale. Where the program or UCX_NUM_EPS expects more, it is used only if no other reaches the peer that scales to as many."`
 }
 
 func init() {
@@ -63,18 +78,19 @@ func loadOptions(cfg *config.Set) (options, error) {
 	if err := cfg.Load(name, &s); err != nil {
 		return options{}, err
 	}
+	scopy := &s.Scopy
 	o := options{
-		maxNumEPs: s.MaxNumEPs.Int(uct.Unlimited),
-		failure:   s.Failure,
-		bandwidth: float64(s.BW),
-		maxIOV:    int(min(s.MaxIOV, maxIOV)),
-		segSize:   min(s.SegSize.Int(defaultSegSize), maxSegSize),
-		quota:     int(min(s.TxQuota, 1<<30)),
-		maxOps:    s.TxMaxBufs,
+		maxNumEPs: scopy.SM.Common.MaxNumEPs.Int(uct.Unlimited),
+		failure:   scopy.SM.Common.Failure,
+		bandwidth: float64(scopy.SM.BW),
+		maxIOV:    int(min(scopy.MaxIOV, maxIOV)),
+		segSize:   min(scopy.SegSize.Int(defaultSegSize), maxSegSize),
+		quota:     int(min(scopy.TxQuota, 1<<30)),
+		maxOps:    scopy.TxMaxBufs,
 
 		otherUsers: s.Others,
 	}
-	if s.BW.IsAuto() {
+	if scopy.SM.BW.IsAuto() {
 		o.bandwidth = defaultBW
 	}
 	if o.maxOps < 0 {
