@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"math"
-	"strings"
 	"sync"
 
 	"go.uber.org/zap"
@@ -57,7 +56,7 @@ func (s *Set) applyGlobal() error {
 var reported sync.Map // name without UCX_ -> struct{}
 
 // reportUnknown logs each unknown name once in the life of the process: settings of C UCX that
-// have no effect here in one line for all, others in one each. Names in a file count less: one
+// have no effect here in one short line for all, others in one each. Names in a file count less: one
 // file may serve C UCX too, which has more settings.
 func (s *Set) reportUnknown() {
 	var g global
@@ -90,9 +89,8 @@ func (s *Set) reportUnknown() {
 		}
 		log.Write(level, "unknown setting (UCX_WARN_UNUSED_ENV_VARS=n hides this)", fields...)
 	}
-	for file, level := range []log.Level{log.LevelWarn, log.LevelInfo} {
-		logForeign(level, &idle[file])
-	}
+	idle[0].warn()
+	idle[1].list()
 }
 
 // reportCall logs a setting of C UCX that a call has set and that has no effect here, once.
@@ -113,37 +111,5 @@ func (s *Set) reportCall(e entry) {
 	}
 	var idle foreignNames
 	idle.add(u)
-	logForeign(log.LevelWarn, &idle)
-}
-
-// logForeign logs settings without effect, if there are any.
-func logForeign(level log.Level, f *foreignNames) {
-	if text := f.String(); text != "" {
-		log.Write(level, "settings of C UCX without effect here (UCX_WARN_UNUSED_ENV_VARS=n hides this)", zap.String("settings", text))
-	}
-}
-
-// foreignNames are settings without effect by the reason for that.
-type foreignNames struct {
-	reasons []string // in the order in which they came
-	names   map[string][]string
-}
-
-func (f *foreignNames) add(u UnknownName) {
-	if f.names == nil {
-		f.names = make(map[string][]string)
-	}
-	if f.names[u.NoEffect] == nil {
-		f.reasons = append(f.reasons, u.NoEffect)
-	}
-	f.names[u.NoEffect] = append(f.names[u.NoEffect], defaultPrefix+u.Name)
-}
-
-// String lists the names, with the reason behind those that have the same.
-func (f *foreignNames) String() string {
-	items := make([]string, len(f.reasons))
-	for k, why := range f.reasons {
-		items[k] = strings.Join(f.names[why], ", ") + ": " + why
-	}
-	return strings.Join(items, "; ")
+	idle.warn()
 }

@@ -10,16 +10,13 @@ import (
 // be a pattern as in path.Match, for settings that several of C's transports have. Behind a name,
 // =VALUE tells which values, separated by |, are what happens here anyway: with these nobody needs
 // to be told. Settings of this module are never looked up here, whatever the patterns.
-var foreign = []struct {
-	why   string
-	names []string
-}{
-	{"there is no memory of GPUs", []string{
+var foreign = []reason{
+	{noGPUs, []string{
 		"CUDA_*", "ROCM_*", "GDR_*", "ZE_*", "GAUDI_*", "MEM_CUDA_*",
 		"MEMTYPE_CACHE=n", "MEMTYPE_COPY_ENABLE=n", "MEMTYPE_REG_WHOLE_ALLOC_TYPES", "MAX_HCA_PER_GPU", "SELECT_DISTANCE_MD",
 		"IB_GPU_DIRECT_RDMA=n", "IB_GDA_*", "IB_DIRECT_NIC=n", "RNDV_MEMTYPE_DIRECT_SIZE", "RNDV_FRAG_MEM_TYPE", "RNDV_FRAG_MEM_TYPES",
 	}},
-	{"the transport is not here", []string{
+	{noTransport, []string{
 		"DC_*", "GGA_*", "RC_MLX5_*", "UD_MLX5_*", "IB_MLX5_*", "SRD_*", "EFA_*", "RC_GDA_*", "KNEM_*", "XPMEM_*", "UGNI_*",
 	}},
 	{"rendezvous data is not sent through buffers in between (pipelines)", []string{
@@ -85,6 +82,18 @@ var foreign = []struct {
 	{"C UCX has given it up as well", []string{
 		"*_MAX_BCOPY", "*_MAX_SHORT", "*_TX_NUM_GET_OPS", "SOCKADDR_AUX_TLS", "SEG_SIZE",
 	}},
+}
+
+// Reasons that whoever has read what this module is knows.
+const (
+	noGPUs      = "there is no memory of GPUs"
+	noTransport = "the transport is not here"
+)
+
+// reason is why settings have no effect.
+type reason struct {
+	why   string
+	names []string
 }
 
 // NoEffect returns why a setting of C UCX, named without UCX_, has no effect here; "" if it is no

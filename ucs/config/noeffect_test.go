@@ -1,6 +1,8 @@
 package config
 
 import (
+	"bytes"
+	"fmt"
 	"path"
 	"strings"
 	"testing"
@@ -61,11 +63,48 @@ func TestForeignReport(t *testing.T) {
 	}
 	want := []string{
 		"unknown UCX_TEST_SEG_SIXEUCX_TEST_SEG_SIZE",
-		"settings UCX_CUDA_COPY_MAX_POLL, UCX_MEMTYPE_COPY_ENABLE: there is no memory of GPUs; " +
-			"UCX_GDB_COMMAND: crashes are Go's: the runtime prints the goroutines, and no handler of signals is installed",
+		"settings UCX_GDB_COMMAND: crashes are Go's: the runtime prints the goroutines, and no handler of signals is installed; " +
+			"UCX_CUDA_COPY_MAX_POLL, UCX_MEMTYPE_COPY_ENABLE: there is no memory of GPUs",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("logged\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestForeignReportIsShort: dozens of settings without effect are a line that can be read, which
+// tells how many it leaves out; info lists each, by its reason. It depends on names that no other
+// test uses.
+func TestForeignReportIsShort(t *testing.T) {
+	clean(t)
+	const each = 20
+	for k := range each {
+		t.Setenv(fmt.Sprintf("UCX_CUDA_IS_SHORT_%d", k), "1")
+		t.Setenv(fmt.Sprintf("UCX_DC_MLX5_IS_SHORT_%d", k), "1")
+		t.Setenv(fmt.Sprintf("UCX_RNDV_PIPELINE_IS_SHORT_%d", k), "1")
+		t.Setenv(fmt.Sprintf("UCX_MEM_BISTRO_IS_SHORT_%d", k), "1")
+	}
+	var out bytes.Buffer
+	for _, level := range []zapcore.Level{zapcore.WarnLevel, zapcore.InfoLevel} {
+		out.Reset()
+		reported.Clear()
+		previous := log.SetLogger(zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(&out), level)))
+		mustRead(t, "", "")
+		log.SetLogger(previous)
+		lines := strings.SplitAfter(strings.TrimSuffix(out.String(), "\n"), "\n")
+		first := lines[0]
+		shown := strings.Count(first, "IS_SHORT")
+		if len(first) > 370 || shown < 2 || !strings.Contains(first, "UCX_RNDV_PIPELINE_IS_SHORT_0") ||
+			!strings.Contains(first, fmt.Sprintf("and %d more: UCX_LOG_LEVEL=info lists them", 4*each-shown)) {
+			t.Errorf("%d characters, %d names: %s", len(first), shown, first)
+		}
+		if want := 1 + 4*int(zapcore.WarnLevel-level); len(lines) != want {
+			t.Errorf("level %v: %d lines, want %d", level, len(lines), want)
+		}
+		for _, line := range lines[1:] {
+			if n := strings.Count(line, "IS_SHORT"); n != each {
+				t.Errorf("%d names, want %d: %s", n, each, line)
+			}
+		}
 	}
 }
 
