@@ -77,8 +77,9 @@ type settings struct {
 
 	PeerRelease peerRelease `ucx:"PEER_RELEASE" default:"auto" doc:"Release of C UCX that peers are of: 1.13 (to 1.15) or 1.22 (from 1.16), overriding what the program says. Only for what no single form serves, as the length of shared-memory rings, or whether a lane over a slow device beside one over a fast one is left out where lanes are connected pairwise; auto is 1.22 there."`
 
-	ProtoInfo    protoInfo `ucx:"PROTO_INFO" default:"auto" doc:"Print the choice of protocols to the log: y for each endpoint configuration when it is made, n not at all, auto where UCX_LOG_LEVEL is debug or more; used the choices that were made use of, with how often, when the worker is closed; else a pattern with *, ? and [a-z] that the title of an operation has to fit, as *tagged*fast*."`
-	ProtoInfoDir string    `ucx:"PROTO_INFO_DIR" default:"" doc:"Directory for files with the choices that UCX_PROTO_INFO prints when they are made, one each, with the estimates and why each other protocol was left out; %p in its name stands for the number of the process, %h for the host. It is made if it is missing."`
+	LogDataSize  config.Bytes `ucx:"LOG_DATA_SIZE" default:"0" doc:"Bytes of each message, its header first, that are printed where UCX_LOG_LEVEL is data or more. What a worker receives is logged if the level is that when the worker is made. Messages may hold secrets."`
+	ProtoInfo    protoInfo    `ucx:"PROTO_INFO" default:"auto" doc:"Print the choice of protocols to the log: y for each endpoint configuration when it is made, n not at all, auto where UCX_LOG_LEVEL is debug or more; used the choices that were made use of, with how often, when the worker is closed; else a pattern with *, ? and [a-z] that the title of an operation has to fit, as *tagged*fast*."`
+	ProtoInfoDir string       `ucx:"PROTO_INFO_DIR" default:"" doc:"Directory for files with the choices that UCX_PROTO_INFO prints when they are made, one each, with the estimates and why each other protocol was left out; %p in its name stands for the number of the process, %h for the host. It is made if it is missing."`
 }
 
 func init() {

@@ -393,7 +393,7 @@ const messageFlags = uct.IfaceAMShort | uct.IfaceAMBcopy | uct.IfaceAMZcopy
 func (w *Worker) setHandlers(i *iface) error {
 	for _, f := range w.families {
 		for _, h := range f.handlers(w) {
-			if err := i.uct.SetAMHandler(uct.AMID(h.id), h.fn); err != nil {
+			if err := i.uct.SetAMHandler(uct.AMID(h.id), i.logged(h.id, h.fn)); err != nil {
 				return fmt.Errorf("handler of %v for family %s: %w", h.id, f.about().name, err)
 			}
 		}

@@ -17,6 +17,8 @@ type global struct {
 	LogFile    string    `ucx:"LOG_FILE" default:"" doc:"File to log to instead of stderr; %p in its name stands for the number of the process, %h for the host. A logger set by the program\ndecides for itself."`
 	LogSize    Bytes     `ucx:"LOG_FILE_SIZE" default:"inf" doc:"Size at which a new file is begun; 1k at least."`
 	LogRotate  uint      `ucx:"LOG_FILE_ROTATE" default:"0" doc:"Number of full files to keep, as NAME.1, which is the youngest, and so on."`
+	Trigger    log.Level `ucx:"LOG_LEVEL_TRIGGER" default:"fatal" doc:"Level of messages behind which the stacks of all goroutines are printed, with those of worse messages; fatal means none. C UCX ends the process there, this library never does."`
+	LogFiles   string    `ucx:"LOG_FILE_FILTER" default:"*" doc:"Source files whose messages are printed, as a pattern with *, ? and [a-z] that the name has to fit, as rndv_*.go, or the name with its package, as uct/tcp/*. A logger set by the program\ndecides for itself."`
 	WarnUnused bool      `ucx:"WARN_UNUSED_ENV_VARS" default:"y" doc:"Warn about UCX_ variables and settings in files that nothing knows."`
 }
 
@@ -29,8 +31,8 @@ func init() {
 // minLogFile is the least size of a log file: that of C's buffer for a message.
 const minLogFile = 1 << 10
 
-// applyGlobal makes the process follow the settings of s: the log level and file, unless
-// s has none.
+// applyGlobal makes the process follow the settings of s that are about the log, unless s has
+// none.
 func (s *Set) applyGlobal() error {
 	var g global
 	if err := s.Load(globalName, &g); err != nil {
@@ -38,6 +40,14 @@ func (s *Set) applyGlobal() error {
 	}
 	if _, origin, _ := s.Lookup("LOG_LEVEL"); origin.Kind != FromDefault {
 		log.SetLevel(g.LogLevel)
+	}
+	if _, origin, _ := s.Lookup("LOG_LEVEL_TRIGGER"); origin.Kind != FromDefault {
+		log.SetTrigger(g.Trigger)
+	}
+	if value, origin, _ := s.Lookup("LOG_FILE_FILTER"); origin.Kind != FromDefault {
+		if err := log.SetFileFilter(g.LogFiles); err != nil {
+			return &ValueError{Name: "LOG_FILE_FILTER", Value: value, Origin: origin, Allowed: "a pattern as in path.Match", Err: err}
+		}
 	}
 	if _, origin, _ := s.Lookup("LOG_FILE"); origin.Kind == FromDefault {
 		return nil

@@ -42,3 +42,51 @@ func TestLogFile(t *testing.T) {
 		}
 	}
 }
+
+// TestLogTriggerAndFilter: the settings reach the log.
+func TestLogTriggerAndFilter(t *testing.T) {
+	clean(t)
+	t.Cleanup(func() {
+		log.SetTrigger(log.LevelFatal)
+		if err := log.SetFileFilter(""); err != nil {
+			t.Error(err)
+		}
+		if err := log.SetFile(log.File{}); err != nil {
+			t.Error(err)
+		}
+	})
+	name := filepath.Join(t.TempDir(), "log")
+	t.Setenv("UCX_LOG_FILE", name)
+	for _, tc := range []struct {
+		trigger, files  string
+		printed, stacks bool
+	}{
+		{"", "", true, false}, {"error", "", true, false}, {"warn", "", true, true}, {"warn", "nothing*", false, false},
+		{"warn", "ucs/config/*", true, true},
+	} {
+		for setting, value := range map[string]string{"LOG_LEVEL_TRIGGER": tc.trigger, "LOG_FILE_FILTER": tc.files} {
+			if value != "" {
+				t.Setenv("UCX_"+setting, value)
+			}
+		}
+		mustRead(t, "", "")
+		before, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Warn("odd")
+		got, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(got[len(before):])
+		if strings.Contains(text, "odd") != tc.printed || strings.Contains(text, "TestLogTriggerAndFilter") != tc.stacks {
+			t.Errorf("trigger %q, files %q: printed\n%s", tc.trigger, tc.files, text)
+		}
+	}
+	for setting, value := range map[string]string{"LOG_FILE_FILTER": "[", "LOG_LEVEL_TRIGGER": "loud"} {
+		if err := new(Set).Modify(setting, value); !errors.Is(err, ucs.ErrInvalidParam) || !strings.Contains(err.Error(), setting) {
+			t.Errorf("%s=%s: %v", setting, value, err)
+		}
+	}
+}

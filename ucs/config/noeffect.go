@@ -30,7 +30,7 @@ var foreign = []reason{
 	{"crashes are Go's: the runtime prints the goroutines, and no handler of signals is installed", []string{
 		"HANDLE_ERRORS=none", "ERROR_SIGNALS", "ERROR_MAIL_TO=", "ERROR_MAIL_FOOTER", "GDB_COMMAND", "DEBUG_SIGNO", "LOG_BUFFER",
 	}},
-	{"the log has nothing of the kind", []string{"LOG_LEVEL_TRIGGER=fatal", "LOG_FILE_FILTER=*", "LOG_PRINT_ENABLE", "LOG_DATA_SIZE=0"}},
+	{"the library has no messages that are printed only for its own developers", []string{"LOG_PRINT_ENABLE=n"}},
 	{"progress is made by calls and goroutines, not by signals", []string{"ASYNC_SIGNO", "ASYNC_MAX_EVENTS"}},
 	{"nothing is loaded at run time", []string{"MODULES=all", "MODULE_DIR", "MODULE_LOG_LEVEL", "PLUGIN_PATH="}},
 	{"counters, Explain and pprof are there instead", []string{

@@ -133,6 +133,22 @@ func TestLoggers(t *testing.T) {
 	}
 }
 
+// TestTriggerOfLogger: a logger of the program's has the stacks in a field, behind what it prints.
+func TestTriggerOfLogger(t *testing.T) {
+	restore(t)
+	SetTrigger(LevelWarn)
+	var buf bytes.Buffer
+	l := FromSlog(slog.New(textHandler(&buf, slog.LevelError)))
+	l.Warn("not printed")
+	if buf.Len() > 0 {
+		t.Errorf("printed %q", &buf)
+	}
+	l.Error("bad")
+	if lines := strings.Split(buf.String(), "\n"); len(lines) != 3 || !strings.Contains(lines[1], "goroutines=\"goroutine ") {
+		t.Errorf("printed %q", &buf)
+	}
+}
+
 // TestWarnOnce: a warning comes once for a key, at most maxKeys times, again for another
 // logger, and is not used up while nobody hears it.
 func TestWarnOnce(t *testing.T) {

@@ -13,6 +13,9 @@ type state struct {
 	level  Level   // the highest that the default logger prints
 	user   *Logger // of SetLogger or SetHandler, nil for the default
 	stderr *writer // the default
+
+	trigger Level  // SetTrigger's
+	files   string // SetFileFilter's, empty for all
 }
 
 var (

@@ -49,14 +49,20 @@ func (l *Logger) Write(level Level, msg string, fields ...zap.Field) {
 	if l == nil {
 		s := current.Load()
 		if s.user == nil {
-			if level <= s.level {
+			if level <= s.level && s.wanted() {
 				s.stderr.at(level).Log(level.Zap(), msg, fields...)
+				if level <= s.trigger {
+					s.stderr.plain.Info(stackText + "\n" + stacks())
+				}
 			}
 			return
 		}
 		l = s.user
 	}
 	l.out.Log(level.Zap(), msg, fields...)
+	if level <= current.Load().trigger && l.out.Core().Enabled(level.Zap()) {
+		l.out.Log(level.Zap(), stackText, zap.String("goroutines", stacks()))
+	}
 }
 
 // Print writes what the user asked for by a setting of its own: to the default logger
@@ -65,7 +71,9 @@ func (l *Logger) Print(msg string, fields ...zap.Field) {
 	if l == nil {
 		s := current.Load()
 		if s.user == nil {
-			s.stderr.plain.Info(msg, fields...)
+			if s.wanted() {
+				s.stderr.plain.Info(msg, fields...)
+			}
 			return
 		}
 		l = s.user
