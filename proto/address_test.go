@@ -48,6 +48,15 @@ func TestAddressGolden(t *testing.T) {
 	}
 }
 
+// TestUnifiedRefused: addresses of peers with UCX_UNIFIED_MODE=y are refused, not taken for others.
+func TestUnifiedRefused(t *testing.T) {
+	for _, g := range readGolden(t, "unified.txt") {
+		if a, _, err := ParseAddress(g.bytes, FormWorker); !errors.Is(err, ucs.ErrInvalidAddr) {
+			t.Errorf("%s: %v, %v", g.origin, &a, err)
+		}
+	}
+}
+
 func TestAddressFields(t *testing.T) {
 	const origin = "release 1.22.0 UCX_TLS=tcp UCX_NET_DEVICES=eth0 UCX_ADDRESS_VERSION="
 	const caps = CapAMBcopy | CapPending | CapPutZcopy | CapConnectToIface | CapCBSync | CapEventRecv

@@ -86,7 +86,7 @@ func (i *Iface) Open(p *Port, w *uct.Worker, init IfaceInit) (err error) {
 	}
 	i.Domain, i.Port, i.Worker, i.Settings, i.user = p.Domain, p, w, s, init.User
 	i.Handlers.Init(w.Log())
-	i.Reporter.OnError = init.Params.OnError
+	i.Reporter = kit.Reporter{OnError: init.Params.OnError, Level: s.Common.Failure, Log: w.Log()}
 	if err := i.place(s); err != nil {
 		return err
 	}

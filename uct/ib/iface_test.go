@@ -10,6 +10,7 @@ import (
 	"github.com/ucx-go/ucx/internal/ib/uverbs"
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
@@ -73,6 +74,7 @@ func TestOpenBeforeNews(t *testing.T) {
 		t.Fatal(err)
 	}
 	init := IfaceInit{User: quiet{}, Settings: &s, SendCQE: 16, RecvCQE: 16, SRQ: &verbs.SRQInitAttr{MaxWR: 16, MaxSGE: 1}}
+	s.Common.Failure = log.LevelError // UCX_IB_FAILURE
 	made := 0
 	h.calling = func(name string) {
 		switch name {
@@ -88,6 +90,9 @@ func TestOpenBeforeNews(t *testing.T) {
 	}
 	if made != 3 || i.SRQ == nil || d.news.watchers() != 1 {
 		t.Errorf("%d queues, SRQ %v, %d who are told", made, i.SRQ, d.news.watchers())
+	}
+	if i.Reporter.Level != log.LevelError {
+		t.Errorf("failures are logged at level %v", i.Reporter.Level)
 	}
 	if err := i.Close(); err != nil || d.news.watchers() != 0 {
 		t.Errorf("%v, %d who are told", err, d.news.watchers())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct/ib/verbs"
 )
 
@@ -48,29 +49,36 @@ const domainSection = "ib memory domain"
 //   - that its cost model takes for parts of a request: SEND_OVERHEAD. Ours has the whole, as
 //     peers publish it (perf.go).
 type Settings struct {
-	TxQueueLen   config.Count `ucx:"TX_QUEUE_LEN" default:"256" doc:"Length of the send queue."`
-	TxMaxPoll    config.Count `ucx:"TX_MAX_POLL" default:"16" doc:"Completions of sends that are taken at once, at most; inf and all above 4096 are 4096."`
-	TxMinInline  config.Bytes `ucx:"TX_MIN_INLINE" default:"64" doc:"Bytes that can be sent within a request, at least."`
-	TxMinSGE     config.Count `ucx:"TX_MIN_SGE" default:"5" doc:"Pieces of memory in a request, at least."`
-	TxMaxBufs    config.Count `ucx:"TX_MAX_BUFS" default:"auto" doc:"Buffers for copied messages at most; auto is as many as memory can be pinned for."`
-	RxMaxBufs    config.Count `ucx:"RX_MAX_BUFS" default:"auto" doc:"Buffers to receive into at most; auto is the length of the receive queue and half as many that may be kept."`
-	RxMaxPoll    config.Count `ucx:"RX_MAX_POLL" default:"16" doc:"Messages that are received at once, at most; inf and all above 4096 are 4096."`
-	AddrType     addrType     `ucx:"ADDR_TYPE" default:"auto" doc:"Of old, for UCX_IB_IS_GLOBAL=y: ib_site_local and ib_global; the others mean nothing."`
-	IsGlobal     bool         `ucx:"IS_GLOBAL" default:"n" doc:"Use global routes within a subnet of InfiniBand, too."`
-	FLIDRoute    bool         `ucx:"FLID_ROUTE" default:"y" doc:"Reach ports in other subnets of a site of InfiniBand by the LID of their router that their GID has in it (FLID)."`
-	SL           config.Count `ucx:"SL" default:"auto" doc:"InfiniBand: service level."`
-	TrafficClass config.Count `ucx:"TRAFFIC_CLASS" default:"auto" doc:"Traffic class of packets with a global route; auto is with RoCE v2 what the administrator has set for the port or 106, and else 0."`
-	HopLimit     config.Count `ucx:"HOP_LIMIT" default:"255" doc:"Routers that packets with a global route may pass."`
-	NumPaths     config.Count `ucx:"NUM_PATHS" default:"auto" doc:"Connections to open to each peer; auto is one for each link of a bond in mode 802.3ad with RoCE, one for each of UCX_IB_LID_PATH_BITS with InfiniBand, and 2 at least from NDR on."`
-	PathBits     []pathRange  `ucx:"LID_PATH_BITS" default:"0" doc:"InfiniBand: low bits of LIDs that paths take, as in 0,2-3; of a port those that its LMC has room for."`
-	LocalSubnet  bool         `ucx:"ROCE_LOCAL_SUBNET" default:"n" doc:"Of old: y is UCX_IB_ROCE_REACHABILITY_MODE=local_subnet."`
-	Subnets      config.List  `ucx:"ROCE_SUBNETS" default:"all" doc:"Subnets whose GIDs may be used, as in 10.1.0.0/16, or those that may not after ^. Not together with UCX_IB_GID_INDEX."`
-	Reach        reachMode    `ucx:"ROCE_REACHABILITY_MODE" default:"route" doc:"Which RoCE addresses count as reachable: those that routes lead to, those of the own subnet, or all."`
-	PathFactor   config.Count `ucx:"ROCE_PATH_FACTOR" default:"1" doc:"What the number of a path is multiplied by for the UDP source port of RoCE v2."`
-	FlowLabels   bool         `ucx:"ROCE_FLOW_LABELS" default:"y" doc:"Give each connection a flow label of its own, so that its packets take a way of their own where there are several (ECMP); n gives all the same one, as C UCX does. Only of this library."`
-	PKey         pkeySetting  `ucx:"PKEY" default:"auto" doc:"Partition to use, 0x0 to 0x7fff; auto is the first that the port is a full member of."`
-	PathMTU      mtuSetting   `ucx:"PATH_MTU" default:"default" doc:"Largest packet: 256, 512, 1024, 2048, 4096, or default, which is that of the port. With RoCE both ends should have the same."`
-	SubnetLength config.Count `ucx:"ROCE_SUBNET_PREFIX_LEN" default:"auto" doc:"Bits of an address that the own subnet has in common; auto is what the device's address says, inf is all of them."`
+	Common       CommonSettings `prefix:""`
+	TxQueueLen   config.Count   `ucx:"TX_QUEUE_LEN" default:"256" doc:"Length of the send queue."`
+	TxMaxPoll    config.Count   `ucx:"TX_MAX_POLL" default:"16" doc:"Completions of sends that are taken at once, at most; inf and all above 4096 are 4096."`
+	TxMinInline  config.Bytes   `ucx:"TX_MIN_INLINE" default:"64" doc:"Bytes that can be sent within a request, at least."`
+	TxMinSGE     config.Count   `ucx:"TX_MIN_SGE" default:"5" doc:"Pieces of memory in a request, at least."`
+	TxMaxBufs    config.Count   `ucx:"TX_MAX_BUFS" default:"auto" doc:"Buffers for copied messages at most; auto is as many as memory can be pinned for."`
+	RxMaxBufs    config.Count   `ucx:"RX_MAX_BUFS" default:"auto" doc:"Buffers to receive into at most; auto is the length of the receive queue and half as many that may be kept."`
+	RxMaxPoll    config.Count   `ucx:"RX_MAX_POLL" default:"16" doc:"Messages that are received at once, at most; inf and all above 4096 are 4096."`
+	AddrType     addrType       `ucx:"ADDR_TYPE" default:"auto" doc:"Of old, for UCX_IB_IS_GLOBAL=y: ib_site_local and ib_global; the others mean nothing."`
+	IsGlobal     bool           `ucx:"IS_GLOBAL" default:"n" doc:"Use global routes within a subnet of InfiniBand, too."`
+	FLIDRoute    bool           `ucx:"FLID_ROUTE" default:"y" doc:"Reach ports in other subnets of a site of InfiniBand by the LID of their router that their GID has in it (FLID)."`
+	SL           config.Count   `ucx:"SL" default:"auto" doc:"InfiniBand: service level."`
+	TrafficClass config.Count   `ucx:"TRAFFIC_CLASS" default:"auto" doc:"Traffic class of packets with a global route; auto is with RoCE v2 what the administrator has set for the port or 106, and else 0."`
+	HopLimit     config.Count   `ucx:"HOP_LIMIT" default:"255" doc:"Routers that packets with a global route may pass."`
+	NumPaths     config.Count   `ucx:"NUM_PATHS" default:"auto" doc:"Connections to open to each peer; auto is one for each link of a bond in mode 802.3ad with RoCE, one for each of UCX_IB_LID_PATH_BITS with InfiniBand, and 2 at least from NDR on."`
+	PathBits     []pathRange    `ucx:"LID_PATH_BITS" default:"0" doc:"InfiniBand: low bits of LIDs that paths take, as in 0,2-3; of a port those that its LMC has room for."`
+	LocalSubnet  bool           `ucx:"ROCE_LOCAL_SUBNET" default:"n" doc:"Of old: y is UCX_IB_ROCE_REACHABILITY_MODE=local_subnet."`
+	Subnets      config.List    `ucx:"ROCE_SUBNETS" default:"all" doc:"Subnets whose GIDs may be used, as in 10.1.0.0/16, or those that may not after ^. Not together with UCX_IB_GID_INDEX."`
+	Reach        reachMode      `ucx:"ROCE_REACHABILITY_MODE" default:"route" doc:"Which RoCE addresses count as reachable: those that routes lead to, those of the own subnet, or all."`
+	PathFactor   config.Count   `ucx:"ROCE_PATH_FACTOR" default:"1" doc:"What the number of a path is multiplied by for the UDP source port of RoCE v2."`
+	FlowLabels   bool           `ucx:"ROCE_FLOW_LABELS" default:"y" doc:"Give each connection a flow label of its own, so that its packets take a way of their own where there are several (ECMP); n gives all the same one, as C UCX does. Only of this library."`
+	PKey         pkeySetting    `ucx:"PKEY" default:"auto" doc:"Partition to use, 0x0 to 0x7fff; auto is the first that the port is a full member of."`
+	PathMTU      mtuSetting     `ucx:"PATH_MTU" default:"default" doc:"Largest packet: 256, 512, 1024, 2048, 4096, or default, which is that of the port. With RoCE both ends should have the same."`
+	SubnetLength config.Count   `ucx:"ROCE_SUBNET_PREFIX_LEN" default:"auto" doc:"Bits of an address that the own subnet has in common; auto is what the device's address says, inf is all of them."`
+}
+
+// CommonSettings are those that all transports have, with the same default in all of these
+// (uct_iface_config_table).
+type CommonSettings struct {
+	Failure log.Level `ucx:"FAILURE" default:"DIAG" doc:"Log level of failures of endpoints over RDMA that nobody handles."`
 }
 
 // reachMode says which addresses of RoCE count as reachable (uct_ib_reachability_modes).

@@ -6,7 +6,6 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
-	"github.com/ucx-go/ucx/ucs/log"
 	"github.com/ucx-go/ucx/uct"
 	"github.com/ucx-go/ucx/uct/internal/kit"
 	"github.com/ucx-go/ucx/uct/internal/rma"
@@ -56,7 +55,7 @@ func openIface(d *domain, w *uct.Worker, r uct.Resource, p uct.IfaceParams, cfg 
 	}
 	i := &iface{
 		segSize:  int(s.SegSize),
-		reporter: kit.Reporter{OnError: p.OnError, Level: log.LevelWarn, Log: w.Log()},
+		reporter: kit.Reporter{OnError: p.OnError, Level: s.Common.Failure, Log: w.Log()},
 		domain:   d,
 		worker:   w,
 		addr:     newAddress(),

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
+	"github.com/ucx-go/ucx/ucs/log"
 )
 
 // Names of the sections of settings.
@@ -43,8 +44,7 @@ type domainSettings struct {
 }
 
 // ifaceSettings are read when an iface is opened. Those of C UCX that have no
-// meaning here are left out: buffers come from the heap (ALLOC), and endpoints do
-// not fail (FAILURE).
+// meaning here are left out: buffers come from the heap (ALLOC).
 type ifaceSettings struct {
 	Common  commonSettings `prefix:""`
 	SegSize config.Bytes   `ucx:"SEG_SIZE" default:"8k" doc:"Largest message, and size of the buffers that messages are copied to."`
@@ -52,6 +52,7 @@ type ifaceSettings struct {
 
 // commonSettings are those that all transports have (uct_iface_config_table).
 type commonSettings struct {
+	Failure   log.Level    `ucx:"FAILURE" default:"DIAG" doc:"Log level of failures of endpoints over self that nobody handles."`
 	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"inf" doc:"Number of endpoints up to which self is expected to scale, as that of other transports. It is no limit."`
 }
 
