@@ -75,7 +75,7 @@ func execute(o *options, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer g.close()
-	return runAll(o, g, newPrinter(o, g, stdout))
+	return runAll(o, g, newPrinter(o, g, stdout, stderr))
 }
 
 // runAll runs the one test of the command line, or those of batch files.

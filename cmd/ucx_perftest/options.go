@@ -3,7 +3,7 @@
 package main
 
 import (
-	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -77,9 +77,11 @@ func parseOptions(args []string) (*options, error) {
 		}
 	}
 	if rest := p.Operands(); len(rest) > 0 {
-		o.server = rest[0]
+		if o.server = rest[0]; len(rest) > 1 {
+			return nil, fmt.Errorf("surplus argument %q behind the server's name %s", rest[1], rest[0])
+		}
 		if o.params.Flags&perfoob.FlagLoopback != 0 {
-			return nil, errors.New("a server's name makes no sense with -l: the process talks to itself")
+			return nil, fmt.Errorf("server's name %s with -l: the process talks to itself", o.server)
 		}
 	}
 	return o, o.params.Validate()
@@ -109,6 +111,14 @@ func (o *options) set(opt, value string) (err error) {
 		o.peer, err = perfoob.ParseRelease(value)
 	case "shared":
 		o.params.shared = true
+	case "P":
+		switch value {
+		case "0":
+		case "1":
+			return leftOut(opt)
+		default:
+			return badValue(opt, value, "0 or 1")
+		}
 	case "h", getopt.Help:
 		return errHelp
 	case "X":

@@ -57,6 +57,19 @@ func TestParseOptions(t *testing.T) {
 			o.params.Async, o.params.extra = perfoob.AsyncSignal, true
 		})},
 		{"-r recv_data -r recv -A thread_mutex", defaults(func(o *options) { o.params.Async = perfoob.AsyncThreadMutex })},
+		{"-W 128 -m host -P 0", defaults(func(o *options) { o.params.FCWindow = 128 })},
+		{"-W 0 -t tag_bw", defaults(func(o *options) { o.params.FCWindow, o.params.Test = 0, perfoob.TestByName("tag_bw") })},
+		{"-T 2:3 -L warp -F 7 -Y random:9", defaults(func(o *options) {
+			o.params.Threads = 2
+			o.params.Accelerated = perfoob.Accelerated{
+				Level: perfoob.LevelWarp, Channels: perfoob.ChannelsRandom, Seed: 9, Blocks: 3, Window: 7,
+			}
+		})},
+		{"-Y random", defaults(func(o *options) { o.params.Accelerated.Channels = perfoob.ChannelsRandom })},
+		{"-L grid -Y per-thread -T 2:3 -T 4", defaults(func(o *options) {
+			o.params.Threads = 4
+			o.params.Accelerated.Level, o.params.Accelerated.Channels = perfoob.LevelGrid, perfoob.ChannelsPerThread
+		})},
 		{"-d lo -x tcp -Dzcopy", defaults(func(o *options) {
 			o.params.Device, o.params.Transport, o.params.Layout = "lo", "tcp", perfoob.Zcopy
 		})},
@@ -78,18 +91,36 @@ func TestRefusedOptions(t *testing.T) {
 	tests := []struct {
 		args string
 		code int
+		want string // in the message
 	}{
-		{"-a cuda", exitUnsupported}, {"-L warp", exitUnsupported}, {"-F 4", exitUnsupported}, {"-Y single", exitUnsupported},
-		{"-K mlx5_0:1", exitUnsupported}, {"-T 2:2", exitUsage}, {"-T 0", exitUsage}, {"-T 129", exitUsage}, {"-s 8388609 -T 128", exitUsage}, {"-m cuda", exitUnsupported},
-		{"-m host,cuda", exitUnsupported}, {"--daemon-local 1.2.3.4", exitUnsupported}, {"-G 1.2.3.4", exitUnsupported},
-		{"-A poll", exitUsage}, {"-r send", exitUsage},
-		{"-P 1", exitUnsupported}, {"-k", exitUnsupported}, {"-S", exitUnsupported},
-		{"-t nothing", exitUsage}, {"-Q", exitUsage}, {"-n", exitUsage}, {"-n -5", exitUsage}, {"-n 1e6", exitUsage},
-		{"-s 8,", exitUsage}, {"-s -1", exitUsage}, {"-s 8:0", exitUsage}, {"-s 8:129", exitUsage},
-		{"-s 99999999999999999999", exitUsage}, {"-s 2000000000", exitUsage}, {"-O 4294967296", exitUsage},
-		{"-p 65536", exitUsage}, {"-R 101", exitUsage}, {"-R x", exitUsage}, {"-W 128", exitUsage}, {"-D odd", exitUsage},
-		{"-D iov,odd", exitUsage}, {"-E never", exitUsage}, {"-M many", exitUsage}, {"-c 1,x", exitUsage},
-		{"-s 16 -i 8", exitUsage}, {"--peer 1.12", exitUsage}, {"-l host", exitUsage},
+		{"-a cuda", exitUnsupported, "-a cuda: no support for operations started by accelerators here"},
+		{"-a host:0,rocm:1", exitUnsupported, "-a host:0,rocm:1: no support"},
+		{"-a gpu", exitUsage, `-a "gpu", need one of cuda, cuda-managed, gaudi, host, `},
+		{"-a cuda:x", exitUsage, `-a "cuda:x", need a number of a device`},
+		{"-a cuda:-1", exitUsage, `-a "cuda:-1"`}, {"-a cuda,", exitUsage, `-a ""`},
+		{"-L lane", exitUsage, `-L "lane", need one of block, grid, thread, warp`},
+		{"-F 0", exitUsage, `-F "0", need a number from 1`}, {"-F x", exitUsage, `-F "x"`},
+		{"-Y some", exitUsage, `-Y "some", need one of per-thread, random, single`}, {"-Y random:x", exitUsage, `-Y "x"`},
+		{"-Y single:1", exitUsage, `-Y "single:1", need no seed but for random`},
+		{"-T 2:0", exitUsage, `-T "2:0", need a number from 1`}, {"-T 2:", exitUsage, `-T ""`}, {"-T 0", exitUsage, `-T "0"`},
+		{"-T 129", exitUsage, "thread count 129"}, {"-s 8388609 -T 128", exitUsage, "8388609"},
+		{"-m cuda", exitUnsupported, "memory type cuda: no support for GPU memory here; host only"},
+		{"-m host,cuda", exitUnsupported, "memory type cuda: no support"}, {"-m rocm-managed,ze-host", exitUnsupported, "memory type rocm-managed: no support"},
+		{"-m rdma", exitUnsupported, "memory type rdma: no support for memory on RDMA devices here; host only"},
+		{"-m cuda,moon", exitUsage, `-m "moon", need one of cuda, `}, {"-m host,", exitUsage, `-m ""`},
+		{"-K mlx5_0:1", exitUnsupported, "-K"}, {"--daemon-local 1.2.3.4", exitUnsupported, "-g"}, {"-G 1.2.3.4", exitUnsupported, "-G"},
+		{"-A poll", exitUsage, `-A "poll", need one of signal, thread, `}, {"-r send", exitUsage, `-r "send"`},
+		{"-P 1", exitUnsupported, "-P, setup by MPI: not supported"}, {"-P x", exitUsage, `-P "x", need 0 or 1`},
+		{"-k", exitUnsupported, "-k"}, {"-S", exitUnsupported, "-S"},
+		{"-t nothing", exitUsage, `"nothing"`}, {"-Q", exitUsage, "'Q'"}, {"-n", exitUsage, "'n'"}, {"-n -5", exitUsage, `-n "-5"`}, {"-n 1e6", exitUsage, `-n "1e6"`},
+		{"-s 8,", exitUsage, `-s ""`}, {"-s -1", exitUsage, `-s "-1"`}, {"-s 8:0", exitUsage, `-s "8:0"`}, {"-s 8:129", exitUsage, `-s "8:129"`},
+		{"-s 99999999999999999999", exitUsage, `-s "99999999999999999999"`}, {"-s 2000000000", exitUsage, "2000000000"}, {"-O 4294967296", exitUsage, `-O "4294967296"`},
+		{"-p 65536", exitUsage, `-p "65536"`}, {"-R 101", exitUsage, `-R "101"`}, {"-R x", exitUsage, `-R "x"`}, {"-R NaN", exitUsage, `-R "NaN"`},
+		{"-W x", exitUsage, `-W "x"`}, {"-D odd", exitUsage, `-D "odd"`},
+		{"-W 128 -t am_lat", exitUsage, "window 128 (-W), test am_lat needs 0 to 127"}, {"-t am_bw -W 0", exitUsage, "window 0 (-W), test am_bw needs 1 to 127"},
+		{"-D iov,odd", exitUsage, `-D "iov,odd"`}, {"-E never", exitUsage, `-E "never", need one of block, poll, sleep`}, {"-M many", exitUsage, `-M "many"`}, {"-c 1,x", exitUsage, `-c "x"`},
+		{"-s 16 -i 8", exitUsage, "stride of 8"}, {"--peer 1.12", exitUsage, `"1.12"`}, {"-l", exitUsage, "127.0.0.1 with -l"},
+		{"host", exitUsage, `surplus argument "host"`}, {"--nothing", exitUsage, "'--nothing'"}, {"--peer", exitUsage, "'--peer'"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args, func(t *testing.T) {
@@ -101,6 +132,9 @@ func TestRefusedOptions(t *testing.T) {
 			}
 			if !strings.HasPrefix(stderr.String(), "ucx_perftest: ") || strings.Count(stderr.String(), "\n") != 1 {
 				t.Errorf("message %q", stderr.String())
+			}
+			if !strings.Contains(stderr.String(), tt.want) {
+				t.Errorf("message %q, want %q in it", stderr.String(), tt.want)
 			}
 			if usage := strings.Contains(stdout.String(), "Usage:"); usage != (tt.code == exitUsage) {
 				t.Errorf("usage printed: %v", usage)

@@ -50,13 +50,13 @@ func sidesOver(t *testing.T, transports string, serverArgs, clientArgs []string)
 	go func() {
 		g, err := accept(so, l, &serverOut)
 		if err == nil {
-			err = errors.Join(runAll(so, g, newPrinter(so, g, &serverOut)), g.close())
+			err = errors.Join(runAll(so, g, newPrinter(so, g, &serverOut, io.Discard)), g.close())
 		}
 		done <- err
 	}()
 	g, err := connectClient(co)
 	if err == nil {
-		err = errors.Join(runAll(co, g, newPrinter(co, g, &clientOut)), g.close())
+		err = errors.Join(runAll(co, g, newPrinter(co, g, &clientOut, io.Discard)), g.close())
 	}
 	errs[1] = err
 	errs[0] = <-done
@@ -66,7 +66,7 @@ func sidesOver(t *testing.T, transports string, serverArgs, clientArgs []string)
 // TestPair runs each test between two sides, in both dialects.
 func TestPair(t *testing.T) {
 	tests := []string{
-		"-t tag_lat", "-t tag_lat -s 100000", "-t tag_lat -U -C", "-t tag_lat -s 16,48 -D iov,iov -i 64", "-t tag_lat -e",
+		"-t tag_lat", "-t tag_lat -s 100000", "-t tag_lat -W 200 -T 1:4 -L warp -F 9 -Y random:1 -P 0 -m host", "-t tag_lat -U -C", "-t tag_lat -s 16,48 -D iov,iov -i 64", "-t tag_lat -e",
 		"-t tag_lat -E sleep", "-t tag_lat -s0",
 		"-t tag_bw", "-t tag_bw -s 100000", "-t tag_bw -s 3000,5000 -D iov", "-t tag_bw -O 1", "-t tag_bw -E sleep -I",
 		"-t tag_sync_lat", "-t tag_sync_bw",
@@ -248,7 +248,7 @@ func TestClientDisappears(t *testing.T) {
 		}
 		g, err := accept(so, l, io.Discard)
 		if err == nil {
-			err = errors.Join(runAll(so, g, newPrinter(so, g, io.Discard)), g.close())
+			err = errors.Join(runAll(so, g, newPrinter(so, g, io.Discard, io.Discard)), g.close())
 		}
 		done <- err
 	}()

@@ -16,6 +16,7 @@ import (
 // (perftest_run.c), byte for byte.
 type printer struct {
 	w       io.Writer
+	errors  io.Writer // for warnings
 	csv     bool
 	final   bool // no intermediate results
 	numeric bool // group digits
@@ -27,15 +28,32 @@ type printer struct {
 	mu sync.Mutex // held while a line is written
 }
 
-func newPrinter(o *options, g group, w io.Writer) *printer {
+func newPrinter(o *options, g group, w, errors io.Writer) *printer {
 	return &printer{
 		w:       w,
+		errors:  errors,
 		csv:     o.csv,
 		final:   o.final,
 		numeric: o.numeric,
 		extra:   o.params.extra,
 		test:    g.index() == 0,
 		results: g.loopback() || g.index() == 1,
+	}
+}
+
+// ignored warns of options that a test does not use, as C's tool does
+// (check_params in perftest_params.c).
+func (o *printer) ignored(p *params) {
+	if !o.results || p.Test.API != perfoob.UCP || p.Flags&perfoob.FlagVerbose == 0 {
+		return
+	}
+	for _, given := range []struct{ option, value, variables string }{
+		{"-d", p.Device, "UCX_NET_DEVICES, UCX_SHM_DEVICES and UCX_SELF_DEVICES select devices"},
+		{"-x", p.Transport, "UCX_TLS selects transports"},
+	} {
+		if given.value != perfoob.None {
+			complain(o.errors, fmt.Errorf("%s %s is ignored in test %s: %s", given.option, given.value, p.Test.Name, given.variables))
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -34,7 +35,7 @@ func TestReportAsC(t *testing.T) {
 				t.Fatal(err)
 			}
 			var b strings.Builder
-			out := newPrinter(o, alone{}, &b)
+			out := newPrinter(o, alone{}, &b, io.Discard)
 			if len(o.batches) == 0 {
 				if err := adjust(&o.params); err != nil {
 					t.Fatal(err)
@@ -48,6 +49,26 @@ func TestReportAsC(t *testing.T) {
 				t.Errorf("output (-C +ours):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestIgnoredOptions warns on the client, of what UCP tests do not use.
+func TestIgnoredOptions(t *testing.T) {
+	const device = "ucx_perftest: -d lo is ignored in test tag_lat: UCX_NET_DEVICES, UCX_SHM_DEVICES and UCX_SELF_DEVICES select devices\n"
+	const transport = "ucx_perftest: -x tcp is ignored in test tag_lat: UCX_TLS selects transports\n"
+	for _, tt := range []struct{ args, want string }{
+		{"-l -t tag_lat -d lo -x tcp", device + transport}, {"-l -t tag_lat -x tcp", transport},
+		{"-l -t tag_lat -d lo -x tcp -q", ""}, {"-l -t tag_lat", ""}, {"-l -t am_lat -d lo -x tcp", ""},
+	} {
+		o, err := parseOptions(strings.Fields(tt.args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var stderr strings.Builder
+		newPrinter(o, alone{}, io.Discard, &stderr).ignored(&o.params)
+		if diff := cmp.Diff(tt.want, stderr.String()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.args, diff)
+		}
 	}
 }
 

@@ -34,6 +34,7 @@ type runner interface {
 
 // runTest runs one test and prints its results.
 func runTest(g group, p *params, out *printer) (err error) {
+	out.ignored(p)
 	t := newTeam(g, int(p.Threads))
 	counters := newCounters(p, out.line)
 	s, err := newSetup(t, p, counters)

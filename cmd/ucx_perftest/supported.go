@@ -13,20 +13,21 @@ import (
 
 // optionsLeftOut are C's options that this tool does not have, and why.
 var optionsLeftOut = []struct{ letters, reason string }{
-	{"aLFY", "messages in memory of accelerators, and operations by them"},
+	{"a", "operations that an accelerator starts"},
 	{"gG", "C's daemon that carries out operations for others"},
 	{"K", "setup by datagrams of an InfiniBand subnet (MAD)"},
-	{"P", "setup by MPI"},
+	{"P", "setup by MPI; -P 0, no MPI, is accepted"},
 }
 
 // leftOut says why there is not an option.
 func leftOut(opt string) error {
 	for _, o := range optionsLeftOut {
 		if strings.Contains(o.letters, opt) {
-			return fmt.Errorf("option -%s, %s: %w", opt, o.reason, errLeftOut)
+			reason, _, _ := strings.Cut(o.reason, "; ")
+			return fmt.Errorf("option -%s, %s: %w", opt, reason, errLeftOut)
 		}
 	}
-	return fmt.Errorf("option -%s: %w", opt, errLeftOut)
+	return fmt.Errorf("option -%s, which C's tool reads and refuses: %w", opt, errLeftOut)
 }
 
 // adjust completes the parameters of one test and says whether it can be run.
@@ -46,6 +47,11 @@ func check(p *params) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
+	for _, t := range []ucs.MemoryType{p.SendMem, p.RecvMem} {
+		if err := checkMemory(t); err != nil {
+			return err
+		}
+	}
 	if p.Test.API == perfoob.UCP && isOneSided(p.Test.Command) {
 		if err := checkOneSided(p); err != nil {
 			return err
@@ -54,8 +60,6 @@ func check(p *params) error {
 	switch {
 	case p.Test.API == perfoob.UCT && p.Threads != 1:
 		return fmt.Errorf("%d threads in test %s, over UCT there is one: %w", p.Threads, p.Test.Name, ucs.ErrUnsupported)
-	case p.SendMem != ucs.MemoryHost || p.RecvMem != ucs.MemoryHost:
-		return fmt.Errorf("memory %v and %v: %w", p.SendMem, p.RecvMem, errLeftOut)
 	case p.Flags&perfoob.FlagOneSided != 0 && !isOneSided(p.Test.Command):
 		return fmt.Errorf("-o in test %s: nothing would ever arrive: %w", p.Test.Name, ucs.ErrInvalidParam)
 	case p.WaitMode == perfoob.WaitSpin:

@@ -4,6 +4,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,7 +36,7 @@ func setTestOption(p *params, opt, value string) (err error) {
 		p.UCTHeader, err = number[int](opt, value)
 		p.UCPHeader = p.UCTHeader
 	case "R":
-		if p.Percentile, err = strconv.ParseFloat(value, 64); err != nil {
+		if p.Percentile, err = strconv.ParseFloat(value, 64); err != nil || !(p.Percentile >= 0 && p.Percentile <= 100) {
 			return badValue(opt, value, "a number from 0 to 100")
 		}
 	case "D":
@@ -44,24 +46,31 @@ func setTestOption(p *params, opt, value string) (err error) {
 	case "x":
 		p.Transport = value
 	case "T":
-		p.Threads, err = number[uint32](opt, value)
+		return setThreads(p, value)
 	case "M":
 		p.ThreadMode, err = choice(opt, value, map[string]ucs.ThreadMode{
 			"single": ucs.ThreadModeSingle, "serialized": ucs.ThreadModeSerialized, "multi": ucs.ThreadModeMulti,
 		})
 	case "E":
-		if p.block = value == "block"; p.block {
-			value = "poll" // is what the other side is told, which may be C's
-		}
+		p.block = value == "block"
 		p.WaitMode, err = choice(opt, value, map[string]perfoob.WaitMode{
 			"poll": perfoob.WaitPoll, "sleep": perfoob.WaitSleep,
+			"block": perfoob.WaitPoll, // is what the other side is told, which may be C's
 		})
 	case "m":
-		for _, m := range strings.Split(value, ",") {
-			if m != "host" {
-				return fmt.Errorf("option -m %s: only host memory: %w", value, errLeftOut)
-			}
+		return setMemory(value)
+	case "a":
+		return setAccelerators(value)
+	case "L":
+		p.Accelerated.Level, err = choice(opt, value, map[string]perfoob.CooperationLevel{
+			"thread": perfoob.LevelThread, "warp": perfoob.LevelWarp, "block": perfoob.LevelBlock, "grid": perfoob.LevelGrid,
+		})
+	case "F":
+		if p.Accelerated.Window, err = number[uint32](opt, value); err == nil && p.Accelerated.Window == 0 {
+			return badValue(opt, value, "a number from 1")
 		}
+	case "Y":
+		return setChannels(p, value)
 	case "l":
 		p.Flags |= perfoob.FlagLoopback
 	case "C":
@@ -164,7 +173,7 @@ func number[T int | uint32 | uint64](opt, value string) (T, error) {
 func choice[T any](opt, value string, choices map[string]T) (T, error) {
 	v, ok := choices[value]
 	if !ok {
-		return v, badValue(opt, value, "one of the choices in -h")
+		return v, badValue(opt, value, "one of "+strings.Join(slices.Sorted(maps.Keys(choices)), ", "))
 	}
 	return v, nil
 }

@@ -26,7 +26,10 @@ func usage(w io.Writer) {
 	p := perfoob.DefaultParams()
 	fmt.Fprintf(w, `
      -s <size>      bytes of a message, or of its parts: 16,48,4096, or 1024:16
-                    for 16 parts of 1024 (%d)
+                    for 16 parts of 1024; at most %d parts (%d)
+     -m <type>[,<type>]
+                    memory of sender and receiver: host, C's other types are
+                    refused by name (host)
      -n <iters>     iterations, 0: no end (%d)
      -w <iters>     iterations to warm up, at most (%d)
      -O <count>     sends outstanding at most, 0: as the test has it (%d)
@@ -54,7 +57,7 @@ func usage(w io.Writer) {
      -d <device>    device
      -x <tl>        transport
      -D <layout>    how to send: short, shortiov, bcopy, zcopy (short)
-     -W <count>     active messages on their way, at most %d (%d)
+     -W <count>     active messages on their way, 1 to %d in am_bw (%d)
      -H <bytes>     active message header, part of the message (%d)
      -A <mode>      how the other side progresses asynchronously if it is C's:
                     thread_spinlock, thread_mutex, signal (thread_spinlock)
@@ -74,14 +77,23 @@ func usage(w io.Writer) {
      -e             handle errors of endpoints
      -E <mode>      wait by poll or by sleep (poll), or in calls of the library
                     that block, which is this side's own affair: block
-     -T <threads>   threads, each with a worker, connected to the other side's of
-                    the same number (%d); the last line is of all of them
+     -T <threads>[:<blocks>]
+                    threads, each with a worker, connected to the other side's of
+                    the same number (%d); the last line is of all of them; blocks
+                    are as -L, -F and -Y
      --shared       one worker for all threads; both sides need it, C has it not
 
-  Of C's options these are missing, and -m has only host:
+  For operations that an accelerator starts, of which there are none here; the
+  values are checked and passed on, as by C's tool without -a:
+     -L <level>     threads that start an operation: thread, warp, block, grid
+                    (thread)
+     -F <count>     operations before flow control (%d)
+     -Y <mode>      channel: single, random[:<seed>], per-thread (single)
+
+  Of C's options these are missing:
 `,
-		p.Sizes[0], p.Iters, p.WarmupIters, p.Window, p.Stride, p.Percentile, defaultPort, perfoob.Release122,
-		perfoob.MaxFCWindow, p.FCWindow, p.UCTHeader, p.UCPHeader, p.Threads)
+		perfoob.MaxSizes, p.Sizes[0], p.Iters, p.WarmupIters, p.Window, p.Stride, p.Percentile, defaultPort, perfoob.Release122,
+		perfoob.MaxFCWindow, p.FCWindow, p.UCTHeader, p.UCPHeader, p.Threads, p.Accelerated.Window)
 	for _, o := range optionsLeftOut {
 		options := "-" + strings.Join(strings.Split(o.letters, ""), " -")
 		fmt.Fprintf(w, "     %-14s %s\n", options, o.reason)

@@ -81,6 +81,28 @@ const (
 	asyncLast
 )
 
+// CooperationLevel says which threads of an accelerator start an operation
+// together (ucs_device_level_t in ucs/sys/device_code.h).
+type CooperationLevel uint32
+
+// Cooperation levels.
+const (
+	LevelThread CooperationLevel = iota
+	LevelWarp
+	LevelBlock
+	LevelGrid
+)
+
+// ChannelMode says how an accelerator chooses the channel of an operation.
+type ChannelMode uint32
+
+// Channel modes.
+const (
+	ChannelsSingle ChannelMode = iota
+	ChannelsRandom
+	ChannelsPerThread
+)
+
 // Flags modify a test.
 type Flags uint32
 

@@ -60,13 +60,19 @@ const (
 // Fields that only release 1.22 has.
 const (
 	devices122        = 36 // twice {memory type, device id}
+	deviceLevel122    = 52
+	channelMode122    = 152
+	channelSeed122    = 160
 	deviceThreads122  = 168
 	deviceBlocks122   = 172
 	deviceFCWindow122 = 176
 	daemonMode122     = 312
 )
 
-// noDevices122 says that no accelerator takes part: memory type 10 is none.
+// noMemory is the memory type that stands for none.
+const noMemory = 10
+
+// noDevices122 says that no accelerator takes part.
 var noDevices122 = []byte{
 	10, 0, 0, 0, 0xff, 0xff, 0xff, 0xff,
 	10, 0, 0, 0, 0xff, 0xff, 0xff, 0xff,

@@ -47,6 +47,19 @@ type Params struct {
 	SendType  Datatype // UCP only
 	RecvType  Datatype
 	UCPHeader int // bytes, added to the message size
+
+	Accelerated Accelerated // UCP only, 1.22 only
+}
+
+// Accelerated are the parameters of operations that an accelerator starts. C's
+// tool takes them in every test and uses them in tests with an accelerator only;
+// here they are checked and passed on.
+type Accelerated struct {
+	Level    CooperationLevel
+	Channels ChannelMode
+	Seed     uint64 // of ChannelsRandom
+	Blocks   uint32 // of Params.Threads threads each
+	Window   uint32 // operations before flow control
 }
 
 // None stands for a device or transport that was not given.
@@ -75,6 +88,7 @@ func DefaultParams() Params {
 		Transport:   None,
 		FCWindow:    MaxFCWindow,
 		UCTHeader:   8,
+		Accelerated: Accelerated{Blocks: 1, Window: 4},
 	}
 }
 
@@ -105,8 +119,6 @@ func (p *Params) Validate() error {
 		return invalid("window of %d outstanding operations, need at most %d", p.Window, maxWindow)
 	case len(p.Sizes) < 1 || len(p.Sizes) > MaxSizes:
 		return invalid("%d message parts, need 1 to %d", len(p.Sizes), MaxSizes)
-	case p.FCWindow < 1 || p.FCWindow > MaxFCWindow:
-		return invalid("flow control window %d, need 1 to %d", p.FCWindow, MaxFCWindow)
 	case !(p.Percentile >= 0 && p.Percentile <= 100):
 		return invalid("percentile rank %v, need 0 to 100", p.Percentile)
 	case !(p.WarmupTime >= 0) || !(p.MaxTime >= 0) || !(p.Interval >= 0):
@@ -115,6 +127,9 @@ func (p *Params) Validate() error {
 		return invalid("stride of %d bytes, need at most %d", p.Stride, MaxMessage)
 	case p.UCTHeader < 0 || p.UCTHeader > MaxMessage || p.UCPHeader < 0 || p.UCPHeader > MaxMessage:
 		return invalid("header size out of range")
+	}
+	if err := p.validateFCWindow(); err != nil {
+		return err
 	}
 	for i, s := range p.Sizes {
 		switch {
@@ -126,6 +141,22 @@ func (p *Params) Validate() error {
 	}
 	if n := max(p.MessageSize(), p.Extent()); n > MaxMessage/int(p.Threads) {
 		return invalid("messages of %d bytes in %d threads, need at most %d bytes in all", n, p.Threads, MaxMessage)
+	}
+	return nil
+}
+
+// validateFCWindow checks the flow control window where the test has one: active
+// messages over UCT. The sender of a stream would wait for ever with a window of 0.
+func (p *Params) validateFCWindow() error {
+	if p.Test == nil || p.Test.API != UCT || p.Test.Command != CmdAM {
+		return nil
+	}
+	least := uint32(0)
+	if p.Test.Type == StreamUni {
+		least = 1
+	}
+	if p.FCWindow < least || p.FCWindow > MaxFCWindow {
+		return invalid("flow control window %d (-W), test %s needs %d to %d", p.FCWindow, p.Test.Name, least, MaxFCWindow)
 	}
 	return nil
 }

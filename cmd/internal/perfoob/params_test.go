@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -91,8 +92,6 @@ func TestHostileParams(t *testing.T) {
 		{"percentile NaN", func(l *layout) int { return l.percentile }, 8, math.Float64bits(math.NaN())},
 		{"warm-up time", func(l *layout) int { return l.warmupTime }, 8, math.Float64bits(-1)},
 		{"layout", func(l *layout) int { return l.layout }, 4, 4},
-		{"no flow control window", func(l *layout) int { return l.fcWindow }, 4, 0},
-		{"flow control window", func(l *layout) int { return l.fcWindow }, 4, 128},
 		{"header", func(l *layout) int { return l.uctHeader }, 8, huge},
 		{"datatype", func(l *layout) int { return l.recvType }, 4, 2},
 		{"size", func(l *layout) int { return l.size }, 8, huge},
@@ -115,6 +114,68 @@ func TestHostileParams(t *testing.T) {
 					t.Errorf("got %v, want %v", err, ucs.ErrInvalidParam)
 				}
 			})
+		}
+	}
+}
+
+// TestFCWindow gives windows to tests with and without flow control.
+func TestFCWindow(t *testing.T) {
+	for _, tt := range []struct {
+		test   string
+		window uint32
+		want   error
+	}{
+		{"am_bw", 0, ucs.ErrInvalidParam}, {"am_bw", 1, nil}, {"am_bw", 127, nil}, {"am_bw", 128, ucs.ErrInvalidParam},
+		{"am_lat", 0, nil}, {"am_lat", 128, ucs.ErrInvalidParam},
+		{"put_bw", 0, nil}, {"put_bw", math.MaxUint32, nil},
+		{"tag_bw", 0, nil}, {"tag_bw", 128, nil}, {"ucp_am_bw", 1 << 20, nil},
+	} {
+		p := DefaultParams()
+		p.Test, p.FCWindow = TestByName(tt.test), tt.window
+		for r := Release(0); r < numReleases; r++ {
+			got, _, err := readParams(bytes.NewReader(p.Append(nil, r)))
+			if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
+				t.Errorf("%s with a window of %d from %v: %v, want %v", tt.test, tt.window, r, err, tt.want)
+			}
+			if err == nil && got.FCWindow != tt.window {
+				t.Errorf("%s with a window of %d from %v has one of %d", tt.test, tt.window, r, got.FCWindow)
+			}
+		}
+	}
+}
+
+// TestAcceleratedIsPassedOn sends what only accelerators would use.
+func TestAcceleratedIsPassedOn(t *testing.T) {
+	p := DefaultParams()
+	p.Test = TestByName("tag_lat")
+	p.Accelerated = Accelerated{Level: LevelGrid, Channels: ChannelsRandom, Seed: 1 << 40, Blocks: 3, Window: 9}
+	got, _, err := readParams(bytes.NewReader(p.Append(nil, Release122)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(p, got); diff != "" {
+		t.Errorf("parameters (-want +got):\n%s", diff)
+	}
+}
+
+// TestAcceleratorIsNamed gives the parameters of a client that asks for one.
+func TestAcceleratorIsNamed(t *testing.T) {
+	for _, tt := range []struct {
+		send, recv uint32
+		want       string
+		status     error
+	}{
+		{1, 1, "cuda", ucs.ErrUnsupported}, {noMemory, 3, "rocm", ucs.ErrUnsupported}, {0, 1, "host", ucs.ErrUnsupported},
+		{1, 99, "", ucs.ErrInvalidParam},
+	} {
+		p := DefaultParams()
+		p.Test = TestByName("ucp_put_lat")
+		b := p.Append(nil, Release122)
+		binary.LittleEndian.PutUint32(b[devices122:], tt.send)
+		binary.LittleEndian.PutUint32(b[devices122+8:], tt.recv)
+		_, _, err := readParams(bytes.NewReader(b))
+		if !errors.Is(err, tt.status) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("accelerators %d and %d: %v, want %v that names %q", tt.send, tt.recv, err, tt.status, tt.want)
 		}
 	}
 }

@@ -60,9 +60,12 @@ func (p *Params) Append(b []byte, r Release) []byte {
 	put(s[l.testID:], uint32(id))
 	if r == Release122 {
 		copy(s[devices122:], noDevices122)
+		put(s[deviceLevel122:], uint32(p.Accelerated.Level))
+		put(s[channelMode122:], uint32(p.Accelerated.Channels))
+		put64(s[channelSeed122:], p.Accelerated.Seed)
 		put(s[deviceThreads122:], 1)
-		put(s[deviceBlocks122:], 1)
-		put(s[deviceFCWindow122:], 4)
+		put(s[deviceBlocks122:], p.Accelerated.Blocks)
+		put(s[deviceFCWindow122:], p.Accelerated.Window)
 	}
 
 	for _, size := range p.Sizes {
@@ -85,10 +88,32 @@ func DetectRelease(head []byte) (Release, error) {
 	if name := name(head[l.device : l.device+deviceLen]); name != "" && printable(name) {
 		return Release113, nil
 	}
-	if bytes.Equal(head[devices122:devices122+len(noDevices122)], noDevices122) {
+	send, recv := accelerators(head)
+	if max(send, recv) > 0 && max(send, recv) <= noMemory {
 		return Release122, nil
 	}
 	return 0, fmt.Errorf("the client speaks neither 1.13's nor 1.22's protocol: %w", ucs.ErrInvalidParam)
+}
+
+// accelerators are the memory types of the accelerators that send and receive.
+func accelerators(s []byte) (send, recv uint32) {
+	return binary.LittleEndian.Uint32(s[devices122:]), binary.LittleEndian.Uint32(s[devices122+8:])
+}
+
+// checkNoAccelerator refuses a test in which an accelerator takes part.
+func checkNoAccelerator(s []byte) error {
+	send, recv := accelerators(s)
+	for _, device := range []uint32{send, recv} {
+		if device == noMemory {
+			continue
+		}
+		t, ok := ucs.MemoryTypeFromWire(uint8(min(device, 255)))
+		if !ok {
+			return invalid("accelerator of memory type %d", device)
+		}
+		return fmt.Errorf("the client wants operations started by an accelerator, %v: %w", t, ucs.ErrUnsupported)
+	}
+	return nil
 }
 
 // ParseParams reads the parameter structure of release r, exactly r.ParamsLen()
@@ -158,11 +183,20 @@ func ParseParams(s []byte, r Release) (p Params, sizes int, err error) {
 	if p.Test, err = parseTest(API(u32(0)), Command(u32(4)), Type(u32(8)), int32(u32(l.testID)), r); err != nil {
 		return Params{}, 0, err
 	}
-	if r == Release122 && !bytes.Equal(s[devices122:devices122+len(noDevices122)], noDevices122) {
-		return Params{}, 0, fmt.Errorf("accelerator devices: %w", ucs.ErrUnsupported)
-	}
-	if r == Release122 && u32(daemonMode122) != 0 {
-		return Params{}, 0, fmt.Errorf("daemon mode: %w", ucs.ErrUnsupported)
+	if r == Release122 {
+		if err := checkNoAccelerator(s); err != nil {
+			return Params{}, 0, err
+		}
+		if u32(daemonMode122) != 0 {
+			return Params{}, 0, fmt.Errorf("the client wants a daemon to carry out its operations: %w", ucs.ErrUnsupported)
+		}
+		p.Accelerated = Accelerated{
+			Level:    CooperationLevel(u32(deviceLevel122)),
+			Channels: ChannelMode(u32(channelMode122)),
+			Seed:     u64(channelSeed122),
+			Blocks:   u32(deviceBlocks122),
+			Window:   u32(deviceFCWindow122),
+		}
 	}
 	n := u64(l.sizeCount)
 	if n < 1 || n > MaxSizes {
