@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/ucx-go/ucx/ucs"
 	"github.com/ucx-go/ucx/ucs/config"
@@ -264,5 +267,60 @@ func TestWrongValues(t *testing.T) {
 		if !errors.Is(err, ucs.ErrInvalidParam) || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), setting) {
 			t.Errorf("UCX_%s=%s: %v, want %q", tc.name, tc.value, err, tc.want)
 		}
+	}
+}
+
+// otherDefaults are the settings whose default is not that of C UCX 1.22, and why.
+var otherDefaults = map[string]string{
+	"RNDV_PERF_DIFF":       "the estimates that it corrects are others",
+	"SYSV_RX_GROW_FACTOR":  "one default for both transports over shared memory, that of POSIX_RX_GROW_FACTOR",
+	"RC_VERBS_TX_MAX_BUFS": "auto is a limit by the memory that can be pinned, -1 means none",
+	"RC_VERBS_RX_MAX_BUFS": "auto is a limit by the length of the receive queue, -1 means none",
+	"UD_VERBS_TX_MAX_BUFS": "auto is a limit of its own, -1 means none",
+	"UD_VERBS_RX_MAX_BUFS": "auto is a limit by the length of the receive queue, -1 means none",
+}
+
+// TestSettingsAsCPrintsThem: settings that C UCX has are printed in its order, with its defaults
+// in its words, and those of this module alone behind the others of their section.
+func TestSettingsAsCPrintsThem(t *testing.T) {
+	values := make(map[string]string)
+	var order []string
+	for _, d := range cDefaults(t, "1.22.0") {
+		values[d.name] = d.value
+		order = append(order, d.name)
+	}
+	var text strings.Builder
+	if err := (*config.Set)(nil).Write(&text, "", config.PrintConfig|config.PrintHeader); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	own := "" // a setting of this module alone, in the section that is read
+	differ := make(map[string]bool)
+	for line := range strings.Lines(text.String()) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")
+		name, _ = strings.CutPrefix(name, "UCX_")
+		switch want, known := values[name]; {
+		case strings.HasPrefix(line, "#"):
+			own = ""
+		case ok && !known:
+			own = name
+		case ok:
+			got = append(got, name)
+			if own != "" {
+				t.Errorf("%s, which C has not, is before %s", own, name)
+			}
+			if differ[name] = value != want; differ[name] != (otherDefaults[name] != "") {
+				t.Errorf("default of %s: %s, that of C is %s", name, value, want)
+			}
+		}
+	}
+	for name := range otherDefaults {
+		if !differ[name] {
+			t.Errorf("%s differs no more", name)
+		}
+	}
+	want := slices.DeleteFunc(order, func(name string) bool { return !slices.Contains(got, name) })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("order, for cOrder of package config (-C +ours):\n%s", diff)
 	}
 }

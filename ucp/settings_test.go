@@ -15,15 +15,15 @@ func TestRndvThresh(t *testing.T) {
 		intra, inter config.Bytes
 		out          string
 	}{
-		{"auto", config.BytesAuto, config.BytesAuto, "auto"},
-		{"inf", config.BytesInf, config.BytesInf, "inf"},
-		{"0", 0, 0, "0"},
-		{"64k", 64 * k, 64 * k, "64K"},
+		{"auto", config.BytesAuto, config.BytesAuto, "intra:auto,inter:auto"},
+		{"inf", config.BytesInf, config.BytesInf, "intra:inf,inter:inf"},
+		{"0", 0, 0, "intra:0,inter:0"},
+		{"64k", 64 * k, 64 * k, "intra:64K,inter:64K"},
 		{"intra:64k,inter:128k", 64 * k, 128 * k, "intra:64K,inter:128K"},
 		{"inter:inf, intra:0", 0, config.BytesInf, "intra:0,inter:inf"},
 		{"intra:8", 8, config.BytesAuto, "intra:8,inter:auto"},
 		{"inter:8", config.BytesAuto, 8, "intra:auto,inter:8"},
-		{"intra:8,inter:8", 8, 8, "8"},
+		{"intra:8,inter:8", 8, 8, "intra:8,inter:8"},
 		{"8k,intra:64k", 64 * k, 8 * k, "intra:64K,inter:8K"},
 	} {
 		var got rndvThresh

@@ -49,11 +49,8 @@ func ParseKeyed(s string, keys []string, set func(key int, value string) error) 
 	return nil
 }
 
-// FormatKeyed prints values that ParseKeyed reads: one value if all are equal.
+// FormatKeyed prints values that ParseKeyed reads, each with its key, as C UCX does.
 func FormatKeyed(keys, values []string) string {
-	if same := slices.Compact(slices.Clone(values)); len(same) == 1 {
-		return same[0]
-	}
 	items := make([]string, len(keys))
 	for k, key := range keys {
 		items[k] = key + ":" + values[k]

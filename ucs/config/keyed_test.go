@@ -41,7 +41,7 @@ func TestParseKeyed(t *testing.T) {
 
 // TestFormatKeyed: what is printed reads back.
 func TestFormatKeyed(t *testing.T) {
-	for want, values := range map[string][]string{"8k": {"8k", "8k"}, "intra:8k,inter:1k": {"8k", "1k"}} {
+	for want, values := range map[string][]string{"intra:8k,inter:8k": {"8k", "8k"}, "intra:8k,inter:1k": {"8k", "1k"}} {
 		got := FormatKeyed([]string{"intra", "inter"}, values)
 		back := make([]string, 2)
 		ParseKeyed(got, []string{"intra", "inter"}, func(k int, value string) error {

@@ -1,9 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
-	"sort"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -84,8 +85,8 @@ func Register(s Section) {
 	registry.byName[s.Name] = sec
 }
 
-// Sections returns the registered sections: those without a prefix first, then
-// by prefix and name. Any goroutine may call it.
+// Sections returns the registered sections: those that C UCX has in its order,
+// then the others by prefix and name. Any goroutine may call it.
 func Sections() []Section {
 	secs := sections()
 	list := make([]Section, len(secs))
@@ -102,11 +103,8 @@ func sections() []*section {
 	for _, s := range registry.byName {
 		list = append(list, s)
 	}
-	sort.Slice(list, func(i, j int) bool {
-		if list[i].Prefix != list[j].Prefix {
-			return list[i].Prefix < list[j].Prefix
-		}
-		return list[i].Name < list[j].Name
+	slices.SortFunc(list, func(a, b *section) int {
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.Prefix, b.Prefix), cmp.Compare(a.Name, b.Name))
 	})
 	return list
 }
@@ -127,6 +125,7 @@ func newSection(s Section) (*section, error) {
 	if err := sec.addFields(typ.Elem(), nil, []string{s.Prefix}); err != nil {
 		return nil, err
 	}
+	sec.sortAsC()
 	v := reflect.New(typ.Elem()).Elem()
 	for i := range sec.fields {
 		f := &sec.fields[i]

@@ -16,14 +16,18 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// settings are the variables UCX_TCP_*, with C UCX's names and defaults
+// domainSettings and settings are the variables UCX_TCP_*, with C UCX's names and defaults
 // (uct_tcp_md_config_table, uct_tcp_iface_config_table). Those of C that have no
 // meaning here are left out: connecting is never blocking (CONN_NB), and buffers
 // are not carved from chunks (TX_*, RX_*, ALLOC).
+type domainSettings struct {
+	AFPrio       []string `ucx:"AF_PRIO" default:"inet,inet6" doc:"Address families to use, the preferred one first. A device is used with the first family it has an address of."`
+	AFDual       bool     `ucx:"AF_DUAL" default:"n" doc:"List a device that has addresses of both families in UCX_TCP_AF_PRIO by both in worker addresses, so that peers of either family can connect. With n the second one is only used to connect to peers that have no other."`
+	BridgeEnable bool     `ucx:"BRIDGE_ENABLE" default:"n" doc:"Use network bridges as devices."`
+}
+
+// settings are read when an interface is opened.
 type settings struct {
-	AFPrio        []string         `ucx:"AF_PRIO" default:"inet,inet6" doc:"Address families to use, the preferred one first. A device is used with the first family it has an address of."`
-	AFDual        bool             `ucx:"AF_DUAL" default:"n" doc:"List a device that has addresses of both families in UCX_TCP_AF_PRIO by both in worker addresses, so that peers of either family can connect. With n the second one is only used to connect to peers that have no other."`
-	BridgeEnable  bool             `ucx:"BRIDGE_ENABLE" default:"n" doc:"Use network bridges as devices."`
 	Common        commonSettings   `prefix:""`
 	TxSegSize     config.Bytes     `ucx:"TX_SEG_SIZE" default:"8K" doc:"Largest message that is sent by copying it."`
 	RxSegSize     config.Bytes     `ucx:"RX_SEG_SIZE" default:"64K" doc:"Largest message that is sent from the user's memory, and largest that is accepted if that is more than 64K."`
@@ -54,7 +58,16 @@ type commonSettings struct {
 	MaxNumEPs config.Count `ucx:"MAX_NUM_EPS" default:"256" doc:"Number of endpoints up to which tcp is expected to scale. Where the program or UCX_NUM_EPS expects more, it is used only if no other reaches the peer that scales to as many."`
 }
 
+// domainSection names the settings of the memory domain.
+const domainSection = "tcp memory domain"
+
 func init() {
+	config.Register(config.Section{
+		Name:   domainSection,
+		Prefix: "TCP_",
+		Title:  "TCP memory domain",
+		New:    func() any { return new(domainSettings) },
+	})
 	config.Register(config.Section{
 		Name:   componentName,
 		Prefix: "TCP_",
@@ -82,8 +95,8 @@ type mdOptions struct {
 
 // loadMDOptions reads the settings of a domain.
 func loadMDOptions(cfg *config.Set) (mdOptions, error) {
-	var s settings
-	if err := cfg.Load(componentName, &s); err != nil {
+	var s domainSettings
+	if err := cfg.Load(domainSection, &s); err != nil {
 		return mdOptions{}, err
 	}
 	o := mdOptions{bridges: s.BridgeEnable, dual: s.AFDual}
