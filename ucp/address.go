@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -102,7 +103,7 @@ func (i *iface) failed() bool {
 func (w *Worker) describe(use func(*iface) bool) proto.WorkerAddress {
 	a := w.emptyAddress()
 	at := make(map[string]int)
-	for _, i := range w.ifaces {
+	for _, i := range w.listed() {
 		if i.failed() || !use(i) {
 			continue
 		}
@@ -117,6 +118,14 @@ func (w *Worker) describe(use func(*iface) bool) proto.WorkerAddress {
 		a.Devices[k].Ifaces = append(a.Devices[k].Ifaces, i.entry(bytes.Clone(i.uct.Address()))) // it may change
 	}
 	return a
+}
+
+// listed are the interfaces as an address lists them: by component, posix before sysv. Between
+// two that are otherwise equal a peer takes the first, also one of C UCX.
+func (w *Worker) listed() []*iface {
+	return slices.SortedStableFunc(slices.Values(w.ifaces), func(a, b *iface) int {
+		return cmp.Compare(w.ctx.mds[a.md].component.Name(), w.ctx.mds[b.md].component.Name())
+	})
 }
 
 // deviceEntry is the interface's device in an address, and entry the interface.

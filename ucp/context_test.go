@@ -359,7 +359,7 @@ func TestContextWriteInfo(t *testing.T) {
 	if err := ctx.WriteInfo(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"component 0  :  cma\n", "md 0  :  component ", "dev 0  flags -- self/memory\n", "not used    :  tcp/"} {
+	for _, want := range []string{"component 0  :  self\n#     component 1  :  tcp\n", "md 0  :  component ", "dev 0  flags -- self/memory\n", "not used    :  tcp/"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, text.String())
 		}

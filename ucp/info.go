@@ -54,7 +54,8 @@ func (w *Worker) info() ([]byte, error) {
 }
 
 // WriteInfo prints the lanes and protocols of the endpoint in the layout of
-// ucx_info -e.
+// ucx_info -e of a release build of C UCX, which has neither a name of the endpoint nor of the
+// peer, and behind them the endpoint's name and the peer's number.
 func (ep *Endpoint) WriteInfo(w io.Writer) error {
 	if ep.missing() {
 		return errMissing("Endpoint.WriteInfo", ep == nil)
@@ -70,8 +71,8 @@ func (ep *Endpoint) info() []byte {
 	e := ep.explain()
 	var b bytes.Buffer
 	ew := errWriter{w: &b}
-	ew.printf("#\n# UCP endpoint %s\n#\n", e.Endpoint)
-	ew.printf("#               peer: uuid %#x\n", e.Peer)
+	ew.printf("#\n# UCP endpoint \n#\n")
+	ew.printf("#               peer: <no debug data>\n")
 	lanes := e.Lanes
 	if c := ep.conn(); c != nil && len(lanes) > 0 { // which C, and the peer, count as lane 0
 		lanes = append([]string{"lane[0]: cm " + ep.w.conns.managers[c.manager].name}, ep.cfg.chosen.LinesFrom(1)...)
@@ -80,25 +81,26 @@ func (ep *Endpoint) info() []byte {
 		ew.printf("#                 %s\n", l)
 	}
 	ew.printf("#\n")
-	if !ep.w.tag.on {
-		return b.Bytes()
-	}
-	owner := ep.w.ctx.name + " " + ep.placement()
-	for _, t := range ep.cfg.explain(ep.w, ep) {
-		for _, l := range t.Lines(owner) {
-			ew.printf("# %s\n", l)
+	if ep.w.tag.on {
+		owner := ep.w.ctx.name + " " + ep.placement()
+		for _, t := range ep.cfg.explain(ep.w, ep) {
+			for _, l := range t.Lines(owner) {
+				ew.printf("# %s\n", l)
+			}
 		}
 	}
+	ew.printf("#           endpoint: %s\n#          peer uuid: %#x\n#\n", e.Endpoint, e.Peer)
 	return b.Bytes()
 }
 
-// placement says where the peer is, as far as the lane for messages tells.
+// placement says where the peer is: in the same worker, else on this host if a lane does not
+// leave it.
 func (ep *Endpoint) placement() string {
-	if len(ep.lanes) > 0 {
-		switch ep.lanes[ep.amLane()].iface.attr.Resource.Type {
-		case uct.DeviceSelf:
-			return "self"
-		case uct.DeviceShared:
+	if ep.peer == nil || ep.peer.uuid == ep.w.uuid {
+		return "self"
+	}
+	for i := range ep.lanes {
+		if ep.lanes[i].iface.attr.Resource.Type != uct.DeviceNetwork {
 			return "intra-node"
 		}
 	}

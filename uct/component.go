@@ -1,8 +1,9 @@
 package uct
 
 import (
+	"cmp"
 	"fmt"
-	"sort"
+	"slices"
 	"sync"
 
 	"github.com/ucx-go/ucx/ucs/config"
@@ -71,8 +72,19 @@ func Register(c Component) {
 	registry.byName[c.Name()] = c
 }
 
-// Components returns the registered components, ordered by name. Any goroutine
-// may call it.
+// order is that in which C UCX 1.22 registers its components, which numbers them in listings.
+var order = []string{"self", "tcp", "sysv", "posix", "ib", "rdmacm", "cma"}
+
+// place is where a component stands in that order, those that C has not behind the others.
+func place(c Component) int {
+	if i := slices.Index(order, c.Name()); i >= 0 {
+		return i
+	}
+	return len(order)
+}
+
+// Components returns the registered components: those of C UCX in its order, then the others
+// by name. Any goroutine may call it.
 func Components() []Component {
 	registry.mu.Lock()
 	defer registry.mu.Unlock()
@@ -80,12 +92,14 @@ func Components() []Component {
 	for _, c := range registry.byName {
 		list = append(list, c)
 	}
-	sort.Slice(list, func(i, j int) bool { return list[i].Name() < list[j].Name() })
+	slices.SortFunc(list, func(a, b Component) int {
+		return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a.Name(), b.Name()))
+	})
 	return list
 }
 
-// ConnManagers returns the registered components that have a connection manager, ordered
-// by name. Any goroutine may call it.
+// ConnManagers returns the registered components that have a connection manager, in
+// the order of Components. Any goroutine may call it.
 func ConnManagers() []ConnManagerComponent {
 	var list []ConnManagerComponent
 	for _, c := range Components() {

@@ -46,7 +46,7 @@ func TestRegister(t *testing.T) {
 	for _, n := range []named{"tcp", "self", "ib", "posix"} {
 		Register(n)
 	}
-	want := []string{"ib", "posix", "self", "tcp"}
+	want := []string{"self", "tcp", "posix", "ib"}
 	if got := names(); !slices.Equal(got, want) {
 		t.Errorf("components %v, want %v", got, want)
 	}
@@ -69,6 +69,17 @@ func TestRegisterTwicePanics(t *testing.T) {
 		}
 	}()
 	Register(named("tcp"))
+}
+
+// TestComponentsInOrder: as C registers them, then others by name.
+func TestComponentsInOrder(t *testing.T) {
+	withRegistry(t)
+	for _, name := range []string{"zz", "cma", "ib", "posix", "rdmacm", "aa", "self", "sysv", "tcp"} {
+		Register(named(name))
+	}
+	if got, want := names(), []string{"self", "tcp", "sysv", "posix", "ib", "rdmacm", "cma", "aa", "zz"}; !slices.Equal(got, want) {
+		t.Errorf("components %v, want %v", got, want)
+	}
 }
 
 func TestRegisterConcurrently(t *testing.T) {
@@ -104,7 +115,7 @@ func TestConnManagers(t *testing.T) {
 	for _, c := range ConnManagers() {
 		got = append(got, c.Name())
 	}
-	if want := []string{"rdmacm", "tcp"}; !slices.Equal(got, want) {
+	if want := []string{"tcp", "rdmacm"}; !slices.Equal(got, want) {
 		t.Errorf("components with a manager: %v, want %v", got, want)
 	}
 }

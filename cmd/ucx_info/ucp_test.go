@@ -44,13 +44,9 @@ var shapes = []struct {
 	to string
 }{
 	{regexp.MustCompile(`^#  registered on: (\w+ )*$`), "#  registered on: DOMAINS "},
-	{regexp.MustCompile(`^#     component \d+  :  \w+$`), "#     component N  :  NAME"},
-	{regexp.MustCompile(`^#            md \d+  :  component \d+  \w+ $`), "#            md N  :  component N  NAME "},
-	{regexp.MustCompile(`^#      resource \d+  :  md \d+  dev \d+  flags -- \w+/\w+$`), "#      resource N  :  md N  dev N  flags -- NAME"},
+	{regexp.MustCompile(`^#      resource \d+  :  md \d+  dev \d+  flags -- \w+/\w+$`), "#      resource N  :  md N  dev N  flags -- NAME"}, // see TestContextAsC
 	{regexp.MustCompile(`^# UCP worker '[^']+:\d+'$`), "# UCP worker 'HOST:PID'"},
 	{regexp.MustCompile(`^(#                 atomics: )(\d+:\w+/\w+(, )?)*$`), "${1}RESOURCES"},
-	{regexp.MustCompile(`^# UCP endpoint .*$`), "# UCP endpoint NAME"},
-	{regexp.MustCompile(`^(#               peer: ).*$`), "${1}NAME"},
 	{regexp.MustCompile(`^(#                 lane\[)\d+(\]:) [ \d]\d:\w+/\w+\.\d+ md\[\d+\] +-> md\[\d+\]/\w+/sysdev\[\d+\]( seg \d+)?( [a-z_]+(#\d+)?)*$`), "${1}N${2} LANE"},
 	{regexp.MustCompile(`^    sizeof\(.*\) = \.+ \d+ +$`), "    sizeof(TYPE)"},
 	{regexp.MustCompile(`0x[0-9a-f]+`), "ADDRESS"},
@@ -68,8 +64,8 @@ func shape(text string) []string {
 		if strings.HasPrefix(l, "# +-") || strings.HasPrefix(l, "# | ") {
 			l = "# TABLE" // of protocols, which differ
 		}
-		if strings.HasPrefix(l, "#      not used") || strings.HasPrefix(l, "#                not used") {
-			continue // ours alone, with a blank line behind
+		if ownLine.MatchString(l) {
+			continue
 		}
 		if len(list) == 0 || list[len(list)-1] != l {
 			list = append(list, l)
@@ -77,6 +73,9 @@ func shape(text string) []string {
 	}
 	return list
 }
+
+// ownLine are the lines of this tool alone. Each group of them has a blank line behind it.
+var ownLine = regexp.MustCompile(`^#      not used    :  |^#                not used: |^#           endpoint: |^#          peer uuid: `)
 
 // TestUCPAsC compares what is shown of the protocol layer with C's tool.
 func TestUCPAsC(t *testing.T) {
@@ -124,6 +123,36 @@ func upTo(list []string, prefix string) []string {
 	return list
 }
 
+// unlikeC are lines of -p that may differ from C's, and why.
+var unlikeC = []struct {
+	re      *regexp.Regexp
+	to, why string
+}{
+	{regexp.MustCompile(`(?m)^# memory: .*\n# create time: .*\n#\n`), "", "measured"},
+	{regexp.MustCompile(`(?m)^(#      not used    :  .*\n)+#\n`), "", "C does not say why it leaves a transport out"},
+	{regexp.MustCompile(`(?m)^#     component \d+ +:  (cuda\w*|rocm\w*|ze\w*|gdr\w*|gga|xpmem|knem|mlx5|efa|srd|sockcm)\n`), "", "a component that is not here"},
+	{regexp.MustCompile(`self/memory0`), "self/memory", "the device's name before 1.22"},
+	{regexp.MustCompile(` dev \d+ +flags`), " dev N flags", "before 1.22 the devices of self and of shared memory have different names"},
+}
+
+// TestContextAsC compares components, domains and resources of a context line by line: names,
+// numbers and order.
+func TestContextAsC(t *testing.T) {
+	plain := func(text string) []string {
+		for _, u := range unlikeC {
+			text = u.re.ReplaceAllString(text, u.to)
+		}
+		return strings.Split(text, "\n")
+	}
+	for _, tool := range cTools(t) {
+		for _, args := range []string{"-p -u t", "-p -u tr -D net", "-p -u ta -D shm", "-p -u r -D self"} {
+			if diff := cmp.Diff(plain(ofTool(t, tool, args)), plain(ofOurs(t, args))); diff != "" {
+				t.Errorf("%s %s (-C +ours):\n%s", tool, args, diff)
+			}
+		}
+	}
+}
+
 // TestSameResourcesAsC compares the domains and resources of a context.
 func TestSameResourcesAsC(t *testing.T) {
 	names := func(text string) []string {
@@ -156,6 +185,8 @@ func TestUCPValues(t *testing.T) {
 		{"-p -u t -D self", []string{`flags -- self/memory\n`, `not used    :  tcp/lo: not in the list of devices`}},
 		{"-e -u tr -P intra", []string{`lane\[0\].*posix/memory.* am`, `\| ucx_info intra-node +\|`, `cma/memory`}},
 		{"-e -u t", []string{`lane\[0\].*self/memory.* am`, `\| ucx_info self +\|`}},
+		{"-e -u t -D net", []string{`lane\[0\].*tcp/`, `\| ucx_info self +\|`}},
+		{"-e -u t", []string{`^#\n# UCP endpoint \n#\n#               peer: <no debug data>\n`, `\+\n#           endpoint: ucp-ep-\S+\n#          peer uuid: 0x[0-9a-f]+\n#\n$`}},
 		{"-e -u t -P inter", []string{`lane\[0\].*tcp/`, `\| ucx_info inter-node +\|`}},
 		{"-e -A 127.0.0.1 -u t", []string{`lane\[0\]: cm tcp\n`, `lane\[1\]: .* am`}},
 		{"-e -A ::1 -6 -u te -D net", []string{`lane\[0\]: cm tcp\n`, `lane\[1\]: .*tcp/lo.* am`}},
