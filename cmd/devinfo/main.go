@@ -84,6 +84,11 @@ func parse(args []string, stdout, stderr io.Writer) (*options, int) {
 		}
 		switch opt {
 		case "":
+			if rest := p.Operands(); len(rest) > 0 {
+				fmt.Fprintf(stderr, "devinfo: surplus argument %q; -d names a device\n", rest[0])
+				usage(stdout)
+				return nil, exitFailure
+			}
 			return o, exitOK
 		case "d":
 			o.device = value

@@ -64,6 +64,7 @@ func run(ctx context.Context, sys *system, args []string, stdout, stderr io.Writ
 		return exitOK
 	}
 	if errors.Is(err, errUsage) {
+		fmt.Fprintf(stderr, "rping: %v\n", err)
 		usage(stdout)
 		return exitInvalid
 	}

@@ -50,7 +50,7 @@ func parseOptions(args []string) (*options, error) {
 	for {
 		opt, value, err := p.Next()
 		if err != nil {
-			return nil, errUsage
+			return nil, fmt.Errorf("%w: %w", errUsage, err)
 		}
 		n, _ := strconv.Atoi(value) // 0 if it is none, as atoi
 		switch opt {
@@ -60,8 +60,10 @@ func parseOptions(args []string) (*options, error) {
 			switch {
 			case invalid != nil:
 				return nil, invalid
+			case len(p.Operands()) > 0:
+				return nil, fmt.Errorf("%w: surplus argument %q", errUsage, p.Operands()[0])
 			case !role:
-				return nil, errUsage
+				return nil, fmt.Errorf("%w: -s or -c is needed", errUsage)
 			}
 			o.addr = netip.AddrPortFrom(addr, port)
 			return o, nil
@@ -78,16 +80,18 @@ func parseOptions(args []string) (*options, error) {
 		case "P":
 			o.persistent = true
 		case "p":
-			port = uint16(n)
+			if port = uint16(n); int(port) != n || !isNumber(value) {
+				invalid = fmt.Errorf("Invalid port %s (valid range is 0 to 65535)", value) //lint:ignore ST1005 as C's words
+			}
 		case "s", "c":
 			o.server, role = opt == "s", true
 		case "S":
 			if o.size = n; n < minSize || n > maxSize {
-				invalid = fmt.Errorf("Invalid size %d (valid range is %d to %d)", n, minSize, maxSize) //lint:ignore ST1005 C's words
+				invalid = fmt.Errorf("Invalid size %s (valid range is %d to %d)", value, minSize, maxSize) //lint:ignore ST1005 C's words
 			}
 		case "C":
-			if o.count = n; n < 0 {
-				invalid = fmt.Errorf("Invalid count %d", n) //lint:ignore ST1005 C's words
+			if o.count = n; n < 0 || !isNumber(value) {
+				invalid = fmt.Errorf("Invalid count %s", value) //lint:ignore ST1005 C's words
 			}
 		case "v":
 			o.verbose = true
@@ -103,6 +107,8 @@ func parseOptions(args []string) (*options, error) {
 	}
 }
 
+func isNumber(value string) bool { _, err := strconv.Atoi(value); return err == nil }
+
 // lookup is the first address of a host.
 func lookup(host string) (netip.Addr, error) {
 	if a, err := netip.ParseAddr(host); err == nil {
@@ -113,7 +119,7 @@ func lookup(host string) (netip.Addr, error) {
 		err = errors.New("no address")
 	}
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("getaddrinfo failed (%w) - invalid hostname or IP address", err)
+		return netip.Addr{}, fmt.Errorf("getaddrinfo of %q failed (%w) - invalid hostname or IP address", host, err)
 	}
 	return list[0].Unmap(), nil
 }

@@ -18,7 +18,10 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{"nothing", "", exitNothing, "Usage:", ""},
 		{"help", "-h", exitOK, "Usage:", ""},
+		{"long help", "--help", exitOK, "Usage:", ""},
+		{"option without value", "-c -F", exitUsage, "Usage:", "ucx_info: option requires an argument -- 'F'\n"},
 		{"unknown option", "-z", exitUsage, "Usage:", "ucx_info: invalid option -- 'z'\n"},
+		{"surplus argument", "-v host", exitUsage, "Usage:", "ucx_info: surplus argument \"host\"\n"},
 		{"types", "-y", exitOK, "UCS:\n    sizeof(ucs.Status) = ............................ ", ""},
 		{"topology", "-T", exitOK, "#\n# System topology\n#\n", ""},
 		{"IPv6 of nothing", "-6", exitNothing, "Usage:", ""},

@@ -42,6 +42,11 @@ func parse(args []string, stdout, stderr io.Writer) (*options, int) {
 	for {
 		opt, value, err := p.Next()
 		if opt == "" && err == nil {
+			if rest := p.Operands(); len(rest) > 0 {
+				fmt.Fprintf(stderr, "ucx_info: surplus argument %q\n", rest[0])
+				usage(stdout)
+				return nil, exitUsage
+			}
 			return o.check(stdout, stderr)
 		}
 		if opt == "h" || opt == getopt.Help {

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/netip"
@@ -26,13 +27,17 @@ const (
 )
 
 func main() {
-	if len(os.Args) < 3 || len(os.Args) > 4 {
-		fmt.Fprintln(os.Stderr, "usage: hello HOST PORT [NAME]: the server, or with a name its client")
+	const usage = "usage: hello HOST PORT [NAME]: the server, or with a name its client"
+	flag.Usage = func() { fmt.Fprintln(os.Stderr, usage) }
+	flag.Parse() // there are no flags but -help
+	args := flag.Args()
+	if len(args) < 2 || len(args) > 3 {
+		fmt.Fprintf(os.Stderr, "hello: 2 or 3 arguments are needed, not %q\n%s\n", args, usage)
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, net.JoinHostPort(os.Args[1], os.Args[2]), os.Args[3:]); err != nil {
+	if err := run(ctx, net.JoinHostPort(args[0], args[1]), args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, "hello:", err)
 		os.Exit(1)
 	}

@@ -29,9 +29,13 @@ func main() {
 
 	err := errors.New("either -serve or -get is needed")
 	switch {
-	case *serve != "" && *get == "":
+	case flag.NArg() > 0:
+		err = fmt.Errorf("%q: no arguments are known but the flags that -h lists", flag.Args())
+	case *serve != "" && *get != "":
+		err = fmt.Errorf("-serve %s and -get %s exclude each other", *serve, *get)
+	case *serve != "":
 		err = runServer(ctx, *serve, *listen)
-	case *get != "" && *serve == "":
+	case *get != "":
 		err = fetch(ctx, *get, os.Stdout)
 	}
 	if err != nil {

@@ -44,8 +44,12 @@ func main() {
 	switch {
 	case *connect == "" && flag.NArg() > 0:
 		err = fmt.Errorf("%q: a command takes -connect", flag.Args())
+	case *listen != "" && *connect != "":
+		err = fmt.Errorf("-serve %s and -connect %s exclude each other", *listen, *connect)
 	case *listen != "":
 		err = runServer(ctx, *listen)
+	case *connect != "" && checkCommand(flag.Args()) != nil:
+		err = checkCommand(flag.Args())
 	case *connect != "":
 		err = runClient(ctx, *connect, func(c *client) error { return c.command(ctx, flag.Args()) })
 	default:
@@ -61,7 +65,7 @@ func main() {
 func runServer(ctx context.Context, at string) error {
 	addr, err := netip.ParseAddrPort(at)
 	if err != nil {
-		return err
+		return fmt.Errorf("-serve %q: %w", at, err)
 	}
 	s, err := newServer(addr, tableSlots)
 	if err != nil {
@@ -79,7 +83,7 @@ func runServer(ctx context.Context, at string) error {
 func runClient(ctx context.Context, server string, do func(*client) error) error {
 	addr, err := netip.ParseAddrPort(server)
 	if err != nil {
-		return err
+		return fmt.Errorf("-connect %q: %w", server, err)
 	}
 	c, err := dial(ctx, addr)
 	if err != nil {

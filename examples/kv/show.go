@@ -34,7 +34,21 @@ func (c *client) command(ctx context.Context, args []string) error {
 		}
 		return err
 	}
-	return fmt.Errorf("%q is none of: get KEY, put KEY VALUE, swap KEY VERSION VALUE", args)
+	return checkCommand(args)
+}
+
+// checkCommand says what is wrong with a command.
+func checkCommand(args []string) error {
+	words := map[string]int{"get": 2, "put": 3, "swap": 4}
+	if len(args) == 0 || words[args[0]] != len(args) {
+		return fmt.Errorf("%q is none of: get KEY, put KEY VALUE, swap KEY VERSION VALUE", args)
+	}
+	if args[0] == "swap" {
+		if _, err := strconv.ParseUint(args[2], 0, 64); err != nil {
+			return fmt.Errorf("version %s: %w", args[2], err)
+		}
+	}
+	return nil
 }
 
 const (

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"sync"
 	"time"
@@ -147,7 +148,7 @@ func (c *client) give(a *answer) bool {
 func runClient(ctx context.Context, server string, callers, calls int) error {
 	addr, err := netip.ParseAddrPort(server)
 	if err != nil {
-		return err
+		return fmt.Errorf("-connect %q: %w", server, err)
 	}
 	c, err := dial(addr)
 	if err != nil {

@@ -36,6 +36,12 @@ func main() {
 
 	var err error
 	switch {
+	case flag.NArg() > 0:
+		err = fmt.Errorf("%q: no arguments are known but the flags that -h lists", flag.Args())
+	case *callers < 1 || *calls < 1:
+		err = fmt.Errorf("-callers %d -calls %d: at least 1 of each is needed", *callers, *calls)
+	case *listen != "" && *connect != "":
+		err = fmt.Errorf("-serve %s and -connect %s exclude each other", *listen, *connect)
 	case *listen != "":
 		err = runServer(ctx, *listen)
 	case *connect != "":
@@ -53,7 +59,7 @@ func main() {
 func runServer(ctx context.Context, at string) error {
 	addr, err := netip.ParseAddrPort(at)
 	if err != nil {
-		return err
+		return fmt.Errorf("-serve %q: %w", at, err)
 	}
 	s, err := newServer(addr)
 	if err != nil {

@@ -54,7 +54,7 @@ func runClient(ctx context.Context, address string, clients, requests int) error
 func (c *client) connect(ctx context.Context, address string) error {
 	addr, err := hex.DecodeString(address)
 	if err != nil {
-		return err
+		return fmt.Errorf("-connect %q: %w", address, err)
 	}
 	if c.ep, err = c.NewEndpoint(ucp.EndpointParams{Address: addr, ErrMode: ucp.ErrModePeer}); err != nil {
 		return err

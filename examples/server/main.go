@@ -35,6 +35,10 @@ func main() {
 	switch {
 	case flag.NArg() > 0:
 		err = fmt.Errorf("%q: no arguments are known but the flags that -h lists", flag.Args())
+	case *handlers < 1 || *clients < 1 || *requests < 1:
+		err = fmt.Errorf("-handlers %d -clients %d -requests %d: at least 1 of each is needed", *handlers, *clients, *requests)
+	case *serve && *connect != "":
+		err = fmt.Errorf("-serve and -connect %s exclude each other", *connect)
 	case *serve:
 		err = runServer(ctx, *handlers)
 	case *connect != "":
