@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Address is a packed worker address. Peers, in Go or C, need it to reach the
-// worker; how they get it is the application's business.
+// Address is a packed worker address. A peer, in Go or C, needs it to reach the worker; the
+// application passes it on.
 type Address []byte
 
 // AddressFlags select what goes into an address
@@ -23,10 +23,10 @@ type AddressFlags uint32
 // AddressNetOnly leaves out transports that work only inside a host.
 const AddressNetOnly AddressFlags = 1 << 0
 
-// Address returns the worker's address as it is now: a transport that had to
-// rebuild its receive side has a new one, and endpoints that are made with the
-// old one fail. With a token (WorkerParams.Token) it is a secret of those who may
-// connect. The bytes are the caller's.
+// Address returns the worker's current address. A transport that had to rebuild its receive
+// side has a new address, and endpoints made with the old one fail. With WorkerParams.Token
+// the address carries a secret: give it only to processes that may connect. The caller owns
+// the returned bytes.
 func (w *Worker) Address(flags AddressFlags) (Address, error) {
 	if w.missing() {
 		return nil, errMissing("Worker.Address", w == nil)
@@ -54,8 +54,8 @@ func (w *Worker) addressNow(flags AddressFlags) (Address, error) {
 	return a.Append(nil, proto.FormWorker)
 }
 
-// UID returns the id of the worker that the address belongs to. The bytes are
-// untrusted.
+// UID returns the id of the worker that the address belongs to. The bytes of the address
+// are untrusted.
 func (a Address) UID() (uint64, error) {
 	p, _, err := proto.ParseAddress(a, proto.FormWorker)
 	if err != nil {

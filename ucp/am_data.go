@@ -9,14 +9,17 @@ import (
 // callAMRecv says what belongs to the call.
 var callAMRecv = callRule{"a receive of an active message", accessFlags, paramBuffer | paramOnAMRecv | paramRecvLength | paramMemoryType}
 
-// Recv receives the data: fetches it from the sender, or copies what is here. Data that
-// is longer than buf ends the receive with ucs.ErrMessageTruncated, and the sender's
-// request with success. The message is over with the call, whatever that returns; inside
-// its handler Header and, if it was here, Data stay valid until the handler returns. Only
-// with OpForceImmediate, which data at the sender answers with ucs.ErrNoResource, it is
-// still the caller's then. A second Recv gives ucs.ErrInvalidParam.
+// Recv receives the data: it fetches the data from the sender, or copies what has already
+// arrived. Data longer than buf ends the receive with ucs.ErrMessageTruncated, and the
+// sender's request with success.
 //
-// The receive cannot be canceled. It ends with the endpoint that leads to the sender.
+// Recv consumes the message, whatever it returns. The exception is OpForceImmediate: if the
+// data is still at the sender, Recv returns ucs.ErrNoResource and the message stays the
+// caller's. Within the handler Header, and Data if it has arrived, stay valid until the
+// handler returns. A second Recv gives ucs.ErrInvalidParam.
+//
+// The receive cannot be canceled. It ends at the latest when the endpoint to the sender
+// ends.
 func (m *AMMessage) Recv(buf []byte, p *RequestParams) (*Request, error) {
 	if m.missing() {
 		return nil, errMissing("AMMessage.Recv", m == nil)
@@ -28,10 +31,10 @@ func (m *AMMessage) Recv(buf []byte, p *RequestParams) (*Request, error) {
 	return r, err
 }
 
-// RecvWait receives the data as Recv does, waits until it is in buf and returns its
-// length. If ctx ends before, data that is fetched from the sender is waited for all the
-// same, until the endpoint that leads to the sender is gone: the receive cannot be
-// canceled. It cannot be called in a handler: Keep is for that.
+// RecvWait receives the data as Recv does, waits until it is in buf and returns its length.
+// The receive cannot be canceled: if ctx ends while data is being fetched from the sender,
+// RecvWait still waits for it, until the endpoint to the sender ends. RecvWait must not be
+// called in a handler; call Keep there, and RecvWait afterwards.
 func (m *AMMessage) RecvWait(ctx context.Context, buf []byte) (int, error) {
 	if m.missing() {
 		return 0, errMissing("AMMessage.RecvWait", m == nil)

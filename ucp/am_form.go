@@ -7,17 +7,18 @@ type AMSendFlags uint32
 
 // Flags of active messages, with C's bit numbers.
 const (
-	// AMSendReply gives the receiver's handler an endpoint to answer on.
+	// AMSendReply gives the receiver's handler an endpoint to reply on.
 	AMSendReply AMSendFlags = 1 << 0
 
-	// AMSendEager sends the data at once whatever its length. It goes before
+	// AMSendEager sends the data at once, whatever its length. It takes precedence over
 	// AMSendRndv.
 	AMSendEager AMSendFlags = 1 << 1
 
-	// AMSendRndv offers the data first whatever its length.
+	// AMSendRndv sends the data by rendezvous, whatever its length: the receiver is offered
+	// the data and fetches it.
 	AMSendRndv AMSendFlags = 1 << 2
 
-	// AMSendCopyHeader makes the header the caller's again when the call returns.
+	// AMSendCopyHeader copies the header, so that it may be reused when the call returns.
 	AMSendCopyHeader AMSendFlags = 1 << 3
 
 	amSendFlags = AMSendReply | AMSendEager | AMSendRndv | AMSendCopyHeader

@@ -10,29 +10,30 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// AMHandler receives the active messages of an id, one call for each message, when all of
-// it is here, or when its data is offered (AMMessage.Offered). It runs inside progress, or
-// inside a send to the own worker, on the goroutine that progresses, as callbacks do: it
-// may send, and receive the data, and must neither wait nor progress. m is its until it
-// returns, unless it keeps it.
+// AMHandler receives the active messages of an id. It is called once for each message, when
+// the message has arrived whole or its data is offered (AMMessage.Offered). Like callbacks,
+// it runs inside progress, on the goroutine that progresses the worker, or inside a send to
+// the same worker. It may start operations and receive the data; it must neither wait nor
+// progress. m is valid until the handler returns, unless the handler calls Keep.
 //
-// Its result says what becomes of data that is still at the sender, if the handler has
-// neither kept the message nor received the data: nil ends the sender's request with
-// success, an error with the status of the error (ucs.StatusOf). Otherwise the result
-// means nothing.
+// The result applies to data that is still at the sender, if the handler has neither kept
+// the message nor received the data: nil ends the sender's request with success, an error
+// ends it with the status of the error (ucs.StatusOf). In all other cases the result is
+// ignored.
 type AMHandler func(m *AMMessage) error
 
-// AMHandlerFlags modify what a handler gets (enum ucp_am_cb_flags).
+// AMHandlerFlags modify how messages are passed to a handler (enum ucp_am_cb_flags).
 type AMHandlerFlags uint32
 
 // Flags of handlers, with C's bit numbers.
 const (
-	// AMWholeMessage is for handlers that get whole messages, as all do.
+	// AMWholeMessage asks for whole messages. Handlers always get whole messages, so it
+	// changes nothing.
 	AMWholeMessage AMHandlerFlags = 1 << 0
 
-	// AMPersistentData has the data of a message stay where it is if the message is
-	// kept: what AMMessage.Data returned before is valid until Release. It may be memory
-	// of the transport, and is gone when the worker is closed.
+	// AMPersistentData keeps the data in place when a message is kept: the slice that
+	// AMMessage.Data has returned stays valid until Release. The data may be memory of the
+	// transport, which is gone when the worker is closed.
 	AMPersistentData AMHandlerFlags = 1 << 1
 
 	amHandlerFlags = AMWholeMessage | AMPersistentData
@@ -41,16 +42,16 @@ const (
 // AMHandlerParams are the parameters of Worker.SetAMHandler.
 type AMHandlerParams struct {
 	ID      uint16
-	Handler AMHandler // nil removes the one there is
+	Handler AMHandler // nil removes the handler
 	Flags   AMHandlerFlags
 }
 
 // MaxAMAlignment is the largest WorkerParams.AMAlignment.
 const MaxAMAlignment = 1 << 20
 
-// SetAMHandler sets, replaces or removes the handler of an id, from the next message on.
-// A message for an id without handler is dropped, which Stats.AMNoHandler counts; to its
-// sender that is as if it had been received, but if it has offered the data: then its
+// SetAMHandler sets, replaces or removes the handler of an id, starting with the next
+// message. A message for an id without a handler is dropped and counted in
+// Stats.AMNoHandler. Its sender sees success, except for a message by rendezvous: that
 // request ends with ucs.ErrInvalidParam, as in C.
 func (w *Worker) SetAMHandler(p AMHandlerParams) error {
 	if w.missing() {

@@ -9,15 +9,15 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// AMMessage is an active message in the hands of its handler, or of whoever has kept it
-// or taken it out of an AMQueue. It belongs to its worker's goroutine, or in
-// ThreadModeMulti to the one that has it.
+// AMMessage is an active message, as a handler gets it or as it leaves an AMQueue. It
+// belongs to its worker's goroutine, or in ThreadModeMulti to the goroutine that holds it.
 //
-// The handler has it until it returns. One that is kept, or from a queue, is the
-// application's until Release or Recv, or until the worker is closed, and is charged to
-// the peer as long (UCX_MAX_UNEXP_BYTES): who keeps messages gives them up some time. After that the message must not be used: the object serves another one.
-// A use that is found out panics, as with Request.Free: for certain before quarantine
-// more messages have come.
+// A message is valid until its handler returns. A message that is kept, or taken from a
+// queue, belongs to the application until Release or Recv, or until the worker is closed.
+// Until then it is charged to the peer (UCX_MAX_UNEXP_BYTES), so release kept messages in
+// time. Afterwards the message must not be used, because its object is reused for other
+// messages. A use after release panics where it is detected, as with Request.Free;
+// detection is certain until 16 more messages have been released.
 type AMMessage struct {
 	_ noCopy
 
@@ -238,45 +238,45 @@ func (m *AMMessage) mustLive() {
 // amUsedAfterRelease is what the uses panic with, converted once.
 var amUsedAfterRelease any = "ucp: active message used after Release or Recv, or after its handler"
 
-// ID is the id of the message.
+// ID returns the id of the message.
 func (m *AMMessage) ID() uint16 {
 	m.mustLive()
 	return m.id
 }
 
-// Header is the sender's header, valid as long as the message.
+// Header returns the sender's header. It is valid as long as the message.
 func (m *AMMessage) Header() []byte {
 	m.mustLive()
 	return m.header
 }
 
-// Data is the data of the message, valid as long as the message and until Recv; nil
-// where it is still at the sender (Offered). Keep may move it, unless the handler was set
-// with AMPersistentData.
+// Data returns the data of the message, or nil while the data is still at the sender
+// (Offered). It is valid as long as the message and until Recv. Keep may move the data,
+// unless the handler was set with AMPersistentData.
 func (m *AMMessage) Data() []byte {
 	m.mustLive()
 	return m.data
 }
 
-// Len is the length of the data, in bytes, wherever it is. That of data at the sender is
-// the sender's word, and may be up to 128 TiB: bound it before you set memory aside for
-// it.
+// Len returns the length of the data in bytes, wherever the data is. For data at the sender
+// the length is the sender's claim and may be up to 128 TiB: check it before you allocate
+// memory.
 func (m *AMMessage) Len() int {
 	m.mustLive()
 	return m.length
 }
 
-// Offered reports whether the data is still at the sender: it is fetched by Recv.
+// Offered reports whether the data is still at the sender. Recv fetches it.
 func (m *AMMessage) Offered() bool {
 	m.mustLive()
 	return m.state&amOffered != 0
 }
 
-// Reply is the endpoint to answer on, nil unless the sender has set AMSendReply. It is
-// the library's, unless the application has made it, and must not be closed then. It is
-// not given up as long as the message is there, and may be afterwards, when others need
-// the room (UCX_MAX_UNEXP_EPS), and ends with its peer: an application that sends later makes
-// an endpoint for that. What is sent over it and not read by the peer is bounded; see the
+// Reply returns the endpoint to reply on, or nil unless the sender has set AMSendReply. The
+// endpoint belongs to the library and must not be closed, unless the application made it.
+// It stays open while the message is held; afterwards the library may close it when room is
+// needed (UCX_MAX_UNEXP_EPS). It ends with its peer. An application that replies later
+// makes an endpoint of its own. Replies that the peer does not read are bounded; see the
 // package comment.
 func (m *AMMessage) Reply() *Endpoint {
 	m.mustLive()
@@ -286,10 +286,10 @@ func (m *AMMessage) Reply() *Endpoint {
 	return m.ep
 }
 
-// Keep makes the message the handler's beyond its return, until Release or Recv. Header
-// stays valid, Data may move: it is copied, unless the handler was set with
-// AMPersistentData. In a loop over AMQueue.All it keeps the message beyond the turn.
-// After Recv there is nothing to keep, and Keep panics.
+// Keep keeps the message valid after the handler has returned, until Release or Recv. In a
+// loop over AMQueue.All it keeps the message beyond the iteration. Header stays valid; Data
+// may be copied and move, unless the handler was set with AMPersistentData. Keep panics
+// after Recv.
 func (m *AMMessage) Keep() {
 	m.mustLive()
 	if m.state&amReceived != 0 {
@@ -310,9 +310,9 @@ func (m *AMMessage) endTurn() {
 	}
 }
 
-// Release gives up a message that was kept, or taken out of a queue. Data that is still
-// at the sender is not fetched, and the sender's request ends with success. In a handler
-// it takes Keep back. A second Release panics.
+// Release gives up a message that was kept, or taken from a queue. Data that is still at
+// the sender is not fetched, and the sender's request ends with success. In a handler
+// Release undoes Keep. A second Release panics.
 func (m *AMMessage) Release() {
 	m.mustLive()
 	w := m.w

@@ -10,20 +10,21 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// AMQueue keeps the active messages of an id until somebody asks for them: for
-// goroutines that take one message after the other instead of being called. What waits in
-// it is charged to the connections that have brought it, as messages without a receive
-// are (UCX_MAX_UNEXP_BYTES). Messages of a peer that does not read its answers stay until it
-// does, and messages of other peers overtake them (Stats.HeldBack). A queue belongs to its
-// worker's goroutine, or in ThreadModeMulti to any.
+// AMQueue queues the active messages of an id, for goroutines that take one message after
+// the other instead of being called by a handler. Queued messages are charged to the
+// connections that brought them, like messages without a receive (UCX_MAX_UNEXP_BYTES). If
+// a peer does not read its replies, its messages stay in the queue until it does, and
+// messages of other peers overtake them (Stats.HeldBack). A queue belongs to its worker's
+// goroutine, or in ThreadModeMulti to any.
 //
-// Messages are whole when they leave the queue, unless AMQueueParams.Offers says otherwise: data
-// that is still at the sender is fetched before, from the time when somebody asks for a message,
-// for each peer one message at a time. Messages of other peers do not wait for that. Those of one
-// peer come in the order in which they were sent; over shared memory this holds for messages that
-// can be answered (AMSendReply), as others do not say who has sent them. A message whose data
-// cannot be fetched is dropped: its sender or the endpoint to it is gone, or there is no memory for it
-// within UCX_MAX_UNEXP_BYTES, which the sender is told by ucs.ErrNoMemory.
+// Messages leave the queue whole, unless AMQueueParams.Offers is set. Data that is still at
+// the sender is fetched first: the fetch starts when a caller asks for a message, and each
+// peer has at most one fetch in flight. Messages of other peers do not wait for it.
+// Messages of one peer come in the order in which they were sent. Over shared memory this
+// holds only for messages with AMSendReply, as others do not name their sender. A message
+// is dropped if its data cannot be fetched: because the sender or the endpoint to it is
+// gone, or because UCX_MAX_UNEXP_BYTES leaves no memory for it, in which case the sender's
+// request ends with ucs.ErrNoMemory.
 type AMQueue struct {
 	_ noCopy
 
@@ -43,23 +44,24 @@ type AMQueue struct {
 
 // AMQueueParams are the parameters of Worker.NewAMQueue.
 type AMQueueParams struct {
-	ID uint16 // of the messages
+	ID uint16 // the messages' id
 
-	// MaxData is the length, in bytes, of the longest data that is fetched from a sender; 0 means
-	// DefaultMaxData. The request of the sender of a longer message ends with
-	// ucs.ErrExceedsLimit, and the message is dropped.
+	// MaxData is the length, in bytes, of the longest data that is fetched from a sender; 0
+	// means DefaultMaxData. Longer data is refused: the message is dropped, and the
+	// sender's request ends with ucs.ErrExceedsLimit.
 	MaxData int
 
-	// Offers has messages leave the queue with their data still at the sender
-	// (AMMessage.Offered), for applications that have a place for it: Recv and RecvWait fetch it.
+	// Offers lets messages leave the queue while their data is still at the sender
+	// (AMMessage.Offered). The application then fetches the data with Recv or RecvWait,
+	// into memory of its own.
 	Offers bool
 }
 
-// DefaultMaxData is AMQueueParams.MaxData unless that is set.
+// DefaultMaxData is the default of AMQueueParams.MaxData, in bytes.
 const DefaultMaxData = 64 << 20
 
-// NewAMQueue makes a queue of the active messages of an id. It takes the place of the
-// handler that the id may have.
+// NewAMQueue makes a queue of the active messages of an id. It replaces the handler of the
+// id, if there is one.
 func (w *Worker) NewAMQueue(p AMQueueParams) (*AMQueue, error) {
 	if w.missing() {
 		return nil, errMissing("Worker.NewAMQueue", w == nil)
@@ -86,10 +88,10 @@ func (w *Worker) newAMQueue(p *AMQueueParams) (*AMQueue, error) {
 	return q, nil
 }
 
-// Next takes the oldest message out of the queue, when there is one, progressing the worker
-// meanwhile. The message is the caller's until Release or Recv. When ctx ends first the
-// error matches ucs.ErrCanceled, and so does that of a queue that was closed. Each
-// message goes to one caller, in ThreadModeMulti to the one that has waited longest.
+// Next waits for a message, progressing the worker, and takes the oldest one out of the
+// queue. The message is the caller's until Release or Recv. If ctx ends first, or the queue
+// is closed, the error matches ucs.ErrCanceled. Each message goes to one caller; in
+// ThreadModeMulti to the one that has waited longest.
 func (q *AMQueue) Next(ctx context.Context) (*AMMessage, error) {
 	if q.missing() {
 		return nil, errMissing("AMQueue.Next", q == nil)
@@ -108,7 +110,8 @@ func (q *AMQueue) Next(ctx context.Context) (*AMMessage, error) {
 	return m, err
 }
 
-// TryNext takes the oldest message out of the queue if there is one, without progress.
+// TryNext takes the oldest message out of the queue, if there is one. It does not progress
+// the worker.
 func (q *AMQueue) TryNext() (*AMMessage, bool) {
 	if q.missing() {
 		return nil, false
@@ -119,13 +122,13 @@ func (q *AMQueue) TryNext() (*AMMessage, bool) {
 	return m, m != nil
 }
 
-// All takes out one message after the other as Next does, for a loop
+// All takes one message after the other out of the queue, as Next does, for a loop
 //
 //	for m, err := range q.All(ctx)
 //
-// Each is the loop's until its turn is over, as a handler's is: unless it was received or
-// kept by then it is released. The first error, of ctx or of the closing of the queue, is
-// the last turn.
+// Each message is valid for its iteration, like a message in a handler: it is released at
+// the end of the iteration unless it was received or kept. The first error, because ctx has
+// ended or the queue was closed, is the last iteration.
 func (q *AMQueue) All(ctx context.Context) func(yield func(*AMMessage, error) bool) {
 	return func(yield func(*AMMessage, error) bool) {
 		mine := false // nobody else may have the message
@@ -147,8 +150,8 @@ func (q *AMQueue) All(ctx context.Context) func(yield func(*AMMessage, error) bo
 	}
 }
 
-// Close gives up the messages in the queue, as Release does, and ends the calls that wait.
-// Messages of the id have no handler then. A second Close does nothing.
+// Close releases the messages in the queue and ends the calls that wait. Afterwards
+// messages of the id have no handler. A second Close does nothing.
 func (q *AMQueue) Close() error {
 	if q.missing() {
 		return errMissing("AMQueue.Close", q == nil)

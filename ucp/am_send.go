@@ -12,18 +12,19 @@ import (
 // callAMSend says what belongs to the call.
 var callAMSend = callRule{"an active message", opFlagsAll, paramBuffer | paramOnSend | paramMemoryType | paramMemory | paramAMFlags}
 
-// AMSend sends an active message: the handler that the peer's worker has for id gets
-// header, of at most WorkerAttr.MaxAMHeader bytes, and the data buf. Done means that
-// both may be reused, not that the handler has run; with AMSendCopyHeader the header may
-// be when the call returns. If the data is offered first (AMSendRndv, or as its length
-// says) the request ends with what the peer's handler says about it: an error if that
-// has refused the data. Of a message for an id without a handler the sender hears nothing,
-// but that the data it has offered is refused, with ucs.ErrInvalidParam.
+// AMSend sends an active message: the handler for id at the peer's worker gets header, of
+// at most WorkerAttr.MaxAMHeader bytes, and the data buf. Done means that both may be
+// reused, not that the handler has run. With AMSendCopyHeader the header may be reused when
+// the call returns. If the data is sent by rendezvous (AMSendRndv, or because of its
+// length), the request ends with the handler's result: an error if the handler has refused
+// the data. A message for an id without a handler is dropped without notice to the sender,
+// except that a rendezvous is refused with ucs.ErrInvalidParam.
 //
-// Messages of one endpoint that go in one packet are handled in the order in which they
-// were sent, offers of data among them; in ThreadModeMulti those of one goroutine. So
-// are those in several packets, but one in a single packet that was sent behind such
-// a message can be handled before it (as in C 1.22).
+// Messages of one endpoint that fit in one packet, and offers of data by rendezvous, are
+// handled in the order in which they were sent; in ThreadModeMulti this holds for the
+// messages of one goroutine. The same holds among messages of several packets. A message of
+// one packet that was sent after a message of several packets may be handled before it, as
+// in C 1.22.
 func (ep *Endpoint) AMSend(id uint16, header, buf []byte, p *RequestParams) (*Request, error) {
 	if ep.missing() {
 		return nil, errMissing("Endpoint.AMSend", ep == nil)
@@ -50,10 +51,10 @@ func (ep *Endpoint) AMSend(id uint16, header, buf []byte, p *RequestParams) (*Re
 	return r, err
 }
 
-// AMSendWait sends an active message as AMSend does and waits until header and buf may
-// be reused, or for data that is offered until the peer's handler is done with it. The end
-// of ctx means what it means for TagSendWait, for header as for buf. For a peer that does
-// not read what it has asked for it does not wait: see the package comment.
+// AMSendWait sends an active message as AMSend does and waits until header and buf may be
+// reused, or, for a rendezvous, until the peer's handler is done with the data. If ctx ends
+// first, header and buf are treated as TagSendWait treats its buffer. AMSendWait does not
+// wait for a peer that does not read its replies: see the package comment.
 func (ep *Endpoint) AMSendWait(ctx context.Context, id uint16, header, buf []byte, flags AMSendFlags) error {
 	if ep.missing() {
 		return errMissing("Endpoint.AMSendWait", ep == nil)

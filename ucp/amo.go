@@ -12,12 +12,12 @@ import (
 // AtomicOp is an atomic operation (enum ucp_atomic_op_t).
 type AtomicOp uint8
 
-// Atomic operations, with C's numbers. X is the operand, Y the peer's word; all
-// arithmetic wraps.
+// Atomic operations, with C's numbers. X is the operand, Y the word at the peer. Arithmetic
+// wraps around.
 const (
 	AtomicAdd         AtomicOp = 0 // Y + X
 	AtomicSwap        AtomicOp = 1 // X; needs a reply buffer
-	AtomicCompareSwap AtomicOp = 2 // if Y equals X, what the reply buffer holds; needs one
+	AtomicCompareSwap AtomicOp = 2 // the reply buffer's value, if Y equals X; needs a reply buffer
 	AtomicAnd         AtomicOp = 3 // Y and X
 	AtomicOr          AtomicOp = 4 // Y or X
 	AtomicXor         AtomicOp = 5 // Y xor X
@@ -56,15 +56,15 @@ type atomicOp struct {
 	packed  [8]byte
 }
 
-// Atomic changes the 4 or 8 bytes at raddr of the peer, which key opens, by an
-// operand of as many bytes in the byte order of the machine. raddr must be a
+// Atomic changes the 4 or 8 bytes at raddr in the peer's memory, which key gives access to.
+// The operand has the same size and the byte order of this machine. raddr must be a
 // multiple of the size.
 //
-// With RequestParams.ReplyBuffer, of the same size, the value from before is
-// stored there, and done means that it is there. AtomicCompareSwap takes the new
-// value from there. Without, the operation is done at once for the caller, even
-// if it has not left: the result is nil and no callback runs, unless
-// OpNoImmediate asks for it. A flush says when it has taken effect.
+// With RequestParams.ReplyBuffer, of the same size, the operation is done when the previous
+// value has been stored there. AtomicCompareSwap takes the new value from the reply buffer.
+// Without a reply buffer the operation is done in the call, even if it has not been sent
+// yet: the result is nil and no callback runs, unless OpNoImmediate is set. A flush tells
+// when it has taken effect.
 func (ep *Endpoint) Atomic(op AtomicOp, operand []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	if ep.missing() {
 		return nil, errMissing("Endpoint.Atomic", ep == nil)

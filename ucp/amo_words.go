@@ -19,7 +19,7 @@ import (
 //	              before in *old
 //
 // *old is the library's until the operation is done. The forms with Wait wait for
-// the value from before and return it.
+// the previous value and return it.
 
 // AtomicAdd32 adds v to the 32 bits at raddr.
 func (ep *Endpoint) AtomicAdd32(raddr uint64, key *Rkey, v uint32, p *RequestParams) (*Request, error) {
@@ -31,138 +31,138 @@ func (ep *Endpoint) AtomicAdd64(raddr uint64, key *Rkey, v uint64, p *RequestPar
 	return ep.post64(AtomicAdd, raddr, key, v, p)
 }
 
-// AtomicAnd32 changes, by bitwise and with v, the 32 bits at raddr.
+// AtomicAnd32 sets the 32 bits at raddr to their bitwise AND with v.
 func (ep *Endpoint) AtomicAnd32(raddr uint64, key *Rkey, v uint32, p *RequestParams) (*Request, error) {
 	return ep.post32(AtomicAnd, raddr, key, v, p)
 }
 
-// AtomicAnd64 changes, by bitwise and with v, the 64 bits at raddr.
+// AtomicAnd64 sets the 64 bits at raddr to their bitwise AND with v.
 func (ep *Endpoint) AtomicAnd64(raddr uint64, key *Rkey, v uint64, p *RequestParams) (*Request, error) {
 	return ep.post64(AtomicAnd, raddr, key, v, p)
 }
 
-// AtomicOr32 changes, by bitwise or with v, the 32 bits at raddr.
+// AtomicOr32 sets the 32 bits at raddr to their bitwise OR with v.
 func (ep *Endpoint) AtomicOr32(raddr uint64, key *Rkey, v uint32, p *RequestParams) (*Request, error) {
 	return ep.post32(AtomicOr, raddr, key, v, p)
 }
 
-// AtomicOr64 changes, by bitwise or with v, the 64 bits at raddr.
+// AtomicOr64 sets the 64 bits at raddr to their bitwise OR with v.
 func (ep *Endpoint) AtomicOr64(raddr uint64, key *Rkey, v uint64, p *RequestParams) (*Request, error) {
 	return ep.post64(AtomicOr, raddr, key, v, p)
 }
 
-// AtomicXor32 changes, by bitwise exclusive or with v, the 32 bits at raddr.
+// AtomicXor32 sets the 32 bits at raddr to their bitwise XOR with v.
 func (ep *Endpoint) AtomicXor32(raddr uint64, key *Rkey, v uint32, p *RequestParams) (*Request, error) {
 	return ep.post32(AtomicXor, raddr, key, v, p)
 }
 
-// AtomicXor64 changes, by bitwise exclusive or with v, the 64 bits at raddr.
+// AtomicXor64 sets the 64 bits at raddr to their bitwise XOR with v.
 func (ep *Endpoint) AtomicXor64(raddr uint64, key *Rkey, v uint64, p *RequestParams) (*Request, error) {
 	return ep.post64(AtomicXor, raddr, key, v, p)
 }
 
-// FetchAdd32 adds v to the 32 bits at raddr, and stores in *old what they were.
+// FetchAdd32 adds v to the 32 bits at raddr, and stores the previous value in *old.
 func (ep *Endpoint) FetchAdd32(raddr uint64, key *Rkey, v uint32, old *uint32, p *RequestParams) (*Request, error) {
 	return ep.fetch32(AtomicAdd, raddr, key, v, old, p)
 }
 
-// FetchAdd32Wait is FetchAdd32 that waits for the value from before.
+// FetchAdd32Wait is FetchAdd32 and waits for the previous value.
 func (ep *Endpoint) FetchAdd32Wait(ctx context.Context, raddr uint64, key *Rkey, v uint32) (uint32, error) {
 	return ep.fetchWait32(ctx, AtomicAdd, raddr, key, v, 0)
 }
 
-// FetchAdd64 adds v to the 64 bits at raddr, and stores in *old what they were.
+// FetchAdd64 adds v to the 64 bits at raddr, and stores the previous value in *old.
 func (ep *Endpoint) FetchAdd64(raddr uint64, key *Rkey, v uint64, old *uint64, p *RequestParams) (*Request, error) {
 	return ep.fetch64(AtomicAdd, raddr, key, v, old, p)
 }
 
-// FetchAdd64Wait is FetchAdd64 that waits for the value from before.
+// FetchAdd64Wait is FetchAdd64 and waits for the previous value.
 func (ep *Endpoint) FetchAdd64Wait(ctx context.Context, raddr uint64, key *Rkey, v uint64) (uint64, error) {
 	return ep.fetchWait64(ctx, AtomicAdd, raddr, key, v, 0)
 }
 
-// FetchAnd32 changes, by bitwise and with v, the 32 bits at raddr, and stores in *old what they were.
+// FetchAnd32 sets the 32 bits at raddr to their bitwise AND with v, and stores the previous value in *old.
 func (ep *Endpoint) FetchAnd32(raddr uint64, key *Rkey, v uint32, old *uint32, p *RequestParams) (*Request, error) {
 	return ep.fetch32(AtomicAnd, raddr, key, v, old, p)
 }
 
-// FetchAnd32Wait is FetchAnd32 that waits for the value from before.
+// FetchAnd32Wait is FetchAnd32 and waits for the previous value.
 func (ep *Endpoint) FetchAnd32Wait(ctx context.Context, raddr uint64, key *Rkey, v uint32) (uint32, error) {
 	return ep.fetchWait32(ctx, AtomicAnd, raddr, key, v, 0)
 }
 
-// FetchAnd64 changes, by bitwise and with v, the 64 bits at raddr, and stores in *old what they were.
+// FetchAnd64 sets the 64 bits at raddr to their bitwise AND with v, and stores the previous value in *old.
 func (ep *Endpoint) FetchAnd64(raddr uint64, key *Rkey, v uint64, old *uint64, p *RequestParams) (*Request, error) {
 	return ep.fetch64(AtomicAnd, raddr, key, v, old, p)
 }
 
-// FetchAnd64Wait is FetchAnd64 that waits for the value from before.
+// FetchAnd64Wait is FetchAnd64 and waits for the previous value.
 func (ep *Endpoint) FetchAnd64Wait(ctx context.Context, raddr uint64, key *Rkey, v uint64) (uint64, error) {
 	return ep.fetchWait64(ctx, AtomicAnd, raddr, key, v, 0)
 }
 
-// FetchOr32 changes, by bitwise or with v, the 32 bits at raddr, and stores in *old what they were.
+// FetchOr32 sets the 32 bits at raddr to their bitwise OR with v, and stores the previous value in *old.
 func (ep *Endpoint) FetchOr32(raddr uint64, key *Rkey, v uint32, old *uint32, p *RequestParams) (*Request, error) {
 	return ep.fetch32(AtomicOr, raddr, key, v, old, p)
 }
 
-// FetchOr32Wait is FetchOr32 that waits for the value from before.
+// FetchOr32Wait is FetchOr32 and waits for the previous value.
 func (ep *Endpoint) FetchOr32Wait(ctx context.Context, raddr uint64, key *Rkey, v uint32) (uint32, error) {
 	return ep.fetchWait32(ctx, AtomicOr, raddr, key, v, 0)
 }
 
-// FetchOr64 changes, by bitwise or with v, the 64 bits at raddr, and stores in *old what they were.
+// FetchOr64 sets the 64 bits at raddr to their bitwise OR with v, and stores the previous value in *old.
 func (ep *Endpoint) FetchOr64(raddr uint64, key *Rkey, v uint64, old *uint64, p *RequestParams) (*Request, error) {
 	return ep.fetch64(AtomicOr, raddr, key, v, old, p)
 }
 
-// FetchOr64Wait is FetchOr64 that waits for the value from before.
+// FetchOr64Wait is FetchOr64 and waits for the previous value.
 func (ep *Endpoint) FetchOr64Wait(ctx context.Context, raddr uint64, key *Rkey, v uint64) (uint64, error) {
 	return ep.fetchWait64(ctx, AtomicOr, raddr, key, v, 0)
 }
 
-// FetchXor32 changes, by bitwise exclusive or with v, the 32 bits at raddr, and stores in *old what they were.
+// FetchXor32 sets the 32 bits at raddr to their bitwise XOR with v, and stores the previous value in *old.
 func (ep *Endpoint) FetchXor32(raddr uint64, key *Rkey, v uint32, old *uint32, p *RequestParams) (*Request, error) {
 	return ep.fetch32(AtomicXor, raddr, key, v, old, p)
 }
 
-// FetchXor32Wait is FetchXor32 that waits for the value from before.
+// FetchXor32Wait is FetchXor32 and waits for the previous value.
 func (ep *Endpoint) FetchXor32Wait(ctx context.Context, raddr uint64, key *Rkey, v uint32) (uint32, error) {
 	return ep.fetchWait32(ctx, AtomicXor, raddr, key, v, 0)
 }
 
-// FetchXor64 changes, by bitwise exclusive or with v, the 64 bits at raddr, and stores in *old what they were.
+// FetchXor64 sets the 64 bits at raddr to their bitwise XOR with v, and stores the previous value in *old.
 func (ep *Endpoint) FetchXor64(raddr uint64, key *Rkey, v uint64, old *uint64, p *RequestParams) (*Request, error) {
 	return ep.fetch64(AtomicXor, raddr, key, v, old, p)
 }
 
-// FetchXor64Wait is FetchXor64 that waits for the value from before.
+// FetchXor64Wait is FetchXor64 and waits for the previous value.
 func (ep *Endpoint) FetchXor64Wait(ctx context.Context, raddr uint64, key *Rkey, v uint64) (uint64, error) {
 	return ep.fetchWait64(ctx, AtomicXor, raddr, key, v, 0)
 }
 
-// Swap32 stores v in the 32 bits at raddr, and in *old what they were.
+// Swap32 stores v in the 32 bits at raddr, and the previous value in *old.
 func (ep *Endpoint) Swap32(raddr uint64, key *Rkey, v uint32, old *uint32, p *RequestParams) (*Request, error) {
 	return ep.fetch32(AtomicSwap, raddr, key, v, old, p)
 }
 
-// Swap32Wait is Swap32 that waits for the value from before.
+// Swap32Wait is Swap32 and waits for the previous value.
 func (ep *Endpoint) Swap32Wait(ctx context.Context, raddr uint64, key *Rkey, v uint32) (uint32, error) {
 	return ep.fetchWait32(ctx, AtomicSwap, raddr, key, v, 0)
 }
 
-// Swap64 stores v in the 64 bits at raddr, and in *old what they were.
+// Swap64 stores v in the 64 bits at raddr, and the previous value in *old.
 func (ep *Endpoint) Swap64(raddr uint64, key *Rkey, v uint64, old *uint64, p *RequestParams) (*Request, error) {
 	return ep.fetch64(AtomicSwap, raddr, key, v, old, p)
 }
 
-// Swap64Wait is Swap64 that waits for the value from before.
+// Swap64Wait is Swap64 and waits for the previous value.
 func (ep *Endpoint) Swap64Wait(ctx context.Context, raddr uint64, key *Rkey, v uint64) (uint64, error) {
 	return ep.fetchWait64(ctx, AtomicSwap, raddr, key, v, 0)
 }
 
-// CompareSwap32 stores new in the 32 bits at raddr if they are compare, and in *old
-// what they were.
+// CompareSwap32 stores new in the 32 bits at raddr if they equal compare, and stores the previous
+// value in *old.
 func (ep *Endpoint) CompareSwap32(raddr uint64, key *Rkey, compare, new uint32, old *uint32, p *RequestParams) (*Request, error) {
 	if old != nil {
 		*old = new // Atomic takes it from there
@@ -170,14 +170,14 @@ func (ep *Endpoint) CompareSwap32(raddr uint64, key *Rkey, compare, new uint32, 
 	return ep.fetch32(AtomicCompareSwap, raddr, key, compare, old, p)
 }
 
-// CompareSwap32Wait is CompareSwap32 that waits for the value from before: the
-// word was changed if that is compare.
+// CompareSwap32Wait is CompareSwap32 and waits for the previous value. The bits
+// were changed if it equals compare.
 func (ep *Endpoint) CompareSwap32Wait(ctx context.Context, raddr uint64, key *Rkey, compare, new uint32) (uint32, error) {
 	return ep.fetchWait32(ctx, AtomicCompareSwap, raddr, key, compare, new)
 }
 
-// CompareSwap64 stores new in the 64 bits at raddr if they are compare, and in *old
-// what they were.
+// CompareSwap64 stores new in the 64 bits at raddr if they equal compare, and stores the previous
+// value in *old.
 func (ep *Endpoint) CompareSwap64(raddr uint64, key *Rkey, compare, new uint64, old *uint64, p *RequestParams) (*Request, error) {
 	if old != nil {
 		*old = new // Atomic takes it from there
@@ -185,8 +185,8 @@ func (ep *Endpoint) CompareSwap64(raddr uint64, key *Rkey, compare, new uint64, 
 	return ep.fetch64(AtomicCompareSwap, raddr, key, compare, old, p)
 }
 
-// CompareSwap64Wait is CompareSwap64 that waits for the value from before: the
-// word was changed if that is compare.
+// CompareSwap64Wait is CompareSwap64 and waits for the previous value. The bits
+// were changed if it equals compare.
 func (ep *Endpoint) CompareSwap64Wait(ctx context.Context, raddr uint64, key *Rkey, compare, new uint64) (uint64, error) {
 	return ep.fetchWait64(ctx, AtomicCompareSwap, raddr, key, compare, new)
 }

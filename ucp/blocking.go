@@ -8,10 +8,11 @@ import "context"
 // the end of ctx means for each is in the package comment. In the steady state they
 // allocate nothing, and what is done in the call costs no wait.
 
-// TagSendWait sends buf as TagSend does and waits until it may be reused. If ctx ends
-// before, a message that has not begun to leave is not sent, and the error matches
-// ucs.ErrCanceled. Any other goes on; buf is the caller's again unless the error matches
-// ucs.InProgress: then it must not be changed before the endpoint is closed.
+// TagSendWait sends buf as TagSend does and waits until buf may be reused. If ctx ends
+// before any of the message has been sent, it is not sent, and the error matches
+// ucs.ErrCanceled. If part of it has been sent, the send goes on. Then, if the error also
+// matches ucs.InProgress, buf must not be changed before the endpoint is closed; otherwise
+// buf is the caller's again.
 func (ep *Endpoint) TagSendWait(ctx context.Context, tag Tag, buf []byte) error {
 	if ep.missing() {
 		return errMissing("Endpoint.TagSendWait", ep == nil)
@@ -19,8 +20,8 @@ func (ep *Endpoint) TagSendWait(ctx context.Context, tag Tag, buf []byte) error 
 	return ep.tagSendWait(ctx, tag, buf, &tagForm, 0)
 }
 
-// TagSendSyncWait sends buf as TagSendSync does and waits until the receiver has
-// matched the message. The end of ctx means what it means for TagSendWait.
+// TagSendSyncWait sends buf as TagSendSync does and waits until the receiver has matched
+// the message. If ctx ends first it behaves as TagSendWait does.
 func (ep *Endpoint) TagSendSyncWait(ctx context.Context, tag Tag, buf []byte) error {
 	if ep.missing() {
 		return errMissing("Endpoint.TagSendSyncWait", ep == nil)
@@ -38,12 +39,12 @@ func (ep *Endpoint) tagSendWait(ctx context.Context, tag Tag, buf []byte, form *
 	return c.wait(ctx)
 }
 
-// TagRecvWait receives a tagged message as TagRecv does and waits for it. If ctx
-// ends before, nothing is received: the error matches ucs.ErrCanceled, and a message of
-// which a part has arrived by then goes to a later receive, as Worker.Cancel says. A
-// message that is being fetched from its sender cannot be given back: the call waits for
-// it behind the end of ctx, until the sender, or the connection to it, ends. buf is the
-// caller's again in any case.
+// TagRecvWait receives a tagged message as TagRecv does and waits for it. If ctx ends
+// first, nothing is received and the error matches ucs.ErrCanceled; a message of which a
+// part has arrived goes to a later receive, as with Worker.Cancel. A message that is being
+// fetched from its sender cannot be given back: the call waits for it even after ctx has
+// ended, until the fetch, the sender or the connection ends. When the call returns, buf is
+// the caller's in any case.
 func (w *Worker) TagRecvWait(ctx context.Context, tag, mask Tag, buf []byte) (TagRecvInfo, error) {
 	if w.missing() {
 		return TagRecvInfo{}, errMissing("Worker.TagRecvWait", w == nil)
@@ -56,8 +57,8 @@ func (w *Worker) TagRecvWait(ctx context.Context, tag, mask Tag, buf []byte) (Ta
 	return c.waitRecv(ctx)
 }
 
-// RecvWait receives the message as Recv does and waits until it is there whole. The end of
-// ctx means what it means for Worker.TagRecvWait; a message that is given back goes to a
+// RecvWait receives the message as Recv does and waits until all of it has arrived. If ctx
+// ends first it behaves as Worker.TagRecvWait does; a message that is given back goes to a
 // later receive of its tag.
 func (d *TagMessage) RecvWait(ctx context.Context, buf []byte) (TagRecvInfo, error) {
 	if d.missing() {
@@ -87,9 +88,9 @@ func (c *call) waitRecv(ctx context.Context) (TagRecvInfo, error) {
 	return info, nil
 }
 
-// PutWait writes buf to the peer's memory as Put does and waits until buf may be
-// reused. That the data is there takes a flush. The end of ctx means what it means for
-// TagSendWait.
+// PutWait writes buf to the peer's memory as Put does and waits until buf may be reused.
+// Only a flush guarantees that the data has reached the peer's memory. If ctx ends first it
+// behaves as TagSendWait does.
 func (ep *Endpoint) PutWait(ctx context.Context, buf []byte, raddr uint64, key *Rkey) error {
 	if ep.missing() {
 		return errMissing("Endpoint.PutWait", ep == nil)
@@ -97,9 +98,9 @@ func (ep *Endpoint) PutWait(ctx context.Context, buf []byte, raddr uint64, key *
 	return ep.accessWait(ctx, startPut, memoryRead, buf, raddr, key)
 }
 
-// GetWait reads from the peer's memory as Get does and waits until the data is in
-// buf. If ctx ends before, an operation that has not begun is not carried out, and the
-// error matches ucs.ErrCanceled; any other is waited for.
+// GetWait reads from the peer's memory as Get does and waits until the data is in buf. If
+// ctx ends before the operation has begun, it is not carried out and the error matches
+// ucs.ErrCanceled. An operation that has begun is waited for.
 func (ep *Endpoint) GetWait(ctx context.Context, buf []byte, raddr uint64, key *Rkey) error {
 	if ep.missing() {
 		return errMissing("Endpoint.GetWait", ep == nil)
@@ -116,10 +117,10 @@ func (ep *Endpoint) accessWait(ctx context.Context, start func(*call) (*Request,
 	return c.wait(ctx)
 }
 
-// AtomicWait does an atomic operation as Atomic does and waits until the value from
-// before is in reply. Without one, reply nil, there is nothing to wait for. If ctx
-// ends before, an operation that has not begun is not carried out, and the error matches
-// ucs.ErrCanceled; any other goes on. Nothing is stored in reply then.
+// AtomicWait starts an atomic operation as Atomic does and waits until the previous value
+// is in reply. If reply is nil there is nothing to wait for. If ctx ends before the
+// operation has begun, it is not carried out and the error matches ucs.ErrCanceled. An
+// operation that has begun goes on, and nothing is stored in reply.
 func (ep *Endpoint) AtomicWait(ctx context.Context, op AtomicOp, operand []byte, raddr uint64, key *Rkey, reply []byte) error {
 	if ep.missing() {
 		return errMissing("Endpoint.AtomicWait", ep == nil)
@@ -146,8 +147,8 @@ func (ep *Endpoint) AtomicWait(ctx context.Context, op AtomicOp, operand []byte,
 	return err
 }
 
-// FlushWait flushes the endpoint as Flush does and waits for the end of it. If ctx ends
-// before, its error is returned, and what was to be flushed goes on.
+// FlushWait flushes the endpoint as Flush does and waits until the flush is done. If ctx
+// ends first its error is returned, and the flush goes on.
 func (ep *Endpoint) FlushWait(ctx context.Context) error {
 	if ep.missing() {
 		return errMissing("Endpoint.FlushWait", ep == nil)
@@ -155,7 +156,7 @@ func (ep *Endpoint) FlushWait(ctx context.Context) error {
 	return ep.endWith(ctx, startFlush)
 }
 
-// FlushWait flushes every endpoint of the worker and waits for the end of it.
+// FlushWait flushes every endpoint of the worker and waits until the flush is done.
 func (w *Worker) FlushWait(ctx context.Context) error {
 	if w.missing() {
 		return errMissing("Worker.FlushWait", w == nil)

@@ -16,18 +16,18 @@ import (
 // outermost call of the application panics with it. What costs something, the deferred
 // function, costs it only where there is such a function.
 
-// CallbackPanic is what a call of the library panics with when a function that it has
-// called for the application has panicked: a completion callback, an error handler,
-// a hook of requests, a method of a datatype, WorkerParams.Accept. The worker is in order
-// and can be used on if the application recovers. Of several panics in one call the first
-// is raised, the others are logged. A call that panics returns nothing: a request it would
-// have returned goes on without an owner.
+// CallbackPanic is the value that a call of the library panics with after a function of the
+// application has panicked inside it: a completion callback, an error handler, a request
+// hook, a method of a datatype, WorkerParams.Accept. The worker is intact and can be used
+// further if the application recovers. If several functions panic in one call, the first
+// panic is raised and the others are logged. A call that panics returns nothing: a request
+// that it would have returned goes on without an owner.
 type CallbackPanic struct {
-	Value any    // what the function panicked with
-	Stack []byte // where it did, as runtime.Stack says it
+	Value any    // the value the function panicked with
+	Stack []byte // the stack of the panic, as runtime.Stack formats it
 }
 
-// Error tells the value, and where it comes from.
+// Error returns the value and the place of the panic.
 func (p *CallbackPanic) Error() string {
 	return fmt.Sprintf("ucp: panic in a callback: %v\n\n%s", p.Value, p.Stack)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Allow says that the worker of an address may open endpoints toward this worker, in
-// closed mode (WorkerParams.Closed) without that the application has made one. It
-// holds until Disallow. The address is untrusted and copied where kept.
+// Allow permits the worker of an address to open endpoints to this worker in closed mode
+// (WorkerParams.Closed), although the application has no endpoint to it. The permission
+// holds until Disallow. The address is untrusted; what is kept of it is copied.
 func (w *Worker) Allow(a Address) error {
 	if w.missing() {
 		return errMissing("Worker.Allow", w == nil)
@@ -28,7 +28,7 @@ func (w *Worker) Allow(a Address) error {
 	return nil
 }
 
-// Disallow takes back what Allow said. Endpoints that are there stay.
+// Disallow withdraws the permission that Allow gave. Existing endpoints stay.
 func (w *Worker) Disallow(a Address) error {
 	if w.missing() {
 		return errMissing("Worker.Disallow", w == nil)

@@ -8,9 +8,9 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// LocalAddr and RemoteAddr are the socket addresses of an endpoint that was made by one:
-// those of the connection manager's connection. For other endpoints, and as long as they
-// are not known, the error is ucs.ErrNotConnected.
+// LocalAddr returns the local socket address of an endpoint that was made by socket
+// address: that of the connection manager's connection. For other endpoints, and while the
+// address is not known, the error is ucs.ErrNotConnected.
 func (ep *Endpoint) LocalAddr() (netip.AddrPort, error) {
 	if ep.missing() {
 		return netip.AddrPort{}, errMissing("Endpoint.LocalAddr", ep == nil)
@@ -18,7 +18,7 @@ func (ep *Endpoint) LocalAddr() (netip.AddrPort, error) {
 	return ep.socketAddr(uct.ConnEndpoint.LocalAddr, func(c *connection) netip.AddrPort { return c.local })
 }
 
-// RemoteAddr is the peer's; see LocalAddr.
+// RemoteAddr returns the peer's socket address, under the conditions of LocalAddr.
 func (ep *Endpoint) RemoteAddr() (netip.AddrPort, error) {
 	if ep.missing() {
 		return netip.AddrPort{}, errMissing("Endpoint.RemoteAddr", ep == nil)
@@ -26,8 +26,9 @@ func (ep *Endpoint) RemoteAddr() (netip.AddrPort, error) {
 	return ep.socketAddr(uct.ConnEndpoint.RemoteAddr, func(c *connection) netip.AddrPort { return c.remote })
 }
 
-// ServerID is what the server of an endpoint made with RemoteAddr has told as
-// EndpointParams.ClientID, 0 if nothing, or not yet: operations wait until it is known.
+// ServerID returns the EndpointParams.ClientID that the server of an endpoint made with
+// RemoteAddr has sent. It is 0 if the server has sent none, or before the connection is
+// established; operations wait until then.
 func (ep *Endpoint) ServerID() (id uint64) {
 	ep.w.look()
 	if c := ep.conn(); c != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// ConnRequest is a client that waits for an answer: it is accepted, by
-// EndpointParams.ConnRequest on any worker of the context, or rejected, once. Any goroutine
-// may have it.
+// ConnRequest is the connection request of a client that waits for an answer. It is either
+// accepted, by EndpointParams.ConnRequest on any worker of the context, or rejected, once.
+// Any goroutine may use it.
 type ConnRequest struct {
 	_ noCopy
 
@@ -26,7 +26,7 @@ type ConnRequest struct {
 // take makes the request the caller's to answer.
 func (r *ConnRequest) take() bool { return !r.missing() && !r.taken.Swap(true) }
 
-// Reject is Listener.Reject.
+// Reject rejects the client, as Listener.Reject does.
 func (r *ConnRequest) Reject() error {
 	if r.missing() {
 		return errMissing("ConnRequest.Reject", r == nil)
@@ -37,8 +37,8 @@ func (r *ConnRequest) Reject() error {
 	return r.uct.Reject()
 }
 
-// ClientAddr is where the client connects from. Where a connection manager cannot tell,
-// none so far, that is ucs.ErrUnsupported.
+// ClientAddr returns the address that the client connects from. The error is
+// ucs.ErrUnsupported if the connection manager does not know it; all of this library's do.
 func (r *ConnRequest) ClientAddr() (netip.AddrPort, error) {
 	if r.missing() {
 		return netip.AddrPort{}, errMissing("ConnRequest.ClientAddr", r == nil)
@@ -49,13 +49,13 @@ func (r *ConnRequest) ClientAddr() (netip.AddrPort, error) {
 	return r.uct.Source.Addr, nil
 }
 
-// ClientID is WorkerParams.ClientID of the client, if its endpoint was made with
-// EndpointSendClientID, else 0. It is what the client says.
+// ClientID returns the client's WorkerParams.ClientID if its endpoint was made with
+// EndpointSendClientID, else 0. The value is the client's claim.
 func (r *ConnRequest) ClientID() uint64 { return r.data.Address.ClientID }
 
-// ErrMode is the error handling mode of the client's endpoint; that which accepts must
-// have the same.
+// ErrMode returns the error handling mode of the client's endpoint. The accepting endpoint
+// must have the same mode.
 func (r *ConnRequest) ErrMode() ErrMode { return min(ErrMode(r.data.ErrMode), ErrModePeer) }
 
-// Peer says who the client is, as the kernel has it.
+// Peer returns what the kernel knows about the client.
 func (r *ConnRequest) Peer() PeerInfo { return peerInfo(r.uct.Source) }

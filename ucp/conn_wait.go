@@ -2,10 +2,10 @@ package ucp
 
 import "context"
 
-// ConnectWait waits until the endpoint is connected: until messages that are started on it
-// go out, with lanes that both ends have agreed on, as far as it takes the peer's worker to
-// be progressed. It fails as the endpoint does. If ctx ends
-// before, its error is returned, and the connecting goes on.
+// ConnectWait waits until the endpoint is connected: both ends have agreed on lanes, and
+// messages started on the endpoint are sent. For that the peer's worker must be progressed,
+// too. ConnectWait fails if the endpoint fails. If ctx ends first its error is returned,
+// and the connection setup goes on.
 func (ep *Endpoint) ConnectWait(ctx context.Context) error {
 	if ep.missing() {
 		return errMissing("Endpoint.ConnectWait", ep == nil)

@@ -21,27 +21,26 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// EntityNameMax is the size limit of the names of contexts, workers and
-// endpoints, as C counts it: 31 visible bytes. Longer names are cut.
+// EntityNameMax is the size limit of the names of contexts, workers and endpoints, counted
+// as in C: 31 visible bytes. Longer names are truncated.
 const EntityNameMax = 32
 
 // ContextParams are the parameters of NewContext.
 type ContextParams struct {
-	// Features select the families of operations. None is allowed and leaves
-	// every operation refused.
+	// Features select the families of operations. With none, every operation is refused.
 	Features Features
 
-	// RequestInit is called once for each request object the library makes, not
-	// for each use; RequestCleanup once for each of those when the worker is
+	// RequestInit is called once for each request object that the library makes, not for
+	// each use. RequestCleanup is called once for each of these objects when the worker is
 	// closed.
 	RequestInit    func(*Request)
 	RequestCleanup func(*Request)
 
-	// TagSenderMask has the tag bits set that tell senders apart. A hint.
+	// TagSenderMask has the tag bits set that identify the sender. It is a hint.
 	TagSenderMask Tag
 
-	// MTWorkersShared says that workers of the context run on different
-	// goroutines. In this implementation they always may.
+	// MTWorkersShared states that workers of the context run on different goroutines. In
+	// this implementation they always may.
 	MTWorkersShared bool
 
 	// EstimatedEndpoints and EstimatedPPN are hints for the choice of transports:
@@ -49,59 +48,60 @@ type ContextParams struct {
 	EstimatedEndpoints int
 	EstimatedPPN       int
 
-	// PeerRelease says which release of C UCX the peers are of, if any are. The
+	// PeerRelease is the range of C UCX releases of the peers, if there are C peers. The
 	// setting UCX_PEER_RELEASE overrides it.
 	PeerRelease PeerRelease
 
-	// TLS, if not nil, adds the transport "tls": tcp inside of TLS 1.3, between peers
-	// that both have it. Each peer is server and client: it listens, and connects to
-	// whom it sends to. So there must be Certificates, or GetCertificate, and two
-	// peers that send to each other prove twice who they are, each as a server. A peer
-	// proves that it is ServerName where that is set, else that it has the IP address
-	// it is reached at, to RootCAs; ClientAuth, which should be
-	// tls.RequireAndVerifyClientCert, and ClientCAs say who may connect. The
-	// callbacks run on goroutines of the library, several at a time, and hold up
-	// other handshakes. One that panics fails its handshake: that is logged, with the
-	// stack, and the endpoint of this side, if it is one's, fails with a
-	// tcp.HandshakePanic in its error. A peer has ten seconds to end a handshake: then
-	// its connection is closed, and an endpoint toward it fails with ucs.ErrTimedOut.
-	// WorkerParams.Accept is asked twice. Sessions are resumed where ClientSessionCache
-	// is set and SessionTicketsDisabled is not. MinVersion is never below TLS 1.3,
-	// NextProtos is "ucx" if empty. The configuration is copied; one that cannot work gives
-	// ucs.ErrInvalidParam.
+	// TLS, if not nil, adds the transport "tls": tcp inside TLS 1.3, between peers that
+	// both have it. Each peer is server and client: it listens, and it connects to the
+	// peers that it sends to. Therefore Certificates or GetCertificate must be set, and two
+	// peers that send to each other make two handshakes, each as the server of one. RootCAs
+	// verify a server: it must be ServerName if that is set, else its certificate must name
+	// the IP address that it is reached at. ClientAuth, which should be
+	// tls.RequireAndVerifyClientCert, and ClientCAs decide which clients may connect.
 	//
-	// The selection of lanes sees it as a slower tcp: it is taken where tcp and shared
-	// memory are not there, not allowed, or not there at the peer. Who wants nothing
-	// else sets RequireTLS, or UCX_TLS=tls, which leaves out shared memory too.
+	// The callbacks run on goroutines of the library, several at a time, and delay other
+	// handshakes. If one panics its handshake fails: the panic is logged with the stack,
+	// and an endpoint of this side fails with a tcp.HandshakePanic in its error. A peer has
+	// ten seconds to finish a handshake; then its connection is closed, and an endpoint to
+	// it fails with ucs.ErrTimedOut. WorkerParams.Accept is called twice. Sessions are
+	// resumed if ClientSessionCache is set and SessionTicketsDisabled is not. MinVersion is
+	// never below TLS 1.3; NextProtos is "ucx" if empty. The configuration is copied; one
+	// that cannot work gives ucs.ErrInvalidParam.
+	//
+	// Lane selection treats tls as a slower tcp: it is used where tcp and shared memory are
+	// absent, not allowed, or absent at the peer. To use nothing else set RequireTLS, or
+	// UCX_TLS=tls, which excludes shared memory as well.
 	TLS *tls.Config
 
-	// RequireTLS leaves out the network transports that do not encrypt: no peer
-	// reaches this process over a network but by TLS. Peers of C UCX then cannot at
-	// all. Shared memory, which belongs to one user of one machine, stays.
+	// RequireTLS disables the network transports that do not encrypt, so that peers reach
+	// this process over a network only by TLS. Peers of C UCX then cannot reach it over a
+	// network at all. Shared memory, which is private to one user of one machine, stays
+	// enabled.
 	RequireTLS bool
 
-	// Name names the context in logs; one is made up if empty.
+	// Name names the context in logs; if empty a name is generated.
 	Name string
 
-	// Logger, if not nil, takes what the context, its workers and their endpoints log, in
-	// place of the process's logger (package log): two libraries in a process have each
-	// their own. Its handler decides what is printed, and may change that at any time
-	// (slog.LevelVar). What is about the process rather than the context goes to the process's
-	// logger all the same: unknown settings, and limits of descriptors and mappings. What
-	// is logged once, or once a minute, about what peers do is counted for the process.
+	// Logger, if not nil, receives what the context, its workers and their endpoints log,
+	// instead of the process's logger (package log): two libraries in one process can have
+	// a logger each. Its handler decides what is printed, and may change that at any time
+	// (slog.LevelVar). Messages about the process rather than the context still go to the
+	// process's logger: unknown settings, and limits of descriptors and mappings. Messages
+	// that are logged once, or once a minute, about the behavior of peers are counted for
+	// the process.
 	Logger *slog.Logger
 }
 
 // ContextAttr describes a context.
 type ContextAttr struct {
-	RequestSize int              // bytes of a Request, for information
-	ThreadMode  ucs.ThreadMode   // multi if MTWorkersShared was asked for, else single
-	MemoryTypes []ucs.MemoryType // that a memory domain in use can access
+	RequestSize int              // size of a Request in bytes, for information
+	ThreadMode  ucs.ThreadMode   // multi with MTWorkersShared, else single
+	MemoryTypes []ucs.MemoryType // accessible to at least one memory domain in use
 	Name        string
 }
 
-// Context holds the transports that workers are made of. All methods may be
-// called from any goroutine.
+// Context holds the transports that workers use. Any goroutine may call its methods.
 type Context struct {
 	_ noCopy
 
@@ -158,9 +158,9 @@ const maxContextMDs = 32
 // contextSeq numbers contexts without a name.
 var contextSeq atomic.Uint64
 
-// NewContext opens the transports of this machine that the settings allow. cfg
-// nil means the settings of the environment. Without any transport left it
-// fails with ucs.ErrNoDevice.
+// NewContext opens the transports of this machine that the settings allow. If cfg is nil
+// the settings are read from the environment. If no transport is left NewContext fails with
+// ucs.ErrNoDevice.
 func NewContext(p ContextParams, cfg *Config) (*Context, error) {
 	if err := p.Features.check(); err != nil {
 		return nil, err
@@ -347,8 +347,8 @@ func (c *Context) Attr() ContextAttr {
 	return a
 }
 
-// Close releases the transports. Workers must be closed and memory unmapped:
-// ucs.ErrBusy otherwise. A second Close does nothing.
+// Close releases the transports. Workers must be closed and memory unmapped before;
+// otherwise Close fails with ucs.ErrBusy. A second Close does nothing.
 func (c *Context) Close() error {
 	if c.missing() {
 		return errMissing("Context.Close", c == nil)

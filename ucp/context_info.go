@@ -7,9 +7,9 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// WriteInfo lists the components of the library and the memory domains and
-// transports of the context in the layout of ucx_info -p, and then what is not
-// used and why.
+// WriteInfo lists the components of the library and the memory domains and transports of
+// the context in the layout of ucx_info -p, followed by the transports that are not used,
+// with the reasons.
 func (c *Context) WriteInfo(w io.Writer) error {
 	if c.missing() {
 		return errMissing("Context.WriteInfo", c == nil)

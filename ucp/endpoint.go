@@ -16,12 +16,12 @@ type ErrMode uint8
 
 // Error handling modes.
 const (
-	// ErrModeNone promises nothing: the error handler is never called. A handler that is given
-	// all the same is warned of in the log.
+	// ErrModeNone gives no guarantees when the peer fails. The error handler is never
+	// called; setting one logs a warning.
 	ErrModeNone ErrMode = 0
 
-	// ErrModePeer ends every operation of the endpoint, with success or an
-	// error, and calls the error handler once.
+	// ErrModePeer ends every operation of the endpoint, with success or an error, and calls
+	// the error handler once.
 	ErrModePeer ErrMode = 1
 )
 
@@ -33,59 +33,59 @@ type EndpointFlags uint32
 
 // Endpoint flags, with C's bit numbers.
 const (
-	// EndpointNoLoopback makes an endpoint toward its own worker connect to the next
-	// endpoint created the same way instead of to itself.
+	// EndpointNoLoopback makes an endpoint to the same worker connect to the next endpoint
+	// created this way, instead of to itself.
 	EndpointNoLoopback EndpointFlags = 1 << 1
 
-	// EndpointSendClientID tells the server WorkerParams.ClientID (ConnRequest.ClientID).
-	// It is for endpoints with a RemoteAddr.
+	// EndpointSendClientID sends WorkerParams.ClientID to the server
+	// (ConnRequest.ClientID). It applies to endpoints with a RemoteAddr.
 	EndpointSendClientID EndpointFlags = 1 << 2
 )
 
 // EndpointParams are the parameters of Worker.NewEndpoint.
 type EndpointParams struct {
-	// Address is the address of the peer's worker. It is untrusted and copied
-	// where kept. Exactly one of Address, RemoteAddr and ConnRequest must be given.
+	// Address is the address of the peer's worker. It is untrusted; what is kept of it is
+	// copied. Exactly one of Address, RemoteAddr and ConnRequest must be given.
 	Address Address
 
-	// RemoteAddr is where a server listens (Worker.NewListener, or C UCX) that the
-	// endpoint is to connect to. That it cannot is told to OnError, not by NewEndpoint:
-	// ucs.ErrRejected by the server's application, ucs.ErrNotConnected where nobody
-	// listens, ucs.ErrUnreachable where there is no way.
+	// RemoteAddr is the socket address of a server (Worker.NewListener, or C UCX) to
+	// connect to. Failures are reported to OnError, not by NewEndpoint: ucs.ErrRejected if
+	// the server's application rejects the client, ucs.ErrNotConnected if nothing listens
+	// there, ucs.ErrUnreachable if there is no route.
 	RemoteAddr netip.AddrPort
 
-	// LocalAddr is where to connect from, if RemoteAddr is given; not valid for what
-	// the routes say, port 0 for any.
+	// LocalAddr is the local address to connect from, if RemoteAddr is given. The zero
+	// value leaves the choice to the routing table, port 0 to the system.
 	LocalAddr netip.AddrPort
 
-	// ConnRequest is a client to be accepted; it is consumed, whatever comes of it.
+	// ConnRequest is a client to accept. It is consumed even if NewEndpoint fails.
 	ConnRequest *ConnRequest
 
-	// ClientID, unless 0, is told to the peer of an endpoint that is made with RemoteAddr, in
-	// place of WorkerParams.ClientID (ConnRequest.ClientID), or with ConnRequest
-	// (Endpoint.ServerID). C UCX tells a client nothing of the kind: answer only clients
-	// that are known to look.
+	// ClientID, unless 0, is sent to the peer: with RemoteAddr in place of
+	// WorkerParams.ClientID (see ConnRequest.ClientID), with ConnRequest as the server's id
+	// (see Endpoint.ServerID). C UCX servers send no id to a client: set it on the server
+	// side only for clients that are known to read it.
 	ClientID uint64
 
 	// ErrMode must be the same at both ends.
 	ErrMode ErrMode
 
-	// OnError is called once, from progress, when the peer has failed, in
-	// ErrModePeer only, with UserData. Operations started afterwards fail with
-	// the same error; the endpoint must still be closed.
+	// OnError is called once, from progress, with UserData, when the peer has failed; in
+	// ErrModePeer only. Operations started afterwards fail with the same error. The
+	// endpoint must still be closed.
 	OnError func(ep *Endpoint, err error, userData any)
 
-	// UserData is passed to OnError, and told by Worker.StreamPoll.
+	// UserData is passed to OnError and returned by Worker.StreamPoll.
 	UserData any
 
 	Flags EndpointFlags
 
-	// Name names the endpoint in logs; one is made up if empty.
+	// Name names the endpoint in logs; if empty a name is generated.
 	Name string
 }
 
-// Endpoint is the way from a worker to one peer. It belongs to its worker's
-// goroutine, or in ThreadModeMulti to any.
+// Endpoint is a connection from a worker to one peer. It belongs to its worker's goroutine,
+// or in ThreadModeMulti to any.
 type Endpoint struct {
 	_ noCopy
 
@@ -224,7 +224,7 @@ type EndpointAttr struct {
 	UserData   any
 }
 
-// Transport is the transport and device of a lane.
+// Transport names the transport and device of a lane.
 type Transport struct {
 	Name   string
 	Device string
@@ -247,7 +247,7 @@ func (ep *Endpoint) transports() []Transport {
 	return list
 }
 
-// Err returns why the endpoint failed, nil while it has not.
+// Err returns the error that the endpoint failed with, nil if it has not failed.
 func (ep *Endpoint) Err() error {
 	if ep.missing() {
 		return errMissing("Endpoint.Err", ep == nil)

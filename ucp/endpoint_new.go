@@ -9,10 +9,10 @@ import (
 	"github.com/ucx-go/ucx/ucs/config"
 )
 
-// NewEndpoint creates an endpoint. It returns before the connection is made:
-// operations may be started at once and go out in order when it is. A peer that
-// no transport reaches gives ucs.ErrUnreachable, with the reason for each. During
-// Worker.Shutdown it is refused with ucs.ErrBusy.
+// NewEndpoint creates an endpoint. It returns before the connection is established:
+// operations may be started at once and are sent in order when it is. If no transport
+// reaches the peer it fails with ucs.ErrUnreachable and the reason for each transport.
+// During Worker.Shutdown it fails with ucs.ErrBusy.
 func (w *Worker) NewEndpoint(p EndpointParams) (*Endpoint, error) {
 	if w.missing() {
 		return nil, errMissing("Worker.NewEndpoint", w == nil)

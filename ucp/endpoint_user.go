@@ -4,7 +4,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// UserData returns what was given as EndpointParams.UserData, or to SetUserData.
+// UserData returns the value of EndpointParams.UserData, or of the last SetUserData.
 func (ep *Endpoint) UserData() any {
 	ep.w.look()
 	v := ep.userData
@@ -12,15 +12,16 @@ func (ep *Endpoint) UserData() any {
 	return v
 }
 
-// SetUserData changes what OnError and Worker.StreamPoll tell as the endpoint's user data.
+// SetUserData changes the user data that OnError and Worker.StreamPoll pass on.
 func (ep *Endpoint) SetUserData(v any) {
 	ep.w.look()
 	ep.userData = v
 	ep.w.unlook()
 }
 
-// SetErrorHandler changes EndpointParams.OnError; nil is none. What an endpoint was called
-// for already it is not called for again. With ErrModeNone it is never called.
+// SetErrorHandler replaces EndpointParams.OnError; nil removes it. If the handler of an
+// endpoint has been called, the new one is not called for the same failure. With
+// ErrModeNone the handler is never called.
 func (ep *Endpoint) SetErrorHandler(fn func(ep *Endpoint, err error, userData any)) {
 	ep.w.look()
 	ep.onError = fn

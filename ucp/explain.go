@@ -9,25 +9,26 @@ import (
 	"github.com/ucx-go/ucx/proto"
 )
 
-// Explanation says which lanes and protocols an endpoint uses, and why.
+// Explanation lists the lanes and protocols of an endpoint, with the reasons for the
+// choice.
 type Explanation struct {
 	Endpoint string
 	Peer     uint64 // the peer's worker
 	Release  int    // minor release the peer announces, 0 for none
 
-	Lanes []string // one line per lane it has, in the layout of ucx_info -e
+	Lanes []string // one line per lane, in the layout of ucx_info -e
 
-	// Searches are how they were chosen: every candidate, its score or why it was
-	// left out. There are none if that cannot be told any more.
+	// Searches are the searches that chose the lanes: every candidate, with its score or
+	// the reason why it was rejected. They are empty if the record is no longer available.
 	Searches []LaneSearch
 
-	// Protocols are the tables for tagged sends of contiguous memory, from which
-	// size what is used: plain, synchronous, with OpFastComplete and with
-	// OpMultiSend; then those of streams and of a rendezvous. Where the peer's memory can be
-	// mapped, and ours by it, there are those for memory of MemMapAllocate.
+	// Protocols are the tables that say which protocol is used from which size: for tagged
+	// sends of contiguous memory plain, synchronous, with OpFastComplete and with
+	// OpMultiSend; for streams; and for a rendezvous. If both ends can map each other's
+	// memory there are also tables for memory of MemMapAllocate.
 	Protocols []ProtocolTable
 
-	// Unused are the transports that are not used at all, with the reason.
+	// Unused lists the transports that are not used at all, with the reasons.
 	Unused []string
 }
 
@@ -37,48 +38,48 @@ type LaneSearch struct {
 	Title      string
 	Candidates []LaneCandidate
 	Chosen     int    // index in Candidates, -1 if there was none
-	Outcome    string // why nothing came of it, or what became of the choice
-	Text       string // all of it for people
+	Outcome    string // why no candidate was chosen, or what happened to the choice
+	Text       string // the whole search as text
 }
 
-// LaneCandidate is a transport of ours on a device, with an entry of the peer's
-// address where it came to that.
+// LaneCandidate is a local transport on a device, paired with an entry of the peer's
+// address if it was compared with one.
 type LaneCandidate struct {
 	Name      string
-	Remote    int // entry of the peer's address, -1 if the transport was left out before
+	Remote    int // entry of the peer's address, -1 if the transport was rejected before
 	Score     float64
-	Bandwidth float64 // bytes per second, where it was asked for
+	Bandwidth float64 // bytes per second, where the search uses it
 	Priority  int
-	Rejected  string // why it was left out; empty for candidates with a score
+	Rejected  string // why it was rejected; empty for candidates with a score
 }
 
-// ProtocolTable says which protocol an operation takes for how many bytes.
+// ProtocolTable says which protocol an operation uses for which message sizes.
 type ProtocolTable struct {
 	Title  string
-	Ranges []ProtocolRange // they cover all lengths without gaps
-	Text   string          // all of it for people
+	Ranges []ProtocolRange // cover all lengths without gaps
+	Text   string          // the whole table as text
 }
 
-// ProtocolRange is one range of a table: the protocol, and what else there was.
+// ProtocolRange is one range of a table: the chosen protocol and its alternatives.
 type ProtocolRange struct {
 	Min, Max int // bytes
 	Protocol string
 	Config   string  // the lanes and their shares
 	TimeMin  float64 // estimated seconds for Min bytes
-	TimeMax  float64 // for Max bytes, 0 in the last range, which has no end
-	Forced   string  // the setting that decided, empty if the estimate did
+	TimeMax  float64 // estimated seconds for Max bytes; 0 in the last range, which has no end
+	Forced   string  // the setting that decided; empty if the estimate did
 	Others   []RejectedProtocol
 }
 
 // RejectedProtocol is a protocol that was not chosen for a range.
 type RejectedProtocol struct {
 	Protocol string
-	Time     float64 // estimated seconds for the range's Min bytes, 0 if not possible there
+	Time     float64 // estimated seconds for the range's Min bytes; 0 if the protocol is not possible there
 	Reason   string
 }
 
-// Explain says which lanes and protocols the endpoint uses, from what size, and
-// why the others were not chosen.
+// Explain returns the lanes and protocols that the endpoint uses, the size from which each
+// protocol is used, and why the others were not chosen.
 func (ep *Endpoint) Explain() Explanation {
 	ep.w.look()
 	defer ep.w.unlook()
@@ -164,7 +165,7 @@ func (ep *Endpoint) reasons(addr *proto.WorkerAddress) *proto.LaneTrace {
 	return nil
 }
 
-// String prints the explanation for people.
+// String formats the explanation as text.
 func (e Explanation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "endpoint %s to worker %#x", e.Endpoint, e.Peer)

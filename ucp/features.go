@@ -7,10 +7,10 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Features select the families of operations a context is used for (enum
-// ucp_feature). An operation of a family that was not requested fails with
-// ucs.ErrInvalidParam. FeatureExportedMemh takes a memory domain that exports memory
-// (uct.Exporter): without one, and this library has none, no context is made with it.
+// Features select the families of operations that a context is used for (enum ucp_feature).
+// An operation of a family that was not requested fails with ucs.ErrInvalidParam.
+// FeatureExportedMemh needs a memory domain that exports memory (uct.Exporter). No
+// transport of this library has one, so NewContext fails with it.
 type Features uint64
 
 // Features, with C's bit numbers.
@@ -51,14 +51,14 @@ func (f Features) String() string {
 	return strings.Join(names, "|")
 }
 
-// Tag is the 64-bit label by which receives select messages.
+// Tag is the 64-bit label that receives match messages by.
 type Tag uint64
 
 // FullMask makes a receive match one tag exactly.
 const FullMask Tag = ^Tag(0)
 
-// TagRecvInfo tells what a receive got.
+// TagRecvInfo describes the message that a receive got.
 type TagRecvInfo struct {
 	SenderTag Tag // the sender's tag, all 64 bits
-	Length    int // bytes of the message
+	Length    int // length of the message in bytes
 }

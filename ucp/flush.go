@@ -109,12 +109,12 @@ func (workerFlush) about() protocolInfo { return protocolInfo{name: "worker flus
 
 func (workerFlush) progress(*Request) error { return nil }
 
-// Flush completes when all remote memory operations started on the endpoint
-// before have taken effect at the peer, and what was sent before has left. It
-// does not wait for messages to be matched. In ThreadModeMulti it fails with the error of
-// an operation that was left to another goroutine, done for its caller, and could not
-// be carried out then. With OpForceImmediate it is done in the call, or gives
-// ucs.ErrNoResource where something has to be waited for.
+// Flush is done when all one-sided operations started on the endpoint before it have taken
+// effect at the peer, and all messages sent before it have been sent. It does not wait for
+// messages to be matched. In ThreadModeMulti it fails with the error of an operation that
+// was left to another goroutine and failed after its caller had been told that it was done.
+// With OpForceImmediate the flush is done in the call, or fails with ucs.ErrNoResource if
+// it would have to wait.
 func (ep *Endpoint) Flush(p *RequestParams) (*Request, error) {
 	if ep.missing() {
 		return nil, errMissing("Endpoint.Flush", ep == nil)
@@ -209,16 +209,18 @@ func (w *Worker) beginFlush(p *RequestParams) (*Request, error) {
 	return r.result()
 }
 
-// CloseAsync closes the endpoint. From then on it refuses operations. By default those that
-// were started before go on to their end, and the close is over behind them: messages that
-// wait for the peer to match them, also, so a peer that never does holds the close up. They
-// end with ucs.ErrCanceled if the peer's end is gone, or if a Close behind it ends all.
-// The end of an endpoint that was made with an address may stay behind the close, hidden,
-// as long as the peer's application holds its own. With CloseForce the endpoint is released in the call, all its
-// operations end with ucs.ErrCanceled, and nothing is waited for; that needs
-// ErrModePeer. After a failure of the peer either form releases the endpoint at
-// once. A second close gives ucs.ErrNotConnected. While another goroutine uses the
-// worker, or waits on it, it is refused with ucs.ErrBusy, except in ThreadModeMulti.
+// CloseAsync closes the endpoint. From then on the endpoint refuses operations. By default
+// the operations that were started before go on, and the close is done after them. That
+// includes messages that wait for the peer to match them, so a peer that never does delays
+// the close. These operations end with ucs.ErrCanceled if the peer's end is gone, or if
+// Close is called. The end of an endpoint that was made with an address may stay, hidden,
+// after the close, as long as the peer's application holds its end.
+//
+// With CloseForce the endpoint is released in the call and all its operations end with
+// ucs.ErrCanceled, without waiting; that needs ErrModePeer. After a failure of the peer
+// either form releases the endpoint at once. A second close gives ucs.ErrNotConnected.
+// While another goroutine uses the worker, or waits on it, the close is refused with
+// ucs.ErrBusy, except in ThreadModeMulti.
 func (ep *Endpoint) CloseAsync(p *RequestParams) (*Request, error) {
 	if ep.missing() {
 		return nil, errMissing("Endpoint.CloseAsync", ep == nil)

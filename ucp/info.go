@@ -10,9 +10,9 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// WriteInfo prints the worker's name, the size of its address and the interfaces
-// that do atomics by themselves in the layout of ucx_info -w, and then the
-// interfaces that could not be opened.
+// WriteInfo prints the worker's name, the size of its address and the interfaces with
+// hardware atomics in the layout of ucx_info -w, followed by the interfaces that could not
+// be opened.
 func (w *Worker) WriteInfo(out io.Writer) error {
 	if w.missing() {
 		return errMissing("Worker.WriteInfo", w == nil)

@@ -14,27 +14,29 @@ import (
 
 // ListenerParams are the parameters of Worker.NewListener.
 type ListenerParams struct {
-	// Addr is where to listen: an address of this machine, or 0.0.0.0 or :: for all of
-	// them; with port 0 at a port that the system chooses.
+	// Addr is the address to listen on: an address of this machine, or 0.0.0.0 or :: for
+	// all of them. With port 0 the system chooses the port.
 	Addr netip.AddrPort
 
-	// ReuseAddr listens at an address although connections to it have just ended, or go on,
-	// as package net does: those that the server has closed first keep its port for a minute,
-	// and a server that is started again would find it in use. The address of a listener that
-	// is open is not taken. C UCX has the settings UCX_TCP_CM_REUSEADDR and
-	// UCX_RDMA_CM_REUSEADDR for that, which work here, too.
+	// ReuseAddr listens on a port that connections still use, or used until recently, as
+	// package net does: the port of connections that the server closed first stays in use
+	// for a minute, which would keep a restarted server from listening. It does not take
+	// over the address of an open listener. The settings of C UCX for this,
+	// UCX_TCP_CM_REUSEADDR and UCX_RDMA_CM_REUSEADDR, also work.
 	ReuseAddr bool
 
-	// OnConnRequest is given each client that wants to connect, which waits until it is
-	// accepted (EndpointParams.ConnRequest), on any worker of the context, or rejected.
+	// OnConnRequest is called for each client that wants to connect. The client waits until
+	// it is accepted (EndpointParams.ConnRequest), on any worker of the context, or
+	// rejected.
 	OnConnRequest func(*ConnRequest)
 
-	// OnAccept, in its place, is given endpoints that have accepted for the listener's
-	// worker, in the error mode of the client. They are the application's, to close.
+	// OnAccept, the alternative, is called with endpoints that have accepted a client on
+	// the listener's worker, in the client's error mode. The application owns them and
+	// closes them.
 	OnAccept func(*Endpoint)
 }
 
-// Listener is where clients connect to by socket address. It belongs to its worker's
+// Listener accepts clients that connect by socket address. It belongs to its worker's
 // goroutine.
 type Listener struct {
 	_ noCopy
@@ -46,10 +48,11 @@ type Listener struct {
 	closed bool
 }
 
-// NewListener listens for clients. Exactly one of the two functions must be given; they
-// run inside progress. An address that somebody else listens at, or whose connections have
-// just ended (ReuseAddr), gives ucs.ErrBusy, a context without a transport that connects
-// by socket address ucs.ErrUnsupported. Clients are looked at by WorkerParams.Accept first.
+// NewListener listens for clients. Exactly one of the two functions must be given; they run
+// inside progress. The error is ucs.ErrBusy if the address is in use, by another listener
+// or by connections that have just ended (ReuseAddr), and ucs.ErrUnsupported if no
+// transport of the context connects by socket address. WorkerParams.Accept is called for a
+// client first.
 func (w *Worker) NewListener(p ListenerParams) (*Listener, error) {
 	if w.missing() {
 		return nil, errMissing("Worker.NewListener", w == nil)
@@ -122,14 +125,15 @@ func (l *Listener) open(list []manager) error {
 	return errNoManager(list)
 }
 
-// Addr is where the listener listens, with the real port. Any goroutine may ask.
+// Addr returns the address that the listener listens on, with the actual port. Any
+// goroutine may call it.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
-// Reject refuses a client: its endpoint fails with ucs.ErrRejected. A request that was
-// accepted or rejected before gives ucs.ErrInvalidParam. Any goroutine may call it.
+// Reject rejects a client: its endpoint fails with ucs.ErrRejected. If the request was
+// accepted or rejected before, Reject gives ucs.ErrInvalidParam. Any goroutine may call it.
 func (l *Listener) Reject(r *ConnRequest) error { return r.Reject() }
 
-// Close ends it. Clients that nobody has accepted are rejected; endpoints that were
+// Close stops listening. Clients that were not accepted are rejected; endpoints that were
 // accepted go on. A second Close does nothing.
 func (l *Listener) Close() error {
 	if l.missing() {

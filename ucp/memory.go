@@ -13,11 +13,11 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Memory is registered memory: peers that were given its packed key may access
-// it, within the rights it was mapped with, until Close. Its process has to progress the
-// worker meanwhile, or to have that done (WorkerParams.Background): many accesses are
-// carried out, and answered, by the worker. Any part of it may be
-// used. All methods may be called from any goroutine, Allow as the endpoint's worker may.
+// Memory is registered memory. Peers that have its packed key may access any part of it,
+// within the rights that it was mapped with, until Close. Meanwhile this process has to
+// progress the worker, or set WorkerParams.Background: the worker carries out many of the
+// accesses. Any goroutine may call its methods; Allow follows the rules of the endpoint's
+// worker.
 type Memory struct {
 	_ noCopy
 
@@ -46,7 +46,7 @@ type Memory struct {
 // MemAttr describes a Memory.
 type MemAttr struct {
 	Address    uint64 // of the first byte, as peers name it
-	Length     int    // bytes; of an allocation at least as many as asked for
+	Length     int    // bytes; an allocation may be longer than requested
 	MemoryType ucs.MemoryType
 }
 
@@ -59,21 +59,20 @@ func (m *Memory) Attr() MemAttr {
 	return a
 }
 
-// Bytes is the memory itself: the caller's slice, or what was allocated. That of
-// an allocation must not be used after Close.
+// Bytes returns the memory: the caller's slice, or the allocation. An allocation must not
+// be used after Close.
 func (m *Memory) Bytes() []byte { return m.buf }
 
-// Close ends the registration. What peers start afterwards is refused, unless they
-// are C UCX and have the memory mapped, or copy by cma, which asks nobody; what
-// they are just reading is kept until they are done. The caller's own memory is left
-// alone, allocated memory is freed. A second Close does nothing.
+// Close ends the registration. Accesses that peers start afterwards are refused, except by
+// C UCX peers that have the memory mapped, or that copy by cma, which involves no action of
+// this process. Memory that peers are reading is kept until they are done. The caller's own
+// memory is left alone; allocated memory is freed. A second Close does nothing.
 //
-// Close is refused with ucs.ErrBusy, and the memory stays registered, while an
-// operation is in flight that was given it (RequestParams.Memory), or that goes over a
-// device for RDMA and has its buffer there, and while a put of
-// a peer's is arriving in it that its connection would be dropped for. Both end with
-// progress; a peer that never sends the rest keeps the memory until its connection or
-// the worker is closed.
+// Close is refused with ucs.ErrBusy, and the memory stays registered, in two cases: an
+// operation in flight uses it, by RequestParams.Memory or because its buffer is sent by an
+// RDMA device; or data of a peer's put is arriving, and the refusal would drop the peer's
+// connection. Both cases end with progress. A peer that never sends the rest holds the
+// memory until its connection or the worker is closed.
 func (m *Memory) Close() error {
 	if m.missing() {
 		return errMissing("Memory.Close", m == nil)
@@ -168,20 +167,19 @@ type MemAdvice uint8
 
 // Hints, with C's numbers.
 const (
-	AdviceNormal   MemAdvice = 0 // nothing special
-	AdviceWillNeed MemAdvice = 1 // have the pages ready
+	AdviceNormal   MemAdvice = 0 // no special treatment
+	AdviceWillNeed MemAdvice = 1 // make the pages resident
 )
 
 // MemAdviseParams are the parameters of Memory.Advise.
 type MemAdviseParams struct {
-	Offset int // of the part in the memory
+	Offset int // of the part, within the memory
 	Length int // bytes
 	Advice MemAdvice
 }
 
-// Advise gives a hint about a part of the memory. A part that is not inside, or
-// an unknown hint, gives ucs.ErrInvalidParam, and so does memory that was
-// unmapped; a hint may otherwise be ignored.
+// Advise gives a hint about a part of the memory. The hint may be ignored. A part outside
+// the memory, an unknown hint, or memory that was unmapped gives ucs.ErrInvalidParam.
 func (m *Memory) Advise(p MemAdviseParams) error {
 	if m.missing() {
 		return errMissing("Memory.Advise", m == nil)
@@ -201,9 +199,9 @@ func (m *Memory) Advise(p MemAdviseParams) error {
 	return nil
 }
 
-// PackRkey returns the key that peers need to access the memory, for
-// Endpoint.UnpackRkey or ucp_ep_rkey_unpack. How they get it is the
-// application's business. After Close it gives ucs.ErrInvalidParam.
+// PackRkey returns the key that peers need to access the memory, for Endpoint.UnpackRkey or
+// ucp_ep_rkey_unpack. The application passes it on. After Close it fails with
+// ucs.ErrInvalidParam.
 func (m *Memory) PackRkey() ([]byte, error) {
 	if m.missing() {
 		return nil, errMissing("Memory.PackRkey", m == nil)

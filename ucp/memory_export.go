@@ -9,10 +9,10 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Export returns a handle for a process that shares the device of a memory
-// domain, to be given to MemMap there (ucp_memh_pack with
-// UCP_MEMH_PACK_FLAG_EXPORT). Where no domain can export the memory (uct.Exporter),
-// which is so for those of this library, it gives ucs.ErrUnsupported.
+// Export returns a handle for another process that uses the same device of a memory domain;
+// that process passes it to MemMap (ucp_memh_pack with UCP_MEMH_PACK_FLAG_EXPORT). It fails
+// with ucs.ErrUnsupported if no domain can export the memory (uct.Exporter), as with all
+// domains of this library.
 func (m *Memory) Export() ([]byte, error) {
 	if m.missing() {
 		return nil, errMissing("Memory.Export", m == nil)

@@ -10,9 +10,8 @@ import (
 	"github.com/ucx-go/ucx/ucs/config"
 )
 
-// WriteMemInfo allocates memory, prints where it came from and which domains
-// know it, and frees it (ucp_mem_print_info). spec is "<size>[,<type>]", as
-// "1m,host".
+// WriteMemInfo allocates memory, prints where it was allocated and which domains registered
+// it, and frees it (ucp_mem_print_info). spec is "<size>[,<type>]", for example "1m,host".
 func (c *Context) WriteMemInfo(w io.Writer, spec string) error {
 	if c.missing() {
 		return errMissing("Context.WriteMemInfo", c == nil)
@@ -40,8 +39,8 @@ func (c *Context) WriteMemInfo(w io.Writer, spec string) error {
 	return err
 }
 
-// WriteInfo prints where the memory is, which domains know it and how long its
-// key is, in the layout of ucx_info -m.
+// WriteInfo prints the address of the memory, the domains that registered it and the length
+// of its key, in the layout of ucx_info -m.
 func (m *Memory) WriteInfo(w io.Writer) error {
 	if m.missing() {
 		return errMissing("Memory.WriteInfo", m == nil)

@@ -19,19 +19,18 @@ type MemMapFlags uint32
 
 // Mapping flags, with C's bit numbers.
 const (
-	MemMapNonblock      MemMapFlags = 1 << 0 // pages may come later; never changes the result
+	MemMapNonblock      MemMapFlags = 1 << 0 // pages may be made resident later; never changes the result
 	MemMapAllocate      MemMapFlags = 1 << 1 // the library allocates
 	MemMapFixed         MemMapFlags = 1 << 2 // exactly at Address; needs MemMapAllocate
-	MemMapSymmetricRkey MemMapFlags = 1 << 3 // a wish for the same key everywhere
+	MemMapSymmetricRkey MemMapFlags = 1 << 3 // a hint: the same key on every process
 
 	memMapKnown = MemMapSymmetricRkey<<1 - 1
 )
 
-// MemProt are the accesses that memory is registered for (UCP_MEM_MAP_PROT_*).
+// MemProt is the set of accesses that memory is registered for (UCP_MEM_MAP_PROT_*).
 type MemProt uint32
 
-// Accesses, with C's bit numbers. Atomic operations need remote reading and
-// writing.
+// Accesses, with C's bit numbers. Atomic operations need remote reading and writing.
 const (
 	ProtLocalRead   MemProt = 1 << 0
 	ProtLocalWrite  MemProt = 1 << 1
@@ -62,35 +61,34 @@ func (p MemProt) access() uct.Access {
 	return a
 }
 
-// MemMapParams are the parameters of Context.MemMap. One of three things is
-// asked for:
+// MemMapParams are the parameters of Context.MemMap. They ask for one of three things:
 //
-//   - registering Buffer, which belongs to the caller and is pinned until Close;
-//   - allocating Length bytes (MemMapAllocate), anywhere, near Address, or with
-//     MemMapFixed exactly there;
-//   - importing what a peer exported (Exported).
+//   - register Buffer, which belongs to the caller and is pinned until Close;
+//   - allocate Length bytes (MemMapAllocate), anywhere, near Address, or with
+//     MemMapFixed exactly at Address;
+//   - import what a peer exported (Exported).
 //
-// A length of 0, with a Buffer that is not nil, a flag or an address to say that
-// it is meant, gives an empty handle, which all calls accept. Other combinations
-// give ucs.ErrInvalidParam.
+// A length of 0 gives an empty handle, which all calls accept, if a Buffer that is not nil,
+// a flag or an address shows that this is intended. Other combinations give
+// ucs.ErrInvalidParam.
 type MemMapParams struct {
 	Buffer  []byte // memory to register
 	Length  int    // bytes to allocate
 	Address uint64 // wanted for an allocation, 0 for anywhere; a whole page with MemMapFixed
 	Flags   MemMapFlags
-	Prot    MemProt // 0 is ProtAll
+	Prot    MemProt // 0 means ProtAll
 
-	// MemoryType is the memory to allocate or that Buffer is; the zero value
-	// means host memory, the only kind so far.
+	// MemoryType is the type of Buffer, or of the memory to allocate. The zero value means
+	// host memory, the only type so far.
 	MemoryType ucs.MemoryType
 
 	Exported []byte // from Memory.Export; untrusted
 
-	// Peers, unless nil, limits access to the peers of these endpoints, and of those
-	// that Memory.Allow adds; none is allowed. Keys of such memory name no domain that
-	// would let in whoever has the key, so peers access it by messages, or by puts
-	// over connections that are known to be theirs. The call belongs to the goroutine
-	// of each of the endpoints then.
+	// Peers, unless nil, limits access to the peers of these endpoints and those added by
+	// Memory.Allow; an empty list permits no peer. Keys of such memory name no domain that
+	// would admit every holder of the key, so peers access it by messages, or by puts over
+	// connections that are verified to be theirs. With Peers, MemMap must be called on the
+	// goroutine of each of these endpoints.
 	Peers []*Endpoint
 
 	Name string // of an allocation, for debugging
@@ -144,12 +142,12 @@ func (p *MemMapParams) check() (empty bool, err error) {
 	return false, nil
 }
 
-// MemMap registers memory of the caller or allocates some, so that peers can
-// access it, as long as this process progresses its worker, or WorkerParams.Background
-// does. Large messages sent out of memory that a shared-memory domain
-// allocated carry its key, if it may be read and written remotely: a receiver on
-// this machine maps all of the allocation and copies them out of it. The handle
-// must be unmapped before the context is closed.
+// MemMap registers memory of the caller, or allocates memory, so that peers can access it
+// while this process progresses its worker (or WorkerParams.Background does). Large
+// messages sent from memory that a shared-memory domain allocated carry its key, if the
+// memory is open to remote reads and writes: a receiver on this machine maps the whole
+// allocation and copies the message out of it. The handle must be unmapped before the
+// context is closed.
 func (c *Context) MemMap(p MemMapParams) (*Memory, error) {
 	if c.missing() {
 		return nil, errMissing("Context.MemMap", c == nil)
@@ -203,8 +201,8 @@ func (c *Context) MemMap(p MemMapParams) (*Memory, error) {
 	return m, nil
 }
 
-// Register registers b, which belongs to the caller and is pinned until Close: MemMap
-// with a buffer. prot 0 is ProtAll.
+// Register registers b, which belongs to the caller and is pinned until Close. It is MemMap
+// with Buffer. A prot of 0 means ProtAll.
 func (c *Context) Register(b []byte, prot MemProt) (*Memory, error) {
 	if c.missing() {
 		return nil, errMissing("Context.Register", c == nil)
@@ -215,8 +213,8 @@ func (c *Context) Register(b []byte, prot MemProt) (*Memory, error) {
 	return c.MemMap(MemMapParams{Buffer: b, Prot: prot})
 }
 
-// Alloc allocates at least n bytes that peers can access: MemMap with MemMapAllocate.
-// prot 0 is ProtAll.
+// Alloc allocates at least n bytes that peers can access. It is MemMap with MemMapAllocate.
+// A prot of 0 means ProtAll.
 func (c *Context) Alloc(n int, prot MemProt) (*Memory, error) {
 	if c.missing() {
 		return nil, errMissing("Context.Alloc", c == nil)

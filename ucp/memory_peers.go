@@ -7,10 +7,11 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Allow lets the peer of an endpoint at memory that was mapped for some peers
-// (MemMapParams.Peers). It may use any of its endpoints toward this worker, until the
-// application's last one to it is closed. Other memory gives ucs.ErrInvalidParam. It is
-// a call of the endpoint's worker: in the thread modes of one goroutine, of that one.
+// Allow gives the peer of an endpoint access to memory that was mapped for selected peers
+// (MemMapParams.Peers). The peer may use any of its endpoints to this worker, until the
+// application closes its last endpoint to the peer. Other memory gives ucs.ErrInvalidParam.
+// Allow is a call of the endpoint's worker: in the single-goroutine thread modes it belongs
+// to the worker's goroutine.
 func (m *Memory) Allow(ep *Endpoint) error {
 	if m.missing() {
 		return errMissing("Memory.Allow", m == nil)

@@ -11,39 +11,39 @@ type OpFlags uint32
 
 // Operation flags, with C's bit numbers.
 const (
-	// OpNoImmediate never returns (nil, nil): a request is returned even when
-	// the operation is already done, and the callback may have run by then.
+	// OpNoImmediate never returns (nil, nil): a request is returned even if the operation
+	// is already done, and the callback may have run by then.
 	OpNoImmediate OpFlags = 1 << 16
 
-	// OpFastComplete prefers early local completion to delivery speed. It
-	// excludes OpMultiSend.
+	// OpFastComplete prefers early local completion to delivery speed. It excludes
+	// OpMultiSend.
 	OpFastComplete OpFlags = 1 << 17
 
-	// OpForceImmediate finishes in the call or fails with ucs.ErrNoResource and
-	// leaves no trace. It excludes OpNoImmediate.
+	// OpForceImmediate completes in the call, or fails with ucs.ErrNoResource and has no
+	// effect. It excludes OpNoImmediate.
 	OpForceImmediate OpFlags = 1 << 18
 
-	// OpMultiSend says that many operations will be in flight.
+	// OpMultiSend states that many operations will be in flight.
 	OpMultiSend OpFlags = 1 << 19
 
 	// opFlagsAll are those that there are.
 	opFlagsAll = OpNoImmediate | OpFastComplete | OpForceImmediate | OpMultiSend
 )
 
-// RequestParams are the optional parameters of an operation. nil means all
-// defaults. The struct is read during the call and may be reused afterwards. A
-// parameter that does not belong to the call gives ucs.ErrInvalidParam.
+// RequestParams are the optional parameters of an operation; nil means all defaults. The
+// struct is read during the call and may be reused afterwards. A parameter that does not
+// apply to the call gives ucs.ErrInvalidParam.
 type RequestParams struct {
 	// Flags modify the completion.
 	Flags OpFlags
 
-	// Buffer, unless zero, takes the place of the []byte argument of a send,
-	// receive, put or get, which must be nil: use it for scatter-gather lists and
-	// user-defined datatypes.
+	// Buffer, unless zero, replaces the []byte argument of a send, receive, put or get,
+	// which must then be nil. Use it for scatter-gather lists and application-defined
+	// datatypes.
 	Buffer Buffer
 
-	// OnSend is called when an operation that is no receive finishes, unless it
-	// finished in the call.
+	// OnSend is called when an operation other than a receive finishes, unless it finished
+	// in the call.
 	OnSend func(r *Request, err error, userData any)
 
 	// OnTagRecv is called when a tag receive finishes, unless it finished in the
@@ -51,20 +51,19 @@ type RequestParams struct {
 	OnTagRecv func(r *Request, err error, info TagRecvInfo, userData any)
 
 	// OnStreamRecv is called when a stream receive finishes, unless it finished in the
-	// call. n is how many bytes the buffer has got: a whole number of elements without
-	// an error, and with one what had come until then.
+	// call. n is the number of bytes in the buffer: a whole number of elements without an
+	// error; with an error, what had arrived until then.
 	OnStreamRecv func(r *Request, err error, n int, userData any)
 
-	// OnAMRecv is called when a receive of the data of an active message finishes,
-	// unless it finished in the call. length, that of the data, is valid only without
-	// an error.
+	// OnAMRecv is called when a receive of the data of an active message finishes, unless
+	// it finished in the call. length, that of the data, is valid only without an error.
 	OnAMRecv func(r *Request, err error, length int, userData any)
 
 	// UserData is passed to the callback.
 	UserData any
 
-	// TagInfo is filled in when a tag receive finishes in the call, with success
-	// and without OpNoImmediate.
+	// TagInfo is filled in when a tag receive finishes in the call, with success and
+	// without OpNoImmediate.
 	TagInfo *TagRecvInfo
 
 	// RecvLength is set to the length of the data when a receive of an active message
@@ -74,21 +73,21 @@ type RequestParams struct {
 	// AMFlags apply to Endpoint.AMSend.
 	AMFlags AMSendFlags
 
-	// Request, if not nil, is the caller's own request object to be used instead
-	// of one of the library. It must not be in use; it is returned when the
-	// operation does not finish in the call and is never given to Free.
+	// Request, if not nil, is the caller's own request object, used instead of one of the
+	// library's. It must not be in use. It is returned if the operation does not finish in
+	// the call, and must never be freed.
 	Request *Request
 
-	// MemoryType says where the buffer lives; the zero value means "find out".
-	// Only host memory exists so far.
+	// MemoryType is the type of the buffer's memory; the zero value means that the library
+	// detects it. Only host memory exists so far.
 	MemoryType ucs.MemoryType
 
-	// Memory, if not nil, is registered memory that holds the buffer of a send,
-	// put or get. Until the operation is done Memory.Close is refused.
+	// Memory, if not nil, is registered memory that contains the buffer of a send, put or
+	// get. Memory.Close is refused until the operation is done.
 	Memory *Memory
 
-	// ReplyBuffer takes the value from before an atomic operation: 4 or 8 bytes
-	// in the byte order of the machine, like the operand.
+	// ReplyBuffer receives the previous value of an atomic operation: 4 or 8 bytes in the
+	// byte order of this machine, like the operand.
 	ReplyBuffer []byte
 
 	// CloseFlags apply to Endpoint.CloseAsync.
@@ -101,8 +100,8 @@ type RequestParams struct {
 // CloseFlags modify the closing of an endpoint (enum ucp_ep_close_flags_t).
 type CloseFlags uint32
 
-// CloseForce releases the endpoint at once, without the peer: what is
-// outstanding ends with ucs.ErrCanceled. It needs ErrModePeer.
+// CloseForce releases the endpoint at once, without the peer: outstanding operations end
+// with ucs.ErrCanceled. It needs ErrModePeer.
 const CloseForce CloseFlags = 1 << 0
 
 // flags are those of parameters that may be nil.

@@ -8,26 +8,26 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// PeerInfo is who a peer is, as the kernel or TLS says it, whatever the peer says.
+// PeerInfo identifies a peer by what the kernel or TLS knows, whatever the peer claims.
 type PeerInfo struct {
-	// Addr is where the peer's connection comes from. Of a peer that has not made one
-	// it is where the endpoint leads to; it is not valid where there are no addresses,
-	// as in shared memory.
+	// Addr is the address that the peer's connection comes from. If the peer has not
+	// connected, it is the address that the endpoint connects to. It is not valid without
+	// addresses, as in shared memory.
 	Addr netip.AddrPort
 
-	// Local says that the peer is on this machine, and in this network namespace.
+	// Local reports whether the peer is on this machine and in this network namespace.
 	Local bool
 
-	// User is who runs a peer on this machine, as far as the kernel tells.
+	// User is the user that runs a peer on this machine, as far as the kernel knows it.
 	User PeerUser
 
-	// TLS describes the peer's connection, nil without TLS.
+	// TLS describes the peer's TLS connection, nil without TLS.
 	TLS *tls.ConnectionState
 }
 
 // PeerUser is a user of this machine.
 type PeerUser struct {
-	Known         bool // the rest means nothing otherwise
+	Known         bool // if false the other fields mean nothing
 	UID, GID, PID int  // GID and PID are -1 where not known
 }
 

@@ -5,16 +5,15 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// PeerRelease is a range of releases of C UCX that peers can be of. Programs of
-// this library talk to each other and to any of them, whatever the range; it
-// decides only what no single published form serves, as the default length of
-// shared-memory rings, and where lanes are connected pairwise whether there are
-// some over devices that are much slower than others.
+// PeerRelease is a range of C UCX releases that peers may be of. Go and C peers of every
+// release communicate whatever the range. It decides only where no value suits all
+// releases: the default length of shared-memory rings, and, where lanes are connected
+// pairwise, whether devices that are much slower than others get lanes.
 type PeerRelease uint8
 
 // Ranges of releases.
 const (
-	PeerReleaseAny PeerRelease = iota // 1.16 and later where a choice must be made
+	PeerReleaseAny PeerRelease = iota // as 1.16 and later where a choice must be made
 	PeerRelease113                    // 1.13 to 1.15
 	PeerRelease122                    // 1.16 and later
 )

@@ -8,31 +8,30 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 )
 
-// PeerStats is what peers of one source make a worker hold. A source is whoever pays:
-// a user of this machine, an address, or a network of IPv6 addresses. All peers that
-// come through shared memory are one, as nothing tells them apart.
+// PeerStats is what the peers of one source make a worker hold. A source is the unit of
+// accounting: a user of this machine, an IP address, or an IPv6 /64 network. All peers that
+// come through shared memory are one source, as they cannot be told apart.
 type PeerStats struct {
-	Addr  netip.Addr // where they connect from: the address, or the first of the /64; not valid for users of this machine and for shared memory
+	Addr  netip.Addr // the address they connect from, or the first address of its /64; not valid for users of this machine and for shared memory
 	UID   int        // the user, on this machine, -1 where unknown
-	Known bool       // the application has an endpoint toward the source, on some worker of the process
+	Known bool       // the application has an endpoint to the source, on some worker of the process
 
-	Connections int // that have made the worker hold something; one that is over counts as long as something is held for it
-	Paused      int // of those, how many are not read until they read themselves, or the application reads their streams
+	Connections int // connections that made the worker hold something; a closed one counts while something is held for it
+	Paused      int // connections of those that are not read until the peer reads its replies, or the application reads the peer's streams
 	Bytes       int // memory of messages without a receive
-	Owed        int // memory of answers that they have not read (Stats.OwedBytes)
+	Owed        int // bytes of replies that the peers have not read (Stats.OwedBytes)
 	Endpoints   int // opened by them and not by the application
 
-	// Refused says how often something was refused to the source, by all workers of the
-	// process, since it has been connected without interruption: by reason, those that
-	// are 0 left out.
+	// Refused counts, by reason, what all workers of the process have refused to the source
+	// since it has been connected without interruption. Counts of 0 are left out.
 	Refused map[string]uint64
 }
 
-// Peers says what peers make the worker hold, by who they are: those that hold most
-// come first. Who has sent only what was received at once does not appear, unless
-// something was refused to him, by this worker or another one, or by a transport, which
-// refuses connections. The result is the caller's. Like all methods it belongs to the
-// worker's goroutine; it takes as long as there are connections, and sources in the
+// Peers returns what peers make the worker hold, by source, in descending order. A source
+// that has sent only messages that were received at once does not appear, unless something
+// was refused to it: by this worker, by another one, or by a transport that refused
+// connections. The caller owns the result. Like all methods Peers belongs to the worker's
+// goroutine. Its run time grows with the number of connections, and of sources in the
 // process.
 func (w *Worker) Peers() []PeerStats {
 	w.look()

@@ -14,17 +14,17 @@ type PerfParams struct {
 	MessageSize int // bytes
 }
 
-// PerfAttr is what Endpoint.EvaluatePerf tells.
+// PerfAttr is the result of Endpoint.EvaluatePerf.
 type PerfAttr struct {
-	// EstimatedTime is what a message of contiguous memory takes until it is received,
-	// rounded up; math.MaxInt64 nanoseconds if it is more.
+	// EstimatedTime is the time until a message of contiguous memory is received, rounded
+	// up, and at most math.MaxInt64 nanoseconds.
 	EstimatedTime time.Duration
 }
 
-// EvaluatePerf estimates performance by the cost model that protocols are chosen by
-// (Explain), from what transports say of themselves: nothing is measured. A longer
-// message never takes less. An endpoint that is still being connected by socket address
-// gives ucs.ErrNotConnected, one that has failed its error.
+// EvaluatePerf estimates performance with the cost model that selects protocols (Explain),
+// from the figures that transports announce; it measures nothing. The estimate never
+// decreases with the message size. An endpoint that is still connecting by socket address
+// gives ucs.ErrNotConnected; a failed one gives its error.
 func (ep *Endpoint) EvaluatePerf(p PerfParams) (PerfAttr, error) {
 	if ep.missing() {
 		return PerfAttr{}, errMissing("Endpoint.EvaluatePerf", ep == nil)

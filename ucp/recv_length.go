@@ -2,9 +2,9 @@ package ucp
 
 import "github.com/ucx-go/ucx/ucs"
 
-// RecvLength returns how many bytes a receive has got, and Err. Of a stream receive that
-// has ended with an error it is what is in the buffer nevertheless; of other receives the
-// number means nothing then.
+// RecvLength returns the number of bytes that a receive got, and Err. For a stream receive
+// that ended with an error it is the number of bytes in the buffer; for other receives with
+// an error the number means nothing.
 func (r *Request) RecvLength() (int, error) {
 	switch {
 	case r == nil:

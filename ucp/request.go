@@ -17,16 +17,16 @@ import (
 // Request is an operation in flight. It belongs to its worker's goroutine, or in
 // ThreadModeMulti to any.
 //
-// A request the library made goes back to the worker by Free, for another
-// operation; one that is never freed is left to the garbage collector. What it
-// tells is there until then. After Free the request must not be used: a use that is
-// found out panics, as Free says, be it a method or Worker.Cancel. All methods accept nil,
-// which stands for an operation that was done in its call.
+// Free returns a request of the library to the worker, which reuses it for another
+// operation; a request that is never freed is left to the garbage collector. Its results
+// can be read until Free. Afterwards the request must not be used: methods and
+// Worker.Cancel panic where a use after Free is detected, as Free describes. All methods
+// accept nil, which stands for an operation that was done in its call.
 type Request struct {
 	_ noCopy
 
-	// Private is the application's. ContextParams.RequestInit may set it once
-	// per request object; the library does not touch it.
+	// Private belongs to the application. ContextParams.RequestInit may set it once per
+	// request object; the library does not touch it.
 	Private any
 
 	// Position in the one list the request is in: the free list, a receive
@@ -143,7 +143,7 @@ func (r *Request) setOver() {
 }
 
 // Done reports whether the operation has finished. In ThreadModeMulti its callback may
-// be running still, or be about to.
+// still be running, or be about to run.
 func (r *Request) Done() bool {
 	if r == nil {
 		return true
@@ -155,8 +155,8 @@ func (r *Request) Done() bool {
 	return life == lifeOver
 }
 
-// Err returns ucs.InProgress while the operation runs, and its result
-// afterwards: nil for success. It may be called repeatedly.
+// Err returns ucs.InProgress while the operation runs, and its result afterwards: nil for
+// success. It may be called repeatedly.
 func (r *Request) Err() error {
 	switch {
 	case r == nil:
@@ -191,15 +191,14 @@ func (r *Request) UserData() any {
 	return r.userData
 }
 
-// Free gives the request back to its worker. An operation still in flight goes
-// on, but its callback will not run. A request supplied by the user is only
-// silenced.
+// Free returns the request to its worker. An operation in flight goes on, but its callback
+// will not run. Free of a
+// request that the application supplied only disables the callback.
 //
-// A second Free panics, and so does whatever else is done with a request that was
-// freed: for certain before the worker has taken back quarantine more requests, and
-// as long as the object serves no other operation. Later it is that operation which
-// is freed. In race builds no object serves a second operation, and every use after
-// Free is found out.
+// A second Free panics, and so does every other use of a freed request. Detection is
+// certain until the worker has taken back 16 more requests, as long as the object serves no
+// other operation; later a second Free frees that operation's request. In race builds no
+// object is reused, and every use after Free is detected.
 func (r *Request) Free() {
 	if r == nil || r.w == nil {
 		return

@@ -10,12 +10,12 @@ import (
 type RequestAttr struct {
 	Info       string         // protocol and transport
 	Err        error          // as Request.Err
-	MemoryType ucs.MemoryType // of the buffer, unknown for operations without one
+	MemoryType ucs.MemoryType // of the buffer; unknown for operations without one
 }
 
-// Attr describes the request, until Free. nil gives ucs.ErrInvalidParam, as does an object of
-// the application's (RequestParams.Request) that no operation has used, or whose last one was
-// done in its call.
+// Attr describes the request, until Free. It fails with ucs.ErrInvalidParam for nil, and
+// for an object of the application's (RequestParams.Request) that has not been used yet, or
+// whose last operation was done in its call.
 func (r *Request) Attr() (RequestAttr, error) {
 	if r == nil {
 		return RequestAttr{}, errNoRequest

@@ -14,16 +14,16 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// Rkey opens memory of the peer for the operations of the endpoint that unpacked
-// it, and of no other. It must stay open while operations use it, and be closed
-// before its worker: Worker.Close closes the keys that are left, after that they
-// open nothing. It belongs to the endpoint's goroutine.
+// Rkey gives the operations of the endpoint that unpacked it access to memory of the peer.
+// It must stay open while operations use it, and be closed before its worker; Worker.Close
+// closes the remaining keys, which then give no access. It belongs to the endpoint's
+// goroutine.
 //
-// What a lane can reach without the peer's help it does; everything else goes by
-// messages, which the peer's worker carries out when it is progressed. These name no key,
-// as those of C, nor does tcp: the peer checks that the memory is open to its peers by
-// any key, and for what. Whatever goes straight to the memory stays inside of what the
-// key opens.
+// A lane that can access the memory without the peer's help does so. All other operations
+// are sent as messages, which the peer's worker carries out when it is progressed. As in C,
+// these messages do not name a key, and neither does tcp: the peer checks that some key
+// opens the memory to its peers for this kind of access. Direct accesses stay within the
+// memory that the key opens.
 type Rkey struct {
 	_ noCopy
 
@@ -54,10 +54,9 @@ type rkeyWay struct {
 	name    string
 }
 
-// UnpackRkey reads the packed key of a peer's memory (ucp_ep_rkey_unpack). The
-// bytes are untrusted and not kept. Keys of domains that no lane leads to are
-// skipped; a key that makes no sense gives ucs.ErrInvalidParam. It takes
-// FeatureRMA, FeatureAMO32 or FeatureAMO64.
+// UnpackRkey reads the packed key of a peer's memory (ucp_ep_rkey_unpack). The bytes are
+// untrusted and not kept. Keys of domains that no lane leads to are skipped; a malformed
+// key gives ucs.ErrInvalidParam. It needs FeatureRMA, FeatureAMO32 or FeatureAMO64.
 func (ep *Endpoint) UnpackRkey(packed []byte) (*Rkey, error) {
 	if ep.missing() {
 		return nil, errMissing("Endpoint.UnpackRkey", ep == nil)
@@ -222,9 +221,9 @@ func allAtomics(o uct.AtomicOps) bool {
 	return o.Post&post == post && o.Fetch&fetch == fetch
 }
 
-// Close releases the key. All operations that use it must be done; of atomic
-// operations without result, which are done at once for the caller, a flush says
-// that. A second Close, or one after that of the worker, does nothing.
+// Close releases the key. All operations that use it must be done; for atomic operations
+// without a result, which are done in the call, that takes a flush. A second Close, or one
+// after that of the worker, does nothing.
 func (k *Rkey) Close() error {
 	if k.missing() {
 		return errMissing("Rkey.Close", k == nil)
@@ -255,9 +254,8 @@ func (k *Rkey) close() error {
 	return first
 }
 
-// Compare orders keys: negative, zero or positive. It is a total order of what
-// the keys contain; keys of one endpoint that compare equal open the same
-// memory.
+// Compare orders keys by their contents: the result is negative, zero or positive, and the
+// order is total. Keys of one endpoint that compare equal open the same memory.
 func (k *Rkey) Compare(other *Rkey) int {
 	if c := cmp.Compare(k.key.MDMap, other.key.MDMap); c != 0 {
 		return c
@@ -274,10 +272,9 @@ func (k *Rkey) Compare(other *Rkey) int {
 	return 0
 }
 
-// Ptr returns n bytes at an address of the peer as memory of this process, valid
-// until the key or its worker is closed. It takes a lane through shared memory:
-// ucs.ErrUnreachable without one, ucs.ErrInvalidAddr for an address outside of
-// what the key opens.
+// Ptr returns n bytes at an address of the peer as memory of this process, valid until the
+// key or its worker is closed. It needs a shared-memory lane: without one the error is
+// ucs.ErrUnreachable, and for an address outside the key's memory ucs.ErrInvalidAddr.
 func (k *Rkey) Ptr(raddr uint64, n int) ([]byte, error) {
 	if k.missing() {
 		return nil, errMissing("Rkey.Ptr", k == nil)
@@ -300,7 +297,7 @@ func (k *Rkey) Ptr(raddr uint64, n int) ([]byte, error) {
 	return nil, k.ep.nameIn(fmt.Errorf("no lane maps the peer's memory: %w", ucs.ErrUnreachable))
 }
 
-// String says which way each kind of operation takes.
+// String returns the way that each kind of operation takes.
 func (k *Rkey) String() string {
 	k.ep.w.look()
 	defer k.ep.w.unlook()

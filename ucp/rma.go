@@ -75,10 +75,11 @@ type accessState struct {
 	atomic  atomicOp
 }
 
-// Put writes buf, or RequestParams.Buffer of any datatype, to the peer's memory
-// at raddr, which key opens. Done means that buf may be reused; a flush makes
-// sure that the data is there. An address the peer has not registered for that
-// ends the operation, where the transport knows, or the connection.
+// Put writes buf, or RequestParams.Buffer of any datatype, to the peer's memory at raddr,
+// which key gives access to. Done means that buf may be reused; only a flush guarantees
+// that the data has reached the peer's memory. A put to an address that the peer has not
+// registered for writing ends with an error if the transport can tell; otherwise the peer
+// drops the connection.
 func (ep *Endpoint) Put(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	if ep.missing() {
 		return nil, errMissing("Endpoint.Put", ep == nil)
@@ -165,10 +166,10 @@ func (putOperation) choose(r *Request) (protocol, error) {
 	return putMessages{}, nil
 }
 
-// Get reads from the peer's memory at raddr, which key opens, into buf or
-// RequestParams.Buffer. Done means that the data is there. With OpForceImmediate
-// it always gives ucs.ErrNoResource, into a generic datatype, as with every
-// release of C, ucs.ErrUnsupported.
+// Get reads from the peer's memory at raddr, which key gives access to, into buf or
+// RequestParams.Buffer. Done means that the data has arrived. With OpForceImmediate it
+// always gives ucs.ErrNoResource, or ucs.ErrUnsupported into a generic datatype, as in
+// every release of C.
 func (ep *Endpoint) Get(buf []byte, raddr uint64, key *Rkey, p *RequestParams) (*Request, error) {
 	if ep.missing() {
 		return nil, errMissing("Endpoint.Get", ep == nil)

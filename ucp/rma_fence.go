@@ -35,9 +35,9 @@ func (fence) release(r *Request) {
 	}
 }
 
-// Fence orders one-sided operations: on every endpoint, those started before
-// take effect at the peer before those started afterwards. It does not wait and
-// says nothing about completion.
+// Fence orders one-sided operations: on every endpoint, operations started before it take
+// effect at the peer before those started after it. It does not wait and does not indicate
+// completion.
 func (w *Worker) Fence() error {
 	if w.missing() {
 		return errMissing("Worker.Fence", w == nil)

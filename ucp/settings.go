@@ -90,13 +90,13 @@ func init() {
 	})
 }
 
-// Config is a snapshot of the UCX settings. It is not changed by the context
-// that is made with it and belongs to one goroutine at a time.
+// Config is a snapshot of the UCX settings. NewContext does not change it. It must not be
+// used by several goroutines at the same time.
 type Config struct{ set *config.Set }
 
-// ReadConfig reads the settings: defaults, then the ucx.conf files and filename
-// if not empty, then UCX_* variables, then <envPrefix>_UCX_* variables. A file
-// that does not exist is not an error; a value that cannot be understood is.
+// ReadConfig reads the settings: the defaults, then the ucx.conf files and filename if not
+// empty, then UCX_* variables, then <envPrefix>_UCX_* variables. A missing file is not an
+// error; an invalid value is.
 func ReadConfig(envPrefix, filename string) (*Config, error) {
 	set, err := config.Read(envPrefix, filename)
 	if err != nil {
@@ -105,11 +105,10 @@ func ReadConfig(envPrefix, filename string) (*Config, error) {
 	return &Config{set: set}, nil
 }
 
-// Modify changes one setting by name, without the UCX_ prefix. Settings of
-// transports are known under their full name ("TCP_TX_SEG_SIZE"). A bad value
-// gives ucs.ErrInvalidParam, and so does a name with the prefix, or one that
-// nothing knows and that is near to one that is known. Another unknown name is
-// kept, and that of a setting of C UCX that has no effect here is, too, with a
+// Modify changes one setting. The name has no UCX_ prefix; settings of transports have
+// their full name ("TCP_TX_SEG_SIZE"). It fails with ucs.ErrInvalidParam for an invalid
+// value, a name with the prefix, and an unknown name that resembles a known one. Any other
+// unknown name is kept. A setting of C UCX that has no effect here is also kept, with a
 // warning in the log.
 func (c *Config) Modify(name, value string) error {
 	if i := strings.LastIndex(name, "UCX_"); i >= 0 {

@@ -6,17 +6,17 @@ import (
 	"github.com/ucx-go/ucx/ucs/config"
 )
 
-// WaitPolicy says how calls that wait spend their time.
+// WaitPolicy selects how calls that wait spend their time.
 type WaitPolicy uint8
 
 // Policies of waiting.
 const (
-	// WaitAdaptive spins and yields while that has paid lately, and sleeps soon where
-	// it has not.
+	// WaitAdaptive spins and yields while recent waits show that this pays off, and
+	// otherwise sleeps soon.
 	WaitAdaptive WaitPolicy = iota
 
-	// WaitLatency spins all the time. That is the fastest where a wait has a CPU to
-	// itself, of which it uses all.
+	// WaitLatency always spins. It is the fastest policy if the waiting goroutine has a CPU
+	// to itself, which it uses fully.
 	WaitLatency
 
 	// WaitCPU sleeps at once.

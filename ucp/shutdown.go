@@ -20,13 +20,13 @@ var (
 	_ io.Closer = (*Rkey)(nil)
 )
 
-// Close releases the endpoint at once, without the peer: what is outstanding ends
-// with ucs.ErrCanceled, and callbacks run. Messages that are done for the caller
-// have left; of puts that were not flushed it is unknown whether they have taken
-// effect. The peer sees its end fail, so unlike CloseForce in ErrModePeer an
-// endpoint in ErrModeNone should be shut down, unless its peer ends as well. While
-// another goroutine uses the worker, or waits on it, Close is refused with
-// ucs.ErrBusy, except in ThreadModeMulti. A second Close does nothing.
+// Close releases the endpoint at once, without the peer: outstanding operations end with
+// ucs.ErrCanceled, and callbacks run. Messages that were done for the caller have been
+// sent; whether puts that were not flushed have taken effect is unknown. The peer sees its
+// end fail. An endpoint in ErrModeNone should therefore be shut down instead, unless its
+// peer ends as well; CloseForce in ErrModePeer has no such restriction. While another
+// goroutine uses the worker, or waits on it, Close is refused with ucs.ErrBusy, except in
+// ThreadModeMulti. A second Close does nothing.
 func (ep *Endpoint) Close() error {
 	if ep.missing() {
 		return errMissing("Endpoint.Close", ep == nil)
@@ -39,14 +39,16 @@ func (ep *Endpoint) Close() error {
 	return nil
 }
 
-// Shutdown closes the endpoint as CloseAsync does, without CloseForce, and waits for the
-// end of that: of the operations that were started before, and of the close. The peer may
-// still have to hear from this process, as for its own flush: the worker has to be
-// progressed until the peer is done, by a call that waits or by WorkerParams.Background. If
-// ctx ends first those are canceled that the peer has not answered, such as messages that it
-// has not matched; the error says how many and matches the context's. The rest leaves, and
-// the close ends, in the background of the worker's progress. Where waiting is refused, inside a callback
-// for one, nothing is started: CloseAsync serves there.
+// Shutdown closes the endpoint as CloseAsync does without CloseForce, and waits for the
+// operations that were started before and for the close. The peer may need this process
+// afterwards, for example for a flush of its own: progress the worker until the peer is
+// done, by a call that waits or by WorkerParams.Background.
+//
+// If ctx ends first, operations that the peer has not answered are canceled, such as
+// messages that it has not matched; the error gives their number and matches the context's.
+// Everything else is still sent, and the close ends in the background, with the worker's
+// progress. Where waiting is refused, for example inside a callback, Shutdown starts
+// nothing: use CloseAsync there.
 func (ep *Endpoint) Shutdown(ctx context.Context) error {
 	if ep.missing() {
 		return errMissing("Endpoint.Shutdown", ep == nil)
@@ -64,10 +66,10 @@ func (ep *Endpoint) Shutdown(ctx context.Context) error {
 	return ep.nameIn(fmt.Errorf("%d operations that the peer has not answered are canceled: %w", left, ctx.Err()))
 }
 
-// Shutdown shuts down all endpoints of the worker, those that peers have opened
-// too, and closes the worker. It progresses the worker meanwhile; a peer that has not
-// finished then sees its operations fail. Posted receives end with ucs.ErrCanceled. If ctx ends
-// first the operations that peers have not answered are canceled, the error says how many
+// Shutdown shuts down all endpoints of the worker, including those that peers have opened,
+// and closes the worker. It progresses the worker meanwhile; the operations of a peer that
+// has not finished by then fail. Posted receives end with ucs.ErrCanceled. If ctx ends
+// first, operations that peers have not answered are canceled, the error gives their number
 // and matches the context's, and the worker is still open.
 func (w *Worker) Shutdown(ctx context.Context) error {
 	if w.missing() {

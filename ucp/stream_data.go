@@ -2,8 +2,8 @@ package ucp
 
 import "github.com/ucx-go/ucx/ucs"
 
-// StreamData is bytes of a stream where they have arrived, in memory of the library. The
-// zero value holds none.
+// StreamData is a piece of a stream in the library's memory, where it arrived. The zero
+// value is empty.
 type StreamData struct {
 	data  []byte
 	w     *Worker
@@ -15,8 +15,8 @@ type StreamData struct {
 // until Release, or until the worker is closed.
 func (d StreamData) Bytes() []byte { return d.data }
 
-// Release gives the memory back. It is a call like others: in ThreadModeMulti any goroutine
-// may make it, otherwise the worker's. A second Release of the same bytes does nothing.
+// Release returns the memory to the library. In ThreadModeMulti any goroutine may call it,
+// otherwise the worker's. A second Release of the same bytes does nothing.
 func (d StreamData) Release() {
 	if d.c == nil {
 		return
@@ -28,12 +28,12 @@ func (d StreamData) Release() {
 	d.w.exit()
 }
 
-// StreamRecvData takes what is unread of the next packet of the peer's stream, without
-// copying it. Nothing, and no error, means that nothing has come, or that what has is for a
-// posted receive. How the bytes are cut into packets is the peer's and the transports'
-// choice; elements do not matter. The memory is the application's until StreamData.Release,
-// and does not count for the peer any more. Of an endpoint that has failed what had come
-// is returned, and then the error.
+// StreamRecvData takes the unread rest of the next packet of the peer's stream, without
+// copying it. An empty result without an error means that nothing has arrived, or that what
+// has arrived belongs to a posted receive. The peer and the transports decide where the
+// stream is cut into packets, without regard to elements. The memory is the application's
+// until StreamData.Release, and is no longer charged to the peer. On a failed endpoint the
+// data that had arrived is returned first, then the error.
 func (ep *Endpoint) StreamRecvData() (StreamData, error) {
 	if ep.missing() {
 		return StreamData{}, errMissing("Endpoint.StreamRecvData", ep == nil)

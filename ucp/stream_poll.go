@@ -6,11 +6,11 @@ type StreamReady struct {
 	UserData any // the endpoint's
 }
 
-// StreamPoll lists endpoints with unread bytes for which no receive is posted, each once,
-// as many as list has room for, and returns how many. It does not progress. An endpoint is
-// listed for as long as there is something to read; those that were not listed for the
-// longest come first. What came before the application had made the endpoint counts as
-// well. The bytes may be less than an element of the next receive.
+// StreamPoll fills list with endpoints that have unread stream bytes and no posted receive,
+// each once, and returns their number. It does not progress the worker. An endpoint is
+// listed as long as it has something to read; endpoints that were not listed for the
+// longest time come first. Bytes that arrived before the application made the endpoint
+// count as well. There may be fewer bytes than an element of the next receive.
 func (w *Worker) StreamPoll(list []StreamReady) (int, error) {
 	if w.missing() {
 		return 0, errMissing("Worker.StreamPoll", w == nil)

@@ -15,20 +15,21 @@ const StreamRecvWaitAll StreamRecvFlags = 1 << 0
 // callStreamRecv says what belongs to the call.
 var callStreamRecv = callRule{"a stream receive", accessFlags, paramBuffer | paramOnStreamRecv | paramMemoryType | paramStreamFlags}
 
-// StreamRecv takes bytes of the peer's stream: as many as there are and fit, at least
-// one, or with StreamRecvWaitAll all that fit. Receives of an endpoint are filled in the
-// order in which they were started. n is the number of bytes of a receive that was done
-// in the call, that is if there is neither a request nor an error; of others
-// Request.RecvLength and OnStreamRecv tell it. A buffer for no bytes is done in the call.
+// StreamRecv takes bytes of the peer's stream: as many as have arrived and fit, at least
+// one, or with StreamRecvWaitAll as many as fit. Receives of an endpoint are filled in the
+// order in which they were started. n is the number of bytes if the receive was done in the
+// call, which is the case if there is neither a request nor an error; otherwise
+// Request.RecvLength and OnStreamRecv give it. A receive into an empty buffer is done in
+// the call.
 //
-// Of memory in elements (Elements) a receive without StreamRecvWaitAll takes whole ones
-// only: what has come of the next one stays in the stream. A datatype that fails to
-// unpack ends the receive with its error, and the bytes that it was given are gone.
+// With Elements, a receive without StreamRecvWaitAll takes whole elements only; a partial
+// element stays in the stream. If a datatype fails to unpack, the receive ends with its
+// error, and the bytes that the datatype was given are lost.
 //
-// When the endpoint fails what had come can still be read, and receives that cannot be
-// done with it end with the error. What is in their buffers by then RecvLength tells; the
-// rest stays in the stream. Closing the endpoint throws away what is unread and cancels
-// the receives, at once, however long the close takes.
+// When the endpoint fails, bytes that had arrived can still be read. Receives that these
+// bytes do not complete end with the error; Request.RecvLength tells how many bytes are in
+// their buffers, and the rest stays in the stream. Closing the endpoint discards unread
+// bytes and cancels the receives at once, however long the close takes.
 func (ep *Endpoint) StreamRecv(buf []byte, p *RequestParams) (n int, r *Request, err error) {
 	if ep.missing() {
 		return 0, nil, errMissing("Endpoint.StreamRecv", ep == nil)

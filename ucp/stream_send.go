@@ -9,15 +9,15 @@ import (
 // callStreamSend says what belongs to the call.
 var callStreamSend = callRule{"a stream send", opFlagsAll, paramBuffer | paramOnSend | paramMemoryType | paramMemory}
 
-// StreamSend appends buf to the stream of the endpoint. Done means that buf may be
-// reused, not that the peer has read it. The bytes arrive in the order of the sends, in
-// ThreadModeMulti those of one goroutine, and without their boundaries: the peer may
-// read them in other pieces. No bytes are a success, and nothing arrives. A datatype that
-// gives up packing ends the send with an error, and what it has packed before may be part
-// of the stream.
+// StreamSend appends buf to the stream of the endpoint. Done means that buf may be reused,
+// not that the peer has read it. The bytes arrive in the order of the sends (in
+// ThreadModeMulti, of the sends of one goroutine) but without their boundaries: the peer
+// may read them in other pieces. An empty buf succeeds, and nothing arrives. If a datatype
+// fails to pack, the send ends with an error, and what was packed before may be part of the
+// stream.
 //
-// A peer that does not read makes the sender wait, once what the transports take and
-// what the peer's worker keeps is used up; with a peer in shared memory that is much, see
+// If the peer does not read, the sender has to wait once the buffers of the transports and
+// of the peer's worker are full. Over shared memory they are large; see
 // UCX_STREAM_MAX_UNREAD.
 func (ep *Endpoint) StreamSend(buf []byte, p *RequestParams) (*Request, error) {
 	if ep.missing() {
@@ -45,8 +45,8 @@ func (ep *Endpoint) StreamSend(buf []byte, p *RequestParams) (*Request, error) {
 	return r, err
 }
 
-// MaxStreamNow is the most bytes that StreamSend may send with OpForceImmediate: in one
-// packet, by copying them. It is 0 while the endpoint is not connected.
+// MaxStreamNow returns the largest number of bytes that StreamSend may send with
+// OpForceImmediate: in one packet, by copying. It is 0 while the endpoint is not connected.
 func (ep *Endpoint) MaxStreamNow() (n int) {
 	ep.w.look()
 	if t := ep.cfg.stream.tables; t != nil && ep.lacks&needLanes == 0 {

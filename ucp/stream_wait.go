@@ -2,9 +2,9 @@ package ucp
 
 import "context"
 
-// StreamSendWait sends buf as StreamSend does and waits until it may be reused. The end of
-// ctx means what it means for TagSendWait; of a piece that has begun to leave all of it is
-// appended to the stream.
+// StreamSendWait sends buf as StreamSend does and waits until it may be reused. If ctx ends
+// first it behaves as TagSendWait does; if part of buf has been sent, all of it is appended
+// to the stream.
 func (ep *Endpoint) StreamSendWait(ctx context.Context, buf []byte) error {
 	if ep.missing() {
 		return errMissing("Endpoint.StreamSendWait", ep == nil)
@@ -17,9 +17,9 @@ func (ep *Endpoint) StreamSendWait(ctx context.Context, buf []byte) error {
 	return c.wait(ctx)
 }
 
-// StreamRecvWait receives bytes as StreamRecv does and waits for some. If ctx ends before,
-// nothing has been received and buf is the caller's again: the error matches
-// ucs.ErrCanceled. No bytes are lost by that.
+// StreamRecvWait receives bytes as StreamRecv does and waits for at least one. If ctx ends
+// first, nothing has been received, no bytes are lost, buf is the caller's again, and the
+// error matches ucs.ErrCanceled.
 func (ep *Endpoint) StreamRecvWait(ctx context.Context, buf []byte) (int, error) {
 	if ep.missing() {
 		return 0, errMissing("Endpoint.StreamRecvWait", ep == nil)
@@ -27,9 +27,9 @@ func (ep *Endpoint) StreamRecvWait(ctx context.Context, buf []byte) (int, error)
 	return ep.streamRecvWait(ctx, buf, 0)
 }
 
-// StreamRecvFullWait waits until buf is full. With an error n bytes have come, which are in
-// buf: if ctx ends before it is full, which gives buf back and matches ucs.ErrCanceled, or
-// if the endpoint fails. The next receive goes on behind them.
+// StreamRecvFullWait waits until buf is full. With an error, the first n bytes of buf have
+// been received, and the next receive continues behind them. If ctx ends first the error
+// matches ucs.ErrCanceled and buf is the caller's again.
 func (ep *Endpoint) StreamRecvFullWait(ctx context.Context, buf []byte) (n int, err error) {
 	if ep.missing() {
 		return 0, errMissing("Endpoint.StreamRecvFullWait", ep == nil)

@@ -23,20 +23,22 @@ import "github.com/ucx-go/ucx/ucs"
 // A detached message is not acknowledged a second time to a sender that waits for the
 // match.
 
-// Cancel asks for the end of an operation: it finishes either completed or with
-// ucs.ErrCanceled, not both, and its callback runs. No message is lost by that: either
-// the receive has it, or a later receive gets it.
+// Cancel requests the end of an operation. The operation either completes or ends with
+// ucs.ErrCanceled, and its callback runs. No message is lost: either this receive gets it,
+// or a later one.
 //
 // A tagged receive that no message has matched is canceled in the call, as in C UCX. So is
-// one that a message in several packets has matched, of which some are still to come: what
-// has arrived is moved out of its buffer, and the message goes to another receive when it
-// is whole, as if it had arrived then. The sender is not told. A receive whose message is
-// fetched from its sender (rendezvous) goes on, as the peer or a device may be writing to
-// its buffer, and ends with the message or with the endpoint; so does one into a generic
-// datatype, and one for whose message the worker may keep no memory
-// (UCX_MAX_UNEXP_BYTES). A stream receive can always be canceled: what it had got by then
-// is in the buffer, and Request.RecvLength says how much, the rest goes to the next
-// receive. All other requests go on: they end with their endpoint.
+// a receive that has matched a message of several packets of which some are still to come:
+// the data that has arrived is moved out of its buffer, and when the message is complete it
+// goes to another receive, as if it had arrived then. The sender does not notice.
+//
+// A receive goes on, and ends with the message or with the endpoint, in these cases: its
+// message is fetched from the sender (rendezvous), so that the peer or a device may be
+// writing to the buffer; its datatype is generic; or the worker may keep no memory for its
+// message (UCX_MAX_UNEXP_BYTES). A stream receive can always be canceled: the bytes
+// received by then are in the buffer, Request.RecvLength gives their number, and the rest
+// goes to the next receive. All other requests go on; they end at the latest with their
+// endpoint.
 func (w *Worker) Cancel(r *Request) {
 	if r != nil {
 		r.checkLive()

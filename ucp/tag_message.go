@@ -17,8 +17,8 @@ const (
 )
 
 // TagMessage is a message that arrived before a receive was posted for it, and that
-// Worker.TagTake has handed out. It belongs to its worker's goroutine. When it was
-// received or discarded, or its worker closed, Recv gives ucs.ErrInvalidParam.
+// Worker.TagTake has taken out. It belongs to its worker's goroutine. After it was received
+// or discarded, or its worker closed, Recv gives ucs.ErrInvalidParam.
 type TagMessage struct {
 	_ noCopy
 
@@ -185,9 +185,8 @@ func (w *Worker) discardMessage(d *TagMessage) {
 	w.putMessage(d)
 }
 
-// Info returns the sender's tag and the length of the whole message, both as the
-// sender says: bound the length before you set memory aside for it, see
-// Worker.TagPeek.
+// Info returns the sender's tag and the length of the whole message. Both are the sender's
+// claims: check the length before you allocate memory, see Worker.TagPeek.
 func (d *TagMessage) Info() TagRecvInfo { return TagRecvInfo{SenderTag: d.tag, Length: d.total} }
 
 // release takes a message back from the user.

@@ -11,10 +11,10 @@ import (
 // received later. A message that was taken belongs to the user, who receives or
 // discards it; Worker.Close gives up those that are left.
 
-// TagPeek looks for the message that a receive of tag and mask would get, without
-// progress, and says what it is. The length is that of the whole message, even if
-// parts are still on the way. Until they are here it is the peer's word, and may be
-// up to 128 TiB: bound it before you set memory aside for it.
+// TagPeek looks for the message that a receive of tag and mask would get, and describes it.
+// It does not progress the worker. The length is that of the whole message, even if parts
+// are still to come. Until they have arrived it is the peer's claim, and may be up to 128
+// TiB: check it before you allocate memory.
 func (w *Worker) TagPeek(tag, mask Tag) (TagRecvInfo, bool) {
 	w.enter()
 	var info TagRecvInfo
@@ -26,10 +26,10 @@ func (w *Worker) TagPeek(tag, mask Tag) (TagRecvInfo, bool) {
 	return info, d != nil
 }
 
-// TagTake takes out the message that a receive of tag and mask would get, without
-// progress: no receive will match it any more. It must be received or discarded. Its
-// memory is the application's until then, and no longer counts for UCX_MAX_UNEXP_BYTES
-// once all of it has arrived.
+// TagTake takes out the message that a receive of tag and mask would get, without progress:
+// no receive will match it any more. It must be received or discarded. Its memory is the
+// application's until then, and no longer counts for UCX_MAX_UNEXP_BYTES once the message
+// is complete.
 func (w *Worker) TagTake(tag, mask Tag) (*TagMessage, bool) {
 	w.enter()
 	d := w.probe(tag, mask)
@@ -52,8 +52,8 @@ func (w *Worker) probe(tag, mask Tag) *TagMessage {
 }
 
 // Recv receives the message, as Worker.TagRecv does. The message must not be used
-// afterwards, unless its parameters were refused or, with OpForceImmediate,
-// ucs.ErrNoResource came back: then it is still the caller's.
+// afterwards, unless the parameters were refused or OpForceImmediate gave
+// ucs.ErrNoResource: then it is still the caller's.
 func (d *TagMessage) Recv(buf []byte, p *RequestParams) (*Request, error) {
 	if d.missing() {
 		return nil, errMissing("TagMessage.Recv", d == nil)
@@ -89,8 +89,8 @@ func (d *TagMessage) recv(buf []byte, p *RequestParams) (*Request, error) {
 
 var errNoMessage = fmt.Errorf("ucp: no message, or one that was received or discarded: %w", ucs.ErrInvalidParam)
 
-// Discard gives the message up. To its sender that is as if it had been received.
-// It must not be used afterwards; a second Discard does nothing.
+// Discard drops the message. Its sender sees success. The message must not be used
+// afterwards; a second Discard does nothing.
 func (d *TagMessage) Discard() {
 	if d.missing() {
 		return

@@ -6,11 +6,11 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// TagRecv receives the next message whose tag agrees with tag in the bits of
-// mask: the oldest that has arrived, or else the first to come. A message longer
-// than buf ends the receive with ucs.ErrMessageTruncated, says nothing about
-// the contents of buf and does not disturb the sender; a shorter one is a
-// success. With a message already here the receive may be done in the call.
+// TagRecv receives the next message whose tag equals tag in the bits of mask: the oldest
+// that has arrived, or else the first to arrive. A message longer than buf ends the receive
+// with ucs.ErrMessageTruncated; the contents of buf are then undefined, and the sender sees
+// success. A shorter message is a success. If the message has already arrived the receive
+// may be done in the call.
 func (w *Worker) TagRecv(tag, mask Tag, buf []byte, p *RequestParams) (*Request, error) {
 	if w.missing() {
 		return nil, errMissing("Worker.TagRecv", w == nil)

@@ -6,10 +6,10 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// TagSend sends buf as a message labeled tag. Done means that buf may be
-// reused, not that the receiver has it. Messages of one endpoint that match the
-// same receive are received in the order they were sent; in ThreadModeMulti those
-// of one goroutine.
+// TagSend sends buf as a message labeled tag. Done means that buf may be reused, not that
+// the receiver has the message. Messages of one endpoint that match the same receive are
+// received in the order in which they were sent; in ThreadModeMulti this holds for the
+// messages of one goroutine.
 func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
 	if ep.missing() {
 		return nil, errMissing("Endpoint.TagSend", ep == nil)
@@ -35,7 +35,7 @@ func (ep *Endpoint) TagSend(tag Tag, buf []byte, p *RequestParams) (*Request, er
 	return r, err
 }
 
-// TagSendSync is TagSend whose request is done when the receiver has matched the
+// TagSendSync is like TagSend, but the request is done when the receiver has matched the
 // message; its data may still be on the way. It always returns a request.
 func (ep *Endpoint) TagSendSync(tag Tag, buf []byte, p *RequestParams) (*Request, error) {
 	if ep.missing() {

@@ -26,24 +26,24 @@ import (
 // was derived for its receiver, who needs it when he asks in turn whether the other end
 // still exists.
 
-// TokenMode says who may open endpoints toward a worker: those that prove that they have
-// its address, or others too.
+// TokenMode selects which peers may open endpoints to a worker: all peers, or those that
+// prove that they have its address.
 type TokenMode uint8
 
 // Token modes, from the most open one to the strictest.
 const (
-	// TokenOff takes everybody. The address has no token.
+	// TokenOff admits every peer. The address has no token.
 	TokenOff TokenMode = iota
 
-	// TokenOrKnown takes who proves it, and besides whom the application knows: it has
-	// an endpoint to its address, or has allowed it (Worker.Allow). So peers of C UCX
-	// can be let in, which know no tokens: one by one, and by nothing but their
-	// addresses.
+	// TokenOrKnown admits peers that prove possession of the address, and peers that the
+	// application knows: it has an endpoint to their address, or has allowed it
+	// (Worker.Allow). In this way peers of C UCX, which have no tokens, can be admitted one
+	// by one; their address is their only credential.
 	TokenOrKnown
 
-	// TokenRequired takes only who proves it, and no peer of C UCX. Endpoints toward
-	// these work, but not requests of theirs. Over shared memory, which has no
-	// connections to drop, they wait in vain.
+	// TokenRequired admits only peers that prove possession of the address, and no peer of
+	// C UCX. Endpoints to C UCX peers work, but their requests are refused. Over shared
+	// memory, which has no connection to drop, such a peer waits forever.
 	TokenRequired
 )
 

@@ -21,7 +21,7 @@ func VersionString() string { return fmt.Sprintf("%d.%d.%d", apiMajor, apiMinor,
 
 // LibraryAttr describes the library.
 type LibraryAttr struct {
-	MaxThreadMode ucs.ThreadMode // the most a worker can be asked for
+	MaxThreadMode ucs.ThreadMode // the highest thread mode that a worker can have
 }
 
 // Library describes the library. It needs no context.

@@ -6,16 +6,18 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Wait progresses the worker until the operation has finished and returns the
-// result. What the request tells can be read until Free, which is optional, and
-// after which the object serves another operation. When ctx ends first a receive
-// that no message has matched, or one of a stream, is canceled: the error then matches
-// ucs.ErrCanceled and the context's error. Anything else goes on, and the error matches the
-// context's alone; behind a deadline it says so where the peer has never answered the
-// endpoint. The request is still in flight then, its buffer stays the library's until Done, and Wait may be called
-// again. Inside a callback, or while another goroutine waits on the
-// worker, Wait is refused and leaves the request as it is. In ThreadModeMulti any
-// number of goroutines may wait, for the same request too.
+// Wait progresses the worker until the operation has finished and returns its result. The
+// results of the request can be read until Free, which is optional.
+//
+// If ctx ends first, a receive that no message has matched, and a stream receive, is
+// canceled: the error then matches ucs.ErrCanceled and the context's error. Any other
+// operation goes on, and the error matches the context's alone; after a deadline it says so
+// if the peer has never answered the endpoint. The request is then still in flight, its
+// buffer stays the library's until Done, and Wait may be called again.
+//
+// Inside a callback, or while another goroutine waits on the worker, Wait is refused and
+// leaves the request as it is. In ThreadModeMulti any number of goroutines may wait, even
+// for the same request.
 func (r *Request) Wait(ctx context.Context) error {
 	if r == nil {
 		return nil
@@ -39,9 +41,9 @@ func (r *Request) Wait(ctx context.Context) error {
 // startedBefore is the start of an operation that was started.
 func startedBefore(c *call) (*Request, error) { return c.r, nil }
 
-// Run progresses the worker, sleeping while there is nothing to do, until ctx
-// ends; it returns the context's error. In ThreadModeMulti others may call the worker
-// meanwhile, Close too: then it returns ucs.ErrCanceled.
+// Run progresses the worker, sleeping while there is nothing to do, until ctx ends, and
+// returns the context's error. In ThreadModeMulti other goroutines may call the worker
+// meanwhile; if one closes the worker Run returns ucs.ErrCanceled.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.missing() {
 		return errMissing("Worker.Run", w == nil)
@@ -226,13 +228,13 @@ func (w *Worker) waitEvent(ctx context.Context) error {
 	return c.wait(ctx)
 }
 
-// Wait sleeps until there is something to progress, or until ctx ends: then it
-// returns its error. It arms by itself, returns at once when there is something
-// already, and does not progress. In ThreadModeMulti it returns also when another
-// goroutine has progressed something, or did since the last Wait or Arm: what was not
-// done when the caller looked may be done now. One goroutine is told of that, so it
-// is for one to sleep by Wait or Arm; any number may in Request.Wait and the other calls
-// that wait for an operation.
+// Wait sleeps until there is something to progress, or until ctx ends and then returns its
+// error. It arms the worker by itself, returns at once if there is already something to
+// progress, and does not progress the worker. In ThreadModeMulti it also returns if another
+// goroutine has progressed something since the last Wait or Arm: an operation that was not
+// done when the caller looked may be done now. Only one goroutine is notified of that, so
+// only one goroutine should sleep in Wait or Arm; any number may wait in Request.Wait and
+// the other calls that wait for an operation.
 func (w *Worker) Wait(ctx context.Context) error {
 	if w.missing() {
 		return errMissing("Worker.Wait", w == nil)

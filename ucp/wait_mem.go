@@ -15,24 +15,25 @@ const (
 	longestNap  = time.Millisecond
 )
 
-// WaitMem waits until a word of the caller's memory is not old any more, or until something
-// happens on the worker, be it a Signal: then it returns nil, and the caller looks at the
-// word and whatever else it waits for. mem is 4 or 8 bytes, aligned to its length, in the
-// byte order of the machine, and old their value when the caller looked. That closes the gap
-// of ucp_worker_wait_mem of C, which is told no value and may wait for a change that has
-// happened. When ctx ends first its error is returned.
+// WaitMem waits until a word of the caller's memory differs from old, or until something
+// happens on the worker, including Signal. Then it returns nil, and the caller checks the
+// word and its other conditions. mem is 4 or 8 bytes, aligned to its length, in the byte
+// order of the machine; old is the value that the caller last read. Passing old avoids the
+// race of ucp_worker_wait_mem in C, which gets no value and may wait for a change that has
+// already happened. If ctx ends first its error is returned.
 //
-// The worker is progressed meanwhile, as what peers write by messages is written by that,
-// and callbacks run: the call returns behind a round in which anything has happened, so it
-// is made in a loop. Who else writes the word, a peer in shared memory or a
-// goroutine (by atomic operations), wakes nobody: after a while of looking, which UCX_WAIT
-// bounds as for other waits, the caller sleeps in naps of at most a millisecond; what comes
-// to the worker ends a nap early, except in ThreadModeMulti.
+// The worker is progressed meanwhile, because writes that peers send as messages need it,
+// and callbacks run. The call returns after a round of progress in which anything has
+// happened, so call it in a loop. Other writers of the word, such as a peer in shared
+// memory or a goroutine with atomic operations, do not wake the caller. After spinning for
+// a time, which UCX_WAIT bounds as for other waits, WaitMem polls the word with sleeps of
+// at most a millisecond; an event on the worker ends a sleep early, except in
+// ThreadModeMulti.
 //
 // Like other waits it is refused inside a callback, and in modes other than ThreadModeMulti
-// while another goroutine waits on the worker. In ThreadModeMulti it returns also when
-// another goroutine has progressed something, or did since the last WaitMem returned for that:
-// what happens between a look and the call is told to one goroutine.
+// while another goroutine waits on the worker. In ThreadModeMulti it also returns if
+// another goroutine has progressed something since the last WaitMem that returned for this
+// reason; only one goroutine is notified of that.
 func (w *Worker) WaitMem(ctx context.Context, mem []byte, old uint64) error {
 	if w.missing() {
 		return errMissing("Worker.WaitMem", w == nil)

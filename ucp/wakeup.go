@@ -14,12 +14,12 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// EpollTarget is an epoll set that a worker adds itself to until it is closed, and
-// how. Closing the worker wakes nobody who sleeps on the set.
+// EpollTarget is an epoll set that a worker adds itself to until it is closed. Closing the
+// worker wakes no sleeper on the set.
 type EpollTarget struct {
-	FD   int    // of the set
+	FD   int    // the epoll set
 	Data uint64 // the user data of the events
-	Edge bool   // edge-triggered: each event is told once
+	Edge bool   // edge-triggered: each event is reported once
 }
 
 // wakeup is how a worker sleeps and is woken.
@@ -90,15 +90,14 @@ func (w *Worker) needWakeup() error {
 	return nil
 }
 
-// EventFD returns a descriptor that is readable when, after a successful Arm,
-// there is something to progress. It belongs to the worker and is always the
-// same. A worker that was given an epoll set gives ucs.ErrUnsupported, as does any on a
-// system other than Linux.
+// EventFD returns a descriptor that becomes readable when, after a successful Arm, there is
+// something to progress. It belongs to the worker and never changes. A worker with an epoll
+// set gives ucs.ErrUnsupported, as does any system other than Linux.
 //
-// In ThreadModeMulti too it is for one goroutine at a time that arms and sleeps: the Arm of
-// another one would take away what the first has not seen yet. A Close makes the
-// descriptor readable for who sleeps on it: it stays so, and open, until he calls
-// Arm, which tells him.
+// Only one goroutine at a time may arm and sleep, in ThreadModeMulti as well: the Arm of
+// another goroutine would consume events that the first one has not seen. Close makes the
+// descriptor readable for a sleeping goroutine. The descriptor stays readable and open
+// until that goroutine calls Arm, which returns the error.
 func (w *Worker) EventFD() (int, error) {
 	if w.missing() {
 		return 0, errMissing("Worker.EventFD", w == nil)
@@ -122,11 +121,11 @@ func (w *Worker) eventFD() int {
 	return w.uctw.EventFD()
 }
 
-// Arm prepares the event descriptor: after nil every new event makes it readable, of those that
-// WorkerParams.Events asks for. ucs.ErrBusy means that there is something to progress already,
-// or that Signal was called, or in ThreadModeMulti that others have progressed something; call
-// Progress until it returns 0, look at what is waited for, and arm again. It has to be called
-// before each sleep.
+// Arm prepares the event descriptor: after nil, every new event that WorkerParams.Events
+// asks for makes it readable. ucs.ErrBusy means that there is already something to
+// progress, that Signal was called, or in ThreadModeMulti that another goroutine has
+// progressed something. Then call Progress until it returns 0, check your conditions, and
+// arm again. Arm has to be called before each sleep.
 func (w *Worker) Arm() error {
 	if w.missing() {
 		return errMissing("Worker.Arm", w == nil)
@@ -192,9 +191,9 @@ func (w *Worker) armFor(events uct.EventFlags) error {
 	return w.uctw.ArmFor(events) // [arm]
 }
 
-// Signal makes the event descriptor readable, or lets Wait return. Any goroutine
-// may call it at any time. On a closed worker it is ucs.ErrInvalidParam, as it is
-// without FeatureWakeup.
+// Signal makes the event descriptor readable, or lets Wait return. Any goroutine may call
+// it at any time. On a closed worker, or without FeatureWakeup, it gives
+// ucs.ErrInvalidParam.
 func (w *Worker) Signal() error {
 	if w.missing() {
 		return errMissing("Worker.Signal", w == nil)

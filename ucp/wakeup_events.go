@@ -8,21 +8,21 @@ import (
 	"github.com/ucx-go/ucx/uct"
 )
 
-// WakeupEvents are what shall wake a goroutine that sleeps on a worker's descriptor
-// (enum ucp_wakeup_event_types). Transports know two directions, so WakeupTagRecv and WakeupRX
-// ask for the same, and so do all others.
+// WakeupEvents are the events that wake a goroutine that sleeps on a worker's descriptor
+// (enum ucp_wakeup_event_types). Transports know two directions, sending and receiving, so
+// events of one direction have the same effect: WakeupTagRecv and WakeupRX, for example.
 //
-// A direction that is not asked for is left out by Arm over shared memory and rc, as C does. It
-// is left out only while no operation is under way on any endpoint of the worker: the end of a
-// rendezvous, of a synchronous send, of a get or a flush is a message of the peer, and a receive
-// that fetches its data ends as a send does. Over other transports everything wakes, and timers,
-// failures that the kernel reports and connections wake any worker; that a device could not send
-// is noticed at the next keepalive. A worker with WakeupTX alone serves its peers when it is
-// progressed and not before: they wait for it meanwhile.
+// Over shared memory and rc, Arm leaves out a direction that is not asked for, as C does,
+// but only while no operation is in flight on any endpoint of the worker: the end of a
+// rendezvous, of a synchronous send, of a get or a flush is a message of the peer, and a
+// receive that fetches its data ends as a send does. Over other transports every event
+// wakes. Timers, connections and failures that the kernel reports wake any worker; a failed
+// send of a device is noticed at the next keepalive. A worker with WakeupTX alone serves
+// its peers only when it is progressed; until then they wait.
 //
-// A wakeup is no promise that something is over, in either library: the caller progresses the
-// worker and looks. Wait, Run and the calls with a context wake for everything, whatever is asked
-// for here.
+// A wakeup does not mean that an operation has finished, in either library: the caller
+// progresses the worker and checks. Wait, Run and the calls with a context wake for all
+// events, whatever is asked for here.
 type WakeupEvents uint32
 
 // Wakeup events, with C's bit numbers.
@@ -35,8 +35,8 @@ const (
 	WakeupRX      WakeupEvents = 1 << 11 // anything received
 
 	// WakeupEdge asks for edge-triggered events in the application's epoll set, like
-	// EpollTarget.Edge: each is told once. A descriptor that the application adds itself
-	// it adds as it likes, so this takes WorkerParams.Epoll.
+	// EpollTarget.Edge: each event is reported once. It needs WorkerParams.Epoll; an
+	// application that adds a descriptor to its set by itself chooses the trigger there.
 	WakeupEdge WakeupEvents = 1 << 16
 
 	// wakeupAll are those that transports can tell, and do.

@@ -20,71 +20,69 @@ import (
 
 // WorkerParams are the parameters of Context.NewWorker.
 type WorkerParams struct {
-	// ThreadMode says how goroutines share the worker: ThreadModeMulti takes any call
-	// from any goroutine. See the package comment.
+	// ThreadMode selects how goroutines share the worker: with ThreadModeMulti any
+	// goroutine may make any call. See the package comment.
 	ThreadMode ucs.ThreadMode
 
 	// Epoll, if not nil, is an epoll set of the application to which the worker adds
 	// itself. Worker.EventFD is refused then.
 	Epoll *EpollTarget
 
-	// Events are what shall wake a sleeper on the worker's descriptor; 0 means everything.
-	// What else wakes it WorkerAttr.Wakeup says. They take FeatureWakeup.
+	// Events are the events that wake a sleeper on the worker's descriptor; 0 means all.
+	// Further events may wake it, see WorkerAttr.Wakeup. Events need FeatureWakeup.
 	Events WakeupEvents
 
-	// UserData is the application's, for WorkerAttr; what an epoll set tells of the worker is
-	// EpollTarget.Data.
+	// UserData belongs to the application; WorkerAttr returns it. The user data of epoll
+	// events is EpollTarget.Data.
 	UserData any
 
-	// Accept, unless nil, decides about each connection that a peer makes to the
-	// worker, before a byte of it is read. It runs inside progress, as callbacks do, but
-	// must not do more with the worker than ask it things; if it panics the connection is
-	// refused. Peers in shared memory, which are of the same user, are not
-	// asked about, and neither are connections that this worker makes. With
-	// ContextParams.TLS it is asked twice about a connection inside of TLS: before a byte
-	// is read, when PeerInfo.TLS is nil, and again after the handshake, when that says who
-	// the peer is. About one that it refuses the first time, or whose handshake fails, it
-	// is not asked again.
+	// Accept, unless nil, decides about each connection that a peer makes to the worker,
+	// before a byte of it is read. It runs inside progress, as callbacks do, and may only
+	// query the worker; if it panics the connection is refused. It is not called for peers
+	// in shared memory, which belong to the same user, nor for connections that this worker
+	// makes. With ContextParams.TLS it is called twice for a connection inside TLS: before
+	// a byte is read, when PeerInfo.TLS is nil, and after the handshake, when PeerInfo.TLS
+	// identifies the peer. The second call is omitted if the first one refuses the
+	// connection, or if the handshake fails.
 	Accept func(PeerInfo) bool
 
-	// Closed refuses requests of peers that the application has neither an endpoint
-	// to nor allowed (Worker.Allow): nothing is connected for them, and their
-	// connections are dropped. Messages that need no endpoint are still received.
-	// UCX_CLOSED=y does the same for all workers.
+	// Closed refuses requests of peers unless the application has an endpoint to them or
+	// has allowed them (Worker.Allow): no endpoint is made for them, and their connections
+	// are dropped. Messages that need no endpoint are still received. UCX_CLOSED=y does the
+	// same for all workers.
 	Closed bool
 
-	// Token puts a random secret into the worker's address, and refuses requests of
-	// peers that do not prove that they have it: nothing is connected for them, and
-	// their connections are dropped. Peers of this library prove it by themselves.
-	// Messages that need no endpoint are still received. The address is to be kept
-	// from those who shall not connect. UCX_TOKEN does the same for all workers; the
-	// stricter of both holds, and Closed beside it.
+	// Token puts a random secret into the worker's address and refuses requests of peers
+	// that do not prove that they have it: no endpoint is made for them, and their
+	// connections are dropped. Peers of this library prove it without help from the
+	// application. Messages that need no endpoint are still received. Keep the address from
+	// processes that must not connect. UCX_TOKEN does the same for all workers. The
+	// stricter of the two modes applies, in addition to Closed.
 	Token TokenMode
 
-	// Wait says how calls that wait spend their time, unless it is WaitAdaptive, where
-	// UCX_WAIT does.
+	// Wait selects how calls that wait spend their time. With WaitAdaptive the setting
+	// UCX_WAIT decides.
 	Wait WaitPolicy
 
-	// Background, in ThreadModeMulti, gives the worker a goroutine that progresses it while no
-	// other one waits on it, so that peers are answered in a process that does something else:
-	// what they put, get, or wait for when they flush and close may need that. It sleeps while
-	// nothing happens, and ends with the worker. A goroutine that waits on the worker (Run, Wait
-	// and their like) progresses it as without; the first event after the last such wait may be
-	// handled 2 ms late. Callbacks run on it, too: one that panics there ends the process.
-	// Interfaces that cannot wake a sleeper are not opened.
+	// Background, in ThreadModeMulti, gives the worker a goroutine that progresses it while
+	// no other goroutine waits on it, so that peers are served while the process does
+	// something else: their puts and gets, flushes and closes may need that. The goroutine
+	// sleeps while nothing happens, and ends with the worker. A goroutine that waits on the
+	// worker (Run, Wait and similar calls) progresses it as usual; the first event after
+	// the last such wait may be handled 2 ms late. Callbacks also run on the background
+	// goroutine, where a panic ends the process. Interfaces that cannot wake a sleeper are
+	// not opened.
 	Background bool
 
-	// ClientID is told to the servers that endpoints with EndpointSendClientID connect
-	// to.
+	// ClientID is sent to the servers that endpoints with EndpointSendClientID connect to.
 	ClientID uint64
 
-	// AMAlignment is a power of two, up to MaxAMAlignment, of which the address of the
-	// data of active messages is a multiple: where the handler was set with
-	// AMPersistentData, where a message came in several packets, and after
-	// AMMessage.Keep. 0 is 1.
+	// AMAlignment is the alignment of the data of active messages, in bytes: a power of two
+	// up to MaxAMAlignment. It applies if the handler was set with AMPersistentData, if a
+	// message came in several packets, and after AMMessage.Keep. 0 means 1.
 	AMAlignment int
 
-	// Name names the worker in logs; one is made up if empty.
+	// Name names the worker in logs; if empty a name is generated.
 	Name string
 }
 
@@ -95,21 +93,21 @@ const maxThreadMode = ucs.ThreadModeMulti
 type WorkerAttr struct {
 	ThreadMode ucs.ThreadMode
 	Name       string
-	UID        uint64 // as Address.UID of its address
+	UID        uint64 // the UID of its address, see Address.UID
 	UserData   any    // as WorkerParams.UserData
 
-	// MaxAMHeader is the longest header of an active message, in bytes: what fits
-	// beside the library's own into a message of any of the worker's transports. 0
-	// without FeatureAM.
+	// MaxAMHeader is the length, in bytes, of the longest header of an active message: it
+	// fits, with the library's own header, into a message of any of the worker's
+	// transports. It is 0 without FeatureAM.
 	MaxAMHeader int
 
-	// Wakeup is what wakes a sleeper on the worker's descriptor, which may be more than
-	// WorkerParams.Events; 0 without FeatureWakeup.
+	// Wakeup are the events that wake a sleeper on the worker's descriptor; they may be
+	// more than WorkerParams.Events. It is 0 without FeatureWakeup.
 	Wakeup WakeupEvents
 }
 
-// Worker is a progress engine: it sends and receives for its endpoints. See the
-// package comment for which goroutine may use it.
+// Worker is a progress engine: it sends and receives for its endpoints. The package comment
+// says which goroutines may use it.
 type Worker struct {
 	_ noCopy
 
@@ -219,7 +217,7 @@ type iface struct {
 // workerSeq numbers workers without a name.
 var workerSeq atomic.Uint64
 
-// NewWorker opens the transports of the context for one progress engine.
+// NewWorker makes a worker and opens the transports of the context for it.
 func (c *Context) NewWorker(p WorkerParams) (*Worker, error) {
 	if c.missing() {
 		return nil, errMissing("Context.NewWorker", c == nil)
@@ -409,11 +407,11 @@ func (w *Worker) Attr() WorkerAttr {
 	}
 }
 
-// Progress advances communication without waiting and returns the number of
-// events handled. It runs callbacks. Called from a callback, or when the worker is
-// closed, it does nothing. In ThreadModeMulti it does nothing either where another
-// goroutine has the worker, and it carries out what others have left, runs the callbacks of
-// that, and counts it as one event if something has ended by it.
+// Progress advances communication without waiting and returns the number of events handled.
+// It runs callbacks. Called from a callback, or on a closed worker, it does nothing. In
+// ThreadModeMulti it does nothing while another goroutine owns the worker. Otherwise it
+// also carries out operations that other goroutines have left, runs their callbacks, and
+// counts them as one event if any of them has ended.
 func (w *Worker) Progress() int {
 	if !w.vacant() {
 		return w.occupied()
@@ -509,11 +507,11 @@ func (w *Worker) Stats() Stats {
 	return s
 }
 
-// Close ends what is in flight with ucs.ErrCanceled, closes the endpoints and
-// their remote keys and releases the worker. Callbacks run. Inside a callback it is
-// refused with ucs.ErrBusy, and so it is, unless the worker is in ThreadModeMulti, while
-// another goroutine uses it, which includes one that waits on it (Run, Wait and
-// their like). In ThreadModeMulti all who wait are told. A second Close does nothing.
+// Close ends operations in flight with ucs.ErrCanceled, closes the endpoints and their
+// remote keys and releases the worker. Callbacks run. Close is refused with ucs.ErrBusy
+// inside a callback and, unless the worker is in ThreadModeMulti, while another goroutine
+// uses the worker or waits on it (Run, Wait and similar calls). In ThreadModeMulti all
+// waiting goroutines are woken with an error. A second Close does nothing.
 func (w *Worker) Close() error {
 	if w.missing() {
 		return errMissing("Worker.Close", w == nil)
