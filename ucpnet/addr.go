@@ -9,14 +9,14 @@ import (
 // network is what Addr.Network and the errors say.
 const network = "ucp"
 
-// Addr is the socket address of an end of a connection, or of a listener. The end of a Pipe
-// has none.
+// Addr is the socket address of one end of a connection, or of a listener. The ends of a
+// Pipe have none.
 type Addr struct{ netip.AddrPort }
 
-// Network is "ucp".
+// Network returns "ucp".
 func (a *Addr) Network() string { return network }
 
-// String is the address and port as in net.TCPAddr, "pipe" for the end of a Pipe.
+// String returns the address and port as net.TCPAddr does, or "pipe" for the end of a Pipe.
 func (a *Addr) String() string {
 	if !a.IsValid() {
 		return "pipe"

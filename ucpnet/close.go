@@ -26,11 +26,11 @@ var lingering = struct {
 	conns map[*Conn]struct{}
 }{conns: make(map[*Conn]struct{})}
 
-// Close ends the connection. What was written is with the transports when it returns, and
-// with the peer's worker if some hundred KiB were, unless that takes longer than 100 ms: then
-// a goroutine goes on with it, for as long as Config.Linger allows and the process lives. A
-// program that is about to end calls CloseWait instead, or Shutdown. Calls that wait return,
-// with net.ErrClosed, as does everything afterwards.
+// Close ends the connection. When it returns, the transports have accepted what was
+// written, and if that was several hundred KiB the peer's worker has. If that takes longer
+// than 100 ms a goroutine continues, until Config.Linger or the process ends. A program
+// that is about to exit calls CloseWait instead, or Shutdown. Calls that are waiting return
+// net.ErrClosed, as do all later calls.
 func (c *Conn) Close() error {
 	if !c.leave() {
 		return c.opError("close", net.ErrClosed)
@@ -38,9 +38,9 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// CloseWait is Close, unless that was called, and waits until what was written is sent and a
-// peer of this package knows of the end. If ctx or Config.Linger ends first the error says
-// so: what was written may be lost.
+// CloseWait closes the connection, unless Close was called before, and waits until what was
+// written is sent and a peer of this package has confirmed the end. If ctx or Config.Linger
+// ends first the error says so: written data may be lost.
 func (c *Conn) CloseWait(ctx context.Context) error {
 	c.Close()
 	select {
@@ -51,10 +51,11 @@ func (c *Conn) CloseWait(ctx context.Context) error {
 	}
 }
 
-// Shutdown waits until the process can end without a loss: until all connections that were
-// closed, of all configurations, are over, as CloseWait does for one. Those that are open
-// stay so. If ctx ends first the error is that of ctx, and says what is left; if
-// Config.Linger has ended for one of those that it waited for the error says that.
+// Shutdown waits until the process can exit without losing data: until all closed
+// connections, of all configurations, have ended, as CloseWait does for one. Open
+// connections stay open. If ctx ends first the error is that of ctx and says what is left;
+// if Config.Linger has ended for one of the connections that Shutdown waited for, the error
+// says that.
 func Shutdown(ctx context.Context) error {
 	var late error
 	for {

@@ -9,32 +9,33 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// Config says how to listen and connect. The zero value is the default. Its methods do not
-// change it, and any goroutine may call them.
+// Config holds the options for listening and connecting. The zero value is the default. Its
+// methods do not change it, and any goroutine may call them.
 type Config struct {
-	// Worker, unless nil, is used instead of the worker that all of the process share. It
-	// must be in ucs.ThreadModeMulti and of a context with FeatureStream and FeatureAM,
-	// must not use the active messages MessageID for anything else, and must stay open
-	// until everything that was made with it is closed, and has had its Linger. To connect
-	// to servers of C UCX that use streams alone its context needs UCX_RNDV_SCHEME=am, and to
-	// listen at a port of which connections have just ended UCX_TCP_CM_REUSEADDR=y. Without
-	// WorkerParams.Background it answers peers only while somebody waits on it.
+	// Worker, unless nil, is used instead of the worker that the process shares. It must be
+	// in ucs.ThreadModeMulti, its context must have FeatureStream and FeatureAM, and the
+	// application must not use the active message id MessageID. It must stay open until
+	// everything that was made with it is closed and has ended its Linger. To connect to
+	// servers of C UCX that use only streams, its context needs UCX_RNDV_SCHEME=am; to
+	// listen on a port of connections that have just ended, UCX_TCP_CM_REUSEADDR=y. Without
+	// WorkerParams.Background it answers peers only while a goroutine waits on it.
 	Worker *ucp.Worker
 
-	// Timeout bounds the time that connecting takes, 0: nothing but the context does.
+	// Timeout limits the time for connecting; with 0 only the context limits it.
 	Timeout time.Duration
 
-	// LocalAddr is where to connect from, an IP address of this machine with or without a
-	// port; empty: what the routes say.
+	// LocalAddr is the local address to connect from: an IP address of this machine, with
+	// or without a port. If empty the routing table decides.
 	LocalAddr string
 
-	// Backlog is how many connections may wait for Accept, 0: 128. More are rejected, but
-	// for those of an address, or a user of this machine, that has fewer waiting than
-	// another one: that loses one then, with a reset.
+	// Backlog is the number of connections that may wait for Accept; 0 means 128. Further
+	// connections are rejected. If the address, or local user, of a new connection has
+	// fewer waiting than another one, the connection is taken, and one of the other's is
+	// reset.
 	Backlog int
 
-	// Linger is how long a connection that was closed may take to send what was written,
-	// and to hear that the peer knows of the end; 0: 10s.
+	// Linger is the time that a closed connection may take to send what was written and to
+	// receive the peer's confirmation of the end; 0 means 10s.
 	Linger time.Duration
 }
 
@@ -51,15 +52,16 @@ func (c *Config) filled() Config {
 	return f
 }
 
-// Listen is Config.Listen with the defaults.
+// Listen calls Config.Listen with the defaults.
 func Listen(network, address string) (net.Listener, error) {
 	return new(Config).Listen(context.Background(), network, address)
 }
 
-// Dial is Config.DialContext with the defaults, and no limit but those of the system.
+// Dial calls Config.DialContext with the defaults, without a time limit except those of the
+// system.
 func Dial(network, address string) (net.Conn, error) {
 	return new(Config).DialContext(context.Background(), network, address)
 }
 
-// Pipe is Config.Pipe with the defaults.
+// Pipe calls Config.Pipe with the defaults.
 func Pipe() (net.Conn, net.Conn, error) { return new(Config).Pipe() }

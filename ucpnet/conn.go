@@ -93,7 +93,7 @@ func (c *Conn) settle() {
 // LocalAddr returns the *Addr of this end.
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// String is as "ucp 127.0.0.1:40404->127.0.0.1:80 over posix, tcp".
+// String returns a text like "ucp 127.0.0.1:40404->127.0.0.1:80 over posix, tcp".
 func (c *Conn) String() string {
 	s := fmt.Sprintf("%s %v->%v", network, c.local, c.remote)
 	var over []string
@@ -120,10 +120,11 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return c.deadlineError(err)
 }
 
-// SetReadDeadline sets when reads give up, those that wait already too.
+// SetReadDeadline sets the time at which reads fail, including reads that are waiting.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.deadlineError(c.read.setDeadline(t)) }
 
-// SetWriteDeadline sets when writes give up. What a Write has taken is sent nevertheless.
+// SetWriteDeadline sets the time at which writes fail. Bytes that a Write has accepted are
+// still sent.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.deadlineError(c.write.setDeadline(t)) }
 
 // deadlineError is the error of setting a deadline on a closed connection. On one that is
@@ -135,9 +136,9 @@ func (c *Conn) deadlineError(err error) error {
 	return c.opError("set", err)
 }
 
-// CloseWrite says that nothing more will be written: the peer reads what was, and then gets
-// io.EOF. A peer that is not of this package cannot be told: then the error matches
-// errors.ErrUnsupported, and nothing has changed.
+// CloseWrite ends writing: the peer reads what was written, and then gets io.EOF. A peer
+// that does not use this package cannot be notified; in that case nothing changes, and the
+// error matches errors.ErrUnsupported.
 func (c *Conn) CloseWrite() error {
 	if !c.native {
 		return c.opError("close", fmt.Errorf("the peer cannot be told that this is the last byte: %w", errors.ErrUnsupported))
@@ -152,7 +153,7 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// CloseRead ends reading: reads return io.EOF. A peer of this package is told, and its
+// CloseRead ends reading: reads return io.EOF. A peer of this package is notified, and its
 // writes fail with syscall.EPIPE.
 func (c *Conn) CloseRead() error {
 	if spent(c.read.current()) == net.ErrClosed {

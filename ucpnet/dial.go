@@ -11,9 +11,9 @@ import (
 	"github.com/ucx-go/ucx/ucp"
 )
 
-// Listen listens at an address, "host:port": an empty host stands for all addresses of the
-// machine, port 0 for one that is free. The network is "ucp", or "ucp4" or "ucp6"; "tcp",
-// "tcp4" and "tcp6", which much software passes, mean the same. It returns a *Listener.
+// Listen listens on an address, "host:port": an empty host means all addresses of the
+// machine, port 0 a free port. The network is "ucp", "ucp4" or "ucp6"; "tcp", "tcp4" and
+// "tcp6", which much software passes, mean the same. It returns a *Listener.
 func (c *Config) Listen(ctx context.Context, network, address string) (net.Listener, error) {
 	f := c.filled()
 	l, err := f.listen(ctx, network, address)
@@ -45,9 +45,8 @@ func (c *Config) listen(ctx context.Context, network, address string) (*Listener
 	return nil, err
 }
 
-// DialContext connects to where a Listener or a server of C UCX listens; the network is as
-// for Listen. Of a host with several addresses it tries one after the other. It returns a
-// *Conn.
+// DialContext connects to a Listener or to a server of C UCX; the network is as for Listen.
+// If the host has several addresses it tries them one after the other. It returns a *Conn.
 func (c *Config) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	f := c.filled()
 	if f.Timeout > 0 {

@@ -167,7 +167,7 @@ func (l *Listener) dropDead(c *Conn) bool {
 	return true
 }
 
-// Accept waits for a connection. Those that have failed meanwhile are dropped.
+// Accept waits for a connection. Connections that failed while waiting are dropped.
 func (l *Listener) Accept() (net.Conn, error) {
 	c, err := l.AcceptUCP()
 	if err != nil {
@@ -176,7 +176,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// AcceptUCP is Accept with the *Conn as its type.
+// AcceptUCP is like Accept, but returns a *Conn.
 func (l *Listener) AcceptUCP() (*Conn, error) {
 	for {
 		ctx := l.accept.current()
@@ -207,10 +207,10 @@ func (l *Listener) next() *Conn {
 	return nil
 }
 
-// Addr returns the *Addr that the listener listens at.
+// Addr returns the listener's address, an *Addr.
 func (l *Listener) Addr() net.Addr { return l.addr }
 
-// SetDeadline sets when Accept gives up.
+// SetDeadline sets the time at which Accept fails.
 func (l *Listener) SetDeadline(t time.Time) error {
 	if err := l.accept.setDeadline(t); err != nil {
 		return l.opError("set", err)
@@ -218,8 +218,8 @@ func (l *Listener) SetDeadline(t time.Time) error {
 	return nil
 }
 
-// Close ends listening. Clients that wait are rejected, connections that Accept has not
-// returned reset; the others go on.
+// Close stops listening. Waiting clients are rejected and connections that Accept has not
+// returned are reset; all other connections go on.
 func (l *Listener) Close() error {
 	l.mu.Lock()
 	was, queue := l.closed, l.queue

@@ -14,12 +14,13 @@ import (
 // position, its order relative to the bytes does not matter.
 
 const (
-	// MessageID is the id of the active messages that connections need. A worker that the
-	// application gives must not use it for anything else.
+	// MessageID is the id of the active messages that connections use. The application must
+	// not use it on a worker that it passes as Config.Worker.
 	MessageID uint16 = 0x7563
 
-	// Greeting is the EndpointParams.ClientID of both ends of a connection: each recognizes
-	// by it that the other end is of this package. Its last byte is the version of the notes.
+	// Greeting is the EndpointParams.ClientID of both ends of a connection: each end
+	// recognizes by it that the other end uses this package. Its last byte is the version
+	// of the notes.
 	Greeting uint64 = 0x75637020_6e657401
 
 	noteSize = 9

@@ -11,9 +11,9 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Pipe returns the two ends of a connection within the worker. They need no connection
-// manager, so it works with any transports, over self for one. Both are *Conn, without socket
-// addresses.
+// Pipe returns the two ends of a connection within the worker. It needs no connection
+// manager, so it works with any transport, for example with self alone. Both ends are
+// *Conn, without socket addresses.
 func (c *Config) Pipe() (net.Conn, net.Conn, error) {
 	a, b, err := c.pipe()
 	if err != nil {

@@ -18,8 +18,8 @@ var errDeaf = errors.New("closed for reading")
 // errCut ends reads and writes of an end within the worker whose other end was reset.
 var errCut = &failure{syscall.ECONNRESET, ucs.ErrConnectionReset}
 
-// Read reads what has come, at least one byte. At its deadline nothing is lost: the next
-// Read goes on.
+// Read reads the bytes that have arrived, at least one. Nothing is lost at a deadline: the
+// next Read continues.
 func (c *Conn) Read(b []byte) (int, error) {
 	c.rmu.Lock()
 	n, err := c.receive(b)
@@ -98,8 +98,8 @@ const copySize = 128 << 10
 
 var copyBuffers = sync.Pool{New: func() any { return new([copySize]byte) }}
 
-// WriteTo writes received bytes to w until the end of the stream. Bytes that have arrived
-// before they are asked for are not copied in between. Other reads wait until it returns.
+// WriteTo writes received bytes to w until the end of the stream. Bytes that have already
+// arrived are written without an intermediate copy. Other reads wait until it returns.
 func (c *Conn) WriteTo(w io.Writer) (total int64, err error) {
 	c.rmu.Lock()
 	defer c.rmu.Unlock()

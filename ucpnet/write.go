@@ -48,8 +48,8 @@ func (o *outgoing) wait(ctx context.Context) (over bool, err error) {
 	return true, err
 }
 
-// Write writes b. It returns when the transports or the connection have accepted all of it;
-// toward a peer that does not read it waits. At the deadline the error matches
+// Write writes b. It returns when the transports or the connection have accepted all of it,
+// and waits if the peer does not read. At the deadline the error matches
 // os.ErrDeadlineExceeded, and the first n bytes are sent.
 func (c *Conn) Write(b []byte) (int, error) {
 	c.wmu.Lock()
@@ -184,8 +184,8 @@ func (c *Conn) writeError(err error) error {
 	return &failure{syscall.ECONNRESET, err}
 }
 
-// ReadFrom writes the bytes that it reads from r until the end. Other writes may come in
-// between.
+// ReadFrom reads from r until its end and writes the bytes to the connection. Other writes
+// may be interleaved.
 func (c *Conn) ReadFrom(r io.Reader) (total int64, err error) {
 	buf := copyBuffers.Get().(*[copySize]byte)
 	defer copyBuffers.Put(buf)

@@ -1,8 +1,8 @@
-// Package ucs holds the values every layer of UCX shares: status codes, memory
-// types and thread modes, with the numbers C UCX gives them.
+// Package ucs holds the values that every layer of UCX shares: status codes, memory types
+// and thread modes, with C UCX's numbers.
 //
-// Its sub-packages are the services that users of the layers see as well: config
-// (UCX_* settings), log, event (epoll sets, timers and a coarse clock) and async
-// (functions called for these, as ucs_async_* does). Nothing here knows a transport or
-// a message, but for the names that UCX_TLS may hold, in config.
+// Its subpackages are services that users of the layers also see: config (UCX_* settings),
+// log, event (epoll sets, timers and a coarse clock) and async (handlers for descriptors
+// and timers, as in ucs_async_*). They know no transport and no message; the names that
+// UCX_TLS may hold, in config, are the exception.
 package ucs

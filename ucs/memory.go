@@ -2,8 +2,8 @@ package ucs
 
 import "strconv"
 
-// MemoryType says where memory lives. The zero value means "detect". Wire gives
-// the number C UCX uses.
+// MemoryType is the kind of device that memory belongs to. The zero value means "detect".
+// Wire gives C UCX's number.
 type MemoryType uint8
 
 // Memory types, in the order of ucs_memory_type_t after MemoryUnknown.
@@ -31,8 +31,8 @@ var memoryNames = [memoryLast]string{
 // Valid reports whether t is one of the declared types.
 func (t MemoryType) Valid() bool { return t < memoryLast }
 
-// Wire returns the number of ucs_memory_type_t that travels in packed keys and
-// headers. MemoryUnknown and MemoryHost both give 0, host memory.
+// Wire returns the number of ucs_memory_type_t that packed keys and headers carry.
+// MemoryUnknown and MemoryHost both give 0, host memory.
 func (t MemoryType) Wire() uint8 {
 	if t == MemoryUnknown {
 		return 0
@@ -40,8 +40,8 @@ func (t MemoryType) Wire() uint8 {
 	return uint8(t) - 1
 }
 
-// MemoryTypeFromWire is the inverse of Wire; ok is false for a number that is
-// no memory type.
+// MemoryTypeFromWire is the inverse of Wire; ok is false if n is not the number of a memory
+// type.
 func MemoryTypeFromWire(n uint8) (t MemoryType, ok bool) {
 	if n >= uint8(memoryLast)-1 {
 		return MemoryUnknown, false

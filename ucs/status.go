@@ -7,20 +7,19 @@ import (
 	"strconv"
 )
 
-// Status is a UCX status code. It has the numbers of ucs_status_t
-// (openucx/ucx src/ucs/type/status.h) and travels on the wire as one signed
-// byte. A Status is an error: every failure of this module matches one through
-// errors.Is, however deeply it is wrapped. OK is never returned as an error;
-// success is nil.
+// Status is a UCX status code. It has the numbers of ucs_status_t (openucx/ucx
+// src/ucs/type/status.h) and is one signed byte on the wire. A Status is an error: every
+// error of this module matches one through errors.Is, however deeply it is wrapped. OK is
+// never returned as an error; success is nil.
 type Status int8
 
-// Status codes. The numbers are contract: peers send them.
+// Status codes. The numbers are part of the wire protocol.
 const (
 	OK         Status = 0
 	InProgress Status = 1 // not an error: the operation completes later
 
 	ErrNoMessage            Status = -1
-	ErrNoResource           Status = -2 // nothing was started; try again after progress
+	ErrNoResource           Status = -2 // nothing was started; retry after progress
 	ErrIO                   Status = -3
 	ErrNoMemory             Status = -4
 	ErrInvalidParam         Status = -5
@@ -82,9 +81,9 @@ var statusText = [...]string{
 	80: "endpoint timeout",
 }
 
-// ErrPeerClosed is the end of an endpoint whose peer has closed its own in good order,
-// and has said so. It is an ErrConnectionReset (errors.Is), with which the end of an
-// endpoint is told of whose peer has gone without a word.
+// ErrPeerClosed is the error of an endpoint whose peer has closed its end in an orderly
+// way. It matches ErrConnectionReset (errors.Is), the error of an endpoint whose peer has
+// gone without a close.
 var ErrPeerClosed error = peerClosed{}
 
 type peerClosed struct{}
@@ -144,9 +143,9 @@ func (s Status) Err() error {
 	return s
 }
 
-// StatusOf returns the status an error stands for: OK for nil, the first Status
-// in the chain of wrapped errors, ErrTimedOut for context.DeadlineExceeded and os.ErrDeadlineExceeded,
-// ErrCanceled for context.Canceled, ErrIO for any other error that has none.
+// StatusOf returns the status of an error: OK for nil, the first Status in the chain of
+// wrapped errors, ErrTimedOut for context.DeadlineExceeded and os.ErrDeadlineExceeded,
+// ErrCanceled for context.Canceled, and ErrIO for any other error.
 func StatusOf(err error) Status {
 	if err == nil {
 		return OK

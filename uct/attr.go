@@ -10,7 +10,7 @@ type Resource struct {
 	Transport string
 	Device    string
 	Type      DeviceType
-	SysDevice int // position in the machine's topology, -1 when unknown
+	SysDevice int // position in the machine's topology, -1 if unknown
 }
 
 // String returns "transport/device".
@@ -97,10 +97,10 @@ const (
 	EventFD       EventFlags = 1 << 3 // has a descriptor in the worker's set
 	EventAsyncCB  EventFlags = 1 << 4
 
-	EventAny = EventSendComp | EventRecv // all that one can be woken for
+	EventAny = EventSendComp | EventRecv // every event that can be waited for
 )
 
-// Unlimited is the value of a size limit that does not exist.
+// Unlimited is the value of a size limit that does not apply.
 const Unlimited = math.MaxInt
 
 // IfaceAttr describes an open Iface: capabilities, limits and performance.
@@ -119,12 +119,12 @@ type IfaceAttr struct {
 	IfaceAddrLen  int
 	EpAddrLen     int
 
-	// Batches says that copied messages are collected and handed over many at a
-	// time when they come in a row.
+	// Batches says that copied messages sent in a row are collected and handed over
+	// together.
 	Batches bool
 
-	// MaxInflightEPs is how many endpoints can have their queues full at the same time, as
-	// they share a queue of completions; 0: all.
+	// MaxInflightEPs is the number of endpoints whose send queues can be full at the same
+	// time, as they share a completion queue; 0 means all.
 	MaxInflightEPs int
 
 	MaxEndpoints int
@@ -156,7 +156,7 @@ type RMALimits struct {
 	AlignMTU      int
 }
 
-// Linear is a cost: C + M·n.
+// Linear is the linear cost C + M·n.
 type Linear struct {
 	C float64
 	M float64
@@ -171,14 +171,14 @@ type Perf struct {
 	Overhead           float64 // CPU per message, as published in addresses
 	SendOverhead       float64 // CPU to post
 	RecvOverhead       float64 // CPU to receive
-	CopyOverhead       float64 // CPU of both sides that a copied message takes beyond a short one
+	CopyOverhead       float64 // CPU time at both sides that a copied message takes beyond a short one
 	BandwidthDedicated float64 // per iface
 	BandwidthShared    float64 // shared by the processes of a node
 	Latency            Linear  // grows with the number of endpoints
 	Priority           uint8   // breaks ties between devices
 }
 
-// Bandwidth is what one of ppn processes on the node gets.
+// Bandwidth returns the bandwidth of one of ppn processes on the node.
 func (p *Perf) Bandwidth(ppn int) float64 {
 	if ppn < 1 {
 		ppn = 1
@@ -191,44 +191,42 @@ type IfaceParams struct {
 	Transport string
 	Device    string
 
-	// OnError is told when an endpoint failed: the value given as
-	// EndpointParams.UserData, and why. It runs inside progress, never inside a
-	// send, once per endpoint, after the endpoint's completions have been given
-	// their error; no operation succeeds after it.
-	// When it returns the endpoint accepts only PendingPurge and Close. Nil:
-	// the failure is logged.
+	// OnError is called with an endpoint that has failed, its EndpointParams.UserData, and
+	// the cause. It runs inside progress, never inside a send, once per endpoint, after the
+	// endpoint's completions have got their error; no operation succeeds afterwards. When
+	// it returns, the endpoint accepts only PendingPurge and Close. If nil, failures are
+	// logged.
 	OnError func(ep Endpoint, userData any, err error)
 
-	// Accept decides about each connection that a peer makes, before a byte of it is
-	// read; nil takes all. With TLS it is asked once more after the handshake, when
-	// SourceInfo.TLS is known. It runs inside progress and must not call the iface. A
-	// transport without connections does not ask.
+	// Accept decides about each connection that a peer makes, before a byte of it is read;
+	// nil accepts all. With TLS it is called once more after the handshake, with
+	// SourceInfo.TLS set. It runs inside progress and must not call the iface. A transport
+	// without connections does not call it.
 	Accept func(SourceInfo) bool
 
-	// Reclaim is asked by a transport that has no room for another endpoint to close
-	// some: first those whose Reclaimable.Gone is not nil, and where there are none some that
-	// are needed least. It returns whether it has closed any. It runs inside NewEndpoint.
-	// Nil: there are none.
+	// Reclaim is called by a transport that has no room for another endpoint. It closes
+	// endpoints: first those whose Reclaimable.Gone is not nil, and if there are none some
+	// of the least needed. It reports whether it has closed any. It runs inside
+	// NewEndpoint. Nil means that none can be closed.
 	Reclaim func() bool
 
-	// SenderExited is told that a process has exited that may have sent messages, of a
-	// SenderFinder. Its messages have been delivered, and OnError has been told of the
-	// endpoints to it. It runs inside progress. Nil: nobody wants to know.
+	// SenderExited is called when a process has exited that may have sent messages, for a
+	// SenderFinder. Its messages have been delivered, and OnError has been called for the
+	// endpoints to it. It runs inside progress. It may be nil.
 	SenderExited func()
 
-	// PeerRelease says which release of C UCX peers have, for the few things
-	// that no single published form serves: the default length of the rings of
-	// shared-memory transports.
+	// PeerRelease is the range of C UCX releases of the peers. It decides where no value
+	// suits all releases: the default length of shared-memory rings.
 	PeerRelease PeerRelease
 }
 
-// PeerRelease is a range of releases of C UCX that peers can be of. This library
-// talks to any, whatever the range.
+// PeerRelease is a range of C UCX releases that peers may be of. Peers of every release can
+// communicate, whatever the range.
 type PeerRelease uint8
 
 // Ranges of releases.
 const (
-	PeerReleaseAny PeerRelease = iota // 1.16 and later where a choice must be made
+	PeerReleaseAny PeerRelease = iota // as 1.16 and later where a choice must be made
 	PeerRelease113                    // 1.13 to 1.15
 	PeerRelease122                    // 1.16 and later
 )

@@ -1,18 +1,18 @@
 package uct
 
-// Completion counts down the operations it was given to and tells its owner at
-// zero. One Completion may serve many operations: set Count before starting
-// them, and take back one for each operation that did not return
-// ucs.InProgress. It keeps the first error.
+// Completion counts down the operations that it was given to and notifies its owner at
+// zero. One Completion may serve many operations: set Count before starting them, and
+// subtract one for each operation that did not return ucs.InProgress. It keeps the first
+// error.
 type Completion struct {
 	Owner CompletionOwner
 	Count int
 	Err   error
 }
 
-// CompletionOwner is told that all operations of c are over; c.Err is the first
-// error among them. It runs inside progress or inside a call that fails or
-// purges the operation, and may start new operations.
+// CompletionOwner is notified when all operations of c have ended; c.Err is the first error
+// among them. The notification runs inside progress, or inside a call that fails or purges
+// the operation, and may start new operations.
 type CompletionOwner interface {
 	Completed(c *Completion)
 }

@@ -14,11 +14,11 @@ type Component interface {
 	// Name is the component's unique name.
 	Name() string
 
-	// Flags says what the component offers besides memory domains.
+	// Flags returns the component's capabilities besides memory domains.
 	Flags() ComponentFlags
 
-	// MemoryDomains lists the domains this machine has. An empty list is not an
-	// error: the hardware is absent.
+	// MemoryDomains lists the domains of this machine. An empty list is not an error: the
+	// hardware is absent.
 	MemoryDomains(cfg *config.Set) ([]MDResource, error)
 
 	// OpenMD opens a domain by name; an unknown name gives ucs.ErrNoDevice. The
@@ -26,15 +26,14 @@ type Component interface {
 	OpenMD(name string, cfg *config.Set) (MemoryDomain, error)
 }
 
-// Deviceless is a Component that can say what is missing on a machine where it has no memory
-// domains.
+// Deviceless is a Component that can explain why a machine has no memory domains of it.
 type Deviceless interface {
 	Component
 
-	// Transports names the transports that there would be with a device.
+	// Transports returns the names of the transports that a device would provide.
 	Transports() []string
 
-	// Absent says why there is no device: what is missing, and what would help.
+	// Absent returns the reason why there is no device: what is missing, and the remedy.
 	Absent() error
 }
 
@@ -49,7 +48,7 @@ type ComponentFlags uint64
 
 // Component flags.
 const (
-	ComponentFlagCM      ComponentFlags = 1 << 0 // it has a connection manager (ConnManagerComponent)
+	ComponentFlagCM      ComponentFlags = 1 << 0 // has a connection manager (ConnManagerComponent)
 	ComponentFlagRkeyPtr ComponentFlags = 1 << 1 // remote keys may give a local pointer
 )
 
@@ -58,7 +57,7 @@ var registry struct {
 	byName map[string]Component // guarded by mu
 }
 
-// Register makes a component known to Components. Transports call it from init.
+// Register adds a component to those that Components returns. Transports call it from init.
 // Two components of one name are a programming error and panic.
 func Register(c Component) {
 	registry.mu.Lock()

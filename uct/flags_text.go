@@ -29,7 +29,7 @@ var ifaceFlagText = []struct {
 	{IfaceInterNode, "between machines"},
 }
 
-// String lists the capabilities by name, "none" if there are none.
+// String lists the capabilities by name, or returns "none".
 func (f IfaceFlags) String() string {
 	if f == 0 {
 		return "none"

@@ -2,33 +2,32 @@ package uct
 
 import "errors"
 
-// Iface is one opened transport resource. It has registered itself with its worker
-// as a Progressor, and as an Armer where it takes part in waiting.
+// Iface is one opened transport resource. It has registered itself with its worker as a
+// Progressor, and as an Armer if it takes part in waiting.
 //
-// An Iface whose peers are processes of this machine is a ProcessFinder as well.
+// An Iface whose peers are processes of this machine is also a ProcessFinder.
 type Iface interface {
-	// Attr describes the iface. The result does not change and is not to be
-	// modified.
+	// Attr describes the iface. The result does not change and must not be modified.
 	Attr() *IfaceAttr
 
-	// DeviceAddress and Address are what a peer needs to reach this iface. They
-	// are not to be modified. The device address does not change; the other one
-	// may when a transport had to rebuild its receive side, so whoever publishes
-	// it asks each time. A peer that has the old one finds its endpoint failed.
+	// DeviceAddress and Address return what a peer needs to reach this iface. They must not
+	// be modified. The device address does not change. The iface address may change when a
+	// transport had to rebuild its receive side, so a caller that publishes it reads it
+	// each time. An endpoint of a peer that has the old address fails.
 	DeviceAddress() []byte
 	Address() []byte
 
-	// Reachable says, from local knowledge only, whether an endpoint to these
-	// untrusted addresses can work: nil, or an error that names the obstacle and
-	// matches ucs.ErrUnreachable. nil is not a promise.
+	// Reachable checks, from local knowledge only, whether an endpoint to these untrusted
+	// addresses can work. It returns nil, or an error that names the obstacle and matches
+	// ucs.ErrUnreachable. nil is no guarantee.
 	Reachable(p ReachableParams) error
 
 	// NewEndpoint creates an endpoint. Success does not mean connected: a
 	// failure to connect arrives at OnError.
 	NewEndpoint(p EndpointParams) (Endpoint, error)
 
-	// SetAMHandler sets the handler of an id; nil removes it. Messages whose id has
-	// none are dropped, the first with a warning.
+	// SetAMHandler sets the handler of an id; nil removes it. Messages for an id without a
+	// handler are dropped, the first with a warning.
 	SetAMHandler(id AMID, h AMHandler) error
 
 	// Close closes the iface. Its endpoints must be closed; connections that
@@ -36,32 +35,35 @@ type Iface interface {
 	Close() error
 }
 
-// Failer is an Iface that can come to an end by itself, as when its device is removed. Its
-// endpoints fail then, as they do when their peers go; nothing is reachable from there any
-// more, and peers need not be told its addresses.
+// Failer is an Iface that can fail as a whole, for example when its device is removed. Its
+// endpoints then fail as if their peers had gone. Nothing can be reached through it any
+// more, and its addresses need not be published.
 type Failer interface {
-	// Failed is why nothing can be sent or received any more, nil while it can. What has
-	// failed stays so.
+	// Failed returns the reason why the iface can no longer send or receive, nil while it
+	// can. A failed iface stays failed.
 	Failed() error
 }
 
-// DualStack is an Iface of a device that may have an address of a second family. Endpoints
-// toward peers that have only that family are made by NewEndpoint like all others, and are
+// DualStack is an Iface of a device that may have an address of a second family.
+// NewEndpoint makes endpoints to peers that have only that family as usual; these are
 // Multihomed.
 type DualStack interface {
-	// SecondReachable is Reachable by the second address. Where there is none nothing is.
+	// SecondReachable is Reachable for the second address. Without a second address it
+	// always fails.
 	SecondReachable(p ReachableParams) error
 
-	// SecondAddress is what peers of the second family need to reach the interface, for
-	// addresses that list it. ok is false if there is none, or it is not to be listed.
+	// SecondAddress returns what peers of the second family need to reach the interface,
+	// for packed addresses. ok is false if there is no second address, or it is not to be
+	// published.
 	SecondAddress() (p ReachableParams, ok bool, err error)
 }
 
-// ErrMismatch is in the error of Iface.Reachable if the peer takes this process to be reachable
-// all the same: what it sends there is lost, or it hangs. It says which setting must agree.
+// ErrMismatch is in the error of Iface.Reachable if the peer would nevertheless consider
+// this process reachable: what it sends is lost, or it hangs. The error names the setting
+// that must agree.
 var ErrMismatch = errors.New("settings of the peers do not match")
 
-// ReachableParams asks about one peer.
+// ReachableParams are the addresses of one peer.
 type ReachableParams struct {
 	DeviceAddr []byte
 	IfaceAddr  []byte

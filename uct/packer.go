@@ -16,15 +16,14 @@ type Unpacker interface {
 	Unpack(src []byte)
 }
 
-// IOV is one entry of a scatter-gather list. The list is read during the call
-// and may be reused afterwards; the memory it names is the transport's until the
-// operation's completion.
+// IOV is one entry of a scatter-gather list. The list is read during the call and may be
+// reused afterwards; its memory is the transport's until the operation's completion.
 type IOV struct {
 	Data []byte
-	Mem  MemHandle // nil where the domain needs no local handle
+	Mem  MemHandle // nil if the domain needs no local handle
 }
 
-// IOVLen returns the bytes of a list.
+// IOVLen returns the number of bytes in a list.
 func IOVLen(iov []IOV) int {
 	n := 0
 	for i := range iov {

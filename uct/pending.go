@@ -2,9 +2,9 @@ package uct
 
 import "github.com/ucx-go/ucx/ucs"
 
-// Pending is a send that met ucs.ErrNoResource and waits in its endpoint's
-// queue. It is embedded in the caller's request, so queueing allocates nothing.
-// The transport owns it from PendingAdd until it is dispatched or purged.
+// Pending is a send that got ucs.ErrNoResource and waits in its endpoint's queue. It is
+// embedded in the caller's request, so queueing allocates nothing. The transport owns it
+// from PendingAdd until it is dispatched or purged.
 type Pending struct {
 	Owner PendingOwner
 
@@ -12,35 +12,33 @@ type Pending struct {
 	queued bool
 }
 
-// PendingOwner is called back when its send may succeed.
+// PendingOwner is called when its send may succeed.
 type PendingOwner interface {
-	// Dispatch tries again. nil: done, and removed from the queue;
-	// ucs.InProgress: some progress was made, stays at the head and is tried
-	// again at once; any other error: no progress, stays at the head and the
-	// scan of this endpoint ends.
+	// Dispatch retries the send. nil: done, removed from the queue; ucs.InProgress: some
+	// progress, stays at the head and is retried at once; any other error: no progress,
+	// stays at the head, and the scan of this endpoint ends.
 	Dispatch(p *Pending) error
 }
 
 // Queued reports whether p waits in a queue.
 func (p *Pending) Queued() bool { return p.queued }
 
-// PendingQueue is the queue of one endpoint, for transports. While it holds
-// something every new send must be refused, except those of the dispatch
-// itself: nothing overtakes. The zero value is empty.
+// PendingQueue is the queue of one endpoint, for transports. While it is not empty every
+// new send must be refused, except those of the dispatch itself: nothing overtakes. The
+// zero value is empty.
 type PendingQueue struct {
 	head, tail  *Pending
 	purges      uint32
 	dispatching bool
 }
 
-// Empty reports whether nothing waits.
+// Empty reports whether the queue is empty.
 func (q *PendingQueue) Empty() bool { return q.head == nil }
 
-// Blocks reports whether a send that arrives now must be refused because others
-// wait before it.
+// Blocks reports whether a new send must be refused because others wait before it.
 func (q *PendingQueue) Blocks() bool { return q.head != nil && !q.dispatching }
 
-// Add appends p. A p that is already queued is a programming error.
+// Add appends p. To add a p that is already queued is a programming error.
 func (q *PendingQueue) Add(p *Pending) {
 	if p.queued {
 		panic("uct: pending request queued twice")
@@ -55,9 +53,8 @@ func (q *PendingQueue) Add(p *Pending) {
 	q.tail = p
 }
 
-// Dispatch lets waiting requests try again, in order, until one cannot. It
-// returns the number of requests that made progress. A dispatch that is already
-// running is not entered again.
+// Dispatch retries the waiting requests, in order, until one cannot continue. It returns
+// the number of requests that made progress. It does nothing inside a dispatch.
 func (q *PendingQueue) Dispatch() int {
 	n := 0
 	for q.Step() {
@@ -66,8 +63,8 @@ func (q *PendingQueue) Dispatch() int {
 	return n
 }
 
-// Step lets the first request try again, once, and reports whether it made progress.
-// Inside a dispatch it does nothing.
+// Step retries the first request once and reports whether it made progress. It does nothing
+// inside a dispatch.
 func (q *PendingQueue) Step() bool {
 	if q.head == nil || q.dispatching {
 		return false

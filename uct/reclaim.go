@@ -1,9 +1,10 @@
 package uct
 
-// Reclaimable is an Endpoint that takes room which may be needed for another one: what
-// IfaceParams.Reclaim has to know of it. Both take no system call.
+// Reclaimable is an Endpoint whose resources may be needed for another one;
+// IfaceParams.Reclaim uses its methods. Neither makes a system call.
 type Reclaimable interface {
-	// Gone is why the peer's end is known to be gone, nil where it may be there.
+	// Gone returns the reason why the peer's end is known to be gone, nil if it may be
+	// alive.
 	Gone() error
 
 	// Idle reports whether nothing waits to be sent.

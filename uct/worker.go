@@ -9,39 +9,37 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// Progressor is something a Worker progresses: an Iface, or a service that
-// several ifaces share.
+// Progressor is an object that a Worker progresses: an Iface, or a service that several
+// ifaces share.
 type Progressor interface {
-	// Progress does what can be done now and returns the number of events
-	// handled. It may register progressors, which are called from the next round
-	// on, and unregister them, after which they are not called any more.
+	// Progress does what can be done now and returns the number of events handled. It may
+	// register progressors, which are called from the next round on, and unregister them,
+	// after which they are not called any more.
 	Progress() int
 }
 
-// Armer is a Progressor that takes part in waiting. Arm returns nil when the
-// event set will report everything still to come, ucs.ErrBusy when Progress
-// must be called first.
+// Armer is a Progressor that takes part in waiting. Arm returns nil if the event set will
+// report every later event, and ucs.ErrBusy if Progress must be called first.
 type Armer interface {
 	Arm() error
 }
 
-// EventArmer is an Armer that can leave events out. ArmFor is Arm for some of them: the event
-// set need not report the others. What they were about is found by Progress.
+// EventArmer is an Armer that can leave events out. ArmFor is Arm for some events: the
+// event set need not report the others. Progress still finds what they announce.
 type EventArmer interface {
 	Armer
 	ArmFor(events EventFlags) error
 }
 
-// Pusher is a Progressor that collects what is sent, for the next round. Push sends it
-// now: nobody may be about to progress for a while.
+// Pusher is a Progressor that collects sends until the next round. Push sends them now,
+// because no round may follow for a while.
 type Pusher interface {
 	Progressor
 	Push()
 }
 
-// Worker is a progress engine: the list of what is to be progressed, and one
-// event set that ifaces share. It belongs to one goroutine at a time; the layer
-// above arranges that.
+// Worker is a progress engine: a list of progressors and one event set that ifaces share.
+// It belongs to one goroutine at a time; the layer above ensures that.
 type Worker struct {
 	set        *event.Set
 	timers     *event.Timers
@@ -98,11 +96,11 @@ func NewWorker() (*Worker, error) {
 	}, nil
 }
 
-// SetLogger makes the ifaces of the worker, and what else belongs to it, log to l. It is
-// called before they are opened. Without it, and for nil, that is the process's logger.
+// SetLogger makes the ifaces of the worker, and its other objects, log to l. It is called
+// before they are opened. Without it, and for nil, they use the process's logger.
 func (w *Worker) SetLogger(l *log.Logger) { w.log = l }
 
-// Log is where what belongs to the worker logs to; nil, as for no worker, is the process's
+// Log returns the logger of the worker's objects; nil, as for no worker, is the process's
 // logger.
 func (w *Worker) Log() *log.Logger {
 	if w == nil {
@@ -111,18 +109,18 @@ func (w *Worker) Log() *log.Logger {
 	return w.log
 }
 
-// Events is the set shared by all ifaces of the worker. It is polled at most
-// once a round, see PollEvents.
+// Events returns the set shared by all ifaces of the worker. It is polled at most once a
+// round, see PollEvents.
 func (w *Worker) Events() *event.Set { return w.set }
 
-// Timers run their functions inside Progress.
+// Timers returns the worker's timers, which run their functions inside Progress.
 func (w *Worker) Timers() *event.Timers { return w.timers }
 
-// EventFD is readable when progress may be made, once Arm has returned nil. It
-// belongs to the worker. On systems other than Linux it is -1.
+// EventFD returns a descriptor that is readable when progress may be made, once Arm has
+// returned nil. It belongs to the worker. On systems other than Linux it is -1.
 func (w *Worker) EventFD() int { return w.set.FD() }
 
-// AddProgress adds p to what Progress calls.
+// AddProgress adds p to the progressors that Progress calls.
 func (w *Worker) AddProgress(p Progressor) {
 	w.progress = append(w.progress, p)
 	if p, ok := p.(Pusher); ok {
@@ -198,9 +196,9 @@ func (w *Worker) look() int {
 	return n
 }
 
-// PollEvents polls the event set, once per round however often it is called,
-// and returns the number of handlers run. A progressor whose work arrives
-// through descriptors calls it; the others need not.
+// PollEvents polls the event set, once per round however often it is called, and returns
+// the number of handlers run. A progressor whose work arrives through descriptors calls it;
+// others need not.
 func (w *Worker) PollEvents() int {
 	if w.polled == w.epoch {
 		return 0
@@ -225,7 +223,7 @@ const (
 	restTime = 2 * time.Microsecond
 )
 
-// AwaitEvents is PollEvents for a progressor that has nothing else to look at. In some
+// AwaitEvents is PollEvents for a progressor that has no other source of work. In some
 // rounds of an idle worker it does nothing.
 func (w *Worker) AwaitEvents() int {
 	if w.vain < patience || w.mustPoll {
@@ -239,26 +237,26 @@ func (w *Worker) AwaitEvents() int {
 	return n
 }
 
-// Epoch counts progress rounds: work that is to be done once a round compares
-// it with the value it saw last.
+// Epoch counts progress rounds. Work that is done once a round compares it with the
+// previous value.
 func (w *Worker) Epoch() uint64 { return w.epoch }
 
-// Now is a coarse clock: the time since the process started, read in a progress round
-// when somebody asks for the first time, and behind a poll by AwaitEvents. Between rounds
-// it stands still.
+// Now returns a coarse time: the time since the process started, read at the first call in
+// a progress round, and again after a poll by AwaitEvents. Between rounds it does not
+// advance.
 func (w *Worker) Now() time.Duration { return w.clock.Now(w.epoch) }
 
-// RoughNow is Now within some ten microseconds, for transports that want to know the time of
-// each message: most calls cost no more than a few instructions (event.Clock.Rough).
+// RoughNow is Now with a precision of some ten microseconds, for transports that need the
+// time for each message: most calls take only a few instructions (event.Clock.Rough).
 func (w *Worker) RoughNow() time.Duration { return w.clock.Rough(w.epoch) }
 
-// Arm prepares for a wait on EventFD: nil, or ucs.ErrBusy when there is
-// something to progress.
+// Arm prepares for a wait on EventFD. It returns nil, or ucs.ErrBusy if there is something
+// to progress.
 func (w *Worker) Arm() error { return w.ArmFor(EventAny) }
 
-// ArmFor is Arm for some of EventSendComp and EventRecv: transports that can tell them apart
-// (EventArmer) do not wake for the other (uct_iface_event_arm). Timers, failures that the kernel
-// tells of and connection managers always wake.
+// ArmFor is Arm for some of EventSendComp and EventRecv: transports that can tell them
+// apart (EventArmer) do not wake for the other (uct_iface_event_arm). Timers, failures that
+// the kernel reports and connection managers always wake.
 func (w *Worker) ArmFor(events EventFlags) error {
 	for _, p := range w.progress {
 		var err error
@@ -277,21 +275,21 @@ func (w *Worker) ArmFor(events EventFlags) error {
 	return nil
 }
 
-// Push sends what was collected.
+// Push sends what the progressors have collected.
 func (w *Worker) Push() {
 	for _, p := range w.pushers {
 		p.Push()
 	}
 }
 
-// Service is what ifaces of one transport share on a worker.
+// Service is an object that ifaces of one transport share on a worker.
 type Service interface {
 	Progressor
 	Close() error
 }
 
-// Service returns the worker's service of that name, made by open the first
-// time. It lives until the worker is closed.
+// Service returns the worker's service of that name, made by open at the first call. It
+// lives until the worker is closed.
 func (w *Worker) Service(name string, open func() (Service, error)) (Service, error) {
 	if s := w.services[name]; s != nil {
 		return s, nil

@@ -50,11 +50,11 @@ func New(mode Mode) (*Context, error) {
 	return c, nil
 }
 
-// Mode returns what New was given.
+// Mode returns the mode that was given to New.
 func (c *Context) Mode() Mode { return c.mode }
 
-// Block holds off the functions of the context until Unblock, as often as it was
-// called. It returns when none is running; called by one it does not wait for that.
+// Block keeps the context from calling functions until Unblock has been called as often as
+// Block. It returns when no function is running; if a function calls it, it does not wait.
 func (c *Context) Block() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,9 +62,9 @@ func (c *Context) Block() {
 	c.await(func() bool { return c.running == nil })
 }
 
-// Unblock ends a Block, and with the last of them calls what was missed, unless
-// another goroutine is at it, or one of the functions is what calls. Without a Block it
-// is ucs.ErrInvalidParam.
+// Unblock ends one Block. The last Unblock calls the functions that were missed, unless
+// another goroutine is calling functions or Unblock is called by one. Without a Block it
+// gives ucs.ErrInvalidParam.
 func (c *Context) Unblock() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,15 +79,15 @@ func (c *Context) Unblock() error {
 	return nil
 }
 
-// Blocked reports whether the functions are held off.
+// Blocked reports whether the context is blocked.
 func (c *Context) Blocked() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.blocked > 0
 }
 
-// Missed is the number of handlers whose functions would have been called were the
-// context not blocked.
+// Missed returns the number of handlers whose functions are due but not called because the
+// context is blocked.
 func (c *Context) Missed() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,9 +97,9 @@ func (c *Context) Missed() int {
 	return len(c.due)
 }
 
-// Poll calls what was missed and what is ready, in all modes, and returns the number
-// of calls: 0 where another goroutine is at it, and inside a function of the context.
-// While the context is blocked it counts what is missed.
+// Poll calls the functions that were missed and those that are ready, in all modes, and
+// returns the number of calls: 0 if another goroutine is calling functions, and inside a
+// function of the context. While the context is blocked Poll records them as missed.
 func (c *Context) Poll() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,8 +109,9 @@ func (c *Context) Poll() int {
 	return c.takeTurn(c.dispatch)
 }
 
-// Close removes all handlers and waits until no function is running; called by one it
-// does not wait. A blocked context gives ucs.ErrBusy. A second Close does nothing.
+// Close removes all handlers and waits until no function is running; if a function calls
+// it, it does not wait. On a blocked context it gives ucs.ErrBusy. A second Close does
+// nothing.
 func (c *Context) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

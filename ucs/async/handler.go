@@ -9,8 +9,8 @@ import (
 	"github.com/ucx-go/ucx/ucs/event"
 )
 
-// Func is called with the id of its handler: a descriptor and what happened to it, or
-// the id of a timer and no events.
+// Func is called with the id of its handler: a descriptor with its events, or the id of a
+// timer without events.
 type Func func(id int, ev event.Events)
 
 // Ids of timers, as C has them; those below are descriptors.
@@ -35,10 +35,10 @@ type handler struct {
 const asking = event.Read | event.Write | event.Err | event.Hup | event.Edge
 
 // SetEventHandler calls fn while the descriptor is ready for one of the events; with
-// event.Edge once each time that it becomes ready. Err and Hup are told whether asked
-// for or not, but for no events at all: then nothing is told. A descriptor has one
-// handler: another one gives ucs.ErrAlreadyExists. It must stay open until the handler
-// is removed, and should not block: another reader may have been faster.
+// event.Edge it calls fn once each time that the descriptor becomes ready. Err and Hup are
+// always reported, unless ev is empty: then nothing is. A descriptor has one handler: a
+// second one gives ucs.ErrAlreadyExists. The descriptor must stay open until the handler is
+// removed, and should be nonblocking, because another reader may have been faster.
 func (c *Context) SetEventHandler(fd int, ev event.Events, fn Func) error {
 	switch {
 	case fd < 0 || fn == nil || ev&^asking != 0:
@@ -64,9 +64,9 @@ func (c *Context) SetEventHandler(fd int, ev event.Events, fn Func) error {
 	return c.add(h)
 }
 
-// ModifyHandler changes what is told of a descriptor. What was missed meanwhile and is
-// not asked for any more is forgotten. A descriptor without a handler gives
-// ucs.ErrNoElem, a timer ucs.ErrInvalidParam.
+// ModifyHandler changes the events of a descriptor. Missed events that are no longer asked
+// for are dropped. A descriptor without a handler gives ucs.ErrNoElem, a timer
+// ucs.ErrInvalidParam.
 func (c *Context) ModifyHandler(fd int, ev event.Events) error {
 	if fd >= minTimerID || ev&^asking != 0 {
 		return fmt.Errorf("async: events %#x of handler %d: %w", uint32(ev), fd, ucs.ErrInvalidParam)
@@ -98,9 +98,9 @@ func (h *handler) watch(ev event.Events) (err error) {
 	return nil
 }
 
-// AddTimer calls fn at intervals, the first time after one, until the handler with the
-// id that it returns is removed. What expires more often than it is called for is
-// called for once.
+// AddTimer calls fn at every interval, for the first time after one interval, until the
+// handler with the returned id is removed. Intervals that expire before fn could be called
+// are combined into one call.
 func (c *Context) AddTimer(interval time.Duration, fn Func) (id int, err error) {
 	if interval <= 0 || fn == nil {
 		return 0, fmt.Errorf("async: timer with an interval of %v: %w", interval, ucs.ErrInvalidParam)
@@ -146,9 +146,9 @@ func (c *Context) add(h *handler) error {
 	return nil
 }
 
-// RemoveHandler removes the handler of a descriptor or a timer: its function is not
-// called any more. With sync it waits until it is not running either; called by that
-// function it does not wait. An id without a handler gives ucs.ErrNoElem.
+// RemoveHandler removes the handler of a descriptor or a timer: its function is not called
+// any more. With sync it also waits until the function is not running; if that function
+// calls it, it does not wait. An id without a handler gives ucs.ErrNoElem.
 func (c *Context) RemoveHandler(id int, sync bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

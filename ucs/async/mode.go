@@ -2,20 +2,20 @@ package async
 
 import "strconv"
 
-// Mode says who calls the functions of a context. The numbers are those of
+// Mode selects where the functions of a context are called. The numbers are those of
 // ucs_async_mode_t.
 type Mode uint8
 
 // Modes. The thread modes do the same in Go.
 const (
-	ModeSignal         Mode = 0 // from a signal handler: not in Go
+	ModeSignal         Mode = 0 // from a signal handler: not supported in Go
 	ModeThread         Mode = 1 // a goroutine
 	ModeThreadSpinlock Mode = 1
 	ModeThreadMutex    Mode = 2
-	ModePoll           Mode = 3 // who calls Poll
+	ModePoll           Mode = 3 // the caller of Poll
 )
 
-// String returns the name that C has for the mode.
+// String returns C's name of the mode.
 func (m Mode) String() string {
 	switch m {
 	case ModeSignal:

@@ -8,15 +8,14 @@ import (
 	"github.com/ucx-go/ucx/internal/sys"
 )
 
-// Bell is how other goroutines reach who polls a Set or sleeps on it. Once rung, it is
-// ready until it is cleared.
+// Bell lets other goroutines wake a goroutine that polls a Set or sleeps on it. Once rung,
+// it is ready until it is cleared.
 type Bell struct {
 	set *Set
 	fd  int // an eventfd
 }
 
-// NewBell puts a bell into a set. Its handler is told, with Read, in each Poll that
-// finds it rung.
+// NewBell adds a bell to a set. Each Poll that finds it rung calls its handler with Read.
 func NewBell(set *Set, h Handler) (*Bell, error) {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -29,7 +28,7 @@ func NewBell(set *Set, h Handler) (*Bell, error) {
 	return &Bell{set: set, fd: fd}, nil
 }
 
-// Ring may be called by any goroutine, but not after Close.
+// Ring makes the bell ready. Any goroutine may call it, but not after Close.
 func (b *Bell) Ring() error {
 	one := [8]byte{1}
 	_, err := unix.Write(b.fd, one[:])
@@ -39,14 +38,14 @@ func (b *Bell) Ring() error {
 	return nil
 }
 
-// Clear ends readiness until the next Ring.
+// Clear makes the bell not ready until the next Ring.
 func (b *Bell) Clear() {
 	var count [8]byte
 	unix.Read(b.fd, count[:]) // nothing, if somebody has cleared it already
 }
 
-// Close takes the bell out of the set, which may be closed already. It belongs to the
-// set's goroutine.
+// Close removes the bell from the set, which may already be closed. It belongs to the set's
+// goroutine.
 func (b *Bell) Close() error {
 	_ = b.set.Remove(b.fd)
 	return unix.Close(b.fd)

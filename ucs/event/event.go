@@ -1,17 +1,17 @@
 // Package event delivers readiness of file descriptors and expiry of timers.
 //
-// A Set is one epoll instance. Its owner polls it from one goroutine; the
-// instance's own descriptor becomes readable when something is pending, so a
-// Set can be waited on by any other poller, Go's included. A Bell is rung from other
-// goroutines, a Sleeper waits. On systems other than Linux these and timers are all
-// that there is: a set watches no descriptors there and has none.
+// A Set is one epoll instance. Its owner polls it from one goroutine; the instance's own
+// descriptor becomes readable when something is pending, so any other poller, Go's
+// included, can wait on a Set. Other goroutines wake the owner with a Bell; a Sleeper
+// waits. On systems other than Linux a set has no descriptor and watches none: only bells,
+// sleepers and timers work there.
 package event
 
 // Events is a bit set of readiness kinds.
 type Events uint32
 
-// Readiness kinds, with the kernel's numbers (EPOLL* in linux/eventpoll.h). Err
-// and Hup are delivered whether asked for or not.
+// Readiness kinds, with the kernel's numbers (EPOLL* in linux/eventpoll.h). Err and Hup are
+// always delivered.
 const (
 	Read  Events = 0x001
 	Write Events = 0x004

@@ -23,8 +23,8 @@ type slot struct {
 	gen     uint32
 }
 
-// Set is a group of descriptors that are watched together. All methods belong to
-// one goroutine at a time; the number FD returns may be used by anybody.
+// Set is a group of descriptors that are watched together. All methods belong to one
+// goroutine at a time; any goroutine may use the descriptor that FD returns.
 type Set struct {
 	fd      int // -1 after Close
 	polling bool
@@ -124,9 +124,9 @@ func (s *Set) Poll() int {
 	return ran
 }
 
-// Close closes the epoll instance. The watched descriptors stay open: they
-// belong to whoever added them. It is idempotent; after it nothing is watched
-// and nothing can be.
+// Close closes the epoll instance. The watched descriptors stay open: they belong to the
+// callers that added them. Close is idempotent; afterwards nothing is watched and nothing
+// can be added.
 func (s *Set) Close() error {
 	if s.fd < 0 {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Set is a group of events. On this system these are bells and timers: there are no
-// descriptors to watch, and the set has none. Its goroutine is the one that polls.
+// Set is a group of events. On this system these are bells and timers; the set watches no
+// descriptors and has none. It belongs to the goroutine that polls.
 type Set struct {
 	polling bool
 

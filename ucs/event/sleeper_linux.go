@@ -12,8 +12,8 @@ import (
 	"github.com/ucx-go/ucx/internal/sys"
 )
 
-// Sleeper waits for a Set in Go's poller, where it costs no thread: for one goroutine at
-// a time, while any other polls the set. A set may have several.
+// Sleeper waits for a Set in Go's poller, where a wait takes no thread. One goroutine at a
+// time may sleep, while any other polls the set. A set may have several sleepers.
 type Sleeper struct {
 	file *os.File // a duplicate of the set's descriptor
 	raw  syscall.RawConn
@@ -38,8 +38,8 @@ func NewSleeper(set *Set) (*Sleeper, error) {
 	return s, nil
 }
 
-// Sleep returns when something in the set may be ready, or with the error of ctx when
-// that ends, or with os.ErrClosed when the sleeper is closed. It polls nothing.
+// Sleep returns nil when something in the set may be ready, the error of ctx when ctx ends,
+// or os.ErrClosed when the sleeper is closed. It polls nothing.
 func (s *Sleeper) Sleep(ctx context.Context) error {
 	if ctx.Done() != nil {
 		ended := make(chan struct{})
@@ -75,5 +75,5 @@ func (s *Sleeper) Sleep(ctx context.Context) error {
 	return nil
 }
 
-// Close wakes who sleeps. Any goroutine may call it.
+// Close wakes the sleeping goroutine. Any goroutine may call it.
 func (s *Sleeper) Close() error { return s.file.Close() }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Sleeper waits for a Set: for one goroutine at a time, while any other polls the set. A
-// set may have several.
+// Sleeper waits for a Set. One goroutine at a time may sleep, while any other polls the
+// set. A set may have several sleepers.
 type Sleeper struct {
 	set    *Set
 	closed chan struct{}
@@ -22,8 +22,8 @@ func NewSleeper(set *Set) (*Sleeper, error) {
 	return &Sleeper{set: set, closed: make(chan struct{})}, nil
 }
 
-// Sleep returns when something in the set is ready, or with the error of ctx when that
-// ends, or with os.ErrClosed when the sleeper is closed. It polls nothing.
+// Sleep returns nil when something in the set is ready, the error of ctx when ctx ends, or
+// os.ErrClosed when the sleeper is closed. It polls nothing.
 func (s *Sleeper) Sleep(ctx context.Context) error {
 	for {
 		rest, changed := s.set.rest()
@@ -47,7 +47,7 @@ func (s *Sleeper) Sleep(ctx context.Context) error {
 	}
 }
 
-// Close wakes who sleeps. Any goroutine may call it.
+// Close wakes the sleeping goroutine. Any goroutine may call it.
 func (s *Sleeper) Close() error {
 	s.once.Do(func() { close(s.closed) })
 	return nil

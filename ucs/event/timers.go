@@ -9,10 +9,9 @@ import (
 	"github.com/ucx-go/ucx/ucs"
 )
 
-// Timers runs functions at given times, inside Set.Poll. It stands on one
-// descriptor of the set that becomes readable when the earliest timer is due:
-// nothing reads a clock while none is, and a wait on the set's descriptor ends
-// when one is. It belongs to the goroutine of its Set.
+// Timers runs functions at given times, inside Set.Poll. It uses one descriptor of the set,
+// which becomes readable when the earliest timer is due: no clock is read before, and a
+// wait on the set's descriptor ends then. It belongs to the goroutine of its Set.
 type Timers struct {
 	set    *Set
 	alarm  alarm
@@ -35,8 +34,8 @@ const never time.Duration = math.MaxInt64
 // NewTimers makes an empty group of timers on set.
 func NewTimers(set *Set) *Timers { return &Timers{set: set, rings: never} }
 
-// After schedules fn to run once, d from now or at the next Poll after that. fn
-// may do everything a Handler may, and change the timers.
+// After schedules fn to run once, d from now or at the next Poll after that. fn may do
+// everything that a Handler may, and change the timers.
 func (t *Timers) After(d time.Duration, fn func()) (*Timer, error) {
 	if !t.open && !t.closed {
 		if err := t.alarm.open(t.set, t); err != nil {
@@ -51,8 +50,8 @@ func (t *Timers) After(d time.Duration, fn func()) (*Timer, error) {
 	return tm, nil
 }
 
-// Reset schedules the timer anew, d from now, whether or not it was scheduled.
-// Putting a timer off costs no system call.
+// Reset schedules the timer anew, d from now, whether or not it was scheduled. To postpone
+// a timer takes no system call.
 func (tm *Timer) Reset(d time.Duration) error {
 	t := tm.owner
 	if t.closed {

@@ -12,25 +12,27 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// File says where the default logger writes.
+// File is the file that the default logger writes to.
 type File struct {
-	// Name of the file, in which %p stands for the process's number and %h for the name
-	// of the host, or stderr, which empty is as well. Standard output is the program's: stdout is refused. A file that is there is emptied.
+	// Name is the name of the file: %p stands for the process id, %h for the host name. An
+	// empty name and "stderr" mean stderr. "stdout" is refused, because standard output
+	// belongs to the program. An existing file is truncated.
 	Name string
 
-	// MaxSize is what a message must not make it longer than: then the file is renamed to
-	// NAME.1, or with Keep 0 removed, and a new one begun. 0: no limit.
+	// MaxSize is the size limit of the file in bytes. A message that would exceed it goes
+	// to a new file, and the old one is renamed to NAME.1, or removed if Keep is 0. A
+	// MaxSize of 0 means no limit.
 	MaxSize int
 
-	// Keep is how many of those are kept, NAME.1 being the youngest.
+	// Keep is the number of renamed files that are kept; NAME.1 is the most recent.
 	Keep int
 }
 
 // opened is what SetFile was called with last; guarded by setMu.
 var opened File
 
-// SetFile makes the default logger write to f, unless it does already. It has no effect on a
-// logger given to SetLogger. Any goroutine may call it.
+// SetFile makes the default logger write to f, unless it already does. It has no effect on
+// a logger given to SetLogger. Any goroutine may call it.
 func SetFile(f File) error {
 	setMu.Lock()
 	same := f == opened
@@ -62,8 +64,7 @@ func (f *File) open() (zapcore.WriteSyncer, error) {
 	return w, w.begin()
 }
 
-// ExpandName fills in the process's number for %p and the host's name for %h, as settings that name
-// files have them.
+// ExpandName replaces %p in a file name by the process id and %h by the host name.
 func ExpandName(name string) string {
 	host, _ := os.Hostname() // empty if the system does not tell
 	return strings.NewReplacer("%p", strconv.Itoa(os.Getpid()), "%h", host).Replace(name)

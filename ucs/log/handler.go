@@ -12,8 +12,8 @@ import (
 // default. It is SetLogger with a core over h. It returns the logger set before, nil for
 // the default. Any goroutine may call it.
 //
-// A program that changes levels while it runs gives its handler a slog.LevelVar, which is
-// asked for each message.
+// A program that changes levels at run time gives its handler a slog.LevelVar, which is
+// read for each message.
 func SetHandler(h slog.Handler) (previous *zap.Logger) {
 	if h == nil {
 		return SetLogger(nil)
@@ -21,8 +21,8 @@ func SetHandler(h slog.Handler) (previous *zap.Logger) {
 	return SetLogger(zap.New(NewCore(h)))
 }
 
-// NewCore returns a zap core that writes to h. Levels are those that Level.Slog names,
-// where diag and info are one; fields become attributes, an error stays one.
+// NewCore returns a zap core that writes to h. Levels are those of Level.Slog, where diag
+// and info are the same; fields become attributes, and an error stays an error.
 func NewCore(h slog.Handler) zapcore.Core { return handlerCore{h} }
 
 // handlerCore writes to a slog.Handler.
@@ -91,6 +91,6 @@ func slogLevel(z zapcore.Level) slog.Level {
 	return slog.Level(4 * z)
 }
 
-// Slog returns the level that a handler sees: those of slog's names, and below debug one
-// less for each.
+// Slog returns the level that a handler gets: slog's levels down to debug, and one less for
+// each level below.
 func (l Level) Slog() slog.Level { return slogLevel(l.Zap()) }

@@ -7,12 +7,11 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Level says how much somebody cares about a message, with the numbers of
-// ucs_log_level_t: the higher, the more is printed. It reads and prints itself
-// as the setting UCX_LOG_LEVEL.
+// Level is the importance of a message, with the numbers of ucs_log_level_t: the higher the
+// level, the more is printed. It parses and prints itself as the setting UCX_LOG_LEVEL.
 type Level uint8
 
-// Levels. Nothing is logged at LevelFatal: as a setting it means silence.
+// Levels. Nothing is logged at LevelFatal: as a setting it means no output.
 const (
 	LevelFatal Level = iota
 	LevelError
@@ -63,9 +62,9 @@ func (l Level) String() string {
 	return "level beyond POLL"
 }
 
-// ConfigSyntax says what ParseConfig accepts.
+// ConfigSyntax describes what ParseConfig accepts.
 func (Level) ConfigSyntax() string { return "[" + strings.Join(levelNames[:], "|") + "]" }
 
-// Zap returns the level a zap core sees. Levels below debug are below
+// Zap returns the level that a zap core gets. Levels below debug are below
 // zapcore.DebugLevel.
 func (l Level) Zap() zapcore.Level { return zapLevels[min(l, LevelPoll)] }

@@ -32,14 +32,14 @@ func init() {
 	current.Store(&state{level: level, stderr: newWriter(stderr())})
 }
 
-// SetLevel sets what the default logger prints. It has no effect on a logger
-// given to SetLogger, SetHandler or a context, now or later: the levels of those are
-// changed by zap.AtomicLevel and slog.LevelVar. Any goroutine may call it at any time.
+// SetLevel sets what the default logger prints. It has no effect on loggers given to
+// SetLogger, SetHandler or a context: their levels are changed by zap.AtomicLevel and
+// slog.LevelVar. Any goroutine may call it at any time.
 func SetLevel(l Level) { change(func(s *state) { s.level = min(l, LevelPoll) }) }
 
-// SetLogger makes the library log to l, which decides by its core what is
-// printed; nil restores the default. It returns the logger set before, nil for
-// the default. Any goroutine may call it.
+// SetLogger makes the library log to l, whose core decides what is printed; nil restores
+// the default. It returns the logger set before, nil for the default. Any goroutine may
+// call it.
 func SetLogger(l *zap.Logger) (previous *zap.Logger) {
 	change(func(s *state) {
 		if s.user != nil {
@@ -67,16 +67,16 @@ func Write(l Level, msg string, fields ...zap.Field) { (*Logger)(nil).Write(l, m
 // Print is Logger.Print of the process's logger.
 func Print(msg string, fields ...zap.Field) { (*Logger)(nil).Print(msg, fields...) }
 
-// Error logs that something cannot go on.
+// Error logs that an operation or object cannot continue.
 func Error(msg string, fields ...zap.Field) { Write(LevelError, msg, fields...) }
 
-// Warn logs something odd that does not stop anything.
+// Warn logs an unexpected event that stops nothing.
 func Warn(msg string, fields ...zap.Field) { Write(LevelWarn, msg, fields...) }
 
 // WarnOnce is Logger.WarnOnce of the process's logger.
 func WarnOnce(key, msg string, fields ...zap.Field) { (*Logger)(nil).WarnOnce(key, msg, fields...) }
 
-// Diag logs something odd that is probably a matter of the machine's set-up.
+// Diag logs an unexpected event that is probably a matter of configuration.
 func Diag(msg string, fields ...zap.Field) { Write(LevelDiag, msg, fields...) }
 
 // Info logs a decision.

@@ -6,16 +6,16 @@ import (
 	"go.uber.org/zap"
 )
 
-// Logger is where a part of the library logs to: each context may have one of its own.
-// A nil Logger is the process's, which SetLogger, SetHandler and SetLevel are about. Any
-// goroutine may call its methods.
+// Logger is the logger of a part of the library: each context may have its own. A nil
+// Logger is the process's, which SetLogger, SetHandler and SetLevel change. Any goroutine
+// may call its methods.
 type Logger struct {
 	out *zap.Logger
 	told
 }
 
-// New returns a Logger that writes to l, whose core decides what is printed. For a nil l
-// it is nil.
+// New returns a Logger that writes to l, whose core decides what is printed. It returns nil
+// for a nil l.
 func New(l *zap.Logger) *Logger {
 	if l == nil {
 		return nil
@@ -23,8 +23,8 @@ func New(l *zap.Logger) *Logger {
 	return &Logger{out: l}
 }
 
-// FromSlog returns a Logger that writes to l, whose handler decides what is printed. For
-// a nil l it is nil.
+// FromSlog returns a Logger that writes to l, whose handler decides what is printed. It
+// returns nil for a nil l.
 func FromSlog(l *slog.Logger) *Logger {
 	if l == nil {
 		return nil
@@ -65,8 +65,8 @@ func (l *Logger) Write(level Level, msg string, fields ...zap.Field) {
 	}
 }
 
-// Print writes what the user asked for by a setting of its own: to the default logger
-// whatever the level and without one, to a logger of the program as an information.
+// Print writes what the user has asked for with a setting: to the default logger whatever
+// its level, to a logger of the program at level info.
 func (l *Logger) Print(msg string, fields ...zap.Field) {
 	if l == nil {
 		s := current.Load()
@@ -81,8 +81,8 @@ func (l *Logger) Print(msg string, fields ...zap.Field) {
 	l.out.Info(msg, fields...)
 }
 
-// WarnOnce logs a warning unless the same text was logged with the same key before. A key
-// that peers can choose is no harm: maxKeys of a text are logged.
+// WarnOnce logs a warning unless the same text was logged with the same key before. Peers
+// may choose the key: at most 32 keys of a text are logged.
 func (l *Logger) WarnOnce(key, msg string, fields ...zap.Field) {
 	if l.Enabled(LevelWarn) && l.memory().first(msg, key) {
 		l.Write(LevelWarn, msg, fields...)
@@ -101,13 +101,13 @@ func (l *Logger) memory() *told {
 	return &l.told
 }
 
-// Error logs that something cannot go on.
+// Error logs that an operation or object cannot continue.
 func (l *Logger) Error(msg string, fields ...zap.Field) { l.Write(LevelError, msg, fields...) }
 
-// Warn logs something odd that does not stop anything.
+// Warn logs an unexpected event that stops nothing.
 func (l *Logger) Warn(msg string, fields ...zap.Field) { l.Write(LevelWarn, msg, fields...) }
 
-// Diag logs something odd that is probably a matter of the machine's set-up.
+// Diag logs an unexpected event that is probably a matter of configuration.
 func (l *Logger) Diag(msg string, fields ...zap.Field) { l.Write(LevelDiag, msg, fields...) }
 
 // Info logs a decision.

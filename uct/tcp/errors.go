@@ -20,7 +20,7 @@ import (
 type Error struct {
 	Op     string // what failed: "connect", "read", "write", …
 	Device string
-	Local  netip.AddrPort // listener of the own iface
+	Local  netip.AddrPort // listener of the local iface
 	Peer   netip.AddrPort // listener of the peer's iface
 	Status ucs.Status
 	Err    error // nil: the peer closed the connection

@@ -11,15 +11,16 @@ import (
 	"github.com/ucx-go/ucx/internal/ledger"
 )
 
-// HandshakePanic is why a connection failed for which a function of the application's
-// tls.Config has panicked. It is logged, once a minute, as it happens on a goroutine of
-// the library where nobody can recover; an endpoint of this side fails with it as well.
+// HandshakePanic is the error of a connection whose handshake failed because a function of
+// the application's tls.Config panicked. It is logged at most once a minute, because it
+// happens on a goroutine of the library where the application cannot recover. An endpoint
+// of this side fails with it as well.
 type HandshakePanic struct {
-	Value any    // what the function panicked with
-	Stack []byte // where it did, as runtime.Stack says it
+	Value any    // the value the function panicked with
+	Stack []byte // the stack of the panic, as runtime.Stack formats it
 }
 
-// Error tells the value, and where it comes from.
+// Error returns the value and the place of the panic.
 func (p *HandshakePanic) Error() string {
 	return fmt.Sprintf("tls: panic in a function of the configuration: %v\n\n%s", p.Value, p.Stack)
 }

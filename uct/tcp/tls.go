@@ -32,9 +32,9 @@ type secured struct {
 	config *tls.Config
 }
 
-// TLS returns the component of the transport "tls": that of this package inside of
-// TLS 1.3, with cfg for both ends of its connections. It has the devices and settings
-// of tcp. cfg is copied; what it must have is told by ucp.ContextParams.TLS.
+// TLS returns the component of the transport "tls": the transport of this package inside
+// TLS 1.3, with cfg for both ends of its connections. It has the devices and settings of
+// tcp. cfg is copied; ucp.ContextParams.TLS lists its requirements.
 func TLS(cfg *tls.Config) (uct.Component, error) {
 	c, err := complete(cfg)
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 	"github.com/ucx-go/ucx/ucs/log"
 )
 
-// Watch takes the library's log for the rest of the test. When the test ends, a
-// message of level warn or error that no expectation covers fails it, and so
-// does an expectation that nothing met. Levels from info on go to t.Log when the
-// test fails or is verbose.
+// Watch captures the library's log for the rest of the test. At the end of the test, a
+// message of level warn or error without an expectation fails it, and so does an
+// expectation without a message. Levels from info on go to t.Log when the test fails or is
+// verbose.
 //
-// There is one log in a process, so tests that watch it do not run in parallel;
-// a watch inside another one takes over until its test ends.
+// A process has one log, so tests that watch it do not run in parallel. A nested watch
+// takes over until its test ends.
 func Watch(t testing.TB) *Log {
 	t.Helper()
 	l := &Log{t: t}

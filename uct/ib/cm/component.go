@@ -15,7 +15,7 @@ import (
 // componentName is the name of the component, as C UCX has it.
 const componentName = "rdmacm"
 
-// Source is where a component has the kernel from.
+// Source gives a component access to the kernel.
 type Source interface {
 	// Channel opens the connection manager.
 	Channel() (*rdmacm.EventChannel, error)
@@ -23,7 +23,7 @@ type Source interface {
 	// Devices lists the devices, with their GUIDs.
 	Devices() ([]verbs.Device, error)
 
-	// Open opens one.
+	// Open opens a device.
 	Open(d *verbs.Device) (*verbs.Context, error)
 }
 
@@ -38,8 +38,8 @@ var _ uct.ConnManagerComponent = (*component)(nil)
 
 func init() { uct.Register(NewComponent(system{})) }
 
-// NewComponent makes a component over another kernel than that of the system, under the
-// same name: one that is none, for tests.
+// NewComponent makes a component over another Source than the system's kernel, under the
+// same name, for tests.
 func NewComponent(s Source) uct.ConnManagerComponent {
 	return &component{source: s, devices: devices{source: s}}
 }

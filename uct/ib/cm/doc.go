@@ -1,13 +1,12 @@
-// Package cm is the connection manager rdmacm: it brings two processes together that are
-// reached by RDMA, at the IP addresses of their devices, on the wire of C UCX
-// (openucx/ucx src/uct/ib/rdmacm). The kernel's connection manager does the talking
-// (uct/ib/rdmacm); the component has no memory domains, what it leads to are the ports of
-// package ib.
+// Package cm is the connection manager rdmacm: it connects two processes by RDMA, at the IP
+// addresses of their devices, on the wire of C UCX (openucx/ucx src/uct/ib/rdmacm). The
+// kernel's connection manager exchanges the packets (uct/ib/rdmacm). The component has no
+// memory domains; its connections lead to the ports of package ib.
 //
 // # A connection
 //
-// It is a handshake for a reliable connection (port space TCP), of which no queue pair
-// uses more than a number:
+// A connection is the handshake for a reliable connection (port space TCP), but no queue pair
+// carries data; only queue pair numbers are used:
 //
 //	client                                    server
 //	address, route
@@ -18,36 +17,35 @@
 //	DREQ ─────────────────────────────────►   disconnected
 //	disconnected   ◄───────────────────────   DREP
 //
-// The handshake wants the number of a queue pair on both sides, and refuses one that an
-// earlier connection may still have. So each endpoint has a queue pair of datagrams that
-// never leaves its first state (number.go). Packets come with zeros up to the length of
-// their kind, hence the length in the data (data.go).
+// The handshake needs the number of a queue pair on both sides, and refuses one that an
+// earlier connection may still have. So each endpoint has a datagram queue pair that never
+// leaves its initial state (number.go). Packets are padded with zeros to the length of their
+// kind, so the data contains its length (data.go).
 //
-// Neither side says in its data where it is: its device address follows from the route
-// of the connection (peer.go). It names a GID of this side as well, and no version of
-// RoCE, as whoever the kernel knows a way to is reached.
+// Neither side sends its own address in the data: its device address follows from the route
+// of the connection (peer.go). The device address also contains a GID of this side. It contains
+// no version of RoCE, because every peer that the kernel has a route to is reachable.
 //
-// # The data goes first
+// # Private data comes first
 //
-// There is nothing before the REQ, so the client packs its data before it knows whether
-// anybody listens, and the server has a request whose source nobody has proved: the
-// address is what the packet says, checked against where the answer will go. A server
-// that has answered and is notified knows that the client gets what is sent there. No
-// process or user is known, and a peer on this machine looks like any other.
+// Nothing precedes the REQ. The client therefore packs its data before it knows whether a
+// server listens, and the source address of a request is unverified: it is the address in the
+// packet, checked only against the route of the answer. A server that has answered and is
+// notified knows that the client receives at that address. The process and the user of a peer
+// are not known, and a peer on this machine looks like any other.
 //
-// # Who has the ID
+// # Ownership of the ID
 //
-// A manager has one event channel, in the event set of its worker. The ID of a request
-// is on the channel of its listener's manager, and in the list of the listener's
-// requests, which is all that has a lock here besides the devices. Who accepts moves it
-// to his own channel. Until then the kernel tells nothing of it, also not that the client
-// has gone.
+// A manager has one event channel, in the event set of its worker. The ID of a request is on
+// the channel of its listener's manager, and in the listener's list of requests, which has the
+// only lock here besides those of the devices. The accepting manager moves the ID to its own
+// channel. Until then the kernel reports no events of it, not even that the client has gone.
 //
-// # Strangers
+// # Untrusted peers
 //
-// Anybody who reaches the port can ask. How many requests the kernel keeps, and how many
-// wait for the application, the backlog bounds; those are charged to their source
-// (internal/ledger), and where a backlog of more than one is used up the source with most of
-// them makes room for others. ListenParams.Accept decides before anything of the data is read. An object of a
-// device is made for who is accepted.
+// Any process that reaches the port can send requests. The backlog limits the number of
+// requests that the kernel keeps, and the number that wait for the application. The latter are
+// charged to their source (internal/ledger): when a backlog of more than one is full, the
+// source with the most requests makes room for others. ListenParams.Accept decides before the
+// data is read. Objects of a device are made only for accepted requests.
 package cm

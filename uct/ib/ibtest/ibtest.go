@@ -13,12 +13,12 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// Component is the component "ib" with these devices, in that order.
+// Component returns the component "ib" with these devices, in that order.
 func Component(devices ...*verbstest.Kernel) uct.Component {
 	return ib.NewComponent("ib", source(devices))
 }
 
-// Named is Component under another name, to be registered beside that of the system.
+// Named is Component under another name, to be registered beside the system's.
 func Named(name string, devices ...*verbstest.Kernel) uct.Component {
 	return ib.NewComponent(name, source(devices))
 }

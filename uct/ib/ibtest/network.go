@@ -9,8 +9,9 @@ import (
 	"github.com/ucx-go/ucx/uct/ib/verbs/verbstest"
 )
 
-// Network is Named over all devices of a network. What those could not do at once they
-// try again in every round of each worker that uses one, as real devices do by themselves.
+// Network is Named over all devices of a network. Operations that the devices could not do
+// at once are retried in every round of each worker that uses one, as real devices do by
+// themselves.
 func Network(name string, net *verbstest.Fabric) uct.Component {
 	return &network{Named(name, net.Devices()...), net}
 }

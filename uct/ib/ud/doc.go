@@ -3,34 +3,35 @@
 //
 // # Layers
 //
-// A datagram may be lost, doubled or late. What makes connections of them is the
-// state machine in internal/flow, which touches no device; internal/wire is the
-// formats. This package gives it a queue pair, memory and a clock.
+// A datagram may be lost, duplicated or late. The state machine in internal/flow, which
+// touches no device, makes connections of datagrams; internal/wire has the formats. This
+// package gives the state machine a queue pair, memory and a clock.
 //
 // # Endpoints
 //
-// All endpoints of an interface share one queue pair, so there may be any number. An
-// endpoint is made to a peer's interface, or without addresses and then connected with
-// one of the peer's. Peers that make endpoints to us make their other ends here
-// (conn.go); the application's endpoint to the same peer takes them over.
+// All endpoints of an interface share one queue pair, so their number is not limited by it.
+// An endpoint is made to a peer's interface, or made without addresses and then connected
+// with an endpoint of the peer. When a peer makes an endpoint to this interface, the
+// matching end is made here (conn.go); the application's endpoint to the same peer takes it
+// over.
 //
 // # A message
 //
-// A message that is sent lies in a buffer, its slot (slot.go), until the peer has
-// acknowledged it, behind a header that the machine has made. Short ones go to
-// the device within the request, and have small buffers for the case that they have to
-// go again. What is not copied stays where it is, the caller's until then. If a
-// device may still be reading a slot although nobody needs it any more, as it was sent
-// twice or its peer is dead, it waits in limbo (limbo.go).
+// A message that is sent stays in a buffer, its slot (slot.go), behind a header that the
+// state machine has made, until the peer has acknowledged it. Short messages are copied to
+// the device within the request, and take small buffers in case they have to be sent again.
+// Data that is not copied stays in the caller's memory until then. A slot may be unneeded
+// while a device may still read it, because the message was sent twice or the peer is dead;
+// such a slot waits in limbo (limbo.go).
 //
-// What arrives comes from anyone who can reach the port. The address that it was sent to has
-// to be one of the port (inbound.go), the one that it comes from the peer's; the
-// rest the machine looks at.
+// Any process that can reach the port can send to it. The destination address of a packet
+// has to be one of the port (inbound.go) and the source address the peer's; the state
+// machine checks the rest.
 //
 // # Time
 //
-// While something is in flight a timer of the worker is set, which also wakes who sleeps
-// (alarm.go). There is no goroutine: a program that makes no progress answers nobody,
-// and peers of C give it up after 30 s (UCX_UD_TIMEOUT, theirs). With UCX_UD_ASYNC there is
-// one, and it does what peers would miss (background.go).
+// While something is in flight a timer of the worker is set, which also wakes a sleeper
+// (alarm.go). There is no goroutine: a program that makes no progress answers no peer, and
+// peers of C UCX close the connection after 30 s (UCX_UD_TIMEOUT at the peer). With
+// UCX_UD_ASYNC there is a goroutine that answers peers meanwhile (background.go).
 package ud
